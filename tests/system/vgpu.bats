@@ -255,6 +255,12 @@ start_heavy() { # contexts that take 24 MiB each
 	limited 64 "$VGPU" small
 }
 
+@test "pools are charged in the steps in which they grow" {
+	start_soft
+	start_daemon
+	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" steps
+}
+
 @test "memory of graphs counts against the limit" {
 	start_all
 	limited 64 "$VGPU" graphs

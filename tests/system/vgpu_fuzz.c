@@ -633,8 +633,8 @@ static uint64_t blocks_bytes(void)
 	return sum;
 }
 
-/* Pools that were destroyed with memory in use cannot be asked any more: their allocations count
- * with what a block may exceed them by. */
+/* Pools that were destroyed with memory in use cannot be asked any more: each of their allocations
+ * may keep whole steps. */
 static void add_items(uint64_t *low, uint64_t *high, uint64_t pooled)
 {
 	uint64_t live = 0, waste = 0;
@@ -644,14 +644,14 @@ static void add_items(uint64_t *low, uint64_t *high, uint64_t pooled)
 
 		if (i->kind == POOLED) {
 			live += i->bytes;
-			waste += i->bytes + UNIT;
+			waste += (i->bytes + STEP - 1) / STEP * STEP;
 		} else if (i->kind != NONE && i->most != UINT64_MAX) {
 			*low += i->bytes;
 			*high += i->most ? i->most : i->bytes;
 		}
 	}
 	*low += pooled > live ? pooled : live;
-	*high += pooled + live + waste;
+	*high += pooled + waste;
 }
 
 static void synchronize(struct thread *t)

@@ -20,6 +20,7 @@ static struct {
 	uint64_t moves; /* [atomic] changes of memory: those under way, plus 2^32 for each that is
 			   over */
 	uint64_t managed[PROTO_ACCOUNT_ROWS]; /* [atomic] bytes */
+	uint64_t excess[PROTO_ACCOUNT_ROWS];  /* [atomic] bytes */
 } account;
 
 bool shim_mem_joined(void)
@@ -219,6 +220,16 @@ void shim_mem_managed_sub(int row, uint64_t bytes)
 	(void)sub_acqrel(&account.managed[row], bytes);
 }
 
+void shim_mem_excess_add(int row, uint64_t bytes)
+{
+	(void)add_acqrel(&account.excess[row], bytes);
+}
+
+void shim_mem_excess_sub(int row, uint64_t bytes)
+{
+	(void)sub_acqrel(&account.excess[row], bytes);
+}
+
 uint64_t shim_mem_overhead(int row)
 {
 	return mem_ledger_overhead(&account.ledger, (uint32_t)row);
@@ -251,7 +262,7 @@ uint64_t shim_mem_held(int row)
 	uint64_t own = mem_ledger_own(&account.ledger, (uint32_t)row);
 	uint64_t other = shim_mem_overhead(row) + load_acquire(&account.managed[row]);
 
-	return own > other ? own - other : 0;
+	return (own > other ? own - other : 0) + load_acquire(&account.excess[row]);
 }
 
 void shim_mem_mark(int row, struct shim_mem_mark *ret)

@@ -54,8 +54,12 @@ uint64_t shim_mem_moves(bool *ret_moving);
 /* Managed memory that is charged, which the driver does not count as the process's. */
 void shim_mem_managed_add(int row, uint64_t bytes);
 void shim_mem_managed_sub(int row, uint64_t bytes);
-/* Returns what the process is charged for that the driver counts as its memory, overhead excepted.
- */
+/* Memory of pools that the driver has taken beyond the limit, until it has given it back: it is not
+ * charged, nor is it overhead. */
+void shim_mem_excess_add(int row, uint64_t bytes);
+void shim_mem_excess_sub(int row, uint64_t bytes);
+/* Returns what the process is known to hold of what the driver counts as its memory, overhead
+ * excepted. */
 uint64_t shim_mem_held(int row);
 /* The same for a time in which memory comes and goes: _held_since() returns at least what it was at
  * any moment since the mark, also of memory that came and went in between. */

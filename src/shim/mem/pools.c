@@ -20,7 +20,8 @@ static struct {
 	CUmemoryPool pool;
 	int row;
 	uint64_t charged;
-	bool doomed; /* the program has destroyed it */
+	uint64_t excess; /* that it holds beyond the charge */
+	bool doomed;	 /* the program has destroyed it */
 } pools[POOLS_MAX];
 static uint32_t n_pools; /* [atomic] */
 
@@ -55,7 +56,7 @@ static bool add(CUmemoryPool pool, int row)
 	}
 	pools[n_pools].pool = pool;
 	pools[n_pools].row = row;
-	pools[n_pools].charged = 0;
+	pools[n_pools].charged = pools[n_pools].excess = 0;
 	pools[n_pools].doomed = false;
 	store_release(&n_pools, n_pools + 1);
 	return true;
@@ -87,10 +88,22 @@ static uint64_t used_of(CUmemoryPool pool)
 		       : UINT64_MAX;
 }
 
+/* Caller holds the mutex. */
+static void set_excess(unsigned i, uint64_t bytes)
+{
+	shim_mem_excess_add(pools[i].row, bytes);
+	shim_mem_excess_sub(pools[i].row, pools[i].excess);
+	pools[i].excess = bytes;
+}
+
 /* Lowers a pool's charge to what it holds. It grows only in allocate(). Caller holds the mutex. */
 static void measure(unsigned i)
 {
 	uint64_t held = held_by(pools[i].pool);
+
+	if (pools[i].excess) {
+		set_excess(i, held > pools[i].charged ? held - pools[i].charged : 0);
+	}
 
 	if (held < pools[i].charged) {
 		shim_mem_release(pools[i].row, pools[i].charged - held);
@@ -106,6 +119,7 @@ static bool bury(unsigned i)
 		return false;
 	}
 	(void)shim_driver.cuMemPoolDestroy(pools[i].pool);
+	set_excess(i, 0);
 	shim_mem_release(pools[i].row, pools[i].charged);
 	pools[i] = pools[n_pools - 1];
 	store_release(&n_pools, n_pools - 1);
@@ -171,19 +185,12 @@ static bool has_room(unsigned i, size_t bytes)
 	return used <= pools[i].charged && pools[i].charged - used >= bytes;
 }
 
-/* Charges the step by which the pool may grow; returns what is charged. At the limit a pool that
- * has room needs none, and others are trimmed. UINT64_MAX: there is no memory now. Caller holds the
- * mutex. */
-static uint64_t charge_step(unsigned i, size_t bytes)
+/* Trims all pools and charges the step. Returns what is charged; UINT64_MAX: there is no memory
+ * now. Caller holds the mutex. */
+static uint64_t charge_trimmed(unsigned i, size_t bytes)
 {
 	uint64_t step = step_for(bytes);
 
-	if (shim_mem_try_charge(pools[i].row, step)) {
-		return step;
-	}
-	if (has_room(i, bytes)) {
-		return 0;
-	}
 	for (unsigned k = 0; k < n_pools; k++) {
 		(void)shim_driver.cuMemPoolTrimTo(pools[k].pool, 0);
 		measure(k);
@@ -193,7 +200,7 @@ static uint64_t charge_step(unsigned i, size_t bytes)
 
 /* Waits for the step as long as the vGPU's calls wait, without the mutex: other threads allocate
  * from pools meanwhile, and what they free is what the call waits for. *i becomes the pool's index
- * again. Returns what is charged; UINT64_MAX: there is no memory, or the pool has gone. Caller
+ * again. Returns what is charged; UINT64_MAX: there is no memory, or the pool was destroyed. Caller
  * holds the mutex. */
 static uint64_t wait_for_step(unsigned *i, size_t bytes)
 {
@@ -217,38 +224,56 @@ static uint64_t wait_for_step(unsigned *i, size_t bytes)
 	return has_room(*i, bytes) ? 0 : UINT64_MAX;
 }
 
-/* Charges, allocates, and corrects the charge. Caller holds the mutex, which is released while the
- * call waits for memory. */
-static CUresult grow(unsigned i, const struct request *a)
+/* Allocates, and corrects the charge, which includes `step` for this call. Returns false if the
+ * pool has grown beyond the limit by more than that: then the memory is freed again. Caller holds
+ * the mutex. */
+static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUresult *ret)
 {
-	uint64_t step, held;
-	CUresult r;
+	uint64_t held;
 
-	measure(i);
-	step = charge_step(i, a->bytes);
-	if (step == UINT64_MAX) {
-		step = wait_for_step(&i, a->bytes);
-	}
-	if (step == UINT64_MAX) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = run(a);
+	set_excess(i, pools[i].excess + step_for(a->bytes)); /* as much as it may grow */
+	*ret = run(a);
 	held = held_by(pools[i].pool);
 	if (held == UINT64_MAX) {
 		held = pools[i].charged + step;
 	}
 	if (shim_mem_recharge(pools[i].row, pools[i].charged + step, held, "cuMemAllocAsync")) {
 		pools[i].charged = held;
-		return r;
+		set_excess(i, 0);
+		return true;
 	}
-	/* It grew by more than was charged, beyond the limit: the program does not get it. */
 	pools[i].charged += step;
-	if (r == CUDA_SUCCESS) {
+	set_excess(i, held - pools[i].charged);
+	if (*ret == CUDA_SUCCESS) {
 		(void)(a->per_thread ? shim_driver.cuMemFreeAsync_ptsz(*a->ret, a->stream)
 				     : shim_driver.cuMemFreeAsync(*a->ret, a->stream));
 		(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
 	}
-	return CUDA_ERROR_OUT_OF_MEMORY;
+	return false;
+}
+
+/* Charges the step by which the pool may grow, and allocates. At the limit a pool that has room
+ * needs none, unless the room is scattered or still in use by other streams; then pools are
+ * trimmed, then the call waits. Caller holds the mutex, which is released while the call waits. */
+static CUresult grow(unsigned i, const struct request *a)
+{
+	uint64_t step = step_for(a->bytes);
+	CUresult r;
+
+	measure(i);
+	if (!shim_mem_try_charge(pools[i].row, step)) {
+		if (has_room(i, a->bytes) && run_charged(i, a, 0, &r)) {
+			return r;
+		}
+		step = charge_trimmed(i, a->bytes);
+		if (step == UINT64_MAX) {
+			step = wait_for_step(&i, a->bytes);
+		}
+		if (step == UINT64_MAX) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	return run_charged(i, a, step, &r) ? r : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The current pool of the stream's device, which a call without a pool uses. */

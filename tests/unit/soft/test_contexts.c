@@ -292,6 +292,88 @@ static void threads_create_and_destroy_contexts(void **state)
 	assert_int_equal(rig_stats_idle().memory_used, 0);
 }
 
+/* ---- reset while other threads allocate ---- */
+
+enum { RESETS = 300, USERS = 4 };
+
+static uint32_t resets_over; /* [atomic] */
+
+/* The answers of calls on a context that may end at any moment. */
+static bool is_expected(CUresult r)
+{
+	return r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY ||
+	       r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_CONTEXT ||
+	       r == CUDA_ERROR_INVALID_HANDLE || r == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+#define ANY(call) CHECK(is_expected(call))
+
+static void use_memory(void)
+{
+	CUdeviceptr p = 0, q = 0;
+	void *host = NULL;
+	CUresult r = cuMemAlloc_v2(&p, 100000);
+
+	ANY(r);
+	if (r == CUDA_SUCCESS) {
+		ANY(cuMemsetD8_v2(p, 1, 1000));
+		ANY(cuMemFree_v2(p));
+	}
+	r = cuMemAllocAsync(&q, 5000, NULL);
+	ANY(r);
+	if (r == CUDA_SUCCESS) {
+		ANY(cuMemFreeAsync(q, NULL));
+	}
+	r = cuMemAllocHost_v2(&host, 5000);
+	ANY(r);
+	if (r == CUDA_SUCCESS) {
+		ANY(cuMemFreeHost(host));
+	}
+}
+
+static void *user_main(void *unused)
+{
+	(void)unused;
+	while (!__atomic_load_n(&resets_over, __ATOMIC_ACQUIRE)) {
+		CUcontext ctx;
+
+		CU(cuDevicePrimaryCtxRetain(&ctx, 0));
+		ANY(cuCtxSetCurrent(ctx));
+		for (int i = 0; i < 3; i++) {
+			use_memory();
+		}
+	}
+	return NULL;
+}
+
+static void reset_program(void *unused)
+{
+	pthread_t t[USERS];
+
+	(void)unused;
+	CU(cuInit(0));
+	for (int i = 0; i < USERS; i++) {
+		CHECK(pthread_create(&t[i], NULL, user_main, NULL) == 0);
+	}
+	for (int i = 0; i < RESETS; i++) {
+		CU(cuDevicePrimaryCtxReset_v2(0));
+	}
+	__atomic_store_n(&resets_over, 1u, __ATOMIC_RELEASE);
+	for (int i = 0; i < USERS; i++) {
+		CHECK(pthread_join(t[i], NULL) == 0);
+	}
+	CU(cuDevicePrimaryCtxReset_v2(0));
+}
+
+static void a_reset_fails_calls_of_other_threads(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(rig_run(reset_program, NULL), 0);
+		rig_stats_unshared();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,6 +383,7 @@ int main(void)
 		cmocka_unit_test(allocations_go_with_their_context),
 		cmocka_unit_test(reused_memory_is_zero),
 		cmocka_unit_test(threads_create_and_destroy_contexts),
+		cmocka_unit_test(a_reset_fails_calls_of_other_threads),
 	};
 
 	return cmocka_run_group_tests_name("soft contexts", tests, rig_begin_small, rig_end);

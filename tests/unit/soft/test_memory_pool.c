@@ -14,6 +14,7 @@
 #include "rig.h"
 
 #define MIB (1u << 20)
+#define STEP (32u * MIB) /* by which a pool grows */
 
 static int pair[2];
 
@@ -50,14 +51,14 @@ static void counts(void *unused)
 	CU(cuMemAllocAsync(&p, 3 * MIB, s));
 	CU(cuMemAllocAsync(&q, 1000, s));
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 3 * MIB + 1000);
-	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 3 * MIB + 1000);
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == STEP);
 	CU(cuMemFreeAsync(p, s));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, s));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(p, 1, 1));
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 1000);
-	CU(cuStreamSynchronize(s)); /* releases everything: the threshold is 0 */
-	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) < MIB);
+	CU(cuStreamSynchronize(s));
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == STEP); /* q is in it */
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 3 * MIB + 1000);
 	CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
 	CU(cuMemAllocAsync(&p, 3 * MIB, s));
@@ -65,7 +66,7 @@ static void counts(void *unused)
 	CU(cuStreamSynchronize(s));
 	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 3 * MIB);
 	CU(cuMemPoolTrimTo(pool, 0));
-	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) < MIB);
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == STEP);
 	keep = 1;
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &keep));
@@ -85,6 +86,112 @@ static void pools_count_what_they_keep(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(counts, NULL), 0);
+	rig_stats_unshared();
+}
+
+static uint64_t device_free(void)
+{
+	size_t now, total;
+
+	CU(cuMemGetInfo_v2(&now, &total));
+	return now;
+}
+
+static uint64_t reserved(CUmemoryPool p)
+{
+	return attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+/* 32 MiB of 8 MiB each, one more, one that is larger than a step; and back. */
+static void grow_in_steps(CUmemoryPool pool, CUstream s)
+{
+	uint64_t begin = device_free(), keep = 2 * STEP, none = 0;
+	CUdeviceptr p[5], large, again;
+
+	for (int i = 0; i < 5; i++) {
+		CU(cuMemAllocFromPoolAsync(&p[i], 8 * MIB, pool, s));
+		CHECK(reserved(pool) == (i < 4 ? STEP : 2 * STEP));
+		CHECK(begin - device_free() == reserved(pool));
+	}
+	CU(cuMemAllocFromPoolAsync(&large, 40 * MIB, pool, s));
+	CHECK(reserved(pool) == 4 * STEP);
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 80 * MIB);
+	CU(cuMemAllocFromPoolAsync(&again, 24 * MIB, pool, s)); /* next to one of the others */
+	CHECK(reserved(pool) == 4 * STEP);
+	CU(cuMemFreeAsync(again, s));
+	CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	CU(cuMemFreeAsync(large, s));
+	CU(cuStreamSynchronize(s));
+	CHECK(reserved(pool) == 2 * STEP);
+	for (int i = 0; i < 4; i++) {
+		CU(cuMemFreeAsync(p[i], s));
+	}
+	CU(cuStreamSynchronize(s));
+	CHECK(reserved(pool) == 2 * STEP && begin - device_free() == 2 * STEP);
+	CU(cuMemAllocFromPoolAsync(&again, 32 * MIB, pool, s)); /* the four, joined again */
+	CHECK(reserved(pool) == 2 * STEP);
+	CU(cuMemFreeAsync(again, s));
+	CU(cuMemFreeAsync(p[4], s));
+	CU(cuStreamSynchronize(s));
+	CU(cuMemPoolTrimTo(pool, STEP));
+	CHECK(reserved(pool) == STEP && begin - device_free() == STEP);
+	CU(cuMemPoolTrimTo(pool, 0));
+	CHECK(reserved(pool) == 0 && device_free() == begin);
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == 4 * STEP);
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 104 * MIB);
+	CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
+	CHECK(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == 0);
+}
+
+static void steps(void *unused)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemoryPool pool;
+	CUstream s;
+
+	(void)unused;
+	rig_context();
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuDeviceGetDefaultMemPool(&pool, 0));
+	grow_in_steps(pool, s);
+	CU(cuMemPoolCreate(&pool, &props));
+	grow_in_steps(pool, s);
+	CU(cuMemPoolDestroy(pool));
+}
+
+static void pools_grow_in_steps(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_start((const char *const[]){ "--mem", "256M", NULL });
+	assert_int_equal(rig_run(steps, NULL), 0);
+	rig_stats_unshared();
+	rig_stop(SIGTERM);
+	rig_start((const char *const[]){ "--mem", "64M", NULL });
+}
+
+/* Where no step fits, a pool takes what is left in units of 2 MiB. */
+static void last_step(void *unused)
+{
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+	size_t left;
+
+	(void)unused;
+	rig_context();
+	CU(cuDeviceGetDefaultMemPool(&pool, 0));
+	left = device_free() - 3 * MIB;
+	CU(cuMemAlloc_v2(&p, left));
+	CU(cuMemAllocAsync(&q, MIB, NULL));
+	CHECK(reserved(pool) == 2 * MIB);
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync(&q, 2 * MIB, NULL));
+}
+
+static void the_last_step_may_be_smaller(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(last_step, NULL), 0);
 	rig_stats_unshared();
 }
 
@@ -328,6 +435,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pools_count_what_they_keep),
+		cmocka_unit_test(pools_grow_in_steps),
+		cmocka_unit_test(the_last_step_may_be_smaller),
 		cmocka_unit_test(memory_is_used_again_in_order),
 		cmocka_unit_test(streams_never_share_live_memory),
 		cmocka_unit_test(pools_can_be_made),

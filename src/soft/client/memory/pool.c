@@ -7,19 +7,24 @@
 #include "soft/client/memory/memory.h"
 #include "soft/client/memory/pool.h"
 #include "soft/client/ring_submit.h"
+#include "soft/client/server_link.h"
 #include "soft/client/stream/stream.h"
 #include "soft/client/strict.h"
 #include <stdlib.h>
 
-/* A block may exceed the request by this many bytes, or be up to twice as large. */
+/* A block that is not divided may exceed the request by this many bytes, or be up to twice as
+ * large.
+ */
 #define WASTE_MAX (64u << 10)
+#define STEP_BYTES (UINT64_C(32) << 20) /* by which a pool grows, H200 */
+#define UNIT_BYTES (UINT64_C(2) << 20)	/* the same if there is no memory for a step */
 
 pthread_mutex_t soft_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t idle_bytes; /* of all pools; read without the lock */
 
 static bool ended(const struct soft_pool_block *b)
 {
-	return soft_word_reached(&soft.shared->streams[b->slot].done, b->target);
+	return b->fresh || soft_word_reached(&soft.shared->streams[b->slot].done, b->target);
 }
 
 static bool context_lives(const struct soft_pool_block *b)
@@ -31,11 +36,14 @@ static void remove_block(struct soft_pool_block **at)
 {
 	struct soft_pool_block *b = *at;
 
-	b->pool->reserved -= b->bytes;
 	if (b->live) {
 		b->pool->used -= b->used;
 	} else {
 		store_relaxed(&idle_bytes, idle_bytes - b->bytes);
+	}
+	if (--b->chunk->blocks == 0) {
+		b->pool->reserved -= b->chunk->bytes;
+		free(b->chunk);
 	}
 	*at = b->next;
 	free(b);
@@ -84,20 +92,36 @@ void soft_pool_leave(CUcontext ctx)
 	pthread_mutex_unlock(&soft_pool_lock);
 }
 
+/* Returns true if no work uses the chunk whose first block this is. */
+static bool is_idle(const struct soft_pool_block *first)
+{
+	const struct soft_pool_block *b = first;
+
+	while (b && b->chunk == first->chunk && !b->live && ended(b)) {
+		b = b->next;
+	}
+	return !b || b->chunk != first->chunk;
+}
+
 void soft_pool_trim(CUmemoryPool p, uint64_t keep)
 {
 	struct soft_pool_block **at = &p->blocks;
 
 	soft_pool_prune(p);
 	while (*at && p->reserved > keep) {
-		struct soft_pool_block *b = *at;
+		struct soft_pool_block *first = *at;
+		bool idle = is_idle(first);
 
-		if (b->live || !ended(b)) {
-			at = &b->next;
-			continue;
+		if (idle) {
+			soft_memory_request(SOFT_REQ_FREE, first->ctx, first->chunk->address, 0, 0);
 		}
-		soft_memory_request(SOFT_REQ_FREE, b->ctx, b->address, 0, 0);
-		remove_block(at);
+		for (uint32_t n = first->chunk->blocks; n > 0; n--) {
+			if (idle) {
+				remove_block(at);
+			} else {
+				at = &(*at)->next;
+			}
+		}
 	}
 	if (p->destroyed && !p->blocks) {
 		soft_pool_destroy(p);
@@ -125,10 +149,15 @@ void soft_pool_trim_idle(void)
 	}
 }
 
+static bool divides(const struct CUmemoryPool_st *p)
+{
+	return !p->props.handleTypes;
+}
+
 static bool fits(const struct soft_pool_block *b, CUcontext ctx, uint64_t bytes)
 {
 	return !b->live && b->ctx == ctx && b->ctx_id == ctx->id && b->bytes >= bytes &&
-	       (b->bytes - bytes <= WASTE_MAX || b->bytes / 2 <= bytes);
+	       (divides(b->pool) || b->bytes - bytes <= WASTE_MAX || b->bytes / 2 <= bytes);
 }
 
 /* Returns the smallest block that the stream may use without waiting. */
@@ -138,7 +167,7 @@ static struct soft_pool_block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
 
 	for (struct soft_pool_block *b = p->blocks; b; b = b->next) {
 		if (fits(b, s->context, bytes) && (!best || b->bytes < best->bytes) &&
-		    (b->slot == s->slot || (p->reuse[1] && ended(b)))) {
+		    (b->fresh || b->slot == s->slot || (p->reuse[1] && ended(b)))) {
 			best = b;
 		}
 	}
@@ -169,6 +198,54 @@ static void count_used(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes
 	p->used_high = MAX(p->used_high, p->used);
 }
 
+/* Returns true if one unused block may become part of the next: when the work on both has ended, or
+ * precedes the same stream's later work. */
+static bool may_merge(const struct soft_pool_block *a, const struct soft_pool_block *b)
+{
+	return b && a->chunk == b->chunk && !a->live && !b->live &&
+	       ((ended(a) && ended(b)) || (!a->fresh && !b->fresh && a->slot == b->slot));
+}
+
+/* Joins unused neighbours. */
+static void merge(CUmemoryPool p)
+{
+	for (struct soft_pool_block *a = p->blocks; a;) {
+		struct soft_pool_block *b = a->next;
+
+		if (!may_merge(a, b)) {
+			a = b;
+			continue;
+		}
+		if (a->fresh || (!b->fresh && (int32_t)(b->target - a->target) > 0)) {
+			a->slot = b->slot;
+			a->target = b->target;
+		}
+		a->fresh = a->fresh && b->fresh;
+		a->bytes += b->bytes;
+		a->chunk->blocks--;
+		a->next = b->next;
+		free(b);
+	}
+}
+
+/* Makes what exceeds the request a block of its own, if there is memory for its description. */
+static void divide(struct soft_pool_block *b, uint64_t bytes)
+{
+	uint64_t whole = ROUND_UP(bytes, (uint64_t)SOFT_PAGE);
+	struct soft_pool_block *rest =
+		divides(b->pool) && whole < b->bytes ? malloc(sizeof(*rest)) : NULL;
+
+	if (rest) {
+		*rest = *b;
+		rest->address += whole;
+		rest->bytes -= whole;
+		b->bytes = whole;
+		b->next = rest;
+		b->chunk->blocks++;
+	}
+}
+
+/* Takes an unused block for a request. */
 static CUresult take(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes, uint64_t *ret)
 {
 	struct soft_range range = { .kind = SOFT_RANGE_POOL,
@@ -181,43 +258,87 @@ static CUresult take(CUmemoryPool p, struct soft_pool_block *b, uint64_t bytes, 
 	if (e) {
 		return e;
 	}
+	divide(b, bytes);
 	store_relaxed(&idle_bytes, idle_bytes - b->bytes);
+	b->fresh = false;
 	count_used(p, b, bytes);
 	*ret = b->address;
 	return CUDA_SUCCESS;
 }
 
-static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *ret)
+/* Takes a chunk from the device, of one unused block. */
+static CUresult add_chunk(CUmemoryPool p, CUcontext ctx, uint64_t bytes)
 {
+	struct soft_request q = { .op = SOFT_REQ_ALLOC,
+				  .context = ctx->slot,
+				  .value = bytes,
+				  .object = SOFT_MEMORY_DEVICE };
 	struct soft_pool_block *b = calloc(1, sizeof(*b));
-	struct soft_range like = { .kind = SOFT_RANGE_POOL, .owner = b };
-	uint64_t whole = bytes / SOFT_PAGE * SOFT_PAGE + (bytes % SOFT_PAGE ? SOFT_PAGE : 0);
-	CUresult e;
+	struct soft_pool_chunk *c = calloc(1, sizeof(*c));
+	struct soft_reply r;
+	CUresult e =
+		b && c ? soft_link_call(&q, -1, &r, sizeof(r), NULL) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (!b) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (p->props.maxSize &&
-	    (whole > p->props.maxSize || p->reserved > p->props.maxSize - whole)) {
-		e = CUDA_ERROR_OUT_OF_MEMORY;
-	} else {
-		e = soft_memory_create(ctx, bytes, &like, &b->address, NULL);
-	}
 	if (e) {
 		free(b);
+		free(c);
 		return e;
 	}
-	b->pool = p;
-	b->ctx = ctx;
-	b->ctx_id = ctx->id;
-	b->bytes = whole;
-	b->next = p->blocks;
+	*c = (struct soft_pool_chunk){ .address = r.value, .bytes = bytes, .blocks = 1 };
+	*b = (struct soft_pool_block){ .next = p->blocks,
+				       .chunk = c,
+				       .pool = p,
+				       .ctx = ctx,
+				       .ctx_id = ctx->id,
+				       .address = r.value,
+				       .bytes = bytes,
+				       .fresh = true };
 	p->blocks = b;
-	p->reserved += whole;
+	p->reserved += bytes;
 	p->reserved_high = MAX(p->reserved_high, p->reserved);
-	count_used(p, b, bytes);
-	*ret = b->address;
+	store_relaxed(&idle_bytes, idle_bytes + bytes);
 	return CUDA_SUCCESS;
+}
+
+/* Grows the pool by a multiple of step and takes a block of the new chunk. */
+static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t step, uint64_t *ret)
+{
+	uint64_t whole;
+	CUresult e;
+
+	if (!divides(p)) {
+		step = SOFT_PAGE;
+	}
+	if (bytes > UINT64_MAX - step) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	whole = ROUND_UP(bytes, step);
+	if (p->props.maxSize &&
+	    (whole > p->props.maxSize || p->reserved > p->props.maxSize - whole)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e = add_chunk(p, ctx, whole);
+	return e ? e : take(p, p->blocks, bytes, ret);
+}
+
+/* Takes a block out of what the pool holds. Returns CUDA_ERROR_OUT_OF_MEMORY if there is none. */
+static CUresult take_held(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret)
+{
+	struct soft_pool_block *b;
+
+	if (divides(p)) {
+		merge(p);
+	}
+	b = pick(p, s, bytes);
+	return b ? take(p, b, bytes, ret) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* As make(), with less than a step at the end of the device's memory. */
+static CUresult make_any(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *ret)
+{
+	CUresult e = make(p, ctx, bytes, STEP_BYTES, ret);
+
+	return e == CUDA_ERROR_OUT_OF_MEMORY ? make(p, ctx, bytes, UNIT_BYTES, ret) : e;
 }
 
 static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret)
@@ -227,11 +348,13 @@ static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t 
 
 	pthread_mutex_lock(&soft_pool_lock);
 	soft_pool_prune(p);
-	b = pick(p, s, bytes);
-	e = b ? take(p, b, bytes, ret) : make(p, s->context, bytes, ret);
+	e = take_held(p, s, bytes, ret);
+	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
+		e = make(p, s->context, bytes, STEP_BYTES, ret);
+	}
 	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
 		soft_pool_each(trim_all, NULL);
-		e = make(p, s->context, bytes, ret);
+		e = make_any(p, s->context, bytes, ret);
 	}
 	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
 		b = pick_with_wait(p, s, bytes);
@@ -242,7 +365,7 @@ static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t 
 		soft_context_drain(s->context); /* frees that are still queued may make room */
 		pthread_mutex_lock(&soft_pool_lock);
 		soft_pool_each(trim_all, NULL);
-		e = make(p, s->context, bytes, ret);
+		e = make_any(p, s->context, bytes, ret);
 		pthread_mutex_unlock(&soft_pool_lock);
 	}
 	return e;

@@ -1,18 +1,28 @@
-/* Pools of stream-ordered memory. A pool stores freed memory as blocks and reuses a block when no
- * work can still access it. soft_pool_lock guards everything. */
+/* Pools of stream-ordered memory. A pool takes chunks from its device, in steps of 32 MiB, and
+ * divides them into blocks. It keeps freed blocks and reuses one when no work can still access it;
+ * a chunk goes back to the device as a whole. Memory of pools that can be exported is shared by
+ * allocation, so there a chunk has the size of the request and stays one block. soft_pool_lock
+ * guards everything. */
 #ifndef GBPF_SOFT_CLIENT_MEMORY_POOL_H
 #define GBPF_SOFT_CLIENT_MEMORY_POOL_H
 
 #include "soft/client/memory/memory.h"
 
+struct soft_pool_chunk {
+	uint64_t address, bytes;
+	uint32_t blocks; /* that it is divided into */
+};
+
 struct soft_pool_block {
-	struct soft_pool_block *next; /* in the pool's list */
+	struct soft_pool_block *next;  /* in the pool's list, where a chunk's are in order */
+	struct soft_pool_chunk *chunk; /* owned by its blocks together */
 	CUmemoryPool pool;
 	CUcontext ctx;
 	uint64_t ctx_id;
 	uint64_t address, bytes; /* in whole pages */
 	uint64_t used;		 /* requested bytes */
 	bool live;
+	bool fresh;	       /* no work has ever used it */
 	bool exported;	       /* other processes may have it mapped: never reused */
 	uint32_t slot, target; /* where it was freed: all uses precede this count of the stream */
 };
@@ -34,7 +44,7 @@ extern pthread_mutex_t soft_pool_lock;
 /* Calls each() for every pool. */
 void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);
 CUmemoryPool soft_pool_current(int gpu);
-/* Frees unused blocks until at most `keep` bytes remain. */
+/* Returns chunks without a block in use to the device until at most `keep` bytes remain. */
 void soft_pool_trim(CUmemoryPool p, uint64_t keep);
 void soft_pool_prune(CUmemoryPool p); /* drops blocks whose context has been destroyed */
 /* Drops the unused blocks of a context that is about to be destroyed: none is trimmed afterwards,
