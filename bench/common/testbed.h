@@ -126,6 +126,7 @@ struct bench_testbed_place {
 	int mps_priority;		     /* of LANE_MPS: 0 high, 1 low, -1: not set */
 	uint64_t mem;			     /* of LANE_GBPF*: memory limit, bytes; 0: none */
 	unsigned compute;		     /* of LANE_GBPF*: share, %; 0: none */
+	unsigned copy;			     /* the same of copy bandwidth */
 	bool burst;			     /* it may use more of what is left over */
 };
 /* Prefixes a command with the environment and `gbpf run` of its place. */

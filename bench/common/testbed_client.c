@@ -47,6 +47,9 @@ void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_co
 	if (p->compute) {
 		bench_command_option(k, "--compute", "%u", p->compute);
 	}
+	if (p->copy) {
+		bench_command_option(k, "--copy", "%u", p->copy);
+	}
 	if (p->burst) {
 		bench_command_option(k, "--burst", "on");
 	}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -11,42 +12,22 @@
 #include "base/shm.h"
 #include "bench/common/program.h"
 #include "bench/common/testbed.h"
-#include "bench/copy/copy_page.h"
+#include "bench/copy/copy_bench.h"
 
 #define READY_NS 60000000000ull
 #define COMMAND_NS 120000000000ull
-#define CLIENTS_MAX 9u
 #define SAMPLE_BYTES ((uint64_t)256 << 20) /* of a command, by each library */
 #define CALLS_MAX 100u
 #define SCALED_MIN ((uint64_t)4 << 20) /* smallest size that is measured with all thread counts */
 #define FRESH_MIN ((uint64_t)1 << 20)  /* smallest size that is measured with fresh memory */
 
-struct client {
-	struct bench_copy_page *page;
-	pid_t pid;
-	unsigned threads; /* 0: gBPF's default */
-	char name[16];
-};
-
-struct bench_copy {
-	struct bench_testbed testbed;
-	const char *policy, *policy_name, *threads, *ways, *max_text;
-	unsigned rounds;
-	uint64_t max;
-	struct bench_testbed_daemon *daemon;
-	struct client client[CLIENTS_MAX];
-	unsigned n;
-};
-
 static const char *const way_names[COPY_WAYS] = { "up", "down", "both" };
 
 /* ---- clients ---- */
 
-static int start(struct bench_copy *b, struct client *c)
+int bench_copy_start(struct bench_copy *b, struct bench_copy_client *c,
+		     const struct bench_testbed_place *place)
 {
-	const struct bench_testbed_place place = {
-		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "normal", .mps_priority = -1
-	};
 	int fd = shm_create("bench-copy", sizeof(*c->page), SHM_NOEXEC);
 	struct bench_testbed_command k;
 	char log[160];
@@ -57,7 +38,6 @@ static int start(struct bench_copy *b, struct client *c)
 		return bench_testbed_fail(&b->testbed, "out of memory for a page");
 	}
 	c->page->magic = COPY_MAGIC;
-	snprintf(c->name, sizeof(c->name), "copy-%u", c->threads);
 	snprintf(log, sizeof(log), "%s/%s.log", b->testbed.dir, c->name);
 	bench_command_init(&k);
 	bench_command_env(&k, "GBPF_COPY");
@@ -66,7 +46,7 @@ static int start(struct bench_copy *b, struct client *c)
 	} else {
 		bench_command_env(&k, "GBPF_COPY_THREADS");
 	}
-	bench_testbed_put_in_place(&b->testbed, &k, &place, c->name);
+	bench_testbed_put_in_place(&b->testbed, &k, place, c->name);
 	bench_command_add(&k, "%s", b->testbed.client);
 	bench_command_option(&k, "--page", "%d", fd);
 	bench_command_option(&k, "--libcuda", "%s", b->testbed.libcuda);
@@ -76,7 +56,7 @@ static int start(struct bench_copy *b, struct client *c)
 	return c->pid > 0 ? 0 : -1;
 }
 
-static int check(struct bench_copy *b, const struct client *c, uint64_t deadline)
+int bench_copy_check(struct bench_copy *b, const struct bench_copy_client *c, uint64_t deadline)
 {
 	if (load_acquire(&c->page->state) == COPY_FAILED) {
 		return bench_testbed_fail(&b->testbed, "%s: %.200s", c->name, c->page->error);
@@ -92,12 +72,12 @@ static int check(struct bench_copy *b, const struct client *c, uint64_t deadline
 		       : bench_testbed_fail(&b->testbed, "%s: no answer in time", c->name);
 }
 
-static int await_ready(struct bench_copy *b, const struct client *c)
+int bench_copy_await_ready(struct bench_copy *b, const struct bench_copy_client *c)
 {
 	uint64_t deadline = clock_now_ns() + READY_NS;
 
 	while (load_acquire(&c->page->state) != COPY_READY) {
-		if (check(b, c, deadline) < 0) {
+		if (bench_copy_check(b, c, deadline) < 0) {
 			return -1;
 		}
 		clock_sleep_ns(1000000);
@@ -105,19 +85,34 @@ static int await_ready(struct bench_copy *b, const struct client *c)
 	return 0;
 }
 
-static int command(struct bench_copy *b, struct client *c)
+void bench_copy_order(struct bench_copy_client *c)
+{
+	store_release(&c->page->command, c->page->command + 1);
+	futex_wake_shared(&c->page->command, 1 << 30);
+}
+
+int bench_copy_await_done(struct bench_copy *b, const struct bench_copy_client *c)
 {
 	uint64_t deadline = clock_now_ns() + COMMAND_NS;
 
-	store_release(&c->page->command, c->page->command + 1);
-	futex_wake_shared(&c->page->command, 1 << 30);
 	while (load_acquire(&c->page->done) != c->page->command) {
-		if (check(b, c, deadline) < 0) {
+		if (bench_copy_check(b, c, deadline) < 0) {
 			return -1;
 		}
 		futex_wait_shared(&c->page->done, c->page->command - 1, 20000000);
 	}
 	return 0;
+}
+
+void bench_copy_end(struct bench_copy *b, struct bench_copy_client *c)
+{
+	if (c->pid > 0) {
+		bench_testbed_end(&b->testbed, c->pid, 0);
+	}
+	if (c->page) {
+		(void)munmap(c->page, sizeof(*c->page));
+	}
+	*c = (struct bench_copy_client){ 0 };
 }
 
 /* ---- measurements ---- */
@@ -132,7 +127,8 @@ static json_t *times(const struct bench_copy_page *p, unsigned by)
 	return ns;
 }
 
-static int measure(struct bench_copy *b, struct client *c, uint64_t bytes, unsigned way, bool fresh)
+static int measure(struct bench_copy *b, struct bench_copy_client *c, uint64_t bytes, unsigned way,
+		   bool fresh)
 {
 	uint64_t calls = SAMPLE_BYTES / bytes;
 
@@ -140,7 +136,8 @@ static int measure(struct bench_copy *b, struct client *c, uint64_t bytes, unsig
 	c->page->way = way;
 	c->page->fresh = fresh;
 	c->page->calls = (uint32_t)MAX(MIN(calls, CALLS_MAX), 1u);
-	if (command(b, c) < 0) {
+	bench_copy_order(c);
+	if (bench_copy_await_done(b, c) < 0) {
 		return -1;
 	}
 	return bench_testbed_record(
@@ -173,15 +170,20 @@ static int measure_size(struct bench_copy *b, uint64_t bytes, unsigned round)
 
 static int run(struct bench_copy *b)
 {
+	struct bench_testbed_place place = { .lane = LANE_GBPF,
+					     .class_name = "normal",
+					     .mps_priority = -1 };
 	int err = bench_testbed_init(&b->testbed);
 
 	if (!err) {
-		b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+		place.daemon = b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
 		err = b->daemon ? 0 : -1;
 	}
 	for (unsigned i = 0; i < b->n && !err; i++) {
-		err = start(b, &b->client[i]);
-		err = err ? err : await_ready(b, &b->client[i]);
+		snprintf(b->client[i].name, sizeof(b->client[i].name), "copy-%u",
+			 b->client[i].threads);
+		err = bench_copy_start(b, &b->client[i], &place);
+		err = err ? err : bench_copy_await_ready(b, &b->client[i]);
 	}
 	err = err ? err
 		  : bench_testbed_record(&b->testbed, "set_up",
@@ -196,7 +198,7 @@ static int run(struct bench_copy *b)
 		}
 	}
 	for (unsigned i = 0; i < b->n; i++) {
-		bench_testbed_end(&b->testbed, b->client[i].pid, 0);
+		bench_copy_end(b, &b->client[i]);
 	}
 	return err;
 }
@@ -211,7 +213,8 @@ static bool list_clients(struct bench_copy *b)
 	while (at && *at) {
 		unsigned long v = strtoul(at, &end, 10);
 
-		if (end == at || v < 1 || v > 16 || b->n == CLIENTS_MAX || (*end && *end != ',')) {
+		if (end == at || v < 1 || v > 16 || b->n == COPY_CLIENTS_MAX ||
+		    (*end && *end != ',')) {
 			return false;
 		}
 		b->client[b->n++].threads = (unsigned)v;
@@ -222,9 +225,11 @@ static bool list_clients(struct bench_copy *b)
 
 int main(int argc, char **argv)
 {
-	static struct bench_copy b = {
-		.rounds = 5, .policy_name = "", .ways = "up,down,both", .max_text = "1073741824"
-	};
+	static struct bench_copy b = { .rounds = 5,
+				       .seconds = 5,
+				       .policy_name = "",
+				       .ways = "up,down,both",
+				       .max_text = "1073741824" };
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
 		{ "--policy", .text = &b.policy },
@@ -233,6 +238,9 @@ int main(int argc, char **argv)
 		{ "--ways", .text = &b.ways },
 		{ "--max", .text = &b.max_text },
 		{ "--repeats", .number = &b.rounds },
+		{ "--shares", .text = &b.shares },
+		{ "--seconds", .number = &b.seconds },
+		{ "--policy-dir", .text = &b.policy_dir },
 		{ NULL },
 	};
 	int err;
@@ -245,6 +253,6 @@ int main(int argc, char **argv)
 	if (!b.max || b.max > COPY_BYTES_MAX) {
 		return bench_program_usage("copy");
 	}
-	err = run(&b);
+	err = b.shares && b.policy_dir ? bench_copy_shares(&b) : run(&b);
 	return bench_testbed_exit(&b.testbed, err, false);
 }

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,9 @@
 	X(cuMemcpyDtoHAsync_v2)                                                                    \
 	X(cuMemcpyHtoD_v2)                                                                         \
 	X(cuMemcpyDtoH_v2)                                                                         \
+	X(cuMemHostAlloc)                                                                          \
+	X(cuMemFreeHost)                                                                           \
+	X(cuMemsetD8_v2)                                                                           \
 	X(cuGetErrorName)
 struct calls {
 #define COPY_CALL(name) __typeof__(name) *name;
@@ -204,6 +208,63 @@ static void carry_out(void)
 	}
 }
 
+/* ---- copies without a pause, by gBPF ---- */
+
+static unsigned char pattern(uint64_t i)
+{
+	return (unsigned char)(i * 2654435761u >> 24);
+}
+
+/* Copies until told to stop, then compares. The side that is copied to is cleared before. */
+static void copy_on(void)
+{
+	uint64_t bytes = page->bytes;
+	bool up = page->way == COPY_UP;
+	void *pinned = NULL;
+	unsigned char *memory = host[!up];
+
+	if (page->pinned) {
+		CU(COPY_BY_SHIM, cuMemHostAlloc(&pinned, bytes, 0));
+		memory = pinned;
+	}
+	for (uint64_t i = 0; i < bytes; i++) {
+		memory[i] = up ? pattern(i) : 0;
+	}
+	if (up) {
+		CU(COPY_BY_SHIM, cuMemsetD8_v2(device[0], 0, bytes));
+	}
+	store_release(&page->streaming, 1u);
+	do {
+		if (up) {
+			CU(COPY_BY_SHIM, cuMemcpyHtoDAsync_v2(device[0], memory, bytes, stream[0]));
+		} else {
+			CU(COPY_BY_SHIM, cuMemcpyDtoHAsync_v2(memory, device[1], bytes, stream[0]));
+		}
+		CU(COPY_BY_SHIM, cuStreamSynchronize(stream[0]));
+	} while (!load_acquire(&page->stop));
+	target = memory;
+	compare(page->way, bytes);
+	for (uint64_t i = 0; i < bytes; i++) { /* for later commands */
+		host[1][i] = pattern(i);
+	}
+	if (pinned) {
+		CU(COPY_BY_SHIM, cuMemFreeHost(pinned));
+	}
+}
+
+static void copy_at_times(void)
+{
+	for (unsigned i = 0; i < page->calls; i++) {
+		uint64_t before;
+
+		clock_sleep_ns(1000ull * page->pause_us);
+		before = clock_now_ns();
+		one(COPY_BY_SHIM, COPY_UP, page->bytes);
+		page->ns[COPY_BY_SHIM][i] = clock_now_ns() - before;
+	}
+	compare(COPY_UP, page->bytes);
+}
+
 static void NORETURN serve(void)
 {
 	uint32_t done = 0, command;
@@ -220,12 +281,20 @@ static void NORETURN serve(void)
 			futex_wait_shared(&page->command, done, 100000000);
 			continue;
 		}
-		if (!page->bytes || page->bytes > COPY_BYTES_MAX || page->way >= COPY_WAYS ||
+		if (!page->bytes || page->job > COPY_LATENCY ||
+		    (page->job == COPY_STREAM && page->way == COPY_BOTH) ||
+		    page->bytes > COPY_BYTES_MAX || page->way >= COPY_WAYS ||
 		    page->calls > COPY_CALLS_MAX) {
 			fail("invalid command");
 		}
 		make_room(page->bytes);
-		carry_out();
+		if (page->job == COPY_STREAM) {
+			copy_on();
+		} else if (page->job == COPY_LATENCY) {
+			copy_at_times();
+		} else {
+			carry_out();
+		}
 		done = command;
 		store_release(&page->done, done);
 		futex_wake_shared(&page->done, 1 << 30);
@@ -263,6 +332,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	page = p;
+	page->pid = (uint32_t)getpid();
 	open_library(COPY_BY_SHIM, "libcuda.so.1");
 	open_library(COPY_BY_DRIVER, argv[4]);
 	open_device();

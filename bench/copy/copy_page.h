@@ -12,12 +12,21 @@ enum bench_copy_state { COPY_STARTING, COPY_READY, COPY_FAILED };
 enum bench_copy_way { COPY_UP, COPY_DOWN, COPY_BOTH, COPY_WAYS };
 enum bench_copy_by { COPY_BY_DRIVER, COPY_BY_SHIM, COPY_BYS };
 
+/* What a command asks for. COPY_STREAM: copies by gBPF one after another until `stop`.
+ * COPY_LATENCY: `calls` copies up by gBPF with a pause before each. */
+enum bench_copy_job { COPY_COMPARE, COPY_STREAM, COPY_LATENCY };
+
 struct bench_copy_page {
 	uint32_t magic;
 	uint32_t state;		/* atomic, client: enum bench_copy_state */
 	uint32_t command, done; /* atomic; number of the newest command, and of the one carried
 				   out; futex */
 	uint32_t way, calls;	/* the command: enum bench_copy_way, copies by each library */
+	uint32_t pid;		/* client */
+	uint32_t job, stop;	/* the command: enum bench_copy_job; atomic */
+	uint32_t streaming;	/* atomic, client: the copies of a COPY_STREAM have begun */
+	uint32_t pinned;	/* the command: COPY_STREAM of page-locked memory */
+	uint32_t pause_us;	/* the command: COPY_LATENCY */
 	uint32_t fresh;		/* the command: downwards, memory that was not touched */
 	uint64_t bytes;		/* the command */
 	uint32_t cores;		/* that the client may use */

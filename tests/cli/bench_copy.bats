@@ -29,8 +29,22 @@ setup() {
 	json '{r["way"] for r in d["rows"]} == {"up"} and len(d["rows"]) == 9'
 }
 
+@test "bench copy --shares measures shares and latency under each policy, and without" {
+	run --separate-stderr "$GBPF" --json bench copy --device soft --shares 30,70 --max 16M --seconds 1 --ways down
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.bench.copy_shares/1" and d["missed"] == []'
+	json '[(r["policy"], r["kind"]) for r in d["rows"]] == [(p, k) for p in ("copy_fair", "vgpu_auto", "none") for k in ("pageable", "pinned")]'
+	json 'all(r["way"] == "down" and r["shares"] == [30, 70] and r["windows"] == 1 for r in d["rows"])'
+	json 'all(r["gb_s"] > 0 and r["alone_gb_s"] > 0 and abs(sum(r["got_percent"]) - 100) < 1e-6 for r in d["rows"])'
+	json '[r["policy"] for r in d["latency"]] == ["copy_fair", "vgpu_auto", "none"]'
+	json 'all(r["calls"] == 200 and r["alone_p50_ns"] > 0 and r["p99_ns"] >= r["p50_ns"] > 0 for r in d["latency"])'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
 @test "bench copy refuses values that make no sense" {
-	for o in "--max 0" "--max 5G" "--max much" "--threads 0" "--threads 9" "--threads 1,x" "--ways sideways" "--repeats 0"; do
+	for o in "--max 0" "--max 5G" "--max much" "--threads 0" "--threads 9" "--threads 1,x" "--ways sideways" "--repeats 0" "--shares 30" "--shares 30,80" "--shares 0,50" \
+		"--shares 30,x" "--shares 30,70," "--seconds 0"; do
 		run "$GBPF" bench copy --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
