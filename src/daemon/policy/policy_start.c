@@ -164,7 +164,7 @@ bool daemon_policy_follow_shares(struct daemon *d)
 	if (!default_is_active(&p->store)) {
 		return false;
 	}
-	/* Once: an operator who returns to the default, by a rollback, wants that. */
+	/* Once: a rollback to the default is the operator's choice. */
 	p->followed_shares = true;
 	err = load_file(d, SHARES_POLICY, true);
 	daemon_history_add(&d->history, "policy", -1,
