@@ -273,7 +273,7 @@ static __always_inline void settle(struct group *g, u64 elapsed_ns, u64 period_n
 		g->credit_ns = g->credit_ns > 0 ? 0 : g->credit_ns;
 	}
 	g->credit_ns = clamp(g->credit_ns, contended ? -period : -(s64)slack_ns, period);
-	g->mean_ns += (g->credit_ns - g->mean_ns) >> 7;
+	g->mean_ns += (g->credit_ns - g->mean_ns) >> 6;
 	g->cap_ns += (s64)most_ns - (s64)g->used_ns;
 	g->cap_ns = clamp(g->cap_ns, -period, (s64)slack_ns);
 	if (sum.stated >= 100) {
