@@ -171,6 +171,7 @@ static CUmemoryPool pools[POOLS];
 static unsigned exports; /* [atomic] */
 static uint64_t kept;	 /* [atomic] bytes charged until the process ends */
 static bool solo;	 /* no other process or thread operates */
+static bool is_freeing;	 /* solo: memory was freed in stream order since the last gate */
 /* Pools may be used by any thread, and replaced by one that holds it for writing. */
 static pthread_rwlock_t pools_lock = PTHREAD_RWLOCK_INITIALIZER;
 
@@ -186,16 +187,26 @@ static void begin_op(struct thread *t, const char *name, uint64_t bytes)
 	ADD(&mine->ops, 1);
 }
 
-/* A refusal must have a reason where that can be told: nothing else moves. */
+/* A refusal must have a reason where that can be told: nothing else moves. Memory that was freed in
+ * stream order may have been in use at the time of the call; it must be there now. */
 static bool granted(CUresult r, uint64_t need)
 {
+	CUdeviceptr probe;
+	uint64_t is;
+
 	CHECK(r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-		ADD(&mine->oom, 1);
-		CHECK(!solo || used() + need > all->limit, "refused with %llu KiB in use, for %llu",
-		      (unsigned long long)(used() >> 10), (unsigned long long)(need >> 10));
+	if (r == CUDA_SUCCESS) {
+		return true;
 	}
-	return r == CUDA_SUCCESS;
+	ADD(&mine->oom, 1);
+	is = used();
+	if (solo && is + need <= all->limit) {
+		CHECK(is_freeing && cuMemAlloc(&probe, need) == CUDA_SUCCESS,
+		      "refused with %llu KiB in use, for %llu", (unsigned long long)(is >> 10),
+		      (unsigned long long)(need >> 10));
+		OK(cuMemFree(probe));
+	}
+	return false;
 }
 
 static uint64_t random_bytes(struct thread *t)
@@ -428,6 +439,7 @@ static void drop_linear(struct thread *t, struct item *i)
 		CHECK(cuMemFreeAsync(i->at, NULL) == CUDA_ERROR_INVALID_VALUE, "managed");
 		OK(cuMemFree(i->at));
 	} else {
+		is_freeing = solo;
 		OK(cuMemFreeAsync(i->at, any_stream(t, i->primary)));
 	}
 }
@@ -444,6 +456,7 @@ static void drop(struct thread *t, struct item *i)
 		break;
 	case POOLED:
 		if (under(t, 4)) {
+			is_freeing = solo;
 			OK(cuMemFreeAsync(i->at, any_stream(t, i->primary)));
 		} else {
 			OK(cuMemFree(i->at));
@@ -683,6 +696,7 @@ static void publish(struct thread *t, uint32_t gate)
 	}
 	OK(cuCtxSetCurrent(primary));
 	OK(cuCtxSynchronize());
+	is_freeing = false;
 	for (unsigned n = 0; n < POOLS; n++) {
 		OK(cuMemPoolTrimTo(pools[n], 0));
 		OK(cuMemPoolGetAttribute(pools[n], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));

@@ -19,8 +19,9 @@ static struct {
 	uint64_t epoch;	   /* [atomic] counts allocations */
 	uint64_t moves; /* [atomic] changes of memory: those under way, plus 2^32 for each that is
 			   over */
-	uint64_t managed[PROTO_ACCOUNT_ROWS]; /* [atomic] bytes */
-	uint64_t excess[PROTO_ACCOUNT_ROWS];  /* [atomic] bytes */
+	uint64_t managed[PROTO_ACCOUNT_ROWS];	  /* [atomic] bytes */
+	uint64_t excess[PROTO_ACCOUNT_ROWS];	  /* [atomic] bytes */
+	uint64_t excess_gone[PROTO_ACCOUNT_ROWS]; /* [atomic] bytes ever taken off excess */
 } account;
 
 bool shim_mem_joined(void)
@@ -227,6 +228,7 @@ void shim_mem_excess_add(int row, uint64_t bytes)
 
 void shim_mem_excess_sub(int row, uint64_t bytes)
 {
+	(void)add_acqrel(&account.excess_gone[row], bytes);
 	(void)sub_acqrel(&account.excess[row], bytes);
 }
 
@@ -269,6 +271,7 @@ void shim_mem_mark(int row, struct shim_mem_mark *ret)
 {
 	ret->released = mem_ledger_released(&account.ledger, (uint32_t)row);
 	ret->managed = load_acquire(&account.managed[row]);
+	ret->excess_gone = load_acquire(&account.excess_gone[row]);
 }
 
 uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m)
@@ -279,7 +282,11 @@ uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m)
 	/* What was released may have been managed memory, which came again. */
 	uint64_t other = shim_mem_overhead(row) + (managed > released ? managed - released : 0);
 
-	return most > other ? most - other : 0;
+	uint64_t excess = load_acquire(&account.excess[row]);
+
+	/* Read second: what is taken off in between counts twice, not never. */
+	excess += load_acquire(&account.excess_gone[row]) - m->excess_gone;
+	return (most > other ? most - other : 0) + excess;
 }
 
 bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call)

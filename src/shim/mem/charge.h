@@ -64,7 +64,7 @@ uint64_t shim_mem_held(int row);
 /* The same for a time in which memory comes and goes: _held_since() returns at least what it was at
  * any moment since the mark, also of memory that came and went in between. */
 struct shim_mem_mark {
-	uint64_t released, managed;
+	uint64_t released, managed, excess_gone;
 };
 void shim_mem_mark(int row, struct shim_mem_mark *ret);
 uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m);

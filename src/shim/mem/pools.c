@@ -24,6 +24,38 @@ static struct {
 	bool doomed;	 /* the program has destroyed it */
 } pools[POOLS_MAX];
 static uint32_t n_pools; /* [atomic] */
+static uint64_t holder;	 /* [atomic] of the mutex: a thread's pthread_self(); 0: none */
+
+static void lock(void)
+{
+	pthread_mutex_lock(&mutex);
+	store_relaxed(&holder, (uint64_t)pthread_self());
+}
+
+static void unlock(void)
+{
+	store_relaxed(&holder, UINT64_C(0));
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Locks the mutex. Returns false if this thread has it: only it can have stored its own name. */
+static bool enter(void)
+{
+	if (load_relaxed(&holder) == (uint64_t)pthread_self()) {
+		return false;
+	}
+	lock();
+	return true;
+}
+
+static bool try_enter(void)
+{
+	if (pthread_mutex_trylock(&mutex) != 0) {
+		return false;
+	}
+	store_relaxed(&holder, (uint64_t)pthread_self());
+	return true;
+}
 
 /* Returns what a pool holds, bytes; UINT64_MAX: the driver does not say. */
 static uint64_t held_by(CUmemoryPool pool)
@@ -128,8 +160,9 @@ static bool bury(unsigned i)
 
 void shim_mem_pools_measure(bool trim)
 {
-	if (!load_acquire(&n_pools) || !shim_mem_joined() || pthread_mutex_trylock(&mutex) != 0) {
-		return; /* another thread allocates from a pool, and measures */
+	/* A call that has to be refused otherwise waits for another thread's measurement. */
+	if (!load_acquire(&n_pools) || !shim_mem_joined() || (trim ? !enter() : !try_enter())) {
+		return; /* this thread, or without trim another one, allocates from a pool */
 	}
 	for (unsigned i = 0; i < n_pools;) {
 		if (trim) {
@@ -138,7 +171,7 @@ void shim_mem_pools_measure(bool trim)
 		measure(i);
 		i += !bury(i);
 	}
-	pthread_mutex_unlock(&mutex);
+	unlock();
 }
 
 void shim_mem_settle(void)
@@ -209,9 +242,9 @@ static uint64_t wait_for_step(unsigned *i, size_t bytes)
 	uint64_t step = step_for(bytes);
 	bool is_charged;
 
-	pthread_mutex_unlock(&mutex);
+	unlock();
 	is_charged = shim_mem_charge(row, step, "cuMemAllocAsync");
-	pthread_mutex_lock(&mutex);
+	lock();
 	*i = index_of(pool);
 	if (*i == n_pools || pools[*i].doomed || pools[*i].row != row) {
 		shim_mem_release(row, is_charged ? step : 0);
@@ -325,7 +358,7 @@ static CUresult allocate(const struct request *a)
 	if (!pool) {
 		pool = pool_of(a, &device);
 	}
-	pthread_mutex_lock(&mutex);
+	lock();
 	i = index_of(pool);
 	if (i < n_pools && pools[i].doomed) {
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -336,7 +369,7 @@ static CUresult allocate(const struct request *a)
 		r = i < n_pools ? grow(i, a) : run(a);
 		shim_mem_move_end();
 	}
-	pthread_mutex_unlock(&mutex);
+	unlock();
 	return r;
 }
 
@@ -362,9 +395,9 @@ static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *props)
 	if (r != CUDA_SUCCESS || row < 0) {
 		return r;
 	}
-	pthread_mutex_lock(&mutex);
+	lock();
 	added = add(*ret, row);
-	pthread_mutex_unlock(&mutex);
+	unlock();
 	if (!added) {
 		(void)shim_driver.cuMemPoolDestroy(*ret);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -425,7 +458,7 @@ static CUresult destroy(CUmemoryPool pool)
 	if (!load_acquire(&n_pools) || !shim_mem_joined()) {
 		return shim_driver.cuMemPoolDestroy(pool);
 	}
-	pthread_mutex_lock(&mutex);
+	lock();
 	i = index_of(pool);
 	if (i == n_pools) {
 		r = shim_driver.cuMemPoolDestroy(pool);
@@ -437,7 +470,7 @@ static CUresult destroy(CUmemoryPool pool)
 		give_back(i);
 		(void)bury(i);
 	}
-	pthread_mutex_unlock(&mutex);
+	unlock();
 	return r;
 }
 

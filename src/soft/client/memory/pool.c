@@ -72,15 +72,15 @@ void soft_pool_prune(CUmemoryPool p)
 	}
 }
 
-static void drop_idle(CUmemoryPool p, void *arg)
+/* Keeps unused blocks of a context from use and from being trimmed. They count as held until the
+ * server has freed them with the context; then they are pruned. */
+static void retire_idle(CUmemoryPool p, void *ctx)
 {
-	struct soft_pool_block **at = &p->blocks;
-
-	while (*at) {
-		if ((*at)->live || (*at)->ctx != arg) {
-			at = &(*at)->next;
-		} else {
-			remove_block(at);
+	for (struct soft_pool_block *b = p->blocks; b; b = b->next) {
+		if (!b->live && b->ctx == ctx) {
+			store_relaxed(&idle_bytes, idle_bytes - b->bytes);
+			b->live = true;
+			b->used = 0;
 		}
 	}
 }
@@ -88,7 +88,7 @@ static void drop_idle(CUmemoryPool p, void *arg)
 void soft_pool_leave(CUcontext ctx)
 {
 	pthread_mutex_lock(&soft_pool_lock);
-	soft_pool_each(drop_idle, ctx);
+	soft_pool_each(retire_idle, ctx);
 	pthread_mutex_unlock(&soft_pool_lock);
 }
 

@@ -47,8 +47,8 @@ CUmemoryPool soft_pool_current(int gpu);
 /* Returns chunks without a block in use to the device until at most `keep` bytes remain. */
 void soft_pool_trim(CUmemoryPool p, uint64_t keep);
 void soft_pool_prune(CUmemoryPool p); /* drops blocks whose context has been destroyed */
-/* Drops the unused blocks of a context that is about to be destroyed: none is trimmed afterwards,
- * when its address may be that of another allocation. */
+/* Takes the unused blocks of a context that is about to be destroyed out of use: none is trimmed
+ * afterwards, when its address may be that of another allocation. */
 void soft_pool_leave(CUcontext ctx);
 void soft_pool_destroy(CUmemoryPool p); /* it has no blocks */
 
