@@ -46,6 +46,7 @@ static void drop_page(struct daemon_vgpu *v)
 	}
 	v->n_lines = 0;
 	v->n_rows = 0;
+	v->garbled = false;
 	memset(v->row, 0, sizeof(v->row));
 	daemon_page_destroy(&v->page);
 	v->page = DAEMON_PAGE_NONE;
@@ -119,6 +120,7 @@ static void free_line(struct daemon_vgpu_line *l)
 	struct daemon_vgpu *v = l->v;
 	uint32_t lines = PROTO_ACCOUNT_LINES;
 
+	daemon_vgpu_check_page(v, l->pid);
 	zero_line(daemon_vgpu_page(v), (uint32_t)(l - v->line));
 	l->death = sd_event_source_disable_unref(l->death);
 	v->n_lines--;

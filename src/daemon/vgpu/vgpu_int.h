@@ -46,6 +46,7 @@ struct daemon_vgpu {
 	struct daemon_page page; /* struct proto_account; not there before the first process */
 	struct daemon_vgpu_row row[PROTO_ACCOUNT_ROWS];
 	unsigned n_rows, n_lines; /* n_rows: of devices */
+	bool garbled;		  /* it was recorded that a process has written over the page */
 	struct daemon_vgpu_line line[PROTO_ACCOUNT_LINES];
 };
 
@@ -94,6 +95,11 @@ bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *r
 void daemon_vgpu_reserve_update(struct daemon *d);
 /* A session that waits for memory has ended. */
 void daemon_vgpu_stop_waiting(struct daemon_session *s);
+
+/* page_check.c */
+/* Adds an event, once for each page, if a process has written words that it may not. pid: the one
+ * that has ended or asks, which need not be the one that wrote. */
+void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid);
 
 /* vgpu_json.c */
 /* What a vGPU is given, as parameters of methods and the file of vGPUs have it. */

@@ -417,6 +417,7 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
 	uint64_t place;
 
+	daemon_vgpu_check_page(s->vgpu.of, s->peer.pid);
 	if (!daemon_vgpu_has_row(s->vgpu.of, m->row)) {
 		s->d->counters.garbage++;
 		daemon_session_drop(s, "it asks for memory of row %u", m->row);

@@ -527,6 +527,72 @@ static void another_vgpus_account_is_refused(void **state)
 	part(&b);
 }
 
+static void write_over(struct proto_account *a, unsigned what)
+{
+	switch (what) {
+	case 0:
+		break; /* a process that behaves */
+	case 1:
+		store_seqcst(&a->line[0][200].released, UINT64_C(1));
+		break;
+	case 2:
+		store_seqcst(&a->limit[PROTO_ACCOUNT_HOST], UINT64_C(1));
+		break;
+	case 3:
+		a->uuid[0][3] ^= 1;
+		break;
+	case 4:
+		store_relaxed(&a->magic, 0u);
+		break;
+	default:
+		store_seqcst(&a->lines, PROTO_ACCOUNT_LINES + 1);
+	}
+}
+
+static int count_event(void *arg, const char *text)
+{
+	*(unsigned *)arg += strstr(text, "written over its account") != NULL;
+	return 0;
+}
+
+static unsigned notes_of_garbage(struct gd *d)
+{
+	struct gbpf *g = gd_open(d);
+	unsigned n = 0;
+
+	assert_true(gbpf_events(g, 0, 0, 0, count_event, &n) >= 0);
+	gbpf_close(g);
+	return n;
+}
+
+/* Noted once, when a process of the vGPU has ended. */
+static void garbage_in_a_page_is_recorded(void **state)
+{
+	static const char *const noted[] = { NULL,	   "what a process holds",
+					     "a limit",	   "a device",
+					     "its format", "number of its lines" };
+	struct gd *d = *state;
+	struct member watcher;
+	struct child c;
+	uint32_t line;
+
+	for (unsigned i = 0; i < 6; i++) {
+		join(&watcher, d, 80 + i);
+		for (unsigned k = 0; k < 2; k++) {
+			c = start_child(d, 80 + i, 12345, &line);
+			write_over(watcher.account, i);
+			end_session_of(&c);
+			end_child(&c);
+			AWAIT(used_of(&watcher, line) == 0);
+		}
+		if (noted[i]) {
+			gd_await_event(d, 0, "vgpu", noted[i]);
+		}
+		part(&watcher);
+		assert_int_equal(notes_of_garbage(d), i);
+	}
+}
+
 /* Words that no gbpfd writes. Its own line is the process's, so the page is taken over; gbpfd goes
  * on, other vGPUs are right, and the forged one ends with its process. */
 static void a_page_full_of_garbage_is_harmless(void **state)
@@ -610,6 +676,7 @@ int main(void)
 		TEST(hellos_with_wrong_descriptors_end_the_session),
 		TEST(accounts_that_are_none_are_refused),
 		TEST(another_vgpus_account_is_refused),
+		TEST(garbage_in_a_page_is_recorded),
 		TEST(a_page_full_of_garbage_is_harmless),
 		TEST(a_page_without_a_free_row_is_refused),
 	};

@@ -1,0 +1,60 @@
+/* Records that a process has written words to an account that no process or gbpfd writes. They harm
+ * its own vGPU alone (proto/account.h); the record tells its owner why figures are wrong. */
+#include "daemon/vgpu/vgpu_int.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "mem/ledger.h"
+
+/* Returns what is wrong in a row, or NULL. */
+static const char *row_fault(const struct daemon_vgpu *v, uint32_t row)
+{
+	const struct proto_account *a = daemon_vgpu_page(v);
+
+	if (memcmp(a->uuid[row], v->row[row].uuid, sizeof(a->uuid[row])) != 0) {
+		return "a device";
+	}
+	if (load_seqcst(&a->limit[row]) != v->row[row].limit) {
+		return "a limit";
+	}
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		/* Also true of a line that has released more than it was charged. */
+		if (mem_line_used(&a->line[row][i]) > PROTO_VGPU_MEM_MAX) {
+			return "what a process holds";
+		}
+	}
+	return NULL;
+}
+
+static const char *page_fault(const struct daemon_vgpu *v)
+{
+	const struct proto_account *a = daemon_vgpu_page(v);
+	const char *fault = NULL;
+
+	if (load_relaxed(&a->magic) != PROTO_ACCOUNT_MAGIC || load_relaxed(&a->abi) != PROTO_ABI) {
+		return "its format";
+	}
+	if (load_seqcst(&a->lines) > PROTO_ACCOUNT_LINES) {
+		return "the number of its lines";
+	}
+	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS && !fault; row++) {
+		fault = daemon_vgpu_has_row(v, row) ? row_fault(v, row) : NULL;
+	}
+	return fault;
+}
+
+void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid)
+{
+	const char *fault = v->garbled ? NULL : page_fault(v);
+	char number[24];
+
+	if (fault && daemon_session_event_allowed(v->d, v->uid)) {
+		v->garbled = true;
+		snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
+		daemon_history_add_of(&v->d->history, v->uid, "vgpu", -1, pid,
+				      "virtual GPU %s: a program has written over its account: "
+				      "%s; its figures are wrong until its programs have ended",
+				      v->is.name[0] ? v->is.name : number, fault);
+	}
+}
