@@ -81,8 +81,8 @@ static __always_inline int reason_to_hold(struct gbpf_copy_enqueue_ctx *ctx, con
 	return copy_groups[at].credit_bytes - since < -slack ? COPY_HELD_FOR_SHARE : -1;
 }
 
-/* All of a copy is issued. What is on its way keeps the link busy for as long as the copy's speed so
- * far suggests. */
+/* All of a copy is issued. The bytes on their way keep the link busy for as long as the copy's speed
+ * so far suggests. */
 static __always_inline void end_of_copy(struct gbpf_copy_enqueue_ctx *ctx, struct copier *c)
 {
 	u64 done = ctx->bytes > ctx->unfinished ? ctx->bytes - ctx->unfinished : 1;

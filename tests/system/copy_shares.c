@@ -15,7 +15,7 @@
 #include "../programs/program.h"
 
 #define BLOCK ((size_t)65536)	    /* its first and last words are marked */
-#define WARM_UP ((size_t)512 << 20) /* after so much a context has all of its pieces */
+#define WARM_UP ((size_t)512 << 20) /* bytes after which a context has all of its pieces */
 
 static size_t bytes;
 static int up, pinned;

@@ -232,7 +232,7 @@ SEC("struct_ops/copy_enqueue")
 int GBPF_PROG(mypolicy_copy_enqueue, copy_enqueue)
 {
 	if (ctx->cut && !ctx->left) {
-		return GBPF_COPY_GO; /* the copy has been made */
+		return GBPF_COPY_GO; /* all of it is issued */
 	}
 	ctx->piece_bytes = 1 << 20;
 	return ctx->class_id != GBPF_CLASS_LATENCY && ctx->lc_open && ctx->held_ns < 2000000 ? GBPF_COPY_HOLD

@@ -370,6 +370,55 @@ static void a_waiting_copy_asks_whether_it_may_go_on(void **state)
 	munmap(host, bytes);
 }
 
+struct turns {
+	struct fake *f;
+	size_t bytes;
+	unsigned asked, given;
+};
+
+/* Each piece must ask three times. Checks what is said of the copy against the device. */
+static bool is_third_turn(void *arg, size_t left, size_t unfinished)
+{
+	struct turns *t = arg;
+	size_t issued = (size_t)t->f->n << 20;
+
+	assert_int_equal(left, t->bytes - issued);
+	assert_int_equal(unfinished, (size_t)(t->f->n - t->f->carried_out) << 20);
+	if (++t->asked % 3) {
+		return false;
+	}
+	t->given++;
+	return true;
+}
+
+/* No piece is issued out of turn, and the data is right, both ways. */
+static void a_piece_waits_for_its_turn(void **state)
+{
+	size_t bytes = ((size_t)12 << 20) + 5000;
+	unsigned char *host = map(bytes);
+
+	(void)state;
+	for (int way = MEM_COPY_UP; way <= MEM_COPY_DOWN; way++) {
+		struct turns t = { .bytes = bytes };
+		struct bed b;
+
+		bed_init(&b, 3);
+		t.f = &b.f;
+		fill(host, bytes, 4);
+		fill(b.f.memory, DEVICE_BYTES, 5);
+		b.c.is_turn = is_third_turn;
+		b.c.arg = &t;
+		assert_int_equal(copy(&b, (enum mem_copy_way)way, 0, host, bytes, 4, true), 0);
+		assert_int_equal(b.done, bytes);
+		assert_int_equal(t.given, 13);
+		assert_int_equal(t.asked, 3 * 13);
+		finish_all(&b.f);
+		assert_memory_equal(b.f.memory, host, bytes);
+		bed_finish(&b);
+	}
+	munmap(host, bytes);
+}
+
 /* A page without access: what is done ends before its piece, and is right. */
 static void a_page_without_access_ends_the_plan(void **state)
 {
@@ -590,6 +639,7 @@ int main(void)
 		cmocka_unit_test(errors_end_a_copy_at_every_position),
 		cmocka_unit_test(a_copy_ends_when_it_may_not_go_on),
 		cmocka_unit_test(a_waiting_copy_asks_whether_it_may_go_on),
+		cmocka_unit_test(a_piece_waits_for_its_turn),
 		cmocka_unit_test(a_page_without_access_ends_the_plan),
 		cmocka_unit_test(memory_behind_the_end_of_a_file_ends_the_plan),
 		cmocka_unit_test(copies_share_the_helpers),
