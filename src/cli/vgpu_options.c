@@ -13,9 +13,19 @@ bool cli_vgpu_any(const char *const *opt)
 	return false;
 }
 
+/* Returns true for the word that takes a value back: all of them are unset by 0. */
+static bool is_none(const char *text)
+{
+	return strcmp(text, "none") == 0;
+}
+
 static int read_size(struct cli *c, const char *what, const char *option, const char *text,
 		     uint64_t least, const char *allowed, uint64_t *ret)
 {
+	if (text && is_none(text)) {
+		*ret = 0;
+		return CLI_OK;
+	}
 	if (!text ||
 	    (cli_parse_bytes(text, ret) == 0 && *ret >= least && *ret <= PROTO_VGPU_MEM_MAX)) {
 		return CLI_OK;
@@ -26,8 +36,8 @@ static int read_size(struct cli *c, const char *what, const char *option, const 
 
 static int read_percent(struct cli *c, const char *option, const char *text, uint32_t *ret)
 {
-	uint64_t n = *ret;
-	int code = text ? cli_number(c, option, text, 1, 100, &n) : CLI_OK;
+	uint64_t n = text && is_none(text) ? 0 : *ret;
+	int code = text && !is_none(text) ? cli_number(c, option, text, 1, 100, &n) : CLI_OK;
 
 	*ret = (uint32_t)n;
 	return code;
@@ -35,11 +45,16 @@ static int read_percent(struct cli *c, const char *option, const char *text, uin
 
 static int read_wait(struct cli *c, const char *what, const char *text, uint64_t *ret)
 {
+	if (text && is_none(text)) {
+		*ret = 0;
+		return CLI_OK;
+	}
 	if (!text ||
 	    (cli_parse_duration(text, 1000000000, ret) == 0 && *ret <= PROTO_VGPU_WAIT_MAX_NS)) {
 		return CLI_OK;
 	}
-	return cli_fail(c, CLI_USAGE, "usage", "Use a number with ms, s, m or h: at most 1h",
+	return cli_fail(c, CLI_USAGE, "usage",
+			"Use a number with ms, s, m or h: at most 1h; or none",
 			"%s: invalid time '%s' for --wait", what, text);
 }
 
@@ -49,19 +64,22 @@ static int read_sizes(struct cli *c, const char *what, const char *const *opt,
 	uint64_t mem = config->mem[0];
 	int code = read_size(
 		c, what, "mem", opt[CLI_VGPU_MEM], PROTO_VGPU_MEM_MIN,
-		"Use a number with K, M, G or T: at least 16M, at most the GPU's memory", &mem);
+		"Use a number with K, M, G or T: at least 16M, at most the GPU's memory; or none",
+		&mem);
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS && opt[CLI_VGPU_MEM]; i++) {
 		config->mem[i] = mem;
 	}
 	if (!code) {
 		code = read_size(c, what, "reserve", opt[CLI_VGPU_RESERVE], 0,
-				 "Use a number with K, M, G or T: at most --mem", &config->reserve);
+				 "Use a number with K, M, G or T: at most --mem; or none",
+				 &config->reserve);
 	}
 	if (!code) {
-		code = read_size(c, what, "pinned", opt[CLI_VGPU_PINNED], 1,
-				 "Use a number with K, M, G or T: at most the machine's memory",
-				 &config->pinned);
+		code = read_size(
+			c, what, "pinned", opt[CLI_VGPU_PINNED], 1,
+			"Use a number with K, M, G or T: at most the machine's memory; or none",
+			&config->pinned);
 	}
 	if (!code && mem && config->reserve > mem) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Use at most --mem",

@@ -344,7 +344,7 @@ refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 @test "sizes that are none are refused" {
 	local size hint
 	start_all
-	hint="Use a number with K, M, G or T: at least 16M, at most the GPU's memory"
+	hint="Use a number with K, M, G or T: at least 16M, at most the GPU's memory; or none"
 	for size in 0 -1 5X '' M 1.M.M 15M 16777215 1e300 4GG; do
 		refused 125 "gbpf: run: invalid size '$size' for --mem. $hint" --mem "$size"
 	done

@@ -71,6 +71,39 @@ ended() { # PID
 	gbpf set "$pid_a" --mem 32M
 	expect "0 of 32" a used
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 34
+	gbpf set "$pid_a" --mem none
+	expect "0 of 1024" a used
+	expect ok a alloc 500
+	gbpf set "$pid_a" --mem 600M
+	expect "500 of 600" a used
+}
+
+@test "what a vGPU was given is taken back while its programs run" {
+	start_all
+	gbpf vgpu create train --mem 64M --reserve 32M --pinned 32M --wait 200ms --compute 25 --copy 30
+	start_servers_with "--vgpu train" a
+	expect ok a alloc 60
+	expect ok a pin 20
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 10
+	expect CUDA_ERROR_OUT_OF_MEMORY a pin 20
+	says 0 "train: changed" gbpf vgpu set train --mem none --pinned none
+	expect "60 of 1024" a used
+	expect ok a alloc 200
+	expect ok a pin 20
+	vgpu train 'v["mem"] == 0 and v["pinned"] == 0 and v["reserve"] == 32 << 20 and v["wait_ns"] == 2 * 10**8 and v["compute"] == 25'
+	gbpf vgpu set train --reserve none --wait none --compute none --copy none
+	vgpu train 'v["reserve"] == v["wait_ns"] == v["compute"] == v["copy"] == 0'
+	kill_daemon
+	start_daemon
+	daemon=${pids[-1]}
+	back() { vgpu train 'v["processes"] == 1 and v["mem"] == v["reserve"] == 0'; }
+	wait_for back
+	expect "260 of 1024" a used
+	for word in NONE nonesuch '' 0; do
+		run gbpf vgpu set train --mem "$word"
+		echo "$output"
+		[ "$status" -eq 2 ]
+	done
 }
 
 @test "names, limits and processes of vGPUs survive a kill of gbpfd" {
