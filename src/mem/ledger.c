@@ -293,6 +293,12 @@ void mem_ledger_set_overhead(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 	store_relaxed(&l->page->line[row][l->line].overhead, bytes);
 }
 
+void mem_ledger_tried(struct mem_ledger *l, uint32_t row, uint32_t seq)
+{
+	/* After `used` was raised: gbpfd, which reads this first, then counts it. */
+	store_release(&l->page->line[row][l->line].tried_seq, seq);
+}
+
 void mem_ledger_set_gbpf(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
 	store_relaxed(&l->page->line[row][l->line].gbpf, bytes);

@@ -20,7 +20,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 6u
+#define PROTO_VERSION 7u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -108,11 +108,19 @@ struct proto_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */
 	uint64_t mem_bytes[PROTO_MAX_GPUS];
 };
 
+enum {
+	PROTO_MEM_FULL = 1, /* the charge would fit: the driver has refused the call */
+	PROTO_MEM_AGAIN =
+		2, /* with FULL: it has tried after the last answer, and has its old place */
+};
+
 struct proto_mem_ask {
 	struct proto_head head;
 	uint32_t row, seq; /* of the account; returned in the answer */
 	uint64_t bytes;
 	uint64_t wait_ns; /* how long it may wait, at most what the vGPU is given */
+	uint32_t flags;	  /* PROTO_MEM_* */
+	uint32_t reserved;
 };
 
 #define PROTO_HANDLES 512

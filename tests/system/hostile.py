@@ -9,14 +9,14 @@ connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime 
 that `gbpf device` lists."""
 import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
 
-MAGIC, VERSION = 0x53706267, 6
+MAGIC, VERSION = 0x53706267, 7
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
  CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST, MEM_ASK) = range(1, 21)
 LATENCY, NORMAL, BATCH = range(3)
 MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 40}
+SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
 ACCOUNT = 286720  # bytes of a vGPU's account
 
 
@@ -348,8 +348,8 @@ def claims(uuid, rnd):
                 for seq in range(1, 400):
                     for at in rnd.choices(range(0, ACCOUNT, 8), k=20) + list(range(0, 512, 8)):
                         struct.pack_into("=Q", account, at, rnd.choice((0, 1, 2**24, 2**30, 2**63, MOST, rnd.getrandbits(64))))
-                    t.send(MEM_ASK, struct.pack("=2I2Q", 0 if seq < 390 else rnd.randrange(20), seq, rnd.choice((0, 1, 2**24, 2**30, MOST)),
-                                                rnd.choice((0, 10**6, MOST))))
+                    t.send(MEM_ASK, struct.pack("=2I2QI", 0 if seq < 390 else rnd.randrange(20), seq, rnd.choice((0, 1, 2**24, 2**30, MOST)),
+                                                rnd.choice((0, 10**6, MOST)), rnd.choice((0, 0, 1, 3, 2**32 - 1))))
                 t.listen(0.01)
                 account.close()
             for fd in fds:

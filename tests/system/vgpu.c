@@ -1045,6 +1045,7 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 {
 	const char *name = "ok";
 	CUresult r = CUDA_SUCCESS;
+	uint64_t item;
 	void *host;
 
 	if (strcmp(verb, "alloc") == 0) {
@@ -1052,6 +1053,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 		depth += r == CUDA_SUCCESS;
 	} else if (strcmp(verb, "free") == 0) {
 		r = cuMemFree(stack[--depth]);
+	} else if (strncmp(verb, "take-", 5) == 0) {
+		r = find_kind(verb + 5)->take(&item, find_kind(verb + 5)->bytes);
 	} else if (share(verb, mib, &r)) {
 		; /* done */
 	} else if (strcmp(verb, "pin") == 0) {
@@ -1069,7 +1072,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 }
 
 /* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
- * was allocated), `context` (makes one more), `pin MIB`, those of share(), and `used`. The first
+ * was allocated), `context` (makes one more), `pin MIB`, `take-KIND` (an
+ * item as fill() takes them), those of share(), and `used`. The first
  * line of the output is the process's number. */
 static int serve(void)
 {

@@ -425,3 +425,135 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	[[ "$output" != *"does not keep"* ]]
 	expect ok a alloc 20
 }
+
+waits() { # NAME N: processes of that vGPU wait for memory
+	vgpu "$1" "v['waiting'] == $2"
+}
+
+# A GPU of 1024 MiB of which `other` holds 1000, half of it in one piece.
+start_full() {
+	start_all
+	start_servers_with "--mem 1000M" other
+	expect ok other alloc 500
+	expect ok other alloc 500
+}
+
+@test "an allocation waits while the GPU itself is full, until another vGPU frees memory" {
+	start_full
+	gbpf vgpu create train --mem 200M --wait 100s
+	start_servers_with "--vgpu train" a
+	echo alloc 60 >&"$in_a"
+	wait_for waits train 1
+	expect "1000 of 1000" other used
+	nothing() { tenant "$pid_a" 't["mem_used"] == 0'; } # but while it tries
+	wait_for nothing
+	expect ok other free
+	answer_of a
+	[ "$REPLY" = ok ]
+	expect "60 of 200" a used
+	waits train 0
+}
+
+@test "those that wait for a full GPU are served in the order of arrival, over all vGPUs" {
+	start_full
+	gbpf vgpu create one --mem 600M --wait 100s
+	gbpf vgpu create two --mem 600M --wait 100s
+	start_servers_with "--vgpu one" a
+	start_servers_with "--vgpu two" b
+	echo alloc 400 >&"$in_a"
+	wait_for waits one 1
+	echo alloc 400 >&"$in_b"
+	wait_for waits two 1
+	expect ok other free # 524 MiB are free
+	answer_of a
+	[ "$REPLY" = ok ]
+	waits two 1
+	kill -9 "$pid_a"
+	answer_of b
+	[ "$REPLY" = ok ]
+}
+
+@test "a call that needs more than is freed does not hold up those behind it" {
+	start_full
+	gbpf vgpu create one --mem 1000M --wait 100s
+	gbpf vgpu create two --mem 600M --wait 100s
+	start_servers_with "--vgpu one" a
+	start_servers_with "--vgpu two" b
+	echo alloc 900 >&"$in_a"
+	wait_for waits one 1
+	echo alloc 400 >&"$in_b"
+	wait_for waits two 1
+	expect ok other free
+	answer_of b
+	[ "$REPLY" = ok ]
+	waits one 1
+	kill -9 "$pid_b"
+	expect ok other free
+	answer_of a
+	[ "$REPLY" = ok ]
+}
+
+@test "waiting for a full GPU has an end, with an event" {
+	start_full
+	gbpf vgpu create train --mem 200M --wait 300ms
+	start_servers_with "--vgpu train" a
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
+	reported() { gbpf events | grep -q "cuMemAlloc of 60 MiB refused: the GPU is full, 0 of 200 MiB of the limit are in use"; }
+	wait_for reported
+	expect ok a alloc 20
+	gbpf vgpu set train --wait none
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
+	waits train 0
+}
+
+@test "every kind of device memory waits while the GPU is full" {
+	local kind n=0
+	start_full
+	start_servers_with "--mem 200M" rest
+	expect ok rest alloc 24
+	gbpf vgpu create train --mem 400M --wait 100s
+	for kind in linear-3M linear-1000 pitch create array async pool; do
+		start_servers_with "--vgpu train" "taker$((++n))"
+		local in=in_taker$n
+		echo "take-$kind" >&"${!in}"
+		wait_for waits train $n
+	done
+	expect ok other free
+	for ((; n; n--)); do
+		answer_of "taker$n"
+		echo "$n: $REPLY"
+		[ "$REPLY" = ok ]
+	done
+	wait_for waits train 0
+}
+
+@test "an allocation gets what programs in no vGPU free" {
+	start_all
+	start_servers_with "" other
+	expect ok other alloc 500
+	expect ok other alloc 500
+	gbpf vgpu create train --mem 1000M --wait 100s
+	start_servers_with "--vgpu train" a
+	echo alloc 400 >&"$in_a"
+	wait_for waits train 1
+	expect ok other free
+	answer_of a
+	[ "$REPLY" = ok ]
+	echo alloc 500 >&"$in_a"
+	wait_for waits train 1
+	kill -9 "$pid_other"
+	answer_of a
+	[ "$REPLY" = ok ]
+}
+
+@test "without gbpfd a call that waits for a full GPU looks by itself" {
+	start_full
+	gbpf vgpu create train --mem 200M --wait 100s
+	start_servers_with "--vgpu train" a
+	echo alloc 60 >&"$in_a"
+	wait_for waits train 1
+	kill_daemon
+	expect ok other free
+	answer_of a
+	[ "$REPLY" = ok ]
+}

@@ -19,6 +19,9 @@ struct daemon_gpu {
 	uid_t named_by;	  /* user whose process named it first, if not pinned */
 	uint64_t mem;	  /* bytes, as a process has reported it; 0: unknown */
 	bool mem_sure;	  /* by a process of root or gbpfd's user */
+	/* vgpu_full.c: what all accounts charge for it, when it was looked at last; how often that
+	 * has become less, and when it did */
+	uint64_t mem_charged, mem_freed, mem_freed_ns;
 };
 
 struct daemon_gpus {

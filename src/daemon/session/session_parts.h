@@ -105,6 +105,8 @@ struct daemon_session_vgpu {
 		uint64_t since; /* order of arrival; 0: it does not wait for memory */
 		uint64_t bytes, until_ns;
 		uint32_t row, seq;
+		bool full;     /* it waits for memory of the device, not for its vGPU's limit */
+		uint64_t seen; /* vgpu_full.c: the device's event after which it tried last */
 		/* It was told to try again: until then, until it says that it has, or until it
 		 * holds something else than `held`, the bytes are its own, and a further question
 		 * has its old place. */

@@ -95,6 +95,22 @@ bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *r
 void daemon_vgpu_reserve_update(struct daemon *d);
 /* A session that waits for memory has ended. */
 void daemon_vgpu_stop_waiting(struct daemon_session *s);
+/* Answers a question: PROTO_ACCOUNT_*. With RETRY the bytes count as its own for promise_ns. */
+void daemon_vgpu_answer(struct daemon_session *s, uint32_t what, uint64_t promise_ns);
+/* Returns true if the process was told to try again and has not done so yet. */
+bool daemon_vgpu_is_promised(const struct daemon_session *s, uint64_t now);
+/* Returns true if the process, which is the first to be answered, may try again. */
+bool daemon_vgpu_has_room(struct daemon_session *s);
+/* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
+bool daemon_vgpu_is_hopeless(const struct daemon_session *s);
+/* Has gbpfd look for memory as long as processes wait. */
+void daemon_vgpu_start_timer(struct daemon *d);
+
+/* vgpu_full.c: processes that wait while a device itself is full. */
+/* A question with PROTO_MEM_FULL; again: it has tried since the last answer. */
+void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again);
+/* Answers those that can be answered. Returns true if some still wait. */
+bool daemon_vgpu_full_look(struct daemon *d);
 
 /* page_check.c */
 /* Adds an event, once for each page, if a process has written words that it may not. pid: the one

@@ -260,21 +260,20 @@ static struct proto_account_line *line_of(const struct daemon_session *s)
 	return &daemon_vgpu_page(s->vgpu.of)->line[s->vgpu.ask.row][s->vgpu.line];
 }
 
-/* Returns true if the process was told to try again and has not done so yet. */
-static bool is_promised(const struct daemon_session *s, uint64_t now)
+bool daemon_vgpu_is_promised(const struct daemon_session *s, uint64_t now)
 {
 	return now < s->vgpu.ask.promised_until_ns &&
 	       load_acquire(&line_of(s)->tried_seq) != s->vgpu.ask.seq &&
 	       mem_line_used(line_of(s)) == s->vgpu.ask.held;
 }
 
-static void answer(struct daemon_session *s, uint32_t what)
+void daemon_vgpu_answer(struct daemon_session *s, uint32_t what, uint64_t promise_ns)
 {
 	struct proto_account_line *line = line_of(s);
 
 	s->vgpu.ask.promised_until_ns = 0;
 	if (what == PROTO_ACCOUNT_RETRY) {
-		s->vgpu.ask.promised_until_ns = clock_now_ns() + PROMISE_NS;
+		s->vgpu.ask.promised_until_ns = clock_now_ns() + promise_ns;
 		s->vgpu.ask.held = mem_line_used(line);
 		s->vgpu.ask.place = s->vgpu.ask.since;
 	}
@@ -284,12 +283,17 @@ static void answer(struct daemon_session *s, uint32_t what)
 	(void)syscall(SYS_futex, &line->answer_seq, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+static bool waits_for_limit(const struct daemon_session *s)
+{
+	return s->vgpu.ask.since && !s->vgpu.ask.full;
+}
+
 /* Returns true if a process that came before waits for memory of the same vGPU and device. */
 static bool is_behind(const struct daemon_session *s)
 {
 	daemon_session_each(s->d, o)
 	{
-		if (o != s && o->vgpu.of == s->vgpu.of && o->vgpu.ask.since &&
+		if (o != s && o->vgpu.of == s->vgpu.of && waits_for_limit(o) &&
 		    o->vgpu.ask.row == s->vgpu.ask.row && o->vgpu.ask.since < s->vgpu.ask.since) {
 			return true;
 		}
@@ -305,15 +309,14 @@ static uint64_t promised(const struct daemon_session *s)
 	daemon_session_each(s->d, o)
 	{
 		if (o != s && o->vgpu.of == s->vgpu.of && o->vgpu.ask.row == s->vgpu.ask.row &&
-		    is_promised(o, now)) {
+		    daemon_vgpu_is_promised(o, now)) {
 			sum = add(sum, o->vgpu.ask.bytes);
 		}
 	}
 	return sum;
 }
 
-/* Returns true if the process, which is the first to be answered, may try again. */
-static bool has_room(struct daemon_session *s)
+bool daemon_vgpu_has_room(struct daemon_session *s)
 {
 	struct daemon_vgpu *v = s->vgpu.of;
 	uint32_t row = s->vgpu.ask.row;
@@ -327,8 +330,7 @@ static bool has_room(struct daemon_session *s)
 	return !v->row[row].restricted || need <= held || grant(v, row, size, need - held);
 }
 
-/* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
-static bool is_hopeless(const struct daemon_session *s)
+bool daemon_vgpu_is_hopeless(const struct daemon_session *s)
 {
 	const struct daemon_vgpu *v = s->vgpu.of;
 	uint32_t row = s->vgpu.ask.row;
@@ -348,7 +350,7 @@ static void find_first(struct daemon *d)
 	daemon_session_each(d, s)
 	{
 		uint64_t *first =
-			s->vgpu.ask.since ? &s->vgpu.of->row[s->vgpu.ask.row].first : NULL;
+			waits_for_limit(s) ? &s->vgpu.of->row[s->vgpu.ask.row].first : NULL;
 
 		if (first && (!*first || s->vgpu.ask.since < *first)) {
 			*first = s->vgpu.ask.since;
@@ -360,20 +362,20 @@ static void find_first(struct daemon *d)
 static bool look(struct daemon *d)
 {
 	uint64_t now = clock_now_ns();
-	bool some = false;
+	bool some = daemon_vgpu_full_look(d);
 
 	find_first(d);
 	daemon_session_each(d, s)
 	{
 		uint64_t since = s->vgpu.ask.since;
 
-		if (!since) {
+		if (!waits_for_limit(s)) {
 			continue;
 		}
-		if (s->vgpu.of->row[s->vgpu.ask.row].first == since && has_room(s)) {
-			answer(s, PROTO_ACCOUNT_RETRY);
-		} else if (now >= s->vgpu.ask.until_ns || is_hopeless(s)) {
-			answer(s, PROTO_ACCOUNT_REFUSED);
+		if (s->vgpu.of->row[s->vgpu.ask.row].first == since && daemon_vgpu_has_room(s)) {
+			daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, PROMISE_NS);
+		} else if (now >= s->vgpu.ask.until_ns || daemon_vgpu_is_hopeless(s)) {
+			daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
 		} else {
 			some = true;
 		}
@@ -397,7 +399,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-static void start_timer(struct daemon *d)
+void daemon_vgpu_start_timer(struct daemon *d)
 {
 	uint64_t now;
 
@@ -412,10 +414,35 @@ static void start_timer(struct daemon *d)
 	}
 }
 
+static void ask_for_limit(struct daemon_session *s, uint64_t wait, uint64_t now)
+{
+	if (!rate_allow(&s->vgpu.asks, ASKS_PER_SECOND, now)) {
+		daemon_vgpu_start_timer(s->d); /* answered with all others */
+	} else if (!is_behind(s) && daemon_vgpu_has_room(s)) {
+		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, PROMISE_NS);
+	} else if (!wait || daemon_vgpu_is_hopeless(s)) {
+		daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
+	} else {
+		daemon_vgpu_start_timer(s->d);
+	}
+}
+
+/* Returns the place in the order of arrival. One that was told to try has its old one. */
+static uint64_t place_of(const struct daemon_session *s, const struct proto_mem_ask *m,
+			 uint64_t now)
+{
+	bool again = m->flags & PROTO_MEM_FULL
+			     ? (m->flags & PROTO_MEM_AGAIN) && s->vgpu.ask.full
+			     : !s->vgpu.ask.full && daemon_vgpu_is_promised(s, now);
+	uint64_t place = ++s->d->vgpus.asked;
+
+	return again && s->vgpu.ask.row == m->row && s->vgpu.ask.place ? s->vgpu.ask.place : place;
+}
+
 void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 {
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
-	uint64_t place;
+	bool full = m->flags & PROTO_MEM_FULL, again;
 
 	daemon_vgpu_check_page(s->vgpu.of, s->peer.pid);
 	if (!daemon_vgpu_has_row(s->vgpu.of, m->row)) {
@@ -426,22 +453,18 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	if (s->vgpu.ask.since && s->vgpu.ask.seq == m->seq) {
 		return; /* it asks again, in case that gbpfd was restarted */
 	}
-	place = ++s->d->vgpus.asked;
-	s->vgpu.ask.since =
-		is_promised(s, now) && s->vgpu.ask.row == m->row ? s->vgpu.ask.place : place;
+	s->vgpu.ask.since = place_of(s, m, now);
+	again = s->vgpu.ask.since == s->vgpu.ask.place;
 	s->vgpu.ask.promised_until_ns = 0;
 	s->vgpu.ask.row = m->row;
 	s->vgpu.ask.seq = m->seq;
 	s->vgpu.ask.bytes = m->bytes;
 	s->vgpu.ask.until_ns = now + wait;
-	if (!rate_allow(&s->vgpu.asks, ASKS_PER_SECOND, now)) {
-		start_timer(s->d); /* answered with all others */
-	} else if (!is_behind(s) && has_room(s)) {
-		answer(s, PROTO_ACCOUNT_RETRY);
-	} else if (!wait || is_hopeless(s)) {
-		answer(s, PROTO_ACCOUNT_REFUSED);
+	s->vgpu.ask.full = full;
+	if (full) {
+		daemon_vgpu_full_ask(s, wait, again);
 	} else {
-		start_timer(s->d);
+		ask_for_limit(s, wait, now);
 	}
 }
 

@@ -199,20 +199,34 @@ static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_
 	return r;
 }
 
+/* Returns true if the driver shall be asked again for an array. *r becomes the call's result. */
+static bool again(struct shim_mem_attempt *a, struct making *m, CUresult *r, uint64_t handle,
+		  bool is_mipmapped)
+{
+	a->charged = m->charged && *r != CUDA_SUCCESS;
+	*r = complete(m, *r, handle, is_mipmapped);
+	return m->charged && shim_mem_again(a, m->row, m->charged, *r, "cuArrayCreate");
+}
+
 static CUresult create_3d(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
+	struct shim_mem_attempt a = { 0 };
 	struct making m;
 	CUresult r;
 
-	if (!begin(&m, ret ? d : NULL, 1)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = shim_driver.cuArray3DCreate_v2(ret, d);
-	return complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false);
+	do {
+		if (!begin(&m, ret ? d : NULL, 1)) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		r = shim_driver.cuArray3DCreate_v2(ret, d);
+	} while (
+		again(&a, &m, &r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false));
+	return r;
 }
 
 static CUresult create(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
 {
+	struct shim_mem_attempt a = { 0 };
 	CUDA_ARRAY3D_DESCRIPTOR of = { 0 };
 	struct making m;
 	CUresult r;
@@ -223,24 +237,30 @@ static CUresult create(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
 		of.Format = d->Format;
 		of.NumChannels = d->NumChannels;
 	}
-	if (!begin(&m, ret && d ? &of : NULL, 1)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = shim_driver.cuArrayCreate_v2(ret, d);
-	return complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false);
+	do {
+		if (!begin(&m, ret && d ? &of : NULL, 1)) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		r = shim_driver.cuArrayCreate_v2(ret, d);
+	} while (
+		again(&a, &m, &r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false));
+	return r;
 }
 
 static CUresult create_mipmapped(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d,
 				 unsigned levels)
 {
+	struct shim_mem_attempt a = { 0 };
 	struct making m;
 	CUresult r;
 
-	if (!begin(&m, ret ? d : NULL, levels)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = shim_driver.cuMipmappedArrayCreate(ret, d, levels);
-	return complete(&m, r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, true);
+	do {
+		if (!begin(&m, ret ? d : NULL, levels)) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		r = shim_driver.cuMipmappedArrayCreate(ret, d, levels);
+	} while (again(&a, &m, &r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, true));
+	return r;
 }
 
 /* The entry goes first: another thread may get the same handle. */

@@ -82,12 +82,18 @@ int shim_mem_row_current(void)
 }
 
 /* At most one note in a second: a program may ask for memory in a loop. */
-static void note_refusal(int row, uint64_t bytes, const char *call)
+static bool may_note(void)
 {
 	uint64_t now = clock_now_ns(), last = load_relaxed(&account.noted_ns);
+
+	return (!last || now - last >= 1000000000u) && cas_acqrel(&account.noted_ns, &last, now);
+}
+
+static void note_refusal(int row, uint64_t bytes, const char *call)
+{
 	char text[200];
 
-	if ((last && now - last < 1000000000u) || !cas_acqrel(&account.noted_ns, &last, now)) {
+	if (!may_note()) {
 		return;
 	}
 	snprintf(text, sizeof(text), "%s of %llu MiB refused: %llu of %llu MiB are in use", call,
@@ -123,6 +129,56 @@ static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 {
 	return charge(row, bytes, call, true);
+}
+
+/* The process's own pools first: they may have what it needs. */
+static void begin_waiting(struct shim_mem_attempt *a, uint64_t wait)
+{
+	a->until_ns = clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS);
+	shim_mem_linear_settle();
+	shim_mem_pools_measure(true);
+	shim_mem_graphs_measure(true);
+}
+
+/* Notes an attempt that has waited and was refused. */
+static void note_full(int row, uint64_t bytes, const char *call)
+{
+	char text[200];
+
+	if (may_note()) {
+		snprintf(text, sizeof(text),
+			 "%s of %llu MiB refused: the GPU is full, %llu of %llu MiB of the limit "
+			 "are "
+			 "in use",
+			 call, (unsigned long long)(bytes >> 20),
+			 (unsigned long long)(shim_mem_used(row) >> 20),
+			 (unsigned long long)(shim_mem_limit(row) >> 20));
+		account.session.note(text);
+	}
+}
+
+bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
+		    const char *call)
+{
+	uint64_t wait;
+
+	if (likely(r != CUDA_ERROR_OUT_OF_MEMORY && !a->seq) || row < 0 || !shim_mem_joined()) {
+		return false;
+	}
+	wait = account.session.is_agent() ? 0 : load_relaxed(&account.ledger.page->wait_ns);
+	if (r != CUDA_ERROR_OUT_OF_MEMORY || !wait || !a->charged) {
+		mem_ledger_tried(&account.ledger, (uint32_t)row, a->seq);
+		return false; /* without a charge, that was noted */
+	}
+	a->charged = false;
+	if (!a->until_ns) {
+		begin_waiting(a, wait);
+	}
+	if (shim_mem_wait_for_device(&account.ledger, (uint32_t)row, bytes, &account.session, a)) {
+		return true;
+	}
+	note_full(row, bytes, call);
+	return false;
 }
 
 void shim_mem_release(int row, uint64_t bytes)

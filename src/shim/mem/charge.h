@@ -111,6 +111,23 @@ bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 /* Returns true while a thread of the process waits for memory. */
 bool shim_mem_waits(void);
 
+/* A call of the program that the driver refuses although its charge fits: the device is full. Zero
+ * before the first attempt. */
+struct shim_mem_attempt {
+	uint64_t until_ns; /* it waits until then; 0: it has not waited */
+	uint32_t seq;	   /* of gbpfd's answer after which it tries; 0: none */
+	bool charged;	   /* set by the caller: the charge was granted, and the driver asked */
+};
+
+/* The attempt at bytes on a row has ended with r, and nothing is charged for it unless r is
+ * CUDA_SUCCESS. Returns true if the driver shall be asked again: memory of the device was freed, or
+ * may have been. Waits for that, as long as the vGPU's calls wait for memory. */
+bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
+		    const char *call);
+/* wait.c: the same after a refusal. */
+bool shim_mem_wait_for_device(struct mem_ledger *l, uint32_t row, uint64_t bytes,
+			      const struct shim_mem_session *session, struct shim_mem_attempt *a);
+
 /* Each file's slots. */
 void shim_mem_install_linear(void);
 void shim_mem_install_chunks(void);

@@ -67,7 +67,8 @@ static int row_of(const CUmemAllocationProp *p)
 
 /* Charges a chunk, makes it, and notes its first handle. */
 static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t bytes,
-		     const CUmemAllocationProp *p, unsigned long long flags)
+		     const CUmemAllocationProp *p, unsigned long long flags,
+		     struct shim_mem_attempt *a)
 {
 	CUresult r;
 	int err;
@@ -75,6 +76,7 @@ static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t 
 	if (!shim_mem_charge(c->row, c->bytes, "cuMemCreate")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	a->charged = c->row != shim_mem_row_host();
 	r = shim_driver.cuMemCreate(ret, bytes, p, flags);
 	if (r == CUDA_SUCCESS) {
 		pthread_mutex_lock(&mutex);
@@ -85,6 +87,7 @@ static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t 
 		}
 		(void)shim_driver.cuMemRelease(*ret);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
+		a->charged = false;
 	}
 	shim_mem_release(c->row, c->bytes);
 	return r;
@@ -94,6 +97,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		       const CUmemAllocationProp *p, unsigned long long flags)
 {
 	int row = p ? row_of(p) : -1;
+	struct shim_mem_attempt a = { 0 };
 	struct chunk *c;
 	CUresult r;
 
@@ -105,9 +109,11 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*c = (struct chunk){ .bytes = shim_mem_round(bytes), .row = row };
-	shim_mem_move_begin();
-	r = make(ret, c, bytes, p, flags);
-	shim_mem_move_end();
+	do {
+		shim_mem_move_begin();
+		r = make(ret, c, bytes, p, flags, &a);
+		shim_mem_move_end();
+	} while (shim_mem_again(&a, row, c->bytes, r, "cuMemCreate"));
 	if (r != CUDA_SUCCESS) {
 		free(c);
 	}

@@ -211,49 +211,110 @@ static bool squeeze(CUdeviceptr *ret, size_t bytes, int row)
 	return done;
 }
 
-static CUresult allocate(CUdeviceptr *ret, size_t bytes)
+static CUresult allocate_once(CUdeviceptr *ret, size_t bytes, int row, struct shim_mem_attempt *a)
 {
-	int row = shim_mem_row_current();
 	struct taking t;
 	CUresult r;
 
-	if (row < 0 || !ret || !bytes) {
-		return shim_driver.cuMemAlloc_v2(ret, bytes); /* refuses it, or a forked child's */
-	}
 	if (squeeze(ret, bytes, row)) {
 		return CUDA_SUCCESS;
 	}
 	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAlloc")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	a->charged = true;
 	r = shim_driver.cuMemAlloc_v2(ret, bytes);
+	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
+}
+
+static CUresult allocate(CUdeviceptr *ret, size_t bytes)
+{
+	struct shim_mem_attempt a = { 0 };
+	int row = shim_mem_row_current();
+	CUresult r;
+
+	if (row < 0 || !ret || !bytes) {
+		return shim_driver.cuMemAlloc_v2(ret, bytes); /* refuses it, or a forked child's */
+	}
+	do {
+		r = allocate_once(ret, bytes, row, &a);
+	} while (shim_mem_again(&a, row, shim_mem_round(bytes), r, "cuMemAlloc"));
+	return r;
+}
+
+static CUresult allocate_managed_once(CUdeviceptr *ret, size_t bytes, unsigned flags, int row,
+				      struct shim_mem_attempt *a)
+{
+	struct taking t;
+	CUresult r;
+
+	if (!begin(&t, row, bytes, MANAGED, "cuMemAllocManaged")) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	a->charged = true;
+	r = shim_driver.cuMemAllocManaged(ret, bytes, flags);
 	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
 }
 
 static CUresult allocate_managed(CUdeviceptr *ret, size_t bytes, unsigned flags)
 {
+	struct shim_mem_attempt a = { 0 };
 	int row = shim_mem_row_current();
-	struct taking t;
 	CUresult r;
 
 	if (row < 0 || !ret || !bytes) {
 		return shim_driver.cuMemAllocManaged(ret, bytes, flags);
 	}
-	if (!begin(&t, row, bytes, MANAGED, "cuMemAllocManaged")) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = shim_driver.cuMemAllocManaged(ret, bytes, flags);
-	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
+	do {
+		r = allocate_managed_once(ret, bytes, flags, row, &a);
+	} while (shim_mem_again(&a, row, shim_mem_round(bytes), r, "cuMemAllocManaged"));
+	return r;
 }
 
-/* The pitch is the driver's to choose: at most the width rounded up to 512 bytes is charged first,
+/* Memory with a pitch as the program has asked for it. */
+struct pitched {
+	CUdeviceptr *ret;
+	size_t *ret_pitch;
+	size_t width, height;
+	unsigned element;
+};
+
+/* The pitch is the driver's to choose: `bytes`, for the width rounded up to 512, are charged first,
  * then what it is. */
+static CUresult allocate_pitch_once(const struct pitched *p, uint64_t bytes, int row,
+				    struct shim_mem_attempt *a)
+{
+	uint64_t exact;
+	struct taking t;
+	CUresult r;
+
+	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAllocPitch")) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	a->charged = true;
+	r = shim_driver.cuMemAllocPitch_v2(p->ret, p->ret_pitch, p->width, p->height, p->element);
+	if (r == CUDA_SUCCESS) {
+		bytes = *p->ret_pitch * p->height;
+		exact = shim_mem_round(bytes);
+		if (shim_mem_recharge(row, t.charged, exact, "cuMemAllocPitch")) {
+			t.charged = exact;
+			t.is_small = bytes <= SMALL_MAX;
+		} else {
+			(void)shim_driver.cuMemFree_v2(*p->ret);
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+			a->charged = false;
+		}
+	}
+	return allocated(r, &t, r == CUDA_SUCCESS ? *p->ret : 0);
+}
+
 static CUresult allocate_pitch(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height,
 			       unsigned element)
 {
+	const struct pitched p = { ret, ret_pitch, width, height, element };
+	struct shim_mem_attempt a = { 0 };
 	int row = shim_mem_row_current();
-	uint64_t bytes, exact;
-	struct taking t;
+	uint64_t bytes;
 	CUresult r;
 
 	if (row < 0 || !ret || !ret_pitch ||
@@ -262,22 +323,10 @@ static CUresult allocate_pitch(CUdeviceptr *ret, size_t *ret_pitch, size_t width
 	    !bytes) {
 		return shim_driver.cuMemAllocPitch_v2(ret, ret_pitch, width, height, element);
 	}
-	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAllocPitch")) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = shim_driver.cuMemAllocPitch_v2(ret, ret_pitch, width, height, element);
-	if (r == CUDA_SUCCESS) {
-		bytes = *ret_pitch * height;
-		exact = shim_mem_round(bytes);
-		if (shim_mem_recharge(row, t.charged, exact, "cuMemAllocPitch")) {
-			t.charged = exact;
-			t.is_small = bytes <= SMALL_MAX;
-		} else {
-			(void)shim_driver.cuMemFree_v2(*ret);
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		}
-	}
-	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
+	do {
+		r = allocate_pitch_once(&p, bytes, row, &a);
+	} while (shim_mem_again(&a, row, shim_mem_round(bytes), r, "cuMemAllocPitch"));
+	return r;
 }
 
 /* Removes the entry of an address before the driver frees it, since another thread may get the same

@@ -288,7 +288,7 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 /* Charges the step by which the pool may grow, and allocates. At the limit a pool that has room
  * needs none, unless the room is scattered or still in use by other streams; then pools are
  * trimmed, then the call waits. Caller holds the mutex, which is released while the call waits. */
-static CUresult grow(unsigned i, const struct request *a)
+static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attempt *attempt)
 {
 	uint64_t step = step_for(a->bytes);
 	CUresult r;
@@ -306,7 +306,8 @@ static CUresult grow(unsigned i, const struct request *a)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}
-	return run_charged(i, a, step, &r) ? r : CUDA_ERROR_OUT_OF_MEMORY;
+	attempt->charged = run_charged(i, a, step, &r);
+	return attempt->charged ? r : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The current pool of the stream's device, which a call without a pool uses. */
@@ -342,12 +343,36 @@ static CUresult capture(const struct request *a)
 								      : r;
 }
 
-static CUresult allocate(const struct request *a)
+/* *ret_row becomes that of the pool's device, negative if it is not charged. */
+static CUresult allocate_once(const struct request *a, CUmemoryPool pool, CUdevice device,
+			      struct shim_mem_attempt *attempt, int *ret_row)
 {
-	CUmemoryPool pool = a->pool;
-	CUdevice device = -1;
 	CUresult r;
 	unsigned i;
+
+	lock();
+	i = index_of(pool);
+	if (i < n_pools && pools[i].doomed) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else if (i == n_pools && !add_default(pool, device)) {
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		*ret_row = i < n_pools ? pools[i].row : -1;
+		shim_mem_move_begin();
+		r = i < n_pools ? grow(i, a, attempt) : run(a);
+		shim_mem_move_end();
+	}
+	unlock();
+	return r;
+}
+
+static CUresult allocate(const struct request *a)
+{
+	struct shim_mem_attempt attempt = { 0 };
+	CUmemoryPool pool = a->pool;
+	CUdevice device = -1;
+	int row = -1;
+	CUresult r;
 
 	if (!shim_mem_joined() || !a->ret) {
 		return run(a);
@@ -358,18 +383,9 @@ static CUresult allocate(const struct request *a)
 	if (!pool) {
 		pool = pool_of(a, &device);
 	}
-	lock();
-	i = index_of(pool);
-	if (i < n_pools && pools[i].doomed) {
-		r = CUDA_ERROR_INVALID_VALUE;
-	} else if (i == n_pools && !add_default(pool, device)) {
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	} else {
-		shim_mem_move_begin();
-		r = i < n_pools ? grow(i, a) : run(a);
-		shim_mem_move_end();
-	}
-	unlock();
+	do { /* it waits without the mutex, so that other threads can free what they have */
+		r = allocate_once(a, pool, device, &attempt, &row);
+	} while (shim_mem_again(&attempt, row, a->bytes, r, "cuMemAllocAsync"));
 	return r;
 }
 

@@ -49,13 +49,12 @@ static bool lock(uint64_t until_ns, const struct shim_mem_session *session)
 				   : pthread_mutex_clocklock(&asking, CLOCK_MONOTONIC, &t) == 0;
 }
 
-/* Asks gbpfd and waits for its answer. *ret_seq becomes the question's number. Returns
- * PROTO_ACCOUNT_RETRY, PROTO_ACCOUNT_REFUSED, or -ENOTCONN without gbpfd. */
-static int ask(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t until_ns,
+/* Asks gbpfd for bytes of a row and waits for its answer. *ret_seq becomes the question's number.
+ * Returns PROTO_ACCOUNT_RETRY, PROTO_ACCOUNT_REFUSED, or -ENOTCONN without gbpfd. */
+static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 	       const struct shim_mem_session *session, uint32_t *ret_seq)
 {
-	const struct proto_account_line *line = &l->page->line[row][l->line];
-	struct proto_mem_ask m = { .row = row, .bytes = bytes };
+	const struct proto_account_line *line = &l->page->line[m.row][l->line];
 	uint64_t give_up = until_ns + 2 * (uint64_t)AGAIN_NS;
 	int ret = 0;
 
@@ -108,10 +107,11 @@ bool shim_mem_waits(void)
 static bool charge_until(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t until,
 			 const struct shim_mem_session *session)
 {
-	uint32_t *tried = &l->page->line[row][l->line].tried_seq, seq = 0;
+	uint32_t seq = 0;
 
 	for (int i = 0; i < TRIES || left_of(until); i++) {
-		int answer = ask(l, row, bytes, until, session, &seq);
+		const struct proto_mem_ask m = { .row = row, .bytes = bytes };
+		int answer = ask(l, m, until, session, &seq);
 
 		if (answer == -ENOTCONN) {
 			return charge_alone(l, row, bytes, until);
@@ -120,13 +120,11 @@ static bool charge_until(struct mem_ledger *l, uint32_t row, uint64_t bytes, uin
 			return false;
 		}
 		if (mem_ledger_charge(l, row, bytes) == 0) {
-			/* After `used` was raised: gbpfd, which reads this first, then counts it.
-			 */
-			store_release(tried, seq);
+			mem_ledger_tried(l, row, seq);
 			return true;
 		}
 	}
-	store_release(tried, seq); /* it does not ask again: nothing is kept for it */
+	mem_ledger_tried(l, row, seq); /* it does not ask again */
 	return false;
 }
 
@@ -145,4 +143,22 @@ bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 			    session);
 	(void)sub_acqrel(&n_waiting, wait ? 1 : 0);
 	return done;
+}
+
+/* Without gbpfd it tries from time to time. */
+static bool look_alone(const struct shim_mem_attempt *a)
+{
+	clock_sleep_ns(MIN(left_of(a->until_ns), (uint64_t)LOOK_NS));
+	return left_of(a->until_ns) != 0;
+}
+
+bool shim_mem_wait_for_device(struct mem_ledger *l, uint32_t row, uint64_t bytes,
+			      const struct shim_mem_session *session, struct shim_mem_attempt *a)
+{
+	const struct proto_mem_ask m = { .row = row,
+					 .bytes = bytes,
+					 .flags = PROTO_MEM_FULL | (a->seq ? PROTO_MEM_AGAIN : 0) };
+	int answer = ask(l, m, a->until_ns, session, &a->seq);
+
+	return answer == -ENOTCONN ? look_alone(a) : answer == PROTO_ACCOUNT_RETRY;
 }

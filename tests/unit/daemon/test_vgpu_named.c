@@ -612,6 +612,92 @@ static void the_first_waiter_is_answered_first(void **state)
 	part(&q);
 }
 
+/* ---- while the device is full ---- */
+
+static void ask_full(const struct member *p, uint32_t seq, uint64_t bytes, bool again)
+{
+	union proto_message m = { 0 };
+
+	m.mem_ask.seq = seq;
+	m.mem_ask.bytes = bytes;
+	m.mem_ask.wait_ns = HOUR;
+	m.mem_ask.flags = PROTO_MEM_FULL | (again ? PROTO_MEM_AGAIN : 0);
+	assert_int_equal(proto_send(p->f.sock, &m, PROTO_MEM_ASK, NULL, 0), 0);
+}
+
+static void tries(const struct member *p, uint32_t seq)
+{
+	assert_int_equal(answer_of(p, seq), PROTO_ACCOUNT_RETRY);
+	store_release(&p->account->line[0][p->line].tried_seq, seq);
+}
+
+/* Two vGPUs of which the first has all that the device has. */
+static void fill_device(struct gd *d, struct member *holder, struct member *p, struct member *q)
+{
+	call(d, "vgpu.create", "{\"name\":\"big\"}");
+	call(d, "vgpu.create", "{\"name\":\"one\",\"wait_ns\":3600000000000}");
+	call(d, "vgpu.create", "{\"name\":\"two\",\"wait_ns\":3600000000000}");
+	join_named(holder, d, "big");
+	join_named(p, d, "one");
+	join_named(q, d, "two");
+	set_used(holder, holder->line, DEVICE);
+}
+
+/* Which comes first is decided by the first question, also after attempts in vain. */
+static void waiters_for_a_full_device_try_in_turn(void **state)
+{
+	struct gd *d = *state;
+	struct member holder, p, q;
+
+	fill_device(d, &holder, &p, &q);
+	ask_full(&p, 1, MIB(512), false);
+	tries(&p, 1); /* memory may have been freed before the question */
+	ask_full(&p, 2, MIB(512), true);
+	AWAIT(waiting(d, "one") == 1);
+	ask_full(&q, 1, MIB(2), false);
+	AWAIT(waiting(d, "two") == 1);
+	set_used(&holder, holder.line, DEVICE - MIB(2));
+	assert_int_equal(answer_of(&p, 2), PROTO_ACCOUNT_RETRY);
+	assert_false(is_answered(&q, 1)); /* p has not tried yet */
+	ask_full(&p, 3, MIB(512), true);
+	assert_int_equal(answer_of(&q, 1), PROTO_ACCOUNT_RETRY);
+	part(&holder);
+	part(&p);
+	part(&q);
+}
+
+static void a_vgpu_that_does_not_wait_is_refused_on_a_full_device(void **state)
+{
+	struct gd *d = *state;
+	struct member holder, p, q;
+
+	fill_device(d, &holder, &p, &q);
+	ask_full(&holder, 1, MIB(2), false);
+	assert_int_equal(answer_of(&holder, 1), PROTO_ACCOUNT_REFUSED);
+	ask_full(&p, 1, DEVICE + 1, false); /* never */
+	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_REFUSED);
+	assert_int_equal(waiting(d, "one"), 0);
+	part(&holder);
+	part(&p);
+	part(&q);
+}
+
+/* One that is told to try and does not is waited for, but not for long. */
+static void a_waiter_that_does_not_try_does_not_hold_up_others(void **state)
+{
+	struct gd *d = *state;
+	struct member holder, p, q;
+
+	fill_device(d, &holder, &p, &q);
+	ask_full(&p, 1, MIB(2), false);
+	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_RETRY);
+	ask_full(&q, 1, MIB(2), false);
+	assert_int_equal(answer_of(&q, 1), PROTO_ACCOUNT_RETRY);
+	part(&holder);
+	part(&p);
+	part(&q);
+}
+
 /* It has taken and freed what it was told to try, between two looks of gbpfd. */
 static void nothing_is_kept_for_a_process_that_has_tried(void **state)
 {
@@ -651,6 +737,9 @@ int main(void)
 		TEST(a_lower_limit_ends_a_wait_that_is_hopeless),
 		TEST(the_first_waiter_is_answered_first),
 		TEST(nothing_is_kept_for_a_process_that_has_tried),
+		TEST(waiters_for_a_full_device_try_in_turn),
+		TEST(a_vgpu_that_does_not_wait_is_refused_on_a_full_device),
+		TEST(a_waiter_that_does_not_try_does_not_hold_up_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,6 +42,17 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 	return true;
 }
 
+bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
+		    const char *call)
+{
+	(void)a;
+	(void)row;
+	(void)bytes;
+	(void)r;
+	(void)call;
+	return false;
+}
+
 bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call)
 {
 	(void)row;

@@ -1,0 +1,177 @@
+/* Processes that wait while a device itself is full: the limit of their vGPU has room, but the
+ * driver has refused the call, because other vGPUs, programs in none, or contexts have the memory.
+ *
+ * gbpfd cannot know what the driver would give, only when something was freed: the sum that all
+ * accounts charge for the device has become less. For what no account shows, programs in no vGPU
+ * above all, it assumes so four times a second while processes wait. At such an event the waiters
+ * of a device try again one after the other, in the order of arrival over all vGPUs. One that was
+ * refused again has had its turn until the next event and keeps its place, so that a call which
+ * needs much does not hold up those behind it. */
+#include "daemon/vgpu/vgpu_int.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/session/tenant_session.h"
+#include "mem/ledger.h"
+
+#define TRY_NS 200000000u    /* that others wait for one which was told to try */
+#define ASSUME_NS 250000000u /* between two events that no account shows */
+
+/* Returns the device of which a session asks for memory, NULL if it is not known. */
+static struct daemon_gpu *device_of(const struct daemon_session *s)
+{
+	const struct daemon_vgpu_row *row = &s->vgpu.of->row[s->vgpu.ask.row];
+
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct daemon_gpu *g = &s->d->devices.d[i];
+
+		if (g->used && memcmp(g->uuid, row->uuid, sizeof(g->uuid)) == 0) {
+			return g;
+		}
+	}
+	return NULL;
+}
+
+/* Returns what all accounts charge for a device. A page cannot claim more than its limit. */
+static uint64_t charged_for(const struct daemon *d, const struct daemon_gpu *g)
+{
+	uint64_t sum = 0;
+
+	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		for (uint32_t row = 0; row < v->n_rows; row++) {
+			if (memcmp(v->row[row].uuid, g->uuid, sizeof(g->uuid)) == 0) {
+				sum += MIN(mem_account_used(daemon_vgpu_page(v), row),
+					   MIN(v->row[row].most, PROTO_VGPU_MEM_MAX));
+			}
+		}
+	}
+	return sum;
+}
+
+/* Counts an event if memory of the device was freed, or may have been. */
+static void observe(const struct daemon *d, struct daemon_gpu *g, uint64_t now)
+{
+	uint64_t sum = charged_for(d, g);
+
+	if (sum < g->mem_charged || now - g->mem_freed_ns >= ASSUME_NS) {
+		g->mem_freed++;
+		g->mem_freed_ns = now;
+	}
+	g->mem_charged = sum;
+}
+
+static bool waits(const struct daemon_session *s)
+{
+	return s->vgpu.ask.since && s->vgpu.ask.full;
+}
+
+/* Returns true if another process waits for memory of the device, or tries just now. */
+static bool is_contended(const struct daemon_session *s, const struct daemon_gpu *g, uint64_t now)
+{
+	daemon_session_each(s->d, o)
+	{
+		if (o != s && o->vgpu.of && o->vgpu.ask.full && device_of(o) == g &&
+		    (o->vgpu.ask.since || daemon_vgpu_is_promised(o, now))) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Has a process try. What is freed from now on is seen by its next question. */
+static void let_try(struct daemon_session *s, const struct daemon_gpu *g)
+{
+	s->vgpu.ask.seen = g->mem_freed;
+	daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, TRY_NS);
+}
+
+/* Returns true if the process was answered: its time is over, or no memory can help it. */
+static bool ends(struct daemon_session *s, uint64_t now)
+{
+	if (now < s->vgpu.ask.until_ns && !daemon_vgpu_is_hopeless(s) && device_of(s)) {
+		return false;
+	}
+	daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
+	return true;
+}
+
+void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again)
+{
+	struct daemon_gpu *g = device_of(s);
+	uint64_t now = clock_now_ns();
+
+	if (!wait_ns || !g || ends(s, now)) {
+		if (s->vgpu.ask.since) {
+			daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
+		}
+		return;
+	}
+	observe(s->d, g, now);
+	if (!again) {
+		s->vgpu.ask.seen = g->mem_freed;
+	}
+	if (!again && !is_contended(s, g, now)) {
+		/* What was freed between the driver's refusal and this question is not seen as an
+		 * event, so the process tries once more. */
+		let_try(s, g);
+	} else {
+		daemon_vgpu_start_timer(s->d);
+	}
+}
+
+/* Returns the waiter of a device that tries next; NULL: none, or one tries just now. */
+static struct daemon_session *next_of(const struct daemon *d, const struct daemon_gpu *g,
+				      uint64_t now)
+{
+	struct daemon_session *next = NULL;
+
+	daemon_session_each(d, s)
+	{
+		if (!s->vgpu.of || !s->vgpu.ask.full || device_of(s) != g) {
+			continue;
+		}
+		if (!s->vgpu.ask.since && daemon_vgpu_is_promised(s, now)) {
+			return NULL;
+		}
+		if (s->vgpu.ask.since && s->vgpu.ask.seen != g->mem_freed &&
+		    (!next || s->vgpu.ask.since < next->vgpu.ask.since)) {
+			next = s;
+		}
+	}
+	return next;
+}
+
+static void look_at(struct daemon *d, struct daemon_gpu *g, uint64_t now)
+{
+	struct daemon_session *s;
+
+	observe(d, g, now);
+	while ((s = next_of(d, g, now))) {
+		if (daemon_vgpu_has_room(s)) {
+			let_try(s, g);
+			return;
+		}
+		s->vgpu.ask.seen = g->mem_freed; /* its limit has no room: the next one's turn */
+	}
+}
+
+bool daemon_vgpu_full_look(struct daemon *d)
+{
+	uint64_t now = clock_now_ns();
+	uint32_t devices = 0;
+
+	daemon_session_each(d, s)
+	{
+		if (waits(s) && !ends(s, now)) {
+			devices |= 1u << (device_of(s) - d->devices.d);
+		}
+	}
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (devices & (1u << i)) {
+			look_at(d, &d->devices.d[i], now);
+		}
+	}
+	return devices != 0;
+}
