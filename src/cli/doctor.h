@@ -30,6 +30,8 @@ void cli_doctor_check_machine(struct cli_doctor *d);
 void cli_doctor_check_folders(struct cli_doctor *d);
 void cli_doctor_check_cache(struct cli_doctor *d);
 void cli_doctor_check_daemon(struct cli_doctor *d);
+/* doctor_vgpu.c: what virtual GPUs can do here; after the checks above. */
+void cli_doctor_check_vgpus(struct cli_doctor *d);
 
 /* Result of loading a driver library in a child process, where a crash is a finding. */
 struct cli_doctor_probe {
@@ -49,6 +51,10 @@ enum {
 	CLI_PROBE_DONE,
 	CLI_PROBE_TIMEOUT
 };
+/* Starts an NVML in a child process. Returns 0; -ENOENT: it cannot be loaded; -ENOSYS: it lacks the
+ * calls that list processes; -EIO: it does not start (*ret_code: nvmlReturn_t); -EFAULT: it crashed
+ * or did not answer. start: call nvmlInit, too. */
+int cli_doctor_probe_nvml(const char *path, bool start, uint64_t timeout_ns, int *ret_code);
 void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_doctor_probe *ret);
 
 #endif

@@ -71,7 +71,33 @@ static void ask(const char *libcuda, struct cli_doctor_probe *p)
 	}
 }
 
-static void NORETURN child(const char *libcuda, int out)
+/* The NVML's answers: stage as of a libcuda, result of nvmlInit. */
+static void ask_nvml(const char *path, bool start, struct cli_doctor_probe *p)
+{
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	int (*init)(void);
+
+	if (!lib) {
+		return;
+	}
+	p->stage = CLI_PROBE_LOADED;
+	*(void **)&init = symbol(lib, "nvmlInit_v2");
+	if (!init || !symbol(lib, "nvmlDeviceGetHandleByUUID") ||
+	    !symbol(lib, "nvmlDeviceGetComputeRunningProcesses_v3")) {
+		return;
+	}
+	p->stage = CLI_PROBE_SYMBOLS;
+	p->result = start ? init() : 0;
+	p->stage = p->result ? CLI_PROBE_SYMBOLS : CLI_PROBE_DONE;
+}
+
+/* What a child asks a library. */
+struct question {
+	const char *path;
+	bool is_nvml, start;
+};
+
+static void NORETURN child(const struct question *q, int out)
 {
 	struct cli_doctor_probe p = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -81,11 +107,16 @@ static void NORETURN child(const char *libcuda, int out)
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);
 	}
-	ask(libcuda, &p);
+	if (q->is_nvml) {
+		ask_nvml(q->path, q->start, &p);
+	} else {
+		ask(q->path, &p);
+	}
 	_exit(write(out, &p, sizeof(p)) == (ssize_t)sizeof(p) ? 0 : 1);
 }
 
-/* The answer is shorter than PIPE_BUF, so it arrives in one read. */
+/* The answer is shorter than PIPE_BUF, so it arrives in one read. Returns false if the child has
+ * ended without one; true with CLI_PROBE_TIMEOUT if none came in time. */
 static bool read_answer(int fd, uint64_t timeout_ns, struct cli_doctor_probe *ret)
 {
 	uint64_t end = clock_now_ns() + timeout_ns, now;
@@ -101,7 +132,7 @@ static bool read_answer(int fd, uint64_t timeout_ns, struct cli_doctor_probe *re
 	return true;
 }
 
-void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_doctor_probe *ret)
+static void probe(const struct question *q, uint64_t timeout_ns, struct cli_doctor_probe *ret)
 {
 	int fd[2], status = 0;
 	pid_t pid;
@@ -113,7 +144,7 @@ void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_docto
 	}
 	pid = fork();
 	if (pid == 0) {
-		child(libcuda, fd[1]);
+		child(q, fd[1]);
 	}
 	fd_close(fd[1]);
 	if (pid < 0) {
@@ -133,4 +164,24 @@ void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_docto
 	ret->name[sizeof(ret->name) - 1] = 0;
 	ret->error[sizeof(ret->error) - 1] = 0;
 	fd_close(fd[0]);
+}
+
+void cli_doctor_probe(const char *libcuda, uint64_t timeout_ns, struct cli_doctor_probe *ret)
+{
+	probe(&(struct question){ .path = libcuda }, timeout_ns, ret);
+}
+
+int cli_doctor_probe_nvml(const char *path, bool start, uint64_t timeout_ns, int *ret_code)
+{
+	struct cli_doctor_probe p;
+
+	probe(&(struct question){ path, true, start }, timeout_ns, &p);
+	*ret_code = p.result;
+	if (p.signal || p.stage == CLI_PROBE_TIMEOUT) {
+		return -EFAULT;
+	}
+	return p.stage == CLI_PROBE_DONE      ? 0
+	       : p.stage == CLI_PROBE_SYMBOLS ? -EIO
+	       : p.stage == CLI_PROBE_LOADED  ? -ENOSYS
+					      : -ENOENT;
 }

@@ -42,6 +42,11 @@ int cli_run_find_shim(char out[CLI_RUN_PATH])
 	return find_own(out, "shim/" LIBCUDA);
 }
 
+int cli_run_find_own_nvml(char out[CLI_RUN_PATH])
+{
+	return find_own(out, "shim/" LIBNVML);
+}
+
 /* Stores dir/leaf unless it is one of gBPF's own. */
 static bool try_dir(char out[CLI_RUN_PATH], const char *dir, size_t len, const char *leaf)
 {
@@ -192,26 +197,30 @@ static bool is_or_unset(const char *variable, const char *value)
 	return !v || strcmp(v, value) == 0;
 }
 
-/* Sets GBPF_REAL_NVML to the driver's libnvidia-ml, which lies in the folder of its libcuda, or
- * else in the usual places; clears it if there is none, and the library behind which it is to be
- * then searches in its turn. One that was set for the same libcuda, or by the user, is kept. */
+int cli_run_find_nvml(const struct cli_run_device *d, char out[CLI_RUN_PATH])
+{
+	const char *slash = strrchr(d->libcuda, '/');
+
+	if (slash &&
+	    snprintf(out, CLI_RUN_PATH, "%.*s/%s", (int)(slash - d->libcuda), d->libcuda, LIBNVML) <
+		    CLI_RUN_PATH &&
+	    access(out, R_OK) == 0) {
+		return 0;
+	}
+	return !d->soft && find_real(out, LIBNVML) == 0 ? 0 : -ENOENT;
+}
+
+/* Sets GBPF_REAL_NVML to the driver's libnvidia-ml; clears it if there is none, and the library
+ * behind which it is to be then searches in its turn. One that was set for the same libcuda, or by
+ * the user, is kept. */
 static int set_nvml(const struct cli_run_device *d)
 {
-	char path[CLI_RUN_PATH], dir[CLI_RUN_PATH];
-	char *slash;
+	char path[CLI_RUN_PATH];
 
 	if (getenv("GBPF_REAL_NVML") && is_or_unset("GBPF_REAL_CUDA", d->libcuda)) {
 		return 0;
 	}
-	snprintf(dir, sizeof(dir), "%s", d->libcuda);
-	slash = strrchr(dir, '/');
-	if (slash &&
-	    snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - dir), dir, LIBNVML) <
-		    (int)sizeof(path) &&
-	    access(path, R_OK) == 0) {
-		return setenv("GBPF_REAL_NVML", path, 1) == 0 ? 0 : -errno;
-	}
-	if (!d->soft && find_real(path, LIBNVML) == 0) {
+	if (cli_run_find_nvml(d, path) == 0) {
 		return setenv("GBPF_REAL_NVML", path, 1) == 0 ? 0 : -errno;
 	}
 	return unsetenv("GBPF_REAL_NVML") == 0 ? 0 : -errno;

@@ -17,12 +17,16 @@ struct cli_run_device {
 int cli_run_find_real(char out[CLI_RUN_PATH]);
 /* Finds the soft GPU's client. Returns 0, or -ENOENT with the path where it should be in out. */
 int cli_run_find_soft(char out[CLI_RUN_PATH]);
-/* Finds the shim, likewise. */
+/* Finds the shim, or gBPF's libnvidia-ml, likewise. */
 int cli_run_find_shim(char out[CLI_RUN_PATH]);
+int cli_run_find_own_nvml(char out[CLI_RUN_PATH]);
 
 /* Chooses a device. name: "soft", "nvidia", "auto" or NULL (auto; $GBPF_REAL_CUDA decides if it is
  * set). Returns 0, or -ENOENT with hint and message in r. */
 int cli_run_choose_device(const char *name, struct cli_run_device *d, struct report *r);
+/* Finds the driver's libnvidia-ml: in the folder of its libcuda, or else in the usual places.
+ * Returns 0 or -ENOENT. */
+int cli_run_find_nvml(const struct cli_run_device *d, char out[CLI_RUN_PATH]);
 
 struct cli_run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */

@@ -131,3 +131,56 @@ library() { gcc -shared -fPIC -xc - -o "$1" <<<"$2"; }
 	run "$GBPF" --json doctor --device soft
 	json 'any(c["name"] == "daemon" and c["status"] == "ok" for c in d["checks"])'
 }
+
+finding() { # NAME STATUS TEXT: in the JSON document
+	json "any(c['name'] == 'vGPU $1' and c['status'] == '$2' and '''$3''' in c['text'] for c in d['checks'])"
+}
+
+@test "what virtual GPUs can do here is reported" {
+	unset GBPF_COPY
+	run "$GBPF" --json doctor --device soft
+	[ "$status" -eq 0 ]
+	finding "figures in NVML" ok /shim/libnvidia-ml.so.1
+	finding overhead ok "NVML's figure of each process"
+	finding accounts ok "shared memory of fixed size"
+	finding "pinned memory" ok "may pin"
+	json 'not any(c["name"] in ("vGPU shares", "vGPU rights", "vGPU names") for c in d["checks"])' # without gbpfd
+	if [ "$(nproc)" -ge 2 ]; then
+		finding copies ok "threads for a copy"
+	fi
+	run taskset -c 0 "$GBPF" --json doctor --device soft
+	finding copies note "one core"
+	GBPF_COPY=driver run "$GBPF" --json doctor --device soft
+	finding copies note GBPF_COPY=driver
+}
+
+@test "with gbpfd the shares and rights of virtual GPUs are reported" {
+	"$GBPF" run --device soft true
+	"$GBPF" policy swap fair
+	run "$GBPF" --json doctor --device soft
+	finding shares note "policy fair does not read shares"
+	finding rights ok "may reserve memory"
+	"$GBPF" policy swap vgpu_auto
+	"$GBPF" vgpu create train --mem 64M
+	run "$GBPF" --json doctor --device soft
+	finding shares ok "policy vgpu_auto keeps them"
+	finding names ok /vgpus.json
+}
+
+@test "a broken installation for virtual GPUs is found" {
+	mkdir -p lib/shim "$GBPF_STATE_DIR/vgpus.json"
+	cp "$GBPF_PREFIX/lib/gbpf/shim/libcuda.so.1" lib/shim/
+	cp -r "$GBPF_PREFIX/lib/gbpf/soft" lib/
+	rm lib/soft/libnvidia-ml.so*
+	GBPF_LIBDIR=$PWD/lib run "$GBPF" --json doctor --device soft
+	[ "$status" -eq 1 ]
+	finding "figures in NVML" bad "missing: $PWD/lib/shim/libnvidia-ml.so.1"
+	finding overhead note "measured by differences"
+	finding names bad "is no file that can be read"
+	library lib/shim/libnvidia-ml.so.1 'int other;'
+	library lib/soft/libnvidia-ml.so.1 '#include <stdlib.h>
+		__attribute__((constructor)) static void crash(void) { abort(); }'
+	GBPF_LIBDIR=$PWD/lib run "$GBPF" --json doctor --device soft
+	finding "figures in NVML" bad "cannot be loaded"
+	finding overhead note "crashed when it was tried"
+}
