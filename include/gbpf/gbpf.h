@@ -179,6 +179,62 @@ int gbpf_off(struct gbpf *g, int off, char **ret_json);
 /* gbpfd answers, then exits; programs continue with the last policy. */
 int gbpf_shutdown(struct gbpf *g);
 
+/* ---- virtual GPUs: gbpf-vgpu(1) describes what they are given ---- */
+
+/* Members of struct gbpf_vgpu that are given; others keep their value, or the default. */
+enum {
+	GBPF_GIVEN_MEM = 1,
+	GBPF_GIVEN_RESERVE = 2,
+	GBPF_GIVEN_PINNED = 4,
+	GBPF_GIVEN_WAIT = 8,
+	GBPF_GIVEN_COMPUTE = 16,
+	GBPF_GIVEN_COPY = 32,
+	GBPF_GIVEN_PRIO = 64,
+	GBPF_GIVEN_BURST = 128,
+	GBPF_GIVEN_USERS = 256,
+};
+
+/*	struct gbpf_vgpu v = { .size = sizeof(v), .given = GBPF_GIVEN_MEM | GBPF_GIVEN_COMPUTE };
+ *
+ *	v.mem = 16ull << 30;
+ *	v.compute = 25;
+ *	err = gbpf_vgpu_create(g, "train", &v, NULL);
+ */
+struct gbpf_vgpu {
+	size_t size;	/* sizeof(struct gbpf_vgpu) */
+	unsigned given; /* GBPF_GIVEN_* */
+	int burst;	/* 1: it may use time and bandwidth that others leave over */
+	/* bytes: on each GPU, but pinned of the host; 0 takes a value back */
+	uint64_t mem, reserve, pinned;
+	uint64_t wait_ns;	/* at most an hour; 0: calls do not wait for memory */
+	uint32_t compute, copy; /* percent, 1 to 100; 0 takes a share back */
+	uint32_t prio;		/* 0 to 100 */
+	const uint32_t *users;	/* ids of other users whose programs may join; borrowed */
+	size_t n_users;		/* at most 32 */
+	/* Bytes of the smallest GPU, against which reservations are checked; 0: as gbpfd knows it.
+	 */
+	uint64_t device_mem;
+};
+
+/* Lists the virtual GPUs that the caller may see. */
+int gbpf_vgpu_list(struct gbpf *g, char **ret_json);
+/* Returns one by its name, or by its number if it has no name. -ENOENT: there is none. */
+int gbpf_vgpu_show(struct gbpf *g, const char *name, char **ret_json);
+/* Makes one. v NULL: without limits and shares. -EEXIST: the name is taken; -EINVAL: an invalid
+ * name or value; -EPERM: the caller may not reserve memory or name users; -E2BIG: there are too
+ * many, or the reservation does not fit. */
+int gbpf_vgpu_create(struct gbpf *g, const char *name, const struct gbpf_vgpu *v, char **ret_json);
+/* Changes one while its programs run. Errors as gbpf_vgpu_create; -ENOENT: there is none. */
+int gbpf_vgpu_set(struct gbpf *g, const char *name, const struct gbpf_vgpu *v, char **ret_json);
+/* Same as gbpf_vgpu_set, for the one that a tenant is in. */
+int gbpf_vgpu_set_of(struct gbpf *g, uint32_t tenant, const struct gbpf_vgpu *v, char **ret_json);
+
+enum {
+	GBPF_VGPU_DRAIN = 1, /* with programs in it: take no new ones, remove it with the last */
+};
+/* Removes one. -EBUSY: programs are in it and GBPF_VGPU_DRAIN is not given; -ENOENT. */
+int gbpf_vgpu_remove(struct gbpf *g, const char *name, unsigned flags, char **ret_json);
+
 /* ---- hints ---- */
 
 /* Announces the next request of this process, which has class latency under gbpf run, in in_us

@@ -499,11 +499,20 @@ static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *wa
 static int change_vgpu(struct cli *c, uint64_t pid, uint64_t tenant,
 		       const struct proto_vgpu_config *config)
 {
-	json_t *params = json_pack("{s:I}", "tenant", (json_int_t)tenant), *result = NULL;
-	int code;
+	struct gbpf_vgpu given;
+	struct gbpf *g = NULL;
+	json_t *result = NULL;
+	char *json = NULL;
+	int code = cli_open(c, &g);
 
-	cli_vgpu_params(c->opt + O_GIVEN, config, params);
-	code = cli_call(c, "set", "vgpu.set", params, &result);
+	if (!code) {
+		int rc;
+
+		cli_vgpu_given(c->opt + O_GIVEN, config, &given);
+		rc = gbpf_vgpu_set_of(g, (uint32_t)tenant, &given, &json);
+		code = cli_result(c, g, "set", rc, json, &result);
+	}
+	gbpf_close(g);
 	if (code) {
 		return code;
 	}

@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "cli/vgpu_options.h"
 
+#define USERS_MAX 32u
 #define PROBE_NS 20000000000u /* the driver's start on a machine with many GPUs */
 
 enum { O_USER = CLI_VGPU_OPTIONS };
@@ -30,7 +31,7 @@ static const struct cli_option rm_options[] = {
 
 /* ---- users ---- */
 
-static bool find_user(const char *name, uid_t *ret)
+static bool find_user(const char *name, uint32_t *ret)
 {
 	const struct passwd *p = getpwnam(name);
 	char *end;
@@ -42,31 +43,31 @@ static bool find_user(const char *name, uid_t *ret)
 	}
 	errno = 0;
 	n = strtoull(name, &end, 10);
-	*ret = (uid_t)n;
+	*ret = (uint32_t)n;
 	return name[0] >= '0' && name[0] <= '9' && !*end && !errno && n < UINT32_MAX;
 }
 
-/* Adds "users" from a list of names and numbers. */
-static int add_users(struct cli *c, const char *what, const char *list, json_t *params)
+/* Reads a list of names and numbers. */
+static int read_users(struct cli *c, const char *what, const char *list, uint32_t users[USERS_MAX],
+		      struct gbpf_vgpu *given)
 {
-	json_t *users = json_array();
 	char *copy = strdup(list), *state = NULL;
 	int code = CLI_OK;
 
 	for (char *name = strtok_r(copy, ",", &state); name && !code;
 	     name = strtok_r(NULL, ",", &state)) {
-		uid_t uid;
-
-		if (find_user(name, &uid)) {
-			json_array_append_new(users, json_integer((json_int_t)uid));
-		} else {
+		if (given->n_users == USERS_MAX) {
+			code = cli_fail(c, CLI_USAGE, "usage", "Use fewer",
+					"%s: more than %u users", what, USERS_MAX);
+		} else if (!find_user(name, &users[given->n_users++])) {
 			code = cli_fail(c, CLI_NOT_FOUND, "not-found",
 					"Give user names or numbers, separated by commas",
 					"%s: there is no user '%s'", what, name);
 		}
 	}
 	free(copy);
-	json_object_set_new(params, "users", users);
+	given->users = users;
+	given->given |= GBPF_GIVEN_USERS;
 	return code;
 }
 
@@ -102,42 +103,48 @@ static int done(struct cli *c, const char *what, json_t *result, const char *tex
 }
 
 /* A reservation is checked against the size of the smallest device, which gbpfd knows from programs
- * alone: adds it, if the driver reports it. */
-static void add_device_mem(json_t *params)
+ * alone. Returns it if the driver reports it, else 0. */
+static uint64_t device_mem(void)
 {
+	struct cli_doctor_probe probe = { 0 };
 	struct cli_run_device device;
-	struct cli_doctor_probe probe;
 	struct report r;
 
 	report_init(&r);
 	if (cli_run_choose_device(NULL, &device, &r) == 0 && !device.soft) {
 		cli_doctor_probe(device.libcuda, PROBE_NS, &probe);
-		if (probe.least_mem) {
-			json_object_set_new(params, "device_mem",
-					    json_integer((json_int_t)probe.least_mem));
-		}
 	}
 	report_finish(&r);
+	return probe.least_mem;
 }
 
-static int change(struct cli *c, const char *what, const char *method, const char *text)
+typedef int (*change_fn)(struct gbpf *g, const char *name, const struct gbpf_vgpu *v,
+			 char **ret_json);
+
+static int change(struct cli *c, const char *what, change_fn method, const char *text)
 {
 	struct proto_vgpu_config config = { 0 };
-	json_t *params = json_pack("{s:o}", "name", cli_json_text(c->arg[0])), *result = NULL;
+	uint32_t users[USERS_MAX];
+	struct gbpf_vgpu given;
+	struct gbpf *g = NULL;
+	json_t *result = NULL;
+	char *json = NULL;
 	int code = cli_vgpu_read(c, what, c->opt, &config);
 
+	cli_vgpu_given(c->opt, &config, &given);
 	if (!code && c->opt[O_USER]) {
-		code = add_users(c, what, c->opt[O_USER], params);
+		code = read_users(c, what, c->opt[O_USER], users, &given);
 	}
-	if (code) {
-		json_decref(params);
-		return code;
+	if (!code && c->opt[CLI_VGPU_RESERVE]) {
+		given.device_mem = device_mem();
 	}
-	cli_vgpu_params(c->opt, &config, params);
-	if (c->opt[CLI_VGPU_RESERVE]) {
-		add_device_mem(params);
+	code = code ? code : cli_open(c, &g);
+	if (!code) {
+		int rc = method(g, c->arg[0], &given, &json);
+
+		code = cli_result(c, g, what, rc, json, &result);
 	}
-	code = cli_call(c, what, method, params, &result);
+	gbpf_close(g);
 	return code ? code : done(c, what, result, text);
 }
 
@@ -149,7 +156,7 @@ static int cmd_create(struct cli *c)
 		 "%.40s: made; start programs in it with: gbpf run --vgpu %.40s -- "
 		 "PROGRAM",
 		 c->arg[0], c->arg[0]);
-	return change(c, "vgpu create", "vgpu.create", text);
+	return change(c, "vgpu create", gbpf_vgpu_create, text);
 }
 
 static int cmd_set(struct cli *c)
@@ -161,18 +168,25 @@ static int cmd_set(struct cli *c)
 				"vgpu set: nothing to change");
 	}
 	snprintf(text, sizeof(text), "%.40s: changed", c->arg[0]);
-	return change(c, "vgpu set", "vgpu.set", text);
+	return change(c, "vgpu set", gbpf_vgpu_set, text);
 }
 
 static int cmd_rm(struct cli *c)
 {
-	json_t *params = json_pack("{s:o,s:b}", "name", cli_json_text(c->arg[0]), "drain",
-				   c->opt[O_DRAIN] != NULL);
+	struct gbpf *g = NULL;
 	json_t *result = NULL;
+	char *json = NULL;
 	char text[120];
 	uint64_t n;
-	int code = cli_call(c, "vgpu rm", "vgpu.rm", params, &result);
+	int code = cli_open(c, &g);
 
+	if (!code) {
+		int rc = gbpf_vgpu_remove(g, c->arg[0], c->opt[O_DRAIN] ? GBPF_VGPU_DRAIN : 0,
+					  &json);
+
+		code = cli_result(c, g, "vgpu rm", rc, json, &result);
+	}
+	gbpf_close(g);
 	if (code) {
 		return code;
 	}
@@ -358,24 +372,19 @@ static void print_one(const json_t *v)
 
 static int cmd_show(struct cli *c)
 {
-	json_t *result = NULL, *v, *found = NULL;
-	int code = cli_call(c, "vgpu show", "vgpu.list", NULL, &result);
-	size_t i;
+	json_t *found = NULL;
+	struct gbpf *g = NULL;
+	char *json = NULL;
+	int code = cli_open(c, &g);
 
+	if (!code) {
+		int rc = gbpf_vgpu_show(g, c->arg[0], &json);
+
+		code = cli_result(c, g, "vgpu show", rc, json, &found);
+	}
+	gbpf_close(g);
 	if (code) {
 		return code;
-	}
-	json_array_foreach(json_object_get(result, "vgpus"), i, v)
-	{
-		if (strcmp(cli_text(v, "name"), c->arg[0]) == 0 ||
-		    (!cli_text(v, "name")[0] && strcmp(cli_text(v, "number"), c->arg[0]) == 0)) {
-			found = json_incref(v);
-		}
-	}
-	json_decref(result);
-	if (!found) {
-		return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf vgpu ls` lists them",
-				"vgpu show: there is no virtual GPU '%s'", c->arg[0]);
 	}
 	if (c->json) {
 		return cli_json(c, "vgpu show", found);

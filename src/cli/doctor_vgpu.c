@@ -209,7 +209,7 @@ static void check_shares(struct cli_doctor *d, struct gbpf *g)
 	json_decref(result);
 }
 
-/* Reservations, and vGPUs for others, are for those whom gbpfd lets administer it. */
+/* Reservations, and vGPUs for others, are permitted for operators. */
 static void check_rights(struct cli_doctor *d, const struct gbpf *g)
 {
 	char path[PATH_MAX];

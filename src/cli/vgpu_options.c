@@ -113,24 +113,26 @@ int cli_vgpu_read(struct cli *c, const char *what, const char *const *opt,
 	return code;
 }
 
-static void add(json_t *params, const char *opt, const char *name, uint64_t value)
+void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *config,
+		    struct gbpf_vgpu *ret)
 {
-	if (opt) {
-		json_object_set_new(params, name, json_integer((json_int_t)value));
-	}
-}
+	static const unsigned bits[CLI_VGPU_OPTIONS] = {
+		[CLI_VGPU_MEM] = GBPF_GIVEN_MEM,	 [CLI_VGPU_RESERVE] = GBPF_GIVEN_RESERVE,
+		[CLI_VGPU_PINNED] = GBPF_GIVEN_PINNED,	 [CLI_VGPU_WAIT] = GBPF_GIVEN_WAIT,
+		[CLI_VGPU_COMPUTE] = GBPF_GIVEN_COMPUTE, [CLI_VGPU_COPY] = GBPF_GIVEN_COPY,
+		[CLI_VGPU_PRIO] = GBPF_GIVEN_PRIO,	 [CLI_VGPU_BURST] = GBPF_GIVEN_BURST,
+	};
 
-void cli_vgpu_params(const char *const *opt, const struct proto_vgpu_config *config, json_t *params)
-{
-	add(params, opt[CLI_VGPU_MEM], "mem", config->mem[0]);
-	add(params, opt[CLI_VGPU_RESERVE], "reserve", config->reserve);
-	add(params, opt[CLI_VGPU_PINNED], "pinned", config->pinned);
-	add(params, opt[CLI_VGPU_WAIT], "wait_ns", config->wait_ns);
-	add(params, opt[CLI_VGPU_COMPUTE], "compute", config->compute);
-	add(params, opt[CLI_VGPU_COPY], "copy", config->copy);
-	add(params, opt[CLI_VGPU_PRIO], "prio", (uint64_t)config->prio);
-	if (opt[CLI_VGPU_BURST]) {
-		json_object_set_new(params, "burst",
-				    json_boolean(config->flags & PROTO_VGPU_BURST));
+	*ret = (struct gbpf_vgpu){ .size = sizeof(*ret),
+				   .burst = (config->flags & PROTO_VGPU_BURST) != 0,
+				   .mem = config->mem[0],
+				   .reserve = config->reserve,
+				   .pinned = config->pinned,
+				   .wait_ns = config->wait_ns,
+				   .compute = config->compute,
+				   .copy = config->copy,
+				   .prio = (uint32_t)config->prio };
+	for (unsigned i = 0; i < CLI_VGPU_OPTIONS; i++) {
+		ret->given |= opt[i] ? bits[i] : 0;
 	}
 }

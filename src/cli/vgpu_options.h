@@ -4,6 +4,7 @@
 #define GBPF_CLI_VGPU_OPTIONS_H
 
 #include "cli/cli.h"
+#include "gbpf/gbpf.h"
 #include "proto/vgpu_text.h"
 
 /* In each verb's table they follow each other, from the first on. */
@@ -46,9 +47,9 @@ enum {
  * stay. what: the verb. Returns CLI_OK, or CLI_USAGE after a message. */
 int cli_vgpu_read(struct cli *c, const char *what, const char *const *opt,
 		  struct proto_vgpu_config *config);
-/* Adds those that are given to the parameters of a method of gbpfd. */
-void cli_vgpu_params(const char *const *opt, const struct proto_vgpu_config *config,
-		     json_t *params);
+/* Stores those that are given, for libgbpf. */
+void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *config,
+		    struct gbpf_vgpu *ret);
 /* Returns true if one of them is given. */
 bool cli_vgpu_any(const char *const *opt);
 
