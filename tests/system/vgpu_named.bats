@@ -557,3 +557,29 @@ start_full() {
 	answer_of a
 	[ "$REPLY" = ok ]
 }
+
+# A program that reserves 500 MiB starts; its result goes to the file late. It waits in admit.
+start_late() {
+	start_soft
+	start_daemon --policy "$GBPF_BUILD/tests/system/memory_admit.bpf.o"
+	start_servers_with "--mem 1000M" other # the soft GPU has 1024 MiB
+	expect ok other alloc 600
+	gbpf run --device soft --mem 600M --reserve 500M -- "$VGPU" serve <<<"alloc 500" >"$GBPF_RUNTIME_DIR/late" 2>&1 3>&- &
+	pids+=($!)
+	queued() { gbpf events | grep -q "waits: admit of the policy returned queue"; }
+	wait_for queued
+	! grep -q . "$GBPF_RUNTIME_DIR/late"
+	allocated() { [ "$(tail -n 1 "$GBPF_RUNTIME_DIR/late")" = ok ]; }
+}
+
+@test "a policy may queue a program until another one has ended and its reservation is free" {
+	start_late
+	kill -9 "$pid_other"
+	wait_for allocated
+}
+
+@test "a policy may queue a program until another one frees memory" {
+	start_late
+	expect ok other free
+	wait_for allocated
+}

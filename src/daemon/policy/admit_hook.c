@@ -35,6 +35,7 @@ static void tell_vgpu(const struct daemon_session *s, uint32_t gpu, struct daemo
 	struct daemon_vgpu_entry v;
 
 	ctx->vgpu = daemon_vgpu_place(s);
+	ctx->mem_free = daemon_vgpu_free_memory(s->d, gpu, &ctx->mem_size);
 	if (daemon_vgpu_at(s->d, ctx->vgpu, gpu, &v)) {
 		ctx->mem_limit = v.limit;
 		ctx->mem_reserve = v.config->reserve;

@@ -155,6 +155,9 @@ static void wait_in_queue(struct daemon_session *s)
 	uint64_t now;
 
 	s->state = DAEMON_SESSION_QUEUED;
+	if (s->vgpu.of) {
+		daemon_vgpu_await_memory(s->d);
+	}
 	if (s->hello.queued_sent) {
 		return;
 	}

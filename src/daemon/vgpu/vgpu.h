@@ -41,6 +41,9 @@ int daemon_vgpu_fd(const struct daemon_session *s);
 void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS]);
 /* A charge of the session's process was refused. */
 void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m);
+/* Has gbpfd look for memory as long as processes in vGPUs wait for it, or are queued: admit is then
+ * asked again when memory is freed, too. */
+void daemon_vgpu_await_memory(struct daemon *d);
 /* The session ends. Its line is cleared once its process is gone. */
 void daemon_vgpu_leave(struct daemon_session *s);
 void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figures *ret);

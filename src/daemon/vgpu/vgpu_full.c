@@ -14,9 +14,10 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/vgpu/vgpu_list.h"
 #include "mem/ledger.h"
 
-#define TRY_NS 200000000u    /* that others wait for one which was told to try */
+#define TRY_NS 200000000u    /* that others wait for one which is to try */
 #define ASSUME_NS 250000000u /* between two events that no account shows */
 
 /* Returns the device of which a session asks for memory, NULL if it is not known. */
@@ -50,6 +51,16 @@ static uint64_t charged_for(const struct daemon *d, const struct daemon_gpu *g)
 	return sum;
 }
 
+uint64_t daemon_vgpu_free_memory(const struct daemon *d, uint32_t gpu, uint64_t *ret_size)
+{
+	const struct daemon_gpu *g = &d->devices.d[gpu];
+	uint64_t charged;
+
+	*ret_size = g->used ? g->mem : 0;
+	charged = *ret_size ? charged_for(d, g) : 0;
+	return charged < *ret_size ? *ret_size - charged : 0;
+}
+
 /* Counts an event if memory of the device was freed, or may have been. */
 static void observe(const struct daemon *d, struct daemon_gpu *g, uint64_t now)
 {
@@ -80,7 +91,7 @@ static bool is_contended(const struct daemon_session *s, const struct daemon_gpu
 	return false;
 }
 
-/* Has a process try. What is freed from now on is seen by its next question. */
+/* Has a process try. Its next question sees what is freed from now on. */
 static void let_try(struct daemon_session *s, const struct daemon_gpu *g)
 {
 	s->vgpu.ask.seen = g->mem_freed;
@@ -117,7 +128,7 @@ void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again
 		 * event, so the process tries once more. */
 		let_try(s, g);
 	} else {
-		daemon_vgpu_start_timer(s->d);
+		daemon_vgpu_await_memory(s->d);
 	}
 }
 
@@ -161,17 +172,28 @@ bool daemon_vgpu_full_look(struct daemon *d)
 {
 	uint64_t now = clock_now_ns();
 	uint32_t devices = 0;
+	bool queued = false, freed = false;
 
 	daemon_session_each(d, s)
 	{
+		queued |= s->vgpu.of && s->state == DAEMON_SESSION_QUEUED;
 		if (waits(s) && !ends(s, now)) {
 			devices |= 1u << (device_of(s) - d->devices.d);
 		}
 	}
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct daemon_gpu *g = &d->devices.d[i];
+		uint64_t before = g->mem_freed;
+
 		if (devices & (1u << i)) {
-			look_at(d, &d->devices.d[i], now);
+			look_at(d, g, now);
+		} else if (queued && g->used) {
+			observe(d, g, now);
 		}
+		freed |= g->mem_freed != before;
 	}
-	return devices != 0;
+	if (queued && freed) { /* the policy may admit them now */
+		sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);
+	}
+	return devices || queued;
 }

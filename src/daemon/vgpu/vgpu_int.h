@@ -103,8 +103,6 @@ bool daemon_vgpu_is_promised(const struct daemon_session *s, uint64_t now);
 bool daemon_vgpu_has_room(struct daemon_session *s);
 /* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
 bool daemon_vgpu_is_hopeless(const struct daemon_session *s);
-/* Has gbpfd look for memory as long as processes wait. */
-void daemon_vgpu_start_timer(struct daemon *d);
 
 /* vgpu_full.c: processes that wait while a device itself is full. */
 /* A question with PROTO_MEM_FULL; again: it has tried since the last answer. */

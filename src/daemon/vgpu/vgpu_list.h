@@ -19,6 +19,9 @@ bool daemon_vgpu_at(const struct daemon *d, uint32_t place, uint32_t gpu,
 
 /* Returns whether any vGPU, also one without programs, has a share of GPU time. */
 bool daemon_vgpus_have_share(const struct daemon *d);
+/* Returns what no vGPU's processes are charged for of a GPU, whose size is *ret_size, bytes; both 0
+ * if that is not known. */
+uint64_t daemon_vgpu_free_memory(const struct daemon *d, uint32_t gpu, uint64_t *ret_size);
 
 /* Writes the standard maps of all live versions, because a vGPU has come, gone or changed. */
 void daemon_vgpus_changed(struct daemon *d);

@@ -399,7 +399,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void daemon_vgpu_start_timer(struct daemon *d)
+void daemon_vgpu_await_memory(struct daemon *d)
 {
 	uint64_t now;
 
@@ -417,17 +417,17 @@ void daemon_vgpu_start_timer(struct daemon *d)
 static void ask_for_limit(struct daemon_session *s, uint64_t wait, uint64_t now)
 {
 	if (!rate_allow(&s->vgpu.asks, ASKS_PER_SECOND, now)) {
-		daemon_vgpu_start_timer(s->d); /* answered with all others */
+		daemon_vgpu_await_memory(s->d); /* answered with all others */
 	} else if (!is_behind(s) && daemon_vgpu_has_room(s)) {
 		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, PROMISE_NS);
 	} else if (!wait || daemon_vgpu_is_hopeless(s)) {
 		daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
 	} else {
-		daemon_vgpu_start_timer(s->d);
+		daemon_vgpu_await_memory(s->d);
 	}
 }
 
-/* Returns the place in the order of arrival. One that was told to try has its old one. */
+/* Returns the place in the order of arrival. One that has tried keeps its old one. */
 static uint64_t place_of(const struct daemon_session *s, const struct proto_mem_ask *m,
 			 uint64_t now)
 {

@@ -48,6 +48,7 @@ static void join(struct member *p, struct gd *d, uint64_t number, const struct p
 	fake_connect(&p->f, d);
 	snprintf(m.hello.name, sizeof(m.hello.name), "member");
 	memset(m.hello.uuid[0], 7, sizeof(m.hello.uuid[0]));
+	m.hello.mem_bytes[0] = 1024 * MIB;
 	if (number) {
 		m.hello.vgpu.number = number;
 		m.hello.vgpu.made_ns = clock_now_ns();
@@ -192,11 +193,15 @@ static void admit_sees_what_the_vgpu_is_given(void **state)
 	assert_int_equal(variable(d, "admitted.copy"), 20);
 	assert_int_equal(variable(d, "admitted.prio"), 7);
 	assert_int_equal(variable(d, "admitted.burst"), 1);
+	assert_int_equal(variable(d, "admitted.mem_size"), 1024 * MIB);
+	assert_int_equal(variable(d, "admitted.mem_free"), 1024 * MIB);
+	store_seqcst(&a.account->line[0][a.line].charged, 24 * MIB);
 	assert_int_equal(variable(d, "admitted.map_compute"), 30);
 	join(&none, d, 0, NULL);
 	assert_int_equal(none.place, PROTO_VGPUS);
 	assert_int_equal(variable(d, "admitted.vgpu"), PROTO_VGPUS);
 	assert_int_equal(variable(d, "admitted.mem_limit"), 0);
+	assert_int_equal(variable(d, "admitted.mem_free"), 1000 * MIB);
 	assert_int_equal(variable(d, "admitted.compute"), 0);
 	part(&a);
 	part(&none);

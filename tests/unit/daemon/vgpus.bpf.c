@@ -10,7 +10,7 @@ GBPF_STANDARD_MAP(PLACEMENT);
 
 u32 init_compute; /* VSLICE_SET[0] when init ran */
 struct {
-	u64 mem_limit, mem_reserve, mem_used;
+	u64 mem_limit, mem_reserve, mem_used, mem_size, mem_free;
 	u32 vgpu, compute, copy, burst, map_compute;
 	s32 prio;
 } admitted;
@@ -44,6 +44,8 @@ int GBPF_PROG(vgpus_admit, admit)
 	admitted.mem_limit = ctx->mem_limit;
 	admitted.mem_reserve = ctx->mem_reserve;
 	admitted.mem_used = ctx->mem_used;
+	admitted.mem_size = ctx->mem_size;
+	admitted.mem_free = ctx->mem_free;
 	admitted.compute = ctx->compute;
 	admitted.copy = ctx->copy;
 	admitted.prio = ctx->prio;
