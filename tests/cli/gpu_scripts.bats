@@ -141,12 +141,37 @@ interrupted() {
 	[[ "$output" == *"nosuch is not installed"* ]]
 }
 
-@test "gpu/memory: programs of the driver get their limit, and no more" {
-	script memory --parts driver,race,stack,graphs,pinned --mem 256
+memory_ok() { # PART...: these parts are right, and got all that the limit leaves
 	[ "$status" -eq 0 ]
-	rows '[(x["part"], x["state"], x["wrong"]) for x in r] == [(p, "ok", 0) for p in ("driver", "race", "stack", "graphs", "pinned")]'
-	rows 'all(x["total"] == 256 << 20 and 0.98 * x["total"] <= x["got"] <= x["total"] for x in r)'
-	rows 'all(x["got"] <= x["ledger"] <= x["total"] for x in r)'
-	rows 'all(x["free_full"] < 8 << 20 for x in r if x["part"] != "pinned")'
+	rows "[(x['part'], x['state'], x['wrong']) for x in r] == [(p, 'ok', 0) for p in '$*'.split()]"
+	rows 'all(x["total"] == 256 << 20 and x["got"] <= x["ledger"] for x in r)'
+	rows 'all(x["ledger"] <= x["total"] for x in r if x["part"] != "devices")'
 	nothing_left
+}
+
+@test "gpu/memory: programs of the driver get their limit, and no more" {
+	script memory --parts driver,race,stack,graphs,pinned,devices --mem 256
+	memory_ok driver race stack graphs pinned devices
+	rows 'all(0.98 * x["total"] <= x["got"] <= x["total"] for x in r[:5])'
+	rows '0.98 * (512 << 20) <= r[5]["got"] <= r[5]["ledger"] <= 512 << 20'
+	rows 'all(x["free_full"] < 2 << 20 for x in r if x["part"] != "pinned")'
+}
+
+@test "gpu/memory: allocators like those of frameworks live within a limit" {
+	local parts="driver-async driver-segments driver-cached driver-arena driver-taken driver-captured"
+	script memory --parts "${parts// /,}" --mem 256
+	memory_ok $parts
+	rows 'all(x["got"] >= 246 << 20 for x in r if x["part"] not in ("driver-arena", "driver-taken"))'
+	rows '[x["got"] >> 20 for x in r if x["part"] == "driver-arena"] == [192]'
+	rows 'all(102 << 20 < x["got"] < 154 << 20 for x in r if x["part"] == "driver-taken")' # less than three quarters are free
+}
+
+@test "gpu/memory: one entry point, two at once, and a program that sleeps" {
+	script memory --parts by-async,by-node,by-array-3d,by-create+by-alloc,sleeper --mem 256
+	memory_ok by-async by-node by-array-3d by-create+by-alloc sleeper
+	rows 'all(x["got"] + x["held"] == x["total"] and x["got"] == x["free_empty"] for x in r[:4])'
+	rows 'r[4]["asleep"] == 2 << 20 < r[4]["got"] == r[4]["ledger"] - (2 << 20)'
+	rm -f rows.json
+	script memory --parts nosuch --mem 256
+	[ "$status" -eq 1 ]
 }

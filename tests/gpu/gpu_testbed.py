@@ -205,7 +205,8 @@ class Testbed:
 		self.env.update(GBPF_SOFTGPU=program, GBPF_SOFTGPU_SOCKET=f'{self.dir}/softgpu.sock', GBPF_RUNTIME_DIR=self.dir,
 			GBPF_STATE_DIR=self.dir)
 		r, w = os.pipe()
-		self.server = subprocess.Popen([program, '--ready-fd', str(w)], pass_fds=[w], env=self.env, stdin=subprocess.DEVNULL,
+		gpus = str(getattr(self.a, 'soft_gpus', 1))
+		self.server = subprocess.Popen([program, '--gpus', gpus, '--ready-fd', str(w)], pass_fds=[w], env=self.env, stdin=subprocess.DEVNULL,
 			start_new_session=True)
 		os.close(w)
 		if not os.read(r, 1):

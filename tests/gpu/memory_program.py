@@ -1,9 +1,13 @@
-"""PART: the program of tests/gpu/memory. PART PART: the same twice, as two processes side by side.
-Computes, then says what it sees: total, free, held (bytes that it holds), wrong (results), apart (figures in which NVML differs from
-CUDA, in a virtual GPU), or `absent` with the reason. Then it reads
+"""PART: the program of tests/gpu/memory. PART PART: two of them, as processes side by side.
+Computes, then says what it sees: total, free, held (bytes that it holds), wrong (results), digest (of its results), apart (figures in
+which NVML differs from CUDA, in a virtual GPU), or `absent` with the reason. Then it reads
 commands as lines and answers each with a line of JSON: "info"; "fill": allocates until it is refused, smaller pieces last; "free":
-frees the first piece, which its computation may need, computes, then frees the others and computes again."""
+frees the first piece, which its computation may need, computes, then frees the others and computes again; "take MIB": allocates that.
+
+MEMORY_PATHS in the environment: the program vgpu_paths, which has the parts that are not here. MEMORY_TAKEN: MiB that another process
+of the driver API takes before this one begins. MEMORY_DEVICES: the devices of PART PART, where they are not the first."""
 import ctypes
+import hashlib
 import json
 import os
 import struct
@@ -19,12 +23,12 @@ def say(**answer):
 
 
 class Nvml:
-	"""NVML's figures of the first GPU."""
+	"""NVML's figures of the process's GPU."""
 
 	def __init__(self):
 		self.nvml, self.device = ctypes.CDLL('libnvidia-ml.so.1'), ctypes.c_void_p()
 		self.call('nvmlInit_v2')
-		self.call('nvmlDeviceGetHandleByIndex_v2', 0, ctypes.byref(self.device))
+		self.call('nvmlDeviceGetHandleByIndex_v2', int(os.environ.get('MEMORY_DEVICE', 0)), ctypes.byref(self.device))
 
 	def call(self, name, *a):
 		r = getattr(self.nvml, name)(*a)
@@ -54,9 +58,10 @@ class Driver:
 		self.cuda, self.held = ctypes.CDLL('libcuda.so.1'), []
 		self.call('cuInit', 0)
 		ctx = ctypes.c_void_p()
-		self.call('cuDevicePrimaryCtxRetain', ctypes.byref(ctx), 0)
+		self.call('cuDevicePrimaryCtxRetain', ctypes.byref(ctx), int(os.environ.get('MEMORY_DEVICE', 0)))
 		self.call('cuCtxSetCurrent', ctx)
 		self.small = self.take(MIB)
+		self.own = 2 * MIB  # what the driver takes for that
 
 	def call(self, name, *a):
 		r = getattr(self.cuda, name)(*a)
@@ -78,11 +83,20 @@ class Driver:
 		for p in pieces:
 			self.call('cuMemFree_v2', p)
 
+	def bytes_of(self, p, n):
+		back = (ctypes.c_ubyte * n)()
+		self.call('cuMemcpyDtoH_v2', back, p, ctypes.c_size_t(n))
+		return bytes(back)
+
 	def compute(self):
-		back = (ctypes.c_ubyte * 4096)()
 		self.call('cuMemsetD8_v2', self.small, ctypes.c_ubyte(77), ctypes.c_size_t(4096))
-		self.call('cuMemcpyDtoH_v2', back, self.small, ctypes.c_size_t(4096))
-		return set(back) == {77}
+		return set(self.bytes_of(self.small, 4096)) == {77}
+
+	def digest(self):
+		"""Returns a hash of results; the same in every process that computes the same, with gBPF and without."""
+		for i in range(16):
+			self.call('cuMemsetD32_v2', ctypes.c_uint64(self.small.value + 4096 * i), ctypes.c_uint(i * 0x9e3779b1 & 0xffffffff), ctypes.c_size_t(1024))
+		return hashlib.sha256(self.bytes_of(self.small, 1 << 16)).hexdigest()[:16]
 
 
 class Stack(Driver):
@@ -140,6 +154,181 @@ class Pinned(Driver):
 			self.call('cuMemFreeHost', p)
 
 
+class Async(Driver):
+	"""Like PyTorch's backend cudaMallocAsync: the default pool, which keeps what is freed until it is trimmed."""
+
+	def __init__(self):
+		super().__init__()
+		self.pool = ctypes.c_void_p()
+		self.call('cuDeviceGetDefaultMemPool', ctypes.byref(self.pool), 0)
+		self.call('cuMemPoolSetAttribute', self.pool, 4, ctypes.byref(ctypes.c_uint64((1 << 64) - 1)))  # RELEASE_THRESHOLD
+
+	def take(self, n):
+		if n == MIB:  # of the computation
+			return super().take(n)
+		p = ctypes.c_uint64()
+		self.call('cuMemAllocAsync', ctypes.byref(p), ctypes.c_size_t(n), None)
+		self.call('cuMemsetD8Async', p, ctypes.c_ubyte(len(self.held) & 255), ctypes.c_size_t(n), None)
+		return p
+
+	def drop(self, pieces):
+		for p in pieces:
+			self.call('cuMemFreeAsync', p, None)
+		self.call('cuCtxSynchronize')
+		self.call('cuMemPoolTrimTo', self.pool, ctypes.c_size_t(0))
+
+
+class Segments(Driver):
+	"""Like PyTorch's expandable segments: one range of addresses for all, to whose end chunks are mapped; freed from the end."""
+	CHUNK = 2 * MIB
+
+	def __init__(self):
+		super().__init__()
+		self.prop = (ctypes.c_ubyte * 32)()  # CUmemAllocationProp: pinned, on device 0
+		struct.pack_into('<iiii', self.prop, 0, 1, 0, 1, 0)
+		self.access = struct.pack('<iii', 1, 0, 3)  # CUmemAccessDesc: device 0, read and write
+		self.room, self.base, self.chunks = self.info()[1] * 9 // 8 // self.CHUNK * self.CHUNK, ctypes.c_uint64(), []
+		self.call('cuMemAddressReserve', ctypes.byref(self.base), ctypes.c_size_t(self.room), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0))
+
+	def map_one(self):
+		handle, at = ctypes.c_uint64(), ctypes.c_uint64(self.base.value + len(self.chunks) * self.CHUNK)
+		self.call('cuMemCreate', ctypes.byref(handle), ctypes.c_size_t(self.CHUNK), self.prop, ctypes.c_uint64(0))
+		self.call('cuMemMap', at, ctypes.c_size_t(self.CHUNK), ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+		self.call('cuMemSetAccess', at, ctypes.c_size_t(self.CHUNK), self.access, ctypes.c_size_t(1))
+		self.chunks.append(handle)
+
+	def unmap_to(self, n):
+		while len(self.chunks) > n:
+			at = ctypes.c_uint64(self.base.value + (len(self.chunks) - 1) * self.CHUNK)
+			self.call('cuMemUnmap', at, ctypes.c_size_t(self.CHUNK))
+			self.call('cuMemRelease', self.chunks.pop())
+
+	def take(self, n):
+		if n == MIB:  # of the computation
+			return super().take(n)
+		first = len(self.chunks)
+		try:
+			while len(self.chunks) < first + n // self.CHUNK:
+				self.map_one()
+		except MemoryError:
+			self.unmap_to(first)
+			raise
+		at = ctypes.c_uint64(self.base.value + first * self.CHUNK)
+		self.call('cuMemsetD8_v2', at, ctypes.c_ubyte(first & 255), ctypes.c_size_t(n))
+		return first
+
+	def drop(self, pieces):
+		if pieces is self.held:  # the first one alone is not at the end
+			self.unmap_to(0)
+
+
+class Cached(Driver):
+	"""Like CuPy's and PyTorch's caching allocators: what is freed is kept, and returned before a refusal is passed on."""
+
+	def __init__(self):
+		self.cache = {}
+		super().__init__()
+
+	def take(self, n):
+		if self.cache.get(n):
+			return self.cache[n].pop(), n
+		try:
+			return super().take(n), n
+		except MemoryError:
+			if not self.release():
+				raise
+		return super().take(n), n
+
+	def release(self):
+		"""Returns the bytes that the driver gets back."""
+		sizes = sum(n * len(pieces) for n, pieces in self.cache.items())
+		for pieces in self.cache.values():
+			super().drop(pieces)
+		self.cache = {}
+		return sizes
+
+	def drop(self, pieces):
+		for p, n in pieces:
+			self.cache.setdefault(n, []).append(p)
+		if pieces is self.held:
+			self.release()
+
+	def compute(self):
+		small, self.small = self.small, self.small[0]
+		try:
+			return super().compute()
+		finally:
+			self.small = small
+
+	def digest(self):
+		small, self.small = self.small, self.small[0]
+		try:
+			return super().digest()
+		finally:
+			self.small = small
+
+
+class Arena(Driver):
+	"""Like XLA's allocator: takes three quarters of the card at once, less by tenths where that is refused, and divides it up."""
+
+	def __init__(self):
+		super().__init__()
+		n = self.info()[1] * 3 // 4 // MIB * MIB
+		while True:
+			try:
+				self.arena, self.size, self.next = super().take(n), n, 0
+				self.own += n
+				return
+			except MemoryError:
+				n = n * 9 // 10 // MIB * MIB
+				if n < MIB:
+					raise
+
+	def take(self, n):
+		if n == MIB:  # of the computation
+			return super().take(n)
+		if self.next + n > self.size:
+			raise MemoryError()
+		self.next += n
+		return ctypes.c_uint64(self.arena.value + self.next - n)
+
+	def drop(self, pieces):
+		if pieces is self.held:
+			self.next = 0
+
+
+class Captured(Driver):
+	"""Like PyTorch's CUDA graphs with private pools: memory that is taken by cuMemAlloc during a relaxed capture belongs to the graph,
+	whose launches must find it unchanged, also after the process was refused memory."""
+
+	def __init__(self):
+		super().__init__()
+		self.stream, self.graphs = ctypes.c_void_p(), []
+		self.call('cuStreamCreate', ctypes.byref(self.stream), 1)
+		self.graphs = [self.capture(i + 1) for i in range(2)]
+		self.own += 2 * 4 * MIB
+
+	def capture(self, value):
+		g, run = ctypes.c_void_p(), ctypes.c_void_p()
+		self.call('cuStreamBeginCapture_v2', self.stream, 2)
+		p = ctypes.c_uint64()
+		self.call('cuMemAlloc_v2', ctypes.byref(p), ctypes.c_size_t(4 * MIB))
+		self.call('cuMemsetD8Async', p, ctypes.c_ubyte(value), ctypes.c_size_t(4 * MIB), self.stream)
+		self.call('cuStreamEndCapture', self.stream, ctypes.byref(g))
+		self.call('cuGraphInstantiateWithFlags', ctypes.byref(run), g, ctypes.c_uint64(0))
+		self.call('cuGraphDestroy', g)
+		return run, p, value
+
+	def compute(self):
+		for run, p, _ in self.graphs:
+			self.call('cuMemsetD8_v2', p, ctypes.c_ubyte(0), ctypes.c_size_t(4 * MIB))
+		self.call('cuCtxSynchronize')
+		for run, _, _ in self.graphs:
+			self.call('cuGraphLaunch', run, self.stream)
+		self.call('cuStreamSynchronize', self.stream)
+		return all(set(self.bytes_of(p, 4 * MIB)) == {value} for _, p, value in self.graphs) and super().compute()
+
+
 class Torch:
 	def __init__(self):
 		import torch
@@ -163,6 +352,44 @@ class Torch:
 		n = 1 << 16
 		return int((self.x * 2 + 1).sum().item()) == n * (n - 1) + n
 
+	def digest(self):
+		a = (self.x[:1 << 14] % 127).reshape(128, 128).float()
+		b = self.torch.softmax(a @ a.T / 4096, dim=-1).sum(dim=0) + self.torch.tanh(a).cumsum(dim=1)[5]
+		return hashlib.sha256(bytes(b.cpu().view(self.torch.uint8).tolist())).hexdigest()[:16]
+
+
+class Pools(Torch):
+	"""Two CUDA graphs, each with a private pool."""
+
+	def __init__(self):
+		super().__init__()
+		self.graphs = [self.capture(i + 1) for i in range(2)]
+
+	def capture(self, k):
+		x = self.x[:1 << 14].reshape(128, 128).float().clone()
+		side = self.torch.cuda.Stream()
+		side.wait_stream(self.torch.cuda.current_stream())
+		with self.torch.cuda.stream(side):  # warms up
+			self.body(x, k)
+		self.torch.cuda.current_stream().wait_stream(side)
+		g = self.torch.cuda.CUDAGraph()
+		with self.torch.cuda.graph(g, pool=self.torch.cuda.graph_pool_handle()):
+			y = self.body(x, k)
+		return g, x, y, k
+
+	def body(self, x, k):
+		y = self.torch.tanh(x / 16384 * k)
+		for _ in range(4):
+			y = self.torch.tanh(y + x / 65536)
+		return y.clone()
+
+	def compute(self):
+		for g, x, y, k in self.graphs:
+			y.zero_()
+			g.replay()
+		self.torch.cuda.synchronize()
+		return all(self.torch.equal(y, self.body(x, k)) for _, x, y, k in self.graphs) and super().compute()
+
 
 class Cupy:
 	def __init__(self):
@@ -185,6 +412,11 @@ class Cupy:
 	def compute(self):
 		n = 1 << 16
 		return int((self.x * 2 + 1).sum()) == n * (n - 1) + n
+
+	def digest(self):
+		a = (self.x[:1 << 14] % 127).reshape(128, 128).astype('float32')
+		b = self.cupy.tanh(a @ a.T / 4096).sum(axis=0) + self.cupy.tanh(a).cumsum(axis=1)[5]
+		return hashlib.sha256(self.cupy.asnumpy(b).tobytes()).hexdigest()[:16]
 
 
 class Jax(Driver):
@@ -214,8 +446,17 @@ class Jax(Driver):
 	def compute(self):
 		return float((self.x * 2 + 1)[1000]) == 2001
 
+	def digest(self):
+		np = self.jax.numpy
+		a = (self.x[:1 << 14] % 127).reshape(128, 128)
+		b = np.tanh(a @ a.T / 4096).sum(axis=0) + np.tanh(a)[5]
+		return hashlib.sha256(bytes(self.jax.device_get(b).tobytes())).hexdigest()[:16]
 
-KINDS = {'driver': Driver, 'stack': Stack, 'graphs': Graphs, 'pinned': Pinned, 'caching': Torch, 'expandable': Torch, 'async': Torch, 'cupy': Cupy, 'jax': Jax, 'jax-eager': Jax}
+
+KINDS = {'driver': Driver, 'stack': Stack, 'graphs': Graphs, 'pinned': Pinned, 'driver-async': Async, 'driver-segments': Segments,
+	'driver-cached': Cached, 'driver-arena': Arena, 'driver-taken': Arena, 'driver-captured': Captured,
+	'caching': Torch, 'expandable': Torch, 'async': Torch, 'pools': Pools, 'pools-expandable': Pools, 'pools-async': Pools,
+	'cupy': Cupy, 'jax': Jax, 'jax-eager': Jax, 'jax-taken': Jax}
 
 
 def fill(k):
@@ -232,6 +473,34 @@ def fill(k):
 	return got, refused
 
 
+def command_of(part):
+	return [os.environ['MEMORY_PATHS'], 'serve', part[3:]] if part.startswith('by-') else [sys.executable, os.path.abspath(__file__), part]
+
+
+def start(part, device='0'):
+	return subprocess.Popen(command_of(part), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+		env={**{k: v for k, v in os.environ.items() if k != 'MEMORY_TAKEN'}, 'MEMORY_DEVICE': device})
+
+
+def end(p):
+	p.stdin.close()
+	p.wait()
+
+
+def serve_taken(part, mib):
+	"""Serves while another process holds that much."""
+	other = start('driver')
+	other.stdout.readline()
+	other.stdin.write(f'take {mib}\n')
+	other.stdin.flush()
+	if not other.stdout.readline():
+		raise RuntimeError(f'the other process does not get {mib} MiB')
+	try:
+		serve(part)
+	finally:
+		end(other)
+
+
 def serve(part):
 	try:
 		k = KINDS[part]()
@@ -244,9 +513,12 @@ def serve(part):
 	def seen(**more):
 		free, total = k.info()
 		say(free=free, total=total, apart=nvml.apart(k.info) if nvml else 0, **more)
-	seen(held=0, wrong=int(not k.compute()))
+	seen(held=getattr(k, 'own', 0), wrong=int(not k.compute()), digest=k.digest())
 	for line in sys.stdin:
 		if line.strip() == 'info':
+			seen()
+		elif line.startswith('take '):
+			k.held.append(k.take(int(line.split()[1]) * MIB))
 			seen()
 		elif line.strip() == 'fill':
 			got, refused = fill(k)
@@ -256,20 +528,20 @@ def serve(part):
 			wrong = int(not k.compute())
 			k.drop(k.held)
 			k.held = []
-			seen(wrong=wrong + int(not k.compute()))
+			seen(wrong=wrong + int(not k.compute()), digest=k.digest())
 
 
 def twice(parts):
 	"""Runs the parts as processes, passes each command on to all of them at once, and adds their answers up."""
-	programs = [subprocess.Popen([sys.executable, os.path.abspath(__file__), p], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-		for p in parts]
+	devices = os.environ.get('MEMORY_DEVICES', '0,0').split(',')
+	programs = [start(p, d) for p, d in zip(parts, devices)]
 
 	def answer():
 		got = [json.loads(p.stdout.readline()) for p in programs]
 		# of free memory, what the last one to answer sees
 		say(total=got[0]['total'], free=max(g['free'] for g in got),
 			 refused=all(g.get('refused') for g in got),
-			**{k: sum(g[k] for g in got) for k in ('held', 'wrong', 'got', 'apart') if k in got[0]})
+			**{k: sum(g.get(k, 0) for g in got) for k in ('held', 'wrong', 'got', 'apart') if k in got[0]})
 	answer()
 	for line in sys.stdin:
 		for p in programs:
@@ -277,11 +549,15 @@ def twice(parts):
 			p.stdin.flush()
 		answer()
 	for p in programs:
-		p.stdin.close()
-		p.wait()
+		end(p)
 
 
 if len(sys.argv) > 2:
 	twice(sys.argv[1:])
+elif os.environ.get('MEMORY_TAKEN'):
+	serve_taken(sys.argv[1], int(os.environ['MEMORY_TAKEN']))
+elif sys.argv[1].startswith('by-'):
+	command = command_of(sys.argv[1])
+	os.execv(command[0], command)
 else:
 	serve(sys.argv[1])

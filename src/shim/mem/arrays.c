@@ -1,12 +1,14 @@
 /* Arrays and mipmapped arrays, whose layout is the driver's own (14 MiB of data took 22 on an H200;
  * cuArrayGetMemoryRequirements refuses ordinary arrays). Charged are at first the bytes of the
  * data, then what the device's free memory has decreased by, if that is plausible: another program
- * or thread may have allocated at the same time. What arrays of the same descriptor take is learned
- * from that (mem/layout.h); once it is known, it is charged, also for those that live already. */
+ * or thread may have allocated at the same time. A decrease of which the process's own figure shows
+ * nothing is another process's. What arrays of the same descriptor take is learned from that
+ * (mem/layout.h); once it is known, it is charged, also for those that live already. */
 #include "base/strmap.h"
 #include "mem/layout.h"
 #include "mem/region.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/overhead.h"
 #include "shim/shim.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -149,8 +151,13 @@ static bool note(struct making *m, uint64_t handle, uint64_t after)
 	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = m->shape }, stale;
 	uint64_t took = m->before > after ? m->before - after : 0;
 	CUcontext ctx = NULL;
+	CUdevice device;
 	int err;
 
+	if (took > m->charged && shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+	    shim_mem_is_explained(device, m->row)) {
+		took = m->charged;
+	}
 	took = learn(m, took);
 	if (!shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
 		return false;

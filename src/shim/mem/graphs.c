@@ -27,6 +27,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct mem_regions execs;	 /* by handle; owner: struct exec */
 static uint64_t charged[PROTO_MAX_GPUS]; /* by device */
 static uint32_t used;			 /* [atomic] the process has made allocation nodes */
+static uint64_t late;			 /* [atomic] see shim_mem_graphs_late() */
 static uint32_t trims = 1; /* how often memory was given back, so that the next launch takes it */
 
 static uint64_t attribute(CUdevice device, CUgraphMem_attribute what)
@@ -270,29 +271,41 @@ static CUresult upload_ptsz(CUgraphExec exec, CUstream stream)
 	return launch(exec, stream, shim_driver.cuGraphUpload_ptsz);
 }
 
-bool shim_mem_graph_node_made(CUdevice device)
+uint64_t shim_mem_graphs_late(void)
 {
-	bool fits;
+	return load_acquire(&late);
+}
 
-	if (shim_mem_row(device) < 0) {
-		return true;
+void shim_mem_graph_node_begin(void)
+{
+	(void)add_acqrel(&late, 1);
+}
+
+bool shim_mem_graph_node_end(CUdevice device)
+{
+	bool fits = true;
+
+	if (shim_mem_row(device) >= 0) {
+		pthread_mutex_lock(&mutex);
+		store_release(&used, 1u);
+		fits = correct(device, 0);
+		pthread_mutex_unlock(&mutex);
 	}
-	pthread_mutex_lock(&mutex);
-	store_release(&used, 1u);
-	fits = correct(device, 0);
-	pthread_mutex_unlock(&mutex);
+	(void)add_acqrel(&late, (UINT64_C(1) << 32) - 1);
 	return fits;
 }
 
 static CUresult add_alloc(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
 			  CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
+	bool on_device;
 	CUresult r;
 
 	shim_mem_move_begin();
+	shim_mem_graph_node_begin();
 	r = shim_driver.cuGraphAddMemAllocNode(ret, g, after, n, p);
-	if (r == CUDA_SUCCESS && p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-	    !shim_mem_graph_node_made(p->poolProps.location.id)) {
+	on_device = r == CUDA_SUCCESS && p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	if (!shim_mem_graph_node_end(on_device ? p->poolProps.location.id : -1)) {
 		(void)shim_driver.cuGraphDestroyNode(*ret);
 		shim_mem_graphs_measure(false);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -315,9 +328,13 @@ static CUresult trim_device(CUdevice device)
 
 static CUresult destroy(CUgraph g)
 {
-	CUresult r = shim_driver.cuGraphDestroy(g);
+	CUresult r;
 
+	/* The driver may say that it holds less before the memory is free. */
+	shim_mem_graph_node_begin();
+	r = shim_driver.cuGraphDestroy(g);
 	shim_mem_graphs_measure(false);
+	(void)shim_mem_graph_node_end(-1);
 	return r;
 }
 

@@ -20,13 +20,15 @@
 #include "mem/region.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/driver_use.h"
+#include "shim/mem/graphs.h"
 #include "shim/shim.h"
 
 #define STACK_BYTES (8u << 20) /* the program's thread-local variables are on it, too */
 #define LISTED_ROUNDS 10       /* of 10 ms: until NVML has forgotten a program before an exec */
 #define FIRST_NS 10000000u     /* after a change: measured again after this, 10 and 100 times it */
 #define LAST_NS 1000000000u
-#define STOP_ROUNDS 1000 /* of 100 us */
+#define STOP_ROUNDS 1000		 /* of 100 us */
+#define FIGURE_BYTES ((uint64_t)1 << 20) /* NVML's figure is right to that */
 #define TRIES 3
 #define TOKENS_MAX 32u /* measurements of modules in a row */
 
@@ -59,7 +61,8 @@ static struct {
 
 /* ---- measuring ---- */
 
-/* Stores the overhead on a device by the process's figure. *ret_exact: it is no lower bound.
+/* Stores the overhead on a device by the process's figure: 0 while nothing can be said. *ret_exact:
+ * it is no lower bound.
  * Imported memory is not subtracted: drivers differ in whether the figure contains it.
  * Returns false if NVML does not say. */
 static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact)
@@ -67,22 +70,40 @@ static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact
 	/* Ticket counters share a block, which is not the program's. */
 	uint64_t own = ROUND_UP(gpu_own_memory(device), (uint64_t)SHIM_MEM_UNIT);
 	uint64_t figure = 0, held = 0;
+	bool is_bound = false;
 
 	*ret_exact = false;
 	for (int i = 0; i < TRIES && !*ret_exact; i++) {
 		bool moving, still_moving;
-		uint64_t moves = shim_mem_moves(&moving);
+		uint64_t moves = shim_mem_moves(&moving), late = shim_mem_graphs_late();
 		struct shim_mem_mark mark;
 
 		shim_mem_mark(row, &mark);
 		figure = shim_mem_use_of_process(device);
 		figure = figure == SHIM_MEM_UNLISTED ? 0 : figure;
-		*ret_exact = shim_mem_moves(&still_moving) == moves && !moving;
 		held = shim_mem_held_since(row, &mark) + own;
+		/* Memory of nodes may be in the figure before it is charged. */
+		is_bound = !(uint32_t)late && shim_mem_graphs_late() == late;
+		*ret_exact = is_bound && shim_mem_moves(&still_moving) == moves && !moving;
 	}
-	*ret = figure > held ? figure - held : 0;
+	*ret = is_bound && figure > held ? figure - held : 0;
 	shim_mem_set_gbpf(row, gpu_own_memory(device));
 	return figure != SHIM_MEM_UNKNOWN;
+}
+
+bool shim_mem_is_explained(CUdevice device, int row)
+{
+	uint64_t own = ROUND_UP(gpu_own_memory(device), (uint64_t)SHIM_MEM_UNIT), figure, known;
+	bool moving, still_moving;
+	uint64_t moves = shim_mem_moves(&moving), late = shim_mem_graphs_late();
+
+	if (load_acquire(&ways[device]) != BY_FIGURE || (uint32_t)moves != 1 || (uint32_t)late) {
+		return false;
+	}
+	figure = shim_mem_use_of_process(device);
+	known = shim_mem_held(row) + shim_mem_overhead(row) + own;
+	return figure < SHIM_MEM_UNLISTED && figure <= known + FIGURE_BYTES &&
+	       shim_mem_moves(&still_moving) == moves && shim_mem_graphs_late() == late;
 }
 
 /* Returns true while the overhead may be lowered: memory was given back in the last second. */

@@ -4,6 +4,14 @@
 #ifndef GBPF_SHIM_MEM_OVERHEAD_H
 #define GBPF_SHIM_MEM_OVERHEAD_H
 
+#include <stdbool.h>
+
+#include "cuabi/types.h"
+
+/* Returns true if NVML's figure of this process shows nothing beyond what is charged. The caller is
+ * between shim_mem_move_begin() and _end(); false while other threads are, too. Takes up to some
+ * milliseconds. */
+bool shim_mem_is_explained(CUdevice device, int row);
 /* The driver may take memory soon or has just taken some: a thread measures, at once and a few
  * times in the second that follows. Costs a load while a measurement is pending or the process is
  * in no vGPU. Called by any thread, at calls that are not frequent. */

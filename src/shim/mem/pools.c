@@ -336,11 +336,14 @@ static CUmemoryPool pool_of(const struct request *a, CUdevice *ret_device)
 static CUresult capture(const struct request *a)
 {
 	CUdevice device = -1;
-	CUresult r = run(a);
+	bool fits;
+	CUresult r;
 
 	(void)pool_of(a, &device);
-	return r == CUDA_SUCCESS && !shim_mem_graph_node_made(device) ? CUDA_ERROR_OUT_OF_MEMORY
-								      : r;
+	shim_mem_graph_node_begin();
+	r = run(a);
+	fits = shim_mem_graph_node_end(r == CUDA_SUCCESS ? device : -1);
+	return fits ? r : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* *ret_row becomes that of the pool's device, negative if it is not charged. */

@@ -89,6 +89,7 @@ struct CUgraph_st {
 struct soft_graph_memory {
 	CUcontext ctx;
 	uint64_t ctx_id;
+	CUdevice device; /* its context's */
 	uint64_t address, bytes;
 	unsigned refs;
 	unsigned execs; /* number of execs that hold it */

@@ -9,8 +9,8 @@
 #include "soft/client/memory/memory.h"
 #include "soft/client/stream/stream.h"
 
-static struct soft_graph_memory *all; /* guarded by soft.lock */
-static uint64_t used_high, reserved_high;
+static struct soft_graph_memory *all;					/* guarded by soft.lock */
+static uint64_t used_high[SOFT_MAX_GPUS], reserved_high[SOFT_MAX_GPUS]; /* by device */
 
 static struct soft_graph_memory *find(uint64_t address)
 {
@@ -22,15 +22,18 @@ static struct soft_graph_memory *find(uint64_t address)
 	return m;
 }
 
-static void count(uint64_t *ret_used, uint64_t *ret_reserved)
+/* Caller holds soft.lock. */
+static void count(CUdevice dev, uint64_t *ret_used, uint64_t *ret_reserved)
 {
 	*ret_used = *ret_reserved = 0;
 	for (struct soft_graph_memory *m = all; m; m = m->next) {
-		*ret_used += m->live ? m->bytes : 0;
-		*ret_reserved += m->bytes;
+		if (m->device == dev) {
+			*ret_used += m->live ? m->bytes : 0;
+			*ret_reserved += m->bytes;
+		}
 	}
-	used_high = MAX(used_high, *ret_used);
-	reserved_high = MAX(reserved_high, *ret_reserved);
+	used_high[dev] = MAX(used_high[dev], *ret_used);
+	reserved_high[dev] = MAX(reserved_high[dev], *ret_reserved);
 }
 
 void soft_graph_memory_ref(struct soft_graph_memory *m)
@@ -40,23 +43,28 @@ void soft_graph_memory_ref(struct soft_graph_memory *m)
 	pthread_mutex_unlock(&soft.lock);
 }
 
+static void remove_from_list(struct soft_graph_memory *m)
+{
+	struct soft_graph_memory **at = &all;
+
+	pthread_mutex_lock(&soft.lock);
+	while (*at != m) {
+		at = &(*at)->next;
+	}
+	*at = m->next;
+	pthread_mutex_unlock(&soft.lock);
+}
+
+/* The memory counts as reserved until it is free. */
 void soft_graph_memory_unref(struct soft_graph_memory *m)
 {
-	bool last = false;
+	bool last;
 
 	if (!m) {
 		return;
 	}
 	pthread_mutex_lock(&soft.lock);
-	if (--m->refs == 0) {
-		struct soft_graph_memory **at = &all;
-
-		while (*at != m) {
-			at = &(*at)->next;
-		}
-		*at = m->next;
-		last = true;
-	}
+	last = --m->refs == 0;
 	pthread_mutex_unlock(&soft.lock);
 	if (!last) {
 		return;
@@ -65,6 +73,7 @@ void soft_graph_memory_unref(struct soft_graph_memory *m)
 		soft_context_drain(m->ctx);
 		soft_memory_delete(m->ctx, m->address, true);
 	}
+	remove_from_list(m);
 	free(m);
 }
 
@@ -96,12 +105,13 @@ CUresult soft_work_alloc(struct soft_work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *
 	}
 	m->ctx = ctx;
 	m->ctx_id = ctx->id;
+	m->device = ctx->device;
 	m->bytes = p->bytesize;
 	m->refs = 1;
 	pthread_mutex_lock(&soft.lock);
 	m->next = all;
 	all = m;
-	count(&used, &reserved);
+	count(m->device, &used, &reserved);
 	pthread_mutex_unlock(&soft.lock);
 	w->type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 	w->ctx = ctx;
@@ -192,9 +202,9 @@ CUresult soft_graph_memory_launch(CUgraph g, bool auto_free)
 		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !w->alloc.memory->live) {
 			w->alloc.memory->live = true;
 			w->alloc.memory->refs++;
+			count(w->alloc.memory->device, &used, &reserved);
 		}
 	}
-	count(&used, &reserved);
 	pthread_mutex_unlock(&soft.lock);
 	return e;
 }
@@ -258,11 +268,11 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&soft.lock);
-	count(&used, &reserved);
+	count(dev, &used, &reserved);
 	*(uint64_t *)ret = what == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT	    ? used
-			   : what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH	    ? used_high
+			   : what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH	    ? used_high[dev]
 			   : what == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? reserved
-									    : reserved_high;
+									    : reserved_high[dev];
 	pthread_mutex_unlock(&soft.lock);
 	return CUDA_SUCCESS;
 }
@@ -281,9 +291,9 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 	}
 	pthread_mutex_lock(&soft.lock);
 	if (what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) {
-		used_high = 0;
+		used_high[dev] = 0;
 	} else {
-		reserved_high = 0;
+		reserved_high[dev] = 0;
 	}
 	pthread_mutex_unlock(&soft.lock);
 	return CUDA_SUCCESS;
