@@ -2,7 +2,6 @@
 reads commands as lines from standard input and answers each with a line of JSON.
 ROLE lc: "run KIND SECONDS SEED": requests 1 to 4 ms after each other, their latencies in us, and how many had a wrong result.
 ROLE be: "work" until "rest": steps of its one kind, their number and time."""
-import json
 import os
 import random
 import select
@@ -11,14 +10,12 @@ import time
 
 import torch
 
+from torch_parts import say
+
 role, kinds = sys.argv[1], sys.argv[2].split(',')
 torch.manual_seed(0)
 device = torch.device('cuda')
 half = torch.bfloat16
-
-
-def say(**answer):
-	print(json.dumps(answer), flush=True)
 
 
 # ---- requests ----

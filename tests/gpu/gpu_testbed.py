@@ -314,8 +314,8 @@ class Gbpfd:
 # ---- the report ----
 
 class Report:
-	"""Rows of results, each printed and written at once, by any thread. A row is a dictionary; its `state` is ok, MISSED (a goal), FAILED or
-	skipped."""
+	"""Rows of results, each printed and written at once, by any thread. A row is a dictionary; its `state` is ok, MISSED (a goal), FAILED,
+	skipped, or absent (the machine has no such device)."""
 
 	def __init__(self, a, name):
 		self.path, self.name, self.rows = a.json, name, []
@@ -338,7 +338,7 @@ class Report:
 
 	def status(self):
 		"""Prints a last line; returns the exit status: 1 if something failed or was not run; missed goals are figures, not faults."""
-		count = {s: sum(r.get('state', 'ok') == s for r in self.rows) for s in ('ok', 'MISSED', 'FAILED', 'skipped')}
+		count = {s: sum(r.get('state', 'ok') == s for r in self.rows) for s in ('ok', 'MISSED', 'FAILED', 'skipped', 'absent')}
 		print(f'{self.name}: ' + ', '.join(f'{n} {s}' for s, n in count.items() if n) + f', {time.monotonic() - self.begin:.0f} s')
 		self.write()
 		return 1 if count['FAILED'] or count['skipped'] or not self.rows else 0

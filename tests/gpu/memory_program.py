@@ -367,14 +367,8 @@ class Pools(Torch):
 
 	def capture(self, k):
 		x = self.x[:1 << 14].reshape(128, 128).float().clone()
-		side = self.torch.cuda.Stream()
-		side.wait_stream(self.torch.cuda.current_stream())
-		with self.torch.cuda.stream(side):  # warms up
-			self.body(x, k)
-		self.torch.cuda.current_stream().wait_stream(side)
-		g = self.torch.cuda.CUDAGraph()
-		with self.torch.cuda.graph(g, pool=self.torch.cuda.graph_pool_handle()):
-			y = self.body(x, k)
+		from torch_parts import captured
+		g, y = captured(lambda: self.body(x, k), pool=self.torch.cuda.graph_pool_handle())
 		return g, x, y, k
 
 	def body(self, x, k):

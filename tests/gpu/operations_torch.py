@@ -10,6 +10,8 @@ os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
+from torch_parts import captured  # noqa: E402
+
 GROUPS = {}
 
 
@@ -262,16 +264,9 @@ def amp():
 @group
 def graph():
 	x, w = rand(256, 512), rand(512, 512, seed=2)
-	side = torch.cuda.Stream()
-	side.wait_stream(torch.cuda.current_stream())
-	with torch.cuda.stream(side):
-		F.gelu(x @ w)
-	torch.cuda.current_stream().wait_stream(side)
-	captured = torch.cuda.CUDAGraph()
-	with torch.cuda.graph(captured):
-		y = F.gelu(x @ w).softmax(1)
+	g, y = captured(lambda: F.gelu(x @ w).softmax(1), lambda: F.gelu(x @ w))
 	for _ in range(10):
-		captured.replay()
+		g.replay()
 		x.copy_(y * 3)
 	return [x]
 

@@ -2,11 +2,12 @@
 part's steps in us. training, inference, graph: a step and a synchronization; launch: the host's time of one launch of an empty
 batch of work, the mean of 200; queue: 200 launches and the synchronization after them, per launch; long: one matrix product of about
 1 ms, 20 in the queue."""
-import json
 import sys
 import time
 
 import torch
+
+from torch_parts import captured, encoder, halving, say, training_step
 
 torch.manual_seed(1)
 device = torch.device('cuda')
@@ -26,20 +27,12 @@ def timed(step, seconds, share=1):
 
 
 def training():
-	model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 512)).to(device)
-	optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-	x = torch.randn(256, 512, device=device)
-
-	def step():
-		optimizer.zero_grad()
-		((model(x) - x) ** 2).mean().backward()
-		optimizer.step()
+	_, step = training_step(1e-4)
 	return lambda seconds: timed(step, seconds)
 
 
 def inference():
-	layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0)
-	model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device, torch.bfloat16).eval()
+	model = encoder(4, torch.bfloat16)
 	x = torch.randn(4, 64, 512, device=device, dtype=torch.bfloat16)
 
 	def step():
@@ -49,20 +42,8 @@ def inference():
 
 
 def graph():
-	x, w = (torch.randn(1 << 16, device=device) for _ in range(2))
-
-	def body():
-		for _ in range(10):
-			x.mul_(0.5).add_(w)
-	side = torch.cuda.Stream()
-	side.wait_stream(torch.cuda.current_stream())
-	with torch.cuda.stream(side):
-		body()
-	torch.cuda.current_stream().wait_stream(side)
-	captured = torch.cuda.CUDAGraph()
-	with torch.cuda.graph(captured):
-		body()
-	return lambda seconds: timed(captured.replay, seconds)
+	g, _ = captured(halving()[1])
+	return lambda seconds: timed(g.replay, seconds)
 
 
 def launch():
@@ -104,10 +85,10 @@ def main():
 	for name in sys.argv[1].split(','):
 		parts[name] = globals()[name]()
 		parts[name](0.1)
-	print(json.dumps({'ready': True}), flush=True)
+	say(ready=True)
 	for line in sys.stdin:
 		name, seconds = line.split()
-		print(json.dumps({'us': parts[name](float(seconds))}), flush=True)
+		say(us=parts[name](float(seconds)))
 
 
 main()

@@ -1,7 +1,6 @@
 """One half of a PyTorch pair. Reads commands as lines from standard input and answers each with a line of JSON.
 ROLE lc: "run SECONDS SEED": requests at random times (40 a second on average), their latencies in ms, and how many had a
 wrong result. ROLE be: "work" until "rest": matrix products and elementwise passes, the number of rounds and their time."""
-import json
 import os
 import random
 import select
@@ -10,14 +9,12 @@ import time
 
 import torch
 
+from torch_parts import say
+
 role, kind = sys.argv[1], sys.argv[2]
 torch.manual_seed(0)
 device = torch.device('cuda')
 WIDTH, LAYERS, TOKENS, HEADS = 1024, 12, 128, 16
-
-
-def say(**answer):
-	print(json.dumps(answer), flush=True)
 
 
 def weight(*shape):

@@ -10,6 +10,8 @@ import time
 os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
 import torch  # noqa: E402
 
+from torch_parts import captured, encoder, halving, training_step  # noqa: E402
+
 torch.use_deterministic_algorithms(True)
 torch.manual_seed(1)
 device = torch.device('cuda')
@@ -36,22 +38,13 @@ def timed(step, n, warm=3):
 
 
 def training():
-	model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 512)).to(device)
-	optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-	x = torch.randn(256, 512, device=device)
-
-	def step():
-		optimizer.zero_grad()
-		loss = ((model(x) - x) ** 2).mean()
-		loss.backward()
-		optimizer.step()
+	parameters, step = training_step(1e-3)
 	t = timed(step, 60)
-	return digest(*model.parameters()), t
+	return digest(*parameters()), t
 
 
 def inference():
-	layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0)
-	model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).to(device).eval()
+	model = encoder(6)
 	x = torch.randn(4, 64, 512, device=device)
 	out = []
 
@@ -74,20 +67,8 @@ def compiled():
 
 
 def graph():
-	x = torch.zeros(1 << 16, device=device)
-	w = torch.randn(1 << 16, device=device)
-
-	def body():
-		for _ in range(10):
-			x.mul_(0.5).add_(w)
-	side = torch.cuda.Stream()
-	side.wait_stream(torch.cuda.current_stream())
-	with torch.cuda.stream(side):
-		body()
-	torch.cuda.current_stream().wait_stream(side)
-	g = torch.cuda.CUDAGraph()
-	with torch.cuda.graph(g):
-		body()
+	x, body = halving()
+	g, _ = captured(body)
 	t = timed(g.replay, 60)
 	return digest(x), t
 
