@@ -2,12 +2,16 @@
  * ledger and the driver's figure are compared. */
 #include <errno.h>
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "bench/common/program.h"
 #include "bench/common/statistics.h"
 #include "bench/quota/quota.h"
@@ -118,6 +122,7 @@ static int race(struct race *r)
 
 struct kill {
 	double clear_ms;
+	double exit_ms; /* of these, until the process has exited: the driver's and the kernel's */
 	uint64_t held, ledger; /* of the survivors */
 	int64_t driver;
 	bool equal; /* the ledger is the sum of the processes that it lists: the survivors */
@@ -151,19 +156,38 @@ static int await_clear(struct race *r, pid_t victim, uint64_t since, struct kill
 	}
 }
 
+/* Kills a process and waits until it has exited: the driver frees its memory before that. gbpfd is
+ * asked nothing meanwhile, so that it serves no request when the exit is reported to it. */
+static int kill_and_wait(struct race *r, pid_t victim, uint64_t *ret_since, struct kill *ret)
+{
+	struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, victim, 0), .events = POLLIN };
+	int n;
+
+	*ret_since = clock_now_ns();
+	if (p.fd < 0 || kill(victim, SIGKILL) < 0) {
+		fd_close(p.fd);
+		return bench_testbed_fail(&r->b->testbed, "kill: %s", strerror(errno));
+	}
+	bench_quota_begin(r->b, QUOTA_HOLD);
+	do {
+		n = poll(&p, 1, (int)(CLEAR_NS / 1000000));
+	} while (n < 0 && errno == EINTR && !bench_testbed_interrupted());
+	ret->exit_ms = (double)(clock_now_ns() - *ret_since) / 1e6;
+	fd_close(p.fd);
+	return n > 0 ? 0
+		     : bench_testbed_fail(&r->b->testbed, "worker %d does not exit", (int)victim);
+}
+
 static int kill_one(struct race *r, unsigned slot, struct kill *ret)
 {
 	struct bench_quota *b = r->b;
 	pid_t victim = (pid_t)load_acquire(&b->page->slot[slot].pid);
 	int64_t peak = load_acquire(&b->page->peak);
-	uint64_t since = clock_now_ns(), available;
+	uint64_t since, available;
 	int err;
 
-	if (kill(victim, SIGKILL) < 0) {
-		return bench_testbed_fail(&b->testbed, "kill: %s", strerror(errno));
-	}
-	bench_quota_begin(b, QUOTA_HOLD);
-	err = await_clear(r, victim, since, ret);
+	err = kill_and_wait(r, victim, &since, ret);
+	err = err ? err : await_clear(r, victim, since, ret);
 	err = err ? err : bench_quota_await_quiet(b, r->group, slot);
 	if (err) {
 		return err;
@@ -188,10 +212,10 @@ static int kill_one(struct race *r, unsigned slot, struct kill *ret)
 static int record_kill(struct bench_quota *b, const struct kill *k)
 {
 	return bench_testbed_record(&b->testbed, "kill",
-				    json_pack("{s:f, s:I, s:I, s:I, s:b}", "clear_ms", k->clear_ms,
-					      "driver", (json_int_t)k->driver, "held",
-					      (json_int_t)k->held, "ledger", (json_int_t)k->ledger,
-					      "equal", k->equal));
+				    json_pack("{s:f, s:f, s:I, s:I, s:I, s:b}", "clear_ms",
+					      k->clear_ms, "exit_ms", k->exit_ms, "driver",
+					      (json_int_t)k->driver, "held", (json_int_t)k->held,
+					      "ledger", (json_int_t)k->ledger, "equal", k->equal));
 }
 
 /* Waits until a gbpfd that has been started lists the surviving workers, and nothing else. */

@@ -143,6 +143,8 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	sd_event_source_set_enabled(src, SD_EVENT_OFF);
 	if (l->left) {
 		free_line(l);
+	} else { /* its memory is free now; the line is, once its session has ended */
+		zero_line(daemon_vgpu_page(l->v), (uint32_t)(l - l->v->line));
 	}
 	return 0;
 }
@@ -226,6 +228,8 @@ static int occupy(struct daemon_vgpu *v, uint32_t number, int pid, uint64_t star
 		return err;
 	}
 	sd_event_source_set_io_fd_own(l->death, 1);
+	/* Before requests that have come earlier: the vGPU's memory is short until then. */
+	(void)sd_event_source_set_priority(l->death, SD_EVENT_PRIORITY_IMPORTANT);
 	l->v = v;
 	l->pid = pid;
 	l->start = start;
