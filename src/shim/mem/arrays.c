@@ -2,8 +2,9 @@
  * cuArrayGetMemoryRequirements refuses ordinary arrays). Charged are at first the bytes of the
  * data, then what the device's free memory has decreased by, if that is plausible: another program
  * or thread may have allocated at the same time. A decrease of which the process's own figure shows
- * nothing is another process's. What arrays of the same descriptor take is learned from that
- * (mem/layout.h); once it is known, it is charged, also for those that live already. */
+ * nothing is another process's. The size of arrays of the same descriptor
+ * is learned from that (mem/layout.h); once it is known, it is charged, also for those that live
+ * already. */
 #include "base/strmap.h"
 #include "mem/layout.h"
 #include "mem/region.h"
