@@ -8,13 +8,16 @@
 
 const volatile u64 copy_slack_bytes = 2097152;	 /* bytes: debt at which pieces are held */
 const volatile u64 copy_credit_bytes = 67108864; /* bytes: bound of credit and debt */
-const volatile u32 copy_piece_bytes = 4194304;	 /* bytes: piece while no latency program is present */
-const volatile u32 short_piece_bytes = 1048576;	 /* bytes: piece while one is */
-const volatile u64 short_ahead_bytes = 2097152;	 /* bytes: unfinished pieces of a copy while one is */
-const volatile u64 copy_latency_ns = 2000000;	 /* ns: longest hold of a piece for latency requests */
-const volatile u64 copy_ahead_bytes = 16777216;	 /* bytes: unfinished pieces of a copy else */
-const volatile u64 copy_active_ns = 60000000;	 /* ns: a copy that was not asked about for this time is stuck */
-const volatile u64 copy_stale_ns = 50000000;	 /* ns: published values older than this are ignored */
+const volatile u32 copy_piece_bytes =
+	4194304; /* bytes: piece while no latency program is present */
+const volatile u32 short_piece_bytes = 1048576; /* bytes: piece while one is */
+const volatile u64 short_ahead_bytes =
+	2097152;			      /* bytes: unfinished pieces of a copy while one is */
+const volatile u64 copy_latency_ns = 2000000; /* ns: longest hold of a piece for latency requests */
+const volatile u64 copy_ahead_bytes = 16777216; /* bytes: unfinished pieces of a copy else */
+const volatile u64 copy_active_ns =
+	60000000; /* ns: a copy that was not asked about for this time is stuck */
+const volatile u64 copy_stale_ns = 50000000; /* ns: published values older than this are ignored */
 
 enum { COPY_HELD_FOR_SHARE = 8, COPY_HELD_FOR_LATENCY };
 
@@ -23,8 +26,8 @@ enum { COPY_HELD_FOR_SHARE = 8, COPY_HELD_FOR_LATENCY };
 
 /* Of a tenant, one way. */
 struct copier {
-	u64 bytes;    /* let go, in all */
-	u64 busy;     /* 1: its latest copy could have used more of the link when it was asked about */
+	u64 bytes; /* let go, in all */
+	u64 busy;  /* 1: its latest copy could have used more of the link when it was asked about */
 	u64 until_ns; /* busy: until then, unless it is asked about again */
 	u64 began_ns; /* its latest copy in pieces */
 };
@@ -77,12 +80,13 @@ static __always_inline int reason_to_hold(struct gbpf_copy_enqueue_ctx *ctx, con
 		return -1;
 	}
 	/* The vGPU's other programs pay for what its latency programs copy, as far as they can. */
-	slack = ctx->class_id == GBPF_CLASS_LATENCY ? (s64)copy_credit_bytes : (s64)copy_slack_bytes;
+	slack = ctx->class_id == GBPF_CLASS_LATENCY ? (s64)copy_credit_bytes
+						    : (s64)copy_slack_bytes;
 	return copy_groups[at].credit_bytes - since < -slack ? COPY_HELD_FOR_SHARE : -1;
 }
 
-/* All of a copy is issued. The bytes on their way keep the link busy for as long as the copy's speed
- * so far suggests. */
+/* All of a copy is issued. The bytes on their way keep the link busy for as long as the copy's
+ * speed so far suggests. */
 static __always_inline void end_of_copy(struct gbpf_copy_enqueue_ctx *ctx, struct copier *c)
 {
 	u64 done = ctx->bytes > ctx->unfinished ? ctx->bytes - ctx->unfinished : 1;
@@ -111,9 +115,12 @@ static __always_inline int enqueue_by_share(struct gbpf_copy_enqueue_ctx *ctx)
 		c->began_ns = ctx->now_ns;
 	}
 	if (ctx->cut && (ctx->host == GBPF_HOST_PINNED || ctx->left == ctx->bytes)) {
-		u32 wanted = copy_latency && ctx->class_id != GBPF_CLASS_LATENCY ? short_piece_bytes : copy_piece_bytes;
+		u32 wanted = copy_latency && ctx->class_id != GBPF_CLASS_LATENCY ? short_piece_bytes
+										 : copy_piece_bytes;
 
-		ctx->piece_bytes = ctx->host == GBPF_HOST_PINNED || wanted < ctx->piece_bytes ? wanted : ctx->piece_bytes;
+		ctx->piece_bytes = ctx->host == GBPF_HOST_PINNED || wanted < ctx->piece_bytes
+					   ? wanted
+					   : ctx->piece_bytes;
 	}
 	if (ctx->cut && piece > ctx->piece_bytes) {
 		piece = ctx->piece_bytes;
@@ -128,8 +135,10 @@ static __always_inline int enqueue_by_share(struct gbpf_copy_enqueue_ctx *ctx)
 		return GBPF_COPY_HOLD;
 	}
 	if (ctx->cut) {
-		/* With less than two pieces on their way the copy is not slow for want of bandwidth. */
-		c->busy = ctx->unfinished >= 2 * (u64)ctx->piece_bytes || (c->busy && ctx->unfinished);
+		/* With less than two pieces on their way the copy is not slow for want of
+		 * bandwidth. */
+		c->busy = ctx->unfinished >= 2 * (u64)ctx->piece_bytes ||
+			  (c->busy && ctx->unfinished);
 		ctx->ahead_bytes = copy_ahead_bytes;
 		if (copy_latency && ctx->class_id != GBPF_CLASS_LATENCY) {
 			ctx->ahead_bytes = short_ahead_bytes;
@@ -187,7 +196,8 @@ static __always_inline int copies_now(const struct copy_group *g)
 
 static __always_inline void count_copies(u32 place, struct copy_group *g)
 {
-	const struct gbpf_io_budgets *v = place < GBPF_VGPUS ? bpf_map_lookup_elem(&IO_BUDGETS, &place) : NULL;
+	const struct gbpf_io_budgets *v =
+		place < GBPF_VGPUS ? bpf_map_lookup_elem(&IO_BUDGETS, &place) : NULL;
 
 	g->demand = g->demand - g->demand / 8 + (g->wants ? COPY_WANTED / 8 : 0);
 	g->percent = v ? v->copy_pct : 0;
@@ -214,7 +224,9 @@ static __always_inline void settle_copies(struct copy_group *g, int contended)
 	g->share = g->percent ? ((u64)g->percent << 16) / all
 			      : (((u64)left * g->weight) << 16) / ((u64)all * copy_sum.weight);
 	g->credit_bytes += (s64)(copy_sum.used_bytes * g->share >> 16) - (s64)g->used_bytes;
-	g->credit_bytes = g->credit_bytes < floor ? floor : g->credit_bytes > limit ? limit : g->credit_bytes;
+	g->credit_bytes = g->credit_bytes < floor   ? floor
+			  : g->credit_bytes > limit ? limit
+						    : g->credit_bytes;
 }
 
 /* A vGPU for which others are held: most of the time it could use more than it gets. */
@@ -248,7 +260,8 @@ static __always_inline void divide_way(u32 way, u32 tenants, u64 now)
 		}
 	}
 	bpf_for (p, 0, COPY_GROUPS) {
-		copy_contended[base + p] = copy_sum.rivals > 1 || (copy_sum.rivals == 1 && copy_sum.last != p);
+		copy_contended[base + p] =
+			copy_sum.rivals > 1 || (copy_sum.rivals == 1 && copy_sum.last != p);
 	}
 }
 

@@ -311,8 +311,8 @@ static inline bool sched_copies_decided(const struct sched *s);
  * again soon, within a fraction of a millisecond, or gives the copy up. A piece is held at most for
  * the hold limit; not while gbpfd is absent, off, or if no version in force has the hook. */
 bool sched_copy_may_go(struct sched_copy *c);
-/* All pieces of the copy are issued, or it has failed: reports that to a policy that was asked about
- * them. c->unfinished is current. */
+/* All pieces of the copy are issued, or it has failed: reports that to a policy that was asked
+ * about them. c->unfinished is current. */
 void sched_copy_end(struct sched_copy *c);
 
 static inline bool sched_copies_decided(const struct sched *s)
