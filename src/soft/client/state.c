@@ -14,6 +14,9 @@
 #include "soft/client/strict.h"
 
 #define STACK_MAX 64u
+/* A destroyed object is reused after that many others of its kind were destroyed: a thread that was
+ * in a call with it when another thread destroyed it still finds the old object. */
+#define FREE_MIN 256u
 
 struct soft_process soft = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -38,7 +41,11 @@ struct thread_state {
 
 static __thread struct thread_state *thread;
 static pthread_key_t thread_key;
-static struct soft_object *free_objects[32];
+/* Destroyed objects by kind, oldest first. Guarded by soft.lock. */
+static struct {
+	struct soft_object *first, *last;
+	unsigned n;
+} free_objects[32];
 
 static void thread_end(void *p)
 {
@@ -319,11 +326,12 @@ CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret)
 
 void *soft_object_create(enum soft_object_kind kind, size_t size)
 {
-	struct soft_object **list = &free_objects[kind & 31];
-	struct soft_object *o = *list;
+	struct soft_object *o = NULL;
 
-	if (o) {
-		*list = o->next_free;
+	if (free_objects[kind & 31].n > FREE_MIN) {
+		o = free_objects[kind & 31].first;
+		free_objects[kind & 31].first = o->next_free;
+		free_objects[kind & 31].n--;
 		memset(o, 0, size);
 	} else {
 		o = calloc(1, size);
@@ -338,15 +346,20 @@ void *soft_object_create(enum soft_object_kind kind, size_t size)
 void soft_object_destroy(void *object)
 {
 	struct soft_object *o = object;
-	struct soft_object **list = &free_objects[o->kind & 31];
+	unsigned list = o->kind & 31;
 
 	o->kind = SOFT_OBJECT_FREE;
 	if (soft_strict_on()) { /* never recycle the handle, so that its later use is detected */
 		soft_strict_object_destroyed(o);
 		return;
 	}
-	o->next_free = *list;
-	*list = o;
+	o->next_free = NULL;
+	if (free_objects[list].n++) {
+		free_objects[list].last->next_free = o;
+	} else {
+		free_objects[list].first = o;
+	}
+	free_objects[list].last = o;
 }
 
 bool soft_object_is(const void *object, enum soft_object_kind kind)

@@ -183,18 +183,18 @@ static void a_full_buffer_is_eagain(void **state)
 
 static void another_version_is_distinguished_from_garbage(void **state)
 {
-	struct proto_head h = { PROTO_MAGIC, 7, PROTO_HELLO, 12345 };
+	struct proto_head h = { PROTO_MAGIC, PROTO_VERSION + 1, PROTO_HELLO, 12345 };
 	char longer[4096] = { 0 };
 	union proto_message m;
 
 	(void)state;
 	raw(&h, sizeof(h), 2);
 	assert_int_equal(receive(&m), -EPROTONOSUPPORT);
-	assert_int_equal(m.head.version, 7);
+	assert_int_equal(m.head.version, PROTO_VERSION + 1);
 	memcpy(longer, &h, sizeof(h));
 	raw(longer, sizeof(longer), 0); /* a later version may have longer messages */
 	assert_int_equal(receive(&m), -EPROTONOSUPPORT);
-	assert_int_equal(m.head.version, 7);
+	assert_int_equal(m.head.version, PROTO_VERSION + 1);
 }
 
 /* A peer of another version can read the reason of a refusal. */
@@ -203,13 +203,13 @@ static void a_refusal_is_read_in_any_version(void **state)
 	union proto_message m = make(PROTO_REFUSED);
 
 	(void)state;
-	m.head.version = 7;
+	m.head.version = PROTO_VERSION + 1;
 	assert_int_equal(proto_send(pair[0], &m, PROTO_REFUSED, NULL, 0), 0);
 	memset(&m, 0, sizeof(m));
 	assert_int_equal(receive(&m), 1);
-	assert_int_equal(m.head.version, 7);
+	assert_int_equal(m.head.version, PROTO_VERSION + 1);
 	assert_int_equal(m.head.type, PROTO_REFUSED);
-	m.head.version = 7; /* other messages are valid in this version only */
+	m.head.version = PROTO_VERSION + 1; /* other messages are valid in this version only */
 	assert_int_equal(proto_send(pair[0], &m, PROTO_QUEUED, NULL, 0), 0);
 	assert_int_equal(receive(&m), 1);
 	assert_int_equal(m.head.version, PROTO_VERSION);
