@@ -504,7 +504,7 @@ static int prepare(struct cli *c, struct report *r)
 
 static int run_checked(struct cli *c)
 {
-	struct cli_run_check k;
+	struct cli_run_check k = { 0 };
 	int code = cli_run_check_start(c, &k);
 
 	return code == CLI_OK ? cli_run_check_end(&k, run_program(c)) : code;

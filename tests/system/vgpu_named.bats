@@ -561,7 +561,7 @@ start_full() {
 # A program that reserves 500 MiB starts; its result goes to the file late. It waits in admit.
 start_late() {
 	start_soft
-	start_daemon --policy "$GBPF_BUILD/tests/system/memory_admit.bpf.o"
+	start_daemon --policy "${GBPF_BUILD:-build}/tests/system/memory_admit.bpf.o"
 	start_servers_with "--mem 1000M" other # the soft GPU has 1024 MiB
 	expect ok other alloc 600
 	gbpf run --device soft --mem 600M --reserve 500M -- "$VGPU" serve <<<"alloc 500" >"$GBPF_RUNTIME_DIR/late" 2>&1 3>&- &
