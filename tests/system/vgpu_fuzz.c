@@ -505,7 +505,16 @@ static void trim_pool(struct thread *t)
 
 static void make_context(struct thread *t)
 {
-	OK(cuCtxCreate(&t->own, 0, device));
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	/* A full account or device has no room for a context until other threads free memory. */
+	for (int i = 0; i < 10000 && r == CUDA_ERROR_OUT_OF_MEMORY; i++) {
+		r = cuCtxCreate(&t->own, 0, device);
+		if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+			usleep(1000);
+		}
+	}
+	OK(r);
 	OK(cuStreamCreate(&t->stream[0], CU_STREAM_DEFAULT));
 	OK(cuStreamCreate(&t->stream[1], CU_STREAM_NON_BLOCKING));
 }
