@@ -86,13 +86,31 @@ static enum nvml_return memory_v1(struct nvml_memory *ret)
 	return NVML("nvmlDeviceGetMemoryInfo", nvmlDevice_t, struct nvml_memory *)(device, ret);
 }
 
+/* Both versions at one moment: the first one's figures are the same before and after the second,
+ * for other processes may allocate and end meanwhile. */
+static enum nvml_return memory_both(struct nvml_memory *a, struct nvml_memory_v2 *b)
+{
+	enum nvml_return r, r2;
+	struct nvml_memory before;
+
+	do {
+		r = memory_v1(&before);
+		r2 = memory_v2(b);
+		CHECK(r == r2, "%d and %d", (int)r, (int)r2);
+		if (r)
+			return r;
+		r = memory_v1(a);
+		CHECK(!r, "%d", (int)r);
+	} while (before.used != a->used);
+	return NVML_SUCCESS;
+}
+
 static const char *memory(char *out, size_t room)
 {
 	struct nvml_memory_v2 b;
 	struct nvml_memory a;
-	enum nvml_return r = memory_v1(&a), r2 = memory_v2(&b);
+	enum nvml_return r = memory_both(&a, &b);
 
-	CHECK(r == r2, "%d and %d", (int)r, (int)r2);
 	if (r) {
 		snprintf(out, room, "error %d", (int)r);
 		return out;
