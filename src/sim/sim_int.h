@@ -177,6 +177,17 @@ int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
 		     struct sim_value *ret);
 void sim_place_print(struct sim *s, const struct sim_place *p, struct buf *out);
 
+/* properties.c */
+struct sim_property {
+	const char *name;
+	uint32_t *field; /* the one of field and wide that is not NULL gets the value */
+	uint64_t *wide;
+	uint64_t min, max;
+};
+/* Sets the properties that follow, up to the end of the line. what: their owner, for messages.
+ * Returns 0, or -EINVAL after a message. */
+int sim_set_properties(struct sim *s, const struct sim_property *all, size_t n, const char *what);
+
 /* tenant.c */
 struct sim_pair { /* name=value */
 	char name[SIM_NAME_BYTES];

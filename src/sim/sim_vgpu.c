@@ -1,12 +1,8 @@
 /* vGPUs of a scenario: `vgpu NAME compute=30 ...` makes one, or changes it when it exists, as
  * gbpf vgpu create and set do; the standard maps about them follow. */
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/compiler.h"
-#include "base/nearest.h"
 #include "sim/sim_int.h"
 
 struct sim_vgpu *sim_vgpu_named(struct sim_testbed *w, const char *name, size_t len)
@@ -41,61 +37,30 @@ void sim_vgpus_write(struct sim_testbed *w)
 	ebpf_maps_publish(env->maps, env->n_maps);
 }
 
-static int out_of_range(struct sim *s, const struct sim_pair *p, uint64_t min, uint64_t max)
-{
-	return sim_wrong(s, p->value_at, NULL, "not from %" PRIu64 " to %" PRIu64, min, max);
-}
-
-static int set_field(struct sim *s, struct ebpf_vgpu_row *r, const struct sim_pair *p)
+static int set_vgpu(struct sim *s, struct ebpf_vgpu_row *r)
 {
 	uint32_t burst = r->burst, prio = (uint32_t)r->prio;
-	const struct {
-		const char *name;
-		uint32_t *field;
-		uint64_t *wide;
-		uint64_t max;
-	} fields[] = { { "compute", &r->compute, NULL, 100 },
-		       { "copy", &r->copy, NULL, 100 },
-		       { "prio", &prio, NULL, 100 },
-		       { "burst", &burst, NULL, 1 },
-		       { "mem", NULL, &r->limit, UINT64_MAX },
-		       { "reserve", NULL, &r->reserve, UINT64_MAX },
-		       { "used", NULL, &r->used, UINT64_MAX },
-		       { "overhead", NULL, &r->overhead, UINT64_MAX } };
-	struct buf all = { 0 };
-	struct nearest n;
+	const struct sim_property all[] = {
+		{ "compute", &r->compute, NULL, 0, 100 },
+		{ "copy", &r->copy, NULL, 0, 100 },
+		{ "prio", &prio, NULL, 0, 100 },
+		{ "burst", &burst, NULL, 0, 1 },
+		{ "mem", NULL, &r->limit, 0, UINT64_MAX },
+		{ "reserve", NULL, &r->reserve, 0, UINT64_MAX },
+		{ "used", NULL, &r->used, 0, UINT64_MAX },
+		{ "overhead", NULL, &r->overhead, 0, UINT64_MAX },
+	};
+	int err = sim_set_properties(s, all, ARRAY_SIZE(all), "vGPU");
 
-	nearest_init(&n, p->name);
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		nearest_offer(&n, fields[i].name);
-		if (strcmp(fields[i].name, p->name) != 0) {
-			continue;
-		}
-		if (p->value.v > fields[i].max) {
-			return out_of_range(s, p, 0, fields[i].max);
-		}
-		if (fields[i].wide) {
-			*fields[i].wide = p->value.v;
-		} else {
-			*fields[i].field = (uint32_t)p->value.v;
-		}
-		r->burst = burst != 0;
-		r->prio = (int32_t)prio;
-		return 0;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		buf_printf(&all, "%s%s", i ? ", " : "", fields[i].name);
-	}
-	sim_unknown(s, p->at, &n, &all, "a vGPU has no '%s'", p->name);
-	buf_finish(&all);
-	return -EINVAL;
+	r->burst = burst != 0;
+	r->prio = (int32_t)prio;
+	return err;
 }
 
 int sim_vgpu_statement(struct sim *s)
 {
 	struct sim_testbed *w = &s->testbed;
 	struct sim_vgpu *v;
-	struct sim_pair p;
 	char name[SIM_NAME_BYTES];
 	int err = sim_take_name(s, name, "vGPU");
 
@@ -111,10 +76,7 @@ int sim_vgpu_statement(struct sim *s)
 		*v = (struct sim_vgpu){ .row = { .present = true } };
 		memcpy(v->name, name, sizeof(name));
 	}
-	while (!err && (sim_blanks(s), *s->at)) {
-		err = sim_next_pair(s, &p);
-		err = err ? err : set_field(s, &v->row, &p);
-	}
+	err = set_vgpu(s, &v->row);
 	if (!err && !s->dry) {
 		sim_vgpus_write(w);
 	}

@@ -1,7 +1,6 @@
 /* Tenants of a scenario: their properties, the information that gbpfd would have, and the requests
  * of the policy to gbpfd. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,42 +59,20 @@ static uint32_t free_number(const struct sim_testbed *w)
 	return n;
 }
 
-static int set_tenant(struct sim *s, struct sim_tenant *t, const struct sim_pair *p)
+static int set_tenant(struct sim *s, struct sim_tenant *t)
 {
-	const struct {
-		const char *name;
-		uint32_t *field;
-		uint64_t min, max;
-	} fields[] = { { "class", &t->class_id, 0, 2 },
-		       { "weight", &t->weight, 1, 10000 },
-		       { "lane", &t->lane, 0, 1 },
-		       { "levels", &t->levels, 1, 63 },
-		       { "number", &t->number, 0, MAX_NUMBER_OF_TENANTS - 1 },
-		       { "vgpu", &t->vgpu, 0, EBPF_VGPUS },
-		       { "uid", &t->uid, 0, UINT32_MAX },
-		       { "pid", &t->pid, 0, UINT32_MAX } };
-	struct buf all = { 0 };
-	struct nearest n;
+	const struct sim_property all[] = {
+		{ "class", &t->class_id, NULL, 0, 2 },
+		{ "weight", &t->weight, NULL, 1, 10000 },
+		{ "lane", &t->lane, NULL, 0, 1 },
+		{ "levels", &t->levels, NULL, 1, 63 },
+		{ "number", &t->number, NULL, 0, MAX_NUMBER_OF_TENANTS - 1 },
+		{ "vgpu", &t->vgpu, NULL, 0, EBPF_VGPUS },
+		{ "uid", &t->uid, NULL, 0, UINT32_MAX },
+		{ "pid", &t->pid, NULL, 0, UINT32_MAX },
+	};
 
-	nearest_init(&n, p->name);
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		nearest_offer(&n, fields[i].name);
-		if (strcmp(fields[i].name, p->name) != 0) {
-			continue;
-		}
-		if (p->value.v < fields[i].min || p->value.v > fields[i].max) {
-			return sim_wrong(s, p->value_at, NULL, "not from %" PRIu64 " to %" PRIu64,
-					 fields[i].min, fields[i].max);
-		}
-		*fields[i].field = (uint32_t)p->value.v;
-		return 0;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		buf_printf(&all, "%s%s", i ? ", " : "", fields[i].name);
-	}
-	sim_unknown(s, p->at, &n, &all, "a tenant has no '%s'", p->name);
-	buf_finish(&all);
-	return -EINVAL;
+	return sim_set_properties(s, all, ARRAY_SIZE(all), "tenant");
 }
 
 int sim_tenant_statement(struct sim *s)
@@ -103,7 +80,6 @@ int sim_tenant_statement(struct sim *s)
 	struct sim_testbed *w = &s->testbed;
 	struct sim_tenant *t = &w->tenant[w->n_tenants];
 	const char *at;
-	struct sim_pair p;
 	int err;
 
 	sim_blanks(s);
@@ -122,10 +98,7 @@ int sim_tenant_statement(struct sim *s)
 	if (!err && sim_testbed_tenant(w, t->name, strlen(t->name))) {
 		err = sim_wrong(s, at, NULL, "there is a tenant '%s' already", t->name);
 	}
-	while (!err && (sim_blanks(s), *s->at)) {
-		err = sim_next_pair(s, &p);
-		err = err ? err : set_tenant(s, t, &p);
-	}
+	err = err ? err : set_tenant(s, t);
 	if (!err && t->vgpu < EBPF_VGPUS && t->vgpu >= w->n_vgpus) {
 		err = sim_wrong(s, at, "vGPUs are declared with: vgpu NAME",
 				"there is no vGPU at place %u", t->vgpu);
