@@ -273,17 +273,10 @@ int lib_request(struct gbpf *g, const char *method, json_t *params, int fd, json
 	return err;
 }
 
-int lib_text(struct gbpf *g, const char *method, json_t *params, int fd, char **ret_json)
+int lib_give_text(struct gbpf *g, const json_t *v, char **ret_json)
 {
-	json_t *result = NULL;
-	int err = lib_request(g, method, params, fd, &result);
-	char *text;
+	char *text = json_dumps(v, JSON_COMPACT);
 
-	if (err) {
-		return err;
-	}
-	text = json_dumps(result, JSON_COMPACT);
-	json_decref(result);
 	if (!text) {
 		return lib_no_memory(g);
 	}
@@ -293,6 +286,16 @@ int lib_text(struct gbpf *g, const char *method, json_t *params, int fd, char **
 		free(text);
 	}
 	return 0;
+}
+
+int lib_text(struct gbpf *g, const char *method, json_t *params, int fd, char **ret_json)
+{
+	json_t *result = NULL;
+	int err = lib_request(g, method, params, fd, &result);
+
+	err = err ? err : lib_give_text(g, result, ret_json);
+	json_decref(result);
+	return err;
 }
 
 EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd,

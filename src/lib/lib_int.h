@@ -48,7 +48,9 @@ json_t *lib_map_params(const struct gbpf_map *m);
 int lib_connect(struct gbpf *g);
 int lib_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
 		json_t **ret);
-/* As above, with the result as text. */
+/* Stores a value as text, which the caller frees, unless ret_json is NULL. */
+int lib_give_text(struct gbpf *g, const json_t *v, char **ret_json);
+/* Same as lib_request, with the result as text. */
 int lib_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
 	     char **ret_json);
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_BYTES offsetof(struct gbpf_vgpu, device_mem) /* the struct must be this long */
@@ -117,29 +116,18 @@ static json_t *find(const json_t *list, const char *name)
 EXPORT int gbpf_vgpu_show(struct gbpf *g, const char *name, char **ret_json)
 {
 	json_t *list = NULL, *v;
-	char *text;
 	int err = lib_request(g, "vgpu.list", json_object(), -1, &list);
 
 	if (err) {
 		return err;
 	}
 	v = find(list, name ? name : "");
-	text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+	err = v ? lib_give_text(g, v, ret_json)
+		: lib_fail(g, -ENOENT, GBPF_CODE_NOT_FOUND, "not-found",
+			   "`gbpf vgpu ls` lists them", "there is no virtual GPU '%.40s'",
+			   name ? name : "");
 	json_decref(list);
-	if (!v) {
-		return lib_fail(g, -ENOENT, GBPF_CODE_NOT_FOUND, "not-found",
-				"`gbpf vgpu ls` lists them", "there is no virtual GPU '%.40s'",
-				name ? name : "");
-	}
-	if (!text) {
-		return lib_no_memory(g);
-	}
-	if (ret_json) {
-		*ret_json = text;
-	} else {
-		free(text);
-	}
-	return 0;
+	return err;
 }
 
 EXPORT int gbpf_vgpu_create(struct gbpf *g, const char *name, const struct gbpf_vgpu *v,
