@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define MAX_KERNELS 65536u /* different names */
-#define SLICE_NS 1500000u  /* less than the shortest time slice that policies set */
 #define ABOVE 64u	   /* samples above the estimate in a row after which it rises */
 #define FEW 4u		   /* first samples, of which each is used and the shortest counts */
 
@@ -148,27 +147,40 @@ void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
 }
 
-bool sched_estimate_is_above(const struct sched_estimate *e, uint64_t measured_ns)
+bool sched_estimate_is_above(const struct sched_estimate *e, uint64_t measured_ns,
+			     uint64_t others_ns)
 {
 	uint64_t est = load_relaxed(&e->est_ns);
 
-	return est && measured_ns > est && measured_ns - est >= SLICE_NS;
+	return est && others_ns && measured_ns > est && measured_ns - est >= others_ns;
 }
 
-void sched_estimate_learn_shared(struct sched_estimate *e, uint64_t measured_ns)
+/* Leaves out a sample above the estimate, unless it is the 64th in a row. The interval between
+ * samples is nevertheless at least what the estimate asks for: a short kernel next to long ones may
+ * have no other samples for a while. */
+static void leave_out(struct sched_estimate *e, uint64_t measured_ns)
 {
-	uint32_t above = load_relaxed(&e->above);
-	uint64_t low = above ? load_relaxed(&e->low_ns) : UINT64_MAX;
+	uint32_t above = load_relaxed(&e->above), seen = load_relaxed(&e->seen);
+	uint64_t low = above ? MIN(load_relaxed(&e->low_ns), measured_ns) : measured_ns;
+	bool rises = above + 1 == ABOVE;
 
-	if (!sched_estimate_is_above(e, measured_ns)) {
+	if (rises) {
+		store_relaxed(&e->est_ns, MIN(low, SCHED_MAX_EST_NS));
+	}
+	store_relaxed(&e->low_ns, low);
+	store_relaxed(&e->above, rises ? 0 : above + 1);
+	store_relaxed(&e->interval,
+		      MAX(load_relaxed(&e->interval),
+			  least_interval(load_relaxed(&e->est_ns), seen + above + 1)));
+}
+
+void sched_estimate_learn_shared(struct sched_estimate *e, uint64_t measured_ns, uint64_t others_ns)
+{
+	if (sched_estimate_is_above(e, measured_ns, others_ns)) {
+		leave_out(e, measured_ns);
+	} else {
 		store_relaxed(&e->above, 0u);
 		sched_estimate_learn(e, measured_ns);
-	} else if (above + 1 < ABOVE) {
-		store_relaxed(&e->low_ns, MIN(low, measured_ns));
-		store_relaxed(&e->above, above + 1);
-	} else {
-		store_relaxed(&e->est_ns, MIN(MIN(low, measured_ns), SCHED_MAX_EST_NS));
-		store_relaxed(&e->above, 0u);
 	}
 }
 

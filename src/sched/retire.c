@@ -321,8 +321,9 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 	return done != 0;
 }
 
-/* Returns true while other processes have work on the queue's GPU, as gbpfd says. */
-static bool gpu_is_shared(struct sched_queue *q, uint64_t now)
+/* Returns the least by which other processes lengthen what is measured now; 0: gbpfd says that none
+ * has work on the queue's GPU. */
+static uint64_t others_ns(struct sched_queue *q, uint64_t now)
 {
 	const struct policy *p = &q->s->policy;
 	uint32_t index = load_relaxed(&p->gpu[q->gpu].index);
@@ -331,12 +332,16 @@ static bool gpu_is_shared(struct sched_queue *q, uint64_t now)
 	bool yes = index < PROTO_MAX_GPUS && load_relaxed(&dir->shared_until_ns[index]) > now;
 
 	policy_read_leave(pin);
-	return yes;
+	if (!yes) {
+		return 0;
+	}
+	return load_relaxed(&q->s->lane) == GBPF_LANE_SHARED ? SCHED_OTHERS_KERNEL_NS
+							     : SCHED_OTHERS_TURN_NS;
 }
 
 /* Measures, learns, and corrects the duration that was accounted. */
 static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched_retired *r,
-		       bool shared)
+		       uint64_t others)
 {
 	struct sched *s = q->s;
 	int64_t span = m->took_ns ? (int64_t)m->took_ns
@@ -345,10 +350,10 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)SCHED_MAX_EST_NS);
 
-		/* a known kernel that took many times its estimate, or longer by time slices of
-		 * others, waited for other work, which is not its use of the device */
-		bool waited = x > 4 * m->est_ns ||
-			      (shared && m->est && sched_estimate_is_above(m->est, x));
+		/* a known kernel that took many times its estimate, or longer as others make it,
+		 * waited for other work, which is not its use of the device */
+		bool waited =
+			x > 4 * m->est_ns || (m->est && sched_estimate_is_above(m->est, x, others));
 		uint64_t used = m->est_ns && waited ? m->est_ns : x;
 
 		r->duration_ns = r->duration_ns + used -
@@ -358,7 +363,7 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 
 		if (m->est &&
 		    (m->took_ns || sched_boards_quiet_since(s, q->gpu, m->begin_ns, own_counts))) {
-			(shared ? sched_estimate_learn_shared : sched_estimate_learn)(m->est, x);
+			sched_estimate_learn_shared(m->est, x, others);
 		}
 	}
 	release(s, &m->start);
@@ -368,10 +373,10 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 static void tell(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
 		 unsigned n_samples, uint64_t now)
 {
-	bool shared = n_samples && gpu_is_shared(q, now);
+	uint64_t others = n_samples ? others_ns(q, now) : 0;
 
 	for (unsigned i = 0; i < n_samples; i++) {
-		use_sample(q, &samples[i], r, shared);
+		use_sample(q, &samples[i], r, others);
 	}
 	if (r->count) {
 		store_relaxed(&q->idle.close_delay_ns, sched_hook_retire(q, r, now));

@@ -11,6 +11,11 @@
 #define SCHED_RING 64u
 #define SCHED_MARK_NS 50000u /* estimated work after which a marker is placed */
 #define SCHED_MAX_EST_NS 60000000000u
+/* The least by which other processes lengthen a measured time. Process lane: by turns, which are
+ * longer than this in the shortest time slice that policies set. Shared lane: by kernels of any
+ * length, which run at once or just before. */
+#define SCHED_OTHERS_TURN_NS 1500000u
+#define SCHED_OTHERS_KERNEL_NS 1u
 #define SCHED_PENDING_POLL_NS 5000000u /* agent's period while work is on the device */
 #define SCHED_AWAKE_NS 50000000u       /* and for this long after the last work */
 #define SCHED_UNKNOWN_NS                                                                           \
@@ -26,7 +31,7 @@
 struct sched_estimate {	 /* [atomic], relaxed: a lost update costs one sample */
 	uint64_t est_ns; /* 0: nothing measured yet */
 	uint32_t interval, left, seen;
-	uint32_t above;	 /* samples in a row that contained turns of other processes */
+	uint32_t above;	 /* samples in a row that contained work of other processes */
 	uint64_t low_ns; /* the shortest of these */
 };
 
@@ -80,13 +85,15 @@ bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l);
 /* Counts a launch; true: this one is to be measured. */
 bool sched_estimate_due(struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
-/* Returns true if a measured time contains turns of other processes, as far as the estimate shows:
- * it is longer by at least a time slice. */
-bool sched_estimate_is_above(const struct sched_estimate *e, uint64_t measured_ns);
-/* Learns a sample that was taken while other processes had work. One that is above the estimate is
- * left out, unless all have been for a while: then the kernel has become longer, and the shortest
+/* Returns true if a measured time contains work of other processes, as far as the estimate shows:
+ * it is longer by at least others_ns, the least by which they lengthen one; 0: they do not. */
+bool sched_estimate_is_above(const struct sched_estimate *e, uint64_t measured_ns,
+			     uint64_t others_ns);
+/* Learns a sample that other processes may have lengthened. One that is above the estimate is left
+ * out, unless all have been for a while: then the kernel has become longer, and the shortest
  * of them counts. */
-void sched_estimate_learn_shared(struct sched_estimate *e, uint64_t measured_ns);
+void sched_estimate_learn_shared(struct sched_estimate *e, uint64_t measured_ns,
+				 uint64_t others_ns);
 /* Counts a launch of the kernel that the driver has taken. */
 void sched_kernel_count(struct sched_kernel *k, const struct sched_launch *l);
 /* Counts a granted one: it is like the newest that the policy was asked about. */

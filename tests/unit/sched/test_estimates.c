@@ -290,28 +290,82 @@ static void samples_with_turns_of_others_are_left_out(void **state)
 	struct sched_estimate e = { .est_ns = 10000000, .interval = 1, .seen = 9 };
 
 	for (unsigned i = 0; i < 200; i++) {
-		sched_estimate_learn_shared(&e, i % 50 ? 38000000 : 10000000);
+		sched_estimate_learn_shared(&e, i % 50 ? 38000000 : 10000000, SCHED_OTHERS_TURN_NS);
 		assert_int_equal(e.est_ns, 10000000);
 	}
 	for (unsigned i = 0; i < 12; i++) { /* 51 in a row now */
-		sched_estimate_learn_shared(&e, 38000000);
+		sched_estimate_learn_shared(&e, 38000000, SCHED_OTHERS_TURN_NS);
 	}
 	assert_int_equal(e.est_ns, 10000000);
-	sched_estimate_learn_shared(&e, 11499999); /* shorter than by a slice: an ordinary sample */
+	sched_estimate_learn_shared(
+		&e, 11499999,
+		SCHED_OTHERS_TURN_NS); /* shorter than by a slice: an ordinary sample */
 	assert_int_equal(e.est_ns, 10000000 + 1499999 / 16);
 	for (unsigned i = 0; i < 63; i++) {
-		sched_estimate_learn_shared(&e, i == 20 ? 30000000 : 38000000);
+		sched_estimate_learn_shared(&e, i == 20 ? 30000000 : 38000000,
+					    SCHED_OTHERS_TURN_NS);
 	}
 	assert_true(e.est_ns < 11000000);
-	sched_estimate_learn_shared(&e, 38000000); /* the 64th: the kernel has become longer */
+	sched_estimate_learn_shared(
+		&e, 38000000, SCHED_OTHERS_TURN_NS); /* the 64th: the kernel has become longer */
 	assert_int_equal(e.est_ns, 30000000);
-	sched_estimate_learn_shared(&e, 10000000);
+	sched_estimate_learn_shared(&e, 10000000, SCHED_OTHERS_TURN_NS);
 	assert_int_equal(e.est_ns, 20000000); /* half of the difference, as always */
+}
+
+/* Shared lane: kernels of other processes run before or between a kernel's blocks, so that only a
+ * few of its samples, if any, are of the kernel alone. */
+static void kernels_of_others_do_not_lengthen_an_estimate(void **state)
+{
+	static const uint64_t others[] = { 10000000, 600000, 10600000, 0, 350000, 900000, 5000000 };
+	static const uint64_t firsts[] = { 0, 600000, 61000000 };
+
+	for (unsigned first = 0; first < ARRAY_SIZE(firsts); first++) {
+		struct sched_estimate e = { .est_ns = firsts[first], .interval = 1 };
+
+		for (unsigned i = 0; i < 700; i++) {
+			sched_estimate_learn_shared(&e, 600000 + others[i % 7],
+						    SCHED_OTHERS_KERNEL_NS);
+			if (i >= 100) {
+				assert_in_range(e.est_ns, 600000, 610000);
+			}
+		}
+	}
+}
+
+/* A kernel that has become longer is known as such by the shortest of 64 samples. */
+static void an_estimate_next_to_others_rises_to_the_shortest_sample(void **state)
+{
+	struct sched_estimate e = { .est_ns = 600000, .interval = 4, .seen = 9 };
+
+	for (unsigned i = 0; i < 64; i++) {
+		assert_int_equal(e.est_ns, 600000);
+		sched_estimate_learn_shared(&e, i == 7 ? 900000 : 1500000, SCHED_OTHERS_KERNEL_NS);
+	}
+	assert_int_equal(e.est_ns, 900000);
+}
+
+/* Samples that are left out do not keep a short kernel measured at each launch. */
+static void a_short_kernel_next_to_others_is_measured_rarely(void **state)
+{
+	struct sched_estimate e = { .interval = 0 };
+	unsigned measured = 0;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		if (sched_estimate_due(&e)) {
+			sched_estimate_learn_shared(&e, measured++ ? 90000 : 10000,
+						    SCHED_OTHERS_KERNEL_NS);
+		}
+	}
+	assert_in_range(measured, 4, 20);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kernels_of_others_do_not_lengthen_an_estimate),
+		cmocka_unit_test(an_estimate_next_to_others_rises_to_the_shortest_sample),
+		cmocka_unit_test(a_short_kernel_next_to_others_is_measured_rarely),
 		cmocka_unit_test(samples_with_turns_of_others_are_left_out),
 		cmocka_unit_test(grids_share_an_estimate_by_powers_of_four),
 		cmocka_unit_test(copies_and_memsets_share_an_estimate_by_size),

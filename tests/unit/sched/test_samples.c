@@ -135,16 +135,21 @@ static void several_launches_are_charged_by_their_estimates(void **state)
 }
 
 /* While other processes have work on the GPU, a time that is longer by a time slice counts as the
- * estimate. */
-static void turns_of_others_are_not_charged(void **state)
+ * estimate; in the shared lane any time that is longer. */
+static void work_of_others_is_not_charged(void **state)
 {
 	static const struct {
+		uint32_t lane;
 		uint64_t shared_for_ns, took_ns, charged_ns;
 	} cases[] = {
-		{ 0, 2400000, 2400000 },
-		{ SECOND, 2400000, 800000 },
-		{ SECOND, 2200000, 2200000 }, /* longer by less than a slice */
-		{ SECOND, 1000000, 1000000 },
+		{ GBPF_LANE_PROCESS, 0, 2400000, 2400000 },
+		{ GBPF_LANE_PROCESS, SECOND, 2400000, 800000 },
+		{ GBPF_LANE_PROCESS, SECOND, 2200000, 2200000 }, /* by less than a slice */
+		{ GBPF_LANE_PROCESS, SECOND, 1000000, 1000000 },
+		{ GBPF_LANE_SHARED, 0, 1000000, 1000000 },
+		{ GBPF_LANE_SHARED, SECOND, 2400000, 800000 },
+		{ GBPF_LANE_SHARED, SECOND, 1000000, 800000 },
+		{ GBPF_LANE_SHARED, SECOND, 700000, 700000 },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -152,6 +157,7 @@ static void turns_of_others_are_not_charged(void **state)
 
 		init(&c);
 		clocked_know(&c, 800000);
+		sched_set_lane(c.r.s, cases[i].lane);
 		c.r.dir.shared_until_ns[0] =
 			cases[i].shared_for_ns ? clock_now_ns() + cases[i].shared_for_ns : 0;
 		sched_estimate_of(c.r.s, &c.l)->left = 0;
@@ -262,7 +268,7 @@ static void a_kind_counted_after_its_launch_was_published_is_published(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(turns_of_others_are_not_charged),
+		cmocka_unit_test(work_of_others_is_not_charged),
 		cmocka_unit_test(latency_queues_are_measured_rarely),
 		cmocka_unit_test(what_is_measured),
 		cmocka_unit_test(a_sample_corrects_the_charge),
