@@ -3,6 +3,7 @@ import stats
 from text import plural
 
 GOAL_MEAN, GOAL_MAX, GOAL_UTILIZATION = 1.0, 3.0, 98.5
+LENGTH_FACTOR = 1.5 # by which kernels may be longer or shorter than stated
 NOTE = '''ERROR: difference of a tenant's part of the device time from its share, in points, mean and greatest over windows and tenants;
 PROGRESS: the same for the tenants' own count of kernels; USED: progress of all tenants against a tenant alone'''
 
@@ -53,6 +54,14 @@ def print_row(out, f):
 		f['utilization_percent'], ' '.join('%.1f' % g for g in f['got_percent'])))
 
 
+def wrong_lengths(rates, stated_us):
+	"""Kernels are charged when they end: longer ones than stated make windows of a second look worse."""
+	for (lane, kind), rate in rates.items():
+		us = stats.ratio(1e6, rate)
+		if not stated_us[kind] / LENGTH_FACTOR <= us <= stated_us[kind] * LENGTH_FACTOR:
+			yield '%s lane: %s kernels take %.0f us alone, not %g' % (lane, kind, us, stated_us[kind])
+
+
 def missed(rows):
 	for f in rows:
 		if f['policy'] != 'band2':
@@ -76,7 +85,7 @@ def report(records, out):
 	out.line('%s; %g window%s of %g s, kernels of %g and %g us in turn, vGPUs %s burst' % (d['device'], d['seconds'] / d['window_s'],
 		plural(d['seconds'] / d['window_s']), d['window_s'], d['short_us'], d['long_us'], 'with' if d['burst'] else 'without'))
 	for (lane, kind), rate in rates.items():
-		out.line('alone, %s lane, %s: %.1f kernels/s' % (lane, kind, rate))
+		out.line('alone, %s lane, %s: %.1f kernels/s of %.0f us' % (lane, kind, rate, stats.ratio(1e6, rate)))
 	out.line('%-8s %-11s %-12s %8s %6s %8s %6s %8s  %s' % ('LANE', 'POLICY', 'SHARES', 'ERROR', 'MAX', 'PROGRESS', 'MAX', 'USED %', 'GOT %'))
 	for key in dict.fromkeys((w['lane'], w['policy'], tuple(w['shares'])) for w in windows if w['shares']):
 		of = [w for w in windows if (w['lane'], w['policy'], tuple(w['shares'])) == key]
@@ -84,7 +93,7 @@ def report(records, out):
 		print_row(out, rows[-1])
 	d['alone'] = [{'lane': lane, 'kind': kind, 'kernels_per_s': rate} for (lane, kind), rate in rates.items()]
 	d['conditions'] = rows
-	d['missed'] = list(missed(rows))
+	d['missed'] = [*wrong_lengths(rates, {'short': d['short_us'], 'long': d['long_us']}), *missed(rows)]
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	out.line(NOTE)

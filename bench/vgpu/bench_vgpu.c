@@ -32,11 +32,12 @@ static int calibrate(struct bench_vgpu *b)
 		 */
 		unsigned waves = b->testbed.soft ? 1 : (unsigned)(b->kernel_us[k] / 1000) + 1;
 
+		/* calibrated while the device holds as many blocks as fit, as it does here */
 		block_us[k] = b->kernel_us[k] / waves;
 		l->kernel_us = b->kernel_us[k];
 		l->grid = fill * waves;
 		l->iterations = (int)MAX(
-			MIN(block_us[k] / c.page->block_us[0] * c.page->iterations[0], 1e9), 1);
+			MIN(block_us[k] / c.page->block_us[1] * c.page->iterations[1], 1e9), 1);
 		l->group = (unsigned)MAX(2000 / l->kernel_us, 1);
 		l->depth =
 			(unsigned)MIN(MAX(b->queue_ms * 1000 / (l->group * l->kernel_us), 2), 64);
