@@ -127,10 +127,9 @@ static int do_if(struct sim *s)
 
 static int unknown_statement(struct sim *s)
 {
-	static const char *const words[] = {
-		"tenant", "expect", "repeat", "if",  "stat",   "wait",
-		"at",	  "let",    "seed",   "set", "rejoin", "vgpu"
-	};
+	static const char *const words[] = { "tenant", "expect", "repeat", "if",  "stat",
+					     "wait",   "gpu",	 "at",	   "let", "seed",
+					     "set",    "rejoin", "vgpu" };
 	struct nearest n;
 	char word[64], hint[120];
 
@@ -146,7 +145,8 @@ static int unknown_statement(struct sim *s)
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	} else {
 		snprintf(hint, sizeof(hint),
-			 "A line begins with tenant, vgpu, rejoin, stat, expect, repeat, if, wait, "
+			 "A line begins with tenant, vgpu, gpu, rejoin, stat, expect, repeat, if, "
+			 "wait, "
 			 "at, let, seed, set, or the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
@@ -173,6 +173,8 @@ static int statement(struct sim *s)
 		err = sim_tenant_statement(s);
 	} else if (sim_take_word(s, "vgpu")) {
 		err = sim_vgpu_statement(s);
+	} else if (sim_take_word(s, "gpu")) {
+		err = sim_gpu_statement(s);
 	} else if (sim_take_word(s, "rejoin")) {
 		err = sim_rejoin(s);
 	} else if (sim_take_word(s, "stat")) {
@@ -218,6 +220,7 @@ static int run_all(struct sim *s, bool dry)
 {
 	s->dry = dry;
 	s->testbed.n_tenants = s->testbed.n_vgpus = 0;
+	s->testbed.gpu_mem = 0;
 	s->n_vars = 0;
 	s->last.hook = NULL;
 	s->steps = 0;

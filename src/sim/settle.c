@@ -77,11 +77,22 @@ static int settle_waves(const struct settle *x)
 			    "Omit persistent: it is 1 where resident is at least blocks");
 }
 
+static int settle_memory(const struct settle *x)
+{
+	if (!field(x, "mem_free") || get(x, "mem_free") <= get(x, "mem_size")) {
+		return 0;
+	}
+	return sim_wrong(x->s, x->at,
+			 "Omit both after a statement gpu mem=SIZE: they follow from it",
+			 "mem_free is greater than mem_size");
+}
+
 int sim_settle(struct sim *s, const struct sim_hook *h, const char *at, const void *defaults)
 {
 	const struct settle x = { s, h, at, defaults };
 	int err = settle_idle(&x);
 
+	err = err ? err : settle_memory(&x);
 	if (err || !field(&x, "resident")) {
 		return err;
 	}

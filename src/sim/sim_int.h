@@ -53,6 +53,7 @@ struct sim_testbed {
 	unsigned n_tenants;
 	struct sim_vgpu vgpu[EBPF_VGPUS];
 	unsigned n_vgpus;
+	uint64_t gpu_mem; /* bytes of the GPU; 0: not known */
 	unsigned open_flags;
 	struct ebpf_tenant_ops ops;
 	uint64_t last_tick_ns, ticks;
@@ -207,6 +208,9 @@ bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 
 /* sim_vgpu.c */
 int sim_vgpu_statement(struct sim *s);
+int sim_gpu_statement(struct sim *s);
+/* Returns what no vGPU uses of the GPU's memory; 0 if its size is not known. */
+uint64_t sim_gpu_free(const struct sim_testbed *w);
 struct sim_vgpu *sim_vgpu_named(struct sim_testbed *w, const char *name, size_t len);
 /* Converts the name of a vGPU for a field that takes a place. */
 bool sim_vgpu_place(struct sim *s, const char *field, struct sim_value *ret);

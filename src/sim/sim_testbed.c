@@ -317,6 +317,8 @@ static void testbed_defaults(const struct sim_testbed *w, const struct sim_hook 
 	put(h, ctx, "period_ns", sim_now() - w->last_tick_ns);
 	put(h, ctx, "epoch", w->ticks);
 	put(h, ctx, "version", 1);
+	put(h, ctx, "mem_size", w->gpu_mem);
+	put(h, ctx, "mem_free", sim_gpu_free(w));
 }
 
 /* Excludes the requesting tenant from the counts of admitted tenants. */

@@ -1,5 +1,6 @@
 /* vGPUs of a scenario: `vgpu NAME compute=30 ...` makes one, or changes it when it exists, as
- * gbpf vgpu create and set do; the standard maps about them follow. */
+ * gbpf vgpu create and set do; the standard maps about them follow. `gpu mem=8GiB` states the
+ * memory of the GPU. */
 #include <string.h>
 
 #include "base/compiler.h"
@@ -81,6 +82,25 @@ int sim_vgpu_statement(struct sim *s)
 		sim_vgpus_write(w);
 	}
 	return err;
+}
+
+int sim_gpu_statement(struct sim *s)
+{
+	const struct sim_property all[] = {
+		{ "mem", NULL, &s->testbed.gpu_mem, 0, UINT64_MAX },
+	};
+
+	return sim_set_properties(s, all, ARRAY_SIZE(all), "GPU");
+}
+
+uint64_t sim_gpu_free(const struct sim_testbed *w)
+{
+	uint64_t left = w->gpu_mem;
+
+	for (unsigned i = 0; i < w->n_vgpus; i++) {
+		left -= MIN(w->vgpu[i].row.used, left);
+	}
+	return left;
 }
 
 bool sim_vgpu_place(struct sim *s, const char *field, struct sim_value *ret)

@@ -498,6 +498,52 @@ wrong() {
 	wrong 1 15 <<<'tenant a vgpu=nosuch'
 }
 
+# A policy that admits a program once its reservation is free, as gbpfd would ask it.
+@test "the memory of the GPU reaches admit" {
+	cat >v.bpf.c <<-'END'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		SEC("gbpf/admit") int GBPF_PROG(v_admit, admit)
+		{
+			if (ctx->rejoin || !ctx->mem_size) {
+				return GBPF_ADMIT;
+			}
+			return ctx->mem_used + ctx->mem_free < ctx->mem_reserve ? GBPF_QUEUE : GBPF_ADMIT;
+		}
+	END
+	"$GBPF" policy build v.bpf.c
+	mv v.bpf.o p.bpf.o
+	passes <<-'END'
+		vgpu sure reserve=5GiB
+		vgpu large used=4GiB
+		tenant a vgpu=sure
+		tenant free
+		admit a
+		expect ADMIT mem_size == 0 mem_free == 0
+		gpu mem=8GiB
+		admit a
+		expect QUEUE mem_size == 8GiB mem_free == 4GiB
+		admit free
+		expect ADMIT mem_size == 8GiB mem_free == 4GiB
+		rejoin a
+		expect ADMIT mem_free == 4GiB
+		admit a mem_free=5GiB
+		expect ADMIT
+		vgpu sure used=1GiB
+		admit a
+		expect QUEUE mem_used == 1GiB mem_free == 3GiB
+		vgpu large used=3GiB
+		admit a
+		expect ADMIT mem_used == 1GiB mem_free == 4GiB
+		vgpu sure used=0
+		vgpu large used=9GiB
+		admit a
+		expect QUEUE mem_free == 0
+	END
+	wrong 1 5 "a GPU has no 'size'" mem <<<'gpu size=3'
+	wrong 3 9 "mem_free is greater than mem_size" <<<$'tenant a\ngpu mem=1GiB\nadmit a mem_free=2GiB'
+}
+
 @test "a queue from tenants to tick" {
 	mv reporting.bpf.o p.bpf.o
 	passes <<-'S'
