@@ -9,6 +9,7 @@
  * needs much does not hold up those behind it. */
 #include "daemon/vgpu/vgpu_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"
@@ -17,8 +18,10 @@
 #include "daemon/vgpu/vgpu_list.h"
 #include "mem/ledger.h"
 
-#define TRY_NS 200000000u    /* that others wait for one which is to try */
-#define ASSUME_NS 250000000u /* between two events that no account shows */
+#define TRY_NS 200000000u	      /* that others wait for one which is to try */
+#define ASSUME_NS 250000000u	      /* between two events that no account shows */
+#define SEEN_NONE UINT64_MAX	      /* in place of an event: the process tries at the next look */
+#define WAITERS_MAX PROTO_MAX_TENANTS /* that a look considers */
 
 /* Returns the device of which a session asks for memory, NULL if it is not known. */
 static struct daemon_gpu *device_of(const struct daemon_session *s)
@@ -73,9 +76,11 @@ static void observe(const struct daemon *d, struct daemon_gpu *g, uint64_t now)
 	g->mem_charged = sum;
 }
 
-static bool waits(const struct daemon_session *s)
+/* Returns true if the process waits for memory of a device, or tries just now. */
+static bool is_concerned(const struct daemon_session *s, uint64_t now)
 {
-	return s->vgpu.ask.since && s->vgpu.ask.full;
+	return s->vgpu.of && s->vgpu.ask.full &&
+	       (s->vgpu.ask.since || daemon_vgpu_is_promised(s, now));
 }
 
 /* Returns true if another process waits for memory of the device, or tries just now. */
@@ -83,8 +88,7 @@ static bool is_contended(const struct daemon_session *s, const struct daemon_gpu
 {
 	daemon_session_each(s->d, o)
 	{
-		if (o != s && o->vgpu.of && o->vgpu.ask.full && device_of(o) == g &&
-		    (o->vgpu.ask.since || daemon_vgpu_is_promised(o, now))) {
+		if (o != s && is_concerned(o, now) && device_of(o) == g) {
 			return true;
 		}
 	}
@@ -108,7 +112,7 @@ static bool ends(struct daemon_session *s, uint64_t now)
 	return true;
 }
 
-void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again)
+void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again, bool at_once)
 {
 	struct daemon_gpu *g = device_of(s);
 	uint64_t now = clock_now_ns();
@@ -119,81 +123,101 @@ void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again
 		}
 		return;
 	}
-	observe(s->d, g, now);
-	if (!again) {
+	if (!again && !at_once) {
+		s->vgpu.ask.seen = SEEN_NONE;
+	} else if (!again) {
+		observe(s->d, g, now);
 		s->vgpu.ask.seen = g->mem_freed;
-	}
-	if (!again && !is_contended(s, g, now)) {
-		/* What was freed between the driver's refusal and this question is not seen as an
-		 * event, so the process tries once more. */
-		let_try(s, g);
-	} else {
-		daemon_vgpu_await_memory(s->d);
-	}
-}
-
-/* Returns the waiter of a device that tries next; NULL: none, or one tries just now. */
-static struct daemon_session *next_of(const struct daemon *d, const struct daemon_gpu *g,
-				      uint64_t now)
-{
-	struct daemon_session *next = NULL;
-
-	daemon_session_each(d, s)
-	{
-		if (!s->vgpu.of || !s->vgpu.ask.full || device_of(s) != g) {
-			continue;
-		}
-		if (!s->vgpu.ask.since && daemon_vgpu_is_promised(s, now)) {
-			return NULL;
-		}
-		if (s->vgpu.ask.since && s->vgpu.ask.seen != g->mem_freed &&
-		    (!next || s->vgpu.ask.since < next->vgpu.ask.since)) {
-			next = s;
-		}
-	}
-	return next;
-}
-
-static void look_at(struct daemon *d, struct daemon_gpu *g, uint64_t now)
-{
-	struct daemon_session *s;
-
-	observe(d, g, now);
-	while ((s = next_of(d, g, now))) {
-		if (daemon_vgpu_has_room(s)) {
+		if (!is_contended(s, g, now)) {
+			/* What was freed between the driver's refusal and this question is not seen
+			 * as an event, so the process tries once more. */
 			let_try(s, g);
 			return;
 		}
-		s->vgpu.ask.seen = g->mem_freed; /* its limit has no room: the next one's turn */
 	}
+	daemon_vgpu_await_memory(s->d);
+}
+
+/* A look: the waiters of all devices, in the order of arrival. */
+struct look {
+	struct daemon_session *waiter[WAITERS_MAX];
+	unsigned n;
+	uint32_t wanted; /* devices for whose memory a process waits, as bits */
+	uint32_t trying; /* devices that a process tries just now */
+	bool queued;	 /* a program in a vGPU waits to be admitted */
+};
+
+static int by_arrival(const void *a, const void *b)
+{
+	const struct daemon_session *const *x = a, *const *y = b;
+
+	return (*x)->vgpu.ask.since < (*y)->vgpu.ask.since ? -1 : 1;
+}
+
+/* Finds the waiters, and answers those whose wait is over. */
+static void find_waiters(struct daemon *d, struct look *l, uint64_t now)
+{
+	daemon_session_each(d, s)
+	{
+		const struct daemon_gpu *g;
+
+		l->queued |= s->vgpu.of && s->state == DAEMON_SESSION_QUEUED;
+		if (!is_concerned(s, now) || (s->vgpu.ask.since && ends(s, now))) {
+			continue;
+		}
+		g = device_of(s);
+		if (!s->vgpu.ask.since) {
+			l->trying |= g ? 1u << (g - d->devices.d) : 0;
+		} else if (l->n < WAITERS_MAX) {
+			l->wanted |= 1u << (g - d->devices.d); /* ends() has checked it */
+			l->waiter[l->n++] = s;
+		}
+	}
+	qsort(l->waiter, l->n, sizeof(l->waiter[0]), by_arrival);
+}
+
+/* Counts the events of devices. Returns true if there was one. */
+static bool observe_all(struct daemon *d, const struct look *l, uint64_t now)
+{
+	bool freed = false;
+
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct daemon_gpu *g = &d->devices.d[i];
+		uint64_t before = g->mem_freed;
+
+		if (l->wanted & 1u << i || (l->queued && g->used)) {
+			observe(d, g, now);
+		}
+		freed |= g->mem_freed != before;
+	}
+	return freed;
 }
 
 bool daemon_vgpu_full_look(struct daemon *d)
 {
 	uint64_t now = clock_now_ns();
-	uint32_t devices = 0;
-	bool queued = false, freed = false;
+	struct look l = { .n = 0 };
+	bool freed;
 
-	daemon_session_each(d, s)
-	{
-		queued |= s->vgpu.of && s->state == DAEMON_SESSION_QUEUED;
-		if (waits(s) && !ends(s, now)) {
-			devices |= 1u << (device_of(s) - d->devices.d);
+	find_waiters(d, &l, now);
+	freed = observe_all(d, &l, now);
+	for (unsigned i = 0; i < l.n; i++) {
+		struct daemon_session *s = l.waiter[i];
+		struct daemon_gpu *g = device_of(s);
+		uint32_t bit = 1u << (g - d->devices.d);
+
+		if (l.trying & bit || s->vgpu.ask.seen == g->mem_freed) {
+			continue;
+		}
+		if (daemon_vgpu_has_room(s)) {
+			let_try(s, g);
+			l.trying |= bit;
+		} else { /* of its limit: the next one's turn */
+			s->vgpu.ask.seen = g->mem_freed;
 		}
 	}
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		struct daemon_gpu *g = &d->devices.d[i];
-		uint64_t before = g->mem_freed;
-
-		if (devices & (1u << i)) {
-			look_at(d, g, now);
-		} else if (queued && g->used) {
-			observe(d, g, now);
-		}
-		freed |= g->mem_freed != before;
-	}
-	if (queued && freed) { /* the policy may admit them now */
+	if (l.queued && freed) { /* the policy may admit them now */
 		sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);
 	}
-	return devices || queued;
+	return l.n || l.queued;
 }

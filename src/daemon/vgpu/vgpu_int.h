@@ -105,8 +105,9 @@ bool daemon_vgpu_has_room(struct daemon_session *s);
 bool daemon_vgpu_is_hopeless(const struct daemon_session *s);
 
 /* vgpu_full.c: processes that wait while a device itself is full. */
-/* A question with PROTO_MEM_FULL; again: it has tried since the last answer. */
-void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again);
+/* A question with PROTO_MEM_FULL; again: it has tried since the last answer. at_once: decide it now
+ * if no other process waits, else at the next look. */
+void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again, bool at_once);
 /* Answers those that can be answered. Returns true if some still wait. */
 bool daemon_vgpu_full_look(struct daemon *d);
 

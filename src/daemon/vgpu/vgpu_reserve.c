@@ -414,9 +414,9 @@ void daemon_vgpu_await_memory(struct daemon *d)
 	}
 }
 
-static void ask_for_limit(struct daemon_session *s, uint64_t wait, uint64_t now)
+static void ask_for_limit(struct daemon_session *s, uint64_t wait, bool at_once)
 {
-	if (!rate_allow(&s->vgpu.asks, ASKS_PER_SECOND, now)) {
+	if (!at_once) {
 		daemon_vgpu_await_memory(s->d); /* answered with all others */
 	} else if (!is_behind(s) && daemon_vgpu_has_room(s)) {
 		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, PROMISE_NS);
@@ -442,9 +442,8 @@ static uint64_t place_of(const struct daemon_session *s, const struct proto_mem_
 void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 {
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
-	bool full = m->flags & PROTO_MEM_FULL, again;
+	bool full = m->flags & PROTO_MEM_FULL, again, at_once;
 
-	daemon_vgpu_check_page(s->vgpu.of, s->peer.pid);
 	if (!daemon_vgpu_has_row(s->vgpu.of, m->row)) {
 		s->d->counters.garbage++;
 		daemon_session_drop(s, "it asks for memory of row %u", m->row);
@@ -452,6 +451,10 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	}
 	if (s->vgpu.ask.since && s->vgpu.ask.seq == m->seq) {
 		return; /* it asks again, in case that gbpfd was restarted */
+	}
+	at_once = rate_allow(&s->vgpu.asks, ASKS_PER_SECOND, now);
+	if (at_once) {
+		daemon_vgpu_check_page(s->vgpu.of, s->peer.pid);
 	}
 	s->vgpu.ask.since = place_of(s, m, now);
 	again = s->vgpu.ask.since == s->vgpu.ask.place;
@@ -462,9 +465,9 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	s->vgpu.ask.until_ns = now + wait;
 	s->vgpu.ask.full = full;
 	if (full) {
-		daemon_vgpu_full_ask(s, wait, again);
+		daemon_vgpu_full_ask(s, wait, again, at_once);
 	} else {
-		ask_for_limit(s, wait, now);
+		ask_for_limit(s, wait, at_once);
 	}
 }
 

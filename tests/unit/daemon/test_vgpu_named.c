@@ -672,6 +672,29 @@ static void waiters_for_a_full_device_try_in_turn(void **state)
 	part(&q);
 }
 
+static void ask_many(const struct member *p, uint32_t *seq)
+{
+	for (unsigned i = 0; i < 500; i++) {
+		ask_full(p, ++*seq, MIB(2), false);
+	}
+}
+
+/* Beyond what gbpfd decides at once of a process, a question waits for the next look, which answers
+ * it. */
+static void many_questions_about_a_full_device_are_not_decided_at_once(void **state)
+{
+	struct gd *d = *state;
+	struct member holder, p, q;
+	uint32_t seq = 0;
+
+	fill_device(d, &holder, &p, &q);
+	AWAIT((ask_many(&p, &seq), waiting(d, "one") == 1));
+	tries(&p, seq);
+	part(&holder);
+	part(&p);
+	part(&q);
+}
+
 static void a_vgpu_that_does_not_wait_is_refused_on_a_full_device(void **state)
 {
 	struct gd *d = *state;
@@ -744,6 +767,7 @@ int main(void)
 		TEST(the_first_waiter_is_answered_first),
 		TEST(nothing_is_kept_for_a_process_that_has_tried),
 		TEST(waiters_for_a_full_device_try_in_turn),
+		TEST(many_questions_about_a_full_device_are_not_decided_at_once),
 		TEST(a_vgpu_that_does_not_wait_is_refused_on_a_full_device),
 		TEST(a_waiter_that_does_not_try_does_not_hold_up_others),
 	};
