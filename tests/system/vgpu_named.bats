@@ -361,11 +361,10 @@ PY
 	[ "$REPLY" = ok ]
 }
 
-@test "threads use pools and free into them while one waits for memory of a pool" {
-	start_all
-	gbpf vgpu create train --mem 96M --wait 60s
+# start_part PART: a program of the vGPU `train` that goes on once one of its threads waits.
+start_part() {
 	mkfifo "$GBPF_RUNTIME_DIR/go"
-	gbpf run --device soft --vgpu train -- "${GBPF_BUILD:-build}/tests/system/vgpu_pools" wait \
+	gbpf run --device soft --vgpu train -- "${GBPF_BUILD:-build}/tests/system/vgpu_pools" "$1" \
 		<"$GBPF_RUNTIME_DIR/go" 3>&- &
 	program=$!
 	pids+=("$program")
@@ -374,6 +373,18 @@ PY
 	wait_for asks
 	echo go >&"$go"
 	wait "$program"
+}
+
+@test "threads use pools and free into them while one waits for memory of a pool" {
+	start_all
+	gbpf vgpu create train --mem 96M --wait 60s
+	start_part wait
+}
+
+@test "threads launch graphs while the launch of one waits for memory" {
+	start_all
+	gbpf vgpu create train --mem 96M --wait 60s
+	start_part wait-graph
 }
 
 @test "gbpf vgpu ls is ordered by name" {

@@ -1,8 +1,11 @@
-/* Pools of memory in a virtual GPU, for vgpu_named.bats.
+/* Pools of memory in a virtual GPU, and calls that wait while other threads go on, for vgpu.bats
+ * and vgpu_named.bats.
  *
- *   steps   with a limit of 80 MiB: what pools hold is charged, step by step
- *   wait    a thread waits for memory of a pool while others use pools; continues after a line on
- *           standard input */
+ *   steps          with a limit of 80 MiB: what pools hold is charged, step by step
+ *   wait           a thread waits for memory of a pool while others use pools
+ *   wait-graph     a launch waits for memory while others use graphs
+ *
+ * The two last ones continue after a line on standard input, which says that the thread waits. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -131,53 +134,151 @@ static int steps(void)
 
 /* ---- wait ---- */
 
-static void *allocate_more(void *ret)
+/* A call of another thread, which waits for memory. */
+struct waiter {
+	CUresult (*call)(void);
+	CUresult result;
+	pthread_t thread;
+};
+
+static void *run_call(void *arg)
+{
+	struct waiter *w = arg;
+
+	CU(cuCtxSetCurrent(context));
+	w->result = w->call();
+	return NULL;
+}
+
+/* Returns once the call waits. */
+static void start_waiter(struct waiter *w, CUresult (*call)(void))
+{
+	char line[16];
+
+	*w = (struct waiter){ .call = call, .result = CUDA_ERROR_UNKNOWN };
+	CHECK(pthread_create(&w->thread, NULL, run_call, w) == 0, "no thread");
+	CHECK(fgets(line, sizeof(line), stdin), "no line");
+}
+
+static void expect_waiting(const struct waiter *w)
+{
+	CHECK(pthread_tryjoin_np(w->thread, NULL) == EBUSY, "the call does not wait");
+}
+
+static void expect_served(const struct waiter *w)
+{
+	CHECK(pthread_join(w->thread, NULL) == 0, "join");
+	CHECK(w->result == CUDA_SUCCESS, "%d", (int)w->result);
+}
+
+static CUresult allocate_more(void)
 {
 	CUdeviceptr p;
 
-	CU(cuCtxSetCurrent(context));
-	*(CUresult *)ret = cuMemAllocAsync(&p, 40 * MIB, CU_STREAM_PER_THREAD);
-	return NULL;
+	return cuMemAllocAsync(&p, 40 * MIB, CU_STREAM_PER_THREAD);
 }
 
 /* The pool keeps what is freed, so the waiting call gets memory only if a synchronization of this
  * thread has the pool return it. */
 static int wait_for_memory(void)
 {
-	CUresult later = CUDA_ERROR_UNKNOWN;
 	CUdeviceptr p, q;
 	CUmemoryPool other;
-	pthread_t thread;
-	char line[16];
+	struct waiter w;
 
 	begin();
 	keep(pool, UINT64_MAX);
 	CU(cuMemAllocAsync(&p, 40 * MIB, NULL));
-	CHECK(pthread_create(&thread, NULL, allocate_more, &later) == 0, "no thread");
-	CHECK(fgets(line, sizeof(line), stdin), "no line");
+	start_waiter(&w, allocate_more);
 	other = new_pool();
 	CU(cuMemPoolDestroy(other));
 	CU(cuMemAllocAsync(&q, 8 * MIB, NULL));
 	CU(cuMemFreeAsync(q, NULL));
 	CU(cuStreamSynchronize(NULL));
-	CHECK(pthread_tryjoin_np(thread, NULL) == EBUSY, "the call does not wait");
+	expect_waiting(&w);
 	CU(cuMemFreeAsync(p, NULL));
 	CU(cuStreamSynchronize(NULL));
-	CHECK(pthread_join(thread, NULL) == 0, "join");
-	CHECK(later == CUDA_SUCCESS, "%d", (int)later);
+	expect_served(&w);
+	return 0;
+}
+
+/* ---- graphs ---- */
+
+/* Returns a graph that allocates memory, and frees it or not. */
+static CUgraph graph_of(size_t bytes, bool frees)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = { .bytesize = bytes };
+	CUgraphNode node, last;
+	CUgraph g;
+
+	p.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	p.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	CU(cuGraphCreate(&g, 0));
+	CU(cuGraphAddMemAllocNode(&node, g, NULL, 0, &p));
+	if (frees) {
+		CU(cuGraphAddMemFreeNode(&last, g, &node, 1, p.dptr));
+	}
+	return g;
+}
+
+static CUgraphExec exec_of(CUgraph g)
+{
+	CUgraphExec exec;
+
+	CU(cuGraphInstantiateWithFlags(&exec, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+	return exec;
+}
+
+static CUgraphExec greedy;
+
+static CUresult launch_greedy(void)
+{
+	return cuGraphLaunch(greedy, CU_STREAM_PER_THREAD);
+}
+
+/* The memory of the greedy graph is in use, so its next launch after a trim needs a step more. That
+ * of the other one is there, so its launches need none. */
+static int wait_for_graph(void)
+{
+	CUgraphExec modest;
+	CUdeviceptr all;
+	struct waiter w;
+
+	begin();
+	greedy = exec_of(graph_of(16 * MIB, false));
+	modest = exec_of(graph_of(8 * MIB, true));
+	CU(cuGraphLaunch(greedy, NULL));
+	CU(cuCtxSynchronize());
+	CU(cuMemAlloc_v2(&all, left()));
+	CHECK(left() == 0, "%zu", left());
+	CU(cuDeviceGraphMemTrim(0));
+	start_waiter(&w, launch_greedy);
+	CU(cuGraphLaunch(modest, NULL));
+	CU(cuCtxSynchronize());
+	CU(cuDeviceGraphMemTrim(0));
+	CU(cuGraphExecDestroy(modest));
+	expect_waiting(&w);
+	CU(cuMemFree_v2(all));
+	expect_served(&w);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	const char *verb = argc > 1 ? argv[1] : "";
+	static const struct {
+		const char *verb;
+		int (*run)(void);
+	} parts[] = {
+		{ "steps", steps },
+		{ "wait", wait_for_memory },
+		{ "wait-graph", wait_for_graph },
+	};
 
-	if (strcmp(verb, "wait") == 0) {
-		return wait_for_memory();
+	for (size_t i = 0; argc == 2 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (strcmp(argv[1], parts[i].verb) == 0) {
+			return parts[i].run();
+		}
 	}
-	if (strcmp(verb, "steps") == 0) {
-		return steps();
-	}
-	fprintf(stderr, "usage: vgpu_pools steps | wait\n");
+	fprintf(stderr, "usage: vgpu_pools steps | wait | wait-graph\n");
 	return 1;
 }

@@ -2,8 +2,8 @@
  * nodes. The driver takes the memory of a device's graphs at their first launch, keeps it, and says
  * how much it is (CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT): that is charged. Before a launch that
  * may take more, the sum of the graph's nodes is charged, then the figure is taken from the driver.
- * One such launch of the process at a time, so that the difference is its. At the limit memory that
- * no graph uses is given back (cuDeviceGraphMemTrim).
+ * One such launch of the process at a time, so that the difference is its, except while one waits
+ * for memory. At the limit memory that no graph uses is given back (cuDeviceGraphMemTrim).
  *
  * A driver may take the memory when the node is made (the soft GPU does); then it is charged after
  * that. */
@@ -155,14 +155,14 @@ static bool correct(CUdevice device, uint64_t more)
 	return fits;
 }
 
-static void trim(CUdevice device)
+/* A device's graphs have given memory back. Caller holds the mutex. */
+static void trimmed(CUdevice device)
 {
-	(void)shim_driver.cuDeviceGraphMemTrim(device);
 	trims = trims == UINT32_MAX ? 1 : trims + 1;
 	(void)correct(device, 0);
 }
 
-void shim_mem_graphs_measure(bool is_trimmed)
+void shim_mem_graphs_measure(bool trim)
 {
 	if (!load_acquire(&used) || !shim_mem_joined() || pthread_mutex_trylock(&mutex) != 0) {
 		return; /* another thread launches a graph, and measures */
@@ -171,8 +171,9 @@ void shim_mem_graphs_measure(bool is_trimmed)
 		if (shim_mem_row(d) < 0) {
 			continue;
 		}
-		if (is_trimmed && charged[d]) {
-			trim(d);
+		if (trim && charged[d]) {
+			(void)shim_driver.cuDeviceGraphMemTrim(d);
+			trimmed(d);
 		} else {
 			(void)correct(d, 0);
 		}
@@ -180,72 +181,121 @@ void shim_mem_graphs_measure(bool is_trimmed)
 	pthread_mutex_unlock(&mutex);
 }
 
+static uint64_t step_for(uint64_t bytes)
+{
+	return bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX : ROUND_UP(bytes, STEP_BYTES);
+}
+
 /* Charges what a launch may take on a device; at the limit nothing if graphs have room. Returns
- * that, or UINT64_MAX: there is no memory. Caller holds the mutex. */
+ * that, or UINT64_MAX: there is no memory now. Caller holds the mutex. */
 static uint64_t charge_step(CUdevice device, uint64_t bytes)
 {
-	int row = shim_mem_row(device);
-	uint64_t step = bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX : ROUND_UP(bytes, STEP_BYTES);
-	uint64_t in_use;
+	uint64_t step = step_for(bytes), in_use;
 
 	(void)correct(device, 0);
-	if (shim_mem_try_charge(row, step)) {
+	if (shim_mem_try_charge(shim_mem_row(device), step)) {
 		return step;
 	}
 	in_use = attribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-	if (charged[device] >= in_use && charged[device] - in_use >= bytes) {
-		return 0; /* what other graphs have left is used again */
+	/* What other graphs have left is used again. */
+	return charged[device] >= in_use && charged[device] - in_use >= bytes ? 0 : UINT64_MAX;
+}
+
+/* Charges what a launch may take on each device for which step[] has no charge yet. Returns -1, or
+ * a device that has no memory now: then nothing is charged. Caller holds the mutex. */
+static CUdevice charge_steps(const struct exec *e, uint64_t *step)
+{
+	CUdevice full = -1;
+
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS && full < 0; d++) {
+		if (e->bytes[d] && !step[d]) {
+			step[d] = charge_step(d, e->bytes[d]);
+		}
+		if (step[d] == UINT64_MAX) {
+			step[d] = 0;
+			full = d;
+		}
 	}
-	trim(device);
-	return shim_mem_charge(row, step, "cuGraphLaunch") ? step : UINT64_MAX;
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS && full >= 0; d++) {
+		shim_mem_release(shim_mem_row(d), step[d]);
+		step[d] = 0;
+	}
+	return full;
+}
+
+/* Returns the entry of an exec whose next launch may take memory, NULL: it has its memory, or none.
+ * Memory that an exec has taken stays its until memory is given back. Caller holds the mutex. */
+static struct exec *find_taker(CUgraphExec exec)
+{
+	struct mem_region *m = mem_regions_find(&execs, (uint64_t)(uintptr_t)exec);
+	struct exec *e = m ? (struct exec *)(uintptr_t)m->owner : NULL;
+
+	return e && e->trims != trims ? e : NULL;
+}
+
+/* Charges what a launch may take. Where a device has no memory, it has pools and graphs give back
+ * what they can and waits as long as the vGPU's calls wait, holding neither a charge nor the mutex:
+ * other threads use graphs meanwhile, so all is looked at again then. It waits once for each
+ * device. Returns false if there is no memory. Caller holds the mutex. */
+static bool charge_launch(CUgraphExec exec, uint64_t *step)
+{
+	bool has_waited[PROTO_MAX_GPUS] = { false };
+	struct exec *e;
+	CUdevice full;
+
+	while ((e = find_taker(exec)) && (full = charge_steps(e, step)) >= 0) {
+		uint64_t wanted = step_for(e->bytes[full]);
+
+		if (has_waited[full]) {
+			return false;
+		}
+		has_waited[full] = true;
+		pthread_mutex_unlock(&mutex);
+		if (shim_mem_charge(shim_mem_row(full), wanted, "cuGraphLaunch")) {
+			step[full] = wanted;
+		}
+		pthread_mutex_lock(&mutex);
+	}
+	return true;
 }
 
 /* Charges, launches, and corrects the charges. Caller holds the mutex. */
-static CUresult take(struct exec *e, CUgraphExec exec, CUstream stream,
-		     CUresult (*real)(CUgraphExec, CUstream))
+static CUresult take(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
 	uint64_t step[PROTO_MAX_GPUS] = { 0 };
-	CUresult r = CUDA_SUCCESS;
+	struct exec *e;
+	CUresult r;
 
-	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS && r == CUDA_SUCCESS; d++) {
-		step[d] = e->bytes[d] ? charge_step(d, e->bytes[d]) : 0;
-		if (step[d] == UINT64_MAX) {
-			step[d] = 0;
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		}
+	if (!charge_launch(exec, step)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (r == CUDA_SUCCESS) {
-		r = real(exec, stream);
+	e = find_taker(exec); /* none if another thread has launched or destroyed it meanwhile */
+	r = real(exec, stream);
+	if (e) {
 		e->trims = r == CUDA_SUCCESS ? trims : 0;
 	}
 	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
-		if (e->bytes[d]) {
+		if (step[d] || (e && e->bytes[d])) {
 			(void)correct(d, step[d]);
 		}
 	}
 	return r;
 }
 
-/* Memory that an exec has taken stays its until memory is given back, so that further launches are
- * not charged. */
 static CUresult launch(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
-	struct mem_region *m;
-	struct exec *e;
 	CUresult r;
 
 	if (!load_acquire(&used) || !shim_mem_joined()) {
 		return real(exec, stream);
 	}
 	pthread_mutex_lock(&mutex);
-	m = mem_regions_find(&execs, (uint64_t)(uintptr_t)exec);
-	e = m ? (struct exec *)(uintptr_t)m->owner : NULL;
-	if (!e || e->trims == trims) {
+	if (!find_taker(exec)) {
 		pthread_mutex_unlock(&mutex);
 		return real(exec, stream);
 	}
 	shim_mem_move_begin();
-	r = take(e, exec, stream, real);
+	r = take(exec, stream, real);
 	shim_mem_move_end();
 	pthread_mutex_unlock(&mutex);
 	return r;
@@ -320,7 +370,7 @@ static CUresult trim_device(CUdevice device)
 
 	if (r == CUDA_SUCCESS && load_acquire(&used) && shim_mem_row(device) >= 0) {
 		pthread_mutex_lock(&mutex);
-		trim(device);
+		trimmed(device);
 		pthread_mutex_unlock(&mutex);
 	}
 	return r;
