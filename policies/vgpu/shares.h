@@ -7,7 +7,7 @@
 #include <gbpf/gbpf.bpf.h>
 
 const volatile u64 max_period_ns =
-	120000000; /* ns: in which each program has had a slice: bounds the error of a second */
+	160000000; /* ns: in which each program has had a slice: bounds the error of a second */
 const volatile u64 min_slice_ns = 2000000; /* ns: of a program with a small share */
 const volatile u64 adjust_ns = 100000000;  /* ns: between two corrections of slices */
 const volatile u64 slack_ns = 2000000;	   /* ns: debt at which launches are deferred */
