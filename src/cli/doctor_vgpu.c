@@ -47,7 +47,7 @@ static void check_overhead(struct cli_doctor *d)
 {
 	static const char differences[] = "overhead is measured by differences, to which other "
 					  "programs add";
-	char path[CLI_RUN_PATH];
+	char path[CLI_RUN_PATH], result[32] = "";
 	int err, code = 0;
 
 	if (!d->have_device) {
@@ -61,18 +61,21 @@ static void check_overhead(struct cli_doctor *d)
 	}
 	/* The soft GPU's NVML starts with its server, which need not run. */
 	err = cli_doctor_probe_nvml(path, !d->device.soft, PROBE_TIMEOUT_NS, &code);
+	if (err == -EIO) {
+		snprintf(result, sizeof(result), " (nvmlReturn_t %d)", code);
+	}
 	if (err == 0) {
 		cli_doctor_find(d, CLI_DOCTOR_OK, "vGPU overhead", NULL,
 				"by NVML's figure of each process, where NVML lists it (in "
 				"containers it may not): %s",
 				path);
 	} else {
-		cli_doctor_find(d, CLI_DOCTOR_NOTE, "vGPU overhead", NULL, "%s %s (%d): %s", path,
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "vGPU overhead", NULL, "%s %s%s: %s", path,
 				err == -EIO	 ? "does not start"
 				: err == -ENOSYS ? "cannot list processes"
 				: err == -ENOENT ? "cannot be loaded"
-						 : "crashed when it was tried",
-				code, differences);
+						 : "crashed or did not answer when it was tried",
+				result, differences);
 	}
 }
 
@@ -161,10 +164,9 @@ static void check_store(struct cli_doctor *d)
 					"%s: %s", path, strerror(errno));
 		}
 	} else if (!S_ISREG(st.st_mode) || access(path, R_OK) < 0) {
-		cli_doctor_find(d, CLI_DOCTOR_BAD, "vGPU names",
-				"Move it away: gbpfd writes a new one",
-				"%s is no file that can be read: virtual GPUs with names are lost "
-				"when gbpfd exits",
+		cli_doctor_find(d, CLI_DOCTOR_BAD, "vGPU names", "Make it readable, or remove it",
+				"%s is no file that can be read: gbpfd starts without virtual GPUs "
+				"that have names, and keeps it with .bad appended",
 				path);
 	} else {
 		cli_doctor_find(d, CLI_DOCTOR_OK, "vGPU names", NULL, "%s", path);

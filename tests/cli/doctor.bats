@@ -182,5 +182,8 @@ finding() { # NAME STATUS TEXT: in the JSON document
 		__attribute__((constructor)) static void crash(void) { abort(); }'
 	GBPF_LIBDIR=$PWD/lib run "$GBPF" --json doctor --device soft
 	finding "figures in NVML" bad "cannot be loaded"
-	finding overhead note "crashed when it was tried"
+	finding overhead note "crashed or did not answer when it was tried: overhead is"
+	library lib/soft/libnvidia-ml.so.1 'int other;'
+	GBPF_LIBDIR=$PWD/lib run "$GBPF" --json doctor --device soft
+	finding overhead note "cannot list processes: overhead is"
 }
