@@ -20,7 +20,6 @@ struct save_job {
 static void work(struct daemon_job *j)
 {
 	struct save_job *save = (struct save_job *)j;
-
 	const struct daemon_saving *s = &save->s;
 
 	save->err = s->text ? daemon_store_write(s->dir, s->file, s->text) : -ENOMEM;

@@ -9,8 +9,9 @@
 void daemon_vgpu_maps_write(struct daemon_version *l);
 /* The same for MEMPOOL alone, whose figures change without notice. */
 void daemon_vgpu_maps_refresh(struct daemon_version *l);
-/* Writes an event if the session's vGPU was given a share of the time of a GPU whose policy does
- * not read shares, unless the default is about to become one that does. */
+/* Writes an event for each share, of the time or of the copy bandwidth of a GPU, that the session's
+ * vGPU was given and the GPU's policy does not read, unless the default is about to be replaced by
+ * one that reads shares. */
 void daemon_vgpu_maps_check(struct daemon_session *s);
 
 #endif
