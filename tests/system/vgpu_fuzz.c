@@ -505,14 +505,13 @@ static void trim_pool(struct thread *t)
 
 static void make_context(struct thread *t)
 {
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t deadline = program_ns() + WAIT_NS;
+	CUresult r = cuCtxCreate(&t->own, 0, device);
 
 	/* A full account or device has no room for a context until other threads free memory. */
-	for (int i = 0; i < 10000 && r == CUDA_ERROR_OUT_OF_MEMORY; i++) {
+	while (r == CUDA_ERROR_OUT_OF_MEMORY && program_ns() < deadline) {
+		usleep(1000);
 		r = cuCtxCreate(&t->own, 0, device);
-		if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-			usleep(1000);
-		}
 	}
 	OK(r);
 	OK(cuStreamCreate(&t->stream[0], CU_STREAM_DEFAULT));

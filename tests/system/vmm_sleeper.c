@@ -16,7 +16,7 @@
 #define CHUNK (8 * MIB)
 #define PARTS 2
 #define NIGHTS 3
-#define SETTLE_MS 3000 /* for memory that the driver gives back late */
+#define SETTLE_NS UINT64_C(60000000000) /* for memory that the driver gives back late */
 
 #define cuMemGetInfo cuMemGetInfo_v2
 
@@ -63,10 +63,11 @@ static size_t free_bytes(void)
 /* Waits until that much is free. Returns what is. */
 static size_t await_free(size_t bytes)
 {
+	uint64_t deadline = program_ns() + SETTLE_NS;
 	size_t is = free_bytes();
 
-	for (int i = 0; i < SETTLE_MS && is != bytes; i++) {
-		usleep(1000);
+	while (is != bytes && program_ns() < deadline) {
+		usleep(1000); /* polls the state */
 		is = free_bytes();
 	}
 	return is;
