@@ -2,9 +2,8 @@
  * cuArrayGetMemoryRequirements refuses ordinary arrays). Charged are at first the bytes of the
  * data, then what the device's free memory has decreased by, if that is plausible: another program
  * or thread may have allocated at the same time. A decrease of which the process's own figure shows
- * nothing is another process's. The size of arrays of the same descriptor
- * is learned from that (mem/layout.h); once it is known, it is charged, also for those that live
- * already. */
+ * nothing is another process's. The size of arrays of the same descriptor is learned from that
+ * (mem/layout.h); once it is known, it is charged, also for those that live already. */
 #include "base/strmap.h"
 #include "mem/layout.h"
 #include "mem/region.h"
@@ -127,7 +126,7 @@ static uint64_t learn(const struct making *m, uint64_t took)
  * if it exceeds the limit. */
 static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
-	m->row = d ? shim_mem_row_current() : -1;
+	m->row = shim_mem_row_current();
 	m->data = m->row >= 0 ? shim_mem_round(data_bytes(d, levels)) : 0;
 	m->charged = 0;
 	if (m->data) {
@@ -207,68 +206,77 @@ static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_
 	return r;
 }
 
-/* Returns true if the driver shall be asked again for an array. *r becomes the call's result. */
-static bool again(struct shim_mem_attempt *a, struct making *m, CUresult *r, uint64_t handle,
-		  bool is_mipmapped)
+/* An array as the program has asked for it. */
+struct request {
+	CUarray *array;
+	CUmipmappedArray *mipmapped;	   /* NULL: not such an array */
+	const CUDA_ARRAY_DESCRIPTOR *flat; /* NULL: it was described by `d` */
+	const CUDA_ARRAY3D_DESCRIPTOR *d;
+	unsigned levels;
+};
+
+static CUresult run(const struct request *q)
 {
-	a->charged = m->charged && *r != CUDA_SUCCESS;
-	*r = complete(m, *r, handle, is_mipmapped);
-	return m->charged && shim_mem_again(a, m->row, m->charged, *r, "cuArrayCreate");
+	if (q->mipmapped) {
+		return shim_driver.cuMipmappedArrayCreate(q->mipmapped, q->d, q->levels);
+	}
+	return q->flat ? shim_driver.cuArrayCreate_v2(q->array, q->flat)
+		       : shim_driver.cuArray3DCreate_v2(q->array, q->d);
+}
+
+static CUresult make_once(const struct request *q, struct making *m, struct shim_mem_attempt *a)
+{
+	uint64_t handle = 0;
+	CUresult r;
+
+	if (!begin(m, q->d, q->levels)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = run(q);
+	if (r == CUDA_SUCCESS) {
+		handle = (uint64_t)(q->mipmapped ? (uintptr_t)*q->mipmapped : (uintptr_t)*q->array);
+	}
+	a->charged = m->charged && r != CUDA_SUCCESS;
+	return complete(m, r, handle, q->mipmapped != NULL);
+}
+
+static CUresult make(const struct request *q)
+{
+	struct shim_mem_attempt a = { 0 };
+	struct making m;
+	CUresult r;
+
+	do {
+		r = make_once(q, &m, &a);
+	} while (shim_mem_again(&a, m.row, m.charged, r, "cuArrayCreate"));
+	return r;
 }
 
 static CUresult create_3d(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	struct shim_mem_attempt a = { 0 };
-	struct making m;
-	CUresult r;
-
-	do {
-		if (!begin(&m, ret ? d : NULL, 1)) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		r = shim_driver.cuArray3DCreate_v2(ret, d);
-	} while (
-		again(&a, &m, &r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false));
-	return r;
+	return ret && d ? make(&(struct request){ .array = ret, .d = d, .levels = 1 })
+			: shim_driver.cuArray3DCreate_v2(ret, d);
 }
 
 static CUresult create(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
 {
-	struct shim_mem_attempt a = { 0 };
 	CUDA_ARRAY3D_DESCRIPTOR of = { 0 };
-	struct making m;
-	CUresult r;
 
-	if (d) {
-		of.Width = d->Width;
-		of.Height = d->Height;
-		of.Format = d->Format;
-		of.NumChannels = d->NumChannels;
+	if (!ret || !d) {
+		return shim_driver.cuArrayCreate_v2(ret, d);
 	}
-	do {
-		if (!begin(&m, ret && d ? &of : NULL, 1)) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		r = shim_driver.cuArrayCreate_v2(ret, d);
-	} while (
-		again(&a, &m, &r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, false));
-	return r;
+	of.Width = d->Width;
+	of.Height = d->Height;
+	of.Format = d->Format;
+	of.NumChannels = d->NumChannels;
+	return make(&(struct request){ .array = ret, .flat = d, .d = &of, .levels = 1 });
 }
 
 static CUresult create_mipmapped(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d,
 				 unsigned levels)
 {
-	struct shim_mem_attempt a = { 0 };
-	struct making m;
-	CUresult r;
-
-	do {
-		if (!begin(&m, ret ? d : NULL, levels)) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		r = shim_driver.cuMipmappedArrayCreate(ret, d, levels);
-	} while (again(&a, &m, &r, r == CUDA_SUCCESS && ret ? (uint64_t)(uintptr_t)*ret : 0, true));
-	return r;
+	return ret && d ? make(&(struct request){ .mipmapped = ret, .d = d, .levels = levels })
+			: shim_driver.cuMipmappedArrayCreate(ret, d, levels);
 }
 
 /* The entry goes first: another thread may get the same handle. */
