@@ -381,10 +381,23 @@ start_part() {
 	start_part wait
 }
 
+@test "memory that a pool keeps ends the wait of another thread at the limit" {
+	start_all
+	gbpf vgpu create train --mem 96M --wait 60s
+	start_part wait-linear
+}
+
 @test "threads launch graphs while the launch of one waits for memory" {
 	start_all
 	gbpf vgpu create train --mem 96M --wait 60s
 	start_part wait-graph
+}
+
+@test "overhead of a context ends the wait of another thread once it is gone" {
+	start_soft --context-memory 24M
+	start_daemon
+	gbpf vgpu create train --mem 80M --wait 60s
+	start_part wait-context
 }
 
 @test "gbpf vgpu ls is ordered by name" {
@@ -536,6 +549,15 @@ start_full() {
 		[ "$REPLY" = ok ]
 	done
 	wait_for waits train 0
+}
+
+@test "memory that a pool keeps ends the wait of another thread while the GPU is full" {
+	start_all
+	start_servers_with "--mem 1000M" other
+	expect ok other alloc 470
+	expect ok other alloc 470
+	gbpf vgpu create train --mem 200M --wait 60s
+	start_part wait-linear
 }
 
 @test "an allocation gets what programs in no vGPU free" {

@@ -3,9 +3,11 @@
  *
  *   steps          with a limit of 80 MiB: what pools hold is charged, step by step
  *   wait           a thread waits for memory of a pool while others use pools
+ *   wait-linear    a thread waits for linear memory, which a pool of the process keeps
+ *   wait-context   a thread waits for memory that is overhead of a context
  *   wait-graph     a launch waits for memory while others use graphs
  *
- * The two last ones continue after a line on standard input, which says that the thread waits. */
+ * The four last ones continue after a line on standard input, which says that the thread waits. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -202,6 +204,43 @@ static int wait_for_memory(void)
 	return 0;
 }
 
+static CUresult allocate_linear(void)
+{
+	CUdeviceptr p;
+
+	return cuMemAlloc_v2(&p, 40 * MIB);
+}
+
+/* As above, whether the limit or the device is full. */
+static int wait_for_linear(void)
+{
+	struct waiter w;
+	CUdeviceptr p;
+
+	begin();
+	keep(pool, UINT64_MAX);
+	CU(cuMemAllocAsync(&p, 40 * MIB, NULL));
+	start_waiter(&w, allocate_linear);
+	CU(cuMemFreeAsync(p, NULL));
+	CU(cuStreamSynchronize(NULL));
+	expect_served(&w);
+	return 0;
+}
+
+/* Overhead is lowered while the call waits, which changes no memory. */
+static int wait_for_context(void)
+{
+	CUcontext other;
+	struct waiter w;
+
+	begin();
+	CU(cuCtxCreate(&other, 0, 0));
+	start_waiter(&w, allocate_linear);
+	CU(cuCtxDestroy(other));
+	expect_served(&w);
+	return 0;
+}
+
 /* ---- graphs ---- */
 
 /* Returns a graph that allocates memory, and frees it or not. */
@@ -271,6 +310,8 @@ int main(int argc, char **argv)
 	} parts[] = {
 		{ "steps", steps },
 		{ "wait", wait_for_memory },
+		{ "wait-linear", wait_for_linear },
+		{ "wait-context", wait_for_context },
 		{ "wait-graph", wait_for_graph },
 	};
 
@@ -279,6 +320,7 @@ int main(int argc, char **argv)
 			return parts[i].run();
 		}
 	}
-	fprintf(stderr, "usage: vgpu_pools steps | wait | wait-graph\n");
+	fprintf(stderr,
+		"usage: vgpu_pools steps | wait | wait-linear | wait-context | wait-graph\n");
 	return 1;
 }

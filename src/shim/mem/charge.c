@@ -15,8 +15,9 @@ static struct {
 	int row[PROTO_MAX_GPUS]; /* by the process's ordinal; negative: none. Constant once joined
 				  */
 	struct shim_mem_session session;
-	uint64_t noted_ns; /* [atomic] time of the last note */
-	uint64_t epoch;	   /* [atomic] counts allocations */
+	uint64_t noted_ns;  /* [atomic] time of the last note */
+	uint32_t n_waiting; /* [atomic] threads that wait for memory */
+	uint64_t epoch;	    /* [atomic] counts allocations */
 	uint64_t moves; /* [atomic] changes of memory: those under way, plus 2^32 for each that is
 			   over */
 	uint64_t managed[PROTO_ACCOUNT_ROWS];	  /* [atomic] bytes */
@@ -89,16 +90,18 @@ static bool may_note(void)
 	return (!last || now - last >= 1000000000u) && cas_acqrel(&account.noted_ns, &last, now);
 }
 
-static void note_refusal(int row, uint64_t bytes, const char *call)
+/* is_full: the limit has room, but not the device. */
+static void note_refusal(int row, uint64_t bytes, const char *call, bool is_full)
 {
 	char text[200];
 
 	if (!may_note()) {
 		return;
 	}
-	snprintf(text, sizeof(text), "%s of %llu MiB refused: %llu of %llu MiB are in use", call,
-		 (unsigned long long)(bytes >> 20), (unsigned long long)(shim_mem_used(row) >> 20),
-		 (unsigned long long)(shim_mem_limit(row) >> 20));
+	snprintf(text, sizeof(text), "%s of %llu MiB refused: %s%llu of %llu MiB%s are in use",
+		 call, (unsigned long long)(bytes >> 20), is_full ? "the GPU is full, " : "",
+		 (unsigned long long)(shim_mem_used(row) >> 20),
+		 (unsigned long long)(shim_mem_limit(row) >> 20), is_full ? " of the limit" : "");
 	account.session.note(text);
 }
 
@@ -107,23 +110,48 @@ bool shim_mem_try_charge(int row, uint64_t bytes)
 	return mem_ledger_charge(&account.ledger, (uint32_t)row, bytes) == 0;
 }
 
+/* Returns how long the calling thread waits for memory, the agent not at all. */
+static uint64_t wait_ns(void)
+{
+	return account.session.is_agent()
+		       ? 0
+		       : MIN(load_relaxed(&account.ledger.page->wait_ns), PROTO_VGPU_WAIT_MAX_NS);
+}
+
+bool shim_mem_waits(void)
+{
+	return load_acquire(&account.n_waiting) != 0;
+}
+
+/* Has the process give back the memory that it does not use. A caller that waits then counts as
+ * waiting before, so that shim_mem_settle() gives back what is freed later. */
+static void give_back(void)
+{
+	shim_mem_linear_settle();
+	shim_mem_pools_measure(true);
+	shim_mem_graphs_measure(true);
+}
+
 static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 {
+	uint64_t wait;
+	bool done;
+
 	if (shim_mem_try_charge(row, bytes)) {
 		return true;
 	}
+	wait = may_wait ? wait_ns() : 0;
+	(void)add_acqrel(&account.n_waiting, wait ? 1 : 0);
 	if (row != (int)PROTO_ACCOUNT_HOST) {
-		shim_mem_linear_settle();
-		shim_mem_pools_measure(true);
-		shim_mem_graphs_measure(true);
+		give_back();
 	}
-	if (shim_mem_try_charge(row, bytes) ||
-	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session,
-				  may_wait)) {
-		return true;
+	done = shim_mem_try_charge(row, bytes) ||
+	       shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, wait);
+	(void)sub_acqrel(&account.n_waiting, wait ? 1 : 0);
+	if (!done) {
+		note_refusal(row, bytes, call, false);
 	}
-	note_refusal(row, bytes, call);
-	return false;
+	return done;
 }
 
 bool shim_mem_charge(int row, uint64_t bytes, const char *call)
@@ -131,30 +159,21 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 	return charge(row, bytes, call, true);
 }
 
-/* The process's own pools first: they may have what it needs. */
-static void begin_waiting(struct shim_mem_attempt *a, uint64_t wait)
+/* Waits for memory of the device. Returns true if the driver shall be asked again. */
+static bool wait_for_device(struct shim_mem_attempt *a, int row, uint64_t bytes, uint64_t wait,
+			    const char *call)
 {
-	a->until_ns = clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS);
-	shim_mem_linear_settle();
-	shim_mem_pools_measure(true);
-	shim_mem_graphs_measure(true);
-}
-
-/* Notes an attempt that has waited and was refused. */
-static void note_full(int row, uint64_t bytes, const char *call)
-{
-	char text[200];
-
-	if (may_note()) {
-		snprintf(text, sizeof(text),
-			 "%s of %llu MiB refused: the GPU is full, %llu of %llu MiB of the limit "
-			 "are "
-			 "in use",
-			 call, (unsigned long long)(bytes >> 20),
-			 (unsigned long long)(shim_mem_used(row) >> 20),
-			 (unsigned long long)(shim_mem_limit(row) >> 20));
-		account.session.note(text);
+	a->charged = false;
+	if (!a->until_ns) {
+		a->until_ns = clock_now_ns() + wait;
+		(void)add_acqrel(&account.n_waiting, 1);
+		give_back();
 	}
+	if (shim_mem_wait_for_device(&account.ledger, (uint32_t)row, bytes, &account.session, a)) {
+		return true;
+	}
+	note_refusal(row, bytes, call, true);
+	return false;
 }
 
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
@@ -162,22 +181,20 @@ bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresul
 {
 	uint64_t wait;
 
-	if (likely(r != CUDA_ERROR_OUT_OF_MEMORY && !a->seq) || row < 0 || !shim_mem_joined()) {
+	if (likely(r != CUDA_ERROR_OUT_OF_MEMORY && !a->until_ns) || row < 0 ||
+	    !shim_mem_joined()) {
 		return false;
 	}
-	wait = account.session.is_agent() ? 0 : load_relaxed(&account.ledger.page->wait_ns);
-	if (r != CUDA_ERROR_OUT_OF_MEMORY || !wait || !a->charged) {
-		mem_ledger_tried(&account.ledger, (uint32_t)row, a->seq);
-		return false; /* without a charge, that was noted */
-	}
-	a->charged = false;
-	if (!a->until_ns) {
-		begin_waiting(a, wait);
-	}
-	if (shim_mem_wait_for_device(&account.ledger, (uint32_t)row, bytes, &account.session, a)) {
+	/* A refused charge has been noted, and has waited. */
+	wait = r == CUDA_ERROR_OUT_OF_MEMORY && a->charged ? wait_ns() : 0;
+	if (wait && wait_for_device(a, row, bytes, wait, call)) {
 		return true;
 	}
-	note_full(row, bytes, call);
+	if (a->until_ns) {
+		mem_ledger_tried(&account.ledger, (uint32_t)row, a->seq);
+		(void)sub_acqrel(&account.n_waiting, 1);
+		a->until_ns = 0;
+	}
 	return false;
 }
 

@@ -46,7 +46,7 @@ void shim_mem_settle(void);
 /* ---- for the files of this folder ---- */
 
 /* Around a change of memory: from before it is charged until the figures are right again, or from
- * before it is freed until its charge is released. */
+ * before it is freed until its charge is released. A wait for memory is no part of it. */
 void shim_mem_move_begin(void);
 void shim_mem_move_end(void);
 /* Returns a value that differs before and after each change. *ret_moving: one is going on. */
@@ -87,7 +87,8 @@ int shim_mem_row_current(void);
 int shim_mem_row_host(void);
 /* Charges bytes; if they exceed what is allowed, takes what pools can return to the device, asks
  * gbpfd for more within the limit, and waits as long as the vGPU is given. Returns true if they are
- * charged; otherwise writes a note that names the call. */
+ * charged; otherwise writes a note that names the call. The caller holds no mutex, and for a device
+ * it is between shim_mem_move_begin() and _end(). */
 bool shim_mem_charge(int row, uint64_t bytes, const char *call);
 /* Charges bytes within the limit. Returns false if they exceed it. */
 bool shim_mem_try_charge(int row, uint64_t bytes);
@@ -104,17 +105,18 @@ uint64_t shim_mem_used(int row);
 /* Returns what the vGPU may still take. */
 uint64_t shim_mem_left(int row);
 
-/* wait.c: what follows a refusal. Returns true once the bytes are charged. may_wait: for as long as
- * the vGPU's calls wait for memory; the caller must hold none of what it asks for. */
+/* wait.c: what follows a refusal. Returns true once the bytes are charged. wait_ns: how long it
+ * waits; if not 0, the caller must hold none of what it asks for, and, unless the row is that of
+ * host memory, be between shim_mem_move_begin() and _end(). */
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session, bool may_wait);
+			   const struct shim_mem_session *session, uint64_t wait_ns);
 /* Returns true while a thread of the process waits for memory. */
 bool shim_mem_waits(void);
 
 /* A call of the program that the driver refuses although its charge fits: the device is full. Zero
  * before the first attempt. */
 struct shim_mem_attempt {
-	uint64_t until_ns; /* it waits until then; 0: it has not waited */
+	uint64_t until_ns; /* it waits until then; 0: it does not wait */
 	uint32_t seq;	   /* of gbpfd's answer after which it tries; 0: none */
 	bool charged;	   /* set by the caller: the charge was granted, and the driver asked */
 };

@@ -4,13 +4,11 @@
 #include "shim/mem/charge.h"
 
 #include <errno.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "shim/shim.h"
 
 #define AGAIN_NS                                                                                   \
@@ -20,23 +18,13 @@
 
 /* One question at a time for each process: its line has room for one answer. */
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t last_seq;  /* guarded by asking */
-static uint32_t n_waiting; /* [atomic] threads */
+static uint32_t last_seq; /* guarded by asking */
 
 static uint64_t left_of(uint64_t until_ns)
 {
 	uint64_t now = clock_now_ns();
 
 	return until_ns > now ? until_ns - now : 0;
-}
-
-/* Sleeps until the line's answer changes from `old`, or ns have passed. */
-static void sleep_on(const uint32_t *word, uint32_t old, uint64_t ns)
-{
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u),
-			      .tv_nsec = (long)(ns % 1000000000u) };
-
-	(void)syscall(SYS_futex, word, FUTEX_WAIT, old, &t, NULL, 0);
 }
 
 /* Waits for its turn to ask; the agent does not. Returns false if that took too long. */
@@ -72,7 +60,7 @@ static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 			break;
 		}
 		while ((seen = load_acquire(&line->answer_seq)) != m.seq && left_of(again)) {
-			sleep_on(&line->answer_seq, seen, left_of(again));
+			(void)futex_wait_shared(&line->answer_seq, seen, left_of(again));
 		}
 		if (seen == m.seq) {
 			ret = load_relaxed(&line->answer) == PROTO_ACCOUNT_RETRY
@@ -86,63 +74,81 @@ static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 	return ret;
 }
 
-/* Without gbpfd the limit alone counts; it waits for processes of its own vGPU. */
-static bool charge_alone(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t until_ns)
+/* A charge that was refused. */
+struct refused {
+	struct mem_ledger *l;
+	uint32_t row;
+	uint64_t bytes, until_ns;
+	const struct shim_mem_session *session;
+	bool in_move; /* the caller's change of memory; no memory changes during a wait */
+};
+
+static void wait_begin(const struct refused *c)
 {
-	while (mem_ledger_charge_whole(l, row, bytes) < 0) {
-		if (!left_of(until_ns)) {
+	if (c->in_move) {
+		shim_mem_move_end();
+	}
+}
+
+static void wait_end(const struct refused *c)
+{
+	if (c->in_move) {
+		shim_mem_move_begin();
+	}
+}
+
+/* Without gbpfd the limit alone counts; it waits for processes of its own vGPU. */
+static bool charge_alone(const struct refused *c)
+{
+	while (mem_ledger_charge_whole(c->l, c->row, c->bytes) < 0) {
+		if (!left_of(c->until_ns)) {
 			return false;
 		}
+		wait_begin(c);
 		clock_sleep_ns(LOOK_NS);
+		wait_end(c);
 	}
 	return true;
 }
 
-bool shim_mem_waits(void)
-{
-	return load_acquire(&n_waiting) != 0;
-}
-
-/* As shim_mem_charge_later(), until that time. */
-static bool charge_until(struct mem_ledger *l, uint32_t row, uint64_t bytes, uint64_t until,
-			 const struct shim_mem_session *session)
+static bool charge_until(const struct refused *c)
 {
 	uint32_t seq = 0;
 
-	for (int i = 0; i < TRIES || left_of(until); i++) {
-		const struct proto_mem_ask m = { .row = row, .bytes = bytes };
-		int answer = ask(l, m, until, session, &seq);
+	for (int i = 0; i < TRIES || left_of(c->until_ns); i++) {
+		const struct proto_mem_ask m = { .row = c->row, .bytes = c->bytes };
+		int answer;
 
+		wait_begin(c);
+		answer = ask(c->l, m, c->until_ns, c->session, &seq);
+		wait_end(c);
 		if (answer == -ENOTCONN) {
-			return charge_alone(l, row, bytes, until);
+			return charge_alone(c);
 		}
 		if (answer == PROTO_ACCOUNT_REFUSED) {
 			return false;
 		}
-		if (mem_ledger_charge(l, row, bytes) == 0) {
-			mem_ledger_tried(l, row, seq);
+		if (mem_ledger_charge(c->l, c->row, c->bytes) == 0) {
+			mem_ledger_tried(c->l, c->row, seq);
 			return true;
 		}
 	}
-	mem_ledger_tried(l, row, seq); /* it does not ask again */
+	mem_ledger_tried(c->l, c->row, seq); /* it does not ask again */
 	return false;
 }
 
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session, bool may_wait)
+			   const struct shim_mem_session *session, uint64_t wait_ns)
 {
 	uint64_t limit = mem_ledger_limit(l, row);
-	uint64_t wait = !may_wait || session->is_agent() ? 0 : load_relaxed(&l->page->wait_ns);
-	bool done;
+	const struct refused c = { l,	    row,
+				   bytes,   clock_now_ns() + wait_ns,
+				   session, wait_ns && row != PROTO_ACCOUNT_HOST };
 
-	if (bytes > limit || (!wait && mem_ledger_allowed(l, row) >= limit)) {
+	if (bytes > limit || (!wait_ns && mem_ledger_allowed(l, row) >= limit)) {
 		return false; /* gbpfd cannot help */
 	}
-	(void)add_acqrel(&n_waiting, wait ? 1 : 0);
-	done = charge_until(l, row, bytes, clock_now_ns() + MIN(wait, PROTO_VGPU_WAIT_MAX_NS),
-			    session);
-	(void)sub_acqrel(&n_waiting, wait ? 1 : 0);
-	return done;
+	return charge_until(&c);
 }
 
 /* Without gbpfd it tries from time to time. */
