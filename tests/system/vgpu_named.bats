@@ -560,6 +560,15 @@ start_full() {
 	start_part wait-linear
 }
 
+@test "a pool whose room is scattered waits at the limit of its vGPU on a full GPU" {
+	start_all
+	start_servers_with "--mem 1000M" other
+	expect ok other alloc 480
+	expect ok other alloc 480
+	gbpf vgpu create train --mem 64M --wait 60s
+	start_part wait-scattered
+}
+
 @test "an allocation gets what programs in no vGPU free" {
 	start_all
 	start_servers_with "" other

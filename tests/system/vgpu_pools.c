@@ -3,11 +3,12 @@
  *
  *   steps          with a limit of 80 MiB: what pools hold is charged, step by step
  *   wait           a thread waits for memory of a pool while others use pools
+ *   wait-scattered a thread waits for memory of a pool whose room is scattered
  *   wait-linear    a thread waits for linear memory, which a pool of the process keeps
  *   wait-context   a thread waits for memory that is overhead of a context
  *   wait-graph     a launch waits for memory while others use graphs
  *
- * The four last ones continue after a line on standard input, which says that the thread waits. */
+ * The five last ones continue after a line on standard input, which says that the thread waits. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -204,6 +205,38 @@ static int wait_for_memory(void)
 	return 0;
 }
 
+static CUresult allocate_step(void)
+{
+	CUdeviceptr p;
+
+	return cuMemAllocAsync(&p, 32 * MIB, CU_STREAM_PER_THREAD);
+}
+
+/* With a limit of 64 MiB, all of it in the pool, and nothing left on the device: the pool has
+ * room, but the driver refuses to serve the call from it. */
+static int wait_for_scattered(void)
+{
+	CUdeviceptr at[4];
+	struct waiter w;
+
+	begin();
+	keep(pool, UINT64_MAX);
+	for (int i = 0; i < 4; i++) {
+		CU(cuMemAllocAsync(&at[i], 16 * MIB, NULL));
+	}
+	CHECK(reserved(pool) == 64 * MIB, "%llu", (unsigned long long)reserved(pool));
+	CU(cuMemFreeAsync(at[0], NULL));
+	CU(cuMemFreeAsync(at[2], NULL));
+	CU(cuStreamSynchronize(NULL));
+	start_waiter(&w, allocate_step);
+	expect_waiting(&w);
+	CU(cuMemFreeAsync(at[1], NULL));
+	CU(cuMemFreeAsync(at[3], NULL));
+	CU(cuStreamSynchronize(NULL));
+	expect_served(&w);
+	return 0;
+}
+
 static CUresult allocate_linear(void)
 {
 	CUdeviceptr p;
@@ -310,6 +343,7 @@ int main(int argc, char **argv)
 	} parts[] = {
 		{ "steps", steps },
 		{ "wait", wait_for_memory },
+		{ "wait-scattered", wait_for_scattered },
 		{ "wait-linear", wait_for_linear },
 		{ "wait-context", wait_for_context },
 		{ "wait-graph", wait_for_graph },
@@ -320,7 +354,7 @@ int main(int argc, char **argv)
 			return parts[i].run();
 		}
 	}
-	fprintf(stderr,
-		"usage: vgpu_pools steps | wait | wait-linear | wait-context | wait-graph\n");
+	fprintf(stderr, "usage: vgpu_pools steps | wait | wait-scattered | wait-linear | "
+			"wait-context | wait-graph\n");
 	return 1;
 }

@@ -286,8 +286,9 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 }
 
 /* Charges the step by which the pool may grow, and allocates. At the limit a pool that has room
- * needs none, unless the room is scattered or still in use by other streams; then pools are
- * trimmed, then the call waits. Caller holds the mutex, which is released while the call waits. */
+ * needs none, unless the room is scattered or still in use by other streams: then it grows, or the
+ * driver refuses if the device is full, too. Pools are trimmed then, and the call waits. Caller
+ * holds the mutex, which is released while the call waits. */
 static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attempt *attempt)
 {
 	uint64_t step = step_for(a->bytes);
@@ -295,7 +296,8 @@ static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attemp
 
 	measure(i);
 	if (!shim_mem_try_charge(pools[i].row, step)) {
-		if (has_room(i, a->bytes) && run_charged(i, a, 0, &r)) {
+		if (has_room(i, a->bytes) && run_charged(i, a, 0, &r) &&
+		    r != CUDA_ERROR_OUT_OF_MEMORY) {
 			return r;
 		}
 		step = charge_trimmed(i, a->bytes);
