@@ -491,7 +491,7 @@ start_full() {
 	expect ok other free # 524 MiB are free
 	answer_of a
 	[ "$REPLY" = ok ]
-	waits two 1
+	wait_for waits two 1
 	kill -9 "$pid_a"
 	answer_of b
 	[ "$REPLY" = ok ]
@@ -510,7 +510,7 @@ start_full() {
 	expect ok other free
 	answer_of b
 	[ "$REPLY" = ok ]
-	waits one 1
+	wait_for waits one 1
 	kill -9 "$pid_b"
 	expect ok other free
 	answer_of a
