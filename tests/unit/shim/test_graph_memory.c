@@ -18,6 +18,7 @@
 #define ROW 5
 #define GRAPH ((CUgraph)0x1000)
 #define CHILD ((CUgraph)0x2000)
+#define TWO ((CUgraph)0x5000)
 #define EXEC ((CUgraphExec)0x3000)
 #define OTHER ((CUgraphExec)0x4000)
 #define LIMIT (100 * MIB)
@@ -25,15 +26,21 @@
 struct cuabi_slots shim_real;
 struct cuabi_table shim_driver;
 
-/* The driver: one node of 20 MiB in each graph; GRAPH contains CHILD. */
+/* The driver: one node of 20 MiB on device 1 in each graph; GRAPH contains CHILD, TWO has a second
+ * node on device 2, whose memory is counted apart. */
 static uint64_t reserved, in_use, grows_to;
+static uint64_t reserved_2;
 static unsigned launches;
 /* The account. */
 static uint64_t used, most;
+static uint64_t used_2;
+/* Called when a charge waits, which holds nothing; returns false if the wait is in vain. */
+static bool (*on_wait)(int row);
+static unsigned waits;
 
 static CUresult get_nodes(CUgraph g, CUgraphNode *nodes, size_t *n)
 {
-	*n = g == GRAPH ? 2 : 1;
+	*n = g == GRAPH || g == TWO ? 2 : 1;
 	for (size_t i = 0; nodes && i < *n; i++) {
 		nodes[i] = (CUgraphNode)((uintptr_t)g + i);
 	}
@@ -57,7 +64,7 @@ static CUresult get_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	ret->poolProps.location.id = 1;
+	ret->poolProps.location.id = (uintptr_t)node == (uintptr_t)TWO + 1 ? 2 : 1;
 	ret->bytesize = 20 * MIB;
 	return CUDA_SUCCESS;
 }
@@ -66,7 +73,9 @@ static CUresult get_attribute(CUdevice device, CUgraphMem_attribute what, void *
 {
 	uint64_t value = what == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? reserved : in_use;
 
-	assert_int_equal(device, 1);
+	if (device == 2) {
+		value = what == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? reserved_2 : 0;
+	}
 	memcpy(ret, &value, sizeof(value));
 	return CUDA_SUCCESS;
 }
@@ -92,39 +101,50 @@ bool shim_mem_joined(void)
 
 int shim_mem_row(CUdevice device)
 {
-	return device == 1 ? ROW : -1;
+	return device == 1 || device == 2 ? ROW + device - 1 : -1;
+}
+
+static uint64_t *used_of(int row)
+{
+	assert_true(row == ROW || row == ROW + 1);
+	return row == ROW ? &used : &used_2;
 }
 
 bool shim_mem_try_charge(int row, uint64_t bytes)
 {
-	assert_int_equal(row, ROW);
-	if (used + bytes > LIMIT) {
+	uint64_t *of = used_of(row);
+
+	if (*of + bytes > LIMIT) {
 		return false;
 	}
-	used += bytes;
+	*of += bytes;
 	most = used > most ? used : most;
 	return true;
 }
 
 bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 {
-	return shim_mem_try_charge(row, bytes);
+	shim_mem_graphs_measure(true); /* the mutex is free, or nothing is trimmed */
+	waits++;
+	return (!on_wait || on_wait(row)) && shim_mem_try_charge(row, bytes);
 }
 
 void shim_mem_force(int row, uint64_t bytes)
 {
-	used += bytes;
+	*used_of(row) += bytes;
 }
 
 void shim_mem_release(int row, uint64_t bytes)
 {
-	assert_true(used >= bytes);
-	used -= bytes;
+	if (bytes) {
+		assert_true(*used_of(row) >= bytes);
+		*used_of(row) -= bytes;
+	}
 }
 
 uint64_t shim_mem_used(int row)
 {
-	return used;
+	return *used_of(row);
 }
 
 uint64_t shim_mem_limit(int row)
@@ -153,9 +173,11 @@ static int set_up(void **state)
 	shim_mem_install_graphs();
 	shim_mem_graph_exec_destroyed(EXEC);
 	shim_mem_graph_exec_destroyed(OTHER);
-	reserved = in_use = 0;
+	reserved = reserved_2 = in_use = 0;
 	shim_mem_graphs_measure(false);
-	used = most = 0;
+	used = used_2 = most = 0;
+	on_wait = NULL;
+	waits = 0;
 	grows_to = 0;
 	launches = 0;
 	return 0;
@@ -226,6 +248,85 @@ static void memory_that_was_trimmed_is_charged_again(void **state)
 	assert_int_equal(used, 40 * MIB);
 }
 
+static bool free_second(int row)
+{
+	assert_int_equal(row, ROW + 1);
+	assert_int_equal(used, 0);
+	used_2 = 0;
+	/* Another thread launches a graph meanwhile. */
+	shim_mem_graph_instantiated(OTHER, CHILD);
+	assert_int_equal(shim_real.cuGraphLaunch(OTHER, NULL), CUDA_SUCCESS);
+	return true;
+}
+
+static void a_launch_that_waits_for_one_device_holds_nothing_of_another(void **state)
+{
+	shim_mem_graph_instantiated(EXEC, TWO);
+	used_2 = LIMIT;
+	on_wait = free_second;
+	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
+	assert_int_equal(waits, 1);
+	assert_int_equal(launches, 2);
+	assert_int_equal(used + used_2, 0); /* the driver has taken nothing */
+}
+
+/* Of two devices one has memory at a time. */
+static bool move_memory(int row)
+{
+	used = row == ROW ? 0 : LIMIT;
+	used_2 = row == ROW ? LIMIT : 0;
+	return true;
+}
+
+static void a_launch_waits_once_for_each_device(void **state)
+{
+	shim_mem_graph_instantiated(EXEC, TWO);
+	used_2 = LIMIT;
+	on_wait = move_memory;
+	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(waits, 2);
+	assert_int_equal(launches, 0);
+	assert_int_equal(used, 0);
+	assert_int_equal(used_2, LIMIT);
+}
+
+static bool free_after_other_launch(int row)
+{
+	used = 0;
+	on_wait = NULL;
+	grows_to = 34 * MIB;
+	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
+	assert_int_equal(used, 34 * MIB);
+	return true;
+}
+
+static void memory_that_came_during_the_wait_is_charged_once(void **state)
+{
+	shim_mem_graph_instantiated(EXEC, GRAPH);
+	used = LIMIT;
+	on_wait = free_after_other_launch;
+	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
+	assert_int_equal(launches, 2);
+	assert_int_equal(used, 34 * MIB);
+}
+
+static bool destroy_exec(int row)
+{
+	used = 0;
+	shim_mem_graph_exec_destroyed(EXEC);
+	return true;
+}
+
+static void an_exec_that_is_destroyed_during_the_wait_leaves_no_charge(void **state)
+{
+	shim_mem_graph_instantiated(EXEC, GRAPH);
+	used = LIMIT;
+	on_wait = destroy_exec;
+	(void)shim_real.cuGraphLaunch(EXEC, NULL); /* the driver refuses it */
+	assert_int_equal(waits, 1);
+	assert_int_equal(used, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,6 +337,12 @@ int main(void)
 		cmocka_unit_test_setup(at_the_limit_what_other_graphs_left_is_used_or_trimmed,
 				       set_up),
 		cmocka_unit_test_setup(memory_that_was_trimmed_is_charged_again, set_up),
+		cmocka_unit_test_setup(a_launch_that_waits_for_one_device_holds_nothing_of_another,
+				       set_up),
+		cmocka_unit_test_setup(a_launch_waits_once_for_each_device, set_up),
+		cmocka_unit_test_setup(memory_that_came_during_the_wait_is_charged_once, set_up),
+		cmocka_unit_test_setup(an_exec_that_is_destroyed_during_the_wait_leaves_no_charge,
+				       set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
