@@ -331,14 +331,27 @@ static bool is_host(CUdeviceptr address)
 	return type == CU_MEMORYTYPE_HOST;
 }
 
-/* The same of a copy that names no direction. The driver is asked for it, which is too dear for
- * small copies: they are not counted. */
-static inline CUresult counted_any(CUdeviceptr dst, CUdeviceptr src, size_t n, CUresult r)
+/* Returns the direction of a copy that names none; negative: it is neither up nor down, or small.
+ * The driver is asked for it, which is too dear for small copies: they are not counted, and the
+ * policy is not asked about them. */
+static inline int way_of(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
-	if (unlikely(n >= ASKED_MIN_BYTES) && is_host(dst) != is_host(src)) {
-		return counted(is_host(src) ? MEM_COPY_UP : MEM_COPY_DOWN, n, r);
+	bool from_host;
+
+	if (likely(n < ASKED_MIN_BYTES)) {
+		return -1;
 	}
-	return r;
+	from_host = is_host(src);
+	if (from_host == is_host(dst)) {
+		return -1;
+	}
+	return from_host ? MEM_COPY_UP : MEM_COPY_DOWN;
+}
+
+/* As counted(), of a way_of(). */
+static inline CUresult counted_any(int way, size_t n, CUresult r)
+{
+	return way < 0 ? r : counted((enum mem_copy_way)way, n, r);
 }
 
 /* Returns whether a copy of that many bytes may be made in pieces, or be held. */
@@ -367,17 +380,17 @@ static inline bool try_down(void *dst, CUdeviceptr src, size_t n, CUstream strea
 		       ret);
 }
 
-/* A copy that names no direction. Small ones are not asked about, as they are not counted. */
-static inline bool try_any(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream,
+/* way: of way_of(). */
+static inline bool try_any(int way, CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream,
 			   bool per_thread, bool blocking, CUresult *ret)
 {
-	if (likely(n < ASKED_MIN_BYTES || !is_of_interest(n)) || is_host(dst) == is_host(src)) {
+	if (way < 0) {
 		return false;
 	}
-	return is_host(src) ? try_up(dst, (const void *)(uintptr_t)src, n, stream, per_thread,
-				     blocking, ret)
-			    : try_down((void *)(uintptr_t)dst, src, n, stream, per_thread, blocking,
-				       ret);
+	return way == MEM_COPY_UP ? try_up(dst, (const void *)(uintptr_t)src, n, stream, per_thread,
+					   blocking, ret)
+				  : try_down((void *)(uintptr_t)dst, src, n, stream, per_thread,
+					     blocking, ret);
 }
 
 static CUresult up(CUdeviceptr dst, const void *src, size_t n)
@@ -458,39 +471,42 @@ static CUresult down_async_ptsz(void *dst, CUdeviceptr src, size_t n, CUstream s
 
 static CUresult any(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
+	int way = way_of(dst, src, n);
 	CUresult r;
 
-	return try_any(dst, src, n, NULL, false, true, &r)
+	return try_any(way, dst, src, n, NULL, false, true, &r)
 		       ? r
-		       : counted_any(dst, src, n, shim_driver.cuMemcpy(dst, src, n));
+		       : counted_any(way, n, shim_driver.cuMemcpy(dst, src, n));
 }
 
 static CUresult any_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n)
 {
+	int way = way_of(dst, src, n);
 	CUresult r;
 
-	return try_any(dst, src, n, NULL, true, true, &r)
+	return try_any(way, dst, src, n, NULL, true, true, &r)
 		       ? r
-		       : counted_any(dst, src, n, shim_driver.cuMemcpy_ptds(dst, src, n));
+		       : counted_any(way, n, shim_driver.cuMemcpy_ptds(dst, src, n));
 }
 
 static CUresult any_async(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
+	int way = way_of(dst, src, n);
 	CUresult r;
 
-	return try_any(dst, src, n, stream, false, false, &r)
+	return try_any(way, dst, src, n, stream, false, false, &r)
 		       ? r
-		       : counted_any(dst, src, n, shim_driver.cuMemcpyAsync(dst, src, n, stream));
+		       : counted_any(way, n, shim_driver.cuMemcpyAsync(dst, src, n, stream));
 }
 
 static CUresult any_async_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
 {
+	int way = way_of(dst, src, n);
 	CUresult r;
 
-	return try_any(dst, src, n, stream, true, false, &r)
+	return try_any(way, dst, src, n, stream, true, false, &r)
 		       ? r
-		       : counted_any(dst, src, n,
-				     shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream));
+		       : counted_any(way, n, shim_driver.cuMemcpyAsync_ptsz(dst, src, n, stream));
 }
 
 /* ---- installation ---- */
