@@ -295,7 +295,7 @@ void mem_ledger_set_overhead(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 
 void mem_ledger_tried(struct mem_ledger *l, uint32_t row, uint32_t seq)
 {
-	/* After `used` was raised: gbpfd, which reads this first, then counts it. */
+	/* After `charged` was raised: gbpfd, which reads this first, then counts it. */
 	store_release(&l->page->line[row][l->line].tried_seq, seq);
 }
 

@@ -61,8 +61,9 @@ void mem_ledger_force(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 /* It has tried to take memory after gbpfd's answer with that number, whatever came of it: gbpfd
  * keeps nothing for it any more. */
 void mem_ledger_tried(struct mem_ledger *l, uint32_t row, uint32_t seq);
-/* The words of this process's line that say what is part of `used` (overhead), or in addition to it
- * (shared, gbpf). They decide nothing. The caller serializes changes of the first. */
+/* The words of this process's line that say what is part of what it holds (overhead), or in
+ * addition to it (shared, gbpf). They decide nothing. The caller serializes changes of the first.
+ */
 uint64_t mem_ledger_overhead(const struct mem_ledger *l, uint32_t row);
 void mem_ledger_set_overhead(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 void mem_ledger_set_gbpf(struct mem_ledger *l, uint32_t row, uint64_t bytes);

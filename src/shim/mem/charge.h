@@ -12,7 +12,8 @@
 #include "mem/ledger.h"
 #include "proto/wire.h"
 
-#define SHIM_MEM_UNIT (2u << 20) /* the driver takes device memory in units of this, bytes */
+#define SHIM_MEM_UNIT (2u << 20)  /* the driver takes device memory in units of this, bytes */
+#define SHIM_MEM_STEP (32u << 20) /* the same for pools and graphs, H200 */
 
 /* What the process needs of its session; called from any thread. */
 struct shim_mem_session {
@@ -155,10 +156,17 @@ void shim_mem_linear_settle(void);
 /* Measures what the process's pools hold, and charges that. trim: has them return what they can. */
 void shim_mem_pools_measure(bool trim);
 
+/* Return the bytes in whole units, or steps; UINT64_MAX if that is too large. */
 static inline uint64_t shim_mem_round(uint64_t bytes)
 {
 	return bytes > UINT64_MAX - SHIM_MEM_UNIT ? UINT64_MAX
 						  : ROUND_UP(bytes, (uint64_t)SHIM_MEM_UNIT);
+}
+
+static inline uint64_t shim_mem_round_step(uint64_t bytes)
+{
+	return bytes > UINT64_MAX - SHIM_MEM_STEP ? UINT64_MAX
+						  : ROUND_UP(bytes, (uint64_t)SHIM_MEM_STEP);
 }
 
 #endif

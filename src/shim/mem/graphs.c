@@ -15,8 +15,7 @@
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
 
-#define STEP_BYTES ((uint64_t)32 << 20) /* by which the driver takes memory, H200 */
-#define DEPTH_MAX 16			/* of graphs in graphs */
+#define DEPTH_MAX 16 /* of graphs in graphs */
 
 struct exec {
 	uint64_t bytes[PROTO_MAX_GPUS]; /* of its allocation nodes, by device */
@@ -181,16 +180,11 @@ void shim_mem_graphs_measure(bool trim)
 	pthread_mutex_unlock(&mutex);
 }
 
-static uint64_t step_for(uint64_t bytes)
-{
-	return bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX : ROUND_UP(bytes, STEP_BYTES);
-}
-
 /* Charges what a launch may take on a device; at the limit nothing if graphs have room. Returns
  * that, or UINT64_MAX: there is no memory now. Caller holds the mutex. */
 static uint64_t charge_step(CUdevice device, uint64_t bytes)
 {
-	uint64_t step = step_for(bytes), in_use;
+	uint64_t step = shim_mem_round_step(bytes), in_use;
 
 	(void)correct(device, 0);
 	if (shim_mem_try_charge(shim_mem_row(device), step)) {
@@ -244,7 +238,7 @@ static bool charge_launch(CUgraphExec exec, uint64_t *step)
 	CUdevice full;
 
 	while ((e = find_taker(exec)) && (full = charge_steps(e, step)) >= 0) {
-		uint64_t wanted = step_for(e->bytes[full]);
+		uint64_t wanted = shim_mem_round_step(e->bytes[full]);
 
 		if (has_waited[full]) {
 			return false;

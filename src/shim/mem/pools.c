@@ -13,7 +13,6 @@
 #include "shim/shim.h"
 
 #define POOLS_MAX 256u
-#define STEP_BYTES (32u << 20) /* by which a pool grows, H200 */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -57,15 +56,23 @@ static bool try_enter(void)
 	return true;
 }
 
-/* Returns what a pool holds, bytes; UINT64_MAX: the driver does not say. */
-static uint64_t held_by(CUmemoryPool pool)
+/* Returns a figure of a pool, bytes; UINT64_MAX: the driver does not say. */
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute what)
 {
 	uint64_t bytes = 0;
 
-	return shim_driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-						 &bytes) == CUDA_SUCCESS
-		       ? bytes
-		       : UINT64_MAX;
+	return shim_driver.cuMemPoolGetAttribute(pool, what, &bytes) == CUDA_SUCCESS ? bytes
+										     : UINT64_MAX;
+}
+
+static uint64_t held_by(CUmemoryPool pool)
+{
+	return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+static uint64_t used_of(CUmemoryPool pool)
+{
+	return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 }
 
 /* Returns the pool's index, n_pools if it is not charged. Caller holds the mutex. */
@@ -110,16 +117,6 @@ static bool add_default(CUmemoryPool pool, CUdevice device)
 	return row >= 0 && add(pool, row);
 }
 
-static uint64_t used_of(CUmemoryPool pool)
-{
-	uint64_t bytes = 0;
-
-	return shim_driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes) ==
-			       CUDA_SUCCESS
-		       ? bytes
-		       : UINT64_MAX;
-}
-
 /* Caller holds the mutex. */
 static void set_excess(unsigned i, uint64_t bytes)
 {
@@ -133,10 +130,12 @@ static void measure(unsigned i)
 {
 	uint64_t held = held_by(pools[i].pool);
 
+	if (held == UINT64_MAX) {
+		return;
+	}
 	if (pools[i].excess) {
 		set_excess(i, held > pools[i].charged ? held - pools[i].charged : 0);
 	}
-
 	if (held < pools[i].charged) {
 		shim_mem_release(pools[i].row, pools[i].charged - held);
 		pools[i].charged = held;
@@ -205,11 +204,6 @@ static CUresult run(const struct request *a)
 			     : shim_driver.cuMemAllocAsync(a->ret, a->bytes, a->stream);
 }
 
-static uint64_t step_for(size_t bytes)
-{
-	return bytes > UINT64_MAX - STEP_BYTES ? UINT64_MAX : ROUND_UP((uint64_t)bytes, STEP_BYTES);
-}
-
 /* Returns true if the pool may serve the request out of what is charged. Caller holds the mutex. */
 static bool has_room(unsigned i, size_t bytes)
 {
@@ -222,7 +216,7 @@ static bool has_room(unsigned i, size_t bytes)
  * now. Caller holds the mutex. */
 static uint64_t charge_trimmed(unsigned i, size_t bytes)
 {
-	uint64_t step = step_for(bytes);
+	uint64_t step = shim_mem_round_step(bytes);
 
 	for (unsigned k = 0; k < n_pools; k++) {
 		(void)shim_driver.cuMemPoolTrimTo(pools[k].pool, 0);
@@ -239,7 +233,7 @@ static uint64_t wait_for_step(unsigned *i, size_t bytes)
 {
 	CUmemoryPool pool = pools[*i].pool;
 	int row = pools[*i].row;
-	uint64_t step = step_for(bytes);
+	uint64_t step = shim_mem_round_step(bytes);
 	bool is_charged;
 
 	unlock();
@@ -264,7 +258,7 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 {
 	uint64_t held;
 
-	set_excess(i, pools[i].excess + step_for(a->bytes)); /* as much as it may grow */
+	set_excess(i, pools[i].excess + shim_mem_round_step(a->bytes)); /* as much as it may grow */
 	*ret = run(a);
 	held = held_by(pools[i].pool);
 	if (held == UINT64_MAX) {
@@ -291,7 +285,7 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
  * holds the mutex, which is released while the call waits. */
 static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attempt *attempt)
 {
-	uint64_t step = step_for(a->bytes);
+	uint64_t step = shim_mem_round_step(a->bytes);
 	CUresult r;
 
 	measure(i);
@@ -317,7 +311,7 @@ static CUmemoryPool pool_of(const struct request *a, CUdevice *ret_device)
 {
 	CUcontext ctx = NULL, popped;
 	CUmemoryPool pool = NULL;
-	CUdevice device;
+	CUdevice device = -1;
 	CUresult r;
 
 	if ((uintptr_t)a->stream > (uintptr_t)CU_STREAM_PER_THREAD &&
