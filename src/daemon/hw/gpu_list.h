@@ -17,8 +17,9 @@ struct daemon_gpu {
 	bool tried;	  /* a process has tested its controls */
 	uint32_t capable; /* result of the test: bits of enum gpu_control */
 	uid_t named_by;	  /* user whose process named it first, if not pinned */
-	uint64_t mem;	  /* bytes, as a process has reported it; 0: unknown */
-	bool mem_sure;	  /* by a process of root or gbpfd's user */
+	uint64_t mem;	  /* bytes, as a process has reported it, or NVML; 0: unknown */
+	bool mem_sure;	  /* by a process of root or gbpfd's user, or NVML */
+	bool mem_asked;	  /* NVML is being asked for it */
 	/* vgpu_full.c: what all accounts charge for it, when it was looked at last; how often that
 	 * has become less, and when it did */
 	uint64_t mem_charged, mem_freed, mem_freed_ns;

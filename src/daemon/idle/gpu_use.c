@@ -4,9 +4,11 @@
 #include "daemon/idle/gpu_use.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/paths.h"
 
 #pragma GCC diagnostic ignored "-Wpedantic" /* functions as dlsym returns them */
 
@@ -24,6 +26,12 @@ struct nvml_sample {
 	unsigned long long at_us;
 	unsigned sm, memory, encoder, decoder; /* per cent */
 };
+struct nvml_memory {
+	unsigned version;
+	unsigned long long total, reserved, free, used; /* reserved: for driver and firmware */
+};
+#define NVML_MEMORY_V2 (sizeof(struct nvml_memory) | 2u << 24)
+_Static_assert(sizeof(struct nvml_memory) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t");
 _Static_assert(sizeof(struct nvml_sample) == 32, "nvmlProcessUtilizationSample_t");
 
@@ -34,7 +42,8 @@ static struct {
 	int (*by_uuid)(const char *uuid, void **ret);
 	int (*processes)(void *gpu, unsigned *n, struct nvml_process *out);
 	int (*samples)(void *gpu, struct nvml_sample *out, unsigned *n, unsigned long long after);
-	unsigned long long seen_us[PROTO_MAX_GPUS]; /* newest sample that was read */
+	int (*memory)(void *gpu, struct nvml_memory *out); /* NULL before driver 510 */
+	unsigned long long seen_us[PROTO_MAX_GPUS];	   /* newest sample that was read */
 } nvml;
 
 static bool load(const char *path)
@@ -52,11 +61,20 @@ static bool load(const char *path)
 		nvml.samples =
 			(int (*)(void *, struct nvml_sample *, unsigned *, unsigned long long))
 				dlsym(nvml.library, "nvmlDeviceGetProcessUtilization");
+		nvml.memory = (int (*)(void *, struct nvml_memory *))dlsym(
+			nvml.library, "nvmlDeviceGetMemoryInfo_v2");
 	}
 	if (!nvml.ready && nvml.init && nvml.by_uuid && nvml.processes && nvml.samples) {
 		nvml.ready = nvml.init() == NVML_OK; /* the soft GPU may start later */
 	}
 	return nvml.ready;
+}
+
+void daemon_gpu_use_library(const char *kind, char out[4096])
+{
+	if (strcmp(kind, "soft") != 0 || path_lib(out, 4096, "soft/libnvidia-ml.so.1") < 0) {
+		snprintf(out, 4096, "libnvidia-ml.so.1");
+	}
 }
 
 const struct daemon_gpu_use_process *daemon_gpu_use_find(const struct daemon_gpu_use_gpu *g,
@@ -120,5 +138,17 @@ void daemon_gpu_use_measure(struct daemon_job *j)
 		if (u->gpu[i].uuid[0]) {
 			measure(&u->gpu[i], &nvml.seen_us[i]);
 		}
+	}
+}
+
+void daemon_gpu_size_measure(struct daemon_job *j)
+{
+	struct daemon_gpu_size *q = (struct daemon_gpu_size *)j;
+	struct nvml_memory m = { .version = NVML_MEMORY_V2 };
+	void *gpu;
+
+	if (load(q->library) && nvml.memory && nvml.by_uuid(q->uuid, &gpu) == NVML_OK &&
+	    nvml.memory(gpu, &m) == NVML_OK && m.reserved < m.total) {
+		q->bytes = m.total - m.reserved;
 	}
 }

@@ -11,7 +11,6 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/paths.h"
 #include "daemon/consts.h"
 #include "daemon/idle/gpu_use.h"
 #include "base/time_budget.h"
@@ -240,7 +239,6 @@ static void end_window(struct daemon_idle *w, uint64_t now)
 {
 	struct daemon_gpu_use *use = calloc(1, sizeof(*use));
 	struct daemon *d = w->d;
-	bool soft = strcmp(d->devices.kind, "soft") == 0;
 
 	if (!use) {
 		return; /* the window goes on */
@@ -249,9 +247,7 @@ static void end_window(struct daemon_idle *w, uint64_t now)
 					.done = on_measured,
 					.drop = on_dropped };
 	use->arg = d;
-	if (!soft || path_lib(use->library, sizeof(use->library), "soft/libnvidia-ml.so.1") < 0) {
-		snprintf(use->library, sizeof(use->library), "libnvidia-ml.so.1");
-	}
+	daemon_gpu_use_library(d->devices.kind, use->library);
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (d->devices.d[i].used) {
 			daemon_gpu_uuid_text(d->devices.d[i].uuid, use->gpu[i].uuid);

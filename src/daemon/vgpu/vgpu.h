@@ -37,7 +37,8 @@ void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left
 			      uint64_t *ret_size);
 /* Returns the descriptor of the account to be sent, -1: the session is in none. */
 int daemon_vgpu_fd(const struct daemon_session *s);
-/* Notes the sizes of the devices that a session has reported. */
+/* Notes the sizes of the devices that a session has reported. Where its user is not trusted, NVML
+ * is asked. */
 void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS]);
 /* A charge of the session's process was refused. */
 void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m);

@@ -86,6 +86,8 @@ void daemon_vgpu_emptied(struct daemon_vgpu *v);
 
 /* vgpu_reserve.c: where memory is reserved, vGPUs may hold their own reservation and what they are
  * granted of the rest. */
+/* Returns the sum of all reservations. */
+uint64_t daemon_vgpu_reserved(const struct daemon *d);
 /* Returns true if there is room for the reservations of all vGPUs, with `bytes` more. *ret_left is
  * what is left of the smallest device, whose size is *ret_size: that of those that processes have
  * reported, unless it is given; 0 if none is known, which leaves room for all. */

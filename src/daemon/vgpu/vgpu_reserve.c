@@ -37,7 +37,7 @@ static uint64_t add(uint64_t a, uint64_t b)
 
 /* ---- devices ---- */
 
-static uint64_t reserved_by_all(const struct daemon *d)
+uint64_t daemon_vgpu_reserved(const struct daemon *d)
 {
 	uint64_t sum = 0;
 
@@ -46,35 +46,6 @@ static uint64_t reserved_by_all(const struct daemon *d)
 		sum = add(sum, v->is.config.reserve);
 	}
 	return sum;
-}
-
-void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS])
-{
-	bool sure = s->peer.uid == 0 || s->peer.uid == s->d->uid, changed = false;
-	uint64_t reserved = reserved_by_all(s->d);
-
-	for (uint32_t i = 0; i < s->gpus; i++) {
-		struct daemon_gpu *g = &s->d->devices.d[s->gpu_index[i]];
-		uint64_t mem = bytes[i];
-
-		if (mem < PROTO_VGPU_MEM_MIN || mem > PROTO_VGPU_MEM_MAX ||
-		    (!sure && (g->mem_sure || mem <= g->mem))) {
-			continue;
-		}
-		if (mem != g->mem && sure && reserved > mem) {
-			daemon_history_add(&s->d->history, "vgpu", -1,
-					   "%llu MiB are reserved, but a GPU has %llu MiB: others "
-					   "cannot use it; lower a reservation with gbpf vgpu set",
-					   (unsigned long long)(reserved >> 20),
-					   (unsigned long long)(mem >> 20));
-		}
-		changed |= mem != g->mem;
-		g->mem = mem;
-		g->mem_sure |= sure;
-	}
-	if (changed) {
-		daemon_vgpu_reserve_update(s->d);
-	}
 }
 
 /* Returns the size of the device of a row, or what may be pinned; 0: unknown. */
@@ -112,7 +83,7 @@ static uint64_t smallest(const struct daemon *d)
 bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *ret_left,
 			     uint64_t *ret_size)
 {
-	uint64_t sum = reserved_by_all(d);
+	uint64_t sum = daemon_vgpu_reserved(d);
 
 	*ret_size = *ret_size ? *ret_size : smallest(d);
 	*ret_left = sum < *ret_size ? *ret_size - sum : 0;
@@ -122,7 +93,7 @@ bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *r
 void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left,
 			      uint64_t *ret_size)
 {
-	uint64_t others = reserved_by_all(s->d) - s->vgpu.of->is.config.reserve;
+	uint64_t others = daemon_vgpu_reserved(s->d) - s->vgpu.of->is.config.reserve;
 
 	*ret_size = smallest(s->d);
 	*ret_left = others < *ret_size ? *ret_size - others : 0;
@@ -190,7 +161,7 @@ static void trim(struct daemon_vgpu *v, uint32_t row, uint64_t size)
 
 void daemon_vgpu_reserve_update(struct daemon *d)
 {
-	bool any = reserved_by_all(d) > 0;
+	bool any = daemon_vgpu_reserved(d) > 0;
 
 	vgpu_each(d, v)
 	{
@@ -217,7 +188,7 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t size)
 {
 	bool host = memcmp(uuid, PROTO_ACCOUNT_HOST_UUID, 16) == 0;
-	uint64_t sum = host ? 0 : reserved_by_all(d);
+	uint64_t sum = host ? 0 : daemon_vgpu_reserved(d);
 
 	vgpu_each(d, v)
 	{

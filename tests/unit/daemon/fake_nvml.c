@@ -1,7 +1,9 @@
-/* An NVML with the functions that gbpfd uses, whose answers the test sets. */
+/* An NVML with the functions that gbpfd uses, whose answers the test sets: in the variable, or, for
+ * one that a gbpfd has loaded, by the environment. */
 #include "fake_nvml.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define NVML_INSUFFICIENT_SIZE 7
@@ -12,9 +14,15 @@ struct process {
 	unsigned gpu_instance, compute_instance;
 };
 
+struct memory {
+	unsigned version;
+	unsigned long long total, reserved, free, used;
+};
+
 EXPORT struct fake_nvml fake_nvml;
 
 EXPORT int nvmlInit_v2(void);
+EXPORT int nvmlDeviceGetMemoryInfo_v2(void *gpu, struct memory *out);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **ret);
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *gpu, unsigned *n, struct process *out);
 EXPORT int nvmlDeviceGetProcessUtilization(void *gpu, struct fake_nvml_sample *out, unsigned *n,
@@ -57,4 +65,17 @@ int nvmlDeviceGetProcessUtilization(void *gpu, struct fake_nvml_sample *out, uns
 		out[i] = fake_nvml.sample[i];
 	}
 	return gpu == &fake_nvml ? fake_nvml.samples : NVML_INSUFFICIENT_SIZE;
+}
+
+/* FAKE_NVML_TOTAL: bytes, of which 8 MiB are reserved. */
+int nvmlDeviceGetMemoryInfo_v2(void *gpu, struct memory *out)
+{
+	const char *total = getenv("FAKE_NVML_TOTAL");
+
+	if (gpu != &fake_nvml || !total || out->version != (2u << 24 | sizeof(*out))) {
+		return NVML_INSUFFICIENT_SIZE;
+	}
+	out->total = strtoull(total, NULL, 10);
+	out->reserved = 8u << 20;
+	return 0;
 }

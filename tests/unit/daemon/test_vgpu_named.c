@@ -484,6 +484,52 @@ static void sizes_that_other_users_report_harm_nobody(void **state)
 	part(&root);
 }
 
+/* Starts gbpfd anew, with an NVML that knows a GPU of DEVICE bytes. */
+static void with_nvml(struct gd *d)
+{
+	char path[200], total[24], *libdir = strdup(getenv("GBPF_LIBDIR"));
+
+	snprintf(path, sizeof(path), "%s/soft", d->dir);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/soft/libnvidia-ml.so.1", d->dir);
+	assert_int_equal(symlink(getenv("FAKE_NVML"), path), 0);
+	snprintf(total, sizeof(total), "%llu", (unsigned long long)(DEVICE + MIB(8)));
+	assert_int_equal(setenv("FAKE_NVML_TOTAL", total, 1), 0);
+	assert_int_equal(setenv("GBPF_LIBDIR", d->dir, 1), 0);
+	restart_after_kill(d);
+	d->g = gd_open(d);
+	assert_int_equal(unsetenv("FAKE_NVML_TOTAL"), 0);
+	assert_int_equal(setenv("GBPF_LIBDIR", libdir, 1), 0);
+	free(libdir);
+}
+
+/* No process of root or gbpfd's user has named the GPU. */
+static void nvml_corrects_sizes_that_other_users_report(void **state)
+{
+	struct proto_hello h = hello_named("good", 0);
+	struct gd *d = *state;
+	struct member liar, good;
+	uint32_t seq = 1;
+
+	NEED_TWO_USERS();
+	with_nvml(d);
+	open_to_all(d);
+	call(d, "vgpu.create", "{\"name\":\"big\",\"reserve\":134217728}");
+	call(d, "vgpu.create", "{\"name\":\"good\",\"users\":[65534]}");
+	say_size(USER_A, &liar, d, 7, PROTO_VGPU_MEM_MAX);
+	AS_USER(USER_B, enter(&good, d, &h));
+	assert_int_equal(good.error, 0);
+	AWAIT(ask_now(&good, seq++, DEVICE - MIB(128) + 1) == PROTO_ACCOUNT_REFUSED);
+	assert_int_equal(ask_now(&good, seq, DEVICE - MIB(128)), PROTO_ACCOUNT_RETRY);
+	part(&liar);
+	say_size(USER_A, &liar, d, 7, PROTO_VGPU_MEM_MAX);
+	assert_int_equal(ask_now(&good, ++seq, DEVICE - MIB(128) + 1), PROTO_ACCOUNT_REFUSED);
+	assert_int_equal(
+		fail_call(d->g, "vgpu.create", "{\"name\":\"more\",\"reserve\":1073741824}"), 7);
+	part(&liar);
+	part(&good);
+}
+
 /* The process lives on, but nothing is reserved for it. */
 static void a_refused_reservation_is_not_kept(void **state)
 {
@@ -758,6 +804,7 @@ int main(void)
 		TEST(garbage_takes_no_memory_from_other_vgpus),
 		TEST(asking_for_memory_of_no_device_ends_the_session),
 		TEST(sizes_that_other_users_report_harm_nobody),
+		TEST(nvml_corrects_sizes_that_other_users_report),
 		TEST(a_refused_reservation_is_not_kept),
 		TEST(reservations_beyond_a_device_are_reported),
 		TEST(a_full_vgpu_has_no_room_on_a_device_of_unknown_size),
