@@ -140,8 +140,26 @@ static void take_notice(struct softd_client *c)
 	softd_machine_kick(c->machine);
 }
 
+/* Why a connection ends. */
+struct ending {
+	const char *why; /* NULL: it does not; or softd_client_drop has logged it */
+	int err;	 /* -Exxx, or 0 */
+	bool orderly;	 /* the client has closed the connection */
+};
+
+/* Logs why the connection ends, unless softd_client_drop has. The many connections that only query
+ * something are not worth a line. */
+static void log_ending(const struct softd_client *c, const struct ending *end)
+{
+	if (end->why && (c->attached || !end->orderly)) {
+		log_info("process %d: connection ended: %s%s%s", c->pid, end->why,
+			 end->err ? ": " : "", end->err ? strerror(-end->err) : "");
+	}
+}
+
 /* Receives and answers one request. Returns false if the connection must be closed. */
-static bool take_request(struct softd_client *c, struct soft_request *q, struct softd_answer *a)
+static bool take_request(struct softd_client *c, struct soft_request *q, struct softd_answer *a,
+			 struct ending *end)
 {
 	int fds[FD_PASS_MAX], err;
 	unsigned nfds;
@@ -150,8 +168,13 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 	if (len <= 0) {
 		if (len == -EMSGSIZE) {
 			pthread_mutex_lock(&c->machine->lock);
-			softd_client_drop(c, "a request that is too long");
+			softd_client_drop(c,
+					  "a request that is too long or has too many descriptors");
 			pthread_mutex_unlock(&c->machine->lock);
+		} else if (len < 0) {
+			*end = (struct ending){ "cannot receive a request", (int)len, false };
+		} else {
+			*end = (struct ending){ "the client closed it", 0, true };
 		}
 		while (nfds) { /* an empty message may carry descriptors */
 			fd_close_foreign(fds[--nfds]);
@@ -169,6 +192,9 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 		for (unsigned i = 0; a->close_fds && i < a->n_fds; i++) {
 			close(a->fds[i]);
 		}
+		if (err) {
+			*end = (struct ending){ "cannot send a reply", err, false };
+		}
 	}
 	while (nfds) {
 		fd_close_foreign(fds[--nfds]);
@@ -176,29 +202,44 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 	return err == 0;
 }
 
+/* Waits for a descriptor of the client. Returns false if the connection must be closed. */
+static bool wait_for_client(struct softd_client *c, struct pollfd p[3], struct ending *end)
+{
+	int n = poll(p, 3, c->attached ? -1 : ASK_MS);
+
+	if (n < 0 && errno != EINTR) {
+		*end = (struct ending){ "cannot wait for it", -errno, false };
+	} else if (n == 0) {
+		*end = (struct ending){ "no request within 5 s", 0, false };
+	} else if (load_relaxed(&c->dead)) {
+		return false;
+	} else if (p[1].revents) {
+		*end = (struct ending){ "the process has ended", 0, true };
+	} else if (p[2].revents & (POLLHUP | POLLERR)) {
+		*end = (struct ending){ "the client closed its notices", 0, true };
+	}
+	return !end->why;
+}
+
 static void serve(struct softd_client *c, struct soft_request *q, struct softd_answer *a)
 {
-	for (;;) {
+	struct ending end = { NULL, 0, false };
+	bool goes_on = true;
+
+	while (goes_on) {
 		struct pollfd p[3] = { { .fd = c->control, .events = POLLIN },
 				       { .fd = c->pidfd, .events = POLLIN },
 				       { .fd = c->event, .events = POLLIN } };
 
-		int n = poll(p, 3, c->attached ? -1 : ASK_MS);
-
-		if (n == 0 || (n < 0 && errno != EINTR)) {
-			return;
-		}
-		if (load_relaxed(&c->dead) || p[1].revents ||
-		    (p[2].revents & (POLLHUP | POLLERR))) {
-			return;
-		}
-		if (p[2].revents) {
+		goes_on = wait_for_client(c, p, &end);
+		if (goes_on && p[2].revents) {
 			take_notice(c);
 		}
-		if (p[0].revents && !take_request(c, q, a)) {
-			return;
+		if (goes_on && p[0].revents) {
+			goes_on = take_request(c, q, a, &end);
 		}
 	}
+	log_ending(c, &end);
 }
 
 /* Frees everything that the client owns. Waits until no worker holds any of it. */

@@ -449,6 +449,130 @@ static void half_closed_clients_are_dropped(void **state)
 	rig_check_descriptors(&before);
 }
 
+/* ---- the server's log ---- */
+
+static int log_file;
+
+/* Starts another server, which writes its log to log_file. */
+static void restart_with_log(void)
+{
+	const char *const args[] = { "--mem", "512M", NULL };
+	char path[96], *given = getenv("SOFT_TEST_LOG") ? strdup(getenv("SOFT_TEST_LOG")) : NULL;
+
+	snprintf(path, sizeof(path), "%s/softgpu.log", rig_dir);
+	rig_stop(SIGTERM);
+	setenv("SOFT_TEST_LOG", path, 1);
+	rig_start(args);
+	unsetenv("SOFT_TEST_LOG");
+	if (given) {
+		setenv("SOFT_TEST_LOG", given, 1);
+	}
+	free(given);
+	log_file = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(log_file >= 0);
+}
+
+/* Returns how often the log has the text. */
+static unsigned logged(const char *text)
+{
+	static char all[65536];
+	ssize_t n = pread(log_file, all, sizeof(all) - 1, 0);
+	unsigned times = 0;
+
+	all[MAX(n, 0)] = 0;
+	for (const char *at = all; (at = strstr(at, text)); at++) {
+		times++;
+	}
+	return times;
+}
+
+static void send_half_a_request(int sock, int event)
+{
+	char half[4] = { 0 };
+
+	(void)event;
+	assert_int_equal(msg_send(sock, half, sizeof(half), NULL, 0), 0);
+}
+
+static void send_too_much(int sock, int event)
+{
+	static char much[sizeof(struct soft_request) + 1];
+
+	(void)event;
+	assert_int_equal(msg_send(sock, much, sizeof(much), NULL, 0), 0);
+}
+
+static void close_after_the_request(int sock, int event)
+{
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_CREATE };
+
+	(void)event;
+	shutdown(sock, SHUT_RD);
+	assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
+}
+
+static void close_control(int sock, int event)
+{
+	(void)event;
+	shutdown(sock, SHUT_WR);
+}
+
+static void close_notices(int sock, int event)
+{
+	(void)sock;
+	shutdown(event, SHUT_RDWR);
+}
+
+static void exit_program(void *arg)
+{
+	struct soft_shared *s;
+	int event;
+
+	(void)arg;
+	raw_hello(&s, &event);
+	_exit(0);
+}
+
+/* The server writes one line for each connection of a program that it ends, with the reason. */
+static void the_log_says_why_a_connection_has_ended(void **state)
+{
+	static const struct {
+		void (*end)(int sock, int event);
+		const char *why;
+	} cases[] = {
+		{ send_half_a_request, "dropped: a malformed request\n" },
+		{ send_too_much, "dropped: a request that is too long" },
+		{ close_after_the_request, "connection ended: cannot send a reply: Broken pipe\n" },
+		{ close_control, "connection ended: the client closed it\n" },
+		{ close_notices, "connection ended: the client closed its notices\n" },
+	};
+	char own[32];
+	pid_t pid;
+
+	(void)state;
+	restart_with_log();
+	snprintf(own, sizeof(own), "process %d", (int)getpid());
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct soft_shared *s;
+		int event, sock = raw_hello(&s, &event);
+		char line[160];
+
+		snprintf(line, sizeof(line), "%s%s %s", own, i < 2 ? "" : ":", cases[i].why);
+		cases[i].end(sock, event);
+		AWAIT(logged(line) == 1);
+		fd_close(sock);
+		fd_close(event);
+		shm_unmap(s, sizeof(*s));
+		(void)rig_stats_idle(); /* queries, whose connections are not logged */
+		assert_int_equal(logged(own), i + 1);
+	}
+	pid = rig_spawn(exit_program, NULL);
+	assert_int_equal(rig_wait(pid), 0);
+	snprintf(own, sizeof(own), "process %d: connection ended: ", (int)pid);
+	AWAIT(logged(own) == 1);
+	close(log_file);
+}
+
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "512M", NULL };
@@ -475,6 +599,7 @@ int main(void)
 		cmocka_unit_test(huge_modules),
 		cmocka_unit_test(invalid_descriptors_are_refused),
 		cmocka_unit_test(half_closed_clients_are_dropped),
+		cmocka_unit_test(the_log_says_why_a_connection_has_ended),
 	};
 
 	return cmocka_run_group_tests_name("soft flood", tests, start, rig_end);
