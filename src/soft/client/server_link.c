@@ -437,19 +437,51 @@ static void link_lost(void)
 	futex_wake_shared(&s->tail, INT_MAX);
 }
 
+/* Returns the error of a request that could not be sent, SOFT_DEAD if the connection is lost. */
+static CUresult send_error(int err, int fd)
+{
+	switch (err) {
+	case -EBADF: /* the program's descriptor, or the connection's? */
+		return fd >= 0 && fcntl(fd, F_GETFD) < 0 ? CUDA_ERROR_INVALID_VALUE : SOFT_DEAD;
+	case -ENOBUFS:
+	case -ENOMEM:
+	case -ETOOMANYREFS:
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	default:
+		return SOFT_DEAD;
+	}
+}
+
+/* Sends a request and receives the reply. Returns CUDA_SUCCESS if there is one, of *ret_got bytes;
+ * SOFT_DEAD if the connection is lost; else the error of a request that had no effect here. */
+static CUresult exchange(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
+			 ssize_t *ret_got, int fds[FD_PASS_MAX], unsigned *n)
+{
+	size_t len = SOFT_REQUEST_MIN + strnlen(q->name, SOFT_NAME_MAX - 1) + 1;
+	ssize_t got =
+		load_relaxed(&soft.dead) ? -EPIPE : msg_send(soft.control, q, len, &fd, fd >= 0);
+
+	if (got < 0) {
+		return send_error((int)got, fd);
+	}
+	got = msg_recv(soft.control, r, r_bytes, fds, n);
+	*ret_got = got;
+	if (got == -EMSGSIZE) { /* the reply's descriptor: this process has as many as it may */
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	return got < (ssize_t)SOFT_REPLY_MIN ? SOFT_DEAD : CUDA_SUCCESS;
+}
+
 CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
 			int *ret_fd)
 {
-	size_t len = SOFT_REQUEST_MIN + strnlen(q->name, SOFT_NAME_MAX - 1) + 1;
 	int fds[FD_PASS_MAX];
 	unsigned n = 0;
-	ssize_t got;
+	ssize_t got = 0;
+	CUresult e;
 
 	pthread_mutex_lock(&soft.control_lock);
-	got = load_relaxed(&soft.dead) ? -EPIPE : msg_send(soft.control, q, len, &fd, fd >= 0);
-	if (got == 0) {
-		got = msg_recv(soft.control, r, r_bytes, fds, &n);
-	}
+	e = exchange(q, fd, r, r_bytes, &got, fds, &n);
 	pthread_mutex_unlock(&soft.control_lock);
 	if (ret_fd && n == 1) {
 		*ret_fd = fds[0];
@@ -458,9 +490,12 @@ CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, si
 	while (n) {
 		close(fds[--n]);
 	}
-	if (got < (ssize_t)SOFT_REPLY_MIN) {
+	if (e == SOFT_DEAD) {
 		link_lost();
-		return SOFT_DEAD;
+	}
+	if (e) {
+		memset(r, 0, r_bytes); /* callers read its text */
+		return e;
 	}
 	if ((size_t)got < r_bytes) {
 		memset((char *)r + got, 0,

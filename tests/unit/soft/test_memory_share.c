@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -447,6 +448,41 @@ static void handles_travel_by_descriptor(void **state)
 	run_pair(handle_giver, handle_taker, 128 + SIGKILL);
 }
 
+/* Descriptors that cannot be sent or received are errors of the call, not of the connection. */
+static void bad_descriptors(void *unused)
+{
+	CUmemGenericAllocationHandle h, other;
+	struct rlimit all, few;
+	int fd;
+
+	(void)unused;
+	rig_context();
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	close(fd);
+	CU_IS(CUDA_ERROR_INVALID_VALUE,
+	      cuMemImportFromShareableHandle(&other, (void *)(uintptr_t)fd,
+					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CHECK(getrlimit(RLIMIT_NOFILE, &all) == 0);
+	few = (struct rlimit){ .rlim_cur = 0, .rlim_max = all.rlim_max };
+	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	CU_IS(CUDA_ERROR_OPERATING_SYSTEM,
+	      cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CHECK(setrlimit(RLIMIT_NOFILE, &all) == 0);
+	CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CU(cuMemImportFromShareableHandle(&other, (void *)(uintptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CU(cuMemRelease(other));
+	CU(cuMemRelease(h));
+	CU(cuCtxSynchronize());
+}
+
+static void bad_descriptors_do_not_end_the_connection(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(bad_descriptors, NULL), 0);
+}
+
 static void killed_with_descriptors(void *unused)
 {
 	CUmemGenericAllocationHandle h;
@@ -744,6 +780,7 @@ int main(void)
 		cmocka_unit_test(rights_hold_for_kernels),
 		cmocka_unit_test(created_memory_is_the_process_s),
 		cmocka_unit_test(handles_travel_by_descriptor),
+		cmocka_unit_test(bad_descriptors_do_not_end_the_connection),
 		cmocka_unit_test(kills_leave_nothing),
 		cmocka_unit_test(out_of_range_sizes_are_refused),
 		cmocka_unit_test(memory_belongs_to_one_gpu),
