@@ -11,9 +11,9 @@
  *
  * Process lane: the hardware's time slices are set in proportion, a vGPU's divided by its programs
  * that have work, long enough that switches cost little and so that whole periods fit into a
- * second; the mean credit corrects them ten times a second. Shared lane, and where slices cannot be set: launches of a vGPU whose credit is used up
- * are deferred while another one with credit wants the GPU. A vGPU of lower priority waits as soon
- * as its credit is below zero.
+ * second; the mean credit corrects them ten times a second. Shared lane, and where slices cannot be
+ * set: launches of a vGPU whose credit is used up are deferred while another one with credit wants
+ * the GPU. A vGPU of lower priority waits as soon as its credit is below zero.
  *
  * Without --burst a vGPU's share is its most, too, when the others leave the GPU idle: its launches
  * are deferred then.

@@ -37,5 +37,10 @@ int GBPF_PROG(copy_fair_copy_enqueue, copy_enqueue)
 SEC("gbpf/tick")
 int GBPF_PROG(copy_fair_tick, tick)
 {
-	return divide_copies(ctx);
+	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, latency = 0;
+
+	bpf_for (t, 0, n) {
+		latency += gbpf_tenant_class(t) == GBPF_CLASS_LATENCY;
+	}
+	return divide_copies(ctx, latency);
 }

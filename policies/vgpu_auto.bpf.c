@@ -100,7 +100,7 @@ int GBPF_PROG(vgpu_auto_tick, tick)
 			open_in[p] += gbpf_tenant_stat(t, GBPF_STAT_OPEN) != 0;
 		}
 	}
-	divide_copies(ctx);
+	divide_copies(ctx, latency_programs);
 	return divide(ctx, latency_programs ? latency_slice_ns : slice_ns);
 }
 

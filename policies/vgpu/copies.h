@@ -4,7 +4,7 @@
 #ifndef GBPF_POLICIES_VGPU_COPIES_H
 #define GBPF_POLICIES_VGPU_COPIES_H
 
-#include <gbpf/gbpf.bpf.h>
+#include "places.h"
 
 const volatile u64 copy_slack_bytes = 2097152;	 /* bytes: debt at which pieces are held */
 const volatile u64 copy_credit_bytes = 67108864; /* bytes: bound of credit and debt */
@@ -20,9 +20,6 @@ const volatile u64 copy_active_ns =
 const volatile u64 copy_stale_ns = 50000000; /* ns: published values older than this are ignored */
 
 enum { COPY_HELD_FOR_SHARE = 8, COPY_HELD_FOR_LATENCY };
-
-#define COPY_GROUPS (GBPF_VGPUS + 1) /* one more for programs in no vGPU */
-#define COPY_WANTED 1024	     /* demand of a vGPU that always copies */
 
 /* Of a tenant, one way. */
 struct copier {
@@ -53,10 +50,10 @@ struct {
 GBPF_STANDARD_MAP(IO_BUDGETS);
 
 /* Published by gbpfd. */
-u32 copy_contended[2 * COPY_GROUPS]; /* by direction and vGPU: another one waits for its share */
+u32 copy_contended[2 * GROUPS]; /* by direction and vGPU: another one waits for its share */
 u64 copy_ticked_ns;
 u32 copy_latency; /* number of latency programs */
-struct copy_group copy_groups[2 * COPY_GROUPS];
+struct copy_group copy_groups[2 * GROUPS];
 u64 copy_seen[2 * 1024]; /* by direction and tenant: bytes at the last tick */
 
 static __always_inline void admit_copier(struct gbpf_admit_ctx *ctx)
@@ -70,7 +67,7 @@ static __always_inline void admit_copier(struct gbpf_admit_ctx *ctx)
 static __always_inline int reason_to_hold(struct gbpf_copy_enqueue_ctx *ctx, const struct copier *c)
 {
 	u32 way = ctx->direction & 1;
-	u32 at = way * COPY_GROUPS + ctx->vgpu;
+	u32 at = way * GROUPS + ctx->vgpu;
 	s64 since = (s64)(c->bytes - copy_seen[way * 1024 + ctx->tenant]), slack;
 
 	if (ctx->class_id != GBPF_CLASS_LATENCY && ctx->lc_open && ctx->held_ns < copy_latency_ns) {
@@ -154,17 +151,10 @@ static __always_inline int enqueue_by_share(struct gbpf_copy_enqueue_ctx *ctx)
 
 /* ---- tick ---- */
 
-static __always_inline u32 copy_group_of(u32 tenant)
-{
-	long place = gbpf_tenant_vgpu(tenant);
-
-	return place < 0 || place > GBPF_VGPUS ? GBPF_VGPUS : (u32)place;
-}
-
 static __always_inline void add_copier(u32 way, u32 t, u64 now)
 {
 	struct copier *c = gbpf_tenant_lookup(&copiers, t, &way);
-	struct copy_group *g = &copy_groups[way * COPY_GROUPS + copy_group_of(t)];
+	struct copy_group *g = &copy_groups[way * GROUPS + group_of(t)];
 	u64 *seen = &copy_seen[way * 1024 + (t & 1023)], bytes;
 	long weight = gbpf_tenant_weight(t);
 	int wants;
@@ -191,7 +181,7 @@ struct copy_totals copy_sum;
 
 static __always_inline int copies_now(const struct copy_group *g)
 {
-	return g->demand > COPY_WANTED / 16 || g->used_bytes;
+	return g->demand > WANTED / 16 || g->used_bytes;
 }
 
 static __always_inline void count_copies(u32 place, struct copy_group *g)
@@ -199,7 +189,7 @@ static __always_inline void count_copies(u32 place, struct copy_group *g)
 	const struct gbpf_io_budgets *v =
 		place < GBPF_VGPUS ? bpf_map_lookup_elem(&IO_BUDGETS, &place) : NULL;
 
-	g->demand = g->demand - g->demand / 8 + (g->wants ? COPY_WANTED / 8 : 0);
+	g->demand = average(g->demand, g->wants);
 	g->percent = v ? v->copy_pct : 0;
 	g->weight = g->weight ? g->weight : 1;
 	copy_sum.used_bytes += g->used_bytes;
@@ -232,47 +222,44 @@ static __always_inline void settle_copies(struct copy_group *g, int contended)
 /* A vGPU for which others are held: most of the time it could use more than it gets. */
 static __always_inline int waits_for_share(const struct copy_group *g)
 {
-	return g->demand > COPY_WANTED / 2 && g->credit_bytes >= -(s64)copy_slack_bytes;
+	return g->demand > WANTED / 2 && g->credit_bytes >= -(s64)copy_slack_bytes;
 }
 
 static __always_inline void divide_way(u32 way, u32 tenants, u64 now)
 {
-	u32 base = way * COPY_GROUPS, p, t;
+	u32 base = way * GROUPS, p, t;
 
 	copy_sum = (struct copy_totals){};
-	bpf_for (p, 0, COPY_GROUPS) {
+	bpf_for (p, 0, GROUPS) {
 		copy_groups[base + p].used_bytes = 0;
 		copy_groups[base + p].weight = copy_groups[base + p].wants = 0;
 	}
 	bpf_for (t, 0, tenants) {
 		add_copier(way, t, now);
 	}
-	bpf_for (p, 0, COPY_GROUPS) {
+	bpf_for (p, 0, GROUPS) {
 		count_copies(p, &copy_groups[base + p]);
 	}
-	bpf_for (p, 0, COPY_GROUPS) {
+	bpf_for (p, 0, GROUPS) {
 		settle_copies(&copy_groups[base + p], copy_contended[base + p]);
 	}
-	bpf_for (p, 0, COPY_GROUPS) {
+	bpf_for (p, 0, GROUPS) {
 		if (waits_for_share(&copy_groups[base + p])) {
 			copy_sum.rivals++;
 			copy_sum.last = p;
 		}
 	}
-	bpf_for (p, 0, COPY_GROUPS) {
+	bpf_for (p, 0, GROUPS) {
 		copy_contended[base + p] =
 			copy_sum.rivals > 1 || (copy_sum.rivals == 1 && copy_sum.last != p);
 	}
 }
 
-/* Divides both ways for the next millisecond. */
-static __always_inline int divide_copies(struct gbpf_tick_ctx *ctx)
+/* Divides both ways for the next millisecond. latency: number of latency programs. */
+static __always_inline int divide_copies(struct gbpf_tick_ctx *ctx, u32 latency)
 {
-	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, latency = 0;
+	u32 n = ctx->tenants < 1024 ? ctx->tenants : 1024;
 
-	bpf_for (t, 0, n) {
-		latency += gbpf_tenant_class(t) == GBPF_CLASS_LATENCY;
-	}
 	copy_latency = latency;
 	divide_way(0, n, ctx->now_ns);
 	divide_way(1, n, ctx->now_ns);

@@ -4,7 +4,7 @@
 #ifndef GBPF_POLICIES_VGPU_SHARES_H
 #define GBPF_POLICIES_VGPU_SHARES_H
 
-#include <gbpf/gbpf.bpf.h>
+#include "places.h"
 
 const volatile u64 max_period_ns =
 	160000000; /* ns: in which each program has had a slice: bounds the error of a second */
@@ -28,9 +28,6 @@ enum {
 	YIELDS = 2,    /* that one has a higher priority */
 	CAPPED = 4,    /* its share is its most, and stated shares leave something over */
 };
-
-#define GROUPS (GBPF_VGPUS + 1) /* one more for programs in no vGPU */
-#define WANTED 1024		/* demand of a vGPU that always has work */
 
 struct account {
 	u64 used_ns;	/* total GPU time */
@@ -168,18 +165,6 @@ static __always_inline int charge(struct gbpf_retire_ctx *ctx)
 }
 
 /* ---- tick ---- */
-
-static __always_inline u32 group_of(u32 tenant)
-{
-	long place = gbpf_tenant_vgpu(tenant);
-
-	return place < 0 || place > GBPF_VGPUS ? GBPF_VGPUS : (u32)place;
-}
-
-static __always_inline u32 average(u32 demand, int sample)
-{
-	return demand - demand / 8 + (sample ? WANTED / 8 : 0);
-}
 
 /* Adds what a tenant used and wants to its vGPU. */
 static __always_inline void add_tenant(u32 t, const struct account *a, u64 now)

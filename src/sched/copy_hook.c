@@ -3,7 +3,6 @@
  * do meanwhile, such as filling the piece behind. */
 #include "sched/sched_int.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,23 +49,6 @@ static void fill(struct gbpf_copy_enqueue_ctx *x, const struct sched_copy *c, bo
 	x->forced = forced;
 }
 
-static void report(struct sched *s, const struct answer *a)
-{
-	char text[120];
-
-	if (a->failed) {
-		sched_stat_add(s, helper_errors, 1u);
-	} else {
-		sched_stat_add(s, verdict_errors, 1u);
-		policy_count_verdict(&s->policy, a->version, POLICY_HOOK_copy_enqueue);
-	}
-	snprintf(text, sizeof(text), "policy version %llu: %s; the copy goes",
-		 (unsigned long long)a->version,
-		 a->failed ? "a helper failed in copy_enqueue"
-			   : "verdict of copy_enqueue out of range");
-	sched_note(s, "policy-error", text);
-}
-
 static uint32_t clamp_piece(const struct sched_copy *c, uint32_t bytes)
 {
 	uint32_t most = c->pinned ? GBPF_PIECE_MAX : MIN(GBPF_PIECE_MAX, 16 * SCHED_PIECE_UNIT);
@@ -108,7 +90,10 @@ static void ask(struct sched_copy *c, bool forced, uint64_t now, struct answer *
 	}
 	policy_read_leave(reader);
 	if (a->failed || a->out_of_range) {
-		report(s, a);
+		sched_fault_report(s, a->version, POLICY_HOOK_copy_enqueue, a->failed,
+				   a->failed
+					   ? "a helper failed in copy_enqueue; the copy goes"
+					   : "verdict of copy_enqueue out of range; the copy goes");
 	}
 	c->begun |= a->version != 0;
 	c->asked++;
@@ -116,35 +101,24 @@ static void ask(struct sched_copy *c, bool forced, uint64_t now, struct answer *
 	c->piece_bytes = clamp_piece(c, a->piece_bytes);
 }
 
-/* Returns the version word of the copy's GPU, to notice a swap; 0 when holds are to end. */
-static uint64_t version_word(const struct sched_copy *c)
+/* Returns whether the answer of a HOLD still counts: gbpfd is there, and the version that gave it
+ * is in force. */
+static bool is_held(const struct sched_copy *c)
 {
-	struct sched *s = c->q->s;
-	uint32_t index = load_relaxed(&s->policy.gpu[c->q->gpu].index);
-	struct policy_reader *reader = policy_read_enter();
-	const struct proto_directory *dir = load_acquire(&s->policy.dir);
-	bool ends = policy_is_off(&s->policy) || dir == &s->absent.dir || load_relaxed(&s->forked);
-	uint64_t version = index < PROTO_MAX_GPUS && !ends ? load_relaxed(&dir->version[index]) : 0;
+	const struct sched *s = c->q->s;
+	bool off;
+	uint64_t version = sched_version_word(c->q, &off);
 
-	policy_read_leave(reader);
-	return version;
+	return version == c->version && !off && load_acquire(&s->policy.dir) != &s->absent.dir;
 }
 
 /* The piece goes: accounts how long it was held, and begins with the next. */
 static bool let_go(struct sched_copy *c, uint64_t now, uint32_t why)
 {
-	uint64_t held_ns = sched_since_ns(c->came_ns, now);
+	static const struct sched_launch copy = { .kind = GBPF_KIND_COPY };
 
 	if (c->held) {
-		struct policy_reader *reader = policy_read_enter();
-		struct proto_stats *st = load_acquire(&c->q->s->policy.stats);
-
-		(void)add_relaxed(&st->holds, 1u);
-		(void)add_relaxed(&st->held_ns, held_ns);
-		sched_stat_max(&st->max_held_ns, held_ns);
-		store_relaxed(&st->why, why);
-		store_relaxed(&st->why_kernel, (uint64_t)0);
-		policy_read_leave(reader);
+		sched_hold_account(c->q, &copy, why, sched_since_ns(c->came_ns, now));
 	}
 	c->came_ns = c->ask_ns = 0;
 	c->asked = 0;
@@ -183,7 +157,7 @@ bool sched_copy_may_go(struct sched_copy *c)
 		c->unfinished_then = c->unfinished;
 	} else if (sched_since_ns(c->came_ns, now) >= load_relaxed(&s->limit_ns)) {
 		return force(c, now);
-	} else if (now < c->ask_ns && version_word(c) == c->version) {
+	} else if (now < c->ask_ns && is_held(c)) {
 		return false;
 	}
 	ask(c, false, now, &a);

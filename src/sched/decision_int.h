@@ -47,7 +47,11 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 /* The same in a section of its own, with the report. */
 void sched_decide(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
 		  uint64_t held_ns, uint32_t asked, struct sched_decision *a);
-/* Counts and notes a fault. Not inside a read-side section. */
+/* Counts and notes a fault of a policy version in a hook (POLICY_HOOK_*); failed: the program did,
+ * else its verdict is out of range. Not inside a read-side section. */
+void sched_fault_report(struct sched *s, uint64_t version, unsigned hook, bool failed,
+			const char *what);
+/* The same for submit. */
 void sched_decision_report(struct sched_queue *q, const struct sched_decision *a);
 void sched_hook_queue_create(struct sched_queue *q);
 void sched_hook_queue_destroy(struct sched_queue *q, uint64_t launches);
@@ -68,6 +72,10 @@ void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t no
 void sched_share_reset(struct sched *s);
 /* Waits until the policy lets the launch go, at most until its limit. */
 void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sched_decision *a);
+/* Returns the version word of the queue's GPU, to notice a swap. *ret_off: every launch is to pass.
+ */
+uint64_t sched_version_word(struct sched_queue *q, bool *ret_off);
+/* Adds a hold to the statistics. */
 void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
 			uint64_t held_ns);
 uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight);

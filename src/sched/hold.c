@@ -100,9 +100,7 @@ void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uin
 	policy_read_leave(pin);
 }
 
-/* Returns the version word of the queue's GPU, to notice a swap. *ret_off: every launch is to pass.
- */
-static uint64_t version_word(struct sched_queue *q, bool *ret_off)
+uint64_t sched_version_word(struct sched_queue *q, bool *ret_off)
 {
 	struct sched *s = q->s;
 	uint32_t index = load_relaxed(&s->policy.gpu[q->gpu].index);
@@ -136,7 +134,7 @@ static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, u
 	uint64_t until = now + MIN(MIN(a->hold_ns, left), (uint64_t)3600000000000u);
 	uint64_t inflight = sched_tally_sum(&s->inflight);
 	bool off = false;
-	uint64_t version = version_word(q, &off);
+	uint64_t version = sched_version_word(q, &off);
 
 	while (now < until && !off) {
 		uint64_t ns = MIN(until - now, s->wait_cap_ns);
@@ -146,7 +144,7 @@ static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, u
 		} else {
 			wait_change(s, a, ns);
 		}
-		if (version_word(q, &off) != version) {
+		if (sched_version_word(q, &off) != version) {
 			return;
 		}
 		if (a->verdict == GBPF_HOLD) {

@@ -183,19 +183,26 @@ static const char *fault_text(uint8_t fault)
 	}
 }
 
-void sched_decision_report(struct sched_queue *q, const struct sched_decision *a)
+void sched_fault_report(struct sched *s, uint64_t version, unsigned hook, bool failed,
+			const char *what)
 {
 	char text[120];
 
-	if (a->fault == SCHED_FAULT_HELPER || a->fault == SCHED_FAULT_OUTLIVED) {
-		sched_stat_add(q->s, helper_errors, 1u);
+	if (failed) {
+		sched_stat_add(s, helper_errors, 1u);
 	} else {
-		sched_stat_add(q->s, verdict_errors, 1u);
-		policy_count_verdict(&q->s->policy, a->version, POLICY_HOOK_submit);
+		sched_stat_add(s, verdict_errors, 1u);
+		policy_count_verdict(&s->policy, version, hook);
 	}
-	snprintf(text, sizeof(text), "policy version %llu: %s", (unsigned long long)a->version,
-		 fault_text(a->fault));
-	sched_note(q->s, "policy-error", text);
+	snprintf(text, sizeof(text), "policy version %llu: %s", (unsigned long long)version, what);
+	sched_note(s, "policy-error", text);
+}
+
+void sched_decision_report(struct sched_queue *q, const struct sched_decision *a)
+{
+	bool failed = a->fault == SCHED_FAULT_HELPER || a->fault == SCHED_FAULT_OUTLIVED;
+
+	sched_fault_report(q->s, a->version, POLICY_HOOK_submit, failed, fault_text(a->fault));
 }
 
 void sched_hook_queue_create(struct sched_queue *q)
