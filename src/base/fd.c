@@ -32,7 +32,7 @@ int fd_close(int fd)
 }
 
 #define MAX_CLOSERS 16u
-#define MAX_TO_CLOSE (1u << 20)	 /* numbers below it: the default of fs.nr_open */
+#define MAX_TO_CLOSE (1u << 20)	 /* the default of fs.nr_open; descriptors from it on stay open */
 #define AT_ONCE_BYTES (1u << 20) /* freeing a larger memfd is left to a thread */
 #define SCM_MAX_FDS 253u	 /* the kernel's limit for one message */
 

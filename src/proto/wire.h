@@ -110,8 +110,8 @@ struct proto_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */
 
 enum {
 	PROTO_MEM_FULL = 1, /* the charge would fit: the driver has refused the call */
-	PROTO_MEM_AGAIN =
-		2, /* with FULL: it has tried after the last answer, and has its old place */
+	/* With FULL: it has tried after the last answer, and has its old place. */
+	PROTO_MEM_AGAIN = 2,
 };
 
 struct proto_mem_ask {

@@ -354,7 +354,6 @@ uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m)
 	uint64_t most = mem_ledger_own_since(&account.ledger, (uint32_t)row, m->released);
 	/* What was released may have been managed memory, which came again. */
 	uint64_t other = shim_mem_overhead(row) + (managed > released ? managed - released : 0);
-
 	uint64_t excess = load_acquire(&account.excess[row]);
 
 	/* Read second: what is taken off in between counts twice, not never. */

@@ -61,15 +61,19 @@ static struct {
 
 /* ---- measuring ---- */
 
+/* Returns gBPF's own memory. Ticket counters share a block, which is not the program's. */
+static uint64_t own_bytes(CUdevice device)
+{
+	return ROUND_UP(gpu_own_memory(device), (uint64_t)SHIM_MEM_UNIT);
+}
+
 /* Stores the overhead on a device by the process's figure: 0 while nothing can be said. *ret_exact:
  * it is no lower bound.
  * Imported memory is not subtracted: drivers differ in whether the figure contains it.
  * Returns false if NVML does not say. */
 static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact)
 {
-	/* Ticket counters share a block, which is not the program's. */
-	uint64_t own = ROUND_UP(gpu_own_memory(device), (uint64_t)SHIM_MEM_UNIT);
-	uint64_t figure = 0, held = 0;
+	uint64_t figure = 0, held = 0, own = own_bytes(device);
 	bool is_bound = false;
 
 	*ret_exact = false;
@@ -93,7 +97,7 @@ static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact
 
 bool shim_mem_is_explained(CUdevice device, int row)
 {
-	uint64_t own = ROUND_UP(gpu_own_memory(device), (uint64_t)SHIM_MEM_UNIT), figure, known;
+	uint64_t own = own_bytes(device), figure, known;
 	bool moving, still_moving;
 	uint64_t moves = shim_mem_moves(&moving), late = shim_mem_graphs_late();
 
