@@ -1,7 +1,7 @@
 /* The account of a virtual GPU: how much memory each of its processes holds. One memfd for
  * each vGPU, sealed in size, mapped writable by gbpfd and by the processes in the vGPU. A process
- * that writes garbage corrupts only the figures of its own vGPU: gbpfd takes nothing from the page
- * but figures to show, and processes use its words as numbers only.
+ * that writes garbage corrupts only the figures of its own vGPU: gbpfd believes none beyond the
+ * limits, which it keeps in memory of its own, and processes use its words as numbers only.
  *
  * A row belongs to a device, the last one to pinned host memory; a line belongs to a process.
  * src/mem/ledger.h has the rules by which a process charges its line, docs/MEMORY.md the reasons.
