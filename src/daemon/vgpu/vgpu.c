@@ -115,13 +115,19 @@ static void emptied(struct daemon_vgpu *v)
 	}
 }
 
+/* Clears the line of a process that has exited, and records what it has written over. */
+static void clear_line(const struct daemon_vgpu_line *l)
+{
+	daemon_vgpu_check_page(l->v, l->pid);
+	zero_line(daemon_vgpu_page(l->v), (uint32_t)(l - l->v->line));
+}
+
 static void free_line(struct daemon_vgpu_line *l)
 {
 	struct daemon_vgpu *v = l->v;
 	uint32_t lines = PROTO_ACCOUNT_LINES;
 
-	daemon_vgpu_check_page(v, l->pid);
-	zero_line(daemon_vgpu_page(v), (uint32_t)(l - v->line));
+	clear_line(l);
 	l->death = sd_event_source_disable_unref(l->death);
 	v->n_lines--;
 	while (lines && !v->line[lines - 1].death) {
@@ -144,7 +150,7 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	if (l->left) {
 		free_line(l);
 	} else { /* its memory is free now; the line is, once its session has ended */
-		zero_line(daemon_vgpu_page(l->v), (uint32_t)(l - l->v->line));
+		clear_line(l);
 	}
 	return 0;
 }

@@ -27,7 +27,7 @@ struct child {
 
 /* Runs in a process of its own: joins, charges `bytes`, reports its line, ends its session on
  * request, and remains until it is killed. */
-static void live(const struct gd *d, uint64_t number, uint64_t bytes, int in, int out)
+static void live(const struct gd *d, uint64_t number, uint64_t bytes, bool shared, int in, int out)
 {
 	struct member p;
 	char c;
@@ -35,6 +35,9 @@ static void live(const struct gd *d, uint64_t number, uint64_t bytes, int in, in
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	join(&p, d, number);
 	set_used(&p, p.line, bytes);
+	if (shared && fork() == 0) { /* its session lives as long as this one */
+		_exit(read(in, &c, 1) < 0);
+	}
 	if (write(out, &p.line, sizeof(p.line)) < 0 || read(in, &c, 1) != 1) {
 		_exit(1);
 	}
@@ -47,8 +50,9 @@ static void live(const struct gd *d, uint64_t number, uint64_t bytes, int in, in
 	}
 }
 
-static struct child start_child(const struct gd *d, uint64_t number, uint64_t bytes,
-				uint32_t *ret_line)
+/* shared: its session ends when c.to is closed, not with the process. */
+static struct child start_child_of(const struct gd *d, uint64_t number, uint64_t bytes, bool shared,
+				   uint32_t *ret_line)
 {
 	struct child c = { 0 };
 	int in[2], out[2];
@@ -58,7 +62,8 @@ static struct child start_child(const struct gd *d, uint64_t number, uint64_t by
 	c.pid = fork();
 	assert_true(c.pid >= 0);
 	if (c.pid == 0) {
-		live(d, number, bytes, in[0], out[1]);
+		close(in[1]);
+		live(d, number, bytes, shared, in[0], out[1]);
 	}
 	close(in[0]);
 	close(out[1]);
@@ -66,6 +71,12 @@ static struct child start_child(const struct gd *d, uint64_t number, uint64_t by
 	c.from = out[0];
 	assert_int_equal(read(c.from, ret_line, sizeof(*ret_line)), sizeof(*ret_line));
 	return c;
+}
+
+static struct child start_child(const struct gd *d, uint64_t number, uint64_t bytes,
+				uint32_t *ret_line)
+{
+	return start_child_of(d, number, bytes, false, ret_line);
 }
 
 static void end_session_of(const struct child *c)
@@ -593,6 +604,26 @@ static void garbage_in_a_page_is_recorded(void **state)
 	}
 }
 
+/* Its line is cleared when it has exited, which may be before its session ends. */
+static void garbage_in_the_line_of_a_process_that_has_exited_is_recorded(void **state)
+{
+	struct gd *d = *state;
+	struct member watcher;
+	uint32_t line;
+	struct child c;
+
+	join(&watcher, d, 90);
+	c = start_child_of(d, 90, 12345, true, &line);
+	store_seqcst(&watcher.account->line[0][line].released, UINT64_C(12346));
+	kill(c.pid, SIGKILL);
+	assert_int_equal(waitpid(c.pid, NULL, 0), c.pid);
+	AWAIT(used_of(&watcher, line) == 0);
+	gd_await_event(d, 0, "vgpu", "what a process holds");
+	close(c.to);
+	close(c.from);
+	part(&watcher);
+}
+
 /* Words that no gbpfd writes. Its own line is the process's, so the page is taken over; gbpfd goes
  * on, other vGPUs are right, and the forged one ends with its process. */
 static void a_page_full_of_garbage_is_harmless(void **state)
@@ -677,6 +708,7 @@ int main(void)
 		TEST(accounts_that_are_none_are_refused),
 		TEST(another_vgpus_account_is_refused),
 		TEST(garbage_in_a_page_is_recorded),
+		TEST(garbage_in_the_line_of_a_process_that_has_exited_is_recorded),
 		TEST(a_page_full_of_garbage_is_harmless),
 		TEST(a_page_without_a_free_row_is_refused),
 	};
