@@ -48,6 +48,8 @@ static bool vgpu_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 				      "%llu MiB",
 				      (unsigned long long)(left >> 20),
 				      (unsigned long long)(size >> 20));
+	} else if (err == -EINVAL) {
+		daemon_session_refuse(s, err, "no GPU has the UUID of pinned memory");
 	} else if (err) {
 		daemon_session_refuse(s, err, "its virtual GPU spans %u devices already",
 				      PROTO_MAX_GPUS);

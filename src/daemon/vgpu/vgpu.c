@@ -267,8 +267,8 @@ static int open_owner(const struct daemon_vgpu *v, int pid, uint64_t start)
 	return fd;
 }
 
-/* Takes over the rows of a page. Returns 0, or -EINVAL if two are of one device, which no gbpfd has
- * written: what is granted of a device would not be counted. */
+/* Takes over the rows of a page. Returns 0, or -EINVAL if two are of one device or one of pinned
+ * memory, which no gbpfd has written: what is granted of a device would not be counted. */
 static int adopt_rows(struct daemon_vgpu *v)
 {
 	static const uint8_t none[16];
@@ -280,6 +280,9 @@ static int adopt_rows(struct daemon_vgpu *v)
 		memcpy(r->uuid, a->uuid[i], sizeof(r->uuid));
 		if (memcmp(r->uuid, none, sizeof(none)) == 0) {
 			break;
+		}
+		if (daemon_vgpu_is_host(r->uuid)) {
+			return -EINVAL;
 		}
 		for (uint32_t k = 0; k < i; k++) {
 			if (memcmp(v->row[k].uuid, r->uuid, sizeof(r->uuid)) == 0) {
@@ -565,8 +568,12 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 	uint64_t left, size = 0;
 
 	for (uint32_t i = 0; v && i < s->gpus; i++) {
-		uint32_t row = row_for(v, uuid[i]);
+		uint32_t row;
 
+		if (daemon_vgpu_is_host(uuid[i])) {
+			return -EINVAL;
+		}
+		row = row_for(v, uuid[i]);
 		if (row == PROTO_MAX_GPUS) {
 			return -ENOSPC;
 		}

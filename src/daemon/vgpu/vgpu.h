@@ -29,8 +29,8 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
  * given, or what the hello says of that. */
 int daemon_vgpu_look(const struct daemon_session *s, const struct proto_hello *h,
 		     const struct proto_vgpu_config **ret);
-/* Gives each device of the session a row. Returns 0, -ENOSPC, or -EDQUOT: the vGPU has no name, and
- * the device has no room for what it reserves. */
+/* Gives each device of the session a row. Returns 0, -ENOSPC, -EINVAL for a UUID that no device can
+ * have, or -EDQUOT: the vGPU has no name, and the device has no room for what it reserves. */
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16]);
 /* Returns what the reservations of other vGPUs leave of the smallest device, and its size. */
 void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left,

@@ -3,6 +3,7 @@
 #define GBPF_DAEMON_VGPU_VGPU_INT_H
 
 #include <jansson.h>
+#include <string.h>
 
 #include "daemon/vgpu/vgpu.h"
 #include "proto/account.h"
@@ -59,6 +60,13 @@ static inline struct proto_account *daemon_vgpu_page(const struct daemon_vgpu *v
 static inline bool daemon_vgpu_has_row(const struct daemon_vgpu *v, uint32_t row)
 {
 	return v->page.map && (row < v->n_rows || row == PROTO_ACCOUNT_HOST);
+}
+
+/* Returns true for the UUID by which accounts name pinned memory. A device that had it would be
+ * taken for that where grants are summed. */
+static inline bool daemon_vgpu_is_host(const uint8_t uuid[16])
+{
+	return memcmp(uuid, PROTO_ACCOUNT_HOST_UUID, 16) == 0;
 }
 
 /* vgpu.c */

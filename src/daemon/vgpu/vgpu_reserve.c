@@ -187,8 +187,7 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 /* Returns what is neither reserved nor granted of a device. */
 static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t size)
 {
-	bool host = memcmp(uuid, PROTO_ACCOUNT_HOST_UUID, 16) == 0;
-	uint64_t sum = host ? 0 : daemon_vgpu_reserved(d);
+	uint64_t sum = daemon_vgpu_is_host(uuid) ? 0 : daemon_vgpu_reserved(d);
 
 	vgpu_each(d, v)
 	{

@@ -624,6 +624,30 @@ static void garbage_in_the_line_of_a_process_that_has_exited_is_recorded(void **
 	part(&watcher);
 }
 
+/* Pinned memory has a row of its own, by a UUID that no device has. */
+static void the_uuid_of_pinned_memory_is_not_taken_for_a_device(void **state)
+{
+	struct proto_hello h = hello_of(78, LIMIT);
+	struct gd *d = *state;
+	struct proto_account *a;
+	struct member p, forged;
+	int fd;
+
+	join(&p, d, 5);
+	a = forge(&fd, PROTO_ACCOUNT_BYTES);
+	memcpy(a->uuid[0], PROTO_ACCOUNT_HOST_UUID, sizeof(a->uuid[0]));
+	come_back(&forged, d, &p, 77, fd, 0);
+	assert_int_equal(forged.error, EINVAL);
+	part(&forged);
+	memcpy(h.uuid[0], PROTO_ACCOUNT_HOST_UUID, sizeof(h.uuid[0]));
+	say(&forged, d, &h, NULL, 0);
+	assert_int_equal(forged.error, EINVAL);
+	part(&forged);
+	part(&p);
+	close(fd);
+	shm_unmap(a, PROTO_ACCOUNT_BYTES);
+}
+
 /* Words that no gbpfd writes. Its own line is the process's, so the page is taken over; gbpfd goes
  * on, other vGPUs are right, and the forged one ends with its process. */
 static void a_page_full_of_garbage_is_harmless(void **state)
@@ -709,6 +733,7 @@ int main(void)
 		TEST(another_vgpus_account_is_refused),
 		TEST(garbage_in_a_page_is_recorded),
 		TEST(garbage_in_the_line_of_a_process_that_has_exited_is_recorded),
+		TEST(the_uuid_of_pinned_memory_is_not_taken_for_a_device),
 		TEST(a_page_full_of_garbage_is_harmless),
 		TEST(a_page_without_a_free_row_is_refused),
 	};
