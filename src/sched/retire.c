@@ -339,6 +339,19 @@ static uint64_t others_ns(struct sched_queue *q, uint64_t now)
 							     : SCHED_OTHERS_TURN_NS;
 }
 
+/* Returns the use of the device that a measured time x stands for. A known kernel that took many
+ * times its estimate, or longer as others make it, waited for other work. A kernel that was not
+ * known at its submission may be known since. */
+static uint64_t use_of(const struct sched_mark *m, uint64_t x, uint64_t others)
+{
+	bool above = m->est && sched_estimate_is_above(m->est, x, others);
+
+	if (m->est_ns) {
+		return above || x > 4 * m->est_ns ? m->est_ns : x;
+	}
+	return above ? load_relaxed(&m->est->est_ns) : x;
+}
+
 /* Measures, learns, and corrects the duration that was accounted. */
 static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched_retired *r,
 		       uint64_t others)
@@ -349,12 +362,7 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)SCHED_MAX_EST_NS);
-
-		/* a known kernel that took many times its estimate, or longer as others make it,
-		 * waited for other work, which is not its use of the device */
-		bool waited =
-			x > 4 * m->est_ns || (m->est && sched_estimate_is_above(m->est, x, others));
-		uint64_t used = m->est_ns && waited ? m->est_ns : x;
+		uint64_t used = use_of(m, x, others);
 
 		r->duration_ns = r->duration_ns + used -
 				 MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + used);

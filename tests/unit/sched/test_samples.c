@@ -169,6 +169,37 @@ static void work_of_others_is_not_charged(void **state)
 	}
 }
 
+/* Launches of a kernel that was not known when they were submitted: each is charged with the
+ * shortest so far, if others have work. */
+static void unknown_launches_next_to_others_are_charged_by_the_shortest(void **state)
+{
+	static const struct {
+		uint32_t lane;
+		uint64_t shared_for_ns, charged_ns;
+	} cases[] = {
+		{ GBPF_LANE_SHARED, SECOND, 9000000 + 700000 + 700000 },
+		{ GBPF_LANE_SHARED, 0, 9000000 + 700000 + 1000000 },
+		{ GBPF_LANE_PROCESS, SECOND, 9000000 + 700000 + 1000000 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		sched_set_lane(c.r.s, cases[i].lane);
+		c.r.dir.shared_until_ns[0] =
+			cases[i].shared_for_ns ? clock_now_ns() + cases[i].shared_for_ns : 0;
+		(void)launch(&c, 9000000);
+		(void)launch(&c, 700000);
+		(void)launch(&c, 1000000);
+		fake_finish(&c.fq);
+		sched_synced(c.r.s, c.q);
+		assert_int_equal(maps.tenant[COUNT], 3);
+		assert_int_equal(maps.tenant[NS], cases[i].charged_ns);
+		finish(&c);
+	}
+}
+
 /* The request of this process counts as a disturbance, except for the launches that make it. */
 static void own_requests_disturb_batch_samples_only(void **state)
 {
@@ -269,6 +300,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(work_of_others_is_not_charged),
+		cmocka_unit_test(unknown_launches_next_to_others_are_charged_by_the_shortest),
 		cmocka_unit_test(latency_queues_are_measured_rarely),
 		cmocka_unit_test(what_is_measured),
 		cmocka_unit_test(a_sample_corrects_the_charge),
