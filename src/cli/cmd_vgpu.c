@@ -102,8 +102,8 @@ static int done(struct cli *c, const char *what, json_t *result, const char *tex
 	return code;
 }
 
-/* A reservation is checked against the size of the smallest device, which gbpfd knows from programs
- * alone. Returns it if the driver reports it, else 0. */
+/* A reservation is checked against the size of the smallest device, which gbpfd knows only once a
+ * program has used it. Returns it if the driver reports it, else 0. */
 static uint64_t device_mem(void)
 {
 	struct cli_doctor_probe probe = { 0 };

@@ -521,6 +521,29 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 	return err;
 }
 
+uint32_t daemon_vgpu_row_of(const struct daemon_vgpu *v, const uint8_t uuid[16])
+{
+	uint32_t row = 0;
+
+	while (row < PROTO_ACCOUNT_ROWS &&
+	       (!daemon_vgpu_has_row(v, row) || memcmp(v->row[row].uuid, uuid, 16) != 0)) {
+		row++;
+	}
+	return row;
+}
+
+struct daemon_gpu *daemon_vgpu_device_of(const struct daemon_vgpu *v, uint32_t row)
+{
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct daemon_gpu *g = &v->d->devices.d[i];
+
+		if (g->used && memcmp(g->uuid, v->row[row].uuid, sizeof(g->uuid)) == 0) {
+			return g;
+		}
+	}
+	return NULL;
+}
+
 /* Returns the row of a device, or that of a new one; PROTO_MAX_GPUS: there is no room. */
 static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 {

@@ -10,7 +10,6 @@
 #include "daemon/vgpu/vgpu_int.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -26,16 +25,7 @@
 /* Returns the device of which a session asks for memory, NULL if it is not known. */
 static struct daemon_gpu *device_of(const struct daemon_session *s)
 {
-	const struct daemon_vgpu_row *row = &s->vgpu.of->row[s->vgpu.ask.row];
-
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		struct daemon_gpu *g = &s->d->devices.d[i];
-
-		if (g->used && memcmp(g->uuid, row->uuid, sizeof(g->uuid)) == 0) {
-			return g;
-		}
-	}
-	return NULL;
+	return daemon_vgpu_device_of(s->vgpu.of, s->vgpu.ask.row);
 }
 
 /* Returns what all accounts charge for a device. A page cannot claim more than its limit. */
@@ -44,11 +34,11 @@ static uint64_t charged_for(const struct daemon *d, const struct daemon_gpu *g)
 	uint64_t sum = 0;
 
 	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
-		for (uint32_t row = 0; row < v->n_rows; row++) {
-			if (memcmp(v->row[row].uuid, g->uuid, sizeof(g->uuid)) == 0) {
-				sum += MIN(mem_account_used(daemon_vgpu_page(v), row),
-					   MIN(v->row[row].most, PROTO_VGPU_MEM_MAX));
-			}
+		uint32_t row = daemon_vgpu_row_of(v, g->uuid);
+
+		if (row < PROTO_ACCOUNT_ROWS) {
+			sum += MIN(mem_account_used(daemon_vgpu_page(v), row),
+				   MIN(v->row[row].most, PROTO_VGPU_MEM_MAX));
 		}
 	}
 	return sum;

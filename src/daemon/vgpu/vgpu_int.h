@@ -70,6 +70,10 @@ static inline bool daemon_vgpu_is_host(const uint8_t uuid[16])
 }
 
 /* vgpu.c */
+/* Returns the row of a device; PROTO_ACCOUNT_ROWS: it has none. */
+uint32_t daemon_vgpu_row_of(const struct daemon_vgpu *v, const uint8_t uuid[16]);
+/* Returns the device of a row; NULL: no process that runs sees it, or the row is of no device. */
+struct daemon_gpu *daemon_vgpu_device_of(const struct daemon_vgpu *v, uint32_t row);
 /* Adds a vGPU, to the owner's account, with a free place. Returns NULL without memory. */
 struct daemon_vgpu *daemon_vgpu_add(struct daemon *d, uid_t uid, const struct proto_vgpu *is);
 void daemon_vgpu_destroy(struct daemon_vgpu *v);

@@ -1,8 +1,6 @@
 /* vGPUs by place, as policies see them. */
 #include "daemon/vgpu/vgpu_list.h"
 
-#include <string.h>
-
 #include "base/atomic.h"
 #include "daemon/vgpu/vgpu_int.h"
 #include "mem/ledger.h"
@@ -34,15 +32,11 @@ static uint32_t add_sessions(const struct daemon_vgpu *v, uint32_t gpu, struct d
 
 static void add_figures(const struct daemon_vgpu *v, uint32_t gpu, struct daemon_vgpu_entry *r)
 {
-	static const uint8_t none[16];
-	const uint8_t *uuid = v->d->devices.d[gpu].uuid;
-	const struct proto_account *a = v->page.map;
-	uint32_t row = 0, lines;
+	const struct daemon_gpu *g = &v->d->devices.d[gpu];
+	uint32_t row = g->used ? daemon_vgpu_row_of(v, g->uuid) : PROTO_ACCOUNT_ROWS, lines;
+	const struct proto_account *a = daemon_vgpu_page(v);
 
-	while (a && row < PROTO_MAX_GPUS && memcmp(a->uuid[row], uuid, 16) != 0) {
-		row++;
-	}
-	if (!a || row == PROTO_MAX_GPUS || memcmp(uuid, none, 16) == 0) {
+	if (row == PROTO_ACCOUNT_ROWS) {
 		return;
 	}
 	r->used = mem_account_used(a, row);

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,18 +50,13 @@ uint64_t daemon_vgpu_reserved(const struct daemon *d)
 /* Returns the size of the device of a row, or what may be pinned; 0: unknown. */
 static uint64_t size_of_row(const struct daemon_vgpu *v, uint32_t row)
 {
-	const struct daemon *d = v->d;
+	const struct daemon_gpu *g;
 
 	if (row == PROTO_ACCOUNT_HOST) {
-		return d->vgpus.pinnable;
+		return v->d->vgpus.pinnable;
 	}
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (d->devices.d[i].used &&
-		    memcmp(d->devices.d[i].uuid, v->row[row].uuid, 16) == 0) {
-			return d->devices.d[i].mem;
-		}
-	}
-	return 0;
+	g = daemon_vgpu_device_of(v, row);
+	return g ? g->mem : 0;
 }
 
 /* Returns the size of the smallest device; 0: none is known. Of users other than root and gbpfd's
@@ -105,18 +99,6 @@ void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left
 static uint64_t reserve_of(const struct daemon_vgpu *v, uint32_t row)
 {
 	return row == PROTO_ACCOUNT_HOST ? 0 : v->is.config.reserve;
-}
-
-/* Returns the row of a device; PROTO_ACCOUNT_ROWS: it has none. */
-static uint32_t row_of(const struct daemon_vgpu *v, const uint8_t uuid[16])
-{
-	uint32_t row = 0;
-
-	while (row < PROTO_ACCOUNT_ROWS &&
-	       (!daemon_vgpu_has_row(v, row) || memcmp(v->row[row].uuid, uuid, 16) != 0)) {
-		row++;
-	}
-	return row;
 }
 
 /* Returns what a vGPU may hold at most. size 0: the device's is unknown. */
@@ -191,7 +173,7 @@ static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t
 
 	vgpu_each(d, v)
 	{
-		uint32_t row = row_of(v, uuid);
+		uint32_t row = daemon_vgpu_row_of(v, uuid);
 
 		sum = row < PROTO_ACCOUNT_ROWS ? add(sum, v->row[row].granted) : sum;
 	}
@@ -207,7 +189,7 @@ static bool grant(struct daemon_vgpu *of, uint32_t row, uint64_t size, uint64_t 
 	if (left < more) {
 		vgpu_each(of->d, v)
 		{
-			uint32_t r = v == of ? PROTO_ACCOUNT_ROWS : row_of(v, uuid);
+			uint32_t r = v == of ? PROTO_ACCOUNT_ROWS : daemon_vgpu_row_of(v, uuid);
 
 			if (r < PROTO_ACCOUNT_ROWS) {
 				trim(v, r, size);
