@@ -581,7 +581,7 @@ either() {
 	start_servers_with "--mem 1000M" other
 	expect ok other alloc 470
 	expect ok other alloc 470
-	gbpf vgpu create train --mem 200M --wait 60s
+	gbpf vgpu create train --mem 200M --wait 1000s
 	start_part wait-linear
 }
 
@@ -590,7 +590,7 @@ either() {
 	start_servers_with "--mem 1000M" other
 	expect ok other alloc 480
 	expect ok other alloc 480
-	gbpf vgpu create train --mem 64M --wait 60s
+	gbpf vgpu create train --mem 64M --wait 1000s
 	start_part wait-scattered
 }
 
