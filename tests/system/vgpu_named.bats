@@ -395,7 +395,7 @@ start_part() {
 	start_part wait-graph
 }
 
-@test "overhead of a context ends the wait of another thread once it is gone" {
+@test "overhead of a context ends the wait of another thread once it is destroyed" {
 	start_soft --context-memory 24M
 	start_daemon
 	gbpf vgpu create train --mem 80M --wait 1000s

@@ -1,6 +1,6 @@
 /* What follows a refused charge: gbpfd may allow more, where other vGPUs have reserved memory, and
  * the call may wait for memory. gbpfd orders the waiters. A waiter holds nothing: its charge is
- * made anew when gbpfd says that there may be room. */
+ * made again when gbpfd says that there may be room. */
 #include "shim/mem/charge.h"
 
 #include <errno.h>

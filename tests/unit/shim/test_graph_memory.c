@@ -34,7 +34,7 @@ static unsigned launches;
 /* The account. */
 static uint64_t used, most;
 static uint64_t used_2;
-/* Called when a charge waits, which holds nothing; returns false if the wait is in vain. */
+/* Called when a charge waits, which holds nothing; returns false if that fails. */
 static bool (*on_wait)(int row);
 static unsigned waits;
 
