@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "check.h"
 #include "base/compiler.h"
 
 #define MIB ((size_t)1 << 20)
@@ -55,16 +56,6 @@ static const char ptx[] =
 	"cvta.to.global.u64 %rd1, %rd1; cvt.u64.u32 %rd2, %r5; add.s64 %rd3, %rd1, %rd2;\n"
 	"ld.global.u8 %r6, [%rd3]; not.b32 %r6, %r6; st.global.u8 [%rd3], %r6;\n"
 	"L: ret;\n}\n";
-
-#define CHECK(right, ...)                                                                          \
-	do {                                                                                       \
-		if (!(right)) {                                                                    \
-			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
-			fprintf(stderr, __VA_ARGS__);                                              \
-			fputc('\n', stderr);                                                       \
-			exit(EXIT_FAILURE);                                                        \
-		}                                                                                  \
-	} while (0)
 
 /* The first pieces are made when enough has been copied. */
 static void warm_up(unsigned copies)

@@ -124,7 +124,7 @@ takes_short() { took "$1" -lt; }
 @test "a held copy goes on after the hold limit, and is counted" {
 	holding pageable
 	tenant "$pid_a" 't["stats"]["limit_hits"] >= 15 and t["stats"]["holds"] >= 15'
-	gbpf events --json | grep -q "hold limit reached: a copy goes"
+	wait_for event "hold limit reached: a copy goes"
 	ends a
 }
 
@@ -161,12 +161,12 @@ takes_short() { took "$1" -lt; }
 	wait_for event "has a copy share of 30 % of GPU 0, which policy fifo does not keep"
 	gbpf policy swap copy_fair >/dev/null
 	copier b "--copy 40" up pageable 16
+	wait_for event "(pid $pid_b, " # its start, with which gbpfd checks the share
 	gbpf events --json >"$GBPF_RUNTIME_DIR/events"
 	run ! grep -q "copy share of 40 %" "$GBPF_RUNTIME_DIR/events"
 	ends a
 	ends b
 }
-event() { gbpf events --json | grep -qF "$1"; }
 
 @test "random copies are right while copies are held and cut" {
 	begin copy_fair --copy-engines 2

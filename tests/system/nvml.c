@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "check.h"
 #include "nvml/nvml_types.h"
 
 #define MIB ((size_t)1 << 20)
@@ -31,16 +32,6 @@
 
 #define cuMemGetInfo cuMemGetInfo_v2
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
-
-#define CHECK(right, ...)                                                                          \
-	do {                                                                                       \
-		if (!(right)) {                                                                    \
-			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
-			fprintf(stderr, __VA_ARGS__);                                              \
-			fputc('\n', stderr);                                                       \
-			exit(EXIT_FAILURE);                                                        \
-		}                                                                                  \
-	} while (0)
 
 static void *library;
 static nvmlDevice_t device;

@@ -184,8 +184,7 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	start_daemon
 	daemon=${pids[-1]}
 	echo >"$dir/go"
-	refused_once() { gbpf events | grep -q "gbpfd was restarted; try again"; }
-	wait_for refused_once
+	wait_for event "gbpfd was restarted; try again"
 	[ ! -s "$dir/late" ]
 	kill -CONT "$pid_a"
 	joined() { grep -qx "40 of 64" "$dir/late"; }

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "check.h"
 
 #define MIB ((size_t)1 << 20)
 #define ITEMS_MAX 200000u
@@ -41,16 +42,6 @@
 
 static CUdevice device;
 static CUcontext context;
-
-#define CHECK(right, ...)                                                                          \
-	do {                                                                                       \
-		if (!(right)) {                                                                    \
-			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
-			fprintf(stderr, __VA_ARGS__);                                              \
-			fputc('\n', stderr);                                                       \
-			exit(EXIT_FAILURE);                                                        \
-		}                                                                                  \
-	} while (0)
 
 static void begin(void)
 {

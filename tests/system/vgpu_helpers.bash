@@ -58,6 +58,8 @@ t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[
 sys.exit(not eval(sys.argv[2]))' "$1" "$2" 2>/dev/null
 }
 
+event() { gbpf events | grep -qF "$1"; } # TEXT: one has it
+
 kill_daemon() {
 	kill -9 "$daemon"
 	wait "$daemon" || true

@@ -136,8 +136,7 @@ ended() { # PID
 	daemon=${pids[-1]}
 	gbpf run --device soft --vgpu train -- "$VGPU" serve <<<used >"$GBPF_RUNTIME_DIR/late" 2>"$GBPF_RUNTIME_DIR/late.err" 3>&- &
 	pids+=($!)
-	refused_once() { gbpf events | grep -q "gbpfd was restarted; try again"; }
-	wait_for refused_once
+	wait_for event "gbpfd was restarted; try again"
 	kill -CONT "$pid_a"
 	joined() { grep -qx "40 of 64" "$GBPF_RUNTIME_DIR/late"; }
 	wait_for joined
@@ -410,8 +409,6 @@ start_part() {
 	[ "$(gbpf vgpu ls | awk '{ print $1 }' | paste -sd' ')" = "NAME alpha mid zeta" ]
 }
 
-event() { gbpf events | grep -qF "$1"; }
-
 active() { # NAME: the policy in force
 	gbpf --json policy list | python3 -c '
 import json, sys
@@ -547,8 +544,7 @@ either() {
 	gbpf vgpu create train --mem 200M --wait 300ms
 	start_servers_with "--vgpu train" a
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
-	reported() { gbpf events | grep -q "cuMemAlloc of 60 MiB refused: the GPU is full, 0 of 200 MiB of the limit are in use"; }
-	wait_for reported
+	wait_for event "cuMemAlloc of 60 MiB refused: the GPU is full, 0 of 200 MiB of the limit are in use"
 	expect ok a alloc 20
 	gbpf vgpu set train --wait none
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
@@ -633,8 +629,7 @@ start_late() {
 	expect ok other alloc 600
 	gbpf run --device soft --mem 600M --reserve 500M -- "$VGPU" serve <<<"alloc 500" >"$GBPF_RUNTIME_DIR/late" 2>&1 3>&- &
 	pids+=($!)
-	queued() { gbpf events | grep -q "waits: admit of the policy returned queue"; }
-	wait_for queued
+	wait_for event "waits: admit of the policy returned queue"
 	! grep -q . "$GBPF_RUNTIME_DIR/late"
 	allocated() { [ "$(tail -n 1 "$GBPF_RUNTIME_DIR/late")" = ok ]; }
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "check.h"
 
 #define MIB ((size_t)1 << 20)
 #define UNIT (2 * MIB)
@@ -28,16 +29,6 @@
 #define cuMemAllocPitch cuMemAllocPitch_v2
 #define cuArrayCreate cuArrayCreate_v2
 #define cuArray3DCreate cuArray3DCreate_v2
-
-#define CHECK(right, ...)                                                                          \
-	do {                                                                                       \
-		if (!(right)) {                                                                    \
-			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
-			fprintf(stderr, __VA_ARGS__);                                              \
-			fputc('\n', stderr);                                                       \
-			exit(EXIT_FAILURE);                                                        \
-		}                                                                                  \
-	} while (0)
 
 struct item {
 	uint64_t at, handle; /* handle: of the array, the chunk or the graph */

@@ -17,18 +17,9 @@
 #include <string.h>
 
 #include "../programs/program.h"
+#include "check.h"
 
 #define MIB ((size_t)1 << 20)
-
-#define CHECK(right, ...)                                                                          \
-	do {                                                                                       \
-		if (!(right)) {                                                                    \
-			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
-			fprintf(stderr, __VA_ARGS__);                                              \
-			fputc('\n', stderr);                                                       \
-			exit(EXIT_FAILURE);                                                        \
-		}                                                                                  \
-	} while (0)
 
 static CUcontext context;
 static CUmemoryPool pool; /* the device's default pool */

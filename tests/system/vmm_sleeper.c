@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "check.h"
 
 #define MIB ((size_t)1 << 20)
 #define UNIT (2 * MIB)
@@ -19,16 +20,6 @@
 #define SETTLE_NS UINT64_C(60000000000) /* for memory that the driver gives back late */
 
 #define cuMemGetInfo cuMemGetInfo_v2
-
-#define CHECK(right, ...)                                                                          \
-	do {                                                                                       \
-		if (!(right)) {                                                                    \
-			fprintf(stderr, "line %d: %s: ", __LINE__, #right);                        \
-			fprintf(stderr, __VA_ARGS__);                                              \
-			fputc('\n', stderr);                                                       \
-			exit(EXIT_FAILURE);                                                        \
-		}                                                                                  \
-	} while (0)
 
 /* A range of addresses with a chunk for each CHUNK bytes. */
 struct range {
