@@ -1,5 +1,5 @@
-/* The places of virtual GPUs in a policy's tables, and how much of the time one wants: for shares.h and
- * copies.h. */
+/* The places of virtual GPUs in a policy's tables, and how much of the time one wants: for shares.h
+ * and copies.h. */
 #ifndef GBPF_POLICIES_VGPU_PLACES_H
 #define GBPF_POLICIES_VGPU_PLACES_H
 
