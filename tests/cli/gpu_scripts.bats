@@ -8,7 +8,7 @@ setup() {
 
 # script NAME OPTION...: runs a script on the soft GPU; its rows are in rows.json.
 script() {
-	run timeout 300 "$REPO/tests/gpu/$1" --device soft --gbpf "$GBPF" --json rows.json "${@:2}"
+	run timeout 900 "$REPO/tests/gpu/$1" --device soft --gbpf "$GBPF" --json rows.json "${@:2}"
 	echo "$output"
 }
 
