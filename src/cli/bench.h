@@ -24,11 +24,22 @@ void cli_bench_push(char **argv, int *n, const char *flag, const char *value);
  * exit code after a message. */
 int cli_bench_testbed(struct cli *c, const char *what, const char *device, const char *policy,
 		      char **argv, int *n);
+/* The same for a program whose clients are a program of its own, in place of bench-client. */
+int cli_bench_testbed_client(struct cli *c, const char *what, const char *device,
+			     const char *policy, const char *client, char **argv, int *n);
+/* Appends --policy-dir and the folder of the installed policies. */
+int cli_bench_push_policies(struct cli *c, const char *what, char **argv, int *n);
 struct cli_bench_number {
 	int option;
 	uint64_t min, max;
 };
 int cli_bench_check_numbers(struct cli *c, const struct cli_bench_number *numbers, size_t n);
+/* Stores the bytes of an option that is a size, or 0 if it is not given. hint: the valid values. */
+int cli_bench_check_size(struct cli *c, const char *what, int option, uint64_t min, uint64_t max,
+			 const char *hint, char bytes[24]);
+/* Checks a list of 2 to 16 percents whose sum is at most 100; sets: several of them, separated by
+ * '|'. */
+int cli_bench_check_shares(struct cli *c, const char *what, int option, bool sets);
 /* Checks that each word of a comma-separated list is one of names (NULL-terminated). */
 int cli_bench_check_list(struct cli *c, const char *what, int option, const char *const *names);
 /* Appends the given options of the verb, except those of the reader (--save, --svg) and not_these

@@ -1,6 +1,7 @@
 /* Shared by the verbs of `gbpf bench` that start clients on a GPU: the paths that their programs
  * need, and checks of numbers and lists. */
 #include <errno.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
@@ -86,6 +87,83 @@ int cli_bench_testbed(struct cli *c, const char *what, const char *device, const
 	cli_bench_push(argv, n, "--policy", object);
 	cli_bench_push(argv, n, "--policy-name", policy);
 	return CLI_OK;
+}
+
+int cli_bench_testbed_client(struct cli *c, const char *what, const char *device,
+			     const char *policy, const char *client, char **argv, int *n)
+{
+	static char path[CLI_BENCH_PATH];
+	int code = cli_bench_testbed(c, what, device, policy, argv, n);
+
+	code = code ? code : cli_bench_program(c, client, path);
+	if (!code) {
+		cli_bench_push(argv, n, "--client", path);
+	}
+	return code;
+}
+
+int cli_bench_push_policies(struct cli *c, const char *what, char **argv, int *n)
+{
+	static char object[PATH_MAX];
+	int code = cli_policy_find(c, what, "fifo", object, sizeof(object));
+
+	if (!code) {
+		cli_bench_push(argv, n, "--policy-dir", dirname(object));
+	}
+	return code;
+}
+
+int cli_bench_check_size(struct cli *c, const char *what, int option, uint64_t min, uint64_t max,
+			 const char *hint, char bytes[24])
+{
+	const char *text = c->opt[option];
+	uint64_t v = 0;
+
+	if (text && (cli_parse_bytes(text, &v) < 0 || v < min || v > max)) {
+		return cli_fail(c, CLI_USAGE, "usage", hint, "%s: invalid size '%s' for --%s", what,
+				text, c->verb->options[option].name);
+	}
+	snprintf(bytes, 24, "%" PRIu64, v);
+	return CLI_OK;
+}
+
+/* Stores the end of the list. Returns whether the list up to there is valid. */
+static bool shares_are_valid(const char *p, const char **ret_end)
+{
+	unsigned long sum = 0, n = 0;
+	char *end;
+
+	for (;; p = end + 1) {
+		unsigned long v = strtoul(p, &end, 10);
+
+		if (*p < '0' || *p > '9' || v < 1 || v > 99 || ++n > 16) {
+			return false;
+		}
+		sum += v;
+		if (*end != ',') {
+			*ret_end = end;
+			return n >= 2 && sum <= 100;
+		}
+	}
+}
+
+int cli_bench_check_shares(struct cli *c, const char *what, int option, bool sets)
+{
+	const char *p = c->opt[option];
+	bool valid = true;
+
+	while (p && valid) {
+		valid = shares_are_valid(p, &p) && (!*p || (sets && *p == '|'));
+		p = valid && *p ? p + 1 : NULL;
+	}
+	return valid ? CLI_OK
+		     : cli_fail(c, CLI_USAGE, "usage",
+				sets ? "Use 2 to 16 percents with a sum of at most 100, as in "
+				       "--shares '50,50|30,70'"
+				     : "Use 2 to 16 percents with a sum of at most 100, as in "
+				       "--shares 30,70",
+				"%s: invalid list '%s' for --%s", what, c->opt[option],
+				c->verb->options[option].name);
 }
 
 int cli_bench_check_numbers(struct cli *c, const struct cli_bench_number *numbers, size_t n)

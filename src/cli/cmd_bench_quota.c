@@ -1,6 +1,4 @@
 /* `gbpf bench quota`: memory limits, measured by the program bench-quota. */
-#include <inttypes.h>
-
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
@@ -53,35 +51,23 @@ static const char *const paths[] = {
 	"alloc", "pitch", "managed", "create", "array", "async", NULL
 };
 
-static int check_mem(struct cli *c, char bytes[24])
-{
-	uint64_t v = 0;
-
-	if (c->opt[Q_MEM] && (cli_parse_bytes(c->opt[Q_MEM], &v) < 0 || v < MEM_MIN)) {
-		return cli_fail(c, CLI_USAGE, "usage", "Use a number with M or G, at least 128M",
-				"bench quota: invalid size '%s' for --mem", c->opt[Q_MEM]);
-	}
-	snprintf(bytes, 24, "%" PRIu64, v);
-	return CLI_OK;
-}
-
 static int cmd_quota(struct cli *c)
 {
-	char *argv[CLI_BENCH_ARGS], client[CLI_BENCH_PATH], bytes[24];
+	char *argv[CLI_BENCH_ARGS], bytes[24];
 	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	code = code ? code : check_mem(c, bytes);
+	code = code ? code
+		    : cli_bench_check_size(c, "bench quota", Q_MEM, MEM_MIN, UINT64_MAX,
+					   "Use a number with M or G, at least 128M", bytes);
 	code = code ? code : cli_bench_check_list(c, "bench quota", Q_PARTS, parts);
 	code = code ? code : cli_bench_check_list(c, "bench quota", Q_PATHS, paths);
 	cli_bench_push(argv, &n, "bench-quota", NULL);
 	code = code ? code
-		    : cli_bench_testbed(c, "bench quota", c->opt[Q_DEVICE], c->opt[Q_POLICY], argv,
-					&n);
-	code = code ? code : cli_bench_program(c, "bench-quota-client", client);
+		    : cli_bench_testbed_client(c, "bench quota", c->opt[Q_DEVICE], c->opt[Q_POLICY],
+					       "bench-quota-client", argv, &n);
 	if (code) {
 		return code;
 	}
-	cli_bench_push(argv, &n, "--client", client); /* in place of bench-client */
 	if (c->opt[Q_MEM]) {
 		cli_bench_push(argv, &n, "--mem", bytes);
 	}

@@ -1,10 +1,5 @@
 /* `gbpf bench vgpu`: shares of virtual GPUs, measured by the program bench-vgpu. */
-#include <libgen.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/bench.h"
-#include "cli/policy_file.h"
 #include "cli/verbs.h"
 
 enum {
@@ -47,63 +42,20 @@ static const char *const policies[] = { "band2",      "vgpu_auto", "band", "cred
 					"fifo_share", "none",	   NULL };
 static const char *const lanes[] = { "process", "shared", NULL };
 
-/* Returns whether the text is one or more lists of percents whose sum is at most 100. */
-static bool shares_are_valid(const char *p)
-{
-	for (;;) {
-		unsigned long sum = 0, n = 0;
-
-		for (;; p++) {
-			char *end;
-			unsigned long v = strtoul(p, &end, 10);
-
-			if (end == p || v < 1 || v > 100 || ++n > 16) {
-				return false;
-			}
-			sum += v;
-			p = end;
-			if (*p != ',') {
-				break;
-			}
-		}
-		if (n < 2 || sum > 100 || (*p && *p != '|')) {
-			return false;
-		}
-		if (!*p++) {
-			return true;
-		}
-	}
-}
-
-static int check_shares(struct cli *c)
-{
-	const char *text = c->opt[V_SHARES];
-
-	if (text && !shares_are_valid(text)) {
-		return cli_fail(c, CLI_USAGE, "usage",
-				"Use 2 to 16 percents with a sum of at most 100, as in "
-				"--shares '50,50|30,70'",
-				"bench vgpu: invalid list '%s' for --shares", text);
-	}
-	return CLI_OK;
-}
-
 static int cmd_vgpu(struct cli *c)
 {
-	static char object[CLI_BENCH_PATH];
 	char *argv[CLI_BENCH_ARGS];
 	int n = 0, code = cli_bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	code = code ? code : check_shares(c);
+	code = code ? code : cli_bench_check_shares(c, "bench vgpu", V_SHARES, true);
 	code = code ? code : cli_bench_check_list(c, "bench vgpu", V_POLICIES, policies);
 	code = code ? code : cli_bench_check_list(c, "bench vgpu", V_LANES, lanes);
 	cli_bench_push(argv, &n, "bench-vgpu", NULL);
 	code = code ? code : cli_bench_testbed(c, "bench vgpu", c->opt[V_DEVICE], "fifo", argv, &n);
-	code = code ? code : cli_policy_find(c, "bench vgpu", "fifo", object, sizeof(object));
+	code = code ? code : cli_bench_push_policies(c, "bench vgpu", argv, &n);
 	if (code) {
 		return code;
 	}
-	cli_bench_push(argv, &n, "--policy-dir", dirname(object));
 	cli_bench_push_options(c, argv, &n, (const int[]){ V_DEVICE, -1 });
 	return cli_bench_run(c, argv);
 }
