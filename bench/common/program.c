@@ -68,6 +68,25 @@ bool bench_program_lists(const char *list, const char *name)
 	return false;
 }
 
+unsigned bench_program_numbers(const char *list, unsigned min, unsigned max, unsigned *v,
+			       unsigned n_max)
+{
+	for (unsigned n = 0; n < n_max; list++) {
+		char *end;
+		unsigned long number = strtoul(list, &end, 10);
+
+		if (end == list || number < min || number > max) {
+			return 0;
+		}
+		v[n++] = (unsigned)number;
+		if (*end != ',') {
+			return *end ? 0 : n;
+		}
+		list = end;
+	}
+	return 0;
+}
+
 int bench_program_record(const char *name, json_t *body)
 {
 	json_t *record = json_pack("{s:o}", name, body);
@@ -123,6 +142,26 @@ json_t *bench_program_doubles(const double *v, unsigned n)
 
 	for (unsigned i = 0; i < n; i++) {
 		json_array_append_new(a, json_real(v[i]));
+	}
+	return a;
+}
+
+json_t *bench_program_integers(const unsigned *v, unsigned n)
+{
+	json_t *a = json_array();
+
+	for (unsigned i = 0; i < n; i++) {
+		json_array_append_new(a, json_integer((json_int_t)v[i]));
+	}
+	return a;
+}
+
+json_t *bench_program_differences(const uint64_t *now, const uint64_t *before, unsigned n)
+{
+	json_t *a = json_array();
+
+	for (unsigned i = 0; i < n; i++) {
+		json_array_append_new(a, json_integer((json_int_t)(now[i] - before[i])));
 	}
 	return a;
 }

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
@@ -25,6 +26,10 @@ bool bench_program_options(const struct bench_program_option *table, int *argc, 
 int bench_program_usage(const char *bench);
 /* Returns whether a comma-separated list contains that name. */
 bool bench_program_lists(const char *list, const char *name);
+/* Stores the numbers of a comma-separated list. Returns how many; 0 if it is malformed, has more
+ * than n_max, or one that is not min to max. */
+unsigned bench_program_numbers(const char *list, unsigned min, unsigned max, unsigned *v,
+			       unsigned n_max);
 
 /* Writes a record and releases its body. Returns 0, or -1 if it could not be written. */
 int bench_program_record(const char *name, json_t *body);
@@ -37,5 +42,8 @@ json_t *bench_program_text(const char *text);
 /* Returns an array of n numbers. */
 json_t *bench_program_floats(const float *v, unsigned n);
 json_t *bench_program_doubles(const double *v, unsigned n);
+json_t *bench_program_integers(const unsigned *v, unsigned n);
+/* Returns an array of the n differences of counters between two moments. */
+json_t *bench_program_differences(const uint64_t *now, const uint64_t *before, unsigned n);
 
 #endif

@@ -333,6 +333,29 @@ json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d)
 	return tenants;
 }
 
+int bench_testbed_counters(struct bench_testbed *w, const struct bench_testbed_daemon *d,
+			   const uint32_t *pid, unsigned n, const char *name, uint64_t *v)
+{
+	json_t *list = bench_testbed_tenants(d), *j;
+	unsigned found = 0;
+	size_t k;
+
+	json_array_foreach(list, k, j)
+	{
+		json_int_t id = json_integer_value(json_object_get(j, "pid"));
+		json_t *counter = json_object_get(json_object_get(j, "stats"), name);
+
+		for (unsigned i = 0; i < n; i++) {
+			if (id == (json_int_t)pid[i]) {
+				v[i] = (uint64_t)json_integer_value(counter);
+				found++;
+			}
+		}
+	}
+	json_decref(list);
+	return found == n ? 0 : bench_testbed_fail(w, "gbpfd lists %u of %u programs", found, n);
+}
+
 static int append_event(void *arg, const char *event)
 {
 	return json_array_append_new(arg, json_loads(event, 0, NULL)) < 0 ? -ENOMEM : 0;
@@ -387,6 +410,16 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 		return NULL;
 	}
 	return d;
+}
+
+struct bench_testbed_daemon *bench_testbed_gbpfd_with(struct bench_testbed *w, const char *folder,
+						      const char *policy)
+{
+	char path[4200];
+
+	snprintf(path, sizeof(path), "%.4000s/%.60s.bpf.o", folder,
+		 strcmp(policy, "none") == 0 ? "fifo" : policy);
+	return bench_testbed_gbpfd(w, path);
 }
 
 int bench_testbed_kill_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d)

@@ -56,6 +56,9 @@ int bench_testbed_exit(struct bench_testbed *w, int err, bool failed);
 
 /* Starts a gbpfd; returns it, or NULL with error. policy: path of an object. */
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy);
+/* The same with one of gBPF's policies in `folder`; "none": one that only observes. */
+struct bench_testbed_daemon *bench_testbed_gbpfd_with(struct bench_testbed *w, const char *folder,
+						      const char *policy);
 /* Kills a gbpfd, and waits until it has exited. Returns 0; -1 with error. */
 int bench_testbed_kill_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d);
 /* Starts it again, on the same folder. Returns 0; -1 with error. */
@@ -63,6 +66,10 @@ int bench_testbed_restart_gbpfd(struct bench_testbed *w, struct bench_testbed_da
 /* Returns gbpfd's list of tenants (json_t of jansson; caller releases), or NULL if it does not
  * answer. */
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);
+/* Stores that counter of each of n processes, out of `stats` of gbpfd's list. Returns 0; -1 with
+ * error if it does not list all of them. */
+int bench_testbed_counters(struct bench_testbed *w, const struct bench_testbed_daemon *d,
+			   const uint32_t *pid, unsigned n, const char *name, uint64_t *v);
 /* Returns gbpfd's events with a sequence number above since (json_t of jansson; caller releases);
  * fewer or none if it does not answer. NULL: out of memory. */
 struct json_t *bench_testbed_events(const struct bench_testbed_daemon *d, uint64_t since);

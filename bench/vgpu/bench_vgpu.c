@@ -87,12 +87,7 @@ static json_t *sets_json(const struct bench_vgpu *b)
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < b->sets; i++) {
-		json_t *one = json_array();
-
-		for (unsigned k = 0; k < b->set[i].n; k++) {
-			json_array_append_new(one, json_integer(b->set[i].share[k]));
-		}
-		json_array_append_new(all, one);
+		json_array_append_new(all, bench_program_integers(b->set[i].share, b->set[i].n));
 	}
 	return all;
 }

@@ -35,13 +35,9 @@ struct sample {
 
 static struct bench_testbed_daemon *daemon_for(struct bench_vgpu *b, unsigned policy)
 {
-	const char *name = bench_vgpu_policies[policy];
-	char path[4200];
-
 	if (!b->daemon[policy]) {
-		snprintf(path, sizeof(path), "%.4000s/%.60s.bpf.o", b->policy_dir,
-			 strcmp(name, "none") == 0 ? "fifo" : name);
-		b->daemon[policy] = bench_testbed_gbpfd(&b->testbed, path);
+		b->daemon[policy] = bench_testbed_gbpfd_with(&b->testbed, b->policy_dir,
+							     bench_vgpu_policies[policy]);
 	}
 	return b->daemon[policy];
 }
@@ -74,40 +70,18 @@ static int start_one(struct turn *t, unsigned i)
 	return err;
 }
 
-/* Adds gbpfd's figures. Returns 0, or -1 if it does not list all tenants. */
-static int read_busy(struct turn *t, struct sample *s)
-{
-	json_t *list = bench_testbed_tenants(t->daemon), *j;
-	unsigned found = 0;
-	size_t k;
-
-	json_array_foreach(list, k, j)
-	{
-		int pid = (int)json_integer_value(json_object_get(j, "pid"));
-
-		for (unsigned i = 0; i < t->n; i++) {
-			if ((uint32_t)pid == t->client[i].page->pid) {
-				s->busy_ns[i] = (uint64_t)json_integer_value(
-					json_object_get(json_object_get(j, "stats"), "busy_ns"));
-				found++;
-			}
-		}
-	}
-	json_decref(list);
-	return found == t->n ? 0
-			     : bench_testbed_fail(&t->b->testbed, "gbpfd lists %u of %u tenants",
-						  found, t->n);
-}
-
 static int take(struct turn *t, struct sample *s)
 {
 	uint64_t begin = clock_now_ns();
+	uint32_t pid[VGPU_TENANTS];
 
 	memset(s, 0, sizeof(*s));
 	for (unsigned i = 0; i < t->n; i++) {
 		s->finished[i] = load_acquire(&t->client[i].page->finished);
+		pid[i] = t->client[i].page->pid;
 	}
-	if (read_busy(t, s) < 0) {
+	if (bench_testbed_counters(&t->b->testbed, t->daemon, pid, t->n, "busy_ns", s->busy_ns) <
+	    0) {
 		return -1;
 	}
 	s->at_ns = begin + (clock_now_ns() - begin) / 2;
@@ -142,16 +116,6 @@ static int wait_until(struct turn *t, uint64_t at_ns)
 	return err;
 }
 
-static json_t *differences(const uint64_t *now, const uint64_t *before, unsigned n)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; i < n; i++) {
-		json_array_append_new(all, json_integer((json_int_t)(now[i] - before[i])));
-	}
-	return all;
-}
-
 static json_t *kinds_json(const struct turn *t)
 {
 	json_t *all = json_array();
@@ -162,25 +126,18 @@ static json_t *kinds_json(const struct turn *t)
 	return all;
 }
 
-static json_t *shares_json(const struct turn *t)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; t->set && i < t->n; i++) {
-		json_array_append_new(all, json_integer(t->set->share[i]));
-	}
-	return all;
-}
-
 static int record_window(struct turn *t, const struct sample *now, const struct sample *before)
 {
 	return bench_testbed_record(
 		&t->b->testbed, "window",
 		json_pack("{s:s, s:s, s:o, s:o, s:I, s:o, s:o}", "lane", t->lane, "policy",
-			  t->policy, "shares", shares_json(t), "kinds", kinds_json(t), "elapsed_ns",
+			  t->policy, "shares",
+			  bench_program_integers(t->set ? t->set->share : NULL, t->set ? t->n : 0),
+			  "kinds", kinds_json(t), "elapsed_ns",
 			  (json_int_t)(now->at_ns - before->at_ns), "busy_ns",
-			  differences(now->busy_ns, before->busy_ns, t->n), "finished",
-			  differences(now->finished, before->finished, t->n)));
+			  bench_program_differences(now->busy_ns, before->busy_ns, t->n),
+			  "finished",
+			  bench_program_differences(now->finished, before->finished, t->n)));
 }
 
 static int measure(struct turn *t)
