@@ -147,10 +147,21 @@ static int measure(struct bench_copy *b, struct bench_copy_client *c, uint64_t b
 			  times(c->page, COPY_BY_DRIVER), "gbpf", times(c->page, COPY_BY_SHIM)));
 }
 
+/* The time left is known from the first round on, and falls from round to round. */
+static void tell_size(struct bench_copy *b, uint64_t bytes, unsigned round)
+{
+	char left[48] = "";
+
+	if (b->left_s > 0) {
+		snprintf(left, sizeof(left), ", about %.0f s left", b->left_s);
+	}
+	bench_testbed_progress(&b->testbed, "copy: round %u of %u%s: %llu bytes", round + 1,
+			       b->rounds, left, (unsigned long long)bytes);
+}
+
 static int measure_size(struct bench_copy *b, uint64_t bytes, unsigned round)
 {
-	bench_testbed_progress(&b->testbed, "copy: %llu bytes, round %u of %u",
-			       (unsigned long long)bytes, round + 1, b->rounds);
+	tell_size(b, bytes, round);
 	for (unsigned kind = 0; kind < 2 * COPY_WAYS; kind++) {
 		unsigned way = kind / 2;
 		bool fresh = kind % 2;
@@ -174,6 +185,7 @@ static int run(struct bench_copy *b)
 					     .class_name = "normal",
 					     .mps_priority = -1 };
 	int err = bench_testbed_init(&b->testbed);
+	uint64_t begin;
 
 	if (!err) {
 		place.daemon = b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
@@ -192,7 +204,11 @@ static int run(struct bench_copy *b)
 						   b->testbed.soft, "policy", b->policy_name,
 						   "cores", (int)b->client[0].page->cores, "max",
 						   (json_int_t)b->max, "repeats", (int)b->rounds));
+	begin = clock_now_ns();
 	for (unsigned round = 0; round < b->rounds && !err; round++) {
+		b->left_s =
+			round ? (double)(clock_now_ns() - begin) / 1e9 / round * (b->rounds - round)
+			      : 0;
 		for (uint64_t bytes = 1; bytes <= b->max && !err; bytes *= 4) {
 			err = measure_size(b, bytes, round);
 		}
@@ -203,33 +219,26 @@ static int run(struct bench_copy *b)
 	return err;
 }
 
-/* The default first, then those of the list, "1,2,4". Returns false if that is malformed. */
+/* The default first, then those of the list. Returns false if that is malformed. */
 static bool list_clients(struct bench_copy *b)
 {
-	const char *at = b->threads;
-	char *end;
+	unsigned threads[COPY_CLIENTS_MAX - 1], n = 0;
 
-	b->n = 1;
-	while (at && *at) {
-		unsigned long v = strtoul(at, &end, 10);
-
-		if (end == at || v < 1 || v > 16 || b->n == COPY_CLIENTS_MAX ||
-		    (*end && *end != ',')) {
-			return false;
-		}
-		b->client[b->n++].threads = (unsigned)v;
-		at = *end ? end + 1 : end;
+	if (b->threads) {
+		n = bench_program_numbers(b->threads, 1, 16, threads, COPY_CLIENTS_MAX - 1);
 	}
-	return true;
+	for (unsigned i = 0; i < n; i++) {
+		b->client[i + 1].threads = threads[i];
+	}
+	b->n = n + 1;
+	return n || !b->threads;
 }
 
 int main(int argc, char **argv)
 {
-	static struct bench_copy b = { .rounds = 5,
-				       .seconds = 5,
-				       .policy_name = "",
-				       .ways = "up,down,both",
-				       .max_text = "1073741824" };
+	static struct bench_copy b = {
+		.rounds = 5, .seconds = 5, .policy_name = "", .ways = "up,down,both"
+	};
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
 		{ "--policy", .text = &b.policy },
@@ -239,6 +248,7 @@ int main(int argc, char **argv)
 		{ "--max", .text = &b.max_text },
 		{ "--repeats", .number = &b.rounds },
 		{ "--shares", .text = &b.shares },
+		{ "--policies", .text = &b.policies },
 		{ "--seconds", .number = &b.seconds },
 		{ "--policy-dir", .text = &b.policy_dir },
 		{ NULL },
@@ -246,13 +256,15 @@ int main(int argc, char **argv)
 	int err;
 
 	if (!bench_program_options(table, &argc, argv) || !list_clients(&b) || !b.policy ||
-	    !b.testbed.libcuda || !b.testbed.gbpf || !b.testbed.client || !b.rounds) {
+	    !b.testbed.libcuda || !b.testbed.gbpf || !b.testbed.client || !b.policy_dir ||
+	    !b.rounds) {
 		return bench_program_usage("copy");
 	}
-	b.max = strtoull(b.max_text, NULL, 10);
+	b.max = b.max_text ? strtoull(b.max_text, NULL, 10)
+			   : (uint64_t)(b.shares ? 256 : 1024) << 20;
 	if (!b.max || b.max > COPY_BYTES_MAX) {
 		return bench_program_usage("copy");
 	}
-	err = b.shares && b.policy_dir ? bench_copy_shares(&b) : run(&b);
+	err = b.shares ? bench_copy_shares(&b) : run(&b);
 	return bench_testbed_exit(&b.testbed, err, false);
 }

@@ -17,47 +17,20 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/compiler.h"
 #include "base/fd.h"
-#include "bench/copy/copy_page.h"
-#include "cuabi/api.h"
+#include "bench/copy/copy_client.h"
 
 #define SAMPLE 4099u /* distance of the bytes that are compared */
 
-#define COPY_CALLS(X)                                                                              \
-	X(cuInit)                                                                                  \
-	X(cuDeviceGet)                                                                             \
-	X(cuDeviceGetName)                                                                         \
-	X(cuDevicePrimaryCtxRetain)                                                                \
-	X(cuCtxSetCurrent)                                                                         \
-	X(cuMemAlloc_v2)                                                                           \
-	X(cuMemFree_v2)                                                                            \
-	X(cuStreamCreate)                                                                          \
-	X(cuStreamSynchronize)                                                                     \
-	X(cuMemcpyHtoDAsync_v2)                                                                    \
-	X(cuMemcpyDtoHAsync_v2)                                                                    \
-	X(cuMemcpyHtoD_v2)                                                                         \
-	X(cuMemcpyDtoH_v2)                                                                         \
-	X(cuMemHostAlloc)                                                                          \
-	X(cuMemFreeHost)                                                                           \
-	X(cuMemsetD8_v2)                                                                           \
-	X(cuGetErrorName)
-struct calls {
-#define COPY_CALL(name) __typeof__(name) *name;
-	COPY_CALLS(COPY_CALL)
-#undef COPY_CALL
-};
-
 static struct bench_copy_page *page;
-static struct calls cuda[COPY_BYS];
+struct bench_copy_calls bench_copy_cuda[COPY_BYS];
+CUstream bench_copy_stream[2];
 static CUcontext context;
-static CUstream stream[2]; /* up, down */
 static CUdeviceptr device[2];
 static unsigned char *host[2];
 static uint64_t room; /* bytes of each of these */
 
-static void NORETURN fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
-static void fail(const char *fmt, ...)
+void bench_copy_fail(const char *fmt, ...)
 {
 	char text[sizeof(page->error)];
 	va_list ap;
@@ -73,42 +46,46 @@ static void fail(const char *fmt, ...)
 	_exit(1);
 }
 
-static void check(CUresult r, const char *call)
+void bench_copy_must(CUresult r, const char *call)
 {
 	const char *name = NULL;
 
 	if (r != CUDA_SUCCESS) {
-		cuda[COPY_BY_SHIM].cuGetErrorName(r, &name);
-		fail("%.120s: %s", call, name ? name : "unknown error");
+		bench_copy_cuda[COPY_BY_SHIM].cuGetErrorName(r, &name);
+		bench_copy_fail("%.120s: %s", call, name ? name : "unknown error");
 	}
 }
-#define CU(by, call) check(cuda[by].call, #call)
 
 static void open_library(unsigned by, const char *path)
 {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL), *p;
 
 	if (!lib) {
-		fail("%s", dlerror());
+		bench_copy_fail("%s", dlerror());
 	}
 #define COPY_CALL(name)                                                                            \
 	p = dlsym(lib, #name);                                                                     \
 	if (!p) {                                                                                  \
-		fail("%s lacks %s", path, #name);                                                  \
+		bench_copy_fail("%s lacks %s", path, #name);                                       \
 	}                                                                                          \
-	memcpy(&cuda[by].name, &p, sizeof(p));
+	memcpy(&bench_copy_cuda[by].name, &p, sizeof(p));
 	COPY_CALLS(COPY_CALL)
 #undef COPY_CALL
 }
 
-static unsigned char *map(uint64_t bytes)
+unsigned char *bench_copy_map(uint64_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED) {
-		fail("no memory for %llu bytes", (unsigned long long)bytes);
+		bench_copy_fail("no memory for %llu bytes", (unsigned long long)bytes);
 	}
 	return p;
+}
+
+static unsigned char pattern(uint64_t i)
+{
+	return (unsigned char)(i * 2654435761u >> 24);
 }
 
 static void make_room(uint64_t bytes)
@@ -121,9 +98,9 @@ static void make_room(uint64_t bytes)
 			munmap(host[i], room);
 			CU(COPY_BY_SHIM, cuMemFree_v2(device[i]));
 		}
-		host[i] = map(bytes);
+		host[i] = bench_copy_map(bytes);
 		for (uint64_t k = 0; k < bytes; k++) {
-			host[i][k] = (unsigned char)(k * 2654435761u >> 24);
+			host[i][k] = pattern(k);
 		}
 		CU(COPY_BY_SHIM, cuMemAlloc_v2(&device[i], bytes));
 		CU(COPY_BY_SHIM, cuMemcpyHtoD_v2(device[i], host[i], bytes));
@@ -146,8 +123,9 @@ static void *go_up(void *unused)
 	CU(COPY_BY_SHIM, cuCtxSetCurrent(context));
 	for (;;) {
 		pthread_barrier_wait(&both);
-		CU(task.by, cuMemcpyHtoDAsync_v2(device[0], host[0], task.bytes, stream[0]));
-		CU(task.by, cuStreamSynchronize(stream[0]));
+		CU(task.by,
+		   cuMemcpyHtoDAsync_v2(device[0], host[0], task.bytes, bench_copy_stream[0]));
+		CU(task.by, cuStreamSynchronize(bench_copy_stream[0]));
 		pthread_barrier_wait(&both);
 	}
 	return NULL;
@@ -163,7 +141,7 @@ static void one(unsigned by, unsigned way, uint64_t bytes)
 		task.bytes = bytes;
 		task.by = by;
 		pthread_barrier_wait(&both);
-		CU(by, cuMemcpyDtoHAsync_v2(target, device[1], bytes, stream[1]));
+		CU(by, cuMemcpyDtoHAsync_v2(target, device[1], bytes, bench_copy_stream[1]));
 		pthread_barrier_wait(&both);
 	}
 }
@@ -174,13 +152,13 @@ static void compare(unsigned way, uint64_t bytes)
 	unsigned char *back = target;
 
 	if (way != COPY_DOWN) {
-		back = map(bytes);
+		back = bench_copy_map(bytes);
 		CU(COPY_BY_DRIVER, cuMemcpyDtoH_v2(back, device[0], bytes));
 	}
 	for (uint64_t i = 0; i<bytes; i += bytes> SAMPLE * 100 ? SAMPLE : 1) {
-		if (back[i] != (unsigned char)(i * 2654435761u >> 24)) {
-			fail("wrong byte at %llu of %llu", (unsigned long long)i,
-			     (unsigned long long)bytes);
+		if (back[i] != pattern(i)) {
+			bench_copy_fail("wrong byte at %llu of %llu", (unsigned long long)i,
+					(unsigned long long)bytes);
 		}
 	}
 	if (way != COPY_DOWN) {
@@ -189,13 +167,13 @@ static void compare(unsigned way, uint64_t bytes)
 }
 
 /* Makes the copies of a command; the library that goes first changes with each. */
-static void carry_out(void)
+static void copy_by_both(struct bench_copy_page *p)
 {
 	for (unsigned i = 0; i < 2 * page->calls; i++) {
 		unsigned by = (i + i / 2) % 2;
 		uint64_t before;
 
-		target = page->fresh ? map(page->bytes) : host[1];
+		target = page->fresh ? bench_copy_map(page->bytes) : host[1];
 		before = clock_now_ns();
 		one(by, page->way, page->bytes);
 		page->ns[by][i / 2] = clock_now_ns() - before;
@@ -210,13 +188,9 @@ static void carry_out(void)
 
 /* ---- copies without a pause, by gBPF ---- */
 
-static unsigned char pattern(uint64_t i)
-{
-	return (unsigned char)(i * 2654435761u >> 24);
-}
-
-/* Copies until told to stop, then compares. The side that is copied to is cleared before. */
-static void copy_on(void)
+/* Copies until `stop`, then compares. The side that is copied to is cleared before; a
+ * download brings host[1]'s content back. */
+static void copy_on(struct bench_copy_page *p)
 {
 	uint64_t bytes = page->bytes;
 	bool up = page->way == COPY_UP;
@@ -227,32 +201,33 @@ static void copy_on(void)
 		CU(COPY_BY_SHIM, cuMemHostAlloc(&pinned, bytes, 0));
 		memory = pinned;
 	}
-	for (uint64_t i = 0; i < bytes; i++) {
-		memory[i] = up ? pattern(i) : 0;
-	}
-	if (up) {
+	if (!up) {
+		memset(memory, 0, bytes);
+	} else {
+		if (pinned) {
+			memcpy(pinned, host[0], bytes);
+		}
 		CU(COPY_BY_SHIM, cuMemsetD8_v2(device[0], 0, bytes));
 	}
-	store_release(&page->streaming, 1u);
+	store_release(&page->looping, 1u);
 	do {
 		if (up) {
-			CU(COPY_BY_SHIM, cuMemcpyHtoDAsync_v2(device[0], memory, bytes, stream[0]));
+			CU(COPY_BY_SHIM,
+			   cuMemcpyHtoDAsync_v2(device[0], memory, bytes, bench_copy_stream[0]));
 		} else {
-			CU(COPY_BY_SHIM, cuMemcpyDtoHAsync_v2(memory, device[1], bytes, stream[0]));
+			CU(COPY_BY_SHIM,
+			   cuMemcpyDtoHAsync_v2(memory, device[1], bytes, bench_copy_stream[0]));
 		}
-		CU(COPY_BY_SHIM, cuStreamSynchronize(stream[0]));
+		CU(COPY_BY_SHIM, cuStreamSynchronize(bench_copy_stream[0]));
 	} while (!load_acquire(&page->stop));
 	target = memory;
 	compare(page->way, bytes);
-	for (uint64_t i = 0; i < bytes; i++) { /* for later commands */
-		host[1][i] = pattern(i);
-	}
 	if (pinned) {
 		CU(COPY_BY_SHIM, cuMemFreeHost(pinned));
 	}
 }
 
-static void copy_at_times(void)
+static void copy_at_times(struct bench_copy_page *p)
 {
 	for (unsigned i = 0; i < page->calls; i++) {
 		uint64_t before;
@@ -265,6 +240,28 @@ static void copy_at_times(void)
 	compare(COPY_UP, page->bytes);
 }
 
+static bool command_is_valid(void)
+{
+	return page->bytes && page->bytes <= COPY_BYTES_MAX && page->way < COPY_WAYS &&
+	       page->calls <= COPY_CALLS_MAX && page->job < COPY_JOBS &&
+	       !(page->job == COPY_STREAM && page->way == COPY_BOTH);
+}
+
+static void carry_out(void)
+{
+	static void (*const jobs[COPY_JOBS])(struct bench_copy_page *) = {
+		[COPY_COMPARE] = copy_by_both,
+		[COPY_STREAM] = copy_on,
+		[COPY_LATENCY] = copy_at_times,
+	};
+
+	if (!command_is_valid()) {
+		bench_copy_fail("invalid command");
+	}
+	make_room(page->bytes);
+	jobs[page->job](page);
+}
+
 static void NORETURN serve(void)
 {
 	uint32_t done = 0, command;
@@ -272,7 +269,7 @@ static void NORETURN serve(void)
 
 	pthread_barrier_init(&both, NULL, 2);
 	if (pthread_create(&up, NULL, go_up, NULL)) {
-		fail("cannot create a thread");
+		bench_copy_fail("cannot create a thread");
 	}
 	store_release(&page->state, (uint32_t)COPY_READY);
 	for (;;) {
@@ -281,20 +278,7 @@ static void NORETURN serve(void)
 			futex_wait_shared(&page->command, done, 100000000);
 			continue;
 		}
-		if (!page->bytes || page->job > COPY_LATENCY ||
-		    (page->job == COPY_STREAM && page->way == COPY_BOTH) ||
-		    page->bytes > COPY_BYTES_MAX || page->way >= COPY_WAYS ||
-		    page->calls > COPY_CALLS_MAX) {
-			fail("invalid command");
-		}
-		make_room(page->bytes);
-		if (page->job == COPY_STREAM) {
-			copy_on();
-		} else if (page->job == COPY_LATENCY) {
-			copy_at_times();
-		} else {
-			carry_out();
-		}
+		carry_out();
 		done = command;
 		store_release(&page->done, done);
 		futex_wake_shared(&page->done, 1 << 30);
@@ -312,7 +296,7 @@ static void open_device(void)
 	CU(COPY_BY_SHIM, cuDevicePrimaryCtxRetain(&context, gpu));
 	CU(COPY_BY_SHIM, cuCtxSetCurrent(context));
 	for (unsigned i = 0; i < 2; i++) {
-		CU(COPY_BY_SHIM, cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+		CU(COPY_BY_SHIM, cuStreamCreate(&bench_copy_stream[i], CU_STREAM_NON_BLOCKING));
 	}
 	page->cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }

@@ -14,7 +14,7 @@ enum bench_copy_by { COPY_BY_DRIVER, COPY_BY_SHIM, COPY_BYS };
 
 /* What a command asks for. COPY_STREAM: copies by gBPF one after another until `stop`.
  * COPY_LATENCY: `calls` copies up by gBPF with a pause before each. */
-enum bench_copy_job { COPY_COMPARE, COPY_STREAM, COPY_LATENCY };
+enum bench_copy_job { COPY_COMPARE, COPY_STREAM, COPY_LATENCY, COPY_JOBS };
 
 struct bench_copy_page {
 	uint32_t magic;
@@ -24,8 +24,8 @@ struct bench_copy_page {
 	uint32_t way, calls;	/* the command: enum bench_copy_way, copies by each library */
 	uint32_t pid;		/* client */
 	uint32_t job, stop;	/* the command: enum bench_copy_job; atomic */
-	uint32_t streaming;	/* atomic, client: the copies of a COPY_STREAM have begun */
-	uint32_t pinned;	/* the command: COPY_STREAM of page-locked memory */
+	uint32_t looping;	/* atomic, client: the loop of the command has begun */
+	uint32_t pinned;	/* the command: copies of page-locked memory, but COPY_COMPARE */
 	uint32_t pause_us;	/* the command: COPY_LATENCY */
 	uint32_t fresh;		/* the command: downwards, memory that was not touched */
 	uint64_t bytes;		/* the command */

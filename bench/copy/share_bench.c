@@ -1,5 +1,5 @@
 /* `gbpf bench copy --shares`: clients that copy without a pause, each in a vGPU with a copy share,
- * and a latency program's short copies next to long ones. Every policy has the same clients anew.
+ * and a latency program's short copies next to long ones. Clients are started for each policy.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -11,17 +11,16 @@
 #include "bench/common/program.h"
 #include "bench/copy/copy_bench.h"
 
-#define NS_PER_SECOND 1000000000ull
-#define SETTLE_NS NS_PER_SECOND
 #define LATENCY_BYTES ((uint64_t)64 << 10)
 #define LATENCY_CALLS 200u
 #define LATENCY_PAUSE_US 500u
+#define PART_S 1.0     /* of a part, besides its windows */
+#define LATENCY_S 0.15 /* of LATENCY_CALLS */
 #define PIECE_BYTES ((int)4 << 20)
 
 /* "none": gBPF observes only. */
 static const char *const policies[] = { "copy_fair", "vgpu_auto", "none" };
 static const char *const ways[] = { "up", "down" };
-static const char *const kinds[] = { "pageable", "pinned" };
 
 struct division {
 	struct bench_copy *b;
@@ -33,139 +32,62 @@ struct sample {
 	uint64_t at_ns, bytes[COPY_CLIENTS_MAX];
 };
 
-/* Returns 0, or -1 if gbpfd does not list all clients. */
-static int take(struct bench_copy *b, unsigned n, struct sample *s)
-{
-	json_t *list = bench_testbed_tenants(b->daemon), *j;
-	unsigned found = 0;
-	size_t k;
-
-	s->at_ns = clock_now_ns();
-	json_array_foreach(list, k, j)
-	{
-		for (unsigned i = 0; i < n; i++) {
-			if (json_integer_value(json_object_get(j, "pid")) ==
-			    (json_int_t)b->client[i].page->pid) {
-				s->bytes[i] = (uint64_t)json_integer_value(
-					json_object_get(json_object_get(j, "stats"), "copy_bytes"));
-				found++;
-			}
-		}
-	}
-	json_decref(list);
-	return found == n
-		       ? 0
-		       : bench_testbed_fail(&b->testbed, "gbpfd lists %u of %u clients", found, n);
-}
-
-static int wait_ns(struct bench_copy *b, unsigned n, uint64_t until_ns)
-{
-	for (uint64_t now = clock_now_ns(); now < until_ns; now = clock_now_ns()) {
-		for (unsigned i = 0; i < n; i++) {
-			if (bench_copy_check(b, &b->client[i], UINT64_MAX) < 0) {
-				return -1;
-			}
-		}
-		clock_sleep_ns(MIN(until_ns - now, (uint64_t)20000000));
-	}
-	return 0;
-}
-
-static int start(struct bench_copy *b, unsigned i, const char *name,
-		 const struct bench_testbed_place *place)
-{
-	snprintf(b->client[i].name, sizeof(b->client[i].name), "%.15s%u", name, i);
-	return bench_copy_start(b, &b->client[i], place) < 0 ||
-			       bench_copy_await_ready(b, &b->client[i]) < 0
-		       ? -1
-		       : 0;
-}
-
-static void end_all(struct bench_copy *b)
-{
-	for (unsigned i = 0; i < COPY_CLIENTS_MAX; i++) {
-		bench_copy_end(b, &b->client[i]);
-	}
-}
-
-/* Begins a stream, without waiting: the client fills its memory first. */
+/* Begins a stream, without waiting: the client makes its memory ready first. */
 static void stream(struct bench_copy_client *c, unsigned way, bool pinned, uint64_t bytes)
 {
-	store_release(&c->page->streaming, 0u);
 	c->page->job = COPY_STREAM;
 	c->page->way = way;
 	c->page->pinned = pinned;
 	c->page->bytes = bytes;
-	store_release(&c->page->stop, 0u);
-	bench_copy_order(c);
+	bench_copy_loop(c);
 }
 
-/* Waits until the clients copy, and a while longer. */
-static int settle(struct bench_copy *b, unsigned first, unsigned n)
+static int take(struct bench_copy *b, unsigned n, struct sample *s)
 {
-	uint64_t deadline = clock_now_ns() + 60 * NS_PER_SECOND;
-
-	for (unsigned i = first; i < first + n; i++) {
-		while (!load_acquire(&b->client[i].page->streaming)) {
-			if (bench_copy_check(b, &b->client[i], deadline) < 0) {
-				return -1;
-			}
-			clock_sleep_ns(1000000);
-		}
-	}
-	return wait_ns(b, first + n, clock_now_ns() + SETTLE_NS);
+	s->at_ns = clock_now_ns();
+	return bench_copy_counters(b, n, "copy_bytes", s->bytes);
 }
 
-/* Stops the clients' streams. Each compares what it has copied. */
-static int stop(struct bench_copy *b, unsigned first, unsigned n)
-{
-	int err = 0;
+/* What n clients of the division do in a number of windows. */
+struct turn {
+	struct division *d;
+	unsigned n, way, kind, windows;
+};
 
-	for (unsigned i = first; i < first + n; i++) {
-		store_release(&b->client[i].page->stop, 1u);
-	}
-	for (unsigned i = first; i < first + n && !err; i++) {
-		err = bench_copy_await_done(b, &b->client[i]);
-	}
-	return err;
+static int record_window(const struct turn *t, const struct sample *now,
+			 const struct sample *before)
+{
+	return bench_testbed_record(
+		&t->d->b->testbed, "share",
+		json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:o}", "policy", t->d->policy, "way",
+			  ways[t->way], "kind", bench_copy_kinds[t->kind], "windows",
+			  (int)t->windows, "elapsed_ns", (json_int_t)(now->at_ns - before->at_ns),
+			  "shares", bench_program_integers(t->d->share, t->n), "bytes",
+			  bench_program_differences(now->bytes, before->bytes, t->n)));
 }
 
-/* The first `n` clients of the division copy; writes a record for each window. */
-static int windows(struct division *d, unsigned n, unsigned way, unsigned kind)
+static int windows(const struct turn *t)
 {
-	struct bench_copy *b = d->b;
-	struct sample s[2];
+	struct bench_copy *b = t->d->b;
+	struct sample last, now;
+	char what[96];
 	int err;
 
-	bench_testbed_progress(&b->testbed, "%s: %s, %s, %u of %u", d->policy, ways[way],
-			       kinds[kind], n, d->n);
-	for (unsigned i = 0; i < n; i++) {
-		stream(&b->client[i], way, kind, b->max);
+	snprintf(what, sizeof(what), "%s, %s, %s, %u of %u", t->d->policy, ways[t->way],
+		 bench_copy_kinds[t->kind], t->n, t->d->n);
+	bench_copy_tell(b, t->windows + PART_S, what);
+	for (unsigned i = 0; i < t->n; i++) {
+		stream(&b->client[i], t->way, t->kind, b->max);
 	}
-	err = settle(b, 0, n);
-	err = err ? err : take(b, n, &s[0]);
-	for (unsigned k = 0; k < b->seconds && !err; k++) {
-		json_t *bytes = json_array(), *shares = json_array();
-
-		err = wait_ns(b, n, s[k % 2].at_ns + NS_PER_SECOND);
-		err = err ? err : take(b, n, &s[(k + 1) % 2]);
-		for (unsigned i = 0; i < n && !err; i++) {
-			json_array_append_new(bytes,
-					      json_integer((json_int_t)(s[(k + 1) % 2].bytes[i] -
-									s[k % 2].bytes[i])));
-			json_array_append_new(shares, json_integer((json_int_t)d->share[i]));
-		}
-		err = err ? err
-			  : bench_testbed_record(
-				    &b->testbed, "share",
-				    json_pack("{s:s, s:s, s:s, s:I, s:O, s:O}", "policy", d->policy,
-					      "way", ways[way], "kind", kinds[kind], "elapsed_ns",
-					      (json_int_t)(s[(k + 1) % 2].at_ns - s[k % 2].at_ns),
-					      "shares", shares, "bytes", bytes));
-		json_decref(bytes);
-		json_decref(shares);
+	err = bench_copy_settle(b, 0, t->n);
+	err = err ? err : take(b, t->n, &last);
+	for (unsigned k = 0; k < t->windows && !err; k++) {
+		err = bench_copy_wait(b, t->n, last.at_ns + COPY_WINDOW_NS);
+		err = err ? err : take(b, t->n, &now);
+		err = err ? err : record_window(t, &now, &last);
+		last = now;
 	}
-	return stop(b, 0, n) < 0 ? -1 : err;
+	return bench_copy_stop(b, 0, t->n) < 0 ? -1 : err;
 }
 
 static int divide(struct division *d)
@@ -178,15 +100,18 @@ static int divide(struct division *d)
 
 	for (unsigned i = 0; i < d->n && !err; i++) {
 		place.copy = d->share[i];
-		err = start(d->b, i, "share", &place);
+		err = bench_copy_start_as(d->b, i, "share", &place);
 	}
 	for (unsigned k = 0; k < 4 && !err; k++) {
+		struct turn alone = { d, 1, k / 2, k % 2, 1 }; /* gets everything */
+		struct turn all = { d, d->n, k / 2, k % 2, d->b->seconds };
+
 		if (bench_program_lists(d->b->ways, ways[k / 2])) {
-			err = windows(d, 1, k / 2, k % 2); /* alone: gets everything */
-			err = err ? err : windows(d, d->n, k / 2, k % 2);
+			err = windows(&alone);
+			err = err ? err : windows(&all);
 		}
 	}
-	end_all(d->b);
+	bench_copy_end_all(d->b);
 	return err;
 }
 
@@ -196,15 +121,15 @@ static int measure_latency(struct division *d, bool next_to)
 	struct bench_copy *b = d->b;
 	struct bench_copy_page *p = b->client[0].page;
 	json_t *ns = json_array();
-	int err;
+	char what[96];
+	int err = 0;
 
-	bench_testbed_progress(&b->testbed, "%s: latency %s", d->policy,
-			       next_to ? "next to copies" : "alone");
+	snprintf(what, sizeof(what), "%s, uploads of a latency program, %s", d->policy,
+		 next_to ? "next to copies" : "alone");
+	bench_copy_tell(b, LATENCY_S * b->seconds, what);
 	if (next_to) {
 		stream(&b->client[1], COPY_UP, true, b->max);
-		err = settle(b, 1, 1);
-	} else {
-		err = 0;
+		err = bench_copy_settle(b, 1, 1);
 	}
 	for (unsigned k = 0; k < b->seconds && !err; k++) {
 		p->job = COPY_LATENCY;
@@ -218,7 +143,7 @@ static int measure_latency(struct division *d, bool next_to)
 			json_array_append_new(ns, json_integer((json_int_t)p->ns[COPY_BY_SHIM][i]));
 		}
 	}
-	if (next_to && stop(b, 1, 1) < 0) {
+	if (next_to && bench_copy_stop(b, 1, 1) < 0) {
 		err = -1;
 	}
 	if (err) {
@@ -239,35 +164,14 @@ static int latency(struct division *d)
 					     .daemon = d->b->daemon,
 					     .class_name = "latency",
 					     .mps_priority = -1 };
-	int err = start(d->b, 0, "latency", &place);
+	int err = bench_copy_start_as(d->b, 0, "latency", &place);
 
 	place.class_name = "batch";
-	err = err ? err : start(d->b, 1, "batch", &place);
+	err = err ? err : bench_copy_start_as(d->b, 1, "batch", &place);
 	err = err ? err : measure_latency(d, false);
 	err = err ? err : measure_latency(d, true);
-	end_all(d->b);
+	bench_copy_end_all(d->b);
 	return err;
-}
-
-/* "30,70". Returns false if that is malformed. */
-static bool parse(struct division *d, const char *text)
-{
-	const char *at = text;
-	unsigned sum = 0;
-
-	while (*at) {
-		char *end;
-		unsigned long v = strtoul(at, &end, 10);
-
-		if (end == at || v < 1 || v > 99 || d->n == COPY_CLIENTS_MAX ||
-		    (*end && *end != ',')) {
-			return false;
-		}
-		d->share[d->n++] = (unsigned)v;
-		sum += (unsigned)v;
-		at = *end ? end + 1 : end;
-	}
-	return d->n >= 2 && sum <= 100;
 }
 
 static int set_up(struct bench_copy *b)
@@ -275,7 +179,7 @@ static int set_up(struct bench_copy *b)
 	struct bench_testbed_place place = {
 		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "normal", .mps_priority = -1
 	};
-	int err = start(b, 0, "device", &place);
+	int err = bench_copy_start_as(b, 0, "device", &place);
 
 	err = err ? err
 		  : bench_testbed_record(&b->testbed, "set_up",
@@ -284,30 +188,52 @@ static int set_up(struct bench_copy *b)
 						   b->testbed.soft, "cores",
 						   (int)b->client[0].page->cores, "max",
 						   (json_int_t)b->max, "seconds", (int)b->seconds));
-	end_all(b);
+	bench_copy_end_all(b);
 	return err;
+}
+
+static bool is_chosen(const struct bench_copy *b, unsigned policy)
+{
+	return !b->policies || bench_program_lists(b->policies, policies[policy]);
+}
+
+/* Counts the parts, and their time without the starts of programs. */
+static void plan(struct bench_copy *b)
+{
+	unsigned chosen = 0, n_ways = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(policies); i++) {
+		chosen += is_chosen(b, i);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++) {
+		n_ways += bench_program_lists(b->ways, ways[i]);
+	}
+	b->parts = chosen * (n_ways * COPY_KINDS * 2 + 2);
+	b->left_s = chosen * (n_ways * COPY_KINDS * (1 + b->seconds + 2 * PART_S) +
+			      2 * LATENCY_S * b->seconds);
 }
 
 int bench_copy_shares(struct bench_copy *b)
 {
 	struct division d = { .b = b };
+	bool first = true;
 	int err;
 
-	if (!parse(&d, b->shares)) {
+	d.n = bench_program_numbers(b->shares, 1, 99, d.share, COPY_CLIENTS_MAX);
+	if (d.n < 2) {
 		return bench_testbed_fail(&b->testbed, "invalid shares");
 	}
+	plan(b);
 	err = bench_testbed_init(&b->testbed);
 	for (unsigned i = 0; i < ARRAY_SIZE(policies) && !err; i++) {
-		char path[4200];
-
-		d.policy = policies[i];
-		snprintf(path, sizeof(path), "%.4000s/%s.bpf.o", b->policy_dir,
-			 strcmp(d.policy, "none") == 0 ? "fifo" : d.policy);
-		b->daemon = bench_testbed_gbpfd(&b->testbed, path);
-		err = b->daemon ? 0 : -1;
-		if (!err && i == 0) {
-			err = set_up(b);
+		if (!is_chosen(b, i)) {
+			continue;
 		}
+		d.policy = policies[i];
+		b->daemon = bench_testbed_gbpfd_with(&b->testbed, b->policy_dir, d.policy);
+		err = b->daemon ? 0 : -1;
+		err = err || !first ? err : set_up(b);
+		first = false;
 		err = err ? err : divide(&d);
 		err = err ? err : latency(&d);
 	}

@@ -1,4 +1,5 @@
-"""`gbpf bench copy`: bandwidth of pageable copies by number of threads, and what copies of every size cost next to the driver's."""
+"""`gbpf bench copy`: bandwidth of pageable copies by number of threads, and what copies of every size cost next to the driver's; shares of
+copies. Rows are printed as soon as they are measured."""
 import stats
 from text import plural
 
@@ -20,19 +21,12 @@ def rate(bytes_, way, ns):
 	return stats.ratio(bytes_ * (2 if way == 'both' else 1), ns)
 
 
-def rows_of(records):
-	"""Returns a list with the figures of each size, way, kind of destination and number of threads."""
-	found = {}
-	for r in records:
-		both = found.setdefault((r['bytes'], r['way'], r['fresh'], r['threads']), ([], []))
-		both[0].extend(r['driver'])
-		both[1].extend(r['gbpf'])
-	rows = []
-	for (bytes_, way, fresh, threads), (driver, gbpf) in sorted(found.items()):
-		d, g = (stats.quantile(sorted(v), 0.5) for v in (driver, gbpf))
-		rows.append({'bytes': bytes_, 'way': way, 'fresh': fresh, 'threads': threads, 'copies': len(gbpf), 'driver_ns': d, 'gbpf_ns': g,
-			'driver_gb_s': rate(bytes_, way, d), 'gbpf_gb_s': rate(bytes_, way, g), 'ratio': stats.ratio(g, d)})
-	return rows
+def row_of(key, driver, gbpf):
+	"""Returns the figures of one size, way, kind of destination and number of threads."""
+	bytes_, way, fresh, threads = key
+	d, g = (stats.quantile(sorted(v), 0.5) for v in (driver, gbpf))
+	return {'bytes': bytes_, 'way': way, 'fresh': fresh, 'threads': threads, 'copies': len(gbpf), 'driver_ns': d, 'gbpf_ns': g,
+		'driver_gb_s': rate(bytes_, way, d), 'gbpf_gb_s': rate(bytes_, way, g), 'ratio': stats.ratio(g, d)}
 
 
 def missed(d):
@@ -58,41 +52,26 @@ def parts(values):
 	return [100 * stats.ratio(v, sum(values)) for v in values]
 
 
-def share_rows(windows):
-	"""Returns a list with the figures of each policy, way and kind of memory. The first client also copied alone."""
-	alone, found = {}, {}
-	for w in windows:
-		key = w['policy'], w['way'], w['kind']
-		if len(w['shares']) == 1:
-			alone.setdefault(key, []).append(w['bytes'][0] / w['elapsed_ns'])
-		else:
-			found.setdefault(key, []).append(w)
-	rows = []
-	for (policy, way, kind), of in found.items():
-		shares = of[0]['shares']
-		want = [100 * s / sum(shares) for s in shares]
-		got = [parts(w['bytes']) for w in of]
-		error = [abs(g - s) for one in got for g, s in zip(one, want)]
-		rows.append({'policy': policy, 'way': way, 'kind': kind, 'shares': shares, 'windows': len(of),
-			'got_percent': [stats.mean(column) for column in zip(*got)], 'error_mean_points': stats.mean(error), 'error_max_points': max(error),
-			'gb_s': stats.mean([sum(w['bytes']) / w['elapsed_ns'] for w in of]), 'alone_gb_s': stats.mean(alone[policy, way, kind])})
-	return rows
+def share_row(of, alone):
+	"""Returns the figures of the windows of a policy, way and kind of memory. In alone the first client had no neighbours."""
+	shares = of[0]['shares']
+	want = [100 * s / sum(shares) for s in shares]
+	got = [parts(w['bytes']) for w in of]
+	error = [abs(g - s) for one in got for g, s in zip(one, want)]
+	return {'policy': of[0]['policy'], 'way': of[0]['way'], 'kind': of[0]['kind'], 'shares': shares, 'windows': len(of),
+		'got_percent': [stats.mean(column) for column in zip(*got)], 'error_mean_points': stats.mean(error), 'error_max_points': max(error),
+		'gb_s': stats.mean([sum(w['bytes']) / w['elapsed_ns'] for w in of]),
+		'alone_gb_s': stats.mean([w['bytes'][0] / w['elapsed_ns'] for w in alone])}
 
 
-def latency_rows(records, rows):
+def latency_row(alone, busy, rows):
 	"""Returns P50 and P99 of short copies alone and next to long ones, and the time of one piece at the link's measured bandwidth."""
 	best = max((r['alone_gb_s'] for r in rows if r['way'] == 'up'), default=0)
-	found = {}
-	for r in records:
-		found.setdefault(r['policy'], {})[bool(r['next_to_copies'])] = r
-	result = []
-	for policy, r in found.items():
-		alone, busy = (sorted(r[k]['ns']) for k in (False, True))
-		piece = r[True]['piece_bytes'] / best if best else None
-		p99, limit = stats.quantile(busy, 0.99), stats.quantile(alone, 0.99) + piece if piece else None
-		result.append({'policy': policy, 'bytes': r[True]['bytes'], 'calls': len(busy), 'alone_p50_ns': stats.quantile(alone, 0.5),
-			'alone_p99_ns': stats.quantile(alone, 0.99), 'p50_ns': stats.quantile(busy, 0.5), 'p99_ns': p99, 'piece_ns': piece, 'limit_ns': limit})
-	return result
+	quiet, next_to = sorted(alone['ns']), sorted(busy['ns'])
+	piece = busy['piece_bytes'] / best if best else None
+	return {'policy': busy['policy'], 'bytes': busy['bytes'], 'calls': len(next_to), 'alone_p50_ns': stats.quantile(quiet, 0.5),
+		'alone_p99_ns': stats.quantile(quiet, 0.99), 'p50_ns': stats.quantile(next_to, 0.5), 'p99_ns': stats.quantile(next_to, 0.99),
+		'piece_ns': piece, 'limit_ns': stats.quantile(quiet, 0.99) + piece if piece else None}
 
 
 def missed_shares(d):
@@ -104,52 +83,96 @@ def missed_shares(d):
 			yield '%s: P99 of %.1f us next to copies, not %.1f' % (r['policy'], r['p99_ns'] / 1000, r['limit_ns'] / 1000)
 
 
-def report_shares(d, windows, latency, out):
+SHARE_LINE = '%-10s %-5s %-9s %-12s %8s %6s %8s %8s  %s'
+
+
+def print_share(out, r):
+	out.line(SHARE_LINE % (r['policy'], r['way'], r['kind'], ','.join(map(str, r['shares'])), '%.2f' % r['error_mean_points'],
+		'%.2f' % r['error_max_points'], '%.2f' % r['gb_s'], '%.2f' % r['alone_gb_s'], ' '.join('%.1f' % g for g in r['got_percent'])))
+
+
+def print_latency(out, r):
+	out.line('%-10s upload of %s: alone P50 %.1f, P99 %.1f us; next to copies P50 %.1f, P99 %.1f us; limit %s' % (r['policy'],
+		size_text(r['bytes']), r['alone_p50_ns'] / 1000, r['alone_p99_ns'] / 1000, r['p50_ns'] / 1000, r['p99_ns'] / 1000,
+		'%.1f us' % (r['limit_ns'] / 1000) if r['limit_ns'] else '-'))
+
+
+def report_shares(d, records, out):
 	d['schema'] = 'gbpf.bench.copy_shares/1'
-	d['rows'] = share_rows(windows)
-	d['latency'] = latency_rows(latency, d['rows'])
-	d['missed'] = list(missed_shares(d))
+	d['rows'], d['latency'] = [], []
+	windows, latency = {}, {}
 	out.line('%s, %d core%s; copies of %s without a pause, windows of a second' % (d['device'], d['cores'], plural(d['cores']), size_text(d['max'])))
-	out.line('%-10s %-5s %-9s %-12s %8s %6s %8s %8s  %s' % ('POLICY', 'WAY', 'MEMORY', 'SHARES', 'ERROR', 'MAX', 'GB/s', 'ALONE', 'GOT %'))
-	for r in d['rows']:
-		out.line('%-10s %-5s %-9s %-12s %8.2f %6.2f %8.2f %8.2f  %s' % (r['policy'], r['way'], r['kind'], ','.join(map(str, r['shares'])),
-			r['error_mean_points'], r['error_max_points'], r['gb_s'], r['alone_gb_s'], ' '.join('%.1f' % g for g in r['got_percent'])))
-	out.line('%-10s %8s %12s %12s %12s %12s %12s' % ('POLICY', 'UPLOAD', 'ALONE P50', 'ALONE P99', 'P50 us', 'P99 us', 'LIMIT us'))
-	for r in d['latency']:
-		out.line('%-10s %8s %12.1f %12.1f %12.1f %12.1f %12s' % (r['policy'], size_text(r['bytes']), r['alone_p50_ns'] / 1000,
-			r['alone_p99_ns'] / 1000, r['p50_ns'] / 1000, r['p99_ns'] / 1000, '%.1f' % (r['limit_ns'] / 1000) if r['limit_ns'] else '-'))
+	out.line(SHARE_LINE % ('POLICY', 'WAY', 'MEMORY', 'SHARES', 'ERROR', 'MAX', 'GB/s', 'ALONE', 'GOT %'))
+
+	def add(key):
+		d['rows'].append(share_row(windows.pop(key), windows[key[:3] + (1,)]))
+		print_share(out, d['rows'][-1])
+
+	for name, body in records:
+		if name == 'share':
+			key = body['policy'], body['way'], body['kind'], len(body['shares'])
+			of = windows.setdefault(key, [])
+			of.append(body)
+			if len(body['shares']) > 1 and len(of) == body['windows']:
+				add(key)
+		elif name == 'latency':
+			latency[body['policy'], bool(body['next_to_copies'])] = body
+			if body['next_to_copies']:
+				own = [r for r in d['rows'] if r['policy'] == body['policy']]
+				d['latency'].append(latency_row(latency[body['policy'], False], body, own))
+				print_latency(out, d['latency'][-1])
+	for key in [k for k in windows if k[3] > 1]:
+		add(key)  # interrupted among its windows
+	d['missed'] = list(missed_shares(d))
 	finish(d, out)
 
 
 def finish(d, out):
+	d['complete'] = out.failure is None
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	out.failed = bool(d['missed'])
 	out.document(d)
 
 
-def report(records, out):
-	shares, latency = [], []
-	d, copies = {'schema': 'gbpf.bench.copy/1'}, []
-	for name, body in records:
-		if name == 'copy':
-			copies.append(body)
-		elif name == 'share':
-			shares.append(body)
-		elif name == 'latency':
-			latency.append(body)
-		else:
-			d.update(body)
-	if shares:
-		return report_shares(d, shares, latency, out)
-	d['rows'] = rows_of(copies)
-	d['missed'] = list(missed(d))
+# ---- all sizes ----
+
+SIZE_LINE = '%10s %5s %10s %8s %12s %12s %12s %12s %7s'
+
+
+def print_size(out, r):
+	out.line(SIZE_LINE % (size_text(r['bytes']), r['way'], 'untouched' if r['fresh'] else 'touched', r['threads'] or '-',
+		'%.2f' % (r['driver_ns'] / 1000), '%.2f' % (r['gbpf_ns'] / 1000), '%.2f' % r['driver_gb_s'], '%.2f' % r['gbpf_gb_s'],
+		'%.3f' % r['ratio']))
+
+
+def report_sizes(d, records, out):
+	d['schema'] = 'gbpf.bench.copy/1'
+	found, rounds = {}, {}
 	out.line('%s, %d core%s; up to %s, %d round%s; medians, alternately by gBPF and by the driver; threads -: the default' % (d['device'],
 		d['cores'], plural(d['cores']), size_text(d['max']), d['repeats'], plural(d['repeats'])))
-	out.line('%10s %5s %10s %8s %12s %12s %12s %12s %7s' % ('SIZE', 'WAY', 'MEMORY', 'THREADS', 'DRIVER us', 'GBPF us', 'DRIVER GB/s',
-		'GBPF GB/s', 'TIME'))
-	for r in d['rows']:
-		out.line('%10s %5s %10s %8s %12.2f %12.2f %12.2f %12.2f %7.3f' % (size_text(r['bytes']), r['way'],
-			'untouched' if r['fresh'] else 'touched', r['threads'] or '-', r['driver_ns'] / 1000, r['gbpf_ns'] / 1000, r['driver_gb_s'],
-			r['gbpf_gb_s'], r['ratio']))
-	return finish(d, out)
+	out.line(SIZE_LINE % ('SIZE', 'WAY', 'MEMORY', 'THREADS', 'DRIVER us', 'GBPF us', 'DRIVER GB/s', 'GBPF GB/s', 'TIME'))
+	for name, body in records:
+		if name != 'copy':
+			continue
+		key = body['bytes'], body['way'], body['fresh'], body['threads']
+		driver, gbpf = found.setdefault(key, ([], []))
+		driver.extend(body['driver'])
+		gbpf.extend(body['gbpf'])
+		rounds[key] = rounds.get(key, 0) + 1
+		if rounds[key] == d['repeats']:
+			print_size(out, row_of(key, driver, gbpf))
+	for key in found:
+		if rounds[key] < d['repeats']:
+			print_size(out, row_of(key, *found[key]))  # interrupted before its last round
+	d['rows'] = [row_of(key, *found[key]) for key in sorted(found)]
+	d['missed'] = list(missed(d))
+	finish(d, out)
+
+
+def report(records, out):
+	records = out.until_failure(records)
+	name, d = next(records, ('', {}))
+	if name != 'set_up':
+		return  # nothing was measured
+	(report_shares if 'seconds' in d else report_sizes)(d, records, out)

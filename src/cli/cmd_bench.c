@@ -20,6 +20,8 @@
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
 
+#define READER_PRINTED 2 /* exit status: interrupted, after the document of what was measured */
+
 int cli_bench_program(struct cli *c, const char *name, char path[CLI_BENCH_PATH])
 {
 	char leaf[64];
@@ -157,7 +159,10 @@ static int interrupted(struct cli *c)
 static int code_of(struct cli *c, const char *path, int program, int reader, bool reader_failed)
 {
 	if (cli_interrupted()) {
-		return interrupted(c);
+		/* A document of what was measured is the one object of standard output. */
+		return c->json && WIFEXITED(reader) && WEXITSTATUS(reader) == READER_PRINTED
+			       ? 128 + cli_interrupted()
+			       : interrupted(c);
 	}
 	if (WIFSIGNALED(reader)) {
 		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench %s: python3: %s",

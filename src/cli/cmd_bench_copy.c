@@ -1,4 +1,4 @@
-/* `gbpf bench copy`: copies of pageable memory, measured by the program bench-copy. */
+/* `gbpf bench copy`: copies, measured by the program bench-copy. */
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
@@ -10,6 +10,7 @@ enum {
 	Y_WAYS,
 	Y_REPEATS,
 	Y_SHARES,
+	Y_POLICIES,
 	Y_SECONDS,
 	Y_POLICY,
 	Y_SAVE,
@@ -18,11 +19,13 @@ enum {
 };
 
 static const struct cli_option options[] = {
-	[Y_MAX] = { "max", 0, "SIZE", "largest copy (default 1G)" },
+	[Y_MAX] = { "max", 0, "SIZE", "largest copy (default 1G; --shares 256M)" },
 	[Y_THREADS] = { "threads", 0, "LIST", "numbers of threads (default 1,2,4,6,8)" },
 	[Y_WAYS] = { "ways", 0, "LIST", "of up, down, both (default all)" },
 	[Y_REPEATS] = { "repeats", 'r', "N", "rounds (default 5)" },
 	[Y_SHARES] = { "shares", 0, "LIST", "measure copy shares in percent instead, as 30,70" },
+	[Y_POLICIES] = { "policies", 0, "LIST",
+			 "--shares: of copy_fair, vgpu_auto, none (default all)" },
 	[Y_SECONDS] = { "seconds", 't', "S", "--shares: windows of a second (default 5)" },
 	[Y_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
 	[Y_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
@@ -33,7 +36,16 @@ static const struct cli_option options[] = {
 
 static const struct cli_bench_number numbers[] = { { Y_REPEATS, 1, 1000 }, { Y_SECONDS, 1, 3600 } };
 static const char *const ways[] = { "up", "down", "both", NULL };
+static const char *const policies[] = { "copy_fair", "vgpu_auto", "none", NULL };
 static const char *const threads[] = { "1", "2", "3", "4", "5", "6", "7", "8", "16", NULL };
+
+static int check_policies(struct cli *c)
+{
+	return !c->opt[Y_POLICIES] || c->opt[Y_SHARES]
+		       ? cli_bench_check_list(c, "bench copy", Y_POLICIES, policies)
+		       : cli_fail(c, CLI_USAGE, "usage", NULL,
+				  "bench copy: --policies needs --shares");
+}
 
 static int check(struct cli *c, char max[24])
 {
@@ -44,6 +56,7 @@ static int check(struct cli *c, char max[24])
 					   "Use a number with K, M or G, at most 4G", max);
 	code = code ? code : cli_bench_check_shares(c, "bench copy", Y_SHARES, false);
 	code = code ? code : cli_bench_check_list(c, "bench copy", Y_WAYS, ways);
+	code = code ? code : check_policies(c);
 	return code ? code : cli_bench_check_list(c, "bench copy", Y_THREADS, threads);
 }
 
@@ -60,7 +73,9 @@ static int cmd_copy(struct cli *c)
 	if (code) {
 		return code;
 	}
-	cli_bench_push(argv, &n, "--max", c->opt[Y_MAX] ? max : "1073741824");
+	if (c->opt[Y_MAX]) {
+		cli_bench_push(argv, &n, "--max", max);
+	}
 	if (!c->opt[Y_THREADS]) {
 		cli_bench_push(argv, &n, "--threads", "1,2,4,6,8");
 	}
@@ -71,7 +86,7 @@ static int cmd_copy(struct cli *c)
 const struct cli_verb verb_bench_copy = {
 	.name = "copy",
 	.args = "",
-	.doc = "copies of pageable memory: bandwidth, small sizes",
+	.doc = "copies: bandwidth, small sizes, shares",
 	.page = "gbpf-bench.1",
 	.options = options,
 	.run = cmd_copy,

@@ -33,7 +33,7 @@ setup() {
 	run --separate-stderr "$GBPF" --json bench copy --device soft --shares 30,70 --max 16M --seconds 1 --ways down
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
-	json 'd["schema"] == "gbpf.bench.copy_shares/1" and d["missed"] == []'
+	json 'd["schema"] == "gbpf.bench.copy_shares/1" and d["missed"] == [] and d["complete"]'
 	json '[(r["policy"], r["kind"]) for r in d["rows"]] == [(p, k) for p in ("copy_fair", "vgpu_auto", "none") for k in ("pageable", "pinned")]'
 	json 'all(r["way"] == "down" and r["shares"] == [30, 70] and r["windows"] == 1 for r in d["rows"])'
 	json 'all(r["gb_s"] > 0 and r["alone_gb_s"] > 0 and abs(sum(r["got_percent"]) - 100) < 1e-6 for r in d["rows"])'
@@ -42,9 +42,55 @@ setup() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
+@test "bench copy --shares measures the policies that are asked for, and says what is left" {
+	run --separate-stderr "$GBPF" bench copy --device soft --shares 50,50 --max 1M --seconds 2 --ways up --policies none --progress
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	[ "$(grep -c '^none  *up  *p' <<<"$output")" -eq 2 ]
+	run ! grep -E '^(copy_fair|vgpu_auto)' <<<"$output"
+	[ "$(grep -c '^copy: part ' <<<"$stderr")" -eq 6 ]
+	grep -q '^copy: part 1 of 6, about 11 s left: none, up, pageable, 1 of 2$' <<<"$stderr"
+	grep -q '^copy: part 2 of 6, about 9 s left: none, up, pageable, 2 of 2$' <<<"$stderr"
+}
+
+@test "bench copy prints rows as they are measured, and keeps them when it is interrupted" {
+	env --default-signal=INT "$GBPF" bench copy --device soft --shares 50,50 --max 1M --seconds 1 --ways up,down --policies none \
+		--save part.json >out 2>err 3>&- &
+	bench=$!
+	two_rows() { [ "$(grep -c '^none  *up  *p' out)" -eq 2 ]; }
+	wait_for two_rows
+	kill -INT $bench
+	status=0
+	wait $bench || status=$?
+	cat out err
+	[ "$status" -eq 130 ]
+	two_rows
+	grep -q interrupted err
+	output=$(cat part.json)
+	json 'd["complete"] is False and [(r["way"], r["kind"]) for r in d["rows"][:2]] == [("up", "pageable"), ("up", "pinned")]'
+	json 'len(d["rows"]) < 4 and d["missed"] == []'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "bench copy prints one document when it is interrupted under --json" {
+	env --default-signal=INT "$GBPF" --json bench copy --device soft --max 256K --threads 1 --repeats 1000 --ways up --progress >out 2>err 3>&- &
+	bench=$!
+	second_round() { grep -q '^copy: round 2 of 1000, about [0-9]* s left: ' err; }
+	wait_for second_round
+	kill -INT $bench
+	status=0
+	wait $bench || status=$?
+	cat out err
+	[ "$status" -eq 130 ]
+	output=$(cat out)
+	json 'd["schema"] == "gbpf.bench.copy/1" and d["complete"] is False'
+	json '[r["bytes"] for r in d["rows"]] == [4 ** i for i in range(10)] and all(r["copies"] >= 100 for r in d["rows"])'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
 @test "bench copy refuses values that make no sense" {
 	for o in "--max 0" "--max 5G" "--max much" "--threads 0" "--threads 9" "--threads 1,x" "--ways sideways" "--repeats 0" "--shares 30" "--shares 30,80" "--shares 0,50" \
-		"--shares 30,x" "--shares 30,70," "--seconds 0"; do
+		"--shares 30,x" "--shares 30,70," "--shares 30|70" "--shares -30,70" "--seconds 0" "--policies none" "--shares 30,70 --policies fifo"; do
 		run "$GBPF" bench copy --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
