@@ -310,6 +310,9 @@ static int start_soft(struct bench_testbed *w)
 	bench_command_add(&k, "--foreground");
 	bench_command_option(&k, "--socket", "%s", w->soft_socket);
 	bench_command_option(&k, "--ready-fd", "%d", ready[1]);
+	if (w->link_bandwidth) {
+		bench_command_option(&k, "--link-bandwidth", "%s", w->link_bandwidth);
+	}
 	w->server_pid = bench_testbed_spawn(w, &k, log, ready[1], NULL);
 	bench_command_finish(&k);
 	fd_close(ready[1]);

@@ -29,6 +29,7 @@ struct bench_testbed {
 	const char *libcuda, *gbpf, *gbpfd, *server,
 		*client; /* paths of programs and the driver library */
 	bool soft, progress;
+	const char *link_bandwidth; /* of the soft GPU, bytes per second; NULL: not modelled */
 	char dir[96];
 	char soft_socket[128];
 	pid_t server_pid, mps_pid;

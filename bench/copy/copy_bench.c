@@ -234,6 +234,18 @@ static bool list_clients(struct bench_copy *b)
 	return n || !b->threads;
 }
 
+/* Largest copies if the user names none. An image is copied in about the time of a few kernels. */
+static uint64_t default_max(const struct bench_copy *b)
+{
+	return b->overlap ? (uint64_t)(b->testbed.soft ? 4 : 64) << 20
+			  : (uint64_t)(b->shares ? 256 : 1024) << 20;
+}
+
+static int run_part(struct bench_copy *b)
+{
+	return b->overlap ? bench_copy_overlap(b) : b->shares ? bench_copy_shares(b) : run(b);
+}
+
 int main(int argc, char **argv)
 {
 	static struct bench_copy b = {
@@ -249,6 +261,8 @@ int main(int argc, char **argv)
 		{ "--repeats", .number = &b.rounds },
 		{ "--shares", .text = &b.shares },
 		{ "--policies", .text = &b.policies },
+		{ "--overlap", .flag = &b.overlap },
+		{ "--link-bandwidth", .text = &b.testbed.link_bandwidth },
 		{ "--seconds", .number = &b.seconds },
 		{ "--policy-dir", .text = &b.policy_dir },
 		{ NULL },
@@ -260,11 +274,10 @@ int main(int argc, char **argv)
 	    !b.rounds) {
 		return bench_program_usage("copy");
 	}
-	b.max = b.max_text ? strtoull(b.max_text, NULL, 10)
-			   : (uint64_t)(b.shares ? 256 : 1024) << 20;
+	b.max = b.max_text ? strtoull(b.max_text, NULL, 10) : default_max(&b);
 	if (!b.max || b.max > COPY_BYTES_MAX) {
 		return bench_program_usage("copy");
 	}
-	err = b.shares ? bench_copy_shares(&b) : run(&b);
+	err = run_part(&b);
 	return bench_testbed_exit(&b.testbed, err, false);
 }

@@ -20,6 +20,7 @@ struct bench_copy {
 	struct bench_testbed testbed;
 	const char *policy, *policy_name, *policies, *threads, *ways, *max_text;
 	const char *shares, *policy_dir;
+	bool overlap;
 	unsigned rounds, seconds;
 	uint64_t max;
 	struct bench_testbed_daemon *daemon;
@@ -68,5 +69,7 @@ void bench_copy_tell(struct bench_copy *b, double seconds, const char *what);
 
 /* share_bench.c: copy shares, and latency next to copies. Returns 0; -1 with error. */
 int bench_copy_shares(struct bench_copy *b);
+/* overlap_bench.c: images that are uploaded, processed and downloaded. Returns 0; -1 with error. */
+int bench_copy_overlap(struct bench_copy *b);
 
 #endif

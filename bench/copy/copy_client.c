@@ -250,15 +250,17 @@ static bool command_is_valid(void)
 static void carry_out(void)
 {
 	static void (*const jobs[COPY_JOBS])(struct bench_copy_page *) = {
-		[COPY_COMPARE] = copy_by_both,
-		[COPY_STREAM] = copy_on,
-		[COPY_LATENCY] = copy_at_times,
+		[COPY_COMPARE] = copy_by_both,	   [COPY_STREAM] = copy_on,
+		[COPY_LATENCY] = copy_at_times,	   [COPY_CALIBRATE] = bench_copy_calibrate,
+		[COPY_IMAGES] = bench_copy_images,
 	};
 
 	if (!command_is_valid()) {
 		bench_copy_fail("invalid command");
 	}
-	make_room(page->bytes);
+	if (page->job < COPY_CALIBRATE) {
+		make_room(page->bytes);
+	}
 	jobs[page->job](page);
 }
 

@@ -23,6 +23,10 @@
 	X(cuMemHostAlloc)                                                                          \
 	X(cuMemFreeHost)                                                                           \
 	X(cuMemsetD8_v2)                                                                           \
+	X(cuModuleLoadData)                                                                        \
+	X(cuModuleUnload)                                                                          \
+	X(cuModuleGetFunction)                                                                     \
+	X(cuLaunchKernel)                                                                          \
 	X(cuGetErrorName)
 struct bench_copy_calls {
 #define COPY_CALL(name) __typeof__(name) *name;
@@ -39,5 +43,9 @@ void bench_copy_must(CUresult r, const char *call);
 #define CU(by, call) bench_copy_must(bench_copy_cuda[by].call, #call)
 /* Returns zeroed memory that was not touched. */
 unsigned char *bench_copy_map(uint64_t bytes);
+
+/* image_client.c: COPY_CALIBRATE and COPY_IMAGES. */
+void bench_copy_calibrate(struct bench_copy_page *page);
+void bench_copy_images(struct bench_copy_page *page);
 
 #endif

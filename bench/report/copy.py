@@ -1,5 +1,5 @@
 """`gbpf bench copy`: bandwidth of pageable copies by number of threads, and what copies of every size cost next to the driver's; shares of
-copies. Rows are printed as soon as they are measured."""
+copies; copies that overlap with kernels. Rows are printed as soon as they are measured."""
 import stats
 from text import plural
 
@@ -127,6 +127,74 @@ def report_shares(d, records, out):
 	finish(d, out)
 
 
+# ---- --overlap ----
+
+OVERLAP_GOAL = 130.0  # percent, compute and copies
+OVERLAP_LINE = '%-9s %-12s %7s %9s %8s %8s %8s %8s %8s  %s'
+OVERLAP_NOTE = '''COPY, COMPUTE: time when a copy, or a kernel, of at least one tenant was in flight; COMPUTE at most the images times the kernel's time
+alone. DEVICE: device time that gbpfd counts. OF ALONE: images per second against one tenant of the same place alone'''
+
+
+def overlap_row(of, image, alone):
+	"""Returns the figures of the windows of a kind of memory, place and number of tenants; means over windows."""
+	seconds = sum(w['elapsed_ns'] for w in of) / 1e9
+	images = sum(sum(w['images']) for w in of)
+	compute, copy = ([100 * stats.ratio(part(w), w['elapsed_ns']) for w in of] for part in (
+		lambda w: min(w['compute_ns'], sum(w['images']) * image['kernel_ns']), lambda w: w['copy_ns']))
+	device = [100 * sum(w['busy_ns']) / w['elapsed_ns'] for w in of if w['busy_ns']]
+	row = {'kind': of[0]['kind'], 'place': of[0]['place'], 'tenants': of[0]['tenants'], 'windows': len(of), 'images_per_s': images / seconds,
+		'compute_percent': stats.mean(compute), 'copy_percent': stats.mean(copy), 'device_percent': stats.mean(device) if device else None,
+		'sum_percent': stats.mean(compute) + stats.mean(copy), 'windows_sum_percent': [a + b for a, b in zip(compute, copy)]}
+	row['of_alone'] = stats.ratio(row['images_per_s'], alone['images_per_s']) if alone else None
+	row['met'] = row['sum_percent'] > OVERLAP_GOAL if row['tenants'] > 1 and row['place'] != 'native' else None
+	return row
+
+
+def print_overlap(out, r):
+	out.line(OVERLAP_LINE % (r['kind'], r['place'], r['tenants'], '%.1f' % r['images_per_s'], '%.2f' % r['of_alone'] if r['of_alone'] else '-',
+		'%.1f' % r['compute_percent'], '%.1f' % r['device_percent'] if r['device_percent'] is not None else '-', '%.1f' % r['copy_percent'],
+		'%.1f' % r['sum_percent'], '' if r['met'] is None else 'met' if r['met'] else 'missed'))
+
+
+def missed_overlap(d):
+	for r in d['rows']:
+		if r['met'] is False and not d['soft']:
+			yield '%s, %s: compute and copies %.1f %% busy, not above %g %%' % (r['kind'], r['place'], r['sum_percent'], OVERLAP_GOAL)
+
+
+def report_overlap(d, records, out):
+	d['schema'] = 'gbpf.bench.copy_overlap/1'
+	d['rows'], d['images'] = [], {}
+	windows = []
+
+	def add():
+		w = windows[0]
+		alone = next((r for r in d['rows'] if (r['kind'], r['place'].split('-')[0], r['tenants']) == (w['kind'], w['place'].split('-')[0], 1)), None)
+		d['rows'].append(overlap_row(windows, d['images'][w['kind']], alone))
+		print_overlap(out, d['rows'][-1])
+		windows.clear()
+
+	for name, body in records:
+		if name == 'image':
+			if not d['images']:
+				d['device'], d['cores'] = body['device'], body['cores']
+				out.line('%s, %d core%s; images of %s: upload, kernel, download; policy %s, %d %% of each: %s%s' % (d['device'], d['cores'],
+					plural(d['cores']), size_text(d['max']), d['policy'], d['share'], d['policy_shares'],
+					'; link of %s/s' % size_text(d['link_bytes_s']) if d['link_bytes_s'] else ''))
+				out.line(OVERLAP_LINE % ('MEMORY', 'PLACE', 'TENANTS', 'IMAGES/s', 'OF ALONE', 'COMPUTE%', 'DEVICE%', 'COPY%', 'SUM%', 'GOAL %g' % OVERLAP_GOAL))
+			d['images'][body['kind']] = body
+			out.line('%-9s alone by gBPF: copies %.2f ms, kernel %.2f ms' % (body['kind'], body['copies_ns'] / 1e6, body['kernel_ns'] / 1e6))
+		elif name == 'overlap':
+			windows.append(body)
+			if len(windows) == body['windows']:
+				add()
+	if windows:
+		add()  # interrupted among its windows
+	d['missed'] = list(missed_overlap(d))
+	out.line(OVERLAP_NOTE)
+	finish(d, out)
+
+
 def finish(d, out):
 	d['complete'] = out.failure is None
 	for text in d['missed']:
@@ -175,4 +243,4 @@ def report(records, out):
 	name, d = next(records, ('', {}))
 	if name != 'set_up':
 		return  # nothing was measured
-	(report_shares if 'seconds' in d else report_sizes)(d, records, out)
+	(report_overlap if d.get('overlap') else report_shares if 'seconds' in d else report_sizes)(d, records, out)

@@ -88,14 +88,71 @@ setup() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
+@test "bench copy --overlap measures images alone, two at once, with shares and without gBPF" {
+	run --separate-stderr "$GBPF" --json bench copy --device soft --overlap --link-bandwidth 64M --max 1M --seconds 2
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.bench.copy_overlap/1" and d["missed"] == [] and d["complete"] and d["link_bytes_s"] == 64 << 20'
+	json '[(r["kind"], r["place"], r["tenants"], r["windows"]) for r in d["rows"]] == [(k, p, t, t) for k in ("pageable", "pinned")
+		for p, t in (("gbpf", 1), ("gbpf", 2), ("gbpf-shares", 2), ("native", 1), ("native", 2))]'
+	json 'all(i["iterations"] % 2 == 1 and i["kernel_ns"] > 0 and i["copies_ns"] >= 29000000 for i in d["images"].values())'
+	json 'all(r["images_per_s"] > 0 and 0 < r["copy_percent"] < 100.001 and 0 < r["compute_percent"] < 100.001 for r in d["rows"])'
+	json 'all(r["sum_percent"] < 105 for r in d["rows"] if r["tenants"] == 1)'
+	json 'all((r["device_percent"] is None) == (r["place"] == "native") and (r["met"] is None) == (r["tenants"] == 1 or r["place"] == "native")
+		for r in d["rows"])'
+	json 'all(r["device_percent"] > 0 for r in d["rows"] if r["place"] != "native")'
+	# One tenant never overlaps with itself; that the other's copies pass while it computes shows on a loaded machine in some window.
+	json 'max(s for r in d["rows"] if r["tenants"] == 2 for s in r["windows_sum_percent"]) > 105'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
 @test "bench copy refuses values that make no sense" {
 	for o in "--max 0" "--max 5G" "--max much" "--threads 0" "--threads 9" "--threads 1,x" "--ways sideways" "--repeats 0" "--shares 30" "--shares 30,80" "--shares 0,50" \
-		"--shares 30,x" "--shares 30,70," "--shares 30|70" "--shares -30,70" "--seconds 0" "--policies none" "--shares 30,70 --policies fifo"; do
+		"--shares 30,x" "--shares 30,70," "--shares 30|70" "--shares -30,70" "--seconds 0" "--policies none" "--shares 30,70 --policies fifo" "--overlap --shares 30,70" \
+		"--overlap --max 1K" "--overlap --link-bandwidth 1K" "--overlap --link-bandwidth fast" "--link-bandwidth 1G"; do
 		run "$GBPF" bench copy --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
 	done
 	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# A GPU's figures: two windows of two tenants, whose kernel takes 10 ms.
+@test "the report of bench copy --overlap judges the sum of compute and copies" {
+	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" copy "$@"; }
+	cat >records <<-'END'
+		{"set_up":{"overlap":true,"soft":false,"policy":"auto","policy_shares":"vgpu_auto","share":50,"max":67108864,"seconds":2,"link_bytes_s":0}}
+		{"image":{"kind":"pinned","device":"d","cores":16,"iterations":3,"kernel_ns":10000000,"copies_ns":10000000}}
+		{"overlap":{"kind":"pinned","place":"gbpf","tenants":1,"windows":1,"elapsed_ns":1000000000,"images":[50],"copy_ns":500000000,"compute_ns":510000000,"busy_ns":[500000000]}}
+		{"overlap":{"kind":"pinned","place":"gbpf","tenants":2,"windows":2,"elapsed_ns":1000000000,"images":[40,45],"copy_ns":500000000,"compute_ns":900000000,"busy_ns":[400000000,450000000]}}
+		{"overlap":{"kind":"pinned","place":"gbpf","tenants":2,"windows":2,"elapsed_ns":1000000000,"images":[40,35],"copy_ns":520000000,"compute_ns":750000000,"busy_ns":[400000000,350000000]}}
+		{"overlap":{"kind":"pinned","place":"native","tenants":2,"windows":1,"elapsed_ns":1000000000,"images":[20,20],"copy_ns":400000000,"compute_ns":350000000,"busy_ns":null}}
+		{"end":null}
+	END
+	report <records
+	echo "$output"
+	[ "$status" -eq 0 ]
+	grep -q '^pinned  *gbpf  *2  *80.0  *1.60  *80.0  *80.0  *51.0  *131.0  *met$' <<<"$output"
+	grep -q '^pinned  *native  *2  *40.0  *-  *35.0  *-  *40.0  *75.0  *$' <<<"$output"
+	sed 's/520000000/500000000/' records >missed
+	report <missed
+	echo "$output"
+	[ "$status" -eq 1 ]
+	grep -q '^MISSED: pinned, gbpf: compute and copies 130.0 % busy, not above 130 %$' <<<"$output"
+	sed 's/"soft":false/"soft":true/' missed >soft
+	report <soft
+	[ "$status" -eq 0 ]
+	grep -q ' missed$' <<<"$output"
+	# Rows of complete windows, and the one that an interruption cuts short, are kept.
+	sed '5,$d' records >cut
+	echo '{"error":"interrupted"}' >>cut
+	report --json <cut
+	[ "$status" -eq 2 ]
+	json 'd["complete"] is False and [(r["tenants"], r["windows"]) for r in d["rows"]] == [(1, 1), (2, 1)]'
+	sed 's/"interrupted"/"image1: exited"/' cut >failed
+	report --json <failed
+	[ "$status" -eq 1 ]
+	json 'd["error"]["message"] == "bench copy: image1: exited"'
 }
 
 # A miss needs a GPU: the report is given the records of one.
