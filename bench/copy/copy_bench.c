@@ -234,11 +234,14 @@ static bool list_clients(struct bench_copy *b)
 	return n || !b->threads;
 }
 
-/* Largest copies if the user names none. An image is copied in about the time of a few kernels. */
+/* Returns the size of the largest copies if the user names none. The soft GPU has 1 GiB of memory,
+ * of which a client takes twice the size. */
 static uint64_t default_max(const struct bench_copy *b)
 {
-	return b->overlap ? (uint64_t)(b->testbed.soft ? 4 : 64) << 20
-			  : (uint64_t)(b->shares ? 256 : 1024) << 20;
+	bool soft = b->testbed.soft;
+	unsigned mib = b->overlap ? (soft ? 4 : 64) : b->shares ? (soft ? 64 : 256) : 1024;
+
+	return (uint64_t)mib << 20;
 }
 
 static int run_part(struct bench_copy *b)

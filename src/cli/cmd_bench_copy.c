@@ -27,7 +27,7 @@ enum {
 
 static const struct cli_option options[] = {
 	[Y_MAX] = { "max", 0, "SIZE",
-		    "largest copy (default 1G; --shares 256M; --overlap 64M, soft 4M)" },
+		    "largest copy (default 1G; --shares 256M, soft 64M; --overlap 64M, soft 4M)" },
 	[Y_THREADS] = { "threads", 0, "LIST", "numbers of threads (default 1,2,4,6,8)" },
 	[Y_WAYS] = { "ways", 0, "LIST", "of up, down, both (default all)" },
 	[Y_REPEATS] = { "repeats", 'r', "N", "rounds (default 5)" },
