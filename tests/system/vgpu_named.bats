@@ -511,6 +511,7 @@ either() {
 		expect ok a free
 		expect ok other alloc 500
 	done
+	[ "$first" = a ]
 	answer_of a
 	[ "$REPLY" = ok ]
 	wait_for waits two 1
