@@ -84,13 +84,13 @@ sys.exit(not any(e["value"]["soon_ns"] * 100 > e["value"]["seen_ns"] * 92 for e 
 @test "auto: batch that can be stopped between blocks starts in the shared lane the next time" {
 	"$GBPF" run --device soft true
 	"$GBPF" policy swap auto
-	"$GBPF" run --device soft --class batch --name first -- "$SAMPLES/batch" --kernel-us 300 >first.out 3>&- &
+	"$GBPF" run --device soft --class batch --name first -- "$SAMPLES/batch" --kernel-us 100 >first.out 3>&- &
 	wait_for beyond first 10
 	[ "$(lane_of first)" = process ]
 	wait_for leaves_soon # what it began with counts for little then
 	kill $!
 	wait $!
-	"$GBPF" run --device soft --class batch --name second -- "$SAMPLES/batch" --kernel-us 300 >second.out 3>&- &
+	"$GBPF" run --device soft --class batch --name second -- "$SAMPLES/batch" --kernel-us 100 >second.out 3>&- &
 	batch=$!
 	wait_for beyond second 10
 	[ "$(lane_of second)" = shared ]
