@@ -21,7 +21,9 @@ vgpu() {
 		[(p, "process", [10, 90], ["short", "long"], 3) for p in ("band2", "none")])'
 	json 'd["conditions"][0]["error_mean_points"] < d["conditions"][1]["error_mean_points"]'
 	json 'all(c["error_mean_points"] <= c["error_max_points"] for c in d["conditions"])'
-	json 'all(abs(sum(c["got_percent"]) - 100) < 0.01 and abs(sum(c["progress_percent"]) - 100) < 0.01 for c in d["conditions"])'
+	# On a slow machine a window may pass in which no kernel ends.
+	json 'all(abs(sum(c[w + "_percent"]) - 100 * sum(map(any, c["windows_" + w + "_percent"])) / 3) < 0.01 for c in d["conditions"]
+		for w in ("got", "progress"))'
 	json 'sorted(a["kind"] for a in d["alone"]) == ["long", "short"] and all(a["kernels_per_s"] > 0 for a in d["alone"])'
 	json 'all(len(c["windows_got_percent"]) == len(c["windows_progress_percent"]) == 3 for c in d["conditions"])'
 	[ -s out.json ]
