@@ -142,16 +142,16 @@ static void take_notice(struct softd_client *c)
 
 /* Why a connection ends. */
 struct ending {
-	const char *why; /* NULL: it does not; or softd_client_drop has logged it */
+	const char *why; /* NULL: it does not; or the client ends it; or softd_client_drop has
+			    logged it */
 	int err;	 /* -Exxx, or 0 */
-	bool orderly;	 /* the client has closed the connection */
 };
 
-/* Logs why the connection ends, unless softd_client_drop has. The many connections that only query
- * something are not worth a line. */
+/* Logs why the server ends a connection. Every program's connection ends: where it is the client
+ * that ends it, a line would be noise in the terminal from which the server was started. */
 static void log_ending(const struct softd_client *c, const struct ending *end)
 {
-	if (end->why && (c->attached || !end->orderly)) {
+	if (end->why) {
 		log_info("process %d: connection ended: %s%s%s", c->pid, end->why,
 			 end->err ? ": " : "", end->err ? strerror(-end->err) : "");
 	}
@@ -172,9 +172,7 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 					  "a request that is too long or has too many descriptors");
 			pthread_mutex_unlock(&c->machine->lock);
 		} else if (len < 0) {
-			*end = (struct ending){ "cannot receive a request", (int)len, false };
-		} else {
-			*end = (struct ending){ "the client closed it", 0, true };
+			*end = (struct ending){ "cannot receive a request", (int)len };
 		}
 		while (nfds) { /* an empty message may carry descriptors */
 			fd_close_foreign(fds[--nfds]);
@@ -193,7 +191,7 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 			close(a->fds[i]);
 		}
 		if (err) {
-			*end = (struct ending){ "cannot send a reply", err, false };
+			*end = (struct ending){ "cannot send a reply", err };
 		}
 	}
 	while (nfds) {
@@ -208,22 +206,20 @@ static bool wait_for_client(struct softd_client *c, struct pollfd p[3], struct e
 	int n = poll(p, 3, c->attached ? -1 : ASK_MS);
 
 	if (n < 0 && errno != EINTR) {
-		*end = (struct ending){ "cannot wait for it", -errno, false };
-	} else if (n == 0) {
-		*end = (struct ending){ "no request within 5 s", 0, false };
-	} else if (load_relaxed(&c->dead)) {
+		*end = (struct ending){ "cannot wait for it", -errno };
 		return false;
-	} else if (p[1].revents) {
-		*end = (struct ending){ "the process has ended", 0, true };
-	} else if (p[2].revents & (POLLHUP | POLLERR)) {
-		*end = (struct ending){ "the client closed its notices", 0, true };
 	}
-	return !end->why;
+	if (n == 0) {
+		*end = (struct ending){ "no request within 5 s", 0 };
+		return false;
+	}
+	/* The process has ended, or has closed its notices. */
+	return !load_relaxed(&c->dead) && !p[1].revents && !(p[2].revents & (POLLHUP | POLLERR));
 }
 
 static void serve(struct softd_client *c, struct soft_request *q, struct softd_answer *a)
 {
-	struct ending end = { NULL, 0, false };
+	struct ending end = { NULL, 0 };
 	bool goes_on = true;
 
 	while (goes_on) {
