@@ -148,10 +148,11 @@ struct ending {
 };
 
 /* Logs why the server ends a connection. Every program's connection ends: where it is the client
- * that ends it, a line would be noise in the terminal from which the server was started. */
+ * that ends it, or is killed, a line would be noise in the terminal from which the server was
+ * started. */
 static void log_ending(const struct softd_client *c, const struct ending *end)
 {
-	if (end->why) {
+	if (end->why && end->err != -EPIPE && end->err != -ECONNRESET) {
 		log_info("process %d: connection ended: %s%s%s", c->pid, end->why,
 			 end->err ? ": " : "", end->err ? strerror(-end->err) : "");
 	}

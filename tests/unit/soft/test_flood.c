@@ -533,10 +533,9 @@ static void the_log_says_why_a_connection_has_ended(void **state)
 	} cases[] = {
 		{ close_control, NULL },
 		{ close_notices, NULL },
+		{ close_after_the_request, NULL },
 		{ send_half_a_request, "dropped: a malformed request\n" },
 		{ send_too_much, "dropped: a request that is too long" },
-		{ close_after_the_request,
-		  ": connection ended: cannot send a reply: Broken pipe\n" },
 	};
 	unsigned lines = 0;
 	char own[32];
