@@ -105,9 +105,11 @@ struct daemon_vgpus {
 	unsigned n;
 	sd_event_source *timer;	    /* owned; vgpu_reserve.c: while a process waits for memory */
 	sd_event_source *adopt_end; /* owned; vgpu.c: while vGPUs of an earlier gbpfd are awaited */
-	uint64_t asked;		    /* counts what processes ask for */
-	unsigned saving;	    /* changes of callers that are being written: vgpu_store.c */
-	uint64_t pinnable;	    /* bytes of host memory that all of them may pin; 0: any */
+	sd_event_source *shares_timer; /* owned; vgpu_share.c: a look at shared memory is due */
+	uint64_t shares_rest_ns;       /* vgpu_share.c: no look before that */
+	uint64_t asked;		       /* counts what processes ask for */
+	unsigned saving;	       /* changes of callers that are being written: vgpu_store.c */
+	uint64_t pinnable;	       /* bytes of host memory that all of them may pin; 0: any */
 };
 
 /* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of

@@ -44,5 +44,5 @@ uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32
 	bool is_used = line < MIN(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
 
 	*ret_pid = is_used ? load_relaxed(&page->owner[line].pid) : 0;
-	return *ret_pid ? mem_line_used(&page->line[row][line]) : 0;
+	return *ret_pid ? mem_account_line_used(page, row, line) : 0;
 }

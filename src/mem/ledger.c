@@ -17,6 +17,7 @@ struct sums {
 	uint64_t all;	   /* the same, and what is being decided */
 	uint64_t released; /* modulo 2^64: all that was ever released */
 	uint32_t lines;
+	uint64_t gone; /* modulo 2^64: all that was ever taken off orphans */
 };
 
 static uint64_t add_saturating(uint64_t a, uint64_t b)
@@ -31,10 +32,47 @@ static uint32_t lines_of(const struct proto_account *page)
 	return MIN(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
 }
 
+static uint64_t bytes_of(uint64_t word)
+{
+	return (word & ((UINT64_C(1) << PROTO_SHARE_COUNT_SHIFT) - 1)) * PROTO_SHARE_UNIT;
+}
+
+static uint64_t gone_of(const struct proto_account_orphans *o)
+{
+	return load_seqcst(&o->disowned) + bytes_of(load_seqcst(&o->returned));
+}
+
+/* Returns all that was ever taken off the orphans of a row, modulo 2^64. While no process has ever
+ * shared memory, there is none. */
+static uint64_t gone_of_row(const struct proto_account *page, uint32_t row)
+{
+	uint32_t n = load_seqcst(&page->shares) ? PROTO_ACCOUNT_LINES : 0;
+	uint64_t gone = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		gone += gone_of(&page->orphans[row][i]);
+	}
+	return gone;
+}
+
+/* Returns all that lines were ever given of orphans. */
+static uint64_t inherited_of_row(const struct proto_account *page, uint32_t row)
+{
+	uint32_t n = load_seqcst(&page->shares) ? PROTO_ACCOUNT_LINES : 0;
+	uint64_t inherited = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		inherited += bytes_of(load_seqcst(&page->orphans[row][i].inherited));
+	}
+	return inherited;
+}
+
 static struct sums sums_of(const struct proto_account *page, uint32_t row)
 {
 	struct sums s = { 0, 0, 0, lines_of(page) };
+	uint64_t orphans;
 
+	s.gone = gone_of_row(page, row); /* first, as `released` */
 	for (uint32_t i = 0; i < s.lines; i++) {
 		const struct proto_account_line *line = &page->line[row][i];
 		/* In this order: see mem/ledger.h. */
@@ -46,6 +84,10 @@ static struct sums sums_of(const struct proto_account *page, uint32_t row)
 		s.all = add_saturating(s.all, add_saturating(used, wanted));
 		s.released += released;
 	}
+	/* Last: memory is given to a line before it is taken off another one. */
+	orphans = inherited_of_row(page, row) - s.gone;
+	s.used = add_saturating(s.used, orphans);
+	s.all = add_saturating(s.all, orphans);
 	return s;
 }
 
@@ -60,7 +102,7 @@ static uint64_t used_since(const struct proto_account *page, uint32_t row, const
 	for (uint32_t i = 0; i < s->lines; i++) {
 		released += load_seqcst(&page->line[row][i].released);
 	}
-	released -= s->released;
+	released += gone_of_row(page, row) - s->gone - s->released;
 	*ret_exact = !released;
 	return s->used > released ? s->used - released : 0;
 }
@@ -139,6 +181,28 @@ uint64_t mem_line_used(const struct proto_account_line *line)
 	uint64_t released = load_seqcst(&line->released);
 
 	return load_seqcst(&line->charged) - released;
+}
+
+uint64_t mem_account_orphans(const struct proto_account *page, uint32_t row, uint32_t line)
+{
+	const struct proto_account_orphans *o = &page->orphans[row][line];
+	uint64_t gone = gone_of(o);
+
+	return bytes_of(load_seqcst(&o->inherited)) - gone;
+}
+
+void mem_account_clear_orphans(struct proto_account *page, uint32_t row, uint32_t line)
+{
+	struct proto_account_orphans *o = &page->orphans[row][line];
+
+	store_seqcst(&o->disowned,
+		     bytes_of(load_seqcst(&o->inherited)) - bytes_of(load_seqcst(&o->returned)));
+}
+
+uint64_t mem_account_line_used(const struct proto_account *page, uint32_t row, uint32_t line)
+{
+	return add_saturating(mem_line_used(&page->line[row][line]),
+			      mem_account_orphans(page, row, line));
 }
 
 uint64_t mem_account_used(const struct proto_account *page, uint32_t row)

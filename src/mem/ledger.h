@@ -21,6 +21,11 @@
  * MEM_GIVE_WAY_NS at most if it fits in addition, else by MEM_COLLIDE_NS, after which it is
  * refused.
  *
+ * Memory that moves from one line to another, because its creator has exited while an importer
+ * holds it (mem/account_shares.h), is added to the one line before it is taken off the other. So
+ * what was taken off is read before the lines, and what was added after all of them: a sum has such
+ * memory once, or twice.
+ *
  * Threads of one process charge one after the other: a mutex of the process, which ends with it. */
 #ifndef GBPF_MEM_LEDGER_H
 #define GBPF_MEM_LEDGER_H
@@ -85,6 +90,12 @@ uint64_t mem_ledger_own_since(const struct mem_ledger *l, uint32_t row, uint64_t
 
 /* Returns what a line holds. */
 uint64_t mem_line_used(const struct proto_account_line *line);
+/* Returns what a line holds of memory whose creator is charged no more (mem/account_shares.h), and
+ * that with what it holds itself. */
+uint64_t mem_account_orphans(const struct proto_account *page, uint32_t row, uint32_t line);
+uint64_t mem_account_line_used(const struct proto_account *page, uint32_t row, uint32_t line);
+/* gbpfd: takes all of that off the line of a process that has exited. */
+void mem_account_clear_orphans(struct proto_account *page, uint32_t row, uint32_t line);
 /* Returns what all lines of a row of any account page hold, whose words are not trusted: never more
  * than they did at some moment of the call, and that exactly unless memory is released all the
  * time. _claimed(): at least what is used or wanted. */

@@ -17,8 +17,9 @@
 #define PROTO_ACCOUNT_HOST PROTO_MAX_GPUS	   /* row of pinned host memory */
 #define PROTO_ACCOUNT_HOST_UUID "gbpf pinned host" /* its uuid; 16 bytes are not terminated */
 #define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 1u)
-#define PROTO_ACCOUNT_LINES 256u /* processes of a vGPU at a time */
-#define PROTO_ACCOUNT_BYTES 286720u
+#define PROTO_ACCOUNT_LINES 256u   /* processes of a vGPU at a time */
+#define PROTO_ACCOUNT_SHARES 4096u /* exports and imports of its processes at a time */
+#define PROTO_ACCOUNT_BYTES 524288u
 
 /* What a process holds on a device, bytes: `charged` less `released`, which are never lowered. The
  * process adds; gbpfd clears the line once the process has exited, by releasing what it holds. A
@@ -39,11 +40,33 @@ struct ALIGNED(64) proto_account_line {
 
 enum { PROTO_ACCOUNT_RETRY = 1, PROTO_ACCOUNT_REFUSED = 2 };
 
+/* Imported memory whose creator is charged no more, and which the line's process is charged for
+ * instead: `inherited` less `returned` and `disowned`, which are never lowered. The first two are
+ * gbpfd's: units of PROTO_SHARE_UNIT in the lower 48 bits, and above them the number of changes, by
+ * which a change that was interrupted is made once (mem/account_shares.h). */
+struct proto_account_orphans {
+	uint64_t inherited;
+	uint64_t returned;
+	uint64_t disowned; /* the process: bytes of what it has closed; gbpfd clears the line */
+	uint64_t reserved;
+};
+
+#define PROTO_SHARE_UNIT 4096u
+#define PROTO_SHARE_COUNT_SHIFT 48u /* of the number of changes */
+
+/* Memory of a process that it has exported, or imported. */
+struct proto_account_share {
+	uint64_t state; /* mem/account_shares.h: kind, row and line, by which it is guarded; 0: free
+			 */
+	uint64_t id;	/* of the memory, the same for its creator and all importers */
+	uint64_t bytes; /* a multiple of PROTO_SHARE_UNIT */
+};
+
 struct proto_account {
 	uint32_t magic, abi; /* gbpfd, once */
 	uint32_t lines;	     /* gbpfd: one more than the highest line in use */
-	uint32_t reserved;
-	uint64_t wait_ns; /* gbpfd: how long a charge may wait for memory; 0: not at all */
+	uint32_t shares;     /* processes: one more than the highest share ever used */
+	uint64_t wait_ns;    /* gbpfd: how long a charge may wait for memory; 0: not at all */
 	uint8_t uuid[PROTO_ACCOUNT_ROWS][16]; /* gbpfd: the row's device; zero: none */
 	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes, what programs see; 0: none */
 	/* gbpfd: what may be charged now, at most the limit; 0: the limit. Less than it where other
@@ -57,6 +80,8 @@ struct proto_account {
 		uint32_t reserved;
 	} owner[PROTO_ACCOUNT_LINES];
 	struct proto_account_line line[PROTO_ACCOUNT_ROWS][PROTO_ACCOUNT_LINES];
+	struct proto_account_orphans orphans[PROTO_ACCOUNT_ROWS][PROTO_ACCOUNT_LINES];
+	struct proto_account_share share[PROTO_ACCOUNT_SHARES];
 };
 
 _Static_assert(sizeof(struct proto_account) <= PROTO_ACCOUNT_BYTES, "the account fits its pages");

@@ -112,6 +112,8 @@ enum {
 	PROTO_MEM_FULL = 1, /* the charge would fit: the driver has refused the call */
 	/* With FULL: it has tried after the last answer, and has its old place. */
 	PROTO_MEM_AGAIN = 2,
+	/* No question: an import of the account may have to be charged anew. */
+	PROTO_MEM_SHARES = 4,
 };
 
 struct proto_mem_ask {

@@ -17,7 +17,7 @@ MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
 SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
-ACCOUNT = 286720  # bytes of a vGPU's account
+ACCOUNT = 524288  # bytes of a vGPU's account
 
 
 def now():

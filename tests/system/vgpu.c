@@ -967,11 +967,14 @@ static FILE *open_shared(const char *mode)
 	return f;
 }
 
+static CUdeviceptr shared; /* that was exported last */
+
 static CUresult share_linear(CUdeviceptr at)
 {
 	CUipcMemHandle h;
 	FILE *f;
 
+	shared = at;
 	CU(cuIpcGetMemHandle(&h, at));
 	f = open_shared("w");
 	CHECK(fwrite(&h, sizeof(h), 1, f) == 1, "write");
@@ -1027,6 +1030,46 @@ static CUresult open_chunk(size_t bytes)
 	return cuMemMap(imported[0], bytes, 0, imported_chunk, 0);
 }
 
+/* The file has the data of a pointer, then the path of the pool's descriptor. */
+static CUresult share_pool(size_t bytes)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				 .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+	CUmemPoolPtrExportData data;
+	CUmemoryPool p;
+	FILE *f;
+	int fd;
+
+	CU(cuMemPoolCreate(&p, &props));
+	CU(cuMemAllocFromPoolAsync(&shared, bytes, p, NULL));
+	CU(cuStreamSynchronize(NULL));
+	CU(cuMemPoolExportToShareableHandle(&fd, p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CU(cuMemPoolExportPointer(&data, shared));
+	f = open_shared("w");
+	CHECK(fwrite(&data, sizeof(data), 1, f) == 1, "write");
+	fprintf(f, "/proc/%d/fd/%d", (int)getpid(), fd);
+	fclose(f);
+	return CUDA_SUCCESS;
+}
+
+static CUresult open_pool(void)
+{
+	CUmemPoolPtrExportData data;
+	FILE *f = open_shared("r");
+	char path[64] = "";
+	CUmemoryPool p;
+	int fd;
+
+	CHECK(fread(&data, sizeof(data), 1, f) == 1 && fgets(path, sizeof(path), f), "read");
+	fclose(f);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0, "%s", path);
+	CU(cuMemPoolImportFromShareableHandle(&p, (void *)(uintptr_t)fd,
+					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	return cuMemPoolImportPointer(&imported[0], p, &data);
+}
+
 /* The verbs of sharing. Returns false if this is none. */
 static bool share(const char *verb, size_t mib, CUresult *ret)
 {
@@ -1038,6 +1081,14 @@ static bool share(const char *verb, size_t mib, CUresult *ret)
 		*ret = open_linear();
 	} else if (strcmp(verb, "close") == 0) {
 		*ret = cuIpcCloseMemHandle(imported[0]);
+	} else if (strcmp(verb, "free-shared") == 0) {
+		*ret = cuMemFree(shared);
+	} else if (strcmp(verb, "share-pool") == 0) {
+		*ret = share_pool(bytes);
+	} else if (strcmp(verb, "open-pool") == 0) {
+		*ret = open_pool();
+	} else if (strcmp(verb, "free-imported") == 0) {
+		*ret = cuMemFree(imported[0]);
 	} else if (strcmp(verb, "share-chunk") == 0) {
 		*ret = share_chunk(bytes);
 	} else if (strcmp(verb, "open-chunk") == 0) {

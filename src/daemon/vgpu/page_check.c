@@ -20,7 +20,7 @@ static const char *row_fault(const struct daemon_vgpu *v, uint32_t row)
 	}
 	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
 		/* Also true of a line that has released more than it was charged. */
-		if (mem_line_used(&a->line[row][i]) > PROTO_VGPU_MEM_MAX) {
+		if (mem_account_line_used(a, row, i) > PROTO_VGPU_MEM_MAX) {
 			return "what a process holds";
 		}
 	}

@@ -70,9 +70,13 @@ void daemon_vgpu_destroy(struct daemon_vgpu *v)
 	}
 }
 
-/* The answers too: the next process in the line counts its questions from 1 again. */
-static void zero_line(struct proto_account *a, uint32_t line)
+/* Clears a line, whose shares have passed on. The answers too: the next process in the line
+ * counts its questions from 1 again. The owner goes last: a gbpfd that is killed before leaves the
+ * line to be cleared by the next one. */
+static void wipe_line(struct daemon_vgpu *v, uint32_t line)
 {
+	struct proto_account *a = daemon_vgpu_page(v);
+
 	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 		struct proto_account_line *l = &a->line[row][line];
 
@@ -86,7 +90,30 @@ static void zero_line(struct proto_account *a, uint32_t line)
 		store_relaxed(&l->tried_seq, 0u);
 		store_relaxed(&l->gbpf, (uint64_t)0);
 	}
+	daemon_vgpu_drop_shares(v, line);
 	a->owner[line].pid = 0;
+}
+
+/* Clears the line of a process that has exited. */
+static void zero_line(struct daemon_vgpu *v, uint32_t line)
+{
+	uint64_t lines[PROTO_ACCOUNT_LINES / 64] = { 0 };
+
+	lines[line / 64] = UINT64_C(1) << line % 64;
+	daemon_vgpu_pass_on(v, lines);
+	wipe_line(v, line);
+}
+
+/* Clears lines of processes that have exited, after one look for all of them. */
+static void zero_lines(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64])
+{
+	daemon_vgpu_pass_on(v, lines);
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		if (lines[i / 64] >> i % 64 & 1) {
+			wipe_line(v, i);
+		}
+	}
+	daemon_vgpu_shares_changed(v->d); /* what an earlier gbpfd has left to do */
 }
 
 /* Stores the limit of a row, 0: none. */
@@ -119,7 +146,7 @@ static void emptied(struct daemon_vgpu *v)
 static void clear_line(const struct daemon_vgpu_line *l)
 {
 	daemon_vgpu_check_page(l->v, l->pid);
-	zero_line(daemon_vgpu_page(l->v), (uint32_t)(l - l->v->line));
+	zero_line(l->v, (uint32_t)(l - l->v->line));
 }
 
 static void free_line(struct daemon_vgpu_line *l)
@@ -300,6 +327,7 @@ static int adopt_rows(struct daemon_vgpu *v)
 static int adopt_page(struct daemon_vgpu *v, int *fd)
 {
 	int err = daemon_page_adopt(&v->page, *fd, PROTO_ACCOUNT_BYTES);
+	uint64_t dead[PROTO_ACCOUNT_LINES / 64] = { 0 };
 	struct proto_account *a = v->page.map;
 
 	if (err) {
@@ -317,11 +345,12 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 									: open_owner(v, pid, start);
 
 		if (pidfd < 0) {
-			zero_line(a, i);
+			dead[i / 64] |= UINT64_C(1) << i % 64;
 		} else if (occupy(v, i, pid, start, pidfd) < 0) {
 			return -ENOMEM;
 		}
 	}
+	zero_lines(v, dead);
 	return 0;
 }
 
@@ -354,6 +383,11 @@ static bool may_be_awaited(const struct daemon *d)
 	return clock_now_ns() - d->started_ns < ADOPT_NS;
 }
 
+bool daemon_vgpus_are_awaited(const struct daemon *d)
+{
+	return may_be_awaited(d);
+}
+
 bool daemon_vgpu_is_awaited(const struct daemon_vgpu *v)
 {
 	return v->awaited && !v->page.map && may_be_awaited(v->d);
@@ -372,6 +406,7 @@ static int on_adopt_end(sd_event_source *src, uint64_t usec, void *arg)
 			emptied(v);
 		}
 	}
+	daemon_vgpu_look_at_shares(d); /* creators that have not come back have exited */
 	return 0;
 }
 
@@ -483,8 +518,7 @@ static int take_line(struct daemon_session *s, struct daemon_vgpu *v, const stru
 		if (i == PROTO_ACCOUNT_LINES) {
 			return -ENOSPC;
 		}
-		zero_line(daemon_vgpu_page(v),
-			  i); /* of the same process before an exec or a failed cuInit */
+		zero_line(v, i); /* of the same process before an exec or a failed cuInit */
 		pidfd = v->line[i].death ? -1 : fcntl(s->pidfd, F_DUPFD_CLOEXEC, 3);
 		if (!v->line[i].death) {
 			err = pidfd < 0 ? -ESRCH : occupy(v, i, s->peer.pid, start, pidfd);
@@ -655,18 +689,21 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
 		const struct proto_account_line *line =
 			&daemon_vgpu_page(v)->line[row][s->vgpu.line];
+		uint64_t orphans = mem_account_orphans(daemon_vgpu_page(v), row, s->vgpu.line);
+		uint64_t shared = load_relaxed(&line->shared);
 
 		ret->used += mem_account_used(daemon_vgpu_page(v), row);
-		ret->own += mem_line_used(line);
+		ret->own += mem_account_line_used(daemon_vgpu_page(v), row, s->vgpu.line);
 		ret->overhead += load_relaxed(&line->overhead);
 		ret->gbpf += load_relaxed(&line->gbpf);
-		ret->shared += load_relaxed(&line->shared);
+		ret->shared += shared > orphans ? shared - orphans : 0;
 	}
 }
 
 void daemon_vgpus_close(struct daemon *d)
 {
 	d->vgpus.timer = sd_event_source_disable_unref(d->vgpus.timer);
+	d->vgpus.shares_timer = sd_event_source_disable_unref(d->vgpus.shares_timer);
 	d->vgpus.adopt_end = sd_event_source_disable_unref(d->vgpus.adopt_end);
 	for (struct daemon_vgpu *v = d->vgpus.first, *next; v; v = next) {
 		next = v->next;

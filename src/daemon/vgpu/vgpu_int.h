@@ -83,6 +83,8 @@ int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, bool is_new);
 void daemon_vgpu_update_page(struct daemon_vgpu *v);
 /* Returns true while the processes that it had before gbpfd was restarted may still come. */
 bool daemon_vgpu_is_awaited(const struct daemon_vgpu *v);
+/* Returns true while processes that had joined any vGPU before gbpfd was restarted may come. */
+bool daemon_vgpus_are_awaited(const struct daemon *d);
 /* Ends that time for all vGPUs, once it is over. */
 void daemon_vgpus_await(struct daemon *d);
 
@@ -117,6 +119,16 @@ bool daemon_vgpu_is_promised(const struct daemon_session *s, uint64_t now);
 bool daemon_vgpu_has_room(struct daemon_session *s);
 /* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
 bool daemon_vgpu_is_hopeless(const struct daemon_session *s);
+
+/* vgpu_share.c: which process is charged for shared memory */
+/* The processes of these lines, a bit each, have exited, and the lines are about to be cleared:
+ * what they are charged for and others have imported is charged to these. */
+void daemon_vgpu_pass_on(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64]);
+/* Clears what the line has of shared memory. */
+void daemon_vgpu_drop_shares(struct daemon_vgpu *v, uint32_t line);
+/* Charges all imports that no process is charged for; or does so soon. */
+void daemon_vgpu_look_at_shares(struct daemon *d);
+void daemon_vgpu_shares_changed(struct daemon *d);
 
 /* vgpu_full.c: processes that wait while a device itself is full. */
 /* A question with PROTO_MEM_FULL; again: it has tried since the last answer. at_once: decide it now

@@ -396,6 +396,10 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
 	bool full = m->flags & PROTO_MEM_FULL, again, at_once;
 
+	if (m->flags & PROTO_MEM_SHARES) {
+		daemon_vgpu_shares_changed(s->d);
+		return;
+	}
 	if (!daemon_vgpu_has_row(s->vgpu.of, m->row)) {
 		s->d->counters.garbage++;
 		daemon_session_drop(s, "it asks for memory of row %u", m->row);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "mem/account_figures.h"
 #include "shim/mem/graphs.h"
+#include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
 static struct {
@@ -53,6 +54,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_info();
 	shim_mem_install_host();
 	shim_mem_install_imports();
+	shim_mem_install_exports();
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	return 0;
@@ -260,6 +262,7 @@ void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
 		shim_mem_arrays_context_ended(ctx, epoch);
 		shim_mem_host_context_ended(ctx, epoch);
 		shim_mem_imports_context_ended(ctx, epoch);
+		shim_mem_exports_context_ended(ctx, epoch);
 		shim_mem_pools_measure(false);
 		shim_mem_graphs_measure(false);
 		shim_mem_overhead_context_ended(ctx);
@@ -325,6 +328,18 @@ void shim_mem_unshare(int row, uint64_t bytes)
 uint64_t shim_mem_shared(int row)
 {
 	return mem_ledger_shared(&account.ledger, (uint32_t)row);
+}
+
+const struct mem_ledger *shim_mem_ledger(void)
+{
+	return &account.ledger;
+}
+
+void shim_mem_tell_shares(int row)
+{
+	struct proto_mem_ask m = { .row = (uint32_t)row, .flags = PROTO_MEM_SHARES };
+
+	(void)account.session.ask(&m); /* without gbpfd, the next one looks by itself */
 }
 
 void shim_mem_set_gbpf(int row, uint64_t bytes)

@@ -74,6 +74,11 @@ uint64_t shim_mem_overhead(int row);
 void shim_mem_share(int row, uint64_t bytes);
 void shim_mem_unshare(int row, uint64_t bytes);
 uint64_t shim_mem_shared(int row);
+/* The ledger, for files that write other words of the account; valid while the process is in a
+ * vGPU. */
+const struct mem_ledger *shim_mem_ledger(void);
+/* Has gbpfd look for imports that no process is charged for. */
+void shim_mem_tell_shares(int row);
 /* Shows what gBPF itself has taken. */
 void shim_mem_set_gbpf(int row, uint64_t bytes);
 /* Changes the overhead that is charged. Returns false if it exceeds the limit: unchanged. force: it

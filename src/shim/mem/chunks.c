@@ -6,6 +6,7 @@
 
 #include "mem/region.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
 struct chunk {
@@ -13,6 +14,9 @@ struct chunk {
 	int row;
 	uint32_t refs; /* handles and mappings */
 	bool imported;
+	/* imported: */
+	struct shim_mem_identity id;
+	uint32_t share; /* shim/mem/sharing.h: that of `bytes` */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -31,6 +35,7 @@ static void unref(struct chunk *c)
 	if (--c->refs == 0) {
 		if (c->imported) {
 			shim_mem_unshare(c->row, c->bytes);
+			shim_mem_unnote_share(c->share);
 		} else {
 			shim_mem_release(c->row, c->bytes);
 		}
@@ -157,6 +162,25 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 	return r;
 }
 
+/* Notes that an imported chunk has at least so many bytes. Caller holds the mutex. */
+static void note_size(struct chunk *c, uint64_t bytes)
+{
+	uint32_t share = SHIM_MEM_NO_SHARE;
+
+	if (!c->imported || bytes <= c->bytes) {
+		return;
+	}
+	if (c->row != shim_mem_row_host()) {
+		share = shim_mem_note_import(
+			c->row, c->id.is_vague ? shim_mem_identity_of_size(c->row, bytes) : c->id,
+			bytes);
+		shim_mem_unnote_share(c->share);
+	}
+	c->share = share;
+	shim_mem_share(c->row, bytes - c->bytes);
+	c->bytes = bytes;
+}
+
 static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
 		    CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
@@ -183,10 +207,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
 	pthread_mutex_lock(&mutex);
 	if (r == CUDA_SUCCESS) {
 		err = refer(&mappings, address, bytes, c);
-		if (c->imported && offset + bytes > c->bytes) {
-			shim_mem_share(c->row, offset + bytes - c->bytes);
-			c->bytes = offset + bytes;
-		}
+		note_size(c, offset + bytes);
 		longest = MAX(longest, (uint64_t)bytes);
 	}
 	unref(c);
@@ -267,29 +288,38 @@ static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 }
 
 /* Adds a reference that is never dropped: a descriptor or a multicast object keeps the chunk, also
- * where this process does not see it. It stays charged until the process ends. */
-static void keep(CUmemGenericAllocationHandle handle)
+ * where this process does not see it. It stays charged until the process ends. id: of what was
+ * exported, NULL: nothing was. */
+static void keep(CUmemGenericAllocationHandle handle, const struct shim_mem_identity *id)
 {
 	struct mem_region *h;
+	struct chunk *c;
 
-	if (shim_mem_joined()) {
-		pthread_mutex_lock(&mutex);
-		h = mem_regions_find(&handles, handle);
-		if (h) {
-			chunk_of(h)->refs++;
-		}
-		pthread_mutex_unlock(&mutex);
+	if (!shim_mem_joined()) {
+		return;
 	}
+	pthread_mutex_lock(&mutex);
+	h = mem_regions_find(&handles, handle);
+	c = h ? chunk_of(h) : NULL;
+	if (c) {
+		c->refs++;
+	}
+	if (c && id && !c->imported && c->row != shim_mem_row_host()) {
+		(void)shim_mem_note_export(
+			c->row, id->is_vague ? shim_mem_identity_of_size(c->row, c->bytes) : *id,
+			c->bytes);
+	}
+	pthread_mutex_unlock(&mutex);
 }
 
 /* Notes an imported handle. If that cannot be done, the chunk is not shown as shared. */
-static void note_import(CUmemGenericAllocationHandle handle, int row)
+static void note_import(CUmemGenericAllocationHandle handle, int row, struct shim_mem_identity id)
 {
 	struct chunk *c = calloc(1, sizeof(*c));
 	struct mem_region *h;
 
 	if (c) {
-		*c = (struct chunk){ .row = row, .imported = true };
+		*c = (struct chunk){ .row = row, .imported = true, .id = id };
 	}
 	pthread_mutex_lock(&mutex);
 	h = mem_regions_find(&handles, handle);
@@ -316,7 +346,7 @@ static CUresult import(CUmemGenericAllocationHandle *ret, void *shareable,
 	}
 	row = row_of(&p);
 	if (row >= 0) {
-		note_import(*ret, row);
+		note_import(*ret, row, shim_mem_identity_of_shareable(shareable, type));
 	}
 	return r;
 }
@@ -325,9 +355,13 @@ static CUresult export(void *ret, CUmemGenericAllocationHandle handle,
 		       CUmemAllocationHandleType type, unsigned long long flags)
 {
 	CUresult r = shim_driver.cuMemExportToShareableHandle(ret, handle, type, flags);
+	struct shim_mem_identity id;
 
 	if (r == CUDA_SUCCESS) {
-		keep(handle);
+		id = shim_mem_identity_of_shareable(
+			type == CU_MEM_HANDLE_TYPE_FABRIC ? ret : (void *)(intptr_t) * (int *)ret,
+			type);
+		keep(handle, &id);
 	}
 	return r;
 }
@@ -340,7 +374,7 @@ static CUresult bind(CUmemGenericAllocationHandle multicast, size_t offset,
 						    flags);
 
 	if (r == CUDA_SUCCESS) {
-		keep(handle);
+		keep(handle, NULL);
 	}
 	return r;
 }

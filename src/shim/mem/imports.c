@@ -3,13 +3,39 @@
  * (Imported handles of virtual memory: chunks.c.) */
 #include "mem/region.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct mem_regions imports; /* by address or handle; count: how often it was opened */
 static uint32_t used;		   /* [atomic] the process has imported memory */
 
-static void note(uint64_t key, uint64_t bytes)
+/* A region's row, and the number of its share (shim/mem/sharing.h) above it. */
+#define ROW_BITS 8u
+
+/* An import is closed, with the last use of it. row: of its region. */
+static void closed(uint32_t row, uint64_t bytes)
+{
+	shim_mem_unshare((int)(row & ((1u << ROW_BITS) - 1)), bytes);
+	shim_mem_unnote_share(row >> ROW_BITS);
+}
+
+/* Adds an import that the process did not have. id: NULL if it has none. Caller holds the mutex. */
+static void add(struct mem_region *r, const struct shim_mem_identity *id)
+{
+	uint32_t share = id ? shim_mem_note_import((int)r->row, *id, r->bytes) : SHIM_MEM_NO_SHARE;
+	int row = (int)r->row;
+
+	r->row |= share << ROW_BITS;
+	if (mem_regions_add(&imports, r) < 0) {
+		shim_mem_unnote_share(share);
+		return;
+	}
+	shim_mem_share(row, r->bytes);
+}
+
+/* Notes that memory was opened. */
+static void note(uint64_t key, uint64_t bytes, const struct shim_mem_identity *id)
 {
 	CUcontext ctx = NULL;
 	struct mem_region *m, r = { .key = key, .bytes = bytes, .count = 1 };
@@ -27,20 +53,10 @@ static void note(uint64_t key, uint64_t bytes)
 	m = mem_regions_find(&imports, key);
 	if (m) {
 		m->count++;
-	} else if (mem_regions_add(&imports, &r) == 0) {
-		shim_mem_share(row, bytes);
+	} else {
+		add(&r, id);
 	}
 	pthread_mutex_unlock(&mutex);
-}
-
-static void note_address(CUdeviceptr address)
-{
-	CUdeviceptr base;
-	size_t bytes;
-
-	if (shim_driver.cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS) {
-		note(address, bytes);
-	}
 }
 
 static void forget(uint64_t key)
@@ -55,7 +71,7 @@ static void forget(uint64_t key)
 	if (m && m->count > 1) {
 		m->count--;
 	} else if (mem_regions_take(&imports, key, &gone)) {
-		shim_mem_unshare((int)gone.row, gone.bytes);
+		closed(gone.row, gone.bytes);
 	}
 	pthread_mutex_unlock(&mutex);
 }
@@ -72,27 +88,36 @@ void shim_mem_imports_context_ended(CUcontext ctx, uint64_t epoch)
 
 	pthread_mutex_lock(&mutex);
 	while (mem_regions_take_owned(&imports, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &m)) {
-		shim_mem_unshare((int)m.row, m.bytes);
+		closed(m.row, m.bytes);
 	}
 	pthread_mutex_unlock(&mutex);
 }
 
-static CUresult opened(CUresult r, const CUdeviceptr *ret)
+/* Notes the import of a handle of n bytes at an address. */
+static CUresult opened(CUresult r, const CUdeviceptr *ret, const void *handle, size_t n)
 {
-	if (r == CUDA_SUCCESS && shim_mem_joined()) {
-		note_address(*ret);
+	struct shim_mem_identity id;
+	CUdeviceptr base;
+	size_t bytes;
+
+	if (r == CUDA_SUCCESS && shim_mem_joined() &&
+	    shim_driver.cuMemGetAddressRange_v2(&base, &bytes, *ret) == CUDA_SUCCESS) {
+		id = shim_mem_identity_of_handle(handle, n);
+		note(*ret, bytes, &id);
 	}
 	return r;
 }
 
 static CUresult open_ipc(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)
 {
-	return opened(shim_driver.cuIpcOpenMemHandle_v2(ret, handle, flags), ret);
+	return opened(shim_driver.cuIpcOpenMemHandle_v2(ret, handle, flags), ret, &handle,
+		      sizeof(handle));
 }
 
 static CUresult open_ipc_v1(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)
 {
-	return opened(shim_driver.cuIpcOpenMemHandle(ret, handle, flags), ret);
+	return opened(shim_driver.cuIpcOpenMemHandle(ret, handle, flags), ret, &handle,
+		      sizeof(handle));
 }
 
 static CUresult close_ipc(CUdeviceptr address)
@@ -107,7 +132,8 @@ static CUresult close_ipc(CUdeviceptr address)
 
 static CUresult import_pointer(CUdeviceptr *ret, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
-	return opened(shim_driver.cuMemPoolImportPointer(ret, pool, data), ret);
+	return opened(shim_driver.cuMemPoolImportPointer(ret, pool, data), ret, data,
+		      sizeof(*data));
 }
 
 static CUresult import_external(CUexternalMemory *ret, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d)
@@ -115,7 +141,7 @@ static CUresult import_external(CUexternalMemory *ret, const CUDA_EXTERNAL_MEMOR
 	CUresult r = shim_driver.cuImportExternalMemory(ret, d);
 
 	if (r == CUDA_SUCCESS && shim_mem_joined()) {
-		note((uint64_t)(uintptr_t)*ret, d->size);
+		note((uint64_t)(uintptr_t)*ret, d->size, NULL);
 	}
 	return r;
 }

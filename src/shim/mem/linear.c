@@ -7,6 +7,7 @@
  * first: the allocation stays if it lies in a block that was charged already. */
 #include "mem/region.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
 #define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
@@ -362,13 +363,17 @@ static uint64_t end_free(CUresult r, const struct mem_region *m)
 
 static CUresult release(CUdeviceptr address)
 {
-	struct mem_region m;
-	bool known;
+	struct mem_region m, export;
+	bool known, is_exported;
 	CUresult r;
 
 	shim_mem_move_begin();
 	known = begin_free(address, &m);
+	is_exported = shim_mem_exports_begin_free(address, &export);
 	r = shim_driver.cuMemFree_v2(address);
+	if (is_exported) {
+		shim_mem_exports_end_free(&export, r == CUDA_SUCCESS);
+	}
 	if (known) {
 		shim_mem_release((int)m.row, end_free(r, &m));
 	} else if (r == CUDA_SUCCESS) {
@@ -433,11 +438,15 @@ void shim_mem_linear_settle(void)
 static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread,
 			   CUresult (*real)(CUdeviceptr, CUstream))
 {
-	struct mem_region m;
+	struct mem_region m, export;
 	bool known = begin_free(address, &m);
+	bool is_exported = shim_mem_exports_begin_free(address, &export);
 	CUresult r = real(address, stream);
 	uint64_t bytes;
 
+	if (is_exported) {
+		shim_mem_exports_end_free(&export, r == CUDA_SUCCESS);
+	}
 	if (known) {
 		bytes = end_free(r, &m);
 		if (bytes) {

@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "proto/account.h"
 
 #undef load_seqcst
 #undef load_acquire
@@ -22,6 +23,8 @@
 #define __atomic_fetch_add(p, v, order) orders_add(p, v)
 #define __atomic_fetch_sub(p, v, order) orders_add(p, -(v))
 #define clock_now_ns() orders_now()
+#undef PROTO_SHARE_UNIT
+#define PROTO_SHARE_UNIT 1u /* words of states are bytes */
 #define sched_yield() orders_yield()
 #define pthread_mutex_lock(m) ((void)(m))
 #define pthread_mutex_unlock(m) ((void)(m))

@@ -7,6 +7,7 @@
  * - from every state that is reached, all processes can come to their end (no deadlock), and do, if
  * each makes its steps: no cycle of states has a step of each that could make one (no livelock),
  * - in the end, the account has what was granted and not released, and nothing is wanted,
+ * - memory that gbpfd moves from one line to another is never missed,
  * - once gbpfd has taken back what was granted and is not used, no more is used than it has
  * counted, by which it grants the rest to other vGPUs.
  *
@@ -46,7 +47,11 @@
 #define RELEASE 0x80u
 #define JOIN 0x40u	      /* gbpfd raises `lines` */
 #define TRIM (RELEASE | JOIN) /* gbpfd takes back all but what is reserved, the number */
-#define NUMBER 0x3fu
+#define ORPHAN 0x20u
+#define DISOWN (RELEASE | ORPHAN) /* closes memory that it has inherited */
+#define HAND_OVER (JOIN | ORPHAN) /* gbpfd moves inherited memory from line 1 to line 0 */
+#define OPERATION (RELEASE | JOIN | ORPHAN)
+#define NUMBER 0x1fu
 
 struct scenario {
 	const char *name;
@@ -57,6 +62,10 @@ struct scenario {
 	bool line_stays; /* the last line is cleared, and not taken off the number of lines */
 	bool timeout;	 /* each wait takes too long, so that refusals are no faults */
 	uint8_t allowed; /* in the beginning, where memory is reserved; 0: the limit counts */
+	/* Processes share memory. */
+	bool shares;
+	uint8_t inherited[PROCESSES]; /* in the beginning */
+	uint8_t heir_gets; /* line 0, of what the last process holds, once that has died */
 };
 
 /* Bytes only: states are hashed as memory. */
@@ -71,6 +80,8 @@ struct process {
 
 struct state {
 	uint8_t charged[PROCESSES], released[PROCESSES], wanted[PROCESSES], turn[PROCESSES];
+	uint8_t inherited[PROCESSES], disowned[PROCESSES];
+	uint8_t moving; /* bytes that two lines have */
 	uint8_t lines, cleared, allowed;
 	uint8_t bound; /* what gbpfd believes that is used at most */
 	struct process p[PROCESSES];
@@ -78,8 +89,8 @@ struct state {
 
 /* Words of lines: eight of each kind. */
 enum { WORD_CHARGED = 0, WORD_RELEASED = 8, WORD_WANTED = 16, WORD_TURN = 24, WORD_LINES = 32 };
-enum { WORD_ALLOWED = WORD_LINES + 1 };
-#define CLEARS 4u /* steps in which gbpfd clears a line */
+enum { WORD_ALLOWED = WORD_LINES + 1, WORD_INHERITED = 40, WORD_DISOWNED = 48 };
+#define CLEARS 5u /* steps in which gbpfd clears a line */
 enum { STEP_FLUSH = PROCESSES, STEP_KILL = 2 * PROCESSES, STEP_CLEAR, STEPS };
 
 static struct proto_account page; /* for its addresses, and for what never changes */
@@ -114,7 +125,8 @@ static void violated(const char *what)
 
 static uint8_t *word_at(struct state *s, unsigned word)
 {
-	uint8_t *const words[] = { s->charged, s->released, s->wanted, s->turn };
+	uint8_t *const words[] = { s->charged, s->released,  s->wanted,	 s->turn,
+				   NULL,       s->inherited, s->disowned };
 
 	return word == WORD_LINES     ? &s->lines
 	       : word == WORD_ALLOWED ? &s->allowed
@@ -123,6 +135,13 @@ static uint8_t *word_at(struct state *s, unsigned word)
 
 static unsigned word_of(const void *p)
 {
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		const struct proto_account_orphans *o = &page.orphans[ROW][i];
+
+		if (p == &o->inherited || p == &o->disowned) {
+			return (p == &o->inherited ? WORD_INHERITED : WORD_DISOWNED) + i;
+		}
+	}
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		const struct proto_account_line *line = &page.line[ROW][i];
 		const void *const words[] = { &line->charged, &line->released, &line->wanted,
@@ -195,16 +214,28 @@ static uint64_t load(unsigned word)
 	return v;
 }
 
+/* Returns true if a word of inherited memory may change. */
+static bool is_moved(unsigned word)
+{
+	bool hands_over = (x.sc->op[PROCESSES - 1][0] & OPERATION) == HAND_OVER;
+	unsigned number = word % 8;
+
+	return word < WORD_DISOWNED
+		       ? number == 0 && (x.sc->heir_gets || hands_over)
+		       : (number == 1 && hands_over) || (x.sc->op[number][0] & OPERATION) == DISOWN;
+}
+
 /* Returns true if a word of a line has the same value in all states. */
 static bool is_constant(unsigned word)
 {
 	unsigned number = word % 8;
 	bool releases = x.sc->kill && number == PROCESSES - 1;
 
+	if (word >= WORD_INHERITED) {
+		return !is_moved(word);
+	}
 	for (unsigned k = 0; k < OPERATIONS; k++) {
-		uint8_t op = x.sc->op[number][k];
-
-		releases |= (op & RELEASE) && (op & TRIM) != TRIM;
+		releases |= (x.sc->op[number][k] & OPERATION) == RELEASE;
 	}
 	return word / 8 == WORD_RELEASED / 8 ? !releases : !x.sc->op[number][0];
 }
@@ -225,6 +256,21 @@ static uint64_t load_quietly(unsigned word)
 	return v;
 }
 
+/* Returns true for words of orphans that stay 0: those of lines without a process, and `returned`,
+ * which is summed with `disowned`. */
+static bool is_never_used(const void *p)
+{
+	const struct proto_account_orphans *const o = page.orphans[ROW];
+	uintptr_t at = (uintptr_t)p;
+
+	if (at < (uintptr_t)o || at >= (uintptr_t)(o + PROTO_ACCOUNT_LINES)) {
+		return false;
+	}
+	at -= (uintptr_t)o;
+	return at / sizeof(*o) >= PROCESSES ||
+	       at % sizeof(*o) == offsetof(struct proto_account_orphans, returned);
+}
+
 uint64_t orders_load(const void *p, size_t bytes)
 {
 	bool lines_change = (x.sc->kill && !x.sc->line_stays) || x.sc->lines < PROCESSES;
@@ -240,7 +286,16 @@ uint64_t orders_load(const void *p, size_t bytes)
 	if (p == &page.lines && !lines_change) {
 		return x.sc->lines;
 	}
+	if (p == &page.shares) {
+		return x.sc->shares;
+	}
+	if (is_never_used(p)) {
+		return 0;
+	}
 	word = word_of(p);
+	if (word >= WORD_INHERITED && is_constant(word)) {
+		return *word_at(x.s, word);
+	}
 	if (word < WORD_LINES && (word % 8 == x.number || is_constant(word))) {
 		return load_quietly(word);
 	}
@@ -287,6 +342,9 @@ void orders_add(void *p, uint64_t v)
 		note_access(0);
 		flush();
 		*word_at(x.s, word_of(p)) += (uint8_t)v;
+		if (x.sc->op[x.number][x.p->op] == (HAND_OVER | v)) {
+			x.s->moving = word_of(p) >= WORD_DISOWNED ? 0 : (uint8_t)v;
+		}
 		if (word_of(p) / 8 == WORD_CHARGED / 8 && x.p->behind && !x.sc->timeout) {
 			violated("a charge was granted before one that had its turn");
 		}
@@ -319,8 +377,15 @@ static unsigned sum_of(const struct state *s)
 
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		sum += (uint8_t)(s->charged[i] - s->released[i]);
+		sum += (uint8_t)(s->inherited[i] - s->disowned[i]);
 	}
 	return sum;
+}
+
+/* Returns what processes hold: the account may have the same memory in two lines, for a moment. */
+static unsigned held_of(const struct state *s)
+{
+	return sum_of(s) - s->moving;
 }
 
 static void operation_ended(unsigned number, int err)
@@ -330,6 +395,8 @@ static void operation_ended(unsigned number, int err)
 
 	if ((op & TRIM) == TRIM) {
 		x.s->bound = x.s->allowed;
+	} else if (op & ORPHAN) {
+		; /* no charge */
 	} else if (op & RELEASE) {
 		p->held = (uint8_t)(p->held - (op & NUMBER));
 	} else if (!(op & JOIN) && !err) {
@@ -348,7 +415,16 @@ static void operation_ended(unsigned number, int err)
 
 static bool has_operation(const struct scenario *sc, const struct process *p, unsigned number)
 {
-	return !p->dead && p->op < OPERATIONS && sc->op[number][p->op];
+	uint8_t op = !p->dead && p->op < OPERATIONS ? sc->op[number][p->op] : 0;
+
+	return op && ((op & OPERATION) != DISOWN || x.s->inherited[number]);
+}
+
+/* As mem_share_give() and mem_share_return(). */
+static void hand_over(uint8_t bytes)
+{
+	orders_add(&page.orphans[ROW][0].inherited, bytes);
+	orders_add(&page.orphans[ROW][1].disowned, bytes);
 }
 
 static void use_canonical(unsigned number)
@@ -381,6 +457,14 @@ static int run_operation(unsigned number, uint8_t op)
 
 	if ((op & TRIM) == TRIM) {
 		trim(op & NUMBER);
+		return 0;
+	}
+	if ((op & OPERATION) == HAND_OVER) {
+		hand_over(op & NUMBER);
+		return 0;
+	}
+	if ((op & OPERATION) == DISOWN) {
+		orders_add(&page.orphans[ROW][number].disowned, op & NUMBER);
 		return 0;
 	}
 	if (op & RELEASE) {
@@ -428,12 +512,17 @@ static void step_clear(struct state *s)
 
 	switch (s->cleared++) {
 	case 0:
-		s->released[last] = s->charged[last];
+		s->inherited[0] += x.sc->heir_gets;
+		s->moving = x.sc->heir_gets;
 		break;
 	case 1:
-		s->wanted[last] = 0;
+		s->released[last] = s->charged[last];
+		s->moving = 0;
 		break;
 	case 2:
+		s->wanted[last] = 0;
+		break;
+	case 3:
 		s->turn[last] = 0;
 		forget_turn(s, last);
 		break;
@@ -467,10 +556,10 @@ static bool step(struct state *s, unsigned which)
 	} else {
 		return false;
 	}
-	if (sum_of(s) > x.sc->limit) {
+	if (held_of(s) > x.sc->limit) {
 		violated("more is used than the limit");
 	}
-	if (sum_of(s) > s->bound) {
+	if (held_of(s) > s->bound) {
 		violated("more is used than gbpfd has counted");
 	}
 	for (unsigned i = 0; i < PROCESSES; i++) {
@@ -743,6 +832,7 @@ static const char *explore(const struct scenario *sc)
 	s.bound = sc->allowed ? sc->allowed : sc->limit;
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		s.charged[i] = s.p[i].held = sc->used[i];
+		s.inherited[i] = sc->inherited[i];
 	}
 	(void)index_of(&s, 0, 0);
 	while (g.n_open && !x.violation) {
@@ -808,6 +898,37 @@ static const struct scenario scenarios[] = {
 	{ "a lower line comes again", 5, 3, { 0 }, { { 3, RELEASE | 3, 3 }, { 0 }, { 3 } } },
 	{ "a small charge comes again", 4, 3, { 0 }, { { 1, RELEASE | 1, 1 }, { 0 }, { 3 } } },
 	{ "two come again", 3, 3, { 0 }, { { 2, RELEASE | 2, 2 }, { 0 }, { 2, RELEASE | 2, 2 } } },
+	{ "the creator dies, and an importer has its memory",
+	  3,
+	  3,
+	  { 0, 0, 2 },
+	  { { 0 }, { 2 }, { 1 } },
+	  .kill = true,
+	  .shares = true,
+	  .heir_gets = 2 },
+	{ "the importer closes it",
+	  3,
+	  3,
+	  { 0, 0, 2 },
+	  { { DISOWN | 2 }, { 2 }, { 1 } },
+	  .kill = true,
+	  .line_stays = true,
+	  .shares = true,
+	  .heir_gets = 2 },
+	{ "what was inherited is closed, then charged",
+	  2,
+	  3,
+	  { 0 },
+	  { { 1 }, { DISOWN | 1, 1 } },
+	  .shares = true,
+	  .inherited = { 0, 1 } },
+	{ "an importer closes, and another one has the memory",
+	  3,
+	  3,
+	  { 0 },
+	  { { 2 }, { 1 }, { HAND_OVER | 2 } },
+	  .shares = true,
+	  .inherited = { 0, 2 } },
 	/* Millions of states. */
 	{ "3 charges, one fits", 4, 3, { 0 }, { { 3 }, { 3 }, { 3 } } },
 	{ "3 charges, two fit", 4, 3, { 0 }, { { 2 }, { 2 }, { 2 } } },

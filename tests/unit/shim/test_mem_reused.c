@@ -9,6 +9,7 @@
 
 #include "shim/mem/charge.h"
 #include "shim/mem/overhead.h"
+#include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -120,6 +121,19 @@ void shim_mem_managed_sub(int row, uint64_t bytes)
 void shim_mem_import_freed(CUdeviceptr address)
 {
 	(void)address;
+}
+
+bool shim_mem_exports_begin_free(CUdeviceptr address, struct mem_region *ret)
+{
+	(void)address;
+	(void)ret;
+	return false;
+}
+
+void shim_mem_exports_end_free(const struct mem_region *m, bool freed)
+{
+	(void)m;
+	(void)freed;
 }
 
 /* ---- the driver, which knows one place ---- */
