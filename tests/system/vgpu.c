@@ -982,6 +982,17 @@ static CUresult share_linear(CUdeviceptr at)
 	return CUDA_SUCCESS;
 }
 
+/* Shares n allocations, none of which is opened. */
+static CUresult share_many(size_t n)
+{
+	CUipcMemHandle h;
+
+	while (n--) {
+		CU(cuIpcGetMemHandle(&h, linear(1)));
+	}
+	return CUDA_SUCCESS;
+}
+
 static CUdeviceptr imported[2]; /* the same memory, opened twice */
 static CUmemGenericAllocationHandle imported_chunk;
 
@@ -989,13 +1000,14 @@ static CUresult open_linear(void)
 {
 	CUipcMemHandle h;
 	FILE *f = open_shared("r");
+	CUresult r = CUDA_SUCCESS;
 
 	CHECK(fread(&h, sizeof(h), 1, f) == 1, "read");
 	fclose(f);
-	for (int i = 0; i < 2; i++) {
-		CU(cuIpcOpenMemHandle_v2(&imported[i], h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++) {
+		r = cuIpcOpenMemHandle_v2(&imported[i], h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 	}
-	return CUDA_SUCCESS;
+	return r;
 }
 
 static CUresult share_chunk(size_t bytes)
@@ -1077,6 +1089,8 @@ static bool share(const char *verb, size_t mib, CUresult *ret)
 
 	if (strcmp(verb, "share") == 0) {
 		*ret = share_linear(linear(bytes));
+	} else if (strcmp(verb, "share-many") == 0) {
+		*ret = share_many(mib);
 	} else if (strcmp(verb, "open") == 0) {
 		*ret = open_linear();
 	} else if (strcmp(verb, "close") == 0) {

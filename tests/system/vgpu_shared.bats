@@ -103,6 +103,25 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok b alloc 16
 }
 
+@test "an import for which the account has no room succeeds and is shown as shared" {
+	start_all
+	start_servers 64 a b
+	expect ok a share 10
+	expect ok a share-many 4096
+	opened_by b
+	charged b 0 10
+	kill_server a
+	wait_for used_is 0 64 b # the import was not noted
+	charged b 0 10
+	expect ok b close
+	charged b 0
+	start_servers 64 c # there is room again
+	expect ok c share 10
+	opened_by b
+	kill_server c
+	wait_for charged b 10
+}
+
 @test "virtual memory is charged to the importer of its descriptor" {
 	start_all
 	start_servers 64 a b

@@ -182,19 +182,23 @@ static void another_claim_keeps_the_importer_from_being_charged(void **state)
 	part(&p);
 }
 
-/* A claim by a process that is not charged for so much is no claim. */
-static void a_forged_claim_does_not_count(void **state)
+/* A claim of more than its process is charged for is no claim, nor is one of no bytes. */
+static void forged_claims_do_not_count(void **state)
 {
 	const struct holding lie = { MEM_SHARE_CLAIM, ID, 9 * MIB, 10 * MIB };
+	const struct holding nothing = { MEM_SHARE_CLAIM, ID, 0, 0 };
 	struct gd *d = *state;
 	struct child c = creator(d, 5, 10 * MIB), liar = start_child(d, 6, &lie);
+	struct child other = start_child(d, 6, &nothing);
 	struct member p;
 
 	join(&p, d, 5);
 	(void)note(&p, MEM_SHARE_IMPORT, ID, 10 * MIB);
 	end(&c);
-	AWAIT(orphans_of(&p) == 10 * MIB);
+	AWAIT(used_of(&p, c.line) == 0);
+	assert_int_equal(orphans_of(&p), 10 * MIB);
 	end(&liar);
+	end(&other);
 	part(&p);
 }
 
@@ -291,7 +295,7 @@ int main(void)
 		TEST(an_importer_that_exits_passes_the_charge_on),
 		TEST(importers_of_other_vgpus_are_charged_too),
 		TEST(another_claim_keeps_the_importer_from_being_charged),
-		TEST(a_forged_claim_does_not_count),
+		TEST(forged_claims_do_not_count),
 		TEST(forged_shares_change_only_their_own_vgpu),
 		TEST(a_restarted_gbpfd_completes_what_was_begun),
 		TEST(killed_processes_leave_the_figures_right),

@@ -286,19 +286,24 @@ static void garbage_is_survived(void **state)
 
 static uint32_t is_over;
 
+static void give_and_return(void)
+{
+	for (uint32_t i = 0; i < 4; i++) {
+		struct mem_share s = mem_share_at(&page, i);
+
+		mem_share_complete(&page, i);
+		if (s.kind == MEM_SHARE_IMPORT) {
+			(void)mem_share_give(&page, i, &s);
+		} else if (s.kind == MEM_SHARE_LEFT) {
+			mem_share_return(&page, i, &s);
+		}
+	}
+}
+
 static void *as_gbpfd(void *arg)
 {
 	while (!load_seqcst(&is_over)) {
-		for (uint32_t i = 0; i < 4; i++) {
-			struct mem_share s = mem_share_at(&page, i);
-
-			mem_share_complete(&page, i);
-			if (s.kind == MEM_SHARE_IMPORT) {
-				(void)mem_share_give(&page, i, &s);
-			} else if (s.kind == MEM_SHARE_LEFT) {
-				mem_share_return(&page, i, &s);
-			}
-		}
+		give_and_return();
 	}
 	return NULL;
 }
@@ -319,13 +324,12 @@ static void nothing_is_left_of_closed_imports(void **state)
 			(void)mem_share_drop(&b, n[(k + i) % ARRAY_SIZE(n)]);
 		}
 	}
-	for (uint32_t i = 0; i < 4; i++) { /* what was left for another import */
-		while (kind_of(i) != MEM_SHARE_FREE) {
-			cpu_relax();
-		}
-	}
 	store_seqcst(&is_over, 1u);
 	pthread_join(t, NULL);
+	give_and_return(); /* what was left for another import */
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(kind_of(i), MEM_SHARE_FREE);
+	}
 	assert_int_equal(orphans(1), 0);
 	assert_int_equal(mem_account_used(&page, ROW), 0);
 }
