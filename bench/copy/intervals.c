@@ -16,7 +16,9 @@ uint64_t bench_copy_time_covered(struct bench_copy_interval *v, size_t n)
 {
 	uint64_t covered = 0, until = 0;
 
-	qsort(v, n, sizeof(*v), by_begin);
+	if (n) { /* v may be NULL, which qsort does not take */
+		qsort(v, n, sizeof(*v), by_begin);
+	}
 	for (size_t i = 0; i < n; i++) {
 		if (v[i].end_ns > until) {
 			covered += v[i].end_ns - MAX(v[i].begin_ns, until);
