@@ -70,13 +70,9 @@ void daemon_vgpu_destroy(struct daemon_vgpu *v)
 	}
 }
 
-/* Clears a line, whose shares have passed on. The answers too: the next process in the line
- * counts its questions from 1 again. The owner goes last: a gbpfd that is killed before leaves the
- * line to be cleared by the next one. */
-static void wipe_line(struct daemon_vgpu *v, uint32_t line)
+/* The answers too: the next process in the line counts its questions from 1 again. */
+static void zero_words(struct proto_account *a, uint32_t line)
 {
-	struct proto_account *a = daemon_vgpu_page(v);
-
 	for (unsigned row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 		struct proto_account_line *l = &a->line[row][line];
 
@@ -90,30 +86,35 @@ static void wipe_line(struct daemon_vgpu *v, uint32_t line)
 		store_relaxed(&l->tried_seq, 0u);
 		store_relaxed(&l->gbpf, (uint64_t)0);
 	}
-	daemon_vgpu_drop_shares(v, line);
-	a->owner[line].pid = 0;
 }
 
-/* Clears the line of a process that has exited. */
+/* Clears lines of processes that have exited: what others have imported of them passes on first.
+ * The owners go last: a gbpfd that is killed before leaves the lines to be cleared by the next one.
+ */
+static void zero_lines(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64])
+{
+	struct proto_account *a = daemon_vgpu_page(v);
+
+	daemon_vgpu_pass_on(v, lines);
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		if (daemon_vgpu_is_in(lines, i)) {
+			zero_words(a, i);
+		}
+	}
+	daemon_vgpu_drop_shares(v, lines);
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		if (daemon_vgpu_is_in(lines, i)) {
+			a->owner[i].pid = 0;
+		}
+	}
+}
+
 static void zero_line(struct daemon_vgpu *v, uint32_t line)
 {
 	uint64_t lines[PROTO_ACCOUNT_LINES / 64] = { 0 };
 
 	lines[line / 64] = UINT64_C(1) << line % 64;
-	daemon_vgpu_pass_on(v, lines);
-	wipe_line(v, line);
-}
-
-/* Clears lines of processes that have exited, after one look for all of them. */
-static void zero_lines(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64])
-{
-	daemon_vgpu_pass_on(v, lines);
-	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
-		if (lines[i / 64] >> i % 64 & 1) {
-			wipe_line(v, i);
-		}
-	}
-	daemon_vgpu_shares_changed(v->d); /* what an earlier gbpfd has left to do */
+	zero_lines(v, lines);
 }
 
 /* Stores the limit of a row, 0: none. */
@@ -351,6 +352,7 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 		}
 	}
 	zero_lines(v, dead);
+	daemon_vgpu_shares_changed(v->d); /* what an earlier gbpfd has left to do */
 	return 0;
 }
 
@@ -377,20 +379,14 @@ static int give_page(struct daemon_vgpu *v, int *brought)
 	return err;
 }
 
-/* Returns true until processes that joined before a restart of gbpfd have had the time to come. */
-static bool may_be_awaited(const struct daemon *d)
+bool daemon_vgpus_are_awaited(const struct daemon *d)
 {
 	return clock_now_ns() - d->started_ns < ADOPT_NS;
 }
 
-bool daemon_vgpus_are_awaited(const struct daemon *d)
-{
-	return may_be_awaited(d);
-}
-
 bool daemon_vgpu_is_awaited(const struct daemon_vgpu *v)
 {
-	return v->awaited && !v->page.map && may_be_awaited(v->d);
+	return v->awaited && !v->page.map && daemon_vgpus_are_awaited(v->d);
 }
 
 /* Ends the wait for processes that had joined before gbpfd was restarted. */
@@ -442,9 +438,9 @@ static int look_numbered(const struct daemon_session *s, const struct proto_hell
 			 const struct daemon_vgpu **ret)
 {
 	*ret = find_number(s->d, s->peer.uid, h->vgpu.number);
-	return *ret							    ? 0
-	       : h->vgpu.made_ns < s->d->started_ns && may_be_awaited(s->d) ? -EAGAIN
-									    : -ENOENT;
+	return *ret								      ? 0
+	       : h->vgpu.made_ns < s->d->started_ns && daemon_vgpus_are_awaited(s->d) ? -EAGAIN
+										      : -ENOENT;
 }
 
 /* The same for one with a name. */
@@ -457,7 +453,7 @@ static int look_named(const struct daemon_session *s, const struct proto_hello *
 		return -EPERM;
 	}
 	*ret = v;
-	return v->page.map ? 0 : v->awaited && may_be_awaited(s->d) ? -EAGAIN : -ENOENT;
+	return v->page.map ? 0 : v->awaited && daemon_vgpus_are_awaited(s->d) ? -EAGAIN : -ENOENT;
 }
 
 int daemon_vgpu_look(const struct daemon_session *s, const struct proto_hello *h,
@@ -484,7 +480,8 @@ static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_he
 		*ret_err = -EPERM;
 		return NULL;
 	}
-	if (!v && !brought && h->vgpu.made_ns < s->d->started_ns && may_be_awaited(s->d)) {
+	if (!v && !brought && h->vgpu.made_ns < s->d->started_ns &&
+	    daemon_vgpus_are_awaited(s->d)) {
 		*ret_err = -EAGAIN; /* its other processes have its page and will bring it */
 		return NULL;
 	}

@@ -120,12 +120,18 @@ bool daemon_vgpu_has_room(struct daemon_session *s);
 /* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
 bool daemon_vgpu_is_hopeless(const struct daemon_session *s);
 
+/* Returns true if the line is one of these, a bit each. */
+static inline bool daemon_vgpu_is_in(const uint64_t lines[PROTO_ACCOUNT_LINES / 64], uint32_t line)
+{
+	return lines[line / 64] >> line % 64 & 1;
+}
+
 /* vgpu_share.c: which process is charged for shared memory */
 /* The processes of these lines, a bit each, have exited, and the lines are about to be cleared:
  * what they are charged for and others have imported is charged to these. */
 void daemon_vgpu_pass_on(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64]);
-/* Clears what the line has of shared memory. */
-void daemon_vgpu_drop_shares(struct daemon_vgpu *v, uint32_t line);
+/* Clears what these lines have of shared memory. */
+void daemon_vgpu_drop_shares(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64]);
 /* Charges all imports that no process is charged for; or does so soon. */
 void daemon_vgpu_look_at_shares(struct daemon *d);
 void daemon_vgpu_shares_changed(struct daemon *d);

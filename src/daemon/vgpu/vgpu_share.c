@@ -91,7 +91,7 @@ static bool is_charged(enum mem_share_kind kind)
 
 static bool is_of_dead(const struct look *k, const struct daemon_vgpu *v, const struct mem_share *s)
 {
-	return k->v == v && k->lines[s->line / 64] >> s->line % 64 & 1;
+	return k->v == v && daemon_vgpu_is_in(k->lines, s->line);
 }
 
 static bool is_meant(const struct look *k, uint64_t id)
@@ -244,18 +244,6 @@ static void look(struct look *k, struct daemon *d)
 	}
 }
 
-/* Frees the shares of a line, whose process has exited. */
-static void free_shares(struct proto_account *page, uint32_t line)
-{
-	for (uint32_t i = 0, n = mem_shares_of(page); i < n; i++) {
-		struct mem_share s = mem_share_at(page, i);
-
-		if (s.kind != MEM_SHARE_FREE && s.line == line) {
-			mem_share_free(page, i, &s);
-		}
-	}
-}
-
 void daemon_vgpu_pass_on(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64])
 {
 	struct look k = { .v = v, .lines = lines };
@@ -266,12 +254,23 @@ void daemon_vgpu_pass_on(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOU
 	}
 }
 
-void daemon_vgpu_drop_shares(struct daemon_vgpu *v, uint32_t line)
+void daemon_vgpu_drop_shares(struct daemon_vgpu *v, const uint64_t lines[PROTO_ACCOUNT_LINES / 64])
 {
-	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
-		mem_account_clear_orphans(daemon_vgpu_page(v), row, line);
+	struct proto_account *page = daemon_vgpu_page(v);
+
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_ROWS * PROTO_ACCOUNT_LINES; i++) {
+		if (daemon_vgpu_is_in(lines, i % PROTO_ACCOUNT_LINES)) {
+			mem_account_clear_orphans(page, i / PROTO_ACCOUNT_LINES,
+						  i % PROTO_ACCOUNT_LINES);
+		}
 	}
-	free_shares(daemon_vgpu_page(v), line);
+	for (uint32_t i = 0, n = mem_shares_of(page); i < n; i++) {
+		struct mem_share s = mem_share_at(page, i);
+
+		if (s.kind != MEM_SHARE_FREE && daemon_vgpu_is_in(lines, s.line)) {
+			mem_share_free(page, i, &s);
+		}
+	}
 }
 
 void daemon_vgpu_look_at_shares(struct daemon *d)
