@@ -16,8 +16,6 @@
 #define SEQ_MASK UINT64_C(0xffff)
 #define GENERATION_SHIFT 40u
 
-#define UNITS_MASK ((UINT64_C(1) << PROTO_SHARE_COUNT_SHIFT) - 1)
-
 static bool change(uint64_t *word, uint64_t from, uint64_t to)
 {
 	return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -42,7 +40,7 @@ static void change_once(uint64_t *word, uint64_t seq, uint64_t units)
 	if (now >> PROTO_SHARE_COUNT_SHIFT == seq) {
 		(void)change(word, now,
 			     ((seq + 1) & SEQ_MASK) << PROTO_SHARE_COUNT_SHIFT |
-				     ((now + units) & UNITS_MASK));
+				     ((now + units) & PROTO_SHARE_UNITS_MASK));
 	}
 }
 

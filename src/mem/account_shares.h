@@ -4,8 +4,7 @@
  * A share belongs to the line of a process, which alone adds and drops it. gbpfd alone gives an
  * import to its line, and takes back what the process has left:
  *
- *     CLAIM ---process---> free              exported by the line's process, which is charged for
- * it
+ *     CLAIM ---process---> free              exported; the line's process is charged for it
  *       `----gbpfd-------> DEAD -> free      its process has exited
  *     IMPORT --process---> free              imported: another process is charged for it
  *       `----gbpfd-------> GIVEN -> OWNED    charged to the line: counted in `inherited`

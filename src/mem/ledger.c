@@ -34,7 +34,7 @@ static uint32_t lines_of(const struct proto_account *page)
 
 static uint64_t bytes_of(uint64_t word)
 {
-	return (word & ((UINT64_C(1) << PROTO_SHARE_COUNT_SHIFT) - 1)) * PROTO_SHARE_UNIT;
+	return (word & PROTO_SHARE_UNITS_MASK) * PROTO_SHARE_UNIT;
 }
 
 static uint64_t gone_of(const struct proto_account_orphans *o)
@@ -43,7 +43,8 @@ static uint64_t gone_of(const struct proto_account_orphans *o)
 }
 
 /* Returns all that was ever taken off the orphans of a row, modulo 2^64. While no process has ever
- * shared memory, there is none. */
+ * shared memory, there is none. All lines count, also those that are not in use: their words are
+ * never lowered, and memory may pass to a line that comes into use during a sum. */
 static uint64_t gone_of_row(const struct proto_account *page, uint32_t row)
 {
 	uint32_t n = load_seqcst(&page->shares) ? PROTO_ACCOUNT_LINES : 0;

@@ -53,6 +53,7 @@ struct proto_account_orphans {
 
 #define PROTO_SHARE_UNIT 4096u
 #define PROTO_SHARE_COUNT_SHIFT 48u /* of the number of changes */
+#define PROTO_SHARE_UNITS_MASK ((UINT64_C(1) << PROTO_SHARE_COUNT_SHIFT) - 1)
 
 /* Memory of a process that it has exported, or imported. */
 struct proto_account_share {

@@ -146,8 +146,7 @@ static int unknown_statement(struct sim *s)
 	} else {
 		snprintf(hint, sizeof(hint),
 			 "A line begins with tenant, vgpu, gpu, rejoin, stat, expect, repeat, if, "
-			 "wait, "
-			 "at, let, seed, set, or the name of a hook");
+			 "wait, at, let, seed, set, or the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
 }

@@ -53,17 +53,22 @@ setup() {
 	grep -q '^copy: part 2 of 6, about 9 s left: none, up, pageable, 2 of 2$' <<<"$stderr"
 }
 
+# interrupted: ends $bench, whose messages are in the files out and err, as the terminal does.
+interrupted() {
+	kill -INT "$bench"
+	status=0
+	wait "$bench" || status=$?
+	cat out err
+	[ "$status" -eq 130 ]
+}
+
 @test "bench copy prints rows as they are measured, and keeps them when it is interrupted" {
 	env --default-signal=INT "$GBPF" bench copy --device soft --shares 50,50 --max 1M --seconds 1 --ways up,down --policies none \
 		--save part.json >out 2>err 3>&- &
 	bench=$!
 	two_rows() { [ "$(grep -c '^none  *up  *p' out)" -eq 2 ]; }
 	wait_for two_rows
-	kill -INT $bench
-	status=0
-	wait $bench || status=$?
-	cat out err
-	[ "$status" -eq 130 ]
+	interrupted
 	two_rows
 	grep -q interrupted err
 	output=$(cat part.json)
@@ -77,11 +82,7 @@ setup() {
 	bench=$!
 	second_round() { grep -q '^copy: round 2 of 1000, about [0-9]* s left: ' err; }
 	wait_for second_round
-	kill -INT $bench
-	status=0
-	wait $bench || status=$?
-	cat out err
-	[ "$status" -eq 130 ]
+	interrupted
 	output=$(cat out)
 	json 'd["schema"] == "gbpf.bench.copy/1" and d["complete"] is False'
 	json '[r["bytes"] for r in d["rows"]] == [4 ** i for i in range(10)] and all(r["copies"] >= 100 for r in d["rows"])'
