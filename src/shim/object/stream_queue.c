@@ -3,6 +3,7 @@
 #include "shim/object/stream_queue.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,21 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	return q->dev.ctx != NULL;
 }
 
+/* Returns a cleared queue; NULL: no memory. Caller holds table_mutex. */
+static struct shim_queue *take_closed(void)
+{
+	const size_t rest = offsetof(struct shim_queue, touched);
+	struct shim_queue *q = free_list;
+
+	if (!q) {
+		return calloc(1, sizeof(*q));
+	}
+	free_list = q->table.next;
+	store_relaxed(&q->reported_error, 0u); /* a thread may still be draining it */
+	memset((char *)q + rest, 0, sizeof(*q) - rest);
+	return q;
+}
+
 /* Finds or opens the queue. Caller holds table_mutex. */
 static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUcontext ctx,
 				 const void *owner)
@@ -104,13 +120,9 @@ static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUc
 			return q;
 		}
 	}
-	q = free_list ? free_list : calloc(1, sizeof(*q));
+	q = take_closed();
 	if (!q) {
 		return NULL;
-	}
-	if (q == free_list) {
-		free_list = q->table.next;
-		memset(q, 0, sizeof(*q));
 	}
 	q->kind = kind;
 	q->owner = owner;
@@ -123,7 +135,7 @@ static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUc
 		uint32_t gpu = ordinal_of(base);
 
 		q->dev.base = base == q->dev.ctx ? NULL : base;
-		q->sched = sched_queue_open(shim.sched, &q->dev, gpu, priority);
+		store_release(&q->sched, sched_queue_open(shim.sched, &q->dev, gpu, priority));
 		shim_device_context_seen(gpu, base);
 	}
 	if (!q->sched) {

@@ -9,21 +9,22 @@
 
 enum shim_queue_kind { SHIM_QUEUE_LEGACY, SHIM_QUEUE_PER_THREAD, SHIM_QUEUE_CREATED };
 
-/* Memory is type-stable: closed queues are reused, never freed, so that reading through a stale
- * pointer is harmless. */
+/* Memory is type-stable: closed queues are reused, never freed. A thread that took a queue from a
+ * table before it was closed may still read the first two members. */
 struct shim_queue {
+	struct sched_queue *sched; /* [atomic] constant while the queue is open; NULL: closed */
+	uint32_t reported_error;   /* [atomic] last error of a deferred call, already in shim.error;
+				      0: none */
+
 	/* Set when the queue is opened, constant until it is closed. */
-	struct sched_queue *sched; /* [atomic] NULL: closed */
-	const uint8_t *touched;	   /* the scheduler's flag: launches are not known to be complete */
-	struct gpu_queue dev;	   /* stream and context */
+	const uint8_t *touched; /* the scheduler's flag: launches are not known to be complete */
+	struct gpu_queue dev;	/* stream and context */
 	enum shim_queue_kind kind;
 	bool blocking;	   /* ordered with the legacy default stream of its context */
 	const void *owner; /* thread of a SHIM_QUEUE_PER_THREAD queue or of a green context's
 			      default stream; NULL: any thread may use the stream */
 	CUgreenCtx green;  /* the program's green context of the stream; NULL: none */
 
-	uint32_t reported_error; /* [atomic] last error of a deferred call, already in shim.error;
-				    0: none */
 	struct {
 		bool prepared;	     /* [atomic] gpu_run_prepare() has been called for it */
 		uint32_t launches;   /* [atomic] launches at block level, times 2 */
