@@ -6,10 +6,11 @@
  *
  * How: each vGPU has a credit in each direction. Every millisecond gbpfd divides the bytes that were
  * let go in it by share among the vGPUs that copy, and charges each its own. So credits add up to
- * zero: what a vGPU copies while it is alone is not owed later. A piece of a vGPU whose credit is used
- * up is held while another one waits for its share: one that has two pieces or more on their way to the
- * device, or is held itself, most of the time. One whose copies are slow for another reason is not
- * waited for.
+ * zero: what a vGPU copies while it is alone is not owed later. vGPUs that wait for their share have
+ * turns, first the one with the most credit: it has two pieces or more on their way to the device, or
+ * is held itself, most of the time. A piece of another one whose credit is used up is held. One whose
+ * copies are slow for another reason is not waited for. A turn takes 2 ms or more if the credit allows
+ * it, since on the device copies of two programs cannot alternate for nothing.
  *
  * Latency first: while a request of a latency program is open, pieces of other programs are held, each
  * for 2 ms at most; and while a latency program is present, pieces are of 1 MiB and a copy has at most

@@ -17,6 +17,7 @@ const volatile u64 copy_latency_ns = 2000000; /* ns: longest hold of a piece for
 const volatile u64 copy_ahead_bytes = 16777216; /* bytes: unfinished pieces of a copy else */
 const volatile u64 copy_active_ns =
 	60000000; /* ns: a copy that was not asked about for this time is stuck */
+const volatile u64 copy_turn_ns = 2000000;   /* ns: shortest turn of a vGPU, credit permitting */
 const volatile u64 copy_stale_ns = 50000000; /* ns: published values older than this are ignored */
 
 enum { COPY_HELD_FOR_SHARE = 8, COPY_HELD_FOR_LATENCY };
@@ -50,7 +51,12 @@ struct {
 GBPF_STANDARD_MAP(IO_BUDGETS);
 
 /* Published by gbpfd. */
-u32 copy_contended[2 * GROUPS]; /* by direction and vGPU: another one waits for its share */
+struct copy_turn {
+	u64 since_ns;
+	u32 place;  /* whose turn it is: the vGPU's place plus 1; 0: nobody's */
+	u32 rivals; /* number of vGPUs that wait for their share */
+	u32 rival;  /* place of one of these */
+} copy_turns[2];    /* by direction */
 u64 copy_ticked_ns;
 u32 copy_latency; /* number of latency programs */
 struct copy_group copy_groups[2 * GROUPS];
@@ -69,11 +75,12 @@ static __always_inline int reason_to_hold(struct gbpf_copy_enqueue_ctx *ctx, con
 	u32 way = ctx->direction & 1;
 	u32 at = way * GROUPS + ctx->vgpu;
 	s64 since = (s64)(c->bytes - copy_seen[way * 1024 + ctx->tenant]), slack;
+	u32 turn = copy_turns[way].place;
 
 	if (ctx->class_id != GBPF_CLASS_LATENCY && ctx->lc_open && ctx->held_ns < copy_latency_ns) {
 		return COPY_HELD_FOR_LATENCY;
 	}
-	if (ctx->now_ns > copy_ticked_ns + copy_stale_ns || !copy_contended[at]) {
+	if (ctx->now_ns > copy_ticked_ns + copy_stale_ns || !turn || turn == ctx->vgpu + 1) {
 		return -1;
 	}
 	/* The vGPU's other programs pay for what its latency programs copy, as far as they can. */
@@ -175,7 +182,8 @@ static __always_inline void add_copier(u32 way, u32 t, u64 now)
 /* Totals of one way, over the vGPUs that copy. */
 struct copy_totals {
 	u64 used_bytes;
-	u32 stated, weight, rivals, last;
+	s64 most_bytes; /* credit of the rival with the most */
+	u32 stated, weight;
 };
 struct copy_totals copy_sum;
 
@@ -199,6 +207,14 @@ static __always_inline void count_copies(u32 place, struct copy_group *g)
 	}
 }
 
+/* Returns whether another vGPU waited for its share at the last tick. */
+static __always_inline int is_contended(u32 way, u32 place)
+{
+	const struct copy_turn *turn = &copy_turns[way];
+
+	return turn->rivals > 1 || (turn->rivals == 1 && turn->rival != place);
+}
+
 /* Sets the share of a vGPU, grants it its part of what was copied, and charges what it copied. */
 static __always_inline void settle_copies(struct copy_group *g, int contended)
 {
@@ -219,15 +235,53 @@ static __always_inline void settle_copies(struct copy_group *g, int contended)
 						    : g->credit_bytes;
 }
 
-/* A vGPU for which others are held: most of the time it could use more than it gets. */
-static __always_inline int waits_for_share(const struct copy_group *g)
+/* Returns whether a vGPU could use more than it gets most of the time, and has that much credit. */
+static __always_inline int waits_for_share(const struct copy_group *g, s64 credit)
 {
-	return g->demand > WANTED / 2 && g->credit_bytes >= -(s64)copy_slack_bytes;
+	return g->demand > WANTED / 2 && g->credit_bytes >= credit;
 }
 
-static __always_inline void divide_way(u32 way, u32 tenants, u64 now)
+/* Returns whether a vGPU keeps its turn. Copies of two programs to the device share an engine with
+ * kernels there, and a change between them costs as much as a change between kernels does. */
+static __always_inline int keeps_turn(u32 way, u64 now)
 {
-	u32 base = way * GROUPS, p, t;
+	u32 place = copy_turns[way].place - 1;
+	s64 least = now - copy_turns[way].since_ns < copy_turn_ns ? -(s64)(copy_credit_bytes / 2)
+								  : -(s64)copy_slack_bytes;
+
+	return place < GROUPS && waits_for_share(&copy_groups[way * GROUPS + place], least);
+}
+
+/* Finds the vGPUs that wait for their share, and whose turn it is: of those the one with the most
+ * credit. It is held by nobody, so the link is never idle while a vGPU could use it. */
+static __always_inline void find_turn(u32 way, u64 now)
+{
+	struct copy_turn *turn = &copy_turns[way];
+	u32 p;
+
+	turn->rivals = 0;
+	bpf_for (p, 0, GROUPS) {
+		const struct copy_group *g = &copy_groups[way * GROUPS + p];
+
+		if (!waits_for_share(g, -(s64)copy_slack_bytes)) {
+			continue;
+		}
+		if (!turn->rivals || g->credit_bytes > copy_sum.most_bytes) {
+			turn->rival = p;
+			copy_sum.most_bytes = g->credit_bytes;
+		}
+		turn->rivals++;
+	}
+	if (!keeps_turn(way, now)) {
+		turn->place = turn->rivals ? turn->rival + 1 : 0;
+		turn->since_ns = now;
+	}
+}
+
+static __always_inline void divide_way(const struct gbpf_tick_ctx *ctx, u32 way)
+{
+	u32 base = way * GROUPS, tenants = ctx->tenants < 1024 ? ctx->tenants : 1024, p, t;
+	u64 now = ctx->now_ns;
 
 	copy_sum = (struct copy_totals){};
 	bpf_for (p, 0, GROUPS) {
@@ -241,28 +295,18 @@ static __always_inline void divide_way(u32 way, u32 tenants, u64 now)
 		count_copies(p, &copy_groups[base + p]);
 	}
 	bpf_for (p, 0, GROUPS) {
-		settle_copies(&copy_groups[base + p], copy_contended[base + p]);
+		settle_copies(&copy_groups[base + p], is_contended(way, p));
 	}
-	bpf_for (p, 0, GROUPS) {
-		if (waits_for_share(&copy_groups[base + p])) {
-			copy_sum.rivals++;
-			copy_sum.last = p;
-		}
-	}
-	bpf_for (p, 0, GROUPS) {
-		copy_contended[base + p] =
-			copy_sum.rivals > 1 || (copy_sum.rivals == 1 && copy_sum.last != p);
-	}
+	find_turn(way, now);
 }
 
-/* Divides both ways for the next millisecond. latency: number of latency programs. */
-static __always_inline int divide_copies(struct gbpf_tick_ctx *ctx, u32 latency)
+/* Divides both ways for the next millisecond. latency: number of latency programs. A function of
+ * its own: behind its return the verifier has one state, not one for each path through it. */
+static __noinline int divide_copies(struct gbpf_tick_ctx *ctx, u32 latency)
 {
-	u32 n = ctx->tenants < 1024 ? ctx->tenants : 1024;
-
 	copy_latency = latency;
-	divide_way(0, n, ctx->now_ns);
-	divide_way(1, n, ctx->now_ns);
+	divide_way(ctx, 0);
+	divide_way(ctx, 1);
 	copy_ticked_ns = ctx->now_ns;
 	return 0;
 }
