@@ -79,7 +79,8 @@ def sweep(value, name=MARK):
 
 
 def tail(text, n=400):
-	lines = [x for x in text.strip().splitlines() if x.strip()]
+	"""Returns the last lines of a message, without the stack that C++ programs print behind it."""
+	lines = [x for x in text.strip().splitlines() if x.strip() and not x.lstrip().startswith(('frame #', '@ ', '***'))]
 	return ' | '.join(lines[-3:])[-n:] if lines else 'no message'
 
 

@@ -46,6 +46,17 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	fill array
 }
 
+@test "small arrays share units: they end at the limit, and all of it comes back" {
+	fill array-1M
+	run limited "$LIMIT" "$VGPU" fill array-64K
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "an array with one row is charged for eight" {
+	fill array-1d
+}
+
 @test "cuMemAllocAsync ends at the limit, and all of it comes back" {
 	fill async
 }

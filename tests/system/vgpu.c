@@ -36,6 +36,7 @@
 #define cuMemGetInfo cuMemGetInfo_v2
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
 #define cuMemAllocPitch cuMemAllocPitch_v2
+#define cuArrayCreate cuArrayCreate_v2
 #define cuArray3DCreate cuArray3DCreate_v2
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
@@ -130,6 +131,19 @@ static CUresult take_array(uint64_t *ret, size_t bytes)
 	return r;
 }
 
+/* The device takes eight rows. */
+static CUresult take_array_1d(uint64_t *ret, size_t bytes)
+{
+	const CUDA_ARRAY_DESCRIPTOR d = { .Width = bytes / 4 / 8,
+					  .Format = CU_AD_FORMAT_FLOAT,
+					  .NumChannels = 1 };
+	CUarray a = NULL;
+	CUresult r = cuArrayCreate(&a, &d);
+
+	*ret = (uint64_t)(uintptr_t)a;
+	return r;
+}
+
 static CUresult free_array(uint64_t item)
 {
 	return cuArrayDestroy((CUarray)(uintptr_t)item);
@@ -172,6 +186,9 @@ static const struct kind {
 	{ "managed", 3 * MIB, 4 * MIB, 0, take_managed, free_linear },
 	{ "create", 2 * MIB, 2 * MIB, 0, take_chunk, free_chunk },
 	{ "array", 4 * MIB, 4 * MIB, 0, take_array, free_array },
+	{ "array-1M", MIB, MIB, 0, take_array, free_array },
+	{ "array-64K", MIB / 16, MIB / 16, 0, take_array, free_array },
+	{ "array-1d", 2 * MIB, 2 * MIB, 0, take_array_1d, free_array },
 	{ "async", 8 * MIB, 8 * MIB, 32 * MIB - 1, take_async, free_async },
 	{ "pool", 8 * MIB, 8 * MIB, 32 * MIB - 1, take_from_pool, free_async },
 };

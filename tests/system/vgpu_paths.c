@@ -124,9 +124,10 @@ static CUresult made(struct item *i, CUresult r, const void *array)
 	return r;
 }
 
+/* The device takes eight rows. */
 static CUresult take_1d(struct item *i)
 {
-	const CUDA_ARRAY_DESCRIPTOR d = { .Width = i->bytes / 16,
+	const CUDA_ARRAY_DESCRIPTOR d = { .Width = i->bytes / 16 / 8,
 					  .Format = CU_AD_FORMAT_FLOAT,
 					  .NumChannels = 4 };
 	CUarray a = NULL;
@@ -148,13 +149,12 @@ static CUresult take_3d(struct item *i)
 	return made(i, r, a);
 }
 
-/* Two levels, of 4/5 and 1/5 of the bytes, less 8 KiB of each 2 MiB. */
+/* Two levels, of 1 MiB and 256 KiB, for which the device takes a unit. */
 static CUresult take_mipmapped(struct item *i)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1024,
-					    .Height = i->bytes / UNIT * 102,
-					    .Format = CU_AD_FORMAT_FLOAT,
-					    .NumChannels = 4 };
+	const CUDA_ARRAY3D_DESCRIPTOR d = {
+		.Width = 1024, .Height = 64, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4
+	};
 	CUmipmappedArray a = NULL;
 	CUresult r = cuMipmappedArrayCreate(&a, &d, 2);
 
@@ -218,7 +218,7 @@ static CUresult free_node(const struct item *i)
 	return cuGraphDestroy((CUgraph)(uintptr_t)i->handle);
 }
 
-/* An entry point. piece: greatest size that it takes. */
+/* An entry point. piece: greatest size, in bytes of the device's memory, that it takes. */
 static const struct path {
 	const char *name;
 	size_t piece;
@@ -235,7 +235,7 @@ static const struct path {
 	{ "create", 64 * MIB, take_chunk, free_chunk, true, false },
 	{ "array-1d", UNIT, take_1d, free_array, false, false },
 	{ "array-3d", 64 * MIB, take_3d, free_array, false, false },
-	{ "mipmapped", 64 * MIB, take_mipmapped, free_mipmapped, false, false },
+	{ "mipmapped", UNIT, take_mipmapped, free_mipmapped, false, false },
 	{ "node", 64 * MIB, take_node, free_node, true, false },
 };
 

@@ -1,10 +1,13 @@
-/* Arrays and mipmapped arrays, whose layout is the driver's own (14 MiB of data took 22 on an H200;
- * cuArrayGetMemoryRequirements refuses ordinary arrays). Charged are at first the bytes of the
- * data, then what the device's free memory has decreased by, if that is plausible: another program
- * or thread may have allocated at the same time. A decrease of which the process's own figure shows
- * nothing is another process's. The size of arrays of the same descriptor is learned from that
- * (mem/layout.h); once it is known, it is charged, also for those that live already. */
+/* Arrays and mipmapped arrays. Charged are at first the bytes of the layout that NVIDIA's devices
+ * have (cuabi/array_layout.h; cuArrayGetMemoryRequirements refuses ordinary arrays), then what the
+ * device's free memory has decreased by, if that is more and plausible: another program or thread
+ * may have allocated at the same time. A decrease of which the process's own figure shows nothing
+ * is another process's. The size of arrays of the same descriptor is learned from that
+ * (mem/layout.h); once it is known, it is charged, also for those that live already. Arrays up to 1
+ * MiB are not measured: the driver packs them into units, and whole units are charged for all of
+ * them together. */
 #include "base/strmap.h"
+#include "cuabi/array_layout.h"
 #include "mem/layout.h"
 #include "mem/region.h"
 #include "shim/mem/charge.h"
@@ -12,8 +15,16 @@
 #include "shim/shim.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+#define SMALL_BYTES (1u << 20)
+#define SMALL UINT32_MAX /* as a shape: a small array */
+
 static struct mem_regions arrays;  /* by handle; owner: context; count: number of the shape */
 static struct mem_layouts layouts; /* guarded by mutex */
+/* Small arrays of a row. Guarded by mutex. */
+static struct {
+	uint64_t taken;	  /* bytes, each array with its part of what its unit cannot hold */
+	uint64_t charged; /* bytes, whole units, at least taken */
+} small[PROTO_ACCOUNT_ROWS];
 static pthread_mutex_t measuring =
 	PTHREAD_MUTEX_INITIALIZER; /* held from one figure to the other */
 
@@ -33,29 +44,27 @@ static uint64_t channel_bytes(CUarray_format format)
 	}
 }
 
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	uint64_t r;
-
-	return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
+	return channel_bytes(d->Format) * MAX(d->NumChannels, 1u);
 }
 
-/* Returns the bytes of the levels of an array; layers and faces do not shrink. */
-static uint64_t data_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+/* Returns the bytes of the elements of an array, levels excepted; 0: it has no memory of its own.
+ */
+static uint64_t data_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	bool flat = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-	uint64_t element = channel_bytes(d->Format) * MAX(d->NumChannels, 1u), sum = 0, bytes;
+	const uint64_t factors[] = { d->Width, MAX(d->Height, 1u), MAX(d->Depth, 1u) };
+	uint64_t bytes = element_bytes(d);
 
 	if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
-		return 0; /* has no memory of its own */
+		return 0;
 	}
-	for (unsigned i = 0; i < MIN(MAX(levels, 1u), 64u); i++) {
-		bytes = times(element, MAX(d->Width >> i, 1u));
-		bytes = times(bytes, MAX(d->Height >> i, 1u));
-		bytes = times(bytes, MAX(flat ? d->Depth : d->Depth >> i, 1u));
-		sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
+	for (unsigned i = 0; i < ARRAY_SIZE(factors); i++) {
+		if (__builtin_mul_overflow(bytes, factors[i], &bytes)) {
+			return UINT64_MAX;
+		}
 	}
-	return sum;
+	return bytes;
 }
 
 static uint64_t device_free(void)
@@ -68,8 +77,10 @@ static uint64_t device_free(void)
 /* An array in the making. */
 struct making {
 	int row;
-	uint32_t shape; /* of its descriptor on that device, at least 1 */
-	uint64_t data, charged, before, epoch;
+	uint32_t shape;	 /* of its descriptor on that device, at least 1, or SMALL */
+	uint64_t data;	 /* bytes of its elements, in units */
+	uint64_t layout; /* bytes of the layout, in units */
+	uint64_t charged, before, epoch;
 };
 
 /* Returns the number of a shape; different ones have the same number rarely. */
@@ -79,10 +90,10 @@ static uint32_t shape_of(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, int 
 				   d->NumChannels, d->Flags,  levels,	(uint64_t)row };
 	uint32_t shape = (uint32_t)hash_bytes(words, sizeof(words));
 
-	return shape ? shape : 1;
+	return shape && shape != SMALL ? shape : 1;
 }
 
-/* Returns what the driver is known to take, or the data; not less than that. */
+/* Returns what the driver is known to take, or the layout; not less than the data. */
 static uint64_t expected(const struct making *m)
 {
 	uint64_t known;
@@ -90,7 +101,7 @@ static uint64_t expected(const struct making *m)
 	pthread_mutex_lock(&mutex);
 	known = mem_layout_known(&layouts, m->shape);
 	pthread_mutex_unlock(&mutex);
-	return MAX(known, m->data);
+	return known ? MAX(known, m->data) : m->layout;
 }
 
 /* Lowers the charges of live arrays of a shape to what they take. Caller holds the mutex. */
@@ -109,50 +120,137 @@ static void correct_live(const struct making *m, uint64_t bytes)
 /* Returns what is to be charged for an array during whose making the free memory decreased so. */
 static uint64_t learn(const struct making *m, uint64_t took)
 {
-	bool plausible = took > m->data && took <= 2 * m->data + 2 * SHIM_MEM_UNIT;
+	bool plausible = took >= m->data && took <= 2 * m->layout + 2 * SHIM_MEM_UNIT;
 	uint64_t known;
 
-	took = plausible ? took : m->data;
+	took = plausible ? took : m->layout;
 	pthread_mutex_lock(&mutex);
 	if (mem_layout_note(&layouts, m->shape, took)) {
 		correct_live(m, took);
 	}
 	known = mem_layout_known(&layouts, m->shape);
 	pthread_mutex_unlock(&mutex);
-	return known ? MAX(known, m->data) : took; /* another shape may have the same number */
+	if (!known) { /* another program may have freed memory meanwhile */
+		return MAX(took, m->layout);
+	}
+	return MAX(known, m->data); /* another shape may have the same number */
 }
 
-/* Charges an array before the driver is asked, and takes the mutex of measurements. Returns false
- * if it exceeds the limit. */
-static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+/* ---- small arrays ---- */
+
+/* Returns what an array adds to the units: as many as fit into one of them take all of it. */
+static uint64_t part_of_unit(uint64_t bytes)
 {
-	m->row = shim_mem_row_current();
-	m->data = m->row >= 0 ? shim_mem_round(data_bytes(d, levels)) : 0;
-	m->charged = 0;
-	if (m->data) {
-		m->shape = shape_of(d, levels, m->row);
-		m->charged = expected(m);
-		shim_mem_move_begin();
-		if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
-			shim_mem_move_end();
+	return SHIM_MEM_UNIT / (SHIM_MEM_UNIT / MAX(bytes, 1u));
+}
+
+/* Enters a small array, if it fits into the units. Returns whether it does. *unit: another one that
+ * is charged, which is used if need be, and then cleared. */
+static bool enter_small(int row, uint64_t bytes, bool *unit)
+{
+	bool fits;
+
+	pthread_mutex_lock(&mutex);
+	fits = small[row].taken + bytes <= small[row].charged;
+	if (!fits && *unit) {
+		small[row].charged += SHIM_MEM_UNIT;
+		*unit = false;
+		fits = true;
+	}
+	small[row].taken += fits ? bytes : 0;
+	pthread_mutex_unlock(&mutex);
+	return fits;
+}
+
+/* Charges a small array. Returns false if it exceeds the limit. */
+static bool charge_small(int row, uint64_t bytes)
+{
+	bool unit = false;
+
+	while (!enter_small(row, bytes, &unit)) {
+		if (!shim_mem_charge(row, SHIM_MEM_UNIT, "cuArrayCreate")) {
 			return false;
 		}
-		pthread_mutex_lock(&measuring);
-		m->before = device_free();
-		m->epoch = shim_mem_epoch();
+		unit = true;
+	}
+	if (unit) {
+		shim_mem_release(row, SHIM_MEM_UNIT);
 	}
 	return true;
 }
 
-/* Notes an array that the driver has made. Returns false if it must be destroyed again, and
- * m->charged released. */
-static bool note(struct making *m, uint64_t handle, uint64_t after)
+/* Caller holds the mutex. */
+static void release_small(int row, uint64_t bytes)
 {
-	struct mem_region a = { .key = handle, .row = (uint32_t)m->row, .count = m->shape }, stale;
+	uint64_t needed;
+
+	small[row].taken -= bytes;
+	needed = shim_mem_round(small[row].taken);
+	shim_mem_release(row, small[row].charged - needed);
+	small[row].charged = needed;
+}
+
+/* Caller holds the mutex. */
+static void release(const struct mem_region *a)
+{
+	if (a->count == SMALL) {
+		release_small((int)a->row, a->bytes);
+	} else {
+		shim_mem_release((int)a->row, a->bytes);
+	}
+}
+
+/* ---- making and destroying ---- */
+
+static bool begin_small(struct making *m, uint64_t bytes)
+{
+	m->shape = SMALL;
+	m->charged = part_of_unit(bytes);
+	m->epoch = shim_mem_epoch();
+	return charge_small(m->row, m->charged);
+}
+
+static bool begin_large(struct making *m)
+{
+	m->charged = expected(m);
+	if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
+		return false;
+	}
+	pthread_mutex_lock(&measuring);
+	m->before = device_free();
+	m->epoch = shim_mem_epoch();
+	return true;
+}
+
+/* Charges an array before the driver is asked, and takes the mutex of measurements for a large one.
+ * Returns false if it exceeds the limit. */
+static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+	uint64_t data = data_bytes(d), bytes;
+	bool charged;
+
+	*m = (struct making){ .row = data ? shim_mem_row_current() : -1 };
+	if (m->row < 0) {
+		return true;
+	}
+	bytes = cuabi_array_bytes(d, element_bytes(d), levels);
+	m->data = shim_mem_round(data);
+	m->layout = shim_mem_round(bytes);
+	m->shape = shape_of(d, levels, m->row);
+	shim_mem_move_begin();
+	charged = bytes <= SMALL_BYTES ? begin_small(m, bytes) : begin_large(m);
+	if (!charged) {
+		shim_mem_move_end();
+	}
+	return charged;
+}
+
+/* Corrects the charge of a large array to what the driver has taken. Returns false if that exceeds
+ * the limit. */
+static bool correct(struct making *m, uint64_t after)
+{
 	uint64_t took = m->before > after ? m->before - after : 0;
-	CUcontext ctx = NULL;
 	CUdevice device;
-	int err;
 
 	if (took > m->charged && shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
 	    shim_mem_is_explained(device, m->row)) {
@@ -163,18 +261,43 @@ static bool note(struct making *m, uint64_t handle, uint64_t after)
 		return false;
 	}
 	m->charged = took;
+	return true;
+}
+
+/* Notes an array that the driver has made. Returns false if there is no room for it. */
+static bool note(const struct making *m, uint64_t handle)
+{
+	struct mem_region a = { .key = handle,
+				.row = (uint32_t)m->row,
+				.count = m->shape,
+				.bytes = m->charged,
+				.epoch = m->epoch },
+			  stale;
+	CUcontext ctx = NULL;
+	int err;
+
 	(void)shim_driver.cuCtxGetCurrent(&ctx);
-	a.bytes = m->charged;
 	a.owner = (uint64_t)(uintptr_t)ctx;
-	a.epoch = m->epoch;
 	pthread_mutex_lock(&mutex);
 	/* The handle may be that of an array whose context is being destroyed. */
 	if (mem_regions_take(&arrays, handle, &stale)) {
-		shim_mem_release((int)stale.row, stale.bytes);
+		release(&stale);
 	}
 	err = mem_regions_add(&arrays, &a);
 	pthread_mutex_unlock(&mutex);
 	return !err;
+}
+
+/* Releases the charge of an array that there is not. */
+static void take_back(const struct making *m)
+{
+	const struct mem_region a = { .row = (uint32_t)m->row,
+				      .count = m->shape,
+				      .bytes = m->charged };
+
+	pthread_mutex_lock(&mutex);
+	release(&a);
+	pthread_mutex_unlock(&mutex);
 }
 
 /* An array of either kind. */
@@ -188,19 +311,23 @@ static CUresult destroy_real(uint64_t handle, bool is_mipmapped)
 /* Completes an array: r is the driver's answer for it. */
 static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_mipmapped)
 {
-	uint64_t after;
+	bool is_right = true;
 
 	if (!m->charged) {
 		return r;
 	}
-	after = device_free();
-	pthread_mutex_unlock(&measuring);
-	if (r == CUDA_SUCCESS && !note(m, handle, after)) {
+	if (m->shape != SMALL) {
+		uint64_t after = device_free();
+
+		pthread_mutex_unlock(&measuring);
+		is_right = r != CUDA_SUCCESS || correct(m, after);
+	}
+	if (r == CUDA_SUCCESS && !(is_right && note(m, handle))) {
 		(void)destroy_real(handle, is_mipmapped);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (r != CUDA_SUCCESS) {
-		shim_mem_release(m->row, m->charged);
+		take_back(m);
 	}
 	shim_mem_move_end();
 	return r;
@@ -295,11 +422,13 @@ static bool forget(uint64_t handle, struct mem_region *ret)
 
 static CUresult destroyed(CUresult r, bool known, const struct mem_region *a)
 {
-	if (known && r == CUDA_SUCCESS) {
-		shim_mem_release((int)a->row, a->bytes);
-	} else if (known) {
+	if (known) {
 		pthread_mutex_lock(&mutex);
-		(void)mem_regions_add(&arrays, a); /* else it stays charged */
+		if (r == CUDA_SUCCESS) {
+			release(a);
+		} else {
+			(void)mem_regions_add(&arrays, a); /* else it stays charged */
+		}
 		pthread_mutex_unlock(&mutex);
 	}
 	return r;
@@ -350,7 +479,7 @@ void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch)
 
 	pthread_mutex_lock(&mutex);
 	while (mem_regions_take_owned(&arrays, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &a)) {
-		shim_mem_release((int)a.row, a.bytes);
+		release(&a);
 	}
 	pthread_mutex_unlock(&mutex);
 }

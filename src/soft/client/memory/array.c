@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cuabi/array_layout.h"
 #include "soft/client/context/context.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/process.h"
@@ -115,7 +116,8 @@ CUresult soft_array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsign
 	a->address = address;
 	a->level = address != 0;
 	if (!address) {
-		e = soft_memory_create(ctx, a->bytes, &hidden, &a->address, NULL);
+		e = soft_memory_create(ctx, cuabi_array_bytes(d, element, 1), &hidden, &a->address,
+				       NULL);
 	}
 	if (e) {
 		pthread_mutex_lock(&soft.lock);

@@ -36,7 +36,8 @@ CUresult soft_array_linear(CUarray a, size_t offset, size_t bytes,
 
 /* Checks a description; *ret_element: bytes of an element. */
 CUresult soft_array_check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element);
-/* The size of a checked description, which does not overflow. */
+/* The size of the elements of a checked description, which does not overflow. The memory is that of
+ * NVIDIA's layout, cuabi_array_bytes(), which is at least as much. */
 uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element);
 /* address 0: allocates memory; else the array is a level that lies there. */
 CUresult soft_array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element,

@@ -1,4 +1,5 @@
 /* Mipmapped arrays: one piece of memory, with an array for each level. */
+#include "cuabi/array_layout.h"
 #include "soft/client/context/context.h"
 #include "soft/client/memory/array.h"
 #include "soft/client/memory/memory.h"
@@ -46,15 +47,11 @@ static CUresult make_levels(CUmipmappedArray m, CUcontext ctx, const CUDA_ARRAY3
 {
 	struct soft_range hidden = { .hidden = 1 };
 	CUDA_ARRAY3D_DESCRIPTOR now = *d;
-	uint64_t bytes = 0, at;
+	uint64_t at;
 	CUresult e;
 
-	for (unsigned i = 0; i < levels; i++) {
-		bytes += soft_array_bytes(&now, element);
-		shrink(&now);
-	}
-	e = soft_memory_create(ctx, bytes, &hidden, &m->address, NULL);
-	now = *d;
+	e = soft_memory_create(ctx, cuabi_array_bytes(d, element, levels), &hidden, &m->address,
+			       NULL);
 	at = m->address;
 	for (unsigned i = 0; i < levels && !e; i++) {
 		e = soft_array_make(ctx, &now, element, at, &m->level[i]);
