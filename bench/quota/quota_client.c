@@ -72,7 +72,7 @@ void bench_quota_ready(struct bench_quota_client *c)
 	store_release(&c->me->state, (uint32_t)QUOTA_READY);
 }
 
-static void find(struct bench_quota_client *c, void *lib, const char *name, void *slot)
+void bench_quota_find(struct bench_quota_client *c, void *lib, const char *name, void *slot)
 {
 	void *p = dlsym(lib, name);
 
@@ -89,7 +89,7 @@ static void open_device(struct bench_quota_client *c)
 	if (!lib) {
 		bench_quota_fail(c, "%s", dlerror());
 	}
-#define QUOTA_CALL(name) find(c, lib, #name, &cuda.name);
+#define QUOTA_CALL(name) bench_quota_find(c, lib, #name, &cuda.name);
 	QUOTA_CALLS(QUOTA_CALL)
 #undef QUOTA_CALL
 	CU(c, cuInit(0));
@@ -221,6 +221,8 @@ static void parse(struct bench_quota_client *c, int argc, char **argv)
 			map_page(c, (int)strtol(value, NULL, 10));
 		} else if (strcmp(argv[i], "--libcuda") == 0) {
 			c->libcuda = value;
+		} else if (strcmp(argv[i], "--driver") == 0) {
+			c->driver = value;
 		} else if (strcmp(argv[i], "--paths") == 0) {
 			c->paths = value;
 		} else if (strcmp(argv[i], "--slot") == 0) {

@@ -14,8 +14,9 @@ struct bench_quota_client {
 	struct bench_quota_page *page;
 	struct bench_quota_slot *me;
 	const char *role, *libcuda, *paths;
-	char **argv; /* of this program, for the workers that a group starts */
-	int fd;	     /* of the page */
+	const char *driver; /* path of the driver's library */
+	char **argv;	    /* of this program, for the workers that a group starts */
+	int fd;		    /* of the page */
 	unsigned slot, processes, threads;
 	uint64_t seed;
 	bool check; /* ask the driver what is in use before each allocation, and stay below the
@@ -55,6 +56,9 @@ struct bench_quota_calls {
 #undef QUOTA_CALL
 };
 extern struct bench_quota_calls cuda;
+
+/* Finds a function of a library that dlopen() has opened, and stores it. */
+void bench_quota_find(struct bench_quota_client *c, void *lib, const char *name, void *slot);
 
 /* Ends the program with a message in its slot. */
 void NORETURN bench_quota_fail(struct bench_quota_client *c, const char *fmt, ...)

@@ -24,6 +24,7 @@ static int spawn(struct bench_quota *b, const struct bench_testbed_place *where,
 	if (where->lane == LANE_OWN) {
 		bench_command_option(&k, "--libcuda", "%s", b->testbed.libcuda);
 	}
+	bench_command_option(&k, "--driver", "%s", b->testbed.libcuda);
 	for (unsigned i = 0; i < options->n; i++) {
 		bench_command_add(&k, "%s", options->argv[i]);
 	}

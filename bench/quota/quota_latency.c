@@ -1,4 +1,7 @@
-/* Times cuMemAlloc and cuMemFree of 2 MiB among many small allocations. */
+/* Times cuMemAlloc and cuMemFree of 2 MiB among many small allocations, by the libcuda that the
+ * program gets and by the driver's in turn. Both use one context, so that they see the same
+ * machine. */
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "base/atomic.h"
@@ -32,15 +35,37 @@ static uint64_t reach(struct bench_quota_client *c, CUdeviceptr *small, uint64_t
 	return live;
 }
 
+/* The two calls that are timed, of one library. */
+struct calls {
+	__typeof__(cuMemAlloc_v2) *take;
+	__typeof__(cuMemFree_v2) *give;
+};
+
+static struct calls by[QUOTA_BYS];
+
+static void open_driver(struct bench_quota_client *c)
+{
+	void *lib = c->driver ? dlopen(c->driver, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+	if (!lib) {
+		bench_quota_fail(c, "%s", c->driver ? dlerror() : "--driver is missing");
+	}
+	by[QUOTA_BY_PROGRAM] = (struct calls){ cuda.cuMemAlloc_v2, cuda.cuMemFree_v2 };
+	bench_quota_find(c, lib, "cuMemAlloc_v2", &by[QUOTA_BY_DRIVER].take);
+	bench_quota_find(c, lib, "cuMemFree_v2", &by[QUOTA_BY_DRIVER].give);
+}
+
+/* Times pairs of calls by both libraries; the one that goes first changes. */
 static void measure(struct bench_quota_client *c, unsigned pairs)
 {
-	for (unsigned i = 0; i < pairs; i++) {
+	for (unsigned i = 0; i < QUOTA_BYS * pairs; i++) {
+		unsigned k = (i + i / QUOTA_BYS) % QUOTA_BYS;
 		uint64_t before = clock_now_ns();
 		CUdeviceptr p;
 
-		CU(c, cuMemAlloc_v2(&p, TIMED_BYTES));
-		CU(c, cuMemFree_v2(p));
-		c->me->ns[i] = (uint32_t)MIN(clock_now_ns() - before, UINT32_MAX);
+		bench_quota_check(c, by[k].take(&p, TIMED_BYTES), "cuMemAlloc_v2");
+		bench_quota_check(c, by[k].give(p), "cuMemFree_v2");
+		c->me->ns[k][i / QUOTA_BYS] = (uint32_t)MIN(clock_now_ns() - before, UINT32_MAX);
 	}
 }
 
@@ -53,6 +78,7 @@ void bench_quota_time(struct bench_quota_client *c)
 	if (!small) {
 		bench_quota_fail(c, "out of memory");
 	}
+	open_driver(c);
 	bench_quota_ready(c);
 	while (bench_quota_activity(load_acquire(&c->page->phase)) != QUOTA_EXIT) {
 		uint32_t command = load_acquire(&c->me->command);

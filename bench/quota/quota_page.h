@@ -10,10 +10,13 @@
 #define QUOTA_THREADS 64u
 #define QUOTA_PROBE QUOTA_WORKERS	  /* slot of the client outside the vGPU */
 #define QUOTA_LATENCY (QUOTA_WORKERS + 1) /* first slot of the clients that time calls */
-#define QUOTA_CONDITIONS 3u
+#define QUOTA_CONDITIONS 2u
 #define QUOTA_SLOTS (QUOTA_LATENCY + QUOTA_CONDITIONS)
 #define QUOTA_PAIRS 1024u
 #define QUOTA_UNIT (2u << 20) /* sizes are multiples of this if they are whole */
+
+/* Whose calls are timed: those of the libcuda that a program gets, or the driver's. */
+enum bench_quota_by { QUOTA_BY_PROGRAM, QUOTA_BY_DRIVER, QUOTA_BYS };
 
 enum bench_quota_state { QUOTA_STARTING, QUOTA_READY, QUOTA_FAILED };
 
@@ -44,7 +47,7 @@ struct bench_quota_slot {
 	uint64_t readings; /* atomic, probe: number of times that it asked the driver */
 	uint64_t free_bytes, total_bytes, least_free; /* atomic, probe: the driver's answers */
 	char device[64], error[256];
-	uint32_t ns[QUOTA_PAIRS];
+	uint32_t ns[QUOTA_BYS][QUOTA_PAIRS];
 };
 
 struct bench_quota_page {

@@ -1,5 +1,5 @@
-/* Part `latency`: cuMemAlloc and cuMemFree among many live allocations, with a limit, under gBPF
- * without one, and without gBPF. */
+/* Part `latency`: cuMemAlloc and cuMemFree among many live allocations, with a limit and under gBPF
+ * without one, by gBPF and by the driver in turn. */
 #include <jansson.h>
 
 #include "base/atomic.h"
@@ -10,8 +10,8 @@
 
 #define FILL_NS 300000000000ull
 
-enum { LIMITED, PLAIN, OWN };
-static const char *const names[QUOTA_CONDITIONS] = { "limited", "plain", "own" };
+enum { LIMITED, PLAIN };
+static const char *const names[QUOTA_CONDITIONS] = { "limited", "plain" };
 static const unsigned levels[] = { 10, 1000, 100000 };
 
 static int command(struct bench_quota *b, const pid_t *pid, unsigned k, uint64_t live,
@@ -53,14 +53,19 @@ static int fill(struct bench_quota *b, const pid_t *pid, uint64_t *live)
 static int record(struct bench_quota *b, unsigned k, uint64_t live, unsigned round)
 {
 	const struct bench_quota_slot *s = &b->page->slot[QUOTA_LATENCY + k];
-	json_t *ns = json_array();
+	json_t *ns[QUOTA_BYS];
 
-	for (unsigned i = 0; i < b->pairs; i++) {
-		json_array_append_new(ns, json_integer((json_int_t)s->ns[i]));
+	for (unsigned by = 0; by < QUOTA_BYS; by++) {
+		ns[by] = json_array();
+		for (unsigned i = 0; i < b->pairs; i++) {
+			json_array_append_new(ns[by], json_integer((json_int_t)s->ns[by][i]));
+		}
 	}
 	return bench_testbed_record(&b->testbed, "latency",
-				    json_pack("{s:s, s:I, s:i, s:o}", "condition", names[k], "live",
-					      (json_int_t)live, "round", (int)round, "ns", ns));
+				    json_pack("{s:s, s:I, s:i, s:o, s:o}", "condition", names[k],
+					      "live", (json_int_t)live, "round", (int)round, "ns",
+					      ns[QUOTA_BY_PROGRAM], "driver_ns",
+					      ns[QUOTA_BY_DRIVER]));
 }
 
 static int measure(struct bench_quota *b, const pid_t *pid)
@@ -94,7 +99,7 @@ int bench_quota_latency(struct bench_quota *b)
 		return 0;
 	}
 	for (unsigned k = 0; k < QUOTA_CONDITIONS && !err; k++) {
-		struct bench_testbed_place place = { .lane = k == OWN ? LANE_OWN : LANE_GBPF,
+		struct bench_testbed_place place = { .lane = LANE_GBPF,
 						     .daemon = b->daemon,
 						     .class_name = "normal",
 						     .mps_priority = -1,
