@@ -162,8 +162,7 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	local parts="driver-async driver-segments driver-cached driver-arena driver-taken driver-captured"
 	script memory --parts "${parts// /,}" --mem 256
 	memory_ok $parts
-	rows 'all(x["got"] >= 246 << 20 for x in r if x["part"] not in ("driver-async", "driver-arena", "driver-taken"))'
-	rows '[x["got"] >> 20 for x in r if x["part"] == "driver-async"] == [224]' # whole steps
+	rows 'all(x["got"] >= 246 << 20 for x in r if x["part"] not in ("driver-arena", "driver-taken"))'
 	rows '[x["got"] >> 20 for x in r if x["part"] == "driver-arena"] == [192]'
 	rows 'all(102 << 20 < x["got"] < 154 << 20 for x in r if x["part"] == "driver-taken")' # less than three quarters are free
 }
@@ -171,8 +170,7 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 @test "gpu/memory: one entry point, two at once, and a program that sleeps" {
 	script memory --parts by-async,by-node,by-array-3d,by-create+by-alloc,sleeper --mem 256
 	memory_ok by-async by-node by-array-3d by-create+by-alloc sleeper
-	rows 'all(x["got"] + x["held"] == x["total"] and x["got"] == x["free_empty"] for x in r[1:4])'
-	rows 'r[0]["got"] == 224 << 20 and r[0]["free_empty"] == 254 << 20' # whole steps
+	rows 'all(x["got"] + x["held"] == x["total"] and x["got"] == x["free_empty"] for x in r[:4])'
 	rows 'r[4]["asleep"] == 2 << 20 < r[4]["got"] == r[4]["ledger"] - (2 << 20)'
 	rm -f rows.json
 	script memory --parts nosuch --mem 256

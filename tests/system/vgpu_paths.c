@@ -21,7 +21,6 @@
 
 #define MIB ((size_t)1 << 20)
 #define UNIT (2 * MIB)
-#define STEP (32 * MIB) /* by which pools grow */
 #define ITEMS_MAX 16384u
 #define ROUNDS 2
 
@@ -225,18 +224,17 @@ static const struct path {
 	CUresult (*take)(struct item *i);
 	CUresult (*free)(const struct item *i);
 	bool addressed; /* cuMemsetD8 can be used on it */
-	bool steps;	/* grows by STEP */
 } paths[] = {
-	{ "alloc", 64 * MIB, take_linear, free_linear, true, false },
-	{ "pitch", 64 * MIB, take_pitch, free_linear, true, false },
-	{ "managed", 64 * MIB, take_managed, free_linear, true, false },
-	{ "async", 64 * MIB, take_async, free_async, true, true },
-	{ "pool", 64 * MIB, take_from_pool, free_async, true, true },
-	{ "create", 64 * MIB, take_chunk, free_chunk, true, false },
-	{ "array-1d", UNIT, take_1d, free_array, false, false },
-	{ "array-3d", 64 * MIB, take_3d, free_array, false, false },
-	{ "mipmapped", UNIT, take_mipmapped, free_mipmapped, false, false },
-	{ "node", 64 * MIB, take_node, free_node, true, false },
+	{ "alloc", 64 * MIB, take_linear, free_linear, true },
+	{ "pitch", 64 * MIB, take_pitch, free_linear, true },
+	{ "managed", 64 * MIB, take_managed, free_linear, true },
+	{ "async", 64 * MIB, take_async, free_async, true },
+	{ "pool", 64 * MIB, take_from_pool, free_async, true },
+	{ "create", 64 * MIB, take_chunk, free_chunk, true },
+	{ "array-1d", UNIT, take_1d, free_array, false },
+	{ "array-3d", 64 * MIB, take_3d, free_array, false },
+	{ "mipmapped", UNIT, take_mipmapped, free_mipmapped, false },
+	{ "node", 64 * MIB, take_node, free_node, true },
 };
 
 static const struct path *find_path(const char *name)
@@ -368,8 +366,8 @@ static void meet(struct meeting *m, unsigned n, unsigned processes)
 	}
 }
 
-/* One process: reports when all have what they can get, and when all have freed it. */
-static int run(const struct path *p, struct meeting *m, unsigned processes, size_t slack)
+/* One process: reports when all have what they can get, to a unit, and when all have freed it. */
+static int run(const struct path *p, struct meeting *m, unsigned processes)
 {
 	unsigned met = 0;
 	size_t at_first;
@@ -391,9 +389,9 @@ static int run(const struct path *p, struct meeting *m, unsigned processes, size
 		}
 		CHECK(m->got[round] <= at_first, "%zu of %zu KiB", m->got[round] >> 10,
 		      at_first >> 10);
-		CHECK(m->got[round] + slack > at_first, "%zu of %zu KiB", m->got[round] >> 10,
+		CHECK(m->got[round] + UNIT > at_first, "%zu of %zu KiB", m->got[round] >> 10,
 		      at_first >> 10);
-		CHECK(left < slack, "%zu KiB are left", left >> 10);
+		CHECK(left < UNIT, "%zu KiB are left", left >> 10);
 		CHECK(wrong_items(p) == 0 && computes(), "wrong contents");
 		meet(m, ++met, processes);
 		drop_from(p, 0);
@@ -409,12 +407,11 @@ static int check(char **names, unsigned processes)
 {
 	struct meeting *m =
 		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	size_t slack = STEP;
 	int code = 0, status;
 
 	CHECK(m != MAP_FAILED, "mmap");
 	for (unsigned i = 0; i < processes; i++) {
-		slack = find_path(names[i])->steps ? slack : UNIT;
+		(void)find_path(names[i]);
 	}
 	for (unsigned i = 0; i < processes; i++) {
 		pid_t child = fork();
@@ -422,7 +419,7 @@ static int check(char **names, unsigned processes)
 		CHECK(child >= 0, "fork");
 		if (child == 0) {
 			m->reporter = i == 0 ? getpid() : m->reporter;
-			exit(run(find_path(names[i]), m, processes, slack));
+			exit(run(find_path(names[i]), m, processes));
 		}
 	}
 	for (unsigned i = 0; i < processes; i++) {

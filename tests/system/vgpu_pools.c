@@ -2,6 +2,7 @@
  * and vgpu_named.bats.
  *
  *   steps          with a limit of 80 MiB: what pools hold is charged, step by step
+ *   outside        the same: which pools get the rest of the limit, and that it behaves as theirs
  *   wait           a thread waits for memory of a pool while others use pools
  *   wait-scattered a thread waits for memory of a pool whose room is scattered
  *   wait-linear    a thread waits for linear memory, which a pool of the process keeps
@@ -36,14 +37,20 @@ static void keep(CUmemoryPool p, uint64_t bytes)
 	CU(cuMemPoolSetAttribute(p, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes));
 }
 
-static CUmemoryPool new_pool(void)
+static CUmemoryPool new_pool_for(CUmemAllocationHandleType handles)
 {
 	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .handleTypes = handles,
 				 .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemoryPool p;
 
 	CU(cuMemPoolCreate(&p, &props));
 	return p;
+}
+
+static CUmemoryPool new_pool(void)
+{
+	return new_pool_for(CU_MEM_HANDLE_TYPE_NONE);
 }
 
 static uint64_t reserved(CUmemoryPool p)
@@ -84,7 +91,8 @@ static void free_all(const CUdeviceptr *at, size_t n)
 	}
 }
 
-/* Of 80 MiB a pool gets two steps, all of which it can give out; the rest serves other calls. */
+/* Of 80 MiB a pool gets two steps, all of which it can give out. The rest is allocated outside it,
+ * in units, and serves other calls. */
 static int steps(void)
 {
 	CUdeviceptr at[16], rest, more;
@@ -101,7 +109,12 @@ static int steps(void)
 	CU(cuStreamSynchronize(NULL));
 	CHECK(left() == 48 * MIB, "%zu", left()); /* below the threshold */
 	n = fill(pool, at, 16);
-	CHECK(n == 8 && left() == 16 * MIB && reserved(pool) == 64 * MIB, "%zu %zu", n, left());
+	CHECK(n == 10 && left() == 0 && reserved(pool) == 64 * MIB, "%zu %zu", n, left());
+	CU(cuMemsetD8Async(at[9], 1, 8 * MIB, NULL));
+	n = 8;
+	free_all(at + n, 2);
+	CU(cuStreamSynchronize(NULL));
+	CHECK(left() == 16 * MIB && reserved(pool) == 64 * MIB, "%zu", left());
 	CU(cuMemAlloc_v2(&rest, 16 * MIB));
 	CHECK(left() == 0, "%zu", left());
 	CHECK(cuMemAlloc_v2(&more, 2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY, "beyond the limit");
@@ -123,6 +136,68 @@ static int steps(void)
 	CHECK(left() == 64 * MIB, "%zu", left());
 	CU(cuMemFree_v2(rest));
 	CHECK(left() == 80 * MIB, "%zu", left());
+	return 0;
+}
+
+static void drop_all(CUmemoryPool p, const CUdeviceptr *at, size_t n)
+{
+	free_all(at, n);
+	CU(cuStreamSynchronize(NULL));
+	CU(cuMemPoolTrimTo(p, 0));
+	CHECK(left() == 80 * MIB, "%zu", left());
+}
+
+/* Returns the first byte of each of n pieces; -1: they differ. */
+static int first_bytes(const CUdeviceptr *at, size_t n)
+{
+	unsigned char all = 0, one;
+
+	for (size_t i = 0; i < n; i++) {
+		CU(cuMemcpyDtoH_v2(&one, at[i], 1));
+		all = i ? all : one;
+		if (one != all) {
+			return -1;
+		}
+	}
+	return all;
+}
+
+static int outside(void)
+{
+	CUmemoryPool shared;
+	CUdeviceptr at[16];
+	CUstream stream;
+	CUcontext other;
+	size_t n;
+
+	begin();
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	/* Pieces outside the pool are the program's as others, and are freed in either way.
+	 */
+	n = fill(pool, at, 16);
+	CHECK(n == 10 && left() == 0, "%zu %zu", n, left());
+	for (size_t i = 0; i < n; i++) {
+		CU(cuMemsetD8Async(at[i], 77, 8 * MIB, NULL));
+	}
+	CHECK(first_bytes(at, n) == 77, "wrong contents");
+	CU(cuMemFree_v2(at[9]));
+	CHECK(left() == 8 * MIB, "%zu", left());
+	CU(cuMemAllocAsync(&at[9], 8 * MIB, stream));
+	CU(cuMemsetD8Async(at[9], 77, 8 * MIB, stream));
+	CU(cuStreamSynchronize(stream));
+	CHECK(first_bytes(at, n) == 77 && left() == 0, "%zu", left());
+	drop_all(pool, at, n);
+	/* A pool that other processes may import gets none: its pointers could not be exported. */
+	shared = new_pool_for(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	n = fill(shared, at, 16);
+	CHECK(n < 9 && left() >= 16 * MIB, "%zu %zu", n, left());
+	drop_all(shared, at, n);
+	/* Nor does one in a process with two contexts: the memory would be that of one of them. */
+	CU(cuCtxCreate(&other, 0, 0));
+	n = fill(pool, at, 16);
+	CHECK(n == 8 && left() == 16 * MIB, "%zu %zu", n, left());
+	drop_all(pool, at, n);
+	CU(cuCtxDestroy_v2(other));
 	return 0;
 }
 
@@ -333,6 +408,7 @@ int main(int argc, char **argv)
 		int (*run)(void);
 	} parts[] = {
 		{ "steps", steps },
+		{ "outside", outside },
 		{ "wait", wait_for_memory },
 		{ "wait-scattered", wait_for_scattered },
 		{ "wait-linear", wait_for_linear },

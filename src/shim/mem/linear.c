@@ -130,7 +130,7 @@ static int64_t add(const struct taking *t, uint64_t address)
 }
 
 /* Charges an allocation before the driver is asked. Returns false if it exceeds the limit; else
- * allocated() follows. */
+ * allocated() follows. call: NULL: only if it fits at once. */
 static bool begin(struct taking *t, int row, uint64_t bytes, enum kind kind, const char *call)
 {
 	*t = (struct taking){ .row = row,
@@ -138,7 +138,8 @@ static bool begin(struct taking *t, int row, uint64_t bytes, enum kind kind, con
 			      .is_small = bytes <= SMALL_MAX,
 			      .kind = kind };
 	shim_mem_move_begin();
-	if (!shim_mem_charge(row, t->charged, call)) {
+	if (!(call ? shim_mem_charge(row, t->charged, call)
+		   : shim_mem_try_charge(row, t->charged))) {
 		shim_mem_move_end();
 		return false;
 	}
@@ -224,6 +225,24 @@ static CUresult allocate_once(CUdeviceptr *ret, size_t bytes, int row, struct sh
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->charged = true;
+	r = shim_driver.cuMemAlloc_v2(ret, bytes);
+	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
+}
+
+CUresult shim_mem_linear_try(CUdeviceptr *ret, size_t bytes, int row)
+{
+	struct taking t;
+	CUresult r;
+
+	if (row != shim_mem_row_current()) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (squeeze(ret, bytes, row)) {
+		return CUDA_SUCCESS;
+	}
+	if (!begin(&t, row, bytes, ON_DEVICE, NULL)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	r = shim_driver.cuMemAlloc_v2(ret, bytes);
 	return allocated(r, &t, r == CUDA_SUCCESS ? *ret : 0);
 }

@@ -408,9 +408,24 @@ void shim_mem_overhead_context_ended(CUcontext ctx)
 
 /* ---- contexts ---- */
 
+static uint32_t n_created; /* [atomic] contexts that were ever created, primary ones excepted */
+
+bool shim_mem_has_one_context(void)
+{
+	uint32_t n = load_acquire(&n_created);
+	CUdevice device;
+	unsigned flags;
+	int active = 1;
+
+	return n <= 1 && shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+	       shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+	       n + (active ? 1 : 0) == 1;
+}
+
 static CUresult created(struct event *e, CUresult r, CUcontext *ret)
 {
 	e->made = r == CUDA_SUCCESS ? *ret : NULL;
+	add_acqrel(&n_created, e->made ? 1u : 0u);
 	if (!end(e, r, CONTEXT_MAX, "cuCtxCreate")) {
 		(void)shim_driver.cuCtxDestroy_v2(*ret);
 		r = undone();

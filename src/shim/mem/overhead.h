@@ -12,6 +12,9 @@
  * between shim_mem_move_begin() and _end(); false while other threads are, too. Takes up to some
  * milliseconds. */
 bool shim_mem_is_explained(CUdevice device, int row);
+/* Returns true if the process has one context on the current device, and has never had another one:
+ * what is allocated in it lives as long as memory of the device's pools. */
+bool shim_mem_has_one_context(void);
 /* The driver may take memory soon or has just taken some: a thread measures, at once and a few
  * times in the second that follows. Costs a load while a measurement is pending or the process is
  * in no vGPU. Called by any thread, at calls that are not frequent. */

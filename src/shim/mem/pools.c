@@ -10,6 +10,7 @@
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/graphs.h"
+#include "shim/mem/overhead.h"
 #include "shim/shim.h"
 
 #define POOLS_MAX 256u
@@ -21,6 +22,7 @@ static struct {
 	uint64_t charged;
 	uint64_t excess; /* that it holds beyond the charge */
 	bool doomed;	 /* the program has destroyed it */
+	bool exportable; /* by a handle */
 } pools[POOLS_MAX];
 static uint32_t n_pools; /* [atomic] */
 static uint64_t holder;	 /* [atomic] of the mutex: a thread's pthread_self(); 0: none */
@@ -88,7 +90,7 @@ static unsigned index_of(CUmemoryPool pool)
 
 /* Adds a pool that takes memory from the row's device. Returns false if there are too many. Caller
  * holds the mutex. */
-static bool add(CUmemoryPool pool, int row)
+static bool add(CUmemoryPool pool, int row, bool exportable)
 {
 	if (n_pools == POOLS_MAX) {
 		return false;
@@ -97,6 +99,7 @@ static bool add(CUmemoryPool pool, int row)
 	pools[n_pools].row = row;
 	pools[n_pools].charged = pools[n_pools].excess = 0;
 	pools[n_pools].doomed = false;
+	pools[n_pools].exportable = exportable;
 	store_release(&n_pools, n_pools + 1);
 	return true;
 }
@@ -114,7 +117,7 @@ static bool add_default(CUmemoryPool pool, CUdevice device)
 		return true;
 	}
 	row = shim_mem_row(device);
-	return row >= 0 && add(pool, row);
+	return row >= 0 && add(pool, row, false);
 }
 
 /* Caller holds the mutex. */
@@ -279,10 +282,47 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 	return false;
 }
 
+/* Returns true if memory of the current context can stand in for the pool's: only its own device
+ * can access it, no other process, and no other context. */
+static bool is_private(unsigned i)
+{
+	CUdevice own = -1;
+	int devices = 0;
+
+	if (pools[i].exportable || !shim_mem_has_one_context() ||
+	    shim_driver.cuCtxGetDevice(&own) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetCount(&devices) != CUDA_SUCCESS) {
+		return false;
+	}
+	for (int d = 0; d < devices; d++) {
+		CUmemLocation at = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d };
+		CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+
+		if (d != own &&
+		    (shim_driver.cuMemPoolGetAccess(&flags, pools[i].pool, &at) != CUDA_SUCCESS ||
+		     flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* At the limit, where a whole step cannot be charged: allocates the units that the request needs as
+ * cuMemAlloc does. Such memory is the program's at once on every stream, and cuMemFreeAsync frees
+ * it in the stream's order. Returns false if there is not so much left either. Caller holds the
+ * mutex.
+ */
+static bool run_outside(unsigned i, const struct request *a)
+{
+	return a->bytes && is_private(i) &&
+	       shim_mem_linear_try(a->ret, a->bytes, pools[i].row) == CUDA_SUCCESS;
+}
+
 /* Charges the step by which the pool may grow, and allocates. At the limit a pool that has room
  * needs none, unless the room is scattered or still in use by other streams: then it grows, or the
- * driver refuses if the device is full, too. Pools are trimmed then, and the call waits. Caller
- * holds the mutex, which is released while the call waits. */
+ * driver refuses if the device is full, too. Pools are trimmed then; what does not make room for a
+ * step may do for the request, outside the pool. Then the call waits. Caller holds the mutex, which
+ * is released while the call waits. */
 static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attempt *attempt)
 {
 	uint64_t step = shim_mem_round_step(a->bytes);
@@ -295,6 +335,9 @@ static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attemp
 			return r;
 		}
 		step = charge_trimmed(i, a->bytes);
+		if (step == UINT64_MAX && run_outside(i, a)) {
+			return CUDA_SUCCESS;
+		}
 		if (step == UINT64_MAX) {
 			step = wait_for_step(&i, a->bytes);
 		}
@@ -411,7 +454,7 @@ static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *props)
 		return r;
 	}
 	lock();
-	added = add(*ret, row);
+	added = add(*ret, row, props->handleTypes != CU_MEM_HANDLE_TYPE_NONE);
 	unlock();
 	if (!added) {
 		(void)shim_driver.cuMemPoolDestroy(*ret);

@@ -78,7 +78,7 @@ static void large_arrays_take_what_the_device_took(void **state)
 	}
 }
 
-/* 400 of each took 2, 2, 2, 8, 26, 80 and 100 MiB: so many fit into a unit. */
+/* 400 of each took 2, 2, 2, 8, 26, 80 and 100 MiB. */
 static void small_arrays_take_tiles(void **state)
 {
 	static const unsigned sides[][2] = { { 8, 512 },     { 16, 1024 },   { 32, 4096 },

@@ -44,6 +44,11 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 	return true;
 }
 
+bool shim_mem_try_charge(int row, uint64_t bytes)
+{
+	return shim_mem_charge(row, bytes, NULL);
+}
+
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
 		    const char *call)
 {
