@@ -277,6 +277,12 @@ start_heavy() { # contexts that take 24 MiB each
 	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" outside
 }
 
+@test "calls that are allowed during a capture leave it valid in a process that uses pools" {
+	start_soft
+	start_daemon
+	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" captures
+}
+
 @test "memory of graphs counts against the limit" {
 	start_all
 	limited 64 "$VGPU" graphs

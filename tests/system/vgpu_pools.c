@@ -3,6 +3,7 @@
  *
  *   steps          with a limit of 80 MiB: what pools hold is charged, step by step
  *   outside        the same: which pools get the rest of the limit, and that it behaves as theirs
+ *   captures       the same: calls that are allowed during captures do not invalidate them
  *   wait           a thread waits for memory of a pool while others use pools
  *   wait-scattered a thread waits for memory of a pool whose room is scattered
  *   wait-linear    a thread waits for linear memory, which a pool of the process keeps
@@ -198,6 +199,48 @@ static int outside(void)
 	CHECK(n == 8 && left() == 16 * MIB, "%zu %zu", n, left());
 	drop_all(pool, at, n);
 	CU(cuCtxDestroy_v2(other));
+	return 0;
+}
+
+/* ---- captures ---- */
+
+static void *ask_free(void *unused)
+{
+	(void)unused;
+	CU(cuCtxSetCurrent(context));
+	(void)left();
+	return NULL;
+}
+
+/* What CUDA allows during a capture in global mode, by any thread, leaves it valid: in a process
+ * that uses pools, and at the limit. */
+static int captures(void)
+{
+	const CUmemAllocationProp on_device = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+						.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemGenericAllocationHandle chunk;
+	CUdeviceptr at, linear;
+	pthread_t thread;
+	CUstream stream;
+	CUgraph g;
+
+	begin();
+	keep(pool, UINT64_MAX);
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAllocAsync(&at, 32 * MIB, NULL));
+	CU(cuMemAlloc_v2(&linear, 2 * MIB));
+	CU(cuMemFreeAsync(at, NULL));
+	CU(cuMemFreeAsync(linear, NULL)); /* its release is settled later */
+	CHECK(reserved(pool) == 32 * MIB, "%zu", (size_t)reserved(pool));
+	CU(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	(void)left();
+	CHECK(pthread_create(&thread, NULL, ask_free, NULL) == 0, "pthread_create");
+	pthread_join(thread, NULL);
+	CU(cuMemCreate(&chunk, 70 * MIB, &on_device, 0)); /* has the pool trimmed */
+	CU(cuStreamEndCapture(stream, &g));
+	CU(cuGraphDestroy(g));
+	CHECK(reserved(pool) == 0 && left() == 10 * MIB, "%zu", left());
+	CU(cuMemRelease(chunk));
 	return 0;
 }
 
@@ -409,6 +452,7 @@ int main(int argc, char **argv)
 	} parts[] = {
 		{ "steps", steps },
 		{ "outside", outside },
+		{ "captures", captures },
 		{ "wait", wait_for_memory },
 		{ "wait-scattered", wait_for_scattered },
 		{ "wait-linear", wait_for_linear },
@@ -421,7 +465,8 @@ int main(int argc, char **argv)
 			return parts[i].run();
 		}
 	}
-	fprintf(stderr, "usage: vgpu_pools steps | wait | wait-scattered | wait-linear | "
+	fprintf(stderr, "usage: vgpu_pools steps | outside | captures | wait | wait-scattered | "
+			"wait-linear | "
 			"wait-context | wait-graph\n");
 	return 1;
 }

@@ -6,6 +6,7 @@
  * the block was charged already. At the limit, where no unit can be charged, the driver is asked
  * first: the allocation stays if it lies in a block that was charged already. */
 #include "mem/region.h"
+#include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
 #include "shim/shim.h"
@@ -436,9 +437,12 @@ static void release_behind(CUstream stream, bool per_thread, int row, uint64_t b
 
 void shim_mem_linear_settle(void)
 {
+	CUstreamCaptureMode mode;
+
 	if (!load_acquire(&n_leaving) || !shim_mem_joined()) {
 		return;
 	}
+	mode = shim_capture_exempt(); /* for the queries of events */
 	pthread_mutex_lock(&mutex);
 	for (unsigned i = 0; i < n_leaving;) {
 		if (shim_driver.cuEventQuery(leaving[i].event) == CUDA_ERROR_NOT_READY) {
@@ -451,6 +455,7 @@ void shim_mem_linear_settle(void)
 		store_release(&n_leaving, n_leaving - 1);
 	}
 	pthread_mutex_unlock(&mutex);
+	shim_capture_restore(mode);
 }
 
 /* cuMemFreeAsync of memory that is no pool's. */

@@ -160,12 +160,17 @@ static bool bury(unsigned i)
 	return true;
 }
 
+/* The driver counts questions about pools as errors that invalidate captures, also when the program
+ * has called something that it may call during a capture, such as cuMemGetInfo. */
 void shim_mem_pools_measure(bool trim)
 {
+	CUstreamCaptureMode mode;
+
 	/* A call that has to be refused otherwise waits for another thread's measurement. */
 	if (!load_acquire(&n_pools) || !shim_mem_joined() || (trim ? !enter() : !try_enter())) {
 		return; /* this thread, or without trim another one, allocates from a pool */
 	}
+	mode = shim_capture_exempt();
 	for (unsigned i = 0; i < n_pools;) {
 		if (trim) {
 			(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
@@ -173,6 +178,7 @@ void shim_mem_pools_measure(bool trim)
 		measure(i);
 		i += !bury(i);
 	}
+	shim_capture_restore(mode);
 	unlock();
 }
 

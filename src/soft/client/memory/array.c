@@ -6,6 +6,7 @@
 
 #include "cuabi/array_layout.h"
 #include "soft/client/context/context.h"
+#include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/process.h"
 #include "soft/client/stream/stream.h"
@@ -212,7 +213,8 @@ CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
 	if (!ret || !d) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = soft_array_check(d, &element);
+	e = soft_capture_unsafe();
+	e = e ? e : soft_array_check(d, &element);
 	return e ? e : soft_array_make(ctx, d, element, 0, ret);
 }
 

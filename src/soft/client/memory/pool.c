@@ -383,6 +383,10 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	if (e || captured) {
 		return e;
 	}
+	e = soft_capture_unsafe();
+	if (e) {
+		return e;
+	}
 	if (!given) {
 		p = soft_pool_current(soft_memory_gpu(s->context));
 	}
@@ -450,6 +454,10 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 	}
 	if (!address) {
 		return CUDA_SUCCESS;
+	}
+	e = soft_capture_unsafe();
+	if (e) {
+		return e;
 	}
 	if (!soft_memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
 	    (r.kind != SOFT_RANGE_DEVICE && r.kind != SOFT_RANGE_POOL &&

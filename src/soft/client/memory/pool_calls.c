@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "soft/client/context/context.h"
+#include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/memory/pool.h"
 #include "soft/client/server_link.h"
@@ -227,9 +228,17 @@ CUresult cuMemPoolDestroy(CUmemoryPool p)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
+/* As check_pool(); for the calls that a capture forbids. */
+static CUresult check_pool_now(CUmemoryPool p)
 {
 	CUresult e = check_pool(p);
+
+	return e ? e : soft_capture_unsafe();
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
+{
+	CUresult e = check_pool_now(p);
 
 	if (!e) {
 		pthread_mutex_lock(&soft_pool_lock);
@@ -297,7 +306,7 @@ static CUresult set(CUmemoryPool p, CUmemPool_attribute what, const void *value)
 
 static CUresult attribute(CUmemoryPool p, CUmemPool_attribute what, void *value, bool write)
 {
-	CUresult e = check_pool(p);
+	CUresult e = check_pool_now(p);
 
 	if (e || !value) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -352,7 +361,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *desc, size_t 
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool p, CUmemLocation *where)
 {
-	CUresult e = check_pool(p);
+	CUresult e = check_pool_now(p);
 
 	if (e) {
 		return e;
