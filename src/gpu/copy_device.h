@@ -6,6 +6,7 @@
 
 #include "cuabi/table.h"
 #include "mem/mem_device.h"
+#include "mem/numa.h"
 
 /* The queue of an operation: a stream as the program names it. */
 struct gpu_copy_queue {
@@ -15,5 +16,9 @@ struct gpu_copy_queue {
 
 /* dev: struct cuabi_table. The context of the pieces is current. Errors are CUresults. */
 extern const struct mem_device_ops gpu_copy_ops;
+
+/* Returns the host's NUMA node next to a device, by the driver or the sysfs mounted at that folder,
+ * as mem_numa_find(). */
+struct mem_numa gpu_copy_numa(const struct cuabi_table *real, CUdevice device, const char *sysfs);
 
 #endif

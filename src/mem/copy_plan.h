@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "mem/mem_device.h"
+#include "mem/numa.h"
 
 #define MEM_PIECE_BYTES ((size_t)4 << 20)
 #define MEM_COPY_UNIT ((size_t)256 << 10)
@@ -55,8 +56,10 @@ struct mem_pieces {
 	struct mem_piece *free; /* lock; their latest copies may be unfinished */
 	unsigned made;		/* lock; pieces that exist or are being made */
 	uint64_t copied;	/* lock; bytes of the copies that have asked for pieces */
+	struct mem_numa numa;	/* of the pieces; not changed while a copy uses them */
 };
 
+/* The pieces are of no node until the caller sets it. */
 void mem_pieces_init(struct mem_pieces *p);
 /* Takes up to n pieces for a copy of that many bytes: those whose latest copies have finished, and
  * new ones while the context has fewer than MEM_CONTEXT_PIECES_MAX and has copied enough for them.
@@ -73,7 +76,8 @@ void mem_pieces_finish(struct mem_pieces *p, const struct mem_device_ops *ops, v
 struct mem_copy {
 	const struct mem_device_ops *ops;
 	void *dev;
-	void *queue; /* for ops->issue */
+	void *queue;		     /* for ops->issue */
+	const struct mem_numa *numa; /* where helpers run for it; NULL: anywhere */
 	enum mem_copy_way way;
 	uint64_t device;
 	unsigned char *host;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "mem/copy_int.h"
+#include "mem/numa.h"
 
 #define DEFAULT_THREADS_MAX 8u
 #define IDLE_NS 10000000000u /* until a helper ends */
@@ -126,6 +127,7 @@ static void admit_faults(void)
 
 static void *run(void *arg)
 {
+	struct mem_numa_place place = { .node = -1 };
 	struct mem_copy_pool *pool = arg;
 	struct mem_copy_job *j;
 
@@ -141,6 +143,7 @@ static void *run(void *arg)
 		}
 		store_relaxed(&j->users, j->users + 1);
 		pthread_mutex_unlock(&pool->lock);
+		mem_numa_move(&place, j->c->numa);
 		help(pool, j);
 		pthread_mutex_lock(&pool->lock);
 		store_relaxed(&j->users, j->users - 1);

@@ -9,7 +9,7 @@
 
 void mem_pieces_init(struct mem_pieces *p)
 {
-	*p = (struct mem_pieces){ .free = NULL };
+	*p = (struct mem_pieces){ .numa = MEM_NUMA_NONE };
 	pthread_mutex_init(&p->lock, NULL);
 }
 
@@ -34,11 +34,20 @@ static unsigned take_free(struct mem_pieces *p, const struct mem_device_ops *ops
 	return taken;
 }
 
-static struct mem_piece *make(const struct mem_device_ops *ops, void *dev)
+static struct mem_piece *make(const struct mem_pieces *p, const struct mem_device_ops *ops,
+			      void *dev)
 {
 	struct mem_piece *piece = calloc(1, sizeof(*piece));
+	struct mem_numa_policy policy;
+	int err;
 
-	if (piece && ops->piece_create(dev, MEM_PIECE_BYTES, piece)) {
+	if (!piece) {
+		return NULL;
+	}
+	mem_numa_prefer(&p->numa, &policy);
+	err = ops->piece_create(dev, MEM_PIECE_BYTES, piece);
+	mem_numa_restore(&policy);
+	if (err) {
 		free(piece);
 		return NULL;
 	}
@@ -66,7 +75,7 @@ unsigned mem_pieces_take(struct mem_pieces *p, const struct mem_device_ops *ops,
 	wanted = MIN(n - taken, affordable(p));
 	p->made += wanted;
 	pthread_mutex_unlock(&p->lock);
-	while (wanted && (ret[taken] = make(ops, dev))) {
+	while (wanted && (ret[taken] = make(p, ops, dev))) {
 		taken++;
 		wanted--;
 	}

@@ -73,3 +73,25 @@ const struct mem_device_ops gpu_copy_ops = {
 	.issue = issue,
 	.piece_done = piece_done,
 };
+
+static bool ask(const struct cuabi_table *real, CUdevice device, CUdevice_attribute what, int *ret)
+{
+	*ret = -1;
+	return real->cuDeviceGetAttribute(ret, what, device) == CUDA_SUCCESS && *ret >= 0;
+}
+
+struct mem_numa gpu_copy_numa(const struct cuabi_table *real, CUdevice device, const char *sysfs)
+{
+	int node, domain, bus, slot;
+
+	/* Drivers before CUDA 12.2 do not know the attribute. */
+	if (!ask(real, device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, &node)) {
+		if (!ask(real, device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &domain) ||
+		    !ask(real, device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &bus) ||
+		    !ask(real, device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &slot)) {
+			return MEM_NUMA_NONE;
+		}
+		node = mem_numa_of_pci(sysfs, (unsigned)domain, (unsigned)bus, (unsigned)slot);
+	}
+	return mem_numa_find(sysfs, node);
+}

@@ -232,6 +232,7 @@ static bool run(const struct shim_copy_request *r, struct shim_copy_context *con
 		.ops = &ops,
 		.dev = &shim_driver,
 		.queue = &queue,
+		.numa = &context->pieces.numa,
 		.way = r->way,
 		.device = r->device,
 		.host = r->host,
@@ -243,6 +244,7 @@ static bool run(const struct shim_copy_request *r, struct shim_copy_context *con
 	};
 	size_t pieces = (c.bytes + c.piece_bytes - 1) / c.piece_bytes;
 
+	shim_copy_context_place(context);
 	c.n_pieces = mem_pieces_take(&context->pieces, &ops, &shim_driver, c.bytes, c.piece,
 				     (unsigned)MIN(pieces, MEM_COPY_PIECES_MAX));
 	if (c.n_pieces >= 2) {

@@ -36,6 +36,7 @@ struct shim_copy_context {
 	CUcontext ctx;		  /* NULL: unused */
 	unsigned long long id;	  /* the driver's, never used twice; 0: not known yet */
 	struct mem_pieces pieces; /* initialized while id is set */
+	uint32_t placed;	  /* [atomic], written under the mutex: the pieces' node is set */
 	uint32_t running;	  /* copies that use it */
 	uint32_t ending;	  /* [atomic], written under the mutex */
 };
@@ -44,6 +45,8 @@ struct shim_copy_context {
  * many. */
 struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long long id);
 void shim_copy_context_leave(struct shim_copy_context *c);
+/* Sets the node of the context's pieces, before the first of them is made. */
+void shim_copy_context_place(struct shim_copy_context *c);
 /* Ends all of them: see shim_copies_exit(). */
 void shim_copy_contexts_exit(void);
 

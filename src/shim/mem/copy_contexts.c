@@ -55,6 +55,7 @@ struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long l
 	if (c && c->id != id && !c->running) { /* another context had that handle before */
 		drop(c);
 		mem_pieces_init(&c->pieces);
+		store_relaxed(&c->placed, 0u);
 		c->id = id;
 	}
 	if (c && (c->ending || c->id != id)) {
@@ -72,6 +73,26 @@ void shim_copy_context_leave(struct shim_copy_context *c)
 	pthread_mutex_lock(&mutex);
 	if (!--c->running) {
 		pthread_cond_broadcast(&left);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void shim_copy_context_place(struct shim_copy_context *c)
+{
+	struct mem_numa numa = MEM_NUMA_NONE;
+	CUdevice device = 0;
+
+	/* Pairs with the release below: the node is stored before a copy reads it. */
+	if (likely(load_acquire(&c->placed))) {
+		return;
+	}
+	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+		numa = gpu_copy_numa(&shim_driver, device, MEM_NUMA_SYSFS);
+	}
+	pthread_mutex_lock(&mutex);
+	if (!load_relaxed(&c->placed)) { /* another copy may use the node by now */
+		c->pieces.numa = numa;
+		store_release(&c->placed, 1u);
 	}
 	pthread_mutex_unlock(&mutex);
 }
