@@ -25,11 +25,32 @@ both() { # CASE...: passes with both plans, and prints the same
 	[ "$of_driver" = "$of_pipeline" ]
 }
 
+near() { # NODES CPU: runs the case of that name with NODES in place of the system's
+	unshare -m sh -c 'mount --bind "$0" /sys/devices/system/node && exec "$@"' "$1" \
+		env GBPF_COPY_THREADS=2 timeout 120 gbpf run --device soft -- "$COPIES" near "$2"
+}
+
 @test "the first large copy starts helpers; with the driver's plan there are none" {
 	begin
 	[ "$(with pipelined 4 "$COPIES" helpers)" = 3 ]
 	[ "$(with pipelined 1 "$COPIES" helpers)" = 0 ]
 	[ "$(with driver 4 "$COPIES" helpers)" = 0 ]
+}
+
+@test "helpers run next to the device where the machine has several NUMA nodes" {
+	local cpu nodes=$GBPF_RUNTIME_DIR/nodes
+	unshare -m true 2>/dev/null || skip "mounting is not permitted here"
+	[ "$(nproc)" -ge 2 ] || skip "the test needs two CPUs"
+	cpu=$(sed -n 's/^Cpus_allowed_list:.*[^0-9]//p' /proc/self/status)
+	mkdir -p "$nodes/node0" "$nodes/node1"
+	echo "$cpu" >"$nodes/node0/cpulist" # the soft GPU is next to node 0
+	echo 0-1023 >"$nodes/node1/cpulist"
+	begin
+	echo 0 >"$nodes/online"
+	run ! near "$nodes" "$cpu"
+	[[ "$output" == *"no helper went to CPU $cpu"* ]]
+	echo 0-1 >"$nodes/online"
+	near "$nodes" "$cpu"
 }
 
 @test "random copies and kernels on four kinds of stream are right, and the same as the driver's" {

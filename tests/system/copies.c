@@ -4,6 +4,7 @@
  *   random SEED  random copies and kernels in four threads, each on its own kind of stream, against
  *                a model of the device's memory. Prints a checksum of all that was read
  *   helpers      prints how many threads the first large copy has started
+ *   near CPU     copies until another thread has been bound to that CPU alone
  *   unmap        memory that is unmapped as soon as a copy has returned
  *   capture      copies while another stream captures, and on a stream that captures
  *   fault-up     a page of the source has no access until the program's handler gives it
@@ -18,6 +19,7 @@
  *                copies */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,6 +304,43 @@ static int helpers(void)
 	before = threads_now();
 	CU(cuMemcpyHtoD(at, host, BUFFER));
 	printf("%u\n", threads_now() - before);
+	return 0;
+}
+
+/* Returns whether a thread of this process may run on that CPU alone. */
+static bool any_bound(int cpu)
+{
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *e;
+	bool found = false;
+	cpu_set_t set;
+
+	CHECK(d, "no tasks");
+	while ((e = readdir(d))) {
+		pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+
+		found |= tid && sched_getaffinity(tid, sizeof(set), &set) == 0 &&
+			 CPU_COUNT(&set) == 1 && CPU_ISSET((size_t)cpu, &set);
+	}
+	closedir(d);
+	return found;
+}
+
+static int near(int cpu)
+{
+	unsigned char *host = map(BUFFER);
+	cpu_set_t before, now;
+	unsigned copies = 0;
+	CUdeviceptr at;
+
+	CHECK(sched_getaffinity(0, sizeof(before), &before) == 0, "affinity");
+	CU(cuMemAlloc(&at, BUFFER));
+	while (!any_bound(cpu)) {
+		CHECK(copies++ < 600, "no helper went to CPU %d", cpu);
+		CU(cuMemcpyHtoD(at, host, BUFFER));
+	}
+	CHECK(sched_getaffinity(0, sizeof(now), &now) == 0 && CPU_EQUAL(&before, &now),
+	      "the program's thread was bound");
 	return 0;
 }
 
@@ -612,6 +651,9 @@ int main(int argc, char **argv)
 	warm_up(strcmp(argv[1], "helpers") && strcmp(argv[1], "reset") ? 8 : 1);
 	if (strcmp(argv[1], "random") == 0) {
 		return random_copies(argc > 2 ? strtoull(argv[2], NULL, 10) : 1);
+	}
+	if (strcmp(argv[1], "near") == 0) {
+		return near(argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0);
 	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (strcmp(argv[1], cases[i].name) == 0) {
