@@ -53,6 +53,12 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	[ "$status" -eq 0 ]
 }
 
+@test "small arrays that threads make at once share the last unit" {
+	start_soft
+	start_daemon
+	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" small-arrays
+}
+
 @test "an array with one row is charged for eight" {
 	fill array-1d
 }
@@ -281,6 +287,12 @@ start_heavy() { # contexts that take 24 MiB each
 	start_soft
 	start_daemon
 	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" captures
+}
+
+@test "what a limit leaves behind the steps of a pool is given out while streams are busy" {
+	start_soft
+	start_daemon
+	limited 80 timeout 120 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" outside-busy
 }
 
 @test "memory of graphs counts against the limit" {

@@ -4,6 +4,8 @@
  *   steps          with a limit of 80 MiB: what pools hold is charged, step by step
  *   outside        the same: which pools get the rest of the limit, and that it behaves as theirs
  *   captures       the same: calls that are allowed during captures do not invalidate them
+ *   outside-busy   the same, while a stream is busy
+ *   small-arrays   the same: threads make small arrays at once, for which there is one unit
  *   wait           a thread waits for memory of a pool while others use pools
  *   wait-scattered a thread waits for memory of a pool whose room is scattered
  *   wait-linear    a thread waits for linear memory, which a pool of the process keeps
@@ -13,6 +15,7 @@
  * The five last ones continue after a line on standard input, which says that the thread waits. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,6 +247,147 @@ static int captures(void)
 	return 0;
 }
 
+/* ---- outside, busy ---- */
+
+/* Returns a stream that is busy until the flag is not 0. */
+static CUstream busy_stream(uint32_t **ret_flag)
+{
+	CUstream s;
+	CUdeviceptr flag;
+
+	CU(cuMemHostAlloc((void **)ret_flag, sizeof(**ret_flag), CU_MEMHOSTALLOC_DEVICEMAP));
+	**ret_flag = 0;
+	CU(cuMemHostGetDevicePointer_v2(&flag, *ret_flag, 0));
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	return s;
+}
+
+/* At the limit a call for little memory is refused without waiting for the device, also if units
+ * are divided; it would hang here. */
+static void refuse_while_busy(CUstream stream)
+{
+	CUdeviceptr at[16], part, more;
+	CUstream busy;
+	uint32_t *flag;
+	size_t n;
+
+	CU(cuMemAlloc_v2(&part, MIB));
+	n = fill(pool, at, 16);
+	CHECK(left() == 6 * MIB, "%zu", left());
+	CU(cuMemAllocAsync(&more, 6 * MIB, stream));
+	busy = busy_stream(&flag);
+	for (int i = 0; i < 4; i++) {
+		CUdeviceptr p;
+
+		CHECK(cuMemAllocAsync(&p, 1000 * 1000, stream) == CUDA_ERROR_OUT_OF_MEMORY, "%d",
+		      i);
+	}
+	__atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
+	CU(cuStreamSynchronize(busy));
+	free_all(&more, 1);
+	CU(cuMemFree_v2(part));
+	drop_all(pool, at, n);
+}
+
+/* What is free again is found without a synchronization. */
+static void reuse_without_synchronization(CUstream stream)
+{
+	uint64_t deadline = program_ns() + 60000000000ull;
+	CUdeviceptr at[10];
+	CUresult r;
+
+	for (int i = 0; i < 10; i++) {
+		CU(cuMemAllocAsync(&at[i], 8 * MIB, stream));
+	}
+	CHECK(left() == 0, "%zu", left());
+	CU(cuMemFreeAsync(at[9], stream));
+	while ((r = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY && program_ns() < deadline) {
+		sched_yield();
+	}
+	CU(r);
+	CU(cuMemAllocAsync(&at[9], 8 * MIB, stream));
+	drop_all(pool, at, 10);
+}
+
+/* Pools with a greatest size do not exceed it. */
+static void keep_greatest_size(void)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				 .maxSize = 64 * MIB };
+	CUdeviceptr at[16];
+	CUmemoryPool p;
+	size_t n;
+
+	CU(cuMemPoolCreate(&p, &props));
+	n = fill(p, at, 16);
+	CHECK(n == 8 && left() == 16 * MIB, "%zu %zu", n, left());
+	drop_all(p, at, n);
+	CU(cuMemPoolDestroy(p));
+}
+
+static int outside_busy(void)
+{
+	CUstream stream;
+
+	begin();
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	keep_greatest_size();
+	reuse_without_synchronization(stream);
+	refuse_while_busy(stream);
+	return 0;
+}
+
+/* ---- small arrays ---- */
+
+#define MAKERS 8
+#define ROUNDS 300
+
+static pthread_barrier_t meeting;
+static uint32_t refused; /* [atomic] */
+
+static void *make_array(void *arg)
+{
+	const CUDA_ARRAY_DESCRIPTOR d = { 128, 128, CU_AD_FORMAT_FLOAT, 1 };
+	CUarray a;
+
+	(void)arg;
+	CU(cuCtxSetCurrent(context));
+	for (int i = 0; i < ROUNDS; i++) {
+		CUresult r;
+
+		pthread_barrier_wait(&meeting);
+		r = cuArrayCreate_v2(&a, &d);
+		__atomic_add_fetch(&refused, r != CUDA_SUCCESS, __ATOMIC_SEQ_CST);
+		pthread_barrier_wait(&meeting);
+		if (r == CUDA_SUCCESS) {
+			CU(cuArrayDestroy(a));
+		}
+	}
+	return NULL;
+}
+
+/* A unit that one thread has charged is there for what the others make at the same time. */
+static int small_arrays(void)
+{
+	pthread_t thread[MAKERS];
+	CUdeviceptr all;
+
+	begin();
+	CU(cuMemAlloc_v2(&all, left() - 2 * MIB));
+	pthread_barrier_init(&meeting, NULL, MAKERS);
+	for (int i = 0; i < MAKERS; i++) {
+		CHECK(pthread_create(&thread[i], NULL, make_array, NULL) == 0, "no thread");
+	}
+	for (int i = 0; i < MAKERS; i++) {
+		CHECK(pthread_join(thread[i], NULL) == 0, "join");
+	}
+	CHECK(refused == 0 && left() == 2 * MIB, "%u were refused, %zu left", refused, left());
+	CU(cuMemFree_v2(all));
+	return 0;
+}
+
 /* ---- wait ---- */
 
 /* A call of another thread, which waits for memory. */
@@ -453,6 +597,8 @@ int main(int argc, char **argv)
 		{ "steps", steps },
 		{ "outside", outside },
 		{ "captures", captures },
+		{ "outside-busy", outside_busy },
+		{ "small-arrays", small_arrays },
 		{ "wait", wait_for_memory },
 		{ "wait-scattered", wait_for_scattered },
 		{ "wait-linear", wait_for_linear },
@@ -465,8 +611,8 @@ int main(int argc, char **argv)
 			return parts[i].run();
 		}
 	}
-	fprintf(stderr, "usage: vgpu_pools steps | outside | captures | wait | wait-scattered | "
-			"wait-linear | "
+	fprintf(stderr, "usage: vgpu_pools steps | outside | captures | outside-busy | "
+			"small-arrays | wait | wait-scattered | wait-linear | "
 			"wait-context | wait-graph\n");
 	return 1;
 }

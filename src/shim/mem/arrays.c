@@ -144,15 +144,16 @@ static uint64_t part_of_unit(uint64_t bytes)
 	return SHIM_MEM_UNIT / (SHIM_MEM_UNIT / MAX(bytes, 1u));
 }
 
-/* Enters a small array, if it fits into the units. Returns whether it does. *unit: another one that
- * is charged, which is used if need be, and then cleared. */
+/* Enters a small array, if it fits into the units, or one more that can be charged at once: under
+ * the mutex, or other threads were refused what fits into that one. Returns whether it does. *unit:
+ * another one that is charged, which is used if need be, and then cleared. */
 static bool enter_small(int row, uint64_t bytes, bool *unit)
 {
 	bool fits;
 
 	pthread_mutex_lock(&mutex);
 	fits = small[row].taken + bytes <= small[row].charged;
-	if (!fits && *unit) {
+	if (!fits && (*unit || shim_mem_try_charge(row, SHIM_MEM_UNIT))) {
 		small[row].charged += SHIM_MEM_UNIT;
 		*unit = false;
 		fits = true;
@@ -162,16 +163,17 @@ static bool enter_small(int row, uint64_t bytes, bool *unit)
 	return fits;
 }
 
-/* Charges a small array. Returns false if it exceeds the limit. */
+/* Charges a small array. While it waits for a unit other threads may destroy arrays, which makes
+ * room in those that are charged. Returns false if it exceeds the limit. */
 static bool charge_small(int row, uint64_t bytes)
 {
 	bool unit = false;
 
-	while (!enter_small(row, bytes, &unit)) {
-		if (!shim_mem_charge(row, SHIM_MEM_UNIT, "cuArrayCreate")) {
+	if (!enter_small(row, bytes, &unit)) {
+		unit = shim_mem_charge(row, SHIM_MEM_UNIT, "cuArrayCreate");
+		if (!enter_small(row, bytes, &unit)) {
 			return false;
 		}
-		unit = true;
 	}
 	if (unit) {
 		shim_mem_release(row, SHIM_MEM_UNIT);

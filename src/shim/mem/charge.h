@@ -156,8 +156,9 @@ void shim_mem_host_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_overhead_context_ended(CUcontext ctx);
 /* Returns a new epoch, greater than all before. Called before the driver allocates. */
 uint64_t shim_mem_epoch(void);
-/* Allocates as cuMemAlloc, without waiting for memory; on the device of the current context, which
- * must be the row's. The memory may be freed by cuMemFreeAsync. */
+/* Allocates as cuMemAlloc, without waiting for memory, or for the device: at the limit no block is
+ * tried, since cuMemFree waits for all work. On the device of the current context, which must be
+ * the row's. The memory may be freed by cuMemFreeAsync. */
 CUresult shim_mem_linear_try(CUdeviceptr *ret, size_t bytes, int row);
 /* Releases what cuMemFreeAsync has freed meanwhile. */
 void shim_mem_linear_settle(void);

@@ -235,13 +235,7 @@ CUresult shim_mem_linear_try(CUdeviceptr *ret, size_t bytes, int row)
 	struct taking t;
 	CUresult r;
 
-	if (row != shim_mem_row_current()) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (squeeze(ret, bytes, row)) {
-		return CUDA_SUCCESS;
-	}
-	if (!begin(&t, row, bytes, ON_DEVICE, NULL)) {
+	if (row != shim_mem_row_current() || !begin(&t, row, bytes, ON_DEVICE, NULL)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = shim_driver.cuMemAlloc_v2(ret, bytes);
@@ -405,7 +399,7 @@ static CUresult release(CUdeviceptr address)
 }
 
 /* Notes that bytes are free once the stream has come here. If that cannot be noted, waits for it.
- */
+ * Ends the change that the free is. */
 static void release_behind(CUstream stream, bool per_thread, int row, uint64_t bytes)
 {
 	CUevent event = NULL;
@@ -433,6 +427,7 @@ static void release_behind(CUstream stream, bool per_thread, int row, uint64_t b
 	if (event) {
 		(void)shim_driver.cuEventDestroy_v2(event);
 	}
+	shim_mem_move_end();
 }
 
 void shim_mem_linear_settle(void)
@@ -453,6 +448,7 @@ void shim_mem_linear_settle(void)
 		shim_mem_release(leaving[i].row, leaving[i].bytes);
 		leaving[i] = leaving[n_leaving - 1];
 		store_release(&n_leaving, n_leaving - 1);
+		shim_mem_move_end();
 	}
 	pthread_mutex_unlock(&mutex);
 	shim_capture_restore(mode);
@@ -465,19 +461,25 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
 	struct mem_region m, export;
 	bool known = begin_free(address, &m);
 	bool is_exported = shim_mem_exports_begin_free(address, &export);
-	CUresult r = real(address, stream);
-	uint64_t bytes;
+	uint64_t bytes = 0;
+	CUresult r;
 
+	if (known) {
+		shim_mem_move_begin();
+	}
+	r = real(address, stream);
 	if (is_exported) {
 		shim_mem_exports_end_free(&export, r == CUDA_SUCCESS);
 	}
 	if (known) {
 		bytes = end_free(r, &m);
-		if (bytes) {
-			release_behind(stream, per_thread, (int)m.row, bytes);
-		}
 	} else if (r == CUDA_SUCCESS) {
 		shim_mem_import_freed(address);
+	}
+	if (bytes) {
+		release_behind(stream, per_thread, (int)m.row, bytes);
+	} else if (known) {
+		shim_mem_move_end();
 	}
 	return r;
 }

@@ -22,7 +22,7 @@ static struct {
 	uint64_t charged;
 	uint64_t excess; /* that it holds beyond the charge */
 	bool doomed;	 /* the program has destroyed it */
-	bool exportable; /* by a handle */
+	bool strict;	 /* it has all of its memory: it can be exported, or has a greatest size */
 } pools[POOLS_MAX];
 static uint32_t n_pools; /* [atomic] */
 static uint64_t holder;	 /* [atomic] of the mutex: a thread's pthread_self(); 0: none */
@@ -90,7 +90,7 @@ static unsigned index_of(CUmemoryPool pool)
 
 /* Adds a pool that takes memory from the row's device. Returns false if there are too many. Caller
  * holds the mutex. */
-static bool add(CUmemoryPool pool, int row, bool exportable)
+static bool add(CUmemoryPool pool, int row, bool strict)
 {
 	if (n_pools == POOLS_MAX) {
 		return false;
@@ -99,7 +99,7 @@ static bool add(CUmemoryPool pool, int row, bool exportable)
 	pools[n_pools].row = row;
 	pools[n_pools].charged = pools[n_pools].excess = 0;
 	pools[n_pools].doomed = false;
-	pools[n_pools].exportable = exportable;
+	pools[n_pools].strict = strict;
 	store_release(&n_pools, n_pools + 1);
 	return true;
 }
@@ -288,25 +288,23 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 	return false;
 }
 
-/* Returns true if memory of the current context can stand in for the pool's: only its own device
- * can access it, no other process, and no other context. */
+/* Returns true if memory of the current context can stand in for the pool's: no other process and
+ * no other context can access it, nor can another device be given access later. */
 static bool is_private(unsigned i)
 {
 	CUdevice own = -1;
 	int devices = 0;
 
-	if (pools[i].exportable || !shim_mem_has_one_context() ||
+	if (pools[i].strict || !shim_mem_has_one_context() ||
 	    shim_driver.cuCtxGetDevice(&own) != CUDA_SUCCESS ||
 	    shim_driver.cuDeviceGetCount(&devices) != CUDA_SUCCESS) {
 		return false;
 	}
 	for (int d = 0; d < devices; d++) {
-		CUmemLocation at = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d };
-		CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+		int can = 1;
 
 		if (d != own &&
-		    (shim_driver.cuMemPoolGetAccess(&flags, pools[i].pool, &at) != CUDA_SUCCESS ||
-		     flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)) {
+		    (shim_driver.cuDeviceCanAccessPeer(&can, d, own) != CUDA_SUCCESS || can)) {
 			return false;
 		}
 	}
@@ -316,12 +314,14 @@ static bool is_private(unsigned i)
 /* At the limit, where a whole step cannot be charged: allocates the units that the request needs as
  * cuMemAlloc does. Such memory is the program's at once on every stream, and cuMemFreeAsync frees
  * it in the stream's order. Returns false if there is not so much left either. Caller holds the
- * mutex.
- */
+ * mutex. */
 static bool run_outside(unsigned i, const struct request *a)
 {
-	return a->bytes && is_private(i) &&
-	       shim_mem_linear_try(a->ret, a->bytes, pools[i].row) == CUDA_SUCCESS;
+	if (!a->bytes || !is_private(i)) {
+		return false;
+	}
+	shim_mem_linear_settle();
+	return shim_mem_linear_try(a->ret, a->bytes, pools[i].row) == CUDA_SUCCESS;
 }
 
 /* Charges the step by which the pool may grow, and allocates. At the limit a pool that has room
@@ -347,8 +347,10 @@ static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attemp
 		if (step == UINT64_MAX) {
 			step = wait_for_step(&i, a->bytes);
 		}
-		if (step == UINT64_MAX) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
+		if (step == UINT64_MAX) { /* less than a step may have become free */
+			return i < n_pools && !pools[i].doomed && run_outside(i, a)
+				       ? CUDA_SUCCESS
+				       : CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}
 	attempt->charged = run_charged(i, a, step, &r);
@@ -460,7 +462,7 @@ static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *props)
 		return r;
 	}
 	lock();
-	added = add(*ret, row, props->handleTypes != CU_MEM_HANDLE_TYPE_NONE);
+	added = add(*ret, row, props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->maxSize);
 	unlock();
 	if (!added) {
 		(void)shim_driver.cuMemPoolDestroy(*ret);

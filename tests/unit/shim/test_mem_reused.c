@@ -20,6 +20,7 @@ struct cuabi_slots shim_real;
 struct cuabi_table shim_driver;
 
 static uint64_t charged, epoch, limit = UINT64_MAX;
+static int moving;
 static CUcontext current;
 static struct {
 	int some;
@@ -37,27 +38,25 @@ int shim_mem_row_current(void)
 	return 0;
 }
 
-bool shim_mem_charge(int row, uint64_t bytes, const char *call)
+bool shim_mem_try_charge(int row, uint64_t bytes)
 {
 	(void)row;
-	(void)call;
+	if (bytes > limit || charged > limit - bytes) {
+		return false;
+	}
 	charged += bytes;
 	return true;
 }
 
-CUstreamCaptureMode shim_capture_exempt(void)
-{
-	return CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
+static void (*while_waiting)(void); /* what another thread does */
 
-void shim_capture_restore(CUstreamCaptureMode before)
+bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 {
-	(void)before;
-}
-
-bool shim_mem_try_charge(int row, uint64_t bytes)
-{
-	return shim_mem_charge(row, bytes, NULL);
+	(void)call;
+	if (while_waiting) {
+		while_waiting();
+	}
+	return shim_mem_try_charge(row, bytes);
 }
 
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
@@ -109,10 +108,22 @@ void shim_mem_settle(void)
 
 void shim_mem_move_begin(void)
 {
+	moving++;
 }
 
 void shim_mem_move_end(void)
 {
+	assert_true(moving-- > 0);
+}
+
+CUstreamCaptureMode shim_capture_exempt(void)
+{
+	return CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+void shim_capture_restore(CUstreamCaptureMode before)
+{
+	(void)before;
 }
 
 bool shim_mem_is_explained(CUdevice device, int row)
@@ -173,10 +184,48 @@ static CUresult release(CUdeviceptr at)
 	return CUDA_SUCCESS;
 }
 
+/* Frees in the order of a stream, which comes there when it is told to. */
+static CUresult progress;
+
+static CUresult release_later(CUdeviceptr at, CUstream s)
+{
+	(void)at;
+	(void)s;
+	return CUDA_SUCCESS;
+}
+
+static CUresult create_event(CUevent *ret, unsigned flags)
+{
+	(void)flags;
+	*ret = (CUevent)(void *)&the_array;
+	return CUDA_SUCCESS;
+}
+
+static CUresult record_event(CUevent e, CUstream s)
+{
+	(void)e;
+	(void)s;
+	return CUDA_SUCCESS;
+}
+
+static CUresult query_event(CUevent e)
+{
+	(void)e;
+	return progress;
+}
+
+static CUresult destroy_event(CUevent e)
+{
+	(void)e;
+	return CUDA_SUCCESS;
+}
+
+static uintptr_t new_arrays; /* the handle of the next one; 0: always the same */
+
 static CUresult create_array(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
 {
 	(void)d;
-	*ret = (CUarray)(void *)&the_array;
+	*ret = new_arrays ? (CUarray)new_arrays++ : (CUarray)(void *)&the_array;
 	return CUDA_SUCCESS;
 }
 
@@ -198,6 +247,11 @@ static int begin(void **state)
 	shim_driver.cuCtxGetCurrent = get_current;
 	shim_driver.cuMemAlloc_v2 = allocate;
 	shim_driver.cuMemFree_v2 = release;
+	shim_driver.cuMemFreeAsync = release_later;
+	shim_driver.cuEventCreate = create_event;
+	shim_driver.cuEventRecord = record_event;
+	shim_driver.cuEventQuery = query_event;
+	shim_driver.cuEventDestroy_v2 = destroy_event;
 	shim_driver.cuArrayCreate_v2 = create_array;
 	shim_driver.cuArrayDestroy = destroy_array;
 	shim_driver.cuMemGetInfo_v2 = get_info;
@@ -251,6 +305,62 @@ static void address_of_a_destroyed_context_at_the_limit(void **state)
 	limit = UINT64_MAX;
 }
 
+static CUarray first_array;
+
+static void destroy_the_first(void)
+{
+	assert_int_equal(shim_real.cuArrayDestroy(first_array), CUDA_SUCCESS);
+}
+
+/* Two arrays fill a unit, which is the limit. A third one waits while the first one is destroyed;
+ * the unit stays charged. */
+static void room_in_a_unit_serves_a_call_that_has_waited(void **state)
+{
+	const CUDA_ARRAY_DESCRIPTOR d = { 512, 512, CU_AD_FORMAT_FLOAT, 1 };
+	CUarray second, third;
+
+	(void)state;
+	current = (CUcontext)(void *)&first_context;
+	limit = 2 * MIB;
+	new_arrays = 1;
+	assert_int_equal(shim_real.cuArrayCreate_v2(&first_array, &d), CUDA_SUCCESS);
+	assert_int_equal(shim_real.cuArrayCreate_v2(&second, &d), CUDA_SUCCESS);
+	assert_int_equal(charged, 2 * MIB);
+	assert_int_equal(shim_real.cuArrayCreate_v2(&third, &d), CUDA_ERROR_OUT_OF_MEMORY);
+	while_waiting = destroy_the_first;
+	assert_int_equal(shim_real.cuArrayCreate_v2(&third, &d), CUDA_SUCCESS);
+	while_waiting = NULL;
+	assert_int_equal(charged, 2 * MIB);
+	assert_int_equal(shim_real.cuArrayDestroy(second), CUDA_SUCCESS);
+	assert_int_equal(shim_real.cuArrayDestroy(third), CUDA_SUCCESS);
+	assert_int_equal(charged, 0);
+	new_arrays = 0;
+	limit = UINT64_MAX;
+}
+
+/* What is freed in the order of a stream is being freed until its charge is released: meanwhile the
+ * process's figure may lack it. */
+static void a_free_in_stream_order_ends_with_its_charge(void **state)
+{
+	CUdeviceptr at;
+
+	(void)state;
+	current = (CUcontext)(void *)&first_context;
+	assert_int_equal(shim_real.cuMemAlloc_v2(&at, 4 * MIB), CUDA_SUCCESS);
+	assert_int_equal(moving, 0);
+	progress = CUDA_ERROR_NOT_READY;
+	assert_int_equal(shim_real.cuMemFreeAsync(at, NULL), CUDA_SUCCESS);
+	shim_mem_linear_settle();
+	assert_int_equal(moving, 1);
+	assert_int_equal(charged, 4 * MIB);
+	progress = CUDA_SUCCESS;
+	shim_mem_linear_settle();
+	assert_int_equal(moving, 0);
+	assert_int_equal(charged, 0);
+	assert_int_equal(shim_real.cuMemFreeAsync(at, NULL), CUDA_SUCCESS); /* not known */
+	assert_int_equal(moving, 0);
+}
+
 static void handle_of_a_destroyed_context(void **state)
 {
 	CUDA_ARRAY_DESCRIPTOR d = { 1024, 2048, CU_AD_FORMAT_FLOAT, 1 };
@@ -277,6 +387,8 @@ int main(void)
 		cmocka_unit_test(address_of_a_destroyed_context),
 		cmocka_unit_test(address_of_a_destroyed_context_at_the_limit),
 		cmocka_unit_test(handle_of_a_destroyed_context),
+		cmocka_unit_test(room_in_a_unit_serves_a_call_that_has_waited),
+		cmocka_unit_test(a_free_in_stream_order_ends_with_its_charge),
 	};
 
 	return cmocka_run_group_tests_name("reused places", tests, begin, NULL);
