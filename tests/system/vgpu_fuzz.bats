@@ -11,7 +11,7 @@ SEED=${GBPF_FUZZ_SEED:-1}
 
 OPTIONS= # of gbpf run, several words
 
-fuzz() { # PROCESSES THREADS KILLS: sets output
+fuzz() { # PROCESSES THREADS KILLS [lone]: sets output
 	# shellcheck disable=SC2086
 	timeout $((SECONDS_EACH + 300)) gbpf run --device soft --mem 192M $OPTIONS -- "$FUZZ" "$SEED" "$SECONDS_EACH" "$@" 3>&-
 }
@@ -35,6 +35,20 @@ print(len(limited))'
 @test "several processes and threads: what is charged equals the model" {
 	start_all
 	run fuzz 3 3 0
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "processes with one context, and memory outside pools: what is charged equals the model" {
+	start_all
+	run fuzz 2 3 0 lone
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "one thread with one context: what is charged equals the model, and each refusal has a reason" {
+	start_all
+	run fuzz 1 1 0 lone
 	echo "$output"
 	[ "$status" -eq 0 ]
 }

@@ -1,5 +1,6 @@
-/* vgpu_fuzz SEED SECONDS PROCESSES THREADS KILLS: random operations on every path by which device
- * memory is charged, in a virtual GPU, against a model, for vgpu_fuzz.bats.
+/* vgpu_fuzz SEED SECONDS PROCESSES THREADS KILLS [lone]: random operations on every path by which
+ * device memory is charged, in a virtual GPU, against a model, for vgpu_fuzz.bats. lone: the
+ * processes have no context but the primary one, so that memory outside pools occurs; it must.
  *
  * The first process starts PROCESSES others, which operate with THREADS threads each. At random
  * moments it closes a gate: every thread then stops between two operations, each process finishes
@@ -55,12 +56,14 @@ struct slot {
 	uint64_t low, high;	    /* bytes that the process is charged at least, at most */
 	int64_t held;		    /* [atomic] bytes that it certainly holds */
 	uint64_t ops, oom;	    /* [atomic] */
+	uint64_t outside;	    /* [atomic] allocations outside pools */
 	char last[THREADS_MAX][48]; /* operation that each thread has begun last */
 };
 
 struct shared {
 	uint32_t gate; /* [atomic] */
 	uint32_t threads;
+	bool lone;
 	uint64_t seed, limit;
 	int64_t held; /* [atomic] sum of the slots' */
 	struct slot slot[PROCESSES_MAX];
@@ -139,7 +142,7 @@ static uint64_t used(void)
 
 /* ---- a process that operates ---- */
 
-enum kind { NONE, LINEAR, SMALL, POOLED, CHUNK, ARRAY, MIPMAP };
+enum kind { NONE, LINEAR, SMALL, POOLED, CHUNK, ARRAY, SMALL_ARRAY, MIPMAP };
 
 /* What a thread has allocated. */
 struct item {
@@ -158,7 +161,7 @@ struct item {
 struct thread {
 	unsigned number;
 	uint64_t random;
-	CUcontext own;
+	CUcontext own;	    /* lone: the primary one */
 	CUstream stream[2]; /* of the thread's context */
 	struct item item[ITEMS];
 	pthread_t thread;
@@ -259,6 +262,19 @@ static void take_linear(struct thread *t, struct item *i)
 	}
 }
 
+/* An array of which the device takes the bytes of its data. */
+static void take_small_array(struct thread *t, struct item *i)
+{
+	const CUDA_ARRAY_DESCRIPTOR d = { 16 * (1 + under(t, 128)), 128, CU_AD_FORMAT_FLOAT, 1 };
+
+	begin_op(t, "cuArrayCreate, small", d.Width * d.Height * 4);
+	if (granted(cuArrayCreate((CUarray *)&i->at, &d), UNIT)) {
+		i->kind = SMALL_ARRAY;
+		i->bytes = d.Width * d.Height * 4;
+		hold(i->bytes);
+	}
+}
+
 static void take_array(struct thread *t, struct item *i)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1 + under(t, 1024),
@@ -323,7 +339,29 @@ static CUstream any_stream(struct thread *t, bool in_primary)
 {
 	unsigned n = under(t, 3);
 
-	return in_primary || n == 2 ? NULL : t->stream[n];
+	return (in_primary && !all->lone) || n == 2 ? NULL : t->stream[n];
+}
+
+static bool is_pools(CUdeviceptr at)
+{
+	CUmemoryPool pool = NULL;
+
+	OK(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at));
+	return pool != NULL;
+}
+
+static void note_pooled(struct item *i, unsigned pool, uint64_t bytes)
+{
+	if (!is_pools(i->at)) {
+		CHECK(all->lone, "memory outside pools");
+		ADD(&mine->outside, 1);
+		note_linear(i, bytes);
+		return;
+	}
+	i->kind = POOLED;
+	i->pool = pool;
+	i->bytes = bytes;
+	hold(bytes);
 }
 
 static void take_pooled(struct thread *t, struct item *i)
@@ -342,10 +380,7 @@ static void take_pooled(struct thread *t, struct item *i)
 		r = cuMemAllocFromPoolAsync((CUdeviceptr *)&i->at, bytes, pools[n], s);
 	}
 	if (granted(r, step + STEP)) {
-		i->kind = POOLED;
-		i->pool = n;
-		i->bytes = bytes;
-		hold(bytes);
+		note_pooled(i, n, bytes);
 	}
 	pthread_rwlock_unlock(&pools_lock);
 }
@@ -358,9 +393,9 @@ static void set_current(struct thread *t, bool in_primary)
 static void take(struct thread *t, struct item *i)
 {
 	memset(i, 0, sizeof(*i));
-	i->primary = under(t, 2);
+	i->primary = under(t, 2) || all->lone;
 	set_current(t, i->primary);
-	switch (under(t, 7)) {
+	switch (under(t, 8)) {
 	case 0:
 	case 1:
 	case 2:
@@ -371,6 +406,9 @@ static void take(struct thread *t, struct item *i)
 		break;
 	case 4:
 		take_chunk(t, i);
+		break;
+	case 5:
+		take_small_array(t, i);
 		break;
 	default:
 		take_pooled(t, i);
@@ -463,6 +501,7 @@ static void drop(struct thread *t, struct item *i)
 		}
 		break;
 	case ARRAY:
+	case SMALL_ARRAY:
 		OK(cuArrayDestroy((CUarray)(uintptr_t)i->at));
 		break;
 	case MIPMAP:
@@ -503,15 +542,21 @@ static void trim_pool(struct thread *t)
 	pthread_rwlock_unlock(&pools_lock);
 }
 
+static CUresult make_own(struct thread *t)
+{
+	t->own = primary;
+	return all->lone ? cuCtxSetCurrent(primary) : cuCtxCreate(&t->own, 0, device);
+}
+
 static void make_context(struct thread *t)
 {
 	uint64_t deadline = program_ns() + WAIT_NS;
-	CUresult r = cuCtxCreate(&t->own, 0, device);
+	CUresult r = make_own(t);
 
 	/* A full account or device has no room for a context until other threads free memory. */
 	while (r == CUDA_ERROR_OUT_OF_MEMORY && program_ns() < deadline) {
 		usleep(1000);
-		r = cuCtxCreate(&t->own, 0, device);
+		r = make_own(t);
 	}
 	OK(r);
 	OK(cuStreamCreate(&t->stream[0], CU_STREAM_DEFAULT));
@@ -540,6 +585,9 @@ static void leave_context(struct thread *t, bool in_primary)
 /* Destroys the thread's context with memory in it. */
 static void change_context(struct thread *t)
 {
+	if (all->lone) {
+		return;
+	}
 	leave_context(t, false);
 	begin_op(t, "cuCtxDestroy", 0);
 	OK(cuCtxSetCurrent(t->own));
@@ -658,7 +706,7 @@ static uint64_t blocks_bytes(void)
  * may keep whole steps. */
 static void add_items(uint64_t *low, uint64_t *high, uint64_t pooled)
 {
-	uint64_t live = 0, waste = 0;
+	uint64_t live = 0, waste = 0, parts = 0;
 
 	for (unsigned k = 0; k < THREADS_MAX * ITEMS; k++) {
 		const struct item *i = &threads[k / ITEMS].item[k % ITEMS];
@@ -666,13 +714,15 @@ static void add_items(uint64_t *low, uint64_t *high, uint64_t pooled)
 		if (i->kind == POOLED) {
 			live += i->bytes;
 			waste += (i->bytes + STEP - 1) / STEP * STEP;
+		} else if (i->kind == SMALL_ARRAY) {
+			parts += UNIT / (UNIT / i->bytes); /* the rest of a unit goes with it */
 		} else if (i->kind != NONE && i->most != UINT64_MAX) {
 			*low += i->bytes;
 			*high += i->most ? i->most : i->bytes;
 		}
 	}
-	*low += pooled > live ? pooled : live;
-	*high += pooled + waste;
+	*low += (pooled > live ? pooled : live) + parts; /* others may be in the last unit */
+	*high += pooled + waste + rounded(parts);
 }
 
 static void synchronize(struct thread *t)
@@ -695,6 +745,9 @@ static void publish(struct thread *t, uint32_t gate)
 		OK(cuCtxSetCurrent(t->own));
 		OK(cuDevicePrimaryCtxReset(device));
 		OK(cuDevicePrimaryCtxRetain(&primary, device));
+		for (unsigned k = 0; all->lone && k < all->threads; k++) {
+			make_context(&threads[k]);
+		}
 	}
 	for (unsigned k = 0; k < all->threads; k++) {
 		if (empty) {
@@ -977,7 +1030,7 @@ static int lead(const char *program, char **argv)
 {
 	uint64_t end = program_ns() + strtoull(argv[2], NULL, 0) * 1000000000u;
 	unsigned kills = (unsigned)strtoul(argv[5], NULL, 0), gates = 0, killed = 0;
-	uint64_t ops = 0, oom = 0;
+	uint64_t ops = 0, oom = 0, outside = 0;
 	size_t available, total;
 	CUcontext context;
 
@@ -991,6 +1044,7 @@ static int lead(const char *program, char **argv)
 	first.random = all->seed + 1;
 	first.n = (unsigned)strtoul(argv[3], NULL, 0);
 	all->threads = (uint32_t)strtoul(argv[4], NULL, 0);
+	all->lone = argv[6] != NULL;
 	CHECK(first.n && first.n <= PROCESSES_MAX && all->threads && all->threads <= THREADS_MAX,
 	      "PROCESSES or THREADS");
 	OK(cuInit(0));
@@ -1013,15 +1067,17 @@ static int lead(const char *program, char **argv)
 	for (unsigned p = 0; p < first.n; p++) {
 		ops += all->slot[p].ops;
 		oom += all->slot[p].oom;
+		outside += all->slot[p].outside;
 		kill(first.pid[p], SIGKILL);
 		(void)waitpid(first.pid[p], NULL, 0);
 	}
 	first.dying = true;
 	compare(0, 0);
-	printf("seed %llu: %llu operations of the last processes, %llu refused, %u gates, %u "
-	       "kills\n",
+	CHECK(!all->lone || outside, "no memory outside pools");
+	printf("seed %llu: %llu operations of the last processes, %llu refused, %llu outside "
+	       "pools, %u gates, %u kills\n",
 	       (unsigned long long)all->seed, (unsigned long long)ops, (unsigned long long)oom,
-	       gates, killed);
+	       (unsigned long long)outside, gates, killed);
 	return 0;
 }
 
@@ -1035,9 +1091,9 @@ int main(int argc, char **argv)
 					 : work((unsigned)strtoul(argv[3], NULL, 0),
 						strtoull(argv[4], NULL, 0), argv[5][0] == '1');
 	}
-	if (argc == 6) {
+	if (argc == 6 || (argc == 7 && strcmp(argv[6], "lone") == 0)) {
 		return lead(argv[0], argv);
 	}
-	fprintf(stderr, "usage: %s SEED SECONDS PROCESSES THREADS KILLS\n", argv[0]);
+	fprintf(stderr, "usage: %s SEED SECONDS PROCESSES THREADS KILLS [lone]\n", argv[0]);
 	return 2;
 }
