@@ -706,7 +706,7 @@ static uint64_t blocks_bytes(void)
  * may keep whole steps. */
 static void add_items(uint64_t *low, uint64_t *high, uint64_t pooled)
 {
-	uint64_t live = 0, waste = 0, parts = 0;
+	uint64_t live = 0, waste = 0, parts = 0, units = 0;
 
 	for (unsigned k = 0; k < THREADS_MAX * ITEMS; k++) {
 		const struct item *i = &threads[k / ITEMS].item[k % ITEMS];
@@ -716,13 +716,14 @@ static void add_items(uint64_t *low, uint64_t *high, uint64_t pooled)
 			waste += (i->bytes + STEP - 1) / STEP * STEP;
 		} else if (i->kind == SMALL_ARRAY) {
 			parts += UNIT / (UNIT / i->bytes); /* the rest of a unit goes with it */
+			units += UNIT;			   /* which it may keep */
 		} else if (i->kind != NONE && i->most != UINT64_MAX) {
 			*low += i->bytes;
 			*high += i->most ? i->most : i->bytes;
 		}
 	}
 	*low += (pooled > live ? pooled : live) + parts; /* others may be in the last unit */
-	*high += pooled + waste + rounded(parts);
+	*high += pooled + waste + units;
 }
 
 static void synchronize(struct thread *t)

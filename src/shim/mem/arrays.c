@@ -4,8 +4,7 @@
  * may have allocated at the same time. A decrease of which the process's own figure shows nothing
  * is another process's. The size of arrays of the same descriptor is learned from that
  * (mem/layout.h); once it is known, it is charged, also for those that live already. Arrays up to 1
- * MiB are not measured: the driver packs them into units, and whole units are charged for all of
- * them together. */
+ * MiB are not measured: the driver packs those of a context into units, which are charged. */
 #include "base/strmap.h"
 #include "cuabi/array_layout.h"
 #include "mem/layout.h"
@@ -20,11 +19,9 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct mem_regions arrays;  /* by handle; owner: context; count: number of the shape */
 static struct mem_layouts layouts; /* guarded by mutex */
-/* Small arrays of a row. Guarded by mutex. */
-static struct {
-	uint64_t taken;	  /* bytes, each array with its part of what its unit cannot hold */
-	uint64_t charged; /* bytes, whole units, at least taken */
-} small[PROTO_ACCOUNT_ROWS];
+/* Units of small arrays, by context and row. bytes: charged; owner: bytes taken, each array with
+ * its part of what its unit cannot hold; count: arrays. Guarded by mutex. */
+static struct mem_regions units;
 static pthread_mutex_t measuring =
 	PTHREAD_MUTEX_INITIALIZER; /* held from one figure to the other */
 
@@ -81,6 +78,7 @@ struct making {
 	uint64_t data;	 /* bytes of its elements, in units */
 	uint64_t layout; /* bytes of the layout, in units */
 	uint64_t charged, before, epoch;
+	uint64_t ctx;
 };
 
 /* Returns the number of a shape; different ones have the same number rarely. */
@@ -144,59 +142,95 @@ static uint64_t part_of_unit(uint64_t bytes)
 	return SHIM_MEM_UNIT / (SHIM_MEM_UNIT / MAX(bytes, 1u));
 }
 
+/* Contexts do not share units. */
+static uint64_t units_key(uint64_t ctx, int row)
+{
+	return ctx * PROTO_ACCOUNT_ROWS + (unsigned)row;
+}
+
+/* Adds a unit that is charged. Returns false if there is no host memory. Caller holds the mutex. */
+static bool add_unit(const struct making *m)
+{
+	uint64_t key = units_key(m->ctx, m->row);
+	struct mem_region *u = mem_regions_find(&units, key);
+
+	if (u) {
+		u->bytes += SHIM_MEM_UNIT;
+		u->owner += m->charged;
+		u->count++;
+		return true;
+	}
+	return !mem_regions_add(&units, &(struct mem_region){ .key = key,
+							      .bytes = SHIM_MEM_UNIT,
+							      .owner = m->charged,
+							      .count = 1 });
+}
+
 /* Enters a small array, if it fits into the units, or one more that can be charged at once: under
  * the mutex, or other threads were refused what fits into that one. Returns whether it does. *unit:
  * another one that is charged, which is used if need be, and then cleared. */
-static bool enter_small(int row, uint64_t bytes, bool *unit)
+static bool enter_small(const struct making *m, bool *unit)
 {
+	struct mem_region *u;
 	bool fits;
 
 	pthread_mutex_lock(&mutex);
-	fits = small[row].taken + bytes <= small[row].charged;
-	if (!fits && (*unit || shim_mem_try_charge(row, SHIM_MEM_UNIT))) {
-		small[row].charged += SHIM_MEM_UNIT;
-		*unit = false;
-		fits = true;
+	u = mem_regions_find(&units, units_key(m->ctx, m->row));
+	fits = u && u->owner + m->charged <= u->bytes;
+	if (fits) {
+		u->owner += m->charged;
+		u->count++;
+	} else if (*unit || shim_mem_try_charge(m->row, SHIM_MEM_UNIT)) {
+		fits = add_unit(m);
+		*unit = !fits;
 	}
-	small[row].taken += fits ? bytes : 0;
 	pthread_mutex_unlock(&mutex);
 	return fits;
 }
 
 /* Charges a small array. While it waits for a unit other threads may destroy arrays, which makes
  * room in those that are charged. Returns false if it exceeds the limit. */
-static bool charge_small(int row, uint64_t bytes)
+static bool charge_small(const struct making *m)
 {
-	bool unit = false;
+	bool unit = false, fits = enter_small(m, &unit);
 
-	if (!enter_small(row, bytes, &unit)) {
-		unit = shim_mem_charge(row, SHIM_MEM_UNIT, "cuArrayCreate");
-		if (!enter_small(row, bytes, &unit)) {
-			return false;
-		}
+	if (!fits) {
+		unit = unit || shim_mem_charge(m->row, SHIM_MEM_UNIT, "cuArrayCreate");
+		fits = enter_small(m, &unit);
 	}
 	if (unit) {
-		shim_mem_release(row, SHIM_MEM_UNIT);
+		shim_mem_release(m->row, SHIM_MEM_UNIT);
 	}
-	return true;
+	return fits;
 }
 
-/* Caller holds the mutex. */
-static void release_small(int row, uint64_t bytes)
+/* The driver keeps a unit while there is an array in it, so each array that is left may keep one.
+ * Caller holds the mutex. */
+static void release_small(const struct mem_region *a)
 {
-	uint64_t needed;
+	uint64_t key = units_key(a->owner, (int)a->row), needed;
+	struct mem_region *u = mem_regions_find(&units, key), gone;
 
-	small[row].taken -= bytes;
-	needed = shim_mem_round(small[row].taken);
-	shim_mem_release(row, small[row].charged - needed);
-	small[row].charged = needed;
+	if (!u) {
+		return;
+	}
+	if (u->count == 1) {
+		(void)mem_regions_take(&units, key, &gone);
+		shim_mem_release((int)a->row, gone.bytes);
+		return;
+	}
+	u->count--;
+	u->owner -= a->bytes;
+	needed = MIN(u->bytes, (uint64_t)u->count * SHIM_MEM_UNIT);
+	shim_mem_release((int)a->row, u->bytes - needed);
+	u->bytes = needed;
 }
 
 /* Caller holds the mutex. */
 static void release(const struct mem_region *a)
 {
 	if (a->count == SMALL) {
-		release_small((int)a->row, a->bytes);
+		release_small(a);
 	} else {
 		shim_mem_release((int)a->row, a->bytes);
 	}
@@ -209,7 +243,7 @@ static bool begin_small(struct making *m, uint64_t bytes)
 	m->shape = SMALL;
 	m->charged = part_of_unit(bytes);
 	m->epoch = shim_mem_epoch();
-	return charge_small(m->row, m->charged);
+	return charge_small(m);
 }
 
 static bool begin_large(struct making *m)
@@ -229,12 +263,15 @@ static bool begin_large(struct making *m)
 static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
 	uint64_t data = data_bytes(d), bytes;
+	CUcontext ctx = NULL;
 	bool charged;
 
 	*m = (struct making){ .row = data ? shim_mem_row_current() : -1 };
 	if (m->row < 0) {
 		return true;
 	}
+	(void)shim_driver.cuCtxGetCurrent(&ctx);
+	m->ctx = (uint64_t)(uintptr_t)ctx;
 	bytes = cuabi_array_bytes(d, element_bytes(d), levels);
 	m->data = shim_mem_round(data);
 	m->layout = shim_mem_round(bytes);
@@ -273,13 +310,11 @@ static bool note(const struct making *m, uint64_t handle)
 				.row = (uint32_t)m->row,
 				.count = m->shape,
 				.bytes = m->charged,
+				.owner = m->ctx,
 				.epoch = m->epoch },
 			  stale;
-	CUcontext ctx = NULL;
 	int err;
 
-	(void)shim_driver.cuCtxGetCurrent(&ctx);
-	a.owner = (uint64_t)(uintptr_t)ctx;
 	pthread_mutex_lock(&mutex);
 	/* The handle may be that of an array whose context is being destroyed. */
 	if (mem_regions_take(&arrays, handle, &stale)) {
@@ -293,9 +328,9 @@ static bool note(const struct making *m, uint64_t handle)
 /* Releases the charge of an array that there is not. */
 static void take_back(const struct making *m)
 {
-	const struct mem_region a = { .row = (uint32_t)m->row,
-				      .count = m->shape,
-				      .bytes = m->charged };
+	const struct mem_region a = {
+		.row = (uint32_t)m->row, .count = m->shape, .owner = m->ctx, .bytes = m->charged
+	};
 
 	pthread_mutex_lock(&mutex);
 	release(&a);

@@ -338,6 +338,37 @@ static void room_in_a_unit_serves_a_call_that_has_waited(void **state)
 	limit = UINT64_MAX;
 }
 
+/* An H200 kept all 40 MiB of 40 arrays of 1 MiB when every second one was destroyed, and took a
+ * unit for one array in each of two contexts. */
+static void small_arrays_keep_their_units(void **state)
+{
+	const CUDA_ARRAY_DESCRIPTOR d = { 512, 512, CU_AD_FORMAT_FLOAT, 1 };
+	CUarray a[40], other;
+
+	(void)state;
+	new_arrays = 1;
+	current = (CUcontext)(void *)&second_context;
+	assert_int_equal(shim_real.cuArrayCreate_v2(&other, &d), CUDA_SUCCESS);
+	current = (CUcontext)(void *)&first_context;
+	for (unsigned i = 0; i < 40; i++) {
+		assert_int_equal(shim_real.cuArrayCreate_v2(&a[i], &d), CUDA_SUCCESS);
+	}
+	assert_int_equal(charged, 42 * MIB);
+	for (unsigned i = 0; i < 40; i += 2) {
+		assert_int_equal(shim_real.cuArrayDestroy(a[i]), CUDA_SUCCESS);
+	}
+	assert_int_equal(charged, 42 * MIB);
+	for (unsigned i = 1; i < 39; i += 2) {
+		assert_int_equal(shim_real.cuArrayDestroy(a[i]), CUDA_SUCCESS);
+	}
+	assert_int_equal(charged, 4 * MIB);
+	assert_int_equal(shim_real.cuArrayDestroy(a[39]), CUDA_SUCCESS);
+	assert_int_equal(charged, 2 * MIB);
+	assert_int_equal(shim_real.cuArrayDestroy(other), CUDA_SUCCESS);
+	assert_int_equal(charged, 0);
+	new_arrays = 0;
+}
+
 /* What is freed in the order of a stream is being freed until its charge is released: meanwhile the
  * process's figure may lack it. */
 static void a_free_in_stream_order_ends_with_its_charge(void **state)
@@ -388,6 +419,7 @@ int main(void)
 		cmocka_unit_test(address_of_a_destroyed_context_at_the_limit),
 		cmocka_unit_test(handle_of_a_destroyed_context),
 		cmocka_unit_test(room_in_a_unit_serves_a_call_that_has_waited),
+		cmocka_unit_test(small_arrays_keep_their_units),
 		cmocka_unit_test(a_free_in_stream_order_ends_with_its_charge),
 	};
 
