@@ -12,6 +12,33 @@
 #define TILE_ROWS 8u
 #define BLOCK_MAX 16u /* tiles, or slices */
 
+unsigned cuabi_channel_bytes(CUarray_format f, unsigned *ret_channels)
+{
+	static const unsigned char wide[] = { 1, 2, 4 };
+
+	*ret_channels = 0;
+	switch (f) {
+	case CU_AD_FORMAT_UNSIGNED_INT8:
+	case CU_AD_FORMAT_SIGNED_INT8:
+		return 1;
+	case CU_AD_FORMAT_UNSIGNED_INT16:
+	case CU_AD_FORMAT_SIGNED_INT16:
+	case CU_AD_FORMAT_HALF:
+		return 2;
+	case CU_AD_FORMAT_UNSIGNED_INT32:
+	case CU_AD_FORMAT_SIGNED_INT32:
+	case CU_AD_FORMAT_FLOAT:
+		return 4;
+	default:
+		break;
+	}
+	if (f < CU_AD_FORMAT_UNORM_INT8X1 || f > CU_AD_FORMAT_SNORM_INT16X4) {
+		return 0;
+	}
+	*ret_channels = wide[(f - CU_AD_FORMAT_UNORM_INT8X1) % 3];
+	return (f - CU_AD_FORMAT_UNORM_INT8X1) / 3 % 2 ? 2 : 1;
+}
+
 static uint64_t times(uint64_t a, uint64_t b)
 {
 	uint64_t r;

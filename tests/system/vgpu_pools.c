@@ -242,6 +242,7 @@ static int captures(void)
 	CU(cuMemCreate(&chunk, 70 * MIB, &on_device, 0)); /* has the pool trimmed */
 	CU(cuStreamEndCapture(stream, &g));
 	CU(cuGraphDestroy(g));
+	CU(cuStreamSynchronize(NULL));
 	CHECK(reserved(pool) == 0 && left() == 10 * MIB, "%zu", left());
 	CU(cuMemRelease(chunk));
 	return 0;

@@ -25,25 +25,12 @@ static struct mem_regions units;
 static pthread_mutex_t measuring =
 	PTHREAD_MUTEX_INITIALIZER; /* held from one figure to the other */
 
-/* Bytes of a channel. Formats that are not known have at most 4. */
-static uint64_t channel_bytes(CUarray_format format)
-{
-	switch ((unsigned)format) {
-	case CU_AD_FORMAT_UNSIGNED_INT8:
-	case CU_AD_FORMAT_SIGNED_INT8:
-		return 1;
-	case CU_AD_FORMAT_UNSIGNED_INT16:
-	case CU_AD_FORMAT_SIGNED_INT16:
-	case CU_AD_FORMAT_HALF:
-		return 2;
-	default:
-		return 4;
-	}
-}
-
+/* Formats that are not plain have at most 4 bytes a channel. */
 static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	return channel_bytes(d->Format) * MAX(d->NumChannels, 1u);
+	unsigned channels, bytes = cuabi_channel_bytes(d->Format, &channels);
+
+	return (uint64_t)(bytes ? bytes : 4) * MAX(d->NumChannels, 1u);
 }
 
 /* Returns the bytes of the elements of an array, levels excepted; 0: it has no memory of its own.

@@ -106,11 +106,24 @@ static void sizes_that_no_device_has_do_not_overflow(void **state)
 	}
 }
 
+static void elements_of_plain_formats_have_a_size(void **state)
+{
+	unsigned channels = 9;
+
+	assert_int_equal(cuabi_channel_bytes(CU_AD_FORMAT_HALF, &channels), 2);
+	assert_int_equal(channels, 0);
+	assert_int_equal(cuabi_channel_bytes(CU_AD_FORMAT_UNORM_INT8X4, &channels), 1);
+	assert_int_equal(channels, 4);
+	assert_int_equal(cuabi_channel_bytes(CU_AD_FORMAT_NV12, &channels), 0);
+	assert_int_equal(cuabi_channel_bytes((CUarray_format)-1, &channels), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(large_arrays_take_what_the_device_took),
 		cmocka_unit_test(small_arrays_take_tiles),
+		cmocka_unit_test(elements_of_plain_formats_have_a_size),
 		cmocka_unit_test(sizes_that_no_device_has_do_not_overflow),
 	};
 

@@ -17,35 +17,6 @@
 #define DEPTH_MAX 16384u
 #define LAYERS_MAX 2048u
 
-/* Returns the bytes of one channel, or 0 if elements of the format are not plain. *ret_channels:
- * required number of channels, 0: any. */
-static unsigned format_bytes(CUarray_format f, unsigned *ret_channels)
-{
-	static const unsigned char wide[] = { 1, 2, 4 };
-
-	*ret_channels = 0;
-	switch (f) {
-	case CU_AD_FORMAT_UNSIGNED_INT8:
-	case CU_AD_FORMAT_SIGNED_INT8:
-		return 1;
-	case CU_AD_FORMAT_UNSIGNED_INT16:
-	case CU_AD_FORMAT_SIGNED_INT16:
-	case CU_AD_FORMAT_HALF:
-		return 2;
-	case CU_AD_FORMAT_UNSIGNED_INT32:
-	case CU_AD_FORMAT_SIGNED_INT32:
-	case CU_AD_FORMAT_FLOAT:
-		return 4;
-	default:
-		break;
-	}
-	if (f < CU_AD_FORMAT_UNORM_INT8X1 || f > CU_AD_FORMAT_SNORM_INT16X4) {
-		return 0;
-	}
-	*ret_channels = wide[(f - CU_AD_FORMAT_UNORM_INT8X1) % 3];
-	return (f - CU_AD_FORMAT_UNORM_INT8X1) / 3 % 2 ? 2 : 1;
-}
-
 static CUresult check_shape(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	bool layered = d->Flags & CUDA_ARRAY3D_LAYERED, cube = d->Flags & CUDA_ARRAY3D_CUBEMAP;
@@ -69,7 +40,7 @@ static CUresult check_shape(const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 CUresult soft_array_check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 {
-	unsigned channels, bytes = format_bytes(d->Format, &channels);
+	unsigned channels, bytes = cuabi_channel_bytes(d->Format, &channels);
 
 	if (!bytes) { /* planar, packed and compressed formats */
 		return d->Format == CU_AD_FORMAT_NV12 ? CUDA_ERROR_NOT_SUPPORTED
