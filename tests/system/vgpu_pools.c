@@ -233,6 +233,7 @@ static int captures(void)
 	CU(cuMemAllocAsync(&at, 32 * MIB, NULL));
 	CU(cuMemAlloc_v2(&linear, 2 * MIB));
 	CU(cuMemFreeAsync(at, NULL));
+	CU(cuStreamSynchronize(NULL));
 	CU(cuMemFreeAsync(linear, NULL)); /* its release is settled later */
 	CHECK(reserved(pool) == 32 * MIB, "%zu", (size_t)reserved(pool));
 	CU(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
