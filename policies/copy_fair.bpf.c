@@ -10,7 +10,7 @@
  * turns, first the one with the most credit: it has two pieces or more on their way to the device, or
  * is held itself, most of the time. A piece of another one whose credit is used up is held. One whose
  * copies are slow for another reason is not waited for. A turn takes 2 ms or more if the credit allows
- * it, since on the device copies of two programs cannot alternate for nothing.
+ * it: each change between copies of two programs to the device costs a context switch.
  *
  * Latency first: while a request of a latency program is open, pieces of other programs are held, each
  * for 2 ms at most; and while a latency program is present, pieces are of 1 MiB and a copy has at most

@@ -277,7 +277,7 @@ start_heavy() { # contexts that take 24 MiB each
 	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" steps
 }
 
-@test "what a limit leaves behind the steps of a pool is allocated in units" {
+@test "what is left of a limit after the steps of a pool is allocated in units" {
 	start_soft
 	start_daemon
 	limited 80 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" outside

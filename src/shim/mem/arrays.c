@@ -290,7 +290,7 @@ static bool correct(struct making *m, uint64_t after)
 	return true;
 }
 
-/* Notes an array that the driver has made. Returns false if there is no room for it. */
+/* Notes an array that the driver has made. Returns false if there is no host memory for it. */
 static bool note(const struct making *m, uint64_t handle)
 {
 	struct mem_region a = { .key = handle,
@@ -312,7 +312,7 @@ static bool note(const struct making *m, uint64_t handle)
 	return !err;
 }
 
-/* Releases the charge of an array that there is not. */
+/* Releases the charge of an array that was not made. */
 static void take_back(const struct making *m)
 {
 	const struct mem_region a = {

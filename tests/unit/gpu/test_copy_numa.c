@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "gpu/copy_device.h"
+#include "../put_file.h"
 
 #define DEVICE 5
 
@@ -44,23 +45,6 @@ static CUresult get_attribute(int *ret, CUdevice_attribute what, CUdevice device
 
 static const struct cuabi_table driver = { .cuDeviceGetAttribute = get_attribute };
 
-static void put(const char *name, const char *text)
-{
-	char path[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", sysfs, name);
-	for (char *at = path + strlen(sysfs) + 1; (at = strchr(at, '/')); at++) {
-		*at = '\0';
-		(void)mkdir(path, 0700);
-		*at = '/';
-	}
-	f = fopen(path, "w");
-	assert_non_null(f);
-	fputs(text, f);
-	assert_int_equal(fclose(f), 0);
-}
-
 static int node(void)
 {
 	return gpu_copy_numa(&driver, DEVICE, sysfs).node;
@@ -74,10 +58,10 @@ static int make_sysfs(void **state)
 	if (!mkdtemp(sysfs)) {
 		return -1;
 	}
-	put("devices/system/node/online", "0-2\n");
-	put("devices/system/node/node1/cpulist", "0-1023\n");
-	put("devices/system/node/node2/cpulist", "0-1023\n");
-	put("bus/pci/devices/0000:9b:00.0/numa_node", "2\n");
+	put_file(sysfs, "devices/system/node/online", "0-2\n");
+	put_file(sysfs, "devices/system/node/node1/cpulist", "0-1023\n");
+	put_file(sysfs, "devices/system/node/node2/cpulist", "0-1023\n");
+	put_file(sysfs, "bus/pci/devices/0000:9b:00.0/numa_node", "2\n");
 	has_address = true;
 	return 0;
 }
@@ -110,7 +94,7 @@ static void the_place_on_the_bus_counts_where_the_driver_does_not_know(void **st
 	has_address = false;
 	assert_int_equal(node(), -1);
 	has_address = true;
-	put("bus/pci/devices/0000:9b:00.0/numa_node", "-1\n");
+	put_file(sysfs, "bus/pci/devices/0000:9b:00.0/numa_node", "-1\n");
 	assert_int_equal(node(), -1);
 }
 

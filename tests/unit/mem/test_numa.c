@@ -24,29 +24,12 @@
 #include "mem/copy_int.h"
 #include "mem/numa.h"
 #include "../await.h"
+#include "../put_file.h"
 
 #define WORDS (MEM_NUMA_NODES_MAX / (8 * sizeof(unsigned long)))
 #define PLENTY ((uint64_t)1 << 30)
 
 static char sysfs[128];
-
-/* Writes a file below the folder, and the folders that it needs. */
-static void put(const char *name, const char *text)
-{
-	char path[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", sysfs, name);
-	for (char *at = path + strlen(sysfs) + 1; (at = strchr(at, '/')); at++) {
-		*at = '\0';
-		(void)mkdir(path, 0700);
-		*at = '/';
-	}
-	f = fopen(path, "w");
-	assert_non_null(f);
-	fputs(text, f);
-	assert_int_equal(fclose(f), 0);
-}
 
 static void remove_file(const char *name)
 {
@@ -61,7 +44,7 @@ static void put_node(int node, const char *cpus)
 	char name[64];
 
 	snprintf(name, sizeof(name), "devices/system/node/node%d/cpulist", node);
-	put(name, cpus);
+	put_file(sysfs, name, cpus);
 }
 
 static cpu_set_t affinity_of(pid_t thread)
@@ -142,7 +125,7 @@ static void a_node_has_the_cpus_of_its_list(void **state)
 
 	(void)state;
 	snprintf(list, sizeof(list), "%d,1023\n", nth(&mine, 0));
-	put("devices/system/node/online", "0,3\n");
+	put_file(sysfs, "devices/system/node/online", "0,3\n");
 	put_node(3, list);
 	n = mem_numa_find(sysfs, 3);
 	both = only(nth(&mine, 0));
@@ -168,18 +151,18 @@ static void a_node_that_makes_no_difference_is_none(void **state)
 	put_node(0, list);
 	put_node(1, list);
 	put_node(2, list);
-	put("devices/system/node/online", "0-1\n");
+	put_file(sysfs, "devices/system/node/online", "0-1\n");
 	assert_int_equal(mem_numa_find(sysfs, 1).node, 1);
 	check_none(2); /* not online */
 	check_none(-1);
 	check_none((int)MEM_NUMA_NODES_MAX);
 	check_none(INT32_MAX);
 	check_none(INT32_MIN);
-	put("devices/system/node/online", "1\n"); /* a single node */
+	put_file(sysfs, "devices/system/node/online", "1\n"); /* a single node */
 	check_none(1);
-	put("devices/system/node/online", "x\n");
+	put_file(sysfs, "devices/system/node/online", "x\n");
 	check_none(1);
-	put("devices/system/node/online", "0-1\n");
+	put_file(sysfs, "devices/system/node/online", "0-1\n");
 	for (unsigned i = 0; i < ARRAY_SIZE(no_cpus); i++) {
 		put_node(1, no_cpus[i]);
 		check_none(1);
@@ -199,7 +182,7 @@ static void a_node_outside_the_affinity_is_none(void **state)
 
 	(void)state;
 	assert_true(!CPU_ISSET(1023, &mine));
-	put("devices/system/node/online", "0-1\n");
+	put_file(sysfs, "devices/system/node/online", "0-1\n");
 	put_node(1, "1023\n");
 	check_none(1);
 	snprintf(list, sizeof(list), "%d-1023\n", nth(&mine, CPU_COUNT(&mine) - 1));
@@ -214,11 +197,11 @@ static void the_node_of_a_pci_device(void **state)
 
 	(void)state;
 	assert_int_equal(mem_numa_of_pci(sysfs, 1, 0xc3, 10), -1);
-	put(name, "12\n");
+	put_file(sysfs, name, "12\n");
 	assert_int_equal(mem_numa_of_pci(sysfs, 1, 0xc3, 10), 12);
 	assert_int_equal(mem_numa_of_pci(sysfs, 0, 0xc3, 10), -1);
 	for (unsigned i = 0; i < ARRAY_SIZE(none); i++) {
-		put(name, none[i]);
+		put_file(sysfs, name, none[i]);
 		assert_true(mem_numa_of_pci(sysfs, 1, 0xc3, 10) < 0);
 	}
 }
@@ -283,7 +266,7 @@ static void bed_init(struct bed *b)
 		print_message("skipped: the test needs two CPUs\n");
 		skip();
 	}
-	put("devices/system/node/online", "0-2\n");
+	put_file(sysfs, "devices/system/node/online", "0-2\n");
 	for (int i = 0; i < 2; i++) {
 		char list[64];
 
