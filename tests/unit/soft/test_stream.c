@@ -431,6 +431,54 @@ static void a_preempted_doorbell_writer_blocks_no_other_thread(void **state)
 
 /* Stops the server and returns when each of its threads has stopped: some may run on for a moment
  * after kill has returned. */
+/* As the driver answers (H200): the legacy stream counts the work of all streams that it is ordered
+ * with as its own, and they do not count its work. */
+static void siblings_program(void *arg)
+{
+	CUstream blocking, free_one, gone;
+	uint32_t *flag;
+	CUdeviceptr df;
+	CUfunction until;
+
+	(void)arg;
+	rig_context();
+	until = rig_function("until");
+	CU(cuStreamCreate(&blocking, 0));
+	CU(cuStreamCreate(&free_one, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreate(&gone, 0));
+	CU(cuMemAllocHost_v2((void **)&flag, 4096));
+	df = (CUdeviceptr)(uintptr_t)flag;
+	for (unsigned i = 0; i < 5; i++) {
+		const CUstream streams[] = { blocking, CU_STREAM_PER_THREAD, gone, free_one, NULL };
+		CUresult busy = i == 3 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+
+		*flag = 0;
+		rig_launch(until, 1, 1, streams[i], (void *[]){ &df });
+		if (streams[i] == gone) {
+			CU(cuStreamDestroy_v2(gone));
+		}
+		CU_IS(busy, cuStreamQuery(NULL));
+		CU_IS(busy, cuStreamQuery(CU_STREAM_LEGACY));
+		CU_IS(i ? CUDA_SUCCESS : busy, cuStreamQuery(blocking));
+		CU_IS(i == 1 ? busy : CUDA_SUCCESS, cuStreamQuery(CU_STREAM_PER_THREAD));
+		if (i == 3) {
+			CU(cuStreamSynchronize(NULL)); /* does not wait for it */
+		}
+		store_release(flag, 1u);
+		CU(cuStreamSynchronize(NULL));
+		if (i < 2) {
+			CU(cuStreamQuery(streams[i]));
+		}
+		CU(cuCtxSynchronize());
+	}
+}
+
+static void the_legacy_stream_counts_others_work(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(siblings_program, NULL), 0);
+}
+
 static void stop_server(void)
 {
 	char path[64], state;
@@ -494,6 +542,7 @@ int main(void)
 		cmocka_unit_test(a_preempted_doorbell_writer_blocks_no_other_thread),
 		cmocka_unit_test(a_new_stream_has_no_work),
 		cmocka_unit_test(streams_keep_their_attributes),
+		cmocka_unit_test(the_legacy_stream_counts_others_work),
 		cmocka_unit_test(batches_of_memory_operations_are_done_whole),
 		cmocka_unit_test(contexts_record_and_wait_for_events),
 		cmocka_unit_test(processes_wait_for_each_others_events),

@@ -15,6 +15,7 @@
 #include "soft/client/strict.h"
 
 static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; guarded by soft.lock */
+static uint32_t slots; /* [atomic], written under soft.lock; those that have been used */
 
 static int take_slot(void)
 {
@@ -25,6 +26,7 @@ static int take_slot(void)
 		}
 		if (soft.stream_used[i] == 0) {
 			store_relaxed(&soft.stream_used[i], 1);
+			store_release(&slots, MAX(slots, i + 1));
 			return (int)i;
 		}
 	}
@@ -215,6 +217,53 @@ CUresult cuStreamDestroy(CUstream s)
 	return cuStreamDestroy_v2(s);
 }
 
+/* Returns true if the stream in that slot is ordered with a legacy stream: work of the one waits
+ * for earlier work of the other. So is what is left of a destroyed one, if it was. */
+static bool is_ordered_with(CUstream legacy, uint32_t slot)
+{
+	CUstream s;
+	bool is;
+
+	if (slot == legacy->slot || !soft_stream_slot_is(slot, legacy->context)) {
+		return false;
+	}
+	pthread_mutex_lock(&soft.lock);
+	s = streams[slot];
+	is = !s || (s->green_id == legacy->green_id && !(s->flags & CU_STREAM_NON_BLOCKING) &&
+		    load_relaxed(&s->submitted) != s->created);
+	pthread_mutex_unlock(&soft.lock);
+	return is;
+}
+
+/* The driver counts the work of all streams that a legacy stream is ordered with as its own, when
+ * it is asked about it or waits for it (H200, 580.159.04). */
+static bool siblings_reached(CUstream s)
+{
+	for (uint32_t i = 0; s->legacy && i < load_acquire(&slots); i++) {
+		if (!soft_word_reached(&soft.shared->streams[i].done,
+				       load_acquire(&soft.stream_count[i])) &&
+		    is_ordered_with(s, i)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static CUresult drain_siblings(CUstream s)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; s->legacy && !e && i < load_acquire(&slots); i++) {
+		uint32_t target = load_acquire(&soft.stream_count[i]);
+		struct soft_stream_word *w = &soft.shared->streams[i];
+
+		if (!soft_word_reached(&w->done, target) && is_ordered_with(s, i)) {
+			e = soft_word_wait(&w->done, &w->waiters, target, s->context);
+		}
+	}
+	return e;
+}
+
 static CUresult synchronize(int pt, CUstream h)
 {
 	CUstream s;
@@ -222,6 +271,7 @@ static CUresult synchronize(int pt, CUstream h)
 
 	e = e ? e : soft_capture_sync(s);
 	e = e ? e : soft_stream_drain(s);
+	e = e ? e : drain_siblings(s);
 	soft_handle_recheck(h > CU_STREAM_PER_THREAD ? h : NULL, SOFT_OBJECT_STREAM);
 	soft_exec_reap();
 	soft_pool_trim_idle();
@@ -240,7 +290,8 @@ static CUresult query(int pt, CUstream h)
 		return e;
 	}
 	submitted = load_acquire(&s->submitted);
-	if (submitted != s->created && !soft_strict_reached(s->slot, submitted)) {
+	if ((submitted != s->created && !soft_strict_reached(s->slot, submitted)) ||
+	    !siblings_reached(s)) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	return soft_context_error(s->context);
