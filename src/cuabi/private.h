@@ -85,6 +85,17 @@ struct cuabi_soft_table {
 	CUresult (*flag_open)(CUcontext ctx, int fd, unsigned flags, CUdeviceptr *ret_device,
 			      size_t *ret_bytes);
 	CUresult (*flag_close)(CUcontext ctx, CUdeviceptr device, size_t bytes);
+
+	/* Maps device memory of cuMemAlloc into this process, a second time if it is there already:
+	 * what the allocation has of the unit of `unit` bytes (a power of two) that the address is
+	 * in. The caller unmaps *ret_at with munmap, before the memory is freed: see windows_watch.
+	 * Accesses through it are no copies, and do not take the link's bandwidth.
+	 * CUDA_ERROR_NOT_SUPPORTED with --check, which would not see them. */
+	CUresult (*window_open)(CUdeviceptr address, uint64_t unit, CUdeviceptr *ret_base,
+				uint64_t *ret_bytes, void **ret_at);
+	/* Has that function called, by any thread, when memory is being freed that can no longer be
+	 * mapped. */
+	CUresult (*windows_watch)(void (*gone)(CUdeviceptr base, uint64_t bytes));
 };
 
 #endif

@@ -267,6 +267,9 @@ enum soft_request_op {
 	/* A set of SMs; object: verb. NEW: value ranges in more[], two in each, the first in the
 	 * low half: first SM | count << 16. Reply: value32 = number. FREE: index: number. */
 	SOFT_REQ_PART,
+	/* index: GPU, value: address, more: bytes; whole pages of device memory. Reply carries the
+	 * memfd that holds the client's device memory; value: where it begins there. */
+	SOFT_REQ_WINDOW,
 	SOFT_REQ_COUNT
 };
 

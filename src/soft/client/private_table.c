@@ -1,5 +1,5 @@
 /* The private table, for what gBPF needs beyond the driver API: time slices, preemption, counters,
- * control descriptors and flag pages. cuabi/private.h documents its members. */
+ * control descriptors, flag pages and windows. cuabi/private.h documents its members. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +9,7 @@
 #include "base/shm.h"
 #include "cuabi/private.h"
 #include "soft/client/context/green.h"
+#include "soft/client/memory/cpu_window.h"
 #include "soft/client/server_link.h"
 
 static CUresult find(CUcontext *ctx)
@@ -282,4 +283,6 @@ const struct cuabi_soft_table soft_private_table = {
 	.flag_new = flag_new,
 	.flag_open = flag_open,
 	.flag_close = flag_close,
+	.window_open = soft_cpu_window_open,
+	.windows_watch = soft_cpu_windows_watch,
 };

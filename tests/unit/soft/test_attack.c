@@ -1,4 +1,5 @@
 /* Hostile clients of the soft GPU: the effects of an attack end with the attacker. */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -17,6 +19,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/fd.h"
 #include "base/shm.h"
 #include "raw.h"
@@ -388,6 +391,89 @@ static void the_server_serves_its_user_and_root_only(void **state)
 	assert_int_equal(chmod(rig_dir, 0700), 0);
 }
 
+/* ---- device memory that is mapped into its client ---- */
+
+/* Returns the memfd, or -1 if the request is refused. */
+static int ask_for_window(struct raw *c, uint32_t gpu, uint64_t address, uint64_t bytes)
+{
+	struct soft_request q = {
+		.op = SOFT_REQ_WINDOW, .index = gpu, .value = address, .more = { bytes }
+	};
+	int fds[FD_PASS_MAX] = { -1, -1, -1 };
+
+	assert_true(raw_ask(c, &q, fds));
+	assert_int_equal(c->r.result == 0, fds[0] >= 0);
+	return fds[0];
+}
+
+static void only_a_clients_own_device_memory_is_mapped(void **state)
+{
+	const uint64_t page = 4096, base = SOFT_WINDOW_FIRST;
+	const uint64_t bad[][2] = {
+		{ base - page, page },
+		{ base - page, 2 * page },
+		{ base, 0 },
+		{ base, page - 1 },
+		{ base + 1, page },
+		{ base, UINT64_MAX - page + 1 },
+		{ base + page, UINT64_MAX - page },
+		{ base, (uint64_t)1 << 50 },
+		{ base + SOFT_WINDOW_STRIDE, page },
+		{ 0, page },
+		{ UINT64_MAX - page + 1, page },
+	};
+	struct raw c;
+	int fd;
+
+	(void)state;
+	raw_open(&c, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(ask_for_window(&c, 0, bad[i][0], bad[i][1]), -1);
+	}
+	assert_int_equal(ask_for_window(&c, 1, base + SOFT_WINDOW_STRIDE, page), -1);
+	assert_int_equal(ask_for_window(&c, UINT32_MAX, base, page), -1);
+	fd = ask_for_window(&c, 0, base, page);
+	assert_true(fd >= 0);
+	close(fd);
+	raw_close(&c);
+}
+
+/* The client can neither change the size of the memfd nor keep freed pages in it, and what it holds
+ * after its end is nobody's. */
+static void a_window_shows_no_other_memory(void **state)
+{
+	enum { BYTES = 1 << 20 };
+	struct soft_request q = { .op = SOFT_REQ_FREE };
+	unsigned char *at[2];
+	int fds[FD_PASS_MAX], fd;
+	struct raw c;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		raw_open(&c, 1);
+		q.value =
+			raw_must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
+		fd = ask_for_window(&c, 0, q.value, BYTES);
+		assert_true(fd >= 0);
+		at[i] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)c.r.value);
+		assert_true(at[i] != MAP_FAILED);
+		assert_int_equal(at[i][5], 0);
+		memset(at[i], 7, BYTES);
+		assert_int_equal(ftruncate(fd, 0), -1);
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+		assert_true(raw_ask(&c, &q, fds));
+		assert_int_equal(c.r.result, 0);
+		assert_int_equal(at[i][5], 0);
+		at[i][5] = 9; /* of memory that is not allocated */
+		close(fd);
+		raw_close(&c);
+		assert_int_equal(rig_stats_idle().contexts, 0);
+	}
+	munmap(at[0], BYTES);
+	munmap(at[1], BYTES);
+}
+
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "256M", NULL };
@@ -412,6 +498,8 @@ int main(void)
 		cmocka_unit_test(unclosed_descriptors_block_no_client),
 		cmocka_unit_test(no_program_talks_to_a_strangers_server),
 		cmocka_unit_test(the_server_serves_its_user_and_root_only),
+		cmocka_unit_test(only_a_clients_own_device_memory_is_mapped),
+		cmocka_unit_test(a_window_shows_no_other_memory),
 	};
 
 	return cmocka_run_group_tests_name("soft attack", tests, start, rig_end);

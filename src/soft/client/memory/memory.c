@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 #include "soft/client/graph/capture.h"
+#include "soft/client/memory/cpu_window.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/server_link.h"
 #include "soft/client/stream/stream.h"
@@ -311,6 +312,8 @@ CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server)
 	}
 	if (soft_range_is_host(&r)) {
 		unmap_pinned(r.address, r.bytes);
+	} else if (r.kind == SOFT_RANGE_DEVICE) {
+		soft_cpu_windows_gone(r.address, r.bytes);
 	}
 	if (notify_server) {
 		free_on_server(ctx, address);
@@ -345,6 +348,7 @@ void soft_memory_drop_module(CUcontext ctx, uint32_t id)
 void soft_memory_drop_context(CUcontext ctx)
 {
 	drop(ctx->window, ctx, 0);
+	soft_cpu_windows_gone(ctx->window->base, ctx->window->bytes);
 }
 
 /* ---- entry points ---- */

@@ -92,6 +92,9 @@ struct softd_store *softd_store_create(uint64_t bytes)
 		free(s);
 		return NULL;
 	}
+	/* Its client may get the memfd. If it could seal it against writing, the pages of freed
+	 * memory could not be given back. */
+	(void)fcntl(s->fd, F_ADD_SEALS, F_SEAL_SEAL);
 	shares.n_stores++;
 	return s;
 }

@@ -18,7 +18,7 @@
 bool softd_request_is_memory(uint32_t op)
 {
 	return op == SOFT_REQ_ALLOC || op == SOFT_REQ_FREE || op == SOFT_REQ_MEMORY ||
-	       (op >= SOFT_REQ_IPC_EXPORT && op <= SOFT_REQ_POOL_IMPORT);
+	       (op >= SOFT_REQ_IPC_EXPORT && op <= SOFT_REQ_POOL_IMPORT) || op == SOFT_REQ_WINDOW;
 }
 
 static bool may_map(const struct softd_client *c)
@@ -373,6 +373,31 @@ static CUresult in_context(struct softd_client *c, struct softd_group *g,
 	}
 }
 
+/* Gives the client its own device memory. A store is one client's; of memory that another one has
+ * imported it was the owner, too. Not while accesses are checked, which would not be seen. */
+static CUresult show(const struct softd_memory *m, const struct soft_request *q,
+		     struct softd_answer *a)
+{
+	uint64_t offset = q->value - m->space.base, end;
+	int fd;
+
+	if (m->space.shadow) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (q->value < m->space.base || offset % SOFT_PAGE || q->more[0] % SOFT_PAGE ||
+	    !q->more[0] || checked_add(offset, q->more[0], &end) ||
+	    end > m->device_pages * SOFT_PAGE) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	fd = fcntl(m->store->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	carry(a, fd);
+	a->reply.value = offset;
+	return CUDA_SUCCESS;
+}
+
 /* Answers requests about the addresses of a GPU, whatever contexts there are. Caller holds the
  * lock.
  */
@@ -401,6 +426,8 @@ static CUresult in_window(struct softd_client *c, const struct soft_request *q,
 		return q->object > 3 ? CUDA_ERROR_INVALID_VALUE
 				     : valid(softd_memory_set_access(m, q->value, q->more[0],
 								     (uint8_t)q->object));
+	case SOFT_REQ_WINDOW:
+		return show(m, q, a);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -442,6 +469,7 @@ static CUresult locked(struct softd_client *c, const struct soft_request *q, con
 	case SOFT_REQ_MAP:
 	case SOFT_REQ_UNMAP:
 	case SOFT_REQ_ACCESS:
+	case SOFT_REQ_WINDOW:
 		return in_window(c, q, a);
 	default:
 		g = softd_request_group(c, q);
