@@ -20,7 +20,8 @@
 #define MEM_CONTEXT_PIECES_MAX 16u /* of one context */
 #define MEM_COPY_THREADS_MAX 16u
 /* Bytes that a context has to copy for each piece that it makes. A piece of 4 MiB takes 2 ms
- * (H200), in which the driver copies so much: a program that copies little must not pay for pieces.
+ * (H200), and the driver copies that many bytes in 2 ms: a program that copies little must not pay
+ * for pieces.
  */
 #define MEM_PIECE_CREDIT ((uint64_t)16 << 20)
 

@@ -119,6 +119,21 @@ bool mem_regions_take_owned(struct mem_regions *t, uint64_t owner, uint64_t epoc
 	return false;
 }
 
+bool mem_regions_take_between(struct mem_regions *t, uint64_t first, uint64_t last, size_t *cursor,
+			      struct mem_region *ret)
+{
+	for (; *cursor < t->size; (*cursor)++) { /* the same slot again after a removal, as above */
+		struct mem_region *r = &t->slot[*cursor];
+
+		if (r->count && r->key >= first && r->key <= last) {
+			*ret = *r;
+			empty(t, *cursor);
+			return true;
+		}
+	}
+	return false;
+}
+
 void mem_regions_finish(struct mem_regions *t)
 {
 	free(t->slot);

@@ -33,6 +33,9 @@ bool mem_regions_take(struct mem_regions *t, uint64_t key, struct mem_region *re
  */
 bool mem_regions_take_owned(struct mem_regions *t, uint64_t owner, uint64_t epoch, size_t *cursor,
 			    struct mem_region *ret);
+/* Removes an entry whose key is in that range, and stores it; otherwise as above. */
+bool mem_regions_take_between(struct mem_regions *t, uint64_t first, uint64_t last, size_t *cursor,
+			      struct mem_region *ret);
 void mem_regions_finish(struct mem_regions *t);
 
 #endif

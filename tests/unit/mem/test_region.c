@@ -192,6 +192,25 @@ static void take_owner(struct mem_regions *t, struct model *m, uint64_t owner, u
 	}
 }
 
+/* The same for a range of keys. */
+static void take_range(struct mem_regions *t, struct model *m, uint64_t first, uint64_t last)
+{
+	struct mem_region got;
+	size_t cursor = 0;
+
+	while (mem_regions_take_between(t, first, last, &cursor, &got)) {
+		size_t i = model_at(m, got.key);
+
+		assert_true(got.key >= first && got.key <= last);
+		assert_true(i < m->n);
+		assert_same(&got, &m->e[i]);
+		model_remove(m, got.key);
+	}
+	for (size_t i = 0; i < m->n; i++) {
+		assert_true(m->e[i].key < first || m->e[i].key > last);
+	}
+}
+
 static void random_operations(const struct keys *k, unsigned operations, uint64_t seed)
 {
 	static struct model m;
@@ -205,6 +224,10 @@ static void random_operations(const struct keys *k, unsigned operations, uint64_
 		if (what == 0) {
 			take_owner(&t, &m, random_next(&seed) % OWNERS,
 				   random_next(&seed) % EPOCHS);
+		} else if (what == 1) {
+			uint64_t first = k->first + k->step * (random_next(&seed) % k->range);
+
+			take_range(&t, &m, first, first + k->step * (k->range / 16));
 		} else if (what < 300) {
 			find_one(&t, &m, k, &seed);
 		} else {
@@ -328,7 +351,7 @@ static void an_owners_entries_are_taken_in_one_pass(void **state)
 		}
 		take_owner(&t, &m, 1, UINT64_MAX);
 		check_all(&t, &m);
-		take_owner(&t, &m, 0, UINT64_MAX);
+		take_range(&t, &m, 0, UINT64_MAX);
 		check_all(&t, &m);
 		assert_int_equal(m.n, 0);
 		mem_regions_finish(&t);
@@ -396,6 +419,7 @@ static void an_empty_table_has_nothing(void **state)
 	assert_null(mem_regions_find(&t, 0));
 	assert_false(mem_regions_take(&t, 0, &got));
 	assert_false(mem_regions_take_owned(&t, 0, UINT64_MAX, &cursor, &got));
+	assert_false(mem_regions_take_between(&t, 0, UINT64_MAX, &cursor, &got));
 	mem_regions_finish(&t);
 }
 
