@@ -43,6 +43,11 @@ void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us);
 /* Returns N of the GPU's /dev/nvidiaN, or as gpu_rm_errno. fd: a control descriptor. */
 int gpu_learn_minor(const struct cuabi_table *real, CUdevice d, int fd);
 
+/* Finds the card that a device object stands for, without the driver library. Returns 0 or as
+ * gpu_rm_errno. */
+struct gpu_rm_card;
+int gpu_learn_card(const struct gpu_learn_object *device, struct gpu_rm_card *ret);
+
 void gpu_learn_forget_all(void);
 
 #endif

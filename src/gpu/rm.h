@@ -20,6 +20,7 @@ enum {
 	GPU_RM_NR_ALLOC = 0x2b,
 	GPU_RM_NR_DUP = 0x34,
 	GPU_RM_NR_MAP_MEMORY = 0x4e,
+	GPU_RM_NR_UNMAP_MEMORY = 0x4f,
 	GPU_RM_NR_CARD_INFO = 200,
 	GPU_RM_NR_REGISTER_FD = 201,
 	GPU_RM_NR_TRANSFER = 211, /* holds number, size and address of another request */
@@ -31,6 +32,8 @@ enum {
 	GPU_RM_CLASS_SUBDEVICE = 0x2080,
 	GPU_RM_CLASS_GROUP = 0xa06c,
 	GPU_RM_CLASS_MEMORY = 0x40,
+	GPU_RM_CLASS_HOST_MEMORY = 0x3e,
+	GPU_RM_CLASS_HOST_PAGES = 0x71, /* of the program, registered */
 };
 
 /* Controls of a group (ctrla06c.h) that several files use. */
@@ -68,6 +71,12 @@ struct gpu_rm_map {
 	uint64_t offset, length, address;
 	uint32_t status, flags;
 	int32_t fd, pad2;
+};
+
+struct gpu_rm_unmap {
+	uint32_t client, device, memory, pad;
+	uint64_t address;
+	uint32_t status, flags;
 };
 
 struct gpu_rm_transfer {
@@ -117,10 +126,20 @@ int gpu_rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint3
 		 void *params, uint32_t bytes);
 int gpu_rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
 	       uint32_t from_object);
-/* Makes `bytes` of the memory available to mmap of map_fd, at offset 0. */
-int gpu_rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
-		      int map_fd);
+/* Makes a part of the memory available to mmap of map_fd, at offset 0 there. */
+struct gpu_rm_part {
+	uint32_t client, device, memory;
+	uint64_t offset, bytes;
+	uint64_t cookie; /* out */
+};
+int gpu_rm_map_memory(int fd, struct gpu_rm_part *p, int map_fd);
+/* The same with a new descriptor of /dev/nvidia<number>, which it returns (owned), or -errno. */
+int gpu_rm_open_part(int number, int fd, struct gpu_rm_part *p);
+/* Ends that; the caller has unmapped it. */
+int gpu_rm_unmap_memory(int fd, const struct gpu_rm_part *p);
 int gpu_rm_register(int device_fd, int control_fd);
+/* Opens /dev/nvidia<number>. Returns a descriptor (owned) or -errno. */
+int gpu_rm_open_gpu(int number);
 int gpu_rm_cards(int fd, struct gpu_rm_card cards[GPU_RM_CARDS]);
 
 #endif

@@ -23,25 +23,12 @@
 #include "gpu/learn.h"
 #include "gpu/rm.h"
 
-static int open_gpu(int number)
-{
-	char path[32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/dev/nvidia%d", number);
-	fd = gpu_rm_os.open(path);
-	if (fd >= 0 && !gpu_rm_os.is(fd, number)) {
-		close(fd);
-		return -ENODEV;
-	}
-	return fd;
-}
-
 /* Creates a client with the device and the memory, mapped through device_fd. */
 static int fill_client(int control, int device_fd, const struct gpu_learn_watch *w)
 {
 	struct gpu_rm_device_params p = { .device_id = w->device_id };
 	uint32_t client = 0, device = 0, memory = 0;
+	struct gpu_rm_part part;
 	int err = gpu_rm_register(device_fd, control);
 
 	err = err ? err : gpu_rm_alloc(control, 0, 0, &client, GPU_RM_CLASS_CLIENT, NULL, 0);
@@ -51,8 +38,8 @@ static int fill_client(int control, int device_fd, const struct gpu_learn_watch 
 				 sizeof(p));
 	err = err ? err
 		  : gpu_rm_dup(control, client, device, &memory, w->last.root, w->last.object);
-	return err ? err
-		   : gpu_rm_map_memory(control, client, device, memory, GPU_FLAG_BYTES, device_fd);
+	part = (struct gpu_rm_part){ client, device, memory, 0, GPU_FLAG_BYTES, 0 };
+	return err ? err : gpu_rm_map_memory(control, &part, device_fd);
 }
 
 /* Returns a descriptor or -errno. */
@@ -63,7 +50,7 @@ static int by_own_client(int number, const struct gpu_learn_watch *w)
 	if (control < 0) {
 		return control;
 	}
-	device_fd = open_gpu(number);
+	device_fd = gpu_rm_open_gpu(number);
 	err = device_fd < 0 ? device_fd : fill_client(control, device_fd, w);
 	if (err && device_fd >= 0) {
 		close(device_fd);
@@ -74,19 +61,11 @@ static int by_own_client(int number, const struct gpu_learn_watch *w)
 
 static int by_their_client(int number, const struct gpu_learn_watch *w)
 {
-	int device_fd = open_gpu(number), err;
+	struct gpu_rm_part part = { w->last.root,   w->last.parent,
+				    w->last.object, 0,
+				    GPU_FLAG_BYTES, 0 };
 
-	if (device_fd < 0) {
-		return device_fd;
-	}
-	err = gpu_rm_register(device_fd, w->last.fd);
-	err = err ? err
-		  : gpu_rm_map_memory(w->last.fd, w->last.root, w->last.parent, w->last.object,
-				      GPU_FLAG_BYTES, device_fd);
-	if (err) {
-		close(device_fd);
-	}
-	return err ? err : device_fd;
+	return gpu_rm_open_part(number, w->last.fd, &part);
 }
 
 static void refused(struct gpu_exported *x, const char *why, int err)

@@ -1,6 +1,6 @@
 /* The table of handles. All of it comes from calls that the driver library made and the driver
- * granted; other calls are ignored. Memory objects are not stored, since a process can have any
- * number of them; only watches see them. */
+ * granted; other calls are ignored. Memory objects are not stored here, since a process can have
+ * any number of them; watches see them, and ranges.c, which stores what they are mapped at. */
 #include "gpu/learn.h"
 
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "gpu/control.h"
+#include "gpu/ranges.h"
 #include "gpu/rm.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -176,6 +177,7 @@ static void made(struct gpu_learn_object *o, uint64_t params, uint32_t bytes)
 		w->device_id = device_of(o, &device) ? device.id : GPU_LEARN_NO_ID;
 		pthread_mutex_unlock(&lock);
 	}
+	gpu_ranges_made(o);
 	if (kept(o->class_id)) {
 		pthread_mutex_lock(&lock);
 		keep(o);
@@ -249,6 +251,7 @@ void gpu_learn_call(int fd, unsigned long request, const void *argument, int res
 	if (_IOC_TYPE(request) == 'F' && result >= 0 && argument) {
 		one_call(fd, _IOC_NR(request), _IOC_SIZE(request), argument);
 	}
+	gpu_ranges_after(request, argument, result);
 }
 
 /* ---- queries ---- */
@@ -317,5 +320,6 @@ void gpu_learn_forget_all(void)
 	pthread_mutex_init(&lock, NULL);
 	n_objects = 0;
 	watch = NULL;
+	gpu_ranges_forget_all();
 	(void)add_relaxed(&generation, 1u);
 }

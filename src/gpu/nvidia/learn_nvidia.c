@@ -58,12 +58,10 @@ static uint32_t subdevice_of(const struct gpu_learn_object *device)
 	return 0;
 }
 
-/* Returns 1 if the device object is that GPU, 0 if not, -errno if unknown. */
-static int same_gpu(const struct gpu_learn_object *device, uint32_t subdevice,
-		    const struct place *p)
+int gpu_learn_card(const struct gpu_learn_object *device, struct gpu_rm_card *ret)
 {
 	struct gpu_rm_card cards[GPU_RM_CARDS];
-	uint32_t id = 0;
+	uint32_t id = 0, subdevice = subdevice_of(device);
 	int err = subdevice ? gpu_rm_control(device->fd, device->root, subdevice, SUBDEVICE_GPU_ID,
 					     &id, sizeof(id))
 			    : -ENODEV;
@@ -71,10 +69,20 @@ static int same_gpu(const struct gpu_learn_object *device, uint32_t subdevice,
 	err = err ? err : gpu_rm_cards(device->fd, cards);
 	for (int i = 0; !err && i < GPU_RM_CARDS; i++) {
 		if (cards[i].valid && cards[i].gpu_id == id) {
-			return card_at(&cards[i], p);
+			*ret = cards[i];
+			return 0;
 		}
 	}
 	return err ? err : -ENODEV;
+}
+
+/* Returns 1 if the device object is that GPU, 0 if not, -errno if unknown. */
+static int same_gpu(const struct gpu_learn_object *device, const struct place *p)
+{
+	struct gpu_rm_card card;
+	int err = gpu_learn_card(device, &card);
+
+	return err ? err : card_at(&card, p);
 }
 
 static bool only_gpu(const struct cuabi_table *real)
@@ -116,7 +124,7 @@ static int choose(const struct cuabi_table *real, uint32_t gpu,
 		    (best && d.root == ret->root && d.object == ret->object)) {
 			continue;
 		}
-		same = same_gpu(&d, subdevice_of(&d), &p);
+		same = same_gpu(&d, &p);
 		if (same < 0) {
 			same = only_gpu(real);
 			err = same ? err : -ENOTSUP;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 _Static_assert(sizeof(struct gpu_rm_alloc) == 32 && sizeof(struct gpu_rm_alloc_rights) == 48,
 	       "nvos.h");
 _Static_assert(sizeof(struct gpu_rm_control) == 32 && sizeof(struct gpu_rm_dup) == 28, "nvos.h");
+_Static_assert(sizeof(struct gpu_rm_unmap) == 32, "nvos.h");
 _Static_assert(sizeof(struct gpu_rm_map) == 56 && sizeof(struct gpu_rm_transfer) == 16, "wrappers");
 _Static_assert(sizeof(struct gpu_rm_card) == 72 && offsetof(struct gpu_rm_card, gpu_id) == 16 &&
 		       offsetof(struct gpu_rm_card, registers) == 24 &&
@@ -159,17 +161,30 @@ int gpu_rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint3
 	return err;
 }
 
-int gpu_rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
-		      int map_fd)
+int gpu_rm_map_memory(int fd, struct gpu_rm_part *p, int map_fd)
 {
-	struct gpu_rm_map m = { .client = client,
-				.device = device,
-				.memory = memory,
-				.length = bytes,
+	struct gpu_rm_map m = { .client = p->client,
+				.device = p->device,
+				.memory = p->memory,
+				.offset = p->offset,
+				.length = p->bytes,
 				.status = UINT32_MAX,
 				.fd = map_fd };
+	int err = call(fd, GPU_RM_NR_MAP_MEMORY, &m, sizeof(m), &m.status);
 
-	return call(fd, GPU_RM_NR_MAP_MEMORY, &m, sizeof(m), &m.status);
+	p->cookie = m.address;
+	return err;
+}
+
+int gpu_rm_unmap_memory(int fd, const struct gpu_rm_part *p)
+{
+	struct gpu_rm_unmap u = { .client = p->client,
+				  .device = p->device,
+				  .memory = p->memory,
+				  .address = p->cookie,
+				  .status = UINT32_MAX };
+
+	return call(fd, GPU_RM_NR_UNMAP_MEMORY, &u, sizeof(u), &u.status);
 }
 
 int gpu_rm_register(int device_fd, int control_fd)
@@ -184,6 +199,35 @@ int gpu_rm_register(int device_fd, int control_fd)
 	return gpu_rm_os.ioctl(device_fd, REQUEST(GPU_RM_NR_REGISTER_FD, sizeof(fd)), &fd) < 0
 		       ? -EIO
 		       : 0;
+}
+
+int gpu_rm_open_gpu(int number)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/nvidia%d", number);
+	fd = gpu_rm_os.open(path);
+	if (fd >= 0 && !gpu_rm_os.is(fd, number)) {
+		close(fd);
+		return -ENODEV;
+	}
+	return fd;
+}
+
+int gpu_rm_open_part(int number, int fd, struct gpu_rm_part *p)
+{
+	int device_fd = gpu_rm_open_gpu(number), err;
+
+	if (device_fd < 0) {
+		return device_fd;
+	}
+	err = gpu_rm_register(device_fd, fd);
+	err = err ? err : gpu_rm_map_memory(fd, p, device_fd);
+	if (err) {
+		close(device_fd);
+	}
+	return err ? err : device_fd;
 }
 
 int gpu_rm_cards(int fd, struct gpu_rm_card cards[GPU_RM_CARDS])

@@ -15,6 +15,7 @@
 #include "base/compiler.h"
 #include "gpu/control_int.h"
 #include "gpu/learn.h"
+#include "gpu/ranges.h"
 
 #if defined(__x86_64__)
 #define IS_SLOT(type)                                                                              \
@@ -37,6 +38,9 @@ static int stand_in(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	argument = va_arg(ap, void *);
 	va_end(ap);
+	err = errno;
+	gpu_ranges_before(request, argument);
+	errno = err;
 	ret = load_acquire(&next)(fd, request, argument);
 	err = errno;
 	gpu_learn_call(fd, request, argument, ret);

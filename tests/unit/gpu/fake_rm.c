@@ -5,10 +5,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -18,12 +20,14 @@
 #include "gpu/rm.h"
 
 #define MAX_FDS 1024
+#define KIND_UVM (-1)
 
 struct fake_rm fake;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a call is carried out */
 int (*fake_call)(int fd, unsigned long request, void *argument);
 
 static struct {
-	int kind; /* 0 none, 1 control, 2 + n device n */
+	int kind; /* 0 none, 1 control, 2 + n device n, KIND_UVM */
 	int tied; /* control descriptor it is registered with */
 	int mapped;
 } fds[MAX_FDS];
@@ -51,6 +55,11 @@ static int open_kind(int kind)
 int fake_control(void)
 {
 	return open_kind(1);
+}
+
+int fake_uvm(void)
+{
+	return open_kind(KIND_UVM);
 }
 
 static int os_open(const char *path)
@@ -94,6 +103,29 @@ struct fake_object *fake_nth(uint32_t class_id, uint32_t n)
 	return NULL;
 }
 
+static bool has_parts(const struct fake_object *o)
+{
+	for (uint32_t i = 0; i < fake.n_parts; i++) {
+		if (fake.part[i].client == o->root && fake.part[i].memory == o->object) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Closes what no duplicate has. */
+static void close_memory(int memory)
+{
+	for (uint32_t i = 0; i < fake.n; i++) {
+		if (fake.o[i].memory == memory) {
+			return;
+		}
+	}
+	if (memory >= 0) {
+		close(memory);
+	}
+}
+
 static void free_tree(uint32_t root, uint32_t object)
 {
 	for (uint32_t i = 0; i < fake.n;) {
@@ -103,7 +135,9 @@ static void free_tree(uint32_t root, uint32_t object)
 			i++;
 			continue;
 		}
+		fake.freed_with_parts += has_parts(&o);
 		fake.o[i] = fake.o[--fake.n];
+		close_memory(o.memory);
 		if (o.object != object) {
 			free_tree(root, o.object);
 			i = 0;
@@ -164,7 +198,7 @@ static uint32_t on_alloc(int fd, struct gpu_rm_alloc *a)
 	status = add(a->root, a->parent, &a->object, a->class_id, gpu, fd);
 	if (!status && a->class_id == GPU_RM_CLASS_MEMORY) {
 		fake.o[fake.n - 1].memory = memfd_create("memory", MFD_CLOEXEC);
-		(void)!ftruncate(fake.o[fake.n - 1].memory, 2 << 20);
+		(void)!ftruncate(fake.o[fake.n - 1].memory, (off_t)FAKE_MEMORY_BYTES);
 	}
 	return status;
 }
@@ -185,25 +219,69 @@ static uint32_t on_dup(int fd, struct gpu_rm_dup *d)
 	return status;
 }
 
+/* Returns a descriptor whose mapping from offset 0 on is that part. */
+static int contents_of(const struct fake_object *o, const struct gpu_rm_map *m)
+{
+	int fd;
+
+	if (fake.mmap_fails) {
+		return eventfd(0, EFD_CLOEXEC);
+	}
+	if (!m->offset) {
+		return fcntl(o->memory, F_DUPFD_CLOEXEC, 0);
+	}
+	fd = memfd_create("memory", MFD_CLOEXEC);
+	(void)!ftruncate(fd, (off_t)m->length);
+	return fd;
+}
+
 static uint32_t on_map(int fd, struct gpu_rm_map *m)
 {
 	struct fake_object *o = fake_find(m->client, m->memory);
 	struct fake_object *device = fake_find(m->client, m->device);
+	int contents;
 
 	if (!o || !device || !ours(m->client, fd) || o->memory < 0) {
 		return 0x57;
 	}
 	if (m->fd < 0 || m->fd >= MAX_FDS || fds[m->fd].kind != 2 + (int)cards[o->gpu].minor ||
-	    fds[m->fd].tied < 0 || m->length != 4096) {
+	    fds[m->fd].tied < 0 || !m->length || (m->offset | m->length) % 4096 ||
+	    m->offset > FAKE_MEMORY_BYTES || m->length > FAKE_MEMORY_BYTES - m->offset) {
 		return 0x1f;
 	}
+	if (fake.n_parts == FAKE_PARTS) {
+		return 0x1a;
+	}
+	contents = contents_of(o, m);
 	/* From now on a mapping maps the memory itself. */
-	if (!fake.stores_are_lost && dup3(o->memory, m->fd, O_CLOEXEC) < 0) {
+	if (!fake.stores_are_lost && dup3(contents, m->fd, O_CLOEXEC) < 0) {
+		close(contents);
 		return 0x59;
 	}
-	(void)!ftruncate(m->fd, 2 << 20);
+	(void)!ftruncate(m->fd, (off_t)FAKE_MEMORY_BYTES);
 	fds[m->fd].mapped = 1;
+	m->address = UINT64_C(0x700000000000) + 4096 * (uint64_t)fake.parts_made++;
+	fake.part[fake.n_parts++] = (struct fake_part){ m->client, m->device,  m->memory, m->offset,
+							m->length, m->address, contents };
 	return 0;
+}
+
+static uint32_t on_unmap(int fd, const struct gpu_rm_unmap *u)
+{
+	if (!ours(u->client, fd)) {
+		return 0x23;
+	}
+	for (uint32_t i = 0; i < fake.n_parts; i++) {
+		struct fake_part p = fake.part[i];
+
+		if (p.client == u->client && p.device == u->device && p.memory == u->memory &&
+		    p.cookie == u->address) {
+			close(p.contents);
+			fake.part[i] = fake.part[--fake.n_parts];
+			return 0;
+		}
+	}
+	return 0x57;
 }
 
 /* ---- controls ---- */
@@ -313,6 +391,14 @@ static int on_register(int fd, const int32_t *control)
 	return 0;
 }
 
+static void on_card_info(struct gpu_rm_card *ret, unsigned bytes)
+{
+	for (uint32_t i = 0; i < FAKE_GPUS && (i + 1) * sizeof(*ret) <= bytes; i++) {
+		ret[i] = cards[i];
+		ret[i].memory_bytes = fake.shown_bytes;
+	}
+}
+
 static int answer(int fd, unsigned number, unsigned bytes, void *argument)
 {
 	struct gpu_rm_alloc_rights *b = argument;
@@ -344,8 +430,11 @@ static int answer(int fd, unsigned number, unsigned bytes, void *argument)
 	case GPU_RM_NR_MAP_MEMORY:
 		((struct gpu_rm_map *)argument)->status = on_map(fd, argument);
 		return 0;
+	case GPU_RM_NR_UNMAP_MEMORY:
+		((struct gpu_rm_unmap *)argument)->status = on_unmap(fd, argument);
+		return 0;
 	case GPU_RM_NR_CARD_INFO:
-		memcpy(argument, cards, MIN(bytes, sizeof(cards)));
+		on_card_info(argument, bytes);
 		return 0;
 	case GPU_RM_NR_REGISTER_FD:
 		return on_register(fd, argument);
@@ -353,6 +442,32 @@ static int answer(int fd, unsigned number, unsigned bytes, void *argument)
 		errno = ENOTTY;
 		return -1;
 	}
+}
+
+static int carry_out(int fd, unsigned long request, void *argument)
+{
+	int ret = 0, err = errno;
+
+	if (fake.before) {
+		fake.before(fd, request, argument);
+	}
+	pthread_mutex_lock(&lock);
+	fake.errno_seen = err;
+	fake.calls++;
+	errno = 1234; /* a caller that does not save errno would see it */
+	if (fds[fd].kind != KIND_UVM) {
+		ret = answer(fd, _IOC_NR(request), _IOC_SIZE(request), argument);
+	} else if (request == fake.refuse_number) {
+		errno = EINVAL;
+		ret = -1;
+	}
+	err = errno;
+	pthread_mutex_unlock(&lock);
+	if (fake.after) {
+		fake.after(fd, request, argument);
+	}
+	errno = err;
+	return ret;
 }
 
 /* Takes precedence over the C library's ioctl, for the test program and the library. */
@@ -364,12 +479,11 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 	va_start(ap, request);
 	argument = va_arg(ap, void *);
 	va_end(ap);
-	if (_IOC_TYPE(request) != 'F' || fd < 0 || fd >= MAX_FDS || !fds[fd].kind) {
+	if (fd < 0 || fd >= MAX_FDS || !fds[fd].kind ||
+	    (_IOC_TYPE(request) != 'F' && fds[fd].kind != KIND_UVM)) {
 		return (int)syscall(SYS_ioctl, fd, request, argument);
 	}
-	fake.calls++;
-	errno = 1234; /* a caller that does not save errno would see it */
-	return answer(fd, _IOC_NR(request), _IOC_SIZE(request), argument);
+	return carry_out(fd, request, argument);
 }
 
 /* ---- set-up ---- */
@@ -379,10 +493,11 @@ static struct gpu_rm_os own;
 void fake_reset(void)
 {
 	own = own.ioctl ? own : gpu_rm_os;
-	for (uint32_t i = 0; i < fake.n; i++) {
-		if (fake.o[i].memory >= 0) {
-			close(fake.o[i].memory);
-		}
+	while (fake.n) {
+		close_memory(fake.o[--fake.n].memory);
+	}
+	for (uint32_t i = 0; i < fake.n_parts; i++) {
+		close(fake.part[i].contents);
 	}
 	memset(&fake, 0, sizeof(fake));
 	memset(fds, 0, sizeof(fds));
@@ -402,7 +517,7 @@ void *fake_library(const char *variable)
 	return lib;
 }
 
-static uint32_t make(int control, uint32_t root, uint32_t parent, uint32_t class_id, uint32_t gpu)
+uint32_t fake_make(int control, uint32_t root, uint32_t parent, uint32_t class_id, uint32_t gpu)
 {
 	struct gpu_rm_device_params p = { .device_id = gpu };
 	struct gpu_rm_alloc_rights b = {
@@ -424,13 +539,13 @@ uint32_t fake_context(int control, uint32_t client, uint32_t gpu)
 {
 	uint32_t device, group;
 
-	client = client ? client : make(control, 0, 0, GPU_RM_CLASS_CLIENT, 0);
-	device = make(control, client, client, GPU_RM_CLASS_DEVICE, gpu);
-	make(control, client, device, GPU_RM_CLASS_SUBDEVICE, 0);
+	client = client ? client : fake_make(control, 0, 0, GPU_RM_CLASS_CLIENT, 0);
+	device = fake_make(control, client, client, GPU_RM_CLASS_DEVICE, gpu);
+	fake_make(control, client, device, GPU_RM_CLASS_SUBDEVICE, 0);
 	for (int i = 0; i < 2; i++) {
-		group = make(control, client, device, GPU_RM_CLASS_GROUP, 0);
-		make(control, client, group, 0xc86f, 0);
-		make(control, client, group, 0xc86f, 0);
+		group = fake_make(control, client, device, GPU_RM_CLASS_GROUP, 0);
+		fake_make(control, client, group, 0xc86f, 0);
+		fake_make(control, client, group, 0xc86f, 0);
 	}
 	return client;
 }
@@ -504,7 +619,7 @@ static CUresult mem_create(CUmemGenericAllocationHandle *h, size_t bytes,
 			device = fake.o[i].object;
 		}
 	}
-	object = make(cuda.control, cuda.client, device, GPU_RM_CLASS_MEMORY, 0);
+	object = fake_make(cuda.control, cuda.client, device, GPU_RM_CLASS_MEMORY, 0);
 	cuda.memory = dup(fake_find(cuda.client, object)->memory);
 	cuda.gone = false;
 	*h = 1;
