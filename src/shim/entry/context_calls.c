@@ -9,6 +9,7 @@
 #include "shim/mem/copies.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
+#include "shim/object/ended_primary.h"
 #include "shim/object/stream_queue.h"
 
 #define MAX_DEVICES 64
@@ -52,6 +53,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
 	CUresult r = shim_real.cuDevicePrimaryCtxRetain(ret, device);
 
+	if (r == CUDA_SUCCESS) {
+		shim_primary_retained(device);
+	}
 	if (r == CUDA_SUCCESS && device >= 0 && device < MAX_DEVICES) {
 		add_acqrel(&retained[device], 1);
 	}
@@ -118,6 +122,7 @@ static CUresult released(CUresult r, CUdevice device, CUcontext ctx, struct reco
 		    !active;
 
 	if (gone) {
+		shim_primary_ended(device, ctx);
 		forget(ctx, recorded);
 	}
 	shim_copies_context_ended(ctx, gone);
@@ -131,6 +136,14 @@ static CUresult ended(CUresult r, CUcontext ctx, struct recorded recorded)
 	}
 	shim_copies_context_ended(ctx, r == CUDA_SUCCESS);
 	return r;
+}
+
+static CUresult was_reset(CUresult r, CUdevice device, CUcontext ctx, struct recorded recorded)
+{
+	if (r == CUDA_SUCCESS && ctx) {
+		shim_primary_ended(device, ctx);
+	}
+	return ended(r, ctx, recorded);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -154,7 +167,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device)
 	struct recorded recorded = { 0, 0 };
 	CUcontext ctx = resetting(device, &recorded);
 
-	return ended(shim_real.cuDevicePrimaryCtxReset(device), ctx, recorded);
+	return was_reset(shim_real.cuDevicePrimaryCtxReset(device), device, ctx, recorded);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
@@ -162,7 +175,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 	struct recorded recorded = { 0, 0 };
 	CUcontext ctx = resetting(device, &recorded);
 
-	return ended(shim_real.cuDevicePrimaryCtxReset_v2(device), ctx, recorded);
+	return was_reset(shim_real.cuDevicePrimaryCtxReset_v2(device), device, ctx, recorded);
 }
 
 CUresult cuCtxDestroy(CUcontext ctx)

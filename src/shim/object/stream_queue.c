@@ -11,6 +11,7 @@
 #include "shim/capture_state.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
+#include "shim/object/ended_primary.h"
 #include "shim/object/queue_drain.h"
 
 #define BUCKETS 1024u
@@ -175,6 +176,9 @@ struct shim_queue *shim_queue_find_default(struct shim_thread *t, enum shim_queu
 	bool own = kind == SHIM_QUEUE_PER_THREAD || shim_green_of(ctx);
 	struct shim_queue *q;
 
+	if (shim_primary_is_gone(ctx)) {
+		return NULL;
+	}
 	pthread_mutex_lock(&table_mutex);
 	q = shim_attached() ? obtain(stream, kind, ctx, own ? t : NULL) : NULL;
 	pthread_mutex_unlock(&table_mutex);
