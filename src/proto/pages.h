@@ -146,6 +146,8 @@ struct proto_stats {
 	/* Linear copies between host memory and the device, bytes; and those of both that the
 	 * pipelined plan has made. */
 	uint64_t copy_up_bytes, copy_down_bytes, copy_pipelined_bytes;
+	/* Copies by the direct plan, and their bytes, which are in the first two as well. */
+	uint64_t copies_direct, copy_direct_bytes;
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

@@ -16,7 +16,7 @@
 struct answer {
 	uint64_t version; /* 0: no version in force has the hook */
 	uint64_t hold_ns, ahead_bytes;
-	uint32_t piece_bytes, lc_open;
+	uint32_t piece_bytes, plan, lc_open;
 	bool hold, failed, out_of_range;
 };
 
@@ -33,6 +33,7 @@ static void fill(struct gbpf_copy_enqueue_ctx *x, const struct sched_copy *c, bo
 	x->held_ns = c->came_ns ? sched_since_ns(c->came_ns, now) : 0;
 	x->hold_ns = x->ahead_bytes = 0;
 	x->piece_bytes = c->piece_bytes;
+	x->plan = c->plan;
 	x->cut = c->cut;
 	x->direction = c->up ? GBPF_COPY_UP : GBPF_COPY_DOWN;
 	x->host = c->pinned ? GBPF_HOST_PINNED : GBPF_HOST_PAGEABLE;
@@ -70,7 +71,7 @@ static void ask(struct sched_copy *c, bool forced, uint64_t now, struct answer *
 	enum policy_failure failed = POLICY_FINE;
 	uint64_t verdict;
 
-	*a = (struct answer){ .piece_bytes = c->piece_bytes };
+	*a = (struct answer){ .piece_bytes = c->piece_bytes, .plan = c->plan };
 	if (v && policy_fills(v, POLICY_HOOK_copy_enqueue)) {
 		fill(&x, c, forced, now);
 		x.lc_open = sched_boards_scan(s, load_relaxed(&s->policy.gpu[c->q->gpu].index), now,
@@ -86,6 +87,7 @@ static void ask(struct sched_copy *c, bool forced, uint64_t now, struct answer *
 			a->hold_ns = x.hold_ns ? MIN(x.hold_ns, MAX_HOLD_NS) : DEFAULT_HOLD_NS;
 			a->ahead_bytes = x.ahead_bytes;
 			a->piece_bytes = x.piece_bytes;
+			a->plan = x.plan;
 		}
 	}
 	policy_read_leave(reader);
@@ -99,6 +101,7 @@ static void ask(struct sched_copy *c, bool forced, uint64_t now, struct answer *
 	c->asked++;
 	c->version = a->version;
 	c->piece_bytes = clamp_piece(c, a->piece_bytes);
+	c->plan = a->plan == GBPF_PLAN_DRIVER ? GBPF_PLAN_DRIVER : c->plan;
 }
 
 /* Returns whether the answer of a HOLD still counts: gbpfd is there, and the version that gave it

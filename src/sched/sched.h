@@ -269,6 +269,7 @@ void sched_synced(struct sched *s, struct sched_queue *q);
  * in pieces (mem/copy_plan.h). Any thread. */
 void sched_copied(struct sched *s, bool up, uint64_t bytes);
 void sched_copied_in_pieces(struct sched *s, uint64_t bytes);
+void sched_copied_directly(struct sched *s, uint64_t bytes); /* one copy (mem/direct.h) */
 
 struct sched_shared { /* first member of struct sched: what the inline tests read */
 	uint32_t active;
@@ -294,6 +295,7 @@ struct sched_copy {
 	/* Size of the next piece, when sched_copy_may_go() answers SCHED_COPY_GO: a multiple of
 	 * SCHED_PIECE_UNIT within the hook's bounds. Before the first call: the plan's size. */
 	uint32_t piece_bytes;
+	uint32_t plan; /* GBPF_PLAN_*; a call may make it GBPF_PLAN_DRIVER */
 	/* The scheduler's. */
 	uint64_t came_ns;	  /* the piece's first call; 0: not asked about it yet */
 	uint64_t ask_ns;	  /* HOLD: do not ask before this time */

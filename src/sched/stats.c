@@ -37,6 +37,12 @@ void sched_copied_in_pieces(struct sched *s, uint64_t bytes)
 	sched_stat_add(s, copy_pipelined_bytes, bytes);
 }
 
+void sched_copied_directly(struct sched *s, uint64_t bytes)
+{
+	sched_stat_add(s, copies_direct, 1u);
+	sched_stat_add(s, copy_direct_bytes, bytes);
+}
+
 static void publish_sum(struct sched_queue *q, const struct sched_tally *t, uint64_t *published,
 			size_t field)
 {

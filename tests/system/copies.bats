@@ -158,7 +158,7 @@ print(*(s[n] >> 20 for n in ("copy_up_bytes", "copy_down_bytes", "copy_pipelined
 	begin
 	run with sideways 4 "$COPIES" helpers
 	[ "$status" -eq 0 ]
-	[[ "$output" == *"invalid GBPF_COPY: sideways: expected 'pipelined' or 'driver'"* ]]
+	[[ "$output" == *"invalid GBPF_COPY: sideways: expected 'all', 'pipelined', 'direct' or 'driver'"* ]]
 	[ "${lines[-1]}" = 3 ]
 	for n in 0 17 -1 x 2x; do
 		run with pipelined "$n" "$COPIES" helpers

@@ -223,6 +223,8 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 	COUNTER(copy_up_bytes);
 	COUNTER(copy_down_bytes);
 	COUNTER(copy_pipelined_bytes);
+	COUNTER(copies_direct);
+	COUNTER(copy_direct_bytes);
 #undef COUNTER
 	json_object_set_new(
 		j, "copy_bytes",

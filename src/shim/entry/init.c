@@ -138,7 +138,7 @@ static int attach(void)
 	}
 	gpu_run_on_hung(shim_device_gpu(), on_hung, NULL);
 	shim_thread_setup();
-	pthread_atfork(NULL, NULL, on_fork_child);
+	pthread_atfork(shim_copies_before_fork, shim_copies_after_fork, on_fork_child);
 	if (session.vgpu.page) {
 		err = join_vgpu();
 		if (err) {

@@ -1,8 +1,8 @@
-/* Which copies take the pipelined plan, and the entry points. A copy takes it if one side is
- * pageable memory of the program and the other one memory of the current context's device, and if
- * the driver would neither record it into a graph nor refuse it. Everything else goes to the driver
- * as it came, and so does the rest of a copy from the first page on that cannot be accessed: the
- * driver takes the fault in the calling thread (SIGSEGV, H200), as without this plan.
+/* Which copies take which plan, and the entry points. A copy takes the pipelined plan if one side
+ * is pageable memory of the program and the other one memory of the current context's device, and
+ * if the driver would neither record it into a graph nor refuse it. Everything else goes to the
+ * driver as it came, and so does the rest of a copy from the first page on that cannot be accessed:
+ * the driver takes the fault in the calling thread (SIGSEGV, H200), as without this plan.
  *
  * The functions here are called through shim_real, so behind the gate: the scheduler has decided
  * about the copy as a whole. */
@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "gpu/copy_device.h"
+#include "mem/direct.h"
+#include "policy/ctx.h"
 #include "shim/capture_state.h"
 #include "shim/object/green_context.h"
 #include "shim/shim.h"
@@ -209,8 +211,9 @@ int shim_copy_issue(void *dev, void *queue, enum mem_copy_way way, struct mem_pi
 
 static struct mem_device_ops ops; /* gpu_copy_ops with shim_copy_issue(); constant once installed */
 
-/* Asks the policy about the first piece, which also sets the size of all. */
-static void ask_first(struct mem_copy *c, struct condition *condition)
+/* Asks the policy about the first piece, which also sets the size of all. Returns false if it wants
+ * the driver to make the copy. */
+static bool ask_first(struct mem_copy *c, struct condition *condition)
 {
 	struct sched_copy *turn = condition->turn;
 
@@ -219,10 +222,11 @@ static void ask_first(struct mem_copy *c, struct condition *condition)
 	condition->first = sched_copy_may_go(turn);
 	c->piece_bytes = turn->piece_bytes;
 	c->is_turn = is_turn;
+	return turn->plan == GBPF_PLAN_PIPELINED;
 }
 
-/* Returns false if the plan has no pieces now. turn: NULL, or for asking the policy. *ret_done: as
- * mem_copy_run(). */
+/* Returns false if the plan has no pieces now, or the policy does not want it. turn: NULL, or for
+ * asking the policy. *ret_done: as mem_copy_run(). */
 static bool run(const struct shim_copy_request *r, struct shim_copy_context *context,
 		struct sched_copy *turn, int *ret, size_t *ret_done)
 {
@@ -243,14 +247,13 @@ static bool run(const struct shim_copy_request *r, struct shim_copy_context *con
 		.arg = &condition,
 	};
 	size_t pieces = (c.bytes + c.piece_bytes - 1) / c.piece_bytes;
+	bool takes;
 
 	shim_copy_context_place(context);
 	c.n_pieces = mem_pieces_take(&context->pieces, &ops, &shim_driver, c.bytes, c.piece,
 				     (unsigned)MIN(pieces, MEM_COPY_PIECES_MAX));
-	if (c.n_pieces >= 2) {
-		if (turn) {
-			ask_first(&c, &condition);
-		}
+	takes = c.n_pieces >= 2 && (!turn || ask_first(&c, &condition));
+	if (takes) {
 		*ret = mem_copy_run(&pool, &c, ret_done);
 		if (turn) {
 			turn->unfinished = 0;
@@ -258,7 +261,7 @@ static bool run(const struct shim_copy_request *r, struct shim_copy_context *con
 		}
 	}
 	mem_pieces_give(&context->pieces, c.piece, c.n_pieces);
-	return c.n_pieces >= 2;
+	return takes;
 }
 
 /* Counts a copy that the driver makes as a whole. Returns its result. */
@@ -304,13 +307,37 @@ static bool pipelined(const struct shim_copy_request *r, struct sched_copy *turn
 	return true;
 }
 
-/* Returns true if the copy was made in pieces; *ret is its result then. Else the policy, if it
+static inline bool is_small(enum mem_copy_way way, size_t n)
+{
+	return n <= load_relaxed(&shim_copy_direct_most[way]);
+}
+
+_Static_assert(MEM_DIRECT_UP_MAX <= GBPF_PIECE_MIN, "no policy has small copies cut into pieces");
+
+/* Returns the plan for a copy of its size. */
+static uint32_t plan_of(const struct shim_copy_request *r)
+{
+	if (is_small(r->way, r->bytes)) {
+		return GBPF_PLAN_DIRECT;
+	}
+	return r->bytes >= SHIM_COPIES_MIN_BYTES && shim_copies_planned() ? GBPF_PLAN_PIPELINED
+									  : GBPF_PLAN_DRIVER;
+}
+
+/* Returns true if the copy was made by a plan; *ret is its result then. Else the policy, if it
  * decides about copies, lets it go as a whole. */
 static NOINLINE bool by_plan(const struct shim_copy_request *r, CUresult *ret)
 {
 	struct sched_copy turn;
 	bool decided = shim_copy_is_decided(r, &turn);
 
+	turn.plan = plan_of(r);
+	if (turn.plan == GBPF_PLAN_DIRECT) {
+		if (decided) {
+			shim_copy_await_turn(&turn);
+		}
+		return turn.plan == GBPF_PLAN_DIRECT && shim_copy_direct(r, ret);
+	}
 	if (r->bytes >= SHIM_COPIES_MIN_BYTES && pipelined(r, decided ? &turn : NULL, ret)) {
 		return true;
 	}
@@ -356,16 +383,16 @@ static inline CUresult counted_any(int way, size_t n, CUresult r)
 	return way < 0 ? r : counted((enum mem_copy_way)way, n, r);
 }
 
-/* Returns whether a copy of that many bytes may be made in pieces, or be held. */
-static inline bool is_of_interest(size_t n)
+/* Returns whether a copy of that many bytes may be made by a plan, or be held. */
+static inline bool is_of_interest(enum mem_copy_way way, size_t n)
 {
-	return n >= SHIM_COPIES_MIN_BYTES || sched_copies_decided(shim.sched);
+	return n >= SHIM_COPIES_MIN_BYTES || is_small(way, n) || sched_copies_decided(shim.sched);
 }
 
 static inline bool try_up(CUdeviceptr dst, const void *src, size_t n, CUstream stream,
 			  bool per_thread, bool blocking, CUresult *ret)
 {
-	return unlikely(is_of_interest(n)) &&
+	return is_of_interest(MEM_COPY_UP, n) &&
 	       by_plan(
 		       &(struct shim_copy_request){
 			       MEM_COPY_UP, dst, unqual(src), n, { stream, per_thread }, blocking },
@@ -375,7 +402,7 @@ static inline bool try_up(CUdeviceptr dst, const void *src, size_t n, CUstream s
 static inline bool try_down(void *dst, CUdeviceptr src, size_t n, CUstream stream, bool per_thread,
 			    bool blocking, CUresult *ret)
 {
-	return unlikely(is_of_interest(n)) &&
+	return is_of_interest(MEM_COPY_DOWN, n) &&
 	       by_plan(
 		       &(struct shim_copy_request){
 			       MEM_COPY_DOWN, src, dst, n, { stream, per_thread }, blocking },
@@ -549,26 +576,36 @@ static unsigned wanted_threads(void)
 	return (unsigned)n;
 }
 
-static bool is_off(void)
+/* Reads GBPF_COPY: the plans that are used beside the driver's. */
+static void choose(bool *ret_pipelined, bool *ret_direct)
 {
 	const char *plan = getenv("GBPF_COPY");
+	bool all = !plan || strcmp(plan, "all") == 0;
 
-	if (plan && strcmp(plan, "driver") != 0 && strcmp(plan, "pipelined") != 0) {
+	*ret_pipelined = all || strcmp(plan, "pipelined") == 0;
+	*ret_direct = all || strcmp(plan, "direct") == 0;
+	if (!*ret_pipelined && !*ret_direct && strcmp(plan, "driver") != 0) {
 		fprintf(stderr,
-			"gbpf: invalid GBPF_COPY: %s: expected 'pipelined' or 'driver'; using "
-			"'pipelined'\n",
+			"gbpf: invalid GBPF_COPY: %s: expected 'all', 'pipelined', 'direct' or "
+			"'driver'; using 'all'\n",
 			plan);
+		*ret_pipelined = *ret_direct = true;
 	}
-	return plan && strcmp(plan, "driver") == 0;
 }
 
 void shim_copies_install(void)
 {
-	if (!is_off() && can_populate()) {
+	bool pipelined, direct;
+
+	choose(&pipelined, &direct);
+	if (pipelined && can_populate()) {
 		mem_copy_pool_init(&pool, wanted_threads());
 		ops = gpu_copy_ops;
 		ops.issue = shim_copy_issue;
 		store_release(&planned, 1u);
+	}
+	if (direct) {
+		shim_copy_direct_begin();
 	}
 	shim_real.cuMemcpyHtoD_v2 = up;
 	shim_real.cuMemcpyHtoD_v2_ptds = up_ptds;
@@ -591,13 +628,25 @@ bool shim_copies_planned(void)
 
 void shim_copies_exit(void)
 {
+	shim_copy_direct_exit();
 	if (shim_copies_planned()) {
 		store_release(&planned, 0u);
 		shim_copy_contexts_exit();
 	}
 }
 
+void shim_copies_before_fork(void)
+{
+	shim_copy_direct_before_fork();
+}
+
+void shim_copies_after_fork(void)
+{
+	shim_copy_direct_after_fork();
+}
+
 void shim_copies_forget(void)
 {
+	shim_copy_direct_forget();
 	store_release(&planned, 0u);
 }

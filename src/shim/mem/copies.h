@@ -1,4 +1,5 @@
-/* Copies of pageable memory by the pipelined plan (mem/copy_plan.h, docs/MEMORY.md). */
+/* Linear copies between host memory and the device: by the pipelined plan (mem/copy_plan.h), the
+ * direct plan (mem/direct.h), or the driver (docs/MEMORY.md). */
 #ifndef GBPF_SHIM_MEM_COPIES_H
 #define GBPF_SHIM_MEM_COPIES_H
 
@@ -11,13 +12,15 @@
 
 #define SHIM_COPIES_MIN_BYTES ((size_t)8 << 20) /* shortest copy for which the plan is used */
 
-/* Exchanges the slots of the copies concerned, which are counted from then on. The plan is used
- * unless GBPF_COPY=driver is set or the system lacks what it needs. Called once, before cuInit
- * returns. */
+/* Exchanges the slots of the copies concerned, which are counted from then on. The plans are used
+ * as GBPF_COPY says, and if the system has what they need. Called once, before cuInit returns. */
 void shim_copies_install(void);
 /* At exit, before the driver's exit handlers, which may unmap pinned memory: ends running copies
  * with CUDA_ERROR_DEINITIALIZED and waits until they have left their pieces, at most a second. */
 void shim_copies_exit(void);
+/* Before fork, and after it in the parent: between them no device memory is mapped. */
+void shim_copies_before_fork(void);
+void shim_copies_after_fork(void);
 /* In a child after fork: the helpers and pieces belong to the parent. */
 void shim_copies_forget(void);
 
@@ -28,7 +31,7 @@ void shim_copies_context_ended(CUcontext ctx, bool gone);
 
 /* ---- for the files of this folder ---- */
 
-/* Returns true if the plan is used in this process. */
+/* Returns true if the pipelined plan is used in this process. */
 bool shim_copies_planned(void);
 
 /* A context in which copies run. */
@@ -82,6 +85,21 @@ bool shim_copy_is_decided(const struct shim_copy_request *r, struct sched_copy *
 void shim_copy_await_turn(struct sched_copy *c);
 /* Waits a moment before the policy is asked again; since_ns: when the wait began. */
 void shim_copy_pause(uint64_t since_ns);
+
+/* ---- direct_copies.c ---- */
+
+/* Begins with the direct plan, if this machine has what it needs. Once, before cuInit returns. */
+void shim_copy_direct_begin(void);
+void shim_copy_direct_exit(void); /* as shim_copies_exit() */
+void shim_copy_direct_before_fork(void);
+void shim_copy_direct_after_fork(void);
+void shim_copy_direct_forget(void); /* as shim_copies_forget() */
+/* Largest copies for which the plan may be used, by way; 0: not at all. [atomic] */
+extern uint32_t shim_copy_direct_most[2];
+/* Makes a small copy by the direct plan, if all work before it is done and the device's memory is
+ * mapped; or has the driver make it, to know how long that takes. Returns false if the copy has not
+ * been made. */
+bool shim_copy_direct(const struct shim_copy_request *r, CUresult *ret);
 
 /* ---- pinned_copies.c ---- */
 

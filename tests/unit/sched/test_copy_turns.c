@@ -167,6 +167,31 @@ static void pieces_are_clamped(void **state)
 	}
 }
 
+static void only_the_drivers_plan_can_be_chosen(void **state)
+{
+	static const uint32_t plans[] = { GBPF_PLAN_DRIVER, GBPF_PLAN_PIPELINED, GBPF_PLAN_DIRECT,
+					  77 };
+
+	for (unsigned from = 0; from < 3; from++) {
+		for (unsigned to = 0; to < 4; to++) {
+			/* GO only if the plan is `from`. */
+			const struct ebpf_insn insns[] = { I_LDX(EBPF_W, 3, 1, COPY(plan)),
+							   I_MOV(2, (int)plans[to]),
+							   I_STX(EBPF_W, 1, COPY(plan), 2),
+							   I_MOV(0, GBPF_COPY_GO),
+							   I_J(EBPF_JEQ, 3, (int)plans[from], 1),
+							   I_MOV(0, GBPF_COPY_HOLD),
+							   I_EXIT };
+			struct sched_copy c = BEGIN(insns);
+
+			c.plan = plans[from];
+			assert_true(sched_copy_may_go(&c));
+			assert_int_equal(c.plan, to ? plans[from] : GBPF_PLAN_DRIVER);
+			rig_finish(&r);
+		}
+	}
+}
+
 static void what_is_on_its_way_is_limited(void **state)
 {
 	struct sched_copy c = BEGIN(few_ahead);
@@ -195,6 +220,7 @@ int main(void)
 		cmocka_unit_test(a_hold_ends_with_the_latency_request),
 		cmocka_unit_test(a_verdict_out_of_range_goes_and_is_counted),
 		cmocka_unit_test(pieces_are_clamped),
+		cmocka_unit_test(only_the_drivers_plan_can_be_chosen),
 		cmocka_unit_test(what_is_on_its_way_is_limited),
 	};
 

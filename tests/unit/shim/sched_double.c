@@ -317,6 +317,12 @@ void sched_copied_in_pieces(struct sched *s, uint64_t bytes)
 	(void)bytes;
 }
 
+void sched_copied_directly(struct sched *s, uint64_t bytes)
+{
+	(void)s;
+	(void)bytes;
+}
+
 void sched_synced(struct sched *s, struct sched_queue *q)
 {
 	q->drained++;
