@@ -1,9 +1,11 @@
 /* The checks of `gbpf doctor` about virtual GPUs: what this machine can do for them, and what it
  * cannot. Nothing is made that stays. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,7 +22,9 @@
 
 #define PROBE_TIMEOUT_NS UINT64_C(10000000000)
 #define PINNED_BYTES (UINT64_C(64) << 20) /* of the pieces of a context, at most */
-#define THREADS_MAX 8u			  /* of a copy, unless GBPF_COPY_THREADS says more */
+#define PCI_DEVICES "/sys/bus/pci/devices"
+#define SMALL_BAR (UINT64_C(1) << 30) /* no card with so little memory runs CUDA 12 */
+#define THREADS_MAX 8u		      /* of a copy, unless GBPF_COPY_THREADS says more */
 
 /* nvidia-smi, pynvml and NCCL see a vGPU by way of gBPF's own NVML. */
 static void check_own_nvml(struct cli_doctor *d)
@@ -138,6 +142,101 @@ static void check_copies(struct cli_doctor *d)
 	}
 }
 
+/* Reads what sysfs says of a PCI device. Returns false if that is nothing. */
+static bool read_property(const char *device, const char *name, char *text, size_t size)
+{
+	char path[PATH_MAX];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), PCI_DEVICES "/%.200s/%s", device, name);
+	f = fopen(path, "re");
+	if (f) {
+		n = fread(text, 1, size - 1, f);
+		fclose(f);
+	}
+	text[n] = 0;
+	return n > 0;
+}
+
+static bool is_nvidia(const char *device)
+{
+	unsigned vendor, class;
+	char text[32];
+
+	return read_property(device, "vendor", text, sizeof(text)) &&
+	       sscanf(text, "%x", &vendor) == 1 && vendor == 0x10de &&
+	       read_property(device, "class", text, sizeof(text)) &&
+	       sscanf(text, "%x", &class) == 1 && class >> 16 == 3;
+}
+
+/* Returns the bytes of a card's memory that the CPU can see at once, by the second line of its
+ * `resource`; 0: not known. */
+static uint64_t visible_memory(const char *device)
+{
+	unsigned long long from, to;
+	const char *line;
+	char text[1024];
+
+	if (!is_nvidia(device) || !read_property(device, "resource", text, sizeof(text))) {
+		return 0;
+	}
+	line = strchr(text, '\n');
+	return line && sscanf(line + 1, "%llx %llx", &from, &to) == 2 && to > from ? to - from + 1
+										   : 0;
+}
+
+static bool has_streaming_loads(void)
+{
+#ifdef __x86_64__
+	return __builtin_cpu_supports("sse4.1");
+#else
+	return false;
+#endif
+}
+
+/* The least of all cards; 0: none is known. */
+static uint64_t least_visible_memory(void)
+{
+	DIR *devices = opendir(PCI_DEVICES);
+	uint64_t least = 0, bytes;
+	struct dirent *e;
+
+	while (devices && (e = readdir(devices))) {
+		bytes = e->d_name[0] == '.' ? 0 : visible_memory(e->d_name);
+		least = bytes && (!least || bytes < least) ? bytes : least;
+	}
+	if (devices) {
+		closedir(devices);
+	}
+	return least;
+}
+
+static void check_small_copies(struct cli_doctor *d)
+{
+	const char *how = getenv("GBPF_COPY");
+	uint64_t visible = d->have_device && !d->device.soft ? least_visible_memory() : 0;
+	char bytes[24];
+
+	if (how && strcmp(how, "all") != 0 && strcmp(how, "direct") != 0) {
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "vGPU small copies", NULL,
+				"GBPF_COPY=%s: small copies are the driver's", how);
+	} else if (!has_streaming_loads()) {
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "vGPU small copies", NULL,
+				"this processor has no SSE 4.1: small copies are the driver's");
+	} else if (visible && visible <= SMALL_BAR) {
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "vGPU small copies",
+				"Enable resizable BAR in the firmware, if there is such a setting",
+				"the GPU shows the CPU %s of its memory: small copies are the "
+				"driver's",
+				cli_bytes(bytes, visible));
+	} else {
+		cli_doctor_find(
+			d, CLI_DOCTOR_OK, "vGPU small copies", NULL,
+			"by stores and loads of the CPU where the GPU shows all of its memory");
+	}
+}
+
 static void check_pinned(struct cli_doctor *d)
 {
 	uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
@@ -240,6 +339,7 @@ void cli_doctor_check_vgpus(struct cli_doctor *d)
 	check_overhead(d);
 	check_accounts(d);
 	check_copies(d);
+	check_small_copies(d);
 	check_pinned(d);
 	check_store(d);
 	if (gbpf_open(&g, d->c->global[CLI_SOCKET], 0) == 0) {
