@@ -174,6 +174,9 @@ static void copy_by_both(struct bench_copy_page *p)
 		uint64_t before;
 
 		target = page->fresh ? bench_copy_map(page->bytes) : host[1];
+		/* The driver may return from a copy up before it has arrived; the next one would
+		 * wait. */
+		CU(COPY_BY_DRIVER, cuCtxSynchronize());
 		before = clock_now_ns();
 		one(by, page->way, page->bytes);
 		page->ns[by][i / 2] = clock_now_ns() - before;

@@ -12,6 +12,7 @@
 	X(cuDeviceGetName)                                                                         \
 	X(cuDevicePrimaryCtxRetain)                                                                \
 	X(cuCtxSetCurrent)                                                                         \
+	X(cuCtxSynchronize)                                                                        \
 	X(cuMemAlloc_v2)                                                                           \
 	X(cuMemFree_v2)                                                                            \
 	X(cuStreamCreate)                                                                          \
