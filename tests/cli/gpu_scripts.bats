@@ -167,6 +167,20 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	rows 'all(102 << 20 < x["got"] < 154 << 20 for x in r if x["part"] == "driver-taken")' # less than three quarters are free
 }
 
+@test "gpu/copies: windows, small and long copies, and a case that does not end well" {
+	script copies --parts maps,large --seeds 1
+	[ "$status" -eq 0 ]
+	rows '[x["state"] for x in r if "state" in x] == [] and len(r) == 8'
+	rows '[x["text"] for x in r[:3]] == ["window", "window", "no window"]'
+	mkdir programs
+	printf '#!/bin/sh\necho $GBPF_COPY\n' >programs/small_copies
+	chmod +x programs/small_copies
+	script copies --parts small --tests "$PWD/programs"
+	[ "$status" -eq 1 ]
+	rows 'len(r) == 9 and all(x["state"] == "FAILED" and "printed" in x["why"] for x in r)'
+	nothing_left
+}
+
 @test "gpu/memory: one entry point, two at once, and a program that sleeps" {
 	script memory --parts by-async,by-node,by-array-3d,by-create+by-alloc,sleeper --mem 256
 	memory_ok by-async by-node by-array-3d by-create+by-alloc sleeper
