@@ -526,9 +526,9 @@ static void objects_of_other_clients_stay(void **state)
 	gpu_ranges_before(RM_FREE, &own);
 	assert_true(is_found(BASE));
 	own.object = memory; /* an argument of another size is another call's */
-	gpu_ranges_before(_IOC(3, 'F', GPU_RM_NR_FREE, 20), &own);
-	gpu_ranges_before(_IOC(3, 'G', GPU_RM_NR_FREE, 16), &own);
-	gpu_ranges_before(_IOC(3, 'F', GPU_RM_NR_DUP, 16), &own);
+	gpu_ranges_before(_IOC(_IOC_READ | _IOC_WRITE, 'F', GPU_RM_NR_FREE, 20), &own);
+	gpu_ranges_before(_IOC(_IOC_READ | _IOC_WRITE, 'G', GPU_RM_NR_FREE, 16), &own);
+	gpu_ranges_before(_IOC(_IOC_READ | _IOC_WRITE, 'F', GPU_RM_NR_DUP, 16), &own);
 	assert_true(is_found(BASE));
 	assert_int_equal(reports.n_freed, 3);
 }
