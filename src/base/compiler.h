@@ -38,6 +38,11 @@ __extension__ typedef unsigned __int128 u128;
 #define PLURAL(n) ((n) == 1 ? "" : "s") /* suffix for a noun after its count */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
+/* The lesser, each read once: for words that a hostile process may change between two reads. */
+static inline uint64_t min_once(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
 #define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
 
 /* True if a*b or a+b does not fit; *out is then meaningless. */

@@ -41,7 +41,7 @@ uint64_t mem_account_left(const struct proto_account *page, uint32_t row)
 uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32_t line,
 			  int32_t *ret_pid)
 {
-	bool is_used = line < MIN(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
+	bool is_used = line < min_once(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
 
 	*ret_pid = is_used ? load_relaxed(&page->owner[line].pid) : 0;
 	return *ret_pid ? mem_account_line_used(page, row, line) : 0;

@@ -52,7 +52,7 @@ static struct proto_account_orphans *orphans_of(struct proto_account *page,
 
 uint32_t mem_shares_of(const struct proto_account *page)
 {
-	return MIN(load_seqcst(&page->shares), PROTO_ACCOUNT_SHARES);
+	return (uint32_t)min_once(load_seqcst(&page->shares), PROTO_ACCOUNT_SHARES);
 }
 
 struct mem_share mem_share_at(const struct proto_account *page, uint32_t number)

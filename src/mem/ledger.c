@@ -29,7 +29,7 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 
 static uint32_t lines_of(const struct proto_account *page)
 {
-	return MIN(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
+	return (uint32_t)min_once(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES);
 }
 
 static uint64_t bytes_of(uint64_t word)

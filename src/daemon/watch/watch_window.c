@@ -19,7 +19,7 @@ static void read_page(const struct daemon_session *s, struct daemon_window_sum *
 {
 	const struct proto_stats *st = s->stats.map;
 
-#define READ(name) at->counter[DAEMON_WINDOW_##name] = MIN(load_relaxed(&st->name), WORD_MAX)
+#define READ(name) at->counter[DAEMON_WINDOW_##name] = min_once(load_relaxed(&st->name), WORD_MAX)
 	READ(requests);
 	READ(launches);
 	READ(copies);
@@ -32,7 +32,7 @@ static void read_page(const struct daemon_session *s, struct daemon_window_sum *
 	READ(busy_ns);
 #undef READ
 	for (unsigned i = 0; i < PROTO_HIST_BUCKETS; i++) {
-		at->hist[i] = MIN(load_relaxed(&st->request_hist[i]), WORD_MAX);
+		at->hist[i] = min_once(load_relaxed(&st->request_hist[i]), WORD_MAX);
 	}
 }
 

@@ -115,9 +115,9 @@ bool shim_mem_try_charge(int row, uint64_t bytes)
 /* Returns how long the calling thread waits for memory, the agent not at all. */
 static uint64_t wait_ns(void)
 {
-	return account.session.is_agent()
-		       ? 0
-		       : MIN(load_relaxed(&account.ledger.page->wait_ns), PROTO_VGPU_WAIT_MAX_NS);
+	return account.session.is_agent() ? 0
+					  : min_once(load_relaxed(&account.ledger.page->wait_ns),
+						     PROTO_VGPU_WAIT_MAX_NS);
 }
 
 bool shim_mem_waits(void)
@@ -364,7 +364,7 @@ void shim_mem_mark(int row, struct shim_mem_mark *ret)
 
 uint64_t shim_mem_held_since(int row, const struct shim_mem_mark *m)
 {
-	uint64_t managed = MIN(m->managed, load_acquire(&account.managed[row]));
+	uint64_t managed = min_once(m->managed, load_acquire(&account.managed[row]));
 	uint64_t released = mem_ledger_released(&account.ledger, (uint32_t)row) - m->released;
 	uint64_t most = mem_ledger_own_since(&account.ledger, (uint32_t)row, m->released);
 	/* What was released may have been managed memory, which came again. */

@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,8 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/shm.h"
+#include "mem/account_figures.h"
+#include "mem/account_shares.h"
 #include "mem/ledger.h"
 
 #define PROCESSES 4u
@@ -349,12 +352,52 @@ static void kills_leave_what_survivors_hold(void **state)
 	expect_no_charge_pending();
 }
 
+/* A process that changes the number of lines all the time, on a page with nothing behind it. */
+static void *change_lines(void *arg)
+{
+	struct proto_account *a = arg;
+
+	while (!load_acquire(&sh->stop)) {
+		store_relaxed(&a->lines, 1u);
+		store_relaxed(&a->lines, UINT32_MAX);
+		store_relaxed(&a->shares, UINT32_MAX);
+		store_relaxed(&a->shares, 0u);
+	}
+	return NULL;
+}
+
+static void counts_that_change_are_read_once(void **state)
+{
+	size_t bytes = ROUND_UP(sizeof(struct proto_account), (size_t)sysconf(_SC_PAGESIZE));
+	struct proto_account *a =
+		mmap(NULL, bytes + (1u << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int32_t pid;
+	pthread_t t;
+
+	(void)state;
+	assert_true(a != MAP_FAILED && mprotect(a, bytes, PROT_READ | PROT_WRITE) == 0);
+	store_release(&sh->stop, 0u);
+	assert_int_equal(pthread_create(&t, NULL, change_lines, a), 0);
+	while (!load_acquire(&a->shares)) { /* it has begun */
+	}
+	for (unsigned i = 0; i < 100000; i++) {
+		assert_int_equal(mem_account_claimed(a, 0), 0);
+		assert_true(mem_shares_of(a) <= PROTO_ACCOUNT_SHARES);
+		(void)mem_account_line(a, 0, PROTO_ACCOUNT_LINES, &pid);
+		assert_int_equal(pid, 0);
+	}
+	store_release(&sh->stop, 1u);
+	pthread_join(t, NULL);
+	munmap(a, bytes + (1u << 20));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_limit_holds_at_every_moment, set_up),
 		cmocka_unit_test_setup(the_last_bytes_are_granted_exactly_once, set_up),
 		cmocka_unit_test_setup(kills_leave_what_survivors_hold, set_up),
+		cmocka_unit_test_setup(counts_that_change_are_read_once, set_up),
 	};
 	int fd = shm_create("account", PROTO_ACCOUNT_BYTES, SHM_NOEXEC);
 
