@@ -20,6 +20,7 @@ typedef long long s64;
 #define NULL ((void *)0)
 #endif
 
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) type name;
 #define GBPF_CTX_END(hook) };
@@ -37,6 +38,7 @@ enum gbpf_map_type {
 };
 enum gbpf_hook_id {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) GBPF_HOOK_##name = id,
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) GBPF_HOOK_##name = id,
 #include "hooks.def"
 };
 enum gbpf_helper_id {
@@ -58,13 +60,18 @@ enum { BPF_ANY, BPF_NOEXIST, BPF_EXIST };
 #define __hidden __attribute__((visibility("hidden")))
 #define __ksym __attribute__((section(".ksyms")))
 
-/* SEC("gbpf/submit") int GBPF_PROG(my_submit, submit) { return ctx->lc_open ? GBPF_HOLD : GBPF_GO; } */
+/* SEC("gbpf/submit") int GBPF_PROG(my_submit, submit) { return ctx->lc_open ? GBPF_HOLD : GBPF_GO; }
+ * SEC("gdev/block_enter") int GBPF_PROG(count, gdev_block_enter) { ... return 0; }
+ * A program inside kernels is in a section gdev/<hook>[/<kernel>[/<site>]], or gdev.lane/... if each
+ * active lane is to run it; <kernel> is a pattern with * and ? for kernels' names. */
 #define GBPF_PROG(name, hook) name(struct gbpf_##hook##_ctx *ctx)
 
 /* Global variables: .rodata (const volatile: set by the operator at load, known to the verifier),
  * .data/.bss (written by programs in gbpfd, read by local ones). GBPF_TENANT declares a variable
  * with one instance per tenant. */
 #define GBPF_TENANT SEC(".bss.tenant")
+/* A variable of programs inside kernels, with one instance per tenant in memory of the GPU. */
+#define GBPF_DEVICE SEC(".bss.device")
 
 /* Guards the other members of a value in a GBPF_F_DAEMON map. */
 struct bpf_spin_lock {

@@ -150,11 +150,17 @@ int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json); /* 0: t
 struct gbpf_map {
 	size_t size;	  /* sizeof(struct gbpf_map) */
 	const char *name; /* of the map */
-	uint64_t version; /* 0: the active one */
+	uint64_t version; /* 0: the active one, or the only tool that has the map */
 	uint32_t tenant;  /* of a per-tenant map; GBPF_ALL_TENANTS: all, where supported */
+	uint64_t probe;	  /* number of a tool; 0: see version */
 };
 
 int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json);
+/* Lists the maps of m's version or tool; its name and tenant are ignored. */
+int gbpf_map_list_of(struct gbpf *g, const struct gbpf_map *m, char **ret_json);
+/* Has processes copy the maps of a tool that are in memory of the GPU (scope "device"), so that the
+ * next calls read their present contents. name NULL: m's version or tool as a whole. */
+int gbpf_map_drain(struct gbpf *g, const struct gbpf_map *m, char **ret_json);
 /* Returns one page: at most limit entries (0: 1000) after the text `next` of the previous page
  * (NULL: the first). nonzero: omit values that are all zero. */
 int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after, unsigned limit,
@@ -165,6 +171,26 @@ int gbpf_map_set(struct gbpf *g, const struct gbpf_map *m, const char *key, cons
 		 char **ret_json);
 /* key NULL: pops from a queue or stack. */
 int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key, char **ret_json);
+
+/* ---- tools: programs inside kernels; gbpf-probe(1) describes them ---- */
+
+enum { GBPF_PROBE_HOLD = 1 }; /* detach it when the handle is closed, or the process exits */
+
+struct gbpf_probe {
+	size_t size;	    /* sizeof(struct gbpf_probe) */
+	const char *name;   /* 1 to 31 characters without blanks and slashes */
+	const char *to;	    /* process or tenant number, or name of a tenant; NULL: all */
+	const char *kernel; /* pattern of kernels' names; NULL: all */
+	uint32_t replace;   /* number of the tool that it replaces; 0: none */
+	unsigned flags;	    /* GBPF_PROBE_* */
+};
+
+/* Verifies an object with programs inside kernels and attaches it. Waits at least 30 s for the
+ * answer. With `replace`, a NULL of p means as the replaced tool has it. */
+int gbpf_probe_attach(struct gbpf *g, const void *elf, size_t bytes, const struct gbpf_probe *p,
+		      char **ret_json);
+int gbpf_probe_list(struct gbpf *g, char **ret_json);
+int gbpf_probe_detach(struct gbpf *g, uint32_t id, char **ret_json);
 
 /* ---- tenants, devices, state ---- */
 

@@ -90,6 +90,20 @@ void *shm_map(int fd, size_t bytes, int writable)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+void *shm_map_own(int fd, size_t bytes, off_t offset)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+
+	if (p == MAP_FAILED) {
+		return NULL;
+	}
+	if (madvise(p, bytes, MADV_DONTFORK) < 0) {
+		munmap(p, bytes);
+		return NULL;
+	}
+	return p;
+}
+
 void shm_unmap(void *p, size_t bytes)
 {
 	if (p) {

@@ -3,6 +3,7 @@
 #define GBPF_BASE_SHM_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 enum shm_exec { SHM_NOEXEC = 0, SHM_EXEC = 1 };
 
@@ -23,6 +24,9 @@ long shm_checked_size(int fd, size_t max);
 
 /* Maps shared, PROT_READ [| PROT_WRITE]. NULL on failure (errno set). */
 void *shm_map(int fd, size_t bytes, int writable);
+/* Maps shared, for reading and writing, from an offset on. Children of fork do not inherit the
+ * mapping. NULL on failure. */
+void *shm_map_own(int fd, size_t bytes, off_t offset);
 void shm_unmap(void *p, size_t bytes);
 
 #endif

@@ -28,14 +28,14 @@
 #include "bpf/run/policy_image.h"
 #include "bpf/run/interp/interp.h"
 
-#define RAW_FUEL 20000000u
 #define RAW_CPU_SECONDS 1
 #define RAW_WALL_NS UINT64_C(3000000000)
 #define RAW_MAX_CODE (8u << 20)
 #define PAGE 4096u
 #define PREFIX_INSNS 9u
 
-static int refuse(struct report *r, int err, const struct ebpf_insn *insns, uint32_t n, uint32_t pc)
+int ebpf_exec_raw_failed(struct report *r, int err, const struct ebpf_insn *insns, size_t n,
+			 uint32_t pc)
 {
 	const char *what = err == -EINVAL && pc < n ? ebpf_insn_unsupported(&insns[pc]) : NULL;
 
@@ -50,7 +50,7 @@ static int refuse(struct report *r, int err, const struct ebpf_insn *insns, uint
 				  "the access is outside of the memory and the stack");
 	case -ETIME:
 		return report_set(r, err, "time", "the program does not end within %u instructions",
-				  RAW_FUEL);
+				  EBPF_RAW_FUEL);
 	case -ELOOP:
 		return report_set(r, err, "frames", "more than %u frames", EBPF_MAX_FRAMES);
 	default:
@@ -67,11 +67,11 @@ static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_
 					.n_regions = 1,
 					.r1 = mem_bytes ? (uintptr_t)mem : 0,
 					.r2 = mem_bytes,
-					.fuel = RAW_FUEL };
+					.fuel = EBPF_RAW_FUEL };
 	uint32_t pc = 0;
 	int err = ebpf_interp_checked(insns, n, &run, ret_r0, &pc);
 
-	return err ? refuse(r, err, insns, n, pc) : 0;
+	return err ? ebpf_exec_raw_failed(r, err, insns, n, pc) : 0;
 }
 
 /* ---- compiled ---- */
@@ -325,29 +325,9 @@ static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, si
 	return err < 0 ? report_set(r, err, "system", "%s", strerror(-err)) : 0;
 }
 
-/* Refuses programs that the compiler does not accept: malformed ones and those that call helpers.
- * Reports the instruction. */
-static int check(const struct ebpf_insn *insns, uint32_t n, struct report *r)
-{
-	uint32_t pc = 0;
-
-	if (ebpf_program_check(insns, n, 0, &pc)) {
-		return refuse(r, -EINVAL, insns, n, pc);
-	}
-	for (pc = 0; pc < n; pc++) {
-		if (insns[pc].code == (EBPF_JMP | EBPF_CALL) && insns[pc].src == EBPF_CALL_HELPER) {
-			return refuse(r, -EINVAL, insns, n, pc);
-		}
-	}
-	return 0;
-}
-
-int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit,
-		  uint64_t *ret_r0, struct report *r)
+static int check_size(size_t insn_bytes, size_t mem_bytes, struct report *r)
 {
 	size_t n = insn_bytes / sizeof(struct ebpf_insn);
-	struct ebpf_insn *copy;
-	int err;
 
 	if (!n || insn_bytes % sizeof(struct ebpf_insn)) {
 		report_hint(r, "give 16 hexadecimal digits an instruction");
@@ -359,15 +339,48 @@ int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_by
 				  "at most %u instructions and %u bytes of memory",
 				  EBPF_MAX_INSNS - PREFIX_INSNS, EBPF_RAW_MAX_MEM);
 	}
+	return 0;
+}
+
+int ebpf_exec_raw_check(const struct ebpf_insn *insns, size_t insn_bytes, size_t mem_bytes,
+			struct report *r)
+{
+	uint32_t n = (uint32_t)(insn_bytes / sizeof(*insns)), pc = 0;
+	int err = check_size(insn_bytes, mem_bytes, r);
+
+	if (err) {
+		return err;
+	}
+	if (ebpf_program_check(insns, n, 0, &pc)) {
+		return ebpf_exec_raw_failed(r, -EINVAL, insns, n, pc);
+	}
+	for (pc = 0; pc < n; pc++) {
+		if (insns[pc].code == (EBPF_JMP | EBPF_CALL) && insns[pc].src == EBPF_CALL_HELPER) {
+			return ebpf_exec_raw_failed(r, -EINVAL, insns, n, pc);
+		}
+	}
+	return 0;
+}
+
+int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit,
+		  uint64_t *ret_r0, struct report *r)
+{
+	uint32_t n = (uint32_t)(insn_bytes / sizeof(struct ebpf_insn));
+	int err = check_size(insn_bytes, mem_bytes, r);
+	struct ebpf_insn *copy;
+
+	if (err) {
+		return err;
+	}
 	copy = malloc(insn_bytes);
 	if (!copy) {
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
 	memcpy(copy, insns, insn_bytes);
-	err = use_jit ? check(copy, (uint32_t)n, r) : 0;
+	err = use_jit ? ebpf_exec_raw_check(copy, insn_bytes, mem_bytes, r) : 0;
 	if (!err) {
-		err = use_jit ? run_compiled(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r)
-			      : interpret(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r);
+		err = use_jit ? run_compiled(copy, n, mem, mem_bytes, ret_r0, r)
+			      : interpret(copy, n, mem, mem_bytes, ret_r0, r);
 	}
 	free(copy);
 	return err;

@@ -8,6 +8,8 @@
 
 #include "base/report.h"
 
+struct ebpf_insn;
+
 #define EBPF_RAW_MAX_MEM (1u << 20)
 
 /* Runs a program. insns: instructions in the byte order of the machine. r1 = mem, r2 = mem_bytes;
@@ -19,5 +21,17 @@
  * -ENOMEM, or another -errno. */
 int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit,
 		  uint64_t *ret_r0, struct report *r);
+
+/* For other engines of raw programs. */
+
+#define EBPF_RAW_FUEL 20000000u /* maximum number of instructions of a run */
+
+/* Refuses what compilers do not accept: sizes out of range, malformed programs, calls of helpers.
+ * Returns 0, -EINVAL or -E2BIG with the report. insns must be aligned as struct ebpf_insn. */
+int ebpf_exec_raw_check(const struct ebpf_insn *insns, size_t insn_bytes, size_t mem_bytes,
+			struct report *r);
+/* Reports how a run ended at an instruction: -EFAULT, -ETIME, -ELOOP or -EINVAL. Returns err. */
+int ebpf_exec_raw_failed(struct report *r, int err, const struct ebpf_insn *insns, size_t n,
+			 uint32_t pc);
 
 #endif

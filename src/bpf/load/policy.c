@@ -3,9 +3,13 @@
 #include "bpf/load/policy.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -24,6 +28,10 @@ struct build {
 	struct ebpf_tail_at *tails; /* owned: tail call tables of all programs */
 	uint8_t *code;		    /* owned */
 	size_t code_bytes, code_cap;
+	struct ebpf_image_device *devices; /* owned: programs inside kernels */
+	char *device_text;		   /* owned: their PTX */
+	size_t device_text_bytes;
+	uint64_t object_hash;
 };
 
 /* Lays out the maps, whose definitions were checked when the object was opened. */
@@ -42,6 +50,21 @@ static int lay_out_maps(struct build *c, struct report *r)
 	return 0;
 }
 
+static int is_device(const struct ebpf_prog *prog)
+{
+	return prog->hook >= (int)EBPF_FIRST_DEVICE_HOOK;
+}
+
+const struct ebpf_verify_stats *ebpf_built_stats(const struct ebpf_built *b, int hook)
+{
+	for (uint32_t i = 0; i < b->object.n_progs; i++) {
+		if (b->object.progs[i].hook == hook && b->stats[i].cost) {
+			return &b->stats[i];
+		}
+	}
+	return NULL;
+}
+
 static int verify_all(struct build *c, unsigned flags, struct report *r)
 {
 	struct ebpf_object *o = &c->out->object;
@@ -57,7 +80,7 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 			return report_set(r, -EINVAL, "elf", "program %s belongs to no hook",
 					  prog->name);
 		}
-		if (c->out->stats[prog->hook].cost) {
+		if (!is_device(prog) && ebpf_built_stats(c->out, prog->hook)) {
 			return report_set(r, -EINVAL, "elf",
 					  "program %s: its hook is filled already", prog->name);
 		}
@@ -69,8 +92,8 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 			return err;
 		}
 		effort += stats.effort;
-		stats.cost += !stats.cost; /* cost 0 stands for an unused hook */
-		c->out->stats[prog->hook] = stats;
+		stats.cost += !stats.cost; /* cost 0 stands for a program not verified yet */
+		c->out->stats[i] = stats;
 	}
 	c->out->verify_ns = clock_now_ns() - start;
 	return 0;
@@ -118,8 +141,8 @@ static int place_programs(struct build *c, unsigned flags)
 	uint32_t total = 0, n_tails = 0, at = 0;
 
 	for (uint32_t i = 0; i < o->n_progs; i++) {
-		total += o->progs[i].n_insns;
-		n_tails += o->progs[i].n_tails;
+		total += is_device(&o->progs[i]) ? 0 : o->progs[i].n_insns;
+		n_tails += is_device(&o->progs[i]) ? 0 : o->progs[i].n_tails;
 	}
 	c->insns = calloc(total + 1u, sizeof(*c->insns));
 	c->tails = calloc(n_tails + 1u, sizeof(*c->tails));
@@ -131,11 +154,14 @@ static int place_programs(struct build *c, unsigned flags)
 		struct ebpf_image_prog *slot = &c->header.progs[prog->hook];
 		int err = 0;
 
+		if (is_device(prog)) {
+			continue;
+		}
 		memcpy(&c->insns[at], prog->insns, prog->n_insns * sizeof(*c->insns));
 		*slot = (struct ebpf_image_prog){ at,
 						  prog->n_insns,
 						  UINT32_MAX,
-						  c->out->stats[prog->hook].cost,
+						  c->out->stats[i].cost,
 						  c->header.n_tails,
 						  prog->n_tails };
 		for (uint32_t k = 0; k < prog->n_tails; k++) {
@@ -162,14 +188,99 @@ static int place_programs(struct build *c, unsigned flags)
 	return 0;
 }
 
+/* ---- programs inside kernels ---- */
+
+static int grow_device_text(struct build *c, size_t *cap)
+{
+	size_t bytes = *cap ? *cap * 2 : FIRST_CODE_BYTES;
+	char *text =
+		bytes <= 2 * (size_t)EBPF_MAX_DEVICE_TEXT ? realloc(c->device_text, bytes) : NULL;
+
+	if (!text) {
+		return -ENOMEM;
+	}
+	c->device_text = text;
+	*cap = bytes;
+	return 0;
+}
+
+/* Compiles a program to PTX behind the text of those before it. */
+static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_t cost,
+			  struct ebpf_image_device *d, size_t *cap, struct report *r)
+{
+	const struct ebpf_code code = { .insns = prog->insns, .n = prog->n_insns };
+	size_t from = c->device_text_bytes;
+	struct ebpf_jit_options o = { .name = d->prefix,
+				      .device_hook = prog->hook,
+				      .device_lane = prog->lane,
+				      .fields = &d->fields,
+				      .report = r };
+	int err;
+
+	*d = (struct ebpf_image_device){ .hook = (uint32_t)prog->hook,
+					 .lane = prog->lane,
+					 .cost = cost,
+					 .text_offset = (uint32_t)from };
+	snprintf(d->prefix, sizeof(d->prefix), "gbpf_%016llx_%u",
+		 (unsigned long long)c->object_hash, (unsigned)(d - c->devices));
+	memcpy(d->name, prog->name, sizeof(d->name));
+	memcpy(d->kernel, prog->kernel, sizeof(d->kernel));
+	memcpy(d->site, prog->site, sizeof(d->site));
+	while ((err = ebpf_jit_compile_with(&ebpf_target_ptx, &o, &code, c->maps,
+					    c->out->object.n_maps, (uint8_t *)c->device_text, *cap,
+					    &c->device_text_bytes)) == -ENOSPC) {
+		if (grow_device_text(c, cap) < 0) {
+			return -ENOMEM;
+		}
+	}
+	if (err < 0) {
+		report_place(r, "%s", prog->name);
+		return err;
+	}
+	d->text_bytes = (uint32_t)(c->device_text_bytes - from);
+	return c->device_text_bytes <= EBPF_MAX_DEVICE_TEXT ? 0 : -E2BIG;
+}
+
+static int place_devices(struct build *c, struct report *r)
+{
+	const struct ebpf_object *o = &c->out->object;
+	size_t cap = 0;
+
+	c->devices = calloc(o->n_progs + 1u, sizeof(*c->devices));
+	if (!c->devices) {
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < o->n_progs; i++) {
+		int err = 0;
+
+		if (is_device(&o->progs[i])) {
+			err = compile_device(c, &o->progs[i], c->out->stats[i].cost,
+					     &c->devices[c->out->n_devices], &cap, r);
+			c->out->n_devices++;
+		}
+		if (err) {
+			return err;
+		}
+	}
+	return 0;
+}
+
 static int build_image(struct build *c, uint64_t version)
 {
 	c->header.version = version;
 	memcpy(c->header.name, c->out->object.name, sizeof(c->header.name));
 	c->header.n_maps = c->out->object.n_maps;
+	c->header.n_devices = c->out->n_devices;
+	c->header.device_text_bytes = (uint32_t)c->device_text_bytes;
 	c->out->code_bytes = (uint32_t)c->code_bytes;
-	return ebpf_image_build_tails(&c->header, c->out->object.maps, c->insns, c->tails,
-				      c->code_bytes ? c->code : NULL, c->code_bytes);
+	return ebpf_image_build_parts(
+		&c->header, &(struct ebpf_image_parts){ .defs = c->out->object.maps,
+							.insns = c->insns,
+							.tails = c->tails,
+							.devices = c->devices,
+							.device_text = c->device_text,
+							.code = c->code_bytes ? c->code : NULL,
+							.code_bytes = c->code_bytes });
 }
 
 static int build_opened(struct build *c, uint64_t version, unsigned flags, struct report *r)
@@ -181,6 +292,12 @@ static int build_opened(struct build *c, uint64_t version, unsigned flags, struc
 	}
 	if (!err) {
 		err = place_programs(c, flags);
+	}
+	if (!err) {
+		err = place_devices(c, r);
+		if (err == -ENOTSUP) {
+			return -EACCES; /* the report has the reason */
+		}
 	}
 	if (!err) {
 		err = build_image(c, version);
@@ -210,10 +327,13 @@ int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const
 		err = report_set(r, -ENOMEM, "memory", "out of memory");
 	} else {
 		c->out = b;
+		c->object_hash = XXH3_64bits(elf, bytes);
 		err = build_opened(c, version, flags, r);
 		free(c->insns);
 		free(c->tails);
 		free(c->code);
+		free(c->devices);
+		free(c->device_text);
 		free(c);
 	}
 	if (err) {

@@ -10,8 +10,8 @@
 struct ebpf_built {
 	int image_fd; /* owned */
 	struct ebpf_object object;
-	struct ebpf_verify_stats
-		stats[EBPF_MAX_HOOKS]; /* by hook id; cost 0: the policy does not use the hook */
+	struct ebpf_verify_stats stats[EBPF_MAX_PROGS]; /* by index in object.progs */
+	uint32_t n_devices;				/* programs inside kernels */
 	size_t region_bytes[EBPF_REGIONS];
 	uint32_t code_bytes;
 	uint64_t verify_ns, jit_ns;
@@ -23,6 +23,8 @@ enum { EBPF_BUILD_NO_JIT = 0x100 };
 int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
 		      uint64_t version, unsigned flags, struct report *r);
 void ebpf_built_finish(struct ebpf_built *b);
+/* Returns the statistics of the program of a host hook, or NULL if the policy does not use it. */
+const struct ebpf_verify_stats *ebpf_built_stats(const struct ebpf_built *b, int hook);
 
 /* Writes the initial contents of the data maps of a region to its mapping. */
 void ebpf_built_init_region(const struct ebpf_built *b, enum ebpf_region region, void *base);

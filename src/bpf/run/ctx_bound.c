@@ -11,6 +11,7 @@ typedef int64_t s64;
 typedef uint32_t u32;
 typedef int32_t s32;
 
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX_BEGIN(hook) struct ctx_##hook {
 #define GBPF_CTX(hook, type, name, access, doc) type name;
 #define GBPF_CTX_END(hook)                                                                         \
@@ -21,6 +22,7 @@ typedef int32_t s32;
 /* FIRST_x and END_x: the indices of a hook's maxima. The LAST_ constants set the next index back.
  */
 enum {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX_BEGIN(hook) FIRST_##hook, LAST_BEFORE_##hook = FIRST_##hook - 1,
 #define GBPF_CTX_MAX(hook, name, max) MAX_OF_##hook##_##name,
 #define GBPF_CTX_END(hook) END_##hook, LAST_OF_##hook = END_##hook - 1,
@@ -30,10 +32,12 @@ enum {
 static const struct {
 	uint32_t offset, max;
 } maxima[] = {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX_MAX(hook, name, max) { offsetof(struct ctx_##hook, name), max },
 #include "gbpf/hooks.def"
 };
 
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX_MAX(hook, name, max)                                                              \
 	_Static_assert(sizeof(((struct ctx_##hook *)0)->name) == 4, "a u32 field");
 #include "gbpf/hooks.def"
@@ -42,6 +46,7 @@ static const struct {
 	uint8_t first, end;
 } hooks[] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = { FIRST_##name, END_##name },
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) [id] = { FIRST_##name, END_##name },
 #include "gbpf/hooks.def"
 };
 

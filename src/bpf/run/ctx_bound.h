@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* Reduces the fields of a hook's context that exceed their maxima to these. Call it before each run
- * of a program that was verified. */
+ * of a program that was verified. The fields of a program inside a kernel are computed there,
+ * within their maxima. */
 void ebpf_ctx_bound(unsigned hook, void *ctx);
 
 /* Returns the maximum of the u32 field of a hook's context at that offset, or UINT32_MAX if it has

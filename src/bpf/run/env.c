@@ -98,9 +98,21 @@ EBPF_HELPER(gbpf_note)
 	return 0;
 }
 
+/* A helper of programs inside kernels, called from a program that was not verified. */
+static EBPF_HELPER(inside_kernels)
+{
+	return ebpf_helper_failed(env, -EINVAL);
+}
+
+#define HELPER_LOCAL(name) ebpf_help_##name
+#define HELPER_DAEMON(name) ebpf_help_##name
+#define HELPER_BOTH(name) ebpf_help_##name
+#define HELPER_ALL(name) ebpf_help_##name
+#define HELPER_DEVICE(name) ebpf_help_inside_kernels
+
 static const ebpf_helper_fn all_helpers[EBPF_HELPER_SLOTS] = {
 #define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
-	[EBPF_SLOT_##name] = ebpf_help_##name,
+	[EBPF_SLOT_##name] = HELPER_##sides(name),
 #include "gbpf/hooks.def"
 };
 

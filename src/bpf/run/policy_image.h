@@ -3,7 +3,8 @@
  * offset; it trusts gbpfd for the code itself.
  *
  *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns]
- *	[struct ebpf_tail_at x n_tails] pad to page [machine code]
+ *	[struct ebpf_image_device x n_devices][struct ebpf_tail_at x n_tails][PTX of the devices]
+ *	pad to page [machine code]
  *
  * Data sections' initial contents are not in the image: gbpfd writes them into the regions before
  * it passes them. */
@@ -15,7 +16,7 @@
 
 #include "bpf/run/env.h"
 
-#define EBPF_IMAGE_MAGIC 0x34696762u /* "bgi4" */
+#define EBPF_IMAGE_MAGIC 0x35696762u /* "bgi5" */
 #define EBPF_MAX_IMAGE_BYTES (64u << 20)
 #define EBPF_MAX_TAILS 4096u /* maximum for all programs together */
 
@@ -29,6 +30,23 @@ struct ebpf_image_prog {
 	uint32_t n_tails;
 };
 
+/* A program inside kernels: functions in PTX without a module header, see jit_ptx.h. */
+struct ebpf_image_device {
+	uint64_t fields; /* bits of the context fields that it reads, by their order in hooks.def */
+	uint32_t hook;	 /* id */
+	uint32_t lane;	 /* 1: each active lane runs it */
+	uint32_t cost;	 /* proved worst-case cost */
+	uint32_t text_offset, text_bytes; /* in the PTX of all; without a terminating zero */
+	uint32_t reserved;
+	char prefix[EBPF_NAME_BYTES]; /* of its functions' names */
+	char name[64];
+	char kernel[EBPF_PATTERN_BYTES]; /* pattern of kernels' names */
+	char site[EBPF_PATTERN_BYTES];	 /* "": all places of the hook */
+};
+
+#define EBPF_MAX_DEVICE_PROGS 32u
+#define EBPF_MAX_DEVICE_TEXT (8u << 20) /* bytes of all programs of an image */
+
 struct ebpf_image_header {
 	uint32_t magic;
 	uint32_t header_bytes; /* sizeof(struct ebpf_image_header) */
@@ -40,6 +58,7 @@ struct ebpf_image_header {
 	uint32_t code_bytes;
 	uint32_t arch; /* EM_X86_64 or 0 */
 	uint32_t n_tails;
+	uint32_t n_devices, device_text_bytes;
 	struct ebpf_image_prog progs[EBPF_MAX_HOOKS]; /* by hook id of hooks.def */
 };
 
@@ -56,6 +75,9 @@ struct ebpf_policy {
 	uint32_t n_insns[EBPF_MAX_HOOKS];
 	const struct ebpf_tail_at *tails[EBPF_MAX_HOOKS]; /* borrowed from the mapping */
 	uint32_t n_tails[EBPF_MAX_HOOKS];
+	const struct ebpf_image_device *devices; /* borrowed from the mapping; n_devices */
+	uint32_t n_devices;
+	const char *device_text;		 /* borrowed likewise */
 	struct ebpf_map_def defs[EBPF_MAX_MAPS]; /* private copies */
 	size_t region_bytes[EBPF_REGIONS];
 	void *region[EBPF_REGIONS]; /* owned mappings (DAEMON: owned heap memory) or NULL */
@@ -88,10 +110,19 @@ void ebpf_policy_close(struct ebpf_policy *p);
 int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
 		     const struct ebpf_insn *insns, const void *code, size_t code_bytes);
 
-/* Like ebpf_image_build(), with the tail call tables of the programs: h->n_tails entries. */
-int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
-			   const struct ebpf_insn *insns, const struct ebpf_tail_at *tails,
-			   const void *code, size_t code_bytes);
+/* The parts of an image behind its header; counts are the header's. */
+struct ebpf_image_parts {
+	const struct ebpf_map_def *defs;
+	const struct ebpf_insn *insns;
+	const struct ebpf_tail_at *tails;	 /* of the programs */
+	const struct ebpf_image_device *devices; /* programs inside kernels */
+	const char *device_text;
+	const void *code; /* may be NULL */
+	size_t code_bytes;
+};
+
+/* Like ebpf_image_build(), with all parts. */
+int ebpf_image_build_parts(struct ebpf_image_header *h, const struct ebpf_image_parts *p);
 
 /* Runs the program of a hook. Requires insns[hook] != NULL. Never blocks; no allocation and no
  * system call, except for the first call on a stack, which measures the remaining stack. If the

@@ -10,42 +10,53 @@
 
 #define PAGE 4096u
 
-int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
-			   const struct ebpf_insn *insns, const struct ebpf_tail_at *tails,
-			   const void *code, size_t code_bytes)
+static int counts_ok(const struct ebpf_image_header *h, const struct ebpf_image_parts *p,
+		     size_t code_at)
 {
-	size_t defs_bytes = (size_t)h->n_maps * sizeof(*defs);
-	size_t insns_bytes = (size_t)h->n_insns * sizeof(*insns);
-	size_t tails_bytes = (size_t)h->n_tails * sizeof(*tails);
-	size_t data_bytes = sizeof(*h) + defs_bytes + insns_bytes + tails_bytes;
-	size_t code_at = ROUND_UP(data_bytes, PAGE);
+	return h->n_maps <= EBPF_MAX_MAPS && h->n_tails <= EBPF_MAX_TAILS &&
+	       h->n_insns <= EBPF_MAX_HOOKS * EBPF_MAX_INSNS &&
+	       h->n_devices <= EBPF_MAX_DEVICE_PROGS &&
+	       h->device_text_bytes <= EBPF_MAX_DEVICE_TEXT &&
+	       p->code_bytes <= EBPF_MAX_IMAGE_BYTES &&
+	       code_at + p->code_bytes <= EBPF_MAX_IMAGE_BYTES;
+}
+
+int ebpf_image_build_parts(struct ebpf_image_header *h, const struct ebpf_image_parts *p)
+{
 	struct ebpf_exec_part parts[] = {
 		{ h, 0, sizeof(*h) },
-		{ defs, sizeof(*h), defs_bytes },
-		{ insns, sizeof(*h) + defs_bytes, insns_bytes },
-		{ tails, sizeof(*h) + defs_bytes + insns_bytes, tails_bytes },
-		{ code, code_at, code ? code_bytes : 0 },
+		{ p->defs, 0, (size_t)h->n_maps * sizeof(*p->defs) },
+		{ p->insns, 0, (size_t)h->n_insns * sizeof(*p->insns) },
+		{ p->devices, 0, (size_t)h->n_devices * sizeof(*p->devices) },
+		{ p->tails, 0, (size_t)h->n_tails * sizeof(*p->tails) },
+		{ p->device_text, 0, h->device_text_bytes },
+		{ p->code, 0, p->code ? p->code_bytes : 0 },
 	};
+	size_t n = ARRAY_SIZE(parts), at = 0, code_at;
 
-	if (h->n_maps > EBPF_MAX_MAPS || h->n_tails > EBPF_MAX_TAILS ||
-	    h->n_insns > EBPF_MAX_HOOKS * EBPF_MAX_INSNS || code_bytes > EBPF_MAX_IMAGE_BYTES ||
-	    code_at + code_bytes > EBPF_MAX_IMAGE_BYTES) {
+	for (size_t i = 0; i < n - 1; i++) {
+		parts[i].offset = at;
+		at += parts[i].bytes;
+	}
+	code_at = parts[n - 1].offset = ROUND_UP(at, PAGE);
+	if (!counts_ok(h, p, code_at)) {
 		return -E2BIG;
 	}
 	h->magic = EBPF_IMAGE_MAGIC;
 	h->header_bytes = sizeof(*h);
 	h->name[EBPF_NAME_BYTES - 1] = 0;
-	h->code_bytes = code ? (uint32_t)code_bytes : 0;
+	h->code_bytes = p->code ? (uint32_t)p->code_bytes : 0;
 	h->code_offset = h->code_bytes ? (uint32_t)code_at : 0;
 	h->arch = h->code_bytes ? EM_X86_64 : 0;
-	return ebpf_exec_create("gbpf-image",
-				h->code_bytes ? code_at + ROUND_UP(code_bytes, PAGE) : code_at,
+	return ebpf_exec_create("gbpf-image", code_at + ROUND_UP((size_t)h->code_bytes, PAGE),
 				parts, ARRAY_SIZE(parts));
 }
 
 int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
 		     const struct ebpf_insn *insns, const void *code, size_t code_bytes)
 {
-	h->n_tails = 0;
-	return ebpf_image_build_tails(h, defs, insns, NULL, code, code_bytes);
+	h->n_tails = h->n_devices = h->device_text_bytes = 0;
+	return ebpf_image_build_parts(
+		h, &(struct ebpf_image_parts){
+			   .defs = defs, .insns = insns, .code = code, .code_bytes = code_bytes });
 }

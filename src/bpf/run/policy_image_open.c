@@ -45,10 +45,13 @@ static int check_header(const struct ebpf_policy *p, const struct ebpf_image_hea
 {
 	uint64_t data_bytes = sizeof(*h) + (uint64_t)h->n_maps * sizeof(struct ebpf_map_def) +
 			      (uint64_t)h->n_insns * sizeof(struct ebpf_insn) +
-			      (uint64_t)h->n_tails * sizeof(struct ebpf_tail_at);
+			      (uint64_t)h->n_tails * sizeof(struct ebpf_tail_at) +
+			      (uint64_t)h->n_devices * sizeof(struct ebpf_image_device) +
+			      h->device_text_bytes;
 
 	if (h->magic != EBPF_IMAGE_MAGIC || h->header_bytes != sizeof(*h) ||
-	    h->n_tails > EBPF_MAX_TAILS || !memchr(h->name, 0, sizeof(h->name)) ||
+	    h->n_tails > EBPF_MAX_TAILS || h->n_devices > EBPF_MAX_DEVICE_PROGS ||
+	    h->device_text_bytes > EBPF_MAX_DEVICE_TEXT || !memchr(h->name, 0, sizeof(h->name)) ||
 	    h->n_maps > EBPF_MAX_MAPS || data_bytes > p->image_bytes) {
 		return -EINVAL;
 	}
@@ -186,11 +189,31 @@ static int check_tails(const struct ebpf_policy *p, const struct ebpf_insn *insn
 	return 0;
 }
 
+/* Where the parts of an image begin; the header has been checked. */
+struct parts {
+	const struct ebpf_insn *insns;
+	const struct ebpf_image_device *devices;
+	const struct ebpf_tail_at *tails;
+	const char *device_text;
+};
+
+static struct parts parts_of(const struct ebpf_policy *p, const struct ebpf_image_header *h)
+{
+	struct parts a;
+
+	a.insns = (const void *)((const char *)p->image + sizeof(*h) +
+				 h->n_maps * sizeof(p->defs[0]));
+	a.devices = (const void *)(a.insns + h->n_insns);
+	a.tails = (const void *)(a.devices + h->n_devices);
+	a.device_text = (const char *)(a.tails + h->n_tails);
+	return a;
+}
+
 static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *h, int daemon)
 {
-	const struct ebpf_insn *all = (const void *)((const char *)p->image + sizeof(*h) +
-						     h->n_maps * sizeof(p->defs[0]));
-	const struct ebpf_tail_at *tails = (const void *)(all + h->n_insns);
+	const struct parts a = parts_of(p, h);
+	const struct ebpf_insn *all = a.insns;
+	const struct ebpf_tail_at *tails = a.tails;
 
 	for (unsigned i = 0; i < EBPF_MAX_HOOKS; i++) {
 		const struct ebpf_image_prog *prog = &h->progs[i];
@@ -222,6 +245,33 @@ static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *
 	return 0;
 }
 
+static int is_text(const char *text, size_t bytes)
+{
+	return memchr(text, 0, bytes) != NULL;
+}
+
+/* Checks the table of programs inside kernels. Their text is gbpfd's, like machine code. */
+static int take_devices(struct ebpf_policy *p, const struct ebpf_image_header *h)
+{
+	const struct parts a = parts_of(p, h);
+
+	for (uint32_t i = 0; i < h->n_devices; i++) {
+		const struct ebpf_image_device *d = &a.devices[i];
+
+		if (d->hook < EBPF_FIRST_DEVICE_HOOK || d->hook >= EBPF_MAX_HOOKS || d->lane > 1 ||
+		    d->text_offset > h->device_text_bytes ||
+		    d->text_bytes > h->device_text_bytes - d->text_offset ||
+		    !is_text(d->prefix, sizeof(d->prefix)) || !is_text(d->name, sizeof(d->name)) ||
+		    !is_text(d->kernel, sizeof(d->kernel)) || !is_text(d->site, sizeof(d->site))) {
+			return -EINVAL;
+		}
+	}
+	p->devices = a.devices;
+	p->n_devices = h->n_devices;
+	p->device_text = a.device_text;
+	return 0;
+}
+
 int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS],
 		     unsigned flags)
 {
@@ -248,6 +298,9 @@ int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[E
 		memcpy(p->name, h.name, sizeof(p->name));
 		map_code(p, &h, image_fd, flags);
 		err = take_programs(p, &h, daemon);
+	}
+	if (!err) {
+		err = take_devices(p, &h);
 	}
 	if (err) {
 		ebpf_policy_close(p);

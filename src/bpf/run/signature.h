@@ -21,7 +21,8 @@ enum ebpf_arg_type {
 	ARG_ITER_NEW,
 	ARG_ITER,
 	ARG_ITER_END,
-	ARG_LOCK
+	ARG_LOCK,
+	ARG_OUT64 /* 8 bytes that the helper writes */
 };
 
 enum ebpf_ret_type {

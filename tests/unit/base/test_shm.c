@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/shm.h"
@@ -38,6 +39,41 @@ static void pages_are_zero_and_sealed_in_size(void **state)
 	assert_null(shm_map(-1, 4096, 0));
 	close(fd);
 	assert_int_equal(shm_seal_future_write(fd), -EBADF);
+}
+
+/* Returns the error of msync for a page in a child of fork: 0 if the page is mapped there. */
+static int error_in_child(void *page)
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (!child) {
+		_exit(msync(page, 4096, MS_ASYNC) ? errno : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void own_mappings_begin_at_their_offset_and_are_not_inherited(void **state)
+{
+	int fd = shm_create("page", 8192, SHM_NOEXEC), read_only = open("/proc/self/exe", O_RDONLY);
+	char *all = shm_map(fd, 8192, 1), *own = shm_map_own(fd, 4096, 4096);
+
+	assert_non_null(all);
+	assert_non_null(own);
+	own[1] = 'o';
+	assert_int_equal(all[4097], 'o');
+	assert_int_equal(error_in_child(all), 0);
+	assert_int_equal(error_in_child(own), ENOMEM);
+	shm_unmap(own, 4096);
+	shm_unmap(all, 8192);
+	assert_null(shm_map_own(fd, 4096, 1));
+	assert_null(shm_map_own(read_only, 4096, 0));
+	assert_null(shm_map_own(-1, 4096, 0));
+	close(read_only);
+	close(fd);
 }
 
 /* Kernels since 6.3 know memfds that cannot be executed. */
@@ -146,6 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_are_zero_and_sealed_in_size),
+		cmocka_unit_test(own_mappings_begin_at_their_offset_and_are_not_inherited),
 		cmocka_unit_test(only_pages_for_code_can_be_executed),
 		cmocka_unit_test(pages_that_cannot_be_made_leak_nothing),
 		cmocka_unit_test(pages_of_others_are_checked),

@@ -328,7 +328,8 @@ static int open_with_tails(const struct stage *s, const struct ebpf_tail_at *tai
 	h.n_tails = n;
 	h.progs[HOOK_dispatch].n_tails = n;
 	h.progs[HOOK_dispatch].code_offset = UINT32_MAX;
-	fd = ebpf_image_build_tails(&h, defs, insns, tails, NULL, 0);
+	fd = ebpf_image_build_parts(
+		&h, &(struct ebpf_image_parts){ .defs = defs, .insns = insns, .tails = tails });
 	assert_true(fd >= 0);
 	err = ebpf_policy_open(&p, fd, s->fds, EBPF_OPEN_DAEMON);
 	if (err == 0) {
@@ -539,6 +540,9 @@ static void maps_of_every_kind_have_their_numbers(void **state)
 		{ "m_lru", MAP_LRU_HASH, 4, 8, 100, GBPF_F_TENANT },
 		{ "m_thread", MAP_THREAD_ARRAY, 4, 8, 4, GBPF_F_TENANT },
 		{ "m_hist", MAP_HISTOGRAM, 4, 512, 3, GBPF_F_TENANT },
+		{ "m_sm", MAP_SM_ARRAY, 4, 8, 4, GBPF_F_DEVICE },
+		{ "m_warp", MAP_WARP_ARRAY, 4, 16, 4, GBPF_F_DEVICE },
+		{ "m_sm_ring", MAP_SM_RING, 0, 16, 64, GBPF_F_DEVICE },
 		{ "m_ring", MAP_RINGBUF, 0, 0, 65536, GBPF_F_TENANT },
 		{ "m_queue", MAP_QUEUE, 0, 4, 16, GBPF_F_DAEMON },
 		{ "m_stack", MAP_STACK, 0, 4, 16, GBPF_F_DAEMON },

@@ -413,3 +413,16 @@ int asm_end(struct asm_unit *u)
 	}
 	return u->error[0] ? -1 : 0;
 }
+
+int asm_text(struct asm_unit *u, const char *text)
+{
+	char *copy = strdup(text), *rest = copy;
+	int err = copy ? 0 : -1;
+
+	asm_begin(u);
+	for (char *line = NULL; !err && (line = strsep(&rest, ";"));) {
+		err = asm_line(u, line);
+	}
+	free(copy);
+	return err ? err : asm_end(u);
+}

@@ -42,6 +42,9 @@ int asm_line(struct asm_unit *u, const char *line);
 /* Resolves labels; 0 or -1 with ->error. */
 int asm_end(struct asm_unit *u);
 
+/* A whole program, with ";" between the lines. 0 or -1 with ->error. */
+int asm_text(struct asm_unit *u, const char *text);
+
 /* Opcode and off of "add32", "sdiv" ...; opcode and class of "jsgt32"; -1 when unknown. */
 int asm_alu_op(const char *name, int16_t *ret_off);
 int asm_jump_op(const char *name);

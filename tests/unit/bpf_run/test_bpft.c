@@ -7,7 +7,8 @@
  * - .memout HEX: expected memory afterwards
  * - .error fault|insn|fuel|frames: how the run ends; checked interpreter only
  * - alu OP A [B] = R and jmp OP A B = 0|1: rows of arithmetic and of conditions, tried on many
- * pairs of registers, and with B as an immediate where it fits */
+ * pairs of registers, and with B as an immediate where it fits
+ * --keep-ptx FOLDER: writes the PTX of the cases there */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@
 #include "base/compiler.h"
 #include "bpf/run/interp/interp.h"
 #include "engines.h"
+#include "ptx_engine.h"
 
 #define MAX_TESTS 4096u
 #define MEM_BYTES 256u
@@ -99,6 +101,80 @@ static void run_code(const struct expected *e, int entry, struct test_env *t)
 	same(e, "compiled code", pool_run(&pool, entry, mem, &t->env), mem);
 }
 
+/* ---- the program as PTX ---- */
+
+/* Cases with what the PTX target does not have, and how its report names it. */
+static const struct {
+	const char *name, *reason;
+} without_ptx[] = {
+	{ "map.bpft: a tenant's class is unknown without tenants", "helper 1001" },
+};
+
+static const char *refusal_of(const char *name)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(without_ptx); i++) {
+		if (strcmp(without_ptx[i].name, name) == 0) {
+			return without_ptx[i].reason;
+		}
+	}
+	return NULL;
+}
+
+static void run_ptx(const struct expected *e, const struct ebpf_insn *insns, uint32_t n,
+		    struct test_env *t)
+{
+	const char *refusal = refusal_of(e->what);
+	ALIGNED(16) uint8_t mem[MEM_BYTES];
+	struct ptx_batch batch;
+	struct report r;
+	uint64_t r0;
+	int err;
+
+	memcpy(mem, e->mem_in->bytes, MEM_BYTES);
+	test_env_reset(t);
+	ptx_batch_begin(&batch);
+	report_init(&r);
+	err = ptx_batch_add(&batch, insns, n, &t->env, &r);
+	if (err ? !refusal || err != -ENOTSUP || !strstr(buf_text(&r.message), refusal)
+		: !!refusal) {
+		fail_msg("%s: compiled to PTX with result %d: %s", e->what, err,
+			 buf_text(&r.message));
+	}
+	report_finish(&r);
+	if (err) {
+		buf_finish(&batch.text);
+		return;
+	}
+	ptx_batch_run(&batch, t, mem, sizeof(mem), sizeof(mem), 1, &r0);
+	same(e, "PTX", r0, mem);
+}
+
+static int calls_helpers(const struct ebpf_insn *insns, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (insns[i].code == (EBPF_JMP | EBPF_CALL) && insns[i].src == EBPF_CALL_HELPER) {
+			return 1;
+		}
+		i += insns[i].code == EBPF_LD_IMM64;
+	}
+	return 0;
+}
+
+/* Programs without maps and helpers are also raw programs. */
+static void run_checked_ptx(const struct expected *e, const struct ebpf_insn *insns, uint32_t n)
+{
+	ALIGNED(16) uint8_t mem[MEM_BYTES];
+	uint64_t r0 = 0;
+	int err;
+
+	memcpy(mem, e->mem_in->bytes, MEM_BYTES);
+	err = ptx_run_checked(insns, n, mem, e->mem_in->n, FUEL, &r0);
+	if (err) {
+		fail_msg("%s: checked PTX ends with %d", e->what, err);
+	}
+	same(e, "checked PTX", r0, mem);
+}
+
 /* ---- rows ---- */
 
 struct row {
@@ -122,21 +198,46 @@ static void emit_load(unsigned reg, uint64_t v)
 
 #define FILLER(reg) (0x01010101 * (int32_t)((reg) + 1))
 
-/* All registers get known values, the operation runs on two of them, and all others must be as they
- * were. */
-static void alu_program(const struct row *row, unsigned dst, unsigned src, int by_imm)
-{
-	unsigned t = src == 0 ? 1 : 0, to_fail[12], n_fail = 0;
+enum form { BY_REG, BY_IMM, BY_MEMORY };
 
-	asm_begin(&unit);
-	for (unsigned r = 0; r < 10; r++) {
-		emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, r & 15, 0, 0, FILLER(r) });
+/* Copies the two operands from the memory to the stack, for programs that serve many rows. */
+static void emit_take(void)
+{
+	emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, 0, 1, 0, 0 });
+	emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, 0, -24, 0 });
+	emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, 0, 1, 8, 0 });
+	emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, 0, -8, 0 });
+}
+
+static void emit_operands(const struct row *row, unsigned dst, unsigned src, enum form form)
+{
+	if (form == BY_MEMORY) {
+		emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, src & 15, 10, -8, 0 });
+		emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, dst & 15, 10, -24, 0 });
+		return;
 	}
-	if (!by_imm) {
+	if (form == BY_REG) {
 		emit_load(src, row->b);
 		emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, src & 15, -8, 0 });
 	}
 	emit_load(dst, row->a);
+}
+
+/* All registers get known values, the operation runs on two of them, and all others must be as they
+ * were. */
+static void alu_program(const struct row *row, unsigned dst, unsigned src, enum form form)
+{
+	unsigned t = src == 0 ? 1 : 0, to_fail[12], n_fail = 0;
+	int by_imm = form == BY_IMM;
+
+	asm_begin(&unit);
+	if (form == BY_MEMORY) {
+		emit_take();
+	}
+	for (unsigned r = 0; r < 10; r++) {
+		emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, r & 15, 0, 0, FILLER(r) });
+	}
+	emit_operands(row, dst, src, form);
 	if (row->unary) {
 		emit((struct ebpf_insn){ (uint8_t)row->code, dst & 15, 0, row->off, row->imm });
 	} else {
@@ -165,19 +266,26 @@ static void alu_program(const struct row *row, unsigned dst, unsigned src, int b
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
 }
 
-static void jump_program(const struct row *row, unsigned dst, unsigned src, int by_imm)
+static void jump_program(const struct row *row, unsigned dst, unsigned src, enum form form)
 {
+	int by_imm = form == BY_IMM;
+
 	asm_begin(&unit);
-	if (!by_imm) {
-		emit_load(src, row->b);
+	if (form == BY_MEMORY) {
+		emit_take();
 	}
-	emit_load(dst, row->a);
+	emit_operands(row, dst, src, form);
 	emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)), dst & 15,
 				 (by_imm ? 0 : src) & 15, 2, by_imm ? (int32_t)row->b : 0 });
 	emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 0 });
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
 	emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 1 });
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
+}
+
+static void row_program(const struct row *row, unsigned dst, unsigned src, enum form form)
+{
+	(row->is_jump ? jump_program : alu_program)(row, dst, src, form);
 }
 
 struct pending {
@@ -191,11 +299,7 @@ static void add_variant(const struct row *row, unsigned dst, unsigned src, int b
 {
 	static const struct hex none;
 
-	if (row->is_jump) {
-		jump_program(row, dst, src, by_imm);
-	} else {
-		alu_program(row, dst, src, by_imm);
-	}
+	row_program(row, dst, src, by_imm ? BY_IMM : BY_REG);
 	p->e = (struct expected){ row->result, &none, &none, row->text };
 	run_interpreters(&p->e, unit.insns, unit.n, &no_maps);
 	p->entry = pool_add(&pool, unit.insns, unit.n, &no_maps.env);
@@ -241,7 +345,7 @@ static void flush_rows(struct pending *pending, unsigned *n)
 	*n = 0;
 }
 
-/* ---- the files ---- */
+/* ---- rows as PTX ---- */
 
 struct file_case {
 	char name[100];
@@ -249,6 +353,144 @@ struct file_case {
 	struct row *rows; /* owned */
 	unsigned n_rows;
 };
+
+#define PTX_PAIRS 4u   /* of registers, for each operation */
+#define PTX_BATCH 256u /* programs with numbers in one module */
+
+static void add_to(struct ptx_batch *b, const struct row *row)
+{
+	struct report r;
+
+	report_init(&r);
+	if (ptx_batch_add(b, unit.insns, unit.n, &no_maps.env, &r)) {
+		fail_msg("%s: %s", row->text, buf_text(&r.message));
+	}
+	report_finish(&r);
+}
+
+static void same_row(const struct row *row, const char *form, uint64_t r0)
+{
+	if (r0 != row->result) {
+		fail_msg("%s: PTX with %s gives 0x%llx", row->text, form, (unsigned long long)r0);
+	}
+}
+
+/* Runs rows of one operation in the threads of one launch. */
+static void run_threads(const struct row *const *rows, unsigned n, unsigned dst, unsigned src)
+{
+	uint64_t(*in)[2] = calloc(n, sizeof(*in)), *out = calloc(n, sizeof(*out));
+	struct ptx_batch b;
+
+	ptx_batch_begin(&b);
+	row_program(rows[0], dst, src, BY_MEMORY);
+	add_to(&b, rows[0]);
+	for (unsigned k = 0; k < n; k++) {
+		in[k][0] = rows[k]->a;
+		in[k][1] = rows[k]->b;
+	}
+	ptx_batch_run(&b, &no_maps, (uint8_t *)in, n * sizeof(*in), sizeof(*in), n, out);
+	for (unsigned k = 0; k < n; k++) {
+		same_row(rows[k], "registers", out[k]);
+	}
+	free(in);
+	free(out);
+}
+
+static int same_operation(const struct row *x, const struct row *y)
+{
+	return x->is_jump == y->is_jump && x->code == y->code && x->off == y->off &&
+	       x->unary == y->unary && x->imm == y->imm;
+}
+
+/* Runs all rows of the operation of row `first` and marks them. */
+static void run_operation(const struct file_case *c, unsigned first, uint8_t *done)
+{
+	const struct row **rows = calloc(c->n_rows, sizeof(const struct row *));
+	const struct row **alike = calloc(c->n_rows, sizeof(const struct row *));
+	unsigned n = 0, n_alike = 0;
+
+	for (unsigned i = first; i < c->n_rows; i++) {
+		if (same_operation(&c->rows[first], &c->rows[i])) {
+			done[i] = 1;
+			rows[n++] = &c->rows[i];
+			if (c->rows[i].a == c->rows[i].b) {
+				alike[n_alike++] = &c->rows[i];
+			}
+		}
+	}
+	for (unsigned k = 0; k < PTX_PAIRS; k++) {
+		unsigned dst = (first + 3 * k) % 10, src = (dst + 1 + (first / 10 + k) % 9) % 10;
+
+		run_threads(rows, n, dst, src);
+	}
+	if (n_alike && !rows[0]->unary) {
+		run_threads(alike, n_alike, first % 10, first % 10);
+	}
+	free(rows);
+	free(alike);
+}
+
+static void flush_numbers(struct ptx_batch *b, const struct row *const *rows)
+{
+	uint64_t out[PTX_BATCH];
+	unsigned n = b->n;
+
+	ptx_batch_run(b, &no_maps, NULL, 0, 0, 1, out);
+	for (unsigned k = 0; k < n; k++) {
+		same_row(rows[k], "a number", out[k]);
+	}
+	ptx_batch_begin(b);
+}
+
+/* The second operand is part of the program, so that each row is a program. */
+static void run_numbers(const struct file_case *c)
+{
+	const struct row *rows[PTX_BATCH];
+	struct ptx_batch b;
+
+	ptx_batch_begin(&b);
+	for (unsigned i = 0; i < c->n_rows; i++) {
+		const struct row *row = &c->rows[i];
+
+		if (!fits_imm(row)) {
+			continue;
+		}
+		rows[b.n] = row;
+		if (row->is_jump) {
+			jump_program(row, i % 10, 0, BY_IMM);
+		} else {
+			asm_begin(&unit);
+			emit_load(0, row->a);
+			emit((struct ebpf_insn){ (uint8_t)(row->code | EBPF_K), 0, 0, row->off,
+						 (int32_t)row->b });
+			emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
+		}
+		add_to(&b, row);
+		if (b.n == PTX_BATCH) {
+			flush_numbers(&b, rows);
+		}
+	}
+	if (b.n) {
+		flush_numbers(&b, rows);
+	}
+	buf_finish(&b.text);
+}
+
+static void run_rows_ptx(void **state)
+{
+	const struct file_case *c = *state;
+	uint8_t *done = calloc(c->n_rows, 1);
+
+	for (unsigned i = 0; i < c->n_rows; i++) {
+		if (!done[i]) {
+			run_operation(c, i, done);
+		}
+	}
+	free(done);
+	run_numbers(c);
+}
+
+/* ---- the files ---- */
 
 static struct file_case cases[MAX_TESTS];
 static unsigned n_cases;
@@ -342,6 +584,11 @@ static void run_case(void **state)
 
 		run.fuel = 10000;
 		assert_int_equal(ebpf_interp_checked(unit.insns, unit.n, &run, &r0, NULL), x.error);
+		if (!t.n && !calls_helpers(unit.insns, unit.n)) {
+			assert_int_equal(ptx_run_checked(unit.insns, unit.n, x.mem_in.bytes,
+							 x.mem_in.n, run.fuel, &r0),
+					 x.error);
+		}
 	} else {
 		int entry = pool_add(&pool, unit.insns, unit.n, &t.env);
 
@@ -350,6 +597,10 @@ static void run_case(void **state)
 		run_interpreters(&e, unit.insns, unit.n, &t);
 		run_code(&e, entry, &t);
 		pool_clear(&pool);
+		run_ptx(&e, unit.insns, unit.n, &t);
+		if (!t.n && !calls_helpers(unit.insns, unit.n)) {
+			run_checked_ptx(&e, unit.insns, unit.n);
+		}
 	}
 	test_env_finish(&t);
 }
@@ -468,20 +719,30 @@ static void read_file(const char *file)
 
 int main(int argc, char **argv)
 {
-	static struct CMUnitTest tests[MAX_TESTS];
+	static struct CMUnitTest tests[2 * MAX_TESTS];
+	unsigned n = 0;
 	int failed;
 
 	pool_init(&pool, POOL_BYTES);
 	test_env_init(&no_maps);
 	for (int i = 1; i < argc; i++) {
-		read_file(argv[i]);
+		if (strcmp(argv[i], "--keep-ptx") == 0 && i + 1 < argc) {
+			ptx_folder = argv[++i];
+		} else {
+			read_file(argv[i]);
+		}
 	}
 	for (unsigned i = 0; i < n_cases; i++) {
-		tests[i] = (struct CMUnitTest){ .name = cases[i].name,
-						.test_func = cases[i].rows ? run_rows : run_case,
-						.initial_state = &cases[i] };
+		tests[n++] = (struct CMUnitTest){ .name = cases[i].name,
+						  .test_func = cases[i].rows ? run_rows : run_case,
+						  .initial_state = &cases[i] };
+		if (cases[i].rows) {
+			tests[n++] = (struct CMUnitTest){ .name = "rows as PTX",
+							  .test_func = run_rows_ptx,
+							  .initial_state = &cases[i] };
+		}
 	}
-	failed = _cmocka_run_group_tests("bpft", tests, n_cases, NULL, NULL);
+	failed = _cmocka_run_group_tests("bpft", tests, n, NULL, NULL);
 	for (unsigned i = 0; i < n_cases; i++) {
 		free(cases[i].lines);
 		free(cases[i].rows);

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "bpf/run/env.h"
+#include "bpf/run/map/map_sm_ring.h"
 
 /* ---- definitions ---- */
 
@@ -59,6 +60,31 @@ static void definitions_without_sense_are_refused(void **state)
 		{ map_def(GBPF_MAP_PROG_ARRAY, 4, 4, 8, TENANT), -EINVAL },
 		{ map_def(GBPF_MAP_ARRAY_OF_MAPS, 4, 4, 8, 0), -EINVAL }, /* of what? */
 		{ map_def(7, 4, 8, 8, 0), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | TENANT), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | DAEMON), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_RDONLY), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | EPOCH), -EINVAL },
+		{ map_def(GBPF_MAP_HISTOGRAM, 4, 512, 3, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 16, 3, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 12, 3, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 0, 3, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_ARRAY, 8, 16, 3, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 16, 3, TENANT), -EINVAL },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 16, 3, 0), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_ARRAY, 4, 16, 3, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_WARP_ARRAY, 4, 16, 3, GBPF_F_DEVICE | GBPF_F_RDONLY), -EINVAL },
+		{ map_def(GBPF_MAP_SM_RING, 0, 16, 8, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_SM_RING, 0, 512, 65536, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_SM_RING, 0, 520, 8, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_RING, 0, 12, 8, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_RING, 0, 16, 12, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_RING, 4, 16, 8, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_SM_RING, 0, 16, 8, TENANT), -EINVAL },
+		{ map_def(GBPF_MAP_SM_RING, 0, 16, 131072, GBPF_F_DEVICE), -E2BIG },
+		{ map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_QUEUE, 0, 8, 10, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_RINGBUF, 0, 0, 4096, GBPF_F_DEVICE), -EINVAL },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -593,6 +619,104 @@ static void each_thread_counts_for_itself(void **state)
 	map_drop(&shared);
 }
 
+/* The host reads a copy; only programs inside kernels look elements up. */
+static void instances_of_places_are_summed(void **state)
+{
+	static const struct {
+		uint32_t type, copies;
+	} types[] = { { GBPF_MAP_SM_ARRAY, 256 }, { GBPF_MAP_WARP_ARRAY, 256 * 64 } };
+
+	for (size_t k = 0; k < ARRAY_SIZE(types); k++) {
+		uint64_t value[2];
+
+		map_make(&shared, map_def(types[k].type, 4, 16, 9, GBPF_F_DEVICE));
+		assert_int_equal(shared.m.copy_bytes, 256); /* 9 * 16, in lines of 128 bytes */
+		assert_int_equal(ebpf_map_copies(&shared.m), types[k].copies);
+		for (uint32_t c = 0; c < types[k].copies; c++) {
+			uint64_t *at = (uint64_t *)(void *)(shared.m.data + 256 * (size_t)c + 32);
+
+			at[0] = c;
+			at[1] = 1;
+		}
+		assert_int_equal(ebpf_map_read(&shared.m, &(uint32_t){ 2 }, value), 0);
+		assert_int_equal(value[0], (uint64_t)types[k].copies * (types[k].copies - 1) / 2);
+		assert_int_equal(value[1], types[k].copies);
+		assert_int_equal(ebpf_map_slot(&shared.m, 1, NULL, value), 1);
+		assert_int_equal(value[0], 0);
+		assert_int_equal(ebpf_map_read(&shared.m, &(uint32_t){ 9 }, value), -ENOENT);
+		assert_null(ebpf_map_lookup(&shared.m, &(uint32_t){ 2 }));
+		assert_int_equal(ebpf_map_update(&shared.m, &(uint32_t){ 2 }, value, 0), -EINVAL);
+		assert_int_equal(ebpf_map_clear(&shared.m), 0);
+		assert_int_equal(ebpf_map_read(&shared.m, &(uint32_t){ 2 }, value), 0);
+		assert_int_equal(value[1], 0);
+		map_drop(&shared);
+	}
+}
+
+/* Stores a value as the GPU does: the number is taken from the counter. */
+static void push_to(uint32_t ring, uint64_t a, uint64_t b)
+{
+	const struct ebpf_map *m = &shared.m;
+	uint64_t *end = (uint64_t *)(void *)(m->data + (size_t)ring * m->copy_bytes);
+	uint64_t *at = (uint64_t *)(void *)((uint8_t *)end + m->elem_off +
+					    (*end % m->max_entries) * m->stride);
+
+	at[1] = a;
+	at[2] = b;
+	at[0] = *end + 1 + a * EBPF_SM_RING_FACTOR(0) + b * EBPF_SM_RING_FACTOR(1);
+	++*end;
+}
+
+static void a_reader_of_rings_counts_what_it_missed(void **state)
+{
+	uint64_t next = 0, missed = 0, value[2], *word;
+
+	map_make(&shared, map_def(GBPF_MAP_SM_RING, 0, 16, 8, GBPF_F_DEVICE));
+	assert_int_equal(ebpf_map_slots(&shared.m), 8 * 256);
+	assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 0, &next, &missed, value), 0);
+	for (uint64_t k = 0; k < 21; k++) {
+		push_to(3, k, ~k);
+	}
+	assert_int_equal(ebpf_map_count(&shared.m), 8);
+	for (uint64_t k = 13; k < 21; k++) {
+		assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 0, &next, &missed, value), 1);
+		assert_int_equal(value[0], k);
+		assert_int_equal(value[1], ~k);
+		assert_int_equal(ebpf_map_slot(&shared.m, 24 + (uint32_t)k - 13, NULL, value), 1);
+		assert_int_equal(value[0], k);
+	}
+	assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 1, &next, &missed, value), 0);
+	assert_int_equal(missed, 13);
+	assert_int_equal(ebpf_map_slot(&shared.m, 23, NULL, value), 0);
+	assert_int_equal(ebpf_map_slot(&shared.m, 32, NULL, value), 0);
+	/* a value that is not whole stops the reader until it gives up */
+	push_to(3, 100, 1);
+	push_to(3, 101, 1);
+	word = (uint64_t *)(void *)(shared.m.data + 3 * (size_t)shared.m.copy_bytes +
+				    shared.m.elem_off + 21 % 8 * shared.m.stride);
+	word[2] = 2;
+	assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 0, &next, &missed, value), 0);
+	assert_int_equal(next, 21);
+	assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 1, &next, &missed, value), 1);
+	assert_int_equal(value[0], 101);
+	assert_int_equal(missed, 14);
+	/* an older value with the right check for its own number is not taken for the newer one */
+	push_to(3, 7, 7);
+	word = (uint64_t *)(void *)(shared.m.data + 3 * (size_t)shared.m.copy_bytes);
+	*word += 8;
+	next = 31;
+	assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 0, &next, &missed, value), 0);
+	/* the counter went backwards */
+	next = 1000;
+	assert_int_equal(ebpf_sm_ring_next(&shared.m, 3, 1, &next, &missed, value), 0);
+	assert_int_equal(next, 32);
+	assert_int_equal(missed, 14);
+	assert_int_equal(ebpf_map_clear(&shared.m), 0);
+	assert_int_equal(ebpf_map_count(&shared.m), 0);
+	assert_int_equal(ebpf_map_push(&shared.m, value, 0), -EINVAL);
+	map_drop(&shared);
+}
+
 static void *take_and_add(void *arg)
 {
 	uint64_t *at = ebpf_map_lookup(&shared.m, &(uint32_t){ 0 });
@@ -814,6 +938,8 @@ int main(void)
 		cmocka_unit_test(a_stack_does_not_drop_its_oldest),
 		cmocka_unit_test(histograms_count_powers_of_two),
 		cmocka_unit_test(each_thread_counts_for_itself),
+		cmocka_unit_test(instances_of_places_are_summed),
+		cmocka_unit_test(a_reader_of_rings_counts_what_it_missed),
 		cmocka_unit_test(more_threads_than_slots_share_the_last),
 		cmocka_unit_test(an_epoch_is_seen_as_a_whole),
 		cmocka_unit_test(an_old_epoch_outlives_two_publications),

@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "bpf/run/map/map_sm_ring.h"
 #include "bpf/run/map/ring.h"
 
 static const struct ebpf_map_def defs[] = {
@@ -53,6 +54,17 @@ static const struct ebpf_map_def defs[] = {
 	  .value_bytes = 8,
 	  .max_entries = 3,
 	  .flags = TENANT },
+	{ .name = "sm",
+	  .type = GBPF_MAP_SM_ARRAY,
+	  .key_bytes = 4,
+	  .value_bytes = 8,
+	  .max_entries = 3,
+	  .flags = GBPF_F_DEVICE },
+	{ .name = "smring",
+	  .type = GBPF_MAP_SM_RING,
+	  .value_bytes = 16,
+	  .max_entries = 4,
+	  .flags = GBPF_F_DEVICE },
 };
 
 struct place {
@@ -146,6 +158,13 @@ static void one_operation(const struct ebpf_map *m, uint64_t *seed)
 		if (m->type == GBPF_MAP_RINGBUF) {
 			(void)ebpf_ring_read(m, &r, out, sizeof(out), key[0] << 30,
 					     (int)(key[0] & 1));
+		}
+		if (m->type == GBPF_MAP_SM_RING) {
+			uint64_t missed = 0;
+
+			key[0] = evil(seed);
+			(void)ebpf_sm_ring_next(m, (uint32_t)key[0] % EBPF_SM_SLOTS,
+						(int)(key[0] >> 8 & 1), &key[0], &missed, out);
 		}
 		break;
 	default:

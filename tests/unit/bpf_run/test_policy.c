@@ -222,9 +222,9 @@ static void images_carry_what_was_verified(void **state)
 		build(&without, objects[i], EBPF_BUILD_NO_JIT);
 		assert_true(with.code_bytes > 0);
 		assert_int_equal(without.code_bytes, 0);
-		for (unsigned h = 0; h < EBPF_MAX_HOOKS; h++) {
-			assert_int_equal(with.stats[h].cost, without.stats[h].cost);
-			filled += with.stats[h].cost != 0;
+		for (unsigned k = 0; k < EBPF_MAX_PROGS; k++) {
+			assert_int_equal(with.stats[k].cost, without.stats[k].cost);
+			filled += with.stats[k].cost != 0;
 		}
 		assert_int_equal(filled, with.object.n_progs);
 		ebpf_built_finish(&with);

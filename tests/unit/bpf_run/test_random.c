@@ -12,13 +12,21 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
+#include "bpf/load/jit/ptx/jit_ptx.h"
 #include "bpf/run/decode.h"
 #include "bpf/run/interp/interp.h"
 #include "engines.h"
+#include "ptx_engine.h"
+
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) enum { HOOK_##name = id };
+#include "gbpf/hooks.def"
 
 #define SEED UINT64_C(0x6762504620313233)
 #define PROGRAMS 6000u
 #define BATCH 250u
+#define PTX_EACH 12u	/* programs for each that also runs as PTX */
+#define DEVICE_EACH 36u /* programs for each that is one inside kernels */
+#define CTX_BYTES 160u	/* of the context of such a program */
 #define MAX_INSNS 4000u
 #define SLOTS 8 /* stack slots that programs use; below them a counter */
 #define FUNCS 3
@@ -29,6 +37,7 @@ struct program {
 	int entry;
 	uint32_t call_at[64], call_to[64], n_calls; /* local calls to be resolved */
 	uint32_t func_at[FUNCS + 1];
+	int hook; /* inside kernels, or 0: no context */
 };
 
 struct outcome {
@@ -37,6 +46,7 @@ struct outcome {
 
 static uint64_t rng;
 static struct test_env t;
+static uint64_t ctx[CTX_BYTES / 8];
 
 static uint64_t rnd(void)
 {
@@ -104,6 +114,35 @@ static void put_const(struct program *p, unsigned reg, uint64_t v)
 	} else {
 		put(p, EBPF_LD_IMM64, reg, 0, 0, (int32_t)v);
 		put(p, 0, 0, 0, 0, (int32_t)(v >> 32));
+	}
+}
+
+/* Loads a part of a context field into a register. */
+static void put_field(struct program *p, unsigned reg)
+{
+	static const uint8_t sizes[] = { EBPF_B, EBPF_H, EBPF_W, EBPF_DW };
+	const struct ebpf_ptx_field *f = NULL;
+	unsigned k;
+
+	while (!f) {
+		f = ebpf_ptx_field(p->hook, below(32));
+	}
+	k = below(f->bytes == 8 ? 4 : 3);
+	put(p, EBPF_LDX | (k < 3 && below(2) ? EBPF_MEMSX : EBPF_MEM) | sizes[k], reg, 1,
+	    f->offset + (int)(below(f->bytes >> k) << k), 0);
+}
+
+/* The registers of the program at its beginning; r1 is the context until it is written. */
+static void put_first_registers(struct program *p)
+{
+	for (unsigned k = 0; k <= 9; k++) {
+		unsigned reg = (k + 2) % 10;
+
+		if (p->hook && below(3)) {
+			put_field(p, reg);
+		} else {
+			put_const(p, reg, value());
+		}
 	}
 }
 
@@ -271,7 +310,7 @@ static void put_helper(struct program *p)
 {
 	unsigned map = 2 + below(2); /* of one value each */
 
-	switch (below(4)) {
+	switch (p->hook ? 1 + below(3) : below(4)) { /* inside kernels numbers are random */
 	case 0:
 		put(p, EBPF_JMP | EBPF_CALL, 0, 0, 0, 7);
 		break;
@@ -435,6 +474,10 @@ static void put_call(struct program *p, int level)
 		p->call_at[p->n_calls] = p->n;
 		p->call_to[p->n_calls++] = (uint32_t)level + 1 + below((unsigned)(FUNCS - level));
 		put(p, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
+		/* A call leaves r1 to r5 undefined; PTX does not pass them back. */
+		for (unsigned r = 1; r <= 5; r++) {
+			put_const(p, r, value());
+		}
 	}
 }
 
@@ -520,7 +563,7 @@ static void put_loop(struct program *p, int level)
 }
 
 /* Folds all registers and slots into r0. */
-static void put_result(struct program *p)
+static void put_result(struct program *p, int level)
 {
 	for (unsigned r = 1; r <= 9; r++) {
 		put(p, EBPF_ALU64 | EBPF_MUL, 0, 0, 0, 31);
@@ -531,8 +574,11 @@ static void put_result(struct program *p)
 		put(p, EBPF_ALU64 | EBPF_MUL, 0, 0, 0, 31);
 		put(p, EBPF_ALU64 | EBPF_ADD | EBPF_X, 0, 1, 0, 0);
 	}
-	for (unsigned r = 1; r <= 5; r++) { /* the stack's pointer may be in none */
-		put_const(p, r, r);
+	if (p->hook && level == 0) { /* it has no result: it stores it */
+		put(p, EBPF_LD_IMM64, 1, EBPF_PSEUDO_MAP_VALUE, 0, 3);
+		put(p, 0, 0, 0, 0, 56);
+		put(p, EBPF_STX | EBPF_MEM | EBPF_DW, 1, 0, 0, 0);
+		put(p, EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 0);
 	}
 	put(p, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
 }
@@ -540,8 +586,11 @@ static void put_result(struct program *p)
 static void put_function(struct program *p, int level)
 {
 	p->func_at[level] = p->n;
-	for (unsigned r = 0; r <= 9; r++) {
-		if (!level || r == 0 || r > 5) {
+	if (!level) {
+		put_first_registers(p);
+	}
+	for (unsigned r = 0; r <= 9 && level; r++) {
+		if (r == 0 || r > 5) {
 			put_const(p, r, value());
 		}
 	}
@@ -561,12 +610,16 @@ static void put_function(struct program *p, int level)
 			put_item(p, level);
 		}
 	}
-	put_result(p);
+	put_result(p, level);
 }
 
-static void generate(struct program *p)
+static void generate(struct program *p, int hook)
 {
 	p->n = p->n_calls = 0;
+	p->hook = hook;
+	for (unsigned k = 0; hook && k < ARRAY_SIZE(ctx); k++) {
+		ctx[k] = value();
+	}
 	for (int level = 0; level <= FUNCS; level++) {
 		put_function(p, level);
 	}
@@ -615,7 +668,12 @@ static void same(unsigned number, const char *engine, struct outcome a, struct o
 
 static struct outcome interpret(const struct program *p, unsigned number)
 {
-	struct ebpf_checked_run run = { .fuel = 10000000, .env = &t.env };
+	struct ebpf_memory context = { (uintptr_t)ctx, sizeof(ctx), 0 };
+	struct ebpf_checked_run run = { .fuel = 10000000,
+					.env = &t.env,
+					.regions = &context,
+					.n_regions = 1,
+					.r1 = (uintptr_t)ctx };
 	struct outcome a;
 	uint64_t r0 = 0;
 	uint32_t pc = 0;
@@ -630,8 +688,21 @@ static struct outcome interpret(const struct program *p, unsigned number)
 	a = outcome_of(r0);
 	test_env_reset(&t);
 	same(number, "the interpreter", a,
-	     outcome_of(ebpf_interp_verified(p->insns, p->n, NULL, &t.env)));
+	     outcome_of(ebpf_interp_verified(p->insns, p->n, ctx, &t.env)));
 	return a;
+}
+
+/* A program inside kernels has no result. */
+static struct outcome run_ptx(const struct program *p)
+{
+	struct ptx_batch b;
+	uint64_t r0;
+
+	test_env_reset(&t);
+	ptx_batch_begin(&b);
+	assert_int_equal(ptx_batch_add_device(&b, p->insns, p->n, &t.env, p->hook, 0, NULL), 0);
+	ptx_batch_run(&b, &t, (uint8_t *)ctx, sizeof(ctx), sizeof(ctx), 1, &r0);
+	return outcome_of(r0);
 }
 
 static void setup_env(void)
@@ -642,6 +713,7 @@ static void setup_env(void)
 	test_env_add(&t, "data", 64, 1, 0x20000, 1);
 	test_env_add(&t, "bss", 64, 1, 0x10000, 1);
 	assert_int_equal(test_env_bind(&t), 0);
+	t.env.maps[1].flags |= 0x100000; /* programs inside kernels take it to be in their memory */
 }
 
 static void engines_agree(void **state)
@@ -649,16 +721,21 @@ static void engines_agree(void **state)
 	struct program *p = malloc(sizeof(*p));
 	static struct outcome expected[BATCH];
 	static int entry[BATCH];
+	static uint64_t contexts[BATCH][ARRAY_SIZE(ctx)];
 	struct code_pool pool;
 
 	setup_env();
 	pool_init(&pool, BATCH * 65536u);
 	rng = SEED;
 	for (unsigned i = 0; i < PROGRAMS; i++) {
-		generate(p);
+		generate(p, i % DEVICE_EACH ? 0 : HOOK_gdev_access);
 		assert_true(p->n < MAX_INSNS);
 		assert_int_equal(ebpf_program_check(p->insns, p->n, t.env.n_maps, NULL), 0);
 		expected[i % BATCH] = interpret(p, i);
+		if (i % PTX_EACH == 0) {
+			same(i, "PTX", expected[i % BATCH], run_ptx(p));
+		}
+		memcpy(contexts[i % BATCH], ctx, sizeof(ctx));
 		entry[i % BATCH] = pool_add(&pool, p->insns, p->n, &t.env);
 		assert_true(entry[i % BATCH] >= 0);
 		if (i % BATCH == BATCH - 1) {
@@ -666,7 +743,7 @@ static void engines_agree(void **state)
 			for (unsigned k = 0; k < BATCH; k++) {
 				test_env_reset(&t);
 				same(i - BATCH + 1 + k, "compiled code", expected[k],
-				     outcome_of(pool_run(&pool, entry[k], NULL, &t.env)));
+				     outcome_of(pool_run(&pool, entry[k], contexts[k], &t.env)));
 			}
 			pool_clear(&pool);
 		}

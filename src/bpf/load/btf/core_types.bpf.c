@@ -3,6 +3,7 @@
 #include "gbpf/gbpf.bpf.h"
 
 struct gbpf_types {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx hook;
 #include "gbpf/hooks.def"
 #define GBPF_OPS_BEGIN(table) struct table table;

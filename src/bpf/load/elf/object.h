@@ -35,10 +35,16 @@ struct ebpf_poison {
 	const char *why; /* borrowed from the object */
 };
 
+#define EBPF_MAX_PROGS 32u
+
 struct ebpf_prog {
 	char name[64];
-	int hook;		 /* hook id from hooks.def */
-	struct ebpf_insn *insns; /* owned; relocated, subprograms appended */
+	int hook; /* hook id from hooks.def */
+	/* Programs inside kernels: */
+	uint8_t lane;			 /* 1: each active lane runs it; 0: one lane of each warp */
+	char kernel[EBPF_PATTERN_BYTES]; /* pattern of kernels' names; "*": all */
+	char site[EBPF_PATTERN_BYTES];	 /* which places of a kernel; "": all of the hook */
+	struct ebpf_insn *insns;	 /* owned; relocated, subprograms appended */
 	uint32_t n_insns;
 	uint32_t subprog[64]; /* first instruction of each function; [0] == 0 */
 	char subprog_name[64][64];
@@ -59,7 +65,7 @@ struct ebpf_object {
 	char name[EBPF_NAME_BYTES]; /* policy name */
 	char license[64];
 	char version[32]; /* policy version from SEC("version") or the struct of programs, or "" */
-	struct ebpf_prog progs[32];
+	struct ebpf_prog progs[EBPF_MAX_PROGS];
 	uint32_t n_progs;
 	struct ebpf_map_def maps[EBPF_MAX_MAPS];
 	/* Owned. Data map: its initial value_bytes bytes. Array of maps: max_entries u32, each 1 +

@@ -7,11 +7,15 @@
 
 #include "bpf/load/elf/object_int.h"
 
+/* Names of hooks inside kernels begin with this; sections do without it. */
+#define DEVICE_PREFIX "gdev_"
+
 static const struct {
 	int id;
 	const char *name;
 } hooks[] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name },
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) { id, #name },
 #include "gbpf/hooks.def"
 };
 
@@ -76,26 +80,94 @@ static int refuse_data(struct ebpf_obj_parse *p, const struct ebpf_obj_section *
 		}
 	}
 	report_hint(p->r, "known are .maps, .data, .bss, .rodata, .data.tenant, .bss.tenant, "
-			  ".struct_ops, license and version");
+			  ".data.device, .bss.device, .struct_ops, license and version");
 	return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "data section '%s' is not supported",
 			       s->name);
 }
 
-static int hook_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, const char *hook)
+static int is_device(int hook)
+{
+	return hook >= (int)EBPF_FIRST_DEVICE_HOOK;
+}
+
+/* Refuses a section of a hook that does not exist, and names those that do. */
+static int unknown_hook(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s,
+			const char *hook, int device)
 {
 	struct buf names;
 
-	s->hook = ebpf_obj_hook_by_name(hook);
-	if (s->hook >= 0) {
-		return 0;
-	}
 	buf_init(&names);
 	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
-		buf_printf(&names, "%s%s", i ? ", " : "", hooks[i].name);
+		if (is_device(hooks[i].id) == device) {
+			buf_printf(&names, "%s%s", names.len ? ", " : "",
+				   hooks[i].name + (device ? strlen(DEVICE_PREFIX) : 0));
+		}
 	}
 	report_hint(p->r, "hooks: %s", buf_text(&names));
 	buf_finish(&names);
-	return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'", hook);
+	return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'%s", hook,
+			       device ? " inside kernels" : "");
+}
+
+static int hook_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, const char *hook)
+{
+	s->hook = ebpf_obj_hook_by_name(hook);
+	return s->hook >= 0 && !is_device(s->hook) ? 0 : unknown_hook(p, s, hook, 0);
+}
+
+/* Patterns have * and ?, sites also : and /. */
+static int is_printable(const char *text)
+{
+	for (; *text; text++) {
+		if (*text < ' ' || *text > '~') {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* Copies a part of a section's name that ends before `end`. */
+static int name_part(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s, const char *from,
+		     const char *end, char *out, size_t cap)
+{
+	size_t n = (size_t)(end - from);
+
+	if (n == 0 || n >= cap) {
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+				       "a part of its name is empty or longer than %zu", cap - 1);
+	}
+	memcpy(out, from, n);
+	out[n] = 0;
+	return is_printable(out)
+		       ? 0
+		       : ebpf_obj_refuse(p, -EINVAL, s->name, 0, "its name is not printable");
+}
+
+/* <hook>[/<kernel>[/<site>]]. A site may contain slashes. */
+static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, const char *rest)
+{
+	char hook[sizeof(DEVICE_PREFIX) + 32] = DEVICE_PREFIX;
+	const char *kernel = strchrnul(rest, '/');
+	const char *site = *kernel ? strchrnul(kernel + 1, '/') : kernel;
+	int err = name_part(p, s, rest, kernel, hook + strlen(hook), 32);
+
+	if (err) {
+		return err;
+	}
+	s->code = OBJ_DEVICE;
+	s->hook = ebpf_obj_hook_by_name(hook);
+	if (s->hook < 0) {
+		return unknown_hook(p, s, hook + strlen(DEVICE_PREFIX), 1);
+	}
+	snprintf(s->kernel, sizeof(s->kernel), "*");
+	if (*kernel) {
+		err = name_part(p, s, kernel + 1, site, s->kernel, sizeof(s->kernel));
+	}
+	if (!err && *site) {
+		err = name_part(p, s, site + 1, site + 1 + strlen(site + 1), s->site,
+				sizeof(s->site));
+	}
+	return err;
 }
 
 /* Returns whether the name is "struct_ops" or begins with "struct_ops/". */
@@ -122,6 +194,13 @@ static int code_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s)
 	if (strncmp(name, "gbpf/", 5) == 0) {
 		s->code = name == s->name ? OBJ_HOOK : OBJ_OF_HOOK;
 		return hook_section(p, s, name + 5);
+	}
+	if (strncmp(s->name, "gdev/", 5) == 0) {
+		return device_section(p, s, s->name + 5);
+	}
+	if (strncmp(s->name, "gdev.lane/", 10) == 0) {
+		s->lane = 1;
+		return device_section(p, s, s->name + 10);
 	}
 	s->code = is_member_section(name)	  ? OBJ_MEMBER
 		  : !strncmp(s->name, ".text", 5) ? OBJ_TEXT

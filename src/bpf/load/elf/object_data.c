@@ -159,6 +159,9 @@ static uint32_t data_flags(const char *name)
 	if (strcmp(name, ".data.tenant") == 0 || strcmp(name, ".bss.tenant") == 0) {
 		return GBPF_F_TENANT;
 	}
+	if (strcmp(name, ".data.device") == 0 || strcmp(name, ".bss.device") == 0) {
+		return GBPF_F_DEVICE;
+	}
 	return 0;
 }
 

@@ -28,6 +28,7 @@ enum arg { NONE, ANY_ARG };
 #define ITER ANY_ARG
 #define ITER_END ANY_ARG
 #define LOCK ANY_ARG
+#define OUT64 ANY_ARG
 
 static const struct {
 	int32_t id;

@@ -34,6 +34,7 @@ enum ebpf_obj_role { OBJ_OTHER, OBJ_CODE, OBJ_DATA, OBJ_MAPS, OBJ_OPS };
 enum ebpf_obj_code {
 	OBJ_TEXT,    /* .text: functions that programs call */
 	OBJ_HOOK,    /* gbpf/<hook>: the program of the hook */
+	OBJ_DEVICE,  /* gdev/<hook>...: programs inside kernels */
 	OBJ_OF_HOOK, /* ?gbpf/<hook>: programs of that hook for structs and program arrays */
 	OBJ_MEMBER,  /* struct_ops: programs that a struct refers to */
 	OBJ_FOREIGN, /* any other name: allowed for functions that a program calls */
@@ -71,8 +72,10 @@ struct ebpf_obj_section {
 	enum ebpf_obj_code code;
 	int map;	  /* map of a data section, or -1 */
 	uint32_t datasec; /* BTF id of its DATASEC, or 0 */
-	int hook;	  /* hook of gbpf/<hook> and ?gbpf/<hook>, or -1 */
-	Elf64_Rel *rels;  /* owned, sorted by offset */
+	int hook;	  /* hook of gbpf/<hook>, ?gbpf/<hook> and gdev/<hook>, or -1 */
+	uint8_t lane;	  /* gdev.lane/<hook> */
+	char kernel[EBPF_PATTERN_BYTES], site[EBPF_PATTERN_BYTES]; /* of gdev/<hook> */
+	Elf64_Rel *rels;					   /* owned, sorted by offset */
 	uint32_t n_rels;
 	struct ebpf_obj_line *lines; /* owned, sorted by offset */
 	uint32_t n_lines, cap_lines;

@@ -157,7 +157,7 @@ static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 		return refuse_map(p, d, -EINVAL, "the key of an array has 4 bytes");
 	}
 	if ((traits & EBPF_MAP_KEYLESS) && d->key_bytes) {
-		return refuse_map(p, d, -EINVAL, "queues and stacks have no keys");
+		return refuse_map(p, d, -EINVAL, "queues, stacks and rings have no keys");
 	}
 	if (d->value_bytes == 0 && !(traits & EBPF_MAP_RECORDS)) {
 		return refuse_map(p, d, -EINVAL, "no value type");
@@ -174,7 +174,17 @@ static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	return 0;
 }
 
-#define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH)
+#define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH | GBPF_F_DEVICE)
+
+static int check_device(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
+{
+	if (!(d->flags & GBPF_F_DEVICE) || ebpf_map_type_has(d->type, EBPF_MAP_ON_DEVICE)) {
+		return 0;
+	}
+	report_hint(p->r, "types for memory of the GPU: GBPF_MAP_ARRAY, GBPF_MAP_HISTOGRAM, "
+			  "GBPF_MAP_SM_ARRAY, GBPF_MAP_WARP_ARRAY, GBPF_MAP_SM_RING");
+	return refuse_map(p, d, -EINVAL, "maps of this type cannot lie in memory of the GPU");
+}
 
 int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
@@ -196,11 +206,12 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 				       d->name, d->type);
 	}
 	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
-		report_hint(p->r,
-			    "flags: GBPF_F_TENANT, GBPF_F_DAEMON, GBPF_F_RDONLY, GBPF_F_EPOCH");
+		report_hint(p->r, "flags: GBPF_F_TENANT, GBPF_F_DAEMON, GBPF_F_RDONLY, "
+				  "GBPF_F_EPOCH, GBPF_F_DEVICE");
 		return refuse_map(p, d, -EINVAL, "unknown map_flags");
 	}
 	err = check_numbers(p, d);
+	err = err ? err : check_device(p, d);
 	if (err) {
 		return err;
 	}

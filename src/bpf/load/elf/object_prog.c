@@ -479,7 +479,7 @@ static int add_program(struct ebpf_obj_parse *p, struct ebpf_obj_func *f, int ho
 	int err = ebpf_obj_check_context(p, f, hook);
 
 	for (uint32_t i = 0; i < o->n_progs && err == 0; i++) {
-		if (o->progs[i].hook == hook) {
+		if (o->progs[i].hook == hook && s->code != OBJ_DEVICE) {
 			report_hint(p->r,
 				    "a policy has one program a hook; make the second a "
 				    "static function, or write SEC(\"?gbpf/%s\")",
@@ -500,6 +500,9 @@ static int add_program(struct ebpf_obj_parse *p, struct ebpf_obj_func *f, int ho
 	memset(b.prog, 0, sizeof(*b.prog));
 	snprintf(b.prog->name, sizeof(b.prog->name), "%s", f->name);
 	b.prog->hook = hook;
+	b.prog->lane = s->lane;
+	memcpy(b.prog->kernel, s->kernel, sizeof(b.prog->kernel));
+	memcpy(b.prog->site, s->site, sizeof(b.prog->site));
 	return link_program(&b, f);
 }
 
@@ -514,7 +517,8 @@ static int refuse_unused(struct ebpf_obj_parse *p)
 			continue;
 		}
 		if (s->code == OBJ_FOREIGN) {
-			report_hint(p->r, "write SEC(\"gbpf/<hook>\"); subprograms need no SEC");
+			report_hint(p->r, "write SEC(\"gbpf/<hook>\") or SEC(\"gdev/<hook>\"); "
+					  "subprograms need no SEC");
 			return ebpf_obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
 					       "programs of type '%s' are not gBPF's", s->name);
 		}
@@ -534,7 +538,7 @@ int ebpf_obj_read_programs(struct ebpf_obj_parse *p)
 	for (uint32_t i = 0; err == 0 && i < p->n_funcs; i++) {
 		const struct ebpf_obj_section *s = &p->secs[p->funcs[i].section];
 
-		if (p->funcs[i].global && s->code == OBJ_HOOK) {
+		if (p->funcs[i].global && (s->code == OBJ_HOOK || s->code == OBJ_DEVICE)) {
 			err = add_program(p, &p->funcs[i], s->hook);
 		}
 	}

@@ -8,10 +8,11 @@
 #include "base/compiler.h"
 #include "bpf/load/jit/jit_int.h"
 
-int ebpf_jit_compile(const struct ebpf_target *target, const struct ebpf_code *prog,
-		     const struct ebpf_map *maps, uint32_t n_maps, uint8_t *out, size_t cap,
-		     size_t *len)
+int ebpf_jit_compile_with(const struct ebpf_target *target, const struct ebpf_jit_options *options,
+			  const struct ebpf_code *prog, const struct ebpf_map *maps,
+			  uint32_t n_maps, uint8_t *out, size_t cap, size_t *len)
 {
+	static const struct ebpf_jit_options none;
 	size_t entry = ROUND_UP(*len, target->entry_align);
 	struct ebpf_jit *j = calloc(1, sizeof(*j));
 	int64_t bytes;
@@ -19,6 +20,8 @@ int ebpf_jit_compile(const struct ebpf_target *target, const struct ebpf_code *p
 	if (!j) {
 		return -ENOMEM;
 	}
+	j->options = options ? options : &none;
+	j->fuses = target->fuses;
 	j->insns = prog->insns;
 	j->n = prog->n;
 	j->tails = prog->tails;
@@ -38,6 +41,13 @@ int ebpf_jit_compile(const struct ebpf_target *target, const struct ebpf_code *p
 	free(j->notes);
 	free(j);
 	return bytes < 0 ? (int)bytes : (int)entry;
+}
+
+int ebpf_jit_compile(const struct ebpf_target *target, const struct ebpf_code *prog,
+		     const struct ebpf_map *maps, uint32_t n_maps, uint8_t *out, size_t cap,
+		     size_t *len)
+{
+	return ebpf_jit_compile_with(target, NULL, prog, maps, n_maps, out, cap, len);
 }
 
 int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,

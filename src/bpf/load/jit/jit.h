@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/report.h"
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map.h"
 
@@ -19,6 +20,8 @@ struct ebpf_target {
 	 * fills the gap before it. */
 	size_t entry_align;
 	uint8_t filler;
+	/* The target encodes fused instructions; otherwise the plan fuses none. */
+	uint8_t fuses;
 	/* Mandatory. Writes position-independent code for the plan to out (cap bytes; NULL: none).
 	 * Returns its length, -ENOSPC, -ENOTSUP or -ENOMEM. May allocate, does not block. The
 	 * plan's notes may be changed (addresses), its instructions and maps may not. */
@@ -26,6 +29,25 @@ struct ebpf_target {
 };
 
 extern const struct ebpf_target ebpf_target_x86; /* emit is -ENOTSUP on other machines */
+extern const struct ebpf_target ebpf_target_ptx; /* text of functions; see jit/ptx/jit_ptx.h */
+
+/* Options of one compilation. */
+struct ebpf_jit_options {
+	/* PTX: prefix of the names of the functions, so that several programs fit into one module.
+	 * NULL: "gbpf". */
+	const char *name;
+	/* PTX: emit checks of accesses, frames and time, for a program that was not verified. The
+	 * x86-64 target refuses it. */
+	int checked;
+	/* PTX: id of the hook of a program inside kernels; 0: none. Other targets refuse it. */
+	int device_hook;
+	/* PTX: each active lane runs the program, which may call warp-wide helpers. */
+	int device_lane;
+	/* PTX: receives a bit for each context field that the program reads, bit i for the i-th
+	 * GBPF_CTX line of its hook; may be NULL. */
+	uint64_t *fields;
+	struct report *report; /* receives the reason of -ENOTSUP; may be NULL */
+};
 
 /* Compiles the program and appends the code to out (cap bytes, *len used so far). The entry is an
  * ebpf_entry. maps: as laid out by ebpf_maps_layout(); sizes become constants, ->data is read at
@@ -35,6 +57,11 @@ extern const struct ebpf_target ebpf_target_x86; /* emit is -ENOTSUP on other ma
 int ebpf_jit_compile(const struct ebpf_target *target, const struct ebpf_code *prog,
 		     const struct ebpf_map *maps, uint32_t n_maps, uint8_t *out, size_t cap,
 		     size_t *len);
+
+/* Like ebpf_jit_compile(), with options (NULL: none). */
+int ebpf_jit_compile_with(const struct ebpf_target *target, const struct ebpf_jit_options *options,
+			  const struct ebpf_code *prog, const struct ebpf_map *maps,
+			  uint32_t n_maps, uint8_t *out, size_t cap, size_t *len);
 
 /* Compiles a program without tail calls for this machine. */
 int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,

@@ -39,7 +39,7 @@ static unsigned live_after(const struct ebpf_jit *j, uint32_t pc)
 
 /* Computes liveness by backward passes until nothing changes. After too many passes every register
  * counts as live. */
-static void find_live(struct ebpf_jit *j)
+void ebpf_jit_find_live(struct ebpf_jit *j)
 {
 	int again = 1;
 
@@ -350,7 +350,7 @@ static void turn_round(struct ebpf_jit *j, uint32_t pc)
 
 void ebpf_jit_fuse(struct ebpf_jit *j)
 {
-	find_live(j);
+	ebpf_jit_find_live(j);
 	for (uint32_t pc = 0; pc < j->n; pc++) {
 		turn_round(j, pc);
 	}

@@ -67,6 +67,8 @@ struct ebpf_jit_func {
 };
 
 struct ebpf_jit {
+	const struct ebpf_jit_options *options; /* never NULL */
+	int fuses;				/* as in struct ebpf_target */
 	const struct ebpf_insn *insns;
 	uint32_t n;
 	const struct ebpf_map *maps;
@@ -93,6 +95,8 @@ uint32_t ebpf_jit_jump_target(const struct ebpf_insn *i, uint32_t pc);
 /* Fills notes and funcs. Returns 0, -EINVAL (control would leave a function), -ENOTSUP or -ENOMEM.
  */
 int ebpf_jit_plan(struct ebpf_jit *j);
+/* Fills the live registers of all notes (jit_fuse.c); part of fusing. */
+void ebpf_jit_find_live(struct ebpf_jit *j);
 /* Fuses instructions that the target encodes as one (jit_fuse.c); part of the plan. */
 void ebpf_jit_fuse(struct ebpf_jit *j);
 

@@ -126,9 +126,9 @@ static int mark_targets(struct ebpf_jit *j)
 		} else if (names_function(i)) {
 			uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
 
-			if (!target) {
+			if (!target && !j->options->checked) {
 				return -ENOTSUP; /* the entry takes other arguments than a local
-						    function */
+						    function, except in checked code */
 			}
 			j->notes[target].flags |= JIT_FUNC | (is_call(i) ? 0 : JIT_VALUE);
 		}
@@ -397,7 +397,7 @@ int ebpf_jit_plan(struct ebpf_jit *j)
 		err = find_funcs(j);
 	}
 	err = err ? err : plan_insns(j);
-	if (!err) {
+	if (!err && j->fuses) {
 		ebpf_jit_fuse(j);
 	}
 	return err;

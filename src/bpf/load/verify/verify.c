@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/simt/simt_int.h"
 #include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
@@ -100,7 +101,7 @@ static int account(struct ebpf_verifier *v)
 	err = check_effort(v);
 	v->cost++;
 	v->since++;
-	if (err == 0 && ++v->path_cost > v->hook->budget) {
+	if (err == 0 && ++v->path_cost > v->budget) {
 		return ebpf_verify_over_budget(v);
 	}
 	return err;
@@ -129,6 +130,9 @@ static int walk_path(struct ebpf_verifier *v, int fresh)
 		}
 		if (v->flags & EBPF_VERIFY_EXPLAIN) {
 			ebpf_verify_log_state(v);
+		}
+		if (v->simt) {
+			ebpf_simt_note(v);
 		}
 		more = v->info[v->pc] & INSN_POISON ? refuse_poison(v) : step(v);
 	}
@@ -191,7 +195,7 @@ static int walk_all(struct ebpf_verifier *v, uint64_t *ret_cost)
 	int err = walk(v);
 
 	own[0] = (uint64_t)v->root->best;
-	if (err == 0 && own[0] > v->hook->budget) { /* each path was within the budget; this is the
+	if (err == 0 && own[0] > v->budget) { /* each path was within the budget; this is the
 						       worst combination */
 		v->at = NULL;
 		v->path_cost = own[0];
@@ -216,10 +220,11 @@ static int start(struct ebpf_verifier *v)
 
 	v->frames[0] = f;
 	v->info = calloc(n, 1);
+	v->loads = calloc(n, 1);
 	v->subprog_of = calloc(n, 1);
 	v->open = calloc(n, sizeof(*v->open));
 	v->closed = calloc(n, sizeof(*v->closed));
-	if (!f || !v->info || !v->subprog_of || !v->open || !v->closed) {
+	if (!f || !v->info || !v->loads || !v->subprog_of || !v->open || !v->closed) {
 		return -ENOMEM;
 	}
 	f->regs[1].type = REG_CTX;
@@ -236,6 +241,11 @@ static int check_input(struct ebpf_verifier *v)
 		return report_set(v->r, -EACCES, "verify", "hook: there is no hook %d",
 				  v->prog->hook);
 	}
+	if (v->prog->lane && !ebpf_verify_on(v, SIDE_DEVICE)) {
+		return report_set(v->r, -EACCES, "verify", "hook: %s has no programs of lanes",
+				  v->hook->name);
+	}
+	v->budget = v->prog->lane ? v->hook->budget / 4 : v->hook->budget;
 	if (v->prog->n_insns == 0 || v->prog->n_insns > EBPF_MAX_INSNS ||
 	    v->n_maps > EBPF_MAX_MAPS) {
 		return report_set(v->r, -EACCES, "verify",
@@ -297,7 +307,9 @@ static int attempt(const struct ebpf_verifier *how, const struct attempt *a,
 	err = err ? err : ebpf_verify_cfg(&v);
 	err = err || !a->merge ? err : ebpf_merge_start(&v);
 	err = err ? err : ebpf_verify_start(&v);
+	err = err || !v.prog->lane ? err : ebpf_simt_start(&v);
 	err = err ? err : walk_all(&v, &cost);
+	err = err || !v.simt ? err : ebpf_simt_check(&v);
 	if (err == -ENOMEM) {
 		report_set(v.r, err, "verify", "out of memory");
 	}
@@ -344,6 +356,24 @@ static int verify(const struct ebpf_verifier *how, struct ebpf_verify_stats *sta
 		err = try_quietly(how, &attempts[ATTEMPT_MERGE], stats, &loops);
 	}
 	return err ? attempt(how, &attempts[ATTEMPT_FULL], stats, &loops) : 0;
+}
+
+int ebpf_verify_levels(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
+		       uint32_t n_maps, unsigned flags, ebpf_verify_probe_fn probe,
+		       void (*simt_probe)(void *arg, struct ebpf_simt *s), void *arg)
+{
+	const struct ebpf_verifier how = {
+		.prog = prog,
+		.maps = maps,
+		.n_maps = n_maps,
+		.flags = flags,
+		.probe = probe,
+		.probe_arg = arg,
+		.simt_probe = simt_probe,
+	};
+	struct ebpf_verify_stats stats = { 0 };
+
+	return verify(&how, &stats);
 }
 
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,

@@ -1,5 +1,6 @@
 /* Conditional jumps: determines which sides are possible and narrows the operands on each. */
 #include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/simt/simt_int.h"
 #include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
@@ -81,6 +82,13 @@ static int check_pointers(struct ebpf_verifier *v, const struct ebpf_insn *in,
 
 	if (!ebpf_reg_is_pointer(ptr)) {
 		return 0;
+	}
+	if (ptr->type == REG_CTX && ebpf_verify_on(v, SIDE_DEVICE)) {
+		report_hint(v->r, "a program always has its context");
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "r%u is the context pointer, which has no value inside "
+					  "a kernel",
+					  which);
 	}
 	if (!o->is64) {
 		return ebpf_verify_refuse(
@@ -251,6 +259,9 @@ int ebpf_verify_branch_outcome(struct ebpf_verifier *v, int outcome)
 
 	if (err) {
 		return err;
+	}
+	if (v->simt) {
+		ebpf_simt_side(v, outcome);
 	}
 	if (ebpf_reg_is_pointer(o.dst) != ebpf_reg_is_pointer(o.src)) {
 		struct ebpf_reg *ptr = ebpf_reg_is_pointer(o.dst) ? o.dst : o.src;

@@ -22,8 +22,12 @@ enum {
 	INSN_POISON = 32,     /* replaces an instruction that could not be linked */
 };
 
+/* What a load instruction reads, over all paths. */
+enum { CTX_READ = 1, CTX_NOT_READ = 2 };
+
 /* Called with each state before its instruction is walked; for tests. */
 struct ebpf_verifier;
+struct ebpf_simt;
 typedef void (*ebpf_verify_probe_fn)(void *arg, uint32_t pc, unsigned frame,
 				     const struct ebpf_call_state *f);
 
@@ -33,20 +37,24 @@ struct ebpf_verifier {
 	uint32_t n_maps;
 	unsigned flags;
 	const struct ebpf_verify_hook *hook;
+	uint32_t budget; /* of this program */
 	struct report *r;
 	ebpf_verify_probe_fn probe;
 	void *probe_arg;
+	void (*simt_probe)(void *arg, struct ebpf_simt *s); /* with probe_arg; for tests */
 
-	uint8_t *info;	      /* owned; INSN_* of each slot */
-	uint8_t *subprog_of;  /* owned */
-	uint16_t *live;	      /* owned; registers that are read later, by instruction; or NULL */
-	uint32_t entry;	      /* function at which the running program began */
-	uint64_t tails[64];   /* targets of the tail calls of each function, as bits */
-	uint32_t tail_at[64]; /* instruction of that tail call */
-	int converges;	      /* the program has loops by convergence */
-	int plain_loops;      /* the program has jumps backward */
-	int merging;	      /* this is the merging walk */
-	uint32_t max_visited; /* instructions after which the walk gives up */
+	struct ebpf_simt *simt; /* owned; only of programs that each lane runs */
+	uint8_t *info;		/* owned; INSN_* of each slot */
+	uint8_t *loads;		/* owned; CTX_* of each load instruction */
+	uint8_t *subprog_of;	/* owned */
+	uint16_t *live;		/* owned; registers that are read later, by instruction; or NULL */
+	uint32_t entry;		/* function at which the running program began */
+	uint64_t tails[64];	/* targets of the tail calls of each function, as bits */
+	uint32_t tail_at[64];	/* instruction of that tail call */
+	int converges;		/* the program has loops by convergence */
+	int plain_loops;	/* the program has jumps backward */
+	int merging;		/* this is the merging walk */
+	uint32_t max_visited;	/* instructions after which the walk gives up */
 	uint64_t max_work;
 	struct ebpf_place *places;    /* owned; by instruction; NULL unless merging */
 	struct ebpf_waiting *waiting; /* owned; the first place first */
@@ -80,6 +88,11 @@ struct ebpf_verifier {
 	struct buf log; /* log of the path */
 };
 
+static inline int ebpf_verify_on(const struct ebpf_verifier *v, unsigned side)
+{
+	return v->hook->side == side;
+}
+
 #define VERIFY_MAX_BYTES (48u << 20)
 #define VERIFY_MAX_WORK                                                                            \
 	60000000u /* copied and compared registers and accessed slots; see EBPF_VERIFY_MAX_EFFORT  \
@@ -89,6 +102,12 @@ struct ebpf_verifier {
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
 			 uint32_t n_maps, unsigned flags, ebpf_verify_probe_fn probe,
 			 void *probe_arg, struct ebpf_verify_stats *ret_stats, struct report *r);
+
+/* Like ebpf_verify() of a program that each lane runs, but calls one observer with the walked
+ * states and the other with the levels of all values, before its rules are checked. */
+int ebpf_verify_levels(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
+		       uint32_t n_maps, unsigned flags, ebpf_verify_probe_fn probe,
+		       void (*simt_probe)(void *arg, struct ebpf_simt *s), void *arg);
 
 /* verify_cfg.c: the checks that need no walk. Fills info and subprog_of. */
 int ebpf_verify_cfg(struct ebpf_verifier *v);
@@ -156,6 +175,21 @@ static inline void ebpf_mark_slot_read(struct ebpf_verifier *v, unsigned frame, 
 static inline void ebpf_mark_slot_written(struct ebpf_verifier *v, unsigned frame, unsigned slot)
 {
 	v->written.slots[frame] |= 1ull << slot;
+}
+
+/* Returns the size of the access of a load, store or atomic. */
+static inline unsigned ebpf_verify_bytes(const struct ebpf_insn *in)
+{
+	switch (EBPF_SIZE(in->code)) {
+	case EBPF_B:
+		return 1;
+	case EBPF_H:
+		return 2;
+	case EBPF_W:
+		return 4;
+	default:
+		return 8;
+	}
 }
 
 /* verify_link.c */

@@ -14,20 +14,6 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-static unsigned access_bytes(const struct ebpf_insn *in)
-{
-	switch (EBPF_SIZE(in->code)) {
-	case EBPF_B:
-		return 1;
-	case EBPF_H:
-		return 2;
-	case EBPF_W:
-		return 4;
-	default:
-		return 8;
-	}
-}
-
 static void object_text(const struct ebpf_verifier *v, const struct ebpf_reg *ptr, char *out,
 			size_t bytes)
 {
@@ -107,7 +93,7 @@ int ebpf_verify_map_write(struct ebpf_verifier *v, unsigned map, const char *wha
 		return ebpf_verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load",
 					  what, m->name);
 	}
-	if (!v->hook->daemon && !(m->flags & GBPF_F_TENANT)) {
+	if (ebpf_verify_on(v, SIDE_LOCAL) && !(m->flags & GBPF_F_TENANT)) {
 		report_hint(
 			v->r,
 			m->is_data ? "declare it GBPF_TENANT, so that each tenant has its own"
@@ -199,21 +185,6 @@ int ebpf_verify_range(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64
 	}
 }
 
-/* Returns the context field that contains the byte, or NULL. */
-static const struct ebpf_verify_field *field_at(const struct ebpf_verifier *v, int64_t off)
-{
-	uint32_t n;
-	const struct ebpf_verify_field *f = ebpf_verify_fields(&n);
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (f[i].hook == v->hook->id && off >= f[i].offset &&
-		    off < (int64_t)f[i].offset + f[i].bytes) {
-			return &f[i];
-		}
-	}
-	return NULL;
-}
-
 /* Returns whether an access beyond field f covers whole fields exactly. Compilers merge accesses to
  * adjacent fields. */
 static int covers_fields(const struct ebpf_verifier *v, const struct ebpf_verify_field *f,
@@ -224,7 +195,7 @@ static int covers_fields(const struct ebpf_verifier *v, const struct ebpf_verify
 		if (off >= end) {
 			return off == end;
 		}
-		f = field_at(v, off);
+		f = ebpf_verify_field_at(v->hook, off);
 	}
 	return 0;
 }
@@ -275,7 +246,7 @@ static int check_field_write(struct ebpf_verifier *v, const struct ebpf_verify_f
 static int check_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int access,
 		     const char *what)
 {
-	const struct ebpf_verify_field *f = field_at(v, off);
+	const struct ebpf_verify_field *f = ebpf_verify_field_at(v->hook, off);
 	int64_t end = off + bytes;
 	int merged = f && end > (int64_t)f->offset + f->bytes, err = 0;
 
@@ -285,13 +256,23 @@ static int check_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int a
 			"%s: %s has no field at offset %lld (its context has %u bytes)", what,
 			v->hook->name, (long long)off, v->hook->ctx_bytes);
 	}
+	if (merged && ebpf_verify_on(v, SIDE_DEVICE)) {
+		report_hint(v->r, "read the fields one by one; declare a copy volatile if the "
+				  "compiler merges the loads");
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "%s: %u bytes at offset %lld are ctx->%s and its "
+					  "neighbour, but inside a kernel the context is not in "
+					  "memory",
+					  what, bytes, (long long)off, f->name);
+	}
 	if (merged && !covers_fields(v, f, off, end)) {
 		return ebpf_verify_refuse(v, v->pc, "ctx",
 					  "%s: %u bytes at offset %lld reach beyond ctx->%s", what,
 					  bytes, (long long)off, f->name);
 	}
 	if (access & ACCESS_WRITE) {
-		for (; err == 0 && f && f->offset < end; f = field_at(v, f->offset + f->bytes)) {
+		for (; err == 0 && f && f->offset < end;
+		     f = ebpf_verify_field_at(v->hook, f->offset + f->bytes)) {
 			err = check_field_write(v, f, bytes, merged, what);
 		}
 	}
@@ -335,12 +316,27 @@ static void extend(struct ebpf_reg *out, unsigned bytes)
 static void bound_field(const struct ebpf_verifier *v, int64_t off, unsigned bytes,
 			struct ebpf_reg *out)
 {
-	const struct ebpf_verify_field *f = field_at(v, off);
+	const struct ebpf_verify_field *f = ebpf_verify_field_at(v->hook, off);
 	uint32_t max = bytes == 4 ? ebpf_ctx_max((unsigned)v->hook->id, (uint32_t)off) : UINT32_MAX;
 
 	if (f && !f->writable && max <= INT32_MAX) {
 		ebpf_scalar_urange(&out->v, 0, max);
 	}
+}
+
+/* Inside a kernel the fields of the context are parameters, not memory: an instruction reads one of
+ * them on every path or on none. */
+static int check_one_source(struct ebpf_verifier *v, const struct ebpf_reg *ptr)
+{
+	v->loads[v->pc] |= ptr->type == REG_CTX ? CTX_READ : CTX_NOT_READ;
+	if (!ebpf_verify_on(v, SIDE_DEVICE) || v->loads[v->pc] != (CTX_READ | CTX_NOT_READ)) {
+		return 0;
+	}
+	report_hint(v->r, "load the field on each path before they meet, or call a function of its "
+			  "own for the context");
+	return ebpf_verify_refuse(v, v->pc, "ctx",
+				  "the load reads the context on one path and other memory on "
+				  "another; inside a kernel the context is not in memory");
 }
 
 /* Sets *out to the result of a load. sign_extend requires fewer than 8 bytes. */
@@ -351,6 +347,10 @@ static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off
 	int err;
 
 	ebpf_reg_unknown(out);
+	err = check_one_source(v, ptr);
+	if (err) {
+		return err;
+	}
 	if (ptr->type == REG_CTX) {
 		ebpf_scalar_loaded(&out->v, bytes, sign_extend);
 		err = check_ctx(v, off, bytes, ACCESS_READ, what);
@@ -380,7 +380,7 @@ static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off
 
 int ebpf_verify_load(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	unsigned bytes = access_bytes(in);
+	unsigned bytes = ebpf_verify_bytes(in);
 	const struct ebpf_reg *ptr;
 	struct ebpf_reg out;
 	int err = 0;
@@ -451,7 +451,7 @@ int ebpf_verify_store(struct ebpf_verifier *v, const struct ebpf_insn *in)
 		ebpf_mark_matter(v, v->depth,
 				 in->src); /* states compare the numbers in stack slots */
 	}
-	return store(v, ptr, in->off, access_bytes(in), value);
+	return store(v, ptr, in->off, ebpf_verify_bytes(in), value);
 }
 
 /* Sets the registers that an atomic operation writes. */
@@ -483,7 +483,7 @@ static int check_operand(struct ebpf_verifier *v, unsigned reg)
 
 int ebpf_verify_atomic(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	unsigned bytes = access_bytes(in);
+	unsigned bytes = ebpf_verify_bytes(in);
 	const char *what = "atomic";
 	struct ebpf_reg *ptr, old;
 	int err = 0;

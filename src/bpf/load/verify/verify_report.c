@@ -278,7 +278,7 @@ int ebpf_verify_over_budget(struct ebpf_verifier *v)
 			v, v->pc, "budget",
 			"a path of this program costs %llu instructions or more; %s may "
 			"cost %u",
-			(unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
+			(unsigned long long)v->path_cost, v->hook->name, v->budget);
 	}
 	report_hint(v->r, "bound the loop's rounds, or make its body cheaper");
 	return ebpf_verify_refuse(
@@ -287,7 +287,7 @@ int ebpf_verify_over_budget(struct ebpf_verifier *v)
 		"instructions that %s may",
 		ebpf_verify_place_text(v, line_of(v->prog, head) ? ebpf_verify_loop_end(v, head)
 								 : head),
-		v->hook->budget, v->hook->name);
+		v->budget, v->hook->name);
 }
 
 int ebpf_verify_loop_over_budget(struct ebpf_verifier *v, const struct ebpf_loop *l, int64_t total)
@@ -299,7 +299,7 @@ int ebpf_verify_loop_over_budget(struct ebpf_verifier *v, const struct ebpf_loop
 		"the loop at %s costs up to %lld in each of up to %lld rounds; with it "
 		"the program costs up to %lld, and %s may cost %u",
 		ebpf_verify_place_text(v, l->pc), (long long)l->round,
-		(long long)l->rounds + l->began, (long long)total, v->hook->name, v->hook->budget);
+		(long long)l->rounds + l->began, (long long)total, v->hook->name, v->budget);
 }
 
 int ebpf_verify_log_start(struct ebpf_verifier *v)

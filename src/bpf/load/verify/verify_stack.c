@@ -242,6 +242,13 @@ static void write_here(struct ebpf_verifier *v, unsigned frame, int64_t low, int
 static int check_pointer_store(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t low,
 			       uint64_t bytes, const struct ebpf_reg *value)
 {
+	if (value->type == REG_CTX && ebpf_verify_on(v, SIDE_DEVICE)) {
+		report_hint(v->r, "load the fields that are needed later first, or pass the "
+				  "context to a function as an argument");
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "the context pointer is stored, but inside a kernel the "
+					  "context is not in memory");
+	}
 	if (bytes != 8 || !ebpf_scalar_is_const(&ptr->v) || low % 8) {
 		return ebpf_verify_refuse(
 			v, v->pc, "stack",

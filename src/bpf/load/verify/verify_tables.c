@@ -10,6 +10,7 @@ typedef int64_t s64;
 typedef uint32_t u32;
 typedef int32_t s32;
 
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) enum { HOOK_##name = id };
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) type name;
 #define GBPF_CTX_END(hook)                                                                         \
@@ -18,12 +19,30 @@ typedef int32_t s32;
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) enum { HOOK_##name = id };
 #include "gbpf/hooks.def"
 
-#define IS_LOCAL 0
-#define IS_DAEMON 1
+/* FIRST_x and END_x: the indices of a hook's fields. The BEFORE_ constants set the next index back.
+ */
+enum {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
+#define GBPF_CTX_BEGIN(hook) FIRST_##hook, BEFORE_##hook = FIRST_##hook - 1,
+#define GBPF_CTX(hook, type, name, access, doc) FIELD_##hook##_##name,
+#define GBPF_CTX_END(hook) END_##hook, BEFORE_END_##hook = END_##hook - 1,
+#include "gbpf/hooks.def"
+};
 
 static const struct ebpf_verify_hook hooks[] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc)                                         \
-	{ id, #name, IS_##side, budget, vmin, vmax, sizeof(struct gbpf_##name##_ctx) },
+	{ id,                                                                                      \
+	  #name,                                                                                   \
+	  SIDE_##side,                                                                             \
+	  budget,                                                                                  \
+	  vmin,                                                                                    \
+	  vmax,                                                                                    \
+	  sizeof(struct gbpf_##name##_ctx),                                                        \
+	  FIRST_##name,                                                                            \
+	  END_##name },
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)                                                    \
+	{ id,		#name,	   SIDE_DEVICE, budget, 0, 0, sizeof(struct gbpf_##name##_ctx),    \
+	  FIRST_##name, END_##name },
 #include "gbpf/hooks.def"
 };
 
@@ -31,6 +50,7 @@ static const struct ebpf_verify_hook hooks[] = {
 #define ACCESS_RW 1
 
 static const struct ebpf_verify_field fields[] = {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
 #define GBPF_CTX(hook, type, name, access, doc)                                                    \
 	{ HOOK_##hook, #name, offsetof(struct gbpf_##hook##_ctx, name), sizeof(type),              \
 	  ACCESS_##access },
@@ -99,6 +119,36 @@ const struct ebpf_verify_field *ebpf_verify_fields(uint32_t *ret_n)
 	return fields;
 }
 
+/* Fields without a line vary. */
+uint8_t ebpf_verify_field_level(const struct ebpf_verify_field *f)
+{
+	static const struct {
+		const char *name;
+		uint8_t level;
+	} levels[] = {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
+#define GBPF_CTX_UNIFORM(name, level) { #name, LEVEL_##level },
+#include "gbpf/hooks.def"
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+		if (strcmp(levels[i].name, f->name) == 0) {
+			return levels[i].level;
+		}
+	}
+	return LEVEL_LANE;
+}
+
+const struct ebpf_verify_field *ebpf_verify_field_at(const struct ebpf_verify_hook *h, int64_t off)
+{
+	for (unsigned i = h->first_field; i < h->end_field; i++) {
+		if (off >= fields[i].offset && off < (int64_t)fields[i].offset + fields[i].bytes) {
+			return &fields[i];
+		}
+	}
+	return NULL;
+}
+
 const struct ebpf_verify_helper *ebpf_verify_helper(int32_t id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(helpers); i++) {
@@ -107,6 +157,20 @@ const struct ebpf_verify_helper *ebpf_verify_helper(int32_t id)
 		}
 	}
 	return NULL;
+}
+
+int ebpf_verify_warp_wide(int32_t id)
+{
+	switch (id) {
+	case HELPER_gbpf_ballot:
+	case HELPER_gbpf_shuffle:
+	case HELPER_gbpf_warp_sum:
+	case HELPER_gbpf_warp_min:
+	case HELPER_gbpf_warp_max:
+		return 1;
+	default:
+		return 0;
+	}
 }
 
 static unsigned ops_of(uint32_t map_type)

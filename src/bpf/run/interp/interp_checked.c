@@ -204,6 +204,10 @@ static int call_allowed(const struct checked *s, unsigned frame, const uint64_t 
 			bytes = aligned = 8;
 			write = 1;
 			break;
+		case ARG_OUT64:
+			bytes = 8;
+			write = 1;
+			break;
 		case ARG_LOCK:
 			bytes = aligned = 4;
 			write = 1;

@@ -8,7 +8,9 @@
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map_pool.h"
 
-#define MAP_FLAGS ((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | (uint32_t)GBPF_F_EPOCH)
+#define MAP_FLAGS                                                                                  \
+	((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | (uint32_t)GBPF_F_EPOCH |        \
+	 (uint32_t)GBPF_F_DEVICE)
 #define PAGE 4096u
 
 static int name_ok(const char *name)
@@ -32,8 +34,10 @@ static int flags_ok(uint32_t flags)
 		return 0;
 	}
 	/* The tenant writes its instance, so it can be neither private to gbpfd nor constant;
-	 * epochs are published to all processes. */
+	 * epochs are published to all processes. Kernels of the tenant write its instance of a
+	 * DEVICE map. */
 	return (!(flags & GBPF_F_TENANT) || flags == GBPF_F_TENANT) &&
+	       (!(flags & GBPF_F_DEVICE) || flags == (uint32_t)GBPF_F_DEVICE) &&
 	       (!(flags & GBPF_F_EPOCH) || flags == (uint32_t)GBPF_F_EPOCH);
 }
 
@@ -54,7 +58,8 @@ int ebpf_map_check(const struct ebpf_map_def *def)
 		return -EINVAL;
 	}
 	if (((def->is_data || (def->flags & GBPF_F_EPOCH)) && !(t->traits & EBPF_MAP_EPOCHS)) ||
-	    (def->inner_1 && !(t->traits & EBPF_MAP_MAPS)) || def->inner_1 > EBPF_MAX_MAPS) {
+	    (def->inner_1 && !(t->traits & EBPF_MAP_MAPS)) || def->inner_1 > EBPF_MAX_MAPS ||
+	    ((def->flags & GBPF_F_DEVICE) && !(t->traits & EBPF_MAP_ON_DEVICE))) {
 		return -EINVAL;
 	}
 	max_key = t->traits & EBPF_MAP_PREFIX ? EBPF_MAX_LPM_KEY_BYTES : EBPF_MAX_KEY_BYTES;
@@ -67,7 +72,7 @@ int ebpf_map_check(const struct ebpf_map_def *def)
 
 static enum ebpf_region region_of(uint32_t flags)
 {
-	if (flags & GBPF_F_TENANT) {
+	if (flags & ((uint32_t)GBPF_F_TENANT | (uint32_t)GBPF_F_DEVICE)) {
 		return EBPF_REGION_TENANT;
 	}
 	return flags & GBPF_F_DAEMON ? EBPF_REGION_DAEMON : EBPF_REGION_GLOBAL;
@@ -141,7 +146,7 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 					     .region_offset = ROUND_UP(end[region], MAP_ALIGN),
 					     .inner_1 = d->inner_1,
 					     .lock_1 = d->lock_1 };
-		/* Cannot overflow: at most 2^20 elements of 2^17 bytes, 64 times. */
+		/* Cannot overflow: at most 2^20 elements of 2^17 bytes, 2^14 times. */
 		bytes = maps[i].ops->layout(&maps[i]);
 		end[region] = maps[i].region_offset + bytes;
 		if (end[region] > EBPF_MAX_REGION_BYTES) {

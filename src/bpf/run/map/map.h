@@ -7,7 +7,9 @@
  * GLOBAL: one memfd; gbpfd writes, all other processes map it read-only (sealed against further
  * writable mappings).
  *
- * TENANT: one memfd per tenant; that tenant and gbpfd write.
+ * TENANT: one memfd per tenant; that tenant and gbpfd write. A map with GBPF_F_DEVICE has its copy
+ * for gbpfd and tools here: the map itself is in memory of the GPU, at the same offset of a block
+ * with the region's layout.
  *
  * DAEMON: plain memory of gbpfd.
  *
@@ -20,6 +22,10 @@
  * ARRAY without GBPF_F_EPOCH: element i begins at data + i * stride if i < max_entries.
  *
  * HISTOGRAM: likewise (stride 512); bucket b of row i is the u64 at data + i * 512 + b * 8.
+ *
+ * SM_ARRAY, WARP_ARRAY: likewise in instance k, which begins at data + k * copy_bytes; k is the
+ * number of the multiprocessor modulo EBPF_SM_SLOTS, or this times EBPF_WARP_SLOTS plus the warp's
+ * place.
  *
  * All other lookups call the helper: in an epoch array the copy depends on the call, in a
  * THREAD_ARRAY on the thread. PROG_ARRAY has no memory. */
@@ -85,8 +91,8 @@ struct ebpf_map {
 	uint32_t elem_off;   /* first element; ring: first block */
 	uint32_t key_off;    /* within an element */
 	uint32_t value_off;  /* within an element */
-	uint32_t copy_bytes; /* epoch array: size of one copy; thread array: of one thread's copy;
-				else 0 */
+	uint32_t copy_bytes; /* epoch array: size of one copy; thread, SM and warp array: of one
+				instance; else 0 */
 	uint32_t inner_1;    /* as in the definition */
 	uint32_t lock_1;
 	const struct ebpf_map_type *ops; /* operations of its type; set by ebpf_maps_layout */
@@ -100,6 +106,8 @@ struct ebpf_map {
 #define EBPF_MAX_STACK_ENTRIES 65536u
 #define EBPF_HIST_BUCKETS 64u
 #define EBPF_THREAD_SLOTS 64u
+#define EBPF_SM_SLOTS 256u  /* multiprocessors with a number that is equal modulo it share one */
+#define EBPF_WARP_SLOTS 64u /* of a multiprocessor */
 #define EBPF_MAX_LPM_KEY_BYTES 260u /* with the prefix length */
 #define EBPF_EPOCH_COPIES 4u
 
@@ -185,8 +193,15 @@ uint32_t ebpf_map_count(const struct ebpf_map *map);
 /* Sets pointers to key and value of element i < max_entries of a HASH or LRU_HASH whose data is
  * set. Returns 1, or 0 if it is absent. */
 int ebpf_map_element(const struct ebpf_map *map, uint32_t i, void **ret_key, void **ret_value);
-/* Returns the sum over all threads of u64 number `word` of element index of a THREAD_ARRAY.
- * Requires both in range. */
+/* Returns the number of copies of a map with the trait PER_THREAD; copy k begins at data + k *
+ * copy_bytes. */
+static inline uint32_t ebpf_map_copies(const struct ebpf_map *m)
+{
+	return m->bytes / m->copy_bytes;
+}
+
+/* Returns the sum over all copies of u64 number `word` of element index of a map with the trait
+ * PER_THREAD. Requires both in range. */
 uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word);
 /* Removes every element; sets arrays to 0. Returns 0, -EPERM or -EINVAL (nothing to clear). */
 int ebpf_map_clear(const struct ebpf_map *map);

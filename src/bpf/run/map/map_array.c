@@ -1,5 +1,5 @@
 /* Types with permanent elements that are found by index: ARRAY (with or without epochs), HISTOGRAM,
- * THREAD_ARRAY, ARRAY_OF_MAPS and PROG_ARRAY. */
+ * THREAD_ARRAY, SM_ARRAY, WARP_ARRAY, ARRAY_OF_MAPS and PROG_ARRAY. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@ static uint64_t plain_layout(struct ebpf_map *m)
 	return (uint64_t)m->stride * m->max_entries;
 }
 
-static uint64_t copies_layout(struct ebpf_map *m, uint32_t copies)
+static uint64_t copies_layout(struct ebpf_map *m, uint32_t copies, uint32_t align)
 {
-	uint64_t bytes = ROUND_UP(plain_layout(m), MAP_ALIGN);
+	uint64_t bytes = ROUND_UP(plain_layout(m), (uint64_t)align);
 
 	m->copy_bytes = (uint32_t)MIN(bytes, EBPF_MAX_REGION_BYTES);
 	return bytes * copies;
@@ -32,7 +32,8 @@ static uint64_t copies_layout(struct ebpf_map *m, uint32_t copies)
 
 static uint64_t array_layout(struct ebpf_map *m)
 {
-	return m->flags & GBPF_F_EPOCH ? copies_layout(m, EBPF_EPOCH_COPIES) : plain_layout(m);
+	return m->flags & GBPF_F_EPOCH ? copies_layout(m, EBPF_EPOCH_COPIES, MAP_ALIGN)
+				       : plain_layout(m);
 }
 
 static void *array_lookup(const struct ebpf_map *m, const void *key)
@@ -155,9 +156,9 @@ static int array_copy(const struct ebpf_map *to, const struct ebpf_map *from)
 }
 
 const struct ebpf_map_type ebpf_map_type_ARRAY = {
-	.traits = EBPF_MAP_INDEXED | EBPF_MAP_IN_PLACE | EBPF_MAP_EPOCHS,
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_IN_PLACE | EBPF_MAP_EPOCHS | EBPF_MAP_ON_DEVICE,
 	.max_entries = EBPF_MAX_ENTRIES,
-	.hint = "arrays have u32 keys; GBPF_F_TENANT and GBPF_F_EPOCH stand alone",
+	.hint = "arrays have u32 keys; GBPF_F_TENANT, GBPF_F_EPOCH and GBPF_F_DEVICE stand alone",
 	.check = array_check,
 	.layout = array_layout,
 	.lookup = array_lookup,
@@ -192,7 +193,7 @@ int ebpf_map_hist_add(const struct ebpf_map *map, uint32_t row, uint64_t value)
 }
 
 const struct ebpf_map_type ebpf_map_type_HISTOGRAM = {
-	.traits = EBPF_MAP_INDEXED | EBPF_MAP_COUNTERS,
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_COUNTERS | EBPF_MAP_ON_DEVICE,
 	.max_entries = EBPF_MAX_ENTRIES,
 	.hint = "declare it by GBPF_HISTOGRAM(name, rows)",
 	.check = hist_check,
@@ -213,7 +214,7 @@ static int thread_check(const struct ebpf_map_def *d)
 
 static uint64_t thread_layout(struct ebpf_map *m)
 {
-	return copies_layout(m, EBPF_THREAD_SLOTS);
+	return copies_layout(m, EBPF_THREAD_SLOTS, MAP_ALIGN);
 }
 
 static int thread_array_slot(const struct ebpf_map *m, uint32_t slot, void *key, void *value)
@@ -233,6 +234,53 @@ const struct ebpf_map_type ebpf_map_type_THREAD_ARRAY = {
 	.layout = thread_layout,
 	.lookup = ebpf_thread_lookup,
 	.update = plain_update,
+	.slot = thread_array_slot,
+	.clear = plain_clear,
+	.copy = plain_copy,
+};
+
+/* ---- SM_ARRAY, WARP_ARRAY ----
+ *
+ * Only programs inside kernels look elements up, by instructions of their own; the host adds up
+ * what it has copied from the GPU. Instances lie in different lines of L2. */
+
+#define GPU_LINE 128u
+
+static int place_check(const struct ebpf_map_def *d)
+{
+	return d->key_bytes == 4 && d->value_bytes && d->value_bytes % 8 == 0 &&
+	       d->flags == (uint32_t)GBPF_F_DEVICE;
+}
+
+static uint64_t sm_layout(struct ebpf_map *m)
+{
+	return copies_layout(m, EBPF_SM_SLOTS, GPU_LINE);
+}
+
+static uint64_t warp_layout(struct ebpf_map *m)
+{
+	return copies_layout(m, EBPF_SM_SLOTS * EBPF_WARP_SLOTS, GPU_LINE);
+}
+
+#define PLACE_HINT "it has u32 keys, values of whole 8 bytes, and map_flags GBPF_F_DEVICE"
+
+const struct ebpf_map_type ebpf_map_type_SM_ARRAY = {
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_PER_THREAD | EBPF_MAP_ON_DEVICE,
+	.max_entries = EBPF_MAX_ENTRIES,
+	.hint = PLACE_HINT,
+	.check = place_check,
+	.layout = sm_layout,
+	.slot = thread_array_slot,
+	.clear = plain_clear,
+	.copy = plain_copy,
+};
+
+const struct ebpf_map_type ebpf_map_type_WARP_ARRAY = {
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_PER_THREAD | EBPF_MAP_ON_DEVICE,
+	.max_entries = EBPF_MAX_ENTRIES,
+	.hint = PLACE_HINT,
+	.check = place_check,
+	.layout = warp_layout,
 	.slot = thread_array_slot,
 	.clear = plain_clear,
 	.copy = plain_copy,

@@ -73,7 +73,7 @@ uint64_t ebpf_thread_sum(const struct ebpf_map *m, uint32_t index, uint32_t word
 	uint8_t *at = m->data + (size_t)index * m->stride + (size_t)word * 8;
 	uint64_t sum = 0;
 
-	for (uint32_t t = 0; t < EBPF_THREAD_SLOTS; t++, at += m->copy_bytes) {
+	for (uint32_t t = 0; t < ebpf_map_copies(m); t++, at += m->copy_bytes) {
 		sum += load_relaxed((uint64_t *)(void *)at);
 	}
 	return sum;

@@ -10,7 +10,7 @@ uint32_t ebpf_map_slots(const struct ebpf_map *m)
 	if (!m->ops->slot) {
 		return 0;
 	}
-	return m->type == GBPF_MAP_QUEUE ? m->n_slots : m->max_entries;
+	return m->ops->traits & EBPF_MAP_KEYLESS && m->n_slots ? m->n_slots : m->max_entries;
 }
 
 int ebpf_map_slot(const struct ebpf_map *m, uint32_t slot, void *key, void *value)

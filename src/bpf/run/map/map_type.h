@@ -18,8 +18,10 @@ enum ebpf_map_trait {
 	EBPF_MAP_EPOCHS = 64,	 /* may be published by epochs, and may be a data section */
 	EBPF_MAP_MAPS = 128,	 /* values name maps of the same policy version */
 	EBPF_MAP_PROGRAMS = 256, /* entries are programs of the same policy version; no memory */
-	EBPF_MAP_PER_THREAD = 512, /* each thread writes its own copy; readers sum them */
+	EBPF_MAP_PER_THREAD = 512, /* each thread, or place of the GPU, writes its own copy; readers
+				      sum them */
 	EBPF_MAP_COUNTERS = 1024,  /* rows of 64 u64 counters, one for each power of two */
+	EBPF_MAP_ON_DEVICE = 2048, /* may lie in memory of the GPU (GBPF_F_DEVICE) */
 };
 
 /* The operations of a map type. Any thread, also in gbpfd, calls them without locks; none blocks,

@@ -317,7 +317,8 @@ static int64_t emit(struct ebpf_jit *plan, uint8_t *out, size_t cap)
 {
 #if defined(__x86_64__)
 	struct x86_jit j = { .plan = plan };
-	int err = compile(&j, out, cap);
+	int err = plan->options->checked || plan->options->device_hook ? -ENOTSUP
+								       : compile(&j, out, cap);
 
 	return err ? err : (int64_t)j.code.pos;
 #else
@@ -329,5 +330,6 @@ const struct ebpf_target ebpf_target_x86 = {
 	.name = "x86-64",
 	.entry_align = 16,
 	.filler = 0xcc, /* int3 */
+	.fuses = 1,
 	.emit = emit,
 };

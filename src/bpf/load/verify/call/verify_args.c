@@ -21,6 +21,7 @@ static int writes_map(int32_t helper)
 	case HELPER_bpf_map_push_elem:
 	case HELPER_bpf_map_pop_elem:
 	case HELPER_gbpf_hist_add:
+	case HELPER_gbpf_atomic_add:
 		return 1;
 	default:
 		return 0;
@@ -52,7 +53,8 @@ static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call
 			"%s: each thread of a tenant has its own instance of %s (%s)", c->what,
 			m->name, ebpf_verify_map_type(m->type));
 	}
-	if (!by_tenant(c->helper->id) && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
+	if (!by_tenant(c->helper->id) && (m->flags & GBPF_F_TENANT) &&
+	    ebpf_verify_on(v, SIDE_DAEMON)) {
 		if (ebpf_verify_map_can(m->type, HELPER_gbpf_tenant_lookup)) {
 			report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
 		} else if (ebpf_verify_map_can(m->type, HELPER_gbpf_tenant_pop)) {
@@ -71,15 +73,11 @@ static int check_instance(struct ebpf_verifier *v, const struct ebpf_helper_call
 static int check_rights(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
 			const struct ebpf_map_def *m)
 {
-	if ((m->flags & GBPF_F_DAEMON) && !v->hook->daemon) {
-		return ebpf_verify_refuse(
-			v, v->pc, "map",
-			"%s: map %s is gbpfd's own; %s runs in the tenant's process", c->what,
-			m->name, v->hook->name);
-	}
-	return writes_map(c->helper->id)
+	int err = ebpf_verify_map_use(v, m);
+
+	return err == 0 && writes_map(c->helper->id)
 		       ? ebpf_verify_map_write(v, (unsigned)(m - v->maps), c->what)
-		       : 0;
+		       : err;
 }
 
 /* Returns the cost of finding a key beyond that of an array access (see hooks.def). */
@@ -299,6 +297,8 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 	case ARG_MEM:
 	case ARG_MEM_UNINIT:
 		return check_mem_arg(v, c, r, i);
+	case ARG_OUT64:
+		return check_memory(v, c, r, reg, 8, 8, 1);
 	case ARG_SIZE:
 	case ARG_SIZE_OR_ZERO:
 		return 0; /* checked together with the memory argument */

@@ -14,20 +14,55 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-/* Checks how a loaded map address may be used. ebpf_verify_cfg() has checked that the map and the
- * offset exist. */
-static int check_map_use(struct ebpf_verifier *v, const struct ebpf_insn *in)
+/* Checks that a program inside a kernel uses a map in the GPU's memory, or constants, which are
+ * copied there; and that no other program uses the former. */
+static int check_device_map(struct ebpf_verifier *v, const struct ebpf_map_def *m)
 {
-	const struct ebpf_map_def *m = &v->maps[in->imm];
+	int constant = m->is_data && (m->flags & GBPF_F_RDONLY);
 
-	if ((m->flags & GBPF_F_DAEMON) && !v->hook->daemon) {
+	if (!ebpf_verify_on(v, SIDE_DEVICE)) {
+		if (!(m->flags & GBPF_F_DEVICE)) {
+			return 0;
+		}
+		report_hint(v->r, "`gbpf map` shows it; for programs on the host, use a map "
+				  "without GBPF_F_DEVICE");
+		return ebpf_verify_refuse(v, v->pc, "map",
+					  "%s lies in memory of the GPU; %s runs on the host",
+					  m->name, v->hook->name);
+	}
+	if (constant || (m->flags & GBPF_F_DEVICE)) {
+		return 0;
+	}
+	report_hint(v->r,
+		    m->is_data ? "declare it GBPF_DEVICE, or const" : "give the map GBPF_F_DEVICE");
+	return ebpf_verify_refuse(v, v->pc, "map",
+				  "%s lies in memory of the host; %s runs inside a kernel", m->name,
+				  v->hook->name);
+}
+
+int ebpf_verify_map_use(struct ebpf_verifier *v, const struct ebpf_map_def *m)
+{
+	int err = check_device_map(v, m);
+
+	if (err == 0 && (m->flags & GBPF_F_DAEMON) && !ebpf_verify_on(v, SIDE_DAEMON)) {
 		report_hint(v->r, "drop GBPF_F_DAEMON, or use the map in hooks that run in gbpfd "
 				  "(admit, tick)");
 		return ebpf_verify_refuse(v, v->pc, "map",
 					  "map %s is gbpfd's own; %s runs in the tenant's process",
 					  m->name, v->hook->name);
 	}
-	if (in->src == EBPF_PSEUDO_MAP_VALUE && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
+	return err;
+}
+
+/* Checks how a loaded map address may be used. ebpf_verify_cfg() has checked that the map and the
+ * offset exist. */
+static int check_address(struct ebpf_verifier *v, const struct ebpf_insn *in)
+{
+	const struct ebpf_map_def *m = &v->maps[in->imm];
+	int err = ebpf_verify_map_use(v, m);
+
+	if (err == 0 && in->src == EBPF_PSEUDO_MAP_VALUE && (m->flags & GBPF_F_TENANT) &&
+	    ebpf_verify_on(v, SIDE_DAEMON)) {
 		report_hint(v->r, "make it a map with GBPF_F_TENANT and use "
 				  "gbpf_tenant_lookup(&map, tenant, &key)");
 		return ebpf_verify_refuse(
@@ -35,7 +70,7 @@ static int check_map_use(struct ebpf_verifier *v, const struct ebpf_insn *in)
 			"%s: each tenant has its own %s, and %s runs for none of them", m->name,
 			m->name, v->hook->name);
 	}
-	return 0;
+	return err;
 }
 
 int ebpf_verify_load_imm64(struct ebpf_verifier *v, const struct ebpf_insn *in)
@@ -56,7 +91,7 @@ int ebpf_verify_load_imm64(struct ebpf_verifier *v, const struct ebpf_insn *in)
 		ebpf_scalar_const(&dst->v, 0);
 		return 0;
 	}
-	err = check_map_use(v, in);
+	err = check_address(v, in);
 	if (err) {
 		return err;
 	}
@@ -142,11 +177,21 @@ static int result(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 
 static int check_callable(struct ebpf_verifier *v, const struct ebpf_verify_helper *h)
 {
-	if (h->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL)) {
+	if (ebpf_verify_warp_wide(h->id) && (h->sides & v->hook->side) && !v->prog->lane) {
+		report_hint(v->r, "write SEC(\"gdev.lane/...\") for a program that each lane runs; "
+				  "ctx has values of the warp: active, lanes, addr");
+		return ebpf_verify_refuse(v, v->pc, "helper",
+					  "%s combines values of lanes, but one lane of the warp "
+					  "runs this program",
+					  h->name);
+	}
+	if (h->sides & v->hook->side) {
 		return 0;
 	}
 	report_hint(v->r, "use it in hooks that run %s",
-		    v->hook->daemon ? "in the tenant's process" : "in gbpfd (admit, tick)");
+		    h->sides & SIDE_DAEMON  ? "in gbpfd (admit, tick)"
+		    : h->sides & SIDE_LOCAL ? "in the tenant's process"
+					    : "inside kernels (gdev)");
 	return ebpf_verify_refuse(v, v->pc, "helper", "%s is not available in %s", h->name,
 				  v->hook->name);
 }
@@ -165,7 +210,7 @@ static int check_args(struct ebpf_verifier *v, struct ebpf_helper_call *c)
 		err = ebpf_verify_arg(v, c, i);
 	}
 	ebpf_verify_charge(v, c->cost);
-	return err == 0 && v->path_cost > v->hook->budget ? ebpf_verify_over_budget(v) : err;
+	return err == 0 && v->path_cost > v->budget ? ebpf_verify_over_budget(v) : err;
 }
 
 static int call_helper(struct ebpf_verifier *v, const struct ebpf_insn *in)
@@ -344,6 +389,12 @@ int ebpf_verify_exit(struct ebpf_verifier *v)
 	if ((r0->type == REG_STACK || r0->type == REG_KEY) && r0->frame == v->depth) {
 		return ebpf_verify_refuse(v, v->pc, "stack",
 					  "the function returns a pointer into its own frame");
+	}
+	if (r0->type == REG_CTX && ebpf_verify_on(v, SIDE_DEVICE)) {
+		report_hint(v->r, "the caller has the context already");
+		return ebpf_verify_refuse(v, v->pc, "ctx",
+					  "the function returns the context pointer, which has no "
+					  "value inside a kernel");
 	}
 	if (r0->type != REG_NONE) {
 		ebpf_mark_read(v, v->depth, 0);

@@ -39,6 +39,8 @@ int ebpf_verify_own(struct ebpf_verifier *v, const struct ebpf_helper_call *c, u
 
 /* verify_call.c */
 int ebpf_verify_load_imm64(struct ebpf_verifier *v, const struct ebpf_insn *in);
+/* Checks that programs of this side may use the map at all. */
+int ebpf_verify_map_use(struct ebpf_verifier *v, const struct ebpf_map_def *m);
 int ebpf_verify_call(struct ebpf_verifier *v, const struct ebpf_insn *in);
 /* Returns 1 after a return to a caller, 0 if the program ended. */
 int ebpf_verify_exit(struct ebpf_verifier *v);

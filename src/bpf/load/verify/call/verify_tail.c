@@ -86,7 +86,7 @@ int ebpf_verify_chain_cost(struct ebpf_verifier *v, const uint64_t own[64], uint
 		memcpy(cost, longer, sizeof(cost));
 	}
 	*ret = cost[0];
-	if (cost[0] <= v->hook->budget) {
+	if (cost[0] <= v->budget) {
 		return 0;
 	}
 	v->entry = 0;
@@ -94,5 +94,5 @@ int ebpf_verify_chain_cost(struct ebpf_verifier *v, const uint64_t own[64], uint
 	return ebpf_verify_refuse(
 		v, v->tail_at[0], "budget",
 		"the dearest chain of tail calls costs up to %llu; %s may cost %u",
-		(unsigned long long)cost[0], v->hook->name, v->hook->budget);
+		(unsigned long long)cost[0], v->hook->name, v->budget);
 }

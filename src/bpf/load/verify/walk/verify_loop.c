@@ -223,7 +223,7 @@ static int check_budget(struct ebpf_verifier *v, struct ebpf_loop *l)
 	if (!v->worst || times(v->worst->rounds, v->worst->round) < times(l->rounds, l->round)) {
 		v->worst = l;
 	}
-	return total > v->hook->budget ? ebpf_verify_loop_over_budget(v, l, total) : 0;
+	return total > v->budget ? ebpf_verify_loop_over_budget(v, l, total) : 0;
 }
 
 int ebpf_verify_close_head(struct ebpf_verifier *v, struct ebpf_state_node *n)
@@ -249,7 +249,7 @@ int ebpf_verify_close_head(struct ebpf_verifier *v, struct ebpf_state_node *n)
 	}
 	l->closed = 1;
 	err = err ? err : add_loop(&c, l, 0);
-	if (err == 0 && c.exit > 0 && l->before + c.exit > v->hook->budget) {
+	if (err == 0 && c.exit > 0 && l->before + c.exit > v->budget) {
 		err = ebpf_verify_loop_over_budget(v, v->worst, l->before + c.exit);
 	}
 	return err ? err : ebpf_verify_add_costs(v, n->parent, &c, n->cost);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/verify/simt/simt_int.h"
 #include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
 
@@ -258,7 +259,7 @@ static int end_at(struct ebpf_verifier *v, struct ebpf_state_node *n,
 {
 	int err;
 
-	if (costs->exit > 0 && v->path_cost + (uint64_t)costs->exit > v->hook->budget) {
+	if (costs->exit > 0 && v->path_cost + (uint64_t)costs->exit > v->budget) {
 		v->path_cost += (uint64_t)costs->exit;
 		return ebpf_verify_over_budget(v);
 	}
@@ -416,6 +417,8 @@ void ebpf_verify_free(struct ebpf_verifier *v)
 	free(v->open);
 	free(v->closed);
 	free(v->info);
+	free(v->loads);
+	ebpf_simt_free(v->simt);
 	free(v->live);
 	free(v->subprog_of);
 	buf_finish(&v->log);

@@ -1,0 +1,156 @@
+/* PTX back end: the context of programs inside kernels. It has no memory: each field that the
+ * program reads is a parameter of its functions, and the pointer to it has the value 0. */
+#include <stddef.h>
+#include <string.h>
+
+#include "bpf/load/jit/ptx/jit_ptx_int.h"
+
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+typedef int32_t s32;
+
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) enum { DEVICE_##name = id };
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) enum { DEVICE_##name = -1 };
+#define GBPF_CTX_BEGIN(hook) struct ctx_##hook {
+#define GBPF_CTX(hook, type, name, access, doc) type name;
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
+#include "gbpf/hooks.def"
+
+/* The fields of all hooks; those of one are neighbours. */
+static const struct {
+	int hook;
+	struct ebpf_ptx_field field;
+} fields[] = {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)
+#define GBPF_CTX(hook, type, name, access, doc)                                                    \
+	{ DEVICE_##hook, { #name, offsetof(struct ctx_##hook, name), sizeof(type) } },
+#include "gbpf/hooks.def"
+};
+
+#define GBPF_DEVICE_HOOK(id, name, budget, doc)                                                    \
+	_Static_assert(sizeof(struct ctx_##name) <= 64 * 4, "a bit of the mask for each field");
+#include "gbpf/hooks.def"
+
+const struct ebpf_ptx_field *ebpf_ptx_field(int hook, unsigned i)
+{
+	size_t at = 0;
+
+	while (at < ARRAY_SIZE(fields) && fields[at].hook != hook) {
+		at++;
+	}
+	at += i;
+	return hook > 0 && at < ARRAY_SIZE(fields) && fields[at].hook == hook ? &fields[at].field
+									      : NULL;
+}
+
+/* Returns the field that contains the bytes, and its number, or NULL. */
+static const struct ebpf_ptx_field *field_at(const struct ebpf_ptx_jit *j, int off, unsigned size,
+					     unsigned *ret_i)
+{
+	const struct ebpf_ptx_field *f;
+
+	for (unsigned i = 0; (f = ebpf_ptx_field(j->hook, i)); i++) {
+		if (off >= f->offset && off + (int)size <= f->offset + f->bytes) {
+			*ret_i = i;
+			return f;
+		}
+	}
+	return NULL;
+}
+
+int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j)
+{
+	int all = 0;
+
+	if (j->flow.misuse != UINT32_MAX) {
+		j->pc = j->flow.misuse;
+		return ebpf_ptx_refuse(j, "this use of the context: it is not in memory");
+	}
+	for (j->pc = 0; j->pc < j->plan->n; j->pc++) {
+		const struct ebpf_insn *i = &j->plan->insns[j->pc];
+		unsigned n;
+
+		if (EBPF_CLASS(i->code) == EBPF_LDX && ebpf_ptx_known(j)->base.kind == PTX_CTX) {
+			if (!field_at(j, i->off, ebpf_ptx_size(i), &n)) {
+				return ebpf_ptx_refuse(j, "a load of no single field");
+			}
+			j->fields |= UINT64_C(1) << n;
+		}
+		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER) {
+			all |= ebpf_ptx_helper_fields(j, ebpf_helper_slot(i->imm));
+		}
+		j->pc += i->code == EBPF_LD_IMM64;
+	}
+	if (all) { /* a helper reads them in any function */
+		memset(j->flow.takes_ctx, 1, sizeof(j->flow.takes_ctx));
+	}
+	return 0;
+}
+
+void ebpf_ptx_need_field(struct ebpf_ptx_jit *j, const char *name)
+{
+	const struct ebpf_ptx_field *f;
+
+	for (unsigned i = 0; (f = ebpf_ptx_field(j->hook, i)); i++) {
+		if (strcmp(f->name, name) == 0) {
+			j->fields |= UINT64_C(1) << i;
+		}
+	}
+}
+
+const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, unsigned *i)
+{
+	const struct ebpf_ptx_field *f = NULL;
+
+	while (*i < 64 && !(j->fields >> *i & 1)) {
+		++*i;
+	}
+	if (*i < 64) {
+		f = ebpf_ptx_field(j->hook, *i);
+		++*i;
+	}
+	return f;
+}
+
+void ebpf_ptx_field_params(struct ebpf_ptx_jit *j)
+{
+	const struct ebpf_ptx_field *f;
+
+	for (unsigned i = 0; (f = ebpf_ptx_next_field(j, &i));) {
+		buf_printf(&j->out, ", .param .b%u %s", 8 * f->bytes, f->name);
+	}
+}
+
+void ebpf_ptx_take_fields(struct ebpf_ptx_jit *j)
+{
+	const struct ebpf_ptx_field *f;
+
+	for (unsigned i = 0; (f = ebpf_ptx_next_field(j, &i));) {
+		ebpf_ptx_op(j, ".reg .b%u %%c_%s", 8 * f->bytes, f->name);
+		ebpf_ptx_op(j, "ld.param.b%u %%c_%s, [%s]", 8 * f->bytes, f->name, f->name);
+	}
+}
+
+void ebpf_ptx_load_field(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
+{
+	unsigned size = ebpf_ptx_size(i), n = 0;
+	const struct ebpf_ptx_field *f = field_at(j, i->off, size, &n);
+	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
+
+	if (size == f->bytes) {
+		if (size == 8) {
+			ebpf_ptx_op(j, "mov.b64 %%r%u, %%c_%s", i->dst, f->name);
+		} else {
+			ebpf_ptx_op(j, "cvt.%c64.%c32 %%r%u, %%c_%s", sign ? 's' : 'u',
+				    sign ? 's' : 'u', i->dst, f->name);
+		}
+		return;
+	}
+	ebpf_ptx_op(j, f->bytes == 8 ? "mov.b64 %%t0, %%c_%s" : "cvt.u64.u32 %%t0, %%c_%s",
+		    f->name);
+	ebpf_ptx_op(j, "bfe.%c64 %%r%u, %%t0, %u, %u", sign ? 's' : 'u', i->dst,
+		    8 * ((unsigned)i->off - f->offset), 8 * size);
+}

@@ -1,0 +1,68 @@
+/* What is known of registers and stack words before each instruction of a verified program. The
+ * emitters use it to choose the memory space, the scope and the width of an access; a device
+ * program has no context in memory, so it also shows which loads are loads of a context field. */
+#ifndef GBPF_BPF_LOAD_JIT_PTX_JIT_PTX_FLOW_H
+#define GBPF_BPF_LOAD_JIT_PTX_JIT_PTX_FLOW_H
+
+#include <stdint.h>
+
+#include "bpf/load/jit/jit_int.h"
+
+enum ebpf_ptx_kind {
+	PTX_NONE,	  /* no value: not reached, or not readable */
+	PTX_ANY,	  /* any value or pointer, but not the context */
+	PTX_SCALAR,	  /* no pointer */
+	PTX_CTX,	  /* the context of a device program */
+	PTX_CTX_OR_NOT,	  /* the context on some paths, another value on others */
+	PTX_FRAME,	  /* a pointer into the function's own stack */
+	PTX_FRAME_OR_NOT, /* such a pointer on some paths, another value on others */
+	PTX_HANDLE,	  /* the handle of a map */
+	PTX_VALUE,	  /* a pointer into a value of a map, or NULL */
+};
+
+/* A value: its kind, and its low bits as far as they are constant. */
+struct ebpf_ptx_value {
+	uint8_t kind;
+	uint8_t bits; /* number of known low bits, at most 3 */
+	uint8_t low;  /* these bits */
+	uint8_t map;  /* HANDLE, VALUE: the map, or JIT_NO_MAP */
+	int16_t off;  /* FRAME: offset from r10, or PTX_NO_OFF */
+};
+
+#define PTX_NO_OFF INT16_MIN
+
+/* What is known before an instruction. */
+struct ebpf_ptx_fact {
+	struct ebpf_ptx_value base;   /* of the base of a load or store, or r1 of a call */
+	struct ebpf_ptx_value r2, r3; /* of a call */
+};
+
+struct ebpf_ptx_flow {
+	struct ebpf_ptx_fact *facts; /* owned; one for each instruction */
+	/* Words of the stack of each function if it can be in registers: each access is aligned, at
+	 * a place that is known, and no instruction uses an address otherwise; else 0. */
+	uint8_t slots[JIT_MAX_FUNCS];
+	/* Whether a function receives the context. */
+	uint8_t takes_ctx[JIT_MAX_FUNCS];
+	/* The first instruction that uses the context other than as the base of a load, as an
+	 * argument of a function of the program, or in a word of a stack; UINT32_MAX: none. */
+	uint32_t misuse;
+};
+
+/* Analyses a plan. has_ctx: r1 of the program is the context. Returns 0 or -ENOMEM; the caller
+ * calls finish in both cases. */
+int ebpf_ptx_flow_init(struct ebpf_ptx_flow *flow, const struct ebpf_jit *plan, int has_ctx);
+void ebpf_ptx_flow_finish(struct ebpf_ptx_flow *flow);
+
+/* Returns 1 and the offset from r10 if the bytes lie in the function's own frame at a known place
+ * that is a multiple of unit, else 0. */
+int ebpf_ptx_frame_place(const struct ebpf_ptx_value *at, int off, unsigned bytes, unsigned unit,
+			 int *ret_off);
+/* Returns the size of the accesses that copy a value of a map. */
+unsigned ebpf_ptx_value_unit(unsigned bytes);
+
+/* Returns whether the low bits show that value + off is a multiple of bytes, a power of two up to
+ * 8: 1, -1 if they show that it is none, or 0. */
+int ebpf_ptx_aligned(const struct ebpf_ptx_value *v, int off, unsigned bytes);
+
+#endif

@@ -1,0 +1,121 @@
+/* The state of one compilation to PTX, and the emitters of its files. */
+#ifndef GBPF_BPF_LOAD_JIT_PTX_JIT_PTX_INT_H
+#define GBPF_BPF_LOAD_JIT_PTX_JIT_PTX_INT_H
+
+#include "base/buf.h"
+#include "base/compiler.h"
+#include "bpf/load/jit/jit_int.h"
+#include "bpf/load/jit/ptx/jit_ptx.h"
+#include "bpf/load/jit/ptx/jit_ptx_flow.h"
+
+struct ebpf_ptx_jit {
+	struct ebpf_jit *plan;
+	struct buf out;
+	const char *name; /* prefix of global names */
+	int checked;
+	int hook;		   /* of a program inside kernels, or 0 */
+	uint64_t fields;	   /* of its context that it reads: bit i for the i-th */
+	struct ebpf_ptx_flow flow; /* not of checked programs */
+	const struct ebpf_jit_func *func;
+	uint32_t pc;	 /* instruction that is being translated */
+	unsigned slots;	 /* words of the function's stack that are registers; 0: it is memory */
+	unsigned labels; /* number of local labels so far */
+	uint32_t joined; /* instruction that the one before it includes */
+	uint32_t spent;	 /* checked: instructions since the last update of the fuel */
+};
+
+#define PTX_ENV(member) ((unsigned)offsetof(struct ebpf_ptx_env, member))
+
+/* Appends one instruction: a tab, the text, a semicolon. Scratch registers of a function: %t0-%t3
+ * (64 bits), %w0-%w3 (32 bits), %p0-%p1. None is live from one eBPF instruction to the next. */
+void ebpf_ptx_op(struct ebpf_ptx_jit *j, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Appends a local label, as made by ++labels. */
+void ebpf_ptx_label(struct ebpf_ptx_jit *j, unsigned label);
+/* Reports why the program cannot be compiled. Returns -ENOTSUP. */
+int ebpf_ptx_refuse(struct ebpf_ptx_jit *j, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* Returns what is known before the instruction. */
+const struct ebpf_ptx_fact *ebpf_ptx_known(const struct ebpf_ptx_jit *j);
+/* Returns ".gpu", or ".sys" if other devices may use the memory as well; for map values ".gpu" if
+ * the map is in memory of the GPU. */
+const char *ebpf_ptx_scope(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
+/* Returns the number of bytes of a load or store. */
+unsigned ebpf_ptx_size(const struct ebpf_insn *i);
+
+/* The context of a program inside kernels (jit_ptx_ctx.c). Finds the fields that it reads; returns
+ * 0 or -ENOTSUP. */
+int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j);
+/* Adds a field, which all hooks inside kernels have, to those that the program reads. */
+void ebpf_ptx_need_field(struct ebpf_ptx_jit *j, const char *name);
+/* Returns the next field that the program reads, from number *i on, and increments *i; NULL: none.
+ */
+const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, unsigned *i);
+/* Appends a parameter for each field, each after a comma. */
+void ebpf_ptx_field_params(struct ebpf_ptx_jit *j);
+/* Loads the fields from the parameters into registers. */
+void ebpf_ptx_take_fields(struct ebpf_ptx_jit *j);
+/* Translates a load whose base is the context. */
+void ebpf_ptx_load_field(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
+
+/* The emitters return nothing where they cannot fail; running out of memory is kept in out. */
+void ebpf_ptx_arithmetic(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
+void ebpf_ptx_memory(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
+/* Sets %p0 to the condition of a jump. */
+void ebpf_ptx_condition(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
+/* Returns 0 or -ENOTSUP. */
+int ebpf_ptx_call(struct ebpf_ptx_jit *j, const struct ebpf_insn *i,
+		  const struct ebpf_jit_note *note);
+
+/* Stores the low bytes of %t1 at %t0, which may be unaligned unless `aligned`; changes %t0-%t3, %w0
+ * and %p0. */
+void ebpf_ptx_store(struct ebpf_ptx_jit *j, unsigned size, int aligned);
+/* Loads size bytes at %t0, which may be unaligned unless `aligned`, into dst; changes %t0-%t3, %w0
+ * and %p0. */
+void ebpf_ptx_load(struct ebpf_ptx_jit *j, const char *dst, unsigned size, int sign, int aligned);
+
+/* Returns 1 and the offset from r10 if the access is one of the function's own frame at an aligned
+ * known place, else 0. */
+int ebpf_ptx_in_frame(const struct ebpf_ptx_jit *j, int off, unsigned size, int *ret_off);
+/* Loads from the function's own frame into a register of 64 bits. */
+void ebpf_ptx_frame_load(struct ebpf_ptx_jit *j, int off, unsigned size, int sign, const char *dst);
+/* Stores the low bytes of a register of 64 bits likewise. */
+void ebpf_ptx_frame_store(struct ebpf_ptx_jit *j, int off, unsigned size, const char *src);
+/* Computes the address of an access into %t0. */
+void ebpf_ptx_address(struct ebpf_ptx_jit *j, unsigned base, int off);
+/* Ends a checked program unless the bytes at %t0 lie in its memory or one of its frames and, for an
+ * atomic, are aligned. */
+void ebpf_ptx_check(struct ebpf_ptx_jit *j, unsigned bytes, int aligned);
+void ebpf_ptx_atomic(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
+/* Returns whether the map of a value is in memory of the GPU. */
+int ebpf_ptx_in_device(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
+
+/* Loads the address of the data of a map into a register. */
+void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map);
+
+/* Adds the offset of the instance of this place to %t0; changes %w1 and %w2. A thread may be moved
+ * to another place meanwhile, so another one may use the instance at the same time. */
+void ebpf_ptx_instance(struct ebpf_ptx_jit *j, const struct ebpf_map *m);
+
+/* Counts a helper error; changes %t0 and %t1. */
+void ebpf_ptx_count_error(struct ebpf_ptx_jit *j);
+
+/* Helpers on maps (jit_ptx_map.c), for the table of helpers. */
+int ebpf_ptx_map_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_map_update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+
+int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_hist_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_atomic_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+
+/* Helpers of programs inside kernels (jit_ptx_device.c). Returns 0 or -ENOTSUP. */
+int ebpf_ptx_device_helper(struct ebpf_ptx_jit *j, int slot, int32_t id);
+/* Adds the context fields that the helper reads to those of the program; returns whether there are
+ * any. */
+int ebpf_ptx_helper_fields(struct ebpf_ptx_jit *j, int slot);
+/* Leaves a random number of 32 bits in r0. */
+void ebpf_ptx_device_random(struct ebpf_ptx_jit *j);
+
+/* Checked programs: brings the fuel up to date and, with test, ends the program if none is left. */
+void ebpf_ptx_spend(struct ebpf_ptx_jit *j, int test);
+
+#endif

@@ -1,0 +1,315 @@
+/* PTX back end: helpers on maps as instructions. The handle of a map is the address of its entry in
+ * the environment; a call whose map the plan does not know compares the handle with those of all
+ * maps of the program. */
+#include <errno.h>
+
+#include "bpf/load/jit/ptx/jit_ptx_int.h"
+#include "bpf/run/map/map_type.h"
+
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
+enum { UPDATE_NOEXIST = 1, UPDATE_EXIST = 2 };
+
+/* An operation on one map. It leaves its result in r0 and branches to fail after an error that the
+ * program is to blame for; otherwise it falls through. */
+typedef void (*map_operation)(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note,
+			      unsigned index, unsigned fail);
+
+/* Returns whether element i begins at data + i * stride, or there in an instance. */
+static int is_indexed(const struct ebpf_map *m)
+{
+	return (m->type == GBPF_MAP_ARRAY && !(m->flags & GBPF_F_EPOCH)) ||
+	       m->type == GBPF_MAP_HISTOGRAM || m->type == GBPF_MAP_SM_ARRAY ||
+	       m->type == GBPF_MAP_WARP_ARRAY;
+}
+
+void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map)
+{
+	const char *how = j->hook ? "ld.global.nc.u64" : "ld.u64";
+
+	ebpf_ptx_op(j, "%s %s, [%s+%u]", how, to, j->hook ? "%genv" : "%env",
+		    PTX_ENV(maps) + 8 * map);
+}
+
+/* Returns the map of the call, or JIT_NO_MAP. */
+static unsigned map_of(const struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	const struct ebpf_ptx_value *handle = &ebpf_ptx_known(j)->base;
+
+	return note->map == JIT_NO_MAP && handle->kind == PTX_HANDLE ? handle->map : note->map;
+}
+
+/* Emits the operation for the map of the call: the one that is known, or the one whose handle r1
+ * is. A handle of none gives 0; the verifier lets no such program pass. */
+static int on_map(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, map_operation operation,
+		  unsigned fail)
+{
+	unsigned end = ++j->labels, map = map_of(j, note);
+
+	if (map < j->plan->n_maps) {
+		if (!is_indexed(&j->plan->maps[map])) {
+			return ebpf_ptx_refuse(j, "a map that is not a plain array");
+		}
+		operation(j, note, map, fail);
+		return 0;
+	}
+	for (unsigned k = 0; k < j->plan->n_maps; k++) {
+		unsigned other = ++j->labels;
+
+		if (!is_indexed(&j->plan->maps[k])) {
+			return ebpf_ptx_refuse(j, "a map that is not a plain array");
+		}
+		ebpf_ptx_op(j, "add.s64 %%t0, %%env, %u", PTX_ENV(maps) + 8 * k);
+		ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%r1, %%t0");
+		ebpf_ptx_op(j, "@%%p0 bra $M%u", other);
+		operation(j, note, k, fail);
+		ebpf_ptx_op(j, "bra $M%u", end);
+		ebpf_ptx_label(j, other);
+	}
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	ebpf_ptx_label(j, end);
+	return 0;
+}
+
+/* Loads the index that is the key into %w0. */
+static void load_key(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	const struct ebpf_ptx_value *at = &ebpf_ptx_known(j)->r2;
+	int place;
+
+	if (note->key == KEY_CONSTANT) {
+		ebpf_ptx_op(j, "mov.b32 %%w0, 0x%x", note->key_value);
+	} else if (note->key == KEY_IN_REGISTER) {
+		ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%r%u", note->key_reg);
+	} else {
+		if (ebpf_ptx_frame_place(at, 0, 4, 4, &place)) {
+			ebpf_ptx_frame_load(j, place, 4, 0, "%t1");
+		} else {
+			ebpf_ptx_op(j, "mov.b64 %%t0, %%r2");
+			ebpf_ptx_load(j, "%t1", 4, 0, ebpf_ptx_aligned(at, 0, 4) == 1);
+		}
+		ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%t1");
+	}
+}
+
+void ebpf_ptx_instance(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
+{
+	ebpf_ptx_op(j, "mov.u32 %%w1, %%smid");
+	ebpf_ptx_op(j, "and.b32 %%w1, %%w1, %u", EBPF_SM_SLOTS - 1);
+	if (m->type == GBPF_MAP_WARP_ARRAY) {
+		ebpf_ptx_op(j, "mov.u32 %%w2, %%warpid");
+		ebpf_ptx_op(j, "and.b32 %%w2, %%w2, %u", EBPF_WARP_SLOTS - 1);
+		ebpf_ptx_op(j, "mad.lo.u32 %%w1, %%w1, %u, %%w2", EBPF_WARP_SLOTS);
+	}
+	ebpf_ptx_op(j, "mad.wide.u32 %%t0, %%w1, %u, %%t0", m->copy_bytes);
+}
+
+/* Computes the address of the element %w0 into a register. */
+static void element(struct ebpf_ptx_jit *j, unsigned index, const char *to)
+{
+	const struct ebpf_map *m = &j->plan->maps[index];
+
+	ebpf_ptx_map_data(j, "%t0", index);
+	if (m->type == GBPF_MAP_SM_ARRAY || m->type == GBPF_MAP_WARP_ARRAY) {
+		ebpf_ptx_instance(j, m);
+	}
+	ebpf_ptx_op(j, "mad.wide.u32 %s, %%w0, %u, %%t0", to, m->stride);
+}
+
+/* Returns the instruction behind a look-up of a known map if it compares the result with NULL and
+ * no other path comes to it, else NULL. */
+static const struct ebpf_insn *null_test(const struct ebpf_ptx_jit *j,
+					 const struct ebpf_jit_note *note)
+{
+	const struct ebpf_insn *i = &j->plan->insns[j->pc + 1];
+	unsigned op = EBPF_OP(i->code);
+
+	if (map_of(j, note) >= j->plan->n_maps || note[1].flags & (JIT_TARGET | JIT_FUNC) ||
+	    i->code != (EBPF_JMP | EBPF_K | op) || i->dst != 0 || i->imm != 0) {
+		return NULL;
+	}
+	return op == EBPF_JEQ || op == EBPF_JNE ? i : NULL;
+}
+
+/* A look-up and the test of its result are one branch. */
+static void lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, unsigned index,
+		   UNUSED unsigned fail)
+{
+	const struct ebpf_insn *test = null_test(j, note);
+	uint32_t target = test ? ebpf_jit_jump_target(test, j->pc + 1) : 0;
+	unsigned end = ++j->labels;
+	int to_end = !test || EBPF_OP(test->code) == EBPF_JNE;
+
+	load_key(j, note);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", j->plan->maps[index].max_entries);
+	ebpf_ptx_op(j, "@%%p0 bra $%c%u", to_end ? 'M' : 'L', to_end ? end : target);
+	element(j, index, "%r0");
+	if (test) {
+		j->joined = j->pc + 1;
+		if (to_end) {
+			ebpf_ptx_op(j, "bra $L%u", target);
+		}
+	}
+	ebpf_ptx_label(j, end);
+}
+
+int ebpf_ptx_map_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	return on_map(j, note, lookup, 0);
+}
+
+/* Copies the value at r3 to r1, in whole words where it consists of them. */
+static void copy_value(struct ebpf_ptx_jit *j, unsigned bytes)
+{
+	unsigned size = ebpf_ptx_value_unit(bytes), top = ++j->labels;
+	const struct ebpf_ptx_value *from = &ebpf_ptx_known(j)->r3;
+	int aligned = ebpf_ptx_aligned(from, 0, size) == 1, place = 0;
+	int in_frame = ebpf_ptx_frame_place(from, 0, bytes, size, &place);
+
+	for (unsigned at = 0; at < bytes && (in_frame || (aligned && bytes <= 8 * size));
+	     at += size) {
+		if (in_frame) {
+			ebpf_ptx_frame_load(j, place + (int)at, size, 0, "%t1");
+		} else {
+			ebpf_ptx_op(j, "ld.u%u %%t1, [%%r3+%u]", 8 * size, at);
+		}
+		ebpf_ptx_op(j, "st.u%u [%%r1+%u], %%t1", 8 * size, at);
+	}
+	if (in_frame || (aligned && bytes <= 8 * size)) {
+		return;
+	}
+	ebpf_ptx_op(j, "mov.b64 %%r5, %u", bytes / size);
+	ebpf_ptx_label(j, top);
+	ebpf_ptx_op(j, "mov.b64 %%t0, %%r3");
+	ebpf_ptx_load(j, "%t1", size, 0, aligned);
+	ebpf_ptx_op(j, "st.u%u [%%r1], %%t1", 8 * size);
+	ebpf_ptx_op(j, "add.s64 %%r1, %%r1, %u", size);
+	ebpf_ptx_op(j, "add.s64 %%r3, %%r3, %u", size);
+	ebpf_ptx_op(j, "sub.s64 %%r5, %%r5, 1");
+	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%r5, 0");
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", top);
+}
+
+/* As the update of the map's type. */
+static void update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, unsigned index,
+		   unsigned fail)
+{
+	const struct ebpf_map *m = &j->plan->maps[index];
+
+	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -EINVAL);
+	if (m->type == GBPF_MAP_HISTOGRAM) {
+		ebpf_ptx_op(j, "bra $M%u", fail);
+		return;
+	}
+	ebpf_ptx_op(j, "setp.gt.u64 %%p0, %%r4, %u", UPDATE_EXIST);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	if (m->flags & GBPF_F_RDONLY) {
+		ebpf_ptx_op(j, "mov.b64 %%r0, %d", -EPERM);
+		ebpf_ptx_op(j, "bra $M%u", fail);
+		return;
+	}
+	load_key(j, note);
+	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
+	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", m->max_entries);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -EEXIST);
+	ebpf_ptx_op(j, "setp.eq.s64 %%p0, %%r4, %u", UPDATE_NOEXIST);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	element(j, index, "%r1");
+	copy_value(j, m->value_bytes);
+}
+
+/* Emits an operation whose errors count as helper errors. */
+static int with_errors(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note,
+		       map_operation operation)
+{
+	unsigned fail = ++j->labels, end = ++j->labels;
+	int err = on_map(j, note, operation, fail);
+
+	if (!err) {
+		ebpf_ptx_op(j, "bra $M%u", end);
+		ebpf_ptx_label(j, fail);
+		ebpf_ptx_count_error(j);
+		ebpf_ptx_label(j, end);
+	}
+	return err;
+}
+
+int ebpf_ptx_map_update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	return with_errors(j, note, update);
+}
+
+/* Adds %t1 to the u64 at %r1, which is in the map. */
+static void add_to(struct ebpf_ptx_jit *j, unsigned index)
+{
+	int in_device = j->plan->maps[index].flags & (uint32_t)GBPF_F_DEVICE;
+
+	if (in_device) {
+		ebpf_ptx_op(j, "cvta.to.global.u64 %%r1, %%r1");
+	}
+	ebpf_ptx_op(j, "red.relaxed.%s.add.u64 [%%r1], %%t1", in_device ? "gpu.global" : "sys");
+}
+
+/* As ebpf_map_hist_add(): r2 is the row, r3 the value. */
+static void hist_add(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note,
+		     unsigned index, unsigned fail)
+{
+	const struct ebpf_map *m = &j->plan->maps[index];
+	int error = m->type != GBPF_MAP_HISTOGRAM ? -EINVAL : m->flags & GBPF_F_RDONLY ? -EPERM : 0;
+
+	if (error) {
+		ebpf_ptx_op(j, "mov.b64 %%r0, %d", error);
+		ebpf_ptx_op(j, "bra $M%u", fail);
+		return;
+	}
+	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%r2");
+	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
+	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", m->max_entries);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	element(j, index, "%r1");
+	ebpf_ptx_op(j, "clz.b64 %%w1, %%r3");
+	ebpf_ptx_op(j, "sub.s32 %%w1, 64, %%w1");
+	ebpf_ptx_op(j, "min.u32 %%w1, %%w1, %u", EBPF_HIST_BUCKETS - 1);
+	ebpf_ptx_op(j, "mad.wide.u32 %%r1, %%w1, 8, %%r1");
+	ebpf_ptx_op(j, "mov.b64 %%t1, 1");
+	add_to(j, index);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+}
+
+/* r2 is the index, r3 what is added. */
+static void atomic_add(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note,
+		       unsigned index, unsigned fail)
+{
+	const struct ebpf_map *m = &j->plan->maps[index];
+	int error = m->type == GBPF_MAP_HISTOGRAM || m->value_bytes < 8 ? -EINVAL
+		    : m->flags & GBPF_F_RDONLY				? -EPERM
+									: 0;
+
+	if (error) {
+		ebpf_ptx_op(j, "mov.b64 %%r0, %d", error);
+		ebpf_ptx_op(j, "bra $M%u", fail);
+		return;
+	}
+	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%r2");
+	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
+	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", m->max_entries);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	element(j, index, "%r1");
+	ebpf_ptx_op(j, "mov.b64 %%t1, %%r3");
+	add_to(j, index);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+}
+
+int ebpf_ptx_hist_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	return with_errors(j, note, hist_add);
+}
+
+int ebpf_ptx_atomic_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	return with_errors(j, note, atomic_add);
+}

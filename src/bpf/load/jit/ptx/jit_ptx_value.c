@@ -1,0 +1,211 @@
+/* Values of the data flow: joins, and what arithmetic makes of kinds and low bits. It relies on the
+ * verifier: a pointer is only moved, added to and dereferenced within its object, and two pointers
+ * are never added. */
+#include "base/compiler.h"
+#include "bpf/load/jit/ptx/jit_ptx_flow_int.h"
+
+const struct ebpf_ptx_value ebpf_ptx_any = { PTX_ANY, 0, 0, JIT_NO_MAP, 0 };
+const struct ebpf_ptx_value ebpf_ptx_scalar = { PTX_SCALAR, 0, 0, JIT_NO_MAP, 0 };
+
+struct ebpf_ptx_value ebpf_ptx_constant(int64_t v)
+{
+	return (struct ebpf_ptx_value){ PTX_SCALAR, 3, (uint8_t)(v & 7), JIT_NO_MAP, 0 };
+}
+
+int ebpf_ptx_is_ctx(const struct ebpf_ptx_value *v)
+{
+	return v->kind == PTX_CTX || v->kind == PTX_CTX_OR_NOT;
+}
+
+int ebpf_ptx_is_frame(const struct ebpf_ptx_value *v)
+{
+	return v->kind == PTX_FRAME || v->kind == PTX_FRAME_OR_NOT;
+}
+
+static int is_pointer(const struct ebpf_ptx_value *v)
+{
+	return v->kind >= PTX_CTX;
+}
+
+int ebpf_ptx_frame_place(const struct ebpf_ptx_value *at, int off, unsigned bytes, unsigned unit,
+			 int *ret_off)
+{
+	int from = at->off + off;
+
+	if (at->kind != PTX_FRAME || at->off == PTX_NO_OFF || from < -(int)EBPF_STACK_BYTES ||
+	    from > -(int)bytes || from % (int)unit) {
+		return 0;
+	}
+	*ret_off = from;
+	return 1;
+}
+
+unsigned ebpf_ptx_value_unit(unsigned bytes)
+{
+	return bytes % 8 == 0 ? 8 : bytes == 4 || bytes == 2 ? bytes : 1;
+}
+
+int ebpf_ptx_aligned(const struct ebpf_ptx_value *v, int off, unsigned bytes)
+{
+	unsigned mask = bytes - 1;
+
+	if ((mask >> v->bits) != 0) {
+		return 0;
+	}
+	return ((v->low + (unsigned)off) & mask) == 0 ? 1 : -1;
+}
+
+struct ebpf_ptx_value ebpf_ptx_join(struct ebpf_ptx_value a, struct ebpf_ptx_value b)
+{
+	struct ebpf_ptx_value v = a;
+
+	if (a.kind == PTX_NONE || b.kind == PTX_NONE) {
+		return a.kind == PTX_NONE ? b : a;
+	}
+	v.bits = MIN(a.bits, b.bits);
+	while (v.bits && (a.low ^ b.low) & ((1u << v.bits) - 1)) {
+		v.bits--;
+	}
+	v.low &= (uint8_t)((1u << v.bits) - 1);
+	if (a.kind != b.kind) {
+		v.kind = ebpf_ptx_is_ctx(&a) || ebpf_ptx_is_ctx(&b)	  ? PTX_CTX_OR_NOT
+			 : ebpf_ptx_is_frame(&a) || ebpf_ptx_is_frame(&b) ? PTX_FRAME_OR_NOT
+									  : PTX_ANY;
+		v.map = JIT_NO_MAP;
+		v.off = 0;
+	} else if (a.map != b.map) {
+		v.map = JIT_NO_MAP;
+	} else if (a.off != b.off) {
+		v.off = PTX_NO_OFF;
+	}
+	return v;
+}
+
+/* ---- arithmetic ---- */
+
+static unsigned low_bits(unsigned op, unsigned a, unsigned b)
+{
+	switch (op) {
+	case EBPF_ADD:
+		return a + b;
+	case EBPF_SUB:
+		return a - b;
+	case EBPF_MUL:
+		return a * b;
+	case EBPF_AND:
+		return a & b;
+	case EBPF_OR:
+		return a | b;
+	case EBPF_XOR:
+		return a ^ b;
+	default:
+		return 0;
+	}
+}
+
+/* Returns the number of known low bits of a & b: those known of both, and zeros of either. */
+static unsigned known_of_and(const struct ebpf_ptx_value *a, const struct ebpf_ptx_value *b)
+{
+	unsigned n = 0;
+
+	while (n < 3 && ((n < a->bits && n < b->bits) || (n < a->bits && !(a->low >> n & 1)) ||
+			 (n < b->bits && !(b->low >> n & 1)))) {
+		n++;
+	}
+	return n;
+}
+
+/* The low bits of a product are known as far as one factor is a multiple of a power of two. */
+static unsigned known_of_product(const struct ebpf_ptx_value *a, const struct ebpf_ptx_value *b)
+{
+	unsigned za = 0, zb = 0;
+
+	while (za < a->bits && !(a->low >> za & 1)) {
+		za++;
+	}
+	while (zb < b->bits && !(b->low >> zb & 1)) {
+		zb++;
+	}
+	return MIN(3u, MIN(a->bits + zb, b->bits + za));
+}
+
+static unsigned kind_of_sum(unsigned op, const struct ebpf_ptx_value *a,
+			    const struct ebpf_ptx_value *b)
+{
+	if (is_pointer(a) && is_pointer(b)) {
+		return PTX_ANY; /* a difference: no pointer, but the verifier decides that */
+	}
+	if (is_pointer(a) && (op == EBPF_ADD || b->kind == PTX_SCALAR)) {
+		return a->kind;
+	}
+	if (is_pointer(b) && op == EBPF_ADD) {
+		return b->kind;
+	}
+	return a->kind == PTX_SCALAR && b->kind == PTX_SCALAR ? PTX_SCALAR : PTX_ANY;
+}
+
+/* Returns the offset of a pointer into the stack after an addition or subtraction. */
+static int16_t moved(const struct ebpf_ptx_value *a, const struct ebpf_insn *i)
+{
+	int64_t by = EBPF_OP(i->code) == EBPF_ADD ? i->imm : -(int64_t)i->imm;
+
+	if (EBPF_SRC(i->code) == EBPF_X || a->kind != PTX_FRAME || a->off == PTX_NO_OFF ||
+	    a->off + by < -(int)EBPF_STACK_BYTES || a->off + by > EBPF_STACK_BYTES) {
+		return PTX_NO_OFF;
+	}
+	return (int16_t)(a->off + by);
+}
+
+static struct ebpf_ptx_value shifted(struct ebpf_ptx_value a, const struct ebpf_insn *i)
+{
+	unsigned by = (unsigned)i->imm & (EBPF_CLASS(i->code) == EBPF_ALU64 ? 63 : 31);
+
+	if (EBPF_SRC(i->code) == EBPF_X) {
+		return ebpf_ptx_scalar;
+	}
+	by = MIN(by, 3u);
+	a.bits = (uint8_t)MIN(3u, a.bits + by);
+	a.low = (uint8_t)(a.low << by & 7);
+	return (struct ebpf_ptx_value){ PTX_SCALAR, a.bits, a.low, JIT_NO_MAP, 0 };
+}
+
+struct ebpf_ptx_value ebpf_ptx_computed(const struct ebpf_ptx_value *regs,
+					const struct ebpf_insn *i)
+{
+	struct ebpf_ptx_value a = regs[i->dst], b = ebpf_ptx_constant(i->imm), v = ebpf_ptx_scalar;
+	unsigned op = EBPF_OP(i->code);
+
+	if (EBPF_SRC(i->code) == EBPF_X && op != EBPF_END && op != EBPF_NEG) {
+		b = regs[i->src];
+	}
+	switch (op) {
+	case EBPF_MOV:
+		if (EBPF_CLASS(i->code) == EBPF_ALU64 && !i->off) {
+			return b;
+		}
+		return (struct ebpf_ptx_value){ PTX_SCALAR, b.bits, b.low, JIT_NO_MAP, 0 };
+	case EBPF_LSH:
+		return shifted(a, i);
+	case EBPF_ADD:
+	case EBPF_SUB:
+	case EBPF_OR:
+	case EBPF_XOR:
+		v.bits = MIN(a.bits, b.bits);
+		break;
+	case EBPF_AND:
+		v.bits = (uint8_t)known_of_and(&a, &b);
+		break;
+	case EBPF_MUL:
+		v.bits = (uint8_t)known_of_product(&a, &b);
+		break;
+	default:
+		return ebpf_ptx_scalar;
+	}
+	v.low = (uint8_t)(low_bits(op, a.low, b.low) & ((1u << v.bits) - 1));
+	if (EBPF_CLASS(i->code) == EBPF_ALU64 && (op == EBPF_ADD || op == EBPF_SUB)) {
+		v.kind = (uint8_t)kind_of_sum(op, &a, &b);
+		v.map = v.kind == a.kind ? a.map : v.kind == b.kind ? b.map : JIT_NO_MAP;
+		v.off = v.kind == PTX_FRAME ? moved(&a, i) : 0;
+	}
+	return v;
+}
