@@ -16,6 +16,9 @@
 /* Dynamic shared memory of a clone's launch: f's, rounded up to 16, and 16 bytes more, which pass
  * the ticket's block index to the block's threads. */
 #define PTX_BLOCK_SMEM(bytes) ((((bytes) + 15u) & ~15u) + 16u)
+/* "mov.u32 REG, %dynamic_smem_size" with this register reads a size that is a multiple of 16 in all
+ * launches of f, so that a clone can compute f's size from its own. Other reads exclude a clone. */
+#define PTX_BLOCK_BYTES_REG "%gbpf$bytes"
 /* Unit of a lease word: the low 32 bits of %globaltimer, in ns, shifted right by this. 0: no lease.
  * A lease is in force while (int32_t)(word - (uint32_t)(globaltimer >> PTX_LEASE_SHIFT)) > 0. */
 #define PTX_LEASE_SHIFT 16u

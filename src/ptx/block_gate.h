@@ -54,4 +54,9 @@ struct ptx_gate_arg {
  * with clusters. Returns 0 or -ENOMEM. */
 int ptx_gate_stub(struct buf *out, unsigned arch, uint32_t pad);
 
+/* Append the parts of such a module: all in front of the place where blocks go that run, and the
+ * end. Code in between runs in all threads of these blocks; its names must be in a scope. */
+void ptx_gate_begin(struct buf *out, unsigned arch, uint32_t pad);
+void ptx_gate_end(struct buf *out);
+
 #endif

@@ -23,6 +23,10 @@ struct ptx_image_text {
 int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len, unsigned arch,
 		   size_t max, const char *name, struct report *r);
 void ptx_image_close(struct ptx_image_text *t);
+/* The same for an image of which only the beginning is known to be readable (bytes 0), as programs
+ * give it to the driver; and with the driver's choice among texts for several architectures. */
+int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes, unsigned arch,
+		   size_t max, const char *name, struct report *r);
 
 /* Returns the text's .version as major * 10 + minor; 0 if it does not begin with one. */
 unsigned ptx_text_version(const char *text, size_t len);

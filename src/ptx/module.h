@@ -191,6 +191,9 @@ int ptx_module_print(const struct ptx_module *m, struct buf *out);
 void ptx_insn_print(const struct ptx_insn *insn,
 		    struct buf *out); /* one line, without indent and newline */
 void ptx_body_print(const struct ptx_list *body, struct buf *out); /* without its braces */
+/* One item of a body; a function up to its body. */
+void ptx_item_print(const struct ptx_item *it, struct buf *out);
+void ptx_head_print(const struct ptx_function *f, struct buf *out);
 
 /* Returns true if both have the same items in the same order with the same meaning, regardless of
  * lines. */

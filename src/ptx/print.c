@@ -179,47 +179,52 @@ static void print_signature(const struct ptx_function *f, struct buf *out)
 	}
 }
 
+void ptx_item_print(const struct ptx_item *it, struct buf *out)
+{
+	if (it->kind == PTX_LABEL) {
+		buf_printf(out, "%s:\n", ((const struct ptx_label *)it)->name);
+		return;
+	}
+	buf_puts(out, "\t");
+	switch (it->kind) {
+	case PTX_DIRECTIVE:
+		buf_printf(out, "%s\n", ((const struct ptx_directive *)it)->text);
+		break;
+	case PTX_VARIABLE:
+		print_variable((const struct ptx_variable *)it, out);
+		buf_puts(out, ";\n");
+		break;
+	case PTX_INSN:
+		ptx_insn_print((const struct ptx_insn *)it, out);
+		buf_puts(out, "\n");
+		break;
+	case PTX_SCOPE:
+		buf_puts(out, "{\n");
+		ptx_body_print(&((const struct ptx_scope *)it)->body, out);
+		buf_puts(out, "\t}\n");
+		break;
+	case PTX_TARGETS:
+		print_targets((const struct ptx_targets *)it, out);
+		break;
+	case PTX_PROTOTYPE:
+		buf_puts(out, ".callprototype ");
+		print_signature(&((const struct ptx_prototype *)it)->function, out);
+		buf_puts(out, ";\n");
+		break;
+	default:
+		break;
+	}
+}
+
 /* Recursion is bounded by PTX_NESTING_MAX. */
 void ptx_body_print(const struct ptx_list *list, struct buf *out)
 {
 	ptx_each (list, it) {
-		if (it->kind == PTX_LABEL) {
-			buf_printf(out, "%s:\n", ((struct ptx_label *)it)->name);
-			continue;
-		}
-		buf_puts(out, "\t");
-		switch (it->kind) {
-		case PTX_DIRECTIVE:
-			buf_printf(out, "%s\n", ((struct ptx_directive *)it)->text);
-			break;
-		case PTX_VARIABLE:
-			print_variable((struct ptx_variable *)it, out);
-			buf_puts(out, ";\n");
-			break;
-		case PTX_INSN:
-			ptx_insn_print((struct ptx_insn *)it, out);
-			buf_puts(out, "\n");
-			break;
-		case PTX_SCOPE:
-			buf_puts(out, "{\n");
-			ptx_body_print(&((struct ptx_scope *)it)->body, out);
-			buf_puts(out, "\t}\n");
-			break;
-		case PTX_TARGETS:
-			print_targets((struct ptx_targets *)it, out);
-			break;
-		case PTX_PROTOTYPE:
-			buf_puts(out, ".callprototype ");
-			print_signature(&((struct ptx_prototype *)it)->function, out);
-			buf_puts(out, ";\n");
-			break;
-		default:
-			break;
-		}
+		ptx_item_print(it, out);
 	}
 }
 
-static void print_function(const struct ptx_function *f, struct buf *out)
+void ptx_head_print(const struct ptx_function *f, struct buf *out)
 {
 	buf_printf(out, "%s%s%s ", f->linkage, *f->linkage ? " " : "",
 		   f->is_entry ? ".entry" : ".func");
@@ -227,6 +232,11 @@ static void print_function(const struct ptx_function *f, struct buf *out)
 		buf_printf(out, "%s ", f->attributes);
 	}
 	print_signature(f, out);
+}
+
+static void print_function(const struct ptx_function *f, struct buf *out)
+{
+	ptx_head_print(f, out);
 	if (!f->has_body) {
 		buf_puts(out, ";\n");
 		return;

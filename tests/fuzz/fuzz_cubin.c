@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const unsigned archs[] = { 75, 80, 90, 120 };
 static struct cubin_stub *stubs[ARRAY_SIZE(archs)];
-static struct buf gates[ARRAY_SIZE(archs)][2];
+static struct cubin_stub *programs[ARRAY_SIZE(archs)]; /* stubs that run programs */
+static struct buf gates[ARRAY_SIZE(archs)][2], probes[ARRAY_SIZE(archs)][2];
 static struct buf original;
 
 static size_t random_below(size_t n)
@@ -34,6 +35,17 @@ static void load(struct buf *b, const char *name, unsigned arch)
 	buf_finish(&path);
 }
 
+static struct cubin_stub *open_both(const struct buf *b, struct report *r)
+{
+	struct cubin_stub *s = NULL;
+
+	if (cubin_stub_open(&s, b[0].data, b[0].len, 64, b[1].data, b[1].len, 1024, "gbpf_stub", 64,
+			    r) < 0) {
+		abort();
+	}
+	return s;
+}
+
 static void load_all(void)
 {
 	struct report r;
@@ -42,9 +54,11 @@ static void load_all(void)
 	for (size_t i = 0; i < ARRAY_SIZE(archs); i++) {
 		load(&gates[i][0], "gate_64", archs[i]);
 		load(&gates[i][1], "gate_1024", archs[i]);
-		if (cubin_stub_open(&stubs[i], gates[i][0].data, gates[i][0].len, 64,
-				    gates[i][1].data, gates[i][1].len, 1024, "gbpf_stub", 64,
-				    &r) < 0) {
+		load(&probes[i][0], "probe_64", archs[i]);
+		load(&probes[i][1], "probe_1024", archs[i]);
+		stubs[i] = open_both(gates[i], &r);
+		programs[i] = open_both(probes[i], &r);
+		if (cubin_stub_check_programs(programs[i], &r) < 0) {
 			abort();
 		}
 	}
@@ -86,15 +100,44 @@ static void use(const struct cubin_patched *p)
 	}
 }
 
-static void try_stub(const uint8_t *data, size_t size, size_t which)
+/* A copy for one kernel: nothing else of it is patched, and it cannot be patched again. */
+static void try_copy(const uint8_t *data, size_t size, size_t which, const char *kernel)
+{
+	struct cubin_patched *p = NULL, *again = NULL;
+	struct report r;
+	const void *image;
+	size_t bytes;
+	int err;
+
+	report_init(&r);
+	err = cubin_patch_copy(&p, data, size, kernel, programs[which], &r);
+	if ((err && err != -ENOMEM && !r.message.len) || (err != 0) != (p == NULL)) {
+		abort();
+	}
+	if (p) {
+		image = cubin_patched_image(p, &bytes);
+		if (!image || cubin_patched_count(p) != 1 ||
+		    cubin_patched_find(p, kernel)->why != CUBIN_OK ||
+		    cubin_patch_copy(&again, image, bytes, kernel, programs[which], NULL) == 0) {
+			abort();
+		}
+	}
+	cubin_patched_close(p);
+	report_finish(&r);
+}
+
+static void try_stub(const uint8_t *data, size_t size, const struct buf *other)
 {
 	struct cubin_stub *s = NULL;
 	struct report r;
 
 	report_init(&r);
-	if (cubin_stub_open(&s, data, size, 64, gates[which][1].data, gates[which][1].len, 1024,
-			    "gbpf_stub", 64, &r) < 0 &&
-	    !r.message.len) {
+	if (cubin_stub_open(&s, data, size, 64, other->data, other->len, 1024, "gbpf_stub", 64,
+			    &r) < 0) {
+		if (!r.message.len) {
+			abort();
+		}
+	} else if (cubin_stub_check_programs(s, &r) < 0 && !r.message.len) {
 		abort();
 	}
 	cubin_stub_close(s);
@@ -139,9 +182,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (p) {
 		use(p);
+		for (size_t i = 0; i < MIN(cubin_patched_kernels(p), (size_t)3); i++) {
+			try_copy(data, size, which, cubin_patched_kernel(p, i)->name);
+		}
 	}
 	cubin_patched_close(p);
-	try_stub(data, size, which);
+	try_copy(data, size, which, "none");
+	try_stub(data, size, &gates[which][1]);
+	try_stub(data, size, &probes[which][1]);
 	try_check(original.data, original.len, data, size);
 	try_check(data, size, data, size);
 	return 0;

@@ -71,6 +71,22 @@ static void check_guards(const struct place *p)
 	}
 }
 
+/* Neither form of PTX may be made from what is malformed, and its text is text. */
+static void compile_ptx(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_env *env,
+			int checked)
+{
+	static uint8_t text[8u << 20];
+	const struct ebpf_jit_options o = { .name = "fuzz", .checked = checked };
+	const struct ebpf_code prog = { insns, n, NULL, 0 };
+	size_t len = 0;
+	int err = ebpf_jit_compile_with(&ebpf_target_ptx, &o, &prog, env->maps, 3, text,
+					sizeof(text), &len);
+
+	if (err >= 0 && (ebpf_program_check(insns, n, 3, NULL) || memchr(text, 0, len))) {
+		abort();
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t code[1u << 20];
@@ -105,6 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    ebpf_program_check(insns, n, 3, NULL)) {
 		abort();
 	}
+	compile_ptx(insns, n, &env, 0);
+	compile_ptx(insns, n, &env, 1);
 	free(insns);
 	return 0;
 }

@@ -114,6 +114,25 @@ static int rewrite_vector(struct ptx_block_work *p, const struct ptx_insn *insn,
 	return 0;
 }
 
+/* A clone has 16 bytes more than f: PTX_BLOCK_SMEM of a multiple of 16. */
+static int clone_bytes(struct ptx_block_work *p, const struct ptx_insn *from, struct ptx_list *to)
+{
+	struct ptx_insn *read = copy(p, from, sizeof(*read)), *sub = copy(p, from, sizeof(*sub));
+	struct ptx_operand *o = ptx_arena_array(&p->m->arena, 3, sizeof(*o));
+
+	if (!read || !sub || !o) {
+		return -ENOMEM;
+	}
+	o[0] = o[1] = from->operands[0];
+	o[2] = (struct ptx_operand){ .kind = PTX_INT, .value = 16 };
+	sub->opcode = "sub";
+	sub->operands = o;
+	sub->n_operands = 3;
+	ptx_list_append(to, &read->item);
+	ptx_list_append(to, &sub->item);
+	return 0;
+}
+
 static int clone_insn(struct ptx_block_work *p, const struct ptx_insn *from, struct ptx_list *to)
 {
 	enum ptx_block_sreg what = ptx_block_vector_move(from);
@@ -124,6 +143,9 @@ static int clone_insn(struct ptx_block_work *p, const struct ptx_insn *from, str
 
 	if (what != PTX_BLOCK_SREG_NONE) {
 		return rewrite_vector(p, from, what, to);
+	}
+	if (ptx_block_reads_bytes(from)) {
+		return clone_bytes(p, from, to);
 	}
 	insn = copy(p, from, sizeof(*insn));
 	if (!insn) {

@@ -134,10 +134,7 @@ static const char behind_text[] =
 	"setp.ne.u32 %p, %n, %v;\n"
 	"@%p bra $join;\n" PTX_BLOCK_PUBLISH_TEXT("+-32768") "bra $join;\n"
 							     "}\n"
-							     "$run:\n"
-							     "pmevent 13;\n"
-							     "ret;\n"
-							     "}\n";
+							     "$run:\n";
 
 _Static_assert(sizeof(struct ptx_gate_arg) == 64 && offsetof(struct ptx_gate_arg, leases) == 0 &&
 		       offsetof(struct ptx_gate_arg, gate) == 8 &&
@@ -153,7 +150,7 @@ _Static_assert(sizeof(struct ptx_gate_arg) == 64 && offsetof(struct ptx_gate_arg
 		       PTX_BLOCK_READY == 32768,
 	       "the texts above say so");
 
-int ptx_gate_stub(struct buf *out, unsigned arch, uint32_t pad)
+void ptx_gate_begin(struct buf *out, unsigned arch, uint32_t pad)
 {
 	bool clusters = arch >= ARCH_CLUSTERS;
 
@@ -164,5 +161,16 @@ int ptx_gate_stub(struct buf *out, unsigned arch, uint32_t pad)
 		   PTX_GATE_ENTRY, pad, sizeof(struct ptx_gate_arg));
 	ptx_block_expand(out, clusters ? cluster_text : plain_text, "");
 	ptx_block_expand(out, behind_text, "");
+}
+
+void ptx_gate_end(struct buf *out)
+{
+	buf_puts(out, "pmevent 13;\nret;\n}\n");
+}
+
+int ptx_gate_stub(struct buf *out, unsigned arch, uint32_t pad)
+{
+	ptx_gate_begin(out, arch, pad);
+	ptx_gate_end(out);
 	return out->failed ? -ENOMEM : 0;
 }

@@ -67,6 +67,9 @@ enum ptx_block_sreg ptx_block_sreg_of(const char *name);
  * _NONE. */
 enum ptx_block_sreg ptx_block_vector_move(const struct ptx_insn *insn);
 
+/* Returns true for the read of its dynamic shared memory that a clone can imitate: block.h. */
+bool ptx_block_reads_bytes(const struct ptx_insn *insn);
+
 /* Returns the function that a name means here; NULL: none, or a name that the body declares. */
 struct ptx_block_function *ptx_block_find(const struct ptx_block_work *p, const char *name);
 /* Notes ".alias a, b;"; ignores what it cannot parse. */

@@ -79,6 +79,16 @@ enum ptx_block_sreg ptx_block_vector_move(const struct ptx_insn *insn)
 									     : PTX_BLOCK_SREG_NONE;
 }
 
+bool ptx_block_reads_bytes(const struct ptx_insn *insn)
+{
+	return strcmp(insn->opcode, "mov") == 0 && !insn->guard && insn->n_modifiers == 1 &&
+	       strcmp(insn->modifiers[0], ".u32") == 0 && insn->n_operands == 2 &&
+	       insn->operands[0].kind == PTX_NAME && insn->operands[1].kind == PTX_NAME &&
+	       strcmp(insn->operands[0].name, PTX_BLOCK_BYTES_REG) == 0 &&
+	       strcmp(insn->operands[1].name, "%dynamic_smem_size") == 0 &&
+	       !insn->operands[1].offset;
+}
+
 struct ptx_block_function *ptx_block_find(const struct ptx_block_work *p, const char *name)
 {
 	/* Function names with a percent sign have been refused before. */

@@ -303,3 +303,13 @@ int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes, 
 	free(p.first);
 	return err;
 }
+
+int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes, unsigned arch,
+		   size_t max, const char *name, struct report *r)
+{
+	struct ptx_block_pick pick;
+	int err = ptx_block_pick(&pick, image, bytes, arch, max, name, r);
+
+	*ret = (struct ptx_image_text){ .text = pick.text, .bytes = pick.bytes };
+	return err;
+}

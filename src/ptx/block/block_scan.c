@@ -172,6 +172,10 @@ static void scan_insn(struct ptx_block_work *p, struct ptx_block_function *f,
 		scan_operand(p, f, &insn->operands[0], line);
 		return;
 	}
+	if (ptx_block_reads_bytes(insn)) {
+		f->knows = true;
+		return;
+	}
 	if (strcmp(insn->opcode, "call") == 0) {
 		callee = ptx_block_callee(insn);
 		scan_call(p, f, callee, line);

@@ -53,29 +53,32 @@ static int lay_out(struct soft_entry *e, struct ptx_module *m, const struct ptx_
 	return 0;
 }
 
-static void count(const struct ptx_list *body, uint64_t *registers, bool *barriers)
+/* Those of scopes side by side do not live at the same time. */
+static uint64_t count(const struct ptx_list *body, bool *barriers)
 {
+	uint64_t own = 0, inner = 0;
+
 	ptx_each (body, it) {
 		const struct ptx_variable *v = (const struct ptx_variable *)it;
 		const struct ptx_insn *i = (const struct ptx_insn *)it;
 
 		if (it->kind == PTX_SCOPE) {
-			count(&((const struct ptx_scope *)it)->body, registers, barriers);
+			inner = MAX(inner, count(&((const struct ptx_scope *)it)->body, barriers));
 		} else if (it->kind == PTX_VARIABLE && v->space == PTX_REG &&
 			   strcmp(v->type, ".pred") != 0) {
-			*registers += (uint64_t)(v->has_range ? v->range : 1) *
-				      ((MAX(ptx_type_bytes(v->type), 1u) + 3) / 4);
+			own += (uint64_t)(v->has_range ? v->range : 1) *
+			       ((MAX(ptx_type_bytes(v->type), 1u) + 3) / 4);
 		} else if (it->kind == PTX_INSN && strncmp(i->opcode, "bar", 3) == 0) {
 			*barriers = true;
 		}
 	}
+	return own + inner;
 }
 
 uint32_t soft_entry_registers(const struct ptx_list *body, bool *barriers)
 {
-	uint64_t n = 2;
+	uint64_t n = 2 + count(body, barriers);
 
-	count(body, &n, barriers);
 	return (uint32_t)MIN(n, (uint64_t)SOFT_ENTRY_REGISTERS_MAX);
 }
 

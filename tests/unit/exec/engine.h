@@ -9,7 +9,7 @@
 #include "soft/server/exec/exec.h"
 
 #define ENGINE_BASE UINT64_C(0x700000000000)
-#define ENGINE_BYTES ((size_t)8 << 20)
+#define ENGINE_BYTES ((size_t)24 << 20)
 
 struct engine {
 	struct exec_space space;

@@ -3,10 +3,9 @@
  * allocations of this client, or none. */
 #include "soft/client/memory/cpu_window.h"
 
-#include <sys/mman.h>
-
 #include "base/atomic.h"
 #include "base/fd.h"
+#include "base/shm.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/server_link.h"
 
@@ -29,20 +28,6 @@ CUresult soft_cpu_windows_watch(void (*gone)(CUdeviceptr base, uint64_t bytes))
 	return CUDA_SUCCESS;
 }
 
-static CUresult map(uint64_t offset, uint64_t bytes, int fd, void **ret)
-{
-	void *at =
-		fd < 0 ? MAP_FAILED
-		       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
-
-	if (at != MAP_FAILED && madvise(at, bytes, MADV_DONTFORK) < 0) {
-		munmap(at, bytes);
-		at = MAP_FAILED;
-	}
-	*ret = at;
-	return at == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
-}
-
 CUresult soft_cpu_window_open(CUdeviceptr address, uint64_t unit, CUdeviceptr *ret_base,
 			      uint64_t *ret_bytes, void **ret_at)
 {
@@ -62,7 +47,10 @@ CUresult soft_cpu_window_open(CUdeviceptr address, uint64_t unit, CUdeviceptr *r
 	q.value = MAX(address & ~(unit - 1), ctx->window->base);
 	q.more[0] = (address & ~(unit - 1)) + unit - q.value;
 	e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
-	e = e ? e : map(r.value, q.more[0], fd, ret_at);
+	if (!e) {
+		*ret_at = shm_map_own(fd, q.more[0], (off_t)r.value);
+		e = *ret_at ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
+	}
 	fd_close(fd);
 	*ret_base = q.value;
 	*ret_bytes = q.more[0];

@@ -255,6 +255,7 @@ struct exec_warp {
 	bool forced;	  /* the current group runs out of order, for fairness */
 	bool sync_forced; /* lanes that a .sync names will not arrive */
 	uint32_t streak;  /* operations since the groups last changed */
+	uint32_t parting; /* operations in several groups since the last turn for fairness */
 	uint64_t clock;	  /* operations so far; the time base of stamp */
 	uint64_t poll;	  /* place and value of the last polling load */
 	uint32_t polls;	  /* consecutive repetitions of that load */

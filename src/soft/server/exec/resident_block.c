@@ -234,6 +234,7 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 		w->n_groups = 0;
 		w->forced = w->sync_forced = false;
 		w->streak = 0;
+		w->parting = 0;
 		w->clock = w->poll = w->polls = 0;
 		memset(w->arrived, 0, sizeof(w->arrived));
 		w->cluster_arrived = w->cluster_passed = 0;

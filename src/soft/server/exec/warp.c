@@ -8,6 +8,9 @@
 #include "soft/server/exec/warp_run.h"
 
 #define FAIR_OPERATIONS 2048u
+/* The same for lanes that part and meet again while they wait in a loop: each change of groups
+ * begins a new streak. */
+#define FAIR_PARTING 65536u
 
 void exec_group_save(const struct exec_warp *w, struct exec_lane_group *g)
 {
@@ -127,6 +130,7 @@ static bool regroup(struct exec_warp *w, bool oldest)
 	chosen = *g;
 	*g = w->groups[--w->n_groups];
 	group_load(w, &chosen);
+	w->parting = w->streak >= FAIR_OPERATIONS || w->parting >= FAIR_PARTING ? 0 : w->parting;
 	w->streak = 0;
 	w->forced = oldest;
 	w->stop_pc = UINT32_MAX;
@@ -198,6 +202,7 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 	w->block->lanes += done * lanes;
 	w->clock += done;
 	w->streak += (uint32_t)done;
+	w->parting += w->n_groups ? (uint32_t)done : 0;
 	return step;
 }
 
@@ -205,7 +210,10 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
  * so that budgets do not influence it. */
 static uint64_t until_fair(const struct exec_warp *w)
 {
-	return w->streak < FAIR_OPERATIONS ? FAIR_OPERATIONS - w->streak : FAIR_OPERATIONS;
+	uint32_t streak = w->streak < FAIR_OPERATIONS ? w->streak : 0;
+	uint32_t parting = w->parting < FAIR_PARTING ? w->parting : 0;
+
+	return MIN(FAIR_OPERATIONS - streak, FAIR_PARTING - parting);
 }
 
 enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *used)
@@ -214,7 +222,8 @@ enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *use
 	int step = w->mask ? STEP_NEXT : STEP_SWITCH;
 
 	while (n > 0) {
-		bool unfair = w->n_groups > 0 && w->streak >= FAIR_OPERATIONS;
+		bool unfair = w->n_groups > 0 &&
+			      (w->streak >= FAIR_OPERATIONS || w->parting >= FAIR_PARTING);
 
 		if (step == STEP_SWITCH || w->pc >= w->stop_pc || unfair) {
 			if (!regroup(w, unfair && !w->forced)) {

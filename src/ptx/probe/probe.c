@@ -1,0 +1,112 @@
+/* The probe pass: runs its steps in order. */
+#include "ptx/probe.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ptx/probe/probe_int.h"
+
+/* Checks what every probed form needs of the module. */
+static int check_module(struct ptx_probe_work *p)
+{
+	const struct ptx_module *m = p->m;
+
+	if (m->address_size != 64) {
+		return ptx_probe_refuse(p, 0, "addresses of %u bits", m->address_size);
+	}
+	if (m->version_major < 4 || (m->version_major == 4 && m->version_minor < 1) ||
+	    m->version_major > 9) {
+		return ptx_probe_refuse(p, 0, "PTX %u.%u: expected 4.1 to 9", m->version_major,
+					m->version_minor);
+	}
+	return 0;
+}
+
+/* Programs and kernel are in one module. */
+static int check_collisions(struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		ptx_each (&p->programs[i].module->items, it) {
+			const struct ptx_function *f = (const struct ptx_function *)it;
+
+			if (it->kind == PTX_FUNCTION && strmap_get(&p->names, f->name)) {
+				return report_set(p->report, -EINVAL, "probe",
+						  "%s is a name of the module, too", f->name);
+			}
+		}
+	}
+	return strmap_get(&p->names, PTX_PROBE_TABLE)
+		       ? ptx_probe_refuse(p, 0, "it is a probed form already")
+		       : 0;
+}
+
+static int find_entry(struct ptx_probe_work *p, const char *entry)
+{
+	struct ptx_probe_name *n = strmap_get(&p->names, entry);
+
+	if (!n || !n->f || !n->f->is_entry || !n->f->has_body) {
+		report_place(p->report, "%s", p->m->name);
+		return report_set(p->report, -ENOENT, "probe", "no kernel is named %s", entry);
+	}
+	p->entry = n;
+	return 0;
+}
+
+static int check_sites(struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		if (p->ret->sites[i]) {
+			return 0;
+		}
+	}
+	report_place(p->report, "%s", p->m->name);
+	return report_set(p->report, -ENOENT, "probe", "%s has no such site", p->entry->name);
+}
+
+static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx_probe *probes,
+		   uint32_t n)
+{
+	int err = ptx_probe_programs(p, probes, n);
+
+	err = err ? err : ptx_probe_collect(p);
+	err = err ? err : check_collisions(p);
+	err = err ? err : find_entry(p, entry);
+	err = err ? err : check_module(p);
+	err = err ? err : ptx_probe_slice(p);
+	if (err == 0) {
+		p->ret->needs_shared = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit);
+		err = ptx_probe_print(p);
+	}
+	return err ? err : check_sites(p);
+}
+
+int ptx_probe_rewrite(const struct ptx_module *m, const char *entry, const struct ptx_probe *probes,
+		      uint32_t n_probes, struct ptx_probed *ret, struct report *r)
+{
+	struct ptx_probe_work p = { .m = m, .ret = ret, .report = r, .out = &ret->text };
+	int err;
+
+	*ret = (struct ptx_probed){ 0 };
+	ptx_arena_init(&ret->arena);
+	buf_init(&ret->text);
+	strmap_init(&p.names);
+	strmap_init(&p.files);
+	err = rewrite(&p, entry, probes, n_probes);
+	strmap_finish(&p.names);
+	strmap_finish(&p.files);
+	ptx_probe_programs_finish(&p);
+	if (err == -ENOMEM) {
+		report_set(r, err, "probe", "no memory for the probed form");
+	}
+	if (err < 0) {
+		ptx_probed_finish(ret);
+	}
+	return err;
+}
+
+void ptx_probed_finish(struct ptx_probed *p)
+{
+	ptx_arena_finish(&p->arena);
+	buf_finish(&p->text);
+	*p = (struct ptx_probed){ 0 };
+}

@@ -1,0 +1,237 @@
+/* Which instructions access memory, and how: kind, space, width and the operand with the address.
+ * Prefetches, and operations on barriers and tensor maps, are none. */
+#include <string.h>
+
+#include "ptx/probe/probe_int.h"
+
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+};
+
+static bool begins(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Returns the state space that a modifier names; -1: none. */
+static int space_of(const char *modifier)
+{
+	static const struct {
+		const char *name;
+		int space;
+	} spaces[] = {
+		{ ".global", GBPF_SPACE_GLOBAL },    { ".shared", GBPF_SPACE_SHARED },
+		{ ".local", GBPF_SPACE_LOCAL },	     { ".const", GBPF_SPACE_CONSTANT },
+		{ ".param", PTX_PROBE_SPACE_PARAM },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(spaces); i++) {
+		size_t n = strlen(spaces[i].name);
+
+		if (begins(modifier, spaces[i].name) &&
+		    (modifier[n] == '\0' || modifier[n] == ':')) {
+			return spaces[i].space;
+		}
+	}
+	return -1;
+}
+
+/* Returns the n-th space that the modifiers name, in order; -1: fewer. */
+static int nth_space(const struct ptx_insn *insn, unsigned n)
+{
+	for (unsigned i = 0; i < insn->n_modifiers; i++) {
+		int space = space_of(insn->modifiers[i]);
+
+		if (space >= 0 && n-- == 0) {
+			return space;
+		}
+	}
+	return -1;
+}
+
+/* Returns the n-th operand that is an address; NULL: fewer. */
+static const struct ptx_operand *nth_address(const struct ptx_insn *insn, unsigned n)
+{
+	for (unsigned i = 0; i < insn->n_operands; i++) {
+		if (insn->operands[i].kind == PTX_ADDRESS && n-- == 0) {
+			return &insn->operands[i];
+		}
+	}
+	return NULL;
+}
+
+static uint32_t width(const struct ptx_insn *insn)
+{
+	uint32_t n = 1;
+
+	for (unsigned i = 0; i < insn->n_modifiers; i++) {
+		const char *m = insn->modifiers[i];
+
+		n = strcmp(m, ".v2") == 0   ? 2
+		    : strcmp(m, ".v4") == 0 ? 4
+		    : strcmp(m, ".v8") == 0 ? 8
+					    : n;
+	}
+	return insn->n_modifiers ? n * ptx_type_bytes(insn->modifiers[insn->n_modifiers - 1]) : 0;
+}
+
+/* Returns the operand behind the last of two addresses, or of one for st.bulk: a size. */
+static void find_size(const struct ptx_insn *insn, unsigned at, struct ptx_probe_site *s)
+{
+	const struct ptx_operand *o = at < insn->n_operands ? &insn->operands[at] : NULL;
+
+	if (o && o->kind == PTX_INT) {
+		s->bytes = (uint32_t)o->value;
+	} else if (o && o->kind == PTX_NAME && !o->offset) {
+		s->size = o->name;
+	}
+}
+
+/* ---- copies ---- */
+
+/* Of a bulk copy the global address; without one that in shared memory. A tensor's coordinates are
+ * no addresses, so of these copies always the latter, and the size is not known. */
+static bool bulk(const struct ptx_insn *insn, struct ptx_probe_site *s)
+{
+	bool tensor = ptx_probe_has_modifier(insn, ".tensor");
+	unsigned at = 0;
+
+	if (ptx_probe_has_modifier(insn, ".prefetch") || nth_space(insn, 1) < 0) {
+		return false; /* or commit_group, wait_group */
+	}
+	s->op = GBPF_ACCESS_BULK;
+	for (unsigned i = 0; i < 2; i++) {
+		at = (nth_space(insn, i) == GBPF_SPACE_GLOBAL) != tensor ? i : at;
+	}
+	s->space = (uint32_t)nth_space(insn, at);
+	s->address = nth_address(insn, at);
+	if (!tensor) {
+		find_size(insn, 2, s);
+	}
+	return s->address;
+}
+
+static bool copy(const struct ptx_insn *insn, struct ptx_probe_site *s)
+{
+	if (ptx_probe_has_modifier(insn, ".bulk")) {
+		return bulk(insn, s);
+	}
+	s->op = GBPF_ACCESS_ASYNC;
+	s->space = GBPF_SPACE_GLOBAL;
+	s->address = nth_address(insn, 1);
+	find_size(insn, 2, s);
+	return s->address && nth_space(insn, 1) == GBPF_SPACE_GLOBAL;
+}
+
+/* ---- matrices ---- */
+
+/* A lane has the address of a row of 16 bytes; with .x1 and .x2 only the first 8 and 16 lanes. */
+static bool matrix(const struct ptx_insn *insn, struct ptx_probe_site *s)
+{
+	s->op = GBPF_ACCESS_MATRIX;
+	s->space = GBPF_SPACE_SHARED;
+	s->bytes = 16;
+	s->address = nth_address(insn, 0);
+	s->lanes = ptx_probe_has_modifier(insn, ".x1")	 ? 0xff
+		   : ptx_probe_has_modifier(insn, ".x2") ? 0xffff
+							 : UINT32_MAX;
+	return s->address;
+}
+
+/* ---- the rest ---- */
+
+static bool is_of(const struct ptx_insn *insn, uint32_t *op)
+{
+	static const struct {
+		const char *opcode, *modifier; /* NULL: any */
+		uint32_t op;
+	} table[] = {
+		{ "ld", NULL, GBPF_ACCESS_LOAD },
+		{ "ldu", NULL, GBPF_ACCESS_LOAD },
+		{ "st", ".bulk", GBPF_ACCESS_BULK },
+		{ "st", NULL, GBPF_ACCESS_STORE },
+		{ "atom", NULL, GBPF_ACCESS_ATOMIC },
+		{ "red", NULL, GBPF_ACCESS_ATOMIC },
+		{ "multimem", ".ld_reduce", GBPF_ACCESS_LOAD },
+		{ "multimem", ".st", GBPF_ACCESS_STORE },
+		{ "multimem", ".red", GBPF_ACCESS_ATOMIC },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (strcmp(table[i].opcode, insn->opcode) == 0 &&
+		    (!table[i].modifier || ptx_probe_has_modifier(insn, table[i].modifier))) {
+			*op = table[i].op;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool plain(const struct ptx_insn *insn, struct ptx_probe_site *s)
+{
+	int space = nth_space(insn, 0);
+
+	if (!is_of(insn, &s->op) || space == PTX_PROBE_SPACE_PARAM) {
+		return false;
+	}
+	s->space = space >= 0				   ? (uint32_t)space
+		   : strcmp(insn->opcode, "multimem") == 0 ? GBPF_SPACE_GLOBAL
+							   : GBPF_SPACE_GENERIC;
+	s->address = nth_address(insn, 0);
+	if (s->op == GBPF_ACCESS_BULK) {
+		find_size(insn, 1, s);
+	} else {
+		s->bytes = width(insn);
+	}
+	return s->address;
+}
+
+bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s)
+{
+	s->insn = insn;
+	s->lanes = UINT32_MAX;
+	if (strcmp(insn->opcode, "cp") == 0) {
+		return copy(insn, s);
+	}
+	if (strcmp(insn->opcode, "ldmatrix") == 0 || strcmp(insn->opcode, "stmatrix") == 0) {
+		return matrix(insn, s);
+	}
+	return plain(insn, s);
+}
+
+bool ptx_probe_is_bulk(const struct ptx_probe_site *s)
+{
+	return s->hook == PTX_PROBE_gdev_access && s->op == GBPF_ACCESS_BULK;
+}
+
+bool ptx_probe_is_shared(const struct ptx_probe_site *s)
+{
+	return s->space == GBPF_SPACE_SHARED;
+}
+
+/* ---- words of filters ---- */
+
+int ptx_probe_access_word(const char *word, size_t len, uint32_t *space, uint32_t *op)
+{
+	static const struct {
+		const char *word;
+		int space, op;
+	} words[] = {
+		{ "generic", GBPF_SPACE_GENERIC, -1 },	 { "global", GBPF_SPACE_GLOBAL, -1 },
+		{ "shared", GBPF_SPACE_SHARED, -1 },	 { "local", GBPF_SPACE_LOCAL, -1 },
+		{ "constant", GBPF_SPACE_CONSTANT, -1 }, { "load", -1, GBPF_ACCESS_LOAD },
+		{ "store", -1, GBPF_ACCESS_STORE },	 { "atomic", -1, GBPF_ACCESS_ATOMIC },
+		{ "async", -1, GBPF_ACCESS_ASYNC },	 { "bulk", -1, GBPF_ACCESS_BULK },
+		{ "matrix", -1, GBPF_ACCESS_MATRIX },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (strlen(words[i].word) == len && memcmp(words[i].word, word, len) == 0) {
+			*space = words[i].space >= 0 ? (uint32_t)words[i].space : *space;
+			*op = words[i].op >= 0 ? (uint32_t)words[i].op : *op;
+			return 0;
+		}
+	}
+	return -1;
+}

@@ -1,0 +1,158 @@
+/* Computes the fields of a program's context, each from special registers or constants. Only what a
+ * program reads is computed, and only by the lanes that run it; what the active lanes collect
+ * together has been computed before their election. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptx/probe/probe_int.h"
+
+/* How a value is computed: # is the field's register, ~ the stem. %~t, %~u and %~d are free. */
+static const struct {
+	const char *name, *text;
+	enum { PLAIN, TIME } kind;
+} values[] = {
+	{ "clock", "\tmov.u64 #, %clock64;\n", TIME },
+	{ "time_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
+	{ "end_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
+	{ "block",
+	  "\tmov.u32 %~t, %ctaid.z;\n\tmov.u32 %~u, %nctaid.y;\n\tmul.lo.u32 %~t, %~t, %~u;\n"
+	  "\tmov.u32 %~u, %ctaid.y;\n\tadd.u32 %~t, %~t, %~u;\n\tmov.u32 %~u, %nctaid.x;\n"
+	  "\tmul.wide.u32 #, %~t, %~u;\n\tmov.u32 %~t, %ctaid.x;\n\tcvt.u64.u32 %~d, %~t;\n"
+	  "\tadd.u64 #, #, %~d;\n",
+	  PLAIN },
+	{ "block_x", "\tmov.u32 #, %ctaid.x;\n", PLAIN },
+	{ "block_y", "\tmov.u32 #, %ctaid.y;\n", PLAIN },
+	{ "block_z", "\tmov.u32 #, %ctaid.z;\n", PLAIN },
+	{ "grid_x", "\tmov.u32 #, %nctaid.x;\n", PLAIN },
+	{ "grid_y", "\tmov.u32 #, %nctaid.y;\n", PLAIN },
+	{ "grid_z", "\tmov.u32 #, %nctaid.z;\n", PLAIN },
+	{ "threads_x", "\tmov.u32 #, %ntid.x;\n", PLAIN },
+	{ "threads_y", "\tmov.u32 #, %ntid.y;\n", PLAIN },
+	{ "threads_z", "\tmov.u32 #, %ntid.z;\n", PLAIN },
+	{ "thread_x", "\tmov.u32 #, %tid.x;\n", PLAIN },
+	{ "thread_y", "\tmov.u32 #, %tid.y;\n", PLAIN },
+	{ "thread_z", "\tmov.u32 #, %tid.z;\n", PLAIN },
+	{ "warp",
+	  "\tmov.u32 #, %tid.z;\n\tmov.u32 %~t, %ntid.y;\n\tmov.u32 %~u, %tid.y;\n"
+	  "\tmad.lo.u32 #, #, %~t, %~u;\n\tmov.u32 %~t, %ntid.x;\n\tmov.u32 %~u, %tid.x;\n"
+	  "\tmad.lo.u32 #, #, %~t, %~u;\n\tshr.u32 #, #, 5;\n",
+	  PLAIN },
+	{ "warp_slot", "\tmov.u32 #, %warpid;\n", PLAIN },
+	{ "sm", "\tmov.u32 #, %smid;\n", PLAIN },
+	{ "lane", "\tmov.u32 #, %laneid;\n", PLAIN },
+	{ "active", "\tmov.u32 #, %~m;\n", PLAIN },
+	{ "lanes", "\tpopc.b32 #, %~m;\n", PLAIN },
+	{ "late", "\tmov.u32 #, 0;\n", PLAIN },
+	{ "addr", "\tmov.u64 #, %~lo;\n", PLAIN },
+	{ "addr_high", "\tmov.u64 #, %~hi;\n", PLAIN },
+	{ "sectors", "\tmov.u32 #, %~s;\n", PLAIN },
+	{ "stride", "\tmov.u32 #, %~k;\n", PLAIN },
+	{ "conflicts", "\tmov.u32 #, %~c;\n", PLAIN },
+	{ "taken", "\tmov.u32 #, %~k;\n", PLAIN },
+};
+
+static int value_of(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		if (strcmp(values[i].name, name) == 0) {
+			return (int)i;
+		}
+	}
+	return -1;
+}
+
+/* Returns true for a field whose value is known here, and the value. */
+static bool constant(const struct ptx_probe_work *p, const char *name,
+		     const struct ptx_probe_site *s, uint64_t *ret)
+{
+	const char *f = p->entry->name, *in = p->in ? p->in->name : f;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} known[] = {
+		{ "kernel", hash_bytes(f, strlen(f)) },
+		{ "function", hash_bytes(in, strlen(in)) },
+		{ "site", s->number },
+		{ "line", s->line },
+		{ "space", s->space },
+		{ "op", s->op },
+		{ "scope", s->scope },
+		{ "after", s->after },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		if (strcmp(known[i].name, name) == 0) {
+			*ret = known[i].value;
+			return true;
+		}
+	}
+	return false;
+}
+
+uint32_t ptx_probe_field_needs(const char *name)
+{
+	static const struct {
+		const char *name;
+		uint32_t needs;
+	} table[] = {
+		{ "active", PTX_PROBE_NEEDS_MASK },	    { "lanes", PTX_PROBE_NEEDS_MASK },
+		{ "addr", PTX_PROBE_NEEDS_RANGE },	    { "addr_high", PTX_PROBE_NEEDS_RANGE },
+		{ "sectors", PTX_PROBE_NEEDS_SECTORS },	    { "stride", PTX_PROBE_NEEDS_STRIDE },
+		{ "conflicts", PTX_PROBE_NEEDS_CONFLICTS }, { "taken", PTX_PROBE_NEEDS_TAKEN },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (strcmp(table[i].name, name) == 0) {
+			return table[i].needs;
+		}
+	}
+	return 0;
+}
+
+bool ptx_probe_field_is_time(const char *name)
+{
+	int i = value_of(name);
+
+	return i >= 0 && values[i].kind == TIME;
+}
+
+/* Appends the text with the register in place of #. */
+static void print(struct ptx_probe_work *p, const char *text, const char *reg)
+{
+	struct buf out;
+
+	buf_init(&out);
+	for (const char *at = text; *at;) {
+		size_t n = strcspn(at, "#");
+
+		buf_add(&out, at, n);
+		at += n;
+		if (*at) {
+			buf_puts(&out, reg);
+			at++;
+		}
+	}
+	ptx_probe_text(p, "%s", buf_text(&out));
+	p->out->failed = out.failed ? out.failed : p->out->failed;
+	buf_finish(&out);
+}
+
+void ptx_probe_field(struct ptx_probe_work *p, const struct ptx_probe_program *g, unsigned n,
+		     const struct ptx_probe_site *s)
+{
+	const struct ptx_probe_field *f = &g->fields[n];
+	uint64_t value;
+	char reg[16];
+	int i = value_of(f->name);
+
+	snprintf(reg, sizeof(reg), "%%~f%u", n);
+	if (strcmp(f->name, "bytes") == 0) {
+		ptx_probe_size(p, s, "%~d");
+		ptx_probe_text(p, "\tcvt.u32.u64 %s, %%~d;\n", reg);
+	} else if (constant(p, f->name, s, &value)) {
+		ptx_probe_text(p, "\tmov.u%u %s, %" PRIu64 ";\n", f->bytes * 8, reg, value);
+	} else if (i >= 0) {
+		print(p, values[i].text, reg);
+	}
+}

@@ -1,0 +1,174 @@
+/* Filters of sites: their texts, and whether a site passes. probe.h has the grammar. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptx/probe/probe_int.h"
+
+static int wrong(struct ptx_probe_work *p, const struct ptx_probe *probe, const char *what)
+{
+	report_place(p->report, "%s", probe->name ? probe->name : "probe");
+	return report_set(p->report, -EINVAL, "site", "invalid site '%s': %s", probe->sites, what);
+}
+
+/* Reads digits up to end. Returns false if there is anything else, or too much. */
+static bool number(const char *at, const char *end, uint32_t *ret)
+{
+	uint64_t n = 0;
+
+	for (const char *c = at; c < end; c++) {
+		if (*c < '0' || *c > '9' || n > UINT32_MAX) {
+			return false;
+		}
+		n = n * 10 + (uint64_t)(*c - '0');
+	}
+	*ret = (uint32_t)n;
+	return at < end && n < PTX_PROBE_ANY;
+}
+
+static bool is_word(const char *at, const char *end, const char *word)
+{
+	return strlen(word) == (size_t)(end - at) && memcmp(at, word, (size_t)(end - at)) == 0;
+}
+
+static bool scope_word(const char *at, const char *end, uint32_t *ret)
+{
+	static const char *const scopes[] = { "block", "cluster", "gpu", "system" };
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(scopes); i++) {
+		if (is_word(at, end, scopes[i])) {
+			*ret = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool barrier_word(const char *at, const char *end, uint32_t *ret)
+{
+	*ret = is_word(at, end, "after");
+	return *ret || is_word(at, end, "before");
+}
+
+static bool read_word(const struct ptx_probe *probe, const char *at, const char *end,
+		      struct ptx_probe_filter *f)
+{
+	if (*at == '#') {
+		return number(at + 1, end, &f->number);
+	}
+	switch (probe->hook) {
+	case PTX_PROBE_gdev_access:
+		return number(at, end, &f->bytes) ||
+		       ptx_probe_access_word(at, (size_t)(end - at), &f->space, &f->op) == 0;
+	case PTX_PROBE_gdev_fence:
+		return scope_word(at, end, &f->scope);
+	case PTX_PROBE_gdev_barrier:
+		return barrier_word(at, end, &f->after);
+	default:
+		return false;
+	}
+}
+
+/* "FILE:LINE" */
+static bool read_line(const char *text, struct ptx_probe_filter *f)
+{
+	const char *colon = strrchr(text, ':');
+
+	if (!colon || colon == text || !number(colon + 1, text + strlen(text), &f->line)) {
+		return false;
+	}
+	f->file = text;
+	f->file_len = (size_t)(colon - text);
+	return true;
+}
+
+int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g)
+{
+	const struct ptx_probe *probe = g->probe;
+	const char *text = probe->sites ? probe->sites : "", *end;
+	struct ptx_probe_filter *f = &g->filter;
+
+	*f = (struct ptx_probe_filter){ .number = PTX_PROBE_ANY,
+					.op = PTX_PROBE_ANY,
+					.space = PTX_PROBE_ANY,
+					.bytes = PTX_PROBE_ANY,
+					.scope = PTX_PROBE_ANY,
+					.after = PTX_PROBE_ANY };
+	if (*text && *text != '#' &&
+	    (probe->hook == PTX_PROBE_gdev_probe || probe->hook == PTX_PROBE_gdev_retprobe)) {
+		f->function = text;
+		return 0;
+	}
+	if (strchr(text, ':')) {
+		return read_line(text, f) ? 0 : wrong(p, probe, "expected FILE:LINE");
+	}
+	for (const char *at = text; *at; at = *end ? end + 1 : end) {
+		end = at + strcspn(at, ".");
+		if (!read_word(probe, at, end, f) || (*end && !end[1])) {
+			return wrong(p, probe, "no word of this hook; see gbpf-probe(1)");
+		}
+	}
+	return 0;
+}
+
+/* ---- sites ---- */
+
+/* Returns true if the .file of that number is file, or ends with "/file". */
+static bool is_file(const struct ptx_probe_work *p, const struct ptx_probe_filter *f, uint32_t n)
+{
+	char key[16];
+	const char *name, *end;
+
+	snprintf(key, sizeof(key), "%u", n);
+	name = strmap_get(&p->files, key);
+	name = name ? strchr(name, '"') : NULL;
+	end = name ? strchr(name + 1, '"') : NULL;
+	if (!end || (size_t)(end - name - 1) < f->file_len) {
+		return false;
+	}
+	end -= f->file_len;
+	return memcmp(end, f->file, f->file_len) == 0 && (end == name + 1 || end[-1] == '/');
+}
+
+static bool passes(uint32_t wanted, uint32_t value)
+{
+	return wanted == PTX_PROBE_ANY || wanted == value;
+}
+
+/* * stands for any characters, ? for one. Only the last * is tried again, so the time is the
+ * product of the lengths. */
+static bool is_like(const char *name, const char *pattern)
+{
+	const char *star = NULL, *from = NULL;
+
+	while (*name) {
+		if (*pattern == '*') {
+			star = ++pattern;
+			from = name;
+		} else if (*pattern == *name || *pattern == '?') {
+			pattern++;
+			name++;
+		} else if (star) {
+			pattern = star;
+			name = ++from;
+		} else {
+			return false;
+		}
+	}
+	while (*pattern == '*') {
+		pattern++;
+	}
+	return !*pattern;
+}
+
+bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
+		       const struct ptx_probe_site *s)
+{
+	const struct ptx_probe_filter *f = &g->filter;
+
+	return passes(f->number, s->number) && passes(f->op, s->op) && passes(f->space, s->space) &&
+	       passes(f->bytes, s->bytes) && passes(f->scope, s->scope) &&
+	       passes(f->after, s->after) &&
+	       (!f->file || (f->line == s->line && is_file(p, f, s->file))) &&
+	       (!f->function || is_like(p->in->name, f->function));
+}

@@ -1,0 +1,238 @@
+/* The code at a site: the active lanes collect what the programs read of the warp, elect one of
+ * them, and that lane computes the other fields and calls the programs. Lanes that are not elected
+ * branch over it. */
+#include "ptx/probe/probe_int.h"
+
+#include <string.h>
+
+#include "ptx/block.h"
+
+static bool runs_here(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
+		      const struct ptx_probe_site *s, bool lanes)
+{
+	return g->probe->hook == s->hook && g->probe->lanes == lanes && ptx_probe_matches(p, g, s);
+}
+
+/* Returns what the programs at this site need; -1: there is none. */
+static int needs_of(const struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
+{
+	int ret = -1;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->programs[i];
+
+		if (!runs_here(p, g, s, lanes)) {
+			continue;
+		}
+		ret = MAX(ret, 0);
+		for (uint32_t k = 0; k < g->n_fields; k++) {
+			if (g->probe->fields >> k & 1) {
+				ret |= (int)ptx_probe_field_needs(g->fields[k].name);
+			}
+		}
+	}
+	return ret;
+}
+
+/* ---- calls ---- */
+
+/* Computes the fields that are times, or those that are not. */
+static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+		    const struct ptx_probe_site *s, bool times)
+{
+	for (uint32_t k = 0; k < g->n_fields; k++) {
+		if (g->probe->fields >> k & 1 &&
+		    ptx_probe_field_is_time(g->fields[k].name) == times) {
+			ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", g->fields[k].bytes * 8, k);
+			ptx_probe_field(p, g, k, s);
+		}
+	}
+}
+
+static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+		 const struct ptx_probe_site *s)
+{
+	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d;\n");
+	compute(p, g, s, false);
+	compute(p, g, s, true);
+	ptx_probe_text(p,
+		       "\tld.const.b64 %%~d, [" PTX_PROBE_TABLE "+%u];\n"
+		       "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~d;\n",
+		       g->place * 8);
+	for (uint32_t k = 0; k < g->n_fields; k++) {
+		if (g->probe->fields >> k & 1) {
+			unsigned bits = g->fields[k].bytes * 8;
+
+			ptx_probe_text(p, "\t.param .b%u ~a%u;\n\tst.param.b%u [~a%u], %%~f%u;\n",
+				       bits, k, bits, k, k);
+		}
+	}
+	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
+	for (uint32_t k = 0; k < g->n_fields; k++) {
+		if (g->probe->fields >> k & 1) {
+			ptx_probe_text(p, ", ~a%u", k);
+		}
+	}
+	ptx_probe_text(p, ");\n\t}\n");
+}
+
+static void call_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		if (runs_here(p, &p->programs[i], s, lanes)) {
+			call(p, &p->programs[i], s);
+			p->ret->sites[i]++;
+		}
+	}
+}
+
+/* ---- election ---- */
+
+/* Opens a scope whose code runs in the lanes that are at the site. Returns its end's label. */
+static uint32_t open_scope(struct ptx_probe_work *p, const struct ptx_probe_site *s)
+{
+	uint32_t label = ++p->n_labels;
+
+	ptx_probe_text(p, "\t{\n\t.reg .pred %%~p, %%~o;\n\t.reg .b32 %%~m, %%~t, %%~u;\n");
+	if (s && s->guard) {
+		ptx_probe_text(p, "\t@%s%s bra $~%u;\n", s->guard_not ? "" : "!", s->guard, label);
+	}
+	return label;
+}
+
+static void close_scope(struct ptx_probe_work *p, uint32_t label)
+{
+	ptx_probe_text(p, "$~%u:\n\t}\n", label);
+}
+
+/* All but the lowest of the lanes in %~m leave. */
+static void elect_lowest(struct ptx_probe_work *p, uint32_t label)
+{
+	ptx_probe_text(p,
+		       "\tmov.u32 %%~t, %%lanemask_lt;\n\tand.b32 %%~t, %%~t, %%~m;\n"
+		       "\tsetp.ne.u32 %%~p, %%~t, 0;\n\t@%%~p bra $~%u;\n",
+		       label);
+}
+
+/* A warp has a lane 0, and all of its lanes begin, so this elects one whatever groups they form. */
+static void elect_first(struct ptx_probe_work *p, uint32_t label)
+{
+	ptx_probe_text(p,
+		       "\tmov.u32 %%~t, %%laneid;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
+		       "\t@%%~p bra $~%u;\n",
+		       label);
+}
+
+static void elect_thread(struct ptx_probe_work *p, uint32_t label)
+{
+	ptx_probe_text(p,
+		       "\tmov.u32 %%~t, %%tid.x;\n\tmov.u32 %%~u, %%tid.y;\n"
+		       "\tor.b32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%tid.z;\n"
+		       "\tor.b32 %%~t, %%~t, %%~u;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
+		       "\t@%%~p bra $~%u;\n",
+		       label);
+}
+
+static void elect(struct ptx_probe_work *p, const struct ptx_probe_site *s, uint32_t label)
+{
+	if (s->hook == PTX_PROBE_gdev_block_enter) {
+		elect_thread(p, label);
+	} else if (s->hook == PTX_PROBE_gdev_enter) {
+		elect_first(p, label);
+	} else if (!ptx_probe_is_bulk(s)) {
+		elect_lowest(p, label);
+	}
+}
+
+/* Returns true if a program of a warp needs the mask for its election. */
+static bool elects_by_mask(const struct ptx_probe_site *s)
+{
+	return s->hook != PTX_PROBE_gdev_block_enter && s->hook != PTX_PROBE_gdev_enter;
+}
+
+/* The mask is that of the lanes here; of a bulk copy, whose lanes are groups of one, the lane. */
+static void collect(struct ptx_probe_work *p, const struct ptx_probe_site *s, uint32_t needs,
+		    bool lanes)
+{
+	bool single = lanes || ptx_probe_is_bulk(s);
+
+	if (ptx_probe_is_bulk(s) && !lanes) {
+		ptx_probe_text(p, "\tmov.u32 %%~m, %%lanemask_eq;\n");
+	} else if (needs || (!lanes && elects_by_mask(s))) {
+		ptx_probe_text(p, "\tactivemask.b32 %%~m;\n");
+	}
+	if (needs & PTX_PROBE_NEEDS_ADDRESS) {
+		ptx_probe_collect_access(p, s, needs, single);
+	}
+	if (needs & PTX_PROBE_NEEDS_TAKEN) {
+		ptx_probe_collect_taken(p, s, single);
+	}
+}
+
+static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
+{
+	int needs = needs_of(p, s, lanes);
+	uint32_t label;
+
+	if (needs < 0) {
+		return;
+	}
+	label = open_scope(p, s);
+	collect(p, s, (uint32_t)needs, lanes);
+	if (!lanes) {
+		elect(p, s, label);
+	}
+	call_all(p, s, lanes);
+	close_scope(p, label);
+}
+
+void ptx_probe_insert(struct ptx_probe_work *p, const struct ptx_probe_site *s)
+{
+	insert_mode(p, s, false);
+	insert_mode(p, s, true);
+}
+
+/* ---- the end of a block ---- */
+
+/* Computes the address behind the launch's shared memory into %~a. */
+static void shared_end(struct ptx_probe_work *p)
+{
+	static const char bytes[] = PTX_BLOCK_BYTES_REG;
+
+	ptx_probe_text(p,
+		       "\t.reg .b32 %%~a, %s;\n\tmov.u32 %%~a, ~shared;\n"
+		       "\tmov.u32 %s, %%dynamic_smem_size;\n\tadd.u32 %%~a, %%~a, %s;\n",
+		       bytes, bytes, bytes);
+}
+
+/* One thread stores the number of threads, and the barrier orders that before any of them leaves.
+ */
+void ptx_probe_count_all(struct ptx_probe_work *p)
+{
+	uint32_t label = open_scope(p, NULL);
+
+	elect_thread(p, label);
+	shared_end(p);
+	ptx_probe_text(p, "\tmov.u32 %%~t, %%ntid.x;\n\tmov.u32 %%~u, %%ntid.y;\n"
+			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%ntid.z;\n"
+			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tst.shared.u32 [%%~a+-16], %%~t;\n");
+	close_scope(p, label);
+	ptx_probe_text(p, "\tbar.sync 0;\n");
+}
+
+/* Subtracts the lanes that leave here; those that find no others left report the block's end. */
+void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site *s)
+{
+	uint32_t label = open_scope(p, s);
+
+	ptx_probe_text(p, "\tactivemask.b32 %%~m;\n");
+	elect_lowest(p, label);
+	shared_end(p);
+	ptx_probe_text(p,
+		       "\tpopc.b32 %%~u, %%~m;\n\tneg.s32 %%~t, %%~u;\n"
+		       "\tatom.shared.add.u32 %%~t, [%%~a+-16], %%~t;\n"
+		       "\tsetp.ne.u32 %%~p, %%~t, %%~u;\n\t@%%~p bra $~%u;\n",
+		       label);
+	call_all(p, s, false);
+	close_scope(p, label);
+}

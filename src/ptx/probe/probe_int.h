@@ -1,0 +1,211 @@
+/* Shared by the files of the probe pass. */
+#ifndef GBPF_PTX_PROBE_PROBE_INT_H
+#define GBPF_PTX_PROBE_PROBE_INT_H
+
+#include "base/strmap.h"
+#include "ptx/probe.h"
+
+#define PTX_PROBE_NO_PLACE UINT32_MAX
+
+enum {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) PTX_PROBE_##name = id,
+#include "gbpf/hooks.def"
+	PTX_PROBE_HOOK_FIRST = 32,
+	PTX_PROBE_HOOK_LAST = 63,
+};
+#define PTX_PROBE_HOOK_BIT(id) (UINT32_C(1) << ((id)-PTX_PROBE_HOOK_FIRST))
+
+/* A name at the module's top level. */
+struct ptx_probe_name {
+	const char *name;
+	struct ptx_function *f; /* the definition, or a declaration; or */
+	struct ptx_variable *v; /* the same of a variable */
+	bool alias;		/* ".alias name, other;" */
+	bool reached;
+	unsigned hidden;	     /* number of enclosing declarations that hide the name */
+	uint32_t place;		     /* in the table; PTX_PROBE_NO_PLACE: not in it */
+	uint32_t line;		     /* of the first use */
+	struct ptx_probe_name *work; /* work list of the slice */
+};
+
+/* What a value of a context field is computed from; probe_field.c. */
+struct ptx_probe_field {
+	uint32_t hook;
+	const char *name;
+	uint32_t bytes;
+};
+
+#define PTX_PROBE_ANY UINT32_MAX
+
+/* What a filter asks of a site. */
+struct ptx_probe_filter {
+	uint32_t number, op, space, bytes, scope, after; /* PTX_PROBE_ANY: any */
+	const char *file;				 /* NULL: any; file_len bytes */
+	size_t file_len;
+	uint32_t line;
+	const char *function; /* pattern; NULL: any */
+};
+
+/* A probe with what the pass has learned of it. */
+struct ptx_probe_program {
+	const struct ptx_probe *probe;
+	const struct ptx_probe_field *fields; /* of its hook, n_fields */
+	uint32_t n_fields;
+	uint32_t place;		   /* of its environment in the table */
+	struct ptx_module *module; /* its functions; owned */
+	struct ptx_probe_filter filter;
+};
+
+#define PTX_PROBE_SPACE_PARAM 99
+
+/* What a program's fields need of the active lanes together. */
+enum {
+	PTX_PROBE_NEEDS_MASK = 1,
+	PTX_PROBE_NEEDS_RANGE = 2,
+	PTX_PROBE_NEEDS_SECTORS = 4,
+	PTX_PROBE_NEEDS_STRIDE = 8,
+	PTX_PROBE_NEEDS_CONFLICTS = 16,
+	PTX_PROBE_NEEDS_TAKEN = 32,
+	PTX_PROBE_NEEDS_ADDRESS = 2 + 4 + 8 + 16,
+};
+
+/* GBPF_STRIDE_* of hooks.def. */
+enum {
+	PTX_PROBE_STRIDE_MIXED,
+	PTX_PROBE_STRIDE_SAME,
+	PTX_PROBE_STRIDE_UNIT,
+	PTX_PROBE_STRIDE_CONSTANT,
+};
+
+/* A place of the kernel at which programs run. */
+struct ptx_probe_site {
+	uint32_t hook, number;
+	uint32_t file, line;	     /* of the source; 0: not known */
+	const struct ptx_insn *insn; /* NULL: not one instruction */
+	const char *guard;	     /* of the lanes that are at the site; NULL: all active ones */
+	bool guard_not;
+	uint32_t op, space, bytes;	   /* of an access */
+	const char *size;		   /* a register instead of bytes; NULL: none */
+	const struct ptx_operand *address; /* of an access */
+	uint32_t lanes;			   /* that have an address */
+	uint32_t scope;			   /* of a fence */
+	uint32_t after;			   /* of a barrier */
+};
+
+struct ptx_probe_work {
+	const struct ptx_module *m;
+	struct ptx_probed *ret;
+	struct report *report;
+	struct buf *out;
+	struct strmap names; /* struct ptx_probe_name */
+	struct ptx_probe_program programs[PTX_PROBES_MAX];
+	uint32_t n_programs;
+	uint32_t hooks; /* bit id - 32: some probe has this hook */
+	struct ptx_probe_name *entry;
+	struct ptx_probe_name *work;
+	const char *stem;     /* prefix that no name of the module has */
+	bool has_constants;   /* reaches a .const variable */
+	uint32_t spaces_line; /* of an isspacep that tells constant from global memory; 0: none */
+	/* While a function is printed: */
+	const struct ptx_function *in;
+	uint32_t loc, loc_file; /* line of the source at this place; 0: not known */
+	struct strmap scopes[PTX_NESTING_MAX + 2]; /* what they declare; n_scopes, innermost last */
+	unsigned n_scopes;
+	uint32_t n_sites[32]; /* so far, by hook - 32 */
+	uint32_t n_labels;
+	bool line_entered;   /* control may have come from elsewhere since the last .loc */
+	struct strmap files; /* name of a .file by its number, as text */
+};
+
+/* Sets the report's place and reason, with the hint to load under `gbpf run --probes`. Returns
+ * -ENOTSUP. */
+int ptx_probe_refuse(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+	PRINTF_LIKE(3, 4);
+
+/* probe_names.c */
+int ptx_probe_collect(struct ptx_probe_work *p);
+/* Returns the top-level meaning of a name here; NULL: none, or the body declares it. */
+struct ptx_probe_name *ptx_probe_find(const struct ptx_probe_work *p, const char *name);
+/* Hides the names that a list, or a function's parameters, declare. by: 1 on entry, -1 on exit. */
+void ptx_probe_hide_list(struct ptx_probe_work *p, const struct ptx_list *list, int by);
+void ptx_probe_hide_params(struct ptx_probe_work *p, const struct ptx_function *f, int by);
+bool ptx_probe_has_modifier(const struct ptx_insn *insn, const char *modifier);
+
+/* probe_slice.c: marks what the entry reaches and gives variables their places in the table. */
+int ptx_probe_slice(struct ptx_probe_work *p);
+
+/* probe_program.c: reads the probes' texts and checks them against the contract. */
+int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n);
+void ptx_probe_programs_finish(struct ptx_probe_work *p);
+
+/* probe_hooks.c: fields of a hook, from hooks.def. NULL: no such hook inside kernels. */
+const struct ptx_probe_field *ptx_probe_fields(uint32_t hook, uint32_t *ret_n);
+
+/* probe_old.c: a program's functions for a target older than sm_70. */
+bool ptx_probe_is_old(const struct ptx_probe_work *p);
+int ptx_probe_print_old(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+
+/* probe_print.c: the new module. */
+int ptx_probe_print(struct ptx_probe_work *p);
+
+/* probe_regs.c: the declarations of scopes, as printing enters and leaves them. Enter returns 0 or
+ * -ENOMEM, and has to be undone in either case. */
+int ptx_probe_enter_params(struct ptx_probe_work *p, const struct ptx_function *f);
+int ptx_probe_enter_list(struct ptx_probe_work *p, const struct ptx_list *list);
+void ptx_probe_leave_scope(struct ptx_probe_work *p);
+/* Returns the declaration of a body's name here, a range for a register of it; NULL: none. */
+const struct ptx_variable *ptx_probe_declared(const struct ptx_probe_work *p, const char *name);
+/* Returns true if the operand is an address of memory, and not of a parameter. */
+bool ptx_probe_has_address(const struct ptx_probe_work *p, const struct ptx_operand *o);
+/* Computes such an address into %~x. Uses %~t. */
+void ptx_probe_address(struct ptx_probe_work *p, const struct ptx_operand *o);
+
+/* probe_access.c: returns true for an access, and fills in its part of s. */
+bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s);
+bool ptx_probe_is_bulk(const struct ptx_probe_site *s);
+bool ptx_probe_is_shared(const struct ptx_probe_site *s);
+/* Stores what a filter's word means. Returns 0, or -1: it is none of accesses. */
+int ptx_probe_access_word(const char *word, size_t len, uint32_t *space, uint32_t *op);
+
+/* probe_filter.c: reads the filter of a probe. Returns 0 or -EINVAL. */
+int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g);
+/* Returns true if the filter lets the program run there. */
+bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
+		       const struct ptx_probe_site *s);
+
+/* probe_site.c: inserts programs in front of and behind an instruction. */
+void ptx_probe_before(struct ptx_probe_work *p, const struct ptx_insn *insn);
+void ptx_probe_after(struct ptx_probe_work *p, const struct ptx_insn *insn);
+/* Inserts programs of gdev_line; the line has just been noted. */
+void ptx_probe_line(struct ptx_probe_work *p);
+/* Inserts what begins and ends the function that is printed. */
+void ptx_probe_begin(struct ptx_probe_work *p);
+void ptx_probe_end(struct ptx_probe_work *p);
+
+/* probe_insert.c: code at sites. Each appends to p->out. */
+/* Inserts the programs of a site: the modes' scopes one after the other. */
+void ptx_probe_insert(struct ptx_probe_work *p, const struct ptx_probe_site *s);
+/* Counts the threads of the block, and those that leave at a site of gdev_block_exit. */
+void ptx_probe_count_all(struct ptx_probe_work *p);
+void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site *s);
+
+/* probe_collect.c: what a group of lanes knows together, into registers of the site's scope.
+ * single: of one lane. */
+void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_site *s,
+			      uint32_t needs, bool single);
+void ptx_probe_collect_taken(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool single);
+/* Stores the bytes of an access to a register of 64 bits. */
+void ptx_probe_size(struct ptx_probe_work *p, const struct ptx_probe_site *s, const char *reg);
+
+/* probe_field.c: computes a field into register %STEMfN. */
+void ptx_probe_field(struct ptx_probe_work *p, const struct ptx_probe_program *g, unsigned n,
+		     const struct ptx_probe_site *s);
+/* Returns PTX_PROBE_NEEDS_* of a field. */
+uint32_t ptx_probe_field_needs(const char *name);
+/* Returns true if it is a time, which is read last. */
+bool ptx_probe_field_is_time(const char *name);
+
+/* Appends text in which ~ stands for the stem. */
+void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+#endif

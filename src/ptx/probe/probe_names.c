@@ -1,0 +1,225 @@
+/* Names of a module: what they mean at the top level, where a body hides them, and a prefix that
+ * none of them has. */
+#include "ptx/probe/probe_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STEM "probe"
+#define NUMBER_MAX 99999999u
+
+static struct ptx_probe_name *add_name(struct ptx_probe_work *p, const char *text)
+{
+	struct ptx_probe_name *n = strmap_get(&p->names, text);
+
+	if (n) {
+		return n;
+	}
+	n = ptx_arena_alloc(&p->ret->arena, sizeof(*n));
+	if (!n || strmap_add(&p->names, text, n) < 0) {
+		return NULL;
+	}
+	n->name = text;
+	n->place = PTX_PROBE_NO_PLACE;
+	return n;
+}
+
+static int twice(struct ptx_probe_work *p, const char *name, uint32_t line)
+{
+	report_place(p->report, "%s:%u", p->m->name, line);
+	return report_set(p->report, -ENOTSUP, "probe", "%s is defined twice", name);
+}
+
+static int add_function(struct ptx_probe_work *p, struct ptx_function *f)
+{
+	struct ptx_probe_name *n = add_name(p, f->name);
+
+	if (!n) {
+		return -ENOMEM;
+	}
+	if (n->v || (n->f && n->f->has_body && f->has_body)) {
+		return twice(p, f->name, f->item.line);
+	}
+	n->f = f->has_body || !n->f ? f : n->f;
+	return 0;
+}
+
+static int add_variable(struct ptx_probe_work *p, struct ptx_variable *v)
+{
+	struct ptx_probe_name *n = add_name(p, v->name);
+
+	if (!n) {
+		return -ENOMEM;
+	}
+	if (n->f ||
+	    (n->v && strcmp(n->v->linkage, ".extern") != 0 && strcmp(v->linkage, ".extern") != 0)) {
+		return twice(p, v->name, v->item.line);
+	}
+	n->v = !n->v || strcmp(v->linkage, ".extern") != 0 ? v : n->v;
+	return 0;
+}
+
+/* ".alias name, other;" */
+static void note_alias(struct ptx_probe_work *p, const char *text)
+{
+	const char *at = text + strlen(".alias");
+	struct ptx_probe_name *n;
+
+	at += strspn(at, " \t\r\n");
+	n = strmap_get_n(&p->names, at, strcspn(at, " \t\r\n,;"));
+	if (n) {
+		n->alias = true;
+	}
+}
+
+/* Returns the number after STEM in a name such as %probe12_x, plus 1; 0 for other names. */
+static uint32_t stem_number(const char *name)
+{
+	uint32_t n = 0;
+
+	name += *name == '%' || *name == '$';
+	if (strncmp(name, STEM, strlen(STEM)) != 0) {
+		return 0;
+	}
+	for (name += strlen(STEM); *name >= '0' && *name <= '9'; name++) {
+		n = n > NUMBER_MAX ? n : n * 10 + (uint32_t)(*name - '0');
+	}
+	return n + 1;
+}
+
+static uint32_t stem_variables(const struct ptx_variable *v, uint32_t n)
+{
+	uint32_t ret = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		ret = MAX(ret, stem_number(v[i].name));
+	}
+	return ret;
+}
+
+/* Recursion is bounded by the parser's limit on scopes. */
+static uint32_t stem_list(const struct ptx_list *list)
+{
+	uint32_t n = 0;
+
+	ptx_each (list, it) {
+		uint32_t own = 0;
+
+		if (it->kind == PTX_VARIABLE) {
+			own = stem_number(((const struct ptx_variable *)it)->name);
+		} else if (it->kind == PTX_LABEL) {
+			own = stem_number(((const struct ptx_label *)it)->name);
+		} else if (it->kind == PTX_SCOPE) {
+			own = stem_list(&((const struct ptx_scope *)it)->body);
+		} else if (it->kind == PTX_FUNCTION) {
+			const struct ptx_function *f = (const struct ptx_function *)it;
+
+			own = MAX(stem_number(f->name), stem_list(&f->body));
+			own = MAX(own, stem_variables(f->params, f->n_params));
+			own = MAX(own, stem_variables(f->returns, f->n_returns));
+		}
+		n = MAX(n, own);
+	}
+	return n;
+}
+
+static int choose_stem(struct ptx_probe_work *p)
+{
+	uint32_t n = stem_list(&p->m->items);
+	struct buf text;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		n = MAX(n, stem_list(&p->programs[i].module->items));
+	}
+	if (n > NUMBER_MAX) {
+		return ptx_probe_refuse(p, 0, "names take all numbers behind \"%s\"", STEM);
+	}
+	buf_init(&text);
+	buf_printf(&text, STEM "%u_", n);
+	p->stem = text.failed ? NULL : ptx_arena_text(&p->ret->arena, text.data, text.len);
+	buf_finish(&text);
+	return p->stem ? 0 : -ENOMEM;
+}
+
+/* ".file 1 "name" ..." */
+static int note_file(struct ptx_probe_work *p, const char *text)
+{
+	const char *at = text + strlen(".file");
+	size_t len;
+	int err;
+
+	at += strspn(at, " \t");
+	len = strspn(at, "0123456789");
+	err = len ? strmap_add_n(&p->files, at, len, unqual(at + len)) : 0;
+	return err == -EEXIST ? 0 : err;
+}
+
+int ptx_probe_collect(struct ptx_probe_work *p)
+{
+	int err = 0;
+
+	for (struct ptx_item *it = p->m->items.first; it && err == 0; it = it->next) {
+		if (it->kind == PTX_FUNCTION) {
+			err = add_function(p, (struct ptx_function *)it);
+		} else if (it->kind == PTX_VARIABLE) {
+			err = add_variable(p, (struct ptx_variable *)it);
+		}
+	}
+	ptx_each (&p->m->items, it) {
+		const struct ptx_directive *d = (const struct ptx_directive *)it;
+
+		if (it->kind == PTX_DIRECTIVE && strncmp(d->text, ".alias", 6) == 0) {
+			note_alias(p, d->text);
+		} else if (it->kind == PTX_DIRECTIVE && strncmp(d->text, ".file", 5) == 0) {
+			err = err ? err : note_file(p, d->text);
+		}
+	}
+	return err ? err : choose_stem(p);
+}
+
+struct ptx_probe_name *ptx_probe_find(const struct ptx_probe_work *p, const char *name)
+{
+	struct ptx_probe_name *n = strmap_get(&p->names, name);
+
+	return n && !n->hidden ? n : NULL;
+}
+
+static void hide(struct ptx_probe_work *p, const char *name, int by)
+{
+	struct ptx_probe_name *n = strmap_get(&p->names, name);
+
+	if (n) {
+		n->hidden += (unsigned)by;
+	}
+}
+
+void ptx_probe_hide_list(struct ptx_probe_work *p, const struct ptx_list *list, int by)
+{
+	ptx_each (list, it) {
+		if (it->kind == PTX_VARIABLE) {
+			hide(p, ((struct ptx_variable *)it)->name, by);
+		} else if (it->kind == PTX_LABEL) {
+			hide(p, ((struct ptx_label *)it)->name, by);
+		}
+	}
+}
+
+void ptx_probe_hide_params(struct ptx_probe_work *p, const struct ptx_function *f, int by)
+{
+	for (uint32_t i = 0; i < f->n_params; i++) {
+		hide(p, f->params[i].name, by);
+	}
+	for (uint32_t i = 0; i < f->n_returns; i++) {
+		hide(p, f->returns[i].name, by);
+	}
+}
+
+bool ptx_probe_has_modifier(const struct ptx_insn *insn, const char *modifier)
+{
+	for (unsigned i = 0; i < insn->n_modifiers; i++) {
+		if (strcmp(insn->modifiers[i], modifier) == 0) {
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,218 @@
+/* The probes' functions: checks that they are what the contract in probe.h says. They come from a
+ * compiler, so that a violation is a fault of its own and refused as such. */
+#include <errno.h>
+#include <string.h>
+
+#include "ptx/block/block_int.h"
+#include "ptx/probe/probe_int.h"
+
+#define HEADER ".version 6.0\n.target sm_70\n.address_size 64\n"
+
+static int wrong(struct ptx_probe_work *p, const struct ptx_probe *probe, const char *what)
+{
+	report_place(p->report, "%s", probe->name ? probe->name : "probe");
+	return report_set(p->report, -EINVAL, "probe", "%s", what);
+}
+
+static int parse(struct ptx_probe_work *p, struct ptx_probe_program *g)
+{
+	struct buf text;
+	int err;
+
+	buf_init(&text);
+	buf_puts(&text, HEADER);
+	buf_puts(&text, g->probe->text);
+	err = text.failed ? -ENOMEM
+			  : ptx_module_parse(&g->module, text.data, text.len, g->probe->name,
+					     p->report);
+	buf_finish(&text);
+	return err;
+}
+
+/* ---- what its functions may contain ---- */
+
+/* Warp-wide instructions name the lanes that are active at the site, so all of these must run the
+ * program. */
+static bool is_forbidden(const struct ptx_insn *insn, bool lanes)
+{
+	static const char *const opcodes[] = { "exit",	  "trap",     "brkpt",	   "bar",
+					       "barrier", "mbarrier", "nanosleep", "activemask" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		if (strcmp(insn->opcode, opcodes[i]) == 0) {
+			return true;
+		}
+	}
+	return (strcmp(insn->opcode, "shfl") == 0 || strcmp(insn->opcode, "vote") == 0) &&
+	       !(lanes && ptx_probe_has_modifier(insn, ".sync"));
+}
+
+static bool reads_block(const struct ptx_operand *o)
+{
+	if (o->name && ptx_block_sreg_of(o->name) != PTX_BLOCK_SREG_NONE) {
+		return true;
+	}
+	for (uint32_t i = 0; i < o->n_args; i++) {
+		if (reads_block(&o->args[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Returns the reason against the list; NULL: none. Recursion is bounded by the parser. */
+static const char *list_why(const struct ptx_list *list, bool lanes)
+{
+	const char *why = NULL;
+
+	for (const struct ptx_item *it = list->first; it && !why; it = it->next) {
+		const struct ptx_insn *insn = (const struct ptx_insn *)it;
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+		if (it->kind == PTX_SCOPE) {
+			why = list_why(&((const struct ptx_scope *)it)->body, lanes);
+		} else if (it->kind == PTX_VARIABLE && v->space != PTX_REG &&
+			   v->space != PTX_LOCAL && v->space != PTX_PARAM) {
+			why = "a program declares memory other than local";
+		} else if (it->kind == PTX_INSN && is_forbidden(insn, lanes)) {
+			why = "a program may not end or wait";
+		}
+		for (unsigned i = 0; !why && it->kind == PTX_INSN && i < insn->n_operands; i++) {
+			why = reads_block(&insn->operands[i])
+				      ? "a program reads its block index or size itself"
+				      : NULL;
+		}
+	}
+	return why;
+}
+
+static int check_functions(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+{
+	size_t len = strlen(g->probe->name);
+	const char *why = NULL;
+	unsigned head = 3; /* the directives of HEADER */
+
+	for (const struct ptx_item *it = g->module->items.first; it && !why; it = it->next) {
+		const struct ptx_function *f = (const struct ptx_function *)it;
+
+		if (head && it->kind == PTX_DIRECTIVE) {
+			head--;
+		} else if (it->kind != PTX_FUNCTION || f->is_entry) {
+			why = "a program consists of functions";
+		} else if (strncmp(f->name, g->probe->name, len) != 0) {
+			why = "a function's name lacks the program's prefix";
+		} else {
+			why = list_why(&f->body, g->probe->lanes);
+		}
+	}
+	return why ? wrong(p, g->probe, why) : 0;
+}
+
+/* ---- its root ---- */
+
+static bool is_param(const struct ptx_variable *v, uint32_t bytes)
+{
+	uint64_t size;
+
+	return !v->n_dims && ptx_variable_bytes(v, &size) == 0 && size == bytes;
+}
+
+static int check_root(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+{
+	const struct ptx_function *f;
+	struct buf name;
+	uint32_t at = 1;
+	bool same;
+
+	buf_init(&name);
+	buf_printf(&name, "%s_f0", g->probe->name);
+	f = name.failed ? NULL : ptx_module_function(g->module, buf_text(&name));
+	buf_finish(&name);
+	if (!f || !f->has_body || f->n_returns || !f->n_params || !is_param(&f->params[0], 8)) {
+		return wrong(p, g->probe, "no root that takes an environment");
+	}
+	same = true;
+	for (uint32_t i = 0; i < g->n_fields && same; i++) {
+		if (g->probe->fields >> i & 1) {
+			same = at < f->n_params && is_param(&f->params[at], g->fields[i].bytes);
+			at++;
+		}
+	}
+	return same && at == f->n_params
+		       ? 0
+		       : wrong(p, g->probe, "the root's parameters are not its fields");
+}
+
+static int check_hook(struct ptx_probe_work *p, struct ptx_probe_program *g)
+{
+	const struct ptx_probe *probe = g->probe;
+
+	g->fields = ptx_probe_fields(probe->hook, &g->n_fields);
+	if (!probe->name || !*probe->name || !probe->text) {
+		return wrong(p, probe, "no name or text");
+	}
+	if (!g->fields) {
+		return wrong(p, probe, "no hook inside kernels has this number");
+	}
+	if (g->n_fields < 64 && probe->fields >> g->n_fields) {
+		return wrong(p, probe, "its hook has fewer fields");
+	}
+	if (probe->lanes && (probe->hook == PTX_PROBE_gdev_block_enter ||
+			     probe->hook == PTX_PROBE_gdev_block_exit)) {
+		return wrong(p, probe, "a block's hook has no lane mode");
+	}
+	return 0;
+}
+
+/* The names of kernel and programs must differ. */
+static int check_names(struct ptx_probe_work *p, struct strmap *seen, struct ptx_probe_program *g)
+{
+	ptx_each (&g->module->items, it) {
+		const struct ptx_function *f = (const struct ptx_function *)it;
+		int err;
+
+		if (it->kind != PTX_FUNCTION || !f->has_body) {
+			continue;
+		}
+		err = strmap_add(seen, f->name, g);
+		if (err < 0) {
+			return err == -EEXIST ? wrong(p, g->probe, "a name is used twice") : err;
+		}
+	}
+	return 0;
+}
+
+int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n)
+{
+	struct strmap seen;
+	int err = 0;
+
+	strmap_init(&seen);
+	if (n == 0 || n > PTX_PROBES_MAX) {
+		err = report_set(p->report, -EINVAL, "probe", "%u probes: expected 1 to %u", n,
+				 PTX_PROBES_MAX);
+	}
+	for (uint32_t i = 0; i < n && err == 0; i++) {
+		struct ptx_probe_program *g = &p->programs[i];
+
+		g->probe = &probes[i];
+		g->place = i;
+		p->n_programs = i + 1;
+		err = check_hook(p, g);
+		err = err ? err : ptx_probe_filter(p, g);
+		err = err ? err : parse(p, g);
+		err = err ? err : check_functions(p, g);
+		err = err ? err : check_root(p, g);
+		err = err ? err : check_names(p, &seen, g);
+		p->hooks |= err ? 0 : PTX_PROBE_HOOK_BIT(probes[i].hook);
+	}
+	strmap_finish(&seen);
+	return err;
+}
+
+void ptx_probe_programs_finish(struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		ptx_module_free(p->programs[i].module);
+	}
+}

@@ -1,0 +1,204 @@
+/* Finds the sites of each hook as the text is printed, and numbers them in its order. Sites of
+ * hooks without a program are not counted: no program reads their numbers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ptx/probe/probe_int.h"
+
+static bool has_hook(const struct ptx_probe_work *p, uint32_t hook)
+{
+	return p->hooks & PTX_PROBE_HOOK_BIT(hook);
+}
+
+static struct ptx_probe_site site(struct ptx_probe_work *p, uint32_t hook,
+				  const struct ptx_insn *insn)
+{
+	return (struct ptx_probe_site){
+		.hook = hook,
+		.number = p->n_sites[hook - PTX_PROBE_HOOK_FIRST]++,
+		.file = p->loc_file,
+		.line = p->loc,
+		.insn = insn,
+		.guard = insn ? insn->guard : NULL,
+		.guard_not = insn && insn->guard_not,
+	};
+}
+
+static void insert(struct ptx_probe_work *p, uint32_t hook, const struct ptx_insn *insn)
+{
+	struct ptx_probe_site s;
+
+	if (has_hook(p, hook)) {
+		s = site(p, hook, insn);
+		ptx_probe_insert(p, &s);
+	}
+}
+
+/* ---- functions ---- */
+
+/* Lanes leave the kernel. */
+static void leave(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	insert(p, PTX_PROBE_gdev_exit, insn);
+	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
+		struct ptx_probe_site s = site(p, PTX_PROBE_gdev_block_exit, insn);
+
+		ptx_probe_leave_block(p, &s);
+	}
+}
+
+void ptx_probe_begin(struct ptx_probe_work *p)
+{
+	if (!p->in->is_entry) {
+		insert(p, PTX_PROBE_gdev_probe, NULL);
+		return;
+	}
+	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
+		ptx_probe_count_all(p);
+	}
+	insert(p, PTX_PROBE_gdev_block_enter, NULL);
+	insert(p, PTX_PROBE_gdev_enter, NULL);
+}
+
+void ptx_probe_end(struct ptx_probe_work *p)
+{
+	if (p->in->is_entry) {
+		leave(p, NULL);
+	} else {
+		insert(p, PTX_PROBE_gdev_retprobe, NULL);
+	}
+}
+
+static void end_here(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	bool returns = strcmp(insn->opcode, "ret") == 0;
+
+	if (strcmp(insn->opcode, "exit") == 0 || (returns && p->in->is_entry)) {
+		leave(p, insn);
+	} else if (returns) {
+		insert(p, PTX_PROBE_gdev_retprobe, insn);
+	}
+}
+
+/* ---- fences and barriers ---- */
+
+static uint32_t scope_of(const struct ptx_insn *insn)
+{
+	static const struct {
+		const char *modifier;
+		uint32_t scope;
+	} scopes[] = {
+		{ ".cta", 0 }, { ".cluster", 1 }, { ".gpu", 2 }, { ".gl", 2 }, { ".sys", 3 }
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
+		if (ptx_probe_has_modifier(insn, scopes[i].modifier)) {
+			return scopes[i].scope;
+		}
+	}
+	return 0;
+}
+
+static void fence(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	struct ptx_probe_site s;
+
+	if (has_hook(p, PTX_PROBE_gdev_fence) &&
+	    (strcmp(insn->opcode, "fence") == 0 || strcmp(insn->opcode, "membar") == 0)) {
+		s = site(p, PTX_PROBE_gdev_fence, insn);
+		s.scope = scope_of(insn);
+		ptx_probe_insert(p, &s);
+	}
+}
+
+static bool is_barrier(const struct ptx_insn *insn)
+{
+	return (strcmp(insn->opcode, "bar") == 0 && !ptx_probe_has_modifier(insn, ".warp")) ||
+	       (strcmp(insn->opcode, "barrier") == 0 && !ptx_probe_has_modifier(insn, ".cluster"));
+}
+
+/* A barrier may write its guard, so that it is kept for the programs behind it. */
+static void barrier(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	struct ptx_probe_site s;
+
+	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn)) {
+		return;
+	}
+	s = site(p, PTX_PROBE_gdev_barrier, insn);
+	if (insn->guard) {
+		ptx_probe_text(p, "\t.reg .pred %%~g%u;\n\tmov.pred %%~g%u, %s;\n", s.number,
+			       s.number, insn->guard);
+	}
+	ptx_probe_insert(p, &s);
+}
+
+/* Lanes that only arrive (bar.arrive) do not leave. */
+static void behind_barrier(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	struct ptx_probe_site s;
+	char guard[64];
+
+	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn) ||
+	    ptx_probe_has_modifier(insn, ".arrive")) {
+		return;
+	}
+	p->n_sites[PTX_PROBE_gdev_barrier - PTX_PROBE_HOOK_FIRST]--; /* the same site */
+	s = site(p, PTX_PROBE_gdev_barrier, insn);
+	s.after = 1;
+	if (insn->guard) {
+		snprintf(guard, sizeof(guard), "%%~g%u", s.number);
+		s.guard = guard;
+	}
+	ptx_probe_insert(p, &s);
+}
+
+/* ---- the rest ---- */
+
+static void branch(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	struct ptx_probe_site s;
+
+	if (has_hook(p, PTX_PROBE_gdev_branch) && insn->guard && strcmp(insn->opcode, "bra") == 0) {
+		s = site(p, PTX_PROBE_gdev_branch, insn);
+		s.guard = NULL; /* lanes that do not take it are at the site, too */
+		ptx_probe_insert(p, &s);
+	}
+}
+
+static void access(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	struct ptx_probe_site s, found = { 0 };
+
+	if (!has_hook(p, PTX_PROBE_gdev_access) || !ptx_probe_access(insn, &found) ||
+	    !ptx_probe_has_address(p, found.address)) {
+		return;
+	}
+	s = site(p, PTX_PROBE_gdev_access, insn);
+	found.hook = s.hook;
+	found.number = s.number;
+	found.file = s.file;
+	found.line = s.line;
+	found.guard = s.guard;
+	found.guard_not = s.guard_not;
+	ptx_probe_insert(p, &found);
+}
+
+void ptx_probe_before(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	end_here(p, insn);
+	fence(p, insn);
+	barrier(p, insn);
+	branch(p, insn);
+	access(p, insn);
+}
+
+void ptx_probe_after(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	behind_barrier(p, insn);
+}
+
+void ptx_probe_line(struct ptx_probe_work *p)
+{
+	insert(p, PTX_PROBE_gdev_line, NULL);
+}

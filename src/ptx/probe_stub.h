@@ -1,0 +1,28 @@
+/* Entry stubs that run programs: the gate (ptx/block_gate.h) and, behind it, eBPF programs that
+ * were compiled to PTX, for kernels of which only machine code exists. The stub is compiled by the
+ * driver, and room cubin splices it in.
+ *
+ * A stub runs before the kernel's first instruction and owns no memory, so it has no stack and no
+ * calls: the programs' functions become part of its body. The address of each environment is a
+ * constant in the text: the kernel's arguments stay what the gate defines, so that whoever launches
+ * a patched kernel can launch a probed one. Such a stub serves one context and is not worth storing
+ * on disk.
+ *
+ * Programs of gdev_block_enter run in thread 0 of each block that the gate lets run, those of
+ * gdev_enter in lane 0 of each of its warps: all threads of a warp begin together. The kernel
+ * begins when the threads of a warp are together again. */
+#ifndef GBPF_PTX_PROBE_STUB_H
+#define GBPF_PTX_PROBE_STUB_H
+
+#include "ptx/block_gate.h"
+#include "ptx/probe.h"
+
+/* Appends a module as ptx_gate_stub does, with programs. envs: address of each one's environment.
+ * kernel: name of the kernel that gets the stub; a stub without a program that reads the field
+ * `kernel` does not depend on it. Returns 0; -ENOTSUP with the reason: a hook or a form of program
+ * that the stub lacks; -EINVAL: a probe is not as ptx/probe.h says; -EFBIG; -ENOMEM. */
+int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *kernel,
+		   const struct ptx_probe *probes, const uint64_t *envs, uint32_t n,
+		   struct report *r);
+
+#endif

@@ -1,0 +1,611 @@
+/* The probe pass: what a slice consists of, the table, what is refused and where, and the contract
+ * of programs. Probed forms run in tests/unit/exec. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ptx/block.h"
+#include "ptx/probe.h"
+
+#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define REGS ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .b64 %d<9>;\n"
+#define BEGIN ".visible .entry k(.param .u64 k_p)\n{\n" REGS
+#define ENTRY(body) BEGIN body "ret;\n}\n"
+#define NO_FIELDS ".func g_f0 (.param .b64 env)\n{\nret;\n}\n"
+#define BLOCK_ENTER 34
+#define BLOCK_EXIT 35
+
+static const struct ptx_probe counter = { .hook = BLOCK_ENTER, .name = "g", .text = NO_FIELDS };
+
+struct result {
+	struct ptx_probed p;
+	struct report r;
+	int err;
+};
+
+static void rewrite(struct result *t, const char *text, const struct ptx_probe *probes, uint32_t n)
+{
+	struct ptx_module *m = NULL;
+
+	memset(t, 0, sizeof(*t));
+	report_init(&t->r);
+	assert_int_equal(ptx_module_parse(&m, text, strlen(text), "t", &t->r), 0);
+	t->err = ptx_probe_rewrite(m, "k", probes, n, &t->p, &t->r);
+	if (t->err && !t->r.message.len) {
+		fail_msg("refused without a reason:\n%s", text);
+	}
+	ptx_module_free(m);
+}
+
+static void done(struct result *t)
+{
+	ptx_probed_finish(&t->p);
+	report_finish(&t->r);
+}
+
+static bool has(const struct result *t, const char *part)
+{
+	return strstr(buf_text(&t->p.text), part) != NULL;
+}
+
+/* The result must be a module that parses. */
+static struct ptx_module *parsed(const struct result *t)
+{
+	struct ptx_module *m = NULL;
+	struct report r;
+
+	report_init(&r);
+	if (ptx_module_parse(&m, t->p.text.data, t->p.text.len, "form", &r) < 0) {
+		fail_msg("%s: %s\n%s", buf_text(&r.place), buf_text(&r.message),
+			 buf_text(&t->p.text));
+	}
+	report_finish(&r);
+	return m;
+}
+
+static unsigned count(const struct ptx_module *m, enum ptx_item_kind kind)
+{
+	unsigned n = 0;
+
+	ptx_each (&m->items, it) {
+		n += it->kind == kind;
+	}
+	return n;
+}
+
+/* As the seventh line of the text; wanted: part of the message, or NULL. */
+static void assert_line(const char *line, const char *wanted)
+{
+	char text[2048];
+	struct result t;
+
+	snprintf(text, sizeof(text), "%s%s\nret;\n}\n", HEAD BEGIN, line);
+	rewrite(&t, text, &counter, 1);
+	if (!wanted) {
+		if (t.err) {
+			fail_msg("%s: %s\n%s", line, buf_text(&t.r.message), text);
+		}
+		ptx_module_free(parsed(&t));
+	} else {
+		assert_int_equal(t.err, -ENOTSUP);
+		if (!strstr(buf_text(&t.r.message), wanted) ||
+		    strcmp(buf_text(&t.r.place), "t:7") != 0 ||
+		    !strstr(buf_text(&t.r.hint), "--probes")) {
+			fail_msg("%s: %s: %s", line, buf_text(&t.r.place), buf_text(&t.r.message));
+		}
+	}
+	done(&t);
+}
+
+/* ---- slices ---- */
+
+#define WIDE                                                                                       \
+	".global .align 4 .u32 unused;\n.visible .global .align 8 .u64 second;\n"                  \
+	".const .align 4 .b8 first[16] = {1, 2};\n.shared .align 4 .b8 tile[64];\n"                \
+	".shared .b32 other_tile;\n.extern .shared .align 16 .b8 dyn[];\n"                         \
+	".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"                   \
+	".extern .func elsewhere();\n"                                                             \
+	".func helper();\n.func lonely()\n{\nret;\n}\n"                                            \
+	".func deep()\n{\n.reg .b32 %r;\nld.global.u32 %r, [second+4];\nret;\n}\n"                 \
+	".visible .entry other()\n{\nret;\n}\n"
+
+static void a_slice_has_what_the_entry_reaches(void **state)
+{
+	struct result t;
+	struct ptx_module *m;
+
+	(void)state;
+	rewrite(&t,
+		HEAD WIDE ENTRY(
+			"ld.const.u8 %r1, [first+3];\ncall helper;\n"
+			"st.shared.u32 [tile], %r1;\nmov.u64 %d1, dyn;\n") ".func "
+									   "helper()\n{\ncall "
+									   "deep;\nret;\n}\n",
+		&counter, 1);
+	assert_int_equal(t.err, 0);
+	m = parsed(&t);
+	assert_int_equal(count(m, PTX_FUNCTION), 5); /* g_f0, helper twice, deep, k */
+	assert_int_equal(count(m, PTX_VARIABLE), 3); /* table, tile, dyn */
+	assert_int_equal(t.p.n_variables, 2);
+	assert_string_equal(t.p.variables[0], "first");
+	assert_string_equal(t.p.variables[1], "second");
+	assert_int_equal(t.p.sites[0], 1);
+	assert_true(has(&t, ".visible .const .align 8 .b64 gbpf$table[3];\n"));
+	assert_false(has(&t, "lonely") || has(&t, "other") || has(&t, "unused") ||
+		     has(&t, "vprintf") || has(&t, "elsewhere"));
+	ptx_module_free(m);
+	done(&t);
+}
+
+static void variables_become_addresses(void **state)
+{
+	struct result t;
+
+	(void)state;
+	rewrite(&t,
+		HEAD ".global .u64 v;\n.const .u32 c;\n" ENTRY(
+			"@%p1 ld.const.u32 %r1, [c];\nmov.u64 %d1, v+8;\n"
+			"cvta.const.u64 %d2, %d3;\nld.const.u32 %r2, [%d4];\n"
+			"st.global.v2.u64 [v+16], {%d1, %d2};\n"),
+		&counter, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "ld.const.b64 %probe0_v0, [gbpf$table+8];\n"
+			    "\t@%p1 ld.global.u32 %r1, [%probe0_v0];\n"));
+	assert_true(has(&t, "ld.const.b64 %probe0_v0, [gbpf$table+16];\n"
+			    "\tadd.s64 %probe0_v0, %probe0_v0, 8;\n"
+			    "\tmov.u64 %d1, %probe0_v0;\n"));
+	assert_true(has(&t, "\tcvta.global.u64 %d2, %d3;\n\tld.global.u32 %r2, [%d4];\n"));
+	assert_true(has(&t, "\tst.global.v2.u64 [%probe0_v0+16], {%d1, %d2};\n"));
+	done(&t);
+}
+
+static void names_of_a_body_hide_those_of_the_module(void **state)
+{
+	struct result t;
+
+	(void)state;
+	rewrite(&t,
+		HEAD ".global .u64 k_p;\n.global .u64 v;\n.global .u64 L;\n" ENTRY(
+			"{ .shared .u64 v; ld.shared.u64 %d1, [v]; bra L; L: }\n"
+			"ld.param.u64 %d1, [k_p];\nld.global.u64 %d1, [v];\n"),
+		&counter, 1);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(t.p.n_variables, 1);
+	assert_true(has(&t, "\tld.shared.u64 %d1, [v];\n"));
+	assert_true(has(&t, "\tld.param.u64 %d1, [k_p];\n"));
+	done(&t);
+}
+
+static void line_information_stays_and_debug_sections_go(void **state)
+{
+	struct result t;
+
+	(void)state;
+	rewrite(&t,
+		".version 6.0\n.target sm_90, debug\n.address_size 64\n" ENTRY(
+			".loc 1 20 3, function_name $L__s0, inlined_at 1 7 1\n") ".file 1 "
+										 "\"a.cu\"\n."
+										 "section "
+										 ".debug_str\n{\n$"
+										 "L__s0:\n.b8 "
+										 "95\n}\n"
+										 ".section "
+										 ".debug_info\n{\n."
+										 "b64 "
+										 "$L__begin\n}\n",
+		&counter, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, ".version 6.2\n.target sm_90\n") && t.p.version_raised);
+	assert_true(has(&t, ".loc 1 20 3, function_name $L__s0, inlined_at 1 7 1\n"));
+	assert_true(has(&t, ".file 1 \"a.cu\"\n") && has(&t, "$L__s0:"));
+	assert_false(has(&t, "debug_info"));
+	done(&t);
+}
+
+static void what_cannot_be_sliced_is_refused(void **state)
+{
+	(void)state;
+	assert_line("mov.u32 %r1, %ctaid.x; bar.sync 0; @%p1 exit;", NULL);
+	assert_line("call (%r1), %d1, (%r2), proto;", "through a pointer");
+	assert_line("@%p1 call %d1, proto; proto: .callprototype _ ();", "through a pointer");
+	assert_line(".global .u32 inside;", "inside a body");
+	assert_line(".const .u32 inside;", "inside a body");
+	assert_line(".newthing 5;", "unknown directive");
+	assert_line("ld.const.u32 %r1, [16];", "at a number");
+	assert_line(".shared .u32 inside; .local .u32 own; .pragma \"nounroll\";", NULL);
+}
+
+static void what_a_name_means_may_be_refused(void **state)
+{
+	static const struct {
+		const char *top, *use, *why;
+	} cases[] = {
+		{ ".extern .global .u32 x;", "ld.global.u32 %r1, [x];", "of another module" },
+		{ ".common .global .u32 x;", "ld.global.u32 %r1, [x];", "common" },
+		{ ".weak .global .u32 x;", "ld.global.u32 %r1, [x];", NULL },
+		{ ".global .attribute(.managed) .u32 x;", "ld.global.u32 %r1, [x];", NULL },
+		{ ".const[2] .u32 x;", "ld.const.u32 %r1, [x];", "bank" },
+		{ ".global .texref x;", "tex.1d.v4.u32.s32 {%r1,%r2,%r3,%r4}, [x, {%r5}];",
+		  "texture" },
+		{ ".global .u32 x;", "mov.u32 %r1, x;", "less than 64 bits" },
+		{ ".func x() { ret; }", "mov.u64 %d1, x;", "address of function" },
+		{ ".func x() { ret; }", "call x;", NULL },
+		{ ".extern .func x();", "call x;", "function of another module" },
+		{ ".extern .func x(); .func y() { ret; } .alias x, y;", "call x;", "alias" },
+		{ ".extern .func cudaDeviceSynchronize();", "call cudaDeviceSynchronize;",
+		  "launches kernels" },
+		{ ".entry x() { ret; }", "call x;", "is a kernel" },
+		{ ".extern .func free(.param .b64 a);",
+		  "{ .param .b64 a; st.param.b64 [a], %d1; call free, (a); }", NULL },
+		{ ".const .u32 x;", "ld.const.u32 %r1, [x]; isspacep.global %p1, %d1;",
+		  "tells constant" },
+		{ ".global .u32 x;", "ld.global.u32 %r1, [x]; isspacep.global %p1, %d1;", NULL },
+		{ ".func x() { exit; }", "call x;", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct result t;
+		char text[2048];
+
+		snprintf(text, sizeof(text), "%s%s\n%s%s\nret;\n}\n", HEAD, cases[i].top, BEGIN,
+			 cases[i].use);
+		rewrite(&t, text, &counter, 1);
+		if (t.err != (cases[i].why ? -ENOTSUP : 0) ||
+		    (cases[i].why && !strstr(buf_text(&t.r.message), cases[i].why))) {
+			fail_msg("%s: %d %s", text, t.err, buf_text(&t.r.message));
+		}
+		if (t.err == 0) {
+			ptx_module_free(parsed(&t));
+		} else {
+			assert_string_equal(buf_text(&t.r.place), "t:8");
+		}
+		done(&t);
+	}
+}
+
+static void a_module_may_be_refused(void **state)
+{
+	static const struct {
+		const char *text;
+		int err;
+	} cases[] = {
+		{ ".version 4.0\n.target sm_30\n.address_size 64\n" ENTRY(""), -ENOTSUP },
+		{ ".version 4.1\n.target sm_30\n.address_size 64\n" ENTRY(""), 0 },
+		{ ".version 9.9\n.target sm_90\n.address_size 64\n" ENTRY(""), 0 },
+		{ ".version 10.0\n.target sm_90\n.address_size 64\n" ENTRY(""), -ENOTSUP },
+		{ ".version 8.0\n.target sm_90\n.address_size 32\n" ENTRY(""), -ENOTSUP },
+		{ HEAD ".newthing 5;\n" ENTRY(""), -ENOTSUP },
+		{ HEAD ".visible .entry j() { ret; }", -ENOENT },
+		{ HEAD ".func k() { ret; }", -ENOENT },
+		{ HEAD ".global .u32 k;", -ENOENT },
+		{ HEAD ".const .u32 gbpf$table;" ENTRY(""), -ENOTSUP },
+		{ HEAD ".func g_f0() { ret; }" ENTRY(""), -EINVAL },
+		{ HEAD ".func f() { ret; } .func f() { ret; }" ENTRY(""), -ENOTSUP },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct result t;
+
+		rewrite(&t, cases[i].text, &counter, 1);
+		if (t.err != cases[i].err) {
+			fail_msg("%d: %s\n%s", t.err, buf_text(&t.r.message), cases[i].text);
+		}
+		done(&t);
+	}
+}
+
+/* ---- programs ---- */
+
+static void a_program_keeps_its_contract(void **state)
+{
+	static const struct {
+		struct ptx_probe probe;
+		int err;
+	} cases[] = {
+		{ { .hook = 34, .name = "g", .text = NO_FIELDS }, 0 },
+		{ { .hook = 34, .name = "g", .text = NO_FIELDS NO_FIELDS }, -EINVAL },
+		{ { .hook = 34, .name = "h", .text = NO_FIELDS }, -EINVAL },
+		{ { .hook = 34, .name = "", .text = NO_FIELDS }, -EINVAL },
+		{ { .hook = 34, .name = "g", .text = NO_FIELDS, .fields = 1 }, -EINVAL },
+		{ { .hook = 34, .name = "g", .text = NO_FIELDS, .lanes = true }, -EINVAL },
+		{ { .hook = 34,
+		    .name = "g",
+		    .fields = UINT64_C(1) << 24,
+		    .text = ".func g_f0 (.param .b64 e, .param .b64 x) { ret; }" },
+		  -EINVAL }, /* it has 24 */
+		{ { .hook = 34,
+		    .name = "g",
+		    .fields = 1 << 3 | 1 << 6,
+		    .text = ".func g_f0 (.param .b64 e, .param .b64 block, .param .b32 z) { ret; "
+			    "}" },
+		  0 },
+		{ { .hook = 34,
+		    .name = "g",
+		    .fields = 1 << 3 | 1 << 6,
+		    .text = ".func g_f0 (.param .b64 e, .param .b32 block, .param .b32 z) { ret; "
+			    "}" },
+		  -EINVAL },
+		{ { .hook = 5, .name = "g", .text = NO_FIELDS }, -EINVAL },
+		{ { .hook = 99, .name = "g", .text = NO_FIELDS }, -EINVAL },
+		{ { .hook = 34, .name = "g", .text = ".func g_f0 (.param .b64 e) { exit; }" },
+		  -EINVAL },
+		{ { .hook = 34, .name = "g", .text = ".func g_f0 (.param .b64 e) { bar.sync 0; }" },
+		  -EINVAL },
+		{ { .hook = 34,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; mov.u32 a, %ctaid.x; }" },
+		  -EINVAL },
+		{ { .hook = 32,
+		    .lanes = true,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; .reg .pred p; "
+			    "vote.sync.ballot.b32 a, p, 1; ret; }" },
+		  0 },
+		{ { .hook = 32,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; .reg .pred p; "
+			    "vote.sync.ballot.b32 a, p, 1; ret; }" },
+		  -EINVAL },
+		{ { .hook = 32,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; .reg .pred p; "
+			    "vote.ballot.b32 a, p; ret; }",
+		    .lanes = true },
+		  -EINVAL },
+		{ { .hook = 34,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .shared .b32 a; ret; }" },
+		  -EINVAL },
+		{ { .hook = 34, .name = "g", .text = ".global .u32 g_v;" NO_FIELDS }, -EINVAL },
+		{ { .hook = 34, .name = "g", .text = ".version 9.0\n" NO_FIELDS }, -EINVAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct result t;
+
+		rewrite(&t, HEAD ENTRY(""), &cases[i].probe, 1);
+		if (t.err != cases[i].err) {
+			fail_msg("case %zu: %d: %s", i, t.err, buf_text(&t.r.message));
+		}
+		done(&t);
+	}
+}
+
+static void programs_fit_older_targets(void **state)
+{
+	static const char text[] =
+		".func g_f0 (.param .b64 env)\n{\n.reg .b64 %a, %b;\n"
+		"red.relaxed.gpu.global.add.u64 [%a], 1;\nfence.sc.sys;\n"
+		"atom.acq_rel.sys.cas.b64 %b, [%a], 1, 2;\nld.relaxed.sys.u64 %b, [%a];\n"
+		"{ st.relaxed.gpu.global.u64 [%a], %b; }\nadd.s64 %a, %a, 1;\nret;\n}\n";
+	static const struct {
+		const char *target, *wanted;
+	} cases[] = {
+		{ "sm_70", "\nred.relaxed.gpu.global.add.u64 [%a], 1;\nfence.sc.sys;\n" },
+		{ "sm_61", "\tred.gpu.global.add.u64 [%a], 1;\n\tmembar.sys;\n"
+			   "\tatom.sys.cas.b64 %b, [%a], 1, 2;\n\tmembar.sys;\n"
+			   "\tld.volatile.u64 %b, [%a];\n\t{\n"
+			   "\tst.volatile.global.u64 [%a], %b;\n\t}\n\tadd.s64 %a, %a, 1;\n" },
+		{ "sm_52", "\tred.global.add.u64 [%a], 1;\n\tmembar.sys;\n"
+			   "\tatom.cas.b64 %b, [%a], 1, 2;\n\tmembar.sys;\n" },
+	};
+	const struct ptx_probe probe = { .hook = BLOCK_ENTER, .name = "g", .text = text };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char module[2048];
+		struct result t;
+
+		snprintf(module, sizeof(module), ".version 6.0\n.target %s\n.address_size 64\n%s",
+			 cases[i].target, ENTRY(""));
+		rewrite(&t, module, &probe, 1);
+		assert_int_equal(t.err, 0);
+		if (!has(&t, cases[i].wanted) || !has(&t, cases[i].target)) {
+			fail_msg("%s: %s", cases[i].target, buf_text(&t.p.text));
+		}
+		ptx_module_free(parsed(&t));
+		done(&t);
+	}
+}
+
+static void several_probes_have_different_names(void **state)
+{
+	struct ptx_probe two[2] = { counter, counter };
+	struct result t;
+
+	(void)state;
+	rewrite(&t, HEAD ENTRY(""), two, 2);
+	assert_int_equal(t.err, -EINVAL);
+	done(&t);
+	two[1].name = "h";
+	two[1].text = ".func h_f0 (.param .b64 env)\n{\nret;\n}\n";
+	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), two, 2);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "gbpf$table[3]") && has(&t, "[gbpf$table+16]"));
+	assert_true(strstr(strstr(t.p.text.data, "call g_f0"), "call h_f0") != NULL);
+	done(&t);
+	rewrite(&t, HEAD ENTRY(""), two, 0);
+	assert_int_equal(t.err, -EINVAL);
+	done(&t);
+}
+
+/* ---- sites ---- */
+
+#define BODY                                                                                       \
+	".loc 1 10 1\nld.global.u32 %r1, [%d1];\n@!%p1 st.shared.v2.u64 [%r2+8], {%d1, %d2};\n"    \
+	".loc 1 11 1\natom.add.u32 %r1, [%d1], 1;\nld.global.nc.v4.f32 {%r1,%r2,%r3,%r4}, "        \
+	"[%d1];\n"                                                                                 \
+	".loc 1 11 9\nred.global.add.u64 [%d1], %d2;\ncall helper;\n"                              \
+	"cp.async.cg.shared.global [%r1], [%d1], 16;\n"                                            \
+	"cp.async.commit_group;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1,%r2,%r3,%r4}, "     \
+	"[%r5];\n"                                                                                 \
+	"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], %r2, "    \
+	"[%r3];\n"                                                                                 \
+	"cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 64;\n"                          \
+	"cp.async.bulk.wait_group 0;\n"                                                            \
+	"ld.param.u64 %d1, [k_p];\nprefetch.global.L2 [%d1];\n"                                    \
+	"fence.acq_rel.cta;\nmembar.sys;\n@%p1 bar.sync 0;\nbarrier.cta.arrive 1, 64;\n"           \
+	"bar.warp.sync -1;\n@%p1 bra L;\nbra L;\n.loc 1 10 1\nL: .loc 1 10 1\n"
+
+/* Returns the number of sites; -1: refused. */
+static int sites_of(uint32_t hook, const char *filter)
+{
+	struct ptx_probe probe = counter;
+	struct result t;
+	int n;
+
+	probe.hook = hook;
+	probe.sites = filter;
+	rewrite(&t,
+		HEAD ".file 1 \"src/deep/a.cu\"\n.func helper()\n{\n.reg .pred %p;\n"
+		     ".local .u32 v;\nst.local.u32 [v], 1;\n@%p ret;\nret;\n}\n" ENTRY(BODY),
+		&probe, 1);
+	n = t.err == 0 ? (int)t.p.sites[0] : t.err == -ENOENT ? 0 : -1;
+	if (t.err == 0) {
+		ptx_module_free(parsed(&t));
+	}
+	done(&t);
+	return n;
+}
+
+static void filters_select_sites(void **state)
+{
+	static const struct {
+		uint32_t hook;
+		const char *filter;
+		int n;
+	} cases[] = {
+		{ 38, NULL, 10 },
+		{ 38, "global", 6 },
+		{ 38, "global.load", 2 },
+		{ 38, "load.global", 2 },
+		{ 38, "store", 2 },
+		{ 38, "store.shared", 1 },
+		{ 38, "local", 1 },
+		{ 38, "atomic", 2 },
+		{ 38, "generic.atomic", 1 },
+		{ 38, "async", 1 },
+		{ 38, "bulk", 2 },
+		{ 38, "matrix", 1 },
+		{ 38, "16", 4 },
+		{ 38, "16.load", 1 },
+		{ 38, "constant", 0 },
+		{ 38, "#0", 1 },
+		{ 38, "#9", 1 },
+		{ 38, "#10", 0 },
+		{ 38, "a.cu:10", 2 },
+		{ 38, "deep/a.cu:11", 7 },
+		{ 38, "src/deep/a.cu:10", 2 },
+		{ 38, "eep/a.cu:10", 0 },
+		{ 38, "b.cu:10", 0 },
+		{ 38, "a.cu:12", 0 },
+		{ 38, "a.cu:", -1 },
+		{ 38, ":12", -1 },
+		{ 38, "before", -1 },
+		{ 38, "global.", -1 },
+		{ 38, ".global", -1 },
+		{ 38, "#", -1 },
+		{ 38, "#x", -1 },
+		{ 38, "4294967295", -1 },
+		{ 38, "99999999999999999999", -1 },
+		{ 39, "", 2 },
+		{ 39, "block", 1 },
+		{ 39, "system", 1 },
+		{ 39, "gpu", 0 },
+		{ 40, "", 3 },
+		{ 40, "before", 2 },
+		{ 40, "after", 1 },
+		{ 40, "#0", 2 },
+		{ 41, "", 1 },
+		{ 41, "global", -1 },
+		{ 42, "", 4 }, /* 10, 11, 10, and 10 behind a label */
+		{ 42, "a.cu:10", 3 },
+		{ 42, "a.cu:11", 1 },
+		{ 36, "", 1 },
+		{ 36, "helper", 1 },
+		{ 36, "h*r", 1 },
+		{ 36, "h?lp*", 1 },
+		{ 36, "help", 0 },
+		{ 36, "k", 0 },
+		{ 37, "*", 2 },
+		{ 37, "#0", 1 },
+		{ 33, "", 1 },
+		{ 33, "a.cu:10", 1 },
+		{ 34, "a.cu:10", 1 },
+		{ 34, "x", -1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int n = sites_of(cases[i].hook, cases[i].filter);
+
+		if (n != cases[i].n) {
+			fail_msg("hook %u, '%s': %d sites, not %d", cases[i].hook,
+				 cases[i].filter ? cases[i].filter : "NULL", n, cases[i].n);
+		}
+	}
+}
+
+/* ---- with the block pass ---- */
+
+static void a_form_has_a_preemptible_clone(void **state)
+{
+	const struct ptx_probe exits = { .hook = BLOCK_EXIT, .name = "g", .text = NO_FIELDS };
+	const struct ptx_block_entry *e;
+	struct ptx_module *m;
+	struct result t;
+	struct report r;
+	struct buf out;
+	uint32_t n;
+
+	(void)state;
+	report_init(&r);
+	buf_init(&out);
+	rewrite(&t, HEAD ENTRY("@%p1 exit;\n"), &exits, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(t.p.needs_shared);
+	assert_int_equal(t.p.sites[0], 2);
+	m = parsed(&t);
+	assert_int_equal(ptx_block_run(m, &e, &n, &r), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(e[0].why, PROTO_BLOCK_OK);
+	assert_int_equal(ptx_module_print(m, &out), 0);
+	/* Its own bytes follow those of the form. */
+	assert_true(strstr(buf_text(&out), "mov.u32 %gbpf$bytes, %dynamic_smem_size;\n"
+					   "\tsub.u32 %gbpf$bytes, %gbpf$bytes, 16;\n"));
+	buf_finish(&out);
+	ptx_module_free(m);
+	report_finish(&r);
+	done(&t);
+	rewrite(&t, HEAD ENTRY("mov.u32 %r1, %total_smem_size;\n"), &exits, 1);
+	assert_int_equal(t.err, -ENOTSUP);
+	done(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_slice_has_what_the_entry_reaches),
+		cmocka_unit_test(variables_become_addresses),
+		cmocka_unit_test(names_of_a_body_hide_those_of_the_module),
+		cmocka_unit_test(line_information_stays_and_debug_sections_go),
+		cmocka_unit_test(what_cannot_be_sliced_is_refused),
+		cmocka_unit_test(what_a_name_means_may_be_refused),
+		cmocka_unit_test(a_module_may_be_refused),
+		cmocka_unit_test(a_program_keeps_its_contract),
+		cmocka_unit_test(programs_fit_older_targets),
+		cmocka_unit_test(several_probes_have_different_names),
+		cmocka_unit_test(filters_select_sites),
+		cmocka_unit_test(a_form_has_a_preemptible_clone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* Entry stubs with programs: where they stand, what their parameters and ends become, and what is
+ * refused. Compiled ones are in tests/data/cubins; on the soft GPU they run in tests/unit/soft. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../cubin/probe_programs.h"
+
+struct result {
+	struct buf text;
+	struct report r;
+	int err;
+};
+
+static struct result make(const struct ptx_probe *probes, uint32_t n)
+{
+	struct result t = { .err = 0 };
+
+	buf_init(&t.text);
+	report_init(&t.r);
+	t.err = ptx_probe_stub(&t.text, 90, 64, "kernel", probes, probe_envs, n, &t.r);
+	if (t.err && !t.r.message.len) {
+		fail_msg("refused without a reason");
+	}
+	return t;
+}
+
+static void done(struct result *t)
+{
+	buf_finish(&t->text);
+	report_finish(&t->r);
+}
+
+/* Returns the place of a part that the text must have. */
+static size_t at(const struct result *t, const char *part)
+{
+	const char *found = strstr(buf_text(&t->text), part);
+
+	if (!found) {
+		fail_msg("no '%s' in\n%s", part, buf_text(&t->text));
+	}
+	return (size_t)(found - buf_text(&t->text));
+}
+
+static bool has(const struct result *t, const char *part)
+{
+	return strstr(buf_text(&t->text), part) != NULL;
+}
+
+static void programs_stand_between_gate_and_kernel(void **state)
+{
+	struct result t = make(probe_both, 2);
+	struct ptx_module *m = NULL;
+	struct report r;
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	report_init(&r);
+	assert_int_equal(ptx_module_parse(&m, t.text.data, t.text.len, "stub", &r), 0);
+	ptx_module_free(m);
+	report_finish(&r);
+	assert_true(at(&t, "bar.red.or.pred") < at(&t, "0x7f1200345600"));
+	assert_true(at(&t, "$run:") < at(&t, "0x7f1200345600"));
+	assert_true(at(&t, "0x7f1200345600") < at(&t, "0x7f12f0001000")); /* blocks first */
+	assert_true(at(&t, "0x7f12f0001000") < at(&t, "pmevent 13;"));
+	done(&t);
+}
+
+/* Without programs' text it is the gate's. */
+static void the_gate_is_unchanged(void **state)
+{
+	struct result t = make(probe_both, 2);
+	struct buf gate;
+
+	(void)state;
+	buf_init(&gate);
+	assert_int_equal(ptx_gate_stub(&gate, 90, 64), 0);
+	gate.len -= strlen("pmevent 13;\nret;\n}\n");
+	assert_memory_equal(t.text.data, gate.data, gate.len);
+	assert_string_equal(buf_text(&t.text) + t.text.len - strlen("pmevent 13;\nret;\n}\n"),
+			    "pmevent 13;\nret;\n}\n");
+	buf_finish(&gate);
+	done(&t);
+}
+
+static void a_body_has_neither_calls_nor_parameters(void **state)
+{
+	struct result t = make(probe_both, 2);
+	const char *body;
+
+	(void)state;
+	body = strstr(buf_text(&t.text), "$run:");
+	assert_null(strstr(body, ".param"));
+	assert_null(strstr(body, "call"));
+	assert_null(strstr(body, ".func"));
+	assert_non_null(strstr(body, "mov.b64 %env, %gbpf$e;"));
+	assert_non_null(strstr(body, "mov.b64 %c_block, %gbpf$f3;"));
+	assert_non_null(strstr(body, "mov.b64 %c_time_ns, %gbpf$f1;"));
+	assert_non_null(strstr(body, "mov.b32 %c_lanes, %gbpf$f21;"));
+	assert_non_null(strstr(body, "bra $gbpf$end"));
+	/* differs between lanes, for all that the compiler knows: see inline_program() */
+	assert_non_null(strstr(body, "mov.u32 %gbpf$z, %tid.x;"));
+	assert_non_null(strstr(body, "mov.u32 %gbpf$z, %laneid;"));
+	assert_non_null(strstr(body, "cvt.u64.u32 %gbpf$e, %gbpf$z;"));
+	done(&t);
+}
+
+/* Returns the stub's result for one program of the body and the fields. */
+static struct result one(uint32_t hook, uint64_t fields, const char *params, const char *body)
+{
+	struct ptx_probe p = { .hook = hook, .fields = fields, .name = "p" };
+	struct result t;
+	struct buf text;
+
+	buf_init(&text);
+	buf_printf(&text, ".func p_f0 (.param .b64 env%s)\n{\n%s\n}\n", params, body);
+	p.text = buf_text(&text);
+	t = make(&p, 1);
+	buf_finish(&text);
+	return t;
+}
+
+static void guarded_returns_are_branches(void **state)
+{
+	struct result t = one(PROBE_ENTER, 0, "",
+			      ".reg .pred %p; setp.eq.u32 %p, 1, 1; @%p ret; @!%p ret; ret;");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(at(&t, "@%p bra $gbpf$end") < at(&t, "@!%p bra $gbpf$end"));
+	done(&t);
+}
+
+/* Fields are those that are known at entry; the lanes follow from the number of threads. */
+static void each_field_of_the_hook_is_known(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 24; i++) {
+		bool wide = i < 4;
+		struct result t = one(PROBE_BLOCK_ENTER, PROBE_FIELD(i),
+				      wide ? ", .param .b64 x" : ", .param .b32 x",
+				      wide ? ".reg .b64 %x; ld.param.b64 %x, [x]; ret;"
+					   : ".reg .b32 %x; ld.param.b32 %x, [x]; ret;");
+
+		print_message("field %u\n", i);
+		assert_int_equal(t.err, 0);
+		assert_false(has(&t, "activemask"));
+		assert_int_equal(has(&t, "4294967264"), i == 20 || i == 21);
+		done(&t);
+	}
+}
+
+static void refused(int err, const char *why, uint32_t hook, uint64_t fields, const char *params,
+		    const char *body)
+{
+	struct result t = one(hook, fields, params, body);
+
+	if (t.err != err || !strstr(buf_text(&t.r.message), why)) {
+		fail_msg("%d, '%s' instead of '%s'", t.err, buf_text(&t.r.message), why);
+	}
+	done(&t);
+}
+
+static void what_a_stub_lacks_is_refused(void **state)
+{
+	(void)state;
+	refused(-ENOTSUP, "beginning of blocks and warps", 33, 0, "", "ret;");
+	refused(-ENOTSUP, "beginning of blocks and warps", 38, 0, "", "ret;");
+	refused(-ENOTSUP, "calls functions", 32, 0, "", "{ call p_f1; } ret;");
+	refused(-ENOTSUP, "stack is in memory", 32, 0, "", ".local .align 16 .b8 s[64]; ret;");
+	refused(-EINVAL, "other than local", 32, 0, "", ".shared .b32 s; ret;");
+	refused(-EINVAL, "may not end or wait", 32, 0, "", ".reg .b32 %m; activemask.b32 %m; ret;");
+	refused(-EINVAL, "may not end", 32, 0, "", "exit;");
+	refused(-EINVAL, "name of the entry stub", 32, 0, "", ".reg .b64 %gbpf$e; ret;");
+	refused(-EINVAL, "name of the entry stub", 32, 0, "", "$gbpf$end1: ret;");
+	refused(-EINVAL, "unknown form", 32, 0, "", ".reg .b32 %x; ld.param.b32 %x, [env]; ret;");
+	refused(-EINVAL, "unknown form", 32, 0, "", ".reg .b64 %x; ld.param.b64 %x, [env+8]; ret;");
+	refused(-EINVAL, "unknown form", 32, 0, "", ".reg .b64 %x; ld.param.b64 %x, [other]; ret;");
+	refused(-EINVAL, "unknown form", 32, 0, "", "st.param.b64 [env], 0; ret;");
+	refused(-EINVAL, "not its fields", 32, PROBE_FIELD(3), "", "ret;");
+}
+
+static void lanes_and_sites_are_refused(void **state)
+{
+	struct ptx_probe p = probe_both[1];
+	struct result t;
+
+	(void)state;
+	p.lanes = true;
+	t = make(&p, 1);
+	assert_int_equal(t.err, -ENOTSUP);
+	done(&t);
+	p.lanes = false;
+	p.sites = "#3";
+	t = make(&p, 1);
+	assert_int_equal(t.err, -ENOTSUP);
+	done(&t);
+	p.sites = "add.cu:12";
+	t = make(&p, 1);
+	assert_int_equal(t.err, -ENOTSUP);
+	done(&t);
+	p.sites = "#0";
+	t = make(&p, 1);
+	assert_int_equal(t.err, 0);
+	done(&t);
+	t = make(&p, 0);
+	assert_int_equal(t.err, -EINVAL);
+	done(&t);
+}
+
+/* Only a program that asks for the kernel makes the text depend on it. */
+static void the_kernel_is_a_constant(void **state)
+{
+	static const char text[] = ".func p_f0 (.param .b64 env, .param .b64 kernel)\n{\n"
+				   ".reg .b64 %k; ld.param.b64 %k, [kernel]; ret;\n}\n";
+	const struct ptx_probe p = {
+		.hook = 34, .fields = PROBE_FIELD(2), .name = "p", .text = text
+	};
+	struct buf a = { 0 }, b = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct ptx_probe *probe = i ? &p : &probe_both[0];
+
+		buf_clear(&a);
+		buf_clear(&b);
+		assert_int_equal(ptx_probe_stub(&a, 90, 64, "one", probe, probe_envs, 1, NULL), 0);
+		assert_int_equal(ptx_probe_stub(&b, 90, 64, "two", probe, probe_envs, 1, NULL), 0);
+		assert_int_equal(strcmp(buf_text(&a), buf_text(&b)) != 0, i);
+	}
+	buf_finish(&a);
+	buf_finish(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(programs_stand_between_gate_and_kernel),
+		cmocka_unit_test(the_gate_is_unchanged),
+		cmocka_unit_test(a_body_has_neither_calls_nor_parameters),
+		cmocka_unit_test(guarded_returns_are_branches),
+		cmocka_unit_test(each_field_of_the_hook_is_known),
+		cmocka_unit_test(what_a_stub_lacks_is_refused),
+		cmocka_unit_test(lanes_and_sites_are_refused),
+		cmocka_unit_test(the_kernel_is_a_constant),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
