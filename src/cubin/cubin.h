@@ -38,6 +38,11 @@ int cubin_stub_open(struct cubin_stub **ret, const void *a, size_t a_bytes, uint
 		    uint32_t arg_bytes, struct report *r);
 void cubin_stub_close(struct cubin_stub *s); /* accepts NULL */
 
+/* Checks the code behind the gate of a stub that runs programs (ptx/probe_stub.h): no call, no
+ * local or shared memory, no barrier, nothing that acts for a whole warp, and lanes that part join
+ * again. 0; -ENOTSUP with the reason. */
+int cubin_stub_check_programs(const struct cubin_stub *s, struct report *r);
+
 /* ---- kernels ---- */
 
 /* Why a kernel was not patched. The numbers are stable; append only. */
@@ -55,6 +60,7 @@ enum cubin_why {
 	CUBIN_REGISTERS,      /* the stub needs more registers than the kernel may have */
 	CUBIN_BARRIERS,	      /* uses a barrier count that the stub's cannot be added to */
 	CUBIN_CODE_FORM, /* code section of an unexpected form, or an attribute that rules it out */
+	CUBIN_NOT_CHOSEN, /* cubin_patch_copy() patches another one */
 	CUBIN_WHY_COUNT
 };
 /* Returns a clause such as "the image launches kernels from the device". */
@@ -103,6 +109,12 @@ struct cubin_patched;
  * the reason; *ret is unchanged. -ENOMEM. Thread-safe; does not keep image or s. */
 int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
 		const struct cubin_stub *s, struct report *r);
+/* Inserts the stub into one kernel only, for a copy that is loaded in addition to the image. As
+ * cubin_patch(), and -ENOENT without *ret if no kernel has the name or it cannot be patched,
+ * -ENOTSUP if the kernel uses what a copy has of its own: variables and constants of the module,
+ * textures, numbers of functions. r has the reason. */
+int cubin_patch_copy(struct cubin_patched **ret, const void *image, size_t bytes,
+		     const char *kernel, const struct cubin_stub *s, struct report *r);
 /* Returns the image, NULL if there is none or it was dropped. Aligned to 16 bytes. */
 const void *cubin_patched_image(const struct cubin_patched *p, size_t *ret_bytes);
 void cubin_patched_drop_image(struct cubin_patched *p); /* keeps the kernels */

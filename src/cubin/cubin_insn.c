@@ -27,6 +27,19 @@ struct cubin_insn cubin_insn_bra(unsigned arch, int64_t offset)
 	return cubin_insn_set(i, CUBIN_STALL, 4, 5);
 }
 
+int64_t cubin_insn_target(unsigned arch, struct cubin_insn i, size_t at)
+{
+	uint64_t v = i.lo >> 34 | (i.hi & 0x3ffff) << 30; /* 48 bits */
+
+	if (arch >= 90) {
+		v = v << 8 | (i.lo >> 16 & 0xff);
+		v <<= 8;
+		return (int64_t)at + CUBIN_INSN_BYTES + ((int64_t)v >> 8) * 4;
+	}
+	v <<= 16;
+	return (int64_t)at + CUBIN_INSN_BYTES + ((int64_t)v >> 16) * 4;
+}
+
 struct cubin_insn cubin_insn_displaced(struct cubin_insn first)
 {
 	first = cubin_insn_set(first, CUBIN_REUSE, 4, 0);

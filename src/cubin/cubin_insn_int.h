@@ -5,6 +5,7 @@
 #define GBPF_CUBIN_CUBIN_INSN_INT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -31,7 +32,34 @@ enum cubin_op {
 	CUBIN_OP_STG = 0x986,	      /* registers 0x300 instead of 0x900 */
 	CUBIN_OP_STL = 0x987,
 	CUBIN_OP_STS = 0x988,
-	CUBIN_OP_RED = 0x98e, /* atomic without a result */
+	CUBIN_OP_RED = 0x98e,	   /* atomic without a result */
+	CUBIN_OP_CALL_REL = 0x944, /* to a constant place of the same code */
+	CUBIN_OP_NONE = 0xfff,	   /* of no GPU: the soft GPU's code consists of it */
+};
+
+/* An operation without the three bits that say which operands are registers, constants, uniform. */
+enum cubin_base {
+	CUBIN_BASE_VOTE = 0x006,
+	CUBIN_BASE_ELECT = 0x02f,
+	CUBIN_BASE_VOTEU = 0x086,
+	CUBIN_BASE_BAR = 0x11d,
+	CUBIN_BASE_BSYNC = 0x141,
+	CUBIN_BASE_CALL_ABS = 0x143,
+	CUBIN_BASE_CALL_REL = 0x144,
+	CUBIN_BASE_BSSY = 0x145,
+	CUBIN_BASE_BRA = 0x147,
+	CUBIN_BASE_BRX = 0x149,
+	CUBIN_BASE_JMX = 0x14c,
+	CUBIN_BASE_RET = 0x150,
+	CUBIN_BASE_BPT = 0x15c,
+	CUBIN_BASE_LDL = 0x183,
+	CUBIN_BASE_LDS = 0x184,
+	CUBIN_BASE_STL = 0x187,
+	CUBIN_BASE_STS = 0x188,
+	CUBIN_BASE_SHFL = 0x189,
+	CUBIN_BASE_ATOMS = 0x18c,
+	CUBIN_BASE_MATCH = 0x1a1,
+	CUBIN_BASE_REDUX = 0x1c4,
 };
 #define CUBIN_ALWAYS 7u	       /* predicate "true" */
 #define CUBIN_NO_BARRIER 7u    /* no scoreboard */
@@ -57,6 +85,11 @@ static inline void cubin_insn_put(uint8_t *p, struct cubin_insn i)
 static inline unsigned cubin_insn_op(struct cubin_insn i)
 {
 	return (unsigned)(i.lo & 0xfff);
+}
+
+static inline unsigned cubin_insn_base(struct cubin_insn i)
+{
+	return (unsigned)(i.lo & 0x1ff);
 }
 
 static inline unsigned cubin_insn_predicate(struct cubin_insn i)
@@ -90,6 +123,8 @@ enum { /* control fields: first bit */
 struct cubin_insn cubin_insn_nop(unsigned stall, unsigned wait);
 /* An unconditional branch; offset is in bytes, from the next instruction. */
 struct cubin_insn cubin_insn_bra(unsigned arch, int64_t offset);
+/* Returns the target of a relative branch or call at `at`, in bytes from the section's start. */
+int64_t cubin_insn_target(unsigned arch, struct cubin_insn i, size_t at);
 /* The displaced instruction in its form behind the stub. */
 struct cubin_insn cubin_insn_displaced(struct cubin_insn first);
 /* Whether it loads the stack pointer from bank 0: the first instruction of all compiled kernels,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cubin/cubin.h"
+#include "cubin/cubin_copy_int.h"
 #include "cubin/cubin_elf_int.h"
 #include "cubin/cubin_patched_int.h"
 #include "cubin/cubin_plan_int.h"
@@ -228,10 +229,27 @@ static void take_kernels(struct cubin_patched *to, struct cubin_scan *scan)
 	strmap_init(&scan->names);
 }
 
-static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e,
+/* Excludes all kernels but one, which must be fit to run from a copy. */
+static int choose(struct cubin_scan *scan, const char *kernel, struct report *r)
+{
+	const struct cubin_kernel *k = strmap_get(&scan->names, kernel);
+
+	if (!k) {
+		return report_set(r, -ENOENT, "cubin", "no kernel '%s'", kernel);
+	}
+	for (size_t i = 0; i < scan->n; i++) {
+		if (&scan->kernels[i] != k && scan->kernels[i].why == CUBIN_OK) {
+			scan->kernels[i].why = CUBIN_NOT_CHOSEN;
+		}
+	}
+	return cubin_copy_check(scan->elf, scan, k, r);
+}
+
+/* kernel NULL: all. */
+static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e, const char *kernel,
 		     const struct cubin_stub *stub, struct report *r)
 {
-	struct cubin_patched *to;
+	struct cubin_patched *to = NULL;
 	struct cubin_scan scan;
 	int err = check_arch(e, stub, r);
 
@@ -241,13 +259,16 @@ static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e,
 	if (err < 0) {
 		return err;
 	}
-	to = calloc(1, sizeof(*to));
-	err = to ? 0 : -ENOMEM;
+	err = kernel ? choose(&scan, kernel, r) : 0;
+	if (!err) {
+		to = calloc(1, sizeof(*to));
+		err = to ? 0 : -ENOMEM;
+	}
 	if (to) {
 		to->patched = cubin_plan_kernels(&scan, stub);
 		err = to->patched ? patch_image(to, &scan, stub, r) : -ENOENT;
 	}
-	if (err == 0 || err == -ENOENT) {
+	if (to && (err == 0 || err == -ENOENT)) {
 		take_kernels(to, &scan);
 		*ret = to;
 	} else {
@@ -257,8 +278,8 @@ static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e,
 	return err;
 }
 
-int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
-		const struct cubin_stub *s, struct report *r)
+static int patch_kernels(struct cubin_patched **ret, const void *image, size_t bytes,
+			 const char *kernel, const struct cubin_stub *s, struct report *r)
 {
 	struct cubin_elf e;
 	int err = cubin_elf_open(&e, image, bytes, r);
@@ -266,7 +287,29 @@ int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
 	if (err < 0) {
 		return err;
 	}
-	err = patch_elf(ret, &e, s, r);
+	err = patch_elf(ret, &e, kernel, s, r);
 	cubin_elf_finish(&e);
+	return err;
+}
+
+int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
+		const struct cubin_stub *s, struct report *r)
+{
+	return patch_kernels(ret, image, bytes, NULL, s, r);
+}
+
+int cubin_patch_copy(struct cubin_patched **ret, const void *image, size_t bytes,
+		     const char *kernel, const struct cubin_stub *s, struct report *r)
+{
+	struct cubin_patched *p = NULL;
+	int err = patch_kernels(&p, image, bytes, kernel, s, r);
+
+	if (err == -ENOENT && p) {
+		(void)report_set(r, err, "cubin", "'%s' cannot be patched: %s", kernel,
+				 cubin_why_text(cubin_patched_find(p, kernel)->why));
+		cubin_patched_close(p);
+	} else if (!err) {
+		*ret = p;
+	}
 	return err;
 }

@@ -20,27 +20,13 @@ static uint64_t mix(uint64_t h, uint64_t v)
 	return h ^ h >> 32;
 }
 
-/* Target of a relative branch at `at`, in bytes from the section's start. */
-static int64_t target(unsigned arch, struct cubin_insn i, size_t at)
-{
-	uint64_t v = i.lo >> 34 | (i.hi & 0x3ffff) << 30; /* 48 bits */
-
-	if (arch >= 90) {
-		v = v << 8 | (i.lo >> 16 & 0xff);
-		v <<= 8;
-		return (int64_t)at + CUBIN_INSN_BYTES + ((int64_t)v >> 8) * 4;
-	}
-	v <<= 16;
-	return (int64_t)at + CUBIN_INSN_BYTES + ((int64_t)v >> 16) * 4;
-}
-
 static void note(unsigned arch, struct cubin_kernel *k, struct cubin_insn i, size_t at)
 {
 	switch (cubin_insn_op(i)) {
 	case CUBIN_OP_BRA:
 	case CUBIN_OP_BRA_UNIFORM:
 	case OP_CALL_RELATIVE:
-		if (target(arch, i, at) < CUBIN_INSN_BYTES && k->why == CUBIN_OK) {
+		if (cubin_insn_target(arch, i, at) < CUBIN_INSN_BYTES && k->why == CUBIN_OK) {
 			k->why = CUBIN_LOOPS_TO_ENTRY;
 		}
 		break;

@@ -15,6 +15,7 @@ static const char *const texts[CUBIN_WHY_COUNT] = {
 	[CUBIN_REGISTERS] = "the stub needs more registers than it may have",
 	[CUBIN_BARRIERS] = "its barrier count cannot be raised",
 	[CUBIN_CODE_FORM] = "its code has an unexpected form",
+	[CUBIN_NOT_CHOSEN] = "another kernel of its image was chosen",
 };
 
 const char *cubin_why_text(enum cubin_why why)

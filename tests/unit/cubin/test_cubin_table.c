@@ -144,7 +144,7 @@ static void wrong_counts_are_refused(void **state)
 
 static void unknown_values_are_refused(void **state)
 {
-	refused(WHY, 13);
+	refused(WHY, CUBIN_WHY_COUNT);
 	refused(WHY, UINT32_MAX);
 	refused(FLAGS, 0x100);
 	refused(FLAGS, UINT32_MAX);

@@ -1,0 +1,33 @@
+/* probe-stub ARCH PAD: prints the PTX of an entry stub with two programs, which
+ * tests/data/cubins/make compiles. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "probe_programs.h"
+
+int main(int argc, char **argv)
+{
+	struct buf text, why;
+	struct report r;
+	int status = 1;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: probe-stub ARCH PAD\n");
+		return 2;
+	}
+	buf_init(&text);
+	buf_init(&why);
+	report_init(&r);
+	if (ptx_probe_stub(&text, (unsigned)strtoul(argv[1], NULL, 10),
+			   (uint32_t)strtoul(argv[2], NULL, 10), "kernel", probe_both, probe_envs,
+			   ARRAY_SIZE(probe_both), &r) == 0) {
+		status = fputs(buf_text(&text), stdout) < 0;
+	} else {
+		report_text(&r, &why);
+		fprintf(stderr, "probe-stub: %s\n", buf_text(&why));
+	}
+	report_finish(&r);
+	buf_finish(&why);
+	buf_finish(&text);
+	return status;
+}
