@@ -21,6 +21,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/probe/probes.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu.h"
 #include "gpu/control.h"
@@ -468,7 +469,8 @@ static int leaked(struct daemon *d)
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		tenants += d->sessions.tenant[i] != NULL;
 		boards += d->sessions.tenant[i] && d->sessions.tenant[i]->board.map;
-		regions += daemon_policy_regions_of(d, i) && !d->sessions.tenant[i];
+		regions += (daemon_policy_regions_of(d, i) || daemon_probes_have_region(d, i)) &&
+			   !d->sessions.tenant[i];
 	}
 	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
 		published += d->sessions.lc[i] != NULL;

@@ -10,6 +10,7 @@
 #include "daemon/maps/maps_watch.h"
 #include "daemon/maps/policy_maps.h"
 #include "daemon/policy/policies_int.h"
+#include "daemon/probe/probes.h"
 #include "daemon/watch/watch.h"
 #include "gbpf/gbpf.h"
 
@@ -83,7 +84,7 @@ static void order(struct daemon_call *c, struct daemon_policy_request *o)
 	}
 }
 
-static bool good_name(const char *name)
+bool daemon_control_good_name(const char *name)
 {
 	size_t n = name ? strlen(name) : 0;
 
@@ -164,7 +165,7 @@ static void method_load(struct daemon_call *c)
 		.name = json_string_value(json_object_get(c->params, "name"))
 	};
 
-	if (!good_name(o.name)) {
+	if (!daemon_control_good_name(o.name)) {
 		daemon_control_error(c, 2, "usage",
 				     "Give one with 1 to 31 characters, without blanks and slashes",
 				     "a policy needs a name");
@@ -273,6 +274,7 @@ static const struct {
 	{ "events", ALL, daemon_method_events },
 	{ "map.delete", ADMIN, daemon_method_map_delete },
 	{ "map.dump", ALL, daemon_method_map_dump },
+	{ "map.drain", ALL, daemon_method_map_drain },
 	{ "map.get", ALL, daemon_method_map_get },
 	{ "map.list", ALL, daemon_method_map_list },
 	{ "map.set", ADMIN, daemon_method_map_set },
@@ -286,6 +288,9 @@ static const struct {
 	{ "policy.unload", ADMIN, method_unload },
 	{ "policy.watch", ALL, method_watch },
 	{ "policy.watch_cancel", ADMIN, method_watch_cancel },
+	{ "probe.attach", ALL, daemon_method_probe_attach },
+	{ "probe.detach", ALL, daemon_method_probe_detach },
+	{ "probe.list", ALL, daemon_method_probe_list },
 	{ "ps", ALL, daemon_method_ps },
 	{ "restart", ALL, daemon_method_restart },
 	{ "set", ALL, daemon_method_set },

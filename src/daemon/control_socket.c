@@ -15,6 +15,7 @@
 #include "daemon/budget.h"
 #include "daemon/clean_text.h"
 #include "daemon/maps/maps_watch.h"
+#include "daemon/probe/probes.h"
 
 #define MAX_CONNECTIONS 256u
 #define MAX_FOREIGN 32u	      /* connections of one user that is neither root nor the daemon's */
@@ -62,6 +63,7 @@ static void end(struct daemon_connection *c)
 static void destroy(struct daemon_connection *c)
 {
 	daemon_maps_watch_conn_closed(c->d, c->number);
+	daemon_probes_conn_closed(c->d, c->number);
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->again);
 	fd_close_peer(c->sock);

@@ -55,6 +55,8 @@ unsigned daemon_control_connections(const struct daemon *d);
 
 /* control_methods.c */
 void daemon_method_call(struct daemon_call *c, const char *method, bool greeted);
+/* Returns whether a policy or tool may have this name; NULL: no. */
+bool daemon_control_good_name(const char *name);
 /* Returns the name of method i, or NULL beyond the last: for the test that looks at each. */
 const char *daemon_method_name(size_t i);
 /* control_info.c */

@@ -24,6 +24,7 @@
 struct daemon_session;
 struct daemon_control;
 struct daemon_policies;
+struct daemon_probes;
 struct daemon_ticker;
 struct daemon_watch;
 struct daemon_mps;
@@ -142,6 +143,7 @@ struct daemon {
 	struct daemon_maps maps;
 	struct daemon_vgpus vgpus;
 	struct daemon_policies *policies; /* owned; policies.c */
+	struct daemon_probes *probes;	  /* owned; daemon/probe */
 	struct daemon_ticker *ticker;	  /* owned; daemon_hooks.c */
 	struct daemon_mps *mps;		  /* owned; mps.c */
 	struct daemon_watch *watches;	  /* owned; watch.c */

@@ -28,6 +28,7 @@
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
+#include "daemon/probe/probes.h"
 #include "daemon/runtime.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu.h"
@@ -110,6 +111,9 @@ static int open_store(struct daemon *d)
 	}
 	if (!err) {
 		err = daemon_policies_open(d);
+	}
+	if (!err) {
+		err = daemon_probes_open(d);
 	}
 	if (!err) {
 		err = daemon_ticker_open(d);
@@ -235,6 +239,7 @@ static void close_all(struct daemon *d)
 	daemon_vgpus_close(d);
 	daemon_idle_close(d);
 	daemon_watches_close(d);
+	daemon_probes_close(d);
 	daemon_policies_close(d);
 	daemon_prints_close(d);
 	daemon_history_close(&d->history);

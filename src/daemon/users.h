@@ -21,6 +21,7 @@ struct daemon_user {
 	uid_t uid;
 	uint64_t last_ns; /* last use; 0: free */
 	struct rate_limit events;
+	struct rate_limit builds; /* of tools */
 	struct {
 		uint64_t told_ns; /* last entry of the user in the audit log; 0: none */
 		uint32_t more;	  /* actions since then */

@@ -44,6 +44,12 @@ void lib_disconnect(struct gbpf *g);
 /* ---- maps.c ---- */
 json_t *lib_map_params(const struct gbpf_map *m);
 
+/* ---- load.c ---- */
+/* Calls a method with an object in a memfd. Waits at least 30 s. p: taken; NULL: a text in it is
+ * not UTF-8. */
+int lib_send_object(struct gbpf *g, const char *method, const char *name, const void *elf,
+		    size_t bytes, json_t *p, char **ret_json);
+
 /* ---- client.c ---- */
 int lib_connect(struct gbpf *g);
 int lib_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,

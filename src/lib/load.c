@@ -1,5 +1,5 @@
-/* Sending a policy's object to gbpfd: reads it whole and passes it in a sealed memfd with the
- * request. */
+/* Sending the object of a policy or tool to gbpfd: reads it whole and passes it in a sealed memfd
+ * with the request. */
 #include "lib/lib_int.h"
 
 #include <errno.h>
@@ -51,38 +51,23 @@ EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes,
 	return gbpf_policy_load_watched(g, elf, bytes, name, flags, 0, NULL, ret_json);
 }
 
-EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t bytes, const char *name,
-				    unsigned flags, uint64_t watch_ns, const char *rollback_if,
-				    char **ret_json)
+int lib_send_object(struct gbpf *g, const char *method, const char *name, const void *elf,
+		    size_t bytes, json_t *p, char **ret_json)
 {
 	unsigned timeout = g->timeout_ms;
 	int fd, err;
-	json_t *p;
 
-	if (!bytes) {
-		return lib_fail(g, -EINVAL, GBPF_CODE_FAILED, "elf",
-				"Build it with clang -target bpf -mcpu=v3 -g -O2 -c",
-				"the object of %s is empty", name);
+	if (!bytes || bytes > GBPF_OBJECT_MAX_BYTES) {
+		json_decref(p);
+		return bytes ? lib_fail(g, -E2BIG, GBPF_CODE_LIMIT, "limit", NULL,
+					"the object of %s has more than %u MiB", name,
+					GBPF_OBJECT_MAX_BYTES >> 20)
+			     : lib_fail(g, -EINVAL, GBPF_CODE_FAILED, "elf",
+					"Build it with clang -target bpf -mcpu=v3 -g -O2 -c",
+					"the object of %s is empty", name);
 	}
-	if (bytes > GBPF_OBJECT_MAX_BYTES) {
-		return lib_fail(g, -E2BIG, GBPF_CODE_LIMIT, "limit", NULL,
-				"the object of %s has more than %u MiB", name,
-				GBPF_OBJECT_MAX_BYTES >> 20);
-	}
-	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
 	if (!p) {
-		return lib_fail(g, -EINVAL, GBPF_CODE_USAGE, "usage", NULL,
-				"a policy's name must be UTF-8");
-	}
-	if (rollback_if) {
-		json_object_set_new(p, "watch_ns", json_integer((json_int_t)watch_ns));
-		json_object_set_new(p, "rollback_if", json_string(rollback_if));
-	}
-	if (flags & GBPF_LOAD_KEEP_MAPS) {
-		json_object_set_new(p, "keep_maps", json_true());
-	}
-	if (flags & GBPF_LOAD_VOLATILE) {
-		json_object_set_new(p, "volatile", json_true());
+		return lib_fail(g, -EINVAL, GBPF_CODE_USAGE, "usage", NULL, "a name must be UTF-8");
 	}
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {
@@ -91,10 +76,29 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 				"cannot hand over the object: %s", strerror(-fd));
 	}
 	g->timeout_ms = timeout ? MAX(timeout, LOAD_TIMEOUT_MS) : 0;
-	err = lib_text(g, "policy.load", p, fd, ret_json);
+	err = lib_text(g, method, p, fd, ret_json);
 	g->timeout_ms = timeout;
 	fd_close(fd);
 	return err;
+}
+
+EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t bytes, const char *name,
+				    unsigned flags, uint64_t watch_ns, const char *rollback_if,
+				    char **ret_json)
+{
+	json_t *p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
+
+	if (p && rollback_if) {
+		json_object_set_new(p, "watch_ns", json_integer((json_int_t)watch_ns));
+		json_object_set_new(p, "rollback_if", json_string(rollback_if));
+	}
+	if (p && flags & GBPF_LOAD_KEEP_MAPS) {
+		json_object_set_new(p, "keep_maps", json_true());
+	}
+	if (p && flags & GBPF_LOAD_VOLATILE) {
+		json_object_set_new(p, "volatile", json_true());
+	}
+	return lib_send_object(g, "policy.load", name, elf, bytes, p, ret_json);
 }
 
 static void name_of(const char *path, char *out, size_t cap)

@@ -1,13 +1,26 @@
 /* Calls about maps. */
 #include "lib/lib_int.h"
 
-json_t *lib_map_params(const struct gbpf_map *m)
+#include <stddef.h>
+
+/* Adds the version or tool. */
+static void add_version(json_t *p, const struct gbpf_map *m)
 {
-	json_t *p = json_pack("{s:s}", "map", m->name ? m->name : "");
+	bool has_probe = m->size >= offsetof(struct gbpf_map, probe) + sizeof(m->probe);
 
 	if (p && m->version) {
 		json_object_set_new(p, "version", json_integer((json_int_t)m->version));
 	}
+	if (p && has_probe && m->probe) {
+		json_object_set_new(p, "probe", json_integer((json_int_t)m->probe));
+	}
+}
+
+json_t *lib_map_params(const struct gbpf_map *m)
+{
+	json_t *p = json_pack("{s:s}", "map", m->name ? m->name : "");
+
+	add_version(p, m);
 	if (p && m->tenant != GBPF_ALL_TENANTS) {
 		json_object_set_new(p, "tenant", json_integer(m->tenant));
 	}
@@ -26,6 +39,24 @@ EXPORT int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json)
 	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
 
 	return lib_text(g, "map.list", p, -1, ret_json);
+}
+
+EXPORT int gbpf_map_list_of(struct gbpf *g, const struct gbpf_map *m, char **ret_json)
+{
+	json_t *p = json_object();
+
+	add_version(p, m);
+	return lib_text(g, "map.list", p, -1, ret_json);
+}
+
+EXPORT int gbpf_map_drain(struct gbpf *g, const struct gbpf_map *m, char **ret_json)
+{
+	json_t *p = lib_map_params(m);
+
+	if (p && !m->name) {
+		json_object_del(p, "map");
+	}
+	return lib_text(g, "map.drain", p, -1, ret_json);
 }
 
 EXPORT int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after,

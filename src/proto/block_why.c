@@ -38,6 +38,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_TEST_TIME] = "the test of patched machine code did not end in time",
 		[PROTO_BLOCK_OLD_DRIVER] = "machine code is patched from CUDA 12.5 on",
 		[PROTO_BLOCK_THREAD] = "on a thread's own default stream",
+		[PROTO_BLOCK_PROBED] = "probed: its probed form cannot be stopped yet",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

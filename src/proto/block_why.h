@@ -41,6 +41,7 @@ enum proto_block_why {
 	PROTO_BLOCK_TEST_TIME,	 /* it did not end in time */
 	PROTO_BLOCK_OLD_DRIVER,	 /* the driver cannot tell which kernel a handle names */
 	PROTO_BLOCK_THREAD,	 /* on a stream that only one thread can name */
+	PROTO_BLOCK_PROBED,	 /* its probed form runs, which cannot be stopped yet */
 	PROTO_BLOCK_WHYS
 };
 

@@ -31,6 +31,12 @@ static const uint16_t sizes[] = {
 	[PROTO_FLAG_REMOVE] = sizeof(struct proto_flag),
 	[PROTO_REQUEST] = sizeof(struct proto_plain),
 	[PROTO_ACCOUNT] = sizeof(struct proto_account_message),
+	[PROTO_PROBE] = sizeof(struct proto_probe),
+	[PROTO_PROBE_STATE] = sizeof(struct proto_probe_state),
+	[PROTO_PROBE_END] = sizeof(struct proto_probe_order),
+	[PROTO_PROBE_ENDED] = sizeof(struct proto_probe_order),
+	[PROTO_PROBE_DRAIN] = sizeof(struct proto_probe_order),
+	[PROTO_PROBE_DRAINED] = sizeof(struct proto_probe_order),
 };
 
 static size_t size_of(uint32_t type)
@@ -78,9 +84,24 @@ static void terminate(union proto_message *m)
 		m->note.what[sizeof(m->note.what) - 1] = 0;
 		m->note.text[sizeof(m->note.text) - 1] = 0;
 		break;
+	case PROTO_PROBE:
+		m->probe.kernel[sizeof(m->probe.kernel) - 1] = 0;
+		break;
+	case PROTO_PROBE_STATE:
+		m->probe_state.why[sizeof(m->probe_state.why) - 1] = 0;
+		break;
 	default:
 		break;
 	}
+}
+
+/* Those of an image and the regions that these bits name. */
+static int image_descriptors(uint32_t regions)
+{
+	if (regions & ~(uint32_t)(PROTO_REGION_GLOBAL | PROTO_REGION_TENANT)) {
+		return -1;
+	}
+	return 1 + __builtin_popcount(regions);
 }
 
 /* Returns the number of descriptors of a message: exactly that many (WELCOME: at least), or -1 if
@@ -103,10 +124,9 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 		}
 		return (nfds >= 3 ? 3 : 1) + (int)m->welcome.accounts; /* reattached: no pages */
 	case PROTO_PREPARE:
-		if (m->version.regions & ~(uint32_t)(PROTO_REGION_GLOBAL | PROTO_REGION_TENANT)) {
-			return -1;
-		}
-		return 1 + __builtin_popcount(m->version.regions);
+		return image_descriptors(m->version.regions);
+	case PROTO_PROBE:
+		return image_descriptors(m->probe.regions);
 	case PROTO_DEVICES:
 	case PROTO_DEVICES_ARE:
 		return m->devices.gpus <= PROTO_MAX_GPUS ? 0 : -1;

@@ -20,7 +20,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 7u
+#define PROTO_VERSION 8u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -50,6 +50,14 @@ enum proto_type {
 	PROTO_REQUEST,	    /* c>d: a request opened or ended; sent only while SET asks for it */
 	PROTO_MEM_ASK,	    /* c>d: a charge was refused; the answer is in the account's line */
 	PROTO_ACCOUNT,	    /* d>c: answer to a hello that looks; descriptor: [account] */
+	PROTO_PROBE,	    /* d>c: attach a tool; descriptors as of PREPARE */
+	PROTO_PROBE_STATE,  /* c>d: answers PROBE; then whenever kernels gain or lose its programs
+			     */
+	PROTO_PROBE_END,    /* d>c: detach it */
+	PROTO_PROBE_ENDED,  /* c>d: answers PROBE_END: no launch of it is unfinished, and its region
+			       has its last values */
+	PROTO_PROBE_DRAIN,  /* d>c: copy its maps in memory of the GPU to its region */
+	PROTO_PROBE_DRAINED, /* c>d: answers PROBE_DRAIN */
 };
 
 struct proto_head {
@@ -171,6 +179,40 @@ struct proto_version { /* PREPARE (regions), PREPARED (status: 0 or -errno), DRO
 	uint32_t regions;
 };
 
+#define PROTO_PATTERN 256
+
+/* PROBE. A tool is a policy image with programs inside kernels. Its version is not one of a policy.
+ */
+struct proto_probe {
+	struct proto_head head;
+	uint64_t version;
+	uint64_t replaces; /* version of the tool that it replaces in each kernel; 0: none */
+	uint32_t regions, reserved;
+	char kernel[PROTO_PATTERN]; /* of kernels' names, besides the programs' own */
+};
+
+struct proto_probe_state {
+	struct proto_head head;
+	uint64_t version;
+	int32_t status;	     /* 0, or -errno: the tool as a whole cannot be attached, for the reason
+				in why; it has ended */
+	uint32_t kernels;    /* kernels that run its programs from their next launch on */
+	uint32_t waiting;    /* kernels that are being compiled, or wait for an idle context */
+	uint32_t refused;    /* kernels that match, and cannot have its programs */
+	uint32_t falls_back; /* of the first: kernels some of whose launches the driver refuses with
+				its programs, so that they run without */
+	uint32_t reserved;
+	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
+};
+
+struct proto_probe_order { /* PROBE_END, PROBE_ENDED, PROBE_DRAIN, PROBE_DRAINED */
+	struct proto_head head;
+	uint64_t version;
+	uint64_t number; /* of the order; returned in the answer */
+	int32_t status;	 /* answers: 0 or -errno: the values are older */
+	uint32_t reserved;
+};
+
 struct proto_board_message { /* BOARD_ADD, BOARD_REMOVE */
 	struct proto_head head;
 	uint32_t slot, tenant;
@@ -205,6 +247,9 @@ union proto_message {
 	struct proto_flag flag;
 	struct proto_mem_ask mem_ask;
 	struct proto_account_message account;
+	struct proto_probe probe;
+	struct proto_probe_state probe_state;
+	struct proto_probe_order probe_order;
 };
 
 /* Fills in the head for the type (REFUSED: see there) and sends. Returns 0, -EAGAIN (the peer's

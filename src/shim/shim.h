@@ -47,6 +47,8 @@ struct shim_state {
 				      the threads' caches */
 	uint32_t kernel_generation; /* [atomic] the same for function handles */
 	uint32_t code_generation;   /* [atomic] the same for handles that may name patched code */
+	uint32_t probe_generation;  /* [atomic] the same for what is known of probes of a handle */
+	uint32_t probes_attached;   /* [atomic] tools ever attached */
 	int error; /* [atomic] first error of a deferred call, returned by the next synchronization;
 		      0: none */
 };

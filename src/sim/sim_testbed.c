@@ -364,7 +364,7 @@ void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
 
 bool sim_testbed_fills(const struct sim_testbed *w, int hook)
 {
-	return w->built.stats[hook].cost != 0;
+	return ebpf_built_stats(&w->built, (int)hook) != NULL;
 }
 
 int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_tenant *t,

@@ -30,34 +30,13 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "../programs/program.h"
-#include "check.h"
+#include "copy_program.h"
 #include "base/compiler.h"
 
 #define MIB ((size_t)1 << 20)
 #define BUFFER (24 * MIB)
 #define OPERATIONS 40u
-#define THREADS 4u
 #define PAGE ((size_t)4096)
-
-#define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
-#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
-
-static CUdevice device;
-static CUcontext context;
-static CUfunction invert;
-
-/* Inverts n bytes, a byte a thread, 1024 threads a block. */
-static const char ptx[] =
-	".version 6.0\n.target sm_70\n.address_size 64\n"
-	".visible .entry invert(.param .u64 at, .param .u32 n)\n{\n"
-	".reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>;\n"
-	"ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [n];\n"
-	"mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
-	"mad.lo.s32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 bra L;\n"
-	"cvta.to.global.u64 %rd1, %rd1; cvt.u64.u32 %rd2, %r5; add.s64 %rd3, %rd1, %rd2;\n"
-	"ld.global.u8 %r6, [%rd3]; not.b32 %r6, %r6; st.global.u8 [%rd3], %r6;\n"
-	"L: ret;\n}\n";
 
 /* The first pieces are made when enough has been copied. */
 static void warm_up(unsigned copies)
@@ -74,32 +53,12 @@ static void warm_up(unsigned copies)
 	munmap(host, BUFFER);
 }
 
-static void begin(void)
-{
-	CUmodule module;
-
-	CU(cuInit(0));
-	CU(cuDeviceGet(&device, 0));
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	CU(cuCtxSetCurrent(context));
-	CU(cuModuleLoadData(&module, ptx));
-	CU(cuModuleGetFunction(&invert, module, "invert"));
-}
-
 static unsigned char *map(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(p != MAP_FAILED, "%s", strerror(errno));
 	return p;
-}
-
-/* Cheap, and different for each byte and seed. */
-static void fill(unsigned char *p, size_t bytes, uint64_t seed)
-{
-	for (size_t i = 0; i < bytes; i++) {
-		p[i] = (unsigned char)((seed + i) * 0x9e3779b1u >> 24);
-	}
 }
 
 static unsigned threads_now(void)
@@ -117,45 +76,34 @@ static unsigned threads_now(void)
 
 /* ---- random ---- */
 
-enum kind { LEGACY, PER_THREAD, BLOCKING, NON_BLOCKING };
-
-struct lane {
-	enum kind kind;
-	uint64_t seed;
-	CUstream stream;
-	CUdeviceptr at;
-	unsigned char *model;
-	uint64_t sum;
-};
-
-static void put(struct lane *l, CUdeviceptr to, const void *from, size_t n, unsigned how)
+static void put(struct copy_lane *l, CUdeviceptr to, const void *from, size_t n, unsigned how)
 {
 	switch (how % 4) {
 	case 0:
-		if (l->kind == LEGACY) {
+		if (l->kind == COPY_LEGACY) {
 			CU(cuMemcpyHtoD(to, from, n));
 			return;
 		}
-		if (l->kind == PER_THREAD) {
+		if (l->kind == COPY_PER_THREAD) {
 			CU(cuMemcpyHtoD_v2_ptds(to, from, n));
 			return;
 		}
 		FALLTHROUGH;
 	case 1:
-		if (l->kind == PER_THREAD) {
+		if (l->kind == COPY_PER_THREAD) {
 			CU(cuMemcpyAsync_ptsz(to, (uintptr_t)from, n, NULL));
 		} else {
 			CU(cuMemcpyAsync(to, (uintptr_t)from, n, l->stream));
 		}
 		return;
 	case 2:
-		if (l->kind == LEGACY) {
+		if (l->kind == COPY_LEGACY) {
 			CU(cuMemcpy(to, (uintptr_t)from, n));
 			return;
 		}
 		FALLTHROUGH;
 	default:
-		if (l->kind == PER_THREAD) {
+		if (l->kind == COPY_PER_THREAD) {
 			CU(cuMemcpyHtoDAsync_v2_ptsz(to, from, n, NULL));
 		} else {
 			CU(cuMemcpyHtoDAsync(to, from, n, l->stream));
@@ -163,28 +111,28 @@ static void put(struct lane *l, CUdeviceptr to, const void *from, size_t n, unsi
 	}
 }
 
-static void get(struct lane *l, void *to, CUdeviceptr from, size_t n, unsigned how)
+static void get(struct copy_lane *l, void *to, CUdeviceptr from, size_t n, unsigned how)
 {
 	switch (how % 4) {
 	case 0:
-		if (l->kind == LEGACY) {
+		if (l->kind == COPY_LEGACY) {
 			CU(cuMemcpyDtoH(to, from, n));
 			return;
 		}
-		if (l->kind == PER_THREAD) {
+		if (l->kind == COPY_PER_THREAD) {
 			CU(cuMemcpy_ptds((uintptr_t)to, from, n));
 			return;
 		}
 		FALLTHROUGH;
 	case 1:
-		if (l->kind == PER_THREAD) {
+		if (l->kind == COPY_PER_THREAD) {
 			CU(cuMemcpyDtoH_v2_ptds(to, from, n));
 		} else {
 			CU(cuMemcpyAsync((uintptr_t)to, from, n, l->stream));
 		}
 		return;
 	default:
-		if (l->kind == PER_THREAD) {
+		if (l->kind == COPY_PER_THREAD) {
 			CU(cuMemcpyDtoHAsync_v2_ptsz(to, from, n, NULL));
 		} else {
 			CU(cuMemcpyDtoHAsync(to, from, n, l->stream));
@@ -192,26 +140,13 @@ static void get(struct lane *l, void *to, CUdeviceptr from, size_t n, unsigned h
 	}
 }
 
-static void run_kernel(struct lane *l, size_t off, size_t n)
-{
-	CUdeviceptr at = l->at + off;
-	unsigned bytes = (unsigned)n, blocks = (bytes + 1023) / 1024;
-	void *params[] = { &at, &bytes };
-
-	CU((l->kind == PER_THREAD ? cuLaunchKernel_ptsz : cuLaunchKernel)(
-		invert, blocks, 1, 1, 1024, 1, 1, 0, l->stream, params, NULL));
-	for (size_t i = 0; i < n; i++) {
-		l->model[off + i] = (unsigned char)~l->model[off + i];
-	}
-}
-
 /* A copy up, whose source is overwritten when the call has returned. */
-static void up(struct lane *l, size_t off, size_t n, uint64_t seed)
+static void up(struct copy_lane *l, size_t off, size_t n, uint64_t seed)
 {
 	size_t shift = seed % 97;
 	unsigned char *host = map(n + shift);
 
-	fill(host + shift, n, seed);
+	copy_fill(host + shift, n, seed);
 	memcpy(l->model + off, host + shift, n);
 	put(l, l->at + off, host + shift, n, (unsigned)(seed >> 8));
 	memset(host, 0xee, n + shift);
@@ -219,7 +154,7 @@ static void up(struct lane *l, size_t off, size_t n, uint64_t seed)
 }
 
 /* A copy down, to memory that was touched or not. The bytes around it must not change. */
-static void down(struct lane *l, size_t off, size_t n, uint64_t seed)
+static void down(struct copy_lane *l, size_t off, size_t n, uint64_t seed)
 {
 	size_t shift = 1 + seed % 97;
 	unsigned char *host = map(n + shift + 64);
@@ -242,14 +177,9 @@ static void down(struct lane *l, size_t off, size_t n, uint64_t seed)
 
 static void *run_lane(void *arg)
 {
-	struct lane *l = arg;
+	struct copy_lane *l = arg;
 
-	CU(cuCtxSetCurrent(context));
-	if (l->kind >= BLOCKING) {
-		CU(cuStreamCreate(&l->stream, l->kind == NON_BLOCKING));
-	}
-	l->model = map(BUFFER);
-	CU(cuMemAlloc(&l->at, BUFFER));
+	copy_lane_begin(l, BUFFER);
 	up(l, 0, BUFFER, l->seed);
 	for (unsigned i = 0; i < OPERATIONS; i++) {
 		uint64_t r = program_random(&l->seed), s = program_random(&l->seed);
@@ -258,7 +188,7 @@ static void *run_lane(void *arg)
 		n = MIN(n, BUFFER - off);
 		switch (r % 5) {
 		case 0:
-			run_kernel(l, off, MIN(n, 200000u));
+			copy_lane_invert(l, off, MIN(n, 200000u));
 			break;
 		case 1:
 		case 2:
@@ -269,23 +199,16 @@ static void *run_lane(void *arg)
 		}
 	}
 	down(l, 0, BUFFER, l->seed);
-	CU(cuMemFree(l->at));
+	copy_lane_end(l);
 	return NULL;
 }
 
 static int random_copies(uint64_t seed)
 {
-	struct lane l[THREADS] = { 0 };
-	pthread_t t[THREADS];
+	struct copy_lane l[COPY_LANES];
 
-	printf("seed %llu\n", (unsigned long long)seed);
-	for (unsigned i = 0; i < THREADS; i++) {
-		l[i].kind = (enum kind)i;
-		l[i].seed = seed * THREADS + i;
-		CHECK(pthread_create(&t[i], NULL, run_lane, &l[i]) == 0, "%u", i);
-	}
-	for (unsigned i = 0; i < THREADS; i++) {
-		CHECK(pthread_join(t[i], NULL) == 0, "%u", i);
+	copy_run_lanes(l, seed, run_lane);
+	for (unsigned i = 0; i < COPY_LANES; i++) {
 		printf("%u: %016llx\n", i, (unsigned long long)l[i].sum);
 	}
 	return 0;
@@ -348,7 +271,7 @@ static void expect_inverse(CUdeviceptr at, uint64_t seed, size_t bytes)
 {
 	unsigned char *right = map(bytes), *is = map(bytes);
 
-	fill(right, bytes, seed);
+	copy_fill(right, bytes, seed);
 	CU(cuMemcpyDtoH(is, at, bytes));
 	for (size_t i = 0; i < bytes; i++) {
 		CHECK(is[i] == (unsigned char)~right[i], "byte %zu", i);
@@ -366,10 +289,10 @@ static int unmap(void)
 
 	CU(cuStreamCreate(&stream, 1));
 	CU(cuMemAlloc(&at, bytes));
-	fill(host, bytes, 3);
+	copy_fill(host, bytes, 3);
 	CU(cuMemcpyHtoDAsync(at, host, bytes, stream));
 	munmap(host, bytes);
-	LAUNCH3(invert, bytes / 1024, 1, 1, 1024, 1, 1, 0, stream, &at, &bytes);
+	LAUNCH3(copy_invert, bytes / 1024, 1, 1, 1024, 1, 1, 0, stream, &at, &bytes);
 	host = map(bytes);
 	CU(cuMemcpyDtoHAsync(host, at, bytes, stream));
 	munmap(host, bytes);
@@ -391,7 +314,7 @@ static int capture(void)
 	CU(cuStreamCreate(&capturing, 1));
 	CU(cuStreamCreate(&stream, 1));
 	CU(cuMemAlloc(&at, BUFFER));
-	fill(host, BUFFER, 5);
+	copy_fill(host, BUFFER, 5);
 	CU(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	CU(cuMemcpyHtoDAsync(at, host, BUFFER, stream));
 	CU(cuStreamEndCapture(capturing, &graph));
@@ -443,7 +366,7 @@ static int fault_up(void)
 	CUdeviceptr at;
 
 	CU(cuMemAlloc(&at, BUFFER));
-	fill(host, BUFFER, 7);
+	copy_fill(host, BUFFER, 7);
 	protect(host, PROT_NONE);
 	CU(cuMemcpyHtoD(at, host, BUFFER));
 	CHECK(faults == 1 && fault_thread == syscall(SYS_gettid), "%d faults", (int)faults);
@@ -458,7 +381,7 @@ static int fault_down(void)
 	CUdeviceptr at;
 
 	CU(cuMemAlloc(&at, BUFFER));
-	fill(host, BUFFER, 7);
+	copy_fill(host, BUFFER, 7);
 	CU(cuMemcpyHtoD(at, host, BUFFER));
 	protect(back, PROT_READ);
 	CU(cuMemcpyDtoH(back, at, BUFFER));
@@ -496,10 +419,9 @@ static int beyond(void)
 	return 0;
 }
 
-static int stopping;	/* [atomic] */
-static unsigned copied; /* [atomic] */
+static int stopping; /* [atomic] */
 
-/* Copies up and down until it is told to stop; its context may go away at any time. */
+/* Copies up and down until `stopping`; its context may go away at any time. */
 static void *copy_on(void *arg)
 {
 	unsigned char *host = map(BUFFER);
@@ -509,14 +431,14 @@ static void *copy_on(void *arg)
 	while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
 		CUdeviceptr at;
 
-		if (cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
+		if (cuDevicePrimaryCtxRetain(&ctx, copy_device) != CUDA_SUCCESS) {
 			continue;
 		}
 		(void)cuCtxSetCurrent(ctx);
 		if (cuMemAlloc(&at, BUFFER) == CUDA_SUCCESS) {
 			(void)cuMemcpyHtoD(at, host, BUFFER);
 			if (cuMemcpyDtoH(host, at, BUFFER) == CUDA_SUCCESS) {
-				__atomic_fetch_add(&copied, 1u, __ATOMIC_RELEASE);
+				copy_count_round();
 			}
 			(void)cuMemFree(at);
 		}
@@ -524,65 +446,45 @@ static void *copy_on(void *arg)
 	return NULL;
 }
 
-static void await_copies(unsigned n)
-{
-	unsigned from = __atomic_load_n(&copied, __ATOMIC_ACQUIRE);
-
-	while (__atomic_load_n(&copied, __ATOMIC_ACQUIRE) - from < n) {
-		usleep(100);
-	}
-}
-
-static uint32_t released; /* [atomic] the host function may return */
-
-static void hold_stream(void *unused)
-{
-	(void)unused;
-	while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE)) {
-		usleep(100);
-	}
-}
-
 /* Copies behind a host function that returns only when the copy has. */
 static void *copy_behind(void *arg)
 {
-	struct lane *l = arg;
 	unsigned char *host = map(BUFFER);
+	CUstream stream;
+	CUdeviceptr at;
 	CUresult r;
 
-	CU(cuCtxSetCurrent(context));
-	CU(cuStreamCreate(&l->stream, 1));
-	CU(cuMemAlloc(&l->at, BUFFER));
-	CU(cuLaunchHostFunc(l->stream, hold_stream, NULL));
-	r = cuMemcpyDtoHAsync(host, l->at, BUFFER, l->stream);
+	CU(cuCtxSetCurrent(copy_context));
+	CU(cuStreamCreate(&stream, 1));
+	CU(cuMemAlloc(&at, BUFFER));
+	copy_hold(stream);
+	r = cuMemcpyDtoHAsync(host, at, BUFFER, stream);
 	CHECK(r == CUDA_ERROR_CONTEXT_IS_DESTROYED, "result %d", (int)r);
-	__atomic_store_n(&released, 1u, __ATOMIC_RELEASE);
+	copy_release();
 	munmap(host, BUFFER);
-	return NULL;
+	return arg;
 }
 
-/* The first copy starts helpers, so that their number tells that it has begun. */
+/* The first copy starts helpers, so that their number shows that it has begun. */
 static int reset(void)
 {
 	unsigned before = threads_now();
-	struct lane l = { 0 }, again = { .kind = LEGACY };
+	struct copy_lane again = { .kind = COPY_LEGACY };
 	pthread_t t;
 
-	CHECK(pthread_create(&t, NULL, copy_behind, &l) == 0, "no thread");
+	CHECK(pthread_create(&t, NULL, copy_behind, NULL) == 0, "no thread");
 	while (threads_now() < before + 4) { /* it, the driver's for host functions, helpers */
 		usleep(100);
 	}
-	CU(cuDevicePrimaryCtxReset(device));
+	CU(cuDevicePrimaryCtxReset(copy_device));
 	CHECK(pthread_join(t, NULL) == 0, "not joined");
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	CU(cuCtxSetCurrent(context));
-	CU(cuModuleLoadData(&(CUmodule){ 0 }, ptx));
-	again.model = map(BUFFER);
-	CU(cuMemAlloc(&again.at, BUFFER));
+	copy_open_context();
+	copy_lane_begin(&again, BUFFER);
 	for (unsigned i = 0; i < 3; i++) {
 		up(&again, i, BUFFER - i, 16 + i);
 		down(&again, 0, BUFFER, i);
 	}
+	copy_lane_end(&again);
 	return 0;
 }
 
@@ -598,7 +500,7 @@ static int forks(void)
 		int status;
 		pid_t p;
 
-		await_copies(1);
+		copy_await_rounds(1);
 		p = fork();
 		if (!p) {
 			_exit(i % 2 && cuMemcpyHtoD(at, host, BUFFER) == CUDA_SUCCESS ? 1 : 0);
@@ -617,7 +519,7 @@ static int leave(void)
 	for (unsigned i = 0; i < 2; i++) {
 		CHECK(pthread_create(&t, NULL, copy_on, NULL) == 0, "no thread");
 	}
-	await_copies(2);
+	copy_await_rounds(2);
 	return 0;
 }
 
@@ -625,10 +527,9 @@ static int forever(void)
 {
 	pthread_t t;
 
-	printf("%d\n", (int)getpid());
-	fflush(stdout);
+	copy_show_pid();
 	CHECK(pthread_create(&t, NULL, copy_on, NULL) == 0, "no thread");
-	await_copies(2);
+	copy_await_rounds(2);
 	puts("copied");
 	fflush(stdout);
 	CHECK(pthread_join(t, NULL) == 0, "not joined");
@@ -637,16 +538,15 @@ static int forever(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(void);
-	} cases[] = { { "helpers", helpers },	    { "unmap", unmap },	    { "capture", capture },
-		      { "fault-up", fault_up },	    { "beyond", beyond },   { "reset", reset },
-		      { "fault-down", fault_down }, { "dies-up", dies_up }, { "fork", forks },
-		      { "forever", forever },	    { "exit", leave } };
+	static const struct copy_case cases[] = {
+		{ "helpers", helpers },	      { "unmap", unmap },     { "capture", capture },
+		{ "fault-up", fault_up },     { "beyond", beyond },   { "reset", reset },
+		{ "fault-down", fault_down }, { "dies-up", dies_up }, { "fork", forks },
+		{ "forever", forever },	      { "exit", leave }
+	};
 
 	CHECK(argc > 1, "usage: copies CASE [SEED]");
-	begin();
+	copy_begin();
 	/* These count threads: the plan begins with their own copies. */
 	warm_up(strcmp(argv[1], "helpers") && strcmp(argv[1], "reset") ? 8 : 1);
 	if (strcmp(argv[1], "random") == 0) {
@@ -655,10 +555,5 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "near") == 0) {
 		return near(argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0);
 	}
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (strcmp(argv[1], cases[i].name) == 0) {
-			return cases[i].run();
-		}
-	}
-	CHECK(false, "unknown case %s", argv[1]);
+	return copy_run_case(cases, ARRAY_SIZE(cases), argv[1]);
 }

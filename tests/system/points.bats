@@ -23,6 +23,13 @@ build() {
 	[ "$status" -eq 0 ]
 }
 
+@test "gbpfd killed or stopped while it attaches or detaches a tool leaves none" {
+	build
+	run timeout 600 tools/point-test --build "$BUILD" --stop 0.1 --only '^daemon\.probe\.'
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
 @test "killed or stopped while sessions come and go, all other tenants go on" {
 	build
 	run timeout 600 tools/point-test --build "$BUILD" --stop 0.1 --only '^(shim|sched|daemon\.(hello|session|reattach|death|obituary))\.'

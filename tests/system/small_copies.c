@@ -36,11 +36,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../programs/program.h"
-#include "check.h"
+#include "copy_program.h"
 #include "base/compiler.h"
-
-#define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
 
 #define BUFFER ((size_t)5 << 20)
 #define SMALL ((size_t)16 << 10)
@@ -49,24 +46,7 @@
 #define PAGE ((size_t)4096)
 #define LARGEST ((size_t)1 << 20)
 #define OPERATIONS 600u
-#define THREADS 4u
 #define WARM 40u /* copies after which there is a window */
-
-static CUdevice device;
-static CUcontext context;
-static CUfunction invert;
-
-/* Inverts n bytes, a byte a thread, 1024 threads a block. */
-static const char ptx[] =
-	".version 6.0\n.target sm_70\n.address_size 64\n"
-	".visible .entry invert(.param .u64 at, .param .u32 n)\n{\n"
-	".reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>;\n"
-	"ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [n];\n"
-	"mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
-	"mad.lo.s32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 bra L;\n"
-	"cvta.to.global.u64 %rd1, %rd1; cvt.u64.u32 %rd2, %r5; add.s64 %rd3, %rd1, %rd2;\n"
-	"ld.global.u8 %r6, [%rd3]; not.b32 %r6, %r6; st.global.u8 [%rd3], %r6;\n"
-	"L: ret;\n}\n";
 
 /* Number of mappings of device memory in this process: of the soft GPU's, or as many more of a
  * whole unit of an NVIDIA GPU's as there are than at the first call. */
@@ -90,19 +70,6 @@ static unsigned windows(void)
 	return n > before ? (unsigned)(n - before) : 0;
 }
 
-static void begin(void)
-{
-	CUmodule module;
-
-	CU(cuInit(0));
-	CU(cuDeviceGet(&device, 0));
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	CU(cuCtxSetCurrent(context));
-	CU(cuModuleLoadData(&module, ptx));
-	CU(cuModuleGetFunction(&invert, module, "invert"));
-	(void)windows();
-}
-
 /* Copies until the memory, of WARM_BYTES, has a window if it can have one. */
 static CUdeviceptr warm(void)
 {
@@ -116,30 +83,14 @@ static CUdeviceptr warm(void)
 	return at;
 }
 
-static void fill(unsigned char *p, size_t bytes, uint64_t seed)
-{
-	for (size_t i = 0; i < bytes; i++) {
-		p[i] = (unsigned char)((seed + i) * 0x9e3779b1u >> 24);
-	}
-}
-
 /* ---- random ---- */
 
-enum kind { LEGACY, PER_THREAD, BLOCKING, NON_BLOCKING };
-
-struct lane {
-	enum kind kind;
-	uint64_t seed;
-	CUstream stream;
-	CUdeviceptr at;
-	unsigned char *model;
-};
-
-static void put(const struct lane *l, CUdeviceptr to, const void *from, size_t n, bool blocking)
+static void put(const struct copy_lane *l, CUdeviceptr to, const void *from, size_t n,
+		bool blocking)
 {
-	if (l->kind == LEGACY && blocking) {
+	if (l->kind == COPY_LEGACY && blocking) {
 		CU(cuMemcpyHtoD(to, from, n));
-	} else if (l->kind == PER_THREAD) {
+	} else if (l->kind == COPY_PER_THREAD) {
 		CU(blocking ? cuMemcpyHtoD_v2_ptds(to, from, n)
 			    : cuMemcpyHtoDAsync_v2_ptsz(to, from, n, NULL));
 	} else {
@@ -147,11 +98,11 @@ static void put(const struct lane *l, CUdeviceptr to, const void *from, size_t n
 	}
 }
 
-static void get(const struct lane *l, void *to, CUdeviceptr from, size_t n, bool blocking)
+static void get(const struct copy_lane *l, void *to, CUdeviceptr from, size_t n, bool blocking)
 {
-	if (l->kind == LEGACY && blocking) {
+	if (l->kind == COPY_LEGACY && blocking) {
 		CU(cuMemcpyDtoH(to, from, n));
-	} else if (l->kind == PER_THREAD) {
+	} else if (l->kind == COPY_PER_THREAD) {
 		CU(blocking ? cuMemcpyDtoH_v2_ptds(to, from, n)
 			    : cuMemcpyDtoHAsync_v2_ptsz(to, from, n, NULL));
 	} else {
@@ -159,26 +110,13 @@ static void get(const struct lane *l, void *to, CUdeviceptr from, size_t n, bool
 	}
 }
 
-static void run_kernel(struct lane *l, size_t off, size_t n)
-{
-	CUdeviceptr at = l->at + off;
-	unsigned bytes = (unsigned)n;
-	void *params[] = { &at, &bytes };
-
-	CU((l->kind == PER_THREAD ? cuLaunchKernel_ptsz : cuLaunchKernel)(
-		invert, (bytes + 1023) / 1024, 1, 1, 1024, 1, 1, 0, l->stream, params, NULL));
-	for (size_t i = 0; i < n; i++) {
-		l->model[off + i] = (unsigned char)~l->model[off + i];
-	}
-}
-
-static void up(struct lane *l, size_t off, size_t n, uint64_t seed)
+static void up(struct copy_lane *l, size_t off, size_t n, uint64_t seed)
 {
 	unsigned char *host = malloc(n + 64), *from = host + seed % 64;
 
 	CHECK(host, "no memory");
 	if (seed % 11) {
-		fill(from, n, seed);
+		copy_fill(from, n, seed);
 	} else {
 		memset(from, 0xff, n); /* what a device reads as that does not answer */
 	}
@@ -188,7 +126,7 @@ static void up(struct lane *l, size_t off, size_t n, uint64_t seed)
 	free(host);
 }
 
-static void down(struct lane *l, size_t off, size_t n, uint64_t seed)
+static void down(struct copy_lane *l, size_t off, size_t n, uint64_t seed)
 {
 	unsigned char *host = malloc(n + 66), *to = host + 1 + seed % 64;
 
@@ -201,7 +139,7 @@ static void down(struct lane *l, size_t off, size_t n, uint64_t seed)
 }
 
 /* Memory of another address, with other contents. */
-static void renew(struct lane *l, uint64_t seed)
+static void renew(struct copy_lane *l, uint64_t seed)
 {
 	CU(cuMemFree(l->at));
 	CU(cuMemAlloc(&l->at, BUFFER));
@@ -212,15 +150,9 @@ static void renew(struct lane *l, uint64_t seed)
 
 static void *run_lane(void *arg)
 {
-	struct lane *l = arg;
+	struct copy_lane *l = arg;
 
-	CU(cuCtxSetCurrent(context));
-	if (l->kind >= BLOCKING) {
-		CU(cuStreamCreate(&l->stream, l->kind == NON_BLOCKING));
-	}
-	l->model = malloc(BUFFER);
-	CHECK(l->model, "no memory");
-	CU(cuMemAlloc(&l->at, BUFFER));
+	copy_lane_begin(l, BUFFER);
 	renew(l, l->seed);
 	for (unsigned i = 0; i < OPERATIONS; i++) {
 		uint64_t r = program_random(&l->seed), s = program_random(&l->seed);
@@ -231,7 +163,7 @@ static void *run_lane(void *arg)
 		off %= BUFFER - n;
 		switch (r / 16 % 16) {
 		case 0:
-			run_kernel(l, off, MIN(n, 100000u));
+			copy_lane_invert(l, off, MIN(n, 100000u));
 			break;
 		case 1:
 			if (i % 8 == 0) {
@@ -252,38 +184,25 @@ static void *run_lane(void *arg)
 		}
 	}
 	down(l, 0, BUFFER, l->seed);
-	CU(cuMemFree(l->at));
-	free(l->model);
+	copy_lane_end(l);
 	return NULL;
 }
 
 static int random_copies(uint64_t seed)
 {
-	struct lane l[THREADS] = { 0 };
-	pthread_t t[THREADS];
+	struct copy_lane l[COPY_LANES];
 
-	printf("seed %llu\n", (unsigned long long)seed);
-	for (unsigned i = 0; i < THREADS; i++) {
-		l[i].kind = (enum kind)i;
-		l[i].seed = seed * THREADS + i;
-		CHECK(pthread_create(&t[i], NULL, run_lane, &l[i]) == 0, "%u", i);
-	}
-	for (unsigned i = 0; i < THREADS; i++) {
-		CHECK(pthread_join(t[i], NULL) == 0, "%u", i);
-	}
+	copy_run_lanes(l, seed, run_lane);
 	return 0;
 }
 
 /* ---- order ---- */
 
-static uint32_t released; /* [atomic] the host function may return */
-
-static void hold_stream(void *unused)
+/* Puts a kernel on the stream that inverts n bytes. It cannot run before copy_release(). */
+static void invert_later(CUdeviceptr at, unsigned n, CUstream stream)
 {
-	(void)unused;
-	while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE)) {
-		usleep(50);
-	}
+	copy_hold(stream);
+	LAUNCH3(copy_invert, 1, 1, 1, 1024, 1, 1, 0, stream, &at, &n);
 }
 
 /* On `before`: a host function that does not return before the copy has been called, then a kernel
@@ -293,13 +212,11 @@ static void copy_behind(CUdeviceptr at, CUstream before, CUstream after, const c
 	unsigned char is[100], right[100];
 	unsigned n = sizeof(is);
 
-	fill(right, n, 77);
+	copy_fill(right, n, 77);
 	memset(is, 0, n);
-	__atomic_store_n(&released, 0u, __ATOMIC_RELEASE);
-	CU(cuLaunchHostFunc(before, hold_stream, NULL));
-	LAUNCH3(invert, 1, 1, 1, 1024, 1, 1, 0, before, &at, &n);
+	invert_later(at, n, before);
 	CU(cuMemcpyHtoDAsync(at, right, n, after));
-	__atomic_store_n(&released, 1u, __ATOMIC_RELEASE);
+	copy_release();
 	CU(cuCtxSynchronize());
 	CU(cuMemcpyDtoH(is, at, n));
 	CHECK(memcmp(is, right, n) == 0, "%s: the copy was not last", what);
@@ -329,7 +246,7 @@ static void *release_later(void *unused)
 {
 	(void)unused;
 	usleep(2000);
-	__atomic_store_n(&released, 1u, __ATOMIC_RELEASE);
+	copy_release();
 	return NULL;
 }
 
@@ -340,12 +257,10 @@ static void wait_for(CUdeviceptr at, CUstream stream, bool up_first, const char 
 	unsigned n = sizeof(is);
 	pthread_t t;
 
-	fill(right, n, (uint64_t)(uintptr_t)what);
+	copy_fill(right, n, (uint64_t)(uintptr_t)what);
 	CU(cuMemcpyHtoD(at, right, n));
 	CU(cuCtxSynchronize());
-	__atomic_store_n(&released, 0u, __ATOMIC_RELEASE);
-	CU(cuLaunchHostFunc(stream, hold_stream, NULL));
-	LAUNCH3(invert, 1, 1, 1, 1024, 1, 1, 0, stream, &at, &n);
+	invert_later(at, n, stream);
 	CHECK(pthread_create(&t, NULL, release_later, NULL) == 0, "no thread");
 	if (up_first) {
 		CU(cuMemcpyHtoD(at + 50, right, 50));
@@ -368,17 +283,15 @@ static void wait_async(CUdeviceptr at, CUstream stream, unsigned char *pinned, c
 	unsigned n = sizeof(right);
 	pthread_t t;
 
-	fill(right, n, (uint64_t)(uintptr_t)what + 1);
+	copy_fill(right, n, (uint64_t)(uintptr_t)what + 1);
 	CU(cuMemcpyHtoD(at, right, n));
 	CU(cuCtxSynchronize());
-	__atomic_store_n(&released, 0u, __ATOMIC_RELEASE);
-	CU(cuLaunchHostFunc(stream, hold_stream, NULL));
-	LAUNCH3(invert, 1, 1, 1, 1024, 1, 1, 0, stream, &at, &n);
+	invert_later(at, n, stream);
 	if (!pinned) {
 		CHECK(pthread_create(&t, NULL, release_later, NULL) == 0, "no thread");
 	}
 	CU(cuMemcpyDtoHAsync(is, at, n, stream));
-	__atomic_store_n(&released, 1u, __ATOMIC_RELEASE);
+	copy_release();
 	if (pinned) {
 		CU(cuStreamSynchronize(stream));
 	} else {
@@ -464,7 +377,7 @@ static unsigned char *guard(int rights)
 		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(p != MAP_FAILED, "no memory");
-	fill(p, 2 * PAGE, 9);
+	copy_fill(p, 2 * PAGE, 9);
 	guarded = p + PAGE;
 	CHECK(sigaction(SIGSEGV, &a, NULL) == 0 && mprotect(guarded, PAGE, rights) == 0, "guard");
 	faults = 0;
@@ -506,7 +419,7 @@ static int jump(void)
 		leave_to = NULL;
 		CHECK(faults == 1, "%d faults", (int)faults);
 		munmap(host, 2 * PAGE);
-		fill(right, sizeof(right), i);
+		copy_fill(right, sizeof(right), i);
 		CU(cuMemcpyHtoD(at, right, sizeof(right)));
 		CU(cuMemcpyDtoH(is, at, sizeof(is)));
 		CHECK(memcmp(right, is, sizeof(is)) == 0, "the copy is wrong");
@@ -527,7 +440,7 @@ static int odd(void)
 	CU(cuMemAllocAsync(&pool, SMALL, NULL));
 	CU(cuMemHostAlloc(&pinned, SMALL, 0));
 	CU(cuCtxSynchronize());
-	fill(host, sizeof(host), 3);
+	copy_fill(host, sizeof(host), 3);
 	CU(cuMemcpyHtoD(from, host, 64));
 	CU(cuMemcpyHtoD(pool, host, 64));
 	memcpy(pinned, host, 64);
@@ -544,7 +457,7 @@ static int odd(void)
 		printf("%u: %d %d %d\n", i, (int)r, (int)s, memcmp(back, host, 64) == 0);
 	}
 	for (unsigned i = 0; i < WARM; i++) { /* a pool's memory is not mapped */
-		fill(host, sizeof(host), i);
+		copy_fill(host, sizeof(host), i);
 		CU(cuMemcpyHtoD(pool, host, 64));
 		CU(cuMemcpyHtoD(managed, host, 64));
 		CU(cuMemcpyDtoH(back, pool, 64));
@@ -571,7 +484,7 @@ static int capture(void)
 	CU(cuStreamCreate(&capturing, 0));
 	CU(cuStreamCreate(&stream, 0));
 	for (unsigned i = 0; i < 3; i++) {
-		fill(host, sizeof(host), i);
+		copy_fill(host, sizeof(host), i);
 		CU(cuStreamBeginCapture(capturing, modes[i]));
 		for (unsigned k = 0; k < 3; k++) {
 			CU(cuMemcpyHtoDAsync(at + 64 * k, host, sizeof(host), stream));
@@ -604,7 +517,7 @@ static int forks(void)
 			_exit(windows() || cuMemcpyHtoD(at, host, 64) == CUDA_SUCCESS ? 1 : 0);
 		}
 		CHECK(waitpid(p, &status, 0) == p && status == 0, "child %u: status %d", i, status);
-		fill(host, sizeof(host), i);
+		copy_fill(host, sizeof(host), i);
 		CU(cuMemcpyHtoD(at, host, 64));
 		CU(cuMemcpyDtoH(back, at, 64));
 		CHECK(memcmp(host, back, 64) == 0, "after child %u", i);
@@ -613,13 +526,15 @@ static int forks(void)
 	return 0;
 }
 
+static uint32_t stopping; /* [atomic] */
+
 static void *map_on(void *unused)
 {
 	unsigned char host[64] = { 1 };
 	CUdeviceptr at;
 
-	CU(cuCtxSetCurrent(context));
-	while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE)) {
+	CU(cuCtxSetCurrent(copy_context));
+	while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
 		CU(cuMemAlloc(&at, 2 * UNIT));
 		for (unsigned i = 0; i < 12; i++) {
 			CU(cuMemcpyHtoD(at, host, sizeof(host)));
@@ -645,7 +560,7 @@ static int forks_beside_copies(void)
 		}
 		CHECK(waitpid(p, &status, 0) == p && status == 0, "child %u: status %d", i, status);
 	}
-	__atomic_store_n(&released, 1u, __ATOMIC_RELEASE);
+	__atomic_store_n(&stopping, 1u, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 3; i++) {
 		CHECK(pthread_join(t[i], NULL) == 0, "not joined");
 	}
@@ -658,21 +573,18 @@ static int reset(void)
 	CUdeviceptr at = warm();
 
 	for (unsigned i = 0; i < 5; i++) {
-		CU(cuDevicePrimaryCtxReset(device));
+		CU(cuDevicePrimaryCtxReset(copy_device));
 		CHECK(windows() == 0, "%u windows without a context", windows());
 		CHECK(cuMemcpyHtoD(at, host, 64) != CUDA_SUCCESS, "copied without a context");
-		CU(cuDevicePrimaryCtxRetain(&context, device));
-		CU(cuCtxSetCurrent(context));
+		copy_open_context();
 		at = warm();
-		fill(host, sizeof(host), i);
+		copy_fill(host, sizeof(host), i);
 		CU(cuMemcpyHtoD(at, host, 64));
 		CU(cuMemcpyDtoH(back, at, 64));
 		CHECK(memcmp(host, back, 64) == 0, "context %u", i);
 	}
 	return 0;
 }
-
-static unsigned copied; /* [atomic] */
 
 static void *copy_on(void *unused)
 {
@@ -681,7 +593,7 @@ static void *copy_on(void *unused)
 
 	(void)unused;
 	memset(host, 1, sizeof(host));
-	(void)cuCtxSetCurrent(context);
+	(void)cuCtxSetCurrent(copy_context);
 	for (;;) {
 		if (cuMemAlloc(&at, SMALL) != CUDA_SUCCESS) {
 			return NULL; /* at exit */
@@ -691,14 +603,7 @@ static void *copy_on(void *unused)
 			(void)cuMemcpyDtoH(host, at, 1 + i * 100);
 		}
 		(void)cuMemFree(at);
-		__atomic_fetch_add(&copied, 1u, __ATOMIC_RELEASE);
-	}
-}
-
-static void await_copies(unsigned n)
-{
-	while (__atomic_load_n(&copied, __ATOMIC_ACQUIRE) < n) {
-		usleep(100);
+		copy_count_round();
 	}
 }
 
@@ -709,7 +614,7 @@ static int leave(void)
 	for (unsigned i = 0; i < 3; i++) {
 		CHECK(pthread_create(&t, NULL, copy_on, NULL) == 0, "no thread");
 	}
-	await_copies(4);
+	copy_await_rounds(4);
 	return 0;
 }
 
@@ -726,9 +631,8 @@ static int forever(void)
 
 	(void)warm();
 	CHECK(pthread_create(&t, NULL, copy_on, NULL) == 0, "no thread");
-	await_copies(2);
-	printf("%d\n", (int)getpid());
-	fflush(stdout);
+	copy_await_rounds(2);
+	copy_show_pid();
 	CHECK(pthread_join(t, NULL) == 0, "not joined");
 	return 0;
 }
@@ -742,50 +646,50 @@ static int contexts(void)
 	CUdeviceptr at = warm();
 	CUcontext other;
 
-	CU(cuCtxCreate(&other, 0, device));
+	CU(cuCtxCreate(&other, 0, copy_device));
 	for (unsigned i = 0; i < WARM; i++) {
-		CU(cuCtxSetCurrent(i % 2 ? other : context));
-		fill(host, sizeof(host), i);
+		CU(cuCtxSetCurrent(i % 2 ? other : copy_context));
+		copy_fill(host, sizeof(host), i);
 		CU(cuMemcpyHtoD(at, host, sizeof(host)));
-		CU(cuCtxSetCurrent(i % 3 ? other : context));
+		CU(cuCtxSetCurrent(i % 3 ? other : copy_context));
 		CU(cuMemcpyDtoH(back, at, sizeof(back)));
 		CHECK(memcmp(host, back, sizeof(back)) == 0, "copy %u", i);
 	}
 	return 0;
 }
 
-static void copy_on_at(CUdeviceptr at)
+/* Copies until it is killed; prints its process number after some copies. */
+static void copy_on_at(CUdeviceptr at, const void *host, size_t bytes)
 {
-	unsigned char host[64] = { 0 };
-
 	for (unsigned i = 0;; i++) {
-		CU(cuMemcpyHtoD(at, host, sizeof(host)));
+		CU(cuMemcpyHtoD(at, host, bytes));
 		if (i == 100) {
-			printf("%d\n", (int)getpid());
-			fflush(stdout);
+			copy_show_pid();
 		}
 	}
 }
 
 static int foreign(void)
 {
+	unsigned char host[64] = { 0 };
 	CUdeviceptr at;
 	CUcontext other;
 
 	CU(cuMemAlloc(&at, WARM_BYTES));
-	CU(cuCtxCreate(&other, 0, device));
-	copy_on_at(at);
+	CU(cuCtxCreate(&other, 0, copy_device));
+	copy_on_at(at, host, sizeof(host));
 	return 0;
 }
 
 static int rdma(void)
 {
+	unsigned char host[64] = { 0 };
 	CUdeviceptr at;
 	int on = 1;
 
 	CU(cuMemAlloc(&at, WARM_BYTES));
 	CU(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at));
-	copy_on_at(at);
+	copy_on_at(at, host, sizeof(host));
 	return 0;
 }
 
@@ -814,8 +718,7 @@ static int refused(void)
 	for (unsigned i = 0; i < 100; i++) {
 		CU(cuMemcpyHtoD(at, host, sizeof(host)));
 	}
-	printf("%d\n", (int)getpid());
-	fflush(stdout);
+	copy_show_pid();
 	for (;;) {
 		pause();
 	}
@@ -828,13 +731,7 @@ static int combined(void)
 
 	CU(cuMemAlloc(&at, WARM_BYTES));
 	CU(cuMemHostAlloc(&host, SMALL, CU_MEMHOSTALLOC_WRITECOMBINED));
-	for (unsigned i = 0;; i++) {
-		CU(cuMemcpyHtoD(at, host, SMALL));
-		if (i == 100) {
-			printf("%d\n", (int)getpid());
-			fflush(stdout);
-		}
-	}
+	copy_on_at(at, host, SMALL);
 	return 0;
 }
 
@@ -860,8 +757,7 @@ static int pinned(void)
 	CU(cuStreamCreate(&stream, 1));
 	copy_often(at, host, stream, 100);
 	copy_often(at, locked, stream, 300);
-	printf("%d\n", (int)getpid());
-	fflush(stdout);
+	copy_show_pid();
 	for (;;) {
 		pause();
 	}
@@ -869,39 +765,32 @@ static int pinned(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(void);
-	} cases[] = { { "order", order },
-		      { "wait", wait_cases },
-		      { "freed", freed },
-		      { "fault", fault },
-		      { "jump", jump },
-		      { "odd", odd },
-		      { "capture", capture },
-		      { "fork", forks },
-		      { "forks", forks_beside_copies },
-		      { "reset", reset },
-		      { "exit", leave },
-		      { "windows", show_windows },
-		      { "forever", forever },
-		      { "contexts", contexts },
-		      { "foreign", foreign },
-		      { "rdma", rdma },
-		      { "null", null },
-		      { "refused", refused },
-		      { "combined", combined },
-		      { "pinned", pinned } };
+	static const struct copy_case cases[] = { { "order", order },
+						  { "wait", wait_cases },
+						  { "freed", freed },
+						  { "fault", fault },
+						  { "jump", jump },
+						  { "odd", odd },
+						  { "capture", capture },
+						  { "fork", forks },
+						  { "forks", forks_beside_copies },
+						  { "reset", reset },
+						  { "exit", leave },
+						  { "windows", show_windows },
+						  { "forever", forever },
+						  { "contexts", contexts },
+						  { "foreign", foreign },
+						  { "rdma", rdma },
+						  { "null", null },
+						  { "refused", refused },
+						  { "combined", combined },
+						  { "pinned", pinned } };
 
 	CHECK(argc > 1, "usage: small_copies CASE [SEED]");
-	begin();
+	copy_begin();
+	(void)windows(); /* counts those there are without copies */
 	if (strcmp(argv[1], "random") == 0) {
 		return random_copies(argc > 2 ? strtoull(argv[2], NULL, 10) : 1);
 	}
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (strcmp(argv[1], cases[i].name) == 0) {
-			return cases[i].run();
-		}
-	}
-	CHECK(false, "unknown case %s", argv[1]);
+	return copy_run_case(cases, ARRAY_SIZE(cases), argv[1]);
 }

@@ -84,6 +84,15 @@ static bool may_change(struct daemon_call *c, const struct entry_call *e)
 			"map '%s' is constant while its version is active", e->v.def->name);
 		return false;
 	}
+	if (e->v.def->flags & GBPF_F_DEVICE) {
+		daemon_control_error(c, 2, "not-possible",
+				     "A constant (const volatile) can be set where the tool is "
+				     "built",
+				     "map '%s' is in memory of the GPU, which only programs inside "
+				     "kernels write",
+				     e->v.def->name);
+		return false;
+	}
 	if (!can_be_set(e->v.def->type)) {
 		daemon_control_error(c, 2, "not-possible", NULL, "entries of a %s cannot be set",
 				     daemon_map_type_name(e->v.def->type));

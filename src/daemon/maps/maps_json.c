@@ -16,9 +16,7 @@
 /* Returns true if keys are numbers even without type information. */
 static bool is_index(uint32_t type)
 {
-	return type == GBPF_MAP_ARRAY || type == GBPF_MAP_THREAD_ARRAY ||
-	       type == GBPF_MAP_HISTOGRAM || type == GBPF_MAP_ARRAY_OF_MAPS ||
-	       type == GBPF_MAP_PROG_ARRAY;
+	return ebpf_map_type_has(type, EBPF_MAP_INDEXED);
 }
 
 void daemon_maps_put_key(struct buf *out, const struct daemon_map_view *v, const void *key)
@@ -80,17 +78,26 @@ static void put_histogram(struct buf *out, const uint64_t *row)
 	buf_puts(out, "]");
 }
 
-/* Appends the values of threads, without those that are all zero and those beyond THREADS_TEXT. */
-static void put_threads(struct buf *out, const struct daemon_map_view *v, const struct ebpf_map *m,
-			uint32_t index)
+/* Returns the name of the instances of a map with the trait PER_THREAD. */
+static const char *instances_of(uint32_t type)
+{
+	return type == GBPF_MAP_SM_ARRAY     ? "sms"
+	       : type == GBPF_MAP_WARP_ARRAY ? "warps"
+					     : "threads";
+}
+
+/* Appends the values of instances, without those that are all zero and those beyond THREADS_TEXT.
+ */
+static void put_instances(struct buf *out, const struct daemon_map_view *v,
+			  const struct ebpf_map *m, uint32_t index)
 {
 	uint64_t *value = calloc(1, EBPF_MAX_VALUE_BYTES);
 	size_t most = out->len + THREADS_TEXT;
 	uint32_t left_out = 0;
 	bool any = false;
 
-	buf_puts(out, ",\"threads\":[");
-	for (uint32_t t = 0; value && index < m->max_entries && t < EBPF_THREAD_SLOTS; t++) {
+	buf_printf(out, ",\"%s\":[", instances_of(m->type));
+	for (uint32_t t = 0; value && index < m->max_entries && t < ebpf_map_copies(m); t++) {
 		const uint8_t *at = m->data + (size_t)t * m->copy_bytes + (size_t)index * m->stride;
 		uint64_t sum = 0;
 
@@ -109,7 +116,7 @@ static void put_threads(struct buf *out, const struct daemon_map_view *v, const 
 	}
 	buf_puts(out, "]");
 	if (left_out) {
-		buf_printf(out, ",\"threads_left_out\":%" PRIu32, left_out);
+		buf_printf(out, ",\"%s_left_out\":%" PRIu32, instances_of(m->type), left_out);
 	}
 	free(value);
 }
@@ -178,6 +185,6 @@ void daemon_maps_put_entry(struct buf *out, const struct daemon_map_view *v,
 		daemon_maps_put_value(out, v, value);
 	}
 	if ((type->traits & EBPF_MAP_PER_THREAD) && m) {
-		put_threads(out, v, m, ebpf_map_index(key));
+		put_instances(out, v, m, ebpf_map_index(key));
 	}
 }

@@ -11,6 +11,7 @@
 #include "daemon/consts.h"
 #include "daemon/maps/maps_watch_int.h"
 #include "daemon/policy/policies.h"
+#include "daemon/probe/probes.h"
 
 #define MAX_WATCHES 32u
 #define CHANGES_MS 1000
@@ -117,6 +118,9 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 	done = waiting <= DAEMON_WATCH_WAITING_BYTES &&
 	       (daemon_maps_watch_is_ring(w) ? daemon_maps_watch_rings(w)
 					     : daemon_maps_watch_changes(w));
+	if (done && w->v.def->flags & GBPF_F_DEVICE) {
+		daemon_probe_refresh(w->v.live, w->only); /* for the next scan */
+	}
 	sd_event_source_set_time(src, now_us + next_look_us(w, done, waiting));
 	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	return 0;

@@ -8,6 +8,7 @@
 #include "bpf/load/btf/typed.h"
 #include "daemon/consts.h"
 #include "daemon/policy/policies.h"
+#include "daemon/probe/probes.h"
 
 static const struct {
 	uint32_t type;
@@ -24,6 +25,9 @@ static const struct {
 	{ GBPF_MAP_STACK, "stack" },
 	{ GBPF_MAP_RINGBUF, "ringbuf" },
 	{ GBPF_MAP_HISTOGRAM, "histogram" },
+	{ GBPF_MAP_SM_ARRAY, "sm_array" },
+	{ GBPF_MAP_WARP_ARRAY, "warp_array" },
+	{ GBPF_MAP_SM_RING, "sm_ring" },
 };
 
 const char *daemon_map_type_name(uint32_t type)
@@ -41,6 +45,9 @@ const char *daemon_map_scope_name(uint32_t flags)
 	if (flags & GBPF_F_TENANT) {
 		return "tenant";
 	}
+	if (flags & GBPF_F_DEVICE) {
+		return "device";
+	}
 	if (flags & GBPF_F_DAEMON) {
 		return "daemon";
 	}
@@ -49,32 +56,69 @@ const char *daemon_map_scope_name(uint32_t flags)
 
 /* ---- lookup ---- */
 
-static struct daemon_version *find_live(struct daemon_call *c)
+static struct daemon_version *not_found(struct daemon_call *c, const char *hint, const char *what,
+					long long n)
 {
-	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
+	daemon_control_error(c, 5, "not-found", hint, "there is no %s %lld", what, n);
+	return NULL;
+}
+
+static struct daemon_version *active_with(struct daemon *d, uint64_t version)
+{
+	struct daemon_version *l = daemon_policy_next_active(d, NULL);
+
+	while (l && l->version != version) {
+		l = daemon_policy_next_active(d, l);
+	}
+	return l;
+}
+
+static struct daemon_version *default_version(struct daemon_call *c)
+{
+	struct daemon_version *l = active_with(c->d, daemon_policy_first_active(c->d));
+
+	if (!l) {
+		daemon_control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
+				     "no policy is active");
+	}
+	return l;
+}
+
+static struct daemon_version *probe_version(struct daemon_call *c, const json_t *id)
+{
+	struct daemon_version *l = daemon_probe_numbered(c, json_integer_value(id));
+
+	return l ? l
+		 : not_found(c, "`gbpf probe ls` lists them", "tool",
+			     (long long)json_integer_value(id));
+}
+
+struct daemon_version *daemon_maps_find_version(struct daemon_call *c)
+{
+	const json_t *given = json_object_get(c->params, "version");
+	const json_t *probe = json_object_get(c->params, "probe");
+	json_int_t version = json_integer_value(given);
 	struct daemon_version *l;
 
-	if (version < 0 || (!version && json_object_get(c->params, "version"))) {
-		daemon_control_error(c, 5, "not-found", "`gbpf policy list` shows the versions",
-				     "there is no version %lld", (long long)version);
-		return NULL;
+	if (probe) {
+		return probe_version(c, probe);
 	}
-	version = version ? version : (json_int_t)daemon_policy_first_active(c->d);
-	for (l = daemon_policy_next_active(c->d, NULL); l; l = daemon_policy_next_active(c->d, l)) {
-		if (l->version == (uint64_t)version) {
-			return l;
-		}
+	if (!given) {
+		return default_version(c);
 	}
-	if (version) {
+	if (version <= 0) {
+		return not_found(c, "`gbpf policy list` shows the versions", "version",
+				 (long long)version);
+	}
+	l = daemon_probe_version(c, (uint64_t)version);
+	l = l ? l : active_with(c->d, (uint64_t)version);
+	if (!l) {
 		daemon_control_error(
 			c, 5, "not-active",
 			"Only versions that are active have maps; `gbpf policy list` shows them",
 			"version %lld is not active", (long long)version);
-	} else {
-		daemon_control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
-				     "no policy is active");
 	}
-	return NULL;
+	return l;
 }
 
 static void no_such_map(struct daemon_call *c, const struct daemon_version *l, const char *name)
@@ -86,9 +130,17 @@ static void no_such_map(struct daemon_call *c, const struct daemon_version *l, c
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		buf_printf(&names, "%s%s", i ? ", " : "It has ", o->maps[i].name);
 	}
-	daemon_control_error(c, 5, "not-found", names.len ? buf_text(&names) : "It has no maps",
-			     "policy '%s' (version %llu) has no map '%.64s'", l->run.name,
-			     (unsigned long long)l->version, name);
+	if (daemon_version_is_probe(l)) {
+		daemon_control_error(c, 5, "not-found",
+				     names.len ? buf_text(&names) : "It has no maps",
+				     "tool %lld '%s' has no map '%.64s'",
+				     (long long)daemon_probe_id(l), l->run.name, name);
+	} else {
+		daemon_control_error(c, 5, "not-found",
+				     names.len ? buf_text(&names) : "It has no maps",
+				     "policy '%s' (version %llu) has no map '%.64s'", l->run.name,
+				     (unsigned long long)l->version, name);
+	}
 	buf_finish(&names);
 }
 
@@ -106,29 +158,85 @@ static bool may_see(struct daemon_call *c, const struct daemon_map_view *v)
 	return false;
 }
 
+static bool has_map(const struct daemon_version *l, const char *name, uint32_t *ret)
+{
+	const struct ebpf_object *o = &l->built->object;
+
+	for (uint32_t i = 0; i < o->n_maps; i++) {
+		if (strcmp(o->maps[i].name, name) == 0) {
+			*ret = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Finds the only tool that has the map. Returns false after answering that there are several; else
+ * *ret is NULL if there is none. */
+static bool only_tool(struct daemon_call *c, const char *name, struct daemon_version **ret)
+{
+	struct daemon_version *l = NULL;
+	uint32_t index;
+	struct buf ids;
+	unsigned n = 0;
+
+	*ret = NULL;
+	buf_init(&ids);
+	while ((l = daemon_probe_next(c, l))) {
+		if (has_map(l, name, &index)) {
+			buf_printf(&ids, "%s%lld", n++ ? ", " : "", (long long)daemon_probe_id(l));
+			*ret = l;
+		}
+	}
+	if (n > 1) {
+		daemon_control_error(c, 2, "usage", "Name one with --probe",
+				     "tools %s have a map '%.64s'", buf_text(&ids), name);
+	}
+	buf_finish(&ids);
+	return n <= 1;
+}
+
+/* Without a version or tool in params: the active policy, unless only a tool has the map. */
+static struct daemon_version *version_with(struct daemon_call *c, const char *name)
+{
+	struct daemon_version *l, *tool;
+	uint32_t index;
+
+	if (json_object_get(c->params, "version") || json_object_get(c->params, "probe")) {
+		return daemon_maps_find_version(c);
+	}
+	l = active_with(c->d, daemon_policy_first_active(c->d));
+	if (l && has_map(l, name, &index)) {
+		return l;
+	}
+	if (!only_tool(c, name, &tool)) {
+		return NULL;
+	}
+	return tool ? tool : default_version(c);
+}
+
 bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v)
 {
 	const char *name = json_string_value(json_object_get(c->params, "map"));
-	struct daemon_version *l = name ? find_live(c) : NULL;
-	const struct ebpf_object *o;
+	struct daemon_version *l;
+	uint32_t i;
 
 	if (!name) {
 		daemon_control_error(c, 2, "usage", "`gbpf map list` shows them",
 				     "a map's name is missing");
 		return false;
 	}
+	l = version_with(c, name);
 	if (!l) {
 		return false;
 	}
-	o = &l->built->object;
-	for (uint32_t i = 0; i < o->n_maps; i++) {
-		if (strcmp(o->maps[i].name, name) == 0) {
-			*v = (struct daemon_map_view){ l, o, &o->maps[i], ebpf_object_btf(o), i };
-			return may_see(c, v);
-		}
+	if (!has_map(l, name, &i)) {
+		no_such_map(c, l, name);
+		return false;
 	}
-	no_such_map(c, l, name);
-	return false;
+	*v = (struct daemon_map_view){ l, &l->built->object, &l->built->object.maps[i],
+				       ebpf_object_btf(&l->built->object), i };
+	return may_see(c, v);
 }
 
 bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret)
@@ -283,7 +391,7 @@ static json_t *describe(const struct daemon_map_view *v)
 
 void daemon_method_map_list(struct daemon_call *c)
 {
-	struct daemon_version *l = find_live(c);
+	struct daemon_version *l = daemon_maps_find_version(c);
 	json_t *maps;
 
 	if (!l) {

@@ -19,11 +19,17 @@ struct daemon_map_view {
 	uint32_t index;
 };
 
-const char *daemon_map_type_name(uint32_t type);   /* "array", ... */
-const char *daemon_map_scope_name(uint32_t flags); /* "global", "tenant", "daemon", "constant" */
+const char *daemon_map_type_name(uint32_t type); /* "array", ... */
+const char *
+daemon_map_scope_name(uint32_t flags); /* "global", "tenant", "device", "daemon", "constant" */
 
-/* Finds the map that params name (map, version). Returns false after answering an error. */
+/* Finds the map that params name: `map`, of the version or the tool in `version` or `probe`, else
+ * of the active policy, else of the only tool that has it. Returns false after answering an error.
+ */
 bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v);
+/* Finds the version or tool that params name; default: the active policy. NULL after answering an
+ * error. */
+struct daemon_version *daemon_maps_find_version(struct daemon_call *c);
 static inline bool daemon_maps_per_tenant(const struct daemon_map_view *v)
 {
 	return v->live->run.env.maps[v->index].region == EBPF_REGION_TENANT;

@@ -15,6 +15,7 @@
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
 #include "daemon/maps/maps_watch.h"
+#include "daemon/policy/object_read.h"
 #include "daemon/policy/policy_failures.h"
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
@@ -50,10 +51,7 @@ static int exit_of(const struct daemon_policy_op *q)
 	if (daemon_durable_failed(q, &code)) {
 		return code;
 	}
-	if (q->err == -EACCES || (q->err == -E2BIG && strcmp(q->report.code, "limit") != 0)) {
-		return 4;
-	}
-	return q->err == -E2BIG ? 7 : 1;
+	return daemon_object_exit(q->err, &q->report);
 }
 
 const char *daemon_policy_op_name(const struct daemon_policy_op *q)

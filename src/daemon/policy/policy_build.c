@@ -5,27 +5,22 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/point.h"
-#include "base/shm.h"
 #include "base/strmap.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
 #include "daemon/maps/policy_maps.h"
+#include "daemon/policy/object_read.h"
 
 static const char *const hook_names[EBPF_MAX_HOOKS] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,
 #include "gbpf/hooks.def"
 };
 
-/* Reads a private copy, because the sender of the memfd may still write to it. */
 static int read_object(struct daemon_policy_op *q, struct buf *object)
 {
-	long size;
-	ssize_t n;
-
 	if (q->o.op == DAEMON_POLICY_ACTIVATE && !q->o.object.len) {
 		int err = daemon_store_read_object(q->dir, q->o.version, object);
 
@@ -40,32 +35,7 @@ static int read_object(struct daemon_policy_op *q, struct buf *object)
 		return object->len ? 0
 				   : report_set(&q->report, -EINVAL, "elf", "the object is empty");
 	}
-	size = shm_checked_size(q->o.object_fd, DAEMON_STORE_OBJECT_MAX);
-	if (size < 0) {
-		return report_set(&q->report, size == -EFBIG ? -E2BIG : -EINVAL,
-				  size == -EFBIG ? "limit" : "usage",
-				  size == -EFBIG ? "the object has more than 16 MiB"
-						 : "the descriptor passed is not a memfd sealed in "
-						   "size, or is empty");
-	}
-	object->data = malloc((size_t)size + 1);
-	if (!object->data) {
-		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
-	}
-	object->cap = (size_t)size + 1;
-	while (object->len < (size_t)size) {
-		n = pread(q->o.object_fd, object->data + object->len, (size_t)size - object->len,
-			  (off_t)object->len);
-		if (n < 0 && errno == EINTR) {
-			continue;
-		}
-		if (n <= 0) {
-			return report_set(&q->report, -EIO, "read", "the object cannot be read");
-		}
-		object->len += (size_t)n;
-	}
-	object->data[object->len] = 0;
-	return 0;
+	return daemon_object_read(q->o.object_fd, object, &q->report);
 }
 
 static json_t *hooks_json(const struct ebpf_built *b)
@@ -74,7 +44,7 @@ static json_t *hooks_json(const struct ebpf_built *b)
 
 	for (uint32_t i = 0; i < b->object.n_progs; i++) {
 		const struct ebpf_prog *p = &b->object.progs[i];
-		const struct ebpf_verify_stats *v = &b->stats[p->hook];
+		const struct ebpf_verify_stats *v = &b->stats[i];
 		char name[sizeof(p->name)];
 
 		daemon_text_copy(name, sizeof(name), p->name, sizeof(p->name));
@@ -170,6 +140,13 @@ static int build(struct daemon_policy_op *q, const struct buf *object)
 	if (err) {
 		free(b);
 		return err;
+	}
+	if (b->n_devices) {
+		ebpf_built_finish(b);
+		free(b);
+		report_hint(&q->report, "Attach it with `gbpf probe attach`");
+		return report_set(&q->report, -EACCES, "tool",
+				  "it has programs inside kernels, which a policy cannot have");
 	}
 	q->built = b;
 	q->meta = q->o.op == DAEMON_POLICY_LOAD ? daemon_policy_meta(q, object) : NULL;

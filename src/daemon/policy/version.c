@@ -288,31 +288,42 @@ void daemon_version_copy_done(struct daemon_version *l)
 	}
 }
 
+int daemon_version_descriptors(struct daemon_version *l, uint32_t tenant, int fds[3],
+			       uint32_t *ret_regions)
+{
+	int err = daemon_version_add_tenant(l, tenant), n = 0;
+
+	if (err) {
+		return err;
+	}
+	*ret_regions = 0;
+	fds[n++] = l->built->image_fd;
+	if (l->global_fd >= 0) {
+		*ret_regions |= PROTO_REGION_GLOBAL;
+		fds[n++] = l->global_fd;
+	}
+	if (l->region[tenant].map) {
+		*ret_regions |= PROTO_REGION_TENANT;
+		fds[n++] = l->region[tenant].fd;
+	}
+	return n;
+}
+
 void daemon_version_send_prepare(struct daemon_version *l, struct daemon_session *s)
 {
 	uint32_t tenant = (uint32_t)s->tenant;
 	union proto_message m = { 0 };
-	int fds[3] = { l->built->image_fd }, err;
-	unsigned n = 1;
+	int fds[3], n = daemon_version_descriptors(l, tenant, fds, &m.version.regions);
 
-	err = daemon_version_add_tenant(l, tenant);
-	if (err) {
+	if (n < 0) {
 		daemon_session_event(
 			s, "limit",
 			"%s runs without policy version %llu: no memory for its maps (%s)", s->name,
-			(unsigned long long)l->version, strerror(-err));
+			(unsigned long long)l->version, strerror(-n));
 		return;
 	}
 	m.version.version = l->version;
-	if (l->global_fd >= 0) {
-		m.version.regions |= PROTO_REGION_GLOBAL;
-		fds[n++] = l->global_fd;
-	}
-	if (l->region[tenant].map) {
-		m.version.regions |= PROTO_REGION_TENANT;
-		fds[n++] = l->region[tenant].fd;
-	}
-	daemon_session_send(s, &m, PROTO_PREPARE, fds, n);
+	daemon_session_send(s, &m, PROTO_PREPARE, fds, (unsigned)n);
 	s->policy.prepares_sent++;
 	daemon_page_close_fd(&l->region[tenant]);
 }

@@ -1,5 +1,5 @@
-/* A live policy version: its image, its memory, and the instance that runs in gbpfd. Stored
- * versions that no process uses are only files of the store. */
+/* A live version of a policy, or a tool (daemon/probe): its image, its memory, and the instance
+ * that runs in gbpfd. Stored versions that no process uses are only files of the store. */
 #ifndef GBPF_DAEMON_POLICY_VERSION_H
 #define GBPF_DAEMON_POLICY_VERSION_H
 
@@ -62,6 +62,12 @@ void daemon_version_tenant_ops(struct daemon_version *l);
 void daemon_version_publish(struct daemon_version *l);
 /* Runs exit if the version was active. */
 void daemon_version_run_exit(struct daemon_version *l, uint32_t reason);
+
+/* Creates the tenant's memory unless it exists, and collects the descriptors to be sent to its
+ * session: of the image and of the regions whose bits (PROTO_REGION_*) are set. Borrowed; once they
+ * are sent, that of the tenant's memory is to be closed. Returns their number, -E2BIG, -errno. */
+int daemon_version_descriptors(struct daemon_version *l, uint32_t tenant, int fds[3],
+			       uint32_t *ret_regions);
 
 /* Sends PREPARE to a session, once. Writes an event instead if the session's memory cannot be
  * created. */

@@ -12,6 +12,7 @@
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
+#include "daemon/probe/probes.h"
 #include "daemon/vgpu/vgpu.h"
 #include "daemon/vgpu/vgpu_list.h"
 #include "daemon/vgpu/vgpu_maps.h"
@@ -395,6 +396,7 @@ void daemon_hello_mapped(struct daemon_session *s)
 	}
 	daemon_lc_send_boards(s);
 	daemon_policy_send_active(s);
+	daemon_probes_send_all(s);
 	daemon_vgpu_maps_check(s);
 	POINT("daemon.session.introduced");
 	daemon_ticker_wake(d);

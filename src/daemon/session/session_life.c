@@ -18,6 +18,7 @@
 #include "daemon/idle/idle_boards.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/probe/probes.h"
 #include "daemon/vgpu/vgpu.h"
 #include "daemon/vgpu/vgpu_list.h"
 #include "daemon/watch/watch.h"
@@ -114,6 +115,7 @@ static void destroy(struct daemon_session *s)
 		leave_vgpu(s);
 		daemon_failures_add_session(s);
 		daemon_policy_remove_tenant(d, (uint32_t)s->tenant);
+		daemon_probes_session_ended(s);
 		POINT("daemon.death.forgotten");
 		for (uint32_t i = 0; i < s->gpus; i++) {
 			daemon_gpus_release(&d->devices, s->gpu_index[i]);
@@ -172,6 +174,7 @@ static int on_reaper(sd_event_source *src, void *arg)
 	}
 	arm_idle_exit(d);
 	daemon_policy_check_acks(d);
+	daemon_probes_check(d);
 	return 0;
 }
 

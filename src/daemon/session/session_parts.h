@@ -11,8 +11,11 @@
 #include "daemon/session/outbox.h"
 #include "proto/pages.h"
 
+#define DAEMON_PROBE_SLOTS 32u /* tools, with those that are being detached or replaced */
+
 struct daemon_flag_page;
 struct daemon_hw;
+struct daemon_probe_part;
 struct daemon_vgpu;
 
 /* The connection: tenant_session.c, session_life.c. */
@@ -121,6 +124,11 @@ struct daemon_session_policy {
 	bool offered;	      /* PREPARE of the swap under way was sent, or need not be */
 	bool cannot_run;      /* the process answered it with an error */
 	bool tallied;	      /* its page's counters have been added to its version's */
+};
+
+/* Tools that it was sent, by their places: daemon/probe. */
+struct daemon_session_probes {
+	struct daemon_probe_part *part[DAEMON_PROBE_SLOTS]; /* owned */
 };
 
 /* The answer of admit of the version that is about to become active: policy_rejoin.c, and

@@ -15,6 +15,7 @@
 #include "daemon/hw/preempt.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
+#include "daemon/probe/probes.h"
 #include "daemon/vgpu/vgpu.h"
 
 #define HELLO_USEC 30000000u
@@ -267,6 +268,24 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 	case PROTO_MEM_ASK:
 		if (s->state == DAEMON_SESSION_READY && s->vgpu.of) {
 			daemon_vgpu_ask(s, &m->mem_ask);
+			return;
+		}
+		break;
+	case PROTO_PROBE_STATE:
+		if (s->state == DAEMON_SESSION_READY &&
+		    daemon_probes_take_state(s, &m->probe_state)) {
+			return;
+		}
+		break;
+	case PROTO_PROBE_ENDED:
+		if (s->state == DAEMON_SESSION_READY &&
+		    daemon_probes_take_ended(s, &m->probe_order)) {
+			return;
+		}
+		break;
+	case PROTO_PROBE_DRAINED:
+		if (s->state == DAEMON_SESSION_READY &&
+		    daemon_probes_take_drained(s, &m->probe_order)) {
 			return;
 		}
 		break;

@@ -57,6 +57,7 @@ struct daemon_session {
 	struct daemon_session_vgpu vgpu;
 	struct daemon_session_policy policy;
 	struct daemon_session_rejoin rejoin;
+	struct daemon_session_probes probes;
 	char crash_reason[DAEMON_CRASH_TEXT]; /* mps_crash.c: the failure of an MPS client that may
 						 have broken it; empty: none */
 	uint64_t ticked_launches;	      /* daemon_hooks.c: launches at the last tick */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/shm.h"
 #include "gpu/ranges.h"
 #include "gpu/rm.h"
 #include "gpu/window_int.h"
@@ -81,15 +82,11 @@ static void *map_part(int number, const struct gpu_range *r, struct gpu_rm_part 
 	void *at;
 
 	if (fd < 0) {
-		return MAP_FAILED;
+		return NULL;
 	}
-	at = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	at = shm_map_own(fd, p->bytes, 0);
 	close(fd); /* the mapping keeps it */
-	if (at != MAP_FAILED && madvise(at, p->bytes, MADV_DONTFORK) < 0) {
-		(void)munmap(at, p->bytes);
-		at = MAP_FAILED;
-	}
-	if (at == MAP_FAILED) {
+	if (!at) {
 		(void)gpu_rm_unmap_memory(r->fd, p);
 	}
 	return at;
@@ -114,7 +111,7 @@ int gpu_window_nvidia_open(uint64_t address, struct mem_window *ret)
 	end = MIN(r.base + r.bytes, address - address % MEM_WINDOW_BYTES + MEM_WINDOW_BYTES);
 	part = (struct gpu_rm_part){ r.client, r.device, r.memory, begin - r.base, end - begin, 0 };
 	at = map_part(number, &r, &part);
-	if (at == MAP_FAILED) {
+	if (!at) {
 		return -EIO;
 	}
 	*ret = (struct mem_window){ .base = begin, .bytes = end - begin, .at = at };

@@ -31,7 +31,8 @@ static int refused(struct linker *l, CUresult e, struct report *r)
 			  (int)e, l->log[0] ? ": " : "", l->log);
 }
 
-static int compile(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes, struct report *r)
+int shim_code_compile_once(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
+			   struct report *r)
 {
 	void *image = NULL;
 	struct linker l;
@@ -67,7 +68,7 @@ int shim_code_compile(const char *ptx, size_t bytes, unsigned arch, void **ret, 
 	if (shim_code_cached_ptx(ptx, bytes, arch, ret, ret_bytes) == 0) {
 		return 0;
 	}
-	err = compile(ptx, bytes, ret, ret_bytes, r);
+	err = shim_code_compile_once(ptx, bytes, ret, ret_bytes, r);
 	if (!err) {
 		shim_code_cache_ptx(ptx, bytes, arch, *ret, *ret_bytes);
 	}

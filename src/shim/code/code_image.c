@@ -145,9 +145,7 @@ static unsigned arch_of(CUdevice d)
 	return (unsigned)major * 10 + (unsigned)minor;
 }
 
-/* Returns the architecture of the current context's device; 0: no context is current, or a library
- * would be loaded for devices of another architecture, too. */
-static unsigned arch_here(bool library)
+unsigned shim_code_arch_here(bool library)
 {
 	CUcontext ctx = NULL;
 	CUdevice d = 0;
@@ -182,7 +180,7 @@ static void lead_all(void)
 }
 
 /* Only once: later other threads call through the slots. */
-static void lead(void)
+void shim_code_lead(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -310,7 +308,7 @@ static struct cubin_patched *open_elf(struct shim_code_elf *elf, unsigned arch,
 struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library,
 				     enum proto_block_why *ret_why)
 {
-	unsigned arch = arch_here(library);
+	unsigned arch = shim_code_arch_here(library);
 	struct cubin_patched *p = NULL;
 	struct shim_code_elf elf;
 
@@ -326,7 +324,7 @@ struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool libra
 		free(elf.owned);
 	}
 	if (p) {
-		lead();
+		shim_code_lead();
 	}
 	return p;
 }

@@ -41,6 +41,14 @@ void shim_code_unloaded(const void *owner, uint64_t until);
 uint64_t shim_code_context_ending(CUcontext ctx);
 void shim_code_context_ended(CUcontext ctx, uint64_t until);
 
+/* Leads the slots of shim_real to this room's functions, once. */
+void shim_code_lead(void);
+/* Compiles PTX for the current device, of that architecture, by the driver's linker, unless the
+ * cache has the result. *ret: caller frees. 0; -ENOEXEC, with the driver's message in r; -ENOMEM.
+ */
+int shim_code_compile(const char *ptx, size_t bytes, unsigned arch, void **ret, size_t *ret_bytes,
+		      struct report *r);
+
 /* Returns true if a patched image was loaded. */
 bool shim_code_any(void);
 

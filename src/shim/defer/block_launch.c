@@ -135,7 +135,7 @@ static uint32_t resident(struct shim_clone *t, struct shim_block_call *b,
 					.numAttrs = b->n_attrs };
 
 	return t->code && b->cluster > 1 ? shim_clone_cluster_resident(t, &config, b->cluster)
-					 : shim_clone_resident(t, l->threads, l->smem_bytes);
+					 : shim_clone_resident(t, l->threads, b->smem);
 }
 
 /* The driver refuses launches of a kernel with other dimensions than it was compiled for. */
@@ -147,10 +147,8 @@ static bool has_required_shape(const struct shim_clone *t, const uint32_t block[
 }
 
 void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
-		      struct sched_launch *l)
+		      struct shim_clone *t, struct sched_launch *l)
 {
-	struct shim_clone *t = k->clone;
-
 	b->clone = NULL;
 	if (!shim_shape_fits(b->grid, b->block) || l->blocks > MAX_BLOCKS || !can_pack(t, b)) {
 		if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES) {

@@ -10,12 +10,15 @@
 #include "shim/object/stream_queue.h"
 #include "shim/kernel/clone.h"
 
+struct shim_probe_form;
+
 /* A launch's arguments, kept until the scheduler has decided. */
 struct shim_block_call {
 	struct shim_clone *clone; /* NULL: it cannot run at block level */
 	/* Set by the entry point for the gate, which decides: a function with a clone or an entry
 	 * stub, NULL for others; and its attributes, if any. */
 	const struct shim_thread_kernel *kernel;
+	struct shim_probe_form *form; /* held over the decision; NULL: f has no probed form */
 	const CUlaunchConfig *config;
 	uint32_t grid[3], block[3], smem;
 	void **params, **extra;
@@ -29,11 +32,11 @@ struct shim_block_call {
  * Guide, technical specifications). A launch that may be refused must not be submitted later or as
  * a clone: its caller is owed the error. */
 bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3]);
-/* Decides whether a launch of a function with a clone can run at block level. If so, sets b->clone,
- * l->block_ok and l->resident, else b->clone = NULL and the reason in the statistics. The other
- * fields of b are filled by the caller. */
+/* Decides whether a launch of a function can run at block level by this clone, k's or its probed
+ * form's. If so, sets b->clone, l->block_ok and l->resident, else b->clone = NULL and the reason in
+ * the statistics. The other fields of b are filled by the caller. */
 void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
-		      struct sched_launch *l);
+		      struct shim_clone *t, struct sched_launch *l);
 /* Records why launches of a function with a clone run without it, for `gbpf ps --why`. */
 void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why);
 /* The same for a launch that shim_block_check() has found able to run at block level. */

@@ -8,9 +8,10 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/copies.h"
 #include "shim/object/driver_device.h"
-#include "shim/object/green_context.h"
 #include "shim/object/ended_primary.h"
+#include "shim/object/green_context.h"
 #include "shim/object/stream_queue.h"
+#include "shim/probe/shim_probe.h"
 
 #define MAX_DEVICES 64
 
@@ -39,6 +40,7 @@ struct recorded {
 
 static struct recorded ending(CUcontext ctx)
 {
+	shim_probe_context_ending(ctx);
 	shim_copies_context_ending(ctx);
 	shim_code_await_stub(ctx);
 	if (ctx && shim_attached()) {

@@ -7,6 +7,7 @@
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/kernel/loaded_image.h"
+#include "shim/probe/shim_probe.h"
 
 #define MAX_LIST (1u << 20)
 
@@ -215,6 +216,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 		shim_drain_all();
 	}
 	r = shim_real.cuFuncSetAttribute(f, what, value);
+	shim_probe_refresh(f);
 	t = changed(r, f);
 	if (!t || is_known(t, what, value)) {
 		return r;
@@ -251,6 +253,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 		shim_drain_all();
 	}
 	r = shim_real.cuKernelSetAttribute(what, value, k, d);
+	shim_probe_refresh(k);
 	t = changed(r, k);
 	if (!t || is_known(t, what, value)) {
 		return r;

@@ -11,6 +11,7 @@
 #include "shim/object/event_uses.h"
 #include "shim/object/interprocess.h"
 #include "shim/object/queue_drain.h"
+#include "shim/probe/shim_probe.h"
 
 static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 {
@@ -104,29 +105,36 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
 	return true;
 }
 
-/* Decides whether this launch of a function with a clone or an entry stub may run at block level.
- */
-static NOINLINE void check_block(struct shim_block_call *b, struct sched_launch *l)
+/* Decides whether this launch of a function with a clone or an entry stub may run at block level. q
+ * NULL: its stream captures. */
+static NOINLINE void check_block(const struct shim_queue *q, struct shim_block_call *b,
+				 struct sched_launch *l)
 {
-	const struct shim_clone *t = b->kernel->clone;
-	enum proto_block_why why =
-		b->config ? shim_block_attributes(b, t, b->config) : shim_block_no_attributes(b, t);
+	struct shim_clone *t = b->kernel->clone;
+	enum proto_block_why why = PROTO_BLOCK_CAPTURE;
+	bool captures = !q || shim_capture_any();
 
-	if (why == PROTO_BLOCK_OK && shim_capture_any()) {
-		why = PROTO_BLOCK_CAPTURE;
+	if (!captures) {
+		b->form = b->form ? b->form : shim_probe_hold(t->of, q->dev.ctx, &b->smem);
+		t = b->form ? shim_probe_clone(b->form) : t;
+		why = PROTO_BLOCK_PROBED;
+	}
+	if (t && !captures) {
+		why = b->config ? shim_block_attributes(b, t, b->config)
+				: shim_block_no_attributes(b, t);
 	}
 	if (why != PROTO_BLOCK_OK) {
 		shim_block_note_reason(b->kernel, why);
 		return;
 	}
-	shim_block_check(b, b->kernel, l);
+	shim_block_check(b, b->kernel, t, l);
 }
 
 /* Fills what only a launch that the policy is asked about needs. */
 static void complete(struct shim_queue *q, struct sched_launch *l, struct shim_block_call *b)
 {
 	if (b && b->kernel) {
-		check_block(b, l);
+		check_block(q, b, l);
 	}
 	l->block_ok = l->block_ok && l->may_hold;
 	if (unlikely(q->owner && l->block_ok)) { /* the agent could not launch missing blocks */
@@ -192,10 +200,11 @@ CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_l
 {
 	struct shim_thread *t = shim_thread_self();
 	struct shim_queue *q;
+	CUresult r;
 
 	if (shim_capture_any() && shim_capture_has(stream, c->per_thread)) {
 		if (b && b->kernel) {
-			check_block(b, l); /* for the reason in `gbpf ps --why` */
+			check_block(NULL, b, l); /* for the reason in `gbpf ps --why` */
 		}
 		return c->run(a);
 	}
@@ -203,7 +212,11 @@ CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_l
 	if (!q) {
 		return c->run(a);
 	}
-	return submit(t, q, c, a, l, b, shim_capture_any());
+	r = submit(t, q, c, a, l, b, shim_capture_any());
+	if (b && unlikely(b->form != NULL)) {
+		shim_probe_release(b->form);
+	}
+	return r;
 }
 
 CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)

@@ -24,6 +24,7 @@
 #include "shim/object/green_context.h"
 #include "shim/object/interprocess.h"
 #include "shim/object/stream_queue.h"
+#include "shim/probe/shim_probe.h"
 #include "shim/session/lane_env.h"
 #include "shim/session/session_agent.h"
 
@@ -50,6 +51,7 @@ static void on_exit_process(void)
 	}
 	shim_copies_exit();
 	if (shim_attached()) {
+		shim_probe_exit();
 		sched_set_off(shim.sched, true);
 		shim_block_exit(); /* while the agent still advances runs */
 		shim_agent_stop(&session);
@@ -66,6 +68,7 @@ static void on_fork_child(void)
 	if (!shim_attached()) {
 		return;
 	}
+	shim_probe_forget();
 	sched_after_fork_child(shim.sched);
 	shim.attached = 0;
 	shim.deferred = 0;
@@ -126,6 +129,7 @@ static void on_hung(void *arg, CUfunction clone)
 {
 	(void)arg;
 	shim_clone_exclude(clone);
+	shim_probe_exclude(clone);
 }
 
 static int attach(void)
@@ -207,6 +211,7 @@ static int say_hello(uint32_t only_lanes)
 {
 	int err = shim_session_init(&session);
 
+	shim_probe_setup();
 	if (!err) {
 		session.lanes = only_lanes ? only_lanes : session.lanes;
 		err = shim_session_hello(&session);

@@ -34,6 +34,7 @@ static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 	l.smem_bytes = (uint32_t)a[7];
 	b.clone = NULL;
 	b.kernel = NULL;
+	b.form = NULL;
 	if (k->clone && flags) {
 		shim_block_note_reason(k, PROTO_BLOCK_COOPERATIVE);
 	} else if (k->clone) {
@@ -84,6 +85,7 @@ CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 	}
 	b.clone = NULL;
 	b.kernel = NULL;
+	b.form = NULL;
 	if (k->clone) {
 		b.kernel = k;
 		b.config = config;

@@ -15,6 +15,7 @@
 #include "shim/kernel/kernel_handle.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/object/green_context.h"
+#include "shim/probe/shim_probe.h"
 
 #define MAX_OPTIONS 64u
 
@@ -272,6 +273,23 @@ static bool uses_only_one(const void *caller)
 	return strncmp(name ? name + 1 : info.dli_fname, "libcufft", strlen("libcufft")) == 0;
 }
 
+/* Keeps what was loaded, for probes. */
+static CUresult keep(const struct loader *l, CUresult r)
+{
+	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
+		shim_image_keep(*l->ret, l->data, l->bytes, false);
+	}
+	return r;
+}
+
+static CUresult keep_linked(const struct loader *l, CUresult r)
+{
+	if (r == CUDA_SUCCESS && l->ret) {
+		shim_image_keep(*l->ret, l->image, 0, true);
+	}
+	return r;
+}
+
 static CUresult load_data(struct loader *l)
 {
 	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX], *i;
@@ -283,7 +301,7 @@ static CUresult load_data(struct loader *l)
 	}
 	n = shim_link_find(l->image, parts);
 	if (n) {
-		return load_linked(l, parts, n);
+		return keep_linked(l, load_linked(l, parts, n));
 	}
 	l->data = l->image;
 	i = shim_image_open(l->image, 0, &why);
@@ -292,7 +310,7 @@ static CUresult load_data(struct loader *l)
 		i = NULL;
 		why = PROTO_BLOCK_ONLY_ONE;
 	}
-	return load(l, i, why);
+	return keep(l, load(l, i, why));
 }
 
 static CUresult load_file(struct loader *l)
@@ -305,11 +323,12 @@ static CUresult load_file(struct loader *l)
 	if (!shim_attached()) {
 		return run_unpatched(l, NULL);
 	}
-	if (shim_image_wanted() && (data = shim_image_read_file(l->image, &l->bytes)) != NULL) {
-		l->data = data;
+	data = shim_image_read_file(l->image, &l->bytes);
+	l->data = data;
+	if (data && shim_image_wanted()) {
 		i = shim_image_open(data, l->bytes, &why);
 	}
-	r = load(l, i, why);
+	r = keep(l, load(l, i, why));
 	free(data);
 	return r;
 }
@@ -444,6 +463,7 @@ static struct unloaded unloading(const void *owner)
 	struct unloaded u = { .owner = owner };
 
 	shim_drain_pending();
+	shim_probe_unloading(owner);
 	shim_kernel_forget(owner);
 	shim_clone_forget(owner);
 	u.image = shim_image_forget(owner);

@@ -142,6 +142,27 @@ static struct shim_clone *make(const void *handle, const struct shim_kernel_orig
 	return t;
 }
 
+void shim_clone_follow(struct shim_clone *t)
+{
+	follow_smem(t);
+}
+
+void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
+		     const struct ptx_block_entry *entry)
+{
+	*t = (struct shim_clone){ .of = of,
+				  .handle = clone,
+				  .entry = entry,
+				  .kind = SHIM_KERNEL_OF_MODULE,
+				  .why = PROTO_BLOCK_OK };
+	pthread_mutex_lock(&clones_mutex);
+	t->id = ++made;
+	pthread_mutex_unlock(&clones_mutex);
+	(void)shim_real.cuCtxGetCurrent(&t->ctx);
+	t->max_threads = attribute_of(t, of, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+	follow_smem(t);
+}
+
 void shim_clone_refresh(const void *owner, const void *handle)
 {
 	pthread_mutex_lock(&clones_mutex);

@@ -33,6 +33,12 @@ struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret
 /* Returns the record of a handle, with or without a clone; NULL: the handle was not obtained
  * through the shim. */
 struct shim_clone *shim_clone_get(const void *handle);
+/* Makes t the record of the clone of a function that the program does not know: a probed form, of a
+ * module in the current context. entry: borrowed. Its own copy ends without notice. */
+void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
+		     const struct ptx_block_entry *entry);
+/* Reads the limits of such a clone's function again. */
+void shim_clone_follow(struct shim_clone *t);
 /* Excludes a clone whose blocks were found waiting for blocks of higher index; it is not launched
  * any more. */
 void shim_clone_exclude(CUfunction clone);

@@ -22,6 +22,8 @@ static struct strmap notes; /* notes_mutex; handle in hexadecimal > struct note 
 struct note {
 	const void *owner;
 	enum shim_kernel_kind kind;
+	uint32_t probes;
+	uint64_t load;
 	char name[];
 };
 
@@ -35,17 +37,22 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		      enum shim_kernel_kind kind)
 {
 	size_t len = strlen(name) + 1;
-	struct note *n = malloc(sizeof(*n) + len);
+	struct note *n = malloc(sizeof(*n) + len), *before;
 
 	if (!n) {
 		return;
 	}
 	n->owner = owner;
 	n->kind = kind;
+	n->probes = load_acquire(&shim.probes_attached);
+	n->load = shim_image_load(owner);
 	memcpy(n->name, name, len);
 	pthread_mutex_lock(&notes_mutex);
-	free(strmap_del(&notes,
-			shim_handle_key(handle).text)); /* the driver may have reused the handle */
+	before = strmap_del(&notes, shim_handle_key(handle).text);
+	if (before && n->load && before->load == n->load && strcmp(before->name, name) == 0) {
+		n->probes = before->probes; /* asked for again, not reused by the driver */
+	}
+	free(before);
 	if (notes.live < MAX_NOTES && strmap_add(&notes, shim_handle_key(handle).text, n) == 0) {
 		n = NULL;
 	}
@@ -101,6 +108,7 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 	if (n) {
 		ret->owner = n->owner;
 		ret->kind = n->kind;
+		ret->probes = n->probes;
 		ret->name = strdup(n->name);
 	}
 	pthread_mutex_unlock(&notes_mutex);

@@ -24,7 +24,8 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 struct shim_kernel_origin {
 	const void *owner;
 	enum shim_kernel_kind kind;
-	char *name; /* caller frees */
+	uint32_t probes; /* tools that had been attached when the program got it */
+	char *name;	 /* caller frees */
 };
 /* Returns false if the handle was not obtained through the shim. */
 bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);

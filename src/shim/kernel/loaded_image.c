@@ -24,14 +24,19 @@
 
 struct shim_image_owner {
 	const void *of; /* the library, for a library's module; else NULL */
+	uint64_t load;	/* number of its load in the process */
 	CUcontext ctx;	/* of a module; NULL: of a library */
 	enum proto_block_why why;
+	struct shim_kept_image *kept; /* owned; NULL: none, for kept_why */
+	enum shim_kept_why kept_why;
+	struct shim_code_kept *code; /* owned; NULL: none */
 	unsigned n;
 	const struct ptx_block_image *parts[]; /* references, owned */
 };
 
 static pthread_mutex_t owners_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct shim_image_owner */
+static uint64_t loads;	     /* owners_mutex */
 
 bool shim_image_wanted(void)
 {
@@ -152,11 +157,22 @@ char *shim_image_read_file(const char *path, size_t *ret_bytes)
 
 /* ---- owners ---- */
 
+void shim_image_code_unref(struct shim_code_kept *k)
+{
+	size_t bytes = k ? shim_code_kept_bytes(k) : 0;
+
+	if (shim_code_kept_unref(k)) {
+		shim_kept_give(bytes);
+	}
+}
+
 static void close_parts(struct shim_image_owner *o)
 {
 	for (unsigned i = 0; i < o->n; i++) {
 		ptx_block_image_close(o->parts[i]);
 	}
+	shim_kept_unref(o->kept);
+	shim_image_code_unref(o->code);
 	free(o);
 }
 
@@ -167,6 +183,7 @@ static void put(const void *handle, struct shim_image_owner *o)
 
 	pthread_mutex_lock(&owners_mutex);
 	before = strmap_del(&owners, k.text); /* the handle was reused without an unload */
+	o->load = before && o->of && before->of == o->of ? before->load : ++loads;
 	if (owners.live < MAX_OWNERS && strmap_add(&owners, k.text, o) == 0) {
 		o = NULL;
 	}
@@ -192,6 +209,7 @@ void shim_image_note(const void *handle, CUcontext ctx, const struct ptx_block_i
 	}
 	o->ctx = ctx;
 	o->why = why;
+	o->kept_why = SHIM_KEPT_NO_PTX;
 	o->n = n;
 	if (n) {
 		memcpy(o->parts, parts, n * sizeof(parts[0]));
@@ -222,6 +240,18 @@ void shim_image_context_end(CUcontext ctx)
 		}
 	}
 	pthread_mutex_unlock(&owners_mutex);
+}
+
+uint64_t shim_image_load(const void *handle)
+{
+	const struct shim_image_owner *o;
+	uint64_t load;
+
+	pthread_mutex_lock(&owners_mutex);
+	o = strmap_get(&owners, shim_handle_key(handle).text);
+	load = o ? o->load : 0;
+	pthread_mutex_unlock(&owners_mutex);
+	return load;
 }
 
 bool shim_image_is_of(const void *handle, const void *owner)
@@ -289,6 +319,75 @@ enum proto_block_why shim_image_entry(const void *handle, const char *name,
 	}
 	pthread_mutex_unlock(&owners_mutex);
 	return why;
+}
+
+static struct shim_code_kept *keep_code(const void *image, size_t bytes, unsigned arch, size_t room)
+{
+	struct shim_code_kept *code = NULL;
+
+	if (shim_code_keep(&code, image, bytes, arch, room) < 0) {
+		return NULL;
+	}
+	shim_kept_take(shim_code_kept_bytes(code));
+	return code;
+}
+
+void shim_image_keep(const void *handle, const void *image, size_t bytes, bool linked)
+{
+	enum shim_kept_why why = linked ? SHIM_KEPT_LINKED : SHIM_KEPT_NO_PTX;
+	unsigned arch = image ? arch_here() : 0;
+	struct shim_kept_image *k =
+		arch && !linked ? shim_kept_open(image, bytes, arch, &why) : NULL;
+	struct shim_kept_image *before;
+	struct shim_code_kept *code =
+		arch ? keep_code(image, bytes, arch, k ? 0 : shim_kept_room()) : NULL;
+	struct shim_code_kept *code_before;
+	struct shim_image_owner *o;
+
+	pthread_mutex_lock(&owners_mutex);
+	o = strmap_get(&owners, shim_handle_key(handle).text);
+	if (o) {
+		before = o->kept;
+		o->kept = k;
+		o->kept_why = why;
+		k = before;
+		code_before = o->code;
+		o->code = code;
+		code = code_before; /* to be released */
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	shim_kept_unref(k);
+	shim_image_code_unref(code);
+}
+
+struct shim_code_kept *shim_image_code(const void *handle)
+{
+	struct shim_code_kept *k = NULL;
+	const struct shim_image_owner *o;
+
+	pthread_mutex_lock(&owners_mutex);
+	o = owner_of(handle);
+	if (o) {
+		k = shim_code_kept_ref(o->code);
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	return k;
+}
+
+struct shim_kept_image *shim_image_kept(const void *handle, enum shim_kept_why *ret_why)
+{
+	struct shim_kept_image *k = NULL;
+	const struct shim_image_owner *o;
+
+	*ret_why = SHIM_KEPT_NO_PTX;
+	pthread_mutex_lock(&owners_mutex);
+	o = owner_of(handle);
+	if (o) {
+		*ret_why = o->kept_why;
+		k = shim_kept_ref(o->kept);
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	return k;
 }
 
 unsigned shim_image_clones(const void *handle)

@@ -8,6 +8,8 @@
 
 #include "cuabi/types.h"
 #include "ptx/block_image.h"
+#include "shim/code/shim_code_probe.h"
+#include "shim/kernel/kept_image.h"
 
 /* Returns true if images loaded now get clones: there is a session, the tenant's class is not
  * latency, and GBPF_BLOCK is neither 0 nor off. */
@@ -34,8 +36,22 @@ char *shim_image_read_file(const char *path, size_t *ret_bytes);
 void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_image *const *parts,
 		     unsigned n, enum proto_block_why why);
 void shim_image_context_end(CUcontext ctx);
+/* Keeps the PTX of an image that was loaded, for a later probe of its kernels, in the owner's
+ * record, and its machine code: a copy of it only if there is no PTX. image NULL: not known. bytes:
+ * 0 if unknown. linked: the result of the linker, of which only the code is kept. */
+void shim_image_keep(const void *owner, const void *image, size_t bytes, bool linked);
+/* Returns the kept PTX of a module or library, or NULL and the reason. Caller unrefs. */
+struct shim_kept_image *shim_image_kept(const void *owner, enum shim_kept_why *ret_why);
+/* Returns the kept machine code of a module or library, NULL: none. Caller passes it to
+ * shim_image_code_unref. */
+struct shim_code_kept *shim_image_code(const void *owner);
+void shim_image_code_unref(struct shim_code_kept *k); /* accepts NULL */
+
 /* Records a library's module in the current context. */
 void shim_image_note_module(const void *module, const void *library);
+/* Returns a number that tells this load of a module or library from others, whose handle may have
+ * been the same; 0: it is not known. */
+uint64_t shim_image_load(const void *handle);
 /* Returns true if the module or library is `owner`, or a module of it. */
 bool shim_image_is_of(const void *handle, const void *owner);
 /* Removes the record of an owner that is about to be unloaded. Returns what shim_image_release()

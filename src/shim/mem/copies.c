@@ -88,8 +88,7 @@ static bool is_of_device(CUdeviceptr address, size_t bytes, CUdevice device)
 	return false;
 }
 
-/* Returns true if the stream is one of the context. */
-static bool is_of_context(CUstream stream, CUcontext ctx)
+bool shim_copy_is_of_context(CUstream stream, CUcontext ctx)
 {
 	CUcontext of = NULL;
 
@@ -107,15 +106,24 @@ static bool reads_pageable(CUdevice device)
 	       is;
 }
 
-struct shim_copy_context *shim_copy_admit(const struct shim_copy_request *r)
+CUcontext shim_copy_current_context(void)
 {
 	CUcontext ctx = NULL;
+
+	return shim_driver.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx &&
+			       shim_green_base(ctx) == ctx
+		       ? ctx
+		       : NULL;
+}
+
+struct shim_copy_context *shim_copy_admit(const struct shim_copy_request *r)
+{
+	CUcontext ctx = shim_copy_current_context();
 	unsigned long long id = 0;
 	CUdevice device = 0;
 	unsigned flags = 0;
 
-	if (shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
-	    shim_green_base(ctx) != ctx || !is_of_context(r->queue.stream, ctx) ||
+	if (!ctx || !shim_copy_is_of_context(r->queue.stream, ctx) ||
 	    shim_driver.cuCtxGetId(ctx, &id) != CUDA_SUCCESS || !id ||
 	    shim_driver.cuCtxGetFlags(&flags) != CUDA_SUCCESS || (flags & CU_CTX_SYNC_MEMOPS) ||
 	    shim_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS || reads_pageable(device) ||

@@ -65,6 +65,10 @@ struct shim_copy_request {
 
 /* Returns whether an attribute of the memory at an address has that value. */
 bool shim_copy_attribute_is(CUpointer_attribute what, CUdeviceptr address, int wanted);
+/* Returns the current context, NULL if there is none or it is a green one. */
+CUcontext shim_copy_current_context(void);
+/* Returns true if the stream is one of the context. */
+bool shim_copy_is_of_context(CUstream stream, CUcontext ctx);
 /* Returns the current context's entry if the copy, whose host side is fit for it, can be made in
  * pieces: until shim_copy_context_leave(). */
 struct shim_copy_context *shim_copy_admit(const struct shim_copy_request *r);

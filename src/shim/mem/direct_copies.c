@@ -9,7 +9,6 @@
 #include "gpu/window.h"
 #include "shim/capture_state.h"
 #include "shim/mem/copies.h"
-#include "shim/object/green_context.h"
 #include "shim/shim.h"
 
 /* Below, the driver takes the same for pageable memory. */
@@ -26,17 +25,6 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
  * the wrong kind, until it is asked again. */
 static uint64_t pinned_pages[PINNED_ENTRIES];
 uint32_t shim_copy_direct_most[2];
-
-/* Returns the current context, if it is one in which the order is known; else NULL. */
-static CUcontext current_context(void)
-{
-	CUcontext ctx = NULL;
-
-	return shim_driver.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx &&
-			       shim_green_base(ctx) == ctx
-		       ? ctx
-		       : NULL;
-}
 
 /* Returns true if the driver knows the device's side as memory of one allocation, of that context:
  * a copy of another one's memory waits for the work of both contexts (H200, 580.159.04). Memory
@@ -127,17 +115,6 @@ static bool synchronize(CUstream stream)
 	return e == CUDA_SUCCESS;
 }
 
-/* Returns false unless the stream is one of the current context. */
-static bool get_flags(CUstream stream, CUcontext ctx, unsigned *ret)
-{
-	CUcontext of = NULL;
-
-	*ret = 0;
-	return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD ||
-	       (shim_driver.cuStreamGetFlags(stream, ret) == CUDA_SUCCESS &&
-		shim_driver.cuStreamGetCtx(stream, &of) == CUDA_SUCCESS && of == ctx);
-}
-
 static bool is_legacy(const struct gpu_copy_queue *q)
 {
 	return q->stream == CU_STREAM_LEGACY || (!q->stream && !q->per_thread);
@@ -148,9 +125,11 @@ static bool is_first(const struct shim_copy_request *r, CUcontext ctx)
 {
 	CUstream asked = CU_STREAM_LEGACY;
 	bool own = is_legacy(&r->queue);
-	unsigned flags;
+	unsigned flags = 0; /* of a default stream */
 
-	if (!get_flags(r->queue.stream, ctx, &flags)) {
+	if (!shim_copy_is_of_context(r->queue.stream, ctx) ||
+	    ((uintptr_t)r->queue.stream > (uintptr_t)CU_STREAM_PER_THREAD &&
+	     shim_driver.cuStreamGetFlags(r->queue.stream, &flags) != CUDA_SUCCESS)) {
 		return false;
 	}
 	if (flags & CU_STREAM_NON_BLOCKING) {
@@ -214,7 +193,7 @@ static bool by_plan(const struct shim_copy_request *r, enum mem_direct_kind kind
 	case MEM_DIRECT_YES:
 		break;
 	}
-	ctx = current_context();
+	ctx = shim_copy_current_context();
 	if (!ctx || !is_range(r->host, r->bytes) ||
 	    (r->way == MEM_COPY_UP && kind >= MEM_DIRECT_PINNED && is_combined(r->host)) ||
 	    !mem_direct_pays(&direct, r->way, kind, r->bytes) ||
@@ -253,7 +232,7 @@ static bool is_done_soon(CUstream stream)
 static CUresult timed_by_driver(const struct shim_copy_request *r, enum mem_direct_kind kind)
 {
 	bool until_there = r->way == MEM_COPY_DOWN && !r->blocking;
-	CUcontext ctx = until_there ? current_context() : NULL;
+	CUcontext ctx = until_there ? shim_copy_current_context() : NULL;
 	bool counts = !until_there || (ctx && is_first(r, ctx));
 	uint64_t since = clock_now_ns();
 	CUresult e = shim_copy_by_driver(r);

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/object/driver_device.h"
-#include "shim/object/green_context.h"
 #include "shim/object/ended_primary.h"
+#include "shim/object/green_context.h"
 #include "shim/object/queue_drain.h"
 
 #define BUCKETS 1024u

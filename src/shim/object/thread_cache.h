@@ -10,6 +10,7 @@
 struct shim_queue;
 struct shim_clone;
 struct cubin_kernel;
+struct shim_probe_kernel;
 
 struct shim_thread_kernel {
 	uintptr_t key; /* 0: free */
@@ -18,7 +19,7 @@ struct shim_thread_kernel {
 };
 
 struct shim_thread {
-	uint32_t queue_generation, kernel_generation, code_generation;
+	uint32_t queue_generation, kernel_generation, code_generation, probe_generation;
 	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
 				   is never held */
 	uint32_t deferred;	/* depth of deferred calls that this thread submits, which may
@@ -37,6 +38,10 @@ struct shim_thread {
 		uintptr_t key;			   /* 0: free */
 		const struct cubin_kernel *kernel; /* NULL: its code is the program's own */
 	} codes[SHIM_THREAD_KERNELS];
+	struct shim_thread_probe {
+		uintptr_t key;			  /* 0: free */
+		struct shim_probe_kernel *kernel; /* NULL: no tool matches it */
+	} probes[SHIM_THREAD_KERNELS];
 };
 
 extern TLS_FAST struct shim_thread *shim_thread_known;

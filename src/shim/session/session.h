@@ -94,6 +94,19 @@ uint32_t shim_session_lease_slots(void);
  * returns. */
 extern void (*shim_session_slots_changed)(uint32_t slots);
 
+/* Effects of gbpfd's messages about tools, on the session's thread. Set before cuInit connects;
+ * NULL: such messages are ignored. Descriptors are borrowed. */
+struct shim_session_probes {
+	void (*attach)(struct shim_session *s, const struct proto_probe *m, const int *fds);
+	void (*end)(struct shim_session *s, const struct proto_probe_order *m);
+	void (*drain)(struct shim_session *s, const struct proto_probe_order *m);
+	void (*lost)(void);  /* gbpfd has disappeared */
+	void (*found)(void); /* another one is there, and names the tools that remain */
+};
+extern const struct shim_session_probes *shim_session_probes;
+/* Sends gbpfd a message about a tool. Returns 0, or -errno: there is no gbpfd at present. */
+int shim_session_answer_probe(struct shim_session *s, union proto_message *m, enum proto_type type);
+
 /* Sends PROTO_MEM_ASK. Returns 0, or -errno: there is no gbpfd at present. */
 int shim_session_ask_memory(struct shim_session *s, const struct proto_mem_ask *ask);
 void shim_session_note(struct shim_session *s, const char *what, const char *text);

@@ -38,6 +38,8 @@ int shim_session_send(struct shim_session *s, union proto_message *m, enum proto
 	return err;
 }
 
+const struct shim_session_probes *shim_session_probes;
+
 static void keep_region(struct shim_session *s, uint64_t version, int fd)
 {
 	unsigned i = 0;
@@ -94,7 +96,12 @@ static void drop(struct shim_session *s, uint64_t version)
 
 void shim_session_sweep(struct shim_session *s)
 {
-	s->stale_versions_dropped = s->stale_versions_dropped || sched_policy_sweep(s->sched);
+	if (!s->stale_versions_dropped && sched_policy_sweep(s->sched)) {
+		s->stale_versions_dropped = true;
+		if (shim_session_probes) {
+			shim_session_probes->found();
+		}
+	}
 	for (unsigned i = 0; s->stale_versions_dropped && i < SHIM_SESSION_REGIONS; i++) {
 		if (s->regions[i].fd >= 0 &&
 		    !sched_policy_is_prepared(s->sched, s->regions[i].version)) {
@@ -156,6 +163,21 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 		return 0;
 	case PROTO_FLAG_REMOVE:
 		shim_session_flag_remove(s, m->flag.number);
+		return 0;
+	case PROTO_PROBE:
+		if (shim_session_probes) {
+			shim_session_probes->attach(s, &m->probe, fds);
+		}
+		return 0;
+	case PROTO_PROBE_END:
+		if (shim_session_probes) {
+			shim_session_probes->end(s, &m->probe_order);
+		}
+		return 0;
+	case PROTO_PROBE_DRAIN:
+		if (shim_session_probes) {
+			shim_session_probes->drain(s, &m->probe_order);
+		}
 		return 0;
 	case PROTO_NOTE:
 		fprintf(stderr, "gbpf: %s\n", m->note.text);
@@ -248,6 +270,9 @@ void shim_session_lost(struct shim_session *s)
 	POINT("shim.lose.closed");
 	shim_session_control_lost();
 	shim_session_flags_lost(s);
+	if (shim_session_probes) {
+		shim_session_probes->lost();
+	}
 	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
 		remove_board(s, i);
 	}
@@ -275,6 +300,11 @@ void shim_session_abandon(struct shim_session *s)
 	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
 		s->regions[i].fd = fd_close(s->regions[i].fd);
 	}
+}
+
+int shim_session_answer_probe(struct shim_session *s, union proto_message *m, enum proto_type type)
+{
+	return shim_session_send(s, m, type, NULL, 0);
 }
 
 int shim_session_ask_memory(struct shim_session *s, const struct proto_mem_ask *ask)

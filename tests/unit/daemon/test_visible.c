@@ -1,7 +1,7 @@
 /* What users see of each other through the control socket. Every method has a case here: a new
  * method without one fails the test. The secrets of user A's tenant must not be in any answer to
  * user B; its own user and root see them. */
-#include "harness.h"
+#include "probe_rig.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -15,12 +15,11 @@
 #include "base/atomic.h"
 #include "daemon/control_socket.h"
 
-#include "../users.h"
-
 #define LAUNCHES 918273645u
 #define MAP_VALUE "1122334455"
+#define TOOL_VALUE "5544332211"
 
-static const char *const secrets[] = { "alice", "918273645", MAP_VALUE };
+static const char *const secrets[] = { "alice", "918273645", MAP_VALUE, TOOL_VALUE };
 
 enum right { EVERYBODY, ADMINISTRATORS };
 
@@ -37,6 +36,11 @@ static const struct {
 	{ "map.dump", "{\"map\":\"seen\"}", EVERYBODY, MAP_VALUE },
 	{ "map.dump", "{\"map\":\"seen\",\"tenant\":0}", EVERYBODY, MAP_VALUE },
 	{ "map.dump", "{\"map\":\"own\"}", ADMINISTRATORS, NULL }, /* gbpfd's alone */
+	{ "map.drain", "{\"map\":\"seen\"}", EVERYBODY, NULL },
+	{ "map.drain", "{\"map\":\"seen\",\"tenant\":0}", EVERYBODY, NULL },
+	{ "map.drain", "{\"probe\":1}", EVERYBODY, "drained" },
+	{ "map.dump", "{\"map\":\"notes\"}", EVERYBODY, TOOL_VALUE },
+	{ "map.list", "{\"probe\":1}", EVERYBODY, "alices_tool" },
 	{ "map.get", "{\"map\":\"seen\",\"key\":\"0\"}", EVERYBODY, MAP_VALUE },
 	{ "map.get", "{\"map\":\"seen\",\"key\":\"0\",\"tenant\":0}", EVERYBODY, MAP_VALUE },
 	{ "map.get", "{\"map\":\"own\",\"key\":\"0\"}", ADMINISTRATORS, NULL },
@@ -53,6 +57,9 @@ static const struct {
 	{ "policy.unload", "{}", ADMINISTRATORS, NULL },
 	{ "policy.watch", "{}", EVERYBODY, NULL },
 	{ "policy.watch_cancel", "{}", ADMINISTRATORS, NULL },
+	{ "probe.attach", "{\"name\":\"x\",\"to\":\"alice\"}", EVERYBODY, NULL },
+	{ "probe.detach", "{\"id\":7}", EVERYBODY, NULL },
+	{ "probe.list", "{}", EVERYBODY, "alices_tool" },
 	{ "ps", "{}", EVERYBODY, "alice_kernel" },
 	{ "restart", "{\"pid\":1}", EVERYBODY, NULL },
 	{ "set", "{\"tenant\":0,\"class\":\"batch\"}", EVERYBODY, NULL },
@@ -81,6 +88,21 @@ static char *call_as(struct gd *d, uid_t uid, const char *method, const char *pa
 	}
 	gbpf_close(g);
 	return text;
+}
+
+/* A tool of her own, with a value in her map. */
+static void alice_attaches(struct fake *f, struct gd *d)
+{
+	struct caller c = { .object = "probing", .probe = { .name = "alices_tool" } };
+
+	AS_USER(USER_A, c.g = gd_open(d));
+	caller_start(&c, d);
+	send_state(f, expect_probe(f, NULL).version, 0, 1, 0, "alice_kernel: no PTX");
+	assert_int_equal(number(caller_result(&c), "id"), 1);
+	caller_finish(&c);
+	json_decref(gd_call(d, "map.set",
+			    "{\"map\":\"notes\",\"key\":\"0\",\"value\":\"" TOOL_VALUE
+			    "\",\"tenant\":0}"));
 }
 
 static void alice_enters(struct fake *f, struct gd *d)
@@ -112,6 +134,7 @@ static void alice_enters(struct fake *f, struct gd *d)
 	json_decref(gd_call(d, "map.set",
 			    "{\"map\":\"seen\",\"key\":\"0\",\"value\":\"" MAP_VALUE
 			    "\",\"tenant\":0}"));
+	alice_attaches(f, d);
 }
 
 static void every_method_has_a_case(void **state)

@@ -16,9 +16,11 @@ unsigned char *rig_image;
 size_t rig_image_bytes;
 struct rig_seen rig_seen;
 
-static unsigned char *gates[2];
-static size_t gate_bytes[2];
-static unsigned linked; /* the gate that the linker was given last */
+unsigned rig_links;
+
+static unsigned char *gates[4]; /* the gate with either padding, then the stub with programs */
+static size_t gate_bytes[4];
+static unsigned linked; /* which of them the linker was given last */
 
 /* Instead of code_test.c: the fake runs nothing. */
 int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r)
@@ -56,7 +58,8 @@ static CUresult link_create(unsigned n, CUjit_option *options, void **values, CU
 static CUresult link_add(CUlinkState s, CUjitInputType type, void *data, size_t bytes,
 			 const char *name, unsigned n, CUjit_option *options, void **values)
 {
-	linked = strstr(data, "[1024]") != NULL;
+	linked = (strstr(data, "[1024]") != NULL) + 2 * (strstr(data, RIG_PROBE_TEXT) != NULL);
+	rig_links++;
 	return CUDA_SUCCESS;
 }
 
@@ -384,6 +387,8 @@ int rig_setup(void **state)
 	}
 	gates[0] = read_file("gate_64.cubin", &gate_bytes[0]);
 	gates[1] = read_file("gate_1024.cubin", &gate_bytes[1]);
+	gates[2] = read_file("../cubins/probe_64.sm_90.cubin", &gate_bytes[2]);
+	gates[3] = read_file("../cubins/probe_1024.sm_90.cubin", &gate_bytes[3]);
 	rig_image = read_file("kernels.cubin", &rig_image_bytes);
 	(void)shim_resolve(0);
 	answers(&shim_driver);
@@ -393,7 +398,7 @@ int rig_setup(void **state)
 	/* What is not led elsewhere goes to the driver. No other thread runs yet. */
 	answers((struct cuabi_table *)(void *)&shim_real);
 	launches((struct cuabi_table *)(void *)&shim_real);
-	return gates[0] && gates[1] && rig_image ? 0 : -1;
+	return gates[0] && gates[1] && gates[2] && gates[3] && rig_image ? 0 : -1;
 }
 
 int rig_before(void **state)

@@ -9,9 +9,13 @@ extern int rig_self_tests; /* how often the self-test ran */
 extern int rig_self_test;  /* its result */
 extern int rig_driver_version;
 extern CUresult rig_link;      /* what the driver's linker returns */
+extern unsigned rig_links;     /* texts that it was given */
 extern unsigned rig_lookups;   /* how often shim/code asked the driver what a handle names */
 extern CUfunction rig_invalid; /* the driver refuses this handle */
 extern int rig_primary_active; /* what the driver says of the primary context */
+
+/* In the text of the stub with programs (tests/unit/cubin/probe_programs.h). */
+#define RIG_PROBE_TEXT "0x7f1200345600"
 
 /* Machine code of tests/data/shim/kernels.ptx. */
 extern unsigned char *rig_image;

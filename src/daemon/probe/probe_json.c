@@ -1,0 +1,145 @@
+/* Tools as JSON, for probe.attach and probe.list. */
+#include "daemon/probe/probes_int.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/clean_text.h"
+
+static const char *const hook_names[EBPF_MAX_HOOKS] = {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) [id] = #name,
+#include "gbpf/hooks.def"
+};
+
+/* Sums over sessions. */
+struct sums {
+	unsigned sessions, late;
+	uint64_t kernels, waiting, refused, falls_back;
+};
+
+static void add(struct sums *sums, const struct daemon_probe_part *part)
+{
+	sums->sessions++;
+	sums->late += !part->answered;
+	sums->kernels += part->gone ? 0 : part->kernels;
+	sums->waiting += part->gone ? 0 : part->waiting;
+	sums->refused += part->refused;
+	sums->falls_back += part->gone ? 0 : part->falls_back;
+}
+
+const char *daemon_probe_why(const struct daemon_probe *p)
+{
+	const char *why = "";
+
+	daemon_session_each(p->d, s)
+	{
+		const struct daemon_probe_part *part = daemon_probe_part(p, s);
+
+		why = part && part->why[0] ? part->why : why;
+	}
+	return why;
+}
+
+static json_t *text_json(const char *text, size_t cap)
+{
+	char clean[EBPF_PATTERN_BYTES];
+
+	daemon_text_copy(clean, sizeof(clean), text, strnlen(text, cap));
+	return json_string(clean);
+}
+
+static json_t *programs_json(const struct daemon_probe *p)
+{
+	const struct ebpf_built *b = p->live->built;
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < b->object.n_progs; i++) {
+		const struct ebpf_prog *prog = &b->object.progs[i];
+
+		json_array_append_new(
+			all, json_pack("{s:o,s:s,s:b,s:o,s:o,s:i}", "program",
+				       text_json(prog->name, sizeof(prog->name)), "hook",
+				       hook_names[prog->hook] ? hook_names[prog->hook] : "?",
+				       "lane", (int)prog->lane, "kernel",
+				       text_json(prog->kernel, sizeof(prog->kernel)), "site",
+				       text_json(prog->site, sizeof(prog->site)), "cost",
+				       (int)b->stats[i].cost));
+	}
+	return all;
+}
+
+json_t *daemon_probe_attach_json(const struct daemon_probe *p)
+{
+	struct sums sums = { 0 };
+
+	daemon_session_each(p->d, s)
+	{
+		if (daemon_probe_part(p, s)) {
+			add(&sums, daemon_probe_part(p, s));
+		}
+	}
+	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:s}", "id", (json_int_t)p->id,
+			 "version", (json_int_t)p->live->version, "name", p->name, "programs",
+			 programs_json(p), "sessions", (int)sums.sessions, "late", (int)sums.late,
+			 "kernels", (json_int_t)sums.kernels, "waiting", (json_int_t)sums.waiting,
+			 "refused", (json_int_t)sums.refused, "why", daemon_probe_why(p));
+}
+
+static json_t *tenant_json(const struct daemon_session *s, const struct daemon_probe_part *part)
+{
+	return json_pack("{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:s}", "tenant", s->tenant,
+			 "pid", (int)s->peer.pid, "name", s->name, "answered", (int)part->answered,
+			 "ended", (int)part->gone, "status", (int)part->status, "kernels",
+			 (json_int_t)part->kernels, "waiting", (json_int_t)part->waiting, "refused",
+			 (json_int_t)part->refused, "falls_back", (json_int_t)part->falls_back,
+			 "why", part->why);
+}
+
+static const char *state_name(const struct daemon_probe *p)
+{
+	return p->ending ? "ending" : p->replaced ? "replaced" : "attached";
+}
+
+/* With the sessions that the caller may see. */
+static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe *p, bool all)
+{
+	json_t *tenants = json_array();
+	struct sums sums = { 0 };
+	const char *why = "";
+
+	daemon_session_each(c->d, s)
+	{
+		const struct daemon_probe_part *part = daemon_probe_part(p, s);
+
+		if (!part || !(all || s->peer.uid == c->peer.uid)) {
+			continue;
+		}
+		add(&sums, part);
+		why = part->why[0] ? part->why : why;
+		json_array_append_new(tenants, tenant_json(s, part));
+	}
+	return json_pack("{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:o,s:I,s:I,s:I,s:I,s:s,s:o,s:b}",
+			 "id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
+			 p->name, "uid", (int)p->owner.uid, "kernel", p->kernel, "to",
+			 p->target.text, "state", state_name(p), "age_ns",
+			 (json_int_t)(clock_now_ns() - p->attached_ns), "hold", p->hold != 0,
+			 "programs", programs_json(p), "kernels", (json_int_t)sums.kernels,
+			 "waiting", (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused,
+			 "falls_back", (json_int_t)sums.falls_back, "why", why, "tenants", tenants,
+			 "may_detach", (int)daemon_probe_may_change(c, p));
+}
+
+void daemon_method_probe_list(struct daemon_call *c)
+{
+	bool all = daemon_may_administer(c->d, c->sock);
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < DAEMON_PROBE_SLOTS; i++) {
+		const struct daemon_probe *p = c->d->probes->at[i];
+
+		if (p && daemon_probe_visible(c, p)) {
+			json_array_append_new(list, probe_json(c, p, all));
+		}
+	}
+	daemon_control_result(c, json_pack("{s:o}", "probes", list));
+}

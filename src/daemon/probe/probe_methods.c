@@ -1,0 +1,320 @@
+/* probe.attach, probe.detach and map.drain: parameters and rights. */
+#include "daemon/probe/probes_int.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/clean_text.h"
+
+#define BUILDS_PER_SECOND                                                                          \
+	4u /* of one user that may not administer: they take the worker's time                     \
+	    */
+
+/* ---- limits ---- */
+
+static bool has_place(struct daemon_call *c, bool admin, bool swap)
+{
+	unsigned all = c->d->probes->building, users = 0, own = 0;
+	uint64_t now = clock_now_ns();
+
+	for (unsigned i = 0; i < DAEMON_PROBE_SLOTS; i++) {
+		const struct daemon_probe *p = c->d->probes->at[i];
+
+		if (p && !p->ending && !p->replaced) {
+			all++;
+			users += !p->by_admin;
+			own += !p->by_admin && p->owner.uid == c->peer.uid;
+		}
+	}
+	all -= swap && all;
+	users -= swap && users;
+	own -= swap && own;
+	if (all >= DAEMON_PROBES || (!admin && users >= DAEMON_PROBES_OF_USERS)) {
+		daemon_control_error(c, 7, "limit", "`gbpf probe detach ID` ends one",
+				     "%u tools are attached already", admin ? all : users);
+		return false;
+	}
+	if (!admin && own >= DAEMON_PROBES_OF_USER) {
+		daemon_control_error(c, 7, "limit", "`gbpf probe detach ID` ends one",
+				     "user %d has %u tools attached already", (int)c->peer.uid,
+				     own);
+		return false;
+	}
+	if (daemon_probe_wait_is_full(c->d, admin) ||
+	    (!admin && !rate_allow(&daemon_user_of(&c->d->users, c->peer.uid, now)->builds,
+				   BUILDS_PER_SECOND, now))) {
+		daemon_control_error(c, 7, "busy", "Try again in a moment",
+				     "too many tools are being attached");
+		return false;
+	}
+	return true;
+}
+
+/* ---- target ---- */
+
+static const struct daemon_session *numbered(const struct daemon_call *c, json_int_t n, bool admin)
+{
+	const struct daemon_session *found = NULL;
+
+	daemon_session_each(c->d, s)
+	{
+		if (s->state != DAEMON_SESSION_READY || s->dying ||
+		    !(admin || s->peer.uid == c->peer.uid)) {
+			continue;
+		}
+		if (s->peer.pid == n) {
+			return s;
+		}
+		found = s->tenant == n ? s : found;
+	}
+	return found;
+}
+
+static bool is_named(const struct daemon_call *c, const char *name, bool admin)
+{
+	daemon_session_each(c->d, s)
+	{
+		if (s->tenant >= 0 && !s->dying && strcmp(s->name, name) == 0 &&
+		    (admin || s->peer.uid == c->peer.uid)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool take_number(struct daemon_call *c, json_int_t n, bool admin,
+			struct daemon_probe_target *t)
+{
+	const struct daemon_session *s = numbered(c, n, admin);
+
+	if (!s) {
+		daemon_control_error(c, 5, "not-found", "`gbpf ps` shows those that there are",
+				     "no program %lld runs under gBPF", (long long)n);
+		return false;
+	}
+	t->tenant = s->tenant;
+	t->connected_ns = s->connected_ns;
+	snprintf(t->text, sizeof(t->text), "%d", (int)s->peer.pid);
+	return true;
+}
+
+/* Reads "to": a process or tenant number, or a tenant's name; absent: all that the caller may
+ * attach to. Returns false after answering an error. */
+static bool take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t)
+{
+	const json_t *to = json_object_get(c->params, "to");
+	const char *name = json_string_value(to);
+
+	*t = (struct daemon_probe_target){ .uid = admin ? -1 : (int64_t)c->peer.uid, .tenant = -1 };
+	if (!to || json_is_null(to)) {
+		return true;
+	}
+	if (json_is_integer(to)) {
+		return take_number(c, json_integer_value(to), admin, t);
+	}
+	if (!name || !name[0] || !is_named(c, name, admin)) {
+		daemon_control_error(c, 5, "not-found",
+				     "`gbpf ps` shows those that there are; without --to, programs "
+				     "that start later get the tool, too",
+				     "no program '%.63s' runs under gBPF", name ? name : "");
+		return false;
+	}
+	snprintf(t->name, sizeof(t->name), "%s", name);
+	snprintf(t->text, sizeof(t->text), "%s", name);
+	return true;
+}
+
+static bool take_kernel(struct daemon_call *c, char kernel[PROTO_PATTERN])
+{
+	const json_t *j = json_object_get(c->params, "kernel");
+	const char *text = j && !json_is_null(j) ? json_string_value(j) : "*";
+	size_t n = text ? strlen(text) : 0;
+	bool good = n > 0 && n < PROTO_PATTERN;
+
+	for (size_t i = 0; i < n && good; i++) {
+		good = isgraph((unsigned char)text[i]) || text[i] == ' ';
+	}
+	if (!good) {
+		daemon_control_error(c, 2, "usage", "For example gemm* or *",
+				     "invalid pattern of kernels' names: expected 1 to %u "
+				     "printable characters",
+				     PROTO_PATTERN - 1);
+		return false;
+	}
+	memcpy(kernel, text, n + 1);
+	return true;
+}
+
+/* ---- attach ---- */
+
+/* Returns the tool that params name with `member`, if the caller may change it; NULL after
+ * answering an error. */
+static struct daemon_probe *named(struct daemon_call *c, const char *member)
+{
+	json_int_t id = json_integer_value(json_object_get(c->params, member));
+	struct daemon_probe *p = daemon_probe_find(c->d, id);
+
+	if (!p || !daemon_probe_visible(c, p)) {
+		daemon_control_error(c, 5, "not-found", "`gbpf probe ls` lists them",
+				     "there is no tool %lld", (long long)id);
+		return NULL;
+	}
+	if (!daemon_probe_may_change(c, p)) {
+		daemon_control_error(c, 6, "permission", "Only its owner and operators may",
+				     "tool %u belongs to user %d", p->id, (int)p->owner.uid);
+		return NULL;
+	}
+	return p;
+}
+
+/* A tool that replaces another has its target, kernels and connection, unless it has its own. */
+static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
+			  const struct daemon_probe *old)
+{
+	bool admin = p->by_admin;
+
+	if (old && !json_object_get(c->params, "to")) {
+		p->target = old->target;
+		p->target.uid = admin ? p->target.uid : (int64_t)c->peer.uid;
+	} else if (!take_target(c, admin, &p->target)) {
+		return false;
+	}
+	if (old && !json_object_get(c->params, "kernel")) {
+		memcpy(p->kernel, old->kernel, sizeof(p->kernel));
+	} else if (!take_kernel(c, p->kernel)) {
+		return false;
+	}
+	p->hold = json_is_true(json_object_get(c->params, "hold")) ? c->conn : old ? old->hold : 0;
+	return true;
+}
+
+static void attach(struct daemon_call *c, const char *name, const struct daemon_probe *old)
+{
+	struct daemon_probe *p = calloc(1, sizeof(*p));
+	struct daemon_probe_request o;
+
+	if (!p) {
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
+		return;
+	}
+	p->by_admin = daemon_may_administer(c->d, c->sock);
+	p->owner = c->peer;
+	daemon_text_copy(p->name, sizeof(p->name), name, strlen(name));
+	if (!has_place(c, p->by_admin, old != NULL) || !take_settings(c, p, old)) {
+		free(p);
+		return;
+	}
+	o = (struct daemon_probe_request){ .p = p,
+					   .replaces = old ? (json_int_t)old->id : 0,
+					   .object_fd = *c->fd,
+					   .conn = c->conn,
+					   .call = c->id };
+	*c->fd = -1;
+	if (daemon_probe_attach(c->d, &o) < 0) {
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
+	}
+}
+
+void daemon_method_probe_attach(struct daemon_call *c)
+{
+	const char *name = json_string_value(json_object_get(c->params, "name"));
+	const struct daemon_probe *old = NULL;
+
+	if (!daemon_control_good_name(name)) {
+		daemon_control_error(c, 2, "usage",
+				     "Give one with 1 to 31 characters, without blanks and slashes",
+				     "a tool needs a name");
+		return;
+	}
+	if (*c->fd < 0) {
+		daemon_control_error(
+			c, 2, "usage", NULL,
+			"probe.attach needs the object as a descriptor sent with the line");
+		return;
+	}
+	if (json_object_get(c->params, "replace")) {
+		old = named(c, "replace");
+		if (!old) {
+			return;
+		}
+	}
+	attach(c, name, old);
+}
+
+/* Returns false after answering that too many callers wait. */
+static bool may_wait(struct daemon_call *c)
+{
+	if (daemon_probe_wait_is_full(c->d, daemon_may_administer(c->d, c->sock))) {
+		daemon_control_error(c, 7, "busy", "Try again in a moment",
+				     "too many callers wait for tools");
+		return false;
+	}
+	return true;
+}
+
+void daemon_method_probe_detach(struct daemon_call *c)
+{
+	struct daemon_probe *p = named(c, "id");
+
+	if (!p) {
+		return;
+	}
+	if (!may_wait(c)) {
+		return;
+	}
+	if (!p->ending) {
+		daemon_probe_record(p, &c->peer, daemon_may_administer(c->d, c->sock), "detach",
+				    "by user %d", (int)c->peer.uid);
+	}
+	daemon_probe_end(p, c->conn, c->id);
+}
+
+/* ---- drain ---- */
+
+/* Finds the memory whose maps are to be copied. Returns false after answering an error. */
+static bool find_version(struct daemon_call *c, struct daemon_version **ret, int *ret_tenant)
+{
+	struct daemon_map_view v;
+
+	*ret_tenant = DAEMON_MAPS_NO_TENANT;
+	if (json_object_get(c->params, "map")) {
+		if (!daemon_maps_find(c, &v) || !daemon_maps_tenant(c, &v, ret_tenant)) {
+			return false;
+		}
+		*ret = v.live;
+		return true;
+	}
+	*ret = daemon_maps_find_version(c);
+	return *ret != NULL;
+}
+
+void daemon_method_map_drain(struct daemon_call *c)
+{
+	struct daemon_probe_wait what = {
+		.kind = DAEMON_PROBE_WAIT_DRAIN, .conn = c->conn, .call = c->id, .uid = -1
+	};
+	struct daemon_version *l;
+
+	if (!find_version(c, &l, &what.tenant)) {
+		return;
+	}
+	if (!daemon_version_is_probe(l)) {
+		daemon_control_result(c, json_pack("{s:I,s:i,s:i,s:i}", "version",
+						   (json_int_t)l->version, "probe", 0, "drained", 0,
+						   "late", 0));
+		return;
+	}
+	if (!may_wait(c)) {
+		return;
+	}
+	if (!daemon_may_administer(c->d, c->sock)) {
+		what.uid = (int64_t)c->peer.uid;
+	}
+	what.p = daemon_probe_of(l);
+	what.number = ++c->d->probes->orders;
+	daemon_probe_drain(what.p, &what);
+	daemon_probe_wait(&what);
+}

@@ -1,0 +1,145 @@
+/* Inside the probe folder: the tools, their parts in sessions, and the callers that wait. */
+#ifndef GBPF_DAEMON_PROBE_PROBES_INT_H
+#define GBPF_DAEMON_PROBE_PROBES_INT_H
+
+#include "base/report.h"
+#include "daemon/maps/policy_maps.h"
+#include "daemon/probe/probes.h"
+
+#define DAEMON_PROBE_WAITS 64u
+
+/* The sessions that a tool is sent to: all that fit each condition. */
+struct daemon_probe_target {
+	int64_t uid;	       /* of their user; -1: any */
+	char name[PROTO_NAME]; /* of the tenant; "": any */
+	int tenant;	       /* number; -1: any */
+	uint64_t connected_ns; /* of the session with that number, which may be given again */
+	char text[PROTO_NAME]; /* as shown; "": all */
+};
+
+struct daemon_probe {
+	struct daemon *d;
+	uint32_t id;
+	unsigned slot;		     /* in daemon_probes.at, and of its parts in sessions */
+	struct daemon_version *live; /* owned; NULL while it is built */
+	char name[EBPF_NAME_BYTES];
+	char kernel[PROTO_PATTERN];
+	struct daemon_probe_target target;
+	struct peer owner;
+	bool by_admin;
+	uint64_t hash; /* of its object */
+	uint64_t attached_ns;
+	uint64_t hold;		       /* number of the connection that it ends with; 0: none */
+	struct daemon_probe *replaces; /* borrowed; NULL: none, or it has ended */
+	struct daemon_probe *replaced; /* borrowed: by this one */
+	bool ending;		       /* PROBE_END was sent */
+	sd_event_source *timer;	       /* owned; while PROBE is being sent to sessions */
+	uint64_t conn;		       /* to be answered once it has been sent to all */
+	json_int_t call;
+};
+
+/* A tool in a session: owned by the session's table. */
+struct daemon_probe_part {
+	bool answered;			   /* PROBE, with a state */
+	bool gone;			   /* the session does not have it any more, or never had */
+	bool told;			   /* that it was refused: in the history */
+	uint64_t end;			   /* number of PROBE_END; 0: not sent */
+	uint64_t drain_sent, drain_wanted; /* numbers of PROBE_DRAIN: last one sent, last wanted */
+	uint64_t drain_done;		   /* last one answered */
+	int32_t drain_status;		   /* of that answer */
+	int32_t status;
+	uint32_t kernels, waiting, refused, falls_back;
+	char why[PROTO_TEXT];
+};
+
+/* What a caller waits for. */
+enum daemon_probe_wait_kind {
+	DAEMON_PROBE_WAIT_ATTACH, /* that sessions have answered PROBE */
+	DAEMON_PROBE_WAIT_SWAP,	  /* that all kernels run it, to end the one that it replaces */
+	DAEMON_PROBE_WAIT_END,
+	DAEMON_PROBE_WAIT_DRAIN,
+};
+
+struct daemon_probe_wait {
+	struct daemon_probe_wait *next;
+	struct daemon_probe *p; /* borrowed; ended with it */
+	enum daemon_probe_wait_kind kind;
+	uint64_t number;	/* DRAIN */
+	int tenant;		/* DRAIN: of this tenant; -1: any */
+	int64_t uid;		/* DRAIN: of this user; -1: any */
+	sd_event_source *timer; /* owned */
+	uint64_t conn;		/* 0: no caller */
+	json_int_t call;
+};
+
+struct daemon_probes {
+	struct daemon_probe *at[DAEMON_PROBE_SLOTS]; /* owned */
+	unsigned building;			     /* tools that the worker builds */
+	uint32_t next_id;
+	uint64_t orders;		 /* counts PROBE_END and PROBE_DRAIN */
+	struct daemon_probe_wait *waits; /* owned */
+	unsigned n_waits;
+};
+
+static inline struct daemon_probe_part *daemon_probe_part(const struct daemon_probe *p,
+							  const struct daemon_session *s)
+{
+	return s->probes.part[p->slot];
+}
+
+/* probes.c */
+struct daemon_probe *daemon_probe_find(const struct daemon *d, json_int_t id);
+struct daemon_probe *daemon_probe_of(const struct daemon_version *l);
+/* Returns whether the caller may know of it: administrators, its owner, and users of a session that
+ * has it. */
+bool daemon_probe_visible(const struct daemon_call *c, const struct daemon_probe *p);
+bool daemon_probe_may_change(const struct daemon_call *c, const struct daemon_probe *p);
+bool daemon_probe_targets(const struct daemon_probe *p, const struct daemon_session *s);
+/* Sends PROBE to a session. Returns false if the session cannot have it. */
+bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s);
+/* Gives it a place. Returns 0, or -ENOSPC. */
+int daemon_probe_insert(struct daemon_probe *p);
+/* Begins its detachment, unless that has begun; answers the connection (0: none) when it has ended.
+ * The tool may have been freed on return. */
+void daemon_probe_end(struct daemon_probe *p, uint64_t conn, json_int_t call);
+/* Drops it at once; ends the waits for it. */
+void daemon_probe_remove(struct daemon_probe *p);
+void daemon_probe_free(struct daemon_probe *p);
+/* Writes to the history and the audit log; action: "attach", "swap", "detach". */
+void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, bool by_admin,
+			 const char *action, const char *fmt, ...) PRINTF_LIKE(5, 6);
+
+/* probe_wait.c */
+/* Waits for sessions; `what` is copied. If no session is pending, or waiting is impossible, what
+ * follows the wait happens at once: the tool may have been freed on return. */
+void daemon_probe_wait(const struct daemon_probe_wait *what);
+/* Returns true if no further caller may wait. Half of the places are the administrators'. */
+bool daemon_probe_wait_is_full(const struct daemon *d, bool admin);
+void daemon_probe_waits_ended(struct daemon_probe *p);
+/* Sends PROBE_DRAIN to the sessions that `what` waits for. */
+void daemon_probe_drain(struct daemon_probe *p, const struct daemon_probe_wait *what);
+/* Sends the next PROBE_DRAIN if one is wanted and none is unanswered. */
+void daemon_probe_drain_next(const struct daemon_probe *p, struct daemon_session *s);
+
+/* probe_attach.c */
+struct daemon_probe_request {
+	struct daemon_probe *p; /* taken: name, kernel, target, owner and hold are set */
+	json_int_t replaces;	/* number of a tool; 0: none */
+	int object_fd;		/* taken */
+	uint64_t conn;
+	json_int_t call;
+};
+/* Builds the tool and sends it to sessions, then answers. Takes it also on failure, with -ENOMEM.
+ */
+int daemon_probe_attach(struct daemon *d, const struct daemon_probe_request *o);
+/* Answers the caller that has attached it (0: none) with its present state. */
+void daemon_probe_answer_attach(const struct daemon_probe *p, uint64_t conn, json_int_t call);
+/* All sessions have answered, or are late: answers, or takes the tool back if none can have it. */
+void daemon_probe_attached(struct daemon_probe *p, uint64_t conn, json_int_t call);
+
+/* probe_json.c */
+json_t *daemon_probe_attach_json(const struct daemon_probe *p);
+/* Returns the reason that a session gave last, or "". */
+const char *daemon_probe_why(const struct daemon_probe *p);
+
+#endif

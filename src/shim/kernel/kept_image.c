@@ -1,0 +1,116 @@
+/* Kept PTX: one LZ4 block each. Loading a module waits for it, so speed counts more than size. */
+#include "shim/kernel/kept_image.h"
+
+#include <errno.h>
+#include <lz4.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/report.h"
+#include "ptx/image.h"
+
+#define TEXT_MAX ((size_t)16 << 20) /* as much as the preemption pass rewrites */
+
+struct shim_kept_image {
+	uint32_t refs; /* [atomic] */
+	size_t text_bytes, bytes;
+	char data[];
+};
+
+static uint64_t kept_bytes; /* [atomic] of all images, compressed */
+
+size_t shim_kept_room(void)
+{
+	uint64_t kept = load_relaxed(&kept_bytes);
+
+	return kept < SHIM_KEPT_BYTES ? SHIM_KEPT_BYTES - (size_t)kept : 0;
+}
+
+void shim_kept_take(size_t bytes)
+{
+	(void)add_acqrel(&kept_bytes, (uint64_t)bytes);
+}
+
+void shim_kept_give(size_t bytes)
+{
+	(void)sub_acqrel(&kept_bytes, (uint64_t)bytes);
+}
+
+static struct shim_kept_image *compress(const struct ptx_image_text *t)
+{
+	int bound = LZ4_compressBound((int)t->bytes), n;
+	struct shim_kept_image *k = malloc(sizeof(*k) + (size_t)bound), *smaller;
+
+	n = k ? LZ4_compress_default(t->text, k->data, (int)t->bytes, bound) : 0;
+	if (n <= 0) {
+		free(k);
+		return NULL;
+	}
+	smaller = realloc(k, sizeof(*k) + (size_t)n);
+	k = smaller ? smaller : k;
+	k->refs = 1;
+	k->text_bytes = t->bytes;
+	k->bytes = (size_t)n;
+	return k;
+}
+
+struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, unsigned arch,
+				       enum shim_kept_why *ret_why)
+{
+	struct shim_kept_image *k = NULL;
+	struct ptx_image_text t;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = ptx_image_pick(&t, image, bytes, arch, TEXT_MAX, "image", &r);
+	report_finish(&r);
+	*ret_why = err == -EFBIG || err == -ENOMEM ? SHIM_KEPT_NO_ROOM : SHIM_KEPT_NO_PTX;
+	if (err < 0) {
+		return NULL;
+	}
+	*ret_why = SHIM_KEPT_NO_ROOM;
+	if (load_relaxed(&kept_bytes) <= SHIM_KEPT_BYTES) {
+		k = compress(&t);
+	}
+	ptx_image_close(&t);
+	if (k && add_acqrel(&kept_bytes, (uint64_t)k->bytes) + k->bytes > SHIM_KEPT_BYTES) {
+		shim_kept_unref(k);
+		k = NULL;
+	}
+	if (k) {
+		*ret_why = SHIM_KEPT;
+	}
+	return k;
+}
+
+struct shim_kept_image *shim_kept_ref(struct shim_kept_image *k)
+{
+	if (k) {
+		(void)add_acqrel(&k->refs, 1u);
+	}
+	return k;
+}
+
+void shim_kept_unref(struct shim_kept_image *k)
+{
+	if (k && sub_acqrel(&k->refs, 1u) == 1) {
+		(void)sub_acqrel(&kept_bytes, (uint64_t)k->bytes);
+		free(k);
+	}
+}
+
+char *shim_kept_text(const struct shim_kept_image *k, size_t *ret_bytes)
+{
+	char *text = malloc(k->text_bytes + 1);
+	int n = text ? LZ4_decompress_safe(k->data, text, (int)k->bytes, (int)k->text_bytes) : -1;
+
+	if (n < 0 || (size_t)n != k->text_bytes) {
+		free(text);
+		return NULL;
+	}
+	text[n] = 0;
+	*ret_bytes = (size_t)n;
+	return text;
+}

@@ -1,0 +1,420 @@
+/* Making a probed form: the kept PTX is sliced and probed (ptx/probe.h), compiled by the driver's
+ * linker, which waits for no work, and loaded as a module of its own; then its table of addresses
+ * is filled. Where that is not possible, the machine code gets an entry stub. */
+#include "shim/probe/shim_probe_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/probe.h"
+#include "shim/code/shim_code.h"
+#include "shim/code/shim_code_probe.h"
+#include "shim/kernel/loaded_image.h"
+
+/* A form on its way: the probes, texts that they borrow, and the results of each step. */
+struct shim_probe_made {
+	const struct shim_probe_kernel *k;
+	struct report *r; /* of the step under way */
+	struct ptx_probe probes[PTX_PROBES_MAX];
+	struct shim_probe_tool *tool[PTX_PROBES_MAX]; /* of each */
+	char *text[PTX_PROBES_MAX];		      /* owned */
+	uint32_t n;
+	struct ptx_probed probed;
+	const struct ptx_block_image *block; /* owned; the text with a preemptible clone, or NULL */
+	struct cubin_patched *copy;	     /* owned; of the machine code instead, or NULL */
+	void *image;			     /* owned; machine code */
+	size_t image_bytes;
+	uint64_t *table; /* owned */
+	uint32_t n_table;
+};
+
+static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
+		       const struct ebpf_image_device *d)
+{
+	char *text = b->n < PTX_PROBES_MAX
+			     ? strndup(t->p.device_text + d->text_offset, d->text_bytes)
+			     : NULL;
+
+	if (b->n == PTX_PROBES_MAX) {
+		return report_set(b->r, -E2BIG, "limit", "more than %u programs for one kernel",
+				  PTX_PROBES_MAX);
+	}
+	if (!text) {
+		return report_set(b->r, -ENOMEM, "memory", "out of memory");
+	}
+	b->text[b->n] = text;
+	b->tool[b->n] = t;
+	b->probes[b->n++] = (struct ptx_probe){ .hook = d->hook,
+						.lanes = d->lane,
+						.fields = d->fields,
+						.sites = d->site,
+						.name = d->prefix,
+						.text = text };
+	return 0;
+}
+
+static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *tools, uint32_t n)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t j = 0; j < tools[i]->p.n_devices && !err; j++) {
+			if (shim_probe_tool_matches(tools[i], j, b->k->name)) {
+				err = add_program(b, tools[i], &tools[i]->p.devices[j]);
+			}
+		}
+	}
+	return err;
+}
+
+static int no_ptx(struct shim_probe_made *b, enum shim_kept_why why)
+{
+	static const char *const reasons[] = {
+		[SHIM_KEPT] = "out of memory",
+		[SHIM_KEPT_NO_PTX] = "it was loaded as machine code only",
+		[SHIM_KEPT_NO_ROOM] = "its PTX was not kept: too long, or 64 MiB are kept already",
+		[SHIM_KEPT_LINKED] = "it was linked by the driver",
+	};
+
+	return report_set(b->r, -ENOENT, "no-ptx", "%s", reasons[why]);
+}
+
+static int rewrite(struct shim_probe_made *b)
+{
+	enum shim_kept_why why;
+	struct shim_kept_image *kept = shim_image_kept(b->k->owner, &why);
+	struct ptx_module *m = NULL;
+	size_t bytes = 0;
+	char *text = kept ? shim_kept_text(kept, &bytes) : NULL;
+	int err;
+
+	shim_kept_unref(kept);
+	if (!text) {
+		return no_ptx(b, why);
+	}
+	err = ptx_module_parse(&m, text, bytes, "kernel", b->r);
+	free(text);
+	if (!err) {
+		err = ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
+		ptx_module_free(m);
+	}
+	return err;
+}
+
+/* ---- machine code ---- */
+
+/* A copy of the kernel's machine code with an entry stub. */
+static int copy_code(struct shim_probe_made *b, const struct shim_code_kept *kept)
+{
+	uint64_t envs[PTX_PROBES_MAX];
+	size_t bytes = 0;
+	void *elf = shim_code_kept_elf(kept, &bytes, b->r);
+	int err = elf ? 0 : -ENOENT;
+
+	for (uint32_t i = 0; i < b->n && !err; i++) {
+		envs[i] = shim_probe_memory_env(b->tool[i], b->k->ctx, b->r);
+		err = envs[i] ? 0 : -ENOMEM;
+	}
+	err = err ? err
+		  : shim_code_probe_make(&b->copy, elf, bytes, b->k->name, b->probes, envs, b->n,
+					 b->r);
+	free(elf);
+	return err;
+}
+
+/* Tries the machine code of a kernel whose PTX cannot be probed, for the reason in `ptx`, or that
+ * has none: err is -ENOENT. */
+static int try_code(struct shim_probe_made *b, int err, const struct report *ptx)
+{
+	struct shim_code_kept *kept = shim_image_code(b->k->owner);
+	struct report *r = b->r, code;
+	struct buf why, code_why;
+	bool both = err != -ENOENT;
+
+	report_init(&code);
+	b->r = &code;
+	err = kept ? copy_code(b, kept) : err;
+	b->r = r;
+	if (err) {
+		buf_init(&why);
+		buf_init(&code_why);
+		report_text(ptx, &why);
+		report_text(&code, &code_why);
+		err = report_set(r, err, "form", "%s%s%s", both || !kept ? buf_text(&why) : "",
+				 both && kept ? "; entry stub: " : "", buf_text(&code_why));
+		buf_finish(&why);
+		buf_finish(&code_why);
+	}
+	report_finish(&code);
+	shim_image_code_unref(kept);
+	return err;
+}
+
+static int load_copy(struct shim_probe_made *b, struct shim_probe_form *f)
+{
+	struct shim_code_probed loaded;
+	struct cubin_patched *copy = b->copy;
+	int err;
+
+	b->copy = NULL;
+	err = shim_code_probe_load(&loaded, copy, b->k->name, b->r);
+	if (!err) {
+		f->module = loaded.module;
+		f->handle = loaded.handle;
+	}
+	return err;
+}
+
+/* ---- PTX ---- */
+
+/* The programs are in the form's body, so its preemptible clone runs them once a block, too. */
+static void add_clone(struct shim_probe_made *b)
+{
+	enum proto_block_why why;
+	const struct ptx_block_image *i = shim_image_open(b->probed.text.data, 0, &why);
+	const struct ptx_block_entry *e =
+		i && i->text ? ptx_block_image_entry(i, b->k->name) : NULL;
+
+	if (e && e->why == PROTO_BLOCK_OK) {
+		b->block = i;
+	} else {
+		ptx_block_image_close(i);
+	}
+}
+
+static unsigned arch_here(void)
+{
+	int major = 0, minor = 0;
+	CUdevice d = 0;
+
+	if (shim_driver.cuCtxGetDevice(&d) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+					     d) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					     d) != CUDA_SUCCESS) {
+		return 0;
+	}
+	return (unsigned)(major * 10 + minor);
+}
+
+/* ---- addresses ---- */
+
+static CUresult variable(const struct shim_probe_kernel *k, const char *name, CUdeviceptr *ret)
+{
+	size_t bytes;
+
+	if (k->kind == SHIM_KERNEL_OF_MODULE) {
+		return shim_driver.cuModuleGetGlobal_v2(ret, &bytes, (CUmodule)(uintptr_t)k->owner,
+							name);
+	}
+	return shim_driver.cuLibraryGetGlobal(ret, &bytes, (CUlibrary)(uintptr_t)k->owner, name);
+}
+
+/* Before the form is compiled, which takes longest. */
+static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
+{
+	b->n_table = b->n + b->probed.n_variables;
+	b->table = calloc(b->n_table + 1u, sizeof(b->table[0]));
+	if (!b->table) {
+		return report_set(b->r, -ENOMEM, "memory", "out of memory");
+	}
+	for (uint32_t i = 0; i < b->n; i++) {
+		b->table[i] = shim_probe_memory_env(b->tool[i], ctx, b->r);
+		if (!b->table[i]) {
+			return -ENOMEM;
+		}
+	}
+	for (uint32_t i = 0; i < b->probed.n_variables; i++) {
+		CUdeviceptr at = 0;
+
+		if (variable(b->k, b->probed.variables[i], &at) != CUDA_SUCCESS || !at) {
+			return report_set(b->r, -ENOENT, "variable",
+					  "the driver does not tell where its variable %s is",
+					  b->probed.variables[i]);
+		}
+		b->table[b->n + i] = at;
+	}
+	return 0;
+}
+
+static int load(struct shim_probe_made *b, struct shim_probe_form *f)
+{
+	CUdeviceptr table = 0;
+	size_t bytes = 0;
+	CUresult r = shim_driver.cuModuleLoadDataEx(&f->module, b->image, 0, NULL, NULL);
+
+	if (r != CUDA_SUCCESS) {
+		return report_set(b->r, -ENOEXEC, "load", "the driver does not load it: error %d",
+				  (int)r);
+	}
+	r = shim_driver.cuModuleGetFunction(&f->handle, f->module, b->k->name);
+	if (r == CUDA_SUCCESS) {
+		r = shim_driver.cuModuleGetGlobal_v2(&table, &bytes, f->module, PTX_PROBE_TABLE);
+	}
+	if (r == CUDA_SUCCESS) { /* else its first launch would wait for work on the device */
+		(void)shim_driver.cuFuncLoad(f->handle);
+	}
+	if (r != CUDA_SUCCESS || bytes < b->n_table * sizeof(b->table[0]) ||
+	    shim_probe_memory_write(table, b->table, b->n_table * sizeof(b->table[0])) < 0) {
+		(void)shim_driver.cuModuleUnload(f->module);
+		return report_set(b->r, -ENOEXEC, "load", "its table cannot be filled: error %d",
+				  (int)r);
+	}
+	return 0;
+}
+
+void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
+{
+	static const CUfunction_attribute followed[] = {
+		CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+		CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+		CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(followed); i++) {
+		int value = 0;
+
+		if (shim_kernel_attribute(&value, followed[i], (CUfunction)unqual(handle),
+					  f->library) != CUDA_SUCCESS) {
+			continue;
+		}
+		if (i > 0 && f->has_clone) {
+			(void)shim_driver.cuFuncSetAttribute(f->clone.handle, followed[i], value);
+		}
+		if (i == 0 && f->needs_shared && value >= 0) {
+			value = (int)PTX_PROBE_SMEM((unsigned)value);
+		}
+		(void)shim_driver.cuFuncSetAttribute(f->handle, followed[i], value);
+	}
+	if (f->has_clone) {
+		shim_clone_follow(&f->clone);
+	}
+}
+
+/* Without it launches of the form run to their end. */
+static void take_clone(struct shim_probe_made *b, struct shim_probe_form *f)
+{
+	CUfunction handle = NULL;
+	struct buf name = { 0 };
+
+	f->has_clone = false;
+	f->block = NULL;
+	if (!b->block) {
+		return;
+	}
+	buf_printf(&name, "%s" PTX_BLOCK_SUFFIX, b->k->name);
+	if (shim_driver.cuModuleGetFunction(&handle, f->module, buf_text(&name)) == CUDA_SUCCESS) {
+		shim_clone_init(&f->clone, f->handle, handle,
+				ptx_block_image_entry(b->block, b->k->name));
+		(void)shim_driver.cuFuncLoad(handle);
+		f->has_clone = true;
+		f->block = b->block;
+		b->block = NULL;
+	}
+	buf_finish(&name);
+}
+
+void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
+{
+	CUcontext popped;
+
+	if (!context_ends && shim_driver.cuCtxPushCurrent_v2(f->ctx) == CUDA_SUCCESS) {
+		if (f->code) {
+			shim_code_probe_unload(f->module);
+		} else {
+			(void)shim_driver.cuModuleUnload(f->module);
+		}
+		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	}
+	ptx_block_image_close(f->block);
+	f->block = NULL;
+	f->module = NULL;
+}
+
+/* The PTX with the programs, compiled. */
+static int compile_form(struct shim_probe_made *b)
+{
+	int err = find_addresses(b, b->k->ctx);
+
+	if (err) {
+		return err;
+	}
+	add_clone(b);
+	return shim_code_compile(b->block ? b->block->text : b->probed.text.data,
+				 b->block ? b->block->bytes : b->probed.text.len, arch_here(),
+				 &b->image, &b->image_bytes, b->r);
+}
+
+static int make_form(struct shim_probe_made *b)
+{
+	struct report *r = b->r, ptx;
+	int err;
+
+	report_init(&ptx);
+	b->r = &ptx;
+	err = rewrite(b);
+	b->r = r;
+	err = err ? try_code(b, err, &ptx) : compile_form(b);
+	report_finish(&ptx);
+	return err;
+}
+
+int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
+		       uint32_t n, struct shim_probe_made **ret, struct report *r)
+{
+	struct shim_probe_made *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b) {
+		return report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	b->k = k;
+	b->r = r;
+	err = add_tools(b, tools, n);
+	err = err ? err : make_form(b);
+	if (err) {
+		shim_probe_made_free(b);
+		return err;
+	}
+	*ret = b;
+	return 0;
+}
+
+int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct report *r)
+{
+	int err;
+
+	b->r = r;
+	f->ctx = b->k->ctx;
+	f->library = b->k->kind == SHIM_KERNEL_OF_LIBRARY;
+	f->code = b->copy != NULL;
+	err = f->code ? load_copy(b, f) : load(b, f);
+	if (!err) {
+		f->needs_shared = b->probed.needs_shared;
+		take_clone(b, f);
+		shim_probe_follow_attributes(b->k->handle, f);
+	}
+	return err;
+}
+
+void shim_probe_made_free(struct shim_probe_made *b)
+{
+	if (!b) {
+		return;
+	}
+	cubin_patched_close(b->copy);
+	ptx_block_image_close(b->block);
+	for (uint32_t i = 0; i < b->n; i++) {
+		free(b->text[i]);
+	}
+	ptx_probed_finish(&b->probed);
+	free(b->image);
+	free(b->table);
+	free(b);
+}

@@ -1,0 +1,168 @@
+/* Forms: their users, and their end. A launch counts itself as a user of the form and then reads
+ * again that it is the kernel's. A form that ends is first taken from the kernel; then its users
+ * are read, and it is not finished while there are any. All four are sequentially consistent, so
+ * either the launch finds the form gone, or the other side finds the launch. The structs of forms
+ * and kernels stay, so a late look at one is harmless. */
+#include "shim/probe/shim_probe_int.h"
+
+#include <stdlib.h>
+
+#include "shim/capture_state.h"
+#include "shim/object/queue_drain.h"
+
+struct shim_probe_form *shim_probe_retired;
+static struct shim_probe_form *free_forms; /* shim_probe_mutex */
+
+struct shim_probe_form *shim_probe_form_new(void)
+{
+	struct shim_probe_form *f;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	f = free_forms;
+	if (f) {
+		free_forms = f->next;
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	f = f ? f : calloc(1, sizeof(*f));
+	if (f) {
+		store_relaxed(&f->refusal, 0u);
+		f->told = f->draining = f->drained = f->finished = false;
+	}
+	return f;
+}
+
+void shim_probe_form_free(struct shim_probe_form *f)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	f->next = free_forms;
+	free_forms = f;
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+struct shim_probe_form *shim_probe_form_begin(struct shim_probe_kernel *k, const void *handle)
+{
+	struct shim_probe_form *f = load_acquire(&k->form);
+
+	if (!f || shim_capture_any()) {
+		return NULL;
+	}
+	(void)__atomic_fetch_add(&f->users, 1u, __ATOMIC_SEQ_CST);
+	if (load_seqcst(&k->form) != f || load_relaxed(&k->handle) != handle) { /* see above */
+		shim_probe_form_end(f);
+		return NULL;
+	}
+	return f;
+}
+
+void shim_probe_form_end(struct shim_probe_form *f)
+{
+	(void)sub_acqrel(&f->users, 1u);
+}
+
+/* The launches of a retired form have ended: frees its tools. */
+static void finish(struct shim_probe_form *f)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	for (uint32_t i = 0; i < f->n_tools; i++) {
+		f->tools[i]->refs--;
+	}
+	f->finished = true;
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+void shim_probe_form_refused(struct shim_probe_form *f, CUresult r)
+{
+	if (!xchg_acqrel(&f->refusal, (uint32_t)r)) {
+		shim_probe_thread_wake();
+	}
+}
+
+void shim_probe_form_retire(struct shim_probe_form *f)
+{
+	f->draining = f->drained = f->finished = false;
+	f->next = shim_probe_retired;
+	shim_probe_retired = f;
+}
+
+/* Draining launches what was deferred, which may build a form: without the mutex. */
+void shim_probe_forms_drain(void)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
+		f->draining = f->has_clone && !f->drained && !load_seqcst(&f->users);
+		any = any || f->draining;
+	}
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+	if (!any) {
+		return;
+	}
+	shim_drain_pending();
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
+		f->drained = f->drained || f->draining;
+	}
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+}
+
+/* Returns whether all launches of a retired form are submitted. */
+static bool is_submitted(const struct shim_probe_form *f)
+{
+	return !load_seqcst(&f->users) && (!f->has_clone || f->drained);
+}
+
+void shim_probe_forms_finish(CUcontext ctx)
+{
+	bool any = false;
+
+	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
+		f->draining = f->ctx == ctx && !f->finished && is_submitted(f);
+		any = any || f->draining;
+	}
+	if (!any || shim_probe_work_done(SHIM_PROBE_BACKLOG_NS) != SHIM_PROBE_QUIET) {
+		return;
+	}
+	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
+		if (f->draining) { /* it was submitted before the question */
+			finish(f);
+		}
+	}
+}
+
+static void unload(struct shim_probe_form *f, bool context_ends)
+{
+	if (!f->finished) {
+		finish(f);
+	}
+	shim_probe_unload(f, context_ends);
+	shim_probe_form_free(f);
+}
+
+bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
+{
+	bool remain = false;
+
+	for (struct shim_probe_form **link = &shim_probe_retired; *link;) {
+		struct shim_probe_form *f = *link;
+
+		if (f->ctx == ctx && (context_ends || (idle && f->finished))) {
+			*link = f->next;
+			unload(f, context_ends);
+			continue;
+		}
+		remain = remain || f->ctx == ctx;
+		link = &f->next;
+	}
+	return remain;
+}
+
+struct shim_clone *shim_probe_clone(struct shim_probe_form *f)
+{
+	return f->has_clone ? &f->clone : NULL;
+}
+
+void shim_probe_release(struct shim_probe_form *f)
+{
+	shim_probe_form_end(f);
+}

@@ -1,0 +1,344 @@
+/* A tool's memory on the GPU, one block for each context: the environment that its programs read,
+ * its maps with the layout of the region that gbpfd sees, and a copy of its constants. Draining
+ * copies the maps to the region; the values of several contexts are added, word by word. Kernels
+ * that run meanwhile may change a map while it is copied, as with every read of a map. */
+#include "shim/probe/shim_probe_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/run/ptx_env.h"
+#include "gpu/own_memory.h"
+
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
+#define PAGE ((size_t)4096)
+
+/* Memory of a tool that has ended, in a context that was busy since. */
+struct unused {
+	struct unused *next;
+	struct shim_probe_block block;
+	uint64_t seen; /* round of the probe thread */
+};
+
+static struct unused *unused; /* shim_probe_build_mutex; owned */
+
+static bool is_device(const struct ebpf_map *m)
+{
+	return m->flags & (uint32_t)GBPF_F_DEVICE;
+}
+
+static size_t env_bytes(void)
+{
+	return ROUND_UP(sizeof(struct ebpf_ptx_env), PAGE);
+}
+
+/* Offset of the copy of the constants. */
+static size_t constants_at(const struct shim_probe_tool *t)
+{
+	return env_bytes() + t->p.region_bytes[EBPF_REGION_TENANT];
+}
+
+static size_t block_bytes(const struct shim_probe_tool *t)
+{
+	return constants_at(t) + t->p.region_bytes[EBPF_REGION_GLOBAL];
+}
+
+/* Runs an asynchronous copy on a stream of its own, which waits for no work of the program. */
+static int copy(CUdeviceptr device, void *host, size_t bytes, bool down)
+{
+	CUstream s = NULL;
+	CUresult r = shim_driver.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING);
+
+	if (r == CUDA_SUCCESS) {
+		r = down ? shim_driver.cuMemcpyDtoHAsync_v2(host, device, bytes, s)
+			 : shim_driver.cuMemcpyHtoDAsync_v2(device, host, bytes, s);
+		r = r ? r : shim_driver.cuStreamSynchronize(s);
+		(void)shim_driver.cuStreamDestroy_v2(s);
+	}
+	return r == CUDA_SUCCESS ? 0 : -EIO;
+}
+
+int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes)
+{
+	return copy(to, unqual(from), bytes, false);
+}
+
+/* ---- creating ---- */
+
+static struct shim_probe_block *block_of(struct shim_probe_tool *t, CUcontext ctx)
+{
+	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX; i++) {
+		if (t->blocks[i].ctx == ctx) {
+			return &t->blocks[i];
+		}
+	}
+	return NULL;
+}
+
+static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t, CUdeviceptr mem)
+{
+	memset(env, 0, sizeof(*env));
+	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
+		const struct ebpf_map *m = &t->p.env.maps[i];
+
+		if (is_device(m)) {
+			env->maps[i] = mem + env_bytes() + m->region_offset;
+		} else if (m->region == EBPF_REGION_GLOBAL) {
+			env->maps[i] = mem + constants_at(t) + m->region_offset;
+		}
+	}
+	env->random_state = (t->version ^ mem) | 1;
+}
+
+/* Keeps the initial values, which gbpfd has written to the region: draining overwrites it. */
+static int keep_initial(struct shim_probe_tool *t)
+{
+	size_t bytes = t->p.region_bytes[EBPF_REGION_TENANT];
+
+	if (t->initial || !bytes || !t->p.region[EBPF_REGION_TENANT]) {
+		return 0;
+	}
+	t->initial = malloc(bytes);
+	if (!t->initial) {
+		return -ENOMEM;
+	}
+	memcpy(t->initial, t->p.region[EBPF_REGION_TENANT], bytes);
+	return 0;
+}
+
+static int fill(const struct shim_probe_tool *t, const struct shim_probe_block *b)
+{
+	size_t bytes = constants_at(t);
+	struct ebpf_ptx_env *env = calloc(1, bytes);
+	int err = env ? 0 : -ENOMEM;
+
+	if (!err) {
+		fill_env(env, t, b->mem);
+		if (t->initial) {
+			memcpy((char *)env + env_bytes(), t->initial,
+			       t->p.region_bytes[EBPF_REGION_TENANT]);
+		}
+		err = copy(b->mem, env, bytes, false);
+	}
+	if (!err && t->p.region[EBPF_REGION_GLOBAL]) {
+		err = copy(b->mem + bytes, t->p.region[EBPF_REGION_GLOBAL],
+			   t->p.region_bytes[EBPF_REGION_GLOBAL], false);
+	}
+	free(env);
+	return err;
+}
+
+static size_t bytes_in(CUcontext ctx)
+{
+	size_t bytes = 0;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		struct shim_probe_block *b =
+			shim_probe_tools[i] ? block_of(shim_probe_tools[i], ctx) : NULL;
+
+		bytes += b ? b->bytes : 0;
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	for (const struct unused *u = unused; u; u = u->next) {
+		bytes += u->block.ctx == ctx ? u->block.bytes : 0;
+	}
+	return bytes;
+}
+
+uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r)
+{
+	struct shim_probe_block *b = block_of(t, ctx);
+	size_t bytes = block_bytes(t);
+
+	if (b) {
+		return b->mem;
+	}
+	b = block_of(t, NULL);
+	if (!b || bytes + bytes_in(ctx) > SHIM_PROBE_MAP_BYTES) {
+		report_set(r, -E2BIG, "memory",
+			   b ? "the maps of all tools need more than 256 MiB in a context"
+			     : "the process has more than 16 contexts with probes");
+		return 0;
+	}
+	if (keep_initial(t) < 0) {
+		report_set(r, -ENOMEM, "memory", "out of memory");
+		return 0;
+	}
+	if (shim_driver.cuMemAlloc_v2(&b->mem, bytes) != CUDA_SUCCESS) {
+		report_set(r, -ENOMEM, "memory", "no memory of the GPU for its maps, %zu KiB",
+			   bytes >> 10);
+		return 0;
+	}
+	b->bytes = bytes;
+	if (fill(t, b) < 0) {
+		(void)shim_driver.cuMemFree_v2(b->mem);
+		report_set(r, -EIO, "memory", "its maps cannot be written");
+		return 0;
+	}
+	gpu_own_memory_add(&shim_driver, bytes, &b->device);
+	b->ctx = ctx;
+	return b->mem;
+}
+
+/* ---- draining ---- */
+
+/* Adds what the words of a region's maps in memory of the GPU have gained in a context. */
+static void add_maps(const struct shim_probe_tool *t, uint64_t *to, const uint64_t *from)
+{
+	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
+		const struct ebpf_map *m = &t->p.env.maps[i];
+		size_t first = m->region_offset / 8;
+
+		for (size_t w = 0; is_device(m) && w < m->bytes / 8; w++) {
+			to[first + w] += from[first + w] - t->initial[first + w];
+		}
+	}
+}
+
+static void store_maps(const struct shim_probe_tool *t, const uint64_t *gained)
+{
+	uint64_t *region = t->p.region[EBPF_REGION_TENANT];
+
+	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
+		const struct ebpf_map *m = &t->p.env.maps[i];
+		size_t first = m->region_offset / 8;
+
+		for (size_t w = 0; is_device(m) && w < m->bytes / 8; w++) {
+			store_relaxed(&region[first + w],
+				      t->initial[first + w] + gained[first + w]);
+		}
+	}
+}
+
+/* Adds what was counted in a context. */
+static int add_block(struct shim_probe_tool *t, const struct shim_probe_block *b, uint64_t *gained)
+{
+	size_t bytes = t->p.region_bytes[EBPF_REGION_TENANT];
+	uint64_t *now = malloc(bytes);
+	int err = now ? 0 : -ENOMEM;
+	CUcontext popped;
+
+	if (!err && shim_driver.cuCtxPushCurrent_v2(b->ctx) != CUDA_SUCCESS) {
+		err = -EIO;
+	} else if (!err) {
+		err = copy(b->mem + env_bytes(), now, bytes, true);
+		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	}
+	if (!err) {
+		add_maps(t, gained, now);
+	}
+	free(now);
+	return err;
+}
+
+int shim_probe_memory_drain(struct shim_probe_tool *t)
+{
+	size_t bytes = t->p.region_bytes[EBPF_REGION_TENANT];
+	uint64_t *gained;
+	bool any = t->gone != NULL;
+	int err = 0;
+
+	if (!bytes || !t->p.region[EBPF_REGION_TENANT]) {
+		return 0;
+	}
+	gained = calloc(1, bytes);
+	if (!gained) {
+		return -ENOMEM;
+	}
+	if (t->gone) {
+		memcpy(gained, t->gone, bytes);
+	}
+	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX && !err; i++) {
+		if (t->blocks[i].ctx) {
+			err = add_block(t, &t->blocks[i], gained);
+			any = true;
+		}
+	}
+	if (!err && any) { /* else it has its initial values */
+		store_maps(t, gained);
+	}
+	free(gained);
+	return err;
+}
+
+/* ---- leaving ---- */
+
+static void free_block(struct shim_probe_block *b)
+{
+	CUcontext popped;
+
+	if (shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS) {
+		(void)shim_driver.cuMemFree_v2(b->mem);
+		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	}
+	gpu_own_memory_sub(b->device, b->bytes);
+	b->ctx = NULL;
+}
+
+void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx)
+{
+	struct shim_probe_block *b = block_of(t, ctx);
+
+	if (!b) {
+		return;
+	}
+	if (t->initial && !t->gone) {
+		t->gone = calloc(1, t->p.region_bytes[EBPF_REGION_TENANT]);
+	}
+	if (t->gone) {
+		(void)add_block(t, b, t->gone);
+	}
+	free_block(b);
+}
+
+void shim_probe_memory_abandon(struct shim_probe_tool *t)
+{
+	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX; i++) {
+		struct shim_probe_block *b = &t->blocks[i];
+		struct unused *u = b->ctx ? calloc(1, sizeof(*u)) : NULL;
+
+		if (u) {
+			u->block = *b;
+			u->next = unused;
+			unused = u;
+		} else if (b->ctx) {
+			free_block(b);
+		}
+	}
+}
+
+void shim_probe_memory_sweep(CUcontext ctx)
+{
+	for (struct unused **link = &unused; *link;) {
+		struct unused *u = *link;
+
+		if (u->block.ctx != ctx) {
+			link = &u->next;
+			continue;
+		}
+		*link = u->next;
+		free_block(&u->block);
+		free(u);
+	}
+}
+
+CUcontext shim_probe_memory_unused(uint64_t round)
+{
+	const struct unused *u = unused;
+
+	while (u && u->seen == round) {
+		u = u->next;
+	}
+	return u ? u->block.ctx : NULL;
+}
+
+void shim_probe_memory_mark(CUcontext ctx, uint64_t round)
+{
+	for (struct unused *u = unused; u; u = u->next) {
+		u->seen = u->block.ctx == ctx ? round : u->seen;
+	}
+}

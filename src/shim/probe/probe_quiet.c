@@ -1,0 +1,137 @@
+/* Quiet moments of a context. Loading or unloading a module waits for all work that was submitted
+ * in the context, and no thread can launch there meanwhile. So it is done while the context is
+ * idle: first the present work is watched, which delays no thread; if it is short, launches are
+ * paused, for a bounded time, until what has come since is done as well. */
+#include "shim/probe/shim_probe_int.h"
+
+#include "base/clock.h"
+#include "shim/capture_state.h"
+
+#define PAUSE_NS 5000000u /* longest pause of a launch */
+#define STEP_NS 10000u
+
+uint64_t shim_probe_paused_until;
+
+void shim_probe_wait_paused(void)
+{
+	uint64_t until;
+
+	while ((until = load_acquire(&shim_probe_paused_until)) != 0 && clock_now_ns() < until) {
+		clock_sleep_ns(STEP_NS);
+	}
+}
+
+bool shim_probe_quiet_lasts(void)
+{
+	return clock_now_ns() < load_relaxed(&shim_probe_paused_until);
+}
+
+/* Returns whether an error is the context's, for good. The work in it has ended. */
+static bool has_failed(CUresult r)
+{
+	switch (r) {
+	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+	case CUDA_ERROR_LAUNCH_FAILED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static enum shim_probe_quiet quiet_of(CUresult r)
+{
+	return r == CUDA_SUCCESS ? SHIM_PROBE_QUIET
+	       : has_failed(r)	 ? SHIM_PROBE_FAILED
+				 : SHIM_PROBE_BUSY;
+}
+
+/* Waits until the work of the current context that is submitted now is done, at most until a time.
+ * While a stream captures the driver would count the question as an error of the program. */
+static enum shim_probe_quiet done_by(CUevent e, uint64_t until)
+{
+	CUcontext ctx = NULL;
+	CUresult r = shim_driver.cuCtxGetCurrent(&ctx);
+
+	shim_capture_lock();
+	if (r == CUDA_SUCCESS) {
+		r = shim_capture_any() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+				       : shim_driver.cuCtxRecordEvent(ctx, e);
+	}
+	shim_capture_unlock();
+	if (r == CUDA_ERROR_NOT_FOUND) { /* a driver before 12.5 */
+		r = shim_driver.cuCtxSynchronize();
+		return r == CUDA_SUCCESS && clock_now_ns() >= until ? SHIM_PROBE_BUSY : quiet_of(r);
+	}
+	if (r == CUDA_SUCCESS) {
+		r = CUDA_ERROR_NOT_READY;
+	}
+	while (r == CUDA_ERROR_NOT_READY && clock_now_ns() < until) {
+		clock_sleep_ns(STEP_NS);
+		r = shim_driver.cuEventQuery(e);
+	}
+	return quiet_of(r);
+}
+
+static enum shim_probe_quiet becomes_quiet(CUevent e, uint64_t backlog_ns)
+{
+	enum shim_probe_quiet now = done_by(e, clock_now_ns() + backlog_ns);
+	uint64_t until;
+
+	if (now != SHIM_PROBE_QUIET) {
+		return now;
+	}
+	until = clock_now_ns() + PAUSE_NS;
+	store_release(&shim_probe_paused_until, until);
+	now = done_by(e, until);
+	if (now != SHIM_PROBE_QUIET) {
+		shim_probe_quiet_end();
+	}
+	return now;
+}
+
+static enum shim_probe_quiet with_event(enum shim_probe_quiet (*ask)(CUevent e, uint64_t ns),
+					uint64_t ns)
+{
+	enum shim_probe_quiet now;
+	CUevent e = NULL;
+	CUresult r = shim_driver.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING);
+
+	if (r != CUDA_SUCCESS) {
+		return quiet_of(r);
+	}
+	now = ask(e, ns);
+	(void)shim_driver.cuEventDestroy_v2(e);
+	return now;
+}
+
+enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns)
+{
+	return with_event(becomes_quiet, backlog_ns);
+}
+
+static enum shim_probe_quiet is_done(CUevent e, uint64_t ns)
+{
+	return done_by(e, clock_now_ns() + ns);
+}
+
+enum shim_probe_quiet shim_probe_work_done(uint64_t ns)
+{
+	return with_event(is_done, ns);
+}
+
+void shim_probe_quiet_end(void)
+{
+	store_release(&shim_probe_paused_until, (uint64_t)0);
+}

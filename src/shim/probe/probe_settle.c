@@ -1,0 +1,309 @@
+/* Gives kernels the forms that the tools ask for: compiles them, which waits for nothing, then
+ * loads them, and unloads what was replaced, while the context is idle. A failure changes nothing
+ * but that the newest tool is left out of the kernel. */
+#include "shim/probe/shim_probe_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t round_number;					 /* of the probe thread */
+static pthread_mutex_t follow_mutex = PTHREAD_MUTEX_INITIALIZER; /* attributes of forms are set */
+
+static bool runs(const struct shim_probe_form *f, struct shim_probe_tool *const *tools, uint32_t n)
+{
+	if (!f || f->n_tools != n) {
+		return !f && !n;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (f->tools[i] != tools[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Removes the newest tool of a kernel's list, and notes why. */
+static void leave_out_newest(struct shim_probe_kernel *k, const struct report *r)
+{
+	uint32_t newest = 0;
+	struct buf why;
+
+	for (uint32_t i = 1; i < k->n_tools; i++) {
+		newest = k->tools[i]->version > k->tools[newest]->version ? i : newest;
+	}
+	buf_init(&why);
+	report_text(r, &why);
+	pthread_mutex_lock(&shim_probe_mutex);
+	shim_probe_tool_refused(k->tools[newest], k->name, buf_text(&why));
+	pthread_mutex_unlock(&shim_probe_mutex);
+	buf_finish(&why);
+	memmove(&k->tools[newest], &k->tools[newest + 1],
+		(--k->n_tools - newest) * sizeof(k->tools[0]));
+}
+
+/* A change of the kernel's attributes that is made later finds the form (shim_probe_refresh()). */
+void shim_probe_form_follow(const void *handle, struct shim_probe_form *f)
+{
+	pthread_mutex_lock(&follow_mutex);
+	shim_probe_follow_attributes(handle, f);
+	pthread_mutex_unlock(&follow_mutex);
+}
+
+/* Gives the kernel a form, or takes it away. */
+static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
+{
+	struct shim_probe_form *before = k->form;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	for (uint32_t i = 0; f && i < f->n_tools; i++) {
+		f->tools[i]->refs++;
+	}
+	store_seqcst(&k->form, f);
+	store_release(&k->seen, k->made_for);
+	pthread_mutex_unlock(&shim_probe_mutex);
+	if (f) {
+		shim_probe_form_follow(k->handle, f);
+	}
+	if (before) {
+		shim_probe_form_retire(before);
+	}
+}
+
+bool shim_probe_kernel_compile(struct shim_probe_kernel *k)
+{
+	struct report r;
+	int err = -1;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	k->made_for = load_acquire(&shim_probe_generation);
+	k->n_tools = shim_probe_tools_for(k->name, k->tools);
+	pthread_mutex_unlock(&shim_probe_mutex);
+	if (runs(k->form, k->tools, k->n_tools)) {
+		store_release(&k->seen, k->made_for);
+		return false;
+	}
+	while (k->n_tools && err) {
+		report_init(&r);
+		err = shim_probe_compile(k, k->tools, k->n_tools, &k->made, &r);
+		if (err) {
+			leave_out_newest(k, &r);
+		}
+		report_finish(&r);
+	}
+	if (err) {
+		publish(k, NULL);
+	}
+	return !err;
+}
+
+void shim_probe_kernel_load(struct shim_probe_kernel *k)
+{
+	struct shim_probe_form *f = shim_probe_form_new();
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = f ? shim_probe_load(k->made, f, &r)
+		: report_set(&r, -ENOMEM, "memory", "out of memory");
+	shim_probe_kernel_forget_made(k);
+	if (!err) {
+		f->n_tools = k->n_tools;
+		memcpy(f->tools, k->tools, sizeof(f->tools));
+		publish(k, f);
+	} else {
+		if (f) {
+			shim_probe_form_free(f);
+		}
+		while (k->n_tools) {
+			leave_out_newest(k, &r);
+		}
+		publish(k, NULL);
+	}
+	report_finish(&r);
+}
+
+/* Returns a kernel whose form is not decided and that this round has not looked at. Caller holds
+ * shim_probe_build_mutex. */
+static struct shim_probe_kernel *next_undecided(void)
+{
+	struct shim_probe_kernel *found = NULL;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	strmap_each (&shim_probe_kernels, e) {
+		struct shim_probe_kernel *k = e->value;
+
+		if (k->seen != load_acquire(&shim_probe_generation) && k->tried != round_number) {
+			found = k;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	return found;
+}
+
+bool shim_probe_kernel_is_compiled(const struct shim_probe_kernel *k)
+{
+	return k->made && k->made_for == load_acquire(&shim_probe_generation);
+}
+
+void shim_probe_kernel_forget_made(struct shim_probe_kernel *k)
+{
+	shim_probe_made_free(k->made);
+	k->made = NULL;
+}
+
+/* Compiles what is missing, one kernel after the other, between which others may have the mutex. */
+static void compile_all(void)
+{
+	struct shim_probe_kernel *k;
+	CUcontext popped;
+
+	round_number++;
+	do {
+		pthread_mutex_lock(&shim_probe_build_mutex);
+		k = shim_probe_stopped ? NULL : next_undecided();
+		if (k) {
+			k->tried = round_number;
+		}
+		if (k && !shim_probe_kernel_is_compiled(k)) {
+			shim_probe_kernel_forget_made(k);
+			if (shim_driver.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS) {
+				(void)shim_probe_kernel_compile(k);
+				(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+			}
+		}
+		pthread_mutex_unlock(&shim_probe_build_mutex);
+	} while (k);
+}
+
+/* A context with forms to load or to unload; NULL: none that this round has not looked at. */
+static CUcontext next_context(void)
+{
+	struct shim_probe_kernel *k = NULL;
+	CUcontext ctx = NULL;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	strmap_each (&shim_probe_kernels, e) {
+		k = e->value;
+		if (shim_probe_kernel_is_compiled(k) && k->tried != round_number) {
+			ctx = k->ctx;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	for (struct shim_probe_form *f = shim_probe_retired; f && !ctx; f = f->next) {
+		ctx = f->seen != round_number ? f->ctx : NULL;
+	}
+	return ctx ? ctx : shim_probe_memory_unused(round_number);
+}
+
+/* Marks all of a context as looked at in this round. */
+static void mark(CUcontext ctx)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	strmap_each (&shim_probe_kernels, e) {
+		struct shim_probe_kernel *k = e->value;
+
+		k->tried = k->ctx == ctx ? round_number : k->tried;
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
+		f->seen = f->ctx == ctx ? round_number : f->seen;
+	}
+	shim_probe_memory_mark(ctx, round_number);
+}
+
+/* Returns the next compiled kernel of a context. */
+static struct shim_probe_kernel *next_compiled(CUcontext ctx)
+{
+	struct shim_probe_kernel *found = NULL;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	strmap_each (&shim_probe_kernels, e) {
+		struct shim_probe_kernel *k = e->value;
+
+		if (k->ctx == ctx && shim_probe_kernel_is_compiled(k)) {
+			found = k;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	return found;
+}
+
+/* Nothing runs in a context that has failed or ended, and nothing can be loaded. */
+static void leave_failed(CUcontext ctx)
+{
+	struct shim_probe_kernel *k;
+	struct report r;
+
+	report_init(&r);
+	report_set(&r, -EIO, "context", "its context has failed");
+	while ((k = next_compiled(ctx)) != NULL) {
+		shim_probe_kernel_forget_made(k);
+		while (k->n_tools) {
+			leave_out_newest(k, &r);
+		}
+		publish(k, NULL);
+	}
+	report_finish(&r);
+	(void)shim_probe_forms_sweep(ctx, false, true);
+	shim_probe_memory_sweep(ctx);
+}
+
+/* Loads and unloads in a context, which is current, if it becomes idle. Returns whether nothing is
+ * left to do there. */
+static bool settle_context(CUcontext ctx)
+{
+	struct shim_probe_kernel *k;
+	enum shim_probe_quiet now;
+	bool remain;
+
+	shim_probe_forms_finish(ctx);
+	now = shim_probe_quiet_begin(SHIM_PROBE_BACKLOG_NS);
+	if (now == SHIM_PROBE_FAILED) {
+		leave_failed(ctx);
+	}
+	if (now != SHIM_PROBE_QUIET) {
+		return now == SHIM_PROBE_FAILED;
+	}
+	k = next_compiled(ctx);
+	while (k && shim_probe_quiet_lasts()) {
+		shim_probe_kernel_load(k);
+		k = next_compiled(ctx);
+	}
+	remain = shim_probe_forms_sweep(ctx, true, false);
+	shim_probe_memory_sweep(ctx);
+	shim_probe_quiet_end();
+	return !k && !remain;
+}
+
+static bool settle_contexts(void)
+{
+	bool settled = true;
+	CUcontext ctx, popped;
+
+	round_number++;
+	do {
+		pthread_mutex_lock(&shim_probe_build_mutex);
+		ctx = shim_probe_stopped ? NULL : next_context();
+		if (ctx) {
+			mark(ctx);
+		}
+		if (ctx && shim_driver.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+			settled = settle_context(ctx) && settled;
+			(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+		} else if (ctx) {
+			leave_failed(ctx);
+		}
+		pthread_mutex_unlock(&shim_probe_build_mutex);
+	} while (ctx);
+	return settled;
+}
+
+bool shim_probe_kernels_settle(void)
+{
+	compile_all();
+	shim_probe_forms_drain();
+	return settle_contexts();
+}

@@ -1,0 +1,414 @@
+/* The tools that gbpfd has attached to this process, and what is reported of them. Messages come on
+ * the session's thread, which only notes them; the probe thread acts. */
+#include "shim/probe/shim_probe_int.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/session/session.h"
+
+#define ORDERS_MAX 64u
+
+pthread_mutex_t shim_probe_build_mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t shim_probe_mutex = PTHREAD_MUTEX_INITIALIZER;
+uint64_t shim_probe_generation;
+bool shim_probe_stopped;
+struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX];
+
+static struct proto_probe_order drains[ORDERS_MAX]; /* shim_probe_mutex */
+static unsigned n_drains;			    /* shim_probe_mutex */
+
+static void answer(enum proto_type type, const struct proto_probe_order *o, int status)
+{
+	union proto_message m = { .probe_order = *o };
+
+	m.probe_order.status = status;
+	(void)shim_session_answer_probe(shim_probe_session(), &m, type);
+}
+
+/* Caller holds shim_probe_mutex. NULL: no such tool; version 0: a free place. */
+static struct shim_probe_tool **place_of(uint64_t version)
+{
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		const struct shim_probe_tool *t = shim_probe_tools[i];
+
+		if (t ? version && t->version == version : !version) {
+			return &shim_probe_tools[i];
+		}
+	}
+	return NULL;
+}
+
+/* What is known of handles holds for the old set of tools. Caller holds shim_probe_mutex. */
+static void tools_changed(void)
+{
+	(void)add_acqrel(&shim_probe_generation, (uint64_t)1);
+	(void)add_acqrel(&shim.probe_generation, 1u);
+	shim_probe_thread_wake();
+}
+
+/* ---- messages ---- */
+
+static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, const int *fds)
+{
+	int regions[EBPF_REGIONS] = { -1, -1, -1 };
+	unsigned n = 1;
+
+	if (m->regions & PROTO_REGION_GLOBAL) {
+		regions[EBPF_REGION_GLOBAL] = fds[n++];
+	}
+	if (m->regions & PROTO_REGION_TENANT) {
+		regions[EBPF_REGION_TENANT] = fds[n];
+	}
+	t->version = m->version;
+	t->replaces = m->replaces;
+	t->announced = t->tell = true;
+	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
+	return ebpf_policy_open(&t->p, fds[0], regions, 0);
+}
+
+static void refuse(const struct proto_probe *m, int err, const char *why)
+{
+	union proto_message s = { .probe_state = { .version = m->version, .status = err } };
+
+	snprintf(s.probe_state.why, sizeof(s.probe_state.why), "%s", why);
+	(void)shim_session_answer_probe(shim_probe_session(), &s, PROTO_PROBE_STATE);
+}
+
+static void put_tool(struct shim_probe_tool *t)
+{
+	struct shim_probe_tool **before = t->replaces ? place_of(t->replaces) : NULL;
+
+	*place_of(0) = t;
+	if (before && *before) {
+		(*before)->ending = true;
+	}
+	(void)add_acqrel(&shim.probes_attached, 1u);
+	tools_changed();
+}
+
+/* After the connection was lost: if the tool is the one that gbpfd names now, it stays, with the
+ * region that gbpfd sees from now on; takes t. Else it has ended, whatever its version says. Caller
+ * holds shim_probe_mutex. */
+static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
+{
+	struct ebpf_policy *fresh = NULL;
+
+	if (!known->ending && !known->fresh && known->p.image_bytes == t->p.image_bytes &&
+	    memcmp(known->p.image, t->p.image, t->p.image_bytes) == 0) {
+		fresh = malloc(sizeof(*fresh));
+	}
+	if (!fresh) {
+		known->version = 0;
+		known->ending = true;
+		return false;
+	}
+	*fresh = t->p;
+	known->fresh = fresh;
+	known->announced = known->tell = true;
+	free(t);
+	shim_probe_thread_wake();
+	return true;
+}
+
+static void attach(struct shim_session *s, const struct proto_probe *m, const int *fds)
+{
+	struct shim_probe_tool *t = NULL;
+	struct shim_probe_tool **known;
+	int err = shim_probe_thread_start(s);
+
+	if (err) {
+		refuse(m, err, "the probe thread cannot be started");
+		return;
+	}
+	pthread_mutex_lock(&shim_probe_mutex);
+	known = m->version ? place_of(m->version) : NULL;
+	if (known && (*known)->announced) {
+		err = -EEXIST;
+	} else if (!m->version || !place_of(0)) {
+		err = -E2BIG;
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	t = err ? NULL : calloc(1, sizeof(*t));
+	err = err ? err : t ? open_tool(t, m, fds) : -ENOMEM;
+	if (err) {
+		free(t);
+		refuse(m, err,
+		       err == -E2BIG	? "too many tools are attached"
+		       : err == -EEXIST ? "it is attached already"
+					: "its image cannot be opened");
+		return;
+	}
+	shim_probe_lead();
+	pthread_mutex_lock(&shim_probe_mutex);
+	known = place_of(m->version); /* it may have ended meanwhile */
+	if (!known || !renew(*known, t)) {
+		put_tool(t);
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+static void end(struct shim_session *s, const struct proto_probe_order *m)
+{
+	struct shim_probe_tool **t;
+
+	(void)s;
+	pthread_mutex_lock(&shim_probe_mutex);
+	t = m->version ? place_of(m->version) : NULL;
+	if (t) {
+		(*t)->ending = (*t)->ordered = true;
+		(*t)->end_number = m->number;
+		tools_changed();
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	if (!t && shim_probe_session()) {
+		answer(PROTO_PROBE_ENDED, m, 0);
+	}
+}
+
+static void drain(struct shim_session *s, const struct proto_probe_order *m)
+{
+	bool taken;
+
+	(void)s;
+	pthread_mutex_lock(&shim_probe_mutex);
+	taken = n_drains < ORDERS_MAX && m->version && place_of(m->version);
+	if (taken) {
+		drains[n_drains++] = *m;
+		shim_probe_thread_wake();
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	if (!taken && shim_probe_session()) {
+		answer(PROTO_PROBE_DRAINED, m, -ENOENT);
+	}
+}
+
+static void lost(void)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	n_drains = 0;
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		if (shim_probe_tools[i]) {
+			shim_probe_tools[i]->announced = false;
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+static void found(void)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		if (shim_probe_tools[i] && !shim_probe_tools[i]->announced) {
+			shim_probe_tools[i]->ending = true;
+			tools_changed();
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+static const struct shim_session_probes callbacks = {
+	.attach = attach, .end = end, .drain = drain, .lost = lost, .found = found
+};
+
+void shim_probe_setup(void)
+{
+	shim_session_probes = &callbacks;
+}
+
+/* ---- which kernels ---- */
+
+bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name)
+{
+	return (!t->kernel[0] || fnmatch(t->kernel, name, FNM_NOESCAPE) == 0) &&
+	       fnmatch(t->p.devices[i].kernel, name, FNM_NOESCAPE) == 0;
+}
+
+static bool matches(const struct shim_probe_tool *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->p.n_devices; i++) {
+		if (shim_probe_tool_matches(t, i, name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM_PROBE_TOOLS_MAX])
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		if (shim_probe_tools[i] && !shim_probe_tools[i]->ending &&
+		    matches(shim_probe_tools[i], name)) {
+			ret[n++] = shim_probe_tools[i];
+		}
+	}
+	return n;
+}
+
+void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why)
+{
+	snprintf(t->why, sizeof(t->why), "%.100s: %.150s", kernel, why);
+}
+
+/* ---- on the probe thread ---- */
+
+/* Takes the regions that came with a new connection. Only this thread and those that build look at
+ * them. */
+static void take_fresh(void)
+{
+	struct ebpf_policy *fresh, before;
+
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		struct shim_probe_tool *t;
+
+		pthread_mutex_lock(&shim_probe_build_mutex);
+		pthread_mutex_lock(&shim_probe_mutex);
+		t = shim_probe_stopped ? NULL : shim_probe_tools[i];
+		fresh = t ? t->fresh : NULL;
+		if (fresh) {
+			before = t->p;
+			t->p = *fresh;
+			t->fresh = NULL;
+		}
+		pthread_mutex_unlock(&shim_probe_mutex);
+		if (fresh) {
+			ebpf_policy_close(&before);
+			free(fresh);
+			(void)shim_probe_memory_drain(t);
+		}
+		pthread_mutex_unlock(&shim_probe_build_mutex);
+	}
+}
+
+static void carry_out_drains(void)
+{
+	struct proto_probe_order o;
+	struct shim_probe_tool **t;
+	int err;
+
+	for (;;) {
+		pthread_mutex_lock(&shim_probe_build_mutex);
+		pthread_mutex_lock(&shim_probe_mutex);
+		t = NULL;
+		if (n_drains && !shim_probe_stopped) {
+			o = drains[0];
+			memmove(drains, drains + 1, --n_drains * sizeof(drains[0]));
+			t = place_of(o.version);
+		} else {
+			o.version = 0;
+		}
+		pthread_mutex_unlock(&shim_probe_mutex);
+		err = t ? shim_probe_memory_drain(*t) : -ENOENT;
+		pthread_mutex_unlock(&shim_probe_build_mutex);
+		if (!o.version) {
+			return;
+		}
+		answer(PROTO_PROBE_DRAINED, &o, err);
+	}
+}
+
+static bool differs(const struct proto_probe_state *a, const struct proto_probe_state *b)
+{
+	return a->kernels != b->kernels || a->waiting != b->waiting || a->refused != b->refused ||
+	       a->falls_back != b->falls_back || strcmp(a->why, b->why) != 0;
+}
+
+static void tell(struct shim_probe_tool *t)
+{
+	union proto_message m = { .probe_state = { .version = t->version } };
+
+	shim_probe_kernels_count(t, &m.probe_state);
+	memcpy(m.probe_state.why, t->why, sizeof(m.probe_state.why));
+	if (t->announced && (t->tell || differs(&m.probe_state, &t->told))) {
+		t->told = m.probe_state;
+		t->tell = shim_session_answer_probe(shim_probe_session(), &m, PROTO_PROBE_STATE) ==
+			  -EAGAIN;
+	}
+}
+
+/* Caller holds shim_probe_build_mutex. */
+static void finish(struct shim_probe_tool *t)
+{
+	struct proto_probe_order o = { .version = t->version, .number = t->end_number };
+	int err = shim_probe_memory_drain(t);
+
+	shim_probe_memory_abandon(t);
+	if (t->ordered) {
+		answer(PROTO_PROBE_ENDED, &o, err);
+	}
+	ebpf_policy_close(&t->p);
+	if (t->fresh) {
+		ebpf_policy_close(t->fresh);
+		free(t->fresh);
+	}
+	free(t->initial);
+	free(t->gone);
+	free(t);
+}
+
+bool shim_probe_tools_settle(void)
+{
+	struct shim_probe_tool *ended[SHIM_PROBE_TOOLS_MAX];
+	bool settled = true;
+	unsigned n = 0;
+
+	take_fresh();
+	carry_out_drains();
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	pthread_mutex_lock(&shim_probe_mutex);
+	shim_probe_kernels_note_refusals();
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
+		struct shim_probe_tool *t = shim_probe_tools[i];
+
+		if (t && t->ending && !t->refs && (t->ordered || !t->announced)) {
+			ended[n++] = t;
+			shim_probe_tools[i] = NULL;
+			settled = false; /* its memory is unused */
+		} else if (t) {
+			tell(t);
+			settled = settled && !t->tell;
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	while (n) {
+		finish(ended[--n]);
+	}
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+	return settled;
+}
+
+void shim_probe_exit(void)
+{
+	if (!load_acquire(&shim.probes_attached)) {
+		return;
+	}
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	shim_probe_stopped = true;
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		struct shim_probe_tool *t;
+
+		pthread_mutex_lock(&shim_probe_mutex);
+		t = shim_probe_tools[i];
+		pthread_mutex_unlock(&shim_probe_mutex);
+		if (t) {
+			(void)shim_probe_memory_drain(t);
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+}
+
+/* Another thread of the parent may have held the mutexes. */
+void shim_probe_forget(void)
+{
+	pthread_mutex_init(&shim_probe_build_mutex, NULL);
+	pthread_mutex_init(&shim_probe_mutex, NULL);
+	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
+	n_drains = 0;
+	shim.probes_attached = 0;
+	shim.probe_generation++;
+}

@@ -1,0 +1,39 @@
+/* Probes: programs inside kernels. A kernel that a tool matches gets a probed form: a kernel of a
+ * module of the shim's own, made from the PTX that the program loaded, which computes what the
+ * kernel does and runs the programs of all tools that match it. Later launches take the form; the
+ * program's kernel is never changed. docs/DEVICE.md has the argument. */
+#ifndef GBPF_SHIM_PROBE_SHIM_PROBE_H
+#define GBPF_SHIM_PROBE_SHIM_PROBE_H
+
+#include "cuabi/types.h"
+#include "proto/wire.h"
+
+/* Connects the room with the session. Before cuInit says hello. */
+void shim_probe_setup(void);
+
+struct shim_probe_form;
+struct shim_clone;
+
+/* ---- any thread ---- */
+
+/* A module or library is about to be unloaded; a context is about to end. Caller holds no lock. */
+void shim_probe_unloading(const void *owner);
+void shim_probe_context_ending(CUcontext ctx);
+/* An attribute of a function has changed. */
+void shim_probe_refresh(const void *handle);
+
+/* Returns the probed form that a launch of the kernel in that context is to take, and which stays
+ * until it is released; *smem, the launch's dynamic shared memory, becomes the form's. NULL:
+ * none. */
+struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, uint32_t *smem);
+void shim_probe_release(struct shim_probe_form *f);
+/* Returns the form's preemptible clone, NULL: it has none. */
+struct shim_clone *shim_probe_clone(struct shim_probe_form *f);
+/* Excludes a form's clone as shim_clone_exclude(). */
+void shim_probe_exclude(CUfunction clone);
+/* The process exits: the maps are copied a last time. */
+void shim_probe_exit(void);
+/* In the child after fork: nothing is attached. */
+void shim_probe_forget(void);
+
+#endif

@@ -1,0 +1,224 @@
+/* The room's own interface: tools, kernels and their forms. */
+#ifndef GBPF_SHIM_PROBE_SHIM_PROBE_INT_H
+#define GBPF_SHIM_PROBE_SHIM_PROBE_INT_H
+
+#include <pthread.h>
+
+#include "base/report.h"
+#include "base/strmap.h"
+#include "bpf/run/policy_image.h"
+#include "shim/kernel/clone.h"
+#include "shim/kernel/kernel_handle.h"
+#include "shim/probe/shim_probe.h"
+
+struct shim_session;
+
+#define SHIM_PROBE_TOOLS_MAX 16u
+#define SHIM_PROBE_CONTEXTS_MAX 16u
+#define SHIM_PROBE_MAP_BYTES ((size_t)256 << 20) /* of all tools in a context */
+
+/* A tool's memory in one context: its environment, then its maps, then its constants. */
+struct shim_probe_block {
+	CUcontext ctx; /* NULL: free */
+	CUdeviceptr mem;
+	size_t bytes;
+	CUdevice device; /* that gpu_own_memory_add() has counted it on */
+};
+
+struct shim_probe_tool {
+	uint64_t version; /* 0: free */
+	uint64_t replaces;
+	char kernel[PROTO_PATTERN];
+	struct ebpf_policy p;	   /* its image, and the region that gbpfd sees */
+	uint32_t refs;		   /* forms that run it */
+	bool ending;		   /* takes no further kernels */
+	bool announced;		   /* the present gbpfd knows it */
+	uint64_t end_number;	   /* of the order that ended it */
+	bool ordered;		   /* gbpfd awaits that it has ended */
+	struct ebpf_policy *fresh; /* owned; the same image with another region, to be taken */
+	struct shim_probe_block blocks[SHIM_PROBE_CONTEXTS_MAX]; /* under shim_probe_build_mutex */
+	uint64_t *initial; /* owned; maps with which a block begins; NULL: there is no block yet */
+	uint64_t *gone;	   /* owned; counted in contexts that have ended; NULL: none has */
+	struct proto_probe_state told; /* as last sent */
+	bool tell;		       /* a state must be sent although nothing has changed */
+	char why[PROTO_TEXT];
+};
+
+/* Form structs are never freed, only reused: a launch may look at one that has ended. */
+struct shim_probe_form {
+	struct shim_probe_form *next; /* of the free, or of the retired ones */
+	uint32_t users;		      /* [atomic] launches that are being submitted */
+	uint32_t refusal; /* [atomic] CUresult with which the driver has refused a launch that it
+			     accepts of the program's kernel; 0: none */
+	bool told;	  /* the tools know of the refusal; shim_probe_mutex */
+	uint64_t seen;	  /* retired: round of the probe thread */
+	bool draining, drained; /* retired: what was deferred with its clone is, or was, drained */
+	bool finished;		/* retired: its launches have ended, and its tools are free */
+	bool library;		/* of a library's kernel, which exists in each context */
+	CUcontext ctx;
+	CUmodule module;
+	CUfunction handle;
+	uint32_t n_tools;
+	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
+	bool needs_shared; /* launches take PTX_PROBE_SMEM */
+	bool has_clone;
+	struct shim_clone clone;	     /* preemptible, of handle */
+	const struct ptx_block_image *block; /* owned; with the clone's parameters */
+	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
+};
+
+/* A handle of the program that a tool has matched; of a library's kernel, in one context. As those
+ * of forms, these structs are only reused: a launch may have looked one up before its kernel was
+ * forgotten, and reads again whose it is once it holds the form. */
+struct shim_probe_kernel {
+	struct shim_probe_kernel *next; /* of the free ones */
+	const void *handle;		/* [atomic] */
+	CUcontext ctx;			/* [atomic] in which it was launched first */
+	uint32_t library;		/* [atomic] a library's kernel */
+	struct shim_probe_form *form;	/* [atomic] NULL: the program's own kernel is launched */
+	uint64_t seen; /* [atomic] value of shim_probe_generation for which the form was decided; 0:
+			  none was yet */
+	const void *owner;
+	enum shim_kernel_kind kind;
+	char *name; /* owned */
+	/* On its way, under shim_probe_build_mutex: for the tools of that generation. */
+	struct shim_probe_made *made; /* owned; NULL: not compiled, or no tool is left */
+	uint64_t made_for, tried;     /* generation; round of the probe thread */
+	uint32_t n_tools;
+	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
+};
+
+/* docs/LOCKING.md has the order. */
+extern pthread_mutex_t
+	shim_probe_build_mutex;		 /* held over driver calls that build, load and unload */
+extern pthread_mutex_t shim_probe_mutex; /* guards tools, kernels and what is sent */
+extern bool shim_probe_stopped; /* shim_probe_build_mutex; the process exits: the probe thread calls
+				   the driver no more */
+extern uint64_t shim_probe_generation; /* [atomic] incremented, under shim_probe_mutex, when the set
+					  of tools changes */
+extern struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX]; /* shim_probe_mutex */
+
+/* ---- probe_tools.c ---- */
+/* Fills the tools that a kernel is to run. Returns their number. Caller holds shim_probe_mutex. */
+uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM_PROBE_TOOLS_MAX]);
+/* Whether program i of a tool is for a kernel of that name. */
+bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name);
+/* Notes why a kernel cannot have the tool's programs. Caller holds shim_probe_mutex. */
+void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
+/* Ends tools that no form runs, and sends states that have changed; on the probe thread. Returns
+ * false if that is to be called again. */
+bool shim_probe_tools_settle(void);
+
+/* ---- probe_kernels.c ---- */
+/* Returns the record of a handle that is launched in a context; NULL: no tool matches it. Builds
+ * its form at once if the handle is newer than the tools, so that no launch of it goes without,
+ * unless the context is busy for long. */
+struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx);
+/* By handle and, of libraries' kernels, context. */
+extern struct strmap shim_probe_kernels; /* shim_probe_mutex; > struct shim_probe_kernel */
+/* Gives tools the reasons of refusals that they do not know. Caller holds shim_probe_mutex. */
+void shim_probe_kernels_note_refusals(void);
+/* Counts kernels with, without, and waiting for the tool. Caller holds shim_probe_mutex. */
+void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_probe_state *ret);
+
+/* ---- probe_forms.c ---- */
+/* Returns the form that a launch of the handle is to take, as a user of it; NULL: none. The kernel,
+ * which was the handle's, may have been forgotten. */
+struct shim_probe_form *shim_probe_form_begin(struct shim_probe_kernel *k, const void *handle);
+void shim_probe_form_end(struct shim_probe_form *f);
+struct shim_probe_form *shim_probe_form_new(void); /* NULL: no memory */
+void shim_probe_form_free(struct shim_probe_form *f);
+/* Notes that the driver has refused a launch of the form, but not that of the program's kernel. */
+void shim_probe_form_refused(struct shim_probe_form *f, CUresult r);
+/* Takes the form, which no kernel has any more. Caller holds shim_probe_build_mutex. */
+void shim_probe_form_retire(struct shim_probe_form *f);
+/* Drains deferred launches, and runs that may be resumed, where they have the handle of a retired
+ * form's clone. Caller holds no lock. */
+void shim_probe_forms_drain(void);
+/* Frees the tools of retired forms whose launches have ended, also if the context, which is
+ * current, never becomes idle. Caller holds shim_probe_build_mutex. */
+void shim_probe_forms_finish(CUcontext ctx);
+/* Unloads the retired forms of a context: those whose launches have ended, if it is idle, or all if
+ * it ends. Returns whether others remain. Caller holds shim_probe_build_mutex. */
+bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends);
+extern struct shim_probe_form *shim_probe_retired; /* shim_probe_build_mutex; not unloaded yet */
+
+/* ---- probe_settle.c ---- */
+/* Compiles the form that the tools ask for, for all of them but the newest where they are refused.
+ * Returns false if the kernel is decided: it has that form, or none is left to be loaded. Its
+ * context is current. Caller holds shim_probe_build_mutex, so the tools stay. */
+bool shim_probe_kernel_compile(struct shim_probe_kernel *k);
+/* Whether it was compiled for the present set of tools. */
+bool shim_probe_kernel_is_compiled(const struct shim_probe_kernel *k);
+/* Loads what was compiled. */
+void shim_probe_kernel_load(struct shim_probe_kernel *k);
+void shim_probe_kernel_forget_made(struct shim_probe_kernel *k);
+/* Sets the form's attributes as the kernel's are now. The form's context is current. */
+void shim_probe_form_follow(const void *handle, struct shim_probe_form *f);
+/* Gives each kernel the form that the tools ask for; on the probe thread. Returns false if that is
+ * to be called again, because a context is not idle. */
+bool shim_probe_kernels_settle(void);
+
+/* ---- probe_build.c ---- */
+/* A form that is compiled and not loaded yet. */
+struct shim_probe_made;
+/* Makes the form of a kernel that runs these tools, in the current context, which waits for no work
+ * of the program; and loads it, which does. 0, or -errno with the report. Caller holds
+ * shim_probe_build_mutex. */
+int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
+		       uint32_t n, struct shim_probe_made **ret, struct report *r);
+int shim_probe_load(struct shim_probe_made *m, struct shim_probe_form *f, struct report *r);
+void shim_probe_made_free(struct shim_probe_made *m); /* accepts NULL */
+/* Unloads the form's module. context_ends: it ends with its context. */
+void shim_probe_unload(struct shim_probe_form *f, bool context_ends);
+/* Sets the attributes of a form to those of the program's kernel. The form's context is current. */
+void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f);
+
+/* ---- probe_memory.c; caller holds shim_probe_build_mutex ---- */
+/* Returns the address of the tool's environment in the current context, creating its memory; 0: no
+ * memory, with the report. */
+uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r);
+/* Copies the tool's maps to its region. 0 or -errno. */
+int shim_probe_memory_drain(struct shim_probe_tool *t);
+/* The context is about to end: its values are kept, and the memory is freed. */
+void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx);
+/* The tool ends: its memory becomes unused. Freeing waits for all work of the context. */
+void shim_probe_memory_abandon(struct shim_probe_tool *t);
+/* Frees unused memory of a context, which is current and idle, or failed, or about to end. */
+void shim_probe_memory_sweep(CUcontext ctx);
+/* Returns a context with unused memory that was not marked for that round; NULL: none. */
+CUcontext shim_probe_memory_unused(uint64_t round);
+void shim_probe_memory_mark(CUcontext ctx, uint64_t round);
+/* Copies bytes to the device by a stream of its own, and waits. 0 or -EIO. */
+int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes);
+
+/* ---- probe_quiet.c ---- */
+enum shim_probe_quiet {
+	SHIM_PROBE_BUSY,
+	SHIM_PROBE_QUIET,
+	SHIM_PROBE_FAILED, /* the context has an error that does not go away: nothing runs in it */
+};
+#define SHIM_PROBE_BACKLOG_NS                                                                      \
+	4000000u /* duration of present work for which a pause is worth while */
+/* Waits until the present work of the current context is done, backlog_ns at most. QUIET: the
+ * context is idle and launches are paused, for some milliseconds at most, until the end is called.
+ * Caller holds shim_probe_build_mutex. */
+enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns);
+void shim_probe_quiet_end(void);
+/* Returns whether the pause lasts. */
+bool shim_probe_quiet_lasts(void);
+/* Returns QUIET if all work that was submitted in the current context is done, after waiting at
+ * most that long. */
+enum shim_probe_quiet shim_probe_work_done(uint64_t ns);
+extern uint64_t shim_probe_paused_until; /* [atomic] monotonic; 0: launches are not paused */
+void shim_probe_wait_paused(void);
+
+/* ---- probe_thread.c ---- */
+int shim_probe_thread_start(struct shim_session *s); /* once; 0 or -errno */
+void shim_probe_thread_wake(void);
+struct shim_session *shim_probe_session(void);
+
+/* ---- probe_launch.c ---- */
+void shim_probe_lead(void); /* from now on launches look for forms */
+
+#endif

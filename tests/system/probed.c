@@ -1,0 +1,300 @@
+/* probed: a program with kernels for probes.bats, which obeys lines of standard input and answers
+ * each on standard output with "ok" and what it found. It checks the result of every launch.
+ *
+ *   load            loads the module and gets its functions
+ *   code            loads another module, without variables, as machine code only
+ *   both            as code, with a kernel that uses variables
+ *   unload          unloads it
+ *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
+ *   variables N     launches of a kernel that uses the module's variables
+ *   threads N M     M threads launch N times each on streams of their own
+ *   library         as load and launch 3 5, by a library and its kernel
+ *   graph N         N launches of a captured graph with one launch of scale
+ *   context         destroys a context of its own in which it has launched scale once, 7 blocks
+ *   fork            a child exits at once
+ *   exit            returns from main()
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../programs/program.h"
+#include "check.h"
+
+#define THREADS 96u
+#define BLOCKS_MAX 4096u
+#define THREADS_MAX 16u
+
+static const char header[] = ".version 6.0\n.target sm_70\n.address_size 64\n";
+static const char variable_text[] =
+	".global .align 4 .u32 total;\n.const .align 4 .u32 step = 3;\n";
+/* at[i] = 2 at[i] + 1, for i < n; other threads leave early */
+static const char scales[] =
+	".func (.param .b32 r) twice(.param .b32 a)\n{\n"
+	".reg .b32 %r<2>;\n"
+	"ld.param.u32 %r0, [a]; add.u32 %r1, %r0, %r0; st.param.b32 [r], %r1; ret;\n}\n"
+	"\n"
+	".visible .entry scale(.param .u64 at, .param .u32 n)\n{\n"
+	".reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>;\n"
+	"ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [n];\n"
+	"mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
+	"mad.lo.s32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 ret;\n"
+	"mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r6, [%rd3];\n"
+	"{ .param .b32 q; .param .b32 p; st.param.b32 [p], %r6; call (q), twice, (p);\n"
+	"ld.param.b32 %r7, [q]; }\n"
+	"add.u32 %r7, %r7, 1; st.global.u32 [%rd3], %r7; ret;\n}\n";
+/* each thread adds step to total */
+static const char adds[] =
+	".visible .entry add()\n{\n"
+	".reg .b32 %r<3>;\n"
+	"ld.const.u32 %r1, [step]; atom.global.add.u32 %r2, [total], %r1; ret;\n}\n";
+
+static CUdevice device;
+static CUcontext context;
+static CUmodule module;
+static CUfunction scale, add;
+
+/* Returns the text of a module with both kernels, or with scale only. */
+static const char *text(bool all)
+{
+	static char module_text[4096];
+
+	snprintf(module_text, sizeof(module_text), "%s%s%s%s", header, all ? variable_text : "",
+		 scales, all ? adds : "");
+	return module_text;
+}
+
+static void get_functions(bool all)
+{
+	CU(cuModuleGetFunction(&scale, module, "scale"));
+	if (all) {
+		CU(cuModuleGetFunction(&add, module, "add"));
+	}
+}
+
+static void load(void)
+{
+	CU(cuModuleLoadData(&module, text(true)));
+	get_functions(true);
+}
+
+/* Compiles the module and loads the result, as programs do that bring no PTX. */
+static void load_code(bool all)
+{
+	const char *from = text(all);
+	CUlinkState s;
+	size_t bytes;
+	void *image, *copy;
+
+	CU(cuLinkCreate(0, NULL, NULL, &s));
+	CU(cuLinkAddData(s, CU_JIT_INPUT_PTX, (void *)(uintptr_t)from, strlen(from) + 1, "ptx", 0,
+			 NULL, NULL));
+	CU(cuLinkComplete(s, &image, &bytes));
+	copy = malloc(bytes); /* elsewhere than what the shim knows as the linker's result */
+	CHECK(copy, "no memory");
+	memcpy(copy, image, bytes);
+	CU(cuLinkDestroy(s));
+	CU(cuModuleLoadData(&module, copy));
+	free(copy);
+	get_functions(all);
+}
+
+/* Launches n times on a stream, with one block less a thread, and checks the memory. */
+static void launch(CUfunction f, CUstream s, unsigned n, unsigned blocks)
+{
+	unsigned *host, words = blocks * THREADS, used = words - 1, expected = 0;
+	void *params[2];
+	CUdeviceptr at;
+
+	CHECK(blocks && blocks <= BLOCKS_MAX, "%u", blocks);
+	host = calloc(words, sizeof(*host));
+	CHECK(host, "no memory");
+	CU(cuMemAlloc(&at, words * sizeof(*host)));
+	CU(cuMemcpyHtoDAsync(at, host, words * sizeof(*host), s));
+	params[0] = &at;
+	params[1] = &used;
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuLaunchKernel(f, blocks, 1, 1, THREADS, 1, 1, 0, s, params, NULL));
+		expected = 2 * expected + 1;
+	}
+	CU(cuMemcpyDtoHAsync(host, at, words * sizeof(*host), s));
+	CU(cuStreamSynchronize(s));
+	for (unsigned i = 0; i < words; i++) {
+		CHECK(host[i] == (i < used ? expected : 0), "word %u is %u", i, host[i]);
+	}
+	CU(cuMemFree(at));
+	free(host);
+}
+
+static void variables(unsigned n)
+{
+	CUdeviceptr total, step;
+	unsigned zero = 0, now, three;
+	size_t bytes;
+
+	CU(cuModuleGetGlobal(&total, &bytes, module, "total"));
+	CU(cuModuleGetGlobal(&step, &bytes, module, "step"));
+	CU(cuMemcpyDtoH(&three, step, sizeof(three)));
+	CU(cuMemcpyHtoD(total, &zero, sizeof(zero)));
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuLaunchKernel(add, 2, 1, 1, 40, 1, 1, 0, NULL, NULL, NULL));
+	}
+	CU(cuMemcpyDtoH(&now, total, sizeof(now)));
+	CHECK(now == n * 80 * three, "%u", now);
+	three += 2; /* the program may change its constants */
+	CU(cuMemcpyHtoD(step, &three, sizeof(three)));
+}
+
+static unsigned each;
+
+static void *run(void *arg)
+{
+	CUstream s;
+
+	(void)arg;
+	CU(cuCtxSetCurrent(context));
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	for (unsigned i = 0; i < each; i++) {
+		launch(scale, s, 1, 3);
+	}
+	CU(cuStreamDestroy(s));
+	return NULL;
+}
+
+static void threads(unsigned n, unsigned m)
+{
+	pthread_t t[THREADS_MAX];
+
+	CHECK(m <= THREADS_MAX, "%u", m);
+	each = n;
+	for (unsigned i = 0; i < m; i++) {
+		CHECK(pthread_create(&t[i], NULL, run, NULL) == 0, "thread");
+	}
+	for (unsigned i = 0; i < m; i++) {
+		pthread_join(t[i], NULL);
+	}
+}
+
+static void library(void)
+{
+	CUlibrary l;
+	CUkernel k;
+
+	CU(cuLibraryLoadData(&l, text(true), NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernel(&k, l, "scale"));
+	launch((CUfunction)(void *)k, NULL, 3, 5);
+	CU(cuLibraryUnload(l));
+}
+
+static void graph(unsigned n)
+{
+	unsigned words = THREADS, used = words - 1, host[THREADS] = { 0 }, expected = 0;
+	void *params[2];
+	CUgraphExec exec;
+	CUdeviceptr at;
+	CUgraph g;
+	CUstream s;
+
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc(&at, sizeof(host)));
+	CU(cuMemcpyHtoD(at, host, sizeof(host)));
+	params[0] = &at;
+	params[1] = &used;
+	CU(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CU(cuLaunchKernel(scale, 1, 1, 1, THREADS, 1, 1, 0, s, params, NULL));
+	CU(cuStreamEndCapture(s, &g));
+	CU(cuGraphInstantiateWithFlags(&exec, g, 0));
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuGraphLaunch(exec, s));
+		expected = 2 * expected + 1;
+	}
+	CU(cuStreamSynchronize(s));
+	CU(cuMemcpyDtoH(host, at, sizeof(host)));
+	CHECK(host[0] == expected && host[THREADS - 1] == 0, "%u", host[0]);
+	CU(cuGraphExecDestroy(exec));
+	CU(cuGraphDestroy(g));
+	CU(cuStreamDestroy(s));
+}
+
+static void other_context(void)
+{
+	CUmodule m = module;
+	CUcontext c;
+
+	CU(cuCtxCreate(&c, 0, device));
+	load();
+	launch(scale, NULL, 1, 7);
+	CU(cuCtxDestroy(c));
+	CU(cuCtxSetCurrent(context));
+	module = m;
+	if (m) {
+		CU(cuModuleGetFunction(&scale, module, "scale"));
+		CU(cuModuleGetFunction(&add, module, "add"));
+	}
+}
+
+static void fork_child(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "child");
+}
+
+static bool obey(const char *line)
+{
+	unsigned n = 0, m = 0;
+
+	if (strcmp(line, "load\n") == 0) {
+		load();
+	} else if (strcmp(line, "code\n") == 0) {
+		load_code(false);
+	} else if (strcmp(line, "both\n") == 0) {
+		load_code(true);
+	} else if (strcmp(line, "unload\n") == 0) {
+		CU(cuModuleUnload(module));
+		module = NULL;
+	} else if (sscanf(line, "launch %u %u", &n, &m) == 2) {
+		launch(scale, NULL, n, m);
+	} else if (sscanf(line, "variables %u", &n) == 1) {
+		variables(n);
+	} else if (sscanf(line, "threads %u %u", &n, &m) == 2) {
+		threads(n, m);
+	} else if (strcmp(line, "library\n") == 0) {
+		library();
+	} else if (sscanf(line, "graph %u", &n) == 1) {
+		graph(n);
+	} else if (strcmp(line, "context\n") == 0) {
+		other_context();
+	} else if (strcmp(line, "fork\n") == 0) {
+		fork_child();
+	} else {
+		CHECK(strcmp(line, "exit\n") == 0, "unknown line %s", line);
+		return false;
+	}
+	return true;
+}
+
+int main(void)
+{
+	char line[64];
+
+	CU(cuInit(0));
+	CU(cuDeviceGet(&device, 0));
+	CU(cuDevicePrimaryCtxRetain(&context, device));
+	CU(cuCtxSetCurrent(context));
+	printf("pid %d\n", (int)getpid());
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin) && obey(line)) {
+		printf("ok\n");
+		fflush(stdout);
+	}
+	return 0;
+}

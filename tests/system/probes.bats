@@ -1,0 +1,247 @@
+#!/usr/bin/env bats
+# Programs inside kernels of running programs, on the soft GPU: what is counted is what was launched, and the programs'
+# results are their own.
+
+load helpers
+load talk
+
+# attach NAME [OPTION...]: sets $id.
+attach() {
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+# value MAP KEY: of the probe $id in the program $pid; nothing if there is none.
+value() {
+	gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$2"
+}
+
+# shows MAP KEY VALUE: gbpfd shows the value, once the program has copied it.
+is() { [ "$(value "$1" "$2")" = "$3" ]; }
+shows() { wait_for is "$@"; }
+
+# kernels FIELD: of the probe $id: how many run it, wait for it, or were refused.
+kernels() {
+	gbpf probe ls --json | python3 -c '
+import json, sys
+print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
+}
+has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
+
+@test "every block of a program started later is counted, once" {
+	begin
+	attach count_blocks
+	start
+	tell load "launch 3 10" "launch 1 1"
+	shows blocks 0 31
+	shows blocks 1 $((3 * 45))
+	[ "$(kernels kernels)" = 1 ]
+}
+
+@test "a running program is probed, and no longer after detach" {
+	begin
+	start
+	tell load "launch 2 4"
+	attach count_blocks --to "$pid"
+	shows blocks 0 0
+	tell "launch 1 4" # from now on the kernel is known
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "launch 5 8"
+	shows blocks 0 $((before + 40))
+	gbpf probe detach "$id"
+	tell "launch 5 8"
+	attach count_blocks --to "$pid"
+	shows blocks 0 0
+}
+
+@test "warps enter, and threads leave, as many as there are" {
+	begin
+	attach count_warps
+	start
+	tell load "launch 2 5"
+	shows warps 0 $((2 * 5 * 3))
+	shows warps 1 $((2 * 5 * 96))
+}
+
+@test "tools share a kernel, and each has its own values" {
+	begin
+	attach count_warps
+	local warps=$id
+	attach count_blocks
+	local blocks=$id
+	start
+	tell load "launch 2 5"
+	shows blocks 0 10
+	id=$warps
+	shows warps 0 30
+	gbpf probe detach "$blocks"
+	tell "launch 1 5"
+	shows warps 0 45
+}
+
+@test "a swapped tool replaces the old one from the next launch on" {
+	begin
+	attach count_blocks
+	start
+	tell load "launch 1 6"
+	shows blocks 0 6
+	id=$(gbpf probe swap "$id" "$BUILD/count_warps.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+	wait_for has_kernels 1
+	tell "launch 1 6"
+	shows warps 0 18
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["probes"]))')" = 1 ]
+}
+
+@test "a kernel that uses its module's variables sees the program's" {
+	begin
+	attach count_blocks
+	start
+	tell load "variables 4" "variables 3"
+	shows blocks 0 14
+}
+
+@test "kernels of libraries are probed" {
+	begin
+	attach count_blocks
+	start
+	tell library
+	shows blocks 0 15
+}
+
+@test "machine code without PTX is probed at its entry, before and while it runs" {
+	begin
+	attach count_blocks
+	start
+	tell code "launch 3 10" "launch 1 1"
+	shows blocks 0 31
+	shows blocks 1 $((3 * 45))
+	[ "$(kernels kernels)" = 1 ]
+	gbpf probe detach "$id"
+	tell "launch 2 5"
+	attach count_blocks --to "$pid"
+	tell "launch 1 4" # from now on the kernel is known
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "launch 5 8"
+	shows blocks 0 $((before + 40))
+	tell unload
+	[ "$(kernels kernels)" = 0 ]
+}
+
+@test "what an entry stub cannot run is refused, and the kernel runs its own code" {
+	begin
+	attach count_warps # also at exits
+	start
+	tell code "launch 2 5"
+	refused() { [ "$(kernels refused)" = 1 ]; }
+	wait_for refused
+	gbpf probe ls --json | grep -q "an entry stub runs at the beginning of blocks and warps only"
+	shows warps 0 0
+}
+
+@test "a copy of machine code must not have variables of its own" {
+	begin
+	attach count_blocks
+	start
+	tell both "launch 2 5" "variables 4" "variables 3"
+	refused() { [ "$(kernels refused)" = 2 ]; }
+	wait_for refused
+	gbpf probe ls --json | grep -q "variables or constants of the module.*gbpf run --probes"
+	shows blocks 0 0
+}
+
+@test "values of a context that has ended are kept" {
+	begin
+	attach count_blocks
+	start
+	tell load "launch 1 3" context "launch 1 3"
+	shows blocks 0 13
+}
+
+@test "a module is unloaded and loaded again" {
+	begin
+	attach count_blocks
+	start
+	tell load "launch 1 3" unload load "launch 1 3" unload
+	shows blocks 0 6
+	[ "$(kernels kernels)" = 0 ]
+}
+
+@test "graphs run the program's own kernel" {
+	begin
+	attach count_blocks
+	start
+	tell load "graph 3"
+	shows blocks 0 0
+}
+
+@test "attach, swap and detach under load change no result" {
+	begin
+	start
+	tell load
+	echo "threads 300 4" >&"$in"
+	for i in 1 2 3 4; do
+		attach count_blocks
+		id=$(gbpf probe swap "$id" "$BUILD/count_warps.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+		gbpf probe detach "$id"
+	done
+	local answer
+	read -r -t 300 -u "$out" answer
+	[ "$answer" = ok ]
+	tell "launch 1 1"
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+}
+
+@test "a forked child and the end of the program" {
+	begin
+	attach count_blocks
+	start
+	tell load "launch 1 3" fork "launch 1 3"
+	shows blocks 0 6
+	echo exit >&"$in"
+	wait "${pids[-1]}"
+	[ "$(kernels tenants)" = "[]" ]
+}
+
+@test "a killed gbpfd takes no program with it, and its tools end with it" {
+	begin
+	attach count_blocks
+	start
+	tell load "launch 1 3"
+	kill -9 "${pids[1]}"
+	wait "${pids[1]}" || true
+	tell "launch 2 3"
+	start_daemon
+	attached() { gbpf ps --json | grep -q "\"pid\": *$pid"; }
+	wait_for attached
+	tell "launch 2 3"
+	attach count_blocks --to "$pid"
+	tell "launch 1 3"
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "launch 2 3"
+	shows blocks 0 $((before + 6))
+}
+
+@test "launches that are stopped between blocks count each block once" {
+	begin
+	gbpf policy swap "$POLICIES/lc_first.bpf.o"
+	start --class batch
+	attach count_blocks --to "$pid"
+	tell load
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 300 --requests 100000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	interrupted() {
+		tell "launch 10 2000"
+		launched=$((launched + 20000))
+		gbpf ps --json | python3 -c '
+import json, sys
+t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
+sys.exit(t["stats"]["interruptions"] < 3)' "$pid"
+	}
+	launched=0
+	wait_for interrupted
+	shows blocks 0 "$launched"
+}

@@ -1,0 +1,335 @@
+#!/usr/bin/env bats
+# `gbpf trace` on the soft GPU: the figures of each tool for kernels of known shape.
+
+load helpers
+load talk
+
+PROGRAM=traced
+
+begin() {
+	start_soft "$@"
+	start_daemon
+	start --name traced
+	tell load
+}
+
+# Tools that are attached.
+n_tools() { gbpf probe ls --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["probes"]))'; }
+has_tools() { [ "$(n_tools)" = "$1" ]; }
+
+# A tool runs in a kernel that was known before, so that its next launch is counted.
+runs() { [ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(sum(p["kernels"] for p in json.load(sys.stdin)["probes"]))')" -ge 1 ]; }
+
+# trace TOOL [OPTION...]: begins to trace; the tool is attached when this returns.
+trace() {
+	gbpf trace "$1" --of traced --json "${@:2}" >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+}
+
+# figures: ends the trace as Ctrl-C does; figures of the last document are in $d.
+figures() {
+	kill -INT "$tracer"
+	wait "$tracer"
+	d=$(<"$GBPF_RUNTIME_DIR/trace.json")
+}
+
+# holds EXPRESSION: of f, the figures, and d, the document.
+holds() {
+	python3 -c '
+import json, sys
+d = json.loads(sys.argv[1])
+f = d["figures"]
+sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
+		echo "not true: $1"
+		echo "$d"
+		return 1
+	}
+}
+
+@test "blocktime: all blocks, and the slow ones" {
+	begin
+	trace blocktime
+	tell "spin 2 20 64 2000 30000"
+	figures
+	holds 'd["schema"] == "gbpf.trace/1" and d["tool"] == "blocktime" and d["of"] == "traced" and d["total"]'
+	holds 'f["blocks"]["count"] == 40 and f["lost"] == 0 and f["late"] == 0'
+	holds 'sum(b["count"] for b in f["blocks"]["buckets"]) == 40'
+	holds 'sum(b["count"] for b in f["blocks"]["buckets"] if b["low_ns"] >= 1 << 24) >= 4' # 16.8 ms
+	holds 'all(b["low_ns"] >= 1 << 20 for b in f["blocks"]["buckets"])'
+	holds '2000000 <= f["blocks"]["p50_ns"] <= f["blocks"]["p90_ns"] <= f["blocks"]["p99_ns"] <= f["blocks"]["max_ns"]'
+	holds 'f["blocks"]["p99_ns"] >= 30000000 and f["mean_ns"] >= (36 * 2000000 + 4 * 30000000) // 40'
+	[ "$(n_tools)" = 0 ]
+}
+
+@test "smmap: every block, warp and lane on some SM" {
+	begin --sms 2
+	trace smmap
+	tell "spin 3 11 100 1 1"
+	figures
+	holds 'f["blocks"] == 33 and f["warps"] == 33 * 4 and f["lanes"] == 33 * 100'
+	holds 'all(s["sm"] < 2 and s["warps"] == 4 * s["blocks"] and s["lanes"] == 100 * s["blocks"] for s in f["sms"])'
+	holds 'sum(s["blocks"] for s in f["sms"]) == 33 and f["most"] == max(s["blocks"] for s in f["sms"])'
+	holds 'f["used"] == len(f["sms"]) and abs(f["imbalance"] - f["most"] * f["used"] / 33) < 1e-9'
+}
+
+@test "threadhist: sizes of blocks" {
+	begin
+	trace threadhist
+	tell "spin 3 5 96 1 1" "spin 2 7 40 1 1" "spin 1 1 1 1 1"
+	figures
+	holds 'f["launches"] == 6 and f["blocks"] == 30 and f["threads"] == 15 * 96 + 14 * 40 + 1'
+	holds '[(s["block_threads"], s["launches"], s["blocks"], s["warps"], s["threads"]) for s in f["sizes"]] == \
+		[(1, 1, 1, 1, 1), (40, 2, 14, 28, 560), (96, 3, 15, 45, 1440)]'
+}
+
+@test "memtrace: accesses by space, kind and width" {
+	begin
+	trace memtrace
+	tell "access 2 80 1" "banks 64 1"
+	figures
+	holds '{(a["space"], a["kind"], a["lane_bytes"], a["count"], a["lanes"], a["bytes"]) for a in f["accesses"]} == {
+		("global", "load", 4, 6, 160, 640), ("global", "store", 4, 6, 160, 640),
+		("shared", "load", 4, 2, 64, 256), ("shared", "store", 4, 2, 64, 256)}'
+	holds '[a["sectors"] for a in f["accesses"] if a["space"] == "global"] == [20, 20]'
+	holds 'f["count"] == 16 and f["bytes"] == 1792'
+	trace memtrace --kernel widths
+	tell widths
+	figures
+	holds '[(a["lane_bytes"], a["count"], a["bytes"], a["sectors"]) for a in f["accesses"]] == [
+		(1, 1, 32, 16), (2, 1, 64, 16), (8, 1, 256, 16), (16, 1, 512, 16)]'
+}
+
+@test "kernelretsnoop: every warp, and those that return late" {
+	begin
+	trace kernelretsnoop
+	tell "spin 2 20 80 2000 30000"
+	figures
+	holds 'f["returns"]["count"] == 2 * 20 * 3 and f["lanes"] == 2 * 20 * 80 and f["lost"] == 0'
+	holds 'sum(b["count"] for b in f["returns"]["buckets"]) == 120'
+	holds 'all(b["low_ns"] >= 1 << 20 for b in f["returns"]["buckets"])'
+	holds 'f["returns"]["p50_ns"] >= 2000000 and f["returns"]["p99_ns"] >= 30000000'
+	holds 'f["returns"]["p99_ns"] <= f["returns"]["max_ns"] < 10 ** 12'
+}
+
+@test "coalesce: strides and sectors of each site" {
+	begin
+	trace coalesce --kernel access
+	tell "access 1 64 1" "access 1 64 1" "access 1 32 8" "access 1 32 0"
+	figures
+	holds '[(s["site"], s["count"], s["sectors"], s["fewest_sectors"]) for s in f["sites"]] == \
+		[(i, 6, 4 * 4 + 32 + 1, 4 * 4 + 4 + 1) for i in (0, 1)]'
+	holds 'all((s["unit"], s["constant"], s["same"], s["mixed"]) == (4, 1, 1, 0) for s in f["sites"])'
+	holds 'all(s["wasted_sectors"] == 28 and not s["others"] for s in f["sites"])'
+	holds 'f["count"] == 12 and f["sectors"] == 98 and f["fewest_sectors"] == 42'
+}
+
+@test "bankconf: ways and rounds of each site" {
+	begin
+	trace bankconf --kernel banks
+	tell "banks 64 1" "banks 64 2" "banks 32 32"
+	figures
+	holds '[(s["count"], s["conflicted"], s["extra_rounds"], s["ways_at_most"]) for s in f["sites"]] == \
+		[(5, 3, 2 * 1 + 31, 32)] * 2'
+	holds 'f["count"] == 10 and f["conflicted"] == 6 and f["extra_rounds"] == 66'
+}
+
+@test "hotbranch: lanes that take a branch, and divided warps" {
+	begin
+	trace hotbranch --kernel branch
+	tell "branch 96 16" "branch 96 64" "branch 40 36"
+	figures
+	holds '[(s["line"], s["count"], s["divergent"], s["lanes"], s["taken"]) for s in f["sites"]] == \
+		[(7, 8, 2, 96 + 96 + 40, 16 + 64 + 36)]'
+	holds 'f["count"] == 8 and f["divergent"] == 2'
+}
+
+@test "barwait: every warp at each barrier, and the one that waits" {
+	begin
+	trace barwait --kernel barrier
+	tell "barrier 3 30000"
+	figures
+	holds '[s["count"] for s in f["sites"]] == [6, 6] and f["waits"]["count"] == 12'
+	holds 'f["sites"][1]["wait_ns"] >= 3 * 10000000 and f["waits"]["max_ns"] >= 10000000'
+	holds 'sum(b["count"] for b in f["waits"]["buckets"]) == 12'
+}
+
+@test "figures of sites are those of one kernel" {
+	begin
+	gbpf trace coalesce --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	tell "access 1 32 8" "banks 32 1"
+	kill -INT "$tracer"
+	wait "$tracer"
+	grep -q "2 kernels run the tool.*choose one with --kernel" "$GBPF_RUNTIME_DIR/trace.log"
+	diff "$GBPF_RUNTIME_DIR/text" - <<-'END'
+		SITE  LINE  COUNT  SECTORS  FEWEST    STRIDE  WASTED  SHARE
+		   0     -      1     32.0     4.0  constant      28  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		   1     -      1     32.0     4.0  constant      28  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		2 accesses of warps, 32.0 sectors each; 12 % of the sectors needed
+	END
+}
+
+@test "text: a table, and a line of the sum" {
+	begin --sms 1
+	gbpf trace threadhist --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q "Tracing 1 program as tool 1; Ctrl-C ends it." "$GBPF_RUNTIME_DIR/trace.log"
+	tell "spin 3 4 48 1 1" "spin 1 4 96 1 1"
+	kill -INT "$tracer"
+	wait "$tracer"
+	diff "$GBPF_RUNTIME_DIR/text" - <<-'END'
+		BLOCK  LAUNCHES  BLOCKS  WARPS  THREADS  LANES USED  SHARE
+		   48         3      12     24      576        75 %  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		   96         1       4     12      384       100 %  |@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		960 threads in 4 launches; 83 % of the lanes used
+	END
+	gbpf trace smmap --of "$pid" >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	wait_for runs
+	tell "spin 2 4 48 1 1"
+	kill -INT "$tracer"
+	wait "$tracer"
+	diff "$GBPF_RUNTIME_DIR/text" - <<-'END'
+		SM  BLOCKS  WARPS  LANES  SHARE
+		 0       8     16    384  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		8 blocks on 1 SM, 8 to 8 each; imbalance 1.00 (most / mean)
+	END
+	gbpf trace blocktime --of "$pid" >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	wait_for runs
+	tell "spin 1 4 48 1 1"
+	kill -INT "$tracer"
+	wait "$tracer"
+	grep -qE '^4 blocks: P50 .* P90 .* P99 .* longest ' "$GBPF_RUNTIME_DIR/text"
+}
+
+# lines N: so many documents of intervals with blocks have come.
+lines() { [ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" -ge "$1" ]; }
+
+@test "intervals have their own figures, and the end has all" {
+	begin
+	trace threadhist --interval 50ms
+	tell "spin 1 5 32 1 1"
+	wait_for lines 1
+	tell "spin 1 5 32 1 1"
+	wait_for lines 2
+	kill -INT "$tracer"
+	wait "$tracer"
+	[ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" = 2 ]
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'd["total"] and f["blocks"] == 10 and d["schema"] == "gbpf.trace/1"'
+	[ "$(grep -c '"total":true' "$GBPF_RUNTIME_DIR/trace.json")" = 1 ]
+}
+
+@test "figures of programs with one name are added, also after one has ended" {
+	begin
+	local first_in=$in first_out=$out
+	start --name traced
+	tell load
+	trace threadhist --interval 50ms
+	tell "spin 1 5 32 1 1"
+	wait_for lines 1
+	echo exit >&"$in"
+	wait "${pids[-2]}"
+	start --name traced
+	tell load "spin 1 7 32 1 1"
+	in=$first_in out=$first_out
+	tell "spin 1 2 32 1 1"
+	kill -INT "$tracer"
+	wait "$tracer"
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'f["blocks"] == 14 and f["launches"] == 3'
+}
+
+@test "the trace of a process ends with it, with its figures" {
+	begin
+	gbpf trace threadhist --of "$pid" --interval 50ms --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	tell "spin 1 5 32 1 1"
+	wait_for lines 1
+	echo exit >&"$in"
+	wait "$tracer"
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'd["total"] and f["blocks"] == 5'
+	grep -q "has ended" "$GBPF_RUNTIME_DIR/trace.log"
+}
+
+@test "a killed tracer leaves nothing attached" {
+	begin
+	trace smmap
+	wait_for has_tools 1
+	kill -9 "$tracer"
+	wait_for has_tools 0
+	tell "spin 1 5 32 1 1"
+}
+
+@test "--kernel chooses, and no match is an error" {
+	begin
+	trace smmap --kernel 'sp?n'
+	tell "spin 1 5 32 1 1"
+	figures
+	holds 'f["blocks"] == 5 and d["kernel"] == "sp?n"'
+	run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"traced launched no kernel that matches 'gemm'"* ]]
+	run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms --json
+	[ "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["error"]["exit"])' "$output")" = 5 ]
+	[ "$(n_tools)" = 0 ]
+}
+
+@test "a kernel that cannot run the tool: told at once, and an error at the end" {
+	begin
+	trace blocktime --kernel size
+	tell size
+	wait_for grep -q "1 kernel cannot run the tool: " "$GBPF_RUNTIME_DIR/trace.log"
+	kill -INT "$tracer"
+	local status=0
+	wait "$tracer" || status=$?
+	[ "$status" -eq 4 ]
+	[ "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["error"]["code"])' "$GBPF_RUNTIME_DIR/trace.json")" = refused ]
+}
+
+@test "what cannot be traced is refused" {
+	begin
+	run --separate-stderr gbpf trace smmap
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"--of is missing"* ]]
+	run --separate-stderr gbpf trace --of traced
+	[ "$status" -eq 2 ]
+	run --separate-stderr gbpf trace smmapp --of traced
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"no tool 'smmapp'. Did you mean 'smmap'?"* ]]
+	run --separate-stderr gbpf trace smmap --of nothing
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"no program 'nothing' runs under gBPF. "*"gbpf ps"* ]]
+	run --separate-stderr gbpf trace smmap --of traced --time 5x
+	[ "$status" -eq 2 ]
+	run --separate-stderr gbpf trace smmap --of traced --interval 1ms
+	[ "$status" -eq 2 ]
+	run --separate-stderr gbpf trace smmap --of traced --kernel ''
+	[ "$status" -eq 2 ]
+}
+
+@test "the list has every tool, and each has its object" {
+	run --separate-stderr gbpf trace --json
+	[ "$status" -eq 0 ]
+	python3 -c '
+import json, os, sys
+listed = {t["name"] for t in json.loads(sys.argv[1])["tools"]}
+there = {f[:-6] for f in os.listdir(sys.argv[2]) if f.endswith(".bpf.o")}
+assert listed == there and len(listed) >= 3, listed ^ there' "$output" "$GBPF_PREFIX/lib/gbpf/tracers"
+	run --separate-stderr gbpf trace
+	[[ "${lines[0]}" == TOOL* ]]
+	[[ "$output" == *blocktime* ]]
+}

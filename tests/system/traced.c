@@ -1,0 +1,161 @@
+/* traced: a program with kernels of known shape for trace.bats. It obeys lines of standard input
+ * and answers each on standard output with "ok", when the work is done.
+ *
+ *   load                             loads the module
+ *   spin N BLOCKS THREADS US SLOW_US N launches of spin: blocks of US, but each tenth of SLOW_US
+ *   access BLOCKS THREADS STRIDE       each thread loads its word, STRIDE words behind the one of
+ * the thread before, and stores it banks THREADS STRIDE             the same in shared memory: a
+ * store, a barrier, a load branch THREADS LIMIT             threads below LIMIT take a branch, on
+ * line 7 barrier BLOCKS US                a warp waits for another one at a barrier for US exit
+ * returns from main()
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../programs/program.h"
+#include "check.h"
+
+static const char ptx[] =
+	".version 6.0\n.target sm_70\n.address_size 64\n"
+	".file 1 \"traced.cu\"\n"
+	/* blocks last ns, but each tenth slow_ns */
+	".visible .entry spin(.param .u64 ns, .param .u64 slow_ns)\n{\n"
+	".reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %rd<6>;\n"
+	"mov.u64 %rd1, %globaltimer;\n"
+	"ld.param.u64 %rd2, [ns]; ld.param.u64 %rd3, [slow_ns];\n"
+	"mov.u32 %r1, %ctaid.x; rem.u32 %r2, %r1, 10; setp.eq.u32 %p1, %r2, 9;\n"
+	"selp.u64 %rd2, %rd3, %rd2, %p1;\n"
+	"again: mov.u64 %rd4, %globaltimer; sub.u64 %rd5, %rd4, %rd1;\n"
+	"setp.lt.u64 %p2, %rd5, %rd2; @%p2 bra again; ret;\n}\n"
+	".visible .entry access(.param .u64 at, .param .u32 stride)\n{\n"
+	".reg .b32 %r<7>; .reg .b64 %rd<4>;\n"
+	"ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [stride];\n"
+	"mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
+	"mad.lo.s32 %r5, %r2, %r3, %r4; mul.lo.u32 %r5, %r5, %r1;\n"
+	"mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2;\n"
+	"ld.global.u32 %r6, [%rd3]; st.global.u32 [%rd3], %r6; ret;\n}\n"
+	/* a warp loads 1, 2, 8 and 16 bytes a lane */
+	".visible .entry widths(.param .u64 at)\n{\n"
+	".reg .b16 %h<3>; .reg .b32 %r<6>; .reg .b64 %rd<5>;\n"
+	"ld.param.u64 %rd1, [at]; mov.u32 %r1, %tid.x;\n"
+	"mul.wide.u32 %rd2, %r1, 16; add.s64 %rd3, %rd1, %rd2;\n"
+	"ld.global.u8 %h1, [%rd3]; ld.global.u16 %h2, [%rd3]; ld.global.u64 %rd4, [%rd3];\n"
+	"ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd3]; ret;\n}\n"
+	/* the end of a block cannot be observed: it reads the size of its shared memory */
+	".visible .entry size()\n{\n"
+	".reg .b32 %r<2>; mov.u32 %r1, %dynamic_smem_size; ret;\n}\n"
+	".visible .entry banks(.param .u32 stride)\n{\n"
+	".reg .b32 %r<6>; .shared .align 4 .b8 room[16384];\n"
+	"ld.param.u32 %r1, [stride]; mov.u32 %r2, %tid.x; mul.lo.u32 %r3, %r2, %r1;\n"
+	"shl.b32 %r3, %r3, 2; mov.u32 %r4, room; add.u32 %r4, %r4, %r3;\n"
+	"st.shared.u32 [%r4], %r2; bar.sync 0; ld.shared.u32 %r5, [%r4]; ret;\n}\n"
+	".visible .entry branch(.param .u32 limit)\n{\n"
+	".reg .pred %p<2>; .reg .b32 %r<3>;\n"
+	".loc 1 7 0\n"
+	"ld.param.u32 %r1, [limit]; mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, %r1;\n"
+	"@%p1 bra over; add.u32 %r1, %r1, 1; over: ret;\n}\n"
+	/* the first warp stays until the second one has begun, and ns longer */
+	".visible .entry barrier(.param .u64 ns)\n{\n"
+	".reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<6>; .shared .align 4 .u32 begun;\n"
+	"ld.param.u64 %rd1, [ns]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32;\n"
+	"setp.eq.u32 %p2, %r1, 0; mov.u32 %r2, 0; @%p2 st.shared.u32 [begun], %r2;\n"
+	"bar.sync 0;\n"
+	"@%p1 bra second;\n"
+	"first: ld.volatile.shared.u32 %r3, [begun]; setp.eq.u32 %p3, %r3, 0; @%p3 bra first;\n"
+	"mov.u64 %rd2, %globaltimer;\n"
+	"again: mov.u64 %rd3, %globaltimer; sub.u64 %rd4, %rd3, %rd2;\n"
+	"setp.lt.u64 %p3, %rd4, %rd1; @%p3 bra again; bra meet;\n"
+	"second: mov.u32 %r2, 1; st.volatile.shared.u32 [begun], %r2;\n"
+	"meet: bar.sync 0; ret;\n}\n";
+
+static CUmodule module;
+
+static CUfunction kernel(const char *name)
+{
+	CUfunction f;
+
+	CU(cuModuleGetFunction(&f, module, name));
+	return f;
+}
+
+static void spin(unsigned n, unsigned blocks, unsigned threads, unsigned long long us,
+		 unsigned long long slow_us)
+{
+	unsigned long long ns = us * 1000, slow_ns = slow_us * 1000;
+
+	for (unsigned i = 0; i < n; i++) {
+		LAUNCH(kernel("spin"), blocks, threads, 0, &ns, &slow_ns);
+	}
+}
+
+static void touch(unsigned blocks, unsigned threads, unsigned stride)
+{
+	size_t bytes = (size_t)blocks * threads * (stride ? stride : 1) * 4;
+	CUdeviceptr at;
+
+	CU(cuMemAlloc(&at, bytes));
+	LAUNCH(kernel("access"), blocks, threads, 0, &at, &stride);
+	CU(cuCtxSynchronize());
+	CU(cuMemFree(at));
+}
+
+static void widths(void)
+{
+	CUdeviceptr at = program_zeros(512);
+
+	LAUNCH(kernel("widths"), 1, 32, 0, &at);
+	CU(cuCtxSynchronize());
+	CU(cuMemFree(at));
+}
+
+static bool obey(const char *line)
+{
+	unsigned long long us, slow_us, ns;
+	unsigned n, blocks, threads;
+
+	if (strcmp(line, "load\n") == 0) {
+		CU(cuModuleLoadData(&module, ptx));
+	} else if (sscanf(line, "spin %u %u %u %llu %llu", &n, &blocks, &threads, &us, &slow_us) ==
+		   5) {
+		spin(n, blocks, threads, us, slow_us);
+	} else if (sscanf(line, "access %u %u %u", &blocks, &threads, &n) == 3) {
+		touch(blocks, threads, n);
+	} else if (strcmp(line, "widths\n") == 0) {
+		widths();
+	} else if (strcmp(line, "size\n") == 0) {
+		CU(cuLaunchKernel(kernel("size"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	} else if (sscanf(line, "banks %u %u", &threads, &n) == 2) {
+		LAUNCH(kernel("banks"), 1, threads, 0, &n);
+	} else if (sscanf(line, "branch %u %u", &threads, &n) == 2) {
+		LAUNCH(kernel("branch"), 1, threads, 0, &n);
+	} else if (sscanf(line, "barrier %u %llu", &blocks, &us) == 2) {
+		ns = us * 1000;
+		LAUNCH(kernel("barrier"), blocks, 64, 0, &ns);
+	} else {
+		CHECK(strcmp(line, "exit\n") == 0, "unknown line %s", line);
+		return false;
+	}
+	CU(cuCtxSynchronize());
+	return true;
+}
+
+int main(void)
+{
+	CUcontext context;
+	CUdevice device;
+	char line[64];
+
+	CU(cuInit(0));
+	CU(cuDeviceGet(&device, 0));
+	CU(cuDevicePrimaryCtxRetain(&context, device));
+	CU(cuCtxSetCurrent(context));
+	printf("pid %d\n", (int)getpid());
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin) && obey(line)) {
+		printf("ok\n");
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,368 @@
+/* Tools: attach, list, drain and detach, and the messages of sessions about them. */
+#include "probe_rig.h"
+
+#include "base/atomic.h"
+
+static void attach_answers_when_sessions_have(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing", .probe = { .kernel = "gemm_?" } };
+	json_t *r, *program;
+	struct proto_probe m;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	m = expect_probe(&f, NULL);
+	assert_int_equal(m.version, FIRST_VERSION + 1);
+	assert_int_equal(m.replaces, 0);
+	assert_string_equal(m.kernel, "gemm_?");
+	send_state(&f, m.version, 0, 3, 2, "gemm_5: no PTX");
+	r = caller_result(&c);
+	assert_int_equal(number(r, "id"), 1);
+	assert_int_equal(number(r, "version"), FIRST_VERSION + 1);
+	assert_string_equal(text_of(r, "name"), "blocks");
+	assert_int_equal(number(r, "sessions"), 1);
+	assert_int_equal(number(r, "late"), 0);
+	assert_int_equal(number(r, "kernels"), 3);
+	assert_int_equal(number(r, "waiting"), 2);
+	assert_int_equal(number(r, "refused"), 1);
+	program = json_array_get(json_object_get(r, "programs"), 0);
+	assert_string_equal(text_of(program, "program"), "count");
+	assert_string_equal(text_of(program, "hook"), "gdev_block_enter");
+	assert_string_equal(text_of(program, "kernel"), "gemm*");
+	assert_true(number(program, "cost") > 0);
+	gd_await_event(d, 0, "probe", "train does not run tool 1 in all kernels: gemm_5: no PTX");
+	gd_await_event(d, 0, "probe", "attach of tool 1 'blocks': to all programs, kernels gemm_?");
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+static void attach_does_not_wait_for_late_sessions(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing" };
+	json_t *list, *p;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	assert_int_equal(number(caller_result(&c), "late"), 1);
+	send_state(&f, expect_probe(&f, NULL).version, 0, 7, 0, NULL);
+	handled(d, &f);
+	p = listed(d, 1, &list);
+	assert_int_equal(number(p, "kernels"), 7);
+	json_decref(list);
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+static void list_shows_tools_and_their_sessions(void **state)
+{
+	struct gd *d = *state;
+	json_t *list, *p, *t;
+	struct fake f;
+	uint64_t version;
+
+	fake_enter(&f, d, 2, "train");
+	version = attach(d, "probing", &f, NULL);
+	send_state(&f, version, 0, 5, 1, "x: too many registers");
+	handled(d, &f);
+	p = listed(d, 1, &list);
+	assert_string_equal(text_of(p, "name"), "blocks");
+	assert_string_equal(text_of(p, "kernel"), "*");
+	assert_string_equal(text_of(p, "to"), "");
+	assert_string_equal(text_of(p, "state"), "attached");
+	assert_true(json_is_false(json_object_get(p, "hold")));
+	assert_int_equal(number(p, "kernels"), 5);
+	assert_string_equal(text_of(p, "why"), "x: too many registers");
+	t = json_array_get(json_object_get(p, "tenants"), 0);
+	assert_int_equal(number(t, "tenant"), f.tenant);
+	assert_int_equal(number(t, "pid"), getpid());
+	assert_string_equal(text_of(t, "name"), "train");
+	json_decref(list);
+	fake_leave(&f);
+}
+
+static void detach_answers_when_sessions_have_ended_it(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .method = "probe.detach", .params = "{\"id\":1}" };
+	uint64_t version, order;
+	json_t *list, *p;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	version = attach(d, "probing", &f, NULL);
+	caller_start(&c, d);
+	order = expect_order(&f, PROTO_PROBE_END, version);
+	p = listed(d, 1, &list);
+	assert_string_equal(text_of(p, "state"), "ending");
+	json_decref(list);
+	send_order(&f, PROTO_PROBE_ENDED, version, order);
+	assert_int_equal(number(caller_result(&c), "late"), 0);
+	assert_false(is_listed(d, 1));
+	gd_await_event(d, 0, "probe", "detach of tool 1");
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+static void detach_does_not_wait_for_late_sessions(void **state)
+{
+	struct gd *d = *state;
+	json_t *r;
+	uint64_t version, order;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	version = attach(d, "probing", &f, NULL);
+	r = gd_call(d, "probe.detach", "{\"id\":1}");
+	assert_int_equal(number(r, "late"), 1);
+	json_decref(r);
+	assert_false(is_listed(d, 1));
+	order = expect_order(&f, PROTO_PROBE_END, version);
+	send_order(&f, PROTO_PROBE_ENDED, version, order); /* no fault, although it is late */
+	send_state(&f, version, 0, 0, 0, NULL);
+	handled(d, &f);
+	fake_leave(&f);
+}
+
+/* The session writes its copy of the map when it is asked to. */
+static void drain_precedes_dump(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .method = "map.drain", .params = "{\"map\":\"counts\"}" };
+	uint64_t version, order, *region;
+	json_t *r, *e;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	version = attach(d, "probing", &f, &region);
+	caller_start(&c, d);
+	order = expect_order(&f, PROTO_PROBE_DRAIN, version);
+	region[0] = 4711; /* counts is the first map of the region */
+	send_order(&f, PROTO_PROBE_DRAINED, version, order);
+	r = caller_result(&c);
+	assert_int_equal(number(r, "version"), version);
+	assert_int_equal(number(r, "drained"), 1);
+	assert_int_equal(number(r, "late"), 0);
+	r = gd_call(d, "map.dump", "{\"map\":\"counts\",\"nonzero\":true}");
+	assert_string_equal(text_of(r, "scope"), "device");
+	assert_int_equal(number(r, "version"), version);
+	e = json_array_get(json_object_get(r, "entries"), 0);
+	assert_int_equal(number(e, "tenant"), f.tenant);
+	assert_int_equal(number(e, "value"), 4711);
+	json_decref(r);
+	shm_unmap(region, 4096);
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+static void drain_does_not_wait_for_late_sessions(void **state)
+{
+	struct gd *d = *state;
+	json_t *r;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	attach(d, "probing", &f, NULL);
+	r = gd_call(d, "map.drain", "{\"probe\":1}");
+	assert_int_equal(number(r, "drained"), 0);
+	assert_int_equal(number(r, "late"), 1);
+	json_decref(r);
+	fake_leave(&f);
+}
+
+/* Later callers' orders wait for the unanswered one, so that they cannot fill the socket. */
+static void one_drain_at_a_time(void **state)
+{
+	struct gd *d = *state;
+	union proto_message m;
+	uint64_t version, order;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	version = attach(d, "probing", &f, NULL);
+	json_decref(gd_call(d, "map.drain", "{\"probe\":1}"));
+	json_decref(gd_call(d, "map.drain", "{\"probe\":1}"));
+	json_decref(gd_call(d, "map.drain", "{\"probe\":1}"));
+	order = expect_order(&f, PROTO_PROBE_DRAIN, version);
+	json_decref(gd_call(d, "set", "{\"tenant\":0,\"weight\":50}"));
+	assert_int_equal(fake_expect(&f, &m, PROTO_SET), -1); /* and no second order before it */
+	send_order(&f, PROTO_PROBE_DRAINED, version, order);
+	assert_true(expect_order(&f, PROTO_PROBE_DRAIN, version) > order);
+	fake_leave(&f);
+}
+
+static void device_maps_cannot_be_set(void **state)
+{
+	static const char *const methods[] = { "map.set", "map.delete" };
+	struct gd *d = *state;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	attach(d, "probing", &f, NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		struct gbpf *g = gd_open(d);
+
+		assert_true(gbpf_call(g, methods[i],
+				      "{\"map\":\"counts\",\"key\":\"0\",\"value\":\"1\","
+				      "\"tenant\":0}",
+				      -1, NULL) < 0);
+		assert_string_equal(gbpf_last_error(g)->code, "not-possible");
+		assert_non_null(strstr(gbpf_last_error(g)->message, "memory of the GPU"));
+		gbpf_close(g);
+	}
+	json_decref(gd_call(d, "map.set",
+			    "{\"map\":\"notes\",\"key\":\"0\",\"value\":\"1\",\"tenant\":0}"));
+	fake_leave(&f);
+}
+
+static void maps_are_found_by_tool_version_and_name(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+	char params[80];
+	json_t *r;
+
+	json_decref(gd_call(d, "probe.list", NULL));
+	assert_true(gbpf_call(g, "map.dump", "{\"map\":\"counts\"}", -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->message, "no policy is active");
+	attach(d, "probing", NULL, NULL);
+	json_decref(gd_call(d, "map.dump", "{\"map\":\"counts\"}"));
+	attach(d, "probing2", NULL, NULL);
+	assert_true(gbpf_call(g, "map.dump", "{\"map\":\"counts\"}", -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->message, "tools 1, 2 have a map 'counts'");
+	r = gd_call(d, "map.dump", "{\"map\":\"counts\",\"probe\":2}");
+	assert_int_equal(number(r, "version"), FIRST_VERSION + 2);
+	json_decref(r);
+	snprintf(params, sizeof(params), "{\"version\":%llu}",
+		 (unsigned long long)FIRST_VERSION + 1);
+	r = gd_call(d, "map.list", params);
+	assert_int_equal(json_array_size(json_object_get(r, "maps")), 2);
+	json_decref(r);
+	assert_true(gbpf_call(g, "map.dump", "{\"map\":\"counts\",\"probe\":9}", -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->message, "there is no tool 9");
+	assert_true(gbpf_call(g, "map.dump", "{\"map\":\"x\",\"probe\":2}", -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->message, "tool 2 'blocks' has no map 'x'");
+	gbpf_close(g);
+}
+
+static void objects_of_the_wrong_kind_are_refused(void **state)
+{
+	static const struct {
+		const char *object, *hint;
+	} cases[] = { { "plain", "no programs inside kernels" },
+		      { "both_sides", "outside kernels" } };
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct caller c = { .object = cases[i].object };
+
+		caller_start(&c, d);
+		caller_fails(&c, GBPF_CODE_REFUSED, cases[i].hint);
+		caller_finish(&c);
+	}
+	assert_true(gbpf_policy_load(g, gd_object("probing"), NULL, 0, NULL) < 0);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_CODE_REFUSED);
+	assert_non_null(strstr(gbpf_last_error(g)->hint, "gbpf probe attach"));
+	assert_true(gbpf_policy_load(g, gd_object("both_sides"), NULL, 0, NULL) < 0);
+	assert_int_equal(gd_number(d, "policy.list", "active"), 0);
+	gbpf_close(g);
+}
+
+static void tool_that_no_session_can_have_is_refused(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing" };
+	uint64_t version;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	version = expect_probe(&f, NULL).version;
+	send_state(&f, version, -95, 0, 0, "the device has no memory for its maps");
+	caller_fails(&c, GBPF_CODE_REFUSED, "the device has no memory for its maps");
+	assert_false(is_listed(d, 1));
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+/* Each message is one that no session may send: it ends the session. */
+static void false_messages_end_the_session(void **state)
+{
+	static const struct {
+		enum proto_type type;
+		uint64_t version, number; /* of the tool 1 that it has; of an order */
+		int status;
+	} cases[] = {
+		{ PROTO_PROBE_STATE, 0, 0, 0 },
+		{ PROTO_PROBE_STATE, FIRST_VERSION, 0, 0 },
+		{ PROTO_PROBE_STATE, FIRST_VERSION + 2, 0, 0 }, /* another's */
+		{ PROTO_PROBE_STATE, FIRST_VERSION + 3, 0, 0 },
+		{ PROTO_PROBE_STATE, FIRST_VERSION + 1, 0, 1 },
+		{ PROTO_PROBE_STATE, FIRST_VERSION + 1, 0, -5000 },
+		{ PROTO_PROBE_STATE, UINT64_MAX, 0, 0 },
+		{ PROTO_PROBE_ENDED, FIRST_VERSION + 1, 0, 0 },
+		{ PROTO_PROBE_ENDED, FIRST_VERSION + 1, 1, 0 },
+		{ PROTO_PROBE_ENDED, FIRST_VERSION + 2, 0, 0 },
+		{ PROTO_PROBE_DRAINED, FIRST_VERSION + 1, 0, 0 },
+		{ PROTO_PROBE_DRAINED, FIRST_VERSION + 1, 7, 0 },
+		{ PROTO_PROBE_DRAINED, FIRST_VERSION + 3, 7, 0 },
+		{ PROTO_PROBE_END, FIRST_VERSION + 1, 0, 0 },
+		{ PROTO_PROBE_DRAIN, FIRST_VERSION + 1, 0, 0 },
+	};
+	struct gd *d = *state;
+	struct caller c = { .object = "probing2", .probe = { .to = "other" } };
+	struct fake f, other;
+
+	attach(d, "probing", NULL, NULL);
+	fake_enter(&other, d, 2, "other");
+	expect_probe(&other, NULL);
+	caller_start(&c, d);
+	send_state(&other, expect_probe(&other, NULL).version, 0, 1, 0, NULL);
+	caller_result(&c);
+	caller_finish(&c);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t since = gd_last_event(d);
+		union proto_message m = { 0 };
+
+		fake_enter(&f, d, 2, "false");
+		expect_probe(&f, NULL);
+		if (cases[i].type == PROTO_PROBE_STATE) {
+			m.probe_state.version = cases[i].version;
+			m.probe_state.status = cases[i].status;
+		} else {
+			m.probe_order.version = cases[i].version;
+			m.probe_order.number = cases[i].number;
+		}
+		fake_send(&f, &m, cases[i].type);
+		gd_await_event(d, since, "dropped", "unexpected message");
+		fake_leave(&f);
+	}
+	handled(d, &other);
+	fake_leave(&other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define WITH_GBPFD(t) cmocka_unit_test_setup_teardown(t, gd_setup, gd_teardown)
+		WITH_GBPFD(attach_answers_when_sessions_have),
+		WITH_GBPFD(attach_does_not_wait_for_late_sessions),
+		WITH_GBPFD(list_shows_tools_and_their_sessions),
+		WITH_GBPFD(detach_answers_when_sessions_have_ended_it),
+		WITH_GBPFD(detach_does_not_wait_for_late_sessions),
+		WITH_GBPFD(drain_precedes_dump),
+		WITH_GBPFD(drain_does_not_wait_for_late_sessions),
+		WITH_GBPFD(one_drain_at_a_time),
+		WITH_GBPFD(device_maps_cannot_be_set),
+		WITH_GBPFD(maps_are_found_by_tool_version_and_name),
+		WITH_GBPFD(objects_of_the_wrong_kind_are_refused),
+		WITH_GBPFD(tool_that_no_session_can_have_is_refused),
+		WITH_GBPFD(false_messages_end_the_session),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
