@@ -262,13 +262,13 @@ const struct cli_verb verb_bench_hook = {
 	.run = cmd_hook,
 };
 
-static const struct cli_verb *const subs[] = { &verb_bench_launch, &verb_bench_hook,
-					       &verb_bench_policy, &verb_bench_soft,
-					       &verb_bench_swap,   &verb_bench_lcbe,
-					       &verb_bench_disb,   &verb_bench_tenants,
-					       &verb_bench_pace,   &verb_bench_reach,
-					       &verb_bench_quota,  &verb_bench_vgpu,
-					       &verb_bench_copy,   NULL };
+static const struct cli_verb *const subs[] = {
+	&verb_bench_launch, &verb_bench_hook,	 &verb_bench_policy,
+	&verb_bench_soft,   &verb_bench_swap,	 &verb_bench_lcbe,
+	&verb_bench_disb,   &verb_bench_tenants, &verb_bench_pace,
+	&verb_bench_reach,  &verb_bench_quota,	 &verb_bench_vgpu,
+	&verb_bench_copy,   &verb_bench_probe,	 NULL
+};
 
 const struct cli_verb verb_bench = {
 	.name = "bench",

@@ -5,169 +5,15 @@
 #include "cli/map_print.h"
 #include "cli/verbs.h"
 
-enum { O_VERSION, O_TENANT };
-
 static const struct cli_option options[] = {
-	[O_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
-	[O_TENANT] = { "tenant", 't', "PID",
-		       "instance of that program (its process or tenant number)" },
+	CLI_MAP_TABLE,
 	{ NULL, 0, NULL, NULL },
 };
-
-static int find_tenant(struct cli *c, const struct cli_map *m, const char *text, uint32_t *ret)
-{
-	uint64_t n;
-	json_t *t;
-	size_t i;
-
-	if (cli_number(c, "--tenant", text, 0, INT32_MAX, &n)) {
-		return CLI_USAGE;
-	}
-	json_array_foreach(m->tenants, i, t)
-	{
-		if (cli_u64(t, "pid") == n) {
-			*ret = (uint32_t)cli_u64(t, "tenant");
-			return CLI_OK;
-		}
-	}
-	json_array_foreach(m->tenants, i, t)
-	{
-		if (cli_u64(t, "tenant") == n) {
-			*ret = (uint32_t)n;
-			return CLI_OK;
-		}
-	}
-	return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf ps` shows those that there are",
-			"map: no program %s runs under gBPF", text);
-}
-
-int cli_map_open(struct cli *c, struct cli_map *m, const char *name, const char *version,
-		 const char *tenant)
-{
-	json_t *ps = NULL, *fit;
-	char *json = NULL;
-	int code;
-
-	*m = (struct cli_map){
-		.map = { .size = sizeof(m->map), .name = name, .tenant = GBPF_ALL_TENANTS }
-	};
-	if (version && cli_number(c, "--version", version, 1, INT64_MAX, &m->map.version)) {
-		return CLI_USAGE;
-	}
-	fit = json_string(name ? name : "");
-	json_decref(fit);
-	if (!fit) {
-		return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf map list` shows the maps",
-				"map: there is no map '%s'; names are UTF-8", name);
-	}
-	code = cli_open(c, &m->g);
-	if (code == CLI_OK) {
-		int rc = gbpf_ps(m->g, &json);
-
-		code = cli_result(c, m->g, "map", rc, json, &ps);
-	}
-	if (code == CLI_OK) {
-		m->tenants = json_incref(json_object_get(ps, "tenants"));
-	}
-	json_decref(ps);
-	return code == CLI_OK && tenant ? find_tenant(c, m, tenant, &m->map.tenant) : code;
-}
-
-static bool section_has(struct cli *c, struct cli_map *m, const char *section)
-{
-	struct gbpf_map at = m->map;
-	json_t *result, *entry;
-	char *json = NULL;
-	bool has;
-
-	at.name = section;
-	if (gbpf_map_get(m->g, &at, "0", &json) < 0) {
-		return false;
-	}
-	result = json_loads(json, 0, NULL);
-	free(json);
-	entry = json_array_get(json_object_get(result, "entries"), 0);
-	has = json_object_get(json_object_get(entry, "value"), m->map.name);
-	json_decref(result);
-	return has;
-}
-
-int cli_map_find_variable(struct cli *c, struct cli_map *m, const char *what)
-{
-	json_t *list = NULL, *v;
-	char *json = NULL;
-	size_t i;
-	int rc = gbpf_map_list(m->g, m->map.version, &json);
-	int code = cli_result(c, m->g, what, rc, json, &list);
-
-	if (code != CLI_OK) {
-		return code;
-	}
-	json_array_foreach(json_object_get(list, "maps"), i, v)
-	{
-		if (strcmp(cli_text(v, "map"), m->map.name) == 0) {
-			goto out; /* it is a map */
-		}
-	}
-	json_array_foreach(json_object_get(list, "maps"), i, v)
-	{
-		if (json_is_true(json_object_get(v, "data")) &&
-		    section_has(c, m, cli_text(v, "map"))) {
-			m->section = strdup(cli_text(v, "map"));
-			if (m->section) {
-				m->variable = m->map.name;
-				m->map.name = m->section;
-			}
-			break;
-		}
-	}
-out:
-	json_decref(list);
-	return CLI_OK;
-}
-
-void cli_map_keep_variable(const struct cli_map *m, json_t *result)
-{
-	json_t *e;
-	size_t i;
-
-	if (!m->variable) {
-		return;
-	}
-	json_object_set_new(result, "variable", json_string(m->variable));
-	json_array_foreach(json_object_get(result, "entries"), i, e)
-	{
-		json_t *v = json_incref(json_object_get(json_object_get(e, "value"), m->variable));
-
-		json_object_del(e, "key");
-		json_object_set_new(e, "value", v ? v : json_null());
-	}
-}
-
-void cli_map_finish(struct cli_map *m)
-{
-	free(m->section);
-	json_decref(m->tenants);
-	gbpf_close(m->g);
-}
-
-uint64_t cli_map_pid(const struct cli_map *m, uint64_t tenant)
-{
-	json_t *t;
-	size_t i;
-
-	json_array_foreach(m->tenants, i, t)
-	{
-		if (cli_u64(t, "tenant") == tenant) {
-			return cli_u64(t, "pid");
-		}
-	}
-	return 0;
-}
 
 static const char *scope_text(const char *scope)
 {
 	return strcmp(scope, "tenant") == 0	? "each program"
+	       : strcmp(scope, "device") == 0	? "each program, on the GPU"
 	       : strcmp(scope, "daemon") == 0	? "gbpfd only"
 	       : strcmp(scope, "constant") == 0 ? "constant"
 						: "all";
@@ -196,10 +42,10 @@ static int cmd_list(struct cli *c)
 	char *json = NULL;
 	char n[24], text[64];
 	size_t i;
-	int rc, code = cli_map_open(c, &m, NULL, c->opt[O_VERSION], NULL);
+	int rc, code = cli_map_open(c, &m, NULL);
 
 	if (code == CLI_OK) {
-		rc = gbpf_map_list(m.g, m.map.version, &json);
+		rc = gbpf_map_list_of(m.g, &m.map, &json);
 		code = cli_result(c, m.g, "map list", rc, json, &result);
 	}
 	cli_map_finish(&m);
@@ -225,7 +71,7 @@ static int cmd_list(struct cli *c)
 	if (t.n) {
 		cli_table_print(&t, stdout, c->color_out);
 	} else {
-		cli_note(c, "The policy %s has no maps.", cli_text(result, "policy"));
+		cli_note(c, "%s has no maps.", cli_text(result, "policy"));
 	}
 	cli_table_finish(&t);
 	json_decref(result);
@@ -250,8 +96,11 @@ static int cmd_get(struct cli *c)
 	json_t *result = NULL;
 	struct cli_map m;
 	char *json = NULL;
-	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+	int rc, code = cli_map_open(c, &m, c->arg[0]);
 
+	if (code == CLI_OK) {
+		code = cli_map_drain(c, &m, "map get");
+	}
 	if (code == CLI_OK) {
 		code = cli_map_find_variable(c, &m, "map get");
 	}
@@ -323,7 +172,7 @@ static int cmd_set(struct cli *c)
 	struct buf value = { 0 };
 	struct cli_map m;
 	char *json = NULL;
-	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+	int rc, code = cli_map_open(c, &m, c->arg[0]);
 
 	if (code == CLI_OK) {
 		code = cli_map_find_variable(c, &m, "map set");
@@ -350,7 +199,7 @@ static int cmd_delete(struct cli *c)
 	const char *key = c->n_args > 1 ? c->arg[1] : NULL;
 	struct cli_map m;
 	char *json = NULL;
-	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+	int rc, code = cli_map_open(c, &m, c->arg[0]);
 
 	if (code == CLI_OK) {
 		rc = gbpf_map_delete(m.g, &m.map, key, &json);
@@ -369,7 +218,7 @@ static const struct cli_verb *const subs[] = {
 const struct cli_verb verb_map = {
 	.name = "map",
 	.args = "...",
-	.doc = "inspect and change the maps of a policy",
+	.doc = "inspect and change the maps of a policy or tool",
 	.page = "gbpf-map.1",
 	.subs = subs,
 };
@@ -377,7 +226,7 @@ const struct cli_verb verb_map = {
 const struct cli_verb verb_map_list = {
 	.name = "list",
 	.args = "",
-	.doc = "list the maps of the active policy",
+	.doc = "list the maps of the active policy, or of a tool",
 	.page = "gbpf-map.1",
 	.options = options,
 	.run = cmd_list,

@@ -9,12 +9,10 @@
 
 #define DEFAULT_LIMIT 1000u
 
-enum { O_VERSION, O_TENANT, O_LIMIT, O_NONZERO };
+enum { O_LIMIT = CLI_MAP_OPTIONS, O_NONZERO };
 
 static const struct cli_option dump_options[] = {
-	[O_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
-	[O_TENANT] = { "tenant", 't', "PID",
-		       "instance of that program (its process or tenant number)" },
+	CLI_MAP_TABLE,
 	[O_LIMIT] = { "limit", 'l', "ENTRIES",
 		      "maximum number of entries to print (default 1000; 0: all)" },
 	[O_NONZERO] = { "nonzero", 'z', NULL, "leave out values that are all zero" },
@@ -75,7 +73,10 @@ static int cmd_dump(struct cli *c)
 	if (c->opt[O_LIMIT] && cli_number(c, "--limit", c->opt[O_LIMIT], 0, 10000000, &limit)) {
 		return CLI_USAGE;
 	}
-	code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+	code = cli_map_open(c, &m, c->arg[0]);
+	if (code == CLI_OK) {
+		code = cli_map_drain(c, &m, "map dump");
+	}
 	if (code == CLI_OK) {
 		code = cli_map_find_variable(c, &m, "map dump");
 	}
@@ -118,12 +119,10 @@ const struct cli_verb verb_map_dump = {
 	.run = cmd_dump,
 };
 
-enum { W_VERSION, W_TENANT, W_INTERVAL, W_COUNT };
+enum { W_INTERVAL = CLI_MAP_OPTIONS, W_COUNT };
 
 static const struct cli_option cli_watch_options[] = {
-	[W_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
-	[W_TENANT] = { "tenant", 't', "PID",
-		       "instance of that program (its process or tenant number)" },
+	CLI_MAP_TABLE,
 	[W_INTERVAL] = { "interval", 'i', "TIME", "how often to look (default 1s)" },
 	[W_COUNT] = { "count", 'c', "LINES", "number of lines after which to end" },
 	{ NULL, 0, NULL, NULL },
@@ -246,7 +245,10 @@ static int cmd_watch(struct cli *c)
 	if (c->opt[W_COUNT] && cli_number(c, "--count", c->opt[W_COUNT], 1, INT32_MAX, &w.count)) {
 		return CLI_USAGE;
 	}
-	code = cli_map_open(c, &w.m, c->arg[0], c->opt[W_VERSION], c->opt[W_TENANT]);
+	code = cli_map_open(c, &w.m, c->arg[0]);
+	if (code == CLI_OK) {
+		code = cli_map_drain(c, &w.m, "map watch");
+	}
 	if (code == CLI_OK) {
 		code = cli_map_find_variable(c, &w.m, "map watch");
 	}

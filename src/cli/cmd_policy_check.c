@@ -24,14 +24,50 @@ static int exit_of(int err)
 	return err == 0 ? CLI_OK : err == -EACCES || err == -E2BIG ? CLI_REFUSED : CLI_FAILED;
 }
 
+static bool is_device(const struct ebpf_prog *p)
+{
+	return p->hook >= (int)EBPF_FIRST_DEVICE_HOOK;
+}
+
+/* Programs that each lane runs have a quarter of the hook's budget, as the verifier gives them. */
+static int budget_of(const struct ebpf_prog *p, const struct cli_hook_info *h)
+{
+	return h ? (int)(p->lane ? h->budget / 4 : h->budget) : 0;
+}
+
 static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_stats *s)
 {
 	const struct cli_hook_info *h = cli_hook_by_id(p->hook);
+	json_t *out =
+		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?",
+			  "program", p->name, "insns", (int)p->n_insns, "cost", (int)s->cost,
+			  "budget", budget_of(p, h), "visited", (int)s->visited, "effort",
+			  (int)s->effort, "stack_bytes", (int)s->stack_bytes);
 
-	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?",
-			 "program", p->name, "insns", (int)p->n_insns, "cost", (int)s->cost,
-			 "budget", h ? (int)h->budget : 0, "visited", (int)s->visited, "effort",
-			 (int)s->effort, "stack_bytes", (int)s->stack_bytes);
+	if (is_device(p)) {
+		json_object_set_new(out, "lane", json_boolean(p->lane));
+		json_object_set_new(out, "kernel", cli_json_text(p->kernel));
+		json_object_set_new(out, "site", cli_json_text(p->site));
+	}
+	return out;
+}
+
+/* The hook, or the section that names a program inside kernels. */
+static void print_hook(const json_t *p, bool many)
+{
+	const char *hook = json_string_value(json_object_get(p, "hook"));
+	const char *kernel = json_string_value(json_object_get(p, "kernel"));
+	const char *site = json_string_value(json_object_get(p, "site"));
+	char text[640];
+
+	snprintf(text, sizeof(text), "%s", hook);
+	if (kernel) {
+		snprintf(text, sizeof(text), "gdev%s/%s%s%s%s%s",
+			 json_is_true(json_object_get(p, "lane")) ? ".lane" : "",
+			 hook + strlen("gdev_"), *site || strcmp(kernel, "*") != 0 ? "/" : "",
+			 *site || strcmp(kernel, "*") != 0 ? kernel : "", *site ? "/" : "", site);
+	}
+	printf(many ? "  %-13s" : "%s", text);
 }
 
 /* Prints the result on one line, or a line for each program if there are more than ONE_LINE. */
@@ -47,13 +83,13 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	printf("%s%s%s %s: ", cli_style(c->color_out, CLI_GREEN), CLI_SIGN_OK,
 	       cli_style(c->color_out, CLI_PLAIN), file);
 	if (many) {
-		printf("%zu hook%s, %u map%s\n", n, PLURAL(n), n_maps, PLURAL(n_maps));
+		printf("%zu program%s, %u map%s\n", n, PLURAL(n), n_maps, PLURAL(n_maps));
 	}
 	json_array_foreach(programs, i, p)
 	{
-		printf(many ? "  %-13s %4d insns, worst path %6d of %d\n"
-			    : "%s %d insns, worst path %d of %d; ",
-		       json_string_value(json_object_get(p, "hook")),
+		print_hook(p, many);
+		printf(many ? " %4d insns, worst path %6d of %d\n"
+			    : " %d insns, worst path %d of %d; ",
 		       (int)json_integer_value(json_object_get(p, "insns")),
 		       (int)json_integer_value(json_object_get(p, "cost")),
 		       (int)json_integer_value(json_object_get(p, "budget")));
@@ -77,7 +113,7 @@ static int check_whole(const struct buf *elf, const char *name, unsigned flags, 
 	for (uint32_t i = 0; i < b.object.n_progs; i++) {
 		const struct ebpf_prog *p = &b.object.progs[i];
 
-		json_array_append_new(programs, program_json(p, &b.stats[p->hook]));
+		json_array_append_new(programs, program_json(p, &b.stats[i]));
 	}
 	*n_maps = b.object.n_maps;
 	*verify_ns = b.verify_ns;
@@ -107,7 +143,12 @@ static int check_section(const struct buf *elf, const char *name, unsigned flags
 		}
 	}
 	if (!err && !found) {
-		report_hint(r, "Programs name their hook: SEC(\"gbpf/%s\")", hook->name);
+		if (hook->id >= (int)EBPF_FIRST_DEVICE_HOOK) {
+			report_hint(r, "Programs name their hook: SEC(\"gdev/%s\")",
+				    hook->name + strlen("gdev_"));
+		} else {
+			report_hint(r, "Programs name their hook: SEC(\"gbpf/%s\")", hook->name);
+		}
 		err = report_set(r, -EINVAL, "section", "it has no program for the hook '%s'",
 				 hook->name);
 	}
@@ -240,21 +281,24 @@ int cli_policy_check(struct cli *c, const char *schema, char *const *files, int 
 
 static int unknown_hook(struct cli *c)
 {
+	struct buf hint = { 0 };
 	struct nearest n;
-	char hint[160];
-	int len;
+	int code;
 
 	nearest_init(&n, c->opt[O_SECTION]);
-	len = snprintf(hint, sizeof(hint), "Hooks:");
+	buf_puts(&hint, "Hooks:");
 	for (const struct cli_hook_info *h = hook_table; h->name; h++) {
 		nearest_offer(&n, h->name);
-		len += snprintf(hint + len, sizeof(hint) - (size_t)len, " %s", h->name);
+		buf_printf(&hint, " %s", h->name);
 	}
 	if (nearest_best(&n)) {
-		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
+		buf_clear(&hint);
+		buf_printf(&hint, "Did you mean '%s'?", nearest_best(&n));
 	}
-	return cli_fail(c, CLI_USAGE, "usage", hint, "policy check: --section: unknown hook '%s'",
-			c->opt[O_SECTION]);
+	code = cli_fail(c, CLI_USAGE, "usage", buf_text(&hint),
+			"policy check: --section: unknown hook '%s'", c->opt[O_SECTION]);
+	buf_finish(&hint);
+	return code;
 }
 
 static int cmd_policy_check(struct cli *c)

@@ -8,6 +8,7 @@
 
 #include "base/paths.h"
 #include "cli/connect.h"
+#include "cli/trace.h"
 #include "cli/verbs.h"
 
 #define WAIT_NS 1000000000u /* for gbpfd: a person waits */
@@ -72,6 +73,7 @@ static const struct listing {
 	{ "PID", "ps", "tenants", "pid", "name" },
 	{ "VERSION", "policy.list", "versions", "version", "name" },
 	{ "MAP", "map.list", "maps", "map", "type" },
+	{ "ID", "probe.list", "probes", "id", "name" },
 };
 
 static void offer_listing(const struct line *l, const struct listing *k, const char *begin)
@@ -108,6 +110,13 @@ static void offer_listing(const struct line *l, const struct listing *k, const c
 	gbpf_close(g);
 }
 
+static void offer_tools(const char *begin)
+{
+	for (const struct cli_trace_tool *const *t = cli_trace_tools; *t; t++) {
+		offer(begin, (*t)->name, (*t)->doc);
+	}
+}
+
 /* Offers what one word of a usage line stands for. */
 static void offer_kind(const struct line *l, const char *kind, const char *begin)
 {
@@ -134,6 +143,9 @@ static void offer_kind(const struct line *l, const char *kind, const char *begin
 		if (strcmp(kind, listings[i].placeholder) == 0) {
 			offer_listing(l, &listings[i], begin);
 		}
+	}
+	if (strcmp(kind, "TOOL") == 0) {
+		offer_tools(begin);
 	}
 	if (strcmp(kind, "VERB") == 0) {
 		offer_verbs(cli_verbs, begin);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/shm.h"
@@ -23,6 +24,7 @@
 #define PROBE_TIMEOUT_NS UINT64_C(10000000000)
 #define PINNED_BYTES (UINT64_C(64) << 20) /* of the pieces of a context, at most */
 #define PCI_DEVICES "/sys/bus/pci/devices"
+#define PROPERTY_MAX 4096u
 #define SMALL_BAR (UINT64_C(1) << 30) /* no card with so little memory runs CUDA 12 */
 #define THREADS_MAX 8u		      /* of a copy, unless GBPF_COPY_THREADS says more */
 
@@ -143,45 +145,35 @@ static void check_copies(struct cli_doctor *d)
 }
 
 /* Reads what sysfs says of a PCI device. Returns false if that is nothing. */
-static bool read_property(const char *device, const char *name, char *text, size_t size)
+static bool read_property(const char *device, const char *name, struct buf *ret)
 {
 	char path[PATH_MAX];
-	size_t n = 0;
-	FILE *f;
 
 	snprintf(path, sizeof(path), PCI_DEVICES "/%.200s/%s", device, name);
-	f = fopen(path, "re");
-	if (f) {
-		n = fread(text, 1, size - 1, f);
-		fclose(f);
-	}
-	text[n] = 0;
-	return n > 0;
+	buf_clear(ret);
+	return buf_read_file(ret, path, PROPERTY_MAX) == 0 && ret->len;
 }
 
-static bool is_nvidia(const char *device)
+static bool is_nvidia(const char *device, struct buf *b)
 {
 	unsigned vendor, class;
-	char text[32];
 
-	return read_property(device, "vendor", text, sizeof(text)) &&
-	       sscanf(text, "%x", &vendor) == 1 && vendor == 0x10de &&
-	       read_property(device, "class", text, sizeof(text)) &&
-	       sscanf(text, "%x", &class) == 1 && class >> 16 == 3;
+	return read_property(device, "vendor", b) && sscanf(buf_text(b), "%x", &vendor) == 1 &&
+	       vendor == 0x10de && read_property(device, "class", b) &&
+	       sscanf(buf_text(b), "%x", &class) == 1 && class >> 16 == 3;
 }
 
 /* Returns the bytes of a card's memory that the CPU can see at once, by the second line of its
  * `resource`; 0: not known. */
-static uint64_t visible_memory(const char *device)
+static uint64_t visible_memory(const char *device, struct buf *b)
 {
 	unsigned long long from, to;
 	const char *line;
-	char text[1024];
 
-	if (!is_nvidia(device) || !read_property(device, "resource", text, sizeof(text))) {
+	if (!is_nvidia(device, b) || !read_property(device, "resource", b)) {
 		return 0;
 	}
-	line = strchr(text, '\n');
+	line = strchr(buf_text(b), '\n');
 	return line && sscanf(line + 1, "%llx %llx", &from, &to) == 2 && to > from ? to - from + 1
 										   : 0;
 }
@@ -200,15 +192,17 @@ static uint64_t least_visible_memory(void)
 {
 	DIR *devices = opendir(PCI_DEVICES);
 	uint64_t least = 0, bytes;
+	struct buf b = { 0 };
 	struct dirent *e;
 
 	while (devices && (e = readdir(devices))) {
-		bytes = e->d_name[0] == '.' ? 0 : visible_memory(e->d_name);
+		bytes = e->d_name[0] == '.' ? 0 : visible_memory(e->d_name, &b);
 		least = bytes && (!least || bytes < least) ? bytes : least;
 	}
 	if (devices) {
 		closedir(devices);
 	}
+	buf_finish(&b);
 	return least;
 }
 

@@ -7,6 +7,9 @@
 const struct cli_hook_info hook_table[] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name, #side, budget },
 #include "gbpf/hooks.def"
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc)
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) { id, #name, "DEVICE", budget },
+#include "gbpf/hooks.def"
 	{ 0, NULL, NULL, 0 },
 };
 

@@ -7,7 +7,8 @@
 struct cli_hook_info {
 	int id;
 	const char *name;
-	const char *side; /* "LOCAL": in the tenant's process; "DAEMON": in gbpfd */
+	const char *side; /* "LOCAL": in the tenant's process; "DAEMON": in gbpfd;
+			     "DEVICE": inside kernels */
 	uint32_t budget;
 };
 

@@ -13,11 +13,24 @@ struct cli_map {
 	char *section;	      /* owned: the name of its section */
 };
 
-/* Connects, and parses --version and --tenant (NULL: not given). name NULL: no map. Returns CLI_OK,
- * or an exit code after a message; call finish in either case. */
-int cli_map_open(struct cli *c, struct cli_map *m, const char *name, const char *version,
-		 const char *tenant);
+/* The options that select an instance of a map, first in the table of each verb. */
+enum { CLI_MAP_VERSION, CLI_MAP_PROBE, CLI_MAP_TENANT, CLI_MAP_OPTIONS };
+#define CLI_MAP_TABLE                                                                              \
+	[CLI_MAP_VERSION] = { "version", 0, "VERSION",                                             \
+			      "of that version (default: the active one)" },                       \
+	[CLI_MAP_PROBE] = { "probe", 'p', "ID", "of that tool; `gbpf probe ls` lists them" },      \
+	[CLI_MAP_TENANT] = { "tenant", 't', "PID",                                                 \
+			     "instance of that program (its process or tenant number)" }
+
+/* Connects, and parses these options. name NULL: no map. Returns CLI_OK, or an exit code after a
+ * message; call finish in either case. */
+int cli_map_open(struct cli *c, struct cli_map *m, const char *name);
 void cli_map_finish(struct cli_map *m);
+
+/* Has programs copy the map from memory of the GPU if it is there, and finds the tool if only one
+ * has a map of the name. A map that does not exist is left to the call that follows. Returns
+ * CLI_OK, or an exit code after a message. */
+int cli_map_drain(struct cli *c, struct cli_map *m, const char *what);
 
 /* If no map has the name, looks for a global variable, sets m->variable and uses its section as the
  * map. Returns CLI_OK, or an exit code after a message. what: "map get". */

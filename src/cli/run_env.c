@@ -234,9 +234,7 @@ static int set_or_clear(const char *variable, const char *value)
 	return setenv(variable, value, 1) == 0 ? 0 : -errno;
 }
 
-/* Another user's gbpfd has a folder that this user can only read: the soft GPU then has its socket
- * in this user's. */
-static int place_soft_gpu(void)
+int cli_run_place_soft_gpu(void)
 {
 	const char *given = getenv("GBPF_RUNTIME_DIR");
 	char dir[CLI_RUN_PATH], shared[CLI_RUN_PATH];
@@ -345,7 +343,7 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 	if (bad) {
 		return report_set(r, -ENOMEM, "memory", "the environment cannot be set");
 	}
-	bad = d->soft ? place_soft_gpu() : 0;
+	bad = d->soft ? cli_run_place_soft_gpu() : 0;
 	return bad ? report_set(r, bad, "soft-gpu", "there is no folder for a soft GPU: %s",
 				strerror(-bad))
 		   : 0;

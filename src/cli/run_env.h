@@ -24,6 +24,10 @@ int cli_run_find_own_nvml(char out[CLI_RUN_PATH]);
 /* Chooses a device. name: "soft", "nvidia", "auto" or NULL (auto; $GBPF_REAL_CUDA decides if it is
  * set). Returns 0, or -ENOENT with hint and message in r. */
 int cli_run_choose_device(const char *name, struct cli_run_device *d, struct report *r);
+/* Sets where the soft GPU has its socket, if that is not the runtime directory: another user's
+ * gbpfd has a directory that this user can only read, and the socket is then in this user's.
+ * Returns 0 or -errno. */
+int cli_run_place_soft_gpu(void);
 /* Finds the driver's libnvidia-ml: in the folder of its libcuda, or else in the usual places.
  * Returns 0 or -ENOENT. */
 int cli_run_find_nvml(const struct cli_run_device *d, char out[CLI_RUN_PATH]);

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 extern const struct cli_verb verb_run, verb_cc, verb_ps, verb_set, verb_vgpu, verb_policy, verb_map,
-	verb_device, verb_events, verb_status;
+	verb_probe, verb_trace, verb_device, verb_events, verb_status;
 extern const struct cli_verb verb_off, verb_on, verb_shutdown, verb_doctor, verb_bench,
 	verb_completion;
 extern const struct cli_verb verb_help, verb_version;
@@ -16,6 +16,9 @@ extern const struct cli_verb verb_policy_load, verb_policy_swap, verb_policy_rol
 extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_check,
 	verb_policy_exec, verb_policy_test, verb_policy_new, verb_policy_build, verb_policy_watch;
 
+/* of `probe` */
+extern const struct cli_verb verb_probe_rewrite;
+
 /* of `map` */
 extern const struct cli_verb verb_map_list, verb_map_dump, verb_map_get, verb_map_set,
 	verb_map_delete, verb_map_watch;
@@ -23,6 +26,6 @@ extern const struct cli_verb verb_map_list, verb_map_dump, verb_map_get, verb_ma
 /* of `bench` */
 extern const struct cli_verb verb_bench_launch, verb_bench_hook, verb_bench_policy, verb_bench_soft,
 	verb_bench_swap, verb_bench_lcbe, verb_bench_disb, verb_bench_pace, verb_bench_tenants,
-	verb_bench_quota, verb_bench_reach, verb_bench_vgpu, verb_bench_copy;
+	verb_bench_quota, verb_bench_reach, verb_bench_vgpu, verb_bench_copy, verb_bench_probe;
 
 #endif

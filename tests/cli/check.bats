@@ -82,6 +82,9 @@ refused() {
 	run --separate-stderr "$GBPF" policy check --section submmit good.bpf.o
 	[ "$status" -eq 2 ]
 	[[ "$stderr" == *"Did you mean 'submit'?"* ]]
+	run --separate-stderr "$GBPF" policy check --section zzz good.bpf.o
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"Hooks: admit "*" gdev_line" ]]
 }
 
 # unusable NAME LINE WORD...: check returns 1, names the source line, shows it with a caret, and says each word.
@@ -96,6 +99,22 @@ unusable() {
 	for w in "$@"; do
 		[[ "$output" == *"$w"* ]]
 	done
+}
+
+@test "programs inside kernels are named by their sections, with their budgets" {
+	run --separate-stderr "$GBPF" policy check inside.bpf.o
+	[ "$status" -eq 0 ]
+	[[ "$output" =~ ^"✓ inside.bpf.o: gdev/block_enter "[0-9]+" insns, worst path "[0-9]+" of 1024; gdev.lane/enter/gemm* "[0-9]+" insns, worst path "[0-9]+" of 256; " ]]
+	run --separate-stderr "$GBPF" policy check --json inside.bpf.o
+	[ "$(jq -c '.files[0].programs[] | [.hook, .lane, .kernel, .site, .budget]' <<<"$output")" = '["gdev_block_enter",false,"*","",1024]
+["gdev_enter",true,"gemm*","",256]' ]
+	run "$GBPF" policy check --section gdev_exit inside.bpf.o
+	[ "$status" -eq 1 ]
+	[[ "$output" == *'SEC("gdev/exit")'* ]]
+}
+
+@test "a program of lanes that updates a map for some of them is refused with the source of the variation" {
+	refused apart 11 "uniform" "the condition at line 10 varies because of ctx->lane at line 8" "gdev/ instead of gdev.lane/"
 }
 
 @test "an unknown helper is named with its source line and the nearest helper" {

@@ -190,3 +190,12 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	script memory --parts nosuch --mem 256
 	[ "$status" -eq 1 ]
 }
+
+@test "gpu/probe_code counts exactly, and compares the forms" {
+	script probe_code --rounds 1
+	[ "$status" -eq 0 ]
+	rows 'r[0]["ok"] and [x["what"] for x in r[1:4]] == ["form"] * 3'
+	rows '[x["form"] for x in r[4:]] == ["original", "gate", "block_enter", "both"] * 5'
+	rows 'all(x["us"] > 0 and x["ratio"] > 0 for x in r[4:]) and r[4]["ratio"] == 1'
+	nothing_left
+}

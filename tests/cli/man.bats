@@ -56,7 +56,7 @@ END
 }
 
 @test "every page is there and has its examples" {
-	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-bench.1 man8/gbpfd.8 man8/gbpf-softgpu.8; do
+	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-probe.1 man1/gbpf-trace.1 man1/gbpf-bench.1 man8/gbpfd.8 man8/gbpf-softgpu.8; do
 		grep -q '^\.SH EXAMPLES' "$GBPF_PREFIX/share/man/$p"
 	done
 	[ -f "$GBPF_PREFIX/share/man/man7/gbpf-policy.7" ]
@@ -157,6 +157,18 @@ all_examples() {
 	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
 	wait_for grep -q ready batch.out
 	all_examples gbpf-map.1.scd
+}
+
+@test "examples of gbpf-probe(1) do what they say" {
+	"$GBPF" run --device soft -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
+	wait_for grep -q ready batch.out
+	all_examples gbpf-probe.1.scd
+}
+
+@test "examples of gbpf-trace(1) do what they say" {
+	"$GBPF" run --device soft --name train -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
+	wait_for grep -q ready batch.out
+	all_examples gbpf-trace.1.scd
 }
 
 @test "examples of gbpf-bench(1) run" {

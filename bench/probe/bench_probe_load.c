@@ -1,0 +1,363 @@
+/* Load during attachments; see bench_probe_load.h. */
+#include "bench/probe/bench_probe_load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+
+#define STATE_NS 120000000000ull /* of a state that is waited for */
+#define POLL_NS 200000u
+#define INSTRUCTIONS 1000u
+#define FACTOR 1664525u
+#define TERM(i) (1013904223u + 2654435761u * (i))
+#define BUSY_NS 3000000ull
+#define LATE_NS 1000000u
+#define RING ((uint64_t)1 << 20)
+
+enum { BUSY, TIMED };
+
+/* ---- the kernel grow: x = FACTOR * x + TERM(i) for each i below INSTRUCTIONS ---- */
+
+static void write_text(struct buf *b)
+{
+	buf_puts(b, ".version 6.0\n.target sm_70\n.address_size 64\n"
+		    ".visible .entry grow(.param .u64 at, .param .u32 factor)\n{\n"
+		    ".reg .b32 %r<6>;\n.reg .b64 %rd<4>;\n"
+		    "ld.param.u64 %rd1, [at];\nld.param.u32 %r1, [factor];\n"
+		    "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %ntid.x;\nmov.u32 %r4, %tid.x;\n"
+		    "mad.lo.s32 %r4, %r2, %r3, %r4;\nmul.wide.u32 %rd2, %r4, 4;\n"
+		    "add.s64 %rd3, %rd1, %rd2;\nld.global.u32 %r5, [%rd3];\n");
+	for (unsigned i = 0; i < INSTRUCTIONS; i++) {
+		buf_printf(b, "mad.lo.u32 %%r5, %%r5, %%r1, %u;\n", TERM(i));
+	}
+	buf_puts(b, "st.global.u32 [%rd3], %r5;\nret;\n}\n");
+}
+
+/* x = a * x + b */
+struct affine {
+	uint32_t a, b;
+};
+
+static struct affine then(struct affine first, struct affine second)
+{
+	return (struct affine){ second.a * first.a, second.a * first.b + second.b };
+}
+
+/* Returns what n launches do. */
+static struct affine launches(uint64_t n)
+{
+	struct affine one = { 1, 0 }, all = { 1, 0 };
+
+	for (unsigned i = 0; i < INSTRUCTIONS; i++) {
+		one = then(one, (struct affine){ FACTOR, TERM(i) });
+	}
+	for (; n; n >>= 1) {
+		all = n & 1 ? then(all, one) : all;
+		one = then(one, one);
+	}
+	return all;
+}
+
+/* ---- threads ---- */
+
+static bool fail(struct bench_probe_load *l, unsigned thread, CUresult r, const char *call)
+{
+	struct bench_probe_failure *f = &l->failure[thread];
+
+	if (r == CUDA_SUCCESS) {
+		return false;
+	}
+	f->result = r;
+	f->call = call;
+	store_release(&f->failed, 1u);
+	return true;
+}
+
+#define FAILS(l, thread, what) fail(l, thread, (l)->p->gpu.by[BENCH_PROBE_SHIM].what, #what)
+
+/* Keeps two kernels queued. */
+static void *keep_busy(void *arg)
+{
+	struct bench_probe_load *l = arg;
+	struct bench_probe_gpu *g = &l->p->gpu;
+	unsigned blocks = l->p->testbed.soft ? 1 : 32;
+	uint64_t ns = BUSY_NS;
+	void *params[] = { &ns };
+
+	if (FAILS(l, BUSY, cuCtxSetCurrent(g->context))) {
+		return NULL;
+	}
+	for (uint64_t i = 0; !load_acquire(&l->stop); i++) {
+		if (FAILS(l, BUSY,
+			  cuLaunchKernel(g->last, blocks, 1, 1, 32, 1, 1, 0, l->busy_stream, params,
+					 NULL)) ||
+		    FAILS(l, BUSY, cuEventRecord(l->busy[i % 2], l->busy_stream)) ||
+		    (i && FAILS(l, BUSY, cuEventSynchronize(l->busy[(i + 1) % 2])))) {
+			return NULL;
+		}
+		store_release(&l->busy_done, i);
+	}
+	(void)FAILS(l, BUSY, cuStreamSynchronize(l->busy_stream));
+	return NULL;
+}
+
+static bool launch(struct bench_probe_load *l, CUfunction f, unsigned blocks, unsigned threads,
+		   void **params, uint64_t *ret_ns)
+{
+	uint64_t begin = clock_now_ns();
+	bool failed =
+		FAILS(l, TIMED,
+		      cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, l->stream, params, NULL)) ||
+		FAILS(l, TIMED, cuStreamSynchronize(l->stream));
+
+	*ret_ns = clock_now_ns() - begin;
+	return !failed;
+}
+
+static void note(struct bench_probe_window *w, uint64_t own_ns, uint64_t other_ns)
+{
+	if (w) {
+		w->longest_ns = MAX(w->longest_ns, MAX(own_ns, other_ns));
+		w->iterations++;
+		w->late += (own_ns > LATE_NS) + (other_ns > LATE_NS);
+	}
+}
+
+static void *launch_in_turn(void *arg)
+{
+	struct bench_probe_load *l = arg;
+	struct bench_probe_gpu *g = &l->p->gpu;
+	uint32_t factor = FACTOR;
+	void *own[] = { &l->at, &factor }, *other[] = { &g->words };
+	uint64_t own_ns, other_ns;
+
+	if (FAILS(l, TIMED, cuCtxSetCurrent(g->context))) {
+		return NULL;
+	}
+	while (!load_acquire(&l->stop)) {
+		struct bench_probe_window *w = load_acquire(&l->window);
+
+		if (load_acquire(&l->park)) {
+			store_release(&l->parked, 1u);
+			clock_sleep_ns(POLL_NS);
+			continue;
+		}
+		store_release(&l->parked, 0u);
+		if (!launch(l, l->grow, BENCH_PROBE_GROW_BLOCKS, BENCH_PROBE_GROW_THREADS, own,
+			    &own_ns)) {
+			return NULL;
+		}
+		l->ended_ns[l->grown % RING] = clock_now_ns();
+		store_release(&l->grown, l->grown + 1);
+		if (!launch(l, g->other, 1, 32, other, &other_ns)) {
+			return NULL;
+		}
+		note(w, own_ns, other_ns);
+		store_release(&l->iterations, l->iterations + 1);
+	}
+	return NULL;
+}
+
+/* ---- start and end ---- */
+
+static int prepare(struct bench_probe *p, struct bench_probe_load *l)
+{
+	unsigned n = BENCH_PROBE_GROW_BLOCKS * BENCH_PROBE_GROW_THREADS;
+	uint32_t first[BENCH_PROBE_GROW_BLOCKS * BENCH_PROBE_GROW_THREADS];
+	struct buf text;
+	int err;
+
+	for (uint32_t i = 0; i < n; i++) {
+		first[i] = i;
+	}
+	buf_init(&text);
+	write_text(&text);
+	err = text.failed || !l->ended_ns
+		      ? bench_testbed_fail(&p->testbed, "out of memory")
+		      : BENCH_PROBE_GPU(p, cuModuleLoadData(&l->module, buf_text(&text)));
+	buf_finish(&text);
+	return err || BENCH_PROBE_GPU(p, cuModuleGetFunction(&l->grow, l->module, "grow")) ||
+			       BENCH_PROBE_GPU(p, cuMemAlloc_v2(&l->at, sizeof(first))) ||
+			       BENCH_PROBE_GPU(p, cuMemcpyHtoD_v2(l->at, first, sizeof(first))) ||
+			       BENCH_PROBE_GPU(
+				       p, cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING)) ||
+			       BENCH_PROBE_GPU(p, cuStreamCreate(&l->busy_stream,
+								 CU_STREAM_NON_BLOCKING)) ||
+			       BENCH_PROBE_GPU(
+				       p, cuEventCreate(&l->busy[0], CU_EVENT_DISABLE_TIMING)) ||
+			       BENCH_PROBE_GPU(p,
+					       cuEventCreate(&l->busy[1], CU_EVENT_DISABLE_TIMING))
+		       ? -1
+		       : 0;
+}
+
+int bench_probe_load_start(struct bench_probe *p, struct bench_probe_load *l)
+{
+	static void *(*const run[2])(void *) = { [BUSY] = keep_busy, [TIMED] = launch_in_turn };
+
+	*l = (struct bench_probe_load){ .p = p, .ended_ns = calloc(RING, sizeof(uint64_t)) };
+	if (prepare(p, l)) {
+		return -1;
+	}
+	for (; l->threads < 2; l->threads++) {
+		int err = pthread_create(&l->thread[l->threads], NULL, run[l->threads], l);
+
+		if (err) {
+			return bench_testbed_fail(&p->testbed, "cannot create a thread: %s",
+						  strerror(err));
+		}
+	}
+	return bench_probe_load_proceed(l, 4);
+}
+
+static void stop(struct bench_probe_load *l)
+{
+	store_release(&l->stop, 1u);
+	while (l->threads) {
+		pthread_join(l->thread[--l->threads], NULL);
+	}
+}
+
+void bench_probe_load_finish(struct bench_probe_load *l)
+{
+	struct bench_probe *p = l->p;
+
+	if (!p) {
+		return;
+	}
+	stop(l);
+	for (unsigned i = 0; i < 2 && l->busy[i]; i++) {
+		(void)BENCH_PROBE_GPU(p, cuEventDestroy_v2(l->busy[i]));
+	}
+	if (l->busy_stream) {
+		(void)BENCH_PROBE_GPU(p, cuStreamDestroy_v2(l->busy_stream));
+	}
+	if (l->stream) {
+		(void)BENCH_PROBE_GPU(p, cuStreamDestroy_v2(l->stream));
+	}
+	if (l->at) {
+		(void)BENCH_PROBE_GPU(p, cuMemFree_v2(l->at));
+	}
+	if (l->module) {
+		(void)BENCH_PROBE_GPU(p, cuModuleUnload(l->module));
+	}
+	free(l->ended_ns);
+	memset(l, 0, sizeof(*l));
+}
+
+int bench_probe_load_verify(struct bench_probe_load *l)
+{
+	uint32_t v[BENCH_PROBE_GROW_BLOCKS * BENCH_PROBE_GROW_THREADS];
+	struct bench_probe *p = l->p;
+	struct affine all;
+
+	stop(l);
+	all = launches(l->grown);
+	if (BENCH_PROBE_GPU(p, cuMemcpyDtoH_v2(v, l->at, sizeof(v)))) {
+		return -1;
+	}
+	for (uint32_t i = 0; i < ARRAY_SIZE(v); i++) {
+		if (v[i] != all.a * i + all.b) {
+			return bench_testbed_fail(&p->testbed,
+						  "WRONG RESULT: element %u after %llu launches is "
+						  "%u, not %u",
+						  i, (unsigned long long)l->grown, v[i],
+						  all.a * i + all.b);
+		}
+	}
+	return 0;
+}
+
+/* ---- waiting ---- */
+
+/* Pauses a wait for a state. Fails if the load has failed or the state does not come. */
+static int pause_for(struct bench_probe_load *l, uint64_t deadline, const char *what)
+{
+	struct bench_probe *p = l->p;
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (load_acquire(&l->failure[i].failed)) {
+			return bench_probe_check(p, l->failure[i].result, l->failure[i].call);
+		}
+	}
+	if (bench_testbed_interrupted()) {
+		return bench_testbed_fail(&p->testbed, "interrupted");
+	}
+	if (clock_now_ns() > deadline) {
+		return bench_testbed_fail(&p->testbed, "%s", what);
+	}
+	clock_sleep_ns(POLL_NS);
+	return 0;
+}
+
+int bench_probe_load_proceed(struct bench_probe_load *l, uint64_t n)
+{
+	uint64_t deadline = clock_now_ns() + STATE_NS;
+	uint64_t until = load_acquire(&l->iterations) + n;
+	int err = 0;
+
+	while (!err && load_acquire(&l->iterations) < until) {
+		err = pause_for(l, deadline, "launches do not end");
+	}
+	return err;
+}
+
+int bench_probe_load_window(struct bench_probe_load *l, struct bench_probe_window *w)
+{
+	store_release(&l->window, w);
+	return w ? 0 : bench_probe_load_proceed(l, 2);
+}
+
+int bench_probe_load_park(struct bench_probe_load *l)
+{
+	uint64_t deadline = clock_now_ns() + STATE_NS;
+	int err = 0;
+
+	store_release(&l->parked, 0u);
+	store_release(&l->park, 1u);
+	while (!err && !load_acquire(&l->parked)) {
+		err = pause_for(l, deadline, "a launch does not end");
+	}
+	return err;
+}
+
+void bench_probe_load_unpark(struct bench_probe_load *l)
+{
+	store_release(&l->park, 0u);
+}
+
+int bench_probe_load_await(struct bench_probe_load *l, const struct bench_probe_tool *t)
+{
+	uint64_t deadline = clock_now_ns() + STATE_NS;
+	bool running = false;
+	int err = bench_probe_is_running(l->p, t, &running);
+
+	while (!err && !running) {
+		err = pause_for(l, deadline, "a kernel does not get its program");
+		err = err ? err : bench_probe_is_running(l->p, t, &running);
+	}
+	return err;
+}
+
+int bench_probe_load_await_none(struct bench_probe_load *l)
+{
+	uint64_t deadline = clock_now_ns() + STATE_NS;
+	size_t n = 0;
+	int err = bench_probe_count(l->p, &n);
+
+	while (!err && n) {
+		err = pause_for(l, deadline, "a tool does not end");
+		err = err ? err : bench_probe_count(l->p, &n);
+	}
+	return err;
+}
+
+uint64_t bench_probe_load_ended(const struct bench_probe_load *l, uint64_t i)
+{
+	uint64_t grown = load_acquire(&l->grown);
+
+	return i < grown && grown - i < RING ? l->ended_ns[i % RING] : 0;
+}

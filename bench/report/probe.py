@@ -1,0 +1,189 @@
+"""`gbpf bench probe`: launches with a program inside the kernel against launches without, in pairs of one run; time of an attachment
+to a running program, and delay of other launches meanwhile; resources that many attachments take."""
+import stats
+
+CONFIDENCE = 0.95
+# Times unprobed, at most: the workloads "chained" and "large".
+GOALS = {'warp': 1.07, 'block': 1.03, 'sampled': 1.01, 'lane': 1.05, 'empty': 1.01, 'timer': 1.07, 'elsewhere': 1.005,
+	'detached': 1.005}
+GOAL_WORKLOADS = 'chained', 'large'
+GOAL_FIRST_MS, GOAL_DELAY_MS = 250, 8
+# Most that half of the cycles may take: a unit in which the driver allocates, descriptors that are open for a moment.
+GROWTH = {'device_bytes': 2 << 20, 'descriptors': 2, 'daemon_descriptors': 2}
+NAMES = {'warp': 'counter per warp', 'block': 'counter per block', 'sampled': 'counter, 1 block in 8', 'lane': 'counter per lane',
+	'empty': 'empty program', 'timer': 'time of each warp', 'elsewhere': 'another kernel has one', 'before': 'before the first',
+	'detached': 'after detach'}
+WORKLOADS = {'chained': '%s threads, chained', 'single': '%s threads, single', 'large': '%s threads, chained', 'block': 'one block'}
+
+
+def size(n):
+	for unit, name in ((1 << 20, 'M'), (1 << 10, 'K')):
+		if n >= unit:
+			return '%g %s' % (n / unit, name)
+	return '%u' % n
+
+
+def median(v):
+	return stats.quantile(sorted(v), 0.5)
+
+
+def figures_of(row, workload, of):
+	"""Returns the medians of a row's pairs and their ratio; of "detached" the ratio divided by the one before the first attachment,
+	both of them to launches by the driver's library."""
+	ratios = sorted(stats.ratio(m['with_us'], m['without_us']) for m in of)
+	(low, high), _ = stats.quantile_interval(ratios, 0.5, CONFIDENCE)
+	f = {'row': row, 'workload': workload, 'pairs': len(of), 'ratio': median(ratios), 'ratio_low': low, 'ratio_high': high}
+	for k in ('without_us', 'with_us', 'without_call_us', 'with_call_us'):
+		f[k] = median(m[k] for m in of)
+	return f
+
+
+def cost_rows(pairs):
+	rows = []
+	for row, workload in dict.fromkeys((m['row'], m['workload']) for m in pairs):
+		of = [m for m in pairs if (m['row'], m['workload']) == (row, workload)]
+		rows.append(figures_of(row, workload, of))
+	before = {f['workload']: f['ratio'] for f in rows if f['row'] == 'before'}
+	for f in rows:
+		if f['row'] == 'detached':
+			for k in ('ratio', 'ratio_low', 'ratio_high'):
+				f[k] = stats.ratio(f[k], before[f['workload']])
+	order = list(NAMES)
+	for f in rows:
+		f['goal'] = GOALS.get(f['row']) if f['workload'] in GOAL_WORKLOADS else None
+	return sorted(rows, key=lambda f: (list(WORKLOADS).index(f['workload']), order.index(f['row'])))
+
+
+def count_rows(counts):
+	"""Returns the sums of what was counted and launched, by row."""
+	rows = {}
+	for c in counts:
+		f = rows.setdefault(c['row'], {'row': c['row'], 'comparisons': 0, 'expected': 0, 'counted': 0, 'wrong': 0})
+		f['comparisons'] += 1
+		f['expected'] += c['expected']
+		f['counted'] += c['counted']
+		f['wrong'] += c['expected'] != c['counted']
+	return list(rows.values())
+
+
+def print_cost(out, d):
+	last = None
+	for f in d['cost']:
+		if f['workload'] != last:
+			last = f['workload']
+			w = d['workloads'][last]
+			title = WORKLOADS[last] % size(w['threads']) if '%' in WORKLOADS[last] else WORKLOADS[last]
+			out.line('%-24s %10s %10s %10s %7s %15s %6s %9s' % (title, 'us', 'us with', 'more', 'x', '95 %', 'goal', 'call us'))
+		out.line('  %-22s %10.3f %10.3f %+10.3f %7.3f %7.3f-%-7.3f %6s %+9.3f' % (NAMES[f['row']], f['without_us'], f['with_us'],
+			f['with_us'] - f['without_us'], f['ratio'], f['ratio_low'], f['ratio_high'],
+			'%g' % f['goal'] if f['goal'] else '', f['with_call_us'] - f['without_call_us']))
+	for f in d['counts']:
+		out.line('  %-22s counted %u of %u, %u of %u comparisons differ' % (NAMES[f['row']], f['counted'], f['expected'], f['wrong'],
+			f['comparisons']))
+
+
+def spread(values):
+	v = sorted(values)
+	return {'median': stats.quantile(v, 0.5), 'max': v[-1]}
+
+
+def attachment_rows(attachments):
+	"""Returns for each kind of attachment the times in ms: from the call to the first probed launch, of the detachment, and of the
+	longest launch meanwhile, beyond the longest one of the window without an attachment."""
+	rows = []
+	for kind in dict.fromkeys(a['kind'] for a in attachments):
+		of = [a for a in attachments if a['kind'] == kind]
+		f = {'kind': kind, 'count': len(of), 'late_detaches': sum(a['late'] for a in of),
+			**{k: spread(a[k] for a in of) for k in ('call_ms', 'running_ms', 'first_ms', 'detach_ms')}}
+		for window in 'attach', 'detach', 'control':
+			f[window] = {'longest_ms': spread(a[window]['longest_ms'] for a in of), 'late': max(a[window]['late'] for a in of),
+				'launches': sum(a[window]['launches'] for a in of)}
+		f['delay_ms'] = {w: max(a[w]['longest_ms'] - a['control']['longest_ms'] for a in of) for w in ('attach', 'detach')}
+		rows.append(f)
+	return rows
+
+
+def print_attachments(out, rows):
+	if not rows:
+		return
+	out.line('%-22s %17s %17s %17s %26s' % ('attach, ms', 'first launch', 'kernel has it', 'detach', 'longest launch: attach'))
+	for f in rows:
+		out.line('  %-20s %8.2f %8.2f %8.2f %8.2f %8.2f %8.2f %8.2f, detach %.2f, without %.2f; late %u, %u, %u' % (
+			f['kind'], *(f[k][q] for k in ('first_ms', 'running_ms', 'detach_ms') for q in ('median', 'max')),
+			*(f[w]['longest_ms']['max'] for w in ('attach', 'detach', 'control')), *(f[w]['late'] for w in ('attach', 'detach', 'control'))))
+	out.line('  median and greatest; late: most launches of over 1 ms in one of %u attachments; gbpfd did not see %u detachments end' % (
+		sum(f['count'] for f in rows), sum(f['late_detaches'] for f in rows)))
+
+
+def growth(c):
+	"""Returns what the second half of the cycles has taken."""
+	middle, end = c['use'][1:]
+	return {'device_bytes': middle['free_bytes'] - end['free_bytes'], 'descriptors': end['descriptors'] - middle['descriptors'],
+		'daemon_descriptors': end['daemon_descriptors'] - middle['daemon_descriptors']}
+
+
+def print_cycles(out, c):
+	out.line('%u cycles of attach, swap, detach in %.1f s beside %u launches: none lost, results equal; longest launch %.2f ms' % (
+		c['cycles'], c['seconds'], c['launches'], c['longest_ms']))
+	out.line('  %8s %18s %12s %12s %12s %12s' % ('cycle', 'free device bytes', 'descriptors', 'of gbpfd', 'KiB', 'of gbpfd'))
+	for u in c['use']:
+		out.line('  %8u %18u %12u %12u %12u %12u' % tuple(u[k] for k in ('cycle', 'free_bytes', 'descriptors', 'daemon_descriptors',
+			'resident_kb', 'daemon_resident_kb')))
+
+
+def missed_others(d):
+	for f in d['attachments']:
+		if f['kind'] == 'compiled' and f['first_ms']['max'] > GOAL_FIRST_MS:
+			yield 'first probed launch after %.1f ms, not %g' % (f['first_ms']['max'], GOAL_FIRST_MS)
+		for window, ms in f['delay_ms'].items():
+			if ms > GOAL_DELAY_MS:
+				yield '%s, %s: a launch delayed by %.1f ms, not %g' % (f['kind'], window, ms, GOAL_DELAY_MS)
+			if f[window]['late'] > f['control']['late'] + 1:
+				yield '%s, %s: %u launches delayed, not 1' % (f['kind'], window, f[window]['late'])
+	late = sum(f['late_detaches'] for f in (*d['attachments'], *filter(None, [d['cycling']])))
+	if late:
+		yield '%u detachments had not ended when gbpfd stopped waiting' % late
+	if d['cycling']:
+		for k, v in d['cycling']['growth'].items():
+			if v > GROWTH[k]:
+				yield 'cycles: %s grew by %d in the second half' % (k, v)
+
+
+def missed_cost(d):
+	for f in d['cost']:
+		if f['goal'] and f['ratio'] > f['goal']:
+			yield '%s, %s: %.3f times, not %g' % (NAMES[f['row']], f['workload'], f['ratio'], f['goal'])
+
+
+def report(records, out):
+	d = {'schema': 'gbpf.bench.probe/1'}
+	pairs, counts, attachments, cycles = [], [], [], None
+	for name, body in out.until_failure(records):
+		if name == 'set_up':
+			d.update(body)
+		elif name == 'pair':
+			pairs.append(body)
+		elif name == 'count':
+			counts.append(body)
+		elif name == 'attachment':
+			attachments.append(body)
+		elif name == 'cycles':
+			cycles = {**body, 'growth': growth(body)}
+	if 'device' not in d:
+		return
+	d['complete'] = out.failure is None
+	d['cost'], d['counts'] = cost_rows(pairs), count_rows(counts)
+	d['attachments'], d['cycling'] = attachment_rows(attachments), cycles
+	out.line('%s, %u rounds; medians, results checked' % (d['device'], d['rounds']))
+	print_cost(out, d)
+	print_attachments(out, d['attachments'])
+	if cycles:
+		print_cycles(out, cycles)
+	d['missed'] = [] if d['soft'] else [*missed_cost(d), *missed_others(d)]
+	d['wrong'] = ['%s: counted %u, launched %u' % (NAMES[f['row']], f['counted'], f['expected']) for f in d['counts'] if f['wrong']]
+	for text in d['missed']:
+		out.line('MISSED: ' + text)
+	for text in d['wrong']:
+		out.line('WRONG: ' + text)
+	out.failed = bool(d['wrong'] or d['missed'])
+	out.document(d)

@@ -1,0 +1,360 @@
+/* `gbpf probe`: tools, programs inside kernels: attach, swap, detach and list them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/connect.h"
+#include "cli/interrupt.h"
+#include "cli/policy_file.h"
+#include "cli/verbs.h"
+
+#define POLL_NS 20000000 /* --wait */
+
+enum { O_TO, O_KERNEL, O_WAIT };
+
+static const struct cli_option attach_options[] = {
+	[O_TO] = { "to", 0, "PID|NAME",
+		   "process or tenant number, or name of programs (default: all)" },
+	[O_KERNEL] = { "kernel", 'k', "PATTERN",
+		       "kernels by name, such as 'gemm*' (default: all)" },
+	[O_WAIT] = { "wait", 'w', NULL, "until at least one kernel runs it" },
+	{ NULL, 0, NULL, NULL },
+};
+
+enum { O_ALL };
+
+static const struct cli_option detach_options[] = {
+	[O_ALL] = { "all", 'a', NULL, "all tools that you may detach" },
+	{ NULL, 0, NULL, NULL },
+};
+
+/* ---- attach, swap ---- */
+
+/* Returns the tool with this number in a list, or NULL. */
+static json_t *in_list(const json_t *list, uint64_t id)
+{
+	json_t *p;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "probes"), i, p)
+	{
+		if (cli_u64(p, "id") == id) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* Takes how many kernels run it now from the list into the result of the attachment. Returns true
+ * if it is in the list. */
+static bool take_state(json_t *result, const json_t *list)
+{
+	static const char *const members[] = { "kernels", "waiting", "refused", "why" };
+	const json_t *p = in_list(list, cli_u64(result, "id"));
+
+	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
+		json_object_set(result, members[i], json_object_get(p, members[i]));
+	}
+	return p != NULL;
+}
+
+static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t *result)
+{
+	static const struct timespec pause = { .tv_nsec = POLL_NS };
+	bool told = false;
+	int code = CLI_OK;
+
+	cli_interrupt_catch(NULL);
+	while (code == CLI_OK && !cli_u64(result, "kernels") && !cli_interrupted()) {
+		json_t *list = NULL;
+		char *json = NULL;
+		int rc;
+
+		nanosleep(&pause, NULL);
+		rc = gbpf_probe_list(g, &json);
+		code = cli_result(c, g, what, rc, json, &list);
+		if (code == CLI_OK && !take_state(result, list)) {
+			code = cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf events` tells why",
+					"%s: the tool was detached before a kernel ran it", what);
+		}
+		if (!told && cli_u64(result, "refused") && !cli_u64(result, "kernels")) {
+			told = true;
+			cli_note(c, "Refused so far: %s", cli_text(result, "why"));
+		}
+		json_decref(list);
+	}
+	return code;
+}
+
+static void print_attached(const struct cli *c, const char *verb, const json_t *r)
+{
+	uint64_t kernels = cli_u64(r, "kernels"), waiting = cli_u64(r, "waiting"),
+		 refused = cli_u64(r, "refused"), late = cli_u64(r, "late");
+
+	if (c->quiet) {
+		return;
+	}
+	printf("%s ", verb);
+	cli_put_safe(stdout, cli_text(r, "name"));
+	printf(" as tool %llu: %llu kernel%s of %llu program%s",
+	       (unsigned long long)cli_u64(r, "id"), (unsigned long long)kernels, PLURAL(kernels),
+	       (unsigned long long)cli_u64(r, "sessions"), PLURAL(cli_u64(r, "sessions")));
+	if (waiting) {
+		printf(", %llu waiting", (unsigned long long)waiting);
+	}
+	if (refused) {
+		printf(", %llu refused (", (unsigned long long)refused);
+		cli_put_safe(stdout, cli_text(r, "why"));
+		putchar(')');
+	}
+	if (late) {
+		printf(", %llu program%s will follow", (unsigned long long)late, PLURAL(late));
+	}
+	putchar('\n');
+}
+
+/* Reads the objects that the words from `first` on name, and attaches them. p: without the name. */
+static int attach(struct cli *c, const char *what, const char *verb, int first,
+		  struct gbpf_probe *p)
+{
+	struct buf elf = { 0 };
+	struct gbpf *g = NULL;
+	json_t *result = NULL;
+	char *json = NULL;
+	char name[64], schema[24];
+	int code;
+
+	code = cli_policy_read(c, what, c->arg + first, c->n_args - first, &elf, name);
+	if (code == CLI_OK) {
+		code = cli_open(c, &g);
+	}
+	if (code == CLI_OK) {
+		int rc;
+
+		p->size = sizeof(*p);
+		p->name = name;
+		rc = gbpf_probe_attach(g, elf.data, elf.len, p, &json);
+		code = cli_result(c, g, what, rc, json, &result);
+	}
+	buf_finish(&elf);
+	if (code == CLI_OK && c->opt[O_WAIT]) {
+		code = await_kernel(c, g, what, result);
+	}
+	gbpf_close(g);
+	if (code != CLI_OK) {
+		json_decref(result);
+		return code;
+	}
+	if (c->json) {
+		snprintf(schema, sizeof(schema), "probe.%s", c->verb->name);
+		return cli_json(c, schema, result);
+	}
+	print_attached(c, verb, result);
+	json_decref(result);
+	return CLI_OK;
+}
+
+static int cmd_attach(struct cli *c)
+{
+	struct gbpf_probe p = { .to = c->opt[O_TO], .kernel = c->opt[O_KERNEL] };
+
+	return attach(c, "probe attach", "attached", 0, &p);
+}
+
+static int cmd_swap(struct cli *c)
+{
+	struct gbpf_probe p = { .to = c->opt[O_TO], .kernel = c->opt[O_KERNEL] };
+	uint64_t id;
+
+	if (cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id)) {
+		return CLI_USAGE;
+	}
+	p.replace = (uint32_t)id;
+	return attach(c, "probe swap", "swapped", 1, &p);
+}
+
+/* ---- detach ---- */
+
+static int detach_one(struct cli *c, struct gbpf *g, uint64_t id, json_t *done)
+{
+	json_t *result = NULL;
+	char *json = NULL;
+	int rc = gbpf_probe_detach(g, (uint32_t)id, &json);
+	int code = cli_result(c, g, "probe detach", rc, json, &result);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (!c->json && !c->quiet) {
+		uint64_t late = cli_u64(result, "late");
+
+		printf("detached tool %llu (", (unsigned long long)id);
+		cli_put_safe(stdout, cli_text(result, "name"));
+		putchar(')');
+		if (late) {
+			printf("; %llu program%s still run%s it", (unsigned long long)late,
+			       PLURAL(late), late == 1 ? "s" : "");
+		}
+		putchar('\n');
+	}
+	json_array_append_new(done, result);
+	return CLI_OK;
+}
+
+/* Detaches all tools of the list that the user may detach, or fails with the last error. */
+static int detach_all(struct cli *c, struct gbpf *g, json_t *done)
+{
+	json_t *list = NULL, *p;
+	char *json = NULL;
+	size_t i;
+	int rc = gbpf_probe_list(g, &json);
+	int code = cli_result(c, g, "probe detach", rc, json, &list);
+
+	json_array_foreach(json_object_get(list, "probes"), i, p)
+	{
+		if (json_is_true(json_object_get(p, "may_detach")) && code == CLI_OK) {
+			code = detach_one(c, g, cli_u64(p, "id"), done);
+			/* It may have ended since. */
+			code = code == CLI_NOT_FOUND ? CLI_OK : code;
+		}
+	}
+	json_decref(list);
+	if (code == CLI_OK && !c->json && !json_array_size(done)) {
+		cli_note(c, "There are no tools of yours.");
+	}
+	return code;
+}
+
+static int cmd_detach(struct cli *c)
+{
+	json_t *done = json_array();
+	struct gbpf *g = NULL;
+	uint64_t id = 0;
+	int code;
+
+	if (!c->opt[O_ALL] == !c->n_args) {
+		json_decref(done);
+		return cli_fail(c, CLI_USAGE, "usage", "`gbpf probe ls` lists them",
+				"probe detach: name one tool, or use --all");
+	}
+	if (c->n_args && cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id)) {
+		json_decref(done);
+		return CLI_USAGE;
+	}
+	code = cli_open(c, &g);
+	if (code == CLI_OK) {
+		code = id ? detach_one(c, g, id, done) : detach_all(c, g, done);
+	}
+	gbpf_close(g);
+	if (code == CLI_OK && c->json) {
+		return cli_json(c, "probe.detach", json_pack("{s:o}", "detached", done));
+	}
+	json_decref(done);
+	return code;
+}
+
+/* ---- ls ---- */
+
+static void add_row(struct cli_table *t, const json_t *p)
+{
+	const char *to = cli_text(p, "to");
+	char age[24];
+
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "id"));
+	cli_table_cell(t, "%s", cli_text(p, "name"));
+	cli_table_cell(t, "%s", cli_text(p, "state"));
+	cli_table_cell(t, "%s", to[0] ? to : "all");
+	cli_table_cell(t, "%s", cli_text(p, "kernel"));
+	cli_table_cell(t, "%s", cli_duration(age, cli_u64(p, "age_ns")));
+	cli_table_cell(t, "%zu", json_array_size(json_object_get(p, "tenants")));
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "kernels"));
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "waiting"));
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "refused"));
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "falls_back"));
+	cli_table_cell(t, "%s", cli_text(p, "why"));
+}
+
+static void print_list(const struct cli *c, const json_t *list)
+{
+	static const struct {
+		const char *name;
+		bool right;
+	} heads[] = { { "ID", true },	    { "NAME", false },	  { "STATE", false },
+		      { "TO", false },	    { "KERNELS", false }, { "AGE", true },
+		      { "PROGRAMS", true }, { "RUN", true },	  { "WAIT", true },
+		      { "REFUSED", true },  { "FALLBACK", true }, { "WHY", false } };
+	struct cli_table t;
+	const json_t *p;
+	size_t i;
+
+	cli_table_init(&t);
+	for (i = 0; i < ARRAY_SIZE(heads); i++) {
+		cli_table_column(&t, heads[i].name, heads[i].right);
+	}
+	json_array_foreach(list, i, p)
+	{
+		add_row(&t, p);
+	}
+	cli_table_print(&t, stdout, c->color_out);
+	cli_table_finish(&t);
+}
+
+static int cmd_ls(struct cli *c)
+{
+	json_t *result = NULL;
+	int code = cli_call(c, "probe ls", "probe.list", NULL, &result);
+
+	if (code) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "probe.ls", result);
+	}
+	if (json_array_size(json_object_get(result, "probes"))) {
+		print_list(c, json_object_get(result, "probes"));
+	} else {
+		cli_note(c, "There are no tools. `gbpf probe attach OBJECT` attaches one.");
+	}
+	json_decref(result);
+	return CLI_OK;
+}
+
+static const struct cli_verb verb_attach = { .name = "attach",
+					     .args = "OBJECT...",
+					     .doc = "verify a tool and attach it to programs",
+					     .page = "gbpf-probe.1",
+					     .options = attach_options,
+					     .min_args = 1,
+					     .max_args = -1,
+					     .run = cmd_attach };
+static const struct cli_verb verb_swap = { .name = "swap",
+					   .args = "ID OBJECT...",
+					   .doc = "replace an attached tool while programs run",
+					   .page = "gbpf-probe.1",
+					   .options = attach_options,
+					   .min_args = 2,
+					   .max_args = -1,
+					   .run = cmd_swap };
+static const struct cli_verb verb_detach = { .name = "detach",
+					     .args = "[ID]",
+					     .doc = "end a tool",
+					     .page = "gbpf-probe.1",
+					     .options = detach_options,
+					     .max_args = 1,
+					     .run = cmd_detach };
+static const struct cli_verb verb_ls = { .name = "ls",
+					 .args = "",
+					 .doc = "list attached tools and what runs them",
+					 .page = "gbpf-probe.1",
+					 .run = cmd_ls };
+static const struct cli_verb *const subs[] = { &verb_attach, &verb_swap,	  &verb_detach,
+					       &verb_ls,     &verb_probe_rewrite, NULL };
+
+const struct cli_verb verb_probe = {
+	.name = "probe",
+	.args = "...",
+	.doc = "observe from inside kernels: attach, swap and list tools",
+	.page = "gbpf-probe.1",
+	.subs = subs
+};

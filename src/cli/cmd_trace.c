@@ -1,0 +1,379 @@
+/* `gbpf trace`: attaches a tool that comes with gBPF to running programs, prints what it finds, and
+ * detaches it. The tool is held by the connection, so it ends with this process however that ends.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cli/trace.h"
+#include "cli/verbs.h"
+
+#define POLL_NS 250000000u /* a program's last figures are at most this old when it ends */
+#define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
+#define FIND_NS UINT64_C(500000000)
+#define INTERVAL_MIN_NS 10000000u
+#define TIME_MAX_NS UINT64_C(86400000000000)
+
+enum { O_OF, O_KERNEL, O_TIME, O_INTERVAL };
+
+static const struct cli_option options[] = {
+	[O_OF] = { "of", 0, "PID|NAME", "process or tenant number, or name of programs" },
+	[O_KERNEL] = { "kernel", 'k', "PATTERN",
+		       "kernels by name, such as 'gemm*' (default: all)" },
+	[O_TIME] = { "time", 't', "TIME", "end after this time (default: at Ctrl-C)" },
+	[O_INTERVAL] = { "interval", 'i', "TIME", "also print what each interval of TIME brought" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct run {
+	struct cli *c;
+	struct cli_trace t;
+	struct cli_trace_values printed; /* up to the end of the interval before */
+	uint64_t time_ns, interval_ns;	 /* 0: no limit, none */
+	uint64_t attached_ns, begin_ns;	 /* begin: when the first kernel was seen to run it; or 0 */
+	uint64_t interval_begin_ns;
+	bool told; /* that kernels are refused */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+	(void)sig;
+	interrupted = 1;
+}
+
+/* Ctrl-C is how a trace ends, not a failure. */
+static void catch_interrupts(void)
+{
+	struct sigaction sa = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+}
+
+/* ---- options ---- */
+
+static int parse_time(struct cli *c, unsigned option, uint64_t min_ns, uint64_t *ret)
+{
+	const char *text = c->opt[option];
+
+	if (text && (cli_parse_duration(text, 1000000000, ret) < 0 || *ret < min_ns ||
+		     *ret > TIME_MAX_NS)) {
+		return cli_fail(c, CLI_USAGE, "usage", "For example 5s or 200ms",
+				"trace: invalid --%s: '%s': expected 10ms to 1d",
+				options[option].name, text);
+	}
+	return CLI_OK;
+}
+
+static int parse(struct run *r)
+{
+	struct cli *c = r->c;
+	int code = parse_time(c, O_TIME, INTERVAL_MIN_NS, &r->time_ns);
+
+	if (code == CLI_OK) {
+		code = parse_time(c, O_INTERVAL, INTERVAL_MIN_NS, &r->interval_ns);
+	}
+	if (code == CLI_OK && !c->opt[O_OF]) {
+		code = cli_fail(c, CLI_USAGE, "usage", "`gbpf ps` lists programs",
+				"trace: --of is missing: name the program to be traced");
+	}
+	return code;
+}
+
+/* ---- output ---- */
+
+static json_t *document(const struct run *r, json_t *figures, uint64_t ns, bool total)
+{
+	const char *kernel = r->c->opt[O_KERNEL];
+
+	return json_pack("{s:s, s:o, s:o, s:f, s:b, s:I, s:I, s:s, s:o}", "tool", r->t.tool->name,
+			 "of", cli_json_text(r->c->opt[O_OF]), "kernel",
+			 cli_json_text(kernel ? kernel : "*"), "seconds", (double)ns / 1e9, "total",
+			 (int)total, "kernels", (json_int_t)r->t.kernels, "refused",
+			 (json_int_t)r->t.refused, "why", r->t.why, "figures", figures);
+}
+
+/* With intervals each document is a line. */
+static int put_document(const struct run *r, json_t *d)
+{
+	if (!r->interval_ns) {
+		return cli_json(r->c, "trace", d);
+	}
+	json_object_set_new(d, "schema", json_string("gbpf.trace/1"));
+	json_dumpf(d, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(d);
+	return cli_flush(r->c);
+}
+
+static void print_heading(const struct run *r, uint64_t ns, bool total)
+{
+	time_t now = time(NULL);
+	char clock[16] = "?", span[24];
+	struct tm tm;
+
+	if (localtime_r(&now, &tm)) {
+		strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
+	}
+	if (r->interval_ns) {
+		printf("%s  %s%s\n", clock, total ? "total, " : "", cli_duration(span, ns));
+	}
+}
+
+/* Prints what came since the last call or, at the end, everything. */
+static int put(struct run *r, bool total)
+{
+	uint64_t now = clock_now_ns(), ns = now - (total ? r->attached_ns : r->interval_begin_ns);
+	const struct cli_trace_tool *tool = r->t.tool;
+	struct cli_trace_values v;
+	json_t *figures;
+	int code;
+
+	if (!cli_trace_sum(&r->t, total ? NULL : &r->printed, &v)) {
+		return cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
+	}
+	figures = tool->figures(&v);
+	cli_trace_values_finish(&v);
+	if (r->c->json) {
+		code = put_document(r, document(r, figures, ns, total));
+	} else {
+		print_heading(r, ns, total);
+		tool->print(r->c, figures);
+		json_decref(figures);
+		if (r->interval_ns && !total) {
+			putchar('\n');
+		}
+		code = cli_flush(r->c);
+	}
+	cli_trace_values_finish(&r->printed);
+	r->interval_begin_ns = now;
+	if (code == CLI_OK && !cli_trace_sum(&r->t, NULL, &r->printed)) {
+		code = cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
+	}
+	return code;
+}
+
+/* Tells once that kernels cannot run the tool while none runs it. */
+static void tell_refused(struct run *r)
+{
+	const struct cli_trace *t = &r->t;
+
+	if (!r->told && t->refused && !t->kernels && !t->waiting) {
+		r->told = true;
+		cli_note(r->c, "%llu kernel%s cannot run the tool: %s",
+			 (unsigned long long)t->refused, PLURAL(t->refused), t->why);
+	}
+}
+
+static void tell_mixed(const struct run *r)
+{
+	if (r->t.tool->by_site && r->t.kernels > 1) {
+		cli_note(r->c,
+			 "%llu kernels run the tool. Sites are numbered in each, so figures of "
+			 "different kernels are mixed: choose one with --kernel.",
+			 (unsigned long long)r->t.kernels);
+	}
+}
+
+/* ---- the run ---- */
+
+static int attach(struct run *r, const struct buf *elf)
+{
+	struct cli *c = r->c;
+	struct gbpf_probe p = { .size = sizeof(p),
+				.name = r->t.tool->name,
+				.to = c->opt[O_OF],
+				.kernel = c->opt[O_KERNEL],
+				.flags = GBPF_PROBE_HOLD };
+	json_t *result = NULL;
+	char *json = NULL;
+	int code = cli_open(c, &r->t.g), rc;
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	rc = gbpf_probe_attach(r->t.g, elf->data, elf->len, &p, &json);
+	if (rc < 0 && gbpf_last_error(r->t.g)->exit == CLI_NOT_FOUND) {
+		return cli_fail(c, CLI_NOT_FOUND, "not-found",
+				"`gbpf ps` shows those that there are", "trace: %s",
+				gbpf_last_error(r->t.g)->message);
+	}
+	code = cli_result(c, r->t.g, "trace", rc, json, &result);
+	if (code == CLI_OK) {
+		r->t.id = cli_u64(result, "id");
+		r->attached_ns = r->interval_begin_ns = clock_now_ns();
+		cli_note(c, "Tracing %llu program%s as tool %llu%s",
+			 (unsigned long long)cli_u64(result, "sessions"),
+			 PLURAL(cli_u64(result, "sessions")), (unsigned long long)r->t.id,
+			 r->time_ns ? "." : "; Ctrl-C ends it.");
+	}
+	json_decref(result);
+	return code;
+}
+
+/* Returns when --time is over: it counts from the first kernel that runs the tool. Programs are
+ * given a moment to find their kernels. */
+static uint64_t deadline(const struct run *r)
+{
+	if (!r->time_ns) {
+		return UINT64_MAX;
+	}
+	if (r->begin_ns) {
+		return r->begin_ns + r->time_ns;
+	}
+	return r->attached_ns + (r->t.waiting ? START_NS : FIND_NS) + r->time_ns;
+}
+
+static bool is_over(const struct run *r, uint64_t now)
+{
+	return interrupted || r->t.ended || now >= deadline(r);
+}
+
+/* Sleeps until the next reading, or a signal. */
+static void pause_until_next(const struct run *r)
+{
+	uint64_t now = clock_now_ns(), next = MIN(now + POLL_NS, deadline(r));
+	struct timespec left;
+
+	if (r->interval_ns) {
+		next = MIN(next, r->interval_begin_ns + r->interval_ns);
+	}
+	next = next > now ? next - now : 0;
+	left.tv_sec = (time_t)(next / 1000000000);
+	left.tv_nsec = (long)(next % 1000000000);
+	nanosleep(&left, NULL);
+}
+
+/* Reads until the end. */
+static int follow(struct run *r)
+{
+	int code = CLI_OK;
+
+	while (code == CLI_OK && !is_over(r, clock_now_ns())) {
+		pause_until_next(r);
+		code = cli_trace_read(r->c, &r->t);
+		if (r->t.kernels && !r->begin_ns) {
+			r->begin_ns = clock_now_ns();
+		}
+		tell_refused(r);
+		if (code == CLI_OK && r->interval_ns && !is_over(r, clock_now_ns()) &&
+		    clock_now_ns() - r->interval_begin_ns >= r->interval_ns) {
+			code = put(r, false);
+		}
+	}
+	return code;
+}
+
+/* Fails if no kernel ran the tool. */
+static int check_found(const struct run *r)
+{
+	const struct cli_trace *t = &r->t;
+	const char *kernel = r->c->opt[O_KERNEL];
+	struct cli_trace_values v;
+	bool any;
+
+	if (t->kernels || !cli_trace_sum(t, NULL, &v)) {
+		return CLI_OK;
+	}
+	any = cli_trace_any(t->tool, &v);
+	cli_trace_values_finish(&v);
+	if (any) {
+		return CLI_OK;
+	}
+	if (t->refused) {
+		return cli_fail(r->c, CLI_REFUSED, "refused", NULL,
+				"trace: no kernel could run the tool: %s", t->why);
+	}
+	if (t->waiting) {
+		return cli_fail(r->c, CLI_TIMEOUT, "timeout", "Trace for a longer time",
+				"trace: %llu kernel%s still being compiled for the tool, or "
+				"waited for an idle moment",
+				(unsigned long long)t->waiting,
+				t->waiting == 1 ? " was" : "s were");
+	}
+	return cli_fail(r->c, CLI_NOT_FOUND, "not-found",
+			kernel ? "`gbpf ps --why` shows its kernels" : NULL,
+			"trace: %s launched no kernel%s%s%s", r->c->opt[O_OF],
+			kernel ? " that matches '" : "", kernel ? kernel : "", kernel ? "'" : "");
+}
+
+static void detach(const struct run *r)
+{
+	char *json = NULL;
+
+	if (!r->t.ended && r->t.id) {
+		(void)gbpf_probe_detach(r->t.g, (uint32_t)r->t.id, &json);
+		free(json);
+	}
+}
+
+static int trace(struct run *r, const struct buf *elf)
+{
+	int code;
+
+	catch_interrupts();
+	code = attach(r, elf);
+	if (code == CLI_OK) {
+		code = cli_trace_sum(&r->t, NULL, &r->printed)
+			       ? CLI_OK
+			       : cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
+	}
+	if (code == CLI_OK) {
+		code = follow(r);
+	}
+	if (code == CLI_OK && !r->t.ended) {
+		code = cli_trace_read(r->c, &r->t);
+	}
+	if (code == CLI_OK) {
+		code = check_found(r);
+	}
+	if (code == CLI_OK) {
+		code = put(r, true);
+		tell_mixed(r);
+	}
+	if (r->t.ended && code == CLI_OK && !interrupted) {
+		cli_note(r->c, "The program has ended, or the tool was detached.");
+	}
+	if (r->t.g) {
+		detach(r);
+	}
+	return code;
+}
+
+static int cmd_trace(struct cli *c)
+{
+	struct run r = { .c = c };
+	struct buf elf = { 0 };
+	int code;
+
+	if (!c->n_args) {
+		return c->opt[O_OF] ? cli_fail(c, CLI_USAGE, "usage", "`gbpf trace` lists them",
+					       "trace: the name of a tool is missing")
+				    : cli_trace_list(c);
+	}
+	code = cli_trace_find(c, c->arg[0], &r.t.tool, &elf);
+	if (code == CLI_OK) {
+		code = parse(&r);
+	}
+	if (code == CLI_OK) {
+		code = trace(&r, &elf);
+	}
+	cli_trace_values_finish(&r.printed);
+	cli_trace_finish(&r.t);
+	buf_finish(&elf);
+	return code;
+}
+
+const struct cli_verb verb_trace = {
+	.name = "trace",
+	.args = "[TOOL]",
+	.doc = "see from inside kernels where warps, blocks and accesses cost time",
+	.page = "gbpf-trace.1",
+	.options = options,
+	.max_args = 1,
+	.run = cmd_trace,
+};

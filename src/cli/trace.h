@@ -1,0 +1,113 @@
+/* `gbpf trace`: tools that come with gBPF, each an object with programs inside kernels, and a
+ * printer of what its maps say. Figures are made as JSON first; text is printed from that, so both
+ * have the same. */
+#ifndef GBPF_CLI_TRACE_H
+#define GBPF_CLI_TRACE_H
+
+#include "cli/connect.h"
+
+#define CLI_TRACE_MAPS 4u
+
+/* A map of a tool that is read: an array whose values are a number or a struct of numbers. */
+struct cli_trace_map {
+	const char *name;
+	unsigned entries;
+	const char *const *fields; /* of the struct, in the order of the words, NULL at the end */
+};
+
+/* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
+ * at[m][k * words + w]. */
+struct cli_trace_values {
+	uint64_t *at[CLI_TRACE_MAPS]; /* owned */
+};
+
+struct cli_trace_tool {
+	const char *name; /* its object is tracers/NAME.bpf.o */
+	const char *doc;
+	const char *forms; /* of kernels that it can observe */
+	const struct cli_trace_map *maps[CLI_TRACE_MAPS];
+	/* Returns an object. */
+	json_t *(*figures)(const struct cli_trace_values *v);
+	bool by_site; /* sites are numbered in each kernel: figures of several kernels are mixed */
+	void (*print)(const struct cli *c, const json_t *figures);
+};
+
+/* trace_tools.c */
+extern const struct cli_trace_tool *const cli_trace_tools[]; /* NULL at the end */
+extern const struct cli_trace_tool cli_trace_bankconf, cli_trace_barwait, cli_trace_blocktime,
+	cli_trace_coalesce, cli_trace_hotbranch, cli_trace_kernelretsnoop, cli_trace_memtrace,
+	cli_trace_smmap, cli_trace_threadhist;
+/* Prints the table of tools. Returns an exit code. */
+int cli_trace_list(struct cli *c);
+/* Finds a tool and reads its object. Returns CLI_OK, or an exit code after a message; the caller
+ * finishes elf in either case. */
+int cli_trace_find(struct cli *c, const char *name, const struct cli_trace_tool **ret,
+		   struct buf *elf);
+
+/* ---- trace_read.c ---- */
+
+/* A program that has the tool. */
+struct cli_trace_program {
+	struct cli_trace_program *next;
+	uint64_t tenant, pid;
+	bool present;
+	struct cli_trace_values now; /* as last read */
+};
+
+/* An attached tool. */
+struct cli_trace {
+	struct gbpf *g; /* owned */
+	const struct cli_trace_tool *tool;
+	uint64_t id;
+	struct cli_trace_program *programs; /* owned */
+	struct cli_trace_values gone;	    /* of programs that have ended */
+	uint64_t kernels, waiting, refused; /* as last read */
+	char why[160];			    /* the last reason of a refusal */
+	bool ended;			    /* gbpfd has detached it */
+};
+
+/* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended, or an
+ * exit code after a message. */
+int cli_trace_read(struct cli *c, struct cli_trace *t);
+/* Allocates and returns the values of all programs up to now, less `before` unless it is NULL.
+ * false: no memory. */
+bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *before,
+		   struct cli_trace_values *ret);
+bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_values *v);
+void cli_trace_values_finish(struct cli_trace_values *v);
+/* Closes the connection, which detaches the tool. */
+void cli_trace_finish(struct cli_trace *t);
+
+/* ---- trace_draw.c ---- */
+
+/* Appends a cell with a bar. It must be in the last column. */
+void cli_trace_bar(struct cli_table *t, uint64_t count, uint64_t max);
+
+/* tracers/fine.h: 16 buckets for each power of two. */
+#define CLI_FINE_BUCKETS 720u
+/* Returns {count, p50_ns, p90_ns, p99_ns, max_ns, buckets}, with a bucket for each power of two
+ * that has values. Percentiles are the upper bounds of their fine buckets. max: the highest value;
+ * it counts only as far as it agrees with the buckets. */
+json_t *cli_trace_durations(const uint64_t *fine, uint64_t max);
+/* Prints these as a table with bars, and the percentiles in a line: "40 blocks: P50 ...". */
+void cli_trace_print_durations(const struct cli *c, const json_t *durations, const char *what);
+
+/* ---- trace_sites.c ---- */
+
+#define CLI_TRACE_SITES 256u /* tracers/sites.h; the last stands for all others */
+enum { CLI_SITE_COUNT, CLI_SITE_LINES, CLI_SITE_WORDS }; /* first in the struct of a site */
+
+/* Returns an array with an object for each site that was executed: site, line (0: not known), count
+ * and what add() adds from the words of the site. */
+json_t *cli_trace_sites(const uint64_t *at, unsigned words,
+			void (*add)(json_t *site, const uint64_t *words));
+/* Prints the sites with the highest values of a member in a table that begins with SITE, LINE and
+ * COUNT; add() adds the cells under the other heads (NULL at the end), with the highest value of
+ * the member among all sites. */
+void cli_trace_print_sites(const struct cli *c, const json_t *sites, const char *member,
+			   const char *const *heads,
+			   void (*add)(struct cli_table *t, const json_t *site, uint64_t max));
+/* Returns part / whole, or 0. */
+double cli_trace_ratio(uint64_t part, uint64_t whole);
+
+#endif

@@ -1,0 +1,318 @@
+/* Reading the maps of a tool. Each program has maps of its own, which end with it; the figures of
+ * programs that have ended are kept as they were last read. What gbpfd answers is outside input:
+ * entries that the tool cannot have are ignored. */
+#include "cli/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_ENTRIES 4096u
+
+static unsigned words_of(const struct cli_trace_map *m)
+{
+	unsigned n = 0;
+
+	while (m->fields && m->fields[n]) {
+		n++;
+	}
+	return m->fields ? n : 1;
+}
+
+static size_t size_of(const struct cli_trace_map *m)
+{
+	return (size_t)m->entries * words_of(m);
+}
+
+/* ---- values ---- */
+
+static bool values_init(const struct cli_trace_tool *tool, struct cli_trace_values *v)
+{
+	bool good = true;
+
+	memset(v, 0, sizeof(*v));
+	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
+		v->at[m] = calloc(size_of(tool->maps[m]), sizeof(uint64_t));
+		good &= v->at[m] != NULL;
+	}
+	return good;
+}
+
+void cli_trace_values_finish(struct cli_trace_values *v)
+{
+	for (unsigned m = 0; m < CLI_TRACE_MAPS; m++) {
+		free(v->at[m]);
+	}
+	memset(v, 0, sizeof(*v));
+}
+
+static void values_add(const struct cli_trace_tool *tool, struct cli_trace_values *to,
+		       const struct cli_trace_values *from)
+{
+	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
+		for (size_t i = 0; to->at[m] && from->at[m] && i < size_of(tool->maps[m]); i++) {
+			to->at[m][i] += from->at[m][i];
+		}
+	}
+}
+
+/* A program may write its maps itself, so a counter may have become less. */
+static void values_subtract(const struct cli_trace_tool *tool, struct cli_trace_values *to,
+			    const struct cli_trace_values *from)
+{
+	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
+		for (size_t i = 0; i < size_of(tool->maps[m]); i++) {
+			to->at[m][i] -= MIN(to->at[m][i], from->at[m][i]);
+		}
+	}
+}
+
+bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *before,
+		   struct cli_trace_values *ret)
+{
+	if (!values_init(t->tool, ret)) {
+		cli_trace_values_finish(ret);
+		return false;
+	}
+	values_add(t->tool, ret, &t->gone);
+	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
+		values_add(t->tool, ret, &p->now);
+	}
+	if (before) {
+		values_subtract(t->tool, ret, before);
+	}
+	return true;
+}
+
+bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_values *v)
+{
+	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
+		for (size_t i = 0; i < size_of(tool->maps[m]); i++) {
+			if (v->at[m][i]) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* ---- programs ---- */
+
+static struct cli_trace_program *program_of(struct cli_trace *t, uint64_t tenant)
+{
+	struct cli_trace_program *p = t->programs;
+
+	while (p && p->tenant != tenant) {
+		p = p->next;
+	}
+	return p;
+}
+
+static void program_free(struct cli_trace_program *p)
+{
+	cli_trace_values_finish(&p->now);
+	free(p);
+}
+
+/* Keeps the values of programs that are not there any more. */
+static void settle(struct cli_trace *t)
+{
+	struct cli_trace_program **link = &t->programs, *p;
+
+	while ((p = *link)) {
+		if (p->present) {
+			link = &p->next;
+			continue;
+		}
+		*link = p->next;
+		if (t->gone.at[0] || values_init(t->tool, &t->gone)) {
+			values_add(t->tool, &t->gone, &p->now);
+		}
+		program_free(p);
+	}
+}
+
+static bool add_program(struct cli_trace *t, const json_t *tenant)
+{
+	struct cli_trace_program *p = calloc(1, sizeof(*p));
+
+	if (!p || !values_init(t->tool, &p->now)) {
+		if (p) {
+			program_free(p);
+		}
+		return false;
+	}
+	p->tenant = cli_u64(tenant, "tenant");
+	p->pid = cli_u64(tenant, "pid");
+	p->present = true;
+	p->next = t->programs;
+	t->programs = p;
+	return true;
+}
+
+/* Matches the programs with those that have the tool now; numbers of tenants are given again. */
+static bool take_programs(struct cli_trace *t, const json_t *tenants)
+{
+	const json_t *tenant;
+	bool good = true;
+	size_t i;
+
+	for (struct cli_trace_program *p = t->programs; p; p = p->next) {
+		p->present = false;
+	}
+	json_array_foreach(tenants, i, tenant)
+	{
+		struct cli_trace_program *p = program_of(t, cli_u64(tenant, "tenant"));
+
+		if (p && p->pid == cli_u64(tenant, "pid")) {
+			p->present = !json_is_true(json_object_get(tenant, "ended"));
+		}
+	}
+	settle(t);
+	json_array_foreach(tenants, i, tenant)
+	{
+		if (!json_is_true(json_object_get(tenant, "ended")) &&
+		    !program_of(t, cli_u64(tenant, "tenant"))) {
+			good &= add_program(t, tenant);
+		}
+	}
+	return good;
+}
+
+/* ---- reading ---- */
+
+/* Returns a number that may exceed JSON's integers. */
+static uint64_t number(const json_t *v)
+{
+	const char *text = json_string_value(v);
+
+	return text ? strtoull(text, NULL, 10)
+		    : (uint64_t)(json_is_integer(v) ? json_integer_value(v) : 0);
+}
+
+static void take_entry(const struct cli_trace *t, unsigned m, const json_t *e)
+{
+	const struct cli_trace_map *map = t->tool->maps[m];
+	const json_t *value = json_object_get(e, "value");
+	uint64_t key = cli_u64(e, "key");
+	struct cli_trace_program *p =
+		program_of((struct cli_trace *)unqual(t), cli_u64(e, "tenant"));
+	unsigned words = words_of(map);
+
+	if (!p || key >= map->entries) {
+		return;
+	}
+	for (unsigned w = 0; w < words; w++) {
+		const json_t *word = map->fields ? json_object_get(value, map->fields[w]) : value;
+
+		p->now.at[m][key * words + w] = number(word);
+	}
+}
+
+/* Returns CLI_OK if the error means that the tool has ended, else prints it. */
+static int ended_or_fail(struct cli *c, struct cli_trace *t)
+{
+	const struct gbpf_error *e = gbpf_last_error(t->g);
+
+	if (e->exit != CLI_NOT_FOUND) {
+		return cli_fail_daemon(c, t->g, "trace");
+	}
+	t->ended = true;
+	return CLI_OK;
+}
+
+static int read_map(struct cli *c, struct cli_trace *t, unsigned m)
+{
+	const struct gbpf_map map = { .size = sizeof(map),
+				      .name = t->tool->maps[m]->name,
+				      .tenant = GBPF_ALL_TENANTS,
+				      .probe = t->id };
+	char *after = NULL;
+	int code = CLI_OK;
+
+	do {
+		json_t *page = NULL, *e;
+		char *json = NULL;
+		size_t i;
+
+		if (gbpf_map_dump(t->g, &map, after, PAGE_ENTRIES, 1, &json) < 0) {
+			free(after);
+			return ended_or_fail(c, t);
+		}
+		free(after);
+		after = NULL;
+		code = cli_result(c, t->g, "trace", 0, json, &page);
+		json_array_foreach(json_object_get(page, "entries"), i, e)
+		{
+			take_entry(t, m, e);
+		}
+		if (cli_text(page, "next")[0]) {
+			after = strdup(cli_text(page, "next"));
+		}
+		json_decref(page);
+	} while (after && code == CLI_OK);
+	free(after);
+	return code;
+}
+
+/* Finds the tool in the list, its state and its programs. */
+static int read_state(struct cli *c, struct cli_trace *t)
+{
+	json_t *list = NULL, *p;
+	char *json = NULL;
+	size_t i;
+	int rc = gbpf_probe_list(t->g, &json);
+	int code = cli_result(c, t->g, "trace", rc, json, &list);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	t->ended = true;
+	json_array_foreach(json_object_get(list, "probes"), i, p)
+	{
+		if (cli_u64(p, "id") != t->id || strcmp(cli_text(p, "state"), "attached") != 0) {
+			continue;
+		}
+		t->ended = false;
+		t->kernels = cli_u64(p, "kernels");
+		t->waiting = cli_u64(p, "waiting");
+		t->refused = cli_u64(p, "refused");
+		snprintf(t->why, sizeof(t->why), "%s", cli_text(p, "why"));
+		if (!take_programs(t, json_object_get(p, "tenants"))) {
+			code = cli_fail(c, CLI_FAILED, "memory", NULL, "trace: out of memory");
+		}
+	}
+	json_decref(list);
+	return code;
+}
+
+int cli_trace_read(struct cli *c, struct cli_trace *t)
+{
+	const struct gbpf_map all = { .size = sizeof(all),
+				      .tenant = GBPF_ALL_TENANTS,
+				      .probe = t->id };
+	char *json = NULL;
+	int code = CLI_OK;
+
+	if (gbpf_map_drain(t->g, &all, &json) < 0) {
+		return ended_or_fail(c, t);
+	}
+	free(json);
+	code = read_state(c, t);
+	for (unsigned m = 0; code == CLI_OK && !t->ended && m < CLI_TRACE_MAPS && t->tool->maps[m];
+	     m++) {
+		code = read_map(c, t, m);
+	}
+	return code;
+}
+
+void cli_trace_finish(struct cli_trace *t)
+{
+	while (t->programs) {
+		struct cli_trace_program *p = t->programs;
+
+		t->programs = p->next;
+		program_free(p);
+	}
+	cli_trace_values_finish(&t->gone);
+	gbpf_close(t->g);
+}

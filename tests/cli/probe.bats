@@ -1,0 +1,125 @@
+# gbpf probe: tools in a program that runs, and their maps.
+load helper
+
+setup() {
+	cli_setup
+	build_policies .
+}
+
+start_batch() {
+	"$GBPF" run --device soft --name "${1:-batch}" -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >"${1:-batch}.out" 2>&1 &
+	wait_for grep -q ready "${1:-batch}.out"
+}
+
+start_gbpfd() { "$GBPF" run --device soft true; }
+
+# Blocks that the tool has counted so far.
+count() { "$GBPF" map get counts 0 --probe "$1" --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["entries"][0]["value"])'; }
+count_above() { [ "$(count "$1")" -gt "$2" ]; }
+
+@test "a tool is attached to a running program, counts, and is detached" {
+	start_batch
+	run --separate-stderr "$GBPF" probe attach --wait blocks.bpf.o
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$output" = "attached blocks as tool 1: 1 kernel of 1 program" ]
+	wait_for count_above 1 0
+	wait_for count_above 1 "$(count 1)"
+	run --separate-stderr "$GBPF" probe ls
+	[[ "${lines[1]}" =~ ^\ *1\ +blocks\ +attached\ +all\ +\*\ .*\ 1\ +1\ +0\ +0\ +-$ ]]
+	run "$GBPF" probe ls --json
+	json 'd["schema"] == "gbpf.probe.ls/1" and d["probes"][0]["tenants"][0]["name"] == "batch"'
+	run --separate-stderr "$GBPF" probe detach 1
+	[ "$output" = "detached tool 1 (blocks)" ]
+	run --separate-stderr "$GBPF" probe ls
+	[ -z "$output" ]
+	[[ "$stderr" == "There are no tools."* ]]
+	! grep -q wrong batch.out
+}
+
+@test "maps of a tool are found by its number and by name, and copied from the GPU" {
+	start_batch
+	"$GBPF" -q probe attach --wait blocks.bpf.o
+	wait_for count_above 1 0
+	run --separate-stderr "$GBPF" map list --probe 1
+	[[ "$output" == *"counts "*"each program, on the GPU"* ]]
+	run "$GBPF" map dump counts --json
+	json 'd["scope"] == "device" and d["policy"] == "blocks" and d["entries"][0]["value"] > 0'
+	run "$GBPF" map get total --probe 1 --json
+	json 'd["variable"] == "total" and d["entries"][0]["value"] > 0'
+	run --separate-stderr "$GBPF" map watch counts --interval 20ms --count 3 --json
+	[ "$status" -eq 0 ]
+	[ "${#lines[@]}" -eq 3 ]
+	run --separate-stderr "$GBPF" map set counts 0 1 --tenant 0
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"memory of the GPU"* ]]
+	"$GBPF" -q probe attach warps.bpf.o
+	run --separate-stderr "$GBPF" map dump counts
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"tools 1, 2 have a map 'counts'"* ]]
+	run --separate-stderr "$GBPF" map dump accounts
+	[ "$status" -eq 0 ]
+	run --separate-stderr "$GBPF" map dump counts --probe 9
+	[ "$status" -eq 5 ]
+}
+
+@test "a tool is swapped while the program runs" {
+	start_batch
+	"$GBPF" -q probe attach --wait blocks.bpf.o --kernel '*'
+	run --separate-stderr "$GBPF" probe swap --wait 1 blocks.bpf.o
+	echo "$output"
+	[ "$output" = "swapped blocks as tool 2: 1 kernel of 1 program" ]
+	wait_for count_above 2 0
+	is_alone() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([p["id"] for p in json.load(sys.stdin)["probes"]])')" = "[2]" ]; }
+	wait_for is_alone
+	run --separate-stderr "$GBPF" probe swap 1 blocks.bpf.o
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"there is no tool 1"* ]]
+}
+
+@test "programs that start later get the tools that match" {
+	start_gbpfd
+	"$GBPF" -q probe attach blocks.bpf.o
+	start_batch
+	wait_for count_above 1 0
+	run --separate-stderr "$GBPF" probe attach blocks.bpf.o --to nothing
+	[ "$status" -eq 5 ]
+	"$GBPF" -q probe attach warps.bpf.o --to batch
+	"$GBPF" -q probe attach warps.bpf.o --to 0
+	start_batch other
+	has_two() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([len(p["tenants"]) for p in json.load(sys.stdin)["probes"]])')" = "[2, 1, 1]" ]; }
+	wait_for has_two
+	run --separate-stderr "$GBPF" probe detach --all
+	[ "${#lines[@]}" -eq 3 ]
+}
+
+@test "policies are no tools, and tools no policies" {
+	start_gbpfd
+	run --separate-stderr "$GBPF" probe attach good.bpf.o
+	[ "$status" -eq 4 ]
+	[[ "$stderr" == *"no programs inside kernels"*"gbpf policy load"* ]]
+	run --separate-stderr "$GBPF" policy swap blocks.bpf.o
+	[ "$status" -eq 4 ]
+	[[ "$stderr" == *"programs inside kernels"*"gbpf probe attach"* ]]
+	run --separate-stderr "$GBPF" probe detach
+	[ "$status" -eq 2 ]
+	run --separate-stderr "$GBPF" probe detach 1 --all
+	[ "$status" -eq 2 ]
+	run --separate-stderr "$GBPF" probe detach 7
+	[ "$status" -eq 5 ]
+	run "$GBPF" probe attach blocks.bpf.o --kernel '' --json
+	json 'd["error"]["exit"] == 2'
+	run "$GBPF" probe detach --all --json
+	json 'd["detached"] == []'
+}
+
+@test "a watched map ends with its tool" {
+	start_batch
+	"$GBPF" -q probe attach --wait blocks.bpf.o
+	"$GBPF" map watch counts --interval 20ms >watch.out 2>watch.err &
+	local pid=$!
+	wait_for test -s watch.out
+	"$GBPF" -q probe detach 1
+	wait "$pid"
+	grep -q "the tool was detached" watch.err
+}

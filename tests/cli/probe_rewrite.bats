@@ -1,0 +1,79 @@
+# gbpf probe rewrite: probed forms from files, without gbpfd.
+load helper
+
+setup() {
+	cli_setup
+	build_policies .
+	cat >kernels.ptx <<-'PTX'
+		.version 6.0
+		.target sm_70
+		.address_size 64
+		.global .align 4 .u32 total;
+		.func helper()
+		{
+			ret;
+		}
+		.visible .entry first(.param .u64 first_0)
+		{
+			.reg .pred %p<2>;
+			.reg .b32 %r<4>;
+			ld.global.u32 %r1, [total];
+			@%p1 ret;
+			call helper;
+			ret;
+		}
+		.visible .entry second()
+		{
+			.reg .b64 %d<2>;
+			mov.u64 %d1, helper;
+			ret;
+		}
+	PTX
+}
+
+@test "the form of a kernel has its programs, its variables by address and nothing else" {
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o --kernel first
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == ".version 6.2"* ]]
+	[[ "$output" == *'.const .align 8 .b64 gbpf$table[2];'* ]]
+	[[ "$output" == *".entry first("* ]]
+	[[ "$output" == *"_f0"* ]]
+	[[ "$output" != *"second"* ]]
+	[ -z "$stderr" ]
+}
+
+@test "--explain prints programs, sites and variables" {
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o -k first --explain
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "${lines[0]}" = "kernel first" ]
+	[[ "${lines[1]}" == "program "*": 1 site, cost "* ]]
+	[[ "$output" == *"variable total: by address, entry 1 of the table"* ]]
+	[[ "$output" == *".version is raised to 6.2"* ]]
+	run "$GBPF" probe rewrite kernels.ptx blocks.bpf.o -k first --json
+	json 'd["schema"] == "gbpf.probe.rewrite/1" and d["kernel"] == "first" and d["variables"] == ["total"]'
+	json 'd["programs"][0]["sites"] == 1 and d["ptx"].startswith(".version 6.2")'
+}
+
+@test "what cannot be probed is refused with line and remedy" {
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o -k second
+	[ "$status" -eq 4 ]
+	[[ "$stderr" == *"kernels.ptx:21: takes the address of function helper"*"--probes"* ]]
+	[ -z "$output" ]
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"it has 2 kernels. Choose one with --kernel"* ]]
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o -k third
+	[ "$status" -eq 5 ]
+	run --separate-stderr "$GBPF" probe rewrite none.ptx blocks.bpf.o
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"none.ptx: cannot read it: No such file or directory"* ]]
+	echo "no PTX" >bad.ptx
+	run --separate-stderr "$GBPF" probe rewrite bad.ptx blocks.bpf.o
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"bad.ptx:1:"* ]]
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx good.bpf.o -k first
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"no program of the object is for first"* ]]
+}

@@ -1,0 +1,68 @@
+/* barwait: how long warps wait at barriers of their block. A warp stores its time in front of the barrier, in the slot of its place
+ * on the multiprocessor, and counts the difference behind it: the wait, and the barrier itself. */
+#include <gbpf/gbpf.bpf.h>
+
+#include "fine.h"
+#include "sites.h"
+
+#define SMS 256
+#define PLACES 64 /* of warps on a multiprocessor */
+
+struct site {
+	u64 count, lines, wait_ns;
+};
+
+SITE_MAP(struct site)
+
+FINE_HISTOGRAM(waits);
+
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(map_flags, GBPF_F_DEVICE);
+	__uint(max_entries, SMS * PLACES);
+	__type(key, u32);
+	__type(value, u64);
+} begins SEC(".maps");
+
+static __always_inline u64 *place(u32 sm, u32 slot)
+{
+	u32 k = sm * PLACES + slot;
+
+	return slot < PLACES ? bpf_map_lookup_elem(&begins, &k) : NULL;
+}
+
+SEC("gdev/barrier/*/before")
+int GBPF_PROG(arrive, gdev_barrier)
+{
+	u64 *begin = place(ctx->sm, ctx->warp_slot);
+
+	if (begin) {
+		*begin = ctx->time_ns;
+	}
+	return 0;
+}
+
+SEC("gdev/barrier/*/after")
+int GBPF_PROG(leave, gdev_barrier)
+{
+	u64 *begin = place(ctx->sm, ctx->warp_slot), *n, ns;
+	struct site *s = site_of(ctx->site);
+	u32 k;
+
+	if (!begin || !s || !*begin) {
+		return 0;
+	}
+	ns = ctx->time_ns - *begin;
+	*begin = 0;
+	ADD(s->count, 1);
+	ADD(s->lines, ctx->line);
+	ADD(s->wait_ns, ns);
+	k = fine_bucket(ns);
+	n = bpf_map_lookup_elem(&waits, &k);
+	if (n) {
+		ADD(*n, 1);
+	}
+	return 0;
+}
+
+GBPF_LICENSE("MIT");
