@@ -199,3 +199,12 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	rows 'all(x["us"] > 0 and x["ratio"] > 0 for x in r[4:]) and r[4]["ratio"] == 1'
 	nothing_left
 }
+
+@test "gpu/probes: conformance, exact counts with PTX and of machine code, cycles under load" {
+	script probes --parts bpft,ptx,code,cycles --cycles 2 --launches 100
+	[ "$status" -eq 0 ]
+	rows '[x["what"] for x in r] == ["bpft", "ptx", "code", "cycles"]'
+	script probes --parts torch --operations nothing
+	[ "$status" -eq 1 ]
+	nothing_left
+}

@@ -5,6 +5,7 @@ import collections
 import hashlib
 import json
 import os
+import sys
 
 os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
 import torch  # noqa: E402
@@ -298,6 +299,7 @@ def main():
 	p = argparse.ArgumentParser(description=__doc__)
 	p.add_argument('--rounds', type=int, default=2)
 	p.add_argument('--group', action='append')
+	p.add_argument('--hold', action='store_true', help='end when standard input does')
 	a = p.parse_args()
 	torch.backends.cudnn.benchmark = False
 	torch.backends.cudnn.deterministic = True
@@ -312,7 +314,9 @@ def main():
 			if h not in out[name]:
 				out[name].append(h)
 	torch.cuda.synchronize()
-	print(json.dumps(out))
+	print(json.dumps(out), flush=True)
+	if a.hold:
+		sys.stdin.read()
 
 
 main()

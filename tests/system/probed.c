@@ -58,13 +58,22 @@ static CUcontext context;
 static CUmodule module;
 static CUfunction scale, add;
 
-/* Returns the text of a module with both kernels, or with scale only. */
+/* Returns the text of a module with both kernels, or of scale without the function: a copy of
+ * machine code must not call functions by their number in the module. */
 static const char *text(bool all)
 {
 	static char module_text[4096];
+	const char *call = strstr(scales, "{ .param"), *behind = strstr(scales, "add.u32 %r7, %r7");
 
-	snprintf(module_text, sizeof(module_text), "%s%s%s%s", header, all ? variable_text : "",
-		 scales, all ? adds : "");
+	if (all) {
+		snprintf(module_text, sizeof(module_text), "%s%s%s%s", header, variable_text,
+			 scales, adds);
+	} else {
+		const char *entry = strstr(scales, ".visible");
+
+		snprintf(module_text, sizeof(module_text), "%s%.*sadd.u32 %%r7, %%r6, %%r6;\n%s",
+			 header, (int)(call - entry), entry, behind);
+	}
 	return module_text;
 }
 

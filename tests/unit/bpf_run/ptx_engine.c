@@ -1,4 +1,4 @@
-/* Programs as PTX, run in this process by the engine of the soft GPU. */
+/* Programs as PTX, run in this process by the engine of the soft GPU, or on a GPU. */
 #include "ptx_engine.h"
 
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include "bpf/load/exec_ptx.h"
 #include "bpf/load/jit/jit.h"
 #include "bpf/load/jit/ptx/jit_ptx.h"
+#include "gpu_engine.h"
 
 #define MAX_TEXT ((size_t)4 << 20)
 #define ACTIVE_OFFSET 96u	   /* of the field `active` of all contexts inside kernels */
@@ -35,7 +36,9 @@ static void keep(const struct buf *text)
 	assert_int_equal(fclose(f), 0);
 }
 
-static void load(struct engine *e, const struct buf *text)
+static void *gpu_module; /* on a GPU: the module of the engine in use */
+
+static void load(struct engine *e, struct buf *text)
 {
 	char message[1024];
 
@@ -43,12 +46,26 @@ static void load(struct engine *e, const struct buf *text)
 		keep(text);
 	}
 	engine_init(e);
+	if (gpu_engine()) {
+		e->space.base = gpu_engine_base();
+		gpu_module = gpu_engine_load(buf_text(text));
+		return;
+	}
 	if (engine_load(e, text->data, text->len, "program", message, sizeof(message)) < 0) {
 		fail_msg("%s\n%s", message, text->len < 16384 ? buf_text(text) : "");
 	}
 }
 
-static void launch(struct engine *e, const char *kernel, unsigned threads, const void *params)
+static void unload(struct engine *e)
+{
+	if (gpu_engine()) {
+		gpu_engine_unload(gpu_module);
+	}
+	engine_finish(e);
+}
+
+static void launch(struct engine *e, const char *kernel, unsigned threads, const void *params,
+		   size_t param_bytes)
 {
 	unsigned block = MIN(threads, PTX_BLOCK);
 	struct engine_launch l = { .kernel = kernel,
@@ -57,8 +74,13 @@ static void launch(struct engine *e, const char *kernel, unsigned threads, const
 				   .params = params,
 				   .budget = 1u << 20,
 				   .limit = LIMIT };
-	enum exec_status s = engine_run(e, &l);
+	enum exec_status s;
 
+	if (gpu_engine()) {
+		gpu_engine_launch(e, gpu_module, &l, param_bytes);
+		return;
+	}
+	s = engine_run(e, &l);
 	if (s != EXEC_DONE) {
 		fail_msg("the launch of %s ends with status %d at address 0x%llx", kernel, s,
 			 (unsigned long long)e->fault.address);
@@ -231,13 +253,13 @@ void ptx_batch_run(struct ptx_batch *b, struct test_env *t, uint8_t *mem, size_t
 	} else {
 		params[1] = 0;
 	}
-	launch(&e, "k", threads, params);
+	launch(&e, "k", threads, params, sizeof(params));
 	if (bytes) {
 		memcpy(mem, device, bytes);
 	}
 	memcpy(ret, out, sizeof(*ret) * threads * b->n);
 	take_maps(t, env, &regions);
-	engine_finish(&e);
+	unload(&e);
 	ptx_batch_finish(b);
 }
 
@@ -247,7 +269,7 @@ void ptx_batch_run(struct ptx_batch *b, struct test_env *t, uint8_t *mem, size_t
 
 uint64_t ptx_raw_address(void)
 {
-	return ENGINE_BASE + RAW_OFFSET;
+	return (gpu_engine() ? gpu_engine_base() : ENGINE_BASE) + RAW_OFFSET;
 }
 
 int ptx_run_checked(const struct ebpf_insn *insns, uint32_t n, uint8_t *mem, size_t bytes,
@@ -275,12 +297,12 @@ int ptx_run_checked(const struct ebpf_insn *insns, uint32_t n, uint8_t *mem, siz
 		if (bytes) {
 			memcpy(device, mem, bytes);
 		}
-		launch(&e, EBPF_EXEC_PTX_ENTRY, 1, &param);
+		launch(&e, EBPF_EXEC_PTX_ENTRY, 1, &param, sizeof(param));
 		err = ebpf_exec_ptx_end(env, ret_r0, &r);
 		if (bytes) {
 			memcpy(mem, device, bytes);
 		}
-		engine_finish(&e);
+		unload(&e);
 	}
 	report_finish(&r);
 	buf_finish(&text);

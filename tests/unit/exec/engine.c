@@ -71,7 +71,7 @@ void *engine_take(struct engine *e, size_t bytes, uint64_t *ret_address)
 	}
 	memset(e->pages + at / EXEC_PAGE_BYTES, 3, room / EXEC_PAGE_BYTES);
 	e->used = at + room + EXEC_PAGE_BYTES;
-	*ret_address = ENGINE_BASE + at;
+	*ret_address = e->space.base + at;
 	return e->host + at;
 }
 
