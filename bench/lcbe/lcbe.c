@@ -14,7 +14,7 @@ static bool in_range(const struct bench_lcbe *b)
 	       s->requests >= 1 && s->requests <= 1000000 && s->grid <= 1u << 24 &&
 	       s->kernels >= 1 && s->kernels <= 1000 && s->hint_us <= 1000000 && s->block_us > 0 &&
 	       s->lc_us > 0 && s->seconds > 0 && !s->lc_cmd == !s->be_cmd &&
-	       !(s->lc_cmd && s->machine_code) && s->policy && b->testbed.libcuda &&
+	       !(s->lc_cmd && (s->machine_code || s->probe)) && s->policy && b->testbed.libcuda &&
 	       b->testbed.gbpf && b->testbed.client;
 }
 
@@ -60,6 +60,7 @@ int main(int argc, char **argv)
 		{ "--policy-name", .text = &s->policy_name },
 		{ "--conditions", .text = &s->conditions },
 		{ "--kinds", .text = &s->kinds },
+		{ "--probe", .text = &s->probe },
 		{ "--lc-cmd", .text = &s->lc_cmd },
 		{ "--be-cmd", .text = &s->be_cmd },
 		{ "--block-us", .real = &s->block_us },

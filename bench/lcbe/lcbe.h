@@ -5,12 +5,14 @@
 #include <jansson.h>
 
 #include "bench/common/program.h"
+#include "base/buf.h"
 #include "bench/common/testbed.h"
 
 #define LCBE_ROUNDS 64u
 #define LCBE_BATCH 16u
 #define LCBE_DEFS 10u
-#define LCBE_CONDITIONS (2 * LCBE_DEFS) /* each with PTX and with machine code */
+#define LCBE_VARIANTS 4u /* with PTX and with machine code, each also with a probe */
+#define LCBE_CONDITIONS (LCBE_VARIANTS * LCBE_DEFS)
 
 struct bench_lcbe_settings {
 	unsigned requests; /* of each kind, all rounds together */
@@ -18,6 +20,7 @@ struct bench_lcbe_settings {
 	double block_us, lc_us, seconds;
 	bool default_stream, restart, machine_code;
 	const char *policy, *policy_name, *conditions, *kinds, *lc_cmd, *be_cmd;
+	const char *probe; /* file of a tool, NULL: none */
 };
 
 /* A way of sharing the GPU. */
@@ -35,8 +38,9 @@ enum bench_lcbe_state { LCBE_OUT, LCBE_IN, LCBE_NOT_AVAILABLE, LCBE_BROKEN };
 
 struct bench_lcbe_condition {
 	const struct bench_lcbe_def *def;
-	char name[24];
+	char name[32];
 	bool machine_code; /* its programs load machine code and have no PTX */
+	bool probe;	   /* the tool is attached to its batch clients */
 	enum bench_lcbe_state state;
 	char why[512];
 	struct bench_testbed_daemon *daemon;
@@ -57,6 +61,7 @@ struct bench_lcbe {
 	struct bench_lcbe_condition condition[LCBE_CONDITIONS];
 	char device[64];
 	char image[TESTBED_IMAGE]; /* file of machine code */
+	struct buf tool;	   /* the object of set.probe */
 	unsigned sms;
 	int iterations[2];
 	double block_us[2];
@@ -89,6 +94,16 @@ int bench_lcbe_record_alone(struct bench_lcbe *b, const struct bench_lcbe_condit
 int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
 			     const char *kind, unsigned round, double seconds, double batch,
 			     json_t *us);
+/* lcbe_probe.c */
+/* Reads the tool, if one is to be attached. Returns 0; -1 with error. */
+int bench_lcbe_read_tool(struct bench_lcbe *b);
+/* Attaches it to a batch client of the condition. Returns 0; -1 with error. */
+int bench_lcbe_attach(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
+		      const struct bench_testbed_client *batch);
+/* Waits until the kernels of n batch clients run it. Returns 0; -1 with error: gbpfd refused one,
+ * or the time is over. */
+int bench_lcbe_await_tool(struct bench_lcbe *b, const struct bench_lcbe_condition *c, unsigned n);
+
 /* lcbe_command.c: performs a turn with the user's commands. */
 int bench_lcbe_command_turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned round);
 

@@ -40,11 +40,17 @@ static int prepare(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 	return 0;
 }
 
+static bool under_gbpf(const struct bench_lcbe_def *d)
+{
+	return d->lane != LANE_OWN && d->lane != LANE_MPS;
+}
+
 /* Requests alone need no second condition: their kernels are the same code either way. */
 static bool chosen(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
 	return (!b->set.conditions || bench_program_lists(b->set.conditions, c->def->name)) &&
-	       (!c->machine_code || (b->set.machine_code && c->def->batch));
+	       (!c->machine_code || (b->set.machine_code && c->def->batch)) &&
+	       (!c->probe || (b->set.probe && under_gbpf(c->def)));
 }
 
 void bench_lcbe_choose(struct bench_lcbe *b)
@@ -56,10 +62,11 @@ void bench_lcbe_choose(struct bench_lcbe *b)
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
 		struct bench_lcbe_condition *c = &b->condition[i];
 
-		c->def = &lcbe_defs[i / 2];
-		c->machine_code = i % 2;
-		snprintf(c->name, sizeof(c->name), "%s%s", c->def->name,
-			 c->machine_code ? "-code" : "");
+		c->def = &lcbe_defs[i / LCBE_VARIANTS];
+		c->machine_code = i & 1;
+		c->probe = i & 2;
+		snprintf(c->name, sizeof(c->name), "%s%s%s", c->def->name,
+			 c->machine_code ? "-code" : "", c->probe ? "-probe" : "");
 		c->state = chosen(b, c) ? LCBE_IN : LCBE_OUT;
 		if (c->state == LCBE_IN && ((c->machine_code && no_code) || prepare(b, c) < 0)) {
 			c->state = LCBE_NOT_AVAILABLE;
@@ -83,12 +90,13 @@ int bench_lcbe_record_condition(struct bench_lcbe *b, const struct bench_lcbe_co
 
 	return bench_testbed_record(
 		&b->testbed, "condition",
-		json_pack("{s:s, s:s, s:b, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:b, s:f, s:f, "
+		json_pack("{s:s, s:s, s:b, s:b, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:b, s:f, "
+			  "s:f, "
 			  "s:f, "
 			  "s:O*}",
 			  "condition", c->name, "is", d->doc, "machine_code", c->machine_code,
-			  "state", states[c->state], "rounds", (int)c->rounds, "checked",
-			  (json_int_t)c->checked, "wrong", (json_int_t)c->wrong, "why",
+			  "probe", c->probe, "state", states[c->state], "rounds", (int)c->rounds,
+			  "checked", (json_int_t)c->checked, "wrong", (json_int_t)c->wrong, "why",
 			  bench_program_text(c->why), "shared", bench_lcbe_shared(c),
 			  "policy_lanes", d->lane == LANE_GBPF_AUTO, "plain",
 			  !d->priority && !d->brief, "batch", d->batch, "cpu_seconds",

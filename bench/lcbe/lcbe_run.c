@@ -125,6 +125,9 @@ static int start_clients(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 	err = err ? err : bench_client_await(&c->lc, READY_NS);
 	for (unsigned i = 0; i < batch_clients(b, c) && !err; i++) {
 		err = bench_client_await(&c->be[i], READY_NS);
+		if (!err && c->probe) {
+			err = bench_lcbe_attach(b, c, &c->be[i]);
+		}
 	}
 	return err ? err : check_lane(b, c);
 }
@@ -274,6 +277,9 @@ static int turn(struct bench_lcbe *b, struct bench_lcbe_condition *c, unsigned r
 	}
 	if (!err && batch_clients(b, c)) {
 		err = command_batch(b, c, PAGE_WORK);
+		if (!err && c->probe) {
+			err = bench_lcbe_await_tool(b, c, batch_clients(b, c));
+		}
 		clock_sleep_ns(BATCH_WARM_NS);
 		err = err ? err : batch_window(b, c, round);
 		b->windows_done++;
@@ -400,7 +406,7 @@ int bench_lcbe_run(struct bench_lcbe *b)
 	if (bench_testbed_init(&b->testbed) < 0 || (!b->set.lc_cmd && calibrate(b) < 0)) {
 		return -1;
 	}
-	if (record_set_up(b) < 0) {
+	if (bench_lcbe_read_tool(b) < 0 || record_set_up(b) < 0) {
 		return -1;
 	}
 	bench_lcbe_choose(b);
@@ -436,4 +442,5 @@ void bench_lcbe_finish(struct bench_lcbe *b)
 		stop_clients(c);
 		json_decref(c->tenants);
 	}
+	buf_finish(&b->tool);
 }

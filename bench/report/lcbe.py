@@ -16,6 +16,7 @@ of the requests, bootstrap over rounds for BATCH%; al: alone in the lane'''
 
 FIRST = '-first'  # is in the names of conditions that are the first round of another one
 CODE = '-code'  # ends the names of conditions whose programs load machine code
+PROBE = '-probe'  # behind it, of those whose batch runs a probe
 
 
 def find(conditions, shared, batch, machine_code=False):
@@ -30,7 +31,13 @@ def plain_of(conditions, c):
 
 def ptx_of(conditions, c):
 	"""Returns the condition that differs from c in the image alone, if it was run."""
-	return c['machine_code'] and next((p for p in conditions if p['rounds'] and p['condition'] + CODE == c['condition']), None)
+	return c['machine_code'] and next((p for p in conditions if p['rounds'] and p['probe'] == c['probe']
+		and p['condition'] == c['condition'].replace(CODE, '')), None)
+
+
+def unprobed_of(conditions, c):
+	"""Returns the condition that differs from c in the probe alone, if it was run."""
+	return c['probe'] and next((p for p in conditions if p['rounds'] and p['condition'] + PROBE == c['condition']), None)
 
 
 def alone_of(conditions, c):
@@ -83,14 +90,14 @@ def compare(conditions, c, of):
 				f['batch'] = batch
 
 
-def compare_images(c, ptx):
-	"""Adds to the figures of c, which loads machine code, their ratios to those of the same condition with PTX."""
+def compare_to(c, other, member):
+	"""Adds to the figures of c, as `member`, their ratios to those of the other condition."""
 	for kind, (f, _) in c['figures'].items():
-		if ptx and kind in ptx['figures']:
-			of = ptx['figures'][kind][0]
-			f['to_ptx'] = {name: f[name]['us'] / of[name]['us'] for name in QUANTILES if of[name]['us'] > 0}
+		if other and kind in other['figures']:
+			of = other['figures'][kind][0]
+			f[member] = {name: f[name]['us'] / of[name]['us'] for name in QUANTILES if of[name]['us'] > 0}
 			if 'batch' in f and 'batch' in of:
-				f['to_ptx']['batch'] = f['batch']['share'] / of['batch']['share']
+				f[member]['batch'] = f['batch']['share'] / of['batch']['share']
 
 
 def split_starts(conditions):
@@ -100,11 +107,12 @@ def split_starts(conditions):
 		if not c['policy_lanes'] or c['rounds'] < 2:
 			yield c
 			continue
-		name, code = (c['condition'][:-len(CODE)], CODE) if c['machine_code'] else (c['condition'], '')
+		variant = (CODE if c['machine_code'] else '') + (PROBE if c['probe'] else '')
+		name = c['condition'].removesuffix(variant)
 		first = {r: x for r, x in c['alone'].items() if r == 0}
 		apart = {**c, 'cpu_seconds': 0}  # counters were read after the last round
 		apart.pop('tenants', None)
-		yield part_of(apart, name + FIRST + code, first, lambda w: w['round'] == 0)
+		yield part_of(apart, name + FIRST + variant, first, lambda w: w['round'] == 0)
 		yield part_of(c, c['condition'], {r: x for r, x in c['alone'].items() if r > 0}, lambda w: w['round'] > 0)
 
 
@@ -115,7 +123,7 @@ def part_of(c, name, alone, chosen):
 
 
 def condition_document(c, of):
-	d = {k: c[k] for k in ('condition', 'is', 'machine_code', 'state', 'rounds', 'checked', 'wrong')}
+	d = {k: c[k] for k in ('condition', 'is', 'machine_code', 'probe', 'state', 'rounds', 'checked', 'wrong')}
 	d['kinds'] = [f for f, _ in c['figures'].values()]
 	if c['why']:
 		d['why'] = c['why']
@@ -145,20 +153,20 @@ def print_row(out, c, f):
 	out.line(line)
 
 
-def print_images(out, conditions):
-	"""Prints what machine code changes, side by side, if the run has both."""
-	pairs = [(c, kind, f) for c in conditions for kind, (f, _) in c['figures'].items() if 'to_ptx' in f]
+def print_pairs(out, conditions, member, title, other, this):
+	"""Prints what machine code or a probe changes, side by side, if the run has both."""
+	pairs = [(c, kind, f) for c in conditions for kind, (f, _) in c['figures'].items() if member in f]
 	if not pairs:
 		return
-	out.line('%-20s %-7s %12s %12s %6s %12s %12s %6s %6s' % ('MACHINE CODE', 'KIND', 'P50 us PTX', 'CODE', 'RATIO', 'P99 us PTX', 'CODE',
-		'RATIO', 'BATCH'))
+	out.line('%-20s %-7s %12s %12s %6s %12s %12s %6s %6s' % (title, 'KIND', 'P50 us ' + other, this, 'RATIO', 'P99 us ' + other,
+		this, 'RATIO', 'BATCH'))
 	for c, kind, f in pairs:
-		line = '%-20s %-7s' % (c['condition'][:-len(CODE)], kind)
+		line = '%-20s %-7s' % (c['condition'], kind)
 		for p in ('p50', 'p99'):
-			ratio = f['to_ptx'].get(p)
+			ratio = f[member].get(p)
 			line += ' %12s %12.1f %6s' % (('%.1f' % (f[p]['us'] / ratio), f[p]['us'], '%.2f' % ratio) if ratio
 				else ('-', f[p]['us'], '-'))
-		out.line(line + (' %6.2f' % f['to_ptx']['batch'] if 'batch' in f['to_ptx'] else ''))
+		out.line(line + (' %6.2f' % f[member]['batch'] if 'batch' in f[member] else ''))
 
 
 def print_treatment(out, c):
@@ -191,7 +199,8 @@ def print_table(out, s, conditions):
 		if c['state'] in ('not available', 'failed'):
 			out.line('%-20s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
 	out.line(NOTE)
-	print_images(out, conditions)
+	print_pairs(out, conditions, 'to_ptx', 'MACHINE CODE', 'PTX', 'CODE')
+	print_pairs(out, conditions, 'to_unprobed', 'PROBE IN BATCH', '-', 'PROBE')
 
 
 def report(records, out):
@@ -215,7 +224,8 @@ def report(records, out):
 	for c in conditions:
 		of = alone_of(conditions, c)
 		compare(conditions, c, of)
-		compare_images(c, ptx_of(conditions, c))
+		compare_to(c, ptx_of(conditions, c), 'to_ptx')
+		compare_to(c, unprobed_of(conditions, c), 'to_unprobed')
 		if c['state'] != 'out':
 			document['conditions'].append(condition_document(c, of))
 	print_table(out, set_up, conditions)

@@ -22,6 +22,7 @@ enum {
 	L_BE_CMD,
 	L_RESTART,
 	L_MACHINE_CODE,
+	L_PROBE,
 	L_SECONDS,
 	L_SAVE,
 	L_SVG,
@@ -49,6 +50,8 @@ static const struct cli_option options[] = {
 	[L_RESTART] = { "restart", 0, NULL, "new processes in each round" },
 	[L_MACHINE_CODE] = { "machine-code", 0, NULL,
 			     "each condition also with kernels without PTX" },
+	[L_PROBE] = { "probe", 0, "OBJECT",
+		      "gBPF's conditions also with this tool in batch's kernels" },
 	[L_SECONDS] = { "seconds", 't', "S", "limit, about (default 300; soft 60)" },
 	[L_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
 	[L_SVG] = { "svg", 0, "FILE", "draw the distributions" },
@@ -81,10 +84,10 @@ static int cmd_lcbe(struct cli *c)
 		code = cli_fail(c, CLI_USAGE, "usage", "Give the other too",
 				"bench lcbe: --lc-cmd and --be-cmd go together");
 	}
-	if (!code && c->opt[L_LC_CMD] && c->opt[L_MACHINE_CODE]) {
+	if (!code && c->opt[L_LC_CMD] && (c->opt[L_MACHINE_CODE] || c->opt[L_PROBE])) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Omit one of them",
-				"bench lcbe: --machine-code is for the bench's own kernels, not "
-				"for --lc-cmd");
+				"bench lcbe: %s is for the bench's own kernels, not for --lc-cmd",
+				c->opt[L_PROBE] ? "--probe" : "--machine-code");
 	}
 	cli_bench_push(argv, &n, "bench-lcbe", NULL);
 	code = code ? code

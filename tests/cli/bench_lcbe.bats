@@ -85,6 +85,23 @@ shares_are_sane() {
 	run ! leftovers
 }
 
+@test "bench lcbe --probe measures gBPF's conditions with and without a tool in batch's kernels" {
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 24 --repeats 2 --kinds one \
+		--conditions alone,gbpf --machine-code --grid 4 --probe "$GBPF_PREFIX/lib/gbpf/bench/probe/block_counter.bpf.o"
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[c["condition"] for c in d["conditions"]] == ["alone", "gbpf", "gbpf-code", "gbpf-probe", "gbpf-code-probe"]'
+	json 'all(c["state"] == "run" and c["wrong"] == 0 < c["checked"] for c in d["conditions"])'
+	json 'all(("to_unprobed" in c["kinds"][0]) == c["probe"] == c["condition"].endswith("-probe") for c in d["conditions"])'
+	json '[[t["stats"]["block_launches"] > 0 for t in c["tenants"] if t["class"] == "batch"] for c in d["conditions"][1:]] == 4 * [[True]]'
+	echo text >no.bpf.o
+	run "$GBPF" bench lcbe --device soft --requests 4 --repeats 1 --conditions gbpf --probe no.bpf.o
+	[ "$status" -ne 0 ]
+	run "$GBPF" bench lcbe --lc-cmd true --be-cmd true --probe no.bpf.o
+	[ "$status" -eq 2 ]
+	run ! leftovers
+}
+
 @test "bench lcbe lists the first round of lanes that the policy chooses apart" {
 	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 60 --repeats 3 --kinds one \
 		--conditions alone,default,gbpf-auto
