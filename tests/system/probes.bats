@@ -225,12 +225,13 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows blocks 0 $((before + 6))
 }
 
-@test "launches that are stopped between blocks count each block once" {
+# counts_stopped COMMAND: of the kernel that the program loads with it.
+counts_stopped() {
 	begin
 	gbpf policy swap "$POLICIES/lc_first.bpf.o"
 	start --class batch
 	attach count_blocks --to "$pid"
-	tell load
+	tell "$1"
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 300 --requests 100000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
 	interrupted() {
@@ -244,4 +245,12 @@ sys.exit(t["stats"]["interruptions"] < 3)' "$pid"
 	launched=0
 	wait_for interrupted
 	shows blocks 0 "$launched"
+}
+
+@test "launches that are stopped between blocks count each block once" {
+	counts_stopped load
+}
+
+@test "launches of machine code that are stopped between blocks count each block once" {
+	counts_stopped code
 }

@@ -148,11 +148,12 @@ void shim_clone_follow(struct shim_clone *t)
 }
 
 void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
-		     const struct ptx_block_entry *entry)
+		     const struct ptx_block_entry *entry, const struct cubin_kernel *code)
 {
 	*t = (struct shim_clone){ .of = of,
 				  .handle = clone,
 				  .entry = entry,
+				  .code = code,
 				  .kind = SHIM_KERNEL_OF_MODULE,
 				  .why = PROTO_BLOCK_OK };
 	pthread_mutex_lock(&clones_mutex);

@@ -34,9 +34,10 @@ struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret
  * through the shim. */
 struct shim_clone *shim_clone_get(const void *handle);
 /* Makes t the record of the clone of a function that the program does not know: a probed form, of a
- * module in the current context. entry: borrowed. Its own copy ends without notice. */
+ * module in the current context. Either entry, of the clone, or code, of the function itself, which
+ * is its own clone then; both are borrowed. Its own copy ends without notice. */
 void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
-		     const struct ptx_block_entry *entry);
+		     const struct ptx_block_entry *entry, const struct cubin_kernel *code);
 /* Reads the limits of such a clone's function again. */
 void shim_clone_follow(struct shim_clone *t);
 /* Excludes a clone whose blocks were found waiting for blocks of higher index; it is not launched

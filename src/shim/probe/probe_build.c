@@ -297,6 +297,17 @@ void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
 	}
 }
 
+/* The entry stub of machine code has the gate in front of the programs. */
+static void take_gate(struct shim_probe_form *f)
+{
+	const struct cubin_kernel *k = shim_code_kernel(f->handle);
+
+	f->has_clone = k && shim_code_why(k) == PROTO_BLOCK_OK;
+	if (f->has_clone) {
+		shim_clone_init(&f->clone, f->handle, f->handle, NULL, k);
+	}
+}
+
 /* Without it launches of the form run to their end. */
 static void take_clone(struct shim_probe_made *b, struct shim_probe_form *f)
 {
@@ -305,13 +316,17 @@ static void take_clone(struct shim_probe_made *b, struct shim_probe_form *f)
 
 	f->has_clone = false;
 	f->block = NULL;
+	if (f->code) {
+		take_gate(f);
+		return;
+	}
 	if (!b->block) {
 		return;
 	}
 	buf_printf(&name, "%s" PTX_BLOCK_SUFFIX, b->k->name);
 	if (shim_driver.cuModuleGetFunction(&handle, f->module, buf_text(&name)) == CUDA_SUCCESS) {
 		shim_clone_init(&f->clone, f->handle, handle,
-				ptx_block_image_entry(b->block, b->k->name));
+				ptx_block_image_entry(b->block, b->k->name), NULL);
 		(void)shim_driver.cuFuncLoad(handle);
 		f->has_clone = true;
 		f->block = b->block;

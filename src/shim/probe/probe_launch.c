@@ -97,10 +97,14 @@ static unsigned shared_of(const struct shim_probe_form *p, unsigned smem)
 
 struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, uint32_t *smem)
 {
-	struct shim_probe_form *p = load_acquire(&shim.probes_attached)
-					    ? begin((CUfunction)unqual(handle), NULL, ctx)
-					    : NULL;
+	struct shim_probe_form *p = NULL;
 
+	if (unlikely(load_relaxed(&shim_probe_paused_until))) {
+		shim_probe_wait_paused();
+	}
+	if (load_acquire(&shim.probes_attached)) {
+		p = begin((CUfunction)unqual(handle), NULL, ctx);
+	}
 	if (p && p->ctx != ctx) {
 		shim_probe_form_end(p);
 		p = NULL;

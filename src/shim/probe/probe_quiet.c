@@ -7,7 +7,9 @@
 #include "base/clock.h"
 #include "shim/capture_state.h"
 
-#define PAUSE_NS 5000000u /* longest pause of a launch */
+/* Longest pause of a launch: kernels of 3 ms end, of which a stream has two at the beginning of the
+ * pause. */
+#define PAUSE_NS 7500000u
 #define STEP_NS 10000u
 
 uint64_t shim_probe_paused_until;

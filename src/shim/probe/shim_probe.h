@@ -24,7 +24,7 @@ void shim_probe_refresh(const void *handle);
 
 /* Returns the probed form that a launch of the kernel in that context is to take, and which stays
  * until it is released; *smem, the launch's dynamic shared memory, becomes the form's. NULL:
- * none. */
+ * none. While launches are paused, for some milliseconds at most, the caller waits. */
 struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, uint32_t *smem);
 void shim_probe_release(struct shim_probe_form *f);
 /* Returns the form's preemptible clone, NULL: it has none. */

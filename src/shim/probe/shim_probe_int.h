@@ -199,7 +199,7 @@ enum shim_probe_quiet {
 	SHIM_PROBE_FAILED, /* the context has an error that does not go away: nothing runs in it */
 };
 #define SHIM_PROBE_BACKLOG_NS                                                                      \
-	4000000u /* duration of present work for which a pause is worth while */
+	8000000u /* duration of present work for which a pause is worth while */
 /* Waits until the present work of the current context is done, backlog_ns at most. QUIET: the
  * context is idle and launches are paused, for some milliseconds at most, until the end is called.
  * Caller holds shim_probe_build_mutex. */
