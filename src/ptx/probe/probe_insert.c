@@ -1,6 +1,7 @@
 /* The code at a site: the active lanes collect what the programs read of the warp, elect one of
- * them, and that lane computes the other fields and calls the programs. Lanes that are not elected
- * branch over it. */
+ * them, and that lane computes the other fields and runs the programs. Lanes that are not elected
+ * branch over it. A program becomes part of the code, as ptxas does not make it so; where that is
+ * not possible, or the form would grow too long, the code calls it. */
 #include "ptx/probe/probe_int.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static int needs_of(const struct ptx_probe_work *p, const struct ptx_probe_site 
 	return ret;
 }
 
-/* ---- calls ---- */
+/* ---- programs ---- */
 
 /* Computes the fields that are times, or those that are not. */
 static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
@@ -49,16 +50,9 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 	}
 }
 
-static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g,
-		 const struct ptx_probe_site *s)
+static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d;\n");
-	compute(p, g, s, false);
-	compute(p, g, s, true);
-	ptx_probe_text(p,
-		       "\tld.const.b64 %%~d, [" PTX_PROBE_TABLE "+%u];\n"
-		       "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~d;\n",
-		       g->place * 8);
+	ptx_probe_text(p, "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n");
 	for (uint32_t k = 0; k < g->n_fields; k++) {
 		if (g->probe->fields >> k & 1) {
 			unsigned bits = g->fields[k].bytes * 8;
@@ -73,14 +67,56 @@ static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 			ptx_probe_text(p, ", ~a%u", k);
 		}
 	}
-	ptx_probe_text(p, ");\n\t}\n");
+	ptx_probe_text(p, ");\n");
 }
 
-static void call_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
+/* Returns true if the program becomes part of the body here, and counts it. */
+static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+{
+	if (!g->n_insns || g->n_insns > PTX_PROBE_INLINE_MAX - p->n_inlined) {
+		return false;
+	}
+	p->n_inlined += g->n_insns;
+	return true;
+}
+
+/* Loads the address of the environment into %~e. ptxas makes instructions of whole warps, a vote
+ * and a sum, of atomics of several lanes on one address. For an elected lane the place in the table
+ * is the sum of a constant and of %~n, which is 0 in this lane, but for all that the compiler knows
+ * differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
+static void environment(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool elected)
+{
+	if (elected) {
+		ptx_probe_text(p,
+			       "\tcvt.u64.u32 %%~e, %%~n;\n\tmov.u64 %%~d, " PTX_PROBE_TABLE ";\n"
+			       "\tadd.s64 %%~e, %%~e, %%~d;\n\tld.const.b64 %%~e, [%%~e+%u];\n",
+			       g->place * 8);
+	} else {
+		ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
+	}
+}
+
+static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
+		const struct ptx_probe_site *s)
+{
+	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e;\n");
+	compute(p, g, s, false);
+	compute(p, g, s, true);
+	environment(p, g, !g->probe->lanes && !ptx_probe_is_bulk(s));
+	if (inlines(p, g)) {
+		ptx_probe_inline(p, g);
+	} else {
+		call(p, g);
+		g->called = true;
+	}
+	ptx_probe_text(p, "\t}\n");
+}
+
+static void run_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
 {
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		if (runs_here(p, &p->programs[i], s, lanes)) {
-			call(p, &p->programs[i], s);
+			run(p, &p->programs[i], s);
 			p->ret->sites[i]++;
 		}
 	}
@@ -93,7 +129,7 @@ static uint32_t open_scope(struct ptx_probe_work *p, const struct ptx_probe_site
 {
 	uint32_t label = ++p->n_labels;
 
-	ptx_probe_text(p, "\t{\n\t.reg .pred %%~p, %%~o;\n\t.reg .b32 %%~m, %%~t, %%~u;\n");
+	ptx_probe_text(p, "\t{\n\t.reg .pred %%~p, %%~o;\n\t.reg .b32 %%~m, %%~n, %%~t, %%~u;\n");
 	if (s && s->guard) {
 		ptx_probe_text(p, "\t@%s%s bra $~%u;\n", s->guard_not ? "" : "!", s->guard, label);
 	}
@@ -105,12 +141,13 @@ static void close_scope(struct ptx_probe_work *p, uint32_t label)
 	ptx_probe_text(p, "$~%u:\n\t}\n", label);
 }
 
-/* All but the lowest of the lanes in %~m leave. */
+/* All but the lowest of the lanes in %~m leave. Each election sets %~n to a number that is 0 in the
+ * lane that it leaves; see environment(). */
 static void elect_lowest(struct ptx_probe_work *p, uint32_t label)
 {
 	ptx_probe_text(p,
-		       "\tmov.u32 %%~t, %%lanemask_lt;\n\tand.b32 %%~t, %%~t, %%~m;\n"
-		       "\tsetp.ne.u32 %%~p, %%~t, 0;\n\t@%%~p bra $~%u;\n",
+		       "\tmov.u32 %%~n, %%lanemask_lt;\n\tand.b32 %%~n, %%~n, %%~m;\n"
+		       "\tsetp.ne.u32 %%~p, %%~n, 0;\n\t@%%~p bra $~%u;\n",
 		       label);
 }
 
@@ -118,7 +155,7 @@ static void elect_lowest(struct ptx_probe_work *p, uint32_t label)
 static void elect_first(struct ptx_probe_work *p, uint32_t label)
 {
 	ptx_probe_text(p,
-		       "\tmov.u32 %%~t, %%laneid;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
+		       "\tmov.u32 %%~n, %%laneid;\n\tsetp.ne.u32 %%~p, %%~n, 0;\n"
 		       "\t@%%~p bra $~%u;\n",
 		       label);
 }
@@ -126,8 +163,8 @@ static void elect_first(struct ptx_probe_work *p, uint32_t label)
 static void elect_thread(struct ptx_probe_work *p, uint32_t label)
 {
 	ptx_probe_text(p,
-		       "\tmov.u32 %%~t, %%tid.x;\n\tmov.u32 %%~u, %%tid.y;\n"
-		       "\tor.b32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%tid.z;\n"
+		       "\tmov.u32 %%~n, %%tid.x;\n\tmov.u32 %%~u, %%tid.y;\n"
+		       "\tor.b32 %%~t, %%~n, %%~u;\n\tmov.u32 %%~u, %%tid.z;\n"
 		       "\tor.b32 %%~t, %%~t, %%~u;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
 		       "\t@%%~p bra $~%u;\n",
 		       label);
@@ -182,7 +219,7 @@ static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s
 	if (!lanes) {
 		elect(p, s, label);
 	}
-	call_all(p, s, lanes);
+	run_all(p, s, lanes);
 	close_scope(p, label);
 }
 
@@ -233,6 +270,6 @@ void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site
 		       "\tatom.shared.add.u32 %%~t, [%%~a+-16], %%~t;\n"
 		       "\tsetp.ne.u32 %%~p, %%~t, %%~u;\n\t@%%~p bra $~%u;\n",
 		       label);
-	call_all(p, s, false);
+	run_all(p, s, false);
 	close_scope(p, label);
 }

@@ -53,8 +53,15 @@ struct ptx_probe_program {
 	uint32_t n_fields;
 	uint32_t place;		   /* of its environment in the table */
 	struct ptx_module *module; /* its functions; owned */
+	const struct ptx_function *root;
 	struct ptx_probe_filter filter;
+	uint32_t n_insns; /* of its root if that can become part of a body; 0: it cannot */
+	bool called;	  /* the functions are part of the module */
 };
+
+/* Number of instructions of programs that become part of the bodies of one form. Further sites call
+ * the programs, so that code and compile time grow by little for each. */
+#define PTX_PROBE_INLINE_MAX 4096u
 
 #define PTX_PROBE_SPACE_PARAM 99
 
@@ -113,6 +120,7 @@ struct ptx_probe_work {
 	unsigned n_scopes;
 	uint32_t n_sites[32]; /* so far, by hook - 32 */
 	uint32_t n_labels;
+	uint32_t n_inlined;  /* instructions of programs in bodies so far */
 	bool line_entered;   /* control may have come from elsewhere since the last .loc */
 	struct strmap files; /* name of a .file by its number, as text */
 };
@@ -138,18 +146,31 @@ int ptx_probe_slice(struct ptx_probe_work *p);
 int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n);
 void ptx_probe_programs_finish(struct ptx_probe_work *p);
 
+/* probe_inline.c: a root as a scope of another body, which defines %~e as the environment and %~fN
+ * as field N. Returns why it cannot become one, and its number of instructions; NULL: it can. No
+ * scope may have been entered. */
+const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+				 uint32_t *ret_insns);
+void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
+
 /* probe_hooks.c: fields of a hook, from hooks.def. NULL: no such hook inside kernels. */
 const struct ptx_probe_field *ptx_probe_fields(uint32_t hook, uint32_t *ret_n);
 
 /* probe_old.c: a program's functions for a target older than sm_70. */
 bool ptx_probe_is_old(const struct ptx_probe_work *p);
+/* Returns true if it cannot be written for such a target. */
+bool ptx_probe_is_new_insn(const struct ptx_insn *insn);
+void ptx_probe_print_old_insn(struct ptx_probe_work *p, const struct ptx_insn *insn);
 int ptx_probe_print_old(struct ptx_probe_work *p, const struct ptx_probe_program *g);
 
 /* probe_print.c: the new module. */
 int ptx_probe_print(struct ptx_probe_work *p);
 
-/* probe_regs.c: the declarations of scopes, as printing enters and leaves them. Enter returns 0 or
- * -ENOMEM, and has to be undone in either case. */
+/* probe_regs.c: the declarations of scopes, as printing enters and leaves them. Those that fail
+ * return -ENOMEM; entering has to be undone even then. */
+void ptx_probe_enter(struct ptx_probe_work *p);
+/* Adds to the innermost scope. */
+int ptx_probe_declare(struct ptx_probe_work *p, const struct ptx_variable *v);
 int ptx_probe_enter_params(struct ptx_probe_work *p, const struct ptx_function *f);
 int ptx_probe_enter_list(struct ptx_probe_work *p, const struct ptx_list *list);
 void ptx_probe_leave_scope(struct ptx_probe_work *p);

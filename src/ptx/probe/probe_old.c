@@ -23,7 +23,7 @@ static unsigned target_number(const struct ptx_module *m)
 
 bool ptx_probe_is_old(const struct ptx_probe_work *p)
 {
-	return target_number(p->m) < 70;
+	return p->m && target_number(p->m) < 70;
 }
 
 static bool is_one_of(const char *word, const char *const *list)
@@ -64,13 +64,13 @@ static bool is_atomic(const struct ptx_insn *insn)
 }
 
 /* An access whose order is not relaxed is not emitted by the compiler. */
-static bool is_ordered_access(const struct ptx_insn *insn)
+bool ptx_probe_is_new_insn(const struct ptx_insn *insn)
 {
 	return !is_atomic(insn) && (ptx_probe_has_modifier(insn, ".acquire") ||
 				    ptx_probe_has_modifier(insn, ".release"));
 }
 
-static void print_insn(struct ptx_probe_work *p, const struct ptx_insn *from)
+void ptx_probe_print_old_insn(struct ptx_probe_work *p, const struct ptx_insn *from)
 {
 	bool keep_scope = is_atomic(from) && target_number(p->m) >= 60;
 	const char *modifiers[MODIFIERS_MAX];
@@ -119,11 +119,11 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 			ptx_probe_text(p, "\t}\n");
 		} else if (it->kind != PTX_INSN) {
 			ptx_item_print(it, p->out);
-		} else if (is_ordered_access((const struct ptx_insn *)it)) {
+		} else if (ptx_probe_is_new_insn((const struct ptx_insn *)it)) {
 			err = ptx_probe_refuse(p, 0, "a program needs sm_70, the kernel is for %s",
 					       p->m->target);
 		} else {
-			print_insn(p, (const struct ptx_insn *)it);
+			ptx_probe_print_old_insn(p, (const struct ptx_insn *)it);
 		}
 	}
 	return err;

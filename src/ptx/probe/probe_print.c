@@ -188,6 +188,12 @@ static void print_line(struct ptx_probe_work *p, const struct ptx_directive *d)
 	p->line_entered = false;
 }
 
+static int too_long(struct ptx_probe_work *p)
+{
+	return report_set(p->report, -EFBIG, "probe", "the probed form is longer than %zu bytes",
+			  PTX_TEXT_MAX);
+}
+
 /* Recursion is bounded by the parser's limit on scopes. */
 static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 {
@@ -209,8 +215,7 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 			p->line_entered = p->line_entered || it->kind == PTX_LABEL;
 		}
 		if (err == 0 && p->out->len > PTX_TEXT_MAX) {
-			err = report_set(p->report, -EFBIG, "probe",
-					 "the probed form is longer than %zu bytes", PTX_TEXT_MAX);
+			err = too_long(p);
 		}
 	}
 	ptx_probe_leave_scope(p);
@@ -322,16 +327,24 @@ static int print_directive(struct ptx_probe_work *p, const struct ptx_directive 
 		       : ptx_probe_refuse(p, d->item.line, "an unknown directive");
 }
 
-static int print_table(struct ptx_probe_work *p)
+static void print_table(struct ptx_probe_work *p)
 {
-	int err = 0;
-
 	ptx_probe_text(p, ".visible .const .align 8 .b64 " PTX_PROBE_TABLE "[%u];\n",
 		       p->n_programs + p->ret->n_variables);
 	if (p->ret->needs_shared) {
 		ptx_probe_text(p, ".extern .shared .align 16 .b8 ~shared[];\n");
 	}
+}
+
+/* The functions of programs that have not become part of others altogether. */
+static int print_programs(struct ptx_probe_work *p)
+{
+	int err = 0;
+
 	for (uint32_t i = 0; i < p->n_programs && err == 0; i++) {
+		if (!p->programs[i].called) {
+			continue;
+		}
 		if (ptx_probe_is_old(p)) {
 			err = ptx_probe_print_old(p, &p->programs[i]);
 		} else {
@@ -357,29 +370,60 @@ static bool is_part(const struct ptx_probe_work *p, const struct ptx_item *it)
 	return false;
 }
 
-int ptx_probe_print(struct ptx_probe_work *p)
+static int print_items(struct ptx_probe_work *p, const struct ptx_item *it)
 {
-	bool raise = is_old(p->m), table = false;
 	int err = 0;
 
-	p->ret->version_raised = raise;
-	for (const struct ptx_item *it = p->m->items.first; it && err == 0; it = it->next) {
+	for (; it && err == 0; it = it->next) {
 		if (it->kind == PTX_DIRECTIVE) {
-			err = print_directive(p, (const struct ptx_directive *)it, raise);
-			continue;
-		}
-		if (!table) {
-			err = print_table(p);
-			table = true;
-		}
-		if (err < 0 || !is_part(p, it)) {
-			continue;
-		}
-		if (it->kind == PTX_FUNCTION) {
+			err = print_directive(p, (const struct ptx_directive *)it,
+					      p->ret->version_raised);
+		} else if (is_part(p, it) && it->kind == PTX_FUNCTION) {
 			err = print_function(p, (const struct ptx_function *)it);
-		} else {
+		} else if (is_part(p, it)) {
 			ptx_item_print(it, p->out);
 		}
+	}
+	return err;
+}
+
+/* Prints what follows the header. Which programs are called is known behind the bodies. */
+static int print_parts(struct ptx_probe_work *p, const struct ptx_item *first)
+{
+	struct buf *out = p->out, parts;
+	int err;
+
+	print_table(p);
+	buf_init(&parts);
+	p->out = &parts;
+	err = print_items(p, first);
+	p->out = out;
+	err = err ? err : print_programs(p);
+	buf_add(out, parts.data, parts.len);
+	err = err ? err : parts.failed;
+	buf_finish(&parts);
+	return err;
+}
+
+int ptx_probe_print(struct ptx_probe_work *p)
+{
+	const struct ptx_item *it = p->m->items.first;
+	int err = 0;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		struct ptx_probe_program *g = &p->programs[i];
+
+		if (ptx_probe_inline_why(p, g, &g->n_insns)) {
+			g->n_insns = 0;
+		}
+	}
+	p->ret->version_raised = is_old(p->m);
+	for (; it && it->kind == PTX_DIRECTIVE && err == 0; it = it->next) {
+		err = print_directive(p, (const struct ptx_directive *)it, p->ret->version_raised);
+	}
+	err = err ? err : print_parts(p, it);
+	if (err == 0 && p->out->len > PTX_TEXT_MAX) {
+		err = too_long(p);
 	}
 	return err ? err : p->out->failed;
 }

@@ -117,7 +117,7 @@ static bool is_param(const struct ptx_variable *v, uint32_t bytes)
 	return !v->n_dims && ptx_variable_bytes(v, &size) == 0 && size == bytes;
 }
 
-static int check_root(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 {
 	const struct ptx_function *f;
 	struct buf name;
@@ -131,6 +131,7 @@ static int check_root(struct ptx_probe_work *p, const struct ptx_probe_program *
 	if (!f || !f->has_body || f->n_returns || !f->n_params || !is_param(&f->params[0], 8)) {
 		return wrong(p, g->probe, "no root that takes an environment");
 	}
+	g->root = f;
 	same = true;
 	for (uint32_t i = 0; i < g->n_fields && same; i++) {
 		if (g->probe->fields >> i & 1) {

@@ -24,34 +24,38 @@ static int add(struct strmap *m, const struct ptx_variable *v)
 	return err == -EEXIST ? 0 : err;
 }
 
-static struct strmap *push(struct ptx_probe_work *p)
+void ptx_probe_enter(struct ptx_probe_work *p)
 {
-	strmap_init(&p->scopes[p->n_scopes]);
-	return &p->scopes[p->n_scopes++];
+	strmap_init(&p->scopes[p->n_scopes++]);
+}
+
+int ptx_probe_declare(struct ptx_probe_work *p, const struct ptx_variable *v)
+{
+	return add(&p->scopes[p->n_scopes - 1], v);
 }
 
 int ptx_probe_enter_params(struct ptx_probe_work *p, const struct ptx_function *f)
 {
-	struct strmap *m = push(p);
 	int err = 0;
 
+	ptx_probe_enter(p);
 	for (uint32_t i = 0; i < f->n_params && err == 0; i++) {
-		err = add(m, &f->params[i]);
+		err = ptx_probe_declare(p, &f->params[i]);
 	}
 	for (uint32_t i = 0; i < f->n_returns && err == 0; i++) {
-		err = add(m, &f->returns[i]);
+		err = ptx_probe_declare(p, &f->returns[i]);
 	}
 	return err;
 }
 
 int ptx_probe_enter_list(struct ptx_probe_work *p, const struct ptx_list *list)
 {
-	struct strmap *m = push(p);
 	int err = 0;
 
+	ptx_probe_enter(p);
 	for (const struct ptx_item *it = list->first; it && err == 0; it = it->next) {
 		if (it->kind == PTX_VARIABLE) {
-			err = add(m, (const struct ptx_variable *)it);
+			err = ptx_probe_declare(p, (const struct ptx_variable *)it);
 		}
 	}
 	return err;

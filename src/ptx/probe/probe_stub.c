@@ -15,8 +15,6 @@
 struct inlining {
 	struct ptx_probe_work *p;
 	const struct ptx_probe_program *g;
-	const struct ptx_function *root;
-	uint32_t label; /* of its end */
 };
 
 static int refuse(const struct inlining *n, const char *why)
@@ -35,53 +33,6 @@ static int invalid(const struct inlining *n, const char *why)
 
 /* ---- bodies ---- */
 
-/* Stores the register that has the value of parameter i: the environment, then the fields that the
- * program reads, in their order. */
-static void param_register(const struct inlining *n, uint32_t i, char *ret, size_t bytes)
-{
-	uint32_t field = 0;
-
-	if (i == 0) {
-		snprintf(ret, bytes, "%%" STEM "e");
-		return;
-	}
-	while (!(n->g->probe->fields >> field & 1) || --i > 0) {
-		field++;
-	}
-	snprintf(ret, bytes, "%%" STEM "f%u", field);
-}
-
-/* ld.param of a parameter of the root becomes a move of the same width. */
-static int take_param(const struct inlining *n, const struct ptx_insn *insn)
-{
-	const struct ptx_operand *from = insn->n_operands == 2 ? &insn->operands[1] : NULL;
-	unsigned bytes = insn->n_modifiers == 2 ? ptx_type_bytes(insn->modifiers[1]) : 0;
-	uint64_t size;
-	char reg[32];
-
-	for (uint32_t i = 0; from && i < n->root->n_params; i++) {
-		const struct ptx_variable *v = &n->root->params[i];
-
-		if (from->kind != PTX_ADDRESS || !from->name || from->offset || from->n_args ||
-		    insn->operands[0].kind != PTX_NAME || strcmp(from->name, v->name) != 0) {
-			continue;
-		}
-		if (insn->guard || ptx_variable_bytes(v, &size) < 0 || size != bytes) {
-			break;
-		}
-		param_register(n, i, reg, sizeof(reg));
-		ptx_probe_text(n->p, "\tmov.b%u %s, %s;\n", 8 * bytes, insn->operands[0].name, reg);
-		return 0;
-	}
-	return invalid(n, "a parameter is loaded in an unknown form");
-}
-
-static bool is_param_access(const struct ptx_insn *insn)
-{
-	return (strcmp(insn->opcode, "ld") == 0 || strcmp(insn->opcode, "st") == 0) &&
-	       insn->n_modifiers && strcmp(insn->modifiers[0], ".param") == 0;
-}
-
 static bool is_warp_wide(const struct ptx_insn *insn)
 {
 	static const char *const opcodes[] = { "activemask", "vote",  "shfl",
@@ -95,77 +46,59 @@ static bool is_warp_wide(const struct ptx_insn *insn)
 	return false;
 }
 
-static int print_insn(const struct inlining *n, const struct ptx_insn *insn)
-{
-	if (is_warp_wide(insn)) {
-		return refuse(n, "it uses helpers of whole warps: in an entry stub one lane runs");
-	}
-	if (strcmp(insn->opcode, "call") == 0) {
-		return refuse(n, "it calls functions: an entry stub has no stack");
-	}
-	if (strcmp(insn->opcode, "ret") == 0) {
-		ptx_probe_text(n->p, "\t%s%s%s bra $~end%u;\n", insn->guard ? "@" : "",
-			       insn->guard && insn->guard_not ? "!" : "",
-			       insn->guard ? insn->guard : "", n->label);
-		return 0;
-	}
-	if (is_param_access(insn)) {
-		return take_param(n, insn);
-	}
-	ptx_item_print(&insn->item, n->p->out);
-	return 0;
-}
-
-static bool is_ours(const char *name)
-{
-	return name && strncmp(name + strspn(name, "%$"), STEM, sizeof(STEM) - 1) == 0;
-}
-
-static int print_item(const struct inlining *n, const struct ptx_item *it)
+/* Returns what a stub lacks for the item; NULL: nothing. */
+static const char *lacks(const struct ptx_item *it)
 {
 	const struct ptx_variable *v = (const struct ptx_variable *)it;
+	const struct ptx_insn *insn = (const struct ptx_insn *)it;
 
 	switch (it->kind) {
 	case PTX_INSN:
-		return print_insn(n, (const struct ptx_insn *)it);
+		return is_warp_wide(insn)
+			       ? "it uses helpers of whole warps: in an entry stub one lane runs"
+		       : strcmp(insn->opcode, "call") == 0
+			       ? "it calls functions: an entry stub has no stack"
+			       : NULL;
 	case PTX_VARIABLE:
-		if (v->space != PTX_REG) {
-			return refuse(n,
-				      "its stack is in memory: an entry stub has registers only");
-		}
-		if (is_ours(v->name)) {
-			return invalid(n, "it declares a name of the entry stub");
-		}
-		break;
-	case PTX_LABEL:
-		if (is_ours(((const struct ptx_label *)it)->name)) {
-			return invalid(n, "it declares a name of the entry stub");
-		}
-		break;
-	case PTX_DIRECTIVE:
-		return 0; /* of debuggers and optimizers */
+		return v->space != PTX_REG
+			       ? "its stack is in memory: an entry stub has registers only"
+			       : NULL;
+	case PTX_TARGETS:
+	case PTX_PROTOTYPE:
+		return "it jumps through a table: an entry stub has no constants";
 	default:
-		return refuse(n, "it jumps through a table: an entry stub has no constants");
+		return NULL;
 	}
-	ptx_item_print(it, n->p->out);
-	return 0;
 }
 
 /* Recursion is bounded by the parser's limit on scopes. */
-static int print_list(const struct inlining *n, const struct ptx_list *list)
+static int check_list(const struct inlining *n, const struct ptx_list *list)
 {
 	int err = 0;
 
 	for (const struct ptx_item *it = list->first; it && err == 0; it = it->next) {
+		const char *why = lacks(it);
+
 		if (it->kind == PTX_SCOPE) {
-			ptx_probe_text(n->p, "\t{\n");
-			err = print_list(n, &((const struct ptx_scope *)it)->body);
-			ptx_probe_text(n->p, "\t}\n");
-		} else {
-			err = print_item(n, it);
+			err = check_list(n, &((const struct ptx_scope *)it)->body);
+		} else if (why) {
+			err = refuse(n, why);
 		}
 	}
 	return err;
+}
+
+static int check_root(const struct inlining *n)
+{
+	int err = check_list(n, &n->g->root->body);
+	uint32_t n_insns;
+	const char *why;
+
+	if (err < 0) {
+		return err;
+	}
+	why = ptx_probe_inline_why(n->p, n->g, &n_insns);
+	return why ? invalid(n, why) : 0;
 }
 
 /* ---- programs ---- */
@@ -219,67 +152,52 @@ static void compute_fields(struct ptx_probe_work *p, const struct ptx_probe_prog
 /* The address is the sum of a constant and of a value that is 0 in the elected lane, but for all
  * that the compiler knows differs between lanes: of accesses to one address by several lanes it
  * makes instructions of whole warps. */
-static int inline_program(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint64_t env)
+static void inline_program(struct ptx_probe_work *p, struct ptx_probe_program *g, uint64_t env)
 {
-	struct inlining n = { .p = p, .g = g, .label = ++p->n_labels };
-	int err;
-
 	ptx_probe_text(p,
 		       "\t{\n\t.reg .b32 %%~m, %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e;\n"
 		       "\tcvt.u64.u32 %%~e, %%~z;\n\tadd.u64 %%~e, %%~e, 0x%" PRIx64 ";\n",
 		       env);
 	compute_fields(p, g);
-	ptx_probe_text(p, "\t{\n");
-	for (const struct ptx_item *it = g->module->items.first; it; it = it->next) {
-		const struct ptx_function *f = (const struct ptx_function *)it;
-		size_t len = strlen(g->probe->name);
-
-		if (it->kind == PTX_FUNCTION && f->has_body &&
-		    strcmp(f->name + len, "_f0") == 0) { /* the prefix was checked */
-			n.root = f;
-		}
-	}
-	err = n.root ? print_list(&n, &n.root->body) : invalid(&n, "no root");
-	ptx_probe_text(p, "$~end%u:\n\t}\n\t}\n", n.label);
-	return err;
+	ptx_probe_inline(p, g);
+	ptx_probe_text(p, "\t}\n");
 }
 
 /* Programs of one hook, in the lane that `elect` leaves; it sets %~z to a number that is 0 there.
  */
-static int insert(struct ptx_probe_work *p, uint32_t hook, const uint64_t *envs, const char *elect)
+static void insert(struct ptx_probe_work *p, uint32_t hook, const uint64_t *envs, const char *elect)
 {
 	uint32_t label = ++p->n_labels;
-	int err = 0;
 
 	if (!(p->hooks & PTX_PROBE_HOOK_BIT(hook))) {
-		return 0;
+		return;
 	}
 	ptx_probe_text(p, "{\n\t.reg .pred %%~p;\n\t.reg .b32 %%~x, %%~y, %%~z;\n");
 	ptx_probe_text(p, "%s\t@%%~p bra $~end%u;\n", elect, label);
-	for (uint32_t i = 0; i < p->n_programs && err == 0; i++) {
+	for (uint32_t i = 0; i < p->n_programs; i++) {
 		if (p->programs[i].probe->hook == hook) {
-			err = inline_program(p, &p->programs[i], envs[i]);
+			inline_program(p, &p->programs[i], envs[i]);
 		}
 	}
 	ptx_probe_text(p, "$~end%u:\n}\n", label);
-	return err;
 }
 
-static int insert_all(struct ptx_probe_work *p, const uint64_t *envs)
+static void insert_all(struct ptx_probe_work *p, const uint64_t *envs)
 {
-	int err = insert(p, PTX_PROBE_gdev_block_enter, envs,
-			 "\tmov.u32 %~z, %tid.x;\n\tmov.u32 %~x, %tid.y;\n"
-			 "\tmov.u32 %~y, %tid.z;\n\tor.b32 %~x, %~x, %~y;\n"
-			 "\tor.b32 %~x, %~x, %~z;\n\tsetp.ne.u32 %~p, %~x, 0;\n");
+	insert(p, PTX_PROBE_gdev_block_enter, envs,
+	       "\tmov.u32 %~z, %tid.x;\n\tmov.u32 %~x, %tid.y;\n"
+	       "\tmov.u32 %~y, %tid.z;\n\tor.b32 %~x, %~x, %~y;\n"
+	       "\tor.b32 %~x, %~x, %~z;\n\tsetp.ne.u32 %~p, %~x, 0;\n");
 
-	return err ? err
-		   : insert(p, PTX_PROBE_gdev_enter, envs,
-			    "\tmov.u32 %~z, %laneid;\n\tsetp.ne.u32 %~p, %~z, 0;\n");
+	insert(p, PTX_PROBE_gdev_enter, envs,
+	       "\tmov.u32 %~z, %laneid;\n\tsetp.ne.u32 %~p, %~z, 0;\n");
 }
 
 static int check(struct ptx_probe_work *p, const uint64_t *envs)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
+	int err = 0;
+
+	for (uint32_t i = 0; i < p->n_programs && err == 0; i++) {
 		const struct inlining n = { .p = p, .g = &p->programs[i] };
 		uint32_t hook = n.g->probe->hook;
 		const struct ptx_probe_site site = { .hook = hook };
@@ -298,8 +216,9 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 		if (!envs[i]) {
 			return invalid(&n, "no environment");
 		}
+		err = check_root(&n);
 	}
-	return 0;
+	return err;
 }
 
 int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *kernel,
@@ -313,7 +232,7 @@ int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *ker
 	err = err ? err : check(&p, envs);
 	if (err == 0) {
 		ptx_gate_begin(out, arch, pad);
-		err = insert_all(&p, envs);
+		insert_all(&p, envs);
 		ptx_gate_end(out);
 	}
 	if (err == 0 && out->len > PTX_TEXT_MAX) {

@@ -129,7 +129,7 @@ static void a_slice_has_what_the_entry_reaches(void **state)
 		&counter, 1);
 	assert_int_equal(t.err, 0);
 	m = parsed(&t);
-	assert_int_equal(count(m, PTX_FUNCTION), 5); /* g_f0, helper twice, deep, k */
+	assert_int_equal(count(m, PTX_FUNCTION), 4); /* helper twice, deep, k */
 	assert_int_equal(count(m, PTX_VARIABLE), 3); /* table, tile, dyn */
 	assert_int_equal(t.p.n_variables, 2);
 	assert_string_equal(t.p.variables[0], "first");
@@ -382,14 +382,14 @@ static void a_program_keeps_its_contract(void **state)
 static void programs_fit_older_targets(void **state)
 {
 	static const char text[] =
-		".func g_f0 (.param .b64 env)\n{\n.reg .b64 %a, %b;\n"
+		"\n.reg .b64 %a, %b;\n"
 		"red.relaxed.gpu.global.add.u64 [%a], 1;\nfence.sc.sys;\n"
 		"atom.acq_rel.sys.cas.b64 %b, [%a], 1, 2;\nld.relaxed.sys.u64 %b, [%a];\n"
 		"{ st.relaxed.gpu.global.u64 [%a], %b; }\nadd.s64 %a, %a, 1;\nret;\n}\n";
 	static const struct {
 		const char *target, *wanted;
 	} cases[] = {
-		{ "sm_70", "\nred.relaxed.gpu.global.add.u64 [%a], 1;\nfence.sc.sys;\n" },
+		{ "sm_70", "red.relaxed.gpu.global.add.u64 [%a], 1;" },
 		{ "sm_61", "\tred.gpu.global.add.u64 [%a], 1;\n\tmembar.sys;\n"
 			   "\tatom.sys.cas.b64 %b, [%a], 1, 2;\n\tmembar.sys;\n"
 			   "\tld.volatile.u64 %b, [%a];\n\t{\n"
@@ -397,19 +397,25 @@ static void programs_fit_older_targets(void **state)
 		{ "sm_52", "\tred.global.add.u64 [%a], 1;\n\tmembar.sys;\n"
 			   "\tatom.cas.b64 %b, [%a], 1, 2;\n\tmembar.sys;\n" },
 	};
-	const struct ptx_probe probe = { .hook = BLOCK_ENTER, .name = "g", .text = text };
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char module[2048];
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+		const size_t k = i / 2;
+		struct ptx_probe probe = { .hook = BLOCK_ENTER, .name = "g" };
+		char module[2048], program[2048];
 		struct result t;
 
+		/* One with a stack in memory is called. */
+		snprintf(program, sizeof(program), ".func g_f0 (.param .b64 env)\n{\n%s%s",
+			 i % 2 ? ".local .b64 stack;" : "", text);
+		probe.text = program;
 		snprintf(module, sizeof(module), ".version 6.0\n.target %s\n.address_size 64\n%s",
-			 cases[i].target, ENTRY(""));
+			 cases[k].target, ENTRY(""));
 		rewrite(&t, module, &probe, 1);
 		assert_int_equal(t.err, 0);
-		if (!has(&t, cases[i].wanted) || !has(&t, cases[i].target)) {
-			fail_msg("%s: %s", cases[i].target, buf_text(&t.p.text));
+		assert_int_equal(has(&t, "call g_f0"), i % 2);
+		if (!has(&t, cases[k].wanted) || !has(&t, cases[k].target)) {
+			fail_msg("%s: %s", cases[k].target, buf_text(&t.p.text));
 		}
 		ptx_module_free(parsed(&t));
 		done(&t);
@@ -426,15 +432,158 @@ static void several_probes_have_different_names(void **state)
 	assert_int_equal(t.err, -EINVAL);
 	done(&t);
 	two[1].name = "h";
-	two[1].text = ".func h_f0 (.param .b64 env)\n{\nret;\n}\n";
+	two[0].text = ".func g_f0 (.param .b64 env)\n{\nmembar.gl;\n}\n";
+	two[1].text = ".func h_f0 (.param .b64 env)\n{\nmembar.cta;\n}\n";
 	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), two, 2);
 	assert_int_equal(t.err, 0);
 	assert_true(has(&t, "gbpf$table[3]") && has(&t, "[gbpf$table+16]"));
-	assert_true(strstr(strstr(t.p.text.data, "call g_f0"), "call h_f0") != NULL);
+	assert_true(has(&t, "ld.const.b64 %probe0_e, [%probe0_e+8];"));
+	assert_true(strstr(strstr(t.p.text.data, "membar.gl"), "membar.cta") != NULL);
 	done(&t);
 	rewrite(&t, HEAD ENTRY(""), two, 0);
 	assert_int_equal(t.err, -EINVAL);
 	done(&t);
+}
+
+/* ---- programs as part of a body ---- */
+
+static struct result with_program(const char *program, const char *body)
+{
+	struct ptx_probe probe = { .hook = 38, .name = "g", .text = program };
+	char text[4096];
+	struct result t;
+
+	snprintf(text, sizeof(text), "%s%sret;\n}\n", HEAD BEGIN, body);
+	rewrite(&t, text, &probe, 1);
+	return t;
+}
+
+static void programs_become_part_of_the_body(void **state)
+{
+	struct ptx_probe probe = { .hook = 34, .name = "g", .fields = 1u << 3 };
+	struct result t;
+
+	(void)state;
+	probe.text = ".func g_f0 (.param .b64 env, .param .b64 block)\n{\n"
+		     ".reg .pred %p; .reg .b64 %d<3>;\nld.param.b64 %d1, [env];\n"
+		     "ld.param.u64 %d2, [block];\n.pragma \"nounroll\";\n"
+		     "L: setp.eq.u64 %p, %d2, 7;\n@%p ret;\n@!%p bra L;\n{ .reg .b64 %d1; ret; }"
+		     "\n}\n";
+	rewrite(&t, HEAD ENTRY("L: bra L;\n"), &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_false(has(&t, "call") || has(&t, ".func") || has(&t, "g_f0") || has(&t, "pragma"));
+	assert_true(has(&t, "\tmov.b64 %d1, %probe0_e;\n\tmov.b64 %d2, %probe0_f3;\n"));
+	assert_true(has(&t, "\t@%p bra $probe0_end2;\n\t@!%p bra L;\n"));
+	assert_true(has(&t, "\tbra $probe0_end2;\n\t}\n$probe0_end2:\n\t}\n"));
+	ptx_module_free(parsed(&t));
+	done(&t);
+}
+
+/* As part of a body each of them could mean something of the kernel's, or would not be PTX. */
+static void programs_that_do_not_fit_are_called(void **state)
+{
+	static const struct {
+		const char *body;
+		bool called;
+	} cases[] = {
+		{ ".reg .b64 %d1; mov.u64 %d1, 0;", false },
+		{ "mov.u64 %d1, 0;", true },			/* the kernel's register */
+		{ "mov.u64 %d1, 0; .reg .b64 %d1;", true },	/* still */
+		{ "{ .reg .b64 %d1; } mov.u64 %d1, 0;", true }, /* still */
+		{ ".reg .b64 %d<2>; mov.u64 %d1, 0;", false },
+		{ ".reg .b64 %d<2>; mov.u64 %d2, 0;", true },
+		{ ".reg .b64 %a; ld.u64 %a, [%d1];", true },
+		{ ".reg .b64 %a; mov.b64 {%r1, %r2}, %a;", true },
+		{ ".reg .b64 %a; @%p1 mov.u64 %a, 0;", true },
+		{ ".reg .b64 %a; mov.u64 %a, k_p;", true },
+		{ ".reg .b64 %a; mov.u64 %a, gbpf$table;", true },
+		{ ".reg .b32 %a; mov.u32 %a, %laneid; mov.u32 %a, %tid.x;", false },
+		{ ".reg .b32 %a; mov.u32 %a, %no_register;", true },
+		{ "bra L;", true }, /* the kernel's label */
+		{ "L: bra L;", false },
+		{ "bra L; { L: }", true },
+		{ "L: L: bra L;", true },
+		{ "{ L: bra L; }", true },
+		{ ".reg .b64 %probe0_e, %probe1_f1;", false }, /* others are taken around it */
+		{ "$probe0_1: bra $probe0_1;", false },
+		{ ".local .b32 stack; st.local.u32 [stack], 0;", true },
+		{ ".reg .b64 env; ld.param.u64 env, [env];", true },
+		{ ".reg .b64 %a; .param .b64 env; ld.param.u64 %a, [env];", true },
+		{ ".reg .b32 %a; ld.param.u32 %a, [env];", true },
+		{ ".reg .b64 %a; ld.param.u64 %a, [env+0];", false },
+		{ ".reg .b64 %a; ld.param.u64 %a, [env+8];", true },
+		{ ".reg .b32 %a; t: .branchtargets A, B; A: B: brx.idx %a, t;", true },
+		{ ".reg .b64 %a; mov.u64 %a, g_f0;", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char program[512];
+		struct result t;
+
+		snprintf(program, sizeof(program), ".func g_f0 (.param .b64 env)\n{\n%s\nret;\n}\n",
+			 cases[i].body);
+		t = with_program(program, "L: ld.global.u64 %d1, [%d2];\n");
+		if (t.err || has(&t, "call g_f0, (probe") != cases[i].called ||
+		    has(&t, ".func g_f0") != cases[i].called) {
+			fail_msg("%s: %s\n%s", cases[i].body, buf_text(&t.r.message),
+				 buf_text(&t.p.text));
+		}
+		done(&t);
+	}
+}
+
+/* The functions that the root calls remain functions. */
+static void subprograms_are_called(void **state)
+{
+	struct result t =
+		with_program(".func g_f1 (.param .b64 x);\n.func g_f0 (.param .b64 env)\n{\n"
+			     "{ .reg .b64 %a; .param .b64 q; ld.param.b64 %a, [env];\n"
+			     "st.param.b64 [q], %a;\ncall g_f1, (q); }\n}\n"
+			     ".func g_f1 (.param .b64 x)\n{\nret;\n}\n",
+			     "ld.global.u64 %d1, [%d2];\n");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(
+		has(&t, "\tmov.b64 %a, %probe0_e;\n\tst.param.b64 [q], %a;\n\tcall g_f1, (q);"));
+	assert_true(has(&t, ".func g_f1 (.param .b64 x)\n{"));
+	assert_false(has(&t, "call g_f0"));
+	ptx_module_free(parsed(&t));
+	done(&t);
+}
+
+static unsigned occurrences(const struct result *t, const char *part)
+{
+	unsigned n = 0;
+
+	for (const char *at = buf_text(&t->p.text); (at = strstr(at, part)); at++) {
+		n++;
+	}
+	return n;
+}
+
+/* 1025 instructions fit three times. */
+static void long_programs_are_called_beyond_a_bound(void **state)
+{
+	struct buf text = { 0 };
+	struct result t;
+
+	(void)state;
+	buf_puts(&text, ".func g_f0 (.param .b64 env)\n{\n");
+	for (unsigned i = 0; i < 1024; i++) {
+		buf_puts(&text, "membar.cta;\n");
+	}
+	buf_puts(&text, "ret;\n}\n");
+	t = with_program(buf_text(&text), "ld.global.u64 %d1, [%d2];\nld.global.u64 %d1, [%d2];\n"
+					  "ld.global.u64 %d1, [%d2];\nld.global.u64 %d1, [%d2];\n"
+					  "ld.global.u64 %d1, [%d2];\n");
+	assert_int_equal(t.err, 0);
+	assert_int_equal(t.p.sites[0], 5);
+	assert_int_equal(occurrences(&t, "call g_f0"), 2);
+	assert_int_equal(occurrences(&t, "membar.cta;"), 4 * 1024); /* and the function */
+	done(&t);
+	buf_finish(&text);
 }
 
 /* ---- sites ---- */
@@ -603,6 +752,10 @@ int main(void)
 		cmocka_unit_test(a_program_keeps_its_contract),
 		cmocka_unit_test(programs_fit_older_targets),
 		cmocka_unit_test(several_probes_have_different_names),
+		cmocka_unit_test(programs_become_part_of_the_body),
+		cmocka_unit_test(programs_that_do_not_fit_are_called),
+		cmocka_unit_test(subprograms_are_called),
+		cmocka_unit_test(long_programs_are_called_beyond_a_bound),
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
 	};

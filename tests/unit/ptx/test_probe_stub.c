@@ -175,12 +175,13 @@ static void what_a_stub_lacks_is_refused(void **state)
 	refused(-EINVAL, "other than local", 32, 0, "", ".shared .b32 s; ret;");
 	refused(-EINVAL, "may not end or wait", 32, 0, "", ".reg .b32 %m; activemask.b32 %m; ret;");
 	refused(-EINVAL, "may not end", 32, 0, "", "exit;");
-	refused(-EINVAL, "name of the entry stub", 32, 0, "", ".reg .b64 %gbpf$e; ret;");
-	refused(-EINVAL, "name of the entry stub", 32, 0, "", "$gbpf$end1: ret;");
+	refused(-EINVAL, "name of the code around it", 32, 0, "", ".reg .b64 %gbpf$e; ret;");
+	refused(-EINVAL, "name of the code around it", 32, 0, "", "$gbpf$end1: ret;");
 	refused(-EINVAL, "unknown form", 32, 0, "", ".reg .b32 %x; ld.param.b32 %x, [env]; ret;");
 	refused(-EINVAL, "unknown form", 32, 0, "", ".reg .b64 %x; ld.param.b64 %x, [env+8]; ret;");
-	refused(-EINVAL, "unknown form", 32, 0, "", ".reg .b64 %x; ld.param.b64 %x, [other]; ret;");
-	refused(-EINVAL, "unknown form", 32, 0, "", "st.param.b64 [env], 0; ret;");
+	refused(-EINVAL, "does not declare", 32, 0, "",
+		".reg .b64 %x; ld.param.b64 %x, [other]; ret;");
+	refused(-EINVAL, "does not declare", 32, 0, "", "st.param.b64 [env], 0; ret;");
 	refused(-EINVAL, "not its fields", 32, PROBE_FIELD(3), "", "ret;");
 }
 
