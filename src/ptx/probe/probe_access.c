@@ -210,6 +210,11 @@ bool ptx_probe_is_shared(const struct ptx_probe_site *s)
 	return s->space == GBPF_SPACE_SHARED;
 }
 
+bool ptx_probe_is_narrow(const struct ptx_probe_site *s)
+{
+	return s->space == GBPF_SPACE_SHARED || s->space == GBPF_SPACE_LOCAL;
+}
+
 /* ---- words of filters ---- */
 
 int ptx_probe_access_word(const char *word, size_t len, uint32_t *space, uint32_t *op)

@@ -2,7 +2,8 @@
  * sectors, the stride class, bank conflicts, and which of them take a branch. The group is the
  * lanes that executed activemask together; %~m holds it, and each instruction here names it, so the
  * values are exact whatever lanes are missing. %~g is its lanes that have an address. Each result
- * is in a register that all of the group hold. Loops run over the lanes of the group: their
+ * is in a register that all of the group hold. Targets from sm_70 on match values of lanes, and
+ * from sm_80 on reduce them (probe_match.c). Others have loops over the lanes of the group: their
  * conditions are the same in all of them. */
 #include "ptx/probe/probe_int.h"
 
@@ -29,17 +30,25 @@ static void each(struct ptx_probe_work *p, const char *mask, const char *body)
 	"\tmov.b64 {%~u, %~v}, %~x;\n\tshfl.sync.idx.b32 %~u, %~u, %~i, 31, %~m;\n"                \
 	"\tshfl.sync.idx.b32 %~v, %~v, %~i, 31, %~m;\n\tmov.b64 %~y, {%~u, %~v};\n"
 
-static void range(struct ptx_probe_work *p)
+static void range(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 {
+	if (ptx_probe_target(p) >= 80) {
+		ptx_probe_reduce_range(p, s);
+		return;
+	}
 	ptx_probe_text(p, "\tmov.u64 %%~lo, -1;\n\tmov.u64 %%~hi, 0;\n");
 	each(p, "%~g", BROADCAST "\tmin.u64 %~lo, %~lo, %~y;\n\tmax.u64 %~hi, %~hi, %~y;\n");
 }
 
 /* The lowest lane of those with the same %~x >> 5 counts: %~w is 0 in it. */
-static void sectors(struct ptx_probe_work *p)
+static void sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 {
-	ptx_probe_text(p, "\tmov.u32 %%~w, 0;\n\tshr.u64 %%~z, %%~x, 5;\n"
-			  "\tmov.u32 %%~l, %%laneid;\n");
+	ptx_probe_text(p, "\tshr.u64 %%~z, %%~x, 5;\n");
+	if (ptx_probe_target(p) >= 70) {
+		ptx_probe_match_sectors(p, s);
+		return;
+	}
+	ptx_probe_text(p, "\tmov.u32 %%~w, 0;\n\tmov.u32 %%~l, %%laneid;\n");
 	each(p, "%~g",
 	     BROADCAST "\tshr.u64 %~y, %~y, 5;\n\tsetp.eq.u64 %~p, %~y, %~z;\n"
 		       "\tsetp.lt.and.u32 %~p, %~i, %~l, %~p;\n\t@%~p mov.u32 %~w, 1;\n");
@@ -79,7 +88,8 @@ static void stride(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 
 /* Shared memory delivers a word of each of 32 banks at a time; accesses of 8 and 16 bytes take
  * halves and quarters of a warp in turn. A lane's words are adjacent and aligned, so its first word
- * stands for all. %~a: word and turn. The lowest lane with a word counts, once for its bank. */
+ * stands for all. %~a: word and turn, %~b: bank and turn. The lowest lane with a word counts, once
+ * for its bank. */
 static void conflicts(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 {
 	unsigned shift = s->bytes > 8 ? 3 : s->bytes > 4 ? 4 : 5;
@@ -89,8 +99,13 @@ static void conflicts(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 		       "\tmov.u32 %%~l, %%laneid;\n\tshr.u32 %%~t, %%~l, %u;\n"
 		       "\tshl.b32 %%~b, %%~t, 5;\n\tshl.b32 %%~t, %%~t, 30;\n"
 		       "\tor.b32 %%~a, %%~a, %%~t;\n\tand.b32 %%~t, %%~a, 31;\n"
-		       "\tor.b32 %%~b, %%~b, %%~t;\n\tmov.u32 %%~w, 0;\n",
+		       "\tor.b32 %%~b, %%~b, %%~t;\n",
 		       shift);
+	if (ptx_probe_target(p) >= 70) {
+		ptx_probe_match_conflicts(p, s);
+		return;
+	}
+	ptx_probe_text(p, "\tmov.u32 %%~w, 0;\n");
 	each(p, "%~g",
 	     "\tshfl.sync.idx.b32 %~u, %~a, %~i, 31, %~m;\n\tsetp.eq.u32 %~p, %~u, %~a;\n"
 	     "\tsetp.lt.and.u32 %~p, %~i, %~l, %~p;\n\t@%~p mov.u32 %~w, 1;\n");
@@ -151,10 +166,10 @@ void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_s
 	}
 	ptx_probe_text(p, "\tand.b32 %%~g, %%~m, %u;\n", s->lanes);
 	if (needs & PTX_PROBE_NEEDS_RANGE) {
-		range(p);
+		range(p, s);
 	}
 	if (needs & PTX_PROBE_NEEDS_SECTORS) {
-		sectors(p);
+		sectors(p, s);
 	}
 	if (needs & PTX_PROBE_NEEDS_STRIDE) {
 		stride(p, s);

@@ -157,6 +157,8 @@ void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
 const struct ptx_probe_field *ptx_probe_fields(uint32_t hook, uint32_t *ret_n);
 
 /* probe_old.c: a program's functions for a target older than sm_70. */
+/* Returns the number of the kernel's target: 90 of sm_90a. */
+unsigned ptx_probe_target(const struct ptx_probe_work *p);
 bool ptx_probe_is_old(const struct ptx_probe_work *p);
 /* Returns true if it cannot be written for such a target. */
 bool ptx_probe_is_new_insn(const struct ptx_insn *insn);
@@ -185,6 +187,8 @@ void ptx_probe_address(struct ptx_probe_work *p, const struct ptx_operand *o);
 bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s);
 bool ptx_probe_is_bulk(const struct ptx_probe_site *s);
 bool ptx_probe_is_shared(const struct ptx_probe_site *s);
+/* Returns true if the addresses of its space have 32 bits. */
+bool ptx_probe_is_narrow(const struct ptx_probe_site *s);
 /* Stores what a filter's word means. Returns 0, or -1: it is none of accesses. */
 int ptx_probe_access_word(const char *word, size_t len, uint32_t *space, uint32_t *op);
 
@@ -215,6 +219,10 @@ void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site
 void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_site *s,
 			      uint32_t needs, bool single);
 void ptx_probe_collect_taken(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool single);
+/* probe_match.c: the same by instructions of a warp. Sectors: %~z is the number of a lane's. */
+void ptx_probe_match_sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s);
+void ptx_probe_match_conflicts(struct ptx_probe_work *p, const struct ptx_probe_site *s);
+void ptx_probe_reduce_range(struct ptx_probe_work *p, const struct ptx_probe_site *s);
 /* Stores the bytes of an access to a register of 64 bits. */
 void ptx_probe_size(struct ptx_probe_work *p, const struct ptx_probe_site *s, const char *reg);
 

@@ -10,9 +10,9 @@
 
 #define MODIFIERS_MAX (PTX_MODIFIERS_MAX + 1u)
 
-static unsigned target_number(const struct ptx_module *m)
+unsigned ptx_probe_target(const struct ptx_probe_work *p)
 {
-	const char *t = m->target + strcspn(m->target, "0123456789");
+	const char *t = p->m->target + strcspn(p->m->target, "0123456789");
 	unsigned n = 0;
 
 	for (; *t >= '0' && *t <= '9' && n < 10000; t++) {
@@ -23,7 +23,7 @@ static unsigned target_number(const struct ptx_module *m)
 
 bool ptx_probe_is_old(const struct ptx_probe_work *p)
 {
-	return p->m && target_number(p->m) < 70;
+	return p->m && ptx_probe_target(p) < 70;
 }
 
 static bool is_one_of(const char *word, const char *const *list)
@@ -72,7 +72,7 @@ bool ptx_probe_is_new_insn(const struct ptx_insn *insn)
 
 void ptx_probe_print_old_insn(struct ptx_probe_work *p, const struct ptx_insn *from)
 {
-	bool keep_scope = is_atomic(from) && target_number(p->m) >= 60;
+	bool keep_scope = is_atomic(from) && ptx_probe_target(p) >= 60;
 	const char *modifiers[MODIFIERS_MAX];
 	struct ptx_insn insn = *from;
 	bool ordered = false;

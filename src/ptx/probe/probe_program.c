@@ -37,14 +37,19 @@ static bool is_forbidden(const struct ptx_insn *insn, bool lanes)
 {
 	static const char *const opcodes[] = { "exit",	  "trap",     "brkpt",	   "bar",
 					       "barrier", "mbarrier", "nanosleep", "activemask" };
+	static const char *const warp_wide[] = { "shfl", "vote", "match", "redux", "elect" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
 		if (strcmp(insn->opcode, opcodes[i]) == 0) {
 			return true;
 		}
 	}
-	return (strcmp(insn->opcode, "shfl") == 0 || strcmp(insn->opcode, "vote") == 0) &&
-	       !(lanes && ptx_probe_has_modifier(insn, ".sync"));
+	for (size_t i = 0; i < ARRAY_SIZE(warp_wide); i++) {
+		if (strcmp(insn->opcode, warp_wide[i]) == 0) {
+			return !(lanes && ptx_probe_has_modifier(insn, ".sync"));
+		}
+	}
+	return false;
 }
 
 static bool reads_block(const struct ptx_operand *o)

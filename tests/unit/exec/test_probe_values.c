@@ -31,12 +31,23 @@ enum { LOAD, STORE, ATOMIC, ASYNC, BULK, MATRIX };
 /* The engine has no bulk copies, so it runs the code in front of one without the copy. */
 #define BULK_COPY "@%p2 cp.async.bulk.global.shared::cta.bulk_group [%d1+16], [%r9], 64;"
 
+/* Nor has the memory of these addresses. */
+#define FAR_LOAD "ld.global.u32 %r19, [%d8+4];"
+
 static void without_copies(char *text)
 {
-	for (char *at = strstr(text, BULK_COPY); at; at = strstr(at, BULK_COPY)) {
-		memset(at, ' ', strlen(BULK_COPY));
+	static const char *const parts[] = { BULK_COPY, FAR_LOAD };
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		for (char *at = strstr(text, parts[i]); at; at = strstr(at, parts[i])) {
+			memset(at, ' ', strlen(parts[i]));
+		}
 	}
 }
+
+/* Later targets have instructions for what others compute in loops. */
+static char sm_60[] = "sm_60", sm_75[] = "sm_75", sm_90[] = "sm_90";
+static const char *target = sm_90;
 
 struct ran {
 	struct engine e;
@@ -52,6 +63,7 @@ static void run(struct ran *t, const char *body, const uint32_t *hooks, uint32_t
 	enum exec_status s;
 
 	snprintf(text, sizeof(text), "%s%s%s", HEAD, body, TAIL);
+	memcpy(strstr(text, "sm_90"), target, strlen("sm_90"));
 	engine_init(&t->e);
 	engine_take(&t->e, 4096, &t->buffer);
 	if (probe_form_make(&t->f, text, strlen(text), hooks, n, message, sizeof(message)) < 0) {
@@ -141,7 +153,7 @@ static void values_of_accesses(void **state)
 	};
 	static const uint32_t hooks[] = { 38, 138 };
 
-	(void)state;
+	target = *state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		static struct ran t;
 		uint64_t base;
@@ -170,6 +182,37 @@ static void values_of_accesses(void **state)
 			assert_int_equal(OF(1, 0, "sectors"), 3);
 			assert_int_equal(OF(1, 0, "bytes"), 64);
 		}
+		done(&t);
+	}
+}
+
+static void values_of_far_addresses(void **state)
+{
+	static const struct {
+		const char *body;
+		uint64_t low, high, sectors, stride;
+	} cases[] = {
+		{ "mul.wide.u32 %d8, %r0, 0x10000000;", 4, (UINT64_C(31) << 28) + 4, 32, CONSTANT },
+		/* the lowest address has not the lowest low word, nor the highest the highest */
+		{ "mul.wide.u32 %d8, %r0, 0xfffffff0;", 4, UINT64_C(31) * 0xfffffff0 + 4, 32,
+		  CONSTANT },
+		{ "and.b32 %r1, %r0, 1; mul.wide.u32 %d8, %r1, 0xfffffffc;", 4,
+		  UINT64_C(0x100000000), 2, MIXED },
+		{ "mov.u64 %d8, 0xfffffffffffffff8;", UINT64_MAX - 3, UINT64_MAX - 3, 1, SAME },
+	};
+	static const uint32_t hooks[] = { 38 };
+
+	target = *state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		static struct ran t;
+		char body[512];
+
+		snprintf(body, sizeof(body), "%s %s", cases[i].body, FAR_LOAD);
+		run(&t, body, hooks, 1);
+		assert_int_equal(OF(0, 0, "addr"), cases[i].low);
+		assert_int_equal(OF(0, 0, "addr_high"), cases[i].high);
+		assert_int_equal(OF(0, 0, "sectors"), cases[i].sectors);
+		assert_int_equal(OF(0, 0, "stride"), cases[i].stride);
 		done(&t);
 	}
 }
@@ -264,7 +307,12 @@ static void lanes_leave_once_each(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_of_accesses),
+		{ "accesses, sm_60", values_of_accesses, .initial_state = sm_60 },
+		{ "accesses, sm_75", values_of_accesses, .initial_state = sm_75 },
+		{ "accesses, sm_90", values_of_accesses, .initial_state = sm_90 },
+		{ "far addresses, sm_60", values_of_far_addresses, .initial_state = sm_60 },
+		{ "far addresses, sm_75", values_of_far_addresses, .initial_state = sm_75 },
+		{ "far addresses, sm_90", values_of_far_addresses, .initial_state = sm_90 },
 		cmocka_unit_test(lanes_that_take_a_branch),
 		cmocka_unit_test(barriers_fences_lines_and_functions),
 		cmocka_unit_test(a_barrier_may_write_its_guard),

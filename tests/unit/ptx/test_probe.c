@@ -359,6 +359,16 @@ static void a_program_keeps_its_contract(void **state)
 			    "vote.ballot.b32 a, p; ret; }",
 		    .lanes = true },
 		  -EINVAL },
+		{ { .hook = 32,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; "
+			    "match.any.sync.b32 a, 0, 1; ret; }" },
+		  -EINVAL },
+		{ { .hook = 32,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; "
+			    "redux.sync.add.u32 a, 0, 1; ret; }" },
+		  -EINVAL },
 		{ { .hook = 34,
 		    .name = "g",
 		    .text = ".func g_f0 (.param .b64 e) { .shared .b32 a; ret; }" },
