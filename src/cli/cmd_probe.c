@@ -46,8 +46,22 @@ static json_t *in_list(const json_t *list, uint64_t id)
 	return NULL;
 }
 
-/* Takes how many kernels run it now from the list into the result of the attachment. Returns true
- * if it is in the list. */
+/* Returns the number of programs that have not answered yet. */
+static json_int_t count_late(const json_t *tool)
+{
+	const json_t *tenant;
+	json_int_t n = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(tool, "tenants"), i, tenant)
+	{
+		n += !json_is_true(json_object_get(tenant, "answered"));
+	}
+	return n;
+}
+
+/* Takes how many kernels run it now, and how many programs are late, from the list into the result
+ * of the attachment. Returns true if it is in the list. */
 static bool take_state(json_t *result, const json_t *list)
 {
 	static const char *const members[] = { "kernels", "waiting", "refused", "why" };
@@ -55,6 +69,9 @@ static bool take_state(json_t *result, const json_t *list)
 
 	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
 		json_object_set(result, members[i], json_object_get(p, members[i]));
+	}
+	if (p) {
+		json_object_set_new(result, "late", json_integer(count_late(p)));
 	}
 	return p != NULL;
 }
