@@ -19,6 +19,16 @@ static const struct cli_option dump_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+/* Adds the values that found no room in a hash table, as one more page states them. */
+static void add_dropped(json_t *all, const json_t *page)
+{
+	uint64_t n = cli_u64(all, "dropped") + cli_u64(page, "dropped");
+
+	if (n) {
+		json_object_set_new(all, "dropped", json_integer((json_int_t)n));
+	}
+}
+
 /* Requests pages until there are limit entries. */
 static int ask_all(struct cli *c, struct cli_map *m, uint64_t limit, json_t **ret, bool *more)
 {
@@ -48,6 +58,7 @@ static int ask_all(struct cli *c, struct cli_map *m, uint64_t limit, json_t **re
 		} else {
 			json_array_extend(json_object_get(all, "entries"),
 					  json_object_get(result, "entries"));
+			add_dropped(all, result);
 			json_decref(result);
 		}
 		have = json_array_size(json_object_get(all, "entries"));
@@ -97,6 +108,10 @@ static int cmd_dump(struct cli *c)
 				 c->arg[0]);
 		} else if (more) {
 			cli_note(c, "There are more; --limit 0 prints all.");
+		}
+		if (cli_u64(result, "dropped")) {
+			cli_note(c, "%llu insertions found no room: raise max_entries of %s.",
+				 (unsigned long long)cli_u64(result, "dropped"), c->arg[0]);
 		}
 	}
 	cli_map_finish(&m);

@@ -65,6 +65,22 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows warps 1 $((2 * 5 * 96))
 }
 
+@test "a hash table of the GPU counts each key exactly" {
+	begin
+	attach count_keys
+	start
+	tell load "launch 4 50"
+	for warp in 0 1 2; do
+		shows keys $warp 200
+		shows keys $((100 + warp)) $((200 * 31 * 16))
+	done
+	[ -z "$(value keys 3)" ]
+	run -0 gbpf map get keys 101 --probe "$id"
+	[[ "$output" == *99200* ]]
+	run -5 gbpf map get keys 7 --probe "$id"
+	run -2 gbpf map set keys 7 1 --probe "$id"
+}
+
 @test "tools share a kernel, and each has its own values" {
 	begin
 	attach count_warps

@@ -3,10 +3,12 @@
 #include "daemon/maps/policy_maps.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "bpf/run/map/map_bucket.h"
 #include "daemon/consts.h"
 
 #define PAGE_ENTRIES 1000
@@ -30,6 +32,7 @@ struct map_dump {
 	uint32_t limit, n;
 	bool nonzero;
 	uint64_t deadline_ns;
+	uint64_t dropped;     /* values that found no room in the instances that end on this page */
 	uint8_t *key, *value; /* owned */
 	struct buf out;
 };
@@ -81,6 +84,7 @@ static bool walk(struct map_dump *d, const struct ebpf_map *m)
 		buf_puts(&d->out, "}");
 		said = true;
 	}
+	d->dropped += ebpf_bucket_dropped(m);
 	return true;
 }
 
@@ -168,6 +172,9 @@ void daemon_method_map_dump(struct daemon_call *c)
 		buf_puts(&d.out, "]");
 		if (!done) {
 			buf_printf(&d.out, ",\"next\":\"%u.%u\"", d.at.tenant, d.at.position);
+		}
+		if (d.dropped) {
+			buf_printf(&d.out, ",\"dropped\":%" PRIu64, d.dropped);
 		}
 		buf_puts(&d.out, "}");
 	}

@@ -1,6 +1,7 @@
 /* A tool's memory on the GPU, one block for each context: the environment that its programs read,
  * its maps with the layout of the region that gbpfd sees, and a copy of its constants. Draining
- * copies the maps to the region; the values of several contexts are added, word by word. Kernels
+ * copies the maps to the region; the values of several contexts are added, word by word, in hash
+ * tables key by key. Kernels
  * that run meanwhile may change a map while it is copied, as with every read of a map. */
 #include "shim/probe/shim_probe_int.h"
 
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/run/map/map_bucket.h"
 #include "bpf/run/ptx_env.h"
 #include "gpu/own_memory.h"
 
@@ -186,6 +188,21 @@ uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct 
 
 /* ---- draining ---- */
 
+/* Adds the keys of a hash table in a context to those of others: equal keys have equal places in no
+ * two contexts. A table is empty at first except for its seed. */
+static void add_table(const struct shim_probe_tool *t, const struct ebpf_map *m, uint64_t *to,
+		      const uint64_t *from)
+{
+	struct ebpf_map sum, part;
+
+	memcpy((char *)to + m->region_offset + EBPF_BUCKET_SEED,
+	       (const char *)t->initial + m->region_offset + EBPF_BUCKET_SEED,
+	       2 * sizeof(uint64_t));
+	ebpf_map_at(&sum, m, to);
+	ebpf_map_at(&part, m, unqual(from));
+	ebpf_bucket_add(&sum, &part);
+}
+
 /* Adds what the words of a region's maps in memory of the GPU have gained in a context. */
 static void add_maps(const struct shim_probe_tool *t, uint64_t *to, const uint64_t *from)
 {
@@ -193,6 +210,10 @@ static void add_maps(const struct shim_probe_tool *t, uint64_t *to, const uint64
 		const struct ebpf_map *m = &t->p.env.maps[i];
 		size_t first = m->region_offset / 8;
 
+		if (is_device(m) && ebpf_is_bucket_map(m)) {
+			add_table(t, m, to, from);
+			continue;
+		}
 		for (size_t w = 0; is_device(m) && w < m->bytes / 8; w++) {
 			to[first + w] += from[first + w] - t->initial[first + w];
 		}
@@ -206,10 +227,11 @@ static void store_maps(const struct shim_probe_tool *t, const uint64_t *gained)
 	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
 		const struct ebpf_map *m = &t->p.env.maps[i];
 		size_t first = m->region_offset / 8;
+		bool table = ebpf_is_bucket_map(m);
 
 		for (size_t w = 0; is_device(m) && w < m->bytes / 8; w++) {
 			store_relaxed(&region[first + w],
-				      t->initial[first + w] + gained[first + w]);
+				      (table ? 0 : t->initial[first + w]) + gained[first + w]);
 		}
 	}
 }

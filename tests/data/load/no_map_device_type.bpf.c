@@ -2,7 +2,7 @@
 #include "gbpf/gbpf.bpf.h"
 
 struct {
-	__uint(type, GBPF_MAP_HASH);
+	__uint(type, GBPF_MAP_LPM_TRIE);
 	__uint(max_entries, 1);
 	__uint(map_flags, GBPF_F_DEVICE);
 	__type(key, u32);

@@ -61,6 +61,8 @@ static const struct ebpf_map_def maps[] = {
 	{ "dmany", 12, 4, 4, 4, 0, 0, .inner_1 = 19 },
 	{ "pushed", 1003, 0, 16, 64, GBPF_F_DEVICE, 0 },
 	{ "wide", 2, 4, 32, 4, GBPF_F_DEVICE, 0 },
+	{ "devhash", 1, 8, 16, 64, GBPF_F_DEVICE, 0 },
+	{ "devlru", 9, 4, 8, 64, GBPF_F_DEVICE, 0 },
 };
 
 #define PROPERTIES 19

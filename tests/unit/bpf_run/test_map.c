@@ -82,7 +82,12 @@ static void definitions_without_sense_are_refused(void **state)
 		{ map_def(GBPF_MAP_SM_RING, 4, 16, 8, GBPF_F_DEVICE), -EINVAL },
 		{ map_def(GBPF_MAP_SM_RING, 0, 16, 8, TENANT), -EINVAL },
 		{ map_def(GBPF_MAP_SM_RING, 0, 16, 131072, GBPF_F_DEVICE), -E2BIG },
-		{ map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_LRU_HASH, 64, 512, 10, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_HASH, 65, 8, 10, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_HASH, 8, 513, 10, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE | TENANT), -EINVAL },
+		{ map_def(GBPF_MAP_LPM_TRIE, 8, 8, 10, GBPF_F_DEVICE), -EINVAL },
 		{ map_def(GBPF_MAP_QUEUE, 0, 8, 10, GBPF_F_DEVICE), -EINVAL },
 		{ map_def(GBPF_MAP_RINGBUF, 0, 0, 4096, GBPF_F_DEVICE), -EINVAL },
 	};

@@ -181,8 +181,9 @@ static int check_device(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	if (!(d->flags & GBPF_F_DEVICE) || ebpf_map_type_has(d->type, EBPF_MAP_ON_DEVICE)) {
 		return 0;
 	}
-	report_hint(p->r, "types for memory of the GPU: GBPF_MAP_ARRAY, GBPF_MAP_HISTOGRAM, "
-			  "GBPF_MAP_SM_ARRAY, GBPF_MAP_WARP_ARRAY, GBPF_MAP_SM_RING");
+	report_hint(p->r, "types for memory of the GPU: GBPF_MAP_ARRAY, GBPF_MAP_HASH, "
+			  "GBPF_MAP_LRU_HASH, GBPF_MAP_HISTOGRAM, GBPF_MAP_SM_ARRAY, "
+			  "GBPF_MAP_WARP_ARRAY, GBPF_MAP_SM_RING");
 	return refuse_map(p, d, -EINVAL, "maps of this type cannot lie in memory of the GPU");
 }
 

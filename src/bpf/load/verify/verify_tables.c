@@ -74,7 +74,8 @@ enum {
 	MAP_PEEK = 64,
 	MAP_RING = 128,
 	MAP_HIST = 256,
-	MAP_SUM = 512
+	MAP_SUM = 512,
+	MAP_OUTPUT = 1024
 };
 
 static const struct {

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "base/point.h"
+#include "bpf/run/map/map_bucket.h"
 #include "bpf/run/map/map_pool.h"
 #include "bpf/run/map/map_seed.h"
 
@@ -21,6 +22,9 @@
 #define LRU_SAMPLE 16u /* sampled elements, of which the least recently used one is evicted */
 #define LRU_ROUNDS 8u
 #define SEED_BYTES 64u /* the seed, in a cache line of its own before the heads */
+
+#define HASH_HINT                                                                                  \
+	GENERAL_HINT "; with GBPF_F_DEVICE keys have at most 64 bytes and values at most 512"
 
 struct key {
 	uint64_t w[EBPF_MAX_KEY_BYTES / 8];
@@ -543,7 +547,8 @@ int ebpf_hash_clear(const struct ebpf_map *m)
 
 static int hash_check(const struct ebpf_map_def *d)
 {
-	return d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY);
+	return d->key_bytes && d->value_bytes && !(d->flags & GBPF_F_RDONLY) &&
+	       (!(d->flags & (uint32_t)GBPF_F_DEVICE) || ebpf_bucket_check(d));
 }
 
 static uint64_t *seed_at(const struct ebpf_map *m)
@@ -573,19 +578,21 @@ uint64_t ebpf_hash_layout(struct ebpf_map *m, uint32_t head_off, uint32_t more)
 
 static uint64_t hash_layout(struct ebpf_map *m)
 {
-	return ebpf_hash_layout(m, 0, 0);
+	return m->flags & (uint32_t)GBPF_F_DEVICE ? ebpf_bucket_layout(m)
+						  : ebpf_hash_layout(m, 0, 0);
 }
 
 /* The 8 additional bytes hold the time of the last use. */
 static uint64_t lru_layout(struct ebpf_map *m)
 {
-	return ebpf_hash_layout(m, 0, 8);
+	return m->flags & (uint32_t)GBPF_F_DEVICE ? ebpf_bucket_layout(m)
+						  : ebpf_hash_layout(m, 0, 8);
 }
 
 const struct ebpf_map_type ebpf_map_type_HASH = {
-	.traits = EBPF_MAP_HASHED | EBPF_MAP_IN_PLACE,
+	.traits = EBPF_MAP_HASHED | EBPF_MAP_IN_PLACE | EBPF_MAP_ON_DEVICE,
 	.max_entries = EBPF_MAX_ENTRIES,
-	.hint = GENERAL_HINT,
+	.hint = HASH_HINT,
 	.check = hash_check,
 	.layout = hash_layout,
 	.lookup = ebpf_hash_lookup,
@@ -598,9 +605,9 @@ const struct ebpf_map_type ebpf_map_type_HASH = {
 };
 
 const struct ebpf_map_type ebpf_map_type_LRU_HASH = {
-	.traits = EBPF_MAP_HASHED | EBPF_MAP_IN_PLACE,
+	.traits = EBPF_MAP_HASHED | EBPF_MAP_IN_PLACE | EBPF_MAP_ON_DEVICE,
 	.max_entries = EBPF_MAX_ENTRIES,
-	.hint = GENERAL_HINT,
+	.hint = HASH_HINT,
 	.check = hash_check,
 	.layout = lru_layout,
 	.lookup = ebpf_hash_lookup,

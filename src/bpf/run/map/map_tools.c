@@ -3,12 +3,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "bpf/run/map/map_bucket.h"
 #include "bpf/run/map/map_int.h"
 
 uint32_t ebpf_map_slots(const struct ebpf_map *m)
 {
 	if (!m->ops->slot) {
 		return 0;
+	}
+	if (ebpf_is_bucket_map(m)) {
+		return m->n_slots * EBPF_BUCKET_SLOTS;
 	}
 	return m->ops->traits & EBPF_MAP_KEYLESS && m->n_slots ? m->n_slots : m->max_entries;
 }

@@ -252,7 +252,10 @@ static int (*const in_line[EBPF_HELPER_SLOTS])(struct ebpf_ptx_jit *j,
 					       const struct ebpf_jit_note *note) = {
 	[EBPF_SLOT_bpf_map_lookup_elem] = ebpf_ptx_map_lookup,
 	[EBPF_SLOT_bpf_map_update_elem] = ebpf_ptx_map_update,
+	[EBPF_SLOT_bpf_map_delete_elem] = ebpf_ptx_hash_delete,
 	[EBPF_SLOT_bpf_map_push_elem] = ebpf_ptx_map_push,
+	[EBPF_SLOT_bpf_ringbuf_output] = ebpf_ptx_ring_output,
+	[EBPF_SLOT_bpf_perf_event_output] = ebpf_ptx_event_output,
 	[EBPF_SLOT_bpf_ktime_get_ns] = ktime_get_ns,
 	[EBPF_SLOT_bpf_get_globaltimer] = ktime_get_ns,
 	[EBPF_SLOT_bpf_get_prandom_u32] = get_prandom,
@@ -263,6 +266,7 @@ static int (*const in_line[EBPF_HELPER_SLOTS])(struct ebpf_ptx_jit *j,
 	[EBPF_SLOT_gbpf_note] = add_note,
 	[EBPF_SLOT_gbpf_hist_add] = ebpf_ptx_hist_add,
 	[EBPF_SLOT_gbpf_atomic_add] = ebpf_ptx_atomic_add,
+	[EBPF_SLOT_gbpf_key_add] = ebpf_ptx_key_add,
 };
 
 int ebpf_ptx_call(struct ebpf_ptx_jit *j, const struct ebpf_insn *i,

@@ -185,8 +185,14 @@ static const struct device_helper helpers[EBPF_HELPER_SLOTS] = {
 
 int ebpf_ptx_helper_fields(struct ebpf_ptx_jit *j, int slot)
 {
+	int changes_hash = slot == EBPF_SLOT_bpf_map_update_elem ||
+			   slot == EBPF_SLOT_bpf_map_delete_elem || slot == EBPF_SLOT_gbpf_key_add;
 	unsigned n = 0;
 
+	if (changes_hash && ebpf_ptx_is_hash(j) && j->plan->options->device_lane) {
+		ebpf_ptx_need_field(j, "active"); /* one of these lanes acts */
+		return 1;
+	}
 	while (slot >= 0 && n < MAX_FIELDS && helpers[slot].fields[n]) {
 		ebpf_ptx_need_field(j, helpers[slot].fields[n++]);
 	}

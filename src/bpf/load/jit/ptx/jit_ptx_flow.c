@@ -191,7 +191,8 @@ static unsigned not_ctx(struct walk *w, const struct ebpf_insn *i)
 			return 0;
 		}
 		return ((1u << ebpf_ptx_arity(slot)) - 1) << 1 &
-		       ~(w->plan->notes[w->pc].callee ? 1u << 3 : 0);
+		       ~(w->plan->notes[w->pc].callee ? 1u << 3 : 0) &
+		       ~(slot == EBPF_SLOT_bpf_perf_event_output ? 1u << 1 : 0);
 	default:
 		return reads;
 	}

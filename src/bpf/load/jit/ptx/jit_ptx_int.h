@@ -103,7 +103,20 @@ void ebpf_ptx_count_error(struct ebpf_ptx_jit *j);
 int ebpf_ptx_map_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_map_update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 
+/* Copies the value at r3 to r1, a generic address, in whole words where it consists of them;
+ * changes r1, r3, r5, %t0, %t1 and %p0. */
+void ebpf_ptx_copy_value(struct ebpf_ptx_jit *j, unsigned bytes);
+
+/* Hash tables in memory of the GPU (jit_ptx_hash.c). Returns whether r1 of the call is one. */
+int ebpf_ptx_is_hash(const struct ebpf_ptx_jit *j);
+int ebpf_ptx_hash_lookup(struct ebpf_ptx_jit *j);
+int ebpf_ptx_hash_update(struct ebpf_ptx_jit *j);
+int ebpf_ptx_hash_delete(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_key_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+
 int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_ring_output(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_event_output(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_hist_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_atomic_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 

@@ -157,11 +157,10 @@ static void lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, uns
 
 int ebpf_ptx_map_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
 {
-	return on_map(j, note, lookup, 0);
+	return ebpf_ptx_is_hash(j) ? ebpf_ptx_hash_lookup(j) : on_map(j, note, lookup, 0);
 }
 
-/* Copies the value at r3 to r1, in whole words where it consists of them. */
-static void copy_value(struct ebpf_ptx_jit *j, unsigned bytes)
+void ebpf_ptx_copy_value(struct ebpf_ptx_jit *j, unsigned bytes)
 {
 	unsigned size = ebpf_ptx_value_unit(bytes), top = ++j->labels;
 	const struct ebpf_ptx_value *from = &ebpf_ptx_known(j)->r3;
@@ -219,7 +218,7 @@ static void update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, uns
 	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
 	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
 	element(j, index, "%r1");
-	copy_value(j, m->value_bytes);
+	ebpf_ptx_copy_value(j, m->value_bytes);
 }
 
 /* Emits an operation whose errors count as helper errors. */
@@ -240,7 +239,7 @@ static int with_errors(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note,
 
 int ebpf_ptx_map_update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
 {
-	return with_errors(j, note, update);
+	return ebpf_ptx_is_hash(j) ? ebpf_ptx_hash_update(j) : with_errors(j, note, update);
 }
 
 /* Adds %t1 to the u64 at %r1, which is in the map. */

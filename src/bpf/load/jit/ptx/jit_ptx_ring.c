@@ -1,4 +1,5 @@
-/* PTX back end: bpf_map_push_elem on the ring of the multiprocessor. See map_sm_ring.c for the
+/* PTX back end: bpf_map_push_elem, bpf_ringbuf_output and bpf_perf_event_output on the ring of the
+ * multiprocessor. See map_sm_ring.c for the
  * memory and why no barrier is needed. */
 #include <errno.h>
 
@@ -19,18 +20,18 @@ static void take_slot(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
 	ebpf_ptx_op(j, "add.s64 %%r3, %%t3, 1");
 }
 
-/* Copies the value at r2 and sums it up. */
-static void copy_words(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
+/* Copies the value at a register and sums it up. at: what is known of the register. */
+static void copy_words(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned reg,
+		       const struct ebpf_ptx_value *at)
 {
-	const struct ebpf_ptx_value *from = &ebpf_ptx_known(j)->r2;
-	int aligned = ebpf_ptx_aligned(from, 0, 8) == 1, place = 0;
-	int in_frame = ebpf_ptx_frame_place(from, 0, m->value_bytes, 8, &place);
+	int aligned = ebpf_ptx_aligned(at, 0, 8) == 1, place = 0;
+	int in_frame = ebpf_ptx_frame_place(at, 0, m->value_bytes, 8, &place);
 
 	for (unsigned k = 0; k < m->value_bytes / 8; k++) {
 		if (in_frame) {
 			ebpf_ptx_frame_load(j, place + 8 * (int)k, 8, 0, "%t1");
 		} else {
-			ebpf_ptx_op(j, "add.s64 %%t0, %%r2, %u", 8 * k);
+			ebpf_ptx_op(j, "add.s64 %%t0, %%r%u, %u", reg, 8 * k);
 			ebpf_ptx_load(j, "%t1", 8, 0, aligned);
 		}
 		ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r1+%u], %%t1",
@@ -40,23 +41,25 @@ static void copy_words(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
 	}
 }
 
-/* r2 points to the value, r3 holds flags: 0, or BPF_EXIST, with which a QUEUE overwrites, too. */
-int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+static const struct ebpf_map *ring_of(const struct ebpf_ptx_jit *j,
+				      const struct ebpf_ptx_value *handle)
 {
-	const struct ebpf_ptx_value *handle = &ebpf_ptx_known(j)->base;
-	unsigned bad = ++j->labels, end = ++j->labels;
-	const struct ebpf_map *m;
+	const struct ebpf_map *m = handle->kind == PTX_HANDLE && handle->map < j->plan->n_maps
+					   ? &j->plan->maps[handle->map]
+					   : NULL;
 
-	if (handle->kind != PTX_HANDLE || handle->map >= j->plan->n_maps ||
-	    j->plan->maps[handle->map].type != GBPF_MAP_SM_RING) {
-		return ebpf_ptx_refuse(j, "bpf_map_push_elem, except to a known SM_RING");
-	}
-	m = &j->plan->maps[handle->map];
-	ebpf_ptx_op(j, "and.b64 %%t0, %%r3, -3");
-	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%t0, 0");
+	return m && m->type == GBPF_MAP_SM_RING ? m : NULL;
+}
+
+/* Pushes the value at a register; %p0: the arguments are not valid. */
+static int push(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned reg,
+		const struct ebpf_ptx_value *at)
+{
+	unsigned bad = ++j->labels, end = ++j->labels;
+
 	ebpf_ptx_op(j, "@%%p0 bra $M%u", bad);
 	take_slot(j, m);
-	copy_words(j, m);
+	copy_words(j, m, reg, at);
 	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r1+%u], %%r3", m->elem_off);
 	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
 	ebpf_ptx_op(j, "bra $M%u", end);
@@ -65,4 +68,45 @@ int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note 
 	ebpf_ptx_count_error(j);
 	ebpf_ptx_label(j, end);
 	return 0;
+}
+
+/* r2 points to the value, r3 holds flags: 0, or BPF_EXIST, with which a QUEUE overwrites, too. */
+int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
+	const struct ebpf_map *m = ring_of(j, &known->base);
+
+	if (!m) {
+		return ebpf_ptx_refuse(j, "bpf_map_push_elem, except to a known SM_RING");
+	}
+	ebpf_ptx_op(j, "and.b64 %%t0, %%r3, -3");
+	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%t0, 0");
+	return push(j, m, 2, &known->r2);
+}
+
+/* r2 points to r3 bytes, r4 holds flags. Values of a ring have one size. */
+int ebpf_ptx_ring_output(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
+	const struct ebpf_map *m = ring_of(j, &known->base);
+
+	if (!m) {
+		return ebpf_ptx_refuse(j, "bpf_ringbuf_output, except to a known SM_RING");
+	}
+	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%r4, 0");
+	ebpf_ptx_op(j, "setp.ne.or.s64 %%p0, %%r3, %u, %%p0", m->value_bytes);
+	return push(j, m, 2, &known->r2);
+}
+
+/* r1 is the context, r2 the map, r3 flags, r4 points to r5 bytes. */
+int ebpf_ptx_event_output(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	static const struct ebpf_ptx_value anywhere = { .kind = PTX_ANY };
+	const struct ebpf_map *m = ring_of(j, &ebpf_ptx_known(j)->r2);
+
+	if (!m) {
+		return ebpf_ptx_refuse(j, "bpf_perf_event_output, except to a known SM_RING");
+	}
+	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%r5, %u", m->value_bytes);
+	return push(j, m, 4, &anywhere);
 }

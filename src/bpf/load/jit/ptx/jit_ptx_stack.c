@@ -4,7 +4,7 @@
 #include "base/compiler.h"
 #include "bpf/load/jit/ptx/jit_ptx_flow_int.h"
 #include "bpf/run/env.h"
-#include "bpf/run/map/map_type.h"
+#include "bpf/run/map/map_bucket.h"
 #include "bpf/run/signature.h"
 
 #define MAX_UNITS 64u /* of a value that is copied word by word */
@@ -29,19 +29,24 @@ unsigned ebpf_ptx_arity(int slot)
 static unsigned memory_of(const struct ebpf_jit *plan, int slot, unsigned k,
 			  const struct ebpf_ptx_value *handle, unsigned *ret_unit)
 {
-	unsigned bytes = handle->kind == PTX_HANDLE && handle->map < plan->n_maps
-				 ? plan->maps[handle->map].value_bytes
-				 : 0;
+	const struct ebpf_map *m = handle->kind == PTX_HANDLE && handle->map < plan->n_maps
+					   ? &plan->maps[handle->map]
+					   : NULL;
+	unsigned bytes = m ? m->value_bytes : 0;
+	unsigned key = m && m->ops && ebpf_is_bucket_map(m) ? m->key_bytes : 4;
 
 	*ret_unit = 8;
 	switch (slot) {
 	case EBPF_SLOT_bpf_map_lookup_elem:
-		*ret_unit = 4;
-		return k == 2 ? 4 : 0;
+	case EBPF_SLOT_bpf_map_delete_elem:
+	case EBPF_SLOT_gbpf_key_add:
+		*ret_unit = ebpf_ptx_value_unit(key);
+		return k == 2 ? key : 0;
 	case EBPF_SLOT_bpf_map_update_elem:
-		*ret_unit = k == 2 ? 4 : ebpf_ptx_value_unit(bytes);
-		return k == 2 ? 4 : k == 3 && bytes <= MAX_UNITS * *ret_unit ? bytes : 0;
+		*ret_unit = ebpf_ptx_value_unit(k == 2 ? key : bytes);
+		return k == 2 ? key : k == 3 && bytes <= MAX_UNITS * *ret_unit ? bytes : 0;
 	case EBPF_SLOT_bpf_map_push_elem:
+	case EBPF_SLOT_bpf_ringbuf_output:
 		return k == 2 ? bytes : 0;
 	case EBPF_SLOT_bpf_get_block_idx:
 	case EBPF_SLOT_bpf_get_block_dim:

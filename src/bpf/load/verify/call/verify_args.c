@@ -22,6 +22,8 @@ static int writes_map(int32_t helper)
 	case HELPER_bpf_map_pop_elem:
 	case HELPER_gbpf_hist_add:
 	case HELPER_gbpf_atomic_add:
+	case HELPER_gbpf_key_add:
+	case HELPER_bpf_perf_event_output:
 		return 1;
 	default:
 		return 0;
@@ -87,6 +89,7 @@ static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 	case HELPER_bpf_map_lookup_elem:
 	case HELPER_bpf_map_update_elem:
 	case HELPER_bpf_map_delete_elem:
+	case HELPER_gbpf_key_add:
 	case HELPER_gbpf_tenant_lookup:
 		break;
 	default:
@@ -94,8 +97,8 @@ static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 	}
 	switch (m->type) {
 	case GBPF_MAP_HASH:
-	case GBPF_MAP_LRU_HASH:
-		return 4;
+	case GBPF_MAP_LRU_HASH: /* of the GPU: up to 16 keys of a bucket */
+		return m->flags & GBPF_F_DEVICE ? 16 : 4;
 	case GBPF_MAP_LPM_TRIE: /* one hash lookup per possible prefix length */
 		return 8 * (8 * (m->key_bytes - 4) + 1);
 	default:

@@ -70,6 +70,16 @@ static enum finding check_update(const struct ebpf_simt *s, uint32_t pc,
 		       : FINDS_NOTHING;
 }
 
+/* The key of a change that one lane makes for all. */
+static enum finding check_key(const struct ebpf_simt *s, uint32_t pc,
+			      const struct ebpf_simt_state *st)
+{
+	if (ebpf_simt_control(s, pc) == LEVEL_LANE) {
+		return FINDS_BRANCH;
+	}
+	return ebpf_simt_key(s, pc, st) == LEVEL_LANE ? FINDS_ADDRESS : FINDS_NOTHING;
+}
+
 /* gbpf_note(counter, add), gbpf_hist_add(map, row, value), gbpf_atomic_add(map, index, add):
  * atomics on a counter, a row or an element. */
 static enum finding check_counter(const struct ebpf_simt *s, uint32_t pc,
@@ -97,11 +107,16 @@ static enum finding check_call(const struct ebpf_simt *s, uint32_t pc,
 	switch (in->imm) {
 	case HELPER_bpf_map_update_elem:
 		return check_update(s, pc, st);
+	case HELPER_bpf_map_delete_elem:
+	case HELPER_gbpf_key_add: /* each lane's number is added */
+		return check_key(s, pc, st);
 	case HELPER_gbpf_note:
+	case HELPER_bpf_ringbuf_output:
 	case HELPER_bpf_map_push_elem: /* each lane's value is kept */
 		return check_counter(s, pc, st, 1);
 	case HELPER_gbpf_hist_add:
 	case HELPER_gbpf_atomic_add:
+	case HELPER_bpf_perf_event_output:
 		return check_counter(s, pc, st, 2);
 	case HELPER_bpf_loop:
 		return ebpf_simt_rounds(s, pc, st) == LEVEL_LANE ? FINDS_ROUNDS : FINDS_NOTHING;

@@ -106,7 +106,7 @@ uint8_t ebpf_simt_rounds(const struct ebpf_simt *s, uint32_t pc, const struct eb
 uint8_t ebpf_simt_key(const struct ebpf_simt *s, uint32_t pc, const struct ebpf_simt_state *st)
 {
 	const struct ebpf_simt_place *map = ebpf_simt_place(s, pc, 0);
-	uint8_t key = ebpf_simt_memory(s, pc, st, map + 1, 4, ebpf_simt_reg(st, 2));
+	uint8_t key = ebpf_simt_memory(s, pc, st, map + 1, map->key_bytes, ebpf_simt_reg(st, 2));
 	uint8_t handle = MAX(map->level, ebpf_simt_reg(st, 1));
 
 	return MAX(key, handle);
@@ -136,15 +136,27 @@ static uint8_t given_level(const struct ebpf_simt *s, uint32_t pc)
 	return ebpf_simt_vary(s, pc);
 }
 
+/* Returns whether the keys of the map change: then the result of a look-up depends on the moment at
+ * which a lane makes it. */
+static bool map_changes(const struct ebpf_simt *s, uint32_t pc)
+{
+	const struct ebpf_simt_place *map = ebpf_simt_place(s, pc, 0);
+
+	return map->hashed;
+}
+
 static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *st)
 {
 	uint8_t a = ebpf_simt_reg(st, 1), b = ebpf_simt_reg(st, 2), c = ebpf_simt_reg(st, 3);
 
 	switch (s->v->prog->insns[pc].imm) {
 	case HELPER_bpf_map_lookup_elem:
-		return ebpf_simt_key(s, pc, st);
+		return map_changes(s, pc) ? ebpf_simt_vary(s, pc) : ebpf_simt_key(s, pc, st);
+	case HELPER_bpf_map_delete_elem: /* one lane's result for all of them */
+	case HELPER_gbpf_key_add:
+		return MAX(ebpf_simt_key(s, pc, st), LEVEL_WARP);
 	case HELPER_bpf_map_update_elem:
-		a = ebpf_simt_key(s, pc, st);
+		a = MAX(ebpf_simt_key(s, pc, st), map_changes(s, pc) ? LEVEL_WARP : LEVEL_BLOCK);
 		b = ebpf_simt_reg(st, 4);
 		return MAX(a, b);
 	case HELPER_gbpf_hist_add: /* whether there is such an element */
@@ -152,6 +164,10 @@ static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_
 		return MAX(a, b);
 	case HELPER_bpf_map_push_elem:
 		return MAX(a, c);
+	case HELPER_bpf_ringbuf_output:
+		return MAX(MAX(a, c), ebpf_simt_reg(st, 4));
+	case HELPER_bpf_perf_event_output:
+		return MAX(b, ebpf_simt_reg(st, 5));
 	case HELPER_bpf_iter_num_new:
 		return MAX(b, c);
 	case HELPER_bpf_iter_num_next:

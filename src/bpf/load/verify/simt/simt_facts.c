@@ -103,6 +103,8 @@ static void add_map(const struct ebpf_verifier *v, struct ebpf_simt_place *p, ui
 	if (ebpf_map_type_has(v->maps[map].type, EBPF_MAP_PER_THREAD)) {
 		p->level = MAX(p->level, LEVEL_WARP);
 	}
+	p->hashed |= ebpf_map_type_has(v->maps[map].type, EBPF_MAP_HASHED) != 0;
+	p->key_bytes = (uint16_t)MAX(p->key_bytes, v->maps[map].key_bytes);
 	p->kinds |= SIMT_MAP;
 }
 
