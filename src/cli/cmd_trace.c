@@ -15,8 +15,11 @@
 #define FIND_NS UINT64_C(500000000)
 #define INTERVAL_MIN_NS 10000000u
 #define TIME_MAX_NS UINT64_C(86400000000000)
+#define REGION_BYTES (UINT64_C(2) << 20)
+#define REGION_MIN_BYTES 512u
+#define REGION_MAX_BYTES (UINT64_C(1) << 40)
 
-enum { O_OF, O_KERNEL, O_TIME, O_INTERVAL };
+enum { O_OF, O_KERNEL, O_TIME, O_INTERVAL, O_REGION };
 
 static const struct cli_option options[] = {
 	[O_OF] = { "of", 0, "PID|NAME", "process or tenant number, or name of programs" },
@@ -24,6 +27,7 @@ static const struct cli_option options[] = {
 		       "kernels by name, such as 'gemm*' (default: all)" },
 	[O_TIME] = { "time", 't', "TIME", "end after this time (default: at Ctrl-C)" },
 	[O_INTERVAL] = { "interval", 'i', "TIME", "also print what each interval of TIME brought" },
+	[O_REGION] = { "region", 'r', "SIZE", "of regionheat: bytes of a region (default: 2M)" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -65,6 +69,31 @@ static int parse_time(struct cli *c, unsigned option, uint64_t min_ns, uint64_t 
 		return cli_fail(c, CLI_USAGE, "usage", "For example 5s or 200ms",
 				"trace: invalid --%s: '%s': expected 10ms to 1d",
 				options[option].name, text);
+	}
+	return CLI_OK;
+}
+
+static int parse_region(struct run *r, struct buf *elf)
+{
+	const char *text = r->c->opt[O_REGION], *constant = r->t.tool->region_shift;
+	uint64_t bytes = REGION_BYTES;
+
+	if (text && !constant) {
+		return cli_fail(r->c, CLI_USAGE, "usage", "It is for regionheat",
+				"trace: %s has no --region", r->t.tool->name);
+	}
+	if (text && (cli_parse_bytes(text, &bytes) < 0 || bytes < REGION_MIN_BYTES ||
+		     bytes > REGION_MAX_BYTES || (bytes & (bytes - 1)))) {
+		return cli_fail(r->c, CLI_USAGE, "usage", "For example 64K or 2M",
+				"trace: invalid --region: '%s': expected a power of two from 512 "
+				"to 1T",
+				text);
+	}
+	r->t.region_bytes = bytes;
+	if (constant && !cli_trace_constant(elf, constant, (uint32_t)__builtin_ctzll(bytes))) {
+		return cli_fail(r->c, CLI_FAILED, "file", "Is gBPF installed completely?",
+				"trace: the object of %s has no constant '%s'", r->t.tool->name,
+				constant);
 	}
 	return CLI_OK;
 }
@@ -176,6 +205,10 @@ static void tell_mixed(const struct run *r)
 			 "%llu kernels run the tool. Sites are numbered in each, so figures of "
 			 "different kernels are mixed: choose one with --kernel.",
 			 (unsigned long long)r->t.kernels);
+	}
+	if (r->t.tool->by_address && r->t.programs && r->t.programs->next) {
+		cli_note(r->c, "Several programs run the tool, and each has addresses of its own: "
+			       "choose one by its process number with --of.");
 	}
 }
 
@@ -358,6 +391,9 @@ static int cmd_trace(struct cli *c)
 	code = cli_trace_find(c, c->arg[0], &r.t.tool, &elf);
 	if (code == CLI_OK) {
 		code = parse(&r);
+	}
+	if (code == CLI_OK) {
+		code = parse_region(&r, &elf);
 	}
 	if (code == CLI_OK) {
 		code = trace(&r, &elf);

@@ -13,12 +13,18 @@ struct cli_trace_map {
 	const char *name;
 	unsigned entries;
 	const char *const *fields; /* of the struct, in the order of the words, NULL at the end */
+	/* 0: values are sums. Else a value is the state of something that exists now, and this word
+	 * is a time of the GPU: of several values for one entry the latest counts, and those of
+	 * programs that have ended do not. */
+	unsigned time_word;
 };
 
 /* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
  * at[m][k * words + w]. */
 struct cli_trace_values {
 	uint64_t *at[CLI_TRACE_MAPS]; /* owned */
+	uint64_t now_ns; /* time of the GPU when states were read; 0: there was none yet */
+	uint64_t region_bytes;
 };
 
 struct cli_trace_tool {
@@ -29,14 +35,17 @@ struct cli_trace_tool {
 	/* Returns an object. */
 	json_t *(*figures)(const struct cli_trace_values *v);
 	bool by_site; /* sites are numbered in each kernel: figures of several kernels are mixed */
+	bool by_address;	  /* figures of several programs are mixed */
+	const char *region_shift; /* constant of the object that --region sets; NULL: none */
 	void (*print)(const struct cli *c, const json_t *figures);
 };
 
 /* trace_tools.c */
 extern const struct cli_trace_tool *const cli_trace_tools[]; /* NULL at the end */
-extern const struct cli_trace_tool cli_trace_bankconf, cli_trace_barwait, cli_trace_blocktime,
-	cli_trace_coalesce, cli_trace_hotbranch, cli_trace_kernelretsnoop, cli_trace_memtrace,
-	cli_trace_smmap, cli_trace_threadhist;
+extern const struct cli_trace_tool cli_trace_atomhot, cli_trace_bankconf, cli_trace_barwait,
+	cli_trace_blocktime, cli_trace_coalesce, cli_trace_hang, cli_trace_hotbranch,
+	cli_trace_kernelretsnoop, cli_trace_memtrace, cli_trace_regionheat, cli_trace_smmap,
+	cli_trace_threadhist;
 /* Prints the table of tools. Returns an exit code. */
 int cli_trace_list(struct cli *c);
 /* Finds a tool and reads its object. Returns CLI_OK, or an exit code after a message; the caller
@@ -61,6 +70,9 @@ struct cli_trace {
 	uint64_t id;
 	struct cli_trace_program *programs; /* owned */
 	struct cli_trace_values gone;	    /* of programs that have ended */
+	uint64_t region_bytes;		    /* of regionheat */
+	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
+	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
 	uint64_t kernels, waiting, refused; /* as last read */
 	char why[160];			    /* the last reason of a refusal */
 	bool ended;			    /* gbpfd has detached it */
@@ -109,5 +121,31 @@ void cli_trace_print_sites(const struct cli *c, const json_t *sites, const char 
 			   void (*add)(struct cli_table *t, const json_t *site, uint64_t max));
 /* Returns part / whole, or 0. */
 double cli_trace_ratio(uint64_t part, uint64_t whole);
+
+/* ---- trace_regions.c ---- */
+
+#define CLI_TRACE_REGIONS 65536u /* tracers/regions.h */
+/* first in the struct of a region */
+enum { CLI_REGION_COUNT, CLI_REGION_TAGS, CLI_REGION_SQUARES, CLI_REGION_SPREAD, CLI_REGION_WORDS };
+
+/* Returns an array with an object for each region that was accessed, in the order of addresses:
+ * address (a text), count, spread and what add() adds from its words. *ret_mixed: accesses in
+ * places that several regions share, whose addresses are not known. */
+json_t *cli_trace_regions(const uint64_t *at, unsigned words, uint64_t bytes,
+			  void (*add)(json_t *region, const uint64_t *words), uint64_t *ret_mixed);
+/* Prints the regions with the highest values of a member in a table that begins with ADDRESS and
+ * COUNT; add() as of cli_trace_print_sites(). */
+void cli_trace_print_regions(const struct cli *c, const json_t *regions, const char *member,
+			     const char *const *heads,
+			     void (*add)(struct cli_table *t, const json_t *region, uint64_t max));
+/* Prints a line for each 64 neighbouring regions, with a character for the member of each. */
+void cli_trace_draw_regions(const json_t *regions, const char *member, uint64_t bytes);
+/* Prints what is not known exactly: accesses that were spread or mixed. */
+void cli_trace_print_inexact(uint64_t spread, uint64_t mixed);
+
+/* ---- trace_constant.c ---- */
+
+/* Sets a constant of an object, a u32 in .rodata. Returns false if it has none of that name. */
+bool cli_trace_constant(struct buf *elf, const char *name, uint32_t value);
 
 #endif

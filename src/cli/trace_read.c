@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 #define PAGE_ENTRIES 4096u
 
 static unsigned words_of(const struct cli_trace_map *m)
@@ -45,22 +47,40 @@ void cli_trace_values_finish(struct cli_trace_values *v)
 	memset(v, 0, sizeof(*v));
 }
 
+/* Takes the states that are later than those that are known. */
+static void take_states(const struct cli_trace_map *m, uint64_t *to, const uint64_t *from)
+{
+	size_t words = words_of(m);
+
+	for (size_t i = 0; i < m->entries; i++, to += words, from += words) {
+		if (from[m->time_word] > to[m->time_word]) {
+			memcpy(to, from, words * sizeof(*to));
+		}
+	}
+}
+
 static void values_add(const struct cli_trace_tool *tool, struct cli_trace_values *to,
-		       const struct cli_trace_values *from)
+		       const struct cli_trace_values *from, bool states)
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
-		for (size_t i = 0; to->at[m] && from->at[m] && i < size_of(tool->maps[m]); i++) {
+		bool sums = !tool->maps[m]->time_word;
+
+		if (!sums && states && to->at[m] && from->at[m]) {
+			take_states(tool->maps[m], to->at[m], from->at[m]);
+		}
+		for (size_t i = 0; sums && to->at[m] && from->at[m] && i < size_of(tool->maps[m]);
+		     i++) {
 			to->at[m][i] += from->at[m][i];
 		}
 	}
 }
 
-/* A program may write its maps itself, so a counter may have become less. */
+/* A program may write its maps itself, so a counter may have become less. States stay. */
 static void values_subtract(const struct cli_trace_tool *tool, struct cli_trace_values *to,
 			    const struct cli_trace_values *from)
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
-		for (size_t i = 0; i < size_of(tool->maps[m]); i++) {
+		for (size_t i = 0; !tool->maps[m]->time_word && i < size_of(tool->maps[m]); i++) {
 			to->at[m][i] -= MIN(to->at[m][i], from->at[m][i]);
 		}
 	}
@@ -73,9 +93,11 @@ bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *bef
 		cli_trace_values_finish(ret);
 		return false;
 	}
-	values_add(t->tool, ret, &t->gone);
+	ret->region_bytes = t->region_bytes;
+	ret->now_ns = t->newest_ns ? t->read_ns - t->behind_ns : 0;
+	values_add(t->tool, ret, &t->gone, false);
 	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
-		values_add(t->tool, ret, &p->now);
+		values_add(t->tool, ret, &p->now, true);
 	}
 	if (before) {
 		values_subtract(t->tool, ret, before);
@@ -125,7 +147,7 @@ static void settle(struct cli_trace *t)
 		}
 		*link = p->next;
 		if (t->gone.at[0] || values_init(t->tool, &t->gone)) {
-			values_add(t->tool, &t->gone, &p->now);
+			values_add(t->tool, &t->gone, &p->now, false);
 		}
 		program_free(p);
 	}
@@ -254,6 +276,36 @@ static int read_map(struct cli *c, struct cli_trace *t, unsigned m)
 	return code;
 }
 
+/* States that are not listed any more have ended. */
+static void clear_states(struct cli_trace *t, unsigned m)
+{
+	for (struct cli_trace_program *p = t->programs; p; p = p->next) {
+		memset(p->now.at[m], 0, size_of(t->tool->maps[m]) * sizeof(uint64_t));
+	}
+}
+
+/* Compares the clocks of GPU and host: the latest time in a state was at most as long ago as it is
+ * behind, and the least difference of all readings is off by the time between two of them. */
+static void compare_clocks(struct cli_trace *t, unsigned m)
+{
+	const struct cli_trace_map *map = t->tool->maps[m];
+	uint64_t newest = 0;
+
+	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
+		for (size_t i = 0; i < map->entries; i++) {
+			newest = MAX(newest, p->now.at[m][i * words_of(map) + map->time_word]);
+		}
+	}
+	t->read_ns = clock_now_ns();
+	if (newest > t->newest_ns) {
+		/* Modulo 2^64: the clocks count from different beginnings. */
+		if (!t->newest_ns || (int64_t)(t->read_ns - newest - t->behind_ns) < 0) {
+			t->behind_ns = t->read_ns - newest;
+		}
+		t->newest_ns = newest;
+	}
+}
+
 /* Finds the tool in the list, its state and its programs. */
 static int read_state(struct cli *c, struct cli_trace *t)
 {
@@ -300,7 +352,15 @@ int cli_trace_read(struct cli *c, struct cli_trace *t)
 	code = read_state(c, t);
 	for (unsigned m = 0; code == CLI_OK && !t->ended && m < CLI_TRACE_MAPS && t->tool->maps[m];
 	     m++) {
+		bool states = t->tool->maps[m]->time_word;
+
+		if (states) {
+			clear_states(t, m);
+		}
 		code = read_map(c, t, m);
+		if (states) {
+			compare_clocks(t, m);
+		}
 	}
 	return code;
 }

@@ -155,6 +155,99 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	holds 'sum(b["count"] for b in f["waits"]["buckets"]) == 12'
 }
 
+@test "atomhot: sites and addresses of atomic operations" {
+	begin
+	trace atomhot --kernel atom
+	tell "atom 3 64 0" "atom 1 48 32"
+	figures
+	echo where >&"$in"
+	read -r -u "$out" room
+	read -r -u "$out" answer
+	holds '[(s["line"], s["count"], s["lanes"], s["same_address_lanes"]) for s in f["sites"]] == \
+		[(21, 8, 240, 192), (22, 8, 240, 240), (23, 8, 240, 240)]'
+	# Warp 1 of the last launch has 16 lanes that begin 4 KiB behind the room.
+	holds "[(int(r['address'], 16) - $room, r['count'], r['lanes'], r['spread']) for r in f['regions']] == \
+		[(0, 15, 464, 1), (4096, 1, 16, 1)]"
+	holds 'f["count"] == 24 and f["lanes"] == 720 and f["spread"] == 2 and f["mixed"] == 0 and f["region_bytes"] == 512'
+}
+
+@test "regionheat: regions of memory, of the size that is asked for" {
+	begin
+	trace regionheat --kernel heat
+	tell "heat 5 1048576"
+	figures
+	echo where >&"$in"
+	read -r -u "$out" room
+	read -r -u "$out" answer
+	holds "[(int(r['address'], 16) - $room, r['reads'], r['writes'], r['sectors']) for r in f['regions']] == \
+		[(0, 2, 1, 12), (2 << 20, 2, 1, 12), (4 << 20, 1, 1, 8)]"
+	holds 'f["count"] == 8 and f["reads"] == 5 and f["writes"] == 3 and f["atomics"] == f["bulk"] == f["spread"] == f["mixed"] == 0'
+	gbpf trace regionheat --of "$pid" --kernel heat --region 64K >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	wait_for runs
+	tell "heat 2 65536" "heat 1 0"
+	kill -INT "$tracer"
+	wait "$tracer"
+	low=$(printf '0x%x' "$room") high=$(printf '0x%x' $((room + 65536)))
+	line=$(printf '0x%012x' "$room")
+	diff "$GBPF_RUNTIME_DIR/text" - <<-END
+		ADDRESS         COUNT  READS  WRITES  ATOMICS  BULK  SECTORS  SHARE
+		$low      4      2       2        0     0       16  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		$high      1      1       0        0     0        4  |@@@@@@@@@@
+
+		$line |@-                                                              |
+		Each character is 64.0 KiB; @ the hottest.
+		5 accesses of warps in 2 regions, 128 KiB in all
+	END
+	run --separate-stderr gbpf trace regionheat --of "$pid" --region 3M
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"invalid --region: '3M': expected a power of two"* ]]
+	run --separate-stderr gbpf trace memtrace --of "$pid" --region 2M
+	[ "$status" -eq 2 ]
+}
+
+@test "a kernel without the places of a tool is refused" {
+	begin
+	for tool in atomhot regionheat; do
+		trace $tool --kernel spin
+		tell "spin 1 1 32 1 1"
+		wait_for grep -q "1 kernel cannot run the tool: spin: kernel: spin has no such site" "$GBPF_RUNTIME_DIR/trace.log"
+		kill -INT "$tracer"
+		status=0
+		wait "$tracer" || status=$?
+		[ "$status" -eq 4 ]
+	done
+}
+
+# stands: a document of the trace shows warps that have waited at the barrier for 300 ms.
+stands() {
+	python3 -c '
+import json, sys
+last = open(sys.argv[1]).read().splitlines()[-1]
+places = json.loads(last)["figures"]["places"]
+sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 for p in places) else 1)' "$GBPF_RUNTIME_DIR/trace.json"
+}
+
+@test "hang: where warps stand while the kernel runs" {
+	begin --sms 2
+	trace hang --kernel hang --interval 50ms
+	tell "hang 2 80"
+	wait_for stands
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds '[(p["place"], p["site"], p["line"], p["warps"], p["blocks"]) for p in f["places"]] == \
+		[("before barrier", 0, 33, 2, 2), ("branch", 1, 32, 4, 2)]'
+	holds 'f["places"][1]["newest_ns"] < f["places"][0]["newest_ns"] <= f["places"][0]["running_ns"]'
+	holds 'sorted((w["block"], w["warp"], w["lanes"]) for w in f["warps"]) == \
+		[(b, w, 16 if w == 2 else 32) for b in (0, 1) for w in (0, 1, 2)]'
+	holds 'f["running"] == 6 and f["blocks"] == 2 and f["begun"] + f["ended"] + f["lost"] <= 6'
+	tell release
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'd["total"] and f["running"] == 0 and f["begun"] == f["ended"] == 6 and f["lost"] == 0 and not f["places"]'
+}
+
 @test "figures of sites are those of one kernel" {
 	begin
 	gbpf trace coalesce --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &

@@ -2,14 +2,24 @@
  * and answers each on standard output with "ok", when the work is done.
  *
  *   load                             loads the module
- *   spin N BLOCKS THREADS US SLOW_US N launches of spin: blocks of US, but each tenth of SLOW_US
- *   access BLOCKS THREADS STRIDE       each thread loads its word, STRIDE words behind the one of
- * the thread before, and stores it banks THREADS STRIDE             the same in shared memory: a
- * store, a barrier, a load branch THREADS LIMIT             threads below LIMIT take a branch, on
- * line 7 barrier BLOCKS US                a warp waits for another one at a barrier for US exit
- * returns from main()
+ *   spin N BLOCKS THREADS US SLOW_US   N launches of spin: blocks of US, each tenth of SLOW_US
+ *   access BLOCKS THREADS STRIDE       each thread loads its word, STRIDE words behind that of the
+ *                                      thread before, and stores it
+ *   banks THREADS STRIDE               the same in shared memory: a store, a barrier, a load
+ *   branch THREADS LIMIT               threads below LIMIT take a branch, on line 7
+ *   barrier BLOCKS US                  a warp waits for another one at a barrier for US
+ *   atom BLOCKS THREADS STRIDE         each thread: an atomic on its word of the room (line 21),
+ *                                      one on the first word (22), one in shared memory (23)
+ *   heat BLOCKS STRIDE                 the warp of each block loads 128 bytes of the room, STRIDE
+ *                                      bytes behind the block before; even ones store them, too
+ *   where                              prints the room's address, a multiple of 4 MiB
+ *   hang BLOCKS THREADS                warp 0 waits at a barrier (line 33) for the others, which
+ *                                      loop (line 32) until `release`
+ *   release                            ends the loops, and waits for the kernel
+ *   exit                               returns from main()
  */
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,9 +78,44 @@ static const char ptx[] =
 	"again: mov.u64 %rd3, %globaltimer; sub.u64 %rd4, %rd3, %rd2;\n"
 	"setp.lt.u64 %p3, %rd4, %rd1; @%p3 bra again; bra meet;\n"
 	"second: mov.u32 %r2, 1; st.volatile.shared.u32 [begun], %r2;\n"
-	"meet: bar.sync 0; ret;\n}\n";
+	"meet: bar.sync 0; ret;\n}\n"
+	".visible .entry atom(.param .u64 at, .param .u32 stride)\n{\n"
+	".reg .b32 %r<5>; .reg .b64 %rd<4>; .shared .align 4 .u32 sum;\n"
+	".loc 1 21 0\n"
+	"ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [stride]; mov.u32 %r2, %tid.x;\n"
+	"mul.lo.u32 %r3, %r2, %r1; mul.wide.u32 %rd2, %r3, 4; add.s64 %rd3, %rd1, %rd2;\n"
+	"atom.global.add.u32 %r4, [%rd3], 1;\n"
+	".loc 1 22 0\n"
+	"red.global.add.u32 [%rd1], 1;\n"
+	".loc 1 23 0\n"
+	"red.shared.add.u32 [sum], 1; ret;\n}\n"
+	".visible .entry heat(.param .u64 at, .param .u64 stride)\n{\n"
+	".reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %rd<7>;\n"
+	"ld.param.u64 %rd1, [at]; ld.param.u64 %rd2, [stride];\n"
+	"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; cvt.u64.u32 %rd3, %r1;\n"
+	"mad.lo.u64 %rd4, %rd3, %rd2, %rd1; mul.wide.u32 %rd5, %r2, 4;\n"
+	"add.s64 %rd6, %rd4, %rd5; ld.global.u32 %r3, [%rd6];\n"
+	"and.b32 %r4, %r1, 1; setp.ne.u32 %p1, %r4, 0; @%p1 ret;\n"
+	"st.global.u32 [%rd6], %r3; ret;\n}\n"
+	".visible .entry hang(.param .u64 flag)\n{\n"
+	".reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %rd<2>;\n"
+	".loc 1 31 0\n"
+	"ld.param.u64 %rd1, [flag]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;\n"
+	"@%p1 bra meet;\n"
+	".loc 1 32 0\n"
+	"again: ld.volatile.global.u32 %r2, [%rd1]; setp.eq.u32 %p2, %r2, 0;\n"
+	"@%p2 bra again;\n"
+	"meet:\n"
+	".loc 1 33 0\n"
+	"bar.sync 0; ret;\n}\n";
+
+#define ROOM_BYTES (8u << 20)
+#define ROOM_ALIGN (4u << 20)
 
 static CUmodule module;
+static CUdeviceptr room;
+static volatile unsigned *released; /* pinned */
+static bool hangs;
 
 static CUfunction kernel(const char *name)
 {
@@ -110,13 +155,34 @@ static void widths(void)
 	CU(cuMemFree(at));
 }
 
+static void load(void)
+{
+	void *pinned;
+
+	CU(cuModuleLoadData(&module, ptx));
+	CU(cuMemAlloc(&room, ROOM_BYTES + ROOM_ALIGN));
+	room = (room + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+	CU(cuMemHostAlloc(&pinned, sizeof(*released), CU_MEMHOSTALLOC_DEVICEMAP));
+	released = pinned;
+}
+
+static void hang(unsigned blocks, unsigned threads)
+{
+	CUdeviceptr flag;
+
+	*released = 0;
+	CU(cuMemHostGetDevicePointer_v2(&flag, (void *)(uintptr_t)released, 0));
+	LAUNCH(kernel("hang"), blocks, threads, 0, &flag);
+	hangs = true;
+}
+
 static bool obey(const char *line)
 {
 	unsigned long long us, slow_us, ns;
 	unsigned n, blocks, threads;
 
 	if (strcmp(line, "load\n") == 0) {
-		CU(cuModuleLoadData(&module, ptx));
+		load();
 	} else if (sscanf(line, "spin %u %u %u %llu %llu", &n, &blocks, &threads, &us, &slow_us) ==
 		   5) {
 		spin(n, blocks, threads, us, slow_us);
@@ -133,11 +199,25 @@ static bool obey(const char *line)
 	} else if (sscanf(line, "barrier %u %llu", &blocks, &us) == 2) {
 		ns = us * 1000;
 		LAUNCH(kernel("barrier"), blocks, 64, 0, &ns);
+	} else if (sscanf(line, "atom %u %u %u", &blocks, &threads, &n) == 3) {
+		LAUNCH(kernel("atom"), blocks, threads, 0, &room, &n);
+	} else if (sscanf(line, "heat %u %llu", &blocks, &ns) == 2) {
+		LAUNCH(kernel("heat"), blocks, 32, 0, &room, &ns);
+	} else if (strcmp(line, "where\n") == 0) {
+		printf("0x%llx\n", (unsigned long long)room);
+		fflush(stdout);
+	} else if (sscanf(line, "hang %u %u", &blocks, &threads) == 2) {
+		hang(blocks, threads);
+	} else if (strcmp(line, "release\n") == 0) {
+		*released = 1;
+		hangs = false;
 	} else {
 		CHECK(strcmp(line, "exit\n") == 0, "unknown line %s", line);
 		return false;
 	}
-	CU(cuCtxSynchronize());
+	if (!hangs) {
+		CU(cuCtxSynchronize());
+	}
 	return true;
 }
 
