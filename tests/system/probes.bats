@@ -185,12 +185,12 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	[ "$(kernels kernels)" = 0 ]
 }
 
-@test "graphs run the program's own kernel" {
+@test "a captured kernel is probed in each launch of its graph" {
 	begin
 	attach count_blocks
 	start
 	tell load "graph 3"
-	shows blocks 0 0
+	shows blocks 0 3
 }
 
 @test "attach, swap and detach under load change no result" {

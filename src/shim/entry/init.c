@@ -151,6 +151,7 @@ static int attach(void)
 		}
 	}
 	shim_copies_install();
+	shim_probe_graphs_setup();
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);

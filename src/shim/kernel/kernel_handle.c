@@ -115,6 +115,42 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 	return ret->name != NULL;
 }
 
+static bool is_function_of(const void *kernel, const void *function)
+{
+	CUfunction of = NULL;
+
+	return shim_real.cuKernelGetFunction(&of, (CUkernel)(uintptr_t)kernel) == CUDA_SUCCESS &&
+	       of == (CUfunction)(uintptr_t)function;
+}
+
+const void *shim_kernel_noted(const void *handle)
+{
+	const void *found = NULL;
+	const char *name = NULL;
+
+	if (!handle) {
+		return NULL;
+	}
+	pthread_mutex_lock(&notes_mutex);
+	if (strmap_get(&notes, shim_handle_key(handle).text)) {
+		found = handle;
+	} else if (shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle) == CUDA_SUCCESS &&
+		   name) {
+		strmap_each (&notes, e) {
+			const struct note *n = e->value;
+			const void *kernel = (const void *)(uintptr_t)strtoull(e->key, NULL, 16);
+
+			if (n->kind == SHIM_KERNEL_OF_LIBRARY && strcmp(n->name, name) == 0 &&
+			    is_function_of(kernel, handle)) {
+				found = kernel;
+				break;
+			}
+		}
+	}
+	pthread_mutex_unlock(&notes_mutex);
+	return found;
+}
+
 /* Returns the scheduler's kernel by name, NULL if there is no name. Caller holds notes_mutex, since
  * the note may be forgotten. */
 static struct sched_kernel *by_name(const void *handle)

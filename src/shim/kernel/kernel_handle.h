@@ -29,6 +29,9 @@ struct shim_kernel_origin {
 };
 /* Returns false if the handle was not obtained through the shim. */
 bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);
+/* Returns the handle by which the program got the kernel: the same, or, if the driver names the
+ * function of a library's kernel, that kernel. NULL: unknown. */
+const void *shim_kernel_noted(const void *handle);
 /* Forgets the handles of a module or library that is being unloaded; they may be reused with
  * another meaning. */
 void shim_kernel_forget(const void *owner);

@@ -5,12 +5,14 @@
 #include "shim/shim.h"
 
 #define SHIM_THREAD_QUEUES 64u
+#define SHIM_THREAD_GRAPHS 256u
 #define SHIM_THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
 
 struct shim_queue;
 struct shim_clone;
 struct cubin_kernel;
 struct shim_probe_kernel;
+struct shim_probe_exec;
 
 struct shim_thread_kernel {
 	uintptr_t key; /* 0: free */
@@ -42,6 +44,7 @@ struct shim_thread {
 		uintptr_t key;			  /* 0: free */
 		struct shim_probe_kernel *kernel; /* NULL: no tool matches it */
 	} probes[SHIM_THREAD_KERNELS];
+	struct shim_probe_exec *graphs[SHIM_THREAD_GRAPHS];
 };
 
 extern TLS_FAST struct shim_thread *shim_thread_known;

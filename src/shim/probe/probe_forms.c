@@ -12,6 +12,7 @@
 
 struct shim_probe_form *shim_probe_retired;
 static struct shim_probe_form *free_forms; /* shim_probe_mutex */
+static uint64_t numbers;		   /* [atomic] of forms */
 
 struct shim_probe_form *shim_probe_form_new(void)
 {
@@ -26,24 +27,58 @@ struct shim_probe_form *shim_probe_form_new(void)
 	f = f ? f : calloc(1, sizeof(*f));
 	if (f) {
 		store_relaxed(&f->refusal, 0u);
+		store_relaxed(&f->left_out, NULL);
+		f->number = add_acqrel(&numbers, (uint64_t)1) + 1;
+		f->ended = f->told_left_out = false;
 		f->told = f->draining = f->drained = f->finished = false;
 	}
 	return f;
 }
 
+/* Caller holds shim_probe_mutex. */
+static void put_form(struct shim_probe_form *f)
+{
+	f->next = free_forms;
+	free_forms = f;
+}
+
 void shim_probe_form_free(struct shim_probe_form *f)
 {
 	pthread_mutex_lock(&shim_probe_mutex);
-	f->next = free_forms;
-	free_forms = f;
+	f->ended = load_relaxed(&f->held) != 0;
+	if (!f->ended) {
+		put_form(f);
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+void shim_probe_form_hold(struct shim_probe_form *f)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	(void)__atomic_fetch_add(&f->held, 1u, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
+void shim_probe_form_unhold(struct shim_probe_form *f)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	if (sub_acqrel(&f->held, 1u) == 1 && f->ended) {
+		f->ended = false;
+		put_form(f);
+	}
 	pthread_mutex_unlock(&shim_probe_mutex);
 }
 
 struct shim_probe_form *shim_probe_form_begin(struct shim_probe_kernel *k, const void *handle)
 {
+	return shim_capture_any() ? NULL : shim_probe_form_take(k, handle);
+}
+
+struct shim_probe_form *shim_probe_form_take(struct shim_probe_kernel *k, const void *handle)
+{
 	struct shim_probe_form *f = load_acquire(&k->form);
 
-	if (!f || shim_capture_any()) {
+	if (!f) {
 		return NULL;
 	}
 	(void)__atomic_fetch_add(&f->users, 1u, __ATOMIC_SEQ_CST);
@@ -77,6 +112,19 @@ void shim_probe_form_refused(struct shim_probe_form *f, CUresult r)
 	}
 }
 
+void shim_probe_form_left_out(struct shim_probe_form *f, const char *why, CUresult r)
+{
+	const char *name = NULL;
+
+	if (!why && shim_driver.cuGetErrorName(r, &name) == CUDA_SUCCESS) {
+		why = name;
+	}
+	if (!load_acquire(&f->left_out)) {
+		store_release(&f->left_out, why ? why : "unknown error");
+		shim_probe_thread_wake();
+	}
+}
+
 void shim_probe_form_retire(struct shim_probe_form *f)
 {
 	f->draining = f->drained = f->finished = false;
@@ -106,10 +154,11 @@ void shim_probe_forms_drain(void)
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 }
 
-/* Returns whether all launches of a retired form are submitted. */
+/* Returns whether all launches of a retired form are submitted. A node is counted before the user
+ * that gave it the form leaves, so the users are read first. */
 static bool is_submitted(const struct shim_probe_form *f)
 {
-	return !load_seqcst(&f->users) && (!f->has_clone || f->drained);
+	return !load_seqcst(&f->users) && !load_seqcst(&f->held) && (!f->has_clone || f->drained);
 }
 
 void shim_probe_forms_finish(CUcontext ctx)

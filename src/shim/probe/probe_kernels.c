@@ -131,24 +131,42 @@ static void build(struct shim_probe_kernel *k, const void *handle)
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 }
 
-struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx)
+/* ret_name: caller frees. */
+static struct shim_probe_kernel *known(const void *handle, CUcontext ctx,
+				       struct shim_kernel_origin *ret)
 {
 	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
-	struct shim_kernel_origin o;
 	struct shim_probe_kernel *k;
 	struct kernel_key key;
 
-	if (!shim_kernel_origin(handle, &o)) {
+	if (!shim_kernel_origin(handle, ret)) {
 		return NULL;
 	}
-	key = key_of(handle, o.kind == SHIM_KERNEL_OF_LIBRARY, ctx);
+	key = key_of(handle, ret->kind == SHIM_KERNEL_OF_LIBRARY, ctx);
 	pthread_mutex_lock(&shim_probe_mutex);
 	k = strmap_get(&shim_probe_kernels, key.text);
-	if (!k && shim_probe_tools_for(o.name, tools)) {
-		k = new_kernel(handle, ctx, &o);
+	if (!k && shim_probe_tools_for(ret->name, tools)) {
+		k = new_kernel(handle, ctx, ret);
 		shim_probe_thread_wake();
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
+	return k;
+}
+
+struct shim_probe_kernel *shim_probe_kernel_known(const void *handle, CUcontext ctx)
+{
+	struct shim_kernel_origin o;
+	struct shim_probe_kernel *k = known(handle, ctx, &o);
+
+	free(o.name);
+	return k;
+}
+
+struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx)
+{
+	struct shim_kernel_origin o;
+	struct shim_probe_kernel *k = known(handle, ctx, &o);
+
 	if (k && !load_acquire(&k->seen) && builds_at_once(&o)) {
 		build(k, handle);
 	}
@@ -172,6 +190,20 @@ static void note_refusal(const struct shim_probe_kernel *k, struct shim_probe_fo
 	f->told = true;
 }
 
+/* Caller holds shim_probe_mutex. */
+static void note_left_out(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+{
+	char why[160];
+
+	snprintf(why, sizeof(why),
+		 "nodes of a graph are not reachable and run the kernel itself: %s",
+		 load_acquire(&f->left_out));
+	for (uint32_t i = 0; i < f->n_tools; i++) {
+		shim_probe_tool_refused(f->tools[i], k->name, why);
+	}
+	f->told_left_out = true;
+}
+
 void shim_probe_kernels_note_refusals(void)
 {
 	strmap_each (&shim_probe_kernels, e) {
@@ -179,6 +211,9 @@ void shim_probe_kernels_note_refusals(void)
 
 		if (k->form && load_acquire(&k->form->refusal) && !k->form->told) {
 			note_refusal(k, k->form);
+		}
+		if (k->form && load_acquire(&k->form->left_out) && !k->form->told_left_out) {
+			note_left_out(k, k->form);
 		}
 	}
 }
@@ -197,7 +232,8 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		for (uint32_t i = 0; i < n; i++) {
 			wanted = wanted || tools[i] == t;
 		}
-		ret->falls_back += has && load_relaxed(&k->form->refusal);
+		ret->falls_back += has && (load_relaxed(&k->form->refusal) ||
+					   load_relaxed(&k->form->left_out));
 		ret->kernels += has;
 		ret->waiting += wanted && !has && k->seen != load_acquire(&shim_probe_generation);
 		ret->refused += wanted && !has && k->seen == load_acquire(&shim_probe_generation);
@@ -218,6 +254,7 @@ static struct shim_probe_kernel *take_kernel(CUcontext ctx, const void *owner)
 		if (ctx ? k->ctx == ctx : shim_image_is_of(k->owner, owner)) {
 			strmap_del(&shim_probe_kernels, e->key);
 			(void)add_acqrel(&shim.probe_generation, 1u);
+			(void)add_acqrel(&shim_probe_forms_generation, (uint64_t)1);
 			found = k;
 			break;
 		}
@@ -246,10 +283,6 @@ static void forget(CUcontext ctx, const void *owner)
 		put_kernel(k);
 		pthread_mutex_unlock(&shim_probe_mutex);
 	}
-	if (ctx) {
-		(void)shim_probe_forms_sweep(ctx, false, true);
-		shim_probe_memory_sweep(ctx);
-	}
 }
 
 void shim_probe_unloading(const void *owner)
@@ -260,6 +293,7 @@ void shim_probe_unloading(const void *owner)
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	forget(NULL, owner);
 	pthread_mutex_unlock(&shim_probe_build_mutex);
+	shim_probe_graphs_leave(NULL); /* while the driver still knows the kernels */
 	shim_probe_thread_wake();
 }
 
@@ -282,6 +316,11 @@ void shim_probe_context_ending(CUcontext ctx)
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	await_work(ctx);
 	forget(ctx, NULL);
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+	shim_probe_graphs_leave(ctx);
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	(void)shim_probe_forms_sweep(ctx, false, true);
+	shim_probe_memory_sweep(ctx);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_tool *t;
 

@@ -1,6 +1,6 @@
 /* Launches of kernels that have a probed form. From the first tool on, the slots of shim_real for
- * launches lead here, and from here to shim/code and the driver. Launches of graphs, and those
- * whose parameters were set by cuParamSet*, run the program's own kernels. */
+ * launches lead here, and from here to shim/code and the driver. Launches whose parameters were set
+ * by cuParamSet* run the program's own kernels; those of graphs are in probe_graph_calls.c. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <string.h>
@@ -75,6 +75,11 @@ static struct shim_probe_kernel *find(const void *f, CUstream stream, CUcontext 
 	}
 	*ctx = *ctx ? *ctx : context_of(stream);
 	return known && is_of(k, *ctx) ? k : look_up(t, f, slot, *ctx);
+}
+
+struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx)
+{
+	return find(handle, NULL, &ctx);
 }
 
 /* Returns the form that a launch is to take, NULL: none. */
@@ -195,6 +200,7 @@ static void lead_all(void)
 	shim_real.cuLaunchCooperativeKernel_ptsz = cooperative_ptsz;
 	shim_real.cuLaunchKernelEx = launch_ex;
 	shim_real.cuLaunchKernelEx_ptsz = launch_ex_ptsz;
+	shim_probe_lead_graphs();
 }
 
 void shim_probe_lead(void)

@@ -61,6 +61,7 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 	store_seqcst(&k->form, f);
 	store_release(&k->seen, k->made_for);
 	pthread_mutex_unlock(&shim_probe_mutex);
+	(void)add_acqrel(&shim_probe_forms_generation, (uint64_t)1);
 	if (f) {
 		shim_probe_form_follow(k->handle, f);
 	}
@@ -303,7 +304,13 @@ static bool settle_contexts(void)
 
 bool shim_probe_kernels_settle(void)
 {
+	uint64_t before;
+	bool settled;
+
 	compile_all();
 	shim_probe_forms_drain();
-	return settle_contexts();
+	settled = shim_probe_graphs_settle();
+	before = load_acquire(&shim_probe_forms_generation);
+	settled = settle_contexts() && settled;
+	return settled && before == load_acquire(&shim_probe_forms_generation);
 }

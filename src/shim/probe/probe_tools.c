@@ -14,7 +14,7 @@
 
 pthread_mutex_t shim_probe_build_mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t shim_probe_mutex = PTHREAD_MUTEX_INITIALIZER;
-uint64_t shim_probe_generation;
+uint64_t shim_probe_generation, shim_probe_forms_generation;
 bool shim_probe_stopped;
 struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX];
 
@@ -47,6 +47,7 @@ static void tools_changed(void)
 {
 	(void)add_acqrel(&shim_probe_generation, (uint64_t)1);
 	(void)add_acqrel(&shim.probe_generation, 1u);
+	(void)add_acqrel(&shim_probe_forms_generation, (uint64_t)1);
 	shim_probe_thread_wake();
 }
 
@@ -255,6 +256,23 @@ void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, cons
 	snprintf(t->why, sizeof(t->why), "%.100s: %.150s", kernel, why);
 }
 
+void shim_probe_tools_note_bodies(void)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		struct shim_probe_tool *t = shim_probe_tools[i];
+
+		if (t && !t->ending && !t->why[0]) {
+			shim_probe_tool_refused(
+				t, "graph",
+				"kernels in bodies of conditional nodes are not reachable and run "
+				"without the tool");
+			shim_probe_thread_wake();
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
 /* ---- on the probe thread ---- */
 
 /* Takes the regions that came with a new connection. Only this thread and those that build look at
@@ -407,6 +425,7 @@ void shim_probe_forget(void)
 {
 	pthread_mutex_init(&shim_probe_build_mutex, NULL);
 	pthread_mutex_init(&shim_probe_mutex, NULL);
+	shim_probe_graphs_forget();
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
 	n_drains = 0;
 	shim.probes_attached = 0;

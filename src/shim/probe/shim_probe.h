@@ -12,6 +12,7 @@
 void shim_probe_setup(void);
 
 struct shim_probe_form;
+struct shim_probe_exec;
 struct shim_clone;
 
 /* ---- any thread ---- */
@@ -31,6 +32,29 @@ void shim_probe_release(struct shim_probe_form *f);
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f);
 /* Excludes a form's clone as shim_clone_exclude(). */
 void shim_probe_exclude(CUfunction clone);
+/* ---- graphs; any thread, which holds no lock ---- */
+
+/* From now on executable graphs are known. Once, before the process is attached. */
+void shim_probe_graphs_setup(void);
+/* flags: CUDA_GRAPH_INSTANTIATE_FLAG_*. */
+void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags);
+/* The program destroys a graph. Returns true if the driver must not yet, with what the program
+ * gets: executable graphs were made from it. */
+bool shim_probe_graph_kept(CUgraph g, CUresult *ret);
+/* The program is about to change a node of a graph, or to destroy it. */
+void shim_probe_graph_node_changing(CUgraphNode node, bool ends);
+/* Surround a call of the driver that names an executable graph: the probe thread does not change it
+ * meanwhile. NULL: its kernels are of no interest. The second is for calls that change it, but by
+ * cuGraphExecUpdate. */
+struct shim_probe_exec *shim_probe_exec_begin(CUgraphExec exec);
+struct shim_probe_exec *shim_probe_exec_begin_change(CUgraphExec exec);
+void shim_probe_exec_end(struct shim_probe_exec *x); /* accepts NULL, as do the following */
+/* Between these, after the driver's success. */
+void shim_probe_exec_was_set(struct shim_probe_exec *x, CUgraphNode node,
+			     const CUDA_KERNEL_NODE_PARAMS *p);
+void shim_probe_exec_child_was_set(struct shim_probe_exec *x);
+void shim_probe_exec_was_updated(struct shim_probe_exec *x, CUgraph from);
+
 /* The process exits: the maps are copied a last time. */
 void shim_probe_exit(void);
 /* In the child after fork: nothing is attached. */

@@ -50,8 +50,13 @@ struct shim_probe_form {
 	uint32_t users;		      /* [atomic] launches that are being submitted */
 	uint32_t refusal; /* [atomic] CUresult with which the driver has refused a launch that it
 			     accepts of the program's kernel; 0: none */
-	bool told;	  /* the tools know of the refusal; shim_probe_mutex */
-	uint64_t seen;	  /* retired: round of the probe thread */
+	bool told, told_left_out; /* the tools know of the refusal, of nodes; shim_probe_mutex */
+	uint32_t held;		  /* [atomic] nodes of executable graphs that run it; changed under
+				     shim_probe_mutex */
+	bool ended;		  /* its context has, while nodes held it; shim_probe_mutex */
+	const char *left_out; /* [atomic] why a node of a graph does not run it, NULL: each does */
+	uint64_t number;      /* of no other form */
+	uint64_t seen;	      /* retired: round of the probe thread */
 	bool draining, drained; /* retired: what was deferred with its clone is, or was, drained */
 	bool finished;		/* retired: its launches have ended, and its tools are free */
 	bool library;		/* of a library's kernel, which exists in each context */
@@ -96,6 +101,8 @@ extern bool shim_probe_stopped; /* shim_probe_build_mutex; the process exits: th
 				   the driver no more */
 extern uint64_t shim_probe_generation; /* [atomic] incremented, under shim_probe_mutex, when the set
 					  of tools changes */
+extern uint64_t shim_probe_forms_generation; /* [atomic] incremented after a kernel was given a
+						form, or none, or the set of tools has changed */
 extern struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX]; /* shim_probe_mutex */
 
 /* ---- probe_tools.c ---- */
@@ -105,6 +112,8 @@ uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM
 bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name);
 /* Notes why a kernel cannot have the tool's programs. Caller holds shim_probe_mutex. */
 void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
+/* Tells each tool that kernels in conditional nodes of a graph cannot be reached. */
+void shim_probe_tools_note_bodies(void);
 /* Ends tools that no form runs, and sends states that have changed; on the probe thread. Returns
  * false if that is to be called again. */
 bool shim_probe_tools_settle(void);
@@ -114,6 +123,8 @@ bool shim_probe_tools_settle(void);
  * its form at once if the handle is newer than the tools, so that no launch of it goes without,
  * unless the context is busy for long. */
 struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx);
+/* The same, without building. */
+struct shim_probe_kernel *shim_probe_kernel_known(const void *handle, CUcontext ctx);
 /* By handle and, of libraries' kernels, context. */
 extern struct strmap shim_probe_kernels; /* shim_probe_mutex; > struct shim_probe_kernel */
 /* Gives tools the reasons of refusals that they do not know. Caller holds shim_probe_mutex. */
@@ -125,7 +136,15 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 /* Returns the form that a launch of the handle is to take, as a user of it; NULL: none. The kernel,
  * which was the handle's, may have been forgotten. */
 struct shim_probe_form *shim_probe_form_begin(struct shim_probe_kernel *k, const void *handle);
+/* The same while a stream captures: not for a launch. */
+struct shim_probe_form *shim_probe_form_take(struct shim_probe_kernel *k, const void *handle);
 void shim_probe_form_end(struct shim_probe_form *f);
+/* A node of an executable graph runs the form, which the caller is a user of, or no longer does. */
+void shim_probe_form_hold(struct shim_probe_form *f);
+void shim_probe_form_unhold(struct shim_probe_form *f);
+/* Notes that a node of a graph runs the program's kernel instead. why NULL: the driver answered r.
+ * The text stays. */
+void shim_probe_form_left_out(struct shim_probe_form *f, const char *why, CUresult r);
 struct shim_probe_form *shim_probe_form_new(void); /* NULL: no memory */
 void shim_probe_form_free(struct shim_probe_form *f);
 /* Notes that the driver has refused a launch of the form, but not that of the program's kernel. */
@@ -220,5 +239,15 @@ struct shim_session *shim_probe_session(void);
 
 /* ---- probe_launch.c ---- */
 void shim_probe_lead(void); /* from now on launches look for forms */
+/* Returns the record of a kernel that a tool matches, NULL: none does. By the thread's cache. */
+struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx);
+
+/* ---- probe_graph_calls.c ---- */
+/* Kernels have lost their forms, or the context, if it is not NULL, ends: execs run the program's
+ * kernels. Caller holds no lock. */
+void shim_probe_graphs_leave(CUcontext ctx);
+bool shim_probe_graphs_settle(void);
+void shim_probe_lead_graphs(void);
+void shim_probe_graphs_forget(void); /* in the child after fork */
 
 #endif

@@ -1,0 +1,96 @@
+/* Executable graphs whose kernel nodes take probed forms; the room's own interface. */
+#ifndef GBPF_SHIM_PROBE_PROBE_GRAPH_INT_H
+#define GBPF_SHIM_PROBE_PROBE_GRAPH_INT_H
+
+#include "shim/probe/shim_probe_int.h"
+
+/* A kernel node of the program's graph; under shim_probe_graphs_mutex. */
+struct shim_probe_place {
+	CUgraphNode node;
+	bool nested; /* in a child graph */
+	bool edited; /* the program has changed it since: its parameters are no longer the exec's */
+	bool gone;   /* the program has destroyed it */
+};
+
+/* The exec's node; under the exec's mutex. */
+struct shim_probe_node {
+	CUgraphNode node;   /* of the program's graph, or of `copy` */
+	CUgraphNode saved;  /* in `own`: the exec's parameters, with the program's kernel; NULL: not
+			       saved */
+	const void *handle; /* of the program's kernel */
+	CUcontext ctx;	    /* of the node; NULL: the exec's */
+	struct shim_probe_kernel *kernel; /* as last looked up */
+	struct shim_probe_form *form;	  /* that the exec runs; NULL: the program's kernel */
+	struct shim_probe_form *next; /* that it is to run: equal to form but while it changes */
+	uint64_t refused;	      /* number of the form that the driver refused last */
+	CUresult refusal;	      /* its answer */
+	const char *lost;	      /* why the node cannot be changed; NULL: it can */
+	bool learned;		      /* handle and ctx are known */
+};
+
+/* Structs are never freed, only reused: a thread's cache may lead to one that has ended. */
+struct shim_probe_exec {
+	struct shim_probe_exec *next; /* of all; constant */
+	struct shim_probe_exec *next_free;
+	CUgraphExec exec; /* [atomic] NULL: free; changed under both mutexes */
+	/* Under shim_probe_graphs_mutex: */
+	CUgraph graph;
+	struct shim_probe_place *places; /* owned; by address */
+	uint32_t n_places;
+	/* Under the exec's mutex: */
+	pthread_mutex_t mutex;	       /* held over all calls of the driver that name the exec */
+	CUcontext ctx;		       /* [atomic] NULL: it has ended */
+	struct shim_probe_node *nodes; /* owned; NULL: not made yet. By address unless of a copy */
+	uint32_t n_nodes;
+	CUgraph own;	  /* owned; saved nodes, NULL: none */
+	CUgraph copy;	  /* owned; of the graph that the exec was updated from, NULL: it has the
+			     parameters of its own graph */
+	const char *lost; /* why no node can be changed */
+	bool bodies;	  /* has conditional nodes, whose graphs cannot be reached */
+	uint64_t seen;	  /* value of shim_probe_forms_generation that its forms are of */
+	uint32_t n_forms; /* [atomic] nodes with a form */
+};
+
+/* docs/LOCKING.md has the order. */
+extern pthread_mutex_t shim_probe_graphs_mutex;	 /* guards which execs and nodes there are */
+extern struct shim_probe_exec *shim_probe_execs; /* [atomic] all structs */
+
+/* ---- probe_execs.c ---- */
+/* Returns the place of a node of the exec's graph, NULL: none. Caller holds
+ * shim_probe_graphs_mutex. */
+struct shim_probe_place *shim_probe_place(const struct shim_probe_exec *x, CUgraphNode node);
+/* Returns whether the exec was made from that graph and has its nodes, with their parameters as of
+ * now. */
+bool shim_probe_exec_is_of(struct shim_probe_exec *x, CUgraph g);
+/* Takes the exec's mutex; returns false if a second does not suffice. */
+bool shim_probe_exec_lock(struct shim_probe_exec *x);
+/* The kernel nodes of a graph, by address. Caller frees. Returns -ENOMEM, or the number. */
+int64_t shim_probe_places_of(CUgraph g, struct shim_probe_place **ret, bool *ret_bodies);
+
+/* ---- probe_nodes.c; caller holds the exec's mutex ---- */
+/* Gives each node the form that its kernel has now. builds: kernels that are newer than the tools
+ * get theirs at once. */
+void shim_probe_exec_settle(struct shim_probe_exec *x, bool builds);
+/* Gives nodes the program's kernels: all of them, or those whose kernel has lost the form. ends:
+ * the form is let go even if the driver refuses, since it ends with its context. */
+void shim_probe_exec_restore(struct shim_probe_exec *x, bool all, bool ends);
+/* The same of one node, whose handle is about to end. */
+void shim_probe_exec_restore_node(struct shim_probe_exec *x, CUgraphNode node);
+/* The driver has answered a launch with that: notes that it refuses the forms, or, on CUDA_SUCCESS,
+ * that it does not. */
+void shim_probe_exec_note_refusal(struct shim_probe_exec *x, CUresult r);
+/* The exec's nodes run the program's kernels by a call of the program: lets their forms go and
+ * forgets the nodes. */
+void shim_probe_exec_clear(struct shim_probe_exec *x);
+/* A call of the program has given the node these parameters, and with them its kernel. */
+void shim_probe_exec_set(struct shim_probe_exec *x, CUgraphNode node,
+			 const CUDA_KERNEL_NODE_PARAMS *p);
+/* The nodes of a child graph have parameters that are not known. */
+void shim_probe_exec_lose_nested(struct shim_probe_exec *x);
+/* The exec was updated from that graph, which is not the one that it was made from. */
+void shim_probe_exec_updated(struct shim_probe_exec *x, CUgraph from);
+/* Restores the program's kernels in an exec that was updated from another graph, since a call of
+ * the program is about to change a node by its handle. */
+void shim_probe_exec_leave_copy(struct shim_probe_exec *x);
+
+#endif

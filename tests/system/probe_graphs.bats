@@ -1,0 +1,218 @@
+#!/usr/bin/env bats
+# Probes in kernel nodes of executable graphs, on the soft GPU: each replay is counted exactly, its results are the program's,
+# and a node that cannot be reached is reported.
+
+load helpers
+load talk
+
+PROGRAM=probed_graphs
+
+# attach NAME [OPTION...]: sets $id.
+attach() {
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+swap() {
+	id=$(gbpf probe swap "$id" "$BUILD/$1.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+# value MAP KEY: of the probe $id; nothing if there is none.
+value() {
+	gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$2"
+}
+is() { [ "$(value "$1" "$2")" = "$3" ]; }
+shows() { wait_for is "$@"; }
+
+# kernels FIELD: of the probe $id.
+kernels() {
+	gbpf probe ls --json | python3 -c '
+import json, sys
+print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
+}
+has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
+falls_back() { [ "$(kernels falls_back)" = 1 ]; }
+says() { gbpf probe ls --json | grep -q "$1"; }
+
+@test "nodes of every kind of graph are probed in each replay, after the graph was destroyed" {
+	begin
+	attach count_blocks
+	start
+	tell load
+	local n=0
+	for kind in explicit captured clone child kept library; do
+		tell "make $kind 5" "replay 3" "replay 1" end
+		n=$((n + 24))
+		shows blocks 0 $n
+	done
+	! says "not reachable"
+}
+
+@test "attach, swap and detach act from the next replay on" {
+	begin
+	start
+	tell load "make captured 5" "replay 2"
+	attach count_blocks --to "$pid"
+	tell "replay 1" # from now on the kernel is known
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "replay 4"
+	shows blocks 0 $((before + 24))
+	swap count_warps
+	wait_for has_kernels 1
+	tell "replay 2"
+	shows warps 0 36
+	shows warps 1 $((2 * 6 * 96))
+	gbpf probe detach "$id"
+	tell "replay 2"
+	attach count_blocks --to "$pid"
+	shows blocks 0 0
+}
+
+@test "a detached tool ends although the graph is not launched again" {
+	begin
+	attach count_blocks
+	start
+	tell load "make explicit 5" "replay 2"
+	shows blocks 0 12
+	timeout 0.9 gbpf probe detach "$id"
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+	tell "replay 2"
+}
+
+@test "the program sees its own kernels, and changes nodes that are probed" {
+	begin
+	attach count_blocks
+	start
+	tell load "make kept 5" "replay 1" "set 7" "replay 2" "edit 9" "replay 2" "set 3" "replay 1" record "replay 1"
+	shows blocks 0 $((6 + 16 + 20 + 8))
+	swap count_warps
+	wait_for has_kernels 1
+	tell "replay 1"
+	shows warps 0 12
+	gbpf probe detach "$id"
+	tell "replay 1" end
+}
+
+@test "the parameters of a node are the executable graph's, not those that the graph got later" {
+	begin
+	attach count_blocks
+	start
+	tell load "make kept 5" "replay 1" "stale 9" "replay 1"
+	swap count_warps
+	wait_for has_kernels 1
+	tell "replay 1"
+	shows warps 0 18
+	! says "not reachable"
+	gbpf probe detach "$id"
+	tell "replay 1"
+}
+
+@test "a node that was changed before a tool came is not reachable until it is set again" {
+	begin
+	start
+	tell load "make kept 5" "stale 9" "replay 1"
+	attach count_blocks --to "$pid"
+	tell "replay 1"
+	wait_for has_kernels 1
+	tell "replay 1"
+	wait_for falls_back
+	says "scale: nodes of a graph are not reachable.*changed before a tool"
+	local before=$(value blocks 0)
+	tell "replay 1"
+	shows blocks 0 $((before + 1))
+	tell "set 4" "replay 1"
+	shows blocks 0 $((before + 1 + 5))
+}
+
+@test "an executable graph that is updated from other graphs is probed" {
+	begin
+	attach count_blocks
+	start
+	tell load "make captured 5" "replay 1" "update 7" "replay 2" "update 3" "replay 2"
+	shows blocks 0 $((6 + 16 + 8))
+	swap count_warps
+	wait_for has_kernels 1
+	tell "replay 1"
+	shows warps 0 12
+	gbpf probe detach "$id"
+	tell "replay 1" "update 9" "replay 1"
+	attach count_blocks --to "$pid"
+	wait_for has_kernels 1
+	tell "replay 2"
+	shows blocks 0 20
+}
+
+@test "an executable graph that was updated before a tool came is not reachable until it is updated again" {
+	begin
+	start
+	tell load "make captured 5" "update 9" "replay 1"
+	attach count_blocks --to "$pid"
+	tell "replay 1"
+	wait_for has_kernels 1
+	tell "replay 1"
+	wait_for falls_back
+	says "updated from another graph before a tool"
+	tell "update 2" "replay 2"
+	shows blocks 0 6
+}
+
+@test "a node that is set after an update from another graph runs the program's kernel" {
+	begin
+	attach count_blocks
+	start
+	tell load "make kept 5" "replay 1" "update 7" "replay 1" "set 2" "replay 1"
+	shows blocks 0 14
+	wait_for falls_back
+	says "updated from another graph, and changed since"
+	tell "edit 4" "replay 1"
+	shows blocks 0 19
+}
+
+@test "a node that is destroyed runs the program's kernel from then on" {
+	begin
+	attach count_blocks
+	start
+	tell load "make kept 5" "replay 1" remove "replay 2"
+	shows blocks 0 $((6 + 2))
+	wait_for falls_back
+	says "the node was destroyed"
+	gbpf probe detach "$id"
+	tell "replay 1" end
+}
+
+@test "the end of blocks is counted in nodes, which get more shared memory" {
+	begin
+	attach count_ends
+	start
+	tell load "make explicit 5" "replay 2"
+	shows blocks 0 12
+}
+
+@test "modules are unloaded and contexts end with executable graphs" {
+	begin
+	attach count_blocks
+	start
+	tell load "make explicit 5" "replay 1" context "make captured 2" "replay 1" unload end
+	shows blocks 0 17
+	wait_for has_kernels 0
+	gbpf probe detach "$id"
+}
+
+@test "attach, swap and detach while replays are in flight change no result" {
+	begin
+	start
+	tell load "make captured 5" "replay 1"
+	echo "replay 20000" >&"$in"
+	for i in 1 2 3; do
+		attach count_blocks
+		swap count_warps
+		gbpf probe detach "$id"
+	done
+	local answer
+	read -r -t 300 -u "$out" answer
+	[ "$answer" = ok ]
+	tell "replay 1"
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+}
