@@ -30,4 +30,9 @@ int ptx_block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry 
 int ptx_block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
 			   const struct ptx_block_entry **ret, uint32_t *ret_n);
 
+/* Finds variable i, from 0, of machine code whose name begins with the prefix, of at most 16
+ * characters. 0, and its contents in the image; -ENOENT. */
+int ptx_block_code_variable(const void *image, size_t bytes, const char *prefix, uint32_t i,
+			    const uint8_t **ret, size_t *ret_bytes);
+
 #endif

@@ -1,7 +1,8 @@
 /* Replaces ptxas where a framework compiles PTX to machine code itself: the real ptxas gets the
  * text with clones in it, and with the list of its entries (block_mark.h), by which the shim
- * recognizes the machine code when it is loaded. If any of this fails, the real ptxas gets the
- * program's own command line, and its output and exit status are returned. */
+ * recognizes the machine code when it is loaded, and with the program's own text (stored.h), of
+ * which the shim can make probed forms of its kernels. If any of this fails, the real ptxas gets
+ * the program's own command line, and its output and exit status are returned. */
 #include "ptxas/ptxas.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 
 #include "base/fd.h"
 #include "ptx/block_image.h"
+#include "ptx/stored.h"
 
 #define INSIDE                                                                                     \
 	"GBPF_PTXAS_INSIDE" /* set for the real one: finding ourselves again would not end         \
@@ -69,7 +71,7 @@ static int say_version(const char *real, char **argv)
 		become(real, argv);
 	}
 	if (status == 0) {
-		printf("gBPF twins of form %u\n", PTX_BLOCK_ABI);
+		printf("gBPF twins of form %u with PTX\n", PTX_BLOCK_ABI);
 	}
 	return fflush(stdout) ? 1 : status;
 }
@@ -104,8 +106,26 @@ static int file_of(const struct buf *text)
 	return fd;
 }
 
-/* Reads the program's input and adds clones. Returns 0, or -errno: nothing to rewrite. */
-static int rewrite(const char *path, unsigned arch, struct buf *text)
+/* Appends the program's text with clones, or as it is, and a copy of it to be stored. */
+static int add_text(const struct ptx_block_image *i, const struct buf *own, bool clones,
+		    struct buf *text)
+{
+	int err;
+
+	if (i->why != PROTO_BLOCK_OK || memchr(own->data, 0, own->len)) {
+		return -EINVAL; /* no PTX, or PTX that cannot be read */
+	}
+	err = clones ? ptx_block_image_marked(i, text) : buf_add(text, own->data, own->len);
+	if (!err) {
+		err = ptx_stored_print(text, own->data, own->len);
+		err = err == -EFBIG && clones ? 0 : err;
+	}
+	return err;
+}
+
+/* Reads the program's input and adds clones, if these are wanted, and the text itself. Returns 0,
+ * or -errno: nothing to rewrite. */
+static int rewrite(const char *path, unsigned arch, bool clones, struct buf *text)
 {
 	const struct ptx_block_image *i = NULL;
 	struct stat st;
@@ -120,7 +140,7 @@ static int rewrite(const char *path, unsigned arch, struct buf *text)
 	err = err	? err
 	      : own.len ? ptx_block_image_open(&i, own.data, own.len, arch, path)
 			: -EINVAL;
-	err = err ? err : ptx_block_image_marked(i, text);
+	err = err ? err : add_text(i, &own, clones, text);
 	ptx_block_image_close(i);
 	buf_finish(&own);
 	return err;
@@ -160,7 +180,7 @@ static bool read_back(int fd, struct buf *b)
 	       strlen(buf_text(b)) == b->len;
 }
 
-/* Returns true if compiled with clones and all messages are written. */
+/* Returns true if the text was compiled and all messages are written. */
 static bool compile(const char *real, char **argv, int input, const struct buf *text)
 {
 	int in = file_of(text), fd[2] = { file_of(NULL), file_of(NULL) };
@@ -184,6 +204,19 @@ static bool compile(const char *real, char **argv, int input, const struct buf *
 		fd_close(fd[i]);
 	}
 	fd_close(in);
+	return done;
+}
+
+/* Returns true if the program's text was compiled, with clones or without. */
+static bool try(const char *real, char **argv, const struct ptxas_command *c, bool clones)
+{
+	struct buf text;
+	bool done;
+
+	buf_init(&text);
+	done = rewrite(argv[c->input], c->arch, clones, &text) == 0 &&
+	       compile(real, argv, c->input, &text);
+	buf_finish(&text);
 	return done;
 }
 
@@ -214,8 +247,6 @@ int main(int argc, char **argv)
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
 	struct ptxas_command c = ptxas_command(argc, argv);
 	char real[PTXAS_PATH];
-	struct buf text;
-	bool done;
 
 	if (argc < 1) {
 		return 2;
@@ -232,11 +263,7 @@ int main(int argc, char **argv)
 	if (c.version) {
 		return say_version(real, argv);
 	}
-	buf_init(&text);
-	done = c.input && rewrite(argv[c.input], c.arch, &text) == 0 &&
-	       compile(real, argv, c.input, &text);
-	buf_finish(&text);
-	if (done) {
+	if (c.input && (try(real, argv, &c, true) || try(real, argv, &c, false))) {
 		return 0;
 	}
 	become(real, argv);

@@ -3,6 +3,7 @@
  *
  *   load            loads the module and gets its functions
  *   code            loads another module, without variables, as machine code only
+ *   stored          as both, by a ptxas that has stored the PTX in it
  *   both            as code, with a kernel that uses variables
  *   unload          unloads it
  *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
@@ -24,6 +25,7 @@
 
 #include "../programs/program.h"
 #include "check.h"
+#include "ptx/stored.h"
 
 #define THREADS 96u
 #define BLOCKS_MAX 4096u
@@ -91,10 +93,9 @@ static void load(void)
 	get_functions(true);
 }
 
-/* Compiles the module and loads the result, as programs do that bring no PTX. */
-static void load_code(bool all)
+/* Compiles a text and loads the result, as programs do that bring no PTX. */
+static void load_code(const char *from, bool all)
 {
-	const char *from = text(all);
 	CUlinkState s;
 	size_t bytes;
 	void *image, *copy;
@@ -110,6 +111,18 @@ static void load_code(bool all)
 	CU(cuModuleLoadData(&module, copy));
 	free(copy);
 	get_functions(all);
+}
+
+static void load_stored(void)
+{
+	const char *own = text(true);
+	struct buf b;
+
+	buf_init(&b);
+	buf_puts(&b, own);
+	CHECK(ptx_stored_print(&b, own, strlen(own)) == 0, "not stored");
+	load_code(buf_text(&b), true);
+	buf_finish(&b);
 }
 
 /* Launches n times on a stream, with one block less a thread, and checks the memory. */
@@ -264,9 +277,11 @@ static bool obey(const char *line)
 	if (strcmp(line, "load\n") == 0) {
 		load();
 	} else if (strcmp(line, "code\n") == 0) {
-		load_code(false);
+		load_code(text(false), false);
+	} else if (strcmp(line, "stored\n") == 0) {
+		load_stored();
 	} else if (strcmp(line, "both\n") == 0) {
-		load_code(true);
+		load_code(text(true), true);
 	} else if (strcmp(line, "unload\n") == 0) {
 		CU(cuModuleUnload(module));
 		module = NULL;

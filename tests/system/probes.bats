@@ -146,6 +146,25 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	[ "$(kernels kernels)" = 0 ]
 }
 
+@test "machine code that has its PTX stored is probed by that while it runs, also where it uses variables" {
+	begin
+	start
+	tell stored "launch 3 10" "variables 4"
+	attach count_warps --to "$pid" # also at exits, where there is no stub
+	local warps=$id
+	attach count_blocks --to "$pid"
+	tell "launch 1 1" "variables 1" # from now on the kernels are known
+	wait_for has_kernels 2
+	local blocks=$(value blocks 0) id=$warps
+	wait_for has_kernels 1
+	local entries=$(value warps 0) exits=$(value warps 1)
+	tell "launch 2 5" "variables 3"
+	shows warps 0 $((entries + 2 * 5 * 3))
+	shows warps 1 $((exits + 2 * 5 * 96))
+	id=$((warps + 1))
+	shows blocks 0 $((blocks + 2 * 5 + 3 * 2))
+}
+
 @test "what an entry stub cannot run is refused, and the kernel runs its own code" {
 	begin
 	attach count_warps # also at exits

@@ -1,5 +1,5 @@
-/* Finds lists of entries in machine code. Machine code is an ELF file; every offset and size in it
- * is checked before use. */
+/* Finds variables by their names in machine code, and lists of entries in such variables. Machine
+ * code is an ELF file; every offset and size in it is checked before use. */
 #include "ptx/block_mark.h"
 
 #include <elf.h>
@@ -80,28 +80,30 @@ static bool first_of_type(const struct code *c, uint32_t type, Elf64_Shdr *ret)
 /* The symbols of a file; `at` is the next one. */
 struct symbols {
 	const struct code *code;
+	const char *prefix; /* of those that are looked for */
 	Elf64_Shdr table, names;
 	uint64_t at;
 };
 
-static bool open_symbols(struct symbols *y, const struct code *c)
+static bool open_symbols(struct symbols *y, const struct code *c, const char *prefix)
 {
-	*y = (struct symbols){ .code = c };
+	*y = (struct symbols){ .code = c, .prefix = prefix };
 	return first_of_type(c, SHT_SYMTAB, &y->table) && section(c, y->table.sh_link, &y->names);
 }
 
-static bool is_mark_symbol(const struct symbols *y, const Elf64_Sym *s)
+static bool has_name(const struct symbols *y, const Elf64_Sym *s)
 {
-	char name[sizeof(PTX_BLOCK_MARK) - 1];
+	size_t bytes = strlen(y->prefix);
+	char name[16];
 
-	return ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_name <= y->names.sh_size &&
-	       y->names.sh_size - s->st_name >= sizeof(name) &&
-	       copy_from(y->code, y->names.sh_offset + s->st_name, name, sizeof(name)) &&
-	       memcmp(name, PTX_BLOCK_MARK, sizeof(name)) == 0;
+	return ELF64_ST_TYPE(s->st_info) == STT_OBJECT && bytes <= sizeof(name) &&
+	       s->st_name <= y->names.sh_size && y->names.sh_size - s->st_name >= bytes &&
+	       copy_from(y->code, y->names.sh_offset + s->st_name, name, bytes) &&
+	       memcmp(name, y->prefix, bytes) == 0;
 }
 
-/* Finds the contents of the next variable that holds a list. */
-static bool next_mark(struct symbols *y, const uint8_t **ret, size_t *ret_bytes)
+/* Finds the contents of the next variable whose name begins with the prefix. */
+static bool next_variable(struct symbols *y, const uint8_t **ret, size_t *ret_bytes)
 {
 	while (y->table.sh_size - y->at >= sizeof(Elf64_Sym)) {
 		Elf64_Shdr of;
@@ -111,7 +113,7 @@ static bool next_mark(struct symbols *y, const uint8_t **ret, size_t *ret_bytes)
 			return false;
 		}
 		y->at += sizeof(s);
-		if (is_mark_symbol(y, &s) && section(y->code, s.st_shndx, &of) &&
+		if (has_name(y, &s) && section(y->code, s.st_shndx, &of) &&
 		    s.st_value <= of.sh_size && s.st_size <= of.sh_size - s.st_value &&
 		    s.st_size <= LISTS_BYTES_MAX) {
 			*ret = y->code->data + of.sh_offset + s.st_value;
@@ -158,10 +160,10 @@ int ptx_block_mark_of_code(struct ptx_arena *arena, const void *image, size_t by
 	size_t size, left = LISTS_BYTES_MAX;
 	bool any = false;
 
-	if (!open_code(&c, image, bytes) || !open_symbols(&y, &c)) {
+	if (!open_code(&c, image, bytes) || !open_symbols(&y, &c, PTX_BLOCK_MARK)) {
 		return -ENOENT;
 	}
-	while (next_mark(&y, &at, &size) && size <= left && n < PTX_BLOCK_MARK_ENTRIES_MAX) {
+	while (next_variable(&y, &at, &size) && size <= left && n < PTX_BLOCK_MARK_ENTRIES_MAX) {
 		int err = ptx_block_mark_read(arena, at, size, &more, &n_more);
 
 		left -= MIN(left, size + sizeof(Elf64_Sym));
@@ -176,4 +178,21 @@ int ptx_block_mark_of_code(struct ptx_arena *arena, const void *image, size_t by
 	*ret = list;
 	*ret_n = n;
 	return any ? 0 : -ENOENT;
+}
+
+int ptx_block_code_variable(const void *image, size_t bytes, const char *prefix, uint32_t i,
+			    const uint8_t **ret, size_t *ret_bytes)
+{
+	struct symbols y;
+	struct code c;
+
+	if (!open_code(&c, image, bytes) || !open_symbols(&y, &c, prefix)) {
+		return -ENOENT;
+	}
+	do {
+		if (!next_variable(&y, ret, ret_bytes)) {
+			return -ENOENT;
+		}
+	} while (i-- > 0);
+	return 0;
 }

@@ -101,6 +101,18 @@ void shim_kept_unref(struct shim_kept_image *k)
 	}
 }
 
+const char *shim_kept_why_text(enum shim_kept_why why)
+{
+	static const char *const texts[] = {
+		[SHIM_KEPT] = "out of memory",
+		[SHIM_KEPT_NO_PTX] = "it was loaded as machine code only",
+		[SHIM_KEPT_NO_ROOM] = "its PTX was not kept: too long, or 64 MiB are kept already",
+		[SHIM_KEPT_LINKED] = "it was linked by the driver",
+	};
+
+	return texts[why];
+}
+
 char *shim_kept_text(const struct shim_kept_image *k, size_t *ret_bytes)
 {
 	char *text = malloc(k->text_bytes + 1);

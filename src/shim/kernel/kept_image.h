@@ -23,6 +23,8 @@ struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, unsigned
 				       enum shim_kept_why *ret_why);
 struct shim_kept_image *shim_kept_ref(struct shim_kept_image *k);
 void shim_kept_unref(struct shim_kept_image *k); /* accepts NULL */
+/* Returns a clause such as "it was loaded as machine code only". */
+const char *shim_kept_why_text(enum shim_kept_why why);
 /* Returns the text, zero-terminated; caller frees. NULL: no memory. */
 char *shim_kept_text(const struct shim_kept_image *k, size_t *ret_bytes);
 

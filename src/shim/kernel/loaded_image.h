@@ -47,6 +47,12 @@ struct shim_kept_image *shim_image_kept(const void *owner, enum shim_kept_why *r
 struct shim_code_kept *shim_image_code(const void *owner);
 void shim_image_code_unref(struct shim_code_kept *k); /* accepts NULL */
 
+/* Returns the PTX of a kernel: what was kept, or else what gBPF's ptxas has stored in the machine
+ * code (ptx/stored.h). kernel NULL: any of its owner. Zero-terminated; caller frees. NULL: none,
+ * for that reason. Reads, and may unpack, the whole image: not on the launch path. */
+char *shim_image_ptx(const void *owner, const char *kernel, size_t *ret_bytes,
+		     enum shim_kept_why *ret_why);
+
 /* Records a library's module in the current context. */
 void shim_image_note_module(const void *module, const void *library);
 /* Returns a number that tells this load of a module or library from others, whose handle may have

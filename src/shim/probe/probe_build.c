@@ -71,26 +71,17 @@ static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *t
 
 static int no_ptx(struct shim_probe_made *b, enum shim_kept_why why)
 {
-	static const char *const reasons[] = {
-		[SHIM_KEPT] = "out of memory",
-		[SHIM_KEPT_NO_PTX] = "it was loaded as machine code only",
-		[SHIM_KEPT_NO_ROOM] = "its PTX was not kept: too long, or 64 MiB are kept already",
-		[SHIM_KEPT_LINKED] = "it was linked by the driver",
-	};
-
-	return report_set(b->r, -ENOENT, "no-ptx", "%s", reasons[why]);
+	return report_set(b->r, -ENOENT, "no-ptx", "%s", shim_kept_why_text(why));
 }
 
 static int rewrite(struct shim_probe_made *b)
 {
 	enum shim_kept_why why;
-	struct shim_kept_image *kept = shim_image_kept(b->k->owner, &why);
 	struct ptx_module *m = NULL;
 	size_t bytes = 0;
-	char *text = kept ? shim_kept_text(kept, &bytes) : NULL;
+	char *text = shim_image_ptx(b->k->owner, b->k->name, &bytes, &why);
 	int err;
 
-	shim_kept_unref(kept);
 	if (!text) {
 		return no_ptx(b, why);
 	}
