@@ -115,6 +115,12 @@ int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
  * textures, numbers of functions. r has the reason. */
 int cubin_patch_copy(struct cubin_patched **ret, const void *image, size_t bytes,
 		     const char *kernel, const struct cubin_stub *s, struct report *r);
+/* Reports for each of n kernels whether a copy of the image could run it with a stub, as far as
+ * that does not depend on the stub: 0, or with the reason in the report -ENOENT or -ENOTSUP as
+ * cubin_patch_copy(). Returns 0, -ENOEXEC with r, or -ENOMEM: then nothing was reported. */
+typedef void cubin_copy_tell_fn(void *arg, size_t i, int err, const struct report *r);
+int cubin_copy_survey(const void *image, size_t bytes, const char *const *kernels, size_t n,
+		      cubin_copy_tell_fn *tell, void *arg, struct report *r);
 /* Returns the image, NULL if there is none or it was dropped. Aligned to 16 bytes. */
 const void *cubin_patched_image(const struct cubin_patched *p, size_t *ret_bytes);
 void cubin_patched_drop_image(struct cubin_patched *p); /* keeps the kernels */

@@ -66,19 +66,29 @@ static bool lists_fit(const struct cubin_parts *p, const struct cubin_stub *stub
 	return true;
 }
 
-static enum cubin_why decide(const struct cubin_scan *s, const struct cubin_parts *p,
-			     struct cubin_kernel *k, const struct cubin_stub *stub)
+enum cubin_why cubin_plan_form(const struct cubin_scan *s, const struct cubin_parts *p,
+			       const struct cubin_kernel *k)
 {
-	const Elf64_Shdr *text = &s->elf->sections[p->text];
-	enum cubin_why why;
-
 	if (k->why != CUBIN_OK) {
 		return k->why;
 	}
 	if (!p->info || !k->registers) {
 		return CUBIN_NO_INFO;
 	}
-	if (p->odd_form || text->sh_addralign < CUBIN_INSN_BYTES || !lists_fit(p, stub)) {
+	return p->odd_form || s->elf->sections[p->text].sh_addralign < CUBIN_INSN_BYTES
+		       ? CUBIN_CODE_FORM
+		       : CUBIN_OK;
+}
+
+static enum cubin_why decide(const struct cubin_scan *s, const struct cubin_parts *p,
+			     struct cubin_kernel *k, const struct cubin_stub *stub)
+{
+	enum cubin_why why = cubin_plan_form(s, p, k);
+
+	if (why) {
+		return why;
+	}
+	if (!lists_fit(p, stub)) {
 		return CUBIN_CODE_FORM;
 	}
 	why = check_bank(s, p, k, stub);

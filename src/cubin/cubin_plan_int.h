@@ -9,6 +9,11 @@
  * Returns the count of those that are. */
 size_t cubin_plan_kernels(struct cubin_scan *s, const struct cubin_stub *stub);
 
+/* Returns why no stub can be inserted into a kernel, as far as that does not depend on the stub, or
+ * CUBIN_OK. */
+enum cubin_why cubin_plan_form(const struct cubin_scan *s, const struct cubin_parts *p,
+			       const struct cubin_kernel *k);
+
 /* Sizes of a patched kernel's sections. */
 size_t cubin_plan_text(const struct cubin_kernel *k, const struct cubin_stub *stub);
 size_t cubin_plan_bank(const struct cubin_kernel *k, const struct cubin_stub *stub);

@@ -289,6 +289,7 @@ static const struct {
 	{ "policy.watch", ALL, method_watch },
 	{ "policy.watch_cancel", ADMIN, method_watch_cancel },
 	{ "probe.attach", ALL, daemon_method_probe_attach },
+	{ "probe.coverage", ALL, daemon_method_probe_coverage },
 	{ "probe.detach", ALL, daemon_method_probe_detach },
 	{ "probe.list", ALL, daemon_method_probe_list },
 	{ "ps", ALL, daemon_method_ps },

@@ -74,5 +74,7 @@ void daemon_method_vgpu_list(struct daemon_call *c);
 /* tenant_stats.c: adds what a tenant's statistics page says; reads every word once. */
 struct daemon_session;
 void daemon_stats_json(const struct daemon_session *s, json_t *tenant);
+/* Returns its kernels and the forms that they can have, for probe.coverage. */
+json_t *daemon_coverage_json(const struct daemon_session *s);
 
 #endif

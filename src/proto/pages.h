@@ -85,6 +85,18 @@ enum proto_failure {
 	PROTO_FAILURES
 };
 
+/* How a kernel can be observed from inside, in the order of what a form offers. UNKNOWN: not looked
+ * at. */
+enum proto_form {
+	PROTO_FORM_UNKNOWN,
+	PROTO_FORM_NONE,
+	PROTO_FORM_BRACKETS, /* its launches, from outside */
+	PROTO_FORM_STUB,     /* its machine code, at the entry */
+	PROTO_FORM_PTX,
+	PROTO_FORMS
+};
+#define PROTO_FORM_WHY 160u
+
 /* Outcome of limiting a stream to a share of the multiprocessors. */
 enum proto_cap {
 	PROTO_CAP_DONE,	    /* in a green context of that share */
@@ -148,6 +160,15 @@ struct proto_stats {
 	uint64_t copy_up_bytes, copy_down_bytes, copy_pipelined_bytes;
 	/* Copies by the direct plan, and their bytes, which are in the first two as well. */
 	uint64_t copies_direct, copy_direct_bytes;
+	/* Of kernel[i]: the probed form that it can have (enum proto_form), and why it cannot have
+	 * a better one; the text may be torn or unterminated. */
+	uint8_t kernel_form[PROTO_KERNELS];
+	char kernel_form_why[PROTO_KERNELS][PROTO_FORM_WHY];
+	/* Of all kernels that were launched, by form; GPU time is launches times learned duration.
+	 */
+	struct proto_stats_form {
+		uint64_t kernels, launches, launches_ns;
+	} form[PROTO_FORMS];
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

@@ -37,6 +37,8 @@ static const uint16_t sizes[] = {
 	[PROTO_PROBE_ENDED] = sizeof(struct proto_probe_order),
 	[PROTO_PROBE_DRAIN] = sizeof(struct proto_probe_order),
 	[PROTO_PROBE_DRAINED] = sizeof(struct proto_probe_order),
+	[PROTO_COVERAGE] = sizeof(struct proto_probe_order),
+	[PROTO_COVERED] = sizeof(struct proto_probe_order),
 };
 
 static size_t size_of(uint32_t type)

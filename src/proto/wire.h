@@ -20,7 +20,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 8u
+#define PROTO_VERSION 9u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -58,6 +58,8 @@ enum proto_type {
 			       has its last values */
 	PROTO_PROBE_DRAIN,  /* d>c: copy its maps in memory of the GPU to its region */
 	PROTO_PROBE_DRAINED, /* c>d: answers PROBE_DRAIN */
+	PROTO_COVERAGE,	     /* d>c: say in the statistics which kernels can be probed */
+	PROTO_COVERED,	     /* c>d: answers COVERAGE */
 };
 
 struct proto_head {
@@ -205,7 +207,9 @@ struct proto_probe_state {
 	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
 };
 
-struct proto_probe_order { /* PROBE_END, PROBE_ENDED, PROBE_DRAIN, PROBE_DRAINED */
+/* PROBE_END, PROBE_ENDED, PROBE_DRAIN, PROBE_DRAINED; COVERAGE and COVERED, of no tool: version 0
+ */
+struct proto_probe_order {
 	struct proto_head head;
 	uint64_t version;
 	uint64_t number; /* of the order; returned in the answer */

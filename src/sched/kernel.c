@@ -3,6 +3,7 @@
  * when they do not. */
 #include "sched/sched_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,22 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
 {
 	store_relaxed(&k->block_why, why);
+}
+
+void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form, const char *why)
+{
+	char *copy = *why ? strndup(why, PROTO_FORM_WHY - 1) : NULL;
+
+	pthread_mutex_lock(&s->lock);
+	free(k->form_why);
+	k->form_why = copy;
+	store_relaxed(&k->form, form);
+	pthread_mutex_unlock(&s->lock);
+}
+
+uint8_t sched_kernel_form(const struct sched_kernel *k)
+{
+	return load_relaxed(&k->form);
 }
 
 static void add_one(uint64_t *count)
@@ -225,6 +242,39 @@ static void choose(struct sched *s)
 	}
 }
 
+/* Sums up the kernels by the form that they can have. Caller holds s->lock. */
+static void publish_forms(struct sched *s, struct proto_stats *st)
+{
+	struct proto_stats_form sum[PROTO_FORMS] = { 0 };
+
+	strmap_each (&s->kernels.by_name, e) {
+		const struct sched_kernel *k = e->value;
+		uint64_t count = load_relaxed(&k->count);
+		struct proto_stats_form *f = &sum[load_relaxed(&k->form) % PROTO_FORMS];
+
+		f->kernels += count > 0;
+		f->launches += count;
+		f->launches_ns += count * main_estimate(k);
+	}
+	for (unsigned i = 0; i < PROTO_FORMS; i++) {
+		store_relaxed(&st->form[i].kernels, sum[i].kernels);
+		store_relaxed(&st->form[i].launches, sum[i].launches);
+		store_relaxed(&st->form[i].launches_ns, sum[i].launches_ns);
+	}
+}
+
+/* Caller holds s->lock. */
+static void publish_form(const struct sched_kernel *k, struct proto_stats *st, unsigned i)
+{
+	char why[PROTO_FORM_WHY] = "";
+
+	if (k->form_why) {
+		snprintf(why, sizeof(why), "%s", k->form_why);
+	}
+	store_relaxed(&st->kernel_form[i], load_relaxed(&k->form));
+	memcpy(st->kernel_form_why[i], why, sizeof(why));
+}
+
 /* Sums up all kernels. GPU time is launches times learned duration. Caller holds s->lock. */
 static void publish_totals(struct sched *s, struct proto_stats *st)
 {
@@ -255,6 +305,7 @@ void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 {
 	pthread_mutex_lock(&s->lock);
 	publish_totals(s, st);
+	publish_forms(s, st);
 	choose(s);
 	for (unsigned i = 0; i < PROTO_KERNELS && s->kernels.shown[i]; i++) {
 		const struct sched_kernel *k = s->kernels.shown[i];
@@ -270,6 +321,7 @@ void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 		store_relaxed(&st->kernel_stop[i], load_relaxed(&k->stop));
 		store_relaxed(&st->kernel_stoppable[i], load_relaxed(&k->stoppable));
 		store_relaxed(&st->kernel_persistent[i], load_relaxed(&k->persistent));
+		publish_form(k, st, i);
 	}
 	pthread_mutex_unlock(&s->lock);
 }

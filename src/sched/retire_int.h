@@ -49,6 +49,8 @@ struct sched_kernel {
 	uint64_t stoppable, persistent;
 	uint8_t stop;	   /* [atomic] GBPF_STOP_* of the newest of these; NONE: there is none */
 	uint8_t block_why; /* [atomic] enum proto_block_why */
+	uint8_t form;	   /* [atomic] enum proto_form */
+	char *form_why;	   /* owned; under s->lock; NULL: "" */
 	char name[PROTO_KERNEL_NAME];
 };
 

@@ -82,7 +82,10 @@ void sched_destroy(struct sched *s)
 	}
 	policy_finish(&s->policy);
 	strmap_each (&s->kernels.by_name, e) {
-		free(e->value);
+		struct sched_kernel *k = e->value;
+
+		free(k->form_why);
+		free(k);
 	}
 	strmap_finish(&s->kernels.by_name);
 	pthread_mutex_destroy(&s->lock);

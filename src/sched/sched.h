@@ -101,6 +101,13 @@ void sched_note_once(struct sched *s, const char *what, const char *text);
  * statistics.
  */
 void sched_kernel_set_block(struct sched_kernel *k, uint8_t why);
+/* Sets the probed form that it can have (enum proto_form), and why it cannot have a better one. Any
+ * thread. */
+void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form, const char *why);
+/* Returns what was set last, PROTO_FORM_UNKNOWN before. Any thread. */
+uint8_t sched_kernel_form(const struct sched_kernel *k);
+/* Writes the kernels' counters to the statistics now. Any thread. */
+void sched_publish_kernels(struct sched *s);
 
 /* Returns the kernel of that name, which holds its learned durations; NULL without memory or beyond
  * 65536 kernels. Freed by sched_destroy. */

@@ -143,6 +143,12 @@ static uint64_t publish_kernels(struct sched *s, uint64_t now)
 	return UINT64_MAX;
 }
 
+/* Pages that were set stay mapped, so an older one may be written. */
+void sched_publish_kernels(struct sched *s)
+{
+	sched_kernels_publish(s, load_acquire(&s->policy.stats));
+}
+
 uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 {
 	uint64_t inflight = sched_tally_sum(&s->inflight), prints, kernels;

@@ -123,3 +123,22 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	wait "$pid"
 	grep -q "the tool was detached" watch.err
 }
+
+@test "coverage lists kernels with their forms and shares, without a tool" {
+	run --separate-stderr "$GBPF" probe coverage
+	[ "$status" -eq 3 ]
+	start_batch
+	launched() { "$GBPF" probe coverage batch | grep -q ptx; }
+	wait_for launched
+	run --separate-stderr "$GBPF" probe coverage batch
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "${lines[0]}" =~ ^\ *PID\ +PROGRAM\ +KERNEL\ +FORM\ +LAUNCHES\ +SHARE\ +"GPU TIME"\ +WHY$ ]]
+	[[ "${lines[1]}" =~ \ batch\ .*\ ptx\ .*100.0\ %.*\ -$ ]]
+	[[ "${lines[-1]}" =~ ^[0-9]+\ batch:\ ptx\ 100.0\ %\ of\ launches ]]
+	run "$GBPF" probe coverage --json
+	json 'd["schema"] == "gbpf.probe.coverage/1" and d["tenants"][0]["forms"]["ptx"]["share"] == 1'
+	run --separate-stderr "$GBPF" probe coverage none
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"no program 'none' runs under gBPF"* ]]
+}

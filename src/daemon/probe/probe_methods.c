@@ -101,9 +101,7 @@ static bool take_number(struct daemon_call *c, json_int_t n, bool admin,
 	return true;
 }
 
-/* Reads "to": a process or tenant number, or a tenant's name; absent: all that the caller may
- * attach to. Returns false after answering an error. */
-static bool take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t)
+bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t)
 {
 	const json_t *to = json_object_get(c->params, "to");
 	const char *name = json_string_value(to);
@@ -117,8 +115,10 @@ static bool take_target(struct daemon_call *c, bool admin, struct daemon_probe_t
 	}
 	if (!name || !name[0] || !is_named(c, name, admin)) {
 		daemon_control_error(c, 5, "not-found",
-				     "`gbpf ps` shows those that there are; without --to, programs "
-				     "that start later get the tool, too",
+				     json_object_get(c->params, "name")
+					     ? "`gbpf ps` shows those that there are; without "
+					       "--to, programs that start later get the tool, too"
+					     : "`gbpf ps` shows those that there are",
 				     "no program '%.63s' runs under gBPF", name ? name : "");
 		return false;
 	}
@@ -179,7 +179,7 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 	if (old && !json_object_get(c->params, "to")) {
 		p->target = old->target;
 		p->target.uid = admin ? p->target.uid : (int64_t)c->peer.uid;
-	} else if (!take_target(c, admin, &p->target)) {
+	} else if (!daemon_probe_take_target(c, admin, &p->target)) {
 		return false;
 	}
 	if (old && !json_object_get(c->params, "kernel")) {

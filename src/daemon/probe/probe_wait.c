@@ -164,6 +164,9 @@ void daemon_probes_check(struct daemon *d)
 		take_out_and_finish(d, w);
 		w = d->probes->waits; /* others may have ended with it */
 	}
+	if (d->probes && !d->ending) {
+		daemon_coverage_check(d, false);
+	}
 }
 
 bool daemon_probe_wait_is_full(const struct daemon *d, bool admin)

@@ -83,14 +83,17 @@ struct daemon_version *daemon_probe_next(const struct daemon_call *c,
 
 /* ---- sessions ---- */
 
-bool daemon_probe_targets(const struct daemon_probe *p, const struct daemon_session *s)
+bool daemon_probe_target_fits(const struct daemon_probe_target *t, const struct daemon_session *s)
 {
-	const struct daemon_probe_target *t = &p->target;
-
 	return s->state == DAEMON_SESSION_READY && !s->dying &&
 	       (t->uid < 0 || t->uid == (int64_t)s->peer.uid) &&
 	       (!t->name[0] || strcmp(t->name, s->name) == 0) &&
 	       (t->tenant < 0 || (t->tenant == s->tenant && t->connected_ns == s->connected_ns));
+}
+
+bool daemon_probe_targets(const struct daemon_probe *p, const struct daemon_session *s)
+{
+	return daemon_probe_target_fits(&p->target, s);
 }
 
 bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s)
@@ -307,6 +310,7 @@ void daemon_probes_close(struct daemon *d)
 	{
 		daemon_probe_waits_ended(p);
 	}
+	daemon_coverage_check(d, true);
 	for (unsigned i = 0; i < DAEMON_PROBE_SLOTS; i++) {
 		daemon_probe_free(d->probes->at[i]);
 	}

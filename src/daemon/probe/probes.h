@@ -13,6 +13,7 @@
 #define DAEMON_PROBE_ATTACH_MS 50u  /* for the answers of all sessions to PROBE */
 #define DAEMON_PROBE_END_MS 1000u   /* to PROBE_END */
 #define DAEMON_PROBE_DRAIN_MS 200u  /* to PROBE_DRAIN */
+#define DAEMON_COVERAGE_MS 2000u    /* to COVERAGE */
 #define DAEMON_PROBE_SWAP_MS 10000u /* until all kernels run the tool that replaces another */
 
 /* The version of tool `id` is this plus id, beyond all versions of policies. */
@@ -30,6 +31,7 @@ void daemon_probes_send_all(struct daemon_session *s);
 bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe_state *m);
 bool daemon_probes_take_ended(struct daemon_session *s, const struct proto_probe_order *m);
 bool daemon_probes_take_drained(struct daemon_session *s, const struct proto_probe_order *m);
+bool daemon_coverage_take(struct daemon_session *s, const struct proto_probe_order *m);
 /* Frees what belongs to a session that has ended, whose number still stands in the session. */
 void daemon_probes_session_ended(struct daemon_session *s);
 /* Returns whether a tool has memory of that tenant. */
@@ -65,6 +67,7 @@ void daemon_probe_refresh(struct daemon_version *l, int tenant);
 void daemon_method_probe_attach(struct daemon_call *c);
 void daemon_method_probe_detach(struct daemon_call *c);
 void daemon_method_probe_list(struct daemon_call *c);
+void daemon_method_probe_coverage(struct daemon_call *c);
 void daemon_method_map_drain(struct daemon_call *c);
 
 #endif

@@ -7,6 +7,7 @@
 #include "daemon/probe/probes.h"
 
 #define DAEMON_PROBE_WAITS 64u
+#define DAEMON_COVERAGE_WAITS 32u
 
 /* The sessions that a tool is sent to: all that fit each condition. */
 struct daemon_probe_target {
@@ -79,6 +80,8 @@ struct daemon_probes {
 	uint64_t orders;		 /* counts PROBE_END and PROBE_DRAIN */
 	struct daemon_probe_wait *waits; /* owned */
 	unsigned n_waits;
+	struct daemon_coverage_wait *coverage; /* owned; callers of probe.coverage */
+	unsigned n_coverage;
 };
 
 static inline struct daemon_probe_part *daemon_probe_part(const struct daemon_probe *p,
@@ -95,6 +98,8 @@ struct daemon_probe *daemon_probe_of(const struct daemon_version *l);
 bool daemon_probe_visible(const struct daemon_call *c, const struct daemon_probe *p);
 bool daemon_probe_may_change(const struct daemon_call *c, const struct daemon_probe *p);
 bool daemon_probe_targets(const struct daemon_probe *p, const struct daemon_session *s);
+/* Whether the session, which is ready, is one of the target. */
+bool daemon_probe_target_fits(const struct daemon_probe_target *t, const struct daemon_session *s);
 /* Sends PROBE to a session. Returns false if the session cannot have it. */
 bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s);
 /* Gives it a place. Returns 0, or -ENOSPC. */
@@ -108,6 +113,15 @@ void daemon_probe_free(struct daemon_probe *p);
 /* Writes to the history and the audit log; action: "attach", "swap", "detach". */
 void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, bool by_admin,
 			 const char *action, const char *fmt, ...) PRINTF_LIKE(5, 6);
+
+/* probe_methods.c */
+/* Reads "to": a process or tenant number, or a tenant's name; absent: all that the caller may
+ * attach to. Returns false after answering an error. */
+bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t);
+
+/* coverage.c */
+/* Answers callers of probe.coverage that wait for nothing any more; all: each. */
+void daemon_coverage_check(struct daemon *d, bool all);
 
 /* probe_wait.c */
 /* Waits for sessions; `what` is copied. If no session is pending, or waiting is impossible, what

@@ -129,6 +129,8 @@ struct daemon_session_policy {
 /* Tools that it was sent, by their places: daemon/probe. */
 struct daemon_session_probes {
 	struct daemon_probe_part *part[DAEMON_PROBE_SLOTS]; /* owned */
+	uint64_t cover_sent, cover_wanted; /* numbers of COVERAGE: last one sent, last wanted */
+	uint64_t cover_done;		   /* last one answered */
 };
 
 /* The answer of admit of the version that is about to become active: policy_rejoin.c, and

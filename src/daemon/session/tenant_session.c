@@ -289,6 +289,11 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 			return;
 		}
 		break;
+	case PROTO_COVERED:
+		if (s->state == DAEMON_SESSION_READY && daemon_coverage_take(s, &m->probe_order)) {
+			return;
+		}
+		break;
 	case PROTO_NOTE:
 		if (s->tenant >= 0) {
 			take_note(s, &m->note);

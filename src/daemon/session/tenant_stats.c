@@ -172,6 +172,92 @@ static json_t *kernels(const struct proto_stats *st, uint64_t why_hash, json_t *
 	return all;
 }
 
+static const char *form_name(unsigned form)
+{
+	static const char *const names[PROTO_FORMS] = {
+		[PROTO_FORM_UNKNOWN] = "unknown",   [PROTO_FORM_NONE] = "none",
+		[PROTO_FORM_BRACKETS] = "brackets", [PROTO_FORM_STUB] = "stub",
+		[PROTO_FORM_PTX] = "ptx",
+	};
+
+	return names[form < PROTO_FORMS ? form : PROTO_FORM_UNKNOWN];
+}
+
+/* Returns a / b; 0 if that is none. Both may be anything. */
+static double share(uint64_t a, uint64_t b)
+{
+	return b ? MIN((double)a / (double)b, 1.0) : 0;
+}
+
+static uint64_t saturated_product(uint64_t a, uint64_t b)
+{
+	uint64_t p;
+
+	return __builtin_mul_overflow(a, b, &p) ? INT64_MAX : p;
+}
+
+static json_t *covered_kernel(const struct proto_stats *st, unsigned i, uint64_t launches,
+			      uint64_t launches_ns)
+{
+	uint64_t count = load_relaxed(&st->kernel[i].count);
+	uint64_t ns = saturated_product(count, load_relaxed(&st->kernel[i].est_ns));
+	char name[PROTO_KERNEL_NAME + 1], why[PROTO_FORM_WHY + 1];
+
+	daemon_text_copy(name, sizeof(name), st->kernel[i].name, sizeof(st->kernel[i].name));
+	daemon_text_copy(why, sizeof(why), st->kernel_form_why[i], sizeof(st->kernel_form_why[i]));
+	return json_pack("{s:s,s:s,s:s,s:o,s:o,s:f,s:f}", "name", name, "form",
+			 form_name(load_relaxed(&st->kernel_form[i])), "why", why, "launches",
+			 number(count), "launches_ns", number(ns), "share", share(count, launches),
+			 "share_ns", share(ns, launches_ns));
+}
+
+static int by_launches(const void *a, const void *b)
+{
+	json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, "launches"));
+	json_int_t y = json_integer_value(json_object_get(*(json_t *const *)b, "launches"));
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+json_t *daemon_coverage_json(const struct daemon_session *s)
+{
+	const struct proto_stats *st = s->stats.map;
+	json_t *kernel[PROTO_KERNELS], *kernels = json_array(), *forms = json_object();
+	uint64_t launches = 0, launches_ns = 0;
+	struct proto_stats_form f[PROTO_FORMS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < PROTO_FORMS; i++) {
+		f[i].kernels = load_relaxed(&st->form[i].kernels);
+		f[i].launches = load_relaxed(&st->form[i].launches);
+		f[i].launches_ns = load_relaxed(&st->form[i].launches_ns);
+		launches += MIN(f[i].launches, UINT64_C(1) << 60);
+		launches_ns += MIN(f[i].launches_ns, UINT64_C(1) << 60);
+	}
+	for (unsigned i = 0; i < PROTO_FORMS; i++) {
+		json_object_set_new(
+			forms, form_name(i),
+			json_pack("{s:o,s:o,s:o,s:f,s:f}", "kernels", number(f[i].kernels),
+				  "launches", number(f[i].launches), "launches_ns",
+				  number(f[i].launches_ns), "share", share(f[i].launches, launches),
+				  "share_ns", share(f[i].launches_ns, launches_ns)));
+	}
+	for (unsigned i = 0; i < PROTO_KERNELS; i++) {
+		json_t *k = load_relaxed(&st->kernel[i].count)
+				    ? covered_kernel(st, i, launches, launches_ns)
+				    : NULL;
+
+		if (k) {
+			kernel[n++] = k;
+		}
+	}
+	qsort(kernel, n, sizeof(kernel[0]), by_launches);
+	for (unsigned i = 0; i < n; i++) {
+		json_array_append_new(kernels, kernel[i]);
+	}
+	return json_pack("{s:o,s:o}", "forms", forms, "kernels", kernels);
+}
+
 /* How much of all kernels' work could be stopped between blocks. */
 static json_t *reach(const struct proto_stats *st)
 {

@@ -24,6 +24,7 @@ struct note {
 	enum shim_kernel_kind kind;
 	uint32_t probes;
 	uint64_t load;
+	struct sched_kernel *kernel; /* NULL: not launched yet */
 	char name[];
 };
 
@@ -46,11 +47,13 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	n->kind = kind;
 	n->probes = load_acquire(&shim.probes_attached);
 	n->load = shim_image_load(owner);
+	n->kernel = NULL;
 	memcpy(n->name, name, len);
 	pthread_mutex_lock(&notes_mutex);
 	before = strmap_del(&notes, shim_handle_key(handle).text);
 	if (before && n->load && before->load == n->load && strcmp(before->name, name) == 0) {
 		n->probes = before->probes; /* asked for again, not reused by the driver */
+		n->kernel = before->kernel;
 	}
 	free(before);
 	if (notes.live < MAX_NOTES && strmap_add(&notes, shim_handle_key(handle).text, n) == 0) {
@@ -155,7 +158,8 @@ const void *shim_kernel_noted(const void *handle)
  * the note may be forgotten. */
 static struct sched_kernel *by_name(const void *handle)
 {
-	const struct note *n = strmap_get(&notes, shim_handle_key(handle).text);
+	struct sched_kernel *k;
+	struct note *n = strmap_get(&notes, shim_handle_key(handle).text);
 	const char *name = NULL;
 	CUresult r;
 
@@ -170,7 +174,55 @@ static struct sched_kernel *by_name(const void *handle)
 	if (r != CUDA_SUCCESS || !name) {
 		name = n ? n->name : NULL;
 	}
-	return name ? sched_kernel_get(shim.sched, name) : NULL;
+	k = name ? sched_kernel_get(shim.sched, name) : NULL;
+	if (n) {
+		n->kernel = k;
+	} else if (k && sched_kernel_form(k) == PROTO_FORM_UNKNOWN) {
+		sched_kernel_set_form(shim.sched, k, PROTO_FORM_NONE,
+				      "the program got its handle in an unknown way");
+	}
+	return k;
+}
+
+static int by_owner(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)((const struct shim_kernel_launched *)a)->owner;
+	uintptr_t y = (uintptr_t)((const struct shim_kernel_launched *)b)->owner;
+
+	return x < y ? -1 : x > y;
+}
+
+struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n)
+{
+	struct shim_kernel_launched *all;
+	size_t n = 0;
+
+	pthread_mutex_lock(&notes_mutex);
+	all = calloc(notes.live + 1, sizeof(*all));
+	strmap_each (&notes, e) {
+		const struct note *note = e->value;
+
+		if (all && note->kernel && sched_kernel_form(note->kernel) == PROTO_FORM_UNKNOWN) {
+			all[n].owner = note->owner;
+			all[n].kernel = note->kernel;
+			all[n].name = strdup(note->name);
+			n += all[n].name != NULL;
+		}
+	}
+	pthread_mutex_unlock(&notes_mutex);
+	if (all) {
+		qsort(all, n, sizeof(*all), by_owner);
+	}
+	*ret_n = n;
+	return all;
+}
+
+void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n)
+{
+	for (size_t i = 0; l && i < n; i++) {
+		free(l[i].name);
+	}
+	free(l);
 }
 
 /* Fills the free one of the two slots, or else the second. */
@@ -188,6 +240,8 @@ const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr
 		found.k = sched_kernel_get(shim.sched, text);
 		if (found.k) {
 			sched_kernel_set_block(found.k, PROTO_BLOCK_CAPTURE);
+			sched_kernel_set_form(shim.sched, found.k, PROTO_FORM_UNKNOWN,
+					      "a graph: its kernels are not told apart");
 		}
 	} else {
 		pthread_mutex_lock(&notes_mutex);

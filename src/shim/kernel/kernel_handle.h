@@ -32,6 +32,17 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);
 /* Returns the handle by which the program got the kernel: the same, or, if the driver names the
  * function of a library's kernel, that kernel. NULL: unknown. */
 const void *shim_kernel_noted(const void *handle);
+/* A handle that was launched. */
+struct shim_kernel_launched {
+	const void *owner;
+	struct sched_kernel *kernel;
+	char *name; /* owned */
+};
+/* Returns the handles that were launched and of whose kernels no form is known (enum proto_form),
+ * in the order of their owners; NULL: none, or no memory. Caller frees by
+ * shim_kernel_launched_free(). */
+struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n);
+void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n); /* accepts NULL */
 /* Forgets the handles of a module or library that is being unloaded; they may be reused with
  * another meaning. */
 void shim_kernel_forget(const void *owner);

@@ -58,6 +58,7 @@ static void *run(void *arg)
 		}
 		settled = shim_probe_kernels_settle();
 		settled = shim_probe_tools_settle() && settled;
+		settled = shim_probe_cover_settle() && settled;
 		again = settled ? 0 : again ? MIN(2 * again, AGAIN_MAX_NS) : AGAIN_MIN_NS;
 	}
 	return NULL;

@@ -191,6 +191,7 @@ static void lost(void)
 {
 	pthread_mutex_lock(&shim_probe_mutex);
 	n_drains = 0;
+	shim_probe_cover_lost();
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		if (shim_probe_tools[i]) {
 			shim_probe_tools[i]->announced = false;
@@ -211,9 +212,12 @@ static void found(void)
 	pthread_mutex_unlock(&shim_probe_mutex);
 }
 
-static const struct shim_session_probes callbacks = {
-	.attach = attach, .end = end, .drain = drain, .lost = lost, .found = found
-};
+static const struct shim_session_probes callbacks = { .attach = attach,
+						      .end = end,
+						      .drain = drain,
+						      .cover = shim_probe_cover,
+						      .lost = lost,
+						      .found = found };
 
 void shim_probe_setup(void)
 {
@@ -428,6 +432,7 @@ void shim_probe_forget(void)
 	shim_probe_graphs_forget();
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
 	n_drains = 0;
+	shim_probe_cover_lost();
 	shim.probes_attached = 0;
 	shim.probe_generation++;
 }

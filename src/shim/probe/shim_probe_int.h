@@ -237,6 +237,15 @@ int shim_probe_thread_start(struct shim_session *s); /* once; 0 or -errno */
 void shim_probe_thread_wake(void);
 struct shim_session *shim_probe_session(void);
 
+/* ---- probe_coverage.c ---- */
+/* gbpfd asks which kernels can be probed; on the session's thread. */
+void shim_probe_cover(struct shim_session *s, const struct proto_probe_order *m);
+/* Forgets what is asked. Caller holds shim_probe_mutex. */
+void shim_probe_cover_lost(void);
+/* Looks at the kernels that were launched, and answers; on the probe thread. Returns false if that
+ * is to be called again. */
+bool shim_probe_cover_settle(void);
+
 /* ---- probe_launch.c ---- */
 void shim_probe_lead(void); /* from now on launches look for forms */
 /* Returns the record of a kernel that a tool matches, NULL: none does. By the thread's cache. */

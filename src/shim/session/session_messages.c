@@ -179,6 +179,11 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 			shim_session_probes->drain(s, &m->probe_order);
 		}
 		return 0;
+	case PROTO_COVERAGE:
+		if (shim_session_probes) {
+			shim_session_probes->cover(s, &m->probe_order);
+		}
+		return 0;
 	case PROTO_NOTE:
 		fprintf(stderr, "gbpf: %s\n", m->note.text);
 		return 0;

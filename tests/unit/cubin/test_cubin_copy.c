@@ -212,6 +212,71 @@ static void texture_references_are_refused(void **state)
 	cubin_stub_close(s);
 }
 
+struct told {
+	unsigned n;
+	int err[10];
+	char text[10][200];
+};
+
+static void take_told(void *arg, size_t i, int err, const struct report *r)
+{
+	struct told *t = arg;
+
+	t->n++;
+	t->err[i] = err;
+	snprintf(t->text[i], sizeof(t->text[i]), "%s", buf_text(&r->message));
+}
+
+/* The survey says of each kernel what a copy would, without a stub. */
+static void survey_says_which_kernels_may_be_copied(void **state)
+{
+	static const char *const names[] = {
+		"own_plain",	   "module_variable", "none",
+		"module_constant", "own_calls",	      "module_pointer"
+	};
+	static const int expected[] = { 0, -ENOTSUP, -ENOENT, -ENOTSUP, 0, -ENOTSUP };
+
+	(void)state;
+	for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+		struct told told = { 0 };
+		struct report r;
+		char file[64];
+		struct buf b;
+
+		snprintf(file, sizeof(file), "copies.sm_%u", archs[a]);
+		b = read_cubin(file);
+		report_init(&r);
+		assert_int_equal(cubin_copy_survey(b.data, b.len, names, ARRAY_SIZE(names),
+						   take_told, &told, &r),
+				 0);
+		assert_int_equal(told.n, ARRAY_SIZE(names));
+		assert_memory_equal(told.err, expected, sizeof(expected));
+		assert_non_null(strstr(told.text[1], "variables or constants"));
+		assert_non_null(strstr(told.text[2], "no kernel 'none'"));
+		told.n = 0;
+		assert_int_equal(cubin_copy_survey(b.data, 100, names, 1, take_told, &told, &r),
+				 -ENOEXEC);
+		assert_int_equal(told.n, 0);
+		report_finish(&r);
+		buf_finish(&b);
+	}
+}
+
+static void survey_sees_what_rules_patching_out(void **state)
+{
+	static const char *const name = "own_plain";
+	struct changed c = open_changed("copies.sm_90");
+	struct told told = { 0 };
+
+	(void)state;
+	content(&c, ".text.own_plain")[0] ^= 1; /* another first instruction */
+	assert_int_equal(
+		cubin_copy_survey(c.image.data, c.image.len, &name, 1, take_told, &told, NULL), 0);
+	assert_int_equal(told.err[0], -ENOENT);
+	assert_non_null(strstr(told.text[0], "first instruction"));
+	close_changed(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +286,8 @@ int main(void)
 		cmocka_unit_test(unknown_and_unpatchable_kernels_are_refused),
 		cmocka_unit_test(relocations_decide),
 		cmocka_unit_test(texture_references_are_refused),
+		cmocka_unit_test(survey_says_which_kernels_may_be_copied),
+		cmocka_unit_test(survey_sees_what_rules_patching_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

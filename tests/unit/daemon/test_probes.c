@@ -312,6 +312,9 @@ static void false_messages_end_the_session(void **state)
 		{ PROTO_PROBE_DRAINED, FIRST_VERSION + 3, 7, 0 },
 		{ PROTO_PROBE_END, FIRST_VERSION + 1, 0, 0 },
 		{ PROTO_PROBE_DRAIN, FIRST_VERSION + 1, 0, 0 },
+		{ PROTO_COVERED, 0, 0, 0 },
+		{ PROTO_COVERED, 0, 1, 0 },
+		{ PROTO_COVERAGE, 0, 0, 0 },
 	};
 	struct gd *d = *state;
 	struct caller c = { .object = "probing2", .probe = { .to = "other" } };

@@ -58,6 +58,7 @@ static const struct {
 	{ "policy.watch", "{}", EVERYBODY, NULL },
 	{ "policy.watch_cancel", "{}", ADMINISTRATORS, NULL },
 	{ "probe.attach", "{\"name\":\"x\",\"to\":\"alice\"}", EVERYBODY, NULL },
+	{ "probe.coverage", "{}", EVERYBODY, "alice_kernel" },
 	{ "probe.detach", "{\"id\":7}", EVERYBODY, NULL },
 	{ "probe.list", "{}", EVERYBODY, "alices_tool" },
 	{ "ps", "{}", EVERYBODY, "alice_kernel" },

@@ -169,6 +169,25 @@ void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
 	double_why = why;
 }
 
+void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form, const char *why)
+{
+	(void)s;
+	(void)k;
+	(void)form;
+	(void)why;
+}
+
+uint8_t sched_kernel_form(const struct sched_kernel *k)
+{
+	(void)k;
+	return PROTO_FORM_UNKNOWN;
+}
+
+void sched_publish_kernels(struct sched *s)
+{
+	(void)s;
+}
+
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 {
 	static char names[64][64];
