@@ -22,6 +22,7 @@ struct reach {
 	struct bench_testbed testbed;
 	const char *policy, *policy_name, *python, *script, *parts;
 	double seconds; /* limit of one part */
+	bool probes;	/* ask how kernels can be probed, too */
 	struct bench_testbed_daemon *daemon;
 	uint64_t seen; /* sequence number of the last event of an earlier part */
 };
@@ -43,6 +44,15 @@ static const char *const docs[] = { "gBPF's own kernels, all PTX",
 				    "JAX compiling with gBPF's ptxas" };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
+#define NAME 48u
+
+/* Returns the name under which the part's processes run. */
+static const char *name_of(unsigned part, char name[NAME])
+{
+	snprintf(name, NAME, "reach-%s", names[part]);
+	return name;
+}
+
 /* Returns gbpfd's events since the previous part. */
 static json_t *take_events(struct reach *b)
 {
@@ -60,15 +70,22 @@ static json_t *take_events(struct reach *b)
 
 /* Writes a part's record. text: the reason why it was not run, or the settings that the workload
  * printed, or "". pass_ms: duration of a pass by the workload's own clock; 0: not reported.
- * tenants: gbpfd's entries of its processes, released; NULL: it was not run. */
+ * tenants: gbpfd's entries of its processes, of that name, released; NULL: it was not run. */
 static int record(struct reach *b, unsigned part, const char *state, const char *text,
 		  double pass_ms, json_t *tenants)
 {
+	json_t *coverage = NULL;
+	char name[NAME];
+
+	if (b->probes && tenants) {
+		coverage = bench_testbed_coverage(b->daemon, name_of(part, name));
+	}
 	return bench_testbed_record(&b->testbed, "part",
-				    json_pack("{s:s, s:s, s:s, s:o, s:f, s:o*, s:o*}", "part",
+				    json_pack("{s:s, s:s, s:s, s:o, s:f, s:o*, s:o*, s:o*}", "part",
 					      names[part], "is", docs[part], "state", state, "text",
 					      bench_program_text(text), "pass_ms", pass_ms,
-					      "tenants", tenants, "events", take_events(b)));
+					      "tenants", tenants, "coverage", coverage, "events",
+					      take_events(b)));
 }
 
 /* Returns gbpfd's entries of the processes of that name, of which a framework may have several;
@@ -121,7 +138,7 @@ static int run_own(struct reach *b, unsigned part)
 	struct bench_testbed_place place = {
 		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "batch", .mps_priority = -1
 	};
-	char image[TESTBED_IMAGE], name[48];
+	char image[TESTBED_IMAGE], name[NAME];
 	struct bench_testbed_client c;
 	struct bench_testbed_command k;
 	int err;
@@ -129,7 +146,7 @@ static int run_own(struct reach *b, unsigned part)
 	if (part == OWN_CODE && bench_client_compile(&b->testbed, image) < 0) {
 		return record(b, part, "not available", b->testbed.error, 0, NULL);
 	}
-	snprintf(name, sizeof(name), "reach-%s", names[part]);
+	(void)name_of(part, name);
 	bench_command_init(&k);
 	bench_command_option(&k, "--iterations", b->testbed.soft ? "2000" : "20000");
 	if (part == OWN_CODE) {
@@ -209,14 +226,14 @@ static const char *settings_in(const char *verdict, double *pass_ms)
 static int run_framework(struct reach *b, unsigned part)
 {
 	struct bench_testbed_command k;
-	char name[48], verdict[VERDICT];
+	char name[NAME], verdict[VERDICT];
 	const char *settings;
 	json_t *tenants;
 	double pass_ms;
 	int out = -1, err;
 	pid_t pid;
 
-	snprintf(name, sizeof(name), "reach-%s", names[part]);
+	(void)name_of(part, name);
 	bench_command_init(&k);
 	bench_command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
 	bench_command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
@@ -282,10 +299,15 @@ int main(int argc, char **argv)
 {
 	static struct reach b = { .seconds = 180, .python = "python3", .policy_name = "" };
 	const struct bench_program_option table[] = {
-		BENCH_TESTBED_OPTIONS(&b.testbed),	     { "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name }, { "--python", .text = &b.python },
-		{ "--script", .text = &b.script },	     { "--parts", .text = &b.parts },
-		{ "--seconds", .real = &b.seconds },	     { NULL },
+		BENCH_TESTBED_OPTIONS(&b.testbed),
+		{ "--policy", .text = &b.policy },
+		{ "--policy-name", .text = &b.policy_name },
+		{ "--python", .text = &b.python },
+		{ "--script", .text = &b.script },
+		{ "--parts", .text = &b.parts },
+		{ "--seconds", .real = &b.seconds },
+		{ "--probes", .flag = &b.probes },
+		{ NULL },
 	};
 	int err;
 

@@ -336,6 +336,20 @@ json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d)
 	return tenants;
 }
 
+json_t *bench_testbed_coverage(const struct bench_testbed_daemon *d, const char *name)
+{
+	char params[96], *text = NULL;
+	json_t *doc, *tenants;
+
+	snprintf(params, sizeof(params), "{\"to\":\"%.64s\"}", name);
+	doc = gbpf_call(d->g, "probe.coverage", params, -1, &text) < 0 ? NULL
+								       : json_loads(text, 0, NULL);
+	tenants = json_incref(json_object_get(doc, "tenants"));
+	json_decref(doc);
+	free(text);
+	return tenants;
+}
+
 int bench_testbed_counters(struct bench_testbed *w, const struct bench_testbed_daemon *d,
 			   const uint32_t *pid, unsigned n, const char *name, uint64_t *v)
 {

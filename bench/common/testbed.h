@@ -67,6 +67,9 @@ int bench_testbed_restart_gbpfd(struct bench_testbed *w, struct bench_testbed_da
 /* Returns gbpfd's list of tenants (json_t of jansson; caller releases), or NULL if it does not
  * answer. */
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);
+/* Returns the kernels of the processes of that name and how they can be probed, as "tenants" of
+ * probe.coverage; NULL: gbpfd answers an error. */
+struct json_t *bench_testbed_coverage(const struct bench_testbed_daemon *d, const char *name);
 /* Stores that counter of each of n processes, out of `stats` of gbpfd's list. Returns 0; -1 with
  * error if it does not list all of them. */
 int bench_testbed_counters(struct bench_testbed *w, const struct bench_testbed_daemon *d,

@@ -32,12 +32,37 @@ def shares(tenants):
 		'kernels': [{'name': k['name'], 'count': float(k['count']), 'est_us': k.get('est_ns', 0) * 1e-3, 'how': how(k)} for k in kernels]}
 
 
+FORMS = ('ptx', 'stub', 'brackets', 'none', 'unknown')
+
+
+def coverage(tenants):
+	"""Sums up launches and GPU time by the form in which kernels can be probed, and what is in the way of better forms."""
+	forms, whys = {}, {}
+	for t in tenants:
+		for name in FORMS:
+			f = forms.setdefault(name, {'launches': 0.0, 'gpu_ms': 0.0})
+			f['launches'] += t['forms'][name]['launches']
+			f['gpu_ms'] += t['forms'][name]['launches_ns'] * 1e-6
+		for k in t['kernels']:
+			if k['why']:
+				w = whys.setdefault((k['form'], k['why']), {'form': k['form'], 'why': k['why'], 'launches': 0.0, 'gpu_ms': 0.0})
+				w['launches'] += k['launches']
+				w['gpu_ms'] += k['launches_ns'] * 1e-6
+	for key in ('launches', 'gpu_ms'):
+		whole = sum(f[key] for f in forms.values())
+		for f in forms.values():
+			f[key + '_percent'] = percent(f[key], whole)
+	return {'answered': all(t['answered'] for t in tenants), 'forms': forms, 'whys_of_shown': list(whys.values())}
+
+
 def part_document(p):
 	d = {k: p[k] for k in ('part', 'is', 'state')}
 	if p['text']:
 		d['settings' if 'tenants' in p else 'why'] = p['text']
 	if 'tenants' in p:
 		d.update(shares(p['tenants']))
+	if 'coverage' in p:
+		d['probes'] = coverage(p['coverage'])
 	if p['pass_ms'] > 0:
 		d['pass_ms'] = p['pass_ms']
 	d['events'] = [{k: e[k] for k in ('kind', 'text')} for e in p.get('events', ())]
@@ -56,6 +81,16 @@ def print_reasons(out, d):
 		out.line(f'    event {kind}: {text}')
 
 
+def print_probes(out, d):
+	if not d['answered']:
+		out.line('    probes: the program has not answered in time')
+	for name, f in d['forms'].items():
+		if f['launches']:
+			out.line('    probes: %-8s %5.1f %% of launches, %5.1f %% of GPU time' % (name, f['launches_percent'], f['gpu_ms_percent']))
+	for w in sorted(d['whys_of_shown'], key=lambda w: -w['launches']):
+		out.line('    %8.0f launches %9.2f ms  %s: %s' % (w['launches'], w['gpu_ms'], w['form'], w['why']))
+
+
 def print_part(out, p, d):
 	if 'tenants' not in p:
 		out.line('%-11s %s: %s' % (p['part'], p['state'], p['text']))
@@ -68,6 +103,8 @@ def print_part(out, p, d):
 	for k in d['kernels'][:KERNELS]:
 		out.line('    %8.0f x %9.1f us  %-34s %s' % (k['count'], k['est_us'], k['how'], k['name'][:48]))
 	print_reasons(out, d)
+	if 'probes' in d:
+		print_probes(out, d['probes'])
 
 
 def report(records, out):

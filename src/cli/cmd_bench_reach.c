@@ -6,11 +6,12 @@
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
-enum { R_PARTS, R_PYTHON, R_SECONDS, R_POLICY, R_SAVE, R_PROGRESS, R_DEVICE };
+enum { R_PARTS, R_PROBES, R_PYTHON, R_SECONDS, R_POLICY, R_SAVE, R_PROGRESS, R_DEVICE };
 
 static const struct cli_option options[] = {
 	[R_PARTS] = { "parts", 0, "LIST",
 		      "of ptx,code,torch,triton,compile,cupy,jax,... (default all)" },
+	[R_PROBES] = { "probes", 0, NULL, "also the share that can be probed, by form" },
 	[R_PYTHON] = { "python", 0, "PROGRAM", "that has the frameworks (default python3)" },
 	[R_SECONDS] = { "seconds", 't', "S", "limit of each part (default 180)" },
 	[R_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },

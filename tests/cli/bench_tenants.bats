@@ -107,6 +107,18 @@ setup() {
 	[[ "$output" == *" launches "*" ms  no: machine code is not patched"* ]]
 }
 
+@test "bench reach counts what can be probed, by form" {
+	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts ptx,code --probes
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[p["probes"]["answered"] for p in d["parts"]] == [True, True]'
+	json '[p["probes"]["forms"][f]["launches_percent"] for p, f in zip(d["parts"], ("ptx", "stub"))] == [100, 100]'
+	json '[len(p["probes"]["whys_of_shown"]) for p in d["parts"]] == [0, 1]'
+	run "$GBPF" bench reach --device soft --policy lc_first --parts code --probes
+	[[ "$output" == *"probes: stub     100.0 % of launches, 100.0 % of GPU time"* ]]
+	[[ "$output" == *" launches "*" ms  stub: it was "* ]]
+}
+
 @test "the report of bench reach shows each reason once why an image was not patched" {
 	run env PYTHONPATH="$GBPF_PREFIX/lib/gbpf/bench/report" python3 - <<-'END'
 		import reach
