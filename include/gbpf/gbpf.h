@@ -183,6 +183,12 @@ struct gbpf_probe {
 	const char *kernel; /* pattern of kernels' names; NULL: all */
 	uint32_t replace;   /* number of the tool that it replaces; 0: none */
 	unsigned flags;	    /* GBPF_PROBE_* */
+	/* Of the time of the kernels' launches, in millionths, that it may add: if it costs more, it
+	 * runs in some of the launches only. 0: it runs in all of them. */
+	uint32_t budget_ppm;
+	/* One block in so many runs it, 1 to 1000000; gbpf_probe_set() changes that, also for kernels
+	 * that run. 0: all do, which cannot be changed and costs less. */
+	uint32_t every;
 };
 
 /* Verifies an object with programs inside kernels and attaches it. Waits at least 30 s for the
@@ -190,6 +196,8 @@ struct gbpf_probe {
 int gbpf_probe_attach(struct gbpf *g, const void *elf, size_t bytes, const struct gbpf_probe *p,
 		      char **ret_json);
 int gbpf_probe_list(struct gbpf *g, char **ret_json);
+/* every 0: as before; off: 1 no block runs it, 0 they do again. */
+int gbpf_probe_set(struct gbpf *g, uint32_t id, uint32_t every, int off, char **ret_json);
 int gbpf_probe_detach(struct gbpf *g, uint32_t id, char **ret_json);
 
 /* ---- tenants, devices, state ---- */

@@ -7,11 +7,12 @@
 #include "cli/connect.h"
 #include "cli/interrupt.h"
 #include "cli/policy_file.h"
+#include "cli/probe_options.h"
 #include "cli/verbs.h"
 
 #define POLL_NS 20000000 /* --wait */
 
-enum { O_TO, O_KERNEL, O_WAIT };
+enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE };
 
 static const struct cli_option attach_options[] = {
 	[O_TO] = { "to", 0, "PID|NAME",
@@ -19,6 +20,9 @@ static const struct cli_option attach_options[] = {
 	[O_KERNEL] = { "kernel", 'k', "PATTERN",
 		       "kernels by name, such as 'gemm*' (default: all)" },
 	[O_WAIT] = { "wait", 'w', NULL, "until at least one kernel runs it" },
+	[O_BUDGET] = { "budget", 'b', "PERCENT",
+		       "of the kernels' time; if it costs more, only some launches run it" },
+	[O_SAMPLE] = { "sample", 's', "1/N", "one block in N runs it; `probe set` changes that" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -172,10 +176,20 @@ static int attach(struct cli *c, const char *what, const char *verb, int first,
 	return CLI_OK;
 }
 
+static int take_limits(struct cli *c, struct gbpf_probe *p)
+{
+	int code = cli_probe_budget(c, c->opt[O_BUDGET], &p->budget_ppm);
+
+	return code ? code : cli_probe_sample(c, c->opt[O_SAMPLE], &p->every);
+}
+
 static int cmd_attach(struct cli *c)
 {
 	struct gbpf_probe p = { .to = c->opt[O_TO], .kernel = c->opt[O_KERNEL] };
 
+	if (take_limits(c, &p)) {
+		return CLI_USAGE;
+	}
 	return attach(c, "probe attach", "attached", 0, &p);
 }
 
@@ -184,7 +198,7 @@ static int cmd_swap(struct cli *c)
 	struct gbpf_probe p = { .to = c->opt[O_TO], .kernel = c->opt[O_KERNEL] };
 	uint64_t id;
 
-	if (cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id)) {
+	if (cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id) || take_limits(c, &p)) {
 		return CLI_USAGE;
 	}
 	p.replace = (uint32_t)id;
@@ -273,6 +287,45 @@ static int cmd_detach(struct cli *c)
 
 /* ---- ls ---- */
 
+/* Of the time of its kernels' launches; the share of them that a budget leaves. */
+static void add_figures(struct cli_table *t, const json_t *p)
+{
+	const json_t *cost = json_object_get(p, "cost_ppm");
+	uint64_t launches = cli_u64(p, "launches"), before = cli_u64(p, "resident_before");
+
+	if (json_is_integer(cost)) {
+		cli_table_cell(t, "%.1f%%", (double)json_integer_value(cost) / 10000);
+	} else {
+		cli_table_cell(t, "-");
+	}
+	if (launches) {
+		cli_table_cell(t, "%.1f%%",
+			       100.0 * (double)cli_u64(p, "probed") / (double)launches);
+	} else {
+		cli_table_cell(t, cli_u64(p, "budget_ppm") ? "-" : "all");
+	}
+	if (before) {
+		cli_table_cell(t, "%llu of %llu", (unsigned long long)cli_u64(p, "resident_after"),
+			       (unsigned long long)before);
+	} else {
+		cli_table_cell(t, "-");
+	}
+}
+
+static void add_state(struct cli_table *t, const json_t *p)
+{
+	const char *state = cli_text(p, "state");
+	uint64_t every = cli_u64(p, "every");
+
+	if (json_is_true(json_object_get(p, "off"))) {
+		cli_table_cell(t, "%s, off", state);
+	} else if (every > 1) {
+		cli_table_cell(t, "%s, 1/%llu", state, (unsigned long long)every);
+	} else {
+		cli_table_cell(t, "%s", state);
+	}
+}
+
 static void add_row(struct cli_table *t, const json_t *p)
 {
 	const char *to = cli_text(p, "to");
@@ -280,7 +333,7 @@ static void add_row(struct cli_table *t, const json_t *p)
 
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "id"));
 	cli_table_cell(t, "%s", cli_text(p, "name"));
-	cli_table_cell(t, "%s", cli_text(p, "state"));
+	add_state(t, p);
 	cli_table_cell(t, "%s", to[0] ? to : "all");
 	cli_table_cell(t, "%s", cli_text(p, "kernel"));
 	cli_table_cell(t, "%s", cli_duration(age, cli_u64(p, "age_ns")));
@@ -289,6 +342,7 @@ static void add_row(struct cli_table *t, const json_t *p)
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "waiting"));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "refused"));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "falls_back"));
+	add_figures(t, p);
 	cli_table_cell(t, "%s", cli_text(p, "why"));
 }
 
@@ -300,7 +354,8 @@ static void print_list(const struct cli *c, const json_t *list)
 	} heads[] = { { "ID", true },	    { "NAME", false },	  { "STATE", false },
 		      { "TO", false },	    { "KERNELS", false }, { "AGE", true },
 		      { "PROGRAMS", true }, { "RUN", true },	  { "WAIT", true },
-		      { "REFUSED", true },  { "FALLBACK", true }, { "WHY", false } };
+		      { "REFUSED", true },  { "FALLBACK", true }, { "COST", true },
+		      { "SHARE", true },    { "RESIDENT", true }, { "WHY", false } };
 	struct cli_table t;
 	const json_t *p;
 	size_t i;
@@ -365,10 +420,10 @@ static const struct cli_verb verb_ls = { .name = "ls",
 					 .doc = "list attached tools and what runs them",
 					 .page = "gbpf-probe.1",
 					 .run = cmd_ls };
-static const struct cli_verb *const subs[] = {
-	&verb_attach,	      &verb_swap,	   &verb_detach, &verb_ls,
-	&verb_probe_coverage, &verb_probe_rewrite, NULL
-};
+static const struct cli_verb *const subs[] = { &verb_attach,	    &verb_swap,
+					       &verb_detach,	    &verb_ls,
+					       &verb_probe_set,	    &verb_probe_coverage,
+					       &verb_probe_rewrite, NULL };
 
 const struct cli_verb verb_probe = {
 	.name = "probe",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HAS(p, member) ((p)->size >= offsetof(struct gbpf_probe, member) + sizeof((p)->member))
 #define FIRST_BYTES (offsetof(struct gbpf_probe, flags) + sizeof(unsigned)) /* the least size */
 
 /* Returns a number as such: names of tenants that are numbers cannot be told from these. */
@@ -41,6 +42,12 @@ static json_t *params(const struct gbpf_probe *a)
 	if (a->replace) {
 		good &= add(p, "replace", json_integer(a->replace));
 	}
+	if (HAS(a, budget_ppm) && a->budget_ppm) {
+		good &= add(p, "budget_ppm", json_integer(a->budget_ppm));
+	}
+	if (HAS(a, every) && a->every) {
+		good &= add(p, "every", json_integer(a->every));
+	}
 	if (a->flags & GBPF_PROBE_HOLD) {
 		good &= add(p, "hold", json_true());
 	}
@@ -66,6 +73,16 @@ EXPORT int gbpf_probe_attach(struct gbpf *g, const void *elf, size_t bytes,
 EXPORT int gbpf_probe_list(struct gbpf *g, char **ret_json)
 {
 	return lib_text(g, "probe.list", json_object(), -1, ret_json);
+}
+
+EXPORT int gbpf_probe_set(struct gbpf *g, uint32_t id, uint32_t every, int off, char **ret_json)
+{
+	json_t *p = json_pack("{s:I,s:b}", "id", (json_int_t)id, "off", off != 0);
+
+	if (p && every) {
+		json_object_set_new(p, "every", json_integer(every));
+	}
+	return lib_text(g, "probe.set", p, -1, ret_json);
 }
 
 EXPORT int gbpf_probe_detach(struct gbpf *g, uint32_t id, char **ret_json)

@@ -39,6 +39,7 @@ static const uint16_t sizes[] = {
 	[PROTO_PROBE_DRAINED] = sizeof(struct proto_probe_order),
 	[PROTO_COVERAGE] = sizeof(struct proto_probe_order),
 	[PROTO_COVERED] = sizeof(struct proto_probe_order),
+	[PROTO_PROBE_SET] = sizeof(struct proto_probe_set),
 };
 
 static size_t size_of(uint32_t type)

@@ -60,6 +60,7 @@ enum proto_type {
 	PROTO_PROBE_DRAINED, /* c>d: answers PROBE_DRAIN */
 	PROTO_COVERAGE,	     /* d>c: say in the statistics which kernels can be probed */
 	PROTO_COVERED,	     /* c>d: answers COVERAGE */
+	PROTO_PROBE_SET,     /* d>c: which blocks run its programs, also in running kernels */
 };
 
 struct proto_head {
@@ -189,7 +190,10 @@ struct proto_probe {
 	struct proto_head head;
 	uint64_t version;
 	uint64_t replaces; /* version of the tool that it replaces in each kernel; 0: none */
-	uint32_t regions, reserved;
+	uint32_t regions;
+	uint32_t budget_ppm; /* of the launches' time that it may take; 0: no limit */
+	uint32_t every;	     /* as in PROBE_SET, for a tool that was built to be set */
+	uint32_t reserved;
 	char kernel[PROTO_PATTERN]; /* of kernels' names, besides the programs' own */
 };
 
@@ -203,8 +207,23 @@ struct proto_probe_state {
 	uint32_t refused;    /* kernels that match, and cannot have its programs */
 	uint32_t falls_back; /* of the first: kernels some of whose launches the driver refuses with
 				its programs, so that they run without */
+	uint32_t cost_ppm;   /* of the time that the launches of its kernels take without any tool;
+				PROTO_PROBE_COST_UNKNOWN */
+	uint64_t launches;   /* with a budget: of kernels that have its programs, and those of them
+				that ran the programs */
+	uint64_t probed;
+	uint32_t resident_before; /* blocks of one multiprocessor without and with its programs, */
+	uint32_t resident_after;  /* where they differ most; 0: nowhere */
+	char why[PROTO_TEXT];	  /* the last one of these, and the reason; "" */
+};
+
+#define PROTO_PROBE_COST_UNKNOWN UINT32_MAX
+
+struct proto_probe_set {
+	struct proto_head head;
+	uint64_t version;
+	uint32_t every; /* one block in so many runs its programs; 0: none */
 	uint32_t reserved;
-	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
 };
 
 /* PROBE_END, PROBE_ENDED, PROBE_DRAIN, PROBE_DRAINED; COVERAGE and COVERED, of no tool: version 0
@@ -254,6 +273,7 @@ union proto_message {
 	struct proto_probe probe;
 	struct proto_probe_state probe_state;
 	struct proto_probe_order probe_order;
+	struct proto_probe_set probe_set;
 };
 
 /* Fills in the head for the type (REFUSED: see there) and sends. Returns 0, -EAGAIN (the peer's

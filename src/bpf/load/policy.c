@@ -206,13 +206,15 @@ static int grow_device_text(struct build *c, size_t *cap)
 
 /* Compiles a program to PTX behind the text of those before it. */
 static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_t cost,
-			  struct ebpf_image_device *d, size_t *cap, struct report *r)
+			  unsigned flags, struct ebpf_image_device *d, size_t *cap,
+			  struct report *r)
 {
 	const struct ebpf_code code = { .insns = prog->insns, .n = prog->n_insns };
 	size_t from = c->device_text_bytes;
 	struct ebpf_jit_options o = { .name = d->prefix,
 				      .device_hook = prog->hook,
 				      .device_lane = prog->lane,
+				      .device_control = !!(flags & EBPF_BUILD_CONTROL),
 				      .fields = &d->fields,
 				      .report = r };
 	int err;
@@ -241,7 +243,7 @@ static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_
 	return c->device_text_bytes <= EBPF_MAX_DEVICE_TEXT ? 0 : -E2BIG;
 }
 
-static int place_devices(struct build *c, struct report *r)
+static int place_devices(struct build *c, unsigned flags, struct report *r)
 {
 	const struct ebpf_object *o = &c->out->object;
 	size_t cap = 0;
@@ -254,7 +256,7 @@ static int place_devices(struct build *c, struct report *r)
 		int err = 0;
 
 		if (is_device(&o->progs[i])) {
-			err = compile_device(c, &o->progs[i], c->out->stats[i].cost,
+			err = compile_device(c, &o->progs[i], c->out->stats[i].cost, flags,
 					     &c->devices[c->out->n_devices], &cap, r);
 			c->out->n_devices++;
 		}
@@ -294,7 +296,7 @@ static int build_opened(struct build *c, uint64_t version, unsigned flags, struc
 		err = place_programs(c, flags);
 	}
 	if (!err) {
-		err = place_devices(c, r);
+		err = place_devices(c, flags, r);
 		if (err == -ENOTSUP) {
 			return -EACCES; /* the report has the reason */
 		}

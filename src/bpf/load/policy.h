@@ -19,7 +19,10 @@ struct ebpf_built {
 
 /* Returns 0, -EINVAL (unusable object), -EACCES or -E2BIG (refused), or -ENOMEM; r has the reason.
  * flags: EBPF_VERIFY_*, EBPF_BUILD_*. */
-enum { EBPF_BUILD_NO_JIT = 0x100 };
+enum {
+	EBPF_BUILD_NO_JIT = 0x100,
+	EBPF_BUILD_CONTROL = 0x200, /* programs inside kernels can be set while they run */
+};
 int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
 		      uint64_t version, unsigned flags, struct report *r);
 void ebpf_built_finish(struct ebpf_built *b);

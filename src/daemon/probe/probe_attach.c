@@ -81,7 +81,8 @@ static int build(struct daemon_probe *p, const struct buf *object, struct report
 	if (!b) {
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
-	err = ebpf_policy_build(b, object->data, object->len, p->name, version, 0, r);
+	err = ebpf_policy_build(b, object->data, object->len, p->name, version,
+				p->every ? EBPF_BUILD_CONTROL : 0, r);
 	if (!err) {
 		err = check(b, r);
 		err = err ? err : daemon_version_create(&p->live, p->d, b, version, r);

@@ -14,8 +14,32 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 /* Sums over sessions. */
 struct sums {
 	unsigned sessions, late;
-	uint64_t kernels, waiting, refused, falls_back;
+	uint64_t kernels, waiting, refused, falls_back, launches, probed;
+	uint32_t cost_ppm; /* the highest; PROTO_PROBE_COST_UNKNOWN: none is known */
+	uint32_t resident_before, resident_after; /* where they differ most; 0: nowhere */
 };
+
+static bool loses_more(const struct daemon_probe_part *part, const struct sums *sums)
+{
+	return part->resident_after < part->resident_before &&
+	       (!sums->resident_before ||
+		(uint64_t)part->resident_after * sums->resident_before <
+			(uint64_t)sums->resident_after * part->resident_before);
+}
+
+static void add_figures(struct sums *sums, const struct daemon_probe_part *part)
+{
+	sums->launches += part->launches;
+	sums->probed += part->probed;
+	if (part->cost_ppm != PROTO_PROBE_COST_UNKNOWN &&
+	    (sums->cost_ppm == PROTO_PROBE_COST_UNKNOWN || part->cost_ppm > sums->cost_ppm)) {
+		sums->cost_ppm = part->cost_ppm;
+	}
+	if (loses_more(part, sums)) {
+		sums->resident_before = part->resident_before;
+		sums->resident_after = part->resident_after;
+	}
+}
 
 static void add(struct sums *sums, const struct daemon_probe_part *part)
 {
@@ -25,6 +49,7 @@ static void add(struct sums *sums, const struct daemon_probe_part *part)
 	sums->waiting += part->gone ? 0 : part->waiting;
 	sums->refused += part->refused;
 	sums->falls_back += part->gone ? 0 : part->falls_back;
+	add_figures(sums, part);
 }
 
 const char *daemon_probe_why(const struct daemon_probe *p)
@@ -85,14 +110,33 @@ json_t *daemon_probe_attach_json(const struct daemon_probe *p)
 			 "refused", (json_int_t)sums.refused, "why", daemon_probe_why(p));
 }
 
+/* Adds what it costs and what a budget leaves of it. */
+static json_t *with_figures(json_t *to, const struct sums *sums)
+{
+	bool known = sums->cost_ppm != PROTO_PROBE_COST_UNKNOWN;
+
+	json_object_set_new(to, "cost_ppm",
+			    known ? json_integer((json_int_t)sums->cost_ppm) : json_null());
+	json_object_set_new(to, "launches", json_integer((json_int_t)sums->launches));
+	json_object_set_new(to, "probed", json_integer((json_int_t)sums->probed));
+	json_object_set_new(to, "resident_before", json_integer(sums->resident_before));
+	json_object_set_new(to, "resident_after", json_integer(sums->resident_after));
+	return to;
+}
+
 static json_t *tenant_json(const struct daemon_session *s, const struct daemon_probe_part *part)
 {
-	return json_pack("{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:s}", "tenant", s->tenant,
-			 "pid", (int)s->peer.pid, "name", s->name, "answered", (int)part->answered,
-			 "ended", (int)part->gone, "status", (int)part->status, "kernels",
-			 (json_int_t)part->kernels, "waiting", (json_int_t)part->waiting, "refused",
-			 (json_int_t)part->refused, "falls_back", (json_int_t)part->falls_back,
-			 "why", part->why);
+	struct sums figures = { .cost_ppm = PROTO_PROBE_COST_UNKNOWN };
+	json_t *j;
+
+	add_figures(&figures, part);
+	j = json_pack("{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:s}", "tenant", s->tenant, "pid",
+		      (int)s->peer.pid, "name", s->name, "answered", (int)part->answered, "ended",
+		      (int)part->gone, "status", (int)part->status, "kernels",
+		      (json_int_t)part->kernels, "waiting", (json_int_t)part->waiting, "refused",
+		      (json_int_t)part->refused, "falls_back", (json_int_t)part->falls_back, "why",
+		      part->why);
+	return j ? with_figures(j, &figures) : NULL;
 }
 
 static const char *state_name(const struct daemon_probe *p)
@@ -103,8 +147,8 @@ static const char *state_name(const struct daemon_probe *p)
 /* With the sessions that the caller may see. */
 static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe *p, bool all)
 {
-	json_t *tenants = json_array();
-	struct sums sums = { 0 };
+	json_t *tenants = json_array(), *j;
+	struct sums sums = { .cost_ppm = PROTO_PROBE_COST_UNKNOWN };
 	const char *why = "";
 
 	daemon_session_each(c->d, s)
@@ -118,15 +162,17 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 		why = part->why[0] ? part->why : why;
 		json_array_append_new(tenants, tenant_json(s, part));
 	}
-	return json_pack("{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:o,s:I,s:I,s:I,s:I,s:s,s:o,s:b}",
-			 "id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
-			 p->name, "uid", (int)p->owner.uid, "kernel", p->kernel, "to",
-			 p->target.text, "state", state_name(p), "age_ns",
-			 (json_int_t)(clock_now_ns() - p->attached_ns), "hold", p->hold != 0,
-			 "programs", programs_json(p), "kernels", (json_int_t)sums.kernels,
-			 "waiting", (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused,
-			 "falls_back", (json_int_t)sums.falls_back, "why", why, "tenants", tenants,
-			 "may_detach", (int)daemon_probe_may_change(c, p));
+	j = json_pack(
+		"{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:I,s:I,s:b,s:o,s:I,s:I,s:I,s:I,s:s,s:o,s:b}",
+		"id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name", p->name,
+		"uid", (int)p->owner.uid, "kernel", p->kernel, "to", p->target.text, "state",
+		state_name(p), "age_ns", (json_int_t)(clock_now_ns() - p->attached_ns), "hold",
+		p->hold != 0, "budget_ppm", (json_int_t)p->budget_ppm, "every",
+		(json_int_t)p->every, "off", (int)p->off, "programs", programs_json(p), "kernels",
+		(json_int_t)sums.kernels, "waiting", (json_int_t)sums.waiting, "refused",
+		(json_int_t)sums.refused, "falls_back", (json_int_t)sums.falls_back, "why", why,
+		"tenants", tenants, "may_detach", (int)daemon_probe_may_change(c, p));
+	return j ? with_figures(j, &sums) : NULL;
 }
 
 void daemon_method_probe_list(struct daemon_call *c)

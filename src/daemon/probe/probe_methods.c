@@ -13,6 +13,8 @@
 	4u /* of one user that may not administer: they take the worker's time                     \
 	    */
 
+#define EVERY_MAX 1000000u /* interval of blocks that run a tool */
+
 /* ---- limits ---- */
 
 static bool has_place(struct daemon_call *c, bool admin, bool swap)
@@ -148,6 +150,42 @@ static bool take_kernel(struct daemon_call *c, char kernel[PROTO_PATTERN])
 	return true;
 }
 
+static bool take_budget(struct daemon_call *c, uint32_t *ret_ppm)
+{
+	const json_t *j = json_object_get(c->params, "budget_ppm");
+	json_int_t ppm = json_integer_value(j);
+
+	*ret_ppm = 0;
+	if (!j || json_is_null(j)) {
+		return true;
+	}
+	if (!json_is_integer(j) || ppm < 1 || ppm > 1000000) {
+		daemon_control_error(c, 2, "usage", "30000 is 3 percent",
+				     "invalid budget_ppm: expected 1 to 1000000");
+		return false;
+	}
+	*ret_ppm = (uint32_t)ppm;
+	return true;
+}
+
+/* Reads "every", of a tool that can be set. */
+static bool take_every(struct daemon_call *c, uint32_t *ret)
+{
+	const json_t *j = json_object_get(c->params, "every");
+	json_int_t every = json_integer_value(j);
+
+	if (!j || json_is_null(j)) {
+		return true;
+	}
+	if (!json_is_integer(j) || every < 1 || every > EVERY_MAX) {
+		daemon_control_error(c, 2, "usage", "8 is one block in 8",
+				     "invalid interval of blocks: expected 1 to %u", EVERY_MAX);
+		return false;
+	}
+	*ret = (uint32_t)every;
+	return true;
+}
+
 /* ---- attach ---- */
 
 /* Returns the tool that params name with `member`, if the caller may change it; NULL after
@@ -170,7 +208,8 @@ static struct daemon_probe *named(struct daemon_call *c, const char *member)
 	return p;
 }
 
-/* A tool that replaces another has its target, kernels and connection, unless it has its own. */
+/* A tool that replaces another has its target, kernels, budget and connection, unless it has its
+ * own. */
 static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 			  const struct daemon_probe *old)
 {
@@ -185,6 +224,16 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 	if (old && !json_object_get(c->params, "kernel")) {
 		memcpy(p->kernel, old->kernel, sizeof(p->kernel));
 	} else if (!take_kernel(c, p->kernel)) {
+		return false;
+	}
+	p->every = old ? old->every : 0;
+	p->off = old && old->off;
+	if (!take_every(c, &p->every)) {
+		return false;
+	}
+	if (old && !json_object_get(c->params, "budget_ppm")) {
+		p->budget_ppm = old->budget_ppm;
+	} else if (!take_budget(c, &p->budget_ppm)) {
 		return false;
 	}
 	p->hold = json_is_true(json_object_get(c->params, "hold")) ? c->conn : old ? old->hold : 0;
@@ -270,6 +319,53 @@ void daemon_method_probe_detach(struct daemon_call *c)
 				    "by user %d", (int)c->peer.uid);
 	}
 	daemon_probe_end(p, c->conn, c->id);
+}
+
+/* ---- set ---- */
+
+static void send_interval(const struct daemon_probe *p)
+{
+	daemon_session_each(p->d, s)
+	{
+		const struct daemon_probe_part *part = daemon_probe_part(p, s);
+		union proto_message m = { 0 };
+
+		if (part && !part->gone && !part->end && !s->dying) {
+			m.probe_set.version = p->live->version;
+			m.probe_set.every = daemon_probe_interval(p);
+			daemon_session_send(s, &m, PROTO_PROBE_SET, NULL, 0);
+		}
+	}
+}
+
+void daemon_method_probe_set(struct daemon_call *c)
+{
+	const json_t *off = json_object_get(c->params, "off");
+	struct daemon_probe *p = named(c, "id");
+	uint32_t every;
+
+	if (!p) {
+		return;
+	}
+	if (!p->every) {
+		daemon_control_error(c, 2, "not-possible",
+				     "`gbpf probe swap ID OBJECT --sample 1/1` replaces it by one "
+				     "that can be set",
+				     "tool %u was attached without --sample", p->id);
+		return;
+	}
+	every = p->every;
+	if (!take_every(c, &every)) {
+		return;
+	}
+	p->every = every;
+	p->off = json_is_boolean(off) ? json_is_true(off) : p->off;
+	if (p->live && !p->ending) {
+		send_interval(p);
+	}
+	daemon_control_result(c, json_pack("{s:I,s:s,s:I,s:b}", "id", (json_int_t)p->id, "name",
+					   p->name, "every", (json_int_t)p->every, "off",
+					   (int)p->off));
 }
 
 /* ---- drain ---- */

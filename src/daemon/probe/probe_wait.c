@@ -10,6 +10,8 @@
 #include "base/point.h"
 #include "daemon/clean_text.h"
 
+#define LAUNCHES_MAX (UINT64_C(1) << 53) /* that a session's state is believed to have */
+
 static const unsigned timeout_ms[] = {
 	[DAEMON_PROBE_WAIT_ATTACH] = DAEMON_PROBE_ATTACH_MS,
 	[DAEMON_PROBE_WAIT_SWAP] = DAEMON_PROBE_SWAP_MS,
@@ -319,6 +321,11 @@ bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe
 	part->waiting = m->waiting;
 	part->refused = m->refused;
 	part->falls_back = m->falls_back;
+	part->cost_ppm = m->cost_ppm;
+	part->launches = MIN(m->launches, LAUNCHES_MAX);
+	part->probed = MIN(m->probed, part->launches);
+	part->resident_before = m->resident_before;
+	part->resident_after = MIN(m->resident_after, m->resident_before);
 	daemon_text_copy(part->why, sizeof(part->why), m->why, strnlen(m->why, sizeof(m->why)));
 	tell_refusal(s, p, part);
 	POINT("daemon.probe.state");

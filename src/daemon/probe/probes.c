@@ -111,7 +111,10 @@ bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s)
 		return false;
 	}
 	s->probes.part[p->slot] = part;
+	part->cost_ppm = PROTO_PROBE_COST_UNKNOWN;
 	m.probe.version = p->live->version;
+	m.probe.budget_ppm = p->budget_ppm;
+	m.probe.every = daemon_probe_interval(p);
 	m.probe.replaces =
 		p->replaces && daemon_probe_part(p->replaces, s) ? p->replaces->live->version : 0;
 	snprintf(m.probe.kernel, sizeof(m.probe.kernel), "%s", p->kernel);

@@ -25,6 +25,9 @@ struct daemon_probe {
 	struct daemon_version *live; /* owned; NULL while it is built */
 	char name[EBPF_NAME_BYTES];
 	char kernel[PROTO_PATTERN];
+	uint32_t budget_ppm; /* 0: no limit */
+	uint32_t every;	     /* one block in so many runs its programs; 0: it cannot be set */
+	bool off;	     /* none does, until it is set on again */
 	struct daemon_probe_target target;
 	struct peer owner;
 	bool by_admin;
@@ -50,6 +53,9 @@ struct daemon_probe_part {
 	int32_t drain_status;		   /* of that answer */
 	int32_t status;
 	uint32_t kernels, waiting, refused, falls_back;
+	uint32_t cost_ppm; /* PROTO_PROBE_COST_UNKNOWN */
+	uint64_t launches, probed;
+	uint32_t resident_before, resident_after;
 	char why[PROTO_TEXT];
 };
 
@@ -83,6 +89,12 @@ struct daemon_probes {
 	struct daemon_coverage_wait *coverage; /* owned; callers of probe.coverage */
 	unsigned n_coverage;
 };
+
+/* Returns what its sessions are to set. */
+static inline uint32_t daemon_probe_interval(const struct daemon_probe *p)
+{
+	return p->off ? 0 : p->every ? p->every : 1;
+}
 
 static inline struct daemon_probe_part *daemon_probe_part(const struct daemon_probe *p,
 							  const struct daemon_session *s)

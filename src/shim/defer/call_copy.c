@@ -25,6 +25,23 @@ static void release_event(struct shim_deferred_call *k)
 	}
 }
 
+/* Runs the call itself; of a launch that was counted as one with or without its probed form, so. */
+static CUresult run_chosen(struct shim_deferred_call *k)
+{
+	struct shim_thread *t = k->choice.handle ? shim_thread_self() : NULL;
+	struct shim_probe_choice own;
+	CUresult r;
+
+	if (!t) {
+		return k->what->run(k->a);
+	}
+	own = t->probe_choice; /* of the launch that this thread is about to submit */
+	t->probe_choice = k->choice;
+	r = k->what->run(k->a);
+	t->probe_choice = own;
+	return r;
+}
+
 /* Runs the call, at block level if the scheduler decided so. The parameters are packed from the
  * copy's arguments. The driver may refuse the clone although it would accept f. */
 static CUresult run_at_level(struct shim_deferred_call *k)
@@ -39,7 +56,7 @@ static CUresult run_at_level(struct shim_deferred_call *k)
 	if (k->what->copy_rule == SHIM_COPY_RECORD && k->call.joins_run) {
 		return shim_event_record(&k->event);
 	}
-	return k->what->run(k->a);
+	return run_chosen(k);
 }
 
 static int run_deferred(struct sched_call *sc)
@@ -360,6 +377,9 @@ bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint
 	}
 	k->ctx = q->dev.ctx;
 	k->q = q;
+	if (shim_thread_known) {
+		k->choice = shim_thread_known->probe_choice;
+	}
 	if (c->copy_rule == SHIM_COPY_RECORD && shim_device_gpu() && !(c->nargs > 2 && a[2])) {
 		k->call.joins_run = true;
 	}

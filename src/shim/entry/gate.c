@@ -115,7 +115,8 @@ static NOINLINE void check_block(const struct shim_queue *q, struct shim_block_c
 	bool captures = !q || shim_capture_any();
 
 	if (!captures) {
-		b->form = b->form ? b->form : shim_probe_hold(t->of, q->dev.ctx, &b->smem);
+		b->form = b->form ? b->form
+				  : shim_probe_hold(t->of, q->dev.ctx, b->grid, b->block, &b->smem);
 		t = b->form ? shim_probe_clone(b->form) : t;
 		why = PROTO_BLOCK_PROBED;
 	}
@@ -213,6 +214,7 @@ CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_l
 		return c->run(a);
 	}
 	r = submit(t, q, c, a, l, b, shim_capture_any());
+	t->probe_choice.handle = 0;
 	if (b && unlikely(b->form != NULL)) {
 		shim_probe_release(b->form);
 	}

@@ -24,8 +24,12 @@ struct shim_thread {
 	uint32_t queue_generation, kernel_generation, code_generation, probe_generation;
 	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
 				   is never held */
-	uint32_t deferred;	/* depth of deferred calls that this thread submits, which may
-				   hold up others */
+	struct shim_probe_choice {
+		uintptr_t handle; /* whose launch is under way and was counted; 0: none */
+		bool taken;	  /* it takes its probed form */
+	} probe_choice;
+	uint32_t deferred; /* depth of deferred calls that this thread submits, which may
+			      hold up others */
 	struct {
 		CUcontext ctx;
 		struct shim_queue *q;

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/kernel/loaded_image.h"
+#include "shim/probe/probe_mix.h"
+#include "shim/probe/probe_timer.h"
 #include "shim/object/handle_set.h"
 #include "shim/session/session_agent.h"
 
@@ -71,6 +73,7 @@ static struct shim_probe_kernel *new_kernel(const void *handle, CUcontext ctx,
 	k->name = strdup(o->name);
 	k->made = NULL;
 	k->made_for = k->tried = 0;
+	shim_probe_mix_init(&k->mix);
 	store_relaxed(&k->ctx, ctx);
 	store_relaxed(&k->library, (uint32_t)library);
 	store_relaxed(&k->seen, (uint64_t)0);
@@ -315,6 +318,7 @@ void shim_probe_context_ending(CUcontext ctx)
 	}
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	await_work(ctx);
+	shim_probe_timers_leave(ctx);
 	forget(ctx, NULL);
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 	shim_probe_graphs_leave(ctx);

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "ptx/probe.h"
+#include "shim/capture_state.h"
 #include "shim/code/shim_code.h"
+#include "shim/probe/probe_mix.h"
+#include "shim/probe/probe_timer.h"
 
 static struct {
 	CUresult (*plain)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -79,13 +82,14 @@ static struct shim_probe_kernel *find(const void *f, CUstream stream, CUcontext 
 
 struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx)
 {
-	return find(handle, NULL, &ctx);
+	return find((CUfunction)unqual(handle), NULL, &ctx);
 }
 
-/* Returns the form that a launch is to take, NULL: none. */
-static struct shim_probe_form *begin(CUfunction f, CUstream stream, CUcontext ctx)
+/* Returns the form that launches are to take, NULL: none. *ret: the kernel's record, if any. */
+static struct shim_probe_form *begin(CUfunction f, CUstream stream, CUcontext ctx,
+				     struct shim_probe_kernel **ret)
 {
-	struct shim_probe_kernel *k = find(f, stream, &ctx);
+	struct shim_probe_kernel *k = *ret = find(f, stream, &ctx);
 	struct shim_probe_form *p = likely(!k) ? NULL : shim_probe_form_begin(k, f);
 
 	if (p && p->library && p->ctx != ctx) { /* the struct was reused meanwhile */
@@ -100,70 +104,157 @@ static unsigned shared_of(const struct shim_probe_form *p, unsigned smem)
 	return p->needs_shared ? PTX_PROBE_SMEM(smem) : smem;
 }
 
-struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, uint32_t *smem)
+struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
+					const uint32_t block[3], uint32_t *smem)
 {
+	const uint32_t dims[SHIM_PROBE_DIMS] = { grid[0],  grid[1],  grid[2], block[0],
+						 block[1], block[2], *smem };
+	struct shim_thread *t = shim_thread_self();
+	struct shim_probe_kernel *k = NULL;
 	struct shim_probe_form *p = NULL;
+	struct shim_probe_shape *s;
+	bool taken;
 
 	if (unlikely(load_relaxed(&shim_probe_paused_until))) {
 		shim_probe_wait_paused();
 	}
 	if (load_acquire(&shim.probes_attached)) {
-		p = begin((CUfunction)unqual(handle), NULL, ctx);
+		p = begin((CUfunction)unqual(handle), NULL, ctx, &k);
 	}
-	if (p && p->ctx != ctx) {
+	if (!p) {
+		return NULL;
+	}
+	taken = p->ctx == ctx;
+	if (taken && t && t->probe_choice.handle == (uintptr_t)handle) {
+		taken = t->probe_choice.taken;
+	} else if (taken) {
+		taken = shim_probe_mix_choose(k, p, dims, &s);
+		if (t) {
+			t->probe_choice.handle = (uintptr_t)handle;
+			t->probe_choice.taken = taken;
+		}
+	}
+	if (!taken) {
 		shim_probe_form_end(p);
-		p = NULL;
+		return NULL;
 	}
-	if (p) {
-		*smem = shared_of(p, *smem);
-	}
+	*smem = shared_of(p, *smem);
 	return p;
 }
 
+/* A launch of a kernel that a tool matches. */
+struct launching {
+	struct shim_probe_kernel *kernel;
+	struct shim_probe_form *form;	/* that it takes, as a user of it; NULL: none */
+	struct shim_probe_timer *timer; /* NULL: it is not timed */
+};
+
+/* Returns false if no tool matches the kernel. */
+static bool is_probed(struct launching *l, CUfunction f, CUstream stream)
+{
+	if (unlikely(load_relaxed(&shim_probe_paused_until))) {
+		shim_probe_wait_paused();
+	}
+	l->form = begin(f, stream, NULL, &l->kernel);
+	l->timer = NULL;
+	return l->kernel != NULL;
+}
+
+/* Decides whether the launch takes the form. */
+static NOINLINE void choose(struct launching *l, CUfunction f, CUstream stream, bool per_thread,
+			    const uint32_t dims[SHIM_PROBE_DIMS])
+{
+	struct shim_thread *t = shim_thread_self();
+	struct shim_probe_form *p = l->form;
+	struct shim_probe_shape *s = NULL;
+	bool taken = p != NULL;
+
+	if (p && t && t->probe_choice.handle == (uintptr_t)f) {
+		taken = t->probe_choice.taken;
+	} else if (p) {
+		taken = shim_probe_mix_choose(l->kernel, p, dims, &s);
+	}
+	if (!shim_capture_any()) {
+		l->timer =
+			shim_probe_mix_begin(l->kernel, p, taken, dims, s,
+					     !stream && per_thread ? CU_STREAM_PER_THREAD : stream);
+	}
+	if (p && !taken) {
+		shim_probe_form_end(p);
+		l->form = NULL;
+	}
+}
+
+/* Ends a launch. Returns false if the driver has refused the form: the kernel itself follows. */
+static bool launched(struct launching *l, CUresult r)
+{
+	if (l->timer) {
+		shim_probe_timer_end(l->timer, r == CUDA_SUCCESS);
+	}
+	if (unlikely(r != CUDA_SUCCESS) && l->form) {
+		return false;
+	}
+	if (l->form) {
+		shim_probe_form_end(l->form);
+	}
+	return true;
+}
+
+/* The driver has answered r for the form, and `own` for the kernel itself. */
+static NOINLINE CUresult refused(struct launching *l, CUresult r, CUresult own)
+{
+	shim_probe_mix_missed(l->form);
+	if (own == CUDA_SUCCESS) {
+		shim_probe_form_refused(l->form, r);
+	}
+	shim_probe_form_end(l->form);
+	return own;
+}
+
 /* The body of a launch: FORM if f has one that the driver takes, else OWN. */
-#define LAUNCH(f, stream, FORM, OWN)                                                               \
+#define LAUNCH(f, stream, per_thread, DIMS, FORM, OWN)                                             \
 	{                                                                                          \
-		struct shim_probe_form *p;                                                         \
+		const struct shim_probe_form *p;                                                   \
+		struct launching l;                                                                \
+		CUresult r;                                                                        \
                                                                                                    \
-		if (unlikely(load_relaxed(&shim_probe_paused_until))) {                            \
-			shim_probe_wait_paused();                                                  \
+		if (likely(!is_probed(&l, f, stream))) {                                           \
+			return OWN;                                                                \
 		}                                                                                  \
-		p = begin(f, stream, NULL);                                                        \
-                                                                                                   \
-		if (unlikely(p != NULL)) {                                                         \
-			CUresult r = FORM;                                                         \
-			CUresult e = r ? OWN : r;                                                  \
-                                                                                                   \
-			if (unlikely(r != CUDA_SUCCESS) && e == CUDA_SUCCESS) {                    \
-				shim_probe_form_refused(p, r);                                     \
-			}                                                                          \
-			shim_probe_form_end(p);                                                    \
-			return e;                                                                  \
-		}                                                                                  \
-		return OWN;                                                                        \
+		choose(&l, f, stream, per_thread, DIMS);                                           \
+		p = l.form;                                                                        \
+		r = p ? FORM : OWN;                                                                \
+		return launched(&l, r) ? r : refused(&l, r, OWN);                                  \
 	}
 
-#define PLAIN(name, real, own)                                                                     \
+#define DIMS                                                                                       \
+	(const uint32_t[SHIM_PROBE_DIMS])                                                          \
+	{                                                                                          \
+		gx, gy, gz, bx, by, bz, smem                                                       \
+	}
+
+#define PLAIN(name, real, own, per_thread)                                                         \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
 			     void **extra)                                                         \
-		LAUNCH(f, s,                                                                       \
+		LAUNCH(f, s, per_thread, DIMS,                                                     \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params, extra),               \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
 
-#define COOPERATIVE(name, real, own)                                                               \
+#define COOPERATIVE(name, real, own, per_thread)                                                   \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		LAUNCH(f, s,                                                                       \
+		LAUNCH(f, s, per_thread, DIMS,                                                     \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params),                      \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params))
 
-PLAIN(launch, shim_driver.cuLaunchKernel, before.plain)
-PLAIN(launch_ptsz, shim_driver.cuLaunchKernel_ptsz, before.plain_ptsz)
-COOPERATIVE(cooperative, shim_driver.cuLaunchCooperativeKernel, before.cooperative)
-COOPERATIVE(cooperative_ptsz, shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz)
+PLAIN(launch, shim_driver.cuLaunchKernel, before.plain, false)
+PLAIN(launch_ptsz, shim_driver.cuLaunchKernel_ptsz, before.plain_ptsz, true)
+COOPERATIVE(cooperative, shim_driver.cuLaunchCooperativeKernel, before.cooperative, false)
+COOPERATIVE(cooperative_ptsz, shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz,
+	    true)
 
 static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfig *config,
 			    void **params, void **extra,
@@ -175,15 +266,22 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 	return real(&c, p->handle, params, extra);
 }
 
-#define EX(name, real, own)                                                                        \
+#define CONFIG_DIMS                                                                                \
+	(const uint32_t[SHIM_PROBE_DIMS])                                                          \
+	{                                                                                          \
+		config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,           \
+			config->blockDimY, config->blockDimZ, config->sharedMemBytes               \
+	}
+
+#define EX(name, real, own, per_thread)                                                            \
 	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
 			     void **extra)                                                         \
-		LAUNCH(config ? f : NULL, config ? config->hStream : NULL,                         \
-		       launch_form(p, config, params, extra, p->code ? own : real),                \
+		LAUNCH(config ? f : NULL, config ? config->hStream : NULL, per_thread,             \
+		       CONFIG_DIMS, launch_form(p, config, params, extra, p->code ? own : real),   \
 		       own(config, f, params, extra))
 
-EX(launch_ex, shim_driver.cuLaunchKernelEx, before.ex)
-EX(launch_ex_ptsz, shim_driver.cuLaunchKernelEx_ptsz, before.ex_ptsz)
+EX(launch_ex, shim_driver.cuLaunchKernelEx, before.ex, false)
+EX(launch_ex_ptsz, shim_driver.cuLaunchKernelEx_ptsz, before.ex_ptsz, true)
 
 static void lead_all(void)
 {

@@ -34,7 +34,7 @@ static bool is_device(const struct ebpf_map *m)
 
 static size_t env_bytes(void)
 {
-	return ROUND_UP(sizeof(struct ebpf_ptx_env), PAGE);
+	return EBPF_PTX_CONTROL_AT + ROUND_UP(EBPF_PTX_CONTROL_BYTES, PAGE);
 }
 
 /* Offset of the copy of the constants. */
@@ -80,6 +80,32 @@ static struct shim_probe_block *block_of(struct shim_probe_tool *t, CUcontext ct
 	return NULL;
 }
 
+static void fill_control(char *words, uint32_t every)
+{
+	for (uint32_t i = 0; i < EBPF_PTX_CONTROL_WORDS; i++) {
+		memcpy(words + (size_t)i * EBPF_PTX_CONTROL_STRIDE, &every, sizeof(every));
+	}
+}
+
+int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every)
+{
+	char words[EBPF_PTX_CONTROL_BYTES] = { 0 };
+	CUcontext popped;
+	int err = 0;
+
+	fill_control(words, every);
+	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX; i++) {
+		const struct shim_probe_block *b = &t->blocks[i];
+
+		if (b->ctx && shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS) {
+			err |= copy(b->mem + EBPF_PTX_CONTROL_AT, words, sizeof(words), false);
+			(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+		}
+	}
+	t->every = every;
+	return err;
+}
+
 static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t, CUdeviceptr mem)
 {
 	memset(env, 0, sizeof(*env));
@@ -93,6 +119,7 @@ static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t, 
 		}
 	}
 	env->random_state = (t->version ^ mem) | 1;
+	fill_control((char *)env + EBPF_PTX_CONTROL_AT, t->every);
 }
 
 /* Keeps the initial values, which gbpfd has written to the region: draining overwrites it. */

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "shim/probe/probe_mix.h"
+
 static uint64_t round_number;					 /* of the probe thread */
 static pthread_mutex_t follow_mutex = PTHREAD_MUTEX_INITIALIZER; /* attributes of forms are set */
 
@@ -49,6 +51,27 @@ void shim_probe_form_follow(const void *handle, struct shim_probe_form *f)
 	pthread_mutex_unlock(&follow_mutex);
 }
 
+/* A tool without a limit must not miss a launch, so the form has one only if all its tools have.
+ * Caller holds shim_probe_mutex. */
+static void take_budget(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (uint32_t i = 0; i < f->n_tools; i++) {
+		uint32_t ppm = f->tools[i]->budget_ppm;
+
+		least = !ppm || !least ? 0 : MIN(least, ppm);
+	}
+	f->budget_ppm = least;
+	for (uint32_t i = 0; i < f->n_tools && !least; i++) {
+		if (f->tools[i]->budget_ppm) {
+			shim_probe_tool_refused(f->tools[i], k->name,
+						"its budget is not kept: another tool that "
+						"the kernel runs has none");
+		}
+	}
+}
+
 /* Gives the kernel a form, or takes it away. */
 static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 {
@@ -58,6 +81,10 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 	for (uint32_t i = 0; f && i < f->n_tools; i++) {
 		f->tools[i]->refs++;
 	}
+	if (f) {
+		take_budget(k, f);
+	}
+	shim_probe_mix_renew(&k->mix);
 	store_seqcst(&k->form, f);
 	store_release(&k->seen, k->made_for);
 	pthread_mutex_unlock(&shim_probe_mutex);

@@ -46,18 +46,18 @@ static bool sleep_until_woken(uint64_t ns)
 
 static void *run(void *arg)
 {
-	uint64_t again = 0;
+	uint64_t again = 0, figures = 0;
 	bool settled;
 
 	(void)arg;
 	prctl(PR_SET_NAME, "gbpf-probe");
 	(void)shim_capture_exempt(); /* for good: what it loads is no part of a capture */
 	for (;;) {
-		if (sleep_until_woken(again)) {
+		if (sleep_until_woken(!again || (figures && figures < again) ? figures : again)) {
 			again = 0;
 		}
 		settled = shim_probe_kernels_settle();
-		settled = shim_probe_tools_settle() && settled;
+		settled = shim_probe_tools_settle(&figures) && settled;
 		settled = shim_probe_cover_settle() && settled;
 		again = settled ? 0 : again ? MIN(2 * again, AGAIN_MAX_NS) : AGAIN_MIN_NS;
 	}

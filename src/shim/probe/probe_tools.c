@@ -8,9 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "shim/probe/probe_mix.h"
+#include "shim/probe/probe_timer.h"
 #include "shim/session/session.h"
 
 #define ORDERS_MAX 64u
+#define FIGURES_NS 500000000u /* shortest time between messages about costs and launches alone */
+#define TIMERS_NS 20000000u   /* while launches are timed */
 
 pthread_mutex_t shim_probe_build_mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t shim_probe_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -66,6 +71,8 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	}
 	t->version = m->version;
 	t->replaces = m->replaces;
+	t->budget_ppm = m->budget_ppm;
+	t->every = t->every_wanted = m->every;
 	t->announced = t->tell = true;
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
 	return ebpf_policy_open(&t->p, fds[0], regions, 0);
@@ -187,6 +194,20 @@ static void drain(struct shim_session *s, const struct proto_probe_order *m)
 	}
 }
 
+static void set(struct shim_session *s, const struct proto_probe_set *m)
+{
+	struct shim_probe_tool **t;
+
+	(void)s;
+	pthread_mutex_lock(&shim_probe_mutex);
+	t = m->version ? place_of(m->version) : NULL;
+	if (t) {
+		(*t)->every_wanted = m->every;
+		shim_probe_thread_wake();
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
 static void lost(void)
 {
 	pthread_mutex_lock(&shim_probe_mutex);
@@ -215,6 +236,7 @@ static void found(void)
 static const struct shim_session_probes callbacks = { .attach = attach,
 						      .end = end,
 						      .drain = drain,
+						      .set = set,
 						      .cover = shim_probe_cover,
 						      .lost = lost,
 						      .found = found };
@@ -307,6 +329,63 @@ static void take_fresh(void)
 	}
 }
 
+static bool differs(const struct proto_probe_state *a, const struct proto_probe_state *b)
+{
+	return a->kernels != b->kernels || a->waiting != b->waiting || a->refused != b->refused ||
+	       a->falls_back != b->falls_back || strcmp(a->why, b->why) != 0;
+}
+
+/* Costs change with each launch that is timed: by an eighth is worth a message. */
+static bool figures_differ(const struct proto_probe_state *a, const struct proto_probe_state *b)
+{
+	uint32_t least = MIN(a->cost_ppm, b->cost_ppm), most = MAX(a->cost_ppm, b->cost_ppm);
+
+	return a->launches != b->launches || a->probed != b->probed ||
+	       a->resident_before != b->resident_before || a->resident_after != b->resident_after ||
+	       most - least > least / 8 + 1000;
+}
+
+/* Returns false if there is more to be told later. */
+static bool tell(struct shim_probe_tool *t)
+{
+	union proto_message m = { .probe_state = { .version = t->version } };
+	uint64_t now = clock_now_ns();
+	bool figures;
+
+	shim_probe_kernels_count(t, &m.probe_state);
+	shim_probe_mix_report(t, &m.probe_state);
+	memcpy(m.probe_state.why, t->why, sizeof(m.probe_state.why));
+	figures = figures_differ(&m.probe_state, &t->told);
+	if (t->announced && (t->tell || differs(&m.probe_state, &t->told) ||
+			     (figures && now - t->told_ns > FIGURES_NS))) {
+		figures = false;
+		t->told = m.probe_state;
+		t->told_ns = now;
+		t->tell = shim_session_answer_probe(shim_probe_session(), &m, PROTO_PROBE_STATE) ==
+			  -EAGAIN;
+	}
+	return !figures;
+}
+
+/* Kernels that run are to see it at once. */
+static void carry_out_sets(void)
+{
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
+		struct shim_probe_tool *t;
+		uint32_t every = 0;
+
+		pthread_mutex_lock(&shim_probe_mutex);
+		t = shim_probe_tools[i];
+		every = t ? t->every_wanted : 0;
+		pthread_mutex_unlock(&shim_probe_mutex);
+		if (t && t->every != every) {
+			(void)shim_probe_memory_control(t, every);
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+}
+
 static void carry_out_drains(void)
 {
 	struct proto_probe_order o;
@@ -326,30 +405,17 @@ static void carry_out_drains(void)
 		}
 		pthread_mutex_unlock(&shim_probe_mutex);
 		err = t ? shim_probe_memory_drain(*t) : -ENOENT;
+		if (t) {
+			pthread_mutex_lock(&shim_probe_mutex);
+			(*t)->told_ns = 0;
+			(void)tell(*t); /* launches that fit the values */
+			pthread_mutex_unlock(&shim_probe_mutex);
+		}
 		pthread_mutex_unlock(&shim_probe_build_mutex);
 		if (!o.version) {
 			return;
 		}
 		answer(PROTO_PROBE_DRAINED, &o, err);
-	}
-}
-
-static bool differs(const struct proto_probe_state *a, const struct proto_probe_state *b)
-{
-	return a->kernels != b->kernels || a->waiting != b->waiting || a->refused != b->refused ||
-	       a->falls_back != b->falls_back || strcmp(a->why, b->why) != 0;
-}
-
-static void tell(struct shim_probe_tool *t)
-{
-	union proto_message m = { .probe_state = { .version = t->version } };
-
-	shim_probe_kernels_count(t, &m.probe_state);
-	memcpy(m.probe_state.why, t->why, sizeof(m.probe_state.why));
-	if (t->announced && (t->tell || differs(&m.probe_state, &t->told))) {
-		t->told = m.probe_state;
-		t->tell = shim_session_answer_probe(shim_probe_session(), &m, PROTO_PROBE_STATE) ==
-			  -EAGAIN;
 	}
 }
 
@@ -373,15 +439,17 @@ static void finish(struct shim_probe_tool *t)
 	free(t);
 }
 
-bool shim_probe_tools_settle(void)
+bool shim_probe_tools_settle(uint64_t *ret_ns)
 {
 	struct shim_probe_tool *ended[SHIM_PROBE_TOOLS_MAX];
 	bool settled = true;
 	unsigned n = 0;
 
 	take_fresh();
+	carry_out_sets();
 	carry_out_drains();
 	pthread_mutex_lock(&shim_probe_build_mutex);
+	*ret_ns = !shim_probe_stopped && shim_probe_timers_read() ? TIMERS_NS : 0;
 	pthread_mutex_lock(&shim_probe_mutex);
 	shim_probe_kernels_note_refusals();
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
@@ -392,7 +460,9 @@ bool shim_probe_tools_settle(void)
 			shim_probe_tools[i] = NULL;
 			settled = false; /* its memory is unused */
 		} else if (t) {
-			tell(t);
+			if (!tell(t) || t->budget_ppm) { /* its launches are counted */
+				*ret_ns = *ret_ns ? *ret_ns : FIGURES_NS;
+			}
 			settled = settled && !t->tell;
 		}
 	}
@@ -433,6 +503,7 @@ void shim_probe_forget(void)
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
 	n_drains = 0;
 	shim_probe_cover_lost();
+	shim_probe_timers_forget();
 	shim.probes_attached = 0;
 	shim.probe_generation++;
 }

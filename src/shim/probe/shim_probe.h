@@ -25,8 +25,11 @@ void shim_probe_refresh(const void *handle);
 
 /* Returns the probed form that a launch of the kernel in that context is to take, and which stays
  * until it is released; *smem, the launch's dynamic shared memory, becomes the form's. NULL:
- * none. While launches are paused, for some milliseconds at most, the caller waits. */
-struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, uint32_t *smem);
+ * none. While launches are paused, for some milliseconds at most, the caller waits. The launch was
+ * chosen to take it, or not, for the thread: a launch of the handle that follows is the same one
+ * unless shim_thread.probe_choice.handle is 0. */
+struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
+					const uint32_t block[3], uint32_t *smem);
 void shim_probe_release(struct shim_probe_form *f);
 /* Returns the form's preemptible clone, NULL: it has none. */
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f);

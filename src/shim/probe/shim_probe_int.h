@@ -16,6 +16,10 @@ struct shim_session;
 #define SHIM_PROBE_TOOLS_MAX 16u
 #define SHIM_PROBE_CONTEXTS_MAX 16u
 #define SHIM_PROBE_MAP_BYTES ((size_t)256 << 20) /* of all tools in a context */
+#define SHIM_PROBE_SHAPES 4u  /* of a kernel's launches, of which costs are known */
+#define SHIM_PROBE_TIMES 16u  /* newest timed launches of a shape that count */
+#define SHIM_PROBE_DIMS 7u    /* grid, block, dynamic shared memory */
+#define SHIM_PROBE_ALL 65536u /* share of all launches */
 
 /* A tool's memory in one context: its environment, then its maps, then its constants. */
 struct shim_probe_block {
@@ -28,6 +32,10 @@ struct shim_probe_block {
 struct shim_probe_tool {
 	uint64_t version; /* 0: free */
 	uint64_t replaces;
+	uint32_t budget_ppm;	   /* 0: no limit */
+	uint32_t every;		   /* as in its memory; shim_probe_build_mutex */
+	uint32_t every_wanted;	   /* shim_probe_mutex */
+	uint64_t launches, probed; /* [atomic] of kernels whose tools have a budget */
 	char kernel[PROTO_PATTERN];
 	struct ebpf_policy p;	   /* its image, and the region that gbpfd sees */
 	uint32_t refs;		   /* forms that run it */
@@ -40,7 +48,8 @@ struct shim_probe_tool {
 	uint64_t *initial; /* owned; maps with which a block begins; NULL: there is no block yet */
 	uint64_t *gone;	   /* owned; counted in contexts that have ended; NULL: none has */
 	struct proto_probe_state told; /* as last sent */
-	bool tell;		       /* a state must be sent although nothing has changed */
+	uint64_t told_ns;
+	bool tell; /* a state must be sent although nothing has changed */
 	char why[PROTO_TEXT];
 };
 
@@ -60,6 +69,7 @@ struct shim_probe_form {
 	bool draining, drained; /* retired: what was deferred with its clone is, or was, drained */
 	bool finished;		/* retired: its launches have ended, and its tools are free */
 	bool library;		/* of a library's kernel, which exists in each context */
+	uint32_t budget_ppm;	/* the least of its tools'; 0: one has no limit */
 	CUcontext ctx;
 	CUmodule module;
 	CUfunction handle;
@@ -70,6 +80,30 @@ struct shim_probe_form {
 	struct shim_clone clone;	     /* preemptible, of handle */
 	const struct ptx_block_image *block; /* owned; with the clone's parameters */
 	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
+};
+
+/* Launches of a kernel with one grid and block (probe_mix.c). Kinds: without and with the form. */
+struct shim_probe_shape {
+	uint64_t key;	   /* [atomic] 0: free */
+	uint32_t share;	   /* [atomic] of its launches that take the form; of a budget */
+	uint32_t sum;	   /* [atomic] of the shares of its launches, modulo 2^32 */
+	uint32_t turn;	   /* [atomic] launches that could be timed */
+	uint32_t due[2];   /* [atomic] the next launch of that kind is to be timed */
+	uint32_t begun[2]; /* [atomic] timed launches */
+	uint32_t asked;	   /* [atomic] before and after were asked for */
+	uint64_t launches; /* [atomic] since it has the form */
+	/* Under the timers' lock. */
+	uint32_t n[2]; /* [atomic] results */
+	uint32_t ns[2][SHIM_PROBE_TIMES];
+	uint32_t before, after; /* resident blocks of a multiprocessor without and with the form */
+};
+
+struct shim_probe_mix {
+	struct shim_probe_shape shapes[SHIM_PROBE_SHAPES];
+	/* Under the timers' lock. */
+	unsigned next;	       /* place for a new shape */
+	uint64_t epoch;	       /* [atomic] incremented when the form or the kernel is another one */
+	uint64_t kernel_epoch; /* epoch since which it is this kernel */
 };
 
 /* A handle of the program that a tool has matched; of a library's kernel, in one context. As those
@@ -83,6 +117,7 @@ struct shim_probe_kernel {
 	struct shim_probe_form *form;	/* [atomic] NULL: the program's own kernel is launched */
 	uint64_t seen; /* [atomic] value of shim_probe_generation for which the form was decided; 0:
 			  none was yet */
+	struct shim_probe_mix mix;
 	const void *owner;
 	enum shim_kernel_kind kind;
 	char *name; /* owned */
@@ -114,9 +149,10 @@ bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const 
 void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
 /* Tells each tool that kernels in conditional nodes of a graph cannot be reached. */
 void shim_probe_tools_note_bodies(void);
-/* Ends tools that no form runs, and sends states that have changed; on the probe thread. Returns
- * false if that is to be called again. */
-bool shim_probe_tools_settle(void);
+/* Ends tools that no form runs, reads timers, and sends states that have changed; on the probe
+ * thread. Returns false if that is to be called again; *ret_ns: for the figures alone, after this
+ * time, 0: not. */
+bool shim_probe_tools_settle(uint64_t *ret_ns);
 
 /* ---- probe_kernels.c ---- */
 /* Returns the record of a handle that is launched in a context; NULL: no tool matches it. Builds
@@ -199,6 +235,9 @@ void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
 uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r);
 /* Copies the tool's maps to its region. 0 or -errno. */
 int shim_probe_memory_drain(struct shim_probe_tool *t);
+/* Sets the blocks that run the tool's programs, also in running kernels. 0, or -EIO: not in all
+ * contexts. */
+int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every);
 /* The context is about to end: its values are kept, and the memory is freed. */
 void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx);
 /* The tool ends: its memory becomes unused. Freeing waits for all work of the context. */

@@ -101,6 +101,7 @@ struct shim_session_probes {
 	void (*end)(struct shim_session *s, const struct proto_probe_order *m);
 	void (*drain)(struct shim_session *s, const struct proto_probe_order *m);
 	void (*cover)(struct shim_session *s, const struct proto_probe_order *m);
+	void (*set)(struct shim_session *s, const struct proto_probe_set *m);
 	void (*lost)(void);  /* gbpfd has disappeared */
 	void (*found)(void); /* another one is there, and names the tools that remain */
 };

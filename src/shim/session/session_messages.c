@@ -184,6 +184,11 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 			shim_session_probes->cover(s, &m->probe_order);
 		}
 		return 0;
+	case PROTO_PROBE_SET:
+		if (shim_session_probes) {
+			shim_session_probes->set(s, &m->probe_set);
+		}
+		return 0;
 	case PROTO_NOTE:
 		fprintf(stderr, "gbpf: %s\n", m->note.text);
 		return 0;

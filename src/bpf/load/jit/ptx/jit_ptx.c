@@ -156,6 +156,9 @@ static void prologue(struct ebpf_ptx_jit *j)
 	}
 	if (j->hook && is_root(j->func)) {
 		ebpf_ptx_op(j, "mov.b64 %%r1, 0");
+		if (j->plan->options->device_control) {
+			ebpf_ptx_control(j);
+		}
 	}
 	if (j->func->used >> 10 & 1 && !j->slots) {
 		ebpf_ptx_op(j, "mov.u64 %%t0, stack");

@@ -84,6 +84,13 @@ int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j)
 		}
 		j->pc += i->code == EBPF_LD_IMM64;
 	}
+	if (j->plan->options->device_control) {
+		ebpf_ptx_need_field(j, "block");
+		if (j->plan->options->device_lane) {
+			ebpf_ptx_need_field(j, "active");
+		}
+		j->flow.takes_ctx[0] = 1;
+	}
 	if (all) { /* a helper reads them in any function */
 		memset(j->flow.takes_ctx, 1, sizeof(j->flow.takes_ctx));
 	}
@@ -99,6 +106,18 @@ void ebpf_ptx_need_field(struct ebpf_ptx_jit *j, const char *name)
 			j->fields |= UINT64_C(1) << i;
 		}
 	}
+}
+
+int ebpf_ptx_reads_field(const struct ebpf_ptx_jit *j, const char *name)
+{
+	const struct ebpf_ptx_field *f;
+
+	for (unsigned i = 0; (f = ebpf_ptx_field(j->hook, i)); i++) {
+		if (strcmp(f->name, name) == 0) {
+			return j->fields >> i & 1;
+		}
+	}
+	return 0;
 }
 
 const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, unsigned *i)

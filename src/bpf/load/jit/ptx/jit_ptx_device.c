@@ -77,19 +77,43 @@ void ebpf_ptx_device_random(struct ebpf_ptx_jit *j)
 	ebpf_ptx_op(j, "shr.u64 %%r0, %%t0, 32");
 }
 
-/* A hash of the block's index, scaled to the interval and compared with 0. */
-static void sample(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)
+/* A hash of the block's index, scaled to the interval in %w2 and compared with 0. Sets %p0. */
+static void sample_block(struct ebpf_ptx_jit *j)
 {
 	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%c_block");
 	ebpf_ptx_op(j, "mul.lo.u32 %%w0, %%w0, 0x%x", EBPF_PTX_SAMPLE_FACTOR);
 	ebpf_ptx_op(j, "shr.u32 %%w1, %%w0, 16");
 	ebpf_ptx_op(j, "xor.b32 %%w0, %%w0, %%w1");
 	ebpf_ptx_op(j, "mul.lo.u32 %%w0, %%w0, 0x%x", EBPF_PTX_SAMPLE_FACTOR);
-	ebpf_ptx_op(j, "cvt.u32.u64 %%w1, %%r1");
-	ebpf_ptx_op(j, "mul.hi.u32 %%w0, %%w0, %%w1");
+	ebpf_ptx_op(j, "mul.hi.u32 %%w0, %%w0, %%w2");
 	ebpf_ptx_op(j, "setp.eq.u32 %%p0, %%w0, 0");
-	ebpf_ptx_op(j, "setp.ne.and.u32 %%p0, %%w1, 0, %%p0");
+	ebpf_ptx_op(j, "setp.ne.and.u32 %%p0, %%w2, 0, %%p0");
+}
+
+static void sample(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)
+{
+	ebpf_ptx_op(j, "cvt.u32.u64 %%w2, %%r1");
+	sample_block(j);
 	ebpf_ptx_op(j, "selp.b64 %%r0, 1, 0, %%p0");
+}
+
+/* The host may change the word between the loads of two lanes, so lanes that run a program together
+ * agree: all run it if one would. */
+void ebpf_ptx_control(struct ebpf_ptx_jit *j)
+{
+	ebpf_ptx_op(j, "mov.u32 %%w0, %%smid");
+	ebpf_ptx_op(j, "and.b32 %%w0, %%w0, %u", EBPF_PTX_CONTROL_WORDS - 1);
+	ebpf_ptx_op(j, "mad.wide.u32 %%t0, %%w0, %u, %%genv", EBPF_PTX_CONTROL_STRIDE);
+	ebpf_ptx_op(j, "ld.relaxed.sys.global.u32 %%w2, [%%t0+%u]", EBPF_PTX_CONTROL_AT);
+	if (ebpf_ptx_reads_field(j, "block")) {
+		sample_block(j);
+	} else { /* a hook that no block calls */
+		ebpf_ptx_op(j, "setp.ne.u32 %%p0, %%w2, 0");
+	}
+	if (j->plan->options->device_lane) {
+		ebpf_ptx_op(j, "vote.sync.any.pred %%p0, %%p0, %%c_active");
+	}
+	ebpf_ptx_op(j, "@!%%p0 ret");
 }
 
 static void membar(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)

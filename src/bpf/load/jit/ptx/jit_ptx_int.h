@@ -47,6 +47,8 @@ unsigned ebpf_ptx_size(const struct ebpf_insn *i);
 int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j);
 /* Adds a field, which all hooks inside kernels have, to those that the program reads. */
 void ebpf_ptx_need_field(struct ebpf_ptx_jit *j, const char *name);
+/* Returns whether the hook has a field of that name and the program reads it. */
+int ebpf_ptx_reads_field(const struct ebpf_ptx_jit *j, const char *name);
 /* Returns the next field that the program reads, from number *i on, and increments *i; NULL: none.
  */
 const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, unsigned *i);
@@ -125,6 +127,8 @@ int ebpf_ptx_device_helper(struct ebpf_ptx_jit *j, int slot, int32_t id);
 /* Adds the context fields that the helper reads to those of the program; returns whether there are
  * any. */
 int ebpf_ptx_helper_fields(struct ebpf_ptx_jit *j, int slot);
+/* Returns from the root of the program in blocks that the control word leaves out. */
+void ebpf_ptx_control(struct ebpf_ptx_jit *j);
 /* Leaves a random number of 32 bits in r0. */
 void ebpf_ptx_device_random(struct ebpf_ptx_jit *j);
 

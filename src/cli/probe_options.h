@@ -1,0 +1,12 @@
+/* Values of options of `gbpf probe`. */
+#ifndef GBPF_CLI_PROBE_OPTIONS_H
+#define GBPF_CLI_PROBE_OPTIONS_H
+
+#include "cli/cli.h"
+
+/* Parse --sample, as 1/8, and --budget, as 3%; NULL gives 0. Return CLI_OK, or CLI_USAGE after a
+ * message. */
+int cli_probe_sample(struct cli *c, const char *text, uint32_t *ret_every);
+int cli_probe_budget(struct cli *c, const char *text, uint32_t *ret_ppm);
+
+#endif

@@ -1,0 +1,329 @@
+/* What probed forms cost, and budgets. Launches of one kernel with one grid and block are a shape.
+ * Of each shape a few launches are timed, by events before and behind them, with and without the
+ * form; the medians tell what the form costs. A kernel whose tools all have a budget runs the form
+ * in that share of its launches which keeps it; others run it always, so they are compared with
+ * launches from before they had it.
+ *
+ * The launch path waits for nothing here: it reads atomics, and takes the mutex only if that is
+ * free. No call of the driver is made under the mutex. */
+#include "shim/probe/probe_mix.h"
+
+#include <string.h>
+
+#include "shim/probe/probe_timer.h"
+
+#define YOUNG 8u	    /* timed launches of each kind before the cost counts as known */
+#define EVERY 64u	    /* launches of a shape of which one of each kind is timed, later on */
+#define YOUNG_ALTERNATE 16u /* launches that alternate while nothing is known */
+
+/* ---- shapes ---- */
+
+static uint64_t key_of(const uint32_t dims[SHIM_PROBE_DIMS])
+{
+	uint64_t h = 0x9e3779b97f4a7c15u;
+
+	for (unsigned i = 0; i < SHIM_PROBE_DIMS; i++) {
+		h = (h ^ dims[i]) * 0xff51afd7ed558ccdu;
+		h ^= h >> 29;
+	}
+	return h ? h : 1;
+}
+
+static void reset(struct shim_probe_shape *s, uint64_t key)
+{
+	store_relaxed(&s->key, (uint64_t)0);
+	store_relaxed(&s->share, SHIM_PROBE_ALL / 2);
+	store_relaxed(&s->sum, 0u);
+	store_relaxed(&s->turn, 0u);
+	for (unsigned kind = 0; kind < 2; kind++) {
+		store_relaxed(&s->due[kind], 0u);
+		store_relaxed(&s->begun[kind], 0u);
+		store_relaxed(&s->n[kind], 0u);
+	}
+	store_relaxed(&s->launches, (uint64_t)0);
+	store_relaxed(&s->asked, 0u);
+	s->before = s->after = 0;
+	store_release(&s->key, key);
+}
+
+/* Returns the launch's shape, which replaces the oldest one if it is new; NULL: unknown for now. */
+static struct shim_probe_shape *shape_of(struct shim_probe_mix *m, uint64_t key)
+{
+	struct shim_probe_shape *s = NULL;
+
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		if (load_acquire(&m->shapes[i].key) == key) {
+			return &m->shapes[i];
+		}
+	}
+	if (!shim_probe_timer_trylock()) {
+		return NULL;
+	}
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES && !s; i++) { /* another thread's */
+		s = load_relaxed(&m->shapes[i].key) == key ? &m->shapes[i] : NULL;
+	}
+	if (!s) {
+		s = &m->shapes[m->next++ % SHIM_PROBE_SHAPES];
+		reset(s, key);
+	}
+	shim_probe_timer_unlock();
+	return s;
+}
+
+void shim_probe_mix_init(struct shim_probe_mix *m)
+{
+	shim_probe_timer_lock();
+	m->epoch++;
+	m->kernel_epoch = m->epoch;
+	m->next = 0;
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		reset(&m->shapes[i], 0);
+	}
+	shim_probe_timer_unlock();
+}
+
+void shim_probe_mix_renew(struct shim_probe_mix *m)
+{
+	shim_probe_timer_lock();
+	m->epoch++;
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		struct shim_probe_shape *s = &m->shapes[i];
+
+		store_relaxed(&s->share, SHIM_PROBE_ALL / 2);
+		store_relaxed(&s->turn, 0u);
+		store_relaxed(&s->begun[1], 0u);
+		store_relaxed(&s->n[1], 0u);
+		store_relaxed(&s->launches, (uint64_t)0);
+		store_relaxed(&s->asked, 0u);
+		s->before = s->after = 0;
+	}
+	shim_probe_timer_unlock();
+}
+
+/* ---- which form ---- */
+
+/* Adds the share to a sum of fractions: true as often as the share says, evenly spread. */
+static bool takes_form(struct shim_probe_shape *s)
+{
+	uint32_t share = load_relaxed(&s->share);
+	uint32_t before = add_relaxed(&s->sum, share);
+
+	return ((before + share) / SHIM_PROBE_ALL) != before / SHIM_PROBE_ALL;
+}
+
+static void count(const struct shim_probe_form *f, bool probed)
+{
+	for (uint32_t i = 0; i < f->n_tools; i++) {
+		(void)add_relaxed(&f->tools[i]->launches, 1u);
+		(void)add_relaxed(&f->tools[i]->probed, (uint64_t)probed);
+	}
+}
+
+void shim_probe_mix_missed(const struct shim_probe_form *f)
+{
+	for (uint32_t i = 0; f->budget_ppm && i < f->n_tools; i++) {
+		(void)sub_acqrel(&f->tools[i]->probed, (uint64_t)1);
+	}
+}
+
+/* Compares the numbers of blocks that a multiprocessor holds, once for each shape. */
+static void ask_resident(struct shim_probe_shape *s, const void *handle,
+			 const struct shim_probe_form *f, const uint32_t dims[SHIM_PROBE_DIMS])
+{
+	uint32_t threads = dims[3] * dims[4] * dims[5];
+	uint32_t smem = f->needs_shared ? PTX_PROBE_SMEM(dims[6]) : dims[6];
+	int before = 0, after = 0;
+
+	if (xchg_acqrel(&s->asked, 1u) ||
+	    SHIM_REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+		    &before, (CUfunction)unqual(handle), (int)threads, dims[6]) != CUDA_SUCCESS ||
+	    shim_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&after, f->handle, (int)threads,
+								    smem) != CUDA_SUCCESS) {
+		return;
+	}
+	shim_probe_timer_lock();
+	s->before = (uint32_t)MAX(before, 0);
+	s->after = (uint32_t)MAX(after, 0);
+	shim_probe_timer_unlock();
+	if (after < before) {
+		shim_probe_thread_wake(); /* which tells it */
+	}
+}
+
+bool shim_probe_mix_choose(struct shim_probe_kernel *k, const struct shim_probe_form *f,
+			   const uint32_t dims[SHIM_PROBE_DIMS], struct shim_probe_shape **ret)
+{
+	struct shim_probe_shape *s = *ret = shape_of(&k->mix, key_of(dims));
+	bool probed;
+
+	if (s && !load_relaxed(&s->asked)) {
+		ask_resident(s, load_relaxed(&k->handle), f, dims);
+	}
+	if (s) {
+		(void)add_relaxed(&s->launches, 1u);
+	}
+	if (!f->budget_ppm) {
+		return true;
+	}
+	probed = !s || takes_form(s);
+	count(f, probed);
+	return probed;
+}
+
+/* ---- timing ---- */
+
+static bool is_due(struct shim_probe_shape *s, bool probed)
+{
+	if (add_relaxed(&s->turn, 1u) % EVERY == 0) {
+		store_relaxed(&s->due[0], 1u);
+		store_relaxed(&s->due[1], 1u);
+	}
+	return load_relaxed(&s->begun[probed]) < YOUNG ||
+	       (load_relaxed(&s->due[probed]) && xchg_acqrel(&s->due[probed], 0u));
+}
+
+struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
+					      const struct shim_probe_form *f, bool probed,
+					      const uint32_t dims[SHIM_PROBE_DIMS],
+					      struct shim_probe_shape *s, CUstream stream)
+{
+	struct shim_probe_timer *t;
+
+	if (!f && load_relaxed(&k->seen) == load_acquire(&shim_probe_generation)) {
+		return NULL; /* it is decided that it gets no form */
+	}
+	s = s ? s : shape_of(&k->mix, key_of(dims));
+	if (!s || (probed && !f->budget_ppm && !load_relaxed(&s->n[0])) || !is_due(s, probed)) {
+		return NULL;
+	}
+	t = shim_probe_timer_take(load_relaxed(&k->ctx));
+	if (t) {
+		t->kernel = k;
+		t->key = load_relaxed(&s->key);
+		t->epoch = load_relaxed(&k->mix.epoch);
+		t->probed = probed;
+		(void)add_relaxed(&s->begun[probed], 1u);
+		shim_probe_timer_begin(t, stream);
+		if (load_relaxed(&s->begun[0]) + load_relaxed(&s->begun[1]) == YOUNG_ALTERNATE) {
+			store_relaxed(&s->share, SHIM_PROBE_ALL / YOUNG_ALTERNATE);
+		}
+	}
+	return t;
+}
+
+/* ---- results ---- */
+
+static uint32_t median(const struct shim_probe_shape *s, bool probed)
+{
+	uint32_t sorted[SHIM_PROBE_TIMES], n = MIN(s->n[probed], SHIM_PROBE_TIMES);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t v = s->ns[probed][i], at = i;
+
+		for (; at > 0 && sorted[at - 1] > v; at--) {
+			sorted[at] = sorted[at - 1];
+		}
+		sorted[at] = v;
+	}
+	return n ? sorted[n / 2] : 0;
+}
+
+static bool is_known(const struct shim_probe_shape *s)
+{
+	return load_relaxed(&s->key) && s->n[0] >= YOUNG / 2 && s->n[1] >= YOUNG / 2;
+}
+
+/* Sets the share that keeps the budget. Where the form always may run, a launch in EVERY goes
+ * without it, so that its cost stays known. */
+static void set_share(struct shim_probe_shape *s, uint32_t budget_ppm)
+{
+	uint64_t without = median(s, false), with = median(s, true);
+	uint64_t extra = with > without ? with - without : 0;
+	uint64_t share = SHIM_PROBE_ALL - SHIM_PROBE_ALL / EVERY;
+
+	if (extra * 1000000u > without * budget_ppm) {
+		share = MIN(share, without * budget_ppm / 1000000u * SHIM_PROBE_ALL / extra);
+	}
+	store_relaxed(&s->share, (uint32_t)MAX(share, 1u));
+}
+
+void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns)
+{
+	struct shim_probe_mix *m = &t->kernel->mix;
+	const struct shim_probe_form *f = load_acquire(&t->kernel->form);
+	bool holds = t->probed ? t->epoch == m->epoch : t->epoch >= m->kernel_epoch;
+
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES && holds; i++) {
+		struct shim_probe_shape *s = &m->shapes[i];
+
+		if (load_relaxed(&s->key) != t->key) {
+			continue;
+		}
+		s->ns[t->probed][s->n[t->probed] % SHIM_PROBE_TIMES] = ns;
+		store_relaxed(&s->n[t->probed], s->n[t->probed] + 1);
+		if (f && f->budget_ppm && is_known(s)) {
+			set_share(s, f->budget_ppm);
+		}
+	}
+}
+
+/* Sums over shapes: what their launches take without the form, and what it adds. */
+struct sums {
+	double without, extra;
+	uint32_t before, after;
+};
+
+static void add_shape(const struct shim_probe_shape *s, struct sums *sums)
+{
+	double weight = (double)load_relaxed(&s->launches);
+
+	if (!load_relaxed(&s->key)) {
+		return;
+	}
+	if (is_known(s) && weight > 0) {
+		double without = median(s, false), with = median(s, true);
+
+		sums->without += weight * without;
+		sums->extra += weight * (with - without);
+	}
+	if (s->after < s->before && (!sums->before || (uint64_t)s->after * sums->before <
+							      (uint64_t)sums->after * s->before)) {
+		sums->before = s->before;
+		sums->after = s->after;
+	}
+}
+
+static bool runs(const struct shim_probe_kernel *k, const struct shim_probe_tool *t)
+{
+	for (uint32_t i = 0; k->form && i < k->form->n_tools; i++) {
+		if (k->form->tools[i] == t) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void shim_probe_mix_report(const struct shim_probe_tool *t, struct proto_probe_state *ret)
+{
+	struct sums sums = { 0 };
+
+	shim_probe_timer_lock();
+	strmap_each (&shim_probe_kernels, e) {
+		const struct shim_probe_kernel *k = e->value;
+
+		for (unsigned i = 0; runs(k, t) && i < SHIM_PROBE_SHAPES; i++) {
+			add_shape(&k->mix.shapes[i], &sums);
+		}
+	}
+	shim_probe_timer_unlock();
+	ret->cost_ppm = PROTO_PROBE_COST_UNKNOWN;
+	if (sums.without > 0) {
+		double ppm = MAX(sums.extra / sums.without * 1e6, 0.0);
+
+		ret->cost_ppm = (uint32_t)MIN(ppm, (double)(PROTO_PROBE_COST_UNKNOWN - 1));
+	}
+	ret->resident_before = sums.before;
+	ret->resident_after = sums.after;
+	ret->launches = load_relaxed(&t->launches);
+	ret->probed = load_relaxed(&t->probed);
+}

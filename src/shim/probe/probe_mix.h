@@ -1,0 +1,32 @@
+/* Cost of probed forms and budgets: which launches take the form. */
+#ifndef GBPF_SHIM_PROBE_PROBE_MIX_H
+#define GBPF_SHIM_PROBE_PROBE_MIX_H
+
+#include "ptx/probe.h"
+#include "shim/probe/shim_probe_int.h"
+
+struct shim_probe_timer;
+
+/* Forgets all shapes: the kernel's struct is given to another handle. */
+void shim_probe_mix_init(struct shim_probe_mix *m);
+/* Forgets what was measured with the form: it is another one now. */
+void shim_probe_mix_renew(struct shim_probe_mix *m);
+
+/* Returns whether a launch takes the form, and counts it. *ret: its shape, NULL: unknown. dims:
+ * grid, block, dynamic shared memory. */
+bool shim_probe_mix_choose(struct shim_probe_kernel *k, const struct shim_probe_form *f,
+			   const uint32_t dims[SHIM_PROBE_DIMS], struct shim_probe_shape **ret);
+/* The driver has refused the form for a launch that was counted as one that takes it. */
+void shim_probe_mix_missed(const struct shim_probe_form *f);
+/* Begins to time a launch, if one of that kind is wanted: f NULL: the kernel has no form yet. s may
+ * be NULL. NULL: it is not timed. Call shim_probe_timer_end() after the launch. */
+struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
+					      const struct shim_probe_form *f, bool probed,
+					      const uint32_t dims[SHIM_PROBE_DIMS],
+					      struct shim_probe_shape *s, CUstream stream);
+/* Takes a result. Caller holds the timers' lock. */
+void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns);
+/* Fills cost, resident blocks and launches. Caller holds shim_probe_mutex. */
+void shim_probe_mix_report(const struct shim_probe_tool *t, struct proto_probe_state *ret);
+
+#endif

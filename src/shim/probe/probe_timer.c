@@ -1,0 +1,185 @@
+/* Timers of launches. A launch takes a free timer, records its first event, launches, records the
+ * second and leaves the timer pending; the probe thread reads the pending ones. A timer belongs to
+ * its taker while it is TAKEN and to the probe thread while it is PENDING, so the events are used
+ * without the lock. */
+#include "shim/probe/probe_timer.h"
+
+#include <string.h>
+
+#include "shim/capture_state.h"
+#include "shim/probe/probe_mix.h"
+
+#define TIMERS 32u
+
+static pthread_mutex_t timer_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct shim_probe_timer timers[TIMERS]; /* timer_mutex: state, ctx */
+static unsigned n_pending;		       /* timer_mutex */
+static bool looks_again;		       /* timer_mutex; the probe thread does, soon */
+
+void shim_probe_timer_lock(void)
+{
+	pthread_mutex_lock(&timer_mutex);
+}
+
+bool shim_probe_timer_trylock(void)
+{
+	return pthread_mutex_trylock(&timer_mutex) == 0;
+}
+
+void shim_probe_timer_unlock(void)
+{
+	pthread_mutex_unlock(&timer_mutex);
+}
+
+static void destroy(CUevent event[2])
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (event[i]) {
+			(void)shim_driver.cuEventDestroy_v2(event[i]);
+			event[i] = NULL;
+		}
+	}
+}
+
+/* Creates the events of a timer that the caller has taken. */
+static bool create(CUevent event[2], CUcontext ctx)
+{
+	CUcontext popped;
+	bool good;
+
+	event[0] = event[1] = NULL;
+	if (shim_driver.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS) {
+		return false;
+	}
+	good = shim_driver.cuEventCreate(&event[0], CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+	       shim_driver.cuEventCreate(&event[1], CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+	if (!good) {
+		destroy(event);
+	}
+	(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	return good;
+}
+
+struct shim_probe_timer *shim_probe_timer_take(CUcontext ctx)
+{
+	struct shim_probe_timer *t = NULL;
+	bool fresh;
+
+	if (!ctx || !shim_probe_timer_trylock()) {
+		return NULL;
+	}
+	for (unsigned i = 0; i < TIMERS; i++) {
+		if (timers[i].state == SHIM_TIMER_FREE &&
+		    (timers[i].ctx == ctx || (!t && !timers[i].ctx))) {
+			t = &timers[i];
+		}
+		if (t && t->ctx == ctx) {
+			break;
+		}
+	}
+	fresh = t && !t->ctx;
+	if (t) {
+		t->state = SHIM_TIMER_TAKEN;
+		t->ctx = ctx;
+	}
+	shim_probe_timer_unlock();
+	if (!fresh || create(t->event, ctx)) {
+		return t;
+	}
+	shim_probe_timer_lock();
+	t->state = SHIM_TIMER_FREE;
+	t->ctx = NULL;
+	shim_probe_timer_unlock();
+	return NULL;
+}
+
+void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream)
+{
+	t->stream = stream;
+	(void)shim_driver.cuEventRecord(t->event[0], stream);
+}
+
+void shim_probe_timer_end(struct shim_probe_timer *t, bool launched)
+{
+	bool first = false;
+
+	launched = launched && shim_driver.cuEventRecord(t->event[1], t->stream) == CUDA_SUCCESS;
+	shim_probe_timer_lock();
+	t->state = launched && t->ctx ? SHIM_TIMER_PENDING : SHIM_TIMER_FREE;
+	if (t->state == SHIM_TIMER_PENDING) {
+		first = n_pending++ == 0 && !looks_again;
+	}
+	shim_probe_timer_unlock();
+	if (first) {
+		shim_probe_thread_wake();
+	}
+}
+
+/* Reads one that is pending, if it is done; drops it on an error. */
+static void read_timer(struct shim_probe_timer *t)
+{
+	CUresult r = shim_driver.cuEventQuery(t->event[1]);
+	float ms = 0;
+
+	if (r == CUDA_ERROR_NOT_READY) {
+		return;
+	}
+	r = r ? r : shim_driver.cuEventElapsedTime(&ms, t->event[0], t->event[1]);
+	shim_probe_timer_lock();
+	if (r == CUDA_SUCCESS && ms >= 0 && ms < 4000) {
+		shim_probe_mix_note(t, (uint32_t)(ms * 1e6f));
+	}
+	t->state = SHIM_TIMER_FREE;
+	n_pending--;
+	shim_probe_timer_unlock();
+}
+
+bool shim_probe_timers_read(void)
+{
+	bool any = false, pending;
+
+	for (unsigned i = 0; i < TIMERS; i++) {
+		shim_probe_timer_lock();
+		pending = timers[i].state == SHIM_TIMER_PENDING;
+		shim_probe_timer_unlock();
+		any = any || pending;
+		if (pending && !shim_capture_any()) {
+			read_timer(&timers[i]);
+		}
+	}
+	shim_probe_timer_lock();
+	looks_again = any || n_pending;
+	any = looks_again;
+	shim_probe_timer_unlock();
+	return any;
+}
+
+void shim_probe_timers_leave(CUcontext ctx)
+{
+	for (unsigned i = 0; i < TIMERS; i++) {
+		struct shim_probe_timer *t = &timers[i];
+		CUevent event[2] = { NULL, NULL };
+
+		shim_probe_timer_lock();
+		if (t->ctx == ctx) {
+			if (t->state != SHIM_TIMER_TAKEN) { /* else a launch uses them still */
+				memcpy(event, t->event, sizeof(event));
+			}
+			if (t->state == SHIM_TIMER_PENDING) {
+				t->state = SHIM_TIMER_FREE;
+				n_pending--;
+			}
+			t->ctx = NULL;
+		}
+		shim_probe_timer_unlock();
+		destroy(event);
+	}
+}
+
+void shim_probe_timers_forget(void)
+{
+	pthread_mutex_init(&timer_mutex, NULL);
+	memset(timers, 0, sizeof(timers));
+	n_pending = 0;
+	looks_again = false;
+}

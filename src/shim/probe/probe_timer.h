@@ -1,0 +1,36 @@
+/* Timers of launches: pairs of events, which the probe thread reads later. */
+#ifndef GBPF_SHIM_PROBE_PROBE_TIMER_H
+#define GBPF_SHIM_PROBE_PROBE_TIMER_H
+
+#include "shim/probe/shim_probe_int.h"
+
+struct shim_probe_timer {
+	enum { SHIM_TIMER_FREE, SHIM_TIMER_TAKEN, SHIM_TIMER_PENDING } state;
+	CUcontext ctx;	  /* of the events; NULL: there are none */
+	CUevent event[2]; /* before and behind the launch */
+	CUstream stream;
+	/* Of the launch; shim_probe_mix_begin() sets them. */
+	struct shim_probe_kernel *kernel;
+	uint64_t key, epoch;
+	bool probed;
+};
+
+/* The lock of timers and of what is measured. No call of the driver is made under it. */
+void shim_probe_timer_lock(void);
+bool shim_probe_timer_trylock(void);
+void shim_probe_timer_unlock(void);
+
+/* Returns a timer whose events belong to that context; NULL: none is free. */
+struct shim_probe_timer *shim_probe_timer_take(CUcontext ctx);
+void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream);
+/* launched: the launch was accepted. */
+void shim_probe_timer_end(struct shim_probe_timer *t, bool launched);
+/* Reads what is done; on the probe thread, which holds shim_probe_build_mutex. Returns whether it
+ * is to be called again soon: launches do not wake the thread until then. */
+bool shim_probe_timers_read(void);
+/* Destroys the events of a context that is about to end. Caller holds shim_probe_build_mutex. */
+void shim_probe_timers_leave(CUcontext ctx);
+/* In the child after fork. */
+void shim_probe_timers_forget(void);
+
+#endif
