@@ -326,6 +326,25 @@ static void add_state(struct cli_table *t, const json_t *p)
 	}
 }
 
+/* What runs in the kernels: "ptx 3, brackets 1"; "-" if none runs the tool. */
+static void put_forms(struct cli_table *t, const json_t *p)
+{
+	static const char *const names[] = { "ptx", "stub", "brackets" };
+	const json_t *forms = json_object_get(p, "forms");
+	char text[96] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names) && len < sizeof(text); i++) {
+		uint64_t n = cli_u64(forms, names[i]);
+
+		if (n) {
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %llu",
+						len ? ", " : "", names[i], (unsigned long long)n);
+		}
+	}
+	cli_table_cell(t, "%s", len ? text : "-");
+}
+
 static void add_row(struct cli_table *t, const json_t *p)
 {
 	const char *to = cli_text(p, "to");
@@ -339,6 +358,7 @@ static void add_row(struct cli_table *t, const json_t *p)
 	cli_table_cell(t, "%s", cli_duration(age, cli_u64(p, "age_ns")));
 	cli_table_cell(t, "%zu", json_array_size(json_object_get(p, "tenants")));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "kernels"));
+	put_forms(t, p);
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "waiting"));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "refused"));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "falls_back"));
@@ -353,9 +373,10 @@ static void print_list(const struct cli *c, const json_t *list)
 		bool right;
 	} heads[] = { { "ID", true },	    { "NAME", false },	  { "STATE", false },
 		      { "TO", false },	    { "KERNELS", false }, { "AGE", true },
-		      { "PROGRAMS", true }, { "RUN", true },	  { "WAIT", true },
-		      { "REFUSED", true },  { "FALLBACK", true }, { "COST", true },
-		      { "SHARE", true },    { "RESIDENT", true }, { "WHY", false } };
+		      { "PROGRAMS", true }, { "RUN", true },	  { "FORMS", false },
+		      { "WAIT", true },	    { "REFUSED", true },  { "FALLBACK", true },
+		      { "COST", true },	    { "SHARE", true },	  { "RESIDENT", true },
+		      { "WHY", false } };
 	struct cli_table t;
 	const json_t *p;
 	size_t i;

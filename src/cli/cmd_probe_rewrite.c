@@ -10,7 +10,7 @@
 #include "bpf/load/policy.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
-#include "ptx/probe.h"
+#include "ptx/probe_bracket.h"
 
 #define WHAT "probe rewrite"
 
@@ -102,18 +102,32 @@ static int add_program(struct work *w, const struct ebpf_image_device *d)
 	return 0;
 }
 
+static bool is_for(const struct work *w, const struct ebpf_image_device *d)
+{
+	return fnmatch(d->kernel, w->kernel, FNM_NOESCAPE) == 0;
+}
+
+/* Programs that run before or behind the launch are no part of the form. */
 static int add_programs(struct work *w)
 {
+	bool around = false;
 	int err = 0;
 
 	for (uint32_t i = 0; i < w->policy->n_devices && w->n < PTX_PROBES_MAX && !err; i++) {
 		const struct ebpf_image_device *d = &w->policy->devices[i];
 
-		if (fnmatch(d->kernel, w->kernel, FNM_NOESCAPE) == 0) {
+		if (is_for(w, d) && ptx_probe_is_bracket(d->hook)) {
+			around = true;
+		} else if (is_for(w, d)) {
 			err = add_program(w, d);
 		}
 	}
-	if (!err && !w->n) {
+	if (!err && !w->n && around) {
+		err = report_set(&w->r, -ENOENT, "program",
+				 "the programs for %s run before and behind its launches, which "
+				 "leave it as it is",
+				 w->kernel);
+	} else if (!err && !w->n) {
 		report_hint(&w->r, "sections of programs inside kernels are "
 				   "gdev/HOOK[/KERNEL[/SITE]]");
 		err = report_set(&w->r, -ENOENT, "program", "no program of the object is for %s",
@@ -168,6 +182,14 @@ static void explain(const struct work *w)
 		printf("program %s%s: %u site%s, cost %u each, %llu in all\n", d->name,
 		       d->lane ? " (each lane)" : "", w->form.sites[i], PLURAL(w->form.sites[i]),
 		       d->cost, (unsigned long long)d->cost * w->form.sites[i]);
+	}
+	for (uint32_t i = 0; i < w->policy->n_devices; i++) {
+		const struct ebpf_image_device *d = &w->policy->devices[i];
+
+		if (is_for(w, d) && ptx_probe_is_bracket(d->hook)) {
+			printf("program %s: before or behind each launch, cost %u\n", d->name,
+			       d->cost);
+		}
 	}
 	for (uint32_t i = 0; i < w->form.n_variables; i++) {
 		printf("variable %s: by address, entry %u of the table\n", w->form.variables[i],

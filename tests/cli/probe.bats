@@ -26,9 +26,10 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	wait_for count_above 1 0
 	wait_for count_above 1 "$(count 1)"
 	run --separate-stderr "$GBPF" probe ls
-	[[ "${lines[1]}" =~ ^\ *1\ +blocks\ +attached\ +all\ +\*\ .*\ 1\ +1\ +0\ +0\ +0\ +[-0-9.%]+\ +all\ +-\ +-$ ]]
+	[[ "${lines[1]}" =~ ^\ *1\ +blocks\ +attached\ +all\ +\*\ .*\ 1\ +1\ +ptx\ 1\ +0\ +0\ +0\ +[-0-9.%]+\ +all\ +-\ +-$ ]]
 	run "$GBPF" probe ls --json
 	json 'd["schema"] == "gbpf.probe.ls/1" and d["probes"][0]["tenants"][0]["name"] == "batch"'
+	json 'd["probes"][0]["forms"] == {"ptx": 1, "stub": 0, "brackets": 0}'
 	run --separate-stderr "$GBPF" probe detach 1
 	[ "$output" = "detached tool 1 (blocks)" ]
 	run --separate-stderr "$GBPF" probe ls

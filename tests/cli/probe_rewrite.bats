@@ -56,6 +56,24 @@ setup() {
 	json 'd["programs"][0]["sites"] == 1 and d["ptx"].startswith(".version 6.2")'
 }
 
+@test "programs before and behind launches are no part of the form" {
+	sed 's|gdev/block_enter|gdev/end|; s/gdev_block_enter/gdev_end/' "$REPO/tests/data/cli/blocks.bpf.c" >ends.bpf.c
+	"$GBPF" policy build ends.bpf.c
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx ends.bpf.o -k first
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"the programs for first run before and behind its launches"* ]]
+	cat >both.bpf.c <<-'C'
+		#include <gbpf/gbpf.bpf.h>
+		SEC("gdev/enter") int GBPF_PROG(in, gdev_enter) { return 0; }
+		SEC("gdev/begin") int GBPF_PROG(front, gdev_begin) { return 0; }
+		GBPF_LICENSE("GPL");
+	C
+	"$GBPF" policy build both.bpf.c
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx both.bpf.o -k first --explain
+	echo "$output"
+	[[ "$output" == *"program in: 1 site, "*"program front: before or behind each launch, cost "* ]]
+}
+
 @test "what cannot be probed is refused with line and remedy" {
 	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o -k second
 	[ "$status" -eq 4 ]

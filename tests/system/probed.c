@@ -8,6 +8,8 @@
  *   unload          unloads it
  *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
  *   variables N     launches of a kernel that uses the module's variables
+ *   refused N       N launches of scale that the driver refuses
+ *   config N        N launches of scale, 2 blocks, by cuLaunchKernelEx and cooperatively in turn
  *   threads N M     M threads launch N times each on streams of their own
  *   library         as load and launch 3 5, by a library and its kernel
  *   graph N         N launches of a captured graph with one launch of scale
@@ -152,6 +154,43 @@ static void launch(CUfunction f, CUstream s, unsigned n, unsigned blocks)
 	free(host);
 }
 
+static void refused(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		CUdeviceptr at = 0;
+		unsigned used = 0;
+		void *params[] = { &at, &used };
+
+		CHECK(cuLaunchKernel(scale, 1, 1, 1, 4096, 1, 1, 0, NULL, params, NULL) ==
+			      CUDA_ERROR_INVALID_VALUE,
+		      "launch %u", i);
+	}
+}
+
+static void configured(unsigned n)
+{
+	CUlaunchConfig config = { .gridDimX = 2,
+				  .gridDimY = 1,
+				  .gridDimZ = 1,
+				  .blockDimX = THREADS,
+				  .blockDimY = 1,
+				  .blockDimZ = 1,
+				  .sharedMemBytes = 48 };
+	unsigned used = 0;
+	CUdeviceptr at = 0;
+	void *params[] = { &at, &used };
+
+	for (unsigned i = 0; i < n; i++) {
+		if (i % 2) {
+			CU(cuLaunchCooperativeKernel(scale, 2, 1, 1, THREADS, 1, 1, 48, NULL,
+						     params));
+		} else {
+			CU(cuLaunchKernelEx(&config, scale, params, NULL));
+		}
+	}
+	CU(cuStreamSynchronize(NULL));
+}
+
 static void variables(unsigned n)
 {
 	CUdeviceptr total, step;
@@ -289,6 +328,10 @@ static bool obey(const char *line)
 		launch(scale, NULL, n, m);
 	} else if (sscanf(line, "variables %u", &n) == 1) {
 		variables(n);
+	} else if (sscanf(line, "refused %u", &n) == 1) {
+		refused(n);
+	} else if (sscanf(line, "config %u", &n) == 1) {
+		configured(n);
 	} else if (sscanf(line, "threads %u %u", &n, &m) == 2) {
 		threads(n, m);
 	} else if (strcmp(line, "library\n") == 0) {

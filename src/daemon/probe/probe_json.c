@@ -14,7 +14,7 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 /* Sums over sessions. */
 struct sums {
 	unsigned sessions, late;
-	uint64_t kernels, waiting, refused, falls_back, launches, probed;
+	uint64_t kernels, waiting, refused, falls_back, stubs, brackets, launches, probed;
 	uint32_t cost_ppm; /* the highest; PROTO_PROBE_COST_UNKNOWN: none is known */
 	uint32_t resident_before, resident_after; /* where they differ most; 0: nowhere */
 };
@@ -50,6 +50,8 @@ static void add(struct sums *sums, const struct daemon_probe_part *part)
 	sums->refused += part->refused;
 	sums->falls_back += part->gone ? 0 : part->falls_back;
 	add_figures(sums, part);
+	sums->stubs += part->gone ? 0 : part->stubs;
+	sums->brackets += part->gone ? 0 : part->brackets;
 }
 
 const char *daemon_probe_why(const struct daemon_probe *p)
@@ -93,6 +95,13 @@ static json_t *programs_json(const struct daemon_probe *p)
 	return all;
 }
 
+/* Kernels by what runs in them. */
+static json_t *forms_json(uint64_t kernels, uint64_t stubs, uint64_t brackets)
+{
+	return json_pack("{s:I,s:I,s:I}", "ptx", (json_int_t)(kernels - stubs - brackets), "stub",
+			 (json_int_t)stubs, "brackets", (json_int_t)brackets);
+}
+
 json_t *daemon_probe_attach_json(const struct daemon_probe *p)
 {
 	struct sums sums = { 0 };
@@ -130,12 +139,13 @@ static json_t *tenant_json(const struct daemon_session *s, const struct daemon_p
 	json_t *j;
 
 	add_figures(&figures, part);
-	j = json_pack("{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:s}", "tenant", s->tenant, "pid",
-		      (int)s->peer.pid, "name", s->name, "answered", (int)part->answered, "ended",
-		      (int)part->gone, "status", (int)part->status, "kernels",
-		      (json_int_t)part->kernels, "waiting", (json_int_t)part->waiting, "refused",
-		      (json_int_t)part->refused, "falls_back", (json_int_t)part->falls_back, "why",
-		      part->why);
+	j = json_pack("{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:o,s:I,s:I,s:I,s:s}", "tenant", s->tenant,
+		      "pid", (int)s->peer.pid, "name", s->name, "answered", (int)part->answered,
+		      "ended", (int)part->gone, "status", (int)part->status, "kernels",
+		      (json_int_t)part->kernels, "forms",
+		      forms_json(part->kernels, part->stubs, part->brackets), "waiting",
+		      (json_int_t)part->waiting, "refused", (json_int_t)part->refused, "falls_back",
+		      (json_int_t)part->falls_back, "why", part->why);
 	return j ? with_figures(j, &figures) : NULL;
 }
 
@@ -162,16 +172,19 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 		why = part->why[0] ? part->why : why;
 		json_array_append_new(tenants, tenant_json(s, part));
 	}
-	j = json_pack(
-		"{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:I,s:I,s:b,s:o,s:I,s:I,s:I,s:I,s:s,s:o,s:b}",
-		"id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name", p->name,
-		"uid", (int)p->owner.uid, "kernel", p->kernel, "to", p->target.text, "state",
-		state_name(p), "age_ns", (json_int_t)(clock_now_ns() - p->attached_ns), "hold",
-		p->hold != 0, "budget_ppm", (json_int_t)p->budget_ppm, "every",
-		(json_int_t)p->every, "off", (int)p->off, "programs", programs_json(p), "kernels",
-		(json_int_t)sums.kernels, "waiting", (json_int_t)sums.waiting, "refused",
-		(json_int_t)sums.refused, "falls_back", (json_int_t)sums.falls_back, "why", why,
-		"tenants", tenants, "may_detach", (int)daemon_probe_may_change(c, p));
+	j = json_pack("{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:I,s:I,s:b,s:o,s:I,s:o,s:I,s:I,s:I,"
+		      "s:s,s:o,s:b}",
+		      "id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
+		      p->name, "uid", (int)p->owner.uid, "kernel", p->kernel, "to", p->target.text,
+		      "state", state_name(p), "age_ns",
+		      (json_int_t)(clock_now_ns() - p->attached_ns), "hold", p->hold != 0,
+		      "budget_ppm", (json_int_t)p->budget_ppm, "every", (json_int_t)p->every, "off",
+		      (int)p->off, "programs", programs_json(p), "kernels",
+		      (json_int_t)sums.kernels, "forms",
+		      forms_json(sums.kernels, sums.stubs, sums.brackets), "waiting",
+		      (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused, "falls_back",
+		      (json_int_t)sums.falls_back, "why", why, "tenants", tenants, "may_detach",
+		      (int)daemon_probe_may_change(c, p));
 	return j ? with_figures(j, &sums) : NULL;
 }
 

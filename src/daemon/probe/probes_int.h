@@ -56,6 +56,7 @@ struct daemon_probe_part {
 	uint32_t cost_ppm; /* PROTO_PROBE_COST_UNKNOWN */
 	uint64_t launches, probed;
 	uint32_t resident_before, resident_after;
+	uint32_t stubs, brackets; /* of `kernels`, at most as many in all */
 	char why[PROTO_TEXT];
 };
 

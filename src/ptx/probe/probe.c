@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptx/probe/probe_int.h"
+#include "ptx/probe_bracket.h"
 
 /* Checks what every probed form needs of the module. */
 static int check_module(struct ptx_probe_work *p)
@@ -52,6 +53,21 @@ static int find_entry(struct ptx_probe_work *p, const char *entry)
 	return 0;
 }
 
+/* Programs of launches run in kernels of their own (ptx/probe_bracket.h). */
+static int check_hooks(const struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe *probe = p->programs[i].probe;
+
+		if (ptx_probe_is_bracket(probe->hook)) {
+			report_place(p->report, "%s", probe->name);
+			return report_set(p->report, -EINVAL, "probe",
+					  "it runs before or behind the launch, not in the kernel");
+		}
+	}
+	return 0;
+}
+
 static int check_sites(struct ptx_probe_work *p)
 {
 	for (uint32_t i = 0; i < p->n_programs; i++) {
@@ -68,6 +84,7 @@ static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx
 {
 	int err = ptx_probe_programs(p, probes, n);
 
+	err = err ? err : check_hooks(p);
 	err = err ? err : ptx_probe_collect(p);
 	err = err ? err : check_collisions(p);
 	err = err ? err : find_entry(p, entry);

@@ -5,6 +5,7 @@
 
 #include "ptx/block/block_int.h"
 #include "ptx/probe/probe_int.h"
+#include "ptx/probe_bracket.h"
 
 #define HEADER ".version 6.0\n.target sm_70\n.address_size 64\n"
 
@@ -163,9 +164,10 @@ static int check_hook(struct ptx_probe_work *p, struct ptx_probe_program *g)
 	if (g->n_fields < 64 && probe->fields >> g->n_fields) {
 		return wrong(p, probe, "its hook has fewer fields");
 	}
-	if (probe->lanes && (probe->hook == PTX_PROBE_gdev_block_enter ||
-			     probe->hook == PTX_PROBE_gdev_block_exit)) {
-		return wrong(p, probe, "a block's hook has no lane mode");
+	if (probe->lanes &&
+	    (probe->hook == PTX_PROBE_gdev_block_enter ||
+	     probe->hook == PTX_PROBE_gdev_block_exit || ptx_probe_is_bracket(probe->hook))) {
+		return wrong(p, probe, "a hook of blocks or launches has no lane mode");
 	}
 	return 0;
 }

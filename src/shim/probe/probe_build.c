@@ -13,6 +13,15 @@
 #include "shim/code/shim_code_probe.h"
 #include "shim/kernel/loaded_image.h"
 
+/* Programs of begin and end, which run in brackets. */
+struct around {
+	struct ptx_probe probes[PTX_PROBES_MAX];
+	struct shim_probe_tool *tool[PTX_PROBES_MAX]; /* of each */
+	char *text[PTX_PROBES_MAX];		      /* owned */
+	uint32_t n;
+	struct shim_probe_bracket *bracket; /* a reference, or NULL */
+};
+
 /* A form on its way: the probes, texts that they borrow, and the results of each step. */
 struct shim_probe_made {
 	const struct shim_probe_kernel *k;
@@ -20,7 +29,8 @@ struct shim_probe_made {
 	struct ptx_probe probes[PTX_PROBES_MAX];
 	struct shim_probe_tool *tool[PTX_PROBES_MAX]; /* of each */
 	char *text[PTX_PROBES_MAX];		      /* owned */
-	uint32_t n;
+	uint32_t n; /* 0: the kernel itself runs, between brackets */
+	struct around around;
 	struct ptx_probed probed;
 	const struct ptx_block_image *block; /* owned; the text with a preemptible clone, or NULL */
 	struct cubin_patched *copy;	     /* owned; of the machine code instead, or NULL */
@@ -33,25 +43,32 @@ struct shim_probe_made {
 static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 		       const struct ebpf_image_device *d)
 {
-	char *text = b->n < PTX_PROBES_MAX
+	char *text = b->n + b->around.n < PTX_PROBES_MAX
 			     ? strndup(t->p.device_text + d->text_offset, d->text_bytes)
 			     : NULL;
+	const struct ptx_probe probe = { .hook = d->hook,
+					 .lanes = d->lane,
+					 .fields = d->fields,
+					 .sites = d->site,
+					 .name = d->prefix,
+					 .text = text };
 
-	if (b->n == PTX_PROBES_MAX) {
+	if (b->n + b->around.n == PTX_PROBES_MAX) {
 		return report_set(b->r, -E2BIG, "limit", "more than %u programs for one kernel",
 				  PTX_PROBES_MAX);
 	}
 	if (!text) {
 		return report_set(b->r, -ENOMEM, "memory", "out of memory");
 	}
-	b->text[b->n] = text;
-	b->tool[b->n] = t;
-	b->probes[b->n++] = (struct ptx_probe){ .hook = d->hook,
-						.lanes = d->lane,
-						.fields = d->fields,
-						.sites = d->site,
-						.name = d->prefix,
-						.text = text };
+	if (ptx_probe_is_bracket(d->hook)) {
+		b->around.text[b->around.n] = text;
+		b->around.tool[b->around.n] = t;
+		b->around.probes[b->around.n++] = probe;
+	} else {
+		b->text[b->n] = text;
+		b->tool[b->n] = t;
+		b->probes[b->n++] = probe;
+	}
 	return 0;
 }
 
@@ -268,7 +285,7 @@ void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
 		CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
 	};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(followed); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(followed) && f->handle; i++) {
 		int value = 0;
 
 		if (shim_kernel_attribute(&value, followed[i], (CUfunction)unqual(handle),
@@ -330,7 +347,7 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
 {
 	CUcontext popped;
 
-	if (!context_ends && shim_driver.cuCtxPushCurrent_v2(f->ctx) == CUDA_SUCCESS) {
+	if (f->module && !context_ends && shim_driver.cuCtxPushCurrent_v2(f->ctx) == CUDA_SUCCESS) {
 		if (f->code) {
 			shim_code_probe_unload(f->module);
 		} else {
@@ -341,6 +358,8 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
 	ptx_block_image_close(f->block);
 	f->block = NULL;
 	f->module = NULL;
+	shim_probe_bracket_put(f->bracket);
+	f->bracket = NULL;
 }
 
 /* The PTX with the programs, compiled. */
@@ -362,6 +381,9 @@ static int make_form(struct shim_probe_made *b)
 	struct report *r = b->r, ptx;
 	int err;
 
+	if (!b->n) {
+		return 0;
+	}
 	report_init(&ptx);
 	b->r = &ptx;
 	err = rewrite(b);
@@ -369,6 +391,15 @@ static int make_form(struct shim_probe_made *b)
 	err = err ? try_code(b, err, &ptx) : compile_form(b);
 	report_finish(&ptx);
 	return err;
+}
+
+static int make_bracket(struct shim_probe_made *b)
+{
+	struct around *a = &b->around;
+
+	return a->n ? shim_probe_bracket_make(&a->bracket, b->k->ctx, arch_here(), a->probes,
+					      a->tool, a->n, b->r)
+		    : 0;
 }
 
 int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
@@ -384,6 +415,7 @@ int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool
 	b->r = r;
 	err = add_tools(b, tools, n);
 	err = err ? err : make_form(b);
+	err = err ? err : make_bracket(b);
 	if (err) {
 		shim_probe_made_free(b);
 		return err;
@@ -394,14 +426,22 @@ int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool
 
 int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct report *r)
 {
-	int err;
+	int err = b->around.bracket ? shim_probe_bracket_load(b->around.bracket, r) : 0;
 
 	b->r = r;
 	f->ctx = b->k->ctx;
 	f->library = b->k->kind == SHIM_KERNEL_OF_LIBRARY;
 	f->code = b->copy != NULL;
-	err = f->code ? load_copy(b, f) : load(b, f);
+	f->kernel_hash = hash_bytes(b->k->name, strlen(b->k->name));
+	f->module = NULL;
+	f->handle = NULL;
+	f->bracket = NULL;
+	if (!err && b->n) {
+		err = f->code ? load_copy(b, f) : load(b, f);
+	}
 	if (!err) {
+		f->bracket = b->around.bracket;
+		b->around.bracket = NULL;
 		f->needs_shared = b->probed.needs_shared;
 		take_clone(b, f);
 		shim_probe_follow_attributes(b->k->handle, f);
@@ -419,6 +459,10 @@ void shim_probe_made_free(struct shim_probe_made *b)
 	for (uint32_t i = 0; i < b->n; i++) {
 		free(b->text[i]);
 	}
+	for (uint32_t i = 0; i < b->around.n; i++) {
+		free(b->around.text[i]);
+	}
+	shim_probe_bracket_put(b->around.bracket);
 	ptx_probed_finish(&b->probed);
 	free(b->image);
 	free(b->table);

@@ -203,12 +203,15 @@ bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
 		remain = remain || f->ctx == ctx;
 		link = &f->next;
 	}
+	if (idle || context_ends) {
+		shim_probe_brackets_sweep(ctx, context_ends);
+	}
 	return remain;
 }
 
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f)
 {
-	return f->has_clone ? &f->clone : NULL;
+	return f->has_clone && !f->bracket ? &f->clone : NULL;
 }
 
 void shim_probe_release(struct shim_probe_form *f)

@@ -238,6 +238,8 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		ret->falls_back += has && (load_relaxed(&k->form->refusal) ||
 					   load_relaxed(&k->form->left_out));
 		ret->kernels += has;
+		ret->stubs += has && k->form->code;
+		ret->brackets += has && !k->form->handle;
 		ret->waiting += wanted && !has && k->seen != load_acquire(&shim_probe_generation);
 		ret->refused += wanted && !has && k->seen == load_acquire(&shim_probe_generation);
 	}

@@ -185,46 +185,49 @@ static NOINLINE void choose(struct launching *l, CUfunction f, CUstream stream, 
 	}
 }
 
-/* Ends a launch. Returns false if the driver has refused the form: the kernel itself follows. */
-static bool launched(struct launching *l, CUresult r)
+/* Ends a launch: the driver has answered r for what was chosen, and e for what was launched last,
+ * which is the kernel itself if it has refused the form. */
+static CUresult finish(struct launching *l, CUresult r, CUresult e)
 {
 	if (l->timer) {
 		shim_probe_timer_end(l->timer, r == CUDA_SUCCESS);
 	}
-	if (unlikely(r != CUDA_SUCCESS) && l->form) {
-		return false;
+	if (!l->form) {
+		return e;
 	}
-	if (l->form) {
-		shim_probe_form_end(l->form);
-	}
-	return true;
-}
-
-/* The driver has answered r for the form, and `own` for the kernel itself. */
-static NOINLINE CUresult refused(struct launching *l, CUresult r, CUresult own)
-{
-	shim_probe_mix_missed(l->form);
-	if (own == CUDA_SUCCESS) {
-		shim_probe_form_refused(l->form, r);
+	if (unlikely(r != CUDA_SUCCESS) && l->form->handle) {
+		shim_probe_mix_missed(l->form);
+		if (e == CUDA_SUCCESS) {
+			shim_probe_form_refused(l->form, r);
+		}
 	}
 	shim_probe_form_end(l->form);
-	return own;
+	return e;
 }
 
-/* The body of a launch: FORM if f has one that the driver takes, else OWN. */
-#define LAUNCH(f, stream, per_thread, DIMS, FORM, OWN)                                             \
+/* The body of a launch: FORM if f has one that the driver takes, else OWN, between brackets if it
+ * has some, which `launcher` launches. */
+#define LAUNCH(f, stream, per_thread, launcher, DIMS, FORM, OWN)                                   \
 	{                                                                                          \
+		struct shim_probe_around a = { 0 };                                                \
 		const struct shim_probe_form *p;                                                   \
+		const uint32_t *dims;                                                              \
 		struct launching l;                                                                \
-		CUresult r;                                                                        \
+		CUresult r, e;                                                                     \
                                                                                                    \
 		if (likely(!is_probed(&l, f, stream))) {                                           \
 			return OWN;                                                                \
 		}                                                                                  \
-		choose(&l, f, stream, per_thread, DIMS);                                           \
+		dims = DIMS;                                                                       \
+		choose(&l, f, stream, per_thread, dims);                                           \
 		p = l.form;                                                                        \
-		r = p ? FORM : OWN;                                                                \
-		return launched(&l, r) ? r : refused(&l, r, OWN);                                  \
+		if (p) {                                                                           \
+			shim_probe_around_begin(&a, l.form, launcher, dims, stream);               \
+		}                                                                                  \
+		r = p && p->handle ? FORM : OWN;                                                   \
+		e = r && p && p->handle ? OWN : r;                                                 \
+		shim_probe_around_end(&a, e);                                                      \
+		return finish(&l, r, e);                                                           \
 	}
 
 #define DIMS                                                                                       \
@@ -233,28 +236,30 @@ static NOINLINE CUresult refused(struct launching *l, CUresult r, CUresult own)
 		gx, gy, gz, bx, by, bz, smem                                                       \
 	}
 
-#define PLAIN(name, real, own, per_thread)                                                         \
+#define PLAIN(name, launcher, real, own, per_thread)                                               \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
 			     void **extra)                                                         \
-		LAUNCH(f, s, per_thread, DIMS,                                                     \
+		LAUNCH(f, s, per_thread, launcher, DIMS,                                           \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params, extra),               \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
 
-#define COOPERATIVE(name, real, own, per_thread)                                                   \
+#define COOPERATIVE(name, launcher, real, own, per_thread)                                         \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		LAUNCH(f, s, per_thread, DIMS,                                                     \
+		LAUNCH(f, s, per_thread, launcher, DIMS,                                           \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params),                      \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params))
 
-PLAIN(launch, shim_driver.cuLaunchKernel, before.plain, false)
-PLAIN(launch_ptsz, shim_driver.cuLaunchKernel_ptsz, before.plain_ptsz, true)
-COOPERATIVE(cooperative, shim_driver.cuLaunchCooperativeKernel, before.cooperative, false)
-COOPERATIVE(cooperative_ptsz, shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz,
-	    true)
+PLAIN(launch, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernel, before.plain, false)
+PLAIN(launch_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernel_ptsz,
+      before.plain_ptsz, true)
+COOPERATIVE(cooperative, shim_driver.cuLaunchKernel, shim_driver.cuLaunchCooperativeKernel,
+	    before.cooperative, false)
+COOPERATIVE(cooperative_ptsz, shim_driver.cuLaunchKernel_ptsz,
+	    shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz, true)
 
 static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfig *config,
 			    void **params, void **extra,
@@ -273,15 +278,16 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 			config->blockDimY, config->blockDimZ, config->sharedMemBytes               \
 	}
 
-#define EX(name, real, own, per_thread)                                                            \
+#define EX(name, launcher, real, own, per_thread)                                                  \
 	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
 			     void **extra)                                                         \
-		LAUNCH(config ? f : NULL, config ? config->hStream : NULL, per_thread,             \
+		LAUNCH(config ? f : NULL, config ? config->hStream : NULL, per_thread, launcher,   \
 		       CONFIG_DIMS, launch_form(p, config, params, extra, p->code ? own : real),   \
 		       own(config, f, params, extra))
 
-EX(launch_ex, shim_driver.cuLaunchKernelEx, before.ex, false)
-EX(launch_ex_ptsz, shim_driver.cuLaunchKernelEx_ptsz, before.ex_ptsz, true)
+EX(launch_ex, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernelEx, before.ex, false)
+EX(launch_ex_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernelEx_ptsz,
+   before.ex_ptsz, true)
 
 static void lead_all(void)
 {

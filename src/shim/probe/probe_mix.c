@@ -134,7 +134,7 @@ static void ask_resident(struct shim_probe_shape *s, const void *handle,
 	uint32_t smem = f->needs_shared ? PTX_PROBE_SMEM(dims[6]) : dims[6];
 	int before = 0, after = 0;
 
-	if (xchg_acqrel(&s->asked, 1u) ||
+	if (xchg_acqrel(&s->asked, 1u) || !f->handle ||
 	    SHIM_REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
 		    &before, (CUfunction)unqual(handle), (int)threads, dims[6]) != CUDA_SUCCESS ||
 	    shim_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&after, f->handle, (int)threads,

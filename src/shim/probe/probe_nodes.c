@@ -351,7 +351,10 @@ static struct shim_probe_form *wanted(const struct shim_probe_exec *x,
 	if (f && f->number == n->refused) {
 		shim_probe_form_left_out(f, NULL, n->refusal);
 	}
-	if (f && (f->number == n->refused || (f->library && f->ctx != ctx))) {
+	if (f && f->bracket) {
+		shim_probe_form_left_out(f, "programs of begin and end do not run in graphs", 0);
+	}
+	if (f && (!f->handle || f->number == n->refused || (f->library && f->ctx != ctx))) {
 		shim_probe_form_end(f);
 		f = NULL;
 	}

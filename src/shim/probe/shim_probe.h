@@ -31,7 +31,8 @@ void shim_probe_refresh(const void *handle);
 struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
 					const uint32_t block[3], uint32_t *smem);
 void shim_probe_release(struct shim_probe_form *f);
-/* Returns the form's preemptible clone, NULL: it has none. */
+/* Returns the form's preemptible clone. NULL: it has none, or brackets, which a launch that may be
+ * interrupted cannot have. */
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f);
 /* Excludes a form's clone as shim_clone_exclude(). */
 void shim_probe_exclude(CUfunction clone);

@@ -7,6 +7,7 @@
 #include "base/report.h"
 #include "base/strmap.h"
 #include "bpf/run/policy_image.h"
+#include "ptx/probe_bracket.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/probe/shim_probe.h"
@@ -53,6 +54,8 @@ struct shim_probe_tool {
 	char why[PROTO_TEXT];
 };
 
+struct shim_probe_bracket;
+
 /* Form structs are never freed, only reused: a launch may look at one that has ended. */
 struct shim_probe_form {
 	struct shim_probe_form *next; /* of the free, or of the retired ones */
@@ -71,8 +74,10 @@ struct shim_probe_form {
 	bool library;		/* of a library's kernel, which exists in each context */
 	uint32_t budget_ppm;	/* the least of its tools'; 0: one has no limit */
 	CUcontext ctx;
-	CUmodule module;
-	CUfunction handle;
+	CUmodule module;		    /* NULL: the program's kernel runs, between brackets */
+	CUfunction handle;		    /* NULL likewise */
+	struct shim_probe_bracket *bracket; /* NULL: no program of begin or end; a reference */
+	uint64_t kernel_hash;		    /* of its name */
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
 	bool needs_shared; /* launches take PTX_PROBE_SMEM */
@@ -228,6 +233,42 @@ void shim_probe_made_free(struct shim_probe_made *m); /* accepts NULL */
 void shim_probe_unload(struct shim_probe_form *f, bool context_ends);
 /* Sets the attributes of a form to those of the program's kernel. The form's context is current. */
 void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f);
+
+/* ---- probe_brackets.c; caller holds shim_probe_build_mutex ---- */
+/* Returns brackets with these programs for the current context, which is ctx, as a reference; they
+ * may be others' too. Waits for no work of the program. tools: of each program. 0, or -errno with
+ * the report. */
+int shim_probe_bracket_make(struct shim_probe_bracket **ret, CUcontext ctx, unsigned arch,
+			    const struct ptx_probe *probes, struct shim_probe_tool *const *tools,
+			    uint32_t n, struct report *r);
+/* Loads them unless they are. 0 or -errno. */
+int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r);
+/* Gives a reference back. Accepts NULL. */
+void shim_probe_bracket_put(struct shim_probe_bracket *b);
+/* Unloads those of a context without a reference; the context is idle, or ends. */
+void shim_probe_brackets_sweep(CUcontext ctx, bool context_ends);
+
+/* ---- probe_around.c; any thread ---- */
+/* cuLaunchKernel, of the kind of default stream that the program's call means. */
+typedef CUresult shim_probe_launcher(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+				     unsigned bx, unsigned by, unsigned bz, unsigned smem,
+				     CUstream s, void **params, void **extra);
+
+/* A launch between its brackets. */
+struct shim_probe_around {
+	struct shim_probe_form *form; /* NULL: it has none */
+	shim_probe_launcher *launch;
+	CUstream stream;
+	CUresult refusal; /* of `begin`; then there is no `end` */
+	struct ptx_bracket_arg arg;
+};
+
+/* Launches the bracket in front of a launch of the form, if it has one. */
+void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form *f,
+			     shim_probe_launcher *launch, const uint32_t dims[SHIM_PROBE_DIMS],
+			     CUstream s);
+/* Launches the bracket behind it; r: the launch's result. */
+void shim_probe_around_end(struct shim_probe_around *a, CUresult r);
 
 /* ---- probe_memory.c; caller holds shim_probe_build_mutex ---- */
 /* Returns the address of the tool's environment in the current context, creating its memory; 0: no

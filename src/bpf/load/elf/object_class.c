@@ -143,6 +143,20 @@ static int name_part(struct ebpf_obj_parse *p, const struct ebpf_obj_section *s,
 		       : ebpf_obj_refuse(p, -EINVAL, s->name, 0, "its name is not printable");
 }
 
+/* Hooks that one thread of a block or launch runs. */
+static int has_no_lanes(int hook)
+{
+	static const char *const names[] = { "gdev_block_enter", "gdev_block_exit", "gdev_begin",
+					     "gdev_end" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (hook == ebpf_obj_hook_by_name(names[i])) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
 /* <hook>[/<kernel>[/<site>]]. A site may contain slashes. */
 static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, const char *rest)
 {
@@ -158,6 +172,13 @@ static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, 
 	s->hook = ebpf_obj_hook_by_name(hook);
 	if (s->hook < 0) {
 		return unknown_hook(p, s, hook + strlen(DEVICE_PREFIX), 1);
+	}
+	if (s->lane && has_no_lanes(s->hook)) {
+		report_hint(p->r, "SEC(\"gdev/%s\")", rest);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
+				       "one thread of a block or launch runs %s, so it has no "
+				       "programs of lanes",
+				       hook + strlen(DEVICE_PREFIX));
 	}
 	snprintf(s->kernel, sizeof(s->kernel), "*");
 	if (*kernel) {

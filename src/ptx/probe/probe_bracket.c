@@ -1,0 +1,285 @@
+/* The PTX of brackets. A launch's time is kept in a slot from `begin` to `end`: a table with linear
+ * probing, whose slots are claimed by compare and swap, so that launches on several streams share
+ * it without waiting. */
+#include "ptx/probe_bracket.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "ptx/probe/probe_int.h"
+
+#define STEM "gbpf$"
+#define ARCH_MIN 70u
+
+_Static_assert((PTX_BRACKET_SLOTS & (PTX_BRACKET_SLOTS - 1)) == 0, "slots are found by a mask");
+
+/* Fields that are not 0: an operand, or the offset of a parameter. */
+static const struct {
+	const char *name, *operand;
+	size_t param;
+} values[] = {
+	{ "clock", "%clock64", 0 },
+	{ "time_ns", "%globaltimer", 0 },
+	{ "begin_ns", "%~begin", 0 },
+	{ "end_ns", "%~end", 0 },
+	{ "warp_slot", "%warpid", 0 },
+	{ "sm", "%smid", 0 },
+	{ "active", "1", 0 },
+	{ "lanes", "1", 0 },
+	{ "launch", NULL, offsetof(struct ptx_bracket_arg, launch) },
+	{ "kernel", NULL, offsetof(struct ptx_bracket_arg, kernel) },
+	{ "grid_x", NULL, offsetof(struct ptx_bracket_arg, grid[0]) },
+	{ "grid_y", NULL, offsetof(struct ptx_bracket_arg, grid[1]) },
+	{ "grid_z", NULL, offsetof(struct ptx_bracket_arg, grid[2]) },
+	{ "threads_x", NULL, offsetof(struct ptx_bracket_arg, threads[0]) },
+	{ "threads_y", NULL, offsetof(struct ptx_bracket_arg, threads[1]) },
+	{ "threads_z", NULL, offsetof(struct ptx_bracket_arg, threads[2]) },
+	{ "shared_bytes", NULL, offsetof(struct ptx_bracket_arg, shared_bytes) },
+};
+
+bool ptx_probe_is_bracket(uint32_t hook)
+{
+	return hook == PTX_PROBE_gdev_begin || hook == PTX_PROBE_gdev_end;
+}
+
+/* ---- programs ---- */
+
+static bool reads(const struct ptx_probe_program *g, uint32_t field)
+{
+	return g->probe->fields >> field & 1;
+}
+
+/* Computes field k into %~fk. */
+static void compute_field(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t k)
+{
+	unsigned bits = g->fields[k].bytes * 8;
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(values) && strcmp(values[i].name, g->fields[k].name) != 0) {
+		i++;
+	}
+	ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", bits, k);
+	if (i == ARRAY_SIZE(values) || values[i].operand) {
+		ptx_probe_text(p, "\tmov.u%u %%~f%u, %s;\n", bits, k,
+			       i == ARRAY_SIZE(values) ? "0" : values[i].operand);
+	} else {
+		ptx_probe_text(p, "\tld.param.u%u %%~f%u, [~launch+%zu];\n", bits, k,
+			       values[i].param);
+	}
+}
+
+static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool times)
+{
+	for (uint32_t k = 0; k < g->n_fields; k++) {
+		const char *name = g->fields[k].name;
+		bool time = strcmp(name, "clock") == 0 || strcmp(name, "time_ns") == 0;
+
+		if (reads(g, k) && time == times) {
+			compute_field(p, g, k);
+		}
+	}
+}
+
+static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+{
+	ptx_probe_text(p, "\t{\n\t.reg .b64 %%~e;\n");
+	compute(p, g, false);
+	compute(p, g, true);
+	ptx_probe_text(p,
+		       "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n"
+		       "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n",
+		       g->place * 8);
+	for (uint32_t k = 0; k < g->n_fields; k++) {
+		if (reads(g, k)) {
+			unsigned bits = g->fields[k].bytes * 8;
+
+			ptx_probe_text(p, "\t.param .b%u ~a%u;\n\tst.param.b%u [~a%u], %%~f%u;\n",
+				       bits, k, bits, k, k);
+		}
+	}
+	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
+	for (uint32_t k = 0; k < g->n_fields; k++) {
+		if (reads(g, k)) {
+			ptx_probe_text(p, ", ~a%u", k);
+		}
+	}
+	ptx_probe_text(p, ");\n\t}\n");
+}
+
+static void call_all(struct ptx_probe_work *p, uint32_t hook)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		if (p->programs[i].probe->hook == hook) {
+			call(p, &p->programs[i]);
+		}
+	}
+}
+
+/* ---- slots: number of the launch, then its time ---- */
+
+/* Opens a loop over the slots of launch %~n: the address is in %~slot. */
+static void each_slot(struct ptx_probe_work *p)
+{
+	ptx_probe_text(p,
+		       "\tcvt.u32.u64 %%~i, %%~n;\n\tmov.u32 %%~tries, 0;\n"
+		       "$~again:\n\tand.b32 %%~t, %%~i, %u;\n\tmul.wide.u32 %%~slot, %%~t, 16;\n"
+		       "\tmov.u64 %%~d, ~slots;\n\tadd.u64 %%~slot, %%~slot, %%~d;\n",
+		       PTX_BRACKET_SLOTS - 1);
+}
+
+static void next_slot(struct ptx_probe_work *p)
+{
+	ptx_probe_text(p,
+		       "\tadd.u32 %%~i, %%~i, 1;\n\tadd.u32 %%~tries, %%~tries, 1;\n"
+		       "\tsetp.lt.u32 %%~p, %%~tries, %u;\n\t@%%~p bra $~again;\n",
+		       PTX_BRACKET_TRIES);
+}
+
+static void keep_time(struct ptx_probe_work *p)
+{
+	each_slot(p);
+	ptx_probe_text(p, "\tatom.global.cas.b64 %%~d, [%%~slot], 0, %%~n;\n"
+			  "\tsetp.eq.u64 %%~p, %%~d, 0;\n\t@%%~p bra $~found;\n");
+	next_slot(p);
+	ptx_probe_text(p,
+		       "\tbra $~run;\n$~found:\n\tst.volatile.global.u64 [%%~slot+8], %%~begin;\n"
+		       "$~run:\n");
+}
+
+/* The time is read before the slot is free: the next claim may follow at once. */
+static void take_time(struct ptx_probe_work *p)
+{
+	each_slot(p);
+	ptx_probe_text(p, "\tld.volatile.global.u64 %%~d, [%%~slot];\n"
+			  "\tsetp.eq.u64 %%~p, %%~d, %%~n;\n\t@%%~p bra $~found;\n");
+	next_slot(p);
+	ptx_probe_text(p, "\tbra $~run;\n$~found:\n"
+			  "\tld.volatile.global.u64 %%~begin, [%%~slot+8];\n\tmembar.gl;\n"
+			  "\tst.volatile.global.u64 [%%~slot], 0;\n$~run:\n");
+}
+
+/* ---- the module ---- */
+
+static void open_entry(struct ptx_probe_work *p, const char *name)
+{
+	ptx_probe_text(p,
+		       ".visible .entry %s(.param .align 8 .b8 ~launch[%zu])\n{\n"
+		       "\t.reg .pred %%~p;\n\t.reg .b32 %%~i, %%~t, %%~tries;\n"
+		       "\t.reg .b64 %%~n, %%~d, %%~slot, %%~begin, %%~end;\n",
+		       name, sizeof(struct ptx_bracket_arg));
+	ptx_probe_text(p, "\tld.param.u64 %%~n, [~launch+%zu];\n",
+		       offsetof(struct ptx_bracket_arg, launch));
+}
+
+static void print_begin(struct ptx_probe_work *p, bool keeps_time)
+{
+	open_entry(p, PTX_BRACKET_BEGIN);
+	ptx_probe_text(p, "\tmov.u64 %%~begin, %%globaltimer;\n");
+	if (keeps_time) {
+		keep_time(p);
+	}
+	call_all(p, PTX_PROBE_gdev_begin);
+	ptx_probe_text(p, "\tret;\n}\n");
+}
+
+static void print_end(struct ptx_probe_work *p, bool keeps_time)
+{
+	open_entry(p, PTX_BRACKET_END);
+	ptx_probe_text(p, "\tmov.u64 %%~end, %%globaltimer;\n\tmov.u64 %%~begin, 0;\n");
+	if (keeps_time) {
+		take_time(p);
+	}
+	ptx_probe_text(p,
+		       "\tld.param.u32 %%~t, [~launch+%zu];\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
+		       "\t@%%~p ret;\n",
+		       offsetof(struct ptx_bracket_arg, cancelled));
+	call_all(p, PTX_PROBE_gdev_end);
+	ptx_probe_text(p, "\tret;\n}\n");
+}
+
+static void print_module(struct ptx_probe_work *p, const struct ptx_bracket_parts *parts)
+{
+	ptx_probe_text(p,
+		       ".version 6.3\n.target sm_70\n.address_size 64\n"
+		       ".visible .const .align 8 .b64 " PTX_PROBE_TABLE "[%u];\n",
+		       p->n_programs);
+	if (parts->keeps_time) {
+		ptx_probe_text(p, ".global .align 16 .b64 ~slots[%u];\n", 2 * PTX_BRACKET_SLOTS);
+	}
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		buf_puts(p->out, p->programs[i].probe->text);
+		buf_puts(p->out, "\n");
+	}
+	if (parts->begin) {
+		print_begin(p, parts->keeps_time);
+	}
+	if (parts->end) {
+		print_end(p, parts->keeps_time);
+	}
+}
+
+/* ---- checks ---- */
+
+static int check(struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->programs[i];
+		const struct ptx_probe_site site = { .hook = g->probe->hook };
+
+		report_place(p->report, "%s", g->probe->name);
+		if (!ptx_probe_is_bracket(g->probe->hook)) {
+			return report_set(p->report, -EINVAL, "probe",
+					  "not a program of begin or end");
+		}
+		if (!ptx_probe_matches(p, g, &site)) {
+			return report_set(p->report, -ENOTSUP, "probe",
+					  "begin and end are the site #0 of their hooks, without "
+					  "a line");
+		}
+	}
+	return 0;
+}
+
+/* Returns whether a program of `end` reads the time at which the launch began. */
+static bool reads_begin(const struct ptx_probe_program *g)
+{
+	for (uint32_t k = 0; g->probe->hook == PTX_PROBE_gdev_end && k < g->n_fields; k++) {
+		if (reads(g, k) && strcmp(g->fields[k].name, "begin_ns") == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void find_parts(const struct ptx_probe_work *p, struct ptx_bracket_parts *ret)
+{
+	*ret = (struct ptx_bracket_parts){ 0 };
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		ret->keeps_time = ret->keeps_time || reads_begin(&p->programs[i]);
+	}
+	ret->begin = ret->keeps_time || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_begin));
+	ret->end = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_end);
+}
+
+int ptx_probe_bracket(struct buf *out, unsigned arch, const struct ptx_probe *probes, uint32_t n,
+		      struct ptx_bracket_parts *ret, struct report *r)
+{
+	struct ptx_probe_work p = { .out = out, .stem = STEM, .report = r };
+	int err = ptx_probe_programs(&p, probes, n);
+
+	err = err ? err : check(&p);
+	if (err == 0 && arch < ARCH_MIN) {
+		err = report_set(r, -ENOTSUP, "probe", "sm_%u: begin and end need sm_%u", arch,
+				 ARCH_MIN);
+	}
+	if (err == 0) {
+		find_parts(&p, ret);
+		print_module(&p, ret);
+	}
+	if (err == 0 && out->len > PTX_TEXT_MAX) {
+		err = report_set(r, -EFBIG, "probe", "the programs of begin and end are too long");
+	}
+	ptx_probe_programs_finish(&p);
+	return err ? err : out->failed ? -ENOMEM : 0;
+}

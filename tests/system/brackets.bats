@@ -1,0 +1,129 @@
+#!/usr/bin/env bats
+# Programs before and behind launches, on the soft GPU: each launch has both once, in order, whatever runs between them.
+
+load helpers
+load talk
+
+BEGINS=0 ENDS=1 BLOCKS=2 THREADS=3 BEGUN=4 ENDED=5 UNTIMED=6 DISORDER=7 KERNELS=8
+
+# attach NAME [OPTION...]: sets $id.
+attach() {
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+# values MAP: all of the probe $id, by key.
+values() {
+	gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+print(*(e["value"] for e in sorted(json.load(sys.stdin)["entries"], key=lambda e: e["key"])))'
+}
+
+# forms: of the kernels that run the probe $id: PTX, stub, brackets alone.
+forms() {
+	gbpf probe ls --json | python3 -c '
+import json, sys
+for p in json.load(sys.stdin)["probes"]:
+	if p["id"] == int(sys.argv[1]):
+		print(*(p["forms"][f] for f in ("ptx", "stub", "brackets")))' "$id"
+}
+
+# counted LAUNCHES: as many have begun and ended, all in order and with their times.
+counted() {
+	local v
+	read -r -a v <<<"$(values launches)"
+	[ "${v[$BEGINS]} ${v[$ENDS]} ${v[$UNTIMED]} ${v[$DISORDER]} ${v[$KERNELS]}" = "$1 $1 0 0 0" ] &&
+		[ "${v[$BEGUN]}" = "${v[$ENDED]}" ]
+}
+sum() {
+	local v
+	read -r -a v <<<"$(values launches)"
+	echo "${v[$1]}"
+}
+in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
+
+@test "each launch begins and ends once, with its shape and times" {
+	begin
+	attach count_launches
+	start
+	tell load "launch 3 10" "launch 1 1"
+	wait_for counted 4
+	[ "$(sum $BLOCKS)" = 31 ]
+	[ "$(sum $THREADS)" = $((4 * 96)) ]
+	[ "$(sum $BEGUN)" = 10 ]
+	[ "$(forms)" = "0 0 1" ]
+	gbpf probe ls | grep -q "brackets 1"
+	tell "config 4"
+	wait_for counted 8
+	[ "$(sum $THREADS)" = $((4 * 96 + 4 * (96 + 48))) ]
+}
+
+@test "kernels that neither PTX nor stub can probe have brackets" {
+	begin
+	attach count_launches
+	start
+	tell both "launch 2 5" "variables 4"
+	wait_for counted 6
+	[ "$(forms)" = "0 0 2" ]
+	tell unload load "launch 2 5" library
+	wait_for counted 11
+}
+
+@test "programs in the kernel run between those around it" {
+	begin
+	attach order_launches
+	start
+	tell load "launch 5 8" "launch 3 4"
+	wait_for in_order 52 8
+	[ "$(forms)" = "1 0 0" ]
+	tell unload code "launch 5 8"
+	wait_for in_order 92 13
+	[ "$(forms)" = "0 1 0" ]
+}
+
+@test "a refused launch has no end, and its successors have their times" {
+	begin
+	attach count_launches
+	start
+	tell load "launch 1 1" "refused 1100" "launch 20 1"
+	ended() { [ "$(sum $ENDS) $(sum $UNTIMED)" = "21 0" ]; }
+	wait_for ended
+	[ "$(sum $BEGINS)" = 1121 ]
+}
+
+@test "streams share brackets, and attach and detach lose no launch" {
+	begin
+	start
+	tell load
+	echo "threads 60 4" >&"$in"
+	for i in 1 2 3; do
+		attach count_launches
+		gbpf probe detach "$id"
+	done
+	local answer
+	read -r -t 300 -u "$out" answer
+	[ "$answer" = ok ]
+	attach count_launches --to "$pid"
+	tell "launch 1 1" # from now on the kernel is known
+	runs() { [ "$(forms)" = "0 0 1" ]; }
+	wait_for runs
+	local before=$(sum $ENDS)
+	tell "threads 40 4"
+	wait_for counted $((before + 160))
+	tell context fork "launch 1 2"
+	wait_for counted $((before + 162))
+}
+
+@test "a kernel with brackets is deferred as a whole, not stopped between its blocks" {
+	begin
+	gbpf policy swap "$POLICIES/lc_first.bpf.o"
+	start --class batch
+	attach count_launches --to "$pid"
+	tell load
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 300 --requests 100000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	for i in 1 2 3 4; do
+		tell "launch 10 500"
+	done
+	wait_for counted 40
+	[ "$(sum $BLOCKS)" = 20000 ]
+}

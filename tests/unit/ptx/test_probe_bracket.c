@@ -1,0 +1,182 @@
+/* Modules of brackets: which entries they have, how the programs get their fields, and what is
+ * refused. On the soft GPU they run in tests/system/brackets.bats. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "ptx/probe_bracket.h"
+
+#define BEGIN 43u /* ids of hooks.def */
+#define END 44u
+#define FIELD(i) (UINT64_C(1) << (i))
+#define LAUNCH 24 /* fields of both */
+#define BEGIN_NS 25
+
+static const char counts[] = ".func p_f0 (.param .b64 env)\n{\nret;\n}\n";
+static const char times[] = ".func t_f0 (.param .b64 env, .param .b32 grid_x, .param .b64 launch, "
+			    ".param .b64 begin_ns)\n{\nret;\n}\n";
+
+static const struct ptx_probe count_begin = { .hook = BEGIN, .name = "p", .text = counts };
+static const struct ptx_probe count_end = { .hook = END, .name = "p", .text = counts };
+static const struct ptx_probe time_end = { .hook = END,
+					   .fields = FIELD(7) | FIELD(LAUNCH) | FIELD(BEGIN_NS),
+					   .name = "t",
+					   .text = times };
+
+struct result {
+	struct buf text;
+	struct report r;
+	struct ptx_bracket_parts parts;
+	int err;
+};
+
+static struct result make(const struct ptx_probe *probes, uint32_t n, unsigned arch)
+{
+	struct result t = { .err = 0 };
+
+	buf_init(&t.text);
+	report_init(&t.r);
+	t.err = ptx_probe_bracket(&t.text, arch, probes, n, &t.parts, &t.r);
+	if (t.err && !t.r.message.len) {
+		fail_msg("refused without a reason");
+	}
+	return t;
+}
+
+static void done(struct result *t)
+{
+	buf_finish(&t->text);
+	report_finish(&t->r);
+}
+
+static bool has(const struct result *t, const char *part)
+{
+	return strstr(buf_text(&t->text), part) != NULL;
+}
+
+/* Parses the text and asserts which entries it has. */
+static void entries(const struct ptx_probe *probes, uint32_t n, bool begin, bool end, bool keeps)
+{
+	struct result t = make(probes, n, 90);
+	struct ptx_module *m = NULL;
+	struct report r;
+
+	report_init(&r);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(ptx_module_parse(&m, t.text.data, t.text.len, "brackets", &r), 0);
+	assert_int_equal(ptx_module_function(m, PTX_BRACKET_BEGIN) != NULL, begin);
+	assert_int_equal(ptx_module_function(m, PTX_BRACKET_END) != NULL, end);
+	assert_int_equal(t.parts.begin, begin);
+	assert_int_equal(t.parts.end, end);
+	assert_int_equal(t.parts.keeps_time, keeps);
+	assert_int_equal(has(&t, "slots"), keeps);
+	ptx_module_free(m);
+	report_finish(&r);
+	done(&t);
+}
+
+static void entries_are_those_that_programs_need(void **state)
+{
+	const struct ptx_probe both[] = { count_begin, time_end };
+	struct ptx_probe first = count_begin;
+
+	(void)state;
+	first.sites = "#0";
+	entries(&first, 1, true, false, false);
+	entries(&count_begin, 1, true, false, false);
+	entries(&count_end, 1, false, true, false);
+	entries(&time_end, 1, true, true, true); /* begin keeps the time */
+	entries(both, 2, true, true, true);
+}
+
+static void fields_come_from_the_argument(void **state)
+{
+	struct result t = make(&time_end, 1, 90);
+
+	(void)state;
+	assert_true(has(&t, "ld.param.u32 %gbpf$f7, [gbpf$launch+16];"));
+	assert_true(has(&t, "ld.param.u64 %gbpf$f24, [gbpf$launch+0];"));
+	assert_true(has(&t, "mov.u64 %gbpf$f25, %gbpf$begin;"));
+	assert_true(has(&t, "call t_f0, (gbpf$e, gbpf$a7, gbpf$a24, gbpf$a25);"));
+	done(&t);
+}
+
+/* A cancelled launch frees its slot and runs no program. */
+static void cancellation_stands_between_slot_and_programs(void **state)
+{
+	struct result t = make(&time_end, 1, 90);
+	const char *text = buf_text(&t.text), *end = strstr(text, ".entry " PTX_BRACKET_END);
+	const char *freed = strstr(end, "st.volatile.global.u64 [%gbpf$slot], 0;");
+	const char *asked = strstr(end, "[gbpf$launch+44]"), *run = strstr(end, "call t_f0");
+
+	(void)state;
+	assert_true(freed && asked && run && freed < asked && asked < run);
+	done(&t);
+}
+
+static void refused(struct ptx_probe p, int err, const char *why, unsigned arch)
+{
+	struct result t = make(&p, 1, arch);
+
+	if (t.err != err || !strstr(buf_text(&t.r.message), why)) {
+		fail_msg("%d, '%s' instead of '%s'", t.err, buf_text(&t.r.message), why);
+	}
+	done(&t);
+}
+
+static void what_is_no_bracket_is_refused(void **state)
+{
+	struct ptx_probe p = count_begin;
+
+	(void)state;
+	refused(p, -ENOTSUP, "need sm_70", 61);
+	p.sites = "#1";
+	refused(p, -ENOTSUP, "site #0", 90);
+	p.sites = "a.cu:3";
+	refused(p, -ENOTSUP, "site #0", 90);
+	p = count_begin;
+	p.lanes = true;
+	refused(p, -EINVAL, "no lane mode", 90);
+	p = count_begin;
+	p.hook = 32;
+	refused(p, -EINVAL, "not a program of begin or end", 90);
+	p = count_begin;
+	p.text = ".func p_f0 (.param .b64 env)\n{\nexit;\n}\n";
+	refused(p, -EINVAL, "may not end", 90);
+}
+
+/* They run in no kernel of the program. */
+static void a_form_has_no_such_program(void **state)
+{
+	static const char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+				   ".visible .entry k()\n{\nret;\n}\n";
+	struct ptx_module *m = NULL;
+	struct ptx_probed form;
+	struct report r;
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(ptx_module_parse(&m, text, strlen(text), "k", &r), 0);
+	assert_int_equal(ptx_probe_rewrite(m, "k", &count_begin, 1, &form, &r), -EINVAL);
+	assert_non_null(strstr(buf_text(&r.message), "before or behind the launch"));
+	ptx_module_free(m);
+	report_finish(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(entries_are_those_that_programs_need),
+		cmocka_unit_test(fields_come_from_the_argument),
+		cmocka_unit_test(cancellation_stands_between_slot_and_programs),
+		cmocka_unit_test(what_is_no_bracket_is_refused),
+		cmocka_unit_test(a_form_has_no_such_program),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
