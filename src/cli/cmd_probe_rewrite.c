@@ -98,7 +98,8 @@ static int add_program(struct work *w, const struct ebpf_image_device *d)
 						.fields = d->fields,
 						.sites = d->site,
 						.name = d->prefix,
-						.text = text };
+						.text = text,
+						.maps_in_table = true };
 	return 0;
 }
 

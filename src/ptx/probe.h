@@ -9,7 +9,9 @@
  *
  * which the caller fills before the first launch: first the generic address of the environment of
  * each probe, in their order, then the address of each of `variables` in the module that the
- * program has loaded. The original's variables are used in place: the new module defines none. */
+ * program has loaded, then the address of the data of each of `maps`. An environment begins with
+ *the addresses of all maps, from which those of other probes are read. The original's variables are
+ *used in place: the new module defines none. */
 #ifndef GBPF_PTX_PROBE_H
 #define GBPF_PTX_PROBE_H
 
@@ -38,12 +40,21 @@
  * site before and after it. Sites of line are places at which a line begins: a .loc of another line
  * than the one before, or the first behind a label. */
 struct ptx_probe {
-	uint32_t hook;	   /* id of a GBPF_DEVICE_HOOK in hooks.def */
-	bool lanes;	   /* each active lane runs it, instead of one per warp */
-	uint64_t fields;   /* that the program reads; bit i: the i-th GBPF_CTX line of its hook */
-	const char *sites; /* filter; NULL: "" */
-	const char *name;  /* prefix of its functions; the root is NAME_f0 */
-	const char *text;  /* its functions, without a module header */
+	uint32_t hook;	    /* id of a GBPF_DEVICE_HOOK in hooks.def */
+	bool lanes;	    /* each active lane runs it, instead of one per warp */
+	uint64_t fields;    /* that the program reads; bit i: the i-th GBPF_CTX line of its hook */
+	const char *sites;  /* filter; NULL: "" */
+	const char *name;   /* prefix of its functions; the root is NAME_f0 */
+	const char *text;   /* its functions, without a module header */
+	bool maps_in_table; /* the caller fills in the addresses of its maps, too */
+};
+
+/* A root may take addresses of maps as parameters mapN, N being a number below this. */
+#define PTX_PROBE_MAPS_MAX 64u
+
+/* Map number `map` of a probe. */
+struct ptx_probe_map {
+	uint32_t probe, map;
 };
 
 /* All zero before ptx_probe_rewrite and after ptx_probed_finish. */
@@ -52,6 +63,8 @@ struct ptx_probed {
 	struct ptx_arena arena;
 	const char *const *variables; /* of the original module, in the table behind the probes */
 	uint32_t n_variables;
+	const struct ptx_probe_map *maps; /* in the table behind the variables */
+	uint32_t n_maps;
 	uint32_t sites[PTX_PROBES_MAX]; /* number of sites at which probe i was inserted */
 	bool needs_shared;		/* launches take PTX_PROBE_SMEM */
 	bool version_raised;		/* .version is 6.2, because of activemask */

@@ -36,9 +36,10 @@ setup() {
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == ".version 6.2"* ]]
-	[[ "$output" == *'.const .align 8 .b64 gbpf$table[2];'* ]]
+	[[ "$output" == *'.const .align 8 .b64 gbpf$table[4];'* ]]
 	[[ "$output" == *".entry first("* ]]
-	[[ "$output" == *"_f0"* ]]
+	[[ "$output" == *"red.relaxed.gpu.global.add.u64"* ]]
+	[[ "$output" != *"_f0"* ]]
 	[[ "$output" != *"second"* ]]
 	[ -z "$stderr" ]
 }

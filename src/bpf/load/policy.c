@@ -211,11 +211,13 @@ static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_
 {
 	const struct ebpf_code code = { .insns = prog->insns, .n = prog->n_insns };
 	size_t from = c->device_text_bytes;
+	uint64_t maps; /* the text says which */
 	struct ebpf_jit_options o = { .name = d->prefix,
 				      .device_hook = prog->hook,
 				      .device_lane = prog->lane,
 				      .device_control = !!(flags & EBPF_BUILD_CONTROL),
 				      .fields = &d->fields,
+				      .maps = &maps,
 				      .report = r };
 	int err;
 

@@ -118,7 +118,25 @@ static void check_param(struct check *c, const struct ptx_insn *insn, int i)
 	check_operand(c, &insn->operands[0], false);
 }
 
-/* Stores the register that has the value of parameter i: the environment, then the fields that the
+void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t i,
+			   const char *reg)
+{
+	unsigned map = 0;
+
+	if (g->maps_place) {
+		buf_printf(p->out, "\tld.const.b64 %s", reg);
+		ptx_probe_text(p, ", [%%~q+%u];\n", 8 * (g->maps_place + i));
+		return;
+	}
+	while (!(g->maps >> map & 1) || i-- > 0) {
+		map++;
+	}
+	buf_printf(p->out, "\tcvta.to.global.u64 %s", reg);
+	ptx_probe_text(p, ", %%~e;\n");
+	buf_printf(p->out, "\tld.global.nc.b64 %s, [%s+%u];\n", reg, reg, 8 * map);
+}
+
+/* Stores the register that has the value of parameter i: the environment, or of the fields that the
  * program reads, in their order. */
 static void param_register(const struct ptx_probe_program *g, uint32_t i, char *ret, size_t bytes)
 {
@@ -128,6 +146,7 @@ static void param_register(const struct ptx_probe_program *g, uint32_t i, char *
 		snprintf(ret, bytes, "%%~e");
 		return;
 	}
+	i -= (uint32_t)__builtin_popcountll(g->maps);
 	while (!(g->probe->fields >> field & 1) || --i > 0) {
 		field++;
 	}
@@ -139,6 +158,10 @@ static void take_param(struct ptx_probe_work *p, const struct ptx_probe_program 
 {
 	char reg[32], text[64];
 
+	if (i > 0 && i <= (uint32_t)__builtin_popcountll(g->maps)) {
+		ptx_probe_map_address(p, g, i - 1, insn->operands[0].name);
+		return;
+	}
 	param_register(g, i, reg, sizeof(reg));
 	snprintf(text, sizeof(text), "\tmov.b%u ", 8 * ptx_type_bytes(insn->modifiers[1]));
 	buf_puts(p->out, text);

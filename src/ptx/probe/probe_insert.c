@@ -4,6 +4,7 @@
  * not possible, or the form would grow too long, the code calls it. */
 #include "ptx/probe/probe_int.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ptx/block.h"
@@ -52,7 +53,16 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 
 static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
+	uint32_t n_maps = (uint32_t)__builtin_popcountll(g->maps);
+
 	ptx_probe_text(p, "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n");
+	for (uint32_t i = 0; i < n_maps; i++) {
+		char reg[64];
+
+		snprintf(reg, sizeof(reg), "%%%sd", p->stem);
+		ptx_probe_map_address(p, g, i, reg);
+		ptx_probe_text(p, "\t.param .b64 ~m%u;\n\tst.param.b64 [~m%u], %%~d;\n", i, i);
+	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
 		if (g->probe->fields >> k & 1) {
 			unsigned bits = g->fields[k].bytes * 8;
@@ -62,6 +72,9 @@ static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 		}
 	}
 	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
+	for (uint32_t i = 0; i < n_maps; i++) {
+		ptx_probe_text(p, ", ~m%u", i);
+	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
 		if (g->probe->fields >> k & 1) {
 			ptx_probe_text(p, ", ~a%u", k);
@@ -81,25 +94,22 @@ static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 }
 
 /* Loads the address of the environment into %~e. ptxas makes instructions of whole warps, a vote
- * and a sum, of atomics of several lanes on one address. For an elected lane the place in the table
- * is the sum of a constant and of %~n, which is 0 in this lane, but for all that the compiler knows
- * differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
+ * and a sum, of atomics of several lanes on one address. For an elected lane the place of the
+ * table, %~q, is the sum of a constant and of %~n, which is 0 in this lane, but for all that the
+ * compiler knows differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
 static void environment(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool elected)
 {
+	ptx_probe_text(p, "\tmov.u64 %%~q, " PTX_PROBE_TABLE ";\n");
 	if (elected) {
-		ptx_probe_text(p,
-			       "\tcvt.u64.u32 %%~e, %%~n;\n\tmov.u64 %%~d, " PTX_PROBE_TABLE ";\n"
-			       "\tadd.s64 %%~e, %%~e, %%~d;\n\tld.const.b64 %%~e, [%%~e+%u];\n",
-			       g->place * 8);
-	} else {
-		ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
+		ptx_probe_text(p, "\tcvt.u64.u32 %%~d, %%~n;\n\tadd.s64 %%~q, %%~q, %%~d;\n");
 	}
+	ptx_probe_text(p, "\tld.const.b64 %%~e, [%%~q+%u];\n", g->place * 8);
 }
 
 static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		const struct ptx_probe_site *s)
 {
-	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e;\n");
+	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e, %%~q;\n");
 	compute(p, g, s, false);
 	compute(p, g, s, true);
 	environment(p, g, !g->probe->lanes && !ptx_probe_is_bulk(s));

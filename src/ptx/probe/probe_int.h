@@ -54,6 +54,8 @@ struct ptx_probe_program {
 	uint32_t place;		   /* of its environment in the table */
 	struct ptx_module *module; /* its functions; owned */
 	const struct ptx_function *root;
+	uint64_t maps;	     /* that are parameters of the root */
+	uint32_t maps_place; /* of the first one's address in the table */
 	struct ptx_probe_filter filter;
 	uint32_t n_insns; /* of its root if that can become part of a body; 0: it cannot */
 	bool called;	  /* the functions are part of the module */
@@ -146,11 +148,14 @@ int ptx_probe_slice(struct ptx_probe_work *p);
 int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n);
 void ptx_probe_programs_finish(struct ptx_probe_work *p);
 
-/* probe_inline.c: a root as a scope of another body, which defines %~e as the environment and %~fN
- * as field N. Returns why it cannot become one, and its number of instructions; NULL: it can. No
- * scope may have been entered. */
+/* probe_inline.c: a root as a scope of another body, which defines %~e as the environment, %~q as
+ * the address of the table and %~fN as field N. Returns why it cannot become one, and its number of
+ * instructions; NULL: it can. No scope may have been entered. */
 const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 				 uint32_t *ret_insns);
+/* Loads the address of the i-th of the maps that are parameters into a register, likewise. */
+void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t i,
+			   const char *reg);
 void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
 
 /* probe_hooks.c: fields of a hook, from hooks.def. NULL: no such hook inside kernels. */

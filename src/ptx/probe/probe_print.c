@@ -330,7 +330,7 @@ static int print_directive(struct ptx_probe_work *p, const struct ptx_directive 
 static void print_table(struct ptx_probe_work *p)
 {
 	ptx_probe_text(p, ".visible .const .align 8 .b64 " PTX_PROBE_TABLE "[%u];\n",
-		       p->n_programs + p->ret->n_variables);
+		       p->n_programs + p->ret->n_variables + p->ret->n_maps);
 	if (p->ret->needs_shared) {
 		ptx_probe_text(p, ".extern .shared .align 16 .b8 ~shared[];\n");
 	}
@@ -405,10 +405,39 @@ static int print_parts(struct ptx_probe_work *p, const struct ptx_item *first)
 	return err;
 }
 
+/* Gives maps their places in the table, behind the variables. */
+static int place_maps(struct ptx_probe_work *p)
+{
+	uint32_t place = p->n_programs + p->ret->n_variables, n = 0;
+	struct ptx_probe_map *maps;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		struct ptx_probe_program *g = &p->programs[i];
+
+		if (g->probe->maps_in_table) {
+			g->maps_place = place + n;
+			n += (uint32_t)__builtin_popcountll(g->maps);
+		}
+	}
+	maps = ptx_arena_array(&p->ret->arena, n + 1u, sizeof(*maps));
+	if (!maps) {
+		return -ENOMEM;
+	}
+	p->ret->maps = maps;
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX && p->programs[i].maps_place; k++) {
+			if (p->programs[i].maps >> k & 1) {
+				maps[p->ret->n_maps++] = (struct ptx_probe_map){ i, k };
+			}
+		}
+	}
+	return 0;
+}
+
 int ptx_probe_print(struct ptx_probe_work *p)
 {
 	const struct ptx_item *it = p->m->items.first;
-	int err = 0;
+	int err = place_maps(p);
 
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		struct ptx_probe_program *g = &p->programs[i];

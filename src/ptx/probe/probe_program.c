@@ -1,6 +1,7 @@
 /* The probes' functions: checks that they are what the contract in probe.h says. They come from a
  * compiler, so that a violation is a fault of its own and refused as such. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ptx/block/block_int.h"
@@ -123,6 +124,28 @@ static bool is_param(const struct ptx_variable *v, uint32_t bytes)
 	return !v->n_dims && ptx_variable_bytes(v, &size) == 0 && size == bytes;
 }
 
+/* Notes the parameters behind the environment that are addresses of maps, by rising numbers, and
+ * returns their number. */
+static uint32_t map_params(struct ptx_probe_program *g)
+{
+	const struct ptx_function *f = g->root;
+	uint32_t n = 0;
+
+	while (1 + n < f->n_params) {
+		const struct ptx_variable *v = &f->params[1 + n];
+		unsigned map;
+		int end = 0;
+
+		if (sscanf(v->name, "map%2u%n", &map, &end) != 1 || v->name[end] ||
+		    map >= PTX_PROBE_MAPS_MAX || g->maps >> map || !is_param(v, 8)) {
+			break;
+		}
+		g->maps |= UINT64_C(1) << map;
+		n++;
+	}
+	return n;
+}
+
 static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 {
 	const struct ptx_function *f;
@@ -138,6 +161,7 @@ static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 		return wrong(p, g->probe, "no root that takes an environment");
 	}
 	g->root = f;
+	at += map_params(g);
 	same = true;
 	for (uint32_t i = 0; i < g->n_fields && same; i++) {
 		if (g->probe->fields >> i & 1) {

@@ -51,7 +51,8 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 					 .fields = d->fields,
 					 .sites = d->site,
 					 .name = d->prefix,
-					 .text = text };
+					 .text = text,
+					 .maps_in_table = !ptx_probe_is_bracket(d->hook) };
 
 	if (b->n + b->around.n == PTX_PROBES_MAX) {
 		return report_set(b->r, -E2BIG, "limit", "more than %u programs for one kernel",
@@ -223,7 +224,9 @@ static CUresult variable(const struct shim_probe_kernel *k, const char *name, CU
 /* Before the form is compiled, which takes longest. */
 static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
 {
-	b->n_table = b->n + b->probed.n_variables;
+	const struct ptx_probed *form = &b->probed;
+
+	b->n_table = b->n + form->n_variables + form->n_maps;
 	b->table = calloc(b->n_table + 1u, sizeof(b->table[0]));
 	if (!b->table) {
 		return report_set(b->r, -ENOMEM, "memory", "out of memory");
@@ -243,6 +246,12 @@ static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
 					  b->probed.variables[i]);
 		}
 		b->table[b->n + i] = at;
+	}
+	for (uint32_t i = 0; i < form->n_maps; i++) {
+		const struct ptx_probe_map *m = &form->maps[i];
+
+		b->table[b->n + form->n_variables + i] =
+			shim_probe_memory_map(b->tool[m->probe], b->table[m->probe], m->map);
 	}
 	return 0;
 }

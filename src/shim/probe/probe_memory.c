@@ -106,17 +106,21 @@ int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every)
 	return err;
 }
 
+uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, uint64_t env, uint32_t map)
+{
+	const struct ebpf_map *m = map < t->p.env.n_maps ? &t->p.env.maps[map] : NULL;
+
+	if (m && is_device(m)) {
+		return env + env_bytes() + m->region_offset;
+	}
+	return m && m->region == EBPF_REGION_GLOBAL ? env + constants_at(t) + m->region_offset : 0;
+}
+
 static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t, CUdeviceptr mem)
 {
 	memset(env, 0, sizeof(*env));
 	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
-		const struct ebpf_map *m = &t->p.env.maps[i];
-
-		if (is_device(m)) {
-			env->maps[i] = mem + env_bytes() + m->region_offset;
-		} else if (m->region == EBPF_REGION_GLOBAL) {
-			env->maps[i] = mem + constants_at(t) + m->region_offset;
-		}
+		env->maps[i] = shim_probe_memory_map(t, mem, i);
 	}
 	env->random_state = (t->version ^ mem) | 1;
 	fill_control((char *)env + EBPF_PTX_CONTROL_AT, t->every);

@@ -274,6 +274,9 @@ void shim_probe_around_end(struct shim_probe_around *a, CUresult r);
 /* Returns the address of the tool's environment in the current context, creating its memory; 0: no
  * memory, with the report. */
 uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r);
+/* Returns the address of the data of a map, given that of the environment; 0: not in memory of the
+ * GPU. */
+uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, uint64_t env, uint32_t map);
 /* Copies the tool's maps to its region. 0 or -errno. */
 int shim_probe_memory_drain(struct shim_probe_tool *t);
 /* Sets the blocks that run the tool's programs, also in running kernels. 0, or -EIO: not in all

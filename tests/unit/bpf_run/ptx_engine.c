@@ -110,9 +110,11 @@ int ptx_batch_add_device(struct ptx_batch *b, const struct ebpf_insn *insns, uin
 {
 	const struct ebpf_code prog = { insns, n, NULL, 0 };
 	struct ptx_batch_program p = { .hook = hook, .lane = lane };
-	struct ebpf_jit_options o = {
-		.report = r, .device_hook = hook, .device_lane = lane, .fields = &p.fields
-	};
+	struct ebpf_jit_options o = { .report = r,
+				      .device_hook = hook,
+				      .device_lane = lane,
+				      .fields = &p.fields,
+				      .maps = &p.maps };
 	uint8_t *out = malloc(MAX_TEXT);
 	char name[16];
 	size_t len = 0;
@@ -154,6 +156,15 @@ static void add_device_call(struct ptx_batch *b, unsigned k)
 			   ACTIVE_OFFSET, k);
 	}
 	buf_puts(&b->text, "\t{\n\t.param .b64 x;\n\tst.param.b64 [x], %a0;\n");
+	for (unsigned i = 0; i < 64; i++) {
+		if (p->maps >> i & 1) {
+			buf_printf(&b->text,
+				   "\t.param .b64 m%u;\n\tld.u64 %%a6, [%%a0+%u];\n"
+				   "\tst.param.b64 [m%u], %%a6;\n",
+				   i, 8 * i, i);
+			buf_printf(&names, ", m%u", i);
+		}
+	}
 	for (unsigned i = 0; i < 64; i++) {
 		const struct ebpf_ptx_field *f = ebpf_ptx_field(p->hook, i);
 		char reg = f && f->bytes == 8 ? 'a' : 'b';

@@ -18,7 +18,7 @@ struct ptx_batch {
 	struct ptx_batch_program {
 		int hook; /* inside kernels, or 0 */
 		int lane; /* lanes run it whose bit in the context's field `active` is set */
-		uint64_t fields;
+		uint64_t fields, maps;
 	} * programs; /* owned */
 };
 

@@ -354,7 +354,7 @@ static void a_counter_is_a_few_instructions(void **state)
 				   "\tmov.b64 %r0, 0;\n"
 				   "\tsetp.ge.u32 %p0, %w0, 132;\n"
 				   "\t@%p0 bra $L10;\n"
-				   "\tld.global.nc.u64 %t0, [%genv+8];\n"
+				   "\tld.param.u64 %t0, [map1];\n"
 				   "\tmad.wide.u32 %r0, %w0, 8, %t0;\n"
 				   "$M2:\n"
 				   "\tmov.b64 %r1, 1;\n"
@@ -369,6 +369,7 @@ static void a_counter_is_a_few_instructions(void **state)
 			     HOOK_gdev_block_enter, &fields);
 
 	has(text, body);
+	has(text, ".func p0_f0 (.param .b64 env, .param .b64 map1, .param .b32 sm)");
 	free(text);
 }
 

@@ -359,6 +359,23 @@ static void a_program_keeps_its_contract(void **state)
 			    "vote.ballot.b32 a, p; ret; }",
 		    .lanes = true },
 		  -EINVAL },
+		{ { .hook = 34,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e, .param .b64 map1) { ret; }" },
+		  0 },
+		{ { .hook = 34,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e, .param .b64 map64) { ret; }" },
+		  -EINVAL },
+		{ { .hook = 34,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e, .param .b32 map1) { ret; }" },
+		  -EINVAL },
+		{ { .hook = 34,
+		    .name = "g",
+		    .text = ".func g_f0 (.param .b64 e, .param .b64 map2, .param .b64 map1) { ret; "
+			    "}" },
+		  -EINVAL },
 		{ { .hook = 32,
 		    .name = "g",
 		    .text = ".func g_f0 (.param .b64 e) { .reg .b32 a; "
@@ -447,7 +464,7 @@ static void several_probes_have_different_names(void **state)
 	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), two, 2);
 	assert_int_equal(t.err, 0);
 	assert_true(has(&t, "gbpf$table[3]") && has(&t, "[gbpf$table+16]"));
-	assert_true(has(&t, "ld.const.b64 %probe0_e, [%probe0_e+8];"));
+	assert_true(has(&t, "ld.const.b64 %probe0_e, [%probe0_q+8];"));
 	assert_true(strstr(strstr(t.p.text.data, "membar.gl"), "membar.cta") != NULL);
 	done(&t);
 	rewrite(&t, HEAD ENTRY(""), two, 0);
@@ -571,6 +588,66 @@ static unsigned occurrences(const struct result *t, const char *part)
 		n++;
 	}
 	return n;
+}
+
+/* Parameters mapN stand between the environment and the fields. */
+#define WITH_MAPS                                                                                  \
+	".func g_f0 (.param .b64 env, .param .b64 map2, .param .b64 map63, .param .b64 clock)\n"   \
+	"{\n%s.reg .b64 %%a, %%b, %%c;\nld.param.u64 %%c, [clock];\nld.param.u64 %%a, [map2];\n"   \
+	"ld.param.u64 %%b, [map63];\nret;\n}\n"
+
+static struct result with_maps(const char *first, bool in_table)
+{
+	struct ptx_probe probes[2] = { { .hook = 34, .name = "h", .text = "" },
+				       { .hook = 34, .name = "g", .fields = 1 } };
+	char text[512];
+	struct result t;
+
+	snprintf(text, sizeof(text), WITH_MAPS, first);
+	probes[0].text = ".func h_f0 (.param .b64 env, .param .b64 map0)\n{\n"
+			 ".reg .b64 %a; ld.param.u64 %a, [map0];\n}\n";
+	probes[1].text = text;
+	probes[0].maps_in_table = probes[1].maps_in_table = in_table;
+	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), probes, 2);
+	assert_int_equal(t.err, 0);
+	ptx_module_free(parsed(&t));
+	return t;
+}
+
+static void maps_are_in_the_table(void **state)
+{
+	struct result t = with_maps("", true);
+
+	(void)state;
+	assert_true(has(&t, "gbpf$table[6]"));
+	assert_int_equal(t.p.n_maps, 3);
+	assert_int_equal(t.p.maps[0].probe, 0);
+	assert_int_equal(t.p.maps[0].map, 0);
+	assert_int_equal(t.p.maps[1].probe, 1);
+	assert_int_equal(t.p.maps[1].map, 2);
+	assert_int_equal(t.p.maps[2].probe, 1);
+	assert_int_equal(t.p.maps[2].map, 63);
+	assert_true(has(&t, "\tld.const.b64 %a, [%probe0_q+24];\n"));
+	assert_true(has(&t, "\tmov.b64 %c, %probe0_f0;\n\tld.const.b64 %a, [%probe0_q+32];\n"
+			    "\tld.const.b64 %b, [%probe0_q+40];\n"));
+	done(&t);
+	t = with_maps(".local .b32 stack;", true);
+	assert_true(has(&t, "\tld.const.b64 %probe0_d, [%probe0_q+40];\n\t.param .b64 probe0_m1;\n"
+			    "\tst.param.b64 [probe0_m1], %probe0_d;\n"));
+	assert_true(has(&t, "\tcall g_f0, (probe0_e, probe0_m0, probe0_m1, probe0_a0);\n"));
+	done(&t);
+}
+
+static void maps_are_in_the_environment(void **state)
+{
+	struct result t = with_maps("", false);
+
+	(void)state;
+	assert_true(has(&t, "gbpf$table[3]"));
+	assert_int_equal(t.p.n_maps, 0);
+	assert_true(has(&t, "\tcvta.to.global.u64 %b, %probe0_e;\n"
+			    "\tld.global.nc.b64 %b, [%b+504];\n"));
+	done(&t);
 }
 
 /* 1025 instructions fit three times. */
@@ -765,6 +842,8 @@ int main(void)
 		cmocka_unit_test(programs_become_part_of_the_body),
 		cmocka_unit_test(programs_that_do_not_fit_are_called),
 		cmocka_unit_test(subprograms_are_called),
+		cmocka_unit_test(maps_are_in_the_table),
+		cmocka_unit_test(maps_are_in_the_environment),
 		cmocka_unit_test(long_programs_are_called_beyond_a_bound),
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),

@@ -135,6 +135,19 @@ static void guarded_returns_are_branches(void **state)
 	done(&t);
 }
 
+/* A stub has no table. */
+static void maps_are_read_from_the_environment(void **state)
+{
+	struct result t =
+		one(PROBE_ENTER, 0, ", .param .b64 map3", ".reg .b64 %a; ld.param.u64 %a, [map3];");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(
+		has(&t, "\tcvta.to.global.u64 %a, %gbpf$e;\n\tld.global.nc.b64 %a, [%a+24];\n"));
+	done(&t);
+}
+
 /* Fields are those that are known at entry; the lanes follow from the number of threads. */
 static void each_field_of_the_hook_is_known(void **state)
 {
@@ -244,6 +257,7 @@ int main(void)
 		cmocka_unit_test(the_gate_is_unchanged),
 		cmocka_unit_test(a_body_has_neither_calls_nor_parameters),
 		cmocka_unit_test(guarded_returns_are_branches),
+		cmocka_unit_test(maps_are_read_from_the_environment),
 		cmocka_unit_test(each_field_of_the_hook_is_known),
 		cmocka_unit_test(what_a_stub_lacks_is_refused),
 		cmocka_unit_test(lanes_and_sites_are_refused),

@@ -69,6 +69,11 @@ static int is_root(const struct ebpf_jit_func *f)
 	return !f->first;
 }
 
+int ebpf_ptx_has_map_params(const struct ebpf_ptx_jit *j)
+{
+	return j->hook && j->plan->options->maps && is_root(j->func);
+}
+
 static int takes_fields(const struct ebpf_ptx_jit *j, const struct ebpf_jit_func *f)
 {
 	return j->hook && j->flow.takes_ctx[f - j->plan->funcs];
@@ -88,6 +93,11 @@ static void signature(struct ebpf_ptx_jit *j, const struct ebpf_jit_func *f)
 		buf_printf(&j->out, ".param .b64 a%u, ", k);
 	}
 	buf_puts(&j->out, ".param .b64 env");
+	for (unsigned k = 0; k < EBPF_MAX_MAPS && is_root(f); k++) {
+		if (j->maps >> k & 1) {
+			buf_printf(&j->out, ", .param .b64 map%u", k);
+		}
+	}
 	if (takes_fields(j, f)) {
 		ebpf_ptx_field_params(j);
 	}
@@ -302,6 +312,26 @@ static int functions(struct ebpf_ptx_jit *j)
 	return err ? err : j->out.failed;
 }
 
+/* Which maps the root uses is known once it has been written: if any, it is written again with
+ * parameters for them. */
+static int all_functions(struct ebpf_ptx_jit *j)
+{
+	int err = functions(j);
+
+	if (!err && j->uses) {
+		buf_clear(&j->out);
+		j->maps = j->uses;
+		j->func = NULL;
+		j->labels = 0;
+		j->joined = UINT32_MAX;
+		err = functions(j);
+	}
+	if (!err && j->plan->options->maps) {
+		*j->plan->options->maps = j->maps;
+	}
+	return err;
+}
+
 const struct ebpf_ptx_fact *ebpf_ptx_known(const struct ebpf_ptx_jit *j)
 {
 	static const struct ebpf_ptx_fact unknown = { .base = { .kind = PTX_ANY,
@@ -343,7 +373,7 @@ static int64_t emit(struct ebpf_jit *plan, uint8_t *out, size_t cap)
 	int64_t bytes = analyse(&j);
 
 	if (!bytes) {
-		bytes = functions(&j);
+		bytes = all_functions(&j);
 	}
 	if (!bytes) {
 		bytes = !out || j.out.len > cap ? -ENOSPC : (int64_t)j.out.len;

@@ -13,8 +13,9 @@
  *	.func NAME_f0 (.param .b64 env, .param .b32 FIELD, .param .b64 FIELD ...)
  *
  * with a parameter for each context field that it reads, in the order of hooks.def, named after the
- * field and as wide as it. Its other functions that receive the context take these parameters after
- * env. The verdict, 0, is not returned.
+ * field and as wide as it. With the option `maps` parameters mapN, of 64 bits, stand between env
+ *and the fields, for each map N that the root uses: the address of its data. Its other functions
+ *that receive the context take these parameters after env. The verdict, 0, is not returned.
  *
  * With the option `checked` the program may be any bytes that ebpf_program_check() accepts. Its
  * functions take only (.param .b64 env); registers travel in env. An access outside of memory and

@@ -15,6 +15,8 @@ struct ebpf_ptx_jit {
 	int checked;
 	int hook;		   /* of a program inside kernels, or 0 */
 	uint64_t fields;	   /* of its context that it reads: bit i for the i-th */
+	uint64_t maps;		   /* whose addresses are parameters of the root */
+	uint64_t uses;		   /* maps that the root uses, as far as it has been written */
 	struct ebpf_ptx_flow flow; /* not of checked programs */
 	const struct ebpf_jit_func *func;
 	uint32_t pc;	 /* instruction that is being translated */
@@ -91,6 +93,8 @@ void ebpf_ptx_atomic(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
 /* Returns whether the map of a value is in memory of the GPU. */
 int ebpf_ptx_in_device(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
 
+/* Returns whether addresses of maps are parameters of the function that is being translated. */
+int ebpf_ptx_has_map_params(const struct ebpf_ptx_jit *j);
 /* Loads the address of the data of a map into a register. */
 void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map);
 

@@ -28,6 +28,11 @@ void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map)
 {
 	const char *how = j->hook ? "ld.global.nc.u64" : "ld.u64";
 
+	if (ebpf_ptx_has_map_params(j)) {
+		j->uses |= UINT64_C(1) << map;
+		ebpf_ptx_op(j, "ld.param.u64 %s, [map%u]", to, map);
+		return;
+	}
 	ebpf_ptx_op(j, "%s %s, [%s+%u]", how, to, j->hook ? "%genv" : "%env",
 		    PTX_ENV(maps) + 8 * map);
 }
