@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -424,6 +425,77 @@ static void a_result_that_is_not_read_is_none(void **state)
 	free(text);
 }
 
+/* Map 1 has 132 values. What is known of a key decides whether the code compares it with that. */
+static void keys_are_compared_if_they_may_be_too_large(void **state)
+{
+	static const struct {
+		const char *program; /* stores the key at r10 - 8; r6 is any number of 32 bits */
+		int compared;
+	} cases[] = {
+		{ "stxw [r10-8], r6", 1 },
+		{ "stw [r10-8], 131", 0 },
+		{ "stw [r10-8], 132", 1 },
+		{ "stw [r10-8], -1", 1 },
+		{ "and r6, 127; stxw [r10-8], r6", 0 },
+		{ "and r6, 255; stxw [r10-8], r6", 1 },
+		{ "and32 r6, 131; stxw [r10-8], r6", 0 },
+		{ "and r6, -2; stxw [r10-8], r6", 1 },
+		{ "mov r7, 100; and r7, r6; stxw [r10-8], r7", 0 },
+		{ "and r6, 127; add r6, 4; stxw [r10-8], r6", 0 },
+		{ "and r6, 127; add r6, 5; stxw [r10-8], r6", 1 },
+		{ "and r6, 127; sub r6, 1; stxw [r10-8], r6", 1 },
+		{ "and r6, 127; neg r6; stxw [r10-8], r6", 1 },
+		{ "and r6, 65; mul r6, 2; stxw [r10-8], r6", 0 },
+		{ "and r6, 66; mul r6, 2; stxw [r10-8], r6", 1 },
+		{ "and r6, 65; lsh r6, 1; stxw [r10-8], r6", 0 },
+		{ "and r6, 66; lsh r6, 1; stxw [r10-8], r6", 1 },
+		{ "mov r7, 1; lsh r7, r6; stxw [r10-8], r7", 1 },
+		{ "and r6, 1023; rsh r6, 3; stxw [r10-8], r6", 0 },
+		{ "rsh32 r6, 25; stxw [r10-8], r6", 0 },
+		{ "rsh32 r6, 24; stxw [r10-8], r6", 1 },
+		{ "rsh r6, 57; stxw [r10-8], r6", 0 },
+		{ "arsh r6, 57; stxw [r10-8], r6", 1 },
+		{ "mod r6, 132; stxw [r10-8], r6", 0 },
+		{ "mod r6, 133; stxw [r10-8], r6", 1 },
+		{ "and r6, 127; mod r6, 1000; stxw [r10-8], r6", 0 },
+		{ "and r6, 127; div r6, 3; stxw [r10-8], r6", 0 },
+		{ "and r6, 127; mov r7, -1; sdiv r6, r7; stxw [r10-8], r6", 1 },
+		{ "smod r6, 100; stxw [r10-8], r6", 1 },
+		{ "and r6, 100; or r6, 3; stxw [r10-8], r6", 0 },
+		{ "and r6, 100; xor r6, 128; stxw [r10-8], r6", 1 },
+		{ "and r6, 127; mov32 r7, r6; stxw [r10-8], r7", 0 },
+		{ "and r6, 127; stxdw [r10-8], r6", 0 },
+		{ "and r6, 127; stxdw [r10-16], r6; ldxdw r7, [r10-16]; stxw [r10-8], r7", 0 },
+		{ "and r6, 127; stxw [r10-12], r6; ldxw r7, [r10-12]; stxw [r10-8], r7", 0 },
+		{ "and r6, 127; stxw [r10-8], r6; stw [r10-4], -1", 0 },
+		{ "and r6, 127; stxw [r10-4], r6; stw [r10-8], -1", 1 },
+		{ "and r6, 127; stxw [r10-8], r6; stb [r10-7], 1", 1 },
+		{ "and r6, 127; stxw [r10-8], r6; mov r7, 500; aadd32 [r10-8], r7", 1 },
+		{ "stdw [r10-8], 0; mov r1, r10; add r1, -8; mov r2, r10; add r2, -16; "
+		  "mov r3, r10; add r3, -24; call 503",
+		  1 },
+		{ "mov r7, 5; jeq r6, 0, x; mov r7, 100; x:; stxw [r10-8], r7", 0 },
+		{ "mov r7, 5; jeq r6, 0, x; mov r7, r6; x:; stxw [r10-8], r7", 1 },
+		{ "mov r7, 0; again:; add r7, 1; jlt r7, 100, again; stxw [r10-8], r7", 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t fields;
+		char program[512], *text;
+
+		snprintf(program, sizeof(program),
+			 "ldxw r6, [r1+88]; %s; mov r2, r10; add r2, -8; ldmap r1, 1; call 1; "
+			 "mov r0, 0; exit",
+			 cases[i].program);
+		text = text_of(program, HOOK_gdev_enter, &fields);
+		if (cases[i].compared != (strstr(text, "setp.ge.u32 %p0, %w0, 132;") != NULL)) {
+			fail_msg("%s\n%s", cases[i].program, text);
+		}
+		free(text);
+	}
+}
+
 static int setup(void **state)
 {
 	test_env_init(&t);
@@ -460,6 +532,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_counter_is_a_few_instructions),
 		cmocka_unit_test(values_are_accessed_where_their_map_is),
 		cmocka_unit_test(a_result_that_is_not_read_is_none),
+		cmocka_unit_test(keys_are_compared_if_they_may_be_too_large),
 	};
 
 	ptx_folder = argc > 2 && strcmp(argv[1], "--keep-ptx") == 0 ? argv[2] : NULL;

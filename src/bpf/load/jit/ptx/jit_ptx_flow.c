@@ -52,21 +52,66 @@ static void join_into(struct walk *w, uint32_t to, const struct state *from)
 
 /* ---- the stack ---- */
 
-/* Returns the word of an access to the function's own frame at a known, aligned place, or NULL. */
-static struct ebpf_ptx_value *word_at(struct walk *w, unsigned base, int off, unsigned size)
+/* Returns the word of an access to the function's own frame at a known, aligned place, or NULL.
+ * Stores the offset in the word. */
+static struct ebpf_ptx_value *part_at(struct walk *w, unsigned base, int off, unsigned size,
+				      unsigned *ret_part)
 {
 	int at;
 
 	if (!ebpf_ptx_frame_place(&w->now.regs[base], off, size, size, &at)) {
 		return NULL;
 	}
+	*ret_part = (unsigned)(at + (int)EBPF_STACK_BYTES) % 8;
 	return &w->now.words[(unsigned)(-at - 1) / 8];
+}
+
+static struct ebpf_ptx_value *word_at(struct walk *w, unsigned base, int off, unsigned size)
+{
+	unsigned part;
+
+	return part_at(w, base, off, size, &part);
+}
+
+/* Returns the bound of the bytes of a word, as a number. */
+static uint16_t below_of_part(const struct ebpf_ptx_value *word, unsigned part, unsigned size)
+{
+	if (size == 8) {
+		return word->high == 1 ? word->below : 0;
+	}
+	return size == 4 ? (part ? word->high : word->below) : 0;
+}
+
+/* Stores a number into a part of a word. */
+static void store_part(struct ebpf_ptx_value *word, unsigned part, unsigned size, uint16_t below)
+{
+	struct ebpf_ptx_value v = ebpf_ptx_scalar;
+
+	if (size == 4) {
+		v.below = part ? word->below : below;
+		v.high = part ? below : word->high;
+	}
+	*word = v;
+}
+
+/* A helper may store numbers into words that are registers. */
+static void forget_numbers(struct walk *w)
+{
+	for (unsigned k = 0; k < WORDS; k++) {
+		struct ebpf_ptx_value *v = &w->now.words[k];
+
+		v->below = v->high = 0;
+		if (v->kind == PTX_SCALAR) {
+			*v = ebpf_ptx_scalar;
+		}
+	}
 }
 
 /* A store to an unknown place of the stack, or a call that may store there. */
 static void forget_words(struct walk *w, int may_store_pointers)
 {
 	if (!w->first && w->flow->slots[w->plan->notes[w->pc].func]) {
+		forget_numbers(w);
 		return;
 	}
 	for (unsigned k = 0; k < WORDS; k++) {
@@ -84,11 +129,16 @@ static void load(struct walk *w, const struct ebpf_insn *i)
 {
 	unsigned size = ebpf_ptx_size(i);
 	const struct ebpf_ptx_value *base = &w->now.regs[i->src];
-	const struct ebpf_ptx_value *word = word_at(w, i->src, i->off, size);
+	unsigned part = 0;
+	const struct ebpf_ptx_value *word = part_at(w, i->src, i->off, size, &part);
 	struct ebpf_ptx_value v = ebpf_ptx_scalar;
 
 	if (word && size == 8) {
 		v = word->kind == PTX_NONE ? ebpf_ptx_any : *word;
+		v.below = below_of_part(word, 0, 8);
+		v.high = 0;
+	} else if (EBPF_MODE(i->code) == EBPF_MEM && size < 8) {
+		v.below = size == 1 ? 256 : word ? below_of_part(word, part, size) : 0;
 	} else if (size == 8 && base->kind != PTX_CTX && base->kind != PTX_VALUE) {
 		v = ebpf_ptx_any;
 	}
@@ -99,17 +149,22 @@ static void store(struct walk *w, const struct ebpf_insn *i)
 {
 	unsigned size = ebpf_ptx_size(i);
 	const struct ebpf_ptx_value *base = &w->now.regs[i->dst];
-	struct ebpf_ptx_value *word = word_at(w, i->dst, i->off, size);
+	unsigned part = 0;
+	struct ebpf_ptx_value *word = part_at(w, i->dst, i->off, size, &part);
+	struct ebpf_ptx_value from =
+		EBPF_CLASS(i->code) == EBPF_ST ? ebpf_ptx_constant(i->imm) : w->now.regs[i->src];
 	int is_atomic = EBPF_CLASS(i->code) == EBPF_STX && EBPF_MODE(i->code) == EBPF_ATOMIC;
 	unsigned result = is_atomic && i->imm == EBPF_CMPXCHG ? 0 : i->src;
 
 	if (!word && base->kind != PTX_VALUE) {
 		forget_words(w, 1);
-	} else if (word && (is_atomic || size < 8)) {
-		*word = is_atomic ? ebpf_ptx_any : ebpf_ptx_scalar;
+	} else if (word && is_atomic) {
+		*word = ebpf_ptx_any;
+	} else if (word && size < 8) {
+		store_part(word, part, size, from.below);
 	} else if (word) {
-		*word = EBPF_CLASS(i->code) == EBPF_ST ? ebpf_ptx_constant(i->imm)
-						       : w->now.regs[i->src];
+		*word = from;
+		word->high = from.below ? 1 : 0;
 	}
 	if (is_atomic && (i->imm & EBPF_FETCH)) {
 		w->now.regs[result] =
@@ -124,7 +179,7 @@ static void enter(struct walk *w, uint32_t first, const struct ebpf_ptx_value ar
 	struct state s = { 0 };
 
 	memcpy(&s.regs[1], args, 5 * sizeof(*args));
-	s.regs[10] = (struct ebpf_ptx_value){ PTX_FRAME, 3, 0, JIT_NO_MAP, 0 };
+	s.regs[10] = (struct ebpf_ptx_value){ .kind = PTX_FRAME, .bits = 3, .map = JIT_NO_MAP };
 	for (unsigned k = 0; k < 5; k++) {
 		if (ebpf_ptx_is_frame(&args[k])) { /* the caller's, not the function's own */
 			s.regs[1 + k].kind = PTX_ANY;
@@ -153,13 +208,17 @@ static void call(struct walk *w, const struct ebpf_insn *i)
 		forget_words(w, 1);
 	} else {
 		if (ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_map_lookup_elem) {
-			result = (struct ebpf_ptx_value){
-				PTX_VALUE, 3, 0, r[1].kind == PTX_HANDLE ? r[1].map : JIT_NO_MAP, 0
-			};
+			result = (struct ebpf_ptx_value){ .kind = PTX_VALUE,
+							  .bits = 3,
+							  .map = r[1].kind == PTX_HANDLE
+									 ? r[1].map
+									 : JIT_NO_MAP };
 		} else if (ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_iter_num_next) {
 			result = r[1]; /* or NULL */
 		}
-		forget_words(w, 0);
+		if (ebpf_helper_slot(i->imm) != EBPF_SLOT_bpf_map_lookup_elem) {
+			forget_words(w, 0);
+		}
 	}
 	r[0] = result;
 	memset(&r[1], 0, 5 * sizeof(*r));
@@ -207,9 +266,12 @@ static void judge(struct walk *w, const struct ebpf_insn *i)
 	const struct ebpf_ptx_value *word = class == EBPF_LDX && ebpf_ptx_size(i) < 8
 						    ? word_at(w, i->src, i->off, ebpf_ptx_size(i))
 						    : NULL;
+	unsigned part = 0;
+	const struct ebpf_ptx_value *key = part_at(w, 2, 0, 4, &part);
 
 	w->flow->facts[w->pc] =
-		(struct ebpf_ptx_fact){ w->now.regs[of], w->now.regs[2], w->now.regs[3] };
+		(struct ebpf_ptx_fact){ w->now.regs[of], w->now.regs[2], w->now.regs[3],
+					key ? below_of_part(key, part, 4) : 0 };
 	for (unsigned r = 0; r < 11; r++) {
 		if ((mask >> r & 1) && ebpf_ptx_is_ctx(&w->now.regs[r])) {
 			w->flow->misuse = MIN(w->flow->misuse, w->pc);
@@ -230,10 +292,12 @@ static void load_number(struct walk *w, const struct ebpf_insn *i)
 	struct ebpf_ptx_value v = ebpf_ptx_constant(i->imm);
 
 	if (i->src == EBPF_PSEUDO_MAP) {
-		v = (struct ebpf_ptx_value){ PTX_HANDLE, 0, 0, (uint8_t)i->imm, 0 };
+		v = (struct ebpf_ptx_value){ .kind = PTX_HANDLE, .map = (uint8_t)i->imm };
 	} else if (i->src == EBPF_PSEUDO_MAP_VALUE) {
-		v = (struct ebpf_ptx_value){ PTX_VALUE, 3, (uint8_t)(i[1].imm & 7), (uint8_t)i->imm,
-					     0 };
+		v = (struct ebpf_ptx_value){ .kind = PTX_VALUE,
+					     .bits = 3,
+					     .low = (uint8_t)(i[1].imm & 7),
+					     .map = (uint8_t)i->imm };
 	}
 	w->now.regs[i->dst] = v;
 }

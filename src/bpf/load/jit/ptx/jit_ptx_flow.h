@@ -20,13 +20,16 @@ enum ebpf_ptx_kind {
 	PTX_VALUE,	  /* a pointer into a value of a map, or NULL */
 };
 
-/* A value: its kind, and its low bits as far as they are constant. */
+/* A value: its kind, its low bits as far as they are constant, and a bound. */
 struct ebpf_ptx_value {
 	uint8_t kind;
 	uint8_t bits; /* number of known low bits, at most 3 */
 	uint8_t low;  /* these bits */
 	uint8_t map;  /* HANDLE, VALUE: the map, or JIT_NO_MAP */
 	int16_t off;  /* FRAME: offset from r10, or PTX_NO_OFF */
+	/* The unsigned value is less than this; 0: not known. Of a word of the stack: of its low
+	 * half, and of its high half. */
+	uint16_t below, high;
 };
 
 #define PTX_NO_OFF INT16_MIN
@@ -35,6 +38,7 @@ struct ebpf_ptx_value {
 struct ebpf_ptx_fact {
 	struct ebpf_ptx_value base;   /* of the base of a load or store, or r1 of a call */
 	struct ebpf_ptx_value r2, r3; /* of a call */
+	uint16_t key_below; /* of a call: the 32 bits in the stack at r2 are less; 0: not known */
 };
 
 struct ebpf_ptx_flow {

@@ -122,6 +122,31 @@ static void element(struct ebpf_ptx_jit *j, unsigned index, const char *to)
 	ebpf_ptx_op(j, "mad.wide.u32 %s, %%w0, %u, %%t0", to, m->stride);
 }
 
+/* Returns a number that the key is less than; 0: not known. */
+static uint32_t key_below(const struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	if (note->key == KEY_CONSTANT) {
+		return note->key_value < UINT32_MAX ? note->key_value + 1 : 0;
+	}
+	return ebpf_ptx_known(j)->key_below;
+}
+
+/* Returns whether an index below this is surely one of the map. */
+static int is_within(const struct ebpf_ptx_jit *j, uint32_t below, unsigned index)
+{
+	return below && below <= j->plan->maps[index].max_entries;
+}
+
+/* Branches to fail with -ENOENT if %w0 is no index of the map. */
+static void test_index(struct ebpf_ptx_jit *j, uint32_t below, unsigned index, unsigned fail)
+{
+	if (!is_within(j, below, index)) {
+		ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
+		ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", j->plan->maps[index].max_entries);
+		ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	}
+}
+
 /* Returns the instruction behind a look-up of a known map if it compares the result with NULL and
  * no other path comes to it, else NULL. */
 static const struct ebpf_insn *null_test(const struct ebpf_ptx_jit *j,
@@ -147,9 +172,11 @@ static void lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, uns
 	int to_end = !test || EBPF_OP(test->code) == EBPF_JNE;
 
 	load_key(j, note);
-	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
-	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", j->plan->maps[index].max_entries);
-	ebpf_ptx_op(j, "@%%p0 bra $%c%u", to_end ? 'M' : 'L', to_end ? end : target);
+	if (!is_within(j, key_below(j, note), index)) {
+		ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+		ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", j->plan->maps[index].max_entries);
+		ebpf_ptx_op(j, "@%%p0 bra $%c%u", to_end ? 'M' : 'L', to_end ? end : target);
+	}
 	element(j, index, "%r0");
 	if (test) {
 		j->joined = j->pc + 1;
@@ -215,9 +242,7 @@ static void update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, uns
 		return;
 	}
 	load_key(j, note);
-	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
-	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", m->max_entries);
-	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	test_index(j, key_below(j, note), index, fail);
 	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -EEXIST);
 	ebpf_ptx_op(j, "setp.eq.s64 %%p0, %%r4, %u", UPDATE_NOEXIST);
 	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
@@ -271,9 +296,7 @@ static void hist_add(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *
 		return;
 	}
 	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%r2");
-	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
-	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", m->max_entries);
-	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	test_index(j, ebpf_ptx_known(j)->r2.below, index, fail);
 	element(j, index, "%r1");
 	ebpf_ptx_op(j, "clz.b64 %%w1, %%r3");
 	ebpf_ptx_op(j, "sub.s32 %%w1, 64, %%w1");
@@ -299,9 +322,7 @@ static void atomic_add(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note
 		return;
 	}
 	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%r2");
-	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -ENOENT);
-	ebpf_ptx_op(j, "setp.ge.u32 %%p0, %%w0, %u", m->max_entries);
-	ebpf_ptx_op(j, "@%%p0 bra $M%u", fail);
+	test_index(j, ebpf_ptx_known(j)->r2.below, index, fail);
 	element(j, index, "%r1");
 	ebpf_ptx_op(j, "mov.b64 %%t1, %%r3");
 	add_to(j, index);

@@ -4,12 +4,22 @@
 #include "base/compiler.h"
 #include "bpf/load/jit/ptx/jit_ptx_flow_int.h"
 
-const struct ebpf_ptx_value ebpf_ptx_any = { PTX_ANY, 0, 0, JIT_NO_MAP, 0 };
-const struct ebpf_ptx_value ebpf_ptx_scalar = { PTX_SCALAR, 0, 0, JIT_NO_MAP, 0 };
+const struct ebpf_ptx_value ebpf_ptx_any = { .kind = PTX_ANY, .map = JIT_NO_MAP };
+const struct ebpf_ptx_value ebpf_ptx_scalar = { .kind = PTX_SCALAR, .map = JIT_NO_MAP };
+
+/* Returns a bound of 64 bits as far as it can be kept. */
+static uint16_t bound(uint64_t below)
+{
+	return below <= UINT16_MAX ? (uint16_t)below : 0;
+}
 
 struct ebpf_ptx_value ebpf_ptx_constant(int64_t v)
 {
-	return (struct ebpf_ptx_value){ PTX_SCALAR, 3, (uint8_t)(v & 7), JIT_NO_MAP, 0 };
+	return (struct ebpf_ptx_value){ .kind = PTX_SCALAR,
+					.bits = 3,
+					.low = (uint8_t)(v & 7),
+					.map = JIT_NO_MAP,
+					.below = bound((uint64_t)v + 1) };
 }
 
 int ebpf_ptx_is_ctx(const struct ebpf_ptx_value *v)
@@ -55,6 +65,26 @@ int ebpf_ptx_aligned(const struct ebpf_ptx_value *v, int off, unsigned bytes)
 	return ((v->low + (unsigned)off) & mask) == 0 ? 1 : -1;
 }
 
+/* Returns the smallest power of two that is not less. */
+static uint64_t power_of_two(uint64_t v)
+{
+	uint64_t p = 1;
+
+	while (p < v) {
+		p *= 2;
+	}
+	return p;
+}
+
+/* Different bounds rise to a power of two, so that they rise a few times only. */
+static uint16_t join_bounds(uint16_t a, uint16_t b)
+{
+	if (!a || !b) {
+		return 0;
+	}
+	return a == b ? a : bound(power_of_two(MAX(a, b)));
+}
+
 struct ebpf_ptx_value ebpf_ptx_join(struct ebpf_ptx_value a, struct ebpf_ptx_value b)
 {
 	struct ebpf_ptx_value v = a;
@@ -67,6 +97,8 @@ struct ebpf_ptx_value ebpf_ptx_join(struct ebpf_ptx_value a, struct ebpf_ptx_val
 		v.bits--;
 	}
 	v.low &= (uint8_t)((1u << v.bits) - 1);
+	v.below = join_bounds(a.below, b.below);
+	v.high = join_bounds(a.high, b.high);
 	if (a.kind != b.kind) {
 		v.kind = ebpf_ptx_is_ctx(&a) || ebpf_ptx_is_ctx(&b)	  ? PTX_CTX_OR_NOT
 			 : ebpf_ptx_is_frame(&a) || ebpf_ptx_is_frame(&b) ? PTX_FRAME_OR_NOT
@@ -156,17 +188,74 @@ static int16_t moved(const struct ebpf_ptx_value *a, const struct ebpf_insn *i)
 	return (int16_t)(a->off + by);
 }
 
+static uint16_t below_of_shift(const struct ebpf_ptx_value *a, const struct ebpf_insn *i)
+{
+	unsigned width = EBPF_CLASS(i->code) == EBPF_ALU64 ? 64 : 32;
+	unsigned by = (unsigned)i->imm & (width - 1);
+
+	if (EBPF_SRC(i->code) == EBPF_X) {
+		return 0;
+	}
+	if (EBPF_OP(i->code) == EBPF_RSH) {
+		return a->below		 ? (uint16_t)(((a->below - 1u) >> by) + 1)
+		       : width - by < 16 ? (uint16_t)(1u << (width - by))
+					 : 0;
+	}
+	return a->below && by < 16 ? bound(((uint64_t)(a->below - 1u) << by) + 1) : 0;
+}
+
+/* Returns a bound of the result. Operands below 65536 are the same in 32 bits; a division by 0
+ * gives 0, and a remainder the dividend. */
+static uint16_t below_of(const struct ebpf_ptx_value *a, const struct ebpf_ptx_value *b,
+			 const struct ebpf_insn *i)
+{
+	uint64_t x = a->below, y = b->below;
+
+	switch (EBPF_OP(i->code)) {
+	case EBPF_AND:
+		return (uint16_t)(x && y ? MIN(x, y) : x + y);
+	case EBPF_LSH:
+	case EBPF_RSH:
+		return below_of_shift(a, i);
+	case EBPF_DIV: /* by a negative number, if it is signed */
+		return (uint16_t)(i->off && !y ? 0 : x);
+	case EBPF_MOD:
+		if (EBPF_SRC(i->code) == EBPF_K && y > 1 && (x || !i->off)) {
+			return (uint16_t)(x ? MIN(x, y - 1) : y - 1);
+		}
+		return (uint16_t)x;
+	default:
+		break;
+	}
+	if (!x || !y) {
+		return 0;
+	}
+	switch (EBPF_OP(i->code)) {
+	case EBPF_ADD:
+		return bound(x + y - 1);
+	case EBPF_MUL:
+		return bound((x - 1) * (y - 1) + 1);
+	case EBPF_OR:
+	case EBPF_XOR:
+		return bound(power_of_two(MAX(x, y)));
+	default:
+		return 0;
+	}
+}
+
 static struct ebpf_ptx_value shifted(struct ebpf_ptx_value a, const struct ebpf_insn *i)
 {
 	unsigned by = (unsigned)i->imm & (EBPF_CLASS(i->code) == EBPF_ALU64 ? 63 : 31);
 
-	if (EBPF_SRC(i->code) == EBPF_X) {
-		return ebpf_ptx_scalar;
+	struct ebpf_ptx_value v = ebpf_ptx_scalar;
+
+	if (EBPF_SRC(i->code) == EBPF_K) {
+		by = MIN(by, 3u);
+		v.bits = (uint8_t)MIN(3u, a.bits + by);
+		v.low = (uint8_t)(a.low << by & 7);
+		v.below = below_of_shift(&a, i);
 	}
-	by = MIN(by, 3u);
-	a.bits = (uint8_t)MIN(3u, a.bits + by);
-	a.low = (uint8_t)(a.low << by & 7);
-	return (struct ebpf_ptx_value){ PTX_SCALAR, a.bits, a.low, JIT_NO_MAP, 0 };
+	return v;
 }
 
 struct ebpf_ptx_value ebpf_ptx_computed(const struct ebpf_ptx_value *regs,
@@ -183,7 +272,10 @@ struct ebpf_ptx_value ebpf_ptx_computed(const struct ebpf_ptx_value *regs,
 		if (EBPF_CLASS(i->code) == EBPF_ALU64 && !i->off) {
 			return b;
 		}
-		return (struct ebpf_ptx_value){ PTX_SCALAR, b.bits, b.low, JIT_NO_MAP, 0 };
+		v.bits = b.bits;
+		v.low = b.low;
+		v.below = i->off ? 0 : b.below;
+		return v;
 	case EBPF_LSH:
 		return shifted(a, i);
 	case EBPF_ADD:
@@ -199,8 +291,10 @@ struct ebpf_ptx_value ebpf_ptx_computed(const struct ebpf_ptx_value *regs,
 		v.bits = (uint8_t)known_of_product(&a, &b);
 		break;
 	default:
-		return ebpf_ptx_scalar;
+		v.below = below_of(&a, &b, i);
+		return v;
 	}
+	v.below = below_of(&a, &b, i);
 	v.low = (uint8_t)(low_bits(op, a.low, b.low) & ((1u << v.bits) - 1));
 	if (EBPF_CLASS(i->code) == EBPF_ALU64 && (op == EBPF_ADD || op == EBPF_SUB)) {
 		v.kind = (uint8_t)kind_of_sum(op, &a, &b);
