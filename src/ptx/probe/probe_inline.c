@@ -2,6 +2,7 @@
  * and the end is a label. As a function it has a name space of its own, so before it is pasted each
  * name in it must be one that the root itself declares, a special register, or a function of the
  * program: then no instruction of it can mean a register or a label of the body around it. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,6 +131,11 @@ void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_prog
 	}
 	while (!(g->maps >> map & 1) || i-- > 0) {
 		map++;
+	}
+	if (g->probe->map_offsets && !p->m) {
+		buf_printf(p->out, "\tadd.s64 %s", reg);
+		ptx_probe_text(p, ", %%~e, 0x%" PRIx64 ";\n", g->probe->map_offsets[map]);
+		return;
 	}
 	buf_printf(p->out, "\tcvta.to.global.u64 %s", reg);
 	ptx_probe_text(p, ", %%~e;\n");

@@ -118,17 +118,26 @@ static int rewrite(struct shim_probe_made *b)
 static int copy_code(struct shim_probe_made *b, const struct shim_code_kept *kept)
 {
 	uint64_t envs[PTX_PROBES_MAX];
+	uint64_t(*offsets)[PTX_PROBE_MAPS_MAX] = calloc(PTX_PROBES_MAX, sizeof(*offsets));
 	size_t bytes = 0;
 	void *elf = shim_code_kept_elf(kept, &bytes, b->r);
-	int err = elf ? 0 : -ENOENT;
+	int err = elf && offsets ? 0 : elf ? -ENOMEM : -ENOENT;
 
 	for (uint32_t i = 0; i < b->n && !err; i++) {
 		envs[i] = shim_probe_memory_env(b->tool[i], b->k->ctx, b->r);
 		err = envs[i] ? 0 : -ENOMEM;
+		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX && !err; k++) {
+			offsets[i][k] = shim_probe_memory_map(b->tool[i], envs[i], k) - envs[i];
+		}
+		b->probes[i].map_offsets = offsets[i];
 	}
 	err = err ? err
 		  : shim_code_probe_make(&b->copy, elf, bytes, b->k->name, b->probes, envs, b->n,
 					 b->r);
+	for (uint32_t i = 0; i < b->n; i++) {
+		b->probes[i].map_offsets = NULL;
+	}
+	free(offsets);
 	free(elf);
 	return err;
 }

@@ -148,6 +148,23 @@ static void maps_are_read_from_the_environment(void **state)
 	done(&t);
 }
 
+static void offsets_of_maps_are_constants(void **state)
+{
+	static const char text[] = ".func p_f0 (.param .b64 env, .param .b64 map1)\n{\n"
+				   ".reg .b64 %a; ld.param.u64 %a, [map1];\n}\n";
+	static const uint64_t offsets[PTX_PROBE_MAPS_MAX] = { 0x1000, 0x2000 };
+	const struct ptx_probe p = {
+		.hook = PROBE_ENTER, .name = "p", .text = text, .map_offsets = offsets
+	};
+	struct result t = make(&p, 1);
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "\tadd.s64 %a, %gbpf$e, 0x2000;\n"));
+	assert_false(has(&t, "ld.global"));
+	done(&t);
+}
+
 /* Fields are those that are known at entry; the lanes follow from the number of threads. */
 static void each_field_of_the_hook_is_known(void **state)
 {
@@ -258,6 +275,7 @@ int main(void)
 		cmocka_unit_test(a_body_has_neither_calls_nor_parameters),
 		cmocka_unit_test(guarded_returns_are_branches),
 		cmocka_unit_test(maps_are_read_from_the_environment),
+		cmocka_unit_test(offsets_of_maps_are_constants),
 		cmocka_unit_test(each_field_of_the_hook_is_known),
 		cmocka_unit_test(what_a_stub_lacks_is_refused),
 		cmocka_unit_test(lanes_and_sites_are_refused),
