@@ -161,9 +161,18 @@ static void elect_lowest(struct ptx_probe_work *p, uint32_t label)
 		       label);
 }
 
-/* A warp has a lane 0, and all of its lanes begin, so this elects one whatever groups they form. */
+/* All lanes of a warp begin, so either of these elects one of them whatever groups they form: the
+ * instruction waits for all lanes that the warp has, and a warp has a lane 0. Of the elected lane
+ * of the instruction ptxas knows that it is alone. */
 static void elect_first(struct ptx_probe_work *p, uint32_t label)
 {
+	if (ptx_probe_target(p) >= 90 && p->m->version_major >= 8) {
+		ptx_probe_text(p,
+			       "\telect.sync %%~t|%%~p, 0xffffffff;\n\tmov.u32 %%~n, 0;\n"
+			       "\t@!%%~p bra $~%u;\n",
+			       label);
+		return;
+	}
 	ptx_probe_text(p,
 		       "\tmov.u32 %%~n, %%laneid;\n\tsetp.ne.u32 %%~p, %%~n, 0;\n"
 		       "\t@%%~p bra $~%u;\n",

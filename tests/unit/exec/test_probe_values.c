@@ -48,6 +48,7 @@ static void without_copies(char *text)
 /* Later targets have instructions for what others compute in loops. */
 static char sm_60[] = "sm_60", sm_75[] = "sm_75", sm_90[] = "sm_90";
 static const char *target = sm_90;
+static uint32_t threads = 32; /* of the block */
 
 struct ran {
 	struct engine e;
@@ -57,8 +58,10 @@ struct ran {
 
 static void run(struct ran *t, const char *body, const uint32_t *hooks, uint32_t n)
 {
-	static const uint32_t one[3] = { 1, 1, 1 }, warp[3] = { 32, 1, 1 };
-	struct engine_launch l = { .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .limit = 1000000 };
+	const uint32_t one[3] = { 1, 1, 1 }, block[3] = { threads, 1, 1 };
+	struct engine_launch l = { .grid = { 1, 1, 1 },
+				   .block = { threads, 1, 1 },
+				   .limit = 1000000 };
 	char text[8192], message[512] = "";
 	enum exec_status s;
 
@@ -78,7 +81,7 @@ static void run(struct ran *t, const char *body, const uint32_t *hooks, uint32_t
 	l.params = &t->buffer;
 	l.shared = t->f.probed.needs_shared ? PTX_PROBE_SMEM(0) : 0;
 	s = engine_run(&t->e, &l);
-	if (s != EXEC_DONE || probe_form_check(&t->f, one, warp, body)) {
+	if (s != EXEC_DONE || probe_form_check(&t->f, one, block, body)) {
 		fail_msg("%d %s\n%s", (int)s, t->e.fault.what ? t->e.fault.what : "",
 			 buf_text(&t->f.probed.text));
 	}
@@ -304,6 +307,27 @@ static void lanes_leave_once_each(void **state)
 	done(&t);
 }
 
+/* The last warp has 8 lanes. */
+static void each_warp_enters_once(void **state)
+{
+	static const uint32_t hooks[] = { 32 };
+	static struct ran t;
+
+	target = *state;
+	threads = 72;
+	run(&t, "", hooks, 1);
+	assert_int_equal(strstr(buf_text(&t.f.probed.text), "elect.sync") != NULL, target == sm_90);
+	assert_int_equal(t.f.logs[0]->n, 3);
+	for (uint64_t i = 0; i < 3; i++) {
+		bool last = OF(0, i, "warp") == 2;
+
+		assert_int_equal(OF(0, i, "active"), last ? 0xff : UINT32_MAX);
+		assert_int_equal(OF(0, i, "lane"), 0);
+	}
+	done(&t);
+	threads = 32;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,6 +337,8 @@ int main(void)
 		{ "far addresses, sm_60", values_of_far_addresses, .initial_state = sm_60 },
 		{ "far addresses, sm_75", values_of_far_addresses, .initial_state = sm_75 },
 		{ "far addresses, sm_90", values_of_far_addresses, .initial_state = sm_90 },
+		{ "entries, sm_60", each_warp_enters_once, .initial_state = sm_60 },
+		{ "entries, sm_90", each_warp_enters_once, .initial_state = sm_90 },
 		cmocka_unit_test(lanes_that_take_a_branch),
 		cmocka_unit_test(barriers_fences_lines_and_functions),
 		cmocka_unit_test(a_barrier_may_write_its_guard),
