@@ -1,5 +1,6 @@
 /* Verifies any instructions as a program and runs accepted ones in the checked interpreter, where
- * they must not fault. The first byte selects hook and flags, the rest are instructions (functions
+ * they must not fault. Those for hooks inside kernels, on each lane or once for a warp, are
+ * compiled instead. The first byte selects hook and flags, the rest are instructions (functions
  * begin at the targets of local calls and function addresses). test_verify writes its cases in this
  * form as seeds. */
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "bpf/load/jit/jit.h"
 #include "bpf/load/verify/verify.h"
 #include "bpf/run/interp/interp.h"
 
@@ -19,6 +21,14 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MAX_INSNS 512u
+
+/* The first byte: EBPF_VERIFY_EXPLAIN, EBPF_VERIFY_MERGE, and of programs inside kernels the hook's
+ * number, its fourth bit apart. */
+#define HOOK_8 0x01u
+#define HOOK_SHIFT 3
+#define DEVICE 0x40u
+#define LANE 0x80u
+#define N_DEVICE_HOOKS 11u
 
 static const struct ebpf_map_def maps[] = {
 	{ "global", 2, 4, 16, 4, 0, 0 },
@@ -38,6 +48,13 @@ static const struct ebpf_map_def maps[] = {
 	{ "hist", 1000, 4, 512, 2, GBPF_F_TENANT, 0 },
 	{ "prefixes", 11, 8, 8, 16, GBPF_F_TENANT, 0 },
 	{ "other", 2, 4, 16, 2, GBPF_F_DAEMON, 0, .lock_1 = 9 },
+	{ "published", 2, 4, 16, 4, GBPF_F_EPOCH, 0 },
+	{ "counters", 2, 4, 16, 64, GBPF_F_DEVICE, 0 },
+	{ ".bss.device", 2, 4, 256, 1, GBPF_F_DEVICE, 1 },
+	{ "rows", 1000, 4, 512, 4, GBPF_F_DEVICE, 0 },
+	{ "dmany", 12, 4, 4, 4, 0, 0, .inner_1 = 19 },
+	{ "pushed", 1003, 0, 16, 64, GBPF_F_DEVICE, 0 },
+	{ "wide", 2, 4, 32, 4, GBPF_F_DEVICE, 0 },
 };
 
 static void find_functions(struct ebpf_prog *p)
@@ -116,6 +133,29 @@ static void run(const struct ebpf_prog *p, uint64_t cost)
 	}
 }
 
+/* Compiles a program for kernels, or has it refused with a reason. */
+static void compile(const struct ebpf_prog *p)
+{
+	static struct ebpf_map laid[ARRAY_SIZE(maps)];
+	static uint8_t text[1 << 20];
+	const struct ebpf_code code = { .insns = p->insns, .n = p->n_insns };
+	struct ebpf_jit_options o = { .device_hook = p->hook, .device_lane = p->lane };
+	size_t bytes[EBPF_REGIONS], len = 0;
+	struct report r;
+
+	report_init(&r);
+	o.report = &r;
+	if (ebpf_maps_layout(maps, ARRAY_SIZE(maps), laid, bytes)) {
+		abort();
+	}
+	if (ebpf_jit_compile_with(&ebpf_target_ptx, &o, &code, laid, ARRAY_SIZE(maps), text,
+				  sizeof(text), &len) < 0 &&
+	    !r.message.len) {
+		abort();
+	}
+	report_finish(&r);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct ebpf_prog p;
@@ -130,6 +170,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	memset(&p, 0, sizeof(p));
 	p.hook = 3;
+	if (data[0] & DEVICE) {
+		p.hook = (int)(EBPF_FIRST_DEVICE_HOOK +
+			       ((data[0] >> HOOK_SHIFT & 7) | (data[0] & HOOK_8) << 3) %
+				       N_DEVICE_HOOKS);
+		p.lane = (data[0] & LANE) != 0;
+	}
 	p.n_insns = (uint32_t)MIN((size - 1) / 8, (size_t)MAX_INSNS);
 	memcpy(insns, data + 1, (size_t)p.n_insns * 8);
 	p.insns = insns;
@@ -145,7 +191,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (err && !r.message.len) {
 		abort();
 	}
-	if (err == 0) {
+	if (err == 0 && data[0] & DEVICE) {
+		compile(&p);
+	} else if (err == 0) {
 		run(&p, stats.cost);
 	}
 	report_text(&r, &text);

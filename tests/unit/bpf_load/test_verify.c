@@ -284,20 +284,25 @@ static void add_tails(const struct vt_case *c, const struct asm_unit *u, struct 
 	p->n_tails = c->n_tails;
 }
 
-/* Seeds for fuzz_verify: a byte of flags, then the instructions. */
+/* Seeds for fuzz_verify: a byte of hook and flags as it reads them, then the instructions. */
 static void keep_seed(const struct vt_case *c, const struct asm_unit *u)
 {
 	const char *folder = getenv("GBPF_VERIFY_SEEDS");
+	unsigned device = (unsigned)c->hook - EBPF_FIRST_DEVICE_HOOK;
 	char path[512];
 	FILE *f;
+	int first = 0;
 
 	if (!folder) {
 		return;
 	}
+	if (c->hook >= (int)EBPF_FIRST_DEVICE_HOOK) {
+		first = (int)(0x40 | (c->lane ? 0x80u : 0) | (device & 7) << 3 | device >> 3);
+	}
 	snprintf(path, sizeof(path), "%s/%u.%u", folder, n_cases, u == &c->twin);
 	f = fopen(path, "w");
 	if (f) {
-		fputc(0, f);
+		fputc(first, f);
 		fwrite(u->insns, sizeof(u->insns[0]), u->n, f);
 		fclose(f);
 	}
