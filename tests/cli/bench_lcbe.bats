@@ -146,7 +146,7 @@ shares_are_sane() {
 	cat >be.sh <<-'END'
 		while :; do sleep 0.005; echo 3; done
 	END
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 2 --requests 20 --seconds 4 \
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 2 --requests 20 --seconds 30 \
 		--conditions alone,default,short,gbpf --lc-cmd "sh $PWD/lc.sh" --be-cmd "sh $PWD/be.sh"
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
