@@ -190,6 +190,44 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	shows blocks 0 12
 }
 
+@test "a form that the driver refuses leaves the program's kernel in the node" {
+	begin
+	attach count_ends
+	start
+	tell load "make full 5" "replay 2"
+	wait_for falls_back
+	says "scale: nodes of a graph are not reachable.*: CUDA_ERROR_"
+	shows blocks 0 0
+	gbpf probe detach "$id"
+	attach count_blocks
+	tell "replay 1"
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "replay 1"
+	shows blocks 0 $((before + 6))
+}
+
+@test "machine code is probed in nodes, also of programs whose kernels are stopped between blocks" {
+	begin
+	attach count_blocks
+	start
+	tell code "make explicit 5" "replay 3" end "make captured 2" "replay 1" "replay 1"
+	shows blocks 0 24
+	gbpf probe detach "$id"
+	tell "replay 1" end
+	gbpf policy swap "$POLICIES/lc_first.bpf.o"
+	start --class batch
+	attach count_blocks --to "$pid"
+	tell code "make kept 5" "replay 3" "set 7" "replay 1"
+	shows blocks 0 26
+	swap count_blocks
+	wait_for has_kernels 1
+	tell "replay 1"
+	shows blocks 0 8
+	gbpf probe detach "$id"
+	tell "replay 1"
+}
+
 @test "modules are unloaded and contexts end with executable graphs" {
 	begin
 	attach count_blocks

@@ -2,10 +2,12 @@
  * obeys lines of standard input and answers each on standard output with "ok". It checks the memory
  * after each line that launches.
  *
- *   load              loads the module and gets its functions
+ *   load              loads the module and gets its function
+ *   code              loads it as machine code only
  *   make KIND BLOCKS  an executable graph: scale with that many blocks of 96 threads, then with one
  *                     block. KIND: explicit, captured, clone, child, library; the graphs are
- *                     destroyed. "kept": as explicit, but the graph stays
+ *                     destroyed. "kept": as explicit, but the graph stays; "full": as explicit,
+ *                     with all the shared memory that a launch may have
  *   replay N          launches it N times and synchronizes
  *   set BLOCKS        changes its first node, by the graph that was kept
  *   edit BLOCKS       changes the first node of the graph that was kept, and then updates the
@@ -32,6 +34,7 @@
 #define THREADS 96u
 #define BLOCKS_MAX 64u
 #define WORDS (BLOCKS_MAX * THREADS)
+#define SHARED_MAX (99u << 10)
 
 /* at[i] = 2 at[i] + 1, for i < n; other threads leave early */
 static const char text[] =
@@ -56,6 +59,7 @@ static CUdeviceptr at;
 static CUstream stream;
 static unsigned blocks;	      /* of the exec's first node */
 static unsigned graph_blocks; /* of that of the graph that was kept */
+static unsigned shared;	      /* of each launch */
 static unsigned model[WORDS];
 
 static unsigned used_of(unsigned n)
@@ -66,6 +70,26 @@ static unsigned used_of(unsigned n)
 static void load(void)
 {
 	CU(cuModuleLoadData(&module, text));
+	CU(cuModuleGetFunction(&scale, module, "scale"));
+}
+
+/* As programs do that bring no PTX. */
+static void load_code(void)
+{
+	CUlinkState s;
+	size_t bytes;
+	void *image, *copy;
+
+	CU(cuLinkCreate(0, NULL, NULL, &s));
+	CU(cuLinkAddData(s, CU_JIT_INPUT_PTX, (void *)(uintptr_t)text, sizeof(text), "ptx", 0, NULL,
+			 NULL));
+	CU(cuLinkComplete(s, &image, &bytes));
+	copy = malloc(bytes); /* elsewhere than what the shim knows as the linker's result */
+	CHECK(copy, "no memory");
+	memcpy(copy, image, bytes);
+	CU(cuLinkDestroy(s));
+	CU(cuModuleLoadData(&module, copy));
+	free(copy);
 	CU(cuModuleGetFunction(&scale, module, "scale"));
 }
 
@@ -91,6 +115,7 @@ static void fill(struct params *p, unsigned n, bool by_buffer)
 	p->p.kern = library ? (CUkernel)(void *)scale : NULL;
 	p->p.gridDimX = n;
 	p->p.blockDimX = THREADS;
+	p->p.sharedMemBytes = shared;
 	p->p.gridDimY = p->p.gridDimZ = p->p.blockDimY = p->p.blockDimZ = 1;
 	p->pointers[0] = &p->values.at;
 	p->pointers[1] = &p->values.used;
@@ -174,11 +199,18 @@ static void instantiate(CUgraph g)
 
 static void make(const char *kind, unsigned n)
 {
-	CUgraph g = strcmp(kind, "captured") == 0  ? captured(n)
-		    : strcmp(kind, "clone") == 0   ? cloned(n)
-		    : strcmp(kind, "child") == 0   ? nested(n)
-		    : strcmp(kind, "library") == 0 ? of_library(n)
-						   : explicit(n);
+	CUgraph g;
+
+	shared = strcmp(kind, "full") == 0 ? SHARED_MAX : 0;
+	if (shared) {
+		CU(cuFuncSetAttribute(scale, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+				      SHARED_MAX));
+	}
+	g = strcmp(kind, "captured") == 0  ? captured(n)
+	    : strcmp(kind, "clone") == 0   ? cloned(n)
+	    : strcmp(kind, "child") == 0   ? nested(n)
+	    : strcmp(kind, "library") == 0 ? of_library(n)
+					   : explicit(n);
 
 	instantiate(g);
 	blocks = graph_blocks = n;
@@ -239,7 +271,7 @@ static void check_node(CUgraphNode node, unsigned n)
 
 	CU(cuGraphKernelNodeGetParams_v2(node, &p));
 	CHECK(p.func == scale || (void *)p.kern == (void *)scale, "another kernel");
-	CHECK(p.gridDimX == n && p.sharedMemBytes == 0, "%u blocks, %u bytes", p.gridDimX,
+	CHECK(p.gridDimX == n && p.sharedMemBytes == shared, "%u blocks, %u bytes", p.gridDimX,
 	      p.sharedMemBytes);
 }
 
@@ -382,6 +414,8 @@ static bool obey(const char *line)
 		make(kind, n);
 	} else if (strcmp(line, "load\n") == 0) {
 		load();
+	} else if (strcmp(line, "code\n") == 0) {
+		load_code();
 	} else if (strcmp(line, "unload\n") == 0) {
 		CU(cuModuleUnload(module));
 		module = NULL;

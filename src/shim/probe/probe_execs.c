@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "shim/object/green_context.h"
 #include "shim/object/handle_set.h"
 #include "shim/probe/probe_graph_int.h"
 
@@ -337,7 +338,8 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 	x->bodies = bodies;
 	x->lost = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
 			  ? "kernels of the GPU may launch the graph"
-			  : NULL;
+		  : x->ctx && shim_green_of(x->ctx) ? "it was made in a green context"
+						    : NULL;
 	x->seen = 0;
 	pthread_mutex_unlock(&x->mutex);
 	if (!added) {

@@ -10,6 +10,9 @@
 
 #include "ptx/probe.h"
 #include "shim/code/shim_code.h"
+#include "shim/object/green_context.h"
+
+static const char green[] = "it runs in a green context";
 
 static CUresult params_of(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *ret)
 {
@@ -22,11 +25,15 @@ static const void *handle_in(const CUDA_KERNEL_NODE_PARAMS *p)
 	return p->kern ? (const void *)p->kern : (const void *)p->func;
 }
 
-/* The driver may name a library's kernel by its function in the context. */
+/* The driver may name a library's kernel by its function in the context. A form is of the primary
+ * context, so a node of a green one would leave its multiprocessors. */
 static void learn_from(struct shim_probe_node *n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	n->handle = shim_kernel_noted(handle_in(p));
 	n->ctx = p->ctx;
+	if (p->ctx && shim_green_of(p->ctx)) {
+		n->lost = green;
+	}
 }
 
 /* ---- the parameters with the program's kernel ---- */
