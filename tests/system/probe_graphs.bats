@@ -41,7 +41,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	start
 	tell load
 	local n=0
-	for kind in explicit captured clone child kept library; do
+	for kind in explicit captured clone child kept library function; do
 		tell "make $kind 5" "replay 3" "replay 1" end
 		n=$((n + 24))
 		shows blocks 0 $n

@@ -5,15 +5,13 @@
  *   load              loads the module and gets its function
  *   code              loads it as machine code only
  *   make KIND BLOCKS  an executable graph: scale with that many blocks of 96 threads, then with one
- *                     block. KIND: explicit, captured, clone, child, library; the graphs are
- *                     destroyed. "kept": as explicit, but the graph stays; "full": as explicit,
- *                     with all the shared memory that a launch may have
- *   replay N          launches it N times and synchronizes
- *   set BLOCKS        changes its first node, by the graph that was kept
- *   edit BLOCKS       changes the first node of the graph that was kept, and then updates the
- *                     executable graph from it
- *   stale BLOCKS      changes the first node of the graph that was kept
- *   update BLOCKS     updates it from another graph, which is destroyed
+ *                     block. KIND: explicit, captured, clone, child, library, or function, of a
+ *                     library's kernel; the graphs are destroyed. "kept": as explicit, but the
+ *                     graph stays; "full": as explicit, with more shared memory than a form may add
+ * to replay N          launches it N times and synchronizes set BLOCKS        changes its first
+ * node, by the graph that was kept edit BLOCKS       changes the first node of the graph that was
+ * kept, and then updates the executable graph from it stale BLOCKS      changes the first node of
+ * the graph that was kept update BLOCKS     updates it from another graph, which is destroyed
  *   remove            destroys the first node of the graph that was kept
  *   record            captures a launch of it, and looks for the kernels in what was captured
  *   end               destroys what make has made
@@ -51,6 +49,7 @@ static CUdevice device;
 static CUcontext context;
 static CUmodule module;
 static CUlibrary library;
+static bool by_kernel; /* scale is a CUkernel */
 static CUfunction scale;
 static CUgraph kept;
 static CUgraphNode first;
@@ -111,8 +110,8 @@ static void fill(struct params *p, unsigned n, bool by_buffer)
 	memset(p, 0, sizeof(*p));
 	p->values.at = at;
 	p->values.used = used_of(n);
-	p->p.func = library ? NULL : scale;
-	p->p.kern = library ? (CUkernel)(void *)scale : NULL;
+	p->p.func = by_kernel ? NULL : scale;
+	p->p.kern = by_kernel ? (CUkernel)(void *)scale : NULL;
 	p->p.gridDimX = n;
 	p->p.blockDimX = THREADS;
 	p->p.sharedMemBytes = shared;
@@ -184,6 +183,9 @@ static CUgraph of_library(unsigned n)
 	CU(cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0));
 	CU(cuLibraryGetKernel(&k, library, "scale"));
 	scale = (CUfunction)(void *)k;
+	if (!by_kernel) {
+		CU(cuKernelGetFunction(&scale, k));
+	}
 	return explicit(n);
 }
 
@@ -202,15 +204,16 @@ static void make(const char *kind, unsigned n)
 	CUgraph g;
 
 	shared = strcmp(kind, "full") == 0 ? SHARED_MAX : 0;
+	by_kernel = strcmp(kind, "library") == 0;
 	if (shared) {
 		CU(cuFuncSetAttribute(scale, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 				      SHARED_MAX));
 	}
-	g = strcmp(kind, "captured") == 0  ? captured(n)
-	    : strcmp(kind, "clone") == 0   ? cloned(n)
-	    : strcmp(kind, "child") == 0   ? nested(n)
-	    : strcmp(kind, "library") == 0 ? of_library(n)
-					   : explicit(n);
+	g = strcmp(kind, "captured") == 0		 ? captured(n)
+	    : strcmp(kind, "clone") == 0		 ? cloned(n)
+	    : strcmp(kind, "child") == 0		 ? nested(n)
+	    : by_kernel || strcmp(kind, "function") == 0 ? of_library(n)
+							 : explicit(n);
 
 	instantiate(g);
 	blocks = graph_blocks = n;
@@ -231,6 +234,7 @@ static void end(void)
 	if (library) {
 		CU(cuLibraryUnload(library));
 		library = NULL;
+		by_kernel = false;
 		if (module) {
 			CU(cuModuleGetFunction(&scale, module, "scale"));
 		}

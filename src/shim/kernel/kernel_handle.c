@@ -118,37 +118,51 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 	return ret->name != NULL;
 }
 
-static bool is_function_of(const void *kernel, const void *function)
+static bool is_function_of(const void *kernel, CUfunction function)
 {
 	CUfunction of = NULL;
 
 	return shim_real.cuKernelGetFunction(&of, (CUkernel)(uintptr_t)kernel) == CUDA_SUCCESS &&
-	       of == (CUfunction)(uintptr_t)function;
+	       of == function;
 }
 
-const void *shim_kernel_noted(const void *handle)
+/* Returns the library's kernel with that function in the current context. Caller holds notes_mutex.
+ */
+static const void *kernel_with(CUfunction function)
 {
-	const void *found = NULL;
 	const char *name = NULL;
 
-	if (!handle) {
+	if (shim_real.cuFuncGetName(&name, function) != CUDA_SUCCESS || !name) {
 		return NULL;
 	}
-	pthread_mutex_lock(&notes_mutex);
-	if (strmap_get(&notes, shim_handle_key(handle).text)) {
-		found = handle;
-	} else if (shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle) == CUDA_SUCCESS &&
-		   name) {
-		strmap_each (&notes, e) {
-			const struct note *n = e->value;
-			const void *kernel = (const void *)(uintptr_t)strtoull(e->key, NULL, 16);
+	strmap_each (&notes, e) {
+		const struct note *n = e->value;
+		const void *kernel = (const void *)(uintptr_t)strtoull(e->key, NULL, 16);
 
-			if (n->kind == SHIM_KERNEL_OF_LIBRARY && strcmp(n->name, name) == 0 &&
-			    is_function_of(kernel, handle)) {
-				found = kernel;
-				break;
-			}
+		if (n->kind == SHIM_KERNEL_OF_LIBRARY && strcmp(n->name, name) == 0 &&
+		    is_function_of(kernel, function)) {
+			return kernel;
 		}
+	}
+	return NULL;
+}
+
+static bool is_noted(const void *handle)
+{
+	return handle && strmap_get(&notes, shim_handle_key(handle).text);
+}
+
+const void *shim_kernel_noted(CUkernel kernel, CUfunction function)
+{
+	const void *found = NULL;
+
+	pthread_mutex_lock(&notes_mutex);
+	if (is_noted(kernel)) {
+		found = kernel;
+	} else if (is_noted(function)) {
+		found = function;
+	} else if (function) {
+		found = kernel_with(function);
 	}
 	pthread_mutex_unlock(&notes_mutex);
 	return found;

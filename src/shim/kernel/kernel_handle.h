@@ -29,9 +29,6 @@ struct shim_kernel_origin {
 };
 /* Returns false if the handle was not obtained through the shim. */
 bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret);
-/* Returns the handle by which the program got the kernel: the same, or, if the driver names the
- * function of a library's kernel, that kernel. NULL: unknown. */
-const void *shim_kernel_noted(const void *handle);
 /* A handle that was launched. */
 struct shim_kernel_launched {
 	const void *owner;
@@ -43,6 +40,10 @@ struct shim_kernel_launched {
  * shim_kernel_launched_free(). */
 struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n);
 void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n); /* accepts NULL */
+/* Returns the handle by which the program got a kernel that the driver names by one of these or
+ * both, NULL if it does not: that handle, or, of a function of a library's kernel, the kernel. NULL:
+ * unknown. */
+const void *shim_kernel_noted(CUkernel kernel, CUfunction function);
 /* Forgets the handles of a module or library that is being unloaded; they may be reused with
  * another meaning. */
 void shim_kernel_forget(const void *owner);

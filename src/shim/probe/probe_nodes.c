@@ -20,16 +20,10 @@ static CUresult params_of(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *ret)
 	return shim_driver.cuGraphKernelNodeGetParams_v2(node, ret);
 }
 
-static const void *handle_in(const CUDA_KERNEL_NODE_PARAMS *p)
-{
-	return p->kern ? (const void *)p->kern : (const void *)p->func;
-}
-
-/* The driver may name a library's kernel by its function in the context. A form is of the primary
- * context, so a node of a green one would leave its multiprocessors. */
+/* A form is of the primary context, so a node of a green one would leave its multiprocessors. */
 static void learn_from(struct shim_probe_node *n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	n->handle = shim_kernel_noted(handle_in(p));
+	n->handle = shim_kernel_noted(p->kern, p->func);
 	n->ctx = p->ctx;
 	if (p->ctx && shim_green_of(p->ctx)) {
 		n->lost = green;

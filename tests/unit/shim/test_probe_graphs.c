@@ -307,9 +307,9 @@ void shim_probe_tools_note_bodies(void)
 	noted_bodies = true;
 }
 
-const void *shim_kernel_noted(const void *handle)
+const void *shim_kernel_noted(CUkernel k, CUfunction f)
 {
-	return handle;
+	return f;
 }
 
 CUgreenCtx shim_green_of(CUcontext ctx)
