@@ -212,6 +212,14 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows blocks 0 3
 }
 
+@test "a kernel that was captured first is probed in its first launch" {
+	begin
+	attach count_blocks
+	start
+	tell load "graph 0" "launch 3 10"
+	shows blocks 0 30
+}
+
 @test "attach, swap and detach under load change no result" {
 	begin
 	start

@@ -57,6 +57,12 @@ static bool is_of(const struct shim_probe_kernel *k, CUcontext ctx)
 	return !k || !load_relaxed(&k->library) || load_relaxed(&k->ctx) == ctx;
 }
 
+/* A kernel that was captured first may have no form yet, which its first launch is to have. */
+static bool is_decided(const struct shim_probe_kernel *k)
+{
+	return load_relaxed(&k->seen) != 0;
+}
+
 /* Returns the record of a kernel that a tool matches, or NULL. *ctx NULL: the stream's, which is
  * asked for only if it matters. */
 static struct shim_probe_kernel *find(const void *f, CUstream stream, CUcontext *ctx)
@@ -73,11 +79,11 @@ static struct shim_probe_kernel *find(const void *f, CUstream stream, CUcontext 
 	known = t && t->probe_generation == load_acquire(&shim.probe_generation) &&
 		t->probes[slot].key == key;
 	k = likely(known) ? t->probes[slot].kernel : NULL;
-	if (likely(known) && (!k || !load_relaxed(&k->library))) {
+	if (likely(known) && (!k || (!load_relaxed(&k->library) && is_decided(k)))) {
 		return k;
 	}
 	*ctx = *ctx ? *ctx : context_of(stream);
-	return known && is_of(k, *ctx) ? k : look_up(t, f, slot, *ctx);
+	return known && is_of(k, *ctx) && (!k || is_decided(k)) ? k : look_up(t, f, slot, *ctx);
 }
 
 struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx)

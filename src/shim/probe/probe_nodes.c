@@ -328,18 +328,15 @@ static bool make_nodes(struct shim_probe_exec *x)
 	return true;
 }
 
-/* A kernel that was captured, and is launched for the first time, has no form yet. */
 static struct shim_probe_kernel *look_up(const struct shim_probe_exec *x,
 					 const struct shim_probe_node *n, bool builds)
 {
 	CUcontext ctx = n->ctx ? n->ctx : load_relaxed(&x->ctx);
-	struct shim_probe_kernel *k;
 
 	if (!n->handle) {
 		return NULL;
 	}
-	k = builds ? shim_probe_find(n->handle, ctx) : shim_probe_kernel_known(n->handle, ctx);
-	return builds && k && !load_acquire(&k->seen) ? shim_probe_kernel_find(n->handle, ctx) : k;
+	return builds ? shim_probe_find(n->handle, ctx) : shim_probe_kernel_known(n->handle, ctx);
 }
 
 /* Returns the form that the node is to run, as a user of it; NULL: none. */

@@ -259,11 +259,6 @@ struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx)
 	return handle == F ? &kernel : NULL;
 }
 
-struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx)
-{
-	return shim_probe_find(handle, ctx);
-}
-
 struct shim_probe_kernel *shim_probe_kernel_known(const void *handle, CUcontext ctx)
 {
 	return shim_probe_find(handle, ctx);
