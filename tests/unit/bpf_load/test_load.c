@@ -568,6 +568,35 @@ static void maps_of_every_kind_have_their_numbers(void **state)
 	ebpf_object_finish(o);
 }
 
+static void maps_of_bpftime_become_maps_of_the_gpu(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t type, key, value, entries;
+	} want[] = {
+		{ "m_hash", MAP_HASH, 8, 8, 64 },
+		{ "m_thread", MAP_WARP_ARRAY, 4, 8, 4 },
+		{ "m_array", MAP_ARRAY, 4, 8, 4 },
+		{ "m_shared", MAP_ARRAY, 4, 8, 4 },
+		{ "m_thread_host", MAP_WARP_ARRAY, 4, 8, 4 },
+		{ "m_array_host", MAP_ARRAY, 4, 8, 4 },
+		{ "m_events", MAP_SM_RING, 0, 16, 128 },
+	};
+	struct ebpf_object *o = open_named("ok_bpftime");
+
+	assert_int_equal(o->n_maps, ARRAY_SIZE(want));
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		const struct ebpf_map_def *d = &o->maps[map_of(o, want[i].name)];
+
+		assert_int_equal(d->type, want[i].type);
+		assert_int_equal(d->key_bytes, want[i].key);
+		assert_int_equal(d->value_bytes, want[i].value);
+		assert_int_equal(d->max_entries, want[i].entries);
+		assert_int_equal(d->flags, GBPF_F_DEVICE);
+	}
+	ebpf_object_finish(o);
+}
+
 /* libbpf reads the same declarations and contents out of the same objects. (It knows no structs of
  * programs but the kernel's, and fills in what authors leave out at another time.) */
 static void libbpf_sees_the_same_maps(void **state)
@@ -871,6 +900,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(fields_are_found_where_they_are),
 		cmocka_unit_test(data_of_every_kind_begins_as_written),
 		cmocka_unit_test(maps_of_every_kind_have_their_numbers),
+		cmocka_unit_test(maps_of_bpftime_become_maps_of_the_gpu),
 		cmocka_unit_test(libbpf_sees_the_same_maps),
 		cmocka_unit_test(two_objects_are_one_policy),
 		cmocka_unit_test(every_construct_can_be_linked),

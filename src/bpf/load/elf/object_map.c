@@ -115,6 +115,43 @@ static int member(struct declared *d, const struct btf_type *in, uint32_t i)
 			       d->name, name);
 }
 
+#define BPFTIME_MMAPABLE 0x400u
+
+/* Map types of bpftime for programs on GPUs, and the type of ours that takes their place. Its flag
+ * for maps that the kernel shares (BPF_F_MMAPABLE) has no meaning here. docs/MAPS.md states the
+ * differences. */
+static void from_bpftime(struct declared *d)
+{
+	static const struct {
+		uint32_t theirs, ours;
+	} types[] = {
+		{ 1501, GBPF_MAP_HASH },    { 1502, GBPF_MAP_WARP_ARRAY }, { 1503, GBPF_MAP_ARRAY },
+		{ 1504, GBPF_MAP_ARRAY },   { 1512, GBPF_MAP_WARP_ARRAY }, { 1513, GBPF_MAP_ARRAY },
+		{ 1527, GBPF_MAP_SM_RING },
+	};
+	struct ebpf_map_def *def = d->def;
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(types) && types[i].theirs != def->type) {
+		i++;
+	}
+	if (i == ARRAY_SIZE(types)) {
+		return;
+	}
+	def->type = types[i].ours;
+	def->flags = (def->flags & ~BPFTIME_MMAPABLE) | (uint32_t)GBPF_F_DEVICE;
+	if (def->type == GBPF_MAP_SM_RING) {
+		uint32_t entries = 1;
+
+		while (entries < def->max_entries && entries <= UINT32_MAX / 2) {
+			entries *= 2;
+		}
+		def->max_entries = entries;
+		def->key_bytes = 0;
+		d->key_type = 0;
+	}
+}
+
 /* Completes the sizes that a declaration may leave out because its type determines them. */
 static void complete(struct declared *d)
 {
@@ -277,6 +314,7 @@ static int read_members(struct declared *d, const struct btf_type *t)
 			return err;
 		}
 	}
+	from_bpftime(d);
 	complete(d);
 	return 0;
 }
