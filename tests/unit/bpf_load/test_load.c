@@ -597,6 +597,27 @@ static void maps_of_bpftime_become_maps_of_the_gpu(void **state)
 	ebpf_object_finish(o);
 }
 
+static void members_of_structs_run_inside_kernels(void **state)
+{
+	struct ebpf_object *o = open_named("ok_gdev_ops");
+	const struct {
+		int hook;
+		const char *name;
+	} want[] = { { 32, "on_enter" }, { 33, "on_exit" }, { 38, "on_access" } };
+
+	assert_string_equal(o->name, "ops");
+	assert_int_equal(o->n_progs, ARRAY_SIZE(want));
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		const struct ebpf_prog *p = prog_of(o, want[i].hook);
+
+		assert_string_equal(p->name, want[i].name);
+		assert_string_equal(p->kernel, "*");
+		assert_string_equal(p->site, "");
+		assert_int_equal(p->lane, 0);
+	}
+	ebpf_object_finish(o);
+}
+
 /* libbpf reads the same declarations and contents out of the same objects. (It knows no structs of
  * programs but the kernel's, and fills in what authors leave out at another time.) */
 static void libbpf_sees_the_same_maps(void **state)
@@ -901,6 +922,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(data_of_every_kind_begins_as_written),
 		cmocka_unit_test(maps_of_every_kind_have_their_numbers),
 		cmocka_unit_test(maps_of_bpftime_become_maps_of_the_gpu),
+		cmocka_unit_test(members_of_structs_run_inside_kernels),
 		cmocka_unit_test(libbpf_sees_the_same_maps),
 		cmocka_unit_test(two_objects_are_one_policy),
 		cmocka_unit_test(every_construct_can_be_linked),

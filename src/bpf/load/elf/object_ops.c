@@ -107,8 +107,10 @@ static int check_program(const struct ops *o, uint32_t off, const char *member,
 			 s->name);
 		return refuse(o, off, member, what);
 	}
-	if (s->code == OBJ_HOOK) {
-		report_hint(o->p->r, "write SEC(\"?%s\"), or leave it out of the struct", s->name);
+	if (s->code == OBJ_HOOK || s->code == OBJ_DEVICE) {
+		report_hint(o->p->r, "write SEC(\"%s%s\"), or leave it out of the struct",
+			    s->code == OBJ_DEVICE ? "struct_ops/" : "?",
+			    s->code == OBJ_DEVICE ? member : s->name);
 		snprintf(what, sizeof(what), "%.64s fills the hook %s already, by its section",
 			 f->name, ebpf_obj_hook_name(s->hook));
 		return refuse(o, off, member, what);
@@ -265,7 +267,10 @@ static int read_variable(struct ebpf_obj_parse *p, struct ebpf_obj_section *s,
 	o.table = o.type && btf_is_struct(o.type) ? table_of(ebpf_obj_btf_name(p, o.type->name_off))
 						  : NULL;
 	if (!o.table) {
-		report_hint(p->r, "known are struct gbpf_ops, gdrv_sched_ops and gdrv_mem_ops");
+		report_hint(
+			p->r,
+			"known are struct gbpf_ops, gdrv_sched_ops, gdrv_mem_ops, gdev_sched_ops "
+			"and gdev_mem_ops");
 		return ebpf_obj_refuse(p, -EINVAL, s->name, v->offset,
 				       "%s: struct %s is no struct of programs that gBPF knows",
 				       o.var,

@@ -479,7 +479,7 @@ static int add_program(struct ebpf_obj_parse *p, struct ebpf_obj_func *f, int ho
 	int err = ebpf_obj_check_context(p, f, hook);
 
 	for (uint32_t i = 0; i < o->n_progs && err == 0; i++) {
-		if (o->progs[i].hook == hook && s->code != OBJ_DEVICE) {
+		if (o->progs[i].hook == hook && hook < (int)EBPF_FIRST_DEVICE_HOOK) {
 			report_hint(p->r,
 				    "a policy has one program a hook; make the second a "
 				    "static function, or write SEC(\"?gbpf/%s\")",
@@ -502,6 +502,9 @@ static int add_program(struct ebpf_obj_parse *p, struct ebpf_obj_func *f, int ho
 	b.prog->hook = hook;
 	b.prog->lane = s->lane;
 	memcpy(b.prog->kernel, s->kernel, sizeof(b.prog->kernel));
+	if (hook >= (int)EBPF_FIRST_DEVICE_HOOK && s->code != OBJ_DEVICE) {
+		snprintf(b.prog->kernel, sizeof(b.prog->kernel), "*"); /* a member of a struct */
+	}
 	memcpy(b.prog->site, s->site, sizeof(b.prog->site));
 	return link_program(&b, f);
 }
