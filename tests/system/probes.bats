@@ -81,6 +81,27 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	run -2 gbpf map set keys 7 1 --probe "$id"
 }
 
+@test "a full hash table drops keys, and says how many" {
+	begin
+	attach count_full
+	start
+	tell load "launch 1 100"
+	full() { gbpf map dump few --probe "$id" --json | grep -q '"dropped": *84'; }
+	wait_for full
+	[ "$(gbpf map dump few --probe "$id" --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["entries"]))')" = 16 ]
+	run -0 gbpf map dump few --probe "$id"
+	[[ "$output" == *"84 insertions found no room"* ]]
+}
+
+@test "hash tables of several contexts are added key by key" {
+	begin
+	attach count_keys
+	start
+	tell load "launch 1 3" context "launch 1 3"
+	shows keys 0 13
+	shows keys 102 $((13 * 31 * 16))
+}
+
 @test "tools share a kernel, and each has its own values" {
 	begin
 	attach count_warps

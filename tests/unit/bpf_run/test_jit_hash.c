@@ -102,7 +102,18 @@ static int64_t value_of_number(uint64_t key)
 	return value_of(&key);
 }
 
-/* Fails if a key is in the table twice. Returns the number of keys. */
+/* Fails if a slot is still claimed. */
+static void check_claims(void)
+{
+	for (uint32_t b = 0; b < table()->n_slots; b++) {
+		uint64_t word;
+
+		memcpy(&word, table()->data + table()->head_off + b * (size_t)EBPF_BUCKET_BYTES, 8);
+		assert_int_equal(word >> EBPF_BUCKET_SLOTS & EBPF_BUCKET_ALL, 0);
+	}
+}
+
+/* Fails if a key is in the table twice, or a slot still claimed. Returns the number of keys. */
 static uint32_t count(void)
 {
 	uint32_t n = 0, slots = ebpf_map_slots(table());
@@ -120,6 +131,7 @@ static uint32_t count(void)
 		}
 	}
 	assert_int_equal(ebpf_map_count(table()), n);
+	check_claims();
 	return n;
 }
 
@@ -230,6 +242,28 @@ static void lanes_that_run_apart_lose_nothing_silently(void **state)
 		assert_true(value_of_number(k) == -1 || value_of_number(k) == k);
 	}
 	assert_int_equal(missing, 0);
+	test_env_finish(&t);
+}
+
+/* All lanes of all warps insert one key. As a slot of the bucket is being written all the time,
+ * they do not wait for each other long: some claim slots that they do not need. */
+static void one_key_of_all_lanes_is_counted(void **state)
+{
+	const uint64_t busy = UINT64_C(1) << (2 * EBPF_BUCKET_SLOTS - 1);
+	uint64_t word = busy;
+
+	make(GBPF_MAP_HASH, 8, 8, 8);
+	memcpy(table()->data + table()->head_off, &word, 8);
+	run("stdw [r10-8], 5; " KEY "mov r3, 1; call 1120; jeq r0, 0, out; "
+	    "mov r1, 0; mov r2, 1; call 1003;" OUT,
+	    2048, 0);
+	memcpy(&word, table()->data + table()->head_off, 8);
+	assert_true(word & busy);
+	word -= busy;
+	memcpy(table()->data + table()->head_off, &word, 8);
+	assert_int_equal(count(), 1);
+	assert_int_equal((uint64_t)value_of_number(5) + t.env.notes[0], 2048);
+	assert_true(t.env.notes[0] < 64);
 	test_env_finish(&t);
 }
 
@@ -397,6 +431,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_host_finds_keys_of_any_size),
 		cmocka_unit_test(additions_of_all_warps_are_counted),
 		cmocka_unit_test(lanes_that_run_apart_lose_nothing_silently),
+		cmocka_unit_test(one_key_of_all_lanes_is_counted),
 		cmocka_unit_test(keys_come_and_go_in_all_warps),
 		cmocka_unit_test(a_full_table_drops_and_counts),
 		cmocka_unit_test(an_lru_table_keeps_what_is_used),
