@@ -13,6 +13,8 @@
 #include "base/strmap.h"
 #include "soft/code/code_insn.h"
 
+#define SMALL_RANGE 16u /* of registers, in which it is looked for each */
+
 #define STUB_PARAMS_MAX 8u
 #define STUB_EXITS_MAX 4096u /* the list of their offsets has a length of 16 bits */
 #define PARAM_BYTES_MAX 32764u
@@ -53,6 +55,57 @@ static int lay_out(struct soft_entry *e, struct ptx_module *m, const struct ptx_
 	return 0;
 }
 
+static bool operand_names(const struct ptx_operand *o, const char *name)
+{
+	if (o->name && strcmp(o->name, name) == 0) {
+		return true;
+	}
+	for (uint32_t i = 0; i < o->n_args; i++) {
+		if (operand_names(&o->args[i], name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool insn_names(const struct ptx_insn *i, const char *name)
+{
+	for (uint16_t k = 0; k < i->n_operands; k++) {
+		if (operand_names(&i->operands[k], name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool names(const struct ptx_list *body, const char *name)
+{
+	ptx_each (body, it) {
+		if (it->kind == PTX_SCOPE ? names(&((const struct ptx_scope *)it)->body, name)
+					  : it->kind == PTX_INSN &&
+						    insn_names((const struct ptx_insn *)it, name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Of a range of few registers only those that an instruction names. */
+static uint64_t declared(const struct ptx_list *body, const struct ptx_variable *v)
+{
+	char name[64];
+	uint64_t n = 0;
+
+	if (!v->has_range || v->range > SMALL_RANGE || strlen(v->name) > sizeof(name) - 12) {
+		return v->has_range ? v->range : 1;
+	}
+	for (uint32_t i = 0; i < v->range; i++) {
+		snprintf(name, sizeof(name), "%s%u", v->name, i);
+		n += names(body, name);
+	}
+	return n;
+}
+
 /* Those of scopes side by side do not live at the same time. */
 static uint64_t count(const struct ptx_list *body, bool *barriers)
 {
@@ -66,8 +119,7 @@ static uint64_t count(const struct ptx_list *body, bool *barriers)
 			inner = MAX(inner, count(&((const struct ptx_scope *)it)->body, barriers));
 		} else if (it->kind == PTX_VARIABLE && v->space == PTX_REG &&
 			   strcmp(v->type, ".pred") != 0) {
-			own += (uint64_t)(v->has_range ? v->range : 1) *
-			       ((MAX(ptx_type_bytes(v->type), 1u) + 3) / 4);
+			own += declared(body, v) * ((MAX(ptx_type_bytes(v->type), 1u) + 3) / 4);
 		} else if (it->kind == PTX_INSN && strncmp(i->opcode, "bar", 3) == 0) {
 			*barriers = true;
 		}
