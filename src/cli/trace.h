@@ -6,17 +6,26 @@
 
 #include "cli/connect.h"
 
-#define CLI_TRACE_MAPS 4u
+#define CLI_TRACE_MAPS 7u
+
+enum cli_trace_kind {
+	CLI_TRACE_SUMS,
+	/* What exists now: of several values for one entry the latest counts, and those of programs
+	 * that have ended do not. */
+	CLI_TRACE_STATES,
+	/* For the tool's own pair() only. */
+	CLI_TRACE_RAW,
+	/* Sums that pair() makes; no map of the object. */
+	CLI_TRACE_MADE,
+};
 
 /* A map of a tool that is read: an array whose values are a number or a struct of numbers. */
 struct cli_trace_map {
 	const char *name;
 	unsigned entries;
 	const char *const *fields; /* of the struct, in the order of the words, NULL at the end */
-	/* 0: values are sums. Else a value is the state of something that exists now, and this word
-	 * is a time of the GPU: of several values for one entry the latest counts, and those of
-	 * programs that have ended do not. */
-	unsigned time_word;
+	enum cli_trace_kind kind;
+	unsigned time_word; /* of states: a time of the GPU */
 };
 
 /* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
@@ -32,6 +41,8 @@ struct cli_trace_tool {
 	const char *doc;
 	const char *forms; /* of kernels that it can observe */
 	const struct cli_trace_map *maps[CLI_TRACE_MAPS];
+	/* Called when the maps of a program were read. NULL: none is needed. */
+	void (*pair)(struct cli_trace_values *program);
 	/* Returns an object. */
 	json_t *(*figures)(const struct cli_trace_values *v);
 	bool by_site; /* sites are numbered in each kernel: figures of several kernels are mixed */
@@ -44,8 +55,8 @@ struct cli_trace_tool {
 extern const struct cli_trace_tool *const cli_trace_tools[]; /* NULL at the end */
 extern const struct cli_trace_tool cli_trace_atomhot, cli_trace_bankconf, cli_trace_barwait,
 	cli_trace_blocktime, cli_trace_coalesce, cli_trace_hang, cli_trace_hotbranch,
-	cli_trace_kernelretsnoop, cli_trace_memtrace, cli_trace_regionheat, cli_trace_smmap,
-	cli_trace_threadhist;
+	cli_trace_kernelretsnoop, cli_trace_launchlate, cli_trace_memtrace, cli_trace_regionheat,
+	cli_trace_smmap, cli_trace_threadhist;
 /* Prints the table of tools. Returns an exit code. */
 int cli_trace_list(struct cli *c);
 /* Finds a tool and reads its object. Returns CLI_OK, or an exit code after a message; the caller
@@ -97,6 +108,8 @@ void cli_trace_bar(struct cli_table *t, uint64_t count, uint64_t max);
 
 /* tracers/fine.h: 16 buckets for each power of two. */
 #define CLI_FINE_BUCKETS 720u
+/* Returns the bucket of a value. */
+unsigned cli_fine_bucket(uint64_t v);
 /* Returns {count, p50_ns, p90_ns, p99_ns, max_ns, buckets}, with a bucket for each power of two
  * that has values. Percentiles are the upper bounds of their fine buckets. max: the highest value;
  * it counts only as far as it agrees with the buckets. */

@@ -24,6 +24,16 @@ static uint64_t fine_low(unsigned b)
 	return b < EXACT ? b : (uint64_t)(EXACT + b % EXACT) << (b / EXACT - 1);
 }
 
+unsigned cli_fine_bucket(uint64_t v)
+{
+	unsigned e = 63u - (unsigned)__builtin_clzll(v | 1);
+
+	if (v < EXACT) {
+		return (unsigned)v;
+	}
+	return v >> 48 ? CLI_FINE_BUCKETS - 1 : (e - 3) * EXACT + (unsigned)(v >> (e - 4)) % EXACT;
+}
+
 static uint64_t fine_high(unsigned b)
 {
 	return fine_low(b + 1) - 1;

@@ -11,8 +11,8 @@ enum { BEGUN, ENDED, LOST, FIGURES };
 
 static const char *const fields[] = { "owner", "block", "begin_ns", "time_ns", "warp", "lanes",
 				      "place", "site",	"line",	    "sm",      NULL };
-static const struct cli_trace_map warps = { "warps", SLOTS, fields, TIME_NS };
-static const struct cli_trace_map totals = { "figures", FIGURES, NULL, 0 };
+static const struct cli_trace_map warps = { "warps", SLOTS, fields, CLI_TRACE_STATES, TIME_NS };
+static const struct cli_trace_map totals = { "figures", FIGURES, NULL, CLI_TRACE_SUMS, 0 };
 
 static const char *const places[] = { "begin", "before barrier", "behind barrier", "branch",
 				      "line" };

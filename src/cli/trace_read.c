@@ -63,9 +63,10 @@ static void values_add(const struct cli_trace_tool *tool, struct cli_trace_value
 		       const struct cli_trace_values *from, bool states)
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
-		bool sums = !tool->maps[m]->time_word;
+		enum cli_trace_kind kind = tool->maps[m]->kind;
+		bool sums = kind == CLI_TRACE_SUMS || kind == CLI_TRACE_MADE;
 
-		if (!sums && states && to->at[m] && from->at[m]) {
+		if (kind == CLI_TRACE_STATES && states && to->at[m] && from->at[m]) {
 			take_states(tool->maps[m], to->at[m], from->at[m]);
 		}
 		for (size_t i = 0; sums && to->at[m] && from->at[m] && i < size_of(tool->maps[m]);
@@ -80,7 +81,8 @@ static void values_subtract(const struct cli_trace_tool *tool, struct cli_trace_
 			    const struct cli_trace_values *from)
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
-		for (size_t i = 0; !tool->maps[m]->time_word && i < size_of(tool->maps[m]); i++) {
+		for (size_t i = 0;
+		     tool->maps[m]->kind != CLI_TRACE_STATES && i < size_of(tool->maps[m]); i++) {
 			to->at[m][i] -= MIN(to->at[m][i], from->at[m][i]);
 		}
 	}
@@ -352,15 +354,19 @@ int cli_trace_read(struct cli *c, struct cli_trace *t)
 	code = read_state(c, t);
 	for (unsigned m = 0; code == CLI_OK && !t->ended && m < CLI_TRACE_MAPS && t->tool->maps[m];
 	     m++) {
-		bool states = t->tool->maps[m]->time_word;
+		enum cli_trace_kind kind = t->tool->maps[m]->kind;
 
-		if (states) {
+		if (kind == CLI_TRACE_STATES) {
 			clear_states(t, m);
 		}
-		code = read_map(c, t, m);
-		if (states) {
+		code = kind == CLI_TRACE_MADE ? CLI_OK : read_map(c, t, m);
+		if (kind == CLI_TRACE_STATES) {
 			compare_clocks(t, m);
 		}
+	}
+	for (struct cli_trace_program *p = t->programs;
+	     code == CLI_OK && !t->ended && t->tool->pair && p; p = p->next) {
+		t->tool->pair(&p->now);
 	}
 	return code;
 }

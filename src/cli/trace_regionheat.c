@@ -5,7 +5,8 @@ enum { WRITES = CLI_REGION_WORDS, ATOMICS, BULK, SECTORS, WORDS };
 
 static const char *const fields[] = { "count",	 "tags", "squares", "spread", "writes",
 				      "atomics", "bulk", "sectors", NULL };
-static const struct cli_trace_map regions = { "regions", CLI_TRACE_REGIONS, fields, 0 };
+static const struct cli_trace_map regions = { "regions", CLI_TRACE_REGIONS, fields, CLI_TRACE_SUMS,
+					      0 };
 
 static const char *const members[] = { "reads", "writes", "atomics", "bulk", "sectors" };
 

@@ -45,6 +45,12 @@ bool policy_hook_call(struct policy *p, uint32_t gpu, unsigned hook, void *ctx,
 	return called;
 }
 
+void policy_observe(struct ebpf_policy *tool, unsigned hook, void *ctx)
+{
+	ebpf_ctx_bound(hook, ctx);
+	(void)ebpf_policy_run(tool, hook, ctx);
+}
+
 void policy_count_verdict(struct policy *p, uint64_t version, unsigned hook)
 {
 	struct policy_reader *reader = policy_read_enter();

@@ -65,6 +65,10 @@ struct policy_result {
 bool policy_hook_call(struct policy *p, uint32_t gpu, unsigned hook, void *ctx,
 		      struct policy_result *ret);
 
+/* Runs a tool's program of a hook that it has. It observes: what it returns is not used, and ctx is
+ * its own copy of the context. Inside a read-side section. */
+void policy_observe(struct ebpf_policy *tool, unsigned hook, void *ctx);
+
 /* The verdict was out of range: counts it for the version, if that is still prepared. */
 void policy_count_verdict(struct policy *p, uint64_t version, unsigned hook);
 

@@ -67,6 +67,8 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->granted_ns = l->granted_ns;
 	c->granted = l->n_granted;
 	c->grant = 0;
+	c->tool = 0;
+	c->gpu_ns = 0;
 }
 
 /* Returns the gate mode of a launch at block level; wanted: the policy's answer. */

@@ -102,6 +102,23 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows keys 102 $((13 * 31 * 16))
 }
 
+@test "a tool observes submissions of kernels that run it, and decides nothing" {
+	begin
+	attach count_submits
+	start
+	tell load "launch 3 10" "launch 1 1" "graph 2"
+	shows blocks 0 33 # a launch of a graph is no submission
+	shows submits 0 4
+	shows submits 1 31
+	shows submits 2 $((4 * 96))
+	shows submits 3 0
+	tell unload code "launch 2 5"
+	shows blocks 0 43
+	shows submits 0 6
+	gbpf probe detach "$id"
+	tell "launch 2 5"
+}
+
 @test "tools share a kernel, and each has its own values" {
 	begin
 	attach count_warps
@@ -184,6 +201,22 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows warps 1 $((exits + 2 * 5 * 96))
 	id=$((warps + 1))
 	shows blocks 0 $((blocks + 2 * 5 + 3 * 2))
+}
+
+@test "delays of launches of machine code are measured" {
+	begin
+	start
+	gbpf trace launchlate --of "$pid" --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	local tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	tell code "launch 3 10"
+	kill -INT "$tracer"
+	wait "$tracer"
+	python3 -c '
+import json, sys
+f = json.load(open(sys.argv[1]))["figures"]
+assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10 ** 10, f' "$GBPF_RUNTIME_DIR/trace.json"
 }
 
 @test "what an entry stub cannot run is refused, and the kernel runs its own code" {
@@ -294,7 +327,7 @@ counts_stopped() {
 	begin
 	gbpf policy swap "$POLICIES/lc_first.bpf.o"
 	start --class batch
-	attach count_blocks --to "$pid"
+	attach count_submits --to "$pid"
 	tell "$1"
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 300 --requests 100000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
@@ -309,6 +342,8 @@ sys.exit(t["stats"]["interruptions"] < 3)' "$pid"
 	launched=0
 	wait_for interrupted
 	shows blocks 0 "$launched"
+	shows submits 0 $((launched / 2000))
+	shows submits 1 "$launched"
 }
 
 @test "launches that are stopped between blocks count each block once" {

@@ -208,6 +208,21 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	[ "$status" -eq 2 ]
 }
 
+@test "launchlate: launches that wait for those before them" {
+	begin
+	trace launchlate
+	tell "spin 4 1 32 100000 100000"
+	figures
+	holds 'f["delays"]["count"] == f["launches"] == 4 and f["no_clock"] == f["by_graphs_too"] == 0'
+	# Each waits for 100 ms more than the one before it, less what the program is late.
+	holds 'sum(b["count"] for b in f["delays"]["buckets"] if b["low_ns"] >= 1 << 24) >= 3'
+	holds '150000000 <= f["delays"]["max_ns"] < 10 ** 10 and f["delays"]["p50_ns"] >= 50000000'
+	trace launchlate
+	tell "spin 1 1 32 1 1" "access 1 32 1" "spin 1 1 32 1 1"
+	figures
+	holds 'f["delays"]["count"] == f["launches"] == 3'
+}
+
 @test "a kernel without the places of a tool is refused" {
 	begin
 	for tool in atomhot regionheat; do

@@ -10,6 +10,7 @@
 #include "base/point.h"
 #include "base/strmap.h"
 #include "daemon/policy/object_read.h"
+#include "policy/ctx.h"
 
 #define SLICE_NS 1000000u
 
@@ -57,17 +58,23 @@ static void fail(struct attach_job *j)
 
 /* ---- on the worker ---- */
 
-/* A tool only has programs inside kernels. */
+/* A tool has programs inside kernels, and may have one of submit, which only observes. */
 static int check(const struct ebpf_built *b, struct report *r)
 {
 	if (!b->n_devices) {
 		report_hint(r, "`gbpf policy load` loads policies");
 		return report_set(r, -EACCES, "tool", "it has no programs inside kernels");
 	}
-	if (b->n_devices < b->object.n_progs) {
-		report_hint(r, "Put the programs of other hooks into a policy");
-		return report_set(r, -EACCES, "tool",
-				  "it has programs outside kernels, which a tool cannot have");
+	for (uint32_t i = 0; i < b->object.n_progs; i++) {
+		const struct ebpf_prog *prog = &b->object.progs[i];
+
+		if (prog->hook < (int)EBPF_FIRST_DEVICE_HOOK && prog->hook != POLICY_HOOK_submit) {
+			report_hint(r, "Put the programs of other hooks into a policy");
+			return report_set(r, -EACCES, "tool",
+					  "program %s: a tool has programs inside kernels and of "
+					  "submit only",
+					  prog->name);
+		}
 	}
 	return 0;
 }

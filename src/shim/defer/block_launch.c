@@ -186,6 +186,8 @@ static uint32_t wave_of(const struct sched_launch *l)
 	}
 }
 
+void (*shim_block_taken)(const struct shim_block_call *b, uint64_t now_ns);
+
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l)
 {
@@ -198,6 +200,7 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 				       .block_ns = l->block_ns,
 				       .params = params,
 				       .params_bytes = shim_clone_arg_offset(b->clone) };
+	uint64_t now;
 	CUresult r;
 
 	if (b->clone->code) {
@@ -215,7 +218,13 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 	}
 	memcpy(bl.grid, b->grid, sizeof(bl.grid));
 	memcpy(bl.block, b->block, sizeof(bl.block));
+	now = unlikely(b->form != NULL) ? clock_now_ns() : 0;
 	r = gpu_run_launch(shim_device_gpu(), &q->dev, &bl);
+	/* A deferred launch does not hold the form. But the form's struct and tools stay until what
+	 * was deferred with its clone is drained (probe_forms.c). */
+	if (r == CUDA_SUCCESS && unlikely(b->form != NULL)) {
+		shim_block_taken(b, now);
+	}
 	if (r == CUDA_SUCCESS) {
 		shim_block_note_unfinished(q);
 	}

@@ -132,6 +132,11 @@ static void on_hung(void *arg, CUfunction clone)
 	shim_probe_exclude(clone);
 }
 
+static void on_block_taken(const struct shim_block_call *b, uint64_t now_ns)
+{
+	shim_probe_submitted(b->form, b->grid, b->block, b->smem, now_ns);
+}
+
 static int attach(void)
 {
 	int err = shim_session_begin(&session);
@@ -213,6 +218,7 @@ static int say_hello(uint32_t only_lanes)
 	int err = shim_session_init(&session);
 
 	shim_probe_setup();
+	shim_block_taken = on_block_taken;
 	if (!err) {
 		session.lanes = only_lanes ? only_lanes : session.lanes;
 		err = shim_session_hello(&session);

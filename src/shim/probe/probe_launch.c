@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+#include "policy/ctx.h"
 #include "ptx/probe.h"
 #include "shim/capture_state.h"
 #include "shim/code/shim_code.h"
@@ -211,14 +213,51 @@ static CUresult finish(struct launching *l, CUresult r, CUresult e)
 	return e;
 }
 
+/* A launch that a stream captures does not run now. */
+static bool captures(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return shim_capture_any() &&
+	       (shim_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+		status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* The time before a launch of which programs of submit are told; 0: they are not. */
+static uint64_t time_of(const struct shim_probe_form *p, CUstream stream)
+{
+	return unlikely(p->submits) && !captures(stream) ? clock_now_ns() : 0;
+}
+
+static NOINLINE void submitted(const struct shim_probe_form *p, uint64_t now,
+			       const uint32_t dims[SHIM_PROBE_DIMS], uint32_t flags)
+{
+	const struct shim_probe_submitted s = { (uint64_t)dims[0] * dims[1] * dims[2],
+						dims[3] * dims[4] * dims[5], dims[6], flags };
+
+	shim_probe_run_submit(p, &s, now);
+}
+
+void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3],
+			  const uint32_t block[3], uint32_t smem, uint64_t now_ns)
+{
+	if (unlikely(f->submits)) {
+		submitted(f, now_ns,
+			  (const uint32_t[SHIM_PROBE_DIMS]){ grid[0], grid[1], grid[2], block[0],
+							     block[1], block[2], smem },
+			  0);
+	}
+}
+
 /* The body of a launch: FORM if f has one that the driver takes, else OWN, between brackets if it
- * has some, which `launcher` launches. */
-#define LAUNCH(f, stream, per_thread, launcher, DIMS, FORM, OWN)                                   \
+ * has some, which `launcher` launches. flags: GBPF_F_* for programs of submit. */
+#define LAUNCH(f, stream, per_thread, launcher, DIMS, flags, FORM, OWN)                            \
 	{                                                                                          \
 		struct shim_probe_around a = { 0 };                                                \
 		const struct shim_probe_form *p;                                                   \
 		const uint32_t *dims;                                                              \
 		struct launching l;                                                                \
+		uint64_t now = 0;                                                                  \
 		CUresult r, e;                                                                     \
                                                                                                    \
 		if (likely(!is_probed(&l, f, stream))) {                                           \
@@ -228,9 +267,13 @@ static CUresult finish(struct launching *l, CUresult r, CUresult e)
 		choose(&l, f, stream, per_thread, dims);                                           \
 		p = l.form;                                                                        \
 		if (p) {                                                                           \
+			now = time_of(p, stream);                                                  \
 			shim_probe_around_begin(&a, l.form, launcher, dims, stream);               \
 		}                                                                                  \
 		r = p && p->handle ? FORM : OWN;                                                   \
+		if (unlikely(now) && r == CUDA_SUCCESS) {                                          \
+			submitted(p, now, dims, flags);                                            \
+		}                                                                                  \
 		e = r && p && p->handle ? OWN : r;                                                 \
 		shim_probe_around_end(&a, e);                                                      \
 		return finish(&l, r, e);                                                           \
@@ -246,7 +289,7 @@ static CUresult finish(struct launching *l, CUresult r, CUresult e)
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
 			     void **extra)                                                         \
-		LAUNCH(f, s, per_thread, launcher, DIMS,                                           \
+		LAUNCH(f, s, per_thread, launcher, DIMS, 0,                                        \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params, extra),               \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
@@ -254,7 +297,7 @@ static CUresult finish(struct launching *l, CUresult r, CUresult e)
 #define COOPERATIVE(name, launcher, real, own, per_thread)                                         \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		LAUNCH(f, s, per_thread, launcher, DIMS,                                           \
+		LAUNCH(f, s, per_thread, launcher, DIMS, GBPF_F_COOPERATIVE,                       \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params),                      \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params))
@@ -288,7 +331,8 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
 			     void **extra)                                                         \
 		LAUNCH(config ? f : NULL, config ? config->hStream : NULL, per_thread, launcher,   \
-		       CONFIG_DIMS, launch_form(p, config, params, extra, p->code ? own : real),   \
+		       CONFIG_DIMS, 0,                                                             \
+		       launch_form(p, config, params, extra, p->code ? own : real),                \
 		       own(config, f, params, extra))
 
 EX(launch_ex, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernelEx, before.ex, false)

@@ -346,6 +346,7 @@ void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx)
 		(void)add_block(t, b, t->gone);
 	}
 	free_block(b);
+	shim_probe_clock_forget(ctx);
 }
 
 void shim_probe_memory_abandon(struct shim_probe_tool *t)

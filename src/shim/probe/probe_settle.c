@@ -137,6 +137,7 @@ void shim_probe_kernel_load(struct shim_probe_kernel *k)
 	if (!err) {
 		f->n_tools = k->n_tools;
 		memcpy(f->tools, k->tools, sizeof(f->tools));
+		shim_probe_prepare_submit(f, k);
 		publish(k, f);
 	} else {
 		if (f) {

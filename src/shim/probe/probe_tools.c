@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "policy/ctx.h"
+#include "policy/read.h"
 #include "shim/probe/probe_mix.h"
 #include "shim/probe/probe_timer.h"
 #include "shim/session/session.h"
@@ -62,6 +64,7 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 {
 	int regions[EBPF_REGIONS] = { -1, -1, -1 };
 	unsigned n = 1;
+	int err;
 
 	if (m->regions & PROTO_REGION_GLOBAL) {
 		regions[EBPF_REGION_GLOBAL] = fds[n++];
@@ -75,7 +78,9 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	t->every = t->every_wanted = m->every;
 	t->announced = t->tell = true;
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
-	return ebpf_policy_open(&t->p, fds[0], regions, 0);
+	err = ebpf_policy_open(&t->p, fds[0], regions, 0);
+	t->submits = !err && t->p.insns[POLICY_HOOK_submit];
+	return err;
 }
 
 static void refuse(const struct proto_probe *m, int err, const char *why)
@@ -301,23 +306,42 @@ void shim_probe_tools_note_bodies(void)
 
 /* ---- on the probe thread ---- */
 
-/* Takes the regions that came with a new connection. Only this thread and those that build look at
- * them. */
+/* Waits until no program of submit runs any more in a tool whose regions are about to change. Only
+ * this thread frees tools. Returns false if a thread is stuck in one. */
+static bool settle_submit(unsigned i)
+{
+	struct shim_probe_tool *t;
+
+	pthread_mutex_lock(&shim_probe_mutex);
+	t = shim_probe_tools[i];
+	t = t && t->fresh && t->submits ? t : NULL;
+	if (t) {
+		store_seqcst(&t->unsettled, 1u);
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	return !t || policy_synchronize();
+}
+
+/* Takes the regions that came with a new connection. Only this thread, those that build, and
+ * programs of submit look at them. */
 static void take_fresh(void)
 {
 	struct ebpf_policy *fresh, before;
 
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		bool settled = settle_submit(i);
 		struct shim_probe_tool *t;
 
 		pthread_mutex_lock(&shim_probe_build_mutex);
 		pthread_mutex_lock(&shim_probe_mutex);
-		t = shim_probe_stopped ? NULL : shim_probe_tools[i];
-		fresh = t ? t->fresh : NULL;
+		t = shim_probe_stopped || !settled ? NULL : shim_probe_tools[i];
+		fresh = t && load_relaxed(&t->unsettled) == t->submits ? t->fresh : NULL;
 		if (fresh) {
 			before = t->p;
 			t->p = *fresh;
 			t->fresh = NULL;
+			/* Pairs with the acquire in run(): the program sees all of p. */
+			store_release(&t->unsettled, 0u);
 		}
 		pthread_mutex_unlock(&shim_probe_mutex);
 		if (fresh) {
@@ -386,6 +410,22 @@ static void carry_out_sets(void)
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 }
 
+/* Compares the clocks of the tool's contexts. Called behind the answer, since it takes a while if
+ * the GPU is busy. */
+static void renew_clocks(uint64_t version)
+{
+	struct shim_probe_tool **t;
+
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	pthread_mutex_lock(&shim_probe_mutex);
+	t = shim_probe_stopped ? NULL : place_of(version);
+	pthread_mutex_unlock(&shim_probe_mutex);
+	if (t) {
+		shim_probe_clocks_renew(*t);
+	}
+	pthread_mutex_unlock(&shim_probe_build_mutex);
+}
+
 static void carry_out_drains(void)
 {
 	struct proto_probe_order o;
@@ -416,6 +456,7 @@ static void carry_out_drains(void)
 			return;
 		}
 		answer(PROTO_PROBE_DRAINED, &o, err);
+		renew_clocks(o.version);
 	}
 }
 

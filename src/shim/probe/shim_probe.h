@@ -31,6 +31,9 @@ void shim_probe_refresh(const void *handle);
 struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
 					const uint32_t block[3], uint32_t *smem);
 void shim_probe_release(struct shim_probe_form *f);
+/* The driver has taken a launch of the form's clone, which was handed to it at that time. */
+void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3],
+			  const uint32_t block[3], uint32_t smem, uint64_t now_ns);
 /* Returns the form's preemptible clone. NULL: it has none, or brackets, which a launch that may be
  * interrupted cannot have. */
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f);

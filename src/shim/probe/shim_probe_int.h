@@ -38,12 +38,14 @@ struct shim_probe_tool {
 	uint32_t every_wanted;	   /* shim_probe_mutex */
 	uint64_t launches, probed; /* [atomic] of kernels whose tools have a budget */
 	char kernel[PROTO_PATTERN];
-	struct ebpf_policy p;	   /* its image, and the region that gbpfd sees */
-	uint32_t refs;		   /* forms that run it */
-	bool ending;		   /* takes no further kernels */
-	bool announced;		   /* the present gbpfd knows it */
-	uint64_t end_number;	   /* of the order that ended it */
-	bool ordered;		   /* gbpfd awaits that it has ended */
+	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
+	uint32_t refs;	      /* forms that run it */
+	bool ending;	      /* takes no further kernels */
+	bool submits;	      /* it has a program of submit */
+	uint32_t unsettled;  /* [atomic] p is about to be replaced: programs of submit do not run */
+	bool announced;	     /* the present gbpfd knows it */
+	uint64_t end_number; /* of the order that ended it */
+	bool ordered;	     /* gbpfd awaits that it has ended */
 	struct ebpf_policy *fresh; /* owned; the same image with another region, to be taken */
 	struct shim_probe_block blocks[SHIM_PROBE_CONTEXTS_MAX]; /* under shim_probe_build_mutex */
 	uint64_t *initial; /* owned; maps with which a block begins; NULL: there is no block yet */
@@ -81,6 +83,8 @@ struct shim_probe_form {
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
 	bool needs_shared; /* launches take PTX_PROBE_SMEM */
+	bool submits;	   /* one of the tools has a program of submit */
+	uint64_t hash;	   /* of the kernel's name */
 	bool has_clone;
 	struct shim_clone clone;	     /* preemptible, of handle */
 	const struct ptx_block_image *block; /* owned; with the clone's parameters */
@@ -293,6 +297,23 @@ CUcontext shim_probe_memory_unused(uint64_t round);
 void shim_probe_memory_mark(CUcontext ctx, uint64_t round);
 /* Copies bytes to the device by a stream of its own, and waits. 0 or -EIO. */
 int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes);
+
+/* ---- probe_submit.c ---- */
+/* A launch, for programs of submit. */
+struct shim_probe_submitted {
+	uint64_t blocks;
+	uint32_t threads, smem, flags; /* GBPF_F_* */
+};
+/* Runs the programs of submit of the form's tools: the driver has taken a launch, which was handed
+ * to it at that time. Caller is a user of the form. */
+void shim_probe_run_submit(const struct shim_probe_form *f, const struct shim_probe_submitted *s,
+			   uint64_t now_ns);
+/* Sets whether launches of the form run programs of submit, and measures the clocks if they do.
+ * Caller holds shim_probe_build_mutex. */
+void shim_probe_prepare_submit(struct shim_probe_form *f, const struct shim_probe_kernel *k);
+/* Measures the clocks of the tool's contexts again if that is due, under the same mutex. */
+void shim_probe_clocks_renew(const struct shim_probe_tool *t);
+void shim_probe_clock_forget(CUcontext ctx);
 
 /* ---- probe_quiet.c ---- */
 enum shim_probe_quiet {

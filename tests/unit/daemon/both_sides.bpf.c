@@ -1,4 +1,4 @@
-/* Refused as a policy and as a tool: programs inside and outside kernels. */
+/* Refused as a policy and as a tool: programs inside kernels and of a hook that only policies have. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");
@@ -9,8 +9,8 @@ int GBPF_PROG(inside, gdev_enter)
 	return 0;
 }
 
-SEC("gbpf/submit")
-int GBPF_PROG(outside, submit)
+SEC("gbpf/queue_create")
+int GBPF_PROG(outside, queue_create)
 {
-	return GBPF_GO;
+	return 0;
 }
