@@ -207,9 +207,8 @@ static void print(const struct cli *c, const json_t *f)
 	if (n) {
 		print_places(c, json_object_get(f, "places"));
 	}
-	printf("%llu warp%s of %llu block%s run%s; %llu ha%s ended\n", (unsigned long long)n,
-	       PLURAL(n), (unsigned long long)blocks, PLURAL(blocks), n == 1 ? "s" : "",
-	       (unsigned long long)ended, ended == 1 ? "s" : "ve");
+	printf("%llu warp%s of %llu block%s running, %llu ended\n", (unsigned long long)n,
+	       PLURAL(n), (unsigned long long)blocks, PLURAL(blocks), (unsigned long long)ended);
 	if (lost) {
 		printf("%llu more warp%s not followed: launches of one kernel at the same time, or "
 		       "too many warps\n",

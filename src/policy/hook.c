@@ -2,6 +2,8 @@
  * must not interpret what they answer. */
 #include "policy/hook.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "bpf/run/ctx_bound.h"
 
@@ -45,10 +47,58 @@ bool policy_hook_call(struct policy *p, uint32_t gpu, unsigned hook, void *ctx,
 	return called;
 }
 
+/* ---- tools ---- */
+
+static struct ebpf_policy *observers[POLICY_OBSERVERS]; /* [section] NULL: free */
+uint32_t policy_n_observers;
+
+void policy_observer_add(struct ebpf_policy *tool)
+{
+	for (unsigned i = 0; i < POLICY_OBSERVERS; i++) {
+		if (!load_relaxed(&observers[i])) {
+			/* Pairs with the acquire in policy_observe_all(): the tool is complete. */
+			store_release(&observers[i], tool);
+			(void)add_acqrel(&policy_n_observers, 1u);
+			return;
+		}
+	}
+}
+
+bool policy_observer_remove(const struct ebpf_policy *tool)
+{
+	for (unsigned i = 0; i < POLICY_OBSERVERS; i++) {
+		if (load_relaxed(&observers[i]) == tool) {
+			store_release(&observers[i], (struct ebpf_policy *)NULL);
+			(void)sub_acqrel(&policy_n_observers, 1u);
+		}
+	}
+	return policy_synchronize();
+}
+
+void policy_observers_forget(void)
+{
+	memset(observers, 0, sizeof(observers));
+	policy_n_observers = 0;
+}
+
 void policy_observe(struct ebpf_policy *tool, unsigned hook, void *ctx)
 {
 	ebpf_ctx_bound(hook, ctx);
 	(void)ebpf_policy_run(tool, hook, ctx);
+}
+
+void policy_observe_all(unsigned hook, const void *ctx, size_t bytes)
+{
+	uint64_t own[POLICY_OBSERVED_BYTES / sizeof(uint64_t)];
+
+	for (unsigned i = 0; i < POLICY_OBSERVERS; i++) {
+		struct ebpf_policy *tool = load_acquire(&observers[i]);
+
+		if (tool && tool->insns[hook] && bytes <= sizeof(own)) {
+			memcpy(own, ctx, bytes);
+			policy_observe(tool, hook, own);
+		}
+	}
 }
 
 void policy_count_verdict(struct policy *p, uint64_t version, unsigned hook)

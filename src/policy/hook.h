@@ -69,6 +69,22 @@ bool policy_hook_call(struct policy *p, uint32_t gpu, unsigned hook, void *ctx,
  * its own copy of the context. Inside a read-side section. */
 void policy_observe(struct ebpf_policy *tool, unsigned hook, void *ctx);
 
+/* Tools whose programs of hooks run beside those of the version in force. Two for each that can be
+ * attached: one may end while another begins. */
+#define POLICY_OBSERVERS 32u
+#define POLICY_OBSERVED_BYTES 256u  /* of a context, at most */
+extern uint32_t policy_n_observers; /* [atomic] */
+/* Calls of add are serialized by the caller. remove returns false if a thread may still run one of
+ * the tool's programs: it must stay. Not inside a read-side section. */
+void policy_observer_add(struct ebpf_policy *tool); /* borrowed until it is removed */
+bool policy_observer_remove(const struct ebpf_policy *tool);
+/* In the child after fork: there are none. */
+void policy_observers_forget(void);
+/* Runs the programs of that hook, each with its own copy of the context. Inside a read-side
+ * section.
+ */
+void policy_observe_all(unsigned hook, const void *ctx, size_t bytes);
+
 /* The verdict was out of range: counts it for the version, if that is still prepared. */
 void policy_count_verdict(struct policy *p, uint64_t version, unsigned hook);
 

@@ -308,7 +308,11 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 		policy_is_off(&s->policy) ? NULL : policy_current(&s->policy, q->gpu);
 	enum policy_failure failed = POLICY_FINE;
 
+	_Static_assert(sizeof(c) <= POLICY_OBSERVED_BYTES, "tools get a copy");
 	(void)add_relaxed(&load_acquire(&s->policy.stats)->busy_ns, r->duration_ns);
+	if (unlikely(load_relaxed(&policy_n_observers))) {
+		policy_observe_all(POLICY_HOOK_retire, &c, sizeof(c));
+	}
 	if (v && policy_fills(v, POLICY_HOOK_retire)) {
 		POINT("sched.retire.pinned");
 		(void)policy_hook_run(v, POLICY_HOOK_retire, &c, &failed);

@@ -1,5 +1,5 @@
-/* Counts the submissions of kernels that run the tool, and their blocks; and tries to hold every launch, which a tool
- * cannot. */
+/* Counts the submissions of kernels that run the tool, and their blocks, and what retires; and tries to hold every launch,
+ * which a tool cannot. */
 #include <gbpf/gbpf.bpf.h>
 
 enum { LAUNCHES, BLOCKS, THREADS, STRANGE, FIGURES };
@@ -11,6 +11,14 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } submits SEC(".maps");
+
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(map_flags, GBPF_F_TENANT);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} retires SEC(".maps");
 
 struct {
 	__uint(type, GBPF_MAP_ARRAY);
@@ -42,6 +50,14 @@ int GBPF_PROG(see, submit)
 	ctx->hold_ns = 60000000000;
 	ctx->level = GBPF_LEVEL_BLOCK;
 	return GBPF_DEFER;
+}
+
+SEC("gbpf/retire")
+int GBPF_PROG(see_end, retire)
+{
+	add(&retires, 0, ctx->count);
+	ctx->linger_ns = 60000000000;
+	return 0;
 }
 
 SEC("gdev/block_enter")

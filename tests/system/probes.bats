@@ -102,7 +102,7 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows keys 102 $((13 * 31 * 16))
 }
 
-@test "a tool observes submissions of kernels that run it, and decides nothing" {
+@test "a tool observes what is submitted and retires, and decides nothing" {
 	begin
 	attach count_submits
 	start
@@ -112,6 +112,8 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows submits 1 31
 	shows submits 2 $((4 * 96))
 	shows submits 3 0
+	retired() { [ "$(value retires 0)" -ge 4 ]; }
+	wait_for retired
 	tell unload code "launch 2 5"
 	shows blocks 0 43
 	shows submits 0 6

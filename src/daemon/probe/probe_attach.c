@@ -58,7 +58,8 @@ static void fail(struct attach_job *j)
 
 /* ---- on the worker ---- */
 
-/* A tool has programs inside kernels, and may have one of submit, which only observes. */
+/* A tool has programs inside kernels, and may have one of submit and of retire, which only observe.
+ */
 static int check(const struct ebpf_built *b, struct report *r)
 {
 	if (!b->n_devices) {
@@ -68,11 +69,12 @@ static int check(const struct ebpf_built *b, struct report *r)
 	for (uint32_t i = 0; i < b->object.n_progs; i++) {
 		const struct ebpf_prog *prog = &b->object.progs[i];
 
-		if (prog->hook < (int)EBPF_FIRST_DEVICE_HOOK && prog->hook != POLICY_HOOK_submit) {
+		if (prog->hook < (int)EBPF_FIRST_DEVICE_HOOK && prog->hook != POLICY_HOOK_submit &&
+		    prog->hook != POLICY_HOOK_retire) {
 			report_hint(r, "Put the programs of other hooks into a policy");
 			return report_set(r, -EACCES, "tool",
-					  "program %s: a tool has programs inside kernels and of "
-					  "submit only",
+					  "program %s: a tool has programs inside kernels, and of "
+					  "submit and retire only",
 					  prog->name);
 		}
 	}

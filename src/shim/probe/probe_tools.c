@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "policy/ctx.h"
-#include "policy/read.h"
+#include "policy/hook.h"
 #include "shim/probe/probe_mix.h"
 #include "shim/probe/probe_timer.h"
 #include "shim/session/session.h"
@@ -80,6 +79,7 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
 	err = ebpf_policy_open(&t->p, fds[0], regions, 0);
 	t->submits = !err && t->p.insns[POLICY_HOOK_submit];
+	t->retires = !err && t->p.insns[POLICY_HOOK_retire];
 	return err;
 }
 
@@ -96,6 +96,9 @@ static void put_tool(struct shim_probe_tool *t)
 	struct shim_probe_tool **before = t->replaces ? place_of(t->replaces) : NULL;
 
 	*place_of(0) = t;
+	if (t->retires) {
+		policy_observer_add(&t->p);
+	}
 	if (before && *before) {
 		(*before)->ending = true;
 	}
@@ -306,20 +309,25 @@ void shim_probe_tools_note_bodies(void)
 
 /* ---- on the probe thread ---- */
 
-/* Waits until no program of submit runs any more in a tool whose regions are about to change. Only
- * this thread frees tools. Returns false if a thread is stuck in one. */
-static bool settle_submit(unsigned i)
+static bool observes(const struct shim_probe_tool *t)
+{
+	return t->submits || t->retires;
+}
+
+/* Waits until no program of submit or retire runs any more in a tool whose regions are about to
+ * change. Only this thread frees tools. Returns false if a thread is stuck in one. */
+static bool settle_programs(unsigned i)
 {
 	struct shim_probe_tool *t;
 
 	pthread_mutex_lock(&shim_probe_mutex);
 	t = shim_probe_tools[i];
-	t = t && t->fresh && t->submits ? t : NULL;
+	t = t && t->fresh && observes(t) ? t : NULL;
 	if (t) {
 		store_seqcst(&t->unsettled, 1u);
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
-	return !t || policy_synchronize();
+	return !t || policy_observer_remove(&t->p);
 }
 
 /* Takes the regions that came with a new connection. Only this thread, those that build, and
@@ -329,19 +337,22 @@ static void take_fresh(void)
 	struct ebpf_policy *fresh, before;
 
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
-		bool settled = settle_submit(i);
+		bool settled = settle_programs(i);
 		struct shim_probe_tool *t;
 
 		pthread_mutex_lock(&shim_probe_build_mutex);
 		pthread_mutex_lock(&shim_probe_mutex);
 		t = shim_probe_stopped || !settled ? NULL : shim_probe_tools[i];
-		fresh = t && load_relaxed(&t->unsettled) == t->submits ? t->fresh : NULL;
+		fresh = t && load_relaxed(&t->unsettled) == observes(t) ? t->fresh : NULL;
 		if (fresh) {
 			before = t->p;
 			t->p = *fresh;
 			t->fresh = NULL;
 			/* Pairs with the acquire in run(): the program sees all of p. */
 			store_release(&t->unsettled, 0u);
+			if (t->retires) {
+				policy_observer_add(&t->p);
+			}
 		}
 		pthread_mutex_unlock(&shim_probe_mutex);
 		if (fresh) {
@@ -470,6 +481,9 @@ static void finish(struct shim_probe_tool *t)
 	if (t->ordered) {
 		answer(PROTO_PROBE_ENDED, &o, err);
 	}
+	if (t->retires && !policy_observer_remove(&t->p)) {
+		return; /* a thread is stuck in its program of retire: it stays */
+	}
 	ebpf_policy_close(&t->p);
 	if (t->fresh) {
 		ebpf_policy_close(t->fresh);
@@ -542,6 +556,7 @@ void shim_probe_forget(void)
 	pthread_mutex_init(&shim_probe_mutex, NULL);
 	shim_probe_graphs_forget();
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
+	policy_observers_forget();
 	n_drains = 0;
 	shim_probe_cover_lost();
 	shim_probe_timers_forget();

@@ -41,6 +41,7 @@ struct shim_probe_tool {
 	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
 	uint32_t refs;	      /* forms that run it */
 	bool ending;	      /* takes no further kernels */
+	bool retires;	      /* it has one of retire, and is among the observers */
 	bool submits;	      /* it has a program of submit */
 	uint32_t unsettled;  /* [atomic] p is about to be replaced: programs of submit do not run */
 	bool announced;	     /* the present gbpfd knows it */

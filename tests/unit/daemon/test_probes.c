@@ -253,7 +253,7 @@ static void objects_of_the_wrong_kind_are_refused(void **state)
 	static const struct {
 		const char *object, *hint;
 	} cases[] = { { "plain", "no programs inside kernels" },
-		      { "both_sides", "of submit only" } };
+		      { "both_sides", "submit and retire only" } };
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
 
