@@ -119,3 +119,38 @@ sys.exit(not (launches == 400 and probed <= 60))' "$before"
 	wait_for fewer
 	gbpf probe ls | grep -q '3 of 4'
 }
+
+@test "a cooperative launch that does not fit with a tool runs without it" {
+	begin
+	attach count_ends
+	start
+	tell load "together 4"
+	falls_back() { holds 'p["falls_back"] == 1 and "COOPERATIVE_LAUNCH_TOO_LARGE" in p["why"]'; }
+	wait_for falls_back
+	shows blocks 0 0
+}
+
+@test "machine code follows what a tool is set to" {
+	begin
+	attach count_blocks --sample 1/1
+	PROGRAM=probed
+	start
+	tell code "launch 2 10"
+	shows blocks 0 20
+	gbpf probe set "$id" --off
+	is_none() { local before=$(value blocks 0) && tell "launch 1 10" && [ "$(value blocks 0)" = "$before" ]; }
+	wait_for is_none
+	gbpf probe set "$id" --on
+	is_all() { local before=$(value blocks 0) && tell "launch 1 10" && [ "$(value blocks 0)" = $((before + 10)) ]; }
+	wait_for is_all
+}
+
+@test "launches between which blocks are stopped are counted once, with a budget" {
+	begin
+	gbpf policy swap "$POLICIES/lc_first.bpf.o"
+	attach count_calls --budget 1%
+	start --class batch
+	tell load "launch 300 4"
+	local blocks=$(value calls 0)
+	holds "p['launches'] == 300 and p['probed'] * 4 == $blocks"
+}

@@ -7,6 +7,7 @@
  *   stay BLOCKS     launches stay, whose threads call a function again and again
  *   leave           ends it
  *   shared N        launches fill with the most shared memory at which an SM holds N blocks
+ *   together N      the same by one cooperative launch of N blocks for each SM
  *   exit            returns from main()
  */
 #include <stdbool.h>
@@ -53,6 +54,7 @@ static const char text[] =
 	".reg .b32 %r<2>;\n"
 	"mov.u32 %r1, %tid.x; st.shared.u32 [room], %r1; ret;\n}\n";
 
+static CUdevice device;
 static CUfunction work, stay, fill;
 static CUdeviceptr memory, flag_at;
 static volatile unsigned *flag;
@@ -102,13 +104,20 @@ static void leave(void)
 	CU(cuCtxSynchronize());
 }
 
-static void shared(unsigned blocks)
+static void shared(unsigned blocks, bool together)
 {
 	size_t bytes = 0;
+	int sms;
 
 	CU(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, fill, (int)blocks, THREADS));
 	CU(cuFuncSetAttribute(fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes));
-	CU(cuLaunchKernel(fill, 4, 1, 1, THREADS, 1, 1, (unsigned)bytes, NULL, NULL, NULL));
+	if (together) {
+		CU(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+		CU(cuLaunchCooperativeKernel(fill, blocks * (unsigned)sms, 1, 1, THREADS, 1, 1,
+					     (unsigned)bytes, NULL, NULL));
+	} else {
+		CU(cuLaunchKernel(fill, 4, 1, 1, THREADS, 1, 1, (unsigned)bytes, NULL, NULL, NULL));
+	}
 	CU(cuCtxSynchronize());
 }
 
@@ -125,7 +134,9 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "leave\n") == 0) {
 		leave();
 	} else if (sscanf(line, "shared %u", &n) == 1) {
-		shared(n);
+		shared(n, false);
+	} else if (sscanf(line, "together %u", &n) == 1) {
+		shared(n, true);
 	} else {
 		CHECK(strcmp(line, "exit\n") == 0, "unknown line %s", line);
 		return false;
@@ -136,7 +147,6 @@ static bool obey(const char *line)
 int main(void)
 {
 	CUcontext context;
-	CUdevice device;
 	char line[64];
 
 	CU(cuInit(0));

@@ -29,10 +29,10 @@ static uint64_t key_of(const uint32_t dims[SHIM_PROBE_DIMS])
 	return h ? h : 1;
 }
 
-static void reset(struct shim_probe_shape *s, uint64_t key)
+static void reset(struct shim_probe_shape *s, uint64_t key, uint32_t share)
 {
 	store_relaxed(&s->key, (uint64_t)0);
-	store_relaxed(&s->share, SHIM_PROBE_ALL / 2);
+	store_relaxed(&s->share, share);
 	store_relaxed(&s->sum, 0u);
 	store_relaxed(&s->turn, 0u);
 	for (unsigned kind = 0; kind < 2; kind++) {
@@ -64,7 +64,7 @@ static struct shim_probe_shape *shape_of(struct shim_probe_mix *m, uint64_t key)
 	}
 	if (!s) {
 		s = &m->shapes[m->next++ % SHIM_PROBE_SHAPES];
-		reset(s, key);
+		reset(s, key, load_relaxed(&m->share));
 	}
 	shim_probe_timer_unlock();
 	return s;
@@ -77,8 +77,10 @@ void shim_probe_mix_init(struct shim_probe_mix *m)
 	m->kernel_epoch = m->epoch;
 	m->next = 0;
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
-		reset(&m->shapes[i], 0);
+		reset(&m->shapes[i], 0, 0);
 	}
+	store_relaxed(&m->share, SHIM_PROBE_ALL / 2);
+	store_relaxed(&m->begun, 0u);
 	shim_probe_timer_unlock();
 }
 
@@ -86,6 +88,8 @@ void shim_probe_mix_renew(struct shim_probe_mix *m)
 {
 	shim_probe_timer_lock();
 	m->epoch++;
+	store_relaxed(&m->share, SHIM_PROBE_ALL / 2);
+	store_relaxed(&m->begun, 0u);
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
 		struct shim_probe_shape *s = &m->shapes[i];
 
@@ -182,6 +186,23 @@ static bool is_due(struct shim_probe_shape *s, bool probed)
 	       (load_relaxed(&s->due[probed]) && xchg_acqrel(&s->due[probed], 0u));
 }
 
+/* Nothing is known after some launches: the form is run less often until it is. */
+static void end_alternation(struct shim_probe_mix *m)
+{
+	uint32_t *shares[SHIM_PROBE_SHAPES + 1] = { &m->share };
+
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		shares[i + 1] = &m->shapes[i].share;
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(shares); i++) {
+		uint32_t half = SHIM_PROBE_ALL / 2;
+
+		(void)__atomic_compare_exchange_n(shares[i], &half,
+						  SHIM_PROBE_ALL / YOUNG_ALTERNATE, false,
+						  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	}
+}
+
 struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 					      const struct shim_probe_form *f, bool probed,
 					      const uint32_t dims[SHIM_PROBE_DIMS],
@@ -204,8 +225,8 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 		t->probed = probed;
 		(void)add_relaxed(&s->begun[probed], 1u);
 		shim_probe_timer_begin(t, stream);
-		if (load_relaxed(&s->begun[0]) + load_relaxed(&s->begun[1]) == YOUNG_ALTERNATE) {
-			store_relaxed(&s->share, SHIM_PROBE_ALL / YOUNG_ALTERNATE);
+		if (f && add_relaxed(&k->mix.begun, 1u) + 1 == YOUNG_ALTERNATE) {
+			end_alternation(&k->mix);
 		}
 	}
 	return t;
@@ -235,7 +256,7 @@ static bool is_known(const struct shim_probe_shape *s)
 
 /* Sets the share that keeps the budget. Where the form always may run, a launch in EVERY goes
  * without it, so that its cost stays known. */
-static void set_share(struct shim_probe_shape *s, uint32_t budget_ppm)
+static void set_share(struct shim_probe_mix *m, struct shim_probe_shape *s, uint32_t budget_ppm)
 {
 	uint64_t without = median(s, false), with = median(s, true);
 	uint64_t extra = with > without ? with - without : 0;
@@ -245,6 +266,7 @@ static void set_share(struct shim_probe_shape *s, uint32_t budget_ppm)
 		share = MIN(share, without * budget_ppm / 1000000u * SHIM_PROBE_ALL / extra);
 	}
 	store_relaxed(&s->share, (uint32_t)MAX(share, 1u));
+	store_relaxed(&m->share, (uint32_t)MAX(share, 1u));
 }
 
 void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns)
@@ -262,7 +284,7 @@ void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns)
 		s->ns[t->probed][s->n[t->probed] % SHIM_PROBE_TIMES] = ns;
 		store_relaxed(&s->n[t->probed], s->n[t->probed] + 1);
 		if (f && f->budget_ppm && is_known(s)) {
-			set_share(s, f->budget_ppm);
+			set_share(m, s, f->budget_ppm);
 		}
 	}
 }

@@ -9,7 +9,8 @@
 #include "shim/capture_state.h"
 #include "shim/probe/probe_mix.h"
 
-#define TIMERS 32u
+#define PER_CONTEXT 16u
+#define TIMERS (PER_CONTEXT * SHIM_PROBE_CONTEXTS_MAX)
 
 static pthread_mutex_t timer_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_probe_timer timers[TIMERS]; /* timer_mutex: state, ctx */
@@ -60,23 +61,33 @@ static bool create(CUevent event[2], CUcontext ctx)
 	return good;
 }
 
+/* Returns a free timer with events of the context or, up to a number for each, without any. */
+static struct shim_probe_timer *find_free(CUcontext ctx)
+{
+	struct shim_probe_timer *without = NULL;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < TIMERS; i++) {
+		struct shim_probe_timer *t = &timers[i];
+
+		if (t->state == SHIM_TIMER_FREE && t->ctx == ctx) {
+			return t;
+		}
+		n += t->ctx == ctx;
+		without = t->state == SHIM_TIMER_FREE && !t->ctx ? t : without;
+	}
+	return n < PER_CONTEXT ? without : NULL;
+}
+
 struct shim_probe_timer *shim_probe_timer_take(CUcontext ctx)
 {
-	struct shim_probe_timer *t = NULL;
+	struct shim_probe_timer *t;
 	bool fresh;
 
 	if (!ctx || !shim_probe_timer_trylock()) {
 		return NULL;
 	}
-	for (unsigned i = 0; i < TIMERS; i++) {
-		if (timers[i].state == SHIM_TIMER_FREE &&
-		    (timers[i].ctx == ctx || (!t && !timers[i].ctx))) {
-			t = &timers[i];
-		}
-		if (t && t->ctx == ctx) {
-			break;
-		}
-	}
+	t = find_free(ctx);
 	fresh = t && !t->ctx;
 	if (t) {
 		t->state = SHIM_TIMER_TAKEN;

@@ -124,6 +124,7 @@ static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
 	}
 	*fresh = t->p;
 	known->fresh = fresh;
+	known->every_wanted = t->every_wanted;
 	known->announced = known->tell = true;
 	free(t);
 	shim_probe_thread_wake();

@@ -17,7 +17,7 @@ struct shim_session;
 #define SHIM_PROBE_TOOLS_MAX 16u
 #define SHIM_PROBE_CONTEXTS_MAX 16u
 #define SHIM_PROBE_MAP_BYTES ((size_t)256 << 20) /* of all tools in a context */
-#define SHIM_PROBE_SHAPES 4u  /* of a kernel's launches, of which costs are known */
+#define SHIM_PROBE_SHAPES 8u  /* of a kernel's launches, of which costs are known */
 #define SHIM_PROBE_TIMES 16u  /* newest timed launches of a shape that count */
 #define SHIM_PROBE_DIMS 7u    /* grid, block, dynamic shared memory */
 #define SHIM_PROBE_ALL 65536u /* share of all launches */
@@ -112,6 +112,8 @@ struct shim_probe_mix {
 	struct shim_probe_shape shapes[SHIM_PROBE_SHAPES];
 	/* Under the timers' lock. */
 	unsigned next;	       /* place for a new shape */
+	uint32_t share;	       /* [atomic] with which a new shape begins */
+	uint32_t begun;	       /* [atomic] timed launches since it has the form */
 	uint64_t epoch;	       /* [atomic] incremented when the form or the kernel is another one */
 	uint64_t kernel_epoch; /* epoch since which it is this kernel */
 };

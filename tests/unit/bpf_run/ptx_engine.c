@@ -113,6 +113,7 @@ int ptx_batch_add_device(struct ptx_batch *b, const struct ebpf_insn *insns, uin
 	struct ebpf_jit_options o = { .report = r,
 				      .device_hook = hook,
 				      .device_lane = lane,
+				      .device_control = b->control != NULL,
 				      .fields = &p.fields,
 				      .maps = &p.maps };
 	uint8_t *out = malloc(MAX_TEXT);
@@ -255,7 +256,11 @@ void ptx_batch_run(struct ptx_batch *b, struct test_env *t, uint8_t *mem, size_t
 	add_kernel(b);
 	assert_int_equal(b->text.failed, 0);
 	load(&e, &b->text);
-	env = engine_take(&e, sizeof(*env), &params[0]);
+	env = engine_take(&e, EBPF_PTX_CONTROL_AT + EBPF_PTX_CONTROL_BYTES, &params[0]);
+	for (size_t i = 0; b->control && i < 4; i++) {
+		memcpy((char *)env + EBPF_PTX_CONTROL_AT + i * EBPF_PTX_CONTROL_STRIDE,
+		       &b->control[i], sizeof(b->control[i]));
+	}
 	device = engine_take(&e, bytes + 1, &params[1]);
 	out = engine_take(&e, sizeof(*ret) * threads * b->n, &params[4]);
 	place_maps(&e, t, env, &regions);

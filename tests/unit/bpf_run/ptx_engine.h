@@ -20,6 +20,9 @@ struct ptx_batch {
 		int lane; /* lanes run it whose bit in the context's field `active` is set */
 		uint64_t fields, maps;
 	} * programs; /* owned */
+	/* NULL, or before programs are added: these are set by four control words, of the
+	 * multiprocessors. */
+	const uint32_t *control;
 };
 
 void ptx_batch_begin(struct ptx_batch *b);

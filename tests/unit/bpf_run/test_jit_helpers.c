@@ -64,8 +64,8 @@ static uint64_t out(unsigned thread, unsigned word)
 	return v;
 }
 
-/* Runs a program in each thread; site is the number of the thread. */
-static void run(const char *program, unsigned threads, int lane)
+/* Runs a program in each thread; site is the number of the thread. control: of ptx_batch. */
+static void run_controlled(const char *program, unsigned threads, int lane, const uint32_t *control)
 {
 	uint64_t *ret = calloc(threads, sizeof(*ret));
 	struct ptx_batch b;
@@ -80,12 +80,18 @@ static void run(const char *program, unsigned threads, int lane)
 	}
 	report_init(&r);
 	ptx_batch_begin(&b);
+	b.control = control;
 	if (ptx_batch_add_device(&b, unit.insns, unit.n, &t.env, HOOK_gdev_enter, lane, &r)) {
 		fail_msg("%s: %s", buf_text(&r.place), buf_text(&r.message));
 	}
 	report_finish(&r);
 	ptx_batch_run(&b, &t, (uint8_t *)ctx, sizeof(*ctx) * threads, sizeof(*ctx), threads, ret);
 	free(ret);
+}
+
+static void run(const char *program, unsigned threads, int lane)
+{
+	run_controlled(program, threads, lane, NULL);
 }
 
 /* r6 = the place of the thread's eight words. Offsets of fields: clock 0, block 24, block_x 32 ...
@@ -242,6 +248,52 @@ static void about_one_block_of_each_interval_is_sampled(void **state)
 				    n <= THREADS / every * 3 / 2 + 2);
 		}
 	}
+}
+
+/* Each multiprocessor has a word of its own here. */
+static void control_words_choose_blocks(void **state)
+{
+	static const uint32_t control[] = { 1, 0, 8, UINT32_MAX };
+
+	for (unsigned k = 0; k < THREADS; k++) {
+		ctx[k].block = (k % 2 ? UINT64_C(0x500000000) : 0) + k;
+	}
+	run_controlled(BEGIN "mov r1, 1; stxdw [r6], r1;" END, THREADS, 0, control);
+	for (unsigned k = 0; k < THREADS; k++) {
+		uint32_t every = control[k / PTX_BLOCK % 4];
+
+		assert_int_equal(out(k, 0), sampled(ctx[k].block, every));
+	}
+}
+
+/* Here the lanes of a warp are in different blocks, as if each had loaded another word: those that
+ * are active run the program if it is chosen for one of them. */
+static void lanes_agree_on_a_control_word(void **state)
+{
+	static const uint32_t control[] = { 40, 40, 40, 40 };
+	unsigned with = 0, without = 0;
+
+	for (unsigned k = 0; k < THREADS; k++) {
+		ctx[k].block = k;
+		ctx[k].active = k / 32 % 2 ? UINT32_MAX : 0x00ffff0f;
+	}
+	run_controlled(BEGIN "mov r1, 1; call 1106; stxdw [r6], r0;" END, THREADS, 1, control);
+	for (unsigned w = 0; w < THREADS / 32; w++) {
+		uint32_t active = ctx[w * 32].active, any = 0;
+
+		for (unsigned k = 0; k < 32; k++) {
+			any |= (active >> k & 1) && sampled(w * 32 + k, 40);
+		}
+		for (unsigned k = 0; k < 32; k++) {
+			bool runs = any && active >> k & 1;
+
+			assert_int_equal(out(w * 32 + k, 0),
+					 runs ? (uint64_t)__builtin_popcount(active) : 0);
+		}
+		with += any;
+		without += !any;
+	}
+	assert_true(with > 0 && without > 0);
 }
 
 /* ---- maps and counters ---- */
@@ -601,6 +653,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(clocks_run_forward),
 		cmocka_unit_test(random_numbers_differ_between_threads_and_calls),
 		cmocka_unit_test(about_one_block_of_each_interval_is_sampled),
+		cmocka_unit_test(control_words_choose_blocks),
+		cmocka_unit_test(lanes_agree_on_a_control_word),
 		cmocka_unit_test(sums_of_all_threads_are_exact),
 		cmocka_unit_test(histograms_are_those_of_the_host),
 		cmocka_unit_test(operations_on_other_maps_are_errors),

@@ -289,6 +289,115 @@ static void tool_that_no_session_can_have_is_refused(void **state)
 	fake_leave(&f);
 }
 
+static void budgets_and_figures_pass_through(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing", .probe = { .budget_ppm = 30000 } };
+	struct caller swap = { .object = "probing2", .probe = { .replace = 1 } };
+	union proto_message m = { 0 };
+	struct proto_probe p;
+	json_t *list, *t;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	p = expect_probe(&f, NULL);
+	assert_int_equal(p.budget_ppm, 30000);
+	assert_int_equal(p.every, 1);
+	m.probe_state = (struct proto_probe_state){ .version = p.version,
+						    .kernels = 1,
+						    .cost_ppm = 123456,
+						    .launches = UINT64_MAX,
+						    .probed = 7,
+						    .resident_before = 8,
+						    .resident_after = 6 };
+	fake_send(&f, &m, PROTO_PROBE_STATE);
+	caller_result(&c);
+	t = listed(d, 1, &list);
+	assert_int_equal(number(t, "budget_ppm"), 30000);
+	assert_int_equal(number(t, "cost_ppm"), 123456);
+	assert_int_equal(number(t, "launches"), INT64_C(1) << 53);
+	assert_int_equal(number(t, "probed"), 7);
+	assert_int_equal(number(t, "resident_before"), 8);
+	assert_int_equal(number(t, "resident_after"), 6);
+	json_decref(list);
+	caller_start(&swap, d);
+	p = expect_probe(&f, NULL);
+	assert_int_equal(p.budget_ppm, 30000); /* that of the replaced one */
+	send_state(&f, p.version, 0, 1, 0, NULL);
+	caller_result(&swap);
+	caller_finish(&swap);
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+/* Also by sessions that come later, and by a tool that replaces it. */
+static void set_reaches_all_sessions(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing", .probe = { .every = 8 } };
+	struct caller swap = { .object = "probing2", .probe = { .replace = 1 } };
+	union proto_message m;
+	struct fake f, later;
+	struct proto_probe p;
+	json_t *r;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	p = expect_probe(&f, NULL);
+	assert_int_equal(p.every, 8);
+	send_state(&f, p.version, 0, 1, 0, NULL);
+	caller_result(&c);
+	r = gd_call(d, "probe.set", "{\"id\":1,\"off\":true}");
+	assert_true(json_is_true(json_object_get(r, "off")));
+	json_decref(r);
+	assert_int_equal(fake_expect(&f, &m, PROTO_PROBE_SET), -1);
+	assert_int_equal(m.probe_set.version, p.version);
+	assert_int_equal(m.probe_set.every, 0);
+	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"every\":4}"));
+	assert_int_equal(fake_expect(&f, &m, PROTO_PROBE_SET), -1);
+	assert_int_equal(m.probe_set.every, 0); /* it stays off */
+	fake_enter(&later, d, 2, "later");
+	assert_int_equal(expect_probe(&later, NULL).every, 0);
+	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"off\":false}"));
+	assert_int_equal(fake_expect(&f, &m, PROTO_PROBE_SET), -1);
+	assert_int_equal(m.probe_set.every, 4);
+	assert_int_equal(fake_expect(&later, &m, PROTO_PROBE_SET), -1);
+	assert_int_equal(m.probe_set.every, 4);
+	caller_start(&swap, d);
+	assert_int_equal(expect_probe(&f, NULL).every, 4);
+	caller_result(&swap);
+	caller_finish(&swap);
+	caller_finish(&c);
+	fake_leave(&later);
+	fake_leave(&f);
+}
+
+static void wrong_limits_are_refused(void **state)
+{
+	static const struct {
+		uint32_t budget_ppm, every;
+		const char *what;
+	} cases[] = { { 1000001, 0, "invalid budget_ppm" },
+		      { 0, 1000001, "invalid interval of blocks" } };
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct caller c = { .object = "probing",
+				    .probe = { .budget_ppm = cases[i].budget_ppm,
+					       .every = cases[i].every } };
+
+		caller_start(&c, d);
+		caller_fails(&c, GBPF_CODE_USAGE, cases[i].what);
+		caller_finish(&c);
+	}
+	attach(d, "probing", NULL, NULL);
+	assert_true(gbpf_call(g, "probe.set", "{\"id\":1,\"off\":true}", -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->code, "not-possible");
+	gbpf_close(g);
+}
+
 /* Each message is one that no session may send: it ends the session. */
 static void false_messages_end_the_session(void **state)
 {
@@ -315,6 +424,7 @@ static void false_messages_end_the_session(void **state)
 		{ PROTO_COVERED, 0, 0, 0 },
 		{ PROTO_COVERED, 0, 1, 0 },
 		{ PROTO_COVERAGE, 0, 0, 0 },
+		{ PROTO_PROBE_SET, FIRST_VERSION + 1, 0, 0 },
 	};
 	struct gd *d = *state;
 	struct caller c = { .object = "probing2", .probe = { .to = "other" } };
@@ -364,6 +474,9 @@ int main(void)
 		WITH_GBPFD(maps_are_found_by_tool_version_and_name),
 		WITH_GBPFD(objects_of_the_wrong_kind_are_refused),
 		WITH_GBPFD(tool_that_no_session_can_have_is_refused),
+		WITH_GBPFD(budgets_and_figures_pass_through),
+		WITH_GBPFD(set_reaches_all_sessions),
+		WITH_GBPFD(wrong_limits_are_refused),
 		WITH_GBPFD(false_messages_end_the_session),
 	};
 

@@ -17,6 +17,9 @@
  *and the fields, for each map N that the root uses: the address of its data. Its other functions
  *that receive the context take these parameters after env. The verdict, 0, is not returned.
  *
+ * With `device_control` the root also takes `block` and, in lane mode, `active`, and returns at
+ *once in blocks that the control word leaves out.
+ *
  * With the option `checked` the program may be any bytes that ebpf_program_check() accepts. Its
  * functions take only (.param .b64 env); registers travel in env. An access outside of memory and
  * frames, a ninth frame, or an instruction after the last of env->fuel ends the thread, with the
