@@ -62,6 +62,20 @@ sys.exit(not (launches == 400 and probed <= 60))' "$before"
 	gbpf probe ls | grep -q SHARE
 }
 
+@test "a tool without a budget is compared with launches from before it" {
+	begin
+	start
+	tell load
+	attach count_calls --to "$pid"
+	holds 'p["cost_ppm"] is None'
+	is_known() { tell "launch 40 2" && holds 'p["cost_ppm"] is not None'; }
+	wait_for is_known
+	holds 'p["cost_ppm"] > 100000 and p["launches"] == 0'
+	local before=$(value calls 0)
+	tell "launch 100 2"
+	shows calls 0 $((before + 200))
+}
+
 @test "a tool without a budget in the same kernel runs in each launch" {
 	begin
 	attach count_calls --budget 1%

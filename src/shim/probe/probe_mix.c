@@ -73,7 +73,7 @@ static struct shim_probe_shape *shape_of(struct shim_probe_mix *m, uint64_t key)
 void shim_probe_mix_init(struct shim_probe_mix *m)
 {
 	shim_probe_timer_lock();
-	m->epoch++;
+	(void)add_relaxed(&m->epoch, 1u);
 	m->kernel_epoch = m->epoch;
 	m->next = 0;
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
@@ -87,7 +87,7 @@ void shim_probe_mix_init(struct shim_probe_mix *m)
 void shim_probe_mix_renew(struct shim_probe_mix *m)
 {
 	shim_probe_timer_lock();
-	m->epoch++;
+	(void)add_relaxed(&m->epoch, 1u);
 	store_relaxed(&m->share, SHIM_PROBE_ALL / 2);
 	store_relaxed(&m->begun, 0u);
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
@@ -236,7 +236,7 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 
 static uint32_t median(const struct shim_probe_shape *s, bool probed)
 {
-	uint32_t sorted[SHIM_PROBE_TIMES], n = MIN(s->n[probed], SHIM_PROBE_TIMES);
+	uint32_t n = MIN(s->n[probed], SHIM_PROBE_TIMES), sorted[SHIM_PROBE_TIMES] = { 0 };
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t v = s->ns[probed][i], at = i;

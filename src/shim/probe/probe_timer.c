@@ -147,9 +147,11 @@ static void read_timer(struct shim_probe_timer *t)
 
 bool shim_probe_timers_read(void)
 {
-	bool any = false, pending;
+	bool any = false;
 
 	for (unsigned i = 0; i < TIMERS; i++) {
+		bool pending;
+
 		shim_probe_timer_lock();
 		pending = timers[i].state == SHIM_TIMER_PENDING;
 		shim_probe_timer_unlock();
