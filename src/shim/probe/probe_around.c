@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "shim/probe/probe_brackets.h"
-
 static uint64_t launches; /* [atomic] numbers given */
 
 static CUresult launch(struct shim_probe_around *a, CUfunction f)
@@ -21,7 +19,7 @@ void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form
 			     shim_probe_launcher *launcher, const uint32_t dims[SHIM_PROBE_DIMS],
 			     CUstream s)
 {
-	a->form = f->bracket ? f : NULL;
+	a->form = f->around ? f : NULL;
 	if (!a->form) {
 		return;
 	}
@@ -32,21 +30,21 @@ void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form
 					   .shared_bytes = dims[6] };
 	memcpy(a->arg.grid, dims, sizeof(a->arg.grid));
 	memcpy(a->arg.threads, dims + 3, sizeof(a->arg.threads));
-	a->refusal = launch(a, f->bracket->begin);
+	a->refusal = launch(a, f->begin);
 }
 
 void shim_probe_around_end(struct shim_probe_around *a, CUresult r)
 {
-	const struct shim_probe_bracket *b = a->form ? a->form->bracket : NULL;
+	const struct shim_probe_form *f = a->form;
 
-	if (!b) {
+	if (!f) {
 		return;
 	}
 	if (a->refusal == CUDA_SUCCESS && r == CUDA_SUCCESS) {
-		a->refusal = launch(a, b->end);
-	} else if (a->refusal == CUDA_SUCCESS && b->parts.keeps_time) {
+		a->refusal = launch(a, f->end);
+	} else if (a->refusal == CUDA_SUCCESS && f->keeps_time) {
 		a->arg.cancelled = 1;
-		(void)launch(a, b->end);
+		(void)launch(a, f->end);
 	}
 	if (r == CUDA_SUCCESS && a->refusal != CUDA_SUCCESS) {
 		shim_probe_form_refused(a->form, a->refusal);

@@ -7,7 +7,20 @@
 #include <string.h>
 
 #include "shim/code/shim_code.h"
-#include "shim/probe/probe_brackets.h"
+
+struct shim_probe_bracket {
+	struct shim_probe_bracket *next;
+	uint32_t refs; /* forms that have it, or will; shim_probe_build_mutex */
+	CUcontext ctx;
+	struct buf text;
+	uint32_t n; /* programs */
+	uint64_t envs[PTX_PROBES_MAX];
+	struct ptx_bracket_parts parts;
+	void *image; /* owned; machine code */
+	size_t image_bytes;
+	CUmodule module;       /* NULL: not loaded yet */
+	CUfunction begin, end; /* NULL: it has none */
+};
 
 static struct shim_probe_bracket *brackets; /* shim_probe_build_mutex; owned */
 
@@ -113,6 +126,15 @@ int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r)
 				  "the table of its brackets cannot be filled: error %d", (int)e);
 	}
 	return 0;
+}
+
+void shim_probe_bracket_give(struct shim_probe_bracket *b, struct shim_probe_form *f)
+{
+	f->bracket = b;
+	f->around = b != NULL;
+	f->keeps_time = b && b->parts.keeps_time;
+	f->begin = b ? b->begin : NULL;
+	f->end = b ? b->end : NULL;
 }
 
 void shim_probe_bracket_put(struct shim_probe_bracket *b)

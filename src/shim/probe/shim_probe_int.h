@@ -79,7 +79,10 @@ struct shim_probe_form {
 	CUcontext ctx;
 	CUmodule module;		    /* NULL: the program's kernel runs, between brackets */
 	CUfunction handle;		    /* NULL likewise */
-	struct shim_probe_bracket *bracket; /* NULL: no program of begin or end; a reference */
+	struct shim_probe_bracket *bracket; /* a reference; NULL: no program of begin or end */
+	bool around;			    /* launches have brackets: */
+	bool keeps_time;		    /* see struct ptx_bracket_parts */
+	CUfunction begin, end;		    /* NULL: it has none */
 	uint64_t kernel_hash;		    /* of its name */
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
@@ -250,6 +253,9 @@ int shim_probe_bracket_make(struct shim_probe_bracket **ret, CUcontext ctx, unsi
 			    uint32_t n, struct report *r);
 /* Loads them unless they are. 0 or -errno. */
 int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r);
+/* Gives loaded brackets to a form, with the reference. Launches read only what is copied into the
+ * form, whose struct stays. */
+void shim_probe_bracket_give(struct shim_probe_bracket *b, struct shim_probe_form *f);
 /* Gives a reference back. Accepts NULL. */
 void shim_probe_bracket_put(struct shim_probe_bracket *b);
 /* Unloads those of a context without a reference; the context is idle, or ends. */
