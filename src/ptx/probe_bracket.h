@@ -26,6 +26,8 @@ struct ptx_bracket_arg {
 	uint32_t shared_bytes;
 	uint32_t cancelled; /* 1: the launch behind `begin` was refused: `end` runs no program and
 			       only frees what `begin` has kept */
+	uint64_t done; /* address of a number of 8 bytes in host memory, to which `end` adds 1, or
+			  `begin` if there is no `end`; 0: none */
 };
 
 /* What a module of brackets has. */

@@ -111,11 +111,16 @@ static void unlink_first(struct sched_queue *q)
 /* Returns the number of calls submitted beyond what has been reached, or beyond the marker. */
 static uint32_t ahead(const struct sched_queue *q)
 {
-	uint32_t put =
-		SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + load_relaxed(&q->issue.n_orders);
+	uint32_t put = SCHED_ACC_COUNT(sched_tally_sum(&q->total)) +
+		       load_relaxed(&q->issue.n_orders) + load_relaxed(&q->issue.n_extra);
 	uint32_t at = load_relaxed(&q->issue.marker_seq);
 
 	return SCHED_ACC_COUNT(put - (at ? at : SCHED_ACC_COUNT(load_acquire(&q->marks.retired))));
+}
+
+void sched_queue_add_extra(struct sched_queue *q, uint32_t n)
+{
+	(void)add_relaxed(&q->issue.n_extra, n);
 }
 
 /* Looks whether the stream has come so far that `ahead` may start again, and places the next
@@ -144,7 +149,8 @@ static bool reached(struct sched_queue *q)
 		unseen = 0;
 	}
 	store_relaxed(&q->issue.marker_seq,
-		      (SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + q->issue.n_orders - unseen) |
+		      (SCHED_ACC_COUNT(sched_tally_sum(&q->total)) + q->issue.n_orders +
+		       load_relaxed(&q->issue.n_extra) - unseen) |
 			      1u << 31);
 	q->issue.beyond_marker =
 		unseen ? n - unseen : 0; /* by as many calls `ahead` is too small from now on */
@@ -177,6 +183,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 {
 	struct sched_ticket t = { .q = q, .l = &c->launch, .phase = SCHED_PHASE_PLAIN };
 	struct sched *s = q->s;
+	uint32_t extra = load_relaxed(&q->issue.n_extra);
 	int err, none = 0;
 
 	unlink_first(q);
@@ -186,6 +193,9 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 		sched_launch_start(&t, a);
 	}
 	err = c->run(c);
+	if (q->issue.beyond_marker) {
+		q->issue.beyond_marker += load_relaxed(&q->issue.n_extra) - extra;
+	}
 	pthread_mutex_lock(&q->fifo.lock);
 	q->fifo.submitting = 0;
 	pthread_mutex_unlock(&q->fifo.lock);

@@ -76,6 +76,7 @@ struct sched_issue {
 	uint64_t retry_ns;  /* the policy is not asked about the first call before; 0: at once */
 	uint32_t n_asked;   /* how often it was asked about the first call */
 	uint32_t n_orders;  /* [atomic to read] calls submitted that were no launches */
+	uint32_t n_extra;   /* [atomic] launches of gBPF's own that went with others */
 	/* [atomic to read] Launches and orders submitted up to `marker`, with bit 31 set; 0: no
 	 * marker has been placed yet. */
 	uint32_t marker_seq;

@@ -478,6 +478,7 @@ void sched_marks_drop(struct sched_queue *q)
 	}
 	release(q->s, &q->issue.marker);
 	q->issue.marker_seq = q->issue.n_orders = 0;
+	store_relaxed(&q->issue.n_extra, 0u);
 	sched_tally_sub(&q->s->inflight, sched_tally_sum(&q->total) - q->marks.retired);
 	store_relaxed(&q->marks.retired, sched_tally_sum(&q->total));
 }

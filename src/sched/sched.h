@@ -246,6 +246,9 @@ bool sched_queue_behind(struct sched_queue *q, uint64_t number);
 /* Returns whether the queue has deferred calls or an unfinished run. Work that is ordered behind
  * them must be deferred as well, or wait for sched_drain. */
 bool sched_queue_deferred(struct sched_queue *q);
+/* Counts n launches of the caller's own that went to the queue with one of the program's: they,
+ * too, fill the hardware's. Any thread. */
+void sched_queue_add_extra(struct sched_queue *q, uint32_t n);
 /* Lets a call that is no launch join the queue's unfinished run (gpu_run_record). On success the
  * calling thread owns the queue until sched_run_joined. Returns false if the queue has no
  * unfinished run, or deferred calls behind it. */

@@ -90,6 +90,22 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	[ "$(sum $BEGINS)" = 1121 ]
 }
 
+@test "a queue that the program fills before it lets it run holds nothing up" {
+	export GBPF_SOFT_STRICT=7 # 1024 launches fill it
+	begin
+	gbpf policy swap "$POLICIES/fifo.bpf.o" # which defers nothing
+	attach count_launches
+	start
+	tell load "launch 2 1" "behind 600"
+	local ends=$(sum $ENDS)
+	[ "$ends" -ge 100 ] # the others may have run without
+	wait_for counted "$ends"
+	falls_back() { gbpf probe ls --json | grep -q '"falls_back": *1'; }
+	[ "$ends" = 602 ] || wait_for falls_back
+	tell "launch 150 1" "launch 150 1"
+	wait_for counted $((ends + 300))
+}
+
 @test "streams share brackets, and attach and detach lose no launch" {
 	begin
 	start

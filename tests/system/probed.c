@@ -10,6 +10,7 @@
  *   variables N     launches of a kernel that uses the module's variables
  *   refused N       N launches of scale that the driver refuses
  *   config N        N launches of scale, 2 blocks, by cuLaunchKernelEx and cooperatively in turn
+ *   behind N        N launches of scale on a stream that waits until all of them are launched
  *   threads N M     M threads launch N times each on streams of their own
  *   library         as load and launch 3 5, by a library and its kernel
  *   graph N         N launches of a captured graph with one launch of scale
@@ -165,6 +166,28 @@ static void refused(unsigned n)
 			      CUDA_ERROR_INVALID_VALUE,
 		      "launch %u", i);
 	}
+}
+
+static void behind(unsigned n)
+{
+	unsigned used = 0, *word;
+	CUdeviceptr at = 0, flag;
+	void *params[] = { &at, &used };
+	CUstream s;
+
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuMemHostAlloc((void **)&word, sizeof(*word), CU_MEMHOSTALLOC_DEVICEMAP));
+	flag = (CUdeviceptr)(uintptr_t)word;
+	*word = 0;
+	CU(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuLaunchKernel(scale, 1, 1, 1, THREADS, 1, 1, 0, s, params, NULL));
+	}
+	CHECK(cuStreamQuery(s) == CUDA_ERROR_NOT_READY, "the stream did not wait");
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	CU(cuStreamSynchronize(s));
+	CU(cuMemFreeHost(word));
+	CU(cuStreamDestroy(s));
 }
 
 static void configured(unsigned n)
@@ -330,6 +353,8 @@ static bool obey(const char *line)
 		variables(n);
 	} else if (sscanf(line, "refused %u", &n) == 1) {
 		refused(n);
+	} else if (sscanf(line, "behind %u", &n) == 1) {
+		behind(n);
 	} else if (sscanf(line, "config %u", &n) == 1) {
 		configured(n);
 	} else if (sscanf(line, "threads %u %u", &n, &m) == 2) {

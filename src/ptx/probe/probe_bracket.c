@@ -172,11 +172,23 @@ static void open_entry(struct ptx_probe_work *p, const char *name)
 		       offsetof(struct ptx_bracket_arg, launch));
 }
 
-static void print_begin(struct ptx_probe_work *p, bool keeps_time)
+/* The last entry of a launch counts it, so that the host sees how far its queue is. */
+static void count_launch(struct ptx_probe_work *p)
+{
+	ptx_probe_text(p,
+		       "\tld.param.u64 %%~d, [~launch+%zu];\n\tsetp.ne.u64 %%~p, %%~d, 0;\n"
+		       "\t@%%~p red.global.sys.add.u64 [%%~d], 1;\n",
+		       offsetof(struct ptx_bracket_arg, done));
+}
+
+static void print_begin(struct ptx_probe_work *p, const struct ptx_bracket_parts *parts)
 {
 	open_entry(p, PTX_BRACKET_BEGIN);
 	ptx_probe_text(p, "\tmov.u64 %%~begin, %%globaltimer;\n");
-	if (keeps_time) {
+	if (!parts->end) {
+		count_launch(p);
+	}
+	if (parts->keeps_time) {
 		keep_time(p);
 	}
 	call_all(p, PTX_PROBE_gdev_begin);
@@ -187,6 +199,7 @@ static void print_end(struct ptx_probe_work *p, bool keeps_time)
 {
 	open_entry(p, PTX_BRACKET_END);
 	ptx_probe_text(p, "\tmov.u64 %%~end, %%globaltimer;\n\tmov.u64 %%~begin, 0;\n");
+	count_launch(p);
 	if (keeps_time) {
 		take_time(p);
 	}
@@ -212,7 +225,7 @@ static void print_module(struct ptx_probe_work *p, const struct ptx_bracket_part
 		buf_puts(p->out, "\n");
 	}
 	if (parts->begin) {
-		print_begin(p, parts->keeps_time);
+		print_begin(p, parts);
 	}
 	if (parts->end) {
 		print_end(p, parts->keeps_time);

@@ -71,10 +71,12 @@ static int run_deferred(struct sched_call *sc)
 	CUresult r;
 
 	if (t) {
+		t->brackets = 0;
 		t->deferred++;
 	}
 	r = run_at_level(k);
 	if (t) {
+		shim_queue_count_brackets(k->q, t);
 		t->deferred--;
 	}
 	if (capturing) {

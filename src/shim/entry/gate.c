@@ -170,7 +170,9 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 		enum sched_answer answer = sched_ticket_begin(&ticket, q->sched, l);
 
 		if (likely(answer == SCHED_GO)) {
+			t->brackets = 0; /* of calls that did not come here */
 			r = c->run(a);
+			shim_queue_count_brackets(q, t);
 			break;
 		}
 		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, b, &r)) {

@@ -30,6 +30,7 @@ struct shim_thread {
 	} probe_choice;
 	uint32_t deferred; /* depth of deferred calls that this thread submits, which may
 			      hold up others */
+	uint32_t brackets; /* launched with the present call and not counted yet */
 	struct {
 		CUcontext ctx;
 		struct shim_queue *q;

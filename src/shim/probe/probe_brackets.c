@@ -5,30 +5,42 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "shim/code/shim_code.h"
 
-struct shim_probe_bracket {
-	struct shim_probe_bracket *next;
-	uint32_t refs; /* forms that have it, or will; shim_probe_build_mutex */
-	CUcontext ctx;
-	struct buf text;
-	uint32_t n; /* programs */
-	uint64_t envs[PTX_PROBES_MAX];
-	struct ptx_bracket_parts parts;
-	void *image; /* owned; machine code */
-	size_t image_bytes;
-	CUmodule module;       /* NULL: not loaded yet */
-	CUfunction begin, end; /* NULL: it has none */
-};
+#define PAGE ((size_t)4096)
 
-static struct shim_probe_bracket *brackets; /* shim_probe_build_mutex; owned */
+static struct shim_probe_bracket *brackets, *unused; /* shim_probe_build_mutex; owned */
+
+static struct shim_probe_bracket *create(CUcontext ctx, uint32_t n)
+{
+	struct shim_probe_bracket *b = unused;
+
+	if (b) {
+		uint64_t *done = b->done;
+
+		unused = b->next;
+		memset(b, 0, sizeof(*b));
+		b->done = done;
+	} else {
+		b = calloc(1, sizeof(*b));
+	}
+	if (b) {
+		buf_init(&b->text);
+		b->ctx = ctx;
+		b->n = n;
+	}
+	return b;
+}
 
 static void destroy(struct shim_probe_bracket *b)
 {
 	buf_finish(&b->text);
 	free(b->image);
-	free(b);
+	b->image = NULL;
+	b->next = unused;
+	unused = b;
 }
 
 /* Returns brackets of the same text whose programs have the same environments. */
@@ -60,15 +72,12 @@ int shim_probe_bracket_make(struct shim_probe_bracket **ret, CUcontext ctx, unsi
 			    const struct ptx_probe *probes, struct shim_probe_tool *const *tools,
 			    uint32_t n, struct report *r)
 {
-	struct shim_probe_bracket *b = calloc(1, sizeof(*b)), *known = NULL;
+	struct shim_probe_bracket *b = create(ctx, n), *known = NULL;
 	int err;
 
 	if (!b) {
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
-	buf_init(&b->text);
-	b->ctx = ctx;
-	b->n = n;
 	err = fill(b, arch, probes, tools, r);
 	known = err ? NULL : find(b);
 	if (!err && !known) {
@@ -100,6 +109,44 @@ static CUresult get_entry(const struct shim_probe_bracket *b, bool has, const ch
 	return r;
 }
 
+/* Lets the brackets count in host memory; without that, launches do not wait for room. */
+static void register_done(struct shim_probe_bracket *b)
+{
+	void *page = b->done ? b->done
+			     : mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				    -1, 0);
+
+	b->done_at = 0;
+	if (page == MAP_FAILED) {
+		return;
+	}
+	b->done = page;
+	store_relaxed(b->done, (uint64_t)0);
+	if (shim_driver.cuMemHostRegister_v2(page, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP) !=
+	    CUDA_SUCCESS) {
+		return;
+	}
+	if (shim_driver.cuMemHostGetDevicePointer_v2(&b->done_at, page, 0) != CUDA_SUCCESS) {
+		(void)shim_driver.cuMemHostUnregister(page);
+		b->done_at = 0;
+	}
+}
+
+static void unload(struct shim_probe_bracket *b)
+{
+	CUcontext popped;
+
+	if (b->module && shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS) {
+		(void)shim_driver.cuModuleUnload(b->module);
+		if (b->done_at) {
+			(void)shim_driver.cuMemHostUnregister(b->done);
+		}
+		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	}
+	b->module = NULL;
+	b->done_at = 0;
+}
+
 int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r)
 {
 	size_t bytes = 0, wanted = b->n * sizeof(b->envs[0]);
@@ -115,42 +162,23 @@ int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r)
 		return report_set(r, -ENOEXEC, "load",
 				  "the driver does not load its brackets: error %d", (int)e);
 	}
+	register_done(b);
 	e = get_entry(b, b->parts.begin, PTX_BRACKET_BEGIN, &b->begin);
 	e = e ? e : get_entry(b, b->parts.end, PTX_BRACKET_END, &b->end);
 	e = e ? e : shim_driver.cuModuleGetGlobal_v2(&table, &bytes, b->module, PTX_PROBE_TABLE);
 	if (e != CUDA_SUCCESS || bytes < wanted ||
 	    shim_probe_memory_write(table, b->envs, wanted) < 0) {
-		(void)shim_driver.cuModuleUnload(b->module);
-		b->module = NULL;
+		unload(b);
 		return report_set(r, -ENOEXEC, "load",
 				  "the table of its brackets cannot be filled: error %d", (int)e);
 	}
 	return 0;
 }
 
-void shim_probe_bracket_give(struct shim_probe_bracket *b, struct shim_probe_form *f)
-{
-	f->bracket = b;
-	f->around = b != NULL;
-	f->keeps_time = b && b->parts.keeps_time;
-	f->begin = b ? b->begin : NULL;
-	f->end = b ? b->end : NULL;
-}
-
 void shim_probe_bracket_put(struct shim_probe_bracket *b)
 {
 	if (b) {
 		b->refs--;
-	}
-}
-
-static void unload(struct shim_probe_bracket *b)
-{
-	CUcontext popped;
-
-	if (b->module && shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS) {
-		(void)shim_driver.cuModuleUnload(b->module);
-		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 	}
 }
 

@@ -453,11 +453,12 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 	f->kernel_hash = hash_bytes(b->k->name, strlen(b->k->name));
 	f->module = NULL;
 	f->handle = NULL;
+	f->bracket = NULL;
 	if (!err && b->n) {
 		err = f->code ? load_copy(b, f) : load(b, f);
 	}
 	if (!err) {
-		shim_probe_bracket_give(b->around.bracket, f);
+		f->bracket = b->around.bracket;
 		b->around.bracket = NULL;
 		f->needs_shared = b->probed.needs_shared;
 		take_clone(b, f);

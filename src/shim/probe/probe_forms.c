@@ -211,7 +211,7 @@ bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
 
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f)
 {
-	return f->has_clone && !f->around ? &f->clone : NULL;
+	return f->has_clone && !f->bracket ? &f->clone : NULL;
 }
 
 void shim_probe_release(struct shim_probe_form *f)

@@ -57,7 +57,25 @@ struct shim_probe_tool {
 	char why[PROTO_TEXT];
 };
 
-struct shim_probe_bracket;
+/* A module of brackets in a context. The structs are only reused: a launch may look at one of a
+ * context that has ended. */
+struct shim_probe_bracket {
+	struct shim_probe_bracket *next;
+	uint32_t refs; /* forms that have it, or will; shim_probe_build_mutex */
+	CUcontext ctx;
+	struct buf text;
+	uint32_t n; /* programs */
+	uint64_t envs[PTX_PROBES_MAX];
+	struct ptx_bracket_parts parts;
+	void *image; /* owned; machine code */
+	size_t image_bytes;
+	CUmodule module;       /* NULL: not loaded yet */
+	CUfunction begin, end; /* NULL: it has none */
+	uint64_t *done;	       /* [atomic] owned; a page, registered while loaded */
+	CUdeviceptr done_at;   /* its address; 0: it is not registered */
+	uint64_t submitted;    /* [atomic] launches that will count there */
+	uint32_t stalled; /* [atomic] value of *done, and 1, at which a launch has waited in vain */
+};
 
 /* Form structs are never freed, only reused: a launch may look at one that has ended. */
 struct shim_probe_form {
@@ -80,9 +98,6 @@ struct shim_probe_form {
 	CUmodule module;		    /* NULL: the program's kernel runs, between brackets */
 	CUfunction handle;		    /* NULL likewise */
 	struct shim_probe_bracket *bracket; /* a reference; NULL: no program of begin or end */
-	bool around;			    /* launches have brackets: */
-	bool keeps_time;		    /* see struct ptx_bracket_parts */
-	CUfunction begin, end;		    /* NULL: it has none */
 	uint64_t kernel_hash;		    /* of its name */
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
@@ -253,9 +268,6 @@ int shim_probe_bracket_make(struct shim_probe_bracket **ret, CUcontext ctx, unsi
 			    uint32_t n, struct report *r);
 /* Loads them unless they are. 0 or -errno. */
 int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r);
-/* Gives loaded brackets to a form, with the reference. Launches read only what is copied into the
- * form, whose struct stays. */
-void shim_probe_bracket_give(struct shim_probe_bracket *b, struct shim_probe_form *f);
 /* Gives a reference back. Accepts NULL. */
 void shim_probe_bracket_put(struct shim_probe_bracket *b);
 /* Unloads those of a context without a reference; the context is idle, or ends. */
@@ -269,7 +281,8 @@ typedef CUresult shim_probe_launcher(CUfunction f, unsigned gx, unsigned gy, uns
 
 /* A launch between its brackets. */
 struct shim_probe_around {
-	struct shim_probe_form *form; /* NULL: it has none */
+	struct shim_probe_form *form;	    /* NULL: it has no brackets */
+	struct shim_probe_bracket *bracket; /* of it */
 	shim_probe_launcher *launch;
 	CUstream stream;
 	CUresult refusal; /* of `begin`; then there is no `end` */

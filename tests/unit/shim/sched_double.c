@@ -295,6 +295,12 @@ void sched_drain_others(struct sched *s, const struct sched_queue *but)
 	}
 }
 
+void sched_queue_add_extra(struct sched_queue *q, uint32_t n)
+{
+	(void)q;
+	(void)n;
+}
+
 bool sched_queue_deferred(struct sched_queue *q)
 {
 	q->queried++;
