@@ -10,14 +10,16 @@
 #include "bpf/load/policy.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
+#include "ptx/prepare.h"
 #include "ptx/probe_bracket.h"
 
 #define WHAT "probe rewrite"
 
-enum { O_KERNEL, O_EXPLAIN };
+enum { O_KERNEL, O_PROBES, O_EXPLAIN };
 
 static const struct cli_option options[] = {
 	[O_KERNEL] = { "kernel", 'k', "NAME", "kernel to rewrite (default: the only one)" },
+	[O_PROBES] = { "probes", 0, NULL, "take the file as 'gbpf run --probes' loads it" },
 	[O_EXPLAIN] = { "explain", 'e', NULL, "programs, sites and variables instead of PTX" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -53,7 +55,11 @@ static int read_module(struct work *w, const char *path)
 		report_place(&w->r, "%s", path);
 		return report_set(&w->r, err, "file", "cannot read it: %s", strerror(-err));
 	}
-	return ptx_module_parse(&w->m, buf_text(&w->text), w->text.len, cli_base_name(path), &w->r);
+	err = ptx_module_parse(&w->m, buf_text(&w->text), w->text.len, cli_base_name(path), &w->r);
+	if (err == 0 && w->c->opt[O_PROBES] && ptx_prepare(w->m, 0) < 0) {
+		err = report_set(&w->r, -ENOMEM, "memory", "out of memory");
+	}
+	return err;
 }
 
 static int choose_kernel(struct work *w)

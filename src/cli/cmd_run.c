@@ -36,6 +36,7 @@ enum {
 	O_DEVICE,
 	O_RESTART,
 	O_CHECK,
+	O_PROBES,
 	O_STRICT,
 	O_OFF,
 	O_VGPU,
@@ -58,6 +59,8 @@ static const struct cli_option options[] = {
 			"the policy allows it" },
 	[O_CHECK] = { "check", 0, NULL,
 		      "run on a soft GPU that reports memory errors and races of kernels" },
+	[O_PROBES] = { "probes", 0, NULL,
+		       "load PTX so that all of its kernels can be probed later" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
 	[O_VGPU] = { "vgpu", 0, "NAME", "virtual GPU to run in (see gbpf-vgpu(1))" },
@@ -469,6 +472,7 @@ static int prepare(struct cli *c, struct report *r)
 				      .weight = c->opt[O_WEIGHT],
 				      .lane = c->opt[O_LANE],
 				      .hint = c->opt[O_HINT],
+				      .probes = c->opt[O_PROBES],
 				      .strict = c->opt[O_STRICT],
 				      .off = c->opt[O_OFF] };
 	struct cli_run_device d;

@@ -337,6 +337,9 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 	if (s->hint) {
 		bad |= set_or_clear("GBPF_HINT", s->hint);
 	}
+	if (s->probes) {
+		bad |= set_or_clear("GBPF_PROBES", "1");
+	}
 	bad |= set_or_clear("GBPF_STRICT", s->strict ? "1" : NULL);
 	bad |= set_or_clear("GBPF_OFF", s->off ? "1" : NULL);
 	bad |= set_ptxas(s);

@@ -36,7 +36,7 @@ struct cli_run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */
 	const char *lane, *hint;		/* NULL: from the environment */
 	struct proto_vgpu vgpu;			/* to join, or to make; else from the environment */
-	bool strict, off;
+	bool probes, strict, off;
 };
 
 /* Sets the variables in this process, just before the program is started. Returns 0, or -errno with

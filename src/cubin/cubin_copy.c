@@ -14,7 +14,7 @@
 static int refuse(struct report *r, const char *why)
 {
 	(void)report_set(r, -ENOTSUP, "cubin", "a copy of the kernel would have its own %s", why);
-	report_hint(r, "start the program with 'gbpf run --probes'");
+	report_hint(r, "build it with PTX, or compile it with gBPF's ptxas (gbpf-run(1))");
 	return -ENOTSUP;
 }
 

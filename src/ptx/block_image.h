@@ -14,6 +14,7 @@
 struct ptx_block_image {
 	enum proto_block_why why; /* of the whole image: PROTO_BLOCK_OK; else there are no entries:
 				     _NO_PTX, _UNREADABLE */
+	bool prepared;		  /* text is prepared for probes (ptx/prepare.h) */
 	bool native;	    /* has machine code that the device could use instead of the PTX */
 	const char *reason; /* for _UNREADABLE: the reason, for messages; else "" */
 	const char *text;   /* to be loaded instead of the image, zero-terminated; NULL: load the
@@ -31,6 +32,10 @@ struct ptx_block_image {
  * with ptx_block_image_close. */
 int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
 			 unsigned arch, const char *name);
+/* As ptx_block_image_open(), with the text prepared for probes, so that it may differ without any
+ * clone. */
+int ptx_block_image_open_prepared(const struct ptx_block_image **ret, const void *image,
+				  size_t bytes, unsigned arch, const char *name);
 /* Takes another reference, to be closed as well. Accepts and returns NULL. */
 const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i);
 void ptx_block_image_close(const struct ptx_block_image *i); /* accepts NULL */

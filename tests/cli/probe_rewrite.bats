@@ -96,3 +96,26 @@ setup() {
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"no program of the object is for first"* ]]
 }
+
+@test "--probes rewrites calls through pointers and variables of bodies" {
+	cat >own.ptx <<-'END'
+		.version 7.0
+		.target sm_70
+		.address_size 64
+		.func f() { ret; }
+		.visible .entry k() {
+		.reg .u64 %d; .global .u32 seen;
+		mov.u64 %d, f; st.global.u32 [seen], 1;
+		p: .callprototype _ ();
+		call %d, (), p;
+		ret; }
+	END
+	run --separate-stderr "$GBPF" probe rewrite own.ptx blocks.bpf.o
+	[ "$status" -eq 4 ]
+	[[ "$stderr" == *"own.ptx:6: seen is declared inside a body"*"gbpf run --probes"* ]]
+	run --separate-stderr "$GBPF" probe rewrite --probes own.ptx blocks.bpf.o
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"_via0 (.param .b64 "*"call f, ();"* ]]
+	[[ "$output" != *" seen"* ]]
+}

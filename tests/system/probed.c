@@ -5,7 +5,8 @@
  *   code            loads another module, without variables, as machine code only
  *   stored          as both, by a ptxas that has stored the PTX in it
  *   both            as code, with a kernel that uses variables
- *   unload          unloads it
+ *   own             loads a module whose kernel calls through pointers and has a variable of its
+ * own inside N        launches of that kernel, one block of 32 threads unload          unloads it
  *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
  *   variables N     launches of a kernel that uses the module's variables
  *   refused N       N launches of scale that the driver refuses
@@ -58,10 +59,31 @@ static const char adds[] =
 	".reg .b32 %r<3>;\n"
 	"ld.const.u32 %r1, [step]; atom.global.add.u32 %r2, [total], %r1; ret;\n}\n";
 
+/* a thread: at[i] = i + 3 or i - 3, by a pointer; at[32]: launches times threads so far */
+static const char owns[] =
+	".func (.param .b32 r) plus(.param .b32 a, .param .b32 b)\n{\n"
+	".reg .b32 %r<3>; ld.param.u32 %r0, [a]; ld.param.u32 %r1, [b];\n"
+	"add.u32 %r0, %r0, %r1; st.param.b32 [r], %r0; ret;\n}\n"
+	".func (.param .b32 r) minus(.param .b32 a, .param .b32 b)\n{\n"
+	".reg .b32 %r<3>; ld.param.u32 %r0, [a]; ld.param.u32 %r1, [b];\n"
+	"sub.u32 %r0, %r0, %r1; st.param.b32 [r], %r0; ret;\n}\n"
+	".global .align 8 .u64 table[2] = {plus, minus};\n"
+	".visible .entry own(.param .u64 at)\n{\n"
+	".reg .pred %p; .reg .b32 %r<6>; .reg .b64 %q<5>; .global .u32 seen;\n"
+	"ld.param.u64 %q0, [at]; mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 1;\n"
+	"mov.u64 %q1, table; mad.wide.u32 %q1, %r1, 8, %q1; ld.global.u64 %q2, [%q1];\n"
+	"mad.wide.u32 %q3, %r0, 4, %q0; atom.global.add.u32 %r2, [seen], 1;\n"
+	"{ .param .b32 p0; .param .b32 p1; .param .b32 p2;\n"
+	"st.param.b32 [p0], %r0; st.param.b32 [p1], 3;\n"
+	"form: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b32 _);\n"
+	"call (p2), %q2, (p0, p1), form; ld.param.b32 %r3, [p2]; }\n"
+	"st.global.u32 [%q3], %r3; bar.sync 0; setp.ne.u32 %p, %r0, 0; @%p ret;\n"
+	"ld.volatile.global.u32 %r2, [seen]; st.global.u32 [%q0+128], %r2; ret;\n}\n";
+
 static CUdevice device;
 static CUcontext context;
 static CUmodule module;
-static CUfunction scale, add;
+static CUfunction scale, add, own;
 
 /* Returns the text of a module with both kernels, or of scale without the function: a copy of
  * machine code must not call functions by their number in the module. */
@@ -118,12 +140,12 @@ static void load_code(const char *from, bool all)
 
 static void load_stored(void)
 {
-	const char *own = text(true);
+	const char *from = text(true);
 	struct buf b;
 
 	buf_init(&b);
-	buf_puts(&b, own);
-	CHECK(ptx_stored_print(&b, own, strlen(own)) == 0, "not stored");
+	buf_puts(&b, from);
+	CHECK(ptx_stored_print(&b, from, strlen(from)) == 0, "not stored");
 	load_code(buf_text(&b), true);
 	buf_finish(&b);
 }
@@ -231,6 +253,35 @@ static void variables(unsigned n)
 	CHECK(now == n * 80 * three, "%u", now);
 	three += 2; /* the program may change its constants */
 	CU(cuMemcpyHtoD(step, &three, sizeof(three)));
+}
+
+static void load_own(void)
+{
+	char text[4096];
+
+	snprintf(text, sizeof(text), "%s%s", header, owns);
+	CU(cuModuleLoadData(&module, text));
+	CU(cuModuleGetFunction(&own, module, "own"));
+}
+
+static void inside(unsigned n)
+{
+	static unsigned seen;
+	unsigned host[33];
+	CUdeviceptr at;
+	void *params[] = { &at };
+
+	CU(cuMemAlloc(&at, sizeof(host)));
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuLaunchKernel(own, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+		CU(cuMemcpyDtoH(host, at, sizeof(host)));
+		seen += 32;
+		CHECK(host[32] == seen, "%u of %u", host[32], seen);
+		for (unsigned k = 0; k < 32; k++) {
+			CHECK(host[k] == (k % 2 ? k - 3 : k + 3), "word %u is %u", k, host[k]);
+		}
+	}
+	CU(cuMemFree(at));
 }
 
 static unsigned each;
@@ -344,6 +395,10 @@ static bool obey(const char *line)
 		load_stored();
 	} else if (strcmp(line, "both\n") == 0) {
 		load_code(text(true), true);
+	} else if (strcmp(line, "own\n") == 0) {
+		load_own();
+	} else if (sscanf(line, "inside %u", &n) == 1) {
+		inside(n);
 	} else if (strcmp(line, "unload\n") == 0) {
 		CU(cuModuleUnload(module));
 		module = NULL;

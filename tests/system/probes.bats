@@ -239,8 +239,29 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell both "launch 2 5" "variables 4" "variables 3"
 	refused() { [ "$(kernels refused)" = 2 ]; }
 	wait_for refused
-	gbpf probe ls --json | grep -q "variables or constants of the module.*gbpf run --probes"
+	gbpf probe ls --json | grep -q "variables or constants of the module"
 	shows blocks 0 0
+}
+
+@test "with --probes, calls through pointers and variables of bodies are probed while the program runs" {
+	begin
+	start
+	tell own "inside 3"
+	attach count_blocks --to "$pid"
+	tell "inside 1"
+	refused() { [ "$(kernels refused)" = 1 ]; }
+	wait_for refused
+	gbpf probe ls --json | grep -q "gbpf run --probes"
+	start --probes
+	tell own "inside 3"
+	attach count_blocks --to "$pid"
+	tell "inside 1" # from now on the kernel is known
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "inside 5"
+	shows blocks 0 $((before + 5))
+	gbpf probe detach "$id"
+	tell "inside 2" unload
 }
 
 @test "values of a context that has ended are kept" {

@@ -13,6 +13,7 @@
 #include "ptx/block_mark.h"
 #include "ptx/block/block_pick.h"
 #include "ptx/pass.h"
+#include "ptx/prepare.h"
 
 /* cached images that are not open; the one closed first is freed first */
 #define IDLE_MAX 64u
@@ -59,12 +60,12 @@ static uint64_t other_hash(const char *data, size_t len)
 	return h ^ (h >> 29);
 }
 
-static struct key key_of(const struct ptx_block_pick *pick, unsigned arch)
+static struct key key_of(const struct ptx_block_pick *pick, unsigned arch, bool prepare)
 {
 	return (struct key){ .hash = { hash_bytes(pick->text, pick->bytes),
 				       other_hash(pick->text, pick->bytes) },
 			     .bytes = pick->bytes,
-			     .arch = arch << 1 | pick->native };
+			     .arch = arch << 2 | (unsigned)prepare << 1 | pick->native };
 }
 
 static bool same_key(const struct key *a, const struct key *b)
@@ -230,7 +231,7 @@ static struct ptx_item **items_of(const struct ptx_module *m, size_t *ret_n)
 
 /* Parses, rewrites and prints. Returns 0 and *ret; -ENOMEM; other errors with a report. */
 static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const char *name,
-		   struct report *r)
+		   bool prepare, struct report *r)
 {
 	const struct ptx_block_entry *entries = NULL;
 	struct ptx_pass_results results = { 0 };
@@ -239,6 +240,7 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 	struct buf text;
 	uint32_t n = 0;
 	size_t n_originals = 0;
+	bool prepared = false;
 	int err = ptx_module_parse(&m, pick->text, pick->bytes, name, r);
 
 	buf_init(&text);
@@ -249,19 +251,29 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 		marked = err == 0;
 		err = err == -ENOENT ? 0 : err;
 	}
+	if (err == 0 && !marked && prepare) {
+		err = ptx_prepare(m, hash_bytes(pick->text, pick->bytes));
+		prepared = err > 0;
+		err = MIN(err, 0);
+	}
 	if (err == 0 && !marked) {
 		originals = items_of(m, &n_originals);
 		err = originals ? ptx_passes_run(m, &results, r) : -ENOMEM;
 		entries = results.block;
 		n = results.n_block;
 	}
-	if (err == 0 && !marked && any_clone(entries, n)) {
+	if (err == 0 && prepared) {
+		err = ptx_module_print(m, &text);
+	} else if (err == 0 && !marked && any_clone(entries, n)) {
 		err = print_behind(&text, pick, m, originals, n_originals);
 	}
 	free(originals);
 	if (err == 0) {
 		*ret = create(entries, n, text.len ? &text : NULL);
 		err = *ret ? 0 : -ENOMEM;
+	}
+	if (err == 0) {
+		(*ret)->image.prepared = prepared;
 	}
 	buf_finish(&text);
 	ptx_module_free(m);
@@ -308,15 +320,15 @@ static struct kept *look_up(const struct key *key)
 }
 
 static int open_text(struct kept **ret, const struct ptx_block_pick *pick, unsigned arch,
-		     const char *name, struct report *r)
+		     const char *name, bool prepare, struct report *r)
 {
-	struct key key = key_of(pick, arch);
+	struct key key = key_of(pick, arch, prepare);
 	uint64_t start = clock_now_ns();
 	struct kept *k = look_up(&key);
 	int err = 0;
 
 	if (!k) {
-		err = rewrite(&k, pick, name, r);
+		err = rewrite(&k, pick, name, prepare, r);
 		if (err == 0) {
 			k->image.native = pick->native;
 			k = keep(k, &key, clock_now_ns() - start);
@@ -356,8 +368,8 @@ int ptx_block_image_marked(const struct ptx_block_image *i, struct buf *out)
 	return ptx_block_mark_print(out, i->entries, i->n_entries, hash_bytes(i->text, i->bytes));
 }
 
-int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
-			 unsigned arch, const char *name)
+static int open_image(const struct ptx_block_image **ret, const void *image, size_t bytes,
+		      unsigned arch, const char *name, bool prepare)
 {
 	struct ptx_block_pick pick = { 0 };
 	struct kept *k = NULL;
@@ -366,7 +378,7 @@ int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, 
 
 	report_init(&r);
 	err = ptx_block_pick(&pick, image, bytes, arch, PTX_BLOCK_IMAGE_MAX, name, &r);
-	err = err == 0			      ? open_text(&k, &pick, arch, name, &r)
+	err = err == 0			      ? open_text(&k, &pick, arch, name, prepare, &r)
 	      : err == -ENOENT && pick.native ? open_code(&k, image, bytes)
 					      : err;
 	if (err < 0 && err != -ENOMEM) {
@@ -383,6 +395,18 @@ int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, 
 		*ret = &k->image;
 	}
 	return err;
+}
+
+int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
+			 unsigned arch, const char *name)
+{
+	return open_image(ret, image, bytes, arch, name, false);
+}
+
+int ptx_block_image_open_prepared(const struct ptx_block_image **ret, const void *image,
+				  size_t bytes, unsigned arch, const char *name)
+{
+	return open_image(ret, image, bytes, arch, name, true);
 }
 
 const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i)

@@ -86,6 +86,7 @@ static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx
 
 	err = err ? err : check_hooks(p);
 	err = err ? err : ptx_probe_collect(p);
+	err = err ? err : ptx_probe_via_open(p);
 	err = err ? err : check_collisions(p);
 	err = err ? err : find_entry(p, entry);
 	err = err ? err : check_module(p);

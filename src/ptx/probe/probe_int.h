@@ -6,6 +6,7 @@
 #include "ptx/probe.h"
 
 #define PTX_PROBE_NO_PLACE UINT32_MAX
+#define PTX_PROBE_VIA_MAX 64u
 
 enum {
 #define GBPF_DEVICE_HOOK(id, name, budget, doc) PTX_PROBE_##name = id,
@@ -25,6 +26,7 @@ struct ptx_probe_name {
 	unsigned hidden;	     /* number of enclosing declarations that hide the name */
 	uint32_t place;		     /* in the table; PTX_PROBE_NO_PLACE: not in it */
 	uint32_t line;		     /* of the first use */
+	uint32_t listed;	     /* a function: its place in the list, plus 1; 0: not in it */
 	struct ptx_probe_name *work; /* work list of the slice */
 };
 
@@ -112,10 +114,14 @@ struct ptx_probe_work {
 	uint32_t hooks; /* bit id - 32: some probe has this hook */
 	struct ptx_probe_name *entry;
 	struct ptx_probe_name *work;
+	struct ptx_probe_name *list; /* of functions (ptx/prepare.h); NULL: none */
+	const struct ptx_function
+		*via[PTX_PROBE_VIA_MAX]; /* prototypes of calls through pointers */
+	unsigned n_via, via_work;
 	const char *stem;     /* prefix that no name of the module has */
 	bool has_constants;   /* reaches a .const variable */
 	uint32_t spaces_line; /* of an isspacep that tells constant from global memory; 0: none */
-	/* While a function is printed: */
+	/* While a function is scanned or printed: */
 	const struct ptx_function *in;
 	uint32_t loc, loc_file; /* line of the source at this place; 0: not known */
 	struct strmap scopes[PTX_NESTING_MAX + 2]; /* what they declare; n_scopes, innermost last */
@@ -127,9 +133,11 @@ struct ptx_probe_work {
 	struct strmap files; /* name of a .file by its number, as text */
 };
 
-/* Sets the report's place and reason, with the hint to load under `gbpf run --probes`. Returns
- * -ENOTSUP. */
+/* Sets the report's place and reason, with the hint to use another form; late: to load under `gbpf
+ * run --probes`. Returns -ENOTSUP. */
 int ptx_probe_refuse(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+	PRINTF_LIKE(3, 4);
+int ptx_probe_refuse_late(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
 
 /* probe_names.c */
@@ -143,6 +151,21 @@ bool ptx_probe_has_modifier(const struct ptx_insn *insn, const char *modifier);
 
 /* probe_slice.c: marks what the entry reaches and gives variables their places in the table. */
 int ptx_probe_slice(struct ptx_probe_work *p);
+
+/* Mark a name as reached from that line. */
+int ptx_probe_reach_function(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line);
+int ptx_probe_reach_variable(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line);
+
+/* probe_via.c: calls through pointers. */
+/* Finds the list of functions. */
+int ptx_probe_via_open(struct ptx_probe_work *p);
+/* Reaches what a call through a pointer may call. */
+int ptx_probe_via_reach(struct ptx_probe_work *p, const struct ptx_insn *insn);
+/* Prints the functions that calls through pointers call, behind the table. */
+int ptx_probe_via_print(struct ptx_probe_work *p);
+/* Returns true for a call through a pointer. */
+bool ptx_probe_via_is(const struct ptx_probe_work *p, const struct ptx_insn *insn);
+void ptx_probe_via_call(struct ptx_probe_work *p, const struct ptx_insn *insn);
 
 /* probe_program.c: reads the probes' texts and checks them against the contract. */
 int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptx/block/block_int.h"
 #include "ptx/probe/probe_int.h"
 
 void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...)
@@ -33,11 +34,17 @@ void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...)
 
 /* ---- variables of the original ---- */
 
+/* Whether a name stands for a function whose address is in the list. */
+static bool is_listed(const struct ptx_probe_work *p, const struct ptx_probe_name *n)
+{
+	return n->f && n->listed && p->list && p->list->reached;
+}
+
 static bool is_by_address(const struct ptx_probe_work *p, const struct ptx_operand *o)
 {
 	const struct ptx_probe_name *n = o->name ? ptx_probe_find(p, o->name) : NULL;
 
-	return n && n->place != PTX_PROBE_NO_PLACE;
+	return n && (n->place != PTX_PROBE_NO_PLACE || is_listed(p, n));
 }
 
 static bool mentions(const struct ptx_probe_work *p, const struct ptx_operand *o)
@@ -59,7 +66,11 @@ static int replace(struct ptx_probe_work *p, struct ptx_operand *o, unsigned *n)
 
 	snprintf(text, sizeof(text), "%%%sv%u", p->stem, (*n)++);
 	ptx_probe_text(p, "\t.reg .b64 %s;\n\tld.const.b64 %s, [" PTX_PROBE_TABLE "+%u];\n", text,
-		       text, name->place * 8);
+		       text, (is_listed(p, name) ? p->list : name)->place * 8);
+	if (is_listed(p, name)) {
+		ptx_probe_text(p, "\tld.global.b64 %s, [%s+%u];\n", text, text,
+			       (name->listed - 1) * 8);
+	}
 	if (add) {
 		ptx_probe_text(p, "\tadd.s64 %s, %s, %" PRId64 ";\n", text, text, o->offset);
 		o->offset = 0;
@@ -115,6 +126,7 @@ static int rewrite_space(struct ptx_probe_work *p, struct ptx_insn *insn)
 
 static int print_rewritten(struct ptx_probe_work *p, const struct ptx_insn *from)
 {
+	const struct ptx_operand *callee = ptx_block_callee(from);
 	struct ptx_insn insn = *from;
 	unsigned n = 0;
 	int err = rewrite_space(p, &insn);
@@ -127,7 +139,9 @@ static int print_rewritten(struct ptx_probe_work *p, const struct ptx_insn *from
 	memcpy(insn.operands, from->operands, insn.n_operands * sizeof(*insn.operands));
 	ptx_probe_text(p, "\t{\n");
 	for (unsigned i = 0; i < insn.n_operands && err == 0; i++) {
-		err = rewrite_operand(p, &insn.operands[i], &n);
+		if (&from->operands[i] != callee) {
+			err = rewrite_operand(p, &insn.operands[i], &n);
+		}
 	}
 	ptx_item_print(&insn.item, p->out);
 	ptx_probe_text(p, "\t}\n");
@@ -136,11 +150,16 @@ static int print_rewritten(struct ptx_probe_work *p, const struct ptx_insn *from
 
 static int print_insn_itself(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
+	const struct ptx_operand *callee = ptx_block_callee(insn);
 	struct ptx_insn copy = *insn;
 	int err;
 
+	if (ptx_probe_via_is(p, insn)) {
+		ptx_probe_via_call(p, insn);
+		return 0;
+	}
 	for (unsigned i = 0; i < insn->n_operands; i++) {
-		if (mentions(p, &insn->operands[i])) {
+		if (&insn->operands[i] != callee && mentions(p, &insn->operands[i])) {
 			return print_rewritten(p, insn);
 		}
 	}
@@ -352,7 +371,7 @@ static int print_programs(struct ptx_probe_work *p)
 			buf_puts(p->out, "\n");
 		}
 	}
-	return err;
+	return err ? err : ptx_probe_via_print(p);
 }
 
 static bool is_part(const struct ptx_probe_work *p, const struct ptx_item *it)

@@ -6,25 +6,47 @@
 #include "ptx/block/block_int.h"
 #include "ptx/probe/probe_int.h"
 
-int ptx_probe_refuse(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+static int refuse(struct ptx_probe_work *p, uint32_t line, const char *hint, const char *fmt,
+		  va_list ap)
 {
 	struct buf text;
-	va_list ap;
 
 	buf_init(&text);
-	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
 	if (line) {
 		report_place(p->report, "%s:%u", p->m->name, line);
 	} else {
 		report_place(p->report, "%s", p->m->name);
 	}
 	report_set(p->report, -ENOTSUP, "probe", "%s", buf_text(&text));
-	report_hint(p->report, "run the program with 'gbpf run --probes', or use the entry stub or "
-			       "brackets");
+	report_hint(p->report, "%s", hint);
 	buf_finish(&text);
 	return -ENOTSUP;
+}
+
+int ptx_probe_refuse(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+{
+	va_list ap;
+	int err;
+
+	va_start(ap, fmt);
+	err = refuse(p, line, "use the entry stub or brackets", fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+int ptx_probe_refuse_late(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+{
+	va_list ap;
+	int err;
+
+	va_start(ap, fmt);
+	err = refuse(p, line,
+		     "run the program with 'gbpf run --probes', or use the entry stub or "
+		     "brackets",
+		     fmt, ap);
+	va_end(ap);
+	return err;
 }
 
 /* ---- functions ---- */
@@ -36,7 +58,7 @@ static bool is_device_runtime(const char *name)
 	       strncmp(name, "__cuda", 6) == 0;
 }
 
-static int reach_function(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line)
+int ptx_probe_reach_function(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line)
 {
 	if (n->reached) {
 		return 0;
@@ -90,7 +112,7 @@ static bool is_by_address(const struct ptx_variable *v)
 	return v->space == PTX_GLOBAL || v->space == PTX_CONST;
 }
 
-static int reach_variable(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line)
+int ptx_probe_reach_variable(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line)
 {
 	const char *why;
 
@@ -135,17 +157,22 @@ static int scan_name(struct ptx_probe_work *p, const struct ptx_insn *insn,
 	if (!n) {
 		return 0;
 	}
+	if (n->f && p->list && n->listed && takes_address(insn, o) &&
+	    strcmp(insn->opcode, "call") != 0) {
+		return ptx_probe_reach_variable(p, p->list, line);
+	}
 	if (n->f) {
-		return ptx_probe_refuse(p, line,
-					"takes the address of function %s, which is another number "
-					"in another module",
-					n->name);
+		return ptx_probe_refuse_late(
+			p, line,
+			"takes the address of function %s, which is another number "
+			"in another module",
+			n->name);
 	}
 	if (is_by_address(n->v) && !takes_address(insn, o)) {
 		return ptx_probe_refuse(p, line, "uses the address of %s in less than 64 bits",
 					n->name);
 	}
-	return reach_variable(p, n, line);
+	return ptx_probe_reach_variable(p, n, line);
 }
 
 static int scan_operand(struct ptx_probe_work *p, const struct ptx_insn *insn,
@@ -170,8 +197,8 @@ static int scan_insn(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	int err = 0;
 
 	if (strcmp(insn->opcode, "call") == 0) {
-		err = n && n->f ? reach_function(p, n, insn->item.line)
-				: ptx_probe_refuse(p, insn->item.line, "calls through a pointer");
+		err = n && n->f ? ptx_probe_reach_function(p, n, insn->item.line)
+				: ptx_probe_via_reach(p, insn);
 	}
 	if (strcmp(insn->opcode, "isspacep") == 0 &&
 	    (ptx_probe_has_modifier(insn, ".const") || ptx_probe_has_modifier(insn, ".global"))) {
@@ -190,10 +217,11 @@ static int scan_insn(struct ptx_probe_work *p, const struct ptx_insn *insn)
 static int scan_declaration(struct ptx_probe_work *p, const struct ptx_variable *v)
 {
 	if (v->space == PTX_GLOBAL || v->space == PTX_CONST) {
-		return ptx_probe_refuse(p, v->item.line,
-					"%s is declared inside a body, so the driver does not find "
-					"it by name",
-					v->name);
+		return ptx_probe_refuse_late(
+			p, v->item.line,
+			"%s is declared inside a body, so the driver does not find "
+			"it by name",
+			v->name);
 	}
 	return 0;
 }
@@ -214,7 +242,8 @@ static int scan_targets(struct ptx_probe_work *p, const struct ptx_targets *t)
 {
 	for (uint32_t i = 0; i < t->n; i++) {
 		if (ptx_probe_find(p, t->names[i])) {
-			return ptx_probe_refuse(p, t->item.line, "calls through a pointer");
+			return ptx_probe_refuse(p, t->item.line,
+						"lists the targets of calls through a pointer");
 		}
 	}
 	return 0;
@@ -262,6 +291,7 @@ static int scan_function(struct ptx_probe_work *p, const struct ptx_function *f)
 						f->params[i].name);
 		}
 	}
+	p->in = f;
 	ptx_probe_hide_params(p, f, 1);
 	err = scan_list(p, &f->body);
 	ptx_probe_hide_params(p, f, -1);
@@ -295,7 +325,7 @@ static int list_variables(struct ptx_probe_work *p)
 
 int ptx_probe_slice(struct ptx_probe_work *p)
 {
-	int err = reach_function(p, p->entry, p->entry->f->item.line);
+	int err = ptx_probe_reach_function(p, p->entry, p->entry->f->item.line);
 
 	while (err == 0 && p->work) {
 		const struct ptx_function *f = p->work->f;

@@ -222,6 +222,10 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum pro
 		r = run_unpatched(&rewritten, i->text);
 		if (r == CUDA_SUCCESS) {
 			return_options(l, &q);
+			if (i->prepared) { /* to be kept: slices name what is in it */
+				l->data = i->text;
+				l->bytes = i->bytes;
+			}
 			shim_image_note(*l->ret, context_of(l), &i, 1, PROTO_BLOCK_OK);
 			shim_block_prepare_context();
 			return r;

@@ -103,8 +103,16 @@ static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
 {
 	const char *v = getenv("GBPF_BLOCK");
 
-	return i->native && i->text && !(v && strcmp(v, "1") == 0) &&
+	return i->native && i->text && !i->prepared && !(v && strcmp(v, "1") == 0) &&
 	       (i->bytes > MAX_NATIVE_BYTES || ptx_text_arch(i->text, i->bytes) / 10 < arch / 10);
+}
+
+/* gbpf run --probes: modules are prepared for probes of kernels that could not be sliced. */
+static bool prepares(void)
+{
+	const char *v = getenv("GBPF_PROBES");
+
+	return v && strcmp(v, "1") == 0;
 }
 
 const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
@@ -115,7 +123,8 @@ const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
 
 	*ret_why = sched_block_wanted(shim.sched) ? PROTO_BLOCK_UNKNOWN : PROTO_BLOCK_CLASS;
 	if (!image || !shim_image_wanted() || (arch = arch_here()) == 0 ||
-	    ptx_block_image_open(&i, image, bytes, arch, "image") < 0) {
+	    (prepares() ? ptx_block_image_open_prepared
+			: ptx_block_image_open)(&i, image, bytes, arch, "image") < 0) {
 		return NULL;
 	}
 	*ret_why = i->why;
