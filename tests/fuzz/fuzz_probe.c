@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ptx/block.h"
+#include "ptx/prepare.h"
 #include "ptx/probe.h"
 #include "soft/server/exec/exec.h"
 
@@ -86,6 +87,26 @@ static void check_form(const struct ptx_probed *p)
 	report_finish(&r);
 }
 
+/* As `gbpf run --probes` loads it: the result must be a module that is loaded as the original is.
+ */
+static void prepare(struct ptx_module *m, int whole, const char *text)
+{
+	int err = ptx_prepare(m, 1);
+	struct report r;
+	struct buf out;
+
+	report_init(&r);
+	buf_init(&out);
+	if (err < 0 || (err > 0 && ptx_module_print(m, &out) < 0)) {
+		die("no memory", &r, text);
+	}
+	if (err > 0 && whole == 0 && load(buf_text(&out), out.len) == -EINVAL) {
+		die("the engine refuses the prepared module", &r, buf_text(&out));
+	}
+	report_finish(&r);
+	buf_finish(&out);
+}
+
 static unsigned rewrite(const char *text, size_t bytes, unsigned how)
 {
 	const struct ptx_probe *probes = how % 2 ? inside : edges;
@@ -101,6 +122,9 @@ static unsigned rewrite(const char *text, size_t bytes, unsigned how)
 	if (ptx_module_parse(&m, text, bytes, "fuzz", &r) < 0) {
 		report_finish(&r);
 		return 0;
+	}
+	if (how & 8) {
+		prepare(m, whole, text);
 	}
 	ptx_each (&m->items, it) {
 		const struct ptx_function *f = (const struct ptx_function *)it;
