@@ -83,28 +83,12 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 
 static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	ptx_probe_text(p, "\t{\n\t.reg .b64 %%~e;\n");
+	ptx_probe_text(p, "\t{\n\t.reg .b64 %%~d, %%~e;\n");
 	compute(p, g, false);
 	compute(p, g, true);
-	ptx_probe_text(p,
-		       "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n"
-		       "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n",
-		       g->place * 8);
-	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (reads(g, k)) {
-			unsigned bits = g->fields[k].bytes * 8;
-
-			ptx_probe_text(p, "\t.param .b%u ~a%u;\n\tst.param.b%u [~a%u], %%~f%u;\n",
-				       bits, k, bits, k, k);
-		}
-	}
-	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
-	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (reads(g, k)) {
-			ptx_probe_text(p, ", ~a%u", k);
-		}
-	}
-	ptx_probe_text(p, ");\n\t}\n");
+	ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
+	ptx_probe_call(p, g);
+	ptx_probe_text(p, "\t}\n");
 }
 
 static void call_all(struct ptx_probe_work *p, uint32_t hook)

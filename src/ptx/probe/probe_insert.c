@@ -4,9 +4,6 @@
  * not possible, or the form would grow too long, the code calls it. */
 #include "ptx/probe/probe_int.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "ptx/block.h"
 
 static bool runs_here(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
@@ -51,38 +48,6 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 	}
 }
 
-static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
-{
-	uint32_t n_maps = (uint32_t)__builtin_popcountll(g->maps);
-
-	ptx_probe_text(p, "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n");
-	for (uint32_t i = 0; i < n_maps; i++) {
-		char reg[64];
-
-		snprintf(reg, sizeof(reg), "%%%sd", p->stem);
-		ptx_probe_map_address(p, g, i, reg);
-		ptx_probe_text(p, "\t.param .b64 ~m%u;\n\tst.param.b64 [~m%u], %%~d;\n", i, i);
-	}
-	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1) {
-			unsigned bits = g->fields[k].bytes * 8;
-
-			ptx_probe_text(p, "\t.param .b%u ~a%u;\n\tst.param.b%u [~a%u], %%~f%u;\n",
-				       bits, k, bits, k, k);
-		}
-	}
-	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
-	for (uint32_t i = 0; i < n_maps; i++) {
-		ptx_probe_text(p, ", ~m%u", i);
-	}
-	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1) {
-			ptx_probe_text(p, ", ~a%u", k);
-		}
-	}
-	ptx_probe_text(p, ");\n");
-}
-
 /* Returns true if the program becomes part of the body here, and counts it. */
 static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
@@ -116,7 +81,7 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	if (inlines(p, g)) {
 		ptx_probe_inline(p, g);
 	} else {
-		call(p, g);
+		ptx_probe_call(p, g);
 		g->called = true;
 	}
 	ptx_probe_text(p, "\t}\n");

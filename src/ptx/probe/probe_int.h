@@ -181,6 +181,9 @@ void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_prog
 			   const char *reg);
 void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
 
+/* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
+void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+
 /* probe_hooks.c: fields of a hook, from hooks.def. NULL: no such hook inside kernels. */
 const struct ptx_probe_field *ptx_probe_fields(uint32_t hook, uint32_t *ret_n);
 

@@ -106,6 +106,30 @@ static void fields_come_from_the_argument(void **state)
 	done(&t);
 }
 
+/* Addresses of maps are parameters in front of the fields; the environment has them. */
+static void maps_are_read_from_the_environment(void **state)
+{
+	static const struct ptx_probe mapped = {
+		.hook = END,
+		.fields = FIELD(LAUNCH),
+		.name = "m",
+		.text = ".func m_f0 (.param .b64 env, .param .b64 map0, .param .b64 map3, "
+			".param .b64 launch)\n{\nret;\n}\n",
+	};
+	const struct ptx_probe both[] = { mapped, time_end };
+	struct result t = make(both, 2, 90);
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "cvta.to.global.u64 %gbpf$d, %gbpf$e;\n"
+			    "\tld.global.nc.b64 %gbpf$d, [%gbpf$d+0];\n"));
+	assert_true(has(&t, "ld.global.nc.b64 %gbpf$d, [%gbpf$d+24];\n"
+			    "\t.param .b64 gbpf$m1;\n\tst.param.b64 [gbpf$m1], %gbpf$d;\n"));
+	assert_true(has(&t, "call m_f0, (gbpf$e, gbpf$m0, gbpf$m1, gbpf$a24);"));
+	done(&t);
+	entries(both, 2, true, true, true);
+}
+
 /* A cancelled launch frees its slot and runs no program. */
 static void cancellation_stands_between_slot_and_programs(void **state)
 {
@@ -173,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(entries_are_those_that_programs_need),
 		cmocka_unit_test(fields_come_from_the_argument),
+		cmocka_unit_test(maps_are_read_from_the_environment),
 		cmocka_unit_test(cancellation_stands_between_slot_and_programs),
 		cmocka_unit_test(what_is_no_bracket_is_refused),
 		cmocka_unit_test(a_form_has_no_such_program),
