@@ -39,6 +39,7 @@ sum() {
 	read -r -a v <<<"$(values launches)"
 	echo "${v[$1]}"
 }
+forms_are() { [ "$(forms)" = "$1" ]; }
 in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 
 @test "each launch begins and ends once, with its shape and times" {
@@ -50,7 +51,7 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	[ "$(sum $BLOCKS)" = 31 ]
 	[ "$(sum $THREADS)" = $((4 * 96)) ]
 	[ "$(sum $BEGUN)" = 10 ]
-	[ "$(forms)" = "0 0 1" ]
+	wait_for forms_are "0 0 1"
 	gbpf probe ls | grep -q "brackets 1"
 	tell "config 4"
 	wait_for counted 8
@@ -63,7 +64,7 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	start
 	tell both "launch 2 5" "variables 4"
 	wait_for counted 6
-	[ "$(forms)" = "0 0 2" ]
+	wait_for forms_are "0 0 2"
 	tell unload load "launch 2 5" library
 	wait_for counted 11
 }
@@ -74,10 +75,10 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	start
 	tell load "launch 5 8" "launch 3 4"
 	wait_for in_order 52 8
-	[ "$(forms)" = "1 0 0" ]
+	wait_for forms_are "1 0 0"
 	tell unload code "launch 5 8"
 	wait_for in_order 92 13
-	[ "$(forms)" = "0 1 0" ]
+	wait_for forms_are "0 1 0"
 }
 
 @test "a refused launch has no end, and its successors have their times" {
