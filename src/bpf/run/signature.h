@@ -22,7 +22,8 @@ enum ebpf_arg_type {
 	ARG_ITER,
 	ARG_ITER_END,
 	ARG_LOCK,
-	ARG_OUT64 /* 8 bytes that the helper writes */
+	ARG_OUT64, /* 8 bytes that the helper writes */
+	ARG_CONST  /* a number that is known */
 };
 
 enum ebpf_ret_type {

@@ -90,10 +90,12 @@ static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx
 	err = err ? err : check_collisions(p);
 	err = err ? err : find_entry(p, entry);
 	err = err ? err : check_module(p);
+	err = err ? err : ptx_probe_check_args(p);
 	err = err ? err : ptx_probe_slice(p);
 	if (err == 0) {
 		p->ret->needs_shared = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit);
 		err = ptx_probe_print(p);
+		err = err ? err : ptx_probe_refuse_args(p);
 	}
 	return err ? err : check_sites(p);
 }

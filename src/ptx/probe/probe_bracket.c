@@ -229,6 +229,11 @@ static int check(struct ptx_probe_work *p)
 			return report_set(p->report, -EINVAL, "probe",
 					  "not a program of begin or end");
 		}
+		if (g->n_args) {
+			return report_set(p->report, -ENOTSUP, "probe",
+					  "it reads arguments of the kernel: begin and end have "
+					  "none of them");
+		}
 		if (!ptx_probe_matches(p, g, &site)) {
 			return report_set(p->report, -ENOTSUP, "probe",
 					  "begin and end are the site #0 of their hooks, without "

@@ -1,5 +1,5 @@
 /* The call of a program's root, with what its parameters stand for: the environment, the addresses
- * of maps and the fields, which the scope around the call has in registers. */
+ * of maps, the fields and the arguments, which the scope around the call has in registers. */
 #include <stdio.h>
 
 #include "ptx/probe/probe_int.h"
@@ -24,6 +24,12 @@ void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 				       bits, k, bits, k, k);
 		}
 	}
+	for (uint32_t k = 0; k < g->n_args; k++) {
+		unsigned bits = 8 * PTX_PROBE_ARG_WIDTH(g->args[k].bytes);
+
+		ptx_probe_text(p, "\t.param .b%u ~q%u;\n\tst.param.b%u [~q%u], %%~r%u;\n", bits, k,
+			       bits, k, k);
+	}
 	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
 	for (uint32_t i = 0; i < n_maps; i++) {
 		ptx_probe_text(p, ", ~m%u", i);
@@ -32,6 +38,9 @@ void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 		if (g->probe->fields >> k & 1) {
 			ptx_probe_text(p, ", ~a%u", k);
 		}
+	}
+	for (uint32_t k = 0; k < g->n_args; k++) {
+		ptx_probe_text(p, ", ~q%u", k);
 	}
 	ptx_probe_text(p, ");\n");
 }

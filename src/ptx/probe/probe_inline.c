@@ -143,16 +143,20 @@ void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_prog
 }
 
 /* Stores the register that has the value of parameter i: the environment, or of the fields that the
- * program reads, in their order. */
+ * program reads, in their order, and the arguments of the kernel. */
 static void param_register(const struct ptx_probe_program *g, uint32_t i, char *ret, size_t bytes)
 {
-	uint32_t field = 0;
+	uint32_t field = 0, n_fields = (uint32_t)__builtin_popcountll(g->probe->fields);
 
 	if (i == 0) {
 		snprintf(ret, bytes, "%%~e");
 		return;
 	}
 	i -= (uint32_t)__builtin_popcountll(g->maps);
+	if (i > n_fields) {
+		snprintf(ret, bytes, "%%~r%u", i - n_fields - 1);
+		return;
+	}
 	while (!(g->probe->fields >> field & 1) || --i > 0) {
 		field++;
 	}

@@ -78,6 +78,7 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	compute(p, g, s, false);
 	compute(p, g, s, true);
 	environment(p, g, !g->probe->lanes && !ptx_probe_is_bulk(s));
+	ptx_probe_args(p, g);
 	if (inlines(p, g)) {
 		ptx_probe_inline(p, g);
 	} else {

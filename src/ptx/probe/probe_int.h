@@ -48,6 +48,14 @@ struct ptx_probe_filter {
 	const char *function; /* pattern; NULL: any */
 };
 
+/* An argument of the kernel, by its place in the parameters. */
+struct ptx_probe_arg {
+	uint32_t offset, bytes; /* 1, 2, 4 or 8 */
+};
+
+#define PTX_PROBE_ARGS_MAX 8u				   /* of a program */
+#define PTX_PROBE_ARG_WIDTH(bytes) ((bytes) < 8 ? 4u : 8u) /* of the program's parameter */
+
 /* A probe with what the pass has learned of it. */
 struct ptx_probe_program {
 	const struct ptx_probe *probe;
@@ -61,6 +69,8 @@ struct ptx_probe_program {
 	struct ptx_probe_filter filter;
 	uint32_t n_insns; /* of its root if that can become part of a body; 0: it cannot */
 	bool called;	  /* the functions are part of the module */
+	struct ptx_probe_arg args[PTX_PROBE_ARGS_MAX];
+	uint32_t n_args;
 };
 
 /* Number of instructions of programs that become part of the bodies of one form. Further sites call
@@ -128,7 +138,9 @@ struct ptx_probe_work {
 	unsigned n_scopes;
 	uint32_t n_sites[32]; /* so far, by hook - 32 */
 	uint32_t n_labels;
-	uint32_t n_inlined;  /* instructions of programs in bodies so far */
+	uint32_t n_inlined; /* instructions of programs in bodies so far */
+	const struct ptx_probe_program *without_args; /* has a site at which it cannot read them */
+	const char *without_why;
 	bool line_entered;   /* control may have come from elsewhere since the last .loc */
 	struct strmap files; /* name of a .file by its number, as text */
 };
@@ -172,8 +184,8 @@ int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes,
 void ptx_probe_programs_finish(struct ptx_probe_work *p);
 
 /* probe_inline.c: a root as a scope of another body, which defines %~e as the environment, %~q as
- * the address of the table and %~fN as field N. Returns why it cannot become one, and its number of
- * instructions; NULL: it can. No scope may have been entered. */
+ * the address of the table, %~fN as field N and %~rN as argument N. Returns why it cannot become
+ * one, and its number of instructions; NULL: it can. No scope may have been entered. */
 const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 				 uint32_t *ret_insns);
 /* Loads the address of the i-th of the maps that are parameters into a register, likewise. */
@@ -183,6 +195,17 @@ void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
 
 /* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+
+/* probe_args.c: arguments of the kernel. Reads those that a root has as parameters from number
+ * `first` on. Returns 0 or -EINVAL. */
+int ptx_probe_read_args(struct ptx_probe_program *g, const struct ptx_function *root,
+			uint32_t first);
+/* Returns 0, or -ENOTSUP: the entry has no such argument. */
+int ptx_probe_check_args(struct ptx_probe_work *p);
+/* Loads them into %~r0, %~r1 ..., which it declares. */
+void ptx_probe_args(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+/* Returns 0, or -ENOTSUP: a program has a site at which they cannot be loaded. */
+int ptx_probe_refuse_args(struct ptx_probe_work *p);
 
 /* probe_hooks.c: fields of a hook, from hooks.def. NULL: no such hook inside kernels. */
 const struct ptx_probe_field *ptx_probe_fields(uint32_t hook, uint32_t *ret_n);

@@ -169,9 +169,10 @@ static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 			at++;
 		}
 	}
-	return same && at == f->n_params
+	return same && ptx_probe_read_args(g, f, at) == 0
 		       ? 0
-		       : wrong(p, g->probe, "the root's parameters are not its fields");
+		       : wrong(p, g->probe,
+			       "the root's parameters are not its fields and arguments");
 }
 
 static int check_hook(struct ptx_probe_work *p, struct ptx_probe_program *g)

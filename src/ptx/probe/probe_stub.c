@@ -206,6 +206,10 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 			return refuse(&n, "an entry stub runs at the beginning of blocks and warps "
 					  "only");
 		}
+		if (n.g->n_args) {
+			return refuse(&n, "it reads arguments of the kernel: an entry stub has "
+					  "none of them");
+		}
 		if (n.g->probe->lanes) {
 			return refuse(&n, "an entry stub runs one lane of a warp");
 		}

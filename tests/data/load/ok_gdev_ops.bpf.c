@@ -6,7 +6,7 @@ GBPF_DEVICE u64 seen[3];
 SEC("struct_ops/enter")
 int GBPF_PROG(on_enter, gdev_enter)
 {
-	__sync_fetch_and_add(&seen[0], 1);
+	__sync_fetch_and_add(&seen[0], gbpf_arg(8, 4));
 	return 0;
 }
 

@@ -496,6 +496,29 @@ static void keys_are_compared_if_they_may_be_too_large(void **state)
 	}
 }
 
+static void arguments_of_the_kernel_are_parameters(void **state)
+{
+	const char *why = "no PTX for gbpf_arg, unless its offset and size are numbers in the call";
+	uint64_t fields;
+	char *text =
+		text_of("ldxw r6, [r1+88]; mov r1, 16; mov r2, 2; call 1121; mov r7, r0; "
+			"mov r1, 8; mov r2, 8; call 1121; add r7, r0; callf f; mov r0, 0; exit; "
+			"f:; mov r2, 2; mov r1, 16; call 1121; exit",
+			HOOK_gdev_enter, &fields);
+
+	has(text, ".func p0_f0 (.param .b64 env, .param .b32 sm, .param .b32 arg_16_2, "
+		  ".param .b64 arg_8_8)");
+	has(text, "cvt.u64.u32 %r0, %c_arg_16_2");
+	has(text, "mov.b64 %r0, %c_arg_8_8");
+	has(text, ".param .b64 env, .param .b32 sm, .param .b32 arg_16_2, .param .b64 arg_8_8)\n{");
+	free(text);
+	refused("ldxw r6, [r1+88]; mov r1, 8; mov r2, 4; jeq r6, 0, b; b:; call 1121; mov r0, 0; "
+		"exit",
+		"insn 4", why);
+	refused("mov r1, 8; mov r2, 4; mov r3, 4; mov r2, r3; call 1121; mov r0, 0; exit", "insn 4",
+		why);
+}
+
 static int setup(void **state)
 {
 	test_env_init(&t);
@@ -531,6 +554,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(other_targets_refuse_such_programs),
 		cmocka_unit_test(a_counter_is_a_few_instructions),
 		cmocka_unit_test(values_are_accessed_where_their_map_is),
+		cmocka_unit_test(arguments_of_the_kernel_are_parameters),
 		cmocka_unit_test(a_result_that_is_not_read_is_none),
 		cmocka_unit_test(keys_are_compared_if_they_may_be_too_large),
 	};

@@ -834,6 +834,113 @@ static void a_form_has_a_preemptible_clone(void **state)
 	done(&t);
 }
 
+/* ---- arguments of the kernel ---- */
+
+#define PARAMS                                                                                     \
+	".visible .entry k(.param .u8 a, .param .align 16 .b8 b[32], .param .f32 c)\n{\n" REGS
+#define WITH_ARGS(params) ".func g_f0 (.param .b64 env" params ")\n{\nret;\n}\n"
+
+#define READER(local)                                                                              \
+	".func g_f0 (.param .b64 env, .param .b64 map3, .param .b64 clock, "                       \
+	".param .b32 arg_0_1, .param .b64 arg_24_8, .param .b32 arg_34_2, "                        \
+	".param .b32 arg_48_4)\n{\n" local                                                         \
+	".reg .b32 %a, %c, %d;\n.reg .b64 %x, %b;\nld.param.b64 %x, [clock];\n"                    \
+	"ld.param.b32 %a, [arg_0_1];\nld.param.b64 %b, [arg_24_8];\n"                              \
+	"ld.param.b32 %c, [arg_34_2];\nld.param.b32 %d, [arg_48_4];\nret;\n}\n"
+
+static struct result with_reader(const char *text)
+{
+	const struct ptx_probe reader = {
+		.hook = BLOCK_ENTER, .fields = 1, .name = "g", .text = text
+	};
+	struct result t;
+
+	rewrite(&t, HEAD PARAMS "ret;\n}\n", &reader, 1);
+	if (t.err) {
+		fail_msg("%s", buf_text(&t.r.message));
+	}
+	ptx_module_free(parsed(&t));
+	assert_true(has(&t, "\tld.param.u8 %probe0_r0, [a+0];\n"));
+	assert_true(has(&t, "\tld.param.u64 %probe0_r1, [b+8];\n"));
+	assert_true(has(&t, "\tld.param.u16 %probe0_r2, [b+18];\n"));
+	assert_true(has(&t, "\tld.param.u32 %probe0_r3, [c+0];\n"));
+	return t;
+}
+
+static void arguments_are_loaded_from_the_kernels_parameters(void **state)
+{
+	struct result t = with_reader(READER(""));
+
+	(void)state;
+	assert_true(has(&t, "\tmov.b64 %x, %probe0_f0;\n\tmov.b32 %a, %probe0_r0;\n"
+			    "\tmov.b64 %b, %probe0_r1;\n\tmov.b32 %c, %probe0_r2;\n"
+			    "\tmov.b32 %d, %probe0_r3;\n"));
+	assert_false(has(&t, "call"));
+	done(&t);
+	t = with_reader(READER(".local .b32 stack;"));
+	assert_true(has(&t, "\t.param .b64 probe0_q1;\n\tst.param.b64 [probe0_q1], %probe0_r1;\n"));
+	assert_true(has(&t, "\tcall g_f0, (probe0_e, probe0_m0, probe0_a0, probe0_q0, probe0_q1, "
+			    "probe0_q2, probe0_q3);\n"));
+	done(&t);
+}
+
+static void arguments_that_are_not_there_are_refused(void **state)
+{
+	static const char *const programs[] = {
+		WITH_ARGS(", .param .b32 arg_1_1"),  WITH_ARGS(", .param .b64 arg_8_8"),
+		WITH_ARGS(", .param .b64 arg_48_8"), WITH_ARGS(", .param .b32 arg_52_4"),
+		WITH_ARGS(", .param .b64 arg_44_8"),
+	};
+	struct ptx_probe reader = { .hook = BLOCK_ENTER, .name = "g" };
+	struct result t;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		reader.text = programs[i];
+		rewrite(&t, HEAD PARAMS "ret;\n}\n", &reader, 1);
+		assert_int_equal(t.err, -ENOTSUP);
+		assert_non_null(strstr(buf_text(&t.r.message), "no parameter of the kernel"));
+		assert_string_equal(buf_text(&t.r.place), "k");
+		done(&t);
+	}
+	reader.text = WITH_ARGS(", .param .b32 arg_0_1");
+	reader.hook = 36;
+	rewrite(&t, HEAD ".func helper()\n{\nret;\n}\n" PARAMS "call helper;\nret;\n}\n", &reader,
+		1);
+	assert_int_equal(t.err, -ENOTSUP);
+	assert_non_null(strstr(buf_text(&t.r.message), "in a device function"));
+	done(&t);
+	reader.hook = 38;
+	rewrite(&t, HEAD PARAMS "{\n.param .b32 b;\nld.global.u32 %r1, [%d1];\n}\nret;\n}\n",
+		&reader, 1);
+	assert_int_equal(t.err, 0);
+	done(&t);
+	rewrite(&t, HEAD PARAMS "{\n.param .b32 a;\nld.global.u32 %r1, [%d1];\n}\nret;\n}\n",
+		&reader, 1);
+	assert_int_equal(t.err, -ENOTSUP);
+	assert_non_null(strstr(buf_text(&t.r.message), "is another variable's"));
+	done(&t);
+}
+
+static void parameters_that_are_no_arguments_break_the_contract(void **state)
+{
+	static const char *const programs[] = {
+		WITH_ARGS(", .param .b64 arg_0_4"),  WITH_ARGS(", .param .b32 arg_0_3"),
+		WITH_ARGS(", .param .b32 arg_0_4x"), WITH_ARGS(", .param .b32 other"),
+		WITH_ARGS(", .param .b32 arg_0_0"),
+	};
+	struct ptx_probe reader = { .hook = BLOCK_ENTER, .name = "g" };
+	struct result t;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		reader.text = programs[i];
+		rewrite(&t, HEAD PARAMS "ret;\n}\n", &reader, 1);
+		assert_int_equal(t.err, -EINVAL);
+		done(&t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -855,6 +962,9 @@ int main(void)
 		cmocka_unit_test(long_programs_are_called_beyond_a_bound),
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
+		cmocka_unit_test(arguments_are_loaded_from_the_kernels_parameters),
+		cmocka_unit_test(arguments_that_are_not_there_are_refused),
+		cmocka_unit_test(parameters_that_are_no_arguments_break_the_contract),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

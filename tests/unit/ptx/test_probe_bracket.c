@@ -170,6 +170,8 @@ static void what_is_no_bracket_is_refused(void **state)
 	p.hook = 32;
 	refused(p, -EINVAL, "not a program of begin or end", 90);
 	p = count_begin;
+	p.text = ".func p_f0 (.param .b64 env, .param .b32 arg_0_4)\n{\nret;\n}\n";
+	refused(p, -ENOTSUP, "arguments of the kernel", 90);
 	p.text = ".func p_f0 (.param .b64 env)\n{\nexit;\n}\n";
 	refused(p, -EINVAL, "may not end", 90);
 }

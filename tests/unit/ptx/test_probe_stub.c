@@ -212,6 +212,7 @@ static void what_a_stub_lacks_is_refused(void **state)
 	refused(-EINVAL, "does not declare", 32, 0, "",
 		".reg .b64 %x; ld.param.b64 %x, [other]; ret;");
 	refused(-EINVAL, "does not declare", 32, 0, "", "st.param.b64 [env], 0; ret;");
+	refused(-ENOTSUP, "arguments of the kernel", 32, 0, ", .param .b32 arg_0_4", "ret;");
 	refused(-EINVAL, "not its fields", 32, PROBE_FIELD(3), "", "ret;");
 }
 

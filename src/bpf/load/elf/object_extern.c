@@ -29,6 +29,7 @@ enum arg { NONE, ANY_ARG };
 #define ITER_END ANY_ARG
 #define LOCK ANY_ARG
 #define OUT64 ANY_ARG
+#define CONST ANY_ARG
 
 static const struct {
 	int32_t id;

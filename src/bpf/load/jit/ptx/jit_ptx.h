@@ -13,12 +13,14 @@
  *	.func NAME_f0 (.param .b64 env, .param .b32 FIELD, .param .b64 FIELD ...)
  *
  * with a parameter for each context field that it reads, in the order of hooks.def, named after the
- * field and as wide as it. With the option `maps` parameters mapN, of 64 bits, stand between env
- *and the fields, for each map N that the root uses: the address of its data. Its other functions
- *that receive the context take these parameters after env. The verdict, 0, is not returned.
+ * field and as wide as it. A parameter arg_OFFSET_BYTES for each argument of the kernel that it
+ * reads follows, of 4 bytes or, for 8 bytes, of 8. With the option `maps` parameters mapN, of 64
+ * bits, stand between env and the fields, for each map N that the root uses: the address of its
+ * data. Its other functions that receive the context take the parameters of fields and arguments
+ * after env. The verdict, 0, is not returned.
  *
  * With `device_control` the root also takes `block` and, in lane mode, `active`, and returns at
- *once in blocks that the control word leaves out.
+ * once in blocks that the control word leaves out.
  *
  * With the option `checked` the program may be any bytes that ebpf_program_check() accepts. Its
  * functions take only (.param .b64 env); registers travel in env. An access outside of memory and
@@ -30,6 +32,8 @@
 #include <stdint.h>
 
 #include "bpf/run/ptx_env.h"
+
+#define EBPF_PTX_ARGS_MAX 8u
 
 /* A field of the context of a hook inside kernels. */
 struct ebpf_ptx_field {

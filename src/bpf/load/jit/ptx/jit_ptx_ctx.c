@@ -1,5 +1,6 @@
 /* PTX back end: the context of programs inside kernels. It has no memory: each field that the
  * program reads is a parameter of its functions, and the pointer to it has the value 0. */
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -80,7 +81,12 @@ int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j)
 			j->fields |= UINT64_C(1) << n;
 		}
 		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER) {
-			all |= ebpf_ptx_helper_fields(j, ebpf_helper_slot(i->imm));
+			int slot = ebpf_helper_slot(i->imm);
+
+			if (slot == EBPF_SLOT_gbpf_arg && ebpf_ptx_need_arg(j) < 0) {
+				return -ENOTSUP;
+			}
+			all |= slot == EBPF_SLOT_gbpf_arg || ebpf_ptx_helper_fields(j, slot);
 		}
 		j->pc += i->code == EBPF_LD_IMM64;
 	}
@@ -129,8 +135,10 @@ const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, u
 	}
 	if (*i < 64) {
 		f = ebpf_ptx_field(j->hook, *i);
-		++*i;
+	} else if (*i - 64 < j->n_args) {
+		f = &j->args[*i - 64].field;
 	}
+	*i += f != NULL;
 	return f;
 }
 

@@ -1,6 +1,8 @@
 /* PTX back end: helpers of programs inside kernels. Values that the kernel's body must compute
  * (indices of blocks, which a preemptible clone replaces, and the lanes of the site) come from
  * context fields; the rest is read where the helper is called. */
+#include <stdio.h>
+
 #include "bpf/load/jit/ptx/jit_ptx_int.h"
 
 #define MAX_FIELDS 4
@@ -38,6 +40,68 @@ static void three_fields(struct ebpf_ptx_jit *j, const struct device_helper *h)
 		}
 	}
 	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+}
+
+/* Finds the number that a register has at the call: clang loads arguments right in front of it. The
+ * verifier has proved that it is always the same. Returns 0 if it is loaded elsewhere. */
+static int constant_before(const struct ebpf_ptx_jit *j, unsigned reg, uint32_t *ret)
+{
+	const struct ebpf_jit *plan = j->plan;
+
+	for (uint32_t pc = j->pc;
+	     pc-- > 0 && !(plan->notes[pc + 1].flags & (JIT_TARGET | JIT_FUNC));) {
+		const struct ebpf_insn *i = &plan->insns[pc];
+		unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
+
+		if ((class == EBPF_JMP || class == EBPF_JMP32) &&
+		    (op == EBPF_CALL || op == EBPF_EXIT || op == EBPF_JA)) {
+			return 0;
+		}
+		if (ebpf_jit_uses_of(i).writes >> reg & 1) {
+			*ret = (uint32_t)i->imm;
+			return i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_K) ||
+			       i->code == (EBPF_ALU | EBPF_MOV | EBPF_K);
+		}
+	}
+	return 0;
+}
+
+int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j)
+{
+	uint32_t offset = 0, bytes = 0;
+	struct ebpf_ptx_arg *a;
+
+	if (!constant_before(j, 1, &offset) || !constant_before(j, 2, &bytes)) {
+		return ebpf_ptx_refuse(j, "gbpf_arg, unless its offset and size are numbers in the "
+					  "call");
+	}
+	for (unsigned k = 0; k < j->n_args; k++) {
+		if (j->args[k].offset == offset && j->args[k].bytes == bytes) {
+			return (int)k;
+		}
+	}
+	if (j->n_args == EBPF_PTX_ARGS_MAX) {
+		return ebpf_ptx_refuse(j, "more than %u arguments of the kernel",
+				       EBPF_PTX_ARGS_MAX);
+	}
+	a = &j->args[j->n_args];
+	a->offset = offset;
+	a->bytes = bytes;
+	snprintf(a->name, sizeof(a->name), "arg_%u_%u", offset, bytes);
+	a->field = (struct ebpf_ptx_field){ a->name, 0, bytes < 8 ? 4 : 8 };
+	return (int)j->n_args++;
+}
+
+static void argument(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)
+{
+	int k = ebpf_ptx_need_arg(j);
+
+	if (k >= 0) {
+		ebpf_ptx_op(j,
+			    j->args[k].bytes < 8 ? "cvt.u64.u32 %%r0, %%c_%s"
+						 : "mov.b64 %%r0, %%c_%s",
+			    j->args[k].name);
+	}
 }
 
 /* ---- time, chance and memory ---- */
@@ -197,6 +261,7 @@ static const struct device_helper helpers[EBPF_HELPER_SLOTS] = {
 	[EBPF_SLOT_bpf_get_warp_id] = { one_field, { "warp_slot" } },
 	[EBPF_SLOT_bpf_get_lane_id] = { one_field, { "lane" } },
 	[EBPF_SLOT_bpf_gpu_membar] = { membar },
+	[EBPF_SLOT_gbpf_arg] = { argument },
 	[EBPF_SLOT_gbpf_clock] = { read_clock },
 	[EBPF_SLOT_gbpf_sample] = { sample, { "block" } },
 	[EBPF_SLOT_gbpf_prefetch] = { prefetch },

@@ -18,6 +18,12 @@ struct ebpf_ptx_jit {
 	uint64_t maps;		   /* whose addresses are parameters of the root */
 	uint64_t uses;		   /* maps that the root uses, as far as it has been written */
 	struct ebpf_ptx_flow flow; /* not of checked programs */
+	struct ebpf_ptx_arg {
+		char name[24]; /* of a parameter, behind those of fields */
+		uint32_t offset, bytes;
+		struct ebpf_ptx_field field;
+	} args[EBPF_PTX_ARGS_MAX]; /* arguments of the kernel that it reads */
+	unsigned n_args;
 	const struct ebpf_jit_func *func;
 	uint32_t pc;	 /* instruction that is being translated */
 	unsigned slots;	 /* words of the function's stack that are registers; 0: it is memory */
@@ -51,8 +57,10 @@ int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j);
 void ebpf_ptx_need_field(struct ebpf_ptx_jit *j, const char *name);
 /* Returns whether the hook has a field of that name and the program reads it. */
 int ebpf_ptx_reads_field(const struct ebpf_ptx_jit *j, const char *name);
-/* Returns the next field that the program reads, from number *i on, and increments *i; NULL: none.
- */
+/* Adds the argument of the kernel that the call at j->pc reads. Returns its number, or -ENOTSUP. */
+int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j);
+/* Returns the next field that the program reads, from number *i on, and increments *i; behind the
+ * fields, the next argument; NULL: none. */
 const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, unsigned *i);
 /* Appends a parameter for each field, each after a comma. */
 void ebpf_ptx_field_params(struct ebpf_ptx_jit *j);

@@ -82,6 +82,38 @@ static int check_rights(struct ebpf_verifier *v, const struct ebpf_helper_call *
 		       : err;
 }
 
+/* Checks a number that the compiler must know. */
+static int check_known(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+		       const struct ebpf_reg *r, unsigned reg)
+{
+	ebpf_mark_matter(v, v->depth, reg);
+	if (r->type == REG_SCALAR && ebpf_scalar_is_const(&r->v)) {
+		return 0;
+	}
+	report_hint(v->r, "write the number as a constant");
+	return ebpf_verify_refuse(v, v->pc, "type", "%s: r%u must be a known number, but is %s",
+				  c->what, reg, ebpf_verify_reg_text(v, r));
+}
+
+/* Checks that an argument of the kernel has a size that a load has, and is aligned to it. */
+static int check_argument(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
+{
+	const struct ebpf_reg *r = ebpf_verify_frame(v)->regs;
+	uint64_t offset = r[1].v.umax, bytes = r[2].v.umax;
+
+	if (c->helper->id != HELPER_gbpf_arg) {
+		return 0;
+	}
+	if ((bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) && offset % bytes == 0 &&
+	    offset + bytes <= EBPF_MAX_PARAM_BYTES) {
+		return 0;
+	}
+	report_hint(v->r, "1, 2, 4 or 8 bytes, at a multiple of that below %u",
+		    EBPF_MAX_PARAM_BYTES);
+	return ebpf_verify_refuse(v, v->pc, "bounds", "%s: no argument has %llu bytes at %llu",
+				  c->what, (unsigned long long)bytes, (unsigned long long)offset);
+}
+
 /* Returns the cost of finding a key beyond that of an array access (see hooks.def). */
 static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
 {
@@ -305,6 +337,9 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 	case ARG_SIZE:
 	case ARG_SIZE_OR_ZERO:
 		return 0; /* checked together with the memory argument */
+	case ARG_CONST:
+		err = check_known(v, c, r, reg);
+		return err || i == 0 ? err : check_argument(v, c);
 	case ARG_CONST_SIZE:
 		return check_constant_arg(v, c, r, reg);
 	case ARG_RECORD:

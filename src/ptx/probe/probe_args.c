@@ -1,0 +1,107 @@
+/* Arguments of the kernel that programs read. A program's root has a parameter arg_OFFSET_BYTES for
+ * each, behind those of its fields; the kernel's own body loads it from its parameters, which lie
+ * as the ABI says: each at the next multiple of its alignment. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "ptx/probe/probe_int.h"
+
+int ptx_probe_read_args(struct ptx_probe_program *g, const struct ptx_function *root,
+			uint32_t first)
+{
+	for (uint32_t i = first; i < root->n_params; i++) {
+		struct ptx_probe_arg *a = &g->args[g->n_args];
+		const struct ptx_variable *v = &root->params[i];
+		uint64_t size;
+		char end;
+
+		if (g->n_args == PTX_PROBE_ARGS_MAX || v->n_dims ||
+		    sscanf(v->name, "arg_%u_%u%c", &a->offset, &a->bytes, &end) != 2 ||
+		    ptx_variable_bytes(v, &size) < 0 || size != PTX_PROBE_ARG_WIDTH(a->bytes) ||
+		    (a->bytes != 1 && a->bytes != 2 && a->bytes != 4 && a->bytes != 8)) {
+			return -EINVAL;
+		}
+		g->n_args++;
+	}
+	return 0;
+}
+
+/* Returns the parameter of the entry that contains an argument, with its offset; NULL: none. */
+static const struct ptx_variable *param_of(const struct ptx_function *f,
+					   const struct ptx_probe_arg *a, uint32_t *ret_offset)
+{
+	uint64_t at = 0, size;
+
+	for (uint32_t i = 0; i < f->n_params; i++) {
+		const struct ptx_variable *v = &f->params[i];
+
+		if (ptx_variable_bytes(v, &size) < 0) {
+			return NULL;
+		}
+		at = ROUND_UP(at, (uint64_t)ptx_variable_align(v));
+		if (a->offset >= at && (uint64_t)a->offset + a->bytes <= at + size) {
+			*ret_offset = (uint32_t)(a->offset - at);
+			return v;
+		}
+		at += size;
+	}
+	return NULL;
+}
+
+int ptx_probe_check_args(struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->programs[i];
+
+		for (uint32_t k = 0; k < g->n_args; k++) {
+			uint32_t offset;
+
+			if (!param_of(p->entry->f, &g->args[k], &offset)) {
+				report_place(p->report, "%s", p->entry->name);
+				(void)report_set(p->report, -ENOTSUP, "probe",
+						 "%s: no parameter of the kernel contains the %u "
+						 "bytes at offset %u",
+						 g->probe->name, g->args[k].bytes,
+						 g->args[k].offset);
+				report_hint(p->report, "name kernels that have this argument: "
+						       "gdev/HOOK/PATTERN, or --kernel");
+				return -ENOTSUP;
+			}
+		}
+	}
+	return 0;
+}
+
+void ptx_probe_args(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+{
+	for (uint32_t k = 0; k < g->n_args; k++) {
+		uint32_t bytes = g->args[k].bytes, offset = 0;
+		unsigned bits = 8 * PTX_PROBE_ARG_WIDTH(bytes);
+		const struct ptx_variable *v = param_of(p->entry->f, &g->args[k], &offset);
+
+		if (p->in != p->entry->f || !v || ptx_probe_declared(p, v->name) != v) {
+			p->without_args = g;
+			p->without_why =
+				p->in != p->entry->f
+					? "in a device function"
+					: "where its parameter's name is another variable's";
+			return;
+		}
+		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [", bits, k,
+			       8 * bytes, k);
+		buf_printf(p->out, "%s+%u];\n", v->name, offset);
+	}
+}
+
+int ptx_probe_refuse_args(struct ptx_probe_work *p)
+{
+	if (!p->without_args) {
+		return 0;
+	}
+	report_place(p->report, "%s", p->entry->name);
+	(void)report_set(p->report, -ENOTSUP, "probe",
+			 "%s reads an argument of the kernel at a place %s",
+			 p->without_args->probe->name, p->without_why);
+	report_hint(p->report, "read arguments at enter, block_enter or exit");
+	return -ENOTSUP;
+}
