@@ -222,7 +222,7 @@ static int by_launches(const void *a, const void *b)
 json_t *daemon_coverage_json(const struct daemon_session *s)
 {
 	const struct proto_stats *st = s->stats.map;
-	json_t *kernel[PROTO_KERNELS], *kernels = json_array(), *forms = json_object();
+	json_t *kernel[PROTO_KERNELS] = { 0 }, *kernels = json_array(), *forms = json_object();
 	uint64_t launches = 0, launches_ns = 0;
 	struct proto_stats_form f[PROTO_FORMS];
 	unsigned n = 0;

@@ -279,11 +279,7 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 		return finish(&l, r, e);                                                           \
 	}
 
-#define DIMS                                                                                       \
-	(const uint32_t[SHIM_PROBE_DIMS])                                                          \
-	{                                                                                          \
-		gx, gy, gz, bx, by, bz, smem                                                       \
-	}
+#define DIMS ((const uint32_t[SHIM_PROBE_DIMS]){ gx, gy, gz, bx, by, bz, smem })
 
 #define PLAIN(name, launcher, real, own, per_thread)                                               \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
@@ -321,11 +317,9 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 }
 
 #define CONFIG_DIMS                                                                                \
-	(const uint32_t[SHIM_PROBE_DIMS])                                                          \
-	{                                                                                          \
-		config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,           \
-			config->blockDimY, config->blockDimZ, config->sharedMemBytes               \
-	}
+	((const uint32_t[SHIM_PROBE_DIMS]){ config->gridDimX, config->gridDimY, config->gridDimZ,  \
+					    config->blockDimX, config->blockDimY,                  \
+					    config->blockDimZ, config->sharedMemBytes })
 
 #define EX(name, launcher, real, own, per_thread)                                                  \
 	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
