@@ -183,11 +183,11 @@ struct gbpf_probe {
 	const char *kernel; /* pattern of kernels' names; NULL: all */
 	uint32_t replace;   /* number of the tool that it replaces; 0: none */
 	unsigned flags;	    /* GBPF_PROBE_* */
-	/* Of the time of the kernels' launches, in millionths, that it may add: if it costs more, it
-	 * runs in some of the launches only. 0: it runs in all of them. */
+	/* Of the time of the kernels' launches, in millionths, that it may add: if it costs more,
+	 * it runs in some of the launches only. 0: it runs in all of them. */
 	uint32_t budget_ppm;
-	/* One block in so many runs it, 1 to 1000000; gbpf_probe_set() changes that, also for kernels
-	 * that run. 0: all do, which cannot be changed and costs less. */
+	/* One block in so many runs it, 1 to 1000000; gbpf_probe_set() changes that, also for
+	 * kernels that run. 0: all do, which cannot be changed and costs less. */
 	uint32_t every;
 };
 

@@ -215,8 +215,8 @@ struct proto_probe_state {
 	uint32_t resident_before; /* blocks of one multiprocessor without and with its programs, */
 	uint32_t resident_after;  /* where they differ most; 0: nowhere */
 	/* Of `kernels`, by what runs in them; the others run the PTX with the programs. */
-	uint32_t stubs;	      /* their machine code, with an entry stub */
-	uint32_t brackets;    /* their own code: the programs run before and behind the launch only */
+	uint32_t stubs;	   /* their machine code, with an entry stub */
+	uint32_t brackets; /* their own code: the programs run before and behind the launch only */
 	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
 };
 

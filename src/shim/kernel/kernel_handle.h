@@ -41,8 +41,8 @@ struct shim_kernel_launched {
 struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n);
 void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n); /* accepts NULL */
 /* Returns the handle by which the program got a kernel that the driver names by one of these or
- * both, NULL if it does not: that handle, or, of a function of a library's kernel, the kernel. NULL:
- * unknown. */
+ * both, NULL if it does not: that handle, or, of a function of a library's kernel, the kernel.
+ * NULL: unknown. */
 const void *shim_kernel_noted(CUkernel kernel, CUfunction function);
 /* Forgets the handles of a module or library that is being unloaded; they may be reused with
  * another meaning. */

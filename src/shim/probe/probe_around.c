@@ -1,5 +1,5 @@
 /* Launches between brackets. All three kernels go to the stream in one call of the program, in
- * their order, whoever makes the call: the program's thread, or the agent for a deferred launch.
+ * their order, for each caller: the program's thread, or the agent for a deferred launch.
  * The driver may refuse any of them. Without `begin` there is no `end`; a kernel that is refused
  * behind `begin` has no `end` either, and what `begin` has kept of it is freed. */
 #include "shim/probe/shim_probe_int.h"

@@ -1,6 +1,6 @@
-/* Tells gbpfd which of the kernels that were launched can be probed, and how: by their PTX, or at
- * their entry. Each kernel is looked at once, when the question is asked, so that programs that are
- * never asked pay nothing. The driver is not called: it may refuse a form later. */
+/* Reports to gbpfd which of the kernels that were launched can be probed, and how: by their PTX, or
+ * at their entry. Each kernel is looked at once, when the question is asked, so that programs that
+ * are never asked pay nothing. The driver is not called: it may refuse a form later. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <errno.h>

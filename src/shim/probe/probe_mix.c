@@ -1,6 +1,6 @@
 /* What probed forms cost, and budgets. Launches of one kernel with one grid and block are a shape.
  * Of each shape a few launches are timed, by events before and behind them, with and without the
- * form; the medians tell what the form costs. A kernel whose tools all have a budget runs the form
+ * form; the medians show what the form costs. A kernel whose tools all have a budget runs the form
  * in that share of its launches which keeps it; others run it always, so they are compared with
  * launches from before they had it.
  *

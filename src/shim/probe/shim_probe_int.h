@@ -74,7 +74,8 @@ struct shim_probe_bracket {
 	uint64_t *done;	       /* [atomic] owned; a page, registered while loaded */
 	CUdeviceptr done_at;   /* its address; 0: it is not registered */
 	uint64_t submitted;    /* [atomic] launches that will count there */
-	uint32_t stalled; /* [atomic] value of *done, and 1, at which a launch has waited in vain */
+	uint32_t stalled; /* [atomic] value of *done, and 1, at which a launch has waited without
+			     effect */
 };
 
 /* Form structs are never freed, only reused: a launch may look at one that has ended. */

@@ -43,8 +43,8 @@ struct ebpf_jit_options {
 	int device_hook;
 	/* PTX: each active lane runs the program, which may call warp-wide helpers. */
 	int device_lane;
-	/* PTX: the program inside kernels returns at once in blocks that the control word behind its
-	 * environment leaves out (bpf/run/ptx_env.h). */
+	/* PTX: the program inside kernels returns at once in blocks that the control word behind
+	 * its environment leaves out (bpf/run/ptx_env.h). */
 	int device_control;
 	/* PTX: receives a bit for each context field that the program reads, bit i for the i-th
 	 * GBPF_CTX line of its hook; may be NULL. */
