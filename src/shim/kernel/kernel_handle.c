@@ -255,7 +255,7 @@ const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr
 		if (found.k) {
 			sched_kernel_set_block(found.k, PROTO_BLOCK_CAPTURE);
 			sched_kernel_set_form(shim.sched, found.k, PROTO_FORM_UNKNOWN,
-					      "a graph: its kernels are not told apart");
+					      "a graph: its kernels are not counted one by one");
 		}
 	} else {
 		pthread_mutex_lock(&notes_mutex);

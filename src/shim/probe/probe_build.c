@@ -251,7 +251,7 @@ static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
 
 		if (variable(b->k, b->probed.variables[i], &at) != CUDA_SUCCESS || !at) {
 			return report_set(b->r, -ENOENT, "variable",
-					  "the driver does not tell where its variable %s is",
+					  "the driver has no address of its variable %s",
 					  b->probed.variables[i]);
 		}
 		b->table[b->n + i] = at;

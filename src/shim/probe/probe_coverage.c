@@ -115,7 +115,7 @@ static void take_survey(void *arg, size_t at, int err, const struct report *r)
 	tell(&k->all[i], err ? PROTO_FORM_NONE : PROTO_FORM_STUB, buf_text(&k->why[i]));
 }
 
-/* Returns 0 if each kernel that is left was told. */
+/* Returns 0 if each kernel that is left was reported. */
 static int survey(struct look *k, struct report *r)
 {
 	struct shim_code_kept *kept = shim_image_code(k->all[0].owner);

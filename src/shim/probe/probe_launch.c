@@ -223,7 +223,7 @@ static bool captures(CUstream stream)
 		status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* The time before a launch of which programs of submit are told; 0: they are not. */
+/* The time before a launch of which programs of submit are notified; 0: they are not. */
 static uint64_t time_of(const struct shim_probe_form *p, CUstream stream)
 {
 	return unlikely(p->submits) && !captures(stream) ? clock_now_ns() : 0;

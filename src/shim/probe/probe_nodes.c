@@ -68,7 +68,7 @@ static CUresult read_node(const struct shim_probe_exec *x, struct shim_probe_nod
 	n->lost = n->lost ? n->lost : why_lost(x, n);
 	if (!n->lost) {
 		r = params_of(n->node, ret);
-		n->lost = r != CUDA_SUCCESS	  ? "the driver does not tell its parameters"
+		n->lost = r != CUDA_SUCCESS	  ? "the driver does not return its parameters"
 			  : is_updatable(n->node) ? "kernels of the GPU may change the node"
 						  : NULL;
 	}

@@ -381,7 +381,7 @@ static bool figures_differ(const struct proto_probe_state *a, const struct proto
 	       most - least > least / 8 + 1000;
 }
 
-/* Returns false if there is more to be told later. */
+/* Returns false if there is more to be reported later. */
 static bool tell(struct shim_probe_tool *t)
 {
 	union proto_message m = { .probe_state = { .version = t->version } };
