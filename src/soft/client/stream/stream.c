@@ -73,7 +73,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
-	s->created = load_relaxed(&s->submitted);
+	store_relaxed(&s->created, load_relaxed(&s->submitted)); /* others look at it already */
 	*ret = s;
 	return e;
 }
@@ -230,7 +230,7 @@ static bool is_ordered_with(CUstream legacy, uint32_t slot)
 	pthread_mutex_lock(&soft.lock);
 	s = streams[slot];
 	is = !s || (s->green_id == legacy->green_id && !(s->flags & CU_STREAM_NON_BLOCKING) &&
-		    load_relaxed(&s->submitted) != s->created);
+		    load_relaxed(&s->submitted) != load_relaxed(&s->created));
 	pthread_mutex_unlock(&soft.lock);
 	return is;
 }
