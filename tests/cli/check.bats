@@ -84,7 +84,7 @@ refused() {
 	[[ "$stderr" == *"Did you mean 'submit'?"* ]]
 	run --separate-stderr "$GBPF" policy check --section zzz good.bpf.o
 	[ "$status" -eq 2 ]
-	[[ "$stderr" == *"Hooks: admit "*" gdev_line" ]]
+	[[ "$stderr" == *"Hooks: admit "*" gdev_end" ]]
 }
 
 # unusable NAME LINE WORD...: check returns 1, names the source line, shows it with a caret, and says each word.

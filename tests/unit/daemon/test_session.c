@@ -327,20 +327,22 @@ static void a_forked_child_does_not_keep_a_dead_tenant(void **state)
 
 static void another_protocol_version_is_refused_with_both_numbers(void **state)
 {
-	struct proto_head h = { PROTO_MAGIC, 9, PROTO_HELLO, sizeof(struct proto_hello) };
+	struct proto_head h = { PROTO_MAGIC, PROTO_VERSION + 1, PROTO_HELLO,
+				sizeof(struct proto_hello) };
 	struct gd *d = *state;
 	union proto_message m;
-	char ours[32];
+	char ours[32], theirs[32];
 	struct fake f;
 
 	fake_connect(&f, d);
 	assert_int_equal(msg_send(f.sock, &h, sizeof(h), NULL, 0), 0);
 	fake_expect(&f, &m, PROTO_REFUSED);
 	assert_int_equal(m.refused.error, EPROTONOSUPPORT);
-	assert_int_equal(m.head.version, 9); /* in the version that the process speaks */
+	assert_int_equal(m.head.version, h.version); /* in the version that the process speaks */
 	snprintf(ours, sizeof(ours), "protocol %u", PROTO_VERSION);
 	assert_non_null(strstr(m.refused.text, ours));
-	assert_non_null(strstr(m.refused.text, "speaks 9"));
+	snprintf(theirs, sizeof(theirs), "speaks %u", (unsigned)h.version);
+	assert_non_null(strstr(m.refused.text, theirs));
 	fake_leave(&f);
 }
 
