@@ -1,12 +1,12 @@
 /* `gbpf probe rewrite`: the probed form of a kernel, from files, without gbpfd and without a GPU.
  */
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/shm.h"
+#include "base/pattern.h"
 #include "bpf/load/policy.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
@@ -111,7 +111,7 @@ static int add_program(struct work *w, const struct ebpf_image_device *d)
 
 static bool is_for(const struct work *w, const struct ebpf_image_device *d)
 {
-	return fnmatch(d->kernel, w->kernel, FNM_NOESCAPE) == 0;
+	return pattern_matches(d->kernel, w->kernel);
 }
 
 /* Programs that run before or behind the launch are no part of the form. */

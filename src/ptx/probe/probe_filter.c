@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/pattern.h"
 #include "ptx/probe/probe_int.h"
 
 static int wrong(struct ptx_probe_work *p, const struct ptx_probe *probe, const char *what)
@@ -135,32 +136,6 @@ static bool passes(uint32_t wanted, uint32_t value)
 	return wanted == PTX_PROBE_ANY || wanted == value;
 }
 
-/* * stands for any characters, ? for one. Only the last * is tried again, so the time is the
- * product of the lengths. */
-static bool is_like(const char *name, const char *pattern)
-{
-	const char *star = NULL, *from = NULL;
-
-	while (*name) {
-		if (*pattern == '*') {
-			star = ++pattern;
-			from = name;
-		} else if (*pattern == *name || *pattern == '?') {
-			pattern++;
-			name++;
-		} else if (star) {
-			pattern = star;
-			name = ++from;
-		} else {
-			return false;
-		}
-	}
-	while (*pattern == '*') {
-		pattern++;
-	}
-	return !*pattern;
-}
-
 bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		       const struct ptx_probe_site *s)
 {
@@ -170,5 +145,5 @@ bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_pr
 	       passes(f->bytes, s->bytes) && passes(f->scope, s->scope) &&
 	       passes(f->after, s->after) &&
 	       (!f->file || (f->line == s->line && is_file(p, f, s->file))) &&
-	       (!f->function || is_like(p->in->name, f->function));
+	       (!f->function || pattern_matches(f->function, p->in->name));
 }

@@ -3,12 +3,12 @@
 #include "shim/probe/shim_probe_int.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/pattern.h"
 #include "policy/hook.h"
 #include "shim/probe/probe_mix.h"
 #include "shim/probe/probe_timer.h"
@@ -259,8 +259,8 @@ void shim_probe_setup(void)
 
 bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name)
 {
-	return (!t->kernel[0] || fnmatch(t->kernel, name, FNM_NOESCAPE) == 0) &&
-	       fnmatch(t->p.devices[i].kernel, name, FNM_NOESCAPE) == 0;
+	return (!t->kernel[0] || pattern_matches(t->kernel, name)) &&
+	       pattern_matches(t->p.devices[i].kernel, name);
 }
 
 static bool matches(const struct shim_probe_tool *t, const char *name)

@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/compiler.h"
 #include "base/fd.h"
 #include "base/nearest.h"
+#include "base/pattern.h"
 #include "base/rate.h"
 #include "base/shm.h"
 
@@ -183,9 +185,41 @@ static void files_are_read_up_to_the_limit(void **state)
 	close(fd);
 }
 
+static void patterns_match_whole_names(void **state)
+{
+	static const struct {
+		const char *pattern, *name;
+		bool matches;
+	} cases[] = {
+		{ "", "", true },
+		{ "", "a", false },
+		{ "*", "", true },
+		{ "gemm*", "gemm_128", true },
+		{ "gemm*", "sgemm", false },
+		{ "*gemm", "gemm_gemm", true },
+		{ "a?c", "abc", true },
+		{ "a?c", "ac", false },
+		{ "*a*b", "aabab", true },
+		{ "*a*b", "aaba", false },
+		{ "[ab]", "a", false },
+		{ "[ab]", "[ab]", true },
+		{ "a\\*", "a\\b", true },
+		/* exponential if each * were tried again */
+		{ "*a*a*a*a*a*a*a*a*a*a*a*a*b",
+		  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(pattern_matches(cases[i].pattern, cases[i].name),
+				 cases[i].matches);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(patterns_match_whole_names),
 		cmocka_unit_test(nearest_word_is_found),
 		cmocka_unit_test(long_words_are_not_compared),
 		cmocka_unit_test(addresses_of_sockets_have_107_bytes),
