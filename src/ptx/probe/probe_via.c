@@ -347,7 +347,7 @@ void ptx_probe_via_call(struct ptx_probe_work *p, const struct ptx_insn *insn)
 		return;
 	}
 	all.args[0] = own;
-	if (args) {
+	if (args && args->n_args) {
 		memcpy(&all.args[1], args->args, args->n_args * sizeof(*args->args));
 	}
 	call.n_operands = 0;

@@ -14,6 +14,7 @@
 #define NODES_MAX (1u << 20)
 #define NESTING_MAX 8u
 #define LOCK_NS 1000000000u
+#define LOCK_STEP_NS 100000u
 
 pthread_mutex_t shim_probe_graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
 struct shim_probe_exec *shim_probe_execs;
@@ -253,10 +254,14 @@ void shim_probe_exec_end(struct shim_probe_exec *x)
 bool shim_probe_exec_lock(struct shim_probe_exec *x)
 {
 	uint64_t until = clock_now_ns() + LOCK_NS;
-	struct timespec at = { .tv_sec = (time_t)(until / 1000000000u),
-			       .tv_nsec = (long)(until % 1000000000u) };
 
-	return pthread_mutex_clocklock(&x->mutex, CLOCK_MONOTONIC, &at) == 0;
+	while (pthread_mutex_trylock(&x->mutex)) {
+		if (clock_now_ns() >= until) {
+			return false;
+		}
+		clock_sleep_ns(LOCK_STEP_NS);
+	}
+	return true;
 }
 
 /* Forgets an exec. Returns the graph that is to be destroyed once the exec has ended. */

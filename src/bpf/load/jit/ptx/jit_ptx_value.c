@@ -197,7 +197,7 @@ static uint16_t below_of_shift(const struct ebpf_ptx_value *a, const struct ebpf
 		return 0;
 	}
 	if (EBPF_OP(i->code) == EBPF_RSH) {
-		return a->below		 ? (uint16_t)(((a->below - 1u) >> by) + 1)
+		return a->below		 ? (uint16_t)(((uint64_t)(a->below - 1u) >> by) + 1)
 		       : width - by < 16 ? (uint16_t)(1u << (width - by))
 					 : 0;
 	}
