@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "ptx/pass.h"
+#include "ptx/stem.h"
 
 #define STEM "gbpf"
-#define NUMBER_MAX 99999999u
 
 static int add_function(struct ptx_block_work *p, struct ptx_function *f)
 {
@@ -80,55 +80,11 @@ static int collect(struct ptx_block_work *p)
 	return 0;
 }
 
-/* Returns the number after STEM in a name such as %gbpf12_x, plus 1; 0 for other names. */
-static uint32_t stem_number(const char *name)
-{
-	uint32_t n = 0;
-
-	name += *name == '%' || *name == '$';
-	if (strncmp(name, STEM, strlen(STEM)) != 0) {
-		return 0;
-	}
-	for (name += strlen(STEM); *name >= '0' && *name <= '9'; name++) {
-		n = n > NUMBER_MAX ? n : n * 10 + (uint32_t)(*name - '0');
-	}
-	return n + 1;
-}
-
-static uint32_t stem_list(const struct ptx_list *list)
-{
-	uint32_t n = 0;
-
-	ptx_each (list, it) {
-		uint32_t own = 0;
-
-		if (it->kind == PTX_VARIABLE) {
-			own = stem_number(((const struct ptx_variable *)it)->name);
-		} else if (it->kind == PTX_LABEL) {
-			own = stem_number(((const struct ptx_label *)it)->name);
-		} else if (it->kind == PTX_SCOPE) {
-			own = stem_list(&((const struct ptx_scope *)it)->body);
-		} else if (it->kind == PTX_FUNCTION) {
-			const struct ptx_function *f = (const struct ptx_function *)it;
-
-			own = MAX(stem_number(f->name), stem_list(&f->body));
-			for (uint32_t i = 0; i < f->n_params; i++) {
-				own = MAX(own, stem_number(f->params[i].name));
-			}
-			for (uint32_t i = 0; i < f->n_returns; i++) {
-				own = MAX(own, stem_number(f->returns[i].name));
-			}
-		}
-		n = MAX(n, own);
-	}
-	return n;
-}
-
 static int choose_stem(struct ptx_block_work *p)
 {
-	uint32_t n = stem_list(&p->m->items);
+	uint32_t n = ptx_stem_number(&p->m->items, STEM);
 
-	if (n > NUMBER_MAX) {
+	if (n > PTX_STEM_MAX) {
 		p->why = PROTO_BLOCK_SOURCE;
 		return 0;
 	}

@@ -5,8 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ptx/stem.h"
+
 #define STEM "probe"
-#define NUMBER_MAX 99999999u
 
 static struct ptx_probe_name *add_name(struct ptx_probe_work *p, const char *text)
 {
@@ -72,66 +73,15 @@ static void note_alias(struct ptx_probe_work *p, const char *text)
 	}
 }
 
-/* Returns the number after STEM in a name such as %probe12_x, plus 1; 0 for other names. */
-static uint32_t stem_number(const char *name)
-{
-	uint32_t n = 0;
-
-	name += *name == '%' || *name == '$';
-	if (strncmp(name, STEM, strlen(STEM)) != 0) {
-		return 0;
-	}
-	for (name += strlen(STEM); *name >= '0' && *name <= '9'; name++) {
-		n = n > NUMBER_MAX ? n : n * 10 + (uint32_t)(*name - '0');
-	}
-	return n + 1;
-}
-
-static uint32_t stem_variables(const struct ptx_variable *v, uint32_t n)
-{
-	uint32_t ret = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		ret = MAX(ret, stem_number(v[i].name));
-	}
-	return ret;
-}
-
-/* Recursion is bounded by the parser's limit on scopes. */
-static uint32_t stem_list(const struct ptx_list *list)
-{
-	uint32_t n = 0;
-
-	ptx_each (list, it) {
-		uint32_t own = 0;
-
-		if (it->kind == PTX_VARIABLE) {
-			own = stem_number(((const struct ptx_variable *)it)->name);
-		} else if (it->kind == PTX_LABEL) {
-			own = stem_number(((const struct ptx_label *)it)->name);
-		} else if (it->kind == PTX_SCOPE) {
-			own = stem_list(&((const struct ptx_scope *)it)->body);
-		} else if (it->kind == PTX_FUNCTION) {
-			const struct ptx_function *f = (const struct ptx_function *)it;
-
-			own = MAX(stem_number(f->name), stem_list(&f->body));
-			own = MAX(own, stem_variables(f->params, f->n_params));
-			own = MAX(own, stem_variables(f->returns, f->n_returns));
-		}
-		n = MAX(n, own);
-	}
-	return n;
-}
-
 static int choose_stem(struct ptx_probe_work *p)
 {
-	uint32_t n = stem_list(&p->m->items);
+	uint32_t n = ptx_stem_number(&p->m->items, STEM);
 	struct buf text;
 
 	for (uint32_t i = 0; i < p->n_programs; i++) {
-		n = MAX(n, stem_list(&p->programs[i].module->items));
+		n = MAX(n, ptx_stem_number(&p->programs[i].module->items, STEM));
 	}
-	if (n > NUMBER_MAX) {
+	if (n > PTX_STEM_MAX) {
 		return ptx_probe_refuse(p, 0, "names take all numbers behind \"%s\"", STEM);
 	}
 	buf_init(&text);

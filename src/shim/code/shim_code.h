@@ -43,6 +43,9 @@ void shim_code_context_ended(CUcontext ctx, uint64_t until);
 
 /* Leads the slots of shim_real to this room's functions, once. */
 void shim_code_lead(void);
+/* Returns the architecture of the current context's device; 0: no context is current, or a library
+ * would be loaded for devices of another architecture, too. */
+unsigned shim_code_arch_here(bool library);
 /* Compiles PTX for the current device, of that architecture, by the driver's linker, unless the
  * cache has the result. *ret: caller frees. 0; -ENOEXEC, with the driver's message in r; -ENOMEM.
  */
@@ -76,7 +79,7 @@ static inline const struct cubin_kernel *shim_code_kernel(const void *handle)
 {
 	struct shim_thread *t = shim_thread_self();
 	uintptr_t key = (uintptr_t)handle;
-	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_KERNELS;
+	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
 
 	if (likely(t && t->code_generation == load_acquire(&shim.code_generation) &&
 		   t->codes[slot].key == key)) {

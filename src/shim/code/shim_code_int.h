@@ -21,9 +21,6 @@ const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret
 /* As shim_code_compile(), but for text that no later run has: the cache is left alone. */
 int shim_code_compile_once(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
 			   struct report *r);
-/* Returns the architecture of the current context's device; 0: no context is current, or a library
- * would be loaded for devices of another architecture, too. */
-unsigned shim_code_arch_here(bool library);
 /* Runs a patched kernel on the current device, of that architecture: all blocks, and a prefix of
  * them. 0; -EIO: a wrong result; -ETIMEDOUT: the device was busy; -ECANCELED: an error of the
  * driver; or another error. r has the reason. */

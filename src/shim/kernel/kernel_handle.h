@@ -62,7 +62,7 @@ static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread
 	/* Handles are aligned, so bit 0 distinguishes a graph from a function at the same address.
 	 */
 	uintptr_t key = (uintptr_t)handle | is_graph;
-	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_KERNELS;
+	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
 
 	if (unlikely(t->kernel_generation != load_acquire(&shim.kernel_generation))) {
 		shim_kernel_refresh(t);

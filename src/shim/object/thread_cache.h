@@ -8,6 +8,12 @@
 #define SHIM_THREAD_GRAPHS 256u
 #define SHIM_THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
 
+/* Returns the place of a handle among that many, at most 4096. */
+static inline unsigned shim_thread_slot(uintptr_t key, unsigned slots)
+{
+	return (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % slots;
+}
+
 struct shim_queue;
 struct shim_clone;
 struct cubin_kernel;

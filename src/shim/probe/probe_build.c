@@ -202,21 +202,6 @@ static void add_clone(struct shim_probe_made *b)
 	}
 }
 
-static unsigned arch_here(void)
-{
-	int major = 0, minor = 0;
-	CUdevice d = 0;
-
-	if (shim_driver.cuCtxGetDevice(&d) != CUDA_SUCCESS ||
-	    shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-					     d) != CUDA_SUCCESS ||
-	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-					     d) != CUDA_SUCCESS) {
-		return 0;
-	}
-	return (unsigned)(major * 10 + minor);
-}
-
 /* ---- addresses ---- */
 
 static CUresult variable(const struct shim_probe_kernel *k, const char *name, CUdeviceptr *ret)
@@ -390,8 +375,8 @@ static int compile_form(struct shim_probe_made *b)
 	}
 	add_clone(b);
 	return shim_code_compile(b->block ? b->block->text : b->probed.text.data,
-				 b->block ? b->block->bytes : b->probed.text.len, arch_here(),
-				 &b->image, &b->image_bytes, b->r);
+				 b->block ? b->block->bytes : b->probed.text.len,
+				 shim_code_arch_here(false), &b->image, &b->image_bytes, b->r);
 }
 
 static int make_form(struct shim_probe_made *b)
@@ -415,8 +400,8 @@ static int make_bracket(struct shim_probe_made *b)
 {
 	struct around *a = &b->around;
 
-	return a->n ? shim_probe_bracket_make(&a->bracket, b->k->ctx, arch_here(), a->probes,
-					      a->tool, a->n, b->r)
+	return a->n ? shim_probe_bracket_make(&a->bracket, b->k->ctx, shim_code_arch_here(false),
+					      a->probes, a->tool, a->n, b->r)
 		    : 0;
 }
 

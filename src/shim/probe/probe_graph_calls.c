@@ -17,7 +17,7 @@ static struct shim_probe_exec *begin(CUgraphExec exec)
 {
 	struct shim_thread *t = shim_attached() ? shim_thread_self() : NULL;
 	uintptr_t key = (uintptr_t)exec;
-	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_GRAPHS;
+	unsigned slot = shim_thread_slot(key, SHIM_THREAD_GRAPHS);
 	struct shim_probe_exec *x = t ? t->graphs[slot] : NULL;
 
 	if (likely(x && load_acquire(&x->exec) == exec)) {

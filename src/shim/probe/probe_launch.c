@@ -71,7 +71,7 @@ static struct shim_probe_kernel *find(const void *f, CUstream stream, CUcontext 
 {
 	struct shim_thread *t = shim_thread_self();
 	uintptr_t key = (uintptr_t)f;
-	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % SHIM_THREAD_KERNELS;
+	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
 	struct shim_probe_kernel *k = NULL;
 	bool known;
 
@@ -213,22 +213,6 @@ static CUresult finish(struct launching *l, CUresult r, CUresult e)
 	return e;
 }
 
-/* A launch that a stream captures does not run now. */
-static bool captures(CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	return shim_capture_any() &&
-	       (shim_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-		status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-/* The time before a launch of which programs of submit are notified; 0: they are not. */
-static uint64_t time_of(const struct shim_probe_form *p, CUstream stream)
-{
-	return unlikely(p->submits) && !captures(stream) ? clock_now_ns() : 0;
-}
-
 static NOINLINE void submitted(const struct shim_probe_form *p, uint64_t now,
 			       const uint32_t dims[SHIM_PROBE_DIMS], uint32_t flags)
 {
@@ -267,7 +251,7 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 		choose(&l, f, stream, per_thread, dims);                                           \
 		p = l.form;                                                                        \
 		if (p) {                                                                           \
-			now = time_of(p, stream);                                                  \
+			now = unlikely(p->submits) ? clock_now_ns() : 0;                           \
 			shim_probe_around_begin(&a, l.form, launcher, dims, stream);               \
 		}                                                                                  \
 		r = p && p->handle ? FORM : OWN;                                                   \
