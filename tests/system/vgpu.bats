@@ -295,6 +295,12 @@ start_heavy() { # contexts that take 24 MiB each
 	limited 80 timeout 120 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" outside-busy
 }
 
+@test "a pool that was destroyed is charged until its memory is given back" {
+	start_soft
+	start_daemon
+	limited 80 timeout 120 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" destroyed
+}
+
 @test "memory of graphs counts against the limit" {
 	start_all
 	limited 64 "$VGPU" graphs

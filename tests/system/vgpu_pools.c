@@ -5,6 +5,7 @@
  *   outside        the same: which pools get the rest of the limit, and that it behaves as theirs
  *   captures       the same: calls that are allowed during captures do not invalidate them
  *   outside-busy   the same, while a stream is busy
+ *   destroyed      the same: a pool that was destroyed is charged while a free of it waits
  *   small-arrays   the same: threads make small arrays at once, for which there is one unit
  *   wait           a thread waits for memory of a pool while others use pools
  *   wait-scattered a thread waits for memory of a pool whose room is scattered
@@ -341,6 +342,30 @@ static int outside_busy(void)
 	return 0;
 }
 
+/* ---- destroyed ---- */
+
+/* Nothing of the pool is in use any more, but the driver cannot give its memory back yet. */
+static int destroyed(void)
+{
+	CUstream stream;
+	CUmemoryPool p;
+	CUdeviceptr at;
+	uint32_t *flag;
+
+	begin();
+	p = new_pool();
+	stream = busy_stream(&flag);
+	CU(cuMemAllocFromPoolAsync(&at, 8 * MIB, p, stream));
+	CU(cuMemFreeAsync(at, stream));
+	CU(cuMemPoolDestroy(p));
+	CHECK(left() == 48 * MIB, "%zu", left());
+	CHECK(cuMemAlloc_v2(&at, 50 * MIB) == CUDA_ERROR_OUT_OF_MEMORY, "beyond the limit");
+	__atomic_store_n(flag, 1u, __ATOMIC_SEQ_CST);
+	CU(cuStreamSynchronize(stream));
+	CHECK(left() == 80 * MIB, "%zu", left());
+	return 0;
+}
+
 /* ---- small arrays ---- */
 
 #define MAKERS 8
@@ -600,6 +625,7 @@ int main(int argc, char **argv)
 		{ "outside", outside },
 		{ "captures", captures },
 		{ "outside-busy", outside_busy },
+		{ "destroyed", destroyed },
 		{ "small-arrays", small_arrays },
 		{ "wait", wait_for_memory },
 		{ "wait-scattered", wait_for_scattered },
@@ -614,7 +640,7 @@ int main(int argc, char **argv)
 		}
 	}
 	fprintf(stderr, "usage: vgpu_pools steps | outside | captures | outside-busy | "
-			"small-arrays | wait | wait-scattered | wait-linear | "
+			"destroyed | small-arrays | wait | wait-scattered | wait-linear | "
 			"wait-context | wait-graph\n");
 	return 1;
 }

@@ -145,11 +145,18 @@ static void measure(unsigned i)
 	}
 }
 
-/* Destroys a pool of which nothing is in use. Returns false if it is still there. Caller holds the
- * mutex. */
+/* Destroys a pool which the program has destroyed, once the driver holds nothing for it. A pool of
+ * which nothing is in use may still hold memory: of frees that wait in a stream, and of a context
+ * that another thread is destroying. That stays charged, or it would appear as overhead. Returns
+ * false if the pool is still there. Caller holds the mutex. */
 static bool bury(unsigned i)
 {
 	if (!pools[i].doomed || used_of(pools[i].pool)) {
+		return false;
+	}
+	(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
+	if (held_by(pools[i].pool)) {
+		measure(i);
 		return false;
 	}
 	(void)shim_driver.cuMemPoolDestroy(pools[i].pool);
