@@ -1,6 +1,6 @@
-/* `gbpf policy new`: makes a folder with a policy that builds and a scenario that passes, and
- * prints the next steps. The templates are installed files in which the policy is called
- * "mypolicy". */
+/* `gbpf policy new`: makes a folder with a policy that builds and a scenario that passes, or with a
+ * tool that builds, and prints the next steps. The templates are installed files in which the
+ * policy is called "mypolicy". */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include "cli/verbs.h"
 
 #define PLACEHOLDER "mypolicy"
+#define PROBE "probe" /* the template of a tool, which has no scenario */
 #define TEMPLATE_MAX_BYTES (1u << 20)
 #define NAME_MAX_LEN                                                                               \
 	27 /* 32 bytes with the terminating zero and the suffix that the struct form adds */
@@ -20,7 +21,8 @@
 enum { O_TEMPLATE };
 
 static const struct cli_option options[] = {
-	[O_TEMPLATE] = { "template", 't', "sched|mem|observe|full", "template (default sched)" },
+	[O_TEMPLATE] = { "template", 't', "sched|mem|observe|full|probe",
+			 "template (default sched)" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -31,6 +33,7 @@ static const struct {
 	{ "mem", "copies by budget" },
 	{ "observe", "looks on and holds nothing" },
 	{ "full", "every hook, as a struct of programs" },
+	{ PROBE, "looks inside kernels" },
 };
 
 /* The name must be a C identifier. */
@@ -112,13 +115,29 @@ static void print_next(const char *dir, const char *name, const char *template)
 	for (size_t i = 0; i < ARRAY_SIZE(templates); i++) {
 		does = strcmp(templates[i].name, template) == 0 ? templates[i].does : does;
 	}
-	printf("wrote %s/%s.bpf.c (template %s: %s) and %s/%s.scenario\n\n"
-	       "Next:\n"
-	       "  cd %s\n"
-	       "  gbpf policy build\n"
-	       "  gbpf policy test %s.bpf.o\n"
-	       "  gbpf policy swap %s.bpf.o\n",
-	       dir, name, template, does, dir, name, dir, name, name);
+	printf("wrote %s/%s.bpf.c (template %s: %s)", dir, name, template, does);
+	if (strcmp(template, PROBE) == 0) {
+		printf("\n\nNext:\n  cd %s\n  gbpf policy build\n"
+		       "  gbpf probe attach %s.bpf.o --to NAME    # a program under gbpf run\n"
+		       "  gbpf map dump --probe %s blocks\n",
+		       dir, name, name);
+	} else {
+		printf(" and %s/%s.scenario\n\nNext:\n  cd %s\n  gbpf policy build\n"
+		       "  gbpf policy test %s.bpf.o\n  gbpf policy swap %s.bpf.o\n",
+		       dir, name, dir, name, name);
+	}
+}
+
+static int print_json(struct cli *c, const char *dir, const char *name, const char *template)
+{
+	json_t *files = json_pack("[s+, s+]", name, ".bpf.c", name, ".scenario");
+
+	if (strcmp(template, PROBE) == 0) {
+		(void)json_array_remove(files, 1);
+	}
+	return cli_json(c, "policy.new",
+			json_pack("{s:s, s:s, s:s, s:o}", "name", name, "folder", dir, "template",
+				  template, "files", files));
 }
 
 static int cmd_policy_new(struct cli *c)
@@ -141,7 +160,7 @@ static int cmd_policy_new(struct cli *c)
 				errno == EEXIST ? "exists already" : strerror(errno));
 	}
 	code = write_file(c, template, dir, name, ".bpf.c");
-	if (code == CLI_OK) {
+	if (code == CLI_OK && strcmp(template, PROBE) != 0) {
 		code = write_file(c, template, dir, name, ".scenario");
 	}
 	if (code != CLI_OK) {
@@ -149,10 +168,7 @@ static int cmd_policy_new(struct cli *c)
 		return code;
 	}
 	if (c->json) {
-		return cli_json(c, "policy.new",
-				json_pack("{s:s, s:s, s:s, s:[s+, s+]}", "name", name, "folder",
-					  dir, "template", template, "files", name, ".bpf.c", name,
-					  ".scenario"));
+		return print_json(c, dir, name, template);
 	}
 	if (!c->quiet) {
 		print_next(dir, name, template);

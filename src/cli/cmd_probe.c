@@ -196,10 +196,12 @@ static int cmd_attach(struct cli *c)
 static int cmd_swap(struct cli *c)
 {
 	struct gbpf_probe p = { .to = c->opt[O_TO], .kernel = c->opt[O_KERNEL] };
-	uint64_t id;
+	uint64_t id = 0;
+	int code = take_limits(c, &p);
 
-	if (cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id) || take_limits(c, &p)) {
-		return CLI_USAGE;
+	code = code ? code : cli_probe_id(c, "probe swap", c->arg[0], &id);
+	if (code) {
+		return code;
 	}
 	p.replace = (uint32_t)id;
 	return attach(c, "probe swap", "swapped", 1, &p);
@@ -262,18 +264,17 @@ static int cmd_detach(struct cli *c)
 	json_t *done = json_array();
 	struct gbpf *g = NULL;
 	uint64_t id = 0;
-	int code;
+	int code = CLI_OK;
 
 	if (!c->opt[O_ALL] == !c->n_args) {
 		json_decref(done);
 		return cli_fail(c, CLI_USAGE, "usage", "`gbpf probe ls` lists them",
 				"probe detach: name one tool, or use --all");
 	}
-	if (c->n_args && cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id)) {
-		json_decref(done);
-		return CLI_USAGE;
+	if (c->n_args) {
+		code = cli_probe_id(c, "probe detach", c->arg[0], &id);
 	}
-	code = cli_open(c, &g);
+	code = code ? code : cli_open(c, &g);
 	if (code == CLI_OK) {
 		code = id ? detach_one(c, g, id, done) : detach_all(c, g, done);
 	}
@@ -422,7 +423,7 @@ static const struct cli_verb verb_attach = { .name = "attach",
 					     .max_args = -1,
 					     .run = cmd_attach };
 static const struct cli_verb verb_swap = { .name = "swap",
-					   .args = "ID OBJECT...",
+					   .args = "ID|NAME OBJECT...",
 					   .doc = "replace an attached tool while programs run",
 					   .page = "gbpf-probe.1",
 					   .options = attach_options,
@@ -430,7 +431,7 @@ static const struct cli_verb verb_swap = { .name = "swap",
 					   .max_args = -1,
 					   .run = cmd_swap };
 static const struct cli_verb verb_detach = { .name = "detach",
-					     .args = "[ID]",
+					     .args = "[ID|NAME]",
 					     .doc = "end a tool",
 					     .page = "gbpf-probe.1",
 					     .options = detach_options,

@@ -76,16 +76,19 @@ static int cmd_set(struct cli *c)
 {
 	json_t *params, *result = NULL;
 	uint32_t every;
-	uint64_t id;
-	int code;
+	uint64_t id = 0;
+	int code = cli_probe_sample(c, c->opt[O_SAMPLE], &every);
 
-	if (cli_number(c, "ID", c->arg[0], 1, UINT32_MAX, &id) ||
-	    cli_probe_sample(c, c->opt[O_SAMPLE], &every)) {
-		return CLI_USAGE;
+	if (code) {
+		return code;
 	}
 	if (!!c->opt[O_OFF] + !!c->opt[O_ON] > 1 || !(c->opt[O_OFF] || c->opt[O_ON] || every)) {
 		return cli_fail(c, CLI_USAGE, "usage", NULL,
 				"probe set: expected --sample, --off or --on");
+	}
+	code = cli_probe_id(c, "probe set", c->arg[0], &id);
+	if (code) {
+		return code;
 	}
 	params = json_pack("{s:I}", "id", (json_int_t)id);
 	if (every) {
@@ -107,7 +110,7 @@ static int cmd_set(struct cli *c)
 }
 
 const struct cli_verb verb_probe_set = { .name = "set",
-					 .args = "ID",
+					 .args = "ID|NAME",
 					 .doc = "choose the blocks that run a tool",
 					 .page = "gbpf-probe.1",
 					 .options = options,

@@ -73,7 +73,7 @@ static const struct listing {
 	{ "PID", "ps", "tenants", "pid", "name" },
 	{ "VERSION", "policy.list", "versions", "version", "name" },
 	{ "MAP", "map.list", "maps", "map", "type" },
-	{ "ID", "probe.list", "probes", "id", "name" },
+	{ "ID|NAME", "probe.list", "probes", "id", "name" },
 };
 
 static void offer_listing(const struct line *l, const struct listing *k, const char *begin)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/map_print.h"
+#include "cli/probe_options.h"
 
 static int find_tenant(struct cli *c, const struct cli_map *m, const char *text, uint32_t *ret)
 {
@@ -46,8 +47,9 @@ int cli_map_open(struct cli *c, struct cli_map *m, const char *name)
 	if (version && cli_number(c, "--version", version, 1, INT64_MAX, &m->map.version)) {
 		return CLI_USAGE;
 	}
-	if (probe && cli_number(c, "--probe", probe, 1, UINT32_MAX, &m->map.probe)) {
-		return CLI_USAGE;
+	code = probe ? cli_probe_id(c, "map", probe, &m->map.probe) : CLI_OK;
+	if (code) {
+		return code;
 	}
 	fit = json_string(name ? name : "");
 	json_decref(fit);

@@ -1,4 +1,4 @@
-/* Values of options of `gbpf probe`. */
+/* Arguments and values of options of `gbpf probe`. */
 #ifndef GBPF_CLI_PROBE_OPTIONS_H
 #define GBPF_CLI_PROBE_OPTIONS_H
 
@@ -8,5 +8,10 @@
  * message. */
 int cli_probe_sample(struct cli *c, const char *text, uint32_t *ret_every);
 int cli_probe_budget(struct cli *c, const char *text, uint32_t *ret_ppm);
+
+/* Stores the number of the tool that text names, by number or by a name that one tool has, of those
+ * that the user sees. what: for messages, such as "probe swap". Returns CLI_OK, or an exit code
+ * after a message. */
+int cli_probe_id(struct cli *c, const char *what, const char *text, uint64_t *ret);
 
 #endif

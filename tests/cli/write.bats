@@ -15,6 +15,15 @@ policy_new() { "$GBPF" policy new "$@" >/dev/null; }
 	done
 }
 
+@test "the template of a tool builds, is accepted, and counts in a program" {
+	policy_new look -t probe
+	[ "$(ls look)" = look.bpf.c ]
+	"$GBPF" policy build look
+	"$GBPF" policy check look/look.bpf.o
+	run "$GBPF" --json policy new other -t probe
+	json 'd["files"] == ["other.bpf.c"] and d["template"] == "probe"'
+}
+
 @test "templates build with each clang and instruction set" {
 	for t in sched mem observe full; do
 		policy_new "my_$t" -t "$t"

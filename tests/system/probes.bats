@@ -102,6 +102,28 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows keys 102 $((13 * 31 * 16))
 }
 
+@test "the template of a tool counts blocks, and verbs know tools by their names" {
+	gbpf --quiet policy new "$BATS_TEST_TMPDIR/look" -t probe
+	gbpf --quiet policy build "$BATS_TEST_TMPDIR/look"
+	begin
+	run -5 gbpf probe detach look
+	[[ "$output" == *"no tool is called 'look'"* ]]
+	id=$(gbpf probe attach "$BATS_TEST_TMPDIR/look/look.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+	start
+	tell load "launch 3 10"
+	all_blocks() { gbpf map dump blocks --probe look --json | python3 -c '
+import json, sys
+assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'; }
+	wait_for all_blocks
+	gbpf probe attach "$BATS_TEST_TMPDIR/look/look.bpf.o" --kernel none
+	run -2 gbpf probe detach look
+	[[ "$output" == *"several tools are called 'look'"* ]]
+	gbpf probe detach "$id"
+	gbpf probe swap look "$BUILD/count_blocks.bpf.o"
+	gbpf probe detach count_blocks
+	gbpf --quiet probe ls
+}
+
 @test "a tool observes what is submitted and retires, and decides nothing" {
 	begin
 	attach count_submits
