@@ -67,9 +67,6 @@ void ebpf_simt_store(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *s
 	struct ebpf_simt_state add = { 0 };
 	struct ebpf_simt_set set;
 
-	if (!(p->kinds & SIMT_STACK)) {
-		return;
-	}
 	ebpf_simt_reach(p, bytes, &set);
 	ebpf_simt_raise_set(&add, &set, is_exact(p) ? level : MAX(level, addr));
 	for (uint64_t left = p->funcs; left; left &= left - 1) {
