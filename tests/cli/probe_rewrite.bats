@@ -119,3 +119,9 @@ setup() {
 	[[ "$output" == *"_via0 (.param .b64 "*"call f, ();"* ]]
 	[[ "$output" != *" seen"* ]]
 }
+
+@test "labels tell which program and instruction the code is of" {
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o --kernel first
+	[[ "$output" == *$'\n$program$count:\n'* ]]
+	[[ "$output" =~ \$L[0-9]+:$'\n'[^$]*red\.relaxed ]]
+}

@@ -269,3 +269,81 @@ program() {
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"PTX line 8, block 0,0,0, thread 0: misaligned"*"1 fault found"* ]]
 }
+
+# What has a label of a program is the program's until its scope or function ends; the rest is the kernel's.
+@test "a fault in an inserted program is reported as the program's, with its instruction" {
+	cat >form.ptx <<-'PTX'
+		.version 7.0
+		.target sm_70
+		.address_size 64
+		.func part(.param .b64 a)
+		{
+			.reg .b64 %a;
+			.reg .b32 %v;
+		$program$called:
+			ld.param.u64 %a, [a];
+		$L4:
+			ld.global.u32 %v, [%a+4];
+			ret;
+		}
+		.visible .entry k(.param .u64 p)
+		{
+			.reg .b64 %a;
+			.reg .b32 %v;
+			ld.param.u64 %a, [p];
+			{
+			$program$count:
+				ld.global.u32 %v, [%a];
+			$L17:
+				ld.global.u32 %v, [%a+12];
+			$Lx:
+				ld.global.u32 %v, [%a+16];
+			}
+			{
+			.param .b64 q;
+			st.param.b64 [q], %a;
+			call part, (q);
+			}
+		$L20:
+			ld.global.u32 %v, [%a+8];
+			st.global.u32 [%a+64], %v;
+			ret;
+		}
+	PTX
+	cat >form.c <<-'END'
+		typedef unsigned long long ptr;
+		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoad(void **, const char *);
+		int cuModuleGetFunction(void **, void *, const char *), cuMemAlloc_v2(ptr *, unsigned long), cuCtxSynchronize(void);
+		int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+				   void **);
+		int main(int argc, char **argv)
+		{
+			void *c, *m, *f;
+			ptr p;
+			void *params[] = { &p };
+			if (cuInit(0) || cuCtxCreate_v2(&c, 0, 0) || cuModuleLoad(&m, argv[1]) || cuModuleGetFunction(&f, m, argv[2]) ||
+			    cuMemAlloc_v2(&p, 64)) {
+				return 2;
+			}
+			return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, params, 0) || cuCtxSynchronize();
+		}
+	END
+	gcc -o form form.c -L"$GBPF_PREFIX/lib/gbpf/soft" -l:libcuda.so.1
+	run --separate-stderr "$GBPF" run --check ./form form.ptx k
+	echo "$stderr"
+	[[ "$stderr" == *":21: kernel k, program count, block 0,0,0"*"reads 4 bytes"* ]]
+	[[ "$stderr" == *":23: kernel k, program count, instruction 17, block"* ]]
+	[[ "$stderr" == *":25: kernel k, program count, instruction 17, block"* ]]
+	[[ "$stderr" == *":11: kernel k, program called, instruction 4, block"* ]]
+	[[ "$stderr" == *":33: kernel k, block"*"reads 4 bytes"* ]]
+	[[ "$stderr" == *":34: kernel k, block"*"behind the end"* ]]
+	[[ "$stderr" == *"6 faults found"* ]]
+	# A form whose table of addresses nothing has filled in: the program stores at address 0.
+	build_policies .
+	printf '.version 6.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\nret;\n}\n' >k.ptx
+	"$GBPF" probe rewrite k.ptx blocks.bpf.o >made.ptx
+	GBPF_SOFT_LOG=- run "$GBPF" run --device soft ./form made.ptx k
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" =~ "kernel k, program count, instruction "[0-9]+", PTX line "[0-9]+", block 0,0,0, thread 0: access outside valid global memory (address 0x0)" ]]
+}

@@ -213,6 +213,7 @@ static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_
 	size_t from = c->device_text_bytes;
 	uint64_t maps; /* the text says which */
 	struct ebpf_jit_options o = { .name = d->prefix,
+				      .label = d->name,
 				      .device_hook = prog->hook,
 				      .device_lane = prog->lane,
 				      .device_control = !!(flags & EBPF_BUILD_CONTROL),

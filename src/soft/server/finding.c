@@ -55,13 +55,14 @@ void softd_finding_report(void *group, const struct exec_finding *f)
 	struct soft_notice n = { .op = SOFT_NOTICE_FAULT };
 	struct softd_group *g = group;
 	struct softd_client *c = g->client;
-	char fault[256], line[600];
+	char fault[256], program[80], line[600];
 
 	add_relaxed(&findings, 1u);
 	describe(fault, sizeof(fault), f);
-	snprintf(line, sizeof(line), "%.100s:%u: kernel %.100s, block %u,%u,%u, thread %u: %s",
-		 f->module, f->line, f->kernel, f->block[0], f->block[1], f->block[2], f->thread,
-		 fault);
+	exec_program_text(program, sizeof(program), f->program, f->insn);
+	snprintf(line, sizeof(line), "%.100s:%u: kernel %.100s%s, block %u,%u,%u, thread %u: %s",
+		 f->module, f->line, f->kernel, program, f->block[0], f->block[1], f->block[2],
+		 f->thread, fault);
 	fprintf(stderr, "gbpf check: process %d: %s\n", c->pid, line);
 	snprintf(n.text, sizeof(n.text), "%.255s", line);
 	pthread_mutex_lock(&c->machine->lock);

@@ -49,6 +49,9 @@ struct ebpf_jit_options {
 	/* PTX: receives a bit for each context field that the program reads, bit i for the i-th
 	 * GBPF_CTX line of its hook; may be NULL. */
 	uint64_t *fields;
+	/* PTX, programs inside kernels: the program's name, for labels that tell where its code
+	 * is (jit_ptx.h). NULL, or no identifier: there are none. */
+	const char *label;
 	/* PTX, programs inside kernels: the root takes the address of the data of each map that it
 	 * uses as a parameter; receives a bit for each. NULL: it reads them from the environment,
 	 * as the other functions do. */

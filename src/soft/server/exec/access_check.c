@@ -93,6 +93,7 @@ static void tell(struct exec_warp *w, const struct exec_op *o, unsigned lane,
 	f->kernel = b->f->info.name;
 	f->module = b->f->module->name;
 	f->line = o->line;
+	f->program = exec_origin_at(b->f->module, o->line, &f->insn);
 	f->thread = w->index * EXEC_LANES + lane;
 	f->bytes = o->e;
 	f->write = o->sub & CHECK_WRITE;

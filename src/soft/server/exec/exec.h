@@ -106,6 +106,8 @@ struct exec_finding {
 	bool write;
 	uint32_t other_line, other_thread; /* the conflicting access of a race */
 	bool other_writes;
+	const char *program; /* that was inserted and makes the access; NULL: the kernel does */
+	uint32_t insn;	     /* of the program; UINT32_MAX: not known */
 };
 
 /* Makes modules be decoded with checks. Call before the first module is loaded. Kernels then take
@@ -162,11 +164,17 @@ enum exec_status {
 
 struct exec_fault {
 	uint64_t address;
-	uint32_t line;	   /* of the PTX */
-	uint32_t block[3]; /* of the grid */
-	uint32_t thread;   /* linear in the block */
-	const char *what;  /* static text */
+	uint32_t line;	     /* of the PTX */
+	uint32_t block[3];   /* of the grid */
+	uint32_t thread;     /* linear in the block */
+	const char *what;    /* static text */
+	const char *program; /* that was inserted and has the fault, until the module ends; NULL:
+				the kernel has it */
+	uint32_t insn;	     /* of the program; UINT32_MAX: not known */
 };
+
+/* Writes ", program NAME, instruction N" to out, or "" if program is NULL. */
+void exec_program_text(char *out, size_t room, const char *program, uint32_t insn);
 
 struct exec_block;
 

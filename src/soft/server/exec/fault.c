@@ -15,6 +15,7 @@ int exec_fault_set(struct exec_warp *w, const struct exec_op *o, enum exec_statu
 						   x[2 * EXEC_SLOT32 / sizeof(*x)] },
 					.thread = w->index * EXEC_LANES + lane,
 					.what = what };
+	b->fault.program = exec_origin_at(b->f->module, o->line, &b->fault.insn);
 	return STEP_FAULT;
 }
 

@@ -302,6 +302,14 @@ struct exec_init_reloc {
 	uint32_t bytes, shift;
 };
 
+/* The code from a line of the PTX on, up to the next of these, belongs to a program that was
+ * inserted into the kernel, or to the kernel. */
+struct exec_origin {
+	uint32_t line;
+	uint32_t insn; /* of the program; UINT32_MAX: not known */
+	uint32_t name; /* of the program, in the module's names; UINT32_MAX: the kernel's code */
+};
+
 struct exec_module {
 	uint32_t refs; /* atomic */
 	char *name;
@@ -314,11 +322,18 @@ struct exec_module {
 	struct exec_init_reloc *relocs; /* owned */
 	uint32_t n_relocs;
 	uint64_t address;
-	uint64_t operations;	 /* operations decoded so far, of all kernels */
-	uint64_t constant_bytes; /* constants of all kernels */
-	uint64_t code_base;	 /* address of function 0 */
-	bool managed;		 /* some variable is .managed */
+	uint64_t operations;	     /* operations decoded so far, of all kernels */
+	uint64_t constant_bytes;     /* constants of all kernels */
+	uint64_t code_base;	     /* address of function 0 */
+	bool managed;		     /* some variable is .managed */
+	struct exec_origin *origins; /* owned; by line; none: all code is the kernels' */
+	uint32_t n_origins;
+	char *names; /* owned; of programs, each ends with a zero */
 };
+
+/* Returns the program that a line of the PTX belongs to, until the module ends, NULL: the kernel.
+ * *ret_insn: its instruction, UINT32_MAX: not known. */
+const char *exec_origin_at(const struct exec_module *m, uint32_t line, uint32_t *ret_insn);
 
 #define REF(T, w, r) ((T *)((w)->place[(uint8_t)(r)] + (r)))
 #define REF_SLOT32(i, kind) ((uint32_t)(i)*EXEC_SLOT32 | (kind))

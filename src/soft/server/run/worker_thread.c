@@ -156,7 +156,9 @@ static void fail_neighbours(struct softd_group *g, CUresult error)
 static void report_fault(struct softd_group *g, const char *kernel, enum exec_status status,
 			 const struct exec_fault *f)
 {
-	char text[256], at[40] = "";
+	char text[256], at[40] = "", program[80];
+
+	exec_program_text(program, sizeof(program), f->program, f->insn);
 
 	if (status == EXEC_FAULT_ADDRESS || status == EXEC_FAULT_ALIGN) {
 		snprintf(at, sizeof(at), " (address 0x%llx)", (unsigned long long)f->address);
@@ -164,9 +166,9 @@ static void report_fault(struct softd_group *g, const char *kernel, enum exec_st
 	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
 		if (faults[i].status == status) {
 			snprintf(text, sizeof(text),
-				 "kernel %.80s, PTX line %u, block %u,%u,%u, thread %u: %s%s",
-				 kernel, f->line, f->block[0], f->block[1], f->block[2], f->thread,
-				 f->what ? f->what : faults[i].text, at);
+				 "kernel %.80s%s, PTX line %u, block %u,%u,%u, thread %u: %s%s",
+				 kernel, program, f->line, f->block[0], f->block[1], f->block[2],
+				 f->thread, f->what ? f->what : faults[i].text, at);
 			softd_group_fail(g, faults[i].error, text);
 			fail_neighbours(g, faults[i].error);
 		}

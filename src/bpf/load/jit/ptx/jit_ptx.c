@@ -62,6 +62,43 @@ void ebpf_ptx_spend(struct ebpf_ptx_jit *j, int test)
 	}
 }
 
+/* ---- labels that nothing jumps to ---- */
+
+/* Names come from the object, which may have any. */
+static int is_identifier(const char *name)
+{
+	static const char known[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+	return name && name[0] && !name[strspn(name, known)];
+}
+
+static int has_labels(const struct ebpf_ptx_jit *j)
+{
+	return j->hook && is_identifier(j->plan->options->label);
+}
+
+/* Returns whether an instruction accesses memory other than a stack in registers, or calls. */
+static int may_fault(const struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
+{
+	unsigned class = EBPF_CLASS(i->code);
+	uint8_t kind = ebpf_ptx_known(j)->base.kind;
+
+	if (i->code == (EBPF_JMP | EBPF_CALL)) {
+		return 1;
+	}
+	return (class == EBPF_LDX || class == EBPF_ST || class == EBPF_STX) && kind != PTX_CTX &&
+	       !(kind == PTX_FRAME && j->slots);
+}
+
+static void label_insn(struct ebpf_ptx_jit *j, const struct ebpf_insn *i, unsigned flags)
+{
+	if ((flags & JIT_TARGET) ||
+	    (has_labels(j) && !(flags & JIT_SKIP) && j->joined != j->pc && may_fault(j, i))) {
+		buf_printf(&j->out, "$L%u:\n", j->pc);
+	}
+}
+
 /* ---- functions ---- */
 
 static int is_root(const struct ebpf_jit_func *f)
@@ -110,6 +147,9 @@ static void declarations(struct ebpf_ptx_jit *j)
 			  "\t.reg .pred %p<2>;\n\t.reg .b64 %env;\n");
 	if (j->hook) {
 		buf_puts(&j->out, "\t.reg .b64 %genv;\n");
+	}
+	if (has_labels(j)) {
+		buf_printf(&j->out, EBPF_PTX_LABEL "%s:\n", j->plan->options->label);
 	}
 	if (j->checked) {
 		buf_puts(&j->out, "\t.reg .b64 %mem, %size, %frames, %end, %fuel;\n"
@@ -302,8 +342,8 @@ static int functions(struct ebpf_ptx_jit *j)
 		}
 		if (note->flags & JIT_TARGET) {
 			ebpf_ptx_spend(j, 0);
-			buf_printf(&j->out, "$L%u:\n", j->pc);
 		}
+		label_insn(j, i, note->flags);
 		j->spent++;
 		err = translate(j, i, note);
 		j->pc += i->code == EBPF_LD_IMM64;

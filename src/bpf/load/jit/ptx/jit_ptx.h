@@ -22,6 +22,11 @@
  * With `device_control` the root also takes `block` and, in lane mode, `active`, and returns at
  * once in blocks that the control word leaves out.
  *
+ * With the option `label` each function begins with the label EBPF_PTX_LABEL and this name, and a
+ * label $LN stands before the code of instruction N if that accesses memory or calls something.
+ * Nothing jumps to these labels, so compilers drop them. The soft GPU names the program and the
+ * instruction in the faults that it reports.
+ *
  * With the option `checked` the program may be any bytes that ebpf_program_check() accepts. Its
  * functions take only (.param .b64 env); registers travel in env. An access outside of memory and
  * frames, a ninth frame, or an instruction after the last of env->fuel ends the thread, with the
@@ -34,6 +39,7 @@
 #include "bpf/run/ptx_env.h"
 
 #define EBPF_PTX_ARGS_MAX 8u
+#define EBPF_PTX_LABEL "$program$" /* and the program's name */
 
 /* A field of the context of a hook inside kernels. */
 struct ebpf_ptx_field {

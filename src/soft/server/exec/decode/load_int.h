@@ -25,6 +25,9 @@ struct exec_loader {
 int exec_load_no_memory(struct exec_loader *l);
 void exec_load_function_free(struct exec_function *f); /* accepts NULL */
 
+/* code_origin.c: notes which lines belong to programs that were inserted. */
+int exec_load_origins(struct exec_loader *l);
+
 /* module_kernels.c: decodes all kernels, and adds them to the module in the order of the text. */
 int exec_load_kernels(struct exec_loader *l);
 /* Validates functions that no kernel calls. */

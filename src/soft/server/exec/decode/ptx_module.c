@@ -70,6 +70,8 @@ static void module_free(struct exec_module *m)
 	strmap_finish(&m->variables);
 	free(m->image);
 	free(m->relocs);
+	free(m->origins);
+	free(m->names);
 	free(m->name);
 	free(m);
 }
@@ -511,6 +513,9 @@ static int load_all(struct exec_loader *l)
 	}
 	if (err == 0) {
 		err = load_variables(l);
+	}
+	if (err == 0) {
+		err = exec_load_origins(l);
 	}
 	if (err == 0) {
 		err = exec_load_kernels(l);
