@@ -1,6 +1,7 @@
 /* A histogram with 16 buckets for each power of two, so that percentiles are off by a 16th at most.
- * It is an array of u64 counters; `gbpf trace` knows the numbering. Include gbpf.bpf.h before it.
- */
+ * It is an array of u64 counters, with an instance for each multiprocessor: at any time most values
+ * are in one bucket, and additions to one word wait for each other. `gbpf trace` knows the
+ * numbering. Include gbpf.bpf.h before it. */
 #ifndef GBPF_TRACERS_FINE_H
 #define GBPF_TRACERS_FINE_H
 
@@ -8,7 +9,7 @@
 
 #define FINE_HISTOGRAM(name)                                                                       \
 	struct {                                                                                   \
-		__uint(type, GBPF_MAP_ARRAY);                                                      \
+		__uint(type, GBPF_MAP_SM_ARRAY);                                                   \
 		__uint(map_flags, GBPF_F_DEVICE);                                                  \
 		__uint(max_entries, FINE_BUCKETS);                                                 \
 		__type(key, u32);                                                                  \

@@ -1,7 +1,9 @@
 /* kernelretsnoop: when warps return, counted from the begin of their launch. */
 #include "cli/trace.h"
 
-enum { LANES, LOST, FIGURES };
+enum { MISSING, LOST, FIGURES };
+
+#define WARP 32u
 
 static const struct cli_trace_map returns = { "returns", CLI_FINE_BUCKETS, NULL };
 static const struct cli_trace_map totals = { "figures", FIGURES, NULL };
@@ -9,8 +11,12 @@ static const struct cli_trace_map totals = { "figures", FIGURES, NULL };
 static json_t *figures(const struct cli_trace_values *v)
 {
 	/* The longest is not counted, so the histogram's bound stands for it. */
-	return json_pack("{s:o, s:I, s:I}", "returns", cli_trace_durations(v->at[0], UINT64_MAX),
-			 "lanes", (json_int_t)v->at[1][LANES], "lost", (json_int_t)v->at[1][LOST]);
+	json_t *returned = cli_trace_durations(v->at[0], UINT64_MAX);
+	uint64_t lanes = cli_u64(returned, "count") * WARP, missing = v->at[1][MISSING];
+
+	return json_pack("{s:o, s:I, s:I}", "returns", returned, "lanes",
+			 (json_int_t)(lanes - MIN(lanes, missing)), "lost",
+			 (json_int_t)v->at[1][LOST]);
 }
 
 static void print(const struct cli *c, const json_t *f)

@@ -4,13 +4,37 @@
 #define KINDS 6u
 #define WIDTHS 8u
 
-enum { COUNT, LANES, BYTES, SECTORS, WORDS };
+#define WARP 32u
+#define FULL_MAX 16u
+
+/* Words of the map: accesses of one lane in one sector, those of full warps by their sectors, and
+ * figures of all others. Then figures of an entry. */
+enum { SINGLE, REST = FULL_MAX + 1, REST_SECTORS, REST_LANES, OTHERS, OTHER_BYTES, WORDS };
+enum { COUNT, LANES, BYTES, SECTORS, SUMS };
 
 static const char *const spaces[] = { "generic", "global", "shared", "local", "constant" };
 static const char *const kinds[KINDS] = { "load", "store", "atomic", "async", "bulk", "matrix" };
-static const char *const fields[] = { "count", "lanes", "bytes", "sectors", NULL };
+static const char *const fields[WORDS + 1] = { "single",  "s1",	   "s2",     "s3",   "s4",  "s5",
+					       "s6",	  "s7",	   "s8",     "s9",   "s10", "s11",
+					       "s12",	  "s13",   "s14",    "s15",  "s16", "count",
+					       "sectors", "lanes", "others", "bytes" };
 static const struct cli_trace_map accesses = { "accesses", ARRAY_SIZE(spaces) * KINDS *WIDTHS,
 					       fields };
+
+/* What the words of entry k mean together. */
+static void add_up(unsigned k, const uint64_t *words, uint64_t sums[SUMS])
+{
+	sums[COUNT] = words[SINGLE] + words[REST];
+	sums[SECTORS] = words[SINGLE] + words[REST_SECTORS];
+	sums[LANES] = words[SINGLE] + words[REST_LANES];
+	for (unsigned s = 1; s <= FULL_MAX; s++) {
+		sums[COUNT] += words[s];
+		sums[SECTORS] += words[s] * s;
+		sums[LANES] += words[s] * WARP;
+	}
+	sums[BYTES] = (sums[LANES] << k % WIDTHS) + words[OTHER_BYTES];
+	sums[LANES] += words[OTHERS];
+}
 
 static json_t *access_json(unsigned k, const uint64_t *at)
 {
@@ -24,15 +48,14 @@ static json_t *access_json(unsigned k, const uint64_t *at)
 static json_t *figures(const struct cli_trace_values *v)
 {
 	json_t *list = json_array();
-	uint64_t sum[WORDS] = { 0 };
+	uint64_t sum[SUMS] = { 0 }, at[SUMS];
 
 	for (unsigned k = 0; k < accesses.entries; k++) {
-		const uint64_t *at = v->at[0] + (size_t)k * WORDS;
-
+		add_up(k, v->at[0] + (size_t)k * WORDS, at);
 		if (!at[COUNT]) {
 			continue;
 		}
-		for (unsigned w = 0; w < WORDS; w++) {
+		for (unsigned w = 0; w < SUMS; w++) {
 			sum[w] += at[w];
 		}
 		json_array_append_new(list, access_json(k, at));

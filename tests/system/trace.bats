@@ -22,6 +22,7 @@ runs() { [ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(sum(p["
 
 # trace TOOL [OPTION...]: begins to trace; the tool is attached when this returns.
 trace() {
+	rm -f "$GBPF_RUNTIME_DIR/trace.log" # of an earlier one
 	gbpf trace "$1" --of traced --json "${@:2}" >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
@@ -94,6 +95,12 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 		("shared", "load", 4, 2, 64, 256), ("shared", "store", 4, 2, 64, 256)}'
 	holds '[a["sectors"] for a in f["accesses"] if a["space"] == "global"] == [20, 20]'
 	holds 'f["count"] == 16 and f["bytes"] == 1792'
+	trace memtrace --kernel access # shapes that are counted in other words: 32 sectors, one lane, a few lanes, one sector
+	wait_for runs
+	tell "access 1 32 8" "access 1 1 1" "access 3 5 1" "access 1 32 0"
+	figures
+	holds '[(a["kind"], a["count"], a["lanes"], a["bytes"], a["sectors"]) for a in f["accesses"]] == [
+		(k, 6, 32 + 1 + 15 + 32, 4 * 80, 32 + 1 + (1 + 2 + 1) + 1) for k in ("load", "store")]'
 	trace memtrace --kernel widths
 	tell widths
 	figures
