@@ -1,16 +1,16 @@
-/* spliced IMAGE [ROUNDS]: runs a kernel of which only machine code exists from a copy with an entry
- * stub that counts blocks and warps, as probes do, but without gBPF. Counts must be exact, results
- * those of the original, and blocks that the gate sends away must not be counted. With ROUNDS also
- * prints what the stub costs, from launches of all forms in turn. Runs on the soft GPU and on GPUs.
- */
+/* spliced IMAGE [ROUNDS]: runs a kernel of which only machine code exists from copies with entry
+ * stubs that count blocks and warps, or store a word for each block, as probes do, but without
+ * gBPF. Counts must be exact, results those of the original, and blocks that the gate sends away
+ * must not be counted. With ROUNDS also prints what the stubs cost, from launches of all forms in
+ * turn. Runs on the soft GPU and on GPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../programs/program.h"
-#include "../unit/cubin/probe_programs.h"
 #include "base/strmap.h"
 #include "cubin/cubin.h"
+#include "stub_programs.h"
 
 #define THREADS_MAX (1u << 20)
 #define SMS_MAX 256u
@@ -18,8 +18,10 @@
 #define BLOCK_NS 10000u /* of the long blocks that are timed */
 #define ARRAY_AT 256u	/* of the maps behind the environment */
 
-enum form { ORIGINAL, GATE, BLOCKS, BOTH, FORMS };
-static const char *const form_names[] = { "original", "gate", "block_enter", "both" };
+/* STORE and COUNT: one store, and one addition, for each block. BLOCKS: two additions. */
+enum form { ORIGINAL, GATE, STORE, COUNT, BLOCKS, BOTH, FORMS };
+static const char *const form_names[] = { "original",	 "gate",	"block_store",
+					  "block_count", "block_enter", "both" };
 
 static struct program p;
 static CUfunction forms[FORMS];
@@ -56,7 +58,23 @@ static char *compile(const char *text, size_t bytes, size_t *ret_bytes)
 	return copy;
 }
 
-/* The programs' environments are one after the other, each with its maps' addresses first. */
+static struct ptx_probe store = { .hook = PROBE_BLOCK_ENTER,
+				  .fields = PROBE_FIELD(3),
+				  .name = "store",
+				  .text = stub_store_text };
+static struct ptx_probe count = { .hook = PROBE_BLOCK_ENTER,
+				  .name = "count",
+				  .text = stub_count_text };
+
+static const struct {
+	const struct ptx_probe *probes;
+	unsigned n;
+} programs_of[FORMS] = { [STORE] = { &store, 1 },
+			 [COUNT] = { &count, 1 },
+			 [BLOCKS] = { probe_both, 1 },
+			 [BOTH] = { probe_both, 2 } };
+
+/* All programs have one environment, which has the maps' addresses first. */
 static void write_stub(struct buf *text, uint32_t pad, enum form f, struct report *r)
 {
 	const uint64_t envs[] = { env, env };
@@ -64,8 +82,8 @@ static void write_stub(struct buf *text, uint32_t pad, enum form f, struct repor
 
 	buf_init(text);
 	err = f == GATE ? ptx_gate_stub(text, arch, pad)
-			: ptx_probe_stub(text, arch, pad, "work", probe_both, envs,
-					 f == BLOCKS ? 1 : 2, r);
+			: ptx_probe_stub(text, arch, pad, "work", programs_of[f].probes, envs,
+					 programs_of[f].n, r);
 	if (err) {
 		fail("stub", r);
 	}
@@ -134,12 +152,18 @@ struct counts {
 	struct {
 		uint64_t warps, lanes, time, reserved;
 	} sm[SMS_MAX];
+	uint64_t slot[STUB_SLOTS];
 };
 
 static void put_env(void)
 {
+	static const uint64_t counts_at[PTX_PROBE_MAPS_MAX] = { ARRAY_AT };
+	static const uint64_t slots_at[PTX_PROBE_MAPS_MAX] = { ARRAY_AT +
+							       offsetof(struct counts, slot) };
 	uint64_t maps[2];
 
+	count.map_offsets = counts_at;
+	store.map_offsets = slots_at;
 	env = program_zeros(ARRAY_AT + sizeof(struct counts));
 	maps[0] = env + ARRAY_AT;
 	maps[1] = maps[0] + offsetof(struct counts, sm);
@@ -158,23 +182,32 @@ static const struct counts *take_counts(void)
 	return &c;
 }
 
-static bool counted(uint64_t blocks, uint64_t sum, uint64_t warps, uint64_t lanes)
+/* What a form counts of a grid from its block `from` on, of which `runs` run. */
+static bool counted(enum form f, uint64_t first, uint64_t runs, uint64_t threads)
 {
 	const struct counts *c = take_counts();
-	uint64_t w = 0, l = 0;
+	uint64_t blocks = f > STORE ? runs : 0,
+		 warps = f == BOTH ? runs * ((threads + 31) / 32) : 0;
+	uint64_t sum = f > COUNT ? runs * first + runs * (runs - 1) / 2 : 0;
+	uint64_t lanes = f == BOTH ? runs * threads : 0, w = 0, l = 0, wrong = 0;
 
 	for (unsigned i = 0; i < SMS_MAX; i++) {
 		w += c->sm[i].warps;
 		l += c->sm[i].lanes;
 	}
-	if (c->blocks != blocks || c->sum != sum || w != warps || l != lanes) {
+	for (uint64_t i = 0; i < STUB_SLOTS; i++) {
+		bool stored = f == STORE && i >= first && i - first < runs;
+
+		wrong += c->slot[i] != (stored ? i + 1 : 0);
+	}
+	if (c->blocks != blocks || c->sum != sum || w != warps || l != lanes || wrong) {
 		fprintf(stderr,
-			"blocks %llu of %llu, indices %llu of %llu, warps %llu of %llu, "
-			"lanes %llu of %llu\n",
-			(unsigned long long)c->blocks, (unsigned long long)blocks,
+			"%s: blocks %llu of %llu, indices %llu of %llu, warps %llu of %llu, "
+			"lanes %llu of %llu, wrong slots %llu\n",
+			form_names[f], (unsigned long long)c->blocks, (unsigned long long)blocks,
 			(unsigned long long)c->sum, (unsigned long long)sum, (unsigned long long)w,
-			(unsigned long long)warps, (unsigned long long)l,
-			(unsigned long long)lanes);
+			(unsigned long long)warps, (unsigned long long)l, (unsigned long long)lanes,
+			(unsigned long long)wrong);
 		return false;
 	}
 	return true;
@@ -225,18 +258,13 @@ static void run_shapes(void)
 		for (enum form f = GATE; f < FORMS; f++) {
 			launch(f, s->grid, s->block, 50, &zero);
 			program_check(&p, results() == right, "results are the original's");
-			program_check(&p,
-				      counted(f == GATE ? 0 : blocks,
-					      f == GATE ? 0 : blocks * (blocks - 1) / 2,
-					      f == BOTH ? blocks * ((threads + 31) / 32) : 0,
-					      f == BOTH ? blocks * threads : 0),
-				      "counts are exact");
+			program_check(&p, counted(f, 0, blocks, threads), "counts are exact");
 		}
 	}
 }
 
 /* A gate that is closed in the middle, and the launch that continues. */
-static void run_gate(void)
+static void run_gate(enum form f)
 {
 	static const unsigned grid[] = { 96, 1, 1 }, block[] = { 64, 1, 1 };
 	const uint64_t n = grid[0], bound = 37;
@@ -251,18 +279,15 @@ static void run_gate(void)
 	launch(ORIGINAL, grid, block, 50, &arg);
 	right = results();
 	CU(cuMemcpyHtoD(arg.gate, &closed, sizeof(closed)));
-	launch(BOTH, grid, block, 50, &arg);
-	program_check(&p, counted(bound, bound * (bound - 1) / 2, 2 * bound, 64 * bound),
-		      "blocks that leave are not counted");
+	launch(f, grid, block, 50, &arg);
+	program_check(&p, counted(f, 0, bound, 64), "blocks that leave are not counted");
 	CU(cuMemcpyHtoD(arg.gate, &open, sizeof(open)));
 	arg.base = n;
 	arg.from = (uint32_t)bound;
-	launch(BOTH, grid, block, 50, &arg);
-	program_check(&p,
-		      counted(n - bound, n * (n - 1) / 2 - bound * (bound - 1) / 2, 2 * (n - bound),
-			      64 * (n - bound)),
-		      "the continuation counts the rest");
+	launch(f, grid, block, 50, &arg);
+	program_check(&p, counted(f, bound, n - bound, 64), "the continuation counts the rest");
 	program_check(&p, results() == right, "results of both are the original's");
+	CU(cuMemsetD8(area, 0, PTX_GATE_WORD + 128));
 }
 
 /* ---- times ---- */
@@ -364,7 +389,9 @@ int main(int argc, char **argv)
 		make_form(f);
 	}
 	run_shapes();
-	run_gate();
+	for (enum form f = STORE; f < FORMS; f++) {
+		run_gate(f);
+	}
 	if (argc > 2 && !p.wrong) {
 		time_all((unsigned)strtoul(argv[2], NULL, 10) | 1);
 	}
