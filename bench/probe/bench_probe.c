@@ -22,6 +22,7 @@ static const struct part {
 	int (*run)(struct bench_probe *p);
 } parts[] = {
 	{ "cost", bench_probe_cost },
+	{ "samples", bench_probe_samples },
 	{ "attach", bench_probe_delay },
 	{ "cycles", bench_probe_cycles },
 };
@@ -136,17 +137,20 @@ int main(int argc, char **argv)
 		{ "--policy-name", .text = &p.policy_name },
 		{ "--shim", .text = &p.shim },
 		{ "--objects", .text = &p.objects },
+		{ "--tracers", .text = &p.tracers },
 		{ "--parts", .text = &p.parts },
 		{ "--rows", .text = &p.rows },
+		{ "--samples", .text = &p.samples },
 		{ "--rounds", .number = &p.rounds },
 		{ "--attaches", .number = &p.attaches },
 		{ "--cycles", .number = &p.cycles },
 		{ NULL },
 	};
 
-	if (!bench_program_options(table, &argc, argv) || !p.shim || !p.objects || !p.policy ||
-	    !p.testbed.libcuda || !p.testbed.gbpfd || p.rounds > BENCH_PROBE_ROUNDS_MAX ||
-	    p.attaches > BENCH_PROBE_ATTACHES_MAX || p.cycles > BENCH_PROBE_CYCLES_MAX) {
+	if (!bench_program_options(table, &argc, argv) || !p.shim || !p.objects || !p.tracers ||
+	    !p.policy || !p.testbed.libcuda || !p.testbed.gbpfd ||
+	    p.rounds > BENCH_PROBE_ROUNDS_MAX || p.attaches > BENCH_PROBE_ATTACHES_MAX ||
+	    p.cycles > BENCH_PROBE_CYCLES_MAX) {
 		return bench_program_usage("probe");
 	}
 	return bench_testbed_exit(&p.testbed, run(&p), false);

@@ -14,8 +14,8 @@
 
 struct bench_probe {
 	struct bench_testbed testbed;
-	const char *shim, *objects; /* the library; the folder of the programs */
-	const char *parts, *rows;   /* lists; NULL: all */
+	const char *shim, *objects, *tracers; /* the library; folders of programs */
+	const char *parts, *rows, *samples;   /* lists; NULL: all */
 	const char *policy, *policy_name;
 	unsigned rounds, attaches, cycles; /* 0: the device's default */
 	struct bench_testbed_daemon *daemon;
@@ -25,7 +25,8 @@ struct bench_probe {
 /* An attached tool. */
 struct bench_probe_tool {
 	uint32_t id;
-	const char *map; /* that it counts in; NULL: none */
+	const char *map;  /* that it counts in; NULL: none */
+	unsigned kernels; /* that are to run it; 0: as 1 */
 };
 
 /* All functions return 0, or -1 with the testbed's error. */
@@ -33,6 +34,8 @@ struct bench_probe_tool {
 /* ---- bench_probe_tool.c ---- */
 /* Reads an object of the bench's folder. Caller finishes b, also after a failure. */
 int bench_probe_object(struct bench_probe *p, const char *name, struct buf *b);
+/* The same of a tool of `gbpf trace`. */
+int bench_probe_tracer(struct bench_probe *p, const char *name, struct buf *b);
 /* Attaches an object to kernels of that name; replace: number of a tool, 0: none. */
 int bench_probe_attach(struct bench_probe *p, const struct buf *object, const char *kernel,
 		       uint32_t replace, struct bench_probe_tool *t);
@@ -45,6 +48,10 @@ int bench_probe_detach(struct bench_probe *p, const struct bench_probe_tool *t, 
 int bench_probe_count(struct bench_probe *p, size_t *ret);
 /* Stores the sum of the shards in the tool's map, as they are now. */
 int bench_probe_sum(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret);
+/* Stores how many accesses by lanes memtrace has counted; how many lanes have returned by
+ * kernelretsnoop. */
+int bench_probe_accesses(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret);
+int bench_probe_returns(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret);
 /* Stores the times of n warps in the map of exit_timer, as they are now. */
 int bench_probe_times(struct bench_probe *p, const struct bench_probe_tool *t, const uint64_t *warp,
 		      unsigned n, uint64_t *v);
@@ -52,6 +59,10 @@ int bench_probe_times(struct bench_probe *p, const struct bench_probe_tool *t, c
 /* ---- bench_probe_cost.c ---- */
 /* Measures launches with and without each program. */
 int bench_probe_cost(struct bench_probe *p);
+
+/* ---- bench_samples.c ---- */
+/* Measures known kernels with and without each program. */
+int bench_probe_samples(struct bench_probe *p);
 
 /* ---- bench_probe_delay.c, bench_probe_cycles.c ---- */
 /* Measures how long an attachment takes, and what it delays. */

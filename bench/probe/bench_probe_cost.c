@@ -13,7 +13,10 @@
 #define POLL_NS 1000000u
 #define TIMES 32u /* warps whose times are compared */
 
-enum counted { WARPS, BLOCKS, SAMPLED, LANES, WARP_TIMES, NOTHING };
+/* Of vec_add, in which each lane has three accesses. */
+#define ACCESSES_OF_LANE 3u
+
+enum counted { WARPS, BLOCKS, SAMPLED, LANES, WARP_TIMES, ACCESSES, RETURNS, NOTHING };
 
 struct row {
 	const char *name, *object, *kernel, *map;
@@ -27,6 +30,8 @@ static const struct row rows[] = {
 	{ "lane", "lane_counter", "vec_add", "counts", LANES },
 	{ "empty", "empty_enter", "vec_add", NULL, NOTHING },
 	{ "timer", "exit_timer", "vec_add", "times", WARP_TIMES },
+	{ "memtrace", "memtrace", "vec_add", "accesses", ACCESSES },
+	{ "retsnoop", "kernelretsnoop", "vec_add", "returns", RETURNS },
 	{ "elsewhere", "warp_counter", "other", "counts", NOTHING },
 	{ "detached", "warp_counter", "vec_add", "counts", WARPS },
 };
@@ -89,7 +94,10 @@ static uint64_t work_of(const struct bench_probe_work *w, enum counted counted)
 	case SAMPLED:
 		return w->sampled;
 	case LANES:
+	case RETURNS:
 		return w->lanes;
+	case ACCESSES:
+		return w->lanes * ACCESSES_OF_LANE;
 	default:
 		return 0;
 	}
@@ -110,6 +118,12 @@ static int take_count(struct bench_probe *p, const struct row *r, const struct b
 	if (r->counted == WARP_TIMES) {
 		choose_warps(p, key);
 		return bench_probe_times(p, t, key, TIMES, c->times);
+	}
+	if (r->counted == ACCESSES) {
+		return bench_probe_accesses(p, t, &c->tool);
+	}
+	if (r->counted == RETURNS) {
+		return bench_probe_returns(p, t, &c->tool);
 	}
 	return r->map ? bench_probe_sum(p, t, &c->tool) : 0;
 }
@@ -181,7 +195,9 @@ static int round_of(struct bench_probe *p, const struct row *r, unsigned round)
 	struct pair m = { .round = round };
 	struct bench_probe_time unused[BENCH_PROBE_WORKLOADS];
 	struct buf object;
-	int err = bench_probe_object(p, r->object, &object);
+	bool tracer = r->counted == ACCESSES || r->counted == RETURNS;
+	int err = tracer ? bench_probe_tracer(p, r->object, &object)
+			 : bench_probe_object(p, r->object, &object);
 
 	err = err || (!detached && measure_all(p, BENCH_PROBE_SHIM, m.without));
 	err = err || bench_probe_attach(p, &object, r->kernel, 0, &t) || await_running(p, r, &t) ||

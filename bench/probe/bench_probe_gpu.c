@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic.h"
 #include "base/clock.h"
 #include "bench/common/statistics.h"
 
@@ -14,8 +13,6 @@
 #define CHECK_BLOCKS 256u
 #define EMPTY 0xbf800000u /* -1: no sum is negative */
 #define FILL_SHIFT 10u
-#define GATE_NS 1000000000ull
-#define GATE_TRIES 5u
 
 extern const char ptx_probe_kernels[];
 
@@ -196,53 +193,11 @@ int bench_probe_launch_other(struct bench_probe *p)
 		       : 0;
 }
 
-/* Queues the launches behind a kernel that ends when all of them are queued, so that the host's
- * speed has no part in the time. *ret_queued: they were before that kernel's time was up, which
- * only ends a wait that nothing else would: the driver may hold a launch until all kernels have
- * ended. */
-static int queue_launches(struct bench_probe *p, enum bench_probe_by by,
-			  const struct bench_probe_size *s, struct bench_probe_time *ret,
-			  bool *ret_queued)
+static int launch_one(struct bench_probe *p, enum bench_probe_by by, void *size)
 {
-	struct bench_probe_gpu *g = &p->gpu;
-	uint64_t limit = GATE_NS, begin = clock_now_ns(), before, after;
-	void *params[] = { &g->flag_at, &limit };
-	int err;
+	const struct bench_probe_size *s = size;
 
-	store_seqcst(g->flag, 0u);
-	err = BENCH_PROBE_CU(p, by,
-			     cuLaunchKernel(g->gate, 1, 1, 1, 1, 1, 1, 0, g->stream, params, NULL));
-	err = err || BENCH_PROBE_CU(p, by, cuEventRecord(g->begin, g->stream));
-	before = clock_now_ns();
-	for (unsigned i = 0; i < s->launches && !err; i++) {
-		err = launch(p, by, s->threads / BENCH_PROBE_THREADS);
-	}
-	after = clock_now_ns();
-	err = err || BENCH_PROBE_CU(p, by, cuEventRecord(g->end, g->stream));
-	*ret_queued = clock_now_ns() - begin < limit;
-	store_seqcst(g->flag, 1u);
-	ret->call_us = (double)(after - before) / 1e3 / s->launches;
-	return err || BENCH_PROBE_CU(p, by, cuStreamSynchronize(g->stream)) ? -1 : 0;
-}
-
-static int measure_chained(struct bench_probe *p, enum bench_probe_by by,
-			   const struct bench_probe_size *s, struct bench_probe_time *ret)
-{
-	struct bench_probe_gpu *g = &p->gpu;
-	bool queued = false;
-	float ms = 0;
-	int err = 0;
-
-	for (unsigned i = 0; i < GATE_TRIES && !err && !queued; i++) {
-		err = queue_launches(p, by, s, ret, &queued);
-	}
-	if (!err && !queued) {
-		err = bench_testbed_fail(&p->testbed, "%u launches were not queued in %.1f s",
-					 s->launches, (double)GATE_NS / 1e9);
-	}
-	err = err || BENCH_PROBE_CU(p, by, cuEventElapsedTime(&ms, g->begin, g->end));
-	ret->us = (double)ms * 1e3 / s->launches;
-	return err ? -1 : 0;
+	return launch(p, by, s->threads / BENCH_PROBE_THREADS);
 }
 
 static int measure_single(struct bench_probe *p, enum bench_probe_by by,
@@ -332,8 +287,9 @@ int bench_probe_measure(struct bench_probe *p, enum bench_probe_by by,
 	    BENCH_PROBE_GPU(p, cuStreamSynchronize(g->stream))) {
 		return -1;
 	}
-	err = which == BENCH_PROBE_SINGLE ? measure_single(p, by, s, ret)
-					  : measure_chained(p, by, s, ret);
+	err = which == BENCH_PROBE_SINGLE
+		      ? measure_single(p, by, s, ret)
+		      : bench_probe_chain(p, by, s->launches, launch_one, &g->size[which], ret);
 	return err || check_samples(p, s->threads) || check_sum(p, s->threads, g->expected[which])
 		       ? -1
 		       : 0;

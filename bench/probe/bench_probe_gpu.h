@@ -28,6 +28,7 @@ struct bench_probe;
 	X(cuMemHostGetDevicePointer_v2)                                                            \
 	X(cuMemcpyHtoD_v2)                                                                         \
 	X(cuMemcpyDtoH_v2)                                                                         \
+	X(cuMemcpyDtoDAsync_v2)                                                                    \
 	X(cuMemsetD32Async)                                                                        \
 	X(cuModuleLoadData)                                                                        \
 	X(cuModuleUnload)                                                                          \
@@ -96,6 +97,12 @@ int bench_probe_check(struct bench_probe *p, CUresult r, const char *call);
 #define BENCH_PROBE_CU(p, which, call) bench_probe_check(p, (p)->gpu.by[which].call, #call)
 /* The same by the shim. */
 #define BENCH_PROBE_GPU(p, call) BENCH_PROBE_CU(p, BENCH_PROBE_SHIM, call)
+
+/* A launch, or a few of them, on the bench's stream. */
+typedef int bench_probe_launch(struct bench_probe *p, enum bench_probe_by by, void *arg);
+/* Times n of them that follow one another without a pause (bench_probe_chain.c). */
+int bench_probe_chain(struct bench_probe *p, enum bench_probe_by by, unsigned n,
+		      bench_probe_launch *launch, void *arg, struct bench_probe_time *ret);
 
 /* Loads the libraries, whose settings are in the environment, and makes everything ready. */
 int bench_probe_gpu_open(struct bench_probe *p);

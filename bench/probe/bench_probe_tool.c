@@ -32,15 +32,25 @@ static uint64_t number(const json_t *j, const char *member)
 	return (uint64_t)json_integer_value(json_object_get(j, member));
 }
 
-int bench_probe_object(struct bench_probe *p, const char *name, struct buf *b)
+static int read_object(struct bench_probe *p, const char *folder, const char *name, struct buf *b)
 {
 	char path[4200];
 	int err;
 
 	buf_init(b);
-	snprintf(path, sizeof(path), "%.4000s/%.60s.bpf.o", p->objects, name);
+	snprintf(path, sizeof(path), "%.4000s/%.60s.bpf.o", folder, name);
 	err = buf_read_file(b, path, OBJECT_MAX);
 	return err < 0 ? bench_testbed_fail(&p->testbed, "%s: %s", path, strerror(-err)) : 0;
+}
+
+int bench_probe_object(struct bench_probe *p, const char *name, struct buf *b)
+{
+	return read_object(p, p->objects, name, b);
+}
+
+int bench_probe_tracer(struct bench_probe *p, const char *name, struct buf *b)
+{
+	return read_object(p, p->tracers, name, b);
 }
 
 int bench_probe_attach(struct bench_probe *p, const struct buf *object, const char *kernel,
@@ -86,7 +96,7 @@ int bench_probe_is_running(struct bench_probe *p, const struct bench_probe_tool 
 	const json_t *e = entry_of(p, t->id, &list);
 	int err = list ? 0 : -1;
 
-	*ret = e && number(e, "kernels") && !number(e, "waiting");
+	*ret = e && number(e, "kernels") >= MAX(t->kernels, 1u) && !number(e, "waiting");
 	if (list && !e) {
 		err = bench_testbed_fail(&p->testbed, "gbpfd does not list tool %u", t->id);
 	} else if (e && number(e, "refused")) {
@@ -166,12 +176,6 @@ static int drain(struct bench_probe *p, const struct gbpf_map *m)
 	return err;
 }
 
-/* The value of a shard. */
-static uint64_t shard_of(const json_t *entry)
-{
-	return number(json_object_get(entry, "value"), "n");
-}
-
 /* The time of a warp in a block's entry. */
 static uint64_t time_of(const json_t *entry, uint64_t warp)
 {
@@ -180,18 +184,15 @@ static uint64_t time_of(const json_t *entry, uint64_t warp)
 	return (uint64_t)json_integer_value(json_array_get(all, warp % BENCH_PROBE_WARPS));
 }
 
-int bench_probe_sum(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret)
+/* Calls add with the value of each entry of a map. */
+static int each_entry(struct bench_probe *p, const struct gbpf_map *m,
+		      void (*add)(const json_t *value, uint64_t key, uint64_t *sum), uint64_t *sum)
 {
-	struct gbpf_map m = map_of(t);
 	char *after = NULL;
 
-	*ret = 0;
-	if (drain(p, &m)) {
-		return -1;
-	}
 	do {
 		char *text = NULL;
-		int rc = gbpf_map_dump(p->daemon->g, &m, after, 0, 1, &text);
+		int rc = gbpf_map_dump(p->daemon->g, m, after, 0, 1, &text);
 		json_t *j = answer(p, "map dump", rc, text);
 		const char *next = json_string_value(json_object_get(j, "next"));
 		const json_t *e;
@@ -199,7 +200,7 @@ int bench_probe_sum(struct bench_probe *p, const struct bench_probe_tool *t, uin
 
 		json_array_foreach(json_object_get(j, "entries"), i, e)
 		{
-			*ret += shard_of(e);
+			add(json_object_get(e, "value"), number(e, "key"), sum);
 		}
 		free(after);
 		after = next && next[0] ? strdup(next) : NULL;
@@ -209,6 +210,64 @@ int bench_probe_sum(struct bench_probe *p, const struct bench_probe_tool *t, uin
 		}
 	} while (after);
 	return 0;
+}
+
+static void add_shard(const json_t *value, UNUSED uint64_t key, uint64_t *sum)
+{
+	*sum += number(value, "n");
+}
+
+/* Shapes of accesses are words of their own: tracers/memtrace.bpf.c. */
+static void add_access(const json_t *value, UNUSED uint64_t key, uint64_t *sum)
+{
+	*sum += number(value, "single") + number(value, "lanes") + number(value, "others");
+	for (unsigned i = 1; i <= 16; i++) {
+		char word[8];
+
+		snprintf(word, sizeof(word), "s%u", i);
+		*sum += 32 * number(value, word);
+	}
+}
+
+static void add_return(const json_t *value, UNUSED uint64_t key, uint64_t *sum)
+{
+	*sum += 32 * (uint64_t)json_integer_value(value);
+}
+
+/* Entry 0 is of lanes that were missing; the other one of returns before a begin was seen. */
+static void add_figure(const json_t *value, uint64_t key, uint64_t *sum)
+{
+	*sum += key ? 32 * (uint64_t)json_integer_value(value)
+		    : 0 - (uint64_t)json_integer_value(value);
+}
+
+static int sum_of(struct bench_probe *p, const struct bench_probe_tool *t, const char *map,
+		  void (*add)(const json_t *, uint64_t, uint64_t *), uint64_t *sum)
+{
+	struct bench_probe_tool of = { .id = t->id, .map = map };
+	struct gbpf_map m = map_of(&of);
+
+	return drain(p, &m) || each_entry(p, &m, add, sum) ? -1 : 0;
+}
+
+int bench_probe_sum(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret)
+{
+	*ret = 0;
+	return sum_of(p, t, t->map, add_shard, ret);
+}
+
+int bench_probe_accesses(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret)
+{
+	*ret = 0;
+	return sum_of(p, t, "accesses", add_access, ret);
+}
+
+int bench_probe_returns(struct bench_probe *p, const struct bench_probe_tool *t, uint64_t *ret)
+{
+	*ret = 0;
+	return sum_of(p, t, "returns", add_return, ret) || sum_of(p, t, "figures", add_figure, ret)
+		       ? -1
+		       : 0;
 }
 
 int bench_probe_times(struct bench_probe *p, const struct bench_probe_tool *t, const uint64_t *warp,

@@ -1,4 +1,5 @@
-/* For `gbpf bench probe`: stores the time at which each warp of a grid leaves; blocks have 8 warps. */
+/* For `gbpf bench probe`: stores the time at which each warp of a grid leaves; blocks have 8 warps.
+ */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

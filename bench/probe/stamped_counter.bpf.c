@@ -1,5 +1,5 @@
-/* For `gbpf bench probe`: counts blocks, as block_counter does. The bench writes another number into
- * each copy that the cache of compiled code is not to know. */
+/* For `gbpf bench probe`: counts blocks, as block_counter does. The bench writes another number
+ * into each copy that the cache of compiled code is not to know. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,5 +1,5 @@
-/* For `gbpf bench probe`: counts the warps that enter, in a shard for each multiprocessor, 128 bytes
- * apart. */
+/* For `gbpf bench probe`: counts the warps that enter, in a shard for each multiprocessor, 128
+ * bytes apart. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

@@ -1,5 +1,7 @@
 """`gbpf bench probe`: launches with a program inside the kernel against launches without, in pairs of one run; time of an attachment
 to a running program, and delay of other launches meanwhile; resources that many attachments take."""
+import math
+
 import stats
 
 CONFIDENCE = 0.95
@@ -8,11 +10,20 @@ GOALS = {'warp': 1.07, 'block': 1.03, 'sampled': 1.01, 'lane': 1.05, 'empty': 1.
 	'detached': 1.005}
 GOAL_WORKLOADS = 'chained', 'large'
 GOAL_FIRST_MS, GOAL_DELAY_MS = 250, 8
+GOAL_MEMTRACE = 1.5  # geometric mean of the twelve samples
+# Most that half of the cycles may take: a unit in which the driver allocates, descriptors that are open for a moment.
+GROWTH = {'device_bytes': 2 << 20, 'descriptors': 2, 'daemon_descriptors': 2}
+NAMES = {'warp': 'counter per warp', 'block': 'counter per block', 'sampled': 'counter, 1 block in 8', 'lane': 'counter per lane',
+	'empty': 'empty program', 'timer': 'time of each warp', 'memtrace': 'memtrace', 'retsnoop': 'kernelretsnoop',
+	'elsewhere': 'another kernel has one', 'before': 'before the first', 'detached': 'after detach'}
+WORKLOADS = 'chained', 'large'
+GOAL_FIRST_MS, GOAL_DELAY_MS = 250, 8
+GOAL_MEMTRACE = 1.5  # geometric mean of the twelve samples
 # Most that half of the cycles may take: a unit in which the driver allocates, descriptors that are open for a moment.
 GROWTH = {'device_bytes': 2 << 20, 'descriptors': 2, 'daemon_descriptors': 2}
 NAMES = {'warp': 'counter per warp', 'block': 'counter per block', 'sampled': 'counter, 1 block in 8', 'lane': 'counter per lane',
 	'empty': 'empty program', 'timer': 'time of each warp', 'elsewhere': 'another kernel has one', 'before': 'before the first',
-	'detached': 'after detach'}
+	'detached': 'after detach', 'memtrace': 'memtrace', 'retsnoop': 'kernelretsnoop'}
 WORKLOADS = {'chained': '%s threads, chained', 'single': '%s threads, single', 'large': '%s threads, chained', 'block': 'one block'}
 
 
@@ -52,6 +63,48 @@ def cost_rows(pairs):
 	for f in rows:
 		f['goal'] = GOALS.get(f['row']) if f['workload'] in GOAL_WORKLOADS else None
 	return sorted(rows, key=lambda f: (list(WORKLOADS).index(f['workload']), order.index(f['row'])))
+
+
+def sample_rows(pairs):
+	"""Returns the medians of each sample's pairs, by row and size."""
+	rows = []
+	for row, workload, size_name in dict.fromkeys((m['row'], m['workload'], m['size']) for m in pairs):
+		of = [m for m in pairs if (m['row'], m['workload'], m['size']) == (row, workload, size_name)]
+		rows.append({**figures_of(row, workload, of), 'size': size_name})
+	return rows
+
+
+def sample_means(rows, samples):
+	"""Returns the geometric mean of each row's ratios over the twelve samples that were measured."""
+	names = {s['name'] for s in samples if s['sample']}
+	means = {}
+	for row in dict.fromkeys(f['row'] for f in rows):
+		ratios = [f['ratio'] for f in rows if f['row'] == row and f['size'] == 'full' and f['workload'] in names]
+		if ratios:
+			means[row] = {'ratio': math.exp(sum(map(math.log, ratios)) / len(ratios)), 'samples': len(ratios),
+				'goal': GOAL_MEMTRACE if row == 'memtrace' and len(ratios) == 12 else None}
+	return means
+
+
+def print_samples(out, d):
+	rows = {(f['workload'], f['size'], f['row']): f for f in d['samples']}
+	programs = [r for r in NAMES if any(f['row'] == r for f in d['samples'])]
+	if not rows:
+		return
+	for size_name, title in ('full', 'samples: us, x with'), ('block', 'of one block: us, more with'):
+		out.line('%-28s %10s' % (title, '') + ''.join(' %9s' % p for p in programs))
+		for name in dict.fromkeys(f['workload'] for f in d['samples']):
+			of = [rows.get((name, size_name, p)) for p in programs]
+			first = next(f for f in of if f)
+			cells = ((('%9.3f' % f['ratio'] if size_name == 'full' else '%+9.3f' % (f['with_us'] - f['without_us'])) if f else '%9s' % '')
+				for f in of)
+			out.line('  %-26s %10.3f' % (name, first['without_us']) + ''.join(' ' + c for c in cells))
+		if size_name == 'full':
+			out.line('  %-26s %10s' % ('geometric mean, samples', '') + ''.join(
+				' %9s' % ('%.3f' % d['means'][p]['ratio'] if p in d['means'] else '') for p in programs))
+	for f in d['sample_counts']:
+		out.line('  %-22s counted %u of %u, %u of %u comparisons differ' % (NAMES[f['row']], f['counted'], f['expected'], f['wrong'],
+			f['comparisons']))
 
 
 def count_rows(counts):
@@ -149,6 +202,12 @@ def missed_others(d):
 				yield 'cycles: %s grew by %d in the second half' % (k, v)
 
 
+def missed_samples(d):
+	for row, f in d['means'].items():
+		if f['goal'] and f['ratio'] > f['goal']:
+			yield '%s, samples: %.3f times, not %g' % (NAMES[row], f['ratio'], f['goal'])
+
+
 def missed_cost(d):
 	for f in d['cost']:
 		if f['goal'] and f['ratio'] > f['goal']:
@@ -158,6 +217,7 @@ def missed_cost(d):
 def report(records, out):
 	d = {'schema': 'gbpf.bench.probe/1'}
 	pairs, counts, attachments, cycles = [], [], [], None
+	samples, sample_pairs, sample_counts = [], [], []
 	for name, body in out.until_failure(records):
 		if name == 'set_up':
 			d.update(body)
@@ -165,6 +225,12 @@ def report(records, out):
 			pairs.append(body)
 		elif name == 'count':
 			counts.append(body)
+		elif name == 'samples':
+			samples = body['samples']
+		elif name == 'sample':
+			sample_pairs.append(body)
+		elif name == 'sample_count':
+			sample_counts.append(body)
 		elif name == 'attachment':
 			attachments.append(body)
 		elif name == 'cycles':
@@ -173,14 +239,18 @@ def report(records, out):
 		return
 	d['complete'] = out.failure is None
 	d['cost'], d['counts'] = cost_rows(pairs), count_rows(counts)
+	d['sample_sizes'], d['samples'] = samples, sample_rows(sample_pairs)
+	d['means'], d['sample_counts'] = sample_means(d['samples'], samples), count_rows(sample_counts)
 	d['attachments'], d['cycling'] = attachment_rows(attachments), cycles
 	out.line('%s, %u rounds; medians, results checked' % (d['device'], d['rounds']))
 	print_cost(out, d)
+	print_samples(out, d)
 	print_attachments(out, d['attachments'])
 	if cycles:
 		print_cycles(out, cycles)
-	d['missed'] = [] if d['soft'] else [*missed_cost(d), *missed_others(d)]
-	d['wrong'] = ['%s: counted %u, launched %u' % (NAMES[f['row']], f['counted'], f['expected']) for f in d['counts'] if f['wrong']]
+	d['missed'] = [] if d['soft'] else [*missed_cost(d), *missed_samples(d), *missed_others(d)]
+	d['wrong'] = ['%s: counted %u, launched %u' % (NAMES[f['row']], f['counted'], f['expected']) for f in
+		(*d['counts'], *d['sample_counts']) if f['wrong']]
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	for text in d['wrong']:

@@ -19,17 +19,34 @@ probe() {
 	json 'd["schema"] == "gbpf.bench.probe/1" and d["soft"] and d["complete"] and d["rounds"] == 2 and not d["wrong"]'
 	json 'd["attachments"] == [] and d["cycling"] is None'
 	json '({(c["row"], c["workload"]) for c in d["cost"]} == {(r, w) for r in ("warp", "block", "sampled", "lane", "empty", "timer",
-		"elsewhere", "before", "detached") for w in ("chained", "single", "large", "block")})'
+		"memtrace", "retsnoop", "elsewhere", "before", "detached") for w in ("chained", "single", "large", "block")})'
 	json 'all(c["pairs"] == 2 and c["without_us"] > 0 and c["with_us"] > 0 and c["ratio"] > 0 for c in d["cost"])'
 	# Two rounds of all workloads, with a launch before each that is not timed.
 	json 'sum(w["launches"] + 1 for w in d["workloads"].values()) == 36'
 	json '{c["row"]: (c["comparisons"], c["wrong"]) for c in d["counts"]} == {r: (2, 0) for r in ("warp", "block", "sampled", "lane",
-		"timer", "elsewhere", "detached")}'
+		"timer", "memtrace", "retsnoop", "elsewhere", "detached")}'
 	json '(lambda blocks: {c["row"]: c["counted"] for c in d["counts"]} == {"block": blocks, "warp": 8 * blocks, "lane": 256 * blocks,
 		"sampled": 2 * sum((w["threads"] // 256 + 7) // 8 * (w["launches"] + 1) for w in d["workloads"].values()), "detached": 8 * blocks,
-		"timer": 64, "elsewhere": 0})(2 * sum(w["threads"] // 256 * (w["launches"] + 1) for w in d["workloads"].values()))'
+		"timer": 64, "memtrace": 768 * blocks, "retsnoop": 256 * blocks, "elsewhere": 0})(2 * sum(w["threads"] // 256 * (w["launches"] + 1) for w in d["workloads"].values()))'
 	json 'next(c for c in d["counts"] if c["row"] == "block")["counted"] > 1000'
 	[ -s out.json ]
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "bench probe runs known kernels with programs, and their results and counts are right" {
+	probe --parts samples --rows warp,block,memtrace --rounds 1
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'len(d["sample_sizes"]) == 14 and sum(s["sample"] for s in d["sample_sizes"]) == 12 and d["cost"] == [] and not d["wrong"]'
+	json '({(f["row"], f["workload"], f["size"]) for f in d["samples"]} == {(r, s["name"], k) for r in ("warp", "block", "memtrace")
+		for s in d["sample_sizes"] for k in ("full", "block")})'
+	json 'all(f["with_us"] > 0 and f["without_us"] > 0 and f["pairs"] == 1 for f in d["samples"])'
+	# Three runs of each size, one of them not timed; accesses of the search for vertices are not compared.
+	json '({c["row"]: (c["comparisons"], c["wrong"]) for c in d["sample_counts"]} ==
+		{"warp": (28, 0), "block": (28, 0), "memtrace": (26, 0)})'
+	json 'd["means"]["memtrace"]["samples"] == 12 and d["means"]["memtrace"]["goal"] == 1.5 and not d["missed"]'
+	json '(lambda c: c["warp"] == 3 * sum(-(-s["threads"] // 32) for s in d["sample_sizes"]) + 3 * (8 + 4 + 8 + 8 + 2 * 8 + 8 + 4 + 4
+		+ 8 + 8 + 2 + 4 + 8 + 4))({c["row"]: c["counted"] for c in d["sample_counts"]})'
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
@@ -71,6 +88,9 @@ change_program() {
 	probe --parts cost --rows warp --rounds 1
 	[ "$status" -eq 1 ]
 	json 'd["wrong"] == ["counter per warp: counted 1557, launched 12456"]'
+	probe --parts samples --samples scan --rows warp --rounds 1
+	[ "$status" -eq 1 ]
+	json 'd["wrong"] == ["counter per warp: counted 30, launched 240"] and [s["name"] for s in d["sample_sizes"]] == ["scan"]'
 }
 
 @test "bench probe fails if a program that is attached under load counts launches twice, or none" {
@@ -98,7 +118,7 @@ change_program() {
 }
 
 @test "bench probe refuses values that make no sense" {
-	for o in "--parts nosuch" "--rows nosuch" "--rounds 0" "--attaches 0" "--cycles 0" "--cycles x"; do
+	for o in "--parts nosuch" "--rows nosuch" "--samples nosuch" "--rounds 0" "--attaches 0" "--cycles 0" "--cycles x"; do
 		run "$GBPF" bench probe --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]

@@ -71,6 +71,21 @@ class Probe(unittest.TestCase):
 		out = self.report(*records, soft=True)
 		self.assertEqual((out.d['missed'], out.failed), ([], False))
 
+	def test_samples_have_a_geometric_mean(self):
+		"""Of the twelve; those that are larger, and the single blocks, have no part in it."""
+		names = [f'sample{i}' for i in range(12)] + ['large']
+		samples = 'samples', {'samples': [{'name': n, 'sample': n != 'large', 'n': 1, 'threads': 1} for n in names]}
+		for factor, missed in (2, []), (4, ['memtrace, samples: 2.000 times, not 1.5']):
+			pairs = [('sample', {**pair('memtrace', 10, 10 * (9 if n == 'large' else factor if i % 2 else 1), n)[1], 'size': size})
+				for i, n in enumerate(names) for size in ('full', 'block')]
+			out = self.report(samples, *pairs)
+			self.assertAlmostEqual(out.d['means']['memtrace']['ratio'], factor ** 0.5)
+			self.assertEqual((out.d['missed'], out.failed), (missed, bool(missed)))
+		self.assertIsNone(self.report(samples, *pairs[:4]).d['means']['memtrace']['goal'])
+
+	def test_wrong_counts_of_samples_fail_the_run(self):
+		self.assertTrue(self.report(('sample_count', {'row': 'warp', 'expected': 10, 'counted': 9})).failed)
+
 	def test_after_detach_is_compared_with_before_the_first_attachment(self):
 		"""Both are compared with the driver's library, which is 2 % faster in each."""
 		out = self.report(pair('before', 10, 10.2), pair('detached', 20, 20.4))
