@@ -145,16 +145,16 @@ static void elect_first(struct ptx_probe_work *p, uint32_t label)
 		       label);
 }
 
-/* Most warps leave at the first branch, for which they need one number. */
+/* One branch: ptxas reads all three numbers at once in any case. It knows that their union is 0 in
+ * the lane that remains, but not that %~n is. */
 static void elect_thread(struct ptx_probe_work *p, uint32_t label)
 {
 	ptx_probe_text(p,
-		       "\tmov.u32 %%~n, %%tid.x;\n\tsetp.ne.u32 %%~p, %%~n, 0;\n"
-		       "\t@%%~p bra $~%u;\n"
-		       "\tmov.u32 %%~t, %%tid.y;\n\tmov.u32 %%~u, %%tid.z;\n"
-		       "\tor.b32 %%~t, %%~t, %%~u;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
+		       "\tmov.u32 %%~n, %%tid.x;\n\tmov.u32 %%~t, %%tid.y;\n"
+		       "\tmov.u32 %%~u, %%tid.z;\n\tor.b32 %%~t, %%~t, %%~u;\n"
+		       "\tor.b32 %%~t, %%~t, %%~n;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
 		       "\t@%%~p bra $~%u;\n",
-		       label, label);
+		       label);
 }
 
 static void elect(struct ptx_probe_work *p, const struct ptx_probe_site *s, uint32_t label)

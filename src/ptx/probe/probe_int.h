@@ -133,7 +133,9 @@ struct ptx_probe_work {
 	uint32_t spaces_line; /* of an isspacep that tells constant from global memory; 0: none */
 	/* While a function is scanned or printed: */
 	const struct ptx_function *in;
-	uint32_t loc, loc_file; /* line of the source at this place; 0: not known */
+	uint32_t loc, loc_file;		    /* line of the source at this place; 0: not known */
+	uint32_t first_loc, first_file;	    /* the same at the function's beginning */
+	const struct ptx_item *entry_place; /* of programs of the entry; NULL: they are printed */
 	struct strmap scopes[PTX_NESTING_MAX + 2]; /* what they declare; n_scopes, innermost last */
 	unsigned n_scopes;
 	uint32_t n_sites[32]; /* so far, by hook - 32 */
@@ -259,7 +261,14 @@ void ptx_probe_after(struct ptx_probe_work *p, const struct ptx_insn *insn);
 void ptx_probe_line(struct ptx_probe_work *p);
 /* Inserts what begins and ends the function that is printed. */
 void ptx_probe_begin(struct ptx_probe_work *p);
+/* Inserts programs of the entry's hooks, at p->entry_place or as part of ptx_probe_begin(). */
+void ptx_probe_enter_entry(struct ptx_probe_work *p);
 void ptx_probe_end(struct ptx_probe_work *p);
+
+/* probe_place.c: returns the item of the entry's body in front of which programs of its hooks
+ * stand; NULL: at its beginning. */
+const struct ptx_item *ptx_probe_entry_place(const struct ptx_probe_work *p,
+					     const struct ptx_function *f);
 
 /* probe_insert.c: code at sites. Each appends to p->out. */
 /* Inserts the programs of a site: the modes' scopes one after the other. */

@@ -221,6 +221,9 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 	ptx_probe_hide_list(p, list, 1);
 	err = ptx_probe_enter_list(p, list);
 	for (const struct ptx_item *it = list->first; it && err == 0; it = it->next) {
+		if (it == p->entry_place) {
+			ptx_probe_enter_entry(p);
+		}
 		if (it->kind == PTX_INSN) {
 			err = print_insn(p, (const struct ptx_insn *)it);
 		} else if (it->kind == PTX_SCOPE) {
@@ -293,6 +296,8 @@ static int print_function(struct ptx_probe_work *p, const struct ptx_function *f
 	p->loc = p->loc_file = 0;
 	p->line_entered = true;
 	first_line(p, &f->body);
+	p->first_loc = p->loc;
+	p->first_file = p->loc_file;
 	buf_puts(p->out, "\n{\n");
 	ptx_probe_hide_params(p, f, 1);
 	err = ptx_probe_enter_params(p, f);

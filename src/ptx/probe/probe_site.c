@@ -56,8 +56,24 @@ void ptx_probe_begin(struct ptx_probe_work *p)
 	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
 		ptx_probe_count_all(p);
 	}
+	p->entry_place = ptx_probe_entry_place(p, p->in);
+	if (!p->entry_place) {
+		ptx_probe_enter_entry(p);
+	}
+}
+
+/* The line is that of the beginning, wherever the programs stand. */
+void ptx_probe_enter_entry(struct ptx_probe_work *p)
+{
+	uint32_t loc = p->loc, file = p->loc_file;
+
+	p->loc = p->first_loc;
+	p->loc_file = p->first_file;
 	insert(p, PTX_PROBE_gdev_block_enter, NULL);
 	insert(p, PTX_PROBE_gdev_enter, NULL);
+	p->loc = loc;
+	p->loc_file = file;
+	p->entry_place = NULL;
 }
 
 void ptx_probe_end(struct ptx_probe_work *p)

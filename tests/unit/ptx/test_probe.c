@@ -941,6 +941,107 @@ static void parameters_that_are_no_arguments_break_the_contract(void **state)
 	}
 }
 
+/* ---- the place at the entry ---- */
+
+#define LEAD                                                                                       \
+	".loc 1 7 1\nld.param.u64 %d1, [k_p];\n.loc 1 8 1\nmov.u32 %r1, %tid.x;\n"                 \
+	"mad.lo.u32 %r2, %r1, 3, %r1;\n"
+
+#define MARKED(params) ".func g_f0 (.param .b64 env" params ")\n{\nmembar.cta;\nret;\n}\n"
+#define MARKED_READING(name)                                                                       \
+	".func g_f0 (.param .b64 env)\n{\n.reg .b64 %a;\nmembar.cta;\nmov.u64 %a, " name           \
+	";\nret;\n}\n"
+#define LINE_FIELD 23
+
+/* Returns whether the program stands in front of this part of the form, maybe with one of lines
+ * beside it. */
+static bool stands_before(const struct ptx_probe *probe, const char *body, const char *part)
+{
+	const struct ptx_probe line = { .hook = 42,
+					.name = "l",
+					.text = ".func l_f0 (.param .b64 env)\n{\nret;\n}\n" };
+	struct ptx_probe probes[2] = { *probe, line };
+	const char *program, *at;
+	char text[1024];
+	struct result t;
+
+	snprintf(text, sizeof(text), "%s.func helper()\n{\nret;\n}\n%s%s%sret;\n}\n", HEAD, BEGIN,
+		 LEAD, body);
+	rewrite(&t, text, probes, probe->sites ? 2 : 1);
+	assert_int_equal(t.err, 0);
+	ptx_module_free(parsed(&t));
+	program = strstr(buf_text(&t.p.text), "\tmembar.cta;");
+	at = strstr(buf_text(&t.p.text), part);
+	assert_true(program && at);
+	done(&t);
+	return program < at;
+}
+
+static void programs_of_the_entry_follow_computations(void **state)
+{
+	static const struct {
+		const char *body, *part;
+	} ends[] = {
+		{ "ld.global.u32 %r3, [%d1];\n", "ld.global.u32 %r3" },
+		{ "st.shared.u32 [%r1], %r2;\n", "st.shared.u32 [%r1]" },
+		{ "@%p1 mov.u32 %r3, 0;\n", "@%p1 mov.u32 %r3" },
+		{ "@%p1 bra L;\nL:\n", "@%p1 bra L" },
+		{ "L: add.u32 %r3, %r3, 1;\n", "L:" },
+		{ "bar.sync 0;\n", "bar.sync 0" },
+		{ "{ .reg .b32 %in; }\n", ".reg .b32 %in" },
+		{ "call helper;\n", "call helper" },
+		{ "mov.u64 %d2, %clock64;\n", "%clock64" },
+		{ "mov.u32 %r3, %smid;\n", "%smid" },
+		{ "activemask.b32 %r3;\n", "activemask" },
+		{ "", "\tret;" },
+	};
+	struct ptx_probe probe = { .hook = BLOCK_ENTER, .name = "g", .text = MARKED("") };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		assert_false(stands_before(&probe, ends[i].body, "mad.lo.u32 %r2"));
+		assert_true(stands_before(&probe, ends[i].body, ends[i].part));
+	}
+	probe.hook = 32; /* enter */
+	assert_false(stands_before(&probe, "", "mad.lo.u32 %r2"));
+}
+
+/* With times, and beside programs of lines, which may begin before it. */
+static void programs_of_the_entry_may_have_to_be_first(void **state)
+{
+	const struct ptx_probe clock = {
+		.hook = BLOCK_ENTER, .name = "g", .fields = 1, .text = MARKED(", .param .b64 clock")
+	};
+	struct ptx_probe probe = { .hook = BLOCK_ENTER, .name = "g" };
+
+	(void)state;
+	assert_true(stands_before(&clock, "", "ld.param.u64 %d1"));
+	probe.text = MARKED_READING("%globaltimer");
+	assert_true(stands_before(&probe, "", "ld.param.u64 %d1"));
+	probe.text = MARKED_READING("%clock64");
+	assert_true(stands_before(&probe, "", "ld.param.u64 %d1"));
+	probe.text = MARKED_READING("0");
+	assert_false(stands_before(&probe, "", "ld.param.u64 %d1"));
+	probe.sites = ""; /* beside a program of lines */
+	assert_true(stands_before(&probe, "", "ld.param.u64 %d1"));
+}
+
+static void the_line_of_the_entry_is_its_first(void **state)
+{
+	struct result t;
+	struct ptx_probe probe = { .hook = BLOCK_ENTER,
+				   .name = "g",
+				   .fields = UINT64_C(1) << LINE_FIELD,
+				   .text = MARKED(", .param .b32 line") };
+
+	(void)state;
+	rewrite(&t, HEAD ENTRY(LEAD), &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, ", 7;\n"));
+	assert_false(has(&t, ", 8;\n"));
+	done(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -965,6 +1066,9 @@ int main(void)
 		cmocka_unit_test(arguments_are_loaded_from_the_kernels_parameters),
 		cmocka_unit_test(arguments_that_are_not_there_are_refused),
 		cmocka_unit_test(parameters_that_are_no_arguments_break_the_contract),
+		cmocka_unit_test(programs_of_the_entry_follow_computations),
+		cmocka_unit_test(programs_of_the_entry_may_have_to_be_first),
+		cmocka_unit_test(the_line_of_the_entry_is_its_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
