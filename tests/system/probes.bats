@@ -65,6 +65,16 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows warps 1 $((2 * 5 * 96))
 }
 
+@test "addresses of maps in the text count the same" {
+	begin
+	attach count_warps
+	export GBPF_PROBE_ADDRESSES=text
+	start
+	tell load "launch 2 5"
+	shows warps 0 $((2 * 5 * 3))
+	shows warps 1 $((2 * 5 * 96))
+}
+
 @test "a hash table of the GPU counts each key exactly" {
 	begin
 	attach count_keys

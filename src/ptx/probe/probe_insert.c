@@ -64,17 +64,15 @@ static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
  * compiler knows differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
 static void environment(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool elected)
 {
-	ptx_probe_text(p, "\tmov.u64 %%~q, " PTX_PROBE_TABLE ";\n");
-	if (elected) {
-		ptx_probe_text(p, "\tcvt.u64.u32 %%~d, %%~n;\n\tadd.s64 %%~q, %%~q, %%~d;\n");
-	}
+	ptx_probe_text(p, elected ? "\tcvt.u64.u32 %%~zero, %%~n;\n" : "\tmov.b64 %%~zero, 0;\n");
+	ptx_probe_text(p, "\tmov.u64 %%~q, " PTX_PROBE_TABLE ";\n\tadd.s64 %%~q, %%~q, %%~zero;\n");
 	ptx_probe_text(p, "\tld.const.b64 %%~e, [%%~q+%u];\n", g->place * 8);
 }
 
 static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		const struct ptx_probe_site *s)
 {
-	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e, %%~q;\n");
+	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e, %%~q, %%~zero;\n");
 	compute(p, g, s, false);
 	compute(p, g, s, true);
 	environment(p, g, !g->probe->lanes && !ptx_probe_is_bulk(s));

@@ -186,8 +186,9 @@ int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes,
 void ptx_probe_programs_finish(struct ptx_probe_work *p);
 
 /* probe_inline.c: a root as a scope of another body, which defines %~e as the environment, %~q as
- * the address of the table, %~fN as field N and %~rN as argument N. Returns why it cannot become
- * one, and its number of instructions; NULL: it can. No scope may have been entered. */
+ * the address of the table, %~zero as 0, %~fN as field N and %~rN as argument N. Returns why it
+ * cannot become one, and its number of instructions; NULL: it can. No scope may have been entered.
+ */
 const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 				 uint32_t *ret_insns);
 /* Loads the address of the i-th of the maps that are parameters into a register, likewise. */

@@ -438,7 +438,7 @@ static int place_maps(struct ptx_probe_work *p)
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		struct ptx_probe_program *g = &p->programs[i];
 
-		if (g->probe->maps_in_table) {
+		if (g->probe->maps_in_table && !g->probe->map_at) {
 			g->maps_place = place + n;
 			n += (uint32_t)__builtin_popcountll(g->maps);
 		}

@@ -51,6 +51,9 @@ unsigned shim_code_arch_here(bool library);
  */
 int shim_code_compile(const char *ptx, size_t bytes, unsigned arch, void **ret, size_t *ret_bytes,
 		      struct report *r);
+/* As shim_code_compile(), but for text that no later run has: the cache is left alone. */
+int shim_code_compile_once(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
+			   struct report *r);
 
 /* Returns true if a patched image was loaded. */
 bool shim_code_any(void);

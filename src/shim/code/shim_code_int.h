@@ -18,9 +18,6 @@ enum shim_code_fork { SHIM_CODE_FORK_BEFORE, SHIM_CODE_FORK_PARENT, SHIM_CODE_FO
  * context is current; caller holds no lock. Other threads that ask at the same time wait for the
  * answer, which takes at most some seconds. */
 const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why);
-/* As shim_code_compile(), but for text that no later run has: the cache is left alone. */
-int shim_code_compile_once(const char *ptx, size_t bytes, void **ret, size_t *ret_bytes,
-			   struct report *r);
 /* Runs a patched kernel on the current device, of that architecture: all blocks, and a prefix of
  * them. 0; -EIO: a wrong result; -ETIMEDOUT: the device was busy; -ECANCELED: an error of the
  * driver; or another error. r has the reason. */

@@ -38,6 +38,7 @@ struct shim_probe_made {
 	size_t image_bytes;
 	uint64_t *table; /* owned */
 	uint32_t n_table;
+	uint64_t (*map_at)[PTX_PROBE_MAPS_MAX]; /* owned; of each probe, or NULL: in the table */
 };
 
 static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
@@ -92,6 +93,39 @@ static int no_ptx(struct shim_probe_made *b, enum shim_kept_why why)
 	return report_set(b->r, -ENOENT, "no-ptx", "%s", shim_kept_why_text(why));
 }
 
+/* GBPF_PROBE_ADDRESSES=text: addresses of maps become constants of a form's text, so its first
+ * access waits for no table. No other process has the text, so it is not cached. */
+static bool addresses_in_text(void)
+{
+	const char *v = getenv("GBPF_PROBE_ADDRESSES");
+
+	return v && strcmp(v, "text") == 0;
+}
+
+/* Before the text is made. */
+static int find_maps(struct shim_probe_made *b)
+{
+	if (!addresses_in_text()) {
+		return 0;
+	}
+	b->map_at = calloc(b->n, sizeof(*b->map_at));
+	if (!b->map_at) {
+		return report_set(b->r, -ENOMEM, "memory", "out of memory");
+	}
+	for (uint32_t i = 0; i < b->n; i++) {
+		uint64_t env = shim_probe_memory_env(b->tool[i], b->k->ctx, b->r);
+
+		if (!env) {
+			return -ENOMEM;
+		}
+		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX; k++) {
+			b->map_at[i][k] = shim_probe_memory_map(b->tool[i], env, k);
+		}
+		b->probes[i].map_at = b->map_at[i];
+	}
+	return 0;
+}
+
 static int rewrite(struct shim_probe_made *b)
 {
 	enum shim_kept_why why;
@@ -106,7 +140,9 @@ static int rewrite(struct shim_probe_made *b)
 	err = ptx_module_parse(&m, text, bytes, "kernel", b->r);
 	free(text);
 	if (!err) {
-		err = ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
+		err = find_maps(b);
+		err = err ? err
+			  : ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
 		ptx_module_free(m);
 	}
 	return err;
@@ -369,14 +405,18 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
 static int compile_form(struct shim_probe_made *b)
 {
 	int err = find_addresses(b, b->k->ctx);
+	const char *text;
+	size_t bytes;
 
 	if (err) {
 		return err;
 	}
 	add_clone(b);
-	return shim_code_compile(b->block ? b->block->text : b->probed.text.data,
-				 b->block ? b->block->bytes : b->probed.text.len,
-				 shim_code_arch_here(false), &b->image, &b->image_bytes, b->r);
+	text = b->block ? b->block->text : b->probed.text.data;
+	bytes = b->block ? b->block->bytes : b->probed.text.len;
+	return b->map_at ? shim_code_compile_once(text, bytes, &b->image, &b->image_bytes, b->r)
+			 : shim_code_compile(text, bytes, shim_code_arch_here(false), &b->image,
+					     &b->image_bytes, b->r);
 }
 
 static int make_form(struct shim_probe_made *b)
@@ -469,5 +509,6 @@ void shim_probe_made_free(struct shim_probe_made *b)
 	ptx_probed_finish(&b->probed);
 	free(b->image);
 	free(b->table);
+	free(b->map_at);
 	free(b);
 }

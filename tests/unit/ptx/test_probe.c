@@ -658,6 +658,44 @@ static void maps_are_in_the_environment(void **state)
 	done(&t);
 }
 
+/* The programs of with_maps(). */
+static void maps_may_be_constants(void **state)
+{
+	uint64_t at[PTX_PROBE_MAPS_MAX] = { [0] = 0x7000, [2] = 0x7f0012345600, [63] = 0xfff0 };
+	char text[512];
+	struct ptx_probe probes[2] = {
+		{ .hook = 34,
+		  .name = "h",
+		  .text = ".func h_f0 (.param .b64 env, .param .b64 map0)\n{\n"
+			  ".reg .b64 %a; ld.param.u64 %a, [map0];\n}\n",
+		  .maps_in_table = true },
+		{ .hook = 34,
+		  .name = "g",
+		  .fields = 1,
+		  .text = text,
+		  .maps_in_table = true,
+		  .map_at = at },
+	};
+
+	(void)state;
+	for (unsigned called = 0; called < 2; called++) {
+		struct result t;
+
+		snprintf(text, sizeof(text), WITH_MAPS, called ? ".local .b32 stack;" : "");
+		rewrite(&t, HEAD ENTRY(""), probes, 2);
+		assert_int_equal(t.err, 0);
+		ptx_module_free(parsed(&t));
+		assert_true(has(&t, "gbpf$table[3]"));
+		assert_int_equal(t.p.n_maps, 1);
+		assert_int_equal(t.p.maps[0].probe, 0);
+		assert_true(has(&t, "\tld.const.b64 %a, [%probe0_q+16];\n"));
+		assert_true(has(&t, called ? "\tadd.s64 %probe0_d, %probe0_zero, 0x7f0012345600;\n"
+					   : "\tadd.s64 %a, %probe0_zero, 0x7f0012345600;\n"
+					     "\tadd.s64 %b, %probe0_zero, 0xfff0;\n"));
+		done(&t);
+	}
+}
+
 /* 1025 instructions fit three times. */
 static void long_programs_are_called_beyond_a_bound(void **state)
 {
@@ -1060,6 +1098,7 @@ int main(void)
 		cmocka_unit_test(subprograms_are_called),
 		cmocka_unit_test(maps_are_in_the_table),
 		cmocka_unit_test(maps_are_in_the_environment),
+		cmocka_unit_test(maps_may_be_constants),
 		cmocka_unit_test(long_programs_are_called_beyond_a_bound),
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
