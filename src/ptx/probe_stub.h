@@ -8,6 +8,8 @@
  * a patched kernel can launch a probed one. Such a stub serves one context and is not worth storing
  * on disk.
  *
+ * Arguments of the kernel lie where the padding does, so programs read them there.
+ *
  * Programs of gdev_block_enter run in thread 0 of each block that the gate lets run, those of
  * gdev_enter in lane 0 of each of its warps: all threads of a warp begin together. The kernel
  * begins when the threads of a warp are together again. */
@@ -17,12 +19,29 @@
 #include "ptx/block_gate.h"
 #include "ptx/probe.h"
 
-/* Appends a module as ptx_gate_stub does, with programs. envs: address of each one's environment.
- * kernel: name of the kernel that gets the stub; a stub without a program that reads the field
- * `kernel` does not depend on it. Returns 0; -ENOTSUP with the reason: a hook or a form of program
- * that the stub lacks; -EINVAL: a probe is not as ptx/probe.h says; -EFBIG; -ENOMEM. */
+/* A part of the kernel's parameters that a program reads. */
+struct ptx_stub_arg {
+	const char *program;	/* the probe's name */
+	uint32_t offset, bytes; /* from the first parameter; 1, 2, 4 or 8 */
+};
+
+#define PTX_STUB_ARGS_MAX 64u
+
+/* What a stub expects of the kernel, and of who opens it. */
+struct ptx_stub_form {
+	uint32_t pad; /* bytes of other parameters in front of the argument */
+	uint32_t n_args;
+	struct ptx_stub_arg
+		args[PTX_STUB_ARGS_MAX]; /* each must lie in one parameter of the kernel */
+};
+
+/* Appends a module as ptx_gate_stub does, with programs. pad: PTX_GATE_PAD_A or _B; ret->pad is
+ * more if arguments of the kernel lie behind. envs: address of each one's environment. kernel: name
+ * of the kernel that gets the stub; a stub without a program that reads the field `kernel` does not
+ * depend on it. Returns 0; -ENOTSUP with the reason: a hook or a form of program that the stub
+ * lacks; -EINVAL: a probe is not as ptx/probe.h says; -EFBIG; -ENOMEM. */
 int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *kernel,
 		   const struct ptx_probe *probes, const uint64_t *envs, uint32_t n,
-		   struct report *r);
+		   struct ptx_stub_form *ret, struct report *r);
 
 #endif

@@ -16,12 +16,14 @@
 #define SMS_MAX 256u
 #define CHAIN 8u	/* launches that are timed together */
 #define BLOCK_NS 10000u /* of the long blocks that are timed */
-#define ARRAY_AT 256u	/* of the maps behind the environment */
+#define ROUNDS 50u
+#define ARRAY_AT 256u /* of the maps behind the environment */
 
-/* STORE and COUNT: one store, and one addition, for each block. BLOCKS: two additions. */
-enum form { ORIGINAL, GATE, STORE, COUNT, BLOCKS, BOTH, FORMS };
-static const char *const form_names[] = { "original",	 "gate",	"block_store",
-					  "block_count", "block_enter", "both" };
+/* STORE and COUNT: one store, and one addition, for each block. BLOCKS: two additions. ARGUMENT:
+ * adds an argument of the kernel. */
+enum form { ORIGINAL, GATE, STORE, COUNT, BLOCKS, BOTH, ARGUMENT, FORMS };
+static const char *const form_names[] = { "original",	 "gate", "block_store", "block_count",
+					  "block_enter", "both", "argument" };
 
 static struct program p;
 static CUfunction forms[FORMS];
@@ -72,26 +74,29 @@ static const struct {
 } programs_of[FORMS] = { [STORE] = { &store, 1 },
 			 [COUNT] = { &count, 1 },
 			 [BLOCKS] = { probe_both, 1 },
-			 [BOTH] = { probe_both, 2 } };
+			 [BOTH] = { probe_both, 2 },
+			 [ARGUMENT] = { &probe_of_arg, 1 } };
 
 /* All programs have one environment, which has the maps' addresses first. */
-static void write_stub(struct buf *text, uint32_t pad, enum form f, struct report *r)
+static uint32_t write_stub(struct buf *text, uint32_t pad, enum form f, struct report *r)
 {
 	const uint64_t envs[] = { env, env };
+	struct ptx_stub_form form = { .pad = pad };
 	int err;
 
 	buf_init(text);
 	err = f == GATE ? ptx_gate_stub(text, arch, pad)
 			: ptx_probe_stub(text, arch, pad, "work", programs_of[f].probes, envs,
-					 programs_of[f].n, r);
+					 programs_of[f].n, &form, r);
 	if (err) {
 		fail("stub", r);
 	}
+	return form.pad;
 }
 
 static struct cubin_stub *make_stub(enum form f, struct report *r)
 {
-	static const uint32_t pads[] = { PTX_GATE_PAD_A, PTX_GATE_PAD_B };
+	uint32_t pads[] = { PTX_GATE_PAD_A, PTX_GATE_PAD_B };
 	struct cubin_stub *s = NULL;
 	size_t bytes[2];
 	char *image[2];
@@ -99,7 +104,7 @@ static struct cubin_stub *make_stub(enum form f, struct report *r)
 	for (unsigned i = 0; i < 2; i++) {
 		struct buf text;
 
-		write_stub(&text, pads[i], f, r);
+		pads[i] = write_stub(&text, pads[i], f, r);
 		image[i] = compile(buf_text(&text), text.len, &bytes[i]);
 		buf_finish(&text);
 	}
@@ -188,7 +193,9 @@ static bool counted(enum form f, uint64_t first, uint64_t runs, uint64_t threads
 	const struct counts *c = take_counts();
 	uint64_t blocks = f > STORE ? runs : 0,
 		 warps = f == BOTH ? runs * ((threads + 31) / 32) : 0;
-	uint64_t sum = f > COUNT ? runs * first + runs * (runs - 1) / 2 : 0;
+	uint64_t sum = f == ARGUMENT ? runs * ROUNDS
+		       : f > COUNT   ? runs * first + runs * (runs - 1) / 2
+				     : 0;
 	uint64_t lanes = f == BOTH ? runs * threads : 0, w = 0, l = 0, wrong = 0;
 
 	for (unsigned i = 0; i < SMS_MAX; i++) {
@@ -253,10 +260,10 @@ static void run_shapes(void)
 		uint64_t threads = (uint64_t)s->block[0] * s->block[1] * s->block[2];
 		uint64_t right;
 
-		launch(ORIGINAL, s->grid, s->block, 50, &zero);
+		launch(ORIGINAL, s->grid, s->block, ROUNDS, &zero);
 		right = results();
 		for (enum form f = GATE; f < FORMS; f++) {
-			launch(f, s->grid, s->block, 50, &zero);
+			launch(f, s->grid, s->block, ROUNDS, &zero);
 			program_check(&p, results() == right, "results are the original's");
 			program_check(&p, counted(f, 0, blocks, threads), "counts are exact");
 		}
@@ -276,15 +283,15 @@ static void run_gate(enum form f)
 				    .number = 1 };
 	uint64_t right;
 
-	launch(ORIGINAL, grid, block, 50, &arg);
+	launch(ORIGINAL, grid, block, ROUNDS, &arg);
 	right = results();
 	CU(cuMemcpyHtoD(arg.gate, &closed, sizeof(closed)));
-	launch(f, grid, block, 50, &arg);
+	launch(f, grid, block, ROUNDS, &arg);
 	program_check(&p, counted(f, 0, bound, 64), "blocks that leave are not counted");
 	CU(cuMemcpyHtoD(arg.gate, &open, sizeof(open)));
 	arg.base = n;
 	arg.from = (uint32_t)bound;
-	launch(f, grid, block, 50, &arg);
+	launch(f, grid, block, ROUNDS, &arg);
 	program_check(&p, counted(f, bound, n - bound, 64), "the continuation counts the rest");
 	program_check(&p, results() == right, "results of both are the original's");
 	CU(cuMemsetD8(area, 0, PTX_GATE_WORD + 128));

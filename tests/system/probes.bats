@@ -170,6 +170,23 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	shows args 1000000 26
 }
 
+@test "an entry stub reads arguments of the kernel, and refuses one that it has not" {
+	begin
+	attach wrong_args
+	start
+	tell code "launch 1 1"
+	refused() { [ "$(kernels refused)" = 1 ]; }
+	wait_for refused
+	gbpf probe ls --json | grep -q "no parameter of the kernel contains the 4 bytes at offset 16"
+	gbpf probe detach "$id"
+	attach count_args
+	wait_for has_kernels 1
+	tell "launch 3 2" "launch 5 4"
+	shows args $((2 * 96 - 1)) 6
+	shows args $((4 * 96 - 1)) 20
+	shows args 1000000 26
+}
+
 @test "tools share a kernel, and each has its own values" {
 	begin
 	attach count_warps

@@ -11,7 +11,7 @@
 struct check {
 	struct ptx_probe_work *p;
 	const struct ptx_probe_program *g;
-	struct strmap names; /* labels of the root's own list, and functions */
+	struct strmap names; /* functions, and labels of the scopes around this place */
 	uint32_t n_insns;
 	unsigned depth;
 	const char *why;
@@ -232,26 +232,13 @@ static void check_item(struct check *c, const struct ptx_item *it)
 	case PTX_SCOPE:
 		check_list(c, &((const struct ptx_scope *)it)->body);
 		break;
-	case PTX_LABEL: /* of the root's own list, or it would be out of sight from there */
-		c->why = c->depth == 1 ? c->why : "a scope in it has a label";
+	case PTX_LABEL: /* add_names() has seen it */
 		break;
 	case PTX_DIRECTIVE: /* of debuggers and optimizers */
 		break;
 	default:
 		c->why = "it jumps through a table";
 	}
-}
-
-/* Declarations count from their place on, as in PTX. Recursion is bounded by the parser. */
-static void check_list(struct check *c, const struct ptx_list *list)
-{
-	c->depth++;
-	ptx_probe_enter(c->p);
-	for (const struct ptx_item *it = list->first; it && !c->why; it = it->next) {
-		check_item(c, it);
-	}
-	ptx_probe_leave_scope(c->p);
-	c->depth--;
 }
 
 /* Adds the list's items of a kind by their names. */
@@ -274,6 +261,37 @@ static void add_names(struct check *c, const struct ptx_list *list, enum ptx_ite
 	}
 }
 
+static void remove_labels(struct check *c, const struct ptx_list *list)
+{
+	for (const struct ptx_item *it = list->first; it; it = it->next) {
+		if (it->kind == PTX_LABEL) {
+			(void)strmap_del(&c->names, ((const struct ptx_label *)it)->name);
+		}
+	}
+}
+
+/* Declarations count from their place on, labels in all of their scope, as in PTX. A form's body
+ * has labels of the root's own list only. Recursion is bounded by the parser. */
+static void check_list(struct check *c, const struct ptx_list *list)
+{
+	size_t n_names = c->names.n;
+
+	c->depth++;
+	add_names(c, list, PTX_LABEL);
+	if (c->names.n > n_names && c->depth > 1 && c->p->m) {
+		c->why = "a scope in it has a label";
+	}
+	ptx_probe_enter(c->p);
+	for (const struct ptx_item *it = list->first; it && !c->why; it = it->next) {
+		check_item(c, it);
+	}
+	ptx_probe_leave_scope(c->p);
+	if (!c->why) { /* each was added here */
+		remove_labels(c, list);
+	}
+	c->depth--;
+}
+
 const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 				 uint32_t *ret_insns)
 {
@@ -281,7 +299,6 @@ const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_prob
 
 	strmap_init(&c.names);
 	add_names(&c, &g->module->items, PTX_FUNCTION);
-	add_names(&c, &g->root->body, PTX_LABEL);
 	if (!c.why) {
 		check_list(&c, &g->root->body);
 	}

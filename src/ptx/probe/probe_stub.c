@@ -10,6 +10,10 @@
 #include "ptx/probe/probe_int.h"
 
 #define STEM "gbpf$"
+/* Bytes between the last argument that is read and the stub's own, so that no load takes parts of
+ * both: their distance differs between the two compilations. */
+#define ARGS_GAP 64u
+#define PARAM_BYTES_MAX 4096u
 
 /* A program that becomes part of the stub. */
 struct inlining {
@@ -135,6 +139,17 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 	}
 }
 
+/* The padding begins where the kernel's parameters do. */
+static void load_args(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+{
+	for (uint32_t k = 0; k < g->n_args; k++) {
+		const struct ptx_probe_arg *a = &g->args[k];
+
+		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [pad+%u];\n",
+			       8 * PTX_PROBE_ARG_WIDTH(a->bytes), k, 8 * a->bytes, k, a->offset);
+	}
+}
+
 static void compute_fields(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
 	bool active = false;
@@ -145,6 +160,7 @@ static void compute_fields(struct ptx_probe_work *p, const struct ptx_probe_prog
 	if (active) {
 		compute_active(p);
 	}
+	load_args(p, g);
 	compute(p, g, false);
 	compute(p, g, true);
 }
@@ -206,10 +222,6 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 			return refuse(&n, "an entry stub runs at the beginning of blocks and warps "
 					  "only");
 		}
-		if (n.g->n_args) {
-			return refuse(&n, "it reads arguments of the kernel: an entry stub has "
-					  "none of them");
-		}
 		if (n.g->probe->lanes) {
 			return refuse(&n, "an entry stub runs one lane of a warp");
 		}
@@ -225,17 +237,53 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 	return err;
 }
 
+static int add_arg(struct ptx_stub_form *f, const struct inlining *n, const struct ptx_probe_arg *a)
+{
+	if (f->n_args == PTX_STUB_ARGS_MAX) {
+		return refuse(n, "the programs of an entry stub read too many arguments");
+	}
+	f->args[f->n_args++] = (struct ptx_stub_arg){ n->g->probe->name, a->offset, a->bytes };
+	return 0;
+}
+
+/* Lists the arguments, and makes the padding longer than them. */
+static int find_args(struct ptx_probe_work *p, uint32_t pad, struct ptx_stub_form *ret)
+{
+	uint64_t end = 0;
+
+	ret->n_args = 0;
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct inlining n = { .p = p, .g = &p->programs[i] };
+
+		for (uint32_t k = 0; k < n.g->n_args; k++) {
+			const struct ptx_probe_arg *a = &n.g->args[k];
+			int err = add_arg(ret, &n, a);
+
+			if (err < 0) {
+				return err;
+			}
+			end = MAX(end, (uint64_t)a->offset + a->bytes);
+		}
+		if (end > PARAM_BYTES_MAX - PTX_GATE_PAD_B - 2 * ARGS_GAP) {
+			return refuse(&n, "it reads an argument that lies too far behind");
+		}
+	}
+	ret->pad = pad + (end ? (uint32_t)ROUND_UP(end, (uint64_t)8) + ARGS_GAP : 0);
+	return 0;
+}
+
 int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *kernel,
 		   const struct ptx_probe *probes, const uint64_t *envs, uint32_t n,
-		   struct report *r)
+		   struct ptx_stub_form *ret, struct report *r)
 {
 	struct ptx_probe_name entry = { .name = kernel };
 	struct ptx_probe_work p = { .out = out, .stem = STEM, .entry = &entry, .report = r };
 	int err = ptx_probe_programs(&p, probes, n);
 
 	err = err ? err : check(&p, envs);
+	err = err ? err : find_args(&p, pad, ret);
 	if (err == 0) {
-		ptx_gate_begin(out, arch, pad);
+		ptx_gate_begin(out, arch, ret->pad);
 		insert_all(&p, envs);
 		ptx_gate_end(out);
 	}

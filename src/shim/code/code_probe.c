@@ -35,10 +35,11 @@ struct request {
 
 /* ---- stubs ---- */
 
-static int write_stub(const struct request *q, uint32_t pad, struct buf *text)
+static int write_stub(const struct request *q, uint32_t pad, struct buf *text,
+		      struct ptx_stub_form *ret)
 {
 	buf_init(text);
-	return ptx_probe_stub(text, q->arch, pad, q->kernel, q->probes, q->envs, q->n, q->r);
+	return ptx_probe_stub(text, q->arch, pad, q->kernel, q->probes, q->envs, q->n, ret, q->r);
 }
 
 static int compile(const struct request *q, const struct buf *text, void **ret, size_t *ret_bytes)
@@ -46,18 +47,20 @@ static int compile(const struct request *q, const struct buf *text, void **ret, 
 	return shim_code_compile_once(buf_text(text), text->len, ret, ret_bytes, q->r);
 }
 
-static int make_stub(const struct request *q, const struct buf *a, struct cubin_stub **ret)
+static int make_stub(const struct request *q, const struct buf *a, uint32_t pad,
+		     struct cubin_stub **ret)
 {
 	void *x = NULL, *y = NULL;
 	size_t x_bytes = 0, y_bytes = 0;
+	struct ptx_stub_form f;
 	struct buf b;
-	int err = write_stub(q, PTX_GATE_PAD_B, &b);
+	int err = write_stub(q, PTX_GATE_PAD_B, &b, &f);
 
 	err = err ? err : compile(q, a, &x, &x_bytes);
 	err = err ? err : compile(q, &b, &y, &y_bytes);
 	err = err ? err
-		  : cubin_stub_open(ret, x, x_bytes, PTX_GATE_PAD_A, y, y_bytes, PTX_GATE_PAD_B,
-				    PTX_GATE_ENTRY, SHIM_CODE_ARG_BYTES, q->r);
+		  : cubin_stub_open(ret, x, x_bytes, pad, y, y_bytes, f.pad, PTX_GATE_ENTRY,
+				    SHIM_CODE_ARG_BYTES, q->r);
 	if (!err) {
 		err = cubin_stub_check_programs(*ret, q->r);
 		if (err) {
@@ -99,15 +102,16 @@ static const struct cubin_stub *find_stub(unsigned arch, const struct buf *text)
 }
 
 /* *ret is remembered: the caller does not close it. */
-static int stub_of(const struct request *q, const struct cubin_stub **ret)
+static int stub_of(const struct request *q, const struct cubin_stub **ret,
+		   struct ptx_stub_form *ret_form)
 {
 	struct cubin_stub *made = NULL;
 	struct buf text;
-	int err = write_stub(q, PTX_GATE_PAD_A, &text);
+	int err = write_stub(q, PTX_GATE_PAD_A, &text, ret_form);
 
 	*ret = err ? NULL : find_stub(q->arch, &text);
 	if (!err && !*ret) {
-		err = make_stub(q, &text, &made);
+		err = make_stub(q, &text, ret_form->pad, &made);
 		err = err ? err : remember(q->arch, &text, made);
 		*ret = err ? NULL : made;
 	}
@@ -131,6 +135,39 @@ static int check_here(unsigned arch, const void *elf, size_t bytes, struct repor
 		       : report_set(r, -ENOTSUP, "code", "its machine code is not for this device");
 }
 
+static bool contains(const struct cubin_kernel *k, const struct ptx_stub_arg *a)
+{
+	for (uint32_t i = 0; i < k->n_params; i++) {
+		const struct cubin_param *p = &k->params[i];
+
+		if (a->offset >= p->offset &&
+		    (uint64_t)a->offset + a->bytes <= (uint64_t)p->offset + p->bytes) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Each argument that the programs read must lie in one of the kernel's parameters. */
+static int check_args(const struct cubin_kernel *k, const struct ptx_stub_form *f, struct report *r)
+{
+	for (uint32_t i = 0; i < f->n_args; i++) {
+		const struct ptx_stub_arg *a = &f->args[i];
+
+		if (!contains(k, a)) {
+			report_place(r, "%s", k->name);
+			(void)report_set(r, -ENOTSUP, "probe",
+					 "%s: no parameter of the kernel contains the %u bytes at "
+					 "offset %u",
+					 a->program, a->bytes, a->offset);
+			report_hint(r, "name kernels that have this argument: gdev/HOOK/PATTERN, "
+				       "or --kernel");
+			return -ENOTSUP;
+		}
+	}
+	return 0;
+}
+
 int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t bytes,
 			 const char *kernel, const struct ptx_probe *probes, const uint64_t *envs,
 			 uint32_t n, struct report *r)
@@ -142,12 +179,20 @@ int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t byt
 				   .n = n,
 				   .r = r };
 	const struct cubin_stub *stub = NULL;
+	struct cubin_patched *made = NULL;
+	struct ptx_stub_form form;
 	int err = check_here(q.arch, elf, bytes, r);
 
-	err = err ? err : stub_of(&q, &stub);
-	err = err ? err : cubin_patch_copy(ret, elf, bytes, kernel, stub, r);
+	err = err ? err : stub_of(&q, &stub, &form);
+	err = err ? err : cubin_patch_copy(&made, elf, bytes, kernel, stub, r);
+	err = err ? err : check_args(cubin_patched_find(made, kernel), &form, r);
 	if (err == -ENOMEM) {
 		(void)report_set(r, err, "code", "out of memory");
+	}
+	if (err) {
+		cubin_patched_close(made);
+	} else {
+		*ret = made;
 	}
 	return err;
 }

@@ -48,6 +48,7 @@ static int lay_out(struct soft_entry *e, struct ptx_module *m, const struct ptx_
 		}
 		e->params[i].offset = ROUND_UP(at, align);
 		e->params[i].bytes = (uint32_t)size;
+		e->params[i].name = v->name;
 		at = e->params[i].offset + e->params[i].bytes;
 	}
 	e->n_params = f->n_params;

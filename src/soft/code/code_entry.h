@@ -12,6 +12,7 @@
 
 struct soft_entry_param {
 	uint32_t offset, bytes;
+	const char *name; /* the module's; NULL: of a stub's argument */
 };
 
 struct soft_entry {

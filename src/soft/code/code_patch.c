@@ -69,21 +69,39 @@ static int find_argument(struct patch_reader *x, const struct soft_view *v)
 
 /* ---- the stub ---- */
 
+static bool add_mention(struct patch_reader *x, const struct soft_entry_param *p, const char *name,
+			uint32_t place)
+{
+	uint32_t begin = SOFT_INSN_PARAM_BASE + p->offset;
+
+	if (place < begin || place >= begin + p->bytes) {
+		return false;
+	}
+	buf_printf(&x->p->stub, "%s+%u", name, place - begin);
+	return true;
+}
+
+/* Of its argument, or of a parameter of the kernel. */
+static bool mention(struct patch_reader *x, uint32_t place)
+{
+	bool is = add_mention(x, &x->p->argument, SOFT_PATCH_ARGUMENT, place);
+
+	for (uint32_t i = 0; i < x->e->n_params && !is; i++) {
+		is = add_mention(x, &x->e->params[i], x->e->params[i].name, place);
+	}
+	return is;
+}
+
 static int add_carrier(struct patch_reader *x)
 {
-	const struct soft_entry_param *arg = &x->p->argument;
 	struct soft_carrier c;
-	uint32_t begin = SOFT_INSN_PARAM_BASE + arg->offset;
 
 	if (!soft_insn_carried(soft_insn_read(x->code + x->at), SOFT_INSN_TEXT, &c) ||
 	    memchr(c.text, 0, c.bytes)) {
 		return refuse_here(x, "not an instruction of the soft GPU");
 	}
-	if (c.refers && (c.offset < begin || c.offset >= begin + arg->bytes)) {
-		return refuse_here(x, "the stub mentions something other than its argument");
-	}
-	if (c.refers) {
-		buf_printf(&x->p->stub, SOFT_PATCH_ARGUMENT "+%u", c.offset - begin);
+	if (c.refers && !mention(x, c.offset)) {
+		return refuse_here(x, "the stub mentions something other than parameters");
 	}
 	return buf_add(&x->p->stub, c.text, c.bytes);
 }

@@ -40,6 +40,18 @@ static const char probe_warps[] =
 	"$L8:\n\tadd.s64 %r6, %r6, 1;\n\tsetp.lt.u64 %p0, %r6, 3;\n\t@%p0 bra $L3;\n"
 	"$L9:\n\tret;\n}\n";
 
+/* Counts blocks, and adds the kernel's argument of 4 bytes at 16. */
+static const char probe_arg[] =
+	".func arg_f0 (.param .b64 env, .param .b32 arg_16_4)\n{\n" PROBE_REGISTERS
+	"\t.reg .b32 %n;\n\tld.param.b32 %n, [arg_16_4];\n"
+	"\tld.global.nc.u64 %t0, [%genv+0];\n\tmov.b64 %r1, 1;\n"
+	"\tcvta.to.global.u64 %t0, %t0;\n\tred.relaxed.gpu.global.add.u64 [%t0], %r1;\n"
+	"\tcvt.u64.u32 %r1, %n;\n\tred.relaxed.gpu.global.add.u64 [%t0+8], %r1;\n\tret;\n}\n";
+
+static const struct ptx_probe probe_of_arg = { .hook = PROBE_BLOCK_ENTER,
+					       .name = "arg",
+					       .text = probe_arg };
+
 static const struct ptx_probe probe_both[] = {
 	{ .hook = PROBE_BLOCK_ENTER,
 	  .fields = PROBE_FIELD(3),

@@ -1,5 +1,5 @@
-/* probe-stub ARCH PAD: prints the PTX of an entry stub with two programs, which
- * tests/data/cubins/make compiles. */
+/* probe-stub ARCH PAD [argument]: prints the PTX of an entry stub with two programs, or with one
+ * that reads an argument of the kernel, which tests/data/cubins/make compiles. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,19 +8,21 @@
 int main(int argc, char **argv)
 {
 	struct buf text, why;
+	struct ptx_stub_form form;
 	struct report r;
 	int status = 1;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: probe-stub ARCH PAD\n");
+	if (argc < 3 || argc > 4) {
+		fprintf(stderr, "usage: probe-stub ARCH PAD [argument]\n");
 		return 2;
 	}
 	buf_init(&text);
 	buf_init(&why);
 	report_init(&r);
 	if (ptx_probe_stub(&text, (unsigned)strtoul(argv[1], NULL, 10),
-			   (uint32_t)strtoul(argv[2], NULL, 10), "kernel", probe_both, probe_envs,
-			   ARRAY_SIZE(probe_both), &r) == 0) {
+			   (uint32_t)strtoul(argv[2], NULL, 10), "kernel",
+			   argc == 4 ? &probe_of_arg : probe_both, probe_envs,
+			   argc == 4 ? 1 : ARRAY_SIZE(probe_both), &form, &r) == 0) {
 		status = fputs(buf_text(&text), stdout) < 0;
 	} else {
 		report_text(&r, &why);

@@ -8,7 +8,8 @@
 #include "cubin/cubin_insn_int.h"
 #include "cubin/cubin_stub_int.h"
 
-static struct cubin_stub *open_programs(const char *name, unsigned arch)
+/* more: bytes of padding that hold arguments of the kernel. */
+static struct cubin_stub *open_padded(const char *name, unsigned arch, uint32_t more)
 {
 	struct cubin_stub *s = NULL;
 	struct buf a, b;
@@ -18,12 +19,17 @@ static struct cubin_stub *open_programs(const char *name, unsigned arch)
 	a = read_cubin(path);
 	snprintf(path, sizeof(path), "%s_1024.sm_%u", name, arch);
 	b = read_cubin(path);
-	assert_int_equal(
-		cubin_stub_open(&s, a.data, a.len, 64, b.data, b.len, 1024, "gbpf_stub", 64, NULL),
-		0);
+	assert_int_equal(cubin_stub_open(&s, a.data, a.len, 64 + more, b.data, b.len, 1024 + more,
+					 "gbpf_stub", 64, NULL),
+			 0);
 	buf_finish(&a);
 	buf_finish(&b);
 	return s;
+}
+
+static struct cubin_stub *open_programs(const char *name, unsigned arch)
+{
+	return open_padded(name, arch, 0);
 }
 
 /* Figures are the compiler's. */
@@ -44,6 +50,42 @@ static void programs_are_accepted_on_each_architecture(void **state)
 		cubin_stub_close(s);
 		s = open_programs("gate", cases[i].arch); /* no program is fine, too */
 		assert_int_equal(cubin_stub_check_programs(s, NULL), 0);
+		cubin_stub_close(s);
+	}
+}
+
+/* Returns how many operands of a stub name that address in bank 0; `argument`: as a part of the
+ * stub's own argument, which is moved. */
+static unsigned mentions(const struct cubin_stub *s, uint32_t address, bool argument)
+{
+	unsigned n = 0;
+
+	for (size_t at = 0; at < s->bytes; at += 16) {
+		struct cubin_insn i = cubin_insn_at(s->code + at);
+		unsigned form = cubin_insn_op(i) >> 9;
+		unsigned first = cubin_insn_op(i) == CUBIN_OP_LDCU ? 37 : 38;
+
+		n += (form == 3 || form == 5) && (i.lo >> first & 0xffff) == address &&
+		     !s->field[at / 16] == !argument;
+	}
+	return n;
+}
+
+/* The kernel's parameters begin at the stub's base, whatever the padding. */
+static void arguments_of_the_kernel_stay_in_place(void **state)
+{
+	static const unsigned archs[] = { 75, 80, 86, 89, 90, 100, 103, 120 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(archs); i++) {
+		struct cubin_stub *s = open_padded("argument", archs[i], 88);
+
+		print_message("sm_%u\n", archs[i]);
+		assert_int_equal(cubin_stub_check_programs(s, NULL), 0);
+		assert_int_equal(s->arg_at, s->base + 64 + 88);
+		assert_int_equal(mentions(s, s->base + 16, false), 1);
+		assert_int_equal(mentions(s, s->base + 16, true), 0);
+		assert_true(mentions(s, s->arg_at + 8, true) > 0); /* the gate's address */
 		cubin_stub_close(s);
 	}
 }
@@ -171,6 +213,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(programs_are_accepted_on_each_architecture),
+		cmocka_unit_test(arguments_of_the_kernel_stay_in_place),
 		cmocka_unit_test(each_operation_is_refused_behind_the_gate),
 		cmocka_unit_test(lanes_must_join_again),
 		cmocka_unit_test(branches_stay_inside),

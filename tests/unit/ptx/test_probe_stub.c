@@ -12,6 +12,7 @@
 
 struct result {
 	struct buf text;
+	struct ptx_stub_form form;
 	struct report r;
 	int err;
 };
@@ -22,7 +23,7 @@ static struct result make(const struct ptx_probe *probes, uint32_t n)
 
 	buf_init(&t.text);
 	report_init(&t.r);
-	t.err = ptx_probe_stub(&t.text, 90, 64, "kernel", probes, probe_envs, n, &t.r);
+	t.err = ptx_probe_stub(&t.text, 90, 64, "kernel", probes, probe_envs, n, &t.form, &t.r);
 	if (t.err && !t.r.message.len) {
 		fail_msg("refused without a reason");
 	}
@@ -135,6 +136,27 @@ static void guarded_returns_are_branches(void **state)
 	done(&t);
 }
 
+/* A label is known in its scope, and in those within. */
+static void labels_belong_to_their_scopes(void **state)
+{
+	struct result t =
+		one(PROBE_ENTER, 0, "", "{ $a: { bra $a; } { $b: bra $b; } { $b: bra $b; } } ret;");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	done(&t);
+	t = one(PROBE_ENTER, 0, "", "{ $a: ret; } bra $a;");
+	assert_int_equal(t.err, -EINVAL);
+	assert_true(strstr(buf_text(&t.r.message), "does not declare") != NULL);
+	done(&t);
+	t = one(PROBE_ENTER, 0, "", "$a: { $a: ret; } bra $a;");
+	assert_int_equal(t.err, -EINVAL);
+	done(&t);
+	t = one(PROBE_ENTER, 0, "", "{ $gbpf$end1: ret; }");
+	assert_int_equal(t.err, -EINVAL);
+	done(&t);
+}
+
 /* A stub has no table. */
 static void maps_are_read_from_the_environment(void **state)
 {
@@ -162,6 +184,31 @@ static void offsets_of_maps_are_constants(void **state)
 	assert_int_equal(t.err, 0);
 	assert_true(has(&t, "\tadd.s64 %a, %gbpf$e, 0x2000;\n"));
 	assert_false(has(&t, "ld.global"));
+	done(&t);
+}
+
+/* The kernel's parameters begin where the padding does, and the stub's argument keeps a distance.
+ */
+static void arguments_are_read_from_the_padding(void **state)
+{
+	struct result t = one(PROBE_ENTER, 0, ", .param .b32 arg_6_2, .param .b64 arg_72_8",
+			      ".reg .b32 %a; .reg .b64 %b; ld.param.b32 %a, [arg_6_2];\n"
+			      "ld.param.b64 %b, [arg_72_8]; ret;");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(at(&t, "pad[208]") < at(&t, "bar.red.or.pred"));
+	assert_true(at(&t, "bra $gbpf$end") < at(&t, "ld.param.u16 %gbpf$r0, [pad+6];"));
+	assert_true(has(&t, "ld.param.u64 %gbpf$r1, [pad+72];"));
+	assert_int_equal(t.form.pad, 208);
+	assert_int_equal(t.form.n_args, 2);
+	assert_string_equal(t.form.args[1].program, "p");
+	assert_int_equal(t.form.args[1].offset, 72);
+	assert_int_equal(t.form.args[1].bytes, 8);
+	done(&t);
+	t = make(probe_both, 2); /* without arguments */
+	assert_int_equal(t.form.pad, 64);
+	assert_int_equal(t.form.n_args, 0);
 	done(&t);
 }
 
@@ -212,7 +259,8 @@ static void what_a_stub_lacks_is_refused(void **state)
 	refused(-EINVAL, "does not declare", 32, 0, "",
 		".reg .b64 %x; ld.param.b64 %x, [other]; ret;");
 	refused(-EINVAL, "does not declare", 32, 0, "", "st.param.b64 [env], 0; ret;");
-	refused(-ENOTSUP, "arguments of the kernel", 32, 0, ", .param .b32 arg_0_4", "ret;");
+	refused(-ENOTSUP, "too far behind", 32, 0, ", .param .b32 arg_4000_4", "ret;");
+	refused(-ENOTSUP, "too far behind", 32, 0, ", .param .b64 arg_4294967288_8", "ret;");
 	refused(-EINVAL, "not its fields", 32, PROBE_FIELD(3), "", "ret;");
 }
 
@@ -253,6 +301,7 @@ static void the_kernel_is_a_constant(void **state)
 		.hook = 34, .fields = PROBE_FIELD(2), .name = "p", .text = text
 	};
 	struct buf a = { 0 }, b = { 0 };
+	struct ptx_stub_form form;
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
@@ -260,8 +309,10 @@ static void the_kernel_is_a_constant(void **state)
 
 		buf_clear(&a);
 		buf_clear(&b);
-		assert_int_equal(ptx_probe_stub(&a, 90, 64, "one", probe, probe_envs, 1, NULL), 0);
-		assert_int_equal(ptx_probe_stub(&b, 90, 64, "two", probe, probe_envs, 1, NULL), 0);
+		assert_int_equal(
+			ptx_probe_stub(&a, 90, 64, "one", probe, probe_envs, 1, &form, NULL), 0);
+		assert_int_equal(
+			ptx_probe_stub(&b, 90, 64, "two", probe, probe_envs, 1, &form, NULL), 0);
 		assert_int_equal(strcmp(buf_text(&a), buf_text(&b)) != 0, i);
 	}
 	buf_finish(&a);
@@ -275,8 +326,10 @@ int main(void)
 		cmocka_unit_test(the_gate_is_unchanged),
 		cmocka_unit_test(a_body_has_neither_calls_nor_parameters),
 		cmocka_unit_test(guarded_returns_are_branches),
+		cmocka_unit_test(labels_belong_to_their_scopes),
 		cmocka_unit_test(maps_are_read_from_the_environment),
 		cmocka_unit_test(offsets_of_maps_are_constants),
+		cmocka_unit_test(arguments_are_read_from_the_padding),
 		cmocka_unit_test(each_field_of_the_hook_is_known),
 		cmocka_unit_test(what_a_stub_lacks_is_refused),
 		cmocka_unit_test(lanes_and_sites_are_refused),

@@ -77,7 +77,7 @@ static void add_stub(struct buf *b, const void *stub, const char *name, uint32_t
 		}
 		if (at && offset >= PARAM_BASE + from) {
 			i[0] &= ~(UINT64_C(0xffff) << 38);
-			i[0] |= (uint64_t)(fault == PATCH_ARGUMENT_ELSEWHERE ? PARAM_BASE
+			i[0] |= (uint64_t)(fault == PATCH_ARGUMENT_ELSEWHERE ? PARAM_BASE - 8
 									     : offset - from + to)
 				<< 38;
 		}

@@ -28,7 +28,7 @@ enum patch_fault {
 	PATCH_TO_ELSEWHERE,
 	PATCH_BODY_CHANGED,
 	PATCH_UNKNOWN_INSN,
-	PATCH_ARGUMENT_ELSEWHERE, /* an instruction refers to a parameter of the kernel */
+	PATCH_ARGUMENT_ELSEWHERE, /* an instruction refers to what is no parameter */
 	PATCH_TAIL,
 	PATCH_FAULTS
 };
