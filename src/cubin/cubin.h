@@ -109,15 +109,20 @@ struct cubin_patched;
  * the reason; *ret is unchanged. -ENOMEM. Thread-safe; does not keep image or s. */
 int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
 		const struct cubin_stub *s, struct report *r);
-/* Inserts the stub into one kernel only, for a copy that is loaded in addition to the image. As
- * cubin_patch(), and -ENOENT without *ret if no kernel has the name or it cannot be patched,
- * -ENOTSUP if the kernel uses what a copy has of its own: variables and constants of the module,
- * textures, numbers of functions. r has the reason. */
+/* Stores the address of a variable in the image that is loaded. 0 or -errno. */
+typedef int cubin_address_fn(void *arg, const char *variable, uint64_t *ret);
+/* Inserts the stub into one kernel only, for a copy that is loaded in addition to the image. If the
+ * kernel uses variables of the module, the copy uses them at the addresses that `address` finds;
+ * NULL: it is refused. As cubin_patch(), and -ENOENT without *ret if no kernel has the name or it
+ * cannot be patched, -ENOTSUP if the kernel uses what a copy has of its own: variables without an
+ * address, constants of the module, textures, numbers of functions. r has the reason. */
 int cubin_patch_copy(struct cubin_patched **ret, const void *image, size_t bytes,
-		     const char *kernel, const struct cubin_stub *s, struct report *r);
+		     const char *kernel, const struct cubin_stub *s, cubin_address_fn *address,
+		     void *arg, struct report *r);
 /* Reports for each of n kernels whether a copy of the image could run it with a stub, as far as
- * that does not depend on the stub: 0, or with the reason in the report -ENOENT or -ENOTSUP as
- * cubin_patch_copy(). Returns 0, -ENOEXEC with r, or -ENOMEM: then nothing was reported. */
+ * that does not depend on the stub and on addresses of variables: 0, or with the reason in the
+ * report -ENOENT or -ENOTSUP as cubin_patch_copy(). Returns 0, -ENOEXEC with r, or -ENOMEM: then
+ * nothing was reported. */
 typedef void cubin_copy_tell_fn(void *arg, size_t i, int err, const struct report *r);
 int cubin_copy_survey(const void *image, size_t bytes, const char *const *kernels, size_t n,
 		      cubin_copy_tell_fn *tell, void *arg, struct report *r);

@@ -111,7 +111,7 @@ static int check_section(const struct cubin_checking *c, uint32_t i)
 		return cubin_refuse(c->r, "check: section %u has another name", i);
 	}
 	a.sh_offset = b.sh_offset = 0; /* cubin_elf_open checks that they are aligned */
-	if (k) {
+	if (k || cubin_check_is_redirected(c, i)) {
 		a.sh_size = b.sh_size = 0; /* checked with its content */
 	}
 	if (k && k->text == i) { /* register and barrier counts: cubin_check_code */
@@ -133,7 +133,8 @@ static int check_content(const struct cubin_checking *c, uint32_t i)
 {
 	const char *name = cubin_elf_name(&c->old, i);
 
-	if (!cubin_elf_in_file(&c->old, i) || patched_at(c, i) || i == c->old.symtab) {
+	if (!cubin_elf_in_file(&c->old, i) || patched_at(c, i) || i == c->old.symtab ||
+	    cubin_check_is_redirected(c, i)) {
 		return 0;
 	}
 	if (c->old.sections[i].sh_type == CUBIN_TYPE_INFO && !strcmp(name, ".nv.info")) {
@@ -339,6 +340,9 @@ static int check_parts(struct cubin_checking *c, struct range *ranges)
 	for (size_t i = 0; i < c->n && !err; i++) {
 		err = check_kernel(c, &c->kernels[i]);
 	}
+	if (!err) {
+		err = cubin_check_redirects(c);
+	}
 	for (uint32_t i = 1; i < c->old.n_sections && !err; i++) {
 		err = check_content(c, i);
 		if (!err && cubin_elf_is_reloc(&c->new, i)) {
@@ -386,10 +390,11 @@ static int check(struct cubin_checking *c)
 	return err;
 }
 
-int cubin_check(const void *original, size_t original_bytes, const void *result,
-		size_t result_bytes, const struct cubin_stub *s, struct report *r)
+int cubin_check_copy(const void *original, size_t original_bytes, const void *result,
+		     size_t result_bytes, const struct cubin_stub *s,
+		     const struct cubin_redirects *d, struct report *r)
 {
-	struct cubin_checking c = { .stub = s, .r = r };
+	struct cubin_checking c = { .stub = s, .redirects = d, .r = r };
 	int err = cubin_elf_open(&c.old, original, original_bytes, r);
 
 	if (!err) {
@@ -403,4 +408,10 @@ int cubin_check(const void *original, size_t original_bytes, const void *result,
 	cubin_elf_finish(&c.old);
 	cubin_elf_finish(&c.new);
 	return err;
+}
+
+int cubin_check(const void *original, size_t original_bytes, const void *result,
+		size_t result_bytes, const struct cubin_stub *s, struct report *r)
+{
+	return cubin_check_copy(original, original_bytes, result, result_bytes, s, NULL, r);
 }

@@ -4,6 +4,7 @@
 #define GBPF_CUBIN_CUBIN_CHECK_INT_H
 
 #include "cubin/cubin_elf_int.h"
+#include "cubin/cubin_redirect_int.h"
 #include "cubin/cubin_stub_int.h"
 
 struct cubin_check_kernel {
@@ -21,8 +22,14 @@ struct cubin_checking {
 	struct cubin_check_kernel *kernels; /* owned */
 	size_t n;
 	uint32_t *kernel_of; /* owned; by section (text, attributes, bank): index + 1 */
+	const struct cubin_redirects *redirects; /* NULL: none */
 	struct report *r;
 };
+
+/* As cubin_check(), of a copy in which bank 4 has these addresses; NULL: as the original's. */
+int cubin_check_copy(const void *original, size_t original_bytes, const void *result,
+		     size_t result_bytes, const struct cubin_stub *s,
+		     const struct cubin_redirects *d, struct report *r);
 
 /* Each returns 0, or -ENOEXEC with the first difference in c->r. */
 int cubin_check_code(const struct cubin_checking *c, const struct cubin_check_kernel *k);
@@ -31,5 +38,10 @@ int cubin_check_info(const struct cubin_checking *c, struct cubin_check_kernel *
 int cubin_check_bank(const struct cubin_checking *c, const struct cubin_check_kernel *k);
 /* Attributes of the image (.nv.info). */
 int cubin_check_image_info(const struct cubin_checking *c, uint32_t section);
+
+/* Returns true if section i has addresses, or relocations, that a copy has replaced. */
+bool cubin_check_is_redirected(const struct cubin_checking *c, uint32_t i);
+/* Bank 4 and its relocations, in a copy. */
+int cubin_check_redirects(const struct cubin_checking *c);
 
 #endif

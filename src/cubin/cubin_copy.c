@@ -1,7 +1,8 @@
 /* Copies of an image that run one kernel with a stub of its own, beside the image that the program
- * has loaded. A copy has variables, constants, textures and numbers of functions of its own, so a
- * kernel that uses them cannot be copied. Compiled code names them by constant banks other than
- * those of the kernel, by relocations, and by calls through registers. */
+ * has loaded. A copy has variables, constants, textures and numbers of functions of its own.
+ * Compiled code names them by constant banks other than those of the kernel, by relocations, and by
+ * calls through registers. A kernel that uses variables by their addresses in bank 4 runs in a copy
+ * that has those of the program's module there; one that uses the others cannot be copied. */
 #include <errno.h>
 #include <string.h>
 
@@ -20,20 +21,20 @@ static int refuse(struct report *r, const char *why)
 
 /* ---- code ---- */
 
-/* Operands in constant memory have forms 3 and 5 and their bank at one place; bank 0 has the
- * parameters, bank 2 constants of the compiler. */
-static bool uses_constants(struct cubin_insn i)
-{
-	unsigned form = cubin_insn_op(i) >> 9, bank = (unsigned)(i.lo >> 54) & 0x1f;
+#define BANK_NONE 32u
+#define OFFSET_AT 38u /* first bit of the offset in a constant operand */
+#define OFFSET_AT_LDCU 37u
+#define BANK_VARIABLES 4u
 
-	return (form == 3 || form == 5) && cubin_insn_base(i) != CUBIN_BASE_BAR && bank != 0 &&
-	       bank != 2;
-}
-
-static bool calls_by_number(struct cubin_insn i)
+/* Returns the bank of an operand in constant memory. These have forms 3 and 5 and their bank at one
+ * place; bank 0 has the parameters, bank 2 constants of the compiler, bank 4 addresses. */
+static unsigned bank_of(struct cubin_insn i)
 {
-	return cubin_insn_base(i) == CUBIN_BASE_CALL_ABS ||
-	       (cubin_insn_base(i) == CUBIN_BASE_CALL_REL && cubin_insn_op(i) != CUBIN_OP_CALL_REL);
+	unsigned form = cubin_insn_op(i) >> 9;
+
+	return (form == 3 || form == 5) && cubin_insn_base(i) != CUBIN_BASE_BAR
+		       ? (unsigned)(i.lo >> 54) & 0x1f
+		       : BANK_NONE;
 }
 
 static bool has_variables(const struct cubin_elf *e)
@@ -46,21 +47,51 @@ static bool has_variables(const struct cubin_elf *e)
 	return false;
 }
 
+static bool has_constants(const struct cubin_elf *e)
+{
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		if (cubin_elf_suffix(e, i, ".nv.constant3")) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Generic addresses of constants are computed from the address of bank 3, a word of bank 0. */
+static bool reads_address(const struct cubin_elf *e, struct cubin_insn i)
+{
+	uint32_t word = e->arch >= 100 ? 0x120 : e->arch >= 90 ? 0xd0 : 0x50;
+	unsigned first = cubin_insn_op(i) == CUBIN_OP_LDCU ? OFFSET_AT_LDCU : OFFSET_AT;
+	uint32_t offset = (uint32_t)(i.lo >> first & 0xffff);
+
+	return bank_of(i) == 0 && offset >= word - 4 && offset < word + 8;
+}
+
 /* The soft GPU's code does not show what it uses. */
-static int check_code(const struct cubin_elf *e, uint32_t text, struct report *r)
+static int check_code(const struct cubin_elf *e, uint32_t text, bool *ret_variables,
+		      struct report *r)
 {
 	const uint8_t *code = cubin_elf_data(e, text);
-	bool variables = has_variables(e);
+	bool variables = has_variables(e), constants = has_constants(e), by_number = false;
+	int err = cubin_calls_check(e, text, &by_number);
 
+	*ret_variables = false;
+	if (err < 0) {
+		return err;
+	}
+	if (by_number) {
+		return refuse(r, "numbers of functions, which it calls by number");
+	}
 	for (size_t at = 0; at + CUBIN_INSN_BYTES <= e->sections[text].sh_size;
 	     at += CUBIN_INSN_BYTES) {
 		struct cubin_insn i = cubin_insn_at(code + at);
+		unsigned bank = bank_of(i);
 
-		if (calls_by_number(i)) {
-			return refuse(r, "numbers of functions, which it calls by number");
-		}
-		if (uses_constants(i) || (variables && cubin_insn_op(i) == CUBIN_OP_NONE)) {
-			return refuse(r, "variables or constants of the module");
+		if (bank == BANK_VARIABLES || (variables && cubin_insn_op(i) == CUBIN_OP_NONE)) {
+			*ret_variables = true;
+		} else if ((bank != 0 && bank != 2 && bank != BANK_NONE) ||
+			   (constants && reads_address(e, i))) {
+			return refuse(r, "constants of the module");
 		}
 	}
 	return 0;
@@ -136,11 +167,11 @@ static int check_symbols(const struct cubin_elf *e, struct report *r)
 }
 
 int cubin_copy_check(const struct cubin_elf *e, const struct cubin_scan *s,
-		     const struct cubin_kernel *k, struct report *r)
+		     const struct cubin_kernel *k, bool *ret_variables, struct report *r)
 {
 	uint32_t text = s->parts[k - s->kernels].text;
 	int err = check_symbols(e, r);
 
-	err = err ? err : check_code(e, text, r);
+	err = err ? err : check_code(e, text, ret_variables, r);
 	return err ? err : check_relocs(e, text, k->name, r);
 }

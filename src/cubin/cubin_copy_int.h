@@ -5,8 +5,12 @@
 #include "cubin/cubin_scan_int.h"
 
 /* Returns 0 if kernel k of the scan computes the same when it is loaded a second time; -ENOTSUP
- * with the reason. */
+ * with the reason; -ENOMEM. *ret_variables: it does with the addresses of the first one's variables
+ * in bank 4 (cubin_redirect_int.h). */
 int cubin_copy_check(const struct cubin_elf *e, const struct cubin_scan *s,
-		     const struct cubin_kernel *k, struct report *r);
+		     const struct cubin_kernel *k, bool *ret_variables, struct report *r);
+
+/* Stores whether a section's code calls functions by number. 0 or -ENOMEM. */
+int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_by_number);
 
 #endif

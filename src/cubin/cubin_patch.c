@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "cubin/cubin.h"
+#include "cubin/cubin_check_int.h"
 #include "cubin/cubin_copy_int.h"
 #include "cubin/cubin_elf_int.h"
 #include "cubin/cubin_patched_int.h"
 #include "cubin/cubin_plan_int.h"
+#include "cubin/cubin_redirect_int.h"
 #include "cubin/cubin_scan_int.h"
 #include "cubin/cubin_stub_int.h"
 
@@ -15,6 +17,7 @@ struct patching {
 	const struct cubin_elf *elf;
 	struct cubin_scan *scan;
 	const struct cubin_stub *stub;
+	const struct cubin_redirects *redirects; /* of a copy; NULL: none */
 	struct cubin_layout layout;
 	uint8_t *to;
 };
@@ -44,6 +47,10 @@ static int check_arch(const struct cubin_elf *e, const struct cubin_stub *stub, 
 
 static void size_sections(struct patching *p)
 {
+	if (p->redirects && p->redirects->relocs) {
+		p->layout.bytes[p->redirects->relocs] =
+			cubin_redirects_reloc_bytes(p->redirects, p->elf);
+	}
 	for (size_t i = 0; i < p->scan->n; i++) {
 		const struct cubin_parts *parts = &p->scan->parts[i];
 		const struct cubin_kernel *k = &p->scan->kernels[i];
@@ -63,7 +70,11 @@ static void write_section(const struct patching *p, uint32_t section)
 	const struct cubin_parts *parts = kernel ? &p->scan->parts[kernel - 1] : NULL;
 	const struct cubin_kernel *k = kernel ? &p->scan->kernels[kernel - 1] : NULL;
 
-	if (!k || k->why != CUBIN_OK) {
+	if (p->redirects && section == p->redirects->bank) {
+		cubin_redirects_write_bank(to, p->redirects, p->elf);
+	} else if (p->redirects && section == p->redirects->relocs) {
+		cubin_redirects_write_relocs(to, p->redirects, p->elf);
+	} else if (!k || k->why != CUBIN_OK) {
 		memcpy(to, cubin_elf_data(p->elf, section), p->elf->sections[section].sh_size);
 	} else if (section == parts->text) {
 		cubin_write_text(to, p->elf, parts, k, p->stub);
@@ -197,16 +208,18 @@ static int write_image(struct patching *p, struct report *r)
 }
 
 static int patch_image(struct cubin_patched *to, struct cubin_scan *scan,
-		       const struct cubin_stub *stub, struct report *r)
+		       const struct cubin_stub *stub, const struct cubin_redirects *d,
+		       struct report *r)
 {
-	struct patching p = { .elf = scan->elf, .scan = scan, .stub = stub };
+	struct patching p = { .elf = scan->elf, .scan = scan, .stub = stub, .redirects = d };
 	int err = cubin_layout_init(&p.layout, scan->elf);
 
 	if (!err) {
 		err = write_image(&p, r);
 	}
 	if (!err) {
-		err = cubin_check(scan->elf->data, scan->elf->bytes, p.to, p.layout.total, stub, r);
+		err = cubin_check_copy(scan->elf->data, scan->elf->bytes, p.to, p.layout.total,
+				       stub, d, r);
 	}
 	if (err < 0) {
 		free(p.to);
@@ -229,24 +242,48 @@ static void take_kernels(struct cubin_patched *to, struct cubin_scan *scan)
 	strmap_init(&scan->names);
 }
 
-/* Excludes all kernels but one, which must be fit to run from a copy. */
-static int choose(struct cubin_scan *scan, const char *kernel, struct report *r)
+/* The kernel that is patched alone, for a copy. */
+struct choice {
+	const char *kernel; /* NULL: all are */
+	cubin_address_fn *address;
+	void *arg;
+	struct cubin_redirects redirects; /* owned */
+	bool redirected;
+};
+
+static int find_variables(const struct cubin_elf *e, struct choice *c, struct report *r)
 {
-	const struct cubin_kernel *k = strmap_get(&scan->names, kernel);
+	int err;
+
+	if (!c->address) {
+		return report_set(r, -ENOTSUP, "cubin",
+				  "a copy of the kernel would have its own variables");
+	}
+	err = cubin_redirects_make(&c->redirects, e, c->address, c->arg, r);
+	c->redirected = !err;
+	return err;
+}
+
+/* Excludes all kernels but one, which must be fit to run from a copy. */
+static int choose(struct cubin_scan *scan, struct choice *c, struct report *r)
+{
+	const struct cubin_kernel *k = strmap_get(&scan->names, c->kernel);
+	bool variables = false;
+	int err;
 
 	if (!k) {
-		return report_set(r, -ENOENT, "cubin", "no kernel '%s'", kernel);
+		return report_set(r, -ENOENT, "cubin", "no kernel '%s'", c->kernel);
 	}
 	for (size_t i = 0; i < scan->n; i++) {
 		if (&scan->kernels[i] != k && scan->kernels[i].why == CUBIN_OK) {
 			scan->kernels[i].why = CUBIN_NOT_CHOSEN;
 		}
 	}
-	return cubin_copy_check(scan->elf, scan, k, r);
+	err = cubin_copy_check(scan->elf, scan, k, &variables, r);
+	return !err && variables ? find_variables(scan->elf, c, r) : err;
 }
 
-/* kernel NULL: all. */
-static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e, const char *kernel,
+static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e, struct choice *c,
 		     const struct cubin_stub *stub, struct report *r)
 {
 	struct cubin_patched *to = NULL;
@@ -259,14 +296,16 @@ static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e, cons
 	if (err < 0) {
 		return err;
 	}
-	err = kernel ? choose(&scan, kernel, r) : 0;
+	err = c->kernel ? choose(&scan, c, r) : 0;
 	if (!err) {
 		to = calloc(1, sizeof(*to));
 		err = to ? 0 : -ENOMEM;
 	}
 	if (to) {
 		to->patched = cubin_plan_kernels(&scan, stub);
-		err = to->patched ? patch_image(to, &scan, stub, r) : -ENOENT;
+		err = to->patched ? patch_image(to, &scan, stub,
+						c->redirected ? &c->redirects : NULL, r)
+				  : -ENOENT;
 	}
 	if (to && (err == 0 || err == -ENOENT)) {
 		take_kernels(to, &scan);
@@ -279,7 +318,7 @@ static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e, cons
 }
 
 static int patch_kernels(struct cubin_patched **ret, const void *image, size_t bytes,
-			 const char *kernel, const struct cubin_stub *s, struct report *r)
+			 struct choice *c, const struct cubin_stub *s, struct report *r)
 {
 	struct cubin_elf e;
 	int err = cubin_elf_open(&e, image, bytes, r);
@@ -287,7 +326,8 @@ static int patch_kernels(struct cubin_patched **ret, const void *image, size_t b
 	if (err < 0) {
 		return err;
 	}
-	err = patch_elf(ret, &e, kernel, s, r);
+	err = patch_elf(ret, &e, c, s, r);
+	cubin_redirects_finish(&c->redirects);
 	cubin_elf_finish(&e);
 	return err;
 }
@@ -295,14 +335,18 @@ static int patch_kernels(struct cubin_patched **ret, const void *image, size_t b
 int cubin_patch(struct cubin_patched **ret, const void *image, size_t bytes,
 		const struct cubin_stub *s, struct report *r)
 {
-	return patch_kernels(ret, image, bytes, NULL, s, r);
+	struct choice all = { .kernel = NULL };
+
+	return patch_kernels(ret, image, bytes, &all, s, r);
 }
 
 int cubin_patch_copy(struct cubin_patched **ret, const void *image, size_t bytes,
-		     const char *kernel, const struct cubin_stub *s, struct report *r)
+		     const char *kernel, const struct cubin_stub *s, cubin_address_fn *address,
+		     void *arg, struct report *r)
 {
+	struct choice c = { .kernel = kernel, .address = address, .arg = arg };
 	struct cubin_patched *p = NULL;
-	int err = patch_kernels(&p, image, bytes, kernel, s, r);
+	int err = patch_kernels(&p, image, bytes, &c, s, r);
 
 	if (err == -ENOENT && p) {
 		(void)report_set(r, err, "cubin", "'%s' cannot be patched: %s", kernel,

@@ -5,6 +5,7 @@
 #include "cubin/cubin_copy_int.h"
 #include "cubin/cubin_insn_int.h"
 #include "cubin/cubin_plan_int.h"
+#include "cubin/cubin_redirect_int.h"
 
 static enum cubin_why why_not(const struct cubin_scan *s, const struct cubin_kernel *k)
 {
@@ -24,15 +25,25 @@ static int look_at(const struct cubin_elf *e, const struct cubin_scan *s, const 
 		   struct report *r)
 {
 	const struct cubin_kernel *k = strmap_get(&s->names, name);
+	struct cubin_redirects d = { 0 };
 	enum cubin_why why;
+	bool variables;
+	int err;
 
 	if (!k) {
 		return report_set(r, -ENOENT, "cubin", "no kernel '%s'", name);
 	}
 	why = why_not(s, k);
-	return why ? report_set(r, -ENOENT, "cubin", "it cannot be patched: %s",
-				cubin_why_text(why))
-		   : cubin_copy_check(e, s, k, r);
+	if (why) {
+		return report_set(r, -ENOENT, "cubin", "it cannot be patched: %s",
+				  cubin_why_text(why));
+	}
+	err = cubin_copy_check(e, s, k, &variables, r);
+	if (!err && variables) {
+		err = cubin_redirects_make(&d, e, NULL, NULL, r);
+	}
+	cubin_redirects_finish(&d);
+	return err;
 }
 
 static int look_at_all(const struct cubin_elf *e, const char *const *kernels, size_t n,

@@ -138,7 +138,7 @@ static void make_form(enum form f)
 
 	report_init(&r);
 	s = make_stub(f, &r);
-	if (cubin_patch_copy(&patched, code, code_bytes, "work", s, &r) < 0) {
+	if (cubin_patch_copy(&patched, code, code_bytes, "work", s, NULL, NULL, &r) < 0) {
 		fail("copy", &r);
 	}
 	forms[f] = load(cubin_patched_image(patched, &bytes));

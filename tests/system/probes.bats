@@ -305,7 +305,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell both "launch 2 5" "variables 4" "variables 3"
 	refused() { [ "$(kernels refused)" = 2 ]; }
 	wait_for refused
-	gbpf probe ls --json | grep -q "variables or constants of the module"
+	gbpf probe ls --json | grep -q "variables, whose addresses are not in bank 4"
 	shows blocks 0 0
 }
 

@@ -170,7 +170,7 @@ static int check_args(const struct cubin_kernel *k, const struct ptx_stub_form *
 
 int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t bytes,
 			 const char *kernel, const struct ptx_probe *probes, const uint64_t *envs,
-			 uint32_t n, struct report *r)
+			 uint32_t n, cubin_address_fn *address, void *arg, struct report *r)
 {
 	const struct request q = { .arch = shim_code_arch_here(false),
 				   .kernel = kernel,
@@ -184,7 +184,7 @@ int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t byt
 	int err = check_here(q.arch, elf, bytes, r);
 
 	err = err ? err : stub_of(&q, &stub, &form);
-	err = err ? err : cubin_patch_copy(&made, elf, bytes, kernel, stub, r);
+	err = err ? err : cubin_patch_copy(&made, elf, bytes, kernel, stub, address, arg, r);
 	err = err ? err : check_args(cubin_patched_find(made, kernel), &form, r);
 	if (err == -ENOMEM) {
 		(void)report_set(r, err, "code", "out of memory");

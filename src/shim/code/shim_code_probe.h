@@ -21,14 +21,15 @@ struct shim_code_probed {
 
 /* Makes a probed copy of a kernel for the current context's device; loads nothing, so it waits for
  * no work. elf: the machine code as the program has it. envs: addresses of the programs'
- * environments. 0, and the caller loads *ret or closes it; or, with the reason in r, -ENOENT: no
- * such kernel, or one that cannot be patched; -ENOTSUP: a program that the stub cannot run, a
- * kernel that uses what a copy has of its own, a tool that looks at machine code, or code for
+ * environments. address: finds variables of the module that the program has loaded. 0, and the
+ * caller loads *ret or closes it; or, with the reason in r, -ENOENT: no such kernel, or one that
+ * cannot be patched; -ENOTSUP: a program that the stub cannot run, a kernel that uses what a copy
+ * has of its own, or a variable without an address, a tool that looks at machine code, or code for
  * another device; -EINVAL; -ENOEXEC: the driver or room cubin refuses it; -ENOMEM. Caller
  * serializes the calls. */
 int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t bytes,
 			 const char *kernel, const struct ptx_probe *probes, const uint64_t *envs,
-			 uint32_t n, struct report *r);
+			 uint32_t n, cubin_address_fn *address, void *arg, struct report *r);
 /* Loads a copy, whose kernel has that name, in the current context, after the self-test of machine
  * code if no image was patched before. Takes p. 0; -ENOTSUP: no machine code is patched here;
  * -ENOEXEC: the driver refuses it. Caller holds no lock of this room. */

@@ -148,6 +148,30 @@ static int rewrite(struct shim_probe_made *b)
 	return err;
 }
 
+/* ---- variables ---- */
+
+static CUresult variable(const struct shim_probe_kernel *k, const char *name, CUdeviceptr *ret)
+{
+	size_t bytes;
+
+	if (k->kind == SHIM_KERNEL_OF_MODULE) {
+		return shim_driver.cuModuleGetGlobal_v2(ret, &bytes, (CUmodule)(uintptr_t)k->owner,
+							name);
+	}
+	return shim_driver.cuLibraryGetGlobal(ret, &bytes, (CUlibrary)(uintptr_t)k->owner, name);
+}
+
+static int address_of(void *arg, const char *name, uint64_t *ret)
+{
+	CUdeviceptr at = 0;
+
+	if (variable(arg, name, &at) != CUDA_SUCCESS || !at) {
+		return -ENOENT;
+	}
+	*ret = at;
+	return 0;
+}
+
 /* ---- machine code ---- */
 
 /* A copy of the kernel's machine code with an entry stub. */
@@ -169,7 +193,7 @@ static int copy_code(struct shim_probe_made *b, const struct shim_code_kept *kep
 	}
 	err = err ? err
 		  : shim_code_probe_make(&b->copy, elf, bytes, b->k->name, b->probes, envs, b->n,
-					 b->r);
+					 address_of, unqual(b->k), b->r);
 	for (uint32_t i = 0; i < b->n; i++) {
 		b->probes[i].map_offsets = NULL;
 	}
@@ -239,17 +263,6 @@ static void add_clone(struct shim_probe_made *b)
 }
 
 /* ---- addresses ---- */
-
-static CUresult variable(const struct shim_probe_kernel *k, const char *name, CUdeviceptr *ret)
-{
-	size_t bytes;
-
-	if (k->kind == SHIM_KERNEL_OF_MODULE) {
-		return shim_driver.cuModuleGetGlobal_v2(ret, &bytes, (CUmodule)(uintptr_t)k->owner,
-							name);
-	}
-	return shim_driver.cuLibraryGetGlobal(ret, &bytes, (CUlibrary)(uintptr_t)k->owner, name);
-}
 
 /* Before the form is compiled, which takes longest. */
 static int find_addresses(struct shim_probe_made *b, CUcontext ctx)

@@ -84,7 +84,7 @@ static int probe(struct shim_code_probed *ret, const char *kernel, const struct 
 	report_init(&r);
 	memset(ret, 0, sizeof(*ret));
 	err = shim_code_probe_make(&p, rig_image, rig_image_bytes, kernel, probes, probe_envs, n,
-				   &r);
+				   NULL, NULL, &r);
 	err = err ? err : shim_code_probe_load(ret, p, kernel, &r);
 	if (err && !strstr(buf_text(&r.message), text)) {
 		fail_msg("'%s' is not in '%s'", text, buf_text(&r.message));
@@ -155,7 +155,7 @@ static void what_cannot_be_probed_is_refused_before_it_is_loaded(void **state)
 	assert_int_equal(probe(&f, "two", probe_both, 0, "0 probes"), -EINVAL);
 	report_init(&r);
 	assert_int_equal(shim_code_probe_make(&p, other, sizeof(other), "two", probe_both,
-					      probe_envs, 2, &r),
+					      probe_envs, 2, NULL, NULL, &r),
 			 -ENOTSUP);
 	report_finish(&r);
 	assert_int_equal(driver.loads, 0);
@@ -189,7 +189,7 @@ static void refusals_of_the_driver_leave_nothing(void **state)
 	rig_link = CUDA_ERROR_INVALID_PTX;
 	report_init(&r);
 	assert_int_equal(shim_code_probe_make(&p, rig_image, rig_image_bytes, "two", probe_both,
-					      envs, 2, &r),
+					      envs, 2, NULL, NULL, &r),
 			 -ENOEXEC);
 	assert_non_null(strstr(buf_text(&r.message), "ptxas fatal: no such gate"));
 	report_finish(&r);

@@ -1,0 +1,141 @@
+/* Calls through registers. Compiled code calls functions of the driver (assert, printf, malloc) by
+ * an address that it has just loaded from bank 4, where the driver puts it in a copy as in the
+ * program's module. All other calls through registers name a function by its number. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cubin/cubin_copy_int.h"
+#include "cubin/cubin_insn_int.h"
+
+#define DISTANCE_MAX 64u /* instructions between the load and the call */
+#define FORM_REGISTER 1u
+#define FORM_CONSTANT 5u
+#define LOADED_REGISTERS 4u /* by one load at most, aligned */
+
+static bool is_call(struct cubin_insn i)
+{
+	return cubin_insn_base(i) == CUBIN_BASE_CALL_ABS ||
+	       (cubin_insn_base(i) == CUBIN_BASE_CALL_REL && cubin_insn_op(i) != CUBIN_OP_CALL_REL);
+}
+
+/* Whether other instructions than the one before may run before this one's successor. */
+static bool is_jump(struct cubin_insn i)
+{
+	switch (cubin_insn_base(i)) {
+	case CUBIN_BASE_BRA:
+	case CUBIN_BASE_BSSY:
+	case CUBIN_BASE_BSYNC:
+	case CUBIN_BASE_BRX:
+	case CUBIN_BASE_JMX:
+	case CUBIN_BASE_RET:
+	case CUBIN_BASE_CALL_ABS:
+	case CUBIN_BASE_CALL_REL:
+		return true;
+	default:
+		return cubin_insn_op(i) == CUBIN_OP_EXIT ||
+		       cubin_insn_op(i) == CUBIN_OP_BRA_UNIFORM;
+	}
+}
+
+static bool is_table_jump(struct cubin_insn i)
+{
+	return cubin_insn_base(i) == CUBIN_BASE_BRX || cubin_insn_base(i) == CUBIN_BASE_JMX;
+}
+
+static unsigned destination(struct cubin_insn i)
+{
+	return (unsigned)(i.lo >> 16) & 0xff;
+}
+
+/* Loads of memory write up to four registers, of which the first is a multiple of four. */
+static bool is_load(struct cubin_insn i)
+{
+	unsigned base = cubin_insn_base(i);
+
+	return base >= CUBIN_BASE_LD && base <= CUBIN_BASE_LDS && base != CUBIN_BASE_LDC;
+}
+
+static bool may_write(struct cubin_insn i, unsigned reg)
+{
+	unsigned first = reg - reg % LOADED_REGISTERS;
+
+	return destination(i) == reg || destination(i) == reg + 1 ||
+	       (is_load(i) && (destination(i) == first || destination(i) == first + 2));
+}
+
+static bool loads_from_table(struct cubin_insn i)
+{
+	return cubin_insn_base(i) == CUBIN_BASE_LDC && cubin_insn_op(i) >> 9 == FORM_CONSTANT &&
+	       (i.lo >> 54 & 0x1f) == 4 && cubin_insn_predicate(i) == CUBIN_ALWAYS;
+}
+
+/* Marks the targets of branches: instructions that may follow others than the one before. */
+static void mark_targets(const struct cubin_elf *e, const uint8_t *code, size_t n, bool *marks)
+{
+	for (size_t k = 0; k < n; k++) {
+		struct cubin_insn i = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
+		int64_t to = is_jump(i) && !is_table_jump(i)
+				     ? cubin_insn_target(e->arch, i, k * CUBIN_INSN_BYTES)
+				     : -1;
+
+		if (to >= 0 && (uint64_t)to / CUBIN_INSN_BYTES < n) {
+			marks[to / CUBIN_INSN_BYTES] = true;
+		}
+	}
+}
+
+/* Returns true if the register of the call at instruction k was loaded from bank 4, and nothing
+ * between can have written it. */
+static bool calls_driver(const uint8_t *code, size_t k, const bool *marks)
+{
+	struct cubin_insn call = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
+	unsigned reg = (unsigned)(call.lo >> 24) & 0xff;
+
+	if (cubin_insn_base(call) != CUBIN_BASE_CALL_ABS ||
+	    cubin_insn_op(call) >> 9 != FORM_REGISTER) {
+		return false;
+	}
+	for (size_t back = 1; back <= DISTANCE_MAX && back <= k && !marks[k - back + 1]; back++) {
+		struct cubin_insn i = cubin_insn_at(code + (k - back) * CUBIN_INSN_BYTES);
+
+		if (is_jump(i)) {
+			return false;
+		}
+		if (may_write(i, reg)) {
+			return destination(i) == reg && loads_from_table(i);
+		}
+	}
+	return false;
+}
+
+/* With jumps through tables not all targets are known. */
+static bool all_call_driver(const uint8_t *code, size_t n, const bool *marks)
+{
+	bool any = false, tables = false;
+
+	for (size_t k = 0; k < n; k++) {
+		struct cubin_insn i = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
+
+		if (is_call(i) && !calls_driver(code, k, marks)) {
+			return false;
+		}
+		any = any || is_call(i);
+		tables = tables || is_table_jump(i);
+	}
+	return !any || !tables;
+}
+
+int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_by_number)
+{
+	size_t n = e->sections[text].sh_size / CUBIN_INSN_BYTES;
+	const uint8_t *code = cubin_elf_data(e, text);
+	bool *marks = calloc(n + 1, sizeof(*marks));
+
+	if (!marks) {
+		return -ENOMEM;
+	}
+	mark_targets(e, code, n, marks);
+	*ret_by_number = !all_call_driver(code, n, marks);
+	free(marks);
+	return 0;
+}

@@ -1,0 +1,384 @@
+/* Copies that use the variables of the program's module: what bank 4 and its relocations become,
+ * which calls are the driver's, and what is refused. */
+#include "cubin_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/strmap.h"
+#include "cubin/cubin_check_int.h"
+#include "cubin/cubin_insn_int.h"
+
+#define ADDRESS UINT64_C(0x7f4200000000)
+
+static struct cubin_stub *open_programs(unsigned arch)
+{
+	struct cubin_stub *s = NULL;
+	struct buf a, b;
+	char path[64];
+
+	snprintf(path, sizeof(path), "probe_64.sm_%u", arch);
+	a = read_cubin(path);
+	snprintf(path, sizeof(path), "probe_1024.sm_%u", arch);
+	b = read_cubin(path);
+	assert_int_equal(
+		cubin_stub_open(&s, a.data, a.len, 64, b.data, b.len, 1024, "gbpf_stub", 64, NULL),
+		0);
+	buf_finish(&a);
+	buf_finish(&b);
+	return s;
+}
+
+/* A variable's address has its name's hash in it. */
+static uint64_t address_for(const char *name)
+{
+	return ADDRESS + (hash_bytes(name, strlen(name)) & 0xffff) * 16;
+}
+
+static int address_of(void *arg, const char *variable, uint64_t *ret)
+{
+	const char *without = arg;
+
+	if (without && strcmp(without, variable) == 0) {
+		return -ENOENT;
+	}
+	*ret = address_for(variable);
+	return 0;
+}
+
+/* Returns what cubin_patch_copy does; a refusal must have this text. */
+static int copy(struct cubin_patched **ret, const struct buf *b, const char *kernel,
+		const struct cubin_stub *s, cubin_address_fn *address, const char *text)
+{
+	struct cubin_patched *p = NULL;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = cubin_patch_copy(&p, b->data, b->len, kernel, s, address, NULL, &r);
+	if (err && (p || !strstr(buf_text(&r.message), text))) {
+		fail_msg("%s: '%s' is not in '%s'", kernel, text, buf_text(&r.message));
+	}
+	report_finish(&r);
+	if (ret) {
+		*ret = p;
+	} else {
+		cubin_patched_close(p);
+	}
+	return err;
+}
+
+static uint32_t relocs_of(const struct cubin_elf *e, uint32_t bank)
+{
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		if (cubin_elf_is_reloc(e, i) && e->sections[i].sh_info == bank) {
+			return i;
+		}
+	}
+	fail_msg("no relocations of bank 4");
+	return 0;
+}
+
+/* Each entry of the bank has its variable's address, or its relocation. */
+static void check_bank(const struct buf *b, const void *image, size_t bytes)
+{
+	struct cubin_elf was, is;
+	uint32_t bank, relocs;
+	size_t functions = 0;
+
+	assert_int_equal(cubin_elf_open(&was, b->data, b->len, NULL), 0);
+	assert_int_equal(cubin_elf_open(&is, image, bytes, NULL), 0);
+	bank = section_named(&was, ".nv.constant4");
+	relocs = relocs_of(&was, bank);
+	for (size_t q = 0; q < cubin_elf_relocs(&was, relocs); q++) {
+		struct cubin_reloc l = cubin_elf_reloc(&was, relocs, q);
+		Elf64_Sym y = cubin_elf_symbol(&was, l.symbol);
+		const char *name = cubin_elf_symbol_name(&was, &y);
+		uint64_t word;
+
+		memcpy(&word, cubin_elf_data(&is, bank) + l.offset, sizeof(word));
+		if (ELF64_ST_TYPE(y.st_info) == STT_FUNC) {
+			struct cubin_reloc kept = cubin_elf_reloc(&is, relocs, functions++);
+
+			assert_int_equal(kept.offset, l.offset);
+			assert_int_equal(kept.symbol, l.symbol);
+			assert_int_equal(word, 0);
+		} else {
+			assert_int_equal(word, address_for(name));
+		}
+	}
+	assert_int_equal(functions, 4); /* assert, printf, malloc, free */
+	assert_int_equal(cubin_elf_relocs(&is, relocs), functions);
+	cubin_elf_finish(&was);
+	cubin_elf_finish(&is);
+}
+
+static void kernels_use_the_variables_of_the_module(void **state)
+{
+	static const char *const names[] = { "uses_variables", "uses_static", "checks", "prints",
+					     "allocates" };
+	static const unsigned archs[] = { 75, 80, 90 };
+
+	(void)state;
+	for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+		struct cubin_stub *s = open_programs(archs[a]);
+		char file[64];
+		struct buf b;
+
+		snprintf(file, sizeof(file), "variables.sm_%u", archs[a]);
+		b = read_cubin(file);
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+			struct cubin_patched *p;
+			const void *image;
+			size_t bytes;
+
+			print_message("%s %s\n", file, names[i]);
+			assert_int_equal(copy(&p, &b, names[i], s, address_of, ""), 0);
+			assert_int_equal(cubin_patched_count(p), 1);
+			image = cubin_patched_image(p, &bytes);
+			check_bank(&b, image, bytes);
+			cubin_patched_close(p);
+		}
+		cubin_stub_close(s);
+		buf_finish(&b);
+	}
+}
+
+static void what_a_copy_cannot_have_is_refused(void **state)
+{
+	static const unsigned archs[] = { 75, 80, 90, 100, 120 };
+
+	(void)state;
+	for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+		struct cubin_stub *s = open_programs(archs[a]);
+		char file[64];
+		struct buf b;
+
+		snprintf(file, sizeof(file), "variables.sm_%u", archs[a]);
+		print_message("%s\n", file);
+		b = read_cubin(file);
+		assert_int_equal(copy(NULL, &b, "by_number", s, address_of, "calls by number"),
+				 -ENOTSUP);
+		assert_int_equal(copy(NULL, &b, "by_constant", s, address_of, "constants"),
+				 -ENOTSUP);
+		assert_int_equal(copy(NULL, &b, "uses_addresses", s, address_of, "constants"),
+				 -ENOTSUP);
+		assert_int_equal(copy(NULL, &b, "uses_static", s, NULL, "own variables"), -ENOTSUP);
+		if (archs[a] >= 100) {
+			assert_int_equal(copy(NULL, &b, "uses_static", s, address_of,
+					      "several architectures"),
+					 -ENOTSUP);
+		}
+		cubin_stub_close(s);
+		buf_finish(&b);
+	}
+}
+
+static void a_variable_without_an_address_is_named(void **state)
+{
+	static char without[] = "table";
+	struct cubin_stub *s = open_programs(90);
+	struct buf b = read_cubin("variables.sm_90");
+	struct cubin_patched *p = NULL;
+	struct report r;
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(
+		cubin_patch_copy(&p, b.data, b.len, "uses_variables", s, address_of, without, &r),
+		-ENOTSUP);
+	assert_string_equal(buf_text(&r.message),
+			    "the driver has no address of the variable 'table'");
+	report_finish(&r);
+	cubin_stub_close(s);
+	buf_finish(&b);
+}
+
+/* ---- entries of the bank ---- */
+
+/* Changes the first relocation, and expects a refusal. */
+static void refuse_reloc(uint64_t offset, const char *symbol, uint32_t type, const char *text)
+{
+	struct cubin_stub *s = open_programs(90);
+	struct changed c = open_changed("variables.sm_90");
+	uint64_t info = (uint64_t)symbol_named(&c.elf, symbol) << 32 | type;
+	uint8_t *l = content(&c, ".rela.nv.constant4");
+
+	memcpy(l + offsetof(Elf64_Rela, r_offset), &offset, sizeof(offset));
+	memcpy(l + offsetof(Elf64_Rela, r_info), &info, sizeof(info));
+	assert_int_equal(copy(NULL, &c.image, "uses_static", s, address_of, text), -ENOTSUP);
+	close_changed(&c);
+	cubin_stub_close(s);
+}
+
+static void unknown_entries_are_refused(void **state)
+{
+	(void)state;
+	refuse_reloc(4, "counter", 2, "unknown form");
+	refuse_reloc(0x64, "counter", 2, "unknown form"); /* exceeds the end */
+	refuse_reloc(0, "counter", 3, "functions, whose addresses");
+	refuse_reloc(0, "prints", 2, "functions, whose addresses");
+}
+
+static void addends_are_added(void **state)
+{
+	struct cubin_stub *s = open_programs(90);
+	struct changed c = open_changed("variables.sm_90");
+	uint8_t *l = content(&c, ".rela.nv.constant4");
+	uint32_t bank = section_named(&c.elf, ".nv.constant4");
+	size_t last = cubin_elf_relocs(&c.elf, relocs_of(&c.elf, bank)) - 1;
+	struct cubin_patched *p;
+	struct cubin_elf e;
+	const void *image;
+	uint64_t word;
+	size_t bytes;
+
+	(void)state; /* the last one is that of `counter`, at 0 */
+	memcpy(l + last * sizeof(Elf64_Rela) + offsetof(Elf64_Rela, r_addend), &(int64_t){ 24 }, 8);
+	assert_int_equal(copy(&p, &c.image, "uses_static", s, address_of, ""), 0);
+	image = cubin_patched_image(p, &bytes);
+	assert_int_equal(cubin_elf_open(&e, image, bytes, NULL), 0);
+	memcpy(&word, cubin_elf_data(&e, bank), sizeof(word));
+	assert_int_equal(word, address_for("counter") + 24);
+	cubin_elf_finish(&e);
+	cubin_patched_close(p);
+	close_changed(&c);
+	cubin_stub_close(s);
+}
+
+/* ---- calls ---- */
+
+static uint8_t *insn_with(struct changed *c, const char *text, unsigned base, unsigned bank)
+{
+	uint32_t i = section_named(&c->elf, text);
+	uint8_t *code = content(c, text);
+
+	for (size_t at = 0; at < c->elf.sections[i].sh_size; at += 16) {
+		struct cubin_insn x = cubin_insn_at(code + at);
+
+		if (cubin_insn_base(x) == base && (x.lo >> 54 & 0x1f) == bank) {
+			return code + at;
+		}
+	}
+	fail_msg("no instruction 0x%x", base);
+	return NULL;
+}
+
+/* Changes instructions of `prints`, whose call of printf then is not certain. */
+static void only_calls_of_the_driver_are_known(void **state)
+{
+	struct cubin_stub *s = open_programs(90);
+
+	(void)state;
+	for (unsigned fault = 0; fault < 7; fault++) {
+		struct changed c = open_changed("variables.sm_90");
+		uint8_t *call = insn_with(&c, ".text.prints", CUBIN_BASE_CALL_ABS, 0), *load = call;
+		struct cubin_insn i = cubin_insn_at(call);
+		unsigned reg = (unsigned)(i.lo >> 24) & 0xff;
+		bool certain = fault == 0;
+
+		do {
+			load -= 16;
+			i = cubin_insn_at(load);
+		} while (cubin_insn_base(i) != CUBIN_BASE_LDC ||
+			 ((unsigned)(i.lo >> 16) & 0xff) != reg);
+		switch (fault) {
+		case 1: /* a number */
+			i.lo = (i.lo & ~(0x1full << 54)) | 2ull << 54;
+			break;
+		case 2: /* not always */
+			i.lo &= ~0xf000ull;
+			break;
+		case 3: /* another register */
+			i.lo ^= 4ull << 16;
+			break;
+		case 4: /* something writes the register behind the load */
+			memcpy(call - 16, load, 16);
+			call[-15] = 0x79; /* LDG */
+			call[-16] = 0x81;
+			break;
+		case 5: /* its second word */
+			memcpy(call - 16, load, 16);
+			call[-14]++;
+			break;
+		case 6: /* a branch leads behind the load */
+			cubin_insn_put(content(&c, ".text.prints") + 16,
+				       cubin_insn_bra(90, call - content(&c, ".text.prints") - 32));
+			break;
+		default:
+			break;
+		}
+		cubin_insn_put(load, i);
+		print_message("fault %u\n", fault);
+		assert_int_equal(copy(NULL, &c.image, "prints", s, address_of, "calls by number"),
+				 certain ? 0 : -ENOTSUP);
+		close_changed(&c);
+	}
+	cubin_stub_close(s);
+}
+
+/* ---- the checker ---- */
+
+static void the_checker_finds_other_banks(void **state)
+{
+	struct cubin_stub *s = open_programs(90);
+	struct buf b = read_cubin("variables.sm_90");
+	struct cubin_redirects d = { 0 };
+	struct cubin_patched *p;
+	struct cubin_elf was, is;
+	const void *made;
+	uint8_t *image;
+	size_t bytes;
+
+	(void)state;
+	assert_int_equal(copy(&p, &b, "uses_static", s, address_of, ""), 0);
+	made = cubin_patched_image(p, &bytes);
+	image = malloc(bytes);
+	assert_non_null(image);
+	memcpy(image, made, bytes);
+	assert_int_equal(cubin_elf_open(&was, b.data, b.len, NULL), 0);
+	assert_int_equal(cubin_elf_open(&is, image, bytes, NULL), 0);
+	assert_int_equal(cubin_redirects_make(&d, &was, address_of, NULL, NULL), 0);
+	assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL), 0);
+	assert_int_equal(cubin_check(b.data, b.len, image, bytes, s, NULL), -ENOEXEC);
+	for (uint64_t at = 0; at < is.sections[d.bank].sh_size; at++) {
+		uint8_t *byte = image + is.sections[d.bank].sh_offset + at;
+
+		*byte ^= 1;
+		assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL),
+				 -ENOEXEC);
+		*byte ^= 1;
+	}
+	for (uint64_t at = 0; at < is.sections[d.relocs].sh_size; at += 8) {
+		uint8_t *byte = image + is.sections[d.relocs].sh_offset + at;
+
+		*byte ^= 1;
+		assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL),
+				 -ENOEXEC);
+		*byte ^= 1;
+	}
+	d.n--; /* one more was replaced than asked for */
+	assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL), -ENOEXEC);
+	cubin_redirects_finish(&d);
+	cubin_elf_finish(&was);
+	cubin_elf_finish(&is);
+	cubin_patched_close(p);
+	free(image);
+	cubin_stub_close(s);
+	buf_finish(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kernels_use_the_variables_of_the_module),
+		cmocka_unit_test(what_a_copy_cannot_have_is_refused),
+		cmocka_unit_test(a_variable_without_an_address_is_named),
+		cmocka_unit_test(unknown_entries_are_refused),
+		cmocka_unit_test(addends_are_added),
+		cmocka_unit_test(only_calls_of_the_driver_are_known),
+		cmocka_unit_test(the_checker_finds_other_banks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
