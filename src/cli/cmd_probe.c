@@ -108,7 +108,7 @@ static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t 
 	return code;
 }
 
-static void print_attached(const struct cli *c, const char *verb, const json_t *r)
+static void print_attached(struct cli *c, const char *verb, const json_t *r)
 {
 	uint64_t kernels = cli_u64(r, "kernels"), waiting = cli_u64(r, "waiting"),
 		 refused = cli_u64(r, "refused"), late = cli_u64(r, "late");
@@ -133,6 +133,10 @@ static void print_attached(const struct cli *c, const char *verb, const json_t *
 		printf(", %llu program%s will follow", (unsigned long long)late, PLURAL(late));
 	}
 	putchar('\n');
+	if (json_is_false(json_object_get(r, "stored"))) {
+		cli_note(c, "It will not survive a restart of gbpfd: it could not be stored (`gbpf "
+			    "events`).");
+	}
 }
 
 /* Reads the objects that the words from `first` on name, and attaches them. p: without the name. */

@@ -13,6 +13,7 @@
 #define POLL_NS 250000000u /* a program's last figures are at most this old when it ends */
 #define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
 #define FIND_NS UINT64_C(500000000)
+#define ABSENT_NS UINT64_C(30000000000) /* for a gbpfd that is being restarted */
 #define INTERVAL_MIN_NS 10000000u
 #define TIME_MAX_NS UINT64_C(86400000000000)
 #define REGION_BYTES (UINT64_C(2) << 20)
@@ -38,7 +39,8 @@ struct run {
 	uint64_t time_ns, interval_ns;	 /* 0: no limit, none */
 	uint64_t attached_ns, begin_ns;	 /* begin: when the first kernel was seen to run it; or 0 */
 	uint64_t interval_begin_ns;
-	bool told; /* that kernels are refused */
+	uint64_t absent_ns; /* since when gbpfd does not answer; 0: it does */
+	bool told;	    /* that kernels are refused */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -281,6 +283,22 @@ static void pause_until_next(const struct run *r)
 	nanosleep(&left, NULL);
 }
 
+/* Programs run the tool while gbpfd is restarted. Returns an exit code. */
+static int wait_for_gbpfd(struct run *r)
+{
+	uint64_t now = clock_now_ns();
+
+	if (!r->t.absent) {
+		r->absent_ns = 0;
+		return CLI_OK;
+	}
+	if (!r->absent_ns) {
+		r->absent_ns = now;
+		cli_note(r->c, "gbpfd does not answer; programs run the tool meanwhile.");
+	}
+	return now - r->absent_ns > ABSENT_NS ? cli_fail_daemon(r->c, r->t.g, "trace") : CLI_OK;
+}
+
 /* Reads until the end. */
 static int follow(struct run *r)
 {
@@ -289,6 +307,9 @@ static int follow(struct run *r)
 	while (code == CLI_OK && !is_over(r, clock_now_ns())) {
 		pause_until_next(r);
 		code = cli_trace_read(r->c, &r->t);
+		if (code == CLI_OK) {
+			code = wait_for_gbpfd(r);
+		}
 		if (r->t.kernels && !r->begin_ns) {
 			r->begin_ns = clock_now_ns();
 		}
@@ -360,6 +381,10 @@ static int trace(struct run *r, const struct buf *elf)
 	}
 	if (code == CLI_OK && !r->t.ended) {
 		code = cli_trace_read(r->c, &r->t);
+		if (r->t.absent) {
+			cli_note(r->c, "gbpfd does not answer: the figures are those of its last "
+				       "answer.");
+		}
 	}
 	if (code == CLI_OK) {
 		code = check_found(r);

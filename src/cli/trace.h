@@ -87,10 +87,13 @@ struct cli_trace {
 	uint64_t kernels, waiting, refused; /* as last read */
 	char why[160];			    /* the last reason of a refusal */
 	bool ended;			    /* gbpfd has detached it */
+	bool absent;			    /* gbpfd did not answer the last reading */
+	uint32_t generation;		    /* of the gbpfd that was read last; 0: none */
+	uint64_t back_ns;		    /* when another one was found; 0: it is the first */
 };
 
-/* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended, or an
- * exit code after a message. */
+/* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended or
+ * gbpfd is absent, or an exit code after a message. */
 int cli_trace_read(struct cli *c, struct cli_trace *t);
 /* Allocates and returns the values of all programs up to now, less `before` unless it is NULL.
  * false: no memory. */

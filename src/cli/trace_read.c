@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #define PAGE_ENTRIES 4096u
+#define RETURN_NS UINT64_C(3000000000) /* in which programs find a gbpfd that was restarted */
 
 static unsigned words_of(const struct cli_trace_map *m)
 {
@@ -181,7 +182,7 @@ static bool take_programs(struct cli_trace *t, const json_t *tenants)
 	size_t i;
 
 	for (struct cli_trace_program *p = t->programs; p; p = p->next) {
-		p->present = false;
+		p->present = t->back_ns && clock_now_ns() - t->back_ns < RETURN_NS;
 	}
 	json_array_foreach(tenants, i, tenant)
 	{
@@ -232,11 +233,16 @@ static void take_entry(const struct cli_trace *t, unsigned m, const json_t *e)
 	}
 }
 
-/* Returns CLI_OK if the error means that the tool has ended, else prints it. */
+/* Returns CLI_OK if the error means that the tool has ended or that gbpfd is absent, else prints
+ * it. */
 static int ended_or_fail(struct cli *c, struct cli_trace *t)
 {
 	const struct gbpf_error *e = gbpf_last_error(t->g);
 
+	if (e->exit == CLI_UNREACHABLE) {
+		t->absent = true;
+		return CLI_OK;
+	}
 	if (e->exit != CLI_NOT_FOUND) {
 		return cli_fail_daemon(c, t->g, "trace");
 	}
@@ -314,9 +320,12 @@ static int read_state(struct cli *c, struct cli_trace *t)
 	json_t *list = NULL, *p;
 	char *json = NULL;
 	size_t i;
-	int rc = gbpf_probe_list(t->g, &json);
-	int code = cli_result(c, t->g, "trace", rc, json, &list);
+	int code;
 
+	if (gbpf_probe_list(t->g, &json) < 0) {
+		return ended_or_fail(c, t);
+	}
+	code = cli_result(c, t->g, "trace", 0, json, &list);
 	if (code != CLI_OK) {
 		return code;
 	}
@@ -339,6 +348,17 @@ static int read_state(struct cli *c, struct cli_trace *t)
 	return code;
 }
 
+/* A gbpfd that was restarted has the tool again, but not its programs at once. */
+static void note_restart(struct cli_trace *t)
+{
+	uint32_t generation = gbpf_hello(t->g)->generation;
+
+	if (t->generation && generation != t->generation) {
+		t->back_ns = clock_now_ns();
+	}
+	t->generation = generation;
+}
+
 int cli_trace_read(struct cli *c, struct cli_trace *t)
 {
 	const struct gbpf_map all = { .size = sizeof(all),
@@ -347,12 +367,15 @@ int cli_trace_read(struct cli *c, struct cli_trace *t)
 	char *json = NULL;
 	int code = CLI_OK;
 
+	t->absent = false;
 	if (gbpf_map_drain(t->g, &all, &json) < 0) {
 		return ended_or_fail(c, t);
 	}
 	free(json);
+	note_restart(t);
 	code = read_state(c, t);
-	for (unsigned m = 0; code == CLI_OK && !t->ended && m < CLI_TRACE_MAPS && t->tool->maps[m];
+	for (unsigned m = 0;
+	     code == CLI_OK && !t->ended && !t->absent && m < CLI_TRACE_MAPS && t->tool->maps[m];
 	     m++) {
 		enum cli_trace_kind kind = t->tool->maps[m]->kind;
 

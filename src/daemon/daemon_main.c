@@ -156,7 +156,8 @@ static int open_sockets(struct daemon *d)
 		       : 0;
 }
 
-/* Loads the first policy before serving, so that it is active when the first process reconnects. */
+/* Loads the first policy and the tools before serving, so that they are there when the first
+ * process reconnects. */
 static int load_first(struct daemon *d)
 {
 	const char *failed;
@@ -174,6 +175,7 @@ static int load_first(struct daemon *d)
 	failed = daemon_policies_first_failed(d);
 	if (!failed) {
 		daemon_watches_resume(d);
+		daemon_probes_restore(d);
 	}
 	return failed ? daemon_runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
 					    d->opt.policy, failed)

@@ -53,7 +53,8 @@ enum proto_type {
 	PROTO_PROBE,	    /* d>c: attach a tool; descriptors as of PREPARE */
 	PROTO_PROBE_STATE,  /* c>d: answers PROBE; then whenever kernels gain or lose its programs
 			     */
-	PROTO_PROBE_END,    /* d>c: detach it */
+	PROTO_PROBE_END,    /* d>c: detach it; version 0, to a process that had tools of an
+			       earlier gbpfd: these are all that it is to keep */
 	PROTO_PROBE_ENDED,  /* c>d: answers PROBE_END: no launch of it is unfinished, and its region
 			       has its last values */
 	PROTO_PROBE_DRAIN,  /* d>c: copy its maps in memory of the GPU to its region */

@@ -391,19 +391,55 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	[ "$(kernels tenants)" = "[]" ]
 }
 
-@test "a killed gbpfd takes no program with it, and its tools end with it" {
+# ends_gbpfd: kills it; programs continue.
+ends_gbpfd() {
+	kill -9 "${pids[1]}"
+	wait "${pids[1]}" || true
+}
+
+# finds_gbpfd [OPTION...]: starts it again; the program has connected to it.
+finds_gbpfd() {
+	start_daemon "$@"
+	pids[1]=${pids[-1]}
+	attached() { gbpf ps --json | grep -q "\"pid\": *$pid"; }
+	wait_for attached
+}
+
+@test "a killed gbpfd takes no program with it, and tools count on until they are detached" {
+	begin
+	attach count_submits
+	start
+	tell load "launch 1 3"
+	for round in 1 2; do
+		ends_gbpfd
+		tell "launch 2 3"
+		finds_gbpfd
+		wait_for has_kernels 1
+		shows blocks 0 $((3 + round * 6 + (round - 1) * 3))
+		shows submits 0 $((1 + round * 2 + (round - 1)))
+		tell "launch 1 3"
+		shows blocks 0 $((3 + round * 9))
+		shows submits 0 $((1 + round * 3))
+	done
+	gbpf probe detach "$id"
+	ends_gbpfd
+	finds_gbpfd
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+	tell "launch 1 3"
+}
+
+@test "tools that the next gbpfd does not know end, also where its tools have their numbers" {
 	begin
 	attach count_blocks
 	start
 	tell load "launch 1 3"
-	kill -9 "${pids[1]}"
-	wait "${pids[1]}" || true
+	ends_gbpfd
+	rm -r "$GBPF_STATE_DIR/tools"
 	tell "launch 2 3"
-	start_daemon
-	attached() { gbpf ps --json | grep -q "\"pid\": *$pid"; }
-	wait_for attached
-	tell "launch 2 3"
-	attach count_blocks --to "$pid"
+	finds_gbpfd
+	attach count_blocks # the same image
+	[ "$id" = 1 ]
+	shows blocks 0 0
 	tell "launch 1 3"
 	wait_for has_kernels 1
 	local before=$(value blocks 0)

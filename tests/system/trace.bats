@@ -380,6 +380,39 @@ lines() { [ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" -ge "$1" ]
 	grep -q "has ended" "$GBPF_RUNTIME_DIR/trace.log"
 }
 
+# kills_gbpfd: the one that was started last; programs continue.
+kills_gbpfd() {
+	kill -9 "${pids[1]}"
+	wait "${pids[1]}" || true
+}
+
+@test "a trace goes on when gbpfd is killed and started again" {
+	begin
+	trace smmap
+	tell "spin 1 5 32 1 1"
+	kills_gbpfd
+	tell "spin 2 5 32 1 1"
+	wait_for grep -q "does not answer" "$GBPF_RUNTIME_DIR/trace.log"
+	start_daemon
+	wait_for has_tools 1
+	wait_for runs
+	tell "spin 1 5 32 1 1"
+	figures
+	holds 'f["blocks"] == 20 and f["warps"] == 20'
+	wait_for has_tools 0
+}
+
+@test "a tracer that is killed while gbpfd is away leaves nothing attached" {
+	begin
+	trace smmap
+	wait_for has_tools 1
+	kills_gbpfd
+	kill -9 "$tracer"
+	start_daemon
+	[ "$(n_tools)" = 0 ]
+	tell "spin 1 5 32 1 1"
+}
+
 @test "a killed tracer leaves nothing attached" {
 	begin
 	trace smmap

@@ -81,7 +81,7 @@ static int check(const struct ebpf_built *b, struct report *r)
 	return 0;
 }
 
-static int build(struct daemon_probe *p, const struct buf *object, struct report *r)
+int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct report *r)
 {
 	uint64_t version = DAEMON_PROBE_VERSION + p->id;
 	struct ebpf_built *b = calloc(1, sizeof(*b));
@@ -114,9 +114,13 @@ static void build_work(struct daemon_job *job)
 	j->err = daemon_object_read(j->object_fd, &object, &j->report);
 	if (!j->err) {
 		j->p->hash = hash_bytes(object.data, object.len);
-		j->err = build(j->p, &object, &j->report);
+		j->err = daemon_probe_build(j->p, &object, &j->report);
 	}
-	buf_finish(&object);
+	if (j->err) {
+		buf_finish(&object);
+	} else {
+		j->p->object = object;
+	}
 }
 
 /* ---- sending ---- */
@@ -178,6 +182,16 @@ static int take_over(struct attach_job *j)
 	return 0;
 }
 
+/* Takes its place from a tool that cannot be attached. */
+static void give_back(struct daemon_probe *p)
+{
+	p->d->probes->at[p->slot] = NULL;
+	if (p->replaces) {
+		p->replaces->replaced = NULL;
+		p->replaces = NULL;
+	}
+}
+
 static void on_built(struct daemon_job *job)
 {
 	struct attach_job *j = (struct attach_job *)job;
@@ -199,8 +213,13 @@ static void on_built(struct daemon_job *job)
 	if (!j->err && j->replaces) {
 		j->err = take_over(j);
 		if (j->err) {
-			p->d->probes->at[p->slot] = NULL;
+			give_back(p);
 		}
+	}
+	if (!j->err && daemon_probe_watch(p) < 0) {
+		j->err = report_set(&j->report, -ENOENT, "not-found",
+				    "the process that the tool belongs to has ended");
+		give_back(p);
 	}
 	if (j->err) {
 		fail(j);
@@ -297,7 +316,7 @@ void daemon_probe_attached(struct daemon_probe *p, uint64_t conn, json_int_t cal
 		daemon_probe_record(p, &p->owner, p->by_admin, "attach", "to %s, kernels %.100s",
 				    p->target.text[0] ? p->target.text : "all programs", p->kernel);
 	}
-	daemon_probe_answer_attach(p, conn, call);
+	daemon_probe_store(p, daemon_probe_attach_json(p), conn, call);
 	if (p->replaces) {
 		daemon_probe_wait(&swap);
 	}

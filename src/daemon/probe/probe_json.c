@@ -177,7 +177,7 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 		      "id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
 		      p->name, "uid", (int)p->owner.uid, "kernel", p->kernel, "to", p->target.text,
 		      "state", state_name(p), "age_ns",
-		      (json_int_t)(clock_now_ns() - p->attached_ns), "hold", p->hold != 0,
+		      (json_int_t)(clock_now_ns() - p->attached_ns), "hold", (int)p->held,
 		      "budget_ppm", (json_int_t)p->budget_ppm, "every", (json_int_t)p->every, "off",
 		      (int)p->off, "programs", programs_json(p), "kernels",
 		      (json_int_t)sums.kernels, "forms",

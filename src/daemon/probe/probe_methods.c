@@ -13,8 +13,6 @@
 	4u /* of one user that may not administer: they take the worker's time                     \
 	    */
 
-#define EVERY_MAX 1000000u /* interval of blocks that run a tool */
-
 /* ---- limits ---- */
 
 static bool has_place(struct daemon_call *c, bool admin, bool swap)
@@ -99,6 +97,7 @@ static bool take_number(struct daemon_call *c, json_int_t n, bool admin,
 	}
 	t->tenant = s->tenant;
 	t->connected_ns = s->connected_ns;
+	t->process = daemon_process_of(s->peer.pid);
 	snprintf(t->text, sizeof(t->text), "%d", (int)s->peer.pid);
 	return true;
 }
@@ -129,24 +128,30 @@ bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_p
 	return true;
 }
 
-static bool take_kernel(struct daemon_call *c, char kernel[PROTO_PATTERN])
+bool daemon_probe_good_kernel(const char *text)
 {
-	const json_t *j = json_object_get(c->params, "kernel");
-	const char *text = j && !json_is_null(j) ? json_string_value(j) : "*";
-	size_t n = text ? strlen(text) : 0;
+	size_t n = strlen(text);
 	bool good = n > 0 && n < PROTO_PATTERN;
 
 	for (size_t i = 0; i < n && good; i++) {
 		good = isgraph((unsigned char)text[i]) || text[i] == ' ';
 	}
-	if (!good) {
+	return good;
+}
+
+static bool take_kernel(struct daemon_call *c, char kernel[PROTO_PATTERN])
+{
+	const json_t *j = json_object_get(c->params, "kernel");
+	const char *text = j && !json_is_null(j) ? json_string_value(j) : "*";
+
+	if (!text || !daemon_probe_good_kernel(text)) {
 		daemon_control_error(c, 2, "usage", "For example gemm* or *",
 				     "invalid pattern of kernels' names: expected 1 to %u "
 				     "printable characters",
 				     PROTO_PATTERN - 1);
 		return false;
 	}
-	memcpy(kernel, text, n + 1);
+	memcpy(kernel, text, strlen(text) + 1);
 	return true;
 }
 
@@ -159,7 +164,7 @@ static bool take_budget(struct daemon_call *c, uint32_t *ret_ppm)
 	if (!j || json_is_null(j)) {
 		return true;
 	}
-	if (!json_is_integer(j) || ppm < 1 || ppm > 1000000) {
+	if (!json_is_integer(j) || ppm < 1 || ppm > DAEMON_PROBE_BUDGET_MAX) {
 		daemon_control_error(c, 2, "usage", "30000 is 3 percent",
 				     "invalid budget_ppm: expected 1 to 1000000");
 		return false;
@@ -177,9 +182,10 @@ static bool take_every(struct daemon_call *c, uint32_t *ret)
 	if (!j || json_is_null(j)) {
 		return true;
 	}
-	if (!json_is_integer(j) || every < 1 || every > EVERY_MAX) {
+	if (!json_is_integer(j) || every < 1 || every > DAEMON_PROBE_EVERY_MAX) {
 		daemon_control_error(c, 2, "usage", "8 is one block in 8",
-				     "invalid interval of blocks: expected 1 to %u", EVERY_MAX);
+				     "invalid interval of blocks: expected 1 to %u",
+				     DAEMON_PROBE_EVERY_MAX);
 		return false;
 	}
 	*ret = (uint32_t)every;
@@ -236,7 +242,15 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 	} else if (!take_budget(c, &p->budget_ppm)) {
 		return false;
 	}
-	p->hold = json_is_true(json_object_get(c->params, "hold")) ? c->conn : old ? old->hold : 0;
+	if (json_is_true(json_object_get(c->params, "hold"))) {
+		p->held = true;
+		p->hold = c->conn;
+		p->holder = daemon_process_of(c->peer.pid);
+	} else if (old) {
+		p->held = old->held;
+		p->hold = old->hold;
+		p->holder = old->holder;
+	}
 	return true;
 }
 
@@ -362,6 +376,7 @@ void daemon_method_probe_set(struct daemon_call *c)
 	p->off = json_is_boolean(off) ? json_is_true(off) : p->off;
 	if (p->live && !p->ending) {
 		send_interval(p);
+		daemon_probe_store_change(p);
 	}
 	daemon_control_result(c, json_pack("{s:I,s:s,s:I,s:b}", "id", (json_int_t)p->id, "name",
 					   p->name, "every", (json_int_t)p->every, "off",

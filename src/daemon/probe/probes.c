@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/point.h"
+#include "base/private_dir.h"
 #include "daemon/audit.h"
 #include "daemon/maps/maps_watch.h"
 
@@ -85,7 +86,7 @@ struct daemon_version *daemon_probe_next(const struct daemon_call *c,
 
 bool daemon_probe_target_fits(const struct daemon_probe_target *t, const struct daemon_session *s)
 {
-	return s->state == DAEMON_SESSION_READY && !s->dying &&
+	return s->state == DAEMON_SESSION_READY && !s->dying && !t->awaited &&
 	       (t->uid < 0 || t->uid == (int64_t)s->peer.uid) &&
 	       (!t->name[0] || strcmp(t->name, s->name) == 0) &&
 	       (t->tenant < 0 || (t->tenant == s->tenant && t->connected_ns == s->connected_ns));
@@ -124,14 +125,38 @@ bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s)
 	return true;
 }
 
+/* A process with a tool of its own has come back: the tool belongs to this session from now on. */
+static void take_awaited(struct daemon_probe *p, const struct daemon_session *s)
+{
+	struct daemon_probe_target *t = &p->target;
+	struct daemon_process process;
+
+	if (!t->awaited || !s->hello.reattached || s->peer.pid != t->process.pid) {
+		return;
+	}
+	process = daemon_process_of(s->peer.pid);
+	if (process.pid && process.start == t->process.start) {
+		t->awaited = false;
+		t->tenant = s->tenant;
+		t->connected_ns = s->connected_ns;
+		daemon_probe_unwatch(&p->target_watch);
+	}
+}
+
 void daemon_probes_send_all(struct daemon_session *s)
 {
+	union proto_message all = { 0 };
+
 	probes_each(s->d, p)
 	{
+		take_awaited(p, s);
 		if (!p->ending && !p->replaced && !daemon_probe_part(p, s) &&
 		    daemon_probe_targets(p, s)) {
 			daemon_probe_send(p, s);
 		}
+	}
+	if (s->hello.reattached) {
+		daemon_session_send(s, &all, PROTO_PROBE_END, NULL, 0);
 	}
 }
 
@@ -190,6 +215,9 @@ static void send_end(struct daemon_probe *p)
 
 	p->ending = true;
 	p->hold = 0;
+	daemon_probe_unwatch(&p->holder_watch);
+	daemon_probe_unwatch(&p->target_watch);
+	daemon_probe_store_remove(p);
 	p->timer = sd_event_source_disable_unref(p->timer);
 	if (p->conn) { /* some sessions were not sent it yet */
 		daemon_probe_answer_attach(p, p->conn, p->call);
@@ -231,6 +259,9 @@ void daemon_probe_free(struct daemon_probe *p)
 {
 	if (p) {
 		sd_event_source_disable_unref(p->timer);
+		daemon_probe_unwatch(&p->holder_watch);
+		daemon_probe_unwatch(&p->target_watch);
+		buf_finish(&p->object);
 		daemon_version_destroy(p->live);
 		free(p);
 	}
@@ -241,6 +272,7 @@ void daemon_probe_remove(struct daemon_probe *p)
 	struct daemon *d = p->d;
 
 	daemon_probe_waits_ended(p);
+	daemon_probe_store_remove(p);
 	if (p->replaces) {
 		p->replaces->replaced = NULL;
 	}
@@ -301,7 +333,11 @@ void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, b
 int daemon_probes_open(struct daemon *d)
 {
 	d->probes = calloc(1, sizeof(*d->probes));
-	return d->probes ? 0 : -ENOMEM;
+	if (!d->probes) {
+		return -ENOMEM;
+	}
+	snprintf(d->probes->dir, sizeof(d->probes->dir), "%s/tools", d->opt.state);
+	return private_dir_make(d->probes->dir, 0700, false, NULL);
 }
 
 void daemon_probes_close(struct daemon *d)

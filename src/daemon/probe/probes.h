@@ -1,6 +1,7 @@
 /* Tools: objects with programs inside kernels, attached in addition to the active policy. They only
  * observe. A tool is sent to the sessions of its target, also to those that become ready later, and
- * ends with its detachment, with the connection that holds it, or with gbpfd. */
+ * ends with its detachment or with the connection that holds it. It is stored, and attached again
+ * when gbpfd was restarted. */
 #ifndef GBPF_DAEMON_PROBE_PROBES_H
 #define GBPF_DAEMON_PROBE_PROBES_H
 
@@ -23,9 +24,12 @@ struct daemon_probe;
 
 int daemon_probes_open(struct daemon *d);
 void daemon_probes_close(struct daemon *d);
+/* Attaches the stored tools again, before sessions are accepted. */
+void daemon_probes_restore(struct daemon *d);
 
 /* ---- for sessions ---- */
-/* Sends the tools whose target the session, which is ready now, belongs to. */
+/* Sends the tools whose target the session, which is ready now, belongs to; tells one that had
+ * tools of an earlier gbpfd that these are all. */
 void daemon_probes_send_all(struct daemon_session *s);
 /* Handle messages. Return false for one that the session may not send. */
 bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe_state *m);

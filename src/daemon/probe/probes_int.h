@@ -9,13 +9,27 @@
 #define DAEMON_PROBE_WAITS 64u
 #define DAEMON_COVERAGE_WAITS 32u
 
+/* A process, told from later ones with the same number. */
+struct daemon_process {
+	pid_t pid;	 /* 0: gbpfd cannot see it */
+	long long start; /* as in /proc/PID/stat */
+};
+
 /* The sessions that a tool is sent to: all that fit each condition. */
 struct daemon_probe_target {
 	int64_t uid;	       /* of their user; -1: any */
 	char name[PROTO_NAME]; /* of the tenant; "": any */
 	int tenant;	       /* number; -1: any */
 	uint64_t connected_ns; /* of the session with that number, which may be given again */
+	struct daemon_process process; /* of that session */
+	bool awaited; /* it had a session with an earlier gbpfd, and none here yet: fits no other */
 	char text[PROTO_NAME]; /* as shown; "": all */
+};
+
+/* Waits for the end of a process. */
+struct daemon_probe_watch {
+	int fd;			 /* owned pidfd, if there is a source */
+	sd_event_source *source; /* owned; NULL: not watched */
 };
 
 struct daemon_probe {
@@ -33,7 +47,12 @@ struct daemon_probe {
 	bool by_admin;
 	uint64_t hash; /* of its object */
 	uint64_t attached_ns;
-	uint64_t hold;		       /* number of the connection that it ends with; 0: none */
+	bool held;		      /* it ends with a connection or, restored, with a process */
+	uint64_t hold;		      /* number of the connection that it ends with; 0: none */
+	struct daemon_process holder; /* at the other end of that connection */
+	struct daemon_probe_watch holder_watch, target_watch;
+	struct buf object;	       /* until it is stored */
+	bool stored;		       /* or being stored */
 	struct daemon_probe *replaces; /* borrowed; NULL: none, or it has ended */
 	struct daemon_probe *replaced; /* borrowed: by this one */
 	bool ending;		       /* PROBE_END was sent */
@@ -81,6 +100,7 @@ struct daemon_probe_wait {
 };
 
 struct daemon_probes {
+	char dir[DAEMON_PATH + 16];		     /* <state>/tools */
 	struct daemon_probe *at[DAEMON_PROBE_SLOTS]; /* owned */
 	unsigned building;			     /* tools that the worker builds */
 	uint32_t next_id;
@@ -117,8 +137,8 @@ bool daemon_probe_target_fits(const struct daemon_probe_target *t, const struct 
 bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s);
 /* Gives it a place. Returns 0, or -ENOSPC. */
 int daemon_probe_insert(struct daemon_probe *p);
-/* Begins its detachment, unless that has begun; answers the connection (0: none) when it has ended.
- * The tool may have been freed on return. */
+/* Begins its detachment and forgets it, unless that has begun; answers the connection (0: none)
+ * when it has ended. The tool may have been freed on return. */
 void daemon_probe_end(struct daemon_probe *p, uint64_t conn, json_int_t call);
 /* Drops it at once; ends the waits for it. */
 void daemon_probe_remove(struct daemon_probe *p);
@@ -131,6 +151,10 @@ void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, b
 /* Reads "to": a process or tenant number, or a tenant's name; absent: all that the caller may
  * attach to. Returns false after answering an error. */
 bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t);
+#define DAEMON_PROBE_EVERY_MAX 1000000u	 /* interval of blocks that run a tool */
+#define DAEMON_PROBE_BUDGET_MAX 1000000u /* ppm */
+/* Returns whether it is a valid pattern of kernels' names. */
+bool daemon_probe_good_kernel(const char *text);
 
 /* coverage.c */
 /* Answers callers of probe.coverage that wait for nothing any more; all: each. */
@@ -163,6 +187,27 @@ int daemon_probe_attach(struct daemon *d, const struct daemon_probe_request *o);
 void daemon_probe_answer_attach(const struct daemon_probe *p, uint64_t conn, json_int_t call);
 /* All sessions have answered, or are late: answers, or takes the tool back if none can have it. */
 void daemon_probe_attached(struct daemon_probe *p, uint64_t conn, json_int_t call);
+
+/* Verifies and compiles an object and creates the tool's memory, on any thread. 0, or -errno with
+ * the report. */
+int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct report *r);
+
+#define DAEMON_PROBES_NEXT "next.json"
+/* probe_store.c: <state>/tools/N.bpf.o and N.json for each tool, next.json. */
+/* Stores a tool and its object, which is freed, and answers the connection (0: none) with result,
+ * taken, then. */
+void daemon_probe_store(struct daemon_probe *p, json_t *result, uint64_t conn, json_int_t call);
+/* Stores changed settings, or removes it, if it is stored. */
+void daemon_probe_store_change(struct daemon_probe *p);
+void daemon_probe_store_remove(struct daemon_probe *p);
+
+/* probe_restore.c */
+/* Returns the process with this number, with pid 0 if it cannot be seen. */
+struct daemon_process daemon_process_of(pid_t pid);
+/* Ends the tool when its holder ends, if no connection holds it, and when the process that it
+ * awaits does. 0, -ESRCH: that has ended already, or -errno. */
+int daemon_probe_watch(struct daemon_probe *p);
+void daemon_probe_unwatch(struct daemon_probe_watch *w);
 
 /* probe_json.c */
 json_t *daemon_probe_attach_json(const struct daemon_probe *p);

@@ -113,14 +113,17 @@ static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
 {
 	struct ebpf_policy *fresh = NULL;
 
-	if (!known->ending && !known->fresh && known->p.image_bytes == t->p.image_bytes &&
+	if (!known->ending && known->p.image_bytes == t->p.image_bytes &&
 	    memcmp(known->p.image, t->p.image, t->p.image_bytes) == 0) {
-		fresh = malloc(sizeof(*fresh));
+		fresh = known->fresh ? known->fresh : malloc(sizeof(*fresh));
 	}
 	if (!fresh) {
 		known->version = 0;
 		known->ending = true;
 		return false;
+	}
+	if (known->fresh) { /* of one more gbpfd, which is gone, too */
+		ebpf_policy_close(known->fresh);
 	}
 	*fresh = t->p;
 	known->fresh = fresh;
@@ -168,13 +171,31 @@ static void attach(struct shim_session *s, const struct proto_probe *m, const in
 	pthread_mutex_unlock(&shim_probe_mutex);
 }
 
+/* gbpfd has named all tools that the process is to have: those of an earlier gbpfd that it has not
+ * named end. */
+static void all_named(void)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
+		if (shim_probe_tools[i] && !shim_probe_tools[i]->announced) {
+			shim_probe_tools[i]->ending = true;
+			tools_changed();
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+}
+
 static void end(struct shim_session *s, const struct proto_probe_order *m)
 {
 	struct shim_probe_tool **t;
 
 	(void)s;
+	if (!m->version) {
+		all_named();
+		return;
+	}
 	pthread_mutex_lock(&shim_probe_mutex);
-	t = m->version ? place_of(m->version) : NULL;
+	t = place_of(m->version);
 	if (t) {
 		(*t)->ending = (*t)->ordered = true;
 		(*t)->end_number = m->number;
@@ -230,25 +251,12 @@ static void lost(void)
 	pthread_mutex_unlock(&shim_probe_mutex);
 }
 
-static void found(void)
-{
-	pthread_mutex_lock(&shim_probe_mutex);
-	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
-		if (shim_probe_tools[i] && !shim_probe_tools[i]->announced) {
-			shim_probe_tools[i]->ending = true;
-			tools_changed();
-		}
-	}
-	pthread_mutex_unlock(&shim_probe_mutex);
-}
-
 static const struct shim_session_probes callbacks = { .attach = attach,
 						      .end = end,
 						      .drain = drain,
 						      .set = set,
 						      .cover = shim_probe_cover,
-						      .lost = lost,
-						      .found = found };
+						      .lost = lost };
 
 void shim_probe_setup(void)
 {
@@ -331,6 +339,17 @@ static bool settle_programs(unsigned i)
 	return !t || policy_observer_remove(&t->p);
 }
 
+/* Copies the maps of programs of submit and retire, which do not run now. Those in memory of the
+ * GPU are drained behind this. */
+static void carry_values(const struct ebpf_policy *to, const struct ebpf_policy *from)
+{
+	if (to->region[EBPF_REGION_TENANT] && from->region[EBPF_REGION_TENANT]) {
+		memcpy(to->region[EBPF_REGION_TENANT], from->region[EBPF_REGION_TENANT],
+		       MIN(to->region_bytes[EBPF_REGION_TENANT],
+			   from->region_bytes[EBPF_REGION_TENANT]));
+	}
+}
+
 /* Takes the regions that came with a new connection. Only this thread, those that build, and
  * programs of submit look at them. */
 static void take_fresh(void)
@@ -347,6 +366,9 @@ static void take_fresh(void)
 		fresh = t && load_relaxed(&t->unsettled) == observes(t) ? t->fresh : NULL;
 		if (fresh) {
 			before = t->p;
+			if (observes(t)) {
+				carry_values(fresh, &before);
+			}
 			t->p = *fresh;
 			t->fresh = NULL;
 			/* Pairs with the acquire in run(): the program sees all of p. */

@@ -102,8 +102,7 @@ struct shim_session_probes {
 	void (*drain)(struct shim_session *s, const struct proto_probe_order *m);
 	void (*cover)(struct shim_session *s, const struct proto_probe_order *m);
 	void (*set)(struct shim_session *s, const struct proto_probe_set *m);
-	void (*lost)(void);  /* gbpfd has disappeared */
-	void (*found)(void); /* another one is there, and names the tools that remain */
+	void (*lost)(void); /* gbpfd has disappeared */
 };
 extern const struct shim_session_probes *shim_session_probes;
 /* Sends gbpfd a message about a tool. Returns 0, or -errno: there is no gbpfd at present. */

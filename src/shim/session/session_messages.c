@@ -98,9 +98,6 @@ void shim_session_sweep(struct shim_session *s)
 {
 	if (!s->stale_versions_dropped && sched_policy_sweep(s->sched)) {
 		s->stale_versions_dropped = true;
-		if (shim_session_probes) {
-			shim_session_probes->found();
-		}
 	}
 	for (unsigned i = 0; s->stale_versions_dropped && i < SHIM_SESSION_REGIONS; i++) {
 		if (s->regions[i].fd >= 0 &&

@@ -1,5 +1,5 @@
 /* Whose tools are whose, and when they end: swap, connections that hold them, later sessions, ended
- * sessions, users, limits, gbpfd's restart. */
+ * sessions, users, limits. */
 #include "probe_rig.h"
 
 #include <errno.h>
@@ -578,25 +578,6 @@ static void parameters_are_checked(void **state)
 	gbpf_close(g);
 }
 
-/* ---- gbpfd's end ---- */
-
-static void next_gbpfd_has_no_tools(void **state)
-{
-	struct gd *d = *state;
-	union proto_message m;
-	struct fake f;
-
-	fake_enter(&f, d, 2, "train");
-	attach(d, "probing", &f, NULL);
-	assert_int_equal(gd_stop(d), 0);
-	assert_int_equal(gd_start(d, NULL), 0);
-	fake_reattach(&f, d, 0);
-	assert_false(is_listed(d, 1));
-	json_decref(gd_call(d, "set", "{\"tenant\":0,\"weight\":50}"));
-	assert_int_equal(fake_expect(&f, &m, PROTO_SET), -1); /* neither PROBE nor PROBE_END */
-	fake_leave(&f);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -620,7 +601,6 @@ int main(void)
 		WITH_GBPFD(users_leave_places_to_operators),
 		WITH_GBPFD(users_attach_at_a_limited_rate),
 		WITH_GBPFD(parameters_are_checked),
-		WITH_GBPFD(next_gbpfd_has_no_tools),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
