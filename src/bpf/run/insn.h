@@ -118,6 +118,7 @@ struct ebpf_code {
 #define EBPF_MAX_TAIL_CALLS 33u /* maximum per run */
 #define EBPF_MAX_INSNS 65536u	/* maximum per program with its subprograms */
 #define EBPF_MAX_MAPS 64u
+#define EBPF_MAX_PARAMS 256u
 #define EBPF_MAX_PARAM_BYTES 4096u /* of the parameters of a kernel that programs can read */
 #define EBPF_MAX_HOOKS 64u
 #define EBPF_FIRST_DEVICE_HOOK 32u /* hooks from here on are inside kernels */

@@ -1,10 +1,29 @@
-/* Arguments of the kernel that programs read. A program's root has a parameter arg_OFFSET_BYTES for
- * each, behind those of its fields; the kernel's own body loads it from its parameters, which lie
- * as the ABI says: each at the next multiple of its alignment. */
+/* Arguments of the kernel that programs read. A program's root has a parameter arg_OFFSET_BYTES,
+ * param_NUMBER or param_bytes_NUMBER for each, behind those of its fields; the kernel's own body
+ * loads it from its parameters, which lie as the ABI says: each at the next multiple of its
+ * alignment. */
 #include <errno.h>
 #include <stdio.h>
 
 #include "ptx/probe/probe_int.h"
+
+static bool read_name(const char *name, struct ptx_probe_arg *a)
+{
+	char end;
+
+	if (sscanf(name, "arg_%u_%u%c", &a->offset, &a->bytes, &end) == 2) {
+		a->kind = PTX_PROBE_ARG;
+		return a->bytes == 1 || a->bytes == 2 || a->bytes == 4 || a->bytes == 8;
+	}
+	if (sscanf(name, "param_%u%c", &a->offset, &end) == 1) {
+		a->kind = PTX_PROBE_PARAM;
+		a->bytes = 8;
+		return true;
+	}
+	a->kind = PTX_PROBE_PARAM_BYTES;
+	a->bytes = 4;
+	return sscanf(name, "param_bytes_%u%c", &a->offset, &end) == 1;
+}
 
 int ptx_probe_read_args(struct ptx_probe_program *g, const struct ptx_function *root,
 			uint32_t first)
@@ -13,12 +32,9 @@ int ptx_probe_read_args(struct ptx_probe_program *g, const struct ptx_function *
 		struct ptx_probe_arg *a = &g->args[g->n_args];
 		const struct ptx_variable *v = &root->params[i];
 		uint64_t size;
-		char end;
 
-		if (g->n_args == PTX_PROBE_ARGS_MAX || v->n_dims ||
-		    sscanf(v->name, "arg_%u_%u%c", &a->offset, &a->bytes, &end) != 2 ||
-		    ptx_variable_bytes(v, &size) < 0 || size != PTX_PROBE_ARG_WIDTH(a->bytes) ||
-		    (a->bytes != 1 && a->bytes != 2 && a->bytes != 4 && a->bytes != 8)) {
+		if (g->n_args == PTX_PROBE_ARGS_MAX || v->n_dims || !read_name(v->name, a) ||
+		    ptx_variable_bytes(v, &size) < 0 || size != PTX_PROBE_ARG_WIDTH(a->bytes)) {
 			return -EINVAL;
 		}
 		g->n_args++;
@@ -56,7 +72,8 @@ int ptx_probe_check_args(struct ptx_probe_work *p)
 		for (uint32_t k = 0; k < g->n_args; k++) {
 			uint32_t offset;
 
-			if (!param_of(p->entry->f, &g->args[k], &offset)) {
+			if (g->args[k].kind == PTX_PROBE_ARG &&
+			    !param_of(p->entry->f, &g->args[k], &offset)) {
 				report_place(p->report, "%s", p->entry->name);
 				(void)report_set(p->report, -ENOTSUP, "probe",
 						 "%s: no parameter of the kernel contains the %u "
@@ -72,24 +89,69 @@ int ptx_probe_check_args(struct ptx_probe_work *p)
 	return 0;
 }
 
+/* Returns the bytes that one load takes from the beginning of a parameter. */
+static uint32_t first_bytes(const struct ptx_variable *v, uint64_t size)
+{
+	uint32_t bytes = 8;
+
+	while (bytes > 1 && (bytes > size || bytes > ptx_variable_align(v))) {
+		bytes /= 2;
+	}
+	return bytes;
+}
+
+/* Writes the load of a parameter by its number. Returns false if the body cannot load it. */
+static bool load_param(struct ptx_probe_work *p, const struct ptx_probe_arg *a, uint32_t k)
+{
+	const struct ptx_function *f = p->entry->f;
+	const struct ptx_variable *v = a->offset < f->n_params ? &f->params[a->offset] : NULL;
+	uint64_t size = 0;
+
+	if (v && ptx_variable_bytes(v, &size) < 0) {
+		size = 0;
+	}
+	if (a->kind == PTX_PROBE_PARAM_BYTES || !size) {
+		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tmov.b%u %%~r%u, ", 8 * a->bytes, k,
+			       8 * a->bytes, k);
+		buf_printf(p->out, "%u;\n", (unsigned)size);
+		return true;
+	}
+	if (ptx_probe_declared(p, v->name) != v) {
+		return false;
+	}
+	ptx_probe_text(p, "\t.reg .b64 %%~r%u;\n\tld.param.u%u %%~r%u, [", k,
+		       8 * first_bytes(v, size), k);
+	buf_printf(p->out, "%s];\n", v->name);
+	return true;
+}
+
+static bool load_arg(struct ptx_probe_work *p, const struct ptx_probe_arg *a, uint32_t k)
+{
+	unsigned bits = 8 * PTX_PROBE_ARG_WIDTH(a->bytes);
+	uint32_t offset = 0;
+	const struct ptx_variable *v = param_of(p->entry->f, a, &offset);
+
+	if (!v || ptx_probe_declared(p, v->name) != v) {
+		return false;
+	}
+	ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [", bits, k, 8 * a->bytes,
+		       k);
+	buf_printf(p->out, "%s+%u];\n", v->name, offset);
+	return true;
+}
+
 void ptx_probe_args(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
 	for (uint32_t k = 0; k < g->n_args; k++) {
-		uint32_t bytes = g->args[k].bytes, offset = 0;
-		unsigned bits = 8 * PTX_PROBE_ARG_WIDTH(bytes);
-		const struct ptx_variable *v = param_of(p->entry->f, &g->args[k], &offset);
+		const struct ptx_probe_arg *a = &g->args[k];
+		bool own = p->in == p->entry->f;
 
-		if (p->in != p->entry->f || !v || ptx_probe_declared(p, v->name) != v) {
+		if (!own || !(a->kind == PTX_PROBE_ARG ? load_arg(p, a, k) : load_param(p, a, k))) {
 			p->without_args = g;
-			p->without_why =
-				p->in != p->entry->f
-					? "in a device function"
-					: "where its parameter's name is another variable's";
+			p->without_why = !own ? "in a device function"
+					      : "where its parameter's name is another variable's";
 			return;
 		}
-		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [", bits, k,
-			       8 * bytes, k);
-		buf_printf(p->out, "%s+%u];\n", v->name, offset);
 	}
 }
 

@@ -48,12 +48,20 @@ struct ptx_probe_filter {
 	const char *function; /* pattern; NULL: any */
 };
 
-/* An argument of the kernel, by its place in the parameters. */
-struct ptx_probe_arg {
-	uint32_t offset, bytes; /* 1, 2, 4 or 8 */
+enum ptx_probe_arg_kind {
+	PTX_PROBE_ARG,	       /* by its place in the parameters */
+	PTX_PROBE_PARAM,       /* a parameter by its number, 0 if there is none */
+	PTX_PROBE_PARAM_BYTES, /* its size likewise */
 };
 
-#define PTX_PROBE_ARGS_MAX 8u				   /* of a program */
+/* An argument of the kernel. */
+struct ptx_probe_arg {
+	enum ptx_probe_arg_kind kind;
+	uint32_t offset; /* or number */
+	uint32_t bytes;	 /* 1, 2, 4 or 8 */
+};
+
+#define PTX_PROBE_ARGS_MAX 32u				   /* of a program */
 #define PTX_PROBE_ARG_WIDTH(bytes) ((bytes) < 8 ? 4u : 8u) /* of the program's parameter */
 
 /* A probe with what the pass has learned of it. */

@@ -239,6 +239,10 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 
 static int add_arg(struct ptx_stub_form *f, const struct inlining *n, const struct ptx_probe_arg *a)
 {
+	if (a->kind != PTX_PROBE_ARG) {
+		return refuse(n, "an entry stub reads arguments by offset, not parameters by "
+				 "number");
+	}
 	if (f->n_args == PTX_STUB_ARGS_MAX) {
 		return refuse(n, "the programs of an entry stub read too many arguments");
 	}

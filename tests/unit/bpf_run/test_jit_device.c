@@ -519,6 +519,23 @@ static void arguments_of_the_kernel_are_parameters(void **state)
 		why);
 }
 
+static void parameters_of_the_kernel_are_parameters(void **state)
+{
+	uint64_t fields;
+	char *text = text_of("mov r1, 3; call 1122; mov r7, r0; mov r1, 3; call 1123; add r7, r0; "
+			     "mov r1, 3; call 1122; mov r1, 0; call 1123; mov r0, 0; exit",
+			     HOOK_gdev_enter, &fields);
+
+	(void)state;
+	has(text, ".func p0_f0 (.param .b64 env, .param .b64 param_3, .param .b32 param_bytes_3, "
+		  ".param .b32 param_bytes_0)");
+	has(text, "mov.b64 %r0, %c_param_3");
+	has(text, "cvt.u64.u32 %r0, %c_param_bytes_3");
+	free(text);
+	refused("ldxw r6, [r1+88]; mov r1, 8; jeq r6, 0, b; b:; call 1122; mov r0, 0; exit",
+		"insn 3", "no PTX for gbpf_param, unless its index is a number in the call");
+}
+
 static int setup(void **state)
 {
 	test_env_init(&t);
@@ -555,6 +572,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_counter_is_a_few_instructions),
 		cmocka_unit_test(values_are_accessed_where_their_map_is),
 		cmocka_unit_test(arguments_of_the_kernel_are_parameters),
+		cmocka_unit_test(parameters_of_the_kernel_are_parameters),
 		cmocka_unit_test(a_result_that_is_not_read_is_none),
 		cmocka_unit_test(keys_are_compared_if_they_may_be_too_large),
 	};

@@ -922,6 +922,45 @@ static void arguments_are_loaded_from_the_kernels_parameters(void **state)
 	done(&t);
 }
 
+static void parameters_are_read_by_number(void **state)
+{
+	const struct ptx_probe reader = {
+		.hook = BLOCK_ENTER,
+		.name = "g",
+		.text = WITH_ARGS(
+			", .param .b64 param_0, .param .b64 param_1, .param .b64 param_2, "
+			".param .b64 param_3, .param .b32 param_bytes_1, "
+			".param .b32 param_bytes_255, .param .b32 arg_0_1"),
+	};
+	struct result t;
+
+	(void)state;
+	rewrite(&t, HEAD PARAMS "ret;\n}\n", &reader, 1);
+	if (t.err) {
+		fail_msg("%s", buf_text(&t.r.message));
+	}
+	ptx_module_free(parsed(&t));
+	assert_true(has(&t, "\tld.param.u8 %probe0_r0, [a];\n"));
+	assert_true(has(&t, "\tld.param.u64 %probe0_r1, [b];\n"));
+	assert_true(has(&t, "\tld.param.u32 %probe0_r2, [c];\n"));
+	assert_true(has(&t, "\tmov.b64 %probe0_r3, 0;\n"));
+	assert_true(has(&t, "\tmov.b32 %probe0_r4, 32;\n"));
+	assert_true(has(&t, "\tmov.b32 %probe0_r5, 0;\n"));
+	assert_true(has(&t, "\tld.param.u8 %probe0_r6, [a+0];\n"));
+	done(&t);
+	/* as many bytes as alignment and size allow */
+	rewrite(&t,
+		HEAD ".visible .entry k(.param .align 2 .b8 a[6], .param .b8 b[3], "
+		     ".param .align 8 .b8 c[4])\n{\n" REGS "ret;\n}\n",
+		&reader, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "\tld.param.u16 %probe0_r0, [a];\n"));
+	assert_true(has(&t, "\tld.param.u8 %probe0_r1, [b];\n"));
+	assert_true(has(&t, "\tld.param.u32 %probe0_r2, [c];\n"));
+	assert_true(has(&t, "\tmov.b32 %probe0_r4, 3;\n"));
+	done(&t);
+}
+
 static void arguments_that_are_not_there_are_refused(void **state)
 {
 	static const char *const programs[] = {
@@ -963,9 +1002,11 @@ static void arguments_that_are_not_there_are_refused(void **state)
 static void parameters_that_are_no_arguments_break_the_contract(void **state)
 {
 	static const char *const programs[] = {
-		WITH_ARGS(", .param .b64 arg_0_4"),  WITH_ARGS(", .param .b32 arg_0_3"),
-		WITH_ARGS(", .param .b32 arg_0_4x"), WITH_ARGS(", .param .b32 other"),
-		WITH_ARGS(", .param .b32 arg_0_0"),
+		WITH_ARGS(", .param .b64 arg_0_4"),	 WITH_ARGS(", .param .b32 arg_0_3"),
+		WITH_ARGS(", .param .b32 arg_0_4x"),	 WITH_ARGS(", .param .b32 other"),
+		WITH_ARGS(", .param .b32 arg_0_0"),	 WITH_ARGS(", .param .b32 param_0"),
+		WITH_ARGS(", .param .b64 param_1x"),	 WITH_ARGS(", .param .b64 param_bytes_0"),
+		WITH_ARGS(", .param .b32 param_bytes_"),
 	};
 	struct ptx_probe reader = { .hook = BLOCK_ENTER, .name = "g" };
 	struct result t;
@@ -1103,6 +1144,7 @@ int main(void)
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
 		cmocka_unit_test(arguments_are_loaded_from_the_kernels_parameters),
+		cmocka_unit_test(parameters_are_read_by_number),
 		cmocka_unit_test(arguments_that_are_not_there_are_refused),
 		cmocka_unit_test(parameters_that_are_no_arguments_break_the_contract),
 		cmocka_unit_test(programs_of_the_entry_follow_computations),

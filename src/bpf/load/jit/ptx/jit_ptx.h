@@ -38,7 +38,7 @@
 
 #include "bpf/run/ptx_env.h"
 
-#define EBPF_PTX_ARGS_MAX 8u
+#define EBPF_PTX_ARGS_MAX 32u
 #define EBPF_PTX_LABEL "$program$" /* and the program's name */
 
 /* A field of the context of a hook inside kernels. */

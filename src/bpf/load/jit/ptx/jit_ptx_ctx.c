@@ -83,10 +83,10 @@ int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j)
 		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER) {
 			int slot = ebpf_helper_slot(i->imm);
 
-			if (slot == EBPF_SLOT_gbpf_arg && ebpf_ptx_need_arg(j) < 0) {
+			if (ebpf_ptx_reads_arg(slot) && ebpf_ptx_need_arg(j, slot) < 0) {
 				return -ENOTSUP;
 			}
-			all |= slot == EBPF_SLOT_gbpf_arg || ebpf_ptx_helper_fields(j, slot);
+			all |= ebpf_ptx_reads_arg(slot) || ebpf_ptx_helper_fields(j, slot);
 		}
 		j->pc += i->code == EBPF_LD_IMM64;
 	}

@@ -66,17 +66,41 @@ static int constant_before(const struct ebpf_ptx_jit *j, unsigned reg, uint32_t 
 	return 0;
 }
 
-int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j)
+int ebpf_ptx_reads_arg(int slot)
+{
+	return slot == EBPF_SLOT_gbpf_arg || slot == EBPF_SLOT_gbpf_param ||
+	       slot == EBPF_SLOT_gbpf_param_bytes;
+}
+
+/* Names the parameter of the program's functions that has the argument. */
+static void name_arg(struct ebpf_ptx_arg *a)
+{
+	int wide = a->slot == EBPF_SLOT_gbpf_param || a->bytes == 8;
+
+	if (a->slot == EBPF_SLOT_gbpf_arg) {
+		snprintf(a->name, sizeof(a->name), "arg_%u_%u", a->offset, a->bytes);
+	} else {
+		snprintf(a->name, sizeof(a->name), wide ? "param_%u" : "param_bytes_%u", a->offset);
+	}
+	a->field = (struct ebpf_ptx_field){ a->name, 0, wide ? 8 : 4 };
+}
+
+int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j, int slot)
 {
 	uint32_t offset = 0, bytes = 0;
 	struct ebpf_ptx_arg *a;
 
-	if (!constant_before(j, 1, &offset) || !constant_before(j, 2, &bytes)) {
-		return ebpf_ptx_refuse(j, "gbpf_arg, unless its offset and size are numbers in the "
-					  "call");
+	if (!constant_before(j, 1, &offset) ||
+	    (slot == EBPF_SLOT_gbpf_arg && !constant_before(j, 2, &bytes))) {
+		return ebpf_ptx_refuse(j, slot == EBPF_SLOT_gbpf_arg
+						  ? "gbpf_arg, unless its offset and size are "
+						    "numbers in the call"
+						  : "gbpf_param, unless its index is a number in "
+						    "the call");
 	}
 	for (unsigned k = 0; k < j->n_args; k++) {
-		if (j->args[k].offset == offset && j->args[k].bytes == bytes) {
+		if (j->args[k].slot == slot && j->args[k].offset == offset &&
+		    j->args[k].bytes == bytes) {
 			return (int)k;
 		}
 	}
@@ -85,23 +109,38 @@ int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j)
 				       EBPF_PTX_ARGS_MAX);
 	}
 	a = &j->args[j->n_args];
+	a->slot = slot;
 	a->offset = offset;
 	a->bytes = bytes;
-	snprintf(a->name, sizeof(a->name), "arg_%u_%u", offset, bytes);
-	a->field = (struct ebpf_ptx_field){ a->name, 0, bytes < 8 ? 4 : 8 };
+	name_arg(a);
 	return (int)j->n_args++;
+}
+
+static void argument_of(struct ebpf_ptx_jit *j, int slot)
+{
+	int k = ebpf_ptx_need_arg(j, slot);
+
+	if (k >= 0) {
+		ebpf_ptx_op(j,
+			    j->args[k].field.bytes < 8 ? "cvt.u64.u32 %%r0, %%c_%s"
+						       : "mov.b64 %%r0, %%c_%s",
+			    j->args[k].name);
+	}
 }
 
 static void argument(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)
 {
-	int k = ebpf_ptx_need_arg(j);
+	argument_of(j, EBPF_SLOT_gbpf_arg);
+}
 
-	if (k >= 0) {
-		ebpf_ptx_op(j,
-			    j->args[k].bytes < 8 ? "cvt.u64.u32 %%r0, %%c_%s"
-						 : "mov.b64 %%r0, %%c_%s",
-			    j->args[k].name);
-	}
+static void parameter(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)
+{
+	argument_of(j, EBPF_SLOT_gbpf_param);
+}
+
+static void parameter_bytes(struct ebpf_ptx_jit *j, UNUSED const struct device_helper *h)
+{
+	argument_of(j, EBPF_SLOT_gbpf_param_bytes);
 }
 
 /* ---- time, chance and memory ---- */
@@ -262,6 +301,8 @@ static const struct device_helper helpers[EBPF_HELPER_SLOTS] = {
 	[EBPF_SLOT_bpf_get_lane_id] = { one_field, { "lane" } },
 	[EBPF_SLOT_bpf_gpu_membar] = { membar },
 	[EBPF_SLOT_gbpf_arg] = { argument },
+	[EBPF_SLOT_gbpf_param] = { parameter },
+	[EBPF_SLOT_gbpf_param_bytes] = { parameter_bytes },
 	[EBPF_SLOT_gbpf_clock] = { read_clock },
 	[EBPF_SLOT_gbpf_sample] = { sample, { "block" } },
 	[EBPF_SLOT_gbpf_prefetch] = { prefetch },

@@ -19,8 +19,9 @@ struct ebpf_ptx_jit {
 	uint64_t uses;		   /* maps that the root uses, as far as it has been written */
 	struct ebpf_ptx_flow flow; /* not of checked programs */
 	struct ebpf_ptx_arg {
-		char name[24]; /* of a parameter, behind those of fields */
-		uint32_t offset, bytes;
+		char name[24];		/* of a parameter, behind those of fields */
+		int slot;		/* of the helper that reads it */
+		uint32_t offset, bytes; /* of a parameter its number, and 0 */
 		struct ebpf_ptx_field field;
 	} args[EBPF_PTX_ARGS_MAX]; /* arguments of the kernel that it reads */
 	unsigned n_args;
@@ -57,8 +58,11 @@ int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j);
 void ebpf_ptx_need_field(struct ebpf_ptx_jit *j, const char *name);
 /* Returns whether the hook has a field of that name and the program reads it. */
 int ebpf_ptx_reads_field(const struct ebpf_ptx_jit *j, const char *name);
-/* Adds the argument of the kernel that the call at j->pc reads. Returns its number, or -ENOTSUP. */
-int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j);
+/* Returns whether a helper reads arguments of the kernel. */
+int ebpf_ptx_reads_arg(int slot);
+/* Adds the argument of the kernel that the call at j->pc, of such a helper, reads. Returns its
+ * number, or -ENOTSUP. */
+int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j, int slot);
 /* Returns the next field that the program reads, from number *i on, and increments *i; behind the
  * fields, the next argument; NULL: none. */
 const struct ebpf_ptx_field *ebpf_ptx_next_field(const struct ebpf_ptx_jit *j, unsigned *i);

@@ -95,15 +95,26 @@ static int check_known(struct ebpf_verifier *v, const struct ebpf_helper_call *c
 				  c->what, reg, ebpf_verify_reg_text(v, r));
 }
 
-/* Checks that an argument of the kernel has a size that a load has, and is aligned to it. */
+/* Checks the number of a parameter. */
+static int check_param(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
+{
+	uint64_t index = ebpf_verify_frame(v)->regs[1].v.umax;
+
+	if (index < EBPF_MAX_PARAMS) {
+		return 0;
+	}
+	report_hint(v->r, "parameters have numbers below %u", EBPF_MAX_PARAMS);
+	return ebpf_verify_refuse(v, v->pc, "bounds", "%s: no kernel has a parameter %llu", c->what,
+				  (unsigned long long)index);
+}
+
+/* Checks that an argument of the kernel, by offset and size, has a size that a load has, and is
+ * aligned to it. */
 static int check_argument(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 {
 	const struct ebpf_reg *r = ebpf_verify_frame(v)->regs;
 	uint64_t offset = r[1].v.umax, bytes = r[2].v.umax;
 
-	if (c->helper->id != HELPER_gbpf_arg) {
-		return 0;
-	}
 	if ((bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) && offset % bytes == 0 &&
 	    offset + bytes <= EBPF_MAX_PARAM_BYTES) {
 		return 0;
@@ -112,6 +123,20 @@ static int check_argument(struct ebpf_verifier *v, const struct ebpf_helper_call
 		    EBPF_MAX_PARAM_BYTES);
 	return ebpf_verify_refuse(v, v->pc, "bounds", "%s: no argument has %llu bytes at %llu",
 				  c->what, (unsigned long long)bytes, (unsigned long long)offset);
+}
+
+/* Checks the numbers that name an argument of the kernel when the last one is known. */
+static int check_place(struct ebpf_verifier *v, const struct ebpf_helper_call *c, unsigned i)
+{
+	switch (c->helper->id) {
+	case HELPER_gbpf_arg:
+		return i == 1 ? check_argument(v, c) : 0;
+	case HELPER_gbpf_param:
+	case HELPER_gbpf_param_bytes:
+		return check_param(v, c);
+	default:
+		return 0;
+	}
 }
 
 /* Returns the cost of finding a key beyond that of an array access (see hooks.def). */
@@ -339,7 +364,7 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 		return 0; /* checked together with the memory argument */
 	case ARG_CONST:
 		err = check_known(v, c, r, reg);
-		return err || i == 0 ? err : check_argument(v, c);
+		return err ? err : check_place(v, c, i);
 	case ARG_CONST_SIZE:
 		return check_constant_arg(v, c, r, reg);
 	case ARG_RECORD:

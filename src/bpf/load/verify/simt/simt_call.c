@@ -169,6 +169,8 @@ static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_
 	case HELPER_bpf_perf_event_output:
 		return MAX(b, ebpf_simt_reg(st, 5));
 	case HELPER_gbpf_arg:
+	case HELPER_gbpf_param:
+	case HELPER_gbpf_param_bytes:
 		return LEVEL_BLOCK;
 	case HELPER_bpf_iter_num_new:
 		return MAX(b, c);
