@@ -7,6 +7,7 @@
 #include "cli/connect.h"
 
 #define CLI_TRACE_MAPS 7u
+#define CLI_TRACE_KEY_WORDS 4u
 
 enum cli_trace_kind {
 	CLI_TRACE_SUMS,
@@ -17,6 +18,9 @@ enum cli_trace_kind {
 	CLI_TRACE_RAW,
 	/* Sums that pair() makes; no map of the object. */
 	CLI_TRACE_MADE,
+	/* A hash table with counts. Its entries lie at places that trace_keys.c chooses: the words
+	 * of the key, then the count, which is 0 where there is none. */
+	CLI_TRACE_KEYED,
 };
 
 /* A map of a tool that is read: an array whose values are a number or a struct of numbers. */
@@ -25,7 +29,7 @@ struct cli_trace_map {
 	unsigned entries;
 	const char *const *fields; /* of the struct, in the order of the words, NULL at the end */
 	enum cli_trace_kind kind;
-	unsigned time_word; /* of states: a time of the GPU */
+	unsigned time_word; /* of states: a time of the GPU; of keyed: the word of the count */
 };
 
 /* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
@@ -34,6 +38,7 @@ struct cli_trace_values {
 	uint64_t *at[CLI_TRACE_MAPS]; /* owned */
 	uint64_t now_ns; /* time of the GPU when states were read; 0: there was none yet */
 	uint64_t region_bytes;
+	const struct cli_trace_names *names; /* borrowed */
 };
 
 struct cli_trace_tool {
@@ -45,6 +50,7 @@ struct cli_trace_tool {
 	void (*pair)(struct cli_trace_values *program);
 	/* Returns an object. */
 	json_t *(*figures)(const struct cli_trace_values *v);
+	bool by_name; /* figures() asks for names of kernels; words 0 of map 0 are their hashes */
 	bool by_site; /* sites are numbered in each kernel: figures of several kernels are mixed */
 	bool by_address;	  /* figures of several programs are mixed */
 	const char *region_shift; /* constant of the object that --region sets; NULL: none */
@@ -53,10 +59,10 @@ struct cli_trace_tool {
 
 /* trace_tools.c */
 extern const struct cli_trace_tool *const cli_trace_tools[]; /* NULL at the end */
-extern const struct cli_trace_tool cli_trace_atomhot, cli_trace_bankconf, cli_trace_barwait,
-	cli_trace_blocktime, cli_trace_coalesce, cli_trace_hang, cli_trace_hotbranch,
-	cli_trace_kernelretsnoop, cli_trace_launchlate, cli_trace_memtrace, cli_trace_regionheat,
-	cli_trace_smmap, cli_trace_threadhist;
+extern const struct cli_trace_tool cli_trace_args, cli_trace_atomhot, cli_trace_bankconf,
+	cli_trace_barwait, cli_trace_blocktime, cli_trace_coalesce, cli_trace_hang,
+	cli_trace_hotbranch, cli_trace_kernelretsnoop, cli_trace_launchlate, cli_trace_memtrace,
+	cli_trace_regionheat, cli_trace_smmap, cli_trace_threadhist;
 /* Prints the table of tools. Returns an exit code. */
 int cli_trace_list(struct cli *c);
 /* Finds a tool and reads its object. Returns CLI_OK, or an exit code after a message; the caller
@@ -81,6 +87,7 @@ struct cli_trace {
 	uint64_t id;
 	struct cli_trace_program *programs; /* owned */
 	struct cli_trace_values gone;	    /* of programs that have ended */
+	struct cli_trace_names *names;	    /* owned; of tools by name */
 	uint64_t region_bytes;		    /* of regionheat */
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
 	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
@@ -103,6 +110,23 @@ bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_val
 void cli_trace_values_finish(struct cli_trace_values *v);
 /* Closes the connection, which detaches the tool. */
 void cli_trace_finish(struct cli_trace *t);
+
+/* ---- trace_keys.c ---- */
+
+/* Returns the words of an entry. */
+unsigned cli_trace_words(const struct cli_trace_map *m);
+/* Returns the entry with the key, which is made if there is room; NULL: there is none. */
+uint64_t *cli_trace_keyed(const struct cli_trace_map *m, uint64_t *at, const uint64_t *key);
+void cli_trace_keyed_add(const struct cli_trace_map *m, uint64_t *to, const uint64_t *from);
+void cli_trace_keyed_subtract(const struct cli_trace_map *m, uint64_t *to, const uint64_t *from);
+
+/* ---- trace_names.c: names of kernels by their hashes ---- */
+
+/* Asks gbpfd for the names of kernels of which the tool has figures, unless all are known. */
+void cli_trace_names_read(struct cli_trace *t);
+/* Returns the name of a kernel, or its hash as text in `room`. */
+const char *cli_trace_name(const struct cli_trace_names *names, uint64_t hash, char room[24]);
+void cli_trace_names_free(struct cli_trace_names *names);
 
 /* ---- trace_draw.c ---- */
 

@@ -11,19 +11,9 @@
 #define PAGE_ENTRIES 4096u
 #define RETURN_NS UINT64_C(3000000000) /* in which programs find a gbpfd that was restarted */
 
-static unsigned words_of(const struct cli_trace_map *m)
-{
-	unsigned n = 0;
-
-	while (m->fields && m->fields[n]) {
-		n++;
-	}
-	return m->fields ? n : 1;
-}
-
 static size_t size_of(const struct cli_trace_map *m)
 {
-	return (size_t)m->entries * words_of(m);
+	return (size_t)m->entries * cli_trace_words(m);
 }
 
 /* ---- values ---- */
@@ -51,7 +41,7 @@ void cli_trace_values_finish(struct cli_trace_values *v)
 /* Takes the states that are later than those that are known. */
 static void take_states(const struct cli_trace_map *m, uint64_t *to, const uint64_t *from)
 {
-	size_t words = words_of(m);
+	size_t words = cli_trace_words(m);
 
 	for (size_t i = 0; i < m->entries; i++, to += words, from += words) {
 		if (from[m->time_word] > to[m->time_word]) {
@@ -67,6 +57,9 @@ static void values_add(const struct cli_trace_tool *tool, struct cli_trace_value
 		enum cli_trace_kind kind = tool->maps[m]->kind;
 		bool sums = kind == CLI_TRACE_SUMS || kind == CLI_TRACE_MADE;
 
+		if (kind == CLI_TRACE_KEYED && to->at[m] && from->at[m]) {
+			cli_trace_keyed_add(tool->maps[m], to->at[m], from->at[m]);
+		}
 		if (kind == CLI_TRACE_STATES && states && to->at[m] && from->at[m]) {
 			take_states(tool->maps[m], to->at[m], from->at[m]);
 		}
@@ -82,8 +75,13 @@ static void values_subtract(const struct cli_trace_tool *tool, struct cli_trace_
 			    const struct cli_trace_values *from)
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
-		for (size_t i = 0;
-		     tool->maps[m]->kind != CLI_TRACE_STATES && i < size_of(tool->maps[m]); i++) {
+		enum cli_trace_kind kind = tool->maps[m]->kind;
+		bool plain = kind != CLI_TRACE_STATES && kind != CLI_TRACE_KEYED;
+
+		if (kind == CLI_TRACE_KEYED) {
+			cli_trace_keyed_subtract(tool->maps[m], to->at[m], from->at[m]);
+		}
+		for (size_t i = 0; plain && i < size_of(tool->maps[m]); i++) {
 			to->at[m][i] -= MIN(to->at[m][i], from->at[m][i]);
 		}
 	}
@@ -97,6 +95,7 @@ bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *bef
 		return false;
 	}
 	ret->region_bytes = t->region_bytes;
+	ret->names = t->names;
 	ret->now_ns = t->newest_ns ? t->read_ns - t->behind_ns : 0;
 	values_add(t->tool, ret, &t->gone, false);
 	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
@@ -214,6 +213,23 @@ static uint64_t number(const json_t *v)
 		    : (uint64_t)(json_is_integer(v) ? json_integer_value(v) : 0);
 }
 
+/* Counts of an LRU_HASH begin again when their key has been evicted, so the highest one stays. */
+static void take_keyed(const struct cli_trace_map *map, uint64_t *at, const json_t *e)
+{
+	const json_t *key = json_object_get(e, "key");
+	uint64_t count = number(json_object_get(e, "value")), words[CLI_TRACE_KEY_WORDS] = { 0 };
+	unsigned n = map->time_word;
+	uint64_t *entry;
+
+	for (unsigned w = 0; w < n; w++) {
+		words[w] = number(json_is_object(key) ? json_object_get(key, map->fields[w]) : key);
+	}
+	entry = count ? cli_trace_keyed(map, at, words) : NULL;
+	if (entry) {
+		entry[n] = MAX(entry[n], count);
+	}
+}
+
 static void take_entry(const struct cli_trace *t, unsigned m, const json_t *e)
 {
 	const struct cli_trace_map *map = t->tool->maps[m];
@@ -221,8 +237,12 @@ static void take_entry(const struct cli_trace *t, unsigned m, const json_t *e)
 	uint64_t key = cli_u64(e, "key");
 	struct cli_trace_program *p =
 		program_of((struct cli_trace *)unqual(t), cli_u64(e, "tenant"));
-	unsigned words = words_of(map);
+	unsigned words = cli_trace_words(map);
 
+	if (p && map->kind == CLI_TRACE_KEYED) {
+		take_keyed(map, p->now.at[m], e);
+		return;
+	}
 	if (!p || key >= map->entries) {
 		return;
 	}
@@ -301,7 +321,8 @@ static void compare_clocks(struct cli_trace *t, unsigned m)
 
 	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
 		for (size_t i = 0; i < map->entries; i++) {
-			newest = MAX(newest, p->now.at[m][i * words_of(map) + map->time_word]);
+			newest = MAX(newest,
+				     p->now.at[m][i * cli_trace_words(map) + map->time_word]);
 		}
 	}
 	t->read_ns = clock_now_ns();
@@ -391,6 +412,9 @@ int cli_trace_read(struct cli *c, struct cli_trace *t)
 	     code == CLI_OK && !t->ended && t->tool->pair && p; p = p->next) {
 		t->tool->pair(&p->now);
 	}
+	if (code == CLI_OK && t->tool->by_name) {
+		cli_trace_names_read(t);
+	}
 	return code;
 }
 
@@ -403,5 +427,6 @@ void cli_trace_finish(struct cli_trace *t)
 		program_free(p);
 	}
 	cli_trace_values_finish(&t->gone);
+	cli_trace_names_free(t->names);
 	gbpf_close(t->g);
 }

@@ -7,13 +7,11 @@
 #include "cli/trace.h"
 
 const struct cli_trace_tool *const cli_trace_tools[] = {
-	&cli_trace_atomhot,    &cli_trace_bankconf,
-	&cli_trace_barwait,    &cli_trace_blocktime,
-	&cli_trace_coalesce,   &cli_trace_hang,
-	&cli_trace_hotbranch,  &cli_trace_kernelretsnoop,
-	&cli_trace_launchlate, &cli_trace_memtrace,
-	&cli_trace_regionheat, &cli_trace_smmap,
-	&cli_trace_threadhist, NULL,
+	&cli_trace_args,       &cli_trace_atomhot,    &cli_trace_bankconf,
+	&cli_trace_barwait,    &cli_trace_blocktime,  &cli_trace_coalesce,
+	&cli_trace_hang,       &cli_trace_hotbranch,  &cli_trace_kernelretsnoop,
+	&cli_trace_launchlate, &cli_trace_memtrace,   &cli_trace_regionheat,
+	&cli_trace_smmap,      &cli_trace_threadhist, NULL,
 };
 
 static json_t *list_json(void)

@@ -75,6 +75,57 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	holds 'f["used"] == len(f["sms"]) and abs(f["imbalance"] - f["most"] * f["used"] / 33) < 1e-9'
 }
 
+@test "args: values of the arguments of each kernel, and how often" {
+	begin
+	trace args
+	tell "spin 3 5 32 1 2" "spin 2 5 32 7 2" "access 1 64 8" "access 3 64 8" "banks 64 1" size
+	figures
+	holds 'f["launches"] == 9 and [k["launches"] for k in f["kernels"]] == [5, 2, 1, 1]'
+	holds '{k["kernel"]: [(p["index"], p["bytes"], p["others"], [(v["value"], v["count"]) for v in p["values"]])
+		for p in k["params"]] for k in f["kernels"] if k["kernel"] != "access"} == {
+			"spin": [(0, 8, 0, [(1000, 3), (7000, 2)]), (1, 8, 0, [(2000, 5)])],
+			"banks": [(0, 4, 0, [(1, 1)])], "size": []}'
+	holds '[(p["index"], p["bytes"], p["others"], sum(v["count"] for v in p["values"]))
+		for k in f["kernels"] if k["kernel"] == "access" for p in k["params"]] == [(0, 8, 0, 2), (1, 4, 0, 2)]'
+	holds 'all(v["value"] == 8 for k in f["kernels"] if k["kernel"] == "access" for v in k["params"][1]["values"])'
+}
+
+# launches N: the intervals printed so far have N launches in all.
+launches() {
+	python3 -c 'import json, sys
+sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) != int(sys.argv[2]))' "$GBPF_RUNTIME_DIR/trace.json" "$1"
+}
+
+@test "args: a parameter with many values, by interval, of a program that ends" {
+	begin
+	trace args --kernel spin --interval 50ms
+	for i in 6 5 4 3 2 1; do
+		tell "spin $i 1 32 ${i}0 1"
+	done
+	wait_for launches 21
+	echo exit >&"$in"
+	wait "${pids[-2]}"
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'd["total"] and f["launches"] == 21 and f["kernels"][0]["kernel"] == "spin"'
+	holds '[(v["value"], v["count"]) for v in f["kernels"][0]["params"][0]["values"]] == [(10000 * i, i) for i in range(6, 0, -1)]'
+}
+
+@test "args: the text has the most frequent values" {
+	begin
+	gbpf trace args --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	tell "spin 4 1 32 10 1" "spin 3 1 32 20 1" "spin 2 1 32 30 1" "spin 2 1 32 40 1" "spin 1 1 32 50 1" "spin 1 1 32 60 1"
+	kill -INT "$tracer"
+	wait "$tracer"
+	grep -q '^spin *0 *8 *4 *10000 ' "$GBPF_RUNTIME_DIR/text"
+	grep -q '^spin *0 *8 *2 *2 others ' "$GBPF_RUNTIME_DIR/text"
+	grep -q '^spin *1 *8 *13 *1000 ' "$GBPF_RUNTIME_DIR/text"
+	grep -q '^13 launches of 1 kernel$' "$GBPF_RUNTIME_DIR/text"
+}
+
 @test "threadhist: sizes of blocks" {
 	begin
 	trace threadhist
