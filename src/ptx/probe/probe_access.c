@@ -139,6 +139,16 @@ static bool matrix(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	return s->address;
 }
 
+static bool wmma(const struct ptx_insn *insn, struct ptx_probe_site *s)
+{
+	int space = nth_space(insn, 0);
+
+	s->op = GBPF_ACCESS_MATRIX;
+	s->space = space >= 0 ? (uint32_t)space : GBPF_SPACE_GENERIC;
+	s->address = nth_address(insn, 0);
+	return s->address && ptx_probe_wmma(insn, s);
+}
+
 /* ---- the rest ---- */
 
 static bool is_of(const struct ptx_insn *insn, uint32_t *op)
@@ -196,6 +206,9 @@ bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	}
 	if (strcmp(insn->opcode, "ldmatrix") == 0 || strcmp(insn->opcode, "stmatrix") == 0) {
 		return matrix(insn, s);
+	}
+	if (strcmp(insn->opcode, "wmma") == 0) {
+		return wmma(insn, s);
 	}
 	return plain(insn, s);
 }

@@ -160,6 +160,9 @@ void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_s
 			  "\t.reg .b32 %%~r, %%~i, %%~v, %%~w, %%~l, %%~s, %%~k, %%~a, %%~b, %%~c, "
 			  "%%~g;\n");
 	ptx_probe_address(p, s->address);
+	if (s->matrix.line) {
+		ptx_probe_wmma_share(p, s);
+	}
 	if (single) {
 		alone(p, s);
 		return;
@@ -175,7 +178,7 @@ void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_s
 		stride(p, s);
 	}
 	if (needs & PTX_PROBE_NEEDS_CONFLICTS) {
-		if (ptx_probe_is_shared(s)) {
+		if (ptx_probe_is_shared(s) && !s->matrix.line) {
 			conflicts(p, s);
 		} else {
 			ptx_probe_text(p, "\tmov.u32 %%~c, 0;\n");

@@ -117,8 +117,13 @@ struct ptx_probe_site {
 	const char *size;		   /* a register instead of bytes; NULL: none */
 	const struct ptx_operand *address; /* of an access */
 	uint32_t lanes;			   /* that have an address */
-	uint32_t scope;			   /* of a fence */
-	uint32_t after;			   /* of a barrier */
+	struct {
+		uint32_t line;		 /* bytes that are adjacent; 0: no matrix of wmma */
+		uint32_t elements, bits; /* of a line; of an element */
+		const struct ptx_operand *stride; /* elements; NULL: as many as a line has */
+	} matrix;
+	uint32_t scope; /* of a fence */
+	uint32_t after; /* of a barrier */
 };
 
 struct ptx_probe_work {
@@ -206,6 +211,13 @@ void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
 
 /* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+
+/* probe_wmma.c: wmma.load and wmma.store. Takes shape and type; false: neither, or not known. */
+bool ptx_probe_wmma(const struct ptx_insn *insn, struct ptx_probe_site *s);
+/* Returns whether the distance of lines can be read here. */
+bool ptx_probe_wmma_known(const struct ptx_probe_work *p, const struct ptx_probe_site *s);
+/* Adds to %~x what makes it the address of the lane's part; changes %~y, %~z, %~i and %~w. */
+void ptx_probe_wmma_share(struct ptx_probe_work *p, const struct ptx_probe_site *s);
 
 /* probe_args.c: arguments of the kernel. Reads those that a root has as parameters from number
  * `first` on. Returns 0 or -EINVAL. */

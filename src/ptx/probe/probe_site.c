@@ -187,7 +187,7 @@ static void access(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	struct ptx_probe_site s, found = { 0 };
 
 	if (!has_hook(p, PTX_PROBE_gdev_access) || !ptx_probe_access(insn, &found) ||
-	    !ptx_probe_has_address(p, found.address)) {
+	    !ptx_probe_has_address(p, found.address) || !ptx_probe_wmma_known(p, &found)) {
 		return;
 	}
 	s = site(p, PTX_PROBE_gdev_access, insn);

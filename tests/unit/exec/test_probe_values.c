@@ -151,6 +151,23 @@ static void values_of_accesses(void **state)
 		  4, 124, 4, 5, UNIT, 0, GLOBAL_SPACE, ASYNC, 32 },
 		{ "setp.eq.u32 %p2, %r0, 3;\n" BULK_COPY "\n", 16, 0, 64, 3, SAME, 0, GLOBAL_SPACE,
 		  BULK, 1 },
+		{ "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
+		  "{%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%d1];",
+		  0, 496, 16, 16, UNIT, 0, GLOBAL_SPACE, MATRIX, 32 },
+		{ "mov.u32 %r10, 24; wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
+		  "{%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%d1+64], %r10;",
+		  64, 736, 16, 24, MIXED, 0, GLOBAL_SPACE, MATRIX, 32 },
+		{ "wmma.load.b.sync.aligned.row.m32n8k16.f16 "
+		  "{%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%d1], 16;",
+		  0, 15 * 32 + 8, 8, 16, MIXED, 0, GENERIC, MATRIX, 32 },
+		{ "wmma.store.d.sync.aligned.col.m16n16k16.shared.f32 [%r9], "
+		  "{%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, 32;",
+		  0, 15 * 128 + 32, 32, 32, MIXED, 0, SHARED_SPACE, MATRIX, 32 },
+		{ "wmma.load.b.sync.aligned.col.m8n8k32.global.s4 {%r1}, [%d1], 64;", 0,
+		  7 * 32 + 12, 4, 8, MIXED, 0, GLOBAL_SPACE, MATRIX, 32 },
+		{ "wmma.store.d.sync.aligned.row.m8n32k16.shared.s32 [%r9], "
+		  "{%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, 32;",
+		  0, 31 * 32, 32, 32, UNIT, 0, SHARED_SPACE, MATRIX, 32 },
 		{ "ld.const.u32 %r1, [c+4];", 0, 0, 4, 1, SAME, 0, CONSTANT_SPACE, LOAD, 32 },
 		{ "st.local.u32 [mine+4], %r0;", 0, 0, 4, 1, SAME, 0, LOCAL, STORE, 32 },
 	};
