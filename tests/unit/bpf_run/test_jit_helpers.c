@@ -490,6 +490,65 @@ static void rings_keep_the_newest_values(void **state)
 	assert_int_equal(ebpf_map_count(&t.env.maps[RING]), 0);
 }
 
+/* Runs a program in which each thread submits its number, the clock and the block to a ring. */
+static void submits(const char *begin, const char *rest)
+{
+	fill(THREADS);
+	for (unsigned map = RING; map <= SMALL; map++) {
+		char text[1024];
+
+		snprintf(text, sizeof(text), BEGIN "mov r0, 0; ldmap r1, %u; %s%s", map, begin,
+			 rest);
+		run(text, THREADS, 0);
+		assert_int_equal((int64_t)out(7, 0), 0);
+		assert_int_equal(t.env.helper_errors, 0);
+		pushed(map, map == RING ? THREADS / 4 : 64);
+	}
+}
+
+#define RESERVE "mov r2, 24; mov r3, 0; call 131; mov r8, r0; jeq r8, 0, out; "
+#define FILL                                                                                       \
+	"ldxw r1, [r9+104]; stxdw [r8], r1; ldxdw r1, [r9]; stxdw [r8+8], r1; ldxdw r1, [r9+24]; " \
+	"stxw [r8+16], r1; rsh r1, 32; stxw [r8+20], r1; "
+#define SUBMIT "mov r1, r8; mov r2, 0; call 132; "
+
+static void records_are_pushed_when_they_are_submitted(void **state)
+{
+	/* one of another ring, in registers, that is dropped; the next begins with zeros */
+	submits(RESERVE FILL SUBMIT "ldmap r1, 6; " RESERVE FILL
+				    "mov r1, r8; mov r2, 0; call 133; ldmap r1, 7; ",
+		RESERVE "ldxdw r1, [r8]; ldxdw r2, [r8+8]; or r1, r2; ldxdw r2, [r8+16]; "
+			"or r1, r2; stxdw [r6], r1; mov r1, r8; mov r2, 0; call 133; "
+			"out:;" END);
+}
+
+static void records_may_be_in_memory(void **state)
+{
+	/* a function fills it; the stack and the record are apart; an unknown place of it */
+	submits(RESERVE "stdw [r10-512], 77; mov r1, r8; mov r2, r9; callf f; "
+			"ldxdw r1, [r10-512]; sub r1, 77; stxdw [r6], r1; " SUBMIT,
+		"out:;" END "; f:; mov r8, r1; mov r9, r2; " FILL "mov r0, 0; exit");
+	submits(RESERVE FILL, "ldxw r1, [r9+104]; and r1, 16; mov r2, r8; add r2, r1; "
+			      "ldxdw r3, [r2]; stxdw [r2], r3; " SUBMIT "out:;" END);
+}
+
+static void records_of_two_calls_meet(void **state)
+{
+	submits("ldxw r7, [r9+104]; and r7, 1; jeq r7, 0, even; " RESERVE FILL
+		"ja send; even:; " RESERVE FILL,
+		"send:; " SUBMIT "out:;" END);
+}
+
+static void flags_of_a_record_are_errors(void **state)
+{
+	run(BEGIN "ldmap r1, 6; mov r2, 24; mov r3, 1; call 131; mov r7, 5; jeq r0, 0, null; "
+		  "mov r1, r0; mov r2, 0; call 133; mov r7, 6; null:; stxdw [r6], r7;" END,
+	    64, 0);
+	assert_int_equal(out(7, 0), 5);
+	assert_int_equal(t.env.helper_errors, 64);
+	assert_int_equal(ebpf_map_count(&t.env.maps[RING]), 0);
+}
+
 /* ---- warp-wide ---- */
 
 static void model(uint32_t active, unsigned lane, const uint64_t *v, const uint32_t *from,
@@ -596,6 +655,15 @@ static void helpers_of_other_places_are_refused(void **state)
 				  HOOK_gdev_enter, 0,
 				  "no PTX for bpf_map_push_elem, except to a known SM_RING"),
 			 -ENOTSUP);
+	assert_int_equal(compiled("ldmap r1, 1; mov r2, 8; mov r3, 0; call 131; mov r0, 0; exit",
+				  HOOK_gdev_enter, 0,
+				  "no PTX for bpf_ringbuf_reserve, except in a known SM_RING"),
+			 -ENOTSUP);
+	assert_int_equal(compiled("mov r1, r10; add r1, -16; mov r2, 0; call 132; mov r0, 0; exit",
+				  HOOK_gdev_enter, 0,
+				  "no PTX for bpf_ringbuf_submit, unless the function reserved the "
+				  "record, in a known SM_RING"),
+			 -ENOTSUP);
 	/* bpftime's puts and exit are no helpers */
 	assert_int_equal(ebpf_helper_slot(501), -ENOENT);
 	assert_int_equal(ebpf_helper_slot(507), -ENOENT);
@@ -662,6 +730,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(values_of_a_looked_up_histogram_are_counters),
 		cmocka_unit_test(each_place_counts_in_its_own_instance),
 		cmocka_unit_test(rings_keep_the_newest_values),
+		cmocka_unit_test(records_are_pushed_when_they_are_submitted),
+		cmocka_unit_test(records_may_be_in_memory),
+		cmocka_unit_test(records_of_two_calls_meet),
+		cmocka_unit_test(flags_of_a_record_are_errors),
 		cmocka_unit_test(warp_wide_helpers_combine_the_active_lanes),
 		cmocka_unit_test(helpers_of_other_places_are_refused),
 		cmocka_unit_test(the_host_counts_a_call_as_an_error),

@@ -70,7 +70,8 @@ struct ebpf_ref {
 	uint32_t bytes; /* REF_RECORD: its size */
 	uint32_t pc;	/* instruction that acquired it */
 	uint8_t kind;
-	uint8_t map;		/* REF_LOCK: map of the value that contains the lock */
+	uint8_t map; /* REF_LOCK: map of the value that contains the lock; REF_RECORD: depth of the
+			function */
 	struct ebpf_loop *loop; /* REF_ITER, REF_CALL: its loop, set at the first head; borrowed */
 };
 

@@ -141,6 +141,11 @@ static void signature(struct ebpf_ptx_jit *j, const struct ebpf_jit_func *f)
 	buf_puts(&j->out, ")\n");
 }
 
+static int has_frame(const struct ebpf_ptx_jit *j)
+{
+	return (j->func->used >> 10 & 1) || j->flow.record_bytes[j->func - j->plan->funcs];
+}
+
 static void declarations(struct ebpf_ptx_jit *j)
 {
 	buf_puts(&j->out, "{\n\t.reg .b64 %r<11>;\n\t.reg .b64 %t<4>;\n\t.reg .b32 %w<4>;\n"
@@ -156,8 +161,8 @@ static void declarations(struct ebpf_ptx_jit *j)
 				  "\t.reg .b32 %place, %frame;\n");
 	} else if (j->slots) {
 		buf_printf(&j->out, "\t.reg .b64 %%s<%u>;\n\t.reg .b32 %%h<2>;\n", j->slots);
-	} else if (j->func->used >> 10 & 1) {
-		buf_printf(&j->out, "\t.local .align 16 .b8 stack[%u];\n", EBPF_STACK_BYTES);
+	} else if (has_frame(j)) {
+		buf_printf(&j->out, "\t.local .align 16 .b8 stack[%u];\n", ebpf_ptx_frame_bytes(j));
 	}
 }
 
@@ -210,12 +215,12 @@ static void prologue(struct ebpf_ptx_jit *j)
 			ebpf_ptx_control(j);
 		}
 	}
-	if (j->func->used >> 10 & 1 && !j->slots) {
+	if (has_frame(j) && !j->slots) {
 		ebpf_ptx_op(j, "mov.u64 %%t0, stack");
 		ebpf_ptx_op(j, "cvta.local.u64 %%r10, %%t0");
-		ebpf_ptx_op(j, "add.s64 %%r10, %%r10, %u", EBPF_STACK_BYTES);
-	} else if (j->func->used >> 10 & 1) { /* addresses are only compared with NULL */
-		ebpf_ptx_op(j, "mov.b64 %%r10, %u", EBPF_STACK_BYTES);
+		ebpf_ptx_op(j, "add.s64 %%r10, %%r10, %u", ebpf_ptx_frame_bytes(j));
+	} else if (has_frame(j)) { /* addresses are only compared with NULL */
+		ebpf_ptx_op(j, "mov.b64 %%r10, %u", 2 * ebpf_ptx_frame_bytes(j) - EBPF_STACK_BYTES);
 	}
 }
 

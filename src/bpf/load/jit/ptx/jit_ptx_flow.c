@@ -10,18 +10,21 @@
 #include "base/compiler.h"
 #include "bpf/load/jit/ptx/jit_ptx_flow_int.h"
 #include "bpf/run/env.h"
+#include "bpf/run/map/map_type.h"
 
-#define WORDS (EBPF_STACK_BYTES / 8)
+#define WORDS (PTX_FRAME_BYTES / 8)
+#define STACK_WORDS (EBPF_STACK_BYTES / 8)
 #define NOWHERE UINT32_MAX
 
 struct state {
 	struct ebpf_ptx_value regs[11];
-	struct ebpf_ptx_value words[WORDS]; /* of the stack: [0] is the highest */
+	struct ebpf_ptx_value words[WORDS]; /* of the frame: [0] is the highest */
 };
 
 struct walk {
 	const struct ebpf_jit *plan;
 	struct ebpf_ptx_flow *flow;
+	unsigned n_words;     /* of a frame: fewer without records */
 	int first;	      /* the run that does not know yet which stacks are registers */
 	uint32_t *at;	      /* owned: index of the state kept for an instruction, or NOWHERE */
 	struct state *states; /* owned: before jump targets and first instructions */
@@ -40,7 +43,7 @@ static void join_into(struct walk *w, uint32_t to, const struct state *from)
 	struct ebpf_ptx_value *kept = (struct ebpf_ptx_value *)&w->states[w->at[to]];
 	const struct ebpf_ptx_value *add = (const struct ebpf_ptx_value *)from;
 
-	for (size_t k = 0; k < sizeof(*from) / sizeof(*add); k++) {
+	for (size_t k = 0; k < ARRAY_SIZE(from->regs) + w->n_words; k++) {
 		struct ebpf_ptx_value v = ebpf_ptx_join(kept[k], add[k]);
 
 		if (memcmp(&v, &kept[k], sizeof(v)) != 0) {
@@ -62,7 +65,7 @@ static struct ebpf_ptx_value *part_at(struct walk *w, unsigned base, int off, un
 	if (!ebpf_ptx_frame_place(&w->now.regs[base], off, size, size, &at)) {
 		return NULL;
 	}
-	*ret_part = (unsigned)(at + (int)EBPF_STACK_BYTES) % 8;
+	*ret_part = (unsigned)(at + (int)PTX_FRAME_BYTES) % 8;
 	return &w->now.words[(unsigned)(-at - 1) / 8];
 }
 
@@ -97,7 +100,7 @@ static void store_part(struct ebpf_ptx_value *word, unsigned part, unsigned size
 /* A helper may store numbers into words that are registers. */
 static void forget_numbers(struct walk *w)
 {
-	for (unsigned k = 0; k < WORDS; k++) {
+	for (unsigned k = 0; k < w->n_words; k++) {
 		struct ebpf_ptx_value *v = &w->now.words[k];
 
 		v->below = v->high = 0;
@@ -114,7 +117,7 @@ static void forget_words(struct walk *w, int may_store_pointers)
 		forget_numbers(w);
 		return;
 	}
-	for (unsigned k = 0; k < WORDS; k++) {
+	for (unsigned k = 0; k < w->n_words; k++) {
 		struct ebpf_ptx_value *v = &w->now.words[k];
 
 		if (ebpf_ptx_is_ctx(v)) {
@@ -192,6 +195,29 @@ static void enter(struct walk *w, uint32_t first, const struct ebpf_ptx_value ar
 	join_into(w, first, &s);
 }
 
+/* Returns what bpf_ringbuf_reserve returns: a pointer to the place for records, which it fills with
+ * zeros. */
+static struct ebpf_ptx_value reserve(struct walk *w, const struct ebpf_ptx_value *handle)
+{
+	const struct ebpf_jit *plan = w->plan;
+	unsigned func = plan->notes[w->pc].func;
+	unsigned at = (EBPF_STACK_BYTES + w->flow->record_bytes[func]) / 8;
+
+	if (handle->kind != PTX_HANDLE || handle->map >= plan->n_maps ||
+	    plan->maps[handle->map].type != GBPF_MAP_SM_RING) {
+		return ebpf_ptx_any; /* refused */
+	}
+	if (w->first) {
+		w->flow->slots[func] = (uint8_t)MAX(w->flow->slots[func], at);
+	}
+	for (unsigned k = 0; k < plan->maps[handle->map].value_bytes / 8; k++) {
+		w->now.words[at - 1 - k] = ebpf_ptx_scalar;
+	}
+	return (struct ebpf_ptx_value){
+		.kind = PTX_FRAME, .bits = 3, .map = handle->map, .off = (int16_t)(-8 * (int)at)
+	};
+}
+
 static void call(struct walk *w, const struct ebpf_insn *i)
 {
 	const struct ebpf_jit_note *note = &w->plan->notes[w->pc];
@@ -218,6 +244,9 @@ static void call(struct walk *w, const struct ebpf_insn *i)
 		}
 		if (ebpf_helper_slot(i->imm) != EBPF_SLOT_bpf_map_lookup_elem) {
 			forget_words(w, 0);
+		}
+		if (ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_ringbuf_reserve) {
+			result = reserve(w, &r[1]);
 		}
 	}
 	r[0] = result;
@@ -372,6 +401,31 @@ static void pass(struct walk *w)
 	}
 }
 
+/* Makes room for a record in each function that reserves one. Returns whether there is any. */
+static int find_records(const struct ebpf_jit *plan, struct ebpf_ptx_flow *flow)
+{
+	uint16_t most = 0;
+	int found = 0;
+
+	for (unsigned k = 0; k < plan->n_maps; k++) {
+		if (plan->maps[k].type == GBPF_MAP_SM_RING) {
+			most = (uint16_t)MAX(most,
+					     MIN(plan->maps[k].value_bytes, PTX_RECORD_BYTES));
+		}
+	}
+	for (uint32_t pc = 0; pc < plan->n; pc++) {
+		const struct ebpf_insn *i = &plan->insns[pc];
+
+		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER &&
+		    ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_ringbuf_reserve) {
+			flow->record_bytes[plan->notes[pc].func] = most;
+			found = 1;
+		}
+		pc += i->code == EBPF_LD_IMM64;
+	}
+	return found;
+}
+
 static int prepare(struct walk *w)
 {
 	const struct ebpf_jit *plan = w->plan;
@@ -382,6 +436,7 @@ static int prepare(struct walk *w)
 	if (!w->at || !w->flow->facts) {
 		return -ENOMEM;
 	}
+	w->n_words = find_records(plan, w->flow) ? WORDS : STACK_WORDS;
 	for (uint32_t pc = 0; pc < plan->n; pc++) {
 		w->at[pc] = plan->notes[pc].flags & (JIT_TARGET | JIT_FUNC) ? n++ : NOWHERE;
 	}

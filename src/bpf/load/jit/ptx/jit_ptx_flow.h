@@ -14,7 +14,7 @@ enum ebpf_ptx_kind {
 	PTX_SCALAR,	  /* no pointer */
 	PTX_CTX,	  /* the context of a device program */
 	PTX_CTX_OR_NOT,	  /* the context on some paths, another value on others */
-	PTX_FRAME,	  /* a pointer into the function's own stack */
+	PTX_FRAME,	  /* a pointer into the function's own stack, or a record behind it */
 	PTX_FRAME_OR_NOT, /* such a pointer on some paths, another value on others */
 	PTX_HANDLE,	  /* the handle of a map */
 	PTX_VALUE,	  /* a pointer into a value of a map, or NULL */
@@ -25,7 +25,7 @@ struct ebpf_ptx_value {
 	uint8_t kind;
 	uint8_t bits; /* number of known low bits, at most 3 */
 	uint8_t low;  /* these bits */
-	uint8_t map;  /* HANDLE, VALUE: the map, or JIT_NO_MAP */
+	uint8_t map;  /* HANDLE, VALUE, record: the map, or JIT_NO_MAP */
 	int16_t off;  /* FRAME: offset from r10, or PTX_NO_OFF */
 	/* The unsigned value is less than this; 0: not known. Of a word of the stack: of its low
 	 * half, and of its high half. */
@@ -33,6 +33,11 @@ struct ebpf_ptx_value {
 };
 
 #define PTX_NO_OFF INT16_MIN
+
+/* The record of a ring that a function has reserved, at most one at a time, lies below its stack of
+ * EBPF_STACK_BYTES. */
+#define PTX_RECORD_BYTES 512
+#define PTX_FRAME_BYTES (EBPF_STACK_BYTES + PTX_RECORD_BYTES)
 
 /* What is known before an instruction. */
 struct ebpf_ptx_fact {
@@ -46,6 +51,8 @@ struct ebpf_ptx_flow {
 	/* Words of the stack of each function if it can be in registers: each access is aligned, at
 	 * a place that is known, and no instruction uses an address otherwise; else 0. */
 	uint8_t slots[JIT_MAX_FUNCS];
+	/* Size of the place for a record in each function: that of the largest, or 0. */
+	uint16_t record_bytes[JIT_MAX_FUNCS];
 	/* Whether a function receives the context. */
 	uint8_t takes_ctx[JIT_MAX_FUNCS];
 	/* The first instruction that uses the context other than as the base of a load, as an

@@ -92,6 +92,8 @@ void ebpf_ptx_load(struct ebpf_ptx_jit *j, const char *dst, unsigned size, int s
 /* Returns 1 and the offset from r10 if the access is one of the function's own frame at an aligned
  * known place, else 0. */
 int ebpf_ptx_in_frame(const struct ebpf_ptx_jit *j, int off, unsigned size, int *ret_off);
+/* Returns the size of the function's frame: its stack, and its records below that. */
+unsigned ebpf_ptx_frame_bytes(const struct ebpf_ptx_jit *j);
 /* Loads from the function's own frame into a register of 64 bits. */
 void ebpf_ptx_frame_load(struct ebpf_ptx_jit *j, int off, unsigned size, int sign, const char *dst);
 /* Stores the low bytes of a register of 64 bits likewise. */
@@ -135,6 +137,9 @@ int ebpf_ptx_key_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_ring_output(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_event_output(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_ring_reserve(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_ring_submit(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+int ebpf_ptx_ring_discard(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_hist_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_atomic_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 

@@ -120,9 +120,14 @@ int ebpf_ptx_in_frame(const struct ebpf_ptx_jit *j, int off, unsigned size, int 
 	return ebpf_ptx_frame_place(&ebpf_ptx_known(j)->base, off, size, size, ret_off);
 }
 
+unsigned ebpf_ptx_frame_bytes(const struct ebpf_ptx_jit *j)
+{
+	return EBPF_STACK_BYTES + j->flow.record_bytes[j->func - j->plan->funcs];
+}
+
 void ebpf_ptx_frame_load(struct ebpf_ptx_jit *j, int off, unsigned size, int sign, const char *dst)
 {
-	unsigned place = (unsigned)((int)EBPF_STACK_BYTES + off);
+	unsigned place = (unsigned)((int)ebpf_ptx_frame_bytes(j) + off);
 	char type = sign ? 's' : 'u';
 
 	if (!j->slots) {
@@ -140,7 +145,8 @@ void ebpf_ptx_frame_load(struct ebpf_ptx_jit *j, int off, unsigned size, int sig
 
 void ebpf_ptx_frame_store(struct ebpf_ptx_jit *j, int off, unsigned size, const char *src)
 {
-	unsigned place = (unsigned)((int)EBPF_STACK_BYTES + off), slot = (unsigned)(-off - 1) / 8;
+	unsigned place = (unsigned)((int)ebpf_ptx_frame_bytes(j) + off),
+		 slot = (unsigned)(-off - 1) / 8;
 
 	if (!j->slots) {
 		ebpf_ptx_op(j, "st.local.u%u [stack+%u], %s", 8 * size, place, src);

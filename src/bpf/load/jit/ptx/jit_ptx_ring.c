@@ -1,13 +1,17 @@
 /* PTX back end: bpf_map_push_elem, bpf_ringbuf_output and bpf_perf_event_output on the ring of the
- * multiprocessor. See map_sm_ring.c for the
- * memory and why no barrier is needed. */
+ * multiprocessor, and records that are filled first. See map_sm_ring.c for the memory and why no
+ * barrier is needed.
+ *
+ * A record that a program has reserved is memory of its thread, a part of the frame or registers,
+ * until it is submitted: that is a push. So a record takes no number and no place in the ring
+ * before it is whole, and a thread that ends between leaves nothing there. */
 #include <errno.h>
 
 #include "bpf/load/jit/ptx/jit_ptx_int.h"
 #include "bpf/run/map/map_sm_ring.h"
 #include "bpf/run/map/map_type.h"
 
-/* Takes a number from the counter: it is in %t3 and 1 + it in %r3; %r1 is the slot. */
+/* Takes a number from the counter: it is in %t3 and 1 + it in %r3; %r5 is the slot. */
 static void take_slot(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
 {
 	ebpf_ptx_map_data(j, "%t0", m->index);
@@ -16,7 +20,7 @@ static void take_slot(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
 	ebpf_ptx_op(j, "atom.relaxed.gpu.global.add.u64 %%t3, [%%t0], 1");
 	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%t3");
 	ebpf_ptx_op(j, "and.b32 %%w0, %%w0, %u", m->max_entries - 1);
-	ebpf_ptx_op(j, "mad.wide.u32 %%r1, %%w0, %u, %%t0", m->stride);
+	ebpf_ptx_op(j, "mad.wide.u32 %%r5, %%w0, %u, %%t0", m->stride);
 	ebpf_ptx_op(j, "add.s64 %%r3, %%t3, 1");
 }
 
@@ -34,7 +38,7 @@ static void copy_words(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigne
 			ebpf_ptx_op(j, "add.s64 %%t0, %%r%u, %u", reg, 8 * k);
 			ebpf_ptx_load(j, "%t1", 8, 0, aligned);
 		}
-		ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r1+%u], %%t1",
+		ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%t1",
 			    m->elem_off + m->value_off + 8 * k);
 		ebpf_ptx_op(j, "mad.lo.s64 %%r3, %%t1, 0x%llx, %%r3",
 			    (unsigned long long)EBPF_SM_RING_FACTOR(k));
@@ -60,7 +64,7 @@ static int push(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned reg,
 	ebpf_ptx_op(j, "@%%p0 bra $M%u", bad);
 	take_slot(j, m);
 	copy_words(j, m, reg, at);
-	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r1+%u], %%r3", m->elem_off);
+	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%r3", m->elem_off);
 	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
 	ebpf_ptx_op(j, "bra $M%u", end);
 	ebpf_ptx_label(j, bad);
@@ -109,4 +113,56 @@ int ebpf_ptx_event_output(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_n
 	}
 	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%r5, %u", m->value_bytes);
 	return push(j, m, 4, &anywhere);
+}
+
+/* ---- records ---- */
+
+/* r2 is the size, which the verifier has compared with that of the values; r3 holds flags: 0. */
+int ebpf_ptx_ring_reserve(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	const struct ebpf_map *m = ring_of(j, &ebpf_ptx_known(j)->base);
+	int at = (int)ebpf_ptx_frame_bytes(j);
+	unsigned bad = ++j->labels, end = ++j->labels;
+
+	if (!m) {
+		return ebpf_ptx_refuse(j, "bpf_ringbuf_reserve, except in a known SM_RING");
+	}
+	ebpf_ptx_op(j, "setp.ne.s64 %%p0, %%r3, 0");
+	ebpf_ptx_op(j, "setp.ne.or.s64 %%p0, %%r2, %u, %%p0", m->value_bytes);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", bad);
+	ebpf_ptx_op(j, "mov.b64 %%t1, 0");
+	for (unsigned k = 0; k < m->value_bytes; k += 8) {
+		ebpf_ptx_frame_store(j, (int)k - at, 8, "%t1");
+	}
+	ebpf_ptx_op(j, "add.s64 %%r0, %%r10, %d", -at);
+	ebpf_ptx_op(j, "bra $M%u", end);
+	ebpf_ptx_label(j, bad);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	ebpf_ptx_count_error(j);
+	ebpf_ptx_label(j, end);
+	return 0;
+}
+
+/* r1 points to a record, r2 holds flags, which are ignored: the record must not stay. */
+int ebpf_ptx_ring_submit(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	const struct ebpf_ptx_value *at = &ebpf_ptx_known(j)->base;
+	const struct ebpf_map *m =
+		at->kind == PTX_FRAME && at->map < j->plan->n_maps ? &j->plan->maps[at->map] : NULL;
+
+	if (!m || m->type != GBPF_MAP_SM_RING) {
+		return ebpf_ptx_refuse(j, "bpf_ringbuf_submit, unless the function reserved the "
+					  "record, in a known SM_RING");
+	}
+	take_slot(j, m);
+	copy_words(j, m, 1, at);
+	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%r3", m->elem_off);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	return 0;
+}
+
+int ebpf_ptx_ring_discard(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	return 0;
 }

@@ -48,6 +48,11 @@ static unsigned memory_of(const struct ebpf_jit *plan, int slot, unsigned k,
 	case EBPF_SLOT_bpf_map_push_elem:
 	case EBPF_SLOT_bpf_ringbuf_output:
 		return k == 2 ? bytes : 0;
+	case EBPF_SLOT_bpf_ringbuf_submit:
+		return k == 1 && handle->map < plan->n_maps ? plan->maps[handle->map].value_bytes
+							    : 0;
+	case EBPF_SLOT_bpf_ringbuf_discard:
+		return 8;
 	case EBPF_SLOT_bpf_get_block_idx:
 	case EBPF_SLOT_bpf_get_block_dim:
 	case EBPF_SLOT_bpf_get_thread_idx:

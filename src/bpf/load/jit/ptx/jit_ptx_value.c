@@ -42,7 +42,7 @@ int ebpf_ptx_frame_place(const struct ebpf_ptx_value *at, int off, unsigned byte
 {
 	int from = at->off + off;
 
-	if (at->kind != PTX_FRAME || at->off == PTX_NO_OFF || from < -(int)EBPF_STACK_BYTES ||
+	if (at->kind != PTX_FRAME || at->off == PTX_NO_OFF || from < -(int)PTX_FRAME_BYTES ||
 	    from > -(int)bytes || from % (int)unit) {
 		return 0;
 	}
@@ -182,7 +182,7 @@ static int16_t moved(const struct ebpf_ptx_value *a, const struct ebpf_insn *i)
 	int64_t by = EBPF_OP(i->code) == EBPF_ADD ? i->imm : -(int64_t)i->imm;
 
 	if (EBPF_SRC(i->code) == EBPF_X || a->kind != PTX_FRAME || a->off == PTX_NO_OFF ||
-	    a->off + by < -(int)EBPF_STACK_BYTES || a->off + by > EBPF_STACK_BYTES) {
+	    a->off + by < -(int)PTX_FRAME_BYTES || a->off + by > EBPF_STACK_BYTES) {
 		return PTX_NO_OFF;
 	}
 	return (int16_t)(a->off + by);

@@ -258,6 +258,20 @@ static int check_scalar_arg(struct ebpf_verifier *v, const struct ebpf_helper_ca
 	return 0;
 }
 
+/* Inside kernels a record is memory of the thread until it is submitted: it is as large as a value
+ * of the ring, and each function has a place for one. */
+static int check_device_record(struct ebpf_verifier *v, struct ebpf_helper_call *c)
+{
+	c->cost += c->constant / 16;
+	if (c->constant != c->map->value_bytes) {
+		report_hint(v->r, "reserve sizeof the value of %s", c->map->name);
+		return ebpf_verify_refuse(v, v->pc, "bounds",
+					  "%s: a record of %u bytes, but values of %s have %u",
+					  c->what, c->constant, c->map->name, c->map->value_bytes);
+	}
+	return ebpf_verify_no_record(v, "when the function reserves another");
+}
+
 static int check_constant_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 			      const struct ebpf_reg *r, unsigned reg)
 {
@@ -274,7 +288,7 @@ static int check_constant_arg(struct ebpf_verifier *v, struct ebpf_helper_call *
 					  EBPF_MAX_VALUE_BYTES);
 	}
 	c->constant = (uint32_t)r->v.umax;
-	return 0;
+	return ebpf_verify_on(v, SIDE_DEVICE) ? check_device_record(v, c) : 0;
 }
 
 static int check_mem_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
@@ -315,9 +329,11 @@ static int check_map_memory(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 
 /* Checks that the argument points to the start of a reserved record: the helper takes whole records
  * only. */
-static int check_record(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+static int check_record(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 			const struct ebpf_reg *r, unsigned reg)
 {
+	const struct ebpf_ref *ref;
+
 	if (r->type != REG_RECORD) {
 		if (ebpf_reg_is_nullable(r)) {
 			report_hint(v->r, "compare it with NULL first");
@@ -330,6 +346,15 @@ static int check_record(struct ebpf_verifier *v, const struct ebpf_helper_call *
 		return ebpf_verify_refuse(
 			v, v->pc, "ref", "%s: r%u must point to the record's first byte, but is %s",
 			c->what, reg, ebpf_verify_reg_text(v, r));
+	}
+	ref = ebpf_verify_on(v, SIDE_DEVICE) ? ebpf_verify_ref(v, r->id) : NULL;
+	c->cost += ref ? ref->bytes / 16 : 0;
+	if (ref && ref->map != v->depth) {
+		report_hint(v->r, "do it in the function that reserved the record, or declare this "
+				  "one static __always_inline");
+		return ebpf_verify_refuse(v, v->pc, "ref",
+					  "%s: the record was reserved in another function, at %s",
+					  c->what, ebpf_verify_place_text(v, ref->pc));
 	}
 	return 0;
 }

@@ -171,6 +171,7 @@ static int result(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 	err = ebpf_verify_acquire(v, REF_RECORD, r0->id, &ref);
 	if (err == 0) {
 		ref->bytes = c->constant;
+		ref->map = (uint8_t)v->depth;
 	}
 	return err;
 }
@@ -380,6 +381,9 @@ int ebpf_verify_exit(struct ebpf_verifier *v)
 	int err = ebpf_verify_no_lock(v, v->depth ? "the function returns" : "the program ends");
 
 	err = err || !v->n_refs ? err : ebpf_verify_no_iterators(v);
+	err = err || !v->n_refs || v->depth == 0
+		      ? err
+		      : ebpf_verify_no_record(v, "when the function returns");
 	if (err || v->depth == 0) {
 		return err ? err : end_program(v, r0);
 	}

@@ -30,6 +30,8 @@ void ebpf_verify_release(struct ebpf_verifier *v, uint32_t id);
 int ebpf_verify_held(struct ebpf_verifier *v, const struct ebpf_ref *r, const char *where);
 /* Refuses the program if any reference is held. */
 int ebpf_verify_no_refs(struct ebpf_verifier *v, const char *where);
+/* Refuses a program inside kernels if the running function holds a record: where as above. */
+int ebpf_verify_no_record(struct ebpf_verifier *v, const char *where);
 /* Refuses the program if a lock is held: no nested locks and no calls under a lock. */
 int ebpf_verify_no_lock(struct ebpf_verifier *v, const char *what);
 int ebpf_verify_lock(struct ebpf_verifier *v, const struct ebpf_helper_call *c);

@@ -102,6 +102,16 @@ int ebpf_verify_no_refs(struct ebpf_verifier *v, const char *where)
 	return v->n_refs ? ebpf_verify_held(v, &v->refs[v->n_refs - 1], where) : 0;
 }
 
+int ebpf_verify_no_record(struct ebpf_verifier *v, const char *where)
+{
+	for (unsigned i = 0; i < v->n_refs && ebpf_verify_on(v, SIDE_DEVICE); i++) {
+		if (v->refs[i].kind == REF_RECORD && v->refs[i].map == v->depth) {
+			return ebpf_verify_held(v, &v->refs[i], where);
+		}
+	}
+	return 0;
+}
+
 int ebpf_verify_own(struct ebpf_verifier *v, const struct ebpf_helper_call *c, uint32_t id)
 {
 	int own = 0;

@@ -113,6 +113,7 @@ static enum finding check_call(const struct ebpf_simt *s, uint32_t pc,
 	case HELPER_gbpf_note:
 	case HELPER_bpf_ringbuf_output:
 	case HELPER_bpf_map_push_elem: /* each lane's value is kept */
+	case HELPER_bpf_ringbuf_submit:
 		return check_counter(s, pc, st, 1);
 	case HELPER_gbpf_hist_add:
 	case HELPER_gbpf_atomic_add:

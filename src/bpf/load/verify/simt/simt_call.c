@@ -163,6 +163,7 @@ static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_
 	case HELPER_gbpf_atomic_add:
 		return MAX(a, b);
 	case HELPER_bpf_map_push_elem:
+	case HELPER_bpf_ringbuf_reserve: /* whether there is a record */
 		return MAX(a, c);
 	case HELPER_bpf_ringbuf_output:
 		return MAX(MAX(a, c), ebpf_simt_reg(st, 4));
