@@ -48,6 +48,7 @@ struct ptx_probe {
 	const char *text;   /* its functions, without a module header */
 	bool maps_in_table; /* the caller fills in the addresses of its maps, too */
 	const uint64_t *map_at; /* instead: the addresses of the data of its maps; or NULL */
+	bool branches;		/* jump around the program even if it is short */
 	/* Of entry stubs: the address of the data of map i, less that of the environment; NULL: the
 	 * stub reads the addresses from there. */
 	const uint64_t *map_offsets;

@@ -86,7 +86,7 @@ static bool is_param_load(const struct ptx_insn *insn)
 }
 
 /* Returns the number of the root's parameter that the instruction loads; -1: none. */
-static int param_of(const struct ptx_function *root, const struct ptx_insn *insn)
+int ptx_probe_inline_param(const struct ptx_function *root, const struct ptx_insn *insn)
 {
 	const struct ptx_operand *from = insn->n_operands == 2 ? &insn->operands[1] : NULL;
 
@@ -126,7 +126,9 @@ void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_prog
 
 	if (g->maps_place) {
 		buf_printf(p->out, "\tld.const.b64 %s", reg);
-		ptx_probe_text(p, ", [%%~q+%u];\n", 8 * (g->maps_place + i));
+		ptx_probe_text(p, ", [" PTX_PROBE_TABLE "+%u];\n", 8 * (g->maps_place + i));
+		buf_printf(p->out, "\tadd.s64 %s, %s", reg, reg);
+		ptx_probe_text(p, ", %%~zero;\n");
 		return;
 	}
 	while (!(g->maps >> map & 1) || i-- > 0) {
@@ -168,8 +170,8 @@ static void param_register(const struct ptx_probe_program *g, uint32_t i, char *
 	snprintf(ret, bytes, "%%~f%u", field);
 }
 
-static void take_param(struct ptx_probe_work *p, const struct ptx_probe_program *g,
-		       const struct ptx_insn *insn, uint32_t i)
+void ptx_probe_inline_take(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+			   const struct ptx_insn *insn, uint32_t i)
 {
 	char reg[32], text[64];
 
@@ -189,7 +191,7 @@ static void take_param(struct ptx_probe_work *p, const struct ptx_probe_program 
 static void check_insn(struct check *c, const struct ptx_insn *insn)
 {
 	bool is_call = strcmp(insn->opcode, "call") == 0;
-	int param = param_of(c->g->root, insn);
+	int param = ptx_probe_inline_param(c->g->root, insn);
 
 	c->n_insns++;
 	if (insn->guard && !is_known(c, insn->guard, false)) {
@@ -312,7 +314,7 @@ const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_prob
 static void print_insn(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		       const struct ptx_insn *insn, uint32_t end)
 {
-	int param = param_of(g->root, insn);
+	int param = ptx_probe_inline_param(g->root, insn);
 
 	if (strcmp(insn->opcode, "ret") == 0) {
 		buf_puts(p->out, "\t");
@@ -321,7 +323,7 @@ static void print_insn(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		}
 		ptx_probe_text(p, "bra $~end%u;\n", end);
 	} else if (param >= 0) {
-		take_param(p, g, insn, (uint32_t)param);
+		ptx_probe_inline_take(p, g, insn, (uint32_t)param);
 	} else if (ptx_probe_is_old(p)) {
 		ptx_probe_print_old_insn(p, insn);
 	} else {

@@ -59,25 +59,29 @@ static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 }
 
 /* Loads the address of the environment into %~e. ptxas makes instructions of whole warps, a vote
- * and a sum, of atomics of several lanes on one address. For an elected lane the place of the
- * table, %~q, is the sum of a constant and of %~n, which is 0 in this lane, but for all that the
- * compiler knows differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
+ * and a sum, of atomics of several lanes on one address. For an elected lane the address of a map
+ * is the sum of a constant and of %~zero, the number %~n, which is 0 in this lane, but for all that
+ * the compiler knows differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
 static void environment(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool elected)
 {
 	ptx_probe_text(p, elected ? "\tcvt.u64.u32 %%~zero, %%~n;\n" : "\tmov.b64 %%~zero, 0;\n");
-	ptx_probe_text(p, "\tmov.u64 %%~q, " PTX_PROBE_TABLE ";\n\tadd.s64 %%~q, %%~q, %%~zero;\n");
-	ptx_probe_text(p, "\tld.const.b64 %%~e, [%%~q+%u];\n", g->place * 8);
+	ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
 }
 
+/* flat: in all lanes, of which %~on is true in the elected one. */
 static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
-		const struct ptx_probe_site *s)
+		const struct ptx_probe_site *s, bool flat)
 {
-	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e, %%~q, %%~zero;\n");
+	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n"
+			  "\t.reg .b64 %%~d, %%~e, %%~zero;\n");
 	compute(p, g, s, false);
 	compute(p, g, s, true);
 	environment(p, g, !g->probe->lanes && !ptx_probe_is_bulk(s));
 	ptx_probe_args(p, g);
-	if (inlines(p, g)) {
+	if (flat) {
+		p->n_inlined += g->n_insns;
+		ptx_probe_flat(p, g);
+	} else if (inlines(p, g)) {
 		ptx_probe_inline(p, g);
 	} else {
 		ptx_probe_call(p, g);
@@ -86,14 +90,33 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	ptx_probe_text(p, "\t}\n");
 }
 
-static void run_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
+static void run_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes, bool flat)
 {
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		if (runs_here(p, &p->programs[i], s, lanes)) {
-			run(p, &p->programs[i], s);
+			run(p, &p->programs[i], s, flat);
 			p->ret->sites[i]++;
 		}
 	}
+}
+
+/* Returns true if no program at the site needs a branch around it: the lanes at the site are those
+ * that execute the code there. */
+static bool all_flat(const struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
+{
+	uint32_t n = p->n_inlined;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->programs[i];
+
+		if (runs_here(p, g, s, lanes)) {
+			if (!g->flat || g->n_insns > PTX_PROBE_INLINE_MAX - n) {
+				return false;
+			}
+			n += g->n_insns;
+		}
+	}
+	return !s->guard && !ptx_probe_is_bulk(s);
 }
 
 /* ---- election ---- */
@@ -103,7 +126,8 @@ static uint32_t open_scope(struct ptx_probe_work *p, const struct ptx_probe_site
 {
 	uint32_t label = ++p->n_labels;
 
-	ptx_probe_text(p, "\t{\n\t.reg .pred %%~p, %%~o;\n\t.reg .b32 %%~m, %%~n, %%~t, %%~u;\n");
+	ptx_probe_text(
+		p, "\t{\n\t.reg .pred %%~p, %%~o, %%~on;\n\t.reg .b32 %%~m, %%~n, %%~t, %%~u;\n");
 	if (s && s->guard) {
 		ptx_probe_text(p, "\t@%s%s bra $~%u;\n", s->guard_not ? "" : "!", s->guard, label);
 	}
@@ -115,55 +139,52 @@ static void close_scope(struct ptx_probe_work *p, uint32_t label)
 	ptx_probe_text(p, "$~%u:\n\t}\n", label);
 }
 
-/* All but the lowest of the lanes in %~m leave. Each election sets %~n to a number that is 0 in the
- * lane that it leaves; see environment(). */
-static void elect_lowest(struct ptx_probe_work *p, uint32_t label)
+/* Each election sets %~on in the lane that it chooses, and %~n to a number that is 0 in this lane;
+ * see environment(). The lowest of the lanes in %~m: */
+static void elect_lowest(struct ptx_probe_work *p)
 {
-	ptx_probe_text(p,
-		       "\tmov.u32 %%~n, %%lanemask_lt;\n\tand.b32 %%~n, %%~n, %%~m;\n"
-		       "\tsetp.ne.u32 %%~p, %%~n, 0;\n\t@%%~p bra $~%u;\n",
-		       label);
+	ptx_probe_text(p, "\tmov.u32 %%~n, %%lanemask_lt;\n\tand.b32 %%~n, %%~n, %%~m;\n"
+			  "\tsetp.eq.u32 %%~on, %%~n, 0;\n");
 }
 
 /* All lanes of a warp begin, so either of these elects one of them whatever groups they form: the
  * instruction waits for all lanes that the warp has, and a warp has a lane 0. Of the elected lane
  * of the instruction ptxas knows that it is alone. */
-static void elect_first(struct ptx_probe_work *p, uint32_t label)
+static void elect_first(struct ptx_probe_work *p)
 {
 	if (ptx_probe_target(p) >= 90 && p->m->version_major >= 8) {
-		ptx_probe_text(p,
-			       "\telect.sync %%~t|%%~p, 0xffffffff;\n\tmov.u32 %%~n, 0;\n"
-			       "\t@!%%~p bra $~%u;\n",
-			       label);
+		ptx_probe_text(p, "\telect.sync %%~t|%%~on, 0xffffffff;\n\tmov.u32 %%~n, 0;\n");
 		return;
 	}
-	ptx_probe_text(p,
-		       "\tmov.u32 %%~n, %%laneid;\n\tsetp.ne.u32 %%~p, %%~n, 0;\n"
-		       "\t@%%~p bra $~%u;\n",
-		       label);
+	ptx_probe_text(p, "\tmov.u32 %%~n, %%laneid;\n\tsetp.eq.u32 %%~on, %%~n, 0;\n");
 }
 
-/* One branch: ptxas reads all three numbers at once in any case. It knows that their union is 0 in
- * the lane that remains, but not that %~n is. */
-static void elect_thread(struct ptx_probe_work *p, uint32_t label)
+/* ptxas reads all three numbers at once in any case. It knows that their union is 0 in the lane
+ * that is chosen, but not that %~n is. */
+static void elect_thread(struct ptx_probe_work *p)
 {
-	ptx_probe_text(p,
-		       "\tmov.u32 %%~n, %%tid.x;\n\tmov.u32 %%~t, %%tid.y;\n"
-		       "\tmov.u32 %%~u, %%tid.z;\n\tor.b32 %%~t, %%~t, %%~u;\n"
-		       "\tor.b32 %%~t, %%~t, %%~n;\n\tsetp.ne.u32 %%~p, %%~t, 0;\n"
-		       "\t@%%~p bra $~%u;\n",
-		       label);
+	ptx_probe_text(p, "\tmov.u32 %%~n, %%tid.x;\n\tmov.u32 %%~t, %%tid.y;\n"
+			  "\tmov.u32 %%~u, %%tid.z;\n\tor.b32 %%~t, %%~t, %%~u;\n"
+			  "\tor.b32 %%~t, %%~t, %%~n;\n\tsetp.eq.u32 %%~on, %%~t, 0;\n");
 }
 
-static void elect(struct ptx_probe_work *p, const struct ptx_probe_site *s, uint32_t label)
+/* Lanes for which %~on is false leave. */
+static void leave(struct ptx_probe_work *p, uint32_t label)
+{
+	ptx_probe_text(p, "\t@!%%~on bra $~%u;\n", label);
+}
+
+/* Returns false if there is no election: each lane is a group of its own. */
+static bool elect(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 {
 	if (s->hook == PTX_PROBE_gdev_block_enter) {
-		elect_thread(p, label);
+		elect_thread(p);
 	} else if (s->hook == PTX_PROBE_gdev_enter) {
-		elect_first(p, label);
+		elect_first(p);
 	} else if (!ptx_probe_is_bulk(s)) {
-		elect_lowest(p, label);
+		elect_lowest(p);
 	}
+	return !ptx_probe_is_bulk(s);
 }
 
 /* Returns true if a program of a warp needs the mask for its election. */
@@ -194,6 +215,7 @@ static void collect(struct ptx_probe_work *p, const struct ptx_probe_site *s, ui
 static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
 {
 	int needs = needs_of(p, s, lanes);
+	bool flat = all_flat(p, s, lanes);
 	uint32_t label;
 
 	if (needs < 0) {
@@ -201,10 +223,10 @@ static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s
 	}
 	label = open_scope(p, s);
 	collect(p, s, (uint32_t)needs, lanes);
-	if (!lanes) {
-		elect(p, s, label);
+	if (!lanes && elect(p, s) && !flat) {
+		leave(p, label);
 	}
-	run_all(p, s, lanes);
+	run_all(p, s, lanes, flat);
 	close_scope(p, label);
 }
 
@@ -233,7 +255,8 @@ void ptx_probe_count_all(struct ptx_probe_work *p)
 {
 	uint32_t label = open_scope(p, NULL);
 
-	elect_thread(p, label);
+	elect_thread(p);
+	leave(p, label);
 	shared_end(p);
 	ptx_probe_text(p, "\tmov.u32 %%~t, %%ntid.x;\n\tmov.u32 %%~u, %%ntid.y;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%ntid.z;\n"
@@ -248,13 +271,14 @@ void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site
 	uint32_t label = open_scope(p, s);
 
 	ptx_probe_text(p, "\tactivemask.b32 %%~m;\n");
-	elect_lowest(p, label);
+	elect_lowest(p);
+	leave(p, label);
 	shared_end(p);
 	ptx_probe_text(p,
 		       "\tpopc.b32 %%~u, %%~m;\n\tneg.s32 %%~t, %%~u;\n"
 		       "\tatom.shared.add.u32 %%~t, [%%~a+-16], %%~t;\n"
 		       "\tsetp.ne.u32 %%~p, %%~t, %%~u;\n\t@%%~p bra $~%u;\n",
 		       label);
-	run_all(p, s, false);
+	run_all(p, s, false, false);
 	close_scope(p, label);
 }

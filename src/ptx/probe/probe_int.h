@@ -76,6 +76,7 @@ struct ptx_probe_program {
 	uint32_t maps_place; /* of the first one's address in the table */
 	struct ptx_probe_filter filter;
 	uint32_t n_insns; /* of its root if that can become part of a body; 0: it cannot */
+	bool flat;	  /* it is written under predicates, at sites without a guard */
 	bool called;	  /* the functions are part of the module */
 	struct ptx_probe_arg args[PTX_PROBE_ARGS_MAX];
 	uint32_t n_args;
@@ -84,6 +85,9 @@ struct ptx_probe_program {
 /* Number of instructions of programs that become part of the bodies of one form. Further sites call
  * the programs, so that code and compile time grow by little for each. */
 #define PTX_PROBE_INLINE_MAX 4096u
+
+/* Number of instructions of a program that all lanes execute rather than branch around. */
+#define PTX_PROBE_FLAT_MAX 32u
 
 #define PTX_PROBE_SPACE_PARAM 99
 
@@ -198,8 +202,8 @@ void ptx_probe_via_call(struct ptx_probe_work *p, const struct ptx_insn *insn);
 int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n);
 void ptx_probe_programs_finish(struct ptx_probe_work *p);
 
-/* probe_inline.c: a root as a scope of another body, which defines %~e as the environment, %~q as
- * the address of the table, %~zero as 0, %~fN as field N and %~rN as argument N. Returns why it
+/* probe_inline.c: a root as a scope of another body, which defines %~e as the environment,
+ * %~zero as 0, %~fN as field N and %~rN as argument N. Returns why it
  * cannot become one, and its number of instructions; NULL: it can. No scope may have been entered.
  */
 const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_probe_program *g,
@@ -208,6 +212,16 @@ const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_prob
 void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t i,
 			   const char *reg);
 void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g);
+/* Returns the number of the root's parameter that the instruction loads; -1: none. */
+int ptx_probe_inline_param(const struct ptx_function *root, const struct ptx_insn *insn);
+/* Prints the load of parameter i. */
+void ptx_probe_inline_take(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+			   const struct ptx_insn *insn, uint32_t i);
+
+/* probe_flat.c: a root under predicates. Returns true if it can be written so. */
+bool ptx_probe_is_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+/* As ptx_probe_inline(), in all lanes; %~on is true in the elected one. */
+void ptx_probe_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g);
 
 /* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);
@@ -287,7 +301,7 @@ void ptx_probe_enter_entry(struct ptx_probe_work *p);
 void ptx_probe_end(struct ptx_probe_work *p);
 
 /* probe_place.c: returns the item of the entry's body in front of which programs of its hooks
- * stand; NULL: at its beginning. */
+ * are printed; NULL: at its beginning. */
 const struct ptx_item *ptx_probe_entry_place(const struct ptx_probe_work *p,
 					     const struct ptx_function *f);
 

@@ -1,4 +1,4 @@
-/* Where programs of the entry stand. f begins with instructions that only compute registers, from
+/* The place of programs of the entry. f begins with instructions that only compute registers, from
  * its parameters and from special registers, whose reads take tens of cycles. Behind these
  * instructions the program's own reads overlap with f's, and f's first loads wait for less. Nothing
  * that a program observes has happened there: no memory was accessed, no thread has left or waits,
@@ -19,8 +19,8 @@ static bool is_one_of(const char *name, const char *const *list)
 	return *list != NULL;
 }
 
-/* Returns true for a register that f and the program are to read in their order: times, and what
- * tells where the thread is. */
+/* Returns true for a register that f and the program are to read in their order: times, and the
+ * place of the thread. */
 static bool is_ordered(const struct ptx_operand *o)
 {
 	static const char *const prefixes[] = { "%clock", "%globaltimer", "%pm", "%smid",

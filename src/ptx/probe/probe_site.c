@@ -62,7 +62,7 @@ void ptx_probe_begin(struct ptx_probe_work *p)
 	}
 }
 
-/* The line is that of the beginning, wherever the programs stand. */
+/* The line is that of the beginning, wherever the programs are. */
 void ptx_probe_enter_entry(struct ptx_probe_work *p)
 {
 	uint32_t loc = p->loc, file = p->loc_file;

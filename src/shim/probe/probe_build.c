@@ -41,6 +41,14 @@ struct shim_probe_made {
 	uint64_t (*map_at)[PTX_PROBE_MAPS_MAX]; /* owned; of each probe, or NULL: in the table */
 };
 
+/* GBPF_PROBE_BRANCHES=1: short programs keep the branch around them, too, to compare the cost. */
+static bool keeps_branches(void)
+{
+	const char *v = getenv("GBPF_PROBE_BRANCHES");
+
+	return v && strcmp(v, "1") == 0;
+}
+
 static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 		       const struct ebpf_image_device *d)
 {
@@ -53,6 +61,7 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 					 .sites = d->site,
 					 .name = d->prefix,
 					 .text = text,
+					 .branches = keeps_branches(),
 					 .maps_in_table = !ptx_probe_is_bracket(d->hook) };
 
 	if (b->n + b->around.n == PTX_PROBES_MAX) {

@@ -472,7 +472,7 @@ static void several_probes_have_different_names(void **state)
 	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), two, 2);
 	assert_int_equal(t.err, 0);
 	assert_true(has(&t, "gbpf$table[3]") && has(&t, "[gbpf$table+16]"));
-	assert_true(has(&t, "ld.const.b64 %probe0_e, [%probe0_q+8];"));
+	assert_true(has(&t, "ld.const.b64 %probe0_e, [gbpf$table+8];"));
 	assert_true(strstr(strstr(t.p.text.data, "membar.gl"), "membar.cta") != NULL);
 	done(&t);
 	rewrite(&t, HEAD ENTRY(""), two, 0);
@@ -616,6 +616,7 @@ static struct result with_maps(const char *first, bool in_table)
 			 ".reg .b64 %a; ld.param.u64 %a, [map0];\n}\n";
 	probes[1].text = text;
 	probes[0].maps_in_table = probes[1].maps_in_table = in_table;
+	probes[0].branches = probes[1].branches = true;
 	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), probes, 2);
 	assert_int_equal(t.err, 0);
 	ptx_module_free(parsed(&t));
@@ -635,13 +636,17 @@ static void maps_are_in_the_table(void **state)
 	assert_int_equal(t.p.maps[1].map, 2);
 	assert_int_equal(t.p.maps[2].probe, 1);
 	assert_int_equal(t.p.maps[2].map, 63);
-	assert_true(has(&t, "\tld.const.b64 %a, [%probe0_q+24];\n"));
-	assert_true(has(&t, "\tmov.b64 %c, %probe0_f0;\n\tld.const.b64 %a, [%probe0_q+32];\n"
-			    "\tld.const.b64 %b, [%probe0_q+40];\n"));
+	assert_true(has(&t, "\tld.const.b64 %a, [gbpf$table+24];\n"
+			    "\tadd.s64 %a, %a, %probe0_zero;\n"));
+	assert_true(has(&t, "\tmov.b64 %c, %probe0_f0;\n\tld.const.b64 %a, [gbpf$table+32];\n"
+			    "\tadd.s64 %a, %a, %probe0_zero;\n"
+			    "\tld.const.b64 %b, [gbpf$table+40];\n"));
 	done(&t);
 	t = with_maps(".local .b32 stack;", true);
-	assert_true(has(&t, "\tld.const.b64 %probe0_d, [%probe0_q+40];\n\t.param .b64 probe0_m1;\n"
-			    "\tst.param.b64 [probe0_m1], %probe0_d;\n"));
+	assert_true(has(&t,
+			"\tld.const.b64 %probe0_d, [gbpf$table+40];\n"
+			"\tadd.s64 %probe0_d, %probe0_d, %probe0_zero;\n\t.param .b64 probe0_m1;\n"
+			"\tst.param.b64 [probe0_m1], %probe0_d;\n"));
 	assert_true(has(&t, "\tcall g_f0, (probe0_e, probe0_m0, probe0_m1, probe0_a0);\n"));
 	done(&t);
 }
@@ -668,11 +673,13 @@ static void maps_may_be_constants(void **state)
 		  .name = "h",
 		  .text = ".func h_f0 (.param .b64 env, .param .b64 map0)\n{\n"
 			  ".reg .b64 %a; ld.param.u64 %a, [map0];\n}\n",
+		  .branches = true,
 		  .maps_in_table = true },
 		{ .hook = 34,
 		  .name = "g",
 		  .fields = 1,
 		  .text = text,
+		  .branches = true,
 		  .maps_in_table = true,
 		  .map_at = at },
 	};
@@ -688,7 +695,7 @@ static void maps_may_be_constants(void **state)
 		assert_true(has(&t, "gbpf$table[3]"));
 		assert_int_equal(t.p.n_maps, 1);
 		assert_int_equal(t.p.maps[0].probe, 0);
-		assert_true(has(&t, "\tld.const.b64 %a, [%probe0_q+16];\n"));
+		assert_true(has(&t, "\tld.const.b64 %a, [gbpf$table+16];\n"));
 		assert_true(has(&t, called ? "\tadd.s64 %probe0_d, %probe0_zero, 0x7f0012345600;\n"
 					   : "\tadd.s64 %a, %probe0_zero, 0x7f0012345600;\n"
 					     "\tadd.s64 %b, %probe0_zero, 0xfff0;\n"));
@@ -1020,6 +1027,67 @@ static void parameters_that_are_no_arguments_break_the_contract(void **state)
 	}
 }
 
+/* ---- predicates instead of branches ---- */
+
+#define ADD "red.global.add.u64 [%e], %v;\n"
+#define EIGHT(text) text text text text text text text text
+
+/* Returns whether the program of an access has a branch around it. */
+static bool has_branch(const char *program, const char *guard, bool wanted)
+{
+	struct ptx_probe probe = { .hook = 38, .name = "g", .branches = wanted };
+	char text[4096], kernel[512];
+	struct result t;
+	bool found;
+
+	snprintf(text, sizeof(text),
+		 ".func g_f0 (.param .b64 env)\n{\n.reg .b64 %%e, %%v; .reg .pred %%p, %%q;\n"
+		 "ld.param.b64 %%e, [env];\nmov.b64 %%v, 1;\nsetp.eq.s64 %%p, %%e, 0;\n%sret;\n}\n",
+		 program);
+	snprintf(kernel, sizeof(kernel), "%s%s ld.global.u32 %%r1, [%%d1];\nret;\n}\n", HEAD BEGIN,
+		 guard);
+	probe.text = text;
+	rewrite(&t, kernel, &probe, 1);
+	assert_int_equal(t.err, 0);
+	ptx_module_free(parsed(&t));
+	found = has(&t, "\t@!%probe0_on bra");
+	assert_int_equal(has(&t, "\t@%probe0_on red.") || has(&t, "\t@%probe0_at red."), !found);
+	done(&t);
+	return found;
+}
+
+static void short_programs_have_no_branches(void **state)
+{
+	static const struct {
+		const char *program;
+		bool branch;
+	} cases[] = {
+		{ ADD, false },
+		{ "@%p bra L;\n" ADD "L:\n", false },
+		{ "@%p ret;\n" ADD, false },
+		{ "bra L;\nL:\n" ADD, false },
+		{ "@!%p bra L;\n" ADD "bra M;\nL: add.s64 %e, %e, 8;\n" ADD "M:\n", false },
+		{ "@%p mov.b64 %v, 2;\n" ADD, false },
+		{ EIGHT(EIGHT("add.s64 %v, %e, 1;\n")) ADD, false }, /* all but one are not read */
+		{ "L:\n" ADD "@%p bra L;\n", true },
+		{ "ld.global.u64 %v, [%e];\n" ADD, true },
+		{ "atom.global.add.u64 %v, [%e], 1;\n" ADD, true },
+		{ "div.u64 %v, %v, %e;\n" ADD, true },
+		{ "{\n" ADD "}\n", true },
+		{ EIGHT(EIGHT("add.s64 %e, %e, 1;\n")) ADD, true },
+		{ EIGHT("@%p bra L;\n") "@%p ret;\n" ADD "L:\n", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (has_branch(cases[i].program, "", false) != cases[i].branch) {
+			fail_msg("%s", cases[i].program);
+		}
+	}
+	assert_true(has_branch(ADD, "", true));
+	assert_true(has_branch(ADD, "@%p1", false));
+}
+
 /* ---- the place at the entry ---- */
 
 #define LEAD                                                                                       \
@@ -1147,6 +1215,7 @@ int main(void)
 		cmocka_unit_test(parameters_are_read_by_number),
 		cmocka_unit_test(arguments_that_are_not_there_are_refused),
 		cmocka_unit_test(parameters_that_are_no_arguments_break_the_contract),
+		cmocka_unit_test(short_programs_have_no_branches),
 		cmocka_unit_test(programs_of_the_entry_follow_computations),
 		cmocka_unit_test(programs_of_the_entry_may_have_to_be_first),
 		cmocka_unit_test(the_line_of_the_entry_is_its_first),
