@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/object/queue_drain.h"
 
@@ -31,6 +32,7 @@ struct shim_probe_form *shim_probe_form_new(void)
 		f->number = add_acqrel(&numbers, (uint64_t)1) + 1;
 		f->ended = f->told_left_out = false;
 		f->told = f->draining = f->drained = f->finished = false;
+		f->last = NULL;
 	}
 	return f;
 }
@@ -161,19 +163,37 @@ static bool is_submitted(const struct shim_probe_form *f)
 	return !load_seqcst(&f->users) && !load_seqcst(&f->held) && (!f->has_clone || f->drained);
 }
 
+static void drop_mark(struct shim_probe_form *f)
+{
+	if (f->last) {
+		(void)shim_driver.cuEventDestroy_v2(f->last);
+		f->last = NULL;
+	}
+}
+
+/* Returns whether the launches of a retired form have ended. In a context that has failed nothing
+ * runs. The event stays until it has passed: a later one would also await what the program has
+ * launched since, so it might never pass. */
+static bool is_over(struct shim_probe_form *f, uint64_t until)
+{
+	enum shim_probe_quiet now = SHIM_PROBE_BUSY;
+
+	if (!f->last && is_submitted(f)) {
+		now = shim_probe_mark(&f->last);
+	}
+	if (f->last) {
+		now = shim_probe_mark_passed(f->last, until);
+	}
+	return now != SHIM_PROBE_BUSY;
+}
+
 void shim_probe_forms_finish(CUcontext ctx)
 {
-	bool any = false;
+	uint64_t until = clock_now_ns() + SHIM_PROBE_BACKLOG_NS;
 
 	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
-		f->draining = f->ctx == ctx && !f->finished && is_submitted(f);
-		any = any || f->draining;
-	}
-	if (!any || shim_probe_work_done(SHIM_PROBE_BACKLOG_NS) != SHIM_PROBE_QUIET) {
-		return;
-	}
-	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
-		if (f->draining) { /* it was submitted before the question */
+		if (f->ctx == ctx && !f->finished && is_over(f, until)) {
+			drop_mark(f);
 			finish(f);
 		}
 	}
@@ -181,11 +201,22 @@ void shim_probe_forms_finish(CUcontext ctx)
 
 static void unload(struct shim_probe_form *f, bool context_ends)
 {
+	drop_mark(f);
 	if (!f->finished) {
 		finish(f);
 	}
 	shim_probe_unload(f, context_ends);
 	shim_probe_form_free(f);
+}
+
+bool shim_probe_forms_remain(CUcontext ctx, bool finished)
+{
+	const struct shim_probe_form *f = shim_probe_retired;
+
+	while (f && (f->ctx != ctx || f->finished != finished)) {
+		f = f->next;
+	}
+	return f != NULL;
 }
 
 bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
@@ -195,7 +226,8 @@ bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
 	for (struct shim_probe_form **link = &shim_probe_retired; *link;) {
 		struct shim_probe_form *f = *link;
 
-		if (f->ctx == ctx && (context_ends || (idle && f->finished))) {
+		if (f->ctx == ctx &&
+		    (context_ends || (idle && f->finished && shim_probe_quiet_step()))) {
 			*link = f->next;
 			unload(f, context_ends);
 			continue;

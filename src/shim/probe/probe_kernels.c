@@ -104,6 +104,10 @@ static void load_first(struct shim_probe_kernel *k)
 
 	for (; quiet == SHIM_PROBE_BUSY && now < until; now = clock_now_ns()) {
 		quiet = shim_probe_quiet_begin(until - now);
+		if (quiet == SHIM_PROBE_QUIET && !shim_probe_quiet_step()) {
+			shim_probe_quiet_end();
+			quiet = SHIM_PROBE_BUSY;
+		}
 	}
 	if (quiet == SHIM_PROBE_QUIET) {
 		shim_probe_kernel_load(k);
@@ -326,7 +330,7 @@ void shim_probe_context_ending(CUcontext ctx)
 	shim_probe_graphs_leave(ctx);
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	(void)shim_probe_forms_sweep(ctx, false, true);
-	shim_probe_memory_sweep(ctx);
+	(void)shim_probe_memory_sweep(ctx, false);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_tool *t;
 
@@ -337,6 +341,7 @@ void shim_probe_context_ending(CUcontext ctx)
 			shim_probe_memory_leave(t, ctx);
 		}
 	}
+	shim_probe_memory_drop_stream(ctx);
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 	shim_probe_thread_wake();
 }

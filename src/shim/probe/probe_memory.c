@@ -27,6 +27,12 @@ struct unused {
 
 static struct unused *unused; /* shim_probe_build_mutex; owned */
 
+/* Contexts with memory of tools are at most as many. */
+static struct {
+	CUcontext ctx; /* NULL: free */
+	CUstream stream;
+} streams[SHIM_PROBE_CONTEXTS_MAX]; /* shim_probe_build_mutex */
+
 static bool is_device(const struct ebpf_map *m)
 {
 	return m->flags & (uint32_t)GBPF_F_DEVICE;
@@ -48,18 +54,54 @@ static size_t block_bytes(const struct shim_probe_tool *t)
 	return constants_at(t) + t->p.region_bytes[EBPF_REGION_GLOBAL];
 }
 
-/* Runs an asynchronous copy on a stream of its own, which waits for no work of the program. */
+/* Returns the context's stream for copies, which is made once: a driver takes device memory for a
+ * stream. NULL: there is none. */
+static CUstream stream_of(CUcontext ctx)
+{
+	for (unsigned i = 0; ctx && i < SHIM_PROBE_CONTEXTS_MAX; i++) {
+		if (streams[i].ctx == ctx) {
+			return streams[i].stream;
+		}
+	}
+	for (unsigned i = 0; ctx && i < SHIM_PROBE_CONTEXTS_MAX; i++) {
+		if (!streams[i].ctx &&
+		    shim_driver.cuStreamCreate(&streams[i].stream, CU_STREAM_NON_BLOCKING) ==
+			    CUDA_SUCCESS) {
+			streams[i].ctx = ctx;
+			return streams[i].stream;
+		}
+	}
+	return NULL;
+}
+
+void shim_probe_memory_drop_stream(CUcontext ctx)
+{
+	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX; i++) {
+		if (streams[i].ctx == ctx) {
+			(void)shim_driver.cuStreamDestroy_v2(streams[i].stream);
+			streams[i].ctx = NULL;
+		}
+	}
+}
+
+void shim_probe_memory_forget_streams(void)
+{
+	memset(streams, 0, sizeof(streams));
+}
+
+/* Runs an asynchronous copy on a stream of gBPF's own, which waits for no work of the program. */
 static int copy(CUdeviceptr device, void *host, size_t bytes, bool down)
 {
-	CUstream s = NULL;
-	CUresult r = shim_driver.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING);
+	CUcontext ctx = NULL;
+	CUresult r = shim_driver.cuCtxGetCurrent(&ctx);
+	CUstream s = r == CUDA_SUCCESS ? stream_of(ctx) : NULL;
 
-	if (r == CUDA_SUCCESS) {
-		r = down ? shim_driver.cuMemcpyDtoHAsync_v2(host, device, bytes, s)
-			 : shim_driver.cuMemcpyHtoDAsync_v2(device, host, bytes, s);
-		r = r ? r : shim_driver.cuStreamSynchronize(s);
-		(void)shim_driver.cuStreamDestroy_v2(s);
+	if (!s) {
+		return -EIO;
 	}
+	r = down ? shim_driver.cuMemcpyDtoHAsync_v2(host, device, bytes, s)
+		 : shim_driver.cuMemcpyHtoDAsync_v2(device, host, bytes, s);
+	r = r ? r : shim_driver.cuStreamSynchronize(s);
 	return r == CUDA_SUCCESS ? 0 : -EIO;
 }
 
@@ -365,12 +407,16 @@ void shim_probe_memory_abandon(struct shim_probe_tool *t)
 	}
 }
 
-void shim_probe_memory_sweep(CUcontext ctx)
+bool shim_probe_memory_sweep(CUcontext ctx, bool idle)
 {
+	bool remain = false;
+
 	for (struct unused **link = &unused; *link;) {
 		struct unused *u = *link;
+		bool own = u->block.ctx == ctx;
 
-		if (u->block.ctx != ctx) {
+		if (!own || (idle && !shim_probe_quiet_step())) {
+			remain = remain || own;
 			link = &u->next;
 			continue;
 		}
@@ -378,6 +424,17 @@ void shim_probe_memory_sweep(CUcontext ctx)
 		free_block(&u->block);
 		free(u);
 	}
+	return remain;
+}
+
+bool shim_probe_memory_remains(CUcontext ctx)
+{
+	const struct unused *u = unused;
+
+	while (u && u->block.ctx != ctx) {
+		u = u->next;
+	}
+	return u != NULL;
 }
 
 CUcontext shim_probe_memory_unused(uint64_t round)

@@ -7,25 +7,36 @@
 #include "base/clock.h"
 #include "shim/capture_state.h"
 
-/* Longest pause of a launch: kernels of 3 ms end, of which a stream has two at the beginning of the
- * pause. */
+/* Longest pause of a launch. In most of it kernels of 3 ms end, of which a stream has two at its
+ * beginning; the rest is for the driver's calls. */
 #define PAUSE_NS 7500000u
-#define STEP_NS 10000u
+#define WAIT_NS 6600000u
+/* A pause lasts at least so long after a call of the driver has begun: a launch that came in
+ * meanwhile would make the call wait for its kernel, and all other launches with it. */
+#define CALL_NS 20000000u
+#define POLL_NS 10000u
 
 uint64_t shim_probe_paused_until;
+static uint64_t steps_until; /* shim_probe_build_mutex; calls begin until then */
 
 void shim_probe_wait_paused(void)
 {
 	uint64_t until;
 
 	while ((until = load_acquire(&shim_probe_paused_until)) != 0 && clock_now_ns() < until) {
-		clock_sleep_ns(STEP_NS);
+		clock_sleep_ns(POLL_NS);
 	}
 }
 
-bool shim_probe_quiet_lasts(void)
+bool shim_probe_quiet_step(void)
 {
-	return clock_now_ns() < load_relaxed(&shim_probe_paused_until);
+	uint64_t now = clock_now_ns();
+
+	if (now >= steps_until) {
+		return false;
+	}
+	store_release(&shim_probe_paused_until, now + CALL_NS);
+	return true;
 }
 
 /* Returns whether an error is the context's, for good. The work in it has ended. */
@@ -59,9 +70,10 @@ static enum shim_probe_quiet quiet_of(CUresult r)
 				 : SHIM_PROBE_BUSY;
 }
 
-/* Waits until the work of the current context that is submitted now is done, at most until a time.
- * While a stream captures the driver would count the question as an error of the program. */
-static enum shim_probe_quiet done_by(CUevent e, uint64_t until)
+/* Records the event behind all work that is submitted in the current context. While a stream
+ * captures the driver would count the question as an error of the program. A driver before 12.5
+ * waits for the work instead. */
+static CUresult record(CUevent e)
 {
 	CUcontext ctx = NULL;
 	CUresult r = shim_driver.cuCtxGetCurrent(&ctx);
@@ -72,31 +84,55 @@ static enum shim_probe_quiet done_by(CUevent e, uint64_t until)
 				       : shim_driver.cuCtxRecordEvent(ctx, e);
 	}
 	shim_capture_unlock();
-	if (r == CUDA_ERROR_NOT_FOUND) { /* a driver before 12.5 */
-		r = shim_driver.cuCtxSynchronize();
-		return r == CUDA_SUCCESS && clock_now_ns() >= until ? SHIM_PROBE_BUSY : quiet_of(r);
-	}
-	if (r == CUDA_SUCCESS) {
-		r = CUDA_ERROR_NOT_READY;
-	}
+	return r == CUDA_ERROR_NOT_FOUND ? shim_driver.cuCtxSynchronize() : r;
+}
+
+enum shim_probe_quiet shim_probe_mark_passed(CUevent e, uint64_t until)
+{
+	CUresult r = shim_driver.cuEventQuery(e);
+
 	while (r == CUDA_ERROR_NOT_READY && clock_now_ns() < until) {
-		clock_sleep_ns(STEP_NS);
+		clock_sleep_ns(POLL_NS);
 		r = shim_driver.cuEventQuery(e);
 	}
 	return quiet_of(r);
 }
 
+enum shim_probe_quiet shim_probe_mark(CUevent *ret)
+{
+	CUresult r = shim_driver.cuEventCreate(ret, CU_EVENT_DISABLE_TIMING);
+
+	if (r == CUDA_SUCCESS) {
+		r = record(*ret);
+		if (r != CUDA_SUCCESS) {
+			(void)shim_driver.cuEventDestroy_v2(*ret);
+			*ret = NULL;
+		}
+	}
+	return quiet_of(r);
+}
+
+/* Waits until the work of the current context that is submitted now is done, at most until a time.
+ */
+static enum shim_probe_quiet done_by(CUevent e, uint64_t until)
+{
+	CUresult r = record(e);
+
+	return r == CUDA_SUCCESS ? shim_probe_mark_passed(e, until) : quiet_of(r);
+}
+
 static enum shim_probe_quiet becomes_quiet(CUevent e, uint64_t backlog_ns)
 {
 	enum shim_probe_quiet now = done_by(e, clock_now_ns() + backlog_ns);
-	uint64_t until;
+	uint64_t begin;
 
 	if (now != SHIM_PROBE_QUIET) {
 		return now;
 	}
-	until = clock_now_ns() + PAUSE_NS;
-	store_release(&shim_probe_paused_until, until);
-	now = done_by(e, until);
+	begin = clock_now_ns();
+	steps_until = begin + PAUSE_NS;
+	store_release(&shim_probe_paused_until, steps_until);
+	now = done_by(e, begin + WAIT_NS);
 	if (now != SHIM_PROBE_QUIET) {
 		shim_probe_quiet_end();
 	}

@@ -277,11 +277,12 @@ static void leave_failed(CUcontext ctx)
 	}
 	report_finish(&r);
 	(void)shim_probe_forms_sweep(ctx, false, true);
-	shim_probe_memory_sweep(ctx);
+	(void)shim_probe_memory_sweep(ctx, false);
 }
 
-/* Loads and unloads in a context, which is current, if it becomes idle. Returns whether nothing is
- * left to do there. */
+/* Loads and unloads in a context, which is current, if it becomes idle. What has ended is told
+ * first, so that the memory of tools is freed in the pause in which their forms are unloaded: each
+ * pause delays a launch. Returns whether nothing is left to do there. */
 static bool settle_context(CUcontext ctx)
 {
 	struct shim_probe_kernel *k;
@@ -289,6 +290,11 @@ static bool settle_context(CUcontext ctx)
 	bool remain;
 
 	shim_probe_forms_finish(ctx);
+	(void)shim_probe_tools_end();
+	if (!next_compiled(ctx) && !shim_probe_forms_remain(ctx, true) &&
+	    !shim_probe_memory_remains(ctx)) {
+		return !shim_probe_forms_remain(ctx, false);
+	}
 	now = shim_probe_quiet_begin(SHIM_PROBE_BACKLOG_NS);
 	if (now == SHIM_PROBE_FAILED) {
 		leave_failed(ctx);
@@ -297,12 +303,12 @@ static bool settle_context(CUcontext ctx)
 		return now == SHIM_PROBE_FAILED;
 	}
 	k = next_compiled(ctx);
-	while (k && shim_probe_quiet_lasts()) {
+	while (k && shim_probe_quiet_step()) {
 		shim_probe_kernel_load(k);
 		k = next_compiled(ctx);
 	}
 	remain = shim_probe_forms_sweep(ctx, true, false);
-	shim_probe_memory_sweep(ctx);
+	remain = shim_probe_memory_sweep(ctx, true) || remain;
 	shim_probe_quiet_end();
 	return !k && !remain;
 }

@@ -517,27 +517,43 @@ static void finish(struct shim_probe_tool *t)
 	free(t);
 }
 
-bool shim_probe_tools_settle(uint64_t *ret_ns)
+bool shim_probe_tools_end(void)
 {
 	struct shim_probe_tool *ended[SHIM_PROBE_TOOLS_MAX];
-	bool settled = true;
 	unsigned n = 0;
 
-	take_fresh();
-	carry_out_sets();
-	carry_out_drains();
-	pthread_mutex_lock(&shim_probe_build_mutex);
-	*ret_ns = !shim_probe_stopped && shim_probe_timers_read() ? TIMERS_NS : 0;
 	pthread_mutex_lock(&shim_probe_mutex);
-	shim_probe_kernels_note_refusals();
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
 		struct shim_probe_tool *t = shim_probe_tools[i];
 
 		if (t && t->ending && !t->refs && (t->ordered || !t->announced)) {
 			ended[n++] = t;
 			shim_probe_tools[i] = NULL;
-			settled = false; /* its memory is unused */
-		} else if (t) {
+		}
+	}
+	pthread_mutex_unlock(&shim_probe_mutex);
+	for (unsigned i = 0; i < n; i++) {
+		finish(ended[i]);
+	}
+	return n != 0;
+}
+
+bool shim_probe_tools_settle(uint64_t *ret_ns)
+{
+	bool settled;
+
+	take_fresh();
+	carry_out_sets();
+	carry_out_drains();
+	pthread_mutex_lock(&shim_probe_build_mutex);
+	settled = !shim_probe_tools_end(); /* else there is unused memory */
+	*ret_ns = !shim_probe_stopped && shim_probe_timers_read() ? TIMERS_NS : 0;
+	pthread_mutex_lock(&shim_probe_mutex);
+	shim_probe_kernels_note_refusals();
+	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
+		struct shim_probe_tool *t = shim_probe_tools[i];
+
+		if (t) {
 			if (!tell(t) || t->budget_ppm) { /* its launches are counted */
 				*ret_ns = *ret_ns ? *ret_ns : FIGURES_NS;
 			}
@@ -545,9 +561,6 @@ bool shim_probe_tools_settle(uint64_t *ret_ns)
 		}
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
-	while (n) {
-		finish(ended[--n]);
-	}
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 	return settled;
 }
@@ -583,6 +596,7 @@ void shim_probe_forget(void)
 	n_drains = 0;
 	shim_probe_cover_lost();
 	shim_probe_timers_forget();
+	shim_probe_memory_forget_streams();
 	shim.probes_attached = 0;
 	shim.probe_generation++;
 }

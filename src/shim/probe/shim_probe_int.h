@@ -92,6 +92,7 @@ struct shim_probe_form {
 	uint64_t number;      /* of no other form */
 	uint64_t seen;	      /* retired: round of the probe thread */
 	bool draining, drained; /* retired: what was deferred with its clone is, or was, drained */
+	CUevent last;		/* retired: behind its last launch; NULL: not recorded yet */
 	bool finished;		/* retired: its launches have ended, and its tools are free */
 	bool library;		/* of a library's kernel, which exists in each context */
 	uint32_t budget_ppm;	/* the least of its tools'; 0: one has no limit */
@@ -178,6 +179,9 @@ uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM
 bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name);
 /* Notes why a kernel cannot have the tool's programs. Caller holds shim_probe_mutex. */
 void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
+/* Ends tools that no form runs: their maps are copied a last time, and their memory becomes unused.
+ * Returns whether there were any. Caller holds shim_probe_build_mutex. */
+bool shim_probe_tools_end(void);
 /* Tells each tool that kernels in conditional nodes of a graph cannot be reached. */
 void shim_probe_tools_note_bodies(void);
 /* Ends tools that no form runs, reads timers, and sends states that have changed; on the probe
@@ -224,8 +228,11 @@ void shim_probe_forms_drain(void);
 /* Frees the tools of retired forms whose launches have ended, also if the context, which is
  * current, never becomes idle. Caller holds shim_probe_build_mutex. */
 void shim_probe_forms_finish(CUcontext ctx);
-/* Unloads the retired forms of a context: those whose launches have ended, if it is idle, or all if
- * it ends. Returns whether others remain. Caller holds shim_probe_build_mutex. */
+/* Returns whether a context has retired forms: finished ones, or others. */
+bool shim_probe_forms_remain(CUcontext ctx, bool finished);
+/* Unloads the retired forms of a context: those whose launches have ended, if it is idle, as long
+ * as launches are paused, or all if it ends. Returns whether others remain. Caller holds
+ * shim_probe_build_mutex. */
 bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends);
 extern struct shim_probe_form *shim_probe_retired; /* shim_probe_build_mutex; not unloaded yet */
 
@@ -313,11 +320,16 @@ int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every);
 void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx);
 /* The tool ends: its memory becomes unused. Freeing waits for all work of the context. */
 void shim_probe_memory_abandon(struct shim_probe_tool *t);
-/* Frees unused memory of a context, which is current and idle, or failed, or about to end. */
-void shim_probe_memory_sweep(CUcontext ctx);
+/* Frees unused memory of a context, which is current and idle, as long as launches are paused, or
+ * has failed, or is about to end. Returns whether some remains. */
+bool shim_probe_memory_sweep(CUcontext ctx, bool idle);
+bool shim_probe_memory_remains(CUcontext ctx);
 /* Returns a context with unused memory that was not marked for that round; NULL: none. */
 CUcontext shim_probe_memory_unused(uint64_t round);
 void shim_probe_memory_mark(CUcontext ctx, uint64_t round);
+/* The context is about to end. */
+void shim_probe_memory_drop_stream(CUcontext ctx);
+void shim_probe_memory_forget_streams(void); /* in the child after fork */
 /* Copies bytes to the device by a stream of its own, and waits. 0 or -EIO. */
 int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes);
 
@@ -351,11 +363,17 @@ enum shim_probe_quiet {
  * Caller holds shim_probe_build_mutex. */
 enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns);
 void shim_probe_quiet_end(void);
-/* Returns whether the pause lasts. */
-bool shim_probe_quiet_lasts(void);
+/* Returns whether there is time for a call that needs the context idle. Then no launch comes in
+ * until the end, for 20 ms at most. */
+bool shim_probe_quiet_step(void);
 /* Returns QUIET if all work that was submitted in the current context is done, after waiting at
  * most that long. */
 enum shim_probe_quiet shim_probe_work_done(uint64_t ns);
+/* Stores an event behind all work that is submitted in the current context, NULL unless it returns
+ * QUIET. Caller destroys it. */
+enum shim_probe_quiet shim_probe_mark(CUevent *ret);
+/* Returns QUIET if the work in front of the event is done, after waiting until a time at most. */
+enum shim_probe_quiet shim_probe_mark_passed(CUevent e, uint64_t until);
 extern uint64_t shim_probe_paused_until; /* [atomic] monotonic; 0: launches are not paused */
 void shim_probe_wait_paused(void);
 
