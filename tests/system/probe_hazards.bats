@@ -96,3 +96,18 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell "tick 2"
 	detach
 }
+
+@test "a tool ends in time in a context that is never idle" {
+	begin
+	attach count_blocks
+	start
+	tell load "tick 1" busy "tick 2"
+	shows 3
+	detach
+	tell "tick 1" idle "tick 1"
+	attach count_blocks
+	tell "tick 1"
+	wait_for field_is waiting 0
+	tell "tick 2"
+	detach
+}

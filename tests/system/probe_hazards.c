@@ -10,8 +10,11 @@
  *   spin       launches a kernel that runs until "release"
  *   first      launches tock for the first time
  *   release    ends what "spin" launched
+ *   busy       from now on the context is never idle, and no work that is queued ends within 20 ms
+ *   idle       ends that
  *   fault      as context, with a kernel that ends the context's work by a write to address 8
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +141,43 @@ static void release(void)
 	CU(cuStreamSynchronize(side));
 }
 
+static pthread_t busy_thread;
+static unsigned stopped; /* [atomic] */
+
+/* Keeps two waits queued behind the one that it ends. */
+static void *stay_busy(void *arg)
+{
+	CUdeviceptr at = (CUdeviceptr)(uintptr_t)flag;
+	unsigned last = 2;
+
+	(void)arg;
+	CU(cuCtxSetCurrent(context));
+	CU(cuStreamWaitValue32(side, at, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	CU(cuStreamWaitValue32(side, at, 2, CU_STREAM_WAIT_VALUE_GEQ));
+	while (!__atomic_load_n(&stopped, __ATOMIC_SEQ_CST)) {
+		CU(cuStreamWaitValue32(side, at, ++last, CU_STREAM_WAIT_VALUE_GEQ));
+		usleep(20000); /* how long the work takes */
+		__atomic_store_n(flag, last - 2, __ATOMIC_SEQ_CST);
+	}
+	__atomic_store_n(flag, last, __ATOMIC_SEQ_CST);
+	CU(cuStreamSynchronize(side));
+	return NULL;
+}
+
+static void busy(void)
+{
+	CU(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
+	CU(cuMemHostAlloc((void **)&flag, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP));
+	*(volatile unsigned *)flag = 0;
+	CHECK(pthread_create(&busy_thread, NULL, stay_busy, NULL) == 0, "thread");
+}
+
+static void idle(void)
+{
+	__atomic_store_n(&stopped, 1u, __ATOMIC_SEQ_CST);
+	pthread_join(busy_thread, NULL);
+}
+
 static void fault(void)
 {
 	(void)other_context("fault");
@@ -167,6 +207,10 @@ static bool obey(const char *line)
 		first_launch();
 	} else if (strcmp(line, "release\n") == 0) {
 		release();
+	} else if (strcmp(line, "busy\n") == 0) {
+		busy();
+	} else if (strcmp(line, "idle\n") == 0) {
+		idle();
 	} else if (strcmp(line, "fault\n") == 0) {
 		fault();
 	} else {
