@@ -13,12 +13,18 @@
  *   config N        N launches of scale, 2 blocks, by cuLaunchKernelEx and cooperatively in turn
  *   behind N        N launches of scale on a stream that waits until all of them are launched
  *   threads N M     M threads launch N times each on streams of their own
+ *   keep M          M threads launch from now on, on streams of their own
+ *   stop            ends them
+ *   churn           makes and destroys so many objects that the soft GPU makes no more new ones
+ *   remember        notes how much memory is allocated
+ *   compare BYTES   it is no more than that much more now
  *   library         as load and launch 3 5, by a library and its kernel
  *   graph N         N launches of a captured graph with one launch of scale
  *   context         destroys a context of its own in which it has launched scale once, 7 blocks
  *   fork            a child exits at once
  *   exit            returns from main()
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -314,6 +320,92 @@ static void threads(unsigned n, unsigned m)
 	}
 }
 
+static pthread_t keepers[THREADS_MAX];
+static unsigned n_keepers, stopped; /* the latter [atomic] */
+
+static void *launch_on(void *arg)
+{
+	CUstream s;
+
+	(void)arg;
+	CU(cuCtxSetCurrent(context));
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	while (!__atomic_load_n(&stopped, __ATOMIC_SEQ_CST)) {
+		launch(scale, s, 1, 3);
+		usleep(500); /* leaves the processor to others */
+	}
+	CU(cuStreamDestroy(s));
+	return NULL;
+}
+
+static void keep(unsigned m)
+{
+	CHECK(m <= THREADS_MAX, "%u", m);
+	__atomic_store_n(&stopped, 0u, __ATOMIC_SEQ_CST);
+	for (n_keepers = 0; n_keepers < m; n_keepers++) {
+		CHECK(pthread_create(&keepers[n_keepers], NULL, launch_on, NULL) == 0, "thread");
+	}
+}
+
+static void stop(void)
+{
+	__atomic_store_n(&stopped, 1u, __ATOMIC_SEQ_CST);
+	while (n_keepers) {
+		pthread_join(keepers[--n_keepers], NULL);
+	}
+}
+
+/* The soft GPU reuses a destroyed object once there are 256 of its kind. */
+static void churn(void)
+{
+	for (unsigned i = 0; i < 300; i++) {
+		CUlinkState l;
+		CUfunction f;
+		CUmodule m;
+		CUstream s;
+		CUevent e;
+
+		CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+		CU(cuStreamDestroy(s));
+		CU(cuLinkCreate(0, NULL, NULL, &l));
+		CU(cuLinkDestroy(l));
+		CU(cuModuleLoadData(&m, text(true)));
+		CU(cuModuleGetFunction(&f, m, "scale"));
+		CU(cuModuleUnload(m));
+		CU(cuEventCreate(&e, 0));
+		CU(cuEventDestroy(e));
+	}
+}
+
+/* Returns the bytes that are allocated, at the least of some moments: calls under way have some. */
+static size_t allocated(void)
+{
+	size_t least = SIZE_MAX;
+
+	for (unsigned i = 0; i < 20; i++) {
+		struct mallinfo2 now = mallinfo2();
+		size_t bytes = now.uordblks + now.hblkhd;
+
+		least = bytes < least ? bytes : least;
+		usleep(5000);
+	}
+	return least;
+}
+
+static size_t remembered;
+
+/* What has ended is unloaded later. */
+static void compare(size_t more)
+{
+	uint64_t deadline = program_ns() + 60000000000ull;
+	size_t now = allocated();
+
+	while (now > remembered + more && program_ns() < deadline) {
+		now = allocated();
+	}
+	CHECK(now <= remembered + more, "%zu bytes, then %zu", remembered, now);
+}
+
 static void library(void)
 {
 	CUlibrary l;
@@ -414,6 +506,16 @@ static bool obey(const char *line)
 		configured(n);
 	} else if (sscanf(line, "threads %u %u", &n, &m) == 2) {
 		threads(n, m);
+	} else if (sscanf(line, "keep %u", &n) == 1) {
+		keep(n);
+	} else if (strcmp(line, "stop\n") == 0) {
+		stop();
+	} else if (strcmp(line, "churn\n") == 0) {
+		churn();
+	} else if (strcmp(line, "remember\n") == 0) {
+		remembered = allocated();
+	} else if (sscanf(line, "compare %u", &n) == 1) {
+		compare(n);
 	} else if (strcmp(line, "library\n") == 0) {
 		library();
 	} else if (sscanf(line, "graph %u", &n) == 1) {

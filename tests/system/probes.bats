@@ -380,6 +380,27 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
 }
 
+# device_kib: memory of the soft GPU that is taken.
+device_kib() { gbpf device --soft --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["gpus"][0]["memory_used_bytes"] >> 10)'; }
+device_has() { [ "$(device_kib)" = "$1" ]; }
+
+@test "cycles of attach, swap and detach under load leave nothing in the program, the GPU and gbpfd" {
+	local first second taken
+	begin
+	GLIBC_TUNABLES=glibc.malloc.tcache_count=0 start # what threads keep for later is no growth
+	tell load churn "keep 1"
+	first=$(python3 "$BATS_TEST_DIRNAME/probe_cycles.py" 20 "$BUILD" "$pid" "${pids[1]}")
+	tell stop remember
+	taken=$(device_kib)
+	tell "keep 1"
+	second=$(python3 "$BATS_TEST_DIRNAME/probe_cycles.py" 20 "$BUILD" "$pid" "${pids[1]}")
+	echo "first $first, then $second, of the GPU $taken, then $(device_kib)"
+	tell stop "compare 500" "launch 1 1"
+	wait_for device_has "$taken"
+	[ "${first% *}" = "${second% *}" ]
+	((${second##* } <= ${first##* } + 64))
+}
+
 @test "a forked child and the end of the program" {
 	begin
 	attach count_blocks

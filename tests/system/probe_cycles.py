@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Attaches, swaps and detaches tools, and prints what that has left in gbpfd and in the program.
+
+usage: probe_cycles.py N FOLDER PROGRAM GBPFD: N cycles with the objects of FOLDER, then descriptors of PROGRAM and
+GBPFD, which are process numbers, and KiB that GBPFD has written to. Its event logs do not count, each of which is a
+table of fixed size that fills up."""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+TABLE_KB = 1024  # greatest mapping that counts
+
+
+def verb(*words):
+	r = subprocess.run(['gbpf', '--json', 'probe', *words], stdout=subprocess.PIPE, check=True, timeout=120)
+	return json.loads(r.stdout)
+
+
+def descriptors(pid):
+	return len(os.listdir(f'/proc/{pid}/fd'))
+
+
+def written_kb(pid):
+	total = size = 0
+	with open(f'/proc/{pid}/smaps', encoding='ascii') as f:
+		for line in f:
+			m = re.match(r'(Size|Anonymous): +([0-9]+) kB', line)
+			if m and m.group(1) == 'Size':
+				size = int(m.group(2))
+			elif m and size <= TABLE_KB:
+				total += int(m.group(2))
+	return total
+
+
+def await_kernel(tool):
+	"""Waits until a kernel runs the tool."""
+	deadline = time.monotonic() + 60
+	while next(p['kernels'] for p in verb('ls')['probes'] if p['id'] == tool) == 0:
+		if time.monotonic() > deadline:
+			sys.exit(f'no kernel runs tool {tool}')
+
+
+def main():
+	n, folder, program, gbpfd = sys.argv[1:]
+	for _ in range(int(n)):
+		tool = verb('attach', f'{folder}/count_blocks.bpf.o')['id']
+		await_kernel(tool)
+		tool = verb('swap', str(tool), f'{folder}/count_warps.bpf.o')['id']
+		await_kernel(tool)
+		late = [d['late'] for d in verb('detach', str(tool))['detached']]
+		if late != [0]:
+			sys.exit(f'detachment: {late}')
+	least = descriptors(program)
+	for _ in range(20):  # some are open for a moment
+		time.sleep(0.005)
+		least = min(least, descriptors(program))
+	print(least, descriptors(gbpfd), written_kb(gbpfd))
+
+
+main()
