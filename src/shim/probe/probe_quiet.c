@@ -10,7 +10,7 @@
 /* Longest pause of a launch. In most of it kernels of 3 ms end, of which a stream has two at its
  * beginning; the rest is for the driver's calls. */
 #define PAUSE_NS 7500000u
-#define WAIT_NS 6600000u
+#define WAIT_NS 7000000u
 /* A pause lasts at least so long after a call of the driver has begun: a launch that came in
  * meanwhile would make the call wait for its kernel, and all other launches with it. */
 #define CALL_NS 20000000u
