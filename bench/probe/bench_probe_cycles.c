@@ -154,7 +154,7 @@ int bench_probe_cycles(struct bench_probe *p)
 	int err = bench_probe_object(p, "stamped_counter", &first);
 
 	err = bench_probe_object(p, "warp_counter", &second) || err ||
-	      bench_probe_load_start(p, &l) || run_cycles(&l, &first, &second);
+	      bench_probe_load_start(p, &l, false) || run_cycles(&l, &first, &second);
 	bench_probe_load_finish(&l);
 	buf_finish(&first);
 	buf_finish(&second);

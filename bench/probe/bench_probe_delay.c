@@ -53,7 +53,8 @@ static int find_first(struct bench_probe_load *l, const struct count *c, uint64_
 {
 	uint64_t blocks = c[1].blocks - c[0].blocks, launches = c[1].launches - c[0].launches;
 	uint64_t first = c[0].launches - c[0].blocks / BENCH_PROBE_GROW_BLOCKS;
-	uint64_t ended = bench_probe_load_ended(l, first);
+	const struct bench_probe_launched *launched = bench_probe_load_launched(l, first);
+	uint64_t ended = launched ? launched->ended_ns : 0;
 
 	if (!launches || blocks != launches * BENCH_PROBE_GROW_BLOCKS) {
 		return bench_testbed_fail(&l->p->testbed,
@@ -128,13 +129,14 @@ static int record(struct bench_probe *p, const struct attachment *a)
 			  window_json(&a->control)));
 }
 
-/* Every other attachment is of the code of the one before it. */
+/* Every other attachment to PTX is of the code of the one before it. Stubs of machine code are
+ * compiled each time. */
 static int attach_in_turn(struct bench_probe *p, struct bench_probe_load *l, struct buf *object)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < p->attaches && !err; i++) {
-		struct attachment a = { .kind = i % 2 ? "cached" : "compiled" };
+		struct attachment a = { .kind = l->code ? "code" : i % 2 ? "cached" : "compiled" };
 		struct bench_probe_tool t = { .map = "counts" };
 
 		bench_testbed_progress(&p->testbed, "probe: attachment %u of %u", i + 1,
@@ -145,15 +147,30 @@ static int attach_in_turn(struct bench_probe *p, struct bench_probe_load *l, str
 	return err;
 }
 
-int bench_probe_delay(struct bench_probe *p)
+static int delay_of(struct bench_probe *p, struct buf *object, bool code)
 {
 	static struct bench_probe_load l;
+	int err;
+
+	if (code) {
+		bench_testbed_progress(&p->testbed, "probe: compiling machine code");
+	}
+	err = bench_probe_load_start(p, &l, code) ||
+	      (code &&
+	       bench_testbed_record(&p->testbed, "code",
+				    json_pack("{s:I}", "bytes", (json_int_t)l.code_bytes))) ||
+	      attach_in_turn(p, &l, object) || bench_probe_flip(&l, object) ||
+	      bench_probe_load_verify(&l);
+	bench_probe_load_finish(&l);
+	return err;
+}
+
+int bench_probe_delay(struct bench_probe *p)
+{
 	struct buf object;
 	int err = bench_probe_object(p, "stamped_counter", &object);
 
-	err = err || bench_probe_load_start(p, &l) || attach_in_turn(p, &l, &object) ||
-	      bench_probe_load_verify(&l);
-	bench_probe_load_finish(&l);
+	err = err || delay_of(p, &object, false) || delay_of(p, &object, true);
 	buf_finish(&object);
 	return err ? -1 : 0;
 }

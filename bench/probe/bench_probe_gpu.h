@@ -42,6 +42,10 @@ struct bench_probe;
 	X(cuEventSynchronize)                                                                      \
 	X(cuEventElapsedTime)                                                                      \
 	X(cuLaunchKernel)                                                                          \
+	X(cuLinkCreate_v2)                                                                         \
+	X(cuLinkAddData_v2)                                                                        \
+	X(cuLinkComplete)                                                                          \
+	X(cuLinkDestroy)                                                                           \
 	X(cuGetErrorName)
 struct bench_probe_calls {
 #define BENCH_PROBE_CALL(name) __typeof__(name) *name;

@@ -10,56 +10,11 @@
 
 #define STATE_NS 120000000000ull /* of a state that is waited for */
 #define POLL_NS 200000u
-#define INSTRUCTIONS 1000u
-#define FACTOR 1664525u
-#define TERM(i) (1013904223u + 2654435761u * (i))
 #define BUSY_NS 3000000ull
 #define LATE_NS 1000000u
 #define RING ((uint64_t)1 << 20)
 
 enum { BUSY, TIMED };
-
-/* ---- the kernel grow: x = FACTOR * x + TERM(i) for each i below INSTRUCTIONS ---- */
-
-static void write_text(struct buf *b)
-{
-	buf_puts(b, ".version 6.0\n.target sm_70\n.address_size 64\n"
-		    ".visible .entry grow(.param .u64 at, .param .u32 factor)\n{\n"
-		    ".reg .b32 %r<6>;\n.reg .b64 %rd<4>;\n"
-		    "ld.param.u64 %rd1, [at];\nld.param.u32 %r1, [factor];\n"
-		    "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %ntid.x;\nmov.u32 %r4, %tid.x;\n"
-		    "mad.lo.s32 %r4, %r2, %r3, %r4;\nmul.wide.u32 %rd2, %r4, 4;\n"
-		    "add.s64 %rd3, %rd1, %rd2;\nld.global.u32 %r5, [%rd3];\n");
-	for (unsigned i = 0; i < INSTRUCTIONS; i++) {
-		buf_printf(b, "mad.lo.u32 %%r5, %%r5, %%r1, %u;\n", TERM(i));
-	}
-	buf_puts(b, "st.global.u32 [%rd3], %r5;\nret;\n}\n");
-}
-
-/* x = a * x + b */
-struct affine {
-	uint32_t a, b;
-};
-
-static struct affine then(struct affine first, struct affine second)
-{
-	return (struct affine){ second.a * first.a, second.a * first.b + second.b };
-}
-
-/* Returns what n launches do. */
-static struct affine launches(uint64_t n)
-{
-	struct affine one = { 1, 0 }, all = { 1, 0 };
-
-	for (unsigned i = 0; i < INSTRUCTIONS; i++) {
-		one = then(one, (struct affine){ FACTOR, TERM(i) });
-	}
-	for (; n; n >>= 1) {
-		all = n & 1 ? then(all, one) : all;
-		one = then(one, one);
-	}
-	return all;
-}
 
 /* ---- threads ---- */
 
@@ -105,15 +60,17 @@ static void *keep_busy(void *arg)
 }
 
 static bool launch(struct bench_probe_load *l, CUfunction f, unsigned blocks, unsigned threads,
-		   void **params, uint64_t *ret_ns)
+		   void **params, struct bench_probe_launched *ret)
 {
 	uint64_t begin = clock_now_ns();
 	bool failed =
 		FAILS(l, TIMED,
-		      cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, l->stream, params, NULL)) ||
-		FAILS(l, TIMED, cuStreamSynchronize(l->stream));
+		      cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, l->stream, params, NULL));
 
-	*ret_ns = clock_now_ns() - begin;
+	ret->call_ns = clock_now_ns() - begin;
+	failed = failed || FAILS(l, TIMED, cuStreamSynchronize(l->stream));
+	ret->ended_ns = clock_now_ns();
+	ret->total_ns = ret->ended_ns - begin;
 	return !failed;
 }
 
@@ -130,9 +87,9 @@ static void *launch_in_turn(void *arg)
 {
 	struct bench_probe_load *l = arg;
 	struct bench_probe_gpu *g = &l->p->gpu;
-	uint32_t factor = FACTOR;
+	uint32_t factor = BENCH_PROBE_GROW_FACTOR;
 	void *own[] = { &l->at, &factor }, *other[] = { &g->words };
-	uint64_t own_ns, other_ns;
+	struct bench_probe_launched of_own, of_other;
 
 	if (FAILS(l, TIMED, cuCtxSetCurrent(g->context))) {
 		return NULL;
@@ -147,15 +104,15 @@ static void *launch_in_turn(void *arg)
 		}
 		store_release(&l->parked, 0u);
 		if (!launch(l, l->grow, BENCH_PROBE_GROW_BLOCKS, BENCH_PROBE_GROW_THREADS, own,
-			    &own_ns)) {
+			    &of_own)) {
 			return NULL;
 		}
-		l->ended_ns[l->grown % RING] = clock_now_ns();
+		l->launched[l->grown % RING] = of_own;
 		store_release(&l->grown, l->grown + 1);
-		if (!launch(l, g->other, 1, 32, other, &other_ns)) {
+		if (!launch(l, g->other, 1, 32, other, &of_other)) {
 			return NULL;
 		}
-		note(w, own_ns, other_ns);
+		note(w, of_own.total_ns, of_other.total_ns);
 		store_release(&l->iterations, l->iterations + 1);
 	}
 	return NULL;
@@ -167,19 +124,14 @@ static int prepare(struct bench_probe *p, struct bench_probe_load *l)
 {
 	unsigned n = BENCH_PROBE_GROW_BLOCKS * BENCH_PROBE_GROW_THREADS;
 	uint32_t first[BENCH_PROBE_GROW_BLOCKS * BENCH_PROBE_GROW_THREADS];
-	struct buf text;
-	int err;
 
 	for (uint32_t i = 0; i < n; i++) {
 		first[i] = i;
 	}
-	buf_init(&text);
-	write_text(&text);
-	err = text.failed || !l->ended_ns
-		      ? bench_testbed_fail(&p->testbed, "out of memory")
-		      : BENCH_PROBE_GPU(p, cuModuleLoadData(&l->module, buf_text(&text)));
-	buf_finish(&text);
-	return err || BENCH_PROBE_GPU(p, cuModuleGetFunction(&l->grow, l->module, "grow")) ||
+	if (!l->launched) {
+		return bench_testbed_fail(&p->testbed, "out of memory");
+	}
+	return bench_probe_grow_load(p, l) ||
 			       BENCH_PROBE_GPU(p, cuMemAlloc_v2(&l->at, sizeof(first))) ||
 			       BENCH_PROBE_GPU(p, cuMemcpyHtoD_v2(l->at, first, sizeof(first))) ||
 			       BENCH_PROBE_GPU(
@@ -194,11 +146,13 @@ static int prepare(struct bench_probe *p, struct bench_probe_load *l)
 		       : 0;
 }
 
-int bench_probe_load_start(struct bench_probe *p, struct bench_probe_load *l)
+int bench_probe_load_start(struct bench_probe *p, struct bench_probe_load *l, bool code)
 {
 	static void *(*const run[2])(void *) = { [BUSY] = keep_busy, [TIMED] = launch_in_turn };
 
-	*l = (struct bench_probe_load){ .p = p, .ended_ns = calloc(RING, sizeof(uint64_t)) };
+	*l = (struct bench_probe_load){ .p = p,
+					.code = code,
+					.launched = calloc(RING, sizeof(*l->launched)) };
 	if (prepare(p, l)) {
 		return -1;
 	}
@@ -244,7 +198,7 @@ void bench_probe_load_finish(struct bench_probe_load *l)
 	if (l->module) {
 		(void)BENCH_PROBE_GPU(p, cuModuleUnload(l->module));
 	}
-	free(l->ended_ns);
+	free(l->launched);
 	memset(l, 0, sizeof(*l));
 }
 
@@ -252,20 +206,19 @@ int bench_probe_load_verify(struct bench_probe_load *l)
 {
 	uint32_t v[BENCH_PROBE_GROW_BLOCKS * BENCH_PROBE_GROW_THREADS];
 	struct bench_probe *p = l->p;
-	struct affine all;
 
 	stop(l);
-	all = launches(l->grown);
 	if (BENCH_PROBE_GPU(p, cuMemcpyDtoH_v2(v, l->at, sizeof(v)))) {
 		return -1;
 	}
 	for (uint32_t i = 0; i < ARRAY_SIZE(v); i++) {
-		if (v[i] != all.a * i + all.b) {
+		uint32_t right = bench_probe_grown(i, l->grown);
+
+		if (v[i] != right) {
 			return bench_testbed_fail(&p->testbed,
 						  "WRONG RESULT: element %u after %llu launches is "
 						  "%u, not %u",
-						  i, (unsigned long long)l->grown, v[i],
-						  all.a * i + all.b);
+						  i, (unsigned long long)l->grown, v[i], right);
 		}
 	}
 	return 0;
@@ -355,9 +308,10 @@ int bench_probe_load_await_none(struct bench_probe_load *l)
 	return err;
 }
 
-uint64_t bench_probe_load_ended(const struct bench_probe_load *l, uint64_t i)
+const struct bench_probe_launched *bench_probe_load_launched(const struct bench_probe_load *l,
+							     uint64_t i)
 {
 	uint64_t grown = load_acquire(&l->grown);
 
-	return i < grown && grown - i < RING ? l->ended_ns[i % RING] : 0;
+	return i < grown && grown - i < RING ? &l->launched[i % RING] : NULL;
 }

@@ -9,7 +9,7 @@ CONFIDENCE = 0.95
 GOALS = {'warp': 1.07, 'block': 1.03, 'sampled': 1.01, 'lane': 1.05, 'empty': 1.01, 'timer': 1.07, 'elsewhere': 1.005,
 	'detached': 1.005}
 GOAL_WORKLOADS = 'chained', 'large'
-GOAL_FIRST_MS, GOAL_DELAY_MS = 250, 8
+GOAL_FIRST_MS, GOAL_DELAY_MS, GOAL_FLIP_US = 250, 8, 1
 GOAL_MEMTRACE = 1.5  # geometric mean of the twelve samples
 # Most that half of the cycles may take: a unit in which the driver allocates, descriptors that are open for a moment.
 GROWTH = {'device_bytes': 2 << 20, 'descriptors': 2, 'daemon_descriptors': 2}
@@ -168,6 +168,27 @@ def print_attachments(out, rows):
 		sum(f['count'] for f in rows), sum(f['late_detaches'] for f in rows)))
 
 
+def flip_rows(flips):
+	"""Returns the medians of the first launches with a tool and without it again, and how much longer they take than the first one
+	after an equal pause in which nothing changed: the call, and call and kernel."""
+	rows = []
+	for kind in dict.fromkeys(f['kind'] for f in flips):
+		of = [f for f in flips if f['kind'] == kind]
+		row = {'kind': kind, 'count': len(of), **{k: median(f[k] for f in of) for k in of[0] if k != 'kind'}}
+		for way in 'with', 'without':
+			row[f'{way}_more_call_us'] = row[f'{way}_call_us'] - row['control_call_us']
+			row[f'{way}_more_us'] = row[f'{way}_us'] - row['control_us']
+		rows.append(row)
+	return rows
+
+
+def print_flips(out, rows):
+	for f in rows:
+		out.line('  flip, %s: the call of the first launch with a tool takes %.2f us instead of %.2f, of the first without it again %.2f;'
+			% (f['kind'], f['with_call_us'], f['control_call_us'], f['without_call_us']))
+		out.line('    call and kernel %.2f instead of %.2f, %.2f; medians of %u' % (f['with_us'], f['control_us'], f['without_us'], f['count']))
+
+
 def growth(c):
 	"""Returns what the second half of the cycles has taken."""
 	middle, end = c['use'][1:]
@@ -186,13 +207,17 @@ def print_cycles(out, c):
 
 def missed_others(d):
 	for f in d['attachments']:
-		if f['kind'] == 'compiled' and f['first_ms']['max'] > GOAL_FIRST_MS:
-			yield 'first probed launch after %.1f ms, not %g' % (f['first_ms']['max'], GOAL_FIRST_MS)
+		if f['kind'] != 'cached' and f['first_ms']['max'] > GOAL_FIRST_MS:
+			yield '%s: first probed launch after %.1f ms, not %g' % (f['kind'], f['first_ms']['max'], GOAL_FIRST_MS)
 		for window, ms in f['delay_ms'].items():
 			if ms > GOAL_DELAY_MS:
 				yield '%s, %s: a launch delayed by %.1f ms, not %g' % (f['kind'], window, ms, GOAL_DELAY_MS)
 			if f[window]['late'] > f['control']['late'] + 1:
 				yield '%s, %s: %u launches delayed, not 1' % (f['kind'], window, f[window]['late'])
+	for f in d['flips']:
+		for way in 'with', 'without':
+			if f[f'{way}_more_call_us'] > GOAL_FLIP_US:
+				yield 'flip, %s, %s: %.2f us, not %g' % (f['kind'], way, f[f'{way}_more_call_us'], GOAL_FLIP_US)
 	late = sum(f['late_detaches'] for f in (*d['attachments'], *filter(None, [d['cycling']])))
 	if late:
 		yield '%u detachments had not ended when gbpfd stopped waiting' % late
@@ -217,7 +242,7 @@ def missed_cost(d):
 def report(records, out):
 	d = {'schema': 'gbpf.bench.probe/1'}
 	pairs, counts, attachments, cycles = [], [], [], None
-	samples, sample_pairs, sample_counts = [], [], []
+	samples, sample_pairs, sample_counts, flips = [], [], [], []
 	for name, body in out.until_failure(records):
 		if name == 'set_up':
 			d.update(body)
@@ -233,6 +258,10 @@ def report(records, out):
 			sample_counts.append(body)
 		elif name == 'attachment':
 			attachments.append(body)
+		elif name == 'flip':
+			flips.append(body)
+		elif name == 'code':
+			d['code_bytes'] = body['bytes']
 		elif name == 'cycles':
 			cycles = {**body, 'growth': growth(body)}
 	if 'device' not in d:
@@ -241,11 +270,15 @@ def report(records, out):
 	d['cost'], d['counts'] = cost_rows(pairs), count_rows(counts)
 	d['sample_sizes'], d['samples'] = samples, sample_rows(sample_pairs)
 	d['means'], d['sample_counts'] = sample_means(d['samples'], samples), count_rows(sample_counts)
+	d['flips'] = flip_rows(flips)
 	d['attachments'], d['cycling'] = attachment_rows(attachments), cycles
 	out.line('%s, %u rounds; medians, results checked' % (d['device'], d['rounds']))
 	print_cost(out, d)
 	print_samples(out, d)
 	print_attachments(out, d['attachments'])
+	if 'code_bytes' in d:
+		out.line('  code: an image of %.1f MB of machine code' % (d['code_bytes'] / 1e6))
+	print_flips(out, d['flips'])
 	if cycles:
 		print_cycles(out, cycles)
 	d['missed'] = [] if d['soft'] else [*missed_cost(d), *missed_samples(d), *missed_others(d)]

@@ -54,9 +54,11 @@ probe() {
 	probe --parts attach,cycles --attaches 4 --cycles 3
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
-	json 'd["cost"] == [] and [(a["kind"], a["count"]) for a in d["attachments"]] == [("compiled", 2), ("cached", 2)]'
+	json 'd["cost"] == [] and [(a["kind"], a["count"]) for a in d["attachments"]] == [("compiled", 2), ("cached", 2), ("code", 4)]'
 	json 'all(0 < a["first_ms"]["median"] <= a["first_ms"]["max"] <= a["running_ms"]["max"] + 1000 for a in d["attachments"])'
 	json 'all(a[w]["launches"] > 0 and a[w]["longest_ms"]["max"] > 0 for a in d["attachments"] for w in ("attach", "detach", "control"))'
+	json 'd["code_bytes"] > 10000 and [(f["kind"], f["count"]) for f in d["flips"]] == [("ptx", 2), ("code", 2)]'
+	json 'all(0 < f[w + "_call_us"] <= f[w + "_us"] for f in d["flips"] for w in ("with", "without", "control"))'
 	json '(d["cycles"] == 3 and d["cycling"]["cycles"] == 3 and d["cycling"]["launches"] > 12
 		and [u["cycle"] for u in d["cycling"]["use"]] == [1, 2, 3])'
 	json 'all(u["free_bytes"] > 0 and u["descriptors"] > 3 and u["daemon_descriptors"] > 3 for u in d["cycling"]["use"])'
