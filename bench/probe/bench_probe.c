@@ -21,9 +21,8 @@ static const struct part {
 	const char *name;
 	int (*run)(struct bench_probe *p);
 } parts[] = {
-	{ "cost", bench_probe_cost },
-	{ "samples", bench_probe_samples },
-	{ "attach", bench_probe_delay },
+	{ "cost", bench_probe_cost },	  { "samples", bench_probe_samples },
+	{ "budget", bench_probe_budget }, { "attach", bench_probe_delay },
 	{ "cycles", bench_probe_cycles },
 };
 

@@ -25,8 +25,9 @@ struct bench_probe {
 /* An attached tool. */
 struct bench_probe_tool {
 	uint32_t id;
-	const char *map;  /* that it counts in; NULL: none */
-	unsigned kernels; /* that are to run it; 0: as 1 */
+	const char *map;     /* that it counts in; NULL: none */
+	unsigned kernels;    /* that are to run it; 0: as 1 */
+	uint32_t budget_ppm; /* 0: none */
 };
 
 /* All functions return 0, or -1 with the testbed's error. */
@@ -41,6 +42,14 @@ int bench_probe_attach(struct bench_probe *p, const struct buf *object, const ch
 		       uint32_t replace, struct bench_probe_tool *t);
 /* *ret becomes true if a kernel runs the tool and none waits for it. Fails if one is refused. */
 int bench_probe_is_running(struct bench_probe *p, const struct bench_probe_tool *t, bool *ret);
+/* What gbpfd says of a tool, as the program has told it last. */
+struct bench_probe_state {
+	bool cost_known;
+	uint32_t cost_ppm;
+	uint64_t launches, probed; /* of kernels with the tool; that have run it */
+};
+int bench_probe_get_state(struct bench_probe *p, const struct bench_probe_tool *t,
+			  struct bench_probe_state *ret);
 /* Returns when no kernel runs the tool any more. If gbpfd has stopped waiting for that before, it
  * increments *late, or fails if late is NULL. */
 int bench_probe_detach(struct bench_probe *p, const struct bench_probe_tool *t, unsigned *late);
@@ -59,6 +68,10 @@ int bench_probe_times(struct bench_probe *p, const struct bench_probe_tool *t, c
 /* ---- bench_probe_cost.c ---- */
 /* Measures launches with and without each program. */
 int bench_probe_cost(struct bench_probe *p);
+
+/* ---- bench_probe_budget.c ---- */
+/* Measures launches with programs that have a budget. */
+int bench_probe_budget(struct bench_probe *p);
 
 /* ---- bench_samples.c ---- */
 /* Measures known kernels with and without each program. */

@@ -56,9 +56,11 @@ int bench_probe_tracer(struct bench_probe *p, const char *name, struct buf *b)
 int bench_probe_attach(struct bench_probe *p, const struct buf *object, const char *kernel,
 		       uint32_t replace, struct bench_probe_tool *t)
 {
-	struct gbpf_probe o = {
-		.size = sizeof(o), .name = "bench", .kernel = kernel, .replace = replace
-	};
+	struct gbpf_probe o = { .size = sizeof(o),
+				.name = "bench",
+				.kernel = kernel,
+				.replace = replace,
+				.budget_ppm = t->budget_ppm };
 	char *text = NULL;
 	int rc = gbpf_probe_attach(p->daemon->g, object->data, object->len, &o, &text);
 	json_t *j = answer(p, replace ? "swap" : "attach", rc, text);
@@ -102,6 +104,25 @@ int bench_probe_is_running(struct bench_probe *p, const struct bench_probe_tool 
 	} else if (e && number(e, "refused")) {
 		err = bench_testbed_fail(&p->testbed, "a kernel was refused: %s",
 					 json_string_value(json_object_get(e, "why")));
+	}
+	json_decref(list);
+	return err;
+}
+
+int bench_probe_get_state(struct bench_probe *p, const struct bench_probe_tool *t,
+			  struct bench_probe_state *ret)
+{
+	json_t *list;
+	const json_t *e = entry_of(p, t->id, &list);
+	int err = list ? 0 : -1;
+
+	*ret = (struct bench_probe_state){ .cost_known =
+						   json_is_integer(json_object_get(e, "cost_ppm")),
+					   .cost_ppm = (uint32_t)number(e, "cost_ppm"),
+					   .launches = number(e, "launches"),
+					   .probed = number(e, "probed") };
+	if (list && !e) {
+		err = bench_testbed_fail(&p->testbed, "gbpfd does not list tool %u", t->id);
 	}
 	json_decref(list);
 	return err;

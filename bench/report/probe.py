@@ -107,6 +107,34 @@ def print_samples(out, d):
 			f['comparisons']))
 
 
+def budget_rows(mixes):
+	"""Returns the medians of launches without a tool and with one that has a budget, the share that ran it, and the counts."""
+	rows = []
+	for row, workload in dict.fromkeys((m['row'], m['workload']) for m in mixes):
+		of = [m for m in mixes if (m['row'], m['workload']) == (row, workload)]
+		ratios = sorted(stats.ratio(m['with_us'], m['without_us']) for m in of)
+		(low, high), _ = stats.quantile_interval(ratios, 0.5, CONFIDENCE)
+		f = {'row': row, 'workload': workload, 'count': len(of), 'ratio': median(ratios), 'ratio_low': low, 'ratio_high': high,
+			'goal': 1 + of[0]['budget_ppm'] / 1e6, 'cost_ppm': median(m['cost_ppm'] for m in of),
+			**{k: median(m[k] for m in of) for k in ('without_us', 'with_us')},
+			**{k: sum(m[k] for m in of) for k in ('launches', 'probed', 'expected', 'counted')}}
+		f['wrong'] = sum(m['expected'] != m['counted'] for m in of)
+		rows.append(f)
+	return rows
+
+
+def print_budgets(out, rows):
+	if rows:
+		out.line('%-36s %10s %10s %7s %15s %6s %9s %9s' % ('with a budget', 'us', 'us with', 'x', '95 %', 'goal', 'share', 'costs'))
+	for f in rows:
+		out.line('  %-34s %10.3f %10.3f %7.3f %7.3f-%-7.3f %6g %8.1f%% %8.1f%%' % (f'{NAMES[f["row"]]}, {f["workload"]}', f['without_us'],
+			f['with_us'], f['ratio'], f['ratio_low'], f['ratio_high'], f['goal'], 100 * stats.ratio(f['probed'], f['launches']),
+			f['cost_ppm'] / 1e4))
+	for f in rows:
+		out.line('  %-34s counted %u of %u in %u of %u launches' % (f'{NAMES[f["row"]]}, {f["workload"]}', f['counted'], f['expected'],
+			f['probed'], f['launches']))
+
+
 def count_rows(counts):
 	"""Returns the sums of what was counted and launched, by row."""
 	rows = {}
@@ -233,6 +261,12 @@ def missed_samples(d):
 			yield '%s, samples: %.3f times, not %g' % (NAMES[row], f['ratio'], f['goal'])
 
 
+def missed_budgets(d):
+	for f in d['budgets']:
+		if f['ratio'] > f['goal']:
+			yield '%s, %s, with a budget: %.3f times, not %g' % (NAMES[f['row']], f['workload'], f['ratio'], f['goal'])
+
+
 def missed_cost(d):
 	for f in d['cost']:
 		if f['goal'] and f['ratio'] > f['goal']:
@@ -242,7 +276,7 @@ def missed_cost(d):
 def report(records, out):
 	d = {'schema': 'gbpf.bench.probe/1'}
 	pairs, counts, attachments, cycles = [], [], [], None
-	samples, sample_pairs, sample_counts, flips = [], [], [], []
+	samples, sample_pairs, sample_counts, flips, mixes = [], [], [], [], []
 	for name, body in out.until_failure(records):
 		if name == 'set_up':
 			d.update(body)
@@ -258,6 +292,8 @@ def report(records, out):
 			sample_counts.append(body)
 		elif name == 'attachment':
 			attachments.append(body)
+		elif name == 'budget':
+			mixes.append(body)
 		elif name == 'flip':
 			flips.append(body)
 		elif name == 'code':
@@ -270,20 +306,21 @@ def report(records, out):
 	d['cost'], d['counts'] = cost_rows(pairs), count_rows(counts)
 	d['sample_sizes'], d['samples'] = samples, sample_rows(sample_pairs)
 	d['means'], d['sample_counts'] = sample_means(d['samples'], samples), count_rows(sample_counts)
-	d['flips'] = flip_rows(flips)
+	d['budgets'], d['flips'] = budget_rows(mixes), flip_rows(flips)
 	d['attachments'], d['cycling'] = attachment_rows(attachments), cycles
 	out.line('%s, %u rounds; medians, results checked' % (d['device'], d['rounds']))
 	print_cost(out, d)
 	print_samples(out, d)
+	print_budgets(out, d['budgets'])
 	print_attachments(out, d['attachments'])
 	if 'code_bytes' in d:
 		out.line('  code: an image of %.1f MB of machine code' % (d['code_bytes'] / 1e6))
 	print_flips(out, d['flips'])
 	if cycles:
 		print_cycles(out, cycles)
-	d['missed'] = [] if d['soft'] else [*missed_cost(d), *missed_samples(d), *missed_others(d)]
+	d['missed'] = [] if d['soft'] else [*missed_cost(d), *missed_samples(d), *missed_budgets(d), *missed_others(d)]
 	d['wrong'] = ['%s: counted %u, launched %u' % (NAMES[f['row']], f['counted'], f['expected']) for f in
-		(*d['counts'], *d['sample_counts']) if f['wrong']]
+		(*d['counts'], *d['sample_counts'], *d['budgets']) if f['wrong']]
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	for text in d['wrong']:

@@ -10,13 +10,14 @@
 enum { P_PARTS, P_ROWS, P_SAMPLES, P_ROUNDS, P_ATTACHES, P_CYCLES, P_SAVE, P_PROGRESS, P_DEVICE };
 
 static const struct cli_option options[] = {
-	[P_PARTS] = { "parts", 0, "LIST", "cost, samples, attach, cycles (default all)" },
+	[P_PARTS] = { "parts", 0, "LIST", "cost, samples, budget, attach, cycles (default all)" },
 	[P_ROWS] = { "rows", 0, "LIST",
 		     "warp, block, sampled, lane, empty, timer, memtrace, retsnoop; only of cost: "
 		     "elsewhere, detached (default all)" },
 	[P_SAMPLES] = { "samples", 0, "LIST",
 			"kernels of samples: their names, gemm-1024, softmax-8192 (default all)" },
-	[P_ROUNDS] = { "rounds", 'r', "N", "of cost, a fifth of samples (default 25, soft 2)" },
+	[P_ROUNDS] = { "rounds", 'r', "N",
+		       "of cost, a fifth of samples and budget (default 25, soft 2)" },
 	[P_ATTACHES] = { "attaches", 'a', "N", "of attach (default 20, soft 4)" },
 	[P_CYCLES] = { "cycles", 'n', "N", "of attach, swap, detach (default 1000, soft 5)" },
 	[P_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
@@ -30,7 +31,7 @@ static const struct cli_bench_number numbers[] = {
 	{ P_ATTACHES, 1, 1000 },
 	{ P_CYCLES, 1, 100000 },
 };
-static const char *const parts[] = { "cost", "samples", "attach", "cycles", NULL };
+static const char *const parts[] = { "cost", "samples", "budget", "attach", "cycles", NULL };
 static const char *const rows[] = { "warp",	 "block",    "sampled",	 "lane",
 				    "empty",	 "timer",    "memtrace", "retsnoop",
 				    "elsewhere", "detached", NULL };

@@ -50,6 +50,17 @@ probe() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
+@test "bench probe mixes launches with a tool that has a budget, and counts those that run it" {
+	probe --parts budget --rounds 1
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json '[(f["row"], f["workload"]) for f in d["budgets"]] == [(r, w) for r in ("warp", "memtrace") for w in ("chained", "large")]'
+	json 'all(f["goal"] == 2 and f["counted"] == f["expected"] for f in d["budgets"])'
+	json 'all(f["launches"] == n and 0 <= f["probed"] <= n for f, n in zip(d["budgets"], (21, 9, 21, 9))) and not d["wrong"]'
+	json 'sum(f["probed"] for f in d["budgets"]) > 0'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
 @test "bench probe attaches to a program that works, and loses none of its launches" {
 	probe --parts attach,cycles --attaches 4 --cycles 3
 	[ "$status" -eq 0 ]

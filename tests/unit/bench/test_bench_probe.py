@@ -83,6 +83,14 @@ class Probe(unittest.TestCase):
 			self.assertEqual((out.d['missed'], out.failed), (missed, bool(missed)))
 		self.assertIsNone(self.report(samples, *pairs[:4]).d['means']['memtrace']['goal'])
 
+	def test_a_budget_is_a_goal_and_its_counts_must_be_right(self):
+		mix = {'row': 'memtrace', 'workload': 'large', 'budget_ppm': 30000, 'without_us': 100, 'with_us': 102, 'cost_ppm': 500000, 'launches': 100,
+			'probed': 6, 'expected': 60, 'counted': 60}
+		out = self.report(('budget', mix))
+		self.assertEqual((out.d['budgets'][0]['goal'], out.d['missed'], out.failed), (1.03, [], False))
+		self.assertEqual(self.report(('budget', {**mix, 'with_us': 105})).d['missed'], ['memtrace, large, with a budget: 1.050 times, not 1.03'])
+		self.assertEqual(self.report(('budget', {**mix, 'counted': 61}), soft=True).d['wrong'], ['memtrace: counted 61, launched 60'])
+
 	def test_wrong_counts_of_samples_fail_the_run(self):
 		self.assertTrue(self.report(('sample_count', {'row': 'warp', 'expected': 10, 'counted': 9})).failed)
 
