@@ -87,6 +87,9 @@ static int check_code(const struct cubin_elf *e, uint32_t text, bool *ret_variab
 		struct cubin_insn i = cubin_insn_at(code + at);
 		unsigned bank = bank_of(i);
 
+		if (cubin_insn_op(i) == CUBIN_OP_NONE && constants) {
+			return refuse(r, "constants of the module");
+		}
 		if (bank == BANK_VARIABLES || (variables && cubin_insn_op(i) == CUBIN_OP_NONE)) {
 			*ret_variables = true;
 		} else if ((bank != 0 && bank != 2 && bank != BANK_NONE) ||

@@ -30,7 +30,7 @@ sys.exit(f["ptx"]["launches"] != 5 or f["ptx"]["share"] != 1 or f["none"]["launc
 	covers stub scale 2 'linked by the driver'
 	start
 	tell both "variables 4"
-	covers none add 4 'linked by the driver; entry stub: .*not in bank 4'
+	covers none add 4 'linked by the driver; entry stub: .*constants of the module'
 	start
 	tell stored "variables 1"
 	covers ptx add 1 '^$'

@@ -5,6 +5,8 @@
  *   code            loads another module, without variables, as machine code only
  *   stored          as both, by a ptxas that has stored the PTX in it
  *   both            as code, with a kernel that uses variables
+ *   counts          as code, with a kernel that adds to a variable; no constants
+ *   totals N        launches of that kernel
  *   own             loads a module whose kernel calls through pointers and has a variable of its
  * own inside N        launches of that kernel, one block of 32 threads unload          unloads it
  *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
@@ -64,6 +66,17 @@ static const char adds[] =
 	".visible .entry add()\n{\n"
 	".reg .b32 %r<3>;\n"
 	"ld.const.u32 %r1, [step]; atom.global.add.u32 %r2, [total], %r1; ret;\n}\n";
+
+/* each thread adds its two variables' values and a pointer that the first launch has stored */
+static const char counts[] =
+	".global .align 4 .u32 total;\n.global .align 8 .u64 chosen;\n"
+	".global .align 4 .u32 steps[2] = {1, 4};\n"
+	".visible .entry count()\n{\n"
+	".reg .pred %p; .reg .b32 %r<4>; .reg .b64 %q<3>;\n"
+	"ld.global.u64 %q0, [chosen]; setp.ne.u64 %p, %q0, 0; @%p bra known;\n"
+	"mov.u64 %q1, steps; cvta.global.u64 %q1, %q1; st.global.u64 [chosen], %q1;\n"
+	"mov.u64 %q0, %q1;\nknown:\n"
+	"ld.u32 %r1, [%q0+4]; atom.global.add.u32 %r2, [total], %r1; ret;\n}\n";
 
 /* a thread: at[i] = i + 3 or i - 3, by a pointer; at[32]: launches times threads so far */
 static const char owns[] =
@@ -125,7 +138,7 @@ static void load(void)
 }
 
 /* Compiles a text and loads the result, as programs do that bring no PTX. */
-static void load_code(const char *from, bool all)
+static void load_code(const char *from)
 {
 	CUlinkState s;
 	size_t bytes;
@@ -141,7 +154,15 @@ static void load_code(const char *from, bool all)
 	CU(cuLinkDestroy(s));
 	CU(cuModuleLoadData(&module, copy));
 	free(copy);
-	get_functions(all);
+}
+
+static void load_counts(void)
+{
+	char from[4096];
+
+	snprintf(from, sizeof(from), "%s%s", header, counts);
+	load_code(from);
+	CU(cuModuleGetFunction(&add, module, "count"));
 }
 
 static void load_stored(void)
@@ -152,7 +173,8 @@ static void load_stored(void)
 	buf_init(&b);
 	buf_puts(&b, from);
 	CHECK(ptx_stored_print(&b, from, strlen(from)) == 0, "not stored");
-	load_code(buf_text(&b), true);
+	load_code(buf_text(&b));
+	get_functions(true);
 	buf_finish(&b);
 }
 
@@ -259,6 +281,30 @@ static void variables(unsigned n)
 	CHECK(now == n * 80 * three, "%u", now);
 	three += 2; /* the program may change its constants */
 	CU(cuMemcpyHtoD(step, &three, sizeof(three)));
+}
+
+/* The host writes the step of all launches but the first, whatever form they take. */
+static void totals(unsigned n)
+{
+	CUdeviceptr total, steps, chosen;
+	unsigned zero = 0, now, step;
+	uint64_t pointer;
+	size_t bytes;
+
+	CU(cuModuleGetGlobal(&total, &bytes, module, "total"));
+	CU(cuModuleGetGlobal(&steps, &bytes, module, "steps"));
+	CU(cuModuleGetGlobal(&chosen, &bytes, module, "chosen"));
+	CU(cuMemcpyHtoD(total, &zero, sizeof(zero)));
+	CU(cuMemcpyDtoH(&step, steps + 4, sizeof(step)));
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuLaunchKernel(add, 2, 1, 1, 40, 1, 1, 0, NULL, NULL, NULL));
+	}
+	CU(cuMemcpyDtoH(&now, total, sizeof(now)));
+	CHECK(now == n * 80 * step, "%u", now);
+	CU(cuMemcpyDtoH(&pointer, chosen, sizeof(pointer)));
+	CHECK(pointer == steps, "0x%llx", (unsigned long long)pointer);
+	step += 3;
+	CU(cuMemcpyHtoD(steps + 4, &step, sizeof(step)));
 }
 
 static void load_own(void)
@@ -482,11 +528,17 @@ static bool obey(const char *line)
 	if (strcmp(line, "load\n") == 0) {
 		load();
 	} else if (strcmp(line, "code\n") == 0) {
-		load_code(text(false), false);
+		load_code(text(false));
+		get_functions(false);
 	} else if (strcmp(line, "stored\n") == 0) {
 		load_stored();
 	} else if (strcmp(line, "both\n") == 0) {
-		load_code(text(true), true);
+		load_code(text(true));
+		get_functions(true);
+	} else if (strcmp(line, "counts\n") == 0) {
+		load_counts();
+	} else if (sscanf(line, "totals %u", &n) == 1) {
+		totals(n);
 	} else if (strcmp(line, "own\n") == 0) {
 		load_own();
 	} else if (sscanf(line, "inside %u", &n) == 1) {

@@ -298,14 +298,31 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	shows warps 0 0
 }
 
-@test "a copy of machine code must not have variables of its own" {
+@test "a copy of machine code uses the variables of the program's module" {
+	begin
+	attach count_blocks
+	start
+	tell counts "totals 4" "totals 3" # from the first launch on
+	wait_for has_kernels 1
+	shows blocks 0 14
+	gbpf probe detach "$id"
+	tell "totals 2"
+	attach count_blocks
+	wait_for has_kernels 1
+	tell "totals 5"
+	shows blocks 0 10
+	tell unload counts "totals 1"
+	shows blocks 0 12
+}
+
+@test "a copy of machine code must not have constants of its own" {
 	begin
 	attach count_blocks
 	start
 	tell both "launch 2 5" "variables 4" "variables 3"
 	refused() { [ "$(kernels refused)" = 2 ]; }
 	wait_for refused
-	gbpf probe ls --json | grep -q "variables, whose addresses are not in bank 4"
+	gbpf probe ls --json | grep -q "own constants of the module"
 	shows blocks 0 0
 }
 

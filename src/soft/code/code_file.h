@@ -33,6 +33,7 @@ enum soft_file_attribute {
 	SOFT_ATTR_API_VERSION = 0x37,
 	SOFT_ATTR_NUM_BARRIERS = 0x4c,
 };
+#define SOFT_RELOC_ADDRESS 2u	   /* relocation: 64 bits, the symbol's address */
 #define SOFT_KPARAM_FLAGS 0x1f000u /* below the size */
 #define SOFT_KPARAM_BYTES 18u	   /* shift of the size */
 

@@ -11,6 +11,7 @@
 #include "soft/code/code_entry.h"
 #include "soft/code/code_file.h"
 #include "soft/code/code_patch.h"
+#include "soft/code/code_variables.h"
 #include "soft/code/code_view.h"
 
 /* A stub as a module with one entry. */
@@ -288,6 +289,7 @@ static int write_patched(struct reading *x, struct buf *ret)
 	if (err) {
 		return err;
 	}
+	err = soft_variables_place(m, &x->view, x->report);
 	for (struct ptx_item *it = m->items.first; it && next && err == 0; it = it->next) {
 		struct ptx_function *f = (struct ptx_function *)it;
 
@@ -313,7 +315,9 @@ static int read_file(struct reading *x, struct buf *ret)
 	x->end = &x->patched;
 	err = read_entries(x);
 	if (err == 0) {
-		err = x->patched ? write_patched(x, ret) : buf_add(ret, x->text, x->bytes);
+		err = x->patched || soft_variables_placed(&x->view)
+			      ? write_patched(x, ret)
+			      : buf_add(ret, x->text, x->bytes);
 	}
 	free_stubs(x);
 	ptx_module_free(x->m);

@@ -12,11 +12,10 @@
 #include "soft/code/code_entry.h"
 #include "soft/code/code_file.h"
 #include "soft/code/code_insn.h"
+#include "soft/code/code_variables.h"
 #include "soft/protocol.h"
 
 _Static_assert((SOFT_FILE_FLAGS >> 8 & 0xff) == SOFT_ARCH, "the flags name the architecture");
-
-#define VARIABLE_BYTES_MAX ((uint64_t)1 << 40)
 
 /* An entry and where its parts are. */
 struct written {
@@ -31,8 +30,8 @@ struct writer {
 	struct soft_elf elf;
 	struct written *entries, **end; /* in the module's arena */
 	uint32_t n_entries;
-	struct strmap names;		    /* of the entries */
-	uint32_t info, initialized, zeroed; /* sections; the last two: 0 without variables */
+	struct strmap names;				  /* of the entries */
+	uint32_t info, initialized, zeroed, bank, relocs; /* sections; 0 without variables */
 	struct report *report;
 };
 
@@ -153,18 +152,25 @@ static bool add_value(struct soft_elf_section *s, const struct ptx_variable *v, 
 	return is;
 }
 
-static bool is_global(const struct ptx_variable *v)
+/* The word of bank 4 that a loader fills with a variable's address. */
+static void add_word(struct writer *w, uint32_t symbol)
 {
-	return strcmp(v->linkage, ".visible") == 0 || strcmp(v->linkage, ".weak") == 0 ||
-	       strcmp(v->linkage, ".common") == 0;
+	struct buf *words = &soft_elf_at(&w->elf, w->bank)->data;
+	Elf64_Rela l = { .r_offset = words->len,
+			 .r_info = (uint64_t)symbol << 32 | SOFT_RELOC_ADDRESS };
+	static const uint64_t zero;
+
+	buf_add(words, &zero, sizeof(zero));
+	buf_add(&soft_elf_at(&w->elf, w->relocs)->data, &l, sizeof(l));
 }
 
 /* Variables whose value is not made of numbers, and zeroed ones, have a place and a size only. */
-static void add_variable(struct writer *w, const struct ptx_variable *v, uint64_t bytes)
+static void add_variable(struct writer *w, const struct ptx_variable *v, uint64_t bytes,
+			 bool global)
 {
 	uint32_t align = MAX(ptx_variable_align(v), 1u);
 	Elf64_Sym y = { .st_size = bytes,
-			.st_info = (uint8_t)ELF64_ST_INFO(is_global(v) ? STB_GLOBAL : STB_LOCAL,
+			.st_info = (uint8_t)ELF64_ST_INFO(global ? STB_GLOBAL : STB_LOCAL,
 							  STT_OBJECT) };
 	struct soft_elf_section *s;
 	uint64_t at = 0;
@@ -184,39 +190,38 @@ static void add_variable(struct writer *w, const struct ptx_variable *v, uint64_
 	s->head.sh_addralign = MAX(s->head.sh_addralign, (uint64_t)align);
 	y.st_value = at;
 	y.st_shndx = (uint16_t)in;
-	soft_elf_symbol(&w->elf, v->name, y);
+	add_word(w, soft_elf_symbol(&w->elf, v->name, y));
 }
 
-static bool is_defined(const struct ptx_item *it)
+static void add_local(void *arg, const struct ptx_variable *v, uint64_t bytes, bool global)
 {
-	const struct ptx_variable *v = (const struct ptx_variable *)it;
+	if (!global) {
+		add_variable(arg, v, bytes, false);
+	}
+}
 
-	return it->kind == PTX_VARIABLE && v->space == PTX_GLOBAL &&
-	       strcmp(v->linkage, ".extern") != 0;
+/* Local symbols precede all global ones. */
+static void add_global(void *arg, const struct ptx_variable *v, uint64_t bytes, bool global)
+{
+	if (global) {
+		add_variable(arg, v, bytes, true);
+	}
+}
+
+static void note_variable(void *arg, const struct ptx_variable *v, uint64_t bytes, bool global)
+{
+	(void)v;
+	(void)bytes;
+	(void)global;
+	*(bool *)arg = true;
 }
 
 static bool has_variables(const struct ptx_module *m)
 {
-	ptx_each (&m->items, it) {
-		if (is_defined(it)) {
-			return true;
-		}
-	}
-	return false;
-}
+	bool has = false;
 
-/* Symbols of global variables; local ones precede all global symbols. */
-static void add_variables(struct writer *w, bool global)
-{
-	ptx_each (&w->m->items, it) {
-		const struct ptx_variable *v = (const struct ptx_variable *)it;
-		uint64_t bytes;
-
-		if (is_defined(it) && is_global(v) == global &&
-		    ptx_variable_bytes(v, &bytes) == 0 && bytes < VARIABLE_BYTES_MAX) {
-			add_variable(w, v, bytes);
-		}
-	}
+	soft_variables_each(m, note_variable, &has);
+	return has;
 }
 
 /* ---- entries ---- */
@@ -276,6 +281,30 @@ static void add_section_symbol(struct soft_elf *e, uint32_t section, uint32_t *r
 			     .st_shndx = (uint16_t)section });
 }
 
+/* Bank 4 has a word for each variable; bank 3, which nothing reads, shows that there are constants.
+ */
+static void add_banks(struct writer *w)
+{
+	struct soft_elf_section *s;
+
+	if (has_variables(w->m)) {
+		w->relocs = soft_elf_section(&w->elf, SOFT_VARIABLES_RELOCS, NULL, SHT_RELA,
+					     SHF_INFO_LINK, 8);
+		w->bank = soft_elf_section(&w->elf, SOFT_VARIABLES_BANK, NULL, SHT_PROGBITS,
+					   SHF_ALLOC, 8);
+		s = soft_elf_at(&w->elf, w->relocs);
+		s->head.sh_link = SOFT_ELF_SYMTAB;
+		s->head.sh_info = w->bank;
+		s->head.sh_entsize = sizeof(Elf64_Rela);
+	}
+	if (soft_variables_constants(w->m)) {
+		uint32_t bank = soft_elf_section(&w->elf, SOFT_CONSTANTS_BANK, NULL, SHT_PROGBITS,
+						 SHF_ALLOC, 8);
+
+		buf_add(&soft_elf_at(&w->elf, bank)->data, "\0\0\0\0\0\0\0", 8);
+	}
+}
+
 /* Adds all sections of the entries, kind by kind, and their local symbols. */
 static void add_sections(struct writer *w)
 {
@@ -287,6 +316,7 @@ static void add_sections(struct writer *w)
 		e->info = soft_elf_section(&w->elf, ".nv.info", e->entry.name, SOFT_FILE_INFO,
 					   SHF_INFO_LINK, 4);
 	}
+	add_banks(w);
 	for (struct written *e = w->entries; e; e = e->next) {
 		e->constants = soft_elf_section(&w->elf, ".nv.constant0", e->entry.name,
 						SHT_PROGBITS, SHF_ALLOC | SHF_INFO_LINK, 4);
@@ -303,7 +333,7 @@ static void add_sections(struct writer *w)
 		w->zeroed = soft_elf_section(&w->elf, ".nv.global", NULL, SHT_NOBITS,
 					     SHF_ALLOC | SHF_WRITE, 1);
 	}
-	add_variables(w, false);
+	soft_variables_each(w->m, add_local, w);
 }
 
 /* Fills the sections of an entry, whose code passes to the file. */
@@ -354,7 +384,7 @@ static int write_module(struct writer *w, const char *text, size_t bytes)
 	buf_add(ptx, text, bytes);
 	buf_add(ptx, "", 1);
 	add_sections(w);
-	add_variables(w, true);
+	soft_variables_each(w->m, add_global, w);
 	for (struct written *e = w->entries; e; e = e->next) {
 		fill(w, e);
 		add_sizes(&soft_elf_at(&w->elf, w->info)->data, e);

@@ -246,6 +246,33 @@ static void addends_are_added(void **state)
 	cubin_stub_close(s);
 }
 
+/* Without functions of the driver no relocation is left. */
+static void all_relocations_may_go(void **state)
+{
+	static const unsigned archs[] = { 75, 90 };
+
+	(void)state;
+	for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+		const char *name = archs[a] < 90 ? ".rel.nv.constant4" : ".rela.nv.constant4";
+		size_t each = archs[a] < 90 ? sizeof(Elf64_Rel) : sizeof(Elf64_Rela);
+		struct cubin_stub *s = open_programs(archs[a]);
+		struct changed c;
+		uint64_t info;
+		char file[64];
+
+		snprintf(file, sizeof(file), "variables.sm_%u", archs[a]);
+		c = open_changed(file);
+		info = (uint64_t)symbol_named(&c.elf, "counter") << 32 | 2;
+		for (size_t q = 0; q < 4; q++) {
+			memcpy(content(&c, name) + q * each + offsetof(Elf64_Rela, r_info), &info,
+			       sizeof(info));
+		}
+		assert_int_equal(copy(NULL, &c.image, "uses_static", s, address_of, ""), 0);
+		close_changed(&c);
+		cubin_stub_close(s);
+	}
+}
+
 /* ---- calls ---- */
 
 static uint8_t *insn_with(struct changed *c, const char *text, unsigned base, unsigned bank)
@@ -376,6 +403,7 @@ int main(void)
 		cmocka_unit_test(a_variable_without_an_address_is_named),
 		cmocka_unit_test(unknown_entries_are_refused),
 		cmocka_unit_test(addends_are_added),
+		cmocka_unit_test(all_relocations_may_go),
 		cmocka_unit_test(only_calls_of_the_driver_are_known),
 		cmocka_unit_test(the_checker_finds_other_banks),
 	};
