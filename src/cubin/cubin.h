@@ -115,7 +115,7 @@ typedef int cubin_address_fn(void *arg, const char *variable, uint64_t *ret);
  * kernel uses variables of the module, the copy uses them at the addresses that `address` finds;
  * NULL: it is refused. As cubin_patch(), and -ENOENT without *ret if no kernel has the name or it
  * cannot be patched, -ENOTSUP if the kernel uses what a copy has of its own: variables without an
- * address, constants of the module, textures, numbers of functions. r has the reason. */
+ * address, constants of the module, textures, calls of an unknown form. r has the reason. */
 int cubin_patch_copy(struct cubin_patched **ret, const void *image, size_t bytes,
 		     const char *kernel, const struct cubin_stub *s, cubin_address_fn *address,
 		     void *arg, struct report *r);

@@ -1,6 +1,9 @@
 /* Calls through registers. Compiled code calls functions of the driver (assert, printf, malloc) by
  * an address that it has just loaded from bank 4, where the driver puts it in a copy as in the
- * program's module. All other calls through registers name a function by its number. */
+ * program's module; and functions of its own by their place in the kernel's code, which it has just
+ * loaded from the kernel's bank 2, at the number that a pointer to a function is. These numbers and
+ * places are constants of the image, so they agree in all modules that are loaded from its bytes.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,6 +13,8 @@
 #define DISTANCE_MAX 64u /* instructions between the load and the call */
 #define FORM_REGISTER 1u
 #define FORM_CONSTANT 5u
+#define BANK_ADDRESSES 4u
+#define BANK_PLACES 2u
 #define LOADED_REGISTERS 4u /* by one load at most, aligned */
 
 static bool is_call(struct cubin_insn i)
@@ -63,10 +68,10 @@ static bool may_write(struct cubin_insn i, unsigned reg)
 	       (is_load(i) && (destination(i) == first || destination(i) == first + 2));
 }
 
-static bool loads_from_table(struct cubin_insn i)
+static bool loads_from(struct cubin_insn i, unsigned bank)
 {
 	return cubin_insn_base(i) == CUBIN_BASE_LDC && cubin_insn_op(i) >> 9 == FORM_CONSTANT &&
-	       (i.lo >> 54 & 0x1f) == 4 && cubin_insn_predicate(i) == CUBIN_ALWAYS;
+	       (i.lo >> 54 & 0x1f) == bank && cubin_insn_predicate(i) == CUBIN_ALWAYS;
 }
 
 /* Marks the targets of branches: instructions that may follow others than the one before. */
@@ -84,15 +89,15 @@ static void mark_targets(const struct cubin_elf *e, const uint8_t *code, size_t 
 	}
 }
 
-/* Returns true if the register of the call at instruction k was loaded from bank 4, and nothing
- * between can have written it. */
-static bool calls_driver(const uint8_t *code, size_t k, const bool *marks)
+/* Returns true if the register of the call at instruction k was loaded from the bank that has what
+ * such a call expects, and nothing between can have written it. */
+static bool is_known(const uint8_t *code, size_t k, const bool *marks)
 {
 	struct cubin_insn call = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
 	unsigned reg = (unsigned)(call.lo >> 24) & 0xff;
+	unsigned bank = cubin_insn_base(call) == CUBIN_BASE_CALL_ABS ? BANK_ADDRESSES : BANK_PLACES;
 
-	if (cubin_insn_base(call) != CUBIN_BASE_CALL_ABS ||
-	    cubin_insn_op(call) >> 9 != FORM_REGISTER) {
+	if (cubin_insn_op(call) >> 9 != FORM_REGISTER) {
 		return false;
 	}
 	for (size_t back = 1; back <= DISTANCE_MAX && back <= k && !marks[k - back + 1]; back++) {
@@ -102,21 +107,21 @@ static bool calls_driver(const uint8_t *code, size_t k, const bool *marks)
 			return false;
 		}
 		if (may_write(i, reg)) {
-			return destination(i) == reg && loads_from_table(i);
+			return destination(i) == reg && loads_from(i, bank);
 		}
 	}
 	return false;
 }
 
 /* With jumps through tables not all targets are known. */
-static bool all_call_driver(const uint8_t *code, size_t n, const bool *marks)
+static bool all_known(const uint8_t *code, size_t n, const bool *marks)
 {
 	bool any = false, tables = false;
 
 	for (size_t k = 0; k < n; k++) {
 		struct cubin_insn i = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
 
-		if (is_call(i) && !calls_driver(code, k, marks)) {
+		if (is_call(i) && !is_known(code, k, marks)) {
 			return false;
 		}
 		any = any || is_call(i);
@@ -125,7 +130,32 @@ static bool all_call_driver(const uint8_t *code, size_t n, const bool *marks)
 	return !any || !tables;
 }
 
-int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_by_number)
+static bool has_pointers(const uint8_t *code, size_t n)
+{
+	for (size_t k = 0; k < n; k++) {
+		struct cubin_insn i = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
+
+		if (is_call(i) && cubin_insn_base(i) == CUBIN_BASE_CALL_REL) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Returns true if the driver fills words of bank 2: then they are no constants of the image. */
+static bool is_filled(const struct cubin_elf *e)
+{
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		if (cubin_elf_is_reloc(e, i) && cubin_elf_relocs(e, i) &&
+		    e->sections[i].sh_info < e->n_sections &&
+		    cubin_elf_suffix(e, e->sections[i].sh_info, ".nv.constant2")) {
+			return true;
+		}
+	}
+	return false;
+}
+
+int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_unknown)
 {
 	size_t n = e->sections[text].sh_size / CUBIN_INSN_BYTES;
 	const uint8_t *code = cubin_elf_data(e, text);
@@ -135,7 +165,7 @@ int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_by_num
 		return -ENOMEM;
 	}
 	mark_targets(e, code, n, marks);
-	*ret_by_number = !all_call_driver(code, n, marks);
+	*ret_unknown = !all_known(code, n, marks) || (has_pointers(code, n) && is_filled(e));
 	free(marks);
 	return 0;
 }

@@ -2,7 +2,8 @@
  * has loaded. A copy has variables, constants, textures and numbers of functions of its own.
  * Compiled code names them by constant banks other than those of the kernel, by relocations, and by
  * calls through registers. A kernel that uses variables by their addresses in bank 4 runs in a copy
- * that has those of the program's module there; one that uses the others cannot be copied. */
+ * that has those of the program's module there, and cubin_calls.c knows which calls are the same in
+ * a copy; a kernel that uses the others cannot be copied. */
 #include <errno.h>
 #include <string.h>
 
@@ -72,15 +73,15 @@ static int check_code(const struct cubin_elf *e, uint32_t text, bool *ret_variab
 		      struct report *r)
 {
 	const uint8_t *code = cubin_elf_data(e, text);
-	bool variables = has_variables(e), constants = has_constants(e), by_number = false;
-	int err = cubin_calls_check(e, text, &by_number);
+	bool variables = has_variables(e), constants = has_constants(e), unknown = false;
+	int err = cubin_calls_check(e, text, &unknown);
 
 	*ret_variables = false;
 	if (err < 0) {
 		return err;
 	}
-	if (by_number) {
-		return refuse(r, "numbers of functions, which it calls by number");
+	if (unknown) {
+		return refuse(r, "functions, which it calls in an unknown form");
 	}
 	for (size_t at = 0; at + CUBIN_INSN_BYTES <= e->sections[text].sh_size;
 	     at += CUBIN_INSN_BYTES) {

@@ -10,7 +10,8 @@
 int cubin_copy_check(const struct cubin_elf *e, const struct cubin_scan *s,
 		     const struct cubin_kernel *k, bool *ret_variables, struct report *r);
 
-/* Stores whether a section's code calls functions by number. 0 or -ENOMEM. */
-int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_by_number);
+/* Stores whether a section's code has calls through registers that may differ in a copy. 0 or
+ * -ENOMEM. */
+int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_unknown);
 
 #endif

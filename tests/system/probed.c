@@ -67,8 +67,11 @@ static const char adds[] =
 	".reg .b32 %r<3>;\n"
 	"ld.const.u32 %r1, [step]; atom.global.add.u32 %r2, [total], %r1; ret;\n}\n";
 
-/* each thread adds its two variables' values and a pointer that the first launch has stored */
+/* Each thread adds a step to total, by a pointer that the first one has stored. The first of a
+ * block also calls functions of the driver. */
 static const char counts[] =
+	".extern .func (.param .b64 p) malloc (.param .b64 n);\n"
+	".extern .func free (.param .b64 p);\n"
 	".global .align 4 .u32 total;\n.global .align 8 .u64 chosen;\n"
 	".global .align 4 .u32 steps[2] = {1, 4};\n"
 	".visible .entry count()\n{\n"
@@ -76,7 +79,12 @@ static const char counts[] =
 	"ld.global.u64 %q0, [chosen]; setp.ne.u64 %p, %q0, 0; @%p bra known;\n"
 	"mov.u64 %q1, steps; cvta.global.u64 %q1, %q1; st.global.u64 [chosen], %q1;\n"
 	"mov.u64 %q0, %q1;\nknown:\n"
-	"ld.u32 %r1, [%q0+4]; atom.global.add.u32 %r2, [total], %r1; ret;\n}\n";
+	"ld.u32 %r1, [%q0+4]; atom.global.add.u32 %r2, [total], %r1;\n"
+	"mov.u32 %r3, %tid.x; setp.ne.u32 %p, %r3, 0; @%p ret;\n"
+	"{ .param .b64 p; .param .b64 n; st.param.b64 [n], 64; call (p), malloc, (n);\n"
+	"ld.param.b64 %q2, [p]; }\n"
+	"{ .param .b64 p; st.param.b64 [p], %q2; call free, (p); }\n"
+	"ret;\n}\n";
 
 /* a thread: at[i] = i + 3 or i - 3, by a pointer; at[32]: launches times threads so far */
 static const char owns[] =

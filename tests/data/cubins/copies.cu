@@ -1,5 +1,5 @@
 // Kernels of one module: those named own_* compute the same from a second copy of the module, those named module_* use what a
-// copy has of its own.
+// copy has of its own, but for module_pointer: numbers of functions are constants of the image.
 #include <cstdio>
 
 __device__ int counter;

@@ -1,5 +1,5 @@
 // Kernels that use variables of their module by addresses in bank 4 (uses_*), call functions of the driver (prints, checks,
-// allocates), both, or what a copy cannot have (by_*).
+// allocates), functions by number (by_number), or what a copy cannot have (by_constant).
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
@@ -8,7 +8,18 @@ __device__ int counter;
 static __device__ int table[8] = { 1, 2, 3 };
 __managed__ int shared_by_host;
 __constant__ int factors[4];
-__device__ int (*chosen)(int);
+
+__device__ __noinline__ int square(int x)
+{
+	return x * x + 1;
+}
+
+__device__ __noinline__ int cube(int x)
+{
+	return x * x * x - x;
+}
+
+__device__ int (*chosen[2])(int) = { square, cube };
 
 extern "C" __global__ void uses_variables(int *p)
 {
@@ -52,7 +63,7 @@ extern "C" __global__ void allocates(int **p)
 
 extern "C" __global__ void by_number(int *p)
 {
-	p[0] = chosen(p[1]);
+	p[0] = chosen[p[2] & 1](p[1]);
 }
 
 extern "C" __global__ void by_constant(int *p)
