@@ -40,6 +40,7 @@ static void add_kernels(struct cli_table *t, const json_t *tenant)
 		cli_table_cell(t, "%s", cli_text(k, "name"));
 		cli_table_cell(t, "%s", cli_text(k, "form"));
 		cli_table_cell(t, "%llu", (unsigned long long)cli_u64(k, "launches"));
+		cli_table_cell(t, "%llu", (unsigned long long)cli_u64(k, "graph_launches"));
 		cli_table_cell(t, "%.1f %%", 100 * real(k, "share"));
 		cli_table_cell(t, "%.1f %%", 100 * real(k, "share_ns"));
 		cli_table_cell(t, "%s", cli_text(k, "why"));
@@ -51,9 +52,9 @@ static void print_kernels(const struct cli *c, const json_t *tenants)
 	static const struct {
 		const char *name;
 		bool right;
-	} heads[] = { { "PID", true },	    { "PROGRAM", false }, { "KERNEL", false },
-		      { "FORM", false },    { "LAUNCHES", true }, { "SHARE", true },
-		      { "GPU TIME", true }, { "WHY", false } };
+	} heads[] = { { "PID", true },	 { "PROGRAM", false }, { "KERNEL", false },
+		      { "FORM", false }, { "LAUNCHES", true }, { "IN GRAPHS", true },
+		      { "SHARE", true }, { "GPU TIME", true }, { "WHY", false } };
 	struct cli_table t;
 	const json_t *tenant;
 	size_t i;
@@ -110,6 +111,22 @@ static void note_late(struct cli *c, const json_t *tenants)
 	}
 }
 
+static void note_divided(struct cli *c, const json_t *tenants)
+{
+	const json_t *tenant;
+	size_t i;
+
+	json_array_foreach(tenants, i, tenant)
+	{
+		if (cli_u64(tenant, "divided_ns")) {
+			cli_note(c,
+				 "GPU time of graphs of %llu is divided evenly among their "
+				 "kernels: durations of these alone are not known",
+				 (unsigned long long)cli_u64(tenant, "pid"));
+		}
+	}
+}
+
 static int cmd_coverage(struct cli *c)
 {
 	json_t *params = params_for(c->n_args ? c->arg[0] : NULL), *result = NULL, *tenants;
@@ -131,6 +148,7 @@ static int cmd_coverage(struct cli *c)
 	if (json_array_size(tenants)) {
 		print_kernels(c, tenants);
 		print_sums(tenants);
+		note_divided(c, tenants);
 	} else {
 		cli_note(c, "No program runs under gBPF.");
 	}

@@ -169,6 +169,14 @@ struct proto_stats {
 	struct proto_stats_form {
 		uint64_t kernels, launches, launches_ns;
 	} form[PROTO_FORMS];
+	/* Of kernel[i], for the share that can be probed: its launches, with those as a node of a
+	 * graph and without those of a graph that count at its kernels; the former; their time. */
+	struct proto_stats_cover {
+		uint64_t launches, graph_launches, launches_ns;
+	} kernel_cover[PROTO_KERNELS];
+	/* Time of graphs that was divided evenly among their kernels, as their durations are not
+	 * known. */
+	uint64_t divided_ns;
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

@@ -64,6 +64,41 @@ uint8_t sched_kernel_form(const struct sched_kernel *k)
 	return load_relaxed(&k->form);
 }
 
+struct sched_kernel *sched_kernel_find(struct sched *s, const char *name)
+{
+	struct sched_kernel *k;
+
+	if (load_relaxed(&s->forked)) {
+		return NULL;
+	}
+	pthread_mutex_lock(&s->lock);
+	k = strmap_get(&s->kernels.by_name, name);
+	pthread_mutex_unlock(&s->lock);
+	return k;
+}
+
+uint64_t sched_kernel_launches(const struct sched_kernel *k)
+{
+	return load_relaxed(&k->count);
+}
+
+void sched_kernel_add_graph(struct sched *s, struct sched_kernel *k, uint64_t launches, uint64_t ns)
+{
+	pthread_mutex_lock(&s->lock);
+	k->graph_launches += launches;
+	k->graph_ns += ns;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void sched_kernel_cover(struct sched *s, struct sched_kernel *graph, uint64_t launches,
+			uint64_t divided_ns)
+{
+	pthread_mutex_lock(&s->lock);
+	graph->covered += launches;
+	s->kernels.divided_ns += divided_ns;
+	pthread_mutex_unlock(&s->lock);
+}
+
 static void add_one(uint64_t *count)
 {
 	store_relaxed(count, load_relaxed(count) + 1);
@@ -213,10 +248,21 @@ static uint64_t main_estimate(const struct sched_kernel *k)
 	return load_relaxed(&best->est_ns);
 }
 
+uint64_t sched_kernel_duration(const struct sched_kernel *k)
+{
+	return main_estimate(k);
+}
+
+/* Caller holds s->lock. */
+static uint64_t all_launches(const struct sched_kernel *k)
+{
+	return load_relaxed(&k->count) + k->graph_launches;
+}
+
 static int by_count(const void *a, const void *b)
 {
-	uint64_t x = load_relaxed(&(*(struct sched_kernel *const *)a)->count);
-	uint64_t y = load_relaxed(&(*(struct sched_kernel *const *)b)->count);
+	uint64_t x = all_launches(*(struct sched_kernel *const *)a);
+	uint64_t y = all_launches(*(struct sched_kernel *const *)b);
 
 	return x < y ? -1 : x > y;
 }
@@ -234,12 +280,35 @@ static void choose(struct sched *s)
 		for (unsigned i = 0; i < PROTO_KERNELS && !shown; i++) {
 			shown = s->kernels.shown[i] == k;
 		}
-		if (!shown && load_relaxed(&k->count) > load_relaxed(&s->kernels.shown[0]->count)) {
+		if (!shown && all_launches(k) > all_launches(s->kernels.shown[0])) {
 			s->kernels.shown[0] = k; /* replaces the least launched one */
 			qsort(s->kernels.shown, PROTO_KERNELS, sizeof(s->kernels.shown[0]),
 			      by_count);
 		}
 	}
+}
+
+/* Returns the launches that count at the kernel itself. Caller holds s->lock. */
+static uint64_t own_launches(const struct sched_kernel *k)
+{
+	uint64_t count = load_relaxed(&k->count);
+
+	return count - MIN(count, k->covered);
+}
+
+static void add_form(struct proto_stats_form *f, uint64_t launches, uint64_t ns)
+{
+	f->launches += launches;
+	f->launches_ns += ns;
+}
+
+/* Returns the form that the kernel can have as a node of a graph: brackets do not run there, and
+ * launches that count at a graph are those that can have none. */
+static unsigned form_in_graphs(const struct sched_kernel *k)
+{
+	unsigned form = load_relaxed(&k->form) % PROTO_FORMS;
+
+	return form == PROTO_FORM_BRACKETS || k->covered ? PROTO_FORM_NONE : form;
 }
 
 /* Sums up the kernels by the form that they can have. Caller holds s->lock. */
@@ -249,18 +318,19 @@ static void publish_forms(struct sched *s, struct proto_stats *st)
 
 	strmap_each (&s->kernels.by_name, e) {
 		const struct sched_kernel *k = e->value;
-		uint64_t count = load_relaxed(&k->count);
-		struct proto_stats_form *f = &sum[load_relaxed(&k->form) % PROTO_FORMS];
+		unsigned form = load_relaxed(&k->form) % PROTO_FORMS;
+		uint64_t own = own_launches(k);
 
-		f->kernels += count > 0;
-		f->launches += count;
-		f->launches_ns += count * main_estimate(k);
+		sum[own ? form : form_in_graphs(k)].kernels += own || k->graph_launches;
+		add_form(&sum[form], own, own * main_estimate(k));
+		add_form(&sum[form_in_graphs(k)], k->graph_launches, k->graph_ns);
 	}
 	for (unsigned i = 0; i < PROTO_FORMS; i++) {
 		store_relaxed(&st->form[i].kernels, sum[i].kernels);
 		store_relaxed(&st->form[i].launches, sum[i].launches);
 		store_relaxed(&st->form[i].launches_ns, sum[i].launches_ns);
 	}
+	store_relaxed(&st->divided_ns, s->kernels.divided_ns);
 }
 
 /* Caller holds s->lock. */
@@ -273,6 +343,10 @@ static void publish_form(const struct sched_kernel *k, struct proto_stats *st, u
 	}
 	store_relaxed(&st->kernel_form[i], load_relaxed(&k->form));
 	memcpy(st->kernel_form_why[i], why, sizeof(why));
+	store_relaxed(&st->kernel_cover[i].launches, own_launches(k) + k->graph_launches);
+	store_relaxed(&st->kernel_cover[i].graph_launches, k->graph_launches);
+	store_relaxed(&st->kernel_cover[i].launches_ns,
+		      own_launches(k) * main_estimate(k) + k->graph_ns);
 }
 
 /* Sums up all kernels. GPU time is launches times learned duration. Caller holds s->lock. */

@@ -51,6 +51,10 @@ struct sched_kernel {
 	uint8_t block_why; /* [atomic] enum proto_block_why */
 	uint8_t form;	   /* [atomic] enum proto_form */
 	char *form_why;	   /* owned; under s->lock; NULL: "" */
+	/* Under s->lock, for the share that can be probed: */
+	uint64_t graph_launches, graph_ns; /* as a node of graphs; of a graph, those of nodes that
+					      cannot be changed */
+	uint64_t covered;		   /* of a graph: its launches that count at its kernels */
 	char name[PROTO_KERNEL_NAME];
 };
 

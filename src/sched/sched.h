@@ -106,6 +106,17 @@ void sched_kernel_set_block(struct sched_kernel *k, uint8_t why);
 void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form, const char *why);
 /* Returns what was set last, PROTO_FORM_UNKNOWN before. Any thread. */
 uint8_t sched_kernel_form(const struct sched_kernel *k);
+/* The kernels of graphs, for the share that can be probed. */
+struct sched_kernel *sched_kernel_find(struct sched *s, const char *name); /* NULL: none */
+uint64_t sched_kernel_launches(const struct sched_kernel *k);
+uint64_t sched_kernel_duration(const struct sched_kernel *k); /* ns, learned; 0: not known */
+/* Counts launches of a kernel as nodes of a graph, which took that time. */
+void sched_kernel_add_graph(struct sched *s, struct sched_kernel *k, uint64_t launches,
+			    uint64_t ns);
+/* Does not count so many launches of a graph any more. divided_ns: of their time, what was divided
+ * evenly among its kernels. */
+void sched_kernel_cover(struct sched *s, struct sched_kernel *graph, uint64_t launches,
+			uint64_t divided_ns);
 /* Writes the kernels' counters to the statistics now. Any thread. */
 void sched_publish_kernels(struct sched *s);
 

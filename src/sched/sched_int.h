@@ -89,6 +89,7 @@ struct sched_table {
 struct sched_kernels {
 	struct strmap by_name;
 	struct sched_kernel *shown[PROTO_KERNELS]; /* in the statistics */
+	uint64_t divided_ns;			   /* under s->lock; proto_stats.divided_ns */
 };
 
 /* What stands in for gbpfd's pages while they are absent. */

@@ -30,11 +30,46 @@ sys.exit(f["ptx"]["launches"] != 5 or f["ptx"]["share"] != 1 or f["none"]["launc
 	covers stub scale 2 'linked by the driver'
 	start
 	tell both "variables 4"
-	covers none add 4 'linked by the driver; entry stub: .*constants of the module'
+	covers brackets add 4 'linked by the driver; entry stub: .*constants of the module'
 	start
 	tell stored "variables 1"
 	covers ptx add 1 '^$'
 	run gbpf probe coverage
 	echo "$output"
-	[[ "$output" == *" probed: none 100.0 % of launches"*"$pid probed: ptx 100.0 % of launches"* ]]
+	[[ "$output" == *" probed: brackets 100.0 % of launches"*"$pid probed: ptx 100.0 % of launches"* ]]
+}
+
+# graphs EXPRESSION: of the program $pid: t, what is shown of it; k, its kernels by name, those of graphs as "graph".
+graphs() {
+	gbpf probe coverage "$pid" --json | python3 -c '
+import json, sys
+t = json.load(sys.stdin)["tenants"][0]
+k = {k["name"].split(":")[0]: k for k in t["kernels"]}
+print(k, t["forms"])
+sys.exit(not (t["answered"] and eval(sys.argv[1])))' "$1"
+}
+
+@test "launches of graphs count at the kernels of their nodes, also after the graph has ended" {
+	PROGRAM=probed_graphs
+	begin
+	start
+	tell load "make captured 5" "replay 3" # two nodes with one kernel
+	graphs 'k["scale"]["form"] == "ptx" and k["scale"]["launches"] == k["scale"]["graph_launches"] == 6'
+	graphs 'len(k) == 1 and t["forms"]["ptx"]["share"] == 1 and t["forms"]["unknown"]["launches"] == 0'
+	tell "replay 2" end
+	graphs 'k["scale"]["launches"] == 10'
+	tell "make explicit 5" "replay 1"
+	graphs 'k["scale"]["launches"] == 12 and len(k) == 1'
+	run -0 gbpf probe coverage "$pid"
+	[[ "$output" == *"ptx 100.0 % of launches"* ]]
+}
+
+@test "nodes of graphs that cannot be changed have no form" {
+	PROGRAM=probed_graphs
+	begin
+	start
+	tell load "make kept 5" "stale 9" "replay 4"
+	graphs 'k["graph"]["form"] == "none" and "was changed before" in k["graph"]["why"]'
+	graphs 'k["graph"]["launches"] + k["scale"]["launches"] == 8 and k["graph"]["launches"] >= 4'
+	graphs 't["forms"]["none"]["launches"] == k["graph"]["launches"] and t["forms"]["unknown"]["launches"] == 0'
 }

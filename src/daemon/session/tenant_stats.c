@@ -189,26 +189,24 @@ static double share(uint64_t a, uint64_t b)
 	return b ? MIN((double)a / (double)b, 1.0) : 0;
 }
 
-static uint64_t saturated_product(uint64_t a, uint64_t b)
-{
-	uint64_t p;
-
-	return __builtin_mul_overflow(a, b, &p) ? INT64_MAX : p;
-}
-
 static json_t *covered_kernel(const struct proto_stats *st, unsigned i, uint64_t launches,
 			      uint64_t launches_ns)
 {
-	uint64_t count = load_relaxed(&st->kernel[i].count);
-	uint64_t ns = saturated_product(count, load_relaxed(&st->kernel[i].est_ns));
+	uint64_t count = load_relaxed(&st->kernel_cover[i].launches);
+	uint64_t graphs = load_relaxed(&st->kernel_cover[i].graph_launches);
+	uint64_t ns = load_relaxed(&st->kernel_cover[i].launches_ns);
 	char name[PROTO_KERNEL_NAME + 1], why[PROTO_FORM_WHY + 1];
 
+	if (!count) {
+		return NULL;
+	}
 	daemon_text_copy(name, sizeof(name), st->kernel[i].name, sizeof(st->kernel[i].name));
 	daemon_text_copy(why, sizeof(why), st->kernel_form_why[i], sizeof(st->kernel_form_why[i]));
-	return json_pack("{s:s,s:s,s:s,s:o,s:o,s:f,s:f}", "name", name, "form",
+	return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:f,s:f}", "name", name, "form",
 			 form_name(load_relaxed(&st->kernel_form[i])), "why", why, "launches",
-			 number(count), "launches_ns", number(ns), "share", share(count, launches),
-			 "share_ns", share(ns, launches_ns));
+			 number(count), "graph_launches", number(MIN(graphs, count)), "launches_ns",
+			 number(ns), "share", share(count, launches), "share_ns",
+			 share(ns, launches_ns));
 }
 
 static int by_launches(const void *a, const void *b)
@@ -243,9 +241,7 @@ json_t *daemon_coverage_json(const struct daemon_session *s)
 				  "share_ns", share(f[i].launches_ns, launches_ns)));
 	}
 	for (unsigned i = 0; i < PROTO_KERNELS; i++) {
-		json_t *k = load_relaxed(&st->kernel[i].count)
-				    ? covered_kernel(st, i, launches, launches_ns)
-				    : NULL;
+		json_t *k = covered_kernel(st, i, launches, launches_ns);
 
 		if (k) {
 			kernel[n++] = k;
@@ -255,7 +251,8 @@ json_t *daemon_coverage_json(const struct daemon_session *s)
 	for (unsigned i = 0; i < n; i++) {
 		json_array_append_new(kernels, kernel[i]);
 	}
-	return json_pack("{s:o,s:o}", "forms", forms, "kernels", kernels);
+	return json_pack("{s:o,s:o,s:o}", "forms", forms, "kernels", kernels, "divided_ns",
+			 number(load_relaxed(&st->divided_ns)));
 }
 
 /* How much of all kernels' work could be stopped between blocks. */

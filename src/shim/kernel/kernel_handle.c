@@ -239,6 +239,31 @@ void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n)
 	free(l);
 }
 
+struct sched_kernel *shim_kernel_counted(const void *handle)
+{
+	struct sched_kernel *k;
+	const struct note *n;
+
+	pthread_mutex_lock(&notes_mutex);
+	n = strmap_get(&notes, shim_handle_key(handle).text);
+	k = !n ? NULL : n->kernel ? n->kernel : by_name(handle);
+	pthread_mutex_unlock(&notes_mutex);
+	return k;
+}
+
+static void graph_name(char text[32], const void *exec)
+{
+	snprintf(text, 32, "graph:%08x", (unsigned)hash_bytes(&exec, sizeof(exec)));
+}
+
+struct sched_kernel *shim_kernel_counted_graph(const void *exec)
+{
+	char text[32];
+
+	graph_name(text, exec);
+	return sched_kernel_find(shim.sched, text);
+}
+
 /* Fills the free one of the two slots, or else the second. */
 const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
 						  unsigned slot)
@@ -249,13 +274,14 @@ const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr
 	char text[32];
 
 	if (key & 1) {
-		snprintf(text, sizeof(text), "graph:%08x",
-			 (unsigned)hash_bytes(&handle, sizeof(handle)));
+		graph_name(text, handle);
 		found.k = sched_kernel_get(shim.sched, text);
 		if (found.k) {
 			sched_kernel_set_block(found.k, PROTO_BLOCK_CAPTURE);
-			sched_kernel_set_form(shim.sched, found.k, PROTO_FORM_UNKNOWN,
-					      "a graph: its kernels are not counted one by one");
+			if (sched_kernel_form(found.k) == PROTO_FORM_UNKNOWN) {
+				sched_kernel_set_form(shim.sched, found.k, PROTO_FORM_UNKNOWN,
+						      "a graph whose kernels are not known");
+			}
 		}
 	} else {
 		pthread_mutex_lock(&notes_mutex);

@@ -40,6 +40,10 @@ struct shim_kernel_launched {
  * shim_kernel_launched_free(). */
 struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n);
 void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n); /* accepts NULL */
+/* Returns the scheduler's kernel of a noted handle, as if it was launched, or of a graph that was
+ * launched; NULL: none. Kernels of the scheduler are never freed. */
+struct sched_kernel *shim_kernel_counted(const void *handle);
+struct sched_kernel *shim_kernel_counted_graph(const void *exec);
 /* Returns the handle by which the program got a kernel that the driver names by one of these or
  * both, NULL if it does not: that handle, or, of a function of a library's kernel, the kernel.
  * NULL: unknown. */

@@ -1,6 +1,7 @@
 /* Reports to gbpfd which of the kernels that were launched can be probed, and how: by their PTX, or
- * at their entry. Each kernel is looked at once, when the question is asked, so that programs that
- * are never asked pay nothing. The driver is not called: it may refuse a form later. */
+ * at their entry, or from outside only. Each kernel is looked at once, when the question is asked,
+ * so that programs that are never asked pay nothing. The driver is not called: it may refuse a form
+ * later. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <errno.h>
@@ -112,7 +113,7 @@ static void take_survey(void *arg, size_t at, int err, const struct report *r)
 		buf_printf(&k->why[i], "; entry stub: ");
 		report_text(r, &k->why[i]);
 	}
-	tell(&k->all[i], err ? PROTO_FORM_NONE : PROTO_FORM_STUB, buf_text(&k->why[i]));
+	tell(&k->all[i], err ? PROTO_FORM_BRACKETS : PROTO_FORM_STUB, buf_text(&k->why[i]));
 }
 
 /* Returns 0 if each kernel that is left was reported. */
@@ -209,6 +210,8 @@ bool shim_probe_cover_settle(void)
 	if (!m.probe_order.number) {
 		return true;
 	}
+	shim_probe_graphs_account(); /* kernels that were launched in graphs only are looked at, too
+				      */
 	look_at_all();
 	sched_publish_kernels(shim.sched);
 	pthread_mutex_lock(&shim_probe_mutex);

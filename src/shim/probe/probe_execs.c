@@ -34,7 +34,19 @@ struct found {
 	struct shim_probe_place *v;
 	size_t n, cap;
 	bool bodies, failed;
+	bool kernels; /* ask for their kernels, too */
 };
+
+static void ask_kernel(struct shim_probe_place *p)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+
+	memset(&params, 0, sizeof(params));
+	if (shim_driver.cuGraphKernelNodeGetParams_v2(p->node, &params) == CUDA_SUCCESS) {
+		p->kern = params.kern;
+		p->func = params.func;
+	}
+}
 
 static void add_place(struct found *f, CUgraphNode node, bool nested)
 {
@@ -51,6 +63,9 @@ static void add_place(struct found *f, CUgraphNode node, bool nested)
 		f->cap = cap;
 	}
 	f->v[f->n++] = (struct shim_probe_place){ .node = node, .nested = nested };
+	if (f->kernels) {
+		ask_kernel(&f->v[f->n - 1]);
+	}
 }
 
 static void find_in(struct found *f, CUgraph g, unsigned depth);
@@ -213,6 +228,7 @@ static CUgraph remove_exec(struct shim_probe_exec *x)
 	CUgraph g;
 
 	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	shim_probe_exec_account(x);
 	(void)strmap_del(&execs, shim_handle_key(x->exec).text);
 	g = leave_graph(x->graph) ? x->graph : NULL;
 	free(x->places);
@@ -318,6 +334,7 @@ static bool fill(struct shim_probe_exec *x, CUgraphExec exec, CUgraph g,
 		x->places = list;
 		x->n_places = n;
 		store_release(&x->exec, exec);
+		shim_probe_exec_count_begin(x);
 	}
 	pthread_mutex_unlock(&shim_probe_graphs_mutex);
 	return added;
@@ -327,11 +344,14 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 {
 	struct shim_probe_place *list = NULL;
 	struct shim_probe_exec *x;
-	bool bodies, added;
-	int64_t n = shim_probe_places_of(g, &list, &bodies);
+	struct found f = { .kernels = true };
+	int64_t n;
+	bool added;
 
+	find_in(&f, g, 0);
+	n = places(&f, &list);
 	destroy_graph(forget(exec)); /* of an exec that has ended with its context */
-	x = n > 0 || (n == 0 && bodies) ? take_free_exec() : NULL;
+	x = n > 0 || (n == 0 && f.bodies) ? take_free_exec() : NULL;
 	if (!x) {
 		free(n >= 0 ? list : NULL);
 		return;
@@ -340,7 +360,7 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 	added = fill(x, exec, g, list, (uint32_t)n);
 	x->ctx = NULL;
 	(void)shim_driver.cuCtxGetCurrent(&x->ctx);
-	x->bodies = bodies;
+	x->bodies = f.bodies;
 	x->lost = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
 			  ? "kernels of the GPU may launch the graph"
 		  : x->ctx && shim_green_of(x->ctx) ? "it was made in a green context"

@@ -10,6 +10,10 @@ struct shim_probe_place {
 	bool nested; /* in a child graph */
 	bool edited; /* the program has changed it since: its parameters are no longer the exec's */
 	bool gone;   /* the program has destroyed it */
+	/* For coverage: the kernel that the exec runs there, as the program names it. */
+	CUkernel kern;
+	CUfunction func;
+	struct sched_kernel *kernel; /* NULL: not looked up */
 };
 
 /* The exec's node; under the exec's mutex. */
@@ -37,6 +41,8 @@ struct shim_probe_exec {
 	CUgraph graph;
 	struct shim_probe_place *places; /* owned; by address */
 	uint32_t n_places;
+	uint64_t accounted; /* launches that were counted at its kernels, or are not its own */
+	bool looked_up;	    /* the kernels of its places are known, as far as they can be */
 	/* Under the exec's mutex: */
 	pthread_mutex_t mutex;	       /* held over all calls of the driver that name the exec */
 	CUcontext ctx;		       /* [atomic] NULL: it has ended */
@@ -92,5 +98,15 @@ void shim_probe_exec_updated(struct shim_probe_exec *x, CUgraph from);
 /* Restores the program's kernels in an exec that was updated from another graph, since a call of
  * the program is about to change a node by its handle. */
 void shim_probe_exec_leave_copy(struct shim_probe_exec *x);
+
+/* ---- probe_graph_cover.c; caller holds shim_probe_graphs_mutex ---- */
+/* The exec was made: launches count from now on. */
+void shim_probe_exec_count_begin(struct shim_probe_exec *x);
+/* Counts the launches since the last call at its kernels, if these were looked up. Caller holds the
+ * exec's mutex, too. */
+void shim_probe_exec_account(struct shim_probe_exec *x);
+/* A place of the exec has another kernel from now on. Likewise. */
+void shim_probe_exec_recount(struct shim_probe_exec *x, struct shim_probe_place *p,
+			     const CUDA_KERNEL_NODE_PARAMS *now);
 
 #endif

@@ -516,14 +516,17 @@ void shim_probe_exec_set(struct shim_probe_exec *x, CUgraphNode node,
 	struct shim_probe_node *n;
 
 	x->seen = 0;
+	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	place = shim_probe_place(x, node);
+	if (place) {
+		shim_probe_exec_recount(x, place, p);
+		place->edited = place->edited || !load_acquire(&shim.probes_attached);
+	}
+	pthread_mutex_unlock(&shim_probe_graphs_mutex);
 	if (!load_acquire(&shim.probes_attached)) {
-		pthread_mutex_lock(&shim_probe_graphs_mutex);
-		place = shim_probe_place(x, node);
-		if (place) {
-			place->edited = true;
-		}
-		pthread_mutex_unlock(&shim_probe_graphs_mutex);
-	} else if (make_nodes(x) && (n = node_of(x, node)) != NULL) {
+		return;
+	}
+	if (make_nodes(x) && (n = node_of(x, node)) != NULL) {
 		take_next(x, n, NULL);
 		n->lost = is_updatable(node) ? "kernels of the GPU may change the node" : NULL;
 		if (save(x, n, p, false) == CUDA_SUCCESS) {

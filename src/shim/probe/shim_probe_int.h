@@ -402,6 +402,8 @@ struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx);
 void shim_probe_graphs_leave(CUcontext ctx);
 bool shim_probe_graphs_settle(void);
 void shim_probe_lead_graphs(void);
+/* Counts the launches of all executable graphs at their kernels. */
+void shim_probe_graphs_account(void);
 void shim_probe_graphs_forget(void); /* in the child after fork */
 
 #endif

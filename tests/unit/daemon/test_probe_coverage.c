@@ -11,6 +11,9 @@ static void write_kernel(struct fake *f, unsigned i, const char *name, uint64_t 
 	st->kernel[i] =
 		(struct proto_stats_kernel){ .hash = i + 1, .count = count, .est_ns = 1000 };
 	snprintf(st->kernel[i].name, PROTO_KERNEL_NAME, "%s", name);
+	st->kernel_cover[i].launches = count;
+	st->kernel_cover[i].graph_launches = count / 2;
+	st->kernel_cover[i].launches_ns = count * 1000;
 	st->kernel_form[i] = (uint8_t)form;
 	snprintf(st->kernel_form_why[i], PROTO_FORM_WHY, "%s", why);
 	if (form < PROTO_FORMS) {
@@ -51,6 +54,7 @@ static void answer_shows_kernels_and_shares(void **state)
 	assert_string_equal(text_of(k, "name"), "many");
 	assert_string_equal(text_of(k, "form"), "ptx");
 	assert_int_equal(number(k, "launches"), 30);
+	assert_int_equal(number(k, "graph_launches"), 15);
 	assert_int_equal(number(k, "launches_ns"), 30000);
 	assert_true(json_real_value(json_object_get(k, "share")) == 0.75);
 	k = json_array_get(json_object_get(tenant(r, 0), "kernels"), 1);

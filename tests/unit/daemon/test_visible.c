@@ -124,6 +124,7 @@ static void alice_enters(struct fake *f, struct gd *d)
 	store_seqcst(&f->stats->launches, (uint64_t)LAUNCHES);
 	f->stats->kernel[0] = (struct proto_stats_kernel){ .hash = 7, .count = 5 };
 	snprintf(f->stats->kernel[0].name, PROTO_KERNEL_NAME, "alice_kernel");
+	f->stats->kernel_cover[0].launches = 5;
 	snprintf(m.note.what, sizeof(m.note.what), "print");
 	snprintf(m.note.text, sizeof(m.note.text), "alice-print");
 	fake_send(f, &m, PROTO_NOTE); /* handled before the next one */

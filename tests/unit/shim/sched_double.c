@@ -188,6 +188,30 @@ void sched_publish_kernels(struct sched *s)
 	(void)s;
 }
 
+struct sched_kernel *sched_kernel_find(struct sched *s, const char *name)
+{
+	return NULL;
+}
+
+uint64_t sched_kernel_launches(const struct sched_kernel *k)
+{
+	return 0;
+}
+
+uint64_t sched_kernel_duration(const struct sched_kernel *k)
+{
+	return 0;
+}
+
+void sched_kernel_add_graph(struct sched *s, struct sched_kernel *k, uint64_t launches, uint64_t ns)
+{
+}
+
+void sched_kernel_cover(struct sched *s, struct sched_kernel *graph, uint64_t launches,
+			uint64_t divided_ns)
+{
+}
+
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 {
 	static char names[64][64];
