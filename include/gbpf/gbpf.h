@@ -174,7 +174,10 @@ int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key, c
 
 /* ---- tools: programs inside kernels; gbpf-probe(1) describes them ---- */
 
-enum { GBPF_PROBE_HOLD = 1 }; /* detach it when the handle is closed, or the process exits */
+enum {
+	GBPF_PROBE_HOLD = 1,   /* detach it when the handle is closed, or the process exits */
+	GBPF_PROBE_PARTIAL = 2 /* kernels that lack places of some programs run the others */
+};
 
 struct gbpf_probe {
 	size_t size;	    /* sizeof(struct gbpf_probe) */

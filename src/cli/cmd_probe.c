@@ -12,7 +12,7 @@
 
 #define POLL_NS 20000000 /* --wait */
 
-enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE };
+enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE, O_PARTIAL };
 
 static const struct cli_option attach_options[] = {
 	[O_TO] = { "to", 0, "PID|NAME",
@@ -23,6 +23,8 @@ static const struct cli_option attach_options[] = {
 	[O_BUDGET] = { "budget", 'b', "PERCENT",
 		       "of the kernels' time; if it costs more, only some launches run it" },
 	[O_SAMPLE] = { "sample", 's', "1/N", "one block in N runs it; `probe set` changes that" },
+	[O_PARTIAL] = { "partial", 0, NULL,
+			"also in kernels that can run only some of its programs" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -68,7 +70,7 @@ static json_int_t count_late(const json_t *tool)
  * of the attachment. Returns true if it is in the list. */
 static bool take_state(json_t *result, const json_t *list)
 {
-	static const char *const members[] = { "kernels", "waiting", "refused", "why" };
+	static const char *const members[] = { "kernels", "in_part", "waiting", "refused", "why" };
 	const json_t *p = in_list(list, cli_u64(result, "id"));
 
 	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
@@ -121,6 +123,11 @@ static void print_attached(struct cli *c, const char *verb, const json_t *r)
 	printf(" as tool %llu: %llu kernel%s of %llu program%s",
 	       (unsigned long long)cli_u64(r, "id"), (unsigned long long)kernels, PLURAL(kernels),
 	       (unsigned long long)cli_u64(r, "sessions"), PLURAL(cli_u64(r, "sessions")));
+	if (cli_u64(r, "in_part")) {
+		printf(", %llu in part (", (unsigned long long)cli_u64(r, "in_part"));
+		cli_put_safe(stdout, cli_text(r, "why"));
+		putchar(')');
+	}
 	if (waiting) {
 		printf(", %llu waiting", (unsigned long long)waiting);
 	}
@@ -184,6 +191,7 @@ static int take_limits(struct cli *c, struct gbpf_probe *p)
 {
 	int code = cli_probe_budget(c, c->opt[O_BUDGET], &p->budget_ppm);
 
+	p->flags |= c->opt[O_PARTIAL] ? GBPF_PROBE_PARTIAL : 0;
 	return code ? code : cli_probe_sample(c, c->opt[O_SAMPLE], &p->every);
 }
 
@@ -346,6 +354,10 @@ static void put_forms(struct cli_table *t, const json_t *p)
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %llu",
 						len ? ", " : "", names[i], (unsigned long long)n);
 		}
+	}
+	if (cli_u64(p, "in_part") && len < sizeof(text)) {
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "; %llu in part",
+					(unsigned long long)cli_u64(p, "in_part"));
 	}
 	cli_table_cell(t, "%s", len ? text : "-");
 }

@@ -51,6 +51,9 @@ static json_t *params(const struct gbpf_probe *a)
 	if (a->flags & GBPF_PROBE_HOLD) {
 		good &= add(p, "hold", json_true());
 	}
+	if (a->flags & GBPF_PROBE_PARTIAL) {
+		good &= add(p, "partial", json_true());
+	}
 	if (!good) {
 		json_decref(p);
 		return NULL;

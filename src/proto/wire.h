@@ -194,7 +194,7 @@ struct proto_probe {
 	uint32_t regions;
 	uint32_t budget_ppm; /* of the launches' time that it may take; 0: no limit */
 	uint32_t every;	     /* as in PROBE_SET, for a tool that was built to be set */
-	uint32_t reserved;
+	uint32_t partial; /* 1: kernels that lack places of some of its programs run the others */
 	char kernel[PROTO_PATTERN]; /* of kernels' names, besides the programs' own */
 };
 
@@ -218,6 +218,8 @@ struct proto_probe_state {
 	/* Of `kernels`, by what runs in them; the others run the PTX with the programs. */
 	uint32_t stubs;	   /* their machine code, with an entry stub */
 	uint32_t brackets; /* their own code: the programs run before and behind the launch only */
+	uint32_t parts;	   /* of `kernels`: without some of its programs */
+	uint32_t reserved;
 	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
 };
 

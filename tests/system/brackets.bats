@@ -81,6 +81,40 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	wait_for forms_are "0 1 0"
 }
 
+# tool FIELD: of the probe $id.
+tool() {
+	gbpf probe ls --json | python3 -c '
+import json, sys
+print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
+}
+says() { [[ "$(tool why)" == *"$1"* ]]; }
+parts_are() { [ "$(values parts)" = "$1" ]; }
+
+@test "a tool runs without programs that the kernel has no places for only if that is allowed" {
+	begin
+	attach count_parts
+	start
+	tell code "launch 2 5"
+	wait_for says "(--partial allows that)"
+	[ "$(tool refused) $(tool kernels) $(tool in_part) $(values parts)" = "1 0 0 0 0 0" ]
+	gbpf probe detach "$id"
+	attach count_parts --partial
+	tell unload code "launch 2 5"
+	wait_for parts_are "2 10 0"
+	wait_for forms_are "0 1 0"
+	says "scale: runs without barrier: "
+	[ "$(tool in_part)" = 1 ]
+	gbpf probe ls | grep -q "stub 1; 1 in part"
+	tell unload both "variables 3"
+	wait_for parts_are "5 10 0"
+	wait_for forms_are "0 0 1"
+	says "add: runs without block_enter, barrier: "
+	tell unload load "launch 2 5"
+	wait_for parts_are "7 20 0"
+	wait_for forms_are "1 0 0"
+	[ "$(tool in_part)" = 0 ]
+}
+
 @test "a refused launch has no end, and its successors have their times" {
 	begin
 	attach count_launches

@@ -14,7 +14,7 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 /* Sums over sessions. */
 struct sums {
 	unsigned sessions, late;
-	uint64_t kernels, waiting, refused, falls_back, stubs, brackets, launches, probed;
+	uint64_t kernels, waiting, refused, falls_back, stubs, brackets, parts, launches, probed;
 	uint32_t cost_ppm; /* the highest; PROTO_PROBE_COST_UNKNOWN: none is known */
 	uint32_t resident_before, resident_after; /* where they differ most; 0: nowhere */
 };
@@ -52,6 +52,7 @@ static void add(struct sums *sums, const struct daemon_probe_part *part)
 	add_figures(sums, part);
 	sums->stubs += part->gone ? 0 : part->stubs;
 	sums->brackets += part->gone ? 0 : part->brackets;
+	sums->parts += part->gone ? 0 : part->parts;
 }
 
 const char *daemon_probe_why(const struct daemon_probe *p)
@@ -112,11 +113,12 @@ json_t *daemon_probe_attach_json(const struct daemon_probe *p)
 			add(&sums, daemon_probe_part(p, s));
 		}
 	}
-	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:s}", "id", (json_int_t)p->id,
+	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:I,s:s}", "id", (json_int_t)p->id,
 			 "version", (json_int_t)p->live->version, "name", p->name, "programs",
 			 programs_json(p), "sessions", (int)sums.sessions, "late", (int)sums.late,
-			 "kernels", (json_int_t)sums.kernels, "waiting", (json_int_t)sums.waiting,
-			 "refused", (json_int_t)sums.refused, "why", daemon_probe_why(p));
+			 "kernels", (json_int_t)sums.kernels, "in_part", (json_int_t)sums.parts,
+			 "waiting", (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused,
+			 "why", daemon_probe_why(p));
 }
 
 /* Adds what it costs and what a budget leaves of it. */
@@ -146,6 +148,9 @@ static json_t *tenant_json(const struct daemon_session *s, const struct daemon_p
 		      forms_json(part->kernels, part->stubs, part->brackets), "waiting",
 		      (json_int_t)part->waiting, "refused", (json_int_t)part->refused, "falls_back",
 		      (json_int_t)part->falls_back, "why", part->why);
+	if (j) {
+		json_object_set_new(j, "in_part", json_integer(part->parts));
+	}
 	return j ? with_figures(j, &figures) : NULL;
 }
 
@@ -185,6 +190,10 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 		      (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused, "falls_back",
 		      (json_int_t)sums.falls_back, "why", why, "tenants", tenants, "may_detach",
 		      (int)daemon_probe_may_change(c, p));
+	if (j) {
+		json_object_set_new(j, "partial", json_boolean(p->partial));
+		json_object_set_new(j, "in_part", json_integer((json_int_t)sums.parts));
+	}
 	return j ? with_figures(j, &sums) : NULL;
 }
 

@@ -234,6 +234,10 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 	}
 	p->every = old ? old->every : 0;
 	p->off = old && old->off;
+	p->partial = old && old->partial;
+	if (json_object_get(c->params, "partial")) {
+		p->partial = json_is_true(json_object_get(c->params, "partial"));
+	}
 	if (!take_every(c, &p->every)) {
 		return false;
 	}

@@ -158,6 +158,7 @@ static const char *take_meta(struct daemon_probe *p, const json_t *j)
 	p->budget_ppm = (uint32_t)ppm;
 	p->every = (uint32_t)every;
 	p->off = json_is_true(json_object_get(j, "off"));
+	p->partial = json_is_true(json_object_get(j, "partial"));
 	p->owner.uid = (uid_t)number(j, "uid");
 	p->owner.pid = (pid_t)number(j, "pid");
 	p->by_admin = json_is_true(json_object_get(j, "admin"));

@@ -328,6 +328,7 @@ bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe
 	part->resident_after = MIN(m->resident_after, m->resident_before);
 	part->stubs = MIN(m->stubs, m->kernels);
 	part->brackets = MIN(m->brackets, m->kernels - part->stubs);
+	part->parts = MIN(m->parts, m->kernels);
 	daemon_text_copy(part->why, sizeof(part->why), m->why, strnlen(m->why, sizeof(m->why)));
 	tell_refusal(s, p, part);
 	POINT("daemon.probe.state");

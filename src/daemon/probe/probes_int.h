@@ -41,6 +41,7 @@ struct daemon_probe {
 	char kernel[PROTO_PATTERN];
 	uint32_t budget_ppm; /* 0: no limit */
 	uint32_t every;	     /* one block in so many runs its programs; 0: it cannot be set */
+	bool partial;	     /* kernels may run a part of its programs */
 	bool off;	     /* none does, until it is set on again */
 	struct daemon_probe_target target;
 	struct peer owner;
@@ -76,6 +77,7 @@ struct daemon_probe_part {
 	uint64_t launches, probed;
 	uint32_t resident_before, resident_after;
 	uint32_t stubs, brackets; /* of `kernels`, at most as many in all */
+	uint32_t parts;		  /* of `kernels`, at most as many */
 	char why[PROTO_TEXT];
 };
 

@@ -39,6 +39,7 @@ struct shim_probe_made {
 	uint64_t *table; /* owned */
 	uint32_t n_table;
 	uint64_t (*map_at)[PTX_PROBE_MAPS_MAX]; /* owned; of each probe, or NULL: in the table */
+	uint32_t parts; /* bits of tools some of whose programs are left out */
 };
 
 /* GBPF_PROBE_BRANCHES=1: short programs keep the branch around them, too, to compare the cost. */
@@ -83,13 +84,16 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 	return 0;
 }
 
-static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *tools, uint32_t n)
+static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *tools, uint32_t n,
+		     const struct shim_probe_cut *cut)
 {
 	int err = 0;
 
+	b->parts = cut->tools;
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint32_t j = 0; j < tools[i]->p.n_devices && !err; j++) {
-			if (shim_probe_tool_matches(tools[i], j, b->k->name)) {
+			if (!(cut->programs[i] & 1u << j) &&
+			    shim_probe_tool_matches(tools[i], j, b->k->name)) {
 				err = add_program(b, tools[i], &tools[i]->p.devices[j]);
 			}
 		}
@@ -467,8 +471,9 @@ static int make_bracket(struct shim_probe_made *b)
 		    : 0;
 }
 
-int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
-		       uint32_t n, struct shim_probe_made **ret, struct report *r)
+static int compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
+		   uint32_t n, const struct shim_probe_cut *cut, struct shim_probe_made **ret,
+		   struct report *r)
 {
 	struct shim_probe_made *b = calloc(1, sizeof(*b));
 	int err;
@@ -478,7 +483,7 @@ int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool
 	}
 	b->k = k;
 	b->r = r;
-	err = add_tools(b, tools, n);
+	err = add_tools(b, tools, n, cut);
 	err = err ? err : make_form(b);
 	err = err ? err : make_bracket(b);
 	if (err) {
@@ -487,6 +492,25 @@ int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool
 	}
 	*ret = b;
 	return 0;
+}
+
+int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
+		       uint32_t n, struct shim_probe_made **ret, struct report *r)
+{
+	struct shim_probe_cut cut = { 0 };
+	int err = compile(k, tools, n, &cut, ret, r);
+
+	while (err && shim_probe_cut_next(&cut, k, tools, n)) {
+		struct report again;
+
+		report_init(&again);
+		err = compile(k, tools, n, &cut, ret, &again);
+		report_finish(&again);
+	}
+	if (!err && cut.tools) {
+		shim_probe_cut_tell(&cut, k, tools, n, r);
+	}
+	return err;
 }
 
 int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct report *r)
@@ -508,6 +532,7 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 		f->bracket = b->around.bracket;
 		b->around.bracket = NULL;
 		f->needs_shared = b->probed.needs_shared;
+		f->parts = b->parts;
 		take_clone(b, f);
 		shim_probe_follow_attributes(b->k->handle, f);
 	}

@@ -231,10 +231,11 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		const struct shim_probe_kernel *k = e->value;
 		struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
 		uint32_t n = shim_probe_tools_for(k->name, tools);
-		bool has = false, wanted = false;
+		bool has = false, wanted = false, part = false;
 
 		for (uint32_t i = 0; k->form && i < k->form->n_tools; i++) {
 			has = has || k->form->tools[i] == t;
+			part = part || (k->form->tools[i] == t && k->form->parts & 1u << i);
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			wanted = wanted || tools[i] == t;
@@ -244,6 +245,7 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		ret->kernels += has;
 		ret->stubs += has && k->form->code;
 		ret->brackets += has && !k->form->handle;
+		ret->parts += part;
 		ret->waiting += wanted && !has && k->seen != load_acquire(&shim_probe_generation);
 		ret->refused += wanted && !has && k->seen == load_acquire(&shim_probe_generation);
 	}

@@ -43,6 +43,23 @@ static void leave_out_newest(struct shim_probe_kernel *k, const struct report *r
 		(--k->n_tools - newest) * sizeof(k->tools[0]));
 }
 
+/* Leaves the newest tool out of a kernel that cannot have all its programs. */
+static void refuse(struct shim_probe_kernel *k, const struct report *r)
+{
+	struct report partial;
+
+	if (!shim_probe_cut_would_help(k, k->tools, k->n_tools)) {
+		leave_out_newest(k, r);
+		return;
+	}
+	report_init(&partial);
+	report_set(&partial, -EACCES, "form",
+		   "only its programs of begin and end can run (--partial allows that): %s",
+		   buf_text(&r->message));
+	leave_out_newest(k, &partial);
+	report_finish(&partial);
+}
+
 /* A change of the kernel's attributes that is made later finds the form (shim_probe_refresh()). */
 void shim_probe_form_follow(const void *handle, struct shim_probe_form *f)
 {
@@ -114,7 +131,7 @@ bool shim_probe_kernel_compile(struct shim_probe_kernel *k)
 		report_init(&r);
 		err = shim_probe_compile(k, k->tools, k->n_tools, &k->made, &r);
 		if (err) {
-			leave_out_newest(k, &r);
+			refuse(k, &r);
 		}
 		report_finish(&r);
 	}

@@ -75,6 +75,7 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	t->replaces = m->replaces;
 	t->budget_ppm = m->budget_ppm;
 	t->every = t->every_wanted = m->every;
+	t->partial = m->partial == 1;
 	t->announced = t->tell = true;
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
 	err = ebpf_policy_open(&t->p, fds[0], regions, 0);
@@ -390,7 +391,8 @@ static void take_fresh(void)
 static bool differs(const struct proto_probe_state *a, const struct proto_probe_state *b)
 {
 	return a->kernels != b->kernels || a->waiting != b->waiting || a->refused != b->refused ||
-	       a->falls_back != b->falls_back || strcmp(a->why, b->why) != 0;
+	       a->falls_back != b->falls_back || a->stubs != b->stubs ||
+	       a->brackets != b->brackets || a->parts != b->parts || strcmp(a->why, b->why) != 0;
 }
 
 /* Costs change with each launch that is timed: by an eighth is worth a message. */

@@ -33,9 +33,10 @@ struct shim_probe_block {
 struct shim_probe_tool {
 	uint64_t version; /* 0: free */
 	uint64_t replaces;
-	uint32_t budget_ppm;	   /* 0: no limit */
-	uint32_t every;		   /* as in its memory; shim_probe_build_mutex */
-	uint32_t every_wanted;	   /* shim_probe_mutex */
+	uint32_t budget_ppm;   /* 0: no limit */
+	uint32_t every;	       /* as in its memory; shim_probe_build_mutex */
+	uint32_t every_wanted; /* shim_probe_mutex */
+	bool partial; /* it may run in kernels whose forms lack places of some of its programs */
 	uint64_t launches, probed; /* [atomic] of kernels whose tools have a budget */
 	char kernel[PROTO_PATTERN];
 	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
@@ -104,6 +105,7 @@ struct shim_probe_form {
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
 	bool needs_shared; /* launches take PTX_PROBE_SMEM */
+	uint32_t parts;	   /* bits of tools some of whose programs it lacks */
 	bool submits;	   /* one of the tools has a program of submit */
 	uint64_t hash;	   /* of the kernel's name */
 	bool has_clone;
@@ -262,6 +264,26 @@ int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool
 		       uint32_t n, struct shim_probe_made **ret, struct report *r);
 int shim_probe_load(struct shim_probe_made *m, struct shim_probe_form *f, struct report *r);
 void shim_probe_made_free(struct shim_probe_made *m); /* accepts NULL */
+
+/* ---- probe_part.c; caller holds shim_probe_build_mutex ---- */
+/* Programs that a form leaves out. */
+struct shim_probe_cut {
+	unsigned step;
+	uint32_t programs[SHIM_PROBE_TOOLS_MAX]; /* of each tool, bits */
+	uint32_t tools;				 /* bits of tools that lack one */
+};
+/* Chooses what to leave out next of tools that may run in part, after a form with all programs, or
+ * with the last choice, was refused. Returns false if nothing is left to be tried. */
+bool shim_probe_cut_next(struct shim_probe_cut *c, const struct shim_probe_kernel *k,
+			 struct shim_probe_tool *const *tools, uint32_t n);
+/* Tells the tools what the kernel's form lacks; why: the first refusal. */
+void shim_probe_cut_tell(const struct shim_probe_cut *c, const struct shim_probe_kernel *k,
+			 struct shim_probe_tool *const *tools, uint32_t n,
+			 const struct report *why);
+/* Returns whether programs around launches could run without those inside, if the tool that has
+ * both might run in part. */
+bool shim_probe_cut_would_help(const struct shim_probe_kernel *k,
+			       struct shim_probe_tool *const *tools, uint32_t n);
 /* Unloads the form's module. context_ends: it ends with its context. */
 void shim_probe_unload(struct shim_probe_form *f, bool context_ends);
 /* Sets the attributes of a form to those of the program's kernel. The form's context is current. */

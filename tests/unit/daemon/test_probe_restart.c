@@ -25,7 +25,10 @@ static void tools_are_attached_again(void **state)
 {
 	struct gd *d = *state;
 	struct caller c = { .object = "probing",
-			    .probe = { .kernel = "gemm*", .budget_ppm = 30000, .every = 8 } };
+			    .probe = { .kernel = "gemm*",
+				       .budget_ppm = 30000,
+				       .every = 8,
+				       .flags = GBPF_PROBE_PARTIAL } };
 	struct proto_probe m;
 	struct fake f, other;
 	json_t *list;
@@ -50,6 +53,7 @@ static void tools_are_attached_again(void **state)
 		assert_int_equal(m.version, FIRST_VERSION + 1);
 		assert_int_equal(m.budget_ppm, 30000);
 		assert_int_equal(m.every, 4);
+		assert_int_equal(m.partial, 1);
 		assert_string_equal(m.kernel, "gemm*");
 		expect_all_named(&f);
 		send_state(&f, m.version, 0, 3, 0, NULL);
