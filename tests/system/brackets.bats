@@ -58,6 +58,17 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	[ "$(sum $THREADS)" = $((4 * 96 + 4 * (96 + 48))) ]
 }
 
+@test "one object around launches is attached twice" {
+	begin
+	attach count_launches
+	attach count_launches
+	start
+	tell load "launch 3 10"
+	wait_for counted 3
+	id=1
+	wait_for counted 3
+}
+
 @test "kernels that neither PTX nor stub can probe have brackets" {
 	begin
 	attach count_launches

@@ -429,6 +429,28 @@ device_has() { [ "$(device_kib)" = "$1" ]; }
 	[ "$(kernels tenants)" = "[]" ]
 }
 
+# counts_of ID VALUE: of blocks.
+counts_of() {
+	id=$1
+	is blocks 0 "$2"
+}
+
+@test "one object is attached several times, with maps of its own each time" {
+	begin
+	for i in 1 2 3; do
+		attach count_blocks
+		[ "$id" = $i ]
+	done
+	start
+	tell load "launch 2 5"
+	for i in 1 2 3; do wait_for counts_of $i 10; done
+	gbpf probe detach 2
+	tell unload code "launch 3 5"
+	for i in 1 3; do wait_for counts_of $i 25; done
+	has_kernels 1
+	[ "$(kernels refused)" = 0 ]
+}
+
 # ends_gbpfd: kills it; programs continue.
 ends_gbpfd() {
 	kill -9 "${pids[1]}"

@@ -18,6 +18,7 @@ struct around {
 	struct ptx_probe probes[PTX_PROBES_MAX];
 	struct shim_probe_tool *tool[PTX_PROBES_MAX]; /* of each */
 	char *text[PTX_PROBES_MAX];		      /* owned */
+	char name[PTX_PROBES_MAX][EBPF_NAME_BYTES];
 	uint32_t n;
 	struct shim_probe_bracket *bracket; /* a reference, or NULL */
 };
@@ -29,6 +30,7 @@ struct shim_probe_made {
 	struct ptx_probe probes[PTX_PROBES_MAX];
 	struct shim_probe_tool *tool[PTX_PROBES_MAX]; /* of each */
 	char *text[PTX_PROBES_MAX];		      /* owned */
+	char name[PTX_PROBES_MAX][EBPF_NAME_BYTES];
 	uint32_t n; /* 0: the kernel itself runs, between brackets */
 	struct around around;
 	struct ptx_probed probed;
@@ -50,20 +52,52 @@ static bool keeps_branches(void)
 	return v && strcmp(v, "1") == 0;
 }
 
+/* Names of programs are gbpf_HASH_N, of their object and their number in it. The first digit of the
+ * hash is replaced by a letter that is none where tools of the same object are in one form. */
+#define DIGIT 5u
+
+static uint32_t count_named(const char (*names)[EBPF_NAME_BYTES], uint32_t n, const char *name)
+{
+	uint32_t same = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		same += strncmp(names[i], name, DIGIT) == 0 &&
+			strcmp(names[i] + DIGIT + 1, name + DIGIT + 1) == 0;
+	}
+	return same;
+}
+
+/* Gives the program a name that no other one of the n has, also in its text. */
+static void set_name(char (*names)[EBPF_NAME_BYTES], uint32_t n, const char *prefix, char *text)
+{
+	uint32_t same = 0;
+
+	snprintf(names[n], EBPF_NAME_BYTES, "%s", prefix);
+	if (strlen(prefix) > DIGIT) {
+		same = count_named((const char(*)[EBPF_NAME_BYTES])names, n, prefix);
+	}
+	if (!same) {
+		return;
+	}
+	names[n][DIGIT] = (char)('g' + same - 1); /* there are at most 16 tools */
+	for (char *at = strstr(text, prefix); at; at = strstr(at + 1, prefix)) {
+		at[DIGIT] = names[n][DIGIT];
+	}
+}
+
 static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 		       const struct ebpf_image_device *d)
 {
 	char *text = b->n + b->around.n < PTX_PROBES_MAX
 			     ? strndup(t->p.device_text + d->text_offset, d->text_bytes)
 			     : NULL;
-	const struct ptx_probe probe = { .hook = d->hook,
-					 .lanes = d->lane,
-					 .fields = d->fields,
-					 .sites = d->site,
-					 .name = d->prefix,
-					 .text = text,
-					 .branches = keeps_branches(),
-					 .maps_in_table = !ptx_probe_is_bracket(d->hook) };
+	struct ptx_probe probe = { .hook = d->hook,
+				   .lanes = d->lane,
+				   .fields = d->fields,
+				   .sites = d->site,
+				   .text = text,
+				   .branches = keeps_branches(),
+				   .maps_in_table = !ptx_probe_is_bracket(d->hook) };
 
 	if (b->n + b->around.n == PTX_PROBES_MAX) {
 		return report_set(b->r, -E2BIG, "limit", "more than %u programs for one kernel",
@@ -73,10 +107,14 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 		return report_set(b->r, -ENOMEM, "memory", "out of memory");
 	}
 	if (ptx_probe_is_bracket(d->hook)) {
+		set_name(b->around.name, b->around.n, d->prefix, text);
+		probe.name = b->around.name[b->around.n];
 		b->around.text[b->around.n] = text;
 		b->around.tool[b->around.n] = t;
 		b->around.probes[b->around.n++] = probe;
 	} else {
+		set_name(b->name, b->n, d->prefix, text);
+		probe.name = b->name[b->n];
 		b->text[b->n] = text;
 		b->tool[b->n] = t;
 		b->probes[b->n++] = probe;
