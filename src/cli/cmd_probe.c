@@ -70,7 +70,8 @@ static json_int_t count_late(const json_t *tool)
  * of the attachment. Returns true if it is in the list. */
 static bool take_state(json_t *result, const json_t *list)
 {
-	static const char *const members[] = { "kernels", "in_part", "waiting", "refused", "why" };
+	static const char *const members[] = { "kernels", "in_part", "waiting",
+					       "refused", "why",     "unseen" };
 	const json_t *p = in_list(list, cli_u64(result, "id"));
 
 	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
@@ -110,6 +111,19 @@ static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t 
 	return code;
 }
 
+/* Its programs of access miss what these instructions access. */
+static void note_unseen(struct cli *c, const json_t *p)
+{
+	uint64_t n = cli_u64(p, "unseen");
+
+	if (n) {
+		cli_note(c,
+			 "tool %llu: %llu instruction%s of its kernels access memory unseen "
+			 "(textures, surfaces, operands of wgmma and tcgen05)",
+			 (unsigned long long)cli_u64(p, "id"), (unsigned long long)n, PLURAL(n));
+	}
+}
+
 static void print_attached(struct cli *c, const char *verb, const json_t *r)
 {
 	uint64_t kernels = cli_u64(r, "kernels"), waiting = cli_u64(r, "waiting"),
@@ -144,6 +158,7 @@ static void print_attached(struct cli *c, const char *verb, const json_t *r)
 		cli_note(c, "It will not survive a restart of gbpfd: it could not be stored (`gbpf "
 			    "events`).");
 	}
+	note_unseen(c, r);
 }
 
 /* Reads the objects that the words from `first` on name, and attaches them. p: without the name. */
@@ -422,7 +437,14 @@ static int cmd_ls(struct cli *c)
 		return cli_json(c, "probe.ls", result);
 	}
 	if (json_array_size(json_object_get(result, "probes"))) {
+		const json_t *p;
+		size_t i;
+
 		print_list(c, json_object_get(result, "probes"));
+		json_array_foreach(json_object_get(result, "probes"), i, p)
+		{
+			note_unseen(c, p);
+		}
 	} else {
 		cli_note(c, "There are no tools. `gbpf probe attach OBJECT` attaches one.");
 	}

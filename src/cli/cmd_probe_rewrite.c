@@ -173,9 +173,10 @@ static json_t *variables_json(const struct work *w)
 static int print_json(const struct work *w)
 {
 	return cli_json(w->c, "probe.rewrite",
-			json_pack("{s:s, s:o, s:o, s:b, s:i, s:s}", "kernel", w->kernel, "programs",
-				  programs_json(w), "variables", variables_json(w),
-				  "version_raised", w->form.version_raised, "shared_bytes",
+			json_pack("{s:s, s:o, s:i, s:o, s:b, s:i, s:s}", "kernel", w->kernel,
+				  "programs", programs_json(w), "unseen", (int)w->form.unseen,
+				  "variables", variables_json(w), "version_raised",
+				  w->form.version_raised, "shared_bytes",
 				  w->form.needs_shared ? (int)PTX_PROBE_SMEM(0) : 0, "ptx",
 				  buf_text(&w->form.text)));
 }
@@ -197,6 +198,11 @@ static void explain(const struct work *w)
 			printf("program %s: before or behind each launch, cost %u\n", d->name,
 			       d->cost);
 		}
+	}
+	if (w->form.unseen) {
+		printf("unseen: %u instruction%s access memory and are no sites of access; the "
+		       "first is on line %u\n",
+		       w->form.unseen, w->form.unseen == 1 ? "" : "s", w->form.unseen_line);
 	}
 	for (uint32_t i = 0; i < w->form.n_variables; i++) {
 		printf("variable %s: by address, entry %u of the table\n", w->form.variables[i],

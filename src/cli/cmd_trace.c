@@ -121,11 +121,12 @@ static json_t *document(const struct run *r, json_t *figures, uint64_t ns, bool 
 {
 	const char *kernel = r->c->opt[O_KERNEL];
 
-	return json_pack("{s:s, s:o, s:o, s:f, s:b, s:I, s:I, s:s, s:o}", "tool", r->t.tool->name,
-			 "of", cli_json_text(r->c->opt[O_OF]), "kernel",
+	return json_pack("{s:s, s:o, s:o, s:f, s:b, s:I, s:I, s:s, s:I, s:o}", "tool",
+			 r->t.tool->name, "of", cli_json_text(r->c->opt[O_OF]), "kernel",
 			 cli_json_text(kernel ? kernel : "*"), "seconds", (double)ns / 1e9, "total",
 			 (int)total, "kernels", (json_int_t)r->t.kernels, "refused",
-			 (json_int_t)r->t.refused, "why", r->t.why, "figures", figures);
+			 (json_int_t)r->t.refused, "why", r->t.why, "unseen",
+			 (json_int_t)r->t.unseen, "figures", figures);
 }
 
 /* With intervals each document is a line. */
@@ -200,8 +201,15 @@ static void tell_refused(struct run *r)
 	}
 }
 
-static void tell_mixed(const struct run *r)
+/* Tells what the figures lack, or mix. */
+static void tell_limits(const struct run *r)
 {
+	if (r->t.unseen) {
+		cli_note(r->c,
+			 "%llu instruction%s of the kernels access memory where the tool does not "
+			 "look: textures, surfaces, operands of wgmma and tcgen05",
+			 (unsigned long long)r->t.unseen, PLURAL(r->t.unseen));
+	}
 	if (r->t.tool->by_site && r->t.kernels > 1) {
 		cli_note(r->c,
 			 "%llu kernels run the tool. Sites are numbered in each, so figures of "
@@ -391,7 +399,7 @@ static int trace(struct run *r, const struct buf *elf)
 	}
 	if (code == CLI_OK) {
 		code = put(r, true);
-		tell_mixed(r);
+		tell_limits(r);
 	}
 	if (r->t.ended && code == CLI_OK && !interrupted) {
 		cli_note(r->c, "The program has ended, or the tool was detached.");

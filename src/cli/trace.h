@@ -91,12 +91,12 @@ struct cli_trace {
 	uint64_t region_bytes;		    /* of regionheat */
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
 	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
-	uint64_t kernels, waiting, refused; /* as last read */
-	char why[160];			    /* the last reason of a refusal */
-	bool ended;			    /* gbpfd has detached it */
-	bool absent;			    /* gbpfd did not answer the last reading */
-	uint32_t generation;		    /* of the gbpfd that was read last; 0: none */
-	uint64_t back_ns;		    /* when another one was found; 0: it is the first */
+	uint64_t kernels, waiting, refused, unseen; /* as last read */
+	char why[160];				    /* the last reason of a refusal */
+	bool ended;				    /* gbpfd has detached it */
+	bool absent;				    /* gbpfd did not answer the last reading */
+	uint32_t generation;			    /* of the gbpfd that was read last; 0: none */
+	uint64_t back_ns; /* when another one was found; 0: it is the first */
 };
 
 /* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended or

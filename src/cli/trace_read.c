@@ -360,6 +360,7 @@ static int read_state(struct cli *c, struct cli_trace *t)
 		t->kernels = cli_u64(p, "kernels");
 		t->waiting = cli_u64(p, "waiting");
 		t->refused = cli_u64(p, "refused");
+		t->unseen = cli_u64(p, "unseen");
 		snprintf(t->why, sizeof(t->why), "%s", cli_text(p, "why"));
 		if (!take_programs(t, json_object_get(p, "tenants"))) {
 			code = cli_fail(c, CLI_FAILED, "memory", NULL, "trace: out of memory");

@@ -20,7 +20,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 9u
+#define PROTO_VERSION 10u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -219,7 +219,8 @@ struct proto_probe_state {
 	uint32_t stubs;	   /* their machine code, with an entry stub */
 	uint32_t brackets; /* their own code: the programs run before and behind the launch only */
 	uint32_t parts;	   /* of `kernels`: without some of its programs */
-	uint32_t reserved;
+	uint32_t unseen;   /* instructions of these kernels that access memory where its programs of
+			      gdev_access do not run */
 	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
 };
 

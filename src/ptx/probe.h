@@ -71,8 +71,11 @@ struct ptx_probed {
 	const struct ptx_probe_map *maps; /* in the table behind the variables */
 	uint32_t n_maps;
 	uint32_t sites[PTX_PROBES_MAX]; /* number of sites at which probe i was inserted */
-	bool needs_shared;		/* launches take PTX_PROBE_SMEM */
-	bool version_raised;		/* .version is 6.2, because of activemask */
+	/* With a program of gdev_access: instructions that access memory and are no sites of it,
+	 * and the line of the first one. */
+	uint32_t unseen, unseen_line;
+	bool needs_shared;   /* launches take PTX_PROBE_SMEM */
+	bool version_raised; /* .version is 6.2, because of activemask */
 };
 
 /* Probes the entry of m with that name. m is not changed and must outlive the call only. A probe

@@ -9,7 +9,7 @@ connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime 
 that `gbpf device` lists."""
 import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
 
-MAGIC, VERSION = 0x53706267, 9
+MAGIC, VERSION = 0x53706267, 10
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
  CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST, MEM_ASK) = range(1, 21)
 LATENCY, NORMAL, BATCH = range(3)

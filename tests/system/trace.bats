@@ -159,6 +159,24 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 		(1, 1, 32, 16), (2, 1, 64, 16), (8, 1, 256, 16), (16, 1, 512, 16)]'
 }
 
+@test "memtrace: what it does not see is told" {
+	begin
+	trace memtrace --kernel textures
+	tell textures textures
+	run -0 --separate-stderr gbpf probe ls
+	[[ "$stderr" == *"1 instruction of its kernels access memory unseen"* ]]
+	figures
+	holds 'd["unseen"] == 1 and f["count"] == 2'
+	grep -q "1 instruction of the kernels access memory where the tool does not look" "$GBPF_RUNTIME_DIR/trace.log"
+	trace smmap --kernel textures
+	tell textures
+	wait_for runs
+	run -0 --separate-stderr gbpf probe ls
+	[[ "$stderr" != *unseen* ]]
+	figures
+	holds 'd["unseen"] == 0'
+}
+
 @test "kernelretsnoop: every warp, and those that return late" {
 	begin
 	trace kernelretsnoop

@@ -12,11 +12,11 @@
  *                                      one on the first word (22), one in shared memory (23)
  *   heat BLOCKS STRIDE                 the warp of each block loads 128 bytes of the room, STRIDE
  *                                      bytes behind the block before; even ones store them, too
- *   where                              prints the room's address, a multiple of 4 MiB
- *   hang BLOCKS THREADS                warp 0 waits at a barrier (line 33) for the others, which
- *                                      loop (line 32) until `release`
- *   release                            ends the loops, and waits for the kernel
- *   exit                               returns from main()
+ *   textures                           a load, and an instruction on a texture that no lane
+ * executes where                              prints the room's address, a multiple of 4 MiB hang
+ * BLOCKS THREADS                warp 0 waits at a barrier (line 33) for the others, which loop
+ * (line 32) until `release` release                            ends the loops, and waits for the
+ * kernel exit                               returns from main()
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,6 +97,12 @@ static const char ptx[] =
 	"add.s64 %rd6, %rd4, %rd5; ld.global.u32 %r3, [%rd6];\n"
 	"and.b32 %r4, %r1, 1; setp.ne.u32 %p1, %r4, 0; @%p1 ret;\n"
 	"st.global.u32 [%rd6], %r3; ret;\n}\n"
+	/* of its accesses programs see one */
+	".visible .entry textures(.param .u64 at)\n{\n"
+	".reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %rd<2>;\n"
+	"ld.param.u64 %rd1, [at]; mov.u32 %r1, 0; setp.ne.u32 %p1, %r1, 0;\n"
+	"ld.global.u32 %r1, [%rd1];\n"
+	"@%p1 tex.1d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [%rd1, {%r1}]; ret;\n}\n"
 	".visible .entry hang(.param .u64 flag)\n{\n"
 	".reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %rd<2>;\n"
 	".loc 1 31 0\n"
@@ -146,11 +152,11 @@ static void touch(unsigned blocks, unsigned threads, unsigned stride)
 	CU(cuMemFree(at));
 }
 
-static void widths(void)
+static void one_warp(const char *name)
 {
 	CUdeviceptr at = program_zeros(512);
 
-	LAUNCH(kernel("widths"), 1, 32, 0, &at);
+	LAUNCH(kernel(name), 1, 32, 0, &at);
 	CU(cuCtxSynchronize());
 	CU(cuMemFree(at));
 }
@@ -189,7 +195,9 @@ static bool obey(const char *line)
 	} else if (sscanf(line, "access %u %u %u", &blocks, &threads, &n) == 3) {
 		touch(blocks, threads, n);
 	} else if (strcmp(line, "widths\n") == 0) {
-		widths();
+		one_warp("widths");
+	} else if (strcmp(line, "textures\n") == 0) {
+		one_warp("textures");
 	} else if (strcmp(line, "size\n") == 0) {
 		CU(cuLaunchKernel(kernel("size"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 	} else if (sscanf(line, "banks %u %u", &threads, &n) == 2) {

@@ -14,7 +14,8 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 /* Sums over sessions. */
 struct sums {
 	unsigned sessions, late;
-	uint64_t kernels, waiting, refused, falls_back, stubs, brackets, parts, launches, probed;
+	uint64_t kernels, waiting, refused, falls_back, stubs, brackets, parts, unseen, launches,
+		probed;
 	uint32_t cost_ppm; /* the highest; PROTO_PROBE_COST_UNKNOWN: none is known */
 	uint32_t resident_before, resident_after; /* where they differ most; 0: nowhere */
 };
@@ -50,6 +51,7 @@ static void add(struct sums *sums, const struct daemon_probe_part *part)
 	sums->refused += part->refused;
 	sums->falls_back += part->gone ? 0 : part->falls_back;
 	add_figures(sums, part);
+	sums->unseen += part->gone ? 0 : part->unseen;
 	sums->stubs += part->gone ? 0 : part->stubs;
 	sums->brackets += part->gone ? 0 : part->brackets;
 	sums->parts += part->gone ? 0 : part->parts;
@@ -113,12 +115,13 @@ json_t *daemon_probe_attach_json(const struct daemon_probe *p)
 			add(&sums, daemon_probe_part(p, s));
 		}
 	}
-	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:I,s:s}", "id", (json_int_t)p->id,
-			 "version", (json_int_t)p->live->version, "name", p->name, "programs",
-			 programs_json(p), "sessions", (int)sums.sessions, "late", (int)sums.late,
-			 "kernels", (json_int_t)sums.kernels, "in_part", (json_int_t)sums.parts,
-			 "waiting", (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused,
-			 "why", daemon_probe_why(p));
+	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:I,s:s,s:I}", "id",
+			 (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
+			 p->name, "programs", programs_json(p), "sessions", (int)sums.sessions,
+			 "late", (int)sums.late, "kernels", (json_int_t)sums.kernels, "in_part",
+			 (json_int_t)sums.parts, "waiting", (json_int_t)sums.waiting, "refused",
+			 (json_int_t)sums.refused, "why", daemon_probe_why(p), "unseen",
+			 (json_int_t)sums.unseen);
 }
 
 /* Adds what it costs and what a budget leaves of it. */
@@ -141,13 +144,13 @@ static json_t *tenant_json(const struct daemon_session *s, const struct daemon_p
 	json_t *j;
 
 	add_figures(&figures, part);
-	j = json_pack("{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:o,s:I,s:I,s:I,s:s}", "tenant", s->tenant,
-		      "pid", (int)s->peer.pid, "name", s->name, "answered", (int)part->answered,
-		      "ended", (int)part->gone, "status", (int)part->status, "kernels",
-		      (json_int_t)part->kernels, "forms",
-		      forms_json(part->kernels, part->stubs, part->brackets), "waiting",
-		      (json_int_t)part->waiting, "refused", (json_int_t)part->refused, "falls_back",
-		      (json_int_t)part->falls_back, "why", part->why);
+	j = json_pack(
+		"{s:i,s:i,s:s,s:b,s:b,s:i,s:I,s:o,s:I,s:I,s:I,s:s,s:I}", "tenant", s->tenant, "pid",
+		(int)s->peer.pid, "name", s->name, "answered", (int)part->answered, "ended",
+		(int)part->gone, "status", (int)part->status, "kernels", (json_int_t)part->kernels,
+		"forms", forms_json(part->kernels, part->stubs, part->brackets), "waiting",
+		(json_int_t)part->waiting, "refused", (json_int_t)part->refused, "falls_back",
+		(json_int_t)part->falls_back, "why", part->why, "unseen", (json_int_t)part->unseen);
 	if (j) {
 		json_object_set_new(j, "in_part", json_integer(part->parts));
 	}
@@ -178,7 +181,7 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 		json_array_append_new(tenants, tenant_json(s, part));
 	}
 	j = json_pack("{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:I,s:I,s:b,s:o,s:I,s:o,s:I,s:I,s:I,"
-		      "s:s,s:o,s:b}",
+		      "s:s,s:o,s:b,s:I}",
 		      "id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
 		      p->name, "uid", (int)p->owner.uid, "kernel", p->kernel, "to", p->target.text,
 		      "state", state_name(p), "age_ns",
@@ -189,7 +192,7 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 		      forms_json(sums.kernels, sums.stubs, sums.brackets), "waiting",
 		      (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused, "falls_back",
 		      (json_int_t)sums.falls_back, "why", why, "tenants", tenants, "may_detach",
-		      (int)daemon_probe_may_change(c, p));
+		      (int)daemon_probe_may_change(c, p), "unseen", (json_int_t)sums.unseen);
 	if (j) {
 		json_object_set_new(j, "partial", json_boolean(p->partial));
 		json_object_set_new(j, "in_part", json_integer((json_int_t)sums.parts));

@@ -326,6 +326,7 @@ bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe
 	part->probed = MIN(m->probed, part->launches);
 	part->resident_before = m->resident_before;
 	part->resident_after = MIN(m->resident_after, m->resident_before);
+	part->unseen = m->unseen;
 	part->stubs = MIN(m->stubs, m->kernels);
 	part->brackets = MIN(m->brackets, m->kernels - part->stubs);
 	part->parts = MIN(m->parts, m->kernels);

@@ -78,6 +78,7 @@ struct daemon_probe_part {
 	uint32_t resident_before, resident_after;
 	uint32_t stubs, brackets; /* of `kernels`, at most as many in all */
 	uint32_t parts;		  /* of `kernels`, at most as many */
+	uint32_t unseen;
 	char why[PROTO_TEXT];
 };
 

@@ -213,6 +213,31 @@ bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	return plain(insn, s);
 }
 
+bool ptx_probe_accesses(const struct ptx_insn *insn)
+{
+	static const struct {
+		const char *opcode, *modifier; /* NULL: any */
+	} others[] = {
+		{ "tex", NULL },	   { "tld4", NULL },	  { "suld", NULL },
+		{ "sust", NULL },	   { "sured", NULL },	  { "ldmatrix", NULL },
+		{ "stmatrix", NULL },	   { "wmma", ".load" },	  { "wmma", ".store" },
+		{ "wgmma", ".mma_async" }, { "tcgen05", ".mma" }, { "tcgen05", ".cp" },
+		{ "tcgen05", ".ld" },	   { "tcgen05", ".st" },
+	};
+	uint32_t op;
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		if (strcmp(others[i].opcode, insn->opcode) == 0 &&
+		    (!others[i].modifier || ptx_probe_has_modifier(insn, others[i].modifier))) {
+			return true;
+		}
+	}
+	if (strcmp(insn->opcode, "cp") == 0) {
+		return nth_address(insn, 0) && !ptx_probe_has_modifier(insn, ".prefetch");
+	}
+	return is_of(insn, &op) && nth_space(insn, 0) != PTX_PROBE_SPACE_PARAM;
+}
+
 bool ptx_probe_is_bulk(const struct ptx_probe_site *s)
 {
 	return s->hook == PTX_PROBE_gdev_access && s->op == GBPF_ACCESS_BULK;

@@ -186,8 +186,14 @@ static void access(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	struct ptx_probe_site s, found = { 0 };
 
-	if (!has_hook(p, PTX_PROBE_gdev_access) || !ptx_probe_access(insn, &found) ||
-	    !ptx_probe_has_address(p, found.address) || !ptx_probe_wmma_known(p, &found)) {
+	if (!has_hook(p, PTX_PROBE_gdev_access)) {
+		return;
+	}
+	if (!ptx_probe_access(insn, &found) || !ptx_probe_has_address(p, found.address) ||
+	    !ptx_probe_wmma_known(p, &found)) {
+		if (ptx_probe_accesses(insn) && p->ret->unseen++ == 0) {
+			p->ret->unseen_line = insn->item.line;
+		}
 		return;
 	}
 	s = site(p, PTX_PROBE_gdev_access, insn);

@@ -560,6 +560,7 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 	f->library = b->k->kind == SHIM_KERNEL_OF_LIBRARY;
 	f->code = b->copy != NULL;
 	f->kernel_hash = hash_bytes(b->k->name, strlen(b->k->name));
+	f->unseen = b->probed.unseen;
 	f->module = NULL;
 	f->handle = NULL;
 	f->bracket = NULL;

@@ -246,6 +246,9 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		ret->stubs += has && k->form->code;
 		ret->brackets += has && !k->form->handle;
 		ret->parts += part;
+		if (has && k->form->unseen && shim_probe_tool_sees(t, k->name)) {
+			ret->unseen += k->form->unseen;
+		}
 		ret->waiting += wanted && !has && k->seen != load_acquire(&shim_probe_generation);
 		ret->refused += wanted && !has && k->seen == load_acquire(&shim_probe_generation);
 	}

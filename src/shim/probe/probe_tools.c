@@ -14,6 +14,11 @@
 #include "shim/probe/probe_timer.h"
 #include "shim/session/session.h"
 
+enum {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) HOOK_##name = id,
+#include "gbpf/hooks.def"
+};
+
 #define ORDERS_MAX 64u
 #define FIGURES_NS 500000000u /* shortest time between messages about costs and launches alone */
 #define TIMERS_NS 20000000u   /* while launches are timed */
@@ -272,6 +277,17 @@ bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const 
 	       pattern_matches(t->p.devices[i].kernel, name);
 }
 
+bool shim_probe_tool_sees(const struct shim_probe_tool *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->p.n_devices; i++) {
+		if (t->p.devices[i].hook == HOOK_gdev_access &&
+		    shim_probe_tool_matches(t, i, name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool matches(const struct shim_probe_tool *t, const char *name)
 {
 	for (uint32_t i = 0; i < t->p.n_devices; i++) {
@@ -392,7 +408,8 @@ static bool differs(const struct proto_probe_state *a, const struct proto_probe_
 {
 	return a->kernels != b->kernels || a->waiting != b->waiting || a->refused != b->refused ||
 	       a->falls_back != b->falls_back || a->stubs != b->stubs ||
-	       a->brackets != b->brackets || a->parts != b->parts || strcmp(a->why, b->why) != 0;
+	       a->brackets != b->brackets || a->parts != b->parts || a->unseen != b->unseen ||
+	       strcmp(a->why, b->why) != 0;
 }
 
 /* Costs change with each launch that is timed: by an eighth is worth a message. */

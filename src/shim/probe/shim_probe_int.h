@@ -104,6 +104,7 @@ struct shim_probe_form {
 	uint64_t kernel_hash;		    /* of its name */
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
+	uint32_t unseen;   /* instructions that programs of gdev_access do not see */
 	bool needs_shared; /* launches take PTX_PROBE_SMEM */
 	uint32_t parts;	   /* bits of tools some of whose programs it lacks */
 	bool submits;	   /* one of the tools has a program of submit */
@@ -179,6 +180,8 @@ extern struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX]; /* shim_p
 uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM_PROBE_TOOLS_MAX]);
 /* Whether program i of a tool is for a kernel of that name. */
 bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name);
+/* Whether the tool has a program of gdev_access for a kernel of that name. */
+bool shim_probe_tool_sees(const struct shim_probe_tool *t, const char *name);
 /* Notes why a kernel cannot have the tool's programs. Caller holds shim_probe_mutex. */
 void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
 /* Ends tools that no form runs: their maps are copied a last time, and their memory becomes unused.

@@ -310,7 +310,8 @@ static void budgets_and_figures_pass_through(void **state)
 						    .launches = UINT64_MAX,
 						    .probed = 7,
 						    .resident_before = 8,
-						    .resident_after = 6 };
+						    .resident_after = 6,
+						    .unseen = UINT32_MAX };
 	fake_send(&f, &m, PROTO_PROBE_STATE);
 	caller_result(&c);
 	t = listed(d, 1, &list);
@@ -320,6 +321,7 @@ static void budgets_and_figures_pass_through(void **state)
 	assert_int_equal(number(t, "probed"), 7);
 	assert_int_equal(number(t, "resident_before"), 8);
 	assert_int_equal(number(t, "resident_after"), 6);
+	assert_int_equal(number(t, "unseen"), UINT32_MAX);
 	json_decref(list);
 	caller_start(&swap, d);
 	p = expect_probe(&f, NULL);

@@ -929,6 +929,44 @@ static void arguments_are_loaded_from_the_kernels_parameters(void **state)
 	done(&t);
 }
 
+/* ---- accesses that are no sites ---- */
+
+static void accesses_that_are_no_sites_are_counted(void **state)
+{
+	static const char body[] =
+		"ld.global.u32 %r1, [%d1];\nld.param.u64 %d1, [k_p];\n" /* line 6: a site; none */
+		"prefetch.global.L2 [%d1];\nmbarrier.arrive.shared.b64 %d1, [%r1];\n"
+		"cp.async.wait_all;\nwmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%r1}, {%r1}, "
+		"{%r1}, {%r1};\n"
+		"tex.1d.v4.f32.s32 {%r1,%r1,%r1,%r1}, [%d1, {%r1}];\n"
+		"sust.b.1d.b32.trap [%d1, {%r1}], {%r2};\nsuq.width.b32 %r1, [%d1];\n"
+		"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1}, %d1, %d2, 1, 1, 1, 0, "
+		"0;\n"
+		"wgmma.fence.sync.aligned;\n"
+		"tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1;\n"
+		"tcgen05.wait::ld.sync.aligned;\n"
+		"wmma.load.a.sync.aligned.row.m3n3k3.f16 {%r1}, [%d1];\n"
+		"wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1}, [%d1], %d2;\n"
+		"st.shared.u32 [%h1], %r1;\n";
+	const struct ptx_probe seen = { .hook = 38, .name = "g", .text = NO_FIELDS };
+	struct result t;
+	char text[4096];
+
+	(void)state;
+	snprintf(text, sizeof(text), "%s%s%s", HEAD BEGIN, body, "ret;\n}\n");
+	rewrite(&t, text, &seen, 1);
+	if (t.err) {
+		fail_msg("%s", buf_text(&t.r.message));
+	}
+	assert_int_equal(t.p.sites[0], 1);
+	assert_int_equal(t.p.unseen, 7);
+	done(&t);
+	rewrite(&t, text, &counter, 1);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(t.p.unseen, 0);
+	done(&t);
+}
+
 static void parameters_are_read_by_number(void **state)
 {
 	const struct ptx_probe reader = {
@@ -1212,6 +1250,7 @@ int main(void)
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
 		cmocka_unit_test(arguments_are_loaded_from_the_kernels_parameters),
+		cmocka_unit_test(accesses_that_are_no_sites_are_counted),
 		cmocka_unit_test(parameters_are_read_by_number),
 		cmocka_unit_test(arguments_that_are_not_there_are_refused),
 		cmocka_unit_test(parameters_that_are_no_arguments_break_the_contract),
