@@ -18,7 +18,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/strmap.h"
 #include "ptx/block_image.h"
+#include "ptx/module.h"
+#include "ptx/prepare.h"
 #include "ptx/stored.h"
 
 #define INSIDE                                                                                     \
@@ -61,8 +64,16 @@ static int run(const char *real, char **argv, int out, int err)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* gbpf run --probes. */
+static bool prepares(void)
+{
+	const char *v = getenv("GBPF_PROBES");
+
+	return v && strcmp(v, "1") == 0;
+}
+
 /* Changes the version's text: frameworks key their cache of compiled code by it, and code with
- * clones differs. */
+ * clones, and code that is prepared for probes, differs. */
 static int say_version(const char *real, char **argv)
 {
 	int status = run(real, argv, -1, -1);
@@ -71,7 +82,8 @@ static int say_version(const char *real, char **argv)
 		become(real, argv);
 	}
 	if (status == 0) {
-		printf("gBPF twins of form %u with PTX\n", PTX_BLOCK_ABI);
+		printf("gBPF twins of form %u with PTX%s\n", PTX_BLOCK_ABI,
+		       prepares() ? ", prepared" : "");
 	}
 	return fflush(stdout) ? 1 : status;
 }
@@ -123,9 +135,33 @@ static int add_text(const struct ptx_block_image *i, const struct buf *own, bool
 	return err;
 }
 
+/* Prepares the text for probes that are attached later (ptx/prepare.h), as the shim does with
+ * modules that it loads as PTX. The machine code and the stored text are then of one module, so
+ * what a slice names is found in what runs. A text that cannot be read is left as it is. */
+static int prepare(struct buf *own)
+{
+	struct ptx_module *m = NULL;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = ptx_module_parse(&m, own->data, own->len, "input", &r);
+	report_finish(&r);
+	if (err) {
+		return err == -ENOMEM ? err : 0;
+	}
+	err = ptx_prepare(m, hash_bytes(own->data, own->len));
+	if (err > 0) {
+		buf_clear(own);
+		err = ptx_module_print(m, own);
+	}
+	ptx_module_free(m);
+	return err;
+}
+
 /* Reads the program's input and adds clones, if these are wanted, and the text itself. Returns 0,
  * or -errno: nothing to rewrite. */
-static int rewrite(const char *path, unsigned arch, bool clones, struct buf *text)
+static int rewrite(const char *path, unsigned arch, bool clones, bool prepared, struct buf *text)
 {
 	const struct ptx_block_image *i = NULL;
 	struct stat st;
@@ -137,6 +173,7 @@ static int rewrite(const char *path, unsigned arch, bool clones, struct buf *tex
 	}
 	buf_init(&own);
 	err = buf_read_file(&own, path, PTX_BLOCK_IMAGE_MAX);
+	err = err || !prepared || !own.len || memchr(own.data, 0, own.len) ? err : prepare(&own);
 	err = err	? err
 	      : own.len ? ptx_block_image_open(&i, own.data, own.len, arch, path)
 			: -EINVAL;
@@ -208,13 +245,14 @@ static bool compile(const char *real, char **argv, int input, const struct buf *
 }
 
 /* Returns true if the program's text was compiled, with clones or without. */
-static bool try(const char *real, char **argv, const struct ptxas_command *c, bool clones)
+static bool try(const char *real, char **argv, const struct ptxas_command *c, bool clones,
+		bool prepared)
 {
 	struct buf text;
 	bool done;
 
 	buf_init(&text);
-	done = rewrite(argv[c->input], c->arch, clones, &text) == 0 &&
+	done = rewrite(argv[c->input], c->arch, clones, prepared, &text) == 0 &&
 	       compile(real, argv, c->input, &text);
 	buf_finish(&text);
 	return done;
@@ -263,7 +301,11 @@ int main(int argc, char **argv)
 	if (c.version) {
 		return say_version(real, argv);
 	}
-	if (c.input && (try(real, argv, &c, true) || try(real, argv, &c, false))) {
+	if (c.input && prepares() &&
+	    (try(real, argv, &c, true, true) || try(real, argv, &c, false, true))) {
+		return 0;
+	}
+	if (c.input && (try(real, argv, &c, true, false) || try(real, argv, &c, false, false))) {
 		return 0;
 	}
 	become(real, argv);
