@@ -111,7 +111,9 @@ static __always_inline void gbpf_iter_end(struct bpf_iter_num *it)
 /* bpf_printk("held %llu ns", ctx->held_ns): a line for the output of gbpf policy test and for gbpf
  * events, as in Linux. Conversions: %d %i %u %x %X %o %c %p %%, with -, 0, a width and l, ll, h, hh,
  * z; %s is not possible. At most 119 characters. Lines beyond the budget (16 in a second for each
- * process) are counted and left out. Returns the length, or -EAGAIN. */
+ * process) are counted and left out. Returns the length, or -EAGAIN.
+ * Inside kernels: a line for gbpf probe log, with at most 8 values, and returns 0; the newest 64 lines of
+ * each multiprocessor are kept until they are overwritten. */
 #define bpf_printk(fmt, ...)                                                                                                \
 	({                                                                                                                  \
 		static const char ___fmt[] = fmt;                                                                           \

@@ -480,10 +480,10 @@ static const struct cli_verb verb_ls = { .name = "ls",
 					 .doc = "list attached tools and what runs them",
 					 .page = "gbpf-probe.1",
 					 .run = cmd_ls };
-static const struct cli_verb *const subs[] = { &verb_attach,	    &verb_swap,
-					       &verb_detach,	    &verb_ls,
-					       &verb_probe_set,	    &verb_probe_coverage,
-					       &verb_probe_rewrite, NULL };
+static const struct cli_verb *const subs[] = {
+	&verb_attach,	      &verb_swap,	   &verb_detach,    &verb_ls, &verb_probe_set,
+	&verb_probe_coverage, &verb_probe_rewrite, &verb_probe_log, NULL
+};
 
 const struct cli_verb verb_probe = {
 	.name = "probe",

@@ -17,7 +17,8 @@ extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_che
 	verb_policy_exec, verb_policy_test, verb_policy_new, verb_policy_build, verb_policy_watch;
 
 /* of `probe` */
-extern const struct cli_verb verb_probe_coverage, verb_probe_rewrite, verb_probe_set;
+extern const struct cli_verb verb_probe_coverage, verb_probe_rewrite, verb_probe_set,
+	verb_probe_log;
 
 /* of `map` */
 extern const struct cli_verb verb_map_list, verb_map_dump, verb_map_get, verb_map_set,

@@ -292,6 +292,7 @@ static const struct {
 	{ "probe.coverage", ALL, daemon_method_probe_coverage },
 	{ "probe.detach", ALL, daemon_method_probe_detach },
 	{ "probe.list", ALL, daemon_method_probe_list },
+	{ "probe.log", ALL, daemon_method_probe_log },
 	{ "probe.set", ALL, daemon_method_probe_set },
 	{ "ps", ALL, daemon_method_ps },
 	{ "restart", ALL, daemon_method_restart },

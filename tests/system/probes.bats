@@ -91,6 +91,60 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	run -2 gbpf map set keys 7 1 --probe "$id"
 }
 
+@test "each block and each thread has a value of its own" {
+	begin
+	attach count_each
+	start
+	tell load "launch 2 10" # 10 blocks of 96 threads
+	each() {
+		gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+print("equal" if [e["value"] for e in d["entries"]] == eval(sys.argv[1]) else "different", d.get("dropped", 0))' "$2"
+	}
+	blocks_are() { [ "$(each of_block "[6] * 8")" = "equal 12" ]; }
+	threads_are() { [ "$(each of_thread "[2 * (t % 32) for t in range(800)]")" = "equal 320" ]; }
+	wait_for blocks_are
+	wait_for threads_are
+	run -0 gbpf map get of_block 3 --probe "$id"
+	[[ "$output" == *6* ]]
+	run -0 gbpf map dump of_block --probe "$id"
+	[[ "$output" == *12* ]] # and says that look-ups found no room
+}
+
+@test "lines that programs print are shown by probe log" {
+	begin
+	attach print_blocks
+	start
+	tell load "launch 1 7"
+	texts() { gbpf probe log "$1" --json | python3 -c '
+import json, sys
+for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["warp"], l["lane"])):
+    print(l["pid"], l["program"], l["block"], l["warp"], l["lane"], l["text"], sep="|")'; }
+	shown() { [ "$(texts "$id" | wc -l)" = 35 ]; }
+	wait_for shown
+	local lines
+	mapfile -t lines < <(texts print_blocks)
+	[ "${lines[0]}" = "$pid|probed|0|0|0|block 0 of 7, -1 or ff%" ]
+	[ "${lines[1]}" = "$pid|probed|0|1|0|lane 00" ]
+	[ "${lines[32]}" = "$pid|probed|0|1|31|lane 31" ]
+	[ "${lines[33]}" = "$pid|probed|3|0|0|block 3 of 7, -1 or ff%" ]
+	[ "${lines[34]}" = "$pid|probed|6|0|0|block 6 of 7, -1 or ff%" ]
+	gbpf probe log -f "$id" >"$BATS_TEST_TMPDIR/log" 3>&- &
+	local follower=$!
+	follows() { [ "$(wc -l <"$BATS_TEST_TMPDIR/log")" = "$1" ]; }
+	wait_for follows 35
+	tell "launch 1 1"
+	wait_for follows $((35 + 33))
+	grep -qE "^[0-9]+\.[0-9]{9} $pid probed kernel [0-9a-f]{16} block 0 warp 1 lane 31: lane 31$" "$BATS_TEST_TMPDIR/log"
+	kill "$follower"
+	wait "$follower" || true
+	run -5 gbpf probe log nobody
+	attach count_blocks
+	run -2 gbpf probe log "$id"
+	[[ "$output" == *"prints nothing"* ]]
+}
+
 @test "a full hash table drops keys, and says how many" {
 	begin
 	attach count_full

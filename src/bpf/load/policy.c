@@ -15,6 +15,12 @@
 #include "base/compiler.h"
 #include "bpf/load/jit/jit.h"
 #include "bpf/run/map/map_type.h"
+#include "bpf/run/printk.h"
+
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+};
 
 #define FIRST_CODE_BYTES (64u << 10)
 #define MAX_CODE_BYTES (EBPF_MAX_IMAGE_BYTES / 2)
@@ -32,6 +38,7 @@ struct build {
 	char *device_text;		   /* owned: their PTX */
 	size_t device_text_bytes;
 	uint64_t object_hash;
+	uint32_t print_map_1; /* 1 + index of the ring for lines of programs inside kernels, or 0 */
 };
 
 /* Lays out the maps, whose definitions were checked when the object was opened. */
@@ -63,6 +70,47 @@ const struct ebpf_verify_stats *ebpf_built_stats(const struct ebpf_built *b, int
 		}
 	}
 	return NULL;
+}
+
+static int prints(const struct ebpf_prog *prog)
+{
+	for (uint32_t k = 0; k < prog->n_insns; k++) {
+		const struct ebpf_insn *i = &prog->insns[k];
+
+		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER &&
+		    ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_trace_vprintk) {
+			return 1;
+		}
+		k += i->code == EBPF_LD_IMM64;
+	}
+	return 0;
+}
+
+/* Adds the ring for lines that programs inside kernels print, if there are such programs. */
+static int add_print_map(struct build *c, struct report *r)
+{
+	struct ebpf_object *o = &c->out->object;
+	int any = 0;
+
+	for (uint32_t i = 0; i < o->n_progs; i++) {
+		any |= is_device(&o->progs[i]) && prints(&o->progs[i]);
+	}
+	if (!any) {
+		return 0;
+	}
+	if (o->n_maps == EBPF_MAX_MAPS) {
+		report_place(r, "%s", o->name);
+		report_hint(r, "bpf_printk inside kernels needs one more");
+		return report_set(r, -E2BIG, "map", "more than %u maps", EBPF_MAX_MAPS);
+	}
+	o->maps[o->n_maps++] =
+		(struct ebpf_map_def){ .name = EBPF_PRINT_MAP,
+				       .type = GBPF_MAP_SM_RING,
+				       .value_bytes = sizeof(struct ebpf_print_record),
+				       .max_entries = EBPF_PRINT_RECORDS,
+				       .flags = (uint32_t)GBPF_F_DEVICE };
+	c->print_map_1 = o->n_maps;
+	return 0;
 }
 
 static int verify_all(struct build *c, unsigned flags, struct report *r)
@@ -219,6 +267,7 @@ static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_
 				      .device_control = !!(flags & EBPF_BUILD_CONTROL),
 				      .fields = &d->fields,
 				      .maps = &maps,
+				      .print_map_1 = c->print_map_1,
 				      .report = r };
 	int err;
 
@@ -290,8 +339,11 @@ static int build_image(struct build *c, uint64_t version)
 
 static int build_opened(struct build *c, uint64_t version, unsigned flags, struct report *r)
 {
-	int err = lay_out_maps(c, r);
+	int err = add_print_map(c, r);
 
+	if (!err) {
+		err = lay_out_maps(c, r);
+	}
 	if (!err) {
 		err = verify_all(c, flags, r);
 	}

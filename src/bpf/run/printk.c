@@ -114,6 +114,30 @@ static const char *parse(const char *f, struct spec *s)
 	return *f ? f + 1 : f;
 }
 
+char ebpf_print_check(const void *fmt, size_t fmt_bytes, unsigned *ret_args)
+{
+	char copy[EBPF_PRINT_TEXT];
+	size_t n = MIN(fmt_bytes, sizeof(copy) - 1);
+
+	memcpy(copy, fmt, n);
+	copy[n] = 0;
+	*ret_args = 0;
+	for (const char *f = copy; *f;) {
+		struct spec s;
+
+		if (*f != '%' || f[1] == '%') {
+			f += *f == '%' ? 2 : 1;
+			continue;
+		}
+		f = parse(f + 1, &s);
+		if (!s.conversion) {
+			return f[-1];
+		}
+		++*ret_args;
+	}
+	return 0;
+}
+
 static void format(struct out *o, const char *f, const uint8_t *args, size_t n_args)
 {
 	while (*f) {
@@ -164,20 +188,13 @@ static struct ebpf_print_line *reserve(struct ebpf_prints *p, uint64_t *ret_at)
 	return &p->line[at % EBPF_PRINT_LINES];
 }
 
-int ebpf_print(struct ebpf_prints *p, const void *fmt, size_t fmt_bytes, const void *args,
-	       size_t args_bytes)
+size_t ebpf_print_format(char *text, const void *fmt, size_t fmt_bytes, const void *args,
+			 size_t args_bytes)
 {
 	struct out o = { .n = 0 };
-	struct ebpf_print_line *l;
 	char copy[EBPF_PRINT_TEXT];
 	size_t n = MIN(fmt_bytes, sizeof(copy) - 1);
-	uint64_t at;
 
-	l = reserve(p, &at);
-	if (!l) {
-		(void)add_relaxed(&p->dropped, 1u);
-		return -EAGAIN;
-	}
 	memcpy(copy, fmt, n);
 	copy[n] = 0;
 	n = strlen(copy);
@@ -185,9 +202,25 @@ int ebpf_print(struct ebpf_prints *p, const void *fmt, size_t fmt_bytes, const v
 		copy[--n] = 0;
 	}
 	format(&o, copy, args, args_bytes / sizeof(uint64_t));
-	memcpy(l->text, o.text, o.n + 1);
+	memcpy(text, o.text, o.n + 1);
+	return o.n;
+}
+
+int ebpf_print(struct ebpf_prints *p, const void *fmt, size_t fmt_bytes, const void *args,
+	       size_t args_bytes)
+{
+	struct ebpf_print_line *l;
+	size_t n;
+	uint64_t at;
+
+	l = reserve(p, &at);
+	if (!l) {
+		(void)add_relaxed(&p->dropped, 1u);
+		return -EAGAIN;
+	}
+	n = ebpf_print_format(l->text, fmt, fmt_bytes, args, args_bytes);
 	store_release(&l->seq, at + 1);
-	return (int)o.n;
+	return (int)n;
 }
 
 bool ebpf_prints_take(struct ebpf_prints *p, char *text)

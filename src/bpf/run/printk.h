@@ -24,6 +24,30 @@ struct ebpf_prints {
 	} line[EBPF_PRINT_LINES];
 };
 
+/* Formats a line of printable ASCII to text, of EBPF_PRINT_TEXT bytes. Formats with other
+ * conversions than those of bpf_printk, and too few args, give "%?". Returns its length. */
+size_t ebpf_print_format(char *text, const void *fmt, size_t fmt_bytes, const void *args,
+			 size_t args_bytes);
+/* Returns the first character of a conversion that bpf_printk does not have, or 0; *ret_args is the
+ * number of arguments that the format takes. */
+char ebpf_print_check(const void *fmt, size_t fmt_bytes, unsigned *ret_args);
+
+/* ---- lines of programs inside kernels ----
+ *
+ * They go to an SM_RING that the loader adds to an object, as numbers: where the format lies in a
+ * constant map, and the arguments. gbpfd formats them. */
+#define EBPF_PRINT_MAP ".printk"
+#define EBPF_PRINT_ARGS 8u
+#define EBPF_PRINT_RECORDS 64u /* of a multiprocessor, a power of two */
+
+struct ebpf_print_record {
+	uint64_t fmt;  /* offset of the format in the value of a map; from bit 32 on the map */
+	uint64_t time; /* of the GPU, ns */
+	uint64_t kernel, block;
+	uint64_t lane; /* from bit 32 on the number of the warp in its block */
+	uint64_t args[EBPF_PRINT_ARGS];
+};
+
 /* Formats a line; args are u64 of any alignment. Memory may change meanwhile. Returns the length,
  * or -EAGAIN if the ring is full. */
 int ebpf_print(struct ebpf_prints *p, const void *fmt, size_t fmt_bytes, const void *args,

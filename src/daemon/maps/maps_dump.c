@@ -84,7 +84,7 @@ static bool walk(struct map_dump *d, const struct ebpf_map *m)
 		buf_puts(&d->out, "}");
 		said = true;
 	}
-	d->dropped += ebpf_bucket_dropped(m);
+	d->dropped += ebpf_bucket_dropped(m) + ebpf_array_dropped(m);
 	return true;
 }
 

@@ -28,6 +28,8 @@ static const struct {
 	{ GBPF_MAP_SM_ARRAY, "sm_array" },
 	{ GBPF_MAP_WARP_ARRAY, "warp_array" },
 	{ GBPF_MAP_SM_RING, "sm_ring" },
+	{ GBPF_MAP_BLOCK_ARRAY, "block_array" },
+	{ GBPF_MAP_GPU_THREAD_ARRAY, "gpu_thread_array" },
 };
 
 const char *daemon_map_type_name(uint32_t type)

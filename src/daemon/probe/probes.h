@@ -73,6 +73,7 @@ void daemon_method_probe_detach(struct daemon_call *c);
 void daemon_method_probe_list(struct daemon_call *c);
 void daemon_method_probe_coverage(struct daemon_call *c);
 void daemon_method_probe_set(struct daemon_call *c);
+void daemon_method_probe_log(struct daemon_call *c);
 void daemon_method_map_drain(struct daemon_call *c);
 
 #endif

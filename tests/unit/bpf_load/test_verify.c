@@ -31,6 +31,7 @@
 #include "../bpf_run/asm.h"
 #include "base/compiler.h"
 #include "bpf/load/jit/jit.h"
+#include "bpf/run/printk.h"
 #include "bpf/load/verify/verify.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
@@ -63,6 +64,9 @@ static const struct ebpf_map_def maps[] = {
 	{ "wide", 2, 4, 32, 4, GBPF_F_DEVICE, 0 },
 	{ "devhash", 1, 8, 16, 64, GBPF_F_DEVICE, 0 },
 	{ "devlru", 9, 4, 8, 64, GBPF_F_DEVICE, 0 },
+	{ "blocks", 1006, 4, 16, 64, GBPF_F_DEVICE, 0 },
+	{ "lanes", 1007, 4, 16, 64, GBPF_F_DEVICE, 0 },
+	{ ".printk", 1003, 0, sizeof(struct ebpf_print_record), 64, GBPF_F_DEVICE, 0 },
 };
 
 #define PROPERTIES 19
@@ -225,7 +229,9 @@ static void run_compiler(const struct vt_case *c, const struct ebpf_prog *p)
 	static struct ebpf_map laid[ARRAY_SIZE(maps)];
 	static uint8_t text[1 << 18];
 	const struct ebpf_code code = { .insns = p->insns, .n = p->n_insns };
-	struct ebpf_jit_options o = { .device_hook = p->hook, .device_lane = p->lane };
+	struct ebpf_jit_options o = { .device_hook = p->hook,
+				      .device_lane = p->lane,
+				      .print_map_1 = ARRAY_SIZE(maps) };
 	size_t bytes[EBPF_REGIONS], len = 0;
 	struct report r;
 

@@ -115,7 +115,8 @@ int ptx_batch_add_device(struct ptx_batch *b, const struct ebpf_insn *insns, uin
 				      .device_lane = lane,
 				      .device_control = b->control != NULL,
 				      .fields = &p.fields,
-				      .maps = &p.maps };
+				      .maps = &p.maps,
+				      .print_map_1 = b->print_map_1 };
 	uint8_t *out = malloc(MAX_TEXT);
 	char name[16];
 	size_t len = 0;

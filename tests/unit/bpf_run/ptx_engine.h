@@ -23,6 +23,7 @@ struct ptx_batch {
 	/* NULL, or before programs are added: these are set by four control words, of the
 	 * multiprocessors. */
 	const uint32_t *control;
+	uint32_t print_map_1; /* as in struct ebpf_jit_options */
 };
 
 void ptx_batch_begin(struct ptx_batch *b);

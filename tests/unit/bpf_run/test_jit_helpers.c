@@ -16,6 +16,7 @@
 #include "bpf/load/jit/ptx/jit_ptx.h"
 #include "bpf/run/map/map.h"
 #include "bpf/run/map/map_sm_ring.h"
+#include "bpf/run/printk.h"
 #include "ptx_engine.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
@@ -53,7 +54,7 @@ static uint64_t rnd(void)
 	return z ^ z >> 31;
 }
 
-enum { OUT, COUNTS, HIST, PAIRS, BY_SM, BY_WARP, RING, SMALL };
+enum { OUT, COUNTS, HIST, PAIRS, BY_SM, BY_WARP, RING, SMALL, LINES, BLOCKS, GPU_THREADS, TEXTS };
 
 /* Map 0 has eight words for each thread. */
 static uint64_t out(unsigned thread, unsigned word)
@@ -81,6 +82,7 @@ static void run_controlled(const char *program, unsigned threads, int lane, cons
 	report_init(&r);
 	ptx_batch_begin(&b);
 	b.control = control;
+	b.print_map_1 = LINES + 1;
 	if (ptx_batch_add_device(&b, unit.insns, unit.n, &t.env, HOOK_gdev_enter, lane, &r)) {
 		fail_msg("%s: %s", buf_text(&r.place), buf_text(&r.message));
 	}
@@ -549,6 +551,123 @@ static void flags_of_a_record_are_errors(void **state)
 	assert_int_equal(ebpf_map_count(&t.env.maps[RING]), 0);
 }
 
+/* ---- values of blocks and threads ---- */
+
+/* Grids of 6 x 4 blocks with 4 x 2 x 3 threads, and more. */
+static void fill_places(void)
+{
+	for (unsigned k = 0; k < THREADS; k++) {
+		unsigned in_block = k % 24;
+
+		ctx[k].block = k / 24;
+		ctx[k].threads_x = 4;
+		ctx[k].threads_y = 2;
+		ctx[k].threads_z = 3;
+		ctx[k].thread_x = in_block % 4;
+		ctx[k].thread_y = in_block / 4 % 2;
+		ctx[k].thread_z = in_block / 8;
+	}
+	ctx[THREADS - 1].block = UINT64_C(1) << 32;
+}
+
+static void blocks_and_threads_have_values_of_their_own(void **state)
+{
+	for (unsigned map = BLOCKS; map <= GPU_THREADS; map++) {
+		uint32_t max = t.defs[map].max_entries;
+		uint64_t beyond = 0;
+		char program[512];
+
+		fill_places();
+		snprintf(program, sizeof(program),
+			 BEGIN "stw [r10-4], 0; mov r2, r10; add r2, -4; ldmap r1, %u; call 1; "
+			       "mov r7, 1; jeq r0, 0, out; mov r7, 2; ldxw r2, [r9+104]; "
+			       "stxdw [r0], r2; mov r2, 3; aadd64 [r0+8], r2; out:; "
+			       "stxdw [r6], r7;" END,
+			 map);
+		run(program, THREADS, 0);
+		for (unsigned k = 0; k < THREADS; k++) {
+			uint64_t at = map == BLOCKS ? ctx[k].block : ctx[k].block * 24 + k % 24;
+
+			assert_int_equal(out(k, 0), at < max ? 2 : 1);
+			beyond += at >= max;
+			if (at < max) {
+				uint64_t who = word_of(map, 0, (unsigned)at, 0);
+
+				assert_int_equal(map == BLOCKS ? who / 24 : who,
+						 map == BLOCKS ? ctx[k].block : k);
+				assert_int_equal(word_of(map, 0, (unsigned)at, 1),
+						 map == BLOCKS ? 3 * 24 : 3);
+			}
+		}
+		assert_true(beyond > 0);
+		assert_int_equal(ebpf_array_dropped(&t.env.maps[map]), beyond);
+		assert_int_equal(t.env.helper_errors, 0);
+	}
+}
+
+static void another_key_has_no_value(void **state)
+{
+	fill_places();
+	run(BEGIN
+	    "stw [r10-4], 1; mov r2, r10; add r2, -4; ldmap r1, 9; call 1; stxdw [r6], r0;" END,
+	    32, 0);
+	assert_int_equal(out(3, 0), 0);
+	assert_int_equal(ebpf_array_dropped(&t.env.maps[BLOCKS]), 0);
+}
+
+/* ---- lines ---- */
+
+/* Returns how many lines there are, after comparing each with what its thread printed: its number
+ * and, if there are two, the clock. */
+static unsigned lines_are_right(uint32_t fmt, int two)
+{
+	static uint8_t seen[THREADS];
+	struct ebpf_print_record r;
+	unsigned n = 0;
+
+	memset(seen, 0, sizeof(seen));
+	for (uint32_t ring = 0; ring < EBPF_SM_SLOTS; ring++) {
+		uint64_t next = 0, missed = 0;
+
+		while (ebpf_sm_ring_next(&t.env.maps[LINES], ring, 0, &next, &missed, &r)) {
+			uint64_t k = r.args[0];
+
+			assert_true(k < THREADS && !seen[k]);
+			seen[k] = 1;
+			assert_int_equal(r.fmt, (uint64_t)TEXTS << 32 | fmt);
+			assert_true(r.time > 0);
+			assert_int_equal(r.kernel, ctx[k].kernel);
+			assert_int_equal(r.block, ctx[k].block);
+			assert_int_equal(r.lane, (uint64_t)ctx[k].warp << 32 | ctx[k].lane);
+			assert_int_equal(r.args[1], two ? ctx[k].clock : 0);
+			for (unsigned a = 2; a < EBPF_PRINT_ARGS; a++) {
+				assert_int_equal(r.args[a], 0);
+			}
+			n++;
+		}
+		assert_int_equal(missed, 0);
+	}
+	return n;
+}
+
+static void lines_are_records_of_numbers(void **state)
+{
+	fill(THREADS);
+	/* in registers; then at an unaligned place of memory, in a function without the context */
+	run(BEGIN "ldxw r1, [r9+104]; stxdw [r10-24], r1; ldxdw r1, [r9]; stxdw [r10-16], r1; "
+		  "stdw [r10-8], 0; ldval r1, 11, 5; mov r2, 9; mov r3, r10; add r3, -24; "
+		  "mov r4, 24; call 177; stxdw [r6], r0;" END,
+	    THREADS, 0);
+	assert_int_equal(lines_are_right(5, 1), THREADS);
+	assert_int_equal(out(7, 0), 0);
+	run(BEGIN "ldxw r1, [r9+104]; callf f;" END
+		  "; f:; stxdw [r10-9], r1; ldval r1, 11, 0; mov r2, 9; mov r3, r10; "
+		  "add r3, -9; mov r4, 8; call 177; mov r0, 0; exit",
+	    THREADS, 0);
+	assert_int_equal(lines_are_right(0, 0), THREADS);
+	assert_int_equal(t.env.helper_errors, 0);
+}
+
 /* ---- warp-wide ---- */
 
 static void model(uint32_t active, unsigned lane, const uint64_t *v, const uint32_t *from,
@@ -622,6 +741,7 @@ static int compiled(const char *program, int hook, int lane, const char *reason)
 	}
 	report_init(&r);
 	ptx_batch_begin(&b);
+	b.print_map_1 = LINES + 1;
 	err = ptx_batch_add_device(&b, unit.insns, unit.n, &t.env, hook, lane, &r);
 	if (err && strcmp(buf_text(&r.message), reason) != 0) {
 		fail_msg("%s: %s", program, buf_text(&r.message));
@@ -669,6 +789,23 @@ static void helpers_of_other_places_are_refused(void **state)
 	assert_int_equal(ebpf_helper_slot(507), -ENOENT);
 }
 
+static void lines_of_other_forms_are_refused(void **state)
+{
+	const char *reason =
+		"no PTX for bpf_trace_vprintk, unless its format is a constant and the "
+		"size of its arguments a number in the call";
+
+	assert_int_equal(
+		compiled("stdw [r10-8], 0; mov r1, r10; add r1, -8; mov r2, 8; mov r3, r1; "
+			 "mov r4, 8; call 177; mov r0, 0; exit",
+			 HOOK_gdev_enter, 0, reason),
+		-ENOTSUP);
+	assert_int_equal(compiled("stdw [r10-8], 0; ldxw r4, [r1+104]; ldval r1, 11, 0; mov r2, 8; "
+				  "mov r3, r10; add r3, -8; call 177; mov r0, 0; exit",
+				  HOOK_gdev_enter, 0, reason),
+			 -ENOTSUP);
+}
+
 static void the_host_counts_a_call_as_an_error(void **state)
 {
 	test_env_reset(&t);
@@ -689,7 +826,13 @@ static int setup(void **state)
 	test_env_add(&t, "by_warp", 16, 5, GBPF_F_DEVICE, 0);
 	test_env_add(&t, "ring", 24, THREADS / 4, GBPF_F_DEVICE, 0);
 	test_env_add(&t, "small", 24, 64, GBPF_F_DEVICE, 0);
-	for (unsigned i = RING; i <= SMALL; i++) {
+	test_env_add(&t, "lines", sizeof(struct ebpf_print_record), THREADS / 4, GBPF_F_DEVICE, 0);
+	test_env_add(&t, "blocks", 16, 20, GBPF_F_DEVICE, 0);
+	test_env_add(&t, "threads", 16, THREADS - 100, GBPF_F_DEVICE, 0);
+	test_env_add(&t, "texts", 64, 1, 0, 0);
+	t.defs[BLOCKS].type = GBPF_MAP_BLOCK_ARRAY;
+	t.defs[GPU_THREADS].type = GBPF_MAP_GPU_THREAD_ARRAY;
+	for (unsigned i = RING; i <= LINES; i++) {
 		t.defs[i].type = GBPF_MAP_SM_RING;
 		t.defs[i].key_bytes = 0;
 	}
@@ -734,6 +877,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(records_may_be_in_memory),
 		cmocka_unit_test(records_of_two_calls_meet),
 		cmocka_unit_test(flags_of_a_record_are_errors),
+		cmocka_unit_test(blocks_and_threads_have_values_of_their_own),
+		cmocka_unit_test(another_key_has_no_value),
+		cmocka_unit_test(lines_are_records_of_numbers),
+		cmocka_unit_test(lines_of_other_forms_are_refused),
 		cmocka_unit_test(warp_wide_helpers_combine_the_active_lanes),
 		cmocka_unit_test(helpers_of_other_places_are_refused),
 		cmocka_unit_test(the_host_counts_a_call_as_an_error),

@@ -78,6 +78,28 @@ static void what_cannot_be_printed_is_marked(void **state)
 	expect("%99999d", (const uint64_t[]){ 1 }, 1, "                               1");
 }
 
+static void formats_are_checked(void **state)
+{
+	static const struct {
+		const char *fmt;
+		char bad;
+		unsigned args;
+	} cases[] = { { "", 0, 0 },	    { "100 %%", 0, 0 },	 { "%d %5llu %-08lx %hhX", 0, 4 },
+		      { "%p%c%%%i", 0, 3 }, { "%d %s", 's', 1 }, { "%n", 'n', 0 },
+		      { "%", '%', 0 },	    { "%l", 'l', 0 },	 { "%9999d", 0, 1 },
+		      { "%-*d", '*', 0 } };
+	unsigned n;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *fmt = cases[i].fmt;
+
+		assert_int_equal(ebpf_print_check(fmt, strlen(fmt) + 1, &n), cases[i].bad);
+		assert_int_equal(n, cases[i].args);
+	}
+	assert_int_equal(ebpf_print_check("%d%d", 2, &n), 0); /* no terminator */
+	assert_int_equal(n, 1);
+}
+
 static void a_long_line_is_cut(void **state)
 {
 	char fmt[300], want[EBPF_PRINT_TEXT];
@@ -205,6 +227,7 @@ int main(void)
 		cmocka_unit_test(numbers_are_as_in_c),
 		cmocka_unit_test(texts_and_characters),
 		cmocka_unit_test(what_cannot_be_printed_is_marked),
+		cmocka_unit_test(formats_are_checked),
 		cmocka_unit_test(a_long_line_is_cut),
 		cmocka_unit_test(without_a_terminator_the_size_counts),
 		cmocka_unit_test(a_full_ring_counts_and_keeps_the_oldest),

@@ -61,6 +61,7 @@ static const struct {
 	{ "probe.coverage", "{}", EVERYBODY, "alice_kernel" },
 	{ "probe.detach", "{\"id\":7}", EVERYBODY, NULL },
 	{ "probe.list", "{}", EVERYBODY, "alices_tool" },
+	{ "probe.log", "{\"id\":7}", EVERYBODY, NULL },
 	{ "probe.set", "{\"id\":7,\"off\":true}", EVERYBODY, NULL },
 	{ "ps", "{}", EVERYBODY, "alice_kernel" },
 	{ "restart", "{\"pid\":1}", EVERYBODY, NULL },

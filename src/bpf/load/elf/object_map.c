@@ -220,7 +220,8 @@ static int check_device(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	}
 	report_hint(p->r, "types for memory of the GPU: GBPF_MAP_ARRAY, GBPF_MAP_HASH, "
 			  "GBPF_MAP_LRU_HASH, GBPF_MAP_HISTOGRAM, GBPF_MAP_SM_ARRAY, "
-			  "GBPF_MAP_WARP_ARRAY, GBPF_MAP_SM_RING");
+			  "GBPF_MAP_WARP_ARRAY, GBPF_MAP_SM_RING, GBPF_MAP_BLOCK_ARRAY, "
+			  "GBPF_MAP_GPU_THREAD_ARRAY");
 	return refuse_map(p, d, -EINVAL, "maps of this type cannot lie in memory of the GPU");
 }
 

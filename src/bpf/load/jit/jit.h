@@ -56,6 +56,9 @@ struct ebpf_jit_options {
 	 * uses as a parameter; receives a bit for each. NULL: it reads them from the environment,
 	 * as the other functions do. */
 	uint64_t *maps;
+	/* PTX: 1 + index of the map that receives lines of bpf_printk (bpf/run/printk.h); 0: there
+	 * is none. */
+	uint32_t print_map_1;
 	struct report *report; /* receives the reason of -ENOTSUP; may be NULL */
 };
 

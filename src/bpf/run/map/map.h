@@ -27,6 +27,8 @@
  * number of the multiprocessor modulo EBPF_SM_SLOTS, or this times EBPF_WARP_SLOTS plus the warp's
  * place.
  *
+ * BLOCK_ARRAY, GPU_THREAD_ARRAY: as ARRAY, where i is the number of the block or thread.
+ *
  * All other lookups call the helper: in an epoch array the copy depends on the call, in a
  * THREAD_ARRAY on the thread. PROG_ARRAY has no memory. */
 #ifndef GBPF_BPF_RUN_MAP_MAP_H
@@ -86,7 +88,8 @@ struct ebpf_map {
 	/* Geometry of types that have more than elements; offsets in bytes from data. */
 	uint32_t bytes;	     /* size of the map */
 	uint32_t n_slots;    /* hash: buckets; queue: places; ring: blocks; a power of two */
-	uint32_t head_off;   /* hash: heads of the buckets; queue, stack: head words */
+	uint32_t head_off;   /* hash: heads of the buckets; queue, stack: head words; block and GPU
+				thread array: number of look-ups beyond the end */
 	uint32_t pool_off;   /* bits of taken elements (map_pool.h) */
 	uint32_t elem_off;   /* first element; ring: first block */
 	uint32_t key_off;    /* within an element */
@@ -216,5 +219,9 @@ int ebpf_map_copy(const struct ebpf_map *to, const struct ebpf_map *from);
 uint64_t ebpf_maps_publish(struct ebpf_map *maps, unsigned n);
 /* Returns the word with the published epoch, or NULL if no map has epochs or none is bound. */
 uint64_t *ebpf_maps_epoch(const struct ebpf_map *maps, unsigned n);
+
+/* Returns the number of look-ups beyond the end of a BLOCK_ARRAY or GPU_THREAD_ARRAY, whose data is
+ * set; 0 of other types. */
+uint64_t ebpf_array_dropped(const struct ebpf_map *m);
 
 #endif

@@ -1,5 +1,6 @@
 /* Types with permanent elements that are found by index: ARRAY (with or without epochs), HISTOGRAM,
- * THREAD_ARRAY, SM_ARRAY, WARP_ARRAY, ARRAY_OF_MAPS and PROG_ARRAY. */
+ * THREAD_ARRAY, SM_ARRAY, WARP_ARRAY, BLOCK_ARRAY, GPU_THREAD_ARRAY, ARRAY_OF_MAPS and PROG_ARRAY.
+ */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -285,6 +286,46 @@ const struct ebpf_map_type ebpf_map_type_WARP_ARRAY = {
 	.clear = plain_clear,
 	.copy = plain_copy,
 };
+
+/* ---- BLOCK_ARRAY, GPU_THREAD_ARRAY ----
+ *
+ * Programs inside kernels find the value of their own block or thread, by instructions; the host
+ * sees an array of all of them. Behind it lies the number of look-ups by blocks or threads beyond
+ * max_entries. */
+
+static uint64_t own_layout(struct ebpf_map *m)
+{
+	uint64_t bytes = plain_layout(m);
+
+	m->head_off = (uint32_t)MIN(bytes, EBPF_MAX_REGION_BYTES);
+	return bytes + 8;
+}
+
+uint64_t ebpf_array_dropped(const struct ebpf_map *m)
+{
+	int is_own = m->type == GBPF_MAP_BLOCK_ARRAY || m->type == GBPF_MAP_GPU_THREAD_ARRAY;
+
+	return is_own && m->data
+		       ? load_relaxed((const uint64_t *)(const void *)(m->data + m->head_off))
+		       : 0;
+}
+
+#define OWN_ARRAY(name)                                                                            \
+	const struct ebpf_map_type ebpf_map_type_##name = {                                        \
+		.traits = EBPF_MAP_INDEXED | EBPF_MAP_ON_DEVICE,                                   \
+		.max_entries = EBPF_MAX_ENTRIES,                                                   \
+		.hint = PLACE_HINT,                                                                \
+		.check = place_check,                                                              \
+		.layout = own_layout,                                                              \
+		.lookup = array_lookup,                                                            \
+		.update = plain_update,                                                            \
+		.slot = array_slot,                                                                \
+		.clear = plain_clear,                                                              \
+		.copy = plain_copy,                                                                \
+	}
+
+OWN_ARRAY(BLOCK_ARRAY);
+OWN_ARRAY(GPU_THREAD_ARRAY);
 
 /* ---- ARRAY_OF_MAPS, PROG_ARRAY ---- */
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bpf/load/jit/ptx/jit_ptx_int.h"
+#include "bpf/run/map/map_type.h"
 
 #define MAX_FIELDS 4
 
@@ -42,14 +43,9 @@ static void three_fields(struct ebpf_ptx_jit *j, const struct device_helper *h)
 	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
 }
 
-/* Finds the number that a register has at the call: clang loads arguments right in front of it. The
- * verifier has proved that it is always the same. Returns 0 if it is loaded elsewhere. */
-static int constant_before(const struct ebpf_ptx_jit *j, unsigned reg, uint32_t *ret)
+int ebpf_ptx_number_before(const struct ebpf_jit *plan, uint32_t pc, unsigned reg, uint32_t *ret)
 {
-	const struct ebpf_jit *plan = j->plan;
-
-	for (uint32_t pc = j->pc;
-	     pc-- > 0 && !(plan->notes[pc + 1].flags & (JIT_TARGET | JIT_FUNC));) {
+	for (; pc-- > 0 && !(plan->notes[pc + 1].flags & (JIT_TARGET | JIT_FUNC));) {
 		const struct ebpf_insn *i = &plan->insns[pc];
 		unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
 
@@ -90,8 +86,8 @@ int ebpf_ptx_need_arg(struct ebpf_ptx_jit *j, int slot)
 	uint32_t offset = 0, bytes = 0;
 	struct ebpf_ptx_arg *a;
 
-	if (!constant_before(j, 1, &offset) ||
-	    (slot == EBPF_SLOT_gbpf_arg && !constant_before(j, 2, &bytes))) {
+	if (!ebpf_ptx_number_before(j->plan, j->pc, 1, &offset) ||
+	    (slot == EBPF_SLOT_gbpf_arg && !ebpf_ptx_number_before(j->plan, j->pc, 2, &bytes))) {
 		return ebpf_ptx_refuse(j, slot == EBPF_SLOT_gbpf_arg
 						  ? "gbpf_arg, unless its offset and size are "
 						    "numbers in the call"
@@ -304,6 +300,7 @@ static const struct device_helper helpers[EBPF_HELPER_SLOTS] = {
 	[EBPF_SLOT_gbpf_param] = { parameter },
 	[EBPF_SLOT_gbpf_param_bytes] = { parameter_bytes },
 	[EBPF_SLOT_gbpf_clock] = { read_clock },
+	[EBPF_SLOT_bpf_trace_vprintk] = { NULL, { "kernel", "block", "warp", "lane" } },
 	[EBPF_SLOT_gbpf_sample] = { sample, { "block" } },
 	[EBPF_SLOT_gbpf_prefetch] = { prefetch },
 	[EBPF_SLOT_gbpf_ballot] = { ballot, { "active" }, .warp_wide = 1 },
@@ -312,6 +309,19 @@ static const struct device_helper helpers[EBPF_HELPER_SLOTS] = {
 	[EBPF_SLOT_gbpf_warp_min] = { reduce, { "active" }, "min", 1 },
 	[EBPF_SLOT_gbpf_warp_max] = { reduce, { "active" }, "max", 1 },
 };
+
+/* What a look-up of the block's or the thread's own value reads. */
+static int own_fields(struct ebpf_ptx_jit *j)
+{
+	static const char *const fields[] = { "block",	  "threads_x", "threads_y", "threads_z",
+					      "thread_x", "thread_y",  "thread_z" };
+	unsigned n = ebpf_ptx_own_map(j) == GBPF_MAP_BLOCK_ARRAY ? 1 : ARRAY_SIZE(fields);
+
+	for (unsigned k = 0; k < n; k++) {
+		ebpf_ptx_need_field(j, fields[k]);
+	}
+	return 1;
+}
 
 int ebpf_ptx_helper_fields(struct ebpf_ptx_jit *j, int slot)
 {
@@ -322,6 +332,9 @@ int ebpf_ptx_helper_fields(struct ebpf_ptx_jit *j, int slot)
 	if (changes_hash && ebpf_ptx_is_hash(j) && j->plan->options->device_lane) {
 		ebpf_ptx_need_field(j, "active"); /* one of these lanes acts */
 		return 1;
+	}
+	if (slot == EBPF_SLOT_bpf_map_lookup_elem && ebpf_ptx_own_map(j)) {
+		return own_fields(j);
 	}
 	while (slot >= 0 && n < MAX_FIELDS && helpers[slot].fields[n]) {
 		ebpf_ptx_need_field(j, helpers[slot].fields[n++]);

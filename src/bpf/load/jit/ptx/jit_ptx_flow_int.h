@@ -15,6 +15,9 @@ struct ebpf_ptx_value ebpf_ptx_join(struct ebpf_ptx_value a, struct ebpf_ptx_val
 struct ebpf_ptx_value ebpf_ptx_computed(const struct ebpf_ptx_value *regs,
 					const struct ebpf_insn *i);
 
+/* Finds the number that a register has at a call, which the verifier has proved to be always the
+ * same: clang loads arguments right in front of it. Returns 0 if it is loaded elsewhere. */
+int ebpf_ptx_number_before(const struct ebpf_jit *plan, uint32_t pc, unsigned reg, uint32_t *ret);
 /* Returns the number of arguments of a helper. */
 unsigned ebpf_ptx_arity(int slot);
 /* Returns whether an instruction can do with a stack in registers, and counts the words that it

@@ -123,6 +123,9 @@ void ebpf_ptx_count_error(struct ebpf_ptx_jit *j);
 int ebpf_ptx_map_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_map_update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 
+/* Returns the type of the map of the call if it has a value for each block or thread, else 0. */
+uint32_t ebpf_ptx_own_map(const struct ebpf_ptx_jit *j);
+
 /* Copies the value at r3 to r1, a generic address, in whole words where it consists of them;
  * changes r1, r3, r5, %t0, %t1 and %p0. */
 void ebpf_ptx_copy_value(struct ebpf_ptx_jit *j, unsigned bytes);
@@ -133,6 +136,16 @@ int ebpf_ptx_hash_lookup(struct ebpf_ptx_jit *j);
 int ebpf_ptx_hash_update(struct ebpf_ptx_jit *j);
 int ebpf_ptx_hash_delete(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_key_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+
+/* A push to a ring: take a number, which leaves the slot in %r5 and the sum in %r3; then each word
+ * from %t1; then commit, which sets r0 to 0. The first and the last change %t0-%t3 and %w0-%w2. */
+void ebpf_ptx_ring_take(struct ebpf_ptx_jit *j, const struct ebpf_map *m);
+void ebpf_ptx_ring_word(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned k);
+void ebpf_ptx_ring_commit(struct ebpf_ptx_jit *j, const struct ebpf_map *m);
+/* bpf_trace_vprintk (jit_ptx_print.c). */
+int ebpf_ptx_print(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
+/* As in jit_ptx_flow_int.h. */
+int ebpf_ptx_number_before(const struct ebpf_jit *plan, uint32_t pc, unsigned reg, uint32_t *ret);
 
 int ebpf_ptx_map_push(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_ring_output(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);

@@ -187,8 +187,71 @@ static void lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, uns
 	ebpf_ptx_label(j, end);
 }
 
+/* ---- maps with a value for each block or thread ---- */
+
+uint32_t ebpf_ptx_own_map(const struct ebpf_ptx_jit *j)
+{
+	const struct ebpf_ptx_value *handle = &ebpf_ptx_known(j)->base;
+	const struct ebpf_map *m = handle->kind == PTX_HANDLE && handle->map < j->plan->n_maps
+					   ? &j->plan->maps[handle->map]
+					   : NULL;
+
+	return m && (m->type == GBPF_MAP_BLOCK_ARRAY || m->type == GBPF_MAP_GPU_THREAD_ARRAY)
+		       ? m->type
+		       : 0;
+}
+
+/* Sets %t1 to the number of the thread in the grid. A grid has fewer than 2^63 threads. */
+static void thread_number(struct ebpf_ptx_jit *j)
+{
+	ebpf_ptx_op(j, "mad.lo.u32 %%w1, %%c_thread_z, %%c_threads_y, %%c_thread_y");
+	ebpf_ptx_op(j, "mad.lo.u32 %%w1, %%w1, %%c_threads_x, %%c_thread_x");
+	ebpf_ptx_op(j, "mul.lo.u32 %%w2, %%c_threads_x, %%c_threads_y");
+	ebpf_ptx_op(j, "mul.lo.u32 %%w2, %%w2, %%c_threads_z");
+	ebpf_ptx_op(j, "cvt.u64.u32 %%t1, %%w2");
+	ebpf_ptx_op(j, "mul.lo.u64 %%t1, %%t1, %%c_block");
+	ebpf_ptx_op(j, "cvt.u64.u32 %%t2, %%w1");
+	ebpf_ptx_op(j, "add.s64 %%t1, %%t1, %%t2");
+}
+
+/* Counts a look-up beyond the declared maximum, since what the program would have stored is
+ * missing. */
+static int own_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
+{
+	unsigned index = ebpf_ptx_known(j)->base.map, good = ++j->labels, end = ++j->labels;
+	const struct ebpf_map *m = &j->plan->maps[index];
+
+	if (!j->hook) {
+		return ebpf_ptx_refuse(j, "a map with values of blocks or threads");
+	}
+	load_key(j, note);
+	if (m->type == GBPF_MAP_BLOCK_ARRAY) {
+		ebpf_ptx_op(j, "mov.b64 %%t1, %%c_block");
+	} else {
+		thread_number(j);
+	}
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	ebpf_ptx_op(j, "setp.ne.u32 %%p0, %%w0, 0");
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", end);
+	ebpf_ptx_map_data(j, "%t0", index);
+	ebpf_ptx_op(j, "setp.lt.u64 %%p0, %%t1, %u", m->max_entries);
+	ebpf_ptx_op(j, "@%%p0 bra $M%u", good);
+	ebpf_ptx_op(j, "cvta.to.global.u64 %%t0, %%t0");
+	ebpf_ptx_op(j, "mov.b64 %%t1, 1");
+	ebpf_ptx_op(j, "red.relaxed.gpu.global.add.u64 [%%t0+%u], %%t1", m->head_off);
+	ebpf_ptx_op(j, "bra $M%u", end);
+	ebpf_ptx_label(j, good);
+	ebpf_ptx_op(j, "cvt.u32.u64 %%w0, %%t1");
+	ebpf_ptx_op(j, "mad.wide.u32 %%r0, %%w0, %u, %%t0", m->stride);
+	ebpf_ptx_label(j, end);
+	return 0;
+}
+
 int ebpf_ptx_map_lookup(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note)
 {
+	if (ebpf_ptx_own_map(j)) {
+		return own_lookup(j, note);
+	}
 	return ebpf_ptx_is_hash(j) ? ebpf_ptx_hash_lookup(j) : on_map(j, note, lookup, 0);
 }
 

@@ -11,8 +11,7 @@
 #include "bpf/run/map/map_sm_ring.h"
 #include "bpf/run/map/map_type.h"
 
-/* Takes a number from the counter: it is in %t3 and 1 + it in %r3; %r5 is the slot. */
-static void take_slot(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
+void ebpf_ptx_ring_take(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
 {
 	ebpf_ptx_map_data(j, "%t0", m->index);
 	ebpf_ptx_instance(j, m);
@@ -22,6 +21,20 @@ static void take_slot(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
 	ebpf_ptx_op(j, "and.b32 %%w0, %%w0, %u", m->max_entries - 1);
 	ebpf_ptx_op(j, "mad.wide.u32 %%r5, %%w0, %u, %%t0", m->stride);
 	ebpf_ptx_op(j, "add.s64 %%r3, %%t3, 1");
+}
+
+void ebpf_ptx_ring_word(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned k)
+{
+	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%t1",
+		    m->elem_off + m->value_off + 8 * k);
+	ebpf_ptx_op(j, "mad.lo.s64 %%r3, %%t1, 0x%llx, %%r3",
+		    (unsigned long long)EBPF_SM_RING_FACTOR(k));
+}
+
+void ebpf_ptx_ring_commit(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
+{
+	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%r3", m->elem_off);
+	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
 }
 
 /* Copies the value at a register and sums it up. at: what is known of the register. */
@@ -38,10 +51,7 @@ static void copy_words(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigne
 			ebpf_ptx_op(j, "add.s64 %%t0, %%r%u, %u", reg, 8 * k);
 			ebpf_ptx_load(j, "%t1", 8, 0, aligned);
 		}
-		ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%t1",
-			    m->elem_off + m->value_off + 8 * k);
-		ebpf_ptx_op(j, "mad.lo.s64 %%r3, %%t1, 0x%llx, %%r3",
-			    (unsigned long long)EBPF_SM_RING_FACTOR(k));
+		ebpf_ptx_ring_word(j, m, k);
 	}
 }
 
@@ -62,10 +72,9 @@ static int push(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned reg,
 	unsigned bad = ++j->labels, end = ++j->labels;
 
 	ebpf_ptx_op(j, "@%%p0 bra $M%u", bad);
-	take_slot(j, m);
+	ebpf_ptx_ring_take(j, m);
 	copy_words(j, m, reg, at);
-	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%r3", m->elem_off);
-	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	ebpf_ptx_ring_commit(j, m);
 	ebpf_ptx_op(j, "bra $M%u", end);
 	ebpf_ptx_label(j, bad);
 	ebpf_ptx_op(j, "mov.b64 %%r0, %d", -EINVAL);
@@ -154,10 +163,9 @@ int ebpf_ptx_ring_submit(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_no
 		return ebpf_ptx_refuse(j, "bpf_ringbuf_submit, unless the function reserved the "
 					  "record, in a known SM_RING");
 	}
-	take_slot(j, m);
+	ebpf_ptx_ring_take(j, m);
 	copy_words(j, m, 1, at);
-	ebpf_ptx_op(j, "st.relaxed.gpu.global.u64 [%%r5+%u], %%r3", m->elem_off);
-	ebpf_ptx_op(j, "mov.b64 %%r0, 0");
+	ebpf_ptx_ring_commit(j, m);
 	return 0;
 }
 

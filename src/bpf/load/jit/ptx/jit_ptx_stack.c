@@ -26,13 +26,14 @@ unsigned ebpf_ptx_arity(int slot)
 
 /* Returns the number of bytes at argument k (1-5) that the helper's instructions can take from
  * registers, and the size of their accesses; 0: none. */
-static unsigned memory_of(const struct ebpf_jit *plan, int slot, unsigned k,
+static unsigned memory_of(const struct ebpf_jit *plan, uint32_t pc, int slot, unsigned k,
 			  const struct ebpf_ptx_value *handle, unsigned *ret_unit)
 {
 	const struct ebpf_map *m = handle->kind == PTX_HANDLE && handle->map < plan->n_maps
 					   ? &plan->maps[handle->map]
 					   : NULL;
 	unsigned bytes = m ? m->value_bytes : 0;
+	uint32_t args = 0;
 	unsigned key = m && m->ops && ebpf_is_bucket_map(m) ? m->key_bytes : 4;
 
 	*ret_unit = 8;
@@ -53,6 +54,8 @@ static unsigned memory_of(const struct ebpf_jit *plan, int slot, unsigned k,
 							    : 0;
 	case EBPF_SLOT_bpf_ringbuf_discard:
 		return 8;
+	case EBPF_SLOT_bpf_trace_vprintk:
+		return k == 3 && ebpf_ptx_number_before(plan, pc, 4, &args) ? args : 0;
 	case EBPF_SLOT_bpf_get_block_idx:
 	case EBPF_SLOT_bpf_get_block_dim:
 	case EBPF_SLOT_bpf_get_thread_idx:
@@ -93,7 +96,7 @@ static int call_use(const struct ebpf_jit *plan, uint32_t pc, const struct ebpf_
 
 	for (unsigned k = 1; k <= ebpf_ptx_arity(slot); k++) {
 		unsigned arg = local ? k : k - 1; /* of the function: r3 of bpf_loop is its r2 */
-		unsigned unit = 8, bytes = memory_of(plan, slot, k, &regs[1], &unit);
+		unsigned unit = 8, bytes = memory_of(plan, pc, slot, k, &regs[1], &unit);
 
 		if (callee && (local || k == 3) &&
 		    !(plan->funcs[plan->notes[callee].func].used >> arg & 1)) {

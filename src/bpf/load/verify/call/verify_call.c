@@ -14,6 +14,8 @@ enum {
 #include "gbpf/hooks.def"
 };
 
+#define DEVICE_PRINT_COST 64u /* no text is made there */
+
 /* Checks that a program inside a kernel uses a map in the GPU's memory, or constants, which are
  * copied there; and that no other program uses the former. */
 static int check_device_map(struct ebpf_verifier *v, const struct ebpf_map_def *m)
@@ -210,6 +212,10 @@ static int check_args(struct ebpf_verifier *v, struct ebpf_helper_call *c)
 	for (unsigned i = 0; err == 0 && i < 5 && c->helper->args[i] != ARG_NONE; i++) {
 		err = ebpf_verify_arg(v, c, i);
 	}
+	if (err == 0 && c->helper->id == HELPER_bpf_trace_vprintk &&
+	    ebpf_verify_on(v, SIDE_DEVICE)) {
+		err = ebpf_verify_print(v, c);
+	}
 	ebpf_verify_charge(v, c->cost);
 	return err == 0 && v->path_cost > v->budget ? ebpf_verify_over_budget(v) : err;
 }
@@ -222,6 +228,9 @@ static int call_helper(struct ebpf_verifier *v, const struct ebpf_insn *in)
 
 	c.what = c.helper->name;
 	c.cost = c.helper->cost;
+	if (in->imm == HELPER_bpf_trace_vprintk && ebpf_verify_on(v, SIDE_DEVICE)) {
+		c.cost = DEVICE_PRINT_COST;
+	}
 	err = in->imm == HELPER_bpf_spin_unlock ? 0 : ebpf_verify_no_lock(v, c.what);
 	err = err ? err : check_args(v, &c);
 	if (err) {

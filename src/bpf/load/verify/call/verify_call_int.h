@@ -20,6 +20,10 @@ struct ebpf_helper_call {
 /* Checks argument i (register i + 1) against the signature of the helper. */
 int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigned i);
 
+/* verify_print.c */
+/* Checks the format and the size of the arguments of bpf_printk inside a kernel. */
+int ebpf_verify_print(struct ebpf_verifier *v, const struct ebpf_helper_call *c);
+
 /* verify_ref.c */
 const struct ebpf_ref *ebpf_verify_ref(const struct ebpf_verifier *v, uint32_t id);
 int ebpf_verify_acquire(struct ebpf_verifier *v, enum ebpf_ref_kind kind, uint32_t id,

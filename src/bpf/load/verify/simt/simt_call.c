@@ -119,11 +119,11 @@ static const struct {
 	uint8_t level;
 } given[] = {
 	{ HELPER_bpf_get_block_idx, LEVEL_BLOCK }, { HELPER_bpf_get_block_dim, LEVEL_BLOCK },
-	{ HELPER_bpf_get_grid_dim, LEVEL_BLOCK },  { HELPER_bpf_gpu_membar, LEVEL_BLOCK },
-	{ HELPER_gbpf_prefetch, LEVEL_BLOCK },	   { HELPER_bpf_get_sm_id, LEVEL_WARP },
-	{ HELPER_bpf_get_warp_id, LEVEL_WARP },	   { HELPER_gbpf_ballot, LEVEL_WARP },
-	{ HELPER_gbpf_warp_sum, LEVEL_WARP },	   { HELPER_gbpf_warp_min, LEVEL_WARP },
-	{ HELPER_gbpf_warp_max, LEVEL_WARP },
+	{ HELPER_bpf_trace_vprintk, LEVEL_BLOCK }, { HELPER_bpf_get_grid_dim, LEVEL_BLOCK },
+	{ HELPER_bpf_gpu_membar, LEVEL_BLOCK },	   { HELPER_gbpf_prefetch, LEVEL_BLOCK },
+	{ HELPER_bpf_get_sm_id, LEVEL_WARP },	   { HELPER_bpf_get_warp_id, LEVEL_WARP },
+	{ HELPER_gbpf_ballot, LEVEL_WARP },	   { HELPER_gbpf_warp_sum, LEVEL_WARP },
+	{ HELPER_gbpf_warp_min, LEVEL_WARP },	   { HELPER_gbpf_warp_max, LEVEL_WARP },
 };
 
 static uint8_t given_level(const struct ebpf_simt *s, uint32_t pc)
@@ -136,13 +136,13 @@ static uint8_t given_level(const struct ebpf_simt *s, uint32_t pc)
 	return ebpf_simt_vary(s, pc);
 }
 
-/* Returns whether the keys of the map change: then the result of a look-up depends on the moment at
- * which a lane makes it. */
-static bool map_changes(const struct ebpf_simt *s, uint32_t pc)
+/* Returns whether the result of a look-up differs between lanes: the keys of a hash table change,
+ * so it depends on the moment, and in a map with values of threads each lane finds its own. */
+static bool look_up_varies(const struct ebpf_simt *s, uint32_t pc)
 {
 	const struct ebpf_simt_place *map = ebpf_simt_place(s, pc, 0);
 
-	return map->hashed;
+	return map->varies;
 }
 
 static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *st)
@@ -151,12 +151,12 @@ static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_
 
 	switch (s->v->prog->insns[pc].imm) {
 	case HELPER_bpf_map_lookup_elem:
-		return map_changes(s, pc) ? ebpf_simt_vary(s, pc) : ebpf_simt_key(s, pc, st);
+		return look_up_varies(s, pc) ? ebpf_simt_vary(s, pc) : ebpf_simt_key(s, pc, st);
 	case HELPER_bpf_map_delete_elem: /* one lane's result for all of them */
 	case HELPER_gbpf_key_add:
 		return MAX(ebpf_simt_key(s, pc, st), LEVEL_WARP);
 	case HELPER_bpf_map_update_elem:
-		a = MAX(ebpf_simt_key(s, pc, st), map_changes(s, pc) ? LEVEL_WARP : LEVEL_BLOCK);
+		a = MAX(ebpf_simt_key(s, pc, st), look_up_varies(s, pc) ? LEVEL_WARP : LEVEL_BLOCK);
 		b = ebpf_simt_reg(st, 4);
 		return MAX(a, b);
 	case HELPER_gbpf_hist_add: /* whether there is such an element */

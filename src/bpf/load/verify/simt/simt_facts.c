@@ -94,6 +94,12 @@ static void add_stack(const struct ebpf_verifier *v, struct ebpf_simt_place *p,
 	p->kinds |= SIMT_STACK;
 }
 
+/* Returns whether each lane has a value of its own in the map. */
+static bool is_own(const struct ebpf_map_def *m)
+{
+	return m->type == GBPF_MAP_GPU_THREAD_ARRAY;
+}
+
 /* A map with an instance for each place of a warp has elements at other addresses for each. */
 static void add_map(const struct ebpf_verifier *v, struct ebpf_simt_place *p, uint8_t map)
 {
@@ -103,7 +109,7 @@ static void add_map(const struct ebpf_verifier *v, struct ebpf_simt_place *p, ui
 	if (ebpf_map_type_has(v->maps[map].type, EBPF_MAP_PER_THREAD)) {
 		p->level = MAX(p->level, LEVEL_WARP);
 	}
-	p->hashed |= ebpf_map_type_has(v->maps[map].type, EBPF_MAP_HASHED) != 0;
+	p->varies |= ebpf_map_type_has(v->maps[map].type, EBPF_MAP_HASHED) || is_own(&v->maps[map]);
 	p->key_bytes = (uint16_t)MAX(p->key_bytes, v->maps[map].key_bytes);
 	p->kinds |= SIMT_MAP;
 }
@@ -132,7 +138,9 @@ static void add(const struct ebpf_verifier *v, struct ebpf_simt_place *p, const 
 		break;
 	case REG_VALUE:
 		p->map = r->map;
-		p->kinds |= v->maps[r->map].flags & GBPF_F_RDONLY ? SIMT_CONSTANT : SIMT_SHARED;
+		p->kinds |= v->maps[r->map].flags & GBPF_F_RDONLY ? SIMT_CONSTANT
+			    : is_own(&v->maps[r->map])		  ? SIMT_OTHER
+								  : SIMT_SHARED;
 		break;
 	case REG_NUMBER:
 		p->kinds |= SIMT_NUMBER;

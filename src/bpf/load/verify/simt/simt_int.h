@@ -32,10 +32,11 @@ struct ebpf_simt_place {
 	uint64_t funcs;	   /* SIMT_STACK: functions whose frame it is; SIMT_FUNC: functions */
 	int16_t low, high; /* SIMT_STACK: offsets from the end of the frame */
 	uint8_t kinds;
-	uint8_t level;	    /* SIMT_CTX: of the field; SIMT_MAP: of the instance */
-	bool hashed;	    /* SIMT_MAP: one of them is a hash table */
+	uint8_t level; /* SIMT_CTX: of the field; SIMT_MAP: of the instance */
+	bool varies;   /* SIMT_MAP: one of them is a hash table, or has a value of each thread */
 	uint16_t key_bytes; /* SIMT_MAP: most of a key */
-	uint8_t map;	    /* SIMT_SHARED, SIMT_MAP: one of them, that with the largest values */
+	uint8_t map; /* SIMT_SHARED, SIMT_OTHER, SIMT_MAP: one of them, that with the largest values
+		      */
 };
 
 /* Notes about an instruction. */

@@ -1,0 +1,77 @@
+/* PTX back end: bpf_printk. A line is pushed to the ring of the multiprocessor as numbers (struct
+ * ebpf_print_record); no text is made on the GPU, and nothing waits. */
+#include "bpf/load/jit/ptx/jit_ptx_int.h"
+#include "bpf/run/map/map_type.h"
+#include "bpf/run/printk.h"
+
+#define WORDS_BEFORE (offsetof(struct ebpf_print_record, args) / 8)
+
+/* Sets %r2 to the word fmt: r1 points into the value of a constant map. */
+static void format_word(struct ebpf_ptx_jit *j, unsigned map)
+{
+	ebpf_ptx_map_data(j, "%t0", map);
+	ebpf_ptx_op(j, "sub.s64 %%r2, %%r1, %%t0");
+	ebpf_ptx_op(j, "add.s64 %%r2, %%r2, 0x%llx", (unsigned long long)map << 32);
+}
+
+static void head(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
+{
+	unsigned k = 0;
+
+	ebpf_ptx_op(j, "mov.b64 %%t1, %%r2");
+	ebpf_ptx_ring_word(j, m, k++);
+	ebpf_ptx_op(j, "mov.u64 %%t1, %%globaltimer");
+	ebpf_ptx_ring_word(j, m, k++);
+	ebpf_ptx_op(j, "mov.b64 %%t1, %%c_kernel");
+	ebpf_ptx_ring_word(j, m, k++);
+	ebpf_ptx_op(j, "mov.b64 %%t1, %%c_block");
+	ebpf_ptx_ring_word(j, m, k++);
+	ebpf_ptx_op(j, "mov.b64 %%t1, {%%c_lane, %%c_warp}");
+	ebpf_ptx_ring_word(j, m, k);
+}
+
+/* The arguments lie at r4; at: what is known of it. */
+static void arguments(struct ebpf_ptx_jit *j, const struct ebpf_map *m,
+		      const struct ebpf_ptx_value *at, unsigned bytes)
+{
+	int aligned = ebpf_ptx_aligned(at, 0, 8) == 1, place = 0;
+	int in_frame = ebpf_ptx_frame_place(at, 0, bytes, 8, &place);
+
+	for (unsigned k = 0; k < EBPF_PRINT_ARGS; k++) {
+		if (8 * k >= bytes) {
+			ebpf_ptx_op(j, "mov.b64 %%t1, 0");
+		} else if (in_frame) {
+			ebpf_ptx_frame_load(j, place + 8 * (int)k, 8, 0, "%t1");
+		} else {
+			ebpf_ptx_op(j, "add.s64 %%t0, %%r4, %u", 8 * k);
+			ebpf_ptx_load(j, "%t1", 8, 0, aligned);
+		}
+		ebpf_ptx_ring_word(j, m, (unsigned)WORDS_BEFORE + k);
+	}
+}
+
+/* r1 points to the format, r3 to r4 bytes of arguments. */
+int ebpf_ptx_print(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
+	uint32_t ring_1 = j->plan->options->print_map_1, bytes = 0;
+	const struct ebpf_map *m =
+		ring_1 && ring_1 <= j->plan->n_maps ? &j->plan->maps[ring_1 - 1] : NULL;
+
+	if (!j->hook || !m || m->type != GBPF_MAP_SM_RING ||
+	    m->value_bytes != sizeof(struct ebpf_print_record)) {
+		return ebpf_ptx_refuse(j, "bpf_trace_vprintk without a ring for its lines");
+	}
+	if (known->base.kind != PTX_VALUE || known->base.map >= j->plan->n_maps ||
+	    !ebpf_ptx_number_before(j->plan, j->pc, 4, &bytes)) {
+		return ebpf_ptx_refuse(j, "bpf_trace_vprintk, unless its format is a constant and "
+					  "the size of its arguments a number in the call");
+	}
+	format_word(j, known->base.map);
+	ebpf_ptx_op(j, "mov.b64 %%r4, %%r3");
+	ebpf_ptx_ring_take(j, m);
+	head(j, m);
+	arguments(j, m, &known->r3, bytes);
+	ebpf_ptx_ring_commit(j, m);
+	return 0;
+}

@@ -1,0 +1,73 @@
+/* bpf_printk inside kernels: the host makes the text, so it must know the format, and the
+ * conversions are checked here. */
+#include "bpf/load/verify/call/verify_call_int.h"
+#include "bpf/load/verify/verify_int.h"
+#include "bpf/run/printk.h"
+
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+};
+
+static int is_constant_place(const struct ebpf_verifier *v, const struct ebpf_reg *r)
+{
+	return r->type == REG_VALUE && v->maps[r->map].is_data &&
+	       (v->maps[r->map].flags & GBPF_F_RDONLY) && ebpf_scalar_is_const(&r->v);
+}
+
+/* Checks the text, if it is known here: arguments of so many bytes. */
+static int check_text(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+		      const struct ebpf_reg *regs)
+{
+	const uint8_t *text = v->prog->init ? v->prog->init[regs[1].map] : NULL;
+	unsigned n_args;
+	char bad;
+
+	if (!text) {
+		return 0;
+	}
+	bad = ebpf_print_check(text + regs[1].v.umax, (size_t)regs[2].v.umax, &n_args);
+	if (bad) {
+		report_hint(v->r,
+			    "%%d %%i %%u %%x %%X %%o %%c %%p are possible, with l, ll, h, hh, "
+			    "z and a width");
+		return ebpf_verify_refuse(v, v->pc, "helper",
+					  "%s: the format has a conversion '%c' that cannot be "
+					  "printed",
+					  c->what, bad >= ' ' && bad < 127 ? bad : '?');
+	}
+	if (n_args > EBPF_PRINT_ARGS || 8u * n_args > regs[4].v.umax) {
+		report_hint(v->r, "print fewer values, or in two lines");
+		return ebpf_verify_refuse(v, v->pc, "helper",
+					  "%s: the format takes %u arguments, but there are %u, "
+					  "and at most %u are possible",
+					  c->what, n_args, (unsigned)(regs[4].v.umax / 8),
+					  EBPF_PRINT_ARGS);
+	}
+	return 0;
+}
+
+int ebpf_verify_print(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
+{
+	const struct ebpf_reg *regs = ebpf_verify_frame(v)->regs;
+
+	for (unsigned i = 1; i <= 4; i++) {
+		ebpf_mark_matter(v, v->depth, i);
+	}
+	if (!is_constant_place(v, &regs[1])) {
+		report_hint(v->r, "write bpf_printk(\"text\", ...)");
+		return ebpf_verify_refuse(v, v->pc, "type",
+					  "%s: the format must be a constant text, but r1 is %s",
+					  c->what, ebpf_verify_reg_text(v, &regs[1]));
+	}
+	if (!ebpf_scalar_is_const(&regs[2].v) || !ebpf_scalar_is_const(&regs[4].v) ||
+	    regs[4].v.umax % 8 || regs[4].v.umax > 8 * (EBPF_PRINT_ARGS + 1)) {
+		report_hint(v->r, "write bpf_printk(\"text\", ...) with at most %u values",
+			    EBPF_PRINT_ARGS);
+		return ebpf_verify_refuse(v, v->pc, "bounds",
+					  "%s: the sizes must be known numbers, and that of the "
+					  "arguments a multiple of 8, at most %u",
+					  c->what, 8 * (EBPF_PRINT_ARGS + 1));
+	}
+	return check_text(v, c, regs);
+}
