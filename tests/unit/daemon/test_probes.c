@@ -1,4 +1,6 @@
 /* Tools: attach, list, drain and detach, and the messages of sessions about them. */
+#include "bpf/run/map/map_sm_ring.h"
+#include "bpf/run/printk.h"
 #include "probe_rig.h"
 
 #include "base/atomic.h"
@@ -375,6 +377,76 @@ static void set_reaches_all_sessions(void **state)
 	fake_leave(&f);
 }
 
+/* Writes record n of ring 0. */
+static void put_line(uint64_t *region, unsigned n, uint64_t fmt, uint64_t arg)
+{
+	uint64_t *slot = region + (128 + n * (8 + sizeof(struct ebpf_print_record))) / 8;
+	struct ebpf_print_record r = { .fmt = fmt, .time = 5, .block = 3, .args = { arg } };
+
+	memcpy(slot + 1, &r, sizeof(r));
+	slot[0] = 1 + n;
+	for (unsigned k = 0; k < sizeof(r) / 8; k++) {
+		slot[0] += slot[1 + k] * EBPF_SM_RING_FACTOR(k);
+	}
+	region[0] = n + 1;
+}
+
+static void expect_lines(struct gd *d, const char *params, unsigned n, unsigned missed,
+			 char ret_next[256])
+{
+	json_t *r = gd_call(d, "probe.log", params);
+	char *next = json_dumps(json_object_get(r, "next"), JSON_COMPACT);
+
+	assert_int_equal(json_array_size(json_object_get(r, "lines")), n);
+	assert_int_equal(number(r, "missed"), missed);
+	for (unsigned i = 0; i < n; i++) {
+		const json_t *l = json_array_get(json_object_get(r, "lines"), i);
+
+		assert_string_equal(text_of(l, "text"), "block 7");
+		assert_string_equal(text_of(l, "program"), "train");
+		assert_int_equal(number(l, "block"), 3);
+	}
+	snprintf(ret_next, 256, "{\"id\":1,\"next\":%s}", next);
+	free(next);
+	json_decref(r);
+}
+
+/* The memory is the tenant's, which may write anything there. */
+static void only_lines_with_a_format_of_the_tool_are_shown(void **state)
+{
+	static const char *const wrong[] = { "{\"id\":1,\"next\":7}", "{\"id\":1,\"next\":[7]}",
+					     "{\"id\":1,\"next\":[[2000,1]]}",
+					     "{\"id\":1,\"next\":[[-1,1,5]]}" };
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+	uint64_t *region;
+	char next[256];
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	attach(d, "printing", &f, &region);
+	put_line(region, 0, 0, 7);
+	put_line(region, 1, UINT64_C(1) << 32, 7);	  /* the ring itself */
+	put_line(region, 2, UINT64_C(0xffffff) << 32, 7); /* no map */
+	put_line(region, 3, UINT32_MAX, 7);		  /* beyond .rodata */
+	put_line(region, 4, 0, 7);
+	put_line(region, 5, 0, 7);
+	region[(128 + 5 * (8 + sizeof(struct ebpf_print_record))) / 8 + 3]++; /* not whole */
+	expect_lines(d, "{\"id\":1}", 2, 3, next);
+	expect_lines(d, next, 0, 0, next);
+	put_line(region, 5, 0, 7);
+	expect_lines(d, next, 1, 0, next);
+	region[0] = UINT64_MAX; /* ends all the same */
+	json_decref(gd_call(d, "probe.log", "{\"id\":1}"));
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_true(gbpf_call(g, "probe.log", wrong[i], -1, NULL) < 0);
+		assert_string_equal(gbpf_last_error(g)->code, "usage");
+	}
+	gbpf_close(g);
+	shm_unmap(region, 4096);
+	fake_leave(&f);
+}
+
 static void wrong_limits_are_refused(void **state)
 {
 	static const struct {
@@ -478,6 +550,7 @@ int main(void)
 		WITH_GBPFD(tool_that_no_session_can_have_is_refused),
 		WITH_GBPFD(budgets_and_figures_pass_through),
 		WITH_GBPFD(set_reaches_all_sessions),
+		WITH_GBPFD(only_lines_with_a_format_of_the_tool_are_shown),
 		WITH_GBPFD(wrong_limits_are_refused),
 		WITH_GBPFD(false_messages_end_the_session),
 	};
