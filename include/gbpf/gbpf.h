@@ -175,8 +175,9 @@ int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key, c
 /* ---- tools: programs inside kernels; gbpf-probe(1) describes them ---- */
 
 enum {
-	GBPF_PROBE_HOLD = 1,   /* detach it when the handle is closed, or the process exits */
-	GBPF_PROBE_PARTIAL = 2 /* kernels that lack places of some programs run the others */
+	GBPF_PROBE_HOLD = 1,	/* detach it when the handle is closed, or the process exits */
+	GBPF_PROBE_PARTIAL = 2, /* kernels that lack places of some programs run the others */
+	GBPF_PROBE_VERIFY = 4	/* compare the first launches with the kernels themselves */
 };
 
 struct gbpf_probe {

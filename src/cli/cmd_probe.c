@@ -12,7 +12,7 @@
 
 #define POLL_NS 20000000 /* --wait */
 
-enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE, O_PARTIAL };
+enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE, O_PARTIAL, O_VERIFY };
 
 static const struct cli_option attach_options[] = {
 	[O_TO] = { "to", 0, "PID|NAME",
@@ -25,6 +25,8 @@ static const struct cli_option attach_options[] = {
 	[O_SAMPLE] = { "sample", 's', "1/N", "one block in N runs it; `probe set` changes that" },
 	[O_PARTIAL] = { "partial", 0, NULL,
 			"also in kernels that can run only some of its programs" },
+	[O_VERIFY] = { "verify", 0, NULL,
+		       "compare first launches with the kernels themselves; waits for one" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -70,8 +72,8 @@ static json_int_t count_late(const json_t *tool)
  * of the attachment. Returns true if it is in the list. */
 static bool take_state(json_t *result, const json_t *list)
 {
-	static const char *const members[] = { "kernels", "in_part", "waiting",
-					       "refused", "why",     "unseen" };
+	static const char *const members[] = { "kernels", "in_part", "waiting", "refused",
+					       "why",	  "unseen",  "verify" };
 	const json_t *p = in_list(list, cli_u64(result, "id"));
 
 	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
@@ -83,6 +85,19 @@ static bool take_state(json_t *result, const json_t *list)
 	return p != NULL;
 }
 
+/* Returns how many kernels have been compared, or cannot be. */
+static uint64_t count_compared(const json_t *result)
+{
+	const json_t *v = json_object_get(result, "verify");
+
+	return cli_u64(v, "equal") + cli_u64(v, "differing") + cli_u64(v, "not_compared");
+}
+
+static bool is_ready(const struct cli *c, const json_t *result)
+{
+	return cli_u64(result, "kernels") && (!c->opt[O_VERIFY] || count_compared(result));
+}
+
 static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t *result)
 {
 	static const struct timespec pause = { .tv_nsec = POLL_NS };
@@ -90,7 +105,7 @@ static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t 
 	int code = CLI_OK;
 
 	cli_interrupt_catch(NULL);
-	while (code == CLI_OK && !cli_u64(result, "kernels") && !cli_interrupted()) {
+	while (code == CLI_OK && !is_ready(c, result) && !cli_interrupted()) {
 		json_t *list = NULL;
 		char *json = NULL;
 		int rc;
@@ -109,6 +124,22 @@ static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t 
 		json_decref(list);
 	}
 	return code;
+}
+
+static void print_compared(const json_t *v)
+{
+	if (!json_is_object(v)) {
+		return;
+	}
+	printf("compared with the kernels themselves: %llu equal, %llu differing, %llu not "
+	       "compared",
+	       (unsigned long long)cli_u64(v, "equal"), (unsigned long long)cli_u64(v, "differing"),
+	       (unsigned long long)cli_u64(v, "not_compared"));
+	if (cli_text(v, "why")[0]) {
+		fputs(": ", stdout);
+		cli_put_safe(stdout, cli_text(v, "why"));
+	}
+	putchar('\n');
 }
 
 /* Its programs of access miss what these instructions access. */
@@ -154,6 +185,7 @@ static void print_attached(struct cli *c, const char *verb, const json_t *r)
 		printf(", %llu program%s will follow", (unsigned long long)late, PLURAL(late));
 	}
 	putchar('\n');
+	print_compared(json_object_get(r, "verify"));
 	if (json_is_false(json_object_get(r, "stored"))) {
 		cli_note(c, "It will not survive a restart of gbpfd: it could not be stored (`gbpf "
 			    "events`).");
@@ -180,12 +212,13 @@ static int attach(struct cli *c, const char *what, const char *verb, int first,
 		int rc;
 
 		p->size = sizeof(*p);
+		p->flags = c->opt[O_VERIFY] ? GBPF_PROBE_VERIFY : 0;
 		p->name = name;
 		rc = gbpf_probe_attach(g, elf.data, elf.len, p, &json);
 		code = cli_result(c, g, what, rc, json, &result);
 	}
 	buf_finish(&elf);
-	if (code == CLI_OK && c->opt[O_WAIT]) {
+	if (code == CLI_OK && (c->opt[O_WAIT] || c->opt[O_VERIFY])) {
 		code = await_kernel(c, g, what, result);
 	}
 	gbpf_close(g);

@@ -195,6 +195,8 @@ struct proto_probe {
 	uint32_t budget_ppm; /* of the launches' time that it may take; 0: no limit */
 	uint32_t every;	     /* as in PROBE_SET, for a tool that was built to be set */
 	uint32_t partial; /* 1: kernels that lack places of some of its programs run the others */
+	uint32_t verify;  /* 1: its forms are compared with the kernels themselves */
+	uint32_t reserved;
 	char kernel[PROTO_PATTERN]; /* of kernels' names, besides the programs' own */
 };
 
@@ -221,7 +223,11 @@ struct proto_probe_state {
 	uint32_t parts;	   /* of `kernels`: without some of its programs */
 	uint32_t unseen;   /* instructions of these kernels that access memory where its programs of
 			      gdev_access do not run */
-	char why[PROTO_TEXT]; /* the last one of these, and the reason; "" */
+	/* Of a tool with `verify`: kernels with equal results with and without its programs, with
+	 * other results, and those that cannot be compared. */
+	uint32_t equal, differing, not_compared, reserved;
+	char compared[PROTO_TEXT]; /* the last one of the others, and what differs, or why; "" */
+	char why[PROTO_TEXT];	   /* the last one of these, and the reason; "" */
 };
 
 #define PROTO_PROBE_COST_UNKNOWN UINT32_MAX

@@ -22,9 +22,10 @@
  *   compare BYTES   it is no more than that much more now
  *   library         as load and launch 3 5, by a library and its kernel
  *   graph N         N launches of a captured graph with one launch of scale
- *   context         destroys a context of its own in which it has launched scale once, 7 blocks
- *   fork            a child exits at once
- *   exit            returns from main()
+ *   compare NAME N  N launches of a kernel for --verify; NAME: same (at[i] += i), chance (at[i] =
+ * clock), place (at[i] = address of a local variable), chain (at[0][i] = i) context destroys a
+ * context of its own in which it has launched scale once, 7 blocks fork            a child exits at
+ * once exit            returns from main()
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -106,6 +107,25 @@ static const char owns[] =
 	"call (p2), %q2, (p0, p1), form; ld.param.b32 %r3, [p2]; }\n"
 	"st.global.u32 [%q3], %r3; bar.sync 0; setp.ne.u32 %p, %r0, 0; @%p ret;\n"
 	"ld.volatile.global.u32 %r2, [seen]; st.global.u32 [%q0+128], %r2; ret;\n}\n";
+
+/* Kernels whose results are the same in each run, differ between runs, differ between kernel and
+ * form, or are written by a pointer from memory. */
+static const char compared[] =
+	".visible .entry same(.param .u64 at)\n{\n"
+	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at]; cvta.to.global.u64 %q0, %q0;\n"
+	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0; ld.global.u32 %r1, [%q1];\n"
+	"add.u32 %r1, %r1, %r0; st.global.u32 [%q1], %r1; ret;\n}\n"
+	".visible .entry chance(.param .u64 at)\n{\n"
+	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at];\n"
+	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0; mov.u64 %q2, %clock64;\n"
+	"st.global.u64 [%q1], %q2; ret;\n}\n"
+	".visible .entry place(.param .u64 at)\n{\n"
+	".local .align 8 .b8 here[8]; .reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at];\n"
+	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0; mov.u64 %q2, here;\n"
+	"st.global.u64 [%q1], %q2; ret;\n}\n"
+	".visible .entry chain(.param .u64 at)\n{\n"
+	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at]; ld.global.u64 %q0, [%q0];\n"
+	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0; st.global.u32 [%q1], %r0; ret;\n}\n";
 
 static CUdevice device;
 static CUcontext context;
@@ -501,6 +521,36 @@ static void graph(unsigned n)
 	CU(cuStreamDestroy(s));
 }
 
+/* The program's memory is that of N launches of the kernel itself. */
+static void compare(const char *name, unsigned n)
+{
+	char *text = malloc(sizeof(header) + sizeof(compared));
+	uint64_t host[THREADS] = { 0 };
+	CUdeviceptr at, to;
+	void *params[] = { &at };
+	CUmodule m;
+	CUfunction f;
+
+	CHECK(text, "no memory");
+	sprintf(text, "%s%s", header, compared);
+	CU(cuModuleLoadData(&m, text));
+	free(text);
+	CU(cuModuleGetFunction(&f, m, name));
+	CU(cuMemAlloc(&at, sizeof(host)));
+	CU(cuMemAlloc(&to, sizeof(host)));
+	host[0] = strcmp(name, "chain") ? 0 : to;
+	CU(cuMemcpyHtoD(at, host, sizeof(host)));
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuLaunchKernel(f, 1, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+	}
+	CU(cuMemcpyDtoH(host, at, sizeof(host)));
+	for (unsigned i = 1; i < THREADS && strcmp(name, "same") == 0; i++) {
+		CHECK(host[i] == n * i, "word %u is %llu", i, (unsigned long long)host[i]);
+	}
+	CU(cuMemFree(at));
+	CU(cuMemFree(to));
+}
+
 static void other_context(void)
 {
 	CUmodule m = module;
@@ -532,6 +582,7 @@ static void fork_child(void)
 static bool obey(const char *line)
 {
 	unsigned n = 0, m = 0;
+	char name[16];
 
 	if (strcmp(line, "load\n") == 0) {
 		load();
@@ -556,6 +607,8 @@ static bool obey(const char *line)
 		module = NULL;
 	} else if (sscanf(line, "launch %u %u", &n, &m) == 2) {
 		launch(scale, NULL, n, m);
+	} else if (sscanf(line, "compare %15s %u", name, &n) == 2) {
+		compare(name, n);
 	} else if (sscanf(line, "variables %u", &n) == 1) {
 		variables(n);
 	} else if (sscanf(line, "refused %u", &n) == 1) {

@@ -16,7 +16,9 @@ struct sums {
 	unsigned sessions, late;
 	uint64_t kernels, waiting, refused, falls_back, stubs, brackets, parts, unseen, launches,
 		probed;
-	uint32_t cost_ppm; /* the highest; PROTO_PROBE_COST_UNKNOWN: none is known */
+	uint64_t equal, differing, not_compared;
+	const char *compared; /* borrowed from a part; NULL: "" */
+	uint32_t cost_ppm;    /* the highest; PROTO_PROBE_COST_UNKNOWN: none is known */
 	uint32_t resident_before, resident_after; /* where they differ most; 0: nowhere */
 };
 
@@ -42,6 +44,17 @@ static void add_figures(struct sums *sums, const struct daemon_probe_part *part)
 	}
 }
 
+/* What differs counts more than what cannot be compared. */
+static void add_compared(struct sums *sums, const struct daemon_probe_part *part)
+{
+	if (part->compared[0] && (part->differing || !sums->differing)) {
+		sums->compared = part->compared;
+	}
+	sums->equal += part->equal;
+	sums->differing += part->differing;
+	sums->not_compared += part->not_compared;
+}
+
 static void add(struct sums *sums, const struct daemon_probe_part *part)
 {
 	sums->sessions++;
@@ -55,6 +68,7 @@ static void add(struct sums *sums, const struct daemon_probe_part *part)
 	sums->stubs += part->gone ? 0 : part->stubs;
 	sums->brackets += part->gone ? 0 : part->brackets;
 	sums->parts += part->gone ? 0 : part->parts;
+	add_compared(sums, part);
 }
 
 const char *daemon_probe_why(const struct daemon_probe *p)
@@ -138,6 +152,16 @@ static json_t *with_figures(json_t *to, const struct sums *sums)
 	return to;
 }
 
+/* Of a tool that was attached with `verify`; else null. */
+static json_t *verify_json(const struct daemon_probe *p, const struct sums *sums)
+{
+	return p->verify ? json_pack("{s:I,s:I,s:I,s:s}", "equal", (json_int_t)sums->equal,
+				     "differing", (json_int_t)sums->differing, "not_compared",
+				     (json_int_t)sums->not_compared, "why",
+				     sums->compared ? sums->compared : "")
+			 : json_null();
+}
+
 static json_t *tenant_json(const struct daemon_session *s, const struct daemon_probe_part *part)
 {
 	struct sums figures = { .cost_ppm = PROTO_PROBE_COST_UNKNOWN };
@@ -196,6 +220,7 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 	if (j) {
 		json_object_set_new(j, "partial", json_boolean(p->partial));
 		json_object_set_new(j, "in_part", json_integer((json_int_t)sums.parts));
+		json_object_set_new(j, "verify", verify_json(p, &sums));
 	}
 	return j ? with_figures(j, &sums) : NULL;
 }

@@ -246,6 +246,7 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 	} else if (!take_budget(c, &p->budget_ppm)) {
 		return false;
 	}
+	p->verify = json_is_true(json_object_get(c->params, "verify"));
 	if (json_is_true(json_object_get(c->params, "hold"))) {
 		p->held = true;
 		p->hold = c->conn;

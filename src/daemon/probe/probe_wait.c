@@ -330,6 +330,11 @@ bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe
 	part->stubs = MIN(m->stubs, m->kernels);
 	part->brackets = MIN(m->brackets, m->kernels - part->stubs);
 	part->parts = MIN(m->parts, m->kernels);
+	part->equal = m->equal;
+	part->differing = m->differing;
+	part->not_compared = m->not_compared;
+	daemon_text_copy(part->compared, sizeof(part->compared), m->compared,
+			 strnlen(m->compared, sizeof(m->compared)));
 	daemon_text_copy(part->why, sizeof(part->why), m->why, strnlen(m->why, sizeof(m->why)));
 	tell_refusal(s, p, part);
 	POINT("daemon.probe.state");

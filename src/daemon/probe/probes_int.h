@@ -43,6 +43,7 @@ struct daemon_probe {
 	uint32_t every;	     /* one block in so many runs its programs; 0: it cannot be set */
 	bool partial;	     /* kernels may run a part of its programs */
 	bool off;	     /* none does, until it is set on again */
+	bool verify;	     /* its forms are compared with the kernels themselves */
 	struct daemon_probe_target target;
 	struct peer owner;
 	bool by_admin;
@@ -79,7 +80,8 @@ struct daemon_probe_part {
 	uint32_t stubs, brackets; /* of `kernels`, at most as many in all */
 	uint32_t parts;		  /* of `kernels`, at most as many */
 	uint32_t unseen;
-	char why[PROTO_TEXT];
+	uint32_t equal, differing, not_compared;
+	char why[PROTO_TEXT], compared[PROTO_TEXT];
 };
 
 /* What a caller waits for. */

@@ -29,6 +29,9 @@ struct shim_probe_form *shim_probe_form_new(void)
 	if (f) {
 		store_relaxed(&f->refusal, 0u);
 		store_relaxed(&f->left_out, NULL);
+		store_relaxed(&f->verify_left, 0u);
+		f->verified = SHIM_PROBE_UNVERIFIED;
+		f->verified_why[0] = '\0';
 		f->number = add_acqrel(&numbers, (uint64_t)1) + 1;
 		f->ended = f->told_left_out = false;
 		f->told = f->draining = f->drained = f->finished = false;
@@ -243,7 +246,8 @@ bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
 
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f)
 {
-	return f->has_clone && !f->bracket ? &f->clone : NULL;
+	return f->has_clone && !f->bracket && likely(!load_relaxed(&f->verify_left)) ? &f->clone
+										     : NULL;
 }
 
 void shim_probe_release(struct shim_probe_form *f)

@@ -225,6 +225,21 @@ void shim_probe_kernels_note_refusals(void)
 	}
 }
 
+/* Caller holds shim_probe_mutex. */
+static void count_verified(const struct shim_probe_kernel *k, struct proto_probe_state *ret)
+{
+	const struct shim_probe_form *f = k->form;
+
+	ret->equal += f->verified == SHIM_PROBE_EQUAL;
+	ret->differing += f->verified == SHIM_PROBE_DIFFERS;
+	ret->not_compared += f->verified == SHIM_PROBE_NOT_VERIFIED;
+	if (f->verified == SHIM_PROBE_DIFFERS ||
+	    (f->verified == SHIM_PROBE_NOT_VERIFIED && !ret->differing)) {
+		snprintf(ret->compared, sizeof(ret->compared), "%.80s: %.150s", k->name,
+			 f->verified_why);
+	}
+}
+
 void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_probe_state *ret)
 {
 	strmap_each (&shim_probe_kernels, e) {
@@ -248,6 +263,9 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		ret->parts += part;
 		if (has && k->form->unseen && shim_probe_tool_sees(t, k->name)) {
 			ret->unseen += k->form->unseen;
+		}
+		if (has && t->verify) {
+			count_verified(k, ret);
 		}
 		ret->waiting += wanted && !has && k->seen != load_acquire(&shim_probe_generation);
 		ret->refused += wanted && !has && k->seen == load_acquire(&shim_probe_generation);

@@ -182,13 +182,24 @@ static NOINLINE void choose(struct launching *l, CUfunction f, CUstream stream, 
 	} else if (p) {
 		taken = shim_probe_mix_choose(l->kernel, p, dims, &s);
 	}
-	if (!shim_capture_any()) {
+	if (!shim_capture_any() && !(p && load_relaxed(&p->verify_left))) {
 		l->timer =
 			shim_probe_mix_begin(l->kernel, p, taken, dims, s,
 					     !stream && per_thread ? CU_STREAM_PER_THREAD : stream);
 	}
 	if (p && !taken) {
 		shim_probe_form_end(p);
+		l->form = NULL;
+	}
+}
+
+/* Compares the form with the kernel first, if that is wanted. The launch takes the kernel if its
+ * form has run then. */
+static NOINLINE void verify(struct launching *l, const uint32_t dims[SHIM_PROBE_DIMS],
+			    void **params)
+{
+	if (l->form->handle && shim_probe_verify(l->kernel, l->form, dims, params)) {
+		shim_probe_form_end(l->form);
 		l->form = NULL;
 	}
 }
@@ -233,9 +244,18 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 	}
 }
 
+/* Returns the parameters if there is nothing in extra; not NULL for a kernel without any. */
+static void **only(void **params, void **extra)
+{
+	static void *none[1];
+
+	return extra ? NULL : params ? params : none;
+}
+
 /* The body of a launch: FORM if f has one that the driver takes, else OWN, between brackets if it
- * has some, which `launcher` launches. flags: GBPF_F_* for programs of submit. */
-#define LAUNCH(f, stream, per_thread, launcher, DIMS, flags, FORM, OWN)                            \
+ * has some, which `launcher` launches. flags: GBPF_F_* for programs of submit. PARAMS: of a launch
+ * that has nothing else, else NULL. */
+#define LAUNCH(f, stream, per_thread, launcher, DIMS, flags, PARAMS, FORM, OWN)                    \
 	{                                                                                          \
 		struct shim_probe_around a = { 0 };                                                \
 		const struct shim_probe_form *p;                                                   \
@@ -249,6 +269,9 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 		}                                                                                  \
 		dims = DIMS;                                                                       \
 		choose(&l, f, stream, per_thread, dims);                                           \
+		if (l.form && unlikely(load_relaxed(&l.form->verify_left))) {                      \
+			verify(&l, dims, PARAMS);                                                  \
+		}                                                                                  \
 		p = l.form;                                                                        \
 		if (p) {                                                                           \
 			now = unlikely(p->submits) ? clock_now_ns() : 0;                           \
@@ -269,7 +292,7 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
 			     void **extra)                                                         \
-		LAUNCH(f, s, per_thread, launcher, DIMS, 0,                                        \
+		LAUNCH(f, s, per_thread, launcher, DIMS, 0, only(params, extra),                   \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params, extra),               \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
@@ -277,7 +300,7 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 #define COOPERATIVE(name, launcher, real, own, per_thread)                                         \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		LAUNCH(f, s, per_thread, launcher, DIMS, GBPF_F_COOPERATIVE,                       \
+		LAUNCH(f, s, per_thread, launcher, DIMS, GBPF_F_COOPERATIVE, NULL,                 \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
 					      shared_of(p, smem), s, params),                      \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params))
@@ -309,7 +332,7 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
 			     void **extra)                                                         \
 		LAUNCH(config ? f : NULL, config ? config->hStream : NULL, per_thread, launcher,   \
-		       CONFIG_DIMS, 0,                                                             \
+		       CONFIG_DIMS, 0, config->numAttrs ? NULL : only(params, extra),              \
 		       launch_form(p, config, params, extra, p->code ? own : real),                \
 		       own(config, f, params, extra))
 

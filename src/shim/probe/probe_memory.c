@@ -407,6 +407,20 @@ void shim_probe_memory_abandon(struct shim_probe_tool *t)
 	}
 }
 
+void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem)
+{
+	struct unused *u = calloc(1, sizeof(*u));
+
+	if (!u) {
+		(void)shim_driver.cuMemFree_v2(mem);
+		return;
+	}
+	u->block.ctx = ctx;
+	u->block.mem = mem;
+	u->next = unused;
+	unused = u;
+}
+
 bool shim_probe_memory_sweep(CUcontext ctx, bool idle)
 {
 	bool remain = false;

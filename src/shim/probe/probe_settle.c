@@ -97,6 +97,9 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 	pthread_mutex_lock(&shim_probe_mutex);
 	for (uint32_t i = 0; f && i < f->n_tools; i++) {
 		f->tools[i]->refs++;
+		if (f->tools[i]->verify && f->handle) {
+			store_relaxed(&f->verify_left, SHIM_PROBE_VERIFY);
+		}
 	}
 	if (f) {
 		take_budget(k, f);

@@ -81,6 +81,7 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	t->budget_ppm = m->budget_ppm;
 	t->every = t->every_wanted = m->every;
 	t->partial = m->partial == 1;
+	t->verify = m->verify != 0;
 	t->announced = t->tell = true;
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
 	err = ebpf_policy_open(&t->p, fds[0], regions, 0);
@@ -409,7 +410,8 @@ static bool differs(const struct proto_probe_state *a, const struct proto_probe_
 	return a->kernels != b->kernels || a->waiting != b->waiting || a->refused != b->refused ||
 	       a->falls_back != b->falls_back || a->stubs != b->stubs ||
 	       a->brackets != b->brackets || a->parts != b->parts || a->unseen != b->unseen ||
-	       strcmp(a->why, b->why) != 0;
+	       a->equal != b->equal || a->differing != b->differing ||
+	       a->not_compared != b->not_compared || strcmp(a->why, b->why) != 0;
 }
 
 /* Costs change with each launch that is timed: by an eighth is worth a message. */

@@ -21,6 +21,8 @@ struct shim_session;
 #define SHIM_PROBE_TIMES 16u  /* newest timed launches of a shape that count */
 #define SHIM_PROBE_DIMS 7u    /* grid, block, dynamic shared memory */
 #define SHIM_PROBE_ALL 65536u /* share of all launches */
+#define SHIM_PROBE_VERIFY 3u  /* launches of a form that are compared with the kernel's own */
+#define SHIM_PROBE_VERIFIED_TEXT 160u
 
 /* A tool's memory in one context: its environment, then its maps, then its constants. */
 struct shim_probe_block {
@@ -37,6 +39,7 @@ struct shim_probe_tool {
 	uint32_t every;	       /* as in its memory; shim_probe_build_mutex */
 	uint32_t every_wanted; /* shim_probe_mutex */
 	bool partial; /* it may run in kernels whose forms lack places of some of its programs */
+	bool verify;  /* its forms are compared with the kernels */
 	uint64_t launches, probed; /* [atomic] of kernels whose tools have a budget */
 	char kernel[PROTO_PATTERN];
 	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
@@ -79,6 +82,14 @@ struct shim_probe_bracket {
 			     effect */
 };
 
+/* How comparisons of a form with the kernel have ended. */
+enum shim_probe_verified {
+	SHIM_PROBE_UNVERIFIED, /* none yet */
+	SHIM_PROBE_EQUAL,
+	SHIM_PROBE_DIFFERS,
+	SHIM_PROBE_NOT_VERIFIED, /* they cannot be compared */
+};
+
 /* Form structs are never freed, only reused: a launch may look at one that has ended. */
 struct shim_probe_form {
 	struct shim_probe_form *next; /* of the free, or of the retired ones */
@@ -89,6 +100,9 @@ struct shim_probe_form {
 	uint32_t held;		  /* [atomic] nodes of executable graphs that run it; changed under
 				     shim_probe_mutex */
 	bool ended;		  /* its context has, while nodes held it; shim_probe_mutex */
+	uint32_t verify_left;	  /* [atomic] launches to be compared */
+	enum shim_probe_verified verified;	     /* shim_probe_mutex */
+	char verified_why[SHIM_PROBE_VERIFIED_TEXT]; /* shim_probe_mutex; unless EQUAL */
 	const char *left_out; /* [atomic] why a node of a graph does not run it, NULL: each does */
 	uint64_t number;      /* of no other form */
 	uint64_t seen;	      /* retired: round of the probe thread */
@@ -338,6 +352,8 @@ uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct 
 uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, uint64_t env, uint32_t map);
 /* Copies the tool's maps to its region. 0 or -errno. */
 int shim_probe_memory_drain(struct shim_probe_tool *t);
+/* Frees memory of a context once that is idle. */
+void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem);
 /* Sets the blocks that run the tool's programs, also in running kernels. 0, or -EIO: not in all
  * contexts. */
 int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every);
@@ -357,6 +373,13 @@ void shim_probe_memory_drop_stream(CUcontext ctx);
 void shim_probe_memory_forget_streams(void); /* in the child after fork */
 /* Copies bytes to the device by a stream of its own, and waits. 0 or -EIO. */
 int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes);
+
+/* ---- probe_verify.c; any thread, which holds no lock ---- */
+/* Compares the form with its kernel, whose launch is about to be made, on copies. params NULL: the
+ * launch is of a kind that cannot be repeated. Returns whether the form has run: then the launch
+ * is to take the kernel itself. Caller is a user of the form. */
+bool shim_probe_verify(struct shim_probe_kernel *k, struct shim_probe_form *f,
+		       const uint32_t dims[SHIM_PROBE_DIMS], void **params);
 
 /* ---- probe_submit.c ---- */
 /* A launch, for programs of submit. */

@@ -1,0 +1,25 @@
+/* Which memory a kernel accesses: the words of its arguments from which all addresses that it uses
+ * are computed. It is known only if no address comes from memory, a variable or a number. */
+#ifndef GBPF_PTX_PROBE_POINTERS_H
+#define GBPF_PTX_PROBE_POINTERS_H
+
+#include "ptx/module.h"
+
+#define PTX_POINTERS_MAX 48u
+#define PTX_POINTER_PARAMS_MAX 64u
+
+struct ptx_pointers {
+	uint32_t n, n_params;
+	struct ptx_pointer {
+		uint32_t param, offset; /* of 8 bytes in a parameter */
+		bool written;		/* the kernel may write by it */
+	} at[PTX_POINTERS_MAX];
+	uint32_t bytes[PTX_POINTER_PARAMS_MAX]; /* of each parameter */
+};
+
+/* Fills *ret for the entry of that name. Returns 0; -ENOENT; -ENOTSUP: it is not known, for the
+ * reason in the report; -ENOMEM. */
+int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_pointers *ret,
+		      struct report *r);
+
+#endif
