@@ -50,14 +50,12 @@ def main():
 		await_kernel(tool)
 		tool = verb('swap', str(tool), f'{folder}/count_warps.bpf.o')['id']
 		await_kernel(tool)
-		late = [d['late'] for d in verb('detach', str(tool))['detached']]
-		if late != [0]:
-			sys.exit(f'detachment: {late}')
-	least = descriptors(program)
-	for _ in range(20):  # some are open for a moment
-		time.sleep(0.005)
-		least = min(least, descriptors(program))
-	print(least, descriptors(gbpfd), written_kb(gbpfd))
+		verb('detach', str(tool))
+	least = [descriptors(program), descriptors(gbpfd)]
+	for _ in range(20):  # some are open for a moment, as that of the last command
+		time.sleep(0.01)
+		least = [min(least[0], descriptors(program)), min(least[1], descriptors(gbpfd))]
+	print(*least, written_kb(gbpfd))
 
 
 main()
