@@ -134,6 +134,16 @@ sys.exit(not (launches == 400 and probed <= 60))' "$before"
 	gbpf probe ls | grep -q '3 of 4'
 }
 
+@test "fewer resident blocks of a known launch are told before it is repeated" {
+	begin
+	attach count_blocks
+	start
+	tell load "shared 4"
+	attach count_ends
+	fewer() { holds 'p["resident_before"] == 4 and p["resident_after"] == 3'; }
+	wait_for fewer
+}
+
 @test "a cooperative launch that does not fit with a tool runs without it" {
 	begin
 	attach count_ends

@@ -29,9 +29,13 @@ static uint64_t key_of(const uint32_t dims[SHIM_PROBE_DIMS])
 	return h ? h : 1;
 }
 
-static void reset(struct shim_probe_shape *s, uint64_t key, uint32_t share)
+/* dims NULL: key is 0. */
+static void reset(struct shim_probe_shape *s, uint64_t key, const uint32_t *dims, uint32_t share)
 {
 	store_relaxed(&s->key, (uint64_t)0);
+	for (unsigned i = 0; dims && i < SHIM_PROBE_DIMS; i++) {
+		s->dims[i] = dims[i];
+	}
 	store_relaxed(&s->share, share);
 	store_relaxed(&s->sum, 0u);
 	store_relaxed(&s->turn, 0u);
@@ -47,9 +51,11 @@ static void reset(struct shim_probe_shape *s, uint64_t key, uint32_t share)
 }
 
 /* Returns the launch's shape, which replaces the oldest one if it is new; NULL: unknown for now. */
-static struct shim_probe_shape *shape_of(struct shim_probe_mix *m, uint64_t key)
+static struct shim_probe_shape *shape_of(struct shim_probe_mix *m,
+					 const uint32_t dims[SHIM_PROBE_DIMS])
 {
 	struct shim_probe_shape *s = NULL;
+	uint64_t key = key_of(dims);
 
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
 		if (load_acquire(&m->shapes[i].key) == key) {
@@ -64,7 +70,7 @@ static struct shim_probe_shape *shape_of(struct shim_probe_mix *m, uint64_t key)
 	}
 	if (!s) {
 		s = &m->shapes[m->next++ % SHIM_PROBE_SHAPES];
-		reset(s, key, load_relaxed(&m->share));
+		reset(s, key, dims, load_relaxed(&m->share));
 	}
 	shim_probe_timer_unlock();
 	return s;
@@ -77,14 +83,28 @@ void shim_probe_mix_init(struct shim_probe_mix *m)
 	m->kernel_epoch = m->epoch;
 	m->next = 0;
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
-		reset(&m->shapes[i], 0, 0);
+		reset(&m->shapes[i], 0, NULL, 0);
 	}
 	store_relaxed(&m->share, SHIM_PROBE_ALL / 2);
 	store_relaxed(&m->begun, 0u);
 	shim_probe_timer_unlock();
 }
 
-void shim_probe_mix_renew(struct shim_probe_mix *m)
+/* Stores what is known of a shape. Caller holds the timers' lock. */
+static void renew_residents(struct shim_probe_shape *s, const struct shim_probe_residents *r)
+{
+	store_relaxed(&s->asked, 0u);
+	s->before = s->after = 0;
+	for (unsigned i = 0; r && i < SHIM_PROBE_SHAPES; i++) {
+		if (r->of[i].key && r->of[i].key == load_relaxed(&s->key)) {
+			s->before = r->of[i].before;
+			s->after = r->of[i].after;
+			store_relaxed(&s->asked, 1u);
+		}
+	}
+}
+
+void shim_probe_mix_renew(struct shim_probe_mix *m, const struct shim_probe_residents *r)
 {
 	shim_probe_timer_lock();
 	(void)add_relaxed(&m->epoch, 1u);
@@ -98,8 +118,7 @@ void shim_probe_mix_renew(struct shim_probe_mix *m)
 		store_relaxed(&s->begun[1], 0u);
 		store_relaxed(&s->n[1], 0u);
 		store_relaxed(&s->launches, (uint64_t)0);
-		store_relaxed(&s->asked, 0u);
-		s->before = s->after = 0;
+		renew_residents(s, r);
 	}
 	shim_probe_timer_unlock();
 }
@@ -130,34 +149,68 @@ void shim_probe_mix_missed(const struct shim_probe_form *f)
 	}
 }
 
-/* Compares the numbers of blocks that a multiprocessor holds, once for each shape. */
-static void ask_resident(struct shim_probe_shape *s, const void *handle,
-			 const struct shim_probe_form *f, const uint32_t dims[SHIM_PROBE_DIMS])
+/* Stores how many blocks of a shape a multiprocessor holds. Returns false if it is not known. */
+static bool residents_of(const void *handle, const struct shim_probe_form *f,
+			 const uint32_t dims[SHIM_PROBE_DIMS], uint32_t *ret_before,
+			 uint32_t *ret_after)
 {
 	uint32_t threads = dims[3] * dims[4] * dims[5];
 	uint32_t smem = f->needs_shared ? PTX_PROBE_SMEM(dims[6]) : dims[6];
 	int before = 0, after = 0;
 
-	if (xchg_acqrel(&s->asked, 1u) || !f->handle ||
+	if (!f->handle ||
 	    SHIM_REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
 		    &before, (CUfunction)unqual(handle), (int)threads, dims[6]) != CUDA_SUCCESS ||
 	    shim_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&after, f->handle, (int)threads,
 								    smem) != CUDA_SUCCESS) {
+		return false;
+	}
+	*ret_before = (uint32_t)MAX(before, 0);
+	*ret_after = (uint32_t)MAX(after, 0);
+	return true;
+}
+
+/* Compares the numbers of blocks that a multiprocessor holds, once for each shape. */
+static void ask_resident(struct shim_probe_shape *s, const void *handle,
+			 const struct shim_probe_form *f, const uint32_t dims[SHIM_PROBE_DIMS])
+{
+	uint32_t before, after;
+
+	if (xchg_acqrel(&s->asked, 1u) || !residents_of(handle, f, dims, &before, &after)) {
 		return;
 	}
 	shim_probe_timer_lock();
-	s->before = (uint32_t)MAX(before, 0);
-	s->after = (uint32_t)MAX(after, 0);
+	s->before = before;
+	s->after = after;
 	shim_probe_timer_unlock();
 	if (after < before) {
 		shim_probe_thread_wake(); /* which tells it */
 	}
 }
 
+void shim_probe_mix_ask(const struct shim_probe_kernel *k, const struct shim_probe_form *f,
+			struct shim_probe_residents *ret)
+{
+	uint32_t dims[SHIM_PROBE_SHAPES][SHIM_PROBE_DIMS];
+
+	shim_probe_timer_lock();
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		ret->of[i].key = load_relaxed(&k->mix.shapes[i].key);
+		memcpy(dims[i], k->mix.shapes[i].dims, sizeof(dims[i]));
+	}
+	shim_probe_timer_unlock();
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		if (ret->of[i].key && !residents_of(load_relaxed(&k->handle), f, dims[i],
+						    &ret->of[i].before, &ret->of[i].after)) {
+			ret->of[i].key = 0;
+		}
+	}
+}
+
 bool shim_probe_mix_choose(struct shim_probe_kernel *k, const struct shim_probe_form *f,
 			   const uint32_t dims[SHIM_PROBE_DIMS], struct shim_probe_shape **ret)
 {
-	struct shim_probe_shape *s = *ret = shape_of(&k->mix, key_of(dims));
+	struct shim_probe_shape *s = *ret = shape_of(&k->mix, dims);
 	bool probed;
 
 	if (s && !load_relaxed(&s->asked)) {
@@ -213,8 +266,11 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 	if (!f && load_relaxed(&k->seen) == load_acquire(&shim_probe_generation)) {
 		return NULL; /* it is decided that it gets no form */
 	}
-	s = s ? s : shape_of(&k->mix, key_of(dims));
-	if (!s || (probed && !f->budget_ppm && !load_relaxed(&s->n[0])) || !is_due(s, probed)) {
+	s = s ? s : shape_of(&k->mix, dims);
+	/* The first launch also brings the form's code into caches, so its time is not the form's.
+	 */
+	if (!s || (probed && load_relaxed(&s->launches) <= 1) ||
+	    (probed && !f->budget_ppm && !load_relaxed(&s->n[0])) || !is_due(s, probed)) {
 		return NULL;
 	}
 	t = shim_probe_timer_take(load_relaxed(&k->ctx));

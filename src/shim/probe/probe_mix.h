@@ -9,8 +9,20 @@ struct shim_probe_timer;
 
 /* Forgets all shapes: the kernel's struct is given to another handle. */
 void shim_probe_mix_init(struct shim_probe_mix *m);
-/* Forgets what was measured with the form: it is another one now. */
-void shim_probe_mix_renew(struct shim_probe_mix *m);
+/* Resident blocks of the shapes that are known, without and with a form. */
+struct shim_probe_residents {
+	struct {
+		uint64_t key; /* 0: not known */
+		uint32_t before, after;
+	} of[SHIM_PROBE_SHAPES];
+};
+/* Asks the driver, for a form that the kernel is to get, so that its first launch need not. The
+ * form's context is current. */
+void shim_probe_mix_ask(const struct shim_probe_kernel *k, const struct shim_probe_form *f,
+			struct shim_probe_residents *ret);
+/* Forgets what was measured with the form: it is another one now, of which r is known. NULL:
+ * nothing is. */
+void shim_probe_mix_renew(struct shim_probe_mix *m, const struct shim_probe_residents *r);
 
 /* Returns whether a launch takes the form, and counts it. *ret: its shape, NULL: unknown. dims:
  * grid, block, dynamic shared memory. */

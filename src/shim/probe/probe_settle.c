@@ -92,8 +92,12 @@ static void take_budget(const struct shim_probe_kernel *k, struct shim_probe_for
 /* Gives the kernel a form, or takes it away. */
 static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 {
+	struct shim_probe_residents residents;
 	struct shim_probe_form *before = k->form;
 
+	if (f) {
+		shim_probe_mix_ask(k, f, &residents);
+	}
 	pthread_mutex_lock(&shim_probe_mutex);
 	for (uint32_t i = 0; f && i < f->n_tools; i++) {
 		f->tools[i]->refs++;
@@ -104,7 +108,7 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 	if (f) {
 		take_budget(k, f);
 	}
-	shim_probe_mix_renew(&k->mix);
+	shim_probe_mix_renew(&k->mix, f ? &residents : NULL);
 	store_seqcst(&k->form, f);
 	store_release(&k->seen, k->made_for);
 	pthread_mutex_unlock(&shim_probe_mutex);

@@ -143,6 +143,7 @@ struct shim_probe_shape {
 	uint32_t n[2]; /* [atomic] results */
 	uint32_t ns[2][SHIM_PROBE_TIMES];
 	uint32_t before, after; /* resident blocks of a multiprocessor without and with the form */
+	uint32_t dims[SHIM_PROBE_DIMS]; /* grid, block, dynamic shared memory */
 };
 
 struct shim_probe_mix {
