@@ -53,6 +53,34 @@ static void patch_one(const char *folder, const char *name, const struct buf *b,
 	buf_finish(&message);
 }
 
+static int address_of(void *arg, const char *variable, uint64_t *ret)
+{
+	(void)arg;
+	*ret = 0x7f4200000000 + 256 * strlen(variable) + (uint8_t)variable[0];
+	return 0;
+}
+
+/* A copy that uses the variables of another module. */
+static void copy_one(const char *folder, const char *name, unsigned arch)
+{
+	struct cubin_stub *s = open_stub(arch);
+	struct buf b = read_cubin(name);
+	struct cubin_patched *p = NULL;
+	struct report r;
+
+	report_init(&r);
+	if (cubin_patch_copy(&p, b.data, b.len, "uses_static", s, address_of, NULL, &r) == 0) {
+		write_result(folder, name, p);
+		printf("%s: copied\n", name);
+	} else {
+		printf("%s: %s\n", name, buf_text(&r.message));
+	}
+	report_finish(&r);
+	cubin_patched_close(p);
+	cubin_stub_close(s);
+	buf_finish(&b);
+}
+
 /* Kernels that must not be patched: each for a reason that the checker knows, too. */
 static void patch_forbidden(const char *folder)
 {
@@ -99,5 +127,7 @@ int main(int argc, char **argv)
 		close_changed(&c);
 	}
 	patch_forbidden(argv[1]);
+	copy_one(argv[1], "variables.sm_75", 75);
+	copy_one(argv[1], "variables.sm_90", 90);
 	return 0;
 }
