@@ -7,8 +7,10 @@
  *   both            as code, with a kernel that uses variables
  *   counts          as code, with a kernel that adds to a variable; no constants
  *   totals N        launches of that kernel
- *   own             loads a module whose kernel calls through pointers and has a variable of its
- * own inside N        launches of that kernel, one block of 32 threads unload          unloads it
+ *   own             loads a module whose kernel calls through pointers and has a variable
+ *   prepared        the same as machine code, as gBPF's ptxas has prepared and stored it
+ *   inside N        launches of that kernel, one block of 32 threads
+ *   unload          unloads it
  *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
  *   variables N     launches of a kernel that uses the module's variables
  *   refused N       N launches of scale that the driver refuses
@@ -22,10 +24,11 @@
  *   compare BYTES   it is no more than that much more now
  *   library         as load and launch 3 5, by a library and its kernel
  *   graph N         N launches of a captured graph with one launch of scale
- *   compare NAME N  N launches of a kernel for --verify; NAME: same (at[i] += i), chance (at[i] =
- * clock), place (at[i] = address of a local variable), chain (at[0][i] = i) context destroys a
- * context of its own in which it has launched scale once, 7 blocks fork            a child exits at
- * once exit            returns from main()
+ *   compare NAME N  N launches of a kernel for --verify: same (at[i] += i), chance (the clock),
+ *                   place (the address of a local variable), chain (at[0][i] = i)
+ *   context         destroys a context of its own in which it has launched scale, 7 blocks
+ *   fork            a child exits at once
+ *   exit            returns from main()
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -38,6 +41,8 @@
 
 #include "../programs/program.h"
 #include "check.h"
+#include "ptx/module.h"
+#include "ptx/prepare.h"
 #include "ptx/stored.h"
 
 #define THREADS 96u
@@ -335,6 +340,32 @@ static void totals(unsigned n)
 	CU(cuMemcpyHtoD(steps + 4, &step, sizeof(step)));
 }
 
+/* As gBPF's ptxas compiles and stores a module under gbpf run --probes. */
+static void load_prepared(void)
+{
+	struct ptx_module *m = NULL;
+	struct report r;
+	char own_text[4096];
+	struct buf b;
+	size_t bytes;
+
+	snprintf(own_text, sizeof(own_text), "%s%s", header, owns);
+	buf_init(&b);
+	report_init(&r);
+	CHECK(ptx_module_parse(&m, own_text, strlen(own_text), "own", &r) == 0 &&
+		      ptx_prepare(m, 1) == 1 && ptx_module_print(m, &b) == 0,
+	      "not prepared");
+	bytes = b.len;
+	CHECK(strlen(buf_text(&b)) < sizeof(own_text), "too long");
+	memcpy(own_text, buf_text(&b), bytes + 1);
+	CHECK(ptx_stored_print(&b, own_text, bytes) == 0, "not stored");
+	load_code(buf_text(&b));
+	CU(cuModuleGetFunction(&own, module, "own"));
+	ptx_module_free(m);
+	report_finish(&r);
+	buf_finish(&b);
+}
+
 static void load_own(void)
 {
 	char text[4096];
@@ -598,6 +629,8 @@ static bool obey(const char *line)
 		load_counts();
 	} else if (sscanf(line, "totals %u", &n) == 1) {
 		totals(n);
+	} else if (strcmp(line, "prepared\n") == 0) {
+		load_prepared();
 	} else if (strcmp(line, "own\n") == 0) {
 		load_own();
 	} else if (sscanf(line, "inside %u", &n) == 1) {

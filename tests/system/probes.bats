@@ -341,6 +341,19 @@ f = json.load(open(sys.argv[1]))["figures"]
 assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10 ** 10, f' "$GBPF_RUNTIME_DIR/trace.json"
 }
 
+@test "machine code that was prepared and has its PTX stored is probed while it runs, with its pointers and variables" {
+	begin
+	start
+	tell prepared "inside 3"
+	attach count_blocks --to "$pid"
+	tell "inside 1" # from now on the kernel is known
+	wait_for has_kernels 1
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"][0]["forms"]["ptx"])')" = 1 ]
+	local before=$(value blocks 0)
+	tell "inside 4"
+	shows blocks 0 $((before + 4))
+}
+
 @test "what an entry stub cannot run is refused, and the kernel runs its own code" {
 	begin
 	attach count_warps # also at exits
