@@ -63,6 +63,22 @@ static void size_sections(struct patching *p)
 	}
 }
 
+/* Returns false if the section has no addresses of variables that are replaced. */
+static bool write_redirected(const struct patching *p, uint32_t section, uint8_t *to)
+{
+	const struct cubin_redirects *d = p->redirects;
+
+	if (d && section == d->bank) {
+		cubin_redirects_write_bank(to, d, p->elf);
+		return true;
+	}
+	if (d && section == d->relocs) {
+		cubin_redirects_write_relocs(to, d, p->elf);
+		return true;
+	}
+	return false;
+}
+
 static void write_section(const struct patching *p, uint32_t section)
 {
 	uint32_t kernel = p->scan->kernel_of[section];
@@ -70,11 +86,10 @@ static void write_section(const struct patching *p, uint32_t section)
 	const struct cubin_parts *parts = kernel ? &p->scan->parts[kernel - 1] : NULL;
 	const struct cubin_kernel *k = kernel ? &p->scan->kernels[kernel - 1] : NULL;
 
-	if (p->redirects && section == p->redirects->bank) {
-		cubin_redirects_write_bank(to, p->redirects, p->elf);
-	} else if (p->redirects && section == p->redirects->relocs) {
-		cubin_redirects_write_relocs(to, p->redirects, p->elf);
-	} else if (!k || k->why != CUBIN_OK) {
+	if (write_redirected(p, section, to)) {
+		return;
+	}
+	if (!k || k->why != CUBIN_OK) {
 		memcpy(to, cubin_elf_data(p->elf, section), p->elf->sections[section].sh_size);
 	} else if (section == parts->text) {
 		cubin_write_text(to, p->elf, parts, k, p->stub);

@@ -27,7 +27,7 @@ static int look_at(const struct cubin_elf *e, const struct cubin_scan *s, const 
 	const struct cubin_kernel *k = strmap_get(&s->names, name);
 	struct cubin_redirects d = { 0 };
 	enum cubin_why why;
-	bool variables;
+	bool variables = false;
 	int err;
 
 	if (!k) {
