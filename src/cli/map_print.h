@@ -18,7 +18,7 @@ enum { CLI_MAP_VERSION, CLI_MAP_PROBE, CLI_MAP_TENANT, CLI_MAP_OPTIONS };
 #define CLI_MAP_TABLE                                                                              \
 	[CLI_MAP_VERSION] = { "version", 0, "VERSION",                                             \
 			      "of that version (default: the active one)" },                       \
-	[CLI_MAP_PROBE] = { "probe", 'p', "ID|NAME", "of that tool; `gbpf probe ls` lists them" },      \
+	[CLI_MAP_PROBE] = { "probe", 'p', "ID|NAME", "of that tool; `gbpf probe ls` lists them" }, \
 	[CLI_MAP_TENANT] = { "tenant", 't', "PID",                                                 \
 			     "instance of that program (its process or tenant number)" }
 

@@ -120,7 +120,7 @@ setup() {
 	[[ "$output" != *" seen"* ]]
 }
 
-@test "labels tell which program and instruction the code is of" {
+@test "labels name the program and instruction that code belongs to" {
 	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o --kernel first
 	[[ "$output" == *$'\n$program$count:\n'* ]]
 	[[ "$output" =~ \$L[0-9]+:$'\n'[^$]*red\.relaxed ]]

@@ -39,7 +39,7 @@ sys.exit(not eval(sys.argv[1]))' "$1" "$id"
 	holds 'p["budget_ppm"] == 0 and p["launches"] == 0'
 }
 
-@test "a budget is kept by launches without the tool, and their share is told" {
+@test "a budget is kept by launches without the tool, and their share is shown" {
 	begin
 	attach count_calls --budget 1%
 	start
@@ -124,7 +124,7 @@ sys.exit(not (launches == 400 and probed <= 60))' "$before"
 	[[ "$output" == *"without --sample"* ]]
 }
 
-@test "fewer resident blocks are told" {
+@test "fewer resident blocks are reported" {
 	begin
 	attach count_ends
 	start
@@ -134,7 +134,7 @@ sys.exit(not (launches == 400 and probed <= 60))' "$before"
 	gbpf probe ls | grep -q '3 of 4'
 }
 
-@test "fewer resident blocks of a known launch are told before it is repeated" {
+@test "fewer resident blocks of a known launch are reported before it is repeated" {
 	begin
 	attach count_blocks
 	start

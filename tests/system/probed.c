@@ -500,7 +500,7 @@ static size_t allocated(void)
 static size_t remembered;
 
 /* What has ended is unloaded later. */
-static void compare(size_t more)
+static void compare_memory(size_t more)
 {
 	uint64_t deadline = program_ns() + 60000000000ull;
 	size_t now = allocated();
@@ -661,7 +661,7 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "remember\n") == 0) {
 		remembered = allocated();
 	} else if (sscanf(line, "compare %u", &n) == 1) {
-		compare(n);
+		compare_memory(n);
 	} else if (strcmp(line, "library\n") == 0) {
 		library();
 	} else if (sscanf(line, "graph %u", &n) == 1) {

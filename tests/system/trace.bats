@@ -159,7 +159,7 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 		(1, 1, 32, 16), (2, 1, 64, 16), (8, 1, 256, 16), (16, 1, 512, 16)]'
 }
 
-@test "memtrace: what it does not see is told" {
+@test "memtrace: what it does not see is reported" {
 	begin
 	trace memtrace --kernel textures
 	tell textures textures

@@ -9,7 +9,7 @@
 #define DAEMON_PROBE_WAITS 64u
 #define DAEMON_COVERAGE_WAITS 32u
 
-/* A process, told from later ones with the same number. */
+/* A process, distinguished from later ones with the same number. */
 struct daemon_process {
 	pid_t pid;	 /* 0: gbpfd cannot see it */
 	long long start; /* as in /proc/PID/stat */

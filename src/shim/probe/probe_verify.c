@@ -68,7 +68,7 @@ static bool find_pointers(struct verifying *v)
 	bool good;
 
 	if (!text) {
-		return fail(v, "its machine code does not tell what it writes");
+		return fail(v, "what its machine code writes is not known");
 	}
 	report_init(&r);
 	good = ptx_module_parse(&m, text, bytes, "kernel", &r) == 0 &&

@@ -61,7 +61,7 @@ static void tools_are_attached_again(void **state)
 		assert_int_equal(number(listed(d, 1, &list), "kernels"), 3);
 		json_decref(list);
 	}
-	fake_enter(&other, d, 2, "other"); /* a new process is not told that these are all */
+	fake_enter(&other, d, 2, "other"); /* a new process gets no message that these are all */
 	assert_int_equal(expect_probe(&other, NULL).version, FIRST_VERSION + 1);
 	handled(d, &other);
 	fake_leave(&other);
@@ -107,7 +107,7 @@ static void swap_is_kept(void **state)
 	fake_reattach(&f, d, 0);
 	assert_int_equal(expect_probe(&f, NULL).version, FIRST_VERSION + 2);
 	expect_all_named(&f);
-	restart_after_kill(d); /* the first one's files are gone, too */
+	restart_after_kill(d); /* the first one's files are removed, too */
 	assert_false(is_listed(d, 1));
 	fake_leave(&f);
 }

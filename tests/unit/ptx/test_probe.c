@@ -1139,7 +1139,7 @@ static void short_programs_have_no_branches(void **state)
 #define LINE_FIELD 23
 
 /* Returns whether the program stands in front of this part of the form, maybe with one of lines
- * beside it. */
+ * next to it. */
 static bool stands_before(const struct ptx_probe *probe, const char *body, const char *part)
 {
 	const struct ptx_probe line = { .hook = 42,
@@ -1191,7 +1191,7 @@ static void programs_of_the_entry_follow_computations(void **state)
 	assert_false(stands_before(&probe, "", "mad.lo.u32 %r2"));
 }
 
-/* With times, and beside programs of lines, which may begin before it. */
+/* With times, and next to programs of lines, which may begin before it. */
 static void programs_of_the_entry_may_have_to_be_first(void **state)
 {
 	const struct ptx_probe clock = {
@@ -1207,7 +1207,7 @@ static void programs_of_the_entry_may_have_to_be_first(void **state)
 	assert_true(stands_before(&probe, "", "ld.param.u64 %d1"));
 	probe.text = MARKED_READING("0");
 	assert_false(stands_before(&probe, "", "ld.param.u64 %d1"));
-	probe.sites = ""; /* beside a program of lines */
+	probe.sites = ""; /* next to a program of lines */
 	assert_true(stands_before(&probe, "", "ld.param.u64 %d1"));
 }
 
