@@ -212,7 +212,6 @@ static int attach(struct cli *c, const char *what, const char *verb, int first,
 		int rc;
 
 		p->size = sizeof(*p);
-		p->flags = c->opt[O_VERIFY] ? GBPF_PROBE_VERIFY : 0;
 		p->name = name;
 		rc = gbpf_probe_attach(g, elf.data, elf.len, p, &json);
 		code = cli_result(c, g, what, rc, json, &result);
@@ -239,7 +238,8 @@ static int take_limits(struct cli *c, struct gbpf_probe *p)
 {
 	int code = cli_probe_budget(c, c->opt[O_BUDGET], &p->budget_ppm);
 
-	p->flags |= c->opt[O_PARTIAL] ? GBPF_PROBE_PARTIAL : 0;
+	p->flags |= (c->opt[O_PARTIAL] ? GBPF_PROBE_PARTIAL : 0) |
+		    (c->opt[O_VERIFY] ? GBPF_PROBE_VERIFY : 0);
 	return code ? code : cli_probe_sample(c, c->opt[O_SAMPLE], &p->every);
 }
 

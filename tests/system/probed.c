@@ -114,7 +114,8 @@ static const char owns[] =
 	"ld.volatile.global.u32 %r2, [seen]; st.global.u32 [%q0+128], %r2; ret;\n}\n";
 
 /* Kernels whose results are the same in each run, differ between runs, differ between kernel and
- * form, or are written by a pointer from memory. */
+ * form, or are written by a pointer from memory. The soft GPU places local variables in the order
+ * of their uses, and programs of the entry stand before the label. */
 static const char compared[] =
 	".visible .entry same(.param .u64 at)\n{\n"
 	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at]; cvta.to.global.u64 %q0, %q0;\n"
@@ -125,8 +126,9 @@ static const char compared[] =
 	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0; mov.u64 %q2, %clock64;\n"
 	"st.global.u64 [%q1], %q2; ret;\n}\n"
 	".visible .entry place(.param .u64 at)\n{\n"
-	".local .align 8 .b8 here[8]; .reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at];\n"
-	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0; mov.u64 %q2, here;\n"
+	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at];\n"
+	"mov.u32 %r0, %tid.x; mad.wide.u32 %q1, %r0, 8, %q0;\n"
+	"behind:\n.local .align 8 .b8 here[8]; mov.u64 %q2, here;\n"
 	"st.global.u64 [%q1], %q2; ret;\n}\n"
 	".visible .entry chain(.param .u64 at)\n{\n"
 	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at]; ld.global.u64 %q0, [%q0];\n"

@@ -96,7 +96,7 @@ int daemon_probe_watch(struct daemon_probe *p)
 
 static json_t *read_file(const struct daemon *d, const char *file)
 {
-	char path[DAEMON_PATH + 64];
+	char path[DAEMON_PATH + 16 + NAME_MAX + 2];
 	json_t *j = NULL;
 	struct buf b;
 
