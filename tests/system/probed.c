@@ -19,7 +19,7 @@
  *   threads N M     M threads launch N times each on streams of their own
  *   keep M          M threads launch from now on, on streams of their own
  *   stop            ends them
- *   churn           makes and destroys so many objects that the soft GPU makes no more new ones
+ *   churn           makes and destroys objects until the soft GPU makes no more new ones
  *   remember        notes how much memory is allocated
  *   compare BYTES   it is no more than that much more now
  *   library         as load and launch 3 5, by a library and its kernel
@@ -115,7 +115,7 @@ static const char owns[] =
 
 /* Kernels whose results are the same in each run, differ between runs, differ between kernel and
  * form, or are written by a pointer from memory. The soft GPU places local variables in the order
- * of their uses, and programs of the entry stand before the label. */
+ * of their declarations, and programs of the entry run before the label. */
 static const char compared[] =
 	".visible .entry same(.param .u64 at)\n{\n"
 	".reg .b32 %r<3>; .reg .b64 %q<3>; ld.param.u64 %q0, [at]; cvta.to.global.u64 %q0, %q0;\n"

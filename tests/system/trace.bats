@@ -312,8 +312,8 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	done
 }
 
-# stands: a document of the trace shows warps that have waited at the barrier for 300 ms.
-stands() {
+# shows_waiting: a document of the trace shows warps that have waited at the barrier for 300 ms.
+shows_waiting() {
 	python3 -c '
 import json, sys
 last = open(sys.argv[1]).read().splitlines()[-1]
@@ -325,7 +325,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	begin --sms 2
 	trace hang --kernel hang --interval 50ms
 	tell "hang 2 80"
-	wait_for stands
+	wait_for shows_waiting
 	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
 	holds '[(p["place"], p["site"], p["line"], p["warps"], p["blocks"]) for p in f["places"]] == \
 		[("before barrier", 0, 33, 2, 2), ("branch", 1, 32, 4, 2)]'

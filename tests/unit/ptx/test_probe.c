@@ -598,7 +598,7 @@ static unsigned occurrences(const struct result *t, const char *part)
 	return n;
 }
 
-/* Parameters mapN stand between the environment and the fields. */
+/* Parameters mapN are between the environment and the fields. */
 #define WITH_MAPS                                                                                  \
 	".func g_f0 (.param .b64 env, .param .b64 map2, .param .b64 map63, .param .b64 clock)\n"   \
 	"{\n%s.reg .b64 %%a, %%b, %%c;\nld.param.u64 %%c, [clock];\nld.param.u64 %%a, [map2];\n"   \

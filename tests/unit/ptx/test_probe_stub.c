@@ -1,4 +1,4 @@
-/* Entry stubs with programs: where they stand, what their parameters and ends become, and what is
+/* Entry stubs with programs: where they are, what their parameters and ends become, and what is
  * refused. Compiled ones are in tests/data/cubins; on the soft GPU they run in tests/unit/soft. */
 #include <errno.h>
 #include <setjmp.h>
