@@ -76,7 +76,8 @@ static int check_bank(const struct cubin_checking *c)
 		}
 	}
 	for (size_t i = 0; i < c->redirects->n; i++) {
-		if (memcmp(b + c->redirects->list[i].offset, &c->redirects->list[i].address, 8)) {
+		if (memcmp(b + c->redirects->list[i].offset, &c->redirects->list[i].address, 8) !=
+		    0) {
 			return cubin_refuse(c->r, "check: an address in bank 4 is missing");
 		}
 	}

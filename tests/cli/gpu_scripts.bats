@@ -194,9 +194,9 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 @test "gpu/probe_code counts exactly, and compares the forms" {
 	script probe_code --rounds 1
 	[ "$status" -eq 0 ]
-	rows 'r[0]["ok"] and [x["what"] for x in r[1:4]] == ["form"] * 3'
-	rows '[x["form"] for x in r[4:]] == ["original", "gate", "block_enter", "both"] * 5'
-	rows 'all(x["us"] > 0 and x["ratio"] > 0 for x in r[4:]) and r[4]["ratio"] == 1'
+	rows 'r[0]["ok"] and [x["what"] for x in r[1:7]] == ["form"] * 6'
+	rows '[x["form"] for x in r[7:]] == ["original", "gate", "block_store", "block_count", "block_enter", "both", "argument"] * 5'
+	rows 'all(x["us"] > 0 and x["ratio"] > 0 for x in r[7:]) and r[7]["ratio"] == 1'
 	nothing_left
 }
 

@@ -135,7 +135,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	run --separate-stderr "$GBPF" probe coverage batch
 	echo "$output"
 	[ "$status" -eq 0 ]
-	[[ "${lines[0]}" =~ ^\ *PID\ +PROGRAM\ +KERNEL\ +FORM\ +LAUNCHES\ +SHARE\ +"GPU TIME"\ +WHY$ ]]
+	[[ "${lines[0]}" =~ ^\ *PID\ +PROGRAM\ +KERNEL\ +FORM\ +LAUNCHES\ +"IN GRAPHS"\ +SHARE\ +"GPU TIME"\ +WHY$ ]]
 	[[ "${lines[1]}" =~ \ batch\ .*\ ptx\ .*100.0\ %.*\ -$ ]]
 	[[ "${lines[-1]}" =~ ^[0-9]+\ batch:\ ptx\ 100.0\ %\ of\ launches ]]
 	run "$GBPF" probe coverage --json

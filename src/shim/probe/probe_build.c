@@ -44,12 +44,13 @@ struct shim_probe_made {
 	uint32_t parts; /* bits of tools some of whose programs are left out */
 };
 
-/* GBPF_PROBE_BRANCHES=1: short programs keep the branch around them, too, to compare the cost. */
+/* GBPF_PROBE_BRANCHES=0: short programs are written under predicates instead of branches, to compare
+ * the cost. */
 static bool keeps_branches(void)
 {
 	const char *v = getenv("GBPF_PROBE_BRANCHES");
 
-	return v && strcmp(v, "1") == 0;
+	return !v || strcmp(v, "0") != 0;
 }
 
 /* Names of programs are gbpf_HASH_N, of their object and their number in it. The first digit of the

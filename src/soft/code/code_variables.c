@@ -165,8 +165,12 @@ static void rename_list(struct placing *p, const struct ptx_list *list)
 /* The text that sets the registers, in front of a body: printing is all that follows. */
 static int prepend(struct placing *p, struct ptx_function *f)
 {
-	struct ptx_directive *d = ptx_arena_alloc(&p->m->arena, sizeof(*d));
+	struct ptx_directive *d;
 
+	if (!p->code.len) {
+		return 0;
+	}
+	d = ptx_arena_alloc(&p->m->arena, sizeof(*d));
 	if (!d) {
 		return -ENOMEM;
 	}

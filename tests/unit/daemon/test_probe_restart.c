@@ -170,6 +170,7 @@ static void kill_tracer(pid_t pid)
 static void held_tool_ends_with_its_process(void **state)
 {
 	struct gd *d = *state;
+	const json_t *held;
 	struct fake f;
 	pid_t pid;
 	json_t *list;
@@ -177,7 +178,8 @@ static void held_tool_ends_with_its_process(void **state)
 	fake_enter(&f, d, 2, "train");
 	pid = start_tracer(d, &f);
 	restart_after_kill(d);
-	assert_true(json_is_true(json_object_get(listed(d, 1, &list), "hold")));
+	held = json_object_get(listed(d, 1, &list), "hold");
+	assert_true(json_is_true(held)); /* a macro, which evaluates it twice */
 	json_decref(list);
 	fake_reattach(&f, d, 0);
 	assert_int_equal(expect_probe(&f, NULL).version, FIRST_VERSION + 1);
