@@ -25,6 +25,7 @@ struct store_job {
 	uint64_t conn;
 	json_int_t call;
 	int err;
+	bool is_stored; /* the worker has done it */
 };
 
 /* ---- the description ---- */
@@ -98,6 +99,7 @@ static void work(struct daemon_job *job)
 				: daemon_store_write_object(dir, j->id, j->object.data,
 							    j->object.len, j->meta);
 	}
+	j->is_stored = true;
 	POINT("daemon.probe.stored");
 }
 
@@ -111,6 +113,18 @@ static void finish(struct daemon_job *job)
 	free(j->meta);
 	json_decref(j->result);
 	free(j);
+}
+
+/* gbpfd stops. What the caller was answered already, that a tool was set or detached, is stored
+ * now; the worker has ended. */
+static void drop(struct daemon_job *job)
+{
+	struct store_job *j = (struct store_job *)job;
+
+	if (j->what != STORE && !j->is_stored) {
+		work(job);
+	}
+	finish(job);
 }
 
 static void answer(struct daemon *d, json_t *result, bool stored, uint64_t conn, json_int_t call)
@@ -145,7 +159,7 @@ static struct store_job *job_for(const struct daemon_probe *p, enum what what)
 	struct store_job *j = calloc(1, sizeof(*j));
 
 	if (j) {
-		j->job = (struct daemon_job){ .work = work, .done = done, .drop = finish };
+		j->job = (struct daemon_job){ .work = work, .done = done, .drop = drop };
 		j->d = p->d;
 		j->what = what;
 		j->id = p->id;
