@@ -28,7 +28,7 @@ void daemon_probes_close(struct daemon *d);
 void daemon_probes_restore(struct daemon *d);
 
 /* ---- for sessions ---- */
-/* Sends the tools whose target the session, which is ready now, belongs to; tells one that had
+/* Sends the tools whose target the session, which is ready now, belongs to; informs one that had
  * tools of an earlier gbpfd that these are all. */
 void daemon_probes_send_all(struct daemon_session *s);
 /* Handle messages. Return false for one that the session may not send. */

@@ -44,8 +44,8 @@ struct shim_probe_made {
 	uint32_t parts; /* bits of tools some of whose programs are left out */
 };
 
-/* GBPF_PROBE_BRANCHES=0: short programs are written under predicates instead of branches, to compare
- * the cost. */
+/* GBPF_PROBE_BRANCHES=0: short programs are written under predicates instead of branches, to
+ * compare the cost. */
 static bool keeps_branches(void)
 {
 	const char *v = getenv("GBPF_PROBE_BRANCHES");
