@@ -16,24 +16,23 @@
 /* Of vec_add, in which each lane has three accesses. */
 #define ACCESSES_OF_LANE 3u
 
-enum counted { WARPS, BLOCKS, SAMPLED, LANES, WARP_TIMES, ACCESSES, RETURNS, NOTHING };
-
 struct row {
 	const char *name, *object, *kernel, *map;
-	enum counted counted; /* NOTHING: the program has no map, or its kernel is not launched */
+	enum bench_probe_counted counted; /* BENCH_COUNTED_NOTHING: the program has no map, or its
+					     kernel is not launched */
 };
 
 static const struct row rows[] = {
-	{ "warp", "warp_counter", "vec_add", "counts", WARPS },
-	{ "block", "block_counter", "vec_add", "counts", BLOCKS },
-	{ "sampled", "block_sampler", "vec_add", "counts", SAMPLED },
-	{ "lane", "lane_counter", "vec_add", "counts", LANES },
-	{ "empty", "empty_enter", "vec_add", NULL, NOTHING },
-	{ "timer", "exit_timer", "vec_add", "times", WARP_TIMES },
-	{ "memtrace", "memtrace", "vec_add", "accesses", ACCESSES },
-	{ "retsnoop", "kernelretsnoop", "vec_add", "returns", RETURNS },
-	{ "elsewhere", "warp_counter", "other", "counts", NOTHING },
-	{ "detached", "warp_counter", "vec_add", "counts", WARPS },
+	{ "warp", "warp_counter", "vec_add", "counts", BENCH_COUNTED_WARPS },
+	{ "block", "block_counter", "vec_add", "counts", BENCH_COUNTED_BLOCKS },
+	{ "sampled", "block_sampler", "vec_add", "counts", BENCH_COUNTED_SAMPLED },
+	{ "lane", "lane_counter", "vec_add", "counts", BENCH_COUNTED_LANES },
+	{ "empty", "empty_enter", "vec_add", NULL, BENCH_COUNTED_NOTHING },
+	{ "timer", "exit_timer", "vec_add", "times", BENCH_COUNTED_WARP_TIMES },
+	{ "memtrace", "memtrace", "vec_add", "accesses", BENCH_COUNTED_ACCESSES },
+	{ "retsnoop", "kernelretsnoop", "vec_add", "returns", BENCH_COUNTED_RETURNS },
+	{ "elsewhere", "warp_counter", "other", "counts", BENCH_COUNTED_NOTHING },
+	{ "detached", "warp_counter", "vec_add", "counts", BENCH_COUNTED_WARPS },
 };
 
 /* The measurements of a round without a program, and with it. */
@@ -84,25 +83,6 @@ static void choose_warps(const struct bench_probe *p, uint64_t key[TIMES])
 	}
 }
 
-static uint64_t work_of(const struct bench_probe_work *w, enum counted counted)
-{
-	switch (counted) {
-	case WARPS:
-		return w->warps;
-	case BLOCKS:
-		return w->blocks;
-	case SAMPLED:
-		return w->sampled;
-	case LANES:
-	case RETURNS:
-		return w->lanes;
-	case ACCESSES:
-		return w->lanes * ACCESSES_OF_LANE;
-	default:
-		return 0;
-	}
-}
-
 /* The tool's count, and the work of all launches, at one moment. */
 struct count {
 	uint64_t tool, work, times[TIMES];
@@ -113,16 +93,16 @@ static int take_count(struct bench_probe *p, const struct row *r, const struct b
 {
 	uint64_t key[TIMES];
 
-	c->work = work_of(&p->gpu.done, r->counted);
+	c->work = bench_probe_work_of(&p->gpu.done, r->counted, ACCESSES_OF_LANE);
 	c->tool = 0;
-	if (r->counted == WARP_TIMES) {
+	if (r->counted == BENCH_COUNTED_WARP_TIMES) {
 		choose_warps(p, key);
 		return bench_probe_times(p, t, key, TIMES, c->times);
 	}
-	if (r->counted == ACCESSES) {
+	if (r->counted == BENCH_COUNTED_ACCESSES) {
 		return bench_probe_accesses(p, t, &c->tool);
 	}
-	if (r->counted == RETURNS) {
+	if (r->counted == BENCH_COUNTED_RETURNS) {
 		return bench_probe_returns(p, t, &c->tool);
 	}
 	return r->map ? bench_probe_sum(p, t, &c->tool) : 0;
@@ -137,7 +117,7 @@ static int compare(struct bench_probe *p, const struct row *r, const struct coun
 	if (!r->map) {
 		return 0;
 	}
-	for (unsigned i = 0; i < TIMES && r->counted == WARP_TIMES; i++) {
+	for (unsigned i = 0; i < TIMES && r->counted == BENCH_COUNTED_WARP_TIMES; i++) {
 		counted += after->times[i] > before->times[i];
 		expected++;
 	}
@@ -195,7 +175,7 @@ static int round_of(struct bench_probe *p, const struct row *r, unsigned round)
 	struct pair m = { .round = round };
 	struct bench_probe_time unused[BENCH_PROBE_WORKLOADS];
 	struct buf object;
-	bool tracer = r->counted == ACCESSES || r->counted == RETURNS;
+	bool tracer = r->counted == BENCH_COUNTED_ACCESSES || r->counted == BENCH_COUNTED_RETURNS;
 	int err = tracer ? bench_probe_tracer(p, r->object, &object)
 			 : bench_probe_object(p, r->object, &object);
 

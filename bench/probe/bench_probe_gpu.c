@@ -294,3 +294,23 @@ int bench_probe_measure(struct bench_probe *p, enum bench_probe_by by,
 		       ? -1
 		       : 0;
 }
+
+uint64_t bench_probe_work_of(const struct bench_probe_work *w, enum bench_probe_counted counted,
+			     uint64_t accesses_of_lane)
+{
+	switch (counted) {
+	case BENCH_COUNTED_WARPS:
+		return w->warps;
+	case BENCH_COUNTED_BLOCKS:
+		return w->blocks;
+	case BENCH_COUNTED_SAMPLED:
+		return w->sampled;
+	case BENCH_COUNTED_LANES:
+	case BENCH_COUNTED_RETURNS:
+		return w->lanes;
+	case BENCH_COUNTED_ACCESSES:
+		return w->lanes * accesses_of_lane;
+	default:
+		return 0;
+	}
+}

@@ -73,6 +73,18 @@ struct bench_probe_work {
 	uint64_t launches, blocks, sampled, warps, lanes; /* sampled: blocks 0, 8, 16 ... */
 };
 
+/* What a program counts. */
+enum bench_probe_counted {
+	BENCH_COUNTED_NOTHING,
+	BENCH_COUNTED_WARPS,
+	BENCH_COUNTED_BLOCKS,
+	BENCH_COUNTED_SAMPLED,
+	BENCH_COUNTED_LANES,
+	BENCH_COUNTED_WARP_TIMES,
+	BENCH_COUNTED_ACCESSES,
+	BENCH_COUNTED_RETURNS
+};
+
 struct bench_probe_gpu {
 	struct bench_probe_calls by[BENCH_PROBE_BYS];
 	struct bench_probe_size size[BENCH_PROBE_WORKLOADS];
@@ -93,6 +105,10 @@ struct bench_probe_gpu {
 struct bench_probe_time {
 	double us, call_us;
 };
+
+/* Returns how much the launches have of what is counted; accesses_of_lane: those of each. */
+uint64_t bench_probe_work_of(const struct bench_probe_work *w, enum bench_probe_counted counted,
+			     uint64_t accesses_of_lane);
 
 extern const char *const bench_probe_workloads[BENCH_PROBE_WORKLOADS];
 

@@ -14,18 +14,20 @@
 #define SAMPLES_MAX 16u
 #define ROUNDS_SHARE 5u /* rounds of the other launches for each of these */
 
-enum counted { NOTHING, WARPS, BLOCKS, SAMPLED, LANES, ACCESSES, RETURNS };
-
 struct row {
 	const char *name, *object;
-	enum counted counted;
+	enum bench_probe_counted counted;
 };
 
 static const struct row rows[] = {
-	{ "warp", "warp_counter", WARPS },	 { "block", "block_counter", BLOCKS },
-	{ "sampled", "block_sampler", SAMPLED }, { "lane", "lane_counter", LANES },
-	{ "empty", "empty_enter", NOTHING },	 { "timer", "exit_timer", NOTHING },
-	{ "memtrace", "memtrace", ACCESSES },	 { "retsnoop", "kernelretsnoop", RETURNS },
+	{ "warp", "warp_counter", BENCH_COUNTED_WARPS },
+	{ "block", "block_counter", BENCH_COUNTED_BLOCKS },
+	{ "sampled", "block_sampler", BENCH_COUNTED_SAMPLED },
+	{ "lane", "lane_counter", BENCH_COUNTED_LANES },
+	{ "empty", "empty_enter", BENCH_COUNTED_NOTHING },
+	{ "timer", "exit_timer", BENCH_COUNTED_NOTHING },
+	{ "memtrace", "memtrace", BENCH_COUNTED_ACCESSES },
+	{ "retsnoop", "kernelretsnoop", BENCH_COUNTED_RETURNS },
 };
 
 /* A kind in both sizes. */
@@ -91,33 +93,16 @@ static int record_set_up(struct bench_probe *p, unsigned n)
 
 /* ---- what the programs have counted ---- */
 
-static uint64_t work_of(const struct bench_probe_work *w, enum counted counted)
-{
-	switch (counted) {
-	case WARPS:
-		return w->warps;
-	case BLOCKS:
-		return w->blocks;
-	case SAMPLED:
-		return w->sampled;
-	case LANES:
-	case RETURNS:
-		return w->lanes;
-	default:
-		return 0;
-	}
-}
-
 static int take_count(struct bench_probe *p, const struct row *r, const struct bench_probe_tool *t,
 		      uint64_t *ret)
 {
 	switch (r->counted) {
-	case NOTHING:
+	case BENCH_COUNTED_NOTHING:
 		*ret = 0;
 		return 0;
-	case ACCESSES:
+	case BENCH_COUNTED_ACCESSES:
 		return bench_probe_accesses(p, t, ret);
-	case RETURNS:
+	case BENCH_COUNTED_RETURNS:
 		return bench_probe_returns(p, t, ret);
 	default:
 		return bench_probe_sum(p, t, ret);
@@ -145,13 +130,14 @@ static int record_count(struct bench_probe *p, const struct row *r, struct sampl
 			const struct bench_probe_work *work)
 {
 	const struct bench_sample *of = &s->size[size];
-	uint64_t expected = work_of(work, r->counted);
+	uint64_t expected = bench_probe_work_of(work, r->counted, 0);
 
-	if (r->counted == ACCESSES) {
+	if (r->counted == BENCH_COUNTED_ACCESSES) {
 		expected = accesses_of(s, size, counted, work->launches / of->work.launches, work);
 	}
 	/* Which lanes find a vertex first, and store, is not the same in all runs. */
-	if (r->counted == NOTHING || (r->counted == ACCESSES && of->kind->is_racy)) {
+	if (r->counted == BENCH_COUNTED_NOTHING ||
+	    (r->counted == BENCH_COUNTED_ACCESSES && of->kind->is_racy)) {
 		return 0;
 	}
 	return bench_testbed_record(&p->testbed, "sample_count",
@@ -248,8 +234,8 @@ static int pair_of(struct bench_probe *p, const struct row *r, const struct buf 
 static int round_of(struct bench_probe *p, const struct row *r, unsigned n)
 {
 	struct buf object;
-	int err = r->counted >= ACCESSES ? bench_probe_tracer(p, r->object, &object)
-					 : bench_probe_object(p, r->object, &object);
+	int err = r->counted >= BENCH_COUNTED_ACCESSES ? bench_probe_tracer(p, r->object, &object)
+						       : bench_probe_object(p, r->object, &object);
 
 	for (unsigned i = 0; i < n && !err; i++) {
 		err = pair_of(p, r, &object, &samples[i]);

@@ -39,14 +39,6 @@ static uint64_t bits_of(struct ptx_flat *f, const struct ptx_operand *o)
 	return bits;
 }
 
-static bool is_one_of(const char *name, const char *const *list)
-{
-	while (*list && strcmp(*list, name) != 0) {
-		list++;
-	}
-	return *list != NULL;
-}
-
 /* Returns true for what computes registers from registers, whatever their values. */
 static bool is_computation(const struct ptx_insn *insn)
 {
@@ -55,7 +47,7 @@ static bool is_computation(const struct ptx_insn *insn)
 					       "shl",  "shr", "min",  "setp", "selp", "max",
 					       "popc", "clz", "bfe",  "bfi",  "abs",  NULL };
 
-	return is_one_of(insn->opcode, opcodes) && !ptx_probe_has_modifier(insn, ".cc");
+	return ptx_probe_is_one_of(insn->opcode, opcodes) && !ptx_probe_has_modifier(insn, ".cc");
 }
 
 static void read_insn(struct ptx_flat *f, struct ptx_flat_item *it)

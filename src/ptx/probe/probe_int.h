@@ -179,6 +179,8 @@ struct ptx_probe_name *ptx_probe_find(const struct ptx_probe_work *p, const char
 void ptx_probe_hide_list(struct ptx_probe_work *p, const struct ptx_list *list, int by);
 void ptx_probe_hide_params(struct ptx_probe_work *p, const struct ptx_function *f, int by);
 bool ptx_probe_has_modifier(const struct ptx_insn *insn, const char *modifier);
+/* list: ends with NULL. */
+bool ptx_probe_is_one_of(const char *word, const char *const *list);
 
 /* probe_slice.c: marks what the entry reaches and gives variables their places in the table. */
 int ptx_probe_slice(struct ptx_probe_work *p);

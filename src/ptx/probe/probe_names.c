@@ -164,6 +164,14 @@ void ptx_probe_hide_params(struct ptx_probe_work *p, const struct ptx_function *
 	}
 }
 
+bool ptx_probe_is_one_of(const char *word, const char *const *list)
+{
+	while (*list && strcmp(*list, word) != 0) {
+		list++;
+	}
+	return *list != NULL;
+}
+
 bool ptx_probe_has_modifier(const struct ptx_insn *insn, const char *modifier)
 {
 	for (unsigned i = 0; i < insn->n_modifiers; i++) {

@@ -26,29 +26,19 @@ bool ptx_probe_is_old(const struct ptx_probe_work *p)
 	return p->m && ptx_probe_target(p) < 70;
 }
 
-static bool is_one_of(const char *word, const char *const *list)
-{
-	for (; *list; list++) {
-		if (strcmp(*list, word) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool is_order(const char *modifier)
 {
 	static const char *const orders[] = { ".relaxed", ".acquire", ".release", ".acq_rel",
 					      NULL };
 
-	return is_one_of(modifier, orders);
+	return ptx_probe_is_one_of(modifier, orders);
 }
 
 static bool is_scope(const char *modifier)
 {
 	static const char *const scopes[] = { ".cta", ".gpu", ".sys", NULL };
 
-	return is_one_of(modifier, scopes);
+	return ptx_probe_is_one_of(modifier, scopes);
 }
 
 static const char *barrier_of(const struct ptx_insn *insn)

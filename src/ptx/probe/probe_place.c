@@ -11,14 +11,6 @@
 /* Keeps the delay small. */
 #define MOVES_MAX 32u
 
-static bool is_one_of(const char *name, const char *const *list)
-{
-	while (*list && strcmp(*list, name) != 0) {
-		list++;
-	}
-	return *list != NULL;
-}
-
 /* Returns true for a register that f and the program are to read in their order: times, and the
  * place of the thread. */
 static bool is_ordered(const struct ptx_operand *o)
@@ -47,7 +39,7 @@ static bool is_plain(const struct ptx_insn *insn)
 					       "bfe", "min",  "max", "selp", NULL };
 	bool of_param = strcmp(insn->opcode, "ld") == 0 && ptx_probe_has_modifier(insn, ".param");
 
-	if (insn->guard || (!of_param && !is_one_of(insn->opcode, opcodes))) {
+	if (insn->guard || (!of_param && !ptx_probe_is_one_of(insn->opcode, opcodes))) {
 		return false;
 	}
 	for (unsigned i = 0; i < insn->n_operands; i++) {

@@ -11,6 +11,7 @@
 
 #include "base/compiler.h"
 #include "base/strmap.h"
+#include "ptx/probe/probe_int.h"
 
 #define MEMORY (UINT64_C(1) << 63)
 #define FUNCTIONS_MAX 64u
@@ -40,16 +41,6 @@ static void refuse(struct walk *w, const struct ptx_item *at, const char *what, 
 		w->err = report_set(w->r, -ENOTSUP, "verify", "%s%s%s", what, name ? " " : "",
 				    name ? name : "");
 	}
-}
-
-static bool has(const struct ptx_insn *i, const char *modifier)
-{
-	for (unsigned k = 0; k < i->n_modifiers; k++) {
-		if (strcmp(i->modifiers[k], modifier) == 0) {
-			return true;
-		}
-	}
-	return false;
 }
 
 /* Returns the bytes of the instruction's type, which is its last modifier that is one. */
@@ -195,7 +186,8 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 {
 	const uint64_t *s;
 
-	if (!w->checks || has(i, ".shared") || has(i, ".shared::cta") || has(i, ".local")) {
+	if (!w->checks || ptx_probe_has_modifier(i, ".shared") ||
+	    ptx_probe_has_modifier(i, ".shared::cta") || ptx_probe_has_modifier(i, ".local")) {
 		return;
 	}
 	if (o->name && o->name[0] != '%' && !write && is_variable(w->m, o->name)) {
@@ -217,7 +209,7 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 
 static void load(struct walk *w, const struct ptx_insn *i)
 {
-	if (has(i, ".param") || has(i, ".param::entry")) {
+	if (ptx_probe_has_modifier(i, ".param") || ptx_probe_has_modifier(i, ".param::entry")) {
 		load_param(w, i);
 		return;
 	}
@@ -282,21 +274,20 @@ static bool is(const struct ptx_insn *i, const char *opcode)
 
 static void step(struct walk *w, const struct ptx_insn *i)
 {
-	static const char *const none[] = { "bra", "ret",     "exit",	"trap", "prefetch",
-					    "bar", "barrier", "membar", "fence" };
+	static const char *const none[] = { "bra", "ret",     "exit",	"trap",	 "prefetch",
+					    "bar", "barrier", "membar", "fence", NULL };
 
-	for (size_t k = 0; k < ARRAY_SIZE(none); k++) {
-		if (is(i, none[k])) {
-			return;
-		}
+	if (ptx_probe_is_one_of(i->opcode, none)) {
+		return;
 	}
 	if ((is(i, "ld") || is(i, "ldu")) && i->n_operands >= 2) {
 		load(w, i);
-	} else if (is(i, "st") && i->n_operands >= 2 && !has(i, ".bulk")) {
-		if (!has(i, ".param") && !has(i, ".param::func")) {
+	} else if (is(i, "st") && i->n_operands >= 2 && !ptx_probe_has_modifier(i, ".bulk")) {
+		if (!ptx_probe_has_modifier(i, ".param") &&
+		    !ptx_probe_has_modifier(i, ".param::func")) {
 			access_at(w, i, &i->operands[0], true);
 		}
-	} else if (is(i, "red") && i->n_operands >= 2 && !has(i, ".async")) {
+	} else if (is(i, "red") && i->n_operands >= 2 && !ptx_probe_has_modifier(i, ".async")) {
 		access_at(w, i, &i->operands[0], true);
 	} else if (is(i, "atom") && i->n_operands >= 3) {
 		access_at(w, i, &i->operands[1], true);
