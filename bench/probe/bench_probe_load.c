@@ -156,6 +156,9 @@ int bench_probe_load_start(struct bench_probe *p, struct bench_probe_load *l, bo
 	if (prepare(p, l)) {
 		return -1;
 	}
+	/* Resident from here on: pages that launches touched would count as growth of the cycles.
+	 */
+	memset(l->launched, 0xff, RING * sizeof(*l->launched));
 	for (; l->threads < 2; l->threads++) {
 		int err = pthread_create(&l->thread[l->threads], NULL, run[l->threads], l);
 
