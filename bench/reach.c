@@ -28,9 +28,9 @@ struct reach {
 };
 
 enum { OWN_PTX, OWN_CODE };
-static const char *const names[] = { "ptx",	 "code",	"torch",    "triton-own",
-				     "triton",	 "compile-own", "compile",  "cupy",
-				     "cupy-ptx", "jax",		"jax-ptxas" };
+static const char *const names[] = { "ptx",	 "code",	"torch",     "triton-own",
+				     "triton",	 "compile-own", "compile",   "cupy",
+				     "cupy-ptx", "jax",		"jax-ptxas", "numba" };
 static const char *const docs[] = { "gBPF's own kernels, all PTX",
 				    "gBPF's own kernels, all machine code",
 				    "PyTorch, eager",
@@ -41,7 +41,8 @@ static const char *const docs[] = { "gBPF's own kernels, all PTX",
 				    "CuPy",
 				    "CuPy compiling to PTX",
 				    "JAX",
-				    "JAX compiling with gBPF's ptxas" };
+				    "JAX compiling with gBPF's ptxas",
+				    "Numba" };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
 #define NAME 48u

@@ -126,6 +126,53 @@ def run_jax():
 	return work
 
 
+def run_numba():
+	import numpy
+	# Some releases of numba-cuda name this function, which new releases of NumPy no longer have.
+	if not hasattr(numpy, 'row_stack'):
+		numpy.row_stack = numpy.vstack
+	from numba import cuda
+	if not cuda.is_available():
+		raise ImportError('numba sees no GPU')
+
+	@cuda.jit
+	def scale_add(n, a, x, y):
+		i = cuda.grid(1)
+		if i < n:
+			y[i] += a * x[i]
+
+	@cuda.jit
+	def total(x, out):
+		part = cuda.shared.array(256, numpy.float32)
+		i, t = cuda.grid(1), cuda.threadIdx.x
+		part[t] = x[i]
+		cuda.syncthreads()
+		k = 128
+		while k:
+			if t < k:
+				part[t] += part[t + k]
+			cuda.syncthreads()
+			k //= 2
+		if t == 0:
+			cuda.atomic.add(out, 0, part[0])
+
+	n = 1 << 22
+	x = cuda.to_device(numpy.ones(n, numpy.float32))
+	y = cuda.to_device(numpy.zeros(n, numpy.float32))
+	out = cuda.to_device(numpy.zeros(1, numpy.float32))
+
+	def work():
+		for _ in range(300):
+			scale_add[n // 256, 256](n, numpy.float32(0.001), x, y)
+			total[n // 256, 256](y, out)
+		cuda.synchronize()
+
+	work()
+	if not numpy.allclose(y.copy_to_host(), 0.3, rtol=1e-4) or abs(out.copy_to_host()[0] / n - 45.15) > 0.1:
+		raise RuntimeError('wrong results')
+	return work
+
+
 def own_ptxas():
 	"""Makes Triton use its own ptxas, as it does if it finds no other."""
 	for name in ('TRITON_PTXAS_PATH', 'TRITON_PTXAS_BLACKWELL_PATH'):
@@ -158,7 +205,7 @@ def jax_ptxas():
 
 PARTS = {'torch': (run_torch, None), 'triton': (run_triton, None), 'triton-own': (run_triton, own_ptxas),
 	'compile': (run_compile, None), 'compile-own': (run_compile, own_ptxas), 'cupy': (run_cupy, None), 'cupy-ptx': (run_cupy, cupy_ptx),
-	'jax': (run_jax, None), 'jax-ptxas': (run_jax, jax_ptxas)}
+	'jax': (run_jax, None), 'jax-ptxas': (run_jax, jax_ptxas), 'numba': (run_numba, None)}
 
 
 def shortest_ms(work):

@@ -22,9 +22,9 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_bench_number numbers[] = { { R_SECONDS, 1, 3600 } };
-static const char *const parts[] = { "ptx",	 "code",	"torch",     "triton-own",
-				     "triton",	 "compile-own", "compile",   "cupy",
-				     "cupy-ptx", "jax",		"jax-ptxas", NULL };
+static const char *const parts[] = { "ptx",	    "code",    "torch", "triton-own", "triton",
+				     "compile-own", "compile", "cupy",	"cupy-ptx",   "jax",
+				     "jax-ptxas",   "numba",   NULL };
 
 static int cmd_reach(struct cli *c)
 {
