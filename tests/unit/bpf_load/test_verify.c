@@ -6,6 +6,7 @@
  * - .lane: a program that each lane runs
  * - .uncompiled: what is accepted is beyond the compiler for kernels
  * - .nolines: no line information
+ * - .merged: the next instruction has line 0, as those that were made from several lines
  * - .functions 0 7: where functions begin, or none, many or too many; default: targets of calls
  * - instructions in the assembler of bpf_run; "!" marks the refused one
  * - .accept, or .refuse RULE [TEXT that the message or the hint contains]: the expected result
@@ -78,7 +79,7 @@ struct vt_case {
 	bool lane, uncompiled;
 	struct asm_unit unit, twin; /* twin: the accepted one of a pair */
 	struct ebpf_line lines[2][ASM_MAX_INSNS];
-	int pair, no_lines;
+	int pair, no_lines, merged;
 	unsigned property;
 	int64_t marked; /* instruction, or -1 */
 	unsigned marked_line;
@@ -90,7 +91,7 @@ struct vt_case {
 		char label[32];
 	} tails[8];
 	unsigned n_tails;
-	unsigned line;
+	unsigned line, last_line; /* last_line: of the last instruction that was not merged */
 };
 
 static unsigned n_cases, pairs[PROPERTIES + 1];
@@ -389,7 +390,8 @@ static void begin_case(struct vt_case *c, const char *name)
 	c->lane = c->uncompiled = false;
 	c->marked = -1;
 	c->pair = 0;
-	c->no_lines = 0;
+	c->no_lines = c->merged = 0;
+	c->last_line = 0;
 	c->accept = -1;
 	c->cost = c->visits = c->n_tails = 0;
 	c->prunes = c->merges = 0;
@@ -409,7 +411,7 @@ static void code_line(struct vt_case *c, char *line)
 	}
 	if (*line == '!') {
 		c->marked = c->unit.n;
-		c->marked_line = c->line;
+		c->marked_line = c->merged ? c->last_line : c->line;
 		*line = ' ';
 	}
 	for (int twin = 0; twin < 2; twin++) {
@@ -423,11 +425,14 @@ static void code_line(struct vt_case *c, char *line)
 			bad_case(c, u->error, NULL);
 		}
 		for (; n < u->n; n++) {
-			c->lines[twin][n] = (struct ebpf_line){
-				.insn = n, .line = c->line, .file = c->file, .text = "source"
-			};
+			c->lines[twin][n] = (struct ebpf_line){ .insn = n,
+								.line = c->merged ? 0 : c->line,
+								.file = c->file,
+								.text = "source" };
 		}
 	}
+	c->last_line = c->merged ? c->last_line : c->line;
+	c->merged = 0;
 }
 
 static void case_line(struct vt_case *c, char *line)
@@ -464,6 +469,8 @@ static void case_line(struct vt_case *c, char *line)
 		c->merges = 1;
 	} else if (strcmp(word, ".nolines") == 0) {
 		c->no_lines = 1;
+	} else if (strcmp(word, ".merged") == 0) {
+		c->merged = 1;
 	} else if (strcmp(word, ".functions") == 0) {
 		snprintf(c->functions, sizeof(c->functions), "%.63s", rest);
 	} else if (strcmp(word, ".refuse") == 0) {

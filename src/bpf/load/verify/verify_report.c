@@ -103,16 +103,25 @@ const char *ebpf_verify_reg_text(const struct ebpf_verifier *v, const struct ebp
 	return t;
 }
 
+/* Returns the line of an instruction, or NULL. Instructions that the compiler has made from several
+ * lines have line 0; the preceding line of the function counts for them. */
 static const struct ebpf_line *line_of(const struct ebpf_prog *p, uint32_t pc)
 {
+	uint32_t start = 0, n_funcs = MIN(p->n_subprogs, (uint32_t)ARRAY_SIZE(p->subprog));
 	const struct ebpf_line *best = NULL;
 
+	for (uint32_t k = 0; k < n_funcs; k++) {
+		start = p->subprog[k] <= pc ? MAX(start, p->subprog[k]) : start;
+	}
 	for (uint32_t i = 0; i < p->n_lines; i++) {
-		if (p->lines[i].insn <= pc && (!best || p->lines[i].insn >= best->insn)) {
-			best = &p->lines[i];
+		const struct ebpf_line *l = &p->lines[i];
+
+		if (l->line && l->insn >= start && l->insn <= pc &&
+		    (!best || l->insn >= best->insn)) {
+			best = l;
 		}
 	}
-	return best && best->line ? best : NULL;
+	return best;
 }
 
 const char *ebpf_verify_place_text(const struct ebpf_verifier *v, uint32_t pc)
