@@ -291,6 +291,20 @@ static int check_constant_arg(struct ebpf_verifier *v, struct ebpf_helper_call *
 	return ebpf_verify_on(v, SIDE_DEVICE) ? check_device_record(v, c) : 0;
 }
 
+/* Values of a ring inside kernels have one size; the helper refuses every other one. */
+static int check_ring_size(struct ebpf_verifier *v, const struct ebpf_helper_call *c,
+			   const struct ebpf_reg *size)
+{
+	if (!ebpf_verify_on(v, SIDE_DEVICE) || !c->map ||
+	    ebpf_scalar_has(&size->v, c->map->value_bytes)) {
+		return 0;
+	}
+	report_hint(v->r, "write sizeof the value of %s", c->map->name);
+	return ebpf_verify_refuse(
+		v, v->pc, "bounds", "%s: a record of %s bytes, but values of %s have %u", c->what,
+		ebpf_verify_range_text(&size->v), c->map->name, c->map->value_bytes);
+}
+
 static int check_mem_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 			 const struct ebpf_reg *r, unsigned i)
 {
@@ -305,6 +319,7 @@ static int check_mem_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 	}
 	ebpf_mark_matter(v, v->depth, i + 2);
 	err = check_size_arg(v, c, size, i + 2, zero_ok);
+	err = err ? err : check_ring_size(v, c, size);
 	c->cost += err ? 0 : (uint32_t)(size->v.umax / 16);
 	return err ? err
 		   : check_memory(v, c, r, i + 1, size->v.umin, size->v.umax,
