@@ -6,6 +6,7 @@
  * - .lane: a program that each lane runs
  * - .uncompiled: what is accepted is beyond the compiler for kernels
  * - .nolines: no line information
+ * - .constants 1 2 3 4: four numbers of 4 bytes, the contents of .rodata; default: not known
  * - .merged: the next instruction has line 0, as those that were made from several lines
  * - .functions 0 7: where functions begin, or none, many or too many; default: targets of calls
  * - instructions in the assembler of bpf_run; "!" marks the refused one
@@ -70,6 +71,7 @@ static const struct ebpf_map_def maps[] = {
 	{ ".printk", 1003, 0, sizeof(struct ebpf_print_record), 64, GBPF_F_DEVICE, 0 },
 };
 
+#define CONSTANTS 2 /* .rodata */
 #define PROPERTIES 19
 #define PAIRS_EACH 10
 
@@ -79,7 +81,8 @@ struct vt_case {
 	bool lane, uncompiled;
 	struct asm_unit unit, twin; /* twin: the accepted one of a pair */
 	struct ebpf_line lines[2][ASM_MAX_INSNS];
-	int pair, no_lines, merged;
+	int pair, no_lines, merged, known;
+	uint32_t constants[4]; /* if known */
 	unsigned property;
 	int64_t marked; /* instruction, or -1 */
 	unsigned marked_line;
@@ -318,6 +321,7 @@ static void keep_seed(const struct vt_case *c, const struct asm_unit *u)
 static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *lines, int accept)
 {
 	static const unsigned ways[] = { 0, EBPF_VERIFY_NO_PRUNE, EBPF_VERIFY_EXPLAIN };
+	static const void *init[ARRAY_SIZE(maps)];
 	static struct ebpf_prog p;
 	struct ebpf_tail tails[ARRAY_SIZE(c->tails)];
 
@@ -332,6 +336,8 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 	p.n_insns = u->n;
 	p.lines = lines;
 	p.n_lines = c->no_lines ? 0 : u->n;
+	init[CONSTANTS] = c->constants;
+	p.init = c->known ? init : NULL;
 	if (c->functions[0]) {
 		given_functions(c->functions, &p);
 	} else {
@@ -390,7 +396,7 @@ static void begin_case(struct vt_case *c, const char *name)
 	c->lane = c->uncompiled = false;
 	c->marked = -1;
 	c->pair = 0;
-	c->no_lines = c->merged = 0;
+	c->no_lines = c->merged = c->known = 0;
 	c->last_line = 0;
 	c->accept = -1;
 	c->cost = c->visits = c->n_tails = 0;
@@ -469,6 +475,10 @@ static void case_line(struct vt_case *c, char *line)
 		c->merges = 1;
 	} else if (strcmp(word, ".nolines") == 0) {
 		c->no_lines = 1;
+	} else if (strcmp(word, ".constants") == 0) {
+		c->known = sscanf(rest, "%u %u %u %u", &c->constants[0], &c->constants[1],
+				  &c->constants[2], &c->constants[3]) == 4;
+		assert_true(c->known);
 	} else if (strcmp(word, ".merged") == 0) {
 		c->merged = 1;
 	} else if (strcmp(word, ".functions") == 0) {

@@ -284,20 +284,55 @@ static int check_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int a
 	return err;
 }
 
+#define TABLE_MAX 256u /* places of a table of constants that a load may reach, to know its range  \
+			*/
+
+static uint64_t constant_at(const void *init, int64_t at, unsigned bytes)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, (const char *)init + at, bytes);
+	return value;
+}
+
+/* Bounds a load from one of several places by the numbers that these hold. It must read within the
+ * constants. */
+static void read_table(struct ebpf_verifier *v, const void *init, const struct ebpf_scalar *place,
+		       int64_t off, unsigned bytes, struct ebpf_reg *out)
+{
+	uint64_t step = place->t.mask & -place->t.mask, min = UINT64_MAX, max = 0;
+	int64_t at = place->smin;
+
+	ebpf_scalar_loaded(&out->v, bytes, 0);
+	if (!step || (uint64_t)(place->smax - place->smin) / step >= TABLE_MAX) {
+		return;
+	}
+	for (; at <= place->smax; at += (int64_t)step) {
+		uint64_t value = constant_at(init, at + off, bytes);
+
+		min = MIN(min, value);
+		max = MAX(max, value);
+		v->work++;
+	}
+	ebpf_scalar_urange(&out->v, min, max);
+}
+
 /* Loads a constant of .rodata. Its value is known only if the caller has passed the contents of
  * .rodata. */
 static int read_constant(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			 unsigned bytes, struct ebpf_reg *out)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
-	uint64_t value = 0;
+	const void *init = v->prog->init ? v->prog->init[ptr->map] : NULL;
 
-	if (!v->prog->init || !v->prog->init[ptr->map] || !m->is_data ||
-	    !(m->flags & GBPF_F_RDONLY) || !ebpf_scalar_is_const(&ptr->v)) {
+	if (!init || !m->is_data || !(m->flags & GBPF_F_RDONLY)) {
 		return 0;
 	}
-	memcpy(&value, (const char *)v->prog->init[ptr->map] + ptr->v.smin + off, bytes);
-	ebpf_reg_const(out, value);
+	if (ebpf_scalar_is_const(&ptr->v)) {
+		ebpf_reg_const(out, constant_at(init, ptr->v.smin + off, bytes));
+	} else {
+		read_table(v, init, &ptr->v, off, bytes, out);
+	}
 	return 1;
 }
 
