@@ -47,8 +47,12 @@ struct ptx_probe {
 	const char *name;   /* prefix of its functions; the root is NAME_f0 */
 	const char *text;   /* its functions, without a module header */
 	bool maps_in_table; /* the caller fills in the addresses of its maps, too */
-	const uint64_t *map_at; /* instead: the addresses of the data of its maps; or NULL */
-	bool branches;		/* jump around the program even if it is short */
+	/* Instead: the text has the addresses of the data of its maps, and env_at, that of its
+	 * environment, as constants if the slice has at most text_max bytes. NULL: the table */
+	const uint64_t *map_at;
+	uint64_t env_at;
+	uint32_t text_max;
+	bool branches; /* jump around the program even if it is short */
 	/* Of entry stubs: the address of the data of map i, less that of the environment; NULL: the
 	 * stub reads the addresses from there. */
 	const uint64_t *map_offsets;
@@ -76,6 +80,7 @@ struct ptx_probed {
 	uint32_t unseen, unseen_line;
 	bool needs_shared;   /* launches take PTX_PROBE_SMEM */
 	bool version_raised; /* .version is 6.2, because of activemask */
+	bool has_addresses;  /* the text has addresses of maps, so it is of use to one process */
 };
 
 /* Probes the entry of m with that name. m is not changed and must outlive the call only. A probe

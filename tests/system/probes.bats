@@ -65,14 +65,19 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	shows warps 1 $((2 * 5 * 96))
 }
 
-@test "addresses of maps in the text count the same" {
+@test "addresses of maps are in the text or the table, and only text without them is cached" {
+	export GBPF_CACHE=on GBPF_CACHE_DIR=$BATS_TEST_TMPDIR
+	local where compiled=
 	begin
-	attach count_warps
-	export GBPF_PROBE_ADDRESSES=text
-	start
-	tell load "launch 2 5"
-	shows warps 0 $((2 * 5 * 3))
-	shows warps 1 $((2 * 5 * 96))
+	for where in auto text table else; do
+		GBPF_PROBE_ADDRESSES=$where start
+		attach count_warps --to "$pid"
+		tell load "launch 2 5"
+		shows warps 0 $((2 * 5 * 3))
+		shows warps 1 $((2 * 5 * 96))
+		compiled+=$(find "$GBPF_CACHE_DIR" -name 'ptx-*' | wc -l)
+	done
+	[ "$compiled" = 0011 ]
 }
 
 @test "a hash table of the GPU counts each key exactly" {

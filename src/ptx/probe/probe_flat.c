@@ -202,7 +202,7 @@ bool ptx_flat_read(struct ptx_flat *f, struct ptx_probe_work *p, const struct pt
 
 bool ptx_probe_is_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	bool in_text = g->probe->map_at || g->probe->maps_in_table;
+	bool in_text = g->map_at || g->probe->maps_in_table;
 	struct ptx_flat f;
 
 	return g->n_insns && !g->probe->branches && !ptx_probe_is_old(p) && (in_text || !g->maps) &&

@@ -134,9 +134,9 @@ void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_prog
 	while (!(g->maps >> map & 1) || i-- > 0) {
 		map++;
 	}
-	if (g->probe->map_at && p->m) {
+	if (g->map_at) {
 		buf_printf(p->out, "\tadd.s64 %s", reg);
-		ptx_probe_text(p, ", %%~zero, 0x%" PRIx64 ";\n", g->probe->map_at[map]);
+		ptx_probe_text(p, ", %%~zero, 0x%" PRIx64 ";\n", g->map_at[map]);
 		return;
 	}
 	if (g->probe->map_offsets && !p->m) {

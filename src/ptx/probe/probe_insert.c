@@ -2,9 +2,10 @@
  * them, and that lane computes the other fields and runs the programs. Lanes that are not elected
  * branch over it. A program becomes part of the code, as ptxas does not make it so; where that is
  * not possible, or the form would grow too long, the code calls it. */
-#include "ptx/probe/probe_int.h"
+#include <inttypes.h>
 
 #include "ptx/block.h"
+#include "ptx/probe/probe_int.h"
 
 static bool runs_here(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		      const struct ptx_probe_site *s, bool lanes)
@@ -58,14 +59,18 @@ static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 	return true;
 }
 
-/* Loads the address of the environment into %~e. ptxas makes instructions of whole warps, a vote
+/* Stores the address of the environment in %~e. ptxas makes instructions of whole warps, a vote
  * and a sum, of atomics of several lanes on one address. For an elected lane the address of a map
  * is the sum of a constant and of %~zero, the number %~n, which is 0 in this lane, but for all that
  * the compiler knows differs between lanes, so it does not. The lanes of gdev.lane/ gain by it. */
 static void environment(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool elected)
 {
 	ptx_probe_text(p, elected ? "\tcvt.u64.u32 %%~zero, %%~n;\n" : "\tmov.b64 %%~zero, 0;\n");
-	ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
+	if (g->map_at) {
+		ptx_probe_text(p, "\tmov.b64 %%~e, 0x%" PRIx64 ";\n", g->probe->env_at);
+	} else {
+		ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
+	}
 }
 
 /* flat: in all lanes, of which %~on is true in the elected one. */

@@ -72,8 +72,9 @@ struct ptx_probe_program {
 	uint32_t place;		   /* of its environment in the table */
 	struct ptx_module *module; /* its functions; owned */
 	const struct ptx_function *root;
-	uint64_t maps;	     /* that are parameters of the root */
-	uint32_t maps_place; /* of the first one's address in the table */
+	uint64_t maps;		/* that are parameters of the root */
+	uint32_t maps_place;	/* of the first one's address in the table */
+	const uint64_t *map_at; /* their addresses are constants of the text; or NULL */
 	struct ptx_probe_filter filter;
 	uint32_t n_insns; /* of its root if that can become part of a body; 0: it cannot */
 	bool flat;	  /* it is written under predicates, at sites without a guard */

@@ -438,7 +438,7 @@ static int place_maps(struct ptx_probe_work *p)
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		struct ptx_probe_program *g = &p->programs[i];
 
-		if (g->probe->maps_in_table && !g->probe->map_at) {
+		if (g->probe->maps_in_table && !g->map_at) {
 			g->maps_place = place + n;
 			n += (uint32_t)__builtin_popcountll(g->maps);
 		}
@@ -458,10 +458,52 @@ static int place_maps(struct ptx_probe_work *p)
 	return 0;
 }
 
+/* Returns the number of bytes of the functions that the entry reaches, printed without programs;
+ * any number above max if there are more. */
+static size_t slice_bytes(const struct ptx_probe_work *p, size_t max)
+{
+	struct buf text;
+	size_t bytes;
+
+	buf_init(&text);
+	for (const struct ptx_item *it = p->m->items.first; it && text.len <= max; it = it->next) {
+		if (it->kind == PTX_FUNCTION && is_part(p, it)) {
+			ptx_head_print((const struct ptx_function *)it, &text);
+			ptx_body_print(&((const struct ptx_function *)it)->body, &text);
+		}
+	}
+	bytes = text.failed ? SIZE_MAX : text.len;
+	buf_finish(&text);
+	return bytes;
+}
+
+/* Short forms have addresses as constants of their text. */
+static void choose_addresses(struct ptx_probe_work *p)
+{
+	uint32_t max = 0;
+	size_t bytes;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe *probe = p->programs[i].probe;
+
+		max = probe->map_at ? MAX(max, probe->text_max) : max;
+	}
+	bytes = max ? slice_bytes(p, max) : SIZE_MAX;
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		struct ptx_probe_program *g = &p->programs[i];
+
+		g->map_at = bytes <= g->probe->text_max ? g->probe->map_at : NULL;
+		p->ret->has_addresses = p->ret->has_addresses || g->map_at;
+	}
+}
+
 int ptx_probe_print(struct ptx_probe_work *p)
 {
 	const struct ptx_item *it = p->m->items.first;
-	int err = place_maps(p);
+	int err;
+
+	choose_addresses(p);
+	err = place_maps(p);
 
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		struct ptx_probe_program *g = &p->programs[i];

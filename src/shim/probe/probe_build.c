@@ -44,15 +44,6 @@ struct shim_probe_made {
 	uint32_t parts; /* bits of tools some of whose programs are left out */
 };
 
-/* GBPF_PROBE_BRANCHES=0: short programs are written under predicates instead of branches, to
- * compare the cost. */
-static bool keeps_branches(void)
-{
-	const char *v = getenv("GBPF_PROBE_BRANCHES");
-
-	return !v || strcmp(v, "0") != 0;
-}
-
 /* Names of programs are gbpf_HASH_N, of their object and their number in it. The first digit of the
  * hash is replaced by a letter that is none where tools of the same object are in one form. */
 #define DIGIT 5u
@@ -97,7 +88,7 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 				   .fields = d->fields,
 				   .sites = d->site,
 				   .text = text,
-				   .branches = keeps_branches(),
+				   .branches = shim_probe_branches(),
 				   .maps_in_table = !ptx_probe_is_bracket(d->hook) };
 
 	if (b->n + b->around.n == PTX_PROBES_MAX) {
@@ -145,37 +136,23 @@ static int no_ptx(struct shim_probe_made *b, enum shim_kept_why why)
 	return report_set(b->r, -ENOENT, "no-ptx", "%s", shim_kept_why_text(why));
 }
 
-/* GBPF_PROBE_ADDRESSES=text: addresses of maps become constants of a form's text, so its first
- * access waits for no table. No other process has the text, so it is not cached. */
-static bool addresses_in_text(void)
+/* Before the text is made. A program without addresses uses the table; if its tool has no memory,
+ * find_addresses() says why. */
+static void find_maps(struct shim_probe_made *b)
 {
-	const char *v = getenv("GBPF_PROBE_ADDRESSES");
+	uint32_t max = shim_probe_text_max();
 
-	return v && strcmp(v, "text") == 0;
-}
-
-/* Before the text is made. */
-static int find_maps(struct shim_probe_made *b)
-{
-	if (!addresses_in_text()) {
-		return 0;
-	}
-	b->map_at = calloc(b->n, sizeof(*b->map_at));
-	if (!b->map_at) {
-		return report_set(b->r, -ENOMEM, "memory", "out of memory");
-	}
-	for (uint32_t i = 0; i < b->n; i++) {
+	b->map_at = max ? calloc(b->n, sizeof(*b->map_at)) : NULL;
+	for (uint32_t i = 0; i < b->n && b->map_at; i++) {
 		uint64_t env = shim_probe_memory_env(b->tool[i], b->k->ctx, b->r);
 
-		if (!env) {
-			return -ENOMEM;
-		}
-		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX; k++) {
+		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX && env; k++) {
 			b->map_at[i][k] = shim_probe_memory_map(b->tool[i], env, k);
 		}
-		b->probes[i].map_at = b->map_at[i];
+		b->probes[i].map_at = env ? b->map_at[i] : NULL;
+		b->probes[i].env_at = env;
+		b->probes[i].text_max = max;
 	}
-	return 0;
 }
 
 static int rewrite(struct shim_probe_made *b)
@@ -192,9 +169,8 @@ static int rewrite(struct shim_probe_made *b)
 	err = ptx_module_parse(&m, text, bytes, "kernel", b->r);
 	free(text);
 	if (!err) {
-		err = find_maps(b);
-		err = err ? err
-			  : ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
+		find_maps(b);
+		err = ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
 		ptx_module_free(m);
 	}
 	return err;
@@ -479,9 +455,11 @@ static int compile_form(struct shim_probe_made *b)
 	add_clone(b);
 	text = b->block ? b->block->text : b->probed.text.data;
 	bytes = b->block ? b->block->bytes : b->probed.text.len;
-	return b->map_at ? shim_code_compile_once(text, bytes, &b->image, &b->image_bytes, b->r)
-			 : shim_code_compile(text, bytes, shim_code_arch_here(false), &b->image,
-					     &b->image_bytes, b->r);
+	if (b->probed.has_addresses) { /* no other process has this text */
+		return shim_code_compile_once(text, bytes, &b->image, &b->image_bytes, b->r);
+	}
+	return shim_code_compile(text, bytes, shim_code_arch_here(false), &b->image,
+				 &b->image_bytes, b->r);
 }
 
 static int make_form(struct shim_probe_made *b)

@@ -426,6 +426,13 @@ enum shim_probe_quiet shim_probe_mark_passed(CUevent e, uint64_t until);
 extern uint64_t shim_probe_paused_until; /* [atomic] monotonic; 0: launches are not paused */
 void shim_probe_wait_paused(void);
 
+/* ---- probe_settings.c ---- */
+/* Returns the longest slice, in bytes, whose form has addresses of maps as constants of its text;
+ * 0: none has. */
+uint32_t shim_probe_text_max(void);
+/* Returns true if short programs keep their branches, too. */
+bool shim_probe_branches(void);
+
 /* ---- probe_thread.c ---- */
 int shim_probe_thread_start(struct shim_session *s); /* once; 0 or -errno */
 void shim_probe_thread_wake(void);

@@ -681,13 +681,16 @@ static void maps_may_be_constants(void **state)
 		  .text = text,
 		  .branches = true,
 		  .maps_in_table = true,
-		  .map_at = at },
+		  .map_at = at,
+		  .env_at = 0x7f0000001000,
+		  .text_max = 16384 },
 	};
 
 	(void)state;
 	for (unsigned called = 0; called < 2; called++) {
 		struct result t;
 
+		probes[1].text_max = 16384;
 		snprintf(text, sizeof(text), WITH_MAPS, called ? ".local .b32 stack;" : "");
 		rewrite(&t, HEAD ENTRY(""), probes, 2);
 		assert_int_equal(t.err, 0);
@@ -699,6 +702,15 @@ static void maps_may_be_constants(void **state)
 		assert_true(has(&t, called ? "\tadd.s64 %probe0_d, %probe0_zero, 0x7f0012345600;\n"
 					   : "\tadd.s64 %a, %probe0_zero, 0x7f0012345600;\n"
 					     "\tadd.s64 %b, %probe0_zero, 0xfff0;\n"));
+		assert_true(has(&t, "\tmov.b64 %probe0_e, 0x7f0000001000;\n"));
+		assert_true(t.p.has_addresses);
+		done(&t);
+		probes[1].text_max = 16;
+		rewrite(&t, HEAD ENTRY(""), probes, 2);
+		assert_int_equal(t.err, 0);
+		assert_true(has(&t, "gbpf$table[5]"));
+		assert_false(has(&t, "0x7f0012345600"));
+		assert_false(t.p.has_addresses);
 		done(&t);
 	}
 }
