@@ -105,7 +105,7 @@ static int add_program(struct work *w, const struct ebpf_image_device *d)
 						.sites = d->site,
 						.name = d->prefix,
 						.text = text,
-						.branches = true,
+						.branches = PTX_PROBE_EITHER,
 						.maps_in_table = true };
 	return 0;
 }

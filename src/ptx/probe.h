@@ -39,6 +39,14 @@
  * Numbers count the sites of the hook in what f reaches, in the order of the text. A barrier is one
  * site before and after it. Sites of line are places at which a line begins: a .loc of another line
  * than the one before, or the first behind a label. */
+/* Whether short programs are written under predicates instead of branches. */
+enum ptx_probe_branches {
+	PTX_PROBE_EITHER, /* under predicates if addresses are in the text and the program does not
+			     begin with a test of the block that ends it */
+	PTX_PROBE_BRANCHES,
+	PTX_PROBE_PREDICATES,
+};
+
 struct ptx_probe {
 	uint32_t hook;	    /* id of a GBPF_DEVICE_HOOK in hooks.def */
 	bool lanes;	    /* each active lane runs it, instead of one per warp */
@@ -52,7 +60,7 @@ struct ptx_probe {
 	const uint64_t *map_at;
 	uint64_t env_at;
 	uint32_t text_max;
-	bool branches; /* jump around the program even if it is short */
+	enum ptx_probe_branches branches;
 	/* Of entry stubs: the address of the data of map i, less that of the environment; NULL: the
 	 * stub reads the addresses from there. */
 	const uint64_t *map_offsets;

@@ -79,7 +79,7 @@ static bool is_branch(const struct ptx_insn *insn)
 	return insn && (strcmp(insn->opcode, "bra") == 0 || strcmp(insn->opcode, "ret") == 0);
 }
 
-static void read_item(struct ptx_flat *f, const struct ptx_item *from)
+void ptx_flat_read_item(struct ptx_flat *f, const struct ptx_item *from)
 {
 	struct ptx_flat_item *it = &f->items[f->n_items];
 
@@ -173,7 +173,7 @@ bool ptx_flat_read(struct ptx_flat *f, struct ptx_probe_work *p, const struct pt
 {
 	*f = (struct ptx_flat){ .p = p, .g = g, .elected = !g->probe->lanes };
 	for (const struct ptx_item *it = g->root->body.first; it && !f->impossible; it = it->next) {
-		read_item(f, it);
+		ptx_flat_read_item(f, it);
 	}
 	for (uint32_t i = 0; i < f->n_items && !f->impossible; i++) {
 		struct ptx_flat_item *it = &f->items[i];
@@ -202,9 +202,13 @@ bool ptx_flat_read(struct ptx_flat *f, struct ptx_probe_work *p, const struct pt
 
 bool ptx_probe_is_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	bool in_text = g->map_at || g->probe->maps_in_table;
+	bool forced = g->probe->branches == PTX_PROBE_PREDICATES;
+	bool in_text = g->map_at || (forced && g->probe->maps_in_table);
 	struct ptx_flat f;
 
-	return g->n_insns && !g->probe->branches && !ptx_probe_is_old(p) && (in_text || !g->maps) &&
-	       ptx_flat_read(&f, p, g);
+	if (!g->n_insns || g->probe->branches == PTX_PROBE_BRANCHES || ptx_probe_is_old(p) ||
+	    !(in_text || !g->maps) || (!forced && ptx_probe_has_early(p, g))) {
+		return false;
+	}
+	return ptx_flat_read(&f, p, g);
 }

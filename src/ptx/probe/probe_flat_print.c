@@ -100,7 +100,7 @@ static void print_insn(struct ptx_flat *f, uint32_t at)
 	ptx_item_print(&copy.item, f->p->out);
 }
 
-static void print_declarations(const struct ptx_flat *f)
+void ptx_flat_declare(const struct ptx_flat *f)
 {
 	for (const struct ptx_item *it = f->g->root->body.first; it; it = it->next) {
 		if (it->kind == PTX_VARIABLE) {
@@ -120,7 +120,7 @@ void ptx_probe_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 		own(&f, "on", 0, f.now);
 	}
 	ptx_probe_text(p, "\t{\n\t.reg .pred %%~at, %%~if, %%~both, %%~leaves;\n");
-	print_declarations(&f);
+	ptx_flat_declare(&f);
 	for (uint32_t i = 0; i < f.end; i++) {
 		const struct ptx_flat_item *it = &f.items[i];
 

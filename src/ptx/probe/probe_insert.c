@@ -217,6 +217,24 @@ static void collect(struct ptx_probe_work *p, const struct ptx_probe_site *s, ui
 	}
 }
 
+/* Prints the leading test of the site's program, if it is the only one. */
+static void test_early(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes,
+		       uint32_t label)
+{
+	const struct ptx_probe_program *only = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		if (runs_here(p, &p->programs[i], s, lanes)) {
+			only = &p->programs[i];
+			n++;
+		}
+	}
+	if (n == 1 && only->early && !only->flat) {
+		ptx_probe_early(p, only, s, label);
+	}
+}
+
 static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
 {
 	int needs = needs_of(p, s, lanes);
@@ -227,6 +245,7 @@ static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s
 		return;
 	}
 	label = open_scope(p, s);
+	test_early(p, s, lanes, label);
 	collect(p, s, (uint32_t)needs, lanes);
 	if (!lanes && elect(p, s) && !flat) {
 		leave(p, label);

@@ -77,6 +77,7 @@ struct ptx_probe_program {
 	const uint64_t *map_at; /* their addresses are constants of the text; or NULL */
 	struct ptx_probe_filter filter;
 	uint32_t n_insns; /* of its root if that can become part of a body; 0: it cannot */
+	bool early;	  /* it begins with a test of the block */
 	bool flat;	  /* it is written under predicates, at sites without a guard */
 	bool called;	  /* the functions are part of the module */
 	struct ptx_probe_arg args[PTX_PROBE_ARGS_MAX];
@@ -225,6 +226,13 @@ void ptx_probe_inline_take(struct ptx_probe_work *p, const struct ptx_probe_prog
 bool ptx_probe_is_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g);
 /* As ptx_probe_inline(), in all lanes; %~on is true in the elected one. */
 void ptx_probe_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+
+/* probe_early.c: a program's leading test of values that all threads of a block share. Returns
+ * true if it has one. */
+bool ptx_probe_has_early(struct ptx_probe_work *p, const struct ptx_probe_program *g);
+/* Prints it, if there is one, with a jump to that label for blocks that the program leaves out. */
+void ptx_probe_early(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+		     const struct ptx_probe_site *s, uint32_t label);
 
 /* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);

@@ -511,6 +511,7 @@ int ptx_probe_print(struct ptx_probe_work *p)
 		if (ptx_probe_inline_why(p, g, &g->n_insns)) {
 			g->n_insns = 0;
 		}
+		g->early = ptx_probe_has_early(p, g);
 		g->flat = ptx_probe_is_flat(p, g);
 	}
 	p->ret->version_raised = is_old(p->m);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx/probe.h"
+
 /* PTX of this size is about 500 instructions: the driver compiles it in a part of what an
  * attachment may take (docs/BENCHMARKS.md), so nothing is lost if no other process has the same
  * text. The compiled forms of longer kernels are cached, and such kernels run long enough for the
@@ -13,9 +15,9 @@
 #define TEXT_MAX (16u << 10)
 
 static uint32_t text_max; /* set once, as branches */
-static bool branches;
+static enum ptx_probe_branches branches;
 
-static void read_settings(void)
+static void read_addresses(void)
 {
 	const char *v = getenv("GBPF_PROBE_ADDRESSES");
 
@@ -30,8 +32,28 @@ static void read_settings(void)
 			"'table'; using 'auto'\n",
 			v);
 	}
-	v = getenv("GBPF_PROBE_BRANCHES");
-	branches = !v || strcmp(v, "0") != 0;
+}
+
+static void read_branches(void)
+{
+	const char *v = getenv("GBPF_PROBE_BRANCHES");
+
+	if (v && strcmp(v, "0") == 0) {
+		branches = PTX_PROBE_PREDICATES;
+	} else if (v && strcmp(v, "1") == 0) {
+		branches = PTX_PROBE_BRANCHES;
+	} else if (v && strcmp(v, "auto") != 0) {
+		fprintf(stderr,
+			"gbpf: invalid GBPF_PROBE_BRANCHES: %s: expected 'auto', '0' or '1'; "
+			"using 'auto'\n",
+			v);
+	}
+}
+
+static void read_settings(void)
+{
+	read_addresses();
+	read_branches();
 }
 
 static void settle(void)
@@ -47,7 +69,7 @@ uint32_t shim_probe_text_max(void)
 	return text_max;
 }
 
-bool shim_probe_branches(void)
+enum ptx_probe_branches shim_probe_branches(void)
 {
 	settle();
 	return branches;

@@ -1,5 +1,6 @@
 /* Short programs whose branches become predicates do what they do with branches: random programs
- * with forward branches, run both ways by elected and by all lanes, leave the same memory. */
+ * with forward branches, run both ways by elected and by all lanes, leave the same memory. So do
+ * programs whose leading test is made in front of the election. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -67,15 +68,22 @@ static void statement(struct buf *out, unsigned next_label, bool elected)
 	}
 }
 
+/* Programs leave out some blocks at once, in one of three ways. */
+static const char *const early[] = { "", "@%p0 ret;\n", "@%p0 bra $OUT;\n",
+				     "@!%p0 bra $IN;\nmov.b64 %r3, 1;\nret;\n$IN:\n" };
+#define TEST "setp.eq.s64 %p0, %r2, 1;\n"
+
 /* Each lane that runs it has a slot of its own. */
-static void program(struct buf *out, bool elected)
+static void program(struct buf *out, bool elected, unsigned way)
 {
 	buf_clear(out);
-	buf_puts(out, ".func g_f0 (.param .b64 env, .param .b64 map0, .param .b64 block, .param "
-		      ".b32 thread)\n{\n.reg .b64 %r<5>, %at, %base; .reg .b32 %w; .reg .pred "
-		      "%p<2>;\nld.param.b64 %base, [map0];\nld.param.b64 %r0, [block];\n"
-		      "ld.param.b32 %w, [thread];\ncvt.u64.u32 %r1, %w;\n"
-		      "mad.lo.s64 %at, %r0, 64, %r1;\nmad.lo.s64 %at, %at, 64, %base;\n"
+	buf_puts(out,
+		 ".func g_f0 (.param .b64 env, .param .b64 map0, .param .b64 block, .param "
+		 ".b32 thread)\n{\n.reg .b64 %r<5>, %at, %base; .reg .b32 %w; .reg .pred "
+		 "%p<2>;\nld.param.b64 %base, [map0];\nld.param.b64 %r0, [block];\n"
+		 "ld.param.b32 %w, [thread];\ncvt.u64.u32 %r1, %w;\nand.b64 %r2, %r0, 1;\n" TEST);
+	buf_puts(out, early[way]);
+	buf_puts(out, "mad.lo.s64 %at, %r0, 64, %r1;\nmad.lo.s64 %at, %at, 64, %base;\n"
 		      "and.b64 %r2, %r1, 3;\nmov.b64 %r3, 5;\nsub.s64 %r4, %r2, 1;\n"
 		      "setp.gt.u64 %p0, %r2, 1;\nsetp.eq.u64 %p1, %r0, %r2;\n");
 	for (unsigned label = 0; label < LABELS; label++) {
@@ -87,11 +95,17 @@ static void program(struct buf *out, bool elected)
 	for (unsigned r = 0; r < REGISTERS; r += 2) {
 		buf_printf(out, "red.add.u64 [%%at+%u], %%r%u;\n", 8 * r, r);
 	}
-	buf_puts(out, "ret;\n}\n");
+	buf_puts(out, "$OUT:\nret;\n}\n");
 }
 
-/* Runs the form and copies the memory. Returns whether the program has no branches there. */
-static bool run(const struct ptx_probe *from, bool branches, uint8_t *ret)
+struct found {
+	bool flat;  /* it has no branches there */
+	bool early; /* the site makes the leading test, too */
+};
+
+/* Runs the form and copies the memory. */
+static struct found run(const struct ptx_probe *from, enum ptx_probe_branches branches,
+			uint8_t *ret)
 {
 	struct engine_launch l = { .grid = { BLOCKS, 1, 1 },
 				   .block = { THREADS, 1, 1 },
@@ -104,13 +118,15 @@ static bool run(const struct ptx_probe *from, bool branches, uint8_t *ret)
 	struct report r;
 	struct engine e;
 	uint8_t *memory;
-	bool flat;
+	const char *test;
+	struct found found;
 
 	report_init(&r);
 	engine_init(&e);
 	memory = engine_take(&e, BUFFER, &buffer);
 	at[0] = buffer + 64;
 	probe.map_at = at;
+	probe.text_max = UINT32_MAX;
 	probe.branches = branches;
 	assert_int_equal(ptx_module_parse(&m, HEAD KERNEL, strlen(HEAD KERNEL), "k", &r), 0);
 	if (ptx_probe_rewrite(m, "k", &probe, 1, &form, &r) < 0) {
@@ -124,12 +140,14 @@ static bool run(const struct ptx_probe *from, bool branches, uint8_t *ret)
 		fail_msg("%s\n%s", e.fault.what ? e.fault.what : "hangs", buf_text(&form.text));
 	}
 	memcpy(ret, memory, BUFFER);
-	flat = !strstr(buf_text(&form.text), "$probe0_end");
+	found.flat = !strstr(buf_text(&form.text), "$probe0_end");
+	test = strstr(buf_text(&form.text), TEST);
+	found.early = test && strstr(test + 1, TEST);
 	engine_finish(&e);
 	ptx_probed_finish(&form);
 	ptx_module_free(m);
 	report_finish(&r);
-	return flat;
+	return found;
 }
 
 static void predicates_do_what_branches_do(void **state)
@@ -143,7 +161,7 @@ static void predicates_do_what_branches_do(void **state)
 		      { ENTER, true },
 		      { EXIT, true } };
 	static uint8_t with[BUFFER], without[BUFFER];
-	unsigned n_flat = 0;
+	unsigned n_flat = 0, n_early = 0;
 	struct buf text;
 
 	(void)state;
@@ -154,16 +172,30 @@ static void predicates_do_what_branches_do(void **state)
 					   .fields = 1u << FIELD_BLOCK | 1u << FIELD_THREAD,
 					   .name = "g" };
 
+		unsigned way = i / ARRAY_SIZE(kinds) % ARRAY_SIZE(early);
+		struct found found;
+
 		seed = i;
-		program(&text, !probe.lanes);
+		program(&text, !probe.lanes, way);
 		probe.text = buf_text(&text);
-		assert_false(run(&probe, true, with));
-		n_flat += run(&probe, false, without);
+		found = run(&probe, PTX_PROBE_BRANCHES, with);
+		assert_false(found.flat);
+		assert_int_equal(found.early, way != 0);
+		found = run(&probe, PTX_PROBE_EITHER, without);
+		assert_int_equal(found.early, way != 0);
+		if (memcmp(with, without, BUFFER) != 0) {
+			fail_msg("program %u:\n%s", i, probe.text);
+		}
+		n_early += found.early;
+		found = run(&probe, PTX_PROBE_PREDICATES, without);
+		assert_true(!found.flat || !found.early);
+		n_flat += found.flat;
 		if (memcmp(with, without, BUFFER) != 0) {
 			fail_msg("program %u:\n%s", i, probe.text);
 		}
 	}
 	assert_in_range(n_flat, PROGRAMS / 2, PROGRAMS);
+	assert_int_equal(n_early, PROGRAMS * 3 / 4);
 	buf_finish(&text);
 }
 

@@ -616,7 +616,7 @@ static struct result with_maps(const char *first, bool in_table)
 			 ".reg .b64 %a; ld.param.u64 %a, [map0];\n}\n";
 	probes[1].text = text;
 	probes[0].maps_in_table = probes[1].maps_in_table = in_table;
-	probes[0].branches = probes[1].branches = true;
+	probes[0].branches = probes[1].branches = PTX_PROBE_BRANCHES;
 	rewrite(&t, HEAD ".global .u32 x;" ENTRY("ld.global.u32 %r1, [x];\n"), probes, 2);
 	assert_int_equal(t.err, 0);
 	ptx_module_free(parsed(&t));
@@ -673,13 +673,13 @@ static void maps_may_be_constants(void **state)
 		  .name = "h",
 		  .text = ".func h_f0 (.param .b64 env, .param .b64 map0)\n{\n"
 			  ".reg .b64 %a; ld.param.u64 %a, [map0];\n}\n",
-		  .branches = true,
+		  .branches = PTX_PROBE_BRANCHES,
 		  .maps_in_table = true },
 		{ .hook = 34,
 		  .name = "g",
 		  .fields = 1,
 		  .text = text,
-		  .branches = true,
+		  .branches = PTX_PROBE_BRANCHES,
 		  .maps_in_table = true,
 		  .map_at = at,
 		  .env_at = 0x7f0000001000,
@@ -1085,7 +1085,9 @@ static void parameters_that_are_no_arguments_break_the_contract(void **state)
 /* Returns whether the program of an access has a branch around it. */
 static bool has_branch(const char *program, const char *guard, bool wanted)
 {
-	struct ptx_probe probe = { .hook = 38, .name = "g", .branches = wanted };
+	struct ptx_probe probe = { .hook = 38,
+				   .name = "g",
+				   .branches = wanted ? PTX_PROBE_BRANCHES : PTX_PROBE_EITHER };
 	char text[4096], kernel[512];
 	struct result t;
 	bool found;
