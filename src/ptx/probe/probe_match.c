@@ -21,16 +21,50 @@ static void lowest(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 	}
 }
 
+/* Sets %~s if all 32 lanes are in the mask and none is in a lower sector than the lane before it:
+ * then a lane's sector differs from those of all lower lanes if it differs from the one before. The
+ * first lane is given its own. Otherwise branches to `other`: a lane that is missing gives nothing
+ * to the one behind it, so its mask takes part in the vote. */
+static void sectors_in_order(struct ptx_probe_work *p, bool narrow, unsigned other)
+{
+	const char *order = narrow ? "lt.or.u32 %~p, %~t, %~v" : "lt.or.u64 %~p, %~z, %~y";
+	const char *change = narrow ? "ne.u32 %~p, %~t, %~v" : "ne.u64 %~p, %~z, %~y";
+
+	if (narrow) {
+		ptx_probe_text(p, "\tshfl.sync.up.b32 %%~v, %%~t, 1, 0, %%~m;\n");
+	} else {
+		ptx_probe_text(p, "\tmov.b64 {%%~u, %%~v}, %%~z;\n"
+				  "\tshfl.sync.up.b32 %%~u, %%~u, 1, 0, %%~m;\n"
+				  "\tshfl.sync.up.b32 %%~v, %%~v, 1, 0, %%~m;\n"
+				  "\tmov.b64 %%~y, {%%~u, %%~v};\n");
+	}
+	ptx_probe_text(p, "\tsetp.ne.u32 %%~p, %%~m, -1;\n\tsetp.%s, %%~p;\n", order);
+	ptx_probe_text(p,
+		       "\tvote.sync.any.pred %%~p, %%~p, %%~m;\n\t@%%~p bra $~%u;\n"
+		       "\tsetp.%s;\n\tvote.sync.ballot.b32 %%~w, %%~p, %%~m;\n"
+		       "\tpopc.b32 %%~s, %%~w;\n\tadd.u32 %%~s, %%~s, 1;\n",
+		       other, change);
+}
+
 void ptx_probe_match_sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 {
-	if (ptx_probe_is_narrow(s)) {
-		ptx_probe_text(p, "\tcvt.u32.u64 %%~t, %%~z;\n"
-				  "\tmatch.any.sync.b32 %%~v, %%~t, %%~m;\n");
-	} else {
-		ptx_probe_text(p, "\tmatch.any.sync.b64 %%~v, %%~z, %%~m;\n");
+	bool narrow = ptx_probe_is_narrow(s), ordered = all_lanes(s);
+	unsigned other = ++p->n_labels, end = ++p->n_labels;
+
+	if (narrow) {
+		ptx_probe_text(p, "\tcvt.u32.u64 %%~t, %%~z;\n");
 	}
+	if (ordered) {
+		sectors_in_order(p, narrow, other);
+		ptx_probe_text(p, "\tbra $~%u;\n$~%u:\n", end, other);
+	}
+	ptx_probe_text(p, narrow ? "\tmatch.any.sync.b32 %%~v, %%~t, %%~m;\n"
+				 : "\tmatch.any.sync.b64 %%~v, %%~z, %%~m;\n");
 	lowest(p, s);
 	ptx_probe_text(p, "\tpopc.b32 %%~s, %%~w;\n");
+	if (ordered) {
+		ptx_probe_text(p, "$~%u:\n", end);
+	}
 }
 
 /* The largest %~v, which is at most 32, bit by bit. */
