@@ -64,12 +64,19 @@ sys.exit(not (t["answered"] and eval(sys.argv[1])))' "$1"
 	[[ "$output" == *"ptx 100.0 % of launches"* ]]
 }
 
-@test "nodes of graphs that cannot be changed have no form" {
+@test "nodes that were changed have the form of their kernel, those that were destroyed have none" {
 	PROGRAM=probed_graphs
 	begin
+	for make in "make kept 5:stale 9" "make kept 5:set 9" "make nested 5:replace 9" "make kept 5:update 9"; do
+		start
+		tell load "${make%:*}" "${make#*:}" "replay 4"
+		graphs 'k["scale"]["form"] == "ptx" and k["scale"]["launches"] == 8 and len(k) == 1'
+		graphs 't["forms"]["ptx"]["share"] == 1'
+		tell end
+	done
 	start
-	tell load "make kept 5" "stale 9" "replay 4"
-	graphs 'k["graph"]["form"] == "none" and "was changed before" in k["graph"]["why"]'
-	graphs 'k["graph"]["launches"] + k["scale"]["launches"] == 8 and k["graph"]["launches"] >= 4'
+	tell load "make kept 5" remove "replay 4"
+	graphs 'k["graph"]["form"] == "none" and "was destroyed" in k["graph"]["why"]'
+	graphs 'k["graph"]["launches"] == k["scale"]["launches"] == 4'
 	graphs 't["forms"]["none"]["launches"] == k["graph"]["launches"] and t["forms"]["unknown"]["launches"] == 0'
 }

@@ -7,11 +7,15 @@
  *   make KIND BLOCKS  an executable graph: scale with that many blocks of 96 threads, then with one
  *                     block. KIND: explicit, captured, clone, child, library, or function, of a
  *                     library's kernel; the graphs are destroyed. "kept": as explicit, but the
- *                     graph stays; "full": as explicit, with more shared memory than a form may add
- * to replay N          launches it N times and synchronizes set BLOCKS        changes its first
- * node, by the graph that was kept edit BLOCKS       changes the first node of the graph that was
- * kept, and then updates the executable graph from it stale BLOCKS      changes the first node of
- * the graph that was kept update BLOCKS     updates it from another graph, which is destroyed
+ *                     graph stays, "nested": as child likewise; "full": as explicit, with more
+ *                     shared memory than a form may add to
+ *   replay N          launches it N times and synchronizes
+ *   set BLOCKS        changes its first node, by the graph that was kept
+ *   edit BLOCKS       changes the first node of the graph that was kept, and then updates the
+ *                     executable graph from it
+ *   stale BLOCKS      changes the first node of the graph that was kept
+ *   update BLOCKS     updates it from another graph, which is destroyed
+ *   replace BLOCKS    replaces its child graph by another, which is destroyed
  *   remove            destroys the first node of the graph that was kept
  *   record            captures a launch of it, and looks for the kernels in what was captured
  *   end               destroys what make has made
@@ -52,7 +56,7 @@ static CUlibrary library;
 static bool by_kernel; /* scale is a CUkernel */
 static CUfunction scale;
 static CUgraph kept;
-static CUgraphNode first;
+static CUgraphNode first, child_node;
 static CUgraphExec exec;
 static CUdeviceptr at;
 static CUstream stream;
@@ -168,10 +172,9 @@ static CUgraph cloned(unsigned n)
 static CUgraph nested(unsigned n)
 {
 	CUgraph child = explicit(n), g;
-	CUgraphNode node;
 
 	CU(cuGraphCreate(&g, 0));
-	CU(cuGraphAddChildGraphNode(&node, g, NULL, 0, child));
+	CU(cuGraphAddChildGraphNode(&child_node, g, NULL, 0, child));
 	CU(cuGraphDestroy(child));
 	return g;
 }
@@ -212,12 +215,13 @@ static void make(const char *kind, unsigned n)
 	g = strcmp(kind, "captured") == 0		 ? captured(n)
 	    : strcmp(kind, "clone") == 0		 ? cloned(n)
 	    : strcmp(kind, "child") == 0		 ? nested(n)
+	    : strcmp(kind, "nested") == 0		 ? nested(n)
 	    : by_kernel || strcmp(kind, "function") == 0 ? of_library(n)
 							 : explicit(n);
 
 	instantiate(g);
 	blocks = graph_blocks = n;
-	if (strcmp(kind, "kept") == 0) {
+	if (strcmp(kind, "kept") == 0 || strcmp(kind, "nested") == 0) {
 		kept = g;
 		return;
 	}
@@ -323,6 +327,15 @@ static void update(unsigned n)
 	blocks = n;
 }
 
+static void replace(unsigned n)
+{
+	CUgraph child = explicit(n);
+
+	CU(cuGraphExecChildGraphNodeSetParams(exec, child_node, child));
+	CU(cuGraphDestroy(child));
+	blocks = n;
+}
+
 static void check_graph(CUgraph g)
 {
 	CUgraphNode nodes[4];
@@ -389,11 +402,8 @@ static bool obey_number(const char *line)
 	static const struct {
 		const char *word;
 		void (*run)(unsigned n);
-	} known[] = { { "replay", replay },
-		      { "set", set },
-		      { "stale", stale },
-		      { "edit", edit },
-		      { "update", update } };
+	} known[] = { { "replay", replay }, { "set", set },	  { "stale", stale },
+		      { "edit", edit },	    { "update", update }, { "replace", replace } };
 	char word[16];
 	unsigned n;
 

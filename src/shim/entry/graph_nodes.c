@@ -96,7 +96,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 	if (r == CUDA_SUCCESS && p && p->type == CU_GRAPH_NODE_TYPE_KERNEL) {
 		shim_probe_exec_was_set(x, node, &p->kernel);
 	} else if (r == CUDA_SUCCESS && p && p->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-		shim_probe_exec_child_was_set(x);
+		shim_probe_exec_child_was_set(x, node, p->graph.graph);
 	}
 	shim_probe_exec_end(x);
 	return r;
@@ -111,7 +111,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 	x = shim_probe_exec_begin_change(exec);
 	r = SHIM_REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
 	if (r == CUDA_SUCCESS) {
-		shim_probe_exec_child_was_set(x);
+		shim_probe_exec_child_was_set(x, node, child);
 	}
 	shim_probe_exec_end(x);
 	return r;

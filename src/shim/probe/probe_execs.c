@@ -361,6 +361,7 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 	x->ctx = NULL;
 	(void)shim_driver.cuCtxGetCurrent(&x->ctx);
 	x->bodies = f.bodies;
+	x->updated_ns = x->copy_ns = 0;
 	x->lost = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
 			  ? "kernels of the GPU may launch the graph"
 		  : x->ctx && shim_green_of(x->ctx) ? "it was made in a green context"
@@ -375,22 +376,35 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 
 /* ---- changes of the program's graphs ---- */
 
+/* Marks a place. Returns whether the exec has it. */
+static bool mark_place(const struct shim_probe_exec *x, CUgraphNode node, bool edited, bool gone)
+{
+	struct shim_probe_place *p;
+
+	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	p = shim_probe_place(x, node);
+	if (p) {
+		p->edited = p->edited || edited;
+		p->gone = p->gone || gone;
+	}
+	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	return p != NULL;
+}
+
 static void change_place(CUgraphNode node, bool ends)
 {
 	for (struct shim_probe_exec *x = load_acquire(&shim_probe_execs); x; x = x->next) {
-		struct shim_probe_place *p;
-
-		pthread_mutex_lock(&shim_probe_graphs_mutex);
-		p = shim_probe_place(x, node);
-		if (p) {
-			p->edited = true;
-			p->gone = p->gone || ends;
+		if (!mark_place(x, node, ends, ends)) {
+			continue;
 		}
-		pthread_mutex_unlock(&shim_probe_graphs_mutex);
-		if (p && ends && load_acquire(&x->n_forms) && shim_probe_exec_lock(x)) {
+		if (ends && load_acquire(&x->n_forms) && shim_probe_exec_lock(x)) {
 			shim_probe_exec_restore_node(x, node);
 			shim_probe_exec_end(x);
+		} else if (!ends && shim_probe_exec_lock(x)) {
+			shim_probe_exec_keep(x, node);
+			shim_probe_exec_end(x);
 		}
+		(void)mark_place(x, node, true, false);
 	}
 }
 

@@ -124,10 +124,10 @@ void shim_probe_exec_was_set(struct shim_probe_exec *x, CUgraphNode node,
 	}
 }
 
-void shim_probe_exec_child_was_set(struct shim_probe_exec *x)
+void shim_probe_exec_child_was_set(struct shim_probe_exec *x, CUgraphNode node, CUgraph child)
 {
-	if (x) {
-		shim_probe_exec_lose_nested(x);
+	if (x && !x->lost) {
+		shim_probe_exec_set_child(x, node, child);
 	}
 }
 
@@ -137,7 +137,7 @@ void shim_probe_exec_was_updated(struct shim_probe_exec *x, CUgraph from)
 		return;
 	}
 	if (shim_probe_exec_is_of(x, from)) {
-		shim_probe_exec_clear(x);
+		shim_probe_exec_renew(x);
 		x->lost = NULL;
 	} else {
 		shim_probe_exec_updated(x, from);

@@ -75,20 +75,26 @@ static uint64_t part_of(const struct shim_probe_exec *x, const struct shim_probe
 	return (uint64_t)((double)b->ns * MIN(share, 1.0));
 }
 
-/* Returns why a tool cannot run in the node; NULL: it can. */
-static const char *why_not(const struct shim_probe_exec *x, const struct shim_probe_place *p)
+/* Returns why a tool cannot run in the node of a place; NULL: it can. */
+static const char *why_not(const struct shim_probe_exec *x, uint32_t i)
 {
-	return x->lost			? x->lost
-	       : !p->kernel		? "its kernel is not known"
-	       : p->gone		? "the node was destroyed"
-	       : p->edited && !x->nodes ? "the node was changed before a tool asked for its kernel"
-					: NULL;
+	const struct shim_probe_place *p = &x->places[i];
+	const struct shim_probe_node *n = x->copy || !x->nodes ? NULL : &x->nodes[i];
+
+	if (x->lost || !p->kernel || x->copy) {
+		return x->lost ? x->lost : !p->kernel ? "its kernel is not known" : NULL;
+	}
+	return p->gone	      ? "the node was destroyed"
+	       : n && n->lost ? n->lost
+	       : p->edited && !(n && n->kept)
+		       ? "the node was changed before a tool asked for its kernel"
+		       : NULL;
 }
 
-static void count_node(const struct shim_probe_exec *x, const struct shim_probe_place *p,
-		       struct batch *b)
+static void count_node(const struct shim_probe_exec *x, uint32_t i, struct batch *b)
 {
-	const char *why = why_not(x, p);
+	const struct shim_probe_place *p = &x->places[i];
+	const char *why = why_not(x, i);
 	uint64_t ns = part_of(x, p, b);
 
 	if (why) {
@@ -112,7 +118,7 @@ void shim_probe_exec_account(struct shim_probe_exec *x)
 	b.ns = b.launches * sched_kernel_duration(graph);
 	b.all_ns = durations(x);
 	for (uint32_t i = 0; i < x->n_places; i++) {
-		count_node(x, &x->places[i], &b);
+		count_node(x, i, &b);
 	}
 	if (b.lost) {
 		sched_kernel_add_graph(shim.sched, graph, b.lost, b.lost_ns);

@@ -8,7 +8,8 @@
 struct shim_probe_place {
 	CUgraphNode node;
 	bool nested; /* in a child graph */
-	bool edited; /* the program has changed it since: its parameters are no longer the exec's */
+	bool edited; /* the program has changed it, there or in the exec: its parameters are no
+			longer the exec's */
 	bool gone;   /* the program has destroyed it */
 	/* For coverage: the kernel that the exec runs there, as the program names it. */
 	CUkernel kern;
@@ -19,8 +20,8 @@ struct shim_probe_place {
 /* The exec's node; under the exec's mutex. */
 struct shim_probe_node {
 	CUgraphNode node;   /* of the program's graph, or of `copy` */
-	CUgraphNode saved;  /* in `own`: the exec's parameters, with the program's kernel; NULL: not
-			       saved */
+	CUgraphNode saved;  /* in `own`; NULL: none */
+	bool kept;	    /* `saved` has the exec's parameters, with the program's kernel */
 	const void *handle; /* of the program's kernel */
 	CUcontext ctx;	    /* of the node; NULL: the exec's */
 	struct shim_probe_kernel *kernel; /* as last looked up */
@@ -30,6 +31,7 @@ struct shim_probe_node {
 	CUresult refusal;	      /* its answer */
 	const char *lost;	      /* why the node cannot be changed; NULL: it can */
 	bool learned;		      /* handle and ctx are known */
+	bool checked;		      /* kernels cannot change it */
 };
 
 /* Structs are never freed, only reused: a thread's cache may lead to one that has ended. */
@@ -48,13 +50,15 @@ struct shim_probe_exec {
 	CUcontext ctx;		       /* [atomic] NULL: it has ended */
 	struct shim_probe_node *nodes; /* owned; NULL: not made yet. By address unless of a copy */
 	uint32_t n_nodes;
-	CUgraph own;	  /* owned; saved nodes, NULL: none */
-	CUgraph copy;	  /* owned; of the graph that the exec was updated from, NULL: it has the
-			     parameters of its own graph */
-	const char *lost; /* why no node can be changed */
-	bool bodies;	  /* has conditional nodes, whose graphs cannot be reached */
-	uint64_t seen;	  /* value of shim_probe_forms_generation that its forms are of */
-	uint32_t n_forms; /* [atomic] nodes with a form */
+	CUgraph own;	     /* owned; saved nodes, NULL: none */
+	CUgraph copy;	     /* owned; of the graph that the exec was updated from, NULL: it has the
+				parameters of its own graph */
+	const char *lost;    /* why no node can be changed */
+	bool bodies;	     /* has conditional nodes, whose graphs cannot be reached */
+	uint64_t updated_ns; /* monotonic; when it was updated from another graph */
+	uint64_t copy_ns;    /* that it took to copy that graph the last time */
+	uint64_t seen;	     /* value of shim_probe_forms_generation that its forms are of */
+	uint32_t n_forms;    /* [atomic] nodes with a form */
 };
 
 /* docs/LOCKING.md has the order. */
@@ -91,13 +95,37 @@ void shim_probe_exec_clear(struct shim_probe_exec *x);
 /* A call of the program has given the node these parameters, and with them its kernel. */
 void shim_probe_exec_set(struct shim_probe_exec *x, CUgraphNode node,
 			 const CUDA_KERNEL_NODE_PARAMS *p);
-/* The nodes of a child graph have parameters that are not known. */
-void shim_probe_exec_lose_nested(struct shim_probe_exec *x);
+/* The exec was updated from its own graph, whose parameters it has now. */
+void shim_probe_exec_renew(struct shim_probe_exec *x);
+/* The program is about to change the node in the exec's graph: the exec keeps its parameters. */
+void shim_probe_exec_keep(struct shim_probe_exec *x, CUgraphNode node);
+/* A call of the program has replaced the child graph of that node in the exec. */
+void shim_probe_exec_set_child(struct shim_probe_exec *x, CUgraphNode node, CUgraph child);
+/* Returns the exec's node for that of its graph; NULL: none. */
+struct shim_probe_node *shim_probe_exec_node(const struct shim_probe_exec *x, CUgraphNode node);
 /* The exec was updated from that graph, which is not the one that it was made from. */
 void shim_probe_exec_updated(struct shim_probe_exec *x, CUgraph from);
 /* Restores the program's kernels in an exec that was updated from another graph, since a call of
  * the program is about to change a node by its handle. */
 void shim_probe_exec_leave_copy(struct shim_probe_exec *x);
+
+/* ---- probe_node_params.c; caller holds the exec's mutex ---- */
+/* Learns kernel and context of a node, from another one: false if the driver does not tell. */
+bool shim_probe_node_learn_from(struct shim_probe_node *n, CUgraphNode from);
+void shim_probe_node_learn(const struct shim_probe_exec *x, struct shim_probe_node *n);
+/* Returns the exec's parameters with the program's kernel, which stay until they are copied again;
+ * the second only if they were. n->lost: why they are not known. */
+CUresult shim_probe_node_params(struct shim_probe_exec *x, struct shim_probe_node *n,
+				CUDA_KERNEL_NODE_PARAMS *ret);
+CUresult shim_probe_node_kept_params(const struct shim_probe_node *n, CUDA_KERNEL_NODE_PARAMS *ret);
+/* A call of the program has given the node these parameters. */
+void shim_probe_node_set(struct shim_probe_exec *x, struct shim_probe_node *n,
+			 const CUDA_KERNEL_NODE_PARAMS *p);
+/* The program is about to change the node in the exec's graph. */
+void shim_probe_node_keep(struct shim_probe_exec *x, struct shim_probe_node *n);
+/* A child graph's kernel nodes have those of `from` as parameters. Returns false, without effect,
+ * if the nodes of either are no chain: then only the driver knows which correspond. */
+bool shim_probe_exec_pair(struct shim_probe_exec *x, CUgraph old, CUgraph from);
 
 /* ---- probe_graph_cover.c; caller holds shim_probe_graphs_mutex ---- */
 /* The exec was made: launches count from now on. */

@@ -1,137 +1,15 @@
-/* Kernel nodes of an executable graph: each takes the form that its kernel has. The parameters are
- * copied once, by the driver, into a node of a graph of the shim's own, so that later changes of
- * the program's graph do not matter. An exec that was updated from another graph is changed through
- * a copy of that graph. A node that cannot be changed runs the program's kernel, and that is
- * reported. */
+/* Kernel nodes of an executable graph: each takes the form that its kernel has. An exec that was
+ * updated from another graph is changed through a copy of that graph. A node that cannot be changed
+ * runs the program's kernel, and that is reported. */
 #include "shim/probe/probe_graph_int.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/clock.h"
 #include "ptx/probe.h"
 #include "shim/code/shim_code.h"
-#include "shim/object/green_context.h"
 
-static const char green[] = "it runs in a green context";
-
-static CUresult params_of(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *ret)
-{
-	memset(ret, 0, sizeof(*ret));
-	return shim_driver.cuGraphKernelNodeGetParams_v2(node, ret);
-}
-
-/* A form is of the primary context, so a node of a green one would leave its multiprocessors. */
-static void learn_from(struct shim_probe_node *n, const CUDA_KERNEL_NODE_PARAMS *p)
-{
-	n->handle = shim_kernel_noted(p->kern, p->func);
-	n->ctx = p->ctx;
-	if (p->ctx && shim_green_of(p->ctx)) {
-		n->lost = green;
-	}
-}
-
-/* ---- the parameters with the program's kernel ---- */
-
-/* Only the device knows the parameters of a node that kernels may change. */
-static bool is_updatable(CUgraphNode node)
-{
-	CUlaunchAttributeValue v;
-
-	memset(&v, 0, sizeof(v));
-	return shim_driver.cuGraphKernelNodeGetAttribute(
-		       node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &v) ==
-		       CUDA_SUCCESS &&
-	       v.deviceUpdatableKernelNode.deviceUpdatable;
-}
-
-/* Why the node's parameters, in the program's graph, are not the exec's; NULL: they are. Caller
- * holds shim_probe_graphs_mutex, so they stay. */
-static const char *why_lost(const struct shim_probe_exec *x, const struct shim_probe_node *n)
-{
-	const struct shim_probe_place *p = x->copy ? NULL : shim_probe_place(x, n->node);
-
-	if (x->copy) {
-		return NULL;
-	}
-	return !p			? "the graph has changed"
-	       : p->gone		? "the node was destroyed"
-	       : p->edited && !n->saved ? "the node was changed before a tool asked for its kernel"
-					: NULL;
-}
-
-/* Reads the node's parameters from the graph. */
-static CUresult read_node(const struct shim_probe_exec *x, struct shim_probe_node *n,
-			  CUDA_KERNEL_NODE_PARAMS *ret)
-{
-	CUresult r = CUDA_ERROR_INVALID_VALUE;
-
-	n->lost = n->lost ? n->lost : why_lost(x, n);
-	if (!n->lost) {
-		r = params_of(n->node, ret);
-		n->lost = r != CUDA_SUCCESS	  ? "the driver does not return its parameters"
-			  : is_updatable(n->node) ? "kernels of the GPU may change the node"
-						  : NULL;
-	}
-	return r;
-}
-
-/* Has the driver copy parameters to a node of the shim's. raw: as the driver gives them. */
-static CUresult save(struct shim_probe_exec *x, struct shim_probe_node *n,
-		     const CUDA_KERNEL_NODE_PARAMS *p, bool raw)
-{
-	CUresult r = x->own ? CUDA_SUCCESS : shim_driver.cuGraphCreate(&x->own, 0);
-
-	if (r != CUDA_SUCCESS) {
-		x->own = NULL;
-	} else if (n->saved) {
-		r = raw ? shim_driver.cuGraphKernelNodeSetParams_v2(n->saved, p)
-			: SHIM_REAL(cuGraphKernelNodeSetParams_v2)(n->saved, p);
-	} else {
-		r = raw ? shim_driver.cuGraphAddKernelNode_v2(&n->saved, x->own, NULL, 0, p)
-			: SHIM_REAL(cuGraphAddKernelNode_v2)(&n->saved, x->own, NULL, 0, p);
-	}
-	if (r != CUDA_SUCCESS) {
-		n->lost = "its parameters cannot be copied";
-	}
-	return r;
-}
-
-/* Asks which kernel the node has; of a node that the program has changed since, for the report. */
-static void learn(const struct shim_probe_exec *x, struct shim_probe_node *n)
-{
-	const struct shim_probe_place *place;
-	CUDA_KERNEL_NODE_PARAMS p;
-
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
-	place = shim_probe_place(x, n->node);
-	if ((x->copy || (place && !place->gone)) && params_of(n->node, &p) == CUDA_SUCCESS) {
-		learn_from(n, &p);
-	}
-	n->learned = true;
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
-}
-
-/* Returns the exec's parameters with the program's kernel, which stay until the node is saved
- * again. */
-static CUresult own_params(struct shim_probe_exec *x, struct shim_probe_node *n,
-			   CUDA_KERNEL_NODE_PARAMS *ret)
-{
-	CUresult r = CUDA_SUCCESS;
-
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
-	if (!n->saved) {
-		r = read_node(x, n, ret);
-		r = r == CUDA_SUCCESS && n->lost ? CUDA_ERROR_NOT_SUPPORTED : r;
-		r = r == CUDA_SUCCESS ? save(x, n, ret, true) : r;
-	} else {
-		n->lost = n->lost ? n->lost : why_lost(x, n);
-	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
-	if (r != CUDA_SUCCESS) {
-		n->saved = NULL;
-	}
-	return r == CUDA_SUCCESS ? params_of(n->saved, ret) : r;
-}
+#define COPY_SHARE 100u
 
 /* ---- changing a node ---- */
 
@@ -232,7 +110,7 @@ static bool change_to_own(struct shim_probe_exec *x, struct shim_probe_node *n)
 {
 	CUDA_KERNEL_NODE_PARAMS p;
 
-	if (!n->saved || params_of(n->saved, &p) != CUDA_SUCCESS ||
+	if (shim_probe_node_kept_params(n, &p) != CUDA_SUCCESS ||
 	    set(x, n, &p, false) != CUDA_SUCCESS) {
 		return false;
 	}
@@ -245,9 +123,9 @@ static void change_to(struct shim_probe_exec *x, struct shim_probe_node *n,
 		      struct shim_probe_form *f)
 {
 	CUDA_KERNEL_NODE_PARAMS p;
-	CUresult r = own_params(x, n, &p);
+	CUresult r = shim_probe_node_params(x, n, &p);
 
-	if (r == CUDA_SUCCESS && !n->lost) {
+	if (r == CUDA_SUCCESS) {
 		r = set_form(x, n, &p, f);
 		if (r == CUDA_SUCCESS) {
 			take_next(x, n, f);
@@ -312,10 +190,15 @@ static void commit(struct shim_probe_exec *x)
 
 /* ---- all nodes ---- */
 
+static bool take_nodes_of(struct shim_probe_exec *x, CUgraph g);
+
 static bool make_nodes(struct shim_probe_exec *x)
 {
 	if (x->nodes || !x->n_places) {
 		return x->nodes != NULL;
+	}
+	if (x->copy) {
+		return take_nodes_of(x, x->copy);
 	}
 	x->nodes = calloc(x->n_places, sizeof(x->nodes[0]));
 	if (!x->nodes) {
@@ -364,7 +247,7 @@ static void settle_node(struct shim_probe_exec *x, struct shim_probe_node *n, bo
 	struct shim_probe_form *f;
 
 	if (!n->learned) {
-		learn(x, n);
+		shim_probe_node_learn(x, n);
 	}
 	n->kernel = look_up(x, n, builds);
 	f = wanted(x, n);
@@ -448,7 +331,7 @@ void shim_probe_exec_restore(struct shim_probe_exec *x, bool all, bool ends)
 	x->seen = 0;
 }
 
-static struct shim_probe_node *node_of(const struct shim_probe_exec *x, CUgraphNode node)
+struct shim_probe_node *shim_probe_exec_node(const struct shim_probe_exec *x, CUgraphNode node)
 {
 	for (uint32_t i = 0, j = x->n_nodes; !x->copy && i < j;) {
 		uint32_t middle = i + (j - i) / 2;
@@ -468,7 +351,7 @@ static struct shim_probe_node *node_of(const struct shim_probe_exec *x, CUgraphN
 
 void shim_probe_exec_restore_node(struct shim_probe_exec *x, CUgraphNode node)
 {
-	struct shim_probe_node *n = node_of(x, node);
+	struct shim_probe_node *n = shim_probe_exec_node(x, node);
 	bool pushed = push(x);
 
 	if (n && n->next) {
@@ -509,6 +392,20 @@ void shim_probe_exec_clear(struct shim_probe_exec *x)
 	x->seen = 0;
 }
 
+void shim_probe_exec_renew(struct shim_probe_exec *x)
+{
+	if (x->copy) {
+		shim_probe_exec_clear(x);
+	}
+	for (uint32_t i = 0; i < x->n_nodes; i++) {
+		struct shim_probe_node *n = &x->nodes[i];
+
+		take_next(x, n, NULL);
+		*n = (struct shim_probe_node){ .node = n->node, .saved = n->saved };
+	}
+	x->seen = 0;
+}
+
 void shim_probe_exec_set(struct shim_probe_exec *x, CUgraphNode node,
 			 const CUDA_KERNEL_NODE_PARAMS *p)
 {
@@ -520,57 +417,73 @@ void shim_probe_exec_set(struct shim_probe_exec *x, CUgraphNode node,
 	place = shim_probe_place(x, node);
 	if (place) {
 		shim_probe_exec_recount(x, place, p);
-		place->edited = place->edited || !load_acquire(&shim.probes_attached);
+		place->edited = true;
 	}
 	pthread_mutex_unlock(&shim_probe_graphs_mutex);
-	if (!load_acquire(&shim.probes_attached)) {
-		return;
-	}
-	if (make_nodes(x) && (n = node_of(x, node)) != NULL) {
+	if (!x->lost && make_nodes(x) && (n = shim_probe_exec_node(x, node)) != NULL) {
 		take_next(x, n, NULL);
-		n->lost = is_updatable(node) ? "kernels of the GPU may change the node" : NULL;
-		if (save(x, n, p, false) == CUDA_SUCCESS) {
-			CUDA_KERNEL_NODE_PARAMS now;
-
-			(void)params_of(n->saved, &now);
-			learn_from(n, &now);
-			n->learned = true;
-		}
+		shim_probe_node_set(x, n, p);
 	}
 }
 
-void shim_probe_exec_lose_nested(struct shim_probe_exec *x)
+void shim_probe_exec_keep(struct shim_probe_exec *x, CUgraphNode node)
 {
-	x->seen = 0;
+	struct shim_probe_node *n;
+	bool pushed;
+
+	if (!x->lost && !x->copy && make_nodes(x) && (n = shim_probe_exec_node(x, node)) != NULL) {
+		pushed = push(x);
+		shim_probe_node_keep(x, n);
+		pop(pushed);
+	}
+}
+
+/* The nodes of a child graph have other parameters, which are not known. */
+static void lose_nested(struct shim_probe_exec *x, const struct shim_probe_place *lost)
+{
+	struct shim_probe_place *place;
+	struct shim_probe_node *n;
+
 	pthread_mutex_lock(&shim_probe_graphs_mutex);
-	for (uint32_t i = 0; i < x->n_places; i++) {
-		x->places[i].edited = x->places[i].edited || x->places[i].nested;
+	place = shim_probe_place(x, lost->node);
+	if (place) {
+		place->edited = true;
 	}
 	pthread_mutex_unlock(&shim_probe_graphs_mutex);
-	for (uint32_t i = 0; !x->copy && i < x->n_nodes; i++) {
-		struct shim_probe_node *n = &x->nodes[i];
+	n = shim_probe_exec_node(x, lost->node);
+	if (n) {
+		take_next(x, n, NULL);
+		n->kept = n->learned = false;
+		n->lost = "its child graph was replaced";
+	}
+}
 
-		if (x->places[i].nested) {
-			take_next(x, n, NULL);
-			n->saved = NULL;
-			n->lost = "its child graph was replaced";
-		}
+void shim_probe_exec_set_child(struct shim_probe_exec *x, CUgraphNode node, CUgraph child)
+{
+	struct shim_probe_place *list = NULL;
+	CUgraph old = NULL;
+	bool bodies, known;
+	int64_t n;
+
+	x->seen = 0;
+	known = shim_driver.cuGraphChildGraphNodeGetGraph(node, &old) == CUDA_SUCCESS;
+	n = known ? shim_probe_places_of(old, &list, &bodies) : -1;
+	if (n < 0 || !make_nodes(x)) {
+		x->lost = "a child graph was replaced";
+		shim_probe_exec_restore(x, true, false);
+	}
+	for (int64_t i = 0; i < n; i++) {
+		lose_nested(x, &list[i]);
+	}
+	free(n >= 0 ? list : NULL);
+	if (n > 0 && !x->lost) {
+		(void)shim_probe_exec_pair(x, old, child);
 	}
 }
 
 /* ---- updates from other graphs ---- */
 
-static bool any_matches(const struct shim_probe_exec *x)
-{
-	for (uint32_t i = 0; i < x->n_nodes; i++) {
-		if (x->nodes[i].kernel) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The nodes of a graph, as the exec's. Returns whether a tool matches one. */
+/* The nodes of a graph, as the exec's. Returns whether there are any. */
 static bool take_nodes_of(struct shim_probe_exec *x, CUgraph g)
 {
 	struct shim_probe_place *list = NULL;
@@ -583,41 +496,53 @@ static bool take_nodes_of(struct shim_probe_exec *x, CUgraph g)
 	x->nodes = calloc((size_t)n, sizeof(x->nodes[0]));
 	x->n_nodes = x->nodes ? (uint32_t)n : 0;
 	for (uint32_t i = 0; i < x->n_nodes; i++) {
-		CUDA_KERNEL_NODE_PARAMS p;
-
 		x->nodes[i].node = list[i].node;
-		if (params_of(list[i].node, &p) == CUDA_SUCCESS) {
-			learn_from(&x->nodes[i], &p);
-			x->nodes[i].learned = true;
-			x->nodes[i].kernel = look_up(x, &x->nodes[i], true);
-		}
 	}
 	free(list);
-	return any_matches(x);
+	return x->n_nodes > 0;
+}
+
+/* Returns whether a tool matches a node of a graph. */
+static bool any_matches(struct shim_probe_exec *x, CUgraph g)
+{
+	bool any = false;
+
+	(void)take_nodes_of(x, g);
+	for (uint32_t i = 0; i < x->n_nodes && !any; i++) {
+		struct shim_probe_node *n = &x->nodes[i];
+
+		any = shim_probe_node_learn_from(n, n->node) && look_up(x, n, true);
+	}
+	shim_probe_exec_clear(x);
+	return any;
+}
+
+/* Returns whether a graph that no tool asks for yet is copied: not if that takes more than a
+ * hundredth of the time between two updates, for then the next one comes soon. */
+static bool is_worth(const struct shim_probe_exec *x, uint64_t before_ns)
+{
+	return x->updated_ns - before_ns >= COPY_SHARE * x->copy_ns;
 }
 
 void shim_probe_exec_updated(struct shim_probe_exec *x, CUgraph from)
 {
+	uint64_t before_ns = x->updated_ns;
 	CUgraph copy = NULL;
 
-	shim_probe_exec_clear(x);
+	x->updated_ns = clock_now_ns();
 	x->lost = "it was updated from another graph before a tool asked for its kernels";
-	if (!load_acquire(&shim.probes_attached) || !take_nodes_of(x, from)) {
-		shim_probe_exec_clear(x);
+	shim_probe_exec_clear(x);
+	if (!(load_acquire(&shim.probes_attached) && any_matches(x, from)) &&
+	    !is_worth(x, before_ns)) {
 		return;
 	}
-	shim_probe_exec_clear(x);
 	if (shim_driver.cuGraphClone(&copy, from) != CUDA_SUCCESS) {
 		x->lost = "it was updated from a graph that the driver does not copy";
 		return;
 	}
-	if (take_nodes_of(x, copy)) {
-		x->copy = copy;
-		x->lost = NULL;
-	} else {
-		(void)shim_driver.cuGraphDestroy(copy);
-		shim_probe_exec_clear(x);
-	}
+	x->copy = copy;
+	x->lost = NULL;
+	x->copy_ns = clock_now_ns() - x->updated_ns;
 }
 
 void shim_probe_exec_leave_copy(struct shim_probe_exec *x)

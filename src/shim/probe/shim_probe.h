@@ -59,7 +59,7 @@ void shim_probe_exec_end(struct shim_probe_exec *x); /* accepts NULL, as do the 
 /* Between these, after the driver's success. */
 void shim_probe_exec_was_set(struct shim_probe_exec *x, CUgraphNode node,
 			     const CUDA_KERNEL_NODE_PARAMS *p);
-void shim_probe_exec_child_was_set(struct shim_probe_exec *x);
+void shim_probe_exec_child_was_set(struct shim_probe_exec *x, CUgraphNode node, CUgraph child);
 void shim_probe_exec_was_updated(struct shim_probe_exec *x, CUgraph from);
 
 /* The process exits: the maps are copied a last time. */

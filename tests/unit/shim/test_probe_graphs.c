@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/code/shim_code.h"
 #include "shim/object/green_context.h"
@@ -48,6 +49,8 @@ static bool destroyed[GRAPHS_MAX];
 static CUfunction refused; /* CUDA_ERROR_INVALID_VALUE for this kernel */
 static bool refuses_update, refuses_launch;
 static unsigned n_sets, n_launches;
+static unsigned edges[NODES_MAX][2], n_edges; /* numbers of nodes */
+static uint64_t clone_ns;		      /* that a copy of a graph takes at least */
 
 static bool is_form(CUfunction f)
 {
@@ -111,6 +114,25 @@ static CUresult get_child(CUgraphNode n, CUgraph *ret)
 	return CUDA_SUCCESS;
 }
 
+static CUresult get_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+			  size_t *n)
+{
+	*n = 0;
+	for (unsigned i = 0; i < n_edges; i++) {
+		if (nodes[edges[i][0]].graph == number_of(g)) {
+			from[*n] = handle_of(edges[i][0]);
+			to[(*n)++] = handle_of(edges[i][1]);
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+static void add_edge(unsigned from, unsigned to)
+{
+	edges[n_edges][0] = from;
+	edges[n_edges++][1] = to;
+}
+
 static CUresult get_params(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -158,6 +180,12 @@ static CUresult add_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, 
 	return CUDA_SUCCESS;
 }
 
+static CUresult refuse_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
+			    const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult create(CUgraph *ret, unsigned flags)
 {
 	assert_in_range(n_graphs, 0, GRAPHS_MAX - 1);
@@ -167,8 +195,11 @@ static CUresult create(CUgraph *ret, unsigned flags)
 
 static CUresult clone_graph(CUgraph *ret, CUgraph from)
 {
+	uint64_t until = clock_now_ns() + clone_ns;
 	unsigned n = n_nodes;
 
+	while (clock_now_ns() < until) {
+	}
 	(void)create(ret, 0);
 	for (unsigned i = 0; i < n; i++) {
 		if (nodes[i].graph == number_of(from)) {
@@ -370,13 +401,15 @@ static int set_up(void **state)
 
 	memset(nodes, 0, sizeof(nodes));
 	memset(destroyed, 0, sizeof(destroyed));
-	n_nodes = n_destroyed = n_sets = n_launches = 0;
+	n_nodes = n_destroyed = n_sets = n_launches = n_edges = 0;
+	clone_ns = 0;
 	n_graphs = 1;
 	refused = NULL;
 	refuses_update = refuses_launch = noted_bodies = captures = false;
 	left_out = NULL;
 	shim_driver.cuGraphGetNodes = get_nodes;
 	shim_driver.cuGraphNodeGetType = get_type;
+	shim_driver.cuGraphGetEdges_v2 = get_edges;
 	shim_driver.cuGraphChildGraphNodeGetGraph = get_child;
 	shim_driver.cuGraphKernelNodeGetParams_v2 = get_params;
 	shim_driver.cuGraphKernelNodeGetAttribute = get_attribute;
@@ -651,6 +684,172 @@ static void test_changed_after_an_update(void **state)
 	runs(FORM, FORM);
 }
 
+static void attach(void)
+{
+	shim.probes_attached = 1;
+	give(&form);
+	launch();
+}
+
+/* The program changes nodes before there is a tool. */
+static void test_changed_before_a_tool(void **state)
+{
+	const CUDA_KERNEL_NODE_PARAMS p = { .func = F, .gridDimX = 6 };
+	struct shim_probe_exec *x;
+
+	shim.probes_attached = 0;
+	instantiate(0);
+	shim_probe_graph_node_changing(handle_of(0), false);
+	nodes[0].blocks = 99;
+	nodes[1].blocks = 98; /* not those that the exec gets */
+	x = shim_probe_exec_begin_change(EXEC);
+	shim_probe_exec_was_set(x, handle_of(1), &p);
+	shim_probe_exec_end(x);
+	n_sets = 0;
+	shim_probe_graph_node_changing(handle_of(0), false);
+	shim_probe_graph_node_changing(handle_of(1), false);
+	assert_int_equal(n_sets, 0); /* they are known */
+	attach();
+	runs(FORM, FORM);
+	assert_null(left_out);
+	give(NULL);
+	launch();
+	runs(F, F);
+}
+
+static void test_updated_from_its_own_graph(void **state)
+{
+	struct shim_probe_exec *x;
+	unsigned made = 0;
+
+	shim.probes_attached = 0;
+	instantiate(0);
+	for (unsigned i = 0; i < 3; i++) { /* the node that has the copy is used again */
+		shim_probe_graph_node_changing(handle_of(0), false);
+		nodes[0].blocks = nodes[0].runs_blocks = 90 + i;
+		x = shim_probe_exec_begin(EXEC);
+		shim_probe_exec_was_updated(x, graph_of(0));
+		shim_probe_exec_end(x);
+		made = made ? made : n_nodes;
+	}
+	assert_int_equal(n_nodes, made);
+	attach();
+	assert_int_equal(nodes[0].runs_blocks, 92);
+	nodes[0].runs_blocks = 5;
+	runs(FORM, FORM);
+}
+
+static void test_parameters_that_cannot_be_copied(void **state)
+{
+	shim.probes_attached = 0;
+	instantiate(0);
+	shim_driver.cuGraphAddKernelNode_v2 = refuse_node;
+	shim_probe_graph_node_changing(handle_of(0), false);
+	nodes[0].blocks = 99;
+	shim_driver.cuGraphAddKernelNode_v2 = add_node;
+	attach();
+	runs(F, FORM);
+	assert_string_equal(left_out, "its parameters cannot be copied");
+}
+
+/* A graph with two nodes. */
+static unsigned two_nodes(unsigned blocks)
+{
+	CUgraph g;
+
+	create(&g, 0);
+	(void)add(number_of(g), CU_GRAPH_NODE_TYPE_KERNEL, F, blocks);
+	(void)add(number_of(g), CU_GRAPH_NODE_TYPE_KERNEL, F, blocks + 1);
+	return number_of(g);
+}
+
+/* The program replaces a child graph before there is a tool, then attaches one. Nodes 4 and 5 are
+ * the child's, 6 and 7 those of the other one. */
+static void replace_child(void)
+{
+	struct shim_probe_exec *x;
+
+	nodes[3].child = 1;
+	shim.probes_attached = 0;
+	instantiate(0);
+	x = shim_probe_exec_begin_change(EXEC);
+	nodes[4].runs_blocks = nodes[5].runs_blocks = 0;
+	shim_probe_exec_child_was_set(x, handle_of(3), graph_of(2));
+	shim_probe_exec_end(x);
+	nodes[6].blocks = nodes[7].blocks = 99;
+	attach();
+	runs(FORM, FORM);
+	destroy(graph_of(1));
+	destroy(graph_of(2));
+}
+
+static void test_child_that_is_a_chain(void **state)
+{
+	(void)add(0, CU_GRAPH_NODE_TYPE_GRAPH, NULL, 0);
+	two_nodes(10);
+	two_nodes(20);
+	add_edge(4, 5);
+	add_edge(7, 6); /* the second was added first */
+	replace_child();
+	assert_ptr_equal(nodes[4].runs, FORM);
+	assert_ptr_equal(nodes[5].runs, FORM);
+	assert_int_equal(nodes[4].runs_blocks, 21);
+	assert_int_equal(nodes[5].runs_blocks, 20);
+	assert_null(left_out);
+}
+
+static void test_child_that_is_no_chain(void **state)
+{
+	(void)add(0, CU_GRAPH_NODE_TYPE_GRAPH, NULL, 0);
+	two_nodes(10);
+	two_nodes(20);
+	replace_child();
+	assert_ptr_equal(nodes[4].runs, F);
+	assert_ptr_equal(nodes[5].runs, F);
+	assert_string_equal(left_out, "its child graph was replaced");
+}
+
+/* Copies of graphs take a hundredth of the time between updates at most. */
+static void test_updates_that_follow_quickly(void **state)
+{
+	unsigned first, second;
+
+	shim.probes_attached = 0;
+	clone_ns = 20000000;
+	instantiate(0);
+	first = other_graph();
+	second = other_graph();
+	update_from(first);
+	assert_int_equal(n_graphs, 4);
+	update_from(second);
+	assert_int_equal(n_graphs, 4);
+	assert_true(destroyed[3]);
+	attach();
+	runs(F, F);
+	assert_string_equal(left_out, "it was updated from another graph before a tool asked for "
+				      "its kernels");
+	update_from(first);
+	launch();
+	runs(FORM, FORM);
+	destroy(graph_of(first));
+	destroy(graph_of(second));
+}
+
+static void test_updated_before_a_tool(void **state)
+{
+	unsigned other;
+
+	shim.probes_attached = 0;
+	instantiate(0);
+	other = other_graph();
+	update_from(other);
+	destroy(graph_of(other));
+	nodes[0].blocks = 99;
+	attach();
+	runs(FORM, FORM);
+	assert_null(left_out);
+}
+
 static void test_context_ends(void **state)
 {
 	instantiate(0);
@@ -677,6 +876,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_captured_launch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_updated_from_another_graph, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_changed_after_an_update, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_changed_before_a_tool, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_updated_from_its_own_graph, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_parameters_that_cannot_be_copied, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_child_that_is_a_chain, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_child_that_is_no_chain, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_updates_that_follow_quickly, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_updated_before_a_tool, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_context_ends, set_up, tear_down),
 	};
 
