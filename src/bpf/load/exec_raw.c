@@ -1,6 +1,7 @@
 /* Runs unverified programs. The interpreter checks each access. Compiled code does not, so it runs
  * in a child process that has only the memory of the program between guard pages, a limit on CPU
- * time, a parent that enforces a timeout, and a system call filter that allows only write and exit.
+ * time, a parent that enforces a timeout, and a system call filter that allows only write, exit and
+ * reading the clock. Programs have no maps and one helper, which needs neither: bpf_ktime_get_ns.
  */
 #include "bpf/load/exec_raw.h"
 
@@ -54,9 +55,24 @@ int ebpf_exec_raw_failed(struct report *r, int err, const struct ebpf_insn *insn
 	case -ELOOP:
 		return report_set(r, err, "frames", "more than %u frames", EBPF_MAX_FRAMES);
 	default:
-		report_hint(r, "helpers and maps are not offered to raw programs");
+		report_hint(r, "raw programs have no maps, and no helper but bpf_ktime_get_ns (5)");
 		return report_set(r, err, "insn", "no valid instruction, jump target or call");
 	}
+}
+
+/* Returns an environment without maps, and with the helper that raw programs may call, or NULL. */
+static struct ebpf_env *new_env(void)
+{
+	struct ebpf_env *env = calloc(1, sizeof(*env));
+
+	if (!env) {
+		return NULL;
+	}
+	ebpf_env_init(env);
+	for (unsigned i = 0; i < EBPF_HELPER_SLOTS; i++) {
+		env->helpers[i] = i == EBPF_SLOT_bpf_ktime_get_ns ? env->helpers[i] : NULL;
+	}
+	return env;
 }
 
 static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes,
@@ -69,8 +85,14 @@ static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_
 					.r2 = mem_bytes,
 					.fuel = EBPF_RAW_FUEL };
 	uint32_t pc = 0;
-	int err = ebpf_interp_checked(insns, n, &run, ret_r0, &pc);
+	int err;
 
+	run.env = new_env();
+	if (!run.env) {
+		return report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	err = ebpf_interp_checked(insns, n, &run, ret_r0, &pc);
+	free(run.env);
 	return err ? ebpf_exec_raw_failed(r, err, insns, n, pc) : 0;
 }
 
@@ -79,7 +101,8 @@ static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_
 /* Resources of the child. The parent creates them, so that nothing is allocated after fork(). */
 struct raw {
 	ebpf_entry entry;
-	void *code; /* owned mapping */
+	struct ebpf_env *env; /* owned */
+	void *code;	      /* owned mapping */
 	size_t code_bytes;
 	uint8_t *guarded; /* owned mapping: a guard page, memory, a guard page; shared with the
 			     child */
@@ -161,7 +184,7 @@ static int make_memory(struct raw *x, const void *mem, size_t bytes)
 	return 0;
 }
 
-/* Allows only write and exit; any other system call kills the child. */
+/* Allows only write, exit and reading the clock; any other system call kills the child. */
 static int confine(void)
 {
 	struct sock_filter rules[] = {
@@ -173,7 +196,8 @@ static int confine(void)
 #endif
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 2, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
@@ -209,7 +233,7 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 	if (confine() < 0) {
 		_exit(99);
 	}
-	r0 = x->entry(has_mem ? x->mem : NULL, NULL);
+	r0 = x->entry(has_mem ? x->mem : NULL, x->env);
 	/* Raw system calls: the filter forbids the calls that the C library or a sanitizer would
 	 * add. */
 	failed = syscall(SYS_write, 3, &r0, sizeof(r0)) != sizeof(r0);
@@ -298,9 +322,9 @@ static int run_child(const struct raw *x, int has_mem, uint64_t *ret_r0, struct 
 static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes,
 			uint64_t *ret_r0, struct report *r)
 {
-	struct raw x = { 0 };
+	struct raw x = { .env = new_env() };
 	uint64_t r0 = 0;
-	int err = compile(&x, insns, n, mem_bytes);
+	int err = x.env ? compile(&x, insns, n, mem_bytes) : -ENOMEM;
 
 	if (err) {
 		report_set(r, err, "jit", "the program cannot be compiled: %s", strerror(-err));
@@ -322,6 +346,7 @@ static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, si
 	if (x.guarded) {
 		munmap(x.guarded, x.guarded_bytes);
 	}
+	free(x.env);
 	return err < 0 ? report_set(r, err, "system", "%s", strerror(-err)) : 0;
 }
 
@@ -355,7 +380,8 @@ int ebpf_exec_raw_check(const struct ebpf_insn *insns, size_t insn_bytes, size_t
 		return ebpf_exec_raw_failed(r, -EINVAL, insns, n, pc);
 	}
 	for (pc = 0; pc < n; pc++) {
-		if (insns[pc].code == (EBPF_JMP | EBPF_CALL) && insns[pc].src == EBPF_CALL_HELPER) {
+		if (insns[pc].code == (EBPF_JMP | EBPF_CALL) && insns[pc].src == EBPF_CALL_HELPER &&
+		    ebpf_helper_slot(insns[pc].imm) != EBPF_SLOT_bpf_ktime_get_ns) {
 			return ebpf_exec_raw_failed(r, -EINVAL, insns, n, pc);
 		}
 	}

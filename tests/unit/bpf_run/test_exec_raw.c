@@ -68,6 +68,14 @@ static void both_engines_run_programs(void **state)
 	both_give("mov r0, -1; rsh32 r0, 4; exit", NULL, 0, 0x0fffffff);
 }
 
+/* Two readings of the clock are in order, and less than 2^36 ns apart. */
+static void programs_read_the_clock(void **state)
+{
+	both_give("call 5; mov r6, r0; call 5; sub r0, r6; rsh r0, 36; exit", NULL, 0, 0);
+	both_give("call 5; jeq r0, 0, out; mov r0, 1; out:; exit", NULL, 0, 1);
+	both_give("mov r7, 3; callf f; mov r0, r7; exit; f:; call 5; exit", NULL, 0, 3);
+}
+
 static void changed_memory_comes_back(void **state)
 {
 	for (int jit = 0; jit < 2; jit++) {
@@ -91,6 +99,8 @@ static void bad_programs_are_refused(void **state)
 	both_fail("hex ffffffffffffffff", NULL, 0, -EINVAL, -EINVAL);
 	both_fail("call 7; exit", NULL, 0, -EINVAL, -EINVAL);
 	both_fail("ldmap r1, 0; exit", NULL, 0, -EINVAL, -EINVAL);
+	both_fail("ldmap r1, 0; mov r2, r10; call 1; exit", NULL, 0, -EINVAL, -EINVAL);
+	both_fail("call 501; exit", NULL, 0, -EINVAL, -EINVAL);
 	assert_int_equal(ebpf_exec_raw(&byte, 1, NULL, 0, 0, &r0, NULL), -EINVAL);
 	assert_int_equal(ebpf_exec_raw(&byte, 0, NULL, 0, 1, &r0, NULL), -EINVAL);
 }
@@ -157,6 +167,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_engines_run_programs),
 		cmocka_unit_test(what_others_have_is_refused_by_name),
+		cmocka_unit_test(programs_read_the_clock),
 		cmocka_unit_test(changed_memory_comes_back),
 		cmocka_unit_test(bad_programs_are_refused),
 		cmocka_unit_test(bad_accesses_end_the_run_only),

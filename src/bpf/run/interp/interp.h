@@ -50,7 +50,8 @@ struct ebpf_checked_run {
 	uint64_t fuel;
 	ebpf_observe_fn observe;
 	void *observe_arg;
-	struct ebpf_env *env; /* may be NULL: then helper calls and map loads are -EINVAL */
+	struct ebpf_env
+		*env; /* NULL: map loads and helper calls are -EINVAL; helpers that are NULL, too */
 	const struct ebpf_tail_at *tails; /* as in struct ebpf_code */
 	uint32_t n_tails;
 };

@@ -264,7 +264,7 @@ static void after_call(struct checked *s, const uint64_t *r, int slot)
 	} while (0)
 #define EBPF_HELPER(number)                                                                        \
 	do {                                                                                       \
-		if (!env || (number) < 0) {                                                        \
+		if (!env || (number) < 0 || !env->helpers[number]) {                               \
 			STOP(-EINVAL);                                                             \
 		}                                                                                  \
 		if (!call_allowed(s, frame, r, (number))) {                                        \

@@ -289,7 +289,7 @@ int ebpf_ptx_call(struct ebpf_ptx_jit *j, const struct ebpf_insn *i,
 		}
 		return 0;
 	}
-	if (slot < 0 || j->checked) {
+	if (slot < 0 || (j->checked && slot != EBPF_SLOT_bpf_ktime_get_ns)) {
 		return ebpf_ptx_refuse(j, "helper %d", i->imm);
 	}
 	if (!in_line[slot]) {
