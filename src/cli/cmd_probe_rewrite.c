@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "ptx/prepare.h"
 #include "ptx/probe_bracket.h"
+#include "ptx/probe_shared.h"
 
 #define WHAT "probe rewrite"
 
@@ -239,6 +240,7 @@ static int rewrite(struct work *w, const char *path)
 
 	err = err ? err : choose_kernel(w);
 	err = err ? err : add_programs(w);
+	err = err ? err : ptx_shared_merge(w->m, w->kernel, NULL, &w->r);
 	return err ? err : ptx_probe_rewrite(w->m, w->kernel, w->probes, w->n, &w->form, &w->r);
 }
 

@@ -11,6 +11,7 @@
 #include "ptx/block.h"
 #include "ptx/prepare.h"
 #include "ptx/probe.h"
+#include "ptx/probe_shared.h"
 #include "soft/server/exec/exec.h"
 
 #define LANES (UINT64_C(1) << 21)
@@ -116,6 +117,7 @@ static unsigned rewrite(const char *text, size_t bytes, unsigned how)
 	struct ptx_module *m = NULL;
 	struct ptx_probed p;
 	unsigned forms = 0;
+	uint32_t merged = 0;
 	struct report r;
 
 	report_init(&r);
@@ -135,6 +137,9 @@ static unsigned rewrite(const char *text, size_t bytes, unsigned how)
 			continue;
 		}
 		report_init(&why);
+		if (how & 16) {
+			(void)ptx_shared_merge(m, f->name, &merged, &why);
+		}
 		err = ptx_probe_rewrite(m, f->name, probes + how / 2 % n, n - how / 2 % n, &p,
 					&why);
 		if (err < 0 && !why.message.len) {
@@ -149,6 +154,9 @@ static unsigned rewrite(const char *text, size_t bytes, unsigned how)
 		}
 		ptx_probed_finish(&p);
 		report_finish(&why);
+		if (merged) {
+			break; /* the module serves for this entry only */
+		}
 	}
 	ptx_module_free(m);
 	report_finish(&r);

@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "cuabi/api.h"
 #include "ptx/probe.h"
+#include "ptx/probe_shared.h"
 
 #define FORMS_MAX 256u
 #define MODULES_MAX 64u
@@ -167,7 +168,7 @@ static CUfunction probe(CUmodule original, const char *name)
 	if (path && !capturing && n_forms < FORMS_MAX &&
 	    buf_read_file(&text, path, PTX_TEXT_MAX) == 0 &&
 	    ptx_module_parse(&m, buf_text(&text), text.len, path, &r) == 0 &&
-	    rewrite(m, name, &p) == 0) {
+	    ptx_shared_merge(m, name, NULL, &r) == 0 && rewrite(m, name, &p) == 0) {
 		load(&forms[n_forms], original, name, &p);
 		ret = forms[n_forms++].handle;
 	}

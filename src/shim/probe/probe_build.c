@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ptx/probe.h"
+#include "ptx/probe_shared.h"
 #include "shim/code/shim_code.h"
 #include "shim/code/shim_code_probe.h"
 #include "shim/kernel/loaded_image.h"
@@ -170,7 +171,9 @@ static int rewrite(struct shim_probe_made *b)
 	free(text);
 	if (!err) {
 		find_maps(b);
-		err = ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
+		err = ptx_shared_merge(m, b->k->name, NULL, b->r);
+		err = err ? err
+			  : ptx_probe_rewrite(m, b->k->name, b->probes, b->n, &b->probed, b->r);
 		ptx_module_free(m);
 	}
 	return err;

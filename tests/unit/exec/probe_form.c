@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "ptx/probe_shared.h"
 
 typedef uint64_t u64;
 typedef uint32_t u32;
@@ -117,6 +118,7 @@ int probe_form_make(struct probe_form *f, const char *ptx, size_t len, const uin
 	memset(f, 0, sizeof(*f));
 	report_init(&r);
 	err = ptx_module_parse(&m, ptx, len, "case", &r);
+	err = err ? err : ptx_shared_merge(m, first_entry(m), NULL, &r);
 	err = err ? err : probe_form_of(f, m, first_entry(m), hooks, n, &r);
 	if (err) {
 		snprintf(message, room, "%s: %s", buf_text(&r.place), buf_text(&r.message));
