@@ -308,7 +308,7 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
 	tell unload
-	[ "$(kernels kernels)" = 0 ]
+	wait_for has_kernels 0
 }
 
 @test "machine code that has its PTX stored is probed by that while it runs, also where it uses variables" {
