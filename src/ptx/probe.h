@@ -66,7 +66,8 @@ struct ptx_probe {
 	const uint64_t *map_offsets;
 };
 
-/* A root may take addresses of maps as parameters mapN, N being a number below this. */
+/* A root may take addresses of maps as parameters mapN, N being a number below this; sumN: what it
+ * adds there may be added later (GBPF_F_DEFER). */
 #define PTX_PROBE_MAPS_MAX 64u
 
 /* Map number `map` of a probe. */

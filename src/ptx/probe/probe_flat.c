@@ -40,7 +40,7 @@ static uint64_t bits_of(struct ptx_flat *f, const struct ptx_operand *o)
 }
 
 /* Returns true for what computes registers from registers, whatever their values. */
-static bool is_computation(const struct ptx_insn *insn)
+bool ptx_flat_is_computation(const struct ptx_insn *insn)
 {
 	static const char *const opcodes[] = { "mov",  "cvt", "cvta", "add",  "sub",  "mul",
 					       "mad",  "and", "or",   "xor",  "not",  "neg",
@@ -58,7 +58,7 @@ static void read_insn(struct ptx_flat *f, struct ptx_flat_item *it)
 	it->param = ptx_probe_inline_param(f->g->root, insn);
 	it->effect = (strcmp(insn->opcode, "st") == 0 || strcmp(insn->opcode, "red") == 0) &&
 		     !ptx_probe_has_modifier(insn, ".param");
-	if (!it->effect && it->param < 0 && !is_computation(insn)) {
+	if (!it->effect && it->param < 0 && !ptx_flat_is_computation(insn)) {
 		f->impossible = true;
 		return;
 	}

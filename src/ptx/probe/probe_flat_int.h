@@ -36,6 +36,8 @@ struct ptx_flat {
 void ptx_flat_read_item(struct ptx_flat *f, const struct ptx_item *from);
 /* Prints the root's declarations. */
 void ptx_flat_declare(const struct ptx_flat *f);
+/* Returns true for what computes registers from registers, whatever their values. */
+bool ptx_flat_is_computation(const struct ptx_insn *insn);
 /* Reads a root. Returns true if it can be written so. */
 bool ptx_flat_read(struct ptx_flat *f, struct ptx_probe_work *p, const struct ptx_probe_program *g);
 /* Returns true if lanes that are not on the path of item `at` must not execute it. */

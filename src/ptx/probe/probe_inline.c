@@ -311,6 +311,33 @@ const char *ptx_probe_inline_why(struct ptx_probe_work *p, const struct ptx_prob
 
 /* ---- printing ---- */
 
+/* An addition: of the product of its operand and %~weight. */
+static void print_weighted(struct ptx_probe_work *p, const struct ptx_insn *insn)
+{
+	static const char *const modifiers[][2] = { { ".lo", ".u32" }, { ".lo", ".u64" } };
+	bool wide = ptx_type_bytes(insn->modifiers[insn->n_modifiers - 1]) == 8;
+	char product[48], weight[48];
+	struct ptx_operand factors[3] = { { .kind = PTX_NAME, .name = product },
+					  insn->operands[1],
+					  { .kind = PTX_NAME, .name = weight } };
+	struct ptx_operand operands[2] = { insn->operands[0], factors[0] };
+	struct ptx_insn mul = *insn, red = *insn;
+
+	snprintf(product, sizeof(product), "%%%sproduct", p->stem);
+	snprintf(weight, sizeof(weight), "%%%sweight%s", p->stem, wide ? "" : "32");
+	mul.guard = NULL;
+	mul.opcode = "mul";
+	mul.modifiers = modifiers[wide];
+	mul.n_modifiers = 2;
+	mul.operands = factors;
+	mul.n_operands = 3;
+	red.operands = operands;
+	ptx_probe_text(p, "\t{\n\t.reg .b%u %%~product;\n", wide ? 64 : 32);
+	ptx_item_print(&mul.item, p->out);
+	ptx_item_print(&red.item, p->out);
+	ptx_probe_text(p, "\t}\n");
+}
+
 static void print_insn(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		       const struct ptx_insn *insn, uint32_t end)
 {
@@ -326,6 +353,8 @@ static void print_insn(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		ptx_probe_inline_take(p, g, insn, (uint32_t)param);
 	} else if (ptx_probe_is_old(p)) {
 		ptx_probe_print_old_insn(p, insn);
+	} else if (p->weighted && strcmp(insn->opcode, "red") == 0) {
+		print_weighted(p, insn);
 	} else {
 		ptx_item_print(&insn->item, p->out);
 	}

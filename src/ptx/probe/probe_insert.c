@@ -73,6 +73,18 @@ static void environment(struct ptx_probe_work *p, const struct ptx_probe_program
 	}
 }
 
+void ptx_probe_run(struct ptx_probe_work *p, struct ptx_probe_program *g,
+		   const struct ptx_probe_site *s)
+{
+	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n"
+			  "\t.reg .b64 %%~d, %%~e, %%~zero;\n");
+	compute(p, g, s, false);
+	environment(p, g, true);
+	ptx_probe_args(p, g);
+	ptx_probe_inline(p, g);
+	ptx_probe_text(p, "\t}\n");
+}
+
 /* flat: in all lanes, of which %~on is true in the elected one. */
 static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		const struct ptx_probe_site *s, bool flat)
@@ -98,8 +110,41 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 static void run_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes, bool flat)
 {
 	for (uint32_t i = 0; i < p->n_programs; i++) {
-		if (runs_here(p, &p->programs[i], s, lanes)) {
+		if (runs_here(p, &p->programs[i], s, lanes) && (lanes || p->sum_of[i] < 0)) {
 			run(p, &p->programs[i], s, flat);
+			p->ret->sites[i]++;
+		}
+	}
+}
+
+/* Returns the number of programs of a warp whose calls are deferred here, or with direct of the
+ * others. */
+static uint32_t count(const struct ptx_probe_work *p, const struct ptx_probe_site *s, bool direct)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		n += runs_here(p, &p->programs[i], s, false) && (p->sum_of[i] < 0) == direct;
+	}
+	return n;
+}
+
+/* Determines which programs of a warp are deferred at the site. */
+static void find_deferred(struct ptx_probe_work *p, const struct ptx_probe_site *s)
+{
+	bool runs[PTX_PROBES_MAX];
+
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		runs[i] = runs_here(p, &p->programs[i], s, false);
+	}
+	ptx_probe_defer_site(p, s, runs);
+}
+
+static void defer_all(struct ptx_probe_work *p)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		if (p->sum_of[i] >= 0) {
+			ptx_probe_defer(p, i);
 			p->ret->sites[i]++;
 		}
 	}
@@ -114,7 +159,7 @@ static bool all_flat(const struct ptx_probe_work *p, const struct ptx_probe_site
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		const struct ptx_probe_program *g = &p->programs[i];
 
-		if (runs_here(p, g, s, lanes)) {
+		if (runs_here(p, g, s, lanes) && (lanes || p->sum_of[i] < 0)) {
 			if (!g->flat || g->n_insns > PTX_PROBE_INLINE_MAX - n) {
 				return false;
 			}
@@ -238,19 +283,27 @@ static void test_early(struct ptx_probe_work *p, const struct ptx_probe_site *s,
 static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes)
 {
 	int needs = needs_of(p, s, lanes);
-	bool flat = all_flat(p, s, lanes);
+	bool flat, elected;
 	uint32_t label;
 
 	if (needs < 0) {
 		return;
 	}
+	find_deferred(p, s);
 	label = open_scope(p, s);
 	test_early(p, s, lanes, label);
 	collect(p, s, (uint32_t)needs, lanes);
-	if (!lanes && elect(p, s) && !flat) {
-		leave(p, label);
+	elected = !lanes && elect(p, s);
+	if (!lanes && count(p, s, false)) {
+		defer_all(p);
 	}
-	run_all(p, s, lanes, flat);
+	if (lanes || count(p, s, true)) {
+		flat = all_flat(p, s, lanes);
+		if (elected && !flat) {
+			leave(p, label);
+		}
+		run_all(p, s, lanes, flat);
+	}
 	close_scope(p, label);
 }
 
@@ -294,6 +347,7 @@ void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site
 {
 	uint32_t label = open_scope(p, s);
 
+	find_deferred(p, s);
 	ptx_probe_text(p, "\tactivemask.b32 %%~m;\n");
 	elect_lowest(p);
 	leave(p, label);

@@ -73,6 +73,8 @@ struct ptx_probe_program {
 	struct ptx_module *module; /* its functions; owned */
 	const struct ptx_function *root;
 	uint64_t maps;		/* that are parameters of the root */
+	bool sums;		/* all of these are sumN, and there are some */
+	bool defers;		/* its calls at accesses can be deferred (probe_defer.c) */
 	uint32_t maps_place;	/* of the first one's address in the table */
 	const uint64_t *map_at; /* their addresses are constants of the text; or NULL */
 	struct ptx_probe_filter filter;
@@ -132,6 +134,18 @@ struct ptx_probe_site {
 	uint32_t after; /* of a barrier */
 };
 
+#define PTX_PROBE_SUMS_MAX 16u
+/* Instructions of a program whose calls are deferred, which is written once more for each sum. */
+#define PTX_PROBE_DEFER_MAX 256u
+
+/* Calls that a lane has deferred: those of sites that the program cannot tell apart. */
+struct ptx_probe_sum {
+	struct ptx_probe_program *g;
+	struct ptx_probe_site site; /* one of them */
+	uint32_t needs;		    /* PTX_PROBE_NEEDS_* */
+	uint32_t n_sites;
+};
+
 struct ptx_probe_work {
 	const struct ptx_module *m;
 	struct ptx_probed *ret;
@@ -160,6 +174,12 @@ struct ptx_probe_work {
 	uint32_t n_sites[32]; /* so far, by hook - 32 */
 	uint32_t n_labels;
 	uint32_t n_inlined; /* instructions of programs in bodies so far */
+	struct ptx_probe_sum sums[PTX_PROBE_SUMS_MAX]; /* of the entry; n_sums */
+	uint32_t n_sums;
+	bool defers;		    /* calls in the entry can be deferred */
+	uint32_t leave_label;	    /* where the entry's threads leave then */
+	bool weighted;		    /* an inlined program adds all times the weight */
+	int sum_of[PTX_PROBES_MAX]; /* of each program at this site; -1: it is not deferred */
 	const struct ptx_probe_program *without_args; /* has a site at which it cannot read them */
 	const char *without_why;
 	bool line_entered;   /* control may have come from elsewhere since the last .loc */
@@ -233,6 +253,23 @@ bool ptx_probe_has_early(struct ptx_probe_work *p, const struct ptx_probe_progra
 /* Prints it, if there is one, with a jump to that label for blocks that the program leaves out. */
 void ptx_probe_early(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		     const struct ptx_probe_site *s, uint32_t label);
+/* probe_defer.c: calls that are deferred until the thread leaves the entry. */
+/* Returns true for a program of which several calls with the same fields can become one. */
+bool ptx_probe_can_defer(const struct ptx_probe_work *p, const struct ptx_probe_program *g);
+/* At the entry's beginning. */
+void ptx_probe_defer_open(struct ptx_probe_work *p);
+/* Determines p->sum_of at a site, whose programs of a warp run here if runs[i]. */
+void ptx_probe_defer_site(struct ptx_probe_work *p, const struct ptx_probe_site *s,
+			  const bool *runs);
+/* Defers the call of a program at this site: after the collection, in the lane with %~on. */
+void ptx_probe_defer(struct ptx_probe_work *p, uint32_t i);
+/* Where threads leave the entry; insn: NULL at its end. */
+void ptx_probe_defer_leave(struct ptx_probe_work *p, const struct ptx_insn *insn);
+/* Behind the entry's body. */
+void ptx_probe_defer_end(struct ptx_probe_work *p);
+/* probe_insert.c: runs a program, whose fields are known, in a scope of its own. */
+void ptx_probe_run(struct ptx_probe_work *p, struct ptx_probe_program *g,
+		   const struct ptx_probe_site *s);
 
 /* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);

@@ -306,6 +306,9 @@ static int print_function(struct ptx_probe_work *p, const struct ptx_function *f
 	if (err == 0 && falls_through(&f->body)) {
 		ptx_probe_end(p);
 	}
+	if (err == 0 && f->is_entry) {
+		ptx_probe_defer_end(p);
+	}
 	ptx_probe_leave_scope(p);
 	ptx_probe_hide_params(p, f, -1);
 	buf_puts(p->out, "}\n");
@@ -513,6 +516,7 @@ int ptx_probe_print(struct ptx_probe_work *p)
 		}
 		g->early = ptx_probe_has_early(p, g);
 		g->flat = ptx_probe_is_flat(p, g);
+		g->defers = ptx_probe_can_defer(p, g);
 	}
 	p->ret->version_raised = is_old(p->m);
 	for (; it && it->kind == PTX_DIRECTIVE && err == 0; it = it->next) {

@@ -133,13 +133,16 @@ static uint32_t map_params(struct ptx_probe_program *g)
 
 	while (1 + n < f->n_params) {
 		const struct ptx_variable *v = &f->params[1 + n];
+		bool sums = strncmp(v->name, "sum", 3) == 0;
 		unsigned map;
 		int end = 0;
 
-		if (sscanf(v->name, "map%2u%n", &map, &end) != 1 || v->name[end] ||
+		if ((!sums && strncmp(v->name, "map", 3) != 0) ||
+		    sscanf(v->name + 3, "%2u%n", &map, &end) != 1 || v->name[3 + end] ||
 		    map >= PTX_PROBE_MAPS_MAX || g->maps >> map || !is_param(v, 8)) {
 			break;
 		}
+		g->sums = sums && (g->sums || !n);
 		g->maps |= UINT64_C(1) << map;
 		n++;
 	}

@@ -45,6 +45,7 @@ static void leave(struct ptx_probe_work *p, const struct ptx_insn *insn)
 
 		ptx_probe_leave_block(p, &s);
 	}
+	ptx_probe_defer_leave(p, insn);
 }
 
 void ptx_probe_begin(struct ptx_probe_work *p)
@@ -53,6 +54,7 @@ void ptx_probe_begin(struct ptx_probe_work *p)
 		insert(p, PTX_PROBE_gdev_probe, NULL);
 		return;
 	}
+	ptx_probe_defer_open(p);
 	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
 		ptx_probe_count_all(p);
 	}

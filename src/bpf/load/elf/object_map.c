@@ -211,7 +211,9 @@ static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	return 0;
 }
 
-#define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH | GBPF_F_DEVICE)
+#define KNOWN_FLAGS                                                                                \
+	(GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH | GBPF_F_DEVICE |            \
+	 GBPF_F_DEFER)
 
 static int check_device(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
@@ -246,7 +248,7 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	}
 	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
 		report_hint(p->r, "flags: GBPF_F_TENANT, GBPF_F_DAEMON, GBPF_F_RDONLY, "
-				  "GBPF_F_EPOCH, GBPF_F_DEVICE");
+				  "GBPF_F_EPOCH, GBPF_F_DEVICE, GBPF_F_DEFER");
 		return refuse_map(p, d, -EINVAL, "unknown map_flags");
 	}
 	err = check_numbers(p, d);

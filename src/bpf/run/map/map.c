@@ -10,7 +10,9 @@
 
 #define MAP_FLAGS                                                                                  \
 	((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | (uint32_t)GBPF_F_EPOCH |        \
-	 (uint32_t)GBPF_F_DEVICE)
+	 (uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER)
+/* GBPF_F_DEFER is for maps in memory of the GPU. */
+#define EBPF_F_DEFERRED ((uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER)
 #define PAGE 4096u
 
 static int name_ok(const char *name)
@@ -32,6 +34,9 @@ static int flags_ok(uint32_t flags)
 {
 	if (flags & ~MAP_FLAGS) {
 		return 0;
+	}
+	if (flags & (uint32_t)GBPF_F_DEFER) {
+		return flags == EBPF_F_DEFERRED;
 	}
 	/* The tenant writes its instance, so it can be neither private to gbpfd nor constant;
 	 * epochs are published to all processes. Kernels of the tenant write its instance of a
@@ -60,6 +65,9 @@ int ebpf_map_check(const struct ebpf_map_def *def)
 	if (((def->is_data || (def->flags & GBPF_F_EPOCH)) && !(t->traits & EBPF_MAP_EPOCHS)) ||
 	    (def->inner_1 && !(t->traits & EBPF_MAP_MAPS)) || def->inner_1 > EBPF_MAX_MAPS ||
 	    ((def->flags & GBPF_F_DEVICE) && !(t->traits & EBPF_MAP_ON_DEVICE))) {
+		return -EINVAL;
+	}
+	if ((def->flags & (uint32_t)GBPF_F_DEFER) && !(t->traits & EBPF_MAP_DEFERS)) {
 		return -EINVAL;
 	}
 	max_key = t->traits & EBPF_MAP_PREFIX ? EBPF_MAX_LPM_KEY_BYTES : EBPF_MAX_KEY_BYTES;

@@ -250,7 +250,7 @@ const struct ebpf_map_type ebpf_map_type_THREAD_ARRAY = {
 static int place_check(const struct ebpf_map_def *d)
 {
 	return d->key_bytes == 4 && d->value_bytes && d->value_bytes % 8 == 0 &&
-	       d->flags == (uint32_t)GBPF_F_DEVICE;
+	       (d->flags & ~(uint32_t)GBPF_F_DEFER) == (uint32_t)GBPF_F_DEVICE;
 }
 
 static uint64_t sm_layout(struct ebpf_map *m)
@@ -266,7 +266,7 @@ static uint64_t warp_layout(struct ebpf_map *m)
 #define PLACE_HINT "it has u32 keys, values of whole 8 bytes, and map_flags GBPF_F_DEVICE"
 
 const struct ebpf_map_type ebpf_map_type_SM_ARRAY = {
-	.traits = EBPF_MAP_INDEXED | EBPF_MAP_PER_THREAD | EBPF_MAP_ON_DEVICE,
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_PER_THREAD | EBPF_MAP_ON_DEVICE | EBPF_MAP_DEFERS,
 	.max_entries = EBPF_MAX_ENTRIES,
 	.hint = PLACE_HINT,
 	.check = place_check,
@@ -277,7 +277,7 @@ const struct ebpf_map_type ebpf_map_type_SM_ARRAY = {
 };
 
 const struct ebpf_map_type ebpf_map_type_WARP_ARRAY = {
-	.traits = EBPF_MAP_INDEXED | EBPF_MAP_PER_THREAD | EBPF_MAP_ON_DEVICE,
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_PER_THREAD | EBPF_MAP_ON_DEVICE | EBPF_MAP_DEFERS,
 	.max_entries = EBPF_MAX_ENTRIES,
 	.hint = PLACE_HINT,
 	.check = place_check,

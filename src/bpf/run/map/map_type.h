@@ -23,6 +23,7 @@ enum ebpf_map_trait {
 	EBPF_MAP_COUNTERS = 1024,  /* rows of 64 u64 counters, one for each power of two */
 	EBPF_MAP_ON_DEVICE = 2048, /* may lie in memory of the GPU (GBPF_F_DEVICE) */
 	EBPF_MAP_BUCKETS = 4096,   /* a hash table that does (map_bucket.h) */
+	EBPF_MAP_DEFERS = 8192,	   /* sums may be deferred (GBPF_F_DEFER) */
 };
 
 /* The operations of a map type. Any thread, also in gbpfd, calls them without locks; none blocks,

@@ -132,7 +132,7 @@ static void signature(struct ebpf_ptx_jit *j, const struct ebpf_jit_func *f)
 	buf_puts(&j->out, ".param .b64 env");
 	for (unsigned k = 0; k < EBPF_MAX_MAPS && is_root(f); k++) {
 		if (j->maps >> k & 1) {
-			buf_printf(&j->out, ", .param .b64 map%u", k);
+			buf_printf(&j->out, ", .param .b64 %s%u", ebpf_ptx_map_param(j, k), k);
 		}
 	}
 	if (takes_fields(j, f)) {

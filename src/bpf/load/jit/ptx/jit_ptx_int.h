@@ -109,6 +109,8 @@ int ebpf_ptx_in_device(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value
 
 /* Returns whether addresses of maps are parameters of the function that is being translated. */
 int ebpf_ptx_has_map_params(const struct ebpf_ptx_jit *j);
+/* Returns the beginning of the name of the map's parameter; its number follows. */
+const char *ebpf_ptx_map_param(const struct ebpf_ptx_jit *j, unsigned map);
 /* Loads the address of the data of a map into a register. */
 void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map);
 

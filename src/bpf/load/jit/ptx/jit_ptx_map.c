@@ -24,13 +24,18 @@ static int is_indexed(const struct ebpf_map *m)
 	       m->type == GBPF_MAP_WARP_ARRAY;
 }
 
+const char *ebpf_ptx_map_param(const struct ebpf_ptx_jit *j, unsigned map)
+{
+	return j->plan->maps[map].flags & (uint32_t)GBPF_F_DEFER ? "sum" : "map";
+}
+
 void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map)
 {
 	const char *how = j->hook ? "ld.global.nc.u64" : "ld.u64";
 
 	if (ebpf_ptx_has_map_params(j)) {
 		j->uses |= UINT64_C(1) << map;
-		ebpf_ptx_op(j, "ld.param.u64 %s, [map%u]", to, map);
+		ebpf_ptx_op(j, "ld.param.u64 %s, [%s%u]", to, ebpf_ptx_map_param(j, map), map);
 		return;
 	}
 	ebpf_ptx_op(j, "%s %s, [%s+%u]", how, to, j->hook ? "%genv" : "%env",
