@@ -24,7 +24,7 @@ struct access {
 
 struct {
 	__uint(type, GBPF_MAP_SM_ARRAY);
-	__uint(map_flags, GBPF_F_DEVICE);
+	__uint(map_flags, GBPF_F_DEVICE | GBPF_F_DEFER);
 	__uint(max_entries, SPACES * KINDS * WIDTHS);
 	__type(key, u32);
 	__type(value, struct access);
