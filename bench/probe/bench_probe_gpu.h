@@ -33,6 +33,7 @@ struct bench_probe;
 	X(cuModuleLoadData)                                                                        \
 	X(cuModuleUnload)                                                                          \
 	X(cuModuleGetFunction)                                                                     \
+	X(cuFuncGetAttribute)                                                                      \
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamDestroy_v2)                                                                      \
 	X(cuStreamSynchronize)                                                                     \

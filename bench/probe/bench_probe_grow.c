@@ -64,10 +64,10 @@ uint32_t bench_probe_grown(uint32_t x, uint64_t n)
 
 /* The driver compiles the text; what it returns is copied, so that it is an image of unknown
  * origin for the shim. */
-static int load_code(struct bench_probe *p, const struct buf *text, struct bench_probe_load *l)
+static int compile(struct bench_probe *p, const struct buf *text, struct bench_probe_load *l)
 {
 	CUlinkState s = NULL;
-	void *image = NULL, *copy = NULL;
+	void *image = NULL;
 	size_t bytes = 0;
 	int err = BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuLinkCreate_v2(0, NULL, NULL, &s));
 
@@ -77,18 +77,16 @@ static int load_code(struct bench_probe *p, const struct buf *text, struct bench
 					      "grow", 0, NULL, NULL)) ||
 	      BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuLinkComplete(s, &image, &bytes));
 	if (!err) {
-		copy = malloc(bytes);
-		err = copy ? 0 : bench_testbed_fail(&p->testbed, "out of memory");
+		l->image = malloc(bytes);
+		err = l->image ? 0 : bench_testbed_fail(&p->testbed, "out of memory");
 	}
-	if (copy) {
-		memcpy(copy, image, bytes);
+	if (!err) {
+		memcpy(l->image, image, bytes);
 		l->code_bytes = bytes;
-		err = BENCH_PROBE_GPU(p, cuModuleLoadData(&l->module, copy));
 	}
 	if (s) {
 		(void)BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuLinkDestroy(s));
 	}
-	free(copy);
 	return err ? -1 : 0;
 }
 
@@ -96,16 +94,49 @@ int bench_probe_grow_load(struct bench_probe *p, struct bench_probe_load *l)
 {
 	unsigned more = !l->code ? 0 : p->testbed.soft ? KERNELS_SOFT : KERNELS;
 	struct buf text;
-	int err;
+	int err = 0;
 
 	buf_init(&text);
 	write_text(&text, more);
-	if (text.failed) {
-		err = bench_testbed_fail(&p->testbed, "out of memory");
-	} else {
-		err = l->code ? load_code(p, &text, l)
-			      : BENCH_PROBE_GPU(p, cuModuleLoadData(&l->module, buf_text(&text)));
+	if (!text.failed && l->code) {
+		err = compile(p, &text, l);
+	} else if (!text.failed) {
+		l->image = strdup(buf_text(&text));
 	}
 	buf_finish(&text);
-	return err || BENCH_PROBE_GPU(p, cuModuleGetFunction(&l->grow, l->module, "grow")) ? -1 : 0;
+	if (!err && !l->image) {
+		err = bench_testbed_fail(&p->testbed, "out of memory");
+	}
+	return err || BENCH_PROBE_GPU(p, cuModuleLoadData(&l->module, l->image)) ||
+			       BENCH_PROBE_GPU(p, cuModuleGetFunction(&l->grow, l->module, "grow"))
+		       ? -1
+		       : 0;
+}
+
+int bench_probe_grow_copy(struct bench_probe *p, struct bench_probe_load *l)
+{
+	CUfunction f = NULL;
+	int registers;
+
+	if (BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuModuleLoadData(&l->copy, l->image)) ||
+	    BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuModuleGetFunction(&f, l->copy, "grow")) ||
+	    BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, /* loads it, as forms are */
+			   cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f))) {
+		return -1;
+	}
+	l->grow = f;
+	l->past = true;
+	return 0;
+}
+
+int bench_probe_grow_return(struct bench_probe *p, struct bench_probe_load *l)
+{
+	CUmodule copy = l->copy;
+
+	l->copy = NULL;
+	l->past = false;
+	return BENCH_PROBE_GPU(p, cuModuleGetFunction(&l->grow, l->module, "grow")) ||
+			       BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuModuleUnload(copy))
+		       ? -1
+		       : 0;
 }

@@ -59,13 +59,17 @@ static void *keep_busy(void *arg)
 	return NULL;
 }
 
-static bool launch(struct bench_probe_load *l, CUfunction f, unsigned blocks, unsigned threads,
-		   void **params, struct bench_probe_launched *ret)
+/* past: the shim does not see the launch. */
+static bool launch(struct bench_probe_load *l, bool past, CUfunction f, unsigned blocks,
+		   unsigned threads, void **params, struct bench_probe_launched *ret)
 {
+	const struct bench_probe_calls *by =
+		&l->p->gpu.by[past ? BENCH_PROBE_DRIVER : BENCH_PROBE_SHIM];
 	uint64_t begin = clock_now_ns();
 	bool failed =
-		FAILS(l, TIMED,
-		      cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, l->stream, params, NULL));
+		fail(l, TIMED,
+		     by->cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, l->stream, params, NULL),
+		     "cuLaunchKernel");
 
 	ret->call_ns = clock_now_ns() - begin;
 	failed = failed || FAILS(l, TIMED, cuStreamSynchronize(l->stream));
@@ -103,13 +107,13 @@ static void *launch_in_turn(void *arg)
 			continue;
 		}
 		store_release(&l->parked, 0u);
-		if (!launch(l, l->grow, BENCH_PROBE_GROW_BLOCKS, BENCH_PROBE_GROW_THREADS, own,
-			    &of_own)) {
+		if (!launch(l, l->past, l->grow, BENCH_PROBE_GROW_BLOCKS, BENCH_PROBE_GROW_THREADS,
+			    own, &of_own)) {
 			return NULL;
 		}
 		l->launched[l->grown % RING] = of_own;
 		store_release(&l->grown, l->grown + 1);
-		if (!launch(l, g->other, 1, 32, other, &of_other)) {
+		if (!launch(l, false, g->other, 1, 32, other, &of_other)) {
 			return NULL;
 		}
 		note(w, of_own.total_ns, of_other.total_ns);
@@ -198,9 +202,13 @@ void bench_probe_load_finish(struct bench_probe_load *l)
 	if (l->at) {
 		(void)BENCH_PROBE_GPU(p, cuMemFree_v2(l->at));
 	}
+	if (l->copy) {
+		(void)BENCH_PROBE_CU(p, BENCH_PROBE_DRIVER, cuModuleUnload(l->copy));
+	}
 	if (l->module) {
 		(void)BENCH_PROBE_GPU(p, cuModuleUnload(l->module));
 	}
+	free(l->image);
 	free(l->launched);
 	memset(l, 0, sizeof(*l));
 }

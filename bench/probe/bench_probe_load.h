@@ -38,8 +38,10 @@ struct bench_probe_load {
 	unsigned threads; /* that have been started */
 	bool code;	  /* grow is machine code */
 	size_t code_bytes;
-	CUmodule module;
-	CUfunction grow;
+	void *image;	       /* owned; that grow was loaded from: text or machine code */
+	CUmodule module, copy; /* of grow; of a copy that is launched past the shim, NULL: none */
+	CUfunction grow;       /* or its copy; changed while the timed thread is parked */
+	bool past;	       /* grow is launched past the shim; likewise */
 	CUdeviceptr at;
 	CUstream busy_stream, stream;
 	CUevent busy[2];
@@ -79,6 +81,10 @@ int bench_probe_flip(struct bench_probe_load *l, const struct buf *object);
 
 /* Loads the module and gets the kernel. */
 int bench_probe_grow_load(struct bench_probe *p, struct bench_probe_load *l);
+/* From now on the timed thread, which is parked, launches a copy of grow past the shim, which does
+ * not know it and which was never launched; until the second call. */
+int bench_probe_grow_copy(struct bench_probe *p, struct bench_probe_load *l);
+int bench_probe_grow_return(struct bench_probe *p, struct bench_probe_load *l);
 /* Returns what n launches make of a word. */
 uint32_t bench_probe_grown(uint32_t x, uint64_t n);
 

@@ -70,6 +70,7 @@ probe() {
 	json 'all(a[w]["launches"] > 0 and a[w]["longest_ms"]["max"] > 0 for a in d["attachments"] for w in ("attach", "detach", "control"))'
 	json 'd["code_bytes"] > 10000 and [(f["kind"], f["count"]) for f in d["flips"]] == [("ptx", 2), ("code", 2)]'
 	json 'all(0 < f[w + "_call_us"] <= f[w + "_us"] for f in d["flips"] for w in ("with", "without", "control"))'
+	json 'all(f["new_call_us"] > 0 < f["known_call_us"] for f in d["flips"])'
 	json '(d["cycles"] == 3 and d["cycling"]["cycles"] == 3 and d["cycling"]["launches"] > 12
 		and [u["cycle"] for u in d["cycling"]["use"]] == [1, 2, 3])'
 	json 'all(u["free_bytes"] > 0 and u["descriptors"] > 3 and u["daemon_descriptors"] > 3 for u in d["cycling"]["use"])'

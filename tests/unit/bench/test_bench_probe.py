@@ -125,14 +125,14 @@ class Probe(unittest.TestCase):
 		self.assertEqual(self.report(attachment('cached', 10, 3, 1, late=2)).d['missed'], ['cached, attach: 2 launches delayed, not 1'])
 
 	def test_a_flip_is_compared_with_a_launch_after_a_pause(self):
-		"""Medians: one launch that took long does not count."""
+		"""Medians: one launch that took long does not count; nor does the driver's first launch of a kernel."""
 		def flips(call_us):
-			return [('flip', {'kind': 'ptx', 'with_call_us': us, 'without_call_us': 4.5, 'control_call_us': 4, 'with_us': 20, 'without_us': 18,
-				'control_us': 18}) for us in (call_us, call_us, 300)]
-		out = self.report(*flips(4.9))
+			return [('flip', {'kind': 'ptx', 'with_call_us': us, 'without_call_us': 4.5, 'control_call_us': 4, 'new_call_us': 11, 'known_call_us': 3,
+				'with_us': 20, 'without_us': 18, 'control_us': 18}) for us in (call_us, call_us, 300)]
+		out = self.report(*flips(12.9))
 		self.assertAlmostEqual(out.d['flips'][0]['with_more_call_us'], 0.9)
 		self.assertEqual((out.d['flips'][0]['count'], out.d['missed']), (3, []))
-		self.assertEqual(self.report(*flips(5.5)).d['missed'], ['flip, ptx, with: 1.50 us, not 1'])
+		self.assertEqual(self.report(*flips(13.5)).d['missed'], ['flip, ptx, with: 1.50 us, not 1'])
 
 	def test_a_late_detachment_is_a_missed_goal(self):
 		self.assertEqual(self.report(attachment('cached', 10, 3, 1, late_detach=1)).d['missed'],
