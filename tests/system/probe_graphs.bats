@@ -70,6 +70,15 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	shows blocks 0 0
 }
 
+@test "a tool whose budget a graph cannot keep says so, and runs in each launch of the graph" {
+	begin
+	attach count_blocks --budget 1%
+	start
+	tell load "make explicit 5" "replay 2"
+	shows blocks 0 12
+	wait_for says "scale: its budget is not kept in graphs"
+}
+
 @test "a detached tool ends although the graph is not launched again" {
 	begin
 	attach count_blocks

@@ -29,6 +29,7 @@ struct shim_probe_form *shim_probe_form_new(void)
 	if (f) {
 		store_relaxed(&f->refusal, 0u);
 		store_relaxed(&f->left_out, NULL);
+		store_relaxed(&f->unmixed, 0u);
 		store_relaxed(&f->verify_left, 0u);
 		f->verified = SHIM_PROBE_UNVERIFIED;
 		f->verified_why[0] = '\0';
@@ -126,6 +127,14 @@ void shim_probe_form_left_out(struct shim_probe_form *f, const char *why, CUresu
 	}
 	if (!load_acquire(&f->left_out)) {
 		store_release(&f->left_out, why ? why : "unknown error");
+		shim_probe_thread_wake();
+	}
+}
+
+void shim_probe_form_unmixed(struct shim_probe_form *f)
+{
+	if (!load_relaxed(&f->unmixed)) {
+		store_release(&f->unmixed, 1u);
 		shim_probe_thread_wake();
 	}
 }

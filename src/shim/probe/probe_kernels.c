@@ -211,6 +211,17 @@ static void note_left_out(const struct shim_probe_kernel *k, struct shim_probe_f
 	f->told_left_out = true;
 }
 
+/* Caller holds shim_probe_mutex. */
+static void note_unmixed(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+{
+	for (uint32_t i = 0; i < f->n_tools; i++) {
+		shim_probe_tool_refused(f->tools[i], k->name,
+					"its budget is not kept in graphs: their nodes run it in "
+					"each launch");
+	}
+	store_relaxed(&f->unmixed, 2u);
+}
+
 void shim_probe_kernels_note_refusals(void)
 {
 	strmap_each (&shim_probe_kernels, e) {
@@ -221,6 +232,9 @@ void shim_probe_kernels_note_refusals(void)
 		}
 		if (k->form && load_acquire(&k->form->left_out) && !k->form->told_left_out) {
 			note_left_out(k, k->form);
+		}
+		if (k->form && load_acquire(&k->form->unmixed) == 1) {
+			note_unmixed(k, k->form);
 		}
 	}
 }

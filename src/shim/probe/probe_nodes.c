@@ -129,6 +129,9 @@ static void change_to(struct shim_probe_exec *x, struct shim_probe_node *n,
 		r = set_form(x, n, &p, f);
 		if (r == CUDA_SUCCESS) {
 			take_next(x, n, f);
+			if (f->budget_ppm) {
+				shim_probe_form_unmixed(f);
+			}
 			return;
 		}
 		n->refused = f->number;

@@ -111,6 +111,8 @@ struct shim_probe_form {
 	bool finished;		/* retired: its launches have ended, and its tools are free */
 	bool library;		/* of a library's kernel, which exists in each context */
 	uint32_t budget_ppm;	/* the least of its tools'; 0: one has no limit */
+	uint32_t unmixed; /* [atomic] a node of a graph runs it in each launch, whatever the budget:
+			     1; its tools were told: 2 */
 	CUcontext ctx;
 	CUmodule module;		    /* NULL: the program's kernel runs, between brackets */
 	CUfunction handle;		    /* NULL likewise */
@@ -236,6 +238,8 @@ void shim_probe_form_unhold(struct shim_probe_form *f);
 /* Notes that a node of a graph runs the program's kernel instead. why NULL: the driver answered r.
  * The text stays. */
 void shim_probe_form_left_out(struct shim_probe_form *f, const char *why, CUresult r);
+/* Notes that a node of a graph runs the form, whose budget it cannot keep. */
+void shim_probe_form_unmixed(struct shim_probe_form *f);
 struct shim_probe_form *shim_probe_form_new(void); /* NULL: no memory */
 void shim_probe_form_free(struct shim_probe_form *f);
 /* Notes that the driver has refused a launch of the form, but not that of the program's kernel. */

@@ -328,6 +328,11 @@ void shim_probe_form_left_out(struct shim_probe_form *f, const char *why, CUresu
 	left_out_for = r;
 }
 
+void shim_probe_form_unmixed(struct shim_probe_form *f)
+{
+	f->unmixed = 1;
+}
+
 void shim_probe_tools_note_bodies(void)
 {
 	noted_bodies = true;
@@ -486,6 +491,17 @@ static void test_follows_the_kernel(void **state)
 	runs(F, F);
 	assert_ptr_equal(nodes[0].f, F); /* the graph is as it was */
 	assert_null(left_out);
+	assert_int_equal(form.unmixed, 0);
+}
+
+static void test_budget(void **state)
+{
+	instantiate(0);
+	form.budget_ppm = 10000;
+	give(&form);
+	launch();
+	runs(FORM, FORM);
+	assert_int_equal(form.unmixed, 1);
 }
 
 static void test_refused_form(void **state)
@@ -865,6 +881,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_follows_the_kernel, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_budget, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_refused_form, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_refused_launch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_nodes_that_kernels_change, set_up, tear_down),
