@@ -1,6 +1,13 @@
 /* Prints a line for each third block, and a line of each lane of its second warp. */
 #include <gbpf/gbpf.bpf.h>
 
+/* As in bpf_helpers.h of libbpf, for at most three values. */
+#define libbpf_printk(fmt, args...)                                 \
+	({                                                          \
+		static const char ____fmt[] = fmt;                  \
+		bpf_trace_printk(____fmt, sizeof(____fmt), ##args); \
+	})
+
 SEC("gdev/block_enter/scale")
 int GBPF_PROG(block, gdev_block_enter)
 {
@@ -14,7 +21,7 @@ SEC("gdev.lane/exit/scale")
 int GBPF_PROG(lane, gdev_exit)
 {
 	if (ctx->warp == 1 && ctx->block == 0) {
-		bpf_printk("lane %02u\n", ctx->lane);
+		libbpf_printk("lane %02u\n", ctx->lane);
 	}
 	return 0;
 }

@@ -77,8 +77,11 @@ static int prints(const struct ebpf_prog *prog)
 	for (uint32_t k = 0; k < prog->n_insns; k++) {
 		const struct ebpf_insn *i = &prog->insns[k];
 
-		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER &&
-		    ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_trace_vprintk) {
+		int slot = i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER
+				   ? ebpf_helper_slot(i->imm)
+				   : -1;
+
+		if (slot == EBPF_SLOT_bpf_trace_vprintk || slot == EBPF_SLOT_bpf_trace_printk) {
 			return 1;
 		}
 		k += i->code == EBPF_LD_IMM64;

@@ -246,6 +246,14 @@ bool ebpf_prints_take_limited(struct ebpf_prints *p, uint64_t now_ns, char *text
 	return true;
 }
 
+EBPF_HELPER(bpf_trace_printk)
+{
+	const uint64_t args[] = { a3, a4, a5 };
+
+	return (uint64_t)(int64_t)ebpf_print(&env->prints, ebpf_helper_ptr(a1), (uint32_t)a2, args,
+					     sizeof(args));
+}
+
 EBPF_HELPER(bpf_trace_vprintk)
 {
 	return (uint64_t)(int64_t)ebpf_print(&env->prints, ebpf_helper_ptr(a1), (uint32_t)a2,

@@ -38,7 +38,8 @@ char ebpf_print_check(const void *fmt, size_t fmt_bytes, unsigned *ret_args);
  * constant map, and the arguments. gbpfd formats them. */
 #define EBPF_PRINT_MAP ".printk"
 #define EBPF_PRINT_ARGS 8u
-#define EBPF_PRINT_RECORDS 64u /* of a multiprocessor, a power of two */
+#define EBPF_PRINT_REGISTERS 3u /* of bpf_trace_printk */
+#define EBPF_PRINT_RECORDS 64u	/* of a multiprocessor, a power of two */
 
 struct ebpf_print_record {
 	uint64_t fmt;  /* offset of the format in the value of a map; from bit 32 on the map */

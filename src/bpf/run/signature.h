@@ -22,8 +22,9 @@ enum ebpf_arg_type {
 	ARG_ITER,
 	ARG_ITER_END,
 	ARG_LOCK,
-	ARG_OUT64, /* 8 bytes that the helper writes */
-	ARG_CONST  /* a number that is known */
+	ARG_OUT64,  /* 8 bytes that the helper writes */
+	ARG_CONST,  /* a number that is known */
+	ARG_PRINTED /* a number, if the format before it takes it; else anything */
 };
 
 enum ebpf_ret_type {

@@ -20,7 +20,10 @@ int GBPF_PROG(printing_init, init)
 SEC("gbpf/tick")
 int GBPF_PROG(printing_tick, tick)
 {
-	if (bpf_printk("tick %llu\n", ctx->epoch) < 0) {
+	static const char fmt[] = "tick %llu\n";
+
+	/* as bpf_printk of libbpf */
+	if (bpf_trace_printk(fmt, sizeof(fmt), ctx->epoch) < 0) {
 		gbpf_note(0, 1);
 	}
 	return 0;

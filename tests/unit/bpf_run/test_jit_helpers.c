@@ -665,6 +665,12 @@ static void lines_are_records_of_numbers(void **state)
 		  "add r3, -9; mov r4, 8; call 177; mov r0, 0; exit",
 	    THREADS, 0);
 	assert_int_equal(lines_are_right(0, 0), THREADS);
+	/* three values in registers, of which the last is 0 */
+	run(BEGIN "ldxw r3, [r9+104]; ldxdw r4, [r9]; mov r5, 0; ldval r1, 11, 5; mov r2, 9; "
+		  "call 6; stxdw [r6], r0;" END,
+	    THREADS, 0);
+	assert_int_equal(lines_are_right(5, 1), THREADS);
+	assert_int_equal(out(7, 0), 0);
 	assert_int_equal(t.env.helper_errors, 0);
 }
 
@@ -800,6 +806,11 @@ static void lines_of_other_forms_are_refused(void **state)
 			 "mov r4, 8; call 177; mov r0, 0; exit",
 			 HOOK_gdev_enter, 0, reason),
 		-ENOTSUP);
+	assert_int_equal(compiled("stdw [r10-8], 0; mov r1, r10; add r1, -8; mov r2, 8; call 6; "
+				  "mov r0, 0; exit",
+				  HOOK_gdev_enter, 0,
+				  "no PTX for bpf_trace_printk, unless its format is a constant"),
+			 -ENOTSUP);
 	assert_int_equal(compiled("stdw [r10-8], 0; ldxw r4, [r1+104]; ldval r1, 11, 0; mov r2, 8; "
 				  "mov r3, r10; add r3, -8; call 177; mov r0, 0; exit",
 				  HOOK_gdev_enter, 0, reason),

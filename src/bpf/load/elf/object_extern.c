@@ -30,6 +30,7 @@ enum arg { NONE, ANY_ARG };
 #define LOCK ANY_ARG
 #define OUT64 ANY_ARG
 #define CONST ANY_ARG
+#define PRINTED ANY_ARG
 
 static const struct {
 	int32_t id;
@@ -103,6 +104,13 @@ static int collect(struct ebpf_obj_parse *p)
 	return 0;
 }
 
+static bool is_variadic(const struct btf_type *proto)
+{
+	unsigned n = btf_vlen(proto);
+
+	return n && !btf_params(proto)[n - 1].type && !btf_params(proto)[n - 1].name_off;
+}
+
 /* Reads the BTF of an extern: the number of parameters of a function, or a variable. */
 static void describe(struct ebpf_obj_parse *p, const struct btf_type *t)
 {
@@ -119,7 +127,8 @@ static void describe(struct ebpf_obj_parse *p, const struct btf_type *t)
 	x->in_btf = 1;
 	x->is_var = btf_is_var(t);
 	proto = btf_is_func(t) ? ebpf_obj_btf_resolve(p, t->type) : NULL;
-	x->params = proto && btf_is_func_proto(proto) ? (int)btf_vlen(proto) : -1;
+	x->params = proto && btf_is_func_proto(proto) && !is_variadic(proto) ? (int)btf_vlen(proto)
+									     : -1;
 }
 
 /* .ksyms and .kconfig exist in BTF only. */

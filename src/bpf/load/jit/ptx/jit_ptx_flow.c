@@ -280,7 +280,8 @@ static unsigned not_ctx(struct walk *w, const struct ebpf_insn *i)
 		}
 		return ((1u << ebpf_ptx_arity(slot)) - 1) << 1 &
 		       ~(w->plan->notes[w->pc].callee ? 1u << 3 : 0) &
-		       ~(slot == EBPF_SLOT_bpf_perf_event_output ? 1u << 1 : 0);
+		       ~(slot == EBPF_SLOT_bpf_perf_event_output ? 1u << 1 : 0) &
+		       ~(slot == EBPF_SLOT_bpf_trace_printk ? 7u << 3 : 0); /* or left over */
 	default:
 		return reads;
 	}

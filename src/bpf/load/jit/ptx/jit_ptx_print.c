@@ -50,16 +50,56 @@ static void arguments(struct ebpf_ptx_jit *j, const struct ebpf_map *m,
 	}
 }
 
+/* Returns the ring for lines, or NULL. */
+static const struct ebpf_map *ring_of(const struct ebpf_ptx_jit *j)
+{
+	uint32_t ring_1 = j->plan->options->print_map_1;
+	const struct ebpf_map *m =
+		ring_1 && ring_1 <= j->plan->n_maps ? &j->plan->maps[ring_1 - 1] : NULL;
+
+	return j->hook && m && m->type == GBPF_MAP_SM_RING &&
+			       m->value_bytes == sizeof(struct ebpf_print_record)
+		       ? m
+		       : NULL;
+}
+
+/* r1 points to the format; r3 to r5 are arguments, as far as the format takes them. What a register
+ * holds beyond these is stored, too, and not shown: it was computed from the tenant's own memory.
+ */
+int ebpf_ptx_print_registers(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	static const char *const kept[EBPF_PRINT_ARGS] = { "%r1", "%r4", "%r0", "0",
+							   "0",	  "0",	 "0",	"0" };
+	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
+	const struct ebpf_map *m = ring_of(j);
+
+	if (!m) {
+		return ebpf_ptx_refuse(j, "bpf_trace_printk without a ring for its lines");
+	}
+	if (known->base.kind != PTX_VALUE || known->base.map >= j->plan->n_maps) {
+		return ebpf_ptx_refuse(j, "bpf_trace_printk, unless its format is a constant");
+	}
+	format_word(j, known->base.map);
+	ebpf_ptx_op(j, "mov.b64 %%r1, %%r3"); /* r3 and r5 serve the ring */
+	ebpf_ptx_op(j, "mov.b64 %%r0, %%r5");
+	ebpf_ptx_ring_take(j, m);
+	head(j, m);
+	for (unsigned k = 0; k < EBPF_PRINT_ARGS; k++) {
+		ebpf_ptx_op(j, "mov.b64 %%t1, %s", kept[k]);
+		ebpf_ptx_ring_word(j, m, (unsigned)WORDS_BEFORE + k);
+	}
+	ebpf_ptx_ring_commit(j, m);
+	return 0;
+}
+
 /* r1 points to the format, r3 to r4 bytes of arguments. */
 int ebpf_ptx_print(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
 {
 	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
-	uint32_t ring_1 = j->plan->options->print_map_1, bytes = 0;
-	const struct ebpf_map *m =
-		ring_1 && ring_1 <= j->plan->n_maps ? &j->plan->maps[ring_1 - 1] : NULL;
+	const struct ebpf_map *m = ring_of(j);
+	uint32_t bytes = 0;
 
-	if (!j->hook || !m || m->type != GBPF_MAP_SM_RING ||
-	    m->value_bytes != sizeof(struct ebpf_print_record)) {
+	if (!m) {
 		return ebpf_ptx_refuse(j, "bpf_trace_vprintk without a ring for its lines");
 	}
 	if (known->base.kind != PTX_VALUE || known->base.map >= j->plan->n_maps ||

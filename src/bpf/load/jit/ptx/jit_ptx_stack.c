@@ -98,6 +98,9 @@ static int call_use(const struct ebpf_jit *plan, uint32_t pc, const struct ebpf_
 		unsigned arg = local ? k : k - 1; /* of the function: r3 of bpf_loop is its r2 */
 		unsigned unit = 8, bytes = memory_of(plan, pc, slot, k, &regs[1], &unit);
 
+		if (slot == EBPF_SLOT_bpf_trace_printk && k >= 3) {
+			continue; /* a number, or left over */
+		}
 		if (callee && (local || k == 3) &&
 		    !(plan->funcs[plan->notes[callee].func].used >> arg & 1)) {
 			continue; /* the function does not use it */

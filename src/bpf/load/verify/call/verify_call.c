@@ -216,6 +216,9 @@ static int check_args(struct ebpf_verifier *v, struct ebpf_helper_call *c)
 	    ebpf_verify_on(v, SIDE_DEVICE)) {
 		err = ebpf_verify_print(v, c);
 	}
+	if (err == 0 && c->helper->id == HELPER_bpf_trace_printk) {
+		err = ebpf_verify_print_registers(v, c);
+	}
 	ebpf_verify_charge(v, c->cost);
 	return err == 0 && v->path_cost > v->budget ? ebpf_verify_over_budget(v) : err;
 }
@@ -228,7 +231,8 @@ static int call_helper(struct ebpf_verifier *v, const struct ebpf_insn *in)
 
 	c.what = c.helper->name;
 	c.cost = c.helper->cost;
-	if (in->imm == HELPER_bpf_trace_vprintk && ebpf_verify_on(v, SIDE_DEVICE)) {
+	if ((in->imm == HELPER_bpf_trace_vprintk || in->imm == HELPER_bpf_trace_printk) &&
+	    ebpf_verify_on(v, SIDE_DEVICE)) {
 		c.cost = DEVICE_PRINT_COST;
 	}
 	err = in->imm == HELPER_bpf_spin_unlock ? 0 : ebpf_verify_no_lock(v, c.what);
