@@ -27,12 +27,13 @@ static int by_time(const void *a, const void *b)
 static void print_line(const json_t *line)
 {
 	uint64_t ns = cli_u64(line, "time_ns");
+	const char *kernel = cli_text(line, "kernel_name");
 
 	printf("%llu.%09llu %llu ", (unsigned long long)(ns / 1000000000),
 	       (unsigned long long)(ns % 1000000000), (unsigned long long)cli_u64(line, "pid"));
 	cli_put_safe(stdout, cli_text(line, "program"));
 	printf(" kernel ");
-	cli_put_safe(stdout, cli_text(line, "kernel"));
+	cli_put_safe(stdout, *kernel ? kernel : cli_text(line, "kernel"));
 	printf(" block %llu warp %llu lane %llu: ", (unsigned long long)cli_u64(line, "block"),
 	       (unsigned long long)cli_u64(line, "warp"),
 	       (unsigned long long)cli_u64(line, "lane"));

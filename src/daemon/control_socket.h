@@ -76,5 +76,7 @@ struct daemon_session;
 void daemon_stats_json(const struct daemon_session *s, json_t *tenant);
 /* Returns its kernels and the forms that they can have, for probe.coverage. */
 json_t *daemon_coverage_json(const struct daemon_session *s);
+/* Copies the name that the tenant states for a kernel's hash. Returns false if it states none. */
+bool daemon_kernel_name(const struct daemon_session *s, uint64_t hash, char *name, size_t size);
 
 #endif

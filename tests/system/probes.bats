@@ -139,9 +139,11 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	local follower=$!
 	follows() { [ "$(wc -l <"$BATS_TEST_TMPDIR/log")" = "$1" ]; }
 	wait_for follows 35
+	named() { gbpf probe log print_blocks --json | grep -q '"kernel_name": *"scale"'; }
+	wait_for named # gbpfd learns names of kernels a little later than lines
 	tell "launch 1 1"
 	wait_for follows $((35 + 33))
-	grep -qE "^[0-9]+\.[0-9]{9} $pid probed kernel [0-9a-f]{16} block 0 warp 1 lane 31: lane 31$" "$BATS_TEST_TMPDIR/log"
+	grep -qE "^[0-9]+\.[0-9]{9} $pid probed kernel scale block 0 warp 1 lane 31: lane 31$" "$BATS_TEST_TMPDIR/log"
 	kill "$follower"
 	wait "$follower" || true
 	run -5 gbpf probe log nobody

@@ -149,14 +149,19 @@ static bool make_text(const struct ebpf_object *o, const struct ebpf_print_recor
 static json_t *line_json(const struct daemon_session *s, unsigned ring,
 			 const struct ebpf_print_record *r, const char *text)
 {
-	char kernel[20];
+	char kernel[20], name[PROTO_KERNEL_NAME + 1] = "";
+	json_t *j;
 
 	snprintf(kernel, sizeof(kernel), "%016" PRIx64, r->kernel);
-	return json_pack("{s:i,s:i,s:s,s:i,s:I,s:s,s:I,s:I,s:I,s:s}", "tenant", s->tenant, "pid",
-			 (int)s->peer.pid, "program", s->name, "sm", (int)ring, "time_ns",
-			 (json_int_t)(r->time & INT64_MAX), "kernel", kernel, "block",
-			 (json_int_t)(r->block & INT64_MAX), "warp", (json_int_t)(r->lane >> 32),
-			 "lane", (json_int_t)(uint32_t)r->lane, "text", text);
+	j = json_pack("{s:i,s:i,s:s,s:i,s:I,s:s,s:I,s:I,s:I,s:s}", "tenant", s->tenant, "pid",
+		      (int)s->peer.pid, "program", s->name, "sm", (int)ring, "time_ns",
+		      (json_int_t)(r->time & INT64_MAX), "kernel", kernel, "block",
+		      (json_int_t)(r->block & INT64_MAX), "warp", (json_int_t)(r->lane >> 32),
+		      "lane", (json_int_t)(uint32_t)r->lane, "text", text);
+	if (j && daemon_kernel_name(s, r->kernel, name, sizeof(name))) {
+		json_object_set_new(j, "kernel_name", json_string(name));
+	}
+	return j;
 }
 
 /* Reads what is new in one ring. */

@@ -142,6 +142,20 @@ static json_t *kernel_json(const struct kernel_copy *c)
 			 number(c->persistent));
 }
 
+bool daemon_kernel_name(const struct daemon_session *s, uint64_t hash, char *name, size_t size)
+{
+	const struct proto_stats *st = s->stats.map;
+
+	for (unsigned i = 0; st && hash && i < PROTO_KERNELS; i++) {
+		if (load_relaxed(&st->kernel[i].hash) == hash) {
+			daemon_text_copy(name, size, st->kernel[i].name,
+					 sizeof(st->kernel[i].name));
+			return true;
+		}
+	}
+	return false;
+}
+
 static json_t *kernels(const struct proto_stats *st, uint64_t why_hash, json_t *tenant)
 {
 	struct kernel_copy k[PROTO_KERNELS];
