@@ -1,4 +1,5 @@
-/* Prints a line for each third block, and a line of each lane of its second warp. */
+/* Prints a line for each third block, one more for the seventh, and a line of each lane of the second
+ * warp of the first. */
 #include <gbpf/gbpf.bpf.h>
 
 /* As in bpf_helpers.h of libbpf, for at most three values. */
@@ -11,6 +12,11 @@
 SEC("gdev/block_enter/scale")
 int GBPF_PROG(block, gdev_block_enter)
 {
+	static const char last[] = "the last block";
+
+	if (ctx->block == 6) {
+		bpf_puts(last);
+	}
 	if (ctx->block % 3 == 0) {
 		bpf_printk("block %llu of %u, %d or %x%%", ctx->block, ctx->grid_x, -1, 255);
 	}

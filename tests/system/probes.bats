@@ -126,7 +126,7 @@ print("equal" if [e["value"] for e in d["entries"]] == eval(sys.argv[1]) else "d
 import json, sys
 for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["warp"], l["lane"])):
     print(l["pid"], l["program"], l["block"], l["warp"], l["lane"], l["text"], sep="|")'; }
-	shown() { [ "$(texts "$id" | wc -l)" = 35 ]; }
+	shown() { [ "$(texts "$id" | wc -l)" = 36 ]; }
 	wait_for shown
 	local lines
 	mapfile -t lines < <(texts print_blocks)
@@ -134,15 +134,17 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	[ "${lines[1]}" = "$pid|probed|0|1|0|lane 00" ]
 	[ "${lines[32]}" = "$pid|probed|0|1|31|lane 31" ]
 	[ "${lines[33]}" = "$pid|probed|3|0|0|block 3 of 7, -1 or ff%" ]
-	[ "${lines[34]}" = "$pid|probed|6|0|0|block 6 of 7, -1 or ff%" ]
+	mapfile -t lines < <(printf '%s\n' "${lines[@]:34}" | sort)
+	[ "${lines[0]}" = "$pid|probed|6|0|0|block 6 of 7, -1 or ff%" ]
+	[ "${lines[1]}" = "$pid|probed|6|0|0|the last block" ]
 	gbpf probe log -f "$id" >"$BATS_TEST_TMPDIR/log" 3>&- &
 	local follower=$!
 	follows() { [ "$(wc -l <"$BATS_TEST_TMPDIR/log")" = "$1" ]; }
-	wait_for follows 35
+	wait_for follows 36
 	named() { gbpf probe log print_blocks --json | grep -q '"kernel_name": *"scale"'; }
 	wait_for named # gbpfd learns names of kernels a little later than lines
 	tell "launch 1 1"
-	wait_for follows $((35 + 33))
+	wait_for follows $((36 + 33))
 	grep -qE "^[0-9]+\.[0-9]{9} $pid probed kernel scale block 0 warp 1 lane 31: lane 31$" "$BATS_TEST_TMPDIR/log"
 	kill "$follower"
 	wait "$follower" || true

@@ -81,7 +81,8 @@ static int prints(const struct ebpf_prog *prog)
 				   ? ebpf_helper_slot(i->imm)
 				   : -1;
 
-		if (slot == EBPF_SLOT_bpf_trace_vprintk || slot == EBPF_SLOT_bpf_trace_printk) {
+		if (slot == EBPF_SLOT_bpf_trace_vprintk || slot == EBPF_SLOT_bpf_trace_printk ||
+		    slot == EBPF_SLOT_bpf_puts) {
 			return 1;
 		}
 		k += i->code == EBPF_LD_IMM64;

@@ -31,6 +31,7 @@ enum arg { NONE, ANY_ARG };
 #define OUT64 ANY_ARG
 #define CONST ANY_ARG
 #define PRINTED ANY_ARG
+#define TEXT ANY_ARG
 
 static const struct {
 	int32_t id;

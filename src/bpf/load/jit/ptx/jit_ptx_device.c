@@ -300,6 +300,7 @@ static const struct device_helper helpers[EBPF_HELPER_SLOTS] = {
 	[EBPF_SLOT_gbpf_param] = { parameter },
 	[EBPF_SLOT_gbpf_param_bytes] = { parameter_bytes },
 	[EBPF_SLOT_gbpf_clock] = { read_clock },
+	[EBPF_SLOT_bpf_puts] = { NULL, { "kernel", "block", "warp", "lane" } },
 	[EBPF_SLOT_bpf_trace_printk] = { NULL, { "kernel", "block", "warp", "lane" } },
 	[EBPF_SLOT_bpf_trace_vprintk] = { NULL, { "kernel", "block", "warp", "lane" } },
 	[EBPF_SLOT_gbpf_sample] = { sample, { "block" } },

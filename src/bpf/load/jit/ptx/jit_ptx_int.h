@@ -144,7 +144,8 @@ int ebpf_ptx_key_add(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 void ebpf_ptx_ring_take(struct ebpf_ptx_jit *j, const struct ebpf_map *m);
 void ebpf_ptx_ring_word(struct ebpf_ptx_jit *j, const struct ebpf_map *m, unsigned k);
 void ebpf_ptx_ring_commit(struct ebpf_ptx_jit *j, const struct ebpf_map *m);
-/* bpf_trace_printk and bpf_trace_vprintk (jit_ptx_print.c). */
+/* bpf_puts, bpf_trace_printk and bpf_trace_vprintk (jit_ptx_print.c). */
+int ebpf_ptx_puts(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_print_registers(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 int ebpf_ptx_print(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note);
 /* As in jit_ptx_flow_int.h. */

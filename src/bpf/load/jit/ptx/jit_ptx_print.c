@@ -63,21 +63,19 @@ static const struct ebpf_map *ring_of(const struct ebpf_ptx_jit *j)
 		       : NULL;
 }
 
-/* r1 points to the format; r3 to r5 are arguments, as far as the format takes them. What a register
- * holds beyond these is stored, too, and not shown: it was computed from the tenant's own memory.
- */
-int ebpf_ptx_print_registers(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+/* Pushes a line with the format at r1. The values are texts of operands: r1 and r0 hold what r3 and
+ * r5 held before. */
+static int push_line(struct ebpf_ptx_jit *j, const char *helper,
+		     const char *const value[EBPF_PRINT_ARGS])
 {
-	static const char *const kept[EBPF_PRINT_ARGS] = { "%r1", "%r4", "%r0", "0",
-							   "0",	  "0",	 "0",	"0" };
 	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
 	const struct ebpf_map *m = ring_of(j);
 
 	if (!m) {
-		return ebpf_ptx_refuse(j, "bpf_trace_printk without a ring for its lines");
+		return ebpf_ptx_refuse(j, "%s without a ring for its lines", helper);
 	}
 	if (known->base.kind != PTX_VALUE || known->base.map >= j->plan->n_maps) {
-		return ebpf_ptx_refuse(j, "bpf_trace_printk, unless its format is a constant");
+		return ebpf_ptx_refuse(j, "%s, unless its text is a constant", helper);
 	}
 	format_word(j, known->base.map);
 	ebpf_ptx_op(j, "mov.b64 %%r1, %%r3"); /* r3 and r5 serve the ring */
@@ -85,11 +83,30 @@ int ebpf_ptx_print_registers(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_ji
 	ebpf_ptx_ring_take(j, m);
 	head(j, m);
 	for (unsigned k = 0; k < EBPF_PRINT_ARGS; k++) {
-		ebpf_ptx_op(j, "mov.b64 %%t1, %s", kept[k]);
+		ebpf_ptx_op(j, "mov.b64 %%t1, %s", value[k]);
 		ebpf_ptx_ring_word(j, m, (unsigned)WORDS_BEFORE + k);
 	}
 	ebpf_ptx_ring_commit(j, m);
 	return 0;
+}
+
+/* r1 points to the format; r3 to r5 are arguments, as far as the format takes them. What a register
+ * holds beyond these is stored, too, and not shown: it was computed from the tenant's own memory.
+ */
+int ebpf_ptx_print_registers(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	static const char *const kept[EBPF_PRINT_ARGS] = { "%r1", "%r4", "%r0", "0",
+							   "0",	  "0",	 "0",	"0" };
+
+	return push_line(j, "bpf_trace_printk", kept);
+}
+
+/* r1 points to a text without conversions. */
+int ebpf_ptx_puts(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *note)
+{
+	static const char *const none[EBPF_PRINT_ARGS] = { "0", "0", "0", "0", "0", "0", "0", "0" };
+
+	return push_line(j, "bpf_puts", none);
 }
 
 /* r1 points to the format, r3 to r4 bytes of arguments. */

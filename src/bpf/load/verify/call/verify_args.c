@@ -421,6 +421,7 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 				reg, ebpf_verify_reg_text(v, r));
 		}
 		return 0;
+	case ARG_TEXT: /* checked in verify_print.c */
 	case ARG_LOCK: /* checked in verify_ref.c */
 	case ARG_ANY:
 	case ARG_ITER_NEW: /* checked in verify_iter.c */

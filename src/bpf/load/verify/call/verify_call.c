@@ -219,6 +219,9 @@ static int check_args(struct ebpf_verifier *v, struct ebpf_helper_call *c)
 	if (err == 0 && c->helper->id == HELPER_bpf_trace_printk) {
 		err = ebpf_verify_print_registers(v, c);
 	}
+	if (err == 0 && c->helper->id == HELPER_bpf_puts) {
+		err = ebpf_verify_puts(v, c);
+	}
 	ebpf_verify_charge(v, c->cost);
 	return err == 0 && v->path_cost > v->budget ? ebpf_verify_over_budget(v) : err;
 }

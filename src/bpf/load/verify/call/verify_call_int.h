@@ -23,6 +23,8 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 /* verify_print.c */
 /* Checks bpf_trace_printk: the format, and that registers hold the numbers that it takes. */
 int ebpf_verify_print_registers(struct ebpf_verifier *v, const struct ebpf_helper_call *c);
+/* Checks the text of bpf_puts. */
+int ebpf_verify_puts(struct ebpf_verifier *v, const struct ebpf_helper_call *c);
 /* Checks the format and the size of the arguments of bpf_printk inside a kernel. */
 int ebpf_verify_print(struct ebpf_verifier *v, const struct ebpf_helper_call *c);
 

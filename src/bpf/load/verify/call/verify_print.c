@@ -1,6 +1,9 @@
 /* bpf_printk inside kernels: the host makes the text, so it must know the format, and the
  * conversions are checked here. */
 #include "bpf/load/verify/call/verify_call_int.h"
+
+#include <string.h>
+
 #include "bpf/load/verify/verify_int.h"
 #include "bpf/run/printk.h"
 
@@ -93,6 +96,35 @@ int ebpf_verify_print_registers(struct ebpf_verifier *v, const struct ebpf_helpe
 		err = check_register(v, c, 3 + k);
 	}
 	return err;
+}
+
+int ebpf_verify_puts(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
+{
+	const struct ebpf_reg *r = &ebpf_verify_frame(v)->regs[1];
+	const uint8_t *text;
+	uint64_t bytes;
+	int err = check_place(v, c);
+
+	ebpf_mark_matter(v, v->depth, 1);
+	if (err) {
+		return err;
+	}
+	bytes = v->maps[r->map].value_bytes;
+	text = v->prog->init ? v->prog->init[r->map] : NULL;
+	if (r->v.umax >= bytes) {
+		return ebpf_verify_refuse(v, v->pc, "bounds",
+					  "%s: the text begins behind the %llu bytes of map %s",
+					  c->what, (unsigned long long)bytes, v->maps[r->map].name);
+	}
+	bytes -= r->v.umax;
+	if (text && !memchr(text + r->v.umax, 0, bytes)) {
+		return ebpf_verify_refuse(v, v->pc, "bounds", "%s: the text does not end", c->what);
+	}
+	if (text && memchr(text + r->v.umax, '%', strlen((const char *)text + r->v.umax))) {
+		report_hint(v->r, "bpf_printk prints values, and %%%% for the character");
+		return ebpf_verify_refuse(v, v->pc, "helper", "%s: the text has a '%%'", c->what);
+	}
+	return 0;
 }
 
 int ebpf_verify_print(struct ebpf_verifier *v, const struct ebpf_helper_call *c)

@@ -121,6 +121,7 @@ static enum finding check_call(const struct ebpf_simt *s, uint32_t pc,
 		return check_counter(s, pc, st, 2);
 	case HELPER_bpf_loop:
 		return ebpf_simt_rounds(s, pc, st) == LEVEL_LANE ? FINDS_ROUNDS : FINDS_NOTHING;
+	case HELPER_bpf_puts:
 	case HELPER_bpf_trace_printk:
 	case HELPER_bpf_trace_vprintk:
 		return check_counter(s, pc, st, 0);

@@ -119,12 +119,12 @@ static const struct {
 	uint8_t level;
 } given[] = {
 	{ HELPER_bpf_get_block_idx, LEVEL_BLOCK }, { HELPER_bpf_get_block_dim, LEVEL_BLOCK },
-	{ HELPER_bpf_trace_printk, LEVEL_BLOCK },  { HELPER_bpf_trace_vprintk, LEVEL_BLOCK },
-	{ HELPER_bpf_get_grid_dim, LEVEL_BLOCK },  { HELPER_bpf_gpu_membar, LEVEL_BLOCK },
-	{ HELPER_gbpf_prefetch, LEVEL_BLOCK },	   { HELPER_bpf_get_sm_id, LEVEL_WARP },
-	{ HELPER_bpf_get_warp_id, LEVEL_WARP },	   { HELPER_gbpf_ballot, LEVEL_WARP },
-	{ HELPER_gbpf_warp_sum, LEVEL_WARP },	   { HELPER_gbpf_warp_min, LEVEL_WARP },
-	{ HELPER_gbpf_warp_max, LEVEL_WARP },
+	{ HELPER_bpf_puts, LEVEL_BLOCK },	   { HELPER_bpf_trace_printk, LEVEL_BLOCK },
+	{ HELPER_bpf_trace_vprintk, LEVEL_BLOCK }, { HELPER_bpf_get_grid_dim, LEVEL_BLOCK },
+	{ HELPER_bpf_gpu_membar, LEVEL_BLOCK },	   { HELPER_gbpf_prefetch, LEVEL_BLOCK },
+	{ HELPER_bpf_get_sm_id, LEVEL_WARP },	   { HELPER_bpf_get_warp_id, LEVEL_WARP },
+	{ HELPER_gbpf_ballot, LEVEL_WARP },	   { HELPER_gbpf_warp_sum, LEVEL_WARP },
+	{ HELPER_gbpf_warp_min, LEVEL_WARP },	   { HELPER_gbpf_warp_max, LEVEL_WARP },
 };
 
 static uint8_t given_level(const struct ebpf_simt *s, uint32_t pc)
