@@ -23,8 +23,8 @@
 #define PTX_GATE_WORD 65536u
 #define PTX_GATE_CLOSED (UINT64_C(1) << 63)
 
-/* The stub's argument, by value, aligned to 8. All zero: the kernel runs as the original. Up to
- * `groups` the layout is struct ptx_block_arg's. */
+/* The stub's argument, by value, aligned to 8. All zero: the kernel runs as the original, and with
+ * gate 0 the gate reads nothing else. Up to `groups` the layout is struct ptx_block_arg's. */
 struct ptx_gate_arg {
 	uint64_t leases; /* device address of the lease words, 16-byte aligned */
 	uint64_t gate;	 /* device address of the gate, PTX_GATE_WORD behind the run's ticket
@@ -34,13 +34,14 @@ struct ptx_gate_arg {
 	uint32_t end;	 /* its first ticket + its number of tickets: published at its end */
 	uint32_t number; /* stored to *done at its end */
 	uint32_t groups; /* lease words to read, in groups of four; 0: leases do not stop it */
-	uint64_t base;	 /* below 2^63; no launch of the run has had a higher value */
+	uint64_t base;	 /* below 2^63; no launch of the run has had a higher value. With gate 0 the
+			    address of the table of late programs (ptx/probe_late.h) */
 	uint32_t from;	 /* blocks of lower index leave: they have run */
 	uint32_t wave;	 /* those below ask for leases first (UINT32_MAX: all); the others raise the
 			    gate at the same time, which saves a round trip, but then they run even if
 			    a lease is in force */
 	uint32_t ask;	 /* those below are not stopped by leases */
-	uint32_t reserved; /* 0 */
+	uint32_t launch; /* with gate 0: the launch's number in that table, 0: none */
 };
 
 /* The stub is compiled twice, with so many bytes of other parameters in front of its argument: what

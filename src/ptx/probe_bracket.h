@@ -1,4 +1,4 @@
-/* Brackets: two kernels of gBPF's own that are launched in front of and behind a kernel of the
+/* Brackets: kernels of gBPF's own that are launched in front of and behind a kernel of the
  * program, on its stream, and run the programs of gdev_begin and gdev_end in one thread. They need
  * nothing of the kernel itself, so every kernel can have them.
  *
@@ -9,16 +9,19 @@
 #define GBPF_PTX_PROBE_BRACKET_H
 
 #include "ptx/probe.h"
+#include "ptx/probe_late.h"
 
 #define PTX_BRACKET_BEGIN "gbpf_begin"
 #define PTX_BRACKET_END "gbpf_end"
+#define PTX_BRACKET_LATE "gbpf_late" /* PTX_LATE_BLOCKS blocks of PTX_LATE_THREADS threads */
 
 /* Launches of a module whose times can be kept at once; those that find no room among the
  * PTX_BRACKET_TRIES slots behind their number have no begin_ns. */
 #define PTX_BRACKET_SLOTS 1024u
 #define PTX_BRACKET_TRIES 16u
 
-/* The argument of both entries, by value. They are launched with one block of one thread. */
+/* The argument of all entries, by value. `begin` and `end` are launched with one block of one
+ * thread. */
 struct ptx_bracket_arg {
 	uint64_t launch; /* its number, not 0 */
 	uint64_t kernel; /* hash of the kernel's name */
@@ -27,19 +30,24 @@ struct ptx_bracket_arg {
 	uint32_t cancelled; /* 1: the launch behind `begin` was refused: `end` runs no program and
 			       only frees what `begin` has kept */
 	uint64_t done; /* address of a number of 8 bytes in host memory, to which `end` adds 1, or
-			  `begin` if there is no `end`; 0: none */
+			  what is launched last if there is no `end`; 0: none */
+	uint64_t late; /* address of the form's table (ptx/probe_late.h) */
+	uint32_t late_launch; /* number of the launch in it */
+	uint32_t reserved;    /* 0 */
 };
 
 /* What a module of brackets has. */
 struct ptx_bracket_parts {
 	bool begin, end; /* entries; a missing one is not launched */
+	bool late;	 /* likewise; launched behind the kernel and in front of `end` */
 	bool keeps_time; /* begin keeps what end reads: a refused launch is to be cancelled */
 };
 
 /* Returns true if programs of the hook run in brackets. */
 bool ptx_probe_is_bracket(uint32_t hook);
 
-/* Appends a module with the programs, all of which are of such hooks. arch: of the device, 90 for
+/* Appends a module with the programs, all of which are of such hooks, or of gdev_block_exit in an
+ * entry stub, for the blocks that no block follows. arch: of the device, 90 for
  * sm_90. Returns 0; -ENOTSUP with the reason; -EINVAL: a probe is not as ptx/probe.h says; -EFBIG;
  * -ENOMEM. */
 int ptx_probe_bracket(struct buf *out, unsigned arch, const struct ptx_probe *probes, uint32_t n,

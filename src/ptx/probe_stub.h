@@ -12,12 +12,14 @@
  *
  * Programs of gdev_block_enter run in thread 0 of each block that the gate lets run, those of
  * gdev_enter in lane 0 of each of its warps: all threads of a warp begin together. The kernel
- * begins when the threads of a warp are together again. */
+ * begins when the threads of a warp are together again. Programs of gdev_block_exit run late, for
+ * the block that had the place before (ptx/probe_late.h), if the launch has a number. */
 #ifndef GBPF_PTX_PROBE_STUB_H
 #define GBPF_PTX_PROBE_STUB_H
 
 #include "ptx/block_gate.h"
 #include "ptx/probe.h"
+#include "ptx/probe_late.h"
 
 /* A part of the kernel's parameters that a program reads. */
 struct ptx_stub_arg {

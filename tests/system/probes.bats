@@ -370,8 +370,41 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell code "launch 2 5"
 	refused() { [ "$(kernels refused)" = 1 ]; }
 	wait_for refused
-	gbpf probe ls --json | grep -q "an entry stub runs at the beginning of blocks and warps only"
+	gbpf probe ls --json | grep -q "an entry stub runs at the beginning of blocks and warps, and reports ends of blocks"
 	shows warps 0 0
+}
+
+@test "ends of blocks of machine code are reported late, each once, also of launches at the same time" {
+	begin --sms 2
+	attach count_ends
+	start
+	tell code "launch 3 10" "launch 1 1"
+	shows blocks 0 31
+	shows blocks 1 $((3 * 45))
+	tell "launch 1 300" # more than are resident: blocks follow each other in their places
+	shows blocks 0 331
+	shows blocks 1 $((3 * 45 + 299 * 150))
+	tell "threads 40 4"
+	shows blocks 0 $((331 + 40 * 4 * 3))
+	shows blocks 1 $((3 * 45 + 299 * 150 + 40 * 4 * 3))
+	gbpf probe detach "$id"
+	tell "launch 2 5"
+	attach count_ends --to "$pid"
+	tell "launch 1 4"
+	wait_for has_kernels 1
+	local before=$(value blocks 0)
+	tell "launch 5 8"
+	shows blocks 0 $((before + 40))
+}
+
+@test "graphs run machine code without late ends of blocks, and say so" {
+	begin
+	attach count_ends
+	start
+	tell code "launch 1 4" "graph 3"
+	says() { gbpf probe ls --json | grep -q "in graphs nothing reports the last blocks of machine code"; }
+	wait_for says
+	shows blocks 0 4
 }
 
 @test "a copy of machine code uses the variables of the program's module" {

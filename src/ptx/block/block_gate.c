@@ -146,7 +146,8 @@ _Static_assert(sizeof(struct ptx_gate_arg) == 64 && offsetof(struct ptx_gate_arg
 		       offsetof(struct ptx_gate_arg, base) == 40 &&
 		       offsetof(struct ptx_gate_arg, from) == 48 &&
 		       offsetof(struct ptx_gate_arg, wave) == 52 &&
-		       offsetof(struct ptx_gate_arg, ask) == 56 && PTX_GATE_WORD == 65536 &&
+		       offsetof(struct ptx_gate_arg, ask) == 56 &&
+		       offsetof(struct ptx_gate_arg, launch) == 60 && PTX_GATE_WORD == 65536 &&
 		       PTX_BLOCK_READY == 32768,
 	       "the texts above say so");
 

@@ -15,7 +15,7 @@
 _Static_assert((PTX_BRACKET_SLOTS & (PTX_BRACKET_SLOTS - 1)) == 0, "slots are found by a mask");
 
 /* Fields that are not 0: an operand, or the offset of a parameter. */
-static const struct {
+static const struct value {
 	const char *name, *operand;
 	size_t param;
 } values[] = {
@@ -50,22 +50,39 @@ static bool reads(const struct ptx_probe_program *g, uint32_t field)
 	return g->probe->fields >> field & 1;
 }
 
+/* Those of gdev_block_exit that are the block's. */
+static const struct value late_values[] = {
+	{ "block", "%~block", 0 },
+	{ "late", "1", 0 },
+	{ "sm", "%~sm", 0 },
+	{ "warp_slot", "%~warp", 0 },
+};
+
+static const struct value *find(const struct value *table, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(table[i].name, name) == 0) {
+			return &table[i];
+		}
+	}
+	return NULL;
+}
+
 /* Computes field k into %~fk. */
 static void compute_field(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t k)
 {
 	unsigned bits = g->fields[k].bytes * 8;
-	size_t i = 0;
+	const char *name = g->fields[k].name;
+	const struct value *v = g->probe->hook == PTX_PROBE_gdev_block_exit
+					? find(late_values, ARRAY_SIZE(late_values), name)
+					: NULL;
 
-	while (i < ARRAY_SIZE(values) && strcmp(values[i].name, g->fields[k].name) != 0) {
-		i++;
-	}
+	v = v ? v : find(values, ARRAY_SIZE(values), name);
 	ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", bits, k);
-	if (i == ARRAY_SIZE(values) || values[i].operand) {
-		ptx_probe_text(p, "\tmov.u%u %%~f%u, %s;\n", bits, k,
-			       i == ARRAY_SIZE(values) ? "0" : values[i].operand);
+	if (!v || v->operand) {
+		ptx_probe_text(p, "\tmov.u%u %%~f%u, %s;\n", bits, k, v ? v->operand : "0");
 	} else {
-		ptx_probe_text(p, "\tld.param.u%u %%~f%u, [~launch+%zu];\n", bits, k,
-			       values[i].param);
+		ptx_probe_text(p, "\tld.param.u%u %%~f%u, [~launch+%zu];\n", bits, k, v->param);
 	}
 }
 
@@ -169,7 +186,7 @@ static void print_begin(struct ptx_probe_work *p, const struct ptx_bracket_parts
 {
 	open_entry(p, PTX_BRACKET_BEGIN);
 	ptx_probe_text(p, "\tmov.u64 %%~begin, %%globaltimer;\n");
-	if (!parts->end) {
+	if (!parts->end && !parts->late) {
 		count_launch(p);
 	}
 	if (parts->keeps_time) {
@@ -195,6 +212,27 @@ static void print_end(struct ptx_probe_work *p, bool keeps_time)
 	ptx_probe_text(p, "\tret;\n}\n");
 }
 
+static void call_late(struct ptx_probe_work *p)
+{
+	call_all(p, PTX_PROBE_gdev_block_exit);
+}
+
+static void print_late(struct ptx_probe_work *p, const struct ptx_bracket_parts *parts)
+{
+	open_entry(p, PTX_BRACKET_LATE);
+	ptx_probe_text(p, "\t.reg .pred %%~mine;\n\t.reg .b32 %%~sm, %%~warp;\n"
+			  "\t.reg .b64 %%~block;\n\tmov.u64 %%~end, %%globaltimer;\n");
+	if (!parts->end) { /* by one thread */
+		ptx_probe_text(p, "\tmov.u32 %%~i, %%ctaid.x;\n\tmov.u32 %%~t, %%tid.x;\n"
+				  "\tor.b32 %%~i, %%~i, %%~t;\n\tsetp.ne.u32 %%~p, %%~i, 0;\n"
+				  "\t@%%~p bra $~counted;\n");
+		count_launch(p);
+		ptx_probe_text(p, "$~counted:\n");
+	}
+	ptx_probe_late_entry(p, call_late);
+	ptx_probe_text(p, "\tret;\n}\n");
+}
+
 static void print_module(struct ptx_probe_work *p, const struct ptx_bracket_parts *parts)
 {
 	ptx_probe_text(p,
@@ -211,6 +249,9 @@ static void print_module(struct ptx_probe_work *p, const struct ptx_bracket_part
 	if (parts->begin) {
 		print_begin(p, parts);
 	}
+	if (parts->late) {
+		print_late(p, parts);
+	}
 	if (parts->end) {
 		print_end(p, parts->keeps_time);
 	}
@@ -224,10 +265,16 @@ static int check(struct ptx_probe_work *p)
 		const struct ptx_probe_program *g = &p->programs[i];
 		const struct ptx_probe_site site = { .hook = g->probe->hook };
 
+		bool late = g->probe->hook == PTX_PROBE_gdev_block_exit;
+
 		report_place(p->report, "%s", g->probe->name);
-		if (!ptx_probe_is_bracket(g->probe->hook)) {
+		if (!late && !ptx_probe_is_bracket(g->probe->hook)) {
 			return report_set(p->report, -EINVAL, "probe",
-					  "not a program of begin or end");
+					  "not a program of begin or end, or of ends of blocks");
+		}
+		if (late && ptx_probe_late_why(g)) {
+			return report_set(p->report, -ENOTSUP, "probe", "%s",
+					  ptx_probe_late_why(g));
 		}
 		if (g->n_args) {
 			return report_set(p->report, -ENOTSUP, "probe",
@@ -262,6 +309,7 @@ static void find_parts(const struct ptx_probe_work *p, struct ptx_bracket_parts 
 	}
 	ret->begin = ret->keeps_time || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_begin));
 	ret->end = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_end);
+	ret->late = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit);
 }
 
 int ptx_probe_bracket(struct buf *out, unsigned arch, const struct ptx_probe *probes, uint32_t n,

@@ -274,6 +274,17 @@ void ptx_probe_run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 /* probe_call.c: calls a root in a scope that defines the same registers, and %~d. */
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g);
 
+/* probe_late.c: programs of gdev_block_exit outside of the kernel (ptx/probe_late.h). */
+/* Returns why it cannot run late; NULL: it can. */
+const char *ptx_probe_late_why(const struct ptx_probe_program *g);
+/* In an entry stub: stores this block's record and sets %~b to the number of the block that had its
+ * place, or branches to $~endLABEL. In a scope with %~p, %~x and %~z, which is 0. */
+void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label);
+/* Computes field k of that block. Returns false for one that is not the block's. */
+bool ptx_probe_late_field(struct ptx_probe_work *p, const struct ptx_probe_field *f, uint32_t k);
+/* In a bracket: calls them for each record of its launch, with %~block, %~sm and %~warp. */
+void ptx_probe_late_entry(struct ptx_probe_work *p, void (*call_all)(struct ptx_probe_work *p));
+
 /* probe_wmma.c: wmma.load and wmma.store. Takes shape and type; false: neither, or not known. */
 bool ptx_probe_wmma(const struct ptx_insn *insn, struct ptx_probe_site *s);
 /* Returns whether the distance of lines can be read here. */

@@ -134,7 +134,9 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 	for (uint32_t k = 0; k < g->n_fields; k++) {
 		if (reads(g, k) && ptx_probe_field_is_time(g->fields[k].name) == times) {
 			ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", g->fields[k].bytes * 8, k);
-			ptx_probe_field(p, g, k, &s);
+			if (!ptx_probe_late_field(p, &g->fields[k], k)) {
+				ptx_probe_field(p, g, k, &s);
+			}
 		}
 	}
 }
@@ -190,6 +192,9 @@ static void insert(struct ptx_probe_work *p, uint32_t hook, const uint64_t *envs
 	}
 	ptx_probe_text(p, "{\n\t.reg .pred %%~p;\n\t.reg .b32 %%~x, %%~y, %%~z;\n");
 	ptx_probe_text(p, "%s\t@%%~p bra $~end%u;\n", elect, label);
+	if (hook == PTX_PROBE_gdev_block_exit) {
+		ptx_probe_late_begin(p, label);
+	}
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		if (p->programs[i].probe->hook == hook) {
 			inline_program(p, &p->programs[i], envs[i]);
@@ -200,11 +205,12 @@ static void insert(struct ptx_probe_work *p, uint32_t hook, const uint64_t *envs
 
 static void insert_all(struct ptx_probe_work *p, const uint64_t *envs)
 {
-	insert(p, PTX_PROBE_gdev_block_enter, envs,
-	       "\tmov.u32 %~z, %tid.x;\n\tmov.u32 %~x, %tid.y;\n"
-	       "\tmov.u32 %~y, %tid.z;\n\tor.b32 %~x, %~x, %~y;\n"
-	       "\tor.b32 %~x, %~x, %~z;\n\tsetp.ne.u32 %~p, %~x, 0;\n");
+	static const char first[] = "\tmov.u32 %~z, %tid.x;\n\tmov.u32 %~x, %tid.y;\n"
+				    "\tmov.u32 %~y, %tid.z;\n\tor.b32 %~x, %~x, %~y;\n"
+				    "\tor.b32 %~x, %~x, %~z;\n\tsetp.ne.u32 %~p, %~x, 0;\n";
 
+	insert(p, PTX_PROBE_gdev_block_exit, envs, first); /* of the block before */
+	insert(p, PTX_PROBE_gdev_block_enter, envs, first);
 	insert(p, PTX_PROBE_gdev_enter, envs,
 	       "\tmov.u32 %~z, %laneid;\n\tsetp.ne.u32 %~p, %~z, 0;\n");
 }
@@ -218,9 +224,14 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 		uint32_t hook = n.g->probe->hook;
 		const struct ptx_probe_site site = { .hook = hook };
 
-		if (hook != PTX_PROBE_gdev_block_enter && hook != PTX_PROBE_gdev_enter) {
-			return refuse(&n, "an entry stub runs at the beginning of blocks and warps "
-					  "only");
+		if (hook != PTX_PROBE_gdev_block_enter && hook != PTX_PROBE_gdev_enter &&
+		    hook != PTX_PROBE_gdev_block_exit) {
+			return refuse(&n,
+				      "an entry stub runs at the beginning of blocks and warps, "
+				      "and reports ends of blocks");
+		}
+		if (hook == PTX_PROBE_gdev_block_exit && ptx_probe_late_why(n.g)) {
+			return refuse(&n, ptx_probe_late_why(n.g));
 		}
 		if (n.g->probe->lanes) {
 			return refuse(&n, "an entry stub runs one lane of a warp");

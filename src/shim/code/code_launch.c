@@ -1,7 +1,7 @@
-/* Launches of patched kernels: the entry stub's argument, all zero, is passed behind the program's
- * parameters. The driver reads as many pointers as the machine code declares parameters, so no call
- * that launches may be missing here. Takes no lock and does not allocate, except for kernels with
- * more parameters than the room below. */
+/* Launches of patched kernels: the entry stub's argument, all zero unless the thread has one, is
+ * passed behind the program's parameters. The driver reads as many pointers as the machine code
+ * declares parameters, so no call that launches may be missing here. Takes no lock and does not
+ * allocate, except for kernels with more parameters than the room below. */
 #include "shim/code/shim_code_int.h"
 
 #include <stdlib.h>
@@ -15,6 +15,14 @@ uint64_t shim_code_zero[8];
 _Static_assert(sizeof(shim_code_zero) == sizeof(struct ptx_gate_arg), "the stub's argument");
 
 /* ---- parameters ---- */
+
+/* Returns the stub's argument for a launch of the calling thread. */
+static const void *stub_arg(void)
+{
+	const struct shim_thread *t = shim_thread_known;
+
+	return t && unlikely(t->stub_arg) ? (const void *)t->stub_arg : shim_code_zero;
+}
 
 /* Finds the buffer in extra. Returns false for entries that the driver should refuse. */
 static bool read_extra(void **extra, const void **ret, size_t *ret_bytes)
@@ -62,6 +70,7 @@ static CUresult fill_buffer(struct shim_code_args *a, const struct cubin_kernel 
 	if (from && k->param_bytes) {
 		memcpy(to, from, k->param_bytes);
 	}
+	memcpy(to + k->arg_offset, stub_arg(), SHIM_CODE_ARG_BYTES);
 	a->list[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
 	a->list[1] = to;
 	a->list[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
@@ -84,7 +93,7 @@ static CUresult fill_pointers(struct shim_code_args *a, const struct cubin_kerne
 	if (k->n_params) {
 		memcpy(to, params, k->n_params * sizeof(to[0]));
 	}
-	to[k->n_params] = shim_code_zero;
+	to[k->n_params] = unqual(stub_arg());
 	a->params = to;
 	return CUDA_SUCCESS;
 }

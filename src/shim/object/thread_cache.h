@@ -19,6 +19,7 @@ struct shim_clone;
 struct cubin_kernel;
 struct shim_probe_kernel;
 struct shim_probe_exec;
+struct ptx_gate_arg;
 
 struct shim_thread_kernel {
 	uintptr_t key; /* 0: free */
@@ -37,6 +38,8 @@ struct shim_thread {
 	uint32_t deferred; /* depth of deferred calls that this thread submits, which may
 			      hold up others */
 	uint32_t brackets; /* launched with the present call and not counted yet */
+	const struct ptx_gate_arg *stub_arg; /* of the patched kernel that is launched now; NULL:
+						all zero */
 	struct {
 		CUcontext ctx;
 		struct shim_queue *q;

@@ -57,11 +57,13 @@ static bool has_room(struct shim_probe_bracket *b)
 /* ---- launches ---- */
 
 /* counts: it adds to PTX_BRACKET_DONE. */
-static CUresult launch(struct shim_probe_around *a, CUfunction f, bool counts)
+static CUresult launch_grid(struct shim_probe_around *a, CUfunction f, bool counts, unsigned blocks,
+			    unsigned threads)
 {
 	struct shim_thread *t = shim_thread_self();
 	void *params[] = { &a->arg };
-	CUresult r = f ? a->launch(f, 1, 1, 1, 1, 1, 1, 0, a->stream, params, NULL) : CUDA_SUCCESS;
+	CUresult r = f ? a->launch(f, blocks, 1, 1, threads, 1, 1, 0, a->stream, params, NULL)
+		       : CUDA_SUCCESS;
 
 	if (f && r == CUDA_SUCCESS) {
 		(void)add_relaxed(&a->bracket->submitted, (uint64_t)counts);
@@ -70,6 +72,44 @@ static CUresult launch(struct shim_probe_around *a, CUfunction f, bool counts)
 		}
 	}
 	return r;
+}
+
+static CUresult launch(struct shim_probe_around *a, CUfunction f, bool counts)
+{
+	return launch_grid(a, f, counts, 1, 1);
+}
+
+/* The bracket that reports the blocks which no block has followed. */
+static CUresult launch_late(struct shim_probe_around *a)
+{
+	const struct shim_probe_bracket *b = a->bracket;
+
+	return a->arg.late
+		       ? launch_grid(a, b->late, !b->parts.end, PTX_LATE_BLOCKS, PTX_LATE_THREADS)
+		       : CUDA_SUCCESS;
+}
+
+/* From now on launches of the thread store blocks in the form's table. Without a thread's cache the
+ * launch has no number, and the ends of its blocks are not reported. */
+static void begin_late(struct shim_probe_around *a)
+{
+	struct shim_thread *t = shim_thread_self();
+
+	if (!a->form->late || !t || a->refusal != CUDA_SUCCESS) {
+		a->arg.late = 0;
+		return;
+	}
+	a->stub = (struct ptx_gate_arg){ .base = a->arg.late, .launch = a->arg.late_launch };
+	t->stub_arg = &a->stub;
+}
+
+static void end_late(const struct shim_probe_around *a)
+{
+	struct shim_thread *t = a->arg.late ? shim_thread_self() : NULL;
+
+	if (t) {
+		t->stub_arg = NULL;
+	}
 }
 
 void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form *f,
@@ -91,10 +131,14 @@ void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form
 	a->arg = (struct ptx_bracket_arg){ .launch = add_relaxed(&launches, (uint64_t)1) + 1,
 					   .kernel = f->kernel_hash,
 					   .shared_bytes = dims[6],
-					   .done = a->bracket->done_at };
+					   .done = a->bracket->done_at,
+					   .late = f->late };
+	a->arg.late_launch = PTX_LATE_LAUNCH(a->arg.launch);
 	memcpy(a->arg.grid, dims, sizeof(a->arg.grid));
 	memcpy(a->arg.threads, dims + 3, sizeof(a->arg.threads));
-	a->refusal = launch(a, a->bracket->begin, !a->bracket->parts.end);
+	a->refusal =
+		launch(a, a->bracket->begin, !a->bracket->parts.end && !a->bracket->parts.late);
+	begin_late(a);
 }
 
 void shim_probe_around_end(struct shim_probe_around *a, CUresult r)
@@ -104,8 +148,12 @@ void shim_probe_around_end(struct shim_probe_around *a, CUresult r)
 	if (!a->form) {
 		return;
 	}
+	end_late(a);
 	if (a->refusal == CUDA_SUCCESS && r == CUDA_SUCCESS) {
+		CUresult e = launch_late(a);
+
 		a->refusal = launch(a, b->end, true);
+		a->refusal = e ? e : a->refusal;
 	} else if (a->refusal == CUDA_SUCCESS && b->parts.keeps_time) {
 		a->arg.cancelled = 1;
 		(void)launch(a, b->end, true);

@@ -164,6 +164,7 @@ int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r)
 	}
 	register_done(b);
 	e = get_entry(b, b->parts.begin, PTX_BRACKET_BEGIN, &b->begin);
+	e = e ? e : get_entry(b, b->parts.late, PTX_BRACKET_LATE, &b->late);
 	e = e ? e : get_entry(b, b->parts.end, PTX_BRACKET_END, &b->end);
 	e = e ? e : shim_driver.cuModuleGetGlobal_v2(&table, &bytes, b->module, PTX_PROBE_TABLE);
 	if (e != CUDA_SUCCESS || bytes < wanted ||

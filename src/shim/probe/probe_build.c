@@ -42,6 +42,8 @@ struct shim_probe_made {
 	uint64_t *table; /* owned */
 	uint32_t n_table;
 	uint64_t (*map_at)[PTX_PROBE_MAPS_MAX]; /* owned; of each probe, or NULL: in the table */
+	CUdeviceptr late;			/* the table of programs of block_exit, 0: none */
+	CUdevice late_on;
 	uint32_t parts; /* bits of tools some of whose programs are left out */
 };
 
@@ -443,6 +445,8 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
 	f->module = NULL;
 	shim_probe_bracket_put(f->bracket);
 	f->bracket = NULL;
+	shim_probe_memory_late_end(f->ctx, f->late, f->late_on);
+	f->late = 0;
 }
 
 /* The PTX with the programs, compiled. */
@@ -482,10 +486,31 @@ static int make_form(struct shim_probe_made *b)
 	return err;
 }
 
+/* Programs of block_exit in an entry stub have their last calls in a bracket, with the same text.
+ */
+static int add_late(struct shim_probe_made *b)
+{
+	struct around *a = &b->around;
+	uint32_t n = a->n;
+
+	for (uint32_t i = 0; i < b->n && b->copy; i++) {
+		if (ptx_probe_is_late(b->probes[i].hook)) {
+			a->tool[a->n] = b->tool[i];
+			a->probes[a->n] = b->probes[i];
+			a->probes[a->n++].maps_in_table = false;
+		}
+	}
+	return a->n == n ? 0 : shim_probe_memory_late(b->k->ctx, &b->late, &b->late_on, b->r);
+}
+
 static int make_bracket(struct shim_probe_made *b)
 {
 	struct around *a = &b->around;
+	int err = add_late(b);
 
+	if (err) {
+		return err;
+	}
 	return a->n ? shim_probe_bracket_make(&a->bracket, b->k->ctx, shim_code_arch_here(false),
 					      a->probes, a->tool, a->n, b->r)
 		    : 0;
@@ -543,6 +568,7 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 	f->code = b->copy != NULL;
 	f->kernel_hash = hash_bytes(b->k->name, strlen(b->k->name));
 	f->unseen = b->probed.unseen;
+	f->late = 0;
 	f->module = NULL;
 	f->handle = NULL;
 	f->bracket = NULL;
@@ -552,6 +578,9 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 	if (!err) {
 		f->bracket = b->around.bracket;
 		b->around.bracket = NULL;
+		f->late = b->late;
+		f->late_on = b->late_on;
+		b->late = 0;
 		f->needs_shared = b->probed.needs_shared;
 		f->parts = b->parts;
 		take_clone(b, f);
@@ -574,6 +603,7 @@ void shim_probe_made_free(struct shim_probe_made *b)
 		free(b->around.text[i]);
 	}
 	shim_probe_bracket_put(b->around.bracket);
+	shim_probe_memory_late_end(b->k->ctx, b->late, b->late_on);
 	ptx_probed_finish(&b->probed);
 	free(b->image);
 	free(b->table);

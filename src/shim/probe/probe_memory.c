@@ -421,6 +421,49 @@ void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem)
 	unused = u;
 }
 
+int shim_probe_memory_late(CUcontext ctx, CUdeviceptr *ret, CUdevice *ret_device, struct report *r)
+{
+	void *zero;
+	int err;
+
+	if (bytes_in(ctx) + PTX_LATE_BYTES > SHIM_PROBE_MAP_BYTES) {
+		return report_set(r, -E2BIG, "memory",
+				  "the maps of all tools need more than 256 MiB in a context");
+	}
+	if (shim_driver.cuMemAlloc_v2(ret, PTX_LATE_BYTES) != CUDA_SUCCESS) {
+		*ret = 0;
+		return report_set(r, -ENOMEM, "memory",
+				  "no memory of the GPU for the ends of blocks, %u KiB",
+				  PTX_LATE_BYTES >> 10);
+	}
+	gpu_own_memory_add(&shim_driver, PTX_LATE_BYTES, ret_device);
+	zero = calloc(1, PTX_LATE_BYTES);
+	err = zero ? shim_probe_memory_write(*ret, zero, PTX_LATE_BYTES) : -ENOMEM;
+	free(zero);
+	if (err) {
+		shim_probe_memory_late_end(ctx, *ret, *ret_device);
+		*ret = 0;
+		return report_set(r, err, "memory",
+				  "the table of the ends of blocks cannot be written");
+	}
+	return 0;
+}
+
+void shim_probe_memory_late_end(CUcontext ctx, CUdeviceptr table, CUdevice on)
+{
+	struct unused *u = table ? calloc(1, sizeof(*u)) : NULL;
+
+	if (u) {
+		u->block = (struct shim_probe_block){
+			.ctx = ctx, .mem = table, .bytes = PTX_LATE_BYTES, .device = on
+		};
+		u->next = unused;
+		unused = u;
+	} else if (table) { /* it stays until the context ends */
+		gpu_own_memory_sub(on, PTX_LATE_BYTES);
+	}
+}
+
 bool shim_probe_memory_sweep(CUcontext ctx, bool idle)
 {
 	bool remain = false;

@@ -235,6 +235,12 @@ static struct shim_probe_form *wanted(const struct shim_probe_exec *x,
 	if (f && f->number == n->refused) {
 		shim_probe_form_left_out(f, NULL, n->refusal);
 	}
+	if (f && f->late) {
+		shim_probe_form_left_out(
+			f, "in graphs nothing reports the last blocks of machine code", 0);
+		shim_probe_form_end(f);
+		f = NULL;
+	}
 	if (f && f->bracket) {
 		shim_probe_form_left_out(f, "programs of begin and end do not run in graphs", 0);
 	}

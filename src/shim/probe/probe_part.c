@@ -1,7 +1,7 @@
 /* Tools that may run in part (--partial): which of their programs are left out of a kernel whose
  * form lacks the places of some. Tried in turn: the PTX without the programs that cannot be placed
- * there, an entry stub with those of its hooks, brackets alone. A tool that would have no program
- * left is refused. */
+ * there, an entry stub with those of its hooks, and without those of block_exit, brackets alone. A
+ * tool that would have no program left is refused. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "ptx/probe.h"
 #include "shim/kernel/loaded_image.h"
 
-enum step { ALL, PTX, STUB, AROUND, STEPS };
+enum step { ALL, PTX, STUB, STUB_ENTRIES, AROUND, STEPS };
 
 enum {
 #define GBPF_DEVICE_HOOK(id, name, budget, doc) HOOK_##name = id,
@@ -69,9 +69,14 @@ static bool is_left_out(enum step step, const struct ptx_module *m, const char *
 	if (ptx_probe_is_bracket(d->hook)) {
 		return false;
 	}
-	return step == PTX    ? !fits_ptx(m, kernel, t, d)
-	       : step == STUB ? d->hook != HOOK_gdev_enter && d->hook != HOOK_gdev_block_enter
-			      : true;
+	if (step == PTX) {
+		return !fits_ptx(m, kernel, t, d);
+	}
+	if (step == AROUND) {
+		return true;
+	}
+	return d->hook != HOOK_gdev_enter && d->hook != HOOK_gdev_block_enter &&
+	       (step == STUB_ENTRIES || !ptx_probe_is_late(d->hook));
 }
 
 /* Chooses for one tool. Returns false if it would have no program. */

@@ -7,6 +7,7 @@
 #include "base/report.h"
 #include "base/strmap.h"
 #include "bpf/run/policy_image.h"
+#include "ptx/block_gate.h"
 #include "ptx/probe_bracket.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
@@ -73,11 +74,11 @@ struct shim_probe_bracket {
 	struct ptx_bracket_parts parts;
 	void *image; /* owned; machine code */
 	size_t image_bytes;
-	CUmodule module;       /* NULL: not loaded yet */
-	CUfunction begin, end; /* NULL: it has none */
-	uint64_t *done;	       /* [atomic] owned; a page, registered while loaded */
-	CUdeviceptr done_at;   /* its address; 0: it is not registered */
-	uint64_t submitted;    /* [atomic] launches that will count there */
+	CUmodule module;	     /* NULL: not loaded yet */
+	CUfunction begin, late, end; /* NULL: it has none */
+	uint64_t *done;		     /* [atomic] owned; a page, registered while loaded */
+	CUdeviceptr done_at;	     /* its address; 0: it is not registered */
+	uint64_t submitted;	     /* [atomic] launches that will count there */
 	uint32_t stalled; /* [atomic] value of *done, and 1, at which a launch has waited without
 			     effect */
 };
@@ -120,6 +121,8 @@ struct shim_probe_form {
 	uint64_t kernel_hash;		    /* of its name */
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
+	CUdeviceptr late;  /* table of its programs of block_exit (ptx/probe_late.h); 0: none */
+	CUdevice late_on;  /* that gpu_own_memory_add() has counted it on */
 	uint32_t unseen;   /* instructions that programs of gdev_access do not see */
 	bool needs_shared; /* launches take PTX_PROBE_SMEM */
 	uint32_t parts;	   /* bits of tools some of whose programs it lacks */
@@ -339,6 +342,7 @@ struct shim_probe_around {
 	CUstream stream;
 	CUresult refusal; /* of `begin`; then there is no `end` */
 	struct ptx_bracket_arg arg;
+	struct ptx_gate_arg stub; /* of a form that reports ends of blocks */
 };
 
 /* Launches the bracket in front of a launch of the form, if it has one. */
@@ -357,6 +361,10 @@ uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct 
 uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, uint64_t env, uint32_t map);
 /* Copies the tool's maps to its region. 0 or -errno. */
 int shim_probe_memory_drain(struct shim_probe_tool *t);
+/* Allocates the table of ptx/probe_late.h in the current context, which is ctx. 0, or -errno with
+ * the report. The end frees it once the context is idle, and accepts 0. */
+int shim_probe_memory_late(CUcontext ctx, CUdeviceptr *ret, CUdevice *ret_device, struct report *r);
+void shim_probe_memory_late_end(CUcontext ctx, CUdeviceptr table, CUdevice on);
 /* Frees memory of a context once that is idle. */
 void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem);
 /* Sets the blocks that run the tool's programs, also in running kernels. 0, or -EIO: not in all

@@ -9,6 +9,7 @@
 
 #define PROBE_ENTER 32u /* ids of hooks.def */
 #define PROBE_BLOCK_ENTER 34u
+#define PROBE_BLOCK_EXIT 35u
 #define PROBE_FIELD(i) (UINT64_C(1) << (i))
 #define PROBE_REGISTERS                                                                            \
 	"\t.reg .b64 %r<11>;\n\t.reg .b64 %t<4>;\n\t.reg .b32 %w<4>;\n\t.reg .pred %p<2>;\n"       \
@@ -54,6 +55,17 @@ static const struct ptx_probe probe_of_arg = { .hook = PROBE_BLOCK_ENTER,
 
 static const struct ptx_probe probe_both[] = {
 	{ .hook = PROBE_BLOCK_ENTER,
+	  .fields = PROBE_FIELD(3),
+	  .name = "blocks",
+	  .text = probe_blocks },
+	{ .hook = PROBE_ENTER,
+	  .fields = PROBE_FIELD(1) | PROBE_FIELD(18) | PROBE_FIELD(21),
+	  .name = "warps",
+	  .text = probe_warps },
+};
+/* The first one for blocks that have ended. */
+static const struct ptx_probe probe_late[] = {
+	{ .hook = PROBE_BLOCK_EXIT,
 	  .fields = PROBE_FIELD(3),
 	  .name = "blocks",
 	  .text = probe_blocks },

@@ -48,6 +48,9 @@ static void programs_are_accepted_on_each_architecture(void **state)
 		assert_in_range(s->lists[0].n, 1, 2); /* the gate's exits */
 		assert_int_equal(cubin_stub_check_programs(s, NULL), 0);
 		cubin_stub_close(s);
+		s = open_programs("late", cases[i].arch);
+		assert_int_equal(cubin_stub_check_programs(s, NULL), 0);
+		cubin_stub_close(s);
 		s = open_programs("gate", cases[i].arch); /* no program is fine, too */
 		assert_int_equal(cubin_stub_check_programs(s, NULL), 0);
 		cubin_stub_close(s);

@@ -176,6 +176,42 @@ static void what_is_no_bracket_is_refused(void **state)
 	refused(p, -EINVAL, "may not end", 90);
 }
 
+/* The blocks that no other has followed; a record is taken before the programs run for it. */
+static void the_last_blocks_are_reported_between_kernel_and_end(void **state)
+{
+	static const struct ptx_probe late = {
+		.hook = 35,
+		.fields = FIELD(3) | FIELD(17) | FIELD(18),
+		.name = "l",
+		.text = ".func l_f0 (.param .b64 env, .param .b64 block, .param .b32 slot, "
+			".param .b32 sm)\n{\nret;\n}\n",
+	};
+	const struct ptx_probe both[] = { late, count_end };
+	struct result t = make(both, 2, 90);
+	struct ptx_module *m = NULL;
+	struct report r;
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(ptx_module_parse(&m, t.text.data, t.text.len, "brackets", &r), 0);
+	assert_non_null(ptx_module_function(m, PTX_BRACKET_LATE));
+	assert_true(t.parts.late && t.parts.end && !t.parts.begin && !t.parts.keeps_time);
+	assert_true(has(&t, "mov.u64 %gbpf$f3, %gbpf$block;"));
+	assert_true(has(&t, "mov.u32 %gbpf$f17, %gbpf$warp;"));
+	assert_true(has(&t, "mov.u32 %gbpf$f18, %gbpf$sm;"));
+	assert_true(strstr(buf_text(&t.text), "atom.global.cas.b64") <
+		    strstr(buf_text(&t.text), "call l_f0"));
+	assert_false(has(&t, "$gbpf$counted")); /* `end` counts */
+	ptx_module_free(m);
+	report_finish(&r);
+	done(&t);
+	t = make(&late, 1, 90);
+	assert_true(t.err == 0 && t.parts.late && !t.parts.end);
+	assert_true(has(&t, "$gbpf$counted"));
+	done(&t);
+}
+
 /* They run in no kernel of the program. */
 static void a_form_has_no_such_program(void **state)
 {
@@ -202,6 +238,7 @@ int main(void)
 		cmocka_unit_test(maps_are_read_from_the_environment),
 		cmocka_unit_test(cancellation_stands_between_slot_and_programs),
 		cmocka_unit_test(what_is_no_bracket_is_refused),
+		cmocka_unit_test(the_last_blocks_are_reported_between_kernel_and_end),
 		cmocka_unit_test(a_form_has_no_such_program),
 	};
 

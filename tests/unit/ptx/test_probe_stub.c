@@ -319,6 +319,40 @@ static void the_kernel_is_a_constant(void **state)
 	buf_finish(&b);
 }
 
+/* The record is exchanged first; a launch without a number leaves the table alone. */
+static void the_block_before_is_reported(void **state)
+{
+	struct result t = make(probe_late, 2);
+	struct ptx_module *m = NULL;
+	struct report r;
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	report_init(&r);
+	assert_int_equal(ptx_module_parse(&m, t.text.data, t.text.len, "stub", &r), 0);
+	ptx_module_free(m);
+	report_finish(&r);
+	assert_true(at(&t, "$run:") < at(&t, "ld.param.u32 %gbpf$n, [arg+60];"));
+	assert_true(at(&t, "setp.eq.u32 %gbpf$p, %gbpf$n, 0;") <
+		    at(&t, "ld.param.u64 %gbpf$c, [arg+40];"));
+	assert_true(at(&t, "[arg+40];") <
+		    at(&t, "atom.global.exch.b64 %gbpf$w, [%gbpf$c], %gbpf$b;"));
+	assert_true(at(&t, "atom.global.exch") < at(&t, "mov.u64 %gbpf$f3, %gbpf$b;"));
+	assert_true(at(&t, "mov.u64 %gbpf$f3") < at(&t, "0x7f12f0001000")); /* before warps enter */
+	done(&t);
+}
+
+static void what_is_not_known_of_the_block_before_is_refused(void **state)
+{
+	(void)state;
+	for (uint32_t k = 4; k <= 12; k++) { /* block_x to threads_z */
+		refused(-ENOTSUP, "not its coordinates or the launch's shape", PROBE_BLOCK_EXIT,
+			PROBE_FIELD(k), ", .param .b32 f", "ret;");
+	}
+	refused(-ENOTSUP, "arguments of the kernel", PROBE_BLOCK_EXIT, 0, ", .param .b32 arg_0_4",
+		"ret;");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +368,8 @@ int main(void)
 		cmocka_unit_test(what_a_stub_lacks_is_refused),
 		cmocka_unit_test(lanes_and_sites_are_refused),
 		cmocka_unit_test(the_kernel_is_a_constant),
+		cmocka_unit_test(the_block_before_is_reported),
+		cmocka_unit_test(what_is_not_known_of_the_block_before_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

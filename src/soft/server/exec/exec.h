@@ -184,6 +184,9 @@ uint64_t exec_block_bytes(const struct exec_launch *l); /* host memory of one su
 struct exec_block *exec_block_create(const struct exec_launch *l);
 void exec_block_destroy(struct exec_block *b);
 void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid);
+/* Gives each warp the next of the bits that are set as the value of %warpid. Without it that is the
+ * warp's number. */
+void exec_block_place_warps(struct exec_block *b, uint64_t slots);
 
 /* Runs warps of the block for about budget warp instructions; state is kept between calls. Blocks
  * may run concurrently on several threads: atomics in global memory are host atomics. *ret_used:

@@ -209,6 +209,14 @@ void exec_block_destroy(struct exec_block *b)
 	}
 }
 
+void exec_block_place_warps(struct exec_block *b, uint64_t slots)
+{
+	for (uint32_t i = 0; i < b->n_warps && slots; i++) {
+		fill32(b->warps[i].base[REF_WARP], WARP_WARPID, (uint32_t)__builtin_ctzll(slots));
+		slots &= slots - 1;
+	}
+}
+
 void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 {
 	const struct exec_launch *l = &b->launch;

@@ -13,6 +13,7 @@ struct softd_group;
 /* Resources of one SM taken by the blocks of one lane. */
 struct softd_sm {
 	uint32_t threads, shared, blocks;
+	uint64_t warps; /* slots that have one, as bits */
 };
 
 /* A participant in time slicing: one context, or all contexts of the processes that named the same

@@ -25,6 +25,7 @@ struct softd_resident_block {
 	struct softd_launch *launch;
 	struct exec_block *block;
 	uint32_t sm;
+	uint64_t warps; /* its slots there, as bits */
 	unsigned turns; /* budgets used since it started */
 };
 

@@ -155,6 +155,22 @@ static void vacate(struct softd_group *g, const struct softd_launch *l, uint32_t
 	sm->shared -= l->shared_bytes + SOFTD_DEVICE_SHARED_RESERVED;
 }
 
+_Static_assert(SOFTD_DEVICE_THREADS_PER_SM <= 64 * 32, "softd_sm.warps has a bit for each");
+
+/* Returns the lowest free warp slots of the SM for a block that it has room for, and takes them. */
+static uint64_t take_warps(struct softd_sm *sm, const struct softd_launch *l)
+{
+	uint64_t taken = 0;
+
+	for (uint32_t n = ROUND_UP(l->threads, 32u) / 32u; n; n--) {
+		uint64_t bit = ~sm->warps & (sm->warps + 1);
+
+		sm->warps |= bit;
+		taken |= bit;
+	}
+	return taken;
+}
+
 /* Reserves the places of all blocks of a cooperative launch at once. */
 static bool place_gang(struct softd_group *g, struct softd_launch *l)
 {
@@ -211,6 +227,7 @@ static bool start_block(struct softd_group *g, struct softd_launch *l, struct so
 		b->sm = (uint32_t)find_sm(g, l);
 		occupy(g, l, b->sm);
 	}
+	b->warps = take_warps(&g->lane->sms[b->sm], l);
 	l->resident++;
 	g->resident_blocks++;
 	if (l->next == l->total) {
@@ -338,6 +355,7 @@ void softd_place_remove(struct softd_resident_block *b, bool keep)
 	struct softd_group *g = l->op->stream->group;
 
 	softd_list_remove(&b->in_group);
+	g->lane->sms[b->sm].warps &= ~b->warps;
 	if (!l->gang) {
 		vacate(g, l, b->sm);
 	}

@@ -206,6 +206,7 @@ static enum exec_status run_turn(struct softd_work *w, uint64_t *ret_used, uint6
 	}
 	if (w->fresh) {
 		exec_block_reset(b->block, w->index, b->sm);
+		exec_block_place_warps(b->block, b->warps);
 	}
 	status = exec_block_run(b->block, w->budget, ret_used, ret_fault);
 	*ret_lanes = exec_block_lanes(b->block);
