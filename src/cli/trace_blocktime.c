@@ -22,7 +22,8 @@ static void print(const struct cli *c, const json_t *f)
 
 	cli_trace_print_durations(c, json_object_get(f, "blocks"), "block");
 	if (late) {
-		printf("%llu of them are upper bounds: the next block reported the end\n",
+		printf("%llu of them are upper bounds: the next block, or the end of the launch, "
+		       "reported the end\n",
 		       (unsigned long long)late);
 	}
 	if (lost) {
@@ -35,7 +36,7 @@ static void print(const struct cli *c, const json_t *f)
 const struct cli_trace_tool cli_trace_blocktime = {
 	.name = "blocktime",
 	.doc = "how long blocks run: histogram and percentiles",
-	.forms = "PTX",
+	.forms = "PTX, machine code (bounds)",
 	.maps = { &durations, &totals },
 	.figures = figures,
 	.print = print,

@@ -407,6 +407,22 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	shows blocks 0 4
 }
 
+@test "blocktime measures machine code by upper bounds" {
+	begin
+	start
+	gbpf trace blocktime --of "$pid" --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	local tracer=$!
+	pids+=("$tracer")
+	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	tell code "launch 3 10"
+	kill -INT "$tracer"
+	wait "$tracer"
+	python3 -c '
+import json, sys
+f = json.load(open(sys.argv[1]))["figures"]
+assert f["blocks"]["count"] == f["late"] == 30 and f["lost"] == 0, f' "$GBPF_RUNTIME_DIR/trace.json"
+}
+
 @test "a copy of machine code uses the variables of the program's module" {
 	begin
 	attach count_blocks

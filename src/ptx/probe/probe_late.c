@@ -49,11 +49,12 @@ const char *ptx_probe_late_why(const struct ptx_probe_program *g)
  * stored, and so for a place or an index that a record cannot have. */
 void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 {
-	ptx_probe_text(p,
-		       "\t.reg .b32 %%~n, %%~i, %%~o;\n\t.reg .b64 %%~w, %%~b, %%~c;\n"
-		       "\tld.param.u32 %%~n, [arg+%zu];\n\tsetp.eq.u32 %%~p, %%~n, 0;\n"
-		       "\t@%%~p bra $~end%u;\n",
-		       offsetof(struct ptx_gate_arg, launch), label);
+	ptx_probe_text(
+		p,
+		"\t.reg .b64 %%~b;\n\t{\n\t.reg .b32 %%~n, %%~i, %%~o;\n\t.reg .b64 %%~w, %%~c;\n"
+		"\tld.param.u32 %%~n, [arg+%zu];\n\tsetp.eq.u32 %%~p, %%~n, 0;\n"
+		"\t@%%~p bra $~end%u;\n",
+		offsetof(struct ptx_gate_arg, launch), label);
 	ptx_probe_text(p,
 		       "\tmov.u32 %%~o, %%smid;\n\tmov.u32 %%~i, %%warpid;\n"
 		       "\tmad.lo.u32 %%~i, %%~o, %u, %%~i;\n\tsetp.ge.u32 %%~p, %%~i, %u;\n"
@@ -76,7 +77,7 @@ void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 		       "\tadd.u64 %%~c, %%~c, %%~w;\n\tcvt.u64.u32 %%~w, %%~z;\n"
 		       "\tadd.u64 %%~c, %%~c, %%~w;\n\tatom.global.exch.b64 %%~w, [%%~c], %%~b;\n"
 		       "\tsetp.eq.u64 %%~p, %%~w, 0;\n\t@%%~p bra $~end%u;\n"
-		       "\tand.b64 %%~b, %%~w, %" PRIu64 ";\n\tsub.u64 %%~b, %%~b, 1;\n",
+		       "\tand.b64 %%~b, %%~w, %" PRIu64 ";\n\tsub.u64 %%~b, %%~b, 1;\n\t}\n",
 		       offsetof(struct ptx_gate_arg, base), label, BLOCK_MASK);
 }
 
