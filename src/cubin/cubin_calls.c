@@ -1,11 +1,13 @@
-/* Calls through registers. Compiled code calls functions of the driver (assert, printf, malloc) by
- * an address that it has just loaded from bank 4, where the driver puts it in a copy as in the
- * program's module; and functions of its own by their place in the kernel's code, which it has just
- * loaded from the kernel's bank 2, at the number that a pointer to a function is. These numbers and
- * places are constants of the image, so they agree in all modules that are loaded from its bytes.
- */
+/* Calls that leave the kernel's code. Compiled code calls functions of the driver (assert, printf,
+ * malloc) by an address that it has just loaded from bank 4, where the driver puts it in a copy as
+ * in the program's module; and functions of its own by their place in the kernel's code, which it
+ * has just loaded from the kernel's bank 2, at the number that a pointer to a function is. These
+ * numbers and places are constants of the image, so they agree in all modules that are loaded from
+ * its bytes. Linkers, also the driver's, make calls of an absolute address that a relocation fills
+ * in: those of functions of the driver have the same address in a copy. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cubin/cubin_copy_int.h"
 #include "cubin/cubin_insn_int.h"
@@ -16,6 +18,51 @@
 #define BANK_ADDRESSES 4u
 #define BANK_PLACES 2u
 #define LOADED_REGISTERS 4u /* by one load at most, aligned */
+
+#define RELOC_CALL 0x4bu /* the address in a call */
+
+static bool is_of_driver(const struct cubin_elf *e, uint32_t symbol)
+{
+	static const char *const names[] = { "malloc", "free", "vprintf", "__assertfail" };
+	Elf64_Sym y = cubin_elf_symbol(e, symbol);
+
+	for (size_t i = 0; i < ARRAY_SIZE(names) && y.st_shndx == SHN_UNDEF; i++) {
+		if (strcmp(cubin_elf_symbol_name(e, &y), names[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool cubin_calls_driver(const struct cubin_elf *e, uint32_t text, struct cubin_reloc l)
+{
+	struct cubin_insn i;
+
+	if (l.type != RELOC_CALL || l.addend || l.offset % CUBIN_INSN_BYTES ||
+	    l.offset >= e->sections[text].sh_size || !is_of_driver(e, l.symbol)) {
+		return false;
+	}
+	i = cubin_insn_at(cubin_elf_data(e, text) + l.offset);
+	return cubin_insn_op(i) == CUBIN_OP_CALL_ABS;
+}
+
+/* Marks the calls whose address is that of a function of the driver. */
+static void mark_driver(const struct cubin_elf *e, uint32_t text, bool *driver)
+{
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		size_t n = cubin_elf_is_reloc(e, i) && e->sections[i].sh_info == text
+				   ? cubin_elf_relocs(e, i)
+				   : 0;
+
+		for (size_t q = 0; q < n; q++) {
+			struct cubin_reloc l = cubin_elf_reloc(e, i, q);
+
+			if (cubin_calls_driver(e, text, l)) {
+				driver[l.offset / CUBIN_INSN_BYTES] = true;
+			}
+		}
+	}
+}
 
 static bool is_call(struct cubin_insn i)
 {
@@ -114,17 +161,17 @@ static bool is_known(const uint8_t *code, size_t k, const bool *marks)
 }
 
 /* With jumps through tables not all targets are known. */
-static bool all_known(const uint8_t *code, size_t n, const bool *marks)
+static bool all_known(const uint8_t *code, size_t n, const bool *marks, const bool *driver)
 {
 	bool any = false, tables = false;
 
 	for (size_t k = 0; k < n; k++) {
 		struct cubin_insn i = cubin_insn_at(code + k * CUBIN_INSN_BYTES);
 
-		if (is_call(i) && !is_known(code, k, marks)) {
+		if (is_call(i) && !driver[k] && !is_known(code, k, marks)) {
 			return false;
 		}
-		any = any || is_call(i);
+		any = any || (is_call(i) && !driver[k]);
 		tables = tables || is_table_jump(i);
 	}
 	return !any || !tables;
@@ -159,13 +206,16 @@ int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_unknow
 {
 	size_t n = e->sections[text].sh_size / CUBIN_INSN_BYTES;
 	const uint8_t *code = cubin_elf_data(e, text);
-	bool *marks = calloc(n + 1, sizeof(*marks));
+	bool *marks = calloc(2 * (n + 1), sizeof(*marks)), *driver;
 
 	if (!marks) {
 		return -ENOMEM;
 	}
+	driver = marks + n + 1;
 	mark_targets(e, code, n, marks);
-	*ret_unknown = !all_known(code, n, marks) || (has_pointers(code, n) && is_filled(e));
+	mark_driver(e, text, driver);
+	*ret_unknown =
+		!all_known(code, n, marks, driver) || (has_pointers(code, n) && is_filled(e));
 	free(marks);
 	return 0;
 }

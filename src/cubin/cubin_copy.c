@@ -150,7 +150,8 @@ static int check_relocs(const struct cubin_elf *e, uint32_t text, const char *ke
 		for (size_t q = 0; q < n; q++) {
 			struct cubin_reloc l = cubin_elf_reloc(e, i, q);
 
-			if (!is_own(e, cubin_elf_symbol(e, l.symbol), text, kernel)) {
+			if (!is_own(e, cubin_elf_symbol(e, l.symbol), text, kernel) &&
+			    !(target == text && cubin_calls_driver(e, text, l))) {
 				return refuse(r, "variables or functions of the module");
 			}
 		}

@@ -10,8 +10,11 @@
 int cubin_copy_check(const struct cubin_elf *e, const struct cubin_scan *s,
 		     const struct cubin_kernel *k, bool *ret_variables, struct report *r);
 
-/* Stores whether a section's code has calls through registers that may differ in a copy. 0 or
- * -ENOMEM. */
+/* Returns whether a relocation of the section fills in the address of a function of the driver in a
+ * call. The driver has one of each for all modules. */
+bool cubin_calls_driver(const struct cubin_elf *e, uint32_t text, struct cubin_reloc l);
+/* Stores whether a section's code has calls, by registers or addresses, that may differ in a copy.
+ * 0 or -ENOMEM. */
 int cubin_calls_check(const struct cubin_elf *e, uint32_t text, bool *ret_unknown);
 
 #endif

@@ -33,6 +33,7 @@ enum cubin_op {
 	CUBIN_OP_STL = 0x987,
 	CUBIN_OP_STS = 0x988,
 	CUBIN_OP_RED = 0x98e,	   /* atomic without a result */
+	CUBIN_OP_CALL_ABS = 0x943, /* of an address in the instruction */
 	CUBIN_OP_CALL_REL = 0x944, /* to a constant place of the same code */
 	CUBIN_OP_NONE = 0xfff,	   /* of no GPU: the soft GPU's code consists of it */
 };

@@ -172,6 +172,30 @@ static void what_a_copy_cannot_have_is_refused(void **state)
 	}
 }
 
+/* Linkers write the addresses of functions into calls. */
+static void linked_kernels_call_functions_of_the_driver(void **state)
+{
+	static const char *const without[] = { "uses_variables", "uses_static", "checks", "prints",
+					       "by_number" };
+	struct cubin_stub *s = open_programs(90);
+	struct buf b = read_cubin("linked_variables.sm_90");
+	struct cubin_patched *p = NULL;
+
+	(void)state;
+	assert_int_equal(copy(&p, &b, "allocates", s, address_of, ""), 0);
+	cubin_patched_close(p);
+	for (size_t i = 0; i < ARRAY_SIZE(without); i++) {
+		assert_int_equal(copy(NULL, &b, without[i], s, address_of, "would have its own"),
+				 -ENOTSUP);
+	}
+	for (char *at = b.data; (at = memmem(at, b.len - (size_t)(at - b.data), "\0malloc", 8));) {
+		at[1] = 'M'; /* a function of another module */
+	}
+	assert_int_equal(copy(NULL, &b, "allocates", s, address_of, "unknown form"), -ENOTSUP);
+	cubin_stub_close(s);
+	buf_finish(&b);
+}
+
 static void a_variable_without_an_address_is_named(void **state)
 {
 	static char without[] = "table";
@@ -457,6 +481,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels_use_the_variables_of_the_module),
 		cmocka_unit_test(what_a_copy_cannot_have_is_refused),
+		cmocka_unit_test(linked_kernels_call_functions_of_the_driver),
 		cmocka_unit_test(a_variable_without_an_address_is_named),
 		cmocka_unit_test(unknown_entries_are_refused),
 		cmocka_unit_test(addends_are_added),
