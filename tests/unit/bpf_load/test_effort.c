@@ -11,7 +11,7 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-enum { JUMPS = 16000, LOOPS = 7, FUNCTIONS = 3, TICK = 6 };
+enum { JUMPS = 16000, LOOPS = 7, FUNCTIONS = 3, TICK = 6, GDEV_ENTER = 32, THREAD_X = 68 };
 
 struct text {
 	struct ebpf_insn insns[2 * JUMPS + 200];
@@ -88,10 +88,43 @@ static void effort_is_bounded_where_paths_only_wait(void **state)
 	assert_in_range(all.effort, merged.effort, EBPF_VERIFY_MAX_EFFORT);
 }
 
+/* Branches on bits of one number, each over several others. */
+static void ladder(struct text *t, uint32_t rungs)
+{
+	emit(t, EBPF_LDX | EBPF_MEM | EBPF_W, 7, 1, THREAD_X, 0);
+	for (uint32_t i = 0; i < rungs; i++) {
+		uint32_t over = i + 7 < rungs ? 7 : rungs - 1 - i;
+
+		emit(t, EBPF_JMP | EBPF_JSET | EBPF_K, 7, 0, 2 * over + 1, 1 << i % 31);
+		set(t, 3 + i % 3, (int)i);
+	}
+	set(t, 0, 0);
+	emit(t, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
+}
+
+/* Its paths are too many to be walked one by one, but they merge. */
+static void a_ladder_of_branches_in_a_kernel_takes_little_effort(void **state)
+{
+	static struct text t;
+	static struct ebpf_prog p = { .hook = GDEV_ENTER, .insns = t.insns, .n_subprogs = 1 };
+
+	for (int lane = 0; lane < 2; lane++) {
+		struct ebpf_verify_stats stats = { 0 };
+
+		t.n = 0;
+		ladder(&t, lane ? 120 : 500);
+		p.n_insns = t.n;
+		p.lane = lane != 0;
+		assert_int_equal(ebpf_verify(&p, NULL, 0, 0, &stats, NULL), 0);
+		assert_in_range(stats.effort, 1, 1500000);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(effort_is_bounded_where_paths_only_wait),
+		cmocka_unit_test(a_ladder_of_branches_in_a_kernel_takes_little_effort),
 	};
 
 	return cmocka_run_group_tests_name("verifier effort", tests, NULL, NULL);

@@ -266,16 +266,19 @@ static int check_input(struct ebpf_verifier *v)
 
 /* One walk of the program. A cheap walk of all paths decides most programs, the merging walk those
  * whose loops have too many of them, and the last one the others, whose refusal it reports. Their
- * limits together bound the time of any verdict. */
+ * limits together bound the time of any verdict. Programs inside kernels are verified while a user
+ * waits for a tool, so their first walk is shorter, and the merging walk also takes those with many
+ * branches but no loops. */
 struct attempt {
 	int merge;
 	uint32_t max_visited, max_work;
 };
 
-enum { ATTEMPT_BRIEF, ATTEMPT_MERGE, ATTEMPT_FULL };
+enum { ATTEMPT_BRIEF, ATTEMPT_DEVICE, ATTEMPT_MERGE, ATTEMPT_FULL };
 
 static const struct attempt attempts[] = {
 	[ATTEMPT_BRIEF] = { 0, EBPF_VERIFY_EFFORT / 10, VERIFY_MAX_WORK / 10 },
+	[ATTEMPT_DEVICE] = { 0, EBPF_VERIFY_EFFORT / 50, VERIFY_MAX_WORK / 200 },
 	[ATTEMPT_MERGE] = { 1, EBPF_VERIFY_EFFORT, VERIFY_MAX_WORK / 2 },
 	[ATTEMPT_FULL] = { 0, EBPF_VERIFY_EFFORT, VERIFY_MAX_WORK },
 };
@@ -344,15 +347,15 @@ static int verify(const struct ebpf_verifier *how, struct ebpf_verify_stats *sta
 		{ EBPF_VERIFY_NO_PRUNE, ATTEMPT_FULL },
 		{ EBPF_VERIFY_BRIEF, ATTEMPT_BRIEF },
 	};
-	int loops, err;
+	int loops, err, device = how->prog->hook >= (int)EBPF_FIRST_DEVICE_HOOK;
 
 	for (size_t i = 0; i < ARRAY_SIZE(single); i++) {
 		if (how->flags & single[i].flag) {
 			return attempt(how, &attempts[single[i].attempt], stats, &loops);
 		}
 	}
-	err = try_quietly(how, &attempts[ATTEMPT_BRIEF], stats, &loops);
-	if (err == -E2BIG && loops) {
+	err = try_quietly(how, &attempts[device ? ATTEMPT_DEVICE : ATTEMPT_BRIEF], stats, &loops);
+	if (err == -E2BIG && (loops || device)) {
 		err = try_quietly(how, &attempts[ATTEMPT_MERGE], stats, &loops);
 	}
 	return err ? attempt(how, &attempts[ATTEMPT_FULL], stats, &loops) : 0;
