@@ -157,6 +157,11 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	figures
 	holds '[(a["lane_bytes"], a["count"], a["bytes"], a["sectors"]) for a in f["accesses"]] == [
 		(1, 1, 32, 16), (2, 1, 64, 16), (8, 1, 256, 16), (16, 1, 512, 16)]'
+	trace memtrace --kernel rounds # a loop, behind which some lanes leave
+	tell rounds
+	figures
+	holds '[(a["kind"], a["count"], a["lanes"], a["bytes"], a["sectors"]) for a in f["accesses"]] == [
+		("load", 5, 160, 640, 20), ("store", 1, 29, 116, 4)]'
 }
 
 @test "memtrace: what it does not see is reported" {

@@ -47,6 +47,12 @@ static const char ptx[] =
 	"mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2;\n"
 	"ld.global.u32 %r6, [%rd3]; st.global.u32 [%rd3], %r6; ret;\n}\n"
 	/* a warp loads 1, 2, 8 and 16 bytes a lane */
+	".visible .entry rounds(.param .u64 at)\n{\n"
+	".reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %d<3>;\n"
+	"ld.param.u64 %d0, [at]; mov.u32 %r0, %tid.x; mad.wide.u32 %d1, %r0, 4, %d0;\n"
+	"mov.u32 %r1, 0;\nagain:\nld.global.u32 %r2, [%d1]; add.u32 %r1, %r1, 1;\n"
+	"setp.lt.u32 %p0, %r1, 5; @%p0 bra again;\n"
+	"setp.lt.u32 %p1, %r0, 3; @%p1 ret;\nst.global.u32 [%d1], %r1;\nret;\n}\n"
 	".visible .entry widths(.param .u64 at)\n{\n"
 	".reg .b16 %h<3>; .reg .b32 %r<6>; .reg .b64 %rd<5>;\n"
 	"ld.param.u64 %rd1, [at]; mov.u32 %r1, %tid.x;\n"
@@ -194,6 +200,8 @@ static bool obey(const char *line)
 		spin(n, blocks, threads, us, slow_us);
 	} else if (sscanf(line, "access %u %u %u", &blocks, &threads, &n) == 3) {
 		touch(blocks, threads, n);
+	} else if (strcmp(line, "rounds\n") == 0) {
+		one_warp("rounds");
 	} else if (strcmp(line, "widths\n") == 0) {
 		one_warp("widths");
 	} else if (strcmp(line, "textures\n") == 0) {
