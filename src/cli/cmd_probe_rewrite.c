@@ -175,10 +175,10 @@ static json_t *variables_json(const struct work *w)
 static int print_json(const struct work *w)
 {
 	return cli_json(w->c, "probe.rewrite",
-			json_pack("{s:s, s:o, s:i, s:o, s:b, s:i, s:s}", "kernel", w->kernel,
+			json_pack("{s:s, s:o, s:i, s:i, s:o, s:b, s:i, s:s}", "kernel", w->kernel,
 				  "programs", programs_json(w), "unseen", (int)w->form.unseen,
-				  "variables", variables_json(w), "version_raised",
-				  w->form.version_raised, "shared_bytes",
+				  "unknown", (int)w->form.unknown, "variables", variables_json(w),
+				  "version_raised", w->form.version_raised, "shared_bytes",
 				  w->form.needs_shared ? (int)PTX_PROBE_SMEM(0) : 0, "ptx",
 				  buf_text(&w->form.text)));
 }
@@ -201,11 +201,6 @@ static void explain(const struct work *w)
 			       d->cost);
 		}
 	}
-	if (w->form.unseen) {
-		printf("unseen: %u instruction%s access memory and are no sites of access; the "
-		       "first is on line %u\n",
-		       w->form.unseen, w->form.unseen == 1 ? "" : "s", w->form.unseen_line);
-	}
 	for (uint32_t i = 0; i < w->form.n_variables; i++) {
 		printf("variable %s: by address, entry %u of the table\n", w->form.variables[i],
 		       w->n + i);
@@ -219,8 +214,34 @@ static void explain(const struct work *w)
 	}
 }
 
+/* States what the programs of the form miss. */
+static void note_gaps(const struct work *w)
+{
+	const struct ptx_probed *f = &w->form;
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		if (!f->sites[i]) {
+			cli_note(w->c, "%s: program %s has no site in it", w->kernel,
+				 w->device[i]->name);
+		}
+	}
+	if (f->unseen) {
+		cli_note(w->c,
+			 "%s:%u: unseen: %u instruction%s may access memory and are no sites of "
+			 "access; this is the first",
+			 w->m->name, f->unseen_line, f->unseen, PLURAL(f->unseen));
+	}
+	if (f->unknown) {
+		cli_note(w->c,
+			 "%s:%u: not known: %u instruction%s, at which no program runs; this is "
+			 "the first",
+			 w->m->name, f->unknown_line, f->unknown, PLURAL(f->unknown));
+	}
+}
+
 static int print_form(const struct work *w)
 {
+	note_gaps(w);
 	if (w->c->json) {
 		return print_json(w);
 	}

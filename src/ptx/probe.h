@@ -84,9 +84,12 @@ struct ptx_probed {
 	const struct ptx_probe_map *maps; /* in the table behind the variables */
 	uint32_t n_maps;
 	uint32_t sites[PTX_PROBES_MAX]; /* number of sites at which probe i was inserted */
-	/* With a program of gdev_access: instructions that access memory and are no sites of it,
-	 * and the line of the first one. */
+	/* With a program of gdev_access: instructions that access memory, or may do so, and are no
+	 * sites of it, and the line of the first one. */
 	uint32_t unseen, unseen_line;
+	/* Instructions that this version does not know, and the line of the first one. They are
+	 * kept, and no sites of any hook. */
+	uint32_t unknown, unknown_line;
 	bool needs_shared;   /* launches take PTX_PROBE_SMEM */
 	bool version_raised; /* .version is 6.2, because of activemask */
 	bool has_addresses;  /* the text has addresses of maps, so it is of use to one process */

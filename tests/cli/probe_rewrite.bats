@@ -125,3 +125,36 @@ setup() {
 	[[ "$output" == *$'\n$program$count:\n'* ]]
 	[[ "$output" =~ \$L[0-9]+:$'\n'[^$]*red\.relaxed ]]
 }
+
+@test "programs without a site, and what they do not see or know, are stated" {
+	cat >odd.ptx <<-'END'
+		.version 8.7
+		.target sm_100a
+		.address_size 64
+		.visible .entry k()
+		{
+		.reg .b32 %r<3>;
+		ld.shared.u32 %r1, [%r2];
+		tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;
+		frobnicate.b32 %r1, %r2;
+		ret;
+		}
+	END
+	cat >two.bpf.c <<-'END'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("GPL");
+		SEC("gdev/access")
+		int GBPF_PROG(touch, gdev_access) { return 0; }
+		SEC("gdev/barrier")
+		int GBPF_PROG(meet, gdev_barrier) { return 0; }
+	END
+	"$GBPF" policy build two.bpf.c
+	run --separate-stderr "$GBPF" probe rewrite odd.ptx two.bpf.o
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"frobnicate.b32 %r1, %r2;"* ]]
+	[[ "$stderr" == *"k: program meet has no site in it"* ]]
+	[[ "$stderr" != *"program touch"* ]]
+	[[ "$stderr" == *"odd.ptx:8: unseen: 2 instructions may access memory"* ]]
+	[[ "$stderr" == *"odd.ptx:9: not known: 1 instruction, at which no program runs"* ]]
+}

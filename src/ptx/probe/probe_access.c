@@ -126,7 +126,8 @@ static bool copy(const struct ptx_insn *insn, struct ptx_probe_site *s)
 
 /* ---- matrices ---- */
 
-/* A lane has the address of a row of 16 bytes; with .x1 and .x2 only the first 8 and 16 lanes. */
+/* A lane has the address of a row of 16 bytes. A matrix has 8 rows, of .m16n16 16 rows, so with .x1
+ * and .x2 only the first lanes have one. */
 static bool matrix(const struct ptx_insn *insn, struct ptx_probe_site *s)
 {
 	s->op = GBPF_ACCESS_MATRIX;
@@ -136,6 +137,9 @@ static bool matrix(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	s->lanes = ptx_probe_has_modifier(insn, ".x1")	 ? 0xff
 		   : ptx_probe_has_modifier(insn, ".x2") ? 0xffff
 							 : UINT32_MAX;
+	if (ptx_probe_has_modifier(insn, ".m16n16")) {
+		s->lanes = s->lanes == 0xff ? 0xffff : UINT32_MAX;
+	}
 	return s->address;
 }
 
@@ -178,6 +182,13 @@ static bool is_of(const struct ptx_insn *insn, uint32_t *op)
 	return false;
 }
 
+static bool is_of_param(const struct ptx_insn *insn)
+{
+	uint32_t op;
+
+	return is_of(insn, &op) && nth_space(insn, 0) == PTX_PROBE_SPACE_PARAM;
+}
+
 static bool plain(const struct ptx_insn *insn, struct ptx_probe_site *s)
 {
 	int space = nth_space(insn, 0);
@@ -213,29 +224,35 @@ bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	return plain(insn, s);
 }
 
-bool ptx_probe_accesses(const struct ptx_insn *insn)
+/* Returns true for instructions whose address is not of what they load or store. */
+static bool is_no_access(const struct ptx_insn *insn)
 {
 	static const struct {
 		const char *opcode, *modifier; /* NULL: any */
-	} others[] = {
-		{ "tex", NULL },	   { "tld4", NULL },	  { "suld", NULL },
-		{ "sust", NULL },	   { "sured", NULL },	  { "ldmatrix", NULL },
-		{ "stmatrix", NULL },	   { "wmma", ".load" },	  { "wmma", ".store" },
-		{ "wgmma", ".mma_async" }, { "tcgen05", ".mma" }, { "tcgen05", ".cp" },
-		{ "tcgen05", ".ld" },	   { "tcgen05", ".st" },
+	} table[] = {
+		{ "prefetch", NULL },  { "prefetchu", NULL },	 { "applypriority", NULL },
+		{ "discard", NULL },   { "createpolicy", NULL }, { "fence", NULL },
+		{ "mbarrier", NULL },  { "tensormap", NULL },	 { "cp", ".prefetch" },
+		{ "cp", ".mbarrier" }, { "tcgen05", ".commit" }, { "txq", NULL },
+		{ "suq", NULL },       { "call", NULL },
 	};
-	uint32_t op;
 
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-		if (strcmp(others[i].opcode, insn->opcode) == 0 &&
-		    (!others[i].modifier || ptx_probe_has_modifier(insn, others[i].modifier))) {
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (strcmp(table[i].opcode, insn->opcode) == 0 &&
+		    (!table[i].modifier || ptx_probe_has_modifier(insn, table[i].modifier))) {
 			return true;
 		}
 	}
-	if (strcmp(insn->opcode, "cp") == 0) {
-		return nth_address(insn, 0) && !ptx_probe_has_modifier(insn, ".prefetch");
+	return is_of_param(insn);
+}
+
+/* Those of wgmma have their operands in descriptors, without an address. */
+bool ptx_probe_accesses(const struct ptx_insn *insn)
+{
+	if (strcmp(insn->opcode, "wgmma") == 0) {
+		return ptx_probe_has_modifier(insn, ".mma_async");
 	}
-	return is_of(insn, &op) && nth_space(insn, 0) != PTX_PROBE_SPACE_PARAM;
+	return !ptx_probe_is_known(insn) || (nth_address(insn, 0) && !is_no_access(insn));
 }
 
 bool ptx_probe_is_bulk(const struct ptx_probe_site *s)

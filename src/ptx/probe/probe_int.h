@@ -335,9 +335,11 @@ void ptx_probe_address(struct ptx_probe_work *p, const struct ptx_operand *o);
 
 /* probe_access.c: returns true for an access, and fills in its part of s. */
 bool ptx_probe_access(const struct ptx_insn *insn, struct ptx_probe_site *s);
-/* Returns whether an instruction accesses memory, other than parameters and what prefetches,
+/* Returns whether an instruction may access memory, other than parameters and what prefetches,
  * mbarriers and tensor maps concern. */
 bool ptx_probe_accesses(const struct ptx_insn *insn);
+/* probe_known.c: returns whether this version knows what the instruction does. */
+bool ptx_probe_is_known(const struct ptx_insn *insn);
 bool ptx_probe_is_bulk(const struct ptx_probe_site *s);
 bool ptx_probe_is_shared(const struct ptx_probe_site *s);
 /* Returns true if the addresses of its space have 32 bits. */

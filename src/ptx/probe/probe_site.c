@@ -210,6 +210,9 @@ static void access(struct ptx_probe_work *p, const struct ptx_insn *insn)
 
 void ptx_probe_before(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
+	if (!ptx_probe_is_known(insn) && p->ret->unknown++ == 0) {
+		p->ret->unknown_line = insn->item.line;
+	}
 	end_here(p, insn);
 	fence(p, insn);
 	barrier(p, insn);

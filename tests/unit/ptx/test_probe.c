@@ -979,6 +979,86 @@ static void accesses_that_are_no_sites_are_counted(void **state)
 	done(&t);
 }
 
+/* Each of the first lines may access memory without being a site; none of the others does. */
+static void what_may_access_memory_is_counted(void **state)
+{
+	static const char body[] =
+		"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], %r2;\n"
+		"tcgen05.shift.cta_group::1.down [%r1];\n"
+		"clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.b128 [%d1], "
+		"[%d2];\n"
+		"multimem.cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], %r2;\n"
+		"frobnicate.b32 %r1, %d1;\n" /* line 11 */
+		"cp.async.mbarrier.arrive.shared.b64 [%r1];\n"
+		"cp.async.bulk.prefetch.L2.global [%d1], %r1;\n"
+		"tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%d1];\n"
+		"tensormap.replace.tile.rank.global.b1024.b32 [%d1], 1;\n"
+		"applypriority.global.L2::evict_normal [%d1], 128;\n"
+		"fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;\n"
+		"ld.shared.u32 %r1, [%r2];\n";
+	const struct ptx_probe access = { .hook = 38, .name = "g", .text = NO_FIELDS };
+	struct result t;
+	char text[4096];
+
+	(void)state;
+	snprintf(text, sizeof(text), "%s%s%s", HEAD BEGIN, body, "ret;\n}\n");
+	rewrite(&t, text, &access, 1);
+	if (t.err) {
+		fail_msg("%s", buf_text(&t.r.message));
+	}
+	assert_int_equal(t.p.sites[0], 1);
+	assert_int_equal(t.p.unseen, 5);
+	assert_int_equal(t.p.unseen_line, 7);
+	assert_int_equal(t.p.unknown, 1);
+	assert_int_equal(t.p.unknown_line, 11);
+	assert_non_null(strstr(buf_text(&t.p.text), "frobnicate.b32 %r1, %d1;"));
+	done(&t);
+	rewrite(&t, text, &counter, 1);
+	assert_int_equal(t.p.unseen, 0);
+	assert_int_equal(t.p.unknown, 1);
+	done(&t);
+}
+
+#define ADDR_FIELD 24
+
+/* A lane has the address of a row; matrices of .m16n16 have twice as many. */
+static void the_first_lanes_have_addresses_of_rows(void **state)
+{
+	static const struct {
+		const char *insn, *lanes; /* mask; NULL: all */
+	} cases[] = {
+		{ "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2];", ", 255;" },
+		{ "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1,%r3}, [%r2];", ", 65535;" },
+		{ "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r3}, [%r2];", ", 65535;" },
+		{ "ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8 {%r1,%r3,%r4,%r5}, [%r2];",
+		  NULL },
+	};
+	const struct ptx_probe access = {
+		.hook = 38,
+		.name = "g",
+		.fields = UINT64_C(1) << ADDR_FIELD,
+		.text = ".func g_f0 (.param .b64 env, .param .b64 addr)\n{\nret;\n}\n",
+	};
+	struct result t;
+	char text[1024];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		snprintf(text, sizeof(text), "%s%s%s", HEAD BEGIN, cases[i].insn, "ret;\n}\n");
+		rewrite(&t, text, &access, 1);
+		if (t.err) {
+			fail_msg("%s", buf_text(&t.r.message));
+		}
+		if (cases[i].lanes) {
+			assert_non_null(strstr(buf_text(&t.p.text), cases[i].lanes));
+		} else {
+			assert_null(strstr(buf_text(&t.p.text), ", 65535;"));
+			assert_null(strstr(buf_text(&t.p.text), ", 255;"));
+		}
+		done(&t);
+	}
+}
+
 static void parameters_are_read_by_number(void **state)
 {
 	const struct ptx_probe reader = {
@@ -1265,6 +1345,8 @@ int main(void)
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
 		cmocka_unit_test(arguments_are_loaded_from_the_kernels_parameters),
 		cmocka_unit_test(accesses_that_are_no_sites_are_counted),
+		cmocka_unit_test(what_may_access_memory_is_counted),
+		cmocka_unit_test(the_first_lanes_have_addresses_of_rows),
 		cmocka_unit_test(parameters_are_read_by_number),
 		cmocka_unit_test(arguments_that_are_not_there_are_refused),
 		cmocka_unit_test(parameters_that_are_no_arguments_break_the_contract),
