@@ -201,6 +201,13 @@ static void tell_refused(struct run *r)
 	}
 }
 
+/* Whether --kernel is the name of one kernel: of several programs or modules, these are one text.
+ */
+static bool names_one_kernel(const char *pattern)
+{
+	return pattern && !strpbrk(pattern, "*?");
+}
+
 /* Tells what the figures lack, or mix. */
 static void tell_limits(const struct run *r)
 {
@@ -210,7 +217,7 @@ static void tell_limits(const struct run *r)
 			 "look: textures, surfaces, operands of wgmma and tcgen05",
 			 (unsigned long long)r->t.unseen, PLURAL(r->t.unseen));
 	}
-	if (r->t.tool->by_site && r->t.kernels > 1) {
+	if (r->t.tool->by_site && r->t.kernels > 1 && !names_one_kernel(r->c->opt[O_KERNEL])) {
 		cli_note(r->c,
 			 "%llu kernels run the tool. Sites are numbered in each, so figures of "
 			 "different kernels are mixed: choose one with --kernel.",

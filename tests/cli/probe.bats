@@ -144,3 +144,17 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"no program 'none' runs under gBPF"* ]]
 }
+
+launched() { "$GBPF" ps 2>/dev/null | grep -q reduction; }
+
+@test "waits at barriers are each warp's own, also of blocks that share a multiprocessor" {
+	"$GBPF" run --device soft --name reduction -- "$GBPF_PREFIX/lib/gbpf/samples/kernels" --repeat 1000000 --size 4096 \
+		reduction >reduction.out 2>&1 3>&- &
+	wait_for launched
+	run --separate-stderr "$GBPF" trace barwait --of reduction --kernel reduction --time 300ms --json
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$stderr" != *"choose one with --kernel"* ]]
+	# A place that two warps had at a time would give waits that end before they begin: of days.
+	json 'd["figures"]["waits"]["count"] >= 100 and d["figures"]["waits"]["max_ns"] < 60000000000'
+}
