@@ -4,6 +4,7 @@
  * fields of its last calls (%~keyN) and their number (%~sumN), and calls the program when other
  * fields come or it leaves the kernel. docs/DEVICE.md, "Deferred calls", has the argument.
  *
+ * Only calls in loops are deferred: elsewhere the sum costs more than the addition that it saves.
  * Sites that the program cannot tell apart share a sum, or two in turn: in loops accesses to two
  * arrays often alternate. */
 #include <string.h>
@@ -123,7 +124,10 @@ void ptx_probe_defer_open(struct ptx_probe_work *p)
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		p->defers = p->defers || p->programs[i].defers;
 	}
-	p->defers = p->defers && !leaves_elsewhere(p->m);
+	if (p->defers) {
+		ptx_probe_find_loops(&p->loops, p->in);
+	}
+	p->defers = p->defers && (p->loops.n || p->loops.many) && !leaves_elsewhere(p->m);
 	if (!p->defers) {
 		return;
 	}
@@ -199,7 +203,8 @@ static int sum_of(struct ptx_probe_work *p, struct ptx_probe_program *g,
 void ptx_probe_defer_site(struct ptx_probe_work *p, const struct ptx_probe_site *s,
 			  const bool *runs)
 {
-	bool here = p->defers && p->in->is_entry && !ptx_probe_is_bulk(s);
+	bool here = p->defers && p->in->is_entry && !ptx_probe_is_bulk(s) && s->insn &&
+		    ptx_probe_in_loop(&p->loops, s->insn->item.line);
 
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		struct ptx_probe_program *g = &p->programs[i];

@@ -7,7 +7,8 @@
 
 #include "ptx/probe/probe_int.h"
 
-/* How a value is computed: # is the field's register, ~ the stem. %~t, %~u, %~d and %~p are free. */
+/* How a value is computed: # is the field's register, ~ the stem. %~t, %~u, %~d and %~p are free.
+ */
 static const struct {
 	const char *name, *text;
 	enum { PLAIN, TIME } kind;

@@ -134,6 +134,14 @@ struct ptx_probe_site {
 	uint32_t after; /* of a barrier */
 };
 
+#define PTX_PROBE_LOOPS_MAX 64u
+
+/* Lines of an entry's loops. */
+struct ptx_probe_loops {
+	uint32_t n, first[PTX_PROBE_LOOPS_MAX], last[PTX_PROBE_LOOPS_MAX];
+	bool many; /* more than these; each place counts as one in a loop then */
+};
+
 #define PTX_PROBE_SUMS_MAX 16u
 /* Instructions of a program whose calls are deferred, which is written once more for each sum. */
 #define PTX_PROBE_DEFER_MAX 256u
@@ -176,10 +184,11 @@ struct ptx_probe_work {
 	uint32_t n_inlined; /* instructions of programs in bodies so far */
 	struct ptx_probe_sum sums[PTX_PROBE_SUMS_MAX]; /* of the entry; n_sums */
 	uint32_t n_sums;
-	bool defers;		    /* calls in the entry can be deferred */
-	uint32_t leave_label;	    /* where the entry's threads leave then */
-	bool weighted;		    /* an inlined program adds all times the weight */
-	int sum_of[PTX_PROBES_MAX]; /* of each program at this site; -1: it is not deferred */
+	bool defers;		      /* calls in the entry can be deferred */
+	struct ptx_probe_loops loops; /* of the entry, if they can */
+	uint32_t leave_label;	      /* where the entry's threads leave then */
+	bool weighted;		      /* an inlined program adds all times the weight */
+	int sum_of[PTX_PROBES_MAX];   /* of each program at this site; -1: it is not deferred */
 	const struct ptx_probe_program *without_args; /* has a site at which it cannot read them */
 	const char *without_why;
 	bool line_entered;   /* control may have come from elsewhere since the last .loc */
@@ -253,6 +262,10 @@ bool ptx_probe_has_early(struct ptx_probe_work *p, const struct ptx_probe_progra
 /* Prints it, if there is one, with a jump to that label for blocks that the program leaves out. */
 void ptx_probe_early(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		     const struct ptx_probe_site *s, uint32_t label);
+/* probe_loop.c */
+void ptx_probe_find_loops(struct ptx_probe_loops *l, const struct ptx_function *f);
+bool ptx_probe_in_loop(const struct ptx_probe_loops *l, uint32_t line);
+
 /* probe_defer.c: calls that are deferred until the thread leaves the entry. */
 /* Returns true for a program of which several calls with the same fields can become one. */
 bool ptx_probe_can_defer(const struct ptx_probe_work *p, const struct ptx_probe_program *g);

@@ -201,7 +201,7 @@ static bool keeps_occupancy(const struct cubin_patched *p)
 	return true;
 }
 
-/* Tells the operator why an image is loaded as it is. */
+/* Reports to the operator why an image is loaded as it is. */
 static void note_refusal(const struct shim_code_elf *elf, const char *reason)
 {
 	struct buf text;

@@ -110,7 +110,7 @@ void shim_probe_exec_updated(struct shim_probe_exec *x, CUgraph from);
 void shim_probe_exec_leave_copy(struct shim_probe_exec *x);
 
 /* ---- probe_node_params.c; caller holds the exec's mutex ---- */
-/* Learns kernel and context of a node, from another one: false if the driver does not tell. */
+/* Learns kernel and context of a node, from another one: false if the driver does not report it. */
 bool shim_probe_node_learn_from(struct shim_probe_node *n, CUgraphNode from);
 void shim_probe_node_learn(const struct shim_probe_exec *x, struct shim_probe_node *n);
 /* Returns the exec's parameters with the program's kernel, which stay until they are copied again;

@@ -184,7 +184,7 @@ static void ask_resident(struct shim_probe_shape *s, const void *handle,
 	s->after = after;
 	shim_probe_timer_unlock();
 	if (after < before) {
-		shim_probe_thread_wake(); /* which tells it */
+		shim_probe_thread_wake(); /* which reports it */
 	}
 }
 

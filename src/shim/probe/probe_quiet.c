@@ -11,7 +11,7 @@
  * beginning; the rest is for the driver's calls. */
 #define PAUSE_NS 7500000u
 #define WAIT_NS 7000000u
-/* A pause lasts at least so long after a call of the driver has begun: a launch that came in
+/* A pause lasts at least this long after a call of the driver has begun: a launch that came in
  * meanwhile would make the call wait for its kernel, and all other launches with it. */
 #define CALL_NS 20000000u
 #define POLL_NS 10000u

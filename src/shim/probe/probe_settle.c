@@ -304,9 +304,9 @@ static void leave_failed(CUcontext ctx)
 	(void)shim_probe_memory_sweep(ctx, false);
 }
 
-/* Loads and unloads in a context, which is current, if it becomes idle. What has ended is told
- * first, so that the memory of tools is freed in the pause in which their forms are unloaded: each
- * pause delays a launch. Returns whether nothing is left to do there. */
+/* Loads and unloads in a context, which is current, if it becomes idle. Tools that ended are
+ * reported first, so that the memory of tools is freed in the pause in which their forms are
+ * unloaded: each pause delays a launch. Returns whether nothing is left to do there. */
 static bool settle_context(CUcontext ctx)
 {
 	struct shim_probe_kernel *k;

@@ -129,7 +129,7 @@ static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
 		known->ending = true;
 		return false;
 	}
-	if (known->fresh) { /* of one more gbpfd, which is gone, too */
+	if (known->fresh) { /* of one more gbpfd, which has exited, too */
 		ebpf_policy_close(known->fresh);
 	}
 	*fresh = t->p;

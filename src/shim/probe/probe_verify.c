@@ -283,8 +283,8 @@ static enum shim_probe_verified run(struct verifying *v)
 	return compare_all(v);
 }
 
-/* Runs with memory and a stream, in the current context, which is idle. What does not end keeps the
- * memory until the context is idle. */
+/* Runs with memory and a stream, in the current context, which is idle. A kernel that does not end
+ * keeps the memory until the context is idle. */
 static enum shim_probe_verified run_with_memory(struct verifying *v)
 {
 	enum shim_probe_verified result = SHIM_PROBE_NOT_VERIFIED;

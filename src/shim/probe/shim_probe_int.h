@@ -113,7 +113,7 @@ struct shim_probe_form {
 	bool library;		/* of a library's kernel, which exists in each context */
 	uint32_t budget_ppm;	/* the least of its tools'; 0: one has no limit */
 	uint32_t unmixed; /* [atomic] a node of a graph runs it in each launch, whatever the budget:
-			     1; its tools were told: 2 */
+			     1; reported to its tools: 2 */
 	CUcontext ctx;
 	CUmodule module;		    /* NULL: the program's kernel runs, between brackets */
 	CUfunction handle;		    /* NULL likewise */
@@ -207,7 +207,7 @@ void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, cons
 /* Ends tools that no form runs: their maps are copied a last time, and their memory becomes unused.
  * Returns whether there were any. Caller holds shim_probe_build_mutex. */
 bool shim_probe_tools_end(void);
-/* Tells each tool that kernels in conditional nodes of a graph cannot be reached. */
+/* Reports to each tool that kernels in conditional nodes of a graph cannot be reached. */
 void shim_probe_tools_note_bodies(void);
 /* Ends tools that no form runs, reads timers, and sends states that have changed; on the probe
  * thread. Returns false if that is to be called again; *ret_ns: for the figures alone, after this
@@ -301,7 +301,7 @@ struct shim_probe_cut {
  * with the last choice, was refused. Returns false if nothing is left to be tried. */
 bool shim_probe_cut_next(struct shim_probe_cut *c, const struct shim_probe_kernel *k,
 			 struct shim_probe_tool *const *tools, uint32_t n);
-/* Tells the tools what the kernel's form lacks; why: the first refusal. */
+/* Reports to the tools what the kernel's form lacks; why: the first refusal. */
 void shim_probe_cut_tell(const struct shim_probe_cut *c, const struct shim_probe_kernel *k,
 			 struct shim_probe_tool *const *tools, uint32_t n,
 			 const struct report *why);

@@ -284,8 +284,8 @@ static int check_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int a
 	return err;
 }
 
-#define TABLE_MAX 256u /* places of a table of constants that a load may reach, to know its range  \
-			*/
+/* Places of a table of constants that a load may reach, to know its range. */
+#define TABLE_MAX 256u
 
 static uint64_t constant_at(const void *init, int64_t at, unsigned bytes)
 {
