@@ -7,8 +7,7 @@
 
 #include "ptx/probe/probe_int.h"
 
-/* How a value is computed: # is the field's register, ~ the stem. %~t, %~u, %~d and %~p are free.
- */
+/* How a value is computed: # is the field's register, ~ the stem. %~t, %~u and %~d are free. */
 static const struct {
 	const char *name, *text;
 	enum { PLAIN, TIME } kind;
@@ -16,14 +15,11 @@ static const struct {
 	{ "clock", "\tmov.u64 #, %clock64;\n", TIME },
 	{ "time_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
 	{ "end_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
-	/* Most grids have one dimension, and the other special registers take long to read. */
 	{ "block",
-	  "\tmov.u32 %~t, %nctaid.y;\n\tmov.u32 %~u, %nctaid.z;\n\tor.b32 %~t, %~t, %~u;\n"
-	  "\tsetp.ne.u32 %~p, %~t, 1;\n\tmov.u32 %~t, %ctaid.x;\n\tcvt.u64.u32 #, %~t;\n"
-	  "\t@%~p mov.u32 %~t, %ctaid.z;\n\t@%~p mov.u32 %~u, %nctaid.y;\n"
-	  "\t@%~p mul.lo.u32 %~t, %~t, %~u;\n\t@%~p mov.u32 %~u, %ctaid.y;\n"
-	  "\t@%~p add.u32 %~t, %~t, %~u;\n\t@%~p mov.u32 %~u, %nctaid.x;\n"
-	  "\t@%~p mad.wide.u32 #, %~t, %~u, #;\n",
+	  "\tmov.u32 %~t, %ctaid.z;\n\tmov.u32 %~u, %nctaid.y;\n\tmul.lo.u32 %~t, %~t, %~u;\n"
+	  "\tmov.u32 %~u, %ctaid.y;\n\tadd.u32 %~t, %~t, %~u;\n\tmov.u32 %~u, %nctaid.x;\n"
+	  "\tmul.wide.u32 #, %~t, %~u;\n\tmov.u32 %~t, %ctaid.x;\n\tcvt.u64.u32 %~d, %~t;\n"
+	  "\tadd.u64 #, #, %~d;\n",
 	  PLAIN },
 	{ "block_x", "\tmov.u32 #, %ctaid.x;\n", PLAIN },
 	{ "block_y", "\tmov.u32 #, %ctaid.y;\n", PLAIN },

@@ -262,7 +262,8 @@ static void collect(struct ptx_probe_work *p, const struct ptx_probe_site *s, ui
 	}
 }
 
-/* Prints the leading test of the site's program, if it is the only one. */
+/* Prints the leading test of the site's program, if it is the only one. At a block's beginning the
+ * election comes first: it leaves one warp, whose lanes make the test. */
 static void test_early(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes,
 		       uint32_t label)
 {
@@ -275,7 +276,7 @@ static void test_early(struct ptx_probe_work *p, const struct ptx_probe_site *s,
 			n++;
 		}
 	}
-	if (n == 1 && only->early && !only->flat) {
+	if (n == 1 && only->early && !only->flat && s->hook != PTX_PROBE_gdev_block_enter) {
 		ptx_probe_early(p, only, s, label);
 	}
 }
