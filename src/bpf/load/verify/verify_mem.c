@@ -301,7 +301,8 @@ static void read_table(struct ebpf_verifier *v, const void *init, const struct e
 		       int64_t off, unsigned bytes, struct ebpf_reg *out)
 {
 	uint64_t step = place->t.mask & -place->t.mask, min = UINT64_MAX, max = 0;
-	int64_t at = place->smin;
+	/* The first place from smin on that the known low bits allow. */
+	int64_t at = place->smin + (int64_t)((place->t.value - (uint64_t)place->smin) & (step - 1));
 
 	ebpf_scalar_loaded(&out->v, bytes, 0);
 	if (!step || (uint64_t)(place->smax - place->smin) / step >= TABLE_MAX) {
@@ -314,7 +315,9 @@ static void read_table(struct ebpf_verifier *v, const void *init, const struct e
 		max = MAX(max, value);
 		v->work++;
 	}
-	ebpf_scalar_urange(&out->v, min, max);
+	if (min <= max) {
+		ebpf_scalar_urange(&out->v, min, max);
+	}
 }
 
 /* Loads a constant of .rodata. Its value is known only if the caller has passed the contents of
