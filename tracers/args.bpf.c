@@ -4,7 +4,6 @@
  * so that one sees how many are not among the values. */
 #include <gbpf/gbpf.bpf.h>
 
-#define PARAMS 12
 #define VALUES 8192
 #define KERNELS 1024
 
@@ -29,27 +28,45 @@ struct {
 	__type(value, u64);
 } launches SEC(".maps");
 
+/* Returns 0 for a parameter that the kernel does not have. */
+static __always_inline int count(u64 kernel, u32 index, u64 value, u32 bytes)
+{
+	struct value key = { .kernel = kernel, .value = value, .index = index, .bytes = bytes };
+
+	if (bytes) {
+		gbpf_key_add(&values, &key, 1);
+	}
+	return bytes != 0;
+}
+
+/* Sizes are constants of a form, so the code has as many of these as the kernel has parameters. A loop would need an
+ * array of values, which lies in memory, and an entry stub of machine code has none. */
+#define COUNT(i)                                                                                                       \
+	if (!count(kernel, i, gbpf_param(i), gbpf_param_bytes(i))) {                                                   \
+		return 0;                                                                                              \
+	}
+
 SEC("gdev/block_enter")
 int GBPF_PROG(begin, gdev_block_enter)
 {
-	u64 at[PARAMS], kernel = ctx->kernel;
-	u32 bytes[PARAMS];
+	u64 kernel = ctx->kernel;
 
 	if (ctx->block) {
 		return 0;
 	}
-#define READ(i) at[i] = gbpf_param(i), bytes[i] = gbpf_param_bytes(i)
-	READ(0), READ(1), READ(2), READ(3), READ(4), READ(5), READ(6), READ(7);
-	READ(8), READ(9), READ(10), READ(11);
 	gbpf_key_add(&launches, &kernel, 1);
-	for (u32 i = 0; i < PARAMS; i++) {
-		struct value key = { .kernel = kernel, .value = at[i], .index = i, .bytes = bytes[i] };
-
-		if (!bytes[i]) {
-			break;
-		}
-		gbpf_key_add(&values, &key, 1);
-	}
+	COUNT(0)
+	COUNT(1)
+	COUNT(2)
+	COUNT(3)
+	COUNT(4)
+	COUNT(5)
+	COUNT(6)
+	COUNT(7)
+	COUNT(8)
+	COUNT(9)
+	COUNT(10)
+	COUNT(11)
 	return 0;
 }
 

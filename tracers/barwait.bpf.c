@@ -1,5 +1,6 @@
-/* barwait: how long warps wait at barriers of their block. A warp stores its time in front of the barrier, in the slot of its place
- * on the multiprocessor, and counts the difference behind it: the wait, and the barrier itself. */
+/* barwait: how long warps wait at barriers of their block, at mbarriers and for asynchronous copies. A warp stores its time in
+ * front of the instruction, in the slot of its place on the multiprocessor, and counts the difference behind it: the wait, and the
+ * instruction itself. Of an mbarrier each try is counted; the kernel's loop tries again. */
 #include <gbpf/gbpf.bpf.h>
 
 #include "fine.h"
@@ -9,7 +10,7 @@
 #define PLACES 64 /* of warps on a multiprocessor */
 
 struct site {
-	u64 count, lines, wait_ns;
+	u64 count, lines, wait_ns, kinds; /* kinds: the sum, as of lines */
 };
 
 SITE_MAP(struct site)
@@ -36,7 +37,7 @@ int GBPF_PROG(arrive, gdev_barrier)
 {
 	u64 *begin = place(ctx->sm, ctx->warp_slot);
 
-	if (begin) {
+	if (begin && ctx->kind != GBPF_BARRIER_ARRIVE) {
 		*begin = ctx->time_ns;
 	}
 	return 0;
@@ -57,6 +58,7 @@ int GBPF_PROG(leave, gdev_barrier)
 	ADD(s->count, 1);
 	ADD(s->lines, ctx->line);
 	ADD(s->wait_ns, ns);
+	ADD(s->kinds, ctx->kind);
 	k = fine_bucket(ns);
 	n = bpf_map_lookup_elem(&waits, &k);
 	if (n) {

@@ -95,7 +95,9 @@ int GBPF_PROG(begin, gdev_enter)
 SEC("gdev/barrier")
 int GBPF_PROG(barrier, gdev_barrier)
 {
-	COME_TO(ctx, ctx->after ? BEHIND_BARRIER : BEFORE_BARRIER);
+	if (ctx->kind != GBPF_BARRIER_ARRIVE) {
+		COME_TO(ctx, ctx->after ? BEHIND_BARRIER : BEFORE_BARRIER);
+	}
 	return 0;
 }
 

@@ -188,7 +188,8 @@ struct gbpf_probe {
 	uint32_t replace;   /* number of the tool that it replaces; 0: none */
 	unsigned flags;	    /* GBPF_PROBE_* */
 	/* Of the time of the kernels' launches, in millionths, that it may add: if it costs more,
-	 * it runs in some of the launches only. 0: it runs in all of them. */
+	 * it runs in some of the launches only; gbpf_probe_set_budget() changes it. 0: it runs in
+	 * all of them. */
 	uint32_t budget_ppm;
 	/* One block in so many runs it, 1 to 1000000; gbpf_probe_set() changes that, also for
 	 * kernels that run. 0: all do, which cannot be changed and costs less. */
@@ -200,8 +201,15 @@ struct gbpf_probe {
 int gbpf_probe_attach(struct gbpf *g, const void *elf, size_t bytes, const struct gbpf_probe *p,
 		      char **ret_json);
 int gbpf_probe_list(struct gbpf *g, char **ret_json);
-/* every 0: as before; off: 1 no block runs it, 0 they do again. */
+/* every 0: as before; off: 1 no block runs it, 0 they do again. For all kernels: overrides what was
+ * set for some. */
 int gbpf_probe_set(struct gbpf *g, uint32_t id, uint32_t every, int off, char **ret_json);
+/* For the kernels whose names match a pattern, also later ones; at most 16 patterns. off -1: as
+ * before. */
+int gbpf_probe_set_kernel(struct gbpf *g, uint32_t id, const char *kernel, uint32_t every, int off,
+			  char **ret_json);
+/* budget_ppm: as in struct gbpf_probe, at most 1000000; 0 removes the budget. */
+int gbpf_probe_set_budget(struct gbpf *g, uint32_t id, uint32_t budget_ppm, char **ret_json);
 int gbpf_probe_detach(struct gbpf *g, uint32_t id, char **ret_json);
 
 /* ---- tenants, devices, state ---- */

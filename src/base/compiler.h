@@ -36,6 +36,8 @@ __extension__ typedef __int128 i128;
 __extension__ typedef unsigned __int128 u128;
 
 #define PLURAL(n) ((n) == 1 ? "" : "s") /* suffix for a noun after its count */
+/* These evaluate one argument twice: it has no effects and reads nothing that another process may
+ * change meanwhile. */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 /* The lesser, each read once: for words that a hostile process may change between two reads. */

@@ -14,6 +14,8 @@ static const char *scope_text(const char *scope)
 {
 	return strcmp(scope, "tenant") == 0	? "each program"
 	       : strcmp(scope, "device") == 0	? "each program, on the GPU"
+	       : strcmp(scope, "host") == 0	? "each program, in pinned host memory"
+	       : strcmp(scope, "block") == 0	? "each warp, in shared memory"
 	       : strcmp(scope, "daemon") == 0	? "gbpfd only"
 	       : strcmp(scope, "constant") == 0 ? "constant"
 						: "all";

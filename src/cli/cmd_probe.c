@@ -72,8 +72,8 @@ static json_int_t count_late(const json_t *tool)
  * of the attachment. Returns true if it is in the list. */
 static bool take_state(json_t *result, const json_t *list)
 {
-	static const char *const members[] = { "kernels", "in_part", "waiting", "refused",
-					       "why",	  "unseen",  "verify" };
+	static const char *const members[] = { "kernels", "in_part", "waiting",	 "refused",
+					       "why",	  "unseen",  "siteless", "verify" };
 	const json_t *p = in_list(list, cli_u64(result, "id"));
 
 	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
@@ -191,6 +191,7 @@ static void print_attached(struct cli *c, const char *verb, const json_t *r)
 			    "events`).");
 	}
 	note_unseen(c, r);
+	cli_probe_note_gaps(c, r);
 }
 
 /* Reads the objects that the words from `first` on name, and attaches them. p: without the name. */
@@ -359,7 +360,7 @@ static void add_figures(struct cli_table *t, const json_t *p)
 	} else {
 		cli_table_cell(t, "-");
 	}
-	if (launches) {
+	if (launches && cli_u64(p, "budget_ppm")) {
 		cli_table_cell(t, "%.1f%%",
 			       100.0 * (double)cli_u64(p, "probed") / (double)launches);
 	} else {
@@ -476,7 +477,9 @@ static int cmd_ls(struct cli *c)
 		print_list(c, json_object_get(result, "probes"));
 		json_array_foreach(json_object_get(result, "probes"), i, p)
 		{
+			cli_probe_print_scopes(p);
 			note_unseen(c, p);
+			cli_probe_note_gaps(c, p);
 		}
 	} else {
 		cli_note(c, "There are no tools. `gbpf probe attach OBJECT` attaches one.");

@@ -5,6 +5,7 @@
 
 #include "cli/connect.h"
 #include "cli/interrupt.h"
+#include "cli/probe_options.h"
 #include "cli/verbs.h"
 
 #define POLL_NS 200000000L
@@ -90,41 +91,6 @@ static int show_page(struct cli *c, struct reading *r, json_t *page)
 	return CLI_OK;
 }
 
-/* Finds the tool with a name; a number stands for itself. */
-static int find_tool(struct cli *c, const char *name, json_int_t *ret)
-{
-	json_t *list = NULL;
-	const json_t *p;
-	unsigned n = 0;
-	size_t i;
-	char *end;
-	int code;
-
-	*ret = (json_int_t)strtoll(name, &end, 10);
-	if (name[0] >= '0' && name[0] <= '9' && !*end) {
-		return CLI_OK;
-	}
-	code = cli_call(c, "probe log", "probe.list", NULL, &list);
-	if (code) {
-		return code;
-	}
-	json_array_foreach(json_object_get(list, "probes"), i, p)
-	{
-		if (strcmp(cli_text(p, "name"), name) == 0) {
-			*ret = (json_int_t)cli_u64(p, "id");
-			n++;
-		}
-	}
-	json_decref(list);
-	if (n != 1) {
-		return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf probe ls` lists them",
-				n ? "probe log: several tools are named '%s'"
-				  : "probe log: there is no tool '%s'",
-				name);
-	}
-	return CLI_OK;
-}
-
 /* Has the lines copied from the GPU, and shows all that are new. */
 static int show_new(struct cli *c, struct reading *r)
 {
@@ -167,8 +133,10 @@ static int cmd_log(struct cli *c)
 	bool following = c->opt[O_FOLLOW] != NULL;
 	struct reading r = { .next = json_array(),
 			     .all = c->json && !following ? json_array() : NULL };
-	int code = find_tool(c, c->arg[0], &r.id);
+	uint64_t id = 0;
+	int code = cli_probe_id(c, "probe log", c->arg[0], &id);
 
+	r.id = (json_int_t)id;
 	if (code == CLI_OK) {
 		code = following ? follow(c, &r) : show_new(c, &r);
 	}

@@ -15,6 +15,7 @@
 #include "ptx/probe_shared.h"
 
 #define WHAT "probe rewrite"
+#define NAMES_MAX 6 /* kernels that a message names */
 
 enum { O_KERNEL, O_PROBES, O_EXPLAIN };
 
@@ -36,6 +37,7 @@ struct work {
 	const struct ebpf_image_device *device[PTX_PROBES_MAX]; /* of each */
 	char *program[PTX_PROBES_MAX];				/* owned texts */
 	uint32_t n;
+	uint32_t scratch_bytes, scratch_at[EBPF_MAX_MAPS]; /* as of struct ptx_probe */
 	struct ptx_probed form;
 };
 
@@ -63,17 +65,42 @@ static int read_module(struct work *w, const char *path)
 	return err;
 }
 
+static bool is_kernel(const struct ptx_item *it, const char *wanted)
+{
+	const struct ptx_function *f = (const struct ptx_function *)it;
+
+	return it->kind == PTX_FUNCTION && f->is_entry && f->has_body &&
+	       (!wanted || strcmp(wanted, f->name) == 0);
+}
+
+/* Sets the report's hint to the names of the first kernels. */
+static void list_kernels(struct work *w)
+{
+	struct buf names;
+	unsigned n = 0;
+
+	buf_init(&names);
+	ptx_each (&w->m->items, it) {
+		if (is_kernel(it, NULL) && n++ < NAMES_MAX) {
+			(void)buf_printf(&names, "%s%s", n > 1 ? ", " : "",
+					 ((const struct ptx_function *)it)->name);
+		}
+	}
+	if (n) {
+		report_hint(&w->r, "choose one with --kernel: %s%s", buf_text(&names),
+			    n > NAMES_MAX ? ", ..." : "");
+	}
+	buf_finish(&names);
+}
+
 static int choose_kernel(struct work *w)
 {
 	const char *wanted = w->c->opt[O_KERNEL];
 	unsigned n = 0;
 
 	ptx_each (&w->m->items, it) {
-		const struct ptx_function *f = (const struct ptx_function *)it;
-
-		if (it->kind == PTX_FUNCTION && f->is_entry && f->has_body &&
-		    (!wanted || strcmp(wanted, f->name) == 0)) {
-			w->kernel = f->name;
+		if (is_kernel(it, wanted)) {
+			w->kernel = ((const struct ptx_function *)it)->name;
 			n++;
 		}
 	}
@@ -81,12 +108,12 @@ static int choose_kernel(struct work *w)
 		return 0;
 	}
 	report_place(&w->r, "%s", w->m->name);
+	list_kernels(w);
 	if (n) {
-		report_hint(&w->r, "choose one with --kernel");
-		return report_set(&w->r, -EINVAL, "kernel", "it has %u kernels", n);
+		return report_set(&w->r, -EINVAL, "kernel", "the file has %u kernels", n);
 	}
 	return wanted ? report_set(&w->r, -ENOENT, "kernel", "no kernel is named %s", wanted)
-		      : report_set(&w->r, -ENOENT, "kernel", "it has no kernel");
+		      : report_set(&w->r, -ENOENT, "kernel", "the file has no kernel");
 }
 
 /* ---- programs ---- */
@@ -107,7 +134,9 @@ static int add_program(struct work *w, const struct ebpf_image_device *d)
 						.name = d->prefix,
 						.text = text,
 						.branches = PTX_PROBE_EITHER,
-						.maps_in_table = true };
+						.maps_in_table = true,
+						.scratch_at = w->scratch_at,
+						.scratch_bytes = w->scratch_bytes };
 	return 0;
 }
 
@@ -175,11 +204,13 @@ static json_t *variables_json(const struct work *w)
 static int print_json(const struct work *w)
 {
 	return cli_json(w->c, "probe.rewrite",
-			json_pack("{s:s, s:o, s:i, s:i, s:o, s:b, s:i, s:s}", "kernel", w->kernel,
-				  "programs", programs_json(w), "unseen", (int)w->form.unseen,
-				  "unknown", (int)w->form.unknown, "variables", variables_json(w),
-				  "version_raised", w->form.version_raised, "shared_bytes",
-				  w->form.needs_shared ? (int)PTX_PROBE_SMEM(0) : 0, "ptx",
+			json_pack("{s:s, s:o, s:i, s:i, s:o, s:b, s:i, s:i, s:s}", "kernel",
+				  w->kernel, "programs", programs_json(w), "unseen",
+				  (int)w->form.unseen, "unknown", (int)w->form.unknown, "variables",
+				  variables_json(w), "version_raised", w->form.version_raised,
+				  "shared_bytes",
+				  w->form.needs_shared ? (int)ptx_probe_smem(0, 0, 0) : 0,
+				  "warp_shared_bytes", (int)w->form.warp_bytes, "ptx",
 				  buf_text(&w->form.text)));
 }
 
@@ -207,7 +238,14 @@ static void explain(const struct work *w)
 	}
 	if (w->form.needs_shared) {
 		printf("shared memory: %u bytes more, to count the threads of a block\n",
-		       PTX_PROBE_SMEM(0));
+		       ptx_probe_smem(0, 0, 0));
+	}
+	if (w->form.warp_bytes) {
+		printf("shared memory: %u bytes more for each warp\n", w->form.warp_bytes);
+	}
+	if (w->form.number.passed) {
+		printf("number of the launch: a parameter of 8 bytes at offset %u\n",
+		       w->form.number.offset);
 	}
 	if (w->form.version_raised) {
 		printf(".version is raised to 6.2\n");
@@ -298,6 +336,8 @@ static int run_with(struct work *w, const char *path, const char *name)
 	err = open_policy(&built, &policy);
 	if (err == 0) {
 		w->policy = &policy;
+		w->scratch_bytes =
+			ebpf_maps_scratch(policy.env.maps, policy.env.n_maps, w->scratch_at);
 		err = rewrite(w, path);
 		err = err ? cli_fail_report(w->c, exit_of(err), WHAT, &w->r) : print_form(w);
 		ebpf_policy_close(&policy);

@@ -1,5 +1,5 @@
-/* `gbpf probe set`: which blocks run a tool, also of kernels that run. --sample, for it and for
- * attachments. */
+/* `gbpf probe set`: which blocks of which kernels run a tool, also while they run, and its budget.
+ * --sample and --budget, for it and for attachments. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +9,15 @@
 
 #define EVERY_MAX 1000000u
 
-enum { O_SAMPLE, O_OFF, O_ON };
+enum { O_SAMPLE, O_OFF, O_ON, O_BUDGET, O_KERNEL };
 
 static const struct cli_option options[] = {
 	[O_SAMPLE] = { "sample", 's', "1/N", "one block in N runs it" },
 	[O_OFF] = { "off", 0, NULL, "no block runs it" },
 	[O_ON] = { "on", 0, NULL, "blocks run it again" },
+	[O_BUDGET] = { "budget", 'b', "PERCENT|none",
+		       "what it may add to the time of its kernels' launches" },
+	[O_KERNEL] = { "kernel", 'k', "PATTERN", "--sample, --off, --on: only in these kernels" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -58,6 +61,31 @@ int cli_probe_budget(struct cli *c, const char *text, uint32_t *ret_ppm)
 	return CLI_OK;
 }
 
+void cli_probe_print_scopes(const json_t *p)
+{
+	const json_t *s;
+	size_t i;
+
+	json_array_foreach(json_object_get(p, "scopes"), i, s)
+	{
+		const json_t *off = json_object_get(s, "off");
+		uint64_t every = cli_u64(s, "every");
+
+		printf("tool %llu, kernels ", (unsigned long long)cli_u64(p, "id"));
+		cli_put_safe(stdout, cli_text(s, "kernel"));
+		printf(":");
+		if (every == 1) {
+			printf(" all blocks");
+		} else if (every) {
+			printf(" one block in %llu", (unsigned long long)every);
+		}
+		if (off) {
+			printf("%s %s", every ? "," : "", json_is_true(off) ? "off" : "on");
+		}
+		printf("\n");
+	}
+}
+
 static void print_set(const struct cli *c, const json_t *r)
 {
 	if (c->quiet) {
@@ -66,36 +94,83 @@ static void print_set(const struct cli *c, const json_t *r)
 	printf("tool %llu (", (unsigned long long)cli_u64(r, "id"));
 	cli_put_safe(stdout, cli_text(r, "name"));
 	if (json_is_true(json_object_get(r, "off"))) {
-		printf("): off\n");
+		printf("): off");
+	} else if (cli_u64(r, "every")) {
+		printf("): one block in %llu", (unsigned long long)cli_u64(r, "every"));
 	} else {
-		printf("): one block in %llu\n", (unsigned long long)cli_u64(r, "every"));
+		printf("): all blocks");
 	}
+	if (cli_u64(r, "budget_ppm")) {
+		printf(", budget %g %%\n", (double)cli_u64(r, "budget_ppm") / 1e4);
+	} else {
+		printf(", no budget\n");
+	}
+	cli_probe_print_scopes(r);
+}
+
+/* Reads a percentage, or "none", which is 0. */
+static int read_budget(struct cli *c, uint32_t *ret_ppm)
+{
+	const char *text = c->opt[O_BUDGET];
+
+	return cli_probe_budget(c, text && strcmp(text, "none") == 0 ? NULL : text, ret_ppm);
+}
+
+/* Checks which options are given together. */
+static int check_options(struct cli *c, uint32_t every)
+{
+	bool blocks = every || c->opt[O_OFF] || c->opt[O_ON];
+
+	if (!!c->opt[O_OFF] + !!c->opt[O_ON] > 1 || !(blocks || c->opt[O_BUDGET])) {
+		return cli_fail(c, CLI_USAGE, "usage", NULL,
+				"probe set: expected --sample, --off, --on or --budget");
+	}
+	if (c->opt[O_KERNEL] && c->opt[O_BUDGET]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Set the budget without --kernel",
+				"probe set: --budget with --kernel: a budget is of the whole tool");
+	}
+	return CLI_OK;
+}
+
+/* Returns what the options set; NULL: the pattern is not UTF-8. */
+static json_t *settings(const struct cli *c, uint64_t id, uint32_t every, uint32_t budget)
+{
+	json_t *p = json_pack("{s:I}", "id", (json_int_t)id);
+
+	if (every) {
+		json_object_set_new(p, "every", json_integer(every));
+	}
+	if (c->opt[O_OFF] || c->opt[O_ON]) {
+		json_object_set_new(p, "off", json_boolean(c->opt[O_OFF] != NULL));
+	}
+	if (c->opt[O_BUDGET]) {
+		json_object_set_new(p, "budget_ppm", json_integer(budget));
+	}
+	if (c->opt[O_KERNEL] &&
+	    json_object_set_new(p, "kernel", json_string(c->opt[O_KERNEL])) < 0) {
+		json_decref(p);
+		return NULL;
+	}
+	return p;
 }
 
 static int cmd_set(struct cli *c)
 {
 	json_t *params, *result = NULL;
-	uint32_t every;
+	uint32_t every, budget;
 	uint64_t id = 0;
 	int code = cli_probe_sample(c, c->opt[O_SAMPLE], &every);
 
+	code = code ? code : read_budget(c, &budget);
+	code = code ? code : check_options(c, every);
+	code = code ? code : cli_probe_id(c, "probe set", c->arg[0], &id);
 	if (code) {
 		return code;
 	}
-	if (!!c->opt[O_OFF] + !!c->opt[O_ON] > 1 || !(c->opt[O_OFF] || c->opt[O_ON] || every)) {
-		return cli_fail(c, CLI_USAGE, "usage", NULL,
-				"probe set: expected --sample, --off or --on");
-	}
-	code = cli_probe_id(c, "probe set", c->arg[0], &id);
-	if (code) {
-		return code;
-	}
-	params = json_pack("{s:I}", "id", (json_int_t)id);
-	if (every) {
-		json_object_set_new(params, "every", json_integer(every));
-	}
-	if (c->opt[O_OFF] || c->opt[O_ON]) {
-		json_object_set_new(params, "off", json_boolean(c->opt[O_OFF] != NULL));
+	params = settings(c, id, every, budget);
+	if (!params) {
+		return cli_fail(c, CLI_USAGE, "usage", "For example gemm*",
+				"invalid pattern for --kernel: not UTF-8");
 	}
 	code = cli_call(c, "probe set", "probe.set", params, &result);
 	if (code) {
@@ -111,7 +186,7 @@ static int cmd_set(struct cli *c)
 
 const struct cli_verb verb_probe_set = { .name = "set",
 					 .args = "ID|NAME",
-					 .doc = "choose the blocks that run a tool",
+					 .doc = "choose the blocks that run a tool, and its budget",
 					 .page = "gbpf-probe.1",
 					 .options = options,
 					 .min_args = 1,

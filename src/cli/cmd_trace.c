@@ -12,7 +12,7 @@
 
 #define POLL_NS 250000000u /* a program's last figures are at most this old when it ends */
 #define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
-#define FIND_NS UINT64_C(500000000)
+#define FIND_NS UINT64_C(3000000000)
 #define ABSENT_NS UINT64_C(30000000000) /* for a gbpfd that is being restarted */
 #define INTERVAL_MIN_NS 10000000u
 #define TIME_MAX_NS UINT64_C(86400000000000)

@@ -5,15 +5,17 @@
 #include "cli/connect.h"
 #include "cli/probe_options.h"
 
-/* Returns how many tools have the name; *ret: the number of the last one. */
-static size_t count_named(const json_t *list, const char *name, uint64_t *ret)
+/* Returns how many tools have the name, of all or of those that stay; *ret: the number of the last
+ * one. A tool that is being replaced or detached does not stay. */
+static size_t count_named(const json_t *list, const char *name, bool staying, uint64_t *ret)
 {
 	const json_t *p;
 	size_t i, n = 0;
 
 	json_array_foreach(list, i, p)
 	{
-		if (strcmp(cli_text(p, "name"), name) == 0) {
+		if (strcmp(cli_text(p, "name"), name) == 0 &&
+		    (!staying || strcmp(cli_text(p, "state"), "attached") == 0)) {
 			*ret = cli_u64(p, "id");
 			n++;
 		}
@@ -34,7 +36,10 @@ int cli_probe_id(struct cli *c, const char *what, const char *text, uint64_t *re
 	if (code) {
 		return code;
 	}
-	n = count_named(json_object_get(result, "probes"), text, ret);
+	n = count_named(json_object_get(result, "probes"), text, true, ret);
+	if (n == 0) {
+		n = count_named(json_object_get(result, "probes"), text, false, ret);
+	}
 	json_decref(result);
 	if (n == 1) {
 		return CLI_OK;

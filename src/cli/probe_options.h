@@ -14,4 +14,12 @@ int cli_probe_budget(struct cli *c, const char *text, uint32_t *ret_ppm);
  * after a message. */
 int cli_probe_id(struct cli *c, const char *what, const char *text, uint64_t *ret);
 
+/* Prints a line for each pattern of kernels that a tool, as probe.set and probe.list show it, is
+ * set for. */
+void cli_probe_print_scopes(const json_t *tool);
+
+/* Prints notes about programs of a tool, as probe.attach and probe.list show it, that have no site
+ * in kernels which run the tool. */
+void cli_probe_note_gaps(struct cli *c, const json_t *tool);
+
 #endif

@@ -209,7 +209,7 @@ static void print(const struct cli *c, const json_t *f)
 const struct cli_trace_tool cli_trace_args = {
 	.name = "args",
 	.doc = "values of the arguments with which kernels are launched",
-	.forms = "PTX",
+	.forms = "PTX, machine code",
 	.maps = { &launches, &values },
 	.by_name = true,
 	.figures = figures,

@@ -1,14 +1,28 @@
-/* barwait: how long warps wait at barriers, in all and by site. */
+/* barwait: how long warps wait at barriers and for copies, in all and by site. */
+#include "base/compiler.h"
 #include "cli/trace.h"
 
-enum { WAIT_NS = CLI_SITE_WORDS, WORDS };
+enum { WAIT_NS = CLI_SITE_WORDS, KINDS, WORDS };
 
-static const char *const fields[] = { "count", "lines", "wait_ns", NULL };
+static const char *const fields[] = { "count", "lines", "wait_ns", "kinds", NULL };
 static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, fields };
 static const struct cli_trace_map waits = { "waits", CLI_FINE_BUCKETS, NULL };
 
+/* GBPF_BARRIER_* of hooks.def. All executions of a site have one kind, but the last site's, which
+ * stands for all that have no place of their own. */
+static const char *kind_of(uint64_t kinds, uint64_t count)
+{
+	static const char *const names[] = { "block", "mbarrier", "arrive", "copies" };
+	uint64_t kind = count ? kinds / count : 0;
+
+	return count && kinds % count	  ? "several"
+	       : kind < ARRAY_SIZE(names) ? names[kind]
+					  : "unknown";
+}
+
 static void add_site(json_t *s, const uint64_t *at)
 {
+	json_object_set_new(s, "kind", json_string(kind_of(at[KINDS], at[0])));
 	json_object_set_new(s, "wait_ns", json_integer((json_int_t)at[WAIT_NS]));
 }
 
@@ -24,6 +38,7 @@ static void add_cells(struct cli_table *t, const json_t *s, uint64_t max)
 	uint64_t ns = cli_u64(s, "wait_ns"), count = cli_u64(s, "count");
 	char text[24];
 
+	cli_table_cell(t, "%s", cli_text(s, "kind"));
 	cli_table_cell(t, "%s", cli_duration(text, count ? ns / count : 0));
 	cli_table_cell(t, "%s", cli_duration(text, ns));
 	cli_trace_bar(t, ns, max);
@@ -31,7 +46,7 @@ static void add_cells(struct cli_table *t, const json_t *s, uint64_t max)
 
 static void print(const struct cli *c, const json_t *f)
 {
-	static const char *const heads[] = { "MEAN", "SUM", "SHARE", NULL };
+	static const char *const heads[] = { "KIND", "MEAN", "SUM", "SHARE", NULL };
 
 	if (json_array_size(json_object_get(f, "sites"))) {
 		cli_trace_print_sites(c, json_object_get(f, "sites"), "wait_ns", heads, add_cells);
@@ -42,7 +57,7 @@ static void print(const struct cli *c, const json_t *f)
 
 const struct cli_trace_tool cli_trace_barwait = {
 	.name = "barwait",
-	.doc = "how long warps wait at barriers of their block",
+	.doc = "how long warps wait at barriers of their block, at mbarriers and for copies",
 	.forms = "PTX",
 	.maps = { &sites, &waits },
 	.by_site = true,

@@ -82,7 +82,7 @@ static void print(const struct cli *c, const json_t *f)
 const struct cli_trace_tool cli_trace_smmap = {
 	.name = "smmap",
 	.doc = "where blocks, warps and lanes run: a bar for each SM, and imbalance",
-	.forms = "PTX",
+	.forms = "PTX, machine code",
 	.maps = { &sms },
 	.figures = figures,
 	.print = print,

@@ -89,7 +89,7 @@ static void print(const struct cli *c, const json_t *f)
 const struct cli_trace_tool cli_trace_threadhist = {
 	.name = "threadhist",
 	.doc = "launches, blocks and threads by size of the block, and unused lanes",
-	.forms = "PTX",
+	.forms = "PTX, machine code",
 	.maps = { &sizes },
 	.figures = figures,
 	.print = print,

@@ -36,10 +36,12 @@ static bool is_of_driver(const struct cubin_elf *e, uint32_t symbol)
 
 bool cubin_calls_driver(const struct cubin_elf *e, uint32_t text, struct cubin_reloc l)
 {
+	uint64_t bytes = e->sections[text].sh_size;
 	struct cubin_insn i;
 
 	if (l.type != RELOC_CALL || l.addend || l.offset % CUBIN_INSN_BYTES ||
-	    l.offset >= e->sections[text].sh_size || !is_of_driver(e, l.symbol)) {
+	    bytes < CUBIN_INSN_BYTES || l.offset > bytes - CUBIN_INSN_BYTES ||
+	    !is_of_driver(e, l.symbol)) {
 		return false;
 	}
 	i = cubin_insn_at(cubin_elf_data(e, text) + l.offset);

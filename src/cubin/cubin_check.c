@@ -247,7 +247,7 @@ static int check_segment(const struct cubin_checking *c, uint32_t i)
 		bool in_file = cubin_elf_in_file(&c->old, q);
 		bool in = in_file && inside(x, &a, true);
 
-		if (!in && c->redirects && q == c->redirects->relocs) {
+		if (!in && cubin_check_loses_relocs(c, q)) {
 			continue; /* may be empty now, and then be anywhere */
 		}
 		if (in != (in_file && inside(y, &b, true))) {

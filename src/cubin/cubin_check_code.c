@@ -164,7 +164,7 @@ int cubin_check_code(const struct cubin_checking *c, const struct cubin_check_ke
 	if (old < 32 || old % 16 || new <= old || new - old < c->stub->bytes) {
 		return differs(c, k, "its size");
 	}
-	if (memcmp(a + 16, b + 16, old - 16) != 0) {
+	if (!cubin_check_same_code(c, k->text)) {
 		return differs(c, k, "an instruction behind the first");
 	}
 	if (split_branch(c->new.arch, b, 0, &rest) != (int64_t)old || !plain_branch(rest)) {

@@ -26,7 +26,8 @@ struct cubin_checking {
 	struct report *r;
 };
 
-/* As cubin_check(), of a copy in which bank 4 has these addresses; NULL: as the original's. */
+/* As cubin_check(), of a copy in which bank 4 and the code have these addresses; NULL: as the
+ * original's. */
 int cubin_check_copy(const void *original, size_t original_bytes, const void *result,
 		     size_t result_bytes, const struct cubin_stub *s,
 		     const struct cubin_redirects *d, struct report *r);
@@ -41,7 +42,12 @@ int cubin_check_image_info(const struct cubin_checking *c, uint32_t section);
 
 /* Returns true if section i has addresses, or relocations, that a copy has replaced. */
 bool cubin_check_is_redirected(const struct cubin_checking *c, uint32_t i);
-/* Bank 4 and its relocations, in a copy. */
+/* Returns true if section i is the relocations of such addresses. */
+bool cubin_check_loses_relocs(const struct cubin_checking *c, uint32_t i);
+/* Bank 4 and the relocations, in a copy. */
 int cubin_check_redirects(const struct cubin_checking *c);
+/* Returns whether the code of both images, without what is behind the old code's end and the first
+ * instruction, differs in such addresses only. */
+bool cubin_check_same_code(const struct cubin_checking *c, uint32_t text);
 
 #endif

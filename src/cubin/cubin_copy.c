@@ -1,9 +1,9 @@
 /* Copies of an image that run one kernel with a stub of its own, beside the image that the program
  * has loaded. A copy has variables, constants, textures and numbers of functions of its own.
  * Compiled code names them by constant banks other than those of the kernel, by relocations, and by
- * calls through registers. A kernel that uses variables by their addresses in bank 4 runs in a copy
- * that has those of the program's module there, and cubin_calls.c knows which calls are the same in
- * a copy; a kernel that uses the others cannot be copied. */
+ * calls through registers. A kernel that uses variables by their addresses in bank 4, or in its
+ * instructions, runs in a copy that has those of the program's module there, and cubin_calls.c
+ * knows which calls are the same in a copy; a kernel that uses the others cannot be copied. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,13 +12,6 @@
 #include "cubin/cubin_insn_int.h"
 
 #define SYMBOL_TYPES_PLAIN 4u /* types from 10 on are textures, samplers and surfaces */
-
-static int refuse(struct report *r, const char *why)
-{
-	(void)report_set(r, -ENOTSUP, "cubin", "a copy of the kernel would have its own %s", why);
-	report_hint(r, "build it with PTX, or compile it with gBPF's ptxas (gbpf-run(1))");
-	return -ENOTSUP;
-}
 
 /* ---- code ---- */
 
@@ -69,19 +62,18 @@ static bool reads_address(const struct cubin_elf *e, struct cubin_insn i)
 }
 
 /* The soft GPU's code does not show what it uses. */
-static int check_code(const struct cubin_elf *e, uint32_t text, bool *ret_variables,
+static int check_code(const struct cubin_elf *e, uint32_t text, struct cubin_uses *ret,
 		      struct report *r)
 {
 	const uint8_t *code = cubin_elf_data(e, text);
 	bool variables = has_variables(e), constants = has_constants(e), unknown = false;
 	int err = cubin_calls_check(e, text, &unknown);
 
-	*ret_variables = false;
 	if (err < 0) {
 		return err;
 	}
 	if (unknown) {
-		return refuse(r, "functions, which it calls in an unknown form");
+		return cubin_refuse_own(r, "functions, which it calls in an unknown form");
 	}
 	for (size_t at = 0; at + CUBIN_INSN_BYTES <= e->sections[text].sh_size;
 	     at += CUBIN_INSN_BYTES) {
@@ -89,13 +81,13 @@ static int check_code(const struct cubin_elf *e, uint32_t text, bool *ret_variab
 		unsigned bank = bank_of(i);
 
 		if (cubin_insn_op(i) == CUBIN_OP_NONE && constants) {
-			return refuse(r, "constants of the module");
+			return cubin_refuse_own(r, "constants of the module");
 		}
 		if (bank == BANK_VARIABLES || (variables && cubin_insn_op(i) == CUBIN_OP_NONE)) {
-			*ret_variables = true;
+			ret->bank = true;
 		} else if ((bank != 0 && bank != 2 && bank != BANK_NONE) ||
 			   (constants && reads_address(e, i))) {
-			return refuse(r, "constants of the module");
+			return cubin_refuse_own(r, "constants of the module");
 		}
 	}
 	return 0;
@@ -137,7 +129,7 @@ static bool is_table(const struct cubin_elf *e, uint32_t section)
 }
 
 static int check_relocs(const struct cubin_elf *e, uint32_t text, const char *kernel,
-			struct report *r)
+			struct cubin_uses *ret, struct report *r)
 {
 	for (uint32_t i = 1; i < e->n_sections; i++) {
 		size_t n = cubin_elf_is_reloc(e, i) ? cubin_elf_relocs(e, i) : 0;
@@ -150,9 +142,11 @@ static int check_relocs(const struct cubin_elf *e, uint32_t text, const char *ke
 		for (size_t q = 0; q < n; q++) {
 			struct cubin_reloc l = cubin_elf_reloc(e, i, q);
 
-			if (!is_own(e, cubin_elf_symbol(e, l.symbol), text, kernel) &&
-			    !(target == text && cubin_calls_driver(e, text, l))) {
-				return refuse(r, "variables or functions of the module");
+			if (target == text && cubin_redirects_half(e, text, &l)) {
+				ret->code = text;
+			} else if (!is_own(e, cubin_elf_symbol(e, l.symbol), text, kernel) &&
+				   !(target == text && cubin_calls_driver(e, text, l))) {
+				return cubin_refuse_own(r, "variables or functions of the module");
 			}
 		}
 	}
@@ -165,18 +159,19 @@ static int check_symbols(const struct cubin_elf *e, struct report *r)
 {
 	for (uint32_t i = 1; i < e->n_symbols; i++) {
 		if (ELF64_ST_TYPE(cubin_elf_symbol(e, i).st_info) > SYMBOL_TYPES_PLAIN) {
-			return refuse(r, "texture references");
+			return cubin_refuse_own(r, "texture references");
 		}
 	}
 	return 0;
 }
 
 int cubin_copy_check(const struct cubin_elf *e, const struct cubin_scan *s,
-		     const struct cubin_kernel *k, bool *ret_variables, struct report *r)
+		     const struct cubin_kernel *k, struct cubin_uses *ret, struct report *r)
 {
 	uint32_t text = s->parts[k - s->kernels].text;
 	int err = check_symbols(e, r);
 
-	err = err ? err : check_code(e, text, ret_variables, r);
-	return err ? err : check_relocs(e, text, k->name, r);
+	*ret = (struct cubin_uses){ 0 };
+	err = err ? err : check_code(e, text, ret, r);
+	return err ? err : check_relocs(e, text, k->name, ret, r);
 }

@@ -317,3 +317,13 @@ void cubin_elf_finish(struct cubin_elf *e)
 	e->sections = NULL;
 	e->segments = NULL;
 }
+
+bool cubin_elf_is_mercury(const struct cubin_elf *e)
+{
+	for (uint32_t i = 1; i < e->n_sections; i++) {
+		if (e->sections[i].sh_type == CUBIN_TYPE_MERCURY) {
+			return true;
+		}
+	}
+	return false;
+}

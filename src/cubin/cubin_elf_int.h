@@ -48,6 +48,8 @@ const char *cubin_elf_symbol_name(const struct cubin_elf *e, const Elf64_Sym *s)
 /* Bytes of a section that has some in the image (type not NOBITS). */
 const uint8_t *cubin_elf_data(const struct cubin_elf *e, uint32_t section);
 bool cubin_elf_in_file(const struct cubin_elf *e, uint32_t section);
+/* Returns whether the driver can compile the image for other architectures. */
+bool cubin_elf_is_mercury(const struct cubin_elf *e);
 
 /* ---- relocations ---- */
 

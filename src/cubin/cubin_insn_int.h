@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define CUBIN_INSN_BYTES 16u
+#define CUBIN_INSN_IMMEDIATE 4u /* first byte of a 32-bit operand */
 
 struct cubin_insn {
 	uint64_t lo, hi;
@@ -21,6 +22,8 @@ enum cubin_op {
 	CUBIN_OP_BRA = 0x947,
 	CUBIN_OP_BRA_UNIFORM = 0x547, /* taken on a uniform predicate */
 	CUBIN_OP_PMTRIG = 0x801,      /* pmevent */
+	CUBIN_OP_MOV_IMM = 0x802,     /* MOV R, 32 bits */
+	CUBIN_OP_UMOV_IMM = 0x882,    /* UMOV UR, 32 bits */
 	CUBIN_OP_MOV_CONST = 0xa02,   /* MOV R, c[][] */
 	CUBIN_OP_IMAD_CONST = 0x624,  /* IMAD R, R, R, c[][]: the other form of MOV */
 	CUBIN_OP_LDC = 0xb82,	      /* R = c[][R + offset] */
@@ -65,6 +68,7 @@ enum cubin_base {
 	CUBIN_BASE_REDUX = 0x1c4,
 };
 #define CUBIN_ALWAYS 7u	       /* predicate "true" */
+#define CUBIN_NEVER 15u	       /* its negation */
 #define CUBIN_NO_BARRIER 7u    /* no scoreboard */
 #define CUBIN_STORE_BARRIER 5u /* scoreboard given to stores that signal none */
 #define CUBIN_STACK_REGISTER 1u

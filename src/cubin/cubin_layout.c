@@ -192,8 +192,8 @@ static int64_t moved_start(const struct cubin_layout *l, const struct cubin_elf 
 	return -1;
 }
 
-/* The same for the end of a section. A segment may also end where a section without bytes begins.
- */
+/* The same for the end of a section. A segment may also end where a section without bytes begins,
+ * but not within another one: moved, that would lie in the segment as a whole. */
 static int64_t moved_end(const struct cubin_layout *l, const struct cubin_elf *e, uint64_t at)
 {
 	for (size_t i = first_from(l, e, at); i > 0; i--) {
@@ -205,6 +205,9 @@ static int64_t moved_end(const struct cubin_layout *l, const struct cubin_elf *e
 		}
 		if (s->sh_offset + s->sh_size == at) {
 			return (int64_t)(l->offset[section] + l->bytes[section]);
+		}
+		if (s->sh_offset + s->sh_size > at) {
+			return -1;
 		}
 		break;
 	}

@@ -31,25 +31,25 @@ static bool same_family(unsigned a, unsigned b)
  * and that code would lack the stub. */
 static int check_arch(const struct cubin_elf *e, const struct cubin_stub *stub, struct report *r)
 {
-	bool exact = e->arch == stub->arch;
-
 	if (!same_family(e->arch, stub->arch)) {
 		return cubin_refuse(r, "code for sm_%u with a stub for sm_%u", e->arch, stub->arch);
 	}
-	for (uint32_t i = 1; i < e->n_sections && !exact; i++) {
-		if (e->sections[i].sh_type == CUBIN_TYPE_MERCURY) {
-			return cubin_refuse(r, "code for sm_%u that the driver compiles for sm_%u",
-					    e->arch, stub->arch);
-		}
+	if (e->arch != stub->arch && cubin_elf_is_mercury(e)) {
+		return cubin_refuse(r, "code for sm_%u that the driver compiles for sm_%u", e->arch,
+				    stub->arch);
 	}
 	return 0;
 }
 
 static void size_sections(struct patching *p)
 {
-	if (p->redirects && p->redirects->relocs) {
-		p->layout.bytes[p->redirects->relocs] =
-			cubin_redirects_reloc_bytes(p->redirects, p->elf);
+	const struct cubin_redirects *d = p->redirects;
+
+	if (d && d->bank.relocs) {
+		p->layout.bytes[d->bank.relocs] = cubin_redirects_reloc_bytes(&d->bank, p->elf);
+	}
+	if (d && d->code.relocs) {
+		p->layout.bytes[d->code.relocs] = cubin_redirects_reloc_bytes(&d->code, p->elf);
 	}
 	for (size_t i = 0; i < p->scan->n; i++) {
 		const struct cubin_parts *parts = &p->scan->parts[i];
@@ -63,20 +63,22 @@ static void size_sections(struct patching *p)
 	}
 }
 
-/* Returns false if the section has no addresses of variables that are replaced. */
+/* Returns false if the section is neither the bank with addresses that are replaced, nor their
+ * relocations. */
 static bool write_redirected(const struct patching *p, uint32_t section, uint8_t *to)
 {
 	const struct cubin_redirects *d = p->redirects;
 
-	if (d && section == d->bank) {
-		cubin_redirects_write_bank(to, d, p->elf);
-		return true;
+	if (d && section == d->bank.section) {
+		cubin_redirects_write_bank(to, &d->bank, p->elf);
+	} else if (d && section == d->bank.relocs) {
+		cubin_redirects_write_relocs(to, &d->bank, p->elf);
+	} else if (d && section == d->code.relocs) {
+		cubin_redirects_write_relocs(to, &d->code, p->elf);
+	} else {
+		return false;
 	}
-	if (d && section == d->relocs) {
-		cubin_redirects_write_relocs(to, d, p->elf);
-		return true;
-	}
-	return false;
+	return true;
 }
 
 static void write_section(const struct patching *p, uint32_t section)
@@ -93,6 +95,9 @@ static void write_section(const struct patching *p, uint32_t section)
 		memcpy(to, cubin_elf_data(p->elf, section), p->elf->sections[section].sh_size);
 	} else if (section == parts->text) {
 		cubin_write_text(to, p->elf, parts, k, p->stub);
+		if (p->redirects && section == p->redirects->code.section) {
+			cubin_redirects_write_code(to, &p->redirects->code);
+		}
 	} else if (section == parts->bank) {
 		cubin_write_bank(to, p->elf, parts, k, p->stub);
 	} else {
@@ -266,7 +271,8 @@ struct choice {
 	bool redirected;
 };
 
-static int find_variables(const struct cubin_elf *e, struct choice *c, struct report *r)
+static int find_variables(const struct cubin_elf *e, struct choice *c, struct cubin_uses uses,
+			  struct report *r)
 {
 	int err;
 
@@ -274,7 +280,7 @@ static int find_variables(const struct cubin_elf *e, struct choice *c, struct re
 		return report_set(r, -ENOTSUP, "cubin",
 				  "a copy of the kernel would have its own variables");
 	}
-	err = cubin_redirects_make(&c->redirects, e, c->address, c->arg, r);
+	err = cubin_redirects_make(&c->redirects, e, uses, c->address, c->arg, r);
 	c->redirected = !err;
 	return err;
 }
@@ -283,7 +289,7 @@ static int find_variables(const struct cubin_elf *e, struct choice *c, struct re
 static int choose(struct cubin_scan *scan, struct choice *c, struct report *r)
 {
 	const struct cubin_kernel *k = strmap_get(&scan->names, c->kernel);
-	bool variables = false;
+	struct cubin_uses uses;
 	int err;
 
 	if (!k) {
@@ -294,8 +300,8 @@ static int choose(struct cubin_scan *scan, struct choice *c, struct report *r)
 			scan->kernels[i].why = CUBIN_NOT_CHOSEN;
 		}
 	}
-	err = cubin_copy_check(scan->elf, scan, k, &variables, r);
-	return !err && variables ? find_variables(scan->elf, c, r) : err;
+	err = cubin_copy_check(scan->elf, scan, k, &uses, r);
+	return !err && (uses.bank || uses.code) ? find_variables(scan->elf, c, uses, r) : err;
 }
 
 static int patch_elf(struct cubin_patched **ret, const struct cubin_elf *e, struct choice *c,

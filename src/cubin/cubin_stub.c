@@ -11,8 +11,8 @@
 #include "cubin/cubin_elf_int.h"
 #include "cubin/cubin_insn_int.h"
 
-#define STUB_REGISTERS_MAX 64u
-#define STUB_BYTES_MAX 65536u
+#define STUB_REGISTERS_MAX 64u /* with which a block of 1024 threads can be launched */
+#define STUB_BYTES_MAX 262144u
 #define FIELD_LDC 38u  /* first bit of the offset in a constant operand */
 #define FIELD_LDCU 37u /* the same in LDCU */
 

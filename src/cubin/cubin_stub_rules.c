@@ -33,7 +33,8 @@ static const char *why_not(struct cubin_insn i)
 	case CUBIN_BASE_LDL:
 	case CUBIN_BASE_STL:
 		return "have a stack in memory";
-	case CUBIN_BASE_LDS:
+	case CUBIN_BASE_LDS: /* in front of fences the driver's compiler has loads that never run */
+		return cubin_insn_predicate(i) == CUBIN_NEVER ? NULL : "use shared memory";
 	case CUBIN_BASE_STS:
 	case CUBIN_BASE_ATOMS:
 		return "use shared memory";

@@ -27,7 +27,7 @@ static int look_at(const struct cubin_elf *e, const struct cubin_scan *s, const 
 	const struct cubin_kernel *k = strmap_get(&s->names, name);
 	struct cubin_redirects d = { 0 };
 	enum cubin_why why;
-	bool variables = false;
+	struct cubin_uses uses;
 	int err;
 
 	if (!k) {
@@ -38,9 +38,9 @@ static int look_at(const struct cubin_elf *e, const struct cubin_scan *s, const 
 		return report_set(r, -ENOENT, "cubin", "it cannot be patched: %s",
 				  cubin_why_text(why));
 	}
-	err = cubin_copy_check(e, s, k, &variables, r);
-	if (!err && variables) {
-		err = cubin_redirects_make(&d, e, NULL, NULL, r);
+	err = cubin_copy_check(e, s, k, &uses, r);
+	if (!err) {
+		err = cubin_redirects_make(&d, e, uses, NULL, NULL, r);
 	}
 	cubin_redirects_finish(&d);
 	return err;

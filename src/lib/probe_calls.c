@@ -91,6 +91,28 @@ EXPORT int gbpf_probe_set(struct gbpf *g, uint32_t id, uint32_t every, int off, 
 	return lib_text(g, "probe.set", p, -1, ret_json);
 }
 
+EXPORT int gbpf_probe_set_kernel(struct gbpf *g, uint32_t id, const char *kernel, uint32_t every,
+				 int off, char **ret_json)
+{
+	json_t *p = json_pack("{s:I,s:s}", "id", (json_int_t)id, "kernel", kernel);
+
+	if (p && every) {
+		json_object_set_new(p, "every", json_integer(every));
+	}
+	if (p && off >= 0) {
+		json_object_set_new(p, "off", json_boolean(off != 0));
+	}
+	return lib_text(g, "probe.set", p, -1, ret_json);
+}
+
+EXPORT int gbpf_probe_set_budget(struct gbpf *g, uint32_t id, uint32_t budget_ppm, char **ret_json)
+{
+	return lib_text(
+		g, "probe.set",
+		json_pack("{s:I,s:I}", "id", (json_int_t)id, "budget_ppm", (json_int_t)budget_ppm),
+		-1, ret_json);
+}
+
 EXPORT int gbpf_probe_detach(struct gbpf *g, uint32_t id, char **ret_json)
 {
 	return lib_text(g, "probe.detach", json_pack("{s:I}", "id", (json_int_t)id), -1, ret_json);

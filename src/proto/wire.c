@@ -69,6 +69,13 @@ static void close_from(int *fds, unsigned *nfds, unsigned keep)
 	}
 }
 
+static void terminate_scopes(struct proto_probe_control *c)
+{
+	for (unsigned i = 0; i < PROTO_PROBE_SCOPES; i++) {
+		c->scopes[i].kernel[PROTO_PATTERN - 1] = 0;
+	}
+}
+
 static void terminate(union proto_message *m)
 {
 	switch (m->head.type) {
@@ -89,9 +96,17 @@ static void terminate(union proto_message *m)
 		break;
 	case PROTO_PROBE:
 		m->probe.kernel[sizeof(m->probe.kernel) - 1] = 0;
+		terminate_scopes(&m->probe.control);
+		break;
+	case PROTO_PROBE_SET:
+		terminate_scopes(&m->probe_set.control);
 		break;
 	case PROTO_PROBE_STATE:
 		m->probe_state.why[sizeof(m->probe_state.why) - 1] = 0;
+		m->probe_state.compared[sizeof(m->probe_state.compared) - 1] = 0;
+		for (unsigned i = 0; i < PROTO_PROBE_GAPS; i++) {
+			m->probe_state.gaps[i].kernel[PROTO_KERNEL_NAME - 1] = 0;
+		}
 		break;
 	default:
 		break;
@@ -105,6 +120,16 @@ static int image_descriptors(uint32_t regions)
 		return -1;
 	}
 	return 1 + __builtin_popcount(regions);
+}
+
+static bool is_control(const struct proto_probe_control *c)
+{
+	bool good = c->n <= PROTO_PROBE_SCOPES && c->off <= 1;
+
+	for (uint32_t i = 0; good && i < c->n; i++) {
+		good = c->scopes[i].on_off <= PROTO_PROBE_OFF;
+	}
+	return good;
 }
 
 /* Returns the number of descriptors of a message: exactly that many (WELCOME: at least), or -1 if
@@ -129,7 +154,9 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 	case PROTO_PREPARE:
 		return image_descriptors(m->version.regions);
 	case PROTO_PROBE:
-		return image_descriptors(m->probe.regions);
+		return is_control(&m->probe.control) ? image_descriptors(m->probe.regions) : -1;
+	case PROTO_PROBE_SET:
+		return is_control(&m->probe_set.control) ? 0 : -1;
 	case PROTO_DEVICES:
 	case PROTO_DEVICES_ARE:
 		return m->devices.gpus <= PROTO_MAX_GPUS ? 0 : -1;

@@ -3,7 +3,8 @@
  * JSON lines: docs/PROTOCOL.md.)
  *
  * Order: client HELLO; daemon WELCOME or REFUSED; client BOARD_MAPPED, after which the daemon seals
- * board and statistics and sends PREPARE, BOARD_ADD ... Every PREPARE is answered by PREPARED.
+ * board and statistics and sends PREPARE, BOARD_ADD, PROBE ... and then PROBE_END of version 0, for
+ * which the client waits before the program's first launch. Every PREPARE is answered by PREPARED.
  * After an early HELLO and its WELCOME the client starts the driver and sends DEVICES, which is
  * answered by DEVICES_ARE (QUEUED may precede it, or REFUSED replace it), then BOARD_MAPPED. Either
  * side ends the session by closing. */
@@ -20,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 10u
+#define PROTO_VERSION 14u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -53,15 +54,17 @@ enum proto_type {
 	PROTO_PROBE,	    /* d>c: attach a tool; descriptors as of PREPARE */
 	PROTO_PROBE_STATE,  /* c>d: answers PROBE; then whenever kernels gain or lose its programs
 			     */
-	PROTO_PROBE_END,    /* d>c: detach it; version 0, to a process that had tools of an
-			       earlier gbpfd: these are all that it is to keep */
+	PROTO_PROBE_END,    /* d>c: detach it; version 0, once in a session: all tools that the
+			       process is to have at its start were sent, and those of an
+			       earlier gbpfd that were not end */
 	PROTO_PROBE_ENDED,  /* c>d: answers PROBE_END: no launch of it is unfinished, and its region
 			       has its last values */
 	PROTO_PROBE_DRAIN,  /* d>c: copy its maps in memory of the GPU to its region */
 	PROTO_PROBE_DRAINED, /* c>d: answers PROBE_DRAIN */
 	PROTO_COVERAGE,	     /* d>c: say in the statistics which kernels can be probed */
 	PROTO_COVERED,	     /* c>d: answers COVERAGE */
-	PROTO_PROBE_SET,     /* d>c: which blocks run its programs, also in running kernels */
+	PROTO_PROBE_SET,     /* d>c: which blocks of which kernels run its programs, also in
+				running kernels; its budget */
 };
 
 struct proto_head {
@@ -185,6 +188,27 @@ struct proto_version { /* PREPARE (regions), PREPARED (status: 0 or -errno), DRO
 
 #define PROTO_PATTERN 256
 
+#define PROTO_PROBE_SCOPES 16u
+enum { PROTO_PROBE_AS_OTHERS, PROTO_PROBE_ON, PROTO_PROBE_OFF };
+
+/* Kernels for which a tool is set. */
+struct proto_probe_scope {
+	uint32_t every;		    /* as of struct proto_probe_control; 0: it does not set that */
+	uint32_t on_off;	    /* PROTO_PROBE_*; AS_OTHERS: likewise */
+	char kernel[PROTO_PATTERN]; /* of their names */
+};
+
+/* Which blocks run a tool. For a kernel with whose name several scopes match the last one counts
+ * that sets the interval, or on and off; each overrides the tool's own. */
+struct proto_probe_control {
+	uint32_t every; /* one block in so many runs its programs; 0: it cannot be set, and all do
+			 */
+	uint32_t off;	/* 1: none does */
+	uint32_t n;	/* scopes, at most PROTO_PROBE_SCOPES */
+	uint32_t reserved;
+	struct proto_probe_scope scopes[PROTO_PROBE_SCOPES];
+};
+
 /* PROBE. A tool is a policy image with programs inside kernels. Its version is not one of a policy.
  */
 struct proto_probe {
@@ -193,12 +217,18 @@ struct proto_probe {
 	uint64_t replaces; /* version of the tool that it replaces in each kernel; 0: none */
 	uint32_t regions;
 	uint32_t budget_ppm; /* of the launches' time that it may take; 0: no limit */
-	uint32_t every;	     /* as in PROBE_SET, for a tool that was built to be set */
 	uint32_t partial; /* 1: kernels that lack places of some of its programs run the others */
 	uint32_t verify;  /* 1: its forms are compared with the kernels themselves */
-	uint32_t reserved;
 	char kernel[PROTO_PATTERN]; /* of kernels' names, besides the programs' own */
+	struct proto_probe_control control;
 };
+
+/* A kernel that runs a tool, and in which some of its programs have no site. */
+struct proto_probe_gap {
+	uint32_t programs; /* as bits, by their order in the image */
+	char kernel[PROTO_KERNEL_NAME];
+};
+#define PROTO_PROBE_GAPS 8u
 
 struct proto_probe_state {
 	struct proto_head head;
@@ -225,7 +255,11 @@ struct proto_probe_state {
 			      gdev_access do not run */
 	/* Of a tool with `verify`: kernels with equal results with and without its programs, with
 	 * other results, and those that cannot be compared. */
-	uint32_t equal, differing, not_compared, reserved;
+	uint32_t equal, differing, not_compared;
+	uint32_t siteless;	   /* of `kernels`: in which a program of it has no site */
+	uint32_t placed, unplaced; /* programs, as bits: with a site in one of `kernels`, and
+				      without a site in one of them */
+	struct proto_probe_gap gaps[PROTO_PROBE_GAPS]; /* of these kernels; programs 0: unused */
 	char compared[PROTO_TEXT]; /* the last one of the others, and what differs, or why; "" */
 	char why[PROTO_TEXT];	   /* the last one of these, and the reason; "" */
 };
@@ -235,8 +269,9 @@ struct proto_probe_state {
 struct proto_probe_set {
 	struct proto_head head;
 	uint64_t version;
-	uint32_t every; /* one block in so many runs its programs; 0: none */
+	uint32_t budget_ppm; /* as in PROBE */
 	uint32_t reserved;
+	struct proto_probe_control control; /* likewise */
 };
 
 /* PROBE_END, PROBE_ENDED, PROBE_DRAIN, PROBE_DRAINED; COVERAGE and COVERED, of no tool: version 0

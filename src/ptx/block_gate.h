@@ -29,7 +29,8 @@ struct ptx_gate_arg {
 	uint64_t leases; /* device address of the lease words, 16-byte aligned */
 	uint64_t gate;	 /* device address of the gate, PTX_GATE_WORD behind the run's ticket
 			    counter; 0: run */
-	uint64_t done;	 /* address, as kernels use it, of a u32 in pinned host memory */
+	uint64_t done;	 /* address, as kernels use it, of a u32 in pinned host memory. With gate 0
+			    the launch's number, which programs in the stub read; 0: not known */
 	uint32_t first;	 /* the launch's first ticket */
 	uint32_t end;	 /* its first ticket + its number of tickets: published at its end */
 	uint32_t number; /* stored to *done at its end */

@@ -67,6 +67,7 @@ enum ptx_operand_kind {
 	PTX_TUPLE,   /* (args) of a call */
 	PTX_PAIR,    /* args[0] | args[1] */
 	PTX_NOT,     /* !args[0] */
+	PTX_MINUS,   /* -args[0], a register: of vmad */
 	PTX_GENERIC, /* generic(name) + offset, in initializers */
 	PTX_MASK,    /* value(name + offset), in initializers */
 };

@@ -2,8 +2,8 @@
  * use what only their own module has: variables that a body declares, which the driver does not
  * find by name, become variables of the module; and the functions whose addresses are taken are
  * listed in a variable, because a function's address is a number of its module. The module computes
- * what it did: only names change, and nothing reads the list but probed forms. docs/DEVICE.md has
- * the argument. */
+ * what it did: only names change, and nothing reads the list but probed forms.
+ * docs/DEVICE-RUNTIME.md has the argument. */
 #ifndef GBPF_PTX_PREPARE_H
 #define GBPF_PTX_PREPARE_H
 

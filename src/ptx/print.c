@@ -77,6 +77,9 @@ static void print_operand(const struct ptx_operand *o, struct buf *out)
 	case PTX_NOT:
 		print_args(o, "!", "", "", out);
 		break;
+	case PTX_MINUS:
+		print_args(o, "-", "", "", out);
+		break;
 	case PTX_GENERIC:
 		buf_printf(out, "generic(%s)", o->name);
 		print_offset(o->offset, out);

@@ -29,18 +29,21 @@ struct ptx_bracket_arg {
 	uint32_t shared_bytes;
 	uint32_t cancelled; /* 1: the launch behind `begin` was refused: `end` runs no program and
 			       only frees what `begin` has kept */
-	uint64_t done; /* address of a number of 8 bytes in host memory, to which `end` adds 1, or
-			  what is launched last if there is no `end`; 0: none */
+	uint64_t done; /* address of a counter of 8 bytes in host memory; the last kernel of the
+			  launch, `end` if there is one, adds 1. 0: none */
 	uint64_t late; /* address of the form's table (ptx/probe_late.h) */
 	uint32_t late_launch; /* number of the launch in it */
 	uint32_t reserved;    /* 0 */
+	uint64_t control;     /* address of the kernel's control words minus that of the environment
+			       */
 };
 
 /* What a module of brackets has. */
 struct ptx_bracket_parts {
 	bool begin, end; /* entries; a missing one is not launched */
 	bool late;	 /* likewise; launched behind the kernel and in front of `end` */
-	bool keeps_time; /* begin keeps what end reads: a refused launch is to be cancelled */
+	bool keeps_time; /* `begin` stores what `end` reads, so a refused launch must be cancelled
+			  */
 };
 
 /* Returns true if programs of the hook run in brackets. */

@@ -12,13 +12,13 @@ struct ptx_pointers {
 	uint32_t n, n_params;
 	struct ptx_pointer {
 		uint32_t param, offset; /* of 8 bytes in a parameter */
-		bool written;		/* the kernel may write by it */
+		bool written;		/* the kernel may write to addresses computed from it */
 	} at[PTX_POINTERS_MAX];
 	uint32_t bytes[PTX_POINTER_PARAMS_MAX]; /* of each parameter */
 };
 
-/* Fills *ret for the entry of that name. Returns 0; -ENOENT; -ENOTSUP: it is not known, for the
- * reason in the report; -ENOMEM. */
+/* Fills *ret for the entry of that name. Returns 0; -ENOENT: no such entry; -ENOTSUP: the words are
+ * not known, with the reason in the report; -ENOMEM. */
 int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_pointers *ret,
 		      struct report *r);
 

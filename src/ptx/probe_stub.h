@@ -4,9 +4,9 @@
  *
  * A stub runs before the kernel's first instruction and owns no memory, so it has no stack and no
  * calls: the programs' functions become part of its body. The address of each environment is a
- * constant in the text: the kernel's arguments stay what the gate defines, so that whoever launches
- * a patched kernel can launch a probed one. Such a stub serves one context and is not worth storing
- * on disk.
+ * constant in the text: the kernel's arguments stay what the gate defines, so that each call that
+ * launches a patched kernel can launch a probed one. Such a stub serves one context and is not
+ * worth storing on disk.
  *
  * Arguments of the kernel lie where the padding does, so programs read them there.
  *
@@ -24,12 +24,20 @@
 /* A part of the kernel's parameters that a program reads. */
 struct ptx_stub_arg {
 	const char *program;	/* the probe's name */
-	uint32_t offset, bytes; /* from the first parameter; 1, 2, 4 or 8 */
+	uint32_t offset, bytes; /* offset from the first parameter; size: 1, 2, 4 or 8 */
 };
 
 #define PTX_STUB_ARGS_MAX 64u
 
-/* What a stub expects of the kernel, and of who opens it. */
+/* The kernel that gets a stub. A stub without a program that reads the field `kernel` does not
+ * depend on its name, and one without programs that read parameters by their number does not depend
+ * on where these lie. */
+struct ptx_stub_kernel {
+	const char *name;
+	const struct ptx_kernel_params *params; /* NULL: not known; such programs are refused */
+};
+
+/* Requirements of a stub: what the kernel, and the code that enables the stub, must provide. */
 struct ptx_stub_form {
 	uint32_t pad; /* bytes of other parameters in front of the argument */
 	uint32_t n_args;
@@ -38,12 +46,11 @@ struct ptx_stub_form {
 };
 
 /* Appends a module as ptx_gate_stub does, with programs. pad: PTX_GATE_PAD_A or _B; ret->pad is
- * more if arguments of the kernel lie behind. envs: address of each one's environment. kernel: name
- * of the kernel that gets the stub; a stub without a program that reads the field `kernel` does not
- * depend on it. Returns 0; -ENOTSUP with the reason: a hook or a form of program that the stub
- * lacks; -EINVAL: a probe is not as ptx/probe.h says; -EFBIG; -ENOMEM. */
-int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *kernel,
-		   const struct ptx_probe *probes, const uint64_t *envs, uint32_t n,
-		   struct ptx_stub_form *ret, struct report *r);
+ * more if arguments of the kernel lie behind. envs: address of each one's environment. Returns 0;
+ * -ENOTSUP with the reason: a hook or a form of program that the stub lacks; -EINVAL: a probe is
+ * not as ptx/probe.h says; -EFBIG; -ENOMEM. */
+int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad,
+		   const struct ptx_stub_kernel *kernel, const struct ptx_probe *probes,
+		   const uint64_t *envs, uint32_t n, struct ptx_stub_form *ret, struct report *r);
 
 #endif

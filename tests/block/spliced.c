@@ -77,6 +77,8 @@ static const struct {
 			 [BOTH] = { probe_both, 2 },
 			 [ARGUMENT] = { &probe_of_arg, 1 } };
 
+static const struct ptx_stub_kernel work = { "work", NULL };
+
 /* All programs have one environment, which has the maps' addresses first. */
 static uint32_t write_stub(struct buf *text, uint32_t pad, enum form f, struct report *r)
 {
@@ -86,7 +88,7 @@ static uint32_t write_stub(struct buf *text, uint32_t pad, enum form f, struct r
 
 	buf_init(text);
 	err = f == GATE ? ptx_gate_stub(text, arch, pad)
-			: ptx_probe_stub(text, arch, pad, "work", programs_of[f].probes, envs,
+			: ptx_probe_stub(text, arch, pad, &work, programs_of[f].probes, envs,
 					 programs_of[f].n, &form, r);
 	if (err) {
 		fail("stub", r);

@@ -66,14 +66,21 @@ def check_output(line, wanted, output):
 			return
 
 
+def execute(command):
+	return subprocess.run(['bash', '-c', command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+		stderr=subprocess.STDOUT, text=True, timeout=120)
+
+
 def run(line, command, wanted, code):
 	global ran
 	ran += 1
 	if command.startswith('cd '):
 		os.chdir(command[3:])
 		return
-	r = subprocess.run(['bash', '-c', command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-		stderr=subprocess.STDOUT, text=True, timeout=120)
+	r = execute(command)
+	if r.returncode == 8 and code == 0:
+		# On a busy machine the time of an example may end before a kernel has its tool: it is asked to trace for longer.
+		r = execute(re.sub(r'--time \d+ms', '--time 10s', command))
 	print(f'$ {command}: {r.returncode}')
 	if r.returncode != code:
 		fail(line, f'`{command}` ended with {r.returncode}, not {code}:\n{r.stdout}')

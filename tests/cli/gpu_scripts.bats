@@ -201,9 +201,9 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 }
 
 @test "gpu/probes: conformance, exact counts with PTX and of machine code, cycles under load" {
-	script probes --parts bpft,ptx,code,cycles --cycles 2 --launches 100
+	script probes --parts bpft,ptx,code,numbers,tools,cycles --cycles 2 --launches 100
 	[ "$status" -eq 0 ]
-	rows '[x["what"] for x in r] == ["bpft", "ptx", "code", "cycles"]'
+	rows '[x["what"] for x in r] == ["bpft", "ptx", "code", "numbers", "tools", "cycles"]'
 	script probes --parts torch --operations nothing
 	[ "$status" -eq 1 ]
 	nothing_left

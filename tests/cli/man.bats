@@ -149,7 +149,8 @@ all_examples() {
 }
 
 @test "examples of gbpf-policy(7) do what they say" {
-	"$GBPF" run --device soft true
+	"$GBPF" run --device soft --name train -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
+	wait_for grep -q ready batch.out
 	all_examples gbpf-policy.7.scd.in
 }
 

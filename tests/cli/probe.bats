@@ -54,7 +54,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	[ "${#lines[@]}" -eq 3 ]
 	run --separate-stderr "$GBPF" map set counts 0 1 --tenant 0
 	[ "$status" -eq 2 ]
-	[[ "$stderr" == *"memory of the GPU"* ]]
+	[[ "$stderr" == *"inside kernels only"* ]]
 	"$GBPF" -q probe attach warps.bpf.o
 	run --separate-stderr "$GBPF" map dump counts
 	[ "$status" -eq 2 ]

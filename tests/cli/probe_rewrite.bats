@@ -82,9 +82,10 @@ setup() {
 	[ -z "$output" ]
 	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o
 	[ "$status" -eq 1 ]
-	[[ "$stderr" == *"it has 2 kernels. Choose one with --kernel"* ]]
+	[[ "$stderr" == *"the file has 2 kernels. Choose one with --kernel: first, second"* ]]
 	run --separate-stderr "$GBPF" probe rewrite kernels.ptx blocks.bpf.o -k third
 	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"no kernel is named third. Choose one with --kernel: first, second"* ]]
 	run --separate-stderr "$GBPF" probe rewrite none.ptx blocks.bpf.o
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"none.ptx: cannot read it: No such file or directory"* ]]

@@ -2,6 +2,7 @@
  * checker accepts what the patcher writes, and a patched image has nothing left to patch. */
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,7 @@ static int patch(const void *data, size_t size, const struct cubin_stub *s,
 	err = cubin_patch(ret, data, size, s, &r);
 	if (err == -ENOEXEC &&
 	    (!r.message.len || !strncmp(buf_text(&r.message), "check:", strlen("check:")))) {
+		fprintf(stderr, "%s\n", buf_text(&r.message));
 		abort();
 	}
 	report_finish(&r);

@@ -15,10 +15,15 @@
 #include "soft/server/exec/exec.h"
 
 #define LANES (UINT64_C(1) << 21)
+#define LAUNCH (UINT64_C(1) << 24)	   /* of block_enter */
+#define LAUNCH_OF_CALL (UINT64_C(1) << 25) /* of probe */
 #define ACCESS_FIELDS (UINT64_C(0xff) << 24)
 
 static const struct ptx_probe edges[] = {
-	{ .hook = 34, .name = "a", .text = ".func a_f0 (.param .b64 e) { ret; }" },
+	{ .hook = 34,
+	  .name = "a",
+	  .fields = LAUNCH,
+	  .text = ".func a_f0 (.param .b64 e, .param .b64 l) { ret; }" },
 	{ .hook = 35, .name = "b", .text = ".func b_f0 (.param .b64 e) { ret; }" },
 	{ .hook = 33,
 	  .name = "c",
@@ -41,7 +46,11 @@ static const struct ptx_probe inside[] = {
 		  ".param .b32 i, .param .b32 j, .param .b32 k, .param .b32 l, .param .b32 m) { "
 		  "ret; }" },
 	WITH("b", 38, "shared.load", true),
-	WITH("c", 36, "*f*", false),
+	{ .hook = 36,
+	  .name = "c",
+	  .sites = "*",
+	  .fields = LAUNCH_OF_CALL,
+	  .text = ".func c_f0 (.param .b64 e, .param .b64 l) { ret; }" },
 	WITH("d", 37, "", true),
 	WITH("g", 39, "gpu", false),
 	WITH("h", 40, "", false),

@@ -55,6 +55,8 @@ static const struct ebpf_map_def maps[] = {
 	{ "dmany", 12, 4, 4, 4, 0, 0, .inner_1 = 19 },
 	{ "pushed", 1003, 0, 16, 64, GBPF_F_DEVICE, 0 },
 	{ "wide", 2, 4, 32, 4, GBPF_F_DEVICE, 0 },
+	{ "pinned", 1, 8, 16, 64, (uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_HOST, 0 },
+	{ "scratch", 1008, 4, 16, 4, GBPF_F_DEVICE, 0 },
 };
 
 static void find_functions(struct ebpf_prog *p)
@@ -139,7 +141,10 @@ static void compile(const struct ebpf_prog *p)
 	static struct ebpf_map laid[ARRAY_SIZE(maps)];
 	static uint8_t text[1 << 20];
 	const struct ebpf_code code = { .insns = p->insns, .n = p->n_insns };
-	struct ebpf_jit_options o = { .device_hook = p->hook, .device_lane = p->lane };
+	uint64_t used = 0;
+	struct ebpf_jit_options o = { .device_hook = p->hook,
+				      .device_lane = p->lane,
+				      .maps = &used };
 	size_t bytes[EBPF_REGIONS], len = 0;
 	struct report r;
 

@@ -197,7 +197,7 @@ static unsigned shared_of(CUfunction handle, unsigned shared)
 {
 	const struct form *f = form_of(handle);
 
-	return f && f->needs_shared ? PTX_PROBE_SMEM(shared) : shared;
+	return f && f->needs_shared ? ptx_probe_smem(shared, 0, 0) : shared;
 }
 
 static CUresult launched(CUresult r, CUfunction handle, uint64_t blocks, uint64_t threads)
@@ -299,7 +299,7 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute which, int
 
 	if (form && form->needs_shared &&
 	    which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-		value = (int)PTX_PROBE_SMEM((unsigned)value);
+		value = (int)ptx_probe_smem((unsigned)value, 0, 0);
 	}
 	return REAL(cuFuncSetAttribute)(f, which, value);
 }

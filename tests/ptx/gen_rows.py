@@ -70,8 +70,9 @@ class Table:
 			move(name, operands, env)
 			return
 		if re.match(r'v(add|sub|absdiff|min|max|avrg|set|mad|shl|shr)[24]?\.', name):
-			words = [o.split('.') + [''] for o in operands]
-			env[words[0][0]] = ptx_video.compute(name, [w[1] for w in words], [env[w[0]] for w in words[1:]])
+			minus = [o.startswith('-') for o in operands]
+			words = [o.lstrip('-').split('.') + [''] for o in operands]
+			env[words[0][0]] = ptx_video.compute(name, [w[1] for w in words], [env[w[0]] for w in words[1:]], minus)
 			return
 		targets = operands[0].split('|')
 		values = []

@@ -38,7 +38,7 @@ def second(op, a, b, kind):
 	return {'add': a + b, 'min': min(a, b), 'max': max(a, b)}[op]
 
 
-def scalar(op, mods, sels, v):
+def scalar(op, mods, sels, v, minus):
 	kinds = [m for m in mods if re.fullmatch(r'[us]32', m)]
 	sat = 'sat' in mods
 	if op == 'set':
@@ -49,9 +49,10 @@ def scalar(op, mods, sels, v):
 	elif op == 'mad':
 		kd, ka, kb = kinds
 		a, b = select(v[0], sels[1], ka), select(v[1], sels[2], kb)
-		signed_c = 's' in ka[0] + kb[0]
+		product = minus[1] != minus[2]
+		signed_c = 's' in ka[0] + kb[0] or product or minus[3]
 		c = typed(v[2], 32, 's32' if signed_c else 'u32')
-		r = a * b + c + int('po' in mods)
+		r = (-a * b if product else a * b) + (-c if minus[3] else c) + int('po' in mods)
 		shift = next((int(m[3:]) for m in mods if m.startswith('shr')), 0)
 		r >>= shift
 		return (clamp(r, 32, 's32' if signed_c else 'u32') if sat else r) & M32
@@ -96,9 +97,9 @@ def parts(op, n, mods, sels, v):
 	return (total if 'add' in mods else d) & M32
 
 
-def compute(name, sels, v):
+def compute(name, sels, v, minus):
 	op, *mods = name.split('.')
 	m = re.fullmatch(r'v([a-z]+)([24]?)', op)
 	if m[2]:
 		return parts(m[1], int(m[2]), mods, sels, v)
-	return scalar(m[1], mods, sels, v)
+	return scalar(m[1], mods, sels, v, minus)

@@ -80,6 +80,22 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	wait_for counted 11
 }
 
+@test "kernels that share brackets are set each for itself" {
+	begin
+	attach count_launches --sample 1/1
+	start
+	tell load "launch 2 5" "variables 4"
+	wait_for counted 6
+	gbpf probe set "$id" --kernel add --off
+	adds() { local before=$(sum $ENDS) && tell "${@:2}" && [ "$(sum $ENDS)" = $((before + $1)) ]; }
+	wait_for adds 0 "variables 4"
+	adds 3 "launch 3 5"
+	gbpf probe set "$id" --off
+	gbpf probe set "$id" --kernel 'ad?' --on
+	wait_for adds 4 "variables 4"
+	adds 0 "launch 3 5"
+}
+
 @test "programs in the kernel run between those around it" {
 	begin
 	attach order_launches

@@ -1,9 +1,13 @@
 /* Counts the blocks of each kernel, and remembers the highest index. */
 #include <gbpf/gbpf.bpf.h>
 
+#ifndef PLACE
+#define PLACE GBPF_F_DEVICE
+#endif
+
 struct {
 	__uint(type, GBPF_MAP_ARRAY);
-	__uint(map_flags, GBPF_F_DEVICE);
+	__uint(map_flags, PLACE);
 	__uint(max_entries, 2);
 	__type(key, u32);
 	__type(value, u64);

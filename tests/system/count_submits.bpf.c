@@ -44,7 +44,7 @@ int GBPF_PROG(see, submit)
 	add(&submits, BLOCKS, ctx->blocks);
 	add(&submits, THREADS, ctx->threads);
 	/* The clocks of the host and the soft GPU are known, and differ. */
-	if (!ctx->tool || ctx->kind != GBPF_KIND_KERNEL || !ctx->kernel || !ctx->gpu_ns || ctx->gpu_ns == ctx->now_ns) {
+	if (!ctx->tool || ctx->smem_bytes || ctx->kind != GBPF_KIND_KERNEL || !ctx->kernel || !ctx->gpu_ns || ctx->gpu_ns == ctx->now_ns) {
 		add(&submits, STRANGE, 1);
 	}
 	ctx->hold_ns = 60000000000;

@@ -7,9 +7,10 @@ tenants with everything that its pages and descriptors allow.
 Prints "ready" when the attack has begun, and attacks until it is killed or its parent exits. Reconnects when gbpfd drops the
 connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime folder of gbpfd. The GPU is the first one
 that `gbpf device` lists."""
-import array, ctypes, fcntl, json, mmap, os, random, shutil, signal, socket, struct, subprocess, sys, time
+import array, ctypes, fcntl, json, mmap, os, pathlib, random, re, shutil, signal, socket, struct, subprocess, sys, time
 
-MAGIC, VERSION = 0x53706267, 10
+WIRE = pathlib.Path(__file__).resolve().parents[2] / "src/proto/wire.h"
+MAGIC, VERSION = 0x53706267, int(re.search(r"PROTO_VERSION (\d+)u", WIRE.read_text())[1])
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
  CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST, MEM_ASK) = range(1, 21)
 LATENCY, NORMAL, BATCH = range(3)

@@ -26,6 +26,14 @@ field() {
 import json, sys
 print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
 }
+# sum MAP: of all values of a map of the probe $id.
+sum() {
+	gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+print(sum(e["value"] for e in json.load(sys.stdin)["entries"]))'
+}
+sums() { [ "$(sum "$1")" = "$2" ]; }
+
 field_is() { [ "$(field "$1")" = "$2" ]; }
 
 # detach: every program has ended the tool in time.
@@ -88,6 +96,12 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell load first "tick 3" # the kernels' forms cannot be loaded yet
 	wait_for field_is waiting 3 # tick of both loads, tock
 	shows 0
+	id=$(gbpf probe swap "$id" "$BUILD/count_blocks.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(*(p["state"] for p in json.load(sys.stdin)["probes"]))')" = "replaced attached" ]
+	# The name is that of the tool that stays.
+	[ "$(gbpf map list --probe count_blocks --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])')" = "$(field version)" ]
+	run -2 gbpf probe log count_blocks
+	[[ "$output" == *"tool $id 'count_blocks' prints nothing"* ]]
 	detach
 	tell release
 	attach count_blocks
@@ -109,5 +123,81 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell "tick 1"
 	wait_for field_is waiting 0
 	tell "tick 2"
+	detach
+}
+
+@test "maps in host memory show what a kernel that runs has counted, and gBPF's pinned memory is known" {
+	begin --workers 2
+	attach count_pinned
+	start --mem 256M
+	tell load "tick 2" spin
+	shows 3
+	for map in by_kernel by_sm; do
+		sums "$map" 3
+	done
+	[ "$(gbpf map list --probe "$id" --json | python3 -c '
+import json, sys
+print(*sorted(m["map"] for m in json.load(sys.stdin)["maps"] if m["scope"] == "host"))')" = "blocks by_kernel by_sm" ]
+	gbpf map list --probe "$id" | grep -q '^blocks .*each program, in pinned host memory'
+	pinned() {
+		gbpf ps --json | python3 -c '
+import json, sys
+t, = json.load(sys.stdin)["tenants"]
+assert t["pinned_used"] == 4096 # of the program itself
+print(t["pinned_gbpf"] >= 256 * 128)'
+	}
+	[ "$(pinned)" = True ]
+	tell release
+	detach
+	gives_back() { [ "$(pinned)" = False ]; }
+	wait_for gives_back
+}
+
+@test "maps in host memory are read without the GPU, also next to a map in shared memory" {
+	begin
+	attach pin_scratch
+	start
+	tell load "tick 2" fault "tick 1"
+	shows 4
+	run -0 --separate-stderr gbpf map dump blocks --probe "$id"
+	[ -z "$stderr" ] # all was copied
+	detach
+}
+
+@test "maps in host memory have what a kernel counted before it failed" {
+	begin
+	attach count_pinned
+	start
+	tell load "tick 2"
+	shows 2
+	sums on_gpu 2
+	tell fault "tick 1"
+	shows 4
+	sums by_kernel 4
+	sums on_gpu 2 # no copy comes from the context that has failed
+	detach
+}
+
+@test "values in host memory are kept when a context ends, and begin anew in another" {
+	begin
+	attach count_pinned
+	start
+	tell "library 4"
+	shows 12
+	sums by_kernel 12
+	sums by_sm 12
+	sums on_gpu 12
+	detach
+}
+
+@test "a tool whose maps cannot be pinned is refused with the reason, and the kernels run" {
+	begin
+	start
+	tell load "tick 1" pin
+	attach count_pinned
+	tell "tick 1"
+	wait_for field_is refused 1
+	field why | grep -q 'the driver pins no host memory for its maps, [1-9][0-9]* KiB: '
+	tell "tick 1"
 	detach
 }

@@ -12,6 +12,7 @@
  *   release    ends what "spin" launched
  *   busy       from now on the context is never idle, and no work that is queued ends within 20 ms
  *   idle       ends that
+ *   pin        pins host memory until there is none
  *   fault      as context, with a kernel that ends the context's work by a write to address 8
  */
 #include <pthread.h>
@@ -185,6 +186,16 @@ static void fault(void)
 	CU(cuCtxSetCurrent(context));
 }
 
+static void pin(void)
+{
+	void *p;
+
+	for (size_t bytes = (size_t)64 << 20; bytes >= 4096; bytes /= 4) {
+		while (cuMemHostAlloc(&p, bytes, 0) == CUDA_SUCCESS) {
+		}
+	}
+}
+
 static bool obey(const char *line)
 {
 	unsigned n = 0;
@@ -211,6 +222,8 @@ static bool obey(const char *line)
 		busy();
 	} else if (strcmp(line, "idle\n") == 0) {
 		idle();
+	} else if (strcmp(line, "pin\n") == 0) {
+		pin();
 	} else if (strcmp(line, "fault\n") == 0) {
 		fault();
 	} else {

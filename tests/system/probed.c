@@ -14,7 +14,10 @@
  *   launch N BLOCKS launches of scale with that many blocks of 96 threads, then synchronizes
  *   variables N     launches of a kernel that uses the module's variables
  *   refused N       N launches of scale that the driver refuses
+ *   beyond          launches of scale with more shared memory than it may have, which are refused
  *   config N        N launches of scale, 2 blocks, by cuLaunchKernelEx and cooperatively in turn
+ *   numbers N       N launches of scale, 1 to 5 blocks, on two streams in turn, by each call and
+ *                   with parameters in each form, without waiting
  *   behind N        N launches of scale on a stream that waits until all of them are launched
  *   threads N M     M threads launch N times each on streams of their own
  *   keep M          M threads launch from now on, on streams of their own
@@ -33,6 +36,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,6 +257,30 @@ static void refused(unsigned n)
 	}
 }
 
+/* Those of a probed form may have more. */
+static void beyond(void)
+{
+	static const int sizes[] = { 0, 100, 4096 }; /* 0: as at first */
+	CUdeviceptr at = 0;
+	unsigned used = 0;
+	void *params[] = { &at, &used };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const CUfunction_attribute what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+		int max;
+
+		if (sizes[i]) {
+			CU(cuFuncSetAttribute(scale, what, sizes[i]));
+		}
+		CU(cuFuncGetAttribute(&max, what, scale));
+		CHECK(cuLaunchKernel(scale, 1, 1, 1, 32, 1, 1, (unsigned)max + 1, NULL, params,
+				     NULL) == CUDA_ERROR_INVALID_VALUE,
+		      "%d bytes", max + 1);
+		CU(cuLaunchKernel(scale, 1, 1, 1, 32, 1, 1, (unsigned)max, NULL, params, NULL));
+	}
+	CU(cuStreamSynchronize(NULL));
+}
+
 static void behind(unsigned n)
 {
 	unsigned used = 0, *word;
@@ -297,6 +325,91 @@ static void configured(unsigned n)
 		}
 	}
 	CU(cuStreamSynchronize(NULL));
+}
+
+/* One of two streams, with memory for the first block's threads. */
+struct side {
+	CUstream s;
+	CUdeviceptr at;
+	unsigned expected;
+};
+
+/* how: the call, and the form of the parameters. */
+static void launch_by(struct side *side, unsigned how, unsigned blocks)
+{
+	CUlaunchConfig config = { .gridDimX = blocks,
+				  .gridDimY = 1,
+				  .gridDimZ = 1,
+				  .blockDimX = THREADS,
+				  .blockDimY = 1,
+				  .blockDimZ = 1,
+				  .hStream = side->s };
+	struct {
+		CUdeviceptr at;
+		unsigned used;
+	} packed = { side->at, THREADS - 1 };
+	size_t bytes = offsetof(__typeof__(packed), used) + sizeof(packed.used);
+	void *params[] = { &packed.at, &packed.used };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
+
+	switch (how % 5) {
+	case 0:
+		CU(cuLaunchKernel(scale, blocks, 1, 1, THREADS, 1, 1, 0, side->s, params, NULL));
+		break;
+	case 1:
+		CU(cuLaunchKernel(scale, blocks, 1, 1, THREADS, 1, 1, 0, side->s, NULL, extra));
+		break;
+	case 2:
+		CU(cuLaunchKernelEx(&config, scale, params, NULL));
+		break;
+	case 3:
+		CU(cuLaunchKernelEx(&config, scale, NULL, extra));
+		break;
+	default:
+		CU(cuLaunchCooperativeKernel(scale, blocks, 1, 1, THREADS, 1, 1, 0, side->s,
+					     params));
+	}
+	side->expected = 2 * side->expected + 1;
+}
+
+/* The program sees the parameters of its own kernel. */
+static void check_params(void)
+{
+	size_t offset = 0, bytes = 0;
+
+	CU(cuFuncGetParamInfo(scale, 1, &offset, &bytes));
+	CHECK(offset == 8 && bytes == 4, "%zu bytes at %zu", bytes, offset);
+	CHECK(cuFuncGetParamInfo(scale, 2, &offset, &bytes) == CUDA_ERROR_INVALID_VALUE,
+	      "a third parameter");
+}
+
+static void numbers(unsigned n)
+{
+	unsigned host[THREADS] = { 0 };
+	struct side sides[2];
+
+	for (unsigned k = 0; k < 2; k++) {
+		sides[k].expected = 0;
+		CU(cuStreamCreate(&sides[k].s, CU_STREAM_NON_BLOCKING));
+		CU(cuMemAlloc(&sides[k].at, sizeof(host)));
+		CU(cuMemcpyHtoD(sides[k].at, host, sizeof(host)));
+	}
+	for (unsigned i = 0; i < n; i++) {
+		launch_by(&sides[i % 2], i, 1 + i % 5);
+	}
+	check_params();
+	for (unsigned k = 0; k < 2; k++) {
+		CU(cuStreamSynchronize(sides[k].s));
+		CU(cuMemcpyDtoH(host, sides[k].at, sizeof(host)));
+		for (unsigned i = 0; i < THREADS; i++) {
+			CHECK(host[i] == (i < THREADS - 1 ? sides[k].expected : 0), "word %u is %u",
+			      i, host[i]);
+		}
+		memset(host, 0, sizeof(host));
+		CU(cuMemFree(sides[k].at));
+		CU(cuStreamDestroy(sides[k].s));
+	}
 }
 
 static void variables(unsigned n)
@@ -650,8 +763,12 @@ static bool obey(const char *line)
 		refused(n);
 	} else if (sscanf(line, "behind %u", &n) == 1) {
 		behind(n);
+	} else if (strcmp(line, "beyond\n") == 0) {
+		beyond();
 	} else if (sscanf(line, "config %u", &n) == 1) {
 		configured(n);
+	} else if (sscanf(line, "numbers %u", &n) == 1) {
+		numbers(n);
 	} else if (sscanf(line, "threads %u %u", &n, &m) == 2) {
 		threads(n, m);
 	} else if (sscanf(line, "keep %u", &n) == 1) {

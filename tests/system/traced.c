@@ -7,12 +7,12 @@
  *                                      thread before, and stores it
  *   banks THREADS STRIDE               the same in shared memory: a store, a barrier, a load
  *   branch THREADS LIMIT               threads below LIMIT take a branch, on line 7
- *   barrier BLOCKS US                  a warp waits for another one at a barrier for US
- *   atom BLOCKS THREADS STRIDE         each thread: an atomic on its word of the room (line 21),
- *                                      one on the first word (22), one in shared memory (23)
- *   heat BLOCKS STRIDE                 the warp of each block loads 128 bytes of the room, STRIDE
- *                                      bytes behind the block before; even ones store them, too
- *   textures                           a load, and an instruction on a texture that no lane
+ *   mbarrier BLOCKS US                 a warp tests an mbarrier until the other one arrives after
+ * US barrier BLOCKS US                  a warp waits for another one at a barrier for US atom
+ * BLOCKS THREADS STRIDE         each thread: an atomic on its word of the room (line 21), one on
+ * the first word (22), one in shared memory (23) heat BLOCKS STRIDE                 the warp of
+ * each block loads 128 bytes of the room, STRIDE bytes behind the block before; even ones store
+ * them, too textures                           a load, and an instruction on a texture that no lane
  * executes where                              prints the room's address, a multiple of 4 MiB hang
  * BLOCKS THREADS                warp 0 waits at a barrier (line 33) for the others, which loop
  * (line 32) until `release` release                            ends the loops, and waits for the
@@ -85,6 +85,19 @@ static const char ptx[] =
 	"setp.lt.u64 %p3, %rd4, %rd1; @%p3 bra again; bra meet;\n"
 	"second: mov.u32 %r2, 1; st.volatile.shared.u32 [begun], %r2;\n"
 	"meet: bar.sync 0; ret;\n}\n"
+	".visible .entry mbarrier(.param .u64 ns)\n{\n"
+	".reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<6>; .shared .align 8 .b64 met;\n"
+	"ld.param.u64 %rd1, [ns]; mov.u32 %r1, %tid.x; mov.u32 %r2, met;\n"
+	"setp.ge.u32 %p1, %r1, 32; setp.eq.u32 %p2, %r1, 0;\n"
+	"@%p2 mbarrier.init.shared.b64 [%r2], 1;\n"
+	"bar.sync 0;\n"
+	"@%p1 bra second;\n"
+	"mov.u64 %rd2, %globaltimer;\n"
+	"again: mov.u64 %rd3, %globaltimer; sub.u64 %rd4, %rd3, %rd2;\n"
+	"setp.lt.u64 %p3, %rd4, %rd1; @%p3 bra again;\n"
+	"@%p2 mbarrier.arrive.shared.b64 %rd5, [%r2]; ret;\n"
+	"second: mbarrier.test_wait.parity.shared.b64 %p3, [%r2], 0;\n"
+	"@!%p3 bra second; ret;\n}\n"
 	".visible .entry atom(.param .u64 at, .param .u32 stride)\n{\n"
 	".reg .b32 %r<5>; .reg .b64 %rd<4>; .shared .align 4 .u32 sum;\n"
 	".loc 1 21 0\n"
@@ -215,6 +228,9 @@ static bool obey(const char *line)
 	} else if (sscanf(line, "barrier %u %llu", &blocks, &us) == 2) {
 		ns = us * 1000;
 		LAUNCH(kernel("barrier"), blocks, 64, 0, &ns);
+	} else if (sscanf(line, "mbarrier %u %llu", &blocks, &us) == 2) {
+		ns = us * 1000;
+		LAUNCH(kernel("mbarrier"), blocks, 64, 0, &ns);
 	} else if (sscanf(line, "atom %u %u %u", &blocks, &threads, &n) == 3) {
 		LAUNCH(kernel("atom"), blocks, threads, 0, &room, &n);
 	} else if (sscanf(line, "heat %u %llu", &blocks, &ns) == 2) {

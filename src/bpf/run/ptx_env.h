@@ -25,12 +25,16 @@ struct ebpf_ptx_env {
 
 /* Programs that were built to be set while they run (EBPF_BUILD_CONTROL) read the interval of the
  * blocks that run them, 0: none, from a word behind the environment, which the host may change at
- * any time. All words are equal; there are several so that not all multiprocessors read one line of
- * L2. */
-#define EBPF_PTX_CONTROL_AT 4096u    /* offset of the first, from the environment */
+ * any time. Each kernel may have words of its own, a row: the root is given the address of the
+ * environment plus the row's offset. All words of a row are equal; there are several so that not
+ * all multiprocessors read one line of L2. A line has a word of each of 32 rows. */
+#define EBPF_PTX_CONTROL_AT 4096u    /* offset of the first, from that address */
 #define EBPF_PTX_CONTROL_STRIDE 128u /* between two */
 #define EBPF_PTX_CONTROL_WORDS 64u   /* by number of the multiprocessor, modulo this */
+#define EBPF_PTX_CONTROL_ROWS (EBPF_PTX_CONTROL_STRIDE / 4) /* in EBPF_PTX_CONTROL_BYTES */
 #define EBPF_PTX_CONTROL_BYTES (EBPF_PTX_CONTROL_STRIDE * EBPF_PTX_CONTROL_WORDS)
+#define EBPF_PTX_CONTROL_ROW(row) /* its offset */                                                 \
+	((row) / EBPF_PTX_CONTROL_ROWS * EBPF_PTX_CONTROL_BYTES + (row) % EBPF_PTX_CONTROL_ROWS * 4)
 
 _Static_assert(sizeof(struct ebpf_ptx_env) <= EBPF_PTX_CONTROL_AT, "the words are behind it");
 _Static_assert(sizeof(((struct ebpf_ptx_env *)0)->maps) % 128 == 0, "the counters begin a line");

@@ -88,8 +88,7 @@ static bool may_change(struct daemon_call *c, const struct entry_call *e)
 		daemon_control_error(c, 2, "not-possible",
 				     "A constant (const volatile) can be set where the tool is "
 				     "built",
-				     "map '%s' is in memory of the GPU, which only programs inside "
-				     "kernels write",
+				     "map '%s' is written by programs inside kernels only",
 				     e->v.def->name);
 		return false;
 	}

@@ -30,6 +30,7 @@ static const struct {
 	{ GBPF_MAP_SM_RING, "sm_ring" },
 	{ GBPF_MAP_BLOCK_ARRAY, "block_array" },
 	{ GBPF_MAP_GPU_THREAD_ARRAY, "gpu_thread_array" },
+	{ GBPF_MAP_WARP_SCRATCH, "warp_scratch" },
 };
 
 const char *daemon_map_type_name(uint32_t type)
@@ -42,13 +43,18 @@ const char *daemon_map_type_name(uint32_t type)
 	return "other";
 }
 
-const char *daemon_map_scope_name(uint32_t flags)
+const char *daemon_map_scope_name(const struct ebpf_map_def *def)
 {
+	uint32_t flags = def->flags;
+
+	if (ebpf_map_type_has(def->type, EBPF_MAP_IN_BLOCK)) {
+		return "block";
+	}
 	if (flags & GBPF_F_TENANT) {
 		return "tenant";
 	}
 	if (flags & GBPF_F_DEVICE) {
-		return "device";
+		return flags & GBPF_F_HOST ? "host" : "device";
 	}
 	if (flags & GBPF_F_DAEMON) {
 		return "daemon";
@@ -160,6 +166,17 @@ static bool may_see(struct daemon_call *c, const struct daemon_map_view *v)
 	return false;
 }
 
+static bool has_memory(struct daemon_call *c, const struct daemon_map_view *v)
+{
+	if (!ebpf_map_type_has(v->def->type, EBPF_MAP_IN_BLOCK)) {
+		return true;
+	}
+	daemon_control_error(
+		c, 2, "not-possible", "A program at gdev/exit can add what is in it to another map",
+		"map '%s' is in shared memory of blocks and ends with each", v->def->name);
+	return false;
+}
+
 static bool has_map(const struct daemon_version *l, const char *name, uint32_t *ret)
 {
 	const struct ebpf_object *o = &l->built->object;
@@ -238,7 +255,7 @@ bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v)
 	}
 	*v = (struct daemon_map_view){ l, &l->built->object, &l->built->object.maps[i],
 				       ebpf_object_btf(&l->built->object), i };
-	return may_see(c, v);
+	return may_see(c, v) && has_memory(c, v);
 }
 
 bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret)
@@ -344,7 +361,7 @@ static void add_kind(json_t *j, const struct daemon_map_view *v)
 {
 	json_object_set_new(j, "map", json_string(v->def->name));
 	json_object_set_new(j, "type", json_string(daemon_map_type_name(v->def->type)));
-	json_object_set_new(j, "scope", json_string(daemon_map_scope_name(v->def->flags)));
+	json_object_set_new(j, "scope", json_string(daemon_map_scope_name(v->def)));
 	json_object_set_new(j, "key", type_text(v, v->object->key_type[v->index]));
 	json_object_set_new(j, "value", type_text(v, v->object->value_type[v->index]));
 }

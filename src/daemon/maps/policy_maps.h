@@ -20,8 +20,8 @@ struct daemon_map_view {
 };
 
 const char *daemon_map_type_name(uint32_t type); /* "array", ... */
-const char *
-daemon_map_scope_name(uint32_t flags); /* "global", "tenant", "device", "daemon", "constant" */
+/* Returns "global", "tenant", "device", "host", "block", "daemon" or "constant". */
+const char *daemon_map_scope_name(const struct ebpf_map_def *def);
 
 /* Finds the map that params name: `map`, of the version or the tool in `version` or `probe`, else
  * of the active policy, else of the only tool that has it. Returns false after answering an error.

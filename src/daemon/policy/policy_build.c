@@ -67,13 +67,12 @@ static json_t *maps_json(const struct ebpf_built *b)
 		char name[sizeof(m->name)];
 
 		daemon_text_copy(name, sizeof(name), m->name, sizeof(m->name));
-		json_array_append_new(maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name,
-						      "type", daemon_map_type_name(m->type),
-						      "key_bytes", (int)m->key_bytes, "value_bytes",
-						      (int)m->value_bytes, "max_entries",
-						      (int)m->max_entries, "scope",
-						      daemon_map_scope_name(m->flags), "data",
-						      (int)!!m->is_data));
+		json_array_append_new(
+			maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name, "type",
+					daemon_map_type_name(m->type), "key_bytes",
+					(int)m->key_bytes, "value_bytes", (int)m->value_bytes,
+					"max_entries", (int)m->max_entries, "scope",
+					daemon_map_scope_name(m), "data", (int)!!m->is_data));
 	}
 	return maps;
 }

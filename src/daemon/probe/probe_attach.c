@@ -91,7 +91,7 @@ int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct 
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
 	err = ebpf_policy_build(b, object->data, object->len, p->name, version,
-				p->every ? EBPF_BUILD_CONTROL : 0, r);
+				p->control.every ? EBPF_BUILD_CONTROL : 0, r);
 	if (!err) {
 		err = check(b, r);
 		err = err ? err : daemon_version_create(&p->live, p->d, b, version, r);

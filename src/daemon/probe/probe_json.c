@@ -121,21 +121,23 @@ static json_t *forms_json(uint64_t kernels, uint64_t stubs, uint64_t brackets)
 
 json_t *daemon_probe_attach_json(const struct daemon_probe *p)
 {
+	struct daemon_probe_gaps gaps = { 0 };
 	struct sums sums = { 0 };
 
 	daemon_session_each(p->d, s)
 	{
 		if (daemon_probe_part(p, s)) {
 			add(&sums, daemon_probe_part(p, s));
+			daemon_probe_gaps_add(&gaps, p, daemon_probe_part(p, s));
 		}
 	}
-	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:I,s:s,s:I}", "id",
+	return json_pack("{s:I,s:I,s:s,s:o,s:i,s:i,s:I,s:I,s:I,s:I,s:s,s:I,s:o}", "id",
 			 (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
 			 p->name, "programs", programs_json(p), "sessions", (int)sums.sessions,
 			 "late", (int)sums.late, "kernels", (json_int_t)sums.kernels, "in_part",
 			 (json_int_t)sums.parts, "waiting", (json_int_t)sums.waiting, "refused",
 			 (json_int_t)sums.refused, "why", daemon_probe_why(p), "unseen",
-			 (json_int_t)sums.unseen);
+			 (json_int_t)sums.unseen, "siteless", daemon_probe_gaps_json(&gaps, p));
 }
 
 /* Adds what it costs and what a budget leaves of it. */
@@ -190,6 +192,7 @@ static const char *state_name(const struct daemon_probe *p)
 static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe *p, bool all)
 {
 	json_t *tenants = json_array(), *j;
+	struct daemon_probe_gaps gaps = { 0 };
 	struct sums sums = { .cost_ppm = PROTO_PROBE_COST_UNKNOWN };
 	const char *why = "";
 
@@ -201,23 +204,26 @@ static json_t *probe_json(const struct daemon_call *c, const struct daemon_probe
 			continue;
 		}
 		add(&sums, part);
+		daemon_probe_gaps_add(&gaps, p, part);
 		why = part->why[0] ? part->why : why;
 		json_array_append_new(tenants, tenant_json(s, part));
 	}
 	j = json_pack("{s:I,s:I,s:s,s:i,s:s,s:s,s:s,s:I,s:b,s:I,s:I,s:b,s:o,s:I,s:o,s:I,s:I,s:I,"
-		      "s:s,s:o,s:b,s:I}",
+		      "s:s,s:o,s:b,s:I,s:o}",
 		      "id", (json_int_t)p->id, "version", (json_int_t)p->live->version, "name",
 		      p->name, "uid", (int)p->owner.uid, "kernel", p->kernel, "to", p->target.text,
 		      "state", state_name(p), "age_ns",
 		      (json_int_t)(clock_now_ns() - p->attached_ns), "hold", (int)p->held,
-		      "budget_ppm", (json_int_t)p->budget_ppm, "every", (json_int_t)p->every, "off",
-		      (int)p->off, "programs", programs_json(p), "kernels",
-		      (json_int_t)sums.kernels, "forms",
+		      "budget_ppm", (json_int_t)p->budget_ppm, "every",
+		      (json_int_t)p->control.every, "off", (int)p->control.off, "programs",
+		      programs_json(p), "kernels", (json_int_t)sums.kernels, "forms",
 		      forms_json(sums.kernels, sums.stubs, sums.brackets), "waiting",
 		      (json_int_t)sums.waiting, "refused", (json_int_t)sums.refused, "falls_back",
 		      (json_int_t)sums.falls_back, "why", why, "tenants", tenants, "may_detach",
-		      (int)daemon_probe_may_change(c, p), "unseen", (json_int_t)sums.unseen);
+		      (int)daemon_probe_may_change(c, p), "unseen", (json_int_t)sums.unseen,
+		      "siteless", daemon_probe_gaps_json(&gaps, p));
 	if (j) {
+		json_object_set_new(j, "scopes", daemon_probe_scopes_json(&p->control));
 		json_object_set_new(j, "partial", json_boolean(p->partial));
 		json_object_set_new(j, "in_part", json_integer((json_int_t)sums.parts));
 		json_object_set_new(j, "verify", verify_json(p, &sums));

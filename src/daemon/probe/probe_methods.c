@@ -220,6 +220,7 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 			  const struct daemon_probe *old)
 {
 	bool admin = p->by_admin;
+	uint32_t every = 0;
 
 	if (old && !json_object_get(c->params, "to")) {
 		p->target = old->target;
@@ -232,15 +233,17 @@ static bool take_settings(struct daemon_call *c, struct daemon_probe *p,
 	} else if (!take_kernel(c, p->kernel)) {
 		return false;
 	}
-	p->every = old ? old->every : 0;
-	p->off = old && old->off;
+	if (old) {
+		p->control = old->control;
+	}
 	p->partial = old && old->partial;
 	if (json_object_get(c->params, "partial")) {
 		p->partial = json_is_true(json_object_get(c->params, "partial"));
 	}
-	if (!take_every(c, &p->every)) {
+	if (!take_every(c, &every)) {
 		return false;
 	}
+	daemon_probe_set_all(&p->control, every, PROTO_PROBE_AS_OTHERS);
 	if (old && !json_object_get(c->params, "budget_ppm")) {
 		p->budget_ppm = old->budget_ppm;
 	} else if (!take_budget(c, &p->budget_ppm)) {
@@ -342,7 +345,51 @@ void daemon_method_probe_detach(struct daemon_call *c)
 
 /* ---- set ---- */
 
-static void send_interval(const struct daemon_probe *p)
+/* Reads a new budget; 0 removes it. */
+static bool change_budget(struct daemon_call *c, uint32_t *ppm)
+{
+	const json_t *j = json_object_get(c->params, "budget_ppm");
+
+	if (!j || json_is_null(j)) {
+		return true;
+	}
+	if (json_is_integer(j) && json_integer_value(j) == 0) {
+		*ppm = 0;
+		return true;
+	}
+	return take_budget(c, ppm);
+}
+
+/* Whether the call changes which blocks run the tool. */
+static bool sets_blocks(const struct daemon_call *c)
+{
+	return json_is_boolean(json_object_get(c->params, "off")) ||
+	       json_object_get(c->params, "every");
+}
+
+static bool names_kernels(const struct daemon_call *c)
+{
+	const json_t *kernel = json_object_get(c->params, "kernel");
+
+	return kernel && !json_is_null(kernel);
+}
+
+/* Returns whether all that the call sets may differ between kernels; false: after answering an
+ * error. */
+static bool may_name_kernels(struct daemon_call *c)
+{
+	bool budget = json_object_get(c->params, "budget_ppm");
+
+	if (budget || !sets_blocks(c)) {
+		daemon_control_error(c, 2, "usage", NULL,
+				     budget ? "a budget is of the whole tool: set it without kernel"
+					    : "kernel needs every or off");
+		return false;
+	}
+	return true;
+}
+
+static void send_settings(const struct daemon_probe *p)
 {
 	daemon_session_each(p->d, s)
 	{
@@ -351,41 +398,79 @@ static void send_interval(const struct daemon_probe *p)
 
 		if (part && !part->gone && !part->end && !s->dying) {
 			m.probe_set.version = p->live->version;
-			m.probe_set.every = daemon_probe_interval(p);
+			m.probe_set.control = p->control;
+			m.probe_set.budget_ppm = p->budget_ppm;
 			daemon_session_send(s, &m, PROTO_PROBE_SET, NULL, 0);
 		}
 	}
 }
 
-void daemon_method_probe_set(struct daemon_call *c)
+/* Changes which blocks run the tool as the call says: in all kernels, or in those that it names.
+ * Returns false after answering an error. */
+static bool change_blocks(struct daemon_call *c, const struct daemon_probe *p,
+			  struct proto_probe_control *control)
 {
-	const json_t *off = json_object_get(c->params, "off");
-	struct daemon_probe *p = named(c, "id");
-	uint32_t every;
+	uint32_t on_off = daemon_probe_on_off(c->params);
+	char kernel[PROTO_PATTERN];
+	uint32_t every = 0;
 
-	if (!p) {
-		return;
-	}
-	if (!p->every) {
+	if (!p->control.every && sets_blocks(c)) {
 		daemon_control_error(c, 2, "not-possible",
 				     "`gbpf probe swap ID OBJECT --sample 1/1` replaces it by one "
 				     "that can be set",
 				     "tool %u was attached without --sample", p->id);
-		return;
+		return false;
 	}
-	every = p->every;
 	if (!take_every(c, &every)) {
+		return false;
+	}
+	if (!names_kernels(c)) {
+		daemon_probe_set_all(control, every, on_off);
+		return true;
+	}
+	if (!may_name_kernels(c) || !take_kernel(c, kernel)) {
+		return false;
+	}
+	if (daemon_probe_set_scope(control, kernel, every, on_off) < 0) {
+		daemon_control_error(c, 7, "limit",
+				     "`gbpf probe set` without --kernel ends those that it "
+				     "overrides",
+				     "tool %u is set for %u patterns of kernels already", p->id,
+				     PROTO_PROBE_SCOPES);
+		return false;
+	}
+	return true;
+}
+
+static json_t *settings_json(const struct daemon_probe *p)
+{
+	return json_pack("{s:I,s:s,s:I,s:b,s:I,s:o}", "id", (json_int_t)p->id, "name", p->name,
+			 "every", (json_int_t)p->control.every, "off", (int)p->control.off,
+			 "budget_ppm", (json_int_t)p->budget_ppm, "scopes",
+			 daemon_probe_scopes_json(&p->control));
+}
+
+void daemon_method_probe_set(struct daemon_call *c)
+{
+	struct daemon_probe *p = named(c, "id");
+	struct proto_probe_control control;
+	uint32_t budget;
+
+	if (!p) {
 		return;
 	}
-	p->every = every;
-	p->off = json_is_boolean(off) ? json_is_true(off) : p->off;
+	control = p->control;
+	budget = p->budget_ppm;
+	if (!change_blocks(c, p, &control) || !change_budget(c, &budget)) {
+		return;
+	}
+	p->control = control;
+	p->budget_ppm = budget;
 	if (p->live && !p->ending) {
-		send_interval(p);
+		send_settings(p);
 		daemon_probe_store_change(p);
 	}
-	daemon_control_result(c, json_pack("{s:I,s:s,s:I,s:b}", "id", (json_int_t)p->id, "name",
-					   p->name, "every", (json_int_t)p->every, "off",
-					   (int)p->off));
+	daemon_control_result(c, settings_json(p));
 }
 
 /* ---- drain ---- */

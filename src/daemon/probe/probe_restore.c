@@ -150,14 +150,15 @@ static const char *take_meta(struct daemon_probe *p, const json_t *j)
 
 	if (!daemon_control_good_name(text(j, "name")) || !daemon_probe_good_kernel(kernel) ||
 	    ppm < 0 || ppm > DAEMON_PROBE_BUDGET_MAX || every < 0 ||
-	    every > DAEMON_PROBE_EVERY_MAX || !json_is_object(json_object_get(j, "target"))) {
+	    every > DAEMON_PROBE_EVERY_MAX || !json_is_object(json_object_get(j, "target")) ||
+	    !daemon_probe_scopes_take(&p->control, json_object_get(j, "scopes"))) {
 		return "its description is not valid";
 	}
 	daemon_text_copy(p->name, sizeof(p->name), text(j, "name"), strlen(text(j, "name")));
 	snprintf(p->kernel, sizeof(p->kernel), "%s", kernel);
 	p->budget_ppm = (uint32_t)ppm;
-	p->every = (uint32_t)every;
-	p->off = json_is_true(json_object_get(j, "off"));
+	p->control.every = (uint32_t)every;
+	p->control.off = json_is_true(json_object_get(j, "off"));
 	p->partial = json_is_true(json_object_get(j, "partial"));
 	p->owner.uid = (uid_t)number(j, "uid");
 	p->owner.pid = (pid_t)number(j, "pid");

@@ -40,14 +40,15 @@ static char *meta_text(const struct daemon_probe *p)
 {
 	uint64_t wall = clock_wall_ns() - (clock_now_ns() - p->attached_ns);
 	const struct daemon_probe_target *t = &p->target;
-	json_t *j = json_pack("{s:s,s:s,s:I,s:I,s:b,s:b,s:I,s:I,s:b,s:I,s:I,s:{s:I,s:s,s:s}}",
+	json_t *j = json_pack("{s:s,s:s,s:I,s:I,s:b,s:o,s:b,s:I,s:I,s:b,s:I,s:I,s:{s:I,s:s,s:s}}",
 			      "name", p->name, "kernel", p->kernel, "budget_ppm",
-			      (json_int_t)p->budget_ppm, "every", (json_int_t)p->every, "off",
-			      (int)p->off, "partial", (int)p->partial, "uid",
-			      (json_int_t)p->owner.uid, "pid", (json_int_t)p->owner.pid, "admin",
-			      (int)p->by_admin, "attached_wall_ns", (json_int_t)wall, "replaces",
-			      (json_int_t)(p->replaces ? p->replaces->id : 0), "target", "uid",
-			      (json_int_t)t->uid, "name", t->name, "text", t->text);
+			      (json_int_t)p->budget_ppm, "every", (json_int_t)p->control.every,
+			      "off", (int)p->control.off, "scopes",
+			      daemon_probe_scopes_json(&p->control), "partial", (int)p->partial,
+			      "uid", (json_int_t)p->owner.uid, "pid", (json_int_t)p->owner.pid,
+			      "admin", (int)p->by_admin, "attached_wall_ns", (json_int_t)wall,
+			      "replaces", (json_int_t)(p->replaces ? p->replaces->id : 0), "target",
+			      "uid", (json_int_t)t->uid, "name", t->name, "text", t->text);
 	char *text;
 
 	if (t->process.pid) {

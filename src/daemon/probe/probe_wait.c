@@ -336,6 +336,7 @@ bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe
 	daemon_text_copy(part->compared, sizeof(part->compared), m->compared,
 			 strnlen(m->compared, sizeof(m->compared)));
 	daemon_text_copy(part->why, sizeof(part->why), m->why, strnlen(m->why, sizeof(m->why)));
+	daemon_probe_gaps_take(s, p, m);
 	tell_refusal(s, p, part);
 	POINT("daemon.probe.state");
 	daemon_probes_check(s->d);

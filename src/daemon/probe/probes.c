@@ -115,7 +115,7 @@ bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s)
 	part->cost_ppm = PROTO_PROBE_COST_UNKNOWN;
 	m.probe.version = p->live->version;
 	m.probe.budget_ppm = p->budget_ppm;
-	m.probe.every = daemon_probe_interval(p);
+	m.probe.control = p->control;
 	m.probe.partial = p->partial;
 	m.probe.verify = p->verify;
 	m.probe.replaces =
@@ -157,9 +157,8 @@ void daemon_probes_send_all(struct daemon_session *s)
 			daemon_probe_send(p, s);
 		}
 	}
-	if (s->hello.reattached) {
-		daemon_session_send(s, &all, PROTO_PROBE_END, NULL, 0);
-	}
+	daemon_session_send(s, &all, PROTO_PROBE_END, NULL, 0);
+	POINT("daemon.session.tools_named");
 }
 
 static void free_part(struct daemon_probe *p, struct daemon_session *s)

@@ -11,7 +11,7 @@
 #define DAEMON_PROBES 16u	    /* tools at a time */
 #define DAEMON_PROBES_OF_USER 4u    /* of one user that may not administer */
 #define DAEMON_PROBES_OF_USERS 12u  /* of all these users together */
-#define DAEMON_PROBE_ATTACH_MS 50u  /* for the answers of all sessions to PROBE */
+#define DAEMON_PROBE_ATTACH_MS 500u /* for the answers of all sessions to PROBE */
 #define DAEMON_PROBE_END_MS 1000u   /* to PROBE_END */
 #define DAEMON_PROBE_DRAIN_MS 200u  /* to PROBE_DRAIN */
 #define DAEMON_COVERAGE_MS 2000u    /* to COVERAGE */
@@ -28,8 +28,8 @@ void daemon_probes_close(struct daemon *d);
 void daemon_probes_restore(struct daemon *d);
 
 /* ---- for sessions ---- */
-/* Sends the tools whose target the session, which is ready now, belongs to; informs one that had
- * tools of an earlier gbpfd that these are all. */
+/* Sends the tools whose target the session, which is ready now, belongs to, and that these are all:
+ * its program waits for that, and tools of an earlier gbpfd end. */
 void daemon_probes_send_all(struct daemon_session *s);
 /* Handle messages. Return false for one that the session may not send. */
 bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe_state *m);

@@ -39,11 +39,10 @@ struct daemon_probe {
 	struct daemon_version *live; /* owned; NULL while it is built */
 	char name[EBPF_NAME_BYTES];
 	char kernel[PROTO_PATTERN];
-	uint32_t budget_ppm; /* 0: no limit */
-	uint32_t every;	     /* one block in so many runs its programs; 0: it cannot be set */
-	bool partial;	     /* kernels may run a part of its programs */
-	bool off;	     /* none does, until it is set on again */
-	bool verify;	     /* its forms are compared with the kernels themselves */
+	uint32_t budget_ppm;		    /* 0: no limit */
+	struct proto_probe_control control; /* which blocks run its programs */
+	bool partial;			    /* kernels may run a part of its programs */
+	bool verify;			    /* its forms are compared with the kernels themselves */
 	struct daemon_probe_target target;
 	struct peer owner;
 	bool by_admin;
@@ -81,6 +80,10 @@ struct daemon_probe_part {
 	uint32_t parts;		  /* of `kernels`, at most as many */
 	uint32_t unseen;
 	uint32_t equal, differing, not_compared;
+	uint32_t siteless;	   /* of `kernels`, at most as many: without a site for a program */
+	uint32_t placed, unplaced; /* programs with, and without, a site in one of them */
+	struct proto_probe_gap gaps[PROTO_PROBE_GAPS];
+	bool told_gap; /* that there is one: in the history */
 	char why[PROTO_TEXT], compared[PROTO_TEXT];
 };
 
@@ -115,12 +118,6 @@ struct daemon_probes {
 	struct daemon_coverage_wait *coverage; /* owned; callers of probe.coverage */
 	unsigned n_coverage;
 };
-
-/* Returns what its sessions are to set. */
-static inline uint32_t daemon_probe_interval(const struct daemon_probe *p)
-{
-	return p->off ? 0 : p->every ? p->every : 1;
-}
 
 static inline struct daemon_probe_part *daemon_probe_part(const struct daemon_probe *p,
 							  const struct daemon_session *s)
@@ -213,6 +210,33 @@ struct daemon_process daemon_process_of(pid_t pid);
  * awaits does. 0, -ESRCH: that has ended already, or -errno. */
 int daemon_probe_watch(struct daemon_probe *p);
 void daemon_probe_unwatch(struct daemon_probe_watch *w);
+
+/* probe_scopes.c: which blocks of which kernels run a tool */
+/* Set the interval of blocks, unless it is 0, and on and off, unless it is PROTO_PROBE_AS_OTHERS:
+ * for all kernels, or for those with matching names. Returns -E2BIG if there are too many scopes;
+ * then nothing is changed. */
+void daemon_probe_set_all(struct proto_probe_control *c, uint32_t every, uint32_t on_off);
+int daemon_probe_set_scope(struct proto_probe_control *c, const char *kernel, uint32_t every,
+			   uint32_t on_off);
+/* Returns PROTO_PROBE_* of the member "off" of an object. */
+uint32_t daemon_probe_on_off(const json_t *j);
+json_t *daemon_probe_scopes_json(const struct proto_probe_control *c);
+/* Reads what scopes_json returns. Returns false if it is not valid. */
+bool daemon_probe_scopes_take(struct proto_probe_control *c, const json_t *all);
+
+/* siteless.c: programs without a site in a kernel that runs the tool */
+/* Takes them from a message of the session, and notes the first one in the history. */
+void daemon_probe_gaps_take(struct daemon_session *s, const struct daemon_probe *p,
+			    const struct proto_probe_state *m);
+/* Sums over sessions. All zero before, and after daemon_probe_gaps_json(). */
+struct daemon_probe_gaps {
+	uint64_t kernels;
+	uint32_t placed, unplaced;
+	json_t *list; /* owned */
+};
+void daemon_probe_gaps_add(struct daemon_probe_gaps *g, const struct daemon_probe *p,
+			   const struct daemon_probe_part *part);
+json_t *daemon_probe_gaps_json(struct daemon_probe_gaps *g, const struct daemon_probe *p);
 
 /* probe_json.c */
 json_t *daemon_probe_attach_json(const struct daemon_probe *p);

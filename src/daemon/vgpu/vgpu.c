@@ -683,6 +683,8 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	ret->limit = v->is.config.mem[0];
 	ret->pinned_limit = v->row[PROTO_ACCOUNT_HOST].limit;
 	ret->pinned = mem_line_used(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line]);
+	ret->pinned_gbpf =
+		load_relaxed(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line].gbpf);
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
 		const struct proto_account_line *line =
 			&daemon_vgpu_page(v)->line[row][s->vgpu.line];

@@ -14,6 +14,7 @@ struct daemon_vgpu_figures {
 	uint64_t overhead;	       /* part of `own` */
 	uint64_t pinned_limit, pinned; /* host memory, of the vGPU and of the process */
 	uint64_t shared, gbpf;	       /* imported, and taken by gBPF: not part of it */
+	uint64_t pinned_gbpf;	       /* host memory that gBPF has pinned: likewise */
 };
 
 /* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the

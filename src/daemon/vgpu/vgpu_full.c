@@ -37,8 +37,8 @@ static uint64_t charged_for(const struct daemon *d, const struct daemon_gpu *g)
 		uint32_t row = daemon_vgpu_row_of(v, g->uuid);
 
 		if (row < PROTO_ACCOUNT_ROWS) {
-			sum += MIN(mem_account_used(daemon_vgpu_page(v), row),
-				   MIN(v->row[row].most, PROTO_VGPU_MEM_MAX));
+			sum += min_once(mem_account_used(daemon_vgpu_page(v), row),
+					MIN(v->row[row].most, PROTO_VGPU_MEM_MAX));
 		}
 	}
 	return sum;

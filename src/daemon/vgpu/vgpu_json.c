@@ -119,7 +119,7 @@ static json_t *devices_json(const struct daemon_vgpu *v)
 		json_array_append_new(
 			all, json_pack("{s:s,s:I,s:I}", "uuid", text, "mem_limit",
 				       (json_int_t)v->row[row].limit, "mem_used",
-				       (json_int_t)MIN(mem_account_used(a, row), INT64_MAX)));
+				       (json_int_t)min_once(mem_account_used(a, row), INT64_MAX)));
 	}
 	return all;
 }

@@ -136,7 +136,7 @@ static void trim(struct daemon_vgpu *v, uint32_t row, uint64_t size)
 
 	r->granted = 0;
 	store_allowed(v, row, size);
-	used = MIN(used_of(v, row), MIN(r->most, size));
+	used = min_once(used_of(v, row), MIN(r->most, size));
 	r->granted = used > reserve_of(v, row) ? used - reserve_of(v, row) : 0;
 	store_allowed(v, row, size);
 }

@@ -86,7 +86,9 @@ bool ptx_block_is_harmless(const char *name);
 int ptx_block_scan(struct ptx_block_work *p);
 /* block_graph.c: adds the facts of callees. */
 int ptx_block_graph(struct ptx_block_work *p);
-/* block_params.c: lays an entry's parameters out, and checks that there is room behind them. */
+/* block_params.c: returns the max bytes of a kernel's parameters in the module's version. */
+uint32_t ptx_block_params_max(const struct ptx_module *m);
+/* Lays an entry's parameters out, and checks that there is room behind them. */
 int ptx_block_params(struct ptx_block_work *p, const struct ptx_function *f,
 		     struct ptx_block_entry *e);
 /* block_clone.c: adds the clone of an entry behind it; copies functions that read their block

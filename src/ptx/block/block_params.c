@@ -22,7 +22,7 @@ static unsigned target_number(const struct ptx_module *m)
 	return n;
 }
 
-static uint32_t limit(const struct ptx_module *m)
+uint32_t ptx_block_params_max(const struct ptx_module *m)
 {
 	bool is_new = m->version_major > 8 || (m->version_major == 8 && m->version_minor >= 1);
 
@@ -39,7 +39,7 @@ static bool is_reference(const struct ptx_variable *v)
 int ptx_block_params(struct ptx_block_work *p, const struct ptx_function *f,
 		     struct ptx_block_entry *e)
 {
-	uint32_t *offset, *bytes, at = 0, max = limit(p->m);
+	uint32_t *offset, *bytes, at = 0, max = ptx_block_params_max(p->m);
 
 	if (f->n_params > PTX_BLOCK_MAX_PARAMS) {
 		e->why = PROTO_BLOCK_PARAMETERS;

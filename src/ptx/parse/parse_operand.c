@@ -206,6 +206,28 @@ static int wrap(struct ptx_parser *p, struct ptx_operand *o, enum ptx_operand_ki
 	return 0;
 }
 
+static bool next_is_word(const struct ptx_parser *p)
+{
+	struct ptx_lexer after = p->lexer;
+	struct ptx_token t;
+
+	ptx_lexer_next(&after, &t);
+	return t.kind == PTX_TOK_WORD;
+}
+
+/* "-%r1"; the token is the minus. */
+static int parse_negated(struct ptx_parser *p, struct ptx_operand *o)
+{
+	int err;
+
+	ptx_parse_next(p);
+	err = parse_name(p, o);
+	if (err == 0 && (o->kind != PTX_NAME || o->offset)) {
+		return ptx_parse_unexpected(p, "a register behind the minus");
+	}
+	return err < 0 ? err : wrap(p, o, PTX_MINUS, 1);
+}
+
 static bool next_is_parenthesis(const struct ptx_parser *p)
 {
 	struct ptx_lexer after = p->lexer;
@@ -243,6 +265,11 @@ static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 		err = p->token.kind == PTX_TOK_WORD ? parse_name(p, o)
 						    : ptx_parse_unexpected(p, "a predicate");
 		return err < 0 ? err : wrap(p, o, PTX_NOT, 1);
+	case '-':
+		if (next_is_word(p)) {
+			return parse_negated(p, o);
+		}
+		break;
 	default:
 		break;
 	}

@@ -85,6 +85,7 @@ static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx
 	int err = ptx_probe_programs(p, probes, n);
 
 	err = err ? err : check_hooks(p);
+	err = err ? err : ptx_probe_scratch_find(p);
 	err = err ? err : ptx_probe_collect(p);
 	err = err ? err : ptx_probe_via_open(p);
 	err = err ? err : check_collisions(p);
@@ -92,18 +93,24 @@ static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx
 	err = err ? err : check_module(p);
 	err = err ? err : ptx_probe_check_args(p);
 	err = err ? err : ptx_probe_slice(p);
+	err = err ? err : ptx_probe_number_open(p);
 	if (err == 0) {
-		p->ret->needs_shared = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit);
+		p->ret->warp_bytes = p->warp_bytes;
+		p->ret->needs_shared =
+			p->warp_bytes || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit));
 		err = ptx_probe_print(p);
 		err = err ? err : ptx_probe_refuse_args(p);
 	}
 	return err ? err : check_sites(p);
 }
 
-int ptx_probe_rewrite(const struct ptx_module *m, const char *entry, const struct ptx_probe *probes,
-		      uint32_t n_probes, struct ptx_probed *ret, struct report *r)
+/* Returns -EAGAIN if the launch's number has to be passed on in calls. */
+static int run(const struct ptx_module *m, const char *entry, const struct ptx_probe *probes,
+	       uint32_t n_probes, bool passes_number, struct ptx_probed *ret, struct report *r)
 {
-	struct ptx_probe_work p = { .m = m, .ret = ret, .report = r, .out = &ret->text };
+	struct ptx_probe_work p = {
+		.m = m, .ret = ret, .report = r, .out = &ret->text, .passes_number = passes_number
+	};
 	int err;
 
 	*ret = (struct ptx_probed){ 0 };
@@ -115,11 +122,23 @@ int ptx_probe_rewrite(const struct ptx_module *m, const char *entry, const struc
 	strmap_finish(&p.names);
 	strmap_finish(&p.files);
 	ptx_probe_programs_finish(&p);
-	if (err == -ENOMEM) {
-		report_set(r, err, "probe", "no memory for the probed form");
+	if (err == 0 && p.lacks_number) {
+		err = -EAGAIN;
 	}
 	if (err < 0) {
 		ptx_probed_finish(ret);
+	}
+	return err;
+}
+
+int ptx_probe_rewrite(const struct ptx_module *m, const char *entry, const struct ptx_probe *probes,
+		      uint32_t n_probes, struct ptx_probed *ret, struct report *r)
+{
+	int err = run(m, entry, probes, n_probes, false, ret, r);
+
+	err = err == -EAGAIN ? run(m, entry, probes, n_probes, true, ret, r) : err;
+	if (err == -ENOMEM) {
+		report_set(r, err, "probe", "no memory for the probed form");
 	}
 	return err;
 }

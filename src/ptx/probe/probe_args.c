@@ -89,27 +89,53 @@ int ptx_probe_check_args(struct ptx_probe_work *p)
 	return 0;
 }
 
-/* Returns the bytes that one load takes from the beginning of a parameter. */
-static uint32_t first_bytes(const struct ptx_variable *v, uint64_t size)
+/* One load takes them, so they are aligned where they lie. The place decides and not the
+ * declaration, since machine code states the place only. */
+uint32_t ptx_probe_first_bytes(uint64_t offset, uint64_t size)
 {
 	uint32_t bytes = 8;
 
-	while (bytes > 1 && (bytes > size || bytes > ptx_variable_align(v))) {
+	while (bytes && (bytes > size || offset % bytes)) {
 		bytes /= 2;
 	}
 	return bytes;
 }
 
+uint32_t ptx_probe_param_part(const struct ptx_kernel_params *params, const struct ptx_probe_arg *a,
+			      struct ptx_kernel_param *ret)
+{
+	const struct ptx_kernel_param none = { 0, 0 };
+	const struct ptx_kernel_param q = a->offset < params->n ? params->at[a->offset] : none;
+
+	ret->offset = q.offset;
+	ret->bytes = a->kind == PTX_PROBE_PARAM ? ptx_probe_first_bytes(q.offset, q.bytes) : 0;
+	return a->kind == PTX_PROBE_PARAM_BYTES ? q.bytes : 0;
+}
+
+/* Returns a parameter by its number, with its place and size; NULL: none, or an empty one. */
+static const struct ptx_variable *param_number(const struct ptx_function *f, uint32_t number,
+					       uint64_t *ret_offset, uint64_t *ret_size)
+{
+	uint64_t at = 0, size = 0;
+
+	for (uint32_t i = 0; i < f->n_params && i <= number; i++) {
+		at = ROUND_UP(at + size, (uint64_t)ptx_variable_align(&f->params[i]));
+		if (ptx_variable_bytes(&f->params[i], &size) < 0) {
+			size = 0;
+			break;
+		}
+	}
+	*ret_offset = at;
+	*ret_size = number < f->n_params ? size : 0;
+	return *ret_size ? &f->params[number] : NULL;
+}
+
 /* Writes the load of a parameter by its number. Returns false if the body cannot load it. */
 static bool load_param(struct ptx_probe_work *p, const struct ptx_probe_arg *a, uint32_t k)
 {
-	const struct ptx_function *f = p->entry->f;
-	const struct ptx_variable *v = a->offset < f->n_params ? &f->params[a->offset] : NULL;
-	uint64_t size = 0;
+	uint64_t offset, size;
+	const struct ptx_variable *v = param_number(p->entry->f, a->offset, &offset, &size);
 
-	if (v && ptx_variable_bytes(v, &size) < 0) {
-		size = 0;
-	}
 	if (a->kind == PTX_PROBE_PARAM_BYTES || !size) {
 		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tmov.b%u %%~r%u, ", 8 * a->bytes, k,
 			       8 * a->bytes, k);
@@ -120,7 +146,7 @@ static bool load_param(struct ptx_probe_work *p, const struct ptx_probe_arg *a, 
 		return false;
 	}
 	ptx_probe_text(p, "\t.reg .b64 %%~r%u;\n\tld.param.u%u %%~r%u, [", k,
-		       8 * first_bytes(v, size), k);
+		       8 * ptx_probe_first_bytes(offset, size), k);
 	buf_printf(p->out, "%s];\n", v->name);
 	return true;
 }

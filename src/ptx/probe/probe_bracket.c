@@ -315,7 +315,10 @@ static void find_parts(const struct ptx_probe_work *p, struct ptx_bracket_parts 
 int ptx_probe_bracket(struct buf *out, unsigned arch, const struct ptx_probe *probes, uint32_t n,
 		      struct ptx_bracket_parts *ret, struct report *r)
 {
-	struct ptx_probe_work p = { .out = out, .stem = STEM, .report = r };
+	struct ptx_probe_work p = { .out = out,
+				    .stem = STEM,
+				    .control_at = offsetof(struct ptx_bracket_arg, control),
+				    .report = r };
 	int err = ptx_probe_programs(&p, probes, n);
 
 	err = err ? err : check(&p);

@@ -1,19 +1,20 @@
 /* The call of a program's root, with what its parameters stand for: the environment, the addresses
- * of maps, the fields and the arguments, which the scope around the call has in registers. */
+ * of control words and maps, the fields and the arguments, which the scope around the call has in
+ * registers. */
 #include <stdio.h>
 
 #include "ptx/probe/probe_int.h"
 
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	uint32_t n_maps = (uint32_t)__builtin_popcountll(g->maps);
+	uint32_t n_addresses = ptx_probe_n_addresses(g);
 
 	ptx_probe_text(p, "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n");
-	for (uint32_t i = 0; i < n_maps; i++) {
+	for (uint32_t i = 0; i < n_addresses; i++) {
 		char reg[64];
 
 		snprintf(reg, sizeof(reg), "%%%sd", p->stem);
-		ptx_probe_map_address(p, g, i, reg);
+		ptx_probe_root_address(p, g, i, reg);
 		ptx_probe_text(p, "\t.param .b64 ~m%u;\n\tst.param.b64 [~m%u], %%~d;\n", i, i);
 	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
@@ -31,7 +32,7 @@ void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 			       bits, k, k);
 	}
 	ptx_probe_text(p, "\tcall %s_f0, (~e", g->probe->name);
-	for (uint32_t i = 0; i < n_maps; i++) {
+	for (uint32_t i = 0; i < n_addresses; i++) {
 		ptx_probe_text(p, ", ~m%u", i);
 	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {

@@ -41,11 +41,11 @@ static void range(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 }
 
 /* The lowest lane of those with the same %~x >> 5 counts: %~w is 0 in it. */
-static void sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s)
+static void sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool full)
 {
 	ptx_probe_text(p, "\tshr.u64 %%~z, %%~x, 5;\n");
 	if (ptx_probe_target(p) >= 70) {
-		ptx_probe_match_sectors(p, s);
+		ptx_probe_match_sectors(p, s, full);
 		return;
 	}
 	ptx_probe_text(p, "\tmov.u32 %%~w, 0;\n\tmov.u32 %%~l, %%laneid;\n");
@@ -153,26 +153,15 @@ static void alone(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 			  "\tcvt.u32.u64 %%~s, %%~y;\n\t@%%~p mov.u32 %%~s, 0;\n");
 }
 
-void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_site *s,
-			      uint32_t needs, bool single)
+static void values(struct ptx_probe_work *p, const struct ptx_probe_site *s, uint32_t needs,
+		   bool full)
 {
-	ptx_probe_text(p, "\t.reg .b64 %%~x, %%~y, %%~z, %%~lo, %%~hi;\n"
-			  "\t.reg .b32 %%~r, %%~i, %%~v, %%~w, %%~l, %%~s, %%~k, %%~a, %%~b, %%~c, "
-			  "%%~g;\n");
-	ptx_probe_address(p, s->address);
-	if (s->matrix.line) {
-		ptx_probe_wmma_share(p, s);
-	}
-	if (single) {
-		alone(p, s);
-		return;
-	}
 	ptx_probe_text(p, "\tand.b32 %%~g, %%~m, %u;\n", s->lanes);
 	if (needs & PTX_PROBE_NEEDS_RANGE) {
 		range(p, s);
 	}
 	if (needs & PTX_PROBE_NEEDS_SECTORS) {
-		sectors(p, s);
+		sectors(p, s, full);
 	}
 	if (needs & PTX_PROBE_NEEDS_STRIDE) {
 		stride(p, s);
@@ -183,6 +172,54 @@ void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_s
 		} else {
 			ptx_probe_text(p, "\tmov.u32 %%~c, 0;\n");
 		}
+	}
+}
+
+/* For an instruction of a warp whose mask it does not know ptxas compares the masks of all lanes,
+ * which takes longer than the instruction. So a full warp has code of its own, whose mask is a
+ * constant, and one lane alone needs no such instruction. */
+static void values_by_mask(struct ptx_probe_work *p, const struct ptx_probe_site *s, uint32_t needs)
+{
+	unsigned some = ++p->n_labels, more = ++p->n_labels, end = ++p->n_labels;
+
+	ptx_probe_text(p,
+		       "\tsetp.ne.u32 %%~p, %%~m, -1;\n\t@%%~p bra $~%u;\n"
+		       "\t{\n\t.reg .b32 %%~m;\n\tmov.u32 %%~m, -1;\n",
+		       some);
+	values(p, s, needs, true);
+	ptx_probe_text(p, "\t}\n\tbra $~%u;\n$~%u:\n", end, some);
+	if (s->lanes == UINT32_MAX) {
+		ptx_probe_text(p,
+			       "\tsub.u32 %%~t, %%~m, 1;\n\tand.b32 %%~t, %%~t, %%~m;\n"
+			       "\tsetp.ne.u32 %%~p, %%~t, 0;\n\t@%%~p bra $~%u;\n"
+			       "\tmov.u64 %%~lo, %%~x;\n\tmov.u64 %%~hi, %%~x;\n"
+			       "\tmov.u32 %%~s, 1;\n\tmov.u32 %%~k, %u;\n\tmov.u32 %%~c, 0;\n"
+			       "\tbra $~%u;\n$~%u:\n",
+			       more, PTX_PROBE_STRIDE_SAME, end, more);
+	}
+	values(p, s, needs, false);
+	ptx_probe_text(p, "$~%u:\n", end);
+}
+
+void ptx_probe_collect_access(struct ptx_probe_work *p, const struct ptx_probe_site *s,
+			      uint32_t needs, bool single)
+{
+	ptx_probe_text(p, "\t.reg .b64 %%~x, %%~y, %%~z, %%~lo, %%~hi;\n"
+			  "\t.reg .b32 %%~r, %%~i, %%~v, %%~w, %%~l, %%~s, %%~k, %%~a, %%~b, %%~c, "
+			  "%%~g;\n");
+	ptx_probe_address(p, !single && p->merge.total ? &p->merge.address : s->address);
+	if (s->matrix.line) {
+		ptx_probe_wmma_share(p, s);
+	}
+	if (single) {
+		alone(p, s);
+		return;
+	}
+	ptx_probe_merge_begin(p);
+	if (ptx_probe_target(p) >= 70) {
+		values_by_mask(p, s, needs);
+	} else {
+		values(p, s, needs, false);
 	}
 }
 

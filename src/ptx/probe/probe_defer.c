@@ -2,7 +2,7 @@
  * and computes what it adds from its fields does the same in n calls with equal fields as in one
  * that adds everything n times. So the elected lane keeps, in registers of the entry's body, the
  * fields of its last calls (%~keyN) and their number (%~sumN), and calls the program when other
- * fields come or it leaves the kernel. docs/DEVICE.md, "Deferred calls", has the argument.
+ * fields come or it leaves the kernel. docs/DEVICE-CODE.md, "Deferred calls", has the argument.
  *
  * Only calls in loops are deferred: elsewhere the sum costs more than the addition that it saves.
  * Sites that the program cannot tell apart share a sum, or two in turn: in loops accesses to two
@@ -269,7 +269,9 @@ static void key(struct ptx_probe_work *p, uint32_t needs)
 void ptx_probe_defer(struct ptx_probe_work *p, uint32_t i)
 {
 	unsigned n = (unsigned)p->sum_of[i], same = ++p->n_labels;
+	char weight[16];
 
+	ptx_probe_merge_weight(p, weight, sizeof(weight));
 	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~q;\n");
 	key(p, p->sums[n].needs);
 	ptx_probe_text(p,
@@ -280,8 +282,10 @@ void ptx_probe_defer(struct ptx_probe_work *p, uint32_t i)
 	flush(p, n);
 	ptx_probe_text(p,
 		       "\tmov.u32 %%~key%u, %%~q;\n$~%u:\n"
-		       "\t@%%~on add.u32 %%~sum%u, %%~sum%u, 1;\n\t}\n",
+		       "\t@%%~on add.u32 %%~sum%u, %%~sum%u, ",
 		       n, same, n, n);
+	ptx_probe_text(p, "%s", weight);
+	ptx_probe_text(p, ";\n\t}\n");
 }
 
 void ptx_probe_defer_leave(struct ptx_probe_work *p, const struct ptx_insn *insn)

@@ -22,7 +22,7 @@ static bool is_of_block(const char *name)
 	static const char *const names[] = { "block",	  "block_x",   "block_y", "block_z",
 					     "grid_x",	  "grid_y",    "grid_z",  "threads_x",
 					     "threads_y", "threads_z", "kernel",  "function",
-					     "site",	  "line",      NULL };
+					     "site",	  "line",      "launch",  NULL };
 
 	return ptx_probe_is_one_of(name, names);
 }
@@ -30,7 +30,7 @@ static bool is_of_block(const char *name)
 /* Returns the number of the field that parameter i of a root is; -1: it is none. */
 static int field_of(const struct ptx_probe_program *g, int i)
 {
-	i -= 1 + __builtin_popcountll(g->maps);
+	i -= 1 + (int)ptx_probe_n_addresses(g);
 	for (uint32_t k = 0; k < g->n_fields && i >= 0; k++) {
 		if (g->probe->fields >> k & 1 && i-- == 0) {
 			return (int)k;

@@ -79,6 +79,7 @@ static bool constant(const struct ptx_probe_work *p, const char *name,
 		{ "op", s->op },
 		{ "scope", s->scope },
 		{ "after", s->after },
+		{ "kind", s->kind },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
@@ -150,6 +151,8 @@ void ptx_probe_field(struct ptx_probe_work *p, const struct ptx_probe_program *g
 	if (strcmp(f->name, "bytes") == 0) {
 		ptx_probe_size(p, s, "%~d");
 		ptx_probe_text(p, "\tcvt.u32.u64 %s, %%~d;\n", reg);
+	} else if (ptx_probe_number_is(f->name)) {
+		ptx_probe_number_load(p, reg);
 	} else if (constant(p, f->name, s, &value)) {
 		ptx_probe_text(p, "\tmov.u%u %s, %" PRIu64 ";\n", f->bytes * 8, reg, value);
 	} else if (i >= 0) {

@@ -45,10 +45,24 @@ static bool scope_word(const char *at, const char *end, uint32_t *ret)
 	return false;
 }
 
-static bool barrier_word(const char *at, const char *end, uint32_t *ret)
+static bool barrier_word(const char *at, const char *end, struct ptx_probe_filter *f)
 {
-	*ret = is_word(at, end, "after");
-	return *ret || is_word(at, end, "before");
+	static const char *const places[] = { "before", "after" };
+	static const char *const kinds[] = { "block", "mbarrier", "arrive", "copies" };
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(places); i++) {
+		if (is_word(at, end, places[i])) {
+			f->after = i;
+			return true;
+		}
+	}
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (is_word(at, end, kinds[i])) {
+			f->kind = i;
+			return true;
+		}
+	}
+	return false;
 }
 
 static bool read_word(const struct ptx_probe *probe, const char *at, const char *end,
@@ -64,7 +78,7 @@ static bool read_word(const struct ptx_probe *probe, const char *at, const char 
 	case PTX_PROBE_gdev_fence:
 		return scope_word(at, end, &f->scope);
 	case PTX_PROBE_gdev_barrier:
-		return barrier_word(at, end, &f->after);
+		return barrier_word(at, end, f);
 	default:
 		return false;
 	}
@@ -94,7 +108,8 @@ int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g)
 					.space = PTX_PROBE_ANY,
 					.bytes = PTX_PROBE_ANY,
 					.scope = PTX_PROBE_ANY,
-					.after = PTX_PROBE_ANY };
+					.after = PTX_PROBE_ANY,
+					.kind = PTX_PROBE_ANY };
 	if (*text && *text != '#' &&
 	    (probe->hook == PTX_PROBE_gdev_probe || probe->hook == PTX_PROBE_gdev_retprobe)) {
 		f->function = text;
@@ -143,7 +158,7 @@ bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_pr
 
 	return passes(f->number, s->number) && passes(f->op, s->op) && passes(f->space, s->space) &&
 	       passes(f->bytes, s->bytes) && passes(f->scope, s->scope) &&
-	       passes(f->after, s->after) &&
+	       passes(f->after, s->after) && passes(f->kind, s->kind) &&
 	       (!f->file || (f->line == s->line && is_file(p, f, s->file))) &&
 	       (!f->function || pattern_matches(f->function, p->in->name));
 }

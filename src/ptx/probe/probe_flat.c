@@ -39,7 +39,7 @@ static uint64_t bits_of(struct ptx_flat *f, const struct ptx_operand *o)
 	return bits;
 }
 
-/* Returns true for what computes registers from registers, whatever their values. */
+/* Returns true for an instruction that only computes registers and faults for no values. */
 bool ptx_flat_is_computation(const struct ptx_insn *insn)
 {
 	static const char *const opcodes[] = { "mov",  "cvt", "cvta", "add",  "sub",  "mul",
@@ -131,7 +131,8 @@ static uint64_t live_at(const struct ptx_flat *f, uint32_t target)
 	return target < f->n_items ? f->items[target].live : 0;
 }
 
-/* Marks what computes registers that nothing reads. Branches lead forward, so one pass suffices. */
+/* Marks the instructions whose results nothing reads. Branches lead forward, so one pass
+ * suffices. */
 static void find_live(struct ptx_flat *f)
 {
 	uint64_t live = 0;
@@ -207,7 +208,7 @@ bool ptx_probe_is_flat(struct ptx_probe_work *p, const struct ptx_probe_program 
 	struct ptx_flat f;
 
 	if (!g->n_insns || g->probe->branches == PTX_PROBE_BRANCHES || ptx_probe_is_old(p) ||
-	    !(in_text || !g->maps) || (!forced && ptx_probe_has_early(p, g))) {
+	    !(in_text || !ptx_probe_n_addresses(g)) || (!forced && ptx_probe_has_early(p, g))) {
 		return false;
 	}
 	return ptx_flat_read(&f, p, g);

@@ -17,7 +17,7 @@ struct ptx_flat_item {
 	int param;		/* a load of this parameter of the root; -1 */
 	bool effect;		/* it accesses memory */
 	bool dead;
-	bool joined; /* a label: lanes wait for it */
+	bool joined; /* a label that lanes have jumped to under a predicate */
 };
 
 struct ptx_flat {
@@ -36,7 +36,7 @@ struct ptx_flat {
 void ptx_flat_read_item(struct ptx_flat *f, const struct ptx_item *from);
 /* Prints the root's declarations. */
 void ptx_flat_declare(const struct ptx_flat *f);
-/* Returns true for what computes registers from registers, whatever their values. */
+/* Returns true for an instruction that only computes registers and faults for no values. */
 bool ptx_flat_is_computation(const struct ptx_insn *insn);
 /* Reads a root. Returns true if it can be written so. */
 bool ptx_flat_read(struct ptx_flat *f, struct ptx_probe_work *p, const struct ptx_probe_program *g);

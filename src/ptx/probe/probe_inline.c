@@ -119,11 +119,42 @@ static void check_param(struct check *c, const struct ptx_insn *insn, int i)
 	check_operand(c, &insn->operands[0], false);
 }
 
-void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t i,
-			   const char *reg)
+uint32_t ptx_probe_root_address_of(const struct ptx_probe_program *g, uint32_t i)
 {
-	unsigned map = 0;
+	uint32_t map = 0;
 
+	if (g->control && i-- == 0) {
+		return PTX_PROBE_CONTROL;
+	}
+	while (!(g->maps >> map & 1) || i-- > 0) {
+		map++;
+	}
+	return map;
+}
+
+/* Where no other address is known: brackets are launched for many kernels, whose row the launch
+ * has; elsewhere it is the first one. */
+static void control_words(struct ptx_probe_work *p, const char *reg)
+{
+	if (p->control_at) {
+		buf_printf(p->out, "\tld.param.u64 %s", reg);
+		ptx_probe_text(p, ", [~launch+%zu];\n", p->control_at);
+		buf_printf(p->out, "\tadd.s64 %s, %s", reg, reg);
+	} else {
+		buf_printf(p->out, "\tmov.b64 %s", reg);
+	}
+	ptx_probe_text(p, ", %%~e;\n");
+}
+
+void ptx_probe_root_address(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t i,
+			    const char *reg)
+{
+	uint32_t map = ptx_probe_root_address_of(g, i);
+
+	if (map < PTX_PROBE_MAPS_MAX && g->owns >> map & 1) {
+		ptx_probe_scratch_address(p, g, map, reg);
+		return;
+	}
 	if (g->maps_place) {
 		buf_printf(p->out, "\tld.const.b64 %s", reg);
 		ptx_probe_text(p, ", [" PTX_PROBE_TABLE "+%u];\n", 8 * (g->maps_place + i));
@@ -131,17 +162,18 @@ void ptx_probe_map_address(struct ptx_probe_work *p, const struct ptx_probe_prog
 		ptx_probe_text(p, ", %%~zero;\n");
 		return;
 	}
-	while (!(g->maps >> map & 1) || i-- > 0) {
-		map++;
-	}
 	if (g->map_at) {
 		buf_printf(p->out, "\tadd.s64 %s", reg);
 		ptx_probe_text(p, ", %%~zero, 0x%" PRIx64 ";\n", g->map_at[map]);
 		return;
 	}
-	if (g->probe->map_offsets && !p->m) {
+	if (g->probe->map_offsets && g->probe->map_offsets[map] && !p->m) {
 		buf_printf(p->out, "\tadd.s64 %s", reg);
 		ptx_probe_text(p, ", %%~e, 0x%" PRIx64 ";\n", g->probe->map_offsets[map]);
+		return;
+	}
+	if (map == PTX_PROBE_CONTROL) {
+		control_words(p, reg);
 		return;
 	}
 	buf_printf(p->out, "\tcvta.to.global.u64 %s", reg);
@@ -159,7 +191,7 @@ static void param_register(const struct ptx_probe_program *g, uint32_t i, char *
 		snprintf(ret, bytes, "%%~e");
 		return;
 	}
-	i -= (uint32_t)__builtin_popcountll(g->maps);
+	i -= ptx_probe_n_addresses(g);
 	if (i > n_fields) {
 		snprintf(ret, bytes, "%%~r%u", i - n_fields - 1);
 		return;
@@ -175,8 +207,8 @@ void ptx_probe_inline_take(struct ptx_probe_work *p, const struct ptx_probe_prog
 {
 	char reg[32], text[64];
 
-	if (i > 0 && i <= (uint32_t)__builtin_popcountll(g->maps)) {
-		ptx_probe_map_address(p, g, i - 1, insn->operands[0].name);
+	if (i > 0 && i <= ptx_probe_n_addresses(g)) {
+		ptx_probe_root_address(p, g, i - 1, insn->operands[0].name);
 		return;
 	}
 	param_register(g, i, reg, sizeof(reg));

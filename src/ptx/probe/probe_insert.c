@@ -85,6 +85,18 @@ void ptx_probe_run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	ptx_probe_text(p, "\t}\n");
 }
 
+/* Declares the weight of a program's additions: the number of sites that it runs for. */
+static void weigh(struct ptx_probe_work *p)
+{
+	char weight[16];
+
+	ptx_probe_merge_weight(p, weight, sizeof(weight));
+	ptx_probe_text(p, "\t.reg .b32 %%~weight32;\n\t.reg .b64 %%~weight;\n"
+			  "\tmov.u32 %%~weight32, ");
+	ptx_probe_text(p, "%s", weight);
+	ptx_probe_text(p, ";\n\tcvt.u64.u32 %%~weight, %%~weight32;\n");
+}
+
 /* flat: in all lanes, of which %~on is true in the elected one. */
 static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		const struct ptx_probe_site *s, bool flat)
@@ -95,6 +107,10 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	compute(p, g, s, true);
 	environment(p, g, !g->probe->lanes && !ptx_probe_is_bulk(s));
 	ptx_probe_args(p, g);
+	p->weighted = !g->probe->lanes && p->merge.total;
+	if (p->weighted) {
+		weigh(p);
+	}
 	if (flat) {
 		p->n_inlined += g->n_insns;
 		ptx_probe_flat(p, g);
@@ -104,6 +120,7 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		ptx_probe_call(p, g);
 		g->called = true;
 	}
+	p->weighted = false;
 	ptx_probe_text(p, "\t}\n");
 }
 
@@ -112,7 +129,7 @@ static void run_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bo
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		if (runs_here(p, &p->programs[i], s, lanes) && (lanes || p->sum_of[i] < 0)) {
 			run(p, &p->programs[i], s, flat);
-			p->ret->sites[i]++;
+			p->ret->sites[i] += MAX(p->merge.total, 1);
 		}
 	}
 }
@@ -145,7 +162,7 @@ static void defer_all(struct ptx_probe_work *p)
 	for (uint32_t i = 0; i < p->n_programs; i++) {
 		if (p->sum_of[i] >= 0) {
 			ptx_probe_defer(p, i);
-			p->ret->sites[i]++;
+			p->ret->sites[i] += MAX(p->merge.total, 1);
 		}
 	}
 }
@@ -166,7 +183,7 @@ static bool all_flat(const struct ptx_probe_work *p, const struct ptx_probe_site
 			n += g->n_insns;
 		}
 	}
-	return !s->guard && !ptx_probe_is_bulk(s);
+	return !s->guard && !ptx_probe_is_bulk(s) && (lanes || !p->merge.total);
 }
 
 /* ---- election ---- */
@@ -285,13 +302,17 @@ static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s
 {
 	int needs = needs_of(p, s, lanes);
 	bool flat, elected;
-	uint32_t label;
+	uint32_t label, behind;
 
 	if (needs < 0) {
 		return;
 	}
+	p->merge.n = p->merge.total = 0;
+	if (!lanes) {
+		ptx_probe_merge_find(p, s, (uint32_t)needs);
+	}
 	find_deferred(p, s);
-	label = open_scope(p, s);
+	label = behind = open_scope(p, s);
 	test_early(p, s, lanes, label);
 	collect(p, s, (uint32_t)needs, lanes);
 	elected = !lanes && elect(p, s);
@@ -300,12 +321,20 @@ static void insert_mode(struct ptx_probe_work *p, const struct ptx_probe_site *s
 	}
 	if (lanes || count(p, s, true)) {
 		flat = all_flat(p, s, lanes);
+		if (p->merge.total) {
+			behind = ++p->n_labels; /* all lanes make the next round */
+		}
 		if (elected && !flat) {
-			leave(p, label);
+			leave(p, behind);
 		}
 		run_all(p, s, lanes, flat);
+		if (behind != label) {
+			ptx_probe_text(p, "$~%u:\n", behind);
+		}
 	}
+	ptx_probe_merge_end(p);
 	close_scope(p, label);
+	p->merge.n = p->merge.total = 0;
 }
 
 void ptx_probe_insert(struct ptx_probe_work *p, const struct ptx_probe_site *s)
@@ -316,8 +345,7 @@ void ptx_probe_insert(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 
 /* ---- the end of a block ---- */
 
-/* Computes the address behind the launch's shared memory into %~a. */
-static void shared_end(struct ptx_probe_work *p)
+void ptx_probe_shared_end(struct ptx_probe_work *p)
 {
 	static const char bytes[] = PTX_BLOCK_BYTES_REG;
 
@@ -335,7 +363,7 @@ void ptx_probe_count_all(struct ptx_probe_work *p)
 
 	elect_thread(p);
 	leave(p, label);
-	shared_end(p);
+	ptx_probe_shared_end(p);
 	ptx_probe_text(p, "\tmov.u32 %%~t, %%ntid.x;\n\tmov.u32 %%~u, %%ntid.y;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%ntid.z;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tst.shared.u32 [%%~a+-16], %%~t;\n");
@@ -352,7 +380,7 @@ void ptx_probe_leave_block(struct ptx_probe_work *p, const struct ptx_probe_site
 	ptx_probe_text(p, "\tactivemask.b32 %%~m;\n");
 	elect_lowest(p);
 	leave(p, label);
-	shared_end(p);
+	ptx_probe_shared_end(p);
 	ptx_probe_text(p,
 		       "\tpopc.b32 %%~u, %%~m;\n\tneg.s32 %%~t, %%~u;\n"
 		       "\tatom.shared.add.u32 %%~t, [%%~a+-16], %%~t;\n"

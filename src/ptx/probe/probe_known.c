@@ -1,5 +1,5 @@
-/* The instructions that PTX has up to version 9. One that is not among them is copied as it is;
- * what it does, and whether it is a site, is not known, so it is counted. */
+/* The instructions of PTX up to version 9. An instruction that is not listed is copied as it is and
+ * counted, because it is not known whether it is a site. */
 #include <stdlib.h>
 #include <string.h>
 

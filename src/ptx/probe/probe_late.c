@@ -1,7 +1,8 @@
-/* Ends of blocks whose code nothing can be inserted into. A table has a place for the first warp of
- * each block that a multiprocessor can hold. The entry stub stores the block that begins in its
- * place, by one atomic exchange, and reports the one that it finds there: that block has ended, or
- * its first warp would still have the place. What no block follows the last bracket reports. */
+/* Ends of blocks in kernels whose code nothing can be inserted into. A table has a place for the
+ * first warp of each block that a multiprocessor can hold. The entry stub stores the block that
+ * begins in its place, by one atomic exchange, and reports the block that it finds there: that
+ * block has ended, or its first warp would still have the place. The last bracket reports the
+ * blocks that no block has followed. */
 #include "ptx/probe_late.h"
 
 #include <inttypes.h>
@@ -34,6 +35,10 @@ const char *ptx_probe_late_why(const struct ptx_probe_program *g)
 		return "it reads arguments of the kernel, which are not known of a block that has "
 		       "ended";
 	}
+	if (ptx_probe_reads_launch(g->probe->hook, g->probe->fields)) {
+		return "an entry stub reports the end of a block from a later launch, too, and "
+		       "does not know the number (launch) of its own";
+	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
 		if (g->probe->fields >> k & 1 && ptx_probe_is_one_of(g->fields[k].name, unknown)) {
 			return "an entry stub knows of a block that has ended its linear index "
@@ -45,8 +50,8 @@ const char *ptx_probe_late_why(const struct ptx_probe_program *g)
 
 /* ---- entry stubs ---- */
 
-/* %~w: the record of the block before this one, 0: none. The launch has no number: nothing is
- * stored, and so for a place or an index that a record cannot have. */
+/* %~w: the record of the block before this one, 0: none. Nothing is stored if the launch has no
+ * number, or if a record has no room for the place or the index. */
 void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 {
 	ptx_probe_text(

@@ -1,6 +1,7 @@
 /* The loops of an entry, as far as its text shows them: from a label to a jump back to it. A site
- * between them may run many times in a thread. Names of labels are unique enough for that: what
- * depends on it is the speed of a form alone. */
+ * between them may run many times in a thread. Labels of one name in several scopes count as one.
+ * The result decides only which calls are deferred, so a wrong loop costs time and changes no
+ * value. */
 #include <string.h>
 
 #include "ptx/probe/probe_int.h"

@@ -21,13 +21,12 @@ static void lowest(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 	}
 }
 
-/* Sets %~s if all 32 lanes are in the mask and none is in a lower sector than the lane before it:
- * then a lane's sector differs from those of all lower lanes if it differs from the one before. The
- * first lane is given its own. Otherwise branches to `other`: a lane that is missing gives nothing
- * to the one behind it, so its mask takes part in the vote. */
+/* For a mask of all 32 lanes. Sets %~s if none is in a lower sector than the lane before it: then a
+ * lane's sector differs from those of all lower lanes if it differs from the one before. The first
+ * lane is given its own. Otherwise branches to `other`. */
 static void sectors_in_order(struct ptx_probe_work *p, bool narrow, unsigned other)
 {
-	const char *order = narrow ? "lt.or.u32 %~p, %~t, %~v" : "lt.or.u64 %~p, %~z, %~y";
+	const char *order = narrow ? "lt.u32 %~p, %~t, %~v" : "lt.u64 %~p, %~z, %~y";
 	const char *change = narrow ? "ne.u32 %~p, %~t, %~v" : "ne.u64 %~p, %~z, %~y";
 
 	if (narrow) {
@@ -38,17 +37,16 @@ static void sectors_in_order(struct ptx_probe_work *p, bool narrow, unsigned oth
 				  "\tshfl.sync.up.b32 %%~v, %%~v, 1, 0, %%~m;\n"
 				  "\tmov.b64 %%~y, {%%~u, %%~v};\n");
 	}
-	ptx_probe_text(p, "\tsetp.ne.u32 %%~p, %%~m, -1;\n\tsetp.%s, %%~p;\n", order);
 	ptx_probe_text(p,
-		       "\tvote.sync.any.pred %%~p, %%~p, %%~m;\n\t@%%~p bra $~%u;\n"
+		       "\tsetp.%s;\n\tvote.sync.any.pred %%~p, %%~p, %%~m;\n\t@%%~p bra $~%u;\n"
 		       "\tsetp.%s;\n\tvote.sync.ballot.b32 %%~w, %%~p, %%~m;\n"
 		       "\tpopc.b32 %%~s, %%~w;\n\tadd.u32 %%~s, %%~s, 1;\n",
-		       other, change);
+		       order, other, change);
 }
 
-void ptx_probe_match_sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s)
+void ptx_probe_match_sectors(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool full)
 {
-	bool narrow = ptx_probe_is_narrow(s), ordered = all_lanes(s);
+	bool narrow = ptx_probe_is_narrow(s), ordered = full && all_lanes(s);
 	unsigned other = ++p->n_labels, end = ++p->n_labels;
 
 	if (narrow) {

@@ -28,7 +28,7 @@ struct walk {
 	uint32_t n_sets, cap;
 	const struct ptx_function *todo[FUNCTIONS_MAX]; /* f and what it calls */
 	uint32_t n_todo;
-	bool checks; /* sets are final: accesses are looked at */
+	bool checks; /* sets are final: accesses are checked now */
 	bool changed;
 	uint64_t used, written;
 	int err;
@@ -351,7 +351,7 @@ static int take_params(struct walk *w, const struct ptx_function *f)
 	return 0;
 }
 
-/* Keeps the words that are used as addresses. */
+/* Stores the words from which addresses are computed. */
 static void take_result(struct walk *w)
 {
 	struct ptx_pointers *p = w->ret;

@@ -143,6 +143,9 @@ static int print_rewritten(struct ptx_probe_work *p, const struct ptx_insn *from
 			err = rewrite_operand(p, &insn.operands[i], &n);
 		}
 	}
+	if (err == 0 && ptx_probe_number_passed(p, &insn)) {
+		err = ptx_probe_number_pass(p, &insn);
+	}
 	ptx_item_print(&insn.item, p->out);
 	ptx_probe_text(p, "\t}\n");
 	return err;
@@ -157,6 +160,9 @@ static int print_insn_itself(struct ptx_probe_work *p, const struct ptx_insn *in
 	if (ptx_probe_via_is(p, insn)) {
 		ptx_probe_via_call(p, insn);
 		return 0;
+	}
+	if (ptx_probe_number_passed(p, insn)) {
+		return print_rewritten(p, insn);
 	}
 	for (unsigned i = 0; i < insn->n_operands; i++) {
 		if (&insn->operands[i] != callee && mentions(p, &insn->operands[i])) {
@@ -287,7 +293,7 @@ static int print_function(struct ptx_probe_work *p, const struct ptx_function *f
 {
 	int err;
 
-	ptx_head_print(f, p->out);
+	ptx_probe_number_head(p, f);
 	if (!f->has_body) {
 		buf_puts(p->out, ";\n");
 		return 0;
@@ -301,6 +307,7 @@ static int print_function(struct ptx_probe_work *p, const struct ptx_function *f
 	buf_puts(p->out, "\n{\n");
 	ptx_probe_hide_params(p, f, 1);
 	err = ptx_probe_enter_params(p, f);
+	ptx_probe_number_begin(p);
 	ptx_probe_begin(p);
 	err = err ? err : print_list(p, &f->body);
 	if (err == 0 && falls_through(&f->body)) {
@@ -432,7 +439,7 @@ static int print_parts(struct ptx_probe_work *p, const struct ptx_item *first)
 	return err;
 }
 
-/* Gives maps their places in the table, behind the variables. */
+/* Gives control words and maps their places in the table, behind the variables. */
 static int place_maps(struct ptx_probe_work *p)
 {
 	uint32_t place = p->n_programs + p->ret->n_variables, n = 0;
@@ -443,7 +450,7 @@ static int place_maps(struct ptx_probe_work *p)
 
 		if (g->probe->maps_in_table && !g->map_at) {
 			g->maps_place = place + n;
-			n += (uint32_t)__builtin_popcountll(g->maps);
+			n += ptx_probe_n_addresses(g);
 		}
 	}
 	maps = ptx_arena_array(&p->ret->arena, n + 1u, sizeof(*maps));
@@ -452,10 +459,11 @@ static int place_maps(struct ptx_probe_work *p)
 	}
 	p->ret->maps = maps;
 	for (uint32_t i = 0; i < p->n_programs; i++) {
-		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX && p->programs[i].maps_place; k++) {
-			if (p->programs[i].maps >> k & 1) {
-				maps[p->ret->n_maps++] = (struct ptx_probe_map){ i, k };
-			}
+		const struct ptx_probe_program *g = &p->programs[i];
+
+		for (uint32_t k = 0; k < ptx_probe_n_addresses(g) && g->maps_place; k++) {
+			maps[p->ret->n_maps++] =
+				(struct ptx_probe_map){ i, ptx_probe_root_address_of(g, k) };
 		}
 	}
 	return 0;

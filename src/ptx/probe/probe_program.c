@@ -1,5 +1,5 @@
-/* The probes' functions: checks that they are what the contract in probe.h says. They come from a
- * compiler, so that a violation is a fault of its own and refused as such. */
+/* Checks the probes' functions against the contract in probe.h. They come from gBPF's compiler, so
+ * a violation is a fault of gBPF and is reported as one. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,8 @@ static bool reads_block(const struct ptx_operand *o)
 	return false;
 }
 
-/* Returns the reason against the list; NULL: none. Recursion is bounded by the parser. */
+/* Returns the reason why the list is refused; NULL: it is not. Recursion is bounded by the
+ * parser. */
 static const char *list_why(const struct ptx_list *list, bool lanes)
 {
 	const char *why = NULL;
@@ -124,26 +125,27 @@ static bool is_param(const struct ptx_variable *v, uint32_t bytes)
 	return !v->n_dims && ptx_variable_bytes(v, &size) == 0 && size == bytes;
 }
 
-/* Notes the parameters behind the environment that are addresses of maps, by rising numbers, and
+/* Notes the parameters from the first one on that are addresses of maps, by rising numbers, and
  * returns their number. */
-static uint32_t map_params(struct ptx_probe_program *g)
+static uint32_t map_params(struct ptx_probe_program *g, uint32_t first)
 {
 	const struct ptx_function *f = g->root;
 	uint32_t n = 0;
 
-	while (1 + n < f->n_params) {
-		const struct ptx_variable *v = &f->params[1 + n];
-		bool sums = strncmp(v->name, "sum", 3) == 0;
+	while (first + n < f->n_params) {
+		const struct ptx_variable *v = &f->params[first + n];
+		bool sums = strncmp(v->name, "sum", 3) == 0, own = strncmp(v->name, "own", 3) == 0;
 		unsigned map;
 		int end = 0;
 
-		if ((!sums && strncmp(v->name, "map", 3) != 0) ||
+		if ((!sums && !own && strncmp(v->name, "map", 3) != 0) ||
 		    sscanf(v->name + 3, "%2u%n", &map, &end) != 1 || v->name[3 + end] ||
 		    map >= PTX_PROBE_MAPS_MAX || g->maps >> map || !is_param(v, 8)) {
 			break;
 		}
 		g->sums = sums && (g->sums || !n);
 		g->maps |= UINT64_C(1) << map;
+		g->owns |= own ? UINT64_C(1) << map : 0;
 		n++;
 	}
 	return n;
@@ -164,7 +166,10 @@ static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 		return wrong(p, g->probe, "no root that takes an environment");
 	}
 	g->root = f;
-	at += map_params(g);
+	g->control = f->n_params > 1 && strcmp(f->params[1].name, "control") == 0 &&
+		     is_param(&f->params[1], 8);
+	at += g->control;
+	at += map_params(g, at);
 	same = true;
 	for (uint32_t i = 0; i < g->n_fields && same; i++) {
 		if (g->probe->fields >> i & 1) {

@@ -55,6 +55,9 @@ void ptx_probe_begin(struct ptx_probe_work *p)
 		return;
 	}
 	ptx_probe_defer_open(p);
+	if (p->warp_bytes) {
+		ptx_probe_scratch_clear(p);
+	}
 	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
 		ptx_probe_count_all(p);
 	}
@@ -73,6 +76,9 @@ void ptx_probe_enter_entry(struct ptx_probe_work *p)
 	p->loc_file = p->first_file;
 	insert(p, PTX_PROBE_gdev_block_enter, NULL);
 	insert(p, PTX_PROBE_gdev_enter, NULL);
+	if (p->warp_bytes) {
+		ptx_probe_scratch_entered(p);
+	}
 	p->loc = loc;
 	p->loc_file = file;
 	p->entry_place = NULL;
@@ -129,21 +135,52 @@ static void fence(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	}
 }
 
-static bool is_barrier(const struct ptx_insn *insn)
+/* GBPF_BARRIER_* of hooks.def. */
+enum { BARRIER_BLOCK, BARRIER_MBARRIER, BARRIER_ARRIVE, BARRIER_COPIES };
+
+static bool has_one_of(const struct ptx_insn *insn, const char *const *modifiers)
 {
-	return (strcmp(insn->opcode, "bar") == 0 && !ptx_probe_has_modifier(insn, ".warp")) ||
-	       (strcmp(insn->opcode, "barrier") == 0 && !ptx_probe_has_modifier(insn, ".cluster"));
+	for (; *modifiers; modifiers++) {
+		if (ptx_probe_has_modifier(insn, *modifiers)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Returns whether the instruction is a site of gdev_barrier, and of which kind. */
+static bool is_barrier(const struct ptx_insn *insn, uint32_t *ret)
+{
+	static const char *const waits[] = { ".try_wait", ".test_wait", NULL };
+	static const char *const arrivals[] = { ".arrive", ".arrive_drop", NULL };
+	static const char *const copies[] = { ".wait_group", ".wait_all", NULL };
+
+	*ret = BARRIER_BLOCK;
+	if (strcmp(insn->opcode, "bar") == 0) {
+		return !ptx_probe_has_modifier(insn, ".warp");
+	}
+	if (strcmp(insn->opcode, "barrier") == 0) {
+		return !ptx_probe_has_modifier(insn, ".cluster");
+	}
+	if (strcmp(insn->opcode, "mbarrier") == 0) {
+		*ret = has_one_of(insn, waits) ? BARRIER_MBARRIER : BARRIER_ARRIVE;
+		return *ret == BARRIER_MBARRIER || has_one_of(insn, arrivals);
+	}
+	*ret = BARRIER_COPIES;
+	return strcmp(insn->opcode, "cp") == 0 && has_one_of(insn, copies);
 }
 
 /* A barrier may write its guard, so that it is kept for the programs behind it. */
 static void barrier(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	struct ptx_probe_site s;
+	uint32_t kind;
 
-	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn)) {
+	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn, &kind)) {
 		return;
 	}
 	s = site(p, PTX_PROBE_gdev_barrier, insn);
+	s.kind = kind;
 	if (insn->guard) {
 		ptx_probe_text(p, "\t.reg .pred %%~g%u;\n\tmov.pred %%~g%u, %s;\n", s.number,
 			       s.number, insn->guard);
@@ -151,19 +188,21 @@ static void barrier(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	ptx_probe_insert(p, &s);
 }
 
-/* Lanes that only arrive (bar.arrive) do not leave. */
+/* An arrival does not wait, so there is no site behind it. */
 static void behind_barrier(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	struct ptx_probe_site s;
 	char guard[64];
+	uint32_t kind;
 
-	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn) ||
-	    ptx_probe_has_modifier(insn, ".arrive")) {
+	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn, &kind) ||
+	    kind == BARRIER_ARRIVE || ptx_probe_has_modifier(insn, ".arrive")) {
 		return;
 	}
 	p->n_sites[PTX_PROBE_gdev_barrier - PTX_PROBE_HOOK_FIRST]--; /* the same site */
 	s = site(p, PTX_PROBE_gdev_barrier, insn);
 	s.after = 1;
+	s.kind = kind;
 	if (insn->guard) {
 		snprintf(guard, sizeof(guard), "%%~g%u", s.number);
 		s.guard = guard;
@@ -205,7 +244,9 @@ static void access(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	found.line = s.line;
 	found.guard = s.guard;
 	found.guard_not = s.guard_not;
-	ptx_probe_insert(p, &found);
+	if (!ptx_probe_merge_take(p, insn)) {
+		ptx_probe_insert(p, &found);
+	}
 }
 
 void ptx_probe_before(struct ptx_probe_work *p, const struct ptx_insn *insn)

@@ -1,5 +1,5 @@
-/* Marks what the entry reaches: functions by calls, and variables by use. Refuses what a second
- * module cannot reach or would not share with the first. */
+/* Marks the functions that the entry calls, directly or not, and the variables that it uses.
+ * Refuses uses that a second module cannot make, or that would be of a copy there. */
 #include <errno.h>
 #include <string.h>
 
@@ -148,11 +148,11 @@ static int scan_name(struct ptx_probe_work *p, const struct ptx_insn *insn,
 	struct ptx_probe_name *n = ptx_probe_find(p, o->name);
 	uint32_t line = insn->item.line;
 
-	if ((p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit)) &&
+	if ((p->warp_bytes || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit))) &&
 	    ptx_block_sreg_of(o->name) == PTX_BLOCK_SREG_SHARED) {
 		return ptx_probe_refuse(p, line,
 					"reads its size of shared memory, which is larger "
-					"with a program of block_exit");
+					"with a program of block_exit or a WARP_SCRATCH");
 	}
 	if (!n) {
 		return 0;

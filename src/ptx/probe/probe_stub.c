@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -101,6 +102,9 @@ static int check_root(const struct inlining *n)
 	if (err < 0) {
 		return err;
 	}
+	if (n->g->owns) {
+		return refuse(n, "an entry stub has no shared memory for its WARP_SCRATCH");
+	}
 	why = ptx_probe_inline_why(n->p, n->g, &n_insns);
 	return why ? invalid(n, why) : 0;
 }
@@ -127,6 +131,13 @@ static void compute_active(struct ptx_probe_work *p)
 			  "\tshl.b32 %%~m, %%~u, %%~t;\n\tsub.u32 %%~m, %%~m, 1;\n");
 }
 
+/* The number is where the gate's argument has another value only if the gate is used. */
+static void load_number(struct ptx_probe_work *p, uint32_t k)
+{
+	ptx_probe_text(p, "\tld.param.u64 %%~f%u, [arg+%zu];\n", k,
+		       offsetof(struct ptx_gate_arg, done));
+}
+
 static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool times)
 {
 	const struct ptx_probe_site s = { .hook = g->probe->hook };
@@ -134,11 +145,24 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 	for (uint32_t k = 0; k < g->n_fields; k++) {
 		if (reads(g, k) && ptx_probe_field_is_time(g->fields[k].name) == times) {
 			ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", g->fields[k].bytes * 8, k);
-			if (!ptx_probe_late_field(p, &g->fields[k], k)) {
+			if (ptx_probe_number_is(g->fields[k].name)) {
+				load_number(p, k);
+			} else if (!ptx_probe_late_field(p, &g->fields[k], k)) {
 				ptx_probe_field(p, g, k, &s);
 			}
 		}
 	}
+}
+
+/* Finds what an argument reads, as ptx_probe_param_part() does. */
+static uint32_t part_of(const struct ptx_probe_work *p, const struct ptx_probe_arg *a,
+			struct ptx_kernel_param *ret)
+{
+	if (a->kind != PTX_PROBE_ARG) {
+		return ptx_probe_param_part(p->params, a, ret);
+	}
+	*ret = (struct ptx_kernel_param){ a->offset, a->bytes };
+	return 0;
 }
 
 /* The padding begins where the kernel's parameters do. */
@@ -146,9 +170,17 @@ static void load_args(struct ptx_probe_work *p, const struct ptx_probe_program *
 {
 	for (uint32_t k = 0; k < g->n_args; k++) {
 		const struct ptx_probe_arg *a = &g->args[k];
+		struct ptx_kernel_param part;
+		uint32_t constant = part_of(p, a, &part);
+		unsigned bits = 8 * PTX_PROBE_ARG_WIDTH(a->bytes);
 
-		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [pad+%u];\n",
-			       8 * PTX_PROBE_ARG_WIDTH(a->bytes), k, 8 * a->bytes, k, a->offset);
+		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n", bits, k);
+		if (part.bytes) {
+			ptx_probe_text(p, "\tld.param.u%u %%~r%u, [pad+%u];\n", 8 * part.bytes, k,
+				       part.offset);
+		} else {
+			ptx_probe_text(p, "\tmov.b%u %%~r%u, %u;\n", bits, k, constant);
+		}
 	}
 }
 
@@ -248,16 +280,26 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 	return err;
 }
 
-static int add_arg(struct ptx_stub_form *f, const struct inlining *n, const struct ptx_probe_arg *a)
+/* Stores where the bytes that the argument reads end. */
+static int add_arg(struct ptx_stub_form *f, const struct inlining *n, const struct ptx_probe_arg *a,
+		   uint64_t *ret_end)
 {
-	if (a->kind != PTX_PROBE_ARG) {
-		return refuse(n, "an entry stub reads arguments by offset, not parameters by "
-				 "number");
+	struct ptx_kernel_param part;
+
+	if (a->kind != PTX_PROBE_ARG && !n->p->params) {
+		return refuse(n, "it reads parameters by number, and the driver does not report "
+				 "where those of the kernel lie");
+	}
+	(void)part_of(n->p, a, &part);
+	*ret_end = (uint64_t)part.offset + part.bytes;
+	if (!part.bytes) {
+		*ret_end = 0;
+		return 0;
 	}
 	if (f->n_args == PTX_STUB_ARGS_MAX) {
 		return refuse(n, "the programs of an entry stub read too many arguments");
 	}
-	f->args[f->n_args++] = (struct ptx_stub_arg){ n->g->probe->name, a->offset, a->bytes };
+	f->args[f->n_args++] = (struct ptx_stub_arg){ n->g->probe->name, part.offset, part.bytes };
 	return 0;
 }
 
@@ -271,13 +313,13 @@ static int find_args(struct ptx_probe_work *p, uint32_t pad, struct ptx_stub_for
 		const struct inlining n = { .p = p, .g = &p->programs[i] };
 
 		for (uint32_t k = 0; k < n.g->n_args; k++) {
-			const struct ptx_probe_arg *a = &n.g->args[k];
-			int err = add_arg(ret, &n, a);
+			uint64_t arg_end = 0;
+			int err = add_arg(ret, &n, &n.g->args[k], &arg_end);
 
 			if (err < 0) {
 				return err;
 			}
-			end = MAX(end, (uint64_t)a->offset + a->bytes);
+			end = MAX(end, arg_end);
 		}
 		if (end > PARAM_BYTES_MAX - PTX_GATE_PAD_B - 2 * ARGS_GAP) {
 			return refuse(&n, "it reads an argument that lies too far behind");
@@ -287,12 +329,14 @@ static int find_args(struct ptx_probe_work *p, uint32_t pad, struct ptx_stub_for
 	return 0;
 }
 
-int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad, const char *kernel,
-		   const struct ptx_probe *probes, const uint64_t *envs, uint32_t n,
-		   struct ptx_stub_form *ret, struct report *r)
+int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad,
+		   const struct ptx_stub_kernel *kernel, const struct ptx_probe *probes,
+		   const uint64_t *envs, uint32_t n, struct ptx_stub_form *ret, struct report *r)
 {
-	struct ptx_probe_name entry = { .name = kernel };
-	struct ptx_probe_work p = { .out = out, .stem = STEM, .entry = &entry, .report = r };
+	struct ptx_probe_name entry = { .name = kernel->name };
+	struct ptx_probe_work p = {
+		.out = out, .stem = STEM, .entry = &entry, .params = kernel->params, .report = r
+	};
 	int err = ptx_probe_programs(&p, probes, n);
 
 	err = err ? err : check(&p, envs);

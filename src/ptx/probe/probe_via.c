@@ -249,9 +249,15 @@ static void print_candidate(struct ptx_probe_work *p, const struct ptx_function 
 		snprintf(to, sizeof(to), "~b%u", i);
 		copy(p, &prototype->params[i], &g->params[i], from, to);
 	}
+	if (ptx_probe_number_has(p, g)) {
+		ptx_probe_number_store(p);
+	}
 	ptx_probe_text(p, g->n_returns ? "\tcall (~q), %s, (" : "\tcall %s, (", g->name);
 	for (uint32_t i = 0; i < g->n_params; i++) {
 		ptx_probe_text(p, "%s~b%u", i ? ", " : "", i);
+	}
+	if (ptx_probe_number_has(p, g)) {
+		buf_printf(p->out, "%s%s", g->n_params ? ", " : "", ptx_probe_number_arg(p).name);
 	}
 	ptx_probe_text(p, ");\n");
 	if (g->n_returns) {
@@ -277,11 +283,15 @@ static void print_caller(struct ptx_probe_work *p, unsigned number)
 		ptx_probe_text(p, ", ");
 		declare(p, &f->params[i], name);
 	}
+	if (p->passes_number) {
+		buf_printf(p->out, ", .param .b64 %s", p->head->params[p->head->n_params - 1].name);
+	}
 	ptx_probe_text(p,
 		       ")\n{\n\t.reg .pred %%~p;\n\t.reg .b16 %%~h;\n\t.reg .b32 %%~w;\n"
 		       "\t.reg .b64 %%~d, %%~f, %%~l, %%~v;\n\tld.param.b64 %%~f, [~f];\n"
 		       "\tld.const.b64 %%~l, [" PTX_PROBE_TABLE "+%u];\n",
 		       p->list->place * 8);
+	ptx_probe_number_begin(p);
 	for (uint32_t i = 0; i < p->list->v->init->n_args; i++) {
 		struct ptx_probe_name *g;
 
@@ -300,7 +310,7 @@ int ptx_probe_via_print(struct ptx_probe_work *p)
 		const struct ptx_probe_name *g = strmap_get(&p->names, init->args[i].name);
 
 		if (g && g->reached) {
-			ptx_head_print(g->f, p->out);
+			ptx_probe_number_head(p, g->f);
 			buf_puts(p->out, ";\n");
 		}
 	}
@@ -336,11 +346,13 @@ void ptx_probe_via_call(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	char text[64];
 
 	ptx_probe_text(p, "\t{\n\t.param .b64 ~f;\n\tst.param.b64 [~f], %s;\n", callee->name);
+	ptx_probe_number_store(p);
 	snprintf(text, sizeof(text), "%svia%u", p->stem, via_of(p, prototype));
 	callee_now.name = ptx_arena_text(&p->ret->arena, text, strlen(text));
 	snprintf(text, sizeof(text), "%sf", p->stem);
 	own.name = ptx_arena_text(&p->ret->arena, text, strlen(text));
-	all = (struct ptx_operand){ .kind = PTX_TUPLE, .n_args = 1 + (args ? args->n_args : 0) };
+	all = (struct ptx_operand){ .kind = PTX_TUPLE,
+				    .n_args = 1 + (args ? args->n_args : 0) + p->passes_number };
 	all.args = ptx_arena_array(&p->ret->arena, all.n_args, sizeof(*all.args));
 	if (!callee_now.name || !own.name || !all.args) {
 		p->out->failed = -ENOMEM;
@@ -349,6 +361,9 @@ void ptx_probe_via_call(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	all.args[0] = own;
 	if (args && args->n_args) {
 		memcpy(&all.args[1], args->args, args->n_args * sizeof(*args->args));
+	}
+	if (p->passes_number) {
+		all.args[all.n_args - 1] = ptx_probe_number_arg(p);
 	}
 	call.n_operands = 0;
 	if (at) {

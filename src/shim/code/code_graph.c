@@ -14,7 +14,7 @@ struct node {
 	const CUDA_KERNEL_NODE_PARAMS *v2;
 	CUDA_KERNEL_NODE_PARAMS_v1 copy_v1;
 	CUDA_KERNEL_NODE_PARAMS copy_v2;
-	struct shim_code_args a;
+	struct shim_launch_args a;
 };
 
 static CUresult open_v1(struct node *n, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
@@ -61,7 +61,7 @@ static CUresult open_v2(struct node *n, const CUDA_KERNEL_NODE_PARAMS *p)
 		if (answer == CUDA_SUCCESS) {                                                      \
 			answer = (call);                                                           \
 		}                                                                                  \
-		shim_code_args_close(&(n)->a);                                                     \
+		shim_launch_args_close(&(n)->a);                                                   \
 		answer;                                                                            \
 	})
 

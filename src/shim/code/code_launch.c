@@ -4,10 +4,6 @@
  * allocate, except for kernels with more parameters than the room below. */
 #include "shim/code/shim_code_int.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#define MAX_EXTRA 8u
 #define MAX_PER_CALL 16u /* launches of one cuLaunchCooperativeKernelMultiDevice */
 
 uint64_t shim_code_zero[8];
@@ -24,98 +20,16 @@ static const void *stub_arg(void)
 	return t && unlikely(t->stub_arg) ? (const void *)t->stub_arg : shim_code_zero;
 }
 
-/* Finds the buffer in extra. Returns false for entries that the driver should refuse. */
-static bool read_extra(void **extra, const void **ret, size_t *ret_bytes)
+CUresult shim_code_args_open(struct shim_launch_args *a, const struct cubin_kernel *k,
+			     void **params, void **extra)
 {
-	*ret = NULL;
-	*ret_bytes = 0;
-	for (unsigned i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-		if (i >= MAX_EXTRA) {
-			return false;
-		}
-		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-			*ret = extra[i + 1];
-		} else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1]) {
-			*ret_bytes = *(const size_t *)extra[i + 1];
-		} else {
-			return false;
-		}
-	}
-	return *ret || !*ret_bytes;
-}
+	const struct shim_added_arg added = { .n_params = k->n_params,
+					      .end = k->param_bytes,
+					      .offset = k->arg_offset,
+					      .bytes = SHIM_CODE_ARG_BYTES,
+					      .value = stub_arg() };
 
-/* Copies the program's buffer and appends the argument. Bytes behind the parameters are kept as
- * many as the program passed, for the driver to judge. A shorter buffer is refused: the driver
- * would take what is behind it for the argument. */
-static CUresult fill_buffer(struct shim_code_args *a, const struct cubin_kernel *k, void **extra)
-{
-	unsigned char *to = a->buffer;
-	const void *from;
-	size_t bytes, end = (size_t)k->arg_offset + SHIM_CODE_ARG_BYTES;
-
-	if (!read_extra(extra, &from, &bytes) || bytes < k->param_bytes) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	a->bytes = end + (bytes > k->arg_offset ? bytes - k->arg_offset : 0);
-	if (a->bytes < end) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (a->bytes > sizeof(a->buffer)) {
-		to = a->heap = malloc(a->bytes);
-		if (!to) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-	}
-	memset(to, 0, a->bytes);
-	if (from && k->param_bytes) {
-		memcpy(to, from, k->param_bytes);
-	}
-	memcpy(to + k->arg_offset, stub_arg(), SHIM_CODE_ARG_BYTES);
-	a->list[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
-	a->list[1] = to;
-	a->list[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
-	a->list[3] = &a->bytes;
-	a->list[4] = CU_LAUNCH_PARAM_END;
-	a->extra = a->list;
-	return CUDA_SUCCESS;
-}
-
-static CUresult fill_pointers(struct shim_code_args *a, const struct cubin_kernel *k, void **params)
-{
-	void **to = a->pointers;
-
-	if (k->n_params >= ARRAY_SIZE(a->pointers)) {
-		to = a->heap = malloc(((size_t)k->n_params + 1) * sizeof(to[0]));
-		if (!to) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-	}
-	if (k->n_params) {
-		memcpy(to, params, k->n_params * sizeof(to[0]));
-	}
-	to[k->n_params] = unqual(stub_arg());
-	a->params = to;
-	return CUDA_SUCCESS;
-}
-
-CUresult shim_code_args_open(struct shim_code_args *a, const struct cubin_kernel *k, void **params,
-			     void **extra)
-{
-	a->params = params;
-	a->extra = extra;
-	a->heap = NULL;
-	if (extra && params) {
-		return CUDA_SUCCESS; /* the driver refuses both */
-	}
-	if (extra) {
-		return fill_buffer(a, k, extra);
-	}
-	return params || !k->n_params ? fill_pointers(a, k, params) : CUDA_ERROR_INVALID_VALUE;
-}
-
-void shim_code_args_close(struct shim_code_args *a)
-{
-	free(a->heap);
+	return shim_launch_args_open(a, &added, params, extra);
 }
 
 /* ---- launches ---- */
@@ -124,7 +38,7 @@ void shim_code_args_close(struct shim_code_args *a)
 #define WITH_ARGUMENT(f, program_params, program_extra, CALL)                                      \
 	{                                                                                          \
 		const struct cubin_kernel *k = shim_code_kernel(f);                                \
-		struct shim_code_args a;                                                           \
+		struct shim_launch_args a;                                                         \
 		CUresult r;                                                                        \
                                                                                                    \
 		if (!k) {                                                                          \
@@ -136,7 +50,7 @@ void shim_code_args_close(struct shim_code_args *a)
 		if (likely(r == CUDA_SUCCESS)) {                                                   \
 			r = CALL;                                                                  \
 		}                                                                                  \
-		shim_code_args_close(&a);                                                          \
+		shim_launch_args_close(&a);                                                        \
 		return r;                                                                          \
 	}
 
@@ -167,7 +81,7 @@ LAUNCH_EX(launch_ex_ptsz, shim_driver.cuLaunchKernelEx_ptsz)
 static CUresult multi_device(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
 {
 	CUDA_LAUNCH_PARAMS copy[MAX_PER_CALL];
-	struct shim_code_args a[MAX_PER_CALL];
+	struct shim_launch_args a[MAX_PER_CALL];
 	CUresult r = CUDA_SUCCESS;
 	unsigned i;
 
@@ -188,7 +102,7 @@ static CUresult multi_device(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flag
 		r = shim_driver.cuLaunchCooperativeKernelMultiDevice(copy, n, flags);
 	}
 	while (i) {
-		shim_code_args_close(&a[--i]);
+		shim_launch_args_close(&a[--i]);
 	}
 	return r;
 }

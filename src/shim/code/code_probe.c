@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/probe_stub.h"
 #include "shim/code/shim_code_int.h"
 #include "shim/tool.h"
 
@@ -26,7 +25,7 @@ static unsigned next_stub;
 
 struct request {
 	unsigned arch;
-	const char *kernel;
+	const struct ptx_stub_kernel *kernel;
 	const struct ptx_probe *probes;
 	const uint64_t *envs;
 	uint32_t n;
@@ -169,8 +168,9 @@ static int check_args(const struct cubin_kernel *k, const struct ptx_stub_form *
 }
 
 int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t bytes,
-			 const char *kernel, const struct ptx_probe *probes, const uint64_t *envs,
-			 uint32_t n, cubin_address_fn *address, void *arg, struct report *r)
+			 const struct ptx_stub_kernel *kernel, const struct ptx_probe *probes,
+			 const uint64_t *envs, uint32_t n, cubin_address_fn *address, void *arg,
+			 struct report *r)
 {
 	const struct request q = { .arch = shim_code_arch_here(false),
 				   .kernel = kernel,
@@ -184,8 +184,8 @@ int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t byt
 	int err = check_here(q.arch, elf, bytes, r);
 
 	err = err ? err : stub_of(&q, &stub, &form);
-	err = err ? err : cubin_patch_copy(&made, elf, bytes, kernel, stub, address, arg, r);
-	err = err ? err : check_args(cubin_patched_find(made, kernel), &form, r);
+	err = err ? err : cubin_patch_copy(&made, elf, bytes, kernel->name, stub, address, arg, r);
+	err = err ? err : check_args(cubin_patched_find(made, kernel->name), &form, r);
 	if (err == -ENOMEM) {
 		(void)report_set(r, err, "code", "out of memory");
 	}

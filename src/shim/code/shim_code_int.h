@@ -5,6 +5,7 @@
 #include "ptx/block_gate.h"
 #include "ptx/fatbin.h"
 #include "shim/code/shim_code.h"
+#include "shim/object/launch_args.h"
 
 #define SHIM_CODE_ARG_BYTES ((uint32_t)sizeof(struct ptx_gate_arg))
 
@@ -74,19 +75,10 @@ void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struc
 
 /* ---- the functions behind shim_real ---- */
 
-/* Parameters of a launch with the stub's argument. */
-struct shim_code_args {
-	void **params, **extra; /* for the driver */
-	void *heap;		/* owned; NULL: the room below suffices */
-	void *list[5];
-	size_t bytes;
-	void *pointers[129];
-	unsigned char buffer[4096 + 64] ALIGNED(16);
-};
-/* Fills a for a launch of k. CUDA_SUCCESS, or what the launch must return. */
-CUresult shim_code_args_open(struct shim_code_args *a, const struct cubin_kernel *k, void **params,
-			     void **extra);
-void shim_code_args_close(struct shim_code_args *a);
+/* Fills a for a launch of k: with the stub's argument. CUDA_SUCCESS, or what the launch must
+ * return. */
+CUresult shim_code_args_open(struct shim_launch_args *a, const struct cubin_kernel *k,
+			     void **params, void **extra);
 
 extern uint64_t shim_code_zero[8]; /* the argument: run as the original */
 

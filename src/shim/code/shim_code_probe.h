@@ -11,7 +11,7 @@
 #include "base/report.h"
 #include "cuabi/types.h"
 #include "cubin/cubin.h"
-#include "ptx/probe.h"
+#include "ptx/probe_stub.h"
 
 struct shim_code_probed {
 	CUmodule module;
@@ -28,8 +28,9 @@ struct shim_code_probed {
  * another device; -EINVAL; -ENOEXEC: the driver or room cubin refuses it; -ENOMEM. Caller
  * serializes the calls. */
 int shim_code_probe_make(struct cubin_patched **ret, const void *elf, size_t bytes,
-			 const char *kernel, const struct ptx_probe *probes, const uint64_t *envs,
-			 uint32_t n, cubin_address_fn *address, void *arg, struct report *r);
+			 const struct ptx_stub_kernel *kernel, const struct ptx_probe *probes,
+			 const uint64_t *envs, uint32_t n, cubin_address_fn *address, void *arg,
+			 struct report *r);
 /* Loads a copy, whose kernel has that name, in the current context, after the self-test of machine
  * code if no image was patched before. Takes p. 0; -ENOTSUP: no machine code is patched here;
  * -ENOEXEC: the driver refuses it. Caller holds no lock of this room. */

@@ -26,13 +26,27 @@
 #define EXIT_NS 100000000u
 #define EXIT_STEP_NS 50000u
 
+uint64_t (*shim_block_number)(void);
+
 /* ---- parameters ---- */
+
+/* Returns the number of parameters that the program passes. */
+static uint32_t passed(const struct shim_clone *t)
+{
+	return shim_clone_params(t) - t->numbered;
+}
+
+/* Returns the offset behind these in the buffer. */
+static uint32_t passed_end(const struct shim_clone *t)
+{
+	return t->numbered ? shim_clone_param(t, passed(t)).offset : shim_clone_arg_offset(t);
+}
 
 /* Returns the parameter buffer of extra and its size, if it has the size of f's parameters,
  * possibly rounded up. NULL: there is none, or the driver should judge it. */
 static const void *buffer_of(const struct shim_clone *t, void **extra, size_t *ret_bytes)
 {
-	struct cubin_param last = shim_clone_param(t, shim_clone_params(t) - 1);
+	struct cubin_param last = shim_clone_param(t, passed(t) - 1);
 	const void *buffer = NULL;
 	size_t bytes = 0;
 
@@ -46,9 +60,7 @@ static const void *buffer_of(const struct shim_clone *t, void **extra, size_t *r
 		}
 	}
 	*ret_bytes = bytes;
-	return bytes >= (size_t)last.offset + last.bytes && bytes <= shim_clone_arg_offset(t)
-		       ? buffer
-		       : NULL;
+	return bytes >= (size_t)last.offset + last.bytes && bytes <= passed_end(t) ? buffer : NULL;
 }
 
 static bool can_pack(const struct shim_clone *t, const struct shim_block_call *b)
@@ -58,13 +70,13 @@ static bool can_pack(const struct shim_clone *t, const struct shim_block_call *b
 	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (b->params && b->extra)) {
 		return false;
 	}
-	return !shim_clone_params(t) || b->params || (b->extra && buffer_of(t, b->extra, &bytes));
+	return !passed(t) || b->params || (b->extra && buffer_of(t, b->extra, &bytes));
 }
 
 /* Packs the parameters for the clone: one buffer with f's layout. Returns false if it cannot. */
 static bool pack(const struct shim_block_call *b, uint8_t *to)
 {
-	uint32_t n = shim_clone_params(b->clone);
+	uint32_t n = passed(b->clone);
 	const void *buffer;
 	size_t bytes = 0;
 
@@ -86,6 +98,11 @@ static bool pack(const struct shim_block_call *b, uint8_t *to)
 			return false;
 		}
 		memcpy(to, buffer, bytes);
+	}
+	if (b->clone->numbered) {
+		uint64_t number = shim_block_number();
+
+		memcpy(to + passed_end(b->clone), &number, sizeof(number));
 	}
 	return true;
 }
@@ -186,7 +203,7 @@ static uint32_t wave_of(const struct sched_launch *l)
 	}
 }
 
-void (*shim_block_taken)(const struct shim_block_call *b, uint64_t now_ns);
+void (*shim_block_taken)(const struct shim_block_call *b, uint32_t smem, uint64_t now_ns);
 
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l)
@@ -223,7 +240,7 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b
 	/* A deferred launch does not hold the form. But the form's struct and tools stay until what
 	 * was deferred with its clone is drained (probe_forms.c). */
 	if (r == CUDA_SUCCESS && unlikely(b->form != NULL)) {
-		shim_block_taken(b, now);
+		shim_block_taken(b, l->smem_bytes, now);
 	}
 	if (r == CUDA_SUCCESS) {
 		shim_block_note_unfinished(q);

@@ -53,8 +53,10 @@ enum proto_block_why shim_block_attributes(struct shim_block_call *b, const stru
 CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
 			   const struct sched_launch *l);
 /* Called when the driver has taken a launch of a probed form's clone, which was handed to it at
- * that time. Set before the first launch. */
-extern void (*shim_block_taken)(const struct shim_block_call *b, uint64_t now_ns);
+ * that time. smem: what the kernel's launch would have had. Set before the first launch. */
+extern void (*shim_block_taken)(const struct shim_block_call *b, uint32_t smem, uint64_t now_ns);
+/* Returns the number of a launch whose clone has `numbered`. Set before the first launch. */
+extern uint64_t (*shim_block_number)(void);
 
 /* Creates what runs in the current context need, before its first launch. */
 void shim_block_prepare_context(void);

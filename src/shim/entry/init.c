@@ -1,7 +1,7 @@
 /* cuInit: a hello to gbpfd, whose answer decides the sharing mode in which to start the driver; the
  * real cuInit; then the session. Without gbpfd, or with GBPF_OFF=1, everything passes through; with
- * GBPF_STRICT=1 cuInit fails without gbpfd. When cuInit returns, the policy in force is prepared,
- * so that the program's first launch runs under it. */
+ * GBPF_STRICT=1 cuInit fails without gbpfd. When cuInit returns, the policy in force is prepared
+ * and the tools that are attached are known, so that the program's first launch runs with them. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@
 #include "shim/session/lane_env.h"
 #include "shim/session/session_agent.h"
 
-#define POLICY_WAIT_NS 1000000000u
+#define START_WAIT_NS 1000000000u
 
 static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool attempted;	       /* attach_mutex */
@@ -132,9 +132,9 @@ static void on_hung(void *arg, CUfunction clone)
 	shim_probe_exclude(clone);
 }
 
-static void on_block_taken(const struct shim_block_call *b, uint64_t now_ns)
+static void on_block_taken(const struct shim_block_call *b, uint32_t smem, uint64_t now_ns)
 {
-	shim_probe_submitted(b->form, b->grid, b->block, b->smem, now_ns);
+	shim_probe_submitted(b->form, b->grid, b->block, smem, now_ns);
 }
 
 static int attach(void)
@@ -160,7 +160,7 @@ static int attach(void)
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
-	shim_session_await_policy(&session, POLICY_WAIT_NS);
+	shim_session_await_start(&session, START_WAIT_NS);
 	shim_agent_task = shim_code_save_waiting;
 	err = shim_agent_start(&session);
 	if (err) {
@@ -219,6 +219,7 @@ static int say_hello(uint32_t only_lanes)
 
 	shim_probe_setup();
 	shim_block_taken = on_block_taken;
+	shim_block_number = shim_probe_number_next;
 	if (!err) {
 		session.lanes = only_lanes ? only_lanes : session.lanes;
 		err = shim_session_hello(&session);

@@ -16,6 +16,9 @@ struct shim_clone {
 			 */
 	const struct ptx_block_entry *entry; /* borrowed from the owner's image */
 	const struct cubin_kernel *code; /* f has an entry stub; borrowed likewise; NULL: a clone */
+	/* The last of f's parameters, of 8 bytes, is the launch's number, which the program does
+	 * not pass: f is a probed form. */
+	bool numbered;
 	enum shim_kernel_kind kind;
 	uint64_t id;		 /* unique, whereas handles are reused */
 	uint32_t max_threads;	 /* of a block of f */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bpf/run/ptx_env.h"
 #include "shim/object/thread_cache.h"
 #include "shim/session/session_agent.h"
 
@@ -17,8 +18,6 @@
 #define PATIENCE_NS 1000000000u	   /* without progress */
 #define AGENT_PATIENCE_NS 1000000u /* the agent has other things to do */
 #define STEP_NS 20000u
-
-static uint64_t launches; /* [atomic] numbers given */
 
 /* ---- room in the queue ---- */
 
@@ -89,66 +88,77 @@ static CUresult launch_late(struct shim_probe_around *a)
 		       : CUDA_SUCCESS;
 }
 
-/* From now on launches of the thread store blocks in the form's table. Without a thread's cache the
- * launch has no number, and the ends of its blocks are not reported. */
-static void begin_late(struct shim_probe_around *a)
+/* From now on launches of the thread pass an argument to the entry stub: the launch's number, and
+ * the form's table, in which its blocks are stored. Without a thread's cache the number is 0, and
+ * the ends of its blocks are not reported. */
+static void begin_stub(struct shim_probe_around *a, const struct shim_probe_form *f)
 {
-	struct shim_thread *t = shim_thread_self();
+	struct shim_thread *t = f->code && (f->late || f->numbered) ? shim_thread_self() : NULL;
 
-	if (!a->form->late || !t || a->refusal != CUDA_SUCCESS) {
+	if (!a->form || !t || a->refusal != CUDA_SUCCESS) {
 		a->arg.late = 0;
+	}
+	if (!t) {
 		return;
 	}
-	a->stub = (struct ptx_gate_arg){ .base = a->arg.late, .launch = a->arg.late_launch };
+	a->stub = (struct ptx_gate_arg){ .done = f->numbered ? a->number : 0,
+					 .base = a->arg.late,
+					 .launch = a->arg.late ? a->arg.late_launch : 0 };
+	a->passes = true;
 	t->stub_arg = &a->stub;
 }
 
-static void end_late(const struct shim_probe_around *a)
+static void end_stub(const struct shim_probe_around *a)
 {
-	struct shim_thread *t = a->arg.late ? shim_thread_self() : NULL;
-
-	if (t) {
-		t->stub_arg = NULL;
+	if (a->passes) {
+		shim_thread_self()->stub_arg = NULL;
 	}
+}
+
+static void begin_bracket(struct shim_probe_around *a, shim_probe_launcher *launcher,
+			  const uint32_t dims[SHIM_PROBE_DIMS], CUstream s)
+{
+	a->launch = launcher;
+	a->stream = s;
+	if (unlikely(!has_room(a->bracket))) {
+		shim_probe_form_refused(a->form, CUDA_ERROR_NOT_READY);
+		a->form = NULL;
+		return;
+	}
+	a->arg = (struct ptx_bracket_arg){ .launch = a->number,
+					   .kernel = a->form->kernel_hash,
+					   .shared_bytes = dims[6],
+					   .done = a->bracket->done_at,
+					   .control = EBPF_PTX_CONTROL_ROW(a->form->row),
+					   .late = a->form->late };
+	a->arg.late_launch = PTX_LATE_LAUNCH(a->arg.launch);
+	memcpy(a->arg.grid, dims, sizeof(a->arg.grid));
+	memcpy(a->arg.threads, dims + 3, sizeof(a->arg.threads));
+	a->refusal =
+		launch(a, a->bracket->begin, !a->bracket->parts.end && !a->bracket->parts.late);
 }
 
 void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form *f,
 			     shim_probe_launcher *launcher, const uint32_t dims[SHIM_PROBE_DIMS],
 			     CUstream s)
 {
+	a->number = shim_probe_number(f);
 	a->bracket = f->bracket;
 	a->form = a->bracket ? f : NULL;
-	if (!a->form) {
-		return;
+	if (a->form) {
+		begin_bracket(a, launcher, dims, s);
 	}
-	a->launch = launcher;
-	a->stream = s;
-	if (unlikely(!has_room(a->bracket))) {
-		a->form = NULL;
-		shim_probe_form_refused(f, CUDA_ERROR_NOT_READY);
-		return;
-	}
-	a->arg = (struct ptx_bracket_arg){ .launch = add_relaxed(&launches, (uint64_t)1) + 1,
-					   .kernel = f->kernel_hash,
-					   .shared_bytes = dims[6],
-					   .done = a->bracket->done_at,
-					   .late = f->late };
-	a->arg.late_launch = PTX_LATE_LAUNCH(a->arg.launch);
-	memcpy(a->arg.grid, dims, sizeof(a->arg.grid));
-	memcpy(a->arg.threads, dims + 3, sizeof(a->arg.threads));
-	a->refusal =
-		launch(a, a->bracket->begin, !a->bracket->parts.end && !a->bracket->parts.late);
-	begin_late(a);
+	begin_stub(a, f);
 }
 
 void shim_probe_around_end(struct shim_probe_around *a, CUresult r)
 {
 	const struct shim_probe_bracket *b = a->bracket;
 
+	end_stub(a);
 	if (!a->form) {
 		return;
 	}
-	end_late(a);
 	if (a->refusal == CUDA_SUCCESS && r == CUDA_SUCCESS) {
 		CUresult e = launch_late(a);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/run/ptx_env.h"
 #include "ptx/probe.h"
 #include "ptx/probe_shared.h"
 #include "shim/code/shim_code.h"
@@ -24,12 +25,19 @@ struct around {
 	struct shim_probe_bracket *bracket; /* a reference, or NULL */
 };
 
-/* A form on its way: the probes, texts that they borrow, and the results of each step. */
+/* A program of a tool, by their numbers. */
+struct origin {
+	uint32_t tool, program;
+};
+
+/* A form that is being made: the probes, the texts that they borrow, and the results of each
+ * step. */
 struct shim_probe_made {
 	const struct shim_probe_kernel *k;
-	struct report *r; /* of the step under way */
+	struct report *r; /* report of the current step */
 	struct ptx_probe probes[PTX_PROBES_MAX];
 	struct shim_probe_tool *tool[PTX_PROBES_MAX]; /* of each */
+	struct origin origin[PTX_PROBES_MAX];	      /* of each */
 	char *text[PTX_PROBES_MAX];		      /* owned */
 	char name[PTX_PROBES_MAX][EBPF_NAME_BYTES];
 	uint32_t n; /* 0: the kernel itself runs, between brackets */
@@ -41,10 +49,13 @@ struct shim_probe_made {
 	size_t image_bytes;
 	uint64_t *table; /* owned */
 	uint32_t n_table;
-	uint64_t (*map_at)[PTX_PROBE_MAPS_MAX]; /* owned; of each probe, or NULL: in the table */
-	CUdeviceptr late;			/* the table of programs of block_exit, 0: none */
+	uint64_t (*map_at)[PTX_PROBE_ADDRESSES]; /* owned; of each probe, or NULL: in the table */
+	uint32_t row;				 /* a reference, or 0; as of the form */
+	CUdeviceptr late;			 /* the table of programs of block_exit, 0: none */
 	CUdevice late_on;
 	uint32_t parts; /* bits of tools some of whose programs are left out */
+	uint32_t placed[SHIM_PROBE_TOOLS_MAX], unplaced[SHIM_PROBE_TOOLS_MAX]; /* as of the form */
+	uint32_t idle; /* bits of tools that have programs for its inside, and no site there */
 };
 
 /* Names of programs are gbpf_HASH_N, of their object and their number in it. The first digit of the
@@ -80,9 +91,9 @@ static void set_name(char (*names)[EBPF_NAME_BYTES], uint32_t n, const char *pre
 	}
 }
 
-static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
-		       const struct ebpf_image_device *d)
+static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t, struct origin o)
 {
+	const struct ebpf_image_device *d = &t->p.devices[o.program];
 	char *text = b->n + b->around.n < PTX_PROBES_MAX
 			     ? strndup(t->p.device_text + d->text_offset, d->text_bytes)
 			     : NULL;
@@ -92,7 +103,9 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 				   .sites = d->site,
 				   .text = text,
 				   .branches = shim_probe_branches(),
-				   .maps_in_table = !ptx_probe_is_bracket(d->hook) };
+				   .maps_in_table = !ptx_probe_is_bracket(d->hook),
+				   .scratch_at = t->scratch_at,
+				   .scratch_bytes = t->scratch_bytes };
 
 	if (b->n + b->around.n == PTX_PROBES_MAX) {
 		return report_set(b->r, -E2BIG, "limit", "more than %u programs for one kernel",
@@ -101,6 +114,7 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 	if (!text) {
 		return report_set(b->r, -ENOMEM, "memory", "out of memory");
 	}
+	b->placed[o.tool] |= 1u << o.program;
 	if (ptx_probe_is_bracket(d->hook)) {
 		set_name(b->around.name, b->around.n, d->prefix, text);
 		probe.name = b->around.name[b->around.n];
@@ -112,6 +126,7 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t,
 		probe.name = b->name[b->n];
 		b->text[b->n] = text;
 		b->tool[b->n] = t;
+		b->origin[b->n] = o;
 		b->probes[b->n++] = probe;
 	}
 	return 0;
@@ -127,7 +142,7 @@ static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *t
 		for (uint32_t j = 0; j < tools[i]->p.n_devices && !err; j++) {
 			if (!(cut->programs[i] & 1u << j) &&
 			    shim_probe_tool_matches(tools[i], j, b->k->name)) {
-				err = add_program(b, tools[i], &tools[i]->p.devices[j]);
+				err = add_program(b, tools[i], (struct origin){ i, j });
 			}
 		}
 	}
@@ -136,7 +151,7 @@ static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *t
 
 static int no_ptx(struct shim_probe_made *b, enum shim_kept_why why)
 {
-	return report_set(b->r, -ENOENT, "no-ptx", "%s", shim_kept_why_text(why));
+	return report_set(b->r, -ENODATA, "no-ptx", "%s", shim_kept_why_text(why));
 }
 
 /* Before the text is made. A program without addresses uses the table; if its tool has no memory,
@@ -150,8 +165,9 @@ static void find_maps(struct shim_probe_made *b)
 		uint64_t env = shim_probe_memory_env(b->tool[i], b->k->ctx, b->r);
 
 		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX && env; k++) {
-			b->map_at[i][k] = shim_probe_memory_map(b->tool[i], env, k);
+			b->map_at[i][k] = shim_probe_memory_map(b->tool[i], b->k->ctx, k);
 		}
+		b->map_at[i][PTX_PROBE_CONTROL] = env + EBPF_PTX_CONTROL_ROW(b->row);
 		b->probes[i].map_at = env ? b->map_at[i] : NULL;
 		b->probes[i].env_at = env;
 		b->probes[i].text_max = max;
@@ -211,38 +227,42 @@ static int address_of(void *arg, const char *name, uint64_t *ret)
 static int copy_code(struct shim_probe_made *b, const struct shim_code_kept *kept)
 {
 	uint64_t envs[PTX_PROBES_MAX];
-	uint64_t(*offsets)[PTX_PROBE_MAPS_MAX] = calloc(PTX_PROBES_MAX, sizeof(*offsets));
+	uint64_t(*offsets)[PTX_PROBE_ADDRESSES] = calloc(PTX_PROBES_MAX, sizeof(*offsets));
 	size_t bytes = 0;
 	void *elf = shim_code_kept_elf(kept, &bytes, b->r);
+	struct shim_probe_params params;
+	const struct ptx_stub_kernel kernel = { b->k->name, shim_probe_params(&params, b->k) };
 	int err = elf && offsets ? 0 : elf ? -ENOMEM : -ENOENT;
 
 	for (uint32_t i = 0; i < b->n && !err; i++) {
 		envs[i] = shim_probe_memory_env(b->tool[i], b->k->ctx, b->r);
 		err = envs[i] ? 0 : -ENOMEM;
 		for (uint32_t k = 0; k < PTX_PROBE_MAPS_MAX && !err; k++) {
-			offsets[i][k] = shim_probe_memory_map(b->tool[i], envs[i], k) - envs[i];
+			offsets[i][k] = shim_probe_memory_offset(b->tool[i], k);
 		}
+		offsets[i][PTX_PROBE_CONTROL] = EBPF_PTX_CONTROL_ROW(b->row);
 		b->probes[i].map_offsets = offsets[i];
 	}
 	err = err ? err
-		  : shim_code_probe_make(&b->copy, elf, bytes, b->k->name, b->probes, envs, b->n,
+		  : shim_code_probe_make(&b->copy, elf, bytes, &kernel, b->probes, envs, b->n,
 					 address_of, unqual(b->k), b->r);
 	for (uint32_t i = 0; i < b->n; i++) {
 		b->probes[i].map_offsets = NULL;
 	}
+	shim_probe_params_finish(&params);
 	free(offsets);
 	free(elf);
 	return err;
 }
 
 /* Tries the machine code of a kernel whose PTX cannot be probed, for the reason in `ptx`, or that
- * has none: err is -ENOENT. */
+ * has none: err is -ENODATA. */
 static int try_code(struct shim_probe_made *b, int err, const struct report *ptx)
 {
 	struct shim_code_kept *kept = shim_image_code(b->k->owner);
 	struct report *r = b->r, code;
 	struct buf why, code_why;
-	bool both = err != -ENOENT;
+	bool both = err != -ENODATA;
 
 	report_init(&code);
 	b->r = &code;
@@ -327,7 +347,9 @@ static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
 		const struct ptx_probe_map *m = &form->maps[i];
 
 		b->table[b->n + form->n_variables + i] =
-			shim_probe_memory_map(b->tool[m->probe], b->table[m->probe], m->map);
+			m->map == PTX_PROBE_CONTROL
+				? b->table[m->probe] + EBPF_PTX_CONTROL_ROW(b->row)
+				: shim_probe_memory_map(b->tool[m->probe], ctx, m->map);
 	}
 	return 0;
 }
@@ -358,6 +380,29 @@ static int load(struct shim_probe_made *b, struct shim_probe_form *f)
 	return 0;
 }
 
+/* Lets launches of the form have what it needs besides f's. Blocks of all sizes cannot have that
+ * where f may use nearly all that there is: then it gets all. */
+static void allow_shared(struct shim_probe_form *f, uint32_t of_f)
+{
+	int max = 0, fixed = 0;
+	CUdevice dev;
+
+	store_relaxed(&f->max_smem_bytes, of_f);
+	if (shim_driver.cuFuncSetAttribute(
+		    f->handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		    (int)ptx_probe_smem(of_f, f->warp_bytes, 1024)) == CUDA_SUCCESS ||
+	    shim_driver.cuCtxGetDevice(&dev) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetAttribute(&max,
+					     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+					     dev) != CUDA_SUCCESS ||
+	    shim_driver.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+					   f->handle) != CUDA_SUCCESS) {
+		return;
+	}
+	(void)shim_driver.cuFuncSetAttribute(
+		f->handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, max - fixed);
+}
+
 void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
 {
 	static const CUfunction_attribute followed[] = {
@@ -381,7 +426,8 @@ void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
 			(void)shim_driver.cuFuncSetAttribute(f->clone.handle, followed[i], value);
 		}
 		if (i == 0 && f->needs_shared && value >= 0) {
-			value = (int)PTX_PROBE_SMEM((unsigned)value);
+			allow_shared(f, (uint32_t)value);
+			continue;
 		}
 		(void)shim_driver.cuFuncSetAttribute(f->handle, followed[i], value);
 	}
@@ -390,15 +436,26 @@ void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f)
 	}
 }
 
-/* The entry stub of machine code has the gate in front of the programs. */
+/* The entry stub of machine code has the gate in front of the programs. Its argument has no room
+ * for what the gate and the programs read. */
 static void take_gate(struct shim_probe_form *f)
 {
-	const struct cubin_kernel *k = shim_code_kernel(f->handle);
+	const struct cubin_kernel *k = f->numbered ? NULL : shim_code_kernel(f->handle);
 
 	f->has_clone = k && shim_code_why(k) == PROTO_BLOCK_OK;
 	if (f->has_clone) {
 		shim_clone_init(&f->clone, f->handle, f->handle, NULL, k);
 	}
+}
+
+static bool reads_launch(const struct shim_probe_made *b)
+{
+	bool reads = false;
+
+	for (uint32_t i = 0; i < b->n && !reads; i++) {
+		reads = ptx_probe_reads_launch(b->probes[i].hook, b->probes[i].fields);
+	}
+	return reads;
 }
 
 /* Without it launches of the form run to their end. */
@@ -420,6 +477,7 @@ static void take_clone(struct shim_probe_made *b, struct shim_probe_form *f)
 	if (shim_driver.cuModuleGetFunction(&handle, f->module, buf_text(&name)) == CUDA_SUCCESS) {
 		shim_clone_init(&f->clone, f->handle, handle,
 				ptx_block_image_entry(b->block, b->k->name), NULL);
+		f->clone.numbered = f->passing.passed;
 		(void)shim_driver.cuFuncLoad(handle);
 		f->has_clone = true;
 		f->block = b->block;
@@ -447,6 +505,8 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
 	f->bracket = NULL;
 	shim_probe_memory_late_end(f->ctx, f->late, f->late_on);
 	f->late = 0;
+	shim_probe_row_put(f->row);
+	f->row = 0;
 }
 
 /* The PTX with the programs, compiled. */
@@ -469,6 +529,26 @@ static int compile_form(struct shim_probe_made *b)
 				 &b->image_bytes, b->r);
 }
 
+/* Takes from the PTX that was rewritten which programs have sites. */
+static int take_sites(struct shim_probe_made *b)
+{
+	uint32_t with = 0, all = 0;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct origin *o = &b->origin[i];
+
+		all |= 1u << o->tool;
+		if (b->probed.sites[i]) {
+			with |= 1u << o->tool;
+		} else {
+			b->placed[o->tool] &= ~(1u << o->program);
+			b->unplaced[o->tool] |= 1u << o->program;
+		}
+	}
+	b->idle = all & ~with;
+	return b->idle ? report_set(b->r, -ENOENT, "probe", "a tool has no site in it") : 0;
+}
+
 static int make_form(struct shim_probe_made *b)
 {
 	struct report *r = b->r, ptx;
@@ -481,7 +561,12 @@ static int make_form(struct shim_probe_made *b)
 	b->r = &ptx;
 	err = rewrite(b);
 	b->r = r;
-	err = err ? try_code(b, err, &ptx) : compile_form(b);
+	if (err) {
+		err = try_code(b, err, &ptx);
+	} else {
+		err = take_sites(b);
+		err = err ? err : compile_form(b);
+	}
 	report_finish(&ptx);
 	return err;
 }
@@ -516,9 +601,32 @@ static int make_bracket(struct shim_probe_made *b)
 		    : 0;
 }
 
+/* Gives the kernel control words of its own if a tool is to read them, before its form can run. */
+static void take_row(struct shim_probe_made *b, struct shim_probe_tool *const *tools, uint32_t n)
+{
+	uint32_t settable = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		settable += tools[i]->settable;
+	}
+	b->row = settable ? shim_probe_row_take(b->k->name) : 0;
+	for (uint32_t i = 0; i < n && settable; i++) {
+		if (b->row) {
+			(void)shim_probe_memory_control(tools[i], b->row, b->row + 1);
+		} else if (tools[i]->settable) {
+			pthread_mutex_lock(&shim_probe_mutex);
+			shim_probe_tool_refused(tools[i], b->k->name,
+						"too many kernels run tools: what is set for "
+						"patterns of names (probe set --kernel) does not "
+						"reach it");
+			pthread_mutex_unlock(&shim_probe_mutex);
+		}
+	}
+}
+
 static int compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
 		   uint32_t n, const struct shim_probe_cut *cut, struct shim_probe_made **ret,
-		   struct report *r)
+		   uint32_t *ret_idle, struct report *r)
 {
 	struct shim_probe_made *b = calloc(1, sizeof(*b));
 	int err;
@@ -528,9 +636,11 @@ static int compile(const struct shim_probe_kernel *k, struct shim_probe_tool *co
 	}
 	b->k = k;
 	b->r = r;
+	take_row(b, tools, n);
 	err = add_tools(b, tools, n, cut);
 	err = err ? err : make_form(b);
 	err = err ? err : make_bracket(b);
+	*ret_idle = b->idle;
 	if (err) {
 		shim_probe_made_free(b);
 		return err;
@@ -540,16 +650,19 @@ static int compile(const struct shim_probe_kernel *k, struct shim_probe_tool *co
 }
 
 int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
-		       uint32_t n, struct shim_probe_made **ret, struct report *r)
+		       uint32_t n, struct shim_probe_made **ret, uint32_t *ret_idle,
+		       struct report *r)
 {
 	struct shim_probe_cut cut = { 0 };
-	int err = compile(k, tools, n, &cut, ret, r);
+	int err;
 
-	while (err && shim_probe_cut_next(&cut, k, tools, n)) {
+	*ret_idle = 0;
+	err = compile(k, tools, n, &cut, ret, ret_idle, r);
+	while (err && !*ret_idle && shim_probe_cut_next(&cut, k, tools, n)) {
 		struct report again;
 
 		report_init(&again);
-		err = compile(k, tools, n, &cut, ret, &again);
+		err = compile(k, tools, n, &cut, ret, ret_idle, &again);
 		report_finish(&again);
 	}
 	if (!err && cut.tools) {
@@ -568,7 +681,10 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 	f->code = b->copy != NULL;
 	f->kernel_hash = hash_bytes(b->k->name, strlen(b->k->name));
 	f->unseen = b->probed.unseen;
+	f->passing = (struct ptx_probe_number){ .passed = false };
+	f->numbered = false;
 	f->late = 0;
+	f->row = 0;
 	f->module = NULL;
 	f->handle = NULL;
 	f->bracket = NULL;
@@ -581,8 +697,16 @@ int shim_probe_load(struct shim_probe_made *b, struct shim_probe_form *f, struct
 		f->late = b->late;
 		f->late_on = b->late_on;
 		b->late = 0;
+		f->row = b->row;
+		b->row = 0;
 		f->needs_shared = b->probed.needs_shared;
+		f->warp_bytes = b->probed.warp_bytes;
+		f->passing = b->probed.number;
+		f->numbered = f->passing.passed || (f->code && reads_launch(b));
+		f->max_smem_bytes = UINT32_MAX; /* if the driver does not report it */
 		f->parts = b->parts;
+		memcpy(f->placed, b->placed, sizeof(f->placed));
+		memcpy(f->unplaced, b->unplaced, sizeof(f->unplaced));
 		take_clone(b, f);
 		shim_probe_follow_attributes(b->k->handle, f);
 	}
@@ -604,6 +728,7 @@ void shim_probe_made_free(struct shim_probe_made *b)
 	}
 	shim_probe_bracket_put(b->around.bracket);
 	shim_probe_memory_late_end(b->k->ctx, b->late, b->late_on);
+	shim_probe_row_put(b->row);
 	ptx_probed_finish(&b->probed);
 	free(b->image);
 	free(b->table);

@@ -34,7 +34,7 @@ struct found {
 	struct shim_probe_place *v;
 	size_t n, cap;
 	bool bodies, failed;
-	bool kernels; /* ask for their kernels, too */
+	bool kernels; /* look up their kernels, too */
 };
 
 static void ask_kernel(struct shim_probe_place *p)

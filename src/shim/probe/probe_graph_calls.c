@@ -10,7 +10,7 @@ static struct {
 	CUresult (*launch_ptsz)(CUgraphExec, CUstream);
 	CUresult (*upload)(CUgraphExec, CUstream);
 	CUresult (*upload_ptsz)(CUgraphExec, CUstream);
-} before; /* what the slots led to */
+} before; /* functions that the slots held before */
 
 /* As shim_probe_exec_begin(), without the table's lock once the thread has launched the graph. */
 static struct shim_probe_exec *begin(CUgraphExec exec)
@@ -53,7 +53,7 @@ static CUresult call_with_forms(struct shim_probe_exec *x, CUstream stream,
 	shim_probe_exec_note_refusal(x, r);
 	shim_probe_exec_restore(x, true, false);
 	e = own(x->exec, stream);
-	if (e != CUDA_SUCCESS) { /* it is not the forms that the driver refuses */
+	if (e != CUDA_SUCCESS) { /* the forms are not the cause */
 		shim_probe_exec_note_refusal(x, CUDA_SUCCESS);
 	}
 	return e;

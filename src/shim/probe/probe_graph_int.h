@@ -8,8 +8,8 @@
 struct shim_probe_place {
 	CUgraphNode node;
 	bool nested; /* in a child graph */
-	bool edited; /* the program has changed it, there or in the exec: its parameters are no
-			longer the exec's */
+	bool edited; /* the program has changed it, in the graph or in the exec, so its parameters
+			are not the exec's */
 	bool gone;   /* the program has destroyed it */
 	/* For coverage: the kernel that the exec runs there, as the program names it. */
 	CUkernel kern;
@@ -19,51 +19,53 @@ struct shim_probe_place {
 
 /* The exec's node; under the exec's mutex. */
 struct shim_probe_node {
-	CUgraphNode node;   /* of the program's graph, or of `copy` */
-	CUgraphNode saved;  /* in `own`; NULL: none */
+	CUgraphNode node;   /* node of the program's graph, or of `copy` */
+	CUgraphNode saved;  /* node of `own` that keeps parameters; NULL: none */
 	bool kept;	    /* `saved` has the exec's parameters, with the program's kernel */
-	const void *handle; /* of the program's kernel */
-	CUcontext ctx;	    /* of the node; NULL: the exec's */
-	struct shim_probe_kernel *kernel; /* as last looked up */
-	struct shim_probe_form *form;	  /* that the exec runs; NULL: the program's kernel */
-	struct shim_probe_form *next; /* that it is to run: equal to form but while it changes */
+	const void *handle; /* handle of the program's kernel */
+	CUcontext ctx;	    /* context of the node; NULL: the exec's */
+	struct shim_probe_kernel *kernel; /* record that was found last */
+	struct shim_probe_form *form;	  /* form that the exec runs; NULL: the program's kernel */
+	struct shim_probe_form *next; /* form that it is to run; differs from `form` only while the
+					 node is changed */
 	uint64_t refused;	      /* number of the form that the driver refused last */
-	CUresult refusal;	      /* its answer */
+	CUresult refusal;	      /* the driver's answer then */
 	const char *lost;	      /* why the node cannot be changed; NULL: it can */
 	bool learned;		      /* handle and ctx are known */
-	bool checked;		      /* kernels cannot change it */
+	bool checked;		      /* it was checked that kernels cannot change it */
 };
 
 /* Structs are never freed, only reused: a thread's cache may lead to one that has ended. */
 struct shim_probe_exec {
-	struct shim_probe_exec *next; /* of all; constant */
+	struct shim_probe_exec *next; /* next of all structs; constant */
 	struct shim_probe_exec *next_free;
 	CUgraphExec exec; /* [atomic] NULL: free; changed under both mutexes */
 	/* Under shim_probe_graphs_mutex: */
 	CUgraph graph;
 	struct shim_probe_place *places; /* owned; by address */
 	uint32_t n_places;
-	uint64_t accounted; /* launches that were counted at its kernels, or are not its own */
+	uint64_t accounted; /* launches of the handle that were counted at its kernels, or were of
+			       an earlier exec */
 	bool looked_up;	    /* the kernels of its places are known, as far as they can be */
 	/* Under the exec's mutex: */
 	pthread_mutex_t mutex;	       /* held over all calls of the driver that name the exec */
-	CUcontext ctx;		       /* [atomic] NULL: it has ended */
-	struct shim_probe_node *nodes; /* owned; NULL: not made yet. By address unless of a copy */
+	CUcontext ctx;		       /* [atomic] NULL: the context has ended */
+	struct shim_probe_node *nodes; /* owned; by address unless of `copy`; NULL: not made yet */
 	uint32_t n_nodes;
-	CUgraph own;	     /* owned; saved nodes, NULL: none */
-	CUgraph copy;	     /* owned; of the graph that the exec was updated from, NULL: it has the
-				parameters of its own graph */
-	const char *lost;    /* why no node can be changed */
+	CUgraph own;  /* owned; graph of the `saved` nodes; NULL: none */
+	CUgraph copy; /* owned; copy of the graph that the exec was updated from; NULL: the exec has
+			 the parameters of its own graph */
+	const char *lost;    /* why no node can be changed; NULL: nodes can be */
 	bool bodies;	     /* has conditional nodes, whose graphs cannot be reached */
 	uint64_t updated_ns; /* monotonic; when it was updated from another graph */
-	uint64_t copy_ns;    /* that it took to copy that graph the last time */
-	uint64_t seen;	     /* value of shim_probe_forms_generation that its forms are of */
+	uint64_t copy_ns;    /* time that the last copy of that graph took */
+	uint64_t seen;	     /* value of shim_probe_forms_generation for which its forms were set */
 	uint32_t n_forms;    /* [atomic] nodes with a form */
 };
 
 /* docs/LOCKING.md has the order. */
 extern pthread_mutex_t shim_probe_graphs_mutex;	 /* guards which execs and nodes there are */
-extern struct shim_probe_exec *shim_probe_execs; /* [atomic] all structs */
+extern struct shim_probe_exec *shim_probe_execs; /* [atomic] all structs, also free ones */
 
 /* ---- probe_execs.c ---- */
 /* Returns the place of a node of the exec's graph, NULL: none. Caller holds
@@ -74,20 +76,20 @@ struct shim_probe_place *shim_probe_place(const struct shim_probe_exec *x, CUgra
 bool shim_probe_exec_is_of(struct shim_probe_exec *x, CUgraph g);
 /* Takes the exec's mutex; returns false if a second does not suffice. */
 bool shim_probe_exec_lock(struct shim_probe_exec *x);
-/* The kernel nodes of a graph, by address. Caller frees. Returns -ENOMEM, or the number. */
+/* Stores the kernel nodes of a graph, sorted by address; caller frees. Returns their number, or
+ * -ENOMEM. */
 int64_t shim_probe_places_of(CUgraph g, struct shim_probe_place **ret, bool *ret_bodies);
 
 /* ---- probe_nodes.c; caller holds the exec's mutex ---- */
-/* Gives each node the form that its kernel has now. builds: kernels that are newer than the tools
- * get theirs at once. */
+/* Gives each node the form that its kernel has now. builds: kernels that are newer than a tool of
+ * theirs get theirs at once. */
 void shim_probe_exec_settle(struct shim_probe_exec *x, bool builds);
 /* Gives nodes the program's kernels: all of them, or those whose kernel has lost the form. ends:
  * the form is let go even if the driver refuses, since it ends with its context. */
 void shim_probe_exec_restore(struct shim_probe_exec *x, bool all, bool ends);
-/* The same of one node, whose handle is about to end. */
+/* Gives one node the program's kernel, because its handle is about to end. */
 void shim_probe_exec_restore_node(struct shim_probe_exec *x, CUgraphNode node);
-/* The driver has answered a launch with that: notes that it refuses the forms, or, on CUDA_SUCCESS,
- * that it does not. */
+/* Records the driver's answer to a launch: whether it refuses the exec's forms. */
 void shim_probe_exec_note_refusal(struct shim_probe_exec *x, CUresult r);
 /* The exec's nodes run the program's kernels by a call of the program: lets their forms go and
  * forgets the nodes. */
@@ -133,7 +135,8 @@ void shim_probe_exec_count_begin(struct shim_probe_exec *x);
 /* Counts the launches since the last call at its kernels, if these were looked up. Caller holds the
  * exec's mutex, too. */
 void shim_probe_exec_account(struct shim_probe_exec *x);
-/* A place of the exec has another kernel from now on. Likewise. */
+/* A place of the exec has another kernel from now on: counts the launches so far. Caller holds the
+ * same locks. */
 void shim_probe_exec_recount(struct shim_probe_exec *x, struct shim_probe_place *p,
 			     const CUDA_KERNEL_NODE_PARAMS *now);
 

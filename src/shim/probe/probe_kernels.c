@@ -21,7 +21,7 @@
 struct strmap shim_probe_kernels;
 static struct shim_probe_kernel *free_kernels; /* shim_probe_mutex */
 
-/* Of a library's kernel in a context; else of the handle alone. */
+/* Key of a library's kernel: handle and context; of any other: the handle. */
 struct kernel_key {
 	char text[44];
 };
@@ -85,12 +85,11 @@ static struct shim_probe_kernel *new_kernel(const void *handle, CUcontext ctx,
 	return k;
 }
 
-/* A handle that the program got after the tools were attached has not been launched yet: its first
- * launch is to run them. The agent must not wait for the compiler. */
-static bool builds_at_once(const struct shim_kernel_origin *o)
+/* A handle that the program got after one of its tools was attached has not been launched yet: its
+ * first launch is to run it. The agent must not wait for the compiler. */
+static bool builds_at_once(bool newer)
 {
-	return o->probes == load_acquire(&shim.probes_attached) && !shim_agent_is_current() &&
-	       !shim_capture_any();
+	return newer && !shim_agent_is_current() && !shim_capture_any();
 }
 
 /* Loads in the current context, which is k's, as soon as that is idle. Work that never ends may
@@ -138,50 +137,55 @@ static void build(struct shim_probe_kernel *k, const void *handle)
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 }
 
-/* ret_name: caller frees. */
-static struct shim_probe_kernel *known(const void *handle, CUcontext ctx,
-				       struct shim_kernel_origin *ret)
+/* Stores in *ret_newer whether the program got the handle after one of its tools was attached. */
+static struct shim_probe_kernel *known(const void *handle, CUcontext ctx, bool *ret_newer)
 {
+	struct shim_kernel_origin o;
 	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
 	struct shim_probe_kernel *k;
 	struct kernel_key key;
+	uint32_t n;
 
-	if (!shim_kernel_origin(handle, ret)) {
+	*ret_newer = false;
+	if (!shim_kernel_origin(handle, &o)) {
 		return NULL;
 	}
-	key = key_of(handle, ret->kind == SHIM_KERNEL_OF_LIBRARY, ctx);
+	key = key_of(handle, o.kind == SHIM_KERNEL_OF_LIBRARY, ctx);
 	pthread_mutex_lock(&shim_probe_mutex);
+	n = shim_probe_tools_for(o.name, tools);
+	for (uint32_t i = 0; i < n; i++) {
+		*ret_newer = *ret_newer || tools[i]->number <= o.probes;
+	}
 	k = strmap_get(&shim_probe_kernels, key.text);
-	if (!k && shim_probe_tools_for(ret->name, tools)) {
-		k = new_kernel(handle, ctx, ret);
+	if (!k && n) {
+		k = new_kernel(handle, ctx, &o);
 		shim_probe_thread_wake();
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
+	free(o.name);
 	return k;
 }
 
 struct shim_probe_kernel *shim_probe_kernel_known(const void *handle, CUcontext ctx)
 {
-	struct shim_kernel_origin o;
-	struct shim_probe_kernel *k = known(handle, ctx, &o);
+	bool newer;
 
-	free(o.name);
-	return k;
+	return known(handle, ctx, &newer);
 }
 
 struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx)
 {
-	struct shim_kernel_origin o;
-	struct shim_probe_kernel *k = known(handle, ctx, &o);
+	bool newer;
+	struct shim_probe_kernel *k = known(handle, ctx, &newer);
 
-	if (k && !load_acquire(&k->seen) && builds_at_once(&o)) {
+	if (k && !load_acquire(&k->seen) && builds_at_once(newer)) {
 		build(k, handle);
 	}
-	free(o.name);
 	return k;
 }
 
-/* What one kernel says to all tools of its form. Caller holds shim_probe_mutex. */
+/* Reports the refusal of a kernel's form to all tools of the form. Caller holds
+ * shim_probe_mutex. */
 static void note_refusal(const struct shim_probe_kernel *k, struct shim_probe_form *f)
 {
 	const char *name = NULL;
@@ -263,8 +267,11 @@ void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_prob
 		bool has = false, wanted = false, part = false;
 
 		for (uint32_t i = 0; k->form && i < k->form->n_tools; i++) {
-			has = has || k->form->tools[i] == t;
-			part = part || (k->form->tools[i] == t && k->form->parts & 1u << i);
+			if (k->form->tools[i] == t) {
+				has = true;
+				part = k->form->parts & 1u << i;
+				shim_probe_gaps_add(ret, k, k->form, i);
+			}
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			wanted = wanted || tools[i] == t;

@@ -107,11 +107,6 @@ static struct shim_probe_form *begin(CUfunction f, CUstream stream, CUcontext ct
 	return p;
 }
 
-static unsigned shared_of(const struct shim_probe_form *p, unsigned smem)
-{
-	return p->needs_shared ? PTX_PROBE_SMEM(smem) : smem;
-}
-
 struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
 					const uint32_t block[3], uint32_t *smem)
 {
@@ -146,7 +141,7 @@ struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const
 		shim_probe_form_end(p);
 		return NULL;
 	}
-	*smem = shared_of(p, *smem);
+	*smem = shim_probe_form_smem(p, *smem, block[0], block[1], block[2]);
 	return p;
 }
 
@@ -244,6 +239,19 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 	}
 }
 
+/* Fills args with the parameters of a launch of the form. */
+static CUresult open_args(struct shim_launch_args *args, const struct shim_probe_form *p,
+			  const uint64_t *number, void **params, void **extra)
+{
+	if (unlikely(p->passing.passed)) {
+		return shim_probe_number_args(args, p, number, params, extra);
+	}
+	args->params = params;
+	args->extra = extra;
+	args->heap = NULL;
+	return CUDA_SUCCESS;
+}
+
 /* Returns the parameters if there is nothing in extra; not NULL for a kernel without any. */
 static void **only(void **params, void **extra)
 {
@@ -252,66 +260,97 @@ static void **only(void **params, void **extra)
 	return extra ? NULL : params ? params : none;
 }
 
-/* The body of a launch: FORM if f has one that the driver takes, else OWN, between brackets if it
- * has some, which `launcher` launches. flags: GBPF_F_* for programs of submit. PARAMS: of a launch
- * that has nothing else, else NULL. */
-#define LAUNCH(f, stream, per_thread, launcher, DIMS, flags, PARAMS, FORM, OWN)                    \
+/* A launch of a kernel that a tool matches: FORM if f has one that the driver takes, else OWN,
+ * between brackets if it has some, which `launcher` launches. flags: GBPF_F_* for programs of
+ * submit. PARAMS: of a launch that has nothing else, else NULL. FORM takes its parameters from
+ * `args`. */
+#define PROBED(f, stream, per_thread, launcher, DIMS, flags, PARAMS, params, extra, FORM, OWN)     \
 	{                                                                                          \
 		struct shim_probe_around a = { 0 };                                                \
+		struct shim_launch_args args;                                                      \
 		const struct shim_probe_form *p;                                                   \
-		const uint32_t *dims;                                                              \
-		struct launching l;                                                                \
+		const uint32_t *dims = DIMS;                                                       \
 		uint64_t now = 0;                                                                  \
-		CUresult r, e;                                                                     \
+		CUresult r = CUDA_SUCCESS, e;                                                      \
                                                                                                    \
-		if (likely(!is_probed(&l, f, stream))) {                                           \
-			return OWN;                                                                \
+		choose(l, f, stream, per_thread, dims);                                            \
+		if (l->form && unlikely(load_relaxed(&l->form->verify_left))) {                    \
+			verify(l, dims, PARAMS);                                                   \
 		}                                                                                  \
-		dims = DIMS;                                                                       \
-		choose(&l, f, stream, per_thread, dims);                                           \
-		if (l.form && unlikely(load_relaxed(&l.form->verify_left))) {                      \
-			verify(&l, dims, PARAMS);                                                  \
-		}                                                                                  \
-		p = l.form;                                                                        \
+		p = l->form;                                                                       \
 		if (p) {                                                                           \
 			now = unlikely(p->submits) ? clock_now_ns() : 0;                           \
-			shim_probe_around_begin(&a, l.form, launcher, dims, stream);               \
+			shim_probe_around_begin(&a, l->form, launcher, dims, stream);              \
+			r = open_args(&args, p, &a.number, params, extra);                         \
 		}                                                                                  \
-		r = p && p->handle ? FORM : OWN;                                                   \
+		if (r == CUDA_SUCCESS) {                                                           \
+			r = p && p->handle ? FORM : OWN;                                           \
+		}                                                                                  \
 		if (unlikely(now) && r == CUDA_SUCCESS) {                                          \
 			submitted(p, now, dims, flags);                                            \
 		}                                                                                  \
 		e = r && p && p->handle ? OWN : r;                                                 \
+		if (p) {                                                                           \
+			shim_launch_args_close(&args);                                             \
+		}                                                                                  \
 		shim_probe_around_end(&a, e);                                                      \
-		return finish(&l, r, e);                                                           \
+		return finish(l, r, e);                                                            \
+	}
+
+/* The body of a launch. Those of other kernels need none of the room that the former takes. */
+#define LAUNCH(f, stream, OWN, THEN)                                                               \
+	{                                                                                          \
+		struct launching l;                                                                \
+                                                                                                   \
+		return likely(!is_probed(&l, f, stream)) ? OWN : THEN;                             \
 	}
 
 #define DIMS ((const uint32_t[SHIM_PROBE_DIMS]){ gx, gy, gz, bx, by, bz, smem })
 
-#define PLAIN(name, launcher, real, own, per_thread)                                               \
+#define PLAIN_PROBED(name, launcher, real, own, per_thread)                                        \
+	static NOINLINE CUresult name(struct launching *l, CUfunction f, unsigned gx, unsigned gy, \
+				      unsigned gz, unsigned bx, unsigned by, unsigned bz,          \
+				      unsigned smem, CUstream s, void **params, void **extra)      \
+		PROBED(f, s, per_thread, launcher, DIMS, 0, only(params, extra), params, extra,    \
+		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
+					      shim_probe_form_smem(p, smem, bx, by, bz), s,        \
+					      args.params, args.extra),                            \
+		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
+
+#define PLAIN(name, own, probed)                                                                   \
 	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
 			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
 			     void **extra)                                                         \
-		LAUNCH(f, s, per_thread, launcher, DIMS, 0, only(params, extra),                   \
-		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
-					      shared_of(p, smem), s, params, extra),               \
-		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
+		LAUNCH(f, s, own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra),               \
+		       probed(&l, f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
 
-#define COOPERATIVE(name, launcher, real, own, per_thread)                                         \
-	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
-			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		LAUNCH(f, s, per_thread, launcher, DIMS, GBPF_F_COOPERATIVE, NULL,                 \
+#define COOPERATIVE_PROBED(name, launcher, real, own, per_thread)                                  \
+	static NOINLINE CUresult name(struct launching *l, CUfunction f, unsigned gx, unsigned gy, \
+				      unsigned gz, unsigned bx, unsigned by, unsigned bz,          \
+				      unsigned smem, CUstream s, void **params)                    \
+		PROBED(f, s, per_thread, launcher, DIMS, GBPF_F_COOPERATIVE, NULL, params, NULL,   \
 		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
-					      shared_of(p, smem), s, params),                      \
+					      shim_probe_form_smem(p, smem, bx, by, bz), s,        \
+					      args.params),                                        \
 		       own(f, gx, gy, gz, bx, by, bz, smem, s, params))
 
-PLAIN(launch, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernel, before.plain, false)
-PLAIN(launch_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernel_ptsz,
-      before.plain_ptsz, true)
-COOPERATIVE(cooperative, shim_driver.cuLaunchKernel, shim_driver.cuLaunchCooperativeKernel,
-	    before.cooperative, false)
-COOPERATIVE(cooperative_ptsz, shim_driver.cuLaunchKernel_ptsz,
-	    shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz, true)
+#define COOPERATIVE(name, own, probed)                                                             \
+	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
+			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
+		LAUNCH(f, s, own(f, gx, gy, gz, bx, by, bz, smem, s, params),                      \
+		       probed(&l, f, gx, gy, gz, bx, by, bz, smem, s, params))
+
+PLAIN_PROBED(probed, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernel, before.plain, false)
+PLAIN_PROBED(probed_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernel_ptsz,
+	     before.plain_ptsz, true)
+PLAIN(launch, before.plain, probed)
+PLAIN(launch_ptsz, before.plain_ptsz, probed_ptsz)
+COOPERATIVE_PROBED(cooperative_probed, shim_driver.cuLaunchKernel,
+		   shim_driver.cuLaunchCooperativeKernel, before.cooperative, false)
+COOPERATIVE_PROBED(cooperative_probed_ptsz, shim_driver.cuLaunchKernel_ptsz,
+		   shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz, true)
+COOPERATIVE(cooperative, before.cooperative, cooperative_probed)
+COOPERATIVE(cooperative_ptsz, before.cooperative_ptsz, cooperative_probed_ptsz)
 
 static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfig *config,
 			    void **params, void **extra,
@@ -319,7 +358,8 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 {
 	CUlaunchConfig c = *config;
 
-	c.sharedMemBytes = shared_of(p, c.sharedMemBytes);
+	c.sharedMemBytes =
+		shim_probe_form_smem(p, c.sharedMemBytes, c.blockDimX, c.blockDimY, c.blockDimZ);
 	return real(&c, p->handle, params, extra);
 }
 
@@ -328,17 +368,25 @@ static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfi
 					    config->blockDimX, config->blockDimY,                  \
 					    config->blockDimZ, config->sharedMemBytes })
 
-#define EX(name, launcher, real, own, per_thread)                                                  \
-	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
-			     void **extra)                                                         \
-		LAUNCH(config ? f : NULL, config ? config->hStream : NULL, per_thread, launcher,   \
-		       CONFIG_DIMS, 0, config->numAttrs ? NULL : only(params, extra),              \
-		       launch_form(p, config, params, extra, p->code ? own : real),                \
+#define EX_PROBED(name, launcher, real, own, per_thread)                                           \
+	static NOINLINE CUresult name(struct launching *l, const CUlaunchConfig *config,           \
+				      CUfunction f, void **params, void **extra)                   \
+		PROBED(f, config->hStream, per_thread, launcher, CONFIG_DIMS, 0,                   \
+		       config->numAttrs ? NULL : only(params, extra), params, extra,               \
+		       launch_form(p, config, args.params, args.extra, p->code ? own : real),      \
 		       own(config, f, params, extra))
 
-EX(launch_ex, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernelEx, before.ex, false)
-EX(launch_ex_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernelEx_ptsz,
-   before.ex_ptsz, true)
+#define EX(name, own, probed)                                                                      \
+	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
+			     void **extra)                                                         \
+		LAUNCH(config ? f : NULL, config ? config->hStream : NULL,                         \
+		       own(config, f, params, extra), probed(&l, config, f, params, extra))
+
+EX_PROBED(ex_probed, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernelEx, before.ex, false)
+EX_PROBED(ex_probed_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernelEx_ptsz,
+	  before.ex_ptsz, true)
+EX(launch_ex, before.ex, ex_probed)
+EX(launch_ex_ptsz, before.ex_ptsz, ex_probed_ptsz)
 
 static void lead_all(void)
 {

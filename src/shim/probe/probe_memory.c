@@ -1,8 +1,9 @@
-/* A tool's memory on the GPU, one block for each context: the environment that its programs read,
- * its maps with the layout of the region that gbpfd sees, and a copy of its constants. Draining
+/* A tool's memory, one block for each context: the environment that its programs read, its maps
+ * with the layout of the region that gbpfd sees, and a copy of its constants. Maps with
+ * GBPF_F_HOST, the last ones of the region, are in pinned host memory (probe_pinned.c). Draining
  * copies the maps to the region; the values of several contexts are added, word by word, in hash
- * tables key by key. Kernels
- * that run meanwhile may change a map while it is copied, as with every read of a map. */
+ * tables key by key. Kernels that run meanwhile may change a map while it is copied, as with every
+ * read of a map. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <errno.h>
@@ -16,7 +17,11 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-#define PAGE ((size_t)4096)
+#define CONTROL_PAGES (SHIM_PROBE_ROWS / EBPF_PTX_CONTROL_ROWS)
+#define CONTROL_BYTES ((size_t)CONTROL_PAGES * EBPF_PTX_CONTROL_BYTES)
+
+_Static_assert(SHIM_PROBE_ROWS % EBPF_PTX_CONTROL_ROWS == 0, "rows are written by pages");
+_Static_assert((EBPF_PTX_CONTROL_AT | EBPF_PTX_CONTROL_BYTES) % 4096 == 0, "maps begin a page");
 
 /* Memory of a tool that has ended, in a context that was busy since. */
 struct unused {
@@ -38,15 +43,48 @@ static bool is_device(const struct ebpf_map *m)
 	return m->flags & (uint32_t)GBPF_F_DEVICE;
 }
 
-static size_t env_bytes(void)
+/* Where maps are. */
+enum place { ON_GPU, IN_HOST };
+
+/* A WARP_SCRATCH is in neither and has no bytes. */
+static bool is_in(const struct ebpf_map *m, enum place place)
 {
-	return EBPF_PTX_CONTROL_AT + ROUND_UP(EBPF_PTX_CONTROL_BYTES, PAGE);
+	return is_device(m) && m->bytes &&
+	       (m->flags & (uint32_t)GBPF_F_HOST ? IN_HOST : ON_GPU) == place;
+}
+
+static bool has_maps(const struct shim_probe_tool *t, enum place place)
+{
+	uint32_t i = 0;
+
+	while (i < t->p.env.n_maps && !is_in(&t->p.env.maps[i], place)) {
+		i++;
+	}
+	return i < t->p.env.n_maps;
+}
+
+/* Offset in the region of the maps in host memory; those on the GPU are in front of it. */
+static size_t host_at(const struct shim_probe_tool *t)
+{
+	return ebpf_maps_host_at(t->p.env.maps, t->p.env.n_maps,
+				 t->p.region_bytes[EBPF_REGION_TENANT]);
+}
+
+static size_t host_bytes(const struct shim_probe_tool *t)
+{
+	return t->p.region_bytes[EBPF_REGION_TENANT] - host_at(t);
+}
+
+/* The environment and, of a tool that can be set, its control words. */
+static size_t env_bytes(const struct shim_probe_tool *t)
+{
+	return EBPF_PTX_CONTROL_AT + (t->settable ? CONTROL_BYTES : 0);
 }
 
 /* Offset of the copy of the constants. */
 static size_t constants_at(const struct shim_probe_tool *t)
 {
-	return env_bytes() + t->p.region_bytes[EBPF_REGION_TENANT];
+	return env_bytes(t) + host_at(t);
 }
 
 static size_t block_bytes(const struct shim_probe_tool *t)
@@ -87,6 +125,7 @@ void shim_probe_memory_drop_stream(CUcontext ctx)
 void shim_probe_memory_forget_streams(void)
 {
 	memset(streams, 0, sizeof(streams));
+	shim_probe_pinned_forget();
 }
 
 /* Runs an asynchronous copy on a stream of gBPF's own, which waits for no work of the program. */
@@ -112,60 +151,142 @@ int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes)
 
 /* ---- creating ---- */
 
+/* Returns the place of a block, or SHIM_PROBE_CONTEXTS_MAX. ctx NULL: a free one. */
+static unsigned place_of(const struct shim_probe_tool *t, CUcontext ctx)
+{
+	unsigned i = 0;
+
+	while (i < SHIM_PROBE_CONTEXTS_MAX && t->blocks[i].ctx != ctx) {
+		i++;
+	}
+	return i;
+}
+
 static struct shim_probe_block *block_of(struct shim_probe_tool *t, CUcontext ctx)
 {
-	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX; i++) {
-		if (t->blocks[i].ctx == ctx) {
-			return &t->blocks[i];
-		}
-	}
-	return NULL;
+	unsigned i = place_of(t, ctx);
+
+	return i < SHIM_PROBE_CONTEXTS_MAX ? &t->blocks[i] : NULL;
 }
 
-static void fill_control(char *words, uint32_t every)
+/* ---- control words: a page has EBPF_PTX_CONTROL_ROWS rows ---- */
+
+/* Words of the same multiprocessors are adjacent. */
+static void fill_page(char *words, const struct shim_probe_tool *t, uint32_t page)
 {
+	const uint32_t *rows = t->rows + (size_t)page * EBPF_PTX_CONTROL_ROWS;
+
 	for (uint32_t i = 0; i < EBPF_PTX_CONTROL_WORDS; i++) {
-		memcpy(words + (size_t)i * EBPF_PTX_CONTROL_STRIDE, &every, sizeof(every));
+		memcpy(words + (size_t)i * EBPF_PTX_CONTROL_STRIDE, rows, EBPF_PTX_CONTROL_STRIDE);
 	}
 }
 
-int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every)
+static int write_page(const struct shim_probe_tool *t, uint32_t page)
 {
-	char words[EBPF_PTX_CONTROL_BYTES] = { 0 };
+	uint64_t at = EBPF_PTX_CONTROL_AT + (uint64_t)page * EBPF_PTX_CONTROL_BYTES;
+	char words[EBPF_PTX_CONTROL_BYTES];
 	CUcontext popped;
 	int err = 0;
 
-	fill_control(words, every);
+	fill_page(words, t, page);
 	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX; i++) {
 		const struct shim_probe_block *b = &t->blocks[i];
 
 		if (b->ctx && shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS) {
-			err |= copy(b->mem + EBPF_PTX_CONTROL_AT, words, sizeof(words), false);
+			err |= copy(b->mem + at, words, sizeof(words), false);
 			(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 		}
 	}
-	t->every = every;
 	return err;
 }
 
-uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, uint64_t env, uint32_t map)
+/* Returns whether a row from first on, in front of end, has another interval now. */
+static bool renew_rows(struct shim_probe_tool *t, uint32_t first, uint32_t end)
+{
+	bool changed = false;
+
+	for (uint32_t row = first; row < end; row++) {
+		uint32_t every;
+
+		if (!shim_probe_row_is_used(row)) {
+			continue; /* it is renewed when it is taken */
+		}
+		every = shim_probe_row_interval(&t->control, row);
+		changed = changed || t->rows[row] != every;
+		t->rows[row] = every;
+	}
+	return changed;
+}
+
+int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t first, uint32_t end)
+{
+	int err = 0;
+
+	while (t->rows && first < end) {
+		uint32_t page = first / EBPF_PTX_CONTROL_ROWS;
+		uint32_t next = MIN((page + 1) * EBPF_PTX_CONTROL_ROWS, end);
+
+		if (renew_rows(t, first, next)) {
+			err |= write_page(t, page);
+		}
+		first = next;
+	}
+	return err;
+}
+
+static int make_rows(struct shim_probe_tool *t)
+{
+	if (!t->settable || t->rows) {
+		return 0;
+	}
+	t->rows = calloc(SHIM_PROBE_ROWS, sizeof(t->rows[0]));
+	if (!t->rows) {
+		return -ENOMEM;
+	}
+	(void)renew_rows(t, 0, SHIM_PROBE_ROWS);
+	return 0;
+}
+
+uint64_t shim_probe_memory_offset(const struct shim_probe_tool *t, uint32_t map)
 {
 	const struct ebpf_map *m = map < t->p.env.n_maps ? &t->p.env.maps[map] : NULL;
 
-	if (m && is_device(m)) {
-		return env + env_bytes() + m->region_offset;
+	if (m && is_in(m, ON_GPU)) {
+		return env_bytes(t) + m->region_offset;
 	}
-	return m && m->region == EBPF_REGION_GLOBAL ? env + constants_at(t) + m->region_offset : 0;
+	return m && m->region == EBPF_REGION_GLOBAL ? constants_at(t) + m->region_offset : 0;
 }
 
-static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t, CUdeviceptr mem)
+static uint64_t map_in(const struct shim_probe_tool *t, const struct shim_probe_block *b,
+		       uint32_t map)
+{
+	uint64_t offset = shim_probe_memory_offset(t, map);
+
+	if (map < t->p.env.n_maps && is_in(&t->p.env.maps[map], IN_HOST)) {
+		return b->host_mem + (t->p.env.maps[map].region_offset - host_at(t));
+	}
+	return offset ? b->mem + offset : 0;
+}
+
+uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, CUcontext ctx, uint32_t map)
+{
+	unsigned i = ctx ? place_of(t, ctx) : SHIM_PROBE_CONTEXTS_MAX;
+
+	return i < SHIM_PROBE_CONTEXTS_MAX ? map_in(t, &t->blocks[i], map) : 0;
+}
+
+static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t,
+		     const struct shim_probe_block *b)
 {
 	memset(env, 0, sizeof(*env));
 	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
-		env->maps[i] = shim_probe_memory_map(t, mem, i);
+		env->maps[i] = map_in(t, b, i);
 	}
-	env->random_state = (t->version ^ mem) | 1;
-	fill_control((char *)env + EBPF_PTX_CONTROL_AT, t->every);
+	env->random_state = (t->version ^ b->mem) | 1;
+	for (uint32_t page = 0; t->rows && page < CONTROL_PAGES; page++) {
+		fill_page((char *)env + EBPF_PTX_CONTROL_AT + (size_t)page * EBPF_PTX_CONTROL_BYTES,
+			  t, page);
+	}
 }
 
 /* Keeps the initial values, which gbpfd has written to the region: draining overwrites it. */
@@ -191,10 +312,9 @@ static int fill(const struct shim_probe_tool *t, const struct shim_probe_block *
 	int err = env ? 0 : -ENOMEM;
 
 	if (!err) {
-		fill_env(env, t, b->mem);
+		fill_env(env, t, b);
 		if (t->initial) {
-			memcpy((char *)env + env_bytes(), t->initial,
-			       t->p.region_bytes[EBPF_REGION_TENANT]);
+			memcpy((char *)env + env_bytes(t), t->initial, host_at(t));
 		}
 		err = copy(b->mem, env, bytes, false);
 	}
@@ -215,19 +335,46 @@ static size_t bytes_in(CUcontext ctx)
 		struct shim_probe_block *b =
 			shim_probe_tools[i] ? block_of(shim_probe_tools[i], ctx) : NULL;
 
-		bytes += b ? b->bytes : 0;
+		bytes += b ? b->bytes + b->host_bytes : 0;
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
 	for (const struct unused *u = unused; u; u = u->next) {
-		bytes += u->block.ctx == ctx ? u->block.bytes : 0;
+		bytes += u->block.ctx == ctx ? u->block.bytes + u->block.host_bytes : 0;
 	}
 	return bytes;
+}
+
+/* Gives a block its memory in the current context. */
+static int take(struct shim_probe_tool *t, struct shim_probe_block *b, struct report *r)
+{
+	const char *initial = (const char *)t->initial;
+	size_t pinned = host_bytes(t), bytes = block_bytes(t);
+	int err =
+		pinned ? shim_probe_pinned_take(b, pinned, initial ? initial + host_at(t) : NULL, r)
+		       : 0;
+
+	if (err) {
+		return err;
+	}
+	if (shim_driver.cuMemAlloc_v2(&b->mem, bytes) != CUDA_SUCCESS) {
+		shim_probe_pinned_put(b, true);
+		return report_set(r, -ENOMEM, "memory",
+				  "no memory of the GPU for its maps, %zu KiB", bytes >> 10);
+	}
+	b->bytes = bytes;
+	if (fill(t, b) < 0) {
+		(void)shim_driver.cuMemFree_v2(b->mem);
+		shim_probe_pinned_put(b, true);
+		return report_set(r, -EIO, "memory", "its maps cannot be written");
+	}
+	gpu_own_memory_add(&shim_driver, bytes, &b->device);
+	return 0;
 }
 
 uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r)
 {
 	struct shim_probe_block *b = block_of(t, ctx);
-	size_t bytes = block_bytes(t);
+	size_t bytes = block_bytes(t) + host_bytes(t);
 
 	if (b) {
 		return b->mem;
@@ -239,22 +386,13 @@ uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct 
 			     : "the process has more than 16 contexts with probes");
 		return 0;
 	}
-	if (keep_initial(t) < 0) {
+	if (keep_initial(t) < 0 || make_rows(t) < 0) {
 		report_set(r, -ENOMEM, "memory", "out of memory");
 		return 0;
 	}
-	if (shim_driver.cuMemAlloc_v2(&b->mem, bytes) != CUDA_SUCCESS) {
-		report_set(r, -ENOMEM, "memory", "no memory of the GPU for its maps, %zu KiB",
-			   bytes >> 10);
+	if (take(t, b, r) < 0) {
 		return 0;
 	}
-	b->bytes = bytes;
-	if (fill(t, b) < 0) {
-		(void)shim_driver.cuMemFree_v2(b->mem);
-		report_set(r, -EIO, "memory", "its maps cannot be written");
-		return 0;
-	}
-	gpu_own_memory_add(&shim_driver, bytes, &b->device);
 	b->ctx = ctx;
 	return b->mem;
 }
@@ -276,24 +414,25 @@ static void add_table(const struct shim_probe_tool *t, const struct ebpf_map *m,
 	ebpf_bucket_add(&sum, &part);
 }
 
-/* Adds what the words of a region's maps in memory of the GPU have gained in a context. */
-static void add_maps(const struct shim_probe_tool *t, uint64_t *to, const uint64_t *from)
+/* Adds what the words of a region's maps in one place have gained in a context. */
+static void add_maps(const struct shim_probe_tool *t, enum place place, uint64_t *to,
+		     const uint64_t *from)
 {
 	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
 		const struct ebpf_map *m = &t->p.env.maps[i];
 		size_t first = m->region_offset / 8;
 
-		if (is_device(m) && ebpf_is_bucket_map(m)) {
+		if (is_in(m, place) && ebpf_is_bucket_map(m)) {
 			add_table(t, m, to, from);
 			continue;
 		}
-		for (size_t w = 0; is_device(m) && w < m->bytes / 8; w++) {
+		for (size_t w = 0; is_in(m, place) && w < m->bytes / 8; w++) {
 			to[first + w] += from[first + w] - t->initial[first + w];
 		}
 	}
 }
 
-static void store_maps(const struct shim_probe_tool *t, const uint64_t *gained)
+static void store_maps(const struct shim_probe_tool *t, enum place place, const uint64_t *gained)
 {
 	uint64_t *region = t->p.region[EBPF_REGION_TENANT];
 
@@ -302,31 +441,75 @@ static void store_maps(const struct shim_probe_tool *t, const uint64_t *gained)
 		size_t first = m->region_offset / 8;
 		bool table = ebpf_is_bucket_map(m);
 
-		for (size_t w = 0; is_device(m) && w < m->bytes / 8; w++) {
+		for (size_t w = 0; is_in(m, place) && w < m->bytes / 8; w++) {
 			store_relaxed(&region[first + w],
 				      (table ? 0 : t->initial[first + w]) + gained[first + w]);
 		}
 	}
 }
 
-/* Adds what was counted in a context. */
-static int add_block(struct shim_probe_tool *t, const struct shim_probe_block *b, uint64_t *gained)
+static int copy_gpu(const struct shim_probe_tool *t, const struct shim_probe_block *b,
+		    uint64_t *ret)
 {
-	size_t bytes = t->p.region_bytes[EBPF_REGION_TENANT];
-	uint64_t *now = malloc(bytes);
-	int err = now ? 0 : -ENOMEM;
 	CUcontext popped;
+	int err;
 
-	if (!err && shim_driver.cuCtxPushCurrent_v2(b->ctx) != CUDA_SUCCESS) {
-		err = -EIO;
+	if (shim_driver.cuCtxPushCurrent_v2(b->ctx) != CUDA_SUCCESS) {
+		return -EIO;
+	}
+	err = copy(b->mem + env_bytes(t), ret, host_at(t), true);
+	(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+	return err;
+}
+
+/* A copy, since kernels may change the words between two reads of them. */
+static void copy_host(const struct shim_probe_tool *t, const struct shim_probe_block *b,
+		      uint64_t *ret)
+{
+	uint64_t *to = ret + host_at(t) / 8;
+
+	for (size_t w = 0; w < b->host_bytes / 8; w++) {
+		to[w] = load_relaxed(&b->host[w]);
+	}
+}
+
+/* Adds what was counted in the maps that are in one place in a context. */
+static int add_block(const struct shim_probe_tool *t, const struct shim_probe_block *b,
+		     enum place place, uint64_t *gained)
+{
+	uint64_t *now = malloc(t->p.region_bytes[EBPF_REGION_TENANT]);
+	int err = now ? 0 : -ENOMEM;
+
+	if (!err && place == IN_HOST) {
+		copy_host(t, b, now);
 	} else if (!err) {
-		err = copy(b->mem + env_bytes(), now, bytes, true);
-		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
+		err = copy_gpu(t, b, now);
 	}
 	if (!err) {
-		add_maps(t, gained, now);
+		add_maps(t, place, gained, now);
 	}
 	free(now);
+	return err;
+}
+
+/* gained: what contexts that have ended have counted. */
+static int drain(const struct shim_probe_tool *t, enum place place, uint64_t *gained)
+{
+	bool any = t->gone != NULL;
+	int err = 0;
+
+	if (!has_maps(t, place)) {
+		return 0;
+	}
+	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX && !err; i++) {
+		if (t->blocks[i].ctx) {
+			err = add_block(t, &t->blocks[i], place, gained);
+			any = true;
+		}
+	}
+	if (!err && any) { /* else it has its initial values */
+		store_maps(t, place, gained);
+	}
 	return err;
 }
 
@@ -334,8 +517,7 @@ int shim_probe_memory_drain(struct shim_probe_tool *t)
 {
 	size_t bytes = t->p.region_bytes[EBPF_REGION_TENANT];
 	uint64_t *gained;
-	bool any = t->gone != NULL;
-	int err = 0;
+	int err_host, err;
 
 	if (!bytes || !t->p.region[EBPF_REGION_TENANT]) {
 		return 0;
@@ -347,17 +529,12 @@ int shim_probe_memory_drain(struct shim_probe_tool *t)
 	if (t->gone) {
 		memcpy(gained, t->gone, bytes);
 	}
-	for (unsigned i = 0; i < SHIM_PROBE_CONTEXTS_MAX && !err; i++) {
-		if (t->blocks[i].ctx) {
-			err = add_block(t, &t->blocks[i], gained);
-			any = true;
-		}
-	}
-	if (!err && any) { /* else it has its initial values */
-		store_maps(t, gained);
-	}
+	/* First, because it needs no driver: a context that has failed lets no copy through, and
+	 * one of a hanging GPU may take forever. */
+	err_host = drain(t, IN_HOST, gained);
+	err = drain(t, ON_GPU, gained);
 	free(gained);
-	return err;
+	return err_host ? err_host : err;
 }
 
 /* ---- leaving ---- */
@@ -365,9 +542,13 @@ int shim_probe_memory_drain(struct shim_probe_tool *t)
 static void free_block(struct shim_probe_block *b)
 {
 	CUcontext popped;
+	bool current = shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS;
 
-	if (shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS) {
+	if (current) {
 		(void)shim_driver.cuMemFree_v2(b->mem);
+	}
+	shim_probe_pinned_put(b, current);
+	if (current) {
 		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 	}
 	gpu_own_memory_sub(b->device, b->bytes);
@@ -384,8 +565,10 @@ void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx)
 	if (t->initial && !t->gone) {
 		t->gone = calloc(1, t->p.region_bytes[EBPF_REGION_TENANT]);
 	}
-	if (t->gone) {
-		(void)add_block(t, b, t->gone);
+	for (enum place place = ON_GPU; t->gone && place <= IN_HOST; place++) {
+		if (has_maps(t, place)) {
+			(void)add_block(t, b, place, t->gone);
+		}
 	}
 	free_block(b);
 	shim_probe_clock_forget(ctx);

@@ -10,10 +10,12 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+#include "shim/probe/probe_rate.h"
 #include "shim/probe/probe_timer.h"
 
 #define YOUNG 8u	    /* timed launches of each kind before the cost counts as known */
-#define EVERY 64u	    /* launches of a shape of which one of each kind is timed, later on */
+#define PLAIN_EVERY 64u	    /* launches of a shape of which one at least runs the kernel itself */
 #define YOUNG_ALTERNATE 16u /* launches that alternate while nothing is known */
 
 /* ---- shapes ---- */
@@ -39,6 +41,7 @@ static void reset(struct shim_probe_shape *s, uint64_t key, const uint32_t *dims
 	store_relaxed(&s->share, share);
 	store_relaxed(&s->sum, 0u);
 	store_relaxed(&s->turn, 0u);
+	store_relaxed(&s->every, SHIM_PROBE_EVERY_MIN);
 	for (unsigned kind = 0; kind < 2; kind++) {
 		store_relaxed(&s->due[kind], 0u);
 		store_relaxed(&s->begun[kind], 0u);
@@ -125,7 +128,8 @@ void shim_probe_mix_renew(struct shim_probe_mix *m, const struct shim_probe_resi
 
 /* ---- which form ---- */
 
-/* Adds the share to a sum of fractions: true as often as the share says, evenly spread. */
+/* Returns whether this launch takes the form. Adds the share to a sum and returns true when that
+ * passes a whole number, so the launches with the form are evenly spread. */
 static bool takes_form(struct shim_probe_shape *s)
 {
 	uint32_t share = load_relaxed(&s->share);
@@ -144,8 +148,15 @@ static void count(const struct shim_probe_form *f, bool probed)
 
 void shim_probe_mix_missed(const struct shim_probe_form *f)
 {
-	for (uint32_t i = 0; f->budget_ppm && i < f->n_tools; i++) {
-		(void)sub_acqrel(&f->tools[i]->probed, (uint64_t)1);
+	uint32_t budget = load_relaxed(&f->budget_ppm);
+
+	for (uint32_t i = 0; budget && i < f->n_tools; i++) {
+		uint64_t n = load_relaxed(&f->tools[i]->probed);
+
+		/* 0: the budget was set after the launch was chosen, which was not counted then */
+		while (n && !__atomic_compare_exchange_n(&f->tools[i]->probed, &n, n - 1, false,
+							 __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		}
 	}
 }
 
@@ -155,10 +166,10 @@ static bool residents_of(const void *handle, const struct shim_probe_form *f,
 			 uint32_t *ret_after)
 {
 	uint32_t threads = dims[3] * dims[4] * dims[5];
-	uint32_t smem = f->needs_shared ? PTX_PROBE_SMEM(dims[6]) : dims[6];
+	uint32_t smem = shim_probe_form_smem(f, dims[6], dims[3], dims[4], dims[5]);
 	int before = 0, after = 0;
 
-	if (!f->handle ||
+	if (!f->handle || smem == SHIM_PROBE_SMEM_REFUSED ||
 	    SHIM_REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
 		    &before, (CUfunction)unqual(handle), (int)threads, dims[6]) != CUDA_SUCCESS ||
 	    shim_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&after, f->handle, (int)threads,
@@ -219,7 +230,7 @@ bool shim_probe_mix_choose(struct shim_probe_kernel *k, const struct shim_probe_
 	if (s) {
 		(void)add_relaxed(&s->launches, 1u);
 	}
-	if (!f->budget_ppm) {
+	if (!load_relaxed(&f->budget_ppm)) {
 		return true;
 	}
 	probed = !s || takes_form(s);
@@ -231,7 +242,7 @@ bool shim_probe_mix_choose(struct shim_probe_kernel *k, const struct shim_probe_
 
 static bool is_due(struct shim_probe_shape *s, bool probed)
 {
-	if (add_relaxed(&s->turn, 1u) % EVERY == 0) {
+	if (add_relaxed(&s->turn, 1u) % load_relaxed(&s->every) == 0) {
 		store_relaxed(&s->due[0], 1u);
 		store_relaxed(&s->due[1], 1u);
 	}
@@ -262,17 +273,23 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 					      struct shim_probe_shape *s, CUstream stream)
 {
 	struct shim_probe_timer *t;
+	uint64_t start;
 
 	if (!f && load_relaxed(&k->seen) == load_acquire(&shim_probe_generation)) {
-		return NULL; /* it is decided that it gets no form */
+		return NULL; /* the kernel gets no form */
 	}
 	s = s ? s : shape_of(&k->mix, dims);
 	/* The first launch also brings the form's code into caches, so its time is not the form's.
 	 */
 	if (!s || (probed && load_relaxed(&s->launches) <= 1) ||
-	    (probed && !f->budget_ppm && !load_relaxed(&s->n[0])) || !is_due(s, probed)) {
+	    (probed && !load_relaxed(&f->budget_ppm) && !load_relaxed(&s->n[0])) ||
+	    !is_due(s, probed)) {
 		return NULL;
 	}
+	if (shim_probe_rate_wants_gap()) {
+		shim_probe_timer_gap(load_relaxed(&k->ctx), stream);
+	}
+	start = clock_fast_ns();
 	t = shim_probe_timer_take(load_relaxed(&k->ctx));
 	if (t) {
 		t->kernel = k;
@@ -280,7 +297,7 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 		t->epoch = load_relaxed(&k->mix.epoch);
 		t->probed = probed;
 		(void)add_relaxed(&s->begun[probed], 1u);
-		shim_probe_timer_begin(t, stream);
+		shim_probe_timer_begin(t, stream, start);
 		if (f && add_relaxed(&k->mix.begun, 1u) + 1 == YOUNG_ALTERNATE) {
 			end_alternation(&k->mix);
 		}
@@ -292,17 +309,7 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 
 static uint32_t median(const struct shim_probe_shape *s, bool probed)
 {
-	uint32_t n = MIN(s->n[probed], SHIM_PROBE_TIMES), sorted[SHIM_PROBE_TIMES] = { 0 };
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t v = s->ns[probed][i], at = i;
-
-		for (; at > 0 && sorted[at - 1] > v; at--) {
-			sorted[at] = sorted[at - 1];
-		}
-		sorted[at] = v;
-	}
-	return n ? sorted[n / 2] : 0;
+	return shim_probe_median(s->ns[probed], s->n[probed]);
 }
 
 static bool is_known(const struct shim_probe_shape *s)
@@ -310,25 +317,58 @@ static bool is_known(const struct shim_probe_shape *s)
 	return load_relaxed(&s->key) && s->n[0] >= YOUNG / 2 && s->n[1] >= YOUNG / 2;
 }
 
-/* Sets the share that keeps the budget. Where the form always may run, a launch in EVERY goes
+/* Sets how often launches are timed. Returns what this costs, ppm. */
+static uint32_t set_every(struct shim_probe_shape *s, uint32_t budget_ppm)
+{
+	uint32_t launch = shim_probe_rate_launch(median(s, s->n[0] == 0));
+	uint32_t every = shim_probe_rate_every(launch, budget_ppm);
+
+	store_relaxed(&s->every, every);
+	return shim_probe_rate_ppm(launch, every);
+}
+
+/* Sets the share that keeps the budget. Where the form always may run, a launch in PLAIN_EVERY goes
  * without it, so that its cost stays known. */
 static void set_share(struct shim_probe_mix *m, struct shim_probe_shape *s, uint32_t budget_ppm)
 {
 	uint64_t without = median(s, false), with = median(s, true);
 	uint64_t extra = with > without ? with - without : 0;
-	uint64_t share = SHIM_PROBE_ALL - SHIM_PROBE_ALL / EVERY;
+	uint64_t launch = shim_probe_rate_launch((uint32_t)without);
+	uint64_t share = SHIM_PROBE_ALL - SHIM_PROBE_ALL / PLAIN_EVERY;
 
-	if (extra * 1000000u > without * budget_ppm) {
-		share = MIN(share, without * budget_ppm / 1000000u * SHIM_PROBE_ALL / extra);
+	if (extra * 1000000u > launch * budget_ppm) {
+		share = MIN(share, launch * budget_ppm / 1000000u * SHIM_PROBE_ALL / extra);
 	}
 	store_relaxed(&s->share, (uint32_t)MAX(share, 1u));
 	store_relaxed(&m->share, (uint32_t)MAX(share, 1u));
+}
+
+/* Caller holds the timers' lock. */
+static void adjust(struct shim_probe_mix *m, struct shim_probe_shape *s, uint32_t budget_ppm)
+{
+	uint32_t timing = set_every(s, budget_ppm);
+
+	if (budget_ppm && is_known(s)) {
+		set_share(m, s, budget_ppm - MIN(timing, budget_ppm));
+	}
+}
+
+void shim_probe_mix_adjust(struct shim_probe_mix *m, uint32_t budget_ppm)
+{
+	shim_probe_timer_lock();
+	for (unsigned i = 0; i < SHIM_PROBE_SHAPES; i++) {
+		if (is_known(&m->shapes[i])) {
+			adjust(m, &m->shapes[i], budget_ppm);
+		}
+	}
+	shim_probe_timer_unlock();
 }
 
 void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns)
 {
 	struct shim_probe_mix *m = &t->kernel->mix;
 	const struct shim_probe_form *f = load_acquire(&t->kernel->form);
+	uint32_t budget = f ? load_relaxed(&f->budget_ppm) : 0;
 	bool holds = t->probed ? t->epoch == m->epoch : t->epoch >= m->kernel_epoch;
 
 	for (unsigned i = 0; i < SHIM_PROBE_SHAPES && holds; i++) {
@@ -339,9 +379,7 @@ void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns)
 		}
 		s->ns[t->probed][s->n[t->probed] % SHIM_PROBE_TIMES] = ns;
 		store_relaxed(&s->n[t->probed], s->n[t->probed] + 1);
-		if (f && f->budget_ppm && is_known(s)) {
-			set_share(m, s, f->budget_ppm);
-		}
+		adjust(m, s, budget);
 	}
 }
 
@@ -361,7 +399,7 @@ static void add_shape(const struct shim_probe_shape *s, struct sums *sums)
 	if (is_known(s) && weight > 0) {
 		double without = median(s, false), with = median(s, true);
 
-		sums->without += weight * without;
+		sums->without += weight * shim_probe_rate_launch((uint32_t)without);
 		sums->extra += weight * (with - without);
 	}
 	if (s->after < s->before && (!sums->before || (uint64_t)s->after * sums->before <
@@ -369,16 +407,6 @@ static void add_shape(const struct shim_probe_shape *s, struct sums *sums)
 		sums->before = s->before;
 		sums->after = s->after;
 	}
-}
-
-static bool runs(const struct shim_probe_kernel *k, const struct shim_probe_tool *t)
-{
-	for (uint32_t i = 0; k->form && i < k->form->n_tools; i++) {
-		if (k->form->tools[i] == t) {
-			return true;
-		}
-	}
-	return false;
 }
 
 void shim_probe_mix_report(const struct shim_probe_tool *t, struct proto_probe_state *ret)
@@ -389,7 +417,7 @@ void shim_probe_mix_report(const struct shim_probe_tool *t, struct proto_probe_s
 	strmap_each (&shim_probe_kernels, e) {
 		const struct shim_probe_kernel *k = e->value;
 
-		for (unsigned i = 0; runs(k, t) && i < SHIM_PROBE_SHAPES; i++) {
+		for (unsigned i = 0; shim_probe_kernel_runs(k, t) && i < SHIM_PROBE_SHAPES; i++) {
 			add_shape(&k->mix.shapes[i], &sums);
 		}
 	}

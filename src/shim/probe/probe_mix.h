@@ -28,7 +28,8 @@ void shim_probe_mix_renew(struct shim_probe_mix *m, const struct shim_probe_resi
  * grid, block, dynamic shared memory. */
 bool shim_probe_mix_choose(struct shim_probe_kernel *k, const struct shim_probe_form *f,
 			   const uint32_t dims[SHIM_PROBE_DIMS], struct shim_probe_shape **ret);
-/* The driver has refused the form for a launch that was counted as one that takes it. */
+/* Takes a launch out of the count of those with the form: the driver has refused the form for
+ * it. */
 void shim_probe_mix_missed(const struct shim_probe_form *f);
 /* Begins to time a launch, if one of that kind is wanted: f NULL: the kernel has no form yet. s may
  * be NULL. NULL: it is not timed. Call shim_probe_timer_end() after the launch. */
@@ -36,6 +37,8 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 					      const struct shim_probe_form *f, bool probed,
 					      const uint32_t dims[SHIM_PROBE_DIMS],
 					      struct shim_probe_shape *s, CUstream stream);
+/* Sets the shares of the shapes for another budget, as far as costs are known. */
+void shim_probe_mix_adjust(struct shim_probe_mix *m, uint32_t budget_ppm);
 /* Takes a result. Caller holds the timers' lock. */
 void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns);
 /* Fills cost, resident blocks and launches. Caller holds shim_probe_mutex. */

@@ -17,8 +17,8 @@ static CUresult params_of(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *ret)
 	return shim_driver.cuGraphKernelNodeGetParams_v2(node, ret);
 }
 
-/* Asks which kernel a node has. A form is of the primary context, so a node of a green one would
- * leave its multiprocessors. */
+/* Asks the driver for a node's kernel and context. A node of a green context is lost: a form
+ * belongs to the primary context, so the node would leave the green context's multiprocessors. */
 bool shim_probe_node_learn_from(struct shim_probe_node *n, CUgraphNode from)
 {
 	CUDA_KERNEL_NODE_PARAMS p;

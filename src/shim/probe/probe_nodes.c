@@ -55,15 +55,29 @@ static void shorten(struct short_extra *s, CUDA_KERNEL_NODE_PARAMS *p, const voi
 static CUresult set_form(const struct shim_probe_exec *x, const struct shim_probe_node *n,
 			 const CUDA_KERNEL_NODE_PARAMS *own, const struct shim_probe_form *f)
 {
+	static const uint64_t none; /* a node's parameters are those of all its launches */
 	CUDA_KERNEL_NODE_PARAMS p = *own;
 	struct short_extra extra;
+	struct shim_launch_args args;
+	CUresult r;
 
 	p.func = f->handle;
 	p.kern = NULL;
 	p.ctx = NULL;
-	p.sharedMemBytes = f->needs_shared ? PTX_PROBE_SMEM(p.sharedMemBytes) : p.sharedMemBytes;
+	p.sharedMemBytes =
+		shim_probe_form_smem(f, p.sharedMemBytes, p.blockDimX, p.blockDimY, p.blockDimZ);
 	shorten(&extra, &p, n->handle);
-	return set(x, n, &p, f->code);
+	if (!f->passing.passed) {
+		return set(x, n, &p, f->code);
+	}
+	r = shim_probe_number_args(&args, f, &none, p.kernelParams, p.extra);
+	if (r == CUDA_SUCCESS) {
+		p.kernelParams = args.params;
+		p.extra = args.extra;
+		r = set(x, n, &p, f->code);
+	}
+	shim_launch_args_close(&args);
+	return r;
 }
 
 static void count_form(struct shim_probe_exec *x, struct shim_probe_form *f, int step)
@@ -129,7 +143,7 @@ static void change_to(struct shim_probe_exec *x, struct shim_probe_node *n,
 		r = set_form(x, n, &p, f);
 		if (r == CUDA_SUCCESS) {
 			take_next(x, n, f);
-			if (f->budget_ppm) {
+			if (load_relaxed(&f->budget_ppm)) {
 				shim_probe_form_unmixed(f);
 			}
 			return;

@@ -33,7 +33,9 @@ static bool fits_ptx(const struct ptx_module *m, const char *kernel,
 					 .sites = d->site,
 					 .name = d->prefix,
 					 .text = text,
-					 .maps_in_table = true };
+					 .maps_in_table = true,
+					 .scratch_at = t->scratch_at,
+					 .scratch_bytes = t->scratch_bytes };
 	struct ptx_probed probed = { 0 };
 	struct report r;
 	bool fits;

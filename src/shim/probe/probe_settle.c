@@ -24,7 +24,15 @@ static bool runs(const struct shim_probe_form *f, struct shim_probe_tool *const 
 	return true;
 }
 
-/* Removes the newest tool of a kernel's list, and notes why. */
+/* Removes tool number i of a kernel's list, and notes why. */
+static void leave_out(struct shim_probe_kernel *k, uint32_t i, const char *why)
+{
+	pthread_mutex_lock(&shim_probe_mutex);
+	shim_probe_tool_refused(k->tools[i], k->name, why);
+	pthread_mutex_unlock(&shim_probe_mutex);
+	memmove(&k->tools[i], &k->tools[i + 1], (--k->n_tools - i) * sizeof(k->tools[0]));
+}
+
 static void leave_out_newest(struct shim_probe_kernel *k, const struct report *r)
 {
 	uint32_t newest = 0;
@@ -35,12 +43,19 @@ static void leave_out_newest(struct shim_probe_kernel *k, const struct report *r
 	}
 	buf_init(&why);
 	report_text(r, &why);
-	pthread_mutex_lock(&shim_probe_mutex);
-	shim_probe_tool_refused(k->tools[newest], k->name, buf_text(&why));
-	pthread_mutex_unlock(&shim_probe_mutex);
+	leave_out(k, newest, buf_text(&why));
 	buf_finish(&why);
-	memmove(&k->tools[newest], &k->tools[newest + 1],
-		(--k->n_tools - newest) * sizeof(k->tools[0]));
+}
+
+/* Leaves tools out, as bits, that have no site in a kernel where others have some: alone they would
+ * be refused there, too. */
+static void leave_out_idle(struct shim_probe_kernel *k, uint32_t idle)
+{
+	for (uint32_t i = k->n_tools; i-- > 0;) {
+		if (idle & 1u << i) {
+			leave_out(k, i, "no program of the tool has a site in it");
+		}
+	}
 }
 
 /* Leaves the newest tool out of a kernel that cannot have all its programs. */
@@ -79,12 +94,24 @@ static void take_budget(const struct shim_probe_kernel *k, struct shim_probe_for
 
 		least = !ppm || !least ? 0 : MIN(least, ppm);
 	}
-	f->budget_ppm = least;
+	store_relaxed(&f->budget_ppm, least);
 	for (uint32_t i = 0; i < f->n_tools && !least; i++) {
 		if (f->tools[i]->budget_ppm) {
 			shim_probe_tool_refused(f->tools[i], k->name,
 						"its budget is not kept: another tool that "
 						"the kernel runs has none");
+		}
+	}
+}
+
+void shim_probe_budget_changed(const struct shim_probe_tool *t)
+{
+	strmap_each (&shim_probe_kernels, e) {
+		struct shim_probe_kernel *k = e->value;
+
+		if (shim_probe_kernel_runs(k, t)) {
+			take_budget(k, k->form);
+			shim_probe_mix_adjust(&k->mix, load_relaxed(&k->form->budget_ppm));
 		}
 	}
 }
@@ -124,6 +151,7 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 bool shim_probe_kernel_compile(struct shim_probe_kernel *k)
 {
 	struct report r;
+	uint32_t idle;
 	int err = -1;
 
 	pthread_mutex_lock(&shim_probe_mutex);
@@ -136,8 +164,10 @@ bool shim_probe_kernel_compile(struct shim_probe_kernel *k)
 	}
 	while (k->n_tools && err) {
 		report_init(&r);
-		err = shim_probe_compile(k, k->tools, k->n_tools, &k->made, &r);
-		if (err) {
+		err = shim_probe_compile(k, k->tools, k->n_tools, &k->made, &idle, &r);
+		if (err && idle) {
+			leave_out_idle(k, idle);
+		} else if (err) {
 			refuse(k, &r);
 		}
 		report_finish(&r);

@@ -6,16 +6,18 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/probe/probe_mix.h"
+#include "shim/probe/probe_rate.h"
 
 #define PER_CONTEXT 16u
 #define TIMERS (PER_CONTEXT * SHIM_PROBE_CONTEXTS_MAX)
 
 static pthread_mutex_t timer_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_probe_timer timers[TIMERS]; /* timer_mutex: state, ctx */
-static unsigned n_pending;		       /* timer_mutex */
-static bool looks_again;		       /* timer_mutex; the probe thread does, soon */
+static unsigned n_pending; /* timer_mutex; timers that are pending, or about to be */
+static bool looks_again;   /* timer_mutex; the probe thread does, soon */
 
 void shim_probe_timer_lock(void)
 {
@@ -104,31 +106,67 @@ struct shim_probe_timer *shim_probe_timer_take(CUcontext ctx)
 	return NULL;
 }
 
-void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream)
+void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream, uint64_t start_ns)
 {
 	t->stream = stream;
 	(void)shim_driver.cuEventRecord(t->event[0], stream);
+	t->spent_ns = clock_fast_ns() - start_ns;
 }
 
+void shim_probe_timer_gap(CUcontext ctx, CUstream stream)
+{
+	struct shim_probe_timer *t = shim_probe_timer_take(ctx);
+
+	if (t) {
+		t->kernel = NULL;
+		shim_probe_timer_begin(t, stream, clock_fast_ns());
+		shim_probe_timer_end(t, true);
+	}
+}
+
+/* Counts a timer that will be pending. Returns whether the probe thread is to be woken. */
+static bool add_pending(void)
+{
+	bool first;
+
+	shim_probe_timer_lock();
+	first = n_pending++ == 0 && !looks_again;
+	shim_probe_timer_unlock();
+	return first;
+}
+
+/* The thread is woken before the timer is pending, so that the time this takes counts. It looks
+ * again until no timer is counted. */
 void shim_probe_timer_end(struct shim_probe_timer *t, bool launched)
 {
-	bool first = false;
+	uint64_t start = clock_fast_ns();
 
 	launched = launched && shim_driver.cuEventRecord(t->event[1], t->stream) == CUDA_SUCCESS;
-	shim_probe_timer_lock();
-	t->state = launched && t->ctx ? SHIM_TIMER_PENDING : SHIM_TIMER_FREE;
-	if (t->state == SHIM_TIMER_PENDING) {
-		first = n_pending++ == 0 && !looks_again;
-	}
-	shim_probe_timer_unlock();
-	if (first) {
+	if (launched && add_pending()) {
 		shim_probe_thread_wake();
+	}
+	shim_probe_timer_lock();
+	t->spent_ns += clock_fast_ns() - start;
+	t->state = launched && t->ctx ? SHIM_TIMER_PENDING : SHIM_TIMER_FREE;
+	n_pending -= launched && !t->ctx; /* the context has ended */
+	shim_probe_timer_unlock();
+}
+
+/* Takes a result. Caller holds the timers' lock. */
+static void note(const struct shim_probe_timer *t, uint32_t ns, uint64_t spent_ns)
+{
+	if (t->kernel) {
+		shim_probe_rate_note_host((uint32_t)MIN(spent_ns, (uint64_t)UINT32_MAX));
+		shim_probe_mix_note(t, ns);
+	} else {
+		shim_probe_rate_note_gap(ns);
 	}
 }
 
 /* Reads one that is pending, if it is done; drops it on an error. */
 static void read_timer(struct shim_probe_timer *t)
 {
+	uint64_t start = clock_fast_ns();
 	CUresult r = shim_driver.cuEventQuery(t->event[1]);
 	float ms = 0;
 
@@ -138,7 +176,7 @@ static void read_timer(struct shim_probe_timer *t)
 	r = r ? r : shim_driver.cuEventElapsedTime(&ms, t->event[0], t->event[1]);
 	shim_probe_timer_lock();
 	if (r == CUDA_SUCCESS && ms >= 0 && ms < 4000) {
-		shim_probe_mix_note(t, (uint32_t)(ms * 1e6f));
+		note(t, (uint32_t)(ms * 1e6f), t->spent_ns + clock_fast_ns() - start);
 	}
 	t->state = SHIM_TIMER_FREE;
 	n_pending--;
@@ -195,4 +233,5 @@ void shim_probe_timers_forget(void)
 	memset(timers, 0, sizeof(timers));
 	n_pending = 0;
 	looks_again = false;
+	shim_probe_rate_forget();
 }

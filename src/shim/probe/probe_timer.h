@@ -10,9 +10,10 @@ struct shim_probe_timer {
 	CUevent event[2]; /* before and behind the launch */
 	CUstream stream;
 	/* Of the launch; shim_probe_mix_begin() sets them. */
-	struct shim_probe_kernel *kernel;
+	struct shim_probe_kernel *kernel; /* NULL: nothing is launched */
 	uint64_t key, epoch;
 	bool probed;
+	uint64_t spent_ns; /* of the calls that time it */
 };
 
 /* The lock of timers and of what is measured. No call of the driver is made under it. */
@@ -22,7 +23,11 @@ void shim_probe_timer_unlock(void);
 
 /* Returns a timer whose events belong to that context; NULL: none is free. */
 struct shim_probe_timer *shim_probe_timer_take(CUcontext ctx);
-void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream);
+/* start_ns: clock_fast_ns() when the timing of the launch began. */
+void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream, uint64_t start_ns);
+/* Times two events with nothing between them; what they take is noted as the gap
+ * (probe_rate.h). */
+void shim_probe_timer_gap(CUcontext ctx, CUstream stream);
 /* launched: the launch was accepted. */
 void shim_probe_timer_end(struct shim_probe_timer *t, bool launched);
 /* Reads what is done; on the probe thread, which holds shim_probe_build_mutex. Returns whether it

@@ -78,13 +78,16 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	}
 	t->version = m->version;
 	t->replaces = m->replaces;
-	t->budget_ppm = m->budget_ppm;
-	t->every = t->every_wanted = m->every;
+	t->budget_ppm = t->budget_wanted = m->budget_ppm;
+	t->control = t->control_wanted = m->control;
+	t->settable = m->control.every != 0;
 	t->partial = m->partial == 1;
 	t->verify = m->verify != 0;
 	t->announced = t->tell = true;
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
 	err = ebpf_policy_open(&t->p, fds[0], regions, 0);
+	t->scratch_bytes =
+		err ? 0 : ebpf_maps_scratch(t->p.env.maps, t->p.env.n_maps, t->scratch_at);
 	t->submits = !err && t->p.insns[POLICY_HOOK_submit];
 	t->retires = !err && t->p.insns[POLICY_HOOK_retire];
 	return err;
@@ -106,16 +109,17 @@ static void put_tool(struct shim_probe_tool *t)
 	if (t->retires) {
 		policy_observer_add(&t->p);
 	}
+	t->number = add_acqrel(&shim.probes_attached, 1u) + 1;
 	if (before && *before) {
 		(*before)->ending = true;
+		t->number = (*before)->number;
 	}
-	(void)add_acqrel(&shim.probes_attached, 1u);
 	tools_changed();
 }
 
-/* After the connection was lost: if the tool is the one that gbpfd names now, it stays, with the
- * region that gbpfd sees from now on; takes t. Else it has ended, whatever its version says. Caller
- * holds shim_probe_mutex. */
+/* Compares a known tool with one that gbpfd names after the connection was lost. If the images are
+ * equal the tool stays, takes the new region, and t is consumed; else it ends, although the
+ * versions are equal. Returns whether it stays. Caller holds shim_probe_mutex. */
 static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
 {
 	struct ebpf_policy *fresh = NULL;
@@ -129,12 +133,13 @@ static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
 		known->ending = true;
 		return false;
 	}
-	if (known->fresh) { /* of one more gbpfd, which has exited, too */
+	if (known->fresh) { /* from a gbpfd that has exited since */
 		ebpf_policy_close(known->fresh);
 	}
 	*fresh = t->p;
 	known->fresh = fresh;
-	known->every_wanted = t->every_wanted;
+	known->control_wanted = t->control_wanted;
+	known->budget_wanted = t->budget_wanted;
 	known->announced = known->tell = true;
 	free(t);
 	shim_probe_thread_wake();
@@ -239,7 +244,8 @@ static void set(struct shim_session *s, const struct proto_probe_set *m)
 	pthread_mutex_lock(&shim_probe_mutex);
 	t = m->version ? place_of(m->version) : NULL;
 	if (t) {
-		(*t)->every_wanted = m->every;
+		(*t)->control_wanted = m->control;
+		(*t)->budget_wanted = m->budget_ppm;
 		shim_probe_thread_wake();
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
@@ -411,10 +417,12 @@ static bool differs(const struct proto_probe_state *a, const struct proto_probe_
 	       a->falls_back != b->falls_back || a->stubs != b->stubs ||
 	       a->brackets != b->brackets || a->parts != b->parts || a->unseen != b->unseen ||
 	       a->equal != b->equal || a->differing != b->differing ||
-	       a->not_compared != b->not_compared || strcmp(a->why, b->why) != 0;
+	       a->not_compared != b->not_compared || strcmp(a->why, b->why) != 0 ||
+	       shim_probe_gaps_differ(a, b);
 }
 
-/* Costs change with each launch that is timed: by an eighth is worth a message. */
+/* Returns whether figures have changed enough for a message. A cost changes with each timed launch,
+ * so less than an eighth does not count. */
 static bool figures_differ(const struct proto_probe_state *a, const struct proto_probe_state *b)
 {
 	uint32_t least = MIN(a->cost_ppm, b->cost_ppm), most = MAX(a->cost_ppm, b->cost_ppm);
@@ -446,20 +454,42 @@ static bool tell(struct shim_probe_tool *t)
 	return !figures;
 }
 
-/* Kernels that run are to see it at once. */
+/* Caller holds shim_probe_mutex. */
+static void set_budget(struct shim_probe_tool *t)
+{
+	if (t->budget_ppm != t->budget_wanted) {
+		t->budget_ppm = t->budget_wanted;
+		shim_probe_budget_changed(t);
+	}
+}
+
+/* Takes over which blocks are to run the tool; returns whether that differs. Caller holds
+ * shim_probe_mutex. */
+static bool set_control(struct shim_probe_tool *t)
+{
+	bool differs = memcmp(&t->control, &t->control_wanted, sizeof(t->control)) != 0;
+
+	t->control = t->control_wanted;
+	return differs && t->settable;
+}
+
+/* Kernels that run see the interval at once, launches the budget. */
 static void carry_out_sets(void)
 {
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
 		struct shim_probe_tool *t;
-		uint32_t every = 0;
+		bool differs = false;
 
 		pthread_mutex_lock(&shim_probe_mutex);
 		t = shim_probe_tools[i];
-		every = t ? t->every_wanted : 0;
+		if (t) {
+			set_budget(t);
+			differs = set_control(t);
+		}
 		pthread_mutex_unlock(&shim_probe_mutex);
-		if (t && t->every != every) {
-			(void)shim_probe_memory_control(t, every);
+		if (differs) {
+			(void)shim_probe_memory_control(t, 0, SHIM_PROBE_ROWS);
 		}
 	}
 	pthread_mutex_unlock(&shim_probe_build_mutex);
@@ -503,7 +533,7 @@ static void carry_out_drains(void)
 		if (t) {
 			pthread_mutex_lock(&shim_probe_mutex);
 			(*t)->told_ns = 0;
-			(void)tell(*t); /* launches that fit the values */
+			(void)tell(*t); /* counts of launches that fit the copied values */
 			pthread_mutex_unlock(&shim_probe_mutex);
 		}
 		pthread_mutex_unlock(&shim_probe_build_mutex);
@@ -535,6 +565,7 @@ static void finish(struct shim_probe_tool *t)
 	}
 	free(t->initial);
 	free(t->gone);
+	free(t->rows);
 	free(t);
 }
 
@@ -618,6 +649,7 @@ void shim_probe_forget(void)
 	shim_probe_cover_lost();
 	shim_probe_timers_forget();
 	shim_probe_memory_forget_streams();
+	shim_probe_rows_forget();
 	shim.probes_attached = 0;
 	shim.probe_generation++;
 }

@@ -45,7 +45,8 @@ struct verifying {
 	size_t bytes;	 /* of one copy */
 	CUdeviceptr mem; /* the copies, one behind the other */
 	CUstream stream;
-	bool ran; /* the form has run: the programs have seen the launch */
+	uint64_t number; /* of the launch */
+	bool ran;	 /* the form has run: the programs have seen the launch */
 	char why[SHIM_PROBE_VERIFIED_TEXT];
 };
 
@@ -157,12 +158,13 @@ static bool copy_all(struct verifying *v)
 static bool launch(struct verifying *v, uint32_t run)
 {
 	unsigned char bytes[PARAM_BYTES_MAX];
-	void *params[PTX_POINTER_PARAMS_MAX];
+	void *params[PTX_POINTER_PARAMS_MAX + 1];
 	const uint32_t *d = v->dims;
 	size_t at = 0;
 	CUfunction f =
 		run == RUN_OF_FORM ? v->f->handle : (CUfunction)unqual(load_relaxed(&v->k->handle));
-	uint32_t smem = run == RUN_OF_FORM && v->f->needs_shared ? PTX_PROBE_SMEM(d[6]) : d[6];
+	uint32_t smem =
+		run == RUN_OF_FORM ? shim_probe_form_smem(v->f, d[6], d[3], d[4], d[5]) : d[6];
 
 	for (uint32_t i = 0; i < v->ptrs.n_params; i++) {
 		at = ROUND_UP(at, (size_t)16);
@@ -181,6 +183,7 @@ static bool launch(struct verifying *v, uint32_t run)
 
 		memcpy((char *)params[p->param] + p->offset, &now, sizeof(now));
 	}
+	params[v->ptrs.n_params] = &v->number; /* the kernel itself does not have it */
 	return shim_driver.cuLaunchKernel(f, d[0], d[1], d[2], d[3], d[4], d[5], smem, v->stream,
 					  params, NULL) == CUDA_SUCCESS ||
 	       fail(v, "the driver does not launch it on copies");
@@ -345,13 +348,15 @@ bool shim_probe_verify(struct shim_probe_kernel *k, struct shim_probe_form *f,
 	bool ran = false;
 
 	if (shim_agent_is_current() || shim_capture_any()) {
-		return false; /* the next launch may do */
+		return false; /* the next launch may be compared instead */
 	}
 	v = calloc(1, sizeof(*v));
 	if (!v) {
 		return false;
 	}
-	*v = (struct verifying){ .k = k, .f = f, .dims = dims, .params = params };
+	*v = (struct verifying){
+		.k = k, .f = f, .dims = dims, .params = params, .number = shim_probe_number(f)
+	};
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	mode = shim_capture_exempt();
 	if (load_relaxed(&f->verify_left) && load_seqcst(&k->form) == f &&

@@ -8,9 +8,11 @@
 #include "base/strmap.h"
 #include "bpf/run/policy_image.h"
 #include "ptx/block_gate.h"
+#include "ptx/probe.h"
 #include "ptx/probe_bracket.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
+#include "shim/object/launch_args.h"
 #include "shim/probe/shim_probe.h"
 
 struct shim_session;
@@ -24,39 +26,52 @@ struct shim_session;
 #define SHIM_PROBE_ALL 65536u /* share of all launches */
 #define SHIM_PROBE_VERIFY 3u  /* launches of a form that are compared with the kernel's own */
 #define SHIM_PROBE_VERIFIED_TEXT 160u
+#define SHIM_PROBE_ROWS 4096u /* of control words; a multiple of EBPF_PTX_CONTROL_ROWS */
 
-/* A tool's memory in one context: its environment, then its maps, then its constants. */
+/* A tool's memory in one context: on the GPU its environment, then its maps, then its constants; in
+ * pinned host memory its maps with GBPF_F_HOST. */
 struct shim_probe_block {
 	CUcontext ctx; /* NULL: free */
 	CUdeviceptr mem;
 	size_t bytes;
-	CUdevice device; /* that gpu_own_memory_add() has counted it on */
+	CUdevice device;      /* that gpu_own_memory_add() has counted it on */
+	uint64_t *host;	      /* owned; NULL: no map is there */
+	CUdeviceptr host_mem; /* its address for kernels */
+	size_t host_bytes;
 };
 
 struct shim_probe_tool {
 	uint64_t version; /* 0: free */
 	uint64_t replaces;
-	uint32_t budget_ppm;   /* 0: no limit */
-	uint32_t every;	       /* as in its memory; shim_probe_build_mutex */
-	uint32_t every_wanted; /* shim_probe_mutex */
-	bool partial; /* it may run in kernels whose forms lack places of some of its programs */
-	bool verify;  /* its forms are compared with the kernels */
-	uint64_t launches, probed; /* [atomic] of kernels whose tools have a budget */
+	uint32_t number;     /* value of shim.probes_attached since it, or what it replaces, came */
+	uint32_t budget_ppm; /* shim_probe_mutex; that its forms keep. 0: no limit */
+	uint32_t budget_wanted;			   /* shim_probe_mutex */
+	bool settable;				   /* its programs read control words */
+	struct proto_probe_control control;	   /* that its memory has; shim_probe_build_mutex */
+	struct proto_probe_control control_wanted; /* shim_probe_mutex */
+	uint32_t *rows; /* owned; intervals in its memory, of rows that are used;
+			   shim_probe_build_mutex. NULL: it has no memory, or is not settable */
+	bool partial;	/* it may run in kernels whose forms lack places of some of its programs */
+	bool verify;	/* its forms are compared with the kernels */
+	uint64_t launches, probed; /* [atomic] counted for kernels whose tools all have a budget */
 	char kernel[PROTO_PATTERN];
 	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
-	uint32_t refs;	      /* forms that run it */
-	bool ending;	      /* takes no further kernels */
-	bool retires;	      /* it has one of retire, and is among the observers */
-	bool submits;	      /* it has a program of submit */
+	/* Bytes of its WARP_SCRATCH maps for a warp, and the place of each map in them. */
+	uint32_t scratch_bytes, scratch_at[EBPF_MAX_MAPS];
+	uint32_t refs;	     /* forms that run it */
+	bool ending;	     /* takes no further kernels */
+	bool retires;	     /* it has a program of retire, and is registered as an observer */
+	bool submits;	     /* it has a program of submit */
 	uint32_t unsettled;  /* [atomic] p is about to be replaced: programs of submit do not run */
 	bool announced;	     /* the present gbpfd knows it */
-	uint64_t end_number; /* of the order that ended it */
-	bool ordered;	     /* gbpfd awaits that it has ended */
-	struct ebpf_policy *fresh; /* owned; the same image with another region, to be taken */
+	uint64_t end_number; /* number of the order that ended it */
+	bool ordered;	     /* gbpfd waits for PROBE_ENDED */
+	struct ebpf_policy *fresh; /* owned; same image, region that replaces p's; NULL: none */
 	struct shim_probe_block blocks[SHIM_PROBE_CONTEXTS_MAX]; /* under shim_probe_build_mutex */
-	uint64_t *initial; /* owned; maps with which a block begins; NULL: there is no block yet */
-	uint64_t *gone;	   /* owned; counted in contexts that have ended; NULL: none has */
-	struct proto_probe_state told; /* as last sent */
+	uint64_t *initial; /* owned; initial contents of the maps of a block; NULL: there is no
+			      block yet */
+	uint64_t *gone;	   /* owned; values of contexts that have ended; NULL: none has */
+	struct proto_probe_state told; /* state that was sent last */
 	uint64_t told_ns;
 	bool tell; /* a state must be sent although nothing has changed */
 	char why[PROTO_TEXT];
@@ -66,7 +81,7 @@ struct shim_probe_tool {
  * context that has ended. */
 struct shim_probe_bracket {
 	struct shim_probe_bracket *next;
-	uint32_t refs; /* forms that have it, or will; shim_probe_build_mutex */
+	uint32_t refs; /* forms that use it or will; under shim_probe_build_mutex */
 	CUcontext ctx;
 	struct buf text;
 	uint32_t n; /* programs */
@@ -75,15 +90,15 @@ struct shim_probe_bracket {
 	void *image; /* owned; machine code */
 	size_t image_bytes;
 	CUmodule module;	     /* NULL: not loaded yet */
-	CUfunction begin, late, end; /* NULL: it has none */
+	CUfunction begin, late, end; /* NULL: there is no such kernel */
 	uint64_t *done;		     /* [atomic] owned; a page, registered while loaded */
 	CUdeviceptr done_at;	     /* its address; 0: it is not registered */
-	uint64_t submitted;	     /* [atomic] launches that will count there */
-	uint32_t stalled; /* [atomic] value of *done, and 1, at which a launch has waited without
-			     effect */
+	uint64_t submitted;	     /* [atomic] launches that add to *done when they end */
+	uint32_t stalled; /* [atomic] 1 + value of *done at which a launch has waited in vain; 0:
+			     none */
 };
 
-/* How comparisons of a form with the kernel have ended. */
+/* Result of the comparisons of a form with the kernel. */
 enum shim_probe_verified {
 	SHIM_PROBE_UNVERIFIED, /* none yet */
 	SHIM_PROBE_EQUAL,
@@ -93,59 +108,88 @@ enum shim_probe_verified {
 
 /* Form structs are never freed, only reused: a launch may look at one that has ended. */
 struct shim_probe_form {
-	struct shim_probe_form *next; /* of the free, or of the retired ones */
+	struct shim_probe_form *next; /* next in the list of free or of retired forms */
 	uint32_t users;		      /* [atomic] launches that are being submitted */
-	uint32_t refusal; /* [atomic] CUresult with which the driver has refused a launch that it
-			     accepts of the program's kernel; 0: none */
-	bool told, told_left_out; /* the tools know of the refusal, of nodes; shim_probe_mutex */
+	uint32_t refusal; /* [atomic] CUresult of a launch that the driver refused with the form and
+			     accepts with the program's kernel; 0: none */
+	bool told, told_left_out; /* the refusal, or left_out, was reported to the tools; under
+				     shim_probe_mutex */
 	uint32_t held;		  /* [atomic] nodes of executable graphs that run it; changed under
 				     shim_probe_mutex */
-	bool ended;		  /* its context has, while nodes held it; shim_probe_mutex */
-	uint32_t verify_left;	  /* [atomic] launches to be compared */
+	bool ended;	      /* its context ended while nodes held it; under shim_probe_mutex */
+	uint32_t verify_left; /* [atomic] launches that are still to be compared */
 	enum shim_probe_verified verified;	     /* shim_probe_mutex */
-	char verified_why[SHIM_PROBE_VERIFIED_TEXT]; /* shim_probe_mutex; unless EQUAL */
+	char verified_why[SHIM_PROBE_VERIFIED_TEXT]; /* unless EQUAL; shim_probe_mutex */
 	const char *left_out; /* [atomic] why a node of a graph does not run it, NULL: each does */
-	uint64_t number;      /* of no other form */
-	uint64_t seen;	      /* retired: round of the probe thread */
-	bool draining, drained; /* retired: what was deferred with its clone is, or was, drained */
-	CUevent last;		/* retired: behind its last launch; NULL: not recorded yet */
+	uint64_t number;      /* unique among all forms */
+	uint64_t seen;	      /* retired: last round of the probe thread that looked at it */
+	bool draining, drained; /* retired: its clone's deferred launches are, or were, drained */
+	CUevent last;		/* retired: event behind its last launch; NULL: not recorded yet */
 	bool finished;		/* retired: its launches have ended, and its tools are free */
-	bool library;		/* of a library's kernel, which exists in each context */
-	uint32_t budget_ppm;	/* the least of its tools'; 0: one has no limit */
-	uint32_t unmixed; /* [atomic] a node of a graph runs it in each launch, whatever the budget:
-			     1; reported to its tools: 2 */
+	bool library;		/* form of a library's kernel, which exists in each context */
+	uint32_t budget_ppm;	/* [atomic] min of its tools' budgets; 0: a tool has none */
+	uint32_t unmixed; /* [atomic] 1: a node of a graph runs it in each launch, whatever the
+			     budget; 2: that was reported to its tools */
 	CUcontext ctx;
 	CUmodule module;		    /* NULL: the program's kernel runs, between brackets */
-	CUfunction handle;		    /* NULL likewise */
+	CUfunction handle;		    /* NULL: likewise */
 	struct shim_probe_bracket *bracket; /* a reference; NULL: no program of begin or end */
 	uint64_t kernel_hash;		    /* of its name */
+	uint32_t row; /* a reference; of its kernel's control words; 0: that of all without one */
 	uint32_t n_tools;
 	bool code;	   /* a copy of the machine code: launches pass the stub's argument */
-	CUdeviceptr late;  /* table of its programs of block_exit (ptx/probe_late.h); 0: none */
+	CUdeviceptr late;  /* address of the table of its programs of block_exit (ptx/probe_late.h);
+			      0: none */
 	CUdevice late_on;  /* that gpu_own_memory_add() has counted it on */
 	uint32_t unseen;   /* instructions that programs of gdev_access do not see */
-	bool needs_shared; /* launches take PTX_PROBE_SMEM */
-	uint32_t parts;	   /* bits of tools some of whose programs it lacks */
-	bool submits;	   /* one of the tools has a program of submit */
-	uint64_t hash;	   /* of the kernel's name */
+	bool needs_shared; /* launches take ptx_probe_smem(), with warp_bytes */
+	bool numbered;	   /* programs in it read the launch's number */
+	uint32_t warp_bytes;
+	uint32_t max_smem_bytes; /* [atomic] with needs_shared: that a launch of f may have */
+	struct ptx_probe_number passing; /* its parameter, if it is one */
+	uint32_t parts;			 /* tools some of whose programs it lacks, as bits */
+	/* Programs of each tool that are in it, as bits: with a site, or without any. */
+	uint32_t placed[SHIM_PROBE_TOOLS_MAX], unplaced[SHIM_PROBE_TOOLS_MAX];
+	bool submits;  /* one of the tools has a program of submit */
+	uint64_t hash; /* of the kernel's name */
 	bool has_clone;
-	struct shim_clone clone;	     /* preemptible, of handle */
-	const struct ptx_block_image *block; /* owned; with the clone's parameters */
+	struct shim_clone clone;	     /* preemptible clone of handle */
+	const struct ptx_block_image *block; /* owned; image that holds the clone's parameters */
 	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
 };
+
+/* Dynamic shared memory that no GPU has: the driver refuses the launch. */
+#define SHIM_PROBE_SMEM_REFUSED UINT32_MAX
+
+/* Returns the dynamic shared memory of a launch of the form whose kernel would get `bytes`;
+ * SHIM_PROBE_SMEM_REFUSED if the kernel may not have that, since the form may have more. */
+static inline uint32_t shim_probe_form_smem(const struct shim_probe_form *f, uint32_t bytes,
+					    uint32_t x, uint32_t y, uint32_t z)
+{
+	if (likely(!f->needs_shared)) {
+		return bytes;
+	}
+	if (bytes > load_relaxed(&f->max_smem_bytes)) {
+		return SHIM_PROBE_SMEM_REFUSED;
+	}
+	/* a product of numbers that the driver refuses may wrap around */
+	return ptx_probe_smem(bytes, f->warp_bytes, (uint64_t)x * y * z);
+}
 
 /* Launches of a kernel with one grid and block (probe_mix.c). Kinds: without and with the form. */
 struct shim_probe_shape {
 	uint64_t key;	   /* [atomic] 0: free */
-	uint32_t share;	   /* [atomic] of its launches that take the form; of a budget */
-	uint32_t sum;	   /* [atomic] of the shares of its launches, modulo 2^32 */
+	uint32_t share;	   /* [atomic] share of its launches that take the form, of SHIM_PROBE_ALL;
+			      with a budget */
+	uint32_t sum;	   /* [atomic] sum of the shares of its launches, modulo 2^32 */
 	uint32_t turn;	   /* [atomic] launches that could be timed */
+	uint32_t every;	   /* [atomic] of which one of each kind is timed */
 	uint32_t due[2];   /* [atomic] the next launch of that kind is to be timed */
 	uint32_t begun[2]; /* [atomic] timed launches */
-	uint32_t asked;	   /* [atomic] before and after were asked for */
-	uint64_t launches; /* [atomic] since it has the form */
+	uint32_t asked;	   /* [atomic] the driver was asked for `before` and `after` */
+	uint64_t launches; /* [atomic] launches since the kernel has the form */
 	/* Under the timers' lock. */
-	uint32_t n[2]; /* [atomic] results */
+	uint32_t n[2]; /* [atomic] timed launches whose results are known */
 	uint32_t ns[2][SHIM_PROBE_TIMES];
 	uint32_t before, after; /* resident blocks of a multiprocessor without and with the form */
 	uint32_t dims[SHIM_PROBE_DIMS]; /* grid, block, dynamic shared memory */
@@ -155,19 +199,19 @@ struct shim_probe_mix {
 	struct shim_probe_shape shapes[SHIM_PROBE_SHAPES];
 	/* Under the timers' lock. */
 	unsigned next;	       /* place for a new shape */
-	uint32_t share;	       /* [atomic] with which a new shape begins */
+	uint32_t share;	       /* [atomic] share with which a new shape begins */
 	uint32_t begun;	       /* [atomic] timed launches since it has the form */
-	uint64_t epoch;	       /* [atomic] incremented when the form or the kernel is another one */
-	uint64_t kernel_epoch; /* epoch since which it is this kernel */
+	uint64_t epoch;	       /* [atomic] incremented when the form or the kernel changes */
+	uint64_t kernel_epoch; /* epoch at which the struct was given to this kernel */
 };
 
-/* A handle of the program that a tool has matched; of a library's kernel, in one context. As those
- * of forms, these structs are only reused: a launch may have looked one up before its kernel was
- * forgotten, and reads again whose it is once it holds the form. */
+/* A handle of the program that a tool has matched; for a library's kernel, the handle in one
+ * context. These structs are never freed, only reused: a launch may have looked one up before its
+ * kernel was forgotten, so it reads `handle` again once it holds the form. */
 struct shim_probe_kernel {
-	struct shim_probe_kernel *next; /* of the free ones */
+	struct shim_probe_kernel *next; /* next in the list of free structs */
 	const void *handle;		/* [atomic] */
-	CUcontext ctx;			/* [atomic] in which it was launched first */
+	CUcontext ctx;			/* [atomic] context of its first launch */
 	uint32_t library;		/* [atomic] a library's kernel */
 	struct shim_probe_form *form;	/* [atomic] NULL: the program's own kernel is launched */
 	uint64_t seen; /* [atomic] value of shim_probe_generation for which the form was decided; 0:
@@ -176,9 +220,11 @@ struct shim_probe_kernel {
 	const void *owner;
 	enum shim_kernel_kind kind;
 	char *name; /* owned */
-	/* On its way, under shim_probe_build_mutex: for the tools of that generation. */
+	/* The form that is being made, for the tools of generation made_for; under
+	 * shim_probe_build_mutex. */
 	struct shim_probe_made *made; /* owned; NULL: not compiled, or no tool is left */
-	uint64_t made_for, tried;     /* generation; round of the probe thread */
+	uint64_t made_for, tried; /* value of shim_probe_generation; last round of the probe thread
+				     that tried it */
 	uint32_t n_tools;
 	struct shim_probe_tool *tools[SHIM_PROBE_TOOLS_MAX];
 };
@@ -198,9 +244,9 @@ extern struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX]; /* shim_p
 /* ---- probe_tools.c ---- */
 /* Fills the tools that a kernel is to run. Returns their number. Caller holds shim_probe_mutex. */
 uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM_PROBE_TOOLS_MAX]);
-/* Whether program i of a tool is for a kernel of that name. */
+/* Returns whether program i of a tool is for a kernel of that name. */
 bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name);
-/* Whether the tool has a program of gdev_access for a kernel of that name. */
+/* Returns whether the tool has a program of gdev_access for a kernel of that name. */
 bool shim_probe_tool_sees(const struct shim_probe_tool *t, const char *name);
 /* Notes why a kernel cannot have the tool's programs. Caller holds shim_probe_mutex. */
 void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
@@ -216,15 +262,26 @@ bool shim_probe_tools_settle(uint64_t *ret_ns);
 
 /* ---- probe_kernels.c ---- */
 /* Returns the record of a handle that is launched in a context; NULL: no tool matches it. Builds
- * its form at once if the handle is newer than the tools, so that no launch of it goes without,
- * unless the context is busy for long. */
+ * its form at once if the handle is newer than one of the tools, so that no launch of it goes
+ * without, unless the context is busy for long. */
 struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx);
-/* The same, without building. */
+/* As shim_probe_kernel_find(), without building a form. */
 struct shim_probe_kernel *shim_probe_kernel_known(const void *handle, CUcontext ctx);
 /* By handle and, of libraries' kernels, context. */
 extern struct strmap shim_probe_kernels; /* shim_probe_mutex; > struct shim_probe_kernel */
 /* Gives tools the reasons of refusals that they do not know. Caller holds shim_probe_mutex. */
 void shim_probe_kernels_note_refusals(void);
+/* Returns whether the kernel's form has the tool. Caller holds shim_probe_mutex. */
+static inline bool shim_probe_kernel_runs(const struct shim_probe_kernel *k,
+					  const struct shim_probe_tool *t)
+{
+	for (uint32_t i = 0; k->form && i < k->form->n_tools; i++) {
+		if (k->form->tools[i] == t) {
+			return true;
+		}
+	}
+	return false;
+}
 /* Counts kernels with, without, and waiting for the tool. Caller holds shim_probe_mutex. */
 void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_probe_state *ret);
 
@@ -268,13 +325,15 @@ extern struct shim_probe_form *shim_probe_retired; /* shim_probe_build_mutex; no
  * Returns false if the kernel is decided: it has that form, or none is left to be loaded. Its
  * context is current. Caller holds shim_probe_build_mutex, so the tools stay. */
 bool shim_probe_kernel_compile(struct shim_probe_kernel *k);
-/* Whether it was compiled for the present set of tools. */
+/* Returns whether it was compiled for the present set of tools. */
 bool shim_probe_kernel_is_compiled(const struct shim_probe_kernel *k);
 /* Loads what was compiled. */
 void shim_probe_kernel_load(struct shim_probe_kernel *k);
 void shim_probe_kernel_forget_made(struct shim_probe_kernel *k);
 /* Sets the form's attributes as the kernel's are now. The form's context is current. */
 void shim_probe_form_follow(const void *handle, struct shim_probe_form *f);
+/* Updates all forms that run the tool for its budget. Caller holds shim_probe_mutex. */
+void shim_probe_budget_changed(const struct shim_probe_tool *t);
 /* Gives each kernel the form that the tools ask for; on the probe thread. Returns false if that is
  * to be called again, because a context is not idle. */
 bool shim_probe_kernels_settle(void);
@@ -283,19 +342,40 @@ bool shim_probe_kernels_settle(void);
 /* A form that is compiled and not loaded yet. */
 struct shim_probe_made;
 /* Makes the form of a kernel that runs these tools, in the current context, which waits for no work
- * of the program; and loads it, which does. 0, or -errno with the report. Caller holds
+ * of the program; and loads it, which does. 0, or -errno with the report; *ret_idle, if not 0:
+ * because these tools, as bits, have no site in it, while the others have. Caller holds
  * shim_probe_build_mutex. */
 int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
-		       uint32_t n, struct shim_probe_made **ret, struct report *r);
+		       uint32_t n, struct shim_probe_made **ret, uint32_t *ret_idle,
+		       struct report *r);
 int shim_probe_load(struct shim_probe_made *m, struct shim_probe_form *f, struct report *r);
 void shim_probe_made_free(struct shim_probe_made *m); /* accepts NULL */
+
+/* ---- probe_params.c ---- */
+/* Where the parameters of a kernel lie. */
+struct shim_probe_params {
+	struct ptx_kernel_params all;
+	struct ptx_kernel_param *at; /* owned */
+};
+/* Asks the driver. Returns &p->all; NULL: the driver does not report it, or there is no memory. The
+ * caller finishes p in either case. */
+const struct ptx_kernel_params *shim_probe_params(struct shim_probe_params *p,
+						  const struct shim_probe_kernel *k);
+void shim_probe_params_finish(struct shim_probe_params *p);
+
+/* ---- probe_gaps.c ---- */
+/* Adds what tool number i of the form, which is k's, has no site for. Caller holds
+ * shim_probe_mutex. */
+void shim_probe_gaps_add(struct proto_probe_state *s, const struct shim_probe_kernel *k,
+			 const struct shim_probe_form *f, uint32_t i);
+bool shim_probe_gaps_differ(const struct proto_probe_state *a, const struct proto_probe_state *b);
 
 /* ---- probe_part.c; caller holds shim_probe_build_mutex ---- */
 /* Programs that a form leaves out. */
 struct shim_probe_cut {
 	unsigned step;
-	uint32_t programs[SHIM_PROBE_TOOLS_MAX]; /* of each tool, bits */
-	uint32_t tools;				 /* bits of tools that lack one */
+	uint32_t programs[SHIM_PROBE_TOOLS_MAX]; /* programs of each tool, as bits */
+	uint32_t tools;				 /* tools that lack a program, as bits */
 };
 /* Chooses what to leave out next of tools that may run in part, after a form with all programs, or
  * with the last choice, was refused. Returns false if nothing is left to be tried. */
@@ -315,9 +395,9 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends);
 void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f);
 
 /* ---- probe_brackets.c; caller holds shim_probe_build_mutex ---- */
-/* Returns brackets with these programs for the current context, which is ctx, as a reference; they
- * may be others' too. Waits for no work of the program. tools: of each program. 0, or -errno with
- * the report. */
+/* Stores a reference to brackets with these programs for the current context, which is ctx. Forms
+ * share brackets with the same programs. Waits for no work of the program. tools: that of each
+ * program. Returns 0, or -errno with the report. */
 int shim_probe_bracket_make(struct shim_probe_bracket **ret, CUcontext ctx, unsigned arch,
 			    const struct ptx_probe *probes, struct shim_probe_tool *const *tools,
 			    uint32_t n, struct report *r);
@@ -340,25 +420,39 @@ struct shim_probe_around {
 	struct shim_probe_bracket *bracket; /* of it */
 	shim_probe_launcher *launch;
 	CUstream stream;
-	CUresult refusal; /* of `begin`; then there is no `end` */
+	CUresult refusal; /* result of a refused `begin`; then `end` is not launched */
+	uint64_t number;  /* of the launch; 0: it has none */
 	struct ptx_bracket_arg arg;
-	struct ptx_gate_arg stub; /* of a form that reports ends of blocks */
+	bool passes; /* launches of the thread pass `stub` */
+	struct ptx_gate_arg stub;
 };
 
-/* Launches the bracket in front of a launch of the form, if it has one. */
+/* Gives a launch of the form its number, and launches the bracket in front of it, if these are
+ * wanted. */
 void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form *f,
 			     shim_probe_launcher *launch, const uint32_t dims[SHIM_PROBE_DIMS],
 			     CUstream s);
 /* Launches the bracket behind it; r: the launch's result. */
 void shim_probe_around_end(struct shim_probe_around *a, CUresult r);
 
+/* ---- probe_launch_number.c; any thread ---- */
+/* Returns the number of a launch of the form that is about to be made; 0: it has none. */
+uint64_t shim_probe_number(const struct shim_probe_form *f);
+/* Fills a with the parameters of a launch of a form with f->passing.passed, and its number, which
+ * is borrowed. CUDA_SUCCESS, and caller closes a, or why they cannot be passed. */
+CUresult shim_probe_number_args(struct shim_launch_args *a, const struct shim_probe_form *f,
+				const uint64_t *number, void **params, void **extra);
+
 /* ---- probe_memory.c; caller holds shim_probe_build_mutex ---- */
 /* Returns the address of the tool's environment in the current context, creating its memory; 0: no
  * memory, with the report. */
 uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r);
-/* Returns the address of the data of a map, given that of the environment; 0: not in memory of the
- * GPU. */
-uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, uint64_t env, uint32_t map);
+/* Returns the address that kernels of a context use for the data of a map; 0: they do not reach it,
+ * or the tool has no memory there. */
+uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, CUcontext ctx, uint32_t map);
+/* Returns this address minus that of the environment if it is the same in all contexts and
+ * processes, else 0. */
+uint64_t shim_probe_memory_offset(const struct shim_probe_tool *t, uint32_t map);
 /* Copies the tool's maps to its region. 0 or -errno. */
 int shim_probe_memory_drain(struct shim_probe_tool *t);
 /* Allocates the table of ptx/probe_late.h in the current context, which is ctx. 0, or -errno with
@@ -367,9 +461,9 @@ int shim_probe_memory_late(CUcontext ctx, CUdeviceptr *ret, CUdevice *ret_device
 void shim_probe_memory_late_end(CUcontext ctx, CUdeviceptr table, CUdevice on);
 /* Frees memory of a context once that is idle. */
 void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem);
-/* Sets the blocks that run the tool's programs, also in running kernels. 0, or -EIO: not in all
- * contexts. */
-int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t every);
+/* Sets the blocks that run the tool's programs as t->control says, also in running kernels, in the
+ * rows from first on that lie in front of end and are used. 0, or -EIO: not in all contexts. */
+int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t first, uint32_t end);
 /* The context is about to end: its values are kept, and the memory is freed. */
 void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx);
 /* The tool ends: its memory becomes unused. Freeing waits for all work of the context. */
@@ -387,6 +481,24 @@ void shim_probe_memory_forget_streams(void); /* in the child after fork */
 /* Copies bytes to the device by a stream of its own, and waits. 0 or -EIO. */
 int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes);
 
+/* ---- probe_rows.c; caller holds shim_probe_build_mutex ---- */
+/* Returns a reference to the row of the kernels of that name; 0: none is left. */
+uint32_t shim_probe_row_take(const char *name);
+void shim_probe_row_put(uint32_t row); /* accepts 0 */
+bool shim_probe_row_is_used(uint32_t row);
+/* Returns the interval of the blocks that run a tool in the row's kernels; 0: none does. */
+uint32_t shim_probe_row_interval(const struct proto_probe_control *c, uint32_t row);
+void shim_probe_rows_forget(void); /* in the child after fork */
+
+/* ---- probe_pinned.c; caller holds shim_probe_build_mutex ---- */
+/* Gives a block pinned memory of the current context with the contents of `initial`, zeros if NULL.
+ * Returns 0, or -ENOMEM with the report. */
+int shim_probe_pinned_take(struct shim_probe_block *b, size_t bytes, const void *initial,
+			   struct report *r);
+/* Gives it back; accepts a block without. current: its context is. */
+void shim_probe_pinned_put(struct shim_probe_block *b, bool current);
+void shim_probe_pinned_forget(void); /* in the child after fork */
+
 /* ---- probe_verify.c; any thread, which holds no lock ---- */
 /* Compares the form with its kernel, whose launch is about to be made, on copies. params NULL: the
  * launch is of a kind that cannot be repeated. Returns whether the form has run: then the launch
@@ -395,7 +507,7 @@ bool shim_probe_verify(struct shim_probe_kernel *k, struct shim_probe_form *f,
 		       const uint32_t dims[SHIM_PROBE_DIMS], void **params);
 
 /* ---- probe_submit.c ---- */
-/* A launch, for programs of submit. */
+/* A launch, as programs of submit see it. */
 struct shim_probe_submitted {
 	uint64_t blocks;
 	uint32_t threads, smem, flags; /* GBPF_F_* */
@@ -418,7 +530,7 @@ enum shim_probe_quiet {
 	SHIM_PROBE_FAILED, /* the context has an error that does not go away: nothing runs in it */
 };
 #define SHIM_PROBE_BACKLOG_NS                                                                      \
-	8000000u /* duration of present work for which a pause is worth while */
+	8000000u /* max duration of present work for which launches are paused */
 /* Waits until the present work of the current context is done, backlog_ns at most. QUIET: the
  * context is idle and launches are paused, for some milliseconds at most, until the end is called.
  * Caller holds shim_probe_build_mutex. */

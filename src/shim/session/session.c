@@ -228,7 +228,7 @@ int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd p = { .fd = sock, .events = POLLIN };
-		uint64_t now = clock_now_ns(), wait = deadline_ns - now;
+		uint64_t now = clock_now_ns(), wait = deadline_ns - now, step;
 		struct timespec t;
 		int n;
 
@@ -236,7 +236,8 @@ int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns)
 			return -ETIMEDOUT;
 		}
 		if (s->sched) {
-			wait = MIN(wait, MIN(sched_agent_step(s->sched), STEP_NS));
+			step = sched_agent_step(s->sched);
+			wait = MIN(wait, MIN(step, STEP_NS));
 		}
 		t = (struct timespec){ (time_t)(wait / 1000000000u), (long)(wait % 1000000000u) };
 		n = ppoll(&p, 1, &t, NULL);

@@ -33,6 +33,7 @@ struct shim_session {
 	uint32_t next_region;
 	uint64_t last_prepared;
 	bool stale_versions_dropped; /* versions known only to an earlier gbpfd have been dropped */
+	bool tools_named;	     /* gbpfd has sent all tools of the process's start */
 	bool report_requests;	     /* gbpfd wants a message when a request opens or ends */
 	uint64_t reported_requests;  /* the state last reported, a sum of open requests' times */
 	const struct proto_board *boards[PROTO_MAX_LC]; /* of other tenants, by slot */
@@ -66,8 +67,9 @@ int shim_session_begin(struct shim_session *s);
 /* Connects again, with devices and pages in the hello, which a restarted gbpfd needs. Same errors.
  */
 int shim_session_connect(struct shim_session *s);
-/* Handles messages until the policy in force is prepared or timeout_ns has passed. */
-void shim_session_await_policy(struct shim_session *s, uint64_t timeout_ns);
+/* Handles messages until the policy in force is prepared and gbpfd has sent all tools that there
+ * are, the connection is lost, or timeout_ns has passed. */
+void shim_session_await_start(struct shim_session *s, uint64_t timeout_ns);
 /* Handles the messages that have arrived. Returns 0; -EPIPE: gbpfd has closed the connection or
  * sent an invalid message, so the session must be closed. */
 int shim_session_receive(struct shim_session *s);

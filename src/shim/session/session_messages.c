@@ -170,6 +170,7 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 		if (shim_session_probes) {
 			shim_session_probes->end(s, &m->probe_order);
 		}
+		s->tools_named = s->tools_named || !m->probe_order.version;
 		return 0;
 	case PROTO_PROBE_DRAIN:
 		if (shim_session_probes) {
@@ -239,11 +240,12 @@ static bool policy_is_awaited(const struct shim_session *s)
 	return false;
 }
 
-void shim_session_await_policy(struct shim_session *s, uint64_t timeout_ns)
+void shim_session_await_start(struct shim_session *s, uint64_t timeout_ns)
 {
 	uint64_t deadline = clock_now_ns() + timeout_ns;
 
-	while (policy_is_awaited(s) && shim_session_wait(s, s->sock, deadline) == 0) {
+	while ((!s->tools_named || policy_is_awaited(s)) &&
+	       shim_session_wait(s, s->sock, deadline) == 0) {
 		if (shim_session_receive(s) < 0) {
 			return;
 		}
@@ -273,6 +275,7 @@ void shim_session_report_requests(struct shim_session *s)
 void shim_session_lost(struct shim_session *s)
 {
 	s->report_requests = false;
+	s->tools_named = false;
 	shim_session_set_sock(s, -1);
 	POINT("shim.lose.closed");
 	shim_session_control_lost();

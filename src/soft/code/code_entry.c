@@ -13,8 +13,6 @@
 #include "base/strmap.h"
 #include "soft/code/code_insn.h"
 
-#define SMALL_RANGE 16u /* of registers, in which it is looked for each */
-
 #define STUB_PARAMS_MAX 8u
 #define STUB_EXITS_MAX 4096u /* the list of their offsets has a length of 16 bits */
 #define PARAM_BYTES_MAX 32764u
@@ -54,85 +52,6 @@ static int lay_out(struct soft_entry *e, struct ptx_module *m, const struct ptx_
 	e->n_params = f->n_params;
 	e->param_bytes = at;
 	return 0;
-}
-
-static bool operand_names(const struct ptx_operand *o, const char *name)
-{
-	if (o->name && strcmp(o->name, name) == 0) {
-		return true;
-	}
-	for (uint32_t i = 0; i < o->n_args; i++) {
-		if (operand_names(&o->args[i], name)) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool insn_names(const struct ptx_insn *i, const char *name)
-{
-	for (uint16_t k = 0; k < i->n_operands; k++) {
-		if (operand_names(&i->operands[k], name)) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool names(const struct ptx_list *body, const char *name)
-{
-	ptx_each (body, it) {
-		if (it->kind == PTX_SCOPE ? names(&((const struct ptx_scope *)it)->body, name)
-					  : it->kind == PTX_INSN &&
-						    insn_names((const struct ptx_insn *)it, name)) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Of a range of few registers only those that an instruction names. */
-static uint64_t declared(const struct ptx_list *body, const struct ptx_variable *v)
-{
-	char name[64];
-	uint64_t n = 0;
-
-	if (!v->has_range || v->range > SMALL_RANGE || strlen(v->name) > sizeof(name) - 12) {
-		return v->has_range ? v->range : 1;
-	}
-	for (uint32_t i = 0; i < v->range; i++) {
-		snprintf(name, sizeof(name), "%s%u", v->name, i);
-		n += names(body, name);
-	}
-	return n;
-}
-
-/* Those of scopes side by side do not live at the same time. */
-static uint64_t count(const struct ptx_list *body, bool *barriers)
-{
-	uint64_t own = 0, inner = 0;
-
-	ptx_each (body, it) {
-		const struct ptx_variable *v = (const struct ptx_variable *)it;
-		const struct ptx_insn *i = (const struct ptx_insn *)it;
-
-		if (it->kind == PTX_SCOPE) {
-			inner = MAX(inner, count(&((const struct ptx_scope *)it)->body, barriers));
-		} else if (it->kind == PTX_VARIABLE && v->space == PTX_REG &&
-			   strcmp(v->type, ".pred") != 0) {
-			own += declared(body, v) * ((MAX(ptx_type_bytes(v->type), 1u) + 3) / 4);
-		} else if (it->kind == PTX_INSN && strncmp(i->opcode, "bar", 3) == 0) {
-			*barriers = true;
-		}
-	}
-	return own + inner;
-}
-
-uint32_t soft_entry_registers(const struct ptx_list *body, bool *barriers)
-{
-	uint64_t n = 2 + count(body, barriers);
-
-	return (uint32_t)MIN(n, (uint64_t)SOFT_ENTRY_REGISTERS_MAX);
 }
 
 static void read_threads(struct soft_entry *e, const struct ptx_function *f)

@@ -33,8 +33,8 @@ struct soft_entry {
 int soft_entry_compile(struct soft_entry *ret, struct ptx_module *m, struct ptx_function *f);
 void soft_entry_finish(struct soft_entry *e);
 
-/* Returns the number of 32-bit registers that a body declares, at most SOFT_ENTRY_REGISTERS_MAX.
- * *barriers becomes true if it has a barrier, else keeps its value. */
+/* Returns the number of 32-bit registers that a body needs, at most SOFT_ENTRY_REGISTERS_MAX
+ * (code_registers.c). *barriers becomes true if it has a barrier, else keeps its value. */
 uint32_t soft_entry_registers(const struct ptx_list *body, bool *barriers);
 
 /* Returns true if a body has only what that of a stub may have: registers, labels, scopes, and

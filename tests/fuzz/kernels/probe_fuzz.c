@@ -15,9 +15,9 @@ static enum exec_status play(struct engine *e, const struct probe_form *f, const
 	struct engine_launch l = { .kernel = f->entry,
 				   .grid = { BLOCKS, 1, 1 },
 				   .block = { kernel_threads(k), 1, 1 },
-				   .shared = PTX_PROBE_SMEM(0),
+				   .shared = ptx_probe_smem(0, 0, 0),
 				   .limit = 4000000000 };
-	uint64_t addresses[3];
+	uint64_t addresses[4]; /* and the launch's number */
 	enum exec_status s;
 	void *p[3];
 
@@ -27,6 +27,7 @@ static enum exec_status play(struct engine *e, const struct probe_form *f, const
 	memcpy(p[0], in, LANES_MAX * IN_BYTES);
 	memset(p[1], 0, LANES_MAX * OUT_BYTES);
 	memset(p[2], 0, SUMS_BYTES);
+	probe_form_number(f, addresses);
 	l.params = addresses;
 	s = t ? clone_run(e, &t->entries[0], &l, CLONE_SPLIT, kernel_seed(k)) : engine_run(e, &l);
 	memcpy(out, p[1], LANES_MAX * OUT_BYTES);

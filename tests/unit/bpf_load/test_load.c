@@ -543,6 +543,8 @@ static void maps_of_every_kind_have_their_numbers(void **state)
 		{ "m_sm", MAP_SM_ARRAY, 4, 8, 4, GBPF_F_DEVICE },
 		{ "m_warp", MAP_WARP_ARRAY, 4, 16, 4, GBPF_F_DEVICE },
 		{ "m_sm_ring", MAP_SM_RING, 0, 16, 64, GBPF_F_DEVICE },
+		{ "m_scratch", MAP_WARP_SCRATCH, 4, 16, 4, GBPF_F_DEVICE },
+		{ "m_pinned", MAP_LRU_HASH, 4, 8, 100, GBPF_F_DEVICE | GBPF_F_HOST },
 		{ "m_ring", MAP_RINGBUF, 0, 0, 65536, GBPF_F_TENANT },
 		{ "m_queue", MAP_QUEUE, 0, 4, 16, GBPF_F_DAEMON },
 		{ "m_stack", MAP_STACK, 0, 4, 16, GBPF_F_DAEMON },
@@ -572,15 +574,15 @@ static void maps_of_bpftime_become_maps_of_the_gpu(void **state)
 {
 	static const struct {
 		const char *name;
-		uint32_t type, key, value, entries;
+		uint32_t type, key, value, entries, place;
 	} want[] = {
-		{ "m_hash", MAP_HASH, 8, 8, 64 },
-		{ "m_thread", MAP_WARP_ARRAY, 4, 8, 4 },
-		{ "m_array", MAP_ARRAY, 4, 8, 4 },
-		{ "m_shared", MAP_ARRAY, 4, 8, 4 },
-		{ "m_thread_host", MAP_WARP_ARRAY, 4, 8, 4 },
-		{ "m_array_host", MAP_ARRAY, 4, 8, 4 },
-		{ "m_events", MAP_SM_RING, 0, 16, 128 },
+		{ "m_hash", MAP_HASH, 8, 8, 64, 0 },
+		{ "m_thread", MAP_WARP_ARRAY, 4, 8, 4, 0 },
+		{ "m_array", MAP_ARRAY, 4, 8, 4, 0 },
+		{ "m_shared", MAP_ARRAY, 4, 8, 4, 0 },
+		{ "m_thread_host", MAP_WARP_ARRAY, 4, 8, 4, GBPF_F_HOST },
+		{ "m_array_host", MAP_ARRAY, 4, 8, 4, GBPF_F_HOST },
+		{ "m_events", MAP_SM_RING, 0, 16, 128, 0 },
 	};
 	struct ebpf_object *o = open_named("ok_bpftime");
 
@@ -592,7 +594,7 @@ static void maps_of_bpftime_become_maps_of_the_gpu(void **state)
 		assert_int_equal(d->key_bytes, want[i].key);
 		assert_int_equal(d->value_bytes, want[i].value);
 		assert_int_equal(d->max_entries, want[i].entries);
-		assert_int_equal(d->flags, GBPF_F_DEVICE);
+		assert_int_equal(d->flags, GBPF_F_DEVICE | want[i].place);
 	}
 	ebpf_object_finish(o);
 }

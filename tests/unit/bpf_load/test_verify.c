@@ -68,6 +68,7 @@ static const struct ebpf_map_def maps[] = {
 	{ "devlru", 9, 4, 8, 64, GBPF_F_DEVICE, 0 },
 	{ "blocks", 1006, 4, 16, 64, GBPF_F_DEVICE, 0 },
 	{ "lanes", 1007, 4, 16, 64, GBPF_F_DEVICE, 0 },
+	{ "scratch", 1008, 4, 16, 4, GBPF_F_DEVICE, 0 },
 	{ ".printk", 1003, 0, sizeof(struct ebpf_print_record), 64, GBPF_F_DEVICE, 0 },
 };
 
@@ -237,10 +238,12 @@ static void run_compiler(const struct vt_case *c, const struct ebpf_prog *p)
 				      .device_lane = p->lane,
 				      .print_map_1 = ARRAY_SIZE(maps) };
 	size_t bytes[EBPF_REGIONS], len = 0;
+	uint64_t used = 0;
 	struct report r;
 
 	report_init(&r);
 	o.report = &r;
+	o.maps = &used;
 	assert_int_equal(ebpf_maps_layout(maps, ARRAY_SIZE(maps), laid, bytes), 0);
 	if (ebpf_jit_compile_with(&ebpf_target_ptx, &o, &code, laid, ARRAY_SIZE(maps), text,
 				  sizeof(text), &len) < 0) {

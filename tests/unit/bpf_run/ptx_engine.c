@@ -145,6 +145,8 @@ static void add_call(struct ptx_batch *b, unsigned k)
 		   k);
 }
 
+#define CONTROL_ROW 37u /* others choose no block */
+
 static void add_device_call(struct ptx_batch *b, unsigned k)
 {
 	const struct ptx_batch_program *p = &b->programs[k];
@@ -158,6 +160,13 @@ static void add_device_call(struct ptx_batch *b, unsigned k)
 			   ACTIVE_OFFSET, k);
 	}
 	buf_puts(&b->text, "\t{\n\t.param .b64 x;\n\tst.param.b64 [x], %a0;\n");
+	if (b->control) {
+		buf_printf(&b->text,
+			   "\t.param .b64 c;\n\tadd.u64 %%a6, %%a0, %u;\n"
+			   "\tst.param.b64 [c], %%a6;\n",
+			   EBPF_PTX_CONTROL_ROW(CONTROL_ROW));
+		buf_puts(&names, ", c");
+	}
 	for (unsigned i = 0; i < 64; i++) {
 		if (p->maps >> i & 1) {
 			buf_printf(&b->text,
@@ -257,9 +266,10 @@ void ptx_batch_run(struct ptx_batch *b, struct test_env *t, uint8_t *mem, size_t
 	add_kernel(b);
 	assert_int_equal(b->text.failed, 0);
 	load(&e, &b->text);
-	env = engine_take(&e, EBPF_PTX_CONTROL_AT + EBPF_PTX_CONTROL_BYTES, &params[0]);
+	env = engine_take(&e, EBPF_PTX_CONTROL_AT + 2 * EBPF_PTX_CONTROL_BYTES, &params[0]);
 	for (size_t i = 0; b->control && i < 4; i++) {
-		memcpy((char *)env + EBPF_PTX_CONTROL_AT + i * EBPF_PTX_CONTROL_STRIDE,
+		memcpy((char *)env + EBPF_PTX_CONTROL_AT + EBPF_PTX_CONTROL_ROW(CONTROL_ROW) +
+			       i * EBPF_PTX_CONTROL_STRIDE,
 		       &b->control[i], sizeof(b->control[i]));
 	}
 	device = engine_take(&e, bytes + 1, &params[1]);

@@ -89,6 +89,29 @@ static void definitions_without_sense_are_refused(void **state)
 		{ map_def(GBPF_MAP_SM_RING, 0, 16, 8, TENANT), -EINVAL },
 		{ map_def(GBPF_MAP_SM_RING, 0, 16, 131072, GBPF_F_DEVICE), -E2BIG },
 		{ map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_LRU_HASH, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_HISTOGRAM, 4, 512, 3, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 16, 3, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_WARP_ARRAY, 4, 16, 3, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_BLOCK_ARRAY, 4, 16, 3, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_SM_RING, 0, 16, 8, GBPF_F_DEVICE | GBPF_F_HOST), 0 },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 16, 64, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 1024, 1, GBPF_F_DEVICE), 0 },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 16, 65, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 1032, 1, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 12, 1, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 8, 8, 1, GBPF_F_DEVICE), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 8, 1, 0), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 8, 1, GBPF_F_DEVICE | GBPF_F_HOST), -EINVAL },
+		{ map_def(GBPF_MAP_WARP_SCRATCH, 4, 8, 1, GBPF_F_DEVICE | GBPF_F_DEFER), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_HOST), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_HOST | TENANT), -EINVAL },
+		{ map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST | EPOCH), -EINVAL },
+		{ map_def(GBPF_MAP_SM_ARRAY, 4, 16, 3, GBPF_F_DEVICE | GBPF_F_HOST | GBPF_F_DEFER),
+		  -EINVAL },
+		{ map_def(GBPF_MAP_QUEUE, 0, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST), -EINVAL },
 		{ map_def(GBPF_MAP_LRU_HASH, 64, 512, 10, GBPF_F_DEVICE), 0 },
 		{ map_def(GBPF_MAP_HASH, 65, 8, 10, GBPF_F_DEVICE), -EINVAL },
 		{ map_def(GBPF_MAP_HASH, 8, 513, 10, GBPF_F_DEVICE), -EINVAL },
@@ -102,6 +125,61 @@ static void definitions_without_sense_are_refused(void **state)
 		print_message("case %zu\n", i);
 		assert_int_equal(ebpf_map_check(&cases[i].d), cases[i].err);
 	}
+}
+
+static void maps_in_host_memory_are_the_last_of_their_region(void **state)
+{
+	const struct ebpf_map_def d[] = {
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 600, GBPF_F_DEVICE),
+		map_def(GBPF_MAP_HASH, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, TENANT),
+	};
+	size_t bytes[EBPF_REGIONS];
+	struct ebpf_map m[4];
+	size_t at;
+
+	assert_int_equal(ebpf_maps_layout(d, 4, m, bytes), 0);
+	at = ebpf_maps_host_at(m, 4, bytes[EBPF_REGION_TENANT]);
+	assert_int_equal(at, 8192);
+	assert_int_equal(m[1].region_offset, 0);
+	assert_true(m[3].region_offset >= m[1].bytes && m[3].region_offset + m[3].bytes <= at);
+	assert_int_equal(m[0].region_offset, at);
+	assert_true(m[2].region_offset >= at + m[0].bytes);
+	assert_true(m[2].region_offset + m[2].bytes <= bytes[EBPF_REGION_TENANT]);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(m[i].region, EBPF_REGION_TENANT);
+	}
+	assert_int_equal(ebpf_maps_layout(d + 3, 1, m, bytes), 0);
+	assert_int_equal(ebpf_maps_host_at(m, 1, bytes[EBPF_REGION_TENANT]),
+			 bytes[EBPF_REGION_TENANT]);
+}
+
+static void maps_in_shared_memory_take_no_memory(void **state)
+{
+	const struct ebpf_map_def d[] = {
+		map_def(GBPF_MAP_WARP_SCRATCH, 4, 8, 3, GBPF_F_DEVICE),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE),
+		map_def(GBPF_MAP_WARP_SCRATCH, 4, 16, 4, GBPF_F_DEVICE),
+	};
+	uint32_t at[3], key = 0;
+	size_t bytes[EBPF_REGIONS];
+	struct ebpf_map m[3];
+	uint64_t value[2];
+
+	(void)state;
+	assert_int_equal(ebpf_maps_layout(d, 1, m, bytes), 0);
+	assert_int_equal(bytes[EBPF_REGION_TENANT], 0);
+	assert_int_equal(ebpf_maps_layout(d, 3, m, bytes), 0);
+	assert_int_equal(m[0].bytes + m[2].bytes, 0);
+	assert_int_equal(ebpf_maps_scratch(m, 3, at), 32 + 64);
+	assert_int_equal(at[0], 0);
+	assert_int_equal(at[1], 0);
+	assert_int_equal(at[2], 32);
+	assert_int_equal(ebpf_map_slots(&m[0]), 0);
+	assert_null(ebpf_map_lookup(&m[0], &key));
+	assert_true(ebpf_map_read(&m[0], &key, value) < 0);
+	assert_true(ebpf_map_clear(&m[0]) < 0);
 }
 
 static void locks_lie_in_values_of_gbpfd(void **state)
@@ -937,6 +1015,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(definitions_without_sense_are_refused),
+		cmocka_unit_test(maps_in_host_memory_are_the_last_of_their_region),
+		cmocka_unit_test(maps_in_shared_memory_take_no_memory),
 		cmocka_unit_test(locks_lie_in_values_of_gbpfd),
 		cmocka_unit_test(hash_tables_are_like_their_model),
 		cmocka_unit_test(a_large_table_takes_all_its_entries),

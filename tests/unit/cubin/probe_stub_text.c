@@ -10,6 +10,7 @@
 int main(int argc, char **argv)
 {
 	struct buf text, why;
+	static const struct ptx_stub_kernel kernel = { "kernel", NULL };
 	struct ptx_stub_form form;
 	struct report r;
 	bool late = argc == 4 && strcmp(argv[3], "late") == 0;
@@ -23,7 +24,7 @@ int main(int argc, char **argv)
 	buf_init(&why);
 	report_init(&r);
 	if (ptx_probe_stub(&text, (unsigned)strtoul(argv[1], NULL, 10),
-			   (uint32_t)strtoul(argv[2], NULL, 10), "kernel",
+			   (uint32_t)strtoul(argv[2], NULL, 10), &kernel,
 			   late	       ? probe_late
 			   : argc == 4 ? &probe_of_arg
 				       : probe_both,

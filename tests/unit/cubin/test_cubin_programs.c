@@ -152,6 +152,25 @@ static void each_operation_is_refused_behind_the_gate(void **state)
 	}
 }
 
+/* The driver's compiler puts such loads in front of fences. */
+static void loads_that_never_run_are_accepted(void **state)
+{
+	struct cubin_stub *s = open_programs("probe", 90);
+	uint8_t *p = find(s, CUBIN_OP_RED & 0x1ff, 0);
+	struct cubin_insn insn = { .lo = 0xfffff984 };
+
+	(void)state;
+	cubin_insn_put(p, insn);
+	assert_int_equal(cubin_stub_check_programs(s, NULL), 0);
+	insn.lo = 0xffff8984; /* @!P0 */
+	cubin_insn_put(p, insn);
+	expect(s, "shared memory");
+	insn.lo = 0xfffff988; /* a store */
+	cubin_insn_put(p, insn);
+	expect(s, "shared memory");
+	cubin_stub_close(s);
+}
+
 /* The kernel must begin with whole warps. */
 static void lanes_must_join_again(void **state)
 {
@@ -218,6 +237,7 @@ int main(void)
 		cmocka_unit_test(programs_are_accepted_on_each_architecture),
 		cmocka_unit_test(arguments_of_the_kernel_stay_in_place),
 		cmocka_unit_test(each_operation_is_refused_behind_the_gate),
+		cmocka_unit_test(loads_that_never_run_are_accepted),
 		cmocka_unit_test(lanes_must_join_again),
 		cmocka_unit_test(branches_stay_inside),
 		cmocka_unit_test(a_stub_without_a_gate_is_refused),

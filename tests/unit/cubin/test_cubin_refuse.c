@@ -369,6 +369,25 @@ static void refuses_images_that_it_does_not_know(void **state)
 	expect_refusal(&c, "behind the last section");
 }
 
+/* A segment that ends where a section without bytes begins, and within one that has bytes. */
+static void refuses_a_segment_that_ends_within_a_section(void **state)
+{
+	struct changed c = open_changed("variables.sm_75");
+	struct cubin_stub *s = open_stub(75);
+	struct cubin_patched *p;
+	struct buf message;
+
+	(void)state;
+	buf_init(&message);
+	cubin_put32(header(&c, ".nv.global.init") + 32, 0x65); /* sh_size */
+	assert_int_equal(patch(&p, &c.image, s, &message), -ENOEXEC);
+	assert_string_equal(buf_text(&message),
+			    "a segment that does not begin and end with sections");
+	cubin_stub_close(s);
+	buf_finish(&message);
+	close_changed(&c);
+}
+
 /* An image for another architecture of the family is taken only if the driver cannot recompile it.
  */
 static void refuses_images_that_the_driver_recompiles(void **state)
@@ -417,6 +436,7 @@ int main(void)
 		cmocka_unit_test(leaves_kernels_with_half_an_instruction),
 		cmocka_unit_test(keeps_sections_inside_others),
 		cmocka_unit_test(refuses_images_that_it_does_not_know),
+		cmocka_unit_test(refuses_a_segment_that_ends_within_a_section),
 		cmocka_unit_test(refuses_images_that_the_driver_recompiles),
 		cmocka_unit_test(every_reason_has_a_text),
 	};

@@ -1,5 +1,5 @@
-/* Copies that use the variables of the program's module: what bank 4 and its relocations become,
- * which calls are the driver's, and what is refused. */
+/* Copies that use the variables of the program's module: what bank 4, instructions and their
+ * relocations become, which calls are the driver's, and what is refused. */
 #include "cubin_files.h"
 
 #include <errno.h>
@@ -68,14 +68,14 @@ static int copy(struct cubin_patched **ret, const struct buf *b, const char *ker
 	return err;
 }
 
-static uint32_t relocs_of(const struct cubin_elf *e, uint32_t bank)
+static uint32_t relocs_of(const struct cubin_elf *e, uint32_t section)
 {
 	for (uint32_t i = 1; i < e->n_sections; i++) {
-		if (cubin_elf_is_reloc(e, i) && e->sections[i].sh_info == bank) {
+		if (cubin_elf_is_reloc(e, i) && e->sections[i].sh_info == section) {
 			return i;
 		}
 	}
-	fail_msg("no relocations of bank 4");
+	fail_msg("no relocations of section %u", section);
 	return 0;
 }
 
@@ -172,22 +172,74 @@ static void what_a_copy_cannot_have_is_refused(void **state)
 	}
 }
 
-/* Linkers write the addresses of functions into calls. */
-static void linked_kernels_call_functions_of_the_driver(void **state)
+/* Compares the code of a copy, and its relocations, with the original's: each half of a variable's
+ * address is in its instruction, and its relocation was removed. Returns the number of halves. */
+static size_t check_code(const struct buf *b, const void *image, size_t bytes, const char *kernel)
 {
-	static const char *const without[] = { "uses_variables", "uses_static", "checks", "prints",
-					       "by_number" };
+	struct cubin_elf was, is;
+	uint32_t text, relocs;
+	size_t kept = 0, n;
+	char name[64];
+
+	snprintf(name, sizeof(name), ".text.%s", kernel);
+	assert_int_equal(cubin_elf_open(&was, b->data, b->len, NULL), 0);
+	assert_int_equal(cubin_elf_open(&is, image, bytes, NULL), 0);
+	text = section_named(&was, name);
+	relocs = relocs_of(&was, text);
+	n = cubin_elf_relocs(&was, relocs);
+	for (size_t q = 0; q < n; q++) {
+		struct cubin_reloc l = cubin_elf_reloc(&was, relocs, q);
+		Elf64_Sym y = cubin_elf_symbol(&was, l.symbol);
+		uint64_t at = address_for(cubin_elf_symbol_name(&was, &y)) + (uint64_t)l.addend;
+		uint32_t word = cubin_u32(cubin_elf_data(&is, text) + l.offset + 4);
+
+		if (ELF64_ST_TYPE(y.st_info) == STT_OBJECT) {
+			assert_int_equal(word, (uint32_t)(l.type == 0x39 ? at >> 32 : at));
+		} else {
+			struct cubin_reloc same = cubin_elf_reloc(&is, relocs, kept++);
+
+			assert_int_equal(same.offset, l.offset);
+			assert_int_equal(same.symbol, l.symbol);
+			assert_int_equal(same.type, l.type);
+			assert_int_equal(same.addend, l.addend);
+			assert_int_equal(word, 0);
+		}
+	}
+	assert_int_equal(cubin_elf_relocs(&is, relocs), kept);
+	cubin_elf_finish(&was);
+	cubin_elf_finish(&is);
+	return n - kept;
+}
+
+/* Linkers write the addresses of functions into calls, and those of variables into moves. */
+static void linked_kernels_have_addresses_in_code(void **state)
+{
+	static const struct {
+		const char *kernel;
+		size_t halves;
+	} cases[] = { { "uses_variables", 6 },
+		      { "uses_static", 2 },
+		      { "checks", 6 },
+		      { "prints", 4 },
+		      { "allocates", 0 } };
 	struct cubin_stub *s = open_programs(90);
 	struct buf b = read_cubin("linked_variables.sm_90");
 	struct cubin_patched *p = NULL;
+	const void *image;
+	size_t bytes;
 
 	(void)state;
-	assert_int_equal(copy(&p, &b, "allocates", s, address_of, ""), 0);
-	cubin_patched_close(p);
-	for (size_t i = 0; i < ARRAY_SIZE(without); i++) {
-		assert_int_equal(copy(NULL, &b, without[i], s, address_of, "would have its own"),
-				 -ENOTSUP);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		print_message("%s\n", cases[i].kernel);
+		assert_int_equal(copy(&p, &b, cases[i].kernel, s, address_of, ""), 0);
+		image = cubin_patched_image(p, &bytes);
+		assert_int_equal(check_code(&b, image, bytes, cases[i].kernel), cases[i].halves);
+		cubin_patched_close(p);
+		p = NULL;
 	}
+	assert_int_equal(copy(NULL, &b, "by_number", s, address_of, "would have its own"),
+			 -ENOTSUP);
+	assert_int_equal(copy(NULL, &b, "uses_static", s, NULL, "own variables"), -ENOTSUP);
 	for (char *at = b.data; (at = memmem(at, b.len - (size_t)(at - b.data), "\0malloc", 8));) {
 		at[1] = 'M'; /* a function of another module */
 	}
@@ -240,6 +292,41 @@ static void unknown_entries_are_refused(void **state)
 	refuse_reloc(0x64, "counter", 2, "unknown form"); /* exceeds the end */
 	refuse_reloc(0, "counter", 3, "functions, whose addresses");
 	refuse_reloc(0, "prints", 2, "functions, whose addresses");
+}
+
+/* Changes the first relocation of code, or its instruction, and expects a refusal. */
+static void refuse_half(uint64_t offset, uint32_t type, const char *symbol, uint64_t op)
+{
+	struct cubin_stub *s = open_programs(90);
+	struct changed c = open_changed("linked_variables.sm_90");
+	uint8_t *l = content(&c, ".rela.text.uses_static");
+	uint8_t *code = content(&c, ".text.uses_static");
+	uint64_t info = (uint64_t)symbol_named(&c.elf, symbol) << 32 | type, at;
+
+	memcpy(&at, l, sizeof(at));
+	if (op) {
+		struct cubin_insn i = cubin_insn_at(code + at);
+
+		i.lo = (i.lo & ~UINT64_C(0xfff)) | op;
+		cubin_insn_put(code + at, i);
+	}
+	at = offset ? offset : at;
+	memcpy(l + offsetof(Elf64_Rela, r_offset), &at, sizeof(at));
+	memcpy(l + offsetof(Elf64_Rela, r_info), &info, sizeof(info));
+	assert_int_equal(copy(NULL, &c.image, "uses_static", s, address_of, "would have its own"),
+			 -ENOTSUP);
+	close_changed(&c);
+	cubin_stub_close(s);
+}
+
+static void unknown_places_in_code_are_refused(void **state)
+{
+	(void)state;
+	refuse_half(0, 2, "counter", 0); /* 64 bits */
+	refuse_half(0, 0x37, "counter", 0);
+	refuse_half(0, 0x38, "checks", 0);	/* a function */
+	refuse_half(0, 0x38, "counter", 0x824); /* not a move */
+	refuse_half(0x28, 0x38, "counter", 0);	/* amid an instruction */
 }
 
 static void addends_are_added(void **state)
@@ -446,26 +533,71 @@ static void the_checker_finds_other_banks(void **state)
 	memcpy(image, made, bytes);
 	assert_int_equal(cubin_elf_open(&was, b.data, b.len, NULL), 0);
 	assert_int_equal(cubin_elf_open(&is, image, bytes, NULL), 0);
-	assert_int_equal(cubin_redirects_make(&d, &was, address_of, NULL, NULL), 0);
+	assert_int_equal(cubin_redirects_make(&d, &was, (struct cubin_uses){ .bank = true },
+					      address_of, NULL, NULL),
+			 0);
 	assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL), 0);
 	assert_int_equal(cubin_check(b.data, b.len, image, bytes, s, NULL), -ENOEXEC);
-	for (uint64_t at = 0; at < is.sections[d.bank].sh_size; at++) {
-		uint8_t *byte = image + is.sections[d.bank].sh_offset + at;
+	for (uint64_t at = 0; at < is.sections[d.bank.section].sh_size; at++) {
+		uint8_t *byte = image + is.sections[d.bank.section].sh_offset + at;
 
 		*byte ^= 1;
 		assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL),
 				 -ENOEXEC);
 		*byte ^= 1;
 	}
-	for (uint64_t at = 0; at < is.sections[d.relocs].sh_size; at += 8) {
-		uint8_t *byte = image + is.sections[d.relocs].sh_offset + at;
+	for (uint64_t at = 0; at < is.sections[d.bank.relocs].sh_size; at += 8) {
+		uint8_t *byte = image + is.sections[d.bank.relocs].sh_offset + at;
 
 		*byte ^= 1;
 		assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL),
 				 -ENOEXEC);
 		*byte ^= 1;
 	}
-	d.n--; /* one more was replaced than asked for */
+	d.bank.n--; /* one more was replaced than asked for */
+	assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL), -ENOEXEC);
+	cubin_redirects_finish(&d);
+	cubin_elf_finish(&was);
+	cubin_elf_finish(&is);
+	cubin_patched_close(p);
+	free(image);
+	cubin_stub_close(s);
+	buf_finish(&b);
+}
+
+static void the_checker_finds_other_code(void **state)
+{
+	const struct cubin_uses uses = { .code = 49 };
+	struct cubin_stub *s = open_programs(90);
+	struct buf b = read_cubin("linked_variables.sm_90");
+	struct cubin_redirects d = { 0 };
+	struct cubin_patched *p;
+	struct cubin_elf was, is;
+	const void *made;
+	uint8_t *image, *code;
+	size_t bytes;
+
+	(void)state;
+	assert_int_equal(copy(&p, &b, "uses_static", s, address_of, ""), 0);
+	made = cubin_patched_image(p, &bytes);
+	image = malloc(bytes);
+	assert_non_null(image);
+	memcpy(image, made, bytes);
+	assert_int_equal(cubin_elf_open(&was, b.data, b.len, NULL), 0);
+	assert_int_equal(cubin_elf_open(&is, image, bytes, NULL), 0);
+	assert_int_equal(section_named(&was, ".text.uses_static"), uses.code);
+	assert_int_equal(cubin_redirects_make(&d, &was, uses, address_of, NULL, NULL), 0);
+	assert_int_equal(d.code.n, 2);
+	assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL), 0);
+	assert_int_equal(cubin_check(b.data, b.len, image, bytes, s, NULL), -ENOEXEC);
+	code = image + is.sections[uses.code].sh_offset;
+	for (uint64_t at = 0; at < is.sections[uses.code].sh_size; at++) {
+		code[at] ^= 1;
+		assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL),
+				 -ENOEXEC);
+		code[at] ^= 1;
+	}
+	d.code.n--; /* one more was replaced than asked for */
 	assert_int_equal(cubin_check_copy(b.data, b.len, image, bytes, s, &d, NULL), -ENOEXEC);
 	cubin_redirects_finish(&d);
 	cubin_elf_finish(&was);
@@ -481,14 +613,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels_use_the_variables_of_the_module),
 		cmocka_unit_test(what_a_copy_cannot_have_is_refused),
-		cmocka_unit_test(linked_kernels_call_functions_of_the_driver),
+		cmocka_unit_test(linked_kernels_have_addresses_in_code),
 		cmocka_unit_test(a_variable_without_an_address_is_named),
 		cmocka_unit_test(unknown_entries_are_refused),
+		cmocka_unit_test(unknown_places_in_code_are_refused),
 		cmocka_unit_test(addends_are_added),
 		cmocka_unit_test(all_relocations_may_go),
 		cmocka_unit_test(only_known_calls_are_copied),
 		cmocka_unit_test(places_are_constants_of_the_image),
 		cmocka_unit_test(the_checker_finds_other_banks),
+		cmocka_unit_test(the_checker_finds_other_code),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

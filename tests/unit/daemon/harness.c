@@ -294,12 +294,22 @@ void fake_say_hello(struct fake *f, uint32_t class_id, uint32_t weight, const ch
 	fake_send(f, &m, PROTO_HELLO);
 }
 
-int fake_receive(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds)
+int fake_receive_any(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds)
 {
 	struct pollfd p = { .fd = f->sock, .events = POLLIN };
 
 	assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
 	return proto_recv(f->sock, m, fds, nfds);
+}
+
+int fake_receive(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds)
+{
+	int r;
+
+	do {
+		r = fake_receive_any(f, m, fds, nfds);
+	} while (r == 1 && m->head.type == PROTO_PROBE_END && !m->probe_order.version);
+	return r;
 }
 
 int fake_expect(struct fake *f, union proto_message *m, enum proto_type type)

@@ -75,9 +75,11 @@ void fake_enter(struct fake *f, const struct gd *d, uint32_t class_id, const cha
 /* Reattaches with its pages after a restart of gbpfd, running this policy version. */
 void fake_reattach(struct fake *f, const struct gd *d, uint64_t version);
 void fake_leave(struct fake *f);
-/* Receives the next message, which must arrive within 10 s. Descriptors are the caller's. Returns
+/* Receives the next message, which must arrive within 10 s, but the one that says that all tools
+ * were sent; fake_receive_any() does not skip that. Descriptors are the caller's. Returns
  * the value of proto_recv(). */
 int fake_receive(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds);
+int fake_receive_any(struct fake *f, union proto_message *m, int fds[8], unsigned *nfds);
 /* Receives a message, which must be of this type; returns its only descriptor, or -1. */
 int fake_expect(struct fake *f, union proto_message *m, enum proto_type type);
 void fake_send(struct fake *f, union proto_message *m, enum proto_type type);

@@ -343,8 +343,9 @@ static void a_flood_of_changes_drops_no_session(void **state)
 	union proto_message m;
 	char params[96];
 	bool there[PROTO_MAX_LC] = { false };
+	struct pollfd p = { .events = POLLIN };
+	unsigned n, boards = 0;
 	int fds[8];
-	unsigned n;
 
 	fake_enter(&slow, d, NORMAL, "slow");
 	fake_enter(&wild, d, NORMAL, "wild");
@@ -382,19 +383,29 @@ static void a_flood_of_changes_drops_no_session(void **state)
 	}
 	/* The messages that the slow one reads at last are consistent, and end without a board. */
 	fcntl(slow.sock, F_SETFL, O_NONBLOCK);
-	while (proto_recv(slow.sock, &m, fds, &n) == 1) {
+	p.fd = slow.sock;
+	for (;;) {
+		int r = proto_recv(slow.sock, &m, fds, &n);
+
+		if (r == -EAGAIN && boards) { /* gbpfd sends the rest once there is room */
+			assert_int_equal(poll(&p, 1, 10000), 1);
+			continue;
+		}
+		if (r != 1) {
+			break;
+		}
 		if (m.head.type == PROTO_BOARD_ADD) {
 			assert_false(there[m.board.slot]);
 			there[m.board.slot] = true;
+			boards++;
 			close(fds[0]);
 		} else if (m.head.type == PROTO_BOARD_REMOVE) {
 			assert_true(there[m.board.slot]);
 			there[m.board.slot] = false;
+			boards--;
 		}
 	}
-	for (unsigned i = 0; i < PROTO_MAX_LC; i++) {
-		assert_false(there[i]);
-	}
+	assert_int_equal(boards, 0);
 	fake_leave(&slow);
 }
 

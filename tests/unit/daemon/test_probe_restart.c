@@ -18,7 +18,13 @@ static void restart_after_kill(struct gd *d)
 /* Receives the message that no more tools follow. */
 static void expect_all_named(struct fake *f)
 {
-	expect_order(f, PROTO_PROBE_END, 0);
+	union proto_message m;
+	int fds[8];
+	unsigned n;
+
+	assert_int_equal(fake_receive_any(f, &m, fds, &n), 1);
+	assert_int_equal(m.head.type, PROTO_PROBE_END);
+	assert_int_equal(m.probe_order.version, 0);
 }
 
 static void tools_are_attached_again(void **state)
@@ -38,7 +44,9 @@ static void tools_are_attached_again(void **state)
 	send_state(&f, expect_probe(&f, NULL).version, 0, 1, 0, NULL);
 	assert_true(json_is_true(json_object_get(caller_result(&c), "stored")));
 	caller_finish(&c);
-	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"every\":4}"));
+	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"every\":4,\"budget_ppm\":20000}"));
+	assert_int_equal(gbpf_probe_set_kernel(d->g, 1, "gemm_\"1*", 64, -1, NULL), 0);
+	assert_int_equal(gbpf_probe_set_kernel(d->g, 1, "gemm_2*", 0, 1, NULL), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		if (i) {
 			restart_after_kill(d);
@@ -51,8 +59,15 @@ static void tools_are_attached_again(void **state)
 		fake_reattach(&f, d, 0);
 		m = expect_probe(&f, NULL);
 		assert_int_equal(m.version, FIRST_VERSION + 1);
-		assert_int_equal(m.budget_ppm, 30000);
-		assert_int_equal(m.every, 4);
+		assert_int_equal(m.budget_ppm, 20000);
+		assert_int_equal(m.control.every, 4);
+		assert_int_equal(m.control.n, 2);
+		assert_string_equal(m.control.scopes[0].kernel, "gemm_\"1*");
+		assert_int_equal(m.control.scopes[0].every, 64);
+		assert_int_equal(m.control.scopes[0].on_off, PROTO_PROBE_AS_OTHERS);
+		assert_string_equal(m.control.scopes[1].kernel, "gemm_2*");
+		assert_int_equal(m.control.scopes[1].every, 0);
+		assert_int_equal(m.control.scopes[1].on_off, PROTO_PROBE_OFF);
 		assert_int_equal(m.partial, 1);
 		assert_string_equal(m.kernel, "gemm*");
 		expect_all_named(&f);

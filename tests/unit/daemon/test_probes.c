@@ -212,7 +212,7 @@ static void device_maps_cannot_be_set(void **state)
 				      "\"tenant\":0}",
 				      -1, NULL) < 0);
 		assert_string_equal(gbpf_last_error(g)->code, "not-possible");
-		assert_non_null(strstr(gbpf_last_error(g)->message, "memory of the GPU"));
+		assert_non_null(strstr(gbpf_last_error(g)->message, "inside kernels only"));
 		gbpf_close(g);
 	}
 	json_decref(gd_call(d, "map.set",
@@ -305,7 +305,7 @@ static void budgets_and_figures_pass_through(void **state)
 	caller_start(&c, d);
 	p = expect_probe(&f, NULL);
 	assert_int_equal(p.budget_ppm, 30000);
-	assert_int_equal(p.every, 1);
+	assert_int_equal(p.control.every, 0);
 	m.probe_state = (struct proto_probe_state){ .version = p.version,
 						    .kernels = 1,
 						    .cost_ppm = 123456,
@@ -335,6 +335,45 @@ static void budgets_and_figures_pass_through(void **state)
 	fake_leave(&f);
 }
 
+/* A session may name kernels and programs that do not exist. */
+static void programs_without_a_site_are_named(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing" };
+	union proto_message m = { 0 };
+	json_t *siteless, *list, *t;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	m.probe_state.version = expect_probe(&f, NULL).version;
+	m.probe_state.kernels = 3;
+	m.probe_state.siteless = 7;
+	m.probe_state.placed = 2;
+	m.probe_state.unplaced = UINT32_MAX;
+	m.probe_state.gaps[0].programs = 2; /* the tool has one program */
+	m.probe_state.gaps[1].programs = UINT32_MAX;
+	m.probe_state.gaps[2].programs = 1;
+	memset(m.probe_state.gaps[1].kernel, '\n', PROTO_KERNEL_NAME);
+	snprintf(m.probe_state.gaps[2].kernel, PROTO_KERNEL_NAME, "gemm");
+	m.probe_state.gaps[3] = m.probe_state.gaps[2];
+	fake_send(&f, &m, PROTO_PROBE_STATE);
+	siteless = json_object_get(caller_result(&c), "siteless");
+	assert_int_equal(number(siteless, "kernels"), 3);
+	assert_int_equal(json_array_size(json_object_get(siteless, "programs")), 1);
+	assert_int_equal(json_array_size(json_object_get(siteless, "list")), 2);
+	t = json_array_get(json_object_get(siteless, "list"), 1);
+	assert_string_equal(text_of(t, "kernel"), "gemm");
+	t = json_array_get(json_object_get(t, "programs"), 0);
+	assert_string_equal(json_string_value(t), "count");
+	t = listed(d, 1, &list);
+	assert_true(json_equal(json_object_get(t, "siteless"), siteless));
+	json_decref(list);
+	gd_await_event(d, 0, "probe", "program count of tool 1 has no site in ???");
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
 /* Also by sessions that come later, and by a tool that replaces it. */
 static void set_reaches_all_sessions(void **state)
 {
@@ -349,7 +388,7 @@ static void set_reaches_all_sessions(void **state)
 	fake_enter(&f, d, 2, "train");
 	caller_start(&c, d);
 	p = expect_probe(&f, NULL);
-	assert_int_equal(p.every, 8);
+	assert_int_equal(p.control.every, 8);
 	send_state(&f, p.version, 0, 1, 0, NULL);
 	caller_result(&c);
 	r = gd_call(d, "probe.set", "{\"id\":1,\"off\":true}");
@@ -357,24 +396,152 @@ static void set_reaches_all_sessions(void **state)
 	json_decref(r);
 	assert_int_equal(fake_expect(&f, &m, PROTO_PROBE_SET), -1);
 	assert_int_equal(m.probe_set.version, p.version);
-	assert_int_equal(m.probe_set.every, 0);
+	assert_int_equal(m.probe_set.control.off, 1);
 	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"every\":4}"));
 	assert_int_equal(fake_expect(&f, &m, PROTO_PROBE_SET), -1);
-	assert_int_equal(m.probe_set.every, 0); /* it stays off */
+	assert_int_equal(m.probe_set.control.every, 4);
+	assert_int_equal(m.probe_set.control.off, 1); /* it stays off */
 	fake_enter(&later, d, 2, "later");
-	assert_int_equal(expect_probe(&later, NULL).every, 0);
+	assert_int_equal(expect_probe(&later, NULL).control.off, 1);
 	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"off\":false}"));
 	assert_int_equal(fake_expect(&f, &m, PROTO_PROBE_SET), -1);
-	assert_int_equal(m.probe_set.every, 4);
+	assert_int_equal(m.probe_set.control.every, 4);
 	assert_int_equal(fake_expect(&later, &m, PROTO_PROBE_SET), -1);
-	assert_int_equal(m.probe_set.every, 4);
+	assert_int_equal(m.probe_set.control.every, 4);
+	json_decref(gd_call(d, "probe.set", "{\"id\":1,\"budget_ppm\":20000}"));
+	for (struct fake *each = &f; each; each = each == &f ? &later : NULL) {
+		assert_int_equal(fake_expect(each, &m, PROTO_PROBE_SET), -1);
+		assert_int_equal(m.probe_set.control.every, 4);
+		assert_int_equal(m.probe_set.budget_ppm, 20000);
+	}
 	caller_start(&swap, d);
-	assert_int_equal(expect_probe(&f, NULL).every, 4);
+	p = expect_probe(&f, NULL);
+	assert_int_equal(p.control.every, 4);
+	assert_int_equal(p.budget_ppm, 20000);
 	caller_result(&swap);
 	caller_finish(&swap);
 	caller_finish(&c);
 	fake_leave(&later);
 	fake_leave(&f);
+}
+
+/* As "PATTERN every off" for each; 0 and -: not set. */
+static void expect_scopes(const struct proto_probe_control *c, const char *text)
+{
+	static const char *const names[] = { "-", "on", "off" };
+	char all[PROTO_PROBE_SCOPES * 64] = "";
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		const struct proto_probe_scope *s = &c->scopes[i];
+
+		len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%.32s %u %s",
+					i ? "; " : "", s->kernel, s->every, names[s->on_off]);
+	}
+	assert_string_equal(all, text);
+}
+
+static void set(struct gd *d, struct fake *f, const char *params, const char *scopes)
+{
+	union proto_message m;
+
+	json_decref(gd_call(d, "probe.set", params));
+	assert_int_equal(fake_expect(f, &m, PROTO_PROBE_SET), -1);
+	expect_scopes(&m.probe_set.control, scopes);
+}
+
+/* For each kernel the last set counts that names it. Later sessions, and a tool that replaces it,
+ * have them, too. */
+static void set_for_some_kernels(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing", .probe = { .every = 8 } };
+	struct caller swap = { .object = "probing2", .probe = { .replace = 1 } };
+	struct fake f, later;
+	struct proto_probe p;
+	json_t *list, *scopes;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&c, d);
+	p = expect_probe(&f, NULL);
+	expect_scopes(&p.control, "");
+	send_state(&f, p.version, 0, 1, 0, NULL);
+	caller_result(&c);
+	set(d, &f, "{\"id\":1,\"kernel\":\"a*\",\"every\":64}", "a* 64 -");
+	set(d, &f, "{\"id\":1,\"kernel\":\"a*\",\"off\":true}", "a* 64 off");
+	set(d, &f, "{\"id\":1,\"kernel\":\"ab\",\"every\":2,\"off\":false}", "a* 64 off; ab 2 on");
+	set(d, &f, "{\"id\":1,\"kernel\":\"a*\",\"off\":false}", "a* 64 -; ab 2 on; a* 0 on");
+	set(d, &f, "{\"id\":1,\"kernel\":\"a*\",\"every\":4}", "ab 2 on; a* 4 on");
+	fake_enter(&later, d, 2, "later");
+	p = expect_probe(&later, NULL);
+	expect_scopes(&p.control, "ab 2 on; a* 4 on");
+	fake_leave(&later);
+	scopes = json_object_get(listed(d, 1, &list), "scopes");
+	assert_int_equal(json_array_size(scopes), 2);
+	assert_string_equal(text_of(json_array_get(scopes, 0), "kernel"), "ab");
+	assert_int_equal(number(json_array_get(scopes, 1), "every"), 4);
+	assert_true(json_is_false(json_object_get(json_array_get(scopes, 1), "off")));
+	json_decref(list);
+	set(d, &f, "{\"id\":1,\"off\":true}", "ab 2 -; a* 4 -");
+	set(d, &f, "{\"id\":1,\"kernel\":\"ab\",\"off\":false}", "ab 2 -; a* 4 -; ab 0 on");
+	set(d, &f, "{\"id\":1,\"every\":3}", "ab 0 on");
+	caller_start(&swap, d);
+	p = expect_probe(&f, NULL);
+	expect_scopes(&p.control, "ab 0 on");
+	assert_int_equal(p.control.every, 3);
+	assert_int_equal(p.control.off, 1);
+	send_state(&f, p.version, 0, 1, 0, NULL);
+	caller_result(&swap);
+	caller_finish(&swap);
+	caller_finish(&c);
+	fake_leave(&f);
+}
+
+static void fails(struct gbpf *g, const char *params, const char *code, const char *what)
+{
+	assert_true(gbpf_call(g, "probe.set", params, -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->code, code);
+	assert_non_null(strstr(gbpf_last_error(g)->message, what));
+}
+
+static void wrong_sets_for_some_kernels_change_nothing(void **state)
+{
+	struct gd *d = *state;
+	struct caller c = { .object = "probing", .probe = { .every = 8 } };
+	struct gbpf *g = gd_open(d);
+	char params[400], name[300] = "";
+	json_t *list, *t;
+
+	caller_start(&c, d);
+	caller_result(&c);
+	caller_finish(&c);
+	for (unsigned i = 0; i < PROTO_PROBE_SCOPES; i++) {
+		snprintf(name, sizeof(name), "k%u", i);
+		assert_int_equal(gbpf_probe_set_kernel(g, 1, name, 2, -1, NULL), 0);
+	}
+	fails(g, "{\"id\":1,\"kernel\":\"k16\",\"every\":2}", "limit",
+	      "16 patterns of kernels already");
+	fails(g, "{\"id\":1,\"kernel\":\"k1\",\"budget_ppm\":20000}", "usage", "of the whole tool");
+	fails(g, "{\"id\":1,\"kernel\":\"k1\",\"every\":4,\"budget_ppm\":20000}", "usage",
+	      "of the whole tool");
+	fails(g, "{\"id\":1,\"kernel\":\"k1\"}", "usage", "needs every or off");
+	fails(g, "{\"id\":1,\"kernel\":\"k1\",\"every\":0}", "usage", "interval");
+	fails(g, "{\"id\":1,\"kernel\":\"\",\"off\":true}", "usage", "pattern");
+	fails(g, "{\"id\":1,\"kernel\":7,\"off\":true}", "usage", "pattern");
+	fails(g, "{\"id\":1,\"kernel\":\"a\\n\",\"off\":true}", "usage", "pattern");
+	memset(name, 'k', PROTO_PATTERN);
+	snprintf(params, sizeof(params), "{\"id\":1,\"kernel\":\"%s\",\"off\":true}", name);
+	fails(g, params, "usage", "pattern");
+	t = listed(d, 1, &list);
+	assert_int_equal(number(t, "budget_ppm"), 0);
+	assert_int_equal(json_array_size(json_object_get(t, "scopes")), 16);
+	json_decref(list);
+	assert_int_equal(gbpf_probe_set_kernel(g, 1, "k3", 5, -1, NULL), 0); /* a known pattern */
+	assert_int_equal(gbpf_probe_set(g, 1, 4, 0, NULL), 0);
+	assert_int_equal(gbpf_probe_set_kernel(g, 1, "k16", 2, -1, NULL), 0);
+	attach(d, "probing2", NULL, NULL);
+	fails(g, "{\"id\":2,\"kernel\":\"*\",\"off\":true}", "not-possible", "without --sample");
+	gbpf_close(g);
 }
 
 /* Writes record n of ring 0. */
@@ -469,6 +636,9 @@ static void wrong_limits_are_refused(void **state)
 	attach(d, "probing", NULL, NULL);
 	assert_true(gbpf_call(g, "probe.set", "{\"id\":1,\"off\":true}", -1, NULL) < 0);
 	assert_string_equal(gbpf_last_error(g)->code, "not-possible");
+	assert_true(gbpf_call(g, "probe.set", "{\"id\":1,\"budget_ppm\":1000001}", -1, NULL) < 0);
+	assert_string_equal(gbpf_last_error(g)->code, "usage");
+	assert_int_equal(gbpf_probe_set_budget(g, 1, 30000, NULL), 0);
 	gbpf_close(g);
 }
 
@@ -549,7 +719,10 @@ int main(void)
 		WITH_GBPFD(objects_of_the_wrong_kind_are_refused),
 		WITH_GBPFD(tool_that_no_session_can_have_is_refused),
 		WITH_GBPFD(budgets_and_figures_pass_through),
+		WITH_GBPFD(programs_without_a_site_are_named),
 		WITH_GBPFD(set_reaches_all_sessions),
+		WITH_GBPFD(set_for_some_kernels),
+		WITH_GBPFD(wrong_sets_for_some_kernels_change_nothing),
 		WITH_GBPFD(only_lines_with_a_format_of_the_tool_are_shown),
 		WITH_GBPFD(wrong_limits_are_refused),
 		WITH_GBPFD(false_messages_end_the_session),

@@ -349,7 +349,7 @@ static void another_protocol_version_is_refused_with_both_numbers(void **state)
 static void garbage_ends_a_session_and_nothing_else(void **state)
 {
 	struct gd *d = *state;
-	uint8_t junk[1024];
+	uint8_t junk[MAX(1024, sizeof(union proto_message))];
 	struct fake good, f;
 	unsigned before;
 

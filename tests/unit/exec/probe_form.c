@@ -182,6 +182,15 @@ void probe_form_unbind(struct probe_form *f, struct engine *e)
 	f->original = NULL;
 }
 
+void probe_form_number(const struct probe_form *f, void *params)
+{
+	const uint64_t number = PROBE_FORM_LAUNCH;
+
+	if (f->probed.number.passed) {
+		memcpy((char *)params + f->probed.number.offset, &number, sizeof(number));
+	}
+}
+
 /* ---- logs ---- */
 
 static unsigned index_of(uint32_t hook, const char *field)
@@ -244,6 +253,7 @@ static int check_record(const struct probe_form *f, uint32_t log, uint64_t i, co
 	uint64_t all = left >= 32 ? UINT32_MAX : (UINT64_C(1) << left) - 1;
 	int bad = 0;
 
+	IS("launch", VALUE("launch"), PROBE_FORM_LAUNCH);
 	IS("kernel", VALUE("kernel"), hash_bytes(f->entry, strlen(f->entry)));
 	IS("block", VALUE("block"),
 	   VALUE("block_x") +

@@ -9,6 +9,7 @@
 #define PROBE_FORM_FIELDS 40u
 #define PROBE_FORM_RECORDS 2048u
 #define PROBE_FORM_HOOKS 11u
+#define PROBE_FORM_LAUNCH UINT64_C(0x123456789abcdef0) /* number of each launch */
 
 struct probe_log {
 	uint64_t n; /* calls; those beyond PROBE_FORM_RECORDS have no record */
@@ -41,6 +42,9 @@ void probe_form_finish(struct probe_form *f);
 int probe_form_bind(struct probe_form *f, struct engine *e, const struct buf *text, char *message,
 		    size_t room);
 void probe_form_unbind(struct probe_form *f, struct engine *e);
+
+/* Stores the launch's number behind the kernel's own parameters, where there is room for it. */
+void probe_form_number(const struct probe_form *f, void *params);
 
 /* Returns the log's value of a field; log: index of the probe. */
 uint64_t probe_form_value(const struct probe_form *f, uint32_t log, uint64_t record,

@@ -102,9 +102,10 @@ static int play(const struct run *r, const struct clone *clone)
 	err = err ? err
 		  : probe_form_bind(r->f, &s.e, clone ? &clone->text : &r->f->probed.text, message,
 				    sizeof(message));
+	probe_form_number(r->f, s.params);
 	l.params = s.params;
 	l.kernel = r->f->entry;
-	l.shared = r->f->probed.needs_shared ? PTX_PROBE_SMEM(l.shared) : l.shared;
+	l.shared = r->f->probed.needs_shared ? ptx_probe_smem(l.shared, 0, 0) : l.shared;
 	if (err == 0) {
 		got = clone ? clone_run(&s.e, clone_entry(clone, l.kernel), &l, CLONE_SPLIT, 1)
 			    : engine_run(&s.e, &l);

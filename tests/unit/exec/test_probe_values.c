@@ -63,6 +63,7 @@ static void run(struct ran *t, const char *body, const uint32_t *hooks, uint32_t
 				   .block = { threads, 1, 1 },
 				   .limit = 1000000 };
 	char text[8192], message[512] = "";
+	uint64_t params[2];
 	enum exec_status s;
 
 	snprintf(text, sizeof(text), "%s%s%s", HEAD, body, TAIL);
@@ -78,8 +79,10 @@ static void run(struct ran *t, const char *body, const uint32_t *hooks, uint32_t
 	    probe_form_bind(&t->f, &t->e, &t->f.probed.text, message, sizeof(message)) < 0) {
 		fail_msg("%s\n%s", message, text);
 	}
-	l.params = &t->buffer;
-	l.shared = t->f.probed.needs_shared ? PTX_PROBE_SMEM(0) : 0;
+	params[0] = t->buffer;
+	probe_form_number(&t->f, params);
+	l.params = params;
+	l.shared = t->f.probed.needs_shared ? ptx_probe_smem(0, 0, 0) : 0;
 	s = engine_run(&t->e, &l);
 	if (s != EXEC_DONE || probe_form_check(&t->f, one, block, body)) {
 		fail_msg("%d %s\n%s", (int)s, t->e.fault.what ? t->e.fault.what : "",

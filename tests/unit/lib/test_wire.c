@@ -147,6 +147,48 @@ static void words_that_contradict_each_other_are_refused(void **state)
 	assert_int_equal(receive(&m), -EPROTO);
 }
 
+static int receive_control(enum proto_type type, const struct proto_probe_control *c,
+			   union proto_message *ret)
+{
+	union proto_message m = { 0 };
+	int fd = 2;
+
+	if (type == PROTO_PROBE) {
+		m.probe.control = *c;
+	} else {
+		m.probe_set.control = *c;
+	}
+	assert_int_equal(proto_send(pair[0], &m, type, &fd, type == PROTO_PROBE), 0);
+	return receive(ret);
+}
+
+static void wrong_scopes_of_a_tool_are_refused(void **state)
+{
+	static const enum proto_type types[] = { PROTO_PROBE, PROTO_PROBE_SET };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct proto_probe_control c = { .every = 1, .n = PROTO_PROBE_SCOPES };
+		const struct proto_probe_control *got;
+		union proto_message m;
+
+		memset(c.scopes[15].kernel, 'a', PROTO_PATTERN);
+		assert_int_equal(receive_control(types[i], &c, &m), 1);
+		got = i ? &m.probe_set.control : &m.probe.control;
+		assert_int_equal(strlen(got->scopes[15].kernel), PROTO_PATTERN - 1);
+		c.n++;
+		assert_int_equal(receive_control(types[i], &c, &m), -EPROTO);
+		c.n = UINT32_MAX;
+		assert_int_equal(receive_control(types[i], &c, &m), -EPROTO);
+		c.n = 1;
+		c.scopes[0].on_off = PROTO_PROBE_OFF + 1;
+		assert_int_equal(receive_control(types[i], &c, &m), -EPROTO);
+		c.scopes[0].on_off = PROTO_PROBE_OFF;
+		c.off = 2;
+		assert_int_equal(receive_control(types[i], &c, &m), -EPROTO);
+	}
+}
+
 static void a_type_that_does_not_exist_is_not_sent(void **state)
 {
 	union proto_message m = make(0);
@@ -184,7 +226,7 @@ static void a_full_buffer_is_eagain(void **state)
 static void another_version_is_distinguished_from_garbage(void **state)
 {
 	struct proto_head h = { PROTO_MAGIC, PROTO_VERSION + 1, PROTO_HELLO, 12345 };
-	char longer[4096] = { 0 };
+	char longer[sizeof(union proto_message) + 1] = { 0 };
 	union proto_message m;
 
 	(void)state;
@@ -218,7 +260,7 @@ static void a_refusal_is_read_in_any_version(void **state)
 static void wrong_magic_type_or_size_is_refused(void **state)
 {
 	struct proto_head h = { PROTO_MAGIC + 1, PROTO_VERSION, PROTO_BOARD_MAPPED, sizeof(h) };
-	char longer[4096] = { 0 };
+	char longer[sizeof(union proto_message) + 1] = { 0 };
 	union proto_message m;
 
 	(void)state;
@@ -356,14 +398,15 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 		if (random() % 4) {
 			m.head.magic = PROTO_MAGIC;
 			m.head.version = PROTO_VERSION;
-			m.head.type = (uint32_t)random() % 21;
+			m.head.type = (uint32_t)random() % (PROTO_PROBE_SET + 2);
 			m.head.bytes = (uint32_t)len;
 		}
 		raw(&m, len ? len : 1, (unsigned)random() % 4);
 		r = receive(&got);
 		assert_true(r == 1 || r == -EPROTO || r == -EPROTONOSUPPORT);
 		if (r == 1) {
-			assert_true(got.head.type >= PROTO_HELLO && got.head.type <= PROTO_REQUEST);
+			assert_true(got.head.type >= PROTO_HELLO &&
+				    got.head.type <= PROTO_PROBE_SET);
 		}
 		if (i % 200 == 199) { /* the limit of descriptors that wait for a closer */
 			await_fds(before);
@@ -377,6 +420,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_type_makes_the_round_trip, setup, teardown),
 		cmocka_unit_test_setup_teardown(words_that_contradict_each_other_are_refused, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(wrong_scopes_of_a_tool_are_refused, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_type_that_does_not_exist_is_not_sent, setup,
 						teardown),

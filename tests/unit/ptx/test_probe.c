@@ -325,9 +325,9 @@ static void a_program_keeps_its_contract(void **state)
 		{ { .hook = 34, .name = "g", .text = NO_FIELDS, .lanes = true }, -EINVAL },
 		{ { .hook = 34,
 		    .name = "g",
-		    .fields = UINT64_C(1) << 24,
+		    .fields = UINT64_C(1) << 25,
 		    .text = ".func g_f0 (.param .b64 e, .param .b64 x) { ret; }" },
-		  -EINVAL }, /* it has 24 */
+		  -EINVAL }, /* it has 25 */
 		{ { .hook = 34,
 		    .name = "g",
 		    .fields = 1 << 3 | 1 << 6,
@@ -715,6 +715,49 @@ static void maps_may_be_constants(void **state)
 	}
 }
 
+/* The address of a kernel's control words is one more, in front of those of maps. */
+static void control_words_have_an_address_of_their_own(void **state)
+{
+	uint64_t at[PTX_PROBE_ADDRESSES] = { [2] = 0x7700, [PTX_PROBE_CONTROL] = 0x8800 };
+	struct ptx_probe probe = {
+		.hook = 34,
+		.name = "g",
+		.fields = 1,
+		.text = ".func g_f0 (.param .b64 env, .param .b64 control, .param .b64 map2, "
+			".param .b64 clock)\n{\n.reg .b64 %a, %b, %c;\nld.param.u64 %a, "
+			"[control];\nld.param.u64 %b, [map2];\nld.param.u64 %c, "
+			"[clock];\nret;\n}\n",
+		.branches = PTX_PROBE_BRANCHES,
+		.maps_in_table = true,
+	};
+	struct result t;
+
+	(void)state;
+	rewrite(&t, HEAD ENTRY(""), &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(t.p.n_maps, 2);
+	assert_int_equal(t.p.maps[0].map, PTX_PROBE_CONTROL);
+	assert_int_equal(t.p.maps[1].map, 2);
+	assert_true(has(&t, "\tld.const.b64 %a, [gbpf$table+8];\n"));
+	assert_true(has(&t, "\tld.const.b64 %b, [gbpf$table+16];\n"));
+	assert_true(has(&t, "\tmov.b64 %c, %probe0_f0;\n"));
+	done(&t);
+	probe.map_at = at;
+	probe.env_at = 0x1000;
+	probe.text_max = 16384;
+	rewrite(&t, HEAD ENTRY(""), &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "\tadd.s64 %a, %probe0_zero, 0x8800;\n"
+			    "\tadd.s64 %b, %probe0_zero, 0x7700;\n"));
+	done(&t);
+	probe.map_at = NULL;
+	probe.maps_in_table = false;
+	rewrite(&t, HEAD ENTRY(""), &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "\tmov.b64 %a, %probe0_e;\n"));
+	done(&t);
+}
+
 /* 1025 instructions fit three times. */
 static void long_programs_are_called_beyond_a_bound(void **state)
 {
@@ -752,6 +795,10 @@ static void long_programs_are_called_beyond_a_bound(void **state)
 	"[%r3];\n"                                                                                 \
 	"cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 64;\n"                          \
 	"cp.async.bulk.wait_group 0;\n"                                                            \
+	"mbarrier.init.shared.b64 [%r1], 1;\n"                                                     \
+	"mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;\n"                                     \
+	"@%p1 mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;\n"                         \
+	"mbarrier.test_wait.shared.b64 %p1, [%r1], %d1;\n"                                         \
 	"ld.param.u64 %d1, [k_p];\nprefetch.global.L2 [%d1];\n"                                    \
 	"fence.acq_rel.cta;\nmembar.sys;\n@%p1 bar.sync 0;\nbarrier.cta.arrive 1, 64;\n"           \
 	"bar.warp.sync -1;\n@%p1 bra L;\nbra L;\n.loc 1 10 1\nL: .loc 1 10 1\n"
@@ -821,10 +868,18 @@ static void filters_select_sites(void **state)
 		{ 39, "block", 1 },
 		{ 39, "system", 1 },
 		{ 39, "gpu", 0 },
-		{ 40, "", 3 },
-		{ 40, "before", 2 },
-		{ 40, "after", 1 },
+		{ 40, "", 10 },
+		{ 40, "before", 6 },
+		{ 40, "after", 4 },
 		{ 40, "#0", 2 },
+		{ 40, "#1", 1 },
+		{ 40, "block", 3 },
+		{ 40, "mbarrier", 4 },
+		{ 40, "mbarrier.after", 2 },
+		{ 40, "arrive", 1 },
+		{ 40, "after.arrive", 0 },
+		{ 40, "copies", 2 },
+		{ 40, "wait", -1 },
 		{ 41, "", 1 },
 		{ 41, "global", -1 },
 		{ 42, "", 4 }, /* 10, 11, 10, and 10 behind a label */
@@ -1085,14 +1140,14 @@ static void parameters_are_read_by_number(void **state)
 	assert_true(has(&t, "\tmov.b32 %probe0_r5, 0;\n"));
 	assert_true(has(&t, "\tld.param.u8 %probe0_r6, [a+0];\n"));
 	done(&t);
-	/* as many bytes as alignment and size allow */
+	/* as many bytes as place and size allow: a at 0, b at 6, c at 16 */
 	rewrite(&t,
 		HEAD ".visible .entry k(.param .align 2 .b8 a[6], .param .b8 b[3], "
 		     ".param .align 8 .b8 c[4])\n{\n" REGS "ret;\n}\n",
 		&reader, 1);
 	assert_int_equal(t.err, 0);
-	assert_true(has(&t, "\tld.param.u16 %probe0_r0, [a];\n"));
-	assert_true(has(&t, "\tld.param.u8 %probe0_r1, [b];\n"));
+	assert_true(has(&t, "\tld.param.u32 %probe0_r0, [a];\n"));
+	assert_true(has(&t, "\tld.param.u16 %probe0_r1, [b];\n"));
 	assert_true(has(&t, "\tld.param.u32 %probe0_r2, [c];\n"));
 	assert_true(has(&t, "\tmov.b32 %probe0_r4, 3;\n"));
 	done(&t);
@@ -1321,6 +1376,116 @@ static void the_line_of_the_entry_is_its_first(void **state)
 	done(&t);
 }
 
+/* ---- the launch's number ---- */
+
+#define LAUNCH_FIELD 24		/* of block_enter */
+#define LAUNCH_FIELD_OF_CALL 25 /* of probe */
+#define READS_LAUNCH ".func g_f0 (.param .b64 env, .param .b64 launch)\n{\nret;\n}\n"
+
+static const struct ptx_probe numbers = { .hook = BLOCK_ENTER,
+					  .name = "g",
+					  .fields = UINT64_C(1) << LAUNCH_FIELD,
+					  .text = READS_LAUNCH };
+
+static void the_number_is_a_parameter_behind_the_kernels(void **state)
+{
+	static const struct {
+		const char *params;
+		uint32_t n, end, offset;
+	} cases[] = {
+		{ ".param .u64 a", 1, 8, 8 },
+		{ "", 0, 0, 0 },
+		{ ".param .u64 a, .param .u32 b", 2, 12, 16 },
+		{ ".param .u8 a, .param .align 16 .b8 b[20]", 2, 36, 40 },
+	};
+	struct result t;
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		snprintf(text, sizeof(text), "%s.visible .entry k(%s)\n{\nret;\n}\n", HEAD,
+			 cases[i].params);
+		rewrite(&t, text, &numbers, 1);
+		assert_int_equal(t.err, 0);
+		assert_true(has(&t, "\t.param .b64 probe0_number\n)"));
+		assert_true(has(&t, "ld.param.b64 %probe0_f24, [probe0_number];"));
+		assert_true(t.p.number.passed);
+		assert_int_equal(t.p.number.n_params, cases[i].n);
+		assert_int_equal(t.p.number.end, cases[i].end);
+		assert_int_equal(t.p.number.offset, cases[i].offset);
+		ptx_module_free(parsed(&t));
+		done(&t);
+	}
+	rewrite(&t, HEAD ENTRY(""), &counter, 1);
+	assert_false(has(&t, "number") || t.p.number.passed);
+	done(&t);
+}
+
+static void a_number_needs_room_behind_the_parameters(void **state)
+{
+	static const struct {
+		const char *version;
+		unsigned bytes;
+		bool fits;
+	} cases[] = {
+		{ "8.0", 4344, true },	{ "8.0", 4345, false },	 { "8.1", 4345, true },
+		{ "8.1", 32752, true }, { "8.1", 32753, false },
+	};
+	struct result t;
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		snprintf(text, sizeof(text),
+			 ".version %s\n.target sm_90\n.address_size 64\n"
+			 ".visible .entry k(.param .b8 a[%u])\n{\nret;\n}\n",
+			 cases[i].version, cases[i].bytes);
+		rewrite(&t, text, &numbers, 1);
+		assert_int_equal(t.err, cases[i].fits ? 0 : -ENOTSUP);
+		if (!cases[i].fits) {
+			assert_string_equal(buf_text(&t.r.place), "t:4");
+			assert_non_null(strstr(buf_text(&t.r.message), "leave no room"));
+			assert_non_null(strstr(buf_text(&t.r.hint), "begin or end"));
+		}
+		done(&t);
+	}
+}
+
+static void calls_pass_the_number_on_if_a_function_reads_it(void **state)
+{
+	static const char text[] =
+		HEAD ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+		     ".global .u32 x;\n"
+		     ".func deep()\n{\nld.global.u32 _, [x];\nret;\n}\n"
+		     ".func (.param .b32 r) once(.param .b32 a)\n{\ncall deep;\nret;\n}\n" BEGIN
+		     "{ .param .b32 q; .param .b32 p; st.param.b32 [p], 1;\n"
+		     "@%p1 call.uni (q), once, (p); }\n"
+		     "{ .param .b32 q; .param .b64 p; call (q), vprintf, (p, p); }\nret;\n}\n";
+	struct ptx_probe calls = { .hook = 36,
+				   .name = "g",
+				   .fields = UINT64_C(1) << LAUNCH_FIELD_OF_CALL,
+				   .text = READS_LAUNCH,
+				   .sites = "deep" };
+	struct result t;
+
+	(void)state;
+	rewrite(&t, text, &calls, 1);
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "k_p,\n\t.param .b64 probe0_number\n)"));
+	assert_true(has(&t, ".param .b32 a,\n\t.param .b64 probe0_number\n)"));
+	assert_true(has(&t, ".func deep(\n\t.param .b64 probe0_number\n)"));
+	assert_true(has(&t, "@%p1 call.uni (q), once, (p, probe0_passed);"));
+	assert_true(has(&t, "call deep, (probe0_passed);"));
+	assert_true(has(&t, "call (q), vprintf, (p, p);"));
+	assert_true(has(&t, "mov.b64 %probe0_f25, %probe0_number;"));
+	ptx_module_free(parsed(&t));
+	done(&t);
+	rewrite(&t, text, &numbers, 1); /* read in the entry alone */
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "call deep;") && !has(&t, "%probe0_number"));
+	done(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1340,6 +1505,7 @@ int main(void)
 		cmocka_unit_test(maps_are_in_the_table),
 		cmocka_unit_test(maps_are_in_the_environment),
 		cmocka_unit_test(maps_may_be_constants),
+		cmocka_unit_test(control_words_have_an_address_of_their_own),
 		cmocka_unit_test(long_programs_are_called_beyond_a_bound),
 		cmocka_unit_test(filters_select_sites),
 		cmocka_unit_test(a_form_has_a_preemptible_clone),
@@ -1354,6 +1520,9 @@ int main(void)
 		cmocka_unit_test(programs_of_the_entry_follow_computations),
 		cmocka_unit_test(programs_of_the_entry_may_have_to_be_first),
 		cmocka_unit_test(the_line_of_the_entry_is_its_first),
+		cmocka_unit_test(the_number_is_a_parameter_behind_the_kernels),
+		cmocka_unit_test(a_number_needs_room_behind_the_parameters),
+		cmocka_unit_test(calls_pass_the_number_on_if_a_function_reads_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

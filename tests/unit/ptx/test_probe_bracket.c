@@ -130,6 +130,25 @@ static void maps_are_read_from_the_environment(void **state)
 	entries(both, 2, true, true, true);
 }
 
+/* Launches of several kernels share a module, so the argument has the row. */
+static void control_words_are_those_of_the_launch(void **state)
+{
+	static const struct ptx_probe set = {
+		.hook = END,
+		.name = "c",
+		.text = ".func c_f0 (.param .b64 env, .param .b64 control)\n{\nret;\n}\n",
+	};
+	struct result t = make(&set, 1, 90);
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "ld.param.u64 %gbpf$d, [gbpf$launch+72];\n"
+			    "\tadd.s64 %gbpf$d, %gbpf$d, %gbpf$e;\n"
+			    "\t.param .b64 gbpf$m0;\n\tst.param.b64 [gbpf$m0], %gbpf$d;\n"));
+	assert_true(has(&t, "call c_f0, (gbpf$e, gbpf$m0);"));
+	done(&t);
+}
+
 /* A cancelled launch frees its slot and runs no program. */
 static void cancellation_stands_between_slot_and_programs(void **state)
 {
@@ -236,6 +255,7 @@ int main(void)
 		cmocka_unit_test(entries_are_those_that_programs_need),
 		cmocka_unit_test(fields_come_from_the_argument),
 		cmocka_unit_test(maps_are_read_from_the_environment),
+		cmocka_unit_test(control_words_are_those_of_the_launch),
 		cmocka_unit_test(cancellation_stands_between_slot_and_programs),
 		cmocka_unit_test(what_is_no_bracket_is_refused),
 		cmocka_unit_test(the_last_blocks_are_reported_between_kernel_and_end),

@@ -17,13 +17,18 @@ struct result {
 	int err;
 };
 
+/* The kernel's parameters: an address, a number, 12 bytes at 16, an empty one. */
+static const struct ptx_kernel_param places[] = { { 0, 8 }, { 8, 4 }, { 16, 12 }, { 28, 0 } };
+static const struct ptx_kernel_params all_params = { places, ARRAY_SIZE(places) };
+static struct ptx_stub_kernel kernel = { "kernel", &all_params };
+
 static struct result make(const struct ptx_probe *probes, uint32_t n)
 {
 	struct result t = { .err = 0 };
 
 	buf_init(&t.text);
 	report_init(&t.r);
-	t.err = ptx_probe_stub(&t.text, 90, 64, "kernel", probes, probe_envs, n, &t.form, &t.r);
+	t.err = ptx_probe_stub(&t.text, 90, 64, &kernel, probes, probe_envs, n, &t.form, &t.r);
 	if (t.err && !t.r.message.len) {
 		fail_msg("refused without a reason");
 	}
@@ -187,6 +192,64 @@ static void offsets_of_maps_are_constants(void **state)
 	done(&t);
 }
 
+static void control_words_have_the_offset_of_their_row(void **state)
+{
+	static const char text[] = ".func p_f0 (.param .b64 env, .param .b64 control)\n{\n"
+				   ".reg .b64 %a; ld.param.u64 %a, [control];\n}\n";
+	uint64_t offsets[PTX_PROBE_ADDRESSES] = { [PTX_PROBE_CONTROL] = 0x2014 };
+	const struct ptx_probe p = {
+		.hook = PROBE_ENTER, .name = "p", .text = text, .map_offsets = offsets
+	};
+	struct result t = make(&p, 1);
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "\tadd.s64 %a, %gbpf$e, 0x2014;\n"));
+	done(&t);
+	offsets[PTX_PROBE_CONTROL] = 0;
+	t = make(&p, 1);
+	assert_true(has(&t, "\tmov.b64 %a, %gbpf$e;\n"));
+	done(&t);
+}
+
+/* A map in host memory has no offset that all processes share. */
+static void a_map_without_an_offset_is_read_from_the_environment(void **state)
+{
+	static const char text[] = ".func p_f0 (.param .b64 env, .param .b64 map0, "
+				   ".param .b64 map1)\n{\n.reg .b64 %a, %b;\n"
+				   "ld.param.u64 %a, [map0]; ld.param.u64 %b, [map1];\n}\n";
+	static const uint64_t offsets[PTX_PROBE_MAPS_MAX] = { 0x1000, 0 };
+	const struct ptx_probe p = {
+		.hook = PROBE_ENTER, .name = "p", .text = text, .map_offsets = offsets
+	};
+	struct result t = make(&p, 1);
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "\tadd.s64 %a, %gbpf$e, 0x1000;\n"));
+	assert_true(has(&t, "\tcvta.to.global.u64 %b, %gbpf$e;\n"
+			    "\tld.global.nc.b64 %b, [%b+8];\n"));
+	done(&t);
+}
+
+static void shared_memory_is_refused(void **state)
+{
+	static const char text[] = ".func p_f0 (.param .b64 env, .param .b64 own0)\n{\n"
+				   ".reg .b64 %a;\nld.param.u64 %a, [own0];\n}\n";
+	static const uint32_t at[PTX_PROBE_MAPS_MAX];
+	const struct ptx_probe p = { .hook = PROBE_ENTER,
+				     .name = "p",
+				     .text = text,
+				     .scratch_at = at,
+				     .scratch_bytes = 16 };
+	struct result t = make(&p, 1);
+
+	(void)state;
+	assert_int_equal(t.err, -ENOTSUP);
+	assert_non_null(strstr(buf_text(&t.r.message), "no shared memory for its WARP_SCRATCH"));
+	done(&t);
+}
+
 /* The kernel's parameters begin where the padding does, and the stub's argument keeps a distance.
  */
 static void arguments_are_read_from_the_padding(void **state)
@@ -210,6 +273,58 @@ static void arguments_are_read_from_the_padding(void **state)
 	assert_int_equal(t.form.pad, 64);
 	assert_int_equal(t.form.n_args, 0);
 	done(&t);
+}
+
+/* Where the gate's argument has something else only if the gate is used. */
+static void the_launchs_number_is_read_from_the_argument(void **state)
+{
+	struct result t = one(PROBE_BLOCK_ENTER, PROBE_FIELD(24), ", .param .b64 launch",
+			      ".reg .b64 %a; ld.param.b64 %a, [launch]; ret;");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, "ld.param.u64 %gbpf$f24, [arg+16];"));
+	done(&t);
+	/* A block that has ended may be of another launch. */
+	t = one(PROBE_BLOCK_EXIT, PROBE_FIELD(26), ", .param .b64 launch", "ret;");
+	assert_int_equal(t.err, -ENOTSUP);
+	assert_non_null(strstr(buf_text(&t.r.message), "the number (launch)"));
+	done(&t);
+	t = one(PROBE_BLOCK_EXIT, PROBE_FIELD(25), ", .param .b32 late", "ret;");
+	assert_int_equal(t.err, 0);
+	done(&t);
+}
+
+/* Sizes, and values of parameters that are not there, are constants. */
+static void parameters_are_read_by_number(void **state)
+{
+	static const char list[] = ", .param .b64 param_1, .param .b32 param_bytes_2, "
+				   ".param .b64 param_2, .param .b64 param_3, .param .b64 param_4, "
+				   ".param .b32 param_bytes_4";
+	struct result t = one(PROBE_ENTER, 0, list, "ret;");
+
+	(void)state;
+	assert_int_equal(t.err, 0);
+	assert_true(has(&t, ".reg .b64 %gbpf$r0;\n\tld.param.u32 %gbpf$r0, [pad+8];"));
+	assert_true(has(&t, ".reg .b32 %gbpf$r1;\n\tmov.b32 %gbpf$r1, 12;"));
+	assert_true(has(&t, "ld.param.u64 %gbpf$r2, [pad+16];"));
+	assert_true(has(&t, "mov.b64 %gbpf$r3, 0;"));
+	assert_true(has(&t, "mov.b64 %gbpf$r4, 0;"));
+	assert_true(has(&t, "mov.b32 %gbpf$r5, 0;"));
+	assert_int_equal(t.form.pad, 64 + 24 + 64);
+	assert_int_equal(t.form.n_args, 2); /* they are compared with the machine code's */
+	assert_int_equal(t.form.args[1].offset, 16);
+	assert_int_equal(t.form.args[1].bytes, 8);
+	done(&t);
+	kernel.params = NULL;
+	t = one(PROBE_ENTER, 0, ", .param .b64 param_1", "ret;");
+	assert_int_equal(t.err, -ENOTSUP);
+	assert_non_null(strstr(buf_text(&t.r.message), "the driver does not report"));
+	done(&t);
+	t = one(PROBE_ENTER, 0, ", .param .b32 arg_8_4", "ret;");
+	assert_int_equal(t.err, 0);
+	done(&t);
+	kernel.params = &all_params;
 }
 
 /* Fields are those that are known at entry; the lanes follow from the number of threads. */
@@ -300,6 +415,7 @@ static void the_kernel_is_a_constant(void **state)
 	const struct ptx_probe p = {
 		.hook = 34, .fields = PROBE_FIELD(2), .name = "p", .text = text
 	};
+	static const struct ptx_stub_kernel one = { "one", NULL }, two = { "two", NULL };
 	struct buf a = { 0 }, b = { 0 };
 	struct ptx_stub_form form;
 
@@ -310,9 +426,9 @@ static void the_kernel_is_a_constant(void **state)
 		buf_clear(&a);
 		buf_clear(&b);
 		assert_int_equal(
-			ptx_probe_stub(&a, 90, 64, "one", probe, probe_envs, 1, &form, NULL), 0);
+			ptx_probe_stub(&a, 90, 64, &one, probe, probe_envs, 1, &form, NULL), 0);
 		assert_int_equal(
-			ptx_probe_stub(&b, 90, 64, "two", probe, probe_envs, 1, &form, NULL), 0);
+			ptx_probe_stub(&b, 90, 64, &two, probe, probe_envs, 1, &form, NULL), 0);
 		assert_int_equal(strcmp(buf_text(&a), buf_text(&b)) != 0, i);
 	}
 	buf_finish(&a);
@@ -363,7 +479,12 @@ int main(void)
 		cmocka_unit_test(labels_belong_to_their_scopes),
 		cmocka_unit_test(maps_are_read_from_the_environment),
 		cmocka_unit_test(offsets_of_maps_are_constants),
+		cmocka_unit_test(shared_memory_is_refused),
+		cmocka_unit_test(control_words_have_the_offset_of_their_row),
+		cmocka_unit_test(a_map_without_an_offset_is_read_from_the_environment),
 		cmocka_unit_test(arguments_are_read_from_the_padding),
+		cmocka_unit_test(the_launchs_number_is_read_from_the_argument),
+		cmocka_unit_test(parameters_are_read_by_number),
 		cmocka_unit_test(each_field_of_the_hook_is_known),
 		cmocka_unit_test(what_a_stub_lacks_is_refused),
 		cmocka_unit_test(lanes_and_sites_are_refused),

@@ -39,7 +39,9 @@ static const char *const sources[] = {
 	"call (r0), f, (a, %r1, 5); call.uni g; tex.2d.v4.f32.s32 {%a,%b,%c,%d}, [t, {%x, %y}];\n"
 	"mov.f32 %f1, %v.x; mov.v2.f32 %v, { 0f00000000,%f1 }; st.v2.f32 [%rd1], %v; @ ! %p1 bra "
 	"L; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, "
-	"%r1, ~7;\n"
+	"%r1, ~7; vmad.s32.u32.u32.sat %r1, -%r2.b1, %r3.h0, %r4; vmad.s32.u32.u32 %r1, %r2, %r3, "
+	"- "
+	"%r4;\n"
 	"cp.async.ca.shared::cta.global [%r1], [%rd1], 16;\nL: ret;\n}\n",
 	/* Scopes, tables, debug lines, unknown directives. */
 	HEAD
@@ -252,6 +254,10 @@ static void bad_text_is_refused_with_its_line(void **state)
 		{ HEAD ".entry k() {\n/* never closed\n", "t:5", "comment is not closed" },
 		{ HEAD ".entry k() {\n`\n}", "t:5", "a character that PTX does not use" },
 		{ HEAD ".entry k() {\n@5 ret;\n}", "t:5", "a predicate expected" },
+		{ HEAD ".entry k() {\nvmad.s32.u32.u32 %r1, %r2, %r3, --%r4;\n}", "t:5",
+		  "a number expected" },
+		{ HEAD ".entry k() {\nvmad.s32.u32.u32 %r1, %r2, %r3, -%r4+4;\n}", "t:5",
+		  "a register behind the minus expected" },
 		{ HEAD ".global .u32 a[2;\n", "t:4", "']' expected" },
 		{ HEAD ".global a;\n", "t:4", "a type such as .u32" },
 		{ HEAD ".global .align 3 .u32 a;\n", "t:4", "3 is no alignment" },

@@ -10,7 +10,7 @@ static struct clocked c;
 
 static int verdict = GBPF_GO, level; /* of its answer */
 
-/* submit: counts the call, notes what it is told, and grants n. */
+/* submit: counts the call, records its arguments, and grants n. */
 static void use(uint64_t version, int n)
 {
 	const struct ebpf_insn insns[] = {

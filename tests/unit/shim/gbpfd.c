@@ -94,6 +94,14 @@ void welcome(unsigned nfds)
 		tell_devices();
 	}
 	receive(&m, PROTO_BOARD_MAPPED, none, &n);
+	name_all_tools();
+}
+
+void name_all_tools(void)
+{
+	union proto_message m = { 0 };
+
+	CHECK(proto_send(d.sock, &m, PROTO_PROBE_END, NULL, 0) == 0);
 }
 
 void add_other_board(void)

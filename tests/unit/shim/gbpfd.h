@@ -46,7 +46,8 @@ extern char socket_path[96];
 void make_pages(void);
 void receive(union proto_message *m, enum proto_type type, int fds[8], unsigned *nfds);
 void accept_hello(void);
-void welcome(unsigned nfds); /* and answers a request for device numbers with device 0 */
+void welcome(unsigned nfds); /* answers a request for device numbers with device 0; no tools */
+void name_all_tools(void);
 void welcome_early(unsigned nfds);
 void tell_devices(void);
 void add_other_board(void);

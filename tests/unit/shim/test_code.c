@@ -544,7 +544,7 @@ static void queries_answer_for_the_original(void **state)
 
 static CUstream stream;
 
-/* Launches two with the attributes, and returns what the scheduler was told. */
+/* Launches two with the attributes, and returns what the scheduler got. */
 static const struct sched_launch *launched(CUlaunchAttribute *attrs, unsigned n, CUfunction f)
 {
 	CUlaunchConfig c = { 64, 1, 1, 32, 1, 1, 0, stream, attrs, n };

@@ -399,7 +399,7 @@ static void with_another_driver(void)
 	without_compiler_and_stub();
 }
 
-/* The linker of the rig answers with one stub after the other, so both are made anew. */
+/* The linker of the rig answers with one stub after the other, so both are made again. */
 static void damage_compiled(void)
 {
 	char path[PATH_MAX];

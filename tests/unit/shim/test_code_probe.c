@@ -18,6 +18,8 @@ static uint64_t address = 0x1234;
 static uint32_t number = 77;
 static void *two_params[3] = { &address, &number };
 
+static const struct ptx_stub_kernel two = { "two", NULL };
+
 /* What the driver was given, and how it answers. */
 static struct {
 	CUresult load, get;
@@ -77,14 +79,15 @@ static const struct ptx_probe lane_mode = { .hook = PROBE_ENTER,
 static int probe(struct shim_code_probed *ret, const char *kernel, const struct ptx_probe *probes,
 		 uint32_t n, const char *text)
 {
+	const struct ptx_stub_kernel of = { kernel, NULL };
 	struct cubin_patched *p = NULL;
 	struct report r;
 	int err;
 
 	report_init(&r);
 	memset(ret, 0, sizeof(*ret));
-	err = shim_code_probe_make(&p, rig_image, rig_image_bytes, kernel, probes, probe_envs, n,
-				   NULL, NULL, &r);
+	err = shim_code_probe_make(&p, rig_image, rig_image_bytes, &of, probes, probe_envs, n, NULL,
+				   NULL, &r);
 	err = err ? err : shim_code_probe_load(ret, p, kernel, &r);
 	if (err && !strstr(buf_text(&r.message), text)) {
 		fail_msg("'%s' is not in '%s'", text, buf_text(&r.message));
@@ -154,7 +157,7 @@ static void what_cannot_be_probed_is_refused_before_it_is_loaded(void **state)
 	assert_int_equal(probe(&f, "two", &wrong, 1, "no root"), -EINVAL);
 	assert_int_equal(probe(&f, "two", probe_both, 0, "0 probes"), -EINVAL);
 	report_init(&r);
-	assert_int_equal(shim_code_probe_make(&p, other, sizeof(other), "two", probe_both,
+	assert_int_equal(shim_code_probe_make(&p, other, sizeof(other), &two, probe_both,
 					      probe_envs, 2, NULL, NULL, &r),
 			 -ENOTSUP);
 	report_finish(&r);
@@ -188,7 +191,7 @@ static void refusals_of_the_driver_leave_nothing(void **state)
 	launch_copy(false);
 	rig_link = CUDA_ERROR_INVALID_PTX;
 	report_init(&r);
-	assert_int_equal(shim_code_probe_make(&p, rig_image, rig_image_bytes, "two", probe_both,
+	assert_int_equal(shim_code_probe_make(&p, rig_image, rig_image_bytes, &two, probe_both,
 					      envs, 2, NULL, NULL, &r),
 			 -ENOEXEC);
 	assert_non_null(strstr(buf_text(&r.message), "ptxas fatal: no such gate"));

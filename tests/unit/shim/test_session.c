@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "base/shm.h"
 
 #include "../await.h"
@@ -46,6 +47,51 @@ static void attach_sends_hello(void)
 	pthread_join(t, NULL); /* no policy is in force, so cuInit waits for none */
 	CHECK(r == CUDA_SUCCESS);
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
+}
+
+static void *init_thread(void *ret_done)
+{
+	CHECK(init(0) == CUDA_SUCCESS);
+	store_release((uint32_t *)ret_done, 1u);
+	return NULL;
+}
+
+/* A gbpfd that has not named the tools yet, or is gone, in 0.1 s or so. */
+static void init_awaits_tools(bool killed)
+{
+	union proto_message m;
+	uint64_t begin;
+	uint32_t done = 0;
+	pthread_t t;
+	int none[8];
+	unsigned n;
+
+	make_pages();
+	CHECK(pthread_create(&t, NULL, init_thread, &done) == 0);
+	accept_hello();
+	welcome_early(3);
+	begin = clock_now_ns(); /* cuInit does not wait for the tools yet */
+	tell_devices();
+	receive(&m, PROTO_BOARD_MAPPED, none, &n);
+	(void)poll(NULL, 0, 100);
+	CHECK(!load_acquire(&done) || clock_now_ns() - begin >= 1000000000u);
+	if (killed) {
+		close(d.sock);
+	} else {
+		name_all_tools();
+	}
+	pthread_join(t, NULL);
+	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
+}
+
+static void init_returns_when_tools_are_named(void)
+{
+	init_awaits_tools(false);
+}
+
+static void init_does_not_await_tools_of_a_dead_gbpfd(void)
+{
+	init_awaits_tools(true);
 }
 
 static void policy_applies_from_first_launch(void)
@@ -415,6 +461,8 @@ static void invalid_message_ends_only_the_session(void)
 		in_a_process(name);                                                                \
 	}
 CASE(attach_sends_hello)
+CASE(init_returns_when_tools_are_named)
+CASE(init_does_not_await_tools_of_a_dead_gbpfd)
 CASE(policy_applies_from_first_launch)
 CASE(latency_program_opens_requests)
 CASE(killed_program_is_marked_before_its_socket_closes)
@@ -446,6 +494,8 @@ static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_attach_sends_hello),
+		cmocka_unit_test(test_init_returns_when_tools_are_named),
+		cmocka_unit_test(test_init_does_not_await_tools_of_a_dead_gbpfd),
 		cmocka_unit_test(test_policy_applies_from_first_launch),
 		cmocka_unit_test(test_latency_program_opens_requests),
 		cmocka_unit_test(test_killed_program_is_marked_before_its_socket_closes),

@@ -389,6 +389,56 @@ static void read_registers(void *arg)
 	free(c.data);
 }
 
+/* n values of 8 bytes that a kernel reads; all at once, or one after the other. */
+static int registers_for(unsigned n, bool at_once)
+{
+	struct buf text = { 0 };
+	struct code c;
+	int said;
+
+	buf_printf(&text,
+		   ".version 7.0\n.target sm_70\n.address_size 64\n"
+		   ".visible .entry mark(.param .u64 at)\n{\n"
+		   ".reg .b64 %%q, %%v<%u>; ld.param.u64 %%q, [at];\n",
+		   n);
+	for (unsigned k = 0; k < 2; k++) {
+		for (unsigned i = 0; i < n; i++) {
+			if (k == 0) {
+				buf_printf(&text, "ld.global.u64 %%v%u, [%%q+%u];\n", i, 8 * i);
+			}
+			if (k == (unsigned)at_once) {
+				buf_printf(&text, "st.global.u64 [%%q+%u], %%v%u;\n", 8 * i, i);
+			}
+		}
+	}
+	buf_puts(&text, "ret;\n}\n");
+	c = link_text(unqual(buf_text(&text)));
+	said = (int)patch_registers(c.data, "mark");
+	free(c.data);
+	buf_finish(&text);
+	return said;
+}
+
+static void count_registers(void *arg)
+{
+	int all, one;
+
+	(void)arg;
+	context();
+	all = registers_for(60, true);
+	one = registers_for(60, false);
+	CHECK(all == 120); /* the address is a parameter */
+	CHECK(one == 64);
+	CHECK(registers_for(200, true) == 255);
+	CHECK(registers_for(20, false) == 2 + 2 + 40);
+}
+
+static void values_that_are_not_live_at_once_share_registers(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(count_registers, NULL), 0);
+}
+
 static void kernels_have_the_registers_of_the_file(void **state)
 {
 	(void)state;
@@ -495,6 +545,7 @@ int main(void)
 		cmocka_unit_test(other_machine_code_is_refused),
 		cmocka_unit_test(two_compilations_differ_only_in_the_argument),
 		cmocka_unit_test(kernels_have_the_registers_of_the_file),
+		cmocka_unit_test(values_that_are_not_live_at_once_share_registers),
 		cmocka_unit_test(a_stub_runs_before_its_kernel),
 		cmocka_unit_test(code_that_does_not_fit_its_tables_is_refused),
 	};

@@ -509,7 +509,7 @@ static void stop_server(void)
 	}
 }
 
-/* The server stands still, so what was put into a stream cannot have been done. */
+/* The server is stopped, so what was put into a stream cannot have been done. */
 static void fresh_program(void *arg)
 {
 	CUfunction empty;

@@ -123,11 +123,15 @@ static int member(struct declared *d, const struct btf_type *in, uint32_t i)
 static void from_bpftime(struct declared *d)
 {
 	static const struct {
-		uint32_t theirs, ours;
+		uint32_t theirs, ours, place;
 	} types[] = {
-		{ 1501, GBPF_MAP_HASH },    { 1502, GBPF_MAP_WARP_ARRAY }, { 1503, GBPF_MAP_ARRAY },
-		{ 1504, GBPF_MAP_ARRAY },   { 1512, GBPF_MAP_WARP_ARRAY }, { 1513, GBPF_MAP_ARRAY },
-		{ 1527, GBPF_MAP_SM_RING },
+		{ 1501, GBPF_MAP_HASH, 0 },
+		{ 1502, GBPF_MAP_WARP_ARRAY, 0 },
+		{ 1503, GBPF_MAP_ARRAY, 0 },
+		{ 1504, GBPF_MAP_ARRAY, 0 },
+		{ 1512, GBPF_MAP_WARP_ARRAY, (uint32_t)GBPF_F_HOST },
+		{ 1513, GBPF_MAP_ARRAY, (uint32_t)GBPF_F_HOST },
+		{ 1527, GBPF_MAP_SM_RING, 0 },
 	};
 	struct ebpf_map_def *def = d->def;
 	size_t i = 0;
@@ -139,7 +143,7 @@ static void from_bpftime(struct declared *d)
 		return;
 	}
 	def->type = types[i].ours;
-	def->flags = (def->flags & ~BPFTIME_MMAPABLE) | (uint32_t)GBPF_F_DEVICE;
+	def->flags = (def->flags & ~BPFTIME_MMAPABLE) | (uint32_t)GBPF_F_DEVICE | types[i].place;
 	if (def->type == GBPF_MAP_SM_RING) {
 		uint32_t entries = 1;
 
@@ -213,7 +217,27 @@ static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 
 #define KNOWN_FLAGS                                                                                \
 	(GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH | GBPF_F_DEVICE |            \
-	 GBPF_F_DEFER)
+	 GBPF_F_DEFER | GBPF_F_HOST)
+
+/* Refuses GBPF_F_HOST where it has no meaning. */
+static int check_host(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
+{
+	if (!(d->flags & (uint32_t)GBPF_F_HOST)) {
+		return 0;
+	}
+	if (!(d->flags & (uint32_t)GBPF_F_DEVICE)) {
+		report_hint(p->r, "write GBPF_F_DEVICE | GBPF_F_HOST; maps of programs outside of "
+				  "kernels are in host memory anyway");
+		return refuse_map(p, d, -EINVAL, "GBPF_F_HOST without GBPF_F_DEVICE");
+	}
+	if (d->flags & (uint32_t)GBPF_F_DEFER) {
+		report_hint(p->r, "drop GBPF_F_DEFER to see values of a running kernel, else "
+				  "GBPF_F_HOST");
+		return refuse_map(p, d, -EINVAL,
+				  "deferred additions are not visible while the kernel runs");
+	}
+	return 0;
+}
 
 static int check_device(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 {
@@ -248,11 +272,12 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	}
 	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
 		report_hint(p->r, "flags: GBPF_F_TENANT, GBPF_F_DAEMON, GBPF_F_RDONLY, "
-				  "GBPF_F_EPOCH, GBPF_F_DEVICE, GBPF_F_DEFER");
+				  "GBPF_F_EPOCH, GBPF_F_DEVICE, GBPF_F_DEFER, GBPF_F_HOST");
 		return refuse_map(p, d, -EINVAL, "unknown map_flags");
 	}
 	err = check_numbers(p, d);
 	err = err ? err : check_device(p, d);
+	err = err ? err : check_host(p, d);
 	if (err) {
 		return err;
 	}
@@ -347,6 +372,10 @@ static int read_inner(const struct declared *outer, struct ebpf_obj_map_at *at)
 	err = ebpf_obj_find_lock(d.p, d.def, d.value_type, &d.def->lock_1);
 	if (err) {
 		return err;
+	}
+	if (ebpf_map_type_has(d.def->type, EBPF_MAP_IN_BLOCK)) {
+		return refuse_map(d.p, outer->def, -EINVAL,
+				  "a map in shared memory cannot be in an array of maps");
 	}
 	if (d.values || ebpf_map_type_has(d.def->type, EBPF_MAP_MAPS) ||
 	    ebpf_map_type_has(d.def->type, EBPF_MAP_PROGRAMS)) {

@@ -10,9 +10,11 @@
 
 #define MAP_FLAGS                                                                                  \
 	((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | (uint32_t)GBPF_F_EPOCH |        \
-	 (uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER)
+	 (uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER | (uint32_t)GBPF_F_HOST)
 /* GBPF_F_DEFER is for maps in memory of the GPU. */
 #define EBPF_F_DEFERRED ((uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER)
+/* GBPF_F_HOST places a map of kernels in host memory. */
+#define EBPF_F_PINNED ((uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_HOST)
 #define PAGE 4096u
 
 static int name_ok(const char *name)
@@ -37,6 +39,9 @@ static int flags_ok(uint32_t flags)
 	}
 	if (flags & (uint32_t)GBPF_F_DEFER) {
 		return flags == EBPF_F_DEFERRED;
+	}
+	if (flags & (uint32_t)GBPF_F_HOST) {
+		return flags == EBPF_F_PINNED;
 	}
 	/* The tenant writes its instance, so it can be neither private to gbpfd nor constant;
 	 * epochs are published to all processes. Kernels of the tenant write its instance of a
@@ -122,50 +127,104 @@ static int inner_ok(const struct ebpf_map_def *defs, unsigned n, const struct eb
 	const struct ebpf_map_def *in = d->inner_1 ? &defs[d->inner_1 - 1] : NULL;
 
 	return !in || (d->inner_1 <= n && !ebpf_map_type_has(in->type, EBPF_MAP_MAPS) &&
-		       !ebpf_map_type_has(in->type, EBPF_MAP_PROGRAMS));
+		       !ebpf_map_type_has(in->type, EBPF_MAP_PROGRAMS) &&
+		       !ebpf_map_type_has(in->type, EBPF_MAP_IN_BLOCK));
+}
+
+/* Lays map i out behind `end` of its region. */
+static int lay(const struct ebpf_map_def *defs, unsigned n, unsigned i, struct ebpf_map *maps,
+	       uint64_t end[EBPF_REGIONS])
+{
+	const struct ebpf_map_def *d = &defs[i];
+	enum ebpf_region region = region_of(d->flags);
+	uint64_t bytes;
+	int err = ebpf_map_check(d);
+
+	if (err || !inner_ok(defs, n, d)) {
+		return err ? err : -EINVAL;
+	}
+	maps[i] = (struct ebpf_map){ .max_entries = d->max_entries,
+				     .key_bytes = d->key_bytes,
+				     .value_bytes = d->value_bytes,
+				     .type = d->type,
+				     .ops = ebpf_map_type_of(d->type),
+				     .flags = d->flags,
+				     .index = i,
+				     .region = region,
+				     .region_offset = ROUND_UP(end[region], MAP_ALIGN),
+				     .inner_1 = d->inner_1,
+				     .lock_1 = d->lock_1 };
+	/* Cannot overflow: at most 2^20 elements of 2^17 bytes, 2^14 times. */
+	bytes = maps[i].ops->layout(&maps[i]);
+	end[region] = maps[i].region_offset + bytes;
+	if (end[region] > EBPF_MAX_REGION_BYTES) {
+		return -E2BIG;
+	}
+	maps[i].bytes = (uint32_t)bytes;
+	return 0;
+}
+
+/* Lays out the maps that are in host memory, or all others. */
+static int lay_all(const struct ebpf_map_def *defs, unsigned n, int in_host, struct ebpf_map *maps,
+		   uint64_t end[EBPF_REGIONS])
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < n && !err; i++) {
+		if (!!(defs[i].flags & (uint32_t)GBPF_F_HOST) == in_host) {
+			err = lay(defs, n, i, maps, end);
+		}
+	}
+	return err;
 }
 
 int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_map *maps,
 		     size_t ret_region_bytes[EBPF_REGIONS])
 {
 	uint64_t end[EBPF_REGIONS] = { 0 };
+	int err;
 
 	if (n > EBPF_MAX_MAPS) {
 		return -E2BIG;
 	}
 	end[EBPF_REGION_GLOBAL] = first_offset(defs, n);
-	for (unsigned i = 0; i < n; i++) {
-		const struct ebpf_map_def *d = &defs[i];
-		enum ebpf_region region = region_of(d->flags);
-		uint64_t bytes;
-		int err = ebpf_map_check(d);
-
-		if (err || !inner_ok(defs, n, d)) {
-			return err ? err : -EINVAL;
-		}
-		maps[i] = (struct ebpf_map){ .max_entries = d->max_entries,
-					     .key_bytes = d->key_bytes,
-					     .value_bytes = d->value_bytes,
-					     .type = d->type,
-					     .ops = ebpf_map_type_of(d->type),
-					     .flags = d->flags,
-					     .index = i,
-					     .region = region,
-					     .region_offset = ROUND_UP(end[region], MAP_ALIGN),
-					     .inner_1 = d->inner_1,
-					     .lock_1 = d->lock_1 };
-		/* Cannot overflow: at most 2^20 elements of 2^17 bytes, 2^14 times. */
-		bytes = maps[i].ops->layout(&maps[i]);
-		end[region] = maps[i].region_offset + bytes;
-		if (end[region] > EBPF_MAX_REGION_BYTES) {
-			return -E2BIG;
-		}
-		maps[i].bytes = (uint32_t)bytes;
+	err = lay_all(defs, n, 0, maps, end);
+	/* They have pages of their own. */
+	end[EBPF_REGION_TENANT] = ROUND_UP(end[EBPF_REGION_TENANT], PAGE);
+	err = err ? err : lay_all(defs, n, 1, maps, end);
+	if (err) {
+		return err;
 	}
 	for (int r = 0; r < EBPF_REGIONS; r++) {
 		ret_region_bytes[r] = ROUND_UP(end[r], PAGE);
 	}
 	return 0;
+}
+
+size_t ebpf_maps_host_at(const struct ebpf_map *maps, unsigned n, size_t region_bytes)
+{
+	uint64_t at = region_bytes;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (maps[i].flags & (uint32_t)GBPF_F_HOST) {
+			at = MIN(at, maps[i].region_offset);
+		}
+	}
+	return (size_t)at;
+}
+
+uint32_t ebpf_maps_scratch(const struct ebpf_map *maps, unsigned n, uint32_t *ret_at)
+{
+	uint32_t end = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		ret_at[i] = 0;
+		if (maps[i].ops->traits & EBPF_MAP_IN_BLOCK) {
+			ret_at[i] = end;
+			end += ROUND_UP(maps[i].stride * maps[i].max_entries, 16u);
+		}
+	}
+	return end;
 }
 
 void ebpf_maps_bind(struct ebpf_map *maps, unsigned n, enum ebpf_region region, void *base)

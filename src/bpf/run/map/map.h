@@ -9,7 +9,8 @@
  *
  * TENANT: one memfd per tenant; that tenant and gbpfd write. A map with GBPF_F_DEVICE has its copy
  * for gbpfd and tools here: the map itself is in memory of the GPU, at the same offset of a block
- * with the region's layout.
+ * with the region's layout. Maps with GBPF_F_HOST are in pinned host memory instead; their copies
+ * are the last ones of the region, in pages of their own.
  *
  * DAEMON: plain memory of gbpfd.
  *
@@ -28,6 +29,8 @@
  * place.
  *
  * BLOCK_ARRAY, GPU_THREAD_ARRAY: as ARRAY, where i is the number of the block or thread.
+ *
+ * WARP_SCRATCH: likewise, in a warp's part of the block's shared memory; it has no other memory.
  *
  * All other lookups call the helper: in an epoch array the copy depends on the call, in a
  * THREAD_ARRAY on the thread. PROG_ARRAY has no memory. */
@@ -111,6 +114,7 @@ struct ebpf_map {
 #define EBPF_THREAD_SLOTS 64u
 #define EBPF_SM_SLOTS 256u  /* multiprocessors with a number that is equal modulo it share one */
 #define EBPF_WARP_SLOTS 64u /* of a multiprocessor */
+#define EBPF_SCRATCH_BYTES 1024u    /* of a WARP_SCRATCH, for each warp of a block */
 #define EBPF_MAX_LPM_KEY_BYTES 260u /* with the prefix length */
 #define EBPF_EPOCH_COPIES 4u
 
@@ -131,6 +135,14 @@ int ebpf_map_check(const struct ebpf_map_def *def);
  * unused). Deterministic: every process computes the same. Returns 0, -EINVAL or -E2BIG. */
 int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_map *maps,
 		     size_t ret_region_bytes[EBPF_REGIONS]);
+
+/* Returns the offset in the TENANT region, whose size is given, behind which the maps with
+ * GBPF_F_HOST lie: a multiple of 4096, and the size if there are none. */
+size_t ebpf_maps_host_at(const struct ebpf_map *maps, unsigned n, size_t region_bytes);
+
+/* Returns the bytes that the WARP_SCRATCH maps take for each warp of a block, a multiple of 16;
+ * stores the offset of each in them, 0 for other maps. */
+uint32_t ebpf_maps_scratch(const struct ebpf_map *maps, unsigned n, uint32_t *ret_at);
 
 /* Sets ->data of all maps of a region to base + region_offset, and takes copies of the seeds of its
  * hash tables; base NULL clears them. */

@@ -1,6 +1,6 @@
 /* Types with permanent elements that are found by index: ARRAY (with or without epochs), HISTOGRAM,
- * THREAD_ARRAY, SM_ARRAY, WARP_ARRAY, BLOCK_ARRAY, GPU_THREAD_ARRAY, ARRAY_OF_MAPS and PROG_ARRAY.
- */
+ * THREAD_ARRAY, SM_ARRAY, WARP_ARRAY, BLOCK_ARRAY, GPU_THREAD_ARRAY, WARP_SCRATCH, ARRAY_OF_MAPS
+ * and PROG_ARRAY. */
 #include "bpf/run/map/map_int.h"
 
 #include <errno.h>
@@ -250,7 +250,8 @@ const struct ebpf_map_type ebpf_map_type_THREAD_ARRAY = {
 static int place_check(const struct ebpf_map_def *d)
 {
 	return d->key_bytes == 4 && d->value_bytes && d->value_bytes % 8 == 0 &&
-	       (d->flags & ~(uint32_t)GBPF_F_DEFER) == (uint32_t)GBPF_F_DEVICE;
+	       (d->flags & ~((uint32_t)GBPF_F_DEFER | (uint32_t)GBPF_F_HOST)) ==
+		       (uint32_t)GBPF_F_DEVICE;
 }
 
 static uint64_t sm_layout(struct ebpf_map *m)
@@ -326,6 +327,33 @@ uint64_t ebpf_array_dropped(const struct ebpf_map *m)
 
 OWN_ARRAY(BLOCK_ARRAY);
 OWN_ARRAY(GPU_THREAD_ARRAY);
+
+/* ---- WARP_SCRATCH ----
+ *
+ * The form of a kernel that uses it has it in shared memory (ptx/probe.h), so it takes none here.
+ */
+
+static int scratch_check(const struct ebpf_map_def *d)
+{
+	return d->key_bytes == 4 && d->value_bytes && d->value_bytes % 8 == 0 &&
+	       d->flags == (uint32_t)GBPF_F_DEVICE && d->max_entries <= EBPF_SCRATCH_BYTES / 8 &&
+	       d->value_bytes <= EBPF_SCRATCH_BYTES / d->max_entries;
+}
+
+static uint64_t scratch_layout(struct ebpf_map *m)
+{
+	m->stride = m->value_bytes;
+	return 0;
+}
+
+const struct ebpf_map_type ebpf_map_type_WARP_SCRATCH = {
+	.traits = EBPF_MAP_INDEXED | EBPF_MAP_ON_DEVICE | EBPF_MAP_IN_BLOCK,
+	.max_entries = EBPF_SCRATCH_BYTES / 8,
+	.hint = "it has u32 keys, values of whole 8 bytes, at most 1024 bytes in all, and "
+		"map_flags GBPF_F_DEVICE",
+	.check = scratch_check,
+	.layout = scratch_layout,
+};
 
 /* ---- ARRAY_OF_MAPS, PROG_ARRAY ---- */
 

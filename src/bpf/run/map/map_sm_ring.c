@@ -17,7 +17,7 @@ static int ring_check(const struct ebpf_map_def *d)
 {
 	return !d->key_bytes && d->value_bytes && d->value_bytes % 8 == 0 &&
 	       d->value_bytes <= MAX_VALUE_BYTES && !(d->max_entries & (d->max_entries - 1)) &&
-	       d->flags == (uint32_t)GBPF_F_DEVICE;
+	       (d->flags & ~(uint32_t)GBPF_F_HOST) == (uint32_t)GBPF_F_DEVICE;
 }
 
 static uint64_t ring_layout(struct ebpf_map *m)

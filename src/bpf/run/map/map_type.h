@@ -24,6 +24,7 @@ enum ebpf_map_trait {
 	EBPF_MAP_ON_DEVICE = 2048, /* may lie in memory of the GPU (GBPF_F_DEVICE) */
 	EBPF_MAP_BUCKETS = 4096,   /* a hash table that does (map_bucket.h) */
 	EBPF_MAP_DEFERS = 8192,	   /* sums may be deferred (GBPF_F_DEFER) */
+	EBPF_MAP_IN_BLOCK = 16384, /* in shared memory of blocks: no other memory, and no reader */
 };
 
 /* The operations of a map type. Any thread, also in gbpfd, calls them without locks; none blocks,

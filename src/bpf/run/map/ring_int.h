@@ -31,6 +31,9 @@ enum ebpf_ring_state { RING_BUSY, RING_DONE, RING_DISCARDED };
 
 static inline struct ebpf_ring ebpf_ring_of(const struct ebpf_map *m)
 {
+	if (!m->data) {
+		return (struct ebpf_ring){ .blocks = m->n_slots };
+	}
 	return (struct ebpf_ring){ .shared = (void *)(m->data + m->head_off),
 				   .data = m->data + m->elem_off,
 				   .blocks = m->n_slots };

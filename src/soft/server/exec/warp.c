@@ -168,6 +168,7 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct exec_op *code = w->code;
 	const uint64_t lanes = exec_lane_count(w->mask);
+	const bool parted = w->n_groups > 0; /* a group alone keeps no other waiting */
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
@@ -201,8 +202,10 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 	*ret_done = done;
 	w->block->lanes += done * lanes;
 	w->clock += done;
-	w->streak += (uint32_t)done;
-	w->parting += w->n_groups ? (uint32_t)done : 0;
+	if (parted) {
+		w->streak += (uint32_t)done;
+		w->parting += (uint32_t)done;
+	}
 	return step;
 }
 

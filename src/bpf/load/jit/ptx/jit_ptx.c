@@ -130,6 +130,9 @@ static void signature(struct ebpf_ptx_jit *j, const struct ebpf_jit_func *f)
 		buf_printf(&j->out, ".param .b64 a%u, ", k);
 	}
 	buf_puts(&j->out, ".param .b64 env");
+	if (j->hook && is_root(f) && j->plan->options->device_control) {
+		buf_puts(&j->out, ", .param .b64 control");
+	}
 	for (unsigned k = 0; k < EBPF_MAX_MAPS && is_root(f); k++) {
 		if (j->maps >> k & 1) {
 			buf_printf(&j->out, ", .param .b64 %s%u", ebpf_ptx_map_param(j, k), k);
@@ -354,6 +357,12 @@ static int functions(struct ebpf_ptx_jit *j)
 		j->pc += i->code == EBPF_LD_IMM64;
 	}
 	epilogue(j);
+	if (!err && j->lost) {
+		j->pc = j->lost - 1;
+		err = ebpf_ptx_refuse(j, "a look-up in shared memory in a function of the program, "
+					 "which only the program itself can make (inline the "
+					 "function)");
+	}
 	return err ? err : j->out.failed;
 }
 

@@ -16,11 +16,13 @@
  * field and as wide as it. A parameter arg_OFFSET_BYTES for each argument of the kernel that it
  * reads follows, of 4 bytes or, for 8 bytes, of 8. With the option `maps` parameters mapN, of 64
  * bits, stand between env and the fields, for each map N that the root uses: the address of its
- * data. Its other functions that receive the context take the parameters of fields and arguments
- * after env. The verdict, 0, is not returned.
+ * data. Instead of map it is sum for one with GBPF_F_DEFER, and own for a WARP_SCRATCH, whose
+ * address is that of the warp's instance. Its other functions that receive the context take the
+ * parameters of fields and arguments after env. The verdict, 0, is not returned.
  *
- * With `device_control` the root also takes `block` and, in lane mode, `active`, and returns at
- * once in blocks that the control word leaves out.
+ * With `device_control` a parameter `control` of 64 bits stands behind env, the generic address
+ * that bpf/run/ptx_env.h describes. The root also takes `block` and, in lane mode, `active`, and
+ * returns at once in blocks that the control word leaves out.
  *
  * With the option `label` each function begins with the label EBPF_PTX_LABEL and this name, and a
  * label $LN stands before the code of instruction N if that accesses memory or calls something.

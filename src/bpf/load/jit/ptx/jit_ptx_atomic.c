@@ -35,11 +35,11 @@ static void atomic_shared(struct ebpf_ptx_jit *j, const struct atomic *a, int fe
 {
 	const struct ebpf_ptx_value *at = &ebpf_ptx_known(j)->base;
 	const char *name = atomic_name(a->op), *scope = ebpf_ptx_scope(j, at);
-	const char *space = ebpf_ptx_in_device(j, at) ? ".global" : "";
+	const char *space = ebpf_ptx_space(j, at);
 	char type = a->op == EBPF_ADD ? 'u' : 'b';
 
 	if (*space) {
-		ebpf_ptx_op(j, "cvta.to.global.u64 %%t0, %%t0");
+		ebpf_ptx_op(j, "cvta.to%s.u64 %%t0, %%t0", space);
 	}
 	if (!fetch) {
 		ebpf_ptx_op(j, "red.relaxed%s%s.%s.%c%u [%%t0], %s", scope, space, name, type,

@@ -202,7 +202,9 @@ void ebpf_ptx_control(struct ebpf_ptx_jit *j)
 {
 	ebpf_ptx_op(j, "mov.u32 %%w0, %%smid");
 	ebpf_ptx_op(j, "and.b32 %%w0, %%w0, %u", EBPF_PTX_CONTROL_WORDS - 1);
-	ebpf_ptx_op(j, "mad.wide.u32 %%t0, %%w0, %u, %%genv", EBPF_PTX_CONTROL_STRIDE);
+	ebpf_ptx_op(j, "ld.param.u64 %%t0, [control]");
+	ebpf_ptx_op(j, "cvta.to.global.u64 %%t0, %%t0");
+	ebpf_ptx_op(j, "mad.wide.u32 %%t0, %%w0, %u, %%t0", EBPF_PTX_CONTROL_STRIDE);
 	ebpf_ptx_op(j, "ld.relaxed.sys.global.u32 %%w2, [%%t0+%u]", EBPF_PTX_CONTROL_AT);
 	if (ebpf_ptx_reads_field(j, "block")) {
 		sample_block(j);

@@ -17,6 +17,7 @@ struct ebpf_ptx_jit {
 	uint64_t fields;	   /* of its context that it reads: bit i for the i-th */
 	uint64_t maps;		   /* whose addresses are parameters of the root */
 	uint64_t uses;		   /* maps that the root uses, as far as it has been written */
+	uint32_t lost;		   /* 1 + place of a look-up in shared memory outside of the root */
 	struct ebpf_ptx_flow flow; /* not of checked programs */
 	struct ebpf_ptx_arg {
 		char name[24];		/* of a parameter, behind those of fields */
@@ -45,8 +46,8 @@ int ebpf_ptx_refuse(struct ebpf_ptx_jit *j, const char *fmt, ...) PRINTF_LIKE(2,
 
 /* Returns what is known before the instruction. */
 const struct ebpf_ptx_fact *ebpf_ptx_known(const struct ebpf_ptx_jit *j);
-/* Returns ".gpu", or ".sys" if other devices may use the memory as well; for map values ".gpu" if
- * the map is in memory of the GPU. */
+/* Returns the threads that may use the memory at the same time: ".cta" for values of maps in shared
+ * memory, ".gpu" for those of maps in memory of the GPU, else ".sys". */
 const char *ebpf_ptx_scope(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
 /* Returns the number of bytes of a load or store. */
 unsigned ebpf_ptx_size(const struct ebpf_insn *i);
@@ -104,8 +105,8 @@ void ebpf_ptx_address(struct ebpf_ptx_jit *j, unsigned base, int off);
  * atomic, are aligned. */
 void ebpf_ptx_check(struct ebpf_ptx_jit *j, unsigned bytes, int aligned);
 void ebpf_ptx_atomic(struct ebpf_ptx_jit *j, const struct ebpf_insn *i);
-/* Returns whether the map of a value is in memory of the GPU. */
-int ebpf_ptx_in_device(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
+/* Returns the space of the map of a value, ".global" or ".shared"; "": not known. */
+const char *ebpf_ptx_space(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
 
 /* Returns whether addresses of maps are parameters of the function that is being translated. */
 int ebpf_ptx_has_map_params(const struct ebpf_ptx_jit *j);

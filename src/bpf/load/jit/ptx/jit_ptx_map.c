@@ -21,12 +21,16 @@ static int is_indexed(const struct ebpf_map *m)
 {
 	return (m->type == GBPF_MAP_ARRAY && !(m->flags & GBPF_F_EPOCH)) ||
 	       m->type == GBPF_MAP_HISTOGRAM || m->type == GBPF_MAP_SM_ARRAY ||
-	       m->type == GBPF_MAP_WARP_ARRAY;
+	       m->type == GBPF_MAP_WARP_ARRAY || m->type == GBPF_MAP_WARP_SCRATCH;
 }
 
 const char *ebpf_ptx_map_param(const struct ebpf_ptx_jit *j, unsigned map)
 {
-	return j->plan->maps[map].flags & (uint32_t)GBPF_F_DEFER ? "sum" : "map";
+	const struct ebpf_map *m = &j->plan->maps[map];
+
+	return m->type == GBPF_MAP_WARP_SCRATCH	   ? "own"
+	       : m->flags & (uint32_t)GBPF_F_DEFER ? "sum"
+						   : "map";
 }
 
 void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map)
@@ -37,6 +41,9 @@ void ebpf_ptx_map_data(struct ebpf_ptx_jit *j, const char *to, unsigned map)
 		j->uses |= UINT64_C(1) << map;
 		ebpf_ptx_op(j, "ld.param.u64 %s, [%s%u]", to, ebpf_ptx_map_param(j, map), map);
 		return;
+	}
+	if (j->plan->maps[map].type == GBPF_MAP_WARP_SCRATCH && !j->lost) {
+		j->lost = j->pc + 1;
 	}
 	ebpf_ptx_op(j, "%s %s, [%s+%u]", how, to, j->hook ? "%genv" : "%env",
 		    PTX_ENV(maps) + 8 * map);
@@ -67,6 +74,9 @@ static int on_map(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note, map_
 	for (unsigned k = 0; k < j->plan->n_maps; k++) {
 		unsigned other = ++j->labels;
 
+		if (j->plan->maps[k].type == GBPF_MAP_WARP_SCRATCH && !ebpf_ptx_has_map_params(j)) {
+			continue; /* the verifier lets no function look it up */
+		}
 		if (!is_indexed(&j->plan->maps[k])) {
 			return ebpf_ptx_refuse(j, "a map that is not a plain array");
 		}
@@ -121,6 +131,7 @@ static void element(struct ebpf_ptx_jit *j, unsigned index, const char *to)
 	const struct ebpf_map *m = &j->plan->maps[index];
 
 	ebpf_ptx_map_data(j, "%t0", index);
+	/* The parameter of one in shared memory is the address of the warp's instance. */
 	if (m->type == GBPF_MAP_SM_ARRAY || m->type == GBPF_MAP_WARP_ARRAY) {
 		ebpf_ptx_instance(j, m);
 	}
@@ -343,12 +354,13 @@ int ebpf_ptx_map_update(struct ebpf_ptx_jit *j, const struct ebpf_jit_note *note
 /* Adds %t1 to the u64 at %r1, which is in the map. */
 static void add_to(struct ebpf_ptx_jit *j, unsigned index)
 {
-	int in_device = j->plan->maps[index].flags & (uint32_t)GBPF_F_DEVICE;
+	const struct ebpf_ptx_value at = { .kind = PTX_VALUE, .map = (uint8_t)index };
+	const char *space = ebpf_ptx_space(j, &at);
 
-	if (in_device) {
-		ebpf_ptx_op(j, "cvta.to.global.u64 %%r1, %%r1");
+	if (*space) {
+		ebpf_ptx_op(j, "cvta.to%s.u64 %%r1, %%r1", space);
 	}
-	ebpf_ptx_op(j, "red.relaxed.%s.add.u64 [%%r1], %%t1", in_device ? "gpu.global" : "sys");
+	ebpf_ptx_op(j, "red.relaxed%s%s.add.u64 [%%r1], %%t1", ebpf_ptx_scope(j, &at), space);
 }
 
 /* As ebpf_map_hist_add(): r2 is the row, r3 the value. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "bpf/load/jit/ptx/jit_ptx_int.h"
+#include "bpf/run/map/map_type.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
@@ -164,15 +165,22 @@ void ebpf_ptx_frame_store(struct ebpf_ptx_jit *j, int off, unsigned size, const 
 
 /* ---- accesses of known places ---- */
 
-int ebpf_ptx_in_device(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at)
+const char *ebpf_ptx_space(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at)
 {
-	return at->kind == PTX_VALUE && at->map < j->plan->n_maps &&
-	       (j->plan->maps[at->map].flags & (uint32_t)GBPF_F_DEVICE);
+	const struct ebpf_map *m =
+		at->kind == PTX_VALUE && at->map < j->plan->n_maps ? &j->plan->maps[at->map] : NULL;
+
+	if (!m || !(m->flags & (uint32_t)GBPF_F_DEVICE)) {
+		return "";
+	}
+	return m->type == GBPF_MAP_WARP_SCRATCH ? ".shared" : ".global";
 }
 
 const char *ebpf_ptx_scope(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at)
 {
-	return ebpf_ptx_in_device(j, at) ? ".gpu" : ".sys";
+	const char *space = ebpf_ptx_space(j, at);
+
+	return !*space ? ".sys" : space[1] == 's' ? ".cta" : ".gpu";
 }
 
 /* Loads or stores (verb) a value of a map at an aligned place, in a program inside kernels. It is a
@@ -182,12 +190,10 @@ static void access_value(struct ebpf_ptx_jit *j, const char *verb, unsigned base
 			 const char *type, unsigned size, const char *reg)
 {
 	const struct ebpf_ptx_value *at = &ebpf_ptx_known(j)->base;
-	const char *space = ebpf_ptx_in_device(j, at) ? ".global" : "",
-		   *scope = ebpf_ptx_scope(j, at);
+	const char *space = ebpf_ptx_space(j, at), *scope = ebpf_ptx_scope(j, at);
 	int is_load = verb[0] == 'l';
 
-	ebpf_ptx_op(j, "%s.u64 %%t0, %%r%u", ebpf_ptx_in_device(j, at) ? "cvta.to.global" : "mov",
-		    base);
+	ebpf_ptx_op(j, "%s%s.u64 %%t0, %%r%u", *space ? "cvta.to" : "mov", space, base);
 	if (is_load) {
 		ebpf_ptx_op(j, "%s.relaxed%s%s.%s%u %s, [%%t0+%d]", verb, scope, space, type,
 			    8 * size, reg, off);

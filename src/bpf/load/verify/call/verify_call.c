@@ -3,6 +3,7 @@
 #include "bpf/load/verify/call/verify_call_int.h"
 #include "bpf/load/verify/verify_insn_int.h"
 #include "bpf/load/verify/verify_int.h"
+#include "bpf/run/map/map_type.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,34 @@ enum {
 #include "gbpf/hooks.def"
 };
 
+enum {
+#define GBPF_DEVICE_HOOK(id, name, budget, doc) HOOK_##name = id,
+#include "gbpf/hooks.def"
+};
+
 #define DEVICE_PRINT_COST 64u /* no text is made there */
+
+/* The address of a map in shared memory is that of the block and warp that run the program. It is
+ * an argument of the compiled program, which its functions do not have. */
+static int check_map_in_block(struct ebpf_verifier *v, const struct ebpf_map_def *m)
+{
+	if (v->hook->id == HOOK_gdev_begin || v->hook->id == HOOK_gdev_end) {
+		report_hint(v->r, "use a WARP_ARRAY, or another map in memory of the GPU");
+		return ebpf_verify_refuse(
+			v, v->pc, "map",
+			"%s lies in shared memory of the kernel's blocks; %s runs "
+			"outside of them",
+			m->name, v->hook->name);
+	}
+	if (v->depth) {
+		report_hint(v->r, "make the function __always_inline, or pass it the value");
+		return ebpf_verify_refuse(v, v->pc, "map",
+					  "%s lies in shared memory, which only the program itself "
+					  "can look up, not a function that it calls",
+					  m->name);
+	}
+	return 0;
+}
 
 /* Checks that a program inside a kernel uses a map in the GPU's memory, or constants, which are
  * copied there; and that no other program uses the former. */
@@ -31,6 +59,9 @@ static int check_device_map(struct ebpf_verifier *v, const struct ebpf_map_def *
 		return ebpf_verify_refuse(v, v->pc, "map",
 					  "%s lies in memory of the GPU; %s runs on the host",
 					  m->name, v->hook->name);
+	}
+	if (ebpf_map_type_has(m->type, EBPF_MAP_IN_BLOCK)) {
+		return check_map_in_block(v, m);
 	}
 	if (constant || (m->flags & GBPF_F_DEVICE)) {
 		return 0;
@@ -178,8 +209,23 @@ static int result(struct ebpf_verifier *v, const struct ebpf_helper_call *c)
 	return err;
 }
 
+static int reads_argument(int32_t helper)
+{
+	return helper == HELPER_gbpf_arg || helper == HELPER_gbpf_param ||
+	       helper == HELPER_gbpf_param_bytes;
+}
+
 static int check_callable(struct ebpf_verifier *v, const struct ebpf_verify_helper *h)
 {
+	int around = v->hook->id == HOOK_gdev_begin || v->hook->id == HOOK_gdev_end;
+
+	if (around && reads_argument(h->id)) {
+		report_hint(v->r, "read it at block_enter of block 0, and pass it on in a map");
+		return ebpf_verify_refuse(v, v->pc, "helper",
+					  "%s reads an argument of the kernel; programs of %s run "
+					  "in a kernel of gBPF's own",
+					  h->name, v->hook->name);
+	}
 	if (ebpf_verify_warp_wide(h->id) && (h->sides & v->hook->side) && !v->prog->lane) {
 		report_hint(v->r, "write SEC(\"gdev.lane/...\") for a program that each lane runs; "
 				  "ctx has values of the warp: active, lanes, addr");

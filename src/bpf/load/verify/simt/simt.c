@@ -70,7 +70,7 @@ static enum finding check_update(const struct ebpf_simt *s, uint32_t pc,
 		       : FINDS_NOTHING;
 }
 
-/* The key of a change that one lane makes for all. */
+/* The key of an update by one lane for all. */
 static enum finding check_key(const struct ebpf_simt *s, uint32_t pc,
 			      const struct ebpf_simt_state *st)
 {

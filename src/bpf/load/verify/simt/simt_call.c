@@ -1,5 +1,5 @@
-/* Calls of functions and helpers: what they return and write, and what called functions are given.
- */
+/* Calls of functions and helpers: the levels of results, of memory that they write, and of
+ * arguments. */
 #include "bpf/load/verify/simt/simt_int.h"
 
 uint64_t ebpf_simt_callees(const struct ebpf_simt *s, uint32_t pc)
@@ -20,7 +20,7 @@ unsigned ebpf_simt_out_bytes(const struct ebpf_simt *s, uint32_t pc, unsigned i)
 	switch (ebpf_verify_helper(s->v->prog->insns[pc].imm)->args[i]) {
 	case ARG_OUT64:
 	case ARG_ITER_NEW:
-	case ARG_ITER: /* its next number: another one for lanes that do not come here */
+	case ARG_ITER: /* next number; lanes that do not come here keep another */
 		return 8;
 	case ARG_MEM_UNINIT:
 	case ARG_MAP_OUT:
@@ -112,8 +112,8 @@ uint8_t ebpf_simt_key(const struct ebpf_simt *s, uint32_t pc, const struct ebpf_
 	return MAX(key, handle);
 }
 
-/* What a helper returns, and stores, whatever it is given. Helpers that are missing here and below
- * give each lane something else. */
+/* Level of what a helper returns and stores, if it does not depend on the arguments. Results of
+ * helpers that are not listed here or below vary. */
 static const struct {
 	int32_t helper;
 	uint8_t level;
@@ -179,7 +179,7 @@ static uint8_t helper_result(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_
 	case HELPER_bpf_iter_num_next:
 		return ebpf_simt_memory(s, pc, st, ebpf_simt_place(s, pc, 0), 8, a);
 	case HELPER_gbpf_sample:
-	case HELPER_gbpf_shuffle: /* without such a lane, the caller's own value */
+	case HELPER_gbpf_shuffle: /* no such lane: the caller's own value */
 		return a;
 	default:
 		return given_level(s, pc);

@@ -1,6 +1,6 @@
-/* What the verifier's walk knows of pointers and branches, collected for the analysis of
- * uniformity. Each state that a run can have was walked, or lies in one that was (pointers are
- * always compared), so the union over all walked states holds for every run. */
+/* Collects what the verifier's walk knows of pointers and branches, for the analysis of uniformity.
+ * Each state of a run was walked, or is covered by one that was walked (pointers are always
+ * compared), so the union over all walked states holds for every run. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,13 +100,15 @@ static bool is_own(const struct ebpf_map_def *m)
 	return m->type == GBPF_MAP_GPU_THREAD_ARRAY;
 }
 
-/* A map with an instance for each place of a warp has elements at other addresses for each. */
+/* A map with an instance for each warp, or place of one, has elements at other addresses for each.
+ */
 static void add_map(const struct ebpf_verifier *v, struct ebpf_simt_place *p, uint8_t map)
 {
 	if (!(p->kinds & SIMT_MAP) || v->maps[map].value_bytes > v->maps[p->map].value_bytes) {
 		p->map = map;
 	}
-	if (ebpf_map_type_has(v->maps[map].type, EBPF_MAP_PER_THREAD)) {
+	if (ebpf_map_type_has(v->maps[map].type, EBPF_MAP_PER_THREAD) ||
+	    ebpf_map_type_has(v->maps[map].type, EBPF_MAP_IN_BLOCK)) {
 		p->level = MAX(p->level, LEVEL_WARP);
 	}
 	p->varies |= ebpf_map_type_has(v->maps[map].type, EBPF_MAP_HASHED) || is_own(&v->maps[map]);

@@ -21,7 +21,8 @@ void ebpf_simt_dirty(struct ebpf_simt *s, uint32_t block)
 	s->dirty = true;
 }
 
-/* Functions know little of each other; if a summary changes, all are computed again. */
+/* If the summary of a function changes all functions are computed again, since it is not known
+ * which depend on it. */
 void ebpf_simt_all_dirty(struct ebpf_simt *s)
 {
 	for (uint32_t i = 0; i < s->n_blocks; i++) {

@@ -29,14 +29,14 @@ enum ebpf_simt_kind {
 
 /* Where the pointer of an instruction points, over all paths. */
 struct ebpf_simt_place {
-	uint64_t funcs;	   /* SIMT_STACK: functions whose frame it is; SIMT_FUNC: functions */
+	uint64_t funcs;	   /* SIMT_STACK: functions whose frames it may be; SIMT_FUNC: functions, as
+			      bits */
 	int16_t low, high; /* SIMT_STACK: offsets from the end of the frame */
 	uint8_t kinds;
-	uint8_t level; /* SIMT_CTX: of the field; SIMT_MAP: of the instance */
-	bool varies;   /* SIMT_MAP: one of them is a hash table, or has a value of each thread */
-	uint16_t key_bytes; /* SIMT_MAP: most of a key */
-	uint8_t map; /* SIMT_SHARED, SIMT_OTHER, SIMT_MAP: one of them, that with the largest values
-		      */
+	uint8_t level;	    /* SIMT_CTX: level of the field; SIMT_MAP: level of the instance */
+	bool varies;	    /* SIMT_MAP: a map is a hash table, or has a value for each thread */
+	uint16_t key_bytes; /* SIMT_MAP: max bytes of a key */
+	uint8_t map;	    /* SIMT_SHARED, SIMT_OTHER, SIMT_MAP: the map with the largest values */
 };
 
 /* Notes about an instruction. */
@@ -50,7 +50,7 @@ struct ebpf_simt_set {
 	uint16_t regs;
 };
 
-/* Levels of registers and of the bytes of one frame: the set of those above level i. */
+/* Levels of registers and of the bytes of one frame: above[i] has those above level i. */
 struct ebpf_simt_state {
 	struct ebpf_simt_set above[LEVEL_LANE];
 };
@@ -58,30 +58,33 @@ struct ebpf_simt_state {
 #define SIMT_EXIT UINT32_MAX
 
 struct ebpf_simt_block {
-	uint32_t first, end; /* instructions */
+	uint32_t first, end; /* first instruction, and the one behind the last */
 	uint32_t succ[2];    /* blocks */
 	uint32_t n_succ;
-	uint32_t join; /* block at which its sides have met again, or SIMT_EXIT */
-	uint32_t rank; /* in the order of the blocks */
-	uint32_t why;  /* block whose branch has the level of control, if that is not LEVEL_BLOCK */
-	uint8_t func;  /* function of the program */
-	uint8_t level; /* of the condition of its branch */
-	uint8_t control; /* highest level of the function's branches that decide about it */
-	bool again;	 /* the branch decides whether it is reached again; valid unless level is
+	uint32_t join;	 /* immediate post-dominator: block at which its sides meet again, or
+			    SIMT_EXIT */
+	uint32_t rank;	 /* index in the order of the blocks */
+	uint32_t why;	 /* block whose branch gave control its level, if that is not LEVEL_BLOCK */
+	uint8_t func;	 /* function of the program */
+	uint8_t level;	 /* level of the condition of its branch */
+	uint8_t control; /* highest level of the function's branches that decide whether it is
+			    reached */
+	bool again;	 /* the branch decides about rounds of a loop; not valid while level is
 			    LEVEL_BLOCK */
-	bool dirty;	 /* to be computed again */
+	bool dirty;	 /* must be computed again */
 	struct ebpf_simt_set wrote; /* what its instructions may write */
 	struct ebpf_simt_state in;
 };
 
 struct ebpf_simt_func {
 	uint8_t result;		     /* level of r0 where it returns */
-	uint8_t control;	     /* level of the branches that decide about its calls */
+	uint8_t control;	     /* level of the branches that decide whether it is called */
 	uint32_t called_at;	     /* call that set control to LEVEL_LANE */
-	struct ebpf_simt_state seen; /* its frame, as called functions may find it */
+	struct ebpf_simt_state seen; /* levels of its frame at any call that it makes */
 };
 
-/* What one function, with those that it calls, writes into the frame of another. */
+/* Bytes that a function and those that it calls write into the frame of another function, and their
+ * levels. */
 struct ebpf_simt_foreign {
 	struct ebpf_simt_set wrote;
 	struct ebpf_simt_state levels;
@@ -90,21 +93,22 @@ struct ebpf_simt_foreign {
 struct ebpf_simt {
 	const struct ebpf_verifier *v; /* borrowed */
 	uint32_t n, n_funcs;
-	uint32_t *at;			/* owned; first place of each instruction */
+	uint32_t *at;			/* owned; index of the first of `places`, by instruction */
 	struct ebpf_simt_place *places; /* owned */
 	uint8_t *notes;			/* owned; by instruction */
 	struct ebpf_simt_block *blocks; /* owned */
 	uint32_t n_blocks;
 	uint32_t *block_of; /* owned; by instruction */
-	uint32_t *order;    /* owned; blocks, each before those behind it except in loops */
+	uint32_t *order;    /* owned; blocks, each before its successors except in loops */
 	uint32_t *label;    /* owned; scratch of simt_join.c, by block */
 	uint32_t *inside;   /* owned; likewise */
-	uint8_t *mark;	    /* owned; likewise, 0 */
+	uint8_t *mark;	    /* owned; scratch of simt_join.c, by block; all 0 between calls */
 	struct ebpf_simt_func *funcs;	   /* owned */
 	struct ebpf_simt_foreign *foreign; /* owned; by writer and owner of the frame */
-	uint32_t last_source;		   /* instructions behind it are not sources of variation */
-	uint64_t work;			   /* instructions computed */
-	bool dirty;			   /* a block is */
+	uint32_t last_source; /* last instruction that is a source of variation; those behind it
+				 count as uniform */
+	uint64_t work;	      /* instructions computed so far */
+	bool dirty;	      /* a block must be computed again */
 };
 
 /* simt_facts.c */
@@ -163,7 +167,7 @@ uint8_t ebpf_simt_control(const struct ebpf_simt *s, uint32_t pc);
 /* simt_step.c */
 /* Computes the levels behind the instruction. */
 void ebpf_simt_step(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *st);
-/* Returns the level of what an instruction yields that gives each lane something else. */
+/* Returns the level of a result that differs between lanes: LEVEL_BLOCK behind last_source. */
 uint8_t ebpf_simt_vary(const struct ebpf_simt *s, uint32_t pc);
 /* Returns the level of bytes at a place that an instruction reads. addr: of the pointer. */
 uint8_t ebpf_simt_memory(const struct ebpf_simt *s, uint32_t pc, const struct ebpf_simt_state *st,
@@ -171,8 +175,8 @@ uint8_t ebpf_simt_memory(const struct ebpf_simt *s, uint32_t pc, const struct eb
 /* Stores a value of a level; addr: of the pointer. */
 void ebpf_simt_store(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *st,
 		     const struct ebpf_simt_place *p, unsigned bytes, uint8_t level, uint8_t addr);
-/* Raises what function k writes into the frame of f. control: level of the branches of k that
- * decide whether it does; f learns of it only here. */
+/* Raises the levels of the bytes that function k writes into the frame of f. control: level of the
+ * branches of k that decide whether it writes them, which f knows only from here. */
 void ebpf_simt_raise_foreign(struct ebpf_simt *s, unsigned k, unsigned f,
 			     const struct ebpf_simt_state *levels,
 			     const struct ebpf_simt_set *wrote, uint8_t control);

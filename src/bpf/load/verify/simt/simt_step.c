@@ -104,7 +104,7 @@ static void step_store(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state 
 			ebpf_simt_reg(st, in->dst));
 }
 
-/* What an atomic returns differs between lanes where they share the memory. */
+/* The result of an atomic differs between lanes that share the memory. */
 static void step_atomic(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *st)
 {
 	const struct ebpf_insn *in = &s->v->prog->insns[pc];

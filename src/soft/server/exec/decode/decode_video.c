@@ -10,12 +10,15 @@ struct exec_selected {
 	struct ptx_operand operand;
 	char name[256];
 	const char *selector; /* points into name; "" if there is none */
+	bool negated;
 };
 
 static int cut(struct exec_decoder *d, const struct ptx_operand *o, struct exec_selected *ret)
 {
 	char *dot;
 
+	ret->negated = o->kind == PTX_MINUS;
+	o = ret->negated ? &o->args[0] : o;
 	ret->operand = *o;
 	ret->selector = "";
 	if (o->kind != PTX_NAME) {
@@ -194,11 +197,32 @@ static int take_parts(struct exec_decoder *d, struct exec_op *op, const struct e
 	return err;
 }
 
+/* A negative factor negates the product; c or the product may be negated, not both. */
+static int take_negations(struct exec_decoder *d, struct exec_op *op,
+			  const struct exec_selected in[4])
+{
+	bool product = in[1].negated != in[2].negated, any = false;
+
+	for (unsigned i = 0; i < 4; i++) {
+		any = any || in[i].negated;
+	}
+	if (!any) {
+		return 0;
+	}
+	if (op->sub != VIDEO_MAD || in[0].negated || (product && in[3].negated) ||
+	    op->flags & VIDEO_PLUS_ONE) {
+		return exec_dec_fail(
+			d, "a minus is allowed for the product or c of vmad, without .po");
+	}
+	op->type = product ? NEGATED_PRODUCT : in[3].negated ? NEGATED_C : NEGATED_NONE;
+	return 0;
+}
+
 int exec_dec_video(struct exec_decoder *d, int which, int n)
 {
 	const struct ptx_operand *in = d->insn->operands;
 	struct exec_op op = exec_dec_op(d, exec_op_video);
-	struct exec_selected parts[3];
+	struct exec_selected parts[4] = { 0 };
 	int err;
 
 	op.sub = (uint8_t)which;
@@ -207,8 +231,11 @@ int exec_dec_video(struct exec_decoder *d, int which, int n)
 	if (err == 0 && d->insn->n_operands < 3) {
 		err = exec_dec_operands(d, 3);
 	}
-	for (unsigned i = 0; err == 0 && i < 3; i++) {
+	for (unsigned i = 0; err == 0 && i < MIN(d->insn->n_operands, 4u); i++) {
 		err = cut(d, &in[i], &parts[i]);
+	}
+	if (err == 0) {
+		err = take_negations(d, &op, parts);
 	}
 	if (err == 0) {
 		err = take_parts(d, &op, parts);
@@ -223,7 +250,8 @@ int exec_dec_video(struct exec_decoder *d, int which, int n)
 		err = exec_dec_source(d, &parts[2].operand, TY_U32, &op.b);
 	}
 	if (err == 0 && op.type2 != SECOND_NONE) {
-		err = exec_dec_source(d, &in[3], TY_U32, &op.c);
+		err = *parts[3].selector ? bad_selector(d, parts[3].selector)
+					 : exec_dec_source(d, &parts[3].operand, TY_U32, &op.c);
 	}
 	if (err == 0) {
 		err = exec_dec_dest(d, &parts[0].operand, TY_U32, &op.d);

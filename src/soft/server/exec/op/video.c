@@ -65,12 +65,13 @@ static i128 combine(const struct exec_op *o, int64_t x, int64_t y)
 	}
 }
 
-/* a * b + c, shifted. The sum is unsigned if both factors are. */
+/* a * b + c, shifted. The sum is unsigned if both factors are and nothing is negated. */
 static uint32_t multiply_add(const struct exec_op *o, int64_t x, int64_t y, uint32_t c)
 {
-	bool is_signed = o->flags & (VIDEO_A_SIGNED | VIDEO_B_SIGNED);
-	i128 v = (i128)x * y + (is_signed ? (int64_t)(int32_t)c : (int64_t)c);
+	bool is_signed = o->flags & (VIDEO_A_SIGNED | VIDEO_B_SIGNED) || o->type != NEGATED_NONE;
+	i128 product = (i128)x * y, sum = is_signed ? (int64_t)(int32_t)c : (int64_t)c, v;
 
+	v = (o->type == NEGATED_PRODUCT ? -product : product) + (o->type == NEGATED_C ? -sum : sum);
 	v += o->flags & VIDEO_PLUS_ONE ? 1 : 0;
 	v >>= o->flags & VIDEO_SHR7 ? 7 : o->flags & VIDEO_SHR15 ? 15 : 0;
 	if (o->flags & VIDEO_SAT) {

@@ -1,8 +1,8 @@
 /* Video instructions: operand encoding shared by decoder and handler. sub: enum exec_video_op; n:
- * 1, 2 or 4 parts; type: enum exec_cmp of vset; type2: enum exec_video_second; size: destination
- * part of a scalar result (enum exec_video_part), or the write mask of a vector's; flags: VIDEO_*;
- * imm: selectors of a (low half) and of b. A scalar's selector is an enum exec_video_part, a
- * vector's has four bits per part. */
+ * 1, 2 or 4 parts; type: enum exec_cmp of vset, enum exec_video_negated of vmad; type2: enum
+ * exec_video_second; size: destination part of a scalar result (enum exec_video_part), or the write
+ * mask of a vector's; flags: VIDEO_*; imm: selectors of a (low half) and of b. A scalar's selector
+ * is an enum exec_video_part, a vector's has four bits per part. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_VIDEO_H
 #define GBPF_SOFT_SERVER_EXEC_OP_VIDEO_H
 
@@ -21,6 +21,8 @@ enum exec_video_op {
 	VIDEO_MAD,
 };
 enum exec_video_part { PART_ALL, PART_B0, PART_B1, PART_B2, PART_B3, PART_H0, PART_H1, PART_COUNT };
+/* Of vmad; c is signed then. */
+enum exec_video_negated { NEGATED_NONE, NEGATED_PRODUCT, NEGATED_C };
 enum exec_video_second { SECOND_NONE, SECOND_ADD, SECOND_MIN, SECOND_MAX, SECOND_MERGE };
 enum {
 	VIDEO_A_SIGNED = 1,

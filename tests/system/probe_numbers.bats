@@ -1,0 +1,192 @@
+#!/usr/bin/env bats
+# The number of the launch inside kernels, on the soft GPU: each block of a launch sees the number that its brackets see,
+# whatever other launches run at the same time, and the kernel computes what it computes without.
+
+load helpers
+load talk
+
+# attach NAME [OPTION...]: sets $id.
+attach() {
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+# entries MAP: KEY:VALUE of the probe $id, by key.
+entries() {
+	gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+print(*("%d:%d" % (e["key"], e["value"]) for e in sorted(json.load(sys.stdin)["entries"], key=lambda e: e["key"])))'
+}
+
+# probe FIELD: of the probe $id.
+probe() {
+	gbpf probe ls --json | python3 -c '
+import json, sys
+print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
+}
+forms_are() {
+	[ "$(gbpf probe ls --json | python3 -c '
+import json, sys
+print(*("%d %d %d" % tuple(p["forms"][f] for f in ("ptx", "stub", "brackets")) for p in json.load(sys.stdin)["probes"]))')" = "$1" ]
+}
+says() { [[ "$(probe why)" == *"$1"* ]]; }
+refused() { [ "$(probe refused)" = 1 ]; }
+
+# agree LAUNCHES BLOCKS: that many launches were numbered, with that many blocks in all, and blocks and brackets agree.
+agree() {
+	local seen=$(entries counted)
+	[ "$seen" = "$(entries begun)" ] && [ "$seen" = "$(entries ended)" ] && sums_are "$1" "$2" <<<"$seen"
+}
+# sums_are ENTRIES SUM, of standard input.
+sums_are() {
+	python3 -c '
+import sys
+values = [int(e.split(":")[1]) for e in sys.stdin.read().split()]
+sys.exit([len(values), sum(values)] != [int(a) for a in sys.argv[1:]])' "$1" "$2"
+}
+counts() { entries "$1" | sums_are "$2" "$3"; }
+
+@test "blocks see the number that brackets see, of launches by each call on streams at the same time" {
+	begin
+	attach number_launches
+	start
+	tell load "numbers 200"
+	wait_for agree 200 600
+	wait_for forms_are "1 0 0"
+	[ "$(probe falls_back)" = 0 ]
+	tell "threads 40 4"
+	wait_for agree 360 $((600 + 40 * 4 * 3))
+	tell "variables 3" # a kernel without parameters
+	wait_for agree 363 $((600 + 40 * 4 * 3 + 6))
+	tell library
+	wait_for agree 366 $((600 + 40 * 4 * 3 + 6 + 15))
+}
+
+@test "lanes and sites in the body know the number, and only launches with such programs have one" {
+	begin
+	start
+	tell load "launch 5 1"
+	attach number_blocks --to "$pid"
+	tell "numbers 10" # from now on the kernel is known
+	running() { [ "$(probe kernels)" = 1 ]; }
+	wait_for running
+	local before=$(entries counted | wc -w)
+	tell "numbers 20"
+	wait_for counts counted $((before + 20)) $(($(entries counted | tr ' ' '\n' | cut -d: -f2 | paste -sd+ | bc)))
+	by_launch() {
+		[ "$(entries counted | python3 -c '
+import sys
+print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdin.read().split()))')" = "$(entries threads)" ]
+	}
+	wait_for by_launch
+	wait_for counts stores $((before + 20)) $((95 * (before + 20))) # the first block's, less a thread
+	local last=$(entries counted | tr ' ' '\n' | tail -n 1 | cut -d: -f1)
+	[ "$last" = $((before + 20)) ] # from 1, without a gap
+}
+
+@test "an entry stub knows the number, but not that of a block that has ended" {
+	begin
+	attach number_launches
+	start
+	tell code "numbers 200"
+	wait_for agree 200 600
+	wait_for forms_are "0 1 0"
+	tell "threads 40 4"
+	wait_for agree 360 $((600 + 40 * 4 * 3))
+	tell "graph 3"
+	gbpf probe detach "$id"
+	tell "launch 1 1"
+	attach number_ends --to "$pid"
+	tell "launch 1 1"
+	wait_for refused
+	says "does not know the number (launch) of its own"
+	gbpf probe detach "$id"
+	tell unload
+	attach number_ends --to "$pid"
+	tell load "launch 2 5"
+	wait_for counts ends 2 10
+}
+
+@test "launches of graphs have the number 0" {
+	begin
+	attach number_entry
+	start
+	tell load "launch 1 4" "graph 3"
+	is() { [ "$(entries counted)" = "$1" ]; }
+	wait_for is "0:3 1:4"
+	tell unload code "graph 2"
+	wait_for is "0:5 1:4"
+}
+
+@test "a number is compared with the kernels themselves on copies" {
+	begin
+	gbpf probe attach "$BUILD/number_entry.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
+	local verifier=$!
+	attached() { gbpf probe ls --json | grep -q '"id": 1'; }
+	wait_for attached
+	start
+	tell "compare same 5"
+	wait "$verifier"
+	grep -qE "1 equal, 0 differing, 0 not compared" "$BATS_TEST_TMPDIR/result"
+	id=1
+	is() { [ "$(entries counted)" = "$1" ]; }
+	wait_for is "1:1 2:1 3:1 4:1 5:1" # once each, compared or not
+}
+
+@test "programs in device functions know the number, also behind calls through pointers" {
+	begin
+	start --probes
+	tell load "launch 1 1"
+	attach number_calls --to "$pid"
+	tell "launch 1 1" # from now on the kernel is known
+	running() { [ "$(probe kernels)" = 1 ]; }
+	wait_for running
+	local n=$(entries calls | wc -w)
+	tell "numbers 20" # the lanes of the first block that do not leave
+	wait_for counts calls $((n + 20)) $((95 * (n + 20)))
+	tell unload own "inside 5"
+	wait_for counts calls $((n + 25)) $((95 * (n + 20) + 5 * 32))
+	tell unload code "launch 1 1"
+	wait_for refused
+}
+
+# counts_stopped COMMAND: of the kernel that the program loads with it.
+counts_stopped() {
+	begin
+	gbpf policy swap "$POLICIES/lc_first.bpf.o"
+	start --class batch
+	attach number_entry --to "$pid"
+	tell "$1"
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 300 --requests 100000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	interrupted() {
+		tell "launch 10 2000"
+		launches=$((launches + 10))
+		gbpf ps --json | python3 -c '
+import json, sys
+t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
+sys.exit(t["stats"]["interruptions"] < 3)' "$pid"
+	}
+	launches=0
+	wait_for interrupted
+	wait_for counts counted "$launches" $((2000 * launches))
+	! entries counted | tr ' ' '\n' | grep -v ':2000$' # each launch has all of its blocks
+}
+
+@test "a launch that is stopped between blocks keeps its number" {
+	counts_stopped load
+}
+
+@test "machine code with programs that read the number is not stopped between blocks" {
+	begin
+	gbpf policy swap "$POLICIES/lc_first.bpf.o"
+	start --class batch
+	attach number_entry --to "$pid"
+	tell code
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 300 --requests 300 >/dev/null 2>&1 3>&- &
+	local service=$!
+	tell "launch 20 2000"
+	wait "$service"
+	wait_for counts counted 20 40000
+	! entries counted | tr ' ' '\n' | grep -v ':2000$'
+	gbpf ps --why | grep -q "probed"
+}

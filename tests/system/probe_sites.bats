@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# Tools some of whose programs have no site in a kernel, on the soft GPU: an operator is told which. Of the kernels of `probed`,
+# `own` has a barrier and `scale` has none.
+
+load helpers
+load talk
+
+# attach NAME [OPTION...]: sets $id.
+attach() {
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+# member EXPRESSION: of the tool $id, as p.
+member() {
+	gbpf probe ls --json | python3 -c '
+import json, sys
+p = next(p for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2]))
+print(eval(sys.argv[1]))' "$1" "$id"
+}
+is() { [ "$(member "$1")" = "$2" ]; }
+shows() { wait_for is "$@"; }
+
+SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
+
+@test "a program without a site in a kernel is named, and one without any in all kernels is warned of" {
+	begin
+	attach count_parts
+	start
+	tell load "launch 2 5"
+	shows 'p["siteless"]["kernels"]' 1
+	[ "$(member 'p["kernels"], p["refused"], p["siteless"]["list"]')" = "(1, 0, $SCALE)" ]
+	[ "$(member 'p["siteless"]["programs"]')" = "['at_barrier']" ]
+	run -0 --separate-stderr gbpf probe ls
+	[[ "$stderr" == *"warning: tool $id: program at_barrier has no site in any of the 1 kernel that runs the tool so far"* ]]
+	[[ "$stderr" != *"no site in kernel"* ]]
+	gbpf events | grep -q "program at_barrier of tool $id has no site in scale"
+	tell prepared "inside 2"
+	shows 'p["kernels"]' 2
+	[ "$(member 'p["siteless"]["programs"], p["siteless"]["list"]')" = "([], $SCALE)" ]
+	run -0 --separate-stderr gbpf probe ls
+	[[ "$stderr" == *"tool $id: no site in kernel scale: program at_barrier"* ]]
+	[[ "$stderr" != *warning* ]]
+}
+
+@test "probe attach warns of it once a kernel runs the tool" {
+	begin
+	start
+	tell load "keep 1"
+	run -0 --separate-stderr gbpf probe attach --wait "$BUILD/count_parts.bpf.o" --to "$pid"
+	[[ "$stderr" == *"warning: tool 1: program at_barrier has no site in any of the 1 kernel"* ]]
+	gbpf probe detach 1
+	run -0 --separate-stderr gbpf probe attach --wait "$BUILD/count_blocks.bpf.o" --to "$pid"
+	[ -z "$stderr" ]
+	tell stop
+}
+
+@test "a tool without any site is refused in a kernel that runs others, in whatever order they came" {
+	local barriers blocks
+	begin
+	attach count_barriers
+	barriers=$id
+	attach count_blocks
+	blocks=$id
+	start
+	tell load "launch 1 3"
+	shows 'p["kernels"]' 1
+	id=$barriers shows 'p["kernels"], p["refused"]' "(0, 1)"
+	id=$barriers shows 'p["why"]' "scale: no program of the tool has a site in it"
+	gbpf probe detach "$barriers"
+	attach count_barriers
+	tell "launch 1 3"
+	shows 'p["kernels"], p["refused"]' "(0, 1)"
+	tell prepared "inside 1"
+	shows 'p["kernels"], p["refused"]' "(1, 1)"
+	id=$blocks shows 'p["kernels"], p["refused"]' "(2, 0)"
+	gbpf map dump blocks --probe "$blocks" --json | grep -q '"value": *7' # 3 + 3 + 1
+}
