@@ -5,8 +5,8 @@
  * One such launch of the process at a time, so that the difference is its, except while one waits
  * for memory. At the limit memory that no graph uses is given back (cuDeviceGraphMemTrim).
  *
- * A driver may take the memory when the node is made (the soft GPU does); then it is charged after
- * that. */
+ * A driver may take the memory when the node is made (the soft GPU does). The first node of the
+ * process shows that, and is charged after it was made; all others are charged before. */
 #include "shim/mem/graphs.h"
 
 #include <stdlib.h>
@@ -26,8 +26,9 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct mem_regions execs;	 /* by handle; owner: struct exec */
 static uint64_t charged[PROTO_MAX_GPUS]; /* by device */
 static uint32_t used;			 /* [atomic] the process has made allocation nodes */
-static uint64_t late;			 /* [atomic] see shim_mem_graphs_late() */
-static uint32_t trims = 1; /* how often memory was given back, so that the next launch takes it */
+static uint32_t takes_early; /* [atomic] the driver takes the memory of nodes that are made */
+static uint64_t late;	     /* [atomic] see shim_mem_graphs_late() */
+static uint32_t trims = 1;   /* how often memory was given back, so that the next launch takes it */
 
 static uint64_t attribute(CUdevice device, CUgraphMem_attribute what)
 {
@@ -320,21 +321,36 @@ uint64_t shim_mem_graphs_late(void)
 	return load_acquire(&late);
 }
 
-void shim_mem_graph_node_begin(void)
+bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_charged)
 {
+	int row = shim_mem_row(device);
+
+	*ret_charged = row >= 0 && load_acquire(&takes_early) ? shim_mem_round(bytes) : 0;
+	if (*ret_charged && !shim_mem_charge(row, *ret_charged, "an allocation node")) {
+		return false;
+	}
 	(void)add_acqrel(&late, 1);
+	pthread_mutex_lock(&mutex);
+	if (row >= 0 && !*ret_charged) {
+		(void)correct(device, 0); /* growth is the node's from here on */
+	}
+	return true;
 }
 
-bool shim_mem_graph_node_end(CUdevice device)
+bool shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
 {
 	bool fits = true;
 
-	if (shim_mem_row(device) >= 0) {
-		pthread_mutex_lock(&mutex);
+	if (shim_mem_row(device) >= 0 && (made || charged_bytes)) {
+		uint64_t before = charged[device];
+
 		store_release(&used, 1u);
-		fits = correct(device, 0);
-		pthread_mutex_unlock(&mutex);
+		fits = correct(device, charged_bytes);
+		if (charged[device] > before) {
+			store_release(&takes_early, 1u);
+		}
 	}
+	pthread_mutex_unlock(&mutex);
 	(void)add_acqrel(&late, (UINT64_C(1) << 32) - 1);
 	return fits;
 }
@@ -342,17 +358,19 @@ bool shim_mem_graph_node_end(CUdevice device)
 static CUresult add_alloc(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
 			  CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	bool on_device;
-	CUresult r;
+	bool on_device = p && p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	CUdevice device = on_device ? p->poolProps.location.id : -1;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t bytes;
 
 	shim_mem_move_begin();
-	shim_mem_graph_node_begin();
-	r = shim_driver.cuGraphAddMemAllocNode(ret, g, after, n, p);
-	on_device = r == CUDA_SUCCESS && p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-	if (!shim_mem_graph_node_end(on_device ? p->poolProps.location.id : -1)) {
-		(void)shim_driver.cuGraphDestroyNode(*ret);
-		shim_mem_graphs_measure(false);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (shim_mem_graph_node_begin(device, on_device ? p->bytesize : 0, &bytes)) {
+		r = shim_driver.cuGraphAddMemAllocNode(ret, g, after, n, p);
+		if (!shim_mem_graph_node_end(device, bytes, r == CUDA_SUCCESS)) {
+			(void)shim_driver.cuGraphDestroyNode(*ret);
+			shim_mem_graphs_measure(false);
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
 	}
 	shim_mem_move_end();
 	return r;
@@ -374,11 +392,12 @@ static CUresult destroy(CUgraph g)
 {
 	CUresult r;
 
-	/* The driver may say that it holds less before the memory is free. */
-	shim_mem_graph_node_begin();
+	/* The driver may say that it holds less before the memory is free. It may wait for work, so
+	 * the mutex is not held. */
+	(void)add_acqrel(&late, 1);
 	r = shim_driver.cuGraphDestroy(g);
 	shim_mem_graphs_measure(false);
-	(void)shim_mem_graph_node_end(-1);
+	(void)add_acqrel(&late, (UINT64_C(1) << 32) - 1);
 	return r;
 }
 

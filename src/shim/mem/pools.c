@@ -168,16 +168,12 @@ static bool bury(unsigned i)
 }
 
 /* The driver counts questions about pools as errors that invalidate captures, also when the program
- * has called something that it may call during a capture, such as cuMemGetInfo. */
-void shim_mem_pools_measure(bool trim)
+ * has called something that it may call during a capture, such as cuMemGetInfo. Caller holds the
+ * mutex. */
+static void measure_all(bool trim)
 {
-	CUstreamCaptureMode mode;
+	CUstreamCaptureMode mode = shim_capture_exempt();
 
-	/* A call that has to be refused otherwise waits for another thread's measurement. */
-	if (!load_acquire(&n_pools) || !shim_mem_joined() || (trim ? !enter() : !try_enter())) {
-		return; /* this thread, or without trim another one, allocates from a pool */
-	}
-	mode = shim_capture_exempt();
 	for (unsigned i = 0; i < n_pools;) {
 		if (trim) {
 			(void)shim_driver.cuMemPoolTrimTo(pools[i].pool, 0);
@@ -186,6 +182,15 @@ void shim_mem_pools_measure(bool trim)
 		i += !bury(i);
 	}
 	shim_capture_restore(mode);
+}
+
+void shim_mem_pools_measure(bool trim)
+{
+	/* A call that has to be refused otherwise waits for another thread's measurement. */
+	if (!load_acquire(&n_pools) || !shim_mem_joined() || (trim ? !enter() : !try_enter())) {
+		return; /* this thread, or without trim another one, allocates from a pool */
+	}
+	measure_all(trim);
 	unlock();
 }
 
@@ -389,15 +394,20 @@ static CUmemoryPool pool_of(const struct request *a, CUdevice *ret_device)
 /* A capture's memory is its graph's. */
 static CUresult capture(const struct request *a)
 {
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 	CUdevice device = -1;
-	bool fits;
-	CUresult r;
+	uint64_t charged;
 
 	(void)pool_of(a, &device);
-	shim_mem_graph_node_begin();
-	r = run(a);
-	fits = shim_mem_graph_node_end(r == CUDA_SUCCESS ? device : -1);
-	return fits ? r : CUDA_ERROR_OUT_OF_MEMORY;
+	shim_mem_move_begin();
+	if (shim_mem_graph_node_begin(device, a->bytes, &charged)) {
+		r = run(a);
+		if (!shim_mem_graph_node_end(device, charged, r == CUDA_SUCCESS)) {
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	shim_mem_move_end();
+	return r;
 }
 
 /* *ret_row becomes that of the pool's device, negative if it is not charged. */
@@ -493,6 +503,12 @@ static CUresult trim(CUmemoryPool pool, size_t bytes)
 	CUresult r = shim_driver.cuMemPoolTrimTo(pool, bytes);
 
 	shim_mem_settle();
+	/* A measurement of another thread may have asked before: shim_mem_settle() does not wait
+	 * for it, yet what the program has given back must not count any more. */
+	if (load_acquire(&n_pools) && shim_mem_joined() && enter()) {
+		measure_all(false);
+		unlock();
+	}
 	return r;
 }
 

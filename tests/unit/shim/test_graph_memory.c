@@ -1,6 +1,6 @@
 /* Memory of graphs on a driver that takes it at their first launch, in steps, and keeps it until it
- * is trimmed, as NVIDIA's does: shim/mem/graphs.c between a double of that driver and one of the
- * account. */
+ * is trimmed, as NVIDIA's does, and on one that takes it when a node is made, as the soft GPU does:
+ * shim/mem/graphs.c between a double of that driver and one of the account. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,6 +37,43 @@ static uint64_t used_2;
 /* Called when a charge waits, which holds nothing; returns false if that fails. */
 static bool (*on_wait)(int row);
 static unsigned waits;
+/* Of a driver that takes memory when a node is made. */
+static unsigned made, destroyed;
+static bool refuses;
+static void (*on_make)(void); /* called before the driver returns */
+
+static CUresult add_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
+			 CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	if (refuses) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	made++;
+	reserved += p->bytesize;
+	in_use = reserved;
+	*ret = (CUgraphNode)0x6000;
+	if (on_make) {
+		on_make();
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy_node(CUgraphNode node)
+{
+	destroyed++;
+	reserved -= 20 * MIB;
+	in_use = reserved;
+	return CUDA_SUCCESS;
+}
+
+static CUresult add_20_mib(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = { .poolProps.location = { CU_MEM_LOCATION_TYPE_DEVICE, 1 },
+					 .bytesize = 20 * MIB };
+	CUgraphNode node;
+
+	return shim_real.cuGraphAddMemAllocNode(&node, GRAPH, NULL, 0, &p);
+}
 
 static CUresult get_nodes(CUgraph g, CUgraphNode *nodes, size_t *n)
 {
@@ -170,6 +207,8 @@ static int set_up(void **state)
 	shim_driver.cuDeviceGraphMemTrim = trim;
 	shim_driver.cuGraphLaunch = launch;
 	shim_driver.cuGraphUpload = launch;
+	shim_driver.cuGraphAddMemAllocNode = add_node;
+	shim_driver.cuGraphDestroyNode = destroy_node;
 	shim_mem_install_graphs();
 	shim_mem_graph_exec_destroyed(EXEC);
 	shim_mem_graph_exec_destroyed(OTHER);
@@ -180,6 +219,9 @@ static int set_up(void **state)
 	waits = 0;
 	grows_to = 0;
 	launches = 0;
+	made = destroyed = 0;
+	refuses = false;
+	on_make = NULL;
 	return 0;
 }
 
@@ -327,6 +369,43 @@ static void an_exec_that_is_destroyed_during_the_wait_leaves_no_charge(void **st
 	assert_int_equal(used, 0);
 }
 
+static void measure(void)
+{
+	shim_mem_graphs_measure(false); /* as another thread does, which may charge the node */
+}
+
+/* The first test that makes a node: the driver is not known yet. */
+static void a_node_beyond_the_limit_is_refused_while_another_thread_measures(void **state)
+{
+	on_make = measure;
+	used = 81 * MIB;
+	assert_int_equal(add_20_mib(), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(made, 1);
+	assert_int_equal(destroyed, 1);
+	assert_int_equal(used, 81 * MIB);
+}
+
+static void later_nodes_are_charged_before_the_driver_takes_their_memory(void **state)
+{
+	used = 80 * MIB;
+	assert_int_equal(add_20_mib(), CUDA_SUCCESS);
+	assert_int_equal(made, 1);
+	assert_int_equal(most, LIMIT);
+	assert_int_equal(used, LIMIT);
+	assert_int_equal(add_20_mib(), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(made, 1); /* the driver is not asked */
+	assert_int_equal(used, LIMIT);
+}
+
+static void a_node_that_the_driver_refuses_is_not_charged(void **state)
+{
+	refuses = true;
+	used = 80 * MIB;
+	assert_int_equal(add_20_mib(), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(most, LIMIT);
+	assert_int_equal(used, 80 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +422,11 @@ int main(void)
 		cmocka_unit_test_setup(memory_that_came_during_the_wait_is_charged_once, set_up),
 		cmocka_unit_test_setup(an_exec_that_is_destroyed_during_the_wait_leaves_no_charge,
 				       set_up),
+		cmocka_unit_test_setup(
+			a_node_beyond_the_limit_is_refused_while_another_thread_measures, set_up),
+		cmocka_unit_test_setup(later_nodes_are_charged_before_the_driver_takes_their_memory,
+				       set_up),
+		cmocka_unit_test_setup(a_node_that_the_driver_refuses_is_not_charged, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
