@@ -1,0 +1,81 @@
+#!/usr/bin/env bats
+# tools/run-tests itself, in a folder that has only it and files of bats: a test that fails runs once more, alone.
+
+load helper
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	mkdir -p tools tests/cli
+	cp "$REPO/tools/run-tests" tools/
+}
+
+# file NAME: writes a file of tests. Standard input has a line for each, NAME: BODY, since bats would take @test for one of this file's.
+file() {
+	local name body
+	{
+		echo '#!/usr/bin/env bats'
+		while IFS=: read -r name body; do
+			printf '@test "%s" {\n%s\n}\n' "$name" "$body"
+		done
+	} >"tests/cli/$1.bats"
+}
+
+run_tests() {
+	# The inner bats must not take this one's folders and descriptors for its own.
+	run env -i PATH="$PATH" HOME="$HOME" TMPDIR="$BATS_TEST_TMPDIR" tools/run-tests --only cli 3>&-
+	echo "$output"
+}
+
+@test "a test that passes in its repetition counts as passed and is listed as unstable" {
+	file once <<-'END'
+		[it] fails once (and * passes then): [ -e fell ] || { echo "first try" >&2; touch fell; false; }
+		a neighbour: echo x >>neighbour
+	END
+	run_tests
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
+	[[ $output == *"unstable: tests/cli/once.bats: [it] fails once (and * passes then) (build/unstable.log has both outputs)"* ]]
+	grep -q 'first try' build/unstable.log
+	[ "$(wc -l <neighbour)" -eq 1 ] # only the test that failed was repeated
+}
+
+@test "a test that fails twice fails the run" {
+	file always <<-'END'
+		fails: echo x >>tries; false
+	END
+	run_tests
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "0 passed, 1 failed, 0 skipped" ]
+	[[ $output == *"failed: tests/cli/always.bats: fails"* ]]
+	[ "$(wc -l <tries)" -eq 2 ]
+}
+
+@test "a test in whose output a sanitizer names a fault is not repeated" {
+	file fault <<-'END'
+		finds a fault: echo x >>tries; echo "==7==ERROR: AddressSanitizer: heap-use-after-free" >&2; false
+	END
+	run_tests
+	[ "$status" -eq 1 ]
+	[ "$(wc -l <tries)" -eq 1 ]
+}
+
+@test "a file whose tests did not run is repeated whole" {
+	echo '[ -e fell ] || { touch fell; exit 1; }' >broken.bash
+	file exits <<-'END'
+		passes: true
+	END
+	sed -i "1a load $PWD/broken.bash" tests/cli/exits.bats
+	run_tests
+	[ "$status" -eq 0 ]
+	[[ $output == *"unstable: tests/cli/exits.bats"* ]]
+}
+
+@test "more than three unstable tests fail the run" {
+	for i in 1 2 3 4; do
+		echo "test $i: [ -e fell$i ] || { touch fell$i; false; }"
+	done | file many
+	run_tests
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "4 passed, 1 failed, 0 skipped" ]
+	[[ $output == *"failed: 4 unstable tests"* ]]
+}
