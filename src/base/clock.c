@@ -2,6 +2,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/atomic.h"
@@ -11,6 +12,8 @@
 #include <cpuid.h>
 #include <x86intrin.h>
 #endif
+
+#define PATIENCE_MAX 1000u
 
 static uint64_t (*source)(void);
 
@@ -140,6 +143,21 @@ uint64_t clock_wall_ns(void)
 void clock_set_source(uint64_t (*now_ns)(void))
 {
 	source = now_ns;
+}
+
+uint64_t clock_patience(uint64_t timeout)
+{
+	static uint32_t factor; /* [atomic] 0: not read yet */
+	uint32_t f = load_relaxed(&factor);
+
+	if (!f) {
+		const char *text = getenv("GBPF_PATIENCE");
+		unsigned long n = text ? strtoul(text, NULL, 10) : 1;
+
+		f = n >= 1 && n <= PATIENCE_MAX ? (uint32_t)n : 1;
+		store_relaxed(&factor, f);
+	}
+	return timeout > UINT64_MAX / f ? UINT64_MAX : timeout * f;
 }
 
 void clock_sleep_ns(uint64_t ns)

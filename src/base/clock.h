@@ -23,6 +23,12 @@ uint64_t clock_cpu_ns(void);
  * start. */
 void clock_set_source(uint64_t (*now_ns)(void));
 
+/* Returns a timeout of the product, in any unit, times GBPF_PATIENCE (1 to 1000; default 1), which
+ * is read once. For timeouts that only a process that hangs or died should meet: on a machine with
+ * much more work than processors healthy ones meet them too. Not for periods, and not for times
+ * that a user or a policy has stated. */
+uint64_t clock_patience(uint64_t timeout);
+
 /* Sleeps for ns nanoseconds, restarting after signals. */
 void clock_sleep_ns(uint64_t ns);
 

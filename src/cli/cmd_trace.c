@@ -275,7 +275,7 @@ static uint64_t deadline(const struct run *r)
 	if (r->begin_ns) {
 		return r->begin_ns + r->time_ns;
 	}
-	return r->attached_ns + (r->t.waiting ? START_NS : FIND_NS) + r->time_ns;
+	return r->attached_ns + (r->t.waiting ? clock_patience(START_NS) : FIND_NS) + r->time_ns;
 }
 
 static bool is_over(const struct run *r, uint64_t now)

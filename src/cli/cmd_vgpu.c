@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/connect.h"
+#include "base/clock.h"
 #include "cli/doctor.h"
 #include "cli/verbs.h"
 #include "cli/vgpu_options.h"
@@ -112,7 +113,7 @@ static uint64_t device_mem(void)
 
 	report_init(&r);
 	if (cli_run_choose_device(NULL, &device, &r) == 0 && !device.soft) {
-		cli_doctor_probe(device.libcuda, PROBE_NS, &probe);
+		cli_doctor_probe(device.libcuda, clock_patience(PROBE_NS), &probe);
 	}
 	report_finish(&r);
 	return probe.least_mem;

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/private_dir.h"
@@ -173,13 +174,13 @@ static void try_soft(struct cli_doctor *d, struct cli_doctor_probe *p)
 	fd = fd ? fd : unix_connect(path, SOCK_SEQPACKET);
 	if (fd >= 0 || given || !mkdtemp(dir)) {
 		fd_close(fd);
-		cli_doctor_probe(d->device.libcuda, PROBE_TIMEOUT_NS, p);
+		cli_doctor_probe(d->device.libcuda, clock_patience(PROBE_TIMEOUT_NS), p);
 		return;
 	}
 	snprintf(path, sizeof(path), "%s/softgpu.sock", dir);
 	setenv("GBPF_SOFTGPU_SOCKET", path, 1);
 	if (cli_softgpu_start(dir, (const char *const[]){ NULL }, &server) == 0) {
-		cli_doctor_probe(d->device.libcuda, PROBE_TIMEOUT_NS, p);
+		cli_doctor_probe(d->device.libcuda, clock_patience(PROBE_TIMEOUT_NS), p);
 	} else {
 		memset(p, 0, sizeof(*p));
 		snprintf(p->error, sizeof(p->error), "its server does not start");
@@ -219,7 +220,7 @@ void cli_doctor_check_device(struct cli_doctor *d, bool chosen)
 		fix = "CUDA_VISIBLE_DEVICES is set: does it name a GPU that is here? Unset it to "
 		      "see all; then: does nvidia-smi work?";
 	}
-	cli_doctor_probe(d->device.libcuda, PROBE_TIMEOUT_NS, &p);
+	cli_doctor_probe(d->device.libcuda, clock_patience(PROBE_TIMEOUT_NS), &p);
 	judge_probe(d, "GPU", &p, fix);
 }
 

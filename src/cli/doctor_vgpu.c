@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/shm.h"
@@ -39,7 +40,8 @@ static void check_own_nvml(struct cli_doctor *d)
 				"Install gBPF whole, or set GBPF_LIBDIR to where it is",
 				"missing: %s: nvidia-smi and pynvml would show the whole GPU",
 				path);
-	} else if (cli_doctor_probe_nvml(path, false, PROBE_TIMEOUT_NS, &code) < 0) {
+	} else if (cli_doctor_probe_nvml(path, false, clock_patience(PROBE_TIMEOUT_NS), &code) <
+		   0) {
 		cli_doctor_find(d, CLI_DOCTOR_BAD, "vGPU figures in NVML",
 				"Install gBPF whole, or set GBPF_LIBDIR to where it is",
 				"%s cannot be loaded", path);
@@ -66,7 +68,7 @@ static void check_overhead(struct cli_doctor *d)
 		return;
 	}
 	/* The soft GPU's NVML starts with its server, which need not run. */
-	err = cli_doctor_probe_nvml(path, !d->device.soft, PROBE_TIMEOUT_NS, &code);
+	err = cli_doctor_probe_nvml(path, !d->device.soft, clock_patience(PROBE_TIMEOUT_NS), &code);
 	if (err == -EIO) {
 		snprintf(result, sizeof(result), " (nvmlReturn_t %d)", code);
 	}

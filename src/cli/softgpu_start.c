@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "base/paths.h"
@@ -45,7 +46,7 @@ static bool is_ready(int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	char byte;
 
-	return poll(&p, 1, START_MS) == 1 && read(fd, &byte, 1) == 1;
+	return poll(&p, 1, (int)clock_patience(START_MS)) == 1 && read(fd, &byte, 1) == 1;
 }
 
 int cli_softgpu_start(const char *dir, const char *const *more, pid_t *ret)

@@ -320,7 +320,7 @@ static int await(int fd)
 	ssize_t n = 0;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
-	while (len < sizeof(text) - 1 && poll(&p, 1, BACKGROUND_MS) > 0 &&
+	while (len < sizeof(text) - 1 && poll(&p, 1, (int)clock_patience(BACKGROUND_MS)) > 0 &&
 	       (n = read(fd, text + len, sizeof(text) - 1 - len)) > 0) {
 		len += (size_t)n;
 	}

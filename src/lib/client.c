@@ -357,7 +357,7 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 		return -ENOMEM;
 	}
 	g->fd = -1;
-	g->timeout_ms = DEFAULT_TIMEOUT_MS;
+	g->timeout_ms = (unsigned)clock_patience(DEFAULT_TIMEOUT_MS);
 	lib_ok(g);
 	err = set_paths(g, runtime_dir);
 	if (err < 0) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
 
@@ -75,7 +76,7 @@ int lib_send_object(struct gbpf *g, const char *method, const char *name, const 
 		return lib_fail(g, fd, GBPF_CODE_FAILED, "memory", NULL,
 				"cannot hand over the object: %s", strerror(-fd));
 	}
-	g->timeout_ms = timeout ? MAX(timeout, LOAD_TIMEOUT_MS) : 0;
+	g->timeout_ms = timeout ? MAX(timeout, (unsigned)clock_patience(LOAD_TIMEOUT_MS)) : 0;
 	err = lib_text(g, method, p, fd, ret_json);
 	g->timeout_ms = timeout;
 	fd_close(fd);

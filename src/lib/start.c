@@ -317,7 +317,8 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	if (o) {
 		memcpy(&all, o, MIN(o->size, sizeof(all)));
 	}
-	deadline = lib_deadline(all.timeout_ms ? all.timeout_ms : START_TIMEOUT_MS);
+	deadline = lib_deadline(all.timeout_ms ? all.timeout_ms
+					       : (unsigned)clock_patience(START_TIMEOUT_MS));
 	if (g->fd >= 0) {
 		lib_disconnect(g);
 	}

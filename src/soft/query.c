@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "cuabi/api.h"
 #include "soft/socket.h"
@@ -16,7 +17,7 @@
 
 int soft_query_open(struct soft_query *q)
 {
-	struct timeval wait = { .tv_sec = ANSWER_SECONDS };
+	struct timeval wait = { .tv_sec = (time_t)clock_patience(ANSWER_SECONDS) };
 	char path[SOFT_SOCKET_PATH_MAX];
 	struct peer p;
 	int err = soft_socket_path(path, sizeof(path), false);

@@ -357,7 +357,7 @@ int daemon_hw_open(struct daemon *d)
 
 void daemon_hw_close(struct daemon *d)
 {
-	uint64_t until = clock_now_ns() + CLOSE_TIMEOUT_NS;
+	uint64_t until = clock_now_ns() + clock_patience(CLOSE_TIMEOUT_NS);
 
 	daemon_job_thread_stop(&d->control_thread);
 	daemon_session_each(d, s)

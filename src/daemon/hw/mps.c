@@ -319,7 +319,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 		daemon_history_add(&m->d->history, "mps", (int)m->pid,
 				   "the MPS control daemon serves the shared lane");
 		daemon_lane_ready(m->d, true);
-	} else if (m->state == MPS_STARTING && now - m->started_ns > START_NS) {
+	} else if (m->state == MPS_STARTING && now - m->started_ns > clock_patience(START_NS)) {
 		end_of(m, "does not become ready");
 	} else if (m->state == MPS_STARTING) {
 		look_again(m, now + LOOK_USEC * 1000u);

@@ -137,7 +137,7 @@ bool daemon_coverage_take(struct daemon_session *s, const struct proto_probe_ord
 static void begin(struct daemon_call *c, struct daemon_coverage_wait *w)
 {
 	struct daemon_probes *all = c->d->probes;
-	uint64_t until = clock_now_ns() / 1000 + DAEMON_COVERAGE_MS * 1000u;
+	uint64_t until = clock_now_ns() / 1000 + clock_patience(DAEMON_COVERAGE_MS) * 1000u;
 
 	w->d = c->d;
 	w->conn = c->conn;

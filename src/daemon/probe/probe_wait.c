@@ -192,7 +192,8 @@ void daemon_probe_wait(const struct daemon_probe_wait *what)
 	d->probes->waits = w;
 	d->probes->n_waits++;
 	if (sd_event_add_time(d->loop, &w->timer, CLOCK_MONOTONIC,
-			      now + timeout_ms[w->kind] * 1000u, 1000, on_timeout, w) < 0) {
+			      now + clock_patience(timeout_ms[w->kind]) * 1000u, 1000, on_timeout,
+			      w) < 0) {
 		take_out_and_finish(d, w);
 	}
 }

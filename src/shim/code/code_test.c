@@ -207,7 +207,9 @@ static int load(struct test *t, const struct cubin_stub *s, unsigned arch)
 /* After a timeout the kernel may still come to run, so the stream remains. */
 int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r)
 {
-	struct test t = { .r = r, .step = "preparation", .until = clock_now_ns() + WAIT_NS };
+	struct test t = { .r = r,
+			  .step = "preparation",
+			  .until = clock_now_ns() + clock_patience(WAIT_NS) };
 	size_t bytes = 0;
 	int err = load(&t, s, arch);
 

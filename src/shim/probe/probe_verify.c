@@ -191,7 +191,7 @@ static bool launch(struct verifying *v, uint32_t run)
 
 static bool wait_done(struct verifying *v)
 {
-	uint64_t until = clock_now_ns() + PATIENCE_NS;
+	uint64_t until = clock_now_ns() + clock_patience(PATIENCE_NS);
 	CUresult r;
 
 	while ((r = shim_driver.cuStreamQuery(v->stream)) == CUDA_ERROR_NOT_READY &&
@@ -330,7 +330,7 @@ static void note(const struct verifying *v, enum shim_probe_verified result)
 /* Waits until the context, which is current, is idle. */
 static bool begin_quiet(void)
 {
-	uint64_t now = clock_now_ns(), until = now + PATIENCE_NS;
+	uint64_t now = clock_now_ns(), until = now + clock_patience(PATIENCE_NS);
 	enum shim_probe_quiet quiet = SHIM_PROBE_BUSY;
 
 	for (; quiet == SHIM_PROBE_BUSY && now < until; now = clock_now_ns()) {

@@ -262,7 +262,7 @@ void shim_session_close_fds(int *fds, unsigned n)
 static int await(struct shim_session *s, int sock, enum proto_type type, union proto_message *m,
 		 int fds[8], unsigned *nfds)
 {
-	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(WELCOME_TIMEOUT_NS);
 
 	for (;;) {
 		int err = shim_session_wait(s, sock, deadline);
@@ -285,7 +285,7 @@ static int await(struct shim_session *s, int sock, enum proto_type type, union p
 			if (s->sched) {
 				return -EAGAIN; /* the program runs already: try again later */
 			}
-			deadline = clock_now_ns() + QUEUED_TIMEOUT_NS;
+			deadline = clock_now_ns() + clock_patience(QUEUED_TIMEOUT_NS);
 			break;
 		case PROTO_REFUSED:
 			if (m->refused.error == EAGAIN) {
@@ -513,7 +513,7 @@ static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 		if (err == -EAGAIN) {
 			until = until ? until : now + AGAIN_NS;
 		} else if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MAX) {
-			until = now + RESTART_NS;
+			until = now + clock_patience(RESTART_NS);
 		} else if (err == -ECONNREFUSED && !until) {
 			until = now + DEAD_NS;
 		} else if (err != -ECONNREFUSED && err != -ENOENT) {

@@ -213,7 +213,9 @@ static int wait_ready(int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	char byte;
 
-	return poll(&p, 1, START_TIMEOUT_MS) == 1 && read(fd, &byte, 1) == 1 ? 0 : -ETIMEDOUT;
+	return poll(&p, 1, (int)clock_patience(START_TIMEOUT_MS)) == 1 && read(fd, &byte, 1) == 1
+		       ? 0
+		       : -ETIMEDOUT;
 }
 
 /* Starts a server and waits until it listens. */
@@ -406,7 +408,7 @@ static CUresult open_once(void)
  * exiting. */
 CUresult soft_link_open(void)
 {
-	uint64_t end = clock_now_ns() + HELLO_TIMEOUT_NS;
+	uint64_t end = clock_now_ns() + clock_patience(HELLO_TIMEOUT_NS);
 	CUresult r = open_once();
 
 	while (r == SOFT_DEAD && clock_now_ns() < end) {

@@ -204,7 +204,7 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 /* Waits for a descriptor of the client. Returns false if the connection must be closed. */
 static bool wait_for_client(struct softd_client *c, struct pollfd p[3], struct ending *end)
 {
-	int n = poll(p, 3, c->attached ? -1 : ASK_MS);
+	int n = poll(p, 3, c->attached ? -1 : (int)clock_patience(ASK_MS));
 
 	if (n < 0 && errno != EINTR) {
 		*end = (struct ending){ "cannot wait for it", -errno };

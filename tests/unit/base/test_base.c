@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -280,9 +281,39 @@ static void rate_limit_allows_the_first_event_at_time_zero(void **state)
 	assert_false(rate_allow(&r, 1, 0));
 }
 
+/* Returns what clock_patience() makes of a timeout in a process with that variable. */
+static int patience_of(const char *text, uint64_t timeout, uint64_t expected)
+{
+	int status = -1;
+	pid_t pid = fork(); /* the variable is read once */
+
+	if (pid == 0) {
+		if (text) {
+			setenv("GBPF_PATIENCE", text, 1);
+		} else {
+			unsetenv("GBPF_PATIENCE");
+		}
+		_exit(clock_patience(timeout) != expected);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void timeouts_are_multiplied_by_the_patience(void **state)
+{
+	assert_int_equal(patience_of(NULL, 15000, 15000), 0);
+	assert_int_equal(patience_of("20", 15000, 300000), 0);
+	assert_int_equal(patience_of("1000", UINT64_MAX / 2, UINT64_MAX), 0);
+	assert_int_equal(patience_of("0", 15000, 15000), 0);
+	assert_int_equal(patience_of("1001", 15000, 15000), 0);
+	assert_int_equal(patience_of("-3", 15000, 15000), 0);
+	assert_int_equal(patience_of("much", 15000, 15000), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(timeouts_are_multiplied_by_the_patience),
 		cmocka_unit_test(buffer_has_all_appended_bytes),
 		cmocka_unit_test(buffer_refuses_a_file_over_the_limit),
 		cmocka_unit_test(report_keeps_the_first_message),
