@@ -53,7 +53,7 @@ def main():
 		verb('detach', str(tool))
 	least = [descriptors(program), descriptors(gbpfd)]
 	for _ in range(20):  # some are open for a moment, as that of the last command
-		time.sleep(0.01)
+		time.sleep(0.01)  # samples both counts
 		least = [min(least[0], descriptors(program)), min(least[1], descriptors(gbpfd))]
 	print(*least, written_kb(gbpfd))
 
