@@ -199,14 +199,19 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 			n -= n / 2;
 		}
 	}
+	if (clock_now_ns() >= deadline && bench_testbed_lives(&b->testbed, pid)) {
+		snprintf(out, VERDICT, "failed: no result after %g s; --seconds sets the limit",
+			 b->seconds);
+		return;
+	}
 	text[n] = 0; /* its last line of output, for the report */
 	while (n && text[n - 1] == '\n') {
 		text[--n] = 0;
 	}
 	snprintf(out, VERDICT, "failed: %.190s",
-		 n ? (strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text)
-		 : bench_testbed_lives(&b->testbed, pid) ? "it takes too long"
-							 : "it ended without a word");
+		 !n		       ? "it ended without output"
+		 : strrchr(text, '\n') ? strrchr(text, '\n') + 1
+				       : text);
 }
 
 /* Returns the settings of "done SECONDS [ms=PASS] SETTINGS". */
