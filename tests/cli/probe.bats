@@ -92,6 +92,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	has_two() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([len(p["tenants"]) for p in json.load(sys.stdin)["probes"]])')" = "[2, 1, 1]" ]; }
 	wait_for has_two
 	run --separate-stderr "$GBPF" probe detach --all
+	echo "$status: $output $stderr"
 	[ "${#lines[@]}" -eq 3 ]
 }
 
