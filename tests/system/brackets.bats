@@ -6,11 +6,6 @@ load talk
 
 BEGINS=0 ENDS=1 BLOCKS=2 THREADS=3 BEGUN=4 ENDED=5 UNTIMED=6 DISORDER=7 KERNELS=8
 
-# attach NAME [OPTION...]: sets $id.
-attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-}
-
 # values MAP: all of the probe $id, by key.
 values() {
 	gbpf map dump "$1" --probe "$id" --json | python3 -c '

@@ -1,18 +1,9 @@
 /* Blocks, threads and stores of each launch, by its number, which all lanes of a warp know. */
-#include <gbpf/gbpf.bpf.h>
+#include "by_launch.bpf.h"
 
-#define COUNTER(name)                            \
-	struct {                                 \
-		__uint(type, GBPF_MAP_HASH);     \
-		__uint(map_flags, GBPF_F_DEVICE); \
-		__uint(max_entries, 2048);       \
-		__type(key, u64);                \
-		__type(value, u64);              \
-	} name SEC(".maps")
-
-COUNTER(counted);
-COUNTER(threads);
-COUNTER(stores);
+BY_LAUNCH(counted);
+BY_LAUNCH(threads);
+BY_LAUNCH(stores);
 
 SEC("gdev/block_enter")
 int GBPF_PROG(enter, gdev_block_enter)

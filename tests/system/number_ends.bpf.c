@@ -1,13 +1,7 @@
 /* Ends of blocks by the number of the launch. */
-#include <gbpf/gbpf.bpf.h>
+#include "by_launch.bpf.h"
 
-struct {
-	__uint(type, GBPF_MAP_HASH);
-	__uint(map_flags, GBPF_F_DEVICE);
-	__uint(max_entries, 2048);
-	__type(key, u64);
-	__type(value, u64);
-} ends SEC(".maps");
+BY_LAUNCH(ends);
 
 SEC("gdev/block_exit")
 int GBPF_PROG(leave, gdev_block_exit)

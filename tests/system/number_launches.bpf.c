@@ -1,18 +1,9 @@
 /* The number of each launch, and its blocks: as its brackets see both, and as counted by its blocks. */
-#include <gbpf/gbpf.bpf.h>
+#include "by_launch.bpf.h"
 
-#define COUNTER(name)                            \
-	struct {                                 \
-		__uint(type, GBPF_MAP_HASH);     \
-		__uint(map_flags, GBPF_F_DEVICE); \
-		__uint(max_entries, 2048);       \
-		__type(key, u64);                \
-		__type(value, u64);              \
-	} name SEC(".maps")
-
-COUNTER(begun);
-COUNTER(counted);
-COUNTER(ended);
+BY_LAUNCH(begun);
+BY_LAUNCH(counted);
+BY_LAUNCH(ended);
 
 SEC("gdev/begin")
 int GBPF_PROG(begin, gdev_begin)

@@ -6,11 +6,6 @@ load talk
 
 PROGRAM=probe_hazards
 
-# attach NAME: sets $id.
-attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-}
-
 # value KEY: of the map `blocks` of the probe $id; nothing if there is none.
 value() {
 	gbpf map dump blocks --probe "$id" --json | python3 -c '

@@ -6,17 +6,6 @@ load talk
 
 PROGRAM=probe_limits
 
-# attach NAME [OPTION...]: sets $id.
-attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-}
-
-# value MAP KEY: of the probe $id.
-value() {
-	gbpf map dump "$1" --probe "$id" --json | python3 -c '
-import json, sys
-print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$2"
-}
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
 shows() { wait_for is "$@"; }
 

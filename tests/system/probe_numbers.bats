@@ -5,11 +5,6 @@
 load helpers
 load talk
 
-# attach NAME [OPTION...]: sets $id.
-attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-}
-
 # entries MAP: KEY:VALUE of the probe $id, by key.
 entries() {
 	gbpf map dump "$1" --probe "$id" --json | python3 -c '
@@ -161,10 +156,7 @@ counts_stopped() {
 	interrupted() {
 		tell "launch 10 2000"
 		launches=$((launches + 10))
-		gbpf ps --json | python3 -c '
-import json, sys
-t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
-sys.exit(t["stats"]["interruptions"] < 3)' "$pid"
+		counts_interruptions 3
 	}
 	launches=0
 	wait_for interrupted

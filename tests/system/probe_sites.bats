@@ -5,11 +5,6 @@
 load helpers
 load talk
 
-# attach NAME [OPTION...]: sets $id.
-attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-}
-
 # member EXPRESSION: of the tool $id, as p.
 member() {
 	gbpf probe ls --json | python3 -c '

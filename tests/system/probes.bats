@@ -5,18 +5,6 @@
 load helpers
 load talk
 
-# attach NAME [OPTION...]: sets $id.
-attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-}
-
-# value MAP KEY: of the probe $id in the program $pid; nothing if there is none.
-value() {
-	gbpf map dump "$1" --probe "$id" --json | python3 -c '
-import json, sys
-print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$2"
-}
-
 # shows MAP KEY VALUE: gbpfd shows the value, once the program has copied it.
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
 shows() { wait_for is "$@"; }
@@ -739,10 +727,7 @@ counts_stopped() {
 	interrupted() {
 		tell "launch 10 2000"
 		launched=$((launched + 20000))
-		gbpf ps --json | python3 -c '
-import json, sys
-t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
-sys.exit(t["stats"]["interruptions"] < 3)' "$pid"
+		counts_interruptions 3
 	}
 	launched=0
 	wait_for interrupted

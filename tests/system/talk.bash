@@ -28,3 +28,18 @@ tell() {
 		[ "$answer" = ok ]
 	done
 }
+
+# attach NAME [OPTION...]: attaches the tool of this build and sets $id.
+attach() {
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+}
+
+# value MAP KEY: of the tool $id.
+value() {
+	gbpf map dump "$1" --probe "$id" --json | python3 -c '
+import json, sys
+print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$2"
+}
+
+# counts_interruptions MIN: of the program $pid.
+counts_interruptions() { tenant "$pid" "t[\"stats\"][\"interruptions\"] >= $1"; }
