@@ -316,6 +316,17 @@ static CUresult upload_ptsz(CUgraphExec exec, CUstream stream)
 	return launch(exec, stream, shim_driver.cuGraphUpload_ptsz);
 }
 
+/* Surround a call in which the driver may hold more, or say that it holds less, than is charged. */
+static void late_begin(void)
+{
+	(void)add_acqrel(&late, 1);
+}
+
+static void late_end(void)
+{
+	(void)add_acqrel(&late, (UINT64_C(1) << 32) - 1);
+}
+
 uint64_t shim_mem_graphs_late(void)
 {
 	return load_acquire(&late);
@@ -329,7 +340,7 @@ bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_ch
 	if (*ret_charged && !shim_mem_charge(row, *ret_charged, "an allocation node")) {
 		return false;
 	}
-	(void)add_acqrel(&late, 1);
+	late_begin();
 	pthread_mutex_lock(&mutex);
 	if (row >= 0 && !*ret_charged) {
 		(void)correct(device, 0); /* growth is the node's from here on */
@@ -351,7 +362,7 @@ bool shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
 		}
 	}
 	pthread_mutex_unlock(&mutex);
-	(void)add_acqrel(&late, (UINT64_C(1) << 32) - 1);
+	late_end();
 	return fits;
 }
 
@@ -394,10 +405,10 @@ static CUresult destroy(CUgraph g)
 
 	/* The driver may say that it holds less before the memory is free. It may wait for work, so
 	 * the mutex is not held. */
-	(void)add_acqrel(&late, 1);
+	late_begin();
 	r = shim_driver.cuGraphDestroy(g);
 	shim_mem_graphs_measure(false);
-	(void)add_acqrel(&late, (UINT64_C(1) << 32) - 1);
+	late_end();
 	return r;
 }
 
