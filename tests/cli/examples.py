@@ -15,11 +15,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 page = sys.argv[1]
 gbpf = os.path.join(os.environ['GBPF_PREFIX'], 'bin', 'gbpf')
 environment = dict(os.environ, PREFIX=os.environ['GBPF_PREFIX'],
 	PATH=os.path.join(os.environ['GBPF_PREFIX'], 'bin') + ':' + os.environ['PATH'])
+READS = re.compile(r'gbpf map (dump|get) ') # of what programs change when they come to it
+SECONDS = 120 # for such a change, a limit that only one which never comes reaches
 failed = 0
 ran = 0
 
@@ -56,14 +59,10 @@ def matches(wanted, got):
 	return re.fullmatch(r'\s*' + r'\s+'.join(parts) + r'\s*', got) is not None
 
 
-def check_output(line, wanted, output):
+def missing(wanted, output):
+	"""Returns the first of the wanted lines that did not come in this order, or None."""
 	got = iter(output.split('\n'))
-	for w in wanted:
-		if not w.strip():
-			continue
-		if not any(matches(w, g) for g in got):
-			fail(line, f'no line like this came, or not in this order:\n\t{w}\nbut:\n{output}')
-			return
+	return next((w for w in wanted if w.strip() and not any(matches(w, g) for g in got)), None)
 
 
 def execute(command):
@@ -81,11 +80,15 @@ def run(line, command, wanted, code):
 	if r.returncode == 8 and code == 0:
 		# On a busy machine the time of an example may end before a kernel has its tool: it is asked to trace for longer.
 		r = execute(re.sub(r'--time \d+ms', '--time 10s', command))
+	deadline = time.monotonic() + SECONDS
+	while READS.match(command) and r.returncode == code and missing(wanted, r.stdout) is not None and time.monotonic() < deadline:
+		time.sleep(0.05) # polls the map until a program has changed it
+		r = execute(command)
 	print(f'$ {command}: {r.returncode}')
 	if r.returncode != code:
 		fail(line, f'`{command}` ended with {r.returncode}, not {code}:\n{r.stdout}')
-	else:
-		check_output(line, wanted, r.stdout)
+	elif (w := missing(wanted, r.stdout)) is not None:
+		fail(line, f'no line like this came, or not in this order:\n\t{w}\nbut:\n{r.stdout}')
 
 
 def run_block(line, body, code):
