@@ -43,7 +43,7 @@ others_go_on() {
 		timeout 60 gbpf $a >"$GBPF_RUNTIME_DIR/answer"
 	done
 	for a in "${attackers[@]}"; do
-		kill -0 "$a"
+		kill -0 "$a" || { tail -n 5 "$GBPF_RUNTIME_DIR"/*.out; return 1; } # it exits with an error of its own only
 		kill -9 "$a"
 		wait "$a" 2>/dev/null || true
 	done
