@@ -11,6 +11,9 @@
 #define STATE_NS 120000000000ull /* of a state that is waited for */
 #define POLL_NS 200000u
 #define BUSY_NS 3000000ull
+/* On the soft GPU, whose kernels take longer on a busy machine: two must end in a pause of launches
+ * (shim/probe/probe_quiet.c), or the attachment waits for seconds. */
+#define SOFT_BUSY_NS 300000ull
 #define LATE_NS 1000000u
 #define RING ((uint64_t)1 << 20)
 
@@ -39,7 +42,7 @@ static void *keep_busy(void *arg)
 	struct bench_probe_load *l = arg;
 	struct bench_probe_gpu *g = &l->p->gpu;
 	unsigned blocks = l->p->testbed.soft ? 1 : 32;
-	uint64_t ns = BUSY_NS;
+	uint64_t ns = l->p->testbed.soft ? SOFT_BUSY_NS : BUSY_NS;
 	void *params[] = { &ns };
 
 	if (FAILS(l, BUSY, cuCtxSetCurrent(g->context))) {
