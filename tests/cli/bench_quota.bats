@@ -61,6 +61,7 @@ quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --secon
 		[ "$status" -eq 2 ]
 	done
 	run "$GBPF" bench quota --device soft --parts race --mem 4T
+	echo "$output"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"exceeds the GPU's"* ]]
 	[ -z "$(ls "$TMPDIR")" ]

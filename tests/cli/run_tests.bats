@@ -79,3 +79,54 @@ run_tests() {
 	[ "${lines[-1]}" = "4 passed, 1 failed, 0 skipped" ]
 	[[ $output == *"failed: 4 unstable tests"* ]]
 }
+
+@test "files that took longest in the last run begin first" {
+	for name in a b c; do
+		printf 'runs: echo %s >>order\n' "$name" | file "$name"
+	done
+	mkdir build
+	# Each needs all processors.
+	printf '%s\n' '3 3000 tests/cli/b.bats' '2 2000 tests/cli/c.bats' '1 1000 tests/cli/a.bats' >build/durations
+	run_tests
+	[ "$status" -eq 0 ]
+	[ "$(tr '\n' ' ' <order)" = "b c a " ]
+}
+
+# changed: the rooms that the step of the sanitizers watches.
+changed() {
+	run python3 -c 'import importlib.machinery, importlib.util
+loader = importlib.machinery.SourceFileLoader("run_tests", "tools/run-tests")
+module = importlib.util.module_from_spec(importlib.util.spec_from_loader("run_tests", loader))
+loader.exec_module(module)
+rooms = module.changed_rooms()
+print("all" if rooms is None else " ".join(sorted(rooms)))'
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "sanitizers watch the rooms that differ from the last full run, and those that use changed sources" {
+	printf '%s\n' 'base:' 'proto: | proto_' 'bpf/run: | ebpf_' 'bpf/run/map: bpf/run' 'sched: bpf/run proto' 'shim: sched # uses' >tools/rooms.txt
+	mkdir -p src/sched src/bpf/run/map src/base tests/unit/bpf_run bench/results
+	touch src/sched/a.c src/bpf/run/map/a.c src/base/a.c tests/unit/bpf_run/test_a.c README.md
+	git init -q .
+	git add .
+	git -c user.name=t -c user.email=t@localhost commit -q -m first
+	printf '{"figures": [{"command": "./bootstrap test --all", "commit": "%s"}]}\n' "$(git rev-parse --short HEAD)" >bench/results/tests.json
+	changed
+	[ -z "$output" ]
+	echo x >>README.md
+	echo x >>src/sched/a.c
+	changed
+	[ "$output" = "sched shim" ]
+	git checkout -q src
+	echo x >tests/unit/bpf_run/test_new.c
+	changed
+	[ "$output" = "bpf/run" ]
+	rm tests/unit/bpf_run/test_new.c
+	echo x >src/bpf/run/map/b.c
+	changed
+	[ "$output" = "bpf/run bpf/run/map sched shim" ]
+	sed -i 's/"commit": "[^"]*"/"commit": "0123456789"/' bench/results/tests.json
+	changed
+	[ "$output" = all ]
+}
