@@ -9,3 +9,10 @@ wait_for() {
 	echo "timed out after 120 s waiting for: $*" >&2
 	return 1
 }
+
+# ended PID: the process has exited, even if its parent, such as a first process that looks now and then, has not waited for it.
+ended() {
+	local stat
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
+	[[ ${stat##*) } == [ZX]* ]]
+}

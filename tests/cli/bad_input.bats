@@ -219,7 +219,7 @@ ptx_loader() {
 	"$GBPF" policy swap fifo
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
 	kill -KILL "$pid"
-	timeout 60 tail --pid="$pid" -f /dev/null
+	wait_for ended "$pid"
 	run "$GBPF" ps
 	[ "$status" -eq 3 ]
 	daemon

@@ -28,7 +28,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	pid=$(pid_of_daemon)
 	run "$GBPF" shutdown
 	[ "$status" -eq 0 ]
-	timeout 60 tail --pid="$pid" -f /dev/null
+	wait_for ended "$pid"
 	run "$GBPF" ps
 	[ "$status" -eq 3 ]
 }

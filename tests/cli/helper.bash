@@ -36,7 +36,11 @@ cli_teardown() {
 		kill "$p" 2>/dev/null || true
 	done
 	for p in $(cli_processes); do
-		timeout 5 tail --pid="$p" -f /dev/null || kill -9 "$p" 2>/dev/null || true
+		for _ in {1..250}; do
+			ended "$p" && break
+			sleep 0.02 # polls the state
+		done
+		kill -9 "$p" 2>/dev/null || true
 	done
 	cd /
 	rm -rf "$cli_dir"

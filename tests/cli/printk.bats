@@ -74,7 +74,7 @@ printed() { [ "$(prints "$1")" -gt 0 ]; }
 	wait_for printed "tick: tick"
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
 	"$GBPF" -q shutdown
-	timeout 60 tail --pid="$pid" -f /dev/null
+	wait_for ended "$pid"
 	kill "$job"
 	wait "$job" || true
 	cat "$GBPF_RUNTIME_DIR/gbpfd.log"

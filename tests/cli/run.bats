@@ -179,7 +179,7 @@ END
 		wait_for grep -qx "SIG$s" log
 	done
 	touch stop
-	timeout 60 tail --pid="$(cat pid)" -f /dev/null
+	wait_for ended "$(cat pid)"
 	for s in INT TERM HUP QUIT USR1 USR2 WINCH TSTP; do
 		[ "$(grep -cx "SIG$s" log)" -eq 1 ]
 	done

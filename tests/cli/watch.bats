@@ -57,7 +57,7 @@ kill_gbpfd() {
 	local pid
 	pid=$(gbpfd_pid)
 	kill -9 "$pid"
-	timeout 60 tail --pid="$pid" -f /dev/null
+	wait_for ended "$pid"
 }
 
 is_active() { [ "$(active)" = "$1" ]; }
