@@ -11,7 +11,7 @@ need_root() { [ "$(id -u)" -eq 0 ] || skip "needs root to become another user"; 
 other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 
 @test "the audit log names user, process, action, version and object" {
-	build_policies .
+	test_policies .
 	"$GBPF" policy swap good.bpf.o
 	"$GBPF" policy rollback
 	"$GBPF" off
@@ -34,7 +34,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 }
 
 @test "a refused policy and a changed map are in the audit log, the map in the history, too" {
-	build_policies .
+	test_policies .
 	run "$GBPF" policy swap ./verdict.bpf.o
 	[ "$status" -eq 4 ]
 	"$GBPF" policy swap many_maps.bpf.o

@@ -112,7 +112,7 @@ needs_mount() {
 }
 
 @test "objects with flipped bytes never crash gbpfd nor change what is active, unless they are accepted" {
-	build_policies .
+	test_policies .
 	daemon
 	before=$(active)
 	run python3 - "$GBPF" <<'END'
@@ -137,7 +137,7 @@ END
 }
 
 @test "a policy's source or a bare file name is refused with what to give instead" {
-	build_policies .
+	test_policies .
 	daemon
 	echo '/* */' >wait.bpf.c
 	cp good.bpf.o mine

@@ -13,7 +13,7 @@ load helper
 }
 
 @test "bench hook takes names and files" {
-	build_policies .
+	test_policies .
 	run "$GBPF" bench hook --repeat 2 --calls 2000 ./good.bpf.o fifo
 	[ "$status" -eq 0 ]
 	[[ "$output" == *good*submit* ]]
@@ -27,7 +27,7 @@ load helper
 }
 
 @test "bench hook --json reports refused policies in the document" {
-	build_policies .
+	test_policies .
 	run --separate-stderr "$GBPF" --json bench hook --repeat 1 --calls 1000 ./verdict.bpf.o fifo
 	[ "$status" -eq 1 ]
 	[ -z "$stderr" ]

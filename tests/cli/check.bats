@@ -3,7 +3,7 @@ load helper
 
 setup() {
 	cli_setup
-	build_policies "$cli_dir"
+	test_policies "$cli_dir"
 }
 
 # refused NAME LINE WORD...: check returns 4, names the source line, shows it with a caret, and says each word.

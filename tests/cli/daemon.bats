@@ -87,7 +87,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 }
 
 @test "a refused policy is code 4 and changes nothing" {
-	build_policies .
+	test_policies .
 	"$GBPF" policy swap fifo
 	before=$(active)
 	run --separate-stderr "$GBPF" policy swap ./verdict.bpf.o
@@ -101,7 +101,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 }
 
 @test "what is not an object is code 1 and changes nothing" {
-	build_policies .
+	test_policies .
 	before=$(active)
 	head -c 500 good.bpf.o >cut.bpf.o
 	for f in ./cut.bpf.o ./no_hook.bpf.o /bin/true; do
@@ -122,7 +122,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 }
 
 @test "one's own object is loaded by its path" {
-	build_policies .
+	test_policies .
 	run "$GBPF" --json policy swap good.bpf.o
 	[ "$status" -eq 0 ]
 	json 'd["schema"] == "gbpf.policy.swap/1" and d["name"] == "good" and d["version"] > 0 and "flip_ns" in d'

@@ -9,6 +9,7 @@ bats_require_minimum_version 1.5.0
 }
 GBPF=$GBPF_PREFIX/bin/gbpf
 REPO=$BATS_TEST_DIRNAME/../..
+BUILD=${GBPF_BUILD:-$REPO/build}
 
 cli_setup() {
 	cli_dir=$(mktemp -d /tmp/gbpf-cli-XXXXXX)
@@ -59,14 +60,5 @@ json() {
 		}
 }
 
-# The policy objects of tests/data/cli, built once for a file of tests, copied into $1.
-build_policies() {
-	local f objects=$BATS_FILE_TMPDIR/objects
-	if [ ! -d "$objects" ]; then
-		mkdir "$objects"
-		for f in "$REPO"/tests/data/cli/*.bpf.c; do
-			clang-14 -target bpf -mcpu=v3 -g -O2 -I "$REPO/include" -c "$f" -o "$objects/$(basename "$f" .c).o"
-		done
-	fi
-	cp "$objects"/*.o "$1"
-}
+# test_policies FOLDER: copies the objects of tests/data/cli, which the build makes, there.
+test_policies() { cp "$BUILD"/tests/cli/*.bpf.o "$1"; }

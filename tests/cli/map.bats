@@ -3,7 +3,7 @@ load helper
 
 setup() {
 	cli_setup
-	build_policies .
+	test_policies .
 	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
 	wait_for grep -q ready batch.out
 	pid=$("$GBPF" ps --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')

@@ -3,7 +3,7 @@ load helper
 
 setup() {
 	cli_setup
-	build_policies .
+	test_policies .
 }
 
 @test "policy test prints lines with the line of the scenario, the time and the hook" {

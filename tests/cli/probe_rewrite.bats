@@ -3,7 +3,7 @@ load helper
 
 setup() {
 	cli_setup
-	build_policies .
+	test_policies .
 	cat >kernels.ptx <<-'PTX'
 		.version 6.0
 		.target sm_70

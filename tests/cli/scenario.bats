@@ -3,7 +3,7 @@ load helper
 
 setup() {
 	cli_setup
-	build_policies .
+	test_policies .
 	mv many_maps.bpf.o p.bpf.o
 }
 

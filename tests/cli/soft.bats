@@ -339,7 +339,7 @@ program() {
 	[[ "$stderr" == *":34: kernel k, block"*"behind the end"* ]]
 	[[ "$stderr" == *"6 faults found"* ]]
 	# A form whose table of addresses nothing has filled in: the program stores at address 0.
-	build_policies .
+	test_policies .
 	printf '.version 6.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\nret;\n}\n' >k.ptx
 	"$GBPF" probe rewrite k.ptx blocks.bpf.o >made.ptx
 	GBPF_SOFT_LOG=- run "$GBPF" run --device soft ./form made.ptx k

@@ -179,7 +179,7 @@ arguments() {
 }
 
 @test "two objects are one policy for check and test" {
-	build_policies .
+	test_policies .
 	printf 'tenant a\nsubmit inflight=4\nexpect GO\nsubmit inflight=5\nexpect HOLD\n' >linked_rules.scenario
 	run "$GBPF" policy check linked_rules.bpf.o
 	[ "$status" -ne 0 ]

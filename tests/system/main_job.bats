@@ -57,13 +57,11 @@ measure_under() {
 }
 
 @test "a policy with inverted verdicts inverts the latencies" {
-	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c tests/data/policies/lc_last.bpf.c \
-		-o "$GBPF_RUNTIME_DIR/lc_last.bpf.o"
 	start_soft
 	start_daemon
 	measure_under lc_first
 	first=$p50
-	measure_under "$GBPF_RUNTIME_DIR/lc_last.bpf.o"
+	measure_under "${GBPF_BUILD:-build}/policies/lc_last.bpf.o"
 	echo "lc_first $first us, lc_last $p50 us"
 	[ "$first" -gt 0 ]
 	[ "$p50" -gt $((3 * first)) ]

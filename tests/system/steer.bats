@@ -4,10 +4,8 @@
 load helpers
 
 load_steer() {
-	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c tests/unit/daemon/steer.bpf.c \
-		-o "$GBPF_RUNTIME_DIR/steer.bpf.o"
 	start_soft
-	start_daemon --policy "$GBPF_RUNTIME_DIR/steer.bpf.o"
+	start_daemon --policy "${GBPF_BUILD:-build}/tests/unit/daemon/steer.bpf.o"
 	daemon=${pids[-1]}
 }
 

@@ -9,8 +9,6 @@ d = json.load(sys.stdin)
 print(next(t["stats"]["request_p50_ns"] for t in d["tenants"] if t["class"] == "latency") // 1000)'; }
 
 @test "a swap that makes requests slow takes itself back" {
-	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c tests/data/policies/lc_last.bpf.c \
-		-o "$GBPF_RUNTIME_DIR/lc_last.bpf.o"
 	start_soft
 	start_daemon
 	gbpf policy swap lc_first
@@ -26,7 +24,7 @@ print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency
 	good=$(p50)
 	echo "P50 under lc_first: $good us"
 	[ "$good" -gt 0 ]
-	run timeout 60 gbpf policy swap "$GBPF_RUNTIME_DIR/lc_last.bpf.o" --watch 50s \
+	run timeout 60 gbpf policy swap "${GBPF_BUILD:-build}/policies/lc_last.bpf.o" --watch 50s \
 		--rollback-if "p50[class=latency]>$((2 * good))us or held[class=latency]>30%"
 	echo "$output"
 	[ "$status" -eq 9 ]
