@@ -48,7 +48,7 @@ c.sendall(sys.argv[2].encode() + b'\n')
 c.recv(65536)
 END
 	server=$!
-	wait_for test -e "$GBPF_RUNTIME_DIR/control.sock.ready"
+	eventually test -e "$GBPF_RUNTIME_DIR/control.sock.ready"
 }
 
 @test "a daemon that does not answer is a timeout, code 8" {

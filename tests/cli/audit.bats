@@ -52,13 +52,13 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	"$GBPF" policy swap fifo
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
 	"$GBPF" -q shutdown
-	wait_for ended "$pid"
+	eventually ended "$pid"
 	"$GBPF" run --device soft true
 	"$GBPF" events --audit -f >log &
 	follower=$!
-	wait_for grep -q "policy.swap.*fifo" log
+	eventually grep -q "policy.swap.*fifo" log
 	"$GBPF" policy swap lc_first
-	wait_for grep -q "policy.swap.*lc_first" log
+	eventually grep -q "policy.swap.*lc_first" log
 	kill -TERM $follower
 	wait $follower
 	grep -q shutdown log
@@ -72,7 +72,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	XDG_RUNTIME_DIR="$cli_dir/own" other run --name guest -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --kernel-us 100 --blocks 1 >/dev/null 3>&- &
 	guest=$!
 	guest_runs() { "$GBPF" ps | grep -q guest; }
-	wait_for guest_runs
+	eventually guest_runs
 	tenant=$("$GBPF" --json ps | python3 -c 'import json,sys; print(next(t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == "guest"))')
 	"$GBPF" set "$tenant" --weight 50
 	for weight in $(seq 101 130); do
@@ -101,7 +101,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	python3 "$BATS_TEST_DIRNAME/flood.py" 65533 garbage "$GBPF_RUNTIME_DIR" 3>&- &
 	flooder=$!
 	left_out() { "$GBPF" --json status | python3 -c 'import json,sys; sys.exit(json.load(sys.stdin)["counters"]["events_left_out"] < 100)'; }
-	wait_for left_out
+	eventually left_out
 	mkdir -m 700 own
 	chown 65534 own
 	XDG_RUNTIME_DIR="$cli_dir/own" run other run --name guest -- "$GBPF_PREFIX/lib/gbpf/samples/kernels" vecadd
@@ -110,7 +110,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	kill -0 "$flooder"
 	kill "$flooder"
 	guest_ended() { "$GBPF" events | grep "guest.*exit code 0"; }
-	wait_for guest_ended
+	eventually guest_ended
 	run "$GBPF" events
 	[[ "$output" == *"'fifo' version"* ]]
 	grep -q "start .*guest" <<<"$output"

@@ -82,7 +82,7 @@ needs_mount() {
 	[[ "$output" == *"gbpfd (pid $pid) runs, but does not listen on $GBPF_RUNTIME_DIR"*"kill $pid"* ]]
 	kill "$pid"
 	gone() { ! kill -0 "$pid" 2>/dev/null; }
-	wait_for gone
+	eventually gone
 	run "$GBPF" status
 	[[ "$output" == *"gbpfd is not running"* ]]
 	"$GBPF" run --device soft true

@@ -61,7 +61,7 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 	TMPDIR=$cli_dir "$GBPF" bench launch --device soft --n 10000000 >out 2>err &
 	bench=$!
 	measuring() { pgrep -P $bench -f bench-launch; }
-	wait_for measuring
+	eventually measuring
 	kill -TERM $bench
 	status=0
 	wait $bench || status=$?

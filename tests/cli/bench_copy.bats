@@ -67,7 +67,7 @@ interrupted() {
 		--save part.json >out 2>err 3>&- &
 	bench=$!
 	two_rows() { [ "$(grep -c '^none  *up  *p' out)" -eq 2 ]; }
-	wait_for two_rows
+	eventually two_rows
 	interrupted
 	two_rows
 	grep -q interrupted err
@@ -81,7 +81,7 @@ interrupted() {
 	env --default-signal=INT "$GBPF" --json bench copy --device soft --max 256K --threads 1 --repeats 1000 --ways up --progress >out 2>err 3>&- &
 	bench=$!
 	second_round() { grep -q '^copy: round 2 of 1000, about [0-9]* s left: ' err; }
-	wait_for second_round
+	eventually second_round
 	interrupted
 	output=$(cat out)
 	json 'd["schema"] == "gbpf.bench.copy/1" and d["complete"] is False'

@@ -92,7 +92,7 @@ setup() {
 	"$GBPF" bench lcbe --device soft --policy lc_first --requests 100000 --repeats 2 --conditions gbpf --progress >out 2>err 3>&- &
 	bench=$!
 	measuring() { pgrep -f "name gbpf-be0"; }
-	wait_for measuring
+	eventually measuring
 	kill -TERM $bench
 	status=0
 	wait $bench || status=$?

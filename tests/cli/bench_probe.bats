@@ -124,7 +124,7 @@ change_program() {
 	"$GBPF" bench probe --device soft --parts cycles --cycles 100000 --progress >out 2>&1 3>&- &
 	pid=$!
 	works() { grep -q "cycle 2 of" out; }
-	wait_for works
+	eventually works
 	kill "$pid"
 	wait "$pid" || status=$?
 	[ "$status" -eq 143 ]

@@ -27,7 +27,7 @@ load helper
 	"$GBPF_PREFIX/bin/gbpf-softgpu" --foreground --socket "$GBPF_RUNTIME_DIR/softgpu.sock" --workers 1 &
 	server=$!
 	listening() { [ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ]; }
-	wait_for listening
+	eventually listening
 	run --separate-stderr "$GBPF" --json bench soft --running --rounds 1 --ms 20 fma
 	kill $server
 	[ "$status" -eq 0 ]

@@ -20,7 +20,7 @@ setup() { cli_setup; }
 	"$GBPF" bench swap --processes 1 --swaps 20000 >out 2>&1 3>&- &
 	pid=$!
 	is_swapping() { [ -e "$TMPDIR"/gbpf-bench-*/state/policies/5.json ]; }
-	wait_for is_swapping
+	eventually is_swapping
 	kill "$pid"
 	wait "$pid" || true
 	[ -z "$(ls "$TMPDIR")" ]

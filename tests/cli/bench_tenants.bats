@@ -147,7 +147,7 @@ kill_one() {
 	"$GBPF" bench tenants --device soft --policy fifo --conditions default --kernels 4096 >out 2>err 3>&- &
 	local bench=$!
 	measuring() { pgrep -f "$TMPDIR/gbpf-bench-" && pgrep -P $bench "$1"; }
-	wait_for measuring "$1"
+	eventually measuring "$1"
 	kill -KILL "$(pgrep -P $bench "$1")"
 	status=0
 	wait $bench || status=$?
@@ -161,7 +161,7 @@ kill_one() {
 	grep -q "bench-tenants: Killed" err
 	leftovers() { pgrep -f "$TMPDIR/gbpf-bench-"; }
 	ended() { ! leftovers; }
-	wait_for ended
+	eventually ended
 }
 
 @test "when the reader of the records is killed, the measurement ends and cleans up" {

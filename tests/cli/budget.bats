@@ -26,13 +26,13 @@ flooded() {
 		python3 "$BATS_TEST_DIRNAME/flood.py" 65534 "$kind" "$GBPF_RUNTIME_DIR" >/dev/null 3>&- &
 		flooders+=($!)
 	done
-	wait_for paused 3
+	eventually paused 3
 	begin=$(loop_ms) time=$(now_ms)
 	for name in fifo lc_first fair; do
 		"$GBPF" policy swap "$name"
 		"$GBPF" status >/dev/null
 	done
-	wait_for paused $(($(counter counters user_pauses) + 20))
+	eventually paused $(($(counter counters user_pauses) + 20))
 	time=$(($(now_ms) - time)) begin=$(($(loop_ms) - begin))
 	echo "$kind: $begin ms of $time ms"
 	for f in "${flooders[@]}"; do

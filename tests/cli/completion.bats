@@ -35,7 +35,7 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	[ -z "$(words set "")" ]
 	[ -z "$(words policy rollback "")" ]
 	"$GBPF" run --device soft --name web -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
-	wait_for grep -q ready out
+	eventually grep -q ready out
 	local pid
 	pid=$("$GBPF" --json ps | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')
 	[ "$("$GBPF" completion words -- set "")" = "$pid	web" ]

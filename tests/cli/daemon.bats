@@ -189,7 +189,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	"$GBPF" events -f >log &
 	follower=$!
 	"$GBPF" policy swap lc_first
-	wait_for grep -q lc_first log
+	eventually grep -q lc_first log
 	kill -TERM $follower
 	wait $follower
 }
@@ -198,7 +198,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	"$GBPF" --json events -f >log &
 	follower=$!
 	"$GBPF" policy swap lc_first
-	wait_for grep -q lc_first log
+	eventually grep -q lc_first log
 	kill -TERM $follower
 	wait $follower
 	python3 -c 'import json; [json.loads(line)["schema"] == "gbpf.event/1" or 1 / 0 for line in open("log")]'
@@ -207,7 +207,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 @test "events -f ends when gbpfd goes" {
 	"$GBPF" events -f >log 2>err &
 	follower=$!
-	wait_for test -s log
+	eventually test -s log
 	"$GBPF" -q shutdown
 	status=0
 	wait $follower || status=$?
@@ -271,9 +271,9 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	done
 	"$GBPF" --json events -f >log &
 	follower=$!
-	wait_for test -s log
+	eventually test -s log
 	"$GBPF" policy swap lc_first
-	wait_for grep -q lc_first log
+	eventually grep -q lc_first log
 	kill -TERM $follower
 	wait $follower
 	[ "$(wc -l <log)" -eq 11 ]

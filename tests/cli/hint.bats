@@ -78,7 +78,7 @@ exec(compile(text.replace("gbpf = load_gbpf()", "gbpf = None"), here, "exec"))'
 	hints() { "$GBPF" --json ps | python3 -c 'import json, sys
 print(*[t["stats"]["hints"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]])' "$1"; }
 	some() { [ "$(hints learns)" -ge 2 ]; }
-	wait_for some
+	eventually some
 	[ "$(hints silent)" = 0 ]
 	kill "$learns" "$silent"
 	ended() { wait "$1" || [ $? = 143 ]; }

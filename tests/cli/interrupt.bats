@@ -28,18 +28,18 @@ interrupts() {
 	shift
 	mkdir -p tmp
 	start "$GBPF" bench "$@"
-	wait_for "$state"
+	eventually "$state"
 	kill -INT -- "-$pid"
 	ended_by 2
 	[ "$(tail -n 1 err)" = "gbpf: bench $1: interrupted" ]
-	wait_for nothing_left
+	eventually nothing_left
 	start "$GBPF" --json bench "$@"
-	wait_for "$state"
+	eventually "$state"
 	kill -TERM "$pid"
 	ended_by 15
 	grep -q '"message": "bench '"$1"': interrupted"' out
 	run ! grep -q Traceback out err
-	wait_for nothing_left
+	eventually nothing_left
 }
 
 @test "an interrupted bench hook, policy or soft ends by the signal" {
@@ -72,7 +72,7 @@ interrupts() {
 	nothing_left
 	[ -z "$(ls -A "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR" | grep -v -e : -e '^$')" ]
 	start "$GBPF" doctor --device soft
-	wait_for test -n "$(ls tmp)" -o ! -d "/proc/$pid"
+	eventually test -n "$(ls tmp)" -o ! -d "/proc/$pid"
 	kill -INT -- "-$pid" 2>/dev/null || true
 	wait "$pid" || true
 	nothing_left
@@ -82,7 +82,7 @@ interrupts() {
 	"$GBPF" run --device soft true
 	"$GBPF" policy load fifo
 	start "$GBPF" policy swap fair --watch 1h --rollback-if 'held>99%'
-	wait_for grep -q swapped out
+	eventually grep -q swapped out
 	kill -INT "$pid"
 	ended_by 2
 	grep -q '^gbpf: policy swap: interrupted; gbpfd continues to monitor version [0-9]* for 3[56][0-9][0-9] s' err
@@ -94,12 +94,12 @@ interrupts() {
 @test "the interrupted demonstration ends by the signal, with what it started" {
 	mkdir tmp
 	start "$GBPF_PREFIX/lib/gbpf/demo" --device soft --out .
-	wait_for eval '[ -S "$(echo tmp/gbpf-demo-*/control.sock)" ]'
+	eventually eval '[ -S "$(echo tmp/gbpf-demo-*/control.sock)" ]'
 	kill -INT -- "-$pid"
 	ended_by 2
 	[ "$(tail -n 1 err)" = "demo: interrupted" ]
 	run ! grep -q Traceback err
-	wait_for nothing_left
+	eventually nothing_left
 }
 
 @test "the demonstration prints no share above what there is" {

@@ -8,7 +8,7 @@ prepare() {
 	"$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" --kernel-us 3000 --blocks 200 \
 		>train.out 2>&1 &
 	runner=$!
-	wait_for grep -q ready train.out
+	eventually grep -q ready train.out
 	"$GBPF" policy swap leases.bpf.o >/dev/null
 }
 
@@ -49,7 +49,7 @@ finish() {
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"wrong 0"* ]]
 	more_than 0 0
-	wait_for nothing_stands
+	eventually nothing_stands
 	finish
 }
 
@@ -59,18 +59,18 @@ finish() {
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"wrong 0"* ]]
 	more_than 2 0
-	wait_for nothing_stands
+	eventually nothing_stands
 	finish
 }
 
 @test "a latency program killed inside a request leaves no lease behind" {
 	prepare
 	"$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 1000 >web.out 2>&1 &
-	wait_for grep -q ready web.out
-	wait_for more_than 0 0
+	eventually grep -q ready web.out
+	eventually more_than 0 0
 	for p in $(cli_processes); do
 		case $(readlink "/proc/$p/exe") in */lcserve) kill -9 "$p" ;; esac
 	done
-	wait_for nothing_stands
+	eventually nothing_stands
 	finish
 }

@@ -150,25 +150,25 @@ all_examples() {
 
 @test "examples of gbpf-policy(7) do what they say" {
 	"$GBPF" run --device soft --name train -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	all_examples gbpf-policy.7.scd.in
 }
 
 @test "examples of gbpf-map(1) do what they say" {
 	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	all_examples gbpf-map.1.scd
 }
 
 @test "examples of gbpf-probe(1) do what they say" {
 	"$GBPF" run --device soft -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	all_examples gbpf-probe.1.scd
 }
 
 @test "examples of gbpf-trace(1) do what they say" {
 	"$GBPF" run --device soft --name train -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	all_examples gbpf-trace.1.scd
 }
 

@@ -5,14 +5,14 @@ setup() {
 	cli_setup
 	test_policies .
 	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	pid=$("$GBPF" ps --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')
 }
 
 # The policy with a map of each kind, used by the program that runs.
 use_many() {
 	"$GBPF" -q policy swap many_maps.bpf.o >/dev/null
-	wait_for eval '"$GBPF" map dump --json table | grep -q "\"n\""'
+	eventually eval '"$GBPF" map dump --json table | grep -q "\"n\""'
 }
 
 @test "list names maps, types and whose they are" {

@@ -24,7 +24,7 @@ crash() {
 	local pid
 	pid=$(pid_of "$1")
 	kill -9 "$pid"
-	wait_for told "pid $pid) has failed in its shared lane\|pid $pid) failed in the shared lane"
+	eventually told "pid $pid) has failed in its shared lane\|pid $pid) failed in the shared lane"
 }
 
 # `good`, whose first process is $first, asks for restarts; its neighbour `bad` crashes.
@@ -32,20 +32,20 @@ crash_beside_good() {
 	prepare
 	start bad
 	start good --restart 3
-	wait_for pid_of bad
-	wait_for pid_of good
+	eventually pid_of bad
+	eventually pid_of good
 	first=$(pid_of good)
 	crash bad
 }
 
 @test "neighbours of a crash get a message, and one that has asked for it is restarted as often as the policy allows" {
 	crash_beside_good
-	wait_for told "good (pid $first) may fail: bad (pid [0-9]*) has failed in its shared lane"
-	wait_for grep -q 'gbpf: bad (pid [0-9]*) has failed in its shared lane: CUDA calls of this program may fail now' good.err
+	eventually told "good (pid $first) may fail: bad (pid [0-9]*) has failed in its shared lane"
+	eventually grep -q 'gbpf: bad (pid [0-9]*) has failed in its shared lane: CUDA calls of this program may fail now' good.err
 	"$GBPF" ps --why | grep -q 'may fail: bad (pid'
 	kill -9 "$first"
-	wait_for grep -q "ended with code 137, and bad (pid [0-9]*) has failed in its shared lane: starting it again (1 of 1)" good.err
-	wait_for pid_of good
+	eventually grep -q "ended with code 137, and bad (pid [0-9]*) has failed in its shared lane: starting it again (1 of 1)" good.err
+	eventually pid_of good
 	second=$(pid_of good)
 	[ "$second" != "$first" ]
 	kill -9 "$second" # by itself this time
@@ -56,9 +56,9 @@ crash_beside_good() {
 
 @test "a program that received a signal to end is not restarted, even after a neighbour's crash" {
 	crash_beside_good
-	wait_for told "good (pid $first) may fail"
+	eventually told "good (pid $first) may fail"
 	kill -HUP "$good_runner" # batch ends well by the others
-	wait_for gone "$good_runner"
+	eventually gone "$good_runner"
 	rc=0
 	wait "$good_runner" || rc=$?
 	[ "$rc" -eq 129 ]
@@ -71,7 +71,7 @@ crash_beside_good() {
 	start kept --restart 3 --weight 7
 	start alone --restart 3
 	for n in bad kept alone; do
-		wait_for pid_of "$n" >/dev/null
+		eventually pid_of "$n" >/dev/null
 	done
 	kill -9 "$(pid_of alone)"
 	rc=0

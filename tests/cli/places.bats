@@ -25,11 +25,11 @@ become_plain() {
 	echo "# ptrace_scope is $(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 'not there')" >&3
 	become_plain
 	"${as[@]}" "$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" >train.out 2>&1 &
-	wait_for tenant train 't["stats"]["launches"] > 10 and {"block", "slice", "off", "end"} <= set(t["levels"])'
+	eventually tenant train 't["stats"]["launches"] > 10 and {"block", "slice", "off", "end"} <= set(t["levels"])'
 	"${as[@]}" "$GBPF" policy swap auto
 	"${as[@]}" "$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 50 --requests 40 >web.out
 	grep -q 'wrong 0' web.out
-	wait_for tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	eventually tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 	run "${as[@]}" "$GBPF" doctor --device soft
 	[ "$status" -eq 0 ]
 	"${as[@]}" "$GBPF" -q shutdown
@@ -46,16 +46,16 @@ need_containers() { contained true 2>/dev/null || skip "this machine lets nobody
 @test "a program in a container shares the GPU with those outside, and its death is seen" {
 	need_containers
 	"$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" >train.out 2>&1 &
-	wait_for tenant train 't["stats"]["launches"] > 10'
+	eventually tenant train 't["stats"]["launches"] > 10'
 	"$GBPF" policy swap auto
 	contained "$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 200 --requests 100000 >web.out 2>&1 &
-	wait_for tenant web 't["stats"]["requests"] > 20'
-	wait_for tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	eventually tenant web 't["stats"]["requests"] > 20'
+	eventually tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 	contained "$GBPF" doctor --device soft | grep -q 'namespace: gbpfd runs in another process namespace'
 	[[ "$("$GBPF" doctor --device soft)" != *namespace:* ]]
 	pid=$("$GBPF" --json ps | python3 -c 'import json,sys; print([t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == "web"][0])')
 	kill -9 "$pid" # our number of it
-	wait_for not tenant web True
+	eventually not tenant web True
 	run "$GBPF" events
 	[[ "$output" == *"web (pid $pid) was killed by signal 9"* ]]
 	tenant train True
@@ -64,13 +64,13 @@ need_containers() { contained true 2>/dev/null || skip "this machine lets nobody
 @test "gbpfd in a container serves programs outside" {
 	need_containers
 	contained "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft --policy auto >gbpfd.out 2>&1 &
-	wait_for "$GBPF" -q status
+	eventually "$GBPF" -q status
 	"$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" >train.out 2>&1 &
-	wait_for tenant train 't["stats"]["launches"] > 10'
+	eventually tenant train 't["stats"]["launches"] > 10'
 	"$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 50 --requests 40 >web.out
 	grep -q 'wrong 0' web.out
-	wait_for not tenant web True
-	wait_for tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	eventually not tenant web True
+	eventually tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 }
 
 two_gpus() { export GBPF_SOFTGPU_OPTIONS='--gpus 2'; }
@@ -79,12 +79,12 @@ two_gpus() { export GBPF_SOFTGPU_OPTIONS='--gpus 2'; }
 	two_gpus
 	CUDA_VISIBLE_DEVICES=0 "$GBPF" run --device soft --class batch --name zero -- "$SAMPLES/batch" >zero.out 2>&1 &
 	CUDA_VISIBLE_DEVICES=1 "$GBPF" run --device soft --class batch --name one -- "$SAMPLES/batch" >one.out 2>&1 &
-	wait_for tenant zero 't["stats"]["launches"] > 10'
-	wait_for tenant one 't["stats"]["launches"] > 10'
+	eventually tenant zero 't["stats"]["launches"] > 10'
+	eventually tenant one 't["stats"]["launches"] > 10'
 	"$GBPF" policy swap lc_first
 	CUDA_VISIBLE_DEVICES=1 "$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 200 --requests 100 >web.out
 	grep -q 'wrong 0' web.out
-	wait_for tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	eventually tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 	tenant zero 't["stats"]["interruptions"] == 0'
 }
 
@@ -92,16 +92,16 @@ two_gpus() { export GBPF_SOFTGPU_OPTIONS='--gpus 2'; }
 @test "a program on both GPUs is felt on the one that it works on, whatever it calls it" {
 	two_gpus
 	CUDA_VISIBLE_DEVICES=0 "$GBPF" run --device soft --class batch --name zero -- "$SAMPLES/batch" >zero.out 2>&1 &
-	wait_for tenant zero 't["stats"]["launches"] > 10'
+	eventually tenant zero 't["stats"]["launches"] > 10'
 	CUDA_VISIBLE_DEVICES=1 "$GBPF" run --device soft --class batch --name one -- "$SAMPLES/batch" >one.out 2>&1 &
-	wait_for tenant one 't["stats"]["launches"] > 10'
+	eventually tenant one 't["stats"]["launches"] > 10'
 	"$GBPF" policy swap lc_first
 	tenant zero 't["gpus"] == [0]' && tenant one 't["gpus"] == [1]'
 	CUDA_VISIBLE_DEVICES=1,0 "$GBPF" run --class latency --name both -- python3 "$BATS_TEST_DIRNAME/two_gpus.py" 0 200
-	wait_for tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	eventually tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 	tenant zero 't["stats"]["interruptions"] == 0 and t["why"] != "latency"'
 	CUDA_VISIBLE_DEVICES=1,0 "$GBPF" run --class latency --name both -- python3 "$BATS_TEST_DIRNAME/two_gpus.py" 1 200
-	wait_for tenant zero 't["stats"]["interruptions"] > 0 or t["why"] == "latency"'
+	eventually tenant zero 't["stats"]["interruptions"] > 0 or t["why"] == "latency"'
 }
 
 @test "a level from outside switches off one GPU's work alone" {
@@ -113,9 +113,9 @@ two_gpus() { export GBPF_SOFTGPU_OPTIONS='--gpus 2'; }
 	C
 	"$GBPF" policy build off_one.bpf.c -o off_one.bpf.o
 	CUDA_VISIBLE_DEVICES=0 "$GBPF" run --device soft --class batch --name zero -- "$SAMPLES/batch" >zero.out 2>&1 &
-	wait_for tenant zero 't["stats"]["launches"] > 10'
+	eventually tenant zero 't["stats"]["launches"] > 10'
 	CUDA_VISIBLE_DEVICES=1 "$GBPF" run --device soft --class batch --name one -- "$SAMPLES/batch" >one.out 2>&1 &
-	wait_for tenant one 't["stats"]["launches"] > 10'
+	eventually tenant one 't["stats"]["launches"] > 10'
 	"$GBPF" policy swap off_one.bpf.o
 	CUDA_VISIBLE_DEVICES=1 "$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 200 --requests 200 --iterations 20000 >web.out
 	run "$GBPF" events

@@ -19,8 +19,8 @@ start_both() {
 	web=$!
 	"$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" --kernel-us 300 >train.out 2>train.err 3>&- &
 	train=$!
-	wait_for beyond web 10
-	wait_for beyond train 10
+	eventually beyond web 10
+	eventually beyond train 10
 }
 
 # They check what they compute, and say so when they end.
@@ -46,8 +46,8 @@ no_errors() {
 	for p in $(names); do
 		"$GBPF" policy swap "$p"
 		w=$(launches web) t=$(launches train)
-		wait_for beyond web "$((w + 20))"
-		wait_for beyond train "$((t + 3))"
+		eventually beyond web "$((w + 20))"
+		eventually beyond train "$((t + 3))"
 		no_errors "$p"
 	done
 	stop_both
@@ -61,8 +61,8 @@ no_errors() {
 		done
 	done
 	w=$(launches web) t=$(launches train)
-	wait_for beyond web "$((w + 20))"
-	wait_for beyond train "$((t + 3))"
+	eventually beyond web "$((w + 20))"
+	eventually beyond train "$((t + 3))"
 	no_errors "$p"
 	stop_both
 	run "$GBPF" events
@@ -85,17 +85,17 @@ sys.exit(not any(e["value"]["soon_ns"] * 100 > e["value"]["seen_ns"] * 92 for e 
 	"$GBPF" run --device soft true
 	"$GBPF" policy swap auto
 	"$GBPF" run --device soft --class batch --name first -- "$SAMPLES/batch" --kernel-us 100 >first.out 3>&- &
-	wait_for beyond first 10
+	eventually beyond first 10
 	[ "$(lane_of first)" = process ]
-	wait_for leaves_soon # what it began with counts for little then
+	eventually leaves_soon # what it began with counts for little then
 	kill $!
 	wait $!
 	"$GBPF" run --device soft --class batch --name second -- "$SAMPLES/batch" --kernel-us 100 >second.out 3>&- &
 	batch=$!
-	wait_for beyond second 10
+	eventually beyond second 10
 	[ "$(lane_of second)" = shared ]
 	"$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 20 >web.out 3>&- &
-	wait_for beyond web 20
+	eventually beyond web 20
 	[ "$(lane_of web)" = shared ]
 	kill $!
 	wait $!

@@ -42,16 +42,16 @@ printed() { [ "$(prints "$1")" -gt 0 ]; }
 @test "events has the lines of gbpfd's hooks and of programs, within the budget" {
 	"$GBPF" run --device soft --name job "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
 	job=$!
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	"$GBPF" -q policy swap printing.bpf.o
-	wait_for printed "init: begins"
-	wait_for printed "tick: tick"
-	wait_for printed "submit: kind 0 of tenant 0, -5"
-	wait_for printed "lines left out"
+	eventually printed "init: begins"
+	eventually printed "tick: tick"
+	eventually printed "submit: kind 0 of tenant 0, -5"
+	eventually printed "lines left out"
 	# In each second at most 16 lines of a process; a second of the clock more at either end.
 	begin=$(date +%s)
 	n=$(prints "submit: kind")
-	wait_for eval '[ "$(($(date +%s) - begin))" -ge 3 ]'
+	eventually eval '[ "$(($(date +%s) - begin))" -ge 3 ]'
 	m=$(prints "submit: kind")
 	passed=$(($(date +%s) - begin))
 	[ "$((m - n))" -le "$((16 * (passed + 2)))" ]
@@ -65,16 +65,16 @@ printed() { [ "$(prints "$1")" -gt 0 ]; }
 @test "lines that wait when a version ends are passed on, and written to the log when gbpfd exits" {
 	"$GBPF" run --device soft --name job "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
 	job=$!
-	wait_for grep -q ready batch.out
+	eventually grep -q ready batch.out
 	"$GBPF" -q policy swap printing.bpf.o
-	wait_for printed "lines left out" # more lines wait than may be passed on in a second
+	eventually printed "lines left out" # more lines wait than may be passed on in a second
 	"$GBPF" -q policy swap fifo
 	printed "exit: ends for reason"
 	"$GBPF" -q policy swap printing.bpf.o
-	wait_for printed "tick: tick"
+	eventually printed "tick: tick"
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
 	"$GBPF" -q shutdown
-	wait_for ended "$pid"
+	eventually ended "$pid"
 	kill "$job"
 	wait "$job" || true
 	cat "$GBPF_RUNTIME_DIR/gbpfd.log"

@@ -8,7 +8,7 @@ setup() {
 
 start_batch() {
 	"$GBPF" run --device soft --name "${1:-batch}" -- "$GBPF_PREFIX/lib/gbpf/samples/batch" >"${1:-batch}.out" 2>&1 &
-	wait_for grep -q ready "${1:-batch}.out"
+	eventually grep -q ready "${1:-batch}.out"
 }
 
 start_gbpfd() { "$GBPF" run --device soft true; }
@@ -23,8 +23,8 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[ "$output" = "attached blocks as tool 1: 1 kernel of 1 program" ]
-	wait_for count_above 1 0
-	wait_for count_above 1 "$(count 1)"
+	eventually count_above 1 0
+	eventually count_above 1 "$(count 1)"
 	run --separate-stderr "$GBPF" probe ls
 	[[ "${lines[1]}" =~ ^\ *1\ +blocks\ +attached\ +all\ +\*\ .*\ 1\ +1\ +ptx\ 1\ +0\ +0\ +0\ +[-0-9.%]+\ +all\ +-\ +-$ ]]
 	run "$GBPF" probe ls --json
@@ -34,7 +34,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	echo "$output $stderr"
 	[[ "$output" == "detached tool 1 (blocks)"* ]] # on a busy machine the program may answer later than in 1 s
 	none() { run --separate-stderr "$GBPF" probe ls && [ -z "$output" ]; }
-	wait_for none
+	eventually none
 	[[ "$stderr" == "There are no tools."* ]]
 	! grep -q wrong batch.out
 }
@@ -42,7 +42,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 @test "maps of a tool are found by its number and by name, and copied from the GPU" {
 	start_batch
 	"$GBPF" -q probe attach --wait blocks.bpf.o
-	wait_for count_above 1 0
+	eventually count_above 1 0
 	run --separate-stderr "$GBPF" map list --probe 1
 	[[ "$output" == *"counts "*"each program, on the GPU"* ]]
 	run "$GBPF" map dump counts --json
@@ -71,9 +71,9 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	run --separate-stderr "$GBPF" probe swap --wait 1 blocks.bpf.o
 	echo "$output"
 	[ "$output" = "swapped blocks as tool 2: 1 kernel of 1 program" ]
-	wait_for count_above 2 0
+	eventually count_above 2 0
 	is_alone() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([p["id"] for p in json.load(sys.stdin)["probes"]])')" = "[2]" ]; }
-	wait_for is_alone
+	eventually is_alone
 	run --separate-stderr "$GBPF" probe swap 1 blocks.bpf.o
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"there is no tool 1"* ]]
@@ -83,14 +83,14 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	start_gbpfd
 	"$GBPF" -q probe attach blocks.bpf.o
 	start_batch
-	wait_for count_above 1 0
+	eventually count_above 1 0
 	run --separate-stderr "$GBPF" probe attach blocks.bpf.o --to nothing
 	[ "$status" -eq 5 ]
 	"$GBPF" -q probe attach warps.bpf.o --to batch
 	"$GBPF" -q probe attach warps.bpf.o --to 0
 	start_batch other
 	has_two() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([len(p["tenants"]) for p in json.load(sys.stdin)["probes"]])')" = "[2, 1, 1]" ]; }
-	wait_for has_two
+	eventually has_two
 	run --separate-stderr "$GBPF" probe detach --all
 	echo "$status: $output $stderr"
 	[ "${#lines[@]}" -eq 3 ]
@@ -121,7 +121,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	"$GBPF" -q probe attach --wait blocks.bpf.o
 	"$GBPF" map watch counts --interval 20ms >watch.out 2>watch.err &
 	local pid=$!
-	wait_for test -s watch.out
+	eventually test -s watch.out
 	"$GBPF" -q probe detach 1
 	wait "$pid"
 	grep -q "the tool was detached" watch.err
@@ -132,7 +132,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	[ "$status" -eq 3 ]
 	start_batch
 	launched() { "$GBPF" probe coverage batch | grep -q ptx; }
-	wait_for launched
+	eventually launched
 	run --separate-stderr "$GBPF" probe coverage batch
 	echo "$output"
 	[ "$status" -eq 0 ]
@@ -151,7 +151,7 @@ launched() { "$GBPF" ps 2>/dev/null | grep -q reduction; }
 @test "waits at barriers are each warp's own, also of blocks that share a multiprocessor" {
 	"$GBPF" run --device soft --name reduction -- "$GBPF_PREFIX/lib/gbpf/samples/kernels" --repeat 1000000 --size 4096 \
 		reduction >reduction.out 2>&1 3>&- &
-	wait_for launched
+	eventually launched
 	run --separate-stderr "$GBPF" trace barwait --of reduction --kernel reduction --time 300ms --json
 	echo "$output"
 	[ "$status" -eq 0 ]

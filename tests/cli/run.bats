@@ -169,17 +169,17 @@ p = subprocess.Popen([sys.argv[1], 'run', '--off', '--device', 'soft', 'python3'
 	start_new_session=True)
 open('pid', 'w').write(str(p.pid))
 END
-	wait_for grep -q ready log
+	eventually grep -q ready log
 }
 
 @test "signals are passed on, each once" {
 	catcher
 	for s in INT TERM HUP QUIT USR1 USR2 WINCH TSTP; do
 		kill "-$s" "$(cat pid)"
-		wait_for grep -qx "SIG$s" log
+		eventually grep -qx "SIG$s" log
 	done
 	touch stop
-	wait_for ended "$(cat pid)"
+	eventually ended "$(cat pid)"
 	for s in INT TERM HUP QUIT USR1 USR2 WINCH TSTP; do
 		[ "$(grep -cx "SIG$s" log)" -eq 1 ]
 	done

@@ -53,7 +53,7 @@ program() {
 	mkfifo go
 	"$GBPF" run --device soft ./kernels wait <go >out &
 	exec 7>go
-	wait_for grep -q done out
+	eventually grep -q done out
 	run "$GBPF" --json device --soft
 	[ "$status" -eq 0 ]
 	json 'len(d["gpus"]) == 1 and d["gpus"][0]["memory_used_bytes"] >= 400'
@@ -109,7 +109,7 @@ program() {
 	mkfifo go
 	"$GBPF" run --device soft ./kernels wait <go >out &
 	exec 7>go
-	wait_for grep -q done out
+	eventually grep -q done out
 	run "$GBPF" run --device soft python3 watch.py
 	echo "$output"
 	[ "$status" -eq 0 ]

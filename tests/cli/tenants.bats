@@ -7,7 +7,7 @@ SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
 start() {
 	"$GBPF" run --device soft --class "$1" --name "$2" -- "${@:3}" >"$2.out" 2>"$2.err" &
 	runner=$!
-	wait_for launches "$2"
+	eventually launches "$2"
 }
 
 # The document of ps, and an expression over t, the tenant of a name.
@@ -37,7 +37,7 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 
 @test "ps --why names the kernel and what was learned of it" {
 	start batch train "$SAMPLES/batch"
-	wait_for tenant train 'len(t["kernels"]) > 0 and t["kernels"][0]["est_ns"] > 0'
+	eventually tenant train 'len(t["kernels"]) > 0 and t["kernels"][0]["est_ns"] > 0'
 	run "$GBPF" ps --why
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"train ("*"): "* ]]
@@ -46,7 +46,7 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 
 @test "requests of a latency program have percentiles" {
 	start latency web "$SAMPLES/lcserve" --requests 100000 --rate 200
-	wait_for tenant web 't["stats"]["requests"] > 5 and 0 < t["stats"]["request_p50_ns"] <= t["stats"]["request_p99_ns"]'
+	eventually tenant web 't["stats"]["requests"] > 5 and 0 < t["stats"]["request_p50_ns"] <= t["stats"]["request_p99_ns"]'
 	run "$GBPF" ps
 	grep -qE 'web .*[0-9] (µs|ms) ' <<<"$output"
 }
@@ -74,7 +74,7 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 	[ "$status" -eq 0 ] || [ "$status" -eq 143 ]
 	[ ! -e "/proc/$pid" ]
 	gone() { ! tenant train True; }
-	wait_for gone
+	eventually gone
 	run "$GBPF" events
 	[[ "$output" == *"train"*"ended"* ]]
 }
@@ -86,7 +86,7 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 	wait $runner || status=$?
 	[ "$status" -eq 137 ]
 	gone() { ! tenant train True; }
-	wait_for gone
+	eventually gone
 }
 
 @test "a swap while programs run says how many had it ready" {
@@ -95,10 +95,10 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 		"$GBPF" policy swap lc_first >said
 		grep -q '; 1 program had it ready' said || { "$GBPF" policy swap fair >/dev/null && false; }
 	}
-	wait_for swapped
+	eventually swapped
 	in_force() { tenant train "t['policy_version'] == $("$GBPF" --json policy list | python3 -c 'import json, sys
 print(json.load(sys.stdin)["active"])')"; }
-	wait_for in_force
+	eventually in_force
 }
 
 @test "--off keeps a program out of gbpfd's sight, and it computes right" {

@@ -30,7 +30,7 @@ print(max(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in l) fo
 
 start_named() {
 	"$GBPF" run --device soft --name "$1" -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
-	wait_for grep -q ready out
+	eventually grep -q ready out
 }
 
 @test "a table fits the terminal: long names are shortened; a pipe gets all of them" {

@@ -35,7 +35,7 @@ print([v["name"] for v in d["versions"] if v["version"] == d["active"]][0])'; }
 	run "$GBPF" policy swap lc_first --watch 60s --rollback-if 'requests>=0' --detach
 	[ "$status" -eq 0 ]
 	is_back() { [ "$(active)" = fair ]; }
-	wait_for is_back
+	eventually is_back
 }
 
 @test "a bad condition says where and loads nothing" {
@@ -57,7 +57,7 @@ kill_gbpfd() {
 	local pid
 	pid=$(gbpfd_pid)
 	kill -9 "$pid"
-	wait_for ended "$pid"
+	eventually ended "$pid"
 }
 
 is_active() { [ "$(active)" = "$1" ]; }
@@ -79,9 +79,9 @@ state_set() {
 	json '0 < d["passed_ns"] < d["watch_ns"] == 3600 * 10**9'
 	"$GBPF" events | grep -q "the watch of 'lc_first' version .* continues"
 	"$GBPF" run --device soft "${VECADD[@]}"
-	wait_for is_active fair
+	eventually is_active fair
 	"$GBPF" events | grep -q "'lc_first' version .* is rolled back .*launches>=1"
-	wait_for state 'd["watches"] == []'
+	eventually state 'd["watches"] == []'
 	kill_gbpfd
 	"$GBPF" run --device soft true
 	[ "$(active)" = fair ]
@@ -100,7 +100,7 @@ state_set() {
 	run "$GBPF" policy watch
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"no watch is running"*"stays"*"not observed until its end"* ]]
-	wait_for state 'd["watches"] == []'
+	eventually state 'd["watches"] == []'
 	kill_gbpfd
 	"$GBPF" run --device soft true
 	[ "$("$GBPF" events | grep -c "not observed until its end")" -eq 1 ] # it ended once
@@ -189,7 +189,7 @@ state_set() {
 	[ "$(active)" = lc_first ]
 	"$GBPF" events | grep -q "the watch of 'lc_first' version .* cannot continue: its condition cannot be read"
 	"$GBPF" events | grep -q "1 watch in state.json cannot be read"
-	wait_for state 'd["watches"] == []'
+	eventually state 'd["watches"] == []'
 }
 
 @test "a state.json that is no JSON is reported" {

@@ -42,14 +42,14 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	attach count_launches
 	start
 	tell load "launch 3 10" "launch 1 1"
-	wait_for counted 4
+	eventually counted 4
 	[ "$(sum $BLOCKS)" = 31 ]
 	[ "$(sum $THREADS)" = $((4 * 96)) ]
 	[ "$(sum $BEGUN)" = 10 ]
-	wait_for forms_are "0 0 1"
+	eventually forms_are "0 0 1"
 	gbpf probe ls | grep -q "brackets 1"
 	tell "config 4"
-	wait_for counted 8
+	eventually counted 8
 	[ "$(sum $THREADS)" = $((4 * 96 + 4 * (96 + 48))) ]
 }
 
@@ -59,9 +59,9 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	attach count_launches
 	start
 	tell load "launch 3 10"
-	wait_for counted 3
+	eventually counted 3
 	id=1
-	wait_for counted 3
+	eventually counted 3
 }
 
 @test "kernels that neither PTX nor stub can probe have brackets" {
@@ -69,10 +69,10 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	attach count_launches
 	start
 	tell both "launch 2 5" "variables 4"
-	wait_for counted 6
-	wait_for forms_are "0 0 2"
+	eventually counted 6
+	eventually forms_are "0 0 2"
 	tell unload load "launch 2 5" library
-	wait_for counted 11
+	eventually counted 11
 }
 
 @test "kernels that share brackets are set each for itself" {
@@ -80,14 +80,14 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	attach count_launches --sample 1/1
 	start
 	tell load "launch 2 5" "variables 4"
-	wait_for counted 6
+	eventually counted 6
 	gbpf probe set "$id" --kernel add --off
 	adds() { local before=$(sum $ENDS) && tell "${@:2}" && [ "$(sum $ENDS)" = $((before + $1)) ]; }
-	wait_for adds 0 "variables 4"
+	eventually adds 0 "variables 4"
 	adds 3 "launch 3 5"
 	gbpf probe set "$id" --off
 	gbpf probe set "$id" --kernel 'ad?' --on
-	wait_for adds 4 "variables 4"
+	eventually adds 4 "variables 4"
 	adds 0 "launch 3 5"
 }
 
@@ -96,11 +96,11 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	attach order_launches
 	start
 	tell load "launch 5 8" "launch 3 4"
-	wait_for in_order 52 8
-	wait_for forms_are "1 0 0"
+	eventually in_order 52 8
+	eventually forms_are "1 0 0"
 	tell unload code "launch 5 8"
-	wait_for in_order 92 13
-	wait_for forms_are "0 1 0"
+	eventually in_order 92 13
+	eventually forms_are "0 1 0"
 }
 
 # tool FIELD: of the probe $id.
@@ -117,23 +117,23 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	attach count_parts
 	start
 	tell code "launch 2 5"
-	wait_for says "(--partial allows that)"
+	eventually says "(--partial allows that)"
 	[ "$(tool refused) $(tool kernels) $(tool in_part) $(values parts)" = "1 0 0 0 0 0" ]
 	gbpf probe detach "$id"
 	attach count_parts --partial
 	tell unload code "launch 2 5"
-	wait_for parts_are "2 10 0"
-	wait_for forms_are "0 1 0"
+	eventually parts_are "2 10 0"
+	eventually forms_are "0 1 0"
 	says "scale: runs without barrier: "
 	[ "$(tool in_part)" = 1 ]
 	gbpf probe ls | grep -q "stub 1; 1 in part"
 	tell unload both "variables 3"
-	wait_for parts_are "5 10 0"
-	wait_for forms_are "0 0 1"
+	eventually parts_are "5 10 0"
+	eventually forms_are "0 0 1"
 	says "add: runs without block_enter, barrier: "
 	tell unload load "launch 2 5"
-	wait_for parts_are "7 20 0"
-	wait_for forms_are "1 0 0"
+	eventually parts_are "7 20 0"
+	eventually forms_are "1 0 0"
 	[ "$(tool in_part)" = 0 ]
 }
 
@@ -143,7 +143,7 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	start
 	tell load "launch 1 1" "refused 1100" "launch 20 1"
 	ended() { [ "$(sum $ENDS) $(sum $UNTIMED)" = "21 0" ]; }
-	wait_for ended
+	eventually ended
 	[ "$(sum $BEGINS)" = 1121 ]
 }
 
@@ -156,11 +156,11 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	tell load "launch 2 1" "behind 600"
 	local ends=$(sum $ENDS)
 	[ "$ends" -ge 100 ] # the others may have run without
-	wait_for counted "$ends"
+	eventually counted "$ends"
 	falls_back() { gbpf probe ls --json | grep -q '"falls_back": *1'; }
-	[ "$ends" = 602 ] || wait_for falls_back
+	[ "$ends" = 602 ] || eventually falls_back
 	tell "launch 150 1" "launch 150 1"
-	wait_for counted $((ends + 300))
+	eventually counted $((ends + 300))
 }
 
 @test "streams share brackets, and attach and detach lose no launch" {
@@ -178,12 +178,12 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	attach count_launches --to "$pid"
 	tell "launch 1 1" # from now on the kernel is known
 	runs() { [ "$(forms)" = "0 0 1" ]; }
-	wait_for runs
+	eventually runs
 	local before=$(sum $ENDS)
 	tell "threads 40 4"
-	wait_for counted $((before + 160))
+	eventually counted $((before + 160))
 	tell context fork "launch 1 2"
-	wait_for counted $((before + 162))
+	eventually counted $((before + 162))
 }
 
 @test "a kernel with brackets is deferred as a whole, not stopped between its blocks" {
@@ -197,6 +197,6 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	for i in 1 2 3 4; do
 		tell "launch 10 500"
 	done
-	wait_for counted 40
+	eventually counted 40
 	[ "$(sum $BLOCKS)" = 20000 ]
 }

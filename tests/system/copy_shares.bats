@@ -68,7 +68,7 @@ share() {
 	local a b a0 b0
 	read -r a0 b0 <<<"$(copied "$1" "$2")"
 	[ "$b0" ]
-	wait_for have_copied "$@"
+	eventually have_copied "$@"
 	percent=$((100 * (a - a0) / (a - a0 + b - b0)))
 	echo "share $percent % of $((a - a0 + b - b0 >> 20)) MiB"
 }
@@ -113,7 +113,7 @@ shares() {
 holding() {
 	begin "${GBPF_BUILD:-build}/tests/system/hold_copies.bpf.o"
 	copier a "" up "$1" 64
-	wait_for takes_long a
+	eventually takes_long a
 }
 
 # The latest copy of a program: its call blocked for more, or less, than 1 s.
@@ -124,44 +124,44 @@ takes_short() { took "$1" -lt; }
 @test "a held copy goes on after the hold limit, and is counted" {
 	holding pageable
 	tenant "$pid_a" 't["stats"]["limit_hits"] >= 15 and t["stats"]["holds"] >= 15'
-	wait_for event "hold limit reached: a copy goes"
+	eventually event "hold limit reached: a copy goes"
 	ends a
 }
 
 @test "holds end when gbpfd is killed" {
 	holding pinned
 	kill_daemon
-	wait_for takes_short a
-	wait_for takes_short a
+	eventually takes_short a
+	eventually takes_short a
 	ends a
 }
 
 @test "holds end when the policy is replaced" {
 	holding pageable
 	gbpf policy swap fifo >/dev/null
-	wait_for takes_short a
-	wait_for takes_short a
+	eventually takes_short a
+	eventually takes_short a
 	ends a
 }
 
 @test "holds end when the policy is unloaded, and with gbpf off" {
 	holding pinned
 	gbpf off >/dev/null
-	wait_for takes_short a
+	eventually takes_short a
 	gbpf on >/dev/null
-	wait_for takes_long a
+	eventually takes_long a
 	gbpf policy unload >/dev/null
-	wait_for takes_short a
+	eventually takes_short a
 	ends a
 }
 
 @test "an event says that the policy ignores a copy share, and none that it is kept" {
 	begin fifo
 	copier a "--copy 30" up pageable 16
-	wait_for event "has a copy share of 30 % of GPU 0, which policy fifo does not keep"
+	eventually event "has a copy share of 30 % of GPU 0, which policy fifo does not keep"
 	gbpf policy swap copy_fair >/dev/null
 	copier b "--copy 40" up pageable 16
-	wait_for event "(pid $pid_b, " # its start, with which gbpfd checks the share
+	eventually event "(pid $pid_b, " # its start, with which gbpfd checks the share
 	gbpf events --json >"$GBPF_RUNTIME_DIR/events"
 	run ! grep -q "copy share of 40 %" "$GBPF_RUNTIME_DIR/events"
 	ends a

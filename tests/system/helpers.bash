@@ -20,7 +20,7 @@ start_daemon() {
 	rm -f "$GBPF_RUNTIME_DIR/control.sock" # of a killed one: it is made anew
 	gbpfd --foreground --device soft "$@" >"$GBPF_RUNTIME_DIR/gbpfd.log" 2>&1 3>&- &
 	pids+=($!)
-	wait_for serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/control.sock" && [ -S "$GBPF_RUNTIME_DIR/control.sock" ] && return 0
+	eventually serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/control.sock" && [ -S "$GBPF_RUNTIME_DIR/control.sock" ] && return 0
 	cat "$GBPF_RUNTIME_DIR/gbpfd.log"
 	return 1
 }
@@ -28,7 +28,7 @@ start_daemon() {
 start_soft() {
 	gbpf-softgpu --foreground "$@" >"$GBPF_RUNTIME_DIR/softgpu.log" 2>&1 3>&- &
 	pids+=($!)
-	wait_for serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/softgpu.sock" && [ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ] && return 0
+	eventually serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/softgpu.sock" && [ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ] && return 0
 	cat "$GBPF_RUNTIME_DIR/softgpu.log"
 	return 1
 }

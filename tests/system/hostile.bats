@@ -25,13 +25,13 @@ attack() {
 		attackers+=($!)
 	done
 	for a in "$@"; do
-		wait_for grep -q ready "$GBPF_RUNTIME_DIR/$a.out" || { cat "$GBPF_RUNTIME_DIR/$a.out"; return 1; }
+		eventually grep -q ready "$GBPF_RUNTIME_DIR/$a.out" || { cat "$GBPF_RUNTIME_DIR/$a.out"; return 1; }
 	done
 }
 
 kernels() { wc -l <"$GBPF_RUNTIME_DIR/log"; }
 reached() { [ -s "$GBPF_RUNTIME_DIR/log" ] && [ "$(kernels)" -ge "$1" ]; }
-progress() { wait_for reached $(($(kernels 2>/dev/null || echo 0) + $1)); }
+progress() { eventually reached $(($(kernels 2>/dev/null || echo 0) + $1)); }
 
 # During the attack and after it.
 others_go_on() {
@@ -78,7 +78,7 @@ open_without_work() {
 	victims "$1"
 	chmod 755 "$GBPF_RUNTIME_DIR"
 	attack "$2"
-	wait_for demoted "$2"
+	eventually demoted "$2"
 	progress 5
 	before=$(forced)
 	progress 100
@@ -113,7 +113,7 @@ open_without_work() {
 	chmod 755 "$GBPF_RUNTIME_DIR"
 	attack keeper
 	doubted() { gbpf events | grep -q 'leases are ignored for 10 s'; }
-	wait_for doubted
+	eventually doubted
 	others_go_on
 }
 
@@ -187,10 +187,10 @@ open_without_work() {
 	attackers=()
 	gbpf run --device soft --class latency --name hints -- python3 "$GBPF_RUNTIME_DIR/hints.py" >"$GBPF_RUNTIME_DIR/hints.out" 2>&1 3>&- &
 	pids+=($!)
-	wait_for grep -q ready "$GBPF_RUNTIME_DIR/hints.out"
+	eventually grep -q ready "$GBPF_RUNTIME_DIR/hints.out"
 	attackers+=("$(sed -n 's/^ready //p' "$GBPF_RUNTIME_DIR/hints.out")") # gbpf run is its parent
 	muted() { gbpf events | grep -q 'announcements are ignored for 1 s' && grep -q -- '-11: ' "$GBPF_RUNTIME_DIR/hints.out"; }
-	wait_for muted
+	eventually muted
 	others_go_on
 }
 

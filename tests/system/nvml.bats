@@ -158,7 +158,7 @@ limited() { # MIB COMMAND...
 	pids+=($!)
 	in_no_vgpu b
 	is() { ask "$2" "$3" && [ "$REPLY" = "$1" ]; }
-	wait_for is busy b rates
+	eventually is busy b rates
 	expect "$pid_a" a samples
 	expect idle a rates
 	ask b samples
@@ -174,7 +174,7 @@ limited() { # MIB COMMAND...
 	exec {in_a}<>"$GBPF_RUNTIME_DIR/a.in" {out_a}<>"$GBPF_RUNTIME_DIR/a.out"
 	answer_of a
 	is() { ask "$2" "$3" && [ "$REPLY" = "$1" ]; }
-	wait_for is busy a rates
+	eventually is busy a rates
 	exec {in_a}>&-
 }
 
@@ -220,7 +220,7 @@ limited() { # MIB COMMAND...
 	expect "40 used, 24 free of 64" a memory
 	kill -9 "$pid_b"
 	ended() { expect "0 used, 64 free of 64" a memory && expect "" a processes; }
-	wait_for ended 2>/dev/null
+	eventually ended 2>/dev/null
 	echo >"$dir/go"
 	answer_of c
 	expect ok c init
@@ -269,7 +269,7 @@ limited() { # MIB COMMAND...
 	[ $((${EPOCHREALTIME/./} - since)) -ge 900000 ]
 	kill -CONT "$pid_a" "$pid_b"
 	is() { ask "$2" "$3" && [ "$REPLY" = "$1" ]; }
-	wait_for is "40 used, 24 free of 64" c memory
+	eventually is "40 used, 24 free of 64" c memory
 	expect "40 used, 24 free of 64" b memory
 }
 

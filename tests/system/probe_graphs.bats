@@ -12,7 +12,7 @@ swap() {
 }
 
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
-shows() { wait_for is "$@"; }
+shows() { eventually is "$@"; }
 
 # kernels FIELD: of the probe $id.
 kernels() {
@@ -44,12 +44,12 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	tell load "make captured 5" "replay 2"
 	attach count_blocks --to "$pid"
 	tell "replay 1" # from now on the kernel is known
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "replay 4"
 	shows blocks 0 $((before + 24))
 	swap count_warps
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "replay 2"
 	shows warps 0 36
 	shows warps 1 $((2 * 6 * 96))
@@ -65,7 +65,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	start
 	tell load "make explicit 5" "replay 2"
 	shows blocks 0 12
-	wait_for says "scale: its budget is not kept in graphs"
+	eventually says "scale: its budget is not kept in graphs"
 }
 
 @test "a detached tool ends although the graph is not launched again" {
@@ -86,7 +86,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	tell load "make kept 5" "replay 1" "set 7" "replay 2" "edit 9" "replay 2" "set 3" "replay 1" record "replay 1"
 	shows blocks 0 $((6 + 16 + 20 + 8))
 	swap count_warps
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "replay 1"
 	shows warps 0 12
 	gbpf probe detach "$id"
@@ -99,7 +99,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	start
 	tell load "make kept 5" "replay 1" "stale 9" "replay 1"
 	swap count_warps
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "replay 1"
 	shows warps 0 18
 	! says "not reachable"
@@ -111,7 +111,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 comes() {
 	attach count_blocks --to "$pid"
 	tell "replay 1"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	before=$(value blocks 0)
 }
 
@@ -150,13 +150,13 @@ comes() {
 	tell load "make captured 5" "replay 1" "update 7" "replay 2" "update 3" "replay 2"
 	shows blocks 0 $((6 + 16 + 8))
 	swap count_warps
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "replay 1"
 	shows warps 0 12
 	gbpf probe detach "$id"
 	tell "replay 1" "update 9" "replay 1"
 	attach count_blocks --to "$pid"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "replay 2"
 	shows blocks 0 20
 }
@@ -179,7 +179,7 @@ comes() {
 	start
 	tell load "make kept 5" "replay 1" "update 7" "replay 1" "set 2" "replay 1"
 	shows blocks 0 14
-	wait_for falls_back
+	eventually falls_back
 	says "updated from another graph, and changed since"
 	tell "edit 4" "replay 1"
 	shows blocks 0 19
@@ -191,7 +191,7 @@ comes() {
 	start
 	tell load "make kept 5" "replay 1" remove "replay 2"
 	shows blocks 0 $((6 + 2))
-	wait_for falls_back
+	eventually falls_back
 	says "the node was destroyed"
 	gbpf probe detach "$id"
 	tell "replay 1" end
@@ -210,13 +210,13 @@ comes() {
 	attach count_ends
 	start
 	tell load "make full 5" "replay 2"
-	wait_for falls_back
+	eventually falls_back
 	says "scale: nodes of a graph are not reachable.*: CUDA_ERROR_"
 	shows blocks 0 0
 	gbpf probe detach "$id"
 	attach count_blocks
 	tell "replay 1"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "replay 1"
 	shows blocks 0 $((before + 6))
@@ -236,7 +236,7 @@ comes() {
 	tell code "make kept 5" "replay 3" "set 7" "replay 1"
 	shows blocks 0 26
 	swap count_blocks
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "replay 1"
 	shows blocks 0 8
 	gbpf probe detach "$id"
@@ -252,7 +252,7 @@ comes() {
 	start
 	tell load "make explicit 5" "replay 1" context "make captured 2" "replay 1" unload end
 	shows blocks 0 17
-	wait_for has_kernels 0
+	eventually has_kernels 0
 	gbpf probe detach "$id"
 }
 

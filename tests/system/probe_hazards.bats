@@ -13,7 +13,7 @@ import json, sys
 print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$1"
 }
 is() { [ "$(value 0)" = "$1" ]; }
-shows() { wait_for is "$1"; }
+shows() { eventually is "$1"; }
 
 # field NAME: of the probe $id.
 field() {
@@ -61,7 +61,7 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell load "tick 2"
 	shows 2
 	tell full
-	wait_for field_is falls_back 1
+	eventually field_is falls_back 1
 	field why | grep -q '^full: launches that the driver refuses .*: CUDA_ERROR_[A-Z_]*$'
 	gbpf probe ls | grep -q FALLBACK
 	tell full "tick 1"
@@ -89,7 +89,7 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell spin
 	attach count_blocks
 	tell load first "tick 3" # the kernels' forms cannot be loaded yet
-	wait_for field_is waiting 3 # tick of both loads, tock
+	eventually field_is waiting 3 # tick of both loads, tock
 	shows 0
 	id=$(gbpf probe swap "$id" "$BUILD/count_blocks.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
 	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(*(p["state"] for p in json.load(sys.stdin)["probes"]))')" = "replaced attached" ]
@@ -101,7 +101,7 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell release
 	attach count_blocks
 	tell "tick 1"
-	wait_for field_is waiting 0
+	eventually field_is waiting 0
 	tell "tick 2"
 	detach
 }
@@ -116,7 +116,7 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell "tick 1" idle "tick 1"
 	attach count_blocks
 	tell "tick 1"
-	wait_for field_is waiting 0
+	eventually field_is waiting 0
 	tell "tick 2"
 	detach
 }
@@ -145,7 +145,7 @@ print(t["pinned_gbpf"] >= 256 * 128)'
 	tell release
 	detach
 	gives_back() { [ "$(pinned)" = False ]; }
-	wait_for gives_back
+	eventually gives_back
 }
 
 @test "maps in host memory are read without the GPU, also next to a map in shared memory" {
@@ -191,7 +191,7 @@ print(t["pinned_gbpf"] >= 256 * 128)'
 	tell load "tick 1" pin
 	attach count_pinned
 	tell "tick 1"
-	wait_for field_is refused 1
+	eventually field_is refused 1
 	field why | grep -q 'the driver pins no host memory for its maps, [1-9][0-9]* KiB: '
 	tell "tick 1"
 	detach

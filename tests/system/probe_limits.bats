@@ -7,7 +7,7 @@ load talk
 PROGRAM=probe_limits
 
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
-shows() { wait_for is "$@"; }
+shows() { eventually is "$@"; }
 
 # holds EXPRESSION: of the probe $id as p.
 holds() {
@@ -69,8 +69,8 @@ costs() {
 	attach count_calls --budget 1%
 	start
 	tell load
-	wait_for costs 'p["budget_ppm"] == 10000' --budget 1%
-	wait_for is_kept
+	eventually costs 'p["budget_ppm"] == 10000' --budget 1%
+	eventually is_kept
 	holds "p['probed'] * 2 == $(value calls 0) and p['launches'] > 400"
 	gbpf probe ls | grep -q SHARE
 }
@@ -84,11 +84,11 @@ costs() {
 	run gbpf probe set "$id" --budget 1%
 	[ "$output" = "tool $id (count_calls): all blocks, budget 1 %" ]
 	is_known() { costs 'p["budget_ppm"] == 10000 and p["launches"]' || { gbpf --quiet probe set "$id" --budget 1%; return 1; }; }
-	wait_for is_known
-	wait_for is_kept
+	eventually is_known
+	eventually is_kept
 	gbpf probe set "$id" --budget none --json | grep -q '"budget_ppm": *0'
 	is_all() { local before=$(value calls 0) && tell "launch 50 2" && [ "$(value calls 0)" = $((before + 100)) ]; }
-	wait_for is_all
+	eventually is_all
 	run -2 gbpf probe set "$id" --budget 0
 	[[ "$output" == *"0.001 to 100"* ]]
 	run -2 gbpf probe set "$id"
@@ -113,7 +113,7 @@ costs() {
 		gbpf --quiet probe detach "$id"
 		return 1
 	}
-	wait_for is_known
+	eventually is_known
 	holds 'p["launches"] == 0'
 	local before=$(value calls 0)
 	tell "launch 100 2"
@@ -138,14 +138,14 @@ costs() {
 	start
 	tell load "stay 2"
 	counts() { [ "$(value calls "$1")" -gt "${last:-0}" ]; }
-	wait_for counts 1
-	wait_for counts 2
+	eventually counts 1
+	eventually counts 2
 	gbpf probe set "$id" --off
 	stands() { last=$(value calls 1) lanes=$(value calls 2) && [ "$(value calls 1) $(value calls 2)" = "$last $lanes" ]; }
-	wait_for stands
+	eventually stands
 	gbpf probe ls | grep -q 'attached, off'
 	gbpf probe set "$id" --on
-	wait_for counts 1
+	eventually counts 1
 	tell leave
 }
 
@@ -159,10 +159,10 @@ costs() {
 	[ "$(value calls 1)" = $((one * 32 * 20)) ]
 	gbpf probe set "$id" --sample 1/1
 	is_all() { local before=$(value calls 0) && tell "launch 1 64" && [ "$(value calls 0)" = $((before + 64)) ]; }
-	wait_for is_all
+	eventually is_all
 	gbpf probe set "$id" --off --json | grep -q '"off": *true'
 	is_none() { local before=$(value calls 0) && tell "launch 1 64" && [ "$(value calls 0)" = "$before" ]; }
-	wait_for is_none
+	eventually is_none
 	attach count_calls
 	run -2 gbpf probe set "$id" --off
 	[[ "$output" == *"without --sample"* ]]
@@ -180,23 +180,23 @@ adds() {
 	start
 	tell load "launch 1 4" "stay 2"
 	counts() { [ "$(value calls 1)" -gt "${last:-$((4 * 32 * 20))}" ]; }
-	wait_for counts
+	eventually counts
 	run gbpf probe set "$id" --kernel 'st*' --off
 	[ "$output" = "tool $id (count_calls): one block in 1, no budget
 tool $id, kernels st*: off" ]
 	stands() { last=$(value calls 1) && [ "$(value calls 1)" = "$last" ]; }
-	wait_for stands
+	eventually stands
 	gbpf probe ls | grep -qx "tool $id, kernels st\*: off"
 	tell leave
 	adds 8 "launch 1 8"
 	adds 0 "stay 2" leave
 	gbpf probe set "$id" --kernel work --off
-	wait_for adds 0 "launch 1 8"
+	eventually adds 0 "launch 1 8"
 	gbpf probe set "$id" --kernel stay --on
-	wait_for adds 2 "stay 2" leave
+	eventually adds 2 "stay 2" leave
 	adds 0 "launch 1 8"
 	gbpf probe set "$id" --on
-	wait_for adds 8 "launch 1 8"
+	eventually adds 8 "launch 1 8"
 	gbpf probe ls --json | grep -q '"scopes": *\[\]'
 }
 
@@ -246,7 +246,7 @@ tool $id, kernels st*: off" ]
 	start
 	tell load "shared 4"
 	fewer() { holds 'p["resident_before"] == 4 and p["resident_after"] == 3'; }
-	wait_for fewer
+	eventually fewer
 	gbpf probe ls | grep -q '3 of 4'
 }
 
@@ -257,7 +257,7 @@ tool $id, kernels st*: off" ]
 	tell load "shared 4"
 	attach count_ends
 	fewer() { holds 'p["resident_before"] == 4 and p["resident_after"] == 3'; }
-	wait_for fewer
+	eventually fewer
 }
 
 @test "a cooperative launch that does not fit with a tool runs without it" {
@@ -266,7 +266,7 @@ tool $id, kernels st*: off" ]
 	start
 	tell load "together 4"
 	falls_back() { holds 'p["falls_back"] == 1 and "COOPERATIVE_LAUNCH_TOO_LARGE" in p["why"]'; }
-	wait_for falls_back
+	eventually falls_back
 	shows blocks 0 0
 }
 
@@ -279,10 +279,10 @@ tool $id, kernels st*: off" ]
 	shows blocks 0 20
 	gbpf probe set "$id" --off
 	is_none() { local before=$(value blocks 0) && tell "launch 1 10" && [ "$(value blocks 0)" = "$before" ]; }
-	wait_for is_none
+	eventually is_none
 	gbpf probe set "$id" --on
 	is_all() { local before=$(value blocks 0) && tell "launch 1 10" && [ "$(value blocks 0)" = $((before + 10)) ]; }
-	wait_for is_all
+	eventually is_all
 }
 
 @test "a tool is set for one kernel of machine code" {
@@ -295,11 +295,11 @@ tool $id, kernels st*: off" ]
 	adds() { local before=$(value blocks 0) && tell "${@:2}" && [ "$(value blocks 0)" = $((before + $1)) ]; }
 	adds 6 "totals 3"
 	gbpf probe set "$id" --kernel 'sc*' --off
-	wait_for adds 0 "launch 1 10"
+	eventually adds 0 "launch 1 10"
 	adds 6 "totals 3"
 	gbpf probe set "$id" --kernel count --off
 	gbpf probe set "$id" --kernel scale --on
-	wait_for adds 10 "launch 1 10"
+	eventually adds 10 "launch 1 10"
 	adds 0 "totals 3"
 	tell unload load
 	adds 8 "variables 4" # its words may be those that count had

@@ -45,15 +45,15 @@ counts() { entries "$1" | sums_are "$2" "$3"; }
 	attach number_launches
 	start
 	tell load "numbers 200"
-	wait_for agree 200 600
-	wait_for forms_are "1 0 0"
+	eventually agree 200 600
+	eventually forms_are "1 0 0"
 	[ "$(probe falls_back)" = 0 ]
 	tell "threads 40 4"
-	wait_for agree 360 $((600 + 40 * 4 * 3))
+	eventually agree 360 $((600 + 40 * 4 * 3))
 	tell "variables 3" # a kernel without parameters
-	wait_for agree 363 $((600 + 40 * 4 * 3 + 6))
+	eventually agree 363 $((600 + 40 * 4 * 3 + 6))
 	tell library
-	wait_for agree 366 $((600 + 40 * 4 * 3 + 6 + 15))
+	eventually agree 366 $((600 + 40 * 4 * 3 + 6 + 15))
 }
 
 @test "lanes and sites in the body know the number, and only launches with such programs have one" {
@@ -63,17 +63,17 @@ counts() { entries "$1" | sums_are "$2" "$3"; }
 	attach number_blocks --to "$pid"
 	tell "numbers 10" # from now on the kernel is known
 	running() { [ "$(probe kernels)" = 1 ]; }
-	wait_for running
+	eventually running
 	local before=$(entries counted | wc -w)
 	tell "numbers 20"
-	wait_for counts counted $((before + 20)) $(($(entries counted | tr ' ' '\n' | cut -d: -f2 | paste -sd+ | bc)))
+	eventually counts counted $((before + 20)) $(($(entries counted | tr ' ' '\n' | cut -d: -f2 | paste -sd+ | bc)))
 	by_launch() {
 		[ "$(entries counted | python3 -c '
 import sys
 print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdin.read().split()))')" = "$(entries threads)" ]
 	}
-	wait_for by_launch
-	wait_for counts stores $((before + 20)) $((95 * (before + 20))) # the first block's, less a thread
+	eventually by_launch
+	eventually counts stores $((before + 20)) $((95 * (before + 20))) # the first block's, less a thread
 	local last=$(entries counted | tr ' ' '\n' | tail -n 1 | cut -d: -f1)
 	[ "$last" = $((before + 20)) ] # from 1, without a gap
 }
@@ -83,22 +83,22 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	attach number_launches
 	start
 	tell code "numbers 200"
-	wait_for agree 200 600
-	wait_for forms_are "0 1 0"
+	eventually agree 200 600
+	eventually forms_are "0 1 0"
 	tell "threads 40 4"
-	wait_for agree 360 $((600 + 40 * 4 * 3))
+	eventually agree 360 $((600 + 40 * 4 * 3))
 	tell "graph 3"
 	gbpf probe detach "$id"
 	tell "launch 1 1"
 	attach number_ends --to "$pid"
 	tell "launch 1 1"
-	wait_for refused
+	eventually refused
 	says "does not know the number (launch) of its own"
 	gbpf probe detach "$id"
 	tell unload
 	attach number_ends --to "$pid"
 	tell load "launch 2 5"
-	wait_for counts ends 2 10
+	eventually counts ends 2 10
 }
 
 @test "launches of graphs have the number 0" {
@@ -107,9 +107,9 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	start
 	tell load "launch 1 4" "graph 3"
 	is() { [ "$(entries counted)" = "$1" ]; }
-	wait_for is "0:3 1:4"
+	eventually is "0:3 1:4"
 	tell unload code "graph 2"
-	wait_for is "0:5 1:4"
+	eventually is "0:5 1:4"
 }
 
 @test "a number is compared with the kernels themselves on copies" {
@@ -117,14 +117,14 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	gbpf probe attach "$BUILD/number_entry.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
 	local verifier=$!
 	attached() { gbpf probe ls --json | grep -q '"id": 1'; }
-	wait_for attached
+	eventually attached
 	start
 	tell "compare same 5"
 	wait "$verifier"
 	grep -qE "1 equal, 0 differing, 0 not compared" "$BATS_TEST_TMPDIR/result"
 	id=1
 	is() { [ "$(entries counted)" = "$1" ]; }
-	wait_for is "1:1 2:1 3:1 4:1 5:1" # once each, compared or not
+	eventually is "1:1 2:1 3:1 4:1 5:1" # once each, compared or not
 }
 
 @test "programs in device functions know the number, also behind calls through pointers" {
@@ -134,14 +134,14 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	attach number_calls --to "$pid"
 	tell "launch 1 1" # from now on the kernel is known
 	running() { [ "$(probe kernels)" = 1 ]; }
-	wait_for running
+	eventually running
 	local n=$(entries calls | wc -w)
 	tell "numbers 20" # the lanes of the first block that do not leave
-	wait_for counts calls $((n + 20)) $((95 * (n + 20)))
+	eventually counts calls $((n + 20)) $((95 * (n + 20)))
 	tell unload own "inside 5"
-	wait_for counts calls $((n + 25)) $((95 * (n + 20) + 5 * 32))
+	eventually counts calls $((n + 25)) $((95 * (n + 20) + 5 * 32))
 	tell unload code "launch 1 1"
-	wait_for refused
+	eventually refused
 }
 
 # counts_stopped COMMAND: of the kernel that the program loads with it.
@@ -159,8 +159,8 @@ counts_stopped() {
 		counts_interruptions 3
 	}
 	launches=0
-	wait_for interrupted
-	wait_for counts counted "$launches" $((2000 * launches))
+	eventually interrupted
+	eventually counts counted "$launches" $((2000 * launches))
 	! entries counted | tr ' ' '\n' | grep -v ':2000$' # each launch has all of its blocks
 }
 
@@ -178,7 +178,7 @@ counts_stopped() {
 	local service=$!
 	tell "launch 20 2000"
 	wait "$service"
-	wait_for counts counted 20 40000
+	eventually counts counted 20 40000
 	! entries counted | tr ' ' '\n' | grep -v ':2000$'
 	gbpf ps --why | grep -q "probed"
 }

@@ -13,7 +13,7 @@ p = next(p for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2]
 print(eval(sys.argv[1]))' "$1" "$id"
 }
 is() { [ "$(member "$1")" = "$2" ]; }
-shows() { wait_for is "$@"; }
+shows() { eventually is "$@"; }
 
 SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 

@@ -61,7 +61,7 @@ sys.exit(counts != [31] * int(sys.argv[1]))' "$PROGRAMS"
 		for ((i = 0; i < PROGRAMS; i++)); do
 			launched "$i"
 		done
-		wait_for counted
+		eventually counted
 		for ((i = 0; i < PROGRAMS; i++)); do
 			ends "$i"
 		done

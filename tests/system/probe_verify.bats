@@ -22,14 +22,14 @@ attached() { gbpf probe ls --json | grep -q '"id": 1'; }
 	begin
 	gbpf probe attach "$BUILD/count_blocks.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
 	verifier=$!
-	wait_for attached
+	eventually attached
 	start
 	tell "compare same 5" load "launch 4 10"
 	wait "$verifier"
 	cat "$BATS_TEST_TMPDIR/result"
 	grep -qE "compared with the kernels themselves: [12] equal, 0 differing, 0 not compared" "$BATS_TEST_TMPDIR/result"
-	wait_for is "2 0 0"
-	wait_for counts 45 # each block of each launch once, compared or not
+	eventually is "2 0 0"
+	eventually counts 45 # each block of each launch once, compared or not
 	[ -z "$(verified why)" ]
 }
 
@@ -37,20 +37,20 @@ attached() { gbpf probe ls --json | grep -q '"id": 1'; }
 	begin
 	gbpf probe attach "$BUILD/keep_stack.bpf.o" --verify --kernel place >"$BATS_TEST_TMPDIR/result" &
 	verifier=$!
-	wait_for attached
+	eventually attached
 	start
 	tell "compare place 5"
 	wait "$verifier"
 	cat "$BATS_TEST_TMPDIR/result"
 	[[ "$(cat "$BATS_TEST_TMPDIR/result")" == *"0 equal, 1 differing, 0 not compared: place: its form writes something else at byte 0 of the allocation of 768 bytes at 0x"* ]]
-	wait_for counts 5
+	eventually counts 5
 	gbpf probe detach 1
 	for kernel in chance:"two runs of the kernel itself have different results" \
 		chain:"it uses an address that may not come from an argument" \
 		add:"it may write a variable, total"; do
 		gbpf probe attach "$BUILD/count_blocks.bpf.o" --verify --kernel "${kernel%%:*}" >"$BATS_TEST_TMPDIR/result" &
 		verifier=$!
-		wait_for attached_to "${kernel%%:*}"
+		eventually attached_to "${kernel%%:*}"
 		if [ "${kernel%%:*}" = add ]; then
 			tell load "variables 2"
 		else

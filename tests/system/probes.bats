@@ -7,7 +7,7 @@ load talk
 
 # shows MAP KEY VALUE: gbpfd shows the value, once the program has copied it.
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
-shows() { wait_for is "$@"; }
+shows() { eventually is "$@"; }
 
 # kernels FIELD: of the probe $id: how many run it, wait for it, or were refused.
 kernels() {
@@ -44,7 +44,7 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	attach count_blocks --to "$pid"
 	shows blocks 0 0
 	tell "launch 1 4" # from now on the kernel is known
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
@@ -107,8 +107,8 @@ print("equal" if [e["value"] for e in d["entries"]] == eval(sys.argv[1]) else "d
 	}
 	blocks_are() { [ "$(each of_block "[6] * 8")" = "equal 12" ]; }
 	threads_are() { [ "$(each of_thread "[2 * (t % 32) for t in range(800)]")" = "equal 320" ]; }
-	wait_for blocks_are
-	wait_for threads_are
+	eventually blocks_are
+	eventually threads_are
 	run -0 gbpf map get of_block 3 --probe "$id"
 	[[ "$output" == *6* ]]
 	run -0 gbpf map dump of_block --probe "$id"
@@ -125,7 +125,7 @@ import json, sys
 for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["warp"], l["lane"])):
     print(l["pid"], l["program"], l["block"], l["warp"], l["lane"], l["text"], sep="|")'; }
 	shown() { [ "$(texts "$id" | wc -l)" = 36 ]; }
-	wait_for shown
+	eventually shown
 	local lines
 	mapfile -t lines < <(texts print_blocks)
 	[ "${lines[0]}" = "$pid|probed|0|0|0|block 0 of 7, -1 or ff%" ]
@@ -138,11 +138,11 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	gbpf probe log -f "$id" >"$BATS_TEST_TMPDIR/log" 3>&- &
 	local follower=$!
 	follows() { [ "$(wc -l <"$BATS_TEST_TMPDIR/log")" = "$1" ]; }
-	wait_for follows 36
+	eventually follows 36
 	named() { gbpf probe log print_blocks --json | grep -q '"kernel_name": *"scale"'; }
-	wait_for named # gbpfd learns names of kernels a little later than lines
+	eventually named # gbpfd learns names of kernels a little later than lines
 	tell "launch 1 1"
-	wait_for follows $((36 + 33))
+	eventually follows $((36 + 33))
 	grep -qE "^[0-9]+\.[0-9]{9} $pid probed kernel scale block 0 warp 1 lane 31: lane 31$" "$BATS_TEST_TMPDIR/log"
 	kill "$follower"
 	wait "$follower" || true
@@ -158,7 +158,7 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	start
 	tell load "launch 1 100"
 	full() { gbpf map dump few --probe "$id" --json | grep -q '"dropped": *84'; }
-	wait_for full
+	eventually full
 	[ "$(gbpf map dump few --probe "$id" --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["entries"]))')" = 16 ]
 	run -0 gbpf map dump few --probe "$id"
 	[[ "$output" == *"84 insertions found no room"* ]]
@@ -185,7 +185,7 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	all_blocks() { gbpf map dump blocks --probe look --json | python3 -c '
 import json, sys
 assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'; }
-	wait_for all_blocks
+	eventually all_blocks
 	gbpf probe attach "$BATS_TEST_TMPDIR/look/look.bpf.o" --kernel none
 	run -2 gbpf probe detach look
 	[[ "$output" == *"several tools are called 'look'"* ]]
@@ -206,7 +206,7 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	shows submits 2 $((4 * 96))
 	shows submits 3 0
 	retired() { [ "$(value retires 0)" -ge 4 ]; }
-	wait_for retired
+	eventually retired
 	tell unload code "launch 2 5"
 	shows blocks 0 43
 	shows submits 0 6
@@ -220,11 +220,11 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	start
 	tell load "launch 1 1"
 	refused() { [ "$(kernels refused)" = 1 ]; }
-	wait_for refused
+	eventually refused
 	gbpf probe ls --json | grep -q "no parameter of the kernel contains the 4 bytes at offset 16"
 	gbpf probe detach "$id"
 	attach count_args
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "launch 3 2" "launch 5 4"
 	shows args $((2 * 96 - 1)) 6
 	shows args $((4 * 96 - 1)) 20
@@ -237,11 +237,11 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	start
 	tell code "launch 1 1"
 	refused() { [ "$(kernels refused)" = 1 ]; }
-	wait_for refused
+	eventually refused
 	gbpf probe ls --json | grep -q "no parameter of the kernel contains the 4 bytes at offset 16"
 	gbpf probe detach "$id"
 	attach count_args
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "launch 3 2" "launch 5 4"
 	shows args $((2 * 96 - 1)) 6
 	shows args $((4 * 96 - 1)) 20
@@ -271,7 +271,7 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	tell load "launch 1 6"
 	shows blocks 0 6
 	id=$(gbpf probe swap "$id" "$BUILD/count_warps.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "launch 1 6"
 	shows warps 0 18
 	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["probes"]))')" = 1 ]
@@ -305,12 +305,12 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	tell "launch 2 5"
 	attach count_blocks --to "$pid"
 	tell "launch 1 4" # from now on the kernel is known
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
 	tell unload
-	wait_for has_kernels 0
+	eventually has_kernels 0
 }
 
 @test "maps in host memory are found by entry stubs, and by forms with addresses in their text or in a table" {
@@ -329,7 +329,7 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 		of_pid() { [ "$(gbpf map dump blocks --probe "$id" --tenant "$pid" --json | python3 -c '
 import json, sys
 print(*(e["value"] for e in json.load(sys.stdin)["entries"]))')" = "30 135" ]; }
-		wait_for of_pid
+		eventually of_pid
 		gbpf probe detach "$id"
 	done
 }
@@ -342,9 +342,9 @@ print(*(e["value"] for e in json.load(sys.stdin)["entries"]))')" = "30 135" ]; }
 	local warps=$id
 	attach count_blocks --to "$pid"
 	tell "launch 1 1" "variables 1" # from now on the kernels are known
-	wait_for has_kernels 2
+	eventually has_kernels 2
 	local blocks=$(value blocks 0) id=$warps
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local entries=$(value warps 0) exits=$(value warps 1)
 	tell "launch 2 5" "variables 3"
 	shows warps 0 $((entries + 2 * 5 * 3))
@@ -359,7 +359,7 @@ print(*(e["value"] for e in json.load(sys.stdin)["entries"]))')" = "30 135" ]; }
 	gbpf trace launchlate --of "$pid" --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	local tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 	tell code "launch 3 10"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -375,7 +375,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell prepared "inside 3"
 	attach count_blocks --to "$pid"
 	tell "inside 1" # from now on the kernel is known
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"][0]["forms"]["ptx"])')" = 1 ]
 	local before=$(value blocks 0)
 	tell "inside 4"
@@ -388,7 +388,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	start
 	tell code "launch 2 5"
 	refused() { [ "$(kernels refused)" = 1 ]; }
-	wait_for refused
+	eventually refused
 	gbpf probe ls --json | grep -q "an entry stub runs at the beginning of blocks and warps, and reports ends of blocks"
 	shows warps 0 0
 }
@@ -410,7 +410,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell "launch 2 5"
 	attach count_ends --to "$pid"
 	tell "launch 1 4"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
@@ -422,7 +422,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	start
 	tell code "launch 1 4" "graph 3"
 	says() { gbpf probe ls --json | grep -q "in graphs nothing reports the last blocks of machine code"; }
-	wait_for says
+	eventually says
 	shows blocks 0 4
 }
 
@@ -432,7 +432,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	gbpf trace blocktime --of "$pid" --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	local tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 	tell code "launch 3 10"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -449,9 +449,9 @@ traced() {
 	gbpf trace "$1" --of "$pid" --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 	tell "$2" "launch 3 10"
-	${3:+wait_for grep -q "$3" "$GBPF_RUNTIME_DIR/trace.log"}
+	${3:+eventually grep -q "$3" "$GBPF_RUNTIME_DIR/trace.log"}
 	kill -INT "$tracer"
 	wait "$tracer" || status=$?
 	tell unload
@@ -506,12 +506,12 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	attach count_blocks
 	start
 	tell counts "totals 4" "totals 3" # from the first launch on
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	shows blocks 0 14
 	gbpf probe detach "$id"
 	tell "totals 2"
 	attach count_blocks
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell "totals 5"
 	shows blocks 0 10
 	tell unload counts "totals 1"
@@ -524,7 +524,7 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	start
 	tell both "launch 2 5" "variables 4" "variables 3"
 	refused() { [ "$(kernels refused)" = 2 ]; }
-	wait_for refused
+	eventually refused
 	gbpf probe ls --json | grep -q "own constants of the module"
 	shows blocks 0 0
 }
@@ -536,13 +536,13 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	attach count_blocks --to "$pid"
 	tell "inside 1"
 	refused() { [ "$(kernels refused)" = 1 ]; }
-	wait_for refused
+	eventually refused
 	gbpf probe ls --json | grep -q "gbpf run --probes"
 	start --probes
 	tell own "inside 3"
 	attach count_blocks --to "$pid"
 	tell "inside 1" # from now on the kernel is known
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "inside 5"
 	shows blocks 0 $((before + 5))
@@ -616,9 +616,9 @@ device_has() { [ "$(device_kib)" -le "$1" ]; } # less if forms were about to lea
 	second=$(python3 "$BATS_TEST_DIRNAME/probe_cycles.py" 20 "$BUILD" "$pid" "${pids[1]}")
 	echo "first $first, then $second, of the GPU $taken, then $(device_kib)"
 	tell stop
-	wait_for device_has "$taken" # the last forms have left
+	eventually device_has "$taken" # the last forms have left
 	tell "compare 500" "launch 1 1"
-	wait_for device_has "$taken"
+	eventually device_has "$taken"
 	[ "${first% *}" = "${second% *}" ]
 	((${second##* } <= ${first##* } + 64))
 }
@@ -648,10 +648,10 @@ counts_of() {
 	done
 	start
 	tell load "launch 2 5"
-	for i in 1 2 3; do wait_for counts_of $i 10; done
+	for i in 1 2 3; do eventually counts_of $i 10; done
 	gbpf probe detach 2
 	tell unload code "launch 3 5"
-	for i in 1 3; do wait_for counts_of $i 25; done
+	for i in 1 3; do eventually counts_of $i 25; done
 	has_kernels 1
 	[ "$(kernels refused)" = 0 ]
 }
@@ -667,7 +667,7 @@ finds_gbpfd() {
 	start_daemon "$@"
 	pids[1]=${pids[-1]}
 	attached() { gbpf ps --json | grep -q "\"pid\": *$pid"; }
-	wait_for attached
+	eventually attached
 }
 
 @test "a killed gbpfd takes no program with it, and tools count on until they are detached" {
@@ -679,7 +679,7 @@ finds_gbpfd() {
 		ends_gbpfd
 		tell "launch 2 3"
 		finds_gbpfd
-		wait_for has_kernels 1
+		eventually has_kernels 1
 		shows blocks 0 $((3 + round * 6 + (round - 1) * 3))
 		shows submits 0 $((1 + round * 2 + (round - 1)))
 		tell "launch 1 3"
@@ -706,7 +706,7 @@ finds_gbpfd() {
 	[ "$id" = 1 ]
 	shows blocks 0 0
 	tell "launch 1 3"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 2 3"
 	shows blocks 0 $((before + 6))
@@ -730,7 +730,7 @@ counts_stopped() {
 		counts_interruptions 3
 	}
 	launched=0
-	wait_for interrupted
+	eventually interrupted
 	shows blocks 0 "$launched"
 	shows submits 0 $((launched / 2000))
 	shows submits 1 "$launched"
@@ -760,7 +760,7 @@ finds_own() {
 	tell load "launch 3 10"
 	finds_own $((30 * 96)) $((2 * 3 * (10 * 96 - 1)))
 	tell "config 4" "graph 3" "launch 2 4"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	[ "$(value found 2)" = 0 ]
 	run -2 gbpf map dump own --probe "$id"
 	[[ "$output" == *"map 'own' is in shared memory of blocks and ends with each"* ]]
@@ -772,10 +772,10 @@ finds_own() {
 	attach count_ends
 	start
 	tell load "launch 1 2" beyond
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	attach count_scratch
 	tell "launch 1 2"
-	wait_for has_kernels 1
+	eventually has_kernels 1
 	tell beyond
 	shows found 0 0
 	[ "$(value found 2)" = 0 ]
@@ -789,6 +789,6 @@ finds_own() {
 	start
 	tell code "launch 1 2"
 	refused() { [ "$(kernels refused)" = 1 ]; }
-	wait_for refused
+	eventually refused
 	gbpf probe ls --json | grep -q "an entry stub has no shared memory for its WARP_SCRATCH"
 }

@@ -21,18 +21,18 @@ print(max([c["slice_us"] for c in json.load(sys.stdin)["contexts"]], default=0))
 
 slice_is() { [ "$(slice)" = "$1" ]; }
 slice_is_not() { [ "$(slice)" != "$1" ]; }
-await_start() { wait_for test -s "$1"; }
+await_start() { eventually test -s "$1"; }
 
 @test "slices by admit and by tick reach the device, and end with the policy" {
 	load_steer
 	batch --weight 100 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
-	wait_for slice_is 300
+	eventually slice_is 300
 	gbpf set --weight 14 "$(gbpf --json ps | python3 -c 'import json, sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')"
-	wait_for slice_is 400
+	eventually slice_is 400
 	run gbpf ps --why
 	[[ "$output" =~ "time slice: 400"[.0]*" µs" ]]
 	gbpf policy swap fifo
-	wait_for slice_is_not 400
+	eventually slice_is_not 400
 	[ "$(slice)" -gt 400 ]
 }
 
@@ -44,7 +44,7 @@ await_start() { wait_for test -s "$1"; }
 		--iterations 20000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
 	told() { [ "$(gbpf --json policy show | python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"]["notes"][4])')" -ge 3 ]; }
-	wait_for told
+	eventually told
 }
 
 # kill_while_off LOG PID: kills gbpfd with that pid while the program with that log is suspended, and prints the ms until it runs.
@@ -132,7 +132,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 		--iterations 100000000 >/dev/null 2>&1 3>&- &
 	lc=$!
 	pids+=("$lc")
-	wait_for was_stopped
+	eventually was_stopped
 	ms=$(kill_while_off "$GBPF_RUNTIME_DIR/log" "$daemon")
 	echo "runs again after $ms ms"
 	pkill -KILL -P "$lc"
@@ -148,7 +148,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 1 --rate 10 --kernels 1 --blocks 1 \
 		--iterations 100000000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
-	wait_for was_stopped
+	eventually was_stopped
 	refuse_to_switch_on "$GBPF_RUNTIME_DIR/log"
 }
 
@@ -245,7 +245,7 @@ print(v.value)'; }
 	[ "$(cat "$GBPF_RUNTIME_DIR/batch.out")" = 8 ]
 	run gbpf ps --why
 	can_green() { gbpf device | grep -q "green context yes"; }
-	wait_for can_green
+	eventually can_green
 	exec 9>&-
 	[[ "$output" == *"share of the multiprocessors: 50 %, kept by 2 streams, not by 1 ordered with the default stream"* ]]
 }

@@ -26,7 +26,7 @@ trace() {
 	gbpf trace "$1" --of traced --json "${@:2}" >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 }
 
 # figures: ends the trace as Ctrl-C does; figures of the last document are in $d.
@@ -102,7 +102,7 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	for i in 6 5 4 3 2 1; do
 		tell "spin $i 1 32 ${i}0 1"
 	done
-	wait_for launches 21
+	eventually launches 21
 	echo exit >&"$in"
 	wait "${pids[-2]}"
 	figures
@@ -116,7 +116,7 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	gbpf trace args --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 	tell "spin 4 1 32 10 1" "spin 3 1 32 20 1" "spin 2 1 32 30 1" "spin 2 1 32 40 1" "spin 1 1 32 50 1" "spin 1 1 32 60 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -147,7 +147,7 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	holds '[a["sectors"] for a in f["accesses"] if a["space"] == "global"] == [20, 20]'
 	holds 'f["count"] == 16 and f["bytes"] == 1792'
 	trace memtrace --kernel access # shapes that are counted in other words: 32 sectors, one lane, a few lanes, one sector
-	wait_for runs
+	eventually runs
 	tell "access 1 32 8" "access 1 1 1" "access 3 5 1" "access 1 32 0"
 	figures
 	holds '[(a["kind"], a["count"], a["lanes"], a["bytes"], a["sectors"]) for a in f["accesses"]] == [
@@ -170,13 +170,13 @@ says_unseen() { gbpf probe ls 2>&1 >/dev/null | grep -q "1 instruction of its ke
 	begin
 	trace memtrace --kernel textures
 	tell textures textures
-	wait_for says_unseen
+	eventually says_unseen
 	figures
 	holds 'd["unseen"] == 1 and f["count"] == 2'
 	grep -q "1 instruction of the kernels access memory where the tool does not look" "$GBPF_RUNTIME_DIR/trace.log"
 	trace smmap --kernel textures
 	tell textures
-	wait_for runs
+	eventually runs
 	run -0 --separate-stderr gbpf probe ls
 	[[ "$stderr" != *unseen* ]]
 	figures
@@ -277,8 +277,8 @@ says_unseen() { gbpf probe ls 2>&1 >/dev/null | grep -q "1 instruction of its ke
 	gbpf trace regionheat --of "$pid" --kernel heat --region 64K >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	wait_for runs
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually runs
 	tell "heat 2 65536" "heat 1 0"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -320,7 +320,7 @@ says_unseen() { gbpf probe ls 2>&1 >/dev/null | grep -q "1 instruction of its ke
 	for tool in atomhot regionheat; do
 		trace $tool --kernel spin
 		tell "spin 1 1 32 1 1"
-		wait_for grep -q "1 kernel cannot run the tool: spin: kernel: spin has no such site" "$GBPF_RUNTIME_DIR/trace.log"
+		eventually grep -q "1 kernel cannot run the tool: spin: kernel: spin has no such site" "$GBPF_RUNTIME_DIR/trace.log"
 		kill -INT "$tracer"
 		status=0
 		wait "$tracer" || status=$?
@@ -341,7 +341,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	begin --sms 2
 	trace hang --kernel hang --interval 50ms
 	tell "hang 2 80"
-	wait_for shows_waiting
+	eventually shows_waiting
 	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
 	holds '[(p["place"], p["site"], p["line"], p["warps"], p["blocks"]) for p in f["places"]] == \
 		[("before barrier", 0, 33, 2, 2), ("branch", 1, 32, 4, 2)]'
@@ -360,7 +360,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	gbpf trace coalesce --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 	tell "access 1 32 8" "banks 32 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -378,7 +378,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	gbpf trace threadhist --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q "Tracing 1 program as tool 1; Ctrl-C ends it." "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q "Tracing 1 program as tool 1; Ctrl-C ends it." "$GBPF_RUNTIME_DIR/trace.log"
 	tell "spin 3 4 48 1 1" "spin 1 4 96 1 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -391,8 +391,8 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	gbpf trace smmap --of "$pid" >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	wait_for runs
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually runs
 	tell "spin 2 4 48 1 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -404,8 +404,8 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	gbpf trace blocktime --of "$pid" >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	wait_for runs
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually runs
 	tell "spin 1 4 48 1 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -419,9 +419,9 @@ lines() { [ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" -ge "$1" ]
 	begin
 	trace threadhist --interval 50ms
 	tell "spin 1 5 32 1 1"
-	wait_for lines 1
+	eventually lines 1
 	tell "spin 1 5 32 1 1"
-	wait_for lines 2
+	eventually lines 2
 	kill -INT "$tracer"
 	wait "$tracer"
 	[ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" = 2 ]
@@ -437,7 +437,7 @@ lines() { [ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" -ge "$1" ]
 	tell load
 	trace threadhist --interval 50ms
 	tell "spin 1 5 32 1 1"
-	wait_for lines 1
+	eventually lines 1
 	echo exit >&"$in"
 	wait "${pids[-2]}"
 	start --name traced
@@ -455,9 +455,9 @@ lines() { [ "$(grep -c '"blocks":5,' "$GBPF_RUNTIME_DIR/trace.json")" -ge "$1" ]
 	gbpf trace threadhist --of "$pid" --interval 50ms --json >"$GBPF_RUNTIME_DIR/trace.json" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
-	wait_for grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
 	tell "spin 1 5 32 1 1"
-	wait_for lines 1
+	eventually lines 1
 	echo exit >&"$in"
 	wait "$tracer"
 	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
@@ -477,20 +477,20 @@ kills_gbpfd() {
 	tell "spin 1 5 32 1 1"
 	kills_gbpfd
 	tell "spin 2 5 32 1 1"
-	wait_for grep -q "does not answer" "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q "does not answer" "$GBPF_RUNTIME_DIR/trace.log"
 	start_daemon
-	wait_for has_tools 1
-	wait_for runs
+	eventually has_tools 1
+	eventually runs
 	tell "spin 1 5 32 1 1"
 	figures
 	holds 'f["blocks"] == 20 and f["warps"] == 20'
-	wait_for has_tools 0
+	eventually has_tools 0
 }
 
 @test "a tracer that is killed while gbpfd is away leaves nothing attached" {
 	begin
 	trace smmap
-	wait_for has_tools 1
+	eventually has_tools 1
 	kills_gbpfd
 	kill -9 "$tracer"
 	start_daemon
@@ -501,9 +501,9 @@ kills_gbpfd() {
 @test "a killed tracer leaves nothing attached" {
 	begin
 	trace smmap
-	wait_for has_tools 1
+	eventually has_tools 1
 	kill -9 "$tracer"
-	wait_for has_tools 0
+	eventually has_tools 0
 	tell "spin 1 5 32 1 1"
 }
 
@@ -525,7 +525,7 @@ kills_gbpfd() {
 	begin
 	trace blocktime --kernel size
 	tell size
-	wait_for grep -q "1 kernel cannot run the tool: " "$GBPF_RUNTIME_DIR/trace.log"
+	eventually grep -q "1 kernel cannot run the tool: " "$GBPF_RUNTIME_DIR/trace.log"
 	kill -INT "$tracer"
 	local status=0
 	wait "$tracer" || status=$?

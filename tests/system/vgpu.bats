@@ -124,7 +124,7 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	expect "40 of 64" b used
 	kill -9 "$pid_a"
 	returned() { expect "0 of 64" b used; }
-	wait_for returned 2>/dev/null
+	eventually returned 2>/dev/null
 	expect ok b alloc 64
 }
 
@@ -156,8 +156,8 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	expect ok b alloc 2
 	start_daemon
 	daemon=${pids[-1]}
-	wait_for tenant "$pid_a" 't["mem_used"] == 30 << 20 and t["mem_limit"] == 64 << 20'
-	wait_for tenant "$pid_b" 't["mem_used"] == 22 << 20 and t["mem_vgpu_used"] == 52 << 20'
+	eventually tenant "$pid_a" 't["mem_used"] == 30 << 20 and t["mem_limit"] == 64 << 20'
+	eventually tenant "$pid_b" 't["mem_used"] == 22 << 20 and t["mem_vgpu_used"] == 52 << 20'
 	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 14
 	expect ok b alloc 12
 	expect "64 of 64" a used
@@ -165,7 +165,7 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	expect ok b free
 	kill -9 "$pid_b"
 	returned() { expect "30 of 64" a used; }
-	wait_for returned 2>/dev/null
+	eventually returned 2>/dev/null
 }
 
 @test "memory of a process that is killed while gbpfd is away returns after the restart" {
@@ -179,7 +179,7 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	start_daemon
 	daemon=${pids[-1]}
 	returned() { expect "20 of 64" a used; }
-	wait_for returned 2>/dev/null
+	eventually returned 2>/dev/null
 	expect ok a alloc 44
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
 }
@@ -201,11 +201,11 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	start_daemon
 	daemon=${pids[-1]}
 	echo >"$dir/go"
-	wait_for event "gbpfd was restarted; try again"
+	eventually event "gbpfd was restarted; try again"
 	[ ! -s "$dir/late" ]
 	kill -CONT "$pid_a"
 	joined() { grep -qx "40 of 64" "$dir/late"; }
-	wait_for joined
+	eventually joined
 	expect ok a alloc 24
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
 }
@@ -249,7 +249,7 @@ start_heavy() { # contexts that take 24 MiB each
 	expect CUDA_ERROR_OUT_OF_MEMORY b context
 	kill -9 "$pid_a"
 	returned() { expect "24 of 64" b used; }
-	wait_for returned 2>/dev/null
+	eventually returned 2>/dev/null
 	expect ok b context
 	expect "48 of 64" b used
 }
@@ -262,7 +262,7 @@ start_heavy() { # contexts that take 24 MiB each
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 18
 	start_daemon
 	daemon=${pids[-1]}
-	wait_for tenant "$pid_a" 't["mem_overhead"] == 24 << 20 and t["mem_vgpu_used"] == 48 << 20'
+	eventually tenant "$pid_a" 't["mem_overhead"] == 24 << 20 and t["mem_vgpu_used"] == 48 << 20'
 	expect ok a alloc 16
 }
 
@@ -322,7 +322,7 @@ start_heavy() { # contexts that take 24 MiB each
 	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
 	kill -9 "$pid_a"
 	returned() { ask b pin 20 && [ "$REPLY" = ok ]; }
-	wait_for returned
+	eventually returned
 	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
 }
 
@@ -347,7 +347,7 @@ start_heavy() { # contexts that take 24 MiB each
 	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
 	kill -9 "$pid_a"
 	returned() { ask b pin 28 && [ "$REPLY" = ok ]; }
-	wait_for returned
+	eventually returned
 	expect CUDA_ERROR_OUT_OF_MEMORY b pin 1
 	run gbpf run --device soft --mem 64M --pinned 49M -- "$VGPU" pinned 48 # the vGPU of b has all
 	[ "$status" -eq 1 ]

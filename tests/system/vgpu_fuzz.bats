@@ -84,7 +84,7 @@ print(len(limited))'
 	pids+=("$fuzzer")
 	joined() { [ "$(gbpf --json ps | grep -o '"pid"' | wc -l)" -ge 2 ] || ! kill -0 "$fuzzer" 2>/dev/null; }
 	while kill -0 "$fuzzer" 2>/dev/null; do
-		wait_for joined
+		eventually joined
 		kill_daemon
 		start_daemon
 		daemon=${pids[-1]}

@@ -39,7 +39,7 @@ ended() { # PID
 		gbpf vgpu rm train
 	kill -9 "$pid_a" "$pid_b"
 	idle() { vgpu train 'v["state"] == "idle"'; }
-	wait_for idle
+	eventually idle
 	says 0 "train: removed" gbpf vgpu rm train
 	run gbpf vgpu show train
 	[ "$status" -eq 5 ]
@@ -97,7 +97,7 @@ ended() { # PID
 	start_daemon
 	daemon=${pids[-1]}
 	back() { vgpu train 'v["processes"] == 1 and v["mem"] == v["reserve"] == 0'; }
-	wait_for back
+	eventually back
 	expect "260 of 1024" a used
 	for word in NONE nonesuch '' 0; do
 		run gbpf vgpu set train --mem "$word"
@@ -117,7 +117,7 @@ ended() { # PID
 	start_daemon
 	daemon=${pids[-1]}
 	back() { vgpu train 'v["processes"] == 1 and v["devices"][0]["mem_used"] == 40 << 20 and v["wait_ns"] == 3 * 10**9'; }
-	wait_for back
+	eventually back
 	start_servers_with "--vgpu train" b
 	expect "40 of 64" b used
 	vgpu empty 'v["mem"] == 32 << 20'
@@ -136,10 +136,10 @@ ended() { # PID
 	daemon=${pids[-1]}
 	gbpf run --device soft --vgpu train -- "$VGPU" serve <<<used >"$GBPF_RUNTIME_DIR/late" 2>"$GBPF_RUNTIME_DIR/late.err" 3>&- &
 	pids+=($!)
-	wait_for event "gbpfd was restarted; try again"
+	eventually event "gbpfd was restarted; try again"
 	kill -CONT "$pid_a"
 	joined() { grep -qx "40 of 64" "$GBPF_RUNTIME_DIR/late"; }
-	wait_for joined
+	eventually joined
 }
 
 @test "rm --drain takes no new programs and removes the vGPU with its last one" {
@@ -155,12 +155,12 @@ ended() { # PID
 	start_daemon
 	daemon=${pids[-1]}
 	draining() { vgpu train 'v["state"] == "draining" and v["processes"] == 1'; }
-	wait_for draining
+	eventually draining
 	kill -9 "$pid_a"
 	gone() { run gbpf vgpu show train && [ "$status" -eq 5 ]; }
-	wait_for gone
+	eventually gone
 	saved() { ! grep -q train "$GBPF_STATE_DIR/vgpus.json"; } # by a thread of gbpfd, a moment later
-	wait_for saved
+	eventually saved
 	kill_daemon
 	start_daemon
 	run gbpf vgpu show train
@@ -314,7 +314,7 @@ PY
 	start_daemon
 	daemon=${pids[-1]}
 	back() { tenant "$pid_other" 't["mem_used"] == 800 << 20'; }
-	wait_for back
+	eventually back
 	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 2
 	expect ok other free
 	start_servers_with "--vgpu kept" kept
@@ -328,12 +328,12 @@ PY
 	expect ok a alloc 60
 	echo alloc 50 >&"$in_b"
 	asks() { vgpu train "v['waiting'] == $1"; }
-	wait_for asks 1
+	eventually asks 1
 	echo alloc 40 >&"$in_c"
-	wait_for asks 2
+	eventually asks 2
 	kill -STOP "$pid_b" # it gets its answer, and c does not take what it is about to
 	expect ok a free
-	wait_for asks 1
+	eventually asks 1
 	kill -CONT "$pid_b"
 	answer_of b
 	[ "$REPLY" = ok ]
@@ -355,7 +355,7 @@ PY
 	expect ok b alloc 60
 	echo alloc 10 >&"$in_c"
 	asks() { vgpu long 'v["waiting"] == 1'; }
-	wait_for asks
+	eventually asks
 	kill_daemon
 	expect ok b free # c looks by itself
 	answer_of c
@@ -371,7 +371,7 @@ start_part() {
 	pids+=("$program")
 	exec {go}>"$GBPF_RUNTIME_DIR/go"
 	asks() { vgpu train 'v["waiting"] == 1'; }
-	wait_for asks
+	eventually asks
 	echo go >&"$go"
 	wait "$program"
 }
@@ -421,8 +421,8 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	gbpf vgpu create plain --mem 64M
 	active fair
 	gbpf vgpu create part --compute 25
-	wait_for active vgpu_auto
-	wait_for event "a virtual GPU has a share: 'vgpu_auto' becomes the default policy"
+	eventually active vgpu_auto
+	eventually event "a virtual GPU has a share: 'vgpu_auto' becomes the default policy"
 	gbpf policy rollback # wanted
 	gbpf vgpu set part --compute 30
 	active fair
@@ -436,7 +436,7 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	start_daemon
 	active fair
 	start_servers_with "--vgpu part" a
-	wait_for event "has a share of 20 % of GPU 0, which policy fair does not keep" # gbpfd checks it after the program goes on
+	eventually event "has a share of 20 % of GPU 0, which policy fair does not keep" # gbpfd checks it after the program goes on
 	active fair
 }
 
@@ -445,7 +445,7 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	start_servers_with "--mem 64M" plain
 	active fair
 	start_servers_with "--compute 25" a
-	wait_for active vgpu_auto
+	eventually active vgpu_auto
 	run gbpf events
 	[[ "$output" != *"does not keep"* ]]
 	expect ok a alloc 20
@@ -468,10 +468,10 @@ start_full() {
 	gbpf vgpu create train --mem 200M --wait 1000s
 	start_servers_with "--vgpu train" a
 	echo alloc 60 >&"$in_a"
-	wait_for waits train 1
+	eventually waits train 1
 	expect "1000 of 1000" other used
 	nothing() { tenant "$pid_a" 't["mem_used"] == 0'; } # but while it tries
-	wait_for nothing
+	eventually nothing
 	expect ok other free
 	answer_of a
 	[ "$REPLY" = ok ]
@@ -498,11 +498,11 @@ either() {
 	start_servers_with "--vgpu two" b
 	for _ in {1..5}; do
 		echo alloc 400 >&"$in_a"
-		wait_for waits one 1
+		eventually waits one 1
 		echo alloc 400 >&"$in_b"
-		wait_for waits two 1
+		eventually waits two 1
 		expect ok other free # 524 MiB are free
-		wait_for either
+		eventually either
 		[ "$first" != a ] || break
 		# a got no processor for the 200 ms of its turn: once more.
 		answer_of b
@@ -514,7 +514,7 @@ either() {
 	[ "$first" = a ]
 	answer_of a
 	[ "$REPLY" = ok ]
-	wait_for waits two 1
+	eventually waits two 1
 	kill -9 "$pid_a"
 	answer_of b
 	[ "$REPLY" = ok ]
@@ -527,13 +527,13 @@ either() {
 	start_servers_with "--vgpu one" a
 	start_servers_with "--vgpu two" b
 	echo alloc 900 >&"$in_a"
-	wait_for waits one 1
+	eventually waits one 1
 	echo alloc 400 >&"$in_b"
-	wait_for waits two 1
+	eventually waits two 1
 	expect ok other free
 	answer_of b
 	[ "$REPLY" = ok ]
-	wait_for waits one 1 # but while it tries
+	eventually waits one 1 # but while it tries
 	kill -9 "$pid_b"
 	expect ok other free
 	answer_of a
@@ -545,7 +545,7 @@ either() {
 	gbpf vgpu create train --mem 200M --wait 300ms
 	start_servers_with "--vgpu train" a
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
-	wait_for event "cuMemAlloc of 60 MiB refused: the GPU is full, 0 of 200 MiB of the limit are in use"
+	eventually event "cuMemAlloc of 60 MiB refused: the GPU is full, 0 of 200 MiB of the limit are in use"
 	expect ok a alloc 20
 	gbpf vgpu set train --wait none
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
@@ -562,7 +562,7 @@ either() {
 		start_servers_with "--vgpu train" "taker$((++n))"
 		local in=in_taker$n
 		echo "take-$kind" >&"${!in}"
-		wait_for waits train $n
+		eventually waits train $n
 	done
 	expect ok other free
 	for ((; n; n--)); do
@@ -570,7 +570,7 @@ either() {
 		echo "$n: $REPLY"
 		[ "$REPLY" = ok ]
 	done
-	wait_for waits train 0
+	eventually waits train 0
 }
 
 @test "memory that a pool keeps ends the wait of another thread while the GPU is full" {
@@ -599,12 +599,12 @@ either() {
 	gbpf vgpu create train --mem 1000M --wait 1000s
 	start_servers_with "--vgpu train" a
 	echo alloc 400 >&"$in_a"
-	wait_for waits train 1
+	eventually waits train 1
 	expect ok other free
 	answer_of a
 	[ "$REPLY" = ok ]
 	echo alloc 500 >&"$in_a"
-	wait_for waits train 1
+	eventually waits train 1
 	kill -9 "$pid_other"
 	answer_of a
 	[ "$REPLY" = ok ]
@@ -615,7 +615,7 @@ either() {
 	gbpf vgpu create train --mem 200M --wait 1000s
 	start_servers_with "--vgpu train" a
 	echo alloc 60 >&"$in_a"
-	wait_for waits train 1
+	eventually waits train 1
 	kill_daemon
 	expect ok other free
 	answer_of a
@@ -630,7 +630,7 @@ start_late() {
 	expect ok other alloc 600
 	gbpf run --device soft --mem 600M --reserve 500M -- "$VGPU" serve <<<"alloc 500" >"$GBPF_RUNTIME_DIR/late" 2>&1 3>&- &
 	pids+=($!)
-	wait_for event "waits: admit of the policy returned queue"
+	eventually event "waits: admit of the policy returned queue"
 	! grep -q . "$GBPF_RUNTIME_DIR/late"
 	allocated() { [ "$(tail -n 1 "$GBPF_RUNTIME_DIR/late")" = ok ]; }
 }
@@ -638,11 +638,11 @@ start_late() {
 @test "a policy may queue a program until another one has ended and its reservation is free" {
 	start_late
 	kill -9 "$pid_other"
-	wait_for allocated
+	eventually allocated
 }
 
 @test "a policy may queue a program until another one frees memory" {
 	start_late
 	expect ok other free
-	wait_for allocated
+	eventually allocated
 }

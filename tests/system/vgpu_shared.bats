@@ -36,7 +36,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	charged a 10
 	charged b 0 10
 	kill_server a
-	wait_for charged b 10
+	eventually charged b 10
 	expect "10 of 64" b used
 	expect ok b alloc 54
 	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 1
@@ -54,15 +54,15 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok a share 10
 	opened_by b c
 	kill_server a
-	wait_for used_is 10 64 b
-	wait_for charged b 10 || {
+	eventually used_is 10 64 b
+	eventually charged b 10 || {
 		first=c second=b
 		charged c 10
 	}
 	charged "$second" 0 10
 	expect ok "$first" close
 	expect "10 of 64" "$second" used # at every moment
-	wait_for charged "$second" 10
+	eventually charged "$second" 10
 	charged "$first" 0
 	expect "10 of 64" "$first" used
 	expect ok "$second" close
@@ -76,9 +76,9 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok a share 10
 	opened_by b c
 	kill_server a
-	wait_for charged b 10
+	eventually charged b 10
 	kill_server b
-	wait_for charged c 10
+	eventually charged c 10
 	expect "10 of 64" c used
 	kill_server c
 	start_servers 64 d
@@ -94,7 +94,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	charged b 0 20
 	expect ok b alloc 2
 	kill_server a
-	wait_for charged b 22
+	eventually charged b 22
 	expect "16 of 16" b used # all that the program can see of it
 	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 1
 	expect ok b free
@@ -111,7 +111,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	opened_by b
 	charged b 0 10
 	kill_server a
-	wait_for used_is 0 64 b # the import was not noted
+	eventually used_is 0 64 b # the import was not noted
 	charged b 0 10
 	expect ok b close
 	charged b 0
@@ -119,7 +119,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok c share 10
 	opened_by b
 	kill_server c
-	wait_for charged b 10
+	eventually charged b 10
 }
 
 @test "virtual memory is charged to the importer of its descriptor" {
@@ -129,7 +129,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok b open-chunk 6
 	charged b 0 6
 	kill_server a
-	wait_for charged b 6
+	eventually charged b 6
 	expect "6 of 64" b used
 	expect ok b close-chunk 6
 	charged b 0
@@ -143,7 +143,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok b open-pool
 	charged b 0 10
 	kill_server a
-	wait_for charged b 10
+	eventually charged b 10
 	expect "10 of 128" b used
 	expect ok b free-imported
 	charged b 0
@@ -156,7 +156,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok a share 10
 	opened_by b
 	expect ok a free-shared
-	wait_for charged b 10
+	eventually charged b 10
 	charged a 0
 	expect "10 of 64" a used
 	expect ok b close
@@ -172,11 +172,11 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	kill_server a
 	start_daemon
 	daemon=${pids[-1]}
-	wait_for charged b 10
+	eventually charged b 10
 	expect "10 of 64" b used
 	kill_daemon
 	start_daemon
-	wait_for charged b 10
+	eventually charged b 10
 	expect "10 of 64" b used
 	expect ok b close
 	expect "0 of 64" b used
@@ -188,7 +188,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	start_servers 64 b
 	expect ok a share 10
 	opened_by b
-	wait_for charged b 10 # ten seconds after gbpfd has started
+	eventually charged b 10 # ten seconds after gbpfd has started
 	expect "10 of 64" b used
 	kill_server a
 	expect ok b close
@@ -213,10 +213,10 @@ restart_daemon() {
 		1) kill_server "a$i" && kill_daemon && restart_daemon ;;
 		2) kill_server "a$i" ;;
 		esac
-		wait_for charged "b$i" 10
+		eventually charged "b$i" 10
 		expect "18 of 64" keeper used
 		charged keeper 8
 		kill_server "b$i"
-		wait_for used_is 8 64 keeper
+		eventually used_is 8 64 keeper
 	done
 }

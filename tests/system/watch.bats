@@ -20,7 +20,7 @@ print(next(t["stats"]["request_p50_ns"] for t in d["tenants"] if t["class"] == "
 import json, sys
 d = json.load(sys.stdin)
 print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency"))')" -ge 30 ]; }
-	wait_for served
+	eventually served
 	good=$(p50)
 	echo "P50 under lc_first: $good us"
 	[ "$good" -gt 0 ]
@@ -42,7 +42,7 @@ assert [v["name"] for v in d["versions"] if v["state"] == "active"] == ["lc_firs
 	mkdir -p -m 700 "$GBPF_STATE_DIR"
 	GBPF_POINT=daemon.durable.written:kill "$gbpfd_points" --foreground --device soft >"$GBPF_RUNTIME_DIR/points.log" 2>&1 3>&- &
 	pids+=($!)
-	wait_for serves "${pids[0]}" "$GBPF_RUNTIME_DIR/control.sock"
+	eventually serves "${pids[0]}" "$GBPF_RUNTIME_DIR/control.sock"
 	run gbpf policy swap lc_first --watch 1h --rollback-if 'launches>=1' --detach
 	[ "$status" -ne 0 ]
 	status=0
@@ -57,5 +57,5 @@ d = json.load(sys.stdin)
 assert (d["name"], d["state"], d["resumed"]) == ("lc_first", "watching", True), d'
 	gbpf run --device soft -- "$SAMPLES/kernels" vecadd
 	rolled_back() { gbpf events | grep -q "'lc_first' version .* is rolled back"; }
-	wait_for rolled_back
+	eventually rolled_back
 }
