@@ -14,22 +14,19 @@ load helper
 }
 
 @test "the same under --json" {
-	run --separate-stderr "$GBPF" --json ps
-	[ "$status" -eq 3 ]
+	run -3 --separate-stderr "$GBPF" --json ps
 	[ -z "$stderr" ]
 	json 'd["error"]["code"] == "unreachable" and d["error"]["exit"] == 3 and d["error"]["hint"]'
 }
 
 @test "--socket takes the place of the runtime directory" {
-	run --separate-stderr "$GBPF" --socket /nonexistent/control.sock ps
-	[ "$status" -eq 3 ]
+	run -3 --separate-stderr "$GBPF" --socket /nonexistent/control.sock ps
 	[[ "$stderr" == *"/nonexistent"* ]]
 }
 
 @test "a stale socket file is not a daemon" {
 	python3 -c 'import socket,sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1])' "$GBPF_RUNTIME_DIR/control.sock"
-	run --separate-stderr "$GBPF" ps
-	[ "$status" -eq 3 ]
+	run -3 --separate-stderr "$GBPF" ps
 }
 
 # A server that gives the answers of its arguments.
@@ -53,26 +50,23 @@ END
 
 @test "a daemon that does not answer is a timeout, code 8" {
 	serve silent
-	run --separate-stderr "$GBPF" --timeout 300ms ps
+	run -8 --separate-stderr "$GBPF" --timeout 300ms ps
 	kill $server 2>/dev/null || true
-	[ "$status" -eq 8 ]
 }
 
 @test "a daemon of another protocol is refused with both numbers" {
 	serve '{"id":1,"error":{"code":"protocol","exit":1,"message":"protocol 1 is not spoken here, but 7","hint":""}}'
-	run --separate-stderr "$GBPF" ps
+	run ! --separate-stderr "$GBPF" ps
 	kill $server 2>/dev/null || true
 	echo "$status $stderr"
-	[ "$status" -ne 0 ]
 	[[ "$stderr" == *7* ]]
 }
 
 @test "garbage from the socket is an error, not a crash" {
 	serve '{{{{ not json'
-	run --separate-stderr "$GBPF" --timeout 2 ps
+	run ! --separate-stderr "$GBPF" --timeout 2 ps
 	kill $server 2>/dev/null || true
 	echo "$status $stderr"
-	[ "$status" -ge 1 ]
 	[ "$status" -le 8 ]
 	[[ "$stderr" == "gbpf: "* ]]
 }

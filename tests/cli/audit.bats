@@ -26,8 +26,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	json '[e["kind"] for e in d["events"]] == ["serve", "policy.swap", "policy.rollback", "off", "on", "policy.unload"]'
 	json "all(e['uid'] == $(id -u) and e['pid'] > 0 for e in d['events'])"
 	json 'd["events"][1]["hash"] != d["events"][2]["hash"] and len(d["events"][1]["hash"]) == 16'
-	run "$GBPF" --json policy show 2
-	hash=$(python3 -c 'import json,sys; print(json.loads(sys.argv[1])["hash"])' "$output")
+	hash=$(eventually gets 'd["hash"]' "$GBPF" policy show 2)
 	run "$GBPF" --json events --audit
 	json "d['events'][1]['hash'] == '$hash'"
 	grep -q "audit: action=policy.swap uid=$(id -u) pid=[0-9]* hash=$hash: 'good'" "$GBPF_RUNTIME_DIR/gbpfd.log"
@@ -71,9 +70,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	chown 65534 own
 	XDG_RUNTIME_DIR="$cli_dir/own" other run --name guest -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --kernel-us 100 --blocks 1 >/dev/null 3>&- &
 	guest=$!
-	guest_runs() { "$GBPF" ps | grep -q guest; }
-	eventually guest_runs
-	tenant=$("$GBPF" --json ps | python3 -c 'import json,sys; print(next(t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == "guest"))')
+	tenant=$(pid_of guest)
 	"$GBPF" set "$tenant" --weight 50
 	for weight in $(seq 101 130); do
 		other -q set "$tenant" --weight "$weight"

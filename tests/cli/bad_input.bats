@@ -92,8 +92,7 @@ needs_mount() {
 	for command in nosuchcommand ./nosuchfile ''; do
 		run -127 "$GBPF" run --device soft "$command"
 	done
-	run "$GBPF" ps
-	[ "$status" -eq 3 ]
+	run -3 "$GBPF" ps
 }
 
 @test "gbpfd refuses another protocol with both numbers, and serves on" {
@@ -107,8 +106,7 @@ needs_mount() {
 	END
 	echo "$output"
 	json '"4711" in d["error"]["message"] and "1" in d["error"]["message"] and d["error"]["hint"]'
-	run "$GBPF" ps
-	[ "$status" -eq 0 ]
+	"$GBPF" -q status
 }
 
 @test "objects with flipped bytes never crash gbpfd nor change what is active, unless they are accepted" {
@@ -219,9 +217,8 @@ ptx_loader() {
 	"$GBPF" policy swap fifo
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
 	kill -KILL "$pid"
-	wait_for ended "$pid"
-	run "$GBPF" ps
-	[ "$status" -eq 3 ]
+	eventually ended "$pid"
+	run -3 "$GBPF" ps
 	daemon
 	run "$GBPF" events
 	[[ "$output" == *"restore: 'fifo'"* ]]

@@ -37,7 +37,7 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	"$GBPF" run --device soft --name web -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
 	eventually grep -q ready out
 	local pid
-	pid=$("$GBPF" --json ps | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')
+	pid=$(pid_of web)
 	[ "$("$GBPF" completion words -- set "")" = "$pid	web" ]
 	"$GBPF" policy load fifo
 	"$GBPF" policy swap fair

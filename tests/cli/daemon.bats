@@ -28,20 +28,17 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	pid=$(pid_of_daemon)
 	run "$GBPF" shutdown
 	[ "$status" -eq 0 ]
-	wait_for ended "$pid"
-	run "$GBPF" ps
-	[ "$status" -eq 3 ]
+	eventually ended "$pid"
+	run -3 "$GBPF" ps
 }
 
 @test "an empty list says so on standard error" {
-	run --separate-stderr "$GBPF" ps
-	[ "$status" -eq 0 ]
+	run -0 --separate-stderr "$GBPF" ps # settled: no program has used the GPU
 	[ -z "$output" ]
 	[[ "$stderr" == *"gbpf run"* ]]
-	run --separate-stderr "$GBPF" -q ps
+	run --separate-stderr "$GBPF" -q ps # settled: likewise
 	[ -z "$stderr" ]
-	run "$GBPF" --json ps
-	json 'd == {"schema": "gbpf.ps/1", "tenants": []}'
+	eventually shows 'd == {"schema": "gbpf.ps/1", "tenants": []}' "$GBPF" ps
 }
 
 @test "fair is the policy to begin with" {
@@ -126,15 +123,12 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	run "$GBPF" --json policy swap good.bpf.o
 	[ "$status" -eq 0 ]
 	json 'd["schema"] == "gbpf.policy.swap/1" and d["name"] == "good" and d["version"] > 0 and "flip_ns" in d'
-	run "$GBPF" policy show
-	[[ "$output" == "good@"*active* ]]
-	[[ "$output" == *submit* ]]
-	[[ "$output" == *retire* ]]
-	[[ "$output" == *seen* ]]
-	run "$GBPF" --json policy show
-	json 'd["license"] == "Apache-2.0" and {h["hook"] for h in d["hooks"]} == {"submit", "retire"}'
-	run "$GBPF" policy show 4711
-	[ "$status" -eq 5 ]
+	eventually prints '(?s)\Agood@.*active' "$GBPF" policy show
+	for word in submit retire seen; do
+		eventually prints "$word" "$GBPF" policy show
+	done
+	eventually shows 'd["license"] == "Apache-2.0" and {h["hook"] for h in d["hooks"]} == {"submit", "retire"}' "$GBPF" policy show
+	run -5 "$GBPF" policy show 4711
 }
 
 @test "list marks the active one" {
@@ -219,15 +213,14 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	[ "$(id -u)" -eq 0 ] || skip "needs root to become another user"
 	chmod 755 "$cli_dir" "$GBPF_RUNTIME_DIR"
 	other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
-	run other --json ps
-	[ "$status" -eq 0 ]
+	run -0 other --json ps
 	for words in "policy swap fifo" "policy unload" "policy rollback" off on shutdown; do
 		run --separate-stderr other $words
 		echo "$words: $status $stderr"
 		[ "$status" -eq 6 ]
 		[[ "$stderr" == "gbpf: "* ]]
 	done
-	"$GBPF" ps
+	"$GBPF" -q status
 }
 
 @test "a second gbpfd is refused" {
@@ -244,8 +237,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	run "$GBPF" --socket "$other" --json status
 	json 'd["runtime_dir"].endswith("/other")'
 	"$GBPF" --socket "$other" -q shutdown
-	run "$GBPF" ps
-	[ "$status" -eq 0 ]
+	"$GBPF" -q status
 }
 
 @test "a runtime directory that is a file is a failure of run, with what to do" {
@@ -256,11 +248,10 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 
 @test "ps says that gBPF is switched off" {
 	"$GBPF" off
-	run --separate-stderr "$GBPF" ps
-	[ "$status" -eq 0 ]
+	run -0 --separate-stderr "$GBPF" ps # settled: gbpfd answers `off` when it is off
 	[[ "$stderr" == *"switched off"*"gbpf on"* ]]
 	"$GBPF" on
-	run --separate-stderr "$GBPF" ps
+	run --separate-stderr "$GBPF" ps # settled: likewise for `on`
 	[[ "$stderr" != *"switched off"* ]]
 }
 

@@ -69,8 +69,7 @@ refused() {
 	[[ "$output" == "swapped fifo@"*"lc_first@"*"volatile"* ]]
 	[ "$(active_name)" = lc_first ]
 	mend_store
-	run "$GBPF" --json policy show
-	json 'd["volatile"] == True'
+	eventually shows 'd["volatile"] == True' "$GBPF" policy show
 	"$GBPF" off # writes the state
 	"$GBPF" on
 	restart

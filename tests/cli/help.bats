@@ -62,11 +62,9 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 }
 
 @test "a misspelt option names the nearest" {
-	run --separate-stderr "$GBPF" ps --whhy
-	[ "$status" -eq 2 ]
+	run -2 --separate-stderr "$GBPF" ps --whhy
 	[[ "$stderr" == *"'--whhy'. Did you mean '--why'?"* ]]
-	run --separate-stderr "$GBPF" ps --jsn
-	[ "$status" -eq 2 ]
+	run -2 --separate-stderr "$GBPF" ps --jsn
 	[[ "$stderr" == *"Did you mean '--json'?"* ]]
 	run --separate-stderr "$GBPF" events --follw
 	[ "$status" -eq 2 ]
@@ -129,9 +127,9 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 @test "colour only when asked for, and not under NO_COLOR" {
 	run "$GBPF" nosuch
 	[[ "$output" != *$'\033'* ]]
-	run "$GBPF" --color always ps
+	run -3 "$GBPF" --color always ps
 	[[ "$output" == *$'\033'* ]]
-	NO_COLOR=1 run "$GBPF" --color auto ps
+	NO_COLOR=1 run -3 "$GBPF" --color auto ps
 	[[ "$output" != *$'\033'* ]]
 }
 

@@ -75,11 +75,8 @@ exec(compile(text.replace("gbpf = load_gbpf()", "gbpf = None"), here, "exec"))'
 	local learns=$!
 	GBPF_HINT=off "$GBPF" run --device soft --class latency --name silent -- python3 -c "$periodic" "$SAMPLES/hinted.py" 1000 400 3>&- &
 	local silent=$!
-	hints() { "$GBPF" --json ps | python3 -c 'import json, sys
-print(*[t["stats"]["hints"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]])' "$1"; }
-	some() { [ "$(hints learns)" -ge 2 ]; }
-	eventually some
-	[ "$(hints silent)" = 0 ]
+	eventually tenant learns 't["stats"]["hints"] >= 2'
+	eventually tenant silent 't["stats"]["hints"] == 0'
 	kill "$learns" "$silent"
 	ended() { wait "$1" || [ $? = 143 ]; }
 	ended "$learns"

@@ -12,10 +12,8 @@ prepare() {
 	"$GBPF" policy swap leases.bpf.o >/dev/null
 }
 
-note() { # NUMBER
-	"$GBPF" --json policy show | python3 -c 'import json,sys; print(json.load(sys.stdin)["counters"]["notes"][int(sys.argv[1])])' "$1"
-}
-more_than() { [ "$(note "$1")" -gt "$2" ]; }
+# notes NUMBER MIN: waits until the policy's counter of the number has reached MIN.
+notes() { eventually shows "d['counters']['notes'][$1] >= $2" "$GBPF" policy show; }
 
 # word: leases on the batch program's page now.
 words() {
@@ -48,7 +46,7 @@ finish() {
 	run "$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 30 --requests 60
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"wrong 0"* ]]
-	more_than 0 0
+	notes 0 1
 	eventually nothing_stands
 	finish
 }
@@ -58,7 +56,7 @@ finish() {
 	run "$GBPF" run --class latency --name web -- "$SAMPLES/hinted" 40 30
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"wrong 0"* ]]
-	more_than 2 0
+	notes 2 1
 	eventually nothing_stands
 	finish
 }
@@ -67,7 +65,7 @@ finish() {
 	prepare
 	"$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 1000 >web.out 2>&1 &
 	eventually grep -q ready web.out
-	eventually more_than 0 0
+	notes 0 1
 	for p in $(cli_processes); do
 		case $(readlink "/proc/$p/exe") in */lcserve) kill -9 "$p" ;; esac
 	done

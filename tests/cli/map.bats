@@ -6,7 +6,7 @@ setup() {
 	test_policies .
 	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
 	eventually grep -q ready batch.out
-	pid=$("$GBPF" ps --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')
+	pid=$(eventually gets 'd["tenants"][0]["pid"]' "$GBPF" ps)
 }
 
 # The policy with a map of each kind, used by the program that runs.

@@ -4,9 +4,8 @@ load helper
 
 SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
 
-pid_of() { "$GBPF" --json ps | python3 -c 'import json,sys
-p = [t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1] and t["stats"]["launches"] > 10]
-print(p[0]) if p else sys.exit(1)' "$1"; }
+# working NAME [BUT]: prints the process number of the program, another than BUT, as soon as it has launched more than 10 times.
+working() { eventually gets "[t['pid'] for t in d['tenants'] if t['name'] == '$1' and t['pid'] != ${2:-0} and t['stats']['launches'] > 10][0]" "$GBPF" ps; }
 told() { "$GBPF" events | grep -q "$1"; }
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
@@ -22,7 +21,7 @@ prepare() {
 }
 crash() {
 	local pid
-	pid=$(pid_of "$1")
+	pid=$(working "$1")
 	kill -9 "$pid"
 	eventually told "pid $pid) has failed in its shared lane\|pid $pid) failed in the shared lane"
 }
@@ -32,9 +31,8 @@ crash_beside_good() {
 	prepare
 	start bad
 	start good --restart 3
-	eventually pid_of bad
-	eventually pid_of good
-	first=$(pid_of good)
+	working bad
+	first=$(working good)
 	crash bad
 }
 
@@ -42,12 +40,10 @@ crash_beside_good() {
 	crash_beside_good
 	eventually told "good (pid $first) may fail: bad (pid [0-9]*) has failed in its shared lane"
 	eventually grep -q 'gbpf: bad (pid [0-9]*) has failed in its shared lane: CUDA calls of this program may fail now' good.err
-	"$GBPF" ps --why | grep -q 'may fail: bad (pid'
+	eventually prints 'may fail: bad \(pid' "$GBPF" ps --why
 	kill -9 "$first"
 	eventually grep -q "ended with code 137, and bad (pid [0-9]*) has failed in its shared lane: starting it again (1 of 1)" good.err
-	eventually pid_of good
-	second=$(pid_of good)
-	[ "$second" != "$first" ]
+	second=$(working good "$first")
 	kill -9 "$second" # by itself this time
 	rc=0
 	wait "$good_runner" || rc=$?
@@ -71,7 +67,7 @@ crash_beside_good() {
 	start kept --restart 3 --weight 7
 	start alone --restart 3
 	for n in bad kept alone; do
-		eventually pid_of "$n" >/dev/null
+		working "$n"
 	done
 	kill -9 "$(pid_of alone)"
 	rc=0

@@ -5,22 +5,19 @@ SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
 
 names() { for f in "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o; do basename "$f" .bpf.o; done; }
 
-# launches NAME: of the program, so far.
-launches() {
-	"$GBPF" --json ps | python3 -c 'import json,sys
-print([t.get("stats", {}).get("launches", 0) for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]][0])' "$1"
-}
+# launches NAME: prints how often the program has launched so far, at least once.
+launches() { eventually gets "[t['stats']['launches'] for t in d['tenants'] if t['name'] == '$1'][0]" "$GBPF" ps; }
 
-# beyond NAME N: it has launched more than N times.
-beyond() { [ "$(launches "$1")" -gt "$2" ]; }
+# passes NAME N: waits until the program has launched more than N times.
+passes() { eventually tenant "$1" "t['stats']['launches'] > $2"; }
 
 start_both() {
 	"$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 20 >web.out 2>web.err 3>&- &
 	web=$!
 	"$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" --kernel-us 300 >train.out 2>train.err 3>&- &
 	train=$!
-	eventually beyond web 10
-	eventually beyond train 10
+	passes web 10
+	passes train 10
 }
 
 # They check what they compute, and say so when they end.
@@ -37,8 +34,7 @@ stop_both() {
 
 # No helper failed and no verdict was out of range; a busy machine may be slow.
 no_errors() {
-	run "$GBPF" --json policy show
-	json 'd["name"] == "'"$1"'" and not [k for k in ("helper_errors", "verdict_errors") if d["counters"][k]]'
+	eventually shows 'd["name"] == "'"$1"'" and not [k for k in ("helper_errors", "verdict_errors") if d["counters"][k]]' "$GBPF" policy show
 }
 
 @test "under every policy both go on, without an error" {
@@ -46,8 +42,8 @@ no_errors() {
 	for p in $(names); do
 		"$GBPF" policy swap "$p"
 		w=$(launches web) t=$(launches train)
-		eventually beyond web "$((w + 20))"
-		eventually beyond train "$((t + 3))"
+		passes web "$((w + 20))"
+		passes train "$((t + 3))"
 		no_errors "$p"
 	done
 	stop_both
@@ -61,18 +57,13 @@ no_errors() {
 		done
 	done
 	w=$(launches web) t=$(launches train)
-	eventually beyond web "$((w + 20))"
-	eventually beyond train "$((t + 3))"
+	passes web "$((w + 20))"
+	passes train "$((t + 3))"
 	no_errors "$p"
 	stop_both
 	run "$GBPF" events
 	[[ "$output" != *"verdict"* ]]
 	[[ "$output" != *"did not load"* ]]
-}
-
-lane_of() {
-	"$GBPF" --json ps | python3 -c 'import json,sys
-print([t["lane"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]][0])' "$1"
 }
 
 # What auto has stored of a batch program says that it leaves soon, for which 90 % of its time are needed; the next ones count, too.
@@ -85,18 +76,18 @@ sys.exit(not any(e["value"]["soon_ns"] * 100 > e["value"]["seen_ns"] * 92 for e 
 	"$GBPF" run --device soft true
 	"$GBPF" policy swap auto
 	"$GBPF" run --device soft --class batch --name first -- "$SAMPLES/batch" --kernel-us 100 >first.out 3>&- &
-	eventually beyond first 10
-	[ "$(lane_of first)" = process ]
+	passes first 10
+	eventually tenant first 't["lane"] == "process"'
 	eventually leaves_soon # what it began with counts for little then
 	kill $!
 	wait $!
 	"$GBPF" run --device soft --class batch --name second -- "$SAMPLES/batch" --kernel-us 100 >second.out 3>&- &
 	batch=$!
-	eventually beyond second 10
-	[ "$(lane_of second)" = shared ]
+	passes second 10
+	eventually tenant second 't["lane"] == "shared"'
 	"$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 20 >web.out 3>&- &
-	eventually beyond web 20
-	[ "$(lane_of web)" = shared ]
+	passes web 20
+	eventually tenant web 't["lane"] == "shared"'
 	kill $!
 	wait $!
 	kill "$batch"

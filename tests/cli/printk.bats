@@ -33,11 +33,11 @@ setup() {
 	[[ "$output" == *"500 printed lines left out"* ]]
 }
 
-# events PATTERN: number of print events with it.
-prints() { "$GBPF" events --since 1h | grep ' print ' | grep -c -- "$1" || true; }
+# n_prints PATTERN: number of print events with it.
+n_prints() { "$GBPF" events --since 1h | grep ' print ' | grep -c -- "$1" || true; }
 
-# prints_of PATTERN: there is such a print event.
-printed() { [ "$(prints "$1")" -gt 0 ]; }
+# printed PATTERN: there is such a print event.
+printed() { [ "$(n_prints "$1")" -gt 0 ]; }
 
 @test "events has the lines of gbpfd's hooks and of programs, within the budget" {
 	"$GBPF" run --device soft --name job "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
@@ -50,13 +50,12 @@ printed() { [ "$(prints "$1")" -gt 0 ]; }
 	eventually printed "lines left out"
 	# In each second at most 16 lines of a process; a second of the clock more at either end.
 	begin=$(date +%s)
-	n=$(prints "submit: kind")
+	n=$(n_prints "submit: kind")
 	eventually eval '[ "$(($(date +%s) - begin))" -ge 3 ]'
-	m=$(prints "submit: kind")
+	m=$(n_prints "submit: kind")
 	passed=$(($(date +%s) - begin))
 	[ "$((m - n))" -le "$((16 * (passed + 2)))" ]
-	run "$GBPF" --json policy show
-	json 'd["counters"]["helper_errors"] == 0 and d["counters"]["notes"][0] > 0'
+	eventually shows 'd["counters"]["helper_errors"] == 0 and d["counters"]["notes"][0] > 0' "$GBPF" policy show
 	kill "$job"
 	wait "$job" || true
 	grep -q "wrong 0" batch.out

@@ -25,11 +25,9 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	[ "$output" = "attached blocks as tool 1: 1 kernel of 1 program" ]
 	eventually count_above 1 0
 	eventually count_above 1 "$(count 1)"
-	run --separate-stderr "$GBPF" probe ls
-	[[ "${lines[1]}" =~ ^\ *1\ +blocks\ +attached\ +all\ +\*\ .*\ 1\ +1\ +ptx\ 1\ +0\ +0\ +0\ +[-0-9.%]+\ +all\ +-\ +-$ ]]
-	run "$GBPF" probe ls --json
-	json 'd["schema"] == "gbpf.probe.ls/1" and d["probes"][0]["tenants"][0]["name"] == "batch"'
-	json 'd["probes"][0]["forms"] == {"ptx": 1, "stub": 0, "brackets": 0}'
+	eventually prints '\A.*\n *1 +blocks +attached +all +\* .* 1 +1 +ptx 1 +0 +0 +0 +[-0-9.%]+ +all +- +-$' "$GBPF" probe ls
+	eventually shows 'd["schema"] == "gbpf.probe.ls/1" and d["probes"][0]["tenants"][0]["name"] == "batch"' "$GBPF" probe ls
+	eventually shows 'd["probes"][0]["forms"] == {"ptx": 1, "stub": 0, "brackets": 0}' "$GBPF" probe ls
 	run --separate-stderr "$GBPF" probe detach 1
 	echo "$output $stderr"
 	[[ "$output" == "detached tool 1 (blocks)"* ]] # on a busy machine the program may answer later than in 1 s
@@ -72,8 +70,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	echo "$output"
 	[ "$output" = "swapped blocks as tool 2: 1 kernel of 1 program" ]
 	eventually count_above 2 0
-	is_alone() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([p["id"] for p in json.load(sys.stdin)["probes"]])')" = "[2]" ]; }
-	eventually is_alone
+	eventually shows '[p["id"] for p in d["probes"]] == [2]' "$GBPF" probe ls
 	run --separate-stderr "$GBPF" probe swap 1 blocks.bpf.o
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"there is no tool 1"* ]]
@@ -89,10 +86,17 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	"$GBPF" -q probe attach warps.bpf.o --to batch
 	"$GBPF" -q probe attach warps.bpf.o --to 0
 	start_batch other
-	has_two() { [ "$("$GBPF" probe ls --json | python3 -c 'import json,sys; print([len(p["tenants"]) for p in json.load(sys.stdin)["probes"]])')" = "[2, 1, 1]" ]; }
-	eventually has_two
+	eventually shows '[sorted(t["name"] for t in p["tenants"]) for p in d["probes"]] == [["batch", "other"], ["batch"], ["batch"]]' \
+		"$GBPF" probe ls
 	run --separate-stderr "$GBPF" probe detach --all
+	# Tool 3 ends with the session of tenant 0. Shows whether that has happened.
 	echo "$status: $output $stderr"
+	"$GBPF" events
+	cat batch.out other.out
+	[ "$status" -eq 0 ]
+	[[ "${lines[0]}" == "detached tool 1 (blocks)"* ]]
+	[[ "${lines[1]}" == "detached tool 2 (warps)"* ]]
+	[[ "${lines[2]}" == "detached tool 3 (warps)"* ]]
 	[ "${#lines[@]}" -eq 3 ]
 }
 
@@ -131,27 +135,18 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	run --separate-stderr "$GBPF" probe coverage
 	[ "$status" -eq 3 ]
 	start_batch
-	launched() { "$GBPF" probe coverage batch | grep -q ptx; }
-	eventually launched
-	run --separate-stderr "$GBPF" probe coverage batch
-	echo "$output"
-	[ "$status" -eq 0 ]
-	[[ "${lines[0]}" =~ ^\ *PID\ +PROGRAM\ +KERNEL\ +FORM\ +LAUNCHES\ +"IN GRAPHS"\ +SHARE\ +"GPU TIME"\ +WHY$ ]]
-	[[ "${lines[1]}" =~ \ batch\ .*\ ptx\ .*100.0\ %.*\ -$ ]]
-	[[ "${lines[-1]}" =~ ^[0-9]+\ batch:\ ptx\ 100.0\ %\ of\ launches ]]
-	run "$GBPF" probe coverage --json
-	json 'd["schema"] == "gbpf.probe.coverage/1" and d["tenants"][0]["forms"]["ptx"]["share"] == 1'
+	local head='\A *PID +PROGRAM +KERNEL +FORM +LAUNCHES +IN GRAPHS +SHARE +GPU TIME +WHY\n'
+	eventually prints "$head"'.* batch .* ptx .*100\.0 %.* -\n(.*\n)*[0-9]+ batch: ptx 100\.0 % of launches.*\n\Z' "$GBPF" probe coverage batch
+	eventually shows 'd["schema"] == "gbpf.probe.coverage/1" and d["tenants"][0]["forms"]["ptx"]["share"] == 1' "$GBPF" probe coverage
 	run --separate-stderr "$GBPF" probe coverage none
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"no program 'none' runs under gBPF"* ]]
 }
 
-launched() { "$GBPF" ps 2>/dev/null | grep -q reduction; }
-
 @test "waits at barriers are each warp's own, also of blocks that share a multiprocessor" {
 	"$GBPF" run --device soft --name reduction -- "$GBPF_PREFIX/lib/gbpf/samples/kernels" --repeat 1000000 --size 4096 \
 		reduction >reduction.out 2>&1 3>&- &
-	eventually launched
+	eventually tenant reduction True
 	run --separate-stderr "$GBPF" trace barwait --of reduction --kernel reduction --time 300ms --json
 	echo "$output"
 	[ "$status" -eq 0 ]

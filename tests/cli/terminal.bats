@@ -36,21 +36,21 @@ start_named() {
 @test "a table fits the terminal: long names are shortened; a pipe gets all of them" {
 	local name=a-service-with-a-name-of-some-fifty-characters-in-all
 	start_named $name
-	"$GBPF" --color never ps | grep -q " $name "
-	run on_terminal 250 "$GBPF" --color never ps
+	eventually prints " $name " "$GBPF" --color never ps
+	run on_terminal 250 "$GBPF" --color never ps # settled: the only program is listed, and its figures do not matter
 	[[ "$output" == *" $name "* ]]
-	run on_terminal 100 "$GBPF" --color never ps
+	run on_terminal 100 "$GBPF" --color never ps # settled: likewise
 	echo "$output"
 	[ "$(widest "$output")" -le 100 ]
 	[[ "$output" == *"a-serv"*"… "* ]]
-	COLUMNS=90 run "$GBPF" --color never ps
-	[[ "$output" == *" $name "* ]]
+	COLUMNS=90 eventually prints " $name " "$GBPF" --color never ps
 }
 
 @test "wide characters are counted as the terminal shows them" {
 	start_named "$(printf '\u4e2d\u6587\u4e2d\u6587\u4e2d\u6587')"
 	start_named plain
-	run on_terminal 250 "$GBPF" --color never ps
+	eventually shows 'len(d["tenants"]) == 2' "$GBPF" ps
+	run on_terminal 250 "$GBPF" --color never ps # settled: both programs are listed, and their figures do not matter
 	echo "$output"
 	[ "$(python3 -c 'import sys, unicodedata
 w = lambda t: sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in t)
@@ -85,7 +85,7 @@ print(len({cut(l).split()[0] for l in lines}))' "$output")" = 1 ]
 @test "-q: what succeeds says nothing; data and errors are printed" {
 	start_named quiet
 	local pid
-	pid=$("$GBPF" --json ps | python3 -c 'import json,sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')
+	pid=$(pid_of quiet)
 	cp "$GBPF_PREFIX/lib/gbpf/policies/fair.bpf.o" fair.bpf.o
 	for words in "policy swap fair" "policy swap fifo" "policy rollback" "set $pid --weight 7" "off" "on" "policy unload" \
 		"policy check fair.bpf.o" "policy new p" "policy build p" "doctor --device soft" "shutdown"; do
