@@ -13,15 +13,6 @@ import json, sys
 print(*(e["value"] for e in sorted(json.load(sys.stdin)["entries"], key=lambda e: e["key"])))'
 }
 
-# forms: of the kernels that run the probe $id: PTX, stub, brackets alone.
-forms() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-for p in json.load(sys.stdin)["probes"]:
-	if p["id"] == int(sys.argv[1]):
-		print(*(p["forms"][f] for f in ("ptx", "stub", "brackets")))' "$id"
-}
-
 # counted LAUNCHES: as many have begun and ended, all in order and with their times.
 counted() {
 	local v
@@ -34,7 +25,6 @@ sum() {
 	read -r -a v <<<"$(values launches)"
 	echo "${v[$1]}"
 }
-forms_are() { [ "$(forms)" = "$1" ]; }
 in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 
 @test "each launch begins and ends once, with its shape and times" {
@@ -46,8 +36,8 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	[ "$(sum $BLOCKS)" = 31 ]
 	[ "$(sum $THREADS)" = $((4 * 96)) ]
 	[ "$(sum $BEGUN)" = 10 ]
-	eventually forms_are "0 0 1"
-	gbpf probe ls | grep -q "brackets 1"
+	forms_are "0 0 1"
+	eventually prints "brackets 1" gbpf probe ls
 	tell "config 4"
 	eventually counted 8
 	[ "$(sum $THREADS)" = $((4 * 96 + 4 * (96 + 48))) ]
@@ -70,7 +60,7 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	start
 	tell both "launch 2 5" "variables 4"
 	eventually counted 6
-	eventually forms_are "0 0 2"
+	forms_are "0 0 2"
 	tell unload load "launch 2 5" library
 	eventually counted 11
 }
@@ -97,19 +87,12 @@ in_order() { [ "$(values order)" = "$1 $1 0 $2" ]; }
 	start
 	tell load "launch 5 8" "launch 3 4"
 	eventually in_order 52 8
-	eventually forms_are "1 0 0"
+	forms_are "1 0 0"
 	tell unload code "launch 5 8"
 	eventually in_order 92 13
-	eventually forms_are "0 1 0"
+	forms_are "0 1 0"
 }
 
-# tool FIELD: of the probe $id.
-tool() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
-}
-says() { [[ "$(tool why)" == *"$1"* ]]; }
 parts_are() { [ "$(values parts)" = "$1" ]; }
 
 @test "a tool runs without programs that the kernel has no places for only if that is allowed" {
@@ -117,24 +100,25 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	attach count_parts
 	start
 	tell code "launch 2 5"
-	eventually says "(--partial allows that)"
-	[ "$(tool refused) $(tool kernels) $(tool in_part) $(values parts)" = "1 0 0 0 0 0" ]
+	says "(--partial allows that)"
+	tool_has '(p["refused"], p["kernels"], p["in_part"]) == (1, 0, 0)'
+	[ "$(values parts)" = "0 0 0" ]
 	gbpf probe detach "$id"
 	attach count_parts --partial
 	tell unload code "launch 2 5"
 	eventually parts_are "2 10 0"
-	eventually forms_are "0 1 0"
+	forms_are "0 1 0"
 	says "scale: runs without barrier: "
-	[ "$(tool in_part)" = 1 ]
-	gbpf probe ls | grep -q "stub 1; 1 in part"
+	tool_has 'p["in_part"] == 1'
+	eventually prints "stub 1; 1 in part" gbpf probe ls
 	tell unload both "variables 3"
 	eventually parts_are "5 10 0"
-	eventually forms_are "0 0 1"
+	forms_are "0 0 1"
 	says "add: runs without block_enter, barrier: "
 	tell unload load "launch 2 5"
 	eventually parts_are "7 20 0"
-	eventually forms_are "1 0 0"
-	[ "$(tool in_part)" = 0 ]
+	forms_are "1 0 0"
+	tool_has 'p["in_part"] == 0'
 }
 
 @test "a refused launch has no end, and its successors have their times" {
@@ -157,8 +141,7 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	local ends=$(sum $ENDS)
 	[ "$ends" -ge 100 ] # the others may have run without
 	eventually counted "$ends"
-	falls_back() { gbpf probe ls --json | grep -q '"falls_back": *1'; }
-	[ "$ends" = 602 ] || eventually falls_back
+	[ "$ends" = 602 ] || tool_has 'p["falls_back"] == 1'
 	tell "launch 150 1" "launch 150 1"
 	eventually counted $((ends + 300))
 }
@@ -177,8 +160,7 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	[ "$answer" = ok ]
 	attach count_launches --to "$pid"
 	tell "launch 1 1" # from now on the kernel is known
-	runs() { [ "$(forms)" = "0 0 1" ]; }
-	eventually runs
+	forms_are "0 0 1"
 	local before=$(sum $ENDS)
 	tell "threads 40 4"
 	eventually counted $((before + 160))

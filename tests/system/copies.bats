@@ -132,10 +132,8 @@ counts() {
 	exec {out}<"$GBPF_RUNTIME_DIR/out"
 	read -r -t 60 -u "$out" pid
 	read -r -t 60 -u "$out"
-	read -r up down pipelined sum < <(gbpf ps --json | python3 -c '
-import json, sys
-s = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))["stats"]
-print(*(s[n] >> 20 for n in ("copy_up_bytes", "copy_down_bytes", "copy_pipelined_bytes", "copy_bytes")))' "$pid")
+	read -r up down pipelined sum < <(eventually gets "[[t['stats'][f'copy_{n}bytes'] >> 20 for n in ('up_', 'down_', 'pipelined_', '')] \
+		for t in d['tenants'] if t['pid'] == $pid][0]" gbpf ps)
 	kill -9 "$pid"
 	wait $! || true
 	exec {out}<&-

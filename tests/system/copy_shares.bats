@@ -57,10 +57,8 @@ ends() {
 
 # copied PID...: bytes of both directions of each, as gbpfd shows them at one moment.
 copied() {
-	gbpf ps --json | python3 -c '
-import json, sys
-of = {t["pid"]: t["stats"]["copy_bytes"] for t in json.load(sys.stdin)["tenants"]}
-print(*(of[int(pid)] for pid in sys.argv[1:]))' "$@"
+	local pids=$*
+	eventually gets "[{t['pid']: t['stats']['copy_bytes'] for t in d['tenants']}[pid] for pid in (${pids// /, })]" gbpf ps
 }
 
 # share A B MIB: sets percent to A's share of the bytes that both copy, until they have copied that many.
@@ -123,7 +121,7 @@ takes_short() { took "$1" -lt; }
 
 @test "a held copy goes on after the hold limit, and is counted" {
 	holding pageable
-	tenant "$pid_a" 't["stats"]["limit_hits"] >= 15 and t["stats"]["holds"] >= 15'
+	eventually tenant "$pid_a" 't["stats"]["limit_hits"] >= 15 and t["stats"]["holds"] >= 15'
 	eventually event "hold limit reached: a copy goes"
 	ends a
 }

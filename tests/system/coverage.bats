@@ -19,24 +19,20 @@ sys.exit(not ok)' "$@"
 	begin
 	start
 	tell load "launch 3 10" "variables 2"
-	covers ptx scale 3 '^$'
-	covers ptx add 2 '^$'
-	gbpf probe coverage "$pid" --json | python3 -c '
-import json, sys
-f = json.load(sys.stdin)["tenants"][0]["forms"]
-sys.exit(f["ptx"]["launches"] != 5 or f["ptx"]["share"] != 1 or f["none"]["launches"])'
+	eventually covers ptx scale 3 '^$'
+	eventually covers ptx add 2 '^$'
+	eventually shows '[(f["ptx"]["launches"], f["ptx"]["share"], f["none"]["launches"]) for f in [d["tenants"][0]["forms"]]] == [(5, 1, 0)]' \
+		gbpf probe coverage "$pid"
 	start
 	tell code "launch 2 5"
-	covers stub scale 2 'linked by the driver'
+	eventually covers stub scale 2 'linked by the driver'
 	start
 	tell both "variables 4"
-	covers brackets add 4 'linked by the driver; entry stub: .*constants of the module'
+	eventually covers brackets add 4 'linked by the driver; entry stub: .*constants of the module'
 	start
 	tell stored "variables 1"
-	covers ptx add 1 '^$'
-	run gbpf probe coverage
-	echo "$output"
-	[[ "$output" == *" probed: brackets 100.0 % of launches"*"$pid probed: ptx 100.0 % of launches"* ]]
+	eventually covers ptx add 1 '^$'
+	eventually prints "(?s) probed: brackets 100\.0 % of launches.*\b$pid probed: ptx 100\.0 % of launches" gbpf probe coverage
 }
 
 # graphs EXPRESSION: of the program $pid: t, what is shown of it; k, its kernels by name, those of graphs as "graph".
@@ -54,14 +50,13 @@ sys.exit(not (t["answered"] and eval(sys.argv[1])))' "$1"
 	begin
 	start
 	tell load "make captured 5" "replay 3" # two nodes with one kernel
-	graphs 'k["scale"]["form"] == "ptx" and k["scale"]["launches"] == k["scale"]["graph_launches"] == 6'
-	graphs 'len(k) == 1 and t["forms"]["ptx"]["share"] == 1 and t["forms"]["unknown"]["launches"] == 0'
+	eventually graphs 'k["scale"]["form"] == "ptx" and k["scale"]["launches"] == k["scale"]["graph_launches"] == 6'
+	eventually graphs 'len(k) == 1 and t["forms"]["ptx"]["share"] == 1 and t["forms"]["unknown"]["launches"] == 0'
 	tell "replay 2" end
-	graphs 'k["scale"]["launches"] == 10'
+	eventually graphs 'k["scale"]["launches"] == 10'
 	tell "make explicit 5" "replay 1"
-	graphs 'k["scale"]["launches"] == 12 and len(k) == 1'
-	run -0 gbpf probe coverage "$pid"
-	[[ "$output" == *"ptx 100.0 % of launches"* ]]
+	eventually graphs 'k["scale"]["launches"] == 12 and len(k) == 1'
+	eventually prints "ptx 100\.0 % of launches" gbpf probe coverage "$pid"
 }
 
 @test "nodes that were changed have the form of their kernel, those that were destroyed have none" {
@@ -70,13 +65,13 @@ sys.exit(not (t["answered"] and eval(sys.argv[1])))' "$1"
 	for make in "make kept 5:stale 9" "make kept 5:set 9" "make nested 5:replace 9" "make kept 5:update 9"; do
 		start
 		tell load "${make%:*}" "${make#*:}" "replay 4"
-		graphs 'k["scale"]["form"] == "ptx" and k["scale"]["launches"] == 8 and len(k) == 1'
-		graphs 't["forms"]["ptx"]["share"] == 1'
+		eventually graphs 'k["scale"]["form"] == "ptx" and k["scale"]["launches"] == 8 and len(k) == 1'
+		eventually graphs 't["forms"]["ptx"]["share"] == 1'
 		tell end
 	done
 	start
 	tell load "make kept 5" remove "replay 4"
-	graphs 'k["graph"]["form"] == "none" and "was destroyed" in k["graph"]["why"]'
-	graphs 'k["graph"]["launches"] == k["scale"]["launches"] == 4'
-	graphs 't["forms"]["none"]["launches"] == k["graph"]["launches"] and t["forms"]["unknown"]["launches"] == 0'
+	eventually graphs 'k["graph"]["form"] == "none" and "was destroyed" in k["graph"]["why"]'
+	eventually graphs 'k["graph"]["launches"] == k["scale"]["launches"] == 4'
+	eventually graphs 't["forms"]["none"]["launches"] == k["graph"]["launches"] and t["forms"]["unknown"]["launches"] == 0'
 }

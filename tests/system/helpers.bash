@@ -33,13 +33,6 @@ start_soft() {
 	return 1
 }
 
-tenant() { # PID EXPRESSION over t, its record in gbpf ps
-	gbpf --json ps | python3 -c '
-import json, sys
-t = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))
-sys.exit(not eval(sys.argv[2]))' "$1" "$2" 2>/dev/null
-}
-
 teardown() {
 	local p
 	for p in "${pids[@]}"; do

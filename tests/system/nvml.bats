@@ -92,8 +92,7 @@ limited() { # MIB COMMAND...
 	expect "10 used, 54 free of 64" b memory
 	expect "$pid_c:10" b processes
 	expect "40 used, 24 free of 64" a memory
-	[ "$(gbpf --json ps | python3 -c 'import json, sys; print(*sorted(t["pid"] for t in json.load(sys.stdin)["tenants"]))')" = \
-		"$(printf '%s\n' "$pid_a" "$pid_c" | sort -n | paste -sd' ')" ]
+	eventually shows "{t['pid'] for t in d['tenants']} == {$pid_a, $pid_c}" gbpf ps
 	expect ok b init
 	expect "10 used, 54 free of 64" b memory
 	expect ok b agree

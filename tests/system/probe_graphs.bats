@@ -14,15 +14,12 @@ swap() {
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
 shows() { eventually is "$@"; }
 
-# kernels FIELD: of the probe $id.
-kernels() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
+falls_back() { tool_has 'p["falls_back"] == 1'; }
+
+all_reachable() {
+	run -0 gbpf probe ls --json # settled: it must not be said at any time
+	[[ "$output" != *"not reachable"* ]]
 }
-has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
-falls_back() { [ "$(kernels falls_back)" = 1 ]; }
-says() { gbpf probe ls --json | grep -q "$1"; }
 
 @test "nodes of every kind of graph are probed in each replay, after the graph was destroyed" {
 	begin
@@ -35,7 +32,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 		n=$((n + 24))
 		shows blocks 0 $n
 	done
-	! says "not reachable"
+	all_reachable
 }
 
 @test "attach, swap and detach act from the next replay on" {
@@ -44,12 +41,12 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	tell load "make captured 5" "replay 2"
 	attach count_blocks --to "$pid"
 	tell "replay 1" # from now on the kernel is known
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "replay 4"
 	shows blocks 0 $((before + 24))
 	swap count_warps
-	eventually has_kernels 1
+	has_kernels 1
 	tell "replay 2"
 	shows warps 0 36
 	shows warps 1 $((2 * 6 * 96))
@@ -65,7 +62,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	start
 	tell load "make explicit 5" "replay 2"
 	shows blocks 0 12
-	eventually says "scale: its budget is not kept in graphs"
+	says "scale: its budget is not kept in graphs"
 }
 
 @test "a detached tool ends although the graph is not launched again" {
@@ -74,8 +71,8 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	start
 	tell load "make explicit 5" "replay 2"
 	shows blocks 0 12
-	timeout 0.9 gbpf probe detach "$id"
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+	[ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; print(*(d["late"] for d in json.load(sys.stdin)["detached"]))')" = 0 ]
+	eventually shows 'd["probes"] == []' gbpf probe ls
 	tell "replay 2"
 }
 
@@ -86,7 +83,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	tell load "make kept 5" "replay 1" "set 7" "replay 2" "edit 9" "replay 2" "set 3" "replay 1" record "replay 1"
 	shows blocks 0 $((6 + 16 + 20 + 8))
 	swap count_warps
-	eventually has_kernels 1
+	has_kernels 1
 	tell "replay 1"
 	shows warps 0 12
 	gbpf probe detach "$id"
@@ -99,10 +96,10 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 	start
 	tell load "make kept 5" "replay 1" "stale 9" "replay 1"
 	swap count_warps
-	eventually has_kernels 1
+	has_kernels 1
 	tell "replay 1"
 	shows warps 0 18
-	! says "not reachable"
+	all_reachable
 	gbpf probe detach "$id"
 	tell "replay 1"
 }
@@ -111,7 +108,7 @@ says() { gbpf probe ls --json | grep -q "$1"; }
 comes() {
 	attach count_blocks --to "$pid"
 	tell "replay 1"
-	eventually has_kernels 1
+	has_kernels 1
 	before=$(value blocks 0)
 }
 
@@ -125,7 +122,7 @@ comes() {
 		shows blocks 0 $((before + 2 * (${change#*:} + 1)))
 		tell "set 8" "replay 1" "edit 6" "replay 1"
 		shows blocks 0 $((before + 2 * (${change#*:} + 1) + 9 + 7))
-		! says "not reachable"
+		all_reachable
 		gbpf probe detach "$id"
 		tell "replay 1" end
 	done
@@ -138,7 +135,7 @@ comes() {
 	comes
 	tell "replay 2" "replace 9" "replay 1"
 	shows blocks 0 $((before + 10 + 10))
-	! says "not reachable"
+	all_reachable
 	gbpf probe detach "$id"
 	tell "replay 1" "replace 3" "replay 1" end
 }
@@ -150,13 +147,13 @@ comes() {
 	tell load "make captured 5" "replay 1" "update 7" "replay 2" "update 3" "replay 2"
 	shows blocks 0 $((6 + 16 + 8))
 	swap count_warps
-	eventually has_kernels 1
+	has_kernels 1
 	tell "replay 1"
 	shows warps 0 12
 	gbpf probe detach "$id"
 	tell "replay 1" "update 9" "replay 1"
 	attach count_blocks --to "$pid"
-	eventually has_kernels 1
+	has_kernels 1
 	tell "replay 2"
 	shows blocks 0 20
 }
@@ -168,7 +165,7 @@ comes() {
 	comes
 	tell "replay 2" "update 2" "replay 2"
 	shows blocks 0 $((before + 20 + 6))
-	! says "not reachable"
+	all_reachable
 	gbpf probe detach "$id"
 	tell "replay 1" end
 }
@@ -179,7 +176,7 @@ comes() {
 	start
 	tell load "make kept 5" "replay 1" "update 7" "replay 1" "set 2" "replay 1"
 	shows blocks 0 14
-	eventually falls_back
+	falls_back
 	says "updated from another graph, and changed since"
 	tell "edit 4" "replay 1"
 	shows blocks 0 19
@@ -191,7 +188,7 @@ comes() {
 	start
 	tell load "make kept 5" "replay 1" remove "replay 2"
 	shows blocks 0 $((6 + 2))
-	eventually falls_back
+	falls_back
 	says "the node was destroyed"
 	gbpf probe detach "$id"
 	tell "replay 1" end
@@ -210,13 +207,13 @@ comes() {
 	attach count_ends
 	start
 	tell load "make full 5" "replay 2"
-	eventually falls_back
-	says "scale: nodes of a graph are not reachable.*: CUDA_ERROR_"
+	falls_back
+	tool_has 're.search("scale: nodes of a graph are not reachable.*: CUDA_ERROR_", p["why"])'
 	shows blocks 0 0
 	gbpf probe detach "$id"
 	attach count_blocks
 	tell "replay 1"
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "replay 1"
 	shows blocks 0 $((before + 6))
@@ -236,7 +233,7 @@ comes() {
 	tell code "make kept 5" "replay 3" "set 7" "replay 1"
 	shows blocks 0 26
 	swap count_blocks
-	eventually has_kernels 1
+	has_kernels 1
 	tell "replay 1"
 	shows blocks 0 8
 	gbpf probe detach "$id"
@@ -252,7 +249,7 @@ comes() {
 	start
 	tell load "make explicit 5" "replay 1" context "make captured 2" "replay 1" unload end
 	shows blocks 0 17
-	eventually has_kernels 0
+	has_kernels 0
 	gbpf probe detach "$id"
 }
 
@@ -270,5 +267,5 @@ comes() {
 	read -r -t 300 -u "$out" answer
 	[ "$answer" = ok ]
 	tell "replay 1"
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+	eventually shows 'd["probes"] == []' gbpf probe ls
 }

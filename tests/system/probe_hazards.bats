@@ -15,12 +15,6 @@ print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(s
 is() { [ "$(value 0)" = "$1" ]; }
 shows() { eventually is "$1"; }
 
-# field NAME: of the probe $id.
-field() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
-}
 # sum MAP: of all values of a map of the probe $id.
 sum() {
 	gbpf map dump "$1" --probe "$id" --json | python3 -c '
@@ -28,8 +22,6 @@ import json, sys
 print(sum(e["value"] for e in json.load(sys.stdin)["entries"]))'
 }
 sums() { [ "$(sum "$1")" = "$2" ]; }
-
-field_is() { [ "$(field "$1")" = "$2" ]; }
 
 # detach: every program has ended the tool in time.
 detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; print(*(d["late"] for d in json.load(sys.stdin)["detached"]))')" = 0 ]; }
@@ -61,9 +53,9 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell load "tick 2"
 	shows 2
 	tell full
-	eventually field_is falls_back 1
-	field why | grep -q '^full: launches that the driver refuses .*: CUDA_ERROR_[A-Z_]*$'
-	gbpf probe ls | grep -q FALLBACK
+	tool_has 'p["falls_back"] == 1'
+	tool_has 're.search("^full: launches that the driver refuses .*: CUDA_ERROR_[A-Z_]*$", p["why"], re.MULTILINE)'
+	eventually prints FALLBACK gbpf probe ls
 	tell full "tick 1"
 	shows 3
 }
@@ -89,19 +81,19 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell spin
 	attach count_blocks
 	tell load first "tick 3" # the kernels' forms cannot be loaded yet
-	eventually field_is waiting 3 # tick of both loads, tock
+	tool_has 'p["waiting"] == 3' # tick of both loads, tock
 	shows 0
 	id=$(gbpf probe swap "$id" "$BUILD/count_blocks.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(*(p["state"] for p in json.load(sys.stdin)["probes"]))')" = "replaced attached" ]
+	eventually shows '[p["state"] for p in d["probes"]] == ["replaced", "attached"]' gbpf probe ls
 	# The name is that of the tool that stays.
-	[ "$(gbpf map list --probe count_blocks --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])')" = "$(field version)" ]
+	tool_has "p['version'] == $(gbpf map list --probe count_blocks --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])')"
 	run -2 gbpf probe log count_blocks
 	[[ "$output" == *"tool $id 'count_blocks' prints nothing"* ]]
 	detach
 	tell release
 	attach count_blocks
 	tell "tick 1"
-	eventually field_is waiting 0
+	tool_has 'p["waiting"] == 0'
 	tell "tick 2"
 	detach
 }
@@ -116,7 +108,7 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 	tell "tick 1" idle "tick 1"
 	attach count_blocks
 	tell "tick 1"
-	eventually field_is waiting 0
+	tool_has 'p["waiting"] == 0'
 	tell "tick 2"
 	detach
 }
@@ -134,18 +126,10 @@ detach() { [ "$(gbpf probe detach "$id" --json | python3 -c 'import json, sys; p
 import json, sys
 print(*sorted(m["map"] for m in json.load(sys.stdin)["maps"] if m["scope"] == "host"))')" = "blocks by_kernel by_sm" ]
 	gbpf map list --probe "$id" | grep -q '^blocks .*each program, in pinned host memory'
-	pinned() {
-		gbpf ps --json | python3 -c '
-import json, sys
-t, = json.load(sys.stdin)["tenants"]
-assert t["pinned_used"] == 4096 # of the program itself
-print(t["pinned_gbpf"] >= 256 * 128)'
-	}
-	[ "$(pinned)" = True ]
+	eventually tenant "$pid" 't["pinned_used"] == 4096 and t["pinned_gbpf"] >= 256 * 128' # of the program itself, and of gBPF
 	tell release
 	detach
-	gives_back() { [ "$(pinned)" = False ]; }
-	eventually gives_back
+	eventually tenant "$pid" 't["pinned_used"] == 4096 and t["pinned_gbpf"] < 256 * 128'
 }
 
 @test "maps in host memory are read without the GPU, also next to a map in shared memory" {
@@ -191,8 +175,8 @@ print(t["pinned_gbpf"] >= 256 * 128)'
 	tell load "tick 1" pin
 	attach count_pinned
 	tell "tick 1"
-	eventually field_is refused 1
-	field why | grep -q 'the driver pins no host memory for its maps, [1-9][0-9]* KiB: '
+	tool_has 'p["refused"] == 1'
+	tool_has 're.search("the driver pins no host memory for its maps, [1-9][0-9]* KiB: ", p["why"])'
 	tell "tick 1"
 	detach
 }

@@ -12,20 +12,6 @@ import json, sys
 print(*("%d:%d" % (e["key"], e["value"]) for e in sorted(json.load(sys.stdin)["entries"], key=lambda e: e["key"])))'
 }
 
-# probe FIELD: of the probe $id.
-probe() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
-}
-forms_are() {
-	[ "$(gbpf probe ls --json | python3 -c '
-import json, sys
-print(*("%d %d %d" % tuple(p["forms"][f] for f in ("ptx", "stub", "brackets")) for p in json.load(sys.stdin)["probes"]))')" = "$1" ]
-}
-says() { [[ "$(probe why)" == *"$1"* ]]; }
-refused() { [ "$(probe refused)" = 1 ]; }
-
 # agree LAUNCHES BLOCKS: that many launches were numbered, with that many blocks in all, and blocks and brackets agree.
 agree() {
 	local seen=$(entries counted)
@@ -46,8 +32,8 @@ counts() { entries "$1" | sums_are "$2" "$3"; }
 	start
 	tell load "numbers 200"
 	eventually agree 200 600
-	eventually forms_are "1 0 0"
-	[ "$(probe falls_back)" = 0 ]
+	forms_are "1 0 0"
+	tool_has 'p["falls_back"] == 0'
 	tell "threads 40 4"
 	eventually agree 360 $((600 + 40 * 4 * 3))
 	tell "variables 3" # a kernel without parameters
@@ -62,8 +48,7 @@ counts() { entries "$1" | sums_are "$2" "$3"; }
 	tell load "launch 5 1"
 	attach number_blocks --to "$pid"
 	tell "numbers 10" # from now on the kernel is known
-	running() { [ "$(probe kernels)" = 1 ]; }
-	eventually running
+	tool_has 'p["kernels"] == 1'
 	local before=$(entries counted | wc -w)
 	tell "numbers 20"
 	eventually counts counted $((before + 20)) $(($(entries counted | tr ' ' '\n' | cut -d: -f2 | paste -sd+ | bc)))
@@ -84,7 +69,7 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	start
 	tell code "numbers 200"
 	eventually agree 200 600
-	eventually forms_are "0 1 0"
+	forms_are "0 1 0"
 	tell "threads 40 4"
 	eventually agree 360 $((600 + 40 * 4 * 3))
 	tell "graph 3"
@@ -92,7 +77,7 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	tell "launch 1 1"
 	attach number_ends --to "$pid"
 	tell "launch 1 1"
-	eventually refused
+	tool_has 'p["refused"] == 1'
 	says "does not know the number (launch) of its own"
 	gbpf probe detach "$id"
 	tell unload
@@ -116,8 +101,7 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	begin
 	gbpf probe attach "$BUILD/number_entry.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
 	local verifier=$!
-	attached() { gbpf probe ls --json | grep -q '"id": 1'; }
-	eventually attached
+	eventually shows '[p["id"] for p in d["probes"]] == [1]' gbpf probe ls
 	start
 	tell "compare same 5"
 	wait "$verifier"
@@ -133,15 +117,14 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 	tell load "launch 1 1"
 	attach number_calls --to "$pid"
 	tell "launch 1 1" # from now on the kernel is known
-	running() { [ "$(probe kernels)" = 1 ]; }
-	eventually running
+	tool_has 'p["kernels"] == 1'
 	local n=$(entries calls | wc -w)
 	tell "numbers 20" # the lanes of the first block that do not leave
 	eventually counts calls $((n + 20)) $((95 * (n + 20)))
 	tell unload own "inside 5"
 	eventually counts calls $((n + 25)) $((95 * (n + 20) + 5 * 32))
 	tell unload code "launch 1 1"
-	eventually refused
+	tool_has 'p["refused"] == 1'
 }
 
 # counts_stopped COMMAND: of the kernel that the program loads with it.
@@ -156,7 +139,7 @@ counts_stopped() {
 	interrupted() {
 		tell "launch 10 2000"
 		launches=$((launches + 10))
-		counts_interruptions 3
+		[ "$(interruptions)" -ge 3 ]
 	}
 	launches=0
 	eventually interrupted
@@ -180,5 +163,5 @@ counts_stopped() {
 	wait "$service"
 	eventually counts counted 20 40000
 	! entries counted | tr ' ' '\n' | grep -v ':2000$'
-	gbpf ps --why | grep -q "probed"
+	eventually prints probed gbpf ps --why
 }

@@ -5,15 +5,8 @@
 load helpers
 load talk
 
-# member EXPRESSION: of the tool $id, as p.
-member() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-p = next(p for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2]))
-print(eval(sys.argv[1]))' "$1" "$id"
-}
-is() { [ "$(member "$1")" = "$2" ]; }
-shows() { eventually is "$@"; }
+# listed COMMAND...: `gbpf probe ls` succeeds and its standard error, in $stderr, fits.
+listed() { run -0 --separate-stderr gbpf probe ls && "$@"; }
 
 SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 
@@ -22,19 +15,20 @@ SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 	attach count_parts
 	start
 	tell load "launch 2 5"
-	shows 'p["siteless"]["kernels"]' 1
-	[ "$(member 'p["kernels"], p["refused"], p["siteless"]["list"]')" = "(1, 0, $SCALE)" ]
-	[ "$(member 'p["siteless"]["programs"]')" = "['at_barrier']" ]
-	run -0 --separate-stderr gbpf probe ls
-	[[ "$stderr" == *"warning: tool $id: program at_barrier has no site in any of the 1 kernel that runs the tool so far"* ]]
-	[[ "$stderr" != *"no site in kernel"* ]]
-	gbpf events | grep -q "program at_barrier of tool $id has no site in scale"
+	tool_has 'p["siteless"]["kernels"] == 1'
+	tool_has "(p['kernels'], p['refused'], p['siteless']['list']) == (1, 0, $SCALE)"
+	tool_has 'p["siteless"]["programs"] == ["at_barrier"]'
+	warns_of_program() {
+		[[ "$stderr" == *"warning: tool $id: program at_barrier has no site in any of the 1 kernel that runs the tool so far"* ]] &&
+			[[ "$stderr" != *"no site in kernel"* ]]
+	}
+	eventually listed warns_of_program
+	eventually prints "program at_barrier of tool $id has no site in scale" gbpf events
 	tell prepared "inside 2"
-	shows 'p["kernels"]' 2
-	[ "$(member 'p["siteless"]["programs"], p["siteless"]["list"]')" = "([], $SCALE)" ]
-	run -0 --separate-stderr gbpf probe ls
-	[[ "$stderr" == *"tool $id: no site in kernel scale: program at_barrier"* ]]
-	[[ "$stderr" != *warning* ]]
+	tool_has 'p["kernels"] == 2'
+	tool_has "(p['siteless']['programs'], p['siteless']['list']) == ([], $SCALE)"
+	names_kernel() { [[ "$stderr" == *"tool $id: no site in kernel scale: program at_barrier"* ]] && [[ "$stderr" != *warning* ]]; }
+	eventually listed names_kernel
 }
 
 @test "probe attach warns of it once a kernel runs the tool" {
@@ -58,15 +52,15 @@ SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 	blocks=$id
 	start
 	tell load "launch 1 3"
-	shows 'p["kernels"]' 1
-	id=$barriers shows 'p["kernels"], p["refused"]' "(0, 1)"
-	id=$barriers shows 'p["why"]' "scale: no program of the tool has a site in it"
+	tool_has 'p["kernels"] == 1'
+	id=$barriers tool_has '(p["kernels"], p["refused"]) == (0, 1)'
+	id=$barriers tool_has 'p["why"] == "scale: no program of the tool has a site in it"'
 	gbpf probe detach "$barriers"
 	attach count_barriers
 	tell "launch 1 3"
-	shows 'p["kernels"], p["refused"]' "(0, 1)"
+	tool_has '(p["kernels"], p["refused"]) == (0, 1)'
 	tell prepared "inside 1"
-	shows 'p["kernels"], p["refused"]' "(1, 1)"
-	id=$blocks shows 'p["kernels"], p["refused"]' "(2, 0)"
+	tool_has '(p["kernels"], p["refused"]) == (1, 1)'
+	id=$blocks tool_has '(p["kernels"], p["refused"]) == (2, 0)'
 	gbpf map dump blocks --probe "$blocks" --json | grep -q '"value": *7' # 3 + 3 + 1
 }

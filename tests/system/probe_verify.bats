@@ -4,40 +4,33 @@
 load helpers
 load talk
 
-# verified FIELD: of tool 1.
-verified() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-print(json.load(sys.stdin)["probes"][0]["verify"][sys.argv[1]])' "$1"
-}
-is() { [ "$(verified equal) $(verified differing) $(verified not_compared)" = "$1" ]; }
 blocks() {
 	gbpf map dump blocks --probe 1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["entries"][0]["value"])'
 }
 counts() { [ "$(blocks)" = "$1" ]; }
 
-attached() { gbpf probe ls --json | grep -q '"id": 1'; }
+# attached_to KERNEL: waits until a tool is attached to it.
+attached_to() { eventually shows "any(p['kernel'] == '$1' for p in d['probes'])" gbpf probe ls; }
 
 @test "--verify waits for equal results, and the kernel's results and counts are exact" {
 	begin
 	gbpf probe attach "$BUILD/count_blocks.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
 	verifier=$!
-	eventually attached
+	attached_to '*'
 	start
 	tell "compare same 5" load "launch 4 10"
 	wait "$verifier"
 	cat "$BATS_TEST_TMPDIR/result"
 	grep -qE "compared with the kernels themselves: [12] equal, 0 differing, 0 not compared" "$BATS_TEST_TMPDIR/result"
-	eventually is "2 0 0"
+	eventually shows '"%(equal)d %(differing)d %(not_compared)d %(why)s" % d["probes"][0]["verify"] == "2 0 0 "' gbpf probe ls
 	eventually counts 45 # each block of each launch once, compared or not
-	[ -z "$(verified why)" ]
 }
 
 @test "--verify says what differs, and what cannot be compared" {
 	begin
 	gbpf probe attach "$BUILD/keep_stack.bpf.o" --verify --kernel place >"$BATS_TEST_TMPDIR/result" &
 	verifier=$!
-	eventually attached
+	attached_to place
 	start
 	tell "compare place 5"
 	wait "$verifier"
@@ -50,7 +43,7 @@ attached() { gbpf probe ls --json | grep -q '"id": 1'; }
 		add:"it may write a variable, total"; do
 		gbpf probe attach "$BUILD/count_blocks.bpf.o" --verify --kernel "${kernel%%:*}" >"$BATS_TEST_TMPDIR/result" &
 		verifier=$!
-		eventually attached_to "${kernel%%:*}"
+		attached_to "${kernel%%:*}"
 		if [ "${kernel%%:*}" = add ]; then
 			tell load "variables 2"
 		else
@@ -62,12 +55,11 @@ attached() { gbpf probe ls --json | grep -q '"id": 1'; }
 		gbpf probe detach --all
 	done
 }
-attached_to() { gbpf probe ls --json | grep -q "\"kernel\": \"$1\""; }
 
 @test "without --verify nothing is compared" {
 	begin
 	gbpf probe attach "$BUILD/count_blocks.bpf.o"
 	start
 	tell "compare same 3"
-	gbpf probe ls --json | grep -q '"verify": null'
+	eventually shows '[p["verify"] for p in d["probes"]] == [None]' gbpf probe ls
 }

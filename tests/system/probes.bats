@@ -9,13 +9,6 @@ load talk
 is() { [ "$(value "$1" "$2")" = "$3" ]; }
 shows() { eventually is "$@"; }
 
-# kernels FIELD: of the probe $id: how many run it, wait for it, or were refused.
-kernels() {
-	gbpf probe ls --json | python3 -c '
-import json, sys
-print(*(p[sys.argv[1]] for p in json.load(sys.stdin)["probes"] if p["id"] == int(sys.argv[2])))' "$1" "$id"
-}
-has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 
 @test "every block of a program started later is counted, once" {
 	begin
@@ -24,7 +17,7 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	tell load "launch 3 10" "launch 1 1"
 	shows blocks 0 31
 	shows blocks 1 $((3 * 45))
-	[ "$(kernels kernels)" = 1 ]
+	has_kernels 1
 }
 
 @test "a tool sees the first launch of a kernel, also if another tool came before it" {
@@ -44,7 +37,7 @@ has_kernels() { [ "$(kernels kernels)" = "$1" ]; }
 	attach count_blocks --to "$pid"
 	shows blocks 0 0
 	tell "launch 1 4" # from now on the kernel is known
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
@@ -192,7 +185,7 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	gbpf probe detach "$id"
 	gbpf probe swap look "$BUILD/count_blocks.bpf.o"
 	gbpf probe detach count_blocks
-	gbpf --quiet probe ls
+	eventually shows 'd["probes"] == []' gbpf probe ls
 }
 
 @test "a tool observes what is submitted and retires, and decides nothing" {
@@ -219,12 +212,11 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	attach wrong_args
 	start
 	tell load "launch 1 1"
-	refused() { [ "$(kernels refused)" = 1 ]; }
-	eventually refused
-	gbpf probe ls --json | grep -q "no parameter of the kernel contains the 4 bytes at offset 16"
+	tool_has 'p["refused"] == 1'
+	says "no parameter of the kernel contains the 4 bytes at offset 16"
 	gbpf probe detach "$id"
 	attach count_args
-	eventually has_kernels 1
+	has_kernels 1
 	tell "launch 3 2" "launch 5 4"
 	shows args $((2 * 96 - 1)) 6
 	shows args $((4 * 96 - 1)) 20
@@ -236,12 +228,11 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	attach wrong_args
 	start
 	tell code "launch 1 1"
-	refused() { [ "$(kernels refused)" = 1 ]; }
-	eventually refused
-	gbpf probe ls --json | grep -q "no parameter of the kernel contains the 4 bytes at offset 16"
+	tool_has 'p["refused"] == 1'
+	says "no parameter of the kernel contains the 4 bytes at offset 16"
 	gbpf probe detach "$id"
 	attach count_args
-	eventually has_kernels 1
+	has_kernels 1
 	tell "launch 3 2" "launch 5 4"
 	shows args $((2 * 96 - 1)) 6
 	shows args $((4 * 96 - 1)) 20
@@ -271,10 +262,10 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	tell load "launch 1 6"
 	shows blocks 0 6
 	id=$(gbpf probe swap "$id" "$BUILD/count_warps.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
-	eventually has_kernels 1
+	has_kernels 1
 	tell "launch 1 6"
 	shows warps 0 18
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["probes"]))')" = 1 ]
+	eventually shows 'len(d["probes"]) == 1' gbpf probe ls
 }
 
 @test "a kernel that uses its module's variables sees the program's" {
@@ -300,17 +291,17 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	tell code "launch 3 10" "launch 1 1"
 	shows blocks 0 31
 	shows blocks 1 $((3 * 45))
-	[ "$(kernels kernels)" = 1 ]
+	has_kernels 1
 	gbpf probe detach "$id"
 	tell "launch 2 5"
 	attach count_blocks --to "$pid"
 	tell "launch 1 4" # from now on the kernel is known
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
 	tell unload
-	eventually has_kernels 0
+	has_kernels 0
 }
 
 @test "maps in host memory are found by entry stubs, and by forms with addresses in their text or in a table" {
@@ -320,7 +311,7 @@ assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'
 	tell code "launch 3 10" "launch 1 1"
 	shows blocks 0 31
 	shows blocks 1 $((3 * 45))
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"][0]["forms"]["stub"])')" = 1 ]
+	forms_are "0 1 0"
 	gbpf probe detach "$id"
 	for where in text table; do
 		attach count_pinned
@@ -342,9 +333,9 @@ print(*(e["value"] for e in json.load(sys.stdin)["entries"]))')" = "30 135" ]; }
 	local warps=$id
 	attach count_blocks --to "$pid"
 	tell "launch 1 1" "variables 1" # from now on the kernels are known
-	eventually has_kernels 2
+	has_kernels 2
 	local blocks=$(value blocks 0) id=$warps
-	eventually has_kernels 1
+	has_kernels 1
 	local entries=$(value warps 0) exits=$(value warps 1)
 	tell "launch 2 5" "variables 3"
 	shows warps 0 $((entries + 2 * 5 * 3))
@@ -375,8 +366,8 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell prepared "inside 3"
 	attach count_blocks --to "$pid"
 	tell "inside 1" # from now on the kernel is known
-	eventually has_kernels 1
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"][0]["forms"]["ptx"])')" = 1 ]
+	has_kernels 1
+	forms_are "1 0 0"
 	local before=$(value blocks 0)
 	tell "inside 4"
 	shows blocks 0 $((before + 4))
@@ -387,9 +378,8 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	attach count_warps # also at exits
 	start
 	tell code "launch 2 5"
-	refused() { [ "$(kernels refused)" = 1 ]; }
-	eventually refused
-	gbpf probe ls --json | grep -q "an entry stub runs at the beginning of blocks and warps, and reports ends of blocks"
+	tool_has 'p["refused"] == 1'
+	says "an entry stub runs at the beginning of blocks and warps, and reports ends of blocks"
 	shows warps 0 0
 }
 
@@ -410,7 +400,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	tell "launch 2 5"
 	attach count_ends --to "$pid"
 	tell "launch 1 4"
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 5 8"
 	shows blocks 0 $((before + 40))
@@ -421,8 +411,7 @@ assert f["launches"] == f["delays"]["count"] == 3 and f["delays"]["max_ns"] < 10
 	attach count_ends
 	start
 	tell code "launch 1 4" "graph 3"
-	says() { gbpf probe ls --json | grep -q "in graphs nothing reports the last blocks of machine code"; }
-	eventually says
+	says "in graphs nothing reports the last blocks of machine code"
 	shows blocks 0 4
 }
 
@@ -506,12 +495,12 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	attach count_blocks
 	start
 	tell counts "totals 4" "totals 3" # from the first launch on
-	eventually has_kernels 1
+	has_kernels 1
 	shows blocks 0 14
 	gbpf probe detach "$id"
 	tell "totals 2"
 	attach count_blocks
-	eventually has_kernels 1
+	has_kernels 1
 	tell "totals 5"
 	shows blocks 0 10
 	tell unload counts "totals 1"
@@ -523,9 +512,8 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	attach count_blocks
 	start
 	tell both "launch 2 5" "variables 4" "variables 3"
-	refused() { [ "$(kernels refused)" = 2 ]; }
-	eventually refused
-	gbpf probe ls --json | grep -q "own constants of the module"
+	tool_has 'p["refused"] == 2'
+	says "own constants of the module"
 	shows blocks 0 0
 }
 
@@ -535,14 +523,13 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	tell own "inside 3"
 	attach count_blocks --to "$pid"
 	tell "inside 1"
-	refused() { [ "$(kernels refused)" = 1 ]; }
-	eventually refused
-	gbpf probe ls --json | grep -q "gbpf run --probes"
+	tool_has 'p["refused"] == 1'
+	says "gbpf run --probes"
 	start --probes
 	tell own "inside 3"
 	attach count_blocks --to "$pid"
 	tell "inside 1" # from now on the kernel is known
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "inside 5"
 	shows blocks 0 $((before + 5))
@@ -564,7 +551,7 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	start
 	tell load "launch 1 3" unload load "launch 1 3" unload
 	shows blocks 0 6
-	[ "$(kernels kernels)" = 0 ]
+	has_kernels 0
 }
 
 @test "a captured kernel is probed in each launch of its graph" {
@@ -597,7 +584,7 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 	read -r -t 300 -u "$out" answer
 	[ "$answer" = ok ]
 	tell "launch 1 1"
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+	eventually shows 'd["probes"] == []' gbpf probe ls
 }
 
 # device_kib: memory of the soft GPU that is taken.
@@ -631,7 +618,7 @@ device_has() { [ "$(device_kib)" -le "$1" ]; } # less if forms were about to lea
 	shows blocks 0 6
 	echo exit >&"$in"
 	wait "${pids[-1]}"
-	[ "$(kernels tenants)" = "[]" ]
+	tool_has 'p["tenants"] == []'
 }
 
 # counts_of ID VALUE: of blocks.
@@ -653,7 +640,7 @@ counts_of() {
 	tell unload code "launch 3 5"
 	for i in 1 3; do eventually counts_of $i 25; done
 	has_kernels 1
-	[ "$(kernels refused)" = 0 ]
+	tool_has 'p["refused"] == 0'
 }
 
 # ends_gbpfd: kills it; programs continue.
@@ -666,8 +653,7 @@ ends_gbpfd() {
 finds_gbpfd() {
 	start_daemon "$@"
 	pids[1]=${pids[-1]}
-	attached() { gbpf ps --json | grep -q "\"pid\": *$pid"; }
-	eventually attached
+	eventually tenant "$pid" True
 }
 
 @test "a killed gbpfd takes no program with it, and tools count on until they are detached" {
@@ -679,7 +665,7 @@ finds_gbpfd() {
 		ends_gbpfd
 		tell "launch 2 3"
 		finds_gbpfd
-		eventually has_kernels 1
+		has_kernels 1
 		shows blocks 0 $((3 + round * 6 + (round - 1) * 3))
 		shows submits 0 $((1 + round * 2 + (round - 1)))
 		tell "launch 1 3"
@@ -689,7 +675,7 @@ finds_gbpfd() {
 	gbpf probe detach "$id"
 	ends_gbpfd
 	finds_gbpfd
-	[ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"])')" = "[]" ]
+	eventually shows 'd["probes"] == []' gbpf probe ls
 	tell "launch 1 3"
 }
 
@@ -706,7 +692,7 @@ finds_gbpfd() {
 	[ "$id" = 1 ]
 	shows blocks 0 0
 	tell "launch 1 3"
-	eventually has_kernels 1
+	has_kernels 1
 	local before=$(value blocks 0)
 	tell "launch 2 3"
 	shows blocks 0 $((before + 6))
@@ -727,7 +713,7 @@ counts_stopped() {
 	interrupted() {
 		tell "launch 10 2000"
 		launched=$((launched + 20000))
-		counts_interruptions 3
+		[ "$(interruptions)" -ge 3 ]
 	}
 	launched=0
 	eventually interrupted
@@ -760,7 +746,7 @@ finds_own() {
 	tell load "launch 3 10"
 	finds_own $((30 * 96)) $((2 * 3 * (10 * 96 - 1)))
 	tell "config 4" "graph 3" "launch 2 4"
-	eventually has_kernels 1
+	has_kernels 1
 	[ "$(value found 2)" = 0 ]
 	run -2 gbpf map dump own --probe "$id"
 	[[ "$output" == *"map 'own' is in shared memory of blocks and ends with each"* ]]
@@ -772,15 +758,15 @@ finds_own() {
 	attach count_ends
 	start
 	tell load "launch 1 2" beyond
-	eventually has_kernels 1
+	has_kernels 1
 	attach count_scratch
 	tell "launch 1 2"
-	eventually has_kernels 1
+	has_kernels 1
 	tell beyond
 	shows found 0 0
 	[ "$(value found 2)" = 0 ]
 	[ "$(value found 1)" -ge $((3 * 3 * 32)) ] # of the launches that the driver took
-	gbpf probe ls --json | grep -q '"falls_back": *0'
+	tool_has 'p["falls_back"] == 0'
 }
 
 @test "machine code alone has no shared memory for a tool" {
@@ -788,7 +774,6 @@ finds_own() {
 	attach count_scratch
 	start
 	tell code "launch 1 2"
-	refused() { [ "$(kernels refused)" = 1 ]; }
-	eventually refused
-	gbpf probe ls --json | grep -q "an entry stub has no shared memory for its WARP_SCRATCH"
+	tool_has 'p["refused"] == 1'
+	says "an entry stub has no shared memory for its WARP_SCRATCH"
 }

@@ -33,10 +33,8 @@ counts() {
 	with "$1" "$COPIES" "${2:-forever}" >"$GBPF_RUNTIME_DIR/out" 3>&- &
 	exec {out}<"$GBPF_RUNTIME_DIR/out"
 	read -r -t 60 -u "$out" pid
-	read -r copies bytes up < <(gbpf ps --json | python3 -c '
-import json, sys
-s = next(t for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1]))["stats"]
-print(*(s[n] for n in ("copies_direct", "copy_direct_bytes", "copy_up_bytes")))' "$pid")
+	read -r copies bytes up < <(eventually gets "[[s['copies_direct'], s['copy_direct_bytes'], s['copy_up_bytes']] for s in \
+		[t['stats'] for t in d['tenants'] if t['pid'] == $pid]][0]" gbpf ps)
 	kill -9 "$pid"
 	wait $! || true
 	exec {out}<&-

@@ -27,10 +27,9 @@ await_start() { eventually test -s "$1"; }
 	load_steer
 	batch --weight 100 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
 	eventually slice_is 300
-	gbpf set --weight 14 "$(gbpf --json ps | python3 -c 'import json, sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')"
+	gbpf set --weight 14 "$(eventually gets 'd["tenants"][0]["pid"]' gbpf ps)"
 	eventually slice_is 400
-	run gbpf ps --why
-	[[ "$output" =~ "time slice: 400"[.0]*" µs" ]]
+	eventually prints 'time slice: 400[.0]* µs' gbpf ps --why
 	gbpf policy swap fifo
 	eventually slice_is_not 400
 	[ "$(slice)" -gt 400 ]
@@ -43,39 +42,35 @@ await_start() { eventually test -s "$1"; }
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 100000 --rate 20 --kernels 3 --blocks 4 \
 		--iterations 20000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
-	told() { [ "$(gbpf --json policy show | python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"]["notes"][4])')" -ge 3 ]; }
-	eventually told
+	eventually shows 'd["counters"]["notes"][4] >= 3' gbpf policy show
 }
 
 # kill_while_off LOG PID: kills gbpfd with that pid while the program with that log is suspended, and prints the ms until it runs.
 kill_while_off() {
-	python3 - "$@" <<-'PY'
+	PYTHONPATH=$BATS_TEST_DIRNAME/.. python3 - "$@" <<-'PY'
 		import os, signal, sys, time
+		from eventually import eventually
 		log, pid = sys.argv[1], int(sys.argv[2])
 		def stamps():
 		    return [float(w[0]) for w in (l.split() for l in open(log)) if len(w) == 2]
 		def now():
 		    return time.clock_gettime(time.CLOCK_MONOTONIC)
-		deadline = now() + 60
 		# A pause of 20 ms shows that the program is suspended: otherwise it logs a kernel every few milliseconds. It is
 		# resumed for 2 ms after 100 ms.
-		while now() - (stamps() or [now()])[-1] < 0.020:
-		    assert now() < deadline, 'it was never switched off'
-		    time.sleep(0.001) # polls the log
+		eventually(lambda: now() - (stamps() or [now()])[-1] >= 0.020, 'a pause', poll_seconds=0.001)
 		killed = now()
 		os.kill(pid, signal.SIGKILL)
-		while not [s for s in stamps() if s > killed]:
-		    assert now() < killed + 60, 'it stays off'
-		    time.sleep(0.001) # polls the log
-		print(int(1000 * ([s for s in stamps() if s > killed][0] - killed)))
+		later = eventually(lambda: [s for s in stamps() if s > killed], 'a kernel after the kill', poll_seconds=0.001)
+		print(int(1000 * (later[0] - killed)))
 	PY
 }
 
 # refuse_to_switch_on LOG: takes all connections to the soft GPU while the program with that log is suspended, so that gbpfd fails
 # to resume it; ends the policy that suspended it, and releases the connections. Then the program must run again.
 refuse_to_switch_on() {
-	python3 - "$@" <<-'PY'
+	PYTHONPATH=$BATS_TEST_DIRNAME/.. python3 - "$@" <<-'PY'
 		import os, socket, subprocess, sys, time
+		from eventually import eventually
 		def stamps():
 		    return [float(w[0]) for w in (l.split() for l in open(sys.argv[1])) if len(w) == 2]
 		def now():
@@ -94,30 +89,27 @@ refuse_to_switch_on() {
 		        return False
 		def gbpf(*words):
 		    return subprocess.run(['gbpf', *words], capture_output=True, text=True).stdout
-		deadline = now() + 60
 		taken = []
 		def take_all_until(done, what):
-		    global taken
-		    while not done():
-		        assert now() < deadline, what
+		    def holds():
+		        global taken
+		        if done():
+		            return True
 		        for _ in range(10):
 		            taken = [s for s in taken if open_still(s)] + [connect() for _ in range(max(0, 1400 - len(taken)))]
-		while now() - (stamps() or [now()])[-1] < 0.020:
-		    assert now() < deadline, 'it was never switched off'
-		    time.sleep(0.001) # polls the log
+		    eventually(holds, what, poll_seconds=0)
+		eventually(lambda: now() - (stamps() or [now()])[-1] >= 0.020, 'a pause', poll_seconds=0.001)
 		# The program must run for 2 ms after each 100 ms.
-		take_all_until(lambda: 'cannot apply time slice or suspension' in gbpf('events'), 'gbpfd never failed')
+		take_all_until(lambda: 'cannot apply time slice or suspension' in gbpf('events'), 'a failure of gbpfd')
 		swap = subprocess.Popen(['gbpf', 'policy', 'swap', 'fifo'], stdout=subprocess.DEVNULL)
-		take_all_until(lambda: swap.poll() is not None, 'the policy was not swapped')
+		take_all_until(lambda: swap.poll() is not None, 'the swap')
 		assert swap.returncode == 0
 		asked = iter(range(5))
-		take_all_until(lambda: gbpf('ps') and next(asked) == 4, 'gbpfd does not answer')
+		take_all_until(lambda: gbpf('ps') and next(asked) == 4, 'answers of gbpfd')
 		for s in taken:
 		    s.close()
 		given = now()
-		while not [s for s in stamps() if s > given]:
-		    assert now() < given + 60, 'it stays off'
-		    time.sleep(0.001) # polls the log
+		eventually(lambda: [s for s in stamps() if s > given], 'a kernel after the connections', poll_seconds=0.001)
 	PY
 }
 
@@ -194,8 +186,7 @@ print(v.value)'; }
 	[ "$(in_shared_lane --lane shared)" = 1 ]
 	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 120
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
-	run gbpf ps
-	[[ "$output" == *" shared "* ]]
+	eventually prints ' shared ' gbpf ps
 	run gbpf device
 	[[ "$output" == *"lanes: process yes, shared yes"* ]]
 }
@@ -243,11 +234,9 @@ print(v.value)'; }
 	exec 9>"$GBPF_RUNTIME_DIR/end"
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
 	[ "$(cat "$GBPF_RUNTIME_DIR/batch.out")" = 8 ]
-	run gbpf ps --why
-	can_green() { gbpf device | grep -q "green context yes"; }
-	eventually can_green
+	eventually prints 'share of the multiprocessors: 50 %, kept by 2 streams, not by 1 ordered with the default stream' gbpf ps --why
+	eventually prints 'green context yes' gbpf device
 	exec 9>&-
-	[[ "$output" == *"share of the multiprocessors: 50 %, kept by 2 streams, not by 1 ordered with the default stream"* ]]
 }
 
 @test "a child of a program in the shared lane may be in the process lane" {

@@ -41,5 +41,21 @@ import json, sys
 print(*(e["value"] for e in json.load(sys.stdin)["entries"] if e["key"] == int(sys.argv[1])))' "$2"
 }
 
-# counts_interruptions MIN: of the program $pid.
-counts_interruptions() { tenant "$pid" "t[\"stats\"][\"interruptions\"] >= $1"; }
+# tool_has EXPRESSION: waits until it is true over p, the record of the tool $id in `gbpf probe ls`.
+tool_has() { eventually shows "any($1 for p in d['probes'] if p['id'] == $id)" gbpf probe ls; }
+
+# has_kernels N: waits until as many kernels run the tool $id.
+has_kernels() { tool_has "p['kernels'] == $1"; }
+
+# forms_are "PTX STUB BRACKETS": waits until as many kernels run the tool $id in forms from PTX, from stubs, and with brackets alone.
+forms_are() { tool_has "'%(ptx)d %(stub)d %(brackets)d' % p['forms'] == '$1'"; }
+
+# says TEXT: waits until `gbpf probe ls` says it of the tool $id.
+says() { tool_has "${1@Q} in p['why']"; }
+
+# interruptions: of the program $pid so far.
+interruptions() {
+	gbpf ps --json | python3 -c '
+import json, sys
+print(*(t["stats"]["interruptions"] for t in json.load(sys.stdin)["tenants"] if t["pid"] == int(sys.argv[1])))' "$pid"
+}

@@ -13,12 +13,11 @@ begin() {
 	tell load
 }
 
-# Tools that are attached.
-n_tools() { gbpf probe ls --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["probes"]))'; }
-has_tools() { [ "$(n_tools)" = "$1" ]; }
+# has_tools N: waits until as many are attached.
+has_tools() { eventually shows "len(d['probes']) == $1" gbpf probe ls; }
 
-# A tool runs in a kernel that was known before, so that its next launch is counted.
-runs() { [ "$(gbpf probe ls --json | python3 -c 'import json, sys; print(sum(p["kernels"] for p in json.load(sys.stdin)["probes"]))')" -ge 1 ]; }
+# Waits until a tool runs in a kernel that was known before, so that its next launch is counted.
+runs() { eventually shows 'any(p["kernels"] for p in d["probes"])' gbpf probe ls; }
 
 # trace TOOL [OPTION...]: begins to trace; the tool is attached when this returns.
 trace() {
@@ -61,7 +60,7 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	holds 'all(b["low_ns"] >= 1 << 20 for b in f["blocks"]["buckets"])'
 	holds '2000000 <= f["blocks"]["p50_ns"] <= f["blocks"]["p90_ns"] <= f["blocks"]["p99_ns"] <= f["blocks"]["max_ns"]'
 	holds 'f["blocks"]["p99_ns"] >= 30000000 and f["mean_ns"] >= (36 * 2000000 + 4 * 30000000) // 40'
-	[ "$(n_tools)" = 0 ]
+	has_tools 0
 }
 
 @test "smmap: every block, warp and lane on some SM" {
@@ -147,7 +146,7 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	holds '[a["sectors"] for a in f["accesses"] if a["space"] == "global"] == [20, 20]'
 	holds 'f["count"] == 16 and f["bytes"] == 1792'
 	trace memtrace --kernel access # shapes that are counted in other words: 32 sectors, one lane, a few lanes, one sector
-	eventually runs
+	runs
 	tell "access 1 32 8" "access 1 1 1" "access 3 5 1" "access 1 32 0"
 	figures
 	holds '[(a["kind"], a["count"], a["lanes"], a["bytes"], a["sectors"]) for a in f["accesses"]] == [
@@ -164,20 +163,18 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 		("load", 5, 160, 640, 20), ("store", 1, 29, 116, 4)]'
 }
 
-says_unseen() { gbpf probe ls 2>&1 >/dev/null | grep -q "1 instruction of its kernels access memory unseen"; }
-
 @test "memtrace: what it does not see is reported" {
 	begin
 	trace memtrace --kernel textures
 	tell textures textures
-	eventually says_unseen
+	eventually prints "1 instruction of its kernels access memory unseen" gbpf probe ls
 	figures
 	holds 'd["unseen"] == 1 and f["count"] == 2'
 	grep -q "1 instruction of the kernels access memory where the tool does not look" "$GBPF_RUNTIME_DIR/trace.log"
 	trace smmap --kernel textures
 	tell textures
-	eventually runs
-	run -0 --separate-stderr gbpf probe ls
+	runs
+	run -0 --separate-stderr gbpf probe ls # settled: what is unseen is reported with the kernel
 	[[ "$stderr" != *unseen* ]]
 	figures
 	holds 'd["unseen"] == 0'
@@ -278,7 +275,7 @@ says_unseen() { gbpf probe ls 2>&1 >/dev/null | grep -q "1 instruction of its ke
 	tracer=$!
 	pids+=("$tracer")
 	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	eventually runs
+	runs
 	tell "heat 2 65536" "heat 1 0"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -392,7 +389,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	tracer=$!
 	pids+=("$tracer")
 	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	eventually runs
+	runs
 	tell "spin 2 4 48 1 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -405,7 +402,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	tracer=$!
 	pids+=("$tracer")
 	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	eventually runs
+	runs
 	tell "spin 1 4 48 1 1"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -479,31 +476,31 @@ kills_gbpfd() {
 	tell "spin 2 5 32 1 1"
 	eventually grep -q "does not answer" "$GBPF_RUNTIME_DIR/trace.log"
 	start_daemon
-	eventually has_tools 1
-	eventually runs
+	has_tools 1
+	runs
 	tell "spin 1 5 32 1 1"
 	figures
 	holds 'f["blocks"] == 20 and f["warps"] == 20'
-	eventually has_tools 0
+	has_tools 0
 }
 
 @test "a tracer that is killed while gbpfd is away leaves nothing attached" {
 	begin
 	trace smmap
-	eventually has_tools 1
+	has_tools 1
 	kills_gbpfd
 	kill -9 "$tracer"
 	start_daemon
-	[ "$(n_tools)" = 0 ]
+	has_tools 0
 	tell "spin 1 5 32 1 1"
 }
 
 @test "a killed tracer leaves nothing attached" {
 	begin
 	trace smmap
-	eventually has_tools 1
+	has_tools 1
 	kill -9 "$tracer"
-	eventually has_tools 0
+	has_tools 0
 	tell "spin 1 5 32 1 1"
 }
 
@@ -518,7 +515,7 @@ kills_gbpfd() {
 	[[ "$stderr" == *"traced launched no kernel that matches 'gemm'"* ]]
 	run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms --json
 	[ "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["error"]["exit"])' "$output")" = 5 ]
-	[ "$(n_tools)" = 0 ]
+	has_tools 0
 }
 
 @test "a kernel that cannot run the tool: told at once, and an error at the end" {

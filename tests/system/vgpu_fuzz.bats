@@ -17,7 +17,7 @@ fuzz() { # PROCESSES THREADS KILLS [lone]: sets output
 }
 
 within_limit() { # gbpf ps, whose figure is not cut off at the limit; prints how many processes have one
-	gbpf --json ps | python3 -c '
+	gbpf --json ps | python3 -c ' # settled: it holds at every moment
 import json, sys
 limited = [t for t in json.load(sys.stdin)["tenants"] if t.get("mem_limit")]
 for t in limited:

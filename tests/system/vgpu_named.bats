@@ -4,11 +4,12 @@
 load helpers
 load vgpu_helpers
 
-vgpu() { # NAME EXPRESSION over v, its record in gbpf vgpu show
-	gbpf --json vgpu show "$1" | python3 -c '
-import json, sys
-v = json.load(sys.stdin)
-sys.exit(not eval(sys.argv[1]))' "$2" 2>/dev/null
+vgpu() { # NAME EXPRESSION: waits until it is true over v, the record in gbpf vgpu show
+	eventually shows "any($2 for v in [d])" gbpf vgpu show "$1"
+}
+
+waits() { # NAME N: waits until as many processes of that vGPU wait for memory
+	vgpu "$1" "v['waiting'] == $2"
 }
 
 says() { # EXIT MESSAGE COMMAND...
@@ -34,15 +35,13 @@ ended() { # PID
 	expect ok b alloc 24
 	expect "64 of 64" b used
 	vgpu train 'v["state"] == "running" and v["processes"] == 2 and v["devices"][0]["mem_used"] == 64 << 20'
-	tenant "$pid_a" 't["vgpu"] == "train" and t["mem_used"] == 40 << 20 and t["mem_vgpu_used"] == 64 << 20'
+	eventually tenant "$pid_a" 't["vgpu"] == "train" and t["mem_used"] == 40 << 20 and t["mem_vgpu_used"] == 64 << 20'
 	says 7 "gbpf: vgpu rm: virtual GPU 'train' has programs in it (2). End them first, or use --drain: it is then removed when they have ended" \
 		gbpf vgpu rm train
 	kill -9 "$pid_a" "$pid_b"
-	idle() { vgpu train 'v["state"] == "idle"'; }
-	eventually idle
+	vgpu train 'v["state"] == "idle"'
 	says 0 "train: removed" gbpf vgpu rm train
-	run gbpf vgpu show train
-	[ "$status" -eq 5 ]
+	run -5 gbpf vgpu show train
 }
 
 @test "gbpf vgpu set and gbpf set change limits of running programs" {
@@ -96,8 +95,7 @@ ended() { # PID
 	kill_daemon
 	start_daemon
 	daemon=${pids[-1]}
-	back() { vgpu train 'v["processes"] == 1 and v["mem"] == v["reserve"] == 0'; }
-	eventually back
+	vgpu train 'v["processes"] == 1 and v["mem"] == v["reserve"] == 0'
 	expect "260 of 1024" a used
 	for word in NONE nonesuch '' 0; do
 		run gbpf vgpu set train --mem "$word"
@@ -116,8 +114,7 @@ ended() { # PID
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 30
 	start_daemon
 	daemon=${pids[-1]}
-	back() { vgpu train 'v["processes"] == 1 and v["devices"][0]["mem_used"] == 40 << 20 and v["wait_ns"] == 3 * 10**9'; }
-	eventually back
+	vgpu train 'v["processes"] == 1 and v["devices"][0]["mem_used"] == 40 << 20 and v["wait_ns"] == 3 * 10**9'
 	start_servers_with "--vgpu train" b
 	expect "40 of 64" b used
 	vgpu empty 'v["mem"] == 32 << 20'
@@ -154,17 +151,15 @@ ended() { # PID
 	kill_daemon
 	start_daemon
 	daemon=${pids[-1]}
-	draining() { vgpu train 'v["state"] == "draining" and v["processes"] == 1'; }
-	eventually draining
+	vgpu train 'v["state"] == "draining" and v["processes"] == 1'
 	kill -9 "$pid_a"
-	gone() { run gbpf vgpu show train && [ "$status" -eq 5 ]; }
+	gone() { run -5 gbpf vgpu show train; }
 	eventually gone
 	saved() { ! grep -q train "$GBPF_STATE_DIR/vgpus.json"; } # by a thread of gbpfd, a moment later
 	eventually saved
 	kill_daemon
 	start_daemon
-	run gbpf vgpu show train
-	[ "$status" -eq 5 ]
+	run -5 gbpf vgpu show train
 }
 
 @test "what cannot be given is refused" {
@@ -185,7 +180,7 @@ ended() { # PID
 	done
 	says 5 "gbpf: vgpu create: there is no user 'no.such.user'. Give user names or numbers, separated by commas" \
 		gbpf vgpu create train --mem 64M --user no.such.user
-	[ "$(gbpf vgpu ls 2>&1)" = "There are no virtual GPUs. \`gbpf vgpu create NAME --mem SIZE\` makes one." ]
+	eventually prints '\AThere are no virtual GPUs\. `gbpf vgpu create NAME --mem SIZE` makes one\.\n\Z' gbpf vgpu ls
 	gbpf vgpu create train --mem 64M
 	run gbpf vgpu create train --mem 64M
 	[ "$status" -eq 4 ]
@@ -223,7 +218,7 @@ json.dump({"vgpus": [good] + bad}, open(sys.argv[1], "w"))
 PY
 	start_daemon
 	daemon=${pids[-1]}
-	[ "$(gbpf --json vgpu ls | python3 -c 'import json, sys; print(*sorted(v["name"] for v in json.load(sys.stdin)["vgpus"]))')" = "good train" ]
+	eventually shows 'sorted(v["name"] for v in d["vgpus"]) == ["good", "train"]' gbpf vgpu ls
 	[ "$(gbpf events | grep -c "is left out")" -eq 9 ]
 	kill_daemon
 	echo '{"vgpus": [' >"$GBPF_STATE_DIR/vgpus.json"
@@ -313,8 +308,7 @@ PY
 	expect ok other alloc 100
 	start_daemon
 	daemon=${pids[-1]}
-	back() { tenant "$pid_other" 't["mem_used"] == 800 << 20'; }
-	eventually back
+	eventually tenant "$pid_other" 't["mem_used"] == 800 << 20'
 	expect CUDA_ERROR_OUT_OF_MEMORY other alloc 2
 	expect ok other free
 	start_servers_with "--vgpu kept" kept
@@ -327,17 +321,16 @@ PY
 	start_servers_with "--vgpu train" a b c
 	expect ok a alloc 60
 	echo alloc 50 >&"$in_b"
-	asks() { vgpu train "v['waiting'] == $1"; }
-	eventually asks 1
+	waits train 1
 	echo alloc 40 >&"$in_c"
-	eventually asks 2
+	waits train 2
 	kill -STOP "$pid_b" # it gets its answer, and c does not take what it is about to
 	expect ok a free
-	eventually asks 1
+	waits train 1
 	kill -CONT "$pid_b"
 	answer_of b
 	[ "$REPLY" = ok ]
-	vgpu train 'v["waiting"] == 1' # c does not fit next to b
+	waits train 1 # c does not fit next to b
 	kill -9 "$pid_b"
 	answer_of c
 	[ "$REPLY" = ok ]
@@ -354,8 +347,7 @@ PY
 	start_servers_with "--vgpu long" b c
 	expect ok b alloc 60
 	echo alloc 10 >&"$in_c"
-	asks() { vgpu long 'v["waiting"] == 1'; }
-	eventually asks
+	waits long 1
 	kill_daemon
 	expect ok b free # c looks by itself
 	answer_of c
@@ -370,8 +362,7 @@ start_part() {
 	program=$!
 	pids+=("$program")
 	exec {go}>"$GBPF_RUNTIME_DIR/go"
-	asks() { vgpu train 'v["waiting"] == 1'; }
-	eventually asks
+	waits train 1
 	echo go >&"$go"
 	wait "$program"
 }
@@ -406,7 +397,7 @@ start_part() {
 	gbpf vgpu create zeta
 	gbpf vgpu create alpha
 	gbpf vgpu create mid
-	[ "$(gbpf vgpu ls | awk '{ print $1 }' | paste -sd' ')" = "NAME alpha mid zeta" ]
+	eventually prints '\ANAME [^\n]*\nalpha [^\n]*\nmid [^\n]*\nzeta [^\n]*\n\Z' gbpf vgpu ls
 }
 
 active() { # NAME: the policy in force
@@ -451,10 +442,6 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	expect ok a alloc 20
 }
 
-waits() { # NAME N: processes of that vGPU wait for memory
-	vgpu "$1" "v['waiting'] == $2"
-}
-
 # A GPU of 1024 MiB of which `other` holds 1000, half of it in one piece.
 start_full() {
 	start_all
@@ -468,10 +455,9 @@ start_full() {
 	gbpf vgpu create train --mem 200M --wait 1000s
 	start_servers_with "--vgpu train" a
 	echo alloc 60 >&"$in_a"
-	eventually waits train 1
+	waits train 1
 	expect "1000 of 1000" other used
-	nothing() { tenant "$pid_a" 't["mem_used"] == 0'; } # but while it tries
-	eventually nothing
+	eventually tenant "$pid_a" 't["mem_used"] == 0' # but while it tries
 	expect ok other free
 	answer_of a
 	[ "$REPLY" = ok ]
@@ -498,9 +484,9 @@ either() {
 	start_servers_with "--vgpu two" b
 	for _ in {1..5}; do
 		echo alloc 400 >&"$in_a"
-		eventually waits one 1
+		waits one 1
 		echo alloc 400 >&"$in_b"
-		eventually waits two 1
+		waits two 1
 		expect ok other free # 524 MiB are free
 		eventually either
 		[ "$first" != a ] || break
@@ -514,7 +500,7 @@ either() {
 	[ "$first" = a ]
 	answer_of a
 	[ "$REPLY" = ok ]
-	eventually waits two 1
+	waits two 1
 	kill -9 "$pid_a"
 	answer_of b
 	[ "$REPLY" = ok ]
@@ -527,13 +513,13 @@ either() {
 	start_servers_with "--vgpu one" a
 	start_servers_with "--vgpu two" b
 	echo alloc 900 >&"$in_a"
-	eventually waits one 1
+	waits one 1
 	echo alloc 400 >&"$in_b"
-	eventually waits two 1
+	waits two 1
 	expect ok other free
 	answer_of b
 	[ "$REPLY" = ok ]
-	eventually waits one 1 # but while it tries
+	waits one 1 # but while it tries
 	kill -9 "$pid_b"
 	expect ok other free
 	answer_of a
@@ -562,7 +548,7 @@ either() {
 		start_servers_with "--vgpu train" "taker$((++n))"
 		local in=in_taker$n
 		echo "take-$kind" >&"${!in}"
-		eventually waits train $n
+		waits train $n
 	done
 	expect ok other free
 	for ((; n; n--)); do
@@ -570,7 +556,7 @@ either() {
 		echo "$n: $REPLY"
 		[ "$REPLY" = ok ]
 	done
-	eventually waits train 0
+	waits train 0
 }
 
 @test "memory that a pool keeps ends the wait of another thread while the GPU is full" {
@@ -599,12 +585,12 @@ either() {
 	gbpf vgpu create train --mem 1000M --wait 1000s
 	start_servers_with "--vgpu train" a
 	echo alloc 400 >&"$in_a"
-	eventually waits train 1
+	waits train 1
 	expect ok other free
 	answer_of a
 	[ "$REPLY" = ok ]
 	echo alloc 500 >&"$in_a"
-	eventually waits train 1
+	waits train 1
 	kill -9 "$pid_other"
 	answer_of a
 	[ "$REPLY" = ok ]
@@ -615,7 +601,7 @@ either() {
 	gbpf vgpu create train --mem 200M --wait 1000s
 	start_servers_with "--vgpu train" a
 	echo alloc 60 >&"$in_a"
-	eventually waits train 1
+	waits train 1
 	kill_daemon
 	expect ok other free
 	answer_of a

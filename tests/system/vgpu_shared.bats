@@ -4,9 +4,9 @@
 load helpers
 load vgpu_helpers
 
-charged() { # NAME MIB [SHARED]: what gbpf ps shows of a server
+charged() { # NAME MIB [SHARED]: waits until gbpf ps shows that of a server
 	local pid=pid_$1
-	tenant "${!pid}" "t['mem_used'] == $2 << 20 and t['mem_shared'] == ${3:-0} << 20"
+	eventually tenant "${!pid}" "t['mem_used'] == $2 << 20 and t['mem_shared'] == ${3:-0} << 20"
 }
 
 kill_server() { # NAME
@@ -36,7 +36,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	charged a 10
 	charged b 0 10
 	kill_server a
-	eventually charged b 10
+	charged b 10
 	expect "10 of 64" b used
 	expect ok b alloc 54
 	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 1
@@ -48,21 +48,19 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 }
 
 @test "of two importers one is charged, and then the other" {
-	local first=b second=c
+	local first=b second=c charged_now
 	start_all
 	start_servers 64 a b c
 	expect ok a share 10
 	opened_by b c
 	kill_server a
 	eventually used_is 10 64 b
-	eventually charged b 10 || {
-		first=c second=b
-		charged c 10
-	}
+	charged_now=$(eventually gets "[t['pid'] for t in d['tenants'] if t['pid'] != $pid_a and t['mem_used'] == 10 << 20][0]" gbpf ps)
+	[ "$charged_now" = "$pid_b" ] || first=c second=b
 	charged "$second" 0 10
 	expect ok "$first" close
 	expect "10 of 64" "$second" used # at every moment
-	eventually charged "$second" 10
+	charged "$second" 10
 	charged "$first" 0
 	expect "10 of 64" "$first" used
 	expect ok "$second" close
@@ -76,9 +74,9 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok a share 10
 	opened_by b c
 	kill_server a
-	eventually charged b 10
+	charged b 10
 	kill_server b
-	eventually charged c 10
+	charged c 10
 	expect "10 of 64" c used
 	kill_server c
 	start_servers 64 d
@@ -94,7 +92,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	charged b 0 20
 	expect ok b alloc 2
 	kill_server a
-	eventually charged b 22
+	charged b 22
 	expect "16 of 16" b used # all that the program can see of it
 	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 1
 	expect ok b free
@@ -119,7 +117,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok c share 10
 	opened_by b
 	kill_server c
-	eventually charged b 10
+	charged b 10
 }
 
 @test "virtual memory is charged to the importer of its descriptor" {
@@ -129,7 +127,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok b open-chunk 6
 	charged b 0 6
 	kill_server a
-	eventually charged b 6
+	charged b 6
 	expect "6 of 64" b used
 	expect ok b close-chunk 6
 	charged b 0
@@ -143,7 +141,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok b open-pool
 	charged b 0 10
 	kill_server a
-	eventually charged b 10
+	charged b 10
 	expect "10 of 128" b used
 	expect ok b free-imported
 	charged b 0
@@ -156,7 +154,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	expect ok a share 10
 	opened_by b
 	expect ok a free-shared
-	eventually charged b 10
+	charged b 10
 	charged a 0
 	expect "10 of 64" a used
 	expect ok b close
@@ -172,11 +170,11 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	kill_server a
 	start_daemon
 	daemon=${pids[-1]}
-	eventually charged b 10
+	charged b 10
 	expect "10 of 64" b used
 	kill_daemon
 	start_daemon
-	eventually charged b 10
+	charged b 10
 	expect "10 of 64" b used
 	expect ok b close
 	expect "0 of 64" b used
@@ -188,7 +186,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	start_servers 64 b
 	expect ok a share 10
 	opened_by b
-	eventually charged b 10 # ten seconds after gbpfd has started
+	charged b 10 # ten seconds after gbpfd has started
 	expect "10 of 64" b used
 	kill_server a
 	expect ok b close
@@ -213,7 +211,7 @@ restart_daemon() {
 		1) kill_server "a$i" && kill_daemon && restart_daemon ;;
 		2) kill_server "a$i" ;;
 		esac
-		eventually charged "b$i" 10
+		charged "b$i" 10
 		expect "18 of 64" keeper used
 		charged keeper 8
 		kill_server "b$i"

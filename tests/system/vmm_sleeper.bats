@@ -29,11 +29,11 @@ SLEEPER=${GBPF_BUILD:-build}/tests/system/vmm_sleeper
 	pid=$(<"$dir/pid")
 	pids+=("$pid")
 	[[ "$REPLY" == '{"asleep": '$((126 << 20))', "total": '$((128 << 20))'}' ]]
-	tenant "$pid" 't["mem_used"] == t["mem_vgpu_used"] == 2 << 20'
+	eventually tenant "$pid" 't["mem_used"] == t["mem_vgpu_used"] == 2 << 20'
 	echo >&"$to"
 	read -r -t 120 -u "$from"
 	[[ "$REPLY" == '{"awake": '$((30 << 20))', "holds": '$((96 << 20))'}' ]]
-	tenant "$pid" 't["mem_used"] == t["mem_vgpu_used"] == 98 << 20'
+	eventually tenant "$pid" 't["mem_used"] == t["mem_vgpu_used"] == 98 << 20'
 	echo >&"$to"
 	read -r -t 120 -u "$from"
 	[ "$REPLY" = "slept 3 times" ]

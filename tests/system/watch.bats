@@ -3,11 +3,6 @@
 
 load helpers
 
-p50() { gbpf --json ps | python3 -c '
-import json, sys
-d = json.load(sys.stdin)
-print(next(t["stats"]["request_p50_ns"] for t in d["tenants"] if t["class"] == "latency") // 1000)'; }
-
 @test "a swap that makes requests slow takes itself back" {
 	start_soft
 	start_daemon
@@ -16,12 +11,8 @@ print(next(t["stats"]["request_p50_ns"] for t in d["tenants"] if t["class"] == "
 	pids+=($!)
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 100000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
-	served() { [ "$(gbpf --json ps | python3 -c '
-import json, sys
-d = json.load(sys.stdin)
-print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency"))')" -ge 30 ]; }
-	eventually served
-	good=$(p50)
+	eventually shows 'sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency") >= 30' gbpf ps
+	good=$(eventually gets '[t["stats"]["request_p50_ns"] // 1000 for t in d["tenants"] if t["class"] == "latency"][0]' gbpf ps)
 	echo "P50 under lc_first: $good us"
 	[ "$good" -gt 0 ]
 	run timeout 60 gbpf policy swap "${GBPF_BUILD:-build}/policies/lc_last.bpf.o" --watch 50s \
