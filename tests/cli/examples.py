@@ -15,14 +15,15 @@ import os
 import re
 import subprocess
 import sys
-import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from eventually import eventually
 
 page = sys.argv[1]
 gbpf = os.path.join(os.environ['GBPF_PREFIX'], 'bin', 'gbpf')
 environment = dict(os.environ, PREFIX=os.environ['GBPF_PREFIX'],
 	PATH=os.path.join(os.environ['GBPF_PREFIX'], 'bin') + ':' + os.environ['PATH'])
-READS = re.compile(r'gbpf map (dump|get) ') # of what programs change when they come to it
-SECONDS = 120 # for such a change, a limit that only one which never comes reaches
+READS = re.compile(r'gbpf (map (dump|get)|((probe|policy|vgpu) )?(ls|show|ps))\b') # of what programs change when they come to it
 failed = 0
 ran = 0
 
@@ -76,14 +77,20 @@ def run(line, command, wanted, code):
 	if command.startswith('cd '):
 		os.chdir(command[3:])
 		return
-	r = execute(command)
+	results = []
+
+	def is_complete():
+		results.append(execute(command))
+		return not READS.match(command) or results[-1].returncode != code or missing(wanted, results[-1].stdout) is None
+
+	try:
+		eventually(is_complete)
+	except TimeoutError:
+		pass # what is missing is reported below
+	r = results[-1]
 	if r.returncode == 8 and code == 0:
 		# On a busy machine the time of an example may end before a kernel has its tool: it is asked to trace for longer.
 		r = execute(re.sub(r'--time \d+ms', '--time 10s', command))
-	deadline = time.monotonic() + SECONDS
-	while READS.match(command) and r.returncode == code and missing(wanted, r.stdout) is not None and time.monotonic() < deadline:
-		time.sleep(0.05) # polls the map until a program has changed it
-		r = execute(command)
 	print(f'$ {command}: {r.returncode}')
 	if r.returncode != code:
 		fail(line, f'`{command}` ended with {r.returncode}, not {code}:\n{r.stdout}')

@@ -16,6 +16,9 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from eventually import eventually
+
 DRIVERS = ('/usr/local/nvidia/lib64/libcuda.so.1', '/usr/lib/x86_64-linux-gnu/libcuda.so.1', '/usr/lib64/libcuda.so.1')
 DROP = ('LD_PRELOAD', 'GBPF_REAL_CUDA', 'GBPF_OFF', 'GBPF_CLASS', 'GBPF_NAME', 'GBPF_STRICT', 'GBPF_HINT', 'GBPF_BLOCK', 'GBPF_CACHE',
 	'GBPF_CACHE_DIR', 'CUDA_MPS_PIPE_DIRECTORY')
@@ -284,13 +287,12 @@ class Gbpfd:
 	def tenants(self):
 		return self.ask('ps').get('tenants', [])
 
-	def await_tenant(self, class_name, program, seconds):
-		"""Waits until gbpfd has given a program of that class its lane, or the program has ended; raises Failed after the timeout."""
-		deadline = time.monotonic() + seconds
-		while program.p.poll() is None and not any(t.get('class') == class_name for t in self.tenants()):
-			if time.monotonic() > deadline:
-				raise Failed(f'no program of class {class_name} has reached gbpfd in {seconds:.0f} s')
-			time.sleep(0.05)  # polls that state
+	def await_tenant(self, class_name, program):
+		"""Waits until gbpfd has given a program of that class its lane, or the program has ended; raises Failed after the limit."""
+		try:
+			eventually(lambda: program.p.poll() is not None or any(t.get('class') == class_name for t in self.tenants()))
+		except TimeoutError as e:
+			raise Failed(f'no program of class {class_name} has reached gbpfd: {e}') from None
 
 	def pid(self):
 		"""Returns gbpfd's process id, from its lock file's owner in /proc; None: it is not found."""

@@ -9,6 +9,9 @@ connection. Exits by itself only with a Python error. GBPF_RUNTIME_DIR: runtime 
 that `gbpf device` lists."""
 import array, ctypes, fcntl, json, mmap, os, pathlib, random, re, shutil, signal, socket, struct, subprocess, sys, time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from eventually import eventually
+
 WIRE = pathlib.Path(__file__).resolve().parents[2] / "src/proto/wire.h"
 MAGIC, VERSION = 0x53706267, int(re.search(r"PROTO_VERSION (\d+)u", WIRE.read_text())[1])
 (HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
@@ -113,12 +116,11 @@ class Tenant:
 
 def uuid_of_gpu():
     """Waits until the first program has made a GPU known to gbpfd."""
-    while True:
+    def known():
         said = subprocess.run(["gbpf", "--json", "device"], capture_output=True).stdout
         found = json.loads(said or "{}").get("devices")  # gbpfd may be away
-        if found and found[0]["uuid"]:
-            return bytes.fromhex(found[0]["uuid"].removeprefix("GPU-").replace("-", ""))
-        time.sleep(0.02)  # polls that state
+        return found and found[0]["uuid"]
+    return bytes.fromhex(eventually(known).removeprefix("GPU-").replace("-", ""))
 
 
 begun = False

@@ -11,6 +11,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from eventually import eventually
+
 TABLE_KB = 1024  # greatest mapping that counts
 
 
@@ -37,10 +40,7 @@ def written_kb(pid):
 
 def await_kernel(tool):
 	"""Waits until a kernel runs the tool."""
-	deadline = time.monotonic() + 60
-	while next(p['kernels'] for p in verb('ls')['probes'] if p['id'] == tool) == 0:
-		if time.monotonic() > deadline:
-			sys.exit(f'no kernel runs tool {tool}')
+	eventually(lambda: next(p['kernels'] for p in verb('ls')['probes'] if p['id'] == tool), f'a kernel that runs tool {tool}')
 
 
 def main():
