@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "../unit/eventually.h"
 
 #define WORDS (64u * 128u)
 #define LAUNCHES 20u
@@ -27,9 +28,7 @@ static CUcontext primary;
 
 static void await_hold(void)
 {
-	while (access(hold, F_OK) != 0) {
-		usleep(1000); /* polls that state */
-	}
+	eventually(access(hold, F_OK) == 0);
 }
 
 /* Loads the image and computes with its kernel. Returns whether the result is right. */
@@ -166,10 +165,7 @@ static void reset_amid(void)
 	pthread_t t;
 
 	CU(pthread_create(&t, NULL, reset, &x) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS);
-	do {
-		usleep(1000); /* polls that state */
-		thread = __atomic_load_n(&x.thread, __ATOMIC_ACQUIRE);
-	} while (!thread || !stands(thread));
+	eventually((thread = __atomic_load_n(&x.thread, __ATOMIC_ACQUIRE)) && stands(thread));
 	unlink(hold);
 	pthread_join(t, NULL);
 	CU(x.r);

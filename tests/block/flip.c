@@ -33,6 +33,8 @@
 #include "cuabi/lookup.h"
 #include "gpu/flag.h"
 #include "proto/wire.h"
+
+#include "../unit/eventually.h"
 #include "policy/ctx.h"
 #include "proto/pages.h"
 
@@ -412,13 +414,6 @@ static bool enough(void)
 	       load_relaxed(&block_launches) >= option.launches;
 }
 
-static void await_ends(void)
-{
-	for (int i = 0; i < 60000 && load_acquire(&sessions); i++) {
-		clock_sleep_ns(1000000); /* polls that state */
-	}
-}
-
 static int take_options(int argc, char **argv)
 {
 	int i = 1;
@@ -470,7 +465,7 @@ int main(int argc, char **argv)
 	/* On a busy machine leases may miss all kernels of a run. */
 	for (int i = 0; i < RUNS_MAX && rc == 0 && (i == 0 || !enough()); i++) {
 		rc = run(argv + first);
-		await_ends();
+		eventually(!load_acquire(&sessions));
 	}
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/waiting-kernels", folder);

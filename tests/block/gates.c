@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "../unit/eventually.h"
 
 #define WORDS 16384u
 #define SECONDS 45u
@@ -65,9 +66,7 @@ static void spin(CUstream on, uint32_t blocks)
 static void wait_for_host(void *arg)
 {
 	(void)arg;
-	while (!atomic_load(&host_gate)) {
-		usleep(100); /* polls that state */
-	}
+	eventually(atomic_load(&host_gate));
 }
 
 /* Enqueues the operation that closes the first stream. */
@@ -220,9 +219,7 @@ static void next_to_a_busy_stream(void)
 		exit(2);
 	}
 	at = "waiting for work on the busy stream";
-	while (!atomic_load(&busy)) {
-		usleep(100); /* polls that state */
-	}
+	eventually(atomic_load(&busy));
 	at = "waiting for the default stream";
 	CU(cuStreamSynchronize(NULL));
 	at = "a copy on the default stream";

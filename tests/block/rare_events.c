@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "../unit/eventually.h"
 
 #define WORDS (64u * 512u)
 
@@ -81,9 +82,7 @@ static void stand_still(void)
 	pid_t self = getpid(), child = fork();
 
 	if (child == 0) {
-		while (!is_stopped(self)) {
-			usleep(1000); /* polls that state */
-		}
+		eventually(is_stopped(self));
 		usleep(300000); /* the time for which it is stopped */
 		kill(self, SIGCONT);
 		_exit(0);

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "copy_program.h"
+#include "../unit/eventually.h"
 #include "base/compiler.h"
 
 #define MIB ((size_t)1 << 20)
@@ -473,9 +474,7 @@ static int reset(void)
 	pthread_t t;
 
 	CHECK(pthread_create(&t, NULL, copy_behind, NULL) == 0, "no thread");
-	while (threads_now() < before + 4) { /* it, the driver's for host functions, helpers */
-		usleep(100);
-	}
+	eventually(threads_now() >= before + 4); /* it, the driver's for host functions, helpers */
 	CU(cuDevicePrimaryCtxReset(copy_device));
 	CHECK(pthread_join(t, NULL) == 0, "not joined");
 	copy_open_context();

@@ -1,4 +1,5 @@
 #include "copy_program.h"
+#include "../unit/eventually.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -98,9 +99,7 @@ void copy_lane_invert(struct copy_lane *l, size_t off, size_t n)
 static void await_release(void *unused)
 {
 	(void)unused;
-	while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE)) {
-		usleep(50);
-	}
+	eventually(__atomic_load_n(&released, __ATOMIC_ACQUIRE));
 }
 
 void copy_hold(CUstream stream)
@@ -123,9 +122,7 @@ void copy_await_rounds(unsigned n)
 {
 	unsigned from = __atomic_load_n(&rounds, __ATOMIC_ACQUIRE);
 
-	while (__atomic_load_n(&rounds, __ATOMIC_ACQUIRE) - from < n) {
-		usleep(100);
-	}
+	eventually(__atomic_load_n(&rounds, __ATOMIC_ACQUIRE) - from >= n);
 }
 
 void copy_show_pid(void)

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "../unit/eventually.h"
 #include "check.h"
 
 #define MIB ((size_t)1 << 20)
@@ -276,13 +277,11 @@ static void add_held(struct race *s, size_t bytes, size_t all)
 	CHECK(held <= all, "both hold %zu of %zu MiB", held / MIB, all / MIB);
 }
 
-/* Returns once both processes are here. The test's own limit of time ends it otherwise. */
+/* Returns once both processes are here. */
 static void meet(struct race *s, int where)
 {
 	__atomic_add_fetch(&s->arrived[where], 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&s->arrived[where], __ATOMIC_SEQ_CST) < 2) {
-		usleep(1000);
-	}
+	eventually(__atomic_load_n(&s->arrived[where], __ATOMIC_SEQ_CST) >= 2);
 }
 
 static void one_round(struct race *s, uint64_t *seed, size_t all, CUdeviceptr *at, size_t *bytes)
@@ -894,15 +893,6 @@ static int graphs(void)
 	return 0;
 }
 
-/* Returns once that much is in use: a thread of the shim measures. */
-static void await_used(size_t bytes)
-{
-	for (int i = 0; i < 20000 && used() != bytes; i++) {
-		usleep(1000);
-	}
-	EXPECT_USED(bytes);
-}
-
 /* Modules beyond the number that is measured at once are loaded and found later, beyond the limit,
  * too; nothing can be taken until enough of them are unloaded. */
 /* Loads so many modules that the shim leaves the measurement of further ones in this second to its
@@ -942,18 +932,16 @@ static int modules(void)
 	for (size_t i = 0; i < 12; i++) {
 		big[i] = load_unmeasured();
 	}
-	for (int i = 0; i < 20000 && used() < limit(); i++) {
-		usleep(1000);
-	}
+	eventually(used() >= limit()); /* a thread of the shim measures */
 	r = cuMemAlloc(&at, 2 * MIB);
 	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
 	for (size_t i = 0; i < 11; i++) {
 		CU(cuModuleUnload(big[i]));
 	}
-	await_used(MODULE);
+	eventually(used() == MODULE);
 	CU(cuMemAlloc(&at, 32 * MIB));
 	CU(cuModuleUnload(big[11]));
-	await_used(32 * MIB);
+	eventually(used() == 32 * MIB);
 	return 0;
 }
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "../unit/eventually.h"
 
 #define cuMemGetInfo cuMemGetInfo_v2
 #define cuMemAllocPitch cuMemAllocPitch_v2
@@ -550,14 +551,10 @@ static CUresult make_own(struct thread *t)
 
 static void make_context(struct thread *t)
 {
-	uint64_t deadline = program_ns() + WAIT_NS;
-	CUresult r = make_own(t);
+	CUresult r;
 
 	/* A full account or device has no room for a context until other threads free memory. */
-	while (r == CUDA_ERROR_OUT_OF_MEMORY && program_ns() < deadline) {
-		usleep(1000);
-		r = make_own(t);
-	}
+	eventually((r = make_own(t)) != CUDA_ERROR_OUT_OF_MEMORY);
 	OK(r);
 	OK(cuStreamCreate(&t->stream[0], CU_STREAM_DEFAULT));
 	OK(cuStreamCreate(&t->stream[1], CU_STREAM_NON_BLOCKING));
@@ -793,15 +790,11 @@ static void pass_gate(struct thread *t)
 		return;
 	}
 	STORE(&t->parked, gate);
-	while (t->number == 0 && !all_parked(gate)) {
-		usleep(100); /* polls the state */
-	}
 	if (t->number == 0) {
+		eventually(all_parked(gate));
 		publish(t, gate);
 	}
-	while (LOAD(&all->gate) == gate) {
-		usleep(100);
-	}
+	eventually(LOAD(&all->gate) != gate);
 }
 
 static void *run_thread(void *arg)
@@ -908,16 +901,11 @@ static void kill_one(void)
 /* Waits until all processes are at the gate. Returns the sums of their bounds. */
 static void gather(uint64_t *low, uint64_t *high)
 {
-	uint64_t deadline = program_ns() + 2 * WAIT_NS;
 	int64_t held = 0;
 
 	*low = *high = 0;
 	for (unsigned p = 0; p < first.n; p++) {
-		while (LOAD(&all->slot[p].ready) != LOAD(&all->gate)) {
-			look_after();
-			CHECK(program_ns() < deadline, "process %u does not come to the gate", p);
-			usleep(200); /* polls the state */
-		}
+		eventually((look_after(), LOAD(&all->slot[p].ready) == LOAD(&all->gate)));
 		*low += all->slot[p].low;
 		*high += all->slot[p].high;
 		held += LOAD(&all->slot[p].held);
@@ -1018,13 +1006,9 @@ static uint64_t operations(void)
 /* Lets the processes work until they have made that many operations. */
 static void work_on(uint64_t ops)
 {
-	uint64_t from = operations(), deadline = program_ns() + 2 * WAIT_NS;
+	uint64_t from = operations();
 
-	while (operations() - from < ops && operations() >= from) {
-		look_after();
-		CHECK(program_ns() < deadline, "no progress");
-		usleep(500); /* polls the state */
-	}
+	eventually((look_after(), operations() - from >= ops || operations() < from));
 }
 
 static int lead(const char *program, char **argv)

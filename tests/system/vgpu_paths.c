@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../programs/program.h"
+#include "../unit/eventually.h"
 #include "check.h"
 
 #define MIB ((size_t)1 << 20)
@@ -355,15 +356,13 @@ struct meeting {
 	pid_t reporter;
 };
 
-/* Returns once all processes have come here n times. The test's own limit of time ends it
- * otherwise, and the exit of another process. */
+/* Returns once all processes have come here n times; exits if another one has failed. */
 static void meet(struct meeting *m, unsigned n, unsigned processes)
 {
 	__atomic_add_fetch(&m->arrived, 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&m->arrived, __ATOMIC_SEQ_CST) < n * processes) {
-		CHECK(!__atomic_load_n(&m->failed, __ATOMIC_SEQ_CST), "the other process failed");
-		usleep(1000);
-	}
+	eventually(__atomic_load_n(&m->arrived, __ATOMIC_SEQ_CST) >= n * processes ||
+		   __atomic_load_n(&m->failed, __ATOMIC_SEQ_CST));
+	CHECK(!__atomic_load_n(&m->failed, __ATOMIC_SEQ_CST), "the other process failed");
 }
 
 /* One process: reports when all have what they can get, to a unit, and when all have freed it. */

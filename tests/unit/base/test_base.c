@@ -25,7 +25,7 @@
 #include "base/shm.h"
 #include "base/strmap.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static void buffer_has_all_appended_bytes(void **state)
 {
@@ -166,8 +166,8 @@ static void foreign_descriptors_are_closed(void **state)
 	fd_close_foreign(large);
 	fd_close_foreign(p[0]);
 	fd_close_foreign(p[1]);
-	AWAIT(fcntl(open_ended, F_GETFD) < 0 && fcntl(large, F_GETFD) < 0 &&
-	      fcntl(p[0], F_GETFD) < 0 && fcntl(p[1], F_GETFD) < 0);
+	eventually(fcntl(open_ended, F_GETFD) < 0 && fcntl(large, F_GETFD) < 0 &&
+		   fcntl(p[0], F_GETFD) < 0 && fcntl(p[1], F_GETFD) < 0);
 }
 
 static void ordinary_file_is_no_page(void **state)

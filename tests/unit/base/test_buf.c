@@ -21,7 +21,7 @@
 #include "base/buf.h"
 #include "base/report.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 EXPORT const char *__asan_default_options(void);
 EXPORT const char *__tsan_default_options(void);
@@ -208,9 +208,9 @@ static void signals_do_not_end_a_read(void **state)
 	assert_int_equal(pipe2(reading, O_CLOEXEC), 0);
 	assert_int_equal(sigaction(SIGUSR1, &a, NULL), 0);
 	assert_int_equal(pthread_create(&t, NULL, reader, &b), 0);
-	AWAIT(load_acquire(&reader_tid) && thread_is_blocked(load_acquire(&reader_tid)));
+	eventually(load_acquire(&reader_tid) && thread_is_blocked(load_acquire(&reader_tid)));
 	pthread_kill(t, SIGUSR1);
-	AWAIT(load_acquire(&signals));
+	eventually(load_acquire(&signals));
 	assert_int_equal(write(reading[1], "late", 4), 4);
 	close(reading[1]);
 	pthread_join(t, NULL);

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static uint32_t blocking;	/* close() of descriptors that were asked for waits while set */
 static uint32_t inside, closed; /* calls of close() that have begun to wait, that have ended */
@@ -36,9 +36,7 @@ int close(int fd)
 	}
 	if (fd >= load_relaxed(&first_blocked)) {
 		add_acqrel(&inside, 1u);
-		while (load_acquire(&blocking)) {
-			clock_sleep_ns(AWAIT_POLL_NS);
-		}
+		eventually(!load_acquire(&blocking));
 	}
 	r = (int)syscall(SYS_close, fd);
 	if (fd >= load_relaxed(&first_blocked)) {
@@ -89,7 +87,7 @@ static void zero_is_a_descriptor(void **state)
 	assert_false(is_open(0));
 	assert_int_equal(dup2(saved, 0), 0);
 	fd_close_foreign(0);
-	AWAIT(!is_open(0));
+	eventually(!is_open(0));
 	assert_int_not_equal(load_acquire(&zero_closed_by), (uint32_t)gettid());
 	assert_int_equal(dup2(saved, 0), 0);
 	close(saved);
@@ -116,13 +114,13 @@ static void closers_are_limited_and_close_all(void **state)
 		errno = ERANGE;
 		assert_int_equal(fd_close_foreign(fds[i]), -1);
 		assert_int_equal(errno, ERANGE);
-		AWAIT(load_acquire(&inside) == i + 1);
+		eventually(load_acquire(&inside) == i + 1);
 	}
 	for (unsigned i = 16; i < DESCRIPTORS; i++) {
 		assert_int_equal(fd_close_foreign(fds[i]), -1);
 	}
 	store_release(&blocking, 0u);
-	AWAIT(load_acquire(&closed) == DESCRIPTORS);
+	eventually(load_acquire(&closed) == DESCRIPTORS);
 	assert_int_equal(load_acquire(&inside), DESCRIPTORS); /* no thread came later */
 	for (unsigned i = 0; i < DESCRIPTORS; i++) {
 		assert_false(is_open(fds[i]));
@@ -143,12 +141,13 @@ static void a_seventeenth_closer_does_not_start(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		fds[i] = fcntl(source, F_DUPFD_CLOEXEC, 500);
 		fd_close_foreign(fds[i]);
-		AWAIT(load_acquire(&inside) >= (i < 16 ? i + 1 : 16));
+		eventually(load_acquire(&inside) >= (i < 16 ? i + 1 : 16));
 	}
-	AWAIT(tasks() == tasks_at_start + 16); /* threads of earlier tests may still be ending */
+	eventually(tasks() ==
+		   tasks_at_start + 16); /* threads of earlier tests may still be ending */
 	assert_int_equal(load_acquire(&inside), 16);
 	store_release(&blocking, 0u);
-	AWAIT(load_acquire(&closed) == 20);
+	eventually(load_acquire(&closed) == 20);
 	store_relaxed(&first_blocked, INT_MAX);
 	close(source);
 }
@@ -166,10 +165,10 @@ static void small_pages_are_closed_at_once(void **state)
 	store_release(&closed, 0u);
 	store_relaxed(&first_blocked, large);
 	fd_close_foreign(large);
-	AWAIT(load_acquire(&inside) == 1);
+	eventually(load_acquire(&inside) == 1);
 	assert_true(is_open(large));
 	store_release(&blocking, 0u);
-	AWAIT(load_acquire(&closed) == 1);
+	eventually(load_acquire(&closed) == 1);
 	store_relaxed(&first_blocked, INT_MAX);
 }
 
@@ -184,7 +183,7 @@ static void foreign_sockets_do_not_linger(void **state)
 	store_release(&linger_of_watched, 77);
 	store_relaxed(&watched, fd);
 	fd_close_foreign(fd);
-	AWAIT(!is_open(fd));
+	eventually(!is_open(fd));
 	assert_int_equal(load_acquire(&linger_of_watched), 0);
 	store_relaxed(&watched, -1);
 }

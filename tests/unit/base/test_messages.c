@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static unsigned interrupted, calls; /* messages: calls that fail with EINTR first; all calls */
 static bool endless;		    /* messages: there is always another one */
@@ -96,7 +96,7 @@ static void a_message_carries_eight_descriptors(void **state)
 	assert_int_equal(n, 0);
 	close(pair[0]);
 	close(pair[1]);
-	AWAIT(open_fds() == before);
+	eventually(open_fds() == before);
 }
 
 /* Nine descriptors: by hand, since msg_send() refuses them. One more than fits is too many. */
@@ -124,7 +124,7 @@ static void nine_descriptors_are_too_many(void **state)
 	assert_int_equal(n, 0);
 	close(pair[0]);
 	close(pair[1]);
-	AWAIT(open_fds() == before);
+	eventually(open_fds() == before);
 }
 
 static void credentials_are_no_descriptors(void **state)
@@ -173,7 +173,7 @@ static void the_queue_of_a_peer_is_emptied(void **state)
 		assert_true(calls >= (stream ? 6 : 16) && calls <= (stream ? 11 : 16));
 		assert_int_equal(msg_send(pair[0], "x", 1, NULL, 0), -EPIPE);
 		close(pair[0]);
-		AWAIT(open_fds() == before);
+		eventually(open_fds() == before);
 	}
 }
 

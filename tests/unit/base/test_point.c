@@ -19,6 +19,8 @@
 
 #include "base/point.h"
 
+#include "../eventually.h"
+
 #define PASSED 50 /* exit code of a child that came through */
 
 /* As in tools/point-test. */
@@ -159,9 +161,7 @@ static void a_thread_is_held_while_the_file_exists(void **state)
 		point_held("a.b");
 		_exit(PASSED);
 	}
-	while (access(path, F_OK) != 0) {
-		usleep(1000); /* polls that state */
-	}
+	eventually(access(path, F_OK) == 0);
 	assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/thread.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static void *wait_a_second(void *arg)
 {
@@ -47,7 +48,8 @@ static void futexes_count_wakes_and_time(void **state)
 	assert_int_equal(errno, ERANGE);
 	assert_int_equal(futex_wait_shared((uint32_t *)8, 1, 1), -EFAULT);
 	assert_int_equal(pthread_create(&w, NULL, wait_for_a_wake, &woken), 0);
-	AWAIT(load_acquire(&waiter_tid) && thread_is_blocked((pid_t)load_acquire(&waiter_tid)));
+	eventually(load_acquire(&waiter_tid) &&
+		   thread_is_blocked((pid_t)load_acquire(&waiter_tid)));
 	assert_int_equal(futex_wake_shared(&futex_word, 5), 1);
 	pthread_join(w, NULL);
 	assert_int_equal(woken, 0);
@@ -149,7 +151,7 @@ static void threads_get_no_signals(void **state)
 	sigaddset(&mine, SIGUSR2);
 	pthread_sigmask(SIG_SETMASK, &mine, NULL);
 	assert_int_equal(thread_start_detached(look_around, &started, 256 << 10), 0);
-	AWAIT(load_acquire(&started.done));
+	eventually(load_acquire(&started.done));
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
 	for (int s = 1; s < 32; s++) {
 		assert_int_equal(sigismember(&after, s), s == SIGUSR2);
@@ -159,7 +161,7 @@ static void threads_get_no_signals(void **state)
 	assert_true(started.stack >= 256 << 10 && started.stack < 1 << 20);
 	store_release(&started.done, 0u);
 	assert_int_equal(thread_start_detached(look_around, &started, 0), 0);
-	AWAIT(load_acquire(&started.done));
+	eventually(load_acquire(&started.done));
 	assert_true(started.stack > 1 << 20);
 	/* no memory for so large a stack */
 	assert_int_equal(thread_start_detached(look_around, &started, (size_t)1 << 50), -EAGAIN);

@@ -18,7 +18,9 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#define PATIENCE_MS 60000 /* reached only by a failing test */
+#include "../eventually.h"
+
+#define PATIENCE_MS ((unsigned)(eventually_limit_ns() / 1000000u))
 
 /* ---- gbpfd ---- */
 

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/shm.h"
 
+#include "../eventually.h"
 #include "../users.h"
 
 #define FIRST_VERSION (UINT64_C(1) << 48)
@@ -208,9 +209,7 @@ static inline bool is_listed(struct gd *d, json_int_t id)
 
 static inline void await_gone(struct gd *d, json_int_t id)
 {
-	while (is_listed(d, id)) {
-		usleep(1000);
-	}
+	eventually(!is_listed(d, id));
 }
 
 #endif

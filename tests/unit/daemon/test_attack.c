@@ -20,7 +20,7 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #include "../users.h"
 
@@ -198,7 +198,7 @@ static void many_short_lines_take_no_memory_and_no_time(void **state)
 	pthread_create(&writer, NULL, write_lines, &sock);
 	for (uint64_t i = 0; i < 60; i++) {
 		answers_at_once(d);
-		AWAIT(load_relaxed(&flooded) >= i * FLOOD_BYTES);
+		eventually(load_relaxed(&flooded) >= i * FLOOD_BYTES);
 	}
 /* Allocators of sanitizers keep freed memory. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -16,7 +16,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #include "../users.h"
 
@@ -207,7 +207,8 @@ static void unexpected_descriptors_are_closed(void **state)
 		assert_int_equal(msg_send(fd, request, strlen(request), extra, 4), 0);
 		expect_result(fd);
 	}
-	AWAIT(count_fds(d->pid) <= before); /* the answer may arrive before the last are closed */
+	eventually(count_fds(d->pid) <=
+		   before); /* the answer may arrive before the last are closed */
 	close(fd);
 }
 

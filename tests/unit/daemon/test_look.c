@@ -15,7 +15,7 @@
 #include "base/shm.h"
 #include "proto/account.h"
 
-#include "../await.h"
+#include "../eventually.h"
 #include "../users.h"
 
 #define LIMIT (UINT64_C(64) << 20)
@@ -230,7 +230,7 @@ static void looks_leave_nothing_behind(void **state)
 		close(got);
 	}
 	assert_int_equal(gd_number(d, "status", "sessions"), 1);
-	AWAIT(gd_number(d, "status", "fds") <= before + OWN_FDS);
+	eventually(gd_number(d, "status", "fds") <= before + OWN_FDS);
 	assert_int_equal(load_seqcst(&p.account->lines), 1);
 	part(&p);
 	close(fd);
@@ -253,7 +253,7 @@ static void impatient_looks_are_harmless(void **state)
 		}
 		close(f.sock);
 	}
-	AWAIT(gd_number(d, "status", "sessions") == 1);
+	eventually(gd_number(d, "status", "sessions") == 1);
 	assert_int_equal(load_seqcst(&p.account->lines), 1);
 	part(&p);
 }

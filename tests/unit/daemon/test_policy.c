@@ -20,7 +20,7 @@
 #include "base/shm.h"
 #include "bpf/run/policy_image.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 enum { LATENCY, NORMAL, BATCH };
 
@@ -592,14 +592,14 @@ static void tick_runs_while_a_tenant_is_active_and_writes_tenant_memory(void **s
 	mine = shm_map(f.region_fd, 4096, 1);
 	assert_non_null(mine);
 	/* Element 0 of the tenant's map: counted up by gbpfd. */
-	AWAIT((add_relaxed(&f.stats->launches, 1u), load_seqcst(&mine[0]) >= 20));
+	eventually((add_relaxed(&f.stats->launches, 1u), load_seqcst(&mine[0]) >= 20));
 	assert_true(gd_number(d, "status", "counters.ticks") >= 20);
 	do { /* no more launches, so ticks end: only a time without one shows that */
 		ticks = gd_number(d, "status", "counters.ticks");
 		clock_sleep_ns(90000000);
 	} while (gd_number(d, "status", "counters.ticks") != ticks);
 	store_seqcst(&f.board->gpu[0].open, 1u); /* an open request is activity */
-	AWAIT(gd_number(d, "status", "counters.ticks") != ticks);
+	eventually(gd_number(d, "status", "counters.ticks") != ticks);
 	shm_unmap(mine, 4096);
 	fake_leave(&f);
 }
@@ -631,14 +631,14 @@ static void gpu_counts_as_shared_without_ticks_too(void **state)
 	load_now(d, "plain"); /* submit alone */
 	enter_gpu(&a, d, "a");
 	enter_gpu(&b, d, "b");
-	AWAIT((is_shared_while_working(&a), is_shared_while_working(&b)));
+	eventually((is_shared_while_working(&a), is_shared_while_working(&b)));
 	assert_int_equal(gd_number(d, "status", "counters.ticks"), 0);
-	AWAIT(!is_shared_while_working(&a)); /* b is idle */
-	AWAIT((is_shared_while_working(&a), is_shared_while_working(&b)));
+	eventually(!is_shared_while_working(&a)); /* b is idle */
+	eventually((is_shared_while_working(&a), is_shared_while_working(&b)));
 	fake_leave(&b);
-	AWAIT(!is_shared_while_working(&a));
+	eventually(!is_shared_while_working(&a));
 	enter_gpu(&c, d, "c"); /* after checks have ended with b */
-	AWAIT((is_shared_while_working(&a), is_shared_while_working(&c)));
+	eventually((is_shared_while_working(&a), is_shared_while_working(&c)));
 	fake_leave(&a);
 	fake_leave(&c);
 }

@@ -374,9 +374,7 @@ static void tool_of_a_closed_connection_is_not_attached(void **state)
 	close(sock);
 	close(fd);
 	buf_finish(&elf);
-	while (gd_number(d, "status", "connections") > 1) {
-		usleep(1000);
-	}
+	eventually(gd_number(d, "status", "connections") <= 1);
 	assert_int_equal(attach(d, "probing", NULL, NULL), FIRST_VERSION + 2);
 	assert_false(is_listed(d, 1));
 }

@@ -19,7 +19,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 enum { LATENCY, NORMAL, BATCH };
 
@@ -27,20 +27,16 @@ enum { LATENCY, NORMAL, BATCH };
  * record is pending. */
 static unsigned settled_fds(struct gd *d)
 {
-	while (gd_number(d, "status", "connections") != 1 ||
-	       gd_number(d, "status", "ending") != 0) {
-	}
+	eventually(gd_number(d, "status", "connections") == 1 &&
+		   gd_number(d, "status", "ending") == 0);
 	return count_fds(d->pid);
 }
 
-/* Fails unless gbpfd has that many descriptors within 10 s: a thread of its own may have some open
- * for a moment. */
+/* Waits until gbpfd has that many descriptors: a thread of its own may have some open for a
+ * moment. */
 static void await_fds(struct gd *d, unsigned n)
 {
-	for (unsigned i = 0; i < 1000 && settled_fds(d) != n; i++) {
-		usleep(10000);
-	}
-	assert_int_equal(settled_fds(d), n);
+	eventually(settled_fds(d) == n);
 }
 
 static bool can_map_writable(int fd)
@@ -243,7 +239,7 @@ static void a_killed_owner_wakes_the_waiters_on_its_board(void **state)
 	assert_int_equal(pthread_create(&waiter, NULL, wait_for_board, (void *)(uintptr_t)board),
 			 0);
 	kill(pid, SIGKILL);
-	AWAIT(pthread_tryjoin_np(waiter, NULL) == 0);
+	eventually(pthread_tryjoin_np(waiter, NULL) == 0);
 	fake_expect(&batch, &m, PROTO_BOARD_REMOVE);
 	gd_await_event(d, 0, "kill",
 		       "signal 9"); /* still a zombie, whose status was not read yet */

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define VGPUS_MAX PROTO_VGPUS
 #define FOREIGN_MAX 16u
@@ -194,7 +194,7 @@ static void a_vgpu_has_at_most_256_processes(void **state)
 	assert_int_equal(more.error, 0);
 	part(&more);
 	end_child(&c);
-	AWAIT(used_of(&many[0], 0) == 0);
+	eventually(used_of(&many[0], 0) == 0);
 	join(&more, d, 5);
 	assert_int_equal(more.line, 0);
 	part(&more);
@@ -283,9 +283,9 @@ static void a_line_is_cleared_when_its_process_is_gone(void **state)
 	assert_int_equal(used_of(&watcher, line), 12345);
 	assert_int_equal(watcher.account->owner[line].pid, c.pid);
 	end_child(&c);
-	AWAIT(used_of(&watcher, line) == 0);
-	AWAIT(load_seqcst(&watcher.account->line[3][line].wanted) == 0);
-	AWAIT(load_relaxed(&watcher.account->owner[line].pid) == 0);
+	eventually(used_of(&watcher, line) == 0);
+	eventually(load_seqcst(&watcher.account->line[3][line].wanted) == 0);
+	eventually(load_relaxed(&watcher.account->owner[line].pid) == 0);
 	part(&next);
 	join(&next, d, 5);
 	assert_int_equal(next.line, line);
@@ -356,7 +356,7 @@ static void lines_of_processes_that_ended_meanwhile_are_cleared(void **state)
 	assert_int_equal(gd_start(d, NULL), 0);
 	come_back(&back, d, &a, 5, a.account_fd, a.line);
 	assert_int_equal(back.error, 0);
-	AWAIT(used_of(&a, line) == 0);
+	eventually(used_of(&a, line) == 0);
 	join(&next, d, 5);
 	assert_int_equal(next.line, line);
 	part(&a);
@@ -594,7 +594,7 @@ static void garbage_in_a_page_is_recorded(void **state)
 			write_over(watcher.account, i);
 			end_session_of(&c);
 			end_child(&c);
-			AWAIT(used_of(&watcher, line) == 0);
+			eventually(used_of(&watcher, line) == 0);
 		}
 		if (noted[i]) {
 			gd_await_event(d, 0, "vgpu", noted[i]);
@@ -617,7 +617,7 @@ static void garbage_in_the_line_of_a_process_that_has_exited_is_recorded(void **
 	store_seqcst(&watcher.account->line[0][line].released, UINT64_C(12346));
 	kill(c.pid, SIGKILL);
 	assert_int_equal(waitpid(c.pid, NULL, 0), c.pid);
-	AWAIT(used_of(&watcher, line) == 0);
+	eventually(used_of(&watcher, line) == 0);
 	gd_await_event(d, 0, "vgpu", "what a process holds");
 	close(c.to);
 	close(c.from);
@@ -675,7 +675,7 @@ static void a_page_full_of_garbage_is_harmless(void **state)
 	gd_await_event(d, 0, "reattach", "member");
 	json_decref(gd_call(d, "ps", NULL));
 	assert_int_equal(a->limit[0], LIMIT);
-	AWAIT(used_of(&forged, 2) == 0); /* of a process that does not exist */
+	eventually(used_of(&forged, 2) == 0); /* of a process that does not exist */
 	join(&next, d, 77);
 	assert_true(next.line > 0 && next.line < PROTO_ACCOUNT_LINES);
 	assert_int_equal(used_of(&other, 0), 11);

@@ -13,7 +13,7 @@
 #include "base/shm.h"
 #include "proto/account.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -170,7 +170,7 @@ static void a_place_without_a_vgpu_is_zero(void **state)
 	load(d);
 	part(&a);
 	/* The line goes with the process, which lives: its vGPU stays, without a tenant. */
-	AWAIT(value(d, "VSLICE_SET", "0", "tenants") == 0);
+	eventually(value(d, "VSLICE_SET", "0", "tenants") == 0);
 	assert_int_equal(value(d, "VSLICE_SET", "0", "compute_pct"), 30);
 	join(&next, d, 6, &c);
 	assert_int_equal(next.place, 1);
@@ -224,9 +224,9 @@ static void ticks_see_places_and_used_bytes(void **state)
 	store_seqcst(&a.account->line[0][a.line].charged, 3 * MIB);
 	store_seqcst(&a.account->line[0][a.line].overhead, MIB);
 	store_relaxed(&a.f.stats->inflight, 1u); /* it is active, so ticks run */
-	AWAIT(value(d, "MEMPOOL", "0", "used_bytes") == (json_int_t)(3 * MIB));
+	eventually(value(d, "MEMPOOL", "0", "used_bytes") == (json_int_t)(3 * MIB));
 	assert_int_equal(value(d, "MEMPOOL", "0", "overhead_bytes"), MIB);
-	AWAIT(variable(d, "place_of_1") == PROTO_VGPUS);
+	eventually(variable(d, "place_of_1") == PROTO_VGPUS);
 	assert_int_equal(variable(d, "place_of_0"), 0);
 	part(&a);
 	part(&none);

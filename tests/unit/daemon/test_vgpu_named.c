@@ -9,7 +9,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "../await.h"
+#include "base/clock.h"
+
+#include "../eventually.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 #define DEVICE MIB(1024)
@@ -136,7 +138,7 @@ static bool is_answered(const struct member *p, uint32_t seq)
 /* Returns the answer, which must come. */
 static uint32_t answer_of(const struct member *p, uint32_t seq)
 {
-	AWAIT(is_answered(p, seq));
+	eventually(is_answered(p, seq));
 	return load_relaxed(&p->account->line[0][p->line].answer);
 }
 
@@ -519,7 +521,7 @@ static void nvml_corrects_sizes_that_other_users_report(void **state)
 	say_size(USER_A, &liar, d, 7, PROTO_VGPU_MEM_MAX);
 	AS_USER(USER_B, enter(&good, d, &h));
 	assert_int_equal(good.error, 0);
-	AWAIT(ask_now(&good, seq++, DEVICE - MIB(128) + 1) == PROTO_ACCOUNT_REFUSED);
+	eventually(ask_now(&good, seq++, DEVICE - MIB(128) + 1) == PROTO_ACCOUNT_REFUSED);
 	assert_int_equal(ask_now(&good, seq, DEVICE - MIB(128)), PROTO_ACCOUNT_RETRY);
 	part(&liar);
 	say_size(USER_A, &liar, d, 7, PROTO_VGPU_MEM_MAX);
@@ -595,7 +597,7 @@ static void questions_without_end_do_not_delay_answers(void **state)
 
 	make_full(d, &p, &q);
 	ask(&p, 1, MIB(2), 20000000);
-	AWAIT((ask(&q, seq++, MIB(2), HOUR), is_answered(&p, 1)));
+	eventually((ask(&q, seq++, MIB(2), HOUR), is_answered(&p, 1)));
 	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_REFUSED);
 	part(&p);
 	part(&q);
@@ -625,7 +627,7 @@ static void a_lower_limit_ends_a_wait_that_is_hopeless(void **state)
 
 	make_full(d, &p, &q);
 	ask(&p, 1, MIB(40), HOUR);
-	AWAIT(waiting(d, "train") == 1);
+	eventually(waiting(d, "train") == 1);
 	ask(&q, 1, MIB(2), HOUR);
 	call(d, "vgpu.set", "{\"name\":\"train\",\"mem\":33554432}");
 	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_REFUSED);
@@ -643,9 +645,9 @@ static void the_first_waiter_is_answered_first(void **state)
 
 	make_full(d, &p, &q);
 	ask(&p, 1, MIB(40), HOUR);
-	AWAIT(waiting(d, "train") == 1);
+	eventually(waiting(d, "train") == 1);
 	ask(&q, 1, MIB(2), HOUR);
-	AWAIT(waiting(d, "train") == 2);
+	eventually(waiting(d, "train") == 2);
 	set_used(&p, p.line, MIB(30));
 	ask(&q, 2, MIB(2), 0); /* its last look is after this */
 	assert_int_equal(answer_of(&q, 2), PROTO_ACCOUNT_REFUSED);
@@ -702,11 +704,12 @@ static void waiters_for_a_full_device_try_in_turn(void **state)
 	tries(&p, 1); /* memory may have been freed before the question */
 	began = clock_now_ns();
 	ask_full(&p, 2, MIB(512), true);
-	AWAIT(waiting(d, "one") == 1 || is_answered(&p, 2)); /* four times a second it may try */
+	eventually(waiting(d, "one") == 1 ||
+		   is_answered(&p, 2)); /* four times a second it may try */
 	ask_full(&q, 1, MIB(2), false);
-	AWAIT(waiting(d, "two") == 1 || is_answered(&q, 1));
+	eventually(waiting(d, "two") == 1 || is_answered(&q, 1));
 	set_used(&holder, holder.line, DEVICE - MIB(2));
-	AWAIT((q_first |= is_answered(&q, 1) && !is_answered(&p, 2), is_answered(&p, 2)));
+	eventually((q_first |= is_answered(&q, 1) && !is_answered(&p, 2), is_answered(&p, 2)));
 	assert_false(q_first);
 	assert_int_equal(answer_of(&p, 2), PROTO_ACCOUNT_RETRY);
 	/* p has not tried yet: q is served before that only after 200 ms, on a slow machine */
@@ -734,7 +737,7 @@ static void many_questions_about_a_full_device_are_not_decided_at_once(void **st
 	uint32_t seq = 0;
 
 	fill_device(d, &holder, &p, &q);
-	AWAIT((ask_many(&p, &seq), waiting(d, "one") == 1));
+	eventually((ask_many(&p, &seq), waiting(d, "one") == 1));
 	tries(&p, seq);
 	part(&holder);
 	part(&p);

@@ -6,7 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "../await.h"
+#include "../eventually.h"
 #include "mem/account_shares.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -122,7 +122,7 @@ static void an_importer_is_charged_when_the_creator_is_gone(void **state)
 	assert_int_equal(orphans_of(&p), 0);
 	assert_int_equal(all_of(&p), 10 * MIB);
 	end(&c);
-	AWAIT(used_of(&p, c.line) == 0);
+	eventually(used_of(&p, c.line) == 0);
 	assert_int_equal(orphans_of(&p), 10 * MIB); /* before the line was cleared */
 	assert_int_equal(all_of(&p), 10 * MIB);
 	part(&p);
@@ -138,10 +138,10 @@ static void an_importer_that_exits_passes_the_charge_on(void **state)
 	join(&p, d, 5);
 	(void)note(&p, MEM_SHARE_IMPORT, ID, 10 * MIB);
 	end(&c);
-	AWAIT(mem_account_orphans(p.account, 0, importer.line) == 10 * MIB);
+	eventually(mem_account_orphans(p.account, 0, importer.line) == 10 * MIB);
 	assert_int_equal(orphans_of(&p), 0);
 	end(&importer);
-	AWAIT(mem_account_orphans(p.account, 0, importer.line) == 0);
+	eventually(mem_account_orphans(p.account, 0, importer.line) == 0);
 	assert_int_equal(orphans_of(&p), 10 * MIB); /* before that line was cleared */
 	part(&p);
 }
@@ -159,8 +159,9 @@ static void importers_of_other_vgpus_are_charged_too(void **state)
 	(void)note(&other, MEM_SHARE_IMPORT, ID, 10 * MIB); /* the same memory */
 	(void)note(&other, MEM_SHARE_IMPORT, ID + 1, 10 * MIB);
 	end(&c);
-	AWAIT(orphans_of(&own) && orphans_of(&other));
-	AWAIT(all_of(&own) == 10 * MIB); /* the creator is charged until its account has ended */
+	eventually(orphans_of(&own) && orphans_of(&other));
+	eventually(all_of(&own) ==
+		   10 * MIB); /* the creator is charged until its account has ended */
 	assert_int_equal(all_of(&other), 10 * MIB);
 	part(&own);
 	part(&other);
@@ -175,10 +176,10 @@ static void another_claim_keeps_the_importer_from_being_charged(void **state)
 	join(&p, d, 5);
 	(void)note(&p, MEM_SHARE_IMPORT, ID, 10 * MIB);
 	end(&c);
-	AWAIT(used_of(&p, c.line) == 0);
+	eventually(used_of(&p, c.line) == 0);
 	assert_int_equal(orphans_of(&p), 0);
 	end(&other);
-	AWAIT(orphans_of(&p) == 10 * MIB);
+	eventually(orphans_of(&p) == 10 * MIB);
 	part(&p);
 }
 
@@ -195,7 +196,7 @@ static void forged_claims_do_not_count(void **state)
 	join(&p, d, 5);
 	(void)note(&p, MEM_SHARE_IMPORT, ID, 10 * MIB);
 	end(&c);
-	AWAIT(used_of(&p, c.line) == 0);
+	eventually(used_of(&p, c.line) == 0);
 	assert_int_equal(orphans_of(&p), 10 * MIB);
 	end(&liar);
 	end(&other);
@@ -224,9 +225,9 @@ static void forged_shares_change_only_their_own_vgpu(void **state)
 	store_seqcst(&bad.account->shares, UINT32_MAX);
 	tell(&bad);
 	end(&dead);
-	AWAIT(used_of(&bad, dead.line) == 0);
+	eventually(used_of(&bad, dead.line) == 0);
 	end(&liar);
-	AWAIT(used_of(&bad, liar.line) == 0);
+	eventually(used_of(&bad, liar.line) == 0);
 	settle(d);
 	assert_true(orphans_of(&victim) <= 4 * MIB);
 	assert_int_equal(used_of(&victim, victim.line), 0);
@@ -253,7 +254,7 @@ static void a_restarted_gbpfd_completes_what_was_begun(void **state)
 	come_back(&again, d, &p, 5, p.account_fd, p.line);
 	assert_int_equal(again.error, 0);
 	tell(&again);
-	AWAIT(orphans_of(&again) == 10 * MIB);
+	eventually(orphans_of(&again) == 10 * MIB);
 	assert_int_equal(mem_share_at(again.account, given).kind, MEM_SHARE_OWNED);
 	assert_int_equal(mem_share_at(again.account, left).kind, MEM_SHARE_FREE);
 	part(&p);
@@ -282,8 +283,8 @@ static void killed_processes_leave_the_figures_right(void **state)
 		end(i % 2 ? &c[i] : &importer[i]);
 		end(i % 2 ? &importer[i] : &c[i]);
 	}
-	AWAIT(orphans_of(&keeper) == ROUNDS * (ROUNDS + 1) / 2 * MIB);
-	AWAIT(all_of(&keeper) == orphans_of(&keeper));
+	eventually(orphans_of(&keeper) == ROUNDS * (ROUNDS + 1) / 2 * MIB);
+	eventually(all_of(&keeper) == orphans_of(&keeper));
 	part(&keeper);
 }
 

@@ -9,9 +9,10 @@
 
 #include "base/atomic.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "daemon/watch/watch_expr.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 enum { LATENCY, NORMAL, BATCH };
 
@@ -206,7 +207,7 @@ static bool state_is(struct gd *d, uint64_t version, const char *state)
 
 static void await_state(struct gd *d, uint64_t version, const char *state)
 {
-	AWAIT(state_is(d, version, state));
+	eventually(state_is(d, version, state));
 }
 
 /* Returns the value of a comparison at the last evaluation, or -1 if it is not known. */
@@ -223,7 +224,7 @@ static double value_of(struct gd *d, uint64_t version, size_t term)
 /* Waits for an evaluation of version 2 that finds this value and does not roll back. */
 static void await_value(struct gd *d, const struct fake *f, size_t term, double value)
 {
-	AWAIT(value_of(d, 2, term) == value);
+	eventually(value_of(d, 2, term) == value);
 	assert_true(state_is(d, 2, "watching"));
 	assert_int_equal(load_seqcst(&f->dir->version[0]), 2);
 }
@@ -376,7 +377,7 @@ static void without_a_version_before_it_is_unloaded(void **state)
 	json_decref(load(d, "plain", UINT64_C(60000000000), "launches>0"));
 	store_relaxed(&f.stats->launches, UINT64_C(1));
 	await_state(d, 1, "rolled-back");
-	AWAIT(load_seqcst(&f.dir->version[0]) == 0);
+	eventually(load_seqcst(&f.dir->version[0]) == 0);
 	fake_leave(&f);
 }
 

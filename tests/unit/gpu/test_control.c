@@ -21,7 +21,7 @@
 #include "rig.h"
 #include "table.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static struct cuabi_table real;
 
@@ -98,7 +98,7 @@ static void tenant_start(struct tenant *t)
 	assert_int_equal(n, 1);
 	t->fd = fds[0];
 	assert_int_equal(gpu_handles_check(&t->h), 0);
-	AWAIT(run_ns(t) > 0);
+	eventually(run_ns(t) > 0);
 }
 
 static void tenant_end(struct tenant *t)
@@ -126,7 +126,8 @@ static double share(struct tenant *a, struct tenant *b)
 	double da, db;
 
 	/* Until the run time is long enough for a share. */
-	AWAIT((da = (double)(run_ns(a) - a0), db = (double)(run_ns(b) - b0), da + db >= 600e6));
+	eventually(
+		(da = (double)(run_ns(a) - a0), db = (double)(run_ns(b) - b0), da + db >= 600e6));
 	return da / (da + db);
 }
 
@@ -166,10 +167,10 @@ static void a_tenant_that_is_switched_off_makes_no_progress(void **state)
 	ask(&a, GPU_CONTROL_SCHEDULE, 0);
 	before = run_ns(&a);
 	other = run_ns(&b);
-	AWAIT(run_ns(&b) - other >= 100000000);
+	eventually(run_ns(&b) - other >= 100000000);
 	assert_int_equal(run_ns(&a), before);
 	ask(&a, GPU_CONTROL_SCHEDULE, 1);
-	AWAIT(run_ns(&a) != before);
+	eventually(run_ns(&a) != before);
 	ask(&a, GPU_CONTROL_PREEMPT, 0);
 	ask(&a, GPU_CONTROL_PREEMPT, 1);
 	tenant_end(&a);

@@ -8,7 +8,7 @@
 #include "gpu/cuda/flag_lease_int.h"
 #include "gpu/flag_lease.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static uint32_t caller, paused, locked, resumed, done;
 static const char *pause_at;
@@ -20,7 +20,7 @@ static void on_call(const char *call)
 	    strcmp(call, pause_at) == 0) {
 		pause_at = NULL;
 		store_release(&paused, 1u);
-		AWAIT(load_acquire(&locked));
+		eventually(load_acquire(&locked));
 		store_release(&resumed, 1u);
 	}
 }
@@ -49,13 +49,13 @@ static void assert_waits(pthread_mutex_t *lock, void (*call)(void), const char *
 	}
 	assert_int_equal(pthread_create(&t, NULL, run_call, &call), 0);
 	if (at) {
-		AWAIT(load_acquire(&paused));
+		eventually(load_acquire(&paused));
 		assert_int_equal(pthread_mutex_lock(lock), 0);
 		store_release(&locked, 1u);
-		AWAIT(load_acquire(&resumed));
+		eventually(load_acquire(&resumed));
 	}
-	AWAIT(load_acquire(&done) ||
-	      (load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
+	eventually(load_acquire(&done) ||
+		   (load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
 	waited = !load_acquire(&done);
 	pthread_mutex_unlock(lock);
 	pthread_join(t, NULL);

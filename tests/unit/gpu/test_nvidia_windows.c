@@ -24,7 +24,7 @@
 #include "gpu/rm.h"
 #include "gpu/window.h"
 #include "uvm_calls.h"
-#include "../await.h"
+#include "../eventually.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define BASE ((uint64_t)0x7f0000000000)
@@ -415,15 +415,15 @@ static void wait_for_the_other(int fd, unsigned long request, const void *argume
 	(void)fd, (void)argument;
 	if (_IOC_NR(request) == GPU_RM_NR_MAP_MEMORY) {
 		store_release(&race.mapped, true);
-		AWAIT(load_acquire(&race.done) ||
-		      (load_acquire(&race.tid) && thread_is_blocked(race.tid)));
+		eventually(load_acquire(&race.done) ||
+			   (load_acquire(&race.tid) && thread_is_blocked(race.tid)));
 	}
 }
 
 static void *free_it(void *arg)
 {
 	(void)arg;
-	AWAIT(load_acquire(&race.mapped));
+	eventually(load_acquire(&race.mapped));
 	store_release(&race.tid, gettid());
 	rm_free(control, client, race.memory);
 	store_release(&race.done, true);

@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "run_testbed.h"
 
-#include "../await.h"
+#include "../eventually.h"
 #include "sched/sched_int.h"
 
 #define MS UINT64_C(1000000)
@@ -25,7 +25,7 @@ static void wait_until_stopped(struct line *x)
 {
 	struct sched_run_progress c;
 
-	AWAIT((gpu_run_look(NULL, &x->dev, &c), c.stopped));
+	eventually((gpu_run_look(NULL, &x->dev, &c), c.stopped));
 }
 
 /* Waits until the agent has completed two steps that began after the call. */
@@ -33,7 +33,7 @@ static void wait_for_agent(struct testbed *w)
 {
 	uint32_t from = load_acquire(&w->r.steps);
 
-	AWAIT((rig_wake_agent(&w->r), load_acquire(&w->r.steps) - from >= 3));
+	eventually((rig_wake_agent(&w->r), load_acquire(&w->r.steps) - from >= 3));
 }
 
 /* Not at block level, so it waits for all blocks of the launch before; its caller does not. */
@@ -69,7 +69,7 @@ static void a_submit_advances_the_run_itself(void **state)
 	rig_stop_agent(&w->r);
 	store_relaxed(&drv_leases[3], 1u);
 	a = launch(w, x, 50, true, true, 0);
-	AWAIT(drv_idle()); /* its blocks have left */
+	eventually(drv_idle()); /* its blocks have left */
 	store_relaxed(&drv_leases[3], 0u);
 	synchronize(w, x);
 	assert_true(drv_done(a));
@@ -85,7 +85,7 @@ static void a_queue_closes_without_an_agent(void **state)
 
 	rig_stop_agent(&w->r);
 	a = launch(w, x, 50, true, true, 0);
-	AWAIT(drv_done(a));
+	eventually(drv_done(a));
 	sched_queue_close(x->q);
 	gpu_run_close(w->d, &x->dev);
 	pthread_mutex_destroy(&x->lock);
@@ -200,7 +200,7 @@ static void off_finishes_stopped_launches(void **state)
 	wait_until_stopped(&w->line[0]);
 	sched_set_off(w->r.s, true);
 	assert_false(sched_idle(w->r.s));
-	AWAIT(drv_done(a) && drv_done(b) && sched_idle(w->r.s)); /* only the agent waits */
+	eventually(drv_done(a) && drv_done(b) && sched_idle(w->r.s)); /* only the agent waits */
 	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	request_ends(w);
 	testbed_finish(w);
@@ -216,7 +216,7 @@ static void without_a_policy_it_is_finished_too(void **state)
 	a = launch(w, &w->line[0], 100, true, true, 7);
 	wait_until_stopped(&w->line[0]);
 	store_release(&w->r.dir.version[0], UINT64_C(0));
-	AWAIT(drv_done(a));
+	eventually(drv_done(a));
 	request_ends(w);
 	testbed_finish(w);
 }
@@ -341,7 +341,7 @@ static void a_stopped_launch_is_in_flight(void **state)
 	assert_int_equal(gpu_sched_ops.queue_idle(w->d, &x->dev), 0);
 	request_ends(w);
 	synchronize(w, x);
-	AWAIT(inflight(w) == 0);
+	eventually(inflight(w) == 0);
 	testbed_finish(w);
 }
 

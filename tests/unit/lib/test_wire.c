@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "proto/wire.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static int pair[2];
 
@@ -52,7 +52,7 @@ static unsigned open_fds(void)
 /* Another thread closes descriptors of untrusted peers. */
 static void await_fds(unsigned n)
 {
-	AWAIT(open_fds() == n);
+	eventually(open_fds() == n);
 }
 
 static union proto_message make(enum proto_type type)

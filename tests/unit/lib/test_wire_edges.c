@@ -16,7 +16,7 @@
 #include "base/fd.h"
 #include "proto/wire.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static int pair[2];
 static union proto_message m, got;
@@ -197,7 +197,7 @@ static void an_empty_message_leaks_nothing(void **state)
 	assert_int_equal(msg_send(pair[0], "", 0, fds, 8), 0);
 	assert_int_equal(proto_recv(pair[1], &got, received, &n), 0);
 	assert_int_equal(n, 0);
-	AWAIT(fcntl(next, F_GETFD) < 0);
+	eventually(fcntl(next, F_GETFD) < 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -18,7 +18,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "mem/copy_plan.h"
-#include "../await.h"
+#include "../eventually.h"
 
 #define DEVICE_BYTES ((size_t)40 << 20)
 #define OPERATIONS_MAX 256u
@@ -552,7 +552,7 @@ static void idle_helpers_end_and_come_back(void **state)
 	b.pool.idle_ns = 1000000;
 	for (unsigned i = 0; i < 3; i++) {
 		check_copies(&b, (size_t)9 << 20, 4, i);
-		AWAIT(load_acquire(&b.pool.n_helpers) == 0);
+		eventually(load_acquire(&b.pool.n_helpers) == 0);
 	}
 	bed_finish(&b);
 }

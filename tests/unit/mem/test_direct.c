@@ -14,7 +14,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "direct_rig.h"
-#include "../await.h"
+#include "../eventually.h"
 
 static enum mem_direct_answer find(uint64_t address, size_t bytes)
 {
@@ -391,8 +391,8 @@ static void a_window_that_is_being_opened_is_closed_too(void **state)
 	(void)state;
 	memset(&closer, 0, sizeof(closer));
 	assert_int_equal(pthread_create(&t, NULL, close_all, NULL), 0);
-	AWAIT(load_acquire(&closer.is_done) ||
-	      (load_acquire(&closer.tid) && thread_is_blocked(closer.tid)));
+	eventually(load_acquire(&closer.is_done) ||
+		   (load_acquire(&closer.tid) && thread_is_blocked(closer.tid)));
 	assert_false(load_acquire(&closer.is_done));
 	let_it_open(opener);
 	pthread_join(t, NULL);

@@ -18,7 +18,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "direct_rig.h"
-#include "../await.h"
+#include "../eventually.h"
 
 #define BESIDE ((size_t)256) /* bytes around a copy that must not change */
 
@@ -298,8 +298,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 		return;
 	}
 	store_release(&stall.in_copy, true);
-	AWAIT(load_acquire(&stall.is_freed) ||
-	      (load_acquire(&stall.tid) && thread_is_blocked(stall.tid)));
+	eventually(load_acquire(&stall.is_freed) ||
+		   (load_acquire(&stall.tid) && thread_is_blocked(stall.tid)));
 	stall.was_early = load_acquire(&stall.is_freed);
 	if (mprotect(page, 4096, PROT_READ | PROT_WRITE) < 0) {
 		abort();
@@ -309,7 +309,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 static void *free_unit(void *arg)
 {
 	(void)arg;
-	AWAIT(load_acquire(&stall.in_copy));
+	eventually(load_acquire(&stall.in_copy));
 	store_release(&stall.tid, gettid());
 	mem_direct_gone(&rig.d, AT(1, 0), UNIT);
 	store_release(&stall.is_freed, true);

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../await.h"
+#include "../eventually.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -327,7 +327,7 @@ static void kills_leave_what_survivors_hold(void **state)
 		uint64_t at = load_relaxed(&sh->operations[line]) + random_next(&seed) % 20;
 		int status;
 
-		AWAIT(load_relaxed(&sh->operations[line]) >= at || load_acquire(&sh->failed));
+		eventually(load_relaxed(&sh->operations[line]) >= at || load_acquire(&sh->failed));
 		assert_int_equal(kill(pid[line], SIGKILL), 0);
 		assert_int_equal(waitpid(pid[line], &status, 0), pid[line]);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

@@ -23,7 +23,7 @@
 #include "base/compiler.h"
 #include "mem/copy_int.h"
 #include "mem/numa.h"
-#include "../await.h"
+#include "../eventually.h"
 #include "../put_file.h"
 
 #define WORDS (MEM_NUMA_NODES_MAX / (8 * sizeof(unsigned long)))
@@ -251,7 +251,7 @@ static pid_t sanitizer_thread(void)
 
 	assert_int_equal(pthread_create(&t, NULL, say_number, &tid), 0);
 	assert_int_equal(pthread_join(t, NULL), 0);
-	AWAIT(tgkill(getpid(), tid, 0) != 0);
+	eventually(tgkill(getpid(), tid, 0) != 0);
 	return thread_besides(0);
 }
 
@@ -280,7 +280,7 @@ static void bed_finish(struct bed *b)
 {
 	mem_copy_pool_finish(&b->pool);
 	assert_int_equal(sched_setaffinity(0, sizeof(b->mine), &b->mine), 0);
-	AWAIT(thread_besides(b->other) == 0);
+	eventually(thread_besides(b->other) == 0);
 }
 
 /* Has the helper move the units of a job, none of which this thread moves. Returns the affinity
@@ -305,7 +305,7 @@ static cpu_set_t helped(struct bed *b, const struct mem_numa *numa)
 	memset(pinned, 0, sizeof(pinned));
 	mem_copy_pool_add(&b->pool, &j);
 	mem_copy_pool_wake(&b->pool);
-	AWAIT(load_acquire(&j.moved[0]) == 2);
+	eventually(load_acquire(&j.moved[0]) == 2);
 	assert_int_equal(load_acquire(&j.stop), 0);
 	assert_memory_equal(program, pinned, sizeof(program));
 	b->helper = thread_besides(b->other);

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "policy/read.h"
 
+#include "../eventually.h"
+
 #define MS UINT64_C(1000000)
 /* Pauses grow: 64 rounds spin, 192 sleep for 10 us, the others for 200 us. A thread is looked at
  * after the 257th, and after each 16 more. */
@@ -79,9 +81,7 @@ static inline void *stay(void *arg)
 static inline void enter(struct inside *t)
 {
 	assert_int_equal(pthread_create(&t->thread, NULL, stay, t), 0);
-	while (!load_seqcst(&t->in)) {
-		clock_sleep_ns(10000);
-	}
+	eventually(load_seqcst(&t->in));
 }
 
 static inline void leave(struct inside *t)

@@ -36,9 +36,7 @@ static void a_section_is_waited_for(void **state)
 	assert_int_equal(policy_read_fenced, 0); /* membarrier works */
 	enter(&t);
 	pthread_create(&th, NULL, synchronize, &w);
-	while (!load_seqcst(&w.begun)) {
-		clock_sleep_ns(10000);
-	}
+	eventually(load_seqcst(&w.begun));
 	clock_sleep_ns(5 * MS); /* time in which it could end if it did not wait */
 	assert_int_equal(load_seqcst(&w.done), 0);
 	leave(&t);
@@ -97,9 +95,7 @@ static void a_sleeping_thread_has_left_if_it_is_above_its_entry(void **state)
 
 	assert_int_equal(pipe(t.wake), 0);
 	assert_int_equal(pthread_create(&th, NULL, sleep_inside, &t), 0);
-	while (!load_seqcst(&t.in)) {
-		clock_sleep_ns(10000);
-	}
+	eventually(load_seqcst(&t.in));
 	entry = t.slot->sp;
 	assert_int_equal(given_up_after(), HALF_SECOND); /* it sleeps below */
 	t.slot->stuck = 0;

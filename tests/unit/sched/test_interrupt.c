@@ -18,7 +18,7 @@
 #include "policy/read.h"
 #include "sched/sched_int.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static struct rig r;
 static struct sched_queue *q;
@@ -276,7 +276,7 @@ static void a_thread_that_left_by_longjmp_and_sleeps_is_not_waited_for(bool comp
 	begin(compiled);
 	pthread_create(&t.id, NULL, torn_thread, &t);
 	torn_await(&t, 1);
-	AWAIT(thread_is_blocked(t.tid));
+	eventually(thread_is_blocked(t.tid));
 	drops_at_once(1, 2, compiled);
 	torn_set(&t, 2);
 	pthread_join(t.id, NULL);
@@ -317,7 +317,7 @@ static int resting;
 static void rests(void)
 {
 	store_seqcst(&resting, RESTING);
-	AWAIT(load_seqcst(&resting) == GO_ON);
+	eventually(load_seqcst(&resting) == GO_ON);
 }
 
 static NOINLINE void enter_and_rest(void)
@@ -352,7 +352,7 @@ static void who_rests_on_another_stack_is_inside(bool compiled)
 	sigaction(SIGUSR1, &act, NULL);
 	store_seqcst(&resting, 0);
 	assert_int_equal(pthread_create(&thread, NULL, rest_above, NULL), 0);
-	AWAIT(load_seqcst(&resting) == RESTING);
+	eventually(load_seqcst(&resting) == RESTING);
 	assert_false(policy_synchronize());
 	store_seqcst(&resting, GO_ON);
 	pthread_join(thread, NULL);

@@ -3,6 +3,8 @@
  */
 #include "run_device.h"
 
+#include "../eventually.h"
+
 static uint64_t care(struct clocked *c, uint64_t later_ns)
 {
 	clocked_now += later_ns;
@@ -72,9 +74,7 @@ static void *stay_at_the_gate(void *arg)
 
 	sched_gate_enter(g->q);
 	store_seqcst(&g->inside, 1u);
-	while (!load_seqcst(&g->leave)) {
-		clock_sleep_ns(10000);
-	}
+	eventually(load_seqcst(&g->leave));
 	sched_gate_leave(g->q);
 	return NULL;
 }
@@ -91,9 +91,7 @@ static void no_run_begins_while_another_thread_is_at_the_gate(void **state)
 	assert_int_equal(go(c.q, &c.fq, &c.l), SCHED_GO); /* the queue is this thread's */
 	assert_int_equal(c.q->shared, 0);
 	pthread_create(&th, NULL, stay_at_the_gate, &g);
-	while (!load_seqcst(&g.inside)) {
-		clock_sleep_ns(10000);
-	}
+	eventually(load_seqcst(&g.inside));
 	assert_int_equal(c.q->shared, 1);
 	assert_false(sched_run_begin(c.q));
 	assert_int_equal(c.q->pending, 0);

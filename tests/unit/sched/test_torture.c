@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "sched/sched_int.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define THREADS 3
 #define QUEUES 2
@@ -232,7 +233,7 @@ static void everything_at_once(void **state)
 		}
 	}
 	rig_stop_agent(&r);
-	AWAIT((sched_agent_step(r.s), r.own.gpu[0].open == 0));
+	eventually((sched_agent_step(r.s), r.own.gpu[0].open == 0));
 	assert_int_equal(sched_tally_sum(&r.s->inflight), 0);
 	assert_in_range(r.stats.launches, 0, given);
 	print_message("%lu of %lu launches by grant\n", granted, given);

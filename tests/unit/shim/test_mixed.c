@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/shm.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define THREADS 4
 #define ROUNDS 8000u
@@ -48,7 +48,7 @@ static void attach(void)
 
 static void await_count(uint32_t index, unsigned n)
 {
-	AWAIT(count_of(index) >= n);
+	eventually(count_of(index) >= n);
 }
 
 /* Returns the index of the record of a launch with that parameter. */

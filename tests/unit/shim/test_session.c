@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/shm.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static pid_t launcher; /* the thread below */
 
@@ -105,7 +105,7 @@ static void policy_applies_from_first_launch(void)
 	store_seqcst(&d.other->gpu[0].open, 1u);
 	CHECK(pthread_create(&t, NULL, launch_thread, &r) == 0);
 	/* The scheduler accounts the hold when it ends; until then nothing reaches the driver. */
-	AWAIT(load_acquire(&launcher) && thread_is_blocked(load_acquire(&launcher)));
+	eventually(load_acquire(&launcher) && thread_is_blocked(load_acquire(&launcher)));
 	CHECK(launches() == 1);
 	end_other_request();
 	pthread_join(t, NULL);
@@ -141,7 +141,7 @@ static void killed_program_is_marked_before_its_socket_closes(void)
 	CHECK(program > 0);
 	accept_hello();
 	welcome(3);
-	AWAIT(load_acquire(&d.board->owner) || waitpid(program, NULL, WNOHANG) != 0);
+	eventually(load_acquire(&d.board->owner) || waitpid(program, NULL, WNOHANG) != 0);
 	CHECK(load_acquire(&d.board->owner)); /* by a newly created thread */
 	CHECK(!proto_board_dead(d.board));
 	CHECK(kill(program, SIGKILL) == 0);
@@ -428,7 +428,7 @@ static void exits_while_threads_launch(void)
 	for (int i = 0; i < 3; i++) {
 		CHECK(pthread_create(&t[i], NULL, launch_forever, NULL) == 0);
 	}
-	AWAIT(launches() >= 1000);
+	eventually(launches() >= 1000);
 	store_seqcst(&d.other->gpu[0].open, 1u);
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/atomic.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 /* The names are those of files with 64-bit offsets. */
 struct softd_machine *machine;
@@ -269,7 +269,7 @@ int rig_tear_down(void **state)
 	assert_int_equal(machine->pinned, 0);
 	assert_int_equal(softd_share_count(), 0);
 	if (load_acquire(&calls.creates)) { /* threads close large memory */
-		AWAIT(rig_open_fds() == rig_fds_before);
+		eventually(rig_open_fds() == rig_fds_before);
 	}
 	(void)load_acquire(
 		&calls.closes); /* pairs with close(): what these threads wrote is seen */

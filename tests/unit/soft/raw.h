@@ -18,7 +18,7 @@
 #include "base/shm.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 struct raw {
 	struct soft_shared *shared;
@@ -106,7 +106,7 @@ static inline void raw_make_stream(struct raw *c, uint16_t context, uint32_t slo
 
 static inline void raw_await_word(const uint32_t *word, uint32_t from)
 {
-	AWAIT(load_acquire(word) >= from);
+	eventually(load_acquire(word) >= from);
 }
 
 #endif

@@ -20,7 +20,7 @@
 
 #include "base/fd.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 char rig_dir[64];
 pid_t rig_server;
@@ -268,7 +268,7 @@ struct soft_stats rig_stats_idle(void)
 {
 	struct soft_stats s;
 
-	AWAIT((s = rig_stats(), s.clients <= 1 && s.contexts == 0));
+	eventually((s = rig_stats(), s.clients <= 1 && s.contexts == 0));
 	return s;
 }
 
@@ -276,13 +276,13 @@ struct soft_stats rig_stats_unshared(void)
 {
 	struct soft_stats s;
 
-	AWAIT((s = rig_stats_idle(), s.shares == 0 && s.memory_used == 0));
+	eventually((s = rig_stats_idle(), s.shares == 0 && s.memory_used == 0));
 	return s;
 }
 
 void rig_check_descriptors(const struct soft_stats *before)
 {
-	AWAIT(rig_stats().descriptors <= before->descriptors);
+	eventually(rig_stats().descriptors <= before->descriptors);
 }
 
 void rig_check(bool ok, const char *what, const char *file, int line, long value)

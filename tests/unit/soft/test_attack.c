@@ -79,13 +79,13 @@ static void streams_of_a_context_that_ends(void **state)
 		assert_int_equal(msg_send(c.sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
 		while (poll(&p, 1, 0) == 0 && slot < SOFT_MAX_STREAMS) {
 			raw_make_stream(&c, 0, slot++);
-			AWAIT(load_acquire(&c.shared->tail) == c.head);
+			eventually(load_acquire(&c.shared->tail) == c.head);
 		}
 		assert_int_equal(poll(&p, 1, 60000), 1);
 		assert_true(msg_recv(c.sock, &c.r, sizeof(c.r), fds, &n) >=
 			    (ssize_t)SOFT_REPLY_MIN);
 		assert_int_equal(c.r.result, 0);
-		AWAIT(load_acquire(&c.shared->tail) == c.head);
+		eventually(load_acquire(&c.shared->tail) == c.head);
 		assert_int_equal(rig_stats().streams, 0);
 	}
 	raw_close(&c);
@@ -258,7 +258,7 @@ static void empty_messages_leave_nothing(void **state)
 		raw_close(&c);
 	}
 	/* Received descriptors are closed a moment later. */
-	AWAIT(rig_stats_idle().descriptors == before.descriptors);
+	eventually(rig_stats_idle().descriptors == before.descriptors);
 }
 
 /* Returns a connection whose close() blocks for a minute. *ret_peer: its other end, which must stay

@@ -21,7 +21,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 /* Kernels: tick(counter, stop): adds 1 repeatedly until *stop; rounds(counter, bad, n): n grid
  * barriers, as nvcc compiles grid.sync(). */
@@ -187,7 +187,7 @@ static void start_tick(CUfunction f, volatile uint32_t *w, unsigned blocks, CUst
 
 static void nap(void)
 {
-	clock_sleep_ns(AWAIT_POLL_NS);
+	clock_sleep_ns(EVENTUALLY_POLL_NS);
 }
 
 /* Returns the device time that this process has used. */
@@ -211,9 +211,9 @@ static void ticking_program(void *arg)
 	CU(t->timeslice_set(NULL, board->slice_us[me]));
 	w = words();
 	start_tick(own_function("tick"), w, board->blocks, NULL);
-	AWAIT(w[0]);
+	eventually(w[0]);
 	store_release(&board->ready[me], 1);
-	AWAIT(load_acquire(&board->go));
+	eventually(load_acquire(&board->go));
 	board->first[me] = w[0];
 	CU(t->counters(NULL, &a));
 	CU(t->switches(NULL, &c, sizeof(c)));
@@ -230,7 +230,7 @@ static void ticking_program(void *arg)
 	} while (d.left_inside == c.left_inside);
 	board->held_ns[me] = d.held_ns - c.held_ns;
 	store_release(&board->looked[me], 1);
-	AWAIT(load_acquire(&board->looked[!me])); /* it may still need to be switched off */
+	eventually(load_acquire(&board->looked[!me])); /* it may still need to be switched off */
 	w[16] = 1;
 	CU(cuCtxSynchronize());
 }
@@ -265,12 +265,12 @@ static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsi
 	for (int i = 0; i < 2; i++) {
 		pid[i] = rig_spawn(ticking_program, &me[i]);
 	}
-	AWAIT(load_acquire(&board->ready[0]) && load_acquire(&board->ready[1]));
+	eventually(load_acquire(&board->ready[0]) && load_acquire(&board->ready[1]));
 	store_release(&board->go, 1);
 	begin = clock_now_ns();
 	from = gpu_info();
-	AWAIT(load_acquire(&board->held_now_ns[0]) + load_acquire(&board->held_now_ns[1]) >=
-	      ms * 1000000ull);
+	eventually(load_acquire(&board->held_now_ns[0]) + load_acquire(&board->held_now_ns[1]) >=
+		   ms * 1000000ull);
 	to = gpu_info();
 	board->busy_ns = to.busy_ns - from.busy_ns;
 	board->idle_ns = clock_now_ns() - begin - board->busy_ns;
@@ -380,7 +380,7 @@ static void priority_program(void *arg)
 	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
 	CU(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
 	start_tick(tick, w, 8, low);
-	AWAIT(w[0]);
+	eventually(w[0]);
 	before = w[0];
 	begin = used_ns();
 	rig_launch(spin, 4, 32, high, (void *[]){ &out, &n });
@@ -389,7 +389,7 @@ static void priority_program(void *arg)
 	during = w[0] - before;
 	before = w[0];
 	begin = used_ns();
-	AWAIT(used_ns() - begin >= used);
+	eventually(used_ns() - begin >= used);
 	alone = w[0] - before;
 	w[16] = 1;
 	CU(cuCtxSynchronize());
@@ -423,7 +423,7 @@ static void spinning_program(void *arg)
 	rig_launch(rig_function("until"), 8, 64, low, (void *[]){ &flag });
 	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
 	begin = used_ns();
-	AWAIT(used_ns() - begin >= 20000000); /* gives the spinning blocks their turns */
+	eventually(used_ns() - begin >= 20000000); /* gives the spinning blocks their turns */
 	CHECK(w[0] == 0); /* "low" runs in order, and its first kernel spins too */
 	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
 	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
@@ -495,7 +495,7 @@ static void copy_beside_program(void *arg)
 	rig_context();
 	w = words();
 	start_tick(own_function("tick"), w, 4, NULL);
-	AWAIT(w[0]);
+	eventually(w[0]);
 	CU(cuMemAlloc_v2(&from, 32u << 20));
 	CU(cuMemAlloc_v2(&to, 32u << 20));
 	CU(cuMemAllocHost_v2((void **)&host, 32u << 20));
@@ -606,7 +606,7 @@ static void controller_program(void *arg)
 	CHECK(us == 777);
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      t->control(fd[0], CUABI_SOFT_SLICE_SET, 10000000, NULL)); /* 10 s */
-	AWAIT(ask('?') != 0);
+	eventually(ask('?') != 0);
 	CU(t->control(fd[0], CUABI_SOFT_PREEMPT, 1, NULL));
 	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 0, NULL));
 	v = ask('?');
@@ -615,14 +615,14 @@ static void controller_program(void *arg)
 	CU(t->control_counters(fd[0], &c));
 	CHECK(c.run_ns > 0);
 	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 1, NULL));
-	AWAIT(ask('?') != v);
+	eventually(ask('?') != v);
 	/* A descriptor that only looks like the server's is refused. */
 	forged = shm_create("gbpf-soft-control", 4096, SHM_NOEXEC);
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(forged, CUABI_SOFT_PREEMPT, 0, NULL));
 	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(0, CUABI_SOFT_PREEMPT, 0, NULL));
 	ask('q');
 	/* After its owner has exited, the descriptor has no effect. */
-	AWAIT(t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us) != CUDA_SUCCESS);
+	eventually(t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us) != CUDA_SUCCESS);
 }
 
 static void run_pair(void (*a)(void *), void (*b)(void *), void *arg)

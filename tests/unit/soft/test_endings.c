@@ -28,7 +28,7 @@ static uint32_t done(const struct raw *c, uint32_t slot)
 
 static void await_taken(const struct raw *c)
 {
-	AWAIT(load_acquire(&c->shared->tail) == c->head);
+	eventually(load_acquire(&c->shared->tail) == c->head);
 }
 
 static void send_request(const struct raw *c, struct soft_request q)
@@ -117,9 +117,9 @@ static void a_stream_ends_in_a_context_that_ends(void **state)
 	raw_make_stream(&c, 0, 2);
 	raw_put(&c, &set, sizeof(set));
 	before = gpu(&other)->bytes_copied;
-	AWAIT(gpu(&other)->bytes_copied > before); /* the next part has begun */
+	eventually(gpu(&other)->bytes_copied > before); /* the next part has begun */
 	send_request(&c, (struct soft_request){ .op = SOFT_REQ_CONTEXT_DESTROY });
-	AWAIT(gpu(&other)->groups == 1); /* the destruction has begun */
+	eventually(gpu(&other)->groups == 1); /* the destruction has begun */
 	put_value(&c, &set.r, set.dst, SOFT_VALUE_WRITE);
 	raw_put(&c, &end, sizeof(end));
 	await_taken(&c);
@@ -154,11 +154,11 @@ static void a_memset_ends_with_its_memory(void **state)
 	raw_make_stream(&c, 0, 1);
 	before = gpu(&other)->bytes_copied;
 	raw_put(&c, &set, sizeof(set));
-	AWAIT(gpu(&other)->bytes_copied > before);
+	eventually(gpu(&other)->bytes_copied > before);
 	raw_must(&c, (struct soft_request){ .op = SOFT_REQ_FREE, .value = set.dst });
 	assert_int_equal(raw_must(&c, alloc), set.dst);
 	before = gpu(&other)->bytes_copied;
-	AWAIT(gpu(&other)->bytes_copied > before || load_acquire(&c.shared->context_error[0]));
+	eventually(gpu(&other)->bytes_copied > before || load_acquire(&c.shared->context_error[0]));
 	(void)gpu(&other); /* the lock has been released since */
 	assert_int_equal(load_acquire(&c.shared->context_error[0]), CUDA_ERROR_ILLEGAL_ADDRESS);
 	raw_await_word(&c.shared->streams[1].done, 2);
@@ -192,7 +192,7 @@ static uint32_t *fill_ring(struct raw *c, uint16_t context)
 		r.count++;
 		raw_put(c, &r, sizeof(r));
 	}
-	AWAIT(c->head - load_acquire(&c->shared->tail) <= 4 * sizeof(r));
+	eventually(c->head - load_acquire(&c->shared->tail) <= 4 * sizeof(r));
 	while (c->head - load_acquire(&c->shared->tail) < SOFT_RING_BYTES / 2) {
 		r.count++;
 		raw_put(c, &r, sizeof(r));

@@ -22,7 +22,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static int gate[2];
 
@@ -313,8 +313,8 @@ static void withstand(void (*attack)(void *), unsigned n, uint64_t limit_kib)
 	}
 	begin = clock_now_ns();
 	victim = rig_spawn(victim_program, NULL);
-	AWAIT(waitid(P_PID, (id_t)victim, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	      ended.si_pid == victim);
+	eventually(waitid(P_PID, (id_t)victim, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		   ended.si_pid == victim);
 	code = rig_wait(victim);
 	begin = clock_now_ns() - begin;
 	kib = server_kib() - MIN(server_kib(), kib);
@@ -438,7 +438,7 @@ static void half_closed_clients_are_dropped(void **state)
 		} else {
 			shutdown(sock, SHUT_WR);
 		}
-		AWAIT(rig_stats().contexts == 0);
+		eventually(rig_stats().contexts == 0);
 		fd_close(sock);
 		if (i % 2 == 0) {
 			fd_close(event);
@@ -550,7 +550,7 @@ static void the_log_says_why_a_connection_has_ended(void **state)
 		cases[i].end(sock, event);
 		if (cases[i].why) {
 			lines++;
-			AWAIT(logged(cases[i].why) == 1);
+			eventually(logged(cases[i].why) == 1);
 		}
 		fd_close(sock);
 		fd_close(event);

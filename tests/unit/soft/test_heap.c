@@ -8,7 +8,7 @@
 
 #include "base/atomic.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 /* Called by kernels, without the machine's lock. */
 static uint64_t allocate(uint64_t bytes)
@@ -187,8 +187,9 @@ static void each_call_waits_for_the_lock(void **state)
 		pthread_mutex_unlock(&machine->lock);
 		pthread_mutex_lock(&group->heap.lock);
 		assert_int_equal(pthread_create(&t, NULL, use_it, &which), 0);
-		AWAIT(load_acquire(&done) ||
-		      (load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
+		eventually(
+			load_acquire(&done) ||
+			(load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
 		waited = !load_acquire(&done);
 		pthread_mutex_unlock(&group->heap.lock);
 		pthread_join(t, NULL);

@@ -14,7 +14,7 @@
 #include "cuabi/names.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 /* What the calls below work on. */
 static struct {
@@ -104,7 +104,7 @@ static void call(enum way way)
 		CU(cuUserObjectRelease(u, 1));
 		break;
 	}
-	AWAIT(load_acquire(&w.done));
+	eventually(load_acquire(&w.done));
 	CU(cuStreamSynchronize(w.carrier));
 }
 
@@ -325,7 +325,7 @@ static int submitted; /* [atomic] */
 static void wait_for_submitter(void)
 {
 	/* The submitter is the main thread. */
-	AWAIT(load_acquire(&submitted) >= 1000 && thread_is_blocked(getpid()));
+	eventually(load_acquire(&submitted) >= 1000 && thread_is_blocked(getpid()));
 	CU_IS(CUDA_ERROR_NOT_PERMITTED, cuEventRecord(w.event, w.stream));
 	CU_IS(CUDA_ERROR_NOT_PERMITTED, cuLaunchHostFunc(w.stream, nothing, NULL));
 	store_release(&w.done, 1);

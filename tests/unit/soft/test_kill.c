@@ -22,7 +22,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static int gate[2]; /* through which children notify the test */
 
@@ -110,7 +110,7 @@ static void log_program(void *arg)
 	rig_launch(rig_function("wild"), 1, 1, NULL, NULL);
 	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 	/* The text arrives independently of the error. */
-	AWAIT(stat(arg, &st) == 0 && st.st_size > 0);
+	eventually(stat(arg, &st) == 0 && st.st_size > 0);
 }
 
 static void a_fault_is_explained_in_the_log(void **state)
@@ -263,7 +263,7 @@ static int connect_raw(struct soft_shared **ret, int *ret_bell)
 
 static void wait_refused(uint64_t more_than)
 {
-	AWAIT(rig_stats().refused > more_than);
+	eventually(rig_stats().refused > more_than);
 }
 
 static void garbage_in_the_ring_drops_only_its_sender(void **state)
@@ -441,15 +441,15 @@ static void time_slices_make_shares(void **state)
 	pb = rig_spawn(share_program, b);
 	await();
 	await();
-	AWAIT(load_acquire(&a[1]) && load_acquire(&b[1]));
+	eventually(load_acquire(&a[1]) && load_acquire(&b[1]));
 	a0 = load_acquire(&a[1]);
 	b0 = load_acquire(&b[1]);
 	/* The ideal is 4, equal slices would give 1. The limits are wide because other programs run
 	 * on this machine; a program that is preempted inside a slice is charged for that time, so
 	 * one such slice must not decide. Benchmarks measure precisely. */
-	AWAIT((got_a = load_acquire(&a[1]) - a0, got_b = load_acquire(&b[1]) - b0,
-	       got_a + got_b >= 600000000u && got_b * 100 / (got_a + 1) >= 150 &&
-		       got_b * 100 / (got_a + 1) <= 1500));
+	eventually((got_a = load_acquire(&a[1]) - a0, got_b = load_acquire(&b[1]) - b0,
+		    got_a + got_b >= 600000000u && got_b * 100 / (got_a + 1) >= 150 &&
+			    got_b * 100 / (got_a + 1) <= 1500));
 	store_release(&a[2], 1u);
 	store_release(&b[2], 1u);
 	kill(pa, SIGKILL); /* their kernels never end */

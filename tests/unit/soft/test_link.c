@@ -17,7 +17,7 @@
 #include "cuabi/private.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define MIB (1u << 20)
 #define RATE "64M"
@@ -302,7 +302,7 @@ static void one_of_two(void *arg)
 
 	run_parts(&(struct parts){ 1, 1, 1 });
 	add_relaxed(&board->ready, 1u);
-	AWAIT(load_acquire(&board->go));
+	eventually(load_acquire(&board->go));
 	board->ms[me] = run_parts(&p);
 }
 
@@ -316,7 +316,7 @@ static bool two_processes(void)
 	for (int i = 0; i < 2; i++) {
 		pid[i] = rig_spawn(one_of_two, &number[i]);
 	}
-	AWAIT(load_relaxed(&board->ready) == 2);
+	eventually(load_relaxed(&board->ready) == 2);
 	store_release(&board->go, 1u);
 	assert_int_equal(rig_wait(pid[0]), 0);
 	assert_int_equal(rig_wait(pid[1]), 0);

@@ -125,7 +125,7 @@ static void a_thousand_programs_are_served(void **state)
 		numbers[i] = i;
 		pids[i] = rig_spawn(adder_program, &numbers[i]);
 	}
-	AWAIT(rig_stats().contexts == PROGRAMS);
+	eventually(rig_stats().contexts == PROGRAMS);
 	for (unsigned i = 0; i < n; i++) {
 		open_with_stream(&c[i], &address[i]);
 	}
@@ -143,7 +143,7 @@ static void a_thousand_programs_are_served(void **state)
 		}
 	}
 	raw_close(&c[n - 1]);
-	AWAIT(rig_stats().contexts == SOFT_MAX_CLIENTS - 1);
+	eventually(rig_stats().contexts == SOFT_MAX_CLIENTS - 1);
 	assert_int_equal(rig_run(free_place_program, NULL), 0);
 	store_release(go, 0);
 	for (int i = 0; i < PROGRAMS; i++) {
@@ -180,7 +180,7 @@ static void quiet_clients_are_heard(void **state)
 		for (unsigned i = 0; i < N; i++) {
 			raw_await_word(&c[i].shared->streams[1].done, round + 1);
 		}
-		AWAIT(load_acquire(&c[round % N].shared->asleep) == 1);
+		eventually(load_acquire(&c[round % N].shared->asleep) == 1);
 		for (unsigned i = 0; i < N; i++) {
 			put(&c[(i + round) % N], address[(i + round) % N]);
 		}

@@ -14,9 +14,10 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define GRAIN (2u << 20)
 #ifdef __SANITIZE_ADDRESS__
@@ -184,7 +185,7 @@ static void one_kill(unsigned seed)
 	store_release(&board->handles, 0u);
 	store_release(&board->steps, 0u);
 	pid = rig_spawn(victim, &seed);
-	AWAIT(load_acquire(&board->steps) >= steps);
+	eventually(load_acquire(&board->steps) >= steps);
 	kill(pid, SIGKILL);
 	assert_int_equal(rig_wait(pid), 128 + SIGKILL);
 }
@@ -219,7 +220,7 @@ static void await_memory(uint64_t begun, size_t bytes)
 	size_t left, total;
 
 	if (clock_now_ns() - begun >= LEAVE_NS) {
-		AWAIT((CU(cuMemGetInfo_v2(&left, &total)), left >= bytes));
+		eventually((CU(cuMemGetInfo_v2(&left, &total)), left >= bytes));
 	}
 }
 

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define GRAIN (2u << 20)
 
@@ -174,7 +174,7 @@ static void surviving_importer(void *unused)
 	CU(cuIpcOpenMemHandle_v2(&p, h, 1));
 	pipe_send(1, &h, 1, -1);
 	/* Only the module's variable and this range remain. */
-	AWAIT(rig_stats().memory_used <= 2 * 4096);
+	eventually(rig_stats().memory_used <= 2 * 4096);
 	CHECK(word_at(p + 4092) == 7);
 	CU(cuCtxCreate_v2(&other, 0, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, h, 1));

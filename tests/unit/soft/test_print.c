@@ -12,7 +12,7 @@
 
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 /* Kernels: say(n): each thread prints n + its number in 31 bytes and a newline; check(n): the
  * assertion of thread n fails; take(out, bytes, back): out[thread] = malloc(bytes), freed if back
@@ -135,7 +135,7 @@ static void child_floods(void *arg)
 	CUfunction f = kernel("say");
 
 	say(f, 64, 1024, 0);
-	AWAIT(cuStreamQuery(NULL) != CUDA_ERROR_NOT_READY);
+	eventually(cuStreamQuery(NULL) != CUDA_ERROR_NOT_READY);
 	CU(cuCtxSynchronize());
 	/* The buffer holds as many whole texts, with their lengths, as fit. */
 	CHECK(size_of(out_path) == SOFT_PRINT_BYTES / 36 * 32);

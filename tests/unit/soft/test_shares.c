@@ -11,14 +11,14 @@
 
 #include "base/atomic.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 /* Runs the condition without the lock, which the reaper needs. */
-#define AWAIT_UNLOCKED(condition)                                                                  \
+#define eventually_unlocked(condition)                                                             \
 	do {                                                                                       \
 		pthread_mutex_unlock(&machine->lock);                                              \
-		AWAIT((pthread_mutex_lock(&machine->lock), reached = (condition),                  \
-		       pthread_mutex_unlock(&machine->lock), reached));                            \
+		eventually((pthread_mutex_lock(&machine->lock), reached = (condition),             \
+			    pthread_mutex_unlock(&machine->lock), reached));                       \
 		pthread_mutex_lock(&machine->lock);                                                \
 	} while (0)
 
@@ -101,7 +101,7 @@ static void large_stores_are_closed_by_a_thread(void **state)
 	x = softd_extent_create(gpu, 4 * MIB);
 	memset(&calls, 0, sizeof(calls));
 	softd_extent_unref(x);
-	AWAIT(load_acquire(&calls.closes) == 1);
+	eventually(load_acquire(&calls.closes) == 1);
 	assert_true(calls.closed_elsewhere);
 	assert_int_equal(calls.creates, 1);
 	x = softd_extent_create(gpu, 4 * MIB);
@@ -203,11 +203,11 @@ static void a_token_represents_what_it_was_made_for(void **state)
 	softd_share_client_exit(client); /* tokens live on */
 	assert_int_equal(find(fd, &found, &pool), 0);
 	close(fd);
-	AWAIT_UNLOCKED(softd_share_count() == 1);
+	eventually_unlocked(softd_share_count() == 1);
 	assert_int_equal(gpu->memory_used, 0);
 	assert_int_equal(find(other, &found, &pool), 0);
 	close(other);
-	AWAIT_UNLOCKED(softd_share_count() == 0);
+	eventually_unlocked(softd_share_count() == 0);
 }
 
 /* 1024 of one client. */
@@ -230,7 +230,7 @@ static void tokens_are_limited(void **state)
 	another = softd_token_create(second, NULL, 1, gpu);
 	assert_true(another >= 0);
 	close(fds[0]);
-	AWAIT_UNLOCKED(softd_share_count() == 1024);
+	eventually_unlocked(softd_share_count() == 1024);
 	fds[0] = softd_token_create(client, NULL, 1, gpu);
 	assert_true(fds[0] >= 0);
 	softd_share_client_exit(client); /* no longer its own */
@@ -241,7 +241,7 @@ static void tokens_are_limited(void **state)
 	for (unsigned i = 0; i < 1024; i++) {
 		close(fds[i]);
 	}
-	AWAIT_UNLOCKED(softd_share_count() == 0);
+	eventually_unlocked(softd_share_count() == 0);
 	free(second);
 }
 

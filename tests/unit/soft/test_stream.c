@@ -18,7 +18,7 @@
 #include "base/compiler.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 static void attributes_program(void *arg)
 {
@@ -381,7 +381,7 @@ EXPORT ssize_t write(int fd, const void *data, size_t bytes)
 	uint32_t next = BLOCK_NEXT;
 
 	if (bytes == sizeof(uint64_t) && cas_acqrel(&ringer, &next, (uint32_t)BLOCKED)) {
-		AWAIT(load_acquire(&ringer) != BLOCKED);
+		eventually(load_acquire(&ringer) != BLOCKED);
 	}
 	return syscall(SYS_write, fd, data, bytes);
 }
@@ -398,7 +398,7 @@ static void *launches_until_it_stands(void *arg)
 	CU(cuStreamSynchronize(s));
 	store_release(&ringer, (uint32_t)BLOCK_NEXT);
 	/* While the server is awake, no doorbell is needed. */
-	AWAIT((rig_launch(empty, 1, 32, s, NULL), load_acquire(&ringer) != BLOCK_NEXT));
+	eventually((rig_launch(empty, 1, 32, s, NULL), load_acquire(&ringer) != BLOCK_NEXT));
 	CU(cuStreamSynchronize(s));
 	return NULL;
 }
@@ -414,7 +414,7 @@ static void ringer_program(void *arg)
 	alarm(60);
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	CHECK(pthread_create(&thread, NULL, launches_until_it_stands, ctx) == 0);
-	AWAIT(load_acquire(&ringer) == BLOCKED);
+	eventually(load_acquire(&ringer) == BLOCKED);
 	for (int i = 0; i < 3; i++) {
 		rig_launch(empty, 1, 32, s, NULL);
 		CU(cuStreamSynchronize(s));

@@ -17,7 +17,7 @@
 #include "base/atomic.h"
 #include "rig.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define STRICT_ABORT (128 + SIGABRT)
 
@@ -218,7 +218,7 @@ static void destroy_under_a_waiter(void *arg)
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	rig_launch(rig_function("until"), 1, 1, s, params);
 	CHECK(pthread_create(&t, NULL, wait_for_stream, s) == 0);
-	AWAIT(load_acquire(&flag[1]) && thread_is_blocked((pid_t)load_acquire(&flag[1])));
+	eventually(load_acquire(&flag[1]) && thread_is_blocked((pid_t)load_acquire(&flag[1])));
 	CU(cuStreamDestroy_v2(s));
 	store_release(&flag[0], 1u);
 	pthread_join(t, NULL);
@@ -233,7 +233,7 @@ static void a_handle_taken_from_under_a_call_ends_the_process(void **state)
 static void *open_later(void *arg)
 {
 	(void)arg;
-	AWAIT(thread_is_blocked(getpid())); /* the thread that fills the queue */
+	eventually(thread_is_blocked(getpid())); /* the thread that fills the queue */
 	store_release(&flag[0], 1u);
 	return NULL;
 }

@@ -26,7 +26,7 @@
 #include "rig.h"
 #include "wild.h"
 
-#include "../await.h"
+#include "../eventually.h"
 
 #define ATTACKERS 3u
 #define HONEST 2u
@@ -750,8 +750,8 @@ static void random_messages_from_any_client(void **state)
 	}
 	/* Some descriptors, and what they refer to, are released a moment after their last holder
 	 * exits. */
-	AWAIT((after = rig_stats_idle(),
-	       after.shares == 0 && after.descriptors <= before.descriptors + 1));
+	eventually((after = rig_stats_idle(),
+		    after.shares == 0 && after.descriptors <= before.descriptors + 1));
 	print_message("seeds %llu to %llu; %llu dropped for what they sent\n",
 		      (unsigned long long)seed, (unsigned long long)last,
 		      (unsigned long long)(after.refused - before.refused));
