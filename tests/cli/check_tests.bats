@@ -63,3 +63,63 @@ finds_nothing() {
 	printf '\t[ "$(id -u)" -eq 0 ] || skip "needs root"\n' >tests/cli/a.bats
 	finds_nothing
 }
+
+# single COMMAND: it is a breach as the second line of a test.
+single() {
+	printf '@test "gbpf ps shows it" {\n\t%s\n}\n' "$1" >tests/cli/a.bats
+	finds single-read tests/cli/a.bats:2
+}
+
+# excused COMMAND: it is none.
+excused() {
+	printf '@test "gbpf ps shows it" {\n\t%s\n}\n' "$1" >tests/cli/a.bats
+	finds_nothing
+}
+
+@test "a single reading of what gbpfd learns later" {
+	single 'run gbpf ps'
+	single 'run -0 --separate-stderr "$GBPF" --color never ps --why'
+	single 'gbpf --json probe ls | python3 -c "import sys"'
+	single 'gbpf policy show 2 | grep -q active'
+	single '[ "$(gbpf vgpu show train)" = "" ]'
+	single 'pid=$("$GBPF_PREFIX/bin/gbpf" --socket "$other" ps)'
+}
+
+@test "a single reading in Python" {
+	printf "import subprocess\nsubprocess.run(['gbpf', '--json', 'ps'])\n" >tests/system/a.py
+	finds single-read tests/system/a.py:2
+	printf "def there():\n\treturn subprocess.run(['gbpf', 'ps'])\n\n\neventually(there)\n" >tests/system/a.py
+	finds_nothing
+	printf "eventually(lambda: subprocess.run(['gbpf', 'ps']))\n" >tests/system/a.py
+	finds_nothing
+	printf "subprocess.run(['gbpf', 'ps']) # settled: no program runs\n" >tests/system/a.py
+	finds_nothing
+}
+
+@test "a reading that is repeated, must fail, or cannot change any more" {
+	excused 'eventually prints train gbpf ps'
+	excused "pid=\$(eventually gets 'd[\"tenants\"][0][\"pid\"]' gbpf ps)"
+	excused 'eventually shows True \
+		gbpf ps'
+	excused 'run -3 --separate-stderr "$GBPF" ps'
+	excused 'run ! gbpf ps'
+	excused 'run gbpf ps # settled: no program runs'
+	excused '[[ "$stderr" == *"gbpf ps"* ]]'
+	excused 'gbpf run -- ls'
+	single 'run -0 gbpf ps'
+	single 'run gbpf ps # settled:'
+}
+
+@test "a function that reads is a reading wherever eventually does not repeat it" {
+	printf 'lists() { gbpf ps | grep -q "$1"; }\nboth() {\n\tlists a && lists b\n}\n' >tests/cli/helper.bash
+	excused 'eventually lists a'
+	excused 'eventually both'
+	excused 'echo lists both'
+	single 'lists a'
+	single 'run -0 lists a'
+	single 'true && both'
+	printf 'setup() {\n\tlists a\n}\n' >tests/cli/a.bats
+	finds single-read tests/cli/a.bats:2
+	printf 'lists() { true; }\n@test "x" {\n\tlists a\n}\n' >tests/cli/a.bats # another one
+	finds_nothing
+}
