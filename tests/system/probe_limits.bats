@@ -54,6 +54,7 @@ costs() {
 	local i
 	for ((i = 0; i < 40; i++)); do
 		tell "launch 20 2"
+		value calls 0 >/dev/null # with its values a program reports costs, otherwise every 500 ms
 		holds "$1 and (p['cost_ppm'] or 0) > 100000" && return
 	done
 	gbpf --quiet probe detach "$id"
@@ -110,12 +111,13 @@ costs() {
 	# On a busy machine launches with the form may seem to take no longer, or those without it be too few: once more.
 	is_known() {
 		local answer i
-		echo "launch 200 2" >&"$in"
+		echo "launch 4000 2" >&"$in"
 		attach count_calls --to "$pid"
 		read -r -t 120 -u "$out" answer
 		[ "$answer" = ok ]
 		for ((i = 0; i < 20; i++)); do
 			tell "launch 40 2"
+			value calls 0 >/dev/null # with its values a program reports costs, otherwise every 500 ms
 			holds '(p["cost_ppm"] or 0) > 0' && return
 		done
 		gbpf --quiet probe detach "$id"
