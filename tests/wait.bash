@@ -37,8 +37,9 @@ eventually() {
 	return 1
 }
 
-# ended PID: the process has exited, even if its parent, such as a first process that looks now and then, has not waited for it.
-ended() {
+# has_exited PID: true as soon as the process has exited, also while its parent has not waited for it: a container's first process
+# may look for orphans that have ended once a second only.
+has_exited() {
 	local stat
 	read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
 	[[ ${stat##*) } == [ZX]* ]]

@@ -51,7 +51,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 	"$GBPF" policy swap fifo
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
 	"$GBPF" -q shutdown
-	eventually ended "$pid"
+	eventually has_exited "$pid"
 	"$GBPF" run --device soft true
 	"$GBPF" events --audit -f >log &
 	follower=$!

@@ -82,7 +82,7 @@ needs_mount() {
 	[[ "$output" == *"gbpfd (pid $pid) runs, but does not listen on $GBPF_RUNTIME_DIR"*"kill $pid"* ]]
 	kill "$pid"
 	gone() { ! kill -0 "$pid" 2>/dev/null; }
-	eventually gone
+	eventually gone # gbpf takes a gbpfd that its parent has not waited for as one that runs
 	run "$GBPF" status
 	[[ "$output" == *"gbpfd is not running"* ]]
 	"$GBPF" run --device soft true
@@ -217,7 +217,7 @@ ptx_loader() {
 	"$GBPF" policy swap fifo
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
 	kill -KILL "$pid"
-	eventually ended "$pid"
+	eventually has_exited "$pid"
 	run -3 "$GBPF" ps
 	daemon
 	run "$GBPF" events

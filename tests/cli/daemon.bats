@@ -28,7 +28,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	pid=$(pid_of_daemon)
 	run "$GBPF" shutdown
 	[ "$status" -eq 0 ]
-	eventually ended "$pid"
+	eventually has_exited "$pid"
 	run -3 "$GBPF" ps
 }
 

@@ -22,7 +22,7 @@ break_state() { mkdir "$GBPF_STATE_DIR/policies/state.json.part"; }
 restart() {
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
 	"$GBPF" -q shutdown
-	eventually ended "$pid"
+	eventually has_exited "$pid"
 	"$GBPF" run --device soft true
 }
 

@@ -38,7 +38,7 @@ cli_teardown() {
 	done
 	for p in $(cli_processes); do
 		for _ in {1..250}; do
-			ended "$p" && break
+			has_exited "$p" && break
 			sleep 0.02 # polls the state
 		done
 		kill -9 "$p" 2>/dev/null || true

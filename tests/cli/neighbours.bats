@@ -7,7 +7,6 @@ SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
 # working NAME [BUT]: prints the process number of the program, another than BUT, as soon as it has launched more than 10 times.
 working() { eventually gets "[t['pid'] for t in d['tenants'] if t['name'] == '$1' and t['pid'] != ${2:-0} and t['stats']['launches'] > 10][0]" "$GBPF" ps; }
 told() { "$GBPF" events | grep -q "$1"; }
-gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # start NAME OPTION...: a batch program that is killed later, by a signal that the parent of the tests (nohup) may ignore.
 start() {
@@ -54,7 +53,7 @@ crash_beside_good() {
 	crash_beside_good
 	eventually told "good (pid $first) may fail"
 	kill -HUP "$good_runner" # batch ends well by the others
-	eventually gone "$good_runner"
+	eventually has_exited "$good_runner"
 	rc=0
 	wait "$good_runner" || rc=$?
 	[ "$rc" -eq 129 ]

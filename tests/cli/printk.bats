@@ -73,7 +73,7 @@ printed() { [ "$(n_prints "$1")" -gt 0 ]; }
 	eventually printed "tick: tick"
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')
 	"$GBPF" -q shutdown
-	eventually ended "$pid"
+	eventually has_exited "$pid"
 	kill "$job"
 	wait "$job" || true
 	cat "$GBPF_RUNTIME_DIR/gbpfd.log"

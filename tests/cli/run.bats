@@ -179,7 +179,7 @@ END
 		eventually grep -qx "SIG$s" log
 	done
 	touch stop
-	eventually ended "$(cat pid)"
+	eventually has_exited "$(cat pid)"
 	for s in INT TERM HUP QUIT USR1 USR2 WINCH TSTP; do
 		[ "$(grep -cx "SIG$s" log)" -eq 1 ]
 	done

@@ -57,7 +57,7 @@ kill_gbpfd() {
 	local pid
 	pid=$(gbpfd_pid)
 	kill -9 "$pid"
-	eventually ended "$pid"
+	eventually has_exited "$pid"
 }
 
 is_active() { [ "$(active)" = "$1" ]; }

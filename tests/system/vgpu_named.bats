@@ -19,10 +19,6 @@ says() { # EXIT MESSAGE COMMAND...
 	[ "$output" = "$2" ]
 }
 
-ended() { # PID
-	! kill -0 "$1"
-}
-
 @test "a vGPU with a name has limits, holds processes of several starts, and is removed" {
 	start_all
 	says 0 "train: made; start programs in it with: gbpf run --vgpu train -- PROGRAM" \
