@@ -23,6 +23,7 @@
 #include "base/paths.h"
 #include "base/private_dir.h"
 #include "base/private_file.h"
+#include "base/procfs.h"
 
 int daemon_runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 {
@@ -129,17 +130,9 @@ static bool is_served(const char *dir)
  */
 static bool is_gbpfd(long pid)
 {
-	char path[64], name[32] = { 0 };
-	struct stat st;
-	int fd;
+	uid_t owner;
 
-	snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
-	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (fd < 0 || fstat(fd, &st) < 0 || read(fd, name, sizeof(name) - 1) <= 0) {
-		name[0] = 0;
-	}
-	fd_close(fd);
-	return strcmp(name, "gbpfd\n") == 0 && st.st_uid == geteuid();
+	return procfs_runs(pid, "gbpfd", &owner) && owner == geteuid();
 }
 
 static bool holder_is_gbpfd(void *arg)

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/procfs.h"
 
 #define DEFAULT_TIMEOUT_MS 10000u
 #define SOCKET_LEAF "/control.sock"
@@ -50,17 +51,7 @@ static int running_pid(const struct gbpf *g)
 	}
 	fd_close(fd);
 	pid = (int)strtol(text, NULL, 10);
-	if (pid <= 0) {
-		return 0;
-	}
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	memset(text, 0, sizeof(text));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
-		text[0] = 0;
-	}
-	fd_close(fd);
-	return strcmp(text, "gbpfd\n") == 0 ? pid : 0;
+	return procfs_runs(pid, "gbpfd", NULL) ? pid : 0;
 }
 
 static int fail_connect(struct gbpf *g, int err)

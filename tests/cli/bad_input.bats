@@ -81,8 +81,7 @@ needs_mount() {
 	[ "$status" -eq 3 ]
 	[[ "$output" == *"gbpfd (pid $pid) runs, but does not listen on $GBPF_RUNTIME_DIR"*"kill $pid"* ]]
 	kill "$pid"
-	gone() { ! kill -0 "$pid" 2>/dev/null; }
-	eventually gone # gbpf takes a gbpfd that its parent has not waited for as one that runs
+	eventually has_exited "$pid"
 	run "$GBPF" status
 	[[ "$output" == *"gbpfd is not running"* ]]
 	"$GBPF" run --device soft true
