@@ -23,8 +23,9 @@
  *   keep M          M threads launch from now on, on streams of their own
  *   stop            ends them
  *   churn           makes and destroys objects until the soft GPU makes no more new ones
- *   remember        notes how much memory is allocated
- *   compare BYTES   it is no more than that much more now
+ *   remember        ends a period: notes how much memory is allocated
+ *   growth BYTES    in one of the periods at least the memory did not grow by more: a leak grows in
+ *                   each, a free list only until it is as long as it must be
  *   library         as load and launch 3 5, by a library and its kernel
  *   graph N         N launches of a captured graph with one launch of scale
  *   compare NAME N  N launches of a kernel for --verify: same (at[i] += i), chance (the clock),
@@ -597,33 +598,39 @@ static void churn(void)
 	}
 }
 
-/* Returns the bytes that are allocated, at the least of some moments: calls under way have some. */
+/* Returns the number of bytes allocated, the minimum of samples that end as soon as 60 in a row are
+ * not lower: calls in progress hold some, and ended forms are unloaded later. */
 static size_t allocated(void)
 {
 	size_t least = SIZE_MAX;
 
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned since = 0; since < 60; since++) {
 		struct mallinfo2 now = mallinfo2();
 		size_t bytes = now.uordblks + now.hblkhd;
 
-		least = bytes < least ? bytes : least;
+		if (bytes < least) {
+			least = bytes;
+			since = 0;
+		}
 		usleep(5000);
 	}
 	return least;
 }
 
 static size_t remembered;
+static ptrdiff_t least_growth = PTRDIFF_MAX; /* of the periods between two calls of remember() */
 
-/* What has ended is unloaded later. */
-static void compare_memory(size_t more)
+static void remember(void)
 {
-	uint64_t deadline = program_ns() + 60000000000ull;
 	size_t now = allocated();
 
-	while (now > remembered + more && program_ns() < deadline) {
-		now = allocated();
+	if (remembered) {
+		ptrdiff_t growth = (ptrdiff_t)(now - remembered);
+
+		least_growth = growth < least_growth ? growth : least_growth;
+		fprintf(stderr, "allocated %zu, then %zu bytes\n", remembered, now);
 	}
-	CHECK(now <= remembered + more, "%zu bytes, then %zu", remembered, now);
+	remembered = now;
 }
 
 static void library(void)
@@ -778,9 +785,10 @@ static bool obey(const char *line)
 	} else if (strcmp(line, "churn\n") == 0) {
 		churn();
 	} else if (strcmp(line, "remember\n") == 0) {
-		remembered = allocated();
-	} else if (sscanf(line, "compare %u", &n) == 1) {
-		compare_memory(n);
+		remember();
+	} else if (sscanf(line, "growth %u", &n) == 1) {
+		CHECK(least_growth <= (ptrdiff_t)n, "%td bytes more after each period",
+		      least_growth);
 	} else if (strcmp(line, "library\n") == 0) {
 		library();
 	} else if (sscanf(line, "graph %u", &n) == 1) {
