@@ -47,3 +47,38 @@ has_exited() {
 
 # pid_of NAME: prints the process number of the program as soon as `gbpf ps` lists it.
 pid_of() { eventually gets "[t['pid'] for t in d['tenants'] if t['name'] == '$1'][0]" "${GBPF:-gbpf}" ps; }
+
+# virtual_time: gbpfd, gbpf-softgpu and what `gbpf run` and `gbpf trace` start in this test from here on use a clock by which time
+# passes only while all of these processes wait, so that no duration depends on the load of the machine
+# (tests/clock/virtual_time.c). Other verbs of gbpf only read and set, and run by the real clock. The helper files end it when all
+# of these processes have ended.
+virtual_time() {
+	local name build=${GBPF_BUILD:-${BASH_SOURCE[0]%/*}/../build} bin=$GBPF_RUNTIME_DIR/virtual
+	build=$(realpath "$build")
+	mkdir "$bin"
+	"$build/tests/clock/virtual-time" "$bin/clock" 3>&- &
+	virtual_time_pid=$!
+	eventually [ -e "$bin/clock" ]
+	for name in gbpf gbpfd gbpf-softgpu; do
+		cat >"$bin/$name" <<-END
+			#!/bin/sh
+			case "$name \$*" in
+			"gbpf "*run\ * | "gbpf "*trace\ * | gbpfd* | gbpf-softgpu*)
+				export LD_PRELOAD="$build/tests/clock/interpose.so" GBPF_CLOCK="$bin/clock" ;;
+			esac
+			exec "$GBPF_PREFIX/bin/$name" "\$@"
+		END
+		chmod +x "$bin/$name"
+	done
+	export PATH=$bin:$PATH GBPF_BINDIR=$bin # what gbpf starts itself
+	GBPF=$bin/gbpf
+}
+
+end_virtual_time() {
+	[ "${virtual_time_pid:-}" ] || return 0
+	kill "$virtual_time_pid"
+	wait "$virtual_time_pid" || true
+}
+
+# virtual_ns: the time of that clock.
+virtual_ns() { od -An -t u8 -N 8 "$GBPF_RUNTIME_DIR/virtual/clock" | tr -d ' '; }

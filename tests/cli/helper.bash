@@ -43,6 +43,7 @@ cli_teardown() {
 		done
 		kill -9 "$p" 2>/dev/null || true
 	done
+	end_virtual_time
 	cd /
 	rm -rf "$cli_dir"
 }

@@ -41,6 +41,7 @@ teardown() {
 	for p in "${pids[@]}"; do
 		wait "$p" 2>/dev/null || true
 	done
+	end_virtual_time
 	[ "${BATS_TEST_COMPLETED:-}" ] || tail -n 20 "$GBPF_RUNTIME_DIR"/*.log 2>/dev/null || true
 	rm -rf "$GBPF_RUNTIME_DIR"
 }
