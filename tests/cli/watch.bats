@@ -24,9 +24,16 @@ print([v["name"] for v in d["versions"] if v["version"] == d["active"]][0])'; }
 }
 
 @test "a condition that does not hold keeps the version" {
-	run "$GBPF" --json policy swap lc_first --watch 300ms --rollback-if 'p99>6ms or helper_errors>0'
-	echo "$output"
+	"$GBPF" shutdown
+	virtual_time
+	"$GBPF" run --device soft true
+	"$GBPF" policy swap fair
+	begin=$(virtual_ns)
+	run "$GBPF" --json policy swap lc_first --watch 20s --rollback-if 'p99>6ms or helper_errors>0'
+	passed=$((($(virtual_ns) - begin) / 1000000))
+	echo "$output after $passed ms"
 	[ "$status" -eq 0 ]
+	[ "$passed" -ge 20000 ] && [ "$passed" -lt 20500 ]
 	json 'd["watch"]["state"] == "kept"'
 	[ "$(active)" = lc_first ]
 }
