@@ -70,7 +70,9 @@ exec(compile(text.replace("gbpf = load_gbpf()", "gbpf = None"), here, "exec"))'
 	GBPF_HINT=off "$GBPF" run --device soft --class latency --name silent -- python3 -c "$periodic" "$SAMPLES/hinted.py" 100000 20 3>&- &
 	local silent=$!
 	eventually tenant learns 't["stats"]["hints"] >= 2'
-	eventually tenant silent 't["stats"]["hints"] == 0'
+	local launches
+	launches=$(eventually gets '[t["stats"]["launches"] for t in d["tenants"] if t["name"] == "learns"][0]' "$GBPF" ps)
+	eventually tenant silent "t['stats']['hints'] == 0 and t['stats']['launches'] > 2 * $launches"
 	kill "$learns" "$silent"
 	ended() { wait "$1" || [ $? = 143 ]; }
 	ended "$learns"

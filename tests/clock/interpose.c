@@ -7,7 +7,8 @@
  * deadline has come keeps its entry until the call returns, and the clock stands until then.
  *
  * Condition variables cannot be interrupted: they wake up spuriously every 5 ms instead.
- * Not replaced: processor time, timeouts of sockets, select(), POSIX timers, time(). */
+ * Not replaced: processor time, timeouts of sockets, select(), POSIX timers, time(),
+ * sigtimedwait(), epoll_pwait2(), timed waits for semaphores and mutexes. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -112,6 +113,7 @@ __attribute__((constructor)) static void enter(void)
 	const char *path = getenv("GBPF_CLOCK");
 	struct sigaction act = { .sa_handler = on_signal };
 	void *p = MAP_FAILED;
+	sigset_t blocked;
 	int fd;
 
 	if (!path) {
@@ -126,6 +128,10 @@ __attribute__((constructor)) static void enter(void)
 	if (p == MAP_FAILED || sigaction(CLOCK_SIGNAL, &act, NULL) < 0) {
 		abort();
 	}
+	/* The signal may come when the wait has ended: it must not interrupt the next call. */
+	sigemptyset(&blocked);
+	sigaddset(&blocked, CLOCK_SIGNAL);
+	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 	page = p;
 	enter_process((int32_t)getpid());
 	pthread_atfork(NULL, NULL, after_fork);
@@ -157,13 +163,16 @@ static struct clock_wait *own_wait(void)
 		none = 0;
 		if (load_acquire(&w->tid) == tid) { /* before execve() */
 			w->pid = (int32_t)getpid();
+			store_relaxed(&w->deadline, CLOCK_NEVER);
 			store_relaxed(&w->reads, 0u);
+			store_relaxed(&w->naps, 0u);
 			return own = w;
 		}
 		if (cas_acqrel(&w->tid, &none, -1)) { /* taken, and not complete */
 			w->pid = (int32_t)getpid();
 			store_relaxed(&w->deadline, CLOCK_NEVER);
 			store_relaxed(&w->reads, 0u);
+			store_relaxed(&w->naps, 0u);
 			store_release(&w->tid, tid);
 			return own = w;
 		}
@@ -173,6 +182,7 @@ static struct clock_wait *own_wait(void)
 
 static bool spins(void)
 {
+	static const struct timespec pause = { .tv_nsec = 1 };
 	struct clock_wait *w = own_wait();
 	uint32_t reads = load_relaxed(&w->reads) + 1;
 
@@ -183,8 +193,9 @@ static bool spins(void)
 	if (reads <= CLOCK_SPIN_READS) {
 		return false;
 	}
-	(void)NEXT(nanosleep)(&(struct timespec){ .tv_nsec = 1 },
-			      NULL); /* others need processors */
+	store_seqcst(&w->naps, 1u);
+	(void)NEXT(nanosleep)(&pause, NULL); /* others need processors */
+	store_seqcst(&w->naps, 0u);
 	return true;
 }
 
@@ -232,6 +243,7 @@ static void end(struct waiting *w)
 	int saved = errno;
 
 	store_release(&w->wait->deadline, CLOCK_NEVER);
+	sigaddset(&w->mask, CLOCK_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
 	errno = saved;
 }
@@ -512,7 +524,7 @@ static long wait_on_word(long op, const long *a, uint64_t deadline)
 EXPORT long syscall(long number, ...)
 {
 	const struct timespec *timeout;
-	long a[6];
+	long a[6], r;
 	va_list l;
 
 	va_start(l, number);
@@ -532,7 +544,15 @@ EXPORT long syscall(long number, ...)
 			break;
 		}
 	}
-	return NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	r = NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (page && number == SYS_clone && !(a[0] & CLONE_VM)) {
+		if (r > 0) {
+			enter_process((int32_t)r); /* as fork() */
+		} else if (r == 0) {
+			after_fork();
+		}
+	}
+	return r;
 }
 
 /* Returns ETIMEDOUT at the deadline, and 0 earlier than a real one would. */

@@ -25,6 +25,7 @@ struct clock_wait {
 	uint64_t deadline;   /* [atomic] ns of the virtual clock; CLOCK_NEVER: the thread runs, or
 				waits   without a timeout */
 	uint32_t reads;	     /* [atomic] of the clock, since the thread last waited */
+	uint32_t naps;	     /* [atomic] 1: in the pause of a read of a thread that spins */
 	uint64_t spins_from; /* [atomic] time of the last read that took time */
 };
 

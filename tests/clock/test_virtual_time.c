@@ -232,12 +232,21 @@ static void *spinner(void *arg)
 	return (void *)(uintptr_t)(clock_now_ns() - common_start);
 }
 
-/* Two threads that spin, a sleep, and a loop that yields: each ends at its time. */
+static void *late_sleeper(void *arg)
+{
+	clock_sleep_ns(2 * SECOND);
+	return NULL;
+}
+
+/* Two threads that spin, sleeps that end before and after these, and a loop that yields: each ends
+ * at its time. */
 static void test_spin(void **state)
 {
-	pthread_t threads[2];
+	pthread_t threads[2], late;
 	uint64_t start = clock_now_ns();
 	void *ns;
+
+	assert_int_equal(pthread_create(&late, NULL, late_sleeper, NULL), 0);
 
 	common_start = start;
 	assert_int_equal(pthread_create(&threads[0], NULL, spinner, NULL), 0);
@@ -248,10 +257,11 @@ static void test_spin(void **state)
 		pthread_join(threads[i], &ns);
 		assert_in_range((uintptr_t)ns, SECOND, SECOND + EXACT_NS);
 	}
-	while (clock_now_ns() < start + 2 * SECOND) {
+	while (clock_now_ns() < start + 3 * SECOND / 2) {
 		sched_yield();
 	}
-	lasted(start, 2 * SECOND);
+	lasted(start, 3 * SECOND / 2);
+	pthread_join(late, NULL);
 }
 
 /* A stopped process and one that was killed while they wait do not stop the time. */

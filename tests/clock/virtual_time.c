@@ -5,9 +5,9 @@
  * started with GBPF_CLOCK=PAGE and LD_PRELOAD=interpose.so.
  *
  * The clock is advanced if, after the lines of schedstat (time on a processor, time of waiting for
- * one, number of runs) of all threads of these processes were read, each of them first shows state
- * S and then the same line. Then at the moment between the two readings
- * - none ran: it would have left the processor before it showed S, which changes its line;
+ * one, number of runs) of all threads of these processes were read, each of them shows state S, and
+ * then the same line twice. Then at the moment after the first reading
+ * - none ran: it would have left the processor since, which changes its line;
  * - none was runnable: it would have run before it showed S;
  * - no other thread existed: the list is read at this moment if any thread has run since it was.
  * A thread that another one wakes is runnable before the waker sleeps, and deadlines that have come
@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -40,6 +41,7 @@
 #define NAP_MIN_NS 10000
 #define NAP_MAX_NS 1000000
 #define SIGNAL_NS 200000 /* until a signal is repeated */
+#define SIGNALS_MAX 500u
 #define THREADS_MAX 4096u
 #define LISTS_PER_CLEANUP 1024u
 #define SPIN_PART 16u
@@ -47,12 +49,12 @@
 #define SPIN_MAX_NS UINT64_C(100000)
 
 struct thread {
-	int pid, tid;		/* 0: free */
-	int state_fd, sched_fd; /* owned */
-	char line[80];		/* of schedstat at the last look */
-	bool listed;
+	int pid, tid;		 /* 0: free */
+	int state_fd, sched_fd;	 /* owned */
+	char line[80];		 /* of schedstat at the last look */
 	struct clock_wait *wait; /* NULL: has not waited or read the clock yet */
 	uint32_t reads;		 /* of the clock, when it last advanced */
+	unsigned signals;	 /* that have not ended its wait */
 };
 
 static struct thread threads[THREADS_MAX];
@@ -78,6 +80,26 @@ static void nap(long ns)
 	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
 }
 
+/* Ends what waits for this clock, which would wait for ever. */
+static void end_processes(int number)
+{
+	for (unsigned i = 0; i < CLOCK_PROCESSES_MAX; i++) {
+		int32_t pid = load_acquire(&page->pids[i]);
+
+		if (pid > 0) {
+			(void)kill(pid, SIGKILL);
+		}
+	}
+	_exit(number ? 128 + number : 1);
+}
+
+NORETURN static void fail(const char *what)
+{
+	fprintf(stderr, "virtual-time: %s: %s\n", what, strerror(errno));
+	end_processes(0);
+	abort();
+}
+
 static int open_file(int pid, int tid, const char *leaf)
 {
 	char path[64];
@@ -100,20 +122,22 @@ static bool add_thread(int pid, int tid)
 
 	for (unsigned i = 0; i < thread_count; i++) {
 		if (threads[i].tid == tid) {
-			threads[i].listed = true;
 			return false;
 		}
 		t = threads[i].tid || t ? t : &threads[i];
 	}
 	if (!t && thread_count == THREADS_MAX) {
-		fprintf(stderr, "virtual-time: more than %u threads\n", THREADS_MAX);
-		exit(1);
+		errno = EMFILE;
+		fail("threads");
 	}
 	t = t ? t : &threads[thread_count++];
-	*t = (struct thread){ .pid = pid, .tid = tid, .listed = true };
+	*t = (struct thread){ .pid = pid, .tid = tid };
 	t->state_fd = open_file(pid, tid, "stat");
 	t->sched_fd = open_file(pid, tid, "schedstat");
 	if (t->state_fd < 0 || t->sched_fd < 0) {
+		if (errno != ENOENT && errno != ESRCH) {
+			fail("schedstat");
+		}
 		forget(t); /* it has ended */
 	}
 	return true;
@@ -133,45 +157,6 @@ static void free_waits(void)
 	}
 }
 
-/* Updates the table of threads. Returns true if one was added. */
-static bool list_threads(void)
-{
-	static unsigned lists;
-	bool added = false;
-
-	for (unsigned i = 0; i < thread_count; i++) {
-		threads[i].listed = false;
-	}
-	for (unsigned i = 0; i < CLOCK_PROCESSES_MAX; i++) {
-		int32_t pid = load_acquire(&page->pids[i]);
-		char path[64];
-		struct dirent *e;
-		DIR *d;
-
-		snprintf(path, sizeof(path), "/proc/%d/task", pid);
-		d = pid ? opendir(path) : NULL;
-		while (d && (e = readdir(d))) {
-			if (isdigit((unsigned char)e->d_name[0])) {
-				added |= add_thread(pid, (int)strtol(e->d_name, NULL, 10));
-			}
-		}
-		if (d) {
-			closedir(d);
-		} else if (pid) {
-			store_release(&page->pids[i], 0);
-		}
-	}
-	for (unsigned i = 0; i < thread_count; i++) {
-		if (threads[i].tid && !threads[i].listed) {
-			forget(&threads[i]);
-		}
-	}
-	if (++lists % LISTS_PER_CLEANUP == 0) {
-		free_waits();
-	}
-	return added;
-}
-
 /* Returns the thread's state as in proc(5), or 0 if it has ended. */
 static char state_of(const struct thread *t)
 {
@@ -182,6 +167,64 @@ static char state_of(const struct thread *t)
 	text[MAX(n, 0)] = 0;
 	p = strrchr(text, ')');
 	return p && p[1] == ' ' && p[2] != 'Z' && p[2] != 'X' ? p[2] : 0;
+}
+
+/* Adds the process's threads to the table. Returns true if one was added, or the list is not
+ * complete, as when a thread ends while it is read. */
+static bool list_process(int pid)
+{
+	unsigned long count = 0;
+	char path[64];
+	struct dirent *e;
+	struct stat st;
+	bool changed = false;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	if (!d && errno != ENOENT) {
+		fail(path);
+	}
+	if (!d) {
+		return true;
+	}
+	while ((e = readdir(d))) {
+		if (isdigit((unsigned char)e->d_name[0])) {
+			changed |= add_thread(pid, (int)strtol(e->d_name, NULL, 10));
+			count++;
+		}
+	}
+	/* Links of the folder: itself, its parent, and one of each thread. */
+	changed |= fstat(dirfd(d), &st) < 0 || st.st_nlink != count + 2;
+	closedir(d);
+	return changed;
+}
+
+/* Updates the table of threads. Returns true if it may not be complete. */
+static bool list_threads(void)
+{
+	static unsigned lists;
+	bool changed = false;
+
+	for (unsigned i = 0; i < CLOCK_PROCESSES_MAX; i++) {
+		int32_t pid = load_acquire(&page->pids[i]);
+
+		if (pid && list_process(pid)) {
+			changed = true;
+			if (kill(pid, 0) < 0 && errno == ESRCH) {
+				store_release(&page->pids[i], 0);
+			}
+		}
+	}
+	for (unsigned i = 0; i < thread_count; i++) {
+		if (threads[i].tid && !state_of(&threads[i])) {
+			forget(&threads[i]);
+		}
+	}
+	if (++lists % LISTS_PER_CLEANUP == 0) {
+		free_waits();
+	}
+	return changed;
 }
 
 /* Returns true if the line has changed since the last look. */
@@ -201,16 +244,20 @@ static bool is_stopped(char state)
 	return state == 'T' || state == 't';
 }
 
+static const struct clock_wait *wait_of(struct thread *t)
+{
+	for (unsigned i = 0; !t->wait && i < CLOCK_WAITS_MAX; i++) {
+		t->wait = load_acquire(&page->waits[i].tid) == t->tid ? &page->waits[i] : NULL;
+	}
+	return t->wait;
+}
+
 /* Returns true if the thread spins and has read the clock since that advanced, so that nothing is
  * left that it does at the present time. */
 static bool spins(struct thread *t)
 {
-	uint32_t reads;
+	uint32_t reads = wait_of(t) ? load_seqcst(&t->wait->reads) : 0;
 
-	for (unsigned i = 0; !t->wait && i < CLOCK_WAITS_MAX; i++) {
-		t->wait = load_acquire(&page->waits[i].tid) == t->tid ? &page->waits[i] : NULL;
-	}
-	reads = t->wait ? load_acquire(&t->wait->reads) : 0;
 	return reads > CLOCK_SPIN_READS && reads != t->reads;
 }
 
@@ -222,11 +269,30 @@ static bool any_has_run(void)
 	bool any = memcmp(pids, page->pids, sizeof(pids)) != 0;
 
 	memcpy(pids, page->pids, sizeof(pids));
-	for (unsigned i = 0; i < thread_count; i++) {
-		any |= threads[i].tid && has_run(&threads[i]) && !spins(&threads[i]);
-	}
 	may_have_created |= any;
+	for (unsigned i = 0; i < thread_count; i++) {
+		if (threads[i].tid && has_run(&threads[i])) {
+			may_have_created = true;
+			any |= !spins(&threads[i]);
+		}
+	}
 	return any;
+}
+
+/* Returns true if the thread sleeps, and has since the last look. A read of the clock of a thread
+ * that spins pauses, which is no sleep. */
+static bool sleeps(struct thread *t)
+{
+	char state = state_of(t);
+	bool pauses = wait_of(t) && load_seqcst(&t->wait->naps);
+
+	if (has_run(t) || (state && state != 'S' && !is_stopped(state)) || pauses) {
+		return false;
+	}
+	if (t->wait) {
+		store_relaxed(&t->wait->reads, 0u); /* it waits without a timeout */
+	}
+	return true;
 }
 
 /* Returns true if at a moment of this call all threads slept, except those that spin. Sets
@@ -248,20 +314,19 @@ static bool all_sleep(uint64_t *ret_step)
 	}
 	for (unsigned i = 0; i < thread_count; i++) {
 		struct thread *t = &threads[i];
-		char state = t->tid ? state_of(t) : 0;
-		bool sleeps = !state || ((state == 'S' || is_stopped(state)) && !has_run(t));
 
-		if (!sleeps && !spins(t)) {
-			may_have_created = true; /* has_run() returns true once */
+		if (!t->tid || sleeps(t)) {
+			continue;
+		}
+		may_have_created = true; /* has_run() returns true once */
+		if (!spins(t)) {
 			return false;
 		}
-		if (!sleeps) {
-			since = now - MIN(now, load_relaxed(&t->wait->spins_from));
-			*ret_step = MIN(*ret_step,
-					MIN(MAX(since / SPIN_PART, SPIN_MIN_NS), SPIN_MAX_NS));
-		}
+		since = now - MIN(now, load_relaxed(&t->wait->spins_from));
+		*ret_step = MIN(*ret_step, MIN(MAX(since / SPIN_PART, SPIN_MIN_NS), SPIN_MAX_NS));
 	}
-	return true;
+	/* A thread shows S a moment before it leaves the processor, which changes its line. */
+	return !any_has_run();
 }
 
 static struct thread *thread_of(int tid)
@@ -296,7 +361,7 @@ static bool wake_due(void)
 
 	for (unsigned i = 0; i < CLOCK_WAITS_MAX; i++) {
 		struct clock_wait *w = &page->waits[i];
-		const struct thread *t;
+		struct thread *t;
 		char state;
 
 		if (!is_due(w)) {
@@ -314,7 +379,9 @@ static bool wake_due(void)
 		} else if (!is_stopped(state)) {
 			(void)syscall(SYS_tgkill, w->pid, w->tid, CLOCK_SIGNAL);
 			await_end(w);
-			any = true;
+			t->signals = is_due(w) ? t->signals + 1 : 0;
+			/* One that sleeps after many needs what another thread has, as a mutex. */
+			any |= state != 'S' || t->signals < SIGNALS_MAX;
 		}
 	}
 	return any;
@@ -347,25 +414,27 @@ static void advance(uint64_t to)
 
 /* Takes one step: wakes what is due, or advances the clock if no thread runs. Returns false if
  * neither was possible. */
-static bool step(uint64_t virtual_start, uint64_t real_start, bool bounded)
+static bool step(bool bounded)
 {
-	uint64_t next, spin;
+	static uint64_t last; /* real time of the last advance */
+	uint64_t next, spin, now;
 
+	last = last ? last : real_ns();
 	if (wake_due()) {
 		return true;
 	}
 	if (!all_sleep(&spin)) {
 		return false;
 	}
+	now = load_acquire(&page->now);
 	next = next_deadline();
-	if (spin != CLOCK_NEVER) {
-		next = MIN(next, load_acquire(&page->now) + spin);
-	}
+	next = spin == CLOCK_NEVER ? next : MIN(next, now + spin);
 	if (next == CLOCK_NEVER ||
-	    (bounded && next - virtual_start > (real_ns() - real_start) * RATE_MAX)) {
+	    (bounded && next - MIN(next, now) > (real_ns() - last) * RATE_MAX)) {
 		return false;
 	}
 	advance(next);
+	last = real_ns();
 	return true;
 }
 
@@ -426,7 +495,6 @@ static void allow_files(void)
 
 int main(int argc, char **argv)
 {
-	uint64_t virtual_start, real_start;
 	long pause_ns = NAP_MIN_NS;
 	pid_t child = -1;
 	int status;
@@ -435,23 +503,23 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: virtual-time PAGE [COMMAND...]\n");
 		return 2;
 	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	if (make_page(argv[1]) < 0) {
 		return 1;
 	}
+	signal(SIGTERM, end_processes);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (argc > 2) {
 		child = fork();
 		if (child == 0) {
+			signal(SIGTERM, SIG_DFL);
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			return run_command(argv[1], argv + 2) < 0 ? 127 : 0;
 		}
 	}
 	allow_files();
-	virtual_start = load_acquire(&page->now);
-	real_start = real_ns();
 	while (child < 0 || waitpid(child, &status, WNOHANG) == 0) {
-		if (step(virtual_start, real_start, child < 0)) {
+		if (step(child < 0)) {
 			pause_ns = NAP_MIN_NS;
 		} else {
 			nap(pause_ns);

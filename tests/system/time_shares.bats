@@ -20,7 +20,7 @@ spinner() {
 	eventually tenant "$1" 't["stats"]["busy_ns"] > 0'
 }
 
-# used NAME...: prints the ms of GPU time that each has used, and then the time, at one moment.
+# used NAME...: prints the ms of GPU time that each has used, at one moment.
 used() {
 	eventually gets "(lambda b: [b[n] // 10**6 for n in '$*'.split()])({t['name']: t['stats']['busy_ns'] for t in d['tenants']})" gbpf ps |
 		tr -d '[],'
@@ -43,11 +43,17 @@ both_have_used() { read -r a b <<<"$(used "$1" "$2")" && ((a + b >= $3)); }
 load_of() {
 	local ms time
 	eventually has_used "$1" 300
-	ms=$(used "$1") time=$(virtual_ns)
+	read -r ms time <<<"$(used_at "$1")"
 	eventually has_used "$1" "$((ms + 300))"
-	ms=$(($(used "$1") - ms)) time=$((($(virtual_ns) - time) / 1000000))
+	read -r ms time <<<"$(used_at "$1" "$ms" "$time")"
 	percent=$((100 * ms / time))
 	echo "load $percent % of $time ms"
+}
+# used_at NAME [MS TIME]: prints the ms of GPU time used and the time in ms, since these. The clock stands meanwhile.
+used_at() {
+	kill -STOP "$virtual_time_pid"
+	echo "$(($(used "$1") - ${2:-0})) $(($(virtual_ns) / 1000000 - ${3:-0}))"
+	kill -CONT "$virtual_time_pid"
 }
 within() { ((percent >= $1 && percent <= $2)); }
 
@@ -87,5 +93,5 @@ within() { ((percent >= $1 && percent <= $2)); }
 	kill "${pids[-1]}"
 	spinner b 5 --vgpu all
 	load_of b
-	within 95 100
+	within 95 102
 }
