@@ -49,7 +49,7 @@
 #define SPIN_MAX_NS UINT64_C(100000)
 
 struct thread {
-	int pid, tid;		 /* 0: free */
+	int tid;		 /* 0: free */
 	int state_fd, sched_fd;	 /* owned */
 	char line[80];		 /* of schedstat at the last look */
 	struct clock_wait *wait; /* NULL: has not waited or read the clock yet */
@@ -81,7 +81,7 @@ static void nap(long ns)
 }
 
 /* Ends what waits for this clock, which would wait for ever. */
-static void end_processes(int number)
+NORETURN static void end_processes(int number)
 {
 	for (unsigned i = 0; i < CLOCK_PROCESSES_MAX; i++) {
 		int32_t pid = load_acquire(&page->pids[i]);
@@ -97,7 +97,6 @@ NORETURN static void fail(const char *what)
 {
 	fprintf(stderr, "virtual-time: %s: %s\n", what, strerror(errno));
 	end_processes(0);
-	abort();
 }
 
 static int open_file(int pid, int tid, const char *leaf)
@@ -115,23 +114,32 @@ static void forget(struct thread *t)
 	t->tid = 0;
 }
 
+/* Returns the entry of a thread, or a free one for 0. NULL: none. */
+static struct thread *thread_of(int tid)
+{
+	for (unsigned i = 0; i < thread_count; i++) {
+		if (threads[i].tid == tid) {
+			return &threads[i];
+		}
+	}
+	return NULL;
+}
+
 /* Returns false if it is in the table. */
 static bool add_thread(int pid, int tid)
 {
-	struct thread *t = NULL;
+	struct thread *t;
 
-	for (unsigned i = 0; i < thread_count; i++) {
-		if (threads[i].tid == tid) {
-			return false;
-		}
-		t = threads[i].tid || t ? t : &threads[i];
+	if (thread_of(tid)) {
+		return false;
 	}
+	t = thread_of(0);
 	if (!t && thread_count == THREADS_MAX) {
 		errno = EMFILE;
 		fail("threads");
 	}
 	t = t ? t : &threads[thread_count++];
-	*t = (struct thread){ .pid = pid, .tid = tid };
+	*t = (struct thread){ .tid = tid };
 	t->state_fd = open_file(pid, tid, "stat");
 	t->sched_fd = open_file(pid, tid, "schedstat");
 	if (t->state_fd < 0 || t->sched_fd < 0) {
@@ -327,16 +335,6 @@ static bool all_sleep(uint64_t *ret_step)
 	}
 	/* A thread shows S a moment before it leaves the processor, which changes its line. */
 	return !any_has_run();
-}
-
-static struct thread *thread_of(int tid)
-{
-	for (unsigned i = 0; i < thread_count; i++) {
-		if (threads[i].tid == tid) {
-			return &threads[i];
-		}
-	}
-	return NULL;
 }
 
 static bool is_due(const struct clock_wait *w)

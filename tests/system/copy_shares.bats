@@ -3,6 +3,7 @@
 
 load helpers
 load vgpu_helpers
+load share_helpers
 
 COPY=${GBPF_BUILD:-build}/tests/system/copy_shares
 COPIES=${GBPF_BUILD:-build}/tests/system/copies
@@ -56,23 +57,6 @@ ends() {
 	wait "${!job}"
 }
 
-# copied PID...: bytes of both directions of each, as gbpfd shows them at one moment.
-copied() {
-	local pids=$*
-	eventually gets "[{t['pid']: t['stats']['copy_bytes'] for t in d['tenants']}[pid] for pid in (${pids// /, })]" gbpf ps
-}
-
-# share A B MIB: sets percent to A's share of the bytes that both copy, until they have copied that many.
-share() {
-	local a b a0 b0
-	read -r a0 b0 <<<"$(copied "$1" "$2")"
-	[ "$b0" ]
-	eventually have_copied "$@"
-	percent=$((100 * (a - a0) / (a - a0 + b - b0)))
-	echo "share $percent % of $((a - a0 + b - b0 >> 20)) MiB"
-}
-have_copied() { read -r a b <<<"$(copied "$1" "$2")" && ((a - a0 + b - b0 >= $3 << 20)); }
-
 copies_twice() { # NAME...: each has made two whole copies from here on
 	local name
 	for name in "$@" "$@"; do
@@ -86,8 +70,8 @@ shares() {
 	copier a "--copy 30" "$2" "$3" 64
 	copier b "--copy 70" "$2" "$3" 64
 	copies_twice a b
-	share "$pid_a" "$pid_b" 300
-	[ "$percent" -ge "$4" ] && [ "$percent" -le "$5" ]
+	share copy_bytes "$pid_a" "$pid_b" $((300 << 20))
+	within "$4" "$5"
 	ends a
 	ends b
 }

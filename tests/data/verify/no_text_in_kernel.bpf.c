@@ -1,7 +1,7 @@
 /* refuse: helper: bpf_trace_vprintk: the format has a conversion 's' that cannot be printed */
 #include "gbpf/gbpf.bpf.h"
 
-#pragma clang diagnostic ignored "-Wformat" /* the compiler sees it, too */
+#pragma clang diagnostic ignored "-Wformat" /* the verifier is to find it */
 
 SEC("gdev/enter") int GBPF_PROG(f, gdev_enter)
 {
