@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/private_dir.h"
+#include "base/procfs.h"
 #include "daemon/hw/sharing_mode.h"
-#include "daemon/session/peer.h"
 
 #define PROGRAM "nvidia-cuda-mps-control"
 #define LOOK_USEC 5000u
@@ -32,7 +32,6 @@
 #define BACKOFF_NS 200000000u /* doubled with each failure */
 #define MAX_FAILURES 8u
 #define END_MS 2000
-#define START_TIME_FIELD 22
 
 extern char **environ;
 
@@ -107,7 +106,7 @@ static void remember(const struct daemon_mps *m)
 
 	place(m, "mps.pid", path);
 	unlink(path);
-	if (m->pid && daemon_peer_stat_field(m->pid, START_TIME_FIELD, &since) == 0) {
+	if (m->pid && procfs_stat_field(m->pid, PROCFS_START, &since, NULL) == 0) {
 		f = fopen(path, "wex");
 		if (f) {
 			fprintf(f, "%d %lld\n", (int)m->pid, since);
@@ -343,7 +342,7 @@ static void adopt(struct daemon_mps *m)
 		m->pid = pid;
 		/* Opens the pidfd before checking the start time: this order excludes that the ID
 		 * was reused in between. */
-		if (watch(m) == 0 && daemon_peer_stat_field(pid, START_TIME_FIELD, &is) == 0 &&
+		if (watch(m) == 0 && procfs_stat_field(pid, PROCFS_START, &is, NULL) == 0 &&
 		    is == since && is_there(m)) {
 			m->state = MPS_RUNNING;
 			m->started_ns = clock_now_ns();

@@ -13,12 +13,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/procfs.h"
 #include "base/strmap.h"
 #include "daemon/clean_text.h"
 #include "daemon/policy/policy_store.h"
-#include "daemon/session/peer.h"
 
-#define START_FIELD 22 /* of /proc/PID/stat */
 #define META_MAX (64u << 10)
 #define IDS_MAX 64u
 
@@ -28,7 +27,7 @@ struct daemon_process daemon_process_of(pid_t pid)
 {
 	struct daemon_process p = { 0 };
 
-	if (pid > 0 && daemon_peer_stat_field(pid, START_FIELD, &p.start) == 0) {
+	if (pid > 0 && procfs_stat_field(pid, PROCFS_START, &p.start, NULL) == 0) {
 		p.pid = pid;
 	}
 	return p;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "base/buf.h"
 #include "base/point.h"
+#include "base/procfs.h"
 #include "daemon/consts.h"
 #include "daemon/hw/mps_crash.h"
 #include "daemon/hw/sharing_mode.h"
@@ -51,27 +51,17 @@ struct daemon_exit_record {
 				 none */
 };
 
-/* Reads the wait status of a zombie from /proc/<pid>/stat: the state is the first word after the
- * command, exit_code the last. */
 static bool zombie_status(int pid, int *ret)
 {
-	char path[64];
-	const char *p;
-	struct buf b;
-	bool found = false;
+	long long status;
+	char state;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	buf_init(&b);
-	if (buf_read_file(&b, path, 4096) == 0) {
-		p = strrchr(buf_text(&b), ')');
-		if (p && p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X')) {
-			p = strrchr(p, ' ');
-			*ret = (int)strtol(p, NULL, 10);
-			found = true;
-		}
+	if (procfs_stat_field(pid, PROCFS_EXIT_CODE, &status, &state) < 0 ||
+	    (state != 'Z' && state != 'X')) {
+		return false;
 	}
-	buf_finish(&b);
-	return found;
+	*ret = (int)status;
+	return true;
 }
 
 static bool pidfd_status(int pidfd, int *ret)

@@ -1,4 +1,4 @@
-/* Reads /proc/<pid>/stat (nice: field 19, proc(5)), exe, cmdline, cgroup and cpu.weight of the
+/* Reads /proc/<pid>/stat, exe, cmdline, cgroup and cpu.weight of the
  * cgroup v2 (cgroups(7)). The kernel writes the text, but users choose the names in it: a path must
  * not lead out of the mount point. */
 #include "daemon/session/peer.h"
@@ -12,39 +12,16 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/procfs.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 #define READ_MAX 16384u
-#define NICE_FIELD 19
-
-/* Fields 1 and 2 end at the last parenthesis, because a command may contain any character. */
-int daemon_peer_stat_field(pid_t pid, int field, long long *ret)
-{
-	const char *p = NULL;
-	char path[64];
-	struct buf b;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	buf_init(&b);
-	if (buf_read_file(&b, path, READ_MAX) == 0) {
-		p = strrchr(buf_text(&b), ')');
-	}
-	for (int i = 2; p && i < field; i++) {
-		p = strchr(p, ' ');
-		p = p ? p + 1 : NULL;
-	}
-	if (p) {
-		*ret = strtoll(p, NULL, 10);
-	}
-	buf_finish(&b);
-	return p ? 0 : -1;
-}
 
 static void read_nice(pid_t pid, struct daemon_peer_share *s)
 {
 	long long nice;
 
-	if (daemon_peer_stat_field(pid, NICE_FIELD, &nice) == 0 && nice >= -20 && nice <= 19) {
+	if (procfs_stat_field(pid, PROCFS_NICE, &nice, NULL) == 0 && nice >= -20 && nice <= 19) {
 		s->nice = (int32_t)nice;
 	}
 }

@@ -17,7 +17,4 @@ struct daemon_peer_share {
  * shows that the process has died, so that pid may be another's. */
 struct daemon_peer_share daemon_peer_share_of(pid_t pid, int pidfd);
 
-/* Reads a numeric field of /proc/<pid>/stat, counted as in proc(5), from 3. 0 or -1. */
-int daemon_peer_stat_field(pid_t pid, int field, long long *ret);
-
 #endif

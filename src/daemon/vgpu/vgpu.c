@@ -18,7 +18,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "daemon/session/peer.h"
+#include "base/procfs.h"
 #include "daemon/vgpu/vgpu_list.h"
 #include "mem/ledger.h"
 
@@ -29,14 +29,12 @@
 	10000000000u /* after gbpfd has started: time for processes to bring their page            \
 		      */
 
-#define START_FIELD 22 /* of /proc/PID/stat, proc(5) */
-
 /* Returns the start time of a process, 0 if it cannot be read. */
 static uint64_t start_of(int pid)
 {
 	long long start;
 
-	return daemon_peer_stat_field(pid, START_FIELD, &start) == 0 ? (uint64_t)start : 0;
+	return procfs_stat_field(pid, PROCFS_START, &start, NULL) == 0 ? (uint64_t)start : 0;
 }
 
 static void drop_page(struct daemon_vgpu *v)
