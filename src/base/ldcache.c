@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
-
 #define MAGIC "glibc-ld.so.cache1.1"
 #define FLAGS_X86_64_LIBC6 0x0303
 #define MAX_CACHE_BYTES (16u << 20)
@@ -28,23 +26,24 @@ static const char *text_at(const struct buf *b, uint32_t at)
 	return at < b->len ? b->data + at : "";
 }
 
-static bool scan(const struct buf *b, const char *soname, unsigned nth, char *path, size_t cap)
+bool ldcache_scan(const struct buf *cache, const char *soname, unsigned nth, char *path, size_t cap)
 {
 	uint32_t n;
 
-	if (b->len < HEAD_BYTES || memcmp(b->data, MAGIC, strlen(MAGIC)) != 0) {
+	if (cache->len < HEAD_BYTES || memcmp(cache->data, MAGIC, strlen(MAGIC)) != 0) {
 		return false;
 	}
-	n = word(b->data, strlen(MAGIC));
-	if (n > (b->len - HEAD_BYTES) / ENTRY_BYTES) {
+	n = word(cache->data, strlen(MAGIC));
+	if (n > (cache->len - HEAD_BYTES) / ENTRY_BYTES) {
 		return false;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		size_t at = HEAD_BYTES + (size_t)i * ENTRY_BYTES;
 
-		if (word(b->data, at) == FLAGS_X86_64_LIBC6 &&
-		    strcmp(text_at(b, word(b->data, at + 4)), soname) == 0 && nth-- == 0) {
-			int len = snprintf(path, cap, "%s", text_at(b, word(b->data, at + 8)));
+		if (word(cache->data, at) == FLAGS_X86_64_LIBC6 &&
+		    strcmp(text_at(cache, word(cache->data, at + 4)), soname) == 0 && nth-- == 0) {
+			int len = snprintf(path, cap, "%s",
+					   text_at(cache, word(cache->data, at + 8)));
 
 			return len > 0 && (size_t)len < cap;
 		}
@@ -59,7 +58,7 @@ bool ldcache_find(const char *soname, unsigned nth, char *path, size_t cap)
 
 	buf_init(&b);
 	if (buf_read_file(&b, "/etc/ld.so.cache", MAX_CACHE_BYTES) == 0) {
-		found = scan(&b, soname, nth, path, cap);
+		found = ldcache_scan(&b, soname, nth, path, cap);
 	}
 	buf_finish(&b);
 	return found;
