@@ -48,8 +48,8 @@ static uint64_t rate, rate_from_ns, rate_from_cycles;
 static uint32_t rate_claimed; /* set by the thread that takes the first reading */
 static TLS_FAST uint64_t base_ns, base_cycles, last_ns;
 
-/* CPUID 8000_0007h EDX bit 8: the counter runs at a constant rate in all power states. Programs of
- * the tests whose environment has GBPF_CLOCK run by another clock, whose rate is none at all. */
+/* CPUID 8000_0007h EDX bit 8: the counter runs at a constant rate in all power states. If
+ * GBPF_CLOCK is set, a test controls the clock, which the counter does not follow. */
 static int counter_is_invariant(void)
 {
 	unsigned a, b, c, d;
