@@ -106,7 +106,8 @@ static void prepare(struct session *s, union proto_message *m, int fds[8])
 	if (m->version.regions & PROTO_REGION_TENANT) {
 		regions[EBPF_REGION_TENANT] = fds[n];
 	}
-	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], regions);
+	m->version.status =
+		sched_policy_prepare(s->sched, m->version.version, UINT32_MAX, fds[0], regions);
 	m->version.regions = 0;
 	proto_send(s->sock, m, PROTO_PREPARED, NULL, 0);
 }
@@ -130,7 +131,7 @@ static void *agent(void *arg)
 			if (m.head.type == PROTO_PREPARE) {
 				prepare(s, &m, fds);
 			} else if (m.head.type == PROTO_DROP) {
-				sched_policy_drop(s->sched, m.version.version);
+				sched_policy_drop(s->sched, m.version.version, UINT32_MAX);
 			}
 			while (n) {
 				fd_close(fds[--n]);

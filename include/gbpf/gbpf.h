@@ -153,6 +153,9 @@ struct gbpf_map {
 	uint64_t version; /* 0: the active one, or the only tool that has the map */
 	uint32_t tenant;  /* of a per-tenant map; GBPF_ALL_TENANTS: all, where supported */
 	uint64_t probe;	  /* number of a tool; 0: see version */
+	/* A version has its own maps on each GPU. 1 + the number of the GPU, as `gbpf device` shows
+	 * it; 0: the lowest one on which it is active, and for set and delete each of these. */
+	uint32_t gpu;
 };
 
 int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json);

@@ -76,6 +76,7 @@ static int cmd_list(struct cli *c)
 		cli_note(c, "%s has no maps.", cli_text(result, "policy"));
 	}
 	cli_table_finish(&t);
+	cli_map_note_gpu(c, result);
 	json_decref(result);
 	return CLI_OK;
 }
@@ -116,6 +117,7 @@ static int cmd_get(struct cli *c)
 	}
 	if (code == CLI_OK && !c->json) {
 		cli_map_print(c, &m, result);
+		cli_map_note_gpu(c, result);
 	}
 	cli_map_finish(&m);
 	if (code == CLI_OK && c->json) {

@@ -109,6 +109,7 @@ static int cmd_dump(struct cli *c)
 		} else if (more) {
 			cli_note(c, "There are more; --limit 0 prints all.");
 		}
+		cli_map_note_gpu(c, result);
 		if (cli_u64(result, "dropped")) {
 			cli_note(c, "%llu insertions found no room: raise max_entries of %s.",
 				 (unsigned long long)cli_u64(result, "dropped"), c->arg[0]);

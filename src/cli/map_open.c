@@ -36,7 +36,8 @@ static int find_tenant(struct cli *c, const struct cli_map *m, const char *text,
 int cli_map_open(struct cli *c, struct cli_map *m, const char *name)
 {
 	const char *version = c->opt[CLI_MAP_VERSION], *probe = c->opt[CLI_MAP_PROBE];
-	const char *tenant = c->opt[CLI_MAP_TENANT];
+	const char *tenant = c->opt[CLI_MAP_TENANT], *gpu = c->opt[CLI_MAP_GPU];
+	uint64_t n;
 	json_t *ps = NULL, *fit;
 	char *json = NULL;
 	int code;
@@ -46,6 +47,12 @@ int cli_map_open(struct cli *c, struct cli_map *m, const char *name)
 	};
 	if (version && cli_number(c, "--version", version, 1, INT64_MAX, &m->map.version)) {
 		return CLI_USAGE;
+	}
+	if (gpu) {
+		if (cli_number(c, "--gpu", gpu, 0, INT32_MAX, &n)) {
+			return CLI_USAGE;
+		}
+		m->map.gpu = (uint32_t)n + 1;
 	}
 	code = probe ? cli_probe_id(c, "map", probe, &m->map.probe) : CLI_OK;
 	if (code) {
@@ -149,6 +156,24 @@ int cli_map_find_variable(struct cli *c, struct cli_map *m, const char *what)
 out:
 	json_decref(list);
 	return code;
+}
+
+void cli_map_note_gpu(struct cli *c, const json_t *result)
+{
+	json_t *gpus = json_object_get(result, "gpus"), *g;
+	struct buf list = { 0 };
+	size_t i;
+
+	if (c->opt[CLI_MAP_GPU] || json_array_size(gpus) < 2) {
+		return;
+	}
+	json_array_foreach(gpus, i, g)
+	{
+		buf_printf(&list, "%s%lld", i ? ", " : "", (long long)json_integer_value(g));
+	}
+	cli_note(c, "On GPU %llu; each of GPUs %s has its own: --gpu.",
+		 (unsigned long long)cli_u64(result, "gpu"), buf_text(&list));
+	buf_finish(&list);
 }
 
 void cli_map_keep_variable(const struct cli_map *m, json_t *result)

@@ -14,13 +14,14 @@ struct cli_map {
 };
 
 /* The options that select an instance of a map, first in the table of each verb. */
-enum { CLI_MAP_VERSION, CLI_MAP_PROBE, CLI_MAP_TENANT, CLI_MAP_OPTIONS };
+enum { CLI_MAP_VERSION, CLI_MAP_PROBE, CLI_MAP_TENANT, CLI_MAP_GPU, CLI_MAP_OPTIONS };
 #define CLI_MAP_TABLE                                                                              \
 	[CLI_MAP_VERSION] = { "version", 0, "VERSION",                                             \
 			      "of that version (default: the active one)" },                       \
 	[CLI_MAP_PROBE] = { "probe", 'p', "ID|NAME", "of that tool; `gbpf probe ls` lists them" }, \
 	[CLI_MAP_TENANT] = { "tenant", 't', "PID",                                                 \
-			     "instance of that program (its process or tenant number)" }
+			     "instance of that program (its process or tenant number)" },          \
+	[CLI_MAP_GPU] = { "gpu", 'g', "GPU", "on that GPU; `gbpf device` shows their numbers" }
 
 /* Connects, and parses these options. name NULL: no map. Returns CLI_OK, or an exit code after a
  * message; call finish in either case. */
@@ -35,6 +36,8 @@ int cli_map_drain(struct cli *c, struct cli_map *m, const char *what);
 /* If no map has the name, looks for a global variable, sets m->variable and uses its section as the
  * map. Returns CLI_OK, or an exit code after a message. what: "map get". */
 int cli_map_find_variable(struct cli *c, struct cli_map *m, const char *what);
+/* Says which GPU's maps an answer shows, if the policy is active on several. */
+void cli_map_note_gpu(struct cli *c, const json_t *result);
 /* Reduces a section's entries to the variable. */
 void cli_map_keep_variable(const struct cli_map *m, json_t *result);
 

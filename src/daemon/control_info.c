@@ -418,6 +418,9 @@ static uint64_t stale_epochs(struct daemon *d)
 	     l = daemon_policy_next_active(d, l)) {
 		struct daemon_tally t;
 
+		if (l != daemon_version_find(d, l->version)) {
+			continue; /* another instance of the same version */
+		}
 		daemon_failures_sum(d, l, &t);
 		sum += daemon_failures_total(&t, PROTO_FAILED_EPOCH);
 	}

@@ -3,16 +3,20 @@
 
 #include <stddef.h>
 
-/* Adds the version or tool. */
+/* Adds the version or tool, and the GPU. */
 static void add_version(json_t *p, const struct gbpf_map *m)
 {
 	bool has_probe = m->size >= offsetof(struct gbpf_map, probe) + sizeof(m->probe);
+	bool has_gpu = m->size >= offsetof(struct gbpf_map, gpu) + sizeof(m->gpu);
 
 	if (p && m->version) {
 		json_object_set_new(p, "version", json_integer((json_int_t)m->version));
 	}
 	if (p && has_probe && m->probe) {
 		json_object_set_new(p, "probe", json_integer((json_int_t)m->probe));
+	}
+	if (p && has_gpu && m->gpu) {
+		json_object_set_new(p, "gpu", json_integer((json_int_t)m->gpu - 1));
 	}
 }
 

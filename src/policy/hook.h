@@ -37,9 +37,15 @@ static inline struct policy_version *policy_current(struct policy *p, uint32_t g
 	}
 	version = load_acquire(&load_acquire(&p->dir)->version[index]);
 	v = &p->prepared[load_relaxed(&p->gpu[gpu].hint)];
-	/* Pairs with the release in policy_prepare: the entry is filled before its number is. */
+	/* Pairs with the release in policy_prepare: the entry is filled before its number is. A
+	 * hint may be that of an entry which was dropped and is another GPU's now. */
 	if (likely(load_acquire(&v->version) == version)) {
-		return likely(version) ? v : NULL;
+		if (unlikely(!version)) {
+			return NULL;
+		}
+		if (likely(load_relaxed(&v->gpus) & 1u << gpu)) {
+			return v;
+		}
 	}
 	return policy_find(p, gpu, index, version);
 }

@@ -35,7 +35,8 @@ static inline void fetch(const struct ebpf_policy *p)
 static struct policy_version *lookup(struct policy *p, uint32_t gpu, uint64_t version)
 {
 	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
-		if (load_acquire(&p->prepared[i].version) == version) {
+		if (load_acquire(&p->prepared[i].version) == version &&
+		    load_relaxed(&p->prepared[i].gpus) & 1u << gpu) {
 			fetch(&p->prepared[i].policy);
 			store_relaxed(&p->gpu[gpu].hint, i);
 			store_relaxed(&load_acquire(&p->stats)->version_in_use, version);
@@ -80,7 +81,7 @@ NOINLINE struct policy_version *policy_find(struct policy *p, uint32_t gpu, uint
 		return NULL;
 	}
 	v = &p->prepared[load_relaxed(&p->gpu[gpu].hint)];
-	return load_acquire(&v->version) ? v : NULL;
+	return load_acquire(&v->version) && load_relaxed(&v->gpus) & 1u << gpu ? v : NULL;
 }
 
 void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats)
@@ -147,20 +148,26 @@ static void drop_entry(struct policy *p, uint32_t i)
 	POINT("sched.drop.unused");
 }
 
-int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int region_fds[3])
+static bool is_for(const struct policy_version *v, uint64_t version, uint32_t gpus)
+{
+	return version && load_relaxed(&v->version) == version && load_relaxed(&v->gpus) & gpus;
+}
+
+int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_fd,
+		   const int region_fds[3])
 {
 	int i = free_entry(p), err;
 	uint32_t old = POLICY_NONE;
 	struct policy_version *v;
 
-	if (!version) {
+	if (!version || !gpus) {
 		return -EINVAL;
 	}
 	if (i < 0) {
 		return i;
 	}
 	for (uint32_t k = 0; k < POLICY_MAX_PREPARED; k++) {
-		old = p->prepared[k].version == version ? k : old;
+		old = is_for(&p->prepared[k], version, gpus) ? k : old;
 	}
 	v = &p->prepared[i];
 	err = ebpf_policy_open(&v->policy, image_fd, region_fds, 0);
@@ -173,6 +180,7 @@ int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int r
 		return err;
 	}
 	memset(v->failures, 0, sizeof(v->failures));
+	store_relaxed(&v->gpus, gpus);
 	v->life = p->life;
 	POINT("sched.prepare.mapped");
 	store_release(&v->version, version); /* pairs with the acquire in policy_current */
@@ -183,19 +191,41 @@ int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int r
 	return 0;
 }
 
-void policy_drop(struct policy *p, uint64_t version)
+/* Leaves the counters of an entry to another one of the same version, if there is one. */
+static void pass_counters(struct policy *p, const struct policy_version *from)
 {
-	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
-		if (p->prepared[i].version == version) {
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		struct policy_version *to = &p->prepared[i];
+
+		if (to == from || !is_for(to, from->version, UINT32_MAX)) {
+			continue;
+		}
+		for (uint32_t k = 0; k < PROTO_NOTES; k++) {
+			(void)add_relaxed(&to->policy.env.notes[k],
+					  load_relaxed(&from->policy.env.notes[k]));
+		}
+		for (uint32_t k = 0; k < PROTO_HOOKS * PROTO_FAILURES; k++) {
+			(void)add_relaxed(&to->failures[0][0] + k,
+					  load_relaxed(&from->failures[0][0] + k));
+		}
+		return;
+	}
+}
+
+void policy_drop(struct policy *p, uint64_t version, uint32_t gpus)
+{
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (is_for(&p->prepared[i], version, gpus)) {
+			pass_counters(p, &p->prepared[i]);
 			drop_entry(p, i);
 		}
 	}
 }
 
-bool policy_is_prepared(const struct policy *p, uint64_t version)
+bool policy_is_prepared(const struct policy *p, uint64_t version, uint32_t gpus)
 {
-	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
-		if (load_relaxed(&p->prepared[i].version) == version) {
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (is_for(&p->prepared[i], version, gpus)) {
 			return true;
 		}
 	}
@@ -222,13 +252,13 @@ bool policy_any_fills(const struct policy *p, unsigned hook)
 	return false;
 }
 
-/* The version in force on that GPU, if any, was prepared by the present gbpfd. */
-static bool is_current(const struct policy *p, uint32_t index)
+/* The version in force on that GPU (device ordinal), if any, was prepared by the present gbpfd. */
+static bool is_current(const struct policy *p, uint32_t gpu, uint32_t index)
 {
 	uint64_t version = load_acquire(&p->dir->version[index]);
 
-	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
-		if (p->prepared[i].version == version && p->prepared[i].life == p->life) {
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		if (is_for(&p->prepared[i], version, 1u << gpu) && p->prepared[i].life == p->life) {
 			return true;
 		}
 	}
@@ -240,7 +270,7 @@ bool policy_sweep(struct policy *p)
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		uint32_t index = load_relaxed(&p->gpu[g].index);
 
-		if (index < PROTO_MAX_GPUS && !is_current(p, index)) {
+		if (index < PROTO_MAX_GPUS && !is_current(p, g, index)) {
 			return false;
 		}
 	}
@@ -256,26 +286,39 @@ bool policy_sweep(struct policy *p)
  * another's. */
 void policy_publish_notes(struct policy *p, struct proto_stats *st)
 {
-	uint64_t version = load_relaxed(&st->version_in_use);
-	const struct policy_version *v = NULL;
+	uint64_t version = load_relaxed(&st->version_in_use), notes[PROTO_NOTES] = { 0 },
+		 failures[PROTO_HOOKS * PROTO_FAILURES] = { 0 };
+	bool any = false;
 
 	_Static_assert(PROTO_NOTES == EBPF_NOTES, "every note has its word");
-	for (uint32_t i = 0; version && i < POLICY_MAX_PREPARED; i++) {
-		v = load_relaxed(&p->prepared[i].version) == version ? &p->prepared[i] : v;
+	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+		const struct policy_version *v = &p->prepared[i];
+
+		if (!is_for(v, version, UINT32_MAX)) {
+			continue;
+		}
+		any = true;
+		for (uint32_t k = 0; k < PROTO_NOTES; k++) {
+			notes[k] += load_relaxed(&v->policy.env.notes[k]);
+		}
+		for (uint32_t k = 0; k < ARRAY_SIZE(failures); k++) {
+			failures[k] += load_relaxed(&v->failures[0][0] + k);
+		}
 	}
-	if (load_relaxed(&st->notes_version) != (v ? version : 0)) {
+	if (load_relaxed(&st->notes_version) != (any ? version : 0)) {
 		store_relaxed(&st->notes_version, UINT64_C(0));
 		fence_release();
 	}
-	for (uint32_t i = 0; v && i < PROTO_NOTES; i++) {
-		store_relaxed(&st->notes[i], load_relaxed(&v->policy.env.notes[i]));
+	if (!any) {
+		return;
 	}
-	for (uint32_t i = 0; v && i < PROTO_HOOKS * PROTO_FAILURES; i++) {
-		store_relaxed(&st->failures[0][0] + i, load_relaxed(&v->failures[0][0] + i));
+	for (uint32_t i = 0; i < PROTO_NOTES; i++) {
+		store_relaxed(&st->notes[i], notes[i]);
 	}
-	if (v) {
-		store_release(&st->notes_version, version);
+	for (uint32_t i = 0; i < ARRAY_SIZE(failures); i++) {
+		store_relaxed(&st->failures[0][0] + i, failures[i]);
 	}
+	store_release(&st->notes_version, version);
 }
 
 bool policy_take_print(struct policy *p, uint64_t now_ns, char *text, uint64_t *ret_version,

@@ -1,6 +1,7 @@
 /* The versions of a policy that this process has prepared, and which of them is in force on each
- * GPU. gbpfd activates a version by one word of its directory page; what is prepared here is found
- * by that word. Knows nothing of what the hooks decide. */
+ * GPU. A version has an instance for each GPU, with maps of its own. gbpfd activates a version by
+ * one word of its directory page for each GPU; the instance prepared here is found by that word.
+ * Knows nothing of what the hooks decide. */
 #ifndef GBPF_POLICY_VERSIONS_H
 #define GBPF_POLICY_VERSIONS_H
 
@@ -11,13 +12,15 @@
 #include "policy/read.h"
 #include "proto/pages.h"
 
-#define POLICY_MAX_PREPARED 8u
+/* On each GPU: the version in force, the next one, and one that is being dropped. */
+#define POLICY_MAX_PREPARED (3u * PROTO_MAX_GPUS)
 #define POLICY_NONE POLICY_MAX_PREPARED /* index of an entry that is always empty */
 
 /* Marks: [atomic] any thread, through base/atomic.h; [agent] the agent thread only; [section] read
  * inside a read-side section, replaced by publishing and policy_synchronize. */
 struct policy_version {
 	uint64_t version; /* [section] 0: empty */
+	uint32_t gpus;	  /* [section] bits of the device ordinals whose instance it is */
 	uint32_t life;	  /* [agent] value of struct policy's life when it was prepared */
 	struct ebpf_policy policy;
 	uint64_t failures[PROTO_HOOKS][PROTO_FAILURES]; /* [atomic] */
@@ -39,12 +42,16 @@ struct policy {
 /* p is zeroed. dir and stats are borrowed. */
 void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats);
 void policy_finish(struct policy *p);
-/* Agent thread: maps a version and makes it findable; one of the same number that is there already
- * is replaced. 0, -ENOSPC while all entries are taken, or -errno. */
-int policy_prepare(struct policy *p, uint64_t version, int image_fd, const int region_fds[3]);
-/* Agent thread: makes a version unfindable. It is unmapped once no call can be inside any more. */
-void policy_drop(struct policy *p, uint64_t version);
-bool policy_is_prepared(const struct policy *p, uint64_t version);
+/* Agent thread: maps the instance of a version for these GPUs (bits of device ordinals) and makes
+ * it findable; one that is there already is replaced. 0, -ENOSPC while all entries are taken, or
+ * -errno. */
+int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_fd,
+		   const int region_fds[3]);
+/* Agent thread: makes the instances of a version for these GPUs unfindable. They are unmapped once
+ * no call can be inside any more. */
+void policy_drop(struct policy *p, uint64_t version, uint32_t gpus);
+/* Returns whether an instance for one of these GPUs is there. */
+bool policy_is_prepared(const struct policy *p, uint64_t version, uint32_t gpus);
 bool policy_any_prepared(const struct policy *p);
 /* Agent thread: returns whether a prepared version has a program for that hook (POLICY_HOOK_*). */
 bool policy_any_fills(const struct policy *p, unsigned hook);
@@ -56,7 +63,8 @@ bool policy_sweep(struct policy *p);
  * lines wait for the next second. */
 bool policy_take_print(struct policy *p, uint64_t now_ns, char *text, uint64_t *ret_version,
 		       uint64_t *ret_dropped, bool *ret_waits);
-/* Agent thread: copies notes and failures of the version in use to the statistics page. */
+/* Agent thread: copies notes and failures of the version in use, summed over its instances, to the
+ * statistics page. */
 void policy_publish_notes(struct policy *p, struct proto_stats *st);
 
 #endif

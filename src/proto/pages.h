@@ -177,6 +177,10 @@ struct proto_stats {
 	/* Time of graphs that was divided evenly among their kernels, as their durations are not
 	 * known. */
 	uint64_t divided_ns;
+	/* Parts of those above, by device ordinal. */
+	struct proto_stats_gpu {
+		uint64_t launches, copies, busy_ns, inflight, inflight_ns;
+	} gpu[PROTO_MAX_GPUS];
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

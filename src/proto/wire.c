@@ -132,20 +132,29 @@ static bool is_control(const struct proto_probe_control *c)
 	return good;
 }
 
+static int hello_descriptors(const struct proto_hello *h)
+{
+	unsigned regions = (unsigned)__builtin_popcount(h->regions);
+
+	if (h->gpus > PROTO_MAX_GPUS || h->accounts > 1) {
+		return -1;
+	}
+	if (!(h->flags & PROTO_REATTACH)) {
+		return h->accounts ? -1 : 0;
+	}
+	if (h->regions >> h->gpus || regions > PROTO_REGIONS) {
+		return -1;
+	}
+	return 2 + (int)regions + (int)h->accounts;
+}
+
 /* Returns the number of descriptors of a message: exactly that many (WELCOME: at least), or -1 if
  * its words contradict each other. */
 static int descriptors_of(const union proto_message *m, unsigned nfds)
 {
 	switch (m->head.type) {
 	case PROTO_HELLO:
-		if (m->hello.gpus > PROTO_MAX_GPUS || m->hello.regions > 1 ||
-		    m->hello.accounts > 1 ||
-		    (m->hello.accounts && !(m->hello.flags & PROTO_REATTACH))) {
-			return -1;
-		}
-		return m->hello.flags & PROTO_REATTACH
-			       ? 2 + (int)m->hello.regions + (int)m->hello.accounts
-			       : 0;
+		return hello_descriptors(&m->hello);
 	case PROTO_WELCOME:
 		if (m->welcome.accounts > 1) {
 			return -1;

@@ -21,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 14u
+#define PROTO_VERSION 15u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -86,8 +86,10 @@ struct proto_hello {
 	uint8_t uuid[PROTO_MAX_GPUS][16]; /* of the process's devices, by ordinal */
 	uint64_t policy_version;	  /* reattach: the version in use; 0: none */
 	uint32_t tenant;		  /* reattach: its tenant number */
-	uint32_t regions;		  /* reattach: 1 if the tenant region is attached */
-	uint32_t lane;			  /* requested GBPF_LANE_*; reattach: the current one */
+	/* Reattach: bits of the device ordinals for whose instance of that version the tenant
+	 * region is attached, in this order; at most PROTO_REGIONS. */
+	uint32_t regions;
+	uint32_t lane;	/* requested GBPF_LANE_*; reattach: the current one */
 	uint32_t lanes; /* bit mask of lanes that the process can use; 0: any (early), or only the
 			   requested one */
 	char name[PROTO_NAME], command[PROTO_TEXT];
@@ -179,11 +181,17 @@ struct proto_account_message { /* ACCOUNT */
 
 enum { PROTO_REGION_GLOBAL = 1, PROTO_REGION_TENANT = 2 };
 
-struct proto_version { /* PREPARE (regions), PREPARED (status: 0 or -errno), DROP */
+#define PROTO_REGIONS 5u	   /* descriptors of tenant regions in a hello */
+#define PROTO_EVERY_GPU UINT32_MAX /* DROP: the instances for all GPUs */
+
+/* An instance of a version. PREPARE (regions), PREPARED (status: 0 or -errno), DROP. */
+struct proto_version {
 	struct proto_head head;
 	uint64_t version;
 	int32_t status;
 	uint32_t regions;
+	uint32_t gpu; /* gbpfd's number */
+	uint32_t reserved;
 };
 
 #define PROTO_PATTERN 256

@@ -43,7 +43,7 @@ static void fill(struct gbpf_copy_enqueue_ctx *x, const struct sched_copy *c, bo
 	x->class_id = load_relaxed(&q->class_id);
 	x->weight = load_relaxed(&s->weight);
 	x->priority = q->priority;
-	x->gpu = q->gpu;
+	x->gpu = sched_gpu_number(q);
 	x->lane = load_relaxed(&s->lane);
 	x->uid = load_relaxed(&s->uid);
 	x->vgpu = load_relaxed(&s->vgpu);

@@ -264,7 +264,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	}
 	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->issue.n_asked++, a);
 	a->verdict = l->may_hold ? a->verdict : GBPF_GO; /* it came during a capture: never held */
-	why = sched_hold_why(a, sched_tally_sum(&s->inflight));
+	why = sched_hold_why(a, sched_tally_sum(&s->gpu[q->gpu].inflight));
 	if (a->verdict != GBPF_GO) {
 		if (sched_share_left(s, l, l->begin_ns, now)) {
 			q->issue.retry_ns =

@@ -118,7 +118,7 @@ static void account(struct sched_queue *q, uint32_t n, uint64_t ns)
 	store_relaxed(&g->n, 0u);
 	store_relaxed(&g->ns, (uint64_t)0);
 	store_relaxed(&g->threads, (uint64_t)0);
-	sched_tally_add(&q->s->inflight, acc);
+	sched_tally_add(&q->s->gpu[q->gpu].inflight, acc);
 	sched_tally_add(&q->total, acc);
 	sched_tally_add(&q->threads, threads);
 	store_relaxed(&q->unmarked_ns, load_relaxed(&q->unmarked_ns) + ns);

@@ -115,11 +115,11 @@ uint64_t sched_version_word(struct sched_queue *q, bool *ret_off)
 }
 
 /* Waits at most ns for an event that may change a HOLD. */
-static void wait_change(struct sched *s, const struct sched_decision *a, uint64_t ns)
+static void wait_change(struct sched_queue *q, const struct sched_decision *a, uint64_t ns)
 {
 	if (a->word) {
 		(void)futex_wait_shared(a->word, a->seq, ns);
-	} else if (SCHED_ACC_COUNT(sched_tally_sum(&s->inflight))) {
+	} else if (SCHED_ACC_COUNT(sched_tally_sum(&q->s->gpu[q->gpu].inflight))) {
 		clock_sleep_ns(MIN(ns, (uint64_t)POLL_NS));
 	} else {
 		clock_sleep_ns(ns);
@@ -132,7 +132,7 @@ static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, u
 {
 	struct sched *s = q->s;
 	uint64_t until = now + MIN(MIN(a->hold_ns, left), (uint64_t)3600000000000u);
-	uint64_t inflight = sched_tally_sum(&s->inflight);
+	uint64_t inflight = sched_tally_sum(&s->gpu[q->gpu].inflight);
 	bool off = false;
 	uint64_t version = sched_version_word(q, &off);
 
@@ -142,14 +142,14 @@ static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, u
 		if (a->verdict == GBPF_DEFER) {
 			clock_sleep_ns(ns);
 		} else {
-			wait_change(s, a, ns);
+			wait_change(q, a, ns);
 		}
 		if (sched_version_word(q, &off) != version) {
 			return;
 		}
 		if (a->verdict == GBPF_HOLD) {
 			(void)sched_retire_all(s);
-			if (a->word || sched_tally_sum(&s->inflight) != inflight) {
+			if (a->word || sched_tally_sum(&s->gpu[q->gpu].inflight) != inflight) {
 				return;
 			}
 		}
@@ -181,7 +181,7 @@ void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sch
 		sched_mark_end(q); /* makes the end of this process's own work visible */
 	}
 	while (a->verdict != GBPF_GO) {
-		why = sched_hold_why(a, sched_tally_sum(&s->inflight));
+		why = sched_hold_why(a, sched_tally_sum(&s->gpu[q->gpu].inflight));
 		left = sched_share_left(s, l, l->begin_ns, now);
 		if (!left) {
 			sched_share_take(s, l, now);

@@ -54,7 +54,7 @@ static void take_into_account(struct sched_queue *q, const struct sched_launch *
 {
 	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
-	sched_tally_add(&q->s->inflight, acc);
+	sched_tally_add(&q->s->gpu[q->gpu].inflight, acc);
 	sched_tally_add(&q->total, acc);
 	sched_tally_add(&q->threads, l->blocks * l->threads);
 }
@@ -64,7 +64,7 @@ static void take_back(struct sched_queue *q, const struct sched_launch *l)
 	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
 	sched_tally_sub(&q->total, acc);
-	sched_tally_sub(&q->s->inflight, acc);
+	sched_tally_sub(&q->s->gpu[q->gpu].inflight, acc);
 }
 
 /* All blocks of the run are on the device, so that a marker behind it is reached when it ends. */
@@ -317,7 +317,7 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 	store_release(&q->marks.retired, upto);
 	r->count += SCHED_ACC_COUNT(done);
 	r->duration_ns += SCHED_ACC_NS(done);
-	sched_tally_sub(&s->inflight, done);
+	sched_tally_sub(&s->gpu[q->gpu].inflight, done);
 	return done != 0;
 }
 
@@ -408,7 +408,7 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 		store_release(&q->marks.retired, total);
 		r.count += SCHED_ACC_COUNT(done);
 		r.duration_ns += SCHED_ACC_NS(done);
-		sched_tally_sub(&q->s->inflight, done);
+		sched_tally_sub(&q->s->gpu[q->gpu].inflight, done);
 		some = true;
 	}
 	r.hash = q->marks.last_hash;
@@ -479,7 +479,7 @@ void sched_marks_drop(struct sched_queue *q)
 	release(q->s, &q->issue.marker);
 	q->issue.marker_seq = q->issue.n_orders = 0;
 	store_relaxed(&q->issue.n_extra, 0u);
-	sched_tally_sub(&q->s->inflight, sched_tally_sum(&q->total) - q->marks.retired);
+	sched_tally_sub(&q->s->gpu[q->gpu].inflight, sched_tally_sum(&q->total) - q->marks.retired);
 	store_relaxed(&q->marks.retired, sched_tally_sum(&q->total));
 }
 

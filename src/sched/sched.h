@@ -58,12 +58,14 @@ bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct 
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 		    const struct proto_board *board);
 bool sched_board_remove(struct sched *s, uint32_t slot);
-/* First phase of a swap: maps a version and keeps it ready. The directory's version word activates
- * it. Returns 0 or -errno. */
-int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3]);
-/* Drops a version that is no longer active. It is unmapped when no call is inside any more. */
-void sched_policy_drop(struct sched *s, uint64_t version);
-bool sched_policy_is_prepared(const struct sched *s, uint64_t version);
+/* First phase of a swap: maps the instance of a version for these GPUs (bits of device ordinals)
+ * and keeps it ready. The directory's version words activate it. Returns 0 or -errno. */
+int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
+			 const int region_fds[3]);
+/* Drops the instances of a version that is no longer active there. They are unmapped when no call
+ * is inside any more. */
+void sched_policy_drop(struct sched *s, uint64_t version, uint32_t gpus);
+bool sched_policy_is_prepared(const struct sched *s, uint64_t version, uint32_t gpus);
 /* Drops, after the pages are back, the versions that only the previous gbpfd knew, such as one
  * whose swap was not completed. Returns false while a version that is in force has not been
  * prepared by the new gbpfd. */

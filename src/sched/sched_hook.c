@@ -31,7 +31,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 			       const struct sched_launch *l, uint64_t now, uint64_t held_ns)
 {
 	struct sched *s = q->s;
-	uint64_t inflight = sched_tally_sum(&s->inflight);
+	uint64_t inflight = sched_tally_sum(&s->gpu[q->gpu].inflight);
 
 	c->now_ns = now;
 	c->kernel = l->kernel ? l->kernel->hash : 0;
@@ -59,6 +59,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->lane = load_relaxed(&s->lane);
 	c->uid = load_relaxed(&s->uid);
 	c->vgpu = load_relaxed(&s->vgpu);
+	c->gpu = sched_gpu_number(q);
 	c->stop = l->block_ok ? l->stop : GBPF_STOP_NONE;
 	c->resident = l->resident;
 	c->waves = waves_of(l);
@@ -111,8 +112,7 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 		return;
 	}
 	a->version = v->policy.version;
-	c.lc_open = sched_boards_scan(s, load_relaxed(&s->policy.gpu[q->gpu].index), now, a,
-				      &c.lc_idle_ns, &c.lc_next_ns);
+	c.lc_open = sched_boards_scan(s, sched_gpu_number(q), now, a, &c.lc_idle_ns, &c.lc_next_ns);
 	a->lc_open = c.lc_open;
 	if (!policy_fills(v, POLICY_HOOK_submit)) {
 		return;
@@ -218,7 +218,7 @@ void sched_hook_queue_create(struct sched_queue *q)
 					   .lane = load_relaxed(&s->lane),
 					   .sm_percent =
 						   s->cfg.sm_percent ? s->cfg.sm_percent : 100,
-					   .gpu = q->gpu,
+					   .gpu = sched_gpu_number(q),
 					   .vgpu = load_relaxed(&s->vgpu) };
 	uint32_t share = c.sm_percent;
 	struct policy_reader *reader = policy_read_enter();
@@ -254,7 +254,8 @@ void sched_hook_queue_destroy(struct sched_queue *q, uint64_t launches)
 	struct gbpf_queue_destroy_ctx c = { .now_ns = clock_now_ns(),
 					    .tenant = q->s->cfg.tenant,
 					    .queue = q->index,
-					    .launches = launches };
+					    .launches = launches,
+					    .gpu = sched_gpu_number(q) };
 	struct policy_result r;
 
 	(void)policy_hook_call(&q->s->policy, q->gpu, POLICY_HOOK_queue_destroy, &c, &r);
@@ -269,7 +270,8 @@ uint64_t sched_hook_dispatch(struct sched_queue *q, const struct sched_launch *l
 				       .queue = q->index,
 				       .class_id = load_relaxed(&q->class_id),
 				       .priority = q->priority,
-				       .vgpu = load_relaxed(&q->s->vgpu) };
+				       .vgpu = load_relaxed(&q->s->vgpu),
+				       .gpu = sched_gpu_number(q) };
 	struct policy_result r;
 	uint64_t rank;
 
@@ -297,6 +299,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 				     .weight = load_relaxed(&s->weight),
 				     .uid = load_relaxed(&s->uid),
 				     .vgpu = load_relaxed(&s->vgpu),
+				     .gpu = sched_gpu_number(q),
 				     .count = r->count,
 				     .flags = r->flags,
 				     .level = r->level,
@@ -310,6 +313,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 
 	_Static_assert(sizeof(c) <= POLICY_OBSERVED_BYTES, "tools get a copy");
 	(void)add_relaxed(&load_acquire(&s->policy.stats)->busy_ns, r->duration_ns);
+	(void)add_relaxed(&load_acquire(&s->policy.stats)->gpu[q->gpu].busy_ns, r->duration_ns);
 	if (unlikely(load_relaxed(&policy_n_observers))) {
 		policy_observe_all(POLICY_HOOK_retire, &c, sizeof(c));
 	}
@@ -344,9 +348,11 @@ static void versions_changed(struct sched *s)
 	sched_update_active(s);
 }
 
-int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
+int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
+			 const int region_fds[3])
 {
-	int err = s->forked ? -EINVAL : policy_prepare(&s->policy, version, image_fd, region_fds);
+	int err = s->forked ? -EINVAL
+			    : policy_prepare(&s->policy, version, gpus, image_fd, region_fds);
 
 	if (!err) {
 		versions_changed(s);
@@ -354,15 +360,15 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 	return err;
 }
 
-void sched_policy_drop(struct sched *s, uint64_t version)
+void sched_policy_drop(struct sched *s, uint64_t version, uint32_t gpus)
 {
-	policy_drop(&s->policy, version);
+	policy_drop(&s->policy, version, gpus);
 	versions_changed(s);
 }
 
-bool sched_policy_is_prepared(const struct sched *s, uint64_t version)
+bool sched_policy_is_prepared(const struct sched *s, uint64_t version, uint32_t gpus)
 {
-	return policy_is_prepared(&s->policy, version);
+	return policy_is_prepared(&s->policy, version, gpus);
 }
 
 bool sched_policy_sweep(struct sched *s)

@@ -112,8 +112,10 @@ struct sched {
 	uint64_t last_number;	 /* [atomic] of deferred calls */
 	struct sched_agent agent;
 	struct policy policy;
-	struct sched_tally inflight ALIGNED(64); /* SCHED_ACC over all queues */
-	uint64_t limit_ns ALIGNED(64);		 /* [atomic] hold limit */
+	struct sched_gpu {
+		struct sched_tally inflight; /* SCHED_ACC over the queues of a GPU */
+	} ALIGNED(64) gpu[PROTO_MAX_GPUS];   /* by device ordinal */
+	uint64_t limit_ns ALIGNED(64);	     /* [atomic] hold limit */
 	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
 	uint32_t share_ppm, class_id, weight, lane, uid, vgpu; /* [atomic] */
 
@@ -166,6 +168,13 @@ static inline uint64_t sched_since_ns(uint64_t then, uint64_t now)
 		policy_read_leave(stat_reader);                                                    \
 	} while (0)
 void sched_stat_max(uint64_t *word, uint64_t v);
+/* Returns gbpfd's number of the queue's GPU. */
+static inline uint32_t sched_gpu_number(const struct sched_queue *q)
+{
+	return load_relaxed(&q->s->policy.gpu[q->gpu].index);
+}
+/* Returns SCHED_ACC of what is in flight on all GPUs. */
+uint64_t sched_inflight(const struct sched *s);
 /* Returns ns until the next call. */
 uint64_t sched_stats_publish(struct sched *s, uint64_t now);
 void sched_stats_publish_queue(struct sched_queue *q); /* caller holds s->lock */

@@ -43,20 +43,22 @@ void sched_copied_directly(struct sched *s, uint64_t bytes)
 	sched_stat_add(s, copy_direct_bytes, bytes);
 }
 
-static void publish_sum(struct sched_queue *q, const struct sched_tally *t, uint64_t *published,
-			size_t field)
+/* Returns by how much the sum has grown. */
+static uint64_t publish_sum(struct sched_queue *q, const struct sched_tally *t, uint64_t *published,
+			    size_t field)
 {
 	uint64_t sum = sched_tally_sum(t), more = sum - *published;
 	struct policy_reader *pin;
 
 	if (!more) {
-		return;
+		return 0;
 	}
 	*published = sum;
 	pin = policy_read_enter();
 	(void)add_relaxed((uint64_t *)(void *)((char *)load_acquire(&q->s->policy.stats) + field),
 			  more);
 	policy_read_leave(pin);
+	return more;
 }
 
 static void publish_kinds(struct sched_queue *q)
@@ -66,9 +68,14 @@ static void publish_kinds(struct sched_queue *q)
 					 offsetof(struct proto_stats, graphs) };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(fields); i++) {
-		publish_sum(q, &q->kinds.n[i], &q->published.kinds[i], fields[i]);
+		uint64_t more = publish_sum(q, &q->kinds.n[i], &q->published.kinds[i], fields[i]);
+
+		if (i == 0 && more) {
+			sched_stat_add(q->s, gpu[q->gpu].copies, more);
+		}
 	}
-	publish_sum(q, &q->kinds.bytes, &q->published.bytes, offsetof(struct proto_stats, bytes));
+	(void)publish_sum(q, &q->kinds.bytes, &q->published.bytes,
+			  offsetof(struct proto_stats, bytes));
 }
 
 /* SCHED_ACC of all launches, those by grant included. These are on their way to the accounts at any
@@ -106,6 +113,7 @@ void sched_stats_publish_queue(struct sched_queue *q)
 	granted = MIN(MAX(granted, (int64_t)0), (int64_t)n);
 	q->published.taken += (uint64_t)granted;
 	sched_stat_add(q->s, launches, (uint64_t)n);
+	sched_stat_add(q->s, gpu[q->gpu].launches, (uint64_t)n);
 	sched_stat_add(q->s, submit_calls, n - (uint64_t)granted);
 }
 
@@ -149,9 +157,19 @@ void sched_publish_kernels(struct sched *s)
 	sched_kernels_publish(s, load_acquire(&s->policy.stats));
 }
 
+uint64_t sched_inflight(const struct sched *s)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		sum += sched_tally_sum(&s->gpu[i].inflight);
+	}
+	return sum;
+}
+
 uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 {
-	uint64_t inflight = sched_tally_sum(&s->inflight), prints, kernels;
+	uint64_t inflight = sched_inflight(s), prints, kernels;
 	struct policy_reader *pin;
 	struct proto_stats *st;
 
@@ -167,6 +185,11 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 	st = load_acquire(&s->policy.stats);
 	store_relaxed(&st->inflight, (uint64_t)SCHED_ACC_COUNT(inflight));
 	store_relaxed(&st->inflight_ns, SCHED_ACC_NS(inflight));
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		inflight = sched_tally_sum(&s->gpu[i].inflight);
+		store_relaxed(&st->gpu[i].inflight, (uint64_t)SCHED_ACC_COUNT(inflight));
+		store_relaxed(&st->gpu[i].inflight_ns, SCHED_ACC_NS(inflight));
+	}
 	policy_publish_notes(&s->policy, st);
 	policy_read_leave(pin);
 	prints = pass_prints(s, now);

@@ -19,8 +19,9 @@ MAGIC, VERSION = 0x53706267, int(re.search(r"PROTO_VERSION (\d+)u", WIRE.read_te
 LATENCY, NORMAL, BATCH = range(3)
 MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
+STATS_GPU = 24880  # offset of the first GPU's part of the statistics: launches, copies, busy_ns, inflight, inflight_ns
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
+SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 40, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
 ACCOUNT = 524288  # bytes of a vGPU's account
 
 
@@ -314,7 +315,7 @@ def messages(uuid, rnd):
         try:
             if step >= 1:
                 t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8, 8, 9, 12, 16)), fds=made[: rnd.randrange(4)],
-                        regions=rnd.randrange(3), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4),
+                        regions=rnd.choice((0, 1, 2, 3, 31, 2**32 - 1)), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4),
                         vgpu=(rnd.choice((0, 0, 1, 2)), rnd.choice((0, 2**24, 2**64 - 1)), rnd.choice((0, 2**63)),
                               rnd.choice((0, 0, 1, 2)), rnd.choice((0, 1, 255, 256, 2**32 - 1))),
                         vgpu_name=rnd.choice((b"", b"", b"train", b"9x", b"../x", b"\xff" * 32)), mem=rnd.choice((0, 1, 2**64 - 1)))
@@ -492,6 +493,7 @@ def deaf(uuid, rnd):
     for i, _ in enumerate(rounds()):
         struct.pack_into("=Q", t.stats, 0, 8 * i)
         struct.pack_into("=2Q", t.stats, 104, 8, 8000000)  # in flight, and for how long
+        struct.pack_into("=5Q", t.stats, STATS_GPU, 8 * i, 0, 0, 8, 8000000)
         gpu.work()
         t.listen()
 

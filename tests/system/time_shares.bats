@@ -4,8 +4,6 @@
 load helpers
 load share_helpers
 
-SPIN=${GBPF_BUILD:-build}/tests/system/traced
-
 begin() { # POLICY
 	virtual_time
 	start_soft
@@ -13,37 +11,7 @@ begin() { # POLICY
 	gbpf policy swap "$1" >/dev/null
 }
 
-# spinner NAME MS [OPTION of run...]: a program whose kernels of that duration follow one another. Sets pid_NAME.
-spinner() {
-	printf 'load\nspin 1000000 1 32 %d %d\n' "$((1000 * $2))" "$((1000 * $2))" |
-		gbpf run --device soft --name "$1" "${@:3}" -- "$SPIN" >"$GBPF_RUNTIME_DIR/$1.log" 2>&1 3>&- &
-	local pid
-	pid=$(pid_of "$1")
-	pids+=("$pid")
-	declare -g "pid_$1=$pid"
-	eventually tenant "$1" 't["stats"]["busy_ns"] > 0'
-}
-
 share_of_time() { share busy_ns "$pid_a" "$pid_b" 400000000; } # of a, next to b
-
-# load_of PID: sets percent to the part of the time in which the only program uses the GPU, over 0.3 s of GPU time, when its first
-# kernels, for which there is a credit, have ended.
-load_of() {
-	local ms time
-	eventually has_used "$1" 300
-	read -r ms time <<<"$(used_at "$1")"
-	eventually has_used "$1" "$((ms + 300))"
-	read -r ms time <<<"$(used_at "$1" "$ms" "$time")"
-	percent=$((100 * ms / time))
-	echo "load $percent % of $time ms"
-}
-has_used() { (($(statistics busy_ns "$1") >= $2 * 1000000)); } # PID MS
-# used_at PID [MS TIME]: prints the ms of GPU time used and the time in ms, since these. The clock stands meanwhile.
-used_at() {
-	kill -STOP "$virtual_time_pid"
-	echo "$(($(statistics busy_ns "$1") / 1000000 - ${2:-0})) $(($(virtual_ns) / 1000000 - ${3:-0}))"
-	kill -CONT "$virtual_time_pid"
-}
 
 @test "two vGPUs use the GPU by their shares of its time, under vgpu_auto" {
 	begin vgpu_auto

@@ -160,6 +160,17 @@ static void spin(unsigned n, unsigned blocks, unsigned threads, unsigned long lo
 	}
 }
 
+/* At most `ahead` of them are unfinished. */
+static void keep(unsigned n, unsigned long long us, unsigned ahead)
+{
+	for (unsigned i = 0; i < n; i++) {
+		spin(1, 1, 32, us, us);
+		if (i % ahead == ahead - 1) {
+			CU(cuCtxSynchronize());
+		}
+	}
+}
+
 static void touch(unsigned blocks, unsigned threads, unsigned stride)
 {
 	size_t bytes = (size_t)blocks * threads * (stride ? stride : 1) * 4;
@@ -211,6 +222,8 @@ static bool obey(const char *line)
 	} else if (sscanf(line, "spin %u %u %u %llu %llu", &n, &blocks, &threads, &us, &slow_us) ==
 		   5) {
 		spin(n, blocks, threads, us, slow_us);
+	} else if (sscanf(line, "keep %u %llu %u", &n, &us, &blocks) == 3 && blocks) {
+		keep(n, us, blocks);
 	} else if (sscanf(line, "access %u %u %u", &blocks, &threads, &n) == 3) {
 		touch(blocks, threads, n);
 	} else if (strcmp(line, "rounds\n") == 0) {

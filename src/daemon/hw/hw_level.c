@@ -22,15 +22,27 @@ void daemon_hw_end_level(struct daemon_hw *hw, uint64_t now)
 	daemon_hw_update(hw, now);
 }
 
+/* Ends it on these GPUs. */
+static void end_level_on(struct daemon_hw *hw, uint32_t gpus, uint64_t now)
+{
+	if (hw->want.gpus & ~gpus) {
+		hw->want.gpus &= ~gpus;
+		daemon_hw_update(hw, now);
+	} else {
+		daemon_hw_end_level(hw, now);
+	}
+}
+
 int daemon_hw_set_level(struct daemon_session *s, uint32_t level, uint32_t gpus, uint64_t version,
 			struct daemon_session *for_s)
 {
 	struct daemon_hw *hw = s->hw.state;
 	uint64_t now = clock_now_ns(), key = 0;
+	bool joins;
 
 	if (level < GBPF_LEVEL_SLICE) {
 		if (hw && hw->want.level != GBPF_LEVEL_NONE) {
-			daemon_hw_end_level(hw, now);
+			end_level_on(hw, gpus, now);
 		}
 		return 0;
 	}
@@ -46,8 +58,11 @@ int daemon_hw_set_level(struct daemon_session *s, uint32_t level, uint32_t gpus,
 	if (hw->want.level == GBPF_LEVEL_NONE) {
 		hw->level_since_ns = now;
 	}
+	/* Instances of one version on several GPUs order it each for its own. */
+	joins = hw->want.level == level && hw->level_version == version && !for_s &&
+		hw->for_tenant < 0;
 	hw->want.level = level;
-	hw->want.gpus = gpus;
+	hw->want.gpus = joins ? hw->want.gpus | gpus : gpus;
 	hw->level_version = version;
 	hw->for_tenant = for_s ? for_s->tenant : -1;
 	hw->for_key = key;

@@ -126,7 +126,7 @@ static void use(struct daemon_session *s, uint32_t level, uint32_t gpu,
 static void ask(struct daemon_version *l, struct daemon_session *s, struct daemon_session *lc,
 		uint32_t gpu, uint64_t waited_ns, uint64_t now)
 {
-	const struct proto_stats *st = s->stats.map;
+	const struct proto_stats_gpu *st = daemon_session_gpu_stats(s, gpu);
 	uint64_t key, verdict, since = daemon_hw_request_since(lc, gpu, now, &key);
 	uint32_t levels = daemon_hw_levels(s), level;
 	struct daemon_ctx_preempt ctx = { .now_ns = now,
@@ -139,7 +139,8 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 					  .class_id = s->class_id,
 					  .lane = s->grant.lane,
 					  .for_tenant = (uint32_t)lc->tenant,
-					  .levels = levels };
+					  .levels = levels,
+					  .gpu = gpu };
 
 	if (s->preempt.tried_for != lc->tenant || s->preempt.tried_since != since) {
 		s->preempt.tried_for = lc->tenant;
@@ -180,10 +181,8 @@ static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only,
 	}
 	daemon_session_each(d, s)
 	{
-		const struct proto_stats *st = s->stats.map;
-
 		if (s != lc && is_on(s, gpu) && s->class_id != GBPF_CLASS_LATENCY &&
-		    load_relaxed(&st->inflight)) {
+		    load_relaxed(&daemon_session_gpu_stats(s, gpu)->inflight)) {
 			ask(l, s, lc, gpu, now - since, now);
 		}
 	}

@@ -259,42 +259,60 @@ static void record_change(struct daemon_call *c, const struct entry_call *e)
 	free(v);
 }
 
-/* Answers after a change. Values are written as gbpfd's programs write them: those of an epoch map
- * are published at once. */
-static void finish(struct daemon_call *c, const struct entry_call *e, int err)
+/* Changes one instance; e->value is its entry then, or was. Returns 0, -errno, or 1 after answering
+ * an error. */
+typedef int (*change_one)(struct daemon_call *c, struct entry_call *e, const struct ebpf_map *m);
+
+/* Changes each instance that the request is about, and answers. A per-tenant map has no instance
+ * on the GPUs that its tenant does not use. Values are written as gbpfd's programs write them:
+ * those of an epoch map are published at once. */
+static void change(struct daemon_call *c, struct entry_call *e, change_one one)
 {
-	if (err) {
-		fail_change(c, e, err);
-		return;
+	unsigned changed = 0;
+	int err = 0;
+
+	for (struct daemon_version *l = e->v.live; l && !err;
+	     l = daemon_maps_next_instance(c, &e->v)) {
+		struct ebpf_map room;
+		const struct ebpf_map *m;
+
+		e->v.live = l;
+		m = daemon_maps_instance(&e->v, e->tenant, &room);
+		if (m) {
+			err = one(c, e, m);
+			changed += !err;
+			err = err == -ENOENT ? 0 : err; /* there may be one on another GPU */
+			daemon_version_publish(l);
+		}
 	}
-	record_change(c, e);
-	daemon_version_publish(e->v.live);
-	answer(c, e);
+	if (changed) {
+		record_change(c, e);
+	}
+	if (err < 0 || !changed) {
+		fail_change(c, e, err ? err : -ENOENT);
+	} else if (!err) {
+		answer(c, e);
+	}
 }
 
-static void set(struct daemon_call *c, struct entry_call *e)
+static int set_one(struct daemon_call *c, struct entry_call *e, const struct ebpf_map *m)
 {
-	struct ebpf_map room;
-	const struct ebpf_map *m;
-
-	if (!may_change(c, e) || !parse_key(c, e)) {
-		return;
-	}
-	m = daemon_maps_instance(&e->v, e->tenant, &room);
-	if (!m) {
-		fail_change(c, e, -ENOENT);
-		return;
-	}
 	if (!keyless(m->type) && daemon_maps_entry_of(m, e->key, e->value) != 0) {
 		memset(e->value, 0,
 		       m->value_bytes); /* otherwise members that the value does not mention stay */
 	}
 	if (!parse(c, e, "value", e->v.object->value_type[e->v.index], e->value, m->value_bytes)) {
-		return;
+		return 1;
 	}
-	finish(c, e,
-	       keyless(m->type) ? ebpf_map_push(m, e->value, 0)
-				: ebpf_map_update(m, e->key, e->value, 0));
+	return keyless(m->type) ? ebpf_map_push(m, e->value, 0)
+				: ebpf_map_update(m, e->key, e->value, 0);
+}
+
+static void set(struct daemon_call *c, struct entry_call *e)
+{
+	if (may_change(c, e) && parse_key(c, e)) {
+		change(c, e, set_one);
+	}
 }
 
 void daemon_method_map_set(struct daemon_call *c)
@@ -309,11 +327,19 @@ void daemon_method_map_set(struct daemon_call *c)
 
 /* ---- delete ---- */
 
+static int delete_one(struct daemon_call *c, struct entry_call *e, const struct ebpf_map *m)
+{
+	(void)c;
+	if (keyless(m->type)) {
+		return ebpf_map_pop(m, e->value);
+	}
+	/* The answer contains the deleted value. */
+	return daemon_maps_entry_of(m, e->key, e->value) != 0 ? -ENOENT
+							      : ebpf_map_delete(m, e->key);
+}
+
 static void remove_entry(struct daemon_call *c, struct entry_call *e)
 {
-	struct ebpf_map room;
-	const struct ebpf_map *m;
-
 	if (!may_change(c, e)) {
 		return;
 	}
@@ -322,19 +348,8 @@ static void remove_entry(struct daemon_call *c, struct entry_call *e)
 				     "entries of an array cannot be deleted");
 		return;
 	}
-	if (!parse_key(c, e)) {
-		return;
-	}
-	m = daemon_maps_instance(&e->v, e->tenant, &room);
-	if (!m) {
-		fail_change(c, e, -ENOENT);
-	} else if (keyless(m->type)) {
-		finish(c, e, ebpf_map_pop(m, e->value));
-	} else if (daemon_maps_entry_of(m, e->key, e->value) != 0) {
-		fail_change(c, e, -ENOENT);
-	} else {
-		finish(c, e,
-		       ebpf_map_delete(m, e->key)); /* the answer contains the deleted value */
+	if (parse_key(c, e)) {
+		change(c, e, delete_one);
 	}
 }
 

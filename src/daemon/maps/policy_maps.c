@@ -71,14 +71,33 @@ static struct daemon_version *not_found(struct daemon_call *c, const char *hint,
 	return NULL;
 }
 
+/* Leaves out instances of devices that were forgotten, unless no device of the version is known. */
+static bool is_shown(const struct daemon_version *l)
+{
+	uint32_t gpus = 0;
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		gpus |= daemon_policy_active_version(l->d, i) == l->version ? 1u << i : 0;
+	}
+	return daemon_policy_known_gpus(l->d, gpus) & 1u << l->gpu;
+}
+
+/* Returns the instance of an active version on the lowest GPU above `above`. */
+static struct daemon_version *active_above(struct daemon *d, uint64_t version, int above)
+{
+	for (int gpu = above + 1; gpu < (int)PROTO_MAX_GPUS; gpu++) {
+		struct daemon_version *l = daemon_policy_active_on(d, (uint32_t)gpu);
+
+		if (l && l->version == version && is_shown(l)) {
+			return l;
+		}
+	}
+	return NULL;
+}
+
 static struct daemon_version *active_with(struct daemon *d, uint64_t version)
 {
-	struct daemon_version *l = daemon_policy_next_active(d, NULL);
-
-	while (l && l->version != version) {
-		l = daemon_policy_next_active(d, l);
-	}
-	return l;
+	return active_above(d, version, -1);
 }
 
 static struct daemon_version *default_version(struct daemon_call *c)
@@ -90,6 +109,39 @@ static struct daemon_version *default_version(struct daemon_call *c)
 				     "no policy is active");
 	}
 	return l;
+}
+
+/* The instance on the GPU that params name: of this version, 0: of the active one. */
+static struct daemon_version *version_on(struct daemon_call *c, const json_t *gpu, uint64_t version)
+{
+	json_int_t n = json_integer_value(gpu);
+	struct daemon_version *l;
+
+	if (!json_is_integer(gpu) || n < 0 || n >= (json_int_t)PROTO_MAX_GPUS) {
+		daemon_control_error(c, 2, "usage", "`gbpf device` lists them", "invalid GPU");
+		return NULL;
+	}
+	l = daemon_policy_active_on(c->d, (uint32_t)n);
+	if (l && (!version || l->version == version)) {
+		return l;
+	}
+	if (version) {
+		daemon_control_error(c, 5, "not-active", "`gbpf policy list` shows where it is",
+				     "version %llu is not active on GPU %lld",
+				     (unsigned long long)version, (long long)n);
+	} else {
+		daemon_control_error(c, 5, "not-found", "`gbpf device` lists the GPUs",
+				     "no policy is active on GPU %lld", (long long)n);
+	}
+	return NULL;
+}
+
+struct daemon_version *daemon_maps_next_instance(struct daemon_call *c,
+						 const struct daemon_map_view *v)
+{
+	return daemon_version_is_probe(v->live) || json_object_get(c->params, "gpu")
+		       ? NULL
+		       : active_above(c->d, v->live->version, (int)v->live->gpu);
 }
 
 static struct daemon_version *probe_version(struct daemon_call *c, const json_t *id)
@@ -105,20 +157,29 @@ struct daemon_version *daemon_maps_find_version(struct daemon_call *c)
 {
 	const json_t *given = json_object_get(c->params, "version");
 	const json_t *probe = json_object_get(c->params, "probe");
+	const json_t *gpu = json_object_get(c->params, "gpu");
 	json_int_t version = json_integer_value(given);
 	struct daemon_version *l;
 
+	if (probe && gpu) {
+		daemon_control_error(c, 2, "usage", "Leave one of them out",
+				     "a tool has the same maps on all GPUs");
+		return NULL;
+	}
 	if (probe) {
 		return probe_version(c, probe);
 	}
 	if (!given) {
-		return default_version(c);
+		return gpu ? version_on(c, gpu, 0) : default_version(c);
 	}
 	if (version <= 0) {
 		return not_found(c, "`gbpf policy list` shows the versions", "version",
 				 (long long)version);
 	}
 	l = daemon_probe_version(c, (uint64_t)version);
+	if (!l && gpu) {
+		return version_on(c, gpu, (uint64_t)version);
+	}
 	l = l ? l : active_with(c->d, (uint64_t)version);
 	if (!l) {
 		daemon_control_error(
@@ -221,7 +282,8 @@ static struct daemon_version *version_with(struct daemon_call *c, const char *na
 	struct daemon_version *l, *tool;
 	uint32_t index;
 
-	if (json_object_get(c->params, "version") || json_object_get(c->params, "probe")) {
+	if (json_object_get(c->params, "version") || json_object_get(c->params, "probe") ||
+	    json_object_get(c->params, "gpu")) {
 		return daemon_maps_find_version(c);
 	}
 	l = active_with(c->d, daemon_policy_first_active(c->d));
@@ -258,7 +320,18 @@ bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v)
 	return may_see(c, v) && has_memory(c, v);
 }
 
-bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret)
+/* Without a GPU in params: goes to the first instance that has memory of the tenant. */
+static void go_to_tenant(struct daemon_call *c, struct daemon_map_view *v, json_int_t tenant)
+{
+	struct daemon_map_view at = *v;
+
+	while (at.live && !at.live->region[tenant].map) {
+		at.live = daemon_maps_next_instance(c, &at);
+	}
+	v->live = at.live ? at.live : v->live;
+}
+
+bool daemon_maps_tenant(struct daemon_call *c, struct daemon_map_view *v, int *ret)
 {
 	const json_t *j = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(j);
@@ -271,6 +344,9 @@ bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, 
 	/* another user's tenant is not found, rather than forbidden: whether it uses the map is its
 	 * own matter */
 	reader = daemon_maps_reader_of(c);
+	if (json_is_integer(j) && n >= 0 && n < PROTO_MAX_TENANTS) {
+		go_to_tenant(c, v, n);
+	}
 	if (!json_is_integer(j) || n < 0 || n >= PROTO_MAX_TENANTS || !v->live->region[n].map ||
 	    !daemon_maps_may_read(&reader, (int)n)) {
 		daemon_control_error(c, 5, "not-found", "`gbpf ps` lists them",
@@ -366,12 +442,33 @@ static void add_kind(json_t *j, const struct daemon_map_view *v)
 	json_object_set_new(j, "value", type_text(v, v->object->value_type[v->index]));
 }
 
+/* Of a policy: the GPU whose instance it is, and those on which the version is active. */
+static void add_gpus(json_t *j, const struct daemon_version *l)
+{
+	json_t *gpus;
+
+	if (!j || daemon_version_is_probe(l)) {
+		return;
+	}
+	gpus = json_array();
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		const struct daemon_version *on = daemon_policy_active_on(l->d, i);
+
+		if (on && on->version == l->version && (is_shown(on) || on == l)) {
+			json_array_append_new(gpus, json_integer((json_int_t)i));
+		}
+	}
+	json_object_set_new(j, "gpu", json_integer((json_int_t)l->gpu));
+	json_object_set_new(j, "gpus", gpus);
+}
+
 void daemon_maps_put_head(struct buf *out, const struct daemon_map_view *v)
 {
 	json_t *j = json_pack("{s:I,s:s}", "version", (json_int_t)v->live->version, "policy",
 			      v->live->run.name);
 	char *text;
 
+	add_gpus(j, v->live);
 	if (j) {
 		add_kind(j, v);
 	}
@@ -411,7 +508,7 @@ static json_t *describe(const struct daemon_map_view *v)
 void daemon_method_map_list(struct daemon_call *c)
 {
 	struct daemon_version *l = daemon_maps_find_version(c);
-	json_t *maps;
+	json_t *maps, *result;
 
 	if (!l) {
 		return;
@@ -423,6 +520,8 @@ void daemon_method_map_list(struct daemon_call *c)
 
 		json_array_append_new(maps, describe(&v));
 	}
-	daemon_control_result(c, json_pack("{s:I,s:s,s:o}", "version", (json_int_t)l->version,
-					   "policy", l->run.name, "maps", maps));
+	result = json_pack("{s:I,s:s,s:o}", "version", (json_int_t)l->version, "policy",
+			   l->run.name, "maps", maps);
+	add_gpus(result, l);
+	daemon_control_result(c, result);
 }

@@ -24,19 +24,24 @@ const char *daemon_map_type_name(uint32_t type); /* "array", ... */
 const char *daemon_map_scope_name(const struct ebpf_map_def *def);
 
 /* Finds the map that params name: `map`, of the version or the tool in `version` or `probe`, else
- * of the active policy, else of the only tool that has it. Returns false after answering an error.
- */
+ * of the active policy, else of the only tool that has it; of a policy, in its instance on the GPU
+ * in `gpu`, else on the lowest one. Returns false after answering an error. */
 bool daemon_maps_find(struct daemon_call *c, struct daemon_map_view *v);
 /* Finds the version or tool that params name; default: the active policy. NULL after answering an
  * error. */
 struct daemon_version *daemon_maps_find_version(struct daemon_call *c);
+/* Returns the next instance to which a change applies: of a policy's version, unless params name a
+ * GPU, each in the order of the GPUs. NULL: none. */
+struct daemon_version *daemon_maps_next_instance(struct daemon_call *c,
+						 const struct daemon_map_view *v);
 static inline bool daemon_maps_per_tenant(const struct daemon_map_view *v)
 {
 	return v->live->run.env.maps[v->index].region == EBPF_REGION_TENANT;
 }
 /* Parses the tenant in params; DAEMON_MAPS_NO_TENANT if there is none or the map is not per tenant.
+ * If params name no GPU, v becomes the first instance that has memory of that tenant.
  * Returns false after answering that the number is not a tenant's. */
-bool daemon_maps_tenant(struct daemon_call *c, const struct daemon_map_view *v, int *ret);
+bool daemon_maps_tenant(struct daemon_call *c, struct daemon_map_view *v, int *ret);
 /* Whose instances of a map the caller may read: its own tenants', or all as an administrator. */
 struct daemon_maps_reader {
 	const struct daemon *d;

@@ -173,7 +173,7 @@ int daemon_hook_admit(struct daemon_session *s)
 	return strictest;
 }
 
-int daemon_hook_rejoin(struct daemon_session *s, struct daemon_version *version, uint32_t gpus,
+int daemon_hook_rejoin(struct daemon_session *s, uint64_t version, uint32_t gpus,
 		       struct daemon_rejoin_answer *ret)
 {
 	struct daemon_peer_share share = daemon_peer_share_of(s->peer.pid, s->pidfd);
@@ -182,7 +182,8 @@ int daemon_hook_rejoin(struct daemon_session *s, struct daemon_version *version,
 
 	*ret = (struct daemon_rejoin_answer){ .weight = s->weight_asked };
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
-		struct daemon_version *l = version ? version : daemon_policy_active_on(s->d, gpu);
+		struct daemon_version *l = version ? daemon_version_on(s->d, version, gpu)
+						   : daemon_policy_active_on(s->d, gpu);
 		struct daemon_ctx_admit ctx = { .weight = ret->weight,
 						.lanes = 1u << s->grant.lane,
 						.slice_us = ret->slice_us,
@@ -202,7 +203,7 @@ void daemon_hook_readmit(struct daemon_session *s)
 {
 	struct daemon_rejoin_answer a;
 
-	(void)daemon_hook_rejoin(s, NULL, UINT32_MAX, &a);
+	(void)daemon_hook_rejoin(s, 0, UINT32_MAX, &a);
 	s->weight = a.weight;
 	s->grant.slice_us = a.slice_us;
 	s->grant.slice_version = a.version;

@@ -26,30 +26,31 @@
 struct daemon_ticker {
 	struct daemon *d;
 	sd_event_source *source;
-	uint64_t last_active_ns, due_usec;
+	uint64_t last_active_ns[PROTO_MAX_GPUS], due_usec;
 	bool on, checks; /* checks: for shared GPUs only */
 };
 
-static bool does_something(struct daemon_session *s, uint64_t now)
+/* Returns the GPUs, as bits, on which the process has work, has called since the last tick, or has
+ * an open request. */
+static uint32_t gpus_in_use(struct daemon_session *s, uint64_t now)
 {
-	struct proto_stats *st = s->stats.map;
-	struct proto_board *b = s->board.map;
-	uint64_t launches;
+	const struct proto_stats *st = s->stats.map;
+	uint32_t bits = 0;
 
 	if (s->state != DAEMON_SESSION_READY || s->dying) {
-		return false;
+		return 0;
 	}
-	launches = load_relaxed(&st->launches) + load_relaxed(&st->copies);
-	if (launches != s->ticked_launches || load_relaxed(&st->inflight)) {
-		s->ticked_launches = launches;
-		return true;
-	}
-	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && proto_board_open(b, i, now)) {
-			return true;
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		const struct proto_stats_gpu *g = &st->gpu[i];
+		uint64_t launches = load_relaxed(&g->launches) + load_relaxed(&g->copies);
+
+		if (launches != s->ticked_launches[i] || load_relaxed(&g->inflight) ||
+		    proto_board_open(s->board.map, s->gpu_index[i], now)) {
+			s->ticked_launches[i] = launches;
+			bits |= 1u << s->gpu_index[i];
 		}
 	}
-	return false;
+	return bits;
 }
 
 /* Publishes which GPUs several processes have work on. */
@@ -62,24 +63,27 @@ static void tell_shared(struct daemon *d, const unsigned active[PROTO_MAX_GPUS],
 	}
 }
 
-static bool anybody_active(struct daemon *d, uint64_t now)
+/* Returns the GPUs, as bits, that were in use in the last ACTIVE_NS. */
+static uint32_t active_gpus(struct daemon *d, uint64_t now)
 {
 	struct daemon_ticker *t = d->ticker;
 	unsigned active[PROTO_MAX_GPUS] = { 0 };
-	bool any = false;
+	uint32_t bits = 0;
 
 	daemon_session_each(d, s)
 	{
-		bool busy = does_something(s, now);
+		uint32_t gpus = gpus_in_use(s, now);
 
-		for (uint32_t i = 0; busy && i < PROTO_MAX_GPUS; i++) {
-			active[i] += (s->gpu_mask & 1u << i) != 0;
+		for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+			active[i] += gpus >> i & 1;
 		}
-		any |= busy;
 	}
 	tell_shared(d, active, now);
-	t->last_active_ns = any ? now : t->last_active_ns;
-	return now - t->last_active_ns < ACTIVE_NS;
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		t->last_active_ns[i] = active[i] ? now : t->last_active_ns[i];
+		bits |= now - t->last_active_ns[i] < ACTIVE_NS ? 1u << i : 0;
+	}
+	return bits;
 }
 
 static void tick(struct daemon *d, struct daemon_version *l, uint64_t now)
@@ -87,11 +91,12 @@ static void tick(struct daemon *d, struct daemon_version *l, uint64_t now)
 	struct daemon_ctx_tick ctx = { .now_ns = now,
 				       .period_ns =
 					       l->last_tick_ns ? now - l->last_tick_ns : TICK_NS,
-				       .epoch = l->epoch };
+				       .epoch = l->epoch,
+				       .gpu = l->gpu };
 	uint64_t took;
 
 	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
-		if (d->sessions.tenant[i]) {
+		if (d->sessions.tenant[i] && daemon_version_is_for(l, d->sessions.tenant[i])) {
 			ctx.tenants = i + 1;
 			ctx.active++;
 		}
@@ -161,7 +166,7 @@ static void check_sharing(struct daemon *d, uint64_t now)
 	t->on = false;
 	t->checks = may_share(d);
 	if (t->checks) {
-		anybody_active(d, now);
+		(void)active_gpus(d, now);
 		t->due_usec = now / 1000 + SHARING_USEC;
 		arm(t);
 	}
@@ -173,6 +178,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	struct daemon_ticker *t = d->ticker;
 	uint64_t now = clock_now_ns(), now_usec;
 	bool controlled;
+	uint32_t gpus;
 
 	(void)src;
 	(void)usec;
@@ -185,10 +191,12 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	t->checks = false;
 	daemon_sessions_reap_dying(d);
 	controlled = daemon_hw_tick(d, now);
-	if (anybody_active(d, now) || controlled) {
+	gpus = active_gpus(d, now);
+	if (gpus || controlled) {
 		for (struct daemon_version *l = daemon_policy_next_active(d, NULL); l;
 		     l = daemon_policy_next_active(d, l)) {
-			if (daemon_version_has_hook(l, HOOK_tick) && !l->copying) {
+			if (daemon_version_has_hook(l, HOOK_tick) && !l->copying &&
+			    (controlled || gpus & 1u << l->gpu)) {
 				tick(d, l, now);
 			}
 		}
@@ -208,15 +216,18 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 void daemon_ticker_wake(struct daemon *d)
 {
 	struct daemon_ticker *t = d->ticker;
+	uint64_t now = clock_now_ns();
 
 	if (t && !t->on && wanted(d)) {
 		t->on = true;
 		t->checks = false;
-		t->last_active_ns = clock_now_ns();
-		t->due_usec = t->last_active_ns / 1000 + TICK_NS / 1000;
+		for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+			t->last_active_ns[i] = now;
+		}
+		t->due_usec = now / 1000 + TICK_NS / 1000;
 		arm(t);
 	} else if (t && !t->on && !t->checks) {
-		check_sharing(d, clock_now_ns());
+		check_sharing(d, now);
 	}
 }
 

@@ -14,11 +14,11 @@ struct daemon_rejoin_answer {
 	uint64_t version; /* that answered */
 };
 
-/* Runs admit with rejoin = 1 for a tenant that runs already: of this version (NULL: of those that
- * are active) for those of the tenant's GPUs that are in the mask. Returns the number of answers,
+/* Runs admit with rejoin = 1 for a tenant that runs already: of this version (0: of those that are
+ * active) for those of the tenant's GPUs that are in the mask. Returns the number of answers,
  * or -ENOENT if none of its GPUs is in the mask. *ret is the last answer; without one, the weight
  * that the tenant asked for. Changes nothing of the session. */
-int daemon_hook_rejoin(struct daemon_session *s, struct daemon_version *version, uint32_t gpus,
+int daemon_hook_rejoin(struct daemon_session *s, uint64_t version, uint32_t gpus,
 		       struct daemon_rejoin_answer *ret);
 
 /* Runs admit with rejoin = 1 for a process that reattached after a restart of gbpfd, and stores the
@@ -28,10 +28,10 @@ void daemon_hook_readmit(struct daemon_session *s);
 /* Runs a hook of gbpfd's instance, which must have it, and counts its failures. */
 uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx);
 
-/* Runs init of a version that is about to become active on these GPUs. 0, or a negative errno and
- * the reason in r: the version must not become active. */
-int daemon_hook_init(struct daemon_version *l, uint32_t gpu_mask, uint32_t kept_maps,
-		     const char *name, struct report *r);
+/* Runs init of an instance that is about to become active. 0, or a negative errno and the reason in
+ * r: the version must not become active. */
+int daemon_hook_init(struct daemon_version *l, uint32_t kept_maps, const char *name,
+		     struct report *r);
 
 /* Creates the ticker, which is enabled while a policy with tick or preempt is active and there are
  * sessions. */

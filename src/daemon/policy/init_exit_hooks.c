@@ -52,18 +52,17 @@ uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx)
 	return verdict;
 }
 
-int daemon_hook_init(struct daemon_version *l, uint32_t gpu_mask, uint32_t kept_maps,
-		     const char *name, struct report *r)
+int daemon_hook_init(struct daemon_version *l, uint32_t kept_maps, const char *name,
+		     struct report *r)
 {
 	struct daemon_ctx_init ctx = { .now_ns = clock_now_ns(),
 				       .version = l->version,
-				       .gpu = (uint32_t)__builtin_ctz(gpu_mask | 1u << 31),
+				       .gpu = l->gpu,
 				       .kept_maps = kept_maps };
 	uint64_t begin = clock_cpu_ns(), took;
 	const char *word;
 	int verdict;
 
-	l->gpu = ctx.gpu;
 	daemon_vgpu_maps_write(l);
 	if (!daemon_version_has_hook(l, HOOK_init)) {
 		return 0;

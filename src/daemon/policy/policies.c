@@ -20,11 +20,13 @@
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
 {
-	if (q->built) {
-		ebpf_built_finish(q->built);
-		free(q->built);
+	while (q->live) {
+		struct daemon_version *l = q->live;
+
+		q->live = l->next;
+		daemon_version_destroy(l);
 	}
-	daemon_version_destroy(q->live);
+	daemon_program_drop(q->program);
 	fd_close_foreign(q->o.object_fd);
 	buf_finish(&q->o.object);
 	report_finish(&q->report);
@@ -121,23 +123,33 @@ static void on_built(struct daemon_job *j)
 	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
 	struct daemon *d = q->d;
 	struct daemon_policies *p = d->policies;
-	struct daemon_version *l = q->live;
 
 	if (q->err) {
 		daemon_policy_op_fail(q, exit_of(q));
 		return;
 	}
 	POINT("daemon.load.built");
-	q->live = NULL;
 	/* Processes will be sent this number, so it is used up even if init refuses the version. */
 	p->store.next = MAX(p->store.next, q->o.version + 1);
-	l->next = p->live_versions;
-	p->live_versions = l;
-	daemon_swap_prepare(q, l);
+	while (q->live) {
+		struct daemon_version *l = q->live;
+
+		q->live = l->next;
+		if (daemon_version_on(d, l->version, l->gpu)) { /* the GPU has become known */
+			daemon_version_destroy(l);
+			continue;
+		}
+		l->pending = true;
+		l->next = p->live_versions;
+		p->live_versions = l;
+	}
+	daemon_swap_prepare(q);
 }
 
-static void build(struct daemon_policy_op *q)
+/* Builds the version's instances on these GPUs. */
+static void build(struct daemon_policy_op *q, uint32_t gpus)
 {
+	q->build_gpus = gpus;
 	q->job = (struct daemon_job){ .work = daemon_policy_op_build,
 				      .done = on_built,
 				      .drop = daemon_policy_op_drop };
@@ -175,13 +187,26 @@ static void start_load(struct daemon_policy_op *q)
 	}
 	q->o.version = st->next;
 	q->was_active = active_in(q->d, q->o.gpu_mask);
-	build(q);
+	build(q, daemon_policy_known_gpus(q->d, q->o.gpu_mask));
+}
+
+/* Returns the known GPUs of the operation on which the version has no instance. */
+static uint32_t gpus_without(const struct daemon_policy_op *q)
+{
+	uint32_t gpus = daemon_policy_known_gpus(q->d, q->o.gpu_mask);
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		gpus &= daemon_version_on(q->d, q->o.version, i) ? ~(1u << i) : UINT32_MAX;
+	}
+	return gpus;
 }
 
 static void start_activate(struct daemon_policy_op *q)
 {
 	struct daemon_store *st = &q->d->policies->store;
 	struct daemon_stored_version *v;
+	struct daemon_version *l;
+	uint32_t gpus;
 
 	q->o.version = q->o.version ? q->o.version : st->previous;
 	v = daemon_store_find(st, q->o.version);
@@ -207,12 +232,14 @@ static void start_activate(struct daemon_policy_op *q)
 		return;
 	}
 	q->d->counters.rollbacks++;
-	if (daemon_version_find(q->d, q->o.version)) { /* active on another GPU, or on these: only
-							  the version words change */
+	l = daemon_version_find(q->d, q->o.version);
+	gpus = gpus_without(q);
+	if (l && !gpus) { /* active on all of these: only the version words change */
 		q->prepare_begin_ns = clock_now_ns();
 		daemon_swap_rejoin(q);
 	} else {
-		build(q);
+		q->program = l ? daemon_program_use(l->of) : NULL; /* active on another GPU */
+		build(q, gpus);
 	}
 }
 

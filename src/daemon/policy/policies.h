@@ -65,16 +65,29 @@ void daemon_policy_send_active(
 void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int status);
 void daemon_policy_check_acks(struct daemon *d); /* called when a session has ended */
 void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant);
+/* The session's devices are known now: drops its memory in instances of other GPUs, of which one
+ * has run admit for it. */
+void daemon_policy_leave_other_gpus(struct daemon_session *s);
 /* Returns how many live versions have memory of that tenant. */
 unsigned daemon_policy_regions_of(struct daemon *d, uint32_t tenant);
-void daemon_policy_adopt_region(struct daemon_session *s, uint64_t version, int *fd);
-struct daemon_version *daemon_version_find(struct daemon *d,
-					   uint64_t version); /* NULL for version 0 */
-/* Returns the version that is active on a GPU, or NULL. */
+/* Takes the tenant regions of a version's instances for these device ordinals, in this order. Those
+ * that it takes are -1 then. */
+void daemon_policy_adopt_regions(struct daemon_session *s, uint64_t version, uint32_t ordinals,
+				 int *fds);
+/* A device has become known: the version that is active on its number gets an instance there,
+ * unless it has one. Without one that can run the GPU has no policy, which is an event. */
+void daemon_policy_add_gpu(struct daemon *d, uint32_t gpu);
+/* Returns the GPUs of the mask whose devices are known; if there are none, the lowest one, as a
+ * soft GPU becomes known with its first process. */
+uint32_t daemon_policy_known_gpus(const struct daemon *d, uint32_t mask);
+/* Return the instance of a version on the lowest GPU, or on this one. NULL: none, or version 0. */
+struct daemon_version *daemon_version_find(struct daemon *d, uint64_t version);
+struct daemon_version *daemon_version_on(struct daemon *d, uint64_t version, uint32_t gpu);
+/* Returns the instance that is active on a GPU, or NULL. */
 struct daemon_version *daemon_policy_active_on(struct daemon *d, uint32_t gpu);
-/* Returns the first live version, active or being prepared; after: the one after it. NULL ends. */
+/* Returns the first live instance, active or being prepared; after: the one after it. NULL ends. */
 struct daemon_version *daemon_policy_next_live(struct daemon *d, struct daemon_version *after);
-/* Iterates over the active versions, each once: NULL begins, NULL ends. */
+/* Iterates over the instances of the active versions: NULL begins, NULL ends. */
 struct daemon_version *daemon_policy_next_active(struct daemon *d, struct daemon_version *after);
 
 /* ---- for the control socket ---- */

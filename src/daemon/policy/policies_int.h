@@ -13,19 +13,21 @@ struct daemon_policy_op {
 	struct daemon_policy_request o;
 	char name[EBPF_NAME_BYTES], dir[4096];
 	/* set by the worker */
-	struct ebpf_built *built;    /* owned until a live version takes it */
-	struct daemon_version *live; /* owned until it is in live_versions */
+	struct daemon_program *program; /* one use is owned; set before if it is live already */
+	struct daemon_version *live;	/* owned until they are in live_versions: for build_gpus */
 	struct report report;
 	json_t *meta; /* owned */
 	int err, store_err;
-	uint64_t hash;	  /* LOAD: of the object */
-	uint64_t removed; /* version removed from the store to make room */
+	uint64_t hash;	     /* LOAD: of the object */
+	uint64_t removed;    /* version removed from the store to make room */
+	uint32_t build_gpus; /* before: GPUs that need an instance of the version */
 	/* the swap */
 	uint64_t prepare_begin_ns, waited_ns, flip_ns, copy_ns;
 	uint64_t rejoin_begin_ns, rejoin_ns; /* 0: its admit was not asked */
 	unsigned asked, acked, failed;
 	bool sending;		  /* PREPARE is being sent to sessions */
 	bool readying;		  /* all sessions have answered: maps are copied, init runs */
+	bool inited;		  /* init of all pending instances has run */
 	struct daemon_keep *keep; /* owned; NULL: no map is kept */
 	json_t *kept;		  /* owned: the report on kept maps */
 	uint64_t old[PROTO_MAX_GPUS], was_active;
@@ -41,9 +43,9 @@ struct daemon_policies {
 	struct daemon_store store;
 	struct daemon_policy_op *first; /* owned; the head is under way */
 	unsigned n;
-	struct daemon_version
-		*live_versions;		/* owned; active versions, and the one being prepared */
-	struct daemon_version *pending; /* borrowed from live_versions */
+	struct daemon_version *live_versions; /* owned; instances of the active versions, and of the
+						 one being prepared */
+	uint64_t pending;		/* version whose instances are being prepared; 0: none */
 	sd_event_source *timer;		/* owned; timeout of the swap under way: policy_swap.c */
 	sd_event_source *failure_timer; /* owned; policy_failures.c */
 	uint64_t unmapping_bytes; /* memory of exited tenants that the worker is about to unmap:
@@ -73,7 +75,9 @@ void daemon_policy_op_drop(struct daemon_job *j); /* when gbpfd exits: the opera
 						     queue, which daemon_policies_close() empties */
 
 /* policy_swap.c: both lead to the answer and the next operation, at once or later */
-void daemon_swap_prepare(struct daemon_policy_op *q, struct daemon_version *l);
+void daemon_swap_prepare(struct daemon_policy_op *q);
+/* Nothing is being prepared any more. */
+void daemon_swap_not_pending(struct daemon_policies *p);
 void daemon_swap_flip(struct daemon_policy_op *q);
 
 /* policy_durable.c */

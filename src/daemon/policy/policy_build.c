@@ -79,7 +79,7 @@ static json_t *maps_json(const struct ebpf_built *b)
 
 json_t *daemon_policy_meta(const struct daemon_policy_op *q, const struct buf *object)
 {
-	const struct ebpf_built *b = q->built;
+	const struct ebpf_built *b = q->program->built;
 	char hash[24], license[64], author[sizeof(b->object.version)];
 
 	snprintf(hash, sizeof(hash), "%016llx",
@@ -147,8 +147,31 @@ static int build(struct daemon_policy_op *q, const struct buf *object)
 		return report_set(&q->report, -EACCES, "tool",
 				  "it has programs inside kernels, which a policy cannot have");
 	}
-	q->built = b;
+	q->program = daemon_program_new(b);
+	if (!q->program) {
+		ebpf_built_finish(b);
+		free(b);
+		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
+	}
 	q->meta = q->o.op == DAEMON_POLICY_LOAD ? daemon_policy_meta(q, object) : NULL;
+	return 0;
+}
+
+/* Creates the instances of the version on the GPUs that need one. */
+static int instantiate(struct daemon_policy_op *q)
+{
+	for (uint32_t gpus = q->build_gpus; gpus; gpus &= gpus - 1) {
+		struct daemon_version *l;
+		int err = daemon_version_create(&l, q->d, q->program, q->o.version,
+						(uint32_t)__builtin_ctz(gpus), &q->report);
+
+		if (err) {
+			return err;
+		}
+		l->next = q->live;
+		q->live = l;
+		POINT("daemon.swap.regions_made");
+	}
 	return 0;
 }
 
@@ -158,17 +181,13 @@ void daemon_policy_op_build(struct daemon_job *j)
 	struct buf object;
 
 	buf_init(&object);
-	q->err = read_object(q, &object);
-	POINT("daemon.load.object_read");
-	q->hash = q->err ? 0 : hash_bytes(object.data, object.len);
-	q->err = q->err ? q->err : build(q, &object);
-	if (!q->err) {
-		q->err = daemon_version_create(&q->live, q->d, q->built, q->o.version, &q->report);
-		POINT("daemon.swap.regions_made");
+	if (!q->program) {
+		q->err = read_object(q, &object);
+		POINT("daemon.load.object_read");
+		q->hash = q->err ? 0 : hash_bytes(object.data, object.len);
+		q->err = q->err ? q->err : build(q, &object);
 	}
-	if (!q->err) {
-		q->built = NULL;
-	}
+	q->err = q->err ? q->err : instantiate(q);
 	if (!q->err && q->o.op == DAEMON_POLICY_LOAD) {
 		store_or_keep(q, &object);
 	}

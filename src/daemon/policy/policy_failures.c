@@ -50,9 +50,11 @@ static void add_page(const struct proto_stats *st, uint64_t version, struct daem
 
 void daemon_failures_sum(struct daemon *d, const struct daemon_version *l, struct daemon_tally *ret)
 {
-	*ret = l->tally;
-	for (unsigned i = 0; i < PROTO_NOTES; i++) {
-		ret->notes[i] += load_relaxed(&l->run.env.notes[i]);
+	*ret = l->of->tally;
+	for (const struct daemon_version *v = d->policies->live_versions; v; v = v->next) {
+		for (unsigned i = 0; i < PROTO_NOTES && v->of == l->of; i++) {
+			ret->notes[i] += load_relaxed(&v->run.env.notes[i]);
+		}
 	}
 	daemon_session_each(d, s)
 	{
@@ -106,13 +108,13 @@ void daemon_failures_add_session(struct daemon_session *s)
 
 	s->policy.tallied = true;
 	if (l) {
-		add_page(s->stats.map, version, &l->tally);
+		add_page(s->stats.map, version, &l->of->tally);
 	}
 }
 
 void daemon_failures_count(struct daemon_version *l, unsigned hook, enum proto_failure what)
 {
-	l->tally.failures[hook][what]++;
+	l->of->tally.failures[hook][what]++;
 	daemon_failures_schedule(l->d);
 }
 
@@ -131,7 +133,7 @@ static void tell_hook(struct daemon *d, const struct daemon_version *l, unsigned
 	size_t len = 0;
 
 	for (unsigned i = 0; i < PROTO_FAILURES; i++) {
-		uint64_t n = now[i] - before[i];
+		uint64_t n = now[i] - MIN(before[i], now[i]); /* less: a page was left out */
 
 		if (n && len < sizeof(text)) {
 			len += (size_t)snprintf(text + len, sizeof(text) - len,
@@ -152,20 +154,20 @@ static void look(struct daemon *d, struct daemon_version *l)
 	uint64_t now = clock_now_ns();
 	struct daemon_tally t;
 
-	if (l->told_ns && now - l->told_ns < TELL_NS) {
+	if (l->of->told_ns && now - l->of->told_ns < TELL_NS) {
 		return;
 	}
 	daemon_failures_sum(d, l, &t);
-	if (memcmp(t.failures, l->told.failures, sizeof(t.failures)) == 0) {
+	if (memcmp(t.failures, l->of->told.failures, sizeof(t.failures)) == 0) {
 		return;
 	}
 	for (unsigned i = 0; i < PROTO_HOOKS; i++) {
 		if (hook_names[i]) {
-			tell_hook(d, l, i, t.failures[i], l->told.failures[i]);
+			tell_hook(d, l, i, t.failures[i], l->of->told.failures[i]);
 		}
 	}
-	l->told = t;
-	l->told_ns = now;
+	l->of->told = t;
+	l->of->told_ns = now;
 }
 
 static int on_look(sd_event_source *src, uint64_t usec, void *arg)

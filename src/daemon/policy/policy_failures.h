@@ -7,7 +7,7 @@
 
 #include "daemon/policy/version.h"
 
-/* Sums up all counters of a version. */
+/* Sums up all counters of a version, of which l is an instance. */
 void daemon_failures_sum(struct daemon *d, const struct daemon_version *l,
 			 struct daemon_tally *ret);
 /* Returns [{hook, helper_errors, verdict_errors, stale_epochs, slow}] of the hooks with failures.

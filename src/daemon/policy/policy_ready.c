@@ -14,17 +14,17 @@
 #include "daemon/vgpu/vgpu_list.h"
 
 #define COPY_INLINE_BYTES (1u << 20) /* about 100 us */
+#define COPIES_MAX (PROTO_MAX_TENANTS + EBPF_REGIONS)
 
 struct copy_job {
 	struct daemon_job job; /* first */
 	struct daemon_policy_op *q;
-	struct daemon_version *old, *new;
 	unsigned n;
 	struct copy_item {
 		enum ebpf_region region;
 		const void *from;
 		void *to;
-	} one[PROTO_MAX_TENANTS + EBPF_REGIONS];
+	} one[]; /* COPIES_MAX for each instance */
 };
 
 /* No process has run the new version yet. */
@@ -33,7 +33,7 @@ void daemon_swap_refuse(struct daemon_policy_op *q, int exit_code)
 	struct daemon *d = q->d;
 
 	q->readying = false;
-	d->policies->pending = NULL;
+	daemon_swap_not_pending(d->policies);
 	daemon_session_each(d, s)
 	{
 		s->policy.awaited_ack = 0;
@@ -70,13 +70,21 @@ static bool into_store(struct daemon_policy_op *q)
 static void finish(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
-	struct daemon_version *l = d->policies->pending;
 
 	POINT("daemon.ready.kept");
 	q->kept = q->keep ? daemon_keep_json(q->keep) : NULL;
 	daemon_vgpus_changed(d); /* also for versions that were being copied until now */
-	q->err = daemon_hook_init(l, q->o.gpu_mask, q->keep ? q->keep->n_kept : 0, q->name,
-				  &q->report);
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS && !q->err; i++) {
+		struct daemon_version *l = daemon_version_on(d, q->o.version, i);
+
+		bool keeps = q->keep && daemon_version_on(d, q->was_active, i);
+
+		if (l && l->pending) {
+			q->err = daemon_hook_init(l, keeps ? q->keep->n_kept : 0, q->name,
+						  &q->report);
+		}
+	}
+	q->inited = true;
 	POINT("daemon.ready.inited");
 	if (q->err) {
 		daemon_swap_refuse(q, 4);
@@ -106,8 +114,9 @@ static void copy_done(struct daemon_job *j)
 	struct copy_job *c = (struct copy_job *)j;
 	struct daemon_policy_op *q = c->q;
 
-	daemon_version_copy_done(c->old);
-	daemon_version_copy_done(c->new);
+	for (struct daemon_version *l = q->d->policies->live_versions; l; l = l->next) {
+		daemon_version_copy_done(l);
+	}
 	free(c);
 	finish(q);
 }
@@ -124,15 +133,28 @@ static void add(struct copy_job *c, enum ebpf_region region, const void *from, v
 	}
 }
 
-static uint64_t collect(struct copy_job *c)
+static void add_instance(struct copy_job *c, const struct daemon_version *old,
+			 const struct daemon_version *new)
 {
-	uint64_t bytes = 0;
-
 	for (int r = EBPF_REGION_GLOBAL; r < EBPF_REGIONS; r++) {
-		add(c, (enum ebpf_region)r, c->old->run.region[r], c->new->run.region[r]);
+		add(c, (enum ebpf_region)r, old->run.region[r], new->run.region[r]);
 	}
 	for (uint32_t t = 0; t < PROTO_MAX_TENANTS; t++) {
-		add(c, EBPF_REGION_TENANT, c->old->region[t].map, c->new->region[t].map);
+		add(c, EBPF_REGION_TENANT, old->region[t].map, new->region[t].map);
+	}
+}
+
+static uint64_t collect(struct copy_job *c)
+{
+	struct daemon *d = c->q->d;
+	uint64_t bytes = 0;
+
+	for (struct daemon_version *l = d->policies->live_versions; l; l = l->next) {
+		struct daemon_version *old = daemon_version_on(d, c->q->was_active, l->gpu);
+
+		if (l->pending && old) {
+			add_instance(c, old, l);
+		}
 	}
 	for (unsigned i = 0; i < c->n; i++) {
 		bytes += daemon_keep_bytes(c->q->keep, c->one[i].region);
@@ -140,9 +162,28 @@ static uint64_t collect(struct copy_job *c)
 	return bytes;
 }
 
-static void copy(struct daemon_policy_op *q, struct daemon_version *old)
+static unsigned count_pending(const struct daemon_policies *p)
 {
-	struct copy_job *c = calloc(1, sizeof(*c));
+	unsigned n = 0;
+
+	for (const struct daemon_version *l = p->live_versions; l; l = l->next) {
+		n += l->pending;
+	}
+	return n;
+}
+
+/* The worker is about to copy between instances of these versions. */
+static void mark_copying(struct daemon_policy_op *q)
+{
+	for (struct daemon_version *l = q->d->policies->live_versions; l; l = l->next) {
+		l->copying = l->pending || l->version == q->was_active;
+	}
+}
+
+static void copy(struct daemon_policy_op *q)
+{
+	unsigned items = COPIES_MAX * count_pending(q->d->policies);
+	struct copy_job *c = calloc(1, sizeof(*c) + items * sizeof(c->one[0]));
 
 	if (!c) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
@@ -151,33 +192,31 @@ static void copy(struct daemon_policy_op *q, struct daemon_version *old)
 	}
 	c->job = (struct daemon_job){ .work = copy_work, .done = copy_done, .drop = copy_drop };
 	c->q = q;
-	c->old = old;
-	c->new = q->d->policies->pending;
 	if (collect(c) <= COPY_INLINE_BYTES) {
 		copy_work(&c->job);
 		copy_done(&c->job);
 	} else {
-		c->old->copying = c->new->copying = true;
+		mark_copying(q);
 		daemon_job_thread_submit(&q->d->worker, &c->job);
 	}
 }
 
 void daemon_swap_copy(struct daemon_policy_op *q)
 {
-	struct daemon_policies *p = q->d->policies;
 	struct daemon_version *old = daemon_version_find(q->d, q->was_active);
+	struct daemon_version *new = daemon_version_find(q->d, q->o.version);
 
-	if (!q->o.keep_maps || !old || old == p->pending) {
+	if (!q->o.keep_maps || !old || old->version == new->version) {
 		finish(q);
 		return;
 	}
 	q->keep = malloc(sizeof(*q->keep));
-	if (!q->keep || daemon_keep_plan(q->keep, old->built, p->pending->built) < 0) {
+	if (!q->keep || daemon_keep_plan(q->keep, old->built, new->built) < 0) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
 		daemon_swap_refuse(q, 1);
 		return;
 	}
-	copy(q, old);
+	copy(q);
 }
 
 void daemon_swap_ready(struct daemon_policy_op *q)

@@ -32,10 +32,10 @@ static uint32_t new_gpus(const struct daemon_policy_op *q)
 	return mask;
 }
 
-static void rejoin(struct daemon_policy_op *q, struct daemon_version *l, struct daemon_session *s)
+static void rejoin(struct daemon_policy_op *q, struct daemon_session *s)
 {
 	struct daemon_rejoin_answer a;
-	int answers = daemon_hook_rejoin(s, l, q->rejoin_gpus, &a);
+	int answers = daemon_hook_rejoin(s, q->o.version, q->rejoin_gpus, &a);
 
 	s->rejoin = (struct daemon_session_rejoin){
 		.asked = true, .changes = answers >= 0, .weight = a.weight, .slice_us = a.slice_us
@@ -52,7 +52,6 @@ static void rejoin_some(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
 	struct daemon_policies *p = d->policies;
-	struct daemon_version *l = daemon_version_find(d, q->o.version);
 	uint64_t begin = clock_now_ns();
 
 	p->timer = sd_event_source_disable_unref(p->timer);
@@ -66,7 +65,7 @@ static void rejoin_some(struct daemon_policy_op *q)
 			    0) {
 			return;
 		}
-		rejoin(q, l, s);
+		rejoin(q, s);
 		POINT("daemon.rejoin.ran");
 	}
 	POINT("daemon.rejoin.ran_all");

@@ -137,14 +137,29 @@ static uint32_t exit_reason(const struct daemon_policy_op *q)
 	}
 }
 
-static void live_activated(struct daemon *d, uint64_t version)
+void daemon_swap_not_pending(struct daemon_policies *p)
 {
-	struct daemon_version *l = daemon_version_find(d, version);
-
-	if (l) {
-		l->activated = true;
-		daemon_store_ended(&d->policies->store, version, "");
+	p->pending = 0;
+	for (struct daemon_version *l = p->live_versions; l; l = l->next) {
+		l->pending = false;
 	}
+}
+
+static void activated(struct daemon *d, uint64_t version, uint32_t gpus)
+{
+	if (!version) {
+		return;
+	}
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct daemon_version *l = daemon_version_on(d, version, i);
+
+		if (gpus & 1u << i && l) {
+			l->activated = true;
+		} else if (gpus & 1u << i && d->devices.d[i].used) {
+			daemon_policy_add_gpu(d, i); /* with the memory that takes long */
+		}
+	}
+	daemon_store_ended(&d->policies->store, version, "");
 }
 
 void daemon_swap_flip(struct daemon_policy_op *q)
@@ -201,9 +216,9 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	if (!q->o.is_volatile) {
 		daemon_durable_keep(q, version);
 	}
-	p->pending = NULL;
+	daemon_swap_not_pending(p);
 	p->timer = sd_event_source_disable_unref(p->timer);
-	live_activated(d, version);
+	activated(d, version, q->o.gpu_mask);
 	daemon_rejoin_apply(d, version);
 	d->counters.swaps++;
 	daemon_watch_check(d);
@@ -270,8 +285,8 @@ void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int stat
 		daemon_session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
 				     (unsigned long long)version,
 				     strerror(status < 0 && status > -4096 ? -status : EINVAL));
-		s->policy.cannot_run =
-			s->policy.cannot_run || s->policy.awaited_ack == s->policy.prepares_acked;
+		s->policy.cannot_run |= s->policy.prepares_acked > s->policy.awaited_from &&
+					s->policy.prepares_acked <= s->policy.awaited_ack;
 	}
 	daemon_policy_check_acks(d);
 }
@@ -294,6 +309,19 @@ static void await_acks(struct daemon_policy_op *q)
 	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + DAEMON_POLICY_ACK_USEC,
 			      1000, on_late, d) < 0) {
 		daemon_swap_ready(q);
+	}
+}
+
+/* Sends PREPARE for the pending instances on the GPUs of a session. */
+static void prepare(struct daemon_session *s)
+{
+	struct daemon *d = s->d;
+
+	for (struct daemon_version *l = d->policies->live_versions; l && !s->dying; l = l->next) {
+		if (l->pending) {
+			daemon_version_send_prepare(l, s);
+			POINT("daemon.swap.prepare_sent");
+		}
 	}
 }
 
@@ -321,8 +349,8 @@ static void prepare_some(struct daemon_policy_op *q)
 			return;
 		}
 		s->policy.offered = true;
-		daemon_version_send_prepare(p->pending, s);
-		POINT("daemon.swap.prepare_sent");
+		s->policy.awaited_from = before;
+		prepare(s);
 		s->policy.awaited_ack =
 			s->policy.prepares_sent > before && !s->dying ? s->policy.prepares_sent : 0;
 	}
@@ -339,15 +367,20 @@ static int on_slice(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void daemon_swap_prepare(struct daemon_policy_op *q, struct daemon_version *l)
+void daemon_swap_prepare(struct daemon_policy_op *q)
 {
 	daemon_session_each(q->d, s)
 	{
 		s->policy.awaited_ack = 0;
 		s->policy.offered = s->policy.cannot_run = false;
 	}
-	q->d->policies->pending = l;
+	q->d->policies->pending = q->o.version;
 	q->sending = true;
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) { /* known since the instances were made */
+		if (q->d->devices.d[i].used) {
+			daemon_policy_add_gpu(q->d, i);
+		}
+	}
 	q->prepare_begin_ns = clock_now_ns();
 	prepare_some(q);
 }

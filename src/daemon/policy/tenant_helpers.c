@@ -1,4 +1,5 @@
-/* The functions behind the gbpf_tenant_* helpers, for programs that run in gbpfd. Tenants write the
+/* The functions behind the gbpf_tenant_* helpers, for programs that run in gbpfd: for an instance
+ * there are only the tenants on its GPU. Tenants write the
  * pages that statistics come from: each word is read once and affects only what the policy decides
  * about that tenant. */
 #include "daemon/policy/version.h"
@@ -16,7 +17,7 @@ static struct daemon_session *find(struct daemon_version *l, uint32_t tenant)
 	struct daemon_session *s =
 		tenant < PROTO_MAX_TENANTS ? l->d->sessions.tenant[tenant] : NULL;
 
-	return s && !s->dying ? s : NULL;
+	return s && !s->dying && daemon_version_is_for(l, s) ? s : NULL;
 }
 
 static void *region(void *ctx, uint32_t tenant)
@@ -47,33 +48,27 @@ static int vgpu(void *ctx, uint32_t tenant)
 	return s ? (int)daemon_vgpu_place(s) : -ENOENT;
 }
 
-/* Combines the tenant's GPUs: 1 if a request is open on any, the earliest announced request, the
- * earliest deadline. */
-static uint64_t board_stat(const struct daemon_session *s, uint32_t what)
+static uint64_t board_stat(const struct daemon_session *s, uint32_t gpu, uint32_t what)
 {
 	const struct proto_board *b = s->board.map;
-	uint64_t min = 0, now = clock_now_ns();
 
-	for (uint32_t i = 0; b && i < PROTO_MAX_GPUS; i++) {
-		uint64_t v;
-
-		if (s->gpu_mask && !(s->gpu_mask & 1u << i)) {
-			continue;
-		}
-		if (what == GBPF_STAT_OPEN) {
-			min |= proto_board_open(b, i, now) != 0;
-			continue;
-		}
-		v = what == GBPF_STAT_NEXT_NS ? load_relaxed(&b->gpu[i].next_ns)
-					      : load_relaxed(&b->gpu[i].deadline_ns);
-		min = v && (!min || v < min) ? v : min;
+	if (!b) {
+		return 0;
 	}
-	return min;
+	switch (what) {
+	case GBPF_STAT_OPEN:
+		return proto_board_open(b, gpu, clock_now_ns()) != 0;
+	case GBPF_STAT_NEXT_NS:
+		return load_relaxed(&b->gpu[gpu].next_ns);
+	default:
+		return load_relaxed(&b->gpu[gpu].deadline_ns);
+	}
 }
 
 static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 {
-	const struct daemon_session *s = find(ctx, tenant);
+	struct daemon_version *l = ctx;
+	const struct daemon_session *s = find(l, tenant);
 	const struct proto_stats *st = s ? s->stats.map : NULL;
 
 	if (!st) {
@@ -81,11 +76,11 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 	}
 	switch (what) {
 	case GBPF_STAT_BUSY_NS:
-		return load_relaxed(&st->busy_ns);
+		return load_relaxed(&daemon_session_gpu_stats(s, l->gpu)->busy_ns);
 	case GBPF_STAT_INFLIGHT_NS:
-		return load_relaxed(&st->inflight_ns);
+		return load_relaxed(&daemon_session_gpu_stats(s, l->gpu)->inflight_ns);
 	case GBPF_STAT_LAUNCHES:
-		return load_relaxed(&st->launches);
+		return load_relaxed(&daemon_session_gpu_stats(s, l->gpu)->launches);
 	case GBPF_STAT_BLOCK_LAUNCHES:
 		return load_relaxed(&st->block_launches);
 	case GBPF_STAT_HELD_NS:
@@ -97,7 +92,7 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 	case GBPF_STAT_OPEN:
 	case GBPF_STAT_NEXT_NS:
 	case GBPF_STAT_DEADLINE_NS:
-		return board_stat(s, what);
+		return board_stat(s, l->gpu, what);
 	case GBPF_STAT_LANE:
 		return s->grant.lane;
 	case GBPF_STAT_UID:
@@ -130,7 +125,7 @@ static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 	struct daemon_version *l = ctx;
 	struct daemon_session *s = find(l, tenant);
 
-	return s ? daemon_hw_set_level(s, level, DAEMON_HW_ALL_GPUS, l->version, NULL) : -ENOENT;
+	return s ? daemon_hw_set_level(s, level, 1u << l->gpu, l->version, NULL) : -ENOENT;
 }
 
 void daemon_version_tenant_ops(struct daemon_version *l)

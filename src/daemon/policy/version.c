@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/shm.h"
 #include "daemon/policy/policies_int.h"
 
@@ -71,9 +72,37 @@ static int open_instance(struct daemon_version *l)
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
 }
 
-int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct ebpf_built *built,
-			  uint64_t version, struct report *r)
+struct daemon_program *daemon_program_new(struct ebpf_built *built)
 {
+	struct daemon_program *p = calloc(1, sizeof(*p));
+
+	if (p) {
+		p->users = 1;
+		p->built = built;
+	}
+	return p;
+}
+
+struct daemon_program *daemon_program_use(struct daemon_program *p)
+{
+	(void)add_relaxed(&p->users, 1u);
+	return p;
+}
+
+void daemon_program_drop(struct daemon_program *p)
+{
+	/* Orders the other users' accesses before the freeing. */
+	if (p && sub_acqrel(&p->users, 1u) == 1) {
+		ebpf_built_finish(p->built);
+		free(p->built);
+		free(p);
+	}
+}
+
+int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct daemon_program *of,
+			  uint64_t version, uint32_t gpu, struct report *r)
+{
+	const struct ebpf_built *built = of->built;
 	struct daemon_version *l;
 	int err;
 
@@ -90,14 +119,15 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 	}
 	l->d = d;
 	l->version = version;
+	l->gpu = gpu;
 	l->global_fd = -1;
 	for (unsigned i = 0; i < PROTO_MAX_TENANTS; i++) {
 		l->region[i] = DAEMON_PAGE_NONE;
 	}
-	l->built = built;
+	l->of = daemon_program_use(of);
+	l->built = of->built;
 	err = open_instance(l);
 	if (err) {
-		l->built = NULL; /* on failure it stays the caller's */
 		daemon_version_destroy(l);
 		return report_set(r, err, "memory", "cannot create its memory: %s", strerror(-err));
 	}
@@ -115,11 +145,9 @@ static void release(struct daemon_version *l)
 		ebpf_policy_close(&l->run);
 	}
 	l->global_fd = fd_close(l->global_fd);
-	if (l->built) {
-		ebpf_built_finish(l->built);
-		free(l->built);
-		l->built = NULL;
-	}
+	daemon_program_drop(l->of);
+	l->of = NULL;
+	l->built = NULL;
 }
 
 void daemon_version_destroy(struct daemon_version *l)
@@ -147,8 +175,24 @@ void daemon_version_destroy_later(struct daemon_version *l)
 	l->job = (struct daemon_job){ .work = release_work,
 				      .done = release_done,
 				      .drop = release_done };
+	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
+		l->of->region_total -= l->region[i].map ? l->region[i].bytes : 0;
+	}
 	daemon_version_copy_done(l);
 	daemon_job_thread_submit(&l->d->worker, &l->job);
+}
+
+/* Returns how much memory the tenants of a user have in an instance. */
+static uint64_t bytes_of(const struct daemon_version *l, uid_t uid)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
+		const struct daemon_session *s = l->d->sessions.tenant[i];
+
+		sum += s && s->peer.uid == uid ? l->region[i].bytes : 0;
+	}
+	return sum;
 }
 
 /* Returns true if the memory is within the limits. The limit for each user prevents that one user
@@ -159,20 +203,18 @@ static bool has_room(const struct daemon_version *l, uint32_t tenant, size_t byt
 	const struct daemon_session *s = d->sessions.tenant[tenant];
 	uint64_t his = 0;
 
-	if (l->region_total + bytes > DAEMON_LIVE_MAX_TOTAL_BYTES ||
-	    l->region_total + d->policies->unmapping_bytes + bytes >
+	if (l->of->region_total + bytes > DAEMON_LIVE_MAX_TOTAL_BYTES ||
+	    l->of->region_total + d->policies->unmapping_bytes + bytes >
 		    2 * DAEMON_LIVE_MAX_TOTAL_BYTES) {
 		return false;
 	}
 	if (!s || s->peer.uid == 0 || s->peer.uid == d->uid) {
 		return true;
 	}
-	for (uint32_t i = 0; i < PROTO_MAX_TENANTS; i++) {
-		his += d->sessions.tenant[i] && d->sessions.tenant[i]->peer.uid == s->peer.uid
-			       ? l->region[i].bytes
-			       : 0;
+	for (const struct daemon_version *o = d->policies->live_versions; o; o = o->next) {
+		his += o != l && o->of == l->of ? bytes_of(o, s->peer.uid) : 0;
 	}
-	return his + bytes <= DAEMON_LIVE_MAX_FOREIGN_BYTES;
+	return his + bytes_of(l, s->peer.uid) + bytes <= DAEMON_LIVE_MAX_FOREIGN_BYTES;
 }
 
 int daemon_version_add_tenant(struct daemon_version *l, uint32_t tenant)
@@ -197,7 +239,7 @@ int daemon_version_add_tenant(struct daemon_version *l, uint32_t tenant)
 		daemon_page_destroy(p);
 		return err;
 	}
-	l->region_total += bytes;
+	l->of->region_total += bytes;
 	return 0;
 }
 
@@ -218,7 +260,7 @@ void daemon_version_adopt_tenant(struct daemon_version *l, uint32_t tenant, int 
 	}
 	*fd = -1;
 	l->region[tenant] = p;
-	l->region_total += bytes;
+	l->of->region_total += bytes;
 }
 
 static void unmap_work(struct daemon_job *j)
@@ -256,7 +298,7 @@ void daemon_version_remove_tenant(struct daemon_version *l, uint32_t tenant)
 	if (!p->map) {
 		return;
 	}
-	l->region_total -= p->bytes;
+	l->of->region_total -= p->bytes;
 	if (!l->copying && p->bytes <= UNMAP_AT_ONCE_BYTES) {
 		daemon_page_destroy(p);
 		return;
@@ -313,8 +355,12 @@ void daemon_version_send_prepare(struct daemon_version *l, struct daemon_session
 {
 	uint32_t tenant = (uint32_t)s->tenant;
 	union proto_message m = { 0 };
-	int fds[3], n = daemon_version_descriptors(l, tenant, fds, &m.version.regions);
+	int fds[3], n;
 
+	if (!daemon_version_is_for(l, s)) {
+		return;
+	}
+	n = daemon_version_descriptors(l, tenant, fds, &m.version.regions);
 	if (n < 0) {
 		daemon_session_event(
 			s, "limit",
@@ -323,6 +369,7 @@ void daemon_version_send_prepare(struct daemon_version *l, struct daemon_session
 		return;
 	}
 	m.version.version = l->version;
+	m.version.gpu = l->gpu;
 	daemon_session_send(s, &m, PROTO_PREPARE, fds, (unsigned)n);
 	s->policy.prepares_sent++;
 	daemon_page_close_fd(&l->region[tenant]);

@@ -1,19 +1,33 @@
-/* A live version of a policy, or a tool (daemon/probe): its image, its memory, and the instance
- * that runs in gbpfd. Stored versions that no process uses are only files of the store. */
+/* An instance of a live version of a policy on one GPU, or a tool (daemon/probe): its image, its
+ * memory, and what runs in gbpfd. A version that is active on several GPUs has an instance for
+ * each, with maps of its own, so that a policy written for one GPU is right on several. Stored
+ * versions that no process uses are only files of the store. */
 #ifndef GBPF_DAEMON_POLICY_VERSION_H
 #define GBPF_DAEMON_POLICY_VERSION_H
 
 #include "bpf/load/policy.h"
 #include "daemon/session/tenant_session.h"
 
-#define DAEMON_LIVE_MAX_TENANT_BYTES (64u << 20)	/* one tenant's instance of a version */
-#define DAEMON_LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* all instances of a version */
+/* Memory of tenants in a version: */
+#define DAEMON_LIVE_MAX_TENANT_BYTES (64u << 20)	/* of one tenant on one GPU */
+#define DAEMON_LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* of all, on all GPUs */
 #define DAEMON_LIVE_MAX_FOREIGN_BYTES                                                              \
-	(UINT64_C(1) << 30) /* all instances of one user that is neither root nor the daemon's */
+	(UINT64_C(1) << 30) /* of one user that is neither root nor the daemon's, on all GPUs */
 
 struct daemon_tally {
 	uint64_t notes[PROTO_NOTES];
 	uint64_t failures[PROTO_HOOKS][PROTO_FAILURES];
+};
+
+/* What the instances of a version share. */
+struct daemon_program {
+	unsigned users;		   /* [atomic] instances, and operations under way */
+	struct ebpf_built *built;  /* owned */
+	struct daemon_tally tally; /* failures of gbpfd's own hooks, all counters of processes that
+				      exited, and notes of instances that ended */
+	struct daemon_tally told;  /* as last reported in an event */
+	uint64_t told_ns;
+	uint64_t region_total; /* bytes of tenants' regions in all instances */
 };
 
 struct daemon_version {
@@ -22,29 +36,32 @@ struct daemon_version {
 	struct daemon_version *next;
 	struct daemon *d;
 	uint64_t version;
-	struct ebpf_built *built; /* owned */
-	int global_fd;		  /* sealed; -1: the policy has no global memory */
-	struct ebpf_policy run;	  /* owns gbpfd's mappings of the global and the daemon region */
+	uint32_t gpu;		   /* gbpfd's number; 0 for a tool, which is on all */
+	struct daemon_program *of; /* one use is owned */
+	struct ebpf_built *built;  /* borrowed from it */
+	int global_fd;		   /* sealed; -1: the policy has no global memory */
+	struct ebpf_policy run;	   /* owns gbpfd's mappings of the global and the daemon region */
 	struct ebpf_tenant_ops ops;
 	struct daemon_page region[PROTO_MAX_TENANTS]; /* of each tenant; the descriptor is closed
 							 once it was passed on */
-	uint64_t region_total;
 	uint64_t last_tick_ns, epoch;
-	struct daemon_tally tally; /* failures of gbpfd's own hooks, and all counters of processes
-				      that exited */
-	struct daemon_tally told;  /* as last reported in an event */
-	uint64_t told_ns;
 	uint64_t slow;	/* bits of hooks whose last call was slow */
-	uint32_t gpu;	/* lowest GPU on which it was activated */
+	bool pending;	/* it is being prepared for the swap under way */
 	bool activated; /* was active, so exit must run */
 	bool copying;	/* the worker reads or writes its memory, which must stay mapped */
 	struct daemon_left_memory *gone; /* owned: memory of tenants that left during copying */
 };
 
-/* Creates a version with new memory. Takes built on success. For the worker, as large memory takes
- * long. 0, -E2BIG (reason in r), -errno. */
-int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct ebpf_built *built,
-			  uint64_t version, struct report *r);
+/* Takes built, and returns its first use; NULL: no memory, and built stays the caller's. */
+struct daemon_program *daemon_program_new(struct ebpf_built *built);
+/* Any thread. The last one to drop it frees it. NULL: nothing. */
+struct daemon_program *daemon_program_use(struct daemon_program *p);
+void daemon_program_drop(struct daemon_program *p);
+
+/* Creates an instance with new memory, which uses the program. Large memory takes long: on the
+ * worker, if a caller does not have to wait for it. 0, -E2BIG (reason in r), -errno. */
+int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct daemon_program *of,
+			  uint64_t version, uint32_t gpu, struct report *r);
 void daemon_version_destroy(struct daemon_version *l);
 /* Destroys it on the worker. */
 void daemon_version_destroy_later(struct daemon_version *l);
@@ -69,8 +86,16 @@ void daemon_version_run_exit(struct daemon_version *l, uint32_t reason);
 int daemon_version_descriptors(struct daemon_version *l, uint32_t tenant, int fds[3],
 			       uint32_t *ret_regions);
 
-/* Sends PREPARE to a session, once. Writes an event instead if the session's memory cannot be
- * created. */
+/* Returns true if the session's process uses the instance's GPU, or may, as its devices are not
+ * known. */
+static inline bool daemon_version_is_for(const struct daemon_version *l,
+					 const struct daemon_session *s)
+{
+	return s->gpu_mask ? s->gpu_mask & 1u << l->gpu : !s->hello.has_devices;
+}
+
+/* Sends PREPARE to a session that uses its GPU. Writes an event instead if the session's memory
+ * cannot be created. */
 void daemon_version_send_prepare(struct daemon_version *l, struct daemon_session *s);
 
 static inline bool daemon_version_has_hook(const struct daemon_version *l, unsigned hook)

@@ -85,6 +85,7 @@ int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct 
 {
 	uint64_t version = DAEMON_PROBE_VERSION + p->id;
 	struct ebpf_built *b = calloc(1, sizeof(*b));
+	struct daemon_program *of;
 	int err;
 
 	if (!b) {
@@ -92,16 +93,19 @@ int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct 
 	}
 	err = ebpf_policy_build(b, object->data, object->len, p->name, version,
 				p->control.every ? EBPF_BUILD_CONTROL : 0, r);
-	if (!err) {
-		err = check(b, r);
-		err = err ? err : daemon_version_create(&p->live, p->d, b, version, r);
-		if (err) {
-			ebpf_built_finish(b);
-		}
-	}
 	if (err) {
 		free(b);
+		return err;
 	}
+	err = check(b, r);
+	of = err ? NULL : daemon_program_new(b);
+	if (!of) {
+		ebpf_built_finish(b);
+		free(b);
+		return err ? err : report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	err = daemon_version_create(&p->live, p->d, of, version, 0, r);
+	daemon_program_drop(of);
 	return err;
 }
 

@@ -76,6 +76,7 @@ static bool take_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 		}
 		s->gpu_index[s->gpus] = (uint32_t)n;
 		s->gpu_mask |= 1u << n;
+		daemon_policy_add_gpu(s->d, (uint32_t)n);
 	}
 	daemon_vgpu_note_sizes(s, mem_bytes);
 	if (!vgpu_devices(s, uuid)) {
@@ -203,6 +204,8 @@ void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *
 	s->grant.lanes = 1u << s->grant.lane;
 	s->hello.queued_sent = false;
 	if (take_devices(s, m->uuid, m->mem_bytes, m->gpus)) {
+		daemon_policy_leave_other_gpus(s);
+		s->rejoin.asked = false; /* of another GPU */
 		if (s->vgpu.of) {
 			daemon_vgpus_changed(s->d);
 		}
@@ -332,7 +335,7 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 	}
 	POINT("daemon.hello.pages_taken");
 	if (s->hello.reattached && h->regions) {
-		daemon_policy_adopt_region(s, h->policy_version, &fds[2]);
+		daemon_policy_adopt_regions(s, h->policy_version, h->regions, &fds[2]);
 		POINT("daemon.reattach.adopted");
 	}
 	admit(s);

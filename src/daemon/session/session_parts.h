@@ -120,10 +120,11 @@ struct daemon_session_vgpu {
 /* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */
 struct daemon_session_policy {
 	uint64_t prepares_sent, prepares_acked; /* messages */
-	uint64_t awaited_ack; /* value of prepares_acked that the swap waits for; 0: none */
-	bool offered;	      /* PREPARE of the swap under way was sent, or need not be */
-	bool cannot_run;      /* the process answered it with an error */
-	bool tallied;	      /* its page's counters have been added to its version's */
+	uint64_t awaited_ack;  /* value of prepares_acked that the swap waits for; 0: none */
+	uint64_t awaited_from; /* and its value before the first of them */
+	bool offered;	       /* PREPARE of the swap under way was sent, or need not be */
+	bool cannot_run;       /* the process answered it with an error */
+	bool tallied;	       /* its page's counters have been added to its version's */
 };
 
 /* Tools that it was sent, by their places: daemon/probe. */

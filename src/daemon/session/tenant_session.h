@@ -60,7 +60,7 @@ struct daemon_session {
 	struct daemon_session_probes probes;
 	char crash_reason[DAEMON_CRASH_TEXT]; /* mps_crash.c: the failure of an MPS client that may
 						 have broken it; empty: none */
-	uint64_t ticked_launches;	      /* daemon_hooks.c: launches at the last tick */
+	uint64_t ticked_launches[PROTO_MAX_GPUS]; /* daemon_hooks.c: at the last tick, by ordinal */
 };
 
 int daemon_sessions_open(struct daemon *d, const char *path);
@@ -90,6 +90,10 @@ void daemon_session_end(struct daemon_session *s, enum daemon_session_end end);
 void daemon_session_drop(struct daemon_session *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void daemon_session_refuse(struct daemon_session *s, int err, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
+
+/* Returns the process's statistics of one of its GPUs (gbpfd's number). It has statistics. */
+const struct proto_stats_gpu *daemon_session_gpu_stats(const struct daemon_session *s,
+						       uint32_t gpu);
 
 /* Each change of class is broadcast to all sessions, so their rate is limited. */
 #define DAEMON_SESSION_CHANGES_PER_SECOND 50u

@@ -15,6 +15,17 @@
 
 #define SHOWN_KERNELS 16u
 
+const struct proto_stats_gpu *daemon_session_gpu_stats(const struct daemon_session *s, uint32_t gpu)
+{
+	const struct proto_stats *st = s->stats.map;
+	uint32_t i = 0;
+
+	while (i + 1 < s->gpus && s->gpu_index[i] != gpu) {
+		i++;
+	}
+	return &st->gpu[i];
+}
+
 /* Clamps: JSON integers are signed, and a tenant may write anything. */
 static json_t *number(uint64_t v)
 {

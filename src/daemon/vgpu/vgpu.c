@@ -531,7 +531,7 @@ static int take_line(struct daemon_session *s, struct daemon_vgpu *v, const stru
 
 int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds)
 {
-	int err, *brought = h->accounts ? &fds[2 + h->regions] : NULL;
+	int err, *brought = h->accounts ? &fds[2 + __builtin_popcount(h->regions)] : NULL;
 	struct daemon_vgpu *v;
 
 	if (!proto_vgpu_is_set(&h->vgpu)) {

@@ -209,14 +209,15 @@ static double quantile(const struct daemon_window_sum *sum, const struct daemon_
 
 static double note_of(struct daemon_window *w, const struct daemon_watch_term *t, uint64_t version)
 {
-	const struct daemon_version *l = daemon_version_find(w->d, version);
 	uint64_t n = 0;
 
-	if (!l) {
+	if (!daemon_version_find(w->d, version)) {
 		return NAN;
 	}
-	if (t->class_id == DAEMON_WATCH_ANY && !t->tenant[0]) {
-		n = load_relaxed(&l->run.env.notes[t->note]);
+	for (const struct daemon_version *l = daemon_policy_next_live(w->d, NULL); l; l = l->next) {
+		if (t->class_id == DAEMON_WATCH_ANY && !t->tenant[0] && l->version == version) {
+			n += load_relaxed(&l->run.env.notes[t->note]);
+		}
 	}
 	daemon_session_each(w->d, s)
 	{

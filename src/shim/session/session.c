@@ -167,23 +167,31 @@ static void command_line(char *out, size_t cap)
 	out[n] = 0;
 }
 
-/* Returns the index of the held tenant region of the version last in force; -1: none. */
-static int region_in_use(const struct shim_session *s)
+/* Collects the held tenant regions of a version, in the order of the device ordinals. Returns the
+ * bits of these. */
+static uint32_t regions_of(const struct shim_session *s, uint64_t version, int *fds, unsigned *nfds)
 {
-	uint64_t version = s->stats ? load_relaxed(&s->stats->version_in_use) : 0;
+	uint32_t bits = 0;
+	unsigned n = 0;
 
-	for (unsigned i = 0; version && i < SHIM_SESSION_REGIONS; i++) {
-		if (s->regions[i].version == version && s->regions[i].fd >= 0) {
-			return (int)i;
+	for (unsigned k = 0; version && k < s->gpus * SHIM_SESSION_REGIONS; k++) {
+		uint32_t gpu = k / SHIM_SESSION_REGIONS, i = k % SHIM_SESSION_REGIONS;
+
+		if (s->regions[i].version == version && s->regions[i].fd >= 0 &&
+		    s->regions[i].gpus & 1u << gpu && !(bits & s->regions[i].gpus) &&
+		    n < PROTO_REGIONS) {
+			bits |= 1u << gpu;
+			fds[n++] = s->regions[i].fd;
 		}
 	}
-	return -1;
+	*nfds += n;
+	return bits;
 }
 
 /* Sends the hello. early: the driver has not started, so the devices are unknown. */
 static int send_hello(struct shim_session *s, int sock, bool early)
 {
-	int fds[4] = { s->board_fd, s->stats_fd, -1, -1 }, region = region_in_use(s);
+	int fds[3 + PROTO_REGIONS] = { s->board_fd, s->stats_fd };
 	union proto_message m = { 0 };
 	unsigned nfds = 0;
 
@@ -209,10 +217,7 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 		m.hello.tenant = s->tenant;
 		m.hello.policy_version = load_relaxed(&s->stats->version_in_use);
 		nfds = 2;
-		if (region >= 0) {
-			m.hello.regions = 1;
-			fds[nfds++] = s->regions[region].fd;
-		}
+		m.hello.regions = regions_of(s, m.hello.policy_version, fds + nfds, &nfds);
 		if (s->vgpu.page) {
 			m.hello.accounts = 1;
 			m.hello.account_line = s->vgpu.line;

@@ -9,7 +9,7 @@
 #include "proto/wire.h"
 #include "sched/sched.h"
 
-#define SHIM_SESSION_REGIONS 8u
+#define SHIM_SESSION_REGIONS (3u * PROTO_MAX_GPUS) /* as many as can be prepared */
 
 struct shim_session {
 	int sock; /* owned; -1: not connected; written under sock_mutex, since any thread sends
@@ -28,10 +28,11 @@ struct shim_session {
 	const struct proto_directory *dir; /* NULL while gbpfd is absent */
 	struct {
 		uint64_t version;
-		int fd; /* owned; the tenant's region, handed back when reattaching */
+		uint32_t gpus; /* bits of device ordinals whose instance it belongs to */
+		int fd;	       /* owned; the tenant's region, handed back when reattaching */
 	} regions[SHIM_SESSION_REGIONS];
 	uint32_t next_region;
-	uint64_t last_prepared;
+	uint64_t last_prepared[PROTO_MAX_GPUS]; /* version, by device ordinal */
 	bool stale_versions_dropped; /* versions known only to an earlier gbpfd have been dropped */
 	bool tools_named;	     /* gbpfd has sent all tools of the process's start */
 	bool report_requests;	     /* gbpfd wants a message when a request opens or ends */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -40,11 +41,23 @@ int shim_session_send(struct shim_session *s, union proto_message *m, enum proto
 
 const struct shim_session_probes *shim_session_probes;
 
-static void keep_region(struct shim_session *s, uint64_t version, int fd)
+/* Returns the bits of the device ordinals that have this number. */
+static uint32_t ordinals_of(const struct shim_session *s, uint32_t gpu)
+{
+	uint32_t bits = gpu == PROTO_EVERY_GPU ? UINT32_MAX : 0;
+
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		bits |= s->gpu_index[i] == gpu ? 1u << i : 0;
+	}
+	return bits;
+}
+
+static void keep_region(struct shim_session *s, uint64_t version, uint32_t gpus, int fd)
 {
 	unsigned i = 0;
 
-	while (i < SHIM_SESSION_REGIONS && s->regions[i].version != version) {
+	while (i < SHIM_SESSION_REGIONS &&
+	       (s->regions[i].version != version || !(s->regions[i].gpus & gpus))) {
 		i++;
 	}
 	if (i == SHIM_SESSION_REGIONS) {
@@ -52,12 +65,13 @@ static void keep_region(struct shim_session *s, uint64_t version, int fd)
 	}
 	fd_close(s->regions[i].fd);
 	s->regions[i].version = version;
+	s->regions[i].gpus = gpus;
 	s->regions[i].fd = fd;
 }
 
 static int prepare(struct shim_session *s, union proto_message *m, int fds[8])
 {
-	uint32_t regions = m->version.regions;
+	uint32_t regions = m->version.regions, gpus = ordinals_of(s, m->version.gpu);
 	int region_fds[EBPF_REGIONS] = { -1, -1, -1 };
 	unsigned n = 1;
 
@@ -68,11 +82,15 @@ static int prepare(struct shim_session *s, union proto_message *m, int fds[8])
 		region_fds[EBPF_REGION_TENANT] = fds[n];
 	}
 	POINT("shim.prepare.received");
-	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], region_fds);
+	m->version.status =
+		sched_policy_prepare(s->sched, m->version.version, gpus, fds[0], region_fds);
 	if (m->version.status == 0) {
-		s->last_prepared = m->version.version;
+		for (uint32_t i = 0; i < s->gpus; i++) {
+			s->last_prepared[i] =
+				gpus & 1u << i ? m->version.version : s->last_prepared[i];
+		}
 		if (regions & PROTO_REGION_TENANT) {
-			keep_region(s, m->version.version, fds[n]);
+			keep_region(s, m->version.version, gpus, fds[n]);
 			fds[n] = -1;
 		}
 	}
@@ -81,13 +99,13 @@ static int prepare(struct shim_session *s, union proto_message *m, int fds[8])
 	return proto_send(s->sock, m, PROTO_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
 }
 
-static void drop(struct shim_session *s, uint64_t version)
+static void drop(struct shim_session *s, uint64_t version, uint32_t gpus)
 {
 	POINT("shim.drop.received");
-	sched_policy_drop(s->sched, version);
+	sched_policy_drop(s->sched, version, gpus);
 	POINT("shim.drop.dropped");
 	for (unsigned i = 0; i < SHIM_SESSION_REGIONS; i++) {
-		if (s->regions[i].version == version) {
+		if (s->regions[i].version == version && s->regions[i].gpus & gpus) {
 			s->regions[i].fd = fd_close(s->regions[i].fd);
 			s->regions[i].version = 0;
 		}
@@ -101,7 +119,8 @@ void shim_session_sweep(struct shim_session *s)
 	}
 	for (unsigned i = 0; s->stale_versions_dropped && i < SHIM_SESSION_REGIONS; i++) {
 		if (s->regions[i].fd >= 0 &&
-		    !sched_policy_is_prepared(s->sched, s->regions[i].version)) {
+		    !sched_policy_is_prepared(s->sched, s->regions[i].version,
+					      s->regions[i].gpus)) {
 			s->regions[i].fd = fd_close(s->regions[i].fd);
 			s->regions[i].version = 0;
 		}
@@ -146,7 +165,7 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 	case PROTO_PREPARE:
 		return prepare(s, m, fds);
 	case PROTO_DROP:
-		drop(s, m->version.version);
+		drop(s, m->version.version, ordinals_of(s, m->version.gpu));
 		return 0;
 	case PROTO_BOARD_ADD:
 		add_board(s, &m->board, fds[0]);
@@ -233,7 +252,7 @@ static bool policy_is_awaited(const struct shim_session *s)
 		uint32_t g = s->gpu_index[i];
 		uint64_t version = g < PROTO_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
 
-		if (version && s->last_prepared < version) {
+		if (version && s->last_prepared[i] < version) {
 			return true;
 		}
 	}
@@ -290,7 +309,7 @@ void shim_session_lost(struct shim_session *s)
 		shm_unmap((void *)(uintptr_t)s->dir, PROTO_PAGE_BYTES);
 	}
 	s->dir = NULL;
-	s->last_prepared = 0;
+	memset(s->last_prepared, 0, sizeof(s->last_prepared));
 	s->stale_versions_dropped = false;
 }
 

@@ -238,17 +238,21 @@ static void policies_may_differ_by_gpu(void **state)
 	fake_enter(&f, d, 2, "f");
 	fake_prepare(&f, 0);
 	gbpf_set_timeout(g, 5000);
-	assert_int_equal(gbpf_call(g, "policy.rollback", "{\"version\":1,\"gpu\":3}", -1, NULL),
-			 0); /* f is late, as intended */
+	assert_int_equal(gbpf_call(g, "policy.rollback", "{\"version\":1,\"gpu\":3}", -1, NULL), 0);
 	assert_int_equal(f.dir->version[0], 2);
 	assert_int_equal(f.dir->version[3], 1);
-	close(fake_expect(&f, &m, PROTO_PREPARE));
-	assert_int_equal(m.version.version,
-			 1); /* and version 2 is not dropped, because it is in use */
+	assert_int_equal(gbpf_call(g, "map.list", "{\"version\":1,\"gpu\":3}", -1, NULL), 0);
 	assert_int_equal(gbpf_call(g, "policy.unload", "{\"gpu\":3}", -1, NULL), 0);
-	fake_expect(&f, &m, PROTO_DROP);
-	assert_int_equal(m.version.version, 1);
 	assert_int_equal(f.dir->version[0], 2);
+	assert_int_equal(f.dir->version[3], 0);
+	assert_true(gbpf_call(g, "map.list", "{\"gpu\":3}", -1, NULL) < 0);
+	/* f uses GPU 0 alone, so it has heard of nothing, and version 2 was not dropped. */
+	assert_int_equal(gbpf_policy_load(g, gd_object("plain"), NULL, GBPF_LOAD_SWAP, NULL), 0);
+	close(fake_expect(&f, &m, PROTO_PREPARE));
+	assert_int_equal(m.version.version, 3);
+	assert_int_equal(m.version.gpu, 0);
+	fake_expect(&f, &m, PROTO_DROP);
+	assert_int_equal(m.version.version, 2);
 	gbpf_close(g);
 	fake_leave(&f);
 }

@@ -592,7 +592,7 @@ static void tick_runs_while_a_tenant_is_active_and_writes_tenant_memory(void **s
 	mine = shm_map(f.region_fd, 4096, 1);
 	assert_non_null(mine);
 	/* Element 0 of the tenant's map: counted up by gbpfd. */
-	eventually((add_relaxed(&f.stats->launches, 1u), load_seqcst(&mine[0]) >= 20));
+	eventually((add_relaxed(&f.stats->gpu[0].launches, 1u), load_seqcst(&mine[0]) >= 20));
 	assert_true(gd_number(d, "status", "counters.ticks") >= 20);
 	do { /* no more launches, so ticks end: only a time without one shows that */
 		ticks = gd_number(d, "status", "counters.ticks");
@@ -618,7 +618,7 @@ static void enter_gpu(struct fake *f, struct gd *d, const char *name)
 /* Returns whether gbpfd says that several processes have work on the GPU, after one more launch. */
 static bool is_shared_while_working(struct fake *f)
 {
-	add_relaxed(&f->stats->launches, 1u);
+	add_relaxed(&f->stats->gpu[0].launches, 1u);
 	return load_seqcst(&f->dir->shared_until_ns[f->welcome.gpu_index[0]]) > clock_now_ns();
 }
 

@@ -172,7 +172,7 @@ static void foreign_pages_are_not_taken_over(void **state)
 		memset(&m, 0, sizeof(m));
 		m.hello.flags = PROTO_REATTACH;
 		m.hello.tenant = 5000;
-		m.hello.regions = 1;
+		m.hello.gpus = m.hello.regions = 1;
 		m.hello.policy_version = 12345;
 		assert_int_equal(proto_send(f.sock, &m, PROTO_HELLO, fds, 3), 0);
 		fake_expect(&f, &m, PROTO_REFUSED);

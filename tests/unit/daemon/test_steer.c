@@ -57,6 +57,7 @@ static void open_request(struct fake *f)
 static void work(struct fake *f)
 {
 	store_seqcst(&f->stats->inflight, 1u);
+	store_seqcst(&f->stats->gpu[0].inflight, 1u);
 	store_seqcst(&f->stats->launches, load_seqcst(&f->stats->launches) + 1);
 }
 

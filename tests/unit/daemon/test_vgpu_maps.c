@@ -223,7 +223,7 @@ static void ticks_see_places_and_used_bytes(void **state)
 	fake_prepare(&a.f, 0);
 	store_seqcst(&a.account->line[0][a.line].charged, 3 * MIB);
 	store_seqcst(&a.account->line[0][a.line].overhead, MIB);
-	store_relaxed(&a.f.stats->inflight, 1u); /* it is active, so ticks run */
+	store_relaxed(&a.f.stats->gpu[0].inflight, 1u); /* it is active, so ticks run */
 	eventually(value(d, "MEMPOOL", "0", "used_bytes") == (json_int_t)(3 * MIB));
 	assert_int_equal(value(d, "MEMPOOL", "0", "overhead_bytes"), MIB);
 	eventually(variable(d, "place_of_1") == PROTO_VGPUS);

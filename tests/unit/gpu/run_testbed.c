@@ -264,7 +264,7 @@ void testbed_finish(struct testbed *w)
 	}
 	rig_stop_agent(&w->r);
 	drv_stop();
-	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&w->r.s->inflight)), 0);
+	assert_int_equal(SCHED_ACC_COUNT(sched_inflight(w->r.s)), 0);
 	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	assert_int_equal(load_relaxed(&w->r.s->n_deferred), 0);
 	sched_destroy(w->r.s);

@@ -324,7 +324,7 @@ static void more_launches_than_a_run_takes(void **state)
 
 static uint64_t inflight(struct testbed *w)
 {
-	return SCHED_ACC_COUNT(sched_tally_sum(&w->r.s->inflight));
+	return SCHED_ACC_COUNT(sched_inflight(w->r.s));
 }
 
 /* A stopped launch counts as in flight, whatever the stream says. */

@@ -67,13 +67,23 @@ static void a_hello_has_descriptors_when_it_reattaches(void **state)
 	assert_int_equal(kept(PROTO_HELLO, 1), -EPROTO);
 	assert_int_equal(kept(PROTO_HELLO, 2), 2);
 	assert_int_equal(kept(PROTO_HELLO, 3), 2);
-	m.hello.regions = 1;
+	m.hello.regions = 1; /* of a GPU that it does not have */
+	assert_int_equal(kept(PROTO_HELLO, 4), -EPROTO);
+	m.hello.gpus = 6;
 	assert_int_equal(kept(PROTO_HELLO, 2), -EPROTO);
 	assert_int_equal(kept(PROTO_HELLO, 4), 3);
-	m.hello.regions = 2;
-	assert_int_equal(kept(PROTO_HELLO, 4), -EPROTO);
+	m.hello.regions = 1u << 5 | 1u << 2;
+	assert_int_equal(kept(PROTO_HELLO, 3), -EPROTO);
+	assert_int_equal(kept(PROTO_HELLO, 4), 4);
+	m.hello.regions = 0x3e;
+	m.hello.accounts = 1;
+	assert_int_equal(kept(PROTO_HELLO, 8), 8);
+	m.hello.accounts = 0;
+	m.hello.regions = 0x3f;
+	assert_int_equal(kept(PROTO_HELLO, 8), -EPROTO);
 	m.hello.flags = PROTO_STRICT | PROTO_EARLY;
 	m.hello.regions = 1;
+	m.hello.gpus = 0;
 	assert_int_equal(kept(PROTO_HELLO, 3), 0);
 }
 

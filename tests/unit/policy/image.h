@@ -51,7 +51,7 @@ static inline int image_answering(uint64_t version, int verdict)
 
 static inline int prepare(struct policy *p, uint64_t version, int fd)
 {
-	int err = policy_prepare(p, version, fd, no_regions);
+	int err = policy_prepare(p, version, UINT32_MAX, fd, no_regions);
 
 	if (fd >= 0) {
 		close(fd);

@@ -127,7 +127,7 @@ static void notes_and_failures_are_those_of_the_version_in_use(void **state)
 	assert_int_equal(t.stats.notes_version, 6);
 	assert_int_equal(t.stats.notes[0], 0);
 	assert_int_equal(t.stats.failures[0][0], 0);
-	policy_drop(&t.p, 6);
+	policy_drop(&t.p, 6, UINT32_MAX);
 	t.stats.notes[0] = 4;
 	policy_publish_notes(&t.p, &t.stats);
 	assert_int_equal(t.stats.notes_version, 0);
@@ -162,7 +162,7 @@ static void printed_lines_are_taken_from_all_versions(void **state)
 	}
 	assert_false(policy_take_print(&t.p, 1, text, &version, &dropped, &waits));
 	assert_true(waits); /* for the next second */
-	policy_drop(&t.p, 3);
+	policy_drop(&t.p, 3, UINT32_MAX);
 	assert_false(policy_take_print(&t.p, 1, text, &version, &dropped, &waits));
 	assert_false(waits);
 	policy_finish(&t.p);

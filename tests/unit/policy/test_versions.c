@@ -30,7 +30,7 @@ static void every_gpu_begins_without_a_version(void **state)
 		assert_null(in_force(&t, g));
 	}
 	assert_false(policy_any_prepared(&t.p));
-	assert_false(policy_is_prepared(&t.p, 0));
+	assert_false(policy_is_prepared(&t.p, 0, UINT32_MAX));
 	policy_finish(&t.p);
 }
 
@@ -46,40 +46,133 @@ static void images_are_checked_before_they_count(void **state)
 	assert_int_equal(mapped(&t), 0);
 	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
 	assert_true(policy_any_prepared(&t.p));
-	assert_true(policy_is_prepared(&t.p, 7));
-	assert_false(policy_is_prepared(&t.p, 8));
+	assert_true(policy_is_prepared(&t.p, 7, UINT32_MAX));
+	assert_false(policy_is_prepared(&t.p, 8, UINT32_MAX));
 	assert_int_equal(mapped(&t), 1);
 	policy_finish(&t.p);
 }
 
-static void eight_versions_fit(void **state)
+static void the_number_of_versions_is_limited(void **state)
+{
+	const uint64_t last = POLICY_MAX_PREPARED;
+	struct process t;
+
+	process_init(&t);
+	for (uint64_t v = 1; v <= last; v++) {
+		assert_int_equal(prepare(&t.p, v, image_answering(v, 0)), 0);
+	}
+	assert_int_equal(prepare(&t.p, last + 1, image_answering(last + 1, 0)), -ENOSPC);
+	for (uint64_t v = 1; v <= last; v++) {
+		t.dir.version[0] = v;
+		assert_int_equal(version_in_force(&t, 0), v);
+	}
+	policy_drop(&t.p, 0, UINT32_MAX);
+	policy_drop(&t.p, 77, UINT32_MAX);
+	assert_int_equal(mapped(&t), last);
+	policy_drop(&t.p, last, UINT32_MAX);
+	assert_int_equal(mapped(&t), last - 1);
+	assert_false(policy_is_prepared(&t.p, last, UINT32_MAX));
+	assert_true(policy_is_prepared(&t.p, 1, UINT32_MAX));
+	assert_int_equal(prepare(&t.p, last + 1, image_answering(last + 1, 0)), 0);
+	t.dir.version[0] = last + 1;
+	assert_int_equal(version_in_force(&t, 0), last + 1);
+	for (uint64_t v = 1; v <= last + 1; v++) {
+		policy_drop(&t.p, v, UINT32_MAX);
+	}
+	assert_false(policy_any_prepared(&t.p));
+	assert_int_equal(mapped(&t), 0);
+	policy_finish(&t.p);
+}
+
+/* An instance whose submit answers `verdict`. */
+static int prepare_for(struct process *t, uint64_t version, uint32_t gpus, int verdict)
+{
+	int fd = image_answering(version, verdict);
+	int err = policy_prepare(&t->p, version, gpus, fd, no_regions);
+
+	close(fd);
+	return err;
+}
+
+static uint64_t verdict_on(struct process *t, uint32_t gpu)
+{
+	struct policy_result r = { .verdict = UINT64_MAX };
+	struct gbpf_submit_ctx c = { 0 };
+
+	(void)policy_hook_call(&t->p, gpu, POLICY_HOOK_submit, &c, &r);
+	return r.verdict;
+}
+
+static void each_gpu_has_its_instance(void **state)
 {
 	struct process t;
 
 	process_init(&t);
-	for (uint64_t v = 1; v <= 8; v++) {
-		assert_int_equal(prepare(&t.p, v, image_answering(v, 0)), 0);
-	}
-	assert_int_equal(prepare(&t.p, 9, image_answering(9, 0)), -ENOSPC);
-	for (uint64_t v = 1; v <= 8; v++) {
-		t.dir.version[0] = v;
-		assert_int_equal(version_in_force(&t, 0), v);
-	}
-	policy_drop(&t.p, 0);
-	policy_drop(&t.p, 77);
-	assert_int_equal(mapped(&t), 8);
-	policy_drop(&t.p, 8);
-	assert_int_equal(mapped(&t), 7);
-	assert_false(policy_is_prepared(&t.p, 8));
-	assert_true(policy_is_prepared(&t.p, 1));
-	assert_int_equal(prepare(&t.p, 9, image_answering(9, 0)), 0);
-	t.dir.version[0] = 9;
-	assert_int_equal(version_in_force(&t, 0), 9);
-	for (uint64_t v = 1; v <= 9; v++) {
-		policy_drop(&t.p, v);
-	}
-	assert_false(policy_any_prepared(&t.p));
-	assert_int_equal(mapped(&t), 0);
+	t.dir.version[0] = t.dir.version[1] = t.dir.version[2] = t.dir.version[3] = 5;
+	assert_int_equal(prepare_for(&t, 5, 0, 9), -EINVAL);
+	assert_int_equal(prepare_for(&t, 5, 1u << 1, 11), 0);
+	assert_null(in_force(&t, 0));
+	assert_int_equal(verdict_on(&t, 1), 11);
+	assert_int_equal(prepare_for(&t, 5, 1u << 0, 10), 0);
+	assert_int_equal(prepare_for(&t, 5, 1u << 2 | 1u << 3, 12), 0);
+	assert_int_equal(verdict_on(&t, 0), 10);
+	assert_int_equal(verdict_on(&t, 1), 11);
+	assert_int_equal(verdict_on(&t, 2), 12);
+	assert_int_equal(verdict_on(&t, 3), 12);
+	assert_true(policy_is_prepared(&t.p, 5, 1u << 2));
+	assert_false(policy_is_prepared(&t.p, 5, 1u << 4));
+
+	/* One that is prepared again is replaced alone. */
+	assert_int_equal(prepare_for(&t, 5, 1u << 1, 21), 0);
+	assert_int_equal(mapped(&t), 3);
+	assert_int_equal(verdict_on(&t, 0), 10);
+	assert_int_equal(verdict_on(&t, 1), 21);
+
+	policy_drop(&t.p, 5, 1u << 0);
+	assert_null(in_force(&t, 0));
+	assert_int_equal(verdict_on(&t, 1), 21);
+	policy_drop(&t.p, 5, 1u << 3);
+	assert_null(in_force(&t, 2));
+	assert_int_equal(mapped(&t), 1);
+	policy_finish(&t.p);
+}
+
+/* The entry that a GPU has found last becomes another GPU's. */
+static void the_instance_of_another_gpu_is_not_used(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	t.dir.version[0] = t.dir.version[1] = 5;
+	assert_int_equal(prepare_for(&t, 5, 1u << 1, 11), 0);
+	assert_int_equal(verdict_on(&t, 1), 11);
+	policy_drop(&t.p, 5, 1u << 1);
+	assert_int_equal(prepare_for(&t, 5, 1u << 0, 10), 0);
+	assert_int_equal(verdict_on(&t, 0), 10);
+	/* As a thread does that found the entry just before it was dropped. */
+	t.p.gpu[1].hint = t.p.gpu[0].hint;
+	assert_null(in_force(&t, 1));
+	t.dir.version[1] = 6; /* not prepared: the one in use stays, which is none */
+	assert_null(in_force(&t, 1));
+	policy_finish(&t.p);
+}
+
+static void notes_of_instances_are_summed(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	t.dir.version[0] = t.dir.version[1] = 5;
+	assert_int_equal(prepare_for(&t, 5, 1u << 0, 0), 0);
+	assert_int_equal(prepare_for(&t, 5, 1u << 1, 0), 0);
+	(void)verdict_on(&t, 0);
+	t.p.prepared[0].policy.env.notes[3] = 40;
+	t.p.prepared[1].policy.env.notes[3] = 2;
+	t.p.prepared[1].failures[POLICY_HOOK_submit][PROTO_FAILED_HELPER] = 7;
+	policy_publish_notes(&t.p, &t.stats);
+	assert_int_equal(t.stats.notes_version, 5);
+	assert_int_equal(t.stats.notes[3], 42);
+	assert_int_equal(t.stats.failures[POLICY_HOOK_submit][PROTO_FAILED_HELPER], 7);
 	policy_finish(&t.p);
 }
 
@@ -116,7 +209,7 @@ static void a_dropped_version_stays_mapped_for_those_inside(void **state)
 	while (!load_seqcst(&in)) {
 		sched_yield();
 	}
-	policy_drop(&t.p, 5);
+	policy_drop(&t.p, 5, UINT32_MAX);
 	assert_int_equal(mapped(&t), 1);
 	assert_false(policy_any_prepared(&t.p));
 	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
@@ -159,7 +252,7 @@ static void the_end_unmaps_dropped_versions_too(void **state)
 	while (!load_seqcst(&in)) {
 		sched_yield();
 	}
-	policy_drop(&t.p, 5);
+	policy_drop(&t.p, 5, UINT32_MAX);
 	assert_true(image_is_mapped());
 	store_seqcst(&out, 1u);
 	pthread_join(th, NULL);
@@ -236,7 +329,7 @@ static void a_dropped_version_is_in_force_nowhere(void **state)
 		t.dir.version[g] = g % 2 ? 6 : 5;
 		assert_int_equal(version_in_force(&t, g), g % 2 ? 6 : 5);
 	}
-	policy_drop(&t.p, 5);
+	policy_drop(&t.p, 5, UINT32_MAX);
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		assert_int_equal(t.p.gpu[g].hint, g % 2 ? 1 : POLICY_NONE);
 		assert_int_equal(version_in_force(&t, g), g % 2 ? 6 : 0);
@@ -299,15 +392,17 @@ static void versions_of_a_lost_gbpfd_go_when_the_new_one_has_prepared_its_own(vo
 	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
 	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
 	assert_true(policy_sweep(&t.p)); /* nothing is in force, and nothing was lost */
-	assert_true(policy_is_prepared(&t.p, 5) && policy_is_prepared(&t.p, 6));
+	assert_true(policy_is_prepared(&t.p, 5, UINT32_MAX) &&
+		    policy_is_prepared(&t.p, 6, UINT32_MAX));
 	t.p.life = 1;
 	t.dir.version[15] = 5;
 	assert_false(policy_sweep(&t.p));
 	t.p.gpu[15].index = PROTO_MAX_GPUS; /* unknown to this gbpfd: does not count */
 	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
 	assert_true(policy_sweep(&t.p));
-	assert_false(policy_is_prepared(&t.p, 5) || policy_is_prepared(&t.p, 6));
-	assert_true(policy_is_prepared(&t.p, 7));
+	assert_false(policy_is_prepared(&t.p, 5, UINT32_MAX) ||
+		     policy_is_prepared(&t.p, 6, UINT32_MAX));
+	assert_true(policy_is_prepared(&t.p, 7, UINT32_MAX));
 	t.p.gpu[15].index = 15;
 	t.dir.version[15] = 8; /* in force, but not prepared at all */
 	assert_false(policy_sweep(&t.p));
@@ -321,7 +416,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_gpu_begins_without_a_version),
 		cmocka_unit_test(images_are_checked_before_they_count),
-		cmocka_unit_test(eight_versions_fit),
+		cmocka_unit_test(the_number_of_versions_is_limited),
+		cmocka_unit_test(each_gpu_has_its_instance),
+		cmocka_unit_test(the_instance_of_another_gpu_is_not_used),
+		cmocka_unit_test(notes_of_instances_are_summed),
 		cmocka_unit_test(a_dropped_version_stays_mapped_for_those_inside),
 		cmocka_unit_test(the_end_unmaps_dropped_versions_too),
 		cmocka_unit_test(a_version_that_comes_again_replaces_its_entry),

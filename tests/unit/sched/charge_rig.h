@@ -43,7 +43,7 @@ static inline void finish(struct clocked *c)
 {
 	sched_queue_close(c->q);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(sched_tally_sum(&c->r.s->inflight), 0);
+	assert_int_equal(sched_inflight(c->r.s), 0);
 	clocked_finish(c);
 	regions_free(&maps);
 }

@@ -210,7 +210,7 @@ int rig_policy_prepare(struct rig *r, uint64_t version, const struct prog *progs
 	}
 	fd = ebpf_image_build(&h, defs, all, NULL, 0);
 	assert_true(fd >= 0);
-	ret = sched_policy_prepare(r->s, version, fd, maps ? maps->fd : none);
+	ret = sched_policy_prepare(r->s, version, UINT32_MAX, fd, maps ? maps->fd : none);
 	close(fd);
 	return ret;
 }

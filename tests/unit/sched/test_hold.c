@@ -316,7 +316,7 @@ static void a_swap_ends_holds_of_the_old_version(void **state)
 	POLICY_USE(&r, 1, always_hold);
 	pthread_create(&th, NULL, launch_once, &t);
 	POLICY_USE(&r, 2, always_go);
-	sched_policy_drop(r.s, 1);
+	sched_policy_drop(r.s, 1, UINT32_MAX);
 	pthread_join(th, NULL);
 	assert_int_equal(r.stats.limit_hits, 0);
 	rig_finish(&r);

@@ -101,7 +101,7 @@ static void use(uint64_t version, bool compiled)
 	assert_true(!compiled || at >= 0);
 	fd = ebpf_image_build(&h, NULL, code, compiled ? machine : NULL, compiled ? bytes : 0);
 	assert_true(fd >= 0);
-	assert_int_equal(sched_policy_prepare(r.s, version, fd, none), 0);
+	assert_int_equal(sched_policy_prepare(r.s, version, UINT32_MAX, fd, none), 0);
 	close(fd);
 	assert_int_equal(prepared(version)->policy.entry[POLICY_HOOK_submit] != NULL, compiled);
 	prepared(version)->policy.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = interrupted;
@@ -139,7 +139,7 @@ static void finish(void)
 static void drops_at_once(uint64_t version, uint64_t next, bool compiled)
 {
 	use(next, compiled);
-	sched_policy_drop(r.s, version);
+	sched_policy_drop(r.s, version, UINT32_MAX);
 	assert_null(prepared(version));
 	assert_int_equal(mapped_versions(), 1);
 }
@@ -295,14 +295,14 @@ static void a_thread_that_left_by_longjmp_and_runs_keeps_its_version(bool compil
 	pthread_create(&t.id, NULL, torn_thread, &t);
 	torn_await(&t, 1);
 	use(2, compiled);
-	sched_policy_drop(r.s, 1);
+	sched_policy_drop(r.s, 1, UINT32_MAX);
 	assert_null(prepared(1));
 	assert_int_equal(mapped_versions(), 2);
 	store_release(&t.spin, 0u);
 	torn_set(&t, 2);
 	pthread_join(t.id, NULL);
 	use(3, compiled);
-	sched_policy_drop(r.s, 2);
+	sched_policy_drop(r.s, 2, UINT32_MAX);
 	assert_int_equal(mapped_versions(), 1);
 	finish();
 }

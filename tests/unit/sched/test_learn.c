@@ -58,7 +58,7 @@ static void one_finish(struct one *o)
 {
 	sched_queue_close(o->q);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(sched_tally_sum(&o->r.s->inflight), 0);
+	assert_int_equal(sched_inflight(o->r.s), 0);
 	rig_finish(&o->r);
 	regions_free(&o->m);
 }
@@ -356,12 +356,12 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	for (int i = 0; i < 200; i++) { /* more launches than the ring has entries */
 		launch(&o, 100000);
 	}
-	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&o.r.s->inflight)), 200);
-	assert_int_equal(SCHED_ACC_NS(sched_tally_sum(&o.r.s->inflight)), 200 * 100000);
+	assert_int_equal(SCHED_ACC_COUNT(sched_inflight(o.r.s)), 200);
+	assert_int_equal(SCHED_ACC_NS(sched_inflight(o.r.s)), 200 * 100000);
 	fake_finish(&o.fq);
 	do {
 		(void)sched_agent_step(o.r.s);
-	} while (sched_tally_sum(&o.r.s->inflight));
+	} while (sched_inflight(o.r.s));
 	assert_int_equal(o.m.tenant[1], 201);
 	assert_in_range(o.m.tenant[0], 201 * 99000, 201 * 101000);
 	assert_int_equal(o.r.stats.launches, 201);
@@ -397,10 +397,10 @@ static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **stat
 		launch(&o, 1000);
 	}
 	assert_true(sched_agent_step(o.r.s) <= SCHED_PENDING_POLL_NS);
-	assert_true(sched_tally_sum(&o.r.s->inflight) != 0);
+	assert_true(sched_inflight(o.r.s) != 0);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
-	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
+	assert_int_equal(sched_inflight(o.r.s), 0);
 	assert_int_equal(o.m.tenant[1], 41);
 	one_finish(&o);
 }
@@ -420,7 +420,7 @@ static void an_unprepared_queue_is_prepared_first(void **state)
 	assert_int_equal(pthread_mutex_trylock(&o.q->issue.lock), 0);
 	pthread_mutex_unlock(&o.q->issue.lock);
 	assert_false(sched_queue_deferred(o.q));
-	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
+	assert_int_equal(sched_inflight(o.r.s), 0);
 	assert_int_equal(fake_live_markers, 0);
 	launch_in_chain(&o, 1000);
 	fake_finish(&o.fq);
@@ -439,11 +439,11 @@ static void refused_launches_and_captures_leave_no_trace(void **state)
 	assert_true(ticket.sample.event != NULL);
 	ticket_end(false);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(sched_tally_sum(&o.r.s->inflight), 0);
+	assert_int_equal(sched_inflight(o.r.s), 0);
 	o.fq.refuse_marks = 1;
 	launch(&o, 1000);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(SCHED_ACC_COUNT(sched_tally_sum(&o.r.s->inflight)), 1);
+	assert_int_equal(SCHED_ACC_COUNT(sched_inflight(o.r.s)), 1);
 	one_finish(&o);
 }
 

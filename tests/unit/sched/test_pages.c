@@ -99,7 +99,7 @@ static void idle_until_something_has_to_be_decided(void **state)
 	assert_true(sched_idle(c.r.s));
 	sched_set_off(c.r.s, false);
 	assert_false(sched_idle(c.r.s));
-	sched_policy_drop(c.r.s, 1);
+	sched_policy_drop(c.r.s, 1, UINT32_MAX);
 	assert_true(sched_idle(c.r.s));
 	c.r.s->latency_queues = 1;
 	sched_update_active(c.r.s);

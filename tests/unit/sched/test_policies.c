@@ -83,7 +83,8 @@ static void unload(struct loaded *p)
 
 static void use(struct rig *r, struct loaded *p, uint64_t version)
 {
-	assert_int_equal(sched_policy_prepare(r->s, version, p->built->image_fd, p->fd), 0);
+	assert_int_equal(sched_policy_prepare(r->s, version, UINT32_MAX, p->built->image_fd, p->fd),
+			 0);
 	r->dir.version[0] = version;
 }
 
@@ -129,9 +130,9 @@ static void fifo_lets_everything_go(void **state)
 
 	one_init(&o, FIFO, GBPF_CLASS_BATCH);
 	o.r.other.gpu[0].open = 1;
-	sched_tally_set(&o.r.s->inflight, SCHED_ACC(100, 100000000));
+	sched_tally_set(&o.r.s->gpu[0].inflight, SCHED_ACC(100, 100000000));
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
-	sched_tally_set(&o.r.s->inflight, 0);
+	sched_tally_set(&o.r.s->gpu[0].inflight, 0);
 	one_finish(&o);
 }
 
@@ -159,12 +160,12 @@ static void lc_first_bounds_work_in_flight(void **state)
 
 	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
 	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* a single launch may always run */
-	sched_tally_set(&o.r.s->inflight, SCHED_ACC(1, 500000));
+	sched_tally_set(&o.r.s->gpu[0].inflight, SCHED_ACC(1, 500000));
 	assert_int_equal(ask(o.q, 500000).verdict, GBPF_GO);
-	sched_tally_set(&o.r.s->inflight, SCHED_ACC(2, 1000000));
+	sched_tally_set(&o.r.s->gpu[0].inflight, SCHED_ACC(2, 1000000));
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
 	assert_int_equal(ask(o.q, 0).verdict, GBPF_HOLD);
-	sched_tally_set(&o.r.s->inflight, 0);
+	sched_tally_set(&o.r.s->gpu[0].inflight, 0);
 	one_finish(&o);
 }
 
@@ -372,11 +373,11 @@ static void fair_bounds_work_in_flight(void **state)
 	struct fair f;
 
 	fair_init(&f, &a, &b);
-	sched_tally_set(&a.r.s->inflight, SCHED_ACC(8, 8000000));
+	sched_tally_set(&a.r.s->gpu[0].inflight, SCHED_ACC(8, 8000000));
 	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_HOLD);
-	sched_tally_set(&a.r.s->inflight, SCHED_ACC(1, 50000000));
+	sched_tally_set(&a.r.s->gpu[0].inflight, SCHED_ACC(1, 50000000));
 	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_HOLD);
-	sched_tally_set(&a.r.s->inflight, 0);
+	sched_tally_set(&a.r.s->gpu[0].inflight, 0);
 	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_GO);
 	fair_finish(&f);
 }

@@ -252,7 +252,7 @@ static void own_work_is_looked_at_often(void **state)
 		a.c.r.s->wait_cap_ns = 2 * MS;
 		sched_set_limits(a.c.r.s, 10 * MS, 0);
 		if (i) {
-			sched_tally_add(&a.c.r.s->inflight, SCHED_ACC(1, 0));
+			sched_tally_add(&a.c.r.s->gpu[0].inflight, SCHED_ACC(1, 0));
 		}
 		counts_sleeps = true;
 		slept_ns = 0;

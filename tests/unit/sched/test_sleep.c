@@ -83,7 +83,7 @@ static void arrive(void)
 	} else if (arrives == RUN_BEGAN) {
 		s->n_runs = 1;
 	} else if (arrives == LAUNCHED) {
-		sched_tally_add(&s->inflight, SCHED_ACC(1, 0));
+		sched_tally_add(&s->gpu[0].inflight, SCHED_ACC(1, 0));
 	}
 }
 
@@ -210,7 +210,7 @@ static void work_in_flight_is_shown(void **state)
 	struct clocked c;
 
 	clocked_init(&c, GBPF_CLASS_BATCH);
-	sched_tally_add(&c.r.s->inflight, SCHED_ACC(3, 4800));
+	sched_tally_add(&c.r.s->gpu[0].inflight, SCHED_ACC(3, 4800));
 	c.r.s->submit_calls = 6;
 	(void)sched_stats_publish(c.r.s, clocked_now);
 	assert_int_equal(c.r.stats.inflight, 3);

@@ -102,7 +102,7 @@ static void swaps_under_load_mix_nothing(void **state)
 		if (v > 1) {
 			uint64_t before = load_relaxed(&t[0].calls);
 
-			sched_policy_drop(r.s, v - 1);
+			sched_policy_drop(r.s, v - 1, UINT32_MAX);
 			regions_free(&m[(v - 1) % 2]);
 			while (load_relaxed(&t[0].calls) == before) {
 				sched_yield();
@@ -117,7 +117,7 @@ static void swaps_under_load_mix_nothing(void **state)
 	}
 	assert_int_equal(r.stats.verdict_errors, 0);
 	assert_int_equal(r.stats.version_in_use, 100);
-	sched_policy_drop(r.s, 100);
+	sched_policy_drop(r.s, 100, UINT32_MAX);
 	assert_false(mapped("gbpf-image"));
 	regions_free(&m[0]);
 	rig_finish(&r);
@@ -149,7 +149,7 @@ static void an_unprepared_version_leaves_the_one_in_use(void **state)
 	r.dir.version[0] = 6;
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
-	sched_policy_drop(r.s, 5);
+	sched_policy_drop(r.s, 5, UINT32_MAX);
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 0);
 	r.dir.version[0] = 0;
@@ -166,15 +166,15 @@ static void preparing_is_bounded_and_checked(void **state)
 
 	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
 	assert_true(sched_idle(r.s));
-	assert_true(sched_policy_prepare(r.s, 1, -1, none) < 0);
+	assert_true(sched_policy_prepare(r.s, 1, UINT32_MAX, -1, none) < 0);
 	assert_true(sched_idle(r.s));
-	for (uint64_t v = 1; v <= 8; v++) {
+	for (uint64_t v = 1; v <= POLICY_MAX_PREPARED; v++) {
 		assert_int_equal(rig_policy_prepare(&r, v, &p, 1, NULL), 0);
 	}
 	assert_false(sched_idle(r.s));
-	assert_true(rig_policy_prepare(&r, 9, &p, 1, NULL) < 0);
-	for (uint64_t v = 1; v <= 8; v++) {
-		sched_policy_drop(r.s, v);
+	assert_true(rig_policy_prepare(&r, POLICY_MAX_PREPARED + 1, &p, 1, NULL) < 0);
+	for (uint64_t v = 1; v <= POLICY_MAX_PREPARED; v++) {
+		sched_policy_drop(r.s, v, UINT32_MAX);
 	}
 	assert_true(sched_idle(r.s));
 	rig_finish(&r);
@@ -258,13 +258,13 @@ static void versions_of_a_lost_gbpfd_are_swept(void **state)
 	again.version[0] = 5;
 	sched_set_pages(r.s, &again, &r.own, &r.stats, gpus);
 	assert_false(sched_policy_sweep(r.s)); /* the new gbpfd has not prepared version 5 yet */
-	assert_true(sched_policy_is_prepared(r.s, 6));
+	assert_true(sched_policy_is_prepared(r.s, 6, UINT32_MAX));
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
 	assert_int_equal(rig_policy_prepare(&r, 5, &p, 1, NULL), 0);
 	assert_true(sched_policy_sweep(r.s));
-	assert_false(sched_policy_is_prepared(r.s, 6));
-	assert_true(sched_policy_is_prepared(r.s, 5));
+	assert_false(sched_policy_is_prepared(r.s, 6, UINT32_MAX));
+	assert_true(sched_policy_is_prepared(r.s, 5, UINT32_MAX));
 	assert_int_equal(images(), one);
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
@@ -302,7 +302,7 @@ static void the_page_shows_the_notes_of_the_version_in_use(void **state)
 	assert_int_equal(r.stats.notes_version, 6);
 	assert_int_equal(r.stats.notes[3], 5); /* another version begins at 0 */
 
-	sched_policy_drop(r.s, 6);
+	sched_policy_drop(r.s, 6, UINT32_MAX);
 	sched_stats_publish(r.s, clock_now_ns());
 	assert_int_equal(r.stats.notes_version, 0); /* of no version */
 	rig_finish(&r);

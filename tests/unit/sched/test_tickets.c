@@ -16,7 +16,7 @@ static void expect_no_trace(struct clocked *c)
 	pthread_mutex_unlock(&c->q->issue.lock);
 	assert_int_equal(c->q->entered, c->q->left);
 	assert_int_equal(sched_tally_sum(&c->q->total), 0);
-	assert_int_equal(sched_tally_sum(&c->r.s->inflight), 0);
+	assert_int_equal(sched_inflight(c->r.s), 0);
 	assert_int_equal(c->q->run.draining, 0);
 }
 
@@ -60,7 +60,7 @@ static void a_launch_that_goes_is_at_the_gate_until_its_end(void **state)
 	assert_int_equal(c.l.est_ns, 1600);
 	assert_int_equal(c.l.begin_ns, clocked_now);
 	assert_int_equal(sched_tally_sum(&c.q->total), SCHED_ACC(1, 1600));
-	assert_int_equal(sched_tally_sum(&c.r.s->inflight), SCHED_ACC(1, 1600));
+	assert_int_equal(sched_inflight(c.r.s), SCHED_ACC(1, 1600));
 	ticket_end(false);
 	expect_no_trace(&c);
 	run_device_finish(&c);

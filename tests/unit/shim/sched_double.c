@@ -405,12 +405,13 @@ bool sched_board_remove(struct sched *s, uint32_t slot)
 	return true;
 }
 
-int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
+int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
+			 const int region_fds[3])
 {
 	return 0;
 }
 
-bool sched_policy_is_prepared(const struct sched *s, uint64_t version)
+bool sched_policy_is_prepared(const struct sched *s, uint64_t version, uint32_t gpus)
 {
 	return true;
 }
@@ -420,7 +421,7 @@ bool sched_policy_sweep(struct sched *s)
 	return true;
 }
 
-void sched_policy_drop(struct sched *s, uint64_t version)
+void sched_policy_drop(struct sched *s, uint64_t version, uint32_t gpus)
 {
 }
 

@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+# Policies on several GPUs: each GPU by itself, on a soft GPU in virtual time.
+
+load helpers
+load share_helpers
+
+# Those that hold launches of other programs, each in its way. Under `fifo`, which holds none, a and b use 93 to 96 %: the rest is
+# what a program takes to launch again when its kernels have ended.
+HOLDING='fair cfs shares credit band2 queue_shares harvest auto vgpu_auto'
+
+begin() { # POLICY
+	virtual_time
+	start_soft --gpus 2
+	start_daemon
+	gbpf policy swap "$1" >/dev/null
+}
+
+# launcher_on GPU NAME [OPTION of run...]: a program whose kernels of 1 ms follow one another, at most four launched ahead.
+launcher_on() {
+	CUDA_VISIBLE_DEVICES=$1 launcher "$2" 'keep 1000000 1000 4' "${@:3}"
+}
+
+# loads: sets load_a and load_b to the parts of the time in which a and b use their GPUs, over 0.08 s.
+loads() {
+	local before after
+	kill -STOP "$virtual_time_pid"
+	read -ra before <<<"$(statistics busy_ns "$pid_a" "$pid_b") $(virtual_ns)"
+	kill -CONT "$virtual_time_pid"
+	eventually passed "$((before[2] + 80000000))"
+	kill -STOP "$virtual_time_pid"
+	read -ra after <<<"$(statistics busy_ns "$pid_a" "$pid_b") $(virtual_ns)"
+	kill -CONT "$virtual_time_pid"
+	load_a=$((100 * (after[0] - before[0]) / (after[2] - before[2])))
+	load_b=$((100 * (after[1] - before[1]) / (after[2] - before[2])))
+}
+passed() { (($(virtual_ns) >= $1)); }
+
+# unslowed NAME...: these loads are as on a GPU of one's own, under each of the policies. As competitors for one GPU they would be at
+# most a half.
+unslowed() {
+	local policy name slowed=
+	for policy in $HOLDING; do
+		gbpf policy swap "$policy" >/dev/null
+		loads
+		echo "$policy: $load_a %, $load_b %"
+		for name; do
+			(($name >= 75)) || slowed+=" $policy"
+		done
+	done
+	[ -z "$slowed" ]
+}
+
+@test "programs on different GPUs do not slow each other" {
+	begin fifo
+	launcher_on 0 a
+	launcher_on 1 b
+	unslowed load_a load_b
+}
+
+@test "batch on one GPU does not notice requests on the other" {
+	begin fifo
+	launcher_on 0 a --class latency
+	launcher_on 1 b --class batch
+	unslowed load_b
+}
+
+@test "a virtual GPU has its share of each GPU" {
+	begin vgpu_auto
+	gbpf vgpu create half --compute 50 >/dev/null
+	launcher_on 0 a --vgpu half
+	launcher_on 1 b --vgpu half
+	eventually has_used "$pid_a" 50
+	eventually has_used "$pid_b" 50
+	loads
+	echo "$load_a %, $load_b %"
+	((load_a >= 40 && load_a <= 54 && load_b >= 40 && load_b <= 54)) # of the sum it would be 25 %
+}
+
+@test "gbpf map shows and changes the maps of each GPU" {
+	begin shares
+	launcher_on 0 a
+	launcher_on 1 b
+	run gbpf map list
+	[[ "$output" == *"On GPU 0; each of GPUs 0, 1 has its own: --gpu."* ]]
+	run gbpf map list --gpu 1
+	[ "$status" -eq 0 ]
+	[[ "$output" != *"each of GPUs"* ]]
+	run gbpf map list --gpu 2
+	[ "$status" -eq 5 ]
+	[[ "$output" == *"no policy is active on GPU 2"* ]]
+}
