@@ -208,3 +208,11 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	[ "$status" -eq 1 ]
 	nothing_left
 }
+
+@test "gpu/gpus swaps the policies under two programs, and compares each with the program without gBPF" {
+	script gpus --parts independent,share --policies fifo,cfs --seconds 0.2
+	[ "$status" -eq 0 ]
+	rows '[(x["kind"], x["policy"]) for x in r] == [("independent", p) for p in ("", "cfs", "fifo")] + [("share", p) for p in ("", "vgpu_auto")]'
+	rows 'all(abs(x["part"][i] - x["rate"][i] / r[0 if x["kind"] == "independent" else 3]["rate"][i]) < 1e-9 for x in r if x["policy"] for i in (0, 1))'
+	nothing_left
+}
