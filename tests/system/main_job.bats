@@ -29,7 +29,7 @@ load helpers
 	mkdir "$GBPF_RUNTIME_DIR/tmp"
 	export TMPDIR=$GBPF_RUNTIME_DIR/tmp # where it keeps what it starts with
 	run --separate-stderr "$GBPF_PREFIX/lib/gbpf/demo" --device soft --requests 40 --out "$GBPF_RUNTIME_DIR" --json
-	echo "$output"
+	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	python3 -c 'import json, sys
 sys.exit(not 0 < json.loads(sys.argv[1])["p99_lc_first_over_fair"])' "$output"

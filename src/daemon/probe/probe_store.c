@@ -12,7 +12,7 @@
 #include "base/point.h"
 #include "daemon/policy/policy_store.h"
 
-enum what { STORE, CHANGE, REMOVE };
+enum what { STORE, CHANGE, REMOVE, ANSWER };
 
 struct store_job {
 	struct daemon_job job; /* first */
@@ -88,6 +88,9 @@ static void work(struct daemon_job *job)
 	char file[32];
 
 	snprintf(file, sizeof(file), "%u.json", j->id);
+	if (j->what == ANSWER) {
+		return; /* what was submitted before has been written */
+	}
 	if (j->what == REMOVE) {
 		daemon_store_delete_files(dir, j->id);
 	} else if (!j->meta) {
@@ -122,7 +125,7 @@ static void drop(struct daemon_job *job)
 {
 	struct store_job *j = (struct store_job *)job;
 
-	if (j->what != STORE && !j->is_stored) {
+	if (j->what != STORE && j->what != ANSWER && !j->is_stored) {
 		work(job);
 	}
 	finish(job);
@@ -150,6 +153,8 @@ static void done(struct daemon_job *job)
 	}
 	if (j->what == STORE) {
 		answer(j->d, j->result, !j->err, j->conn, j->call);
+	} else if (j->what == ANSWER) {
+		daemon_control_answer(j->d, j->conn, j->call, j->result, NULL, 1);
 	}
 	finish(job);
 }
@@ -209,4 +214,23 @@ void daemon_probe_store_remove(struct daemon_probe *p)
 {
 	submit(p, REMOVE);
 	p->stored = false;
+}
+
+void daemon_probe_store_answer(struct daemon *d, json_t *result, uint64_t conn, json_int_t call)
+{
+	struct store_job *j = conn ? calloc(1, sizeof(*j)) : NULL;
+
+	if (!j) {
+		daemon_control_answer(d, conn, call, result, NULL, 1);
+		json_decref(result);
+		return;
+	}
+	j->job = (struct daemon_job){ .work = work, .done = done, .drop = drop };
+	j->d = d;
+	j->what = ANSWER;
+	j->result = result;
+	j->conn = conn;
+	j->call = call;
+	buf_init(&j->object);
+	daemon_job_thread_submit(&d->worker, &j->job);
 }

@@ -67,11 +67,13 @@ static void answer(struct daemon *d, const struct daemon_probe_wait *w, json_t *
 	json_decref(result);
 }
 
+/* A gbpfd that is killed after the answer must not attach the tool again. */
 static void answer_end(const struct daemon_probe_wait *w)
 {
-	answer(w->p->d, w,
-	       json_pack("{s:I,s:s,s:i}", "id", (json_int_t)w->p->id, "name", w->p->name, "late",
-			 (int)count_pending(w)));
+	json_t *result = json_pack("{s:I,s:s,s:i}", "id", (json_int_t)w->p->id, "name", w->p->name,
+				   "late", (int)count_pending(w));
+
+	daemon_probe_store_answer(w->p->d, result, w->conn, w->call);
 }
 
 static void answer_drain(const struct daemon_probe_wait *w)

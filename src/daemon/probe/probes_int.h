@@ -202,6 +202,9 @@ void daemon_probe_store(struct daemon_probe *p, json_t *result, uint64_t conn, j
 /* Stores changed settings, or removes it, if it is stored. */
 void daemon_probe_store_change(struct daemon_probe *p);
 void daemon_probe_store_remove(struct daemon_probe *p);
+/* Answers the connection (0: none) with result, taken, when what was stored or removed before is on
+ * disk. */
+void daemon_probe_store_answer(struct daemon *d, json_t *result, uint64_t conn, json_int_t call);
 
 /* probe_restore.c */
 /* Returns the process with this number, with pid 0 if it cannot be seen. */
