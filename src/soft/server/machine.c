@@ -144,10 +144,7 @@ void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *o
 	for (unsigned i = 0; i < machine->opt.gpus; i++) {
 		struct softd_gpu *gpu = &machine->gpus[i];
 
-		if (gpu == own) {
-			continue;
-		}
-		if (gpu->running_blocks == 0 && softd_gpu_has_blocks(gpu)) {
+		if (gpu != own && gpu->running_blocks == 0 && softd_gpu_has_blocks(gpu)) {
 			softd_gpu_wake(gpu);
 		}
 		if (gpu->waiting_engines && softd_gpu_has_copies(gpu)) {

@@ -124,7 +124,8 @@ void softd_machine_kick(struct softd_machine *machine);
 /* Runs one turn over rings and streams. Sets *any if there may be more to do. Caller holds the
  * lock, as for all functions below unless stated otherwise. */
 void softd_machine_progress(struct softd_machine *machine, bool *any);
-/* Wakes threads of GPUs other than own (NULL: of all GPUs) that have work. */
+/* Wakes the engines of all GPUs, and the workers of GPUs other than own (NULL: of all), that have
+ * work. */
 void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *own);
 /* Fills in statistics. Takes the lock. */
 void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret);

@@ -547,6 +547,52 @@ static void the_copy_bandwidth_is_kept(void **state)
 	with_server(plain);
 }
 
+/* Copies that come while the engine is idle, or just becomes so, at any moment of a worker's loop.
+ */
+static void idle_engine_program(void *arg)
+{
+	CUevent done;
+	CUdeviceptr p;
+	CUstream s;
+
+	(void)arg;
+	rig_context();
+	CU(cuMemAlloc_v2(&p, 8192));
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	srand(1);
+	for (int i = 0; i < 500; i++) {
+		uint64_t until = clock_now_ns() + (uint64_t)rand() % 200000;
+
+		CU(cuMemcpyDtoDAsync_v2(p, p + 4096, 4096, s));
+		while (clock_now_ns() < until) {
+		}
+		CU(cuMemcpyDtoDAsync_v2(p, p + 4096, 4096, s));
+		CU(cuEventRecord(done, s));
+		/* A query does not ring the bell again, as a wait does after some time. */
+		eventually(cuEventQuery(done) == CUDA_SUCCESS);
+	}
+}
+
+static void an_idle_engine_is_woken(void **state)
+{
+	const char *const args[] = { "--mem", "256M", "--copy-bandwidth", "1G", "--workers",
+				     "1",     NULL };
+	const char *slow_clock = getenv("SLOW_CLOCK");
+
+	(void)state;
+	if (!slow_clock) {
+		skip(); /* a sanitizer's library must be loaded before any other */
+	}
+	setenv("LD_PRELOAD", slow_clock, 1);
+	setenv("GBPF_CLOCK", "real", 1);
+	with_server(args);
+	unsetenv("GBPF_CLOCK");
+	unsetenv("LD_PRELOAD");
+	assert_int_equal(rig_run(idle_engine_program, NULL), 0);
+	with_server(plain);
+}
+
 /* ---- control from another process ---- */
 
 static int pair[2]; /* connects the two programs */
@@ -891,6 +937,7 @@ int main(void)
 		cmocka_unit_test(cooperative_blocks_are_resident_together),
 		cmocka_unit_test(copies_run_concurrently_with_kernels),
 		cmocka_unit_test(the_copy_bandwidth_is_kept),
+		cmocka_unit_test(an_idle_engine_is_woken),
 		cmocka_unit_test(a_control_descriptor_works_in_another_process),
 		cmocka_unit_test(flag_pages_are_seen_by_kernels_and_other_processes),
 		cmocka_unit_test(several_gpus_are_devices_of_their_own),

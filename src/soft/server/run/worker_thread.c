@@ -380,17 +380,9 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	}
 }
 
-static bool copies_wait(const struct softd_gpu *gpu)
-{
-	return gpu->waiting_engines && softd_gpu_has_copies(gpu);
-}
-
-/* Wakes other threads of the GPU for the work that this worker leaves. */
+/* Wakes other workers of the GPU for the work that this one leaves. */
 static void share(struct softd_gpu *gpu, const struct softd_work *w)
 {
-	if (copies_wait(gpu)) {
-		pthread_cond_signal(&gpu->copy_work);
-	}
 	if (!w->copy && gpu->machine->opt.workers > 1 && softd_lane_runnable(gpu->current)) {
 		softd_gpu_wake(gpu);
 	}
@@ -451,9 +443,6 @@ void *softd_worker_main(void *arg)
 		} else if (!gpu->switching && clock_fast_ns() < gpu->ready_ns) {
 			wait_for_switch(gpu);
 		} else if (any || clock_fast_ns() - last_work < SPIN_NS) {
-			if (copies_wait(gpu)) {
-				pthread_cond_signal(&gpu->copy_work);
-			}
 			if (!look_again(gpu)) {
 				last_work = 0;
 			}
