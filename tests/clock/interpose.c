@@ -6,6 +6,8 @@
  * ended, so a signal that arrives just before the system call is not a lost wake-up. A wait whose
  * deadline has come keeps its entry until the call returns, and the clock stands until then.
  *
+ * Threads that pthread_create() makes are counted, so that virtual_time lists them.
+ *
  * Condition variables cannot be interrupted: they wake up spuriously every 5 ms instead.
  * Not replaced: processor time, timeouts of sockets, select(), POSIX timers, time(),
  * sigtimedwait(), epoll_pwait2(), timed waits for semaphores and mutexes. */
@@ -36,6 +38,7 @@
 #define NS_PER_SECOND 1000000000u
 #define TIMERS_MAX 64
 #define COND_SLICE_NS 5000000
+#define SPIN_POLL_NS 40000
 /* Bit of pthread_cond_t.__data.__wrefs in glibc: the condition variable counts in CLOCK_MONOTONIC.
  */
 #define COND_MONOTONIC 2u
@@ -55,6 +58,7 @@ enum next {
 	next_syscall,
 	next_pthread_cond_clockwait,
 	next_pthread_cond_timedwait,
+	next_pthread_create,
 	NEXT_COUNT
 };
 
@@ -180,9 +184,13 @@ static struct clock_wait *own_wait(void)
 	abort();
 }
 
+/* Counts a read of the clock. Returns true if the thread spins, when the clock has advanced, or
+ * after SPIN_POLL_NS of real time: it may wait for another thread instead. Longer naps are cheaper,
+ * but more virtual time passes until it sees what that thread has done. */
 static bool spins(void)
 {
-	static const struct timespec pause = { .tv_nsec = 1 };
+	static const struct timespec poll_time = { .tv_nsec = SPIN_POLL_NS };
+	uint32_t advances = load_seqcst(&page->advances); /* before the read counts */
 	struct clock_wait *w = own_wait();
 	uint32_t reads = load_relaxed(&w->reads) + 1;
 
@@ -194,7 +202,7 @@ static bool spins(void)
 		return false;
 	}
 	store_seqcst(&w->naps, 1u);
-	(void)NEXT(nanosleep)(&pause, NULL); /* others need processors */
+	(void)NEXT(syscall)(SYS_futex, &page->advances, FUTEX_WAIT, advances, &poll_time, NULL, 0);
 	store_seqcst(&w->naps, 0u);
 	return true;
 }
@@ -291,6 +299,17 @@ EXPORT pid_t fork(void)
 		enter_process((int32_t)pid);
 	}
 	return pid;
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg)
+{
+	int err = NEXT(pthread_create)(thread, attr, run, arg);
+
+	if (page && !err) {
+		add_acqrel(&page->created, 1u);
+	}
+	return err;
 }
 
 EXPORT int sched_yield(void)

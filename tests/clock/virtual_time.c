@@ -6,10 +6,11 @@
  *
  * The clock is advanced if, after the lines of schedstat (time on a processor, time of waiting for
  * one, number of runs) of all threads of these processes were read, each of them shows state S, and
- * then the same line twice. Then at the moment after the first reading
+ * then the same line. Then at the moment after the first reading
  * - none ran: it would have left the processor since, which changes its line;
  * - none was runnable: it would have run before it showed S;
- * - no other thread existed: the list is read at this moment if any thread has run since it was.
+ * - no other thread existed: its creator would have counted it before it slept, and the list is
+ *   read at this moment if the count has changed since it was.
  * A thread that another one wakes is runnable before the waker sleeps, and deadlines that have come
  * are of stopped threads only. A thread that reads the clock again and again counts as asleep: see
  * spins(). Work outside of these processes, as that of a test's shell, is not seen: without
@@ -18,6 +19,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -43,7 +46,6 @@
 #define SIGNAL_NS 200000 /* until a signal is repeated */
 #define SIGNALS_MAX 500u
 #define THREADS_MAX 4096u
-#define LISTS_PER_CLEANUP 1024u
 #define SPIN_PART 16u
 #define SPIN_MIN_NS UINT64_C(2000)
 #define SPIN_MAX_NS UINT64_C(100000)
@@ -58,8 +60,9 @@ struct thread {
 };
 
 static struct thread threads[THREADS_MAX];
-static unsigned thread_count;	     /* highest used + 1 */
-static bool may_have_created = true; /* a thread has run since the threads were listed */
+static unsigned thread_count; /* highest used + 1 */
+/* A process was entered, a thread has ended, or the list was not complete. */
+static bool must_list = true;
 static struct clock_page *page;
 
 static uint64_t read_clock(clockid_t id)
@@ -125,7 +128,19 @@ static struct thread *thread_of(int tid)
 	return NULL;
 }
 
-/* Returns false if it is in the table. */
+/* Returns the thread's state as in proc(5), or 0 if it has ended. */
+static char state_of(const struct thread *t)
+{
+	char text[512];
+	ssize_t n = pread(t->state_fd, text, sizeof(text) - 1, 0);
+	const char *p;
+
+	text[MAX(n, 0)] = 0;
+	p = strrchr(text, ')');
+	return p && p[1] == ' ' && p[2] != 'Z' && p[2] != 'X' ? p[2] : 0;
+}
+
+/* Returns false if it is in the table, or has ended. */
 static bool add_thread(int pid, int tid)
 {
 	struct thread *t;
@@ -142,11 +157,12 @@ static bool add_thread(int pid, int tid)
 	*t = (struct thread){ .tid = tid };
 	t->state_fd = open_file(pid, tid, "stat");
 	t->sched_fd = open_file(pid, tid, "schedstat");
-	if (t->state_fd < 0 || t->sched_fd < 0) {
-		if (errno != ENOENT && errno != ESRCH) {
-			fail("schedstat");
-		}
-		forget(t); /* it has ended */
+	if ((t->state_fd < 0 || t->sched_fd < 0) && errno != ENOENT && errno != ESRCH) {
+		fail("schedstat");
+	}
+	if (t->state_fd < 0 || t->sched_fd < 0 || !state_of(t)) {
+		forget(t);
+		return false;
 	}
 	return true;
 }
@@ -163,18 +179,6 @@ static void free_waits(void)
 			store_release(&w->tid, 0);
 		}
 	}
-}
-
-/* Returns the thread's state as in proc(5), or 0 if it has ended. */
-static char state_of(const struct thread *t)
-{
-	char text[512];
-	ssize_t n = pread(t->state_fd, text, sizeof(text) - 1, 0);
-	const char *p;
-
-	text[MAX(n, 0)] = 0;
-	p = strrchr(text, ')');
-	return p && p[1] == ' ' && p[2] != 'Z' && p[2] != 'X' ? p[2] : 0;
 }
 
 /* Adds the process's threads to the table. Returns true if one was added, or the list is not
@@ -208,10 +212,9 @@ static bool list_process(int pid)
 	return changed;
 }
 
-/* Updates the table of threads. Returns true if it may not be complete. */
+/* Updates the table of threads. Returns true if one was added, or it may not be complete. */
 static bool list_threads(void)
 {
-	static unsigned lists;
 	bool changed = false;
 
 	for (unsigned i = 0; i < CLOCK_PROCESSES_MAX; i++) {
@@ -223,14 +226,6 @@ static bool list_threads(void)
 				store_release(&page->pids[i], 0);
 			}
 		}
-	}
-	for (unsigned i = 0; i < thread_count; i++) {
-		if (threads[i].tid && !state_of(&threads[i])) {
-			forget(&threads[i]);
-		}
-	}
-	if (++lists % LISTS_PER_CLEANUP == 0) {
-		free_waits();
 	}
 	return changed;
 }
@@ -277,30 +272,42 @@ static bool any_has_run(void)
 	bool any = memcmp(pids, page->pids, sizeof(pids)) != 0;
 
 	memcpy(pids, page->pids, sizeof(pids));
-	may_have_created |= any;
+	must_list |= any;
 	for (unsigned i = 0; i < thread_count; i++) {
 		if (threads[i].tid && has_run(&threads[i])) {
-			may_have_created = true;
 			any |= !spins(&threads[i]);
 		}
 	}
 	return any;
 }
 
-/* Returns true if the thread sleeps, and has since the last look. A read of the clock of a thread
- * that spins pauses, which is no sleep. */
-static bool sleeps(struct thread *t)
+/* Returns true if a thread in this state sleeps; sets its reads of the clock to 0 then. One that
+ * waits in a read of the clock does not, nor one that has done so since its state was read. */
+static bool sleeps(struct thread *t, char state)
 {
-	char state = state_of(t);
-	bool pauses = wait_of(t) && load_seqcst(&t->wait->naps);
-
-	if (has_run(t) || (state && state != 'S' && !is_stopped(state)) || pauses) {
+	if (state != 'S' && !is_stopped(state)) {
 		return false;
 	}
-	if (t->wait) {
+	if (wait_of(t) && load_seqcst(&t->wait->reads)) {
+		if (load_seqcst(&t->wait->naps) || has_run(t)) {
+			return false;
+		}
 		store_relaxed(&t->wait->reads, 0u); /* it waits without a timeout */
 	}
 	return true;
+}
+
+/* Lists the threads if that is necessary. Returns true if there may be others. */
+static bool list_has_changed(void)
+{
+	static uint32_t listed;
+	uint32_t created = load_acquire(&page->created);
+
+	if (created != listed || must_list) {
+		listed = created;
+		must_list = list_threads();
+	}
+	return must_list;
 }
 
 /* Returns true if at a moment of this call all threads slept, except those that spin. Sets
@@ -311,22 +318,21 @@ static bool all_sleep(uint64_t *ret_step)
 	uint64_t now = load_acquire(&page->now), since;
 
 	*ret_step = CLOCK_NEVER;
-	if (any_has_run()) {
+	if (any_has_run() || list_has_changed()) {
 		return false;
-	}
-	if (may_have_created) {
-		may_have_created = false;
-		if (list_threads()) {
-			return false;
-		}
 	}
 	for (unsigned i = 0; i < thread_count; i++) {
 		struct thread *t = &threads[i];
+		char state = t->tid ? state_of(t) : 0;
 
-		if (!t->tid || sleeps(t)) {
+		if (t->tid && !state) {
+			forget(t);
+			free_waits();
+			must_list = true; /* another may have its number */
+		}
+		if (!state || sleeps(t, state)) {
 			continue;
 		}
-		may_have_created = true; /* has_run() returns true once */
 		if (!spins(t)) {
 			return false;
 		}
@@ -408,6 +414,8 @@ static void advance(uint64_t to)
 	}
 	while (now < to && !cas_acqrel(&page->now, &now, to)) {
 	}
+	add_acqrel(&page->advances, 1u);
+	(void)syscall(SYS_futex, &page->advances, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Takes one step: wakes what is due, or advances the clock if no thread runs. Returns false if

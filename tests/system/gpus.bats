@@ -44,7 +44,7 @@ unslowed() {
 		loads
 		echo "$policy: $load_a %, $load_b %"
 		for name; do
-			(($name >= 75)) || slowed+=" $policy"
+			(($name >= 65)) || slowed+=" $policy"
 		done
 	done
 	[ -z "$slowed" ]
