@@ -15,6 +15,8 @@
  * limit (100 ms) gBPF grants a minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "alone.h"
+
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u32 at_once = 1;			/* number of earliest deadlines that may run together, 1-4 */
@@ -37,6 +39,9 @@ u64 ticked_ns;
  * started exit at once. */
 static __always_inline int goes_beside(struct gbpf_submit_ctx *ctx)
 {
+	if (alone) {
+		return may_go_ahead(ctx);
+	}
 	if (ctx->block_ok) {
 		ctx->level = GBPF_LEVEL_BLOCK;
 		return 1;
@@ -120,6 +125,7 @@ int GBPF_PROG(edf_tick, tick)
 			limit = next_above(limit, n);
 		}
 	}
+	look_for_others(ctx);
 	limit_ns = limit;
 	ticked_ns = ctx->now_ns;
 	return 0;

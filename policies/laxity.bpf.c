@@ -15,6 +15,8 @@
  * grants a minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "alone.h"
+
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u64 guard_ns = 2000000;		/* ns: with less laxity only the most urgent request runs */
@@ -43,6 +45,9 @@ static __always_inline int goes_beside(struct gbpf_submit_ctx *ctx, u64 laxity)
 {
 	u64 bound = laxity / 2 < inflight_limit_ns ? laxity / 2 : inflight_limit_ns;
 
+	if (alone) {
+		return may_go_ahead(ctx);
+	}
 	if (ctx->block_ok) {
 		ctx->level = GBPF_LEVEL_BLOCK;
 		return 1;
@@ -147,6 +152,7 @@ int GBPF_PROG(laxity_tick, tick)
 			least = r->latest_ns;
 		}
 	}
+	look_for_others(ctx);
 	least_ns = least;
 	ticked_ns = ctx->now_ns;
 	return 0;

@@ -10,6 +10,8 @@
  * No tenant starves: after the hold limit (100 ms) gBPF grants a minimum share (2 %). */
 #include <gbpf/gbpf.bpf.h>
 
+#include "ahead.h"
+
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u64 inflight_limit_ns = 1000000; /* ns: work in flight per tenant that is not of class latency */
@@ -49,6 +51,9 @@ int GBPF_PROG(lc_first_submit, submit)
 		}
 		ctx->hold_ns = hold_ns;
 		return GBPF_HOLD; /* gBPF wakes the launch when the request ends */
+	}
+	if (ctx->lc_idle_ns == ~0ull && ctx->lc_next_ns == ~0ull) {
+		return may_go_ahead(ctx) ? GBPF_GO : GBPF_HOLD; /* no latency tenant has made a request */
 	}
 	if (stops_quickly(ctx)) {
 		ctx->level = GBPF_LEVEL_BLOCK;

@@ -17,6 +17,8 @@
  * minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "alone.h"
+
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u64 resident_threads = 270336;	/* threads that the GPU holds: 132 SMs of 2048 */
@@ -127,6 +129,9 @@ int GBPF_PROG(orion_submit, submit)
 		ctx->hold_ns = 5000000;
 		return GBPF_HOLD;
 	}
+	if (alone) {
+		return may_go_ahead(ctx) ? GBPF_GO : GBPF_HOLD;
+	}
 	if (ctx->block_ok) {
 		ctx->level = GBPF_LEVEL_BLOCK;
 		return GBPF_GO;
@@ -174,6 +179,7 @@ int GBPF_PROG(orion_tick, tick)
 		mixed |= kind == UNKNOWN || (all != UNKNOWN && kind != all);
 		all = kind;
 	}
+	look_for_others(ctx);
 	request_kind = mixed ? UNKNOWN : all;
 	beside_ns = shortest == ~0ull ? 0 : shortest * beside_percent / 100;
 	ticked_ns = ctx->now_ns;

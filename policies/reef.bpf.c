@@ -18,6 +18,8 @@
  * share. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "ahead.h"
+
 GBPF_LICENSE("Apache-2.0");
 
 const volatile u64 pad_longest_ns = 200000;	/* ns: longest kernel that counts as padding */
@@ -69,6 +71,9 @@ int GBPF_PROG(reef_submit, submit)
 		}
 		ctx->hold_ns = 5000000;
 		return GBPF_HOLD;
+	}
+	if (ctx->lc_idle_ns == ~0ull) {
+		return may_go_ahead(ctx) ? GBPF_GO : GBPF_HOLD; /* no latency tenant has made a request */
 	}
 	if (ctx->block_ok) {
 		ctx->level = GBPF_LEVEL_BLOCK;

@@ -16,6 +16,8 @@
 
 #include <gbpf/gbpf.bpf.h>
 
+#include "../ahead.h"
+
 #define GROUPS (GBPF_VGPUS + 1) /* one more for programs in no vGPU */
 #define NOBODY 0xffffffffu
 
@@ -108,16 +110,17 @@ static __always_inline int arrive(struct gbpf_submit_ctx *ctx, int yields)
 {
 	u64 now = ctx->now_ns;
 	struct account *a;
-	u32 key = 0, cur = current, alone = devices < 2;
+	u32 key = 0, cur = current, alone = devices < 2, free;
 
 	a = bpf_map_lookup_elem(&accounts, &key);
 	if (!a || ctx->kind >= GBPF_KIND_HOST || now >= ticked_ns + stale_ns) {
 		return GBPF_GO;
 	}
-	if (!ctx->inflight) {
+	free = alone && may_go_ahead(ctx);
+	if (!ctx->inflight || free) {
 		a->draining = 0;
 	}
-	if (ctx->inflight >= instances || a->draining) {
+	if (!free && (ctx->inflight >= instances || a->draining)) {
 		a->draining = 1;
 		return GBPF_HOLD;
 	}
