@@ -144,12 +144,17 @@ counts() {
 	both null
 }
 
-@test "refused copies are not timed" {
-	local copies bytes up
-	begin
+# A program whose first copies are refused makes most of the others by the direct plan.
+direct_wins() {
 	counts direct refused
 	echo "$copies"
 	[ "$copies" -ge 50 ]
+}
+
+@test "refused copies are not timed" {
+	local copies bytes up
+	begin
+	eventually direct_wins # the driver may look fast while the machine is busy; refusals always would
 }
 
 @test "write-combining memory, which the CPU reads slowly, is read by the device" {

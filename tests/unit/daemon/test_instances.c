@@ -12,6 +12,8 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
+#include "../eventually.h"
+
 #define BATCH 2
 #define UUID 0x40
 
@@ -88,13 +90,6 @@ static json_int_t variable(struct gd *d, int gpu, const char *name)
 	assert_int_equal(json_integer_value(json_object_get(j, "gpu")), gpu < 0 ? 0 : gpu);
 	json_decref(j);
 	return value;
-}
-
-static void await_variable(struct gd *d, int gpu, const char *name, json_int_t value)
-{
-	while (variable(d, gpu, name) != value) {
-		usleep(1000); /* polls the state */
-	}
 }
 
 static json_int_t entry(struct gd *d, const char *map, const char *more)
@@ -226,16 +221,17 @@ static void each_instance_sees_the_tenants_of_its_gpu(void **state)
 	(void)prepared(&one, 1, NULL);
 	store_relaxed(&both.stats->gpu[0].launches, UINT64_C(5));
 	store_relaxed(&both.stats->gpu[1].launches, UINT64_C(70));
-	store_relaxed(&both.stats->gpu[0].inflight, UINT64_C(1)); /* ticks go on */
 	store_relaxed(&one.stats->gpu[0].launches, UINT64_C(200));
-	await_variable(d, 0, "launches", 5);
-	await_variable(d, 1, "launches", 270);
+	store_relaxed(&both.stats->gpu[0].inflight, UINT64_C(1)); /* ticks go on */
+	store_relaxed(&one.stats->gpu[0].inflight, UINT64_C(1));
+	eventually(variable(d, 0, "launches") == 5);
+	eventually(variable(d, 1, "launches") == 270);
 	assert_int_equal(variable(d, 0, "active"), 1);
 	assert_int_equal(variable(d, 0, "tenants_found"), 1);
 	assert_int_equal(variable(d, 1, "active"), 2);
 	assert_int_equal(variable(d, 1, "tenants_found"), 2);
 	fake_leave(&both);
-	await_variable(d, 1, "launches", 270); /* no ticks without work */
+	eventually(variable(d, 1, "launches") == 200);
 	fake_leave(&one);
 }
 
