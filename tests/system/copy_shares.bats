@@ -152,6 +152,6 @@ takes_short() { took "$1" && [ "$ms" -lt 100 ]; }
 @test "random copies are right while copies are held and cut" {
 	begin copy_fair 8000000000 --copy-engines 2
 	copier a "--copy 10" up pageable 64
-	GBPF_COPY_THREADS=3 timeout 120 gbpf run --device soft --copy 5 -- "$COPIES" random 5
+	GBPF_COPY_THREADS=3 timeout 400 gbpf run --device soft --copy 5 -- "$COPIES" random 5
 	ends a
 }
