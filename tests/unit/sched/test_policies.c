@@ -163,6 +163,8 @@ static void lc_first_bounds_work_in_flight(void **state)
 	sched_tally_set(&o.r.s->gpu[0].inflight, SCHED_ACC(1, 500000));
 	assert_int_equal(ask(o.q, 500000).verdict, GBPF_GO);
 	sched_tally_set(&o.r.s->gpu[0].inflight, SCHED_ACC(2, 1000000));
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO); /* no latency program */
+	o.r.other.gpu[0].last_end_ns = fake_now - 1;
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
 	assert_int_equal(ask(o.q, 0).verdict, GBPF_HOLD);
 	sched_tally_set(&o.r.s->gpu[0].inflight, 0);
