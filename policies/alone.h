@@ -20,9 +20,4 @@ static __always_inline void look_for_others(const struct gbpf_tick_ctx *ctx)
 	alone = present < 2;
 }
 
-static __always_inline int goes_alone(const struct gbpf_submit_ctx *ctx)
-{
-	return alone && may_go_ahead(ctx);
-}
-
 #endif

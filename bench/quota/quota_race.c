@@ -18,7 +18,7 @@
 
 #define SAMPLE_NS 1000000u
 #define NOBODY QUOTA_SLOTS
-#define CLEAR_NS 10000000000ull /* longest wait for the ledger after a kill */
+#define CLEAR_NS clock_patience(10000000000) /* longest wait for the ledger after a kill */
 #define DRIVER_NS 5000000000ull
 #define KILL_MIN_NS 20000000u /* of racing before a kill */
 #define KILL_MAX_NS 200000000u
@@ -145,7 +145,7 @@ static int await_clear(struct race *r, pid_t victim, uint64_t since, struct kill
 		if (bench_quota_check_clients(r->b, r->group) < 0) {
 			return -1;
 		}
-		if (now - since > clock_patience(CLEAR_NS)) {
+		if (now - since > CLEAR_NS) {
 			return bench_testbed_fail(&r->b->testbed,
 						  "the ledger contains a killed process: %llu of "
 						  "%llu bytes are those of the survivors",
@@ -170,7 +170,7 @@ static int kill_and_wait(struct race *r, pid_t victim, uint64_t *ret_since, stru
 	}
 	bench_quota_begin(r->b, QUOTA_HOLD);
 	do {
-		n = poll(&p, 1, (int)(clock_patience(CLEAR_NS) / 1000000));
+		n = poll(&p, 1, (int)(CLEAR_NS / 1000000));
 	} while (n < 0 && errno == EINTR && !bench_testbed_interrupted());
 	ret->exit_ms = (double)(clock_now_ns() - *ret_since) / 1e6;
 	fd_close(p.fd);
@@ -233,7 +233,7 @@ static int await_back(struct race *r, pid_t victim, uint64_t since, struct kill 
 		if (bench_quota_check_clients(r->b, r->group) < 0) {
 			return -1;
 		}
-		if (clock_now_ns() - since > clock_patience(CLEAR_NS)) {
+		if (clock_now_ns() - since > CLEAR_NS) {
 			return bench_testbed_fail(&r->b->testbed,
 						  "gbpfd, started again, lists %u of %u workers "
 						  "with %llu of %llu bytes",
