@@ -105,7 +105,7 @@ void policy_count_verdict(struct policy *p, uint64_t version, unsigned hook)
 {
 	struct policy_reader *reader = policy_read_enter();
 
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (load_acquire(&p->prepared[i].version) == version) {
 			count_failure(&p->prepared[i], hook, PROTO_FAILED_VERDICT);
 			break;

@@ -34,7 +34,7 @@ static inline void fetch(const struct ebpf_policy *p)
 
 static struct policy_version *lookup(struct policy *p, uint32_t gpu, uint64_t version)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (load_acquire(&p->prepared[i].version) == version &&
 		    load_relaxed(&p->prepared[i].gpus) & 1u << gpu) {
 			fetch(&p->prepared[i].policy);
@@ -95,7 +95,7 @@ void policy_init(struct policy *p, const struct proto_directory *dir, struct pro
 
 void policy_finish(struct policy *p)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (p->prepared[i].version || p->prepared[i].policy.image) {
 			ebpf_policy_close(&p->prepared[i].policy);
 		}
@@ -107,13 +107,13 @@ static void unmap_dropped(struct policy *p)
 {
 	bool wanted = false;
 
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		wanted |= !p->prepared[i].version && p->prepared[i].policy.image;
 	}
 	if (!wanted || !policy_synchronize()) {
 		return;
 	}
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		struct policy_version *v = &p->prepared[i];
 
 		if (!v->version && v->policy.image) {
@@ -166,7 +166,7 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 	if (i < 0) {
 		return i;
 	}
-	for (uint32_t k = 0; k < POLICY_MAX_PREPARED; k++) {
+	for (uint32_t k = 0, n = policy_entries(p); k < n; k++) {
 		old = is_for(&p->prepared[k], version, gpus) ? k : old;
 	}
 	v = &p->prepared[i];
@@ -182,6 +182,7 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 	memset(v->failures, 0, sizeof(v->failures));
 	store_relaxed(&v->gpus, gpus);
 	v->life = p->life;
+	store_release(&p->entries, MAX(p->entries, (uint32_t)i + 1));
 	POINT("sched.prepare.mapped");
 	store_release(&v->version, version); /* pairs with the acquire in policy_current */
 	POINT("sched.prepare.published");
@@ -194,7 +195,7 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 /* Leaves the counters of an entry to another one of the same version, if there is one. */
 static void pass_counters(struct policy *p, const struct policy_version *from)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		struct policy_version *to = &p->prepared[i];
 
 		if (to == from || !is_for(to, from->version, UINT32_MAX)) {
@@ -214,7 +215,7 @@ static void pass_counters(struct policy *p, const struct policy_version *from)
 
 void policy_drop(struct policy *p, uint64_t version, uint32_t gpus)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (is_for(&p->prepared[i], version, gpus)) {
 			pass_counters(p, &p->prepared[i]);
 			drop_entry(p, i);
@@ -224,7 +225,7 @@ void policy_drop(struct policy *p, uint64_t version, uint32_t gpus)
 
 bool policy_is_prepared(const struct policy *p, uint64_t version, uint32_t gpus)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (is_for(&p->prepared[i], version, gpus)) {
 			return true;
 		}
@@ -234,7 +235,7 @@ bool policy_is_prepared(const struct policy *p, uint64_t version, uint32_t gpus)
 
 bool policy_any_prepared(const struct policy *p)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (load_relaxed(&p->prepared[i].version)) {
 			return true;
 		}
@@ -244,7 +245,7 @@ bool policy_any_prepared(const struct policy *p)
 
 bool policy_any_fills(const struct policy *p, unsigned hook)
 {
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (load_relaxed(&p->prepared[i].version) && p->prepared[i].policy.insns[hook]) {
 			return true;
 		}
@@ -257,7 +258,7 @@ static bool is_current(const struct policy *p, uint32_t gpu, uint32_t index)
 {
 	uint64_t version = load_acquire(&p->dir->version[index]);
 
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (is_for(&p->prepared[i], version, 1u << gpu) && p->prepared[i].life == p->life) {
 			return true;
 		}
@@ -274,7 +275,7 @@ bool policy_sweep(struct policy *p)
 			return false;
 		}
 	}
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (p->prepared[i].version && p->prepared[i].life != p->life) {
 			drop_entry(p, i);
 		}
@@ -291,7 +292,7 @@ void policy_publish_notes(struct policy *p, struct proto_stats *st)
 	bool any = false;
 
 	_Static_assert(PROTO_NOTES == EBPF_NOTES, "every note has its word");
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		const struct policy_version *v = &p->prepared[i];
 
 		if (!is_for(v, version, UINT32_MAX)) {
@@ -325,7 +326,7 @@ bool policy_take_print(struct policy *p, uint64_t now_ns, char *text, uint64_t *
 		       uint64_t *ret_dropped, bool *ret_waits)
 {
 	*ret_waits = false;
-	for (uint32_t i = 0; i < POLICY_MAX_PREPARED; i++) {
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		struct ebpf_prints *prints = &p->prepared[i].policy.env.prints;
 		uint64_t version = load_relaxed(&p->prepared[i].version);
 

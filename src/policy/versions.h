@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "bpf/run/policy_image.h"
 #include "policy/read.h"
 #include "proto/pages.h"
@@ -36,8 +37,15 @@ struct policy {
 		uint32_t index; /* [atomic] gbpfd's number; PROTO_MAX_GPUS: unknown to it */
 		uint32_t hint;	/* [atomic] entry of prepared[] that was found last */
 	} gpu[PROTO_MAX_GPUS];	/* by device ordinal */
+	uint32_t entries;	/* [atomic] of prepared[] that have been used: mostly one or two */
 	struct policy_version prepared[POLICY_MAX_PREPARED + 1];
 } ALIGNED(64);
+
+/* Returns how many entries of prepared[], from the first, may have a version. */
+static inline uint32_t policy_entries(const struct policy *p)
+{
+	return load_acquire(&p->entries);
+}
 
 /* p is zeroed. dir and stats are borrowed. */
 void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats);

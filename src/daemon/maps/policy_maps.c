@@ -74,12 +74,8 @@ static struct daemon_version *not_found(struct daemon_call *c, const char *hint,
 /* Leaves out instances of devices that were forgotten, unless no device of the version is known. */
 static bool is_shown(const struct daemon_version *l)
 {
-	uint32_t gpus = 0;
-
-	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-		gpus |= daemon_policy_active_version(l->d, i) == l->version ? 1u << i : 0;
-	}
-	return daemon_policy_known_gpus(l->d, gpus) & 1u << l->gpu;
+	return daemon_policy_known_gpus(l->d, daemon_policy_gpus_of(l->d, l->version)) &
+	       1u << l->gpu;
 }
 
 /* Returns the instance of an active version on the lowest GPU above `above`. */

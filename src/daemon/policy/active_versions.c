@@ -12,7 +12,7 @@
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policy_failures.h"
 
-#define MAKE_AT_ONCE_BYTES (1u << 20) /* less than a millisecond */
+#define MAKE_AT_ONCE_BYTES (1u << 20) /* of memory, which is cleared */
 
 struct daemon_version *daemon_version_find(struct daemon *d, uint64_t version)
 {
@@ -39,6 +39,16 @@ struct daemon_version *daemon_version_on(struct daemon *d, uint64_t version, uin
 uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu)
 {
 	return gpu < PROTO_MAX_GPUS ? load_relaxed(&daemon_directory(d)->version[gpu]) : 0;
+}
+
+uint32_t daemon_policy_gpus_of(struct daemon *d, uint64_t version)
+{
+	uint32_t gpus = 0;
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS && version; i++) {
+		gpus |= daemon_policy_active_version(d, i) == version ? 1u << i : 0;
+	}
+	return gpus;
 }
 
 struct daemon_version *daemon_policy_active_on(struct daemon *d, uint32_t gpu)
@@ -110,11 +120,8 @@ static void ended(struct daemon *d, struct daemon_version *l, uint32_t reason)
  * which to make its own. */
 static bool is_last(const struct daemon_version *l)
 {
-	bool named = false;
+	bool named = daemon_policy_gpus_of(l->d, l->version);
 
-	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-		named |= daemon_policy_active_version(l->d, i) == l->version;
-	}
 	for (const struct daemon_version *o = l->d->policies->live_versions; o; o = o->next) {
 		named &= o == l || o->version != l->version;
 	}
@@ -179,7 +186,7 @@ uint32_t daemon_policy_known_gpus(const struct daemon *d, uint32_t mask)
 	return known || !mask ? known : 1u << __builtin_ctz(mask);
 }
 
-static void add(struct daemon_version *l)
+void daemon_version_add(struct daemon_version *l)
 {
 	struct daemon_policies *p = l->d->policies;
 
@@ -245,7 +252,7 @@ static bool make(const struct daemon_version *other, uint32_t gpu, bool pending,
 		cannot_run(l, &r);
 	} else {
 		l->activated = !pending;
-		add(l);
+		daemon_version_add(l);
 		send_to_all(l);
 	}
 	report_finish(&r);

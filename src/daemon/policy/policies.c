@@ -140,8 +140,7 @@ static void on_built(struct daemon_job *j)
 			continue;
 		}
 		l->pending = true;
-		l->next = p->live_versions;
-		p->live_versions = l;
+		daemon_version_add(l);
 	}
 	daemon_swap_prepare(q);
 }

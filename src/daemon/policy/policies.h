@@ -95,6 +95,9 @@ json_t *daemon_policy_list_json(struct daemon *d);
 json_t *daemon_policy_show_json(struct daemon *d,
 				uint64_t version); /* 0: the active one; NULL: no such version */
 uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu);
+/* Returns the numbers of the GPUs on which the version is active, a bit each: all, also of devices
+ * that are not known yet, where no operation named one. 0 for version 0. */
+uint32_t daemon_policy_gpus_of(struct daemon *d, uint64_t version);
 uint64_t daemon_policy_first_active(
 	struct daemon *d); /* returns that of the lowest GPU that has one, or 0 */
 const char *daemon_policy_active_name(struct daemon *d, unsigned gpu); /* returns "" for none */

@@ -119,5 +119,7 @@ json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_versio
 /* Drops the versions that are neither active nor being prepared; runs exit of those that were
  * active with this reason (GBPF_EXIT_*). */
 void daemon_policy_drop_unused(struct daemon *d, uint32_t reason);
+/* Puts an instance into live_versions, which owns it from here on. */
+void daemon_version_add(struct daemon_version *l);
 
 #endif

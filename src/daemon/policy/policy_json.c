@@ -7,10 +7,11 @@
 /* Returns the known GPUs on which a version is active. */
 static json_t *gpus_json(struct daemon *d, uint64_t version)
 {
+	uint32_t active = daemon_policy_gpus_of(d, version);
 	json_t *gpus = json_array();
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (d->devices.d[i].used && daemon_policy_active_version(d, i) == version) {
+		if (d->devices.d[i].used && active & 1u << i) {
 			json_array_append_new(gpus, json_integer(i));
 		}
 	}
@@ -19,12 +20,7 @@ static json_t *gpus_json(struct daemon *d, uint64_t version)
 
 static const char *state_of(struct daemon *d, uint64_t version)
 {
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (daemon_policy_active_version(d, i) == version) {
-			return "active";
-		}
-	}
-	return "kept";
+	return daemon_policy_gpus_of(d, version) ? "active" : "kept";
 }
 
 static json_t *brief(struct daemon *d, const struct daemon_stored_version *v)

@@ -62,16 +62,6 @@ void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, con
 	}
 }
 
-bool daemon_watch_is_active(struct daemon *d, uint64_t version)
-{
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (daemon_policy_active_version(d, i) == version) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static uint64_t passed_ns(const struct daemon_watch *w)
 {
 	uint64_t at = w->state == DAEMON_WATCH_LOOKS ? clock_now_ns() : w->ended_ns,
@@ -174,7 +164,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 	struct daemon_watch *w = arg;
 	uint64_t now = clock_now_ns();
 
-	if (!daemon_watch_is_active(w->d, w->version)) {
+	if (!daemon_policy_gpus_of(w->d, w->version)) {
 		daemon_watch_check(w->d);
 		return 0;
 	}
@@ -285,7 +275,7 @@ void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, 
 void daemon_watch_check(struct daemon *d)
 {
 	for (struct daemon_watch *w = d->watches; w; w = w->next) {
-		if (daemon_watch_is_active(d, w->version)) {
+		if (daemon_policy_gpus_of(d, w->version)) {
 			continue;
 		}
 		if (w->state == DAEMON_WATCH_LOOKS) {

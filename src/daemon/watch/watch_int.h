@@ -85,7 +85,5 @@ struct daemon_watch *daemon_watch_add(struct daemon *d, const struct daemon_watc
 /* Starts the evaluation of a watch that ends after left_ns. */
 void daemon_watch_run(struct daemon_watch *w, uint64_t left_ns);
 void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, const char *reason);
-/* Returns true if the version is active on a GPU. */
-bool daemon_watch_is_active(struct daemon *d, uint64_t version);
 
 #endif

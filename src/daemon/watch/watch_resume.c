@@ -106,7 +106,7 @@ static bool resume_or_report(struct daemon *d, const struct daemon_stored_watch 
 	bool runs = false;
 
 	report_init(&r);
-	if (!daemon_watch_is_active(d, s->version)) {
+	if (!daemon_policy_gpus_of(d, s->version)) {
 		lost(d, s, "the version is not active");
 	} else if ((absent = missing(d, s)) != 0) {
 		lost(d, s, "version %llu before it is not stored; the version stays",

@@ -167,6 +167,19 @@ static void command_line(char *out, size_t cap)
 	out[n] = 0;
 }
 
+/* Returns the index of the held tenant region of a version on a device, or SHIM_SESSION_REGIONS. */
+static unsigned region_of(const struct shim_session *s, uint64_t version, uint32_t gpu)
+{
+	unsigned i = 0;
+
+	while (i < SHIM_SESSION_REGIONS &&
+	       (s->regions[i].version != version || s->regions[i].fd < 0 ||
+		!(s->regions[i].gpus & 1u << gpu))) {
+		i++;
+	}
+	return i;
+}
+
 /* Collects the held tenant regions of a version, in the order of the device ordinals. Returns the
  * bits of these. */
 static uint32_t regions_of(const struct shim_session *s, uint64_t version, int *fds, unsigned *nfds)
@@ -174,12 +187,10 @@ static uint32_t regions_of(const struct shim_session *s, uint64_t version, int *
 	uint32_t bits = 0;
 	unsigned n = 0;
 
-	for (unsigned k = 0; version && k < s->gpus * SHIM_SESSION_REGIONS; k++) {
-		uint32_t gpu = k / SHIM_SESSION_REGIONS, i = k % SHIM_SESSION_REGIONS;
+	for (uint32_t gpu = 0; version && gpu < s->gpus && n < PROTO_REGIONS; gpu++) {
+		unsigned i = region_of(s, version, gpu);
 
-		if (s->regions[i].version == version && s->regions[i].fd >= 0 &&
-		    s->regions[i].gpus & 1u << gpu && !(bits & s->regions[i].gpus) &&
-		    n < PROTO_REGIONS) {
+		if (i < SHIM_SESSION_REGIONS && !(bits & s->regions[i].gpus)) {
 			bits |= 1u << gpu;
 			fds[n++] = s->regions[i].fd;
 		}

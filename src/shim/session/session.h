@@ -5,11 +5,12 @@
 #define GBPF_SHIM_SESSION_SESSION_H
 
 #include "cuabi/types.h"
+#include "policy/versions.h"
 #include "proto/account.h"
 #include "proto/wire.h"
 #include "sched/sched.h"
 
-#define SHIM_SESSION_REGIONS (3u * PROTO_MAX_GPUS) /* as many as can be prepared */
+#define SHIM_SESSION_REGIONS POLICY_MAX_PREPARED
 
 struct shim_session {
 	int sock; /* owned; -1: not connected; written under sock_mutex, since any thread sends
