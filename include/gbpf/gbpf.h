@@ -114,6 +114,9 @@ enum {
 	GBPF_LOAD_VOLATILE = 4,
 };
 
+/* Operations on policies through this handle (load, rollback, activate, unload) are about this GPU
+ * alone from here on, a number that `gbpf device` shows; -1, as at first: about all. */
+void gbpf_on_gpu(struct gbpf *g, int gpu);
 /* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and sends it to gbpfd. name NULL: the file's
  * name without .bpf.o. -EACCES: refused by the verifier; -EINVAL: not a usable object; -EEXIST:
  * another policy is active and GBPF_LOAD_SWAP was not given. */

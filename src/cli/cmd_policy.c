@@ -7,22 +7,78 @@
 #include "cli/verbs.h"
 #include "cli/watch_swap.h"
 
-/* Stores "lc_first@3" of the active policy, or "" on any error: it is used for information only. */
-static void active_policy(struct gbpf *g, char out[80])
+enum { O_GPU, O_KEEP_MAPS, O_VOLATILE, O_WATCH, O_ROLLBACK_IF, O_DETACH };
+
+/* Stores the number of --gpu, -1 without it. */
+static int gpu_option(struct cli *c, int *ret)
+{
+	uint64_t gpu;
+
+	*ret = -1;
+	if (!c->opt[O_GPU]) {
+		return CLI_OK;
+	}
+	if (cli_number(c, "--gpu", c->opt[O_GPU], 0, INT32_MAX, &gpu)) {
+		return CLI_USAGE;
+	}
+	*ret = (int)gpu;
+	return CLI_OK;
+}
+
+/* As cli_open(); operations on policies are about that GPU then; -1: about all. */
+static int open_on(struct cli *c, int gpu, struct gbpf **ret)
+{
+	int code = cli_open(c, ret);
+
+	if (code == CLI_OK) {
+		gbpf_on_gpu(*ret, gpu);
+	}
+	return code;
+}
+
+/* Returns " on GPU 1" with --gpu, or "". */
+static const char *where(const struct cli *c, char out[24])
+{
+	snprintf(out, 24, "%s%.12s", c->opt[O_GPU] ? " on GPU " : "",
+		 c->opt[O_GPU] ? c->opt[O_GPU] : "");
+	return out;
+}
+
+static bool contains(const json_t *gpus, const char *gpu)
+{
+	const json_t *on;
+	size_t i;
+
+	json_array_foreach(gpus, i, on)
+	{
+		if (json_integer_value(on) == strtoll(gpu, NULL, 10)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Adds "lc_first@3, fair@4": the active policies, with --gpu that of this GPU; nothing on any
+ * error, since it is used for information only. Notes a GPU that gbpfd does not know. */
+static void active_policies(struct cli *c, struct gbpf *g, struct buf *out)
 {
 	char *json = NULL;
 	json_t *list = gbpf_policy_list(g, &json) < 0 ? NULL : json_loads(json, 0, NULL);
-	uint64_t active = cli_u64(list, "active");
+	const char *gpu = c->opt[O_GPU];
 	const json_t *v;
 	size_t i;
 
-	out[0] = 0;
 	json_array_foreach(json_object_get(list, "versions"), i, v)
 	{
-		if (active && cli_u64(v, "version") == active) {
-			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"),
-				 (unsigned long long)active);
+		if (gpu ? contains(json_object_get(v, "gpus"), gpu)
+			: strcmp(cli_text(v, "state"), "active") == 0) {
+			buf_printf(out, "%s%s@%llu", out->len ? ", " : "", cli_text(v, "name"),
+				   (unsigned long long)cli_u64(v, "version"));
 		}
+	}
+	if (list && gpu && !contains(json_object_get(list, "known_gpus"), gpu)) {
+		cli_note(c, "No program has used GPU %s yet: this takes effect when one does.",
+			 gpu);
 	}
 	json_decref(list);
 	free(json);
@@ -61,13 +117,14 @@ static void print_change(const struct cli *c, const char *verb, const char *was,
 {
 	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"),
 		 stall = cli_u64(r, "stall_ns");
-	char t[24];
+	char t[24], gpu[24];
 
 	if (c->quiet) {
 		return;
 	}
-	printf("%s %s%s%s%s%s@%llu in %s", verb, was, was[0] ? " " : "", was[0] ? CLI_SIGN_TO : "",
-	       was[0] ? " " : "", cli_text(r, "name"), (unsigned long long)cli_u64(r, "version"),
+	printf("%s %s%s%s%s%s@%llu%s in %s", verb, was, was[0] ? " " : "",
+	       was[0] ? CLI_SIGN_TO : "", was[0] ? " " : "", cli_text(r, "name"),
+	       (unsigned long long)cli_u64(r, "version"), where(c, gpu),
 	       cli_duration(t, cli_u64(r, "flip_ns") + cli_u64(r, "waited_ns")));
 	if (acked + late) {
 		printf("; %llu program%s had it ready", (unsigned long long)acked,
@@ -86,7 +143,7 @@ static void print_change(const struct cli *c, const char *verb, const char *was,
 	print_maps_kept(json_object_get(r, "maps"));
 }
 
-enum { O_KEEP_MAPS, O_VOLATILE, O_WATCH, O_ROLLBACK_IF, O_DETACH };
+#define GPU [O_GPU] = { "gpu", 0, "NUMBER", "on this GPU alone (default: on all)" }
 
 #define KEEP_MAPS                                                                                  \
 	[O_KEEP_MAPS] = { "keep-maps", 0, NULL, "maps that both versions have keep their contents" }
@@ -95,17 +152,25 @@ enum { O_KEEP_MAPS, O_VOLATILE, O_WATCH, O_ROLLBACK_IF, O_DETACH };
 	[O_VOLATILE] = { "volatile", 0, NULL, "do not store it: it lasts until gbpfd exits" }
 
 static const struct cli_option load_options[] = {
+	GPU,
 	KEEP_MAPS,
 	VOLATILE,
 	{ NULL, 0, NULL, NULL },
 };
 
 static const struct cli_option rollback_options[] = {
+	GPU,
 	KEEP_MAPS,
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct cli_option unload_options[] = {
+	GPU,
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct cli_option swap_options[] = {
+	GPU,
 	KEEP_MAPS,
 	VOLATILE,
 	[O_WATCH] = { "watch", 0, "TIME", "monitor the new version for TIME" },
@@ -117,25 +182,28 @@ static const struct cli_option swap_options[] = {
 
 static int load(struct cli *c, const char *what, const char *verb, unsigned flags)
 {
-	struct buf elf = { 0 };
+	struct buf elf = { 0 }, was = { 0 };
 	struct gbpf *g = NULL;
 	json_t *result = NULL;
 	char *json = NULL;
-	char was[80] = "", name[64];
+	char name[64];
 	uint64_t watch_ns = 0;
-	int rc, code, end = CLI_OK;
+	int rc, code, end = CLI_OK, gpu;
 
 	code = cli_watch_options(c, c->opt[O_WATCH], c->opt[O_ROLLBACK_IF],
 				 c->opt[O_DETACH] != NULL, &watch_ns);
 	if (code == CLI_OK) {
+		code = gpu_option(c, &gpu);
+	}
+	if (code == CLI_OK) {
 		code = cli_policy_read(c, what, c->arg, c->n_args, &elf, name);
 	}
 	if (code == CLI_OK) {
-		code = cli_open(c, &g);
+		code = open_on(c, gpu, &g);
 	}
 	if (code == CLI_OK) {
 		if (!c->json) {
-			active_policy(g, was);
+			active_policies(c, g, &was);
 		}
 		flags |= c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0;
 		flags |= c->opt[O_VOLATILE] ? GBPF_LOAD_VOLATILE : 0;
@@ -145,8 +213,9 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	}
 	buf_finish(&elf);
 	if (code == CLI_OK && !c->json) {
-		print_change(c, was[0] ? verb : "loaded", was, result);
+		print_change(c, was.len ? verb : "loaded", buf_text(&was), result);
 	}
+	buf_finish(&was);
 	if (code == CLI_OK && watch_ns && !c->opt[O_DETACH]) {
 		json_t *watch = NULL;
 
@@ -183,60 +252,81 @@ static int cmd_swap(struct cli *c)
 
 static int cmd_rollback(struct cli *c)
 {
+	struct buf was = { 0 };
 	struct gbpf *g = NULL;
 	json_t *result = NULL;
 	char *json = NULL;
 	uint64_t version = 0;
-	char was[80];
-	int rc, code;
+	int rc, code, gpu;
 
 	if (c->n_args && cli_number(c, "VERSION", c->arg[0], 1, INT64_MAX, &version)) {
 		return CLI_USAGE;
 	}
-	code = cli_open(c, &g);
+	code = gpu_option(c, &gpu);
+	if (code == CLI_OK) {
+		code = open_on(c, gpu, &g);
+	}
 	if (code == CLI_OK) {
 		if (!c->json) {
-			active_policy(g, was);
+			active_policies(c, g, &was);
 		}
 		rc = gbpf_policy_activate(g, version, c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0,
 					  &json);
 		code = cli_result(c, g, "policy rollback", rc, json, &result);
 	}
 	gbpf_close(g);
-	if (code != CLI_OK) {
-		return code;
+	if (code == CLI_OK) {
+		code = cli_check_stored(c, "policy rollback", result);
+		if (c->json) {
+			rc = cli_json(c, "policy.rollback", result);
+			code = rc ? rc : code;
+		} else {
+			print_change(c, "rolled back", buf_text(&was), result);
+			json_decref(result);
+		}
 	}
-	code = cli_check_stored(c, "policy rollback", result);
-	if (c->json) {
-		rc = cli_json(c, "policy.rollback", result);
-		return rc ? rc : code;
-	}
-	print_change(c, "rolled back", was, result);
-	json_decref(result);
+	buf_finish(&was);
 	return code;
 }
 
 static int cmd_unload(struct cli *c)
 {
+	struct buf was = { 0 };
+	struct gbpf *g = NULL;
 	json_t *result = NULL;
-	int code = cli_call(c, "policy unload", "policy.unload", NULL, &result);
+	char *json = NULL;
+	char gpu_text[24];
+	int rc, gpu, code = gpu_option(c, &gpu);
 
-	if (code != CLI_OK) {
-		return code;
+	if (code == CLI_OK) {
+		code = open_on(c, gpu, &g);
 	}
-	code = cli_check_stored(c, "policy unload", result);
-	if (c->json) {
-		int rc = cli_json(c, "policy.unload", result);
-
-		return rc ? rc : code;
+	if (code == CLI_OK) {
+		if (!c->json) {
+			active_policies(c, g, &was);
+		}
+		rc = gbpf_policy_unload(g, &json);
+		code = cli_result(c, g, "policy unload", rc, json, &result);
 	}
-	if (cli_u64(result, "version") && !c->quiet) {
-		printf("unloaded version %llu; nothing is held now\n",
-		       (unsigned long long)cli_u64(result, "version"));
-	} else if (!cli_u64(result, "version")) {
-		cli_note(c, "No policy was active.");
+	gbpf_close(g);
+	if (code == CLI_OK) {
+		code = cli_check_stored(c, "policy unload", result);
+		if (c->json) {
+			rc = cli_json(c, "policy.unload", result);
+			code = rc ? rc : code;
+		} else {
+			if (!was.len) {
+				buf_printf(&was, "version %llu",
+					   (unsigned long long)cli_u64(result, "version"));
+			}
+			if (!c->quiet) {
+				printf("unloaded %s%s; nothing is held %s\n", buf_text(&was),
+				       where(c, gpu_text), c->opt[O_GPU] ? "there" : "now");
+			}
+			json_decref(result);
+		}
 	}
-	json_decref(result);
+	buf_finish(&was);
 	return code;
 }
 
@@ -301,5 +391,6 @@ const struct cli_verb verb_policy_unload = {
 	.args = "",
 	.doc = "run without a policy: nothing is held",
 	.page = "gbpf-policy.1",
+	.options = unload_options,
 	.run = cmd_unload,
 };

@@ -20,14 +20,21 @@ static void hook_names(struct buf *out, const json_t *hooks)
 	}
 }
 
-/* A version that was rolled back is marked. */
-static const char *state_text(const json_t *v)
+/* A version that was rolled back is marked; if several GPUs are known an active one has its own. */
+static void state_text(struct buf *out, const json_t *v, const json_t *known_gpus)
 {
 	const char *state = cli_text(v, "state");
+	bool back = strcmp(state, "kept") == 0 && strcmp(cli_text(v, "ended"), "rollback") == 0;
+	const json_t *gpu;
+	size_t i;
 
-	return strcmp(state, "kept") == 0 && strcmp(cli_text(v, "ended"), "rollback") == 0
-		       ? "rolled back"
-		       : state;
+	buf_printf(out, "%s", back ? "rolled back" : state);
+	json_array_foreach(json_array_size(known_gpus) > 1 ? json_object_get(v, "gpus") : NULL, i,
+			   gpu)
+	{
+		buf_printf(out, "%s%lld", i ? ", " : " on GPU ",
+			   (long long)json_integer_value(gpu));
+	}
 }
 
 static int cmd_list(struct cli *c)
@@ -51,19 +58,21 @@ static int cmd_list(struct cli *c)
 	}
 	json_array_foreach(json_object_get(result, "versions"), i, v)
 	{
-		struct buf hooks = { 0 };
+		struct buf hooks = { 0 }, state = { 0 };
 		char when[40];
 
 		hook_names(&hooks, json_object_get(v, "hooks"));
+		state_text(&state, v, json_object_get(result, "known_gpus"));
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(v, "version"));
 		cli_table_cell(&t, "%s%s%s", cli_text(v, "name"),
 			       cli_text(v, "author_version")[0] ? " " : "",
 			       cli_text(v, "author_version"));
-		cli_table_cell(&t, "%s", state_text(v));
+		cli_table_cell(&t, "%s", buf_text(&state));
 		cli_table_cell(&t, "%s", cli_when(when, cli_u64(v, "loaded_wall_ns")));
 		cli_table_cell(&t, "%s", cli_text(v, "license"));
 		cli_table_cell(&t, "%s", buf_text(&hooks));
 		buf_finish(&hooks);
+		buf_finish(&state);
 	}
 	if (t.n) {
 		cli_table_print(&t, stdout, c->color_out);
@@ -185,15 +194,18 @@ static void print_failures(const json_t *failures)
 static void print_version(struct cli *c, const json_t *result)
 {
 	const json_t *counters = json_object_get(result, "counters");
+	struct buf state = { 0 };
 	const char *key;
 	json_t *v;
 	char when[40];
 
+	state_text(&state, result, json_object_get(result, "known_gpus"));
 	printf("%s@%llu: %s%s%s, loaded %s, license %s\n", cli_text(result, "name"),
-	       (unsigned long long)cli_u64(result, "version"), state_text(result),
+	       (unsigned long long)cli_u64(result, "version"), buf_text(&state),
 	       cli_text(result, "author_version")[0] ? ", version " : "",
 	       cli_text(result, "author_version"),
 	       cli_when(when, cli_u64(result, "loaded_wall_ns")), cli_text(result, "license"));
+	buf_finish(&state);
 	print_hooks(c, json_object_get(result, "hooks"));
 	print_maps(json_object_get(result, "maps"));
 	json_object_foreach((json_t *)unqual(counters), key, v)

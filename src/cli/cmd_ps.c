@@ -7,10 +7,12 @@
 #include "cli/verbs.h"
 #include "cli/vgpu_options.h"
 
-enum { O_WHY };
+enum { O_WHY, O_GPU };
 
 static const struct cli_option ps_options[] = {
 	[O_WHY] = { "why", 'y', NULL, "show why work was last held or stopped, and its kernels" },
+	[O_GPU] = { "gpu", 0, "NUMBER",
+		    "only programs that have used this GPU, with their launches there" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -76,14 +78,50 @@ static bool is_hidden(const json_t *tenant)
 	return json_is_true(json_object_get(tenant, "hidden"));
 }
 
-static void add_hidden_row(struct cli_table *t, const json_t *tenant, bool with_vgpu)
+/* Returns the counters of a program on a GPU, or NULL if it has not used it. */
+static const json_t *on_gpu(const json_t *tenant, uint64_t gpu)
+{
+	const json_t *on, *stats = json_object_get(tenant, "stats");
+	size_t i;
+
+	json_array_foreach(json_object_get(stats, "gpus"), i, on)
+	{
+		if (cli_u64(on, "gpu") == gpu) {
+			return on;
+		}
+	}
+	return NULL;
+}
+
+/* Adds "0, 2": the GPUs that it has used. */
+static void add_gpus(struct cli_table *t, const json_t *tenant)
+{
+	const json_t *on, *stats = json_object_get(tenant, "stats");
+	struct buf list = { 0 };
+	size_t i;
+
+	json_array_foreach(json_object_get(stats, "gpus"), i, on)
+	{
+		buf_printf(&list, "%s%llu", i ? ", " : "", (unsigned long long)cli_u64(on, "gpu"));
+	}
+	cli_table_cell(t, "%s", list.len ? buf_text(&list) : "-");
+	buf_finish(&list);
+}
+
+/* Which columns a table has, and of which GPU it is. */
+struct form {
+	bool with_vgpu, with_gpus, of_gpu;
+	uint64_t gpu;
+};
+
+static void add_hidden_row(struct cli_table *t, const json_t *tenant, const struct form *f)
 {
 	char user[64];
 
 	cli_table_cell(t, "-");
 	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
-	for (unsigned i = 3; i < (with_vgpu ? 14u : 13u); i++) {
+	for (unsigned i = 3; i < 13u + f->with_vgpu + f->with_gpus; i++) {
 		cli_table_cell(t, "-");
 	}
 }
@@ -108,7 +146,7 @@ static const char *memory_of(char out[64], const json_t *tenant)
 }
 
 static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions,
-		    bool with_vgpu)
+		    const struct form *f)
 {
 	const json_t *s = json_object_get(tenant, "stats");
 	uint64_t requests = cli_u64(s, "requests");
@@ -120,12 +158,17 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 	cli_table_cell(t, "%s", cli_text(tenant, "lane"));
 	cli_table_cell(t, "%s", level_of(tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "name"));
-	cli_table_cell(t, "%s", cli_count(launches, cli_u64(s, "launches")));
+	if (f->with_gpus) {
+		add_gpus(t, tenant);
+	}
+	cli_table_cell(
+		t, "%s",
+		cli_count(launches, cli_u64(f->of_gpu ? on_gpu(tenant, f->gpu) : s, "launches")));
 	cli_table_cell(t, "%s",
 		       duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
-	if (with_vgpu) {
+	if (f->with_vgpu) {
 		cli_table_cell(t, "%s", cli_text(tenant, "vgpu"));
 	}
 	cli_table_cell(t, "%s", memory_of(memory, tenant));
@@ -133,18 +176,22 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 	cli_table_cell(t, "%s", cli_text(tenant, "command"));
 }
 
-static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
+static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions,
+			  struct form f)
 {
 	static const char *const left[] = { "USER", "CLASS", "LANE", "LEVEL", "NAME" };
 	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99" };
-	bool with_vgpu = false;
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;
 
 	json_array_foreach(tenants, i, tenant)
 	{
-		with_vgpu |= json_object_get(tenant, "vgpu") != NULL;
+		const json_t *gpus = json_object_get(tenant, "gpus");
+
+		f.with_vgpu |= json_object_get(tenant, "vgpu") != NULL;
+		f.with_gpus |= json_array_size(gpus) > 1 ||
+			       json_integer_value(json_array_get(gpus, 0)) > 0;
 	}
 
 	cli_table_init(&t);
@@ -152,10 +199,13 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	for (i = 0; i < ARRAY_SIZE(left); i++) {
 		cli_table_column(&t, left[i], false);
 	}
+	if (f.with_gpus) {
+		cli_table_column(&t, "GPU", false);
+	}
 	for (i = 0; i < ARRAY_SIZE(right); i++) {
 		cli_table_column(&t, right[i], true);
 	}
-	if (with_vgpu) {
+	if (f.with_vgpu) {
 		cli_table_column(&t, "VGPU", false);
 	}
 	cli_table_column(&t, "MEMORY", true);
@@ -164,9 +214,9 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	json_array_foreach(tenants, i, tenant)
 	{
 		if (is_hidden(tenant)) {
-			add_hidden_row(&t, tenant, with_vgpu);
+			add_hidden_row(&t, tenant, &f);
 		} else {
-			add_row(&t, tenant, versions, with_vgpu);
+			add_row(&t, tenant, versions, &f);
 		}
 	}
 	cli_table_print(&t, stdout, c->color_out);
@@ -390,24 +440,43 @@ static int ask(struct cli *c, json_t **ret_tenants, json_t **ret_policies, bool 
 	return code;
 }
 
+/* Leaves the programs that have used a GPU; hidden ones do not say. */
+static void leave_those_on(json_t *tenants, uint64_t gpu)
+{
+	for (size_t i = json_array_size(tenants); i-- > 0;) {
+		if (!on_gpu(json_array_get(tenants, i), gpu)) {
+			json_array_remove(tenants, i);
+		}
+	}
+}
+
 static int cmd_ps(struct cli *c)
 {
 	json_t *result = NULL, *policies = NULL, *tenants;
+	struct form f = { .of_gpu = c->opt[O_GPU] != NULL };
 	bool off = false;
-	int code = ask(c, &result, &policies, &off);
+	int code;
 
+	if (f.of_gpu && cli_number(c, "--gpu", c->opt[O_GPU], 0, INT32_MAX, &f.gpu)) {
+		return CLI_USAGE;
+	}
+	code = ask(c, &result, &policies, &off);
 	if (code != CLI_OK) {
 		return code;
+	}
+	if (f.of_gpu) {
+		leave_those_on(json_object_get(result, "tenants"), f.gpu);
 	}
 	if (c->json) {
 		return cli_json(c, "ps", result);
 	}
 	tenants = json_object_get(result, "tenants");
 	if (!json_array_size(tenants)) {
-		cli_note(c, "No program runs under gBPF. Start one: gbpf run --class latency -- "
-			    "COMMAND");
+		cli_note(c, f.of_gpu ? "No program has used this GPU."
+				     : "No program runs under gBPF. Start one: gbpf run --class "
+				       "latency -- COMMAND");
 	} else {
-		print_tenants(c, tenants, json_object_get(policies, "versions"));
+		print_tenants(c, tenants, json_object_get(policies, "versions"), f);
 		if (c->opt[O_WHY]) {
 			print_why(c, tenants);
 		}

@@ -1,11 +1,21 @@
 /* Typed calls: packs parameters for the methods of docs/PROTOCOL.md. */
 #include "lib/lib_int.h"
 
+EXPORT void gbpf_on_gpu(struct gbpf *g, int gpu)
+{
+	g->gpu = gpu;
+}
+
+void lib_name_gpu(const struct gbpf *g, json_t *params)
+{
+	if (params && g->gpu >= 0) {
+		json_object_set_new(params, "gpu", json_integer(g->gpu));
+	}
+}
+
 EXPORT int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json)
 {
-	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
-
-	return lib_text(g, "policy.rollback", p, -1, ret_json);
+	return gbpf_policy_activate(g, version, 0, ret_json);
 }
 
 EXPORT int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags, char **ret_json)
@@ -15,12 +25,16 @@ EXPORT int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags
 	if (p && version) {
 		json_object_set_new(p, "version", json_integer((json_int_t)version));
 	}
+	lib_name_gpu(g, p);
 	return lib_text(g, "policy.rollback", p, -1, ret_json);
 }
 
 EXPORT int gbpf_policy_unload(struct gbpf *g, char **ret_json)
 {
-	return lib_text(g, "policy.unload", json_object(), -1, ret_json);
+	json_t *p = json_object();
+
+	lib_name_gpu(g, p);
+	return lib_text(g, "policy.unload", p, -1, ret_json);
 }
 
 EXPORT int gbpf_policy_list(struct gbpf *g, char **ret_json)

@@ -348,6 +348,7 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 		return -ENOMEM;
 	}
 	g->fd = -1;
+	g->gpu = -1;
 	g->timeout_ms = (unsigned)clock_patience(DEFAULT_TIMEOUT_MS);
 	lib_ok(g);
 	err = set_paths(g, runtime_dir);

@@ -14,6 +14,7 @@
 struct gbpf {
 	int fd; /* -1: not connected */
 	unsigned timeout_ms;
+	int gpu; /* that operations on policies are about; -1: all */
 	uint64_t next_id;
 	struct buf in;	/* received bytes without a complete line */
 	size_t scanned; /* bytes of `in` known to contain no newline */
@@ -43,6 +44,10 @@ void lib_disconnect(struct gbpf *g);
 
 /* ---- maps.c ---- */
 json_t *lib_map_params(const struct gbpf_map *m);
+
+/* ---- calls.c ---- */
+/* Adds the GPU that operations on policies are about; params: NULL or borrowed. */
+void lib_name_gpu(const struct gbpf *g, json_t *params);
 
 /* ---- load.c ---- */
 /* Calls a method with an object in a memfd. Waits at least 30 s. p: taken; NULL: a text in it is

@@ -99,6 +99,7 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	if (p && flags & GBPF_LOAD_VOLATILE) {
 		json_object_set_new(p, "volatile", json_true());
 	}
+	lib_name_gpu(g, p);
 	return lib_send_object(g, "policy.load", name, elf, bytes, p, ret_json);
 }
 

@@ -182,6 +182,8 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 	memset(v->failures, 0, sizeof(v->failures));
 	store_relaxed(&v->gpus, gpus);
 	v->life = p->life;
+	/* Before the number, which readers look for in these entries only: pairs with the acquire
+	 * in policy_entries. */
 	store_release(&p->entries, MAX(p->entries, (uint32_t)i + 1));
 	POINT("sched.prepare.mapped");
 	store_release(&v->version, version); /* pairs with the acquire in policy_current */

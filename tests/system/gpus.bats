@@ -89,3 +89,64 @@ unslowed() {
 	[ "$status" -eq 5 ]
 	[[ "$output" == *"no policy is active on GPU 2"* ]]
 }
+
+# active: versions and their GPUs, as "2:[0] 3:[1]".
+active() { gbpf policy list --json | jq -r '[.versions[] | select(.gpus != []) | "\(.version):\(.gpus)"] | join(" ")'; }
+
+@test "each GPU may have a policy of its own" {
+	begin fifo
+	launcher_on 0 a
+	launcher_on 1 b
+	[ "$(active)" = "2:[0,1]" ]
+	run gbpf policy swap cfs --gpu 1
+	[ "$status" -eq 0 ]
+	[[ "$output" == "swapped fifo@2 → cfs@3 on GPU 1 in "* ]]
+	[ "$(active)" = "2:[0] 3:[1]" ]
+	run gbpf policy list
+	[[ "$output" == *"fifo "*"active on GPU 0 "*"cfs "*"active on GPU 1 "* ]]
+	run gbpf policy rollback
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"GPU 0 and GPU 1 had different policies before"*"--gpu"* ]]
+	gbpf map get current --gpu 1
+	run gbpf map list --gpu 0
+	[[ "$output" != *current* ]]
+	run gbpf policy unload --gpu 0
+	[[ "$output" == "unloaded fifo@2 on GPU 0; nothing is held there" ]]
+	[ "$(active)" = "3:[1]" ]
+	run gbpf policy load fair --gpu 0
+	[[ "$output" == "loaded fair@4 on GPU 0 in "* ]]
+	run gbpf policy load fair --gpu 1
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"policy 'cfs' (version 3) is active"* ]]
+	run gbpf policy rollback --gpu 1
+	[[ "$output" == "rolled back cfs@3 → fifo@2 on GPU 1 in "* ]]
+	[ "$(active)" = "2:[1] 4:[0]" ]
+	eventually prints '^fifo@2: active on GPU 1, ' gbpf policy show 2
+	run gbpf policy swap cfs
+	[[ "$output" == "swapped fifo@2, fair@4 → cfs@5 in "* ]]
+	run gbpf policy swap fifo --gpu 2
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"No program has used GPU 2 yet"* ]]
+	run gbpf policy swap fifo --gpu 16
+	[ "$status" -eq 5 ]
+	[[ "$output" == *"no such GPU"* ]]
+	run gbpf policy swap fifo --gpu one
+	[ "$status" -eq 2 ]
+}
+
+uses_gpu() { # GPU PID: the programs that have used a GPU are these
+	[ "$(gbpf ps --gpu "$1" --json | jq -c '[.tenants[] | [.pid, [.stats.gpus[].gpu]]]')" = "[[$2,[$1]]]" ]
+}
+
+@test "gbpf ps shows who uses which GPU" {
+	begin fifo
+	launcher_on 0 a
+	launcher_on 1 b
+	eventually uses_gpu 0 "$pid_a"
+	eventually uses_gpu 1 "$pid_b"
+	eventually prints ' NAME +GPU +LAUNCHES ' gbpf ps
+	eventually prints "^ *$pid_b .* b +1 +[0-9]" gbpf ps
+	eventually prints '^No program has used this GPU' gbpf ps --gpu 2
+	run gbpf ps --gpu one # settled: the argument is wrong
+	[ "$status" -eq 2 ]
+}

@@ -179,7 +179,8 @@ static void start_load(struct daemon_policy_op *q)
 					    "policy '%s' (version %llu) is active", v->name,
 					    (unsigned long long)v->version);
 			report_hint(&q->report,
-				    "Replace it with `gbpf policy swap`, or unload it first");
+				    "Replace it with `gbpf policy swap`, or unload it first; with "
+				    "--gpu on that GPU alone");
 			daemon_policy_op_fail(q, 1);
 			return;
 		}
@@ -200,6 +201,29 @@ static uint32_t gpus_without(const struct daemon_policy_op *q)
 	return gpus;
 }
 
+/* Sets the version that was active before on the operation's GPUs, which must be the same. */
+static void find_previous(struct daemon_policy_op *q)
+{
+	const uint64_t *previous = q->d->policies->store.previous;
+	uint32_t gpus = daemon_policy_known_gpus(q->d, q->o.gpu_mask);
+	uint64_t version = previous[__builtin_ctz(gpus)];
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (gpus & 1u << i && previous[i] != version) {
+			q->err = report_set(&q->report, -EINVAL, "differ",
+					    "GPU %d and GPU %u had different policies before",
+					    __builtin_ctz(gpus), i);
+			report_hint(&q->report, "Name a GPU with --gpu, or a version");
+			return;
+		}
+	}
+	q->o.version = version;
+	if (!version) {
+		q->err = report_set(&q->report, -ENOENT, "not-found",
+				    "no previous version to return to");
+	}
+}
+
 static void start_activate(struct daemon_policy_op *q)
 {
 	struct daemon_store *st = &q->d->policies->store;
@@ -207,19 +231,17 @@ static void start_activate(struct daemon_policy_op *q)
 	struct daemon_version *l;
 	uint32_t gpus;
 
-	q->o.version = q->o.version ? q->o.version : st->previous;
+	if (!q->o.version) {
+		find_previous(q);
+	}
 	v = daemon_store_find(st, q->o.version);
-	if (!v) {
-		q->err = -ENOENT;
-		if (q->o.version) {
-			report_set(&q->report, -ENOENT, "not-found", "there is no version %llu",
-				   (unsigned long long)q->o.version);
-		} else {
-			report_set(&q->report, -ENOENT, "not-found",
-				   "no previous version to return to");
-		}
+	if (!v && !q->err) {
+		q->err = report_set(&q->report, -ENOENT, "not-found", "there is no version %llu",
+				    (unsigned long long)q->o.version);
+	}
+	if (q->err) {
 		report_hint(&q->report, "`gbpf policy list` shows the versions that are kept");
-		daemon_policy_op_fail(q, 5);
+		daemon_policy_op_fail(q, q->err == -EINVAL ? 1 : 5);
 		return;
 	}
 	memcpy(q->name, v->name, sizeof(q->name));
@@ -248,7 +270,8 @@ static void start_unload(struct daemon_policy_op *q)
 
 	q->was_active = active_in(d, q->o.gpu_mask);
 	if (!q->was_active) {
-		q->err = report_set(&q->report, -ENOENT, "not-found", "no policy is active");
+		q->err = report_set(&q->report, -ENOENT, "not-found", "no policy is active%s",
+				    q->o.gpu_mask == DAEMON_POLICY_ALL_GPUS ? "" : " there");
 		daemon_policy_op_fail(q, 5);
 		return;
 	}

@@ -4,14 +4,13 @@
 #include "base/atomic.h"
 #include "daemon/policy/policy_failures.h"
 
-/* Returns the known GPUs on which a version is active. */
-static json_t *gpus_json(struct daemon *d, uint64_t version)
+/* Returns the numbers of the GPUs of the mask whose devices are known. */
+static json_t *gpus_json(struct daemon *d, uint32_t mask)
 {
-	uint32_t active = daemon_policy_gpus_of(d, version);
 	json_t *gpus = json_array();
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (d->devices.d[i].used && active & 1u << i) {
+		if (d->devices.d[i].used && mask & 1u << i) {
 			json_array_append_new(gpus, json_integer(i));
 		}
 	}
@@ -25,7 +24,8 @@ static const char *state_of(struct daemon *d, uint64_t version)
 
 static json_t *brief(struct daemon *d, const struct daemon_stored_version *v)
 {
-	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *maps = json_array(), *h;
+	json_t *gpus = gpus_json(d, daemon_policy_gpus_of(d, v->version)), *hooks = json_array(),
+	       *maps = json_array(), *h;
 	size_t i;
 
 	json_array_foreach(json_object_get(v->meta, "hooks"), i, h)
@@ -71,8 +71,8 @@ json_t *daemon_policy_list_json(struct daemon *d)
 	for (unsigned i = 0; i < st->n; i++) {
 		json_array_append_new(versions, brief(d, &st->v[i]));
 	}
-	return json_pack("{s:I,s:o}", "active", (json_int_t)daemon_policy_first_active(d),
-			 "versions", versions);
+	return json_pack("{s:I,s:o,s:o}", "active", (json_int_t)daemon_policy_first_active(d),
+			 "known_gpus", gpus_json(d, UINT32_MAX), "versions", versions);
 }
 
 json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_version *l)
@@ -118,7 +118,8 @@ json_t *daemon_policy_show_json(struct daemon *d, uint64_t version)
 	if (!j) {
 		return NULL;
 	}
-	json_object_set_new(j, "gpus", gpus_json(d, version));
+	json_object_set_new(j, "gpus", gpus_json(d, daemon_policy_gpus_of(d, version)));
+	json_object_set_new(j, "known_gpus", gpus_json(d, UINT32_MAX));
 	json_object_set_new(j, "state", json_string(state_of(d, version)));
 	live = daemon_version_find(d, version);
 	if (live) {

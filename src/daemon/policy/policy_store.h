@@ -48,7 +48,7 @@ struct daemon_store {
 	uint64_t next;
 	uint64_t active[PROTO_MAX_GPUS]; /* as of the last flip; 0: none */
 	uint64_t kept[PROTO_MAX_GPUS];	 /* active after a restart: the last that is not volatile */
-	uint64_t previous;
+	uint64_t previous[PROTO_MAX_GPUS]; /* active before that: for a rollback; 0: none */
 	bool off, has_state;
 	bool bad_state; /* state.json exists and cannot be read */
 	struct daemon_stored_watch watch[DAEMON_STORE_WATCHES];

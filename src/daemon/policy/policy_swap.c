@@ -170,7 +170,6 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	uint64_t version = q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version,
 		 begin = clock_now_ns();
 	char ready[96] = "";
-	int first = -1;
 
 	q->waited_ns = q->waited_ns ? q->waited_ns : begin - q->prepare_begin_ns;
 	q->asked = q->acked = q->failed = 0;
@@ -198,20 +197,18 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	}
 	q->flip_ns = clock_now_ns() - begin;
 	POINT("daemon.swap.flipped");
-	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
-		if ((q->o.gpu_mask & 1u << i) && p->store.active[i] != version) {
-			first = first < 0 ? i : first;
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		uint64_t was = p->store.active[i];
+
+		if (!(q->o.gpu_mask & 1u << i)) {
+			continue;
 		}
-	}
-	if (first >= 0 && p->store.active[first]) {
-		/* After a rollback by a watch, the version that the watch rejected must not come
-		 * back with a plain rollback. */
-		p->store.previous = q->o.by_watch ? 0 : p->store.active[first];
-	}
-	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
-		if (q->o.gpu_mask & 1u << i) {
-			p->store.active[i] = version;
+		if (was && was != version) {
+			/* After a rollback by a watch, the version that the watch rejected must not
+			 * come back with a plain rollback. */
+			p->store.previous[i] = q->o.by_watch ? 0 : was;
 		}
+		p->store.active[i] = version;
 	}
 	if (!q->o.is_volatile) {
 		daemon_durable_keep(q, version);

@@ -296,6 +296,29 @@ static json_t *reach(const struct proto_stats *st)
 	return j;
 }
 
+/* Parts of the counters, of the GPUs that it has used. */
+static json_t *by_gpu(const struct daemon_session *s)
+{
+	const struct proto_stats *st = s->stats.map;
+	json_t *gpus = json_array();
+
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		const struct proto_stats_gpu *g = &st->gpu[i];
+		uint64_t launches = load_relaxed(&g->launches), copies = load_relaxed(&g->copies);
+
+		if (launches || copies) {
+			json_array_append_new(
+				gpus,
+				json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "gpu", (int)s->gpu_index[i],
+					  "launches", number(launches), "copies", number(copies),
+					  "busy_ns", number(load_relaxed(&g->busy_ns)), "inflight",
+					  number(load_relaxed(&g->inflight)), "inflight_ns",
+					  number(load_relaxed(&g->inflight_ns))));
+		}
+	}
+	return gpus;
+}
+
 void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 {
 	const struct proto_stats *st = s->stats.map;
@@ -340,6 +363,7 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 	requests(st, j);
 	caps(st, j);
 	json_object_set_new(j, "reach", reach(st));
+	json_object_set_new(j, "gpus", by_gpu(s));
 	json_object_set_new(tenant, "stats", j);
 	json_object_set_new(tenant, "why", json_string(why_name(load_relaxed(&st->why))));
 	snprintf(hex, sizeof(hex), "0x%016" PRIx64, why_hash);

@@ -77,13 +77,8 @@ static uint64_t passed_ns(const struct daemon_watch *w)
 static void go_back(struct daemon_watch *w)
 {
 	struct daemon *d = w->d;
-	uint32_t left = w->gpu_mask;
+	uint32_t left = w->gpu_mask & daemon_policy_gpus_of(d, w->version);
 
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (daemon_policy_active_version(d, i) != w->version) {
-			left &= ~(1u << i);
-		}
-	}
 	while (left) {
 		uint64_t version = w->old[__builtin_ctz(left)];
 		struct daemon_policy_request o = { .op = version ? DAEMON_POLICY_ACTIVATE

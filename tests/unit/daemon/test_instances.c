@@ -37,8 +37,8 @@ static void enter(struct fake *f, const struct gd *d, unsigned first, unsigned g
 	gd_await_event((struct gd *)(uintptr_t)d, 0, "start", "(pid");
 }
 
-/* Takes a PREPARE, answers it, and returns the GPU. fds: of the tenant's regions, by GPU; NULL:
- * closed. */
+/* Takes a PREPARE, and the orders to drop instances before it, answers it, and returns the GPU.
+ * fds: of the tenant's regions, by GPU; NULL: closed. */
 static uint32_t prepared(struct fake *f, uint64_t version, int *fds)
 {
 	union proto_message m;
@@ -46,7 +46,9 @@ static uint32_t prepared(struct fake *f, uint64_t version, int *fds)
 	unsigned n;
 	uint32_t gpu;
 
-	assert_int_equal(fake_receive(f, &m, got, &n), 1);
+	do {
+		assert_int_equal(fake_receive(f, &m, got, &n), 1);
+	} while (m.head.type == PROTO_DROP);
 	assert_int_equal(m.head.type, PROTO_PREPARE);
 	assert_int_equal(m.version.version, version);
 	assert_int_equal(m.version.regions, PROTO_REGION_GLOBAL | PROTO_REGION_TENANT);
@@ -208,6 +210,31 @@ static void a_change_is_one_of_each_gpu_unless_it_names_one(void **state)
 	fake_leave(&f);
 }
 
+/* ps shows these launches on these GPUs of the tenant with this name. second -1: on one GPU only.
+ */
+static void expect_counters(struct gd *d, const char *name, int first, json_int_t launches,
+			    int second, json_int_t launches2)
+{
+	json_t *ps = gd_call(d, "ps", NULL), *tenant, *gpus = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(ps, "tenants"), i, tenant)
+	{
+		if (strcmp(json_string_value(json_object_get(tenant, "name")), name) == 0) {
+			gpus = json_object_get(json_object_get(tenant, "stats"), "gpus");
+		}
+	}
+	assert_int_equal(json_array_size(gpus), second < 0 ? 1 : 2);
+	json_array_foreach(gpus, i, tenant)
+	{
+		assert_int_equal(json_integer_value(json_object_get(tenant, "gpu")),
+				 i ? second : first);
+		assert_int_equal(json_integer_value(json_object_get(tenant, "launches")),
+				 i ? launches2 : launches);
+	}
+	json_decref(ps);
+}
+
 static void each_instance_sees_the_tenants_of_its_gpu(void **state)
 {
 	struct gd *d = *state;
@@ -226,6 +253,8 @@ static void each_instance_sees_the_tenants_of_its_gpu(void **state)
 	store_relaxed(&one.stats->gpu[0].inflight, UINT64_C(1));
 	eventually(variable(d, 0, "launches") == 5);
 	eventually(variable(d, 1, "launches") == 270);
+	expect_counters(d, "on0", 0, 5, 1, 70);
+	expect_counters(d, "on1", 1, 200, -1, 0);
 	assert_int_equal(variable(d, 0, "active"), 1);
 	assert_int_equal(variable(d, 0, "tenants_found"), 1);
 	assert_int_equal(variable(d, 1, "active"), 2);
@@ -262,6 +291,79 @@ static void an_init_that_refuses_a_gpu(void **state)
 	(void)prepared(&b, 2, NULL);
 	fake_leave(&a);
 	fake_leave(&b);
+}
+
+/* policy.list and policy.show say that a version is active on these GPUs, of both. */
+static void expect_gpus(struct gd *d, json_int_t version, const char *gpus)
+{
+	json_t *list = gd_call(d, "policy.list", NULL), *v, *shown;
+	char params[32], *text;
+	size_t i;
+
+	snprintf(params, sizeof(params), "{\"version\":%lld}", (long long)version);
+	shown = gd_call(d, "policy.show", params);
+	json_array_foreach(json_object_get(list, "versions"), i, v)
+	{
+		if (json_integer_value(json_object_get(v, "version")) == version) {
+			text = json_dumps(json_object_get(v, "gpus"), JSON_COMPACT);
+			assert_string_equal(text, gpus);
+			free(text);
+			assert_true(json_equal(json_object_get(v, "gpus"),
+					       json_object_get(shown, "gpus")));
+			assert_string_equal(json_string_value(json_object_get(v, "state")),
+					    strcmp(gpus, "[]") == 0 ? "kept" : "active");
+		}
+	}
+	assert_int_equal(json_array_size(json_object_get(list, "known_gpus")), 2);
+	assert_int_equal(json_array_size(json_object_get(shown, "known_gpus")), 2);
+	json_decref(list);
+	json_decref(shown);
+}
+
+static void each_gpu_may_have_a_version_of_its_own(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g;
+	struct fake f;
+
+	enter(&f, d, 0, 2);
+	load(d, "instances");
+	(void)prepared(&f, 1, NULL);
+	(void)prepared(&f, 1, NULL);
+	expect_gpus(d, 1, "[0,1]");
+
+	g = gd_open(d);
+	gbpf_on_gpu(g, 1);
+	assert_int_equal(gbpf_policy_load(g, gd_object("instances"), NULL, GBPF_LOAD_SWAP, NULL),
+			 0);
+	assert_int_equal(prepared(&f, 2, NULL), 1);
+	expect_gpus(d, 1, "[0]");
+	expect_gpus(d, 2, "[1]");
+	expect_error(d, "policy.rollback", "{\"gpu\":0}", 5, "no previous version");
+	expect_error(d, "policy.rollback", "{}", 1, "GPU 0 and GPU 1 had different policies");
+
+	/* Each returns to its own. */
+	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), 0);
+	assert_int_equal(prepared(&f, 1, NULL), 1);
+	expect_gpus(d, 1, "[0,1]");
+	expect_gpus(d, 2, "[]");
+	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), 0);
+	assert_int_equal(prepared(&f, 2, NULL), 1);
+	gbpf_on_gpu(g, 0);
+	assert_int_equal(gbpf_policy_rollback(g, 2, NULL), 0);
+	assert_int_equal(prepared(&f, 2, NULL), 0);
+	expect_gpus(d, 2, "[0,1]");
+	gbpf_on_gpu(g, -1);
+	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), 0); /* both had version 1, */
+	assert_int_equal(prepared(&f, 1, NULL),
+			 1); /* kept on GPU 0 for GPUs that are not known yet */
+	expect_gpus(d, 1, "[0,1]");
+	gbpf_on_gpu(g, 1);
+	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
+	expect_gpus(d, 1, "[0]");
+	expect_error(d, "policy.unload", "{\"gpu\":1}", 5, "no policy is active there");
+	gbpf_close(g);
+	fake_leave(&f);
 }
 
 /* A word names the version, but no instance would be left. */
@@ -437,6 +539,7 @@ int main(void)
 		TEST(a_change_is_one_of_each_gpu_unless_it_names_one),
 		TEST(each_instance_sees_the_tenants_of_its_gpu),
 		TEST(an_init_that_refuses_a_gpu),
+		TEST(each_gpu_may_have_a_version_of_its_own),
 		TEST(a_version_is_there_for_gpus_that_become_known),
 		TEST(a_gpu_that_becomes_known_during_a_swap),
 		TEST(a_process_that_cannot_run_one_instance_is_counted),

@@ -345,7 +345,9 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(daemon_store_add(&s, 12, meta("second"), &removed), 0);
 	s.active[0] = s.kept[0] = 12;
 	s.active[3] = s.kept[3] = 7; /* no such version */
-	s.previous = 1;
+	s.previous[0] = 1;
+	s.previous[5] = 12;
+	s.previous[6] = 7;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE, text), 0);
 	free(text);
@@ -355,7 +357,9 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(s.next, 13);
 	assert_int_equal(s.active[0], 12);
 	assert_int_equal(s.active[3], 0);
-	assert_int_equal(s.previous, 1);
+	assert_int_equal(s.previous[0], 1);
+	assert_int_equal(s.previous[5], 12);
+	assert_int_equal(s.previous[6], 0);
 	assert_string_equal(daemon_store_find(&s, 1)->name, "first");
 	assert_int_equal(daemon_store_find(&s, 1)->hash, 255);
 	assert_null(daemon_store_find(&s, 2));
@@ -404,7 +408,7 @@ static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 		assert_int_equal(removed, 0);
 	}
 	s.active[0] = s.kept[0] = 1;
-	s.previous = 2;
+	s.previous[3] = 2;
 	assert_int_equal(daemon_store_add(&s, 100, meta("x"), &removed), 0);
 	assert_int_equal(removed, 3);
 	assert_non_null(daemon_store_find(&s, 1));
@@ -426,7 +430,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 				 0);
 	}
 	s.active[0] = s.kept[0] = 1;
-	s.previous = 2;
+	s.previous[0] = 2;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE, text), 0);
 	free(text);
@@ -437,7 +441,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 		assert_int_equal(daemon_store_open(&s, dir), 0);
 		assert_int_equal(s.n, DAEMON_STORE_VERSIONS);
 		assert_int_equal(s.active[0], 1);
-		assert_int_equal(s.previous, 2);
+		assert_int_equal(s.previous[0], 2);
 		assert_non_null(daemon_store_find(&s, 2));
 		assert_non_null(daemon_store_find(&s, DAEMON_STORE_VERSIONS + 6));
 		assert_null(daemon_store_find(&s, 3));

@@ -358,6 +358,36 @@ static void an_object_travels_as_a_sealed_memfd(void **state)
 	end(w);
 }
 
+static void operations_on_policies_name_the_gpu(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"id\":2,\"result\":{}}\n";
+	w->answers[2] = "{\"id\":3,\"result\":{}}\n";
+	w->answers[3] = "{\"id\":4,\"result\":{}}\n";
+	w->answers[4] = "{\"id\":5,\"result\":{}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	gbpf_on_gpu(g, 2);
+	assert_int_equal(gbpf_policy_load_bytes(g, "x", 1, "n", 0, NULL), 0);
+	assert_string_equal(w->got, "{\"id\":2,\"method\":\"policy.load\",\"params\":{\"name\":"
+				    "\"n\",\"swap\":false,\"gpu\":2}}\n");
+	gbpf_on_gpu(g, 0);
+	assert_int_equal(gbpf_policy_rollback(g, 7, NULL), 0);
+	assert_string_equal(w->got, "{\"id\":3,\"method\":\"policy.rollback\",\"params\":"
+				    "{\"keep_maps\":false,\"version\":7,\"gpu\":0}}\n");
+	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
+	assert_string_equal(w->got, "{\"id\":4,\"method\":\"policy.unload\",\"params\":"
+				    "{\"gpu\":0}}\n");
+	gbpf_on_gpu(g, -1);
+	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
+	assert_string_equal(w->got, "{\"id\":5,\"method\":\"policy.unload\",\"params\":{}}\n");
+	gbpf_close(g);
+	end(w);
+}
+
 static void wrong_parameters_never_leave(void **state)
 {
 	struct world *w = *state;
@@ -574,6 +604,7 @@ int main(int argc, char **argv)
 		WITH_WORLD(map_calls_pass_all_parameters),
 		WITH_WORLD(a_watch_ends_when_the_version_does),
 		WITH_WORLD(an_object_travels_as_a_sealed_memfd),
+		WITH_WORLD(operations_on_policies_name_the_gpu),
 		WITH_WORLD(wrong_parameters_never_leave),
 		WITH_WORLD(a_daemon_that_cannot_start_says_why),
 		WITH_WORLD(a_gbpfd_that_is_killed_is_started_again),
