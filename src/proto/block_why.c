@@ -1,6 +1,14 @@
 /* Texts of the reason codes. */
 #include "proto/block_why.h"
 
+#include <string.h>
+
+bool proto_communicates(const char *kernel)
+{
+	return strstr(kernel, "ncclDevKernel") || strstr(kernel, "ncclKernel") ||
+	       strstr(kernel, "nvshmem");
+}
+
 const char *proto_block_why_text(enum proto_block_why why)
 {
 	static const char *const texts[PROTO_BLOCK_WHYS] = {

@@ -3,6 +3,8 @@
 #ifndef GBPF_PROTO_BLOCK_WHY_H
 #define GBPF_PROTO_BLOCK_WHY_H
 
+#include <stdbool.h>
+
 enum proto_block_why {
 	PROTO_BLOCK_UNKNOWN,	    /* not examined */
 	PROTO_BLOCK_OK,		    /* it has a preemptible clone or an entry stub */
@@ -45,6 +47,9 @@ enum proto_block_why {
 	PROTO_BLOCK_WHYS
 };
 
+/* Returns whether kernels of that name, mangled or not, wait for kernels on other GPUs, which wait
+ * for them: those of NCCL and NVSHMEM. */
+bool proto_communicates(const char *kernel);
 /* Returns a static text: "not looked at" for PROTO_BLOCK_UNKNOWN and for unknown values. */
 const char *proto_block_why_text(enum proto_block_why why);
 

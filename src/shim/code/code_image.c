@@ -331,16 +331,9 @@ struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool libra
 
 /* ---- kernels that are never stopped ---- */
 
-/* Kernels of these libraries wait for kernels on other GPUs, which wait for them. */
-static bool communicates(const char *name)
-{
-	return strncmp(name, "ncclDevKernel", 13) == 0 || strncmp(name, "ncclKernel", 10) == 0 ||
-	       strstr(name, "nvshmem") != NULL;
-}
-
 enum proto_block_why shim_code_why(const struct cubin_kernel *k)
 {
-	if (communicates(k->name)) {
+	if (proto_communicates(k->name)) {
 		return PROTO_BLOCK_COLLECTIVE;
 	}
 	if (shim_code_waits(k)) {

@@ -640,6 +640,8 @@ static void kernels_that_communicate_are_never_stopped(void **state)
 	struct cubin_kernel k = { .name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" };
 
 	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_COLLECTIVE);
+	k.name = "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
+	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_COLLECTIVE);
 	k.name = "_ZN7nvshmem4wait";
 	assert_int_equal(shim_code_why(&k), PROTO_BLOCK_COLLECTIVE);
 	k.name = "gemm";
