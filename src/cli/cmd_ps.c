@@ -110,7 +110,7 @@ static void add_gpus(struct cli_table *t, const json_t *tenant)
 
 /* Which columns a table has, and of which GPU it is. */
 struct form {
-	bool with_vgpu, with_gpus, of_gpu;
+	bool with_vgpu, with_gpus, with_group, of_gpu;
 	uint64_t gpu;
 };
 
@@ -121,7 +121,7 @@ static void add_hidden_row(struct cli_table *t, const json_t *tenant, const stru
 	cli_table_cell(t, "-");
 	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
-	for (unsigned i = 3; i < 13u + f->with_vgpu + f->with_gpus; i++) {
+	for (unsigned i = 3; i < 13u + f->with_vgpu + f->with_gpus + f->with_group; i++) {
 		cli_table_cell(t, "-");
 	}
 }
@@ -168,6 +168,9 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 		       duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
+	if (f->with_group) {
+		cli_table_cell(t, "%s", cli_text(tenant, "group"));
+	}
 	if (f->with_vgpu) {
 		cli_table_cell(t, "%s", cli_text(tenant, "vgpu"));
 	}
@@ -190,6 +193,7 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 		const json_t *gpus = json_object_get(tenant, "gpus");
 
 		f.with_vgpu |= json_object_get(tenant, "vgpu") != NULL;
+		f.with_group |= cli_text(tenant, "group")[0] != 0;
 		f.with_gpus |= json_array_size(gpus) > 1 ||
 			       json_integer_value(json_array_get(gpus, 0)) > 0;
 	}
@@ -204,6 +208,9 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	}
 	for (i = 0; i < ARRAY_SIZE(right); i++) {
 		cli_table_column(&t, right[i], true);
+	}
+	if (f.with_group) {
+		cli_table_column(&t, "GROUP", false);
 	}
 	if (f.with_vgpu) {
 		cli_table_column(&t, "VGPU", false);
@@ -284,6 +291,7 @@ static const char *reason_of(const char *why)
 		{ "share", "it waited for its next turn: its share of the GPU was used up" },
 		{ "limit", "it went on because the hold limit was reached" },
 		{ "no-policy", "it was not held: no policy was active" },
+		{ "group", "it waited for its group: a policy held another process of it" },
 		{ "collective", "it was not held: work of this kind never is" },
 	};
 

@@ -40,6 +40,7 @@ enum {
 	O_STRICT,
 	O_OFF,
 	O_VGPU,
+	O_GROUP,
 	O_GIVEN, /* the first option of what a new virtual GPU is given */
 };
 
@@ -64,6 +65,9 @@ static const struct cli_option options[] = {
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
 	[O_VGPU] = { "vgpu", 0, "NAME", "virtual GPU to run in (see gbpf-vgpu(1))" },
+	[O_GROUP] = { "group", 0, "NAME",
+		      "processes that communicate across GPUs are stopped together with those of "
+		      "this name (default: those of this command)" },
 	CLI_VGPU_TABLE(O_GIVEN),
 	{ NULL, 0, NULL, NULL },
 };
@@ -442,17 +446,28 @@ static int find_vgpu(struct cli *c, const char *name)
 				"run: there is no virtual GPU '%s' for this user", name);
 }
 
+/* Checks the name that an option gives. */
+static int check_name(struct cli *c, int option, const char *text)
+{
+	const char *name = c->opt[option];
+
+	if (name && (!name[0] || strlen(name) > 63)) {
+		return cli_fail(c, CLI_USAGE, "usage",
+				name[0] ? "Choose a shorter one" : "Give one, or leave it away",
+				"run: %s: 1 to 63 bytes are allowed, not %zu", text, strlen(name));
+	}
+	return CLI_OK;
+}
+
 static int check_settings(struct cli *c)
 {
-	const char *name = c->opt[O_NAME];
 	struct proto_vgpu vgpu;
 	uint64_t weight, times;
 	int code;
 
-	if (name && (!name[0] || strlen(name) > 63)) {
-		return cli_fail(c, CLI_USAGE, "usage",
-				name[0] ? "Choose a shorter one" : "Give one, or leave --name away",
-				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
+	if ((code = check_name(c, O_NAME, "--name")) != CLI_OK ||
+	    (code = check_name(c, O_GROUP, "--group")) != CLI_OK) {
+		return code;
 	}
 	if ((code = check_hint(c)) != CLI_OK || (code = check_vgpu(c, &vgpu)) != CLI_OK) {
 		return code;
@@ -469,6 +484,7 @@ static int prepare(struct cli *c, struct report *r)
 {
 	struct cli_run_settings s = { .class_name = c->opt[O_CLASS],
 				      .name = c->opt[O_NAME],
+				      .group = c->opt[O_GROUP],
 				      .weight = c->opt[O_WEIGHT],
 				      .lane = c->opt[O_LANE],
 				      .hint = c->opt[O_HINT],

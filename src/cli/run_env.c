@@ -295,6 +295,21 @@ static int set_vgpu(const struct proto_vgpu *given)
 	return proto_vgpu_print(&v, text, sizeof(text)) || setenv("GBPF_VGPU", text, 1);
 }
 
+/* A number distinguishes the group of a command from others. */
+static int set_group(const char *name)
+{
+	char own[24];
+	uint64_t number;
+
+	if (!name) {
+		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+			return -errno;
+		}
+		snprintf(own, sizeof(own), "%016llx", (unsigned long long)number);
+	}
+	return setenv("GBPF_GROUP", name ? name : own, 1);
+}
+
 /* Returns true if a virtual GPU is to be joined or made. */
 static bool has_vgpu(const struct proto_vgpu *v)
 {
@@ -330,6 +345,7 @@ int cli_run_set_environment(const struct cli_run_settings *s, const struct cli_r
 	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");
 	bad |= set_or_clear("GBPF_NAME", s->name);
 	bad |= set_or_clear("GBPF_WEIGHT", s->weight);
+	bad |= set_group(s->group);
 	bad |= has_vgpu(&s->vgpu) ? set_vgpu(&s->vgpu) : 0;
 	if (s->lane) {
 		bad |= set_or_clear("GBPF_LANE", s->lane);

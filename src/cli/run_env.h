@@ -34,6 +34,7 @@ int cli_run_find_nvml(const struct cli_run_device *d, char out[CLI_RUN_PATH]);
 
 struct cli_run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */
+	const char *group;			/* NULL: of its own */
 	const char *lane, *hint;		/* NULL: from the environment */
 	struct proto_vgpu vgpu;			/* to join, or to make; else from the environment */
 	bool probes, strict, off;

@@ -124,6 +124,8 @@ static json_t *tenant_json(const struct daemon_session *s)
 
 	if (j) {
 		add_lane(s, j);
+		json_object_set_new(j, "group",
+				    json_string(s->group.slot >= 0 ? s->group.name : ""));
 	}
 	if (j && s->stats.map) {
 		daemon_stats_json(s, j);

@@ -71,6 +71,7 @@ struct daemon_sessions {
 	unsigned n;
 	struct daemon_session *tenant[PROTO_MAX_TENANTS]; /* borrowed; by number */
 	struct daemon_session *lc[PROTO_MAX_LC]; /* borrowed; by slot of their published boards */
+	uint32_t last_group;			 /* number */
 };
 
 /* Processes that have exited and whose record is not written yet: exit_record.c. */

@@ -17,7 +17,7 @@
 #define PROTO_MAX_QUEUES 4096u /* per tenant */
 #define PROTO_PAGE_BYTES 4096u
 #define PROTO_STATS_BYTES 32768u
-#define PROTO_ABI 2u
+#define PROTO_ABI 3u
 #define PROTO_DIRECTORY_MAGIC 0x64627067u
 
 /* The directory (gbpfd writes; sealed for other processes; one for all sessions). A swap stores to
@@ -32,6 +32,11 @@ struct proto_directory {
 	/* Until then (monotonic) several processes have work on this GPU, so that the time between
 	 * two events of one contains turns of others. Kept while ticks run. */
 	uint64_t shared_until_ns[PROTO_MAX_GPUS];
+	/* Bits of GPUs on which groups are stopped by the policy of another GPU alone
+	 * (sched/group.h): all work there is of groups that have ranks on that one, too. Kept like
+	 * the former. */
+	uint32_t led;
+	uint32_t reserved;
 };
 
 /* A board (its tenant writes; gbpfd, too, once the tenant is dead; sealed for other processes). A
@@ -43,19 +48,24 @@ struct proto_directory {
 		       count */
 struct proto_board {
 	struct proto_board_gpu {
-		uint32_t open;	      /* number of open requests */
-		uint32_t seq;	      /* futex word: incremented when open becomes 0 */
+		uint32_t open; /* number of open requests */
+		/* Futex word: incremented when open becomes 0, and when the stop below ends. */
+		uint32_t seq;
 		uint64_t opened_ns;   /* opening of the newest request, monotonic */
 		uint64_t last_end_ns; /* when open last became 0; 0: never */
 		uint64_t next_ns;     /* announced time of the next request; 0: none */
 		uint64_t deadline_ns; /* of the open or announced request; 0: none */
-		uint64_t reserved[3];
+		/* Of a process in a group (sched/group.h), on this GPU: how many launches of
+		 * kernels that communicate it has given to the driver; and until when its policy
+		 * wants the group stopped (monotonic), 0: not at all. */
+		uint64_t collectives, stop_until_ns;
+		uint64_t reserved;
 	} gpu[PROTO_MAX_GPUS];
 	/* Robust futex of a thread that only sleeps. The kernel sets PROTO_OWNER_DIED as the first
 	 * step of the process's exit, long before the driver has ended it and its sockets close. 0:
 	 * not supported. */
 	uint32_t owner;
-	uint32_t reserved;
+	uint32_t ranks;	  /* bits of the GPUs on which `collectives` is not 0 */
 	uint64_t beat_ns; /* when the agent last examined an open request; 0: not reported */
 };
 
@@ -68,6 +78,7 @@ enum proto_why {
 	PROTO_WHY_LIMIT,    /* submitted after the hold limit */
 	PROTO_WHY_NO_POLICY,
 	PROTO_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
+	PROTO_WHY_GROUP,      /* a policy holds another process of its group */
 };
 
 #define PROTO_HIST_SUB 8u /* buckets per power of two: 12 % wide */

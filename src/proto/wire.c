@@ -19,6 +19,9 @@ static const uint16_t sizes[] = {
 	[PROTO_DROP] = sizeof(struct proto_version),
 	[PROTO_BOARD_ADD] = sizeof(struct proto_board_message),
 	[PROTO_BOARD_REMOVE] = sizeof(struct proto_board_message),
+	[PROTO_PEER_ADD] = sizeof(struct proto_board_message),
+	[PROTO_PEER_REMOVE] = sizeof(struct proto_board_message),
+	[PROTO_COMMUNICATES] = sizeof(struct proto_plain),
 	[PROTO_SET] = sizeof(struct proto_set),
 	[PROTO_NOTE] = sizeof(struct proto_note),
 	[PROTO_QUEUED] = sizeof(struct proto_plain),
@@ -83,6 +86,7 @@ static void terminate(union proto_message *m)
 		m->hello.name[sizeof(m->hello.name) - 1] = 0;
 		m->hello.vgpu.name[sizeof(m->hello.vgpu.name) - 1] = 0;
 		m->hello.command[sizeof(m->hello.command) - 1] = 0;
+		m->hello.group[sizeof(m->hello.group) - 1] = 0;
 		break;
 	case PROTO_WELCOME:
 		m->welcome.mps_pipe[sizeof(m->welcome.mps_pipe) - 1] = 0;
@@ -183,6 +187,7 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 	case PROTO_FLAG:
 		return m->flag.number > 1 ? -1 : !m->flag.number;
 	case PROTO_BOARD_ADD:
+	case PROTO_PEER_ADD:
 		return 1;
 	case PROTO_ACCOUNT:
 		return m->account.accounts <= 1 ? (int)m->account.accounts : -1;

@@ -21,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 15u
+#define PROTO_VERSION 16u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -65,6 +65,9 @@ enum proto_type {
 	PROTO_COVERED,	     /* c>d: answers COVERAGE */
 	PROTO_PROBE_SET,     /* d>c: which blocks of which kernels run its programs, also in
 				running kernels; its budget */
+	PROTO_COMMUNICATES,  /* c>d: it has kernels that communicate with other GPUs */
+	PROTO_PEER_ADD,	     /* d>c; descriptor: board of a process of the receiver's group */
+	PROTO_PEER_REMOVE,   /* d>c */
 };
 
 struct proto_head {
@@ -99,6 +102,8 @@ struct proto_hello {
 	uint32_t accounts, account_line;
 	uint64_t mem_bytes[PROTO_MAX_GPUS]; /* sizes of the devices' memory, by ordinal; 0: unknown
 					     */
+	/* Processes of one user with the same text that communicate are a group; "": none. */
+	char group[PROTO_NAME];
 };
 
 struct proto_welcome {
@@ -167,7 +172,7 @@ struct proto_refused {
 	char text[PROTO_TEXT];
 };
 
-struct proto_plain { /* BOARD_MAPPED, QUEUED, REQUEST */
+struct proto_plain { /* BOARD_MAPPED, QUEUED, REQUEST, COMMUNICATES */
 	struct proto_head head;
 };
 
@@ -292,7 +297,7 @@ struct proto_probe_order {
 	uint32_t reserved;
 };
 
-struct proto_board_message { /* BOARD_ADD, BOARD_REMOVE */
+struct proto_board_message { /* BOARD_ADD, BOARD_REMOVE, PEER_ADD, PEER_REMOVE */
 	struct proto_head head;
 	uint32_t slot, tenant;
 };

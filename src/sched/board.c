@@ -20,11 +20,11 @@ static uint64_t until_announced(uint64_t at, uint64_t now)
 uint32_t sched_boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now,
 			   struct sched_decision *a, uint64_t *ret_idle_ns, uint64_t *ret_next_ns)
 {
-	uint32_t n = load_acquire(&s->n_boards), total = 0;
+	uint32_t n = load_acquire(&s->boards.n), total = 0;
 	uint64_t last = 0, next = UINT64_MAX;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct proto_board *b = load_acquire(&s->boards[i].board);
+		const struct proto_board *b = load_acquire(&s->boards.slot[i].board);
 		const struct proto_board_gpu *g;
 		uint64_t at;
 		uint32_t seq, open;
@@ -64,9 +64,9 @@ bool sched_boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, 
 	struct policy_reader *pin = policy_read_enter();
 	bool quiet = !own_counts || !load_relaxed(&s->req[gpu].open);
 
-	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < PROTO_MAX_GPUS && quiet;
+	for (uint32_t i = 0; i < load_acquire(&s->boards.n) && index < PROTO_MAX_GPUS && quiet;
 	     i++) {
-		const struct proto_board *b = load_acquire(&s->boards[i].board);
+		const struct proto_board *b = load_acquire(&s->boards.slot[i].board);
 		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
 		/* an end in the future is not to be trusted */
@@ -77,40 +77,57 @@ bool sched_boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, 
 	return quiet;
 }
 
-static void shrink(struct sched *s)
+static void shrink(struct sched_boards *b)
 {
 	uint32_t n = PROTO_MAX_LC;
 
-	while (n && !s->boards[n - 1].board) {
+	while (n && !b->slot[n - 1].board) {
 		n--;
 	}
-	store_release(&s->n_boards, n);
+	store_release(&b->n, n);
 }
 
-int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
+static struct sched_boards *boards_of(struct sched *s, enum sched_board_kind kind)
+{
+	return kind == SCHED_BOARD_PEER ? &s->peers : &s->boards;
+}
+
+int sched_board_add(struct sched *s, enum sched_board_kind kind, uint32_t slot, uint32_t tenant,
 		    const struct proto_board *board)
 {
+	struct sched_boards *b = boards_of(s, kind);
+
 	if (slot >= PROTO_MAX_LC || !board || s->forked) {
 		return -EINVAL;
 	}
-	if (s->boards[slot].board) {
+	if (b->slot[slot].board) {
 		return -EEXIST;
 	}
-	if (tenant == s->cfg.tenant) {
+	if (tenant == s->cfg.tenant && kind == SCHED_BOARD_LATENCY) {
 		return 0; /* this process's own board does not hold it */
 	}
-	s->boards[slot].tenant = tenant;
-	store_release(&s->boards[slot].board, board);
-	shrink(s);
+	b->slot[slot].tenant = tenant;
+	store_release(&b->slot[slot].board, board);
+	shrink(b);
 	return 0;
 }
 
-bool sched_board_remove(struct sched *s, uint32_t slot)
+bool sched_board_remove(struct sched *s, enum sched_board_kind kind, uint32_t slot)
 {
-	if (slot >= PROTO_MAX_LC || !s->boards[slot].board) {
+	struct sched_boards *b = boards_of(s, kind);
+
+	if (slot >= PROTO_MAX_LC || !b->slot[slot].board) {
 		return true;
 	}
-	store_release(&s->boards[slot].board, (const struct proto_board *)NULL);
-	shrink(s);
+	store_release(&b->slot[slot].board, (const struct proto_board *)NULL);
+	shrink(b);
 	return policy_synchronize();
+}
+
+void sched_boards_clear(struct sched_boards *b)
+{
+	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
+		store_release(&b->slot[i].board, (const struct proto_board *)NULL);
+	}
+	store_release(&b->n, 0u);
 }

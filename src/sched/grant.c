@@ -27,7 +27,7 @@ bool sched_granted(const struct sched_queue *q, const struct sched_launch *l)
 	const struct sched_estimate *e;
 
 	if (!load_relaxed(&q->grant.left) || !l->may_hold || !is_owner(q) ||
-	    load_relaxed(&q->pending) || load_relaxed(&s->n_boards) ||
+	    sched_communicates(l) || load_relaxed(&q->pending) || load_relaxed(&s->boards.n) ||
 	    load_relaxed(&s->latency_queues) ||
 	    load_relaxed(&s->agent.asleep) == SCHED_AGENT_ASLEEP) {
 		return false;

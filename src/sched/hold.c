@@ -80,6 +80,9 @@ void sched_share_reset(struct sched *s)
 
 uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight)
 {
+	if (a->group) {
+		return PROTO_WHY_GROUP;
+	}
 	if (a->verdict == GBPF_DEFER) {
 		return PROTO_WHY_SHARE;
 	}
@@ -126,8 +129,9 @@ static void wait_change(struct sched_queue *q, const struct sched_decision *a, u
 	}
 }
 
-/* Waits until the policy should be asked again, at most until the limit. */
-static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, uint64_t now,
+/* Waits until the policy should be asked again, at most until the limit. Returns false if the
+ * launch goes instead. */
+static bool wait_to_ask(struct sched_queue *q, const struct sched_decision *a, uint64_t now,
 			uint64_t left)
 {
 	struct sched *s = q->s;
@@ -145,16 +149,20 @@ static void wait_to_ask(struct sched_queue *q, const struct sched_decision *a, u
 			wait_change(q, a, ns);
 		}
 		if (sched_version_word(q, &off) != version) {
-			return;
+			return true;
 		}
 		if (a->verdict == GBPF_HOLD) {
 			(void)sched_retire_all(s);
 			if (a->word || sched_tally_sum(&s->gpu[q->gpu].inflight) != inflight) {
-				return;
+				return true;
 			}
 		}
 		now = clock_now_ns();
+		if (sched_group_goes(q, now, a)) {
+			return false;
+		}
 	}
+	return true;
 }
 
 int sched_sharpen_timers(void)
@@ -192,7 +200,10 @@ void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sch
 			waited = true;
 			slack = sched_sharpen_timers();
 		}
-		wait_to_ask(q, a, now, left);
+		if (!wait_to_ask(q, a, now, left)) {
+			now = clock_now_ns();
+			break;
+		}
 		now = clock_now_ns();
 		sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), asked++, a);
 	}

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/block_why.h"
+
 #define MAX_KERNELS 65536u /* different names */
 #define ABOVE 64u	   /* samples above the estimate in a row after which it rises */
 #define FEW 4u		   /* first samples, of which each is used and the shortest counts */
@@ -34,6 +36,7 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 		if (k) {
 			k->hash = hash_bytes(name, strlen(name));
 			memcpy(k->name, name, strnlen(name, sizeof(k->name) - 1));
+			k->communicates = proto_communicates(name);
 			if (s->kernels.by_name.live <= PROTO_KERNELS) {
 				s->kernels.shown[s->kernels.by_name.live - 1] = k;
 			}

@@ -83,6 +83,7 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 	struct sched *s = q->s;
 	struct sched_estimate *e;
 
+	sched_group_count(q, l, 1);
 	take_into_account(q, l);
 	t->sample.event = NULL;
 	if (t->phase == SCHED_PHASE_LATENCY &&
@@ -180,6 +181,7 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 	store_relaxed(&s->table.touched[q->index], (uint8_t)1);
 	if (unlikely(!ok)) {
 		take_back(q, l);
+		sched_group_count(q, l, -1);
 	} else {
 		if (l->kernel) {
 			sched_kernel_count(l->kernel, l);

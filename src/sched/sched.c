@@ -100,7 +100,8 @@ void sched_update_active_locked(struct sched *s)
 
 	active = load_seqcst(&s->n_deferred) || load_seqcst(&s->n_runs) ||
 		 (!load_relaxed(&s->policy.off) &&
-		  (policy_any_prepared(&s->policy) || load_relaxed(&s->latency_queues) ||
+		  (policy_any_prepared(&s->policy) || load_relaxed(&s->communicates) ||
+		   load_relaxed(&s->latency_queues) ||
 		   load_relaxed(&s->class_id) == GBPF_CLASS_LATENCY));
 	if (active && !load_relaxed(&s->shared.active)) {
 		store_relaxed(&s->active_ns, clock_now_ns() + s->grace_ns);
@@ -151,10 +152,8 @@ static void keep_last(struct sched *s)
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		s->absent.dir.version[g] = load_acquire(&s->policy.dir->version[g]);
 	}
-	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
-		store_release(&s->boards[i].board, (const struct proto_board *)NULL);
-	}
-	store_release(&s->n_boards, 0u);
+	sched_boards_clear(&s->boards);
+	sched_boards_clear(&s->peers);
 }
 
 bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct proto_board *own,

@@ -52,12 +52,13 @@ void sched_destroy(struct sched *s); /* no other thread may be inside a call of 
  * mapped. */
 bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct proto_board *own,
 		     struct proto_stats *stats, const uint32_t gpu_index[PROTO_MAX_GPUS]);
-/* Adds the board of a tenant at a slot below PROTO_MAX_LC. The mapping must stay valid until
- * sched_board_remove has returned true, which means that every call that was inside has left. It
- * waits for that, but not indefinitely. */
-int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
+enum sched_board_kind { SCHED_BOARD_LATENCY, SCHED_BOARD_PEER, SCHED_BOARD_KINDS };
+/* Adds the board of a tenant, of class latency or of this process's group, at a slot below
+ * PROTO_MAX_LC. The mapping must stay valid until sched_board_remove has returned true, which means
+ * that every call that was inside has left. It waits for that, but not indefinitely. */
+int sched_board_add(struct sched *s, enum sched_board_kind kind, uint32_t slot, uint32_t tenant,
 		    const struct proto_board *board);
-bool sched_board_remove(struct sched *s, uint32_t slot);
+bool sched_board_remove(struct sched *s, enum sched_board_kind kind, uint32_t slot);
 /* First phase of a swap: maps the instance of a version for these GPUs (bits of device ordinals)
  * and keeps it ready. The directory's version words activate it. Returns 0 or -errno. */
 int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
@@ -77,6 +78,11 @@ void sched_set_vgpu(struct sched *s, uint32_t place);
 /* GBPF_OFF=1 or `gbpf off`: every call passes through, and holds end at once. */
 void sched_set_off(struct sched *s, bool off);
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm);
+
+/* The process has a kernel that communicates with kernels on other GPUs (proto_communicates): its
+ * launches are counted from here on, also while nothing else is to be done. Any thread. */
+void sched_will_communicate(struct sched *s);
+bool sched_may_communicate(const struct sched *s);
 
 /* Closes finished requests, retires reached markers, and submits deferred calls. Returns ns until
  * the next call (20-50 us while a request is open), or UINT64_MAX to sleep until wake_agent. */

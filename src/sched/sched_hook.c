@@ -105,6 +105,7 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	a->verdict = GBPF_GO;
 	a->level = GBPF_LEVEL_HOLD;
 	a->pieces = a->grant = 0;
+	a->group = false;
 	a->gate = 0;
 	a->fault = SCHED_FAULT_NONE;
 	v = policy_is_off(&s->policy) ? NULL : policy_current(&s->policy, q->gpu);
@@ -112,6 +113,10 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 		return;
 	}
 	a->version = v->policy.version;
+	if (unlikely(load_relaxed(&s->communicates)) && l->may_hold &&
+	    sched_group_waits(q, now, a)) {
+		return;
+	}
 	c.lc_open = sched_boards_scan(s, sched_gpu_number(q), now, a, &c.lc_idle_ns, &c.lc_next_ns);
 	a->lc_open = c.lc_open;
 	if (!policy_fills(v, POLICY_HOOK_submit)) {
@@ -143,6 +148,9 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	a->grant = verdict == GBPF_GO && a->level != GBPF_LEVEL_BLOCK ? MIN(c.grant, GBPF_GRANT_MAX)
 								      : 0;
 	a->hold_ns = c.hold_ns ? c.hold_ns : DEFAULT_HOLD_NS;
+	if (unlikely(load_relaxed(&s->communicates)) && l->may_hold) {
+		sched_group_apply(q, now, a);
+	}
 }
 
 void sched_decide(struct sched_queue *q, const struct sched_launch *l, uint64_t now,

@@ -18,6 +18,7 @@
 #include "policy/versions.h"
 #include "sched/decision_int.h"
 #include "sched/grant_int.h"
+#include "sched/group.h"
 #include "sched/queue_int.h"
 #include "sched/request_int.h"
 #include "sched/retire_int.h"
@@ -29,9 +30,13 @@
 	1000000u /* agent: shortest period of statistics and of looking at idle queues             \
 		  */
 
-struct sched_board_slot {
-	const struct proto_board *board; /* [section] */
-	uint32_t tenant;
+/* Boards of other processes, by gbpfd's slot. */
+struct sched_boards {
+	uint32_t n; /* [atomic] one more than the highest slot in use */
+	struct sched_board_slot {
+		const struct proto_board *board; /* [section] */
+		uint32_t tenant;
+	} slot[PROTO_MAX_LC];
 };
 
 /* How deep the agent sleeps. An opened request and a deferred call wake it even from NEAR, a run
@@ -106,7 +111,6 @@ struct sched {
 	uint32_t n_deferred;	 /* [atomic] calls in all FIFOs */
 	uint32_t n_runs;	 /* [atomic] queues with SCHED_HAS_RUN */
 	uint32_t defer_seq;	 /* [atomic] grows when an empty FIFO gets a call */
-	uint32_t n_boards;	 /* [atomic] high-water mark of boards[] */
 	uint32_t copy_hooks; /* [atomic] 1: a prepared version has copy_enqueue; the agent writes */
 	struct proto_board *own; /* [section] never NULL */
 	uint64_t last_number;	 /* [atomic] of deferred calls */
@@ -119,7 +123,10 @@ struct sched {
 	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
 	uint32_t share_ppm, class_id, weight, lane, uid, vgpu; /* [atomic] */
 
-	struct sched_board_slot boards[PROTO_MAX_LC];
+	struct sched_boards boards;		/* of latency tenants */
+	struct sched_boards peers;		/* of the process's group; empty: it is in none */
+	struct sched_stop stop[PROTO_MAX_GPUS]; /* by device ordinal */
+	uint32_t communicates;			/* [atomic] 1: it has a kernel that communicates */
 	struct sched_request req[PROTO_MAX_GPUS] ALIGNED(64);
 	uint64_t active_ns; /* [atomic] no run begins before: launches may have passed unseen */
 	uint64_t grace_ns;  /* length of that time; tests set it to 0 */
@@ -157,6 +164,16 @@ static inline uint64_t sched_since_ns(uint64_t then, uint64_t now)
 {
 	return now > then ? now - then : 0;
 }
+
+/* Returns whether the launch is of a kernel that communicates with kernels on other GPUs. */
+static inline bool sched_communicates(const struct sched_launch *l)
+{
+	return l->kernel && l->kernel->communicates;
+}
+
+/* ---- board.c ---- */
+
+void sched_boards_clear(struct sched_boards *b);
 
 /* ---- stats.c ---- */
 

@@ -236,8 +236,8 @@ static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
 {
 	uint64_t shortest = UINT64_MAX;
 
-	for (uint32_t i = 0; i < load_acquire(&s->n_boards); i++) {
-		const struct proto_board *b = load_acquire(&s->boards[i].board);
+	for (uint32_t i = 0; i < load_acquire(&s->boards.n); i++) {
+		const struct proto_board *b = load_acquire(&s->boards.slot[i].board);
 		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
 		if (end && sched_since_ns(end, now) < RUN_RECENT_NS) {
@@ -253,8 +253,8 @@ static uint64_t opened_last(struct sched *s, uint32_t index, uint64_t now)
 {
 	uint64_t opened = 0;
 
-	for (uint32_t i = 0; i < load_acquire(&s->n_boards); i++) {
-		const struct proto_board *b = load_acquire(&s->boards[i].board);
+	for (uint32_t i = 0; i < load_acquire(&s->boards.n); i++) {
+		const struct proto_board *b = load_acquire(&s->boards.slot[i].board);
 
 		if (b && proto_board_open(b, index, now)) {
 			opened = MAX(opened, load_relaxed(&b->gpu[index].opened_ns));
@@ -293,7 +293,7 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 
 	o->off = !sched_policy_in_force(q);
 	pin = policy_read_enter();
-	others = index < PROTO_MAX_GPUS && load_acquire(&s->n_boards);
+	others = index < PROTO_MAX_GPUS && load_acquire(&s->boards.n);
 	if (others) {
 		open = sched_boards_scan(s, index, now, &a, &idle, &next);
 		if (open) {

@@ -200,6 +200,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	l->level = l->gate_mode = 0;
 	l->granted_ns = l->n_granted = 0;
 	if (unlikely(sched_idle(s)) && !l->behind) {
+		sched_group_count(q, l, 1);
 		return SCHED_GO;
 	}
 	e = sched_estimate_of(s, l);

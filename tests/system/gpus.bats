@@ -150,3 +150,37 @@ uses_gpu() { # GPU PID: the programs that have used a GPU are these
 	run gbpf ps --gpu one # settled: the argument is wrong
 	[ "$status" -eq 2 ]
 }
+
+# waits [apart]: 100 steps of 2 ms on two GPUs, while a policy holds the rank on GPU 0 for half of the time. Sets waited to the part of
+# the time that kernels on GPU 1 waited for that rank, in percent.
+waits() {
+	local rank steps ns time
+	run gbpf run --device soft --vgpu half -- "${GBPF_BUILD:-build}/tests/system/ranks" 100 2000 "$@"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	while read -r rank steps ns time; do
+		[ "$rank" != 1 ] || waited=$((100 * ns / time))
+	done <<<"$output"
+}
+
+@test "a group is stopped between collectives" {
+	begin vgpu_auto
+	launcher_on 1 a # so that gbpfd knows both GPUs
+	gbpf policy swap fifo --gpu 1 >/dev/null
+	kill -KILL "$pid_a"
+	gbpf vgpu create half --compute 50 >/dev/null
+	waits apart
+	((waited >= 35))
+	waits
+	((waited <= 10))
+}
+
+@test "gbpf ps shows groups" {
+	begin fifo
+	gbpf run --device soft --group job -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &
+	local run=$!
+	eventually shows '[t["group"] for t in d["tenants"]] == ["job", "job"]' gbpf ps
+	eventually prints ' GROUP ' gbpf ps
+	kill -TERM "$run"
+	wait "$run" || true
+}

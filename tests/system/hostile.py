@@ -21,7 +21,7 @@ MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 STATS_GPU = 24880  # offset of the first GPU's part of the statistics: launches, copies, busy_ns, inflight, inflight_ns
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 984, MAPPED: 16, PREPARED: 40, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
+SIZES = {HELLO: 1048, MAPPED: 16, PREPARED: 40, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
 ACCOUNT = 524288  # bytes of a vGPU's account
 
 
@@ -322,7 +322,7 @@ def messages(uuid, rnd):
             if step >= 2 and t.receive(0.2):
                 t.send(MAPPED)
             for _ in range(rnd.randrange(12)):
-                kind = rnd.randrange(0, 23)
+                kind = rnd.randrange(0, 33)
                 size = SIZES.get(kind, 300)
                 words = [rnd.choice((0, 0, 1, 2, 15, 16, 255, 512, 2**31, 2**32 - 1)) for _ in range(8)]
                 body = rnd.randbytes(size) if rnd.random() < 0.3 else struct.pack("=8I", *words)

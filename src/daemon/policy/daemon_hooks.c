@@ -79,6 +79,7 @@ static uint32_t active_gpus(struct daemon *d, uint64_t now)
 		}
 	}
 	tell_shared(d, active, now);
+	daemon_groups_lead(d);
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		t->last_active_ns[i] = active[i] ? now : t->last_active_ns[i];
 		bits |= now - t->last_active_ns[i] < ACTIVE_NS ? 1u << i : 0;

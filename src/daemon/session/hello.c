@@ -228,6 +228,7 @@ static void take_identity(struct daemon_session *s, const struct proto_hello *h)
 {
 	daemon_text_copy(s->name, sizeof(s->name), h->name, sizeof(h->name));
 	daemon_text_copy(s->command, sizeof(s->command), h->command, sizeof(h->command));
+	daemon_text_copy(s->group.name, sizeof(s->group.name), h->group, sizeof(h->group));
 	if (!s->name[0]) {
 		memcpy(s->name, "unnamed", 8);
 	}

@@ -40,8 +40,9 @@ static void take_out(struct daemon_outbox *o, struct daemon_outbox_entry *e,
 static bool is_coming(const struct daemon_outbox_entry *e, const union proto_message *going,
 		      enum proto_type type)
 {
-	if (type == PROTO_BOARD_REMOVE) {
-		return e->type == PROTO_BOARD_ADD && e->m.board.slot == going->board.slot;
+	if (type == PROTO_BOARD_REMOVE || type == PROTO_PEER_REMOVE) {
+		return e->type == (type == PROTO_PEER_REMOVE ? PROTO_PEER_ADD : PROTO_BOARD_ADD) &&
+		       e->m.board.slot == going->board.slot;
 	}
 	return type == PROTO_FLAG_REMOVE && e->type == PROTO_FLAG_ADD &&
 	       e->m.flag.number == going->flag.number;

@@ -111,6 +111,7 @@ static void destroy(struct daemon_session *s)
 		daemon_flags_session_ended(s);
 		daemon_idle_leave(s);
 		daemon_lc_withdraw(s);
+		daemon_group_leave(s);
 		daemon_hw_session_ended(s);
 		leave_vgpu(s);
 		daemon_failures_add_session(s);
@@ -271,7 +272,8 @@ static void welcome_connection(struct daemon *d, int fd, struct peer *ret_peer)
 				      .board = DAEMON_PAGE_NONE,
 				      .stats = DAEMON_PAGE_NONE,
 				      .conn.sock = fd,
-				      .lc.slot = -1 };
+				      .lc.slot = -1,
+				      .group.slot = -1 };
 	if (daemon_session_watch_socket(s) < 0) {
 		fd_close_peer(fd);
 		free(s);

@@ -10,6 +10,7 @@
 #include "base/rate.h"
 #include "daemon/session/outbox.h"
 #include "proto/pages.h"
+#include "proto/wire.h"
 
 #define DAEMON_PROBE_SLOTS 32u /* tools, with those that are being detached or replaced */
 
@@ -59,6 +60,14 @@ struct daemon_session_sent {
 struct daemon_session_lc {
 	int slot;      /* of its own board in daemon.lc; -1: not published */
 	uint64_t sent; /* bits of the slots whose boards it was sent */
+};
+
+/* The group that it belongs to: groups.c (name: hello.c). */
+struct daemon_session_group {
+	char name[PROTO_NAME]; /* "": none */
+	int slot;	       /* among those of the group that communicate; -1: none */
+	bool communicates;     /* also if there was no slot */
+	uint32_t number;       /* of the group, if it has a slot */
 };
 
 /* Open requests without GPU work: idle_boards.c. */

@@ -265,6 +265,12 @@ static void take_message(struct daemon_session *s, const union proto_message *m,
 			return;
 		}
 		break;
+	case PROTO_COMMUNICATES:
+		if (s->state == DAEMON_SESSION_READY) {
+			daemon_group_join(s);
+			return;
+		}
+		break;
 	case PROTO_MEM_ASK:
 		if (s->state == DAEMON_SESSION_READY && s->vgpu.of) {
 			daemon_vgpu_ask(s, &m->mem_ask);

@@ -50,6 +50,7 @@ struct daemon_session {
 	struct daemon_session_grant grant;
 	struct daemon_session_sent sent;
 	struct daemon_session_lc lc;
+	struct daemon_session_group group;
 	struct daemon_session_idle idle;
 	struct daemon_session_flags flags;
 	struct daemon_session_hw hw;
@@ -116,6 +117,11 @@ void daemon_lc_publish(struct daemon_session *s);
 bool daemon_lc_any(const struct daemon *d);
 void daemon_lc_withdraw(struct daemon_session *s);
 void daemon_lc_send_boards(struct daemon_session *s); /* sends it the boards of the others */
+
+/* groups.c: the process communicates across GPUs; it ends; which GPUs are led by others. */
+void daemon_group_join(struct daemon_session *s);
+void daemon_group_leave(struct daemon_session *s);
+void daemon_groups_lead(struct daemon *d);
 
 /* flag_pages.c: pages that tenants' kernels read; latency tenants get those of their GPUs. fd is
  * taken. */

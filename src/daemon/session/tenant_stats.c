@@ -47,6 +47,8 @@ static const char *why_name(uint32_t why)
 		return "no-policy";
 	case PROTO_WHY_COLLECTIVE:
 		return "collective";
+	case PROTO_WHY_GROUP:
+		return "group";
 	default:
 		return "";
 	}

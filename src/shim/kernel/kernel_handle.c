@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "proto/block_why.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/mem/overhead.h"
@@ -49,6 +50,9 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	n->load = shim_image_load(owner);
 	n->kernel = NULL;
 	memcpy(n->name, name, len);
+	if (unlikely(proto_communicates(name))) {
+		sched_will_communicate(shim.sched); /* before its first launch */
+	}
 	pthread_mutex_lock(&notes_mutex);
 	before = strmap_del(&notes, shim_handle_key(handle).text);
 	if (before && n->load && before->load == n->load && strcmp(before->name, name) == 0) {

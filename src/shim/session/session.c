@@ -216,6 +216,7 @@ static int send_hello(struct shim_session *s, int sock, bool early)
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s",
 		 text_of("GBPF_NAME", program_invocation_short_name));
 	command_line(m.hello.command, sizeof(m.hello.command));
+	snprintf(m.hello.group, sizeof(m.hello.group), "%s", text_of("GBPF_GROUP", ""));
 	if (strcmp(text_of("GBPF_STRICT", "0"), "1") == 0) {
 		m.hello.flags |= PROTO_STRICT;
 	}

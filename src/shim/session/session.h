@@ -38,7 +38,9 @@ struct shim_session {
 	bool tools_named;	     /* gbpfd has sent all tools of the process's start */
 	bool report_requests;	     /* gbpfd wants a message when a request opens or ends */
 	uint64_t reported_requests;  /* the state last reported, a sum of open requests' times */
-	const struct proto_board *boards[PROTO_MAX_LC]; /* of other tenants, by slot */
+	/* Of other tenants, by kind and slot. */
+	const struct proto_board *boards[SCHED_BOARD_KINDS][PROTO_MAX_LC];
+	bool communication_reported; /* to the gbpfd that it is connected to */
 	struct {
 		struct proto_vgpu is;	    /* of GBPF_VGPU */
 		struct proto_account *page; /* NULL before the first welcome */
@@ -82,6 +84,8 @@ void shim_session_abandon(struct shim_session *s);
 /* Sends gbpfd a message if a request has opened or ended, provided that it wants them. Called by
  * the agent. */
 void shim_session_report_requests(struct shim_session *s);
+/* Tells gbpfd once that the process launches kernels that communicate. Called by the agent. */
+void shim_session_report_communication(struct shim_session *s);
 /* Learns the hardware control handles of this process and sends them to gbpfd, when contexts have
  * been created or destroyed. Returns ns until the next call. Called by the agent. */
 uint64_t shim_session_control_maintain(struct shim_session *s);

@@ -108,6 +108,7 @@ static void *agent(void *arg)
 			 device_ns = shim_device_maintain(clock_now_ns());
 
 		shim_session_report_requests(s);
+		shim_session_report_communication(s);
 		if (shim_agent_task) {
 			shim_agent_task();
 		}

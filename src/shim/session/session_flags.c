@@ -115,7 +115,7 @@ void shim_session_count_slots(struct shim_session *s)
 {
 	uint32_t n = PROTO_MAX_LC;
 
-	while (n && !s->boards[n - 1]) {
+	while (n && !s->boards[SCHED_BOARD_LATENCY][n - 1]) {
 		n--;
 	}
 	if (n != load_relaxed(&lease_slots)) {

@@ -127,21 +127,22 @@ void shim_session_sweep(struct shim_session *s)
 	}
 }
 
-static void remove_board(struct shim_session *s, uint32_t slot)
+static void remove_board(struct shim_session *s, enum sched_board_kind kind, uint32_t slot)
 {
-	if (slot < PROTO_MAX_LC && s->boards[slot]) {
-		bool unused = sched_board_remove(s->sched, slot);
+	if (slot < PROTO_MAX_LC && s->boards[kind][slot]) {
+		bool unused = sched_board_remove(s->sched, kind, slot);
 
 		POINT("shim.board.removed");
 		if (unused) {
-			shm_unmap((void *)(uintptr_t)s->boards[slot], PROTO_PAGE_BYTES);
+			shm_unmap((void *)(uintptr_t)s->boards[kind][slot], PROTO_PAGE_BYTES);
 		}
-		s->boards[slot] = NULL;
+		s->boards[kind][slot] = NULL;
 		shim_session_count_slots(s);
 	}
 }
 
-static void add_board(struct shim_session *s, const struct proto_board_message *b, int fd)
+static void add_board(struct shim_session *s, enum sched_board_kind kind,
+		      const struct proto_board_message *b, int fd)
 {
 	const struct proto_board *page =
 		b->slot < PROTO_MAX_LC ? shim_session_map_page(fd, PROTO_PAGE_BYTES, 0) : NULL;
@@ -149,9 +150,9 @@ static void add_board(struct shim_session *s, const struct proto_board_message *
 	if (!page) {
 		return;
 	}
-	remove_board(s, b->slot);
-	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
-		s->boards[b->slot] = page;
+	remove_board(s, kind, b->slot);
+	if (sched_board_add(s->sched, kind, b->slot, b->tenant, page) == 0) {
+		s->boards[kind][b->slot] = page;
 		shim_session_count_slots(s);
 		POINT("shim.board.added");
 	} else {
@@ -168,11 +169,17 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 		drop(s, m->version.version, ordinals_of(s, m->version.gpu));
 		return 0;
 	case PROTO_BOARD_ADD:
-		add_board(s, &m->board, fds[0]);
+		add_board(s, SCHED_BOARD_LATENCY, &m->board, fds[0]);
 		return 0;
 	case PROTO_BOARD_REMOVE:
-		remove_board(s, m->board.slot);
+		remove_board(s, SCHED_BOARD_LATENCY, m->board.slot);
 		gpu_leases_rewrite(shim_device_gpu());
+		return 0;
+	case PROTO_PEER_ADD:
+		add_board(s, SCHED_BOARD_PEER, &m->board, fds[0]);
+		return 0;
+	case PROTO_PEER_REMOVE:
+		remove_board(s, SCHED_BOARD_PEER, m->board.slot);
 		return 0;
 	case PROTO_FLAG_ADD:
 		shim_session_flag_add(s, &m->flag, fds[0]);
@@ -291,6 +298,16 @@ void shim_session_report_requests(struct shim_session *s)
 	}
 }
 
+void shim_session_report_communication(struct shim_session *s)
+{
+	union proto_message m = { 0 };
+
+	if (unlikely(sched_may_communicate(s->sched)) && !s->communication_reported) {
+		s->communication_reported =
+			shim_session_send(s, &m, PROTO_COMMUNICATES, NULL, 0) == 0;
+	}
+}
+
 void shim_session_lost(struct shim_session *s)
 {
 	s->report_requests = false;
@@ -303,8 +320,10 @@ void shim_session_lost(struct shim_session *s)
 		shim_session_probes->lost();
 	}
 	for (uint32_t i = 0; i < PROTO_MAX_LC; i++) {
-		remove_board(s, i);
+		remove_board(s, SCHED_BOARD_LATENCY, i);
+		remove_board(s, SCHED_BOARD_PEER, i);
 	}
+	s->communication_reported = false;
 	if (sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index) && s->dir) {
 		shm_unmap((void *)(uintptr_t)s->dir, PROTO_PAGE_BYTES);
 	}

@@ -103,7 +103,8 @@ static inline struct part *parts_add(struct parts *p, uid_t uid, uint32_t class_
 				      .weight = 100,
 				      .gpu_mask = 1,
 				      .conn.sock = pair[0],
-				      .lc.slot = -1 };
+				      .lc.slot = -1,
+				      .group.slot = -1 };
 	s->board = (struct daemon_page){ .fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
 					 .map = &a->board };
 	s->stats = (struct daemon_page){ .fd = -1, .map = &a->stats };

@@ -274,7 +274,8 @@ static void wrong_magic_type_or_size_is_refused(void **state)
 	assert_int_equal(receive(&m), -EPROTO);
 	h.bytes = sizeof(h);
 	for (uint32_t type = PROTO_QUEUED + 1; type < PROTO_QUEUED + 40; type++) {
-		h.type = type == PROTO_REQUEST ? 0 : type; /* which is no longer than this */
+		/* But for those that are no longer than this. */
+		h.type = type == PROTO_REQUEST || type == PROTO_COMMUNICATES ? 0 : type;
 		raw(&h, sizeof(h), 1);
 		assert_int_equal(receive(&m), -EPROTO);
 	}
@@ -299,10 +300,12 @@ static void texts_are_terminated(void **state)
 	(void)state;
 	memset(m.hello.name, 'n', sizeof(m.hello.name));
 	memset(m.hello.command, 'c', sizeof(m.hello.command));
+	memset(m.hello.group, 'g', sizeof(m.hello.group));
 	assert_int_equal(proto_send(pair[0], &m, PROTO_HELLO, NULL, 0), 0);
 	assert_int_equal(receive(&got), 1);
 	assert_int_equal(strlen(got.hello.name), PROTO_NAME - 1);
 	assert_int_equal(strlen(got.hello.command), PROTO_TEXT - 1);
+	assert_int_equal(strlen(got.hello.group), PROTO_NAME - 1);
 	m = make(PROTO_NOTE);
 	memset(m.note.what, 'w', sizeof(m.note.what));
 	memset(m.note.text, 't', sizeof(m.note.text));
@@ -340,6 +343,10 @@ static void missing_descriptors_are_refused(void **state)
 	assert_int_equal(receive(&got), -EPROTO);
 	assert_int_equal(proto_send(pair[0], &m, PROTO_BOARD_ADD, NULL, 0), 0);
 	assert_int_equal(receive(&got), -EPROTO);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_PEER_ADD, NULL, 0), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	assert_int_equal(proto_send(pair[0], &m, PROTO_PEER_ADD, fds, 1), 0);
+	assert_int_equal(receive(&got), 1);
 	assert_int_equal(proto_send(pair[0], &m, PROTO_WELCOME, NULL, 0), 0);
 	assert_int_equal(receive(&got), -EPROTO);
 	m = make(PROTO_HELLO);

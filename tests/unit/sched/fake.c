@@ -103,7 +103,7 @@ void rig_create(struct rig *r, const struct sched_config *cfg)
 	r->dir.abi = PROTO_ABI;
 	r->dir.generation = 1;
 	sched_set_pages(r->s, &r->dir, &r->own, &r->stats, index);
-	assert_int_equal(sched_board_add(r->s, 3, 2, &r->other), 0);
+	assert_int_equal(sched_board_add(r->s, SCHED_BOARD_LATENCY, 3, 2, &r->other), 0);
 }
 
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm)

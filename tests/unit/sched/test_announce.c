@@ -323,7 +323,7 @@ static void valid_announcements_of_others_are_seen(void **state)
 	o.r.other.gpu[0].next_ns = fake_now + SCHED_ANNOUNCE_MAX_NS + 1;
 	assert_true(next_seen(&o.r) == UINT64_MAX);
 	o.r.other.gpu[0].next_ns = fake_now + 2 * MS;
-	assert_int_equal(sched_board_add(o.r.s, 5, 3, &third), 0);
+	assert_int_equal(sched_board_add(o.r.s, SCHED_BOARD_LATENCY, 5, 3, &third), 0);
 	third.gpu[0].next_ns = fake_now + MS;
 	assert_true(next_seen(&o.r) == MS); /* the nearest of all */
 	one_finish(&o);

@@ -23,24 +23,25 @@ static void places_are_bounded_and_taken_once(void **state)
 	struct clocked c;
 
 	clocked_init(&c, GBPF_CLASS_BATCH); /* place 3 is tenant 2's */
-	assert_int_equal(sched_board_add(c.r.s, PROTO_MAX_LC, 5, &b), -EINVAL);
-	assert_int_equal(sched_board_add(c.r.s, 0, 5, NULL), -EINVAL);
-	assert_int_equal(sched_board_add(c.r.s, 3, 5, &b), -EEXIST);
-	assert_int_equal(c.r.s->n_boards, 4);
-	assert_int_equal(sched_board_add(c.r.s, PROTO_MAX_LC - 1, 5, &b), 0);
-	assert_int_equal(c.r.s->n_boards, PROTO_MAX_LC);
-	assert_int_equal(c.r.s->boards[PROTO_MAX_LC - 1].tenant, 5);
-	assert_int_equal(sched_board_add(c.r.s, 0, 1, &b), 0); /* this process's own is left out */
-	assert_null(c.r.s->boards[0].board);
-	assert_true(sched_board_remove(c.r.s, PROTO_MAX_LC));
-	assert_true(sched_board_remove(c.r.s, 2)); /* none is there */
-	assert_true(sched_board_remove(c.r.s, PROTO_MAX_LC - 1));
-	assert_int_equal(c.r.s->n_boards, 4);
-	assert_true(sched_board_remove(c.r.s, 3));
-	assert_int_equal(c.r.s->n_boards, 0);
-	assert_null(c.r.s->boards[3].board);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, PROTO_MAX_LC, 5, &b), -EINVAL);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 0, 5, NULL), -EINVAL);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 3, 5, &b), -EEXIST);
+	assert_int_equal(c.r.s->boards.n, 4);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, PROTO_MAX_LC - 1, 5, &b), 0);
+	assert_int_equal(c.r.s->boards.n, PROTO_MAX_LC);
+	assert_int_equal(c.r.s->boards.slot[PROTO_MAX_LC - 1].tenant, 5);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 0, 1, &b),
+			 0); /* this process's own is left out */
+	assert_null(c.r.s->boards.slot[0].board);
+	assert_true(sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, PROTO_MAX_LC));
+	assert_true(sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, 2)); /* none is there */
+	assert_true(sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, PROTO_MAX_LC - 1));
+	assert_int_equal(c.r.s->boards.n, 4);
+	assert_true(sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, 3));
+	assert_int_equal(c.r.s->boards.n, 0);
+	assert_null(c.r.s->boards.slot[3].board);
 	sched_after_fork_child(c.r.s);
-	assert_int_equal(sched_board_add(c.r.s, 3, 5, &b), -EINVAL);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 3, 5, &b), -EINVAL);
 	clocked_finish(&c);
 }
 
@@ -51,8 +52,8 @@ static void open_requests_of_all_boards_are_counted(void **state)
 	struct scan s;
 
 	clocked_init(&c, GBPF_CLASS_BATCH);
-	assert_int_equal(sched_board_add(c.r.s, 1, 7, &second), 0);
-	assert_int_equal(sched_board_add(c.r.s, 9, 8, &third), 0);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 1, 7, &second), 0);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 9, 8, &third), 0);
 	s = scan(&c);
 	assert_int_equal(s.open, 0);
 	assert_null(s.a.word);
@@ -84,7 +85,7 @@ static void the_last_end_of_all_boards_counts(void **state)
 	struct clocked c;
 
 	clocked_init(&c, GBPF_CLASS_BATCH);
-	assert_int_equal(sched_board_add(c.r.s, 1, 7, &second), 0);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 1, 7, &second), 0);
 	c.r.other.gpu[0].last_end_ns = clocked_now - 700;
 	assert_int_equal(scan(&c).idle_ns, 700);
 	second.gpu[0].last_end_ns = clocked_now - 900;
@@ -140,7 +141,7 @@ static void quiet_is_without_requests_since_then(void **state)
 	assert_false(sched_boards_quiet_since(c.r.s, 0, since, true));
 	c.r.other.gpu[0].last_end_ns = clocked_now + SECOND + 1; /* not to be trusted */
 	assert_true(sched_boards_quiet_since(c.r.s, 0, since, true));
-	assert_int_equal(sched_board_add(c.r.s, 1, 7, &second), 0);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 1, 7, &second), 0);
 	second.gpu[0].open = 1;
 	assert_false(sched_boards_quiet_since(c.r.s, 0, since, true));
 	assert_true(sched_boards_quiet_since(c.r.s, 1, since, true)); /* the other GPU */

@@ -41,7 +41,8 @@ static void use(uint64_t version, int n)
 static void begin(int n)
 {
 	clocked_init(&c, GBPF_CLASS_BATCH);
-	assert_true(sched_board_remove(c.r.s, 3)); /* the rig's latency program */
+	assert_true(
+		sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, 3)); /* the rig's latency program */
 	clocked_know(&c, EST);
 	c.k->count = 1;
 	use(1, n);
@@ -261,9 +262,10 @@ static void a_change_ends_it(void **state)
 
 	begin(5);
 	launch(true);
-	assert_int_equal(sched_board_add(c.r.s, 3, 2, &c.r.other), 0); /* a latency program */
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 3, 2, &c.r.other),
+			 0); /* a latency program */
 	expect_asked();
-	assert_true(sched_board_remove(c.r.s, 3));
+	assert_true(sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, 3));
 	launches(1);
 	assert_int_equal(calls(), 2);
 	finish();

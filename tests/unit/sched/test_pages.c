@@ -157,8 +157,8 @@ static void pages_that_go_leave_the_last_policy_and_take_the_boards(void **state
 	assert_ptr_equal(c.r.s->policy.dir, &c.r.s->absent.dir);
 	assert_ptr_equal(c.r.s->own, &c.r.s->absent.board);
 	assert_int_equal(c.r.s->absent.stats.launches, 77);
-	assert_int_equal(c.r.s->n_boards, 0);
-	assert_null(c.r.s->boards[3].board);
+	assert_int_equal(c.r.s->boards.n, 0);
+	assert_null(c.r.s->boards.slot[3].board);
 	assert_int_equal(c.r.s->policy.life, 1);
 	assert_int_equal(c.r.s->policy.gpu[0].index, 5);
 	assert_int_equal(c.r.s->policy.gpu[1].index, PROTO_MAX_GPUS); /* unknown to gbpfd */

@@ -207,7 +207,7 @@ static void without_waiter_or_request_looks_are_rare(void **state)
 	struct clocked c;
 
 	run_device_init(&c);
-	assert_true(sched_board_remove(c.r.s, 3));
+	assert_true(sched_board_remove(c.r.s, SCHED_BOARD_LATENCY, 3));
 	run_device_begin(&c);
 	assert_int_equal(care(&c, 0), 1 * MS);
 	assert_int_equal(run_device.steps, 1); /* the first look is a step */
@@ -299,7 +299,7 @@ static void the_shortest_recent_request_counts(void **state)
 	struct clocked c;
 
 	run_device_init(&c);
-	assert_int_equal(sched_board_add(c.r.s, 9, 7, &second), 0);
+	assert_int_equal(sched_board_add(c.r.s, SCHED_BOARD_LATENCY, 9, 7, &second), 0);
 	other_had(&c, 500 * US, clocked_now - 1 * US);
 	second.gpu[0].opened_ns = clocked_now - 2 * MS - 300 * US;
 	second.gpu[0].last_end_ns = clocked_now - 2 * MS;

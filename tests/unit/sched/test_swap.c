@@ -205,10 +205,12 @@ static void boards_leave_under_readers(void **state)
 					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		b->gpu[0].open = i & 1;
-		assert_int_equal(
-			sched_board_add(r.s, i % PROTO_MAX_LC == 3 ? 4 : i % PROTO_MAX_LC, 9, b),
-			0);
-		sched_board_remove(r.s, i % PROTO_MAX_LC == 3 ? 4 : i % PROTO_MAX_LC);
+		assert_int_equal(sched_board_add(r.s, SCHED_BOARD_LATENCY,
+						 i % PROTO_MAX_LC == 3 ? 4 : i % PROTO_MAX_LC, 9,
+						 b),
+				 0);
+		sched_board_remove(r.s, SCHED_BOARD_LATENCY,
+				   i % PROTO_MAX_LC == 3 ? 4 : i % PROTO_MAX_LC);
 		munmap(b, 4096);
 	}
 	store_release(&stop, 1u);

@@ -164,9 +164,9 @@ static void change_something(struct rig *r, struct regions *m, uint64_t *version
 		other_closes(r);
 		break;
 	case 3:
-		sched_board_remove(r->s, 3);
+		sched_board_remove(r->s, SCHED_BOARD_LATENCY, 3);
 		if (rand_r(seed) % 4 == 0) { /* without one, launches go by grant */
-			(void)sched_board_add(r->s, 3, 2, &r->other);
+			(void)sched_board_add(r->s, SCHED_BOARD_LATENCY, 3, 2, &r->other);
 		}
 		break;
 	case 4:
@@ -177,7 +177,7 @@ static void change_something(struct rig *r, struct regions *m, uint64_t *version
 		break;
 	case 6:
 		sched_set_pages(r->s, rand_r(seed) % 4 ? &r->dir : NULL, &r->own, &r->stats, NULL);
-		(void)sched_board_add(r->s, 3, 2, &r->other);
+		(void)sched_board_add(r->s, SCHED_BOARD_LATENCY, 3, 2, &r->other);
 		break;
 	}
 }

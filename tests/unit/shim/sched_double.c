@@ -394,15 +394,24 @@ bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct 
 	return true;
 }
 
-int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
+int sched_board_add(struct sched *s, enum sched_board_kind kind, uint32_t slot, uint32_t tenant,
 		    const struct proto_board *board)
 {
 	return 0;
 }
 
-bool sched_board_remove(struct sched *s, uint32_t slot)
+bool sched_board_remove(struct sched *s, enum sched_board_kind kind, uint32_t slot)
 {
 	return true;
+}
+
+void sched_will_communicate(struct sched *s)
+{
+}
+
+bool sched_may_communicate(const struct sched *s)
+{
+	return false;
 }
 
 int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,

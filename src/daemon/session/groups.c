@@ -1,0 +1,212 @@
+/* Groups: processes of one user with the same text in their hello that communicate across GPUs.
+ * Each is sent the boards of the others (sched/group.h). A process has a slot in its group; at most
+ * PROTO_MAX_LC of a group are ranks, further ones are held by themselves. */
+#include "daemon/session/tenant_session.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+
+#define GROUPS_MAX 64u /* that are looked at for leading; with more, no GPU is led */
+#define IN_STEP 64u    /* as LAG_MAX of sched/group.c */
+
+static bool are_one_group(const struct daemon_session *a, const struct daemon_session *b)
+{
+	return a != b && a->peer.uid == b->peer.uid && strcmp(a->group.name, b->group.name) == 0;
+}
+
+static bool is_ready(const struct daemon_session *s)
+{
+	return s->state == DAEMON_SESSION_READY && !s->dying;
+}
+
+static void send_peer(struct daemon_session *to, enum proto_type type,
+		      const struct daemon_session *peer)
+{
+	union proto_message m = { 0 };
+
+	m.board.slot = (uint32_t)peer->group.slot;
+	m.board.tenant = (uint32_t)peer->tenant;
+	daemon_session_send(to, &m, type, &peer->board.fd, type == PROTO_PEER_ADD);
+}
+
+/* Returns the slots of the group that are taken, as bits, and its number, 0 without any. */
+static uint64_t slots_of(const struct daemon_session *s, uint32_t *ret_number)
+{
+	uint64_t taken = 0;
+
+	*ret_number = 0;
+	daemon_session_each(s->d, t)
+	{
+		if (t->group.slot >= 0 && are_one_group(s, t)) {
+			taken |= UINT64_C(1) << t->group.slot;
+			*ret_number = t->group.number;
+		}
+	}
+	return taken;
+}
+
+void daemon_group_join(struct daemon_session *s)
+{
+	uint64_t taken;
+	uint32_t number;
+
+	s->group.communicates = true;
+	if (s->group.slot >= 0 || !s->group.name[0]) {
+		return;
+	}
+	taken = slots_of(s, &number);
+	if (taken == UINT64_MAX) {
+		daemon_session_event(s, "limit",
+				     "%s exceeds the %u processes of group '%s': a policy holds it "
+				     "by itself until one of them exits",
+				     s->name, PROTO_MAX_LC, s->group.name);
+		return;
+	}
+	s->group.slot = __builtin_ctzll(~taken);
+	s->group.number = number ? number : ++s->d->sessions.last_group;
+	daemon_session_each(s->d, t)
+	{
+		if (t->group.slot >= 0 && is_ready(t) && are_one_group(s, t)) {
+			send_peer(t, PROTO_PEER_ADD, s);
+			send_peer(s, PROTO_PEER_ADD, t);
+		}
+	}
+	daemon_groups_lead(s->d);
+}
+
+/* Gives a free slot to a process of the group that has none. */
+static void join_waiting(const struct daemon_session *left)
+{
+	daemon_session_each(left->d, t)
+	{
+		if (t->group.communicates && t->group.slot < 0 && is_ready(t) &&
+		    are_one_group(left, t)) {
+			daemon_group_join(t);
+			return;
+		}
+	}
+}
+
+void daemon_group_leave(struct daemon_session *s)
+{
+	if (s->group.slot < 0) {
+		return;
+	}
+	daemon_session_each(s->d, t)
+	{
+		if (t->group.slot >= 0 && is_ready(t) && are_one_group(s, t)) {
+			send_peer(t, PROTO_PEER_REMOVE, s);
+		}
+	}
+	s->group.slot = -1;
+	join_waiting(s);
+	daemon_groups_lead(s->d);
+}
+
+/* ---- GPUs that are led ---- */
+
+/* What is known of a group: the GPUs on which it has ranks, and how many collectives each counts.
+ */
+struct group {
+	uint32_t number, gpus;
+	uint64_t collectives[PROTO_MAX_GPUS];
+};
+
+/* Returns the entry of that number, a new one if there is none; NULL: there are too many. */
+static struct group *entry_of(struct group *groups, unsigned *n, uint32_t number)
+{
+	unsigned i = 0;
+
+	while (i < *n && groups[i].number != number) {
+		i++;
+	}
+	if (i == GROUPS_MAX) {
+		return NULL;
+	}
+	if (i == *n) {
+		groups[(*n)++] = (struct group){ .number = number };
+	}
+	return &groups[i];
+}
+
+/* Adds a session: to *ret_others the GPUs on which it has launched work and is no rank. Returns
+ * false if there are too many groups. */
+static bool add(const struct daemon_session *s, struct group *groups, unsigned *n,
+		uint32_t *ret_others)
+{
+	const struct proto_board *board = s->board.map;
+	const struct proto_stats *st = s->stats.map;
+	uint32_t ranks = s->group.slot >= 0 ? load_relaxed(&board->ranks) : 0, launched = 0;
+	struct group *g = ranks ? entry_of(groups, n, s->group.number) : NULL;
+
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		uint32_t gpu = s->gpu_index[i];
+
+		if (load_relaxed(&st->gpu[i].launches) || load_relaxed(&st->gpu[i].copies)) {
+			launched |= 1u << gpu;
+		}
+		if (g && ranks & 1u << gpu) {
+			uint64_t count = load_relaxed(&board->gpu[gpu].collectives);
+
+			g->gpus |= 1u << gpu;
+			g->collectives[gpu] = MAX(g->collectives[gpu], count);
+		}
+	}
+	*ret_others |= launched & ~ranks;
+	return g || !ranks;
+}
+
+/* Returns the GPUs, as bits, on which the group has ranks in step with that on this one. */
+static uint32_t in_step(const struct group *g, uint32_t gpu)
+{
+	uint32_t bits = 0;
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		uint64_t ahead = g->collectives[i] - g->collectives[gpu] + IN_STEP;
+
+		bits |= g->gpus & 1u << i && ahead <= 2 * IN_STEP ? 1u << i : 0;
+	}
+	return bits;
+}
+
+/* Returns the GPU that leads this one: the lowest on which all its groups have ranks, of those that
+ * have other work, if there are any. One with other work is never led. Where the leader is led
+ * itself, since being in step is not transitive, its own leader has all of these groups, too. */
+static uint32_t leader_of(const struct group *groups, unsigned n, uint32_t others, uint32_t gpu)
+{
+	uint32_t may = UINT32_MAX;
+
+	for (unsigned i = 0; i < n; i++) {
+		may &= groups[i].gpus & 1u << gpu ? in_step(&groups[i], gpu) : UINT32_MAX;
+	}
+	if (may == UINT32_MAX || others & 1u << gpu) { /* no group is there, or other work */
+		return gpu;
+	}
+	may = may & others ? may & others : may;
+	return (uint32_t)__builtin_ctz(may);
+}
+
+void daemon_groups_lead(struct daemon *d)
+{
+	struct group groups[GROUPS_MAX];
+	uint32_t others = 0, led = 0;
+	bool complete = true;
+	unsigned n = 0;
+
+	if (!d->sessions.last_group) {
+		return;
+	}
+	daemon_session_each(d, s)
+	{
+		if (is_ready(s)) {
+			complete = add(s, groups, &n, &others) && complete;
+		}
+	}
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS && n && complete; i++) {
+		led |= leader_of(groups, n, others, i) != i ? 1u << i : 0;
+	}
+	if (led != load_relaxed(&daemon_directory(d)->led)) {
+		store_relaxed(&daemon_directory(d)->led, led);
+	}
+}

@@ -1,0 +1,149 @@
+/* Processes of one user and one group that communicate are sent each other's boards. */
+#include "parts.h"
+
+/* Expects one message about a peer; slot -1: none. */
+static void expect(struct part *a, int type, int slot, int tenant)
+{
+	union proto_message m;
+	unsigned fds = 0;
+
+	assert_int_equal(parts_message(a, &m, &fds), slot < 0 ? 0 : type);
+	if (slot >= 0) {
+		assert_int_equal(m.board.slot, slot);
+		assert_int_equal(m.board.tenant, tenant);
+		assert_int_equal(fds, type == PROTO_PEER_ADD);
+	}
+}
+
+static struct proto_directory directory;
+
+static struct parts *begin(void)
+{
+	struct parts *p = parts_new();
+
+	directory = (struct proto_directory){ .magic = 1 };
+	p->d->directory.map = &directory;
+	return p;
+}
+
+static struct part *add(struct parts *p, uid_t uid, const char *group)
+{
+	struct part *a = parts_add(p, uid, GBPF_CLASS_BATCH);
+
+	snprintf(a->s.group.name, sizeof(a->s.group.name), "%s", group);
+	a->s.gpus = 3;
+	for (uint32_t i = 0; i < 3; i++) {
+		a->s.gpu_index[i] = i;
+	}
+	return a;
+}
+
+/* Adds a rank on a GPU, with so many collectives. */
+static struct part *add_rank(struct parts *p, const char *group, uint32_t gpu, uint64_t collectives)
+{
+	struct part *a = add(p, 1000, group);
+
+	a->board.ranks = 1u << gpu;
+	a->board.gpu[gpu].collectives = collectives;
+	a->stats.gpu[gpu].launches = 1;
+	daemon_group_join(&a->s);
+	return a;
+}
+
+static void those_of_a_group_get_each_others_boards(void **state)
+{
+	struct parts *p = begin();
+	struct part *a = add(p, 1000, "job"), *b = add(p, 1000, "job");
+	struct part *silent = add(p, 1000, "job"), *other = add(p, 1000, "job2");
+	struct part *foreign = add(p, 1001, "job"), *none = add(p, 1000, "");
+
+	daemon_group_join(&a->s);
+	daemon_group_join(&foreign->s);
+	daemon_group_join(&none->s);
+	daemon_group_join(&other->s);
+	expect(a, 0, -1, 0);
+	daemon_group_join(&b->s);
+	assert_int_equal(a->s.group.number, b->s.group.number);
+	assert_int_not_equal(a->s.group.number, other->s.group.number);
+	expect(a, PROTO_PEER_ADD, 1, b->s.tenant);
+	expect(b, PROTO_PEER_ADD, 0, a->s.tenant);
+	daemon_group_join(&b->s); /* said twice */
+	daemon_group_leave(&a->s);
+	expect(b, PROTO_PEER_REMOVE, 0, a->s.tenant);
+	a->s.group.communicates = false;
+	daemon_group_leave(&a->s);
+	expect(a, 0, -1, 0);
+	expect(b, 0, -1, 0);
+	expect(silent, 0, -1, 0);
+	expect(other, 0, -1, 0);
+	expect(foreign, 0, -1, 0);
+	expect(none, 0, -1, 0);
+	daemon_group_join(&silent->s); /* gets the slot that is free */
+	expect(b, PROTO_PEER_ADD, 0, silent->s.tenant);
+	expect(silent, PROTO_PEER_ADD, 1, b->s.tenant);
+	parts_free(p);
+}
+
+static void a_group_has_64_ranks_at_most(void **state)
+{
+	struct parts *p = begin();
+	struct part *first = NULL, *last = NULL;
+
+	for (unsigned i = 0; i < 65; i++) {
+		last = add(p, 1000, "job");
+		first = first ? first : last;
+		daemon_group_join(&last->s);
+		assert_int_equal(last->s.group.slot, i < 64 ? (int)i : -1);
+	}
+	expect(last, 0, -1, 0);
+	first->s.dying = true; /* it has exited */
+	daemon_group_leave(&first->s);
+	assert_int_equal(last->s.group.slot, 0);
+	expect(last, PROTO_PEER_ADD, 1, 1);
+	parts_free(p);
+}
+
+static void a_gpu_is_led_if_all_its_groups_are_on_another_one(void **state)
+{
+	struct parts *p = begin();
+	struct part *a0 = add_rank(p, "a", 0, 1000), *a1 = add_rank(p, "a", 1, 1064), *b1, *single;
+
+	assert_int_equal(directory.led, 2);
+	b1 = add_rank(p, "b", 1, 7);
+	assert_int_equal(directory.led, 0); /* not all */
+	(void)add_rank(p, "b", 0, 7);
+	assert_int_equal(directory.led, 2);
+	a1->board.gpu[1].collectives++; /* no more in step */
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0);
+	a1->board.gpu[1].collectives = 936;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 2);
+	single = add(p, 1000, "");
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 2);
+	single->stats.gpu[1].copies = 1; /* other work: that GPU's policy counts for all of them */
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 1);
+	single->stats.gpu[0].launches = 1;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0);
+	single->s.dying = true;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 2);
+	b1->s.dying = a0->s.dying = true;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0); /* b on GPU 0, a on GPU 1 */
+	parts_free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(those_of_a_group_get_each_others_boards),
+		cmocka_unit_test(a_group_has_64_ranks_at_most),
+		cmocka_unit_test(a_gpu_is_led_if_all_its_groups_are_on_another_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
