@@ -59,12 +59,13 @@ static bool contains(const json_t *gpus, const char *gpu)
 }
 
 /* Adds "lc_first@3, fair@4": the active policies, with --gpu that of this GPU; nothing on any
- * error, since it is used for information only. Notes a GPU that gbpfd does not know. */
-static void active_policies(struct cli *c, struct gbpf *g, struct buf *out)
+ * error, since it is used for information only. Returns whether gbpfd knows that GPU. */
+static bool active_policies(const struct cli *c, struct gbpf *g, struct buf *out)
 {
 	char *json = NULL;
 	json_t *list = gbpf_policy_list(g, &json) < 0 ? NULL : json_loads(json, 0, NULL);
 	const char *gpu = c->opt[O_GPU];
+	bool known = !list || !gpu || contains(json_object_get(list, "known_gpus"), gpu);
 	const json_t *v;
 	size_t i;
 
@@ -76,12 +77,18 @@ static void active_policies(struct cli *c, struct gbpf *g, struct buf *out)
 				   (unsigned long long)cli_u64(v, "version"));
 		}
 	}
-	if (list && gpu && !contains(json_object_get(list, "known_gpus"), gpu)) {
-		cli_note(c, "No program has used GPU %s yet: this takes effect when one does.",
-			 gpu);
-	}
 	json_decref(list);
 	free(json);
+	return known;
+}
+
+/* After an operation on a GPU that gbpfd does not know. */
+static void note_unknown(struct cli *c, bool known)
+{
+	if (!known) {
+		cli_note(c, "No program has used GPU %s yet: this takes effect when one does.",
+			 c->opt[O_GPU]);
+	}
 }
 
 /* --keep-maps: prints which maps were carried over and which start empty although the previous
@@ -189,6 +196,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	char name[64];
 	uint64_t watch_ns = 0;
 	int rc, code, end = CLI_OK, gpu;
+	bool known = true;
 
 	code = cli_watch_options(c, c->opt[O_WATCH], c->opt[O_ROLLBACK_IF],
 				 c->opt[O_DETACH] != NULL, &watch_ns);
@@ -203,7 +211,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	}
 	if (code == CLI_OK) {
 		if (!c->json) {
-			active_policies(c, g, &was);
+			known = active_policies(c, g, &was);
 		}
 		flags |= c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0;
 		flags |= c->opt[O_VOLATILE] ? GBPF_LOAD_VOLATILE : 0;
@@ -214,6 +222,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	buf_finish(&elf);
 	if (code == CLI_OK && !c->json) {
 		print_change(c, was.len ? verb : "loaded", buf_text(&was), result);
+		note_unknown(c, known);
 	}
 	buf_finish(&was);
 	if (code == CLI_OK && watch_ns && !c->opt[O_DETACH]) {
@@ -258,6 +267,7 @@ static int cmd_rollback(struct cli *c)
 	char *json = NULL;
 	uint64_t version = 0;
 	int rc, code, gpu;
+	bool known = true;
 
 	if (c->n_args && cli_number(c, "VERSION", c->arg[0], 1, INT64_MAX, &version)) {
 		return CLI_USAGE;
@@ -268,7 +278,7 @@ static int cmd_rollback(struct cli *c)
 	}
 	if (code == CLI_OK) {
 		if (!c->json) {
-			active_policies(c, g, &was);
+			known = active_policies(c, g, &was);
 		}
 		rc = gbpf_policy_activate(g, version, c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0,
 					  &json);
@@ -282,6 +292,7 @@ static int cmd_rollback(struct cli *c)
 			code = rc ? rc : code;
 		} else {
 			print_change(c, "rolled back", buf_text(&was), result);
+			note_unknown(c, known);
 			json_decref(result);
 		}
 	}
@@ -303,7 +314,7 @@ static int cmd_unload(struct cli *c)
 	}
 	if (code == CLI_OK) {
 		if (!c->json) {
-			active_policies(c, g, &was);
+			(void)active_policies(c, g, &was);
 		}
 		rc = gbpf_policy_unload(g, &json);
 		code = cli_result(c, g, "policy unload", rc, json, &result);

@@ -291,7 +291,8 @@ static const char *reason_of(const char *why)
 		{ "share", "it waited for its next turn: its share of the GPU was used up" },
 		{ "limit", "it went on because the hold limit was reached" },
 		{ "no-policy", "it was not held: no policy was active" },
-		{ "group", "it waited for its group: a policy held another process of it" },
+		{ "group",
+		  "it waited for its group, of which a policy held another process or GPU" },
 		{ "collective", "it was not held: work of this kind never is" },
 	};
 

@@ -65,7 +65,7 @@ struct proto_board {
 	 * step of the process's exit, long before the driver has ended it and its sockets close. 0:
 	 * not supported. */
 	uint32_t owner;
-	uint32_t ranks;	  /* bits of the GPUs on which `collectives` is not 0 */
+	uint32_t ranks;	  /* bits of the GPUs on which it counts `collectives` */
 	uint64_t beat_ns; /* when the agent last examined an open request; 0: not reported */
 };
 

@@ -262,7 +262,8 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	if (now < q->issue.retry_ns) {
 		return false;
 	}
-	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->issue.n_asked++, a);
+	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->issue.n_asked, a);
+	q->issue.n_asked += !a->group;
 	a->verdict = l->may_hold ? a->verdict : GBPF_GO; /* it came during a capture: never held */
 	why = sched_hold_why(a, sched_tally_sum(&s->gpu[q->gpu].inflight));
 	if (a->verdict != GBPF_GO) {

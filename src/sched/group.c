@@ -32,11 +32,12 @@ static NOINLINE void count(struct sched_queue *q, int n)
 	struct proto_board *own = load_acquire(&q->s->own);
 
 	if (gpu < PROTO_MAX_GPUS) {
-		/* A full barrier: before the rank's next look for a stop. Either it sees the stop
-		 * of another one, or that one sees this count (stop_group). */
+		(void)__atomic_fetch_or(&own->ranks, 1u << gpu, __ATOMIC_SEQ_CST);
 		(void)__atomic_fetch_add(&own->gpu[gpu].collectives, (uint64_t)(int64_t)n,
 					 __ATOMIC_SEQ_CST);
-		(void)__atomic_fetch_or(&own->ranks, 1u << gpu, __ATOMIC_RELEASE);
+		/* Before the rank's next look for a stop: either it sees the stop of another one,
+		 * or that one sees this count (stop_group). */
+		fence_seqcst();
 	}
 	policy_read_leave(pin);
 	sched_will_communicate(q->s);
@@ -99,12 +100,12 @@ static struct view look_around(const struct sched_queue *q, const struct proto_b
 	uint64_t count = load_relaxed(&own->gpu[gpu].collectives);
 	struct view v = { 0 };
 
-	look(own, 1u << gpu, count, now, &v);
+	look(own, 1u << gpu, count, now, &v); /* not those that share this GPU, and take turns */
 	for (uint32_t i = 0, n = load_acquire(&s->peers.n); i < n; i++) {
 		const struct proto_board *b = load_acquire(&s->peers.slot[i].board);
 
 		if (b && !proto_board_dead(b)) {
-			look(b, 0, count, now, &v);
+			look(b, 1u << gpu, count, now, &v);
 		}
 	}
 	return v;
@@ -139,7 +140,7 @@ bool sched_group_waits(struct sched_queue *q, uint64_t now, struct sched_decisio
 	}
 	v = look_around(q, own, now);
 	if (!v.until_ns) {
-		if (!load_relaxed(&q->s->stop[q->gpu].queue)) {
+		if (load_relaxed(&g->stop_until_ns) <= now) { /* nor does this rank want one */
 			store_relaxed(&q->s->stop[q->gpu].behind_ns, (uint64_t)0);
 		}
 		return false;
@@ -178,14 +179,14 @@ static bool stop_group(struct sched_queue *q, const struct proto_board *own,
 {
 	store_relaxed(&q->s->stop[q->gpu].queue, q->index + 1);
 	store_seqcst(&g->stop_until_ns, now + STOP_NS);
+	fence_seqcst();
 	return is_excused(q, look_around(q, own, now).behind, now);
 }
 
-static bool is_for_own_work(const struct sched_queue *q, const struct sched_decision *a)
+/* Returns why the policy holds the launch (PROTO_WHY_*). */
+static uint32_t why_held(const struct sched_queue *q, const struct sched_decision *a)
 {
-	uint64_t inflight = sched_tally_sum(&q->s->gpu[q->gpu].inflight);
-
-	return sched_hold_why(a, inflight) == PROTO_WHY_INFLIGHT;
+	return sched_hold_why(a, sched_tally_sum(&q->s->gpu[q->gpu].inflight));
 }
 
 static bool is_led(const struct sched_queue *q)
@@ -199,18 +200,23 @@ void sched_group_apply(struct sched_queue *q, uint64_t now, struct sched_decisio
 {
 	struct proto_board *own;
 	struct proto_board_gpu *g = rank_of(q, &own);
+	uint32_t why;
 
 	if (!g) {
 		return;
 	}
 	a->grant = 0; /* each launch is asked about */
-	if (a->verdict != GBPF_GO && is_for_own_work(q, a)) {
+	why = a->verdict == GBPF_GO ? PROTO_WHY_NONE : why_held(q, a);
+	if (why == PROTO_WHY_LATENCY) {
+		return;
+	}
+	if (why == PROTO_WHY_INFLIGHT) {
 		struct view v = look_around(q, own, now);
 
 		if (v.until_ns && is_excused(q, v.behind, now)) {
 			a->verdict = GBPF_GO;
 		}
-	} else if (a->verdict == GBPF_GO || is_led(q)) {
+	} else if (!why || is_led(q)) {
 		a->verdict = GBPF_GO;
 		end_stop(q, g);
 	} else if (stop_group(q, own, g, now)) {
@@ -225,12 +231,12 @@ bool sched_group_goes(struct sched_queue *q, uint64_t now, const struct sched_de
 	struct proto_board *own;
 	bool goes;
 
-	if (likely(!load_relaxed(&q->s->communicates)) || a->group || is_for_own_work(q, a)) {
+	if (likely(!load_relaxed(&q->s->communicates)) || why_held(q, a) != PROTO_WHY_SHARE) {
 		return false;
 	}
 	pin = policy_read_enter();
 	g = rank_of(q, &own);
-	goes = g && stop_group(q, own, g, now);
+	goes = g && !is_led(q) && stop_group(q, own, g, now);
 	policy_read_leave(pin);
 	return goes;
 }

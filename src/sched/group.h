@@ -26,8 +26,9 @@
  * communicator) and excuse nothing. The stop of a process that was killed ends when its death is
  * known, that of a stopped one with its time.
  *
- * What a policy holds because of the rank's own work in flight is not about others, and soon over:
- * it does not stop the group. Launches of latency queues never wait for the group. */
+ * What a policy holds because of the rank's own work in flight, or while requests of latency
+ * programs are open, is soon over, and a rank that is excused would delay the requests: neither
+ * stops the group. Launches of latency queues never wait for the group. */
 #ifndef GBPF_SCHED_GROUP_H
 #define GBPF_SCHED_GROUP_H
 

@@ -177,13 +177,14 @@ void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sch
 {
 	struct sched *s = q->s;
 	uint64_t now = l->begin_ns, left;
-	uint32_t why = PROTO_WHY_NONE, asked = 1;
+	uint32_t why = PROTO_WHY_NONE, asked = !a->group; /* the policy, not the group */
 	bool waited = false;
 	int slack = -1;
 
 	/* own work for which the launch would be held may have finished meanwhile */
 	if (sched_retire_all(s)) {
-		sched_decide(q, l, now, 0, asked++, a);
+		sched_decide(q, l, now, 0, asked, a);
+		asked += !a->group;
 	}
 	if (a->verdict == GBPF_HOLD) {
 		sched_mark_end(q); /* makes the end of this process's own work visible */
@@ -205,7 +206,8 @@ void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sch
 			break;
 		}
 		now = clock_now_ns();
-		sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), asked++, a);
+		sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), asked, a);
+		asked += !a->group;
 	}
 	if (slack > 0) {
 		(void)prctl(PR_SET_TIMERSLACK, slack);

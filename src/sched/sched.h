@@ -199,8 +199,8 @@ struct sched_ticket {
 	uint8_t phase, holds;	    /* enum sched_phase, enum sched_holds */
 };
 
-/* Returns whether launches may skip everything else: no policy, no latency class and no deferred
- * call, or off. One load. */
+/* Returns whether launches may skip everything else: no policy, no latency class, no deferred call
+ * and no kernel that communicates, or off. One load. */
 static inline bool sched_idle(const struct sched *s);
 
 /* Returns whether l, whose kind, kernel and size are filled, would go by the queue's grant: the

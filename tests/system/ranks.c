@@ -122,12 +122,14 @@ int main(int argc, char **argv)
 	}
 	close(pair[0]);
 	close(pair[1]);
-	for (int i = 0; i < 2; i++) { /* a rank whose peer has failed would wait for ever */
+	for (int i = 0; i < 2; i++) {
 		pid_t ended = wait(&status);
 
 		if (status) {
 			code = 1;
-			kill(pids[ended == pids[0]], SIGKILL);
+			if (i == 0) { /* a rank whose peer has failed would wait for ever */
+				kill(pids[ended == pids[0]], SIGKILL);
+			}
 		}
 	}
 	return code;

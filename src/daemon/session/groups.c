@@ -6,9 +6,14 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/policy/policies.h"
+#include "policy/ctx.h"
 
 #define GROUPS_MAX 64u /* that are looked at for leading; with more, no GPU is led */
 #define IN_STEP 64u    /* as LAG_MAX of sched/group.c */
+/* Several hold limits: a group that is stopped is in step still. */
+#define LATELY_NS UINT64_C(1000000000)
 
 static bool are_one_group(const struct daemon_session *a, const struct daemon_session *b)
 {
@@ -130,31 +135,56 @@ static struct group *entry_of(struct group *groups, unsigned *n, uint32_t number
 	return &groups[i];
 }
 
-/* Adds a session: to *ret_others the GPUs on which it has launched work and is no rank. Returns
- * false if there are too many groups. */
-static bool add(const struct daemon_session *s, struct group *groups, unsigned *n,
+/* Looks at what a process does on one of its GPUs. Returns whether it has launched work lately, and
+ * *ret_rank, collectives among it. */
+static bool is_busy(struct daemon_session *s, uint32_t ordinal, uint64_t now, bool *ret_rank)
+{
+	const struct proto_stats *stats = s->stats.map;
+	const struct proto_stats_gpu *st = &stats->gpu[ordinal];
+	const struct proto_board *board = s->board.map;
+	uint32_t gpu = s->gpu_index[ordinal];
+	uint64_t launches = load_relaxed(&st->launches) + load_relaxed(&st->copies),
+		 collectives = load_relaxed(&board->gpu[gpu].collectives);
+
+	if (launches != s->group.seen[ordinal].launches) {
+		s->group.seen[ordinal].launches = launches;
+		s->group.seen[ordinal].launched_ns = now;
+	}
+	if (collectives != s->group.seen[ordinal].collectives) {
+		s->group.seen[ordinal].collectives = collectives;
+		s->group.seen[ordinal].communicated_ns = now;
+	}
+	*ret_rank = s->group.slot >= 0 && s->class_id != GBPF_CLASS_LATENCY &&
+		    load_relaxed(&board->ranks) & 1u << gpu &&
+		    now - s->group.seen[ordinal].communicated_ns < LATELY_NS;
+	return now - s->group.seen[ordinal].launched_ns < LATELY_NS || load_relaxed(&st->inflight);
+}
+
+/* Adds a session: to its group where it is a rank, and else to *ret_others the GPUs on which it
+ * works. Returns false if there are too many groups. */
+static bool add(struct daemon_session *s, uint64_t now, struct group *groups, unsigned *n,
 		uint32_t *ret_others)
 {
 	const struct proto_board *board = s->board.map;
-	const struct proto_stats *st = s->stats.map;
-	uint32_t ranks = s->group.slot >= 0 ? load_relaxed(&board->ranks) : 0, launched = 0;
-	struct group *g = ranks ? entry_of(groups, n, s->group.number) : NULL;
 
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		uint32_t gpu = s->gpu_index[i];
+		bool rank, busy = is_busy(s, i, now, &rank);
+		struct group *g = rank ? entry_of(groups, n, s->group.number) : NULL;
 
-		if (load_relaxed(&st->gpu[i].launches) || load_relaxed(&st->gpu[i].copies)) {
-			launched |= 1u << gpu;
+		if (rank && !g) {
+			return false;
 		}
-		if (g && ranks & 1u << gpu) {
+		if (g) {
 			uint64_t count = load_relaxed(&board->gpu[gpu].collectives);
 
 			g->gpus |= 1u << gpu;
 			g->collectives[gpu] = MAX(g->collectives[gpu], count);
+		} else if (busy) {
+			*ret_others |= 1u << gpu;
 		}
 	}
-	*ret_others |= launched & ~ranks;
-	return g || !ranks;
+	return true;
 }
 
 /* Returns the GPUs, as bits, on which the group has ranks in step with that on this one. */
@@ -170,10 +200,18 @@ static uint32_t in_step(const struct group *g, uint32_t gpu)
 	return bits;
 }
 
-/* Returns the GPU that leads this one: the lowest on which all its groups have ranks, of those that
- * have other work, if there are any. One with other work is never led. Where the leader is led
- * itself, since being in step is not transitive, its own leader has all of these groups, too. */
-static uint32_t leader_of(const struct group *groups, unsigned n, uint32_t others, uint32_t gpu)
+/* Returns the GPUs, as bits, on which the same policy is in force. */
+static uint32_t same_policy(struct daemon *d, uint32_t gpu)
+{
+	return daemon_policy_gpus_of(d, daemon_policy_active_version(d, gpu));
+}
+
+/* Returns the GPU that leads this one: the lowest with the same policy on which all its groups have
+ * ranks, of those that have other work, if there are any. One with other work is never led. Where
+ * the leader is led itself, since being in step is not transitive, its own leader has all of these
+ * groups, too. */
+static uint32_t leader_of(struct daemon *d, const struct group *groups, unsigned n, uint32_t others,
+			  uint32_t gpu)
 {
 	uint32_t may = UINT32_MAX;
 
@@ -183,14 +221,16 @@ static uint32_t leader_of(const struct group *groups, unsigned n, uint32_t other
 	if (may == UINT32_MAX || others & 1u << gpu) { /* no group is there, or other work */
 		return gpu;
 	}
+	may &= same_policy(d, gpu);
 	may = may & others ? may & others : may;
-	return (uint32_t)__builtin_ctz(may);
+	return may ? (uint32_t)__builtin_ctz(may) : gpu;
 }
 
 void daemon_groups_lead(struct daemon *d)
 {
 	struct group groups[GROUPS_MAX];
 	uint32_t others = 0, led = 0;
+	uint64_t now = clock_now_ns();
 	bool complete = true;
 	unsigned n = 0;
 
@@ -200,11 +240,11 @@ void daemon_groups_lead(struct daemon *d)
 	daemon_session_each(d, s)
 	{
 		if (is_ready(s)) {
-			complete = add(s, groups, &n, &others) && complete;
+			complete = add(s, now, groups, &n, &others) && complete;
 		}
 	}
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS && n && complete; i++) {
-		led |= leader_of(groups, n, others, i) != i ? 1u << i : 0;
+		led |= leader_of(d, groups, n, others, i) != i ? 1u << i : 0;
 	}
 	if (led != load_relaxed(&daemon_directory(d)->led)) {
 		store_relaxed(&daemon_directory(d)->led, led);

@@ -68,6 +68,10 @@ struct daemon_session_group {
 	int slot;	       /* among those of the group that communicate; -1: none */
 	bool communicates;     /* also if there was no slot */
 	uint32_t number;       /* of the group, if it has a slot */
+	/* By the process's ordinal: what its pages showed last, and when that last changed. */
+	struct {
+		uint64_t launches, launched_ns, collectives, communicated_ns;
+	} seen[PROTO_MAX_GPUS];
 };
 
 /* Open requests without GPU work: idle_boards.c. */

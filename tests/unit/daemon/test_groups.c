@@ -22,6 +22,9 @@ static struct parts *begin(void)
 	struct parts *p = parts_new();
 
 	directory = (struct proto_directory){ .magic = 1 };
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		directory.version[i] = 5;
+	}
 	p->d->directory.map = &directory;
 	return p;
 }
@@ -48,6 +51,13 @@ static struct part *add_rank(struct parts *p, const char *group, uint32_t gpu, u
 	a->stats.gpu[gpu].launches = 1;
 	daemon_group_join(&a->s);
 	return a;
+}
+
+/* The rank has launched one more. */
+static void move(struct part *a, uint32_t gpu)
+{
+	a->board.gpu[gpu].collectives++;
+	a->stats.gpu[gpu].launches++;
 }
 
 static void those_of_a_group_get_each_others_boards(void **state)
@@ -106,12 +116,13 @@ static void a_group_has_64_ranks_at_most(void **state)
 static void a_gpu_is_led_if_all_its_groups_are_on_another_one(void **state)
 {
 	struct parts *p = begin();
-	struct part *a0 = add_rank(p, "a", 0, 1000), *a1 = add_rank(p, "a", 1, 1064), *b1, *single;
+	struct part *a0 = add_rank(p, "a", 0, 1000), *a1 = add_rank(p, "a", 1, 1064), *b0, *b1,
+		    *single;
 
 	assert_int_equal(directory.led, 2);
 	b1 = add_rank(p, "b", 1, 7);
 	assert_int_equal(directory.led, 0); /* not all */
-	(void)add_rank(p, "b", 0, 7);
+	b0 = add_rank(p, "b", 0, 7);
 	assert_int_equal(directory.led, 2);
 	a1->board.gpu[1].collectives++; /* no more in step */
 	daemon_groups_lead(p->d);
@@ -128,12 +139,47 @@ static void a_gpu_is_led_if_all_its_groups_are_on_another_one(void **state)
 	single->stats.gpu[0].launches = 1;
 	daemon_groups_lead(p->d);
 	assert_int_equal(directory.led, 0);
-	single->s.dying = true;
+	parts_now += 1000 * MS; /* a second without any */
+	move(a0, 0);
+	move(a1, 1);
+	move(b0, 0);
+	move(b1, 1);
 	daemon_groups_lead(p->d);
 	assert_int_equal(directory.led, 2);
-	b1->s.dying = a0->s.dying = true;
+	single->stats.gpu[1].inflight = 1; /* a long kernel */
 	daemon_groups_lead(p->d);
-	assert_int_equal(directory.led, 0); /* b on GPU 0, a on GPU 1 */
+	assert_int_equal(directory.led, 1);
+	single->s.dying = true;
+	a1->s.class_id = GBPF_CLASS_LATENCY; /* its requests are on that GPU */
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0);
+	a1->s.class_id = GBPF_CLASS_BATCH;
+	directory.version[1] = 6; /* a policy of its own */
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0);
+	directory.version[0] = directory.version[1] = 0; /* none: nothing is held there */
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0);
+	directory.version[0] = directory.version[1] = 5;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 2);
+	parts_now += 1000 * MS; /* a1 works on without collectives: not in step */
+	a1->stats.gpu[1].launches++;
+	move(b0, 0);
+	move(b1, 1);
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 1);
+	parts_now += 999 * MS;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 1);
+	parts_now += 1 * MS;
+	move(b0, 0);
+	move(b1, 1);
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 2);
+	b1->s.dying = true;
+	daemon_groups_lead(p->d);
+	assert_int_equal(directory.led, 0);
 	parts_free(p);
 }
 

@@ -198,6 +198,30 @@ static void a_rank_that_is_behind_goes_on(void **state)
 	group_finish(&g);
 }
 
+/* It would delay the request. */
+static void an_open_request_stops_the_rank_alone(void **state)
+{
+	struct sched_decision a;
+	struct group g;
+
+	group_init(&g, GBPF_CLASS_BATCH);
+	collectives(&g, 1);
+	g.peer.gpu[1].collectives++;
+	other_opens(&g.c.r);
+	a = ask(&g, GBPF_HOLD);
+	assert_int_equal(a.verdict, GBPF_HOLD);
+	assert_false(sched_group_goes(g.c.q, clocked_now, &a));
+	assert_int_equal(g.c.r.own.gpu[0].stop_until_ns, 0);
+	g.c.r.dir.led = 1;
+	assert_int_equal(ask(&g, GBPF_HOLD).verdict, GBPF_HOLD);
+	g.c.r.dir.led = 0;
+	g.peer.gpu[1].stop_until_ns = clocked_now + MS;
+	assert_int_equal(ask(&g, GBPF_HOLD).verdict, GBPF_HOLD);
+	other_closes(&g.c.r);
+	assert_int_equal(ask(&g, GBPF_HOLD).verdict, GBPF_GO); /* behind, as always */
+	group_finish(&g);
+}
+
 /* A rank whose counts never agree is held as if it were alone. */
 static void being_behind_excuses_for_a_while(void **state)
 {
@@ -303,6 +327,7 @@ int main(void)
 		cmocka_unit_test(own_work_in_flight_is_no_reason_to_stop_the_group),
 		cmocka_unit_test(a_rank_waits_while_another_one_is_held),
 		cmocka_unit_test(a_rank_that_is_behind_goes_on),
+		cmocka_unit_test(an_open_request_stops_the_rank_alone),
 		cmocka_unit_test(being_behind_excuses_for_a_while),
 		cmocka_unit_test(launches_of_latency_queues_do_not_wait),
 		cmocka_unit_test(ranks_of_one_process_see_each_other),
