@@ -31,7 +31,7 @@ struct sched_decision {
 	uint8_t gate;	 /* level BLOCK of machine code: GBPF_GATE_*, not DEFAULT; else 0 */
 	uint8_t verdict; /* GBPF_GO, GBPF_HOLD or GBPF_DEFER */
 	uint8_t fault;	 /* enum sched_fault */
-	bool group;	 /* held for the group (sched/group.h); the policy's verdict was GO */
+	bool group;	 /* held for the group (sched/group.h); the policy was not asked */
 };
 
 struct sched_retired {

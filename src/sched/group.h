@@ -4,12 +4,12 @@
  * whole, and between collectives. A rank is a process on one of its GPUs.
  *
  * Each rank counts the collectives that it has given to the driver, on its board, which its peers
- * read. Where a policy holds a rank's launch:
+ * read. Where a policy holds a rank's launch, these rules apply.
  *
- * - The rank says on its board that it wants the group stopped, for a few milliseconds at a time
- * and as long as the launch is held. Meanwhile no other rank launches; its policy is not asked.
- * - A rank that is behind another one, by its count, goes on until it is not, whatever its policy
- *   says: the others' kernels wait for it already.
+ * The rank says on its board that it wants the group stopped, for a few milliseconds at a time and
+ * as long as the launch is held. Meanwhile no other rank launches, and its policy is not asked. But
+ * a rank that is behind another one, by its count, goes on until it is not, whatever its policy
+ * says: the others' kernels wait for it already.
  *
  * So all ranks come to stand at the highest count of any, with no kernel that waits. A launch that
  * another rank's decision overtakes raises that count, and the others follow.

@@ -84,7 +84,7 @@ void shim_session_abandon(struct shim_session *s);
 /* Sends gbpfd a message if a request has opened or ended, provided that it wants them. Called by
  * the agent. */
 void shim_session_report_requests(struct shim_session *s);
-/* Tells gbpfd once that the process launches kernels that communicate. Called by the agent. */
+/* Reports to gbpfd, once, that the process has kernels that communicate. Called by the agent. */
 void shim_session_report_communication(struct shim_session *s);
 /* Learns the hardware control handles of this process and sends them to gbpfd, when contexts have
  * been created or destroyed. Returns ns until the next call. Called by the agent. */

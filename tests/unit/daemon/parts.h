@@ -129,6 +129,20 @@ static inline int parts_message(struct part *a, union proto_message *m, unsigned
 	return type > 0 ? (int)m->head.type : 0;
 }
 
+/* Expects one message about a board, which an ADD brings along; slot -1: no message. */
+static inline void parts_expect_board(struct part *a, int type, int slot, int tenant)
+{
+	union proto_message m;
+	unsigned fds = 0;
+
+	assert_int_equal(parts_message(a, &m, &fds), slot < 0 ? 0 : type);
+	if (slot >= 0) {
+		assert_int_equal(m.board.slot, slot);
+		assert_int_equal(m.board.tenant, tenant);
+		assert_int_equal(fds, type == PROTO_BOARD_ADD || type == PROTO_PEER_ADD);
+	}
+}
+
 static inline unsigned parts_events(const struct parts *p, const char *with)
 {
 	unsigned n = 0;

@@ -1,20 +1,6 @@
 /* Processes of one user and one group that communicate are sent each other's boards. */
 #include "parts.h"
 
-/* Expects one message about a peer; slot -1: none. */
-static void expect(struct part *a, int type, int slot, int tenant)
-{
-	union proto_message m;
-	unsigned fds = 0;
-
-	assert_int_equal(parts_message(a, &m, &fds), slot < 0 ? 0 : type);
-	if (slot >= 0) {
-		assert_int_equal(m.board.slot, slot);
-		assert_int_equal(m.board.tenant, tenant);
-		assert_int_equal(fds, type == PROTO_PEER_ADD);
-	}
-}
-
 static struct proto_directory directory;
 
 static struct parts *begin(void)
@@ -71,26 +57,26 @@ static void those_of_a_group_get_each_others_boards(void **state)
 	daemon_group_join(&foreign->s);
 	daemon_group_join(&none->s);
 	daemon_group_join(&other->s);
-	expect(a, 0, -1, 0);
+	parts_expect_board(a, 0, -1, 0);
 	daemon_group_join(&b->s);
 	assert_int_equal(a->s.group.number, b->s.group.number);
 	assert_int_not_equal(a->s.group.number, other->s.group.number);
-	expect(a, PROTO_PEER_ADD, 1, b->s.tenant);
-	expect(b, PROTO_PEER_ADD, 0, a->s.tenant);
+	parts_expect_board(a, PROTO_PEER_ADD, 1, b->s.tenant);
+	parts_expect_board(b, PROTO_PEER_ADD, 0, a->s.tenant);
 	daemon_group_join(&b->s); /* said twice */
 	daemon_group_leave(&a->s);
-	expect(b, PROTO_PEER_REMOVE, 0, a->s.tenant);
+	parts_expect_board(b, PROTO_PEER_REMOVE, 0, a->s.tenant);
 	a->s.group.communicates = false;
 	daemon_group_leave(&a->s);
-	expect(a, 0, -1, 0);
-	expect(b, 0, -1, 0);
-	expect(silent, 0, -1, 0);
-	expect(other, 0, -1, 0);
-	expect(foreign, 0, -1, 0);
-	expect(none, 0, -1, 0);
+	parts_expect_board(a, 0, -1, 0);
+	parts_expect_board(b, 0, -1, 0);
+	parts_expect_board(silent, 0, -1, 0);
+	parts_expect_board(other, 0, -1, 0);
+	parts_expect_board(foreign, 0, -1, 0);
+	parts_expect_board(none, 0, -1, 0);
 	daemon_group_join(&silent->s); /* gets the slot that is free */
-	expect(b, PROTO_PEER_ADD, 0, silent->s.tenant);
-	expect(silent, PROTO_PEER_ADD, 1, b->s.tenant);
+	parts_expect_board(b, PROTO_PEER_ADD, 0, silent->s.tenant);
+	parts_expect_board(silent, PROTO_PEER_ADD, 1, b->s.tenant);
 	parts_free(p);
 }
 
@@ -105,11 +91,11 @@ static void a_group_has_64_ranks_at_most(void **state)
 		daemon_group_join(&last->s);
 		assert_int_equal(last->s.group.slot, i < 64 ? (int)i : -1);
 	}
-	expect(last, 0, -1, 0);
+	parts_expect_board(last, 0, -1, 0);
 	first->s.dying = true; /* it has exited */
 	daemon_group_leave(&first->s);
 	assert_int_equal(last->s.group.slot, 0);
-	expect(last, PROTO_PEER_ADD, 1, 1);
+	parts_expect_board(last, PROTO_PEER_ADD, 1, 1);
 	parts_free(p);
 }
 

@@ -75,6 +75,15 @@ static void load(struct gd *d, const char *name)
 	gbpf_close(g);
 }
 
+/* A process on GPUs 0 and 1, and version 1, which it has prepared for both. */
+static void enter_and_load(struct fake *f, struct gd *d)
+{
+	enter(f, d, 0, 2);
+	load(d, "instances");
+	(void)prepared(f, 1, NULL);
+	(void)prepared(f, 1, NULL);
+}
+
 /* Returns a global variable of the instance on a GPU; -1: of the one that is shown without one. */
 static json_int_t variable(struct gd *d, int gpu, const char *name)
 {
@@ -189,10 +198,7 @@ static void a_change_is_one_of_each_gpu_unless_it_names_one(void **state)
 	struct gd *d = *state;
 	struct fake f;
 
-	enter(&f, d, 0, 2);
-	load(d, "instances");
-	(void)prepared(&f, 1, NULL);
-	(void)prepared(&f, 1, NULL);
+	enter_and_load(&f, d);
 	json_decref(gd_call(d, "map.set", "{\"map\":\"table\",\"key\":\"7\",\"value\":\"5\"}"));
 	assert_int_equal(entry(d, "table", ",\"key\":\"7\",\"gpu\":0"), 5);
 	assert_int_equal(entry(d, "table", ",\"key\":\"7\",\"gpu\":1"), 5);
@@ -326,10 +332,7 @@ static void each_gpu_may_have_a_version_of_its_own(void **state)
 	struct gbpf *g;
 	struct fake f;
 
-	enter(&f, d, 0, 2);
-	load(d, "instances");
-	(void)prepared(&f, 1, NULL);
-	(void)prepared(&f, 1, NULL);
+	enter_and_load(&f, d);
 	expect_gpus(d, 1, "[0,1]");
 
 	g = gd_open(d);
@@ -460,10 +463,7 @@ static void kept_maps_stay_on_their_gpu(void **state)
 	struct gbpf *g;
 	struct fake f;
 
-	enter(&f, d, 0, 2);
-	load(d, "instances");
-	(void)prepared(&f, 1, NULL);
-	(void)prepared(&f, 1, NULL);
+	enter_and_load(&f, d);
 	json_decref(gd_call(d, "map.set",
 			    "{\"map\":\"table\",\"key\":\"9\",\"value\":\"90\",\"gpu\":0}"));
 	json_decref(gd_call(d, "map.set",

@@ -2,20 +2,6 @@
  * which waiting tenants get a free one. Figures are literals: 64 slots, 16 of them for a user. */
 #include "parts.h"
 
-/* Expects one message about a board; slot -1: none. */
-static void expect(struct part *a, int type, int slot, int tenant)
-{
-	union proto_message m;
-	unsigned fds = 0;
-
-	assert_int_equal(parts_message(a, &m, &fds), slot < 0 ? 0 : type);
-	if (slot >= 0) {
-		assert_int_equal(m.board.slot, slot);
-		assert_int_equal(m.board.tenant, tenant);
-		assert_int_equal(fds, type == PROTO_BOARD_ADD);
-	}
-}
-
 static void a_board_goes_to_all_other_sessions_that_are_ready(void **state)
 {
 	struct parts *p = parts_new();
@@ -29,17 +15,17 @@ static void a_board_goes_to_all_other_sessions_that_are_ready(void **state)
 	assert_true(daemon_lc_any(p->d));
 	assert_int_equal(lc->s.lc.slot, 0);
 	assert_ptr_equal(p->d->sessions.lc[0], &lc->s);
-	expect(other, PROTO_BOARD_ADD, 0, 0);
-	expect(other, 0, -1, 0);
-	expect(lc, 0, -1, 0);
-	expect(early, 0, -1, 0);
+	parts_expect_board(other, PROTO_BOARD_ADD, 0, 0);
+	parts_expect_board(other, 0, -1, 0);
+	parts_expect_board(lc, 0, -1, 0);
+	parts_expect_board(early, 0, -1, 0);
 	assert_true(other->s.lc.sent == 1);
 	daemon_lc_withdraw(&lc->s);
-	expect(other, PROTO_BOARD_REMOVE, 0, 0);
-	expect(early, 0, -1, 0);
-	expect(lc, 0, -1, 0);
+	parts_expect_board(other, PROTO_BOARD_REMOVE, 0, 0);
+	parts_expect_board(early, 0, -1, 0);
+	parts_expect_board(lc, 0, -1, 0);
 	assert_int_equal(lc->s.lc.slot, 0); /* at once again: it is still of class latency */
-	expect(other, PROTO_BOARD_ADD, 0, 0);
+	parts_expect_board(other, PROTO_BOARD_ADD, 0, 0);
 	assert_true(other->s.lc.sent == 1);
 	parts_free(p);
 }
@@ -52,23 +38,23 @@ static void a_new_session_gets_the_boards_of_the_others(void **state)
 	daemon_lc_publish(&a->s);
 	b = parts_add(p, 0, GBPF_CLASS_LATENCY);
 	daemon_lc_publish(&b->s);
-	expect(a, PROTO_BOARD_ADD, 1, 1);
+	parts_expect_board(a, PROTO_BOARD_ADD, 1, 1);
 	late = parts_add(p, 0, GBPF_CLASS_BATCH);
 	daemon_lc_send_boards(&late->s);
-	expect(late, PROTO_BOARD_ADD, 0, 0);
-	expect(late, PROTO_BOARD_ADD, 1, 1);
-	expect(late, 0, -1, 0);
+	parts_expect_board(late, PROTO_BOARD_ADD, 0, 0);
+	parts_expect_board(late, PROTO_BOARD_ADD, 1, 1);
+	parts_expect_board(late, 0, -1, 0);
 	assert_true(late->s.lc.sent == 3);
 	daemon_lc_send_boards(&a->s); /* not its own */
-	expect(a, PROTO_BOARD_ADD, 1, 1);
-	expect(a, 0, -1, 0);
+	parts_expect_board(a, PROTO_BOARD_ADD, 1, 1);
+	parts_expect_board(a, 0, -1, 0);
 	b->s.class_id = GBPF_CLASS_BATCH;
 	daemon_lc_withdraw(&b->s);
 	assert_int_equal(b->s.lc.slot, -1);
-	expect(late, PROTO_BOARD_REMOVE, 1, 1);
+	parts_expect_board(late, PROTO_BOARD_REMOVE, 1, 1);
 	assert_true(late->s.lc.sent == 1);
 	daemon_lc_withdraw(&b->s); /* has none */
-	expect(late, 0, -1, 0);
+	parts_expect_board(late, 0, -1, 0);
 	assert_true(daemon_lc_any(p->d));
 	parts_free(p);
 }
