@@ -57,6 +57,7 @@ struct thread {
 	struct clock_wait *wait; /* NULL: has not waited or read the clock yet */
 	uint32_t reads;		 /* of the clock, when it last advanced */
 	unsigned signals;	 /* that have not ended its wait */
+	bool slept;		 /* at this look */
 };
 
 static struct thread threads[THREADS_MAX];
@@ -264,8 +265,8 @@ static bool spins(struct thread *t)
 	return reads > CLOCK_SPIN_READS && reads != t->reads;
 }
 
-/* Returns true if a thread that does not spin has run since the last look, or a process was
- * entered. */
+/* Returns true if a thread that does not spin, or one that slept at the last look, has run since,
+ * or a process was entered. */
 static bool any_has_run(void)
 {
 	static int32_t pids[CLOCK_PROCESSES_MAX];
@@ -275,7 +276,8 @@ static bool any_has_run(void)
 	must_list |= any;
 	for (unsigned i = 0; i < thread_count; i++) {
 		if (threads[i].tid && has_run(&threads[i])) {
-			any |= !spins(&threads[i]);
+			any |= threads[i].slept || !spins(&threads[i]);
+			threads[i].slept = false;
 		}
 	}
 	return any;
@@ -330,7 +332,8 @@ static bool all_sleep(uint64_t *ret_step)
 			free_waits();
 			must_list = true; /* another may have its number */
 		}
-		if (!state || sleeps(t, state)) {
+		t->slept = state && sleeps(t, state);
+		if (!state || t->slept) {
 			continue;
 		}
 		if (!spins(t)) {

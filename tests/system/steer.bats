@@ -113,6 +113,13 @@ refuse_to_switch_on() {
 	PY
 }
 
+# A request that outlasts every wait of a test.
+long_request() {
+	printf 'load\nkeep 1 3600000000 1\n' |
+		gbpf run --device soft --class latency -- "${GBPF_BUILD:-build}/tests/system/traced" >/dev/null 2>&1 3>&- &
+	pids+=($!)
+}
+
 was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 
 @test "a tenant that is switched off runs again when gbpfd is killed" {
@@ -120,10 +127,8 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	load_steer
 	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 300 --log "$GBPF_RUNTIME_DIR/log"
 	await_start "$GBPF_RUNTIME_DIR/log"
-	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 1 --rate 10 --kernels 1 --blocks 1 \
-		--iterations 100000000 >/dev/null 2>&1 3>&- &
-	lc=$!
-	pids+=("$lc")
+	long_request
+	lc=${pids[-1]}
 	eventually was_stopped
 	ms=$(kill_while_off "$GBPF_RUNTIME_DIR/log" "$daemon")
 	echo "runs again after $ms ms"
@@ -137,9 +142,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	load_steer
 	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 300 --log "$GBPF_RUNTIME_DIR/log"
 	await_start "$GBPF_RUNTIME_DIR/log"
-	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 1 --rate 10 --kernels 1 --blocks 1 \
-		--iterations 100000000 >/dev/null 2>&1 3>&- &
-	pids+=($!)
+	long_request
 	eventually was_stopped
 	refuse_to_switch_on "$GBPF_RUNTIME_DIR/log"
 }
