@@ -97,7 +97,7 @@ int GBPF_PROG(shares_retire, retire)
 	if (!a) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns);
+	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns - ctx->overlap_ns);
 	if (n > a->out) {
 		n = a->out;
 	}

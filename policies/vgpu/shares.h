@@ -156,7 +156,7 @@ static __always_inline int charge(struct gbpf_retire_ctx *ctx)
 	if (!a) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns);
+	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns - ctx->overlap_ns);
 	if (n > a->out) {
 		n = a->out;
 	}

@@ -35,7 +35,7 @@ struct sched_decision {
 };
 
 struct sched_retired {
-	uint64_t hash, duration_ns, held_ns, version;
+	uint64_t hash, duration_ns, overlap_ns, held_ns, version;
 	uint32_t count, flags, level, interrupted;
 };
 

@@ -109,16 +109,21 @@ void sched_grant_done(struct sched_ticket *t, bool ok)
 }
 
 /* Moves the granted launches to the accounts. They leave the grant first, so that a signal handler
- * that launches meanwhile does not account them again. */
+ * that launches meanwhile does not account them again. What began on another queue meanwhile, as if
+ * the GPU had been without work, is no reason not to charge them. */
 static void account(struct sched_queue *q, uint32_t n, uint64_t ns)
 {
 	struct sched_grant *g = &q->grant;
+	struct sched_gpu *gpu = &q->s->gpu[q->gpu];
+	uint64_t to = load_relaxed(&gpu->charged_to);
 	uint64_t acc = SCHED_ACC(n, ns), threads = load_relaxed(&g->threads);
 
 	store_relaxed(&g->n, 0u);
 	store_relaxed(&g->ns, (uint64_t)0);
 	store_relaxed(&g->threads, (uint64_t)0);
-	sched_tally_add(&q->s->gpu[q->gpu].inflight, acc);
+	while (to > g->charged_to && !cas_acqrel(&gpu->charged_to, &to, g->charged_to)) {
+	}
+	sched_tally_add(&gpu->inflight, acc);
 	sched_tally_add(&q->total, acc);
 	sched_tally_add(&q->threads, threads);
 	store_relaxed(&q->unmarked_ns, load_relaxed(&q->unmarked_ns) + ns);
@@ -153,6 +158,7 @@ void sched_grant_give(struct sched_queue *q, const struct sched_decision *a)
 	} else if (is_owner(q)) {
 		store_relaxed(&g->left, a->grant);
 		store_relaxed(&g->version, a->version);
+		g->charged_to = load_relaxed(&q->s->gpu[q->gpu].charged_to);
 	}
 }
 

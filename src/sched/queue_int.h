@@ -117,6 +117,7 @@ struct sched_grant {
 	uint32_t left, n;     /* launches still allowed; those to be accounted */
 	uint64_t ns, threads; /* estimated time of these; blocks times block size */
 	uint64_t taken;	      /* granted launches since the queue was opened */
+	uint64_t charged_to;  /* the GPU's when it was given; of the thread that uses it */
 };
 
 /* Memory is type-stable: reused by later queues, freed by sched_destroy. */

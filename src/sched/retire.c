@@ -47,14 +47,41 @@ static void release(struct sched *s, struct sched_marker *m)
 	}
 }
 
+/* A GPU without work of the process gets some at that time: what passed before is not charged. */
+static void begin_work(struct sched_gpu *gpu, uint64_t at)
+{
+	uint64_t to = load_relaxed(&gpu->charged_to);
+
+	while (to < at && !cas_acqrel(&gpu->charged_to, &to, at)) {
+	}
+}
+
+/* Returns how much of the time that launches took together is not charged: that beyond what has
+ * passed since the end of what was charged before, while the process had work on the GPU. Kernels
+ * that overlap, each measured from its begin to its end, would count twice otherwise. */
+static uint64_t charge(struct sched_gpu *gpu, uint64_t ns)
+{
+	uint64_t to = load_acquire(&gpu->charged_to), charged, now = clock_now_ns();
+
+	do {
+		charged = MIN(ns, sched_since_ns(to, now));
+	} while (!cas_acqrel(&gpu->charged_to, &to, to + charged));
+	return ns - charged;
+}
+
 /* Before the driver's call, which ends with a write to the device: locked additions after it would
  * wait for that write (~100 ns on an H200). So a marker that another thread places meanwhile may
- * count a launch that it does not cover, which is then retired one launch early. */
+ * count a launch that it does not cover, which is then retired one launch early. If that retires
+ * all that is in flight, the rest of that launch's time is not charged. */
 static void take_into_account(struct sched_queue *q, const struct sched_launch *l)
 {
+	struct sched_gpu *gpu = &q->s->gpu[q->gpu];
 	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
-	sched_tally_add(&q->s->gpu[q->gpu].inflight, acc);
+	if (!SCHED_ACC_COUNT(sched_tally_sum(&gpu->inflight))) {
+		begin_work(gpu, l->begin_ns + l->held_ns);
+	}
+	sched_tally_add(&gpu->inflight, acc);
 	sched_tally_add(&q->total, acc);
 	sched_tally_add(&q->threads, l->blocks * l->threads);
 }
@@ -279,9 +306,10 @@ static void ask_run(struct sched_queue *q, struct sched_mark *m, const struct sc
 	}
 }
 
-/* Moves what the ring shows as finished to r. Caller holds the ring's lock. */
-static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
-			 unsigned *n_samples)
+/* Moves what the ring shows as finished to r. Returns it as SCHED_ACC, which the caller takes out
+ * of the work in flight. Caller holds the ring's lock. */
+static uint64_t take_reached(struct sched_queue *q, struct sched_retired *r,
+			     struct sched_mark *samples, unsigned *n_samples)
 {
 	struct sched *s = q->s;
 	uint64_t upto = q->marks.retired, done;
@@ -319,8 +347,7 @@ static bool take_reached(struct sched_queue *q, struct sched_retired *r, struct 
 	store_release(&q->marks.retired, upto);
 	r->count += SCHED_ACC_COUNT(done);
 	r->duration_ns += SCHED_ACC_NS(done);
-	sched_tally_sub(&s->gpu[q->gpu].inflight, done);
-	return done != 0;
+	return done;
 }
 
 /* Returns the least by which other processes lengthen what is measured now; 0: gbpfd says that none
@@ -380,14 +407,21 @@ static void use_sample(struct sched_queue *q, struct sched_mark *m, struct sched
 	release(s, &m->end);
 }
 
+/* Takes the launches, done as SCHED_ACC, out of the work in flight. They are charged before: the
+ * next launch may be the first on a GPU without work. */
 static void tell(struct sched_queue *q, struct sched_retired *r, struct sched_mark *samples,
-		 unsigned n_samples, uint64_t now)
+		 unsigned n_samples, uint64_t done, uint64_t now)
 {
+	struct sched_gpu *gpu = &q->s->gpu[q->gpu];
 	uint64_t others = n_samples ? others_ns(q, now) : 0;
 
 	for (unsigned i = 0; i < n_samples; i++) {
 		use_sample(q, &samples[i], r, others);
 	}
+	if (r->count) {
+		r->overlap_ns = charge(gpu, r->duration_ns);
+	}
+	sched_tally_sub(&gpu->inflight, done);
 	if (r->count) {
 		store_relaxed(&q->idle.close_delay_ns, sched_hook_retire(q, r, now));
 	}
@@ -397,31 +431,29 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 {
 	struct sched_mark samples[SCHED_RING];
 	struct sched_retired r = { 0 };
+	uint64_t done, rest;
 	unsigned n = 0;
-	bool some;
 
 	if (!ring_try(q)) {
 		return false;
 	}
-	some = take_reached(q, &r, samples, &n);
+	done = take_reached(q, &r, samples, &n);
 	if (idle && q->marks.tail == q->marks.head && (int64_t)(total - q->marks.retired) > 0) {
-		uint64_t done = total - q->marks.retired;
-
+		rest = total - q->marks.retired;
 		store_release(&q->marks.retired, total);
-		r.count += SCHED_ACC_COUNT(done);
-		r.duration_ns += SCHED_ACC_NS(done);
-		sched_tally_sub(&q->s->gpu[q->gpu].inflight, done);
-		some = true;
+		r.count += SCHED_ACC_COUNT(rest);
+		r.duration_ns += SCHED_ACC_NS(rest);
+		done += rest;
 	}
 	r.hash = q->marks.last_hash;
 	r.version = q->marks.last_version;
 	r.held_ns = q->marks.last_held_ns;
 	r.level = q->marks.last_level;
 	ring_leave(q);
-	if (some || n) {
-		tell(q, &r, samples, n, clock_now_ns());
+	if (done || n) {
+		tell(q, &r, samples, n, done, clock_now_ns());
 	}
-	return some;
+	return done != 0;
 }
 
 bool sched_retire_reached(struct sched_queue *q)

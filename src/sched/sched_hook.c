@@ -299,6 +299,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 	struct gbpf_retire_ctx c = { .now_ns = now,
 				     .kernel = r->hash,
 				     .duration_ns = r->duration_ns,
+				     .overlap_ns = r->overlap_ns,
 				     .held_ns = r->held_ns,
 				     .submit_version = r->version,
 				     .tenant = s->cfg.tenant,
@@ -318,10 +319,11 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 	struct policy_version *v =
 		policy_is_off(&s->policy) ? NULL : policy_current(&s->policy, q->gpu);
 	enum policy_failure failed = POLICY_FINE;
+	uint64_t charged = r->duration_ns - r->overlap_ns;
 
 	_Static_assert(sizeof(c) <= POLICY_OBSERVED_BYTES, "tools get a copy");
-	(void)add_relaxed(&load_acquire(&s->policy.stats)->busy_ns, r->duration_ns);
-	(void)add_relaxed(&load_acquire(&s->policy.stats)->gpu[q->gpu].busy_ns, r->duration_ns);
+	(void)add_relaxed(&load_acquire(&s->policy.stats)->busy_ns, charged);
+	(void)add_relaxed(&load_acquire(&s->policy.stats)->gpu[q->gpu].busy_ns, charged);
 	if (unlikely(load_relaxed(&policy_n_observers))) {
 		policy_observe_all(POLICY_HOOK_retire, &c, sizeof(c));
 	}

@@ -118,8 +118,9 @@ struct sched {
 	struct policy policy;
 	struct sched_gpu {
 		struct sched_tally inflight; /* SCHED_ACC over the queues of a GPU */
-	} ALIGNED(64) gpu[PROTO_MAX_GPUS];   /* by device ordinal */
-	uint64_t limit_ns ALIGNED(64);	     /* [atomic] hold limit */
+		uint64_t charged_to; /* [atomic] time before it is charged, or no work was there */
+	} ALIGNED(64) gpu[PROTO_MAX_GPUS]; /* by device ordinal */
+	uint64_t limit_ns ALIGNED(64);	   /* [atomic] hold limit */
 	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
 	uint32_t share_ppm, class_id, weight, lane, uid, vgpu; /* [atomic] */
 

@@ -159,6 +159,47 @@ static void accounts_get_all_with_the_next_call(void **state)
 	(void)state;
 }
 
+static void ends(struct sched_queue *q)
+{
+	clocked_now += EST;
+	fake_finish(q->dev_queue);
+	(void)sched_retire_idle(q, sched_tally_sum(&q->total));
+}
+
+static void charged(unsigned n) /* estimates are accounted in units of 16 ns */
+{
+	assert_in_range(c.r.stats.busy_ns, n * (EST - 16), n * EST);
+}
+
+/* Another queue begins to work meanwhile, as if the GPU had been idle: they are charged all the
+ * same. */
+static void they_are_charged_though_they_are_accounted_late(void **state)
+{
+	struct fake_queue fq = { 0 };
+	struct sched_queue *other;
+	struct sched_launch l;
+
+	begin(5);
+	other = sched_queue_open(c.r.s, &fq, 0, 0);
+	l = c.l;
+	launches(1);
+	ends(c.q);
+	charged(1);
+	launches(5);
+	clocked_now += 5 * EST;
+	assert_int_equal(SCHED_ACC_COUNT(sched_inflight(c.r.s)), 0);
+	assert_int_equal(ticket_begin(other, &l), SCHED_GO);
+	ticket_end(true);
+	ends(other);
+	charged(2);
+	launches(1);
+	ends(c.q);
+	charged(8);
+	sched_queue_close(other);
+	finish();
+	(void)state;
+}
+
 static void a_refused_launch_leaves_no_account(void **state)
 {
 	begin(5);
@@ -444,6 +485,7 @@ int main(void)
 		cmocka_unit_test(a_grant_is_limited_to_64),
 		cmocka_unit_test(a_launch_to_be_measured_is_asked_about),
 		cmocka_unit_test(accounts_get_all_with_the_next_call),
+		cmocka_unit_test(they_are_charged_though_they_are_accounted_late),
 		cmocka_unit_test(a_refused_launch_leaves_no_account),
 		cmocka_unit_test(statistics_show_them_before_they_are_accounted),
 		cmocka_unit_test(a_kernel_that_can_be_stopped_counts_as_such),

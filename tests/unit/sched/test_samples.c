@@ -200,6 +200,94 @@ static void unknown_launches_next_to_others_are_charged_by_the_shortest(void **s
 	}
 }
 
+/* Two queues with kernels of 100 us each, of which each is retired by itself. */
+static void launch_on_both(struct clocked *c, struct sched_queue *other, uint64_t passes_ns)
+{
+	struct sched_launch l = c->l;
+
+	assert_int_equal(ticket_begin(c->q, &c->l), SCHED_GO);
+	fake_launch(&c->fq, 100 * US);
+	ticket_end(true);
+	assert_int_equal(ticket_begin(other, &l), SCHED_GO);
+	fake_launch(other->dev_queue, 100 * US);
+	ticket_end(true);
+	clocked_now += passes_ns;
+	fake_finish(&c->fq);
+	sched_synced(c->r.s, c->q);
+	fake_finish(other->dev_queue);
+	sched_synced(c->r.s, other);
+}
+
+/* Neither the measured nor the estimated times of kernels count twice where these overlap. Those
+ * that follow each other count in full, also if they are found to have ended at one moment. */
+static void kernels_that_overlap_are_charged_once(void **state)
+{
+	struct fake_queue fq = { 0 };
+	struct sched_queue *other;
+	struct clocked c;
+
+	for (unsigned known = 0; known < 2; known++) {
+		init(&c);
+		other = sched_queue_open(c.r.s, &fq, 0, 0);
+		if (known) {
+			clocked_know(&c, 100 * US);
+		}
+		launch_on_both(&c, other, 130 * US);
+		assert_int_equal(c.r.stats.busy_ns, 130 * US);
+		assert_int_equal(c.r.stats.gpu[0].busy_ns, 130 * US);
+		clocked_now += SECOND; /* without work: that is no credit */
+		launch_on_both(&c, other, 150 * US);
+		assert_int_equal(c.r.stats.busy_ns, 280 * US);
+		clocked_now += SECOND;
+		launch_on_both(&c, other, 200 * US);
+		assert_int_equal(c.r.stats.busy_ns, 480 * US);
+		assert_int_equal(maps.tenant[NS], 600 * US);
+		assert_int_equal(maps.tenant[OVERLAP], 120 * US);
+		assert_int_equal(maps.tenant[COUNT], 6);
+		sched_queue_close(other);
+		finish(&c);
+	}
+}
+
+static uint64_t passing(void)
+{
+	return clocked_now += 10 * US;
+}
+
+/* HOLD, then GO */
+static const struct ebpf_insn hold_once[] = {
+	I_LDX(EBPF_W, 2, 1, SUBMIT(asked)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JNE, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
+};
+
+static void the_time_of_a_hold_is_not_charged(void **state)
+{
+	struct prog p[] = { PROG(submit, hold_once), PROG(retire, charge) };
+	uint64_t went;
+	struct clocked c;
+
+	init(&c);
+	assert_int_equal(rig_policy_prepare(&c.r, 3, p, 2, &maps), 0);
+	c.r.dir.version[0] = 3;
+	clocked_know(&c, 60 * SECOND);
+	clock_set_source(passing);
+	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+	assert_true(c.l.held_ns);
+	went = c.l.begin_ns + c.l.held_ns;
+	fake_launch(&c.fq, 5);
+	ticket_end(true);
+	fake_finish(&c.fq);
+	sched_synced(c.r.s, c.q);
+	assert_int_equal(maps.tenant[COUNT], 1);
+	assert_in_range(c.r.stats.busy_ns, 1, clocked_now - went);
+	assert_int_equal(maps.tenant[NS], 60 * SECOND);
+	assert_int_equal(maps.tenant[OVERLAP], 60 * SECOND - c.r.stats.busy_ns);
+	finish(&c);
+}
+
 /* The request of this process counts as a disturbance, except for the launches that make it. */
 static void own_requests_disturb_batch_samples_only(void **state)
 {
@@ -306,6 +394,8 @@ int main(void)
 		cmocka_unit_test(a_sample_corrects_the_charge),
 		cmocka_unit_test(a_sample_that_cannot_be_read_changes_nothing),
 		cmocka_unit_test(several_launches_are_charged_by_their_estimates),
+		cmocka_unit_test(kernels_that_overlap_are_charged_once),
+		cmocka_unit_test(the_time_of_a_hold_is_not_charged),
 		cmocka_unit_test(own_requests_disturb_batch_samples_only),
 		cmocka_unit_test(refused_launches_are_not_counted),
 		cmocka_unit_test(kinds_and_bytes_are_counted),
