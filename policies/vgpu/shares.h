@@ -16,6 +16,11 @@ const volatile u64 inflight_limit_ns =
 	8000000; /* ns: work in flight of a program in the shared lane */
 const volatile u64 sliced_limit_ns =
 	40000000; /* ns: the same in the process lane: a slice must not run dry */
+const volatile u64 alone_limit_ns =
+	10000000; /* ns: the same in turns, while no other vGPU competes: kernels that overlap, as
+		     a collective and those next to it, count in full each */
+const volatile u64 pause_ns =
+	50000000; /* ns: longest pause of a vGPU that has used its most; half the hold limit */
 const volatile u32 unknown_limit = 16; /* launches: the same while durations are unknown */
 const volatile u64 stale_ns =
 	50000000; /* ns: published values older than this (gbpfd is not running) are ignored */
@@ -27,6 +32,8 @@ enum {
 	CONTENDED = 1, /* another one with credit always has work */
 	YIELDS = 2,    /* that one has a higher priority */
 	CAPPED = 4,    /* its share is its most, and stated shares leave something over */
+	PAUSES = 8,    /* capped, and it has used its most */
+	ALONE = 16,    /* capped, and nobody waits for its turn to end */
 };
 
 struct account {
@@ -43,6 +50,8 @@ struct group {
 	u64 share;	       /* of the vGPUs that have work, in 65536ths; 0: it has no work */
 	u32 weight;	       /* %, or what the others leave */
 	u32 working;	       /* its programs that have work */
+	u32 pauses;	       /* its turn has ended, and cap_ns is not back at 0 */
+	u64 most_debt_ns;      /* of cap_ns, with the work of one of its programs on the device */
 	u32 wants, demand;     /* demand: fraction of the last milliseconds in which it had work */
 };
 
@@ -87,7 +96,9 @@ static __always_inline int is_sliced(u32 lane)
 
 static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 {
-	u64 limit = is_sliced(ctx->lane) ? sliced_limit_ns : inflight_limit_ns;
+	u64 limit = is_sliced(ctx->lane)       ? sliced_limit_ns
+		    : flags[ctx->vgpu] & ALONE ? alone_limit_ns
+					       : inflight_limit_ns;
 
 	if (ctx->inflight < 2) {
 		return 0; /* the second is there when the first ends */
@@ -105,7 +116,10 @@ static __always_inline int reason_to_wait(struct gbpf_submit_ctx *ctx, const str
 	    slack = (s64)slack_ns;
 	u32 f = flags[ctx->vgpu];
 
-	if (f & CAPPED && g->cap_ns - used < 0) {
+	if (f & PAUSES && ctx->class_id != GBPF_CLASS_LATENCY) {
+		return DEFERRED_FOR_CAP;
+	}
+	if (f & CAPPED && g->cap_ns - used < -(s64)g->most_debt_ns) {
 		return DEFERRED_FOR_CAP;
 	}
 	if (!(f & CONTENDED)) {
@@ -136,7 +150,9 @@ static __always_inline int submit_by_share(struct gbpf_submit_ctx *ctx)
 		}
 		a->put_off_ns = now;
 		ctx->hold_ns = 500000;
-		return ctx->inflight ? GBPF_HOLD : GBPF_DEFER;
+		/* In a pause its group stops at once. Otherwise it goes on when its work ends,
+		 * which HOLD notices. */
+		return flags[ctx->vgpu] & PAUSES || !ctx->inflight ? GBPF_DEFER : GBPF_HOLD;
 	}
 	if (too_much_in_flight(ctx)) {
 		a->put_off_ns = now;
@@ -246,11 +262,14 @@ static __always_inline s64 clamp(s64 value, s64 lowest, s64 highest)
 	return value < lowest ? lowest : value > highest ? highest : value;
 }
 
-/* Grants a vGPU its share of what was used, and charges what it used. */
-static __always_inline void settle(struct group *g, u64 elapsed_ns, u64 period_ns, int contended)
+/* Grants a vGPU its share of what was used, and charges what it used. One that has a most uses it
+ * in turns with pauses between them: kernel by kernel, those that would overlap run one after the
+ * other, and the ranks of a group wait for each other in each collective. */
+static __always_inline void settle(struct group *g, u64 elapsed_ns, u64 period_ns, u64 slice_ns,
+				   int contended)
 {
 	s64 granted = (s64)(sum.used_ns * g->share >> 16), period = (s64)period_ns;
-	u64 most_ns = elapsed_ns * g->weight / 100;
+	u64 most_ns = elapsed_ns * g->weight / 100, owed_ns = pause_ns * g->weight / 100;
 
 	g->credit_ns += granted - (s64)g->used_ns;
 	if (!g->working) { /* nothing is saved, and a debt is forgiven after a period */
@@ -260,7 +279,16 @@ static __always_inline void settle(struct group *g, u64 elapsed_ns, u64 period_n
 	g->credit_ns = clamp(g->credit_ns, contended ? -period : -(s64)slack_ns, period);
 	g->mean_ns += (g->credit_ns - g->mean_ns) >> 6;
 	g->cap_ns += (s64)most_ns - (s64)g->used_ns;
-	g->cap_ns = clamp(g->cap_ns, -period, (s64)slack_ns);
+	/* What accrues during the first kernel of a turn is not lost; what no pause within the hold
+	 * limit would pay back is. */
+	g->cap_ns = clamp(g->cap_ns, g->weight ? -2 * (s64)owed_ns : -period,
+			  g->working ? period >> 1 : (s64)slack_ns);
+	g->most_debt_ns = owed_ns + owed_ns / 2;
+	if (g->working > 1) {
+		g->most_debt_ns /= g->working;
+	}
+	owed_ns = owed_ns < slice_ns / 4 ? owed_ns : slice_ns / 4;
+	g->pauses = g->cap_ns < (g->pauses ? 0 : -(s64)owed_ns);
 	if (sum.stated >= 100) {
 		g->cap_ns = (s64)slack_ns;
 	} else if (sum.capped == sum.stated && !sum.unstated) {
@@ -337,10 +365,12 @@ struct rivals {
 };
 struct rivals rivals;
 
-static __always_inline int competes(const struct group *g)
+static __always_inline int competes(u32 place)
 {
-	return g->demand > WANTED * 3 / 4 && (sum.stated >= 100 || g->cap_ns >= 0) &&
-	       g->credit_ns >= -(s64)slack_ns;
+	const struct group *g = &groups[place];
+
+	return g->demand > WANTED * 3 / 4 && g->credit_ns >= -(s64)slack_ns &&
+	       (sum.stated >= 100 || (is_capped(given_to(place)) ? !g->pauses : g->cap_ns >= 0));
 }
 
 static __always_inline s32 priority_of(u32 place)
@@ -394,10 +424,11 @@ static __always_inline int divide(struct gbpf_tick_ctx *ctx, u64 slice_ns)
 		set_share(p, &groups[p]);
 	}
 	bpf_for (p, 0, GROUPS) {
-		settle(&groups[p], ctx->period_ns, period_ns, sum.working > groups[p].working);
+		settle(&groups[p], ctx->period_ns, period_ns, slice_ns,
+		       sum.working > groups[p].working);
 	}
 	bpf_for (p, 0, GROUPS) {
-		if (competes(&groups[p])) {
+		if (competes(p)) {
 			add_rival(p);
 		}
 	}
@@ -405,8 +436,11 @@ static __always_inline int divide(struct gbpf_tick_ctx *ctx, u64 slice_ns)
 		s32 top = p == rivals.top_place ? rivals.next_top : rivals.top;
 		u32 f = is_capped(given_to(p)) && sum.stated < 100 ? CAPPED : 0;
 
+		f |= f && groups[p].pauses ? PAUSES : 0;
 		if (rivals.n > 1 || (rivals.n == 1 && rivals.last != p)) {
 			f |= CONTENDED | (priority_of(p) < top ? YIELDS : 0);
+		} else if (f && slice_ns >= alone_limit_ns) { /* no latency programs */
+			f |= ALONE;
 		}
 		flags[p] = f;
 	}

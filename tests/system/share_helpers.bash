@@ -37,13 +37,13 @@ launcher() {
 	eventually tenant "$1" 't["stats"]["busy_ns"] > 0'
 }
 
-# load_of PID: sets percent to the part of the time in which the only program uses the GPU, over 0.3 s of GPU time, when its first
+# load_of PID: sets percent to the part of the time in which the only program uses the GPU, over 0.6 s of GPU time, when its first
 # kernels, for which there is a credit, have ended.
 load_of() {
 	local ms time
 	eventually has_used "$1" 300
 	read -r ms time <<<"$(used_at "$1")"
-	eventually has_used "$1" "$((ms + 300))"
+	eventually has_used "$1" "$((ms + 600))"
 	read -r ms time <<<"$(used_at "$1" "$ms" "$time")"
 	percent=$((100 * ms / time))
 	echo "load $percent % of $time ms"
