@@ -210,9 +210,19 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 }
 
 @test "gpu/gpus swaps the policies under two programs, and compares each with the program without gBPF" {
-	script gpus --parts independent,share --policies fifo,cfs --seconds 0.2
+	script gpus --parts independent --policies fifo,cfs --seconds 0.2
 	[ "$status" -eq 0 ]
-	rows '[(x["kind"], x["policy"]) for x in r] == [("independent", p) for p in ("", "cfs", "fifo")] + [("share", p) for p in ("", "vgpu_auto")]'
-	rows 'all(abs(x["part"][i] - x["rate"][i] / r[0 if x["kind"] == "independent" else 3]["rate"][i]) < 1e-9 for x in r if x["policy"] for i in (0, 1))'
+	rows '[(x["kind"], x["policy"]) for x in r] == [("independent", p) for p in ("", "cfs", "fifo")]'
+	rows 'all(abs(x["part"][i] - x["rate"][i] / r[0]["rate"][i]) < 1e-9 for x in r if x["policy"] for i in (0, 1))'
+	nothing_left
+}
+
+@test "gpu/gpus measures a share of two GPUs, two jobs on both, and requests next to one" {
+	script gpus --parts share,jobs,latency --policies fifo,cfs --seconds 0.2
+	[ "$status" -eq 0 ]
+	rows '[(x["kind"], x.get("policy")) for x in r] == [("share independent", None), ("share ddp", None)] + [(k, p) for k in ("jobs", "latency") for p in ("", "fifo", "cfs")]'
+	rows 'all(0 < x["part"][i] <= 1.01 and x["rate"][i] > 0 for x in r[:2] for i in (0, 1))'
+	rows 'all(x["part"][i] > 0 and x["wrong"] == 0 for x in r[2:5] for i in (0, 1))'
+	rows 'all(x["p99"] > 0 and x["alone"] > 0 and 0 <= x["open"] <= 1 and x["wrong"] == 0 for x in r[5:])'
 	nothing_left
 }

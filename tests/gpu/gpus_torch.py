@@ -1,6 +1,7 @@
 """A PyTorch program on one of several GPUs. Reads commands as lines from standard input and answers each with a line of JSON.
 one ORDINAL WIDTH: "run SECONDS": bf16 matrix products of that width, ten ahead; their rate.
 ddp RANK: "run STEPS": steps of DistributedDataParallel over NCCL, a GPU for each rank; their rate, and the loss of the last one."""
+import copy
 import os
 import sys
 import time
@@ -35,7 +36,7 @@ def training(rank):
 	torch.manual_seed(0)
 	layers = [m for _ in range(LAYERS) for m in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
 	model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).cuda(), device_ids=[rank])
-	state = {k: v.clone() for k, v in model.state_dict().items()}
+	state = copy.deepcopy(model.state_dict())
 	x = torch.randn(BATCH, WIDTH, device='cuda')
 
 	def run(steps):
