@@ -824,19 +824,27 @@ static void every_prefix_is_refused(void **state)
 	}
 }
 
-/* Bytes of a section, or NULL. */
-static char *section(struct buf *elf, const char *name, size_t *ret_bytes)
+/* Returns the header of a section, or NULL. */
+static Elf64_Shdr *header(struct buf *elf, const char *name)
 {
 	Elf64_Ehdr *h = (Elf64_Ehdr *)(void *)elf->data;
 	Elf64_Shdr *s = (Elf64_Shdr *)(void *)(elf->data + h->e_shoff);
 
 	for (unsigned i = 1; i < h->e_shnum; i++) {
 		if (strcmp(elf->data + s[h->e_shstrndx].sh_offset + s[i].sh_name, name) == 0) {
-			*ret_bytes = s[i].sh_size;
-			return elf->data + s[i].sh_offset;
+			return &s[i];
 		}
 	}
 	return NULL;
+}
+
+/* Bytes of a section, or NULL. */
+static char *section(struct buf *elf, const char *name, size_t *ret_bytes)
+{
+	const Elf64_Shdr *s = header(elf, name);
+
+	*ret_bytes = s ? s->sh_size : *ret_bytes;
+	return s ? elf->data + s->sh_offset : NULL;
 }
 
 /* Any bytes where they matter: never a crash, and a refusal always says why. */
@@ -889,17 +897,9 @@ static void thread_local_data_is_named(void **state)
 {
 	struct buf elf;
 	struct report r;
-	Elf64_Ehdr *h;
-	Elf64_Shdr *s;
 
 	read_all(object("ok_sections"), &elf);
-	h = (Elf64_Ehdr *)(void *)elf.data;
-	s = (Elf64_Shdr *)(void *)(elf.data + h->e_shoff);
-	for (unsigned i = 1; i < h->e_shnum; i++) {
-		if (!strcmp(elf.data + s[h->e_shstrndx].sh_offset + s[i].sh_name, ".data")) {
-			s[i].sh_flags |= SHF_TLS;
-		}
-	}
+	header(&elf, ".data")->sh_flags |= SHF_TLS;
 	report_init(&r);
 	assert_int_equal(decide(elf.data, elf.len, 0, &r), -EINVAL);
 	assert_non_null(strstr(buf_text(&r.message), "thread-local"));
@@ -908,9 +908,24 @@ static void thread_local_data_is_named(void **state)
 	buf_finish(&elf);
 }
 
+static void a_license_without_data_is_none(void **state)
+{
+	struct buf elf;
+	struct report r;
+
+	read_all(object("ok_sections"), &elf);
+	header(&elf, "license")->sh_type = SHT_NOBITS;
+	report_init(&r);
+	assert_int_equal(decide(elf.data, elf.len, 0, &r),
+			 0); /* as in objects without that section */
+	report_finish(&r);
+	buf_finish(&elf);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_license_without_data_is_none),
 		cmocka_unit_test(objects_are_decided_as_written),
 		cmocka_unit_test(a_callback_is_a_function_of_each_program_that_names_it),
 		cmocka_unit_test(tails_are_functions_of_the_program_in_order),

@@ -258,7 +258,9 @@ static int text_section(struct ebpf_obj_parse *p, const struct ebpf_obj_section 
 			return ebpf_obj_refuse(p, -EINVAL, s->name, i, "not a printable text");
 		}
 	}
-	memcpy(out, s->data, n);
+	if (n) { /* a section without data, as .bss, has none */
+		memcpy(out, s->data, n);
+	}
 	return 0;
 }
 
