@@ -27,7 +27,7 @@ struct daemon_ticker {
 	struct daemon *d;
 	sd_event_source *source;
 	uint64_t last_active_ns[PROTO_MAX_GPUS], due_usec;
-	bool on, checks; /* checks: for shared GPUs only */
+	bool on, checks; /* checks: armed although no policy needs ticks */
 };
 
 /* Returns the GPUs, as bits, on which the process has work, has called since the last tick, or has
@@ -186,6 +186,11 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	if (!wanted(d)) {
 		daemon_hw_release_levels(d);
 		check_sharing(d, now);
+		if (daemon_hw_tick(d, now)) { /* a tenant is still to be switched on again */
+			t->checks = true;
+			t->due_usec = now / 1000 + TICK_NS / 1000;
+			arm(t);
+		}
 		return 0;
 	}
 	t->on = true;

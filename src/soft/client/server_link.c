@@ -506,7 +506,9 @@ CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, si
 	return (CUresult)r->result;
 }
 
-/* Sends one request over a connection of its own, for a process that is not a client. */
+/* Sends one request over a connection of its own, for a process that is not a client. Returns
+ * SOFT_DEAD if the server cannot be reached or does not reply, which says nothing about the object
+ * that the request names. */
 static CUresult request_once(const struct soft_request *q, int fd, struct soft_reply *r,
 			     size_t r_bytes)
 {
@@ -516,11 +518,11 @@ static CUresult request_once(const struct soft_request *q, int fd, struct soft_r
 	ssize_t got = -1;
 
 	if (soft_socket_path(path, sizeof(path), false) < 0) {
-		return CUDA_ERROR_NO_DEVICE;
+		return SOFT_DEAD;
 	}
 	sock = connect_trusted(path);
 	if (sock < 0) {
-		return CUDA_ERROR_NO_DEVICE;
+		return SOFT_DEAD;
 	}
 	if (msg_send(sock, q, SOFT_REQUEST_MIN + 1, &fd, fd >= 0) == 0) {
 		got = msg_recv(sock, r, r_bytes, fds, &n);
