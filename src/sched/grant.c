@@ -178,5 +178,6 @@ void sched_grant_reset(struct sched_queue *q)
 	store_relaxed(&q->grant.threads, (uint64_t)0);
 	store_relaxed(&q->grant.version, (uint64_t)0);
 	store_relaxed(&q->grant.taken, (uint64_t)0);
+	q->grant.charged_to = 0;
 	q->published.taken = 0;
 }

@@ -47,15 +47,6 @@ static void release(struct sched *s, struct sched_marker *m)
 	}
 }
 
-/* A GPU without work of the process gets some at that time: what passed before is not charged. */
-static void begin_work(struct sched_gpu *gpu, uint64_t at)
-{
-	uint64_t to = load_relaxed(&gpu->charged_to);
-
-	while (to < at && !cas_acqrel(&gpu->charged_to, &to, at)) {
-	}
-}
-
 /* Returns how much of the time that launches took together is not charged: that beyond what has
  * passed since the end of what was charged before, while the process had work on the GPU. Kernels
  * that overlap, each measured from its begin to its end, would count twice otherwise. */
@@ -79,7 +70,8 @@ static void take_into_account(struct sched_queue *q, const struct sched_launch *
 	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
 	if (!SCHED_ACC_COUNT(sched_tally_sum(&gpu->inflight))) {
-		begin_work(gpu, l->begin_ns + l->held_ns);
+		/* The GPU was without work of the process: the time before is not charged. */
+		sched_stat_max(&gpu->charged_to, l->begin_ns + l->held_ns);
 	}
 	sched_tally_add(&gpu->inflight, acc);
 	sched_tally_add(&q->total, acc);
