@@ -95,7 +95,7 @@ int GBPF_PROG(cfs_retire, retire)
 	if (!a || !weight) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->vtime_ns, (ctx->duration_ns - ctx->overlap_ns) * 100 / weight);
+	__sync_fetch_and_add(&a->vtime_ns, gbpf_used_ns(ctx) * 100 / weight);
 	if (n > a->out) {
 		n = a->out;
 	}

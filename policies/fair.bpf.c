@@ -111,7 +111,7 @@ int GBPF_PROG(fair_retire, retire)
 	if (!a || !ctx->weight) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->vtime_ns, (ctx->duration_ns - ctx->overlap_ns) * 100 / ctx->weight * 16 / (16 + extra[ctx->tenant & 1023]));
+	__sync_fetch_and_add(&a->vtime_ns, gbpf_used_ns(ctx) * 100 / ctx->weight * 16 / (16 + extra[ctx->tenant & 1023]));
 	if (n > a->out) {
 		n = a->out;
 	}

@@ -97,7 +97,7 @@ int GBPF_PROG(mlfq_retire, retire)
 		n = a->out;
 	}
 	__sync_fetch_and_add(&a->out, -n);
-	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns - ctx->overlap_ns);
+	__sync_fetch_and_add(&a->used_ns, gbpf_used_ns(ctx));
 	if (a->level < LEVELS - 1 && a->used_ns >= allotment_ns << 2 * (a->level & 3)) {
 		a->level++;
 		a->used_ns = 0;

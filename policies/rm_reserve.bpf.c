@@ -163,7 +163,7 @@ int GBPF_PROG(rm_retire, retire)
 {
 	struct account *a;
 	u32 key = 0;
-	u64 n = ctx->count, used = ctx->duration_ns - ctx->overlap_ns;
+	u64 n = ctx->count, used = gbpf_used_ns(ctx);
 
 	a = bpf_map_lookup_elem(&accounts, &key);
 	if (!a) {

@@ -97,7 +97,7 @@ int GBPF_PROG(shares_retire, retire)
 	if (!a) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns - ctx->overlap_ns);
+	__sync_fetch_and_add(&a->used_ns, gbpf_used_ns(ctx));
 	if (n > a->out) {
 		n = a->out;
 	}

@@ -108,6 +108,13 @@ static __always_inline void gbpf_iter_end(struct bpf_iter_num *it)
 	bpf_iter_num_destroy(it);
 }
 
+/* Returns the GPU time in ns that the launches have used: their durations, in which time that they
+ * share with other launches of the process counts once. */
+static __always_inline u64 gbpf_used_ns(const struct gbpf_retire_ctx *ctx)
+{
+	return ctx->duration_ns - ctx->overlap_ns;
+}
+
 /* bpf_printk("held %llu ns", ctx->held_ns): a line for the output of gbpf policy test and for gbpf
  * events, as in Linux. Conversions: %d %i %u %x %X %o %c %p %%, with -, 0, a width and l, ll, h, hh,
  * z; %s is not possible. At most 119 characters. Lines beyond the budget (16 in a second for each

@@ -66,7 +66,7 @@ int GBPF_PROG(mypolicy_retire, retire)
 
 	if (a && ctx->weight) {
 		/* Atomic, because a program may launch from several threads. */
-		__sync_fetch_and_add(&a->used_ns, (ctx->duration_ns - ctx->overlap_ns) * 100 / ctx->weight);
+		__sync_fetch_and_add(&a->used_ns, gbpf_used_ns(ctx) * 100 / ctx->weight);
 	}
 	return 0;
 }
