@@ -107,6 +107,12 @@ static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 			   : ctx->inflight >= unknown_limit;
 }
 
+/* Its vGPU is in a pause, which class latency does not observe. */
+static __always_inline int pauses(const struct gbpf_submit_ctx *ctx)
+{
+	return flags[ctx->vgpu] & PAUSES && ctx->class_id != GBPF_CLASS_LATENCY;
+}
+
 /* Returns the counter of the reason for which a launch must wait, -1 if there is none. The
  * tenant's use since the last tick, and its work on the device, count as used. */
 static __always_inline int reason_to_wait(struct gbpf_submit_ctx *ctx, const struct account *a)
@@ -116,7 +122,7 @@ static __always_inline int reason_to_wait(struct gbpf_submit_ctx *ctx, const str
 	    slack = (s64)slack_ns;
 	u32 f = flags[ctx->vgpu];
 
-	if (f & PAUSES && ctx->class_id != GBPF_CLASS_LATENCY) {
+	if (pauses(ctx)) {
 		return DEFERRED_FOR_CAP;
 	}
 	if (f & CAPPED && g->cap_ns - used < -(s64)g->most_debt_ns) {
@@ -152,7 +158,7 @@ static __always_inline int submit_by_share(struct gbpf_submit_ctx *ctx)
 		ctx->hold_ns = 500000;
 		/* In a pause its group stops at once. Otherwise it goes on when its work ends,
 		 * which HOLD notices. */
-		return flags[ctx->vgpu] & PAUSES || !ctx->inflight ? GBPF_DEFER : GBPF_HOLD;
+		return pauses(ctx) || !ctx->inflight ? GBPF_DEFER : GBPF_HOLD;
 	}
 	if (too_much_in_flight(ctx)) {
 		a->put_off_ns = now;
@@ -172,7 +178,7 @@ static __always_inline int charge(struct gbpf_retire_ctx *ctx)
 	if (!a) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns - ctx->overlap_ns);
+	__sync_fetch_and_add(&a->used_ns, gbpf_used_ns(ctx));
 	if (n > a->out) {
 		n = a->out;
 	}
