@@ -6,7 +6,7 @@
  *    Start the programs that users wait for with `gbpf run --class latency` and the others with
  *    `--class batch`. Class normal is treated as batch, but never moved to the shared lane. Among
  *    batch tenants auto is fair and knows no weights: use fair, shares or cfs where all tenants are
- *    batch.
+ *    batch. Groups that communicate across GPUs have these in turns, by weight (groups.h).
  *
  * 2. Definitions
  *    stoppable	a launch that can be stopped between blocks (by a preemptible clone, or in its
@@ -90,7 +90,7 @@
  * 5. Limits
  *    It ends no process by default, has no weights, and cannot remove a kernel that is not
  *    stoppable from the GPU in less than a time slice and a context switch. */
-#include <gbpf/gbpf.bpf.h>
+#include "groups.h"
 
 /* In the order in which they depend on each other, so that a copy of one of them next to a copy of
  * this file takes the place of the installed one. */
@@ -179,10 +179,23 @@ int GBPF_PROG(auto_admit, admit)
 	return GBPF_ADMIT;
 }
 
+/* Counts a launch that waits for its group's turn, or for its own work in it. */
+static __always_inline int go_in_turn(const struct gbpf_submit_ctx *ctx, struct account *a, u32 verdict)
+{
+	if (verdict != GBPF_GO) {
+		if (!ctx->asked) {
+			gbpf_note(NOTE_HELD_TURN, 1);
+		}
+		a->held_ns = ctx->now_ns;
+	}
+	return verdict;
+}
+
 /* Decides on a launch of batch next to latency tenants. ticking: published values are current. */
 static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct account *a,
 					const struct stop *s, int ticking)
 {
+	u32 verdict;
 	int sliced = ticking && ctx->lane == GBPF_LANE_PROCESS && slices_serve;
 	u64 bound = ticking ? inflight_limit_ns : inflight_min_ns;
 
@@ -199,6 +212,9 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 	} else if (delays_announced(ctx, s)) {
 		return hold(ctx, NOTE_HELD_ANNOUNCED, ctx->lc_next_ns + announce_wait_ns);
 	}
+	if (ticking && group_decides(ctx, &verdict)) {
+		return go_in_turn(ctx, a, verdict);
+	}
 	if (ticking && waits_turn(ctx)) {
 		a->held_ns = ctx->now_ns;
 		return hold(ctx, NOTE_HELD_TURN, ask_again_ns);
@@ -206,7 +222,9 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 	if (sliced && ctx->lc_next_ns == ~0ull) {
 		return go_unstopped(ctx); /* but an announced request finds the GPU empty */
 	}
-	if (choose_level(ctx, s)) {
+	/* Calls behind a launch at block level are deferred while it runs, and while calls wait: for
+	 * as long as a group waits for turns in between. */
+	if ((ticking || !is_of_group(ctx)) && choose_level(ctx, s)) {
 		return GBPF_GO; /* gBPF splits large grids of clones */
 	}
 	if (fits_inflight(ctx, bound_of(ctx, bound))) {
@@ -224,9 +242,9 @@ SEC("gbpf/submit")
 int GBPF_PROG(auto_submit, submit)
 {
 	int ticking = ctx->now_ns < ticked_ns + stale_ns;
+	u32 key = 0, verdict;
 	struct account *a;
 	struct stop s;
-	u32 key = 0;
 
 	a = bpf_map_lookup_elem(&accounts, &key);
 	if (!a) {
@@ -240,9 +258,12 @@ int GBPF_PROG(auto_submit, submit)
 	if (!ctx->asked) {
 		count_batch(a, ctx, &s);
 	}
-	if (ticking && !latency_tenants && !ctx->lc_open) {
+	if (ticking && !latency_tenants && !ctx->lc_open) { /* no latency tenant */
+		if (group_decides(ctx, &verdict)) {
+			return go_in_turn(ctx, a, verdict);
+		}
 		ctx->grant = grant_launches;
-		return GBPF_GO; /* no latency tenant */
+		return GBPF_GO;
 	}
 	return submit_batch(ctx, a, &s, ticking);
 }
@@ -395,6 +416,7 @@ int GBPF_PROG(auto_tick, tick)
 {
 	struct scan *l = &scan;
 
+	groups_divide(ctx);
 	scan_begin(l, ctx->now_ns);
 	shared_turns_begin();
 	scan_tenants(l, ctx);

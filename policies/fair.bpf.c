@@ -1,5 +1,6 @@
 /* fair: GPU time in proportion to weight. Latency tenants may run ahead further, and a tenant with
- * a target for its requests gets as much more as it needs to meet it.
+ * a target for its requests gets as much more as it needs to meet it. Groups that communicate across
+ * GPUs have these in turns (groups.h).
  *
  * Use it as the default, when tenants are busy rather than urgent. It does not make a request fast
  * while other tenants are busy; lc_first does.
@@ -14,7 +15,7 @@
  * latency tenant may have. Twenty times a second gbpfd compares it with the measured mean; while
  * that is higher, the tenant's weight grows by a quarter each time, up to 16 times, and while it is
  * below three quarters of the target it falls back. */
-#include <gbpf/gbpf.bpf.h>
+#include "groups.h"
 
 GBPF_LICENSE("Apache-2.0");
 
@@ -70,13 +71,18 @@ int GBPF_PROG(fair_submit, submit)
 	u64 slack = ctx->class_id == GBPF_CLASS_LATENCY ? latency_slack_ns : slack_ns;
 	u64 now = ctx->now_ns, lowest = floor_ns, ahead;
 	struct account *a;
-	u32 key = 0;
+	u32 key = 0, verdict;
 
 	a = bpf_map_lookup_elem(&accounts, &key);
 	if (!a) {
 		return GBPF_GO;
 	}
 	a->seen_ns = now;
+	if (group_decides(ctx, &verdict)) {
+		a->out = verdict == GBPF_GO ? ctx->inflight + 1 : a->out;
+		a->put_off_ns = verdict == GBPF_GO ? a->put_off_ns : now;
+		return verdict;
+	}
 	if (a->vtime_ns < lowest) {
 		a->vtime_ns = lowest;
 	}
@@ -179,6 +185,7 @@ int GBPF_PROG(fair_tick, tick)
 	struct search s = { .lowest_ns = ~0ull };
 	u32 key = 0, t, n = ctx->tenants < 1024 ? ctx->tenants : 1024;
 
+	groups_divide(ctx);
 	bpf_for (t, 0, n) {
 		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
 

@@ -105,6 +105,8 @@ static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
 		return load_relaxed(&st->copy_up_bytes);
 	case GBPF_STAT_COPY_DOWN:
 		return load_relaxed(&st->copy_down_bytes);
+	case GBPF_STAT_GROUP:
+		return s->group.sole_gpus & 1u << l->gpu ? s->group.number : 0;
 	case GBPF_STAT_THREADS:
 		return load_relaxed(&st->threads);
 	default:

@@ -226,6 +226,22 @@ static uint32_t leader_of(struct daemon *d, const struct group *groups, unsigned
 	return may ? (uint32_t)__builtin_ctz(may) : gpu;
 }
 
+/* Returns the GPUs, as bits, of the session's group, if it has several and they have no other work
+ * than that of groups with the same GPUs; 0 otherwise. */
+static uint32_t sole_gpus(const struct daemon_session *s, const struct group *groups, unsigned n,
+			  uint32_t others)
+{
+	uint32_t gpus = 0;
+
+	for (unsigned i = 0; i < n && s->group.slot >= 0; i++) {
+		gpus |= groups[i].number == s->group.number ? groups[i].gpus : 0;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		others |= groups[i].gpus == gpus ? 0 : groups[i].gpus;
+	}
+	return __builtin_popcount(gpus) > 1 && !(others & gpus) ? gpus : 0;
+}
+
 void daemon_groups_lead(struct daemon *d)
 {
 	struct group groups[GROUPS_MAX];
@@ -245,6 +261,10 @@ void daemon_groups_lead(struct daemon *d)
 	}
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS && n && complete; i++) {
 		led |= leader_of(d, groups, n, others, i) != i ? 1u << i : 0;
+	}
+	daemon_session_each(d, s)
+	{
+		s->group.sole_gpus = complete ? sole_gpus(s, groups, n, others) : 0;
 	}
 	if (led != load_relaxed(&daemon_directory(d)->led)) {
 		store_relaxed(&daemon_directory(d)->led, led);

@@ -68,6 +68,8 @@ struct daemon_session_group {
 	int slot;	       /* among those of the group that communicate; -1: none */
 	bool communicates;     /* also if there was no slot */
 	uint32_t number;       /* of the group, if it has a slot */
+	uint32_t sole_gpus; /* of the group, as bits: those that it shares with groups of the same
+			       GPUs, and no other work; 0: there is other work */
 	/* By the process's ordinal: what its pages showed last, and when that last changed. */
 	struct {
 		uint64_t launches, launched_ns, collectives, communicated_ns;

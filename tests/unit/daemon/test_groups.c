@@ -169,12 +169,53 @@ static void a_gpu_is_led_if_all_its_groups_are_on_another_one(void **state)
 	parts_free(p);
 }
 
+static void groups_have_their_gpus_without_other_work(void **state)
+{
+	struct parts *p = begin();
+	struct part *a0 = add_rank(p, "a", 0, 5), *a1, *b1, *b0, *single;
+
+	daemon_groups_lead(p->d);
+	assert_int_equal(a0->s.group.sole_gpus, 0); /* one GPU */
+	a1 = add_rank(p, "a", 1, 500);
+	daemon_groups_lead(p->d);
+	assert_int_equal(a0->s.group.sole_gpus, 3);
+	assert_int_equal(a1->s.group.sole_gpus, 3);
+	b1 = add_rank(p, "b", 1, 5);
+	daemon_groups_lead(p->d);
+	assert_int_equal(a0->s.group.sole_gpus, 0); /* b has other GPUs */
+	assert_int_equal(b1->s.group.sole_gpus, 0);
+	b0 = add_rank(p, "b", 0, 5);
+	(void)add_rank(p, "c", 2, 5);
+	daemon_groups_lead(p->d);
+	assert_int_equal(a0->s.group.sole_gpus, 3);
+	assert_int_equal(b0->s.group.sole_gpus, 3);
+	single = add(p, 1000, "");
+	single->stats.gpu[2].launches = 1;
+	daemon_groups_lead(p->d);
+	assert_int_equal(a0->s.group.sole_gpus, 3);
+	single->stats.gpu[1].launches = 1;
+	daemon_groups_lead(p->d);
+	assert_int_equal(a0->s.group.sole_gpus, 0);
+	assert_int_equal(single->s.group.sole_gpus, 0);
+	parts_now += 1000 * MS; /* a second without other work, and b has launched no collectives */
+	move(a0, 0);
+	move(a1, 1);
+	daemon_groups_lead(p->d);
+	assert_int_equal(a1->s.group.sole_gpus, 3);
+	assert_int_equal(b0->s.group.sole_gpus, 0);
+	b0->stats.gpu[0].launches++;
+	daemon_groups_lead(p->d);
+	assert_int_equal(a1->s.group.sole_gpus, 0);
+	parts_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(those_of_a_group_get_each_others_boards),
 		cmocka_unit_test(a_group_has_64_ranks_at_most),
 		cmocka_unit_test(a_gpu_is_led_if_all_its_groups_are_on_another_one),
+		cmocka_unit_test(groups_have_their_gpus_without_other_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@ enum { BPF_ANY, BPF_NOEXIST, BPF_EXIST };
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
 #define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
 #define GBPF_PROG(name, hook) name(struct gbpf_##hook##_ctx *ctx)
 #define GBPF_TENANT
 #define GBPF_LICENSE(text) char gbpf_license[] = text
