@@ -30,6 +30,12 @@ enum { BPF_ANY, BPF_NOEXIST, BPF_EXIST };
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
 #define GBPF_PROG(name, hook) name(struct gbpf_##hook##_ctx *ctx)
+
+static __always_inline u64 gbpf_used_ns(const struct gbpf_retire_ctx *ctx)
+{
+	return ctx->duration_ns - ctx->overlap_ns;
+}
+
 #define GBPF_TENANT
 #define GBPF_LICENSE(text) char gbpf_license[] = text
 
