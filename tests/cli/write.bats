@@ -173,7 +173,7 @@ arguments() {
 	"$GBPF" policy test mine.bpf.o mine.scenario
 	# A whole copy builds with clang alone, and with another file of the same name in the working directory.
 	mkdir whole
-	cp -r "$from/auto" "$from/auto.bpf.c" "$from/auto.scenario" whole
+	cp -r "$from/auto" "$from/auto.bpf.c" "$from/auto.scenario" "$from/groups.h" whole
 	clang-14 -target bpf -mcpu=v3 -g -O2 -Wall -Werror -I "$GBPF_PREFIX/include" -c whole/auto.bpf.c -o whole/auto.bpf.o
 	"$GBPF" policy test whole/auto.bpf.o whole/auto.scenario
 }
