@@ -221,12 +221,14 @@ turn_is() { gbpf map get group_turn --gpu "$1" | grep -qx "group_turn *$2"; }
 	wait "$jobs" || true
 }
 
-@test "gbpf ps shows groups" {
+@test "gbpf ps shows groups, and gbpf policy list that one of their GPUs leads" {
 	begin fifo
 	gbpf run --device soft --group job -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &
 	local run=$!
 	eventually shows '[t["group"] for t in d["tenants"]] == ["job", "job"]' gbpf ps
 	eventually prints ' GROUP ' gbpf ps
+	eventually prints ' active on GPU 0, 1 \(led\) ' gbpf policy list
+	eventually shows '[v["led"] for v in d["versions"] if v["gpus"]] == [[1]]' gbpf policy list
 	kill -TERM "$run"
 	wait "$run" || true
 }

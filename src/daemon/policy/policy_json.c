@@ -17,6 +17,14 @@ static json_t *gpus_json(struct daemon *d, uint32_t mask)
 	return gpus;
 }
 
+/* Returns the GPUs of the version that are led: groups are stopped by the policy of another GPU. */
+static json_t *led_json(struct daemon *d, uint64_t version)
+{
+	uint32_t led = load_relaxed(&daemon_directory(d)->led);
+
+	return gpus_json(d, daemon_policy_gpus_of(d, version) & led);
+}
+
 static const char *state_of(struct daemon *d, uint64_t version)
 {
 	return daemon_policy_gpus_of(d, version) ? "active" : "kept";
@@ -36,13 +44,13 @@ static json_t *brief(struct daemon *d, const struct daemon_stored_version *v)
 	{
 		json_array_append(maps, json_object_get(h, "name"));
 	}
-	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:o,s:O?,s:O?,s:b,s:b,s:o,s:s}", "version",
+	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:o,s:O?,s:O?,s:b,s:b,s:o,s:o,s:s}", "version",
 			 (json_int_t)v->version, "name", v->name, "state", state_of(d, v->version),
 			 "loaded_wall_ns", json_object_get(v->meta, "loaded_wall_ns"), "hooks",
 			 hooks, "maps", maps, "license", json_object_get(v->meta, "license"),
 			 "author_version", json_object_get(v->meta, "author_version"), "by_default",
-			 (int)v->by_default, "volatile", (int)v->is_volatile, "gpus", gpus, "ended",
-			 v->ended);
+			 (int)v->by_default, "volatile", (int)v->is_volatile, "gpus", gpus, "led",
+			 led_json(d, v->version), "ended", v->ended);
 }
 
 uint64_t daemon_policy_first_active(struct daemon *d)
@@ -119,6 +127,7 @@ json_t *daemon_policy_show_json(struct daemon *d, uint64_t version)
 		return NULL;
 	}
 	json_object_set_new(j, "gpus", gpus_json(d, daemon_policy_gpus_of(d, version)));
+	json_object_set_new(j, "led", led_json(d, version));
 	json_object_set_new(j, "known_gpus", gpus_json(d, UINT32_MAX));
 	json_object_set_new(j, "state", json_string(state_of(d, version)));
 	live = daemon_version_find(d, version);
