@@ -70,7 +70,7 @@ struct cuabi_soft_table {
 	/* Opens a descriptor (caller closes) that denotes the context's group. Any process that
 	 * holds it, including one that received it, may pass it to control and control_counters,
 	 * with or without cuInit. These return CUDA_ERROR_CONTEXT_IS_DESTROYED after the context
-	 * has been destroyed, CUDA_ERROR_NO_DEVICE without a server. */
+	 * has been destroyed, CUDA_ERROR_SYSTEM_NOT_READY if the server cannot be reached. */
 	CUresult (*control_open)(CUcontext ctx, int *ret_fd);
 	CUresult (*control)(int fd, enum cuabi_soft_control what, uint64_t value,
 			    uint64_t *ret_value);

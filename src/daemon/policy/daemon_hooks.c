@@ -188,7 +188,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		check_sharing(d, now);
 		if (daemon_hw_tick(d, now)) { /* a tenant is still to be switched on again */
 			t->checks = true;
-			t->due_usec = now / 1000 + TICK_NS / 1000;
+			t->due_usec = now / 1000 + IDLE_USEC;
 			arm(t);
 		}
 		return 0;

@@ -244,7 +244,7 @@ static uint32_t sole_gpus(const struct daemon_session *s, const struct group *gr
 
 void daemon_groups_lead(struct daemon *d)
 {
-	struct group groups[GROUPS_MAX];
+	struct group groups[GROUPS_MAX] = { 0 };
 	uint32_t others = 0, led = 0;
 	uint64_t now = clock_now_ns();
 	bool complete = true;
