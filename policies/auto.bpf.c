@@ -88,7 +88,7 @@
  *	choice		trials of the other way, and the choice
  *
  * 5. Limits
- *    It ends no process by default, has no weights, and cannot remove a kernel that is not
+ *    It ends no process by default, has no weights but those of groups, and cannot remove a kernel that is not
  *    stoppable from the GPU in less than a time slice and a context switch. */
 #include "groups.h"
 
@@ -213,9 +213,10 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 		return hold(ctx, NOTE_HELD_ANNOUNCED, ctx->lc_next_ns + announce_wait_ns);
 	}
 	if (ticking && group_decides(ctx, &verdict)) {
-		return go_in_turn(ctx, a, verdict);
-	}
-	if (ticking && waits_turn(ctx)) {
+		if (verdict != GBPF_GO) {
+			return go_in_turn(ctx, a, verdict);
+		}
+	} else if (ticking && waits_turn(ctx)) {
 		a->held_ns = ctx->now_ns;
 		return hold(ctx, NOTE_HELD_TURN, ask_again_ns);
 	}

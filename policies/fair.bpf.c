@@ -65,6 +65,18 @@ static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit;
 }
 
+/* Turns divide the time: it leaves no lead for when they end. */
+static __always_inline int go_in_turn(const struct gbpf_submit_ctx *ctx, struct account *a, u32 verdict)
+{
+	if (verdict == GBPF_GO) {
+		a->vtime_ns = floor_ns;
+		a->out = ctx->inflight + 1;
+	} else {
+		a->put_off_ns = ctx->now_ns;
+	}
+	return verdict;
+}
+
 SEC("gbpf/submit")
 int GBPF_PROG(fair_submit, submit)
 {
@@ -79,9 +91,7 @@ int GBPF_PROG(fair_submit, submit)
 	}
 	a->seen_ns = now;
 	if (group_decides(ctx, &verdict)) {
-		a->out = verdict == GBPF_GO ? ctx->inflight + 1 : a->out;
-		a->put_off_ns = verdict == GBPF_GO ? a->put_off_ns : now;
-		return verdict;
+		return go_in_turn(ctx, a, verdict);
 	}
 	if (a->vtime_ns < lowest) {
 		a->vtime_ns = lowest;

@@ -3,9 +3,10 @@
  * at that moment, and occupy theirs. So each group has all its GPUs for a turn, and then the next one.
  *
  * GBPF_STAT_GROUP is a group's number only where groups that have the same GPUs share these with no
- * other work. There a period is divided by the groups' weights, in the order of their numbers, by
- * the clock. So their GPUs take the same turns also where none leads the others (docs/SCHEDULING.md,
- * "Groups"). A turn that its group does not use goes to the next one that is ready.
+ * other work. There a period is divided by the groups' weights (the highest of each one's programs on
+ * that GPU), in the order of their numbers, by the clock. So their GPUs take the same turns also where
+ * none leads the others (docs/SCHEDULING.md, "Groups"), unless a group's programs differ in weight. In
+ * the shared lane, where kernels of several processes run at once, there are no turns.
  *
  * A policy calls groups_divide() in tick, and group_decides() in submit about launches of other
  * classes than latency. */
@@ -46,7 +47,7 @@ struct group_share {
 	u32 number, weight, ready;
 };
 struct group_share group_list[GROUPS];
-u32 n_groups, n_ranks;
+u32 n_groups, n_ranks, groups_shared; /* groups_shared: one has programs in the shared lane */
 u32 ranks[RANKS]; /* the programs in groups */
 
 /* Returns 1 if the program was in a group, and no other work on its GPUs, at the last tick. */
@@ -68,15 +69,17 @@ static __always_inline int group_is_full(const struct gbpf_submit_ctx *ctx)
 	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > limit : ctx->inflight >= group_unknown;
 }
 
-/* Returns 1 if turns decide on the launch, and sets *verdict then. DEFER stops the launch's group;
- * HOLD, for its own work on the device, does not, and counts also on a GPU that is led. */
+/* Returns 1 if turns decide on the launch, and sets *verdict then. DEFER stops the launch's group.
+ * HOLD, for its own work on the device, does not, and counts also on a GPU that is led, where DEFER
+ * does not; so it is the first answer also in another group's turn. */
 static __always_inline int group_decides(struct gbpf_submit_ctx *ctx, u32 *verdict)
 {
 	u32 key = 0, own = group_of_tenant[ctx->tenant];
 	u64 *asked;
 	int full;
 
-	if (!groups_present || ctx->kind >= GBPF_KIND_HOST || ctx->now_ns >= groups_ticked_ns + group_stale_ns) {
+	if (!groups_present || ctx->class_id == GBPF_CLASS_LATENCY || ctx->kind >= GBPF_KIND_HOST ||
+	    ctx->now_ns >= groups_ticked_ns + group_stale_ns) {
 		return 0;
 	}
 	asked = bpf_map_lookup_elem(&group_asked, &key);
@@ -128,62 +131,89 @@ static __always_inline void groups_find(const struct gbpf_tick_ctx *ctx)
 {
 	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024;
 
-	n_ranks = 0;
+	n_ranks = groups_shared = 0;
 	bpf_for (t, 0, n) {
 		u32 number = gbpf_tenant_class(t) < 0 ? NO_GROUP : (u32)gbpf_tenant_stat(t, GBPF_STAT_GROUP);
 
 		group_of_tenant[t & 1023] = number;
 		if (number != NO_GROUP) {
 			ranks[n_ranks++ & (RANKS - 1)] = t;
+			groups_shared |= gbpf_tenant_stat(t, GBPF_STAT_LANE) == GBPF_LANE_SHARED;
 		}
 	}
 }
 
-/* Sets whose turn it is at a point of the period, and how long it lasts, in the same unit. Returns
- * NO_GROUP if no turn is there. */
-static __always_inline u32 turn_at(u64 point, u64 *ret_left)
+/* The turn of the period in which a time is. */
+struct group_turn_at {
+	u32 number;
+	u64 since_ns, left_ns;
+};
+
+/* Sets the turn at a time of the period (ns), which the groups' weights, of sum all, divide. */
+static __always_inline void find_turn(struct group_turn_at *turn, u64 time, u64 all)
 {
-	u32 i, k, found = NO_GROUP;
+	u32 i, k;
 
 	bpf_for (i, 0, GROUPS) {
 		const struct group_share *g = &group_list[i & (GROUPS - 1)];
-		u64 before = 0;
+		u64 before = 0, begin, end;
 
 		bpf_for (k, 0, GROUPS) {
 			const struct group_share *other = &group_list[k & (GROUPS - 1)];
 
 			before += other->number < g->number ? other->weight : 0;
 		}
-		if (point >= before && point < before + g->weight) {
-			found = g->number;
-			*ret_left = before + g->weight - point;
+		begin = before * group_period_ns / all;
+		end = (before + g->weight) * group_period_ns / all;
+		if (time >= begin && time < end) {
+			turn->number = g->number;
+			turn->since_ns = time - begin;
+			turn->left_ns = end - time;
 		}
 	}
-	return found;
 }
 
-/* Returns the next group, in the order of numbers, that is ready; the same one if none is. */
-static __always_inline u32 next_ready(u32 number)
+/* Returns whose turn it is. One that its group does not use goes to the others that are ready, to
+ * another one in each period. A group that others had stopped is not ready before it can launch. */
+static __always_inline u32 user_of(const struct group_turn_at *turn, u64 period)
 {
-	u32 i, least = ~0u, next = ~0u;
+	u32 i, n = 0, skip, used = NO_GROUP;
 
 	bpf_for (i, 0, GROUPS) {
 		const struct group_share *g = &group_list[i & (GROUPS - 1)];
 
-		if (g->ready) {
-			least = g->number < least ? g->number : least;
-			next = g->number >= number && g->number < next ? g->number : next;
+		n += g->ready;
+		if (g->number == turn->number && (g->ready || turn->since_ns < group_ready_ns)) {
+			used = turn->number;
 		}
 	}
-	return next != ~0u ? next : least != ~0u ? least : number;
+	if (used != NO_GROUP || !n) {
+		return turn->number;
+	}
+	skip = period % n;
+	bpf_for (i, 0, GROUPS) {
+		const struct group_share *g = &group_list[i & (GROUPS - 1)];
+		u32 k, before = 0;
+
+		bpf_for (k, 0, GROUPS) {
+			const struct group_share *other = &group_list[k & (GROUPS - 1)];
+
+			before += other->ready && other->number < g->number;
+		}
+		if (g->ready && before == skip) {
+			used = g->number;
+		}
+	}
+	return used;
 }
 
 /* Decides whose turn the next millisecond is. Not inlined, so that the verifier goes on with one
  * state. */
 static __noinline void groups_divide(const struct gbpf_tick_ctx *ctx)
 {
-	u64 all = 0, left = 0, in_period = ctx->now_ns % group_period_ns;
-	u32 i, most = 0, turn = NO_GROUP;
+	struct group_turn_at turn = { .number = NO_GROUP };
+	u32 i, most = 0, number = NO_GROUP;
+	u64 all = 0;
 
 	bpf_for (i, 0, GROUPS) {
 		group_list[i & (GROUPS - 1)] = (struct group_share){};
@@ -209,11 +239,12 @@ static __noinline void groups_divide(const struct gbpf_tick_ctx *ctx)
 		all += g->weight;
 	}
 	groups_present = n_ranks != 0;
-	if (n_groups >= 2 && n_groups <= GROUPS && n_ranks <= RANKS && all) {
-		turn = next_ready(turn_at(in_period * all / group_period_ns, &left));
-		group_turn_end_ns = ctx->now_ns + left * group_period_ns / all;
+	if (n_groups >= 2 && n_groups <= GROUPS && n_ranks <= RANKS && !groups_shared && all) {
+		find_turn(&turn, ctx->now_ns % group_period_ns, all);
+		number = user_of(&turn, ctx->now_ns / group_period_ns);
+		group_turn_end_ns = ctx->now_ns + turn.left_ns;
 	}
-	group_turn = turn;
+	group_turn = number;
 	groups_ticked_ns = ctx->now_ns;
 }
 
