@@ -395,8 +395,8 @@ static int run(const struct path *p, struct meeting *m, unsigned processes)
 		meet(m, ++met, processes);
 		drop_from(p, 0);
 		meet(m, ++met, processes);
-		CHECK(free_bytes(NULL) == at_first, "%zu of %zu KiB after all was freed",
-		      free_bytes(NULL) >> 10, at_first >> 10);
+		/* A thread of either process may still be measuring a pool. */
+		eventually(free_bytes(NULL) == at_first);
 	}
 	meet(m, ++met, processes);
 	return 0;
