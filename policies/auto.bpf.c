@@ -88,8 +88,8 @@
  *	choice		trials of the other way, and the choice
  *
  * 5. Limits
- *    It ends no process by default, has no weights but those of groups, and cannot remove a kernel that is not
- *    stoppable from the GPU in less than a time slice and a context switch. */
+ *    It ends no process by default, has no weights but those of groups, and cannot remove a kernel
+ *    that is not stoppable from the GPU in less than a time slice and a context switch. */
 #include "groups.h"
 
 /* In the order in which they depend on each other, so that a copy of one of them next to a copy of

@@ -65,7 +65,7 @@ static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit;
 }
 
-/* Turns divide the time: it leaves no lead for when they end. */
+/* Records the decision of turns. The account has no lead after them, since they divide the time. */
 static __always_inline int go_in_turn(const struct gbpf_submit_ctx *ctx, struct account *a, u32 verdict)
 {
 	if (verdict == GBPF_GO) {

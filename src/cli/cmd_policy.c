@@ -44,35 +44,21 @@ static const char *where(const struct cli *c, char out[24])
 	return out;
 }
 
-static bool contains(const json_t *gpus, const char *gpu)
-{
-	const json_t *on;
-	size_t i;
-
-	json_array_foreach(gpus, i, on)
-	{
-		if (json_integer_value(on) == strtoll(gpu, NULL, 10)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Adds "lc_first@3, fair@4": the active policies, with --gpu that of this GPU; nothing on any
  * error, since it is used for information only. Returns whether gbpfd knows that GPU. */
 static bool active_policies(const struct cli *c, struct gbpf *g, struct buf *out)
 {
 	char *json = NULL;
 	json_t *list = gbpf_policy_list(g, &json) < 0 ? NULL : json_loads(json, 0, NULL);
-	const char *gpu = c->opt[O_GPU];
-	bool known = !list || !gpu || contains(json_object_get(list, "known_gpus"), gpu);
+	json_int_t gpu = c->opt[O_GPU] ? strtoll(c->opt[O_GPU], NULL, 10) : -1;
+	bool known = !list || gpu < 0 || cli_has_number(json_object_get(list, "known_gpus"), gpu);
 	const json_t *v;
 	size_t i;
 
 	json_array_foreach(json_object_get(list, "versions"), i, v)
 	{
-		if (gpu ? contains(json_object_get(v, "gpus"), gpu)
-			: strcmp(cli_text(v, "state"), "active") == 0) {
+		if (gpu >= 0 ? cli_has_number(json_object_get(v, "gpus"), gpu)
+			     : strcmp(cli_text(v, "state"), "active") == 0) {
 			buf_printf(out, "%s%s@%llu", out->len ? ", " : "", cli_text(v, "name"),
 				   (unsigned long long)cli_u64(v, "version"));
 		}

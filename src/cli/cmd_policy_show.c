@@ -20,20 +20,6 @@ static void hook_names(struct buf *out, const json_t *hooks)
 	}
 }
 
-static bool contains(const json_t *gpus, const json_t *gpu)
-{
-	const json_t *g;
-	size_t i;
-
-	json_array_foreach(gpus, i, g)
-	{
-		if (json_equal(g, gpu)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* A version that was rolled back is marked; if several GPUs are known an active one has its own,
  * and those that are led are marked. */
 static void state_text(struct buf *out, const json_t *v, const json_t *known_gpus)
@@ -47,9 +33,10 @@ static void state_text(struct buf *out, const json_t *v, const json_t *known_gpu
 	json_array_foreach(json_array_size(known_gpus) > 1 ? json_object_get(v, "gpus") : NULL, i,
 			   gpu)
 	{
-		buf_printf(out, "%s%lld%s", i ? ", " : " on GPU ",
-			   (long long)json_integer_value(gpu),
-			   contains(json_object_get(v, "led"), gpu) ? " (led)" : "");
+		json_int_t n = json_integer_value(gpu);
+
+		buf_printf(out, "%s%lld%s", i ? ", " : " on GPU ", (long long)n,
+			   cli_has_number(json_object_get(v, "led"), n) ? " (led)" : "");
 	}
 }
 

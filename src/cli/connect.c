@@ -111,3 +111,17 @@ const char *cli_text(const json_t *o, const char *key)
 
 	return s ? s : "";
 }
+
+bool cli_has_number(const json_t *array, json_int_t number)
+{
+	const json_t *j;
+	size_t i;
+
+	json_array_foreach(array, i, j)
+	{
+		if (json_is_integer(j) && json_integer_value(j) == number) {
+			return true;
+		}
+	}
+	return false;
+}

@@ -29,5 +29,7 @@ int cli_call(struct cli *c, const char *what, const char *method, json_t *params
 /* Members of a result; one that is missing or of another type reads as 0 or "". */
 uint64_t cli_u64(const json_t *o, const char *key);
 const char *cli_text(const json_t *o, const char *key);
+/* Returns whether an array, NULL for none, has that integer. */
+bool cli_has_number(const json_t *array, json_int_t number);
 
 #endif

@@ -242,7 +242,8 @@ static uint32_t sole_gpus(const struct daemon_session *s, const struct group *gr
 	return __builtin_popcount(gpus) > 1 && !(others & gpus) ? gpus : 0;
 }
 
-void daemon_groups_lead(struct daemon *d)
+/* Publishes the GPUs that are led, and sets sole_gpus of each session. */
+static void look_at_groups(struct daemon *d)
 {
 	struct group groups[GROUPS_MAX] = { 0 };
 	uint32_t others = 0, led = 0;
@@ -250,9 +251,6 @@ void daemon_groups_lead(struct daemon *d)
 	bool complete = true;
 	unsigned n = 0;
 
-	if (!d->sessions.last_group) {
-		return;
-	}
 	daemon_session_each(d, s)
 	{
 		if (is_ready(s)) {
@@ -268,5 +266,12 @@ void daemon_groups_lead(struct daemon *d)
 	}
 	if (led != load_relaxed(&daemon_directory(d)->led)) {
 		store_relaxed(&daemon_directory(d)->led, led);
+	}
+}
+
+void daemon_groups_lead(struct daemon *d)
+{
+	if (d->sessions.last_group) {
+		look_at_groups(d);
 	}
 }
