@@ -401,6 +401,31 @@ static void invalid_changes_are_refused_with_a_code(void **state)
 	refused(d, "seen", "1", "1", 5, 5, "not-found");
 }
 
+static void refused_call(struct gd *d, const char *params, int exit_code, const char *code)
+{
+	struct gbpf *g = gd_open(d);
+	char *text = NULL;
+
+	assert_true(gbpf_call(g, "map.get", params, -1, &text) < 0);
+	if (gbpf_last_error(g)->exit != exit_code || strcmp(gbpf_last_error(g)->code, code) != 0) {
+		fail_msg("%s: %d, %s: %s", params, gbpf_last_error(g)->exit,
+			 gbpf_last_error(g)->code, gbpf_last_error(g)->message);
+	}
+	gbpf_close(g);
+}
+
+static void what_a_call_does_not_name_is_said(void **state)
+{
+	struct gd *d = *state;
+
+	load_now(d, "keeping");
+	refused_call(d, "{\"key\":\"0\"}", 2, "usage");
+	refused_call(d, "{\"map\":\"flows\",\"version\":-1,\"key\":\"0\"}", 5, "not-found");
+	refused_call(d, "{\"map\":\"flows\",\"version\":99,\"key\":\"0\"}", 5, "not-active");
+	refused_call(d, "{\"map\":\"flows\",\"probe\":7,\"key\":\"0\"}", 5, "not-found");
+	refused_call(d, "{\"map\":\"flows\",\"gpu\":3,\"key\":\"0\"}", 5, "not-found");
+}
+
 static void a_tenants_map_is_set_in_its_memory(void **state)
 {
 	struct gd *d = *state;
@@ -621,6 +646,7 @@ int main(void)
 		WITH_GBPFD(values_are_shown_by_the_names_of_their_fields),
 		WITH_GBPFD(a_part_of_a_value_can_be_set),
 		WITH_GBPFD(invalid_changes_are_refused_with_a_code),
+		WITH_GBPFD(what_a_call_does_not_name_is_said),
 		WITH_GBPFD(a_tenants_map_is_set_in_its_memory),
 		WITH_GBPFD(a_dump_comes_in_pages_and_is_complete),
 		WITH_GBPFD(a_dump_of_a_million_entries_does_not_hold_up_gbpfd),

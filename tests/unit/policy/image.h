@@ -18,6 +18,14 @@
 	{                                                                                          \
 		.code = EBPF_ALU64 | EBPF_MOV | EBPF_K, .dst = (d), .imm = (v)                     \
 	}
+#define LOAD(d, s, o)                                                                              \
+	{                                                                                          \
+		.code = EBPF_LDX | EBPF_MEM | EBPF_DW, .dst = (d), .src = (s), .off = (o)          \
+	}
+#define STORE(d, o, s)                                                                             \
+	{                                                                                          \
+		.code = EBPF_STX | EBPF_MEM | EBPF_DW, .dst = (d), .src = (s), .off = (o)          \
+	}
 #define CALL(id)                                                                                   \
 	{                                                                                          \
 		.code = EBPF_JMP | EBPF_CALL, .imm = (id)                                          \

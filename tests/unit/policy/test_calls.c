@@ -93,6 +93,38 @@ static void failures_are_counted_by_hook_and_kind(void **state)
 	policy_finish(&t.p);
 }
 
+/* Each notes what the context says of the duration, then changes it. */
+static void tools_have_a_copy_of_the_context_each(void **state)
+{
+	enum { AT = offsetof(struct gbpf_retire_ctx, duration_ns) };
+	static const struct ebpf_insn code[] = {
+		LOAD(2, 1, AT), MOV(3, 7), STORE(1, AT, 3), MOV(1, 0), CALL(HELPER_NOTE),
+		MOV(0, 0),	EXIT,
+	};
+	const struct gbpf_retire_ctx was = { .duration_ns = 1234, .count = 3 };
+	struct gbpf_retire_ctx c = was;
+	struct policy_reader *reader;
+	struct process t;
+
+	process_init(&t);
+	for (uint64_t v = 5; v <= 6; v++) {
+		assert_int_equal(prepare(&t.p, v, image_of(v, POLICY_HOOK_retire, code, 7)), 0);
+		policy_observer_add(&t.p.prepared[v - 5].policy);
+	}
+	assert_int_equal(policy_n_observers, 2);
+	reader = policy_read_enter();
+	policy_observe_all(POLICY_HOOK_retire, &c, sizeof(c));
+	policy_observe_all(POLICY_HOOK_submit, &c, sizeof(c)); /* which they do not have */
+	policy_read_leave(reader);
+	assert_memory_equal(&c, &was, sizeof(c));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(t.p.prepared[i].policy.env.notes[0], 1234);
+		assert_true(policy_observer_remove(&t.p.prepared[i].policy));
+	}
+	assert_int_equal(policy_n_observers, 0);
+	policy_finish(&t.p);
+}
+
 /* ---- the statistics page ---- */
 
 static void notes_and_failures_are_those_of_the_version_in_use(void **state)
@@ -174,6 +206,7 @@ int main(void)
 		cmocka_unit_test(a_call_runs_the_hook_of_the_version_in_force),
 		cmocka_unit_test(a_map_without_memory_is_not_touched),
 		cmocka_unit_test(failures_are_counted_by_hook_and_kind),
+		cmocka_unit_test(tools_have_a_copy_of_the_context_each),
 		cmocka_unit_test(notes_and_failures_are_those_of_the_version_in_use),
 		cmocka_unit_test(printed_lines_are_taken_from_all_versions),
 	};

@@ -431,6 +431,49 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 	finish();
 }
 
+static void copy_enqueue_is_told_of_copy_queue_and_tenant(void **state)
+{
+	const struct gbpf_copy_enqueue_ctx *c;
+	struct sched_copy copy = { .bytes = 64 << 20,
+				   .left = 48 << 20,
+				   .unfinished = 4 << 20,
+				   .piece_bytes = 2 << 20,
+				   .cut = true,
+				   .pinned = true };
+	uint64_t before = clock_now_ns();
+
+	begin(GBPF_CLASS_BATCH);
+	(void)sched_queue_open(r.s, &fq, 0, 0);
+	copy.q = sched_queue_open(r.s, &fq, 0, -3);
+	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
+	store_relaxed(&r.s->uid, 4711u);
+	sched_set_vgpu(r.s, 17);
+	sched_set_lane(r.s, GBPF_LANE_SHARED);
+	use(1, POLICY_HOOK_copy_enqueue, sizeof(*c), -1, 0, GBPF_COPY_HOLD);
+	assert_false(sched_copy_may_go(&copy));
+	c = seen(1);
+	assert_true(c->now_ns >= before);
+	assert_int_equal(c->bytes, 64 << 20);
+	assert_int_equal(c->left, 48 << 20);
+	assert_int_equal(c->unfinished, 4 << 20);
+	assert_int_equal(c->held_ns, 0);
+	assert_int_equal(c->piece_bytes, 2 << 20);
+	assert_int_equal(c->cut, 1);
+	assert_int_equal(c->direction, GBPF_COPY_DOWN);
+	assert_int_equal(c->host, GBPF_HOST_PINNED);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->queue, 1);
+	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
+	assert_int_equal(c->weight, 250);
+	assert_int_equal(c->priority, -3);
+	assert_int_equal(c->gpu, 0);
+	assert_int_equal(c->lane, GBPF_LANE_SHARED);
+	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->vgpu, 17);
+	assert_int_equal(c->forced, 0);
+	finish();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -443,6 +486,7 @@ int main(void)
 		cmocka_unit_test(queue_create_may_ask_for_a_slice),
 		cmocka_unit_test(queue_destroy_and_dispatch_are_told_of_the_queue),
 		cmocka_unit_test(retire_is_told_of_the_work_and_bounds_the_close_delay),
+		cmocka_unit_test(copy_enqueue_is_told_of_copy_queue_and_tenant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
