@@ -54,6 +54,28 @@ static void store_max(uint64_t *word, uint64_t v)
 	}
 }
 
+/* Returns what a GPU goes on with while the directory's version is not prepared here: the one that
+ * was found last, or, if that has been dropped before a thread asked again, the newest of the older
+ * ones. A version that is newer has not been in force. */
+static struct policy_version *not_replaced_yet(struct policy *p, uint32_t gpu, uint64_t version)
+{
+	struct policy_version *last = &p->prepared[load_relaxed(&p->gpu[gpu].hint)], *best = NULL;
+	uint64_t newest = 0;
+
+	if (load_acquire(&last->version) && load_relaxed(&last->gpus) & 1u << gpu) {
+		return last;
+	}
+	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
+		uint64_t is = load_acquire(&p->prepared[i].version);
+
+		if (is > newest && is < version && load_relaxed(&p->prepared[i].gpus) & 1u << gpu) {
+			newest = is;
+			best = &p->prepared[i];
+		}
+	}
+	return best;
+}
+
 /* If the version cannot be found because it was dropped after the word was read, the word has
  * changed by then and is read again. */
 NOINLINE struct policy_version *policy_find(struct policy *p, uint32_t gpu, uint32_t index,
@@ -80,8 +102,7 @@ NOINLINE struct policy_version *policy_find(struct policy *p, uint32_t gpu, uint
 		store_relaxed(&p->gpu[gpu].hint, POLICY_NONE);
 		return NULL;
 	}
-	v = &p->prepared[load_relaxed(&p->gpu[gpu].hint)];
-	return load_acquire(&v->version) && load_relaxed(&v->gpus) & 1u << gpu ? v : NULL;
+	return not_replaced_yet(p, gpu, version);
 }
 
 void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats)

@@ -337,6 +337,48 @@ static void a_dropped_version_is_in_force_nowhere(void **state)
 	policy_finish(&t.p);
 }
 
+/* gbpfd goes on after 50 ms, whether a process has prepared a version or not. In an idle one no
+ * thread has asked for the versions between. */
+static void an_idle_process_goes_on_with_the_last_version_that_it_has(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
+	t.dir.version[0] = 5;
+	assert_int_equal(version_in_force(&t, 0), 5);
+	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
+	t.dir.version[0] = 6;
+	policy_drop(&t.p, 5, UINT32_MAX);
+	t.dir.version[0] = 7;
+	assert_int_equal(version_in_force(&t, 0), 6);
+	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
+	assert_int_equal(version_in_force(&t, 0), 7);
+	policy_drop(&t.p, 6, UINT32_MAX);
+	t.dir.version[0] = 6; /* a rollback */
+	assert_int_equal(version_in_force(&t, 0), 7);
+	policy_drop(&t.p, 7, UINT32_MAX);
+	assert_null(in_force(&t, 0));
+	policy_finish(&t.p);
+}
+
+static void a_version_that_was_in_force_before_the_first_call_counts(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	t.dir.version[0] = 5;
+	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
+	t.dir.version[0] = 7;
+	assert_int_equal(version_in_force(&t, 0), 5);
+	policy_drop(&t.p, 5, UINT32_MAX);
+	assert_int_equal(prepare(&t.p, 8, image_answering(8, 0)), 0);
+	assert_null(in_force(&t, 0)); /* not in force before the flip */
+	t.dir.version[0] = 8;
+	assert_int_equal(version_in_force(&t, 0), 8);
+	policy_finish(&t.p);
+}
+
 /* The word may change between its load and the search. */
 static void a_search_reads_the_word_again(void **state)
 {
@@ -425,6 +467,8 @@ int main(void)
 		cmocka_unit_test(a_version_that_comes_again_replaces_its_entry),
 		cmocka_unit_test(the_directory_decides_what_is_in_force),
 		cmocka_unit_test(a_dropped_version_is_in_force_nowhere),
+		cmocka_unit_test(an_idle_process_goes_on_with_the_last_version_that_it_has),
+		cmocka_unit_test(a_version_that_was_in_force_before_the_first_call_counts),
 		cmocka_unit_test(a_search_reads_the_word_again),
 		cmocka_unit_test(the_longest_search_is_shown),
 		cmocka_unit_test(versions_of_a_lost_gbpfd_go_when_the_new_one_has_prepared_its_own),
