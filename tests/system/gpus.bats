@@ -202,18 +202,23 @@ two_jobs() {
 	done
 }
 
-turn_is() { gbpf map get group_turn --gpu "$1" | grep -qx "group_turn *$2"; }
+# turn_goes_on GPU LAST: there is a turn, of another group than LAST; sets turn to its number.
+turn_goes_on() {
+	read -r _ turn <<<"$(gbpf map get group_turn --gpu "$1")"
+	[ "$turn" != 0 ] && [ "$turn" != "$2" ]
+}
 
 @test "groups have their GPUs in turns" {
-	local policy gpu number
+	local policy gpu n turn
 	begin fair
 	two_jobs 1000000 >/dev/null 2>&1 3>&- &
 	local jobs=$!
 	for policy in fair auto; do
 		gbpf policy swap "$policy" >/dev/null
 		for gpu in 0 1; do
-			for number in 1 2; do
-				eventually turn_is "$gpu" "$number"
+			turn=0
+			for n in 1 2 3; do
+				eventually turn_goes_on "$gpu" "$turn"
 			done
 		done
 	done
