@@ -226,3 +226,14 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	rows 'all(x["p99"] > 0 and x["alone"] > 0 and 0 <= x["open"] <= 1 and x["wrong"] == 0 for x in r[5:])'
 	nothing_left
 }
+
+@test "gpu/gpus measures a program with two GPUs, ways to the other GPU's memory, and survivors of kills" {
+	script gpus --parts tensor,peers,kills --policies fifo --seconds 0.2 --rounds 4
+	[ "$status" -eq 0 ]
+	rows '[(x["kind"], x["policy"]) for x in r[:2]] == [("tensor", p) for p in ("", "fifo")] and r[1]["wrong"] == 0'
+	rows '[(x["answers"], x["differ"]) for x in r[2:4]] == [(30, [])] * 2'
+	rows '[(x["way"], x["policy"]) for x in r[4:16]] == [(w, p) for w in ("all_reduce", "registered", "symmetric", "ipc") for p in ("without", "fifo", "vgpu")]'
+	rows '[(x["policy"], x["what"]) for x in r[16:]] == [("without", w) for w in ("nothing", "kill", "stop")] + [("fifo", w) for w in ("nothing", "kill", "stop", "gbpfd")]'
+	rows 'all(x["losses"] == 1 and x["before"][0] > 0 and x["after"][0] > 0 for x in r[16:])'
+	nothing_left
+}
