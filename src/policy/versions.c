@@ -54,34 +54,12 @@ static void store_max(uint64_t *word, uint64_t v)
 	}
 }
 
-/* Returns what a GPU goes on with while the directory's version is not prepared here: the one that
- * was found last, or, if that has been dropped before a thread asked again, the newest of the older
- * ones. A version that is newer has not been in force. */
-static struct policy_version *not_replaced_yet(struct policy *p, uint32_t gpu, uint64_t version)
-{
-	struct policy_version *last = &p->prepared[load_relaxed(&p->gpu[gpu].hint)], *best = NULL;
-	uint64_t newest = 0;
-
-	if (load_acquire(&last->version) && load_relaxed(&last->gpus) & 1u << gpu) {
-		return last;
-	}
-	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
-		uint64_t is = load_acquire(&p->prepared[i].version);
-
-		if (is > newest && is < version && load_relaxed(&p->prepared[i].gpus) & 1u << gpu) {
-			newest = is;
-			best = &p->prepared[i];
-		}
-	}
-	return best;
-}
-
 /* If the version cannot be found because it was dropped after the word was read, the word has
  * changed by then and is read again. */
 NOINLINE struct policy_version *policy_find(struct policy *p, uint32_t gpu, uint32_t index,
 					    uint64_t version)
 {
-	uint64_t begin = clock_fast_ns();
+	uint64_t begin = clock_fast_ns(), before;
 	struct policy_version *v;
 
 	for (int tries = 0; tries < 4; tries++) {
@@ -100,9 +78,16 @@ NOINLINE struct policy_version *policy_find(struct policy *p, uint32_t gpu, uint
 	}
 	if (!version) {
 		store_relaxed(&p->gpu[gpu].hint, POLICY_NONE);
+		store_relaxed(&p->before[gpu], (uint64_t)0);
 		return NULL;
 	}
-	return not_replaced_yet(p, gpu, version);
+	v = &p->prepared[load_relaxed(&p->gpu[gpu].hint)];
+	if (load_acquire(&v->version) && load_relaxed(&v->gpus) & 1u << gpu) {
+		return v;
+	}
+	/* What was found last has been dropped, and no thread has asked for what replaced it. */
+	before = load_relaxed(&p->before[gpu]);
+	return before ? lookup(p, gpu, before) : NULL;
 }
 
 void policy_init(struct policy *p, const struct proto_directory *dir, struct proto_stats *stats)
@@ -174,6 +159,14 @@ static bool is_for(const struct policy_version *v, uint64_t version, uint32_t gp
 	return version && load_relaxed(&v->version) == version && load_relaxed(&v->gpus) & gpus;
 }
 
+/* Returns the version that gbpfd has active on a GPU of this process, 0: none. */
+static uint64_t active_on(const struct policy *p, unsigned gpu)
+{
+	uint32_t index = load_relaxed(&p->gpu[gpu].index);
+
+	return index < PROTO_MAX_GPUS ? load_acquire(&load_acquire(&p->dir)->version[index]) : 0;
+}
+
 int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_fd,
 		   const int region_fds[3])
 {
@@ -184,6 +177,7 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 	if (!version || !gpus) {
 		return -EINVAL;
 	}
+	p->latest = version;
 	if (i < 0) {
 		return i;
 	}
@@ -209,6 +203,11 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 	POINT("sched.prepare.mapped");
 	store_release(&v->version, version); /* pairs with the acquire in policy_current */
 	POINT("sched.prepare.published");
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
+		if (gpus & 1u << g && active_on(p, g) == version) {
+			store_relaxed(&p->before[g], version);
+		}
+	}
 	if (old != POLICY_NONE) { /* a gbpfd that restarted gives its regions again */
 		drop_entry(p, old);
 	}
@@ -236,6 +235,22 @@ static void pass_counters(struct policy *p, const struct policy_version *from)
 	}
 }
 
+/* Notes what is in force on a GPU whose version is dropped. gbpfd drops a version when the next one
+ * is in force, or drops that itself if it is refused or unloaded, and prepares no other in between.
+ * So it is what the directory names, or, if that is not prepared here yet, the latest one. */
+static void note_replaced(struct policy *p, unsigned gpu, uint64_t version)
+{
+	uint64_t active = active_on(p, gpu);
+
+	if (policy_is_prepared(p, active, 1u << gpu)) {
+		store_relaxed(&p->before[gpu], active);
+	} else if (p->latest != version) {
+		store_relaxed(&p->before[gpu], p->latest);
+	} else if (p->before[gpu] == version) {
+		store_relaxed(&p->before[gpu], (uint64_t)0);
+	}
+}
+
 void policy_drop(struct policy *p, uint64_t version, uint32_t gpus)
 {
 	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
@@ -244,6 +259,17 @@ void policy_drop(struct policy *p, uint64_t version, uint32_t gpus)
 			drop_entry(p, i);
 		}
 	}
+	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
+		if (gpus & 1u << g) {
+			note_replaced(p, g, version);
+		}
+	}
+}
+
+void policy_gbpfd_lost(struct policy *p)
+{
+	p->life++;
+	p->latest = 0;
 }
 
 bool policy_is_prepared(const struct policy *p, uint64_t version, uint32_t gpus)

@@ -38,6 +38,11 @@ struct policy {
 		uint32_t hint;	/* [atomic] entry of prepared[] that was found last */
 	} gpu[PROTO_MAX_GPUS];	/* by device ordinal */
 	uint32_t entries;	/* [atomic] of prepared[] that have been used: mostly one or two */
+	uint64_t latest; /* [agent] that was to be prepared last, whether it could be or not */
+	/* [atomic] By device ordinal: the version that was in force before the one that the
+	 * directory names, as far as the agent knows, 0: none. It counts while that is not prepared
+	 * here. */
+	uint64_t before[PROTO_MAX_GPUS];
 	struct policy_version prepared[POLICY_MAX_PREPARED + 1];
 } ALIGNED(64);
 
@@ -58,6 +63,9 @@ int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_
 /* Agent thread: makes the instances of a version for these GPUs unfindable. They are unmapped once
  * no call can be inside any more. */
 void policy_drop(struct policy *p, uint64_t version, uint32_t gpus);
+/* Agent thread: the versions that are prepared are a lost gbpfd's, and the last one may never have
+ * been in force. */
+void policy_gbpfd_lost(struct policy *p);
 /* Returns whether an instance for one of these GPUs is there. */
 bool policy_is_prepared(const struct policy *p, uint64_t version, uint32_t gpus);
 bool policy_any_prepared(const struct policy *p);

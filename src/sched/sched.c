@@ -166,7 +166,7 @@ bool sched_set_pages(struct sched *s, const struct proto_directory *dir, struct 
 	}
 	if (!dir && s->policy.dir != &s->absent.dir) {
 		keep_last(s);
-		s->policy.life++;
+		policy_gbpfd_lost(&s->policy);
 	}
 	for (unsigned g = 0; gpu_index && g < PROTO_MAX_GPUS; g++) {
 		store_relaxed(&s->policy.gpu[g].index, MIN(gpu_index[g], PROTO_MAX_GPUS));

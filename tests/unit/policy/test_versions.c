@@ -323,15 +323,15 @@ static void a_dropped_version_is_in_force_nowhere(void **state)
 	struct process t;
 
 	process_init(&t);
-	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
 	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
+	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		t.dir.version[g] = g % 2 ? 6 : 5;
 		assert_int_equal(version_in_force(&t, g), g % 2 ? 6 : 5);
 	}
 	policy_drop(&t.p, 5, UINT32_MAX);
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
-		assert_int_equal(t.p.gpu[g].hint, g % 2 ? 1 : POLICY_NONE);
+		assert_int_equal(t.p.gpu[g].hint, g % 2 ? 0 : POLICY_NONE);
 		assert_int_equal(version_in_force(&t, g), g % 2 ? 6 : 0);
 	}
 	policy_finish(&t.p);
@@ -344,16 +344,17 @@ static void an_idle_process_goes_on_with_the_last_version_that_it_has(void **sta
 	struct process t;
 
 	process_init(&t);
-	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
 	t.dir.version[0] = 5;
+	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
+	t.dir.version[0] = 6;
 	assert_int_equal(version_in_force(&t, 0), 5);
 	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
-	t.dir.version[0] = 6;
 	policy_drop(&t.p, 5, UINT32_MAX);
 	t.dir.version[0] = 7;
+	assert_int_equal(t.stats.version_in_use, 5);
 	assert_int_equal(version_in_force(&t, 0), 6);
+	assert_int_equal(t.stats.version_in_use, 6);
 	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
-	assert_int_equal(version_in_force(&t, 0), 7);
 	policy_drop(&t.p, 6, UINT32_MAX);
 	t.dir.version[0] = 6; /* a rollback */
 	assert_int_equal(version_in_force(&t, 0), 7);
@@ -362,20 +363,100 @@ static void an_idle_process_goes_on_with_the_last_version_that_it_has(void **sta
 	policy_finish(&t.p);
 }
 
-static void a_version_that_was_in_force_before_the_first_call_counts(void **state)
+static void a_process_that_was_idle_from_the_start_does_so_too(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	for (uint64_t v = 5; v <= 6; v++) {
+		assert_int_equal(prepare(&t.p, v, image_answering(v, 0)), 0);
+		t.dir.version[0] = v;
+	}
+	t.dir.version[0] = 7;
+	policy_drop(&t.p, 5, UINT32_MAX);
+	assert_int_equal(version_in_force(&t, 0), 6);
+	policy_finish(&t.p);
+}
+
+/* A version that could not be prepared has replaced the one before all the same. */
+static void no_version_runs_that_was_not_in_force(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
+	t.dir.version[0] = 6;
+	assert_int_equal(version_in_force(&t, 0), 6);
+	assert_true(prepare(&t.p, 7, -1) < 0);
+	t.dir.version[0] = 7;
+	assert_int_equal(version_in_force(&t, 0), 6);
+	policy_drop(&t.p, 6, UINT32_MAX);
+	assert_null(in_force(&t, 0));
+	for (uint64_t v = 6; v <= 8; v += 2) { /* a rollback, or the next swap, before the flip */
+		assert_int_equal(prepare(&t.p, v, image_answering(v, 0)), 0);
+		assert_null(in_force(&t, 0));
+		policy_drop(&t.p, v, UINT32_MAX);
+		assert_null(in_force(&t, 0));
+	}
+	policy_finish(&t.p);
+}
+
+/* It joined while 7 was prepared: the active version comes last. */
+static void a_process_that_joins_during_a_swap_has_both_versions(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	t.dir.version[0] = 6;
+	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
+	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
+	t.dir.version[0] = 7;
+	policy_drop(&t.p, 6, UINT32_MAX);
+	t.dir.version[0] = 8;
+	assert_int_equal(version_in_force(&t, 0), 7);
+	policy_finish(&t.p);
+}
+
+static void what_a_lost_gbpfd_had_prepared_last_does_not_count(void **state)
+{
+	struct process t;
+
+	process_init(&t);
+	assert_int_equal(prepare(&t.p, 6, image_answering(6, 0)), 0);
+	t.dir.version[0] = 6;
+	assert_int_equal(version_in_force(&t, 0), 6);
+	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
+	policy_gbpfd_lost(&t.p);
+	t.dir.version[0] = 8; /* of the next one */
+	assert_int_equal(version_in_force(&t, 0), 6);
+	policy_drop(&t.p, 6, UINT32_MAX);
+	assert_null(in_force(&t, 0));
+	policy_finish(&t.p);
+}
+
+static void an_unloaded_version_does_not_come_back(void **state)
 {
 	struct process t;
 
 	process_init(&t);
 	t.dir.version[0] = 5;
 	assert_int_equal(prepare(&t.p, 5, image_answering(5, 0)), 0);
-	t.dir.version[0] = 7;
 	assert_int_equal(version_in_force(&t, 0), 5);
+	t.dir.version[0] = 0;
+	assert_null(in_force(&t, 0));
+	t.dir.version[0] = 6;
+	assert_null(in_force(&t, 0));
 	policy_drop(&t.p, 5, UINT32_MAX);
-	assert_int_equal(prepare(&t.p, 8, image_answering(8, 0)), 0);
-	assert_null(in_force(&t, 0)); /* not in force before the flip */
+	assert_null(in_force(&t, 0));
+
+	t.dir.version[0] = 7;
+	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)), 0);
+	t.dir.version[0] = 0; /* without a call */
+	policy_drop(&t.p, 7, UINT32_MAX);
 	t.dir.version[0] = 8;
-	assert_int_equal(version_in_force(&t, 0), 8);
+	assert_int_equal(prepare(&t.p, 7, image_answering(7, 0)),
+			 0); /* a rollback, not in force yet */
+	assert_null(in_force(&t, 0));
 	policy_finish(&t.p);
 }
 
@@ -468,7 +549,11 @@ int main(void)
 		cmocka_unit_test(the_directory_decides_what_is_in_force),
 		cmocka_unit_test(a_dropped_version_is_in_force_nowhere),
 		cmocka_unit_test(an_idle_process_goes_on_with_the_last_version_that_it_has),
-		cmocka_unit_test(a_version_that_was_in_force_before_the_first_call_counts),
+		cmocka_unit_test(a_process_that_was_idle_from_the_start_does_so_too),
+		cmocka_unit_test(no_version_runs_that_was_not_in_force),
+		cmocka_unit_test(an_unloaded_version_does_not_come_back),
+		cmocka_unit_test(a_process_that_joins_during_a_swap_has_both_versions),
+		cmocka_unit_test(what_a_lost_gbpfd_had_prepared_last_does_not_count),
 		cmocka_unit_test(a_search_reads_the_word_again),
 		cmocka_unit_test(the_longest_search_is_shown),
 		cmocka_unit_test(versions_of_a_lost_gbpfd_go_when_the_new_one_has_prepared_its_own),

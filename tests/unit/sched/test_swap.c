@@ -145,11 +145,11 @@ static void an_unprepared_version_leaves_the_one_in_use(void **state)
 	r.dir.version[0] = 5;
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
-	assert_int_equal(rig_policy_prepare(&r, 7, &p, 1, NULL), 0);
 	r.dir.version[0] = 6;
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 5);
 	sched_policy_drop(r.s, 5, UINT32_MAX);
+	assert_int_equal(rig_policy_prepare(&r, 7, &p, 1, NULL), 0);
 	go(q, &fq, &l);
 	assert_int_equal(l.version, 0);
 	r.dir.version[0] = 0;
