@@ -205,7 +205,7 @@ two_jobs() {
 # turn_goes_on GPU LAST: there is a turn, of another group than LAST; sets turn to its number.
 turn_goes_on() {
 	read -r _ turn <<<"$(gbpf map get group_turn --gpu "$1")"
-	[ "$turn" != 0 ] && [ "$turn" != "$2" ]
+	[[ $turn == [1-9]* && $turn != "$2" ]]
 }
 
 @test "groups have their GPUs in turns" {
