@@ -303,9 +303,9 @@ bool policy_any_fills(const struct policy *p, unsigned hook)
 }
 
 /* The version in force on that GPU (device ordinal), if any, was prepared by the present gbpfd. */
-static bool is_current(const struct policy *p, uint32_t gpu, uint32_t index)
+static bool is_current(const struct policy *p, uint32_t gpu)
 {
-	uint64_t version = load_acquire(&p->dir->version[index]);
+	uint64_t version = active_on(p, gpu);
 
 	for (uint32_t i = 0, n = policy_entries(p); i < n; i++) {
 		if (is_for(&p->prepared[i], version, 1u << gpu) && p->prepared[i].life == p->life) {
@@ -318,9 +318,7 @@ static bool is_current(const struct policy *p, uint32_t gpu, uint32_t index)
 bool policy_sweep(struct policy *p)
 {
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
-		uint32_t index = load_relaxed(&p->gpu[g].index);
-
-		if (index < PROTO_MAX_GPUS && !is_current(p, g, index)) {
+		if (!is_current(p, g)) {
 			return false;
 		}
 	}

@@ -38,10 +38,10 @@ struct policy {
 		uint32_t hint;	/* [atomic] entry of prepared[] that was found last */
 	} gpu[PROTO_MAX_GPUS];	/* by device ordinal */
 	uint32_t entries;	/* [atomic] of prepared[] that have been used: mostly one or two */
-	uint64_t latest; /* [agent] that was to be prepared last, whether it could be or not */
-	/* [atomic] By device ordinal: the version that was in force before the one that the
-	 * directory names, as far as the agent knows, 0: none. It counts while that is not prepared
-	 * here. */
+	uint64_t latest; /* [agent] version of the last PREPARE, whether it succeeded or not */
+	/* [atomic] By device ordinal: the version that was in force last, as far as the agent
+	 * knows; 0: none. It is used while the one that the directory names is not prepared here.
+	 */
 	uint64_t before[PROTO_MAX_GPUS];
 	struct policy_version prepared[POLICY_MAX_PREPARED + 1];
 } ALIGNED(64);

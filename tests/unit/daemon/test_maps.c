@@ -414,7 +414,7 @@ static void refused_call(struct gd *d, const char *params, int exit_code, const 
 	gbpf_close(g);
 }
 
-static void what_a_call_does_not_name_is_said(void **state)
+static void calls_for_what_is_not_there_are_refused(void **state)
 {
 	struct gd *d = *state;
 
@@ -646,7 +646,7 @@ int main(void)
 		WITH_GBPFD(values_are_shown_by_the_names_of_their_fields),
 		WITH_GBPFD(a_part_of_a_value_can_be_set),
 		WITH_GBPFD(invalid_changes_are_refused_with_a_code),
-		WITH_GBPFD(what_a_call_does_not_name_is_said),
+		WITH_GBPFD(calls_for_what_is_not_there_are_refused),
 		WITH_GBPFD(a_tenants_map_is_set_in_its_memory),
 		WITH_GBPFD(a_dump_comes_in_pages_and_is_complete),
 		WITH_GBPFD(a_dump_of_a_million_entries_does_not_hold_up_gbpfd),

@@ -401,7 +401,7 @@ static void no_version_runs_that_was_not_in_force(void **state)
 	policy_finish(&t.p);
 }
 
-/* It joined while 7 was prepared: the active version comes last. */
+/* It joins during a swap from 6 to 7: the PREPARE of the active version comes last. */
 static void a_process_that_joins_during_a_swap_has_both_versions(void **state)
 {
 	struct process t;
