@@ -67,7 +67,7 @@ void bench_swap_use_cpu(const struct bench_swap_shared *sh, unsigned index)
 
 /* ---- a device that does nothing ---- */
 
-static int no_mark(void *dev, void *queue, struct sched_marker *m)
+static int no_mark(void *dev, void *queue, bool timed, struct sched_marker *m)
 {
 	return -EAGAIN;
 }

@@ -12,11 +12,13 @@
 struct gpu_event;
 
 struct gpu_context {
-	CUcontext ctx;		    /* NULL: free entry */
-	uint64_t generation;	    /* [atomic] incremented when the context ends */
-	struct gpu_event *returned; /* [atomic] stack; pushed by any thread */
-	uint32_t take_lock;	    /* [atomic] tried for a bounded time only */
-	struct gpu_event *ready;    /* under take_lock */
+	CUcontext ctx;	     /* NULL: free entry */
+	uint64_t generation; /* [atomic] incremented when the context ends */
+	uint32_t take_lock;  /* [atomic] tried for a bounded time only */
+	struct gpu_events {
+		struct gpu_event *returned; /* [atomic] stack; pushed by any thread */
+		struct gpu_event *ready;    /* under take_lock */
+	} events[2];			    /* without and with times */
 };
 
 struct gpu_device {

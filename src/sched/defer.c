@@ -141,7 +141,7 @@ static bool reached(struct sched_queue *q)
 				 ? AHEAD_HALF
 				 : 0; /* most of them were submitted while no marker was placed */
 	}
-	if (dev->mark(d, q->dev_queue, &q->issue.marker) < 0) {
+	if (dev->mark(d, q->dev_queue, false, &q->issue.marker) < 0) {
 		q->issue.marker.event = NULL;
 		if (dev->queue_idle(d, q->dev_queue) == 0) {
 			return false;

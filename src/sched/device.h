@@ -25,14 +25,14 @@ struct sched_run_progress {
 };
 
 struct sched_device_ops {
-	/* mandatory: places a timed marker at the end of the queue. Returns 0, -EAGAIN if that is
-	 * not possible now (stream capture), or -EIO. dev_queue is the argument of
-	 * sched_queue_open. */
-	int (*mark)(void *dev, void *dev_queue, struct sched_marker *m);
+	/* mandatory: places a marker at the end of the queue. timed: mark_span_ns will be asked
+	 * about it. Returns 0, -EAGAIN if that is not possible now (stream capture), or -EIO.
+	 * dev_queue is the argument of sched_queue_open. */
+	int (*mark)(void *dev, void *dev_queue, bool timed, struct sched_marker *m);
 	/* mandatory: returns 1 if the marker is reached, 0 if not, -EIO on a device error (counts
 	 * as reached). */
 	int (*mark_done)(void *dev, const struct sched_marker *m);
-	/* mandatory: returns the ns between two reached markers, or -EIO. */
+	/* mandatory: returns the ns between two reached markers, both timed, or -EIO. */
 	int64_t (*mark_span_ns)(void *dev, const struct sched_marker *from,
 				const struct sched_marker *to);
 	/* mandatory: releases a marker; its event is reused. */

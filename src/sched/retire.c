@@ -119,7 +119,7 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 	    (l->level == GBPF_LEVEL_BLOCK && !run_measures(q)) || !sched_estimate_due(e)) {
 		return;
 	}
-	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, &t->sample) < 0) {
+	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, true, &t->sample) < 0) {
 		t->sample.event = NULL;
 	}
 }
@@ -170,7 +170,7 @@ static void put_mark(struct sched_ticket *t)
 	m.total = sched_tally_sum(&q->total);
 	if (q->marks.head - q->marks.tail == SCHED_RING ||
 	    ((l->level != GBPF_LEVEL_BLOCK || mark_run(q, &m)) &&
-	     s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0)) {
+	     s->cfg.device->mark(s->cfg.dev, q->dev_queue, m.start.event, &m.end) < 0)) {
 		release(s, &m.start);
 	} else {
 		q->marks.entry[q->marks.head % SCHED_RING] = m;
@@ -488,7 +488,7 @@ void sched_mark_end(struct sched_queue *q)
 	if (q->marks.head - q->marks.tail < SCHED_RING &&
 	    (sched_run_here(q)
 		     ? !mark_run(q, &m)
-		     : q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0)) {
+		     : q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, false, &m.end) == 0)) {
 		q->marks.entry[q->marks.head % SCHED_RING] = m;
 		store_release(&q->marks.head, q->marks.head + 1);
 		store_relaxed(&q->unmarked_ns, (uint64_t)0);

@@ -1,7 +1,9 @@
-/* Events as markers. An event belongs to a context, so each context has a pool. Returning an event
- * is lock-free and taking one only tries its lock, since both happen on the launch path. When a
- * context ends, the generation of its entry is incremented, and events of an older generation are
- * dropped when they are returned. */
+/* Events as markers. An event belongs to a context, so each context has two pools: of events with
+ * times, and of those without, for markers that measure nothing. (A timed event behind a CUDA graph
+ * of two H200s costs 45 us, one without times nothing that shows.) Returning an event is lock-free
+ * and taking one only tries its lock, since both happen on the launch path. When a context ends,
+ * the generation of its entry is incremented, and events of an older generation are dropped when
+ * they are returned. */
 #include "gpu/gpu.h"
 
 #include <errno.h>
@@ -19,6 +21,7 @@ struct gpu_event {
 	CUevent event;
 	struct gpu_context *home;
 	uint64_t generation;
+	bool timed;
 	struct gpu_event *next;
 };
 
@@ -48,10 +51,10 @@ int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real)
 
 /* ---- pools ---- */
 
-static void push(struct gpu_context *c, struct gpu_event *e)
+static void push(struct gpu_events *of, struct gpu_event *e)
 {
-	e->next = load_relaxed(&c->returned);
-	while (!cas_acqrel(&c->returned, &e->next, e)) {
+	e->next = load_relaxed(&of->returned);
+	while (!cas_acqrel(&of->returned, &e->next, e)) {
 	}
 }
 
@@ -68,12 +71,12 @@ static bool try_take_lock(struct gpu_context *c)
 
 /* Takes an event from the pool; NULL: create one. take_lock is held, so that no other thread
  * dismantles the list being read. */
-static struct gpu_event *pop(struct gpu_context *c)
+static struct gpu_event *pop(struct gpu_events *of)
 {
 	struct gpu_event *e =
-		c->ready ? c->ready : xchg_acqrel(&c->returned, (struct gpu_event *)NULL);
+		of->ready ? of->ready : xchg_acqrel(&of->returned, (struct gpu_event *)NULL);
 
-	c->ready = e ? e->next : NULL;
+	of->ready = e ? e->next : NULL;
 	return e;
 }
 
@@ -81,11 +84,14 @@ static struct gpu_event *pop(struct gpu_context *c)
  * generation and freed by take(). */
 static void free_returned(struct gpu_context *c)
 {
-	struct gpu_event *e = xchg_acqrel(&c->returned, (struct gpu_event *)NULL), *next;
+	for (unsigned i = 0; i < ARRAY_SIZE(c->events); i++) {
+		struct gpu_event *e = xchg_acqrel(&c->events[i].returned, (struct gpu_event *)NULL);
+		struct gpu_event *next;
 
-	for (; e; e = next) {
-		next = e->next;
-		free(e);
+		for (; e; e = next) {
+			next = e->next;
+			free(e);
+		}
 	}
 }
 
@@ -98,7 +104,9 @@ void gpu_device_destroy(struct gpu_device *d)
 		struct gpu_context *c = &d->contexts[i];
 
 		free_returned(c);
-		c->returned = c->ready;
+		for (unsigned k = 0; k < ARRAY_SIZE(c->events); k++) {
+			c->events[k].returned = c->events[k].ready;
+		}
 		free_returned(c);
 	}
 	gpu_clock_forget_all(d);
@@ -231,7 +239,7 @@ static bool foreign(const struct gpu_queue *q)
 	return q->home && q->home != gpu_thread();
 }
 
-static struct gpu_event *make(struct gpu_device *d, struct gpu_context *c)
+static struct gpu_event *make(struct gpu_device *d, struct gpu_context *c, bool timed)
 {
 	struct gpu_event *e = calloc(1, sizeof(*e));
 
@@ -240,14 +248,16 @@ static struct gpu_event *make(struct gpu_device *d, struct gpu_context *c)
 	}
 	e->home = c;
 	e->generation = load_acquire(&c->generation);
-	if (d->real->cuEventCreate(&e->event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+	e->timed = timed;
+	if (d->real->cuEventCreate(&e->event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING) !=
+	    CUDA_SUCCESS) {
 		free(e);
 		return NULL;
 	}
 	return e;
 }
 
-static struct gpu_event *take(struct gpu_device *d, CUcontext ctx)
+static struct gpu_event *take(struct gpu_device *d, CUcontext ctx, bool timed)
 {
 	struct gpu_context *c = find_or_add(d, ctx);
 	struct gpu_event *e;
@@ -255,11 +265,11 @@ static struct gpu_event *take(struct gpu_device *d, CUcontext ctx)
 	if (!c || !try_take_lock(c)) {
 		return NULL;
 	}
-	while ((e = pop(c)) && e->generation != load_acquire(&c->generation)) {
+	while ((e = pop(&c->events[timed])) && e->generation != load_acquire(&c->generation)) {
 		free(e); /* of the context that had this entry before */
 	}
 	store_release(&c->take_lock, 0u);
-	return e ? e : make(d, c);
+	return e ? e : make(d, c, timed);
 }
 
 static void give_back(struct gpu_event *e)
@@ -268,22 +278,22 @@ static void give_back(struct gpu_event *e)
 		free(e);
 		return;
 	}
-	push(e->home, e);
+	push(&e->home->events[e->timed], e);
 }
 
-static struct gpu_event *take_of_base(struct gpu_device *d, CUcontext base)
+static struct gpu_event *take_of_base(struct gpu_device *d, CUcontext base, bool timed)
 {
 	struct gpu_event *e = NULL;
 	bool pushed;
 
 	if (enter(d, base, &pushed) == 0) {
-		e = take(d, base);
+		e = take(d, base, timed);
 		leave(d, pushed);
 	}
 	return e;
 }
 
-static int mark(void *dev, void *dev_queue, struct sched_marker *m)
+static int mark(void *dev, void *dev_queue, bool timed, struct sched_marker *m)
 {
 	const struct gpu_queue *q = dev_queue;
 	struct gpu_device *d = dev;
@@ -298,7 +308,9 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 	if (err) {
 		return err;
 	}
-	e = capturing(d, q) ? NULL : q->base ? take_of_base(d, q->base) : take(d, q->ctx);
+	e = capturing(d, q) ? NULL
+	    : q->base	    ? take_of_base(d, q->base, timed)
+			    : take(d, q->ctx, timed);
 	if (!e) {
 		err = -EAGAIN;
 	} else if (d->real->cuEventRecord(e->event, q->stream) != CUDA_SUCCESS) {

@@ -28,14 +28,14 @@ static const struct shim_device_control *control; /* set with device */
 		answer;                                                                            \
 	})
 
-static int mark(void *dev, void *queue, struct sched_marker *m)
+static int mark(void *dev, void *queue, bool timed, struct sched_marker *m)
 {
 	int r;
 
 	if (!shim_capture_trylock()) { /* called on the launch path, which must not block */
 		return -EAGAIN;
 	}
-	r = EXEMPT(gpu_sched_ops.mark(dev, queue, m));
+	r = EXEMPT(gpu_sched_ops.mark(dev, queue, timed, m));
 	shim_capture_unlock();
 	return r;
 }

@@ -301,9 +301,10 @@ static CUresult event_create(CUevent *ret, unsigned flags)
 	CUresult e = result("event");
 
 	if (!e) {
-		assert_int_equal(flags, CU_EVENT_DEFAULT);
+		assert_int_equal(flags & ~CU_EVENT_DISABLE_TIMING, CU_EVENT_DEFAULT);
 		*ret = SCRIPT_EVENT(++n_events);
-		say("event %u of %u", n_events, (unsigned)((uintptr_t)script_current - 0x1000u));
+		say("%sevent %u of %u", flags & CU_EVENT_DISABLE_TIMING ? "untimed " : "", n_events,
+		    (unsigned)((uintptr_t)script_current - 0x1000u));
 	}
 	return e;
 }

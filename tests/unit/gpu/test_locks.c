@@ -68,7 +68,7 @@ static void place_a_marker(void)
 {
 	static struct sched_marker marker;
 
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &marker), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &marker), 0);
 	gpu_sched_ops.mark_release(d, &marker);
 }
 

@@ -27,10 +27,15 @@ static struct gpu_queue queue_of(unsigned ctx, unsigned stream)
 	return (struct gpu_queue){ .stream = SCRIPT_STREAM(stream), .ctx = SCRIPT_CONTEXT(ctx) };
 }
 
-static int mark(struct gpu_queue *q, struct sched_marker *m)
+static int mark_timed(struct gpu_queue *q, bool timed, struct sched_marker *m)
 {
 	m->event = NULL;
-	return gpu_sched_ops.mark(d, q, m);
+	return gpu_sched_ops.mark(d, q, timed, m);
+}
+
+static int mark(struct gpu_queue *q, struct sched_marker *m)
+{
+	return mark_timed(q, true, m);
 }
 
 static void a_marker_is_recorded_in_its_context(void **state)
@@ -82,6 +87,33 @@ static void events_are_used_again_by_their_context(void **state)
 	gpu_sched_ops.mark_release(d, &a);
 	gpu_sched_ops.mark_release(d, &b);
 	gpu_sched_ops.mark_release(d, &c);
+}
+
+/* The driver refuses to measure with an event that was created without times. */
+static void timed_markers_get_no_untimed_events(void **state)
+{
+	struct gpu_queue q = queue_of(1, 3);
+	struct sched_marker a, b;
+
+	script_current = SCRIPT_CONTEXT(1);
+	assert_int_equal(mark_timed(&q, false, &a) + mark_timed(&q, true, &b), 0);
+	SCRIPT_SAID("untimed event 1 of 1 record 1:3 event 2 of 1 record 2:3");
+	gpu_sched_ops.mark_release(d, &b);
+	gpu_sched_ops.mark_release(d, &a);
+	for (int i = 0; i < 2; i++) { /* in the order of their return, and in the other */
+		assert_int_equal(mark_timed(&q, i, &a) + mark_timed(&q, !i, &b), 0);
+		SCRIPT_SAID(i ? "record 2:3 record 1:3" : "record 1:3 record 2:3");
+		gpu_sched_ops.mark_release(d, &a);
+		gpu_sched_ops.mark_release(d, &b);
+	}
+	assert_int_equal(mark_timed(&q, false, &a), 0);
+	gpu_context_forget(d, SCRIPT_CONTEXT(1));
+	gpu_sched_ops.mark_release(d, &a);
+	script_log[0] = 0;
+	assert_int_equal(mark_timed(&q, false, &a), 0);
+	SCRIPT_SAID("untimed event 3 of 1 record 3:3");
+	gpu_sched_ops.mark_release(d, &a);
+	script_current = NULL;
 }
 
 static void markers_need_a_context_and_a_stream_that_is_not_captured(void **state)
@@ -309,6 +341,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		T(a_marker_is_recorded_in_its_context),
 		T(events_are_used_again_by_their_context),
+		T(timed_markers_get_no_untimed_events),
 		T(markers_need_a_context_and_a_stream_that_is_not_captured),
 		T(an_event_that_was_not_recorded_is_used_again),
 		T(markers_of_green_contexts_belong_to_the_base),

@@ -72,10 +72,10 @@ static void a_marker_is_not_placed(void **state)
 	struct sched_marker m = { NULL };
 
 	left = 0;
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), -EAGAIN);
 	left = -1;
 	assert_null(m.event);
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), 0);
 	gpu_sched_ops.mark_release(d, &m);
 }
 

@@ -9,11 +9,12 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-uint64_t fake_live_markers;
+uint64_t fake_live_markers, fake_live_timed;
 
 struct fake_event {
 	struct fake_queue *q;
 	uint64_t seq, at_ns;
+	bool timed;
 };
 
 void fake_launch(struct fake_queue *q, uint64_t ns)
@@ -27,7 +28,7 @@ void fake_finish(struct fake_queue *q)
 	store_release(&q->done, load_acquire(&q->seq));
 }
 
-static int mark(void *dev, void *dev_queue, struct sched_marker *m)
+static int mark(void *dev, void *dev_queue, bool timed, struct sched_marker *m)
 {
 	struct fake_queue *q = dev_queue;
 	struct fake_event *e;
@@ -37,10 +38,12 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 	}
 	e = malloc(sizeof(*e));
 	e->q = q;
+	e->timed = timed;
 	e->at_ns = load_acquire(&q->clock_ns);
 	e->seq = add_acqrel(&q->seq, 1u) + 1;
 	m->event = e;
 	(void)add_acqrel(&fake_live_markers, 1u);
+	(void)add_acqrel(&fake_live_timed, (uint64_t)timed);
 	return 0;
 }
 
@@ -56,14 +59,15 @@ static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 {
 	const struct fake_event *a = from->event, *b = to->event;
 
-	return (int64_t)(b->at_ns - a->at_ns);
+	return a->timed && b->timed ? (int64_t)(b->at_ns - a->at_ns) : -EIO;
 }
 
 static void mark_release(void *dev, struct sched_marker *m)
 {
+	(void)sub_acqrel(&fake_live_markers, 1u);
+	(void)sub_acqrel(&fake_live_timed, (uint64_t)((struct fake_event *)m->event)->timed);
 	free(m->event);
 	m->event = NULL;
-	(void)sub_acqrel(&fake_live_markers, 1u);
 }
 
 static int queue_idle(void *dev, void *dev_queue)

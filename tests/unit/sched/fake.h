@@ -27,7 +27,7 @@ struct fake_queue {
 };
 
 extern const struct sched_device_ops fake_ops;
-extern uint64_t fake_live_markers;
+extern uint64_t fake_live_markers, fake_live_timed;
 void fake_launch(struct fake_queue *q, uint64_t ns);
 void fake_finish(struct fake_queue *q);
 

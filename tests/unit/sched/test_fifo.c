@@ -25,6 +25,7 @@ static void calls_go_192_ahead_then_at_a_marker_as_many_more(void **state)
 	}
 	assert_int_equal(done.n, 384);
 	assert_int_equal(fake_live_markers, 1);
+	assert_int_equal(fake_live_timed, 0);
 	c.fq.eager = 1;
 	(void)sched_drain(c.r.s, c.q);
 	assert_int_equal(done.n, 600);

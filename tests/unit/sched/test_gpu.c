@@ -147,7 +147,7 @@ static void events_are_pooled_by_context(void **state)
 
 	for (int round = 0; round < 10; round++) {
 		for (int i = 0; i < 4; i++) {
-			assert_int_equal(gpu_sched_ops.mark(d, i & 1 ? &b : &a, &m[i]), 0);
+			assert_int_equal(gpu_sched_ops.mark(d, i & 1 ? &b : &a, true, &m[i]), 0);
 		}
 		assert_int_equal(depth, 0);
 		assert_int_equal(gpu_sched_ops.mark_done(d, &m[0]), 1);
@@ -169,12 +169,12 @@ static void captures_are_left_alone(void **state)
 	struct sched_marker m = { 0 };
 
 	capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), -EAGAIN);
 	capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 	capture_error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* the legacy stream while another
 							       stream captures */
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), -EAGAIN);
 	assert_null(m.event);
 	gpu_device_destroy(d);
@@ -188,12 +188,12 @@ static void driver_errors_do_not_leak_markers(void **state)
 	struct sched_marker m = { 0 };
 
 	record_error = CUDA_ERROR_LAUNCH_FAILED;
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EIO);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), -EIO);
 	assert_null(m.event);
-	assert_int_equal(gpu_sched_ops.mark(d, &gone, &m), -EIO);
+	assert_int_equal(gpu_sched_ops.mark(d, &gone, true, &m), -EIO);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &gone), -EIO);
 	record_error = 0;
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), 0);
 	query_result = CUDA_ERROR_NOT_READY;
 	assert_int_equal(gpu_sched_ops.mark_done(d, &m), 0);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), 0);
@@ -210,18 +210,18 @@ static void a_context_that_ends_takes_its_events(void **state)
 	struct gpu_queue q = { .stream = STREAM(1), .ctx = CTX(1) };
 	struct sched_marker pooled, out, m;
 
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &pooled), 0);
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &out), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &pooled), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &out), 0);
 	gpu_sched_ops.mark_release(d, &pooled);
 	gpu_context_forget(d, CTX(1));
 	assert_int_equal(gpu_sched_ops.mark_done(d, &out),
 			 -EIO); /* counts as reached without asking the driver */
 	gpu_sched_ops.mark_release(d, &out);
 	q.ctx = CTX(2); /* another context in the same entry, with the same address */
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), 0);
 	gpu_sched_ops.mark_release(d, &m);
 	q.ctx = CTX(1);
-	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), 0);
+	assert_int_equal(gpu_sched_ops.mark(d, &q, true, &m), 0);
 	gpu_sched_ops.mark_release(d, &m);
 	assert_int_equal(events_made, 4);
 	gpu_device_destroy(d);
@@ -233,7 +233,7 @@ static void *elsewhere(void *arg)
 	struct sched_marker m = { 0 };
 
 	q->home = gpu_thread();
-	assert_int_equal(gpu_sched_ops.mark(*(void **)(q + 1), q, &m), 0);
+	assert_int_equal(gpu_sched_ops.mark(*(void **)(q + 1), q, true, &m), 0);
 	gpu_sched_ops.mark_release(*(void **)(q + 1), &m);
 	return NULL;
 }
@@ -251,7 +251,7 @@ static void a_thread_s_own_stream_is_only_its_own(void **state)
 	pthread_create(&th, NULL, elsewhere, &x.q);
 	pthread_join(th, NULL);
 	x.q.home = &x; /* the home of another thread */
-	assert_int_equal(gpu_sched_ops.mark(d, &x.q, &m), -EAGAIN);
+	assert_int_equal(gpu_sched_ops.mark(d, &x.q, true, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &x.q), -EAGAIN);
 	gpu_device_destroy(d);
 }
@@ -265,7 +265,7 @@ static void *churn(void *arg)
 		struct sched_marker m[3] = { 0 };
 
 		for (int k = 0; k < 3; k++) {
-			int err = gpu_sched_ops.mark(arg, &q, &m[k]);
+			int err = gpu_sched_ops.mark(arg, &q, true, &m[k]);
 
 			assert_true(err == 0 || err == -EAGAIN); /* better no marker than a wait */
 		}

@@ -95,6 +95,26 @@ static void sixty_four_markers_fit(void **state)
 	finish(&c);
 }
 
+/* Times are not free for the stream (gpu.c). */
+static void only_the_markers_of_a_sample_have_times(void **state)
+{
+	struct clocked c;
+
+	init(&c);
+	fake_live_timed = 0;
+	clocked_know(&c, 1 * MS);
+	assert_int_equal(launch(&c, 10), 1);
+	c.q->unmarked_ns = 1;
+	sched_mark_end(c.q);
+	assert_int_equal(fake_live_markers, 2);
+	assert_int_equal(fake_live_timed, 0);
+	sched_estimate_of(c.r.s, &c.l)->left = 0;
+	assert_int_equal(launch(&c, 10), 2);
+	assert_int_equal(fake_live_markers, 4);
+	assert_int_equal(fake_live_timed, 2);
+	finish(&c);
+}
+
 /* ---- without markers ---- */
 
 static void an_idle_queue_retires_what_has_no_marker(void **state)
@@ -197,6 +217,7 @@ int main(void)
 		cmocka_unit_test(markers_become_rare_in_a_deep_queue),
 		cmocka_unit_test(some_launches_get_no_marker),
 		cmocka_unit_test(sixty_four_markers_fit),
+		cmocka_unit_test(only_the_markers_of_a_sample_have_times),
 		cmocka_unit_test(an_idle_queue_retires_what_has_no_marker),
 		cmocka_unit_test(a_mute_queue_is_waited_for),
 		cmocka_unit_test(launches_wake_an_agent_that_sleeps_too_deep),
