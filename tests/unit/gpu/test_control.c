@@ -119,7 +119,7 @@ static uint64_t ask(const struct tenant *t, enum gpu_control what, uint64_t valu
 
 /* ---- from outside ---- */
 
-/* Returns the share of a while both are busy. */
+/* Returns a's part of the time that both use. */
 static double share(struct tenant *a, struct tenant *b)
 {
 	uint64_t a0 = run_ns(a), b0 = run_ns(b);
@@ -134,7 +134,7 @@ static double share(struct tenant *a, struct tenant *b)
 static void slices_share_the_device(void **state)
 {
 	struct tenant a, b;
-	double fair, less;
+	double part;
 
 	(void)state;
 	tenant_start(&a);
@@ -142,13 +142,11 @@ static void slices_share_the_device(void **state)
 	ask(&a, GPU_CONTROL_SLICE_SET, 4000);
 	ask(&b, GPU_CONTROL_SLICE_SET, 4000);
 	assert_int_equal(ask(&a, GPU_CONTROL_SLICE_GET, 0), 4000);
-	fair = share(&a, &b);
+	/* A tenant that the machine's other load keeps from launching does not use its slices. */
+	eventually((part = share(&a, &b)) > 0.3 && part < 0.7);
 	ask(&a, GPU_CONTROL_SLICE_SET, 2000);
 	ask(&b, GPU_CONTROL_SLICE_SET, 18000);
-	less = share(&a, &b);
-	print_message("share %.2f, then %.2f\n", fair, less);
-	assert_true(fair > 0.3 && fair < 0.7);
-	assert_true(less < 0.75 * fair); /* a tenth; other load on the machine blurs the result */
+	eventually(share(&a, &b) < 0.25); /* a tenth */
 	assert_true(ask(&a, GPU_CONTROL_COUNTERS, 0) > 0);
 	ask(&b, GPU_CONTROL_SLICE_SET, 0);
 	assert_int_not_equal(ask(&b, GPU_CONTROL_SLICE_GET, 0), 18000);
