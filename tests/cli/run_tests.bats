@@ -59,6 +59,18 @@ run_tests() {
 	[ "$(wc -l <tries)" -eq 1 ]
 }
 
+# What cmocka leaves behind when an assertion fails is reported as a leak, and would hide that the test is unstable.
+@test "a leak counts as a fault unless a test of cmocka has failed before" {
+	file leaks <<-'END'
+		leaks: echo x >>tries; echo "==7==ERROR: LeakSanitizer: detected memory leaks" >&2; false
+		fails once: [ -e fell ] || { touch fell; echo "[  FAILED  ] 1 test(s), ERROR: LeakSanitizer" >&2; false; }
+	END
+	run_tests
+	[ "${lines[-1]}" = "1 passed, 1 failed, 0 skipped" ]
+	[[ $output == *"failed: tests/cli/leaks.bats: leaks"* ]]
+	[ "$(wc -l <tries)" -eq 1 ]
+}
+
 @test "a file whose tests did not run is repeated whole" {
 	echo '[ -e fell ] || { touch fell; exit 1; }' >broken.bash
 	file exits <<-'END'

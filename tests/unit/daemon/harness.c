@@ -18,10 +18,6 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#include "../eventually.h"
-
-#define PATIENCE_MS ((unsigned)(eventually_limit_ns() / 1000000u))
-
 /* ---- gbpfd ---- */
 
 static void exec_gbpfd(struct gd *d, const char *const *more, int ready)

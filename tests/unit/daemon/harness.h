@@ -17,6 +17,11 @@
 #include "proto/wire.h"
 #include "proto/pages.h"
 
+#include "../eventually.h"
+
+/* For limits of calls in tests, in ms. */
+#define PATIENCE_MS ((unsigned)(eventually_limit_ns() / 1000000u))
+
 /* ---- gbpfd ---- */
 
 struct gd {

@@ -20,8 +20,6 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 
-#include "../eventually.h"
-
 #include "../users.h"
 
 #define LINGER_S 3600 /* far longer than a call waits for its answer */

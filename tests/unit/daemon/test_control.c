@@ -16,8 +16,6 @@
 #include "base/buf.h"
 #include "base/fd.h"
 
-#include "../eventually.h"
-
 #include "../users.h"
 
 #define HELLO "{\"id\":1,\"method\":\"hello\",\"params\":{\"protocol\":1}}\n"

@@ -12,8 +12,6 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#include "../eventually.h"
-
 #define BATCH 2
 #define UUID 0x40
 

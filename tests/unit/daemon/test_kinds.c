@@ -438,7 +438,7 @@ static void watchers_receive_records_and_losses(void **state)
 	r.wanted = (unsigned)v.at - 1;
 	assert_true(r.wanted > 20);
 	r.t = &t;
-	assert_int_equal(gbpf_map_watch(g, &m, 10, 10000, on_record, &r), 1);
+	assert_int_equal(gbpf_map_watch(g, &m, 10, PATIENCE_MS, on_record, &r), 1);
 	assert_int_equal(r.n, r.wanted);
 	assert_int_equal(r.last, r.wanted);
 	assert_string_equal(r.who, "x");
@@ -480,7 +480,7 @@ static void a_dead_owners_ring_is_drained_once(void **state)
 	ebpf_ring_output(map_of(&t, "events"), &v, sizeof(v));
 	assert_int_equal(pthread_create(&thread, NULL, leave_soon, &r), 0);
 	/* The interval is an hour: after the first scan only the exit makes gbpfd scan again. */
-	assert_int_equal(gbpf_map_watch(g, &m, 3600000, 10000, on_record, &r), 1);
+	assert_int_equal(gbpf_map_watch(g, &m, 3600000, PATIENCE_MS, on_record, &r), 1);
 	pthread_join(thread, NULL);
 	assert_int_equal(r.last, 78);
 	assert_int_equal(r.lost, 1);
@@ -512,7 +512,7 @@ static void watchers_receive_records_of_init_and_exit(void **state)
 	struct reading r = { .d = d };
 
 	load(d, 0);
-	assert_int_equal(gbpf_map_watch(g, &m, 10, 10000, on_init_and_exit, &r), 7);
+	assert_int_equal(gbpf_map_watch(g, &m, 10, PATIENCE_MS, on_init_and_exit, &r), 7);
 	assert_int_equal(r.n, 2);
 	assert_string_equal(r.who, "exit"); /* before the end of the watch */
 	assert_int_equal(r.last, 1);

@@ -14,8 +14,6 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "proto/account.h"
-
-#include "../eventually.h"
 #include "../users.h"
 
 #define LIMIT (UINT64_C(64) << 20)

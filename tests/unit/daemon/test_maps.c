@@ -567,7 +567,7 @@ static void a_watch_reports_changes_and_its_end(void **state)
 
 	load_now(w.d, "keeping");
 	assert_int_equal(pthread_create(&thread, NULL, keep_setting, &w), 0);
-	assert_int_equal(gbpf_map_watch(g, &m, 10, 20000, on_watch, &w), 0);
+	assert_int_equal(gbpf_map_watch(g, &m, 10, PATIENCE_MS, on_watch, &w), 0);
 	pthread_join(thread, NULL);
 	assert_true(w.n >= 1);
 	assert_non_null(strstr(text(w.last, "end"), "no longer active"));

@@ -20,8 +20,6 @@
 #include "base/shm.h"
 #include "bpf/run/policy_image.h"
 
-#include "../eventually.h"
-
 enum { LATENCY, NORMAL, BATCH };
 
 /* A call to gbpfd that is pending while the test acts as the processes. */

@@ -19,8 +19,6 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
-#include "../eventually.h"
-
 enum { LATENCY, NORMAL, BATCH };
 
 /* Returns the number of gbpfd's descriptors when only the test's own connection is left and no exit

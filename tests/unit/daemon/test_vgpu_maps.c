@@ -13,8 +13,6 @@
 #include "base/shm.h"
 #include "proto/account.h"
 
-#include "../eventually.h"
-
 #define MIB (UINT64_C(1) << 20)
 
 struct member {

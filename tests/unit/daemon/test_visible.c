@@ -265,7 +265,7 @@ static pid_t follow_as(struct gd *d, uid_t uid, uint64_t since, int tell)
 		return pid;
 	}
 	if (seteuid(uid) < 0 || gbpf_open(&g, d->runtime, 0) < 0 ||
-	    gbpf_events(g, since, GBPF_EVENTS_FOLLOW, 60000, until_on, &f) != 1) {
+	    gbpf_events(g, since, GBPF_EVENTS_FOLLOW, PATIENCE_MS, until_on, &f) != 1) {
 		_exit(4);
 	}
 	_exit(f.saw);

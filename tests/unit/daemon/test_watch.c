@@ -12,8 +12,6 @@
 #include "base/clock.h"
 #include "daemon/watch/watch_expr.h"
 
-#include "../eventually.h"
-
 enum { LATENCY, NORMAL, BATCH };
 
 /* ---- the language ---- */
