@@ -126,6 +126,8 @@ static json_t *tenant_json(const struct daemon_session *s)
 		add_lane(s, j);
 		json_object_set_new(j, "group",
 				    json_string(s->group.slot >= 0 ? s->group.name : ""));
+		json_object_set_new(j, "group_number",
+				    json_integer(s->group.slot >= 0 ? s->group.number : 0));
 	}
 	if (j && s->stats.map) {
 		daemon_stats_json(s, j);

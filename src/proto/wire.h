@@ -21,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 16u
+#define PROTO_VERSION 17u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -300,6 +300,8 @@ struct proto_probe_order {
 struct proto_board_message { /* BOARD_ADD, BOARD_REMOVE, PEER_ADD, PEER_REMOVE */
 	struct proto_head head;
 	uint32_t slot, tenant;
+	uint32_t group; /* PEER_ADD: number of the group, > 0 */
+	uint32_t reserved;
 };
 
 struct proto_set {

@@ -47,6 +47,7 @@ static void fill(struct gbpf_copy_enqueue_ctx *x, const struct sched_copy *c, bo
 	x->lane = load_relaxed(&s->lane);
 	x->uid = load_relaxed(&s->uid);
 	x->vgpu = load_relaxed(&s->vgpu);
+	x->group = sched_group_number(s);
 	x->forced = forced;
 }
 

@@ -193,6 +193,11 @@ void sched_set_vgpu(struct sched *s, uint32_t place)
 	store_relaxed(&s->vgpu, place);
 }
 
+void sched_set_group(struct sched *s, uint32_t number)
+{
+	store_relaxed(&s->group, number);
+}
+
 const uint8_t *sched_queue_touched(const struct sched_queue *q)
 {
 	return &q->s->table.touched[q->index];

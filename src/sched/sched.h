@@ -75,6 +75,8 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight);
 /* Sets the user id that the hooks see: that of this process as gbpfd sees it. */
 void sched_set_uid(struct sched *s, uint32_t uid);
 void sched_set_vgpu(struct sched *s, uint32_t place);
+/* Sets the number of the process's group, which counts while it has peers. */
+void sched_set_group(struct sched *s, uint32_t number);
 /* GBPF_OFF=1 or `gbpf off`: every call passes through, and holds end at once. */
 void sched_set_off(struct sched *s, bool off);
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm);

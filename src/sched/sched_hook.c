@@ -60,6 +60,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->uid = load_relaxed(&s->uid);
 	c->vgpu = load_relaxed(&s->vgpu);
 	c->gpu = sched_gpu_number(q);
+	c->group = sched_group_number(s);
 	c->stop = l->block_ok ? l->stop : GBPF_STOP_NONE;
 	c->resident = l->resident;
 	c->waves = waves_of(l);
@@ -279,6 +280,7 @@ uint64_t sched_hook_dispatch(struct sched_queue *q, const struct sched_launch *l
 				       .class_id = load_relaxed(&q->class_id),
 				       .priority = q->priority,
 				       .vgpu = load_relaxed(&q->s->vgpu),
+				       .group = sched_group_number(q->s),
 				       .gpu = sched_gpu_number(q) };
 	struct policy_result r;
 	uint64_t rank;
@@ -308,6 +310,7 @@ uint64_t sched_hook_retire(struct sched_queue *q, const struct sched_retired *r,
 				     .weight = load_relaxed(&s->weight),
 				     .uid = load_relaxed(&s->uid),
 				     .vgpu = load_relaxed(&s->vgpu),
+				     .group = sched_group_number(s),
 				     .gpu = sched_gpu_number(q),
 				     .count = r->count,
 				     .flags = r->flags,

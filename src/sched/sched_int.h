@@ -122,7 +122,7 @@ struct sched {
 	} ALIGNED(64) gpu[PROTO_MAX_GPUS]; /* by device ordinal */
 	uint64_t limit_ns ALIGNED(64);	   /* [atomic] hold limit */
 	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
-	uint32_t share_ppm, class_id, weight, lane, uid, vgpu; /* [atomic] */
+	uint32_t share_ppm, class_id, weight, lane, uid, vgpu, group; /* [atomic] */
 
 	struct sched_boards boards;		/* of latency tenants */
 	struct sched_boards peers;		/* of the process's group; empty: it is in none */
@@ -186,6 +186,12 @@ void sched_boards_clear(struct sched_boards *b);
 		policy_read_leave(stat_reader);                                                    \
 	} while (0)
 void sched_stat_max(uint64_t *word, uint64_t v);
+/* Returns the number of the process's group; 0: it has no peers. */
+static inline uint32_t sched_group_number(const struct sched *s)
+{
+	return load_acquire(&s->peers.n) ? load_relaxed(&s->group) : 0;
+}
+
 /* Returns gbpfd's number of the queue's GPU. */
 static inline uint32_t sched_gpu_number(const struct sched_queue *q)
 {

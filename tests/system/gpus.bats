@@ -226,6 +226,35 @@ turn_goes_on() {
 	wait "$jobs" || true
 }
 
+# groups_are_known: the policy of_group has seen launches of five programs, each of the group that gbpf ps shows.
+groups_are_known() {
+	python3 - "$(gbpf map dump of_group --gpu 0 --json)" "$(gbpf map dump of_group --gpu 1 --json)" "$(gbpf ps --json)" <<'END'
+import json, sys
+first, second, ps = map(json.loads, sys.argv[1:])
+seen = {}
+for e in first["entries"] + second["entries"]:
+	if e["value"]:
+		seen.setdefault(e["tenant"], []).append(e["value"] - 1)
+groups = {t["tenant"]: (t["group"], t["group_number"]) for t in ps["tenants"]}
+print(seen, groups)
+assert seen == {t: [number] * 2 for t, (_, number) in groups.items()}
+assert sorted(g for g, _ in groups.values()) == ["", "one", "one", "two", "two"]
+assert len({*groups.values()}) == 3 and [n for g, n in groups.values() if not g] == [0]
+END
+}
+
+@test "a policy learns which group a launch is of" {
+	begin "${GBPF_BUILD:-build}/tests/system/of_group.bpf.o"
+	gbpf run --device soft --group one -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &
+	local one=$!
+	gbpf run --device soft --group two -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &
+	local two=$!
+	launcher_on 0 alone
+	eventually groups_are_known
+	kill -TERM "$one" "$two"
+	wait "$one" "$two" || true
+}
+
 @test "gbpf ps shows groups, and gbpf policy list that one of their GPUs leads" {
 	begin fifo
 	gbpf run --device soft --group job -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &

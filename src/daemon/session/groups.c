@@ -32,6 +32,7 @@ static void send_peer(struct daemon_session *to, enum proto_type type,
 
 	m.board.slot = (uint32_t)peer->group.slot;
 	m.board.tenant = (uint32_t)peer->tenant;
+	m.board.group = type == PROTO_PEER_ADD ? peer->group.number : 0;
 	daemon_session_send(to, &m, type, &peer->board.fd, type == PROTO_PEER_ADD);
 }
 

@@ -151,6 +151,9 @@ static void add_board(struct shim_session *s, enum sched_board_kind kind,
 		return;
 	}
 	remove_board(s, kind, b->slot);
+	if (kind == SCHED_BOARD_PEER) {
+		sched_set_group(s->sched, b->group);
+	}
 	if (sched_board_add(s->sched, kind, b->slot, b->tenant, page) == 0) {
 		s->boards[kind][b->slot] = page;
 		shim_session_count_slots(s);

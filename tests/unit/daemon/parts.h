@@ -140,6 +140,7 @@ static inline void parts_expect_board(struct part *a, int type, int slot, int te
 		assert_int_equal(m.board.slot, slot);
 		assert_int_equal(m.board.tenant, tenant);
 		assert_int_equal(fds, type == PROTO_BOARD_ADD || type == PROTO_PEER_ADD);
+		assert_int_equal(m.board.group, type == PROTO_PEER_ADD ? a->s.group.number : 0);
 	}
 }
 

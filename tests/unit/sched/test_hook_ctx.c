@@ -80,6 +80,15 @@ static const void *seen(uint64_t calls)
 	return (const char *)maps.tenant + COPY_AT;
 }
 
+static const struct proto_board peer;
+
+/* Puts the process into a group of that number. */
+static void join(uint32_t number)
+{
+	sched_set_group(r.s, number);
+	assert_int_equal(sched_board_add(r.s, SCHED_BOARD_PEER, 3, 2, &peer), 0);
+}
+
 static void submit_is_told_of_launch_queue_and_tenant(void **state)
 {
 	const struct gbpf_submit_ctx *c;
@@ -93,6 +102,7 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
 	store_relaxed(&r.s->uid, 4711u);
 	sched_set_vgpu(r.s, 17);
+	join(6);
 	sched_set_lane(r.s, GBPF_LANE_SHARED);
 	k = sched_kernel_get(r.s, "k");
 	use(1, POLICY_HOOK_submit, sizeof(*c), -1, 0, GBPF_GO);
@@ -133,6 +143,7 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	assert_int_equal(c->block_ok, 1);
 	assert_int_equal(c->lane, GBPF_LANE_SHARED);
 	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->group, 6);
 	assert_int_equal(c->vgpu, 17);
 	assert_int_equal(c->stop, GBPF_STOP_CLONE);
 	assert_int_equal(c->resident, 33);
@@ -355,6 +366,22 @@ static void queue_create_may_ask_for_a_slice(void **state)
 	finish();
 }
 
+/* gbpfd takes peers away one by one. */
+static void a_process_without_peers_is_in_no_group(void **state)
+{
+	begin(GBPF_CLASS_BATCH);
+	assert_int_equal(sched_group_number(r.s), 0);
+	join(6);
+	assert_int_equal(sched_board_add(r.s, SCHED_BOARD_PEER, 9, 5, &peer), 0);
+	assert_true(sched_board_remove(r.s, SCHED_BOARD_PEER, 3));
+	assert_int_equal(sched_group_number(r.s), 6);
+	assert_true(sched_board_remove(r.s, SCHED_BOARD_PEER, 9));
+	assert_int_equal(sched_group_number(r.s), 0);
+	join(7); /* of a gbpfd that was started since */
+	assert_int_equal(sched_group_number(r.s), 7);
+	finish();
+}
+
 static void queue_destroy_and_dispatch_are_told_of_the_queue(void **state)
 {
 	const struct gbpf_queue_destroy_ctx *d;
@@ -365,6 +392,7 @@ static void queue_destroy_and_dispatch_are_told_of_the_queue(void **state)
 	begin(GBPF_CLASS_BATCH);
 	(void)sched_queue_open(r.s, &fq, 0, 0);
 	q = sched_queue_open(r.s, &fq, 0, -4);
+	join(6);
 	use(1, POLICY_HOOK_dispatch, sizeof(*c), -1, 0, 1000000);
 	l = kernel_launch(NULL);
 	l.begin_ns = 1000;
@@ -378,6 +406,7 @@ static void queue_destroy_and_dispatch_are_told_of_the_queue(void **state)
 	assert_int_equal(c->queue, 1);
 	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
 	assert_int_equal(c->priority, -4);
+	assert_int_equal(c->group, 6);
 	use(2, POLICY_HOOK_dispatch, 8, -1, 0, 1000001);
 	assert_int_equal(sched_hook_dispatch(q, &l, 3000), 0); /* beyond the last rank */
 	use(3, POLICY_HOOK_queue_destroy, sizeof(*d), -1, 0, 0);
@@ -407,6 +436,7 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 	q = sched_queue_open(r.s, &fq, 0, 0);
 	store_relaxed(&r.s->uid, 4711u);
 	sched_set_vgpu(r.s, 17);
+	join(6);
 	store_relaxed(&r.s->req[0].gap_ns, UINT64_C(40000));
 	use(1, POLICY_HOOK_retire, sizeof(*c), (int)RETIRE(linger_ns), 20000000, 0);
 	assert_int_equal(sched_hook_retire(q, &done, 7000), 10000000); /* at most 10 ms */
@@ -421,6 +451,7 @@ static void retire_is_told_of_the_work_and_bounds_the_close_delay(void **state)
 	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
 	assert_int_equal(c->weight, 100);
 	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->group, 6);
 	assert_int_equal(c->vgpu, 17);
 	assert_int_equal(c->count, 3);
 	assert_int_equal(c->flags, GBPF_F_MEASURED);
@@ -448,6 +479,7 @@ static void copy_enqueue_is_told_of_copy_queue_and_tenant(void **state)
 	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
 	store_relaxed(&r.s->uid, 4711u);
 	sched_set_vgpu(r.s, 17);
+	join(6);
 	sched_set_lane(r.s, GBPF_LANE_SHARED);
 	use(1, POLICY_HOOK_copy_enqueue, sizeof(*c), -1, 0, GBPF_COPY_HOLD);
 	assert_false(sched_copy_may_go(&copy));
@@ -469,6 +501,7 @@ static void copy_enqueue_is_told_of_copy_queue_and_tenant(void **state)
 	assert_int_equal(c->gpu, 0);
 	assert_int_equal(c->lane, GBPF_LANE_SHARED);
 	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->group, 6);
 	assert_int_equal(c->vgpu, 17);
 	assert_int_equal(c->forced, 0);
 	finish();
@@ -484,6 +517,7 @@ int main(void)
 		cmocka_unit_test(queue_create_is_told_of_the_stream),
 		cmocka_unit_test(answers_of_queue_create_are_checked),
 		cmocka_unit_test(queue_create_may_ask_for_a_slice),
+		cmocka_unit_test(a_process_without_peers_is_in_no_group),
 		cmocka_unit_test(queue_destroy_and_dispatch_are_told_of_the_queue),
 		cmocka_unit_test(retire_is_told_of_the_work_and_bounds_the_close_delay),
 		cmocka_unit_test(copy_enqueue_is_told_of_copy_queue_and_tenant),

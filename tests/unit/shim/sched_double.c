@@ -446,6 +446,12 @@ void sched_set_vgpu(struct sched *s, uint32_t place)
 	(void)place;
 }
 
+void sched_set_group(struct sched *s, uint32_t number)
+{
+	(void)s;
+	(void)number;
+}
+
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 {
 }
