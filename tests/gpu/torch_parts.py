@@ -1,11 +1,13 @@
 """Common parts of the PyTorch programs of this folder: a training step, an encoder, a captured graph, and lines of JSON."""
 import json
+import sys
 
 import torch
 
 
 def say(**answer):
-	print(json.dumps(answer), flush=True)
+	sys.stdout.write(json.dumps(answer) + '\n')  # print writes the end of a line by itself if PYTHONUNBUFFERED is set
+	sys.stdout.flush()
 
 
 def training_step(lr):
