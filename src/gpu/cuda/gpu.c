@@ -80,18 +80,22 @@ static struct gpu_event *pop(struct gpu_events *of)
 	return e;
 }
 
+static void free_all(struct gpu_event *e)
+{
+	struct gpu_event *next;
+
+	for (; e; e = next) {
+		next = e->next;
+		free(e);
+	}
+}
+
 /* Frees what was returned. Events in `ready` of a context that has ended are recognized by their
  * generation and freed by take(). */
 static void free_returned(struct gpu_context *c)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(c->events); i++) {
-		struct gpu_event *e = xchg_acqrel(&c->events[i].returned, (struct gpu_event *)NULL);
-		struct gpu_event *next;
-
-		for (; e; e = next) {
-			next = e->next;
-			free(e);
-		}
+		free_all(xchg_acqrel(&c->events[i].returned, (struct gpu_event *)NULL));
 	}
 }
 
@@ -105,9 +109,8 @@ void gpu_device_destroy(struct gpu_device *d)
 
 		free_returned(c);
 		for (unsigned k = 0; k < ARRAY_SIZE(c->events); k++) {
-			c->events[k].returned = c->events[k].ready;
+			free_all(c->events[k].ready);
 		}
-		free_returned(c);
 	}
 	gpu_clock_forget_all(d);
 	gpu_leases_destroy(d);

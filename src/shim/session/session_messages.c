@@ -151,9 +151,6 @@ static void add_board(struct shim_session *s, enum sched_board_kind kind,
 		return;
 	}
 	remove_board(s, kind, b->slot);
-	if (kind == SCHED_BOARD_PEER) {
-		sched_set_group(s->sched, b->group);
-	}
 	if (sched_board_add(s->sched, kind, b->slot, b->tenant, page) == 0) {
 		s->boards[kind][b->slot] = page;
 		shim_session_count_slots(s);
@@ -179,6 +176,7 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 		gpu_leases_rewrite(shim_device_gpu());
 		return 0;
 	case PROTO_PEER_ADD:
+		sched_set_group(s->sched, m->board.group);
 		add_board(s, SCHED_BOARD_PEER, &m->board, fds[0]);
 		return 0;
 	case PROTO_PEER_REMOVE:
