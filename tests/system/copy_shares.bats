@@ -70,8 +70,7 @@ shares() {
 	copier a "--copy 30" "$2" "$3" 64
 	copier b "--copy 70" "$2" "$3" 64
 	copies_twice a b
-	share copy_bytes "$pid_a" "$pid_b" $((300 << 20))
-	within "$4" "$5"
+	share copy_bytes "$pid_a" "$pid_b" $((300 << 20)) "$4" "$5"
 	ends a
 	ends b
 }

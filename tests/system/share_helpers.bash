@@ -8,16 +8,22 @@ statistics() {
 	eventually gets "[{t['pid']: t['stats']['$1'] for t in d['tenants']}[pid] for pid in (${list// /, },)]" gbpf ps
 }
 
-# share FIELD PID-A PID-B AMOUNT: sets percent to A's part of what both use, until that is AMOUNT more than now.
+# share FIELD PID-A PID-B AMOUNT LEAST MOST: A's part of what both use from now on is LEAST to MOST percent. It is read when that is
+# AMOUNT, and from then on until it is so: a part of a sum, which what one is ahead by changes less and less. Sets percent.
 share() {
 	local a b a0 b0
 	read -r a0 b0 <<<"$(statistics "${@:1:3}")"
 	[ "$b0" ]
-	eventually have_used "$@"
-	percent=$((100 * (a - a0) / (a - a0 + b - b0)))
-	echo "share $percent % of $((a - a0 + b - b0)) of $1"
+	eventually has_share "$@" || {
+		echo "share $percent % of $((a - a0 + b - b0)) of $1"
+		return 1
+	}
 }
-have_used() { read -r a b <<<"$(statistics "${@:1:3}")" && ((a - a0 + b - b0 >= $4)); } # in share
+has_share() { # in share
+	read -r a b <<<"$(statistics "${@:1:3}")" && ((a - a0 + b - b0 >= $4)) || return
+	percent=$((100 * (a - a0) / (a - a0 + b - b0)))
+	within "$5" "$6"
+}
 
 within() { ((percent >= $1 && percent <= $2)); } # LEAST MOST
 

@@ -11,33 +11,30 @@ begin() { # POLICY
 	gbpf policy swap "$1" >/dev/null
 }
 
-share_of_time() { share busy_ns "$pid_a" "$pid_b" 400000000; } # of a, next to b
+# share_of_time LEAST MOST: a's part, next to b, in percent.
+share_of_time() { share busy_ns "$pid_a" "$pid_b" 400000000 "$@"; }
 
 @test "two vGPUs use the GPU by their shares of its time, under vgpu_auto" {
 	begin vgpu_auto
 	spinner a 2 --compute 30
 	spinner b 2 --compute 70
-	share_of_time
-	within 27 33
+	share_of_time 27 33
 }
 
 @test "kernels of different durations do not change the shares" {
 	begin vgpu_auto
 	spinner a 4 --compute 50
 	spinner b 1 --compute 50
-	share_of_time
-	within 46 54
+	share_of_time 46 54
 }
 
 @test "a change of weights changes the shares, under fair" {
 	begin fair
 	spinner a 2 --weight 100
 	spinner b 2 --weight 300
-	share_of_time
-	within 23 27
+	share_of_time 23 27
 	gbpf set "$pid_a" --weight 300 >/dev/null
-	share_of_time
-	within 46 54 # each may be 4 ms ahead, and has up to 8 ms in flight, of 400 ms
+	share_of_time 46 54 # each may be 4 ms ahead, and has up to 8 ms in flight, of 400 ms
 }
 
 @test "a vGPU without burst uses no more than its share of an idle GPU, and one with burst all of it" {
