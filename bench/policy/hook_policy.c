@@ -81,7 +81,7 @@ static int prime(struct place *pl, int image_fd)
 					.lanes = 1u << GBPF_LANE_PROCESS,
 					.sm_percent = 100,
 					.cpu_weight = 100 };
-	int fds[EBPF_REGIONS] = { pl->fd[EBPF_REGION_GLOBAL], -1, -1 };
+	int fds[EBPF_REGIONS] = { pl->fd[EBPF_REGION_GLOBAL], -1, -1, -1 };
 	int err = p ? ebpf_policy_open(p, image_fd, fds, EBPF_OPEN_DAEMON) : -ENOMEM;
 
 	if (err) {

@@ -97,7 +97,7 @@ static const struct sched_device_ops device = { no_mark, is_done, no_span, no_re
 
 static void prepare(struct session *s, union proto_message *m, int fds[8])
 {
-	int regions[EBPF_REGIONS] = { -1, -1, -1 };
+	int regions[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	unsigned n = 1;
 
 	if (m->version.regions & PROTO_REGION_GLOBAL) {

@@ -17,6 +17,7 @@ static const char *scope_text(const char *scope)
 	       : strcmp(scope, "host") == 0	? "each program, in pinned host memory"
 	       : strcmp(scope, "block") == 0	? "each warp, in shared memory"
 	       : strcmp(scope, "daemon") == 0	? "gbpfd only"
+	       : strcmp(scope, "all-gpus") == 0 ? "gbpfd only, on all GPUs"
 	       : strcmp(scope, "constant") == 0 ? "constant"
 						: "all";
 }

@@ -164,7 +164,8 @@ void cli_map_note_gpu(struct cli *c, const json_t *result)
 	struct buf list = { 0 };
 	size_t i;
 
-	if (c->opt[CLI_MAP_GPU] || json_array_size(gpus) < 2) {
+	if (c->opt[CLI_MAP_GPU] || json_array_size(gpus) < 2 ||
+	    strcmp(cli_text(result, "scope"), "all-gpus") == 0) {
 		return;
 	}
 	json_array_foreach(gpus, i, g)

@@ -168,7 +168,7 @@ static uint64_t active_on(const struct policy *p, unsigned gpu)
 }
 
 int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_fd,
-		   const int region_fds[3])
+		   const int region_fds[EBPF_REGIONS])
 {
 	int i = free_entry(p), err;
 	uint32_t old = POLICY_NONE;

@@ -59,7 +59,7 @@ void policy_finish(struct policy *p);
  * it findable; one that is there already is replaced. 0, -ENOSPC while all entries are taken, or
  * -errno. */
 int policy_prepare(struct policy *p, uint64_t version, uint32_t gpus, int image_fd,
-		   const int region_fds[3]);
+		   const int region_fds[EBPF_REGIONS]);
 /* Agent thread: makes the instances of a version for these GPUs unfindable. They are unmapped once
  * no call can be inside any more. */
 void policy_drop(struct policy *p, uint64_t version, uint32_t gpus);

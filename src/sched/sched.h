@@ -14,6 +14,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "bpf/run/map/map.h"
 #include "sched/device.h"
 #include "proto/pages.h"
 
@@ -62,7 +63,7 @@ bool sched_board_remove(struct sched *s, enum sched_board_kind kind, uint32_t sl
 /* First phase of a swap: maps the instance of a version for these GPUs (bits of device ordinals)
  * and keeps it ready. The directory's version words activate it. Returns 0 or -errno. */
 int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
-			 const int region_fds[3]);
+			 const int region_fds[EBPF_REGIONS]);
 /* Drops the instances of a version that is no longer active there. They are unmapped when no call
  * is inside any more. */
 void sched_policy_drop(struct sched *s, uint64_t version, uint32_t gpus);

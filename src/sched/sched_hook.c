@@ -362,7 +362,7 @@ static void versions_changed(struct sched *s)
 }
 
 int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
-			 const int region_fds[3])
+			 const int region_fds[EBPF_REGIONS])
 {
 	int err = s->forked ? -EINVAL
 			    : policy_prepare(&s->policy, version, gpus, image_fd, region_fds);

@@ -131,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static uint8_t image[MAX_IMAGE];
 	static struct ebpf_policy p;
 	struct ebpf_exec_part part = { data, 0, size };
-	int fds[EBPF_REGIONS] = { -1, -1, -1 };
+	int fds[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	int fd;
 
 	if (!size) {

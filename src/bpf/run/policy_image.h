@@ -80,7 +80,7 @@ struct ebpf_policy {
 	const char *device_text;		 /* borrowed likewise */
 	struct ebpf_map_def defs[EBPF_MAX_MAPS]; /* private copies */
 	size_t region_bytes[EBPF_REGIONS];
-	void *region[EBPF_REGIONS]; /* owned mappings (DAEMON: owned heap memory) or NULL */
+	void *region[EBPF_REGIONS]; /* owned mappings or NULL */
 	void *code;		    /* owned mapping, read and execute, or NULL */
 	size_t code_bytes;
 	void *image; /* owned mapping, read only */
@@ -95,8 +95,9 @@ enum { EBPF_OPEN_NO_JIT = 1, EBPF_OPEN_DAEMON = 2 };
 
 /* Maps and checks an image. region_fds[r] is the memfd of region r or -1 (GLOBAL is mapped writable
  * only with EBPF_OPEN_DAEMON, TENANT always writable; gbpfd passes -1 for TENANT and uses
- * ops->region). The caller keeps the descriptors. Where executable mappings are refused, the policy
- * is interpreted. Everything is prefaulted. Hooks whose programs could reach absent memory stay
+ * ops->region; DAEMON and ALL_GPUS get memory of their own in gbpfd where the descriptor is -1).
+ * The caller keeps the descriptors. Where executable mappings are refused, the policy is
+ * interpreted. Everything is prefaulted. Hooks whose programs could reach absent memory stay
  * unused: those of gbpfd without EBPF_OPEN_DAEMON, and local ones if a map needs TENANT and it is
  * not given. Returns 0, -EINVAL (inconsistent image or region), -ENOMEM, or the -errno of mmap().
  */

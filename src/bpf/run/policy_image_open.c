@@ -89,13 +89,13 @@ static int map_region(struct ebpf_policy *p, enum ebpf_region region, int fd, in
 {
 	size_t bytes = p->region_bytes[region];
 	int writable = region != EBPF_REGION_GLOBAL || daemon;
+	int of_gbpfd = region == EBPF_REGION_DAEMON || region == EBPF_REGION_ALL_GPUS;
 	void *base;
 
-	if (!bytes || (fd < 0 && daemon && region == EBPF_REGION_TENANT) ||
-	    (!daemon && region == EBPF_REGION_DAEMON)) {
+	if (!bytes || (fd < 0 && daemon && region == EBPF_REGION_TENANT) || (!daemon && of_gbpfd)) {
 		return 0;
 	}
-	if (fd < 0 && region == EBPF_REGION_DAEMON) {
+	if (fd < 0 && of_gbpfd) {
 		base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 		base = base == MAP_FAILED ? NULL : base;

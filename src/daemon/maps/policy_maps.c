@@ -57,7 +57,7 @@ const char *daemon_map_scope_name(const struct ebpf_map_def *def)
 		return flags & GBPF_F_HOST ? "host" : "device";
 	}
 	if (flags & GBPF_F_DAEMON) {
-		return "daemon";
+		return flags & GBPF_F_ALL_GPUS ? "all-gpus" : "daemon";
 	}
 	return flags & GBPF_F_RDONLY ? "constant" : "global";
 }
@@ -135,7 +135,8 @@ static struct daemon_version *version_on(struct daemon_call *c, const json_t *gp
 struct daemon_version *daemon_maps_next_instance(struct daemon_call *c,
 						 const struct daemon_map_view *v)
 {
-	return daemon_version_is_probe(v->live) || json_object_get(c->params, "gpu")
+	return daemon_version_is_probe(v->live) || json_object_get(c->params, "gpu") ||
+			       v->def->flags & GBPF_F_ALL_GPUS
 		       ? NULL
 		       : active_above(c->d, v->live->version, (int)v->live->gpu);
 }
@@ -218,7 +219,7 @@ static bool may_see(struct daemon_call *c, const struct daemon_map_view *v)
 	}
 	daemon_control_error(c, 6, "permission",
 			     "Only root, gbpfd's own user and members of the group gbpf may read "
-			     "maps of scope daemon",
+			     "maps of gbpfd's programs",
 			     "user %d may not read map '%s'", (int)c->peer.uid, v->def->name);
 	return false;
 }

@@ -20,7 +20,7 @@ struct daemon_map_view {
 };
 
 const char *daemon_map_type_name(uint32_t type); /* "array", ... */
-/* Returns "global", "tenant", "device", "host", "block", "daemon" or "constant". */
+/* Returns "global", "tenant", "device", "host", "block", "daemon", "all-gpus" or "constant". */
 const char *daemon_map_scope_name(const struct ebpf_map_def *def);
 
 /* Finds the map that params name: `map`, of the version or the tool in `version` or `probe`, else

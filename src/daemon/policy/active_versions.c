@@ -240,7 +240,8 @@ static bool make(const struct daemon_version *other, uint32_t gpu, bool pending,
 	int err = -E2BIG;
 
 	report_init(&r);
-	if (bytes[EBPF_REGION_GLOBAL] + bytes[EBPF_REGION_DAEMON] <= MAKE_AT_ONCE_BYTES) {
+	if (bytes[EBPF_REGION_GLOBAL] + bytes[EBPF_REGION_DAEMON] + bytes[EBPF_REGION_ALL_GPUS] <=
+	    MAKE_AT_ONCE_BYTES) {
 		err = daemon_version_create(&l, other->d, other->of, other->version, gpu, &r);
 	}
 	if (err) {

@@ -190,6 +190,19 @@ int daemon_keep_plan(struct daemon_keep *k, const struct ebpf_built *old,
 	return 0;
 }
 
+void daemon_keep_leave_out(struct daemon_keep *k, enum ebpf_region region, const char *reason)
+{
+	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
+		struct daemon_keep_map *m = &k->map[i];
+
+		if (m->from >= 0 && k->new_maps[i].region == (uint32_t)region) {
+			m->from = -1;
+			m->reason = reason;
+			k->n_kept--;
+		}
+	}
+}
+
 /* ---- copying ---- */
 
 /* Copies in words of 8 bytes. Values are aligned to 8 and variables to their size, so that no

@@ -36,6 +36,9 @@ struct daemon_keep {
 int daemon_keep_plan(struct daemon_keep *k, const struct ebpf_built *old,
 		     const struct ebpf_built *new);
 
+/* Keeps no map of that region, for that reason, a constant. */
+void daemon_keep_leave_out(struct daemon_keep *k, enum ebpf_region region, const char *reason);
+
 /* Returns the cost of daemon_keep_copy() for a region, in bytes of arrays. */
 uint64_t daemon_keep_bytes(const struct daemon_keep *k, enum ebpf_region region);
 

@@ -136,7 +136,7 @@ static void add(struct copy_job *c, enum ebpf_region region, const void *from, v
 static void add_instance(struct copy_job *c, const struct daemon_version *old,
 			 const struct daemon_version *new)
 {
-	for (int r = EBPF_REGION_GLOBAL; r < EBPF_REGIONS; r++) {
+	for (int r = EBPF_REGION_GLOBAL; r < EBPF_REGION_ALL_GPUS; r++) {
 		add(c, (enum ebpf_region)r, old->run.region[r], new->run.region[r]);
 	}
 	for (uint32_t t = 0; t < PROTO_MAX_TENANTS; t++) {
@@ -146,15 +146,28 @@ static void add_instance(struct copy_job *c, const struct daemon_version *old,
 
 static uint64_t collect(struct copy_job *c)
 {
+	const struct daemon_version *from = NULL, *to = NULL;
 	struct daemon *d = c->q->d;
+	bool in_use = false; /* the new version, on another GPU: its maps of all GPUs, too */
 	uint64_t bytes = 0;
 
 	for (struct daemon_version *l = d->policies->live_versions; l; l = l->next) {
 		struct daemon_version *old = daemon_version_on(d, c->q->was_active, l->gpu);
 
+		in_use |= l->version == c->q->o.version && !l->pending &&
+			  daemon_policy_active_version(d, l->gpu) == l->version;
 		if (l->pending && old) {
 			add_instance(c, old, l);
+			from = old;
+			to = l;
 		}
+	}
+	if (in_use) {
+		daemon_keep_leave_out(c->q->keep, EBPF_REGION_ALL_GPUS,
+				      "is in use on another GPU: its contents there apply");
+	} else if (to) {
+		add(c, EBPF_REGION_ALL_GPUS, from->run.region[EBPF_REGION_ALL_GPUS],
+		    to->run.region[EBPF_REGION_ALL_GPUS]);
 	}
 	for (unsigned i = 0; i < c->n; i++) {
 		bytes += daemon_keep_bytes(c->q->keep, c->one[i].region);

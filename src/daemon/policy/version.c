@@ -51,10 +51,11 @@ static int fill_region(struct daemon_version *l, enum ebpf_region region)
 
 static int open_instance(struct daemon_version *l)
 {
-	int fds[EBPF_REGIONS] = { -1, -1, -1 }, err;
+	int fds[EBPF_REGIONS] = EBPF_NO_REGIONS, err;
 
 	err = open_global(l);
 	fds[EBPF_REGION_GLOBAL] = l->global_fd;
+	fds[EBPF_REGION_ALL_GPUS] = l->of->all_gpus_fd;
 	if (!err) {
 		err = ebpf_policy_open(&l->run, l->built->image_fd, fds, EBPF_OPEN_DAEMON);
 	}
@@ -72,13 +73,44 @@ static int open_instance(struct daemon_version *l)
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
 }
 
+/* Instances map it when they are made, and take its seeds. */
+static int open_all_gpus(struct daemon_program *p)
+{
+	const struct ebpf_object *o = &p->built->object;
+	size_t bytes = p->built->region_bytes[EBPF_REGION_ALL_GPUS], region_bytes[EBPF_REGIONS];
+	struct ebpf_map maps[EBPF_MAX_MAPS];
+	void *base;
+	int err;
+
+	if (!bytes) {
+		return 0;
+	}
+	p->all_gpus_fd = shm_create("gbpf-all-gpus", bytes, SHM_NOEXEC);
+	base = p->all_gpus_fd < 0 ? NULL : shm_map(p->all_gpus_fd, bytes, 1);
+	if (!base) {
+		return -ENOMEM;
+	}
+	ebpf_built_init_region(p->built, EBPF_REGION_ALL_GPUS, base);
+	err = ebpf_maps_layout(o->maps, o->n_maps, maps, region_bytes);
+	err = err ? err : ebpf_maps_seed(maps, o->n_maps, EBPF_REGION_ALL_GPUS, base);
+	shm_unmap(base, bytes);
+	return err;
+}
+
 struct daemon_program *daemon_program_new(struct ebpf_built *built)
 {
 	struct daemon_program *p = calloc(1, sizeof(*p));
 
-	if (p) {
-		p->users = 1;
-		p->built = built;
+	if (!p) {
+		return NULL;
+	}
+	p->users = 1;
+	p->built = built;
+	p->all_gpus_fd = -1;
+	if (open_all_gpus(p) < 0) {
+		fd_close(p->all_gpus_fd);
+		free(p);
+		return NULL;
 	}
 	return p;
 }
@@ -93,6 +125,7 @@ void daemon_program_drop(struct daemon_program *p)
 {
 	/* Orders the other users' accesses before the freeing. */
 	if (p && sub_acqrel(&p->users, 1u) == 1) {
+		fd_close(p->all_gpus_fd);
 		ebpf_built_finish(p->built);
 		free(p->built);
 		free(p);

@@ -28,6 +28,7 @@ struct daemon_program {
 	struct daemon_tally told;  /* as last reported in an event */
 	uint64_t told_ns;
 	uint64_t region_total; /* bytes of tenants' regions in all instances */
+	int all_gpus_fd;       /* memory of maps that they share; -1: the policy has none */
 };
 
 struct daemon_version {
@@ -52,7 +53,8 @@ struct daemon_version {
 	struct daemon_left_memory *gone; /* owned: memory of tenants that left during copying */
 };
 
-/* Takes built, and returns its first use; NULL: no memory, and built stays the caller's. */
+/* Takes built, makes the memory of maps that instances share, and returns its first use; NULL: no
+ * memory, and built stays the caller's. */
 struct daemon_program *daemon_program_new(struct ebpf_built *built);
 /* Any thread. The last one to drop it frees it. NULL: nothing. */
 struct daemon_program *daemon_program_use(struct daemon_program *p);

@@ -66,7 +66,7 @@ static void tools_changed(void)
 
 static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, const int *fds)
 {
-	int regions[EBPF_REGIONS] = { -1, -1, -1 };
+	int regions[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	unsigned n = 1;
 	int err;
 

@@ -72,7 +72,7 @@ static void keep_region(struct shim_session *s, uint64_t version, uint32_t gpus,
 static int prepare(struct shim_session *s, union proto_message *m, int fds[8])
 {
 	uint32_t regions = m->version.regions, gpus = ordinals_of(s, m->version.gpu);
-	int region_fds[EBPF_REGIONS] = { -1, -1, -1 };
+	int region_fds[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	unsigned n = 1;
 
 	if (regions & PROTO_REGION_GLOBAL) {

@@ -200,6 +200,37 @@ static void locks_lie_in_values_of_gbpfd(void **state)
 	assert_int_equal(ebpf_map_check(&d), -EINVAL);
 }
 
+static void maps_of_all_gpus_are_of_gbpfd(void **state)
+{
+	const uint32_t all = DAEMON | (uint32_t)GBPF_F_ALL_GPUS;
+	struct ebpf_map_def d[] = {
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, DAEMON),
+		map_def(GBPF_MAP_HASH, 4, 8, 10, all),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, all),
+	};
+	size_t bytes[EBPF_REGIONS];
+	struct ebpf_map m[3];
+
+	assert_int_equal(ebpf_maps_layout(d, 3, m, bytes), 0);
+	assert_int_equal(m[0].region, EBPF_REGION_DAEMON);
+	assert_int_equal(bytes[EBPF_REGION_DAEMON], 4096);
+	assert_int_equal(m[1].region, EBPF_REGION_ALL_GPUS);
+	assert_int_equal(m[1].region_offset, 0);
+	assert_int_equal(m[2].region, EBPF_REGION_ALL_GPUS);
+	assert_true(m[2].region_offset >= m[1].bytes);
+	assert_int_equal(bytes[EBPF_REGION_GLOBAL] + bytes[EBPF_REGION_TENANT], 0);
+	d[1].flags = GBPF_F_ALL_GPUS;
+	assert_int_equal(ebpf_map_check(&d[1]), -EINVAL);
+	d[1].flags = all | TENANT;
+	assert_int_equal(ebpf_map_check(&d[1]), -EINVAL);
+	d[2].flags = (uint32_t)GBPF_F_ALL_GPUS | (uint32_t)GBPF_F_EPOCH;
+	assert_int_equal(ebpf_map_check(&d[2]), -EINVAL);
+	d[0] = map_def(GBPF_MAP_RINGBUF, 0, 0, 4096, DAEMON);
+	assert_int_equal(ebpf_map_check(&d[0]), 0);
+	d[0].flags = all;
+	assert_int_equal(ebpf_map_check(&d[0]), -EINVAL);
+}
+
 /* ---- hash ---- */
 
 #define MODEL_KEYS 200u
@@ -1018,6 +1049,7 @@ int main(void)
 		cmocka_unit_test(maps_in_host_memory_are_the_last_of_their_region),
 		cmocka_unit_test(maps_in_shared_memory_take_no_memory),
 		cmocka_unit_test(locks_lie_in_values_of_gbpfd),
+		cmocka_unit_test(maps_of_all_gpus_are_of_gbpfd),
 		cmocka_unit_test(hash_tables_are_like_their_model),
 		cmocka_unit_test(a_large_table_takes_all_its_entries),
 		cmocka_unit_test(a_lock_in_a_value_stays_as_it_is),

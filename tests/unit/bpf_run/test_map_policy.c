@@ -81,7 +81,7 @@ static void open_testbed(unsigned flags)
 	w.tenant = shm_map(w.fds[EBPF_REGION_TENANT], w.built.region_bytes[EBPF_REGION_TENANT], 1);
 	ebpf_built_init_region(&w.built, EBPF_REGION_TENANT, w.tenant);
 	memcpy(fds, w.fds, sizeof(fds));
-	fds[EBPF_REGION_DAEMON] = fds[EBPF_REGION_TENANT] = -1;
+	fds[EBPF_REGION_DAEMON] = fds[EBPF_REGION_TENANT] = fds[EBPF_REGION_ALL_GPUS] = -1;
 	assert_int_equal(
 		ebpf_policy_open(&w.daemon, w.built.image_fd, fds, flags | EBPF_OPEN_DAEMON), 0);
 	w.daemon.env.tenants = &tenant_ops;

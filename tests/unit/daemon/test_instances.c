@@ -478,6 +478,107 @@ static void kept_maps_stay_on_their_gpu(void **state)
 	fake_leave(&f);
 }
 
+/* Answers the PREPAREs of the version, one for each of so many GPUs. */
+static void prepare_all(struct fake *f, uint64_t version, unsigned gpus)
+{
+	union proto_message m;
+	unsigned n;
+	int fds[8];
+
+	for (unsigned i = 0; i < gpus; i++) {
+		do {
+			assert_int_equal(fake_receive(f, &m, fds, &n), 1);
+		} while (m.head.type == PROTO_DROP);
+		assert_int_equal(m.head.type, PROTO_PREPARE);
+		assert_int_equal(m.version.version, version);
+		assert_int_equal(m.version.regions, 0); /* nothing of it is a process's */
+		while (n) {
+			close(fds[--n]);
+		}
+		m.version.status = 0;
+		fake_send(f, &m, PROTO_PREPARED);
+	}
+}
+
+static void expect_begun(struct gd *d, json_int_t on_0, json_int_t on_1)
+{
+	assert_int_equal(entry(d, "begun", ",\"key\":\"0\",\"gpu\":0"), on_0);
+	assert_int_equal(entry(d, "begun", ",\"key\":\"0\",\"gpu\":1"), on_1);
+}
+
+static void a_map_of_all_gpus_is_one(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+	json_t *j;
+
+	enter(&f, d, 0, 2);
+	load(d, "across");
+	prepare_all(&f, 1, 2);
+	expect_begun(d, 2, 2);
+	assert_int_equal(entry(d, "own", ",\"key\":\"0\",\"gpu\":1"), 1);
+	assert_int_equal(entry(d, "seen", ",\"key\":\"1\",\"gpu\":0"), 21);
+	assert_int_equal(entry(d, "seen", ",\"key\":\"0\",\"gpu\":1"), 20);
+	/* A change is made once. */
+	json_decref(gd_call(d, "map.set", "{\"map\":\"begun\",\"key\":\"0\",\"value\":\"7\"}"));
+	expect_begun(d, 7, 7);
+	json_decref(gd_call(d, "map.delete", "{\"map\":\"seen\",\"key\":\"1\"}"));
+	expect_error(d, "map.get", "{\"map\":\"seen\",\"key\":\"1\",\"gpu\":1}", 5, "no entry");
+	j = gd_call(d, "map.list", NULL);
+	assert_string_equal(json_string_value(json_object_get(
+				    json_array_get(json_object_get(j, "maps"), 0), "scope")),
+			    "all-gpus");
+	json_decref(j);
+	fake_leave(&f);
+}
+
+static void a_gpu_that_becomes_known_shares_the_maps_of_all(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+
+	load(d, "across");
+	enter(&a, d, 0, 1);
+	prepare_all(&a, 1, 1);
+	assert_int_equal(entry(d, "begun", ",\"key\":\"0\""), 1);
+	enter(&b, d, 1, 1);
+	prepare_all(&b, 1, 1);
+	expect_begun(d, 2, 2);
+	fake_leave(&a);
+	fake_leave(&b);
+}
+
+/* They are copied once, and not over those of a version that another GPU uses already. */
+static void maps_of_all_gpus_are_kept(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g;
+	struct fake f;
+
+	enter(&f, d, 0, 2);
+	load(d, "across");
+	prepare_all(&f, 1, 2);
+	g = gd_open(d);
+	assert_int_equal(gbpf_policy_load(g, gd_object("across"), NULL,
+					  GBPF_LOAD_SWAP | GBPF_LOAD_KEEP_MAPS, NULL),
+			 0);
+	prepare_all(&f, 2, 2);
+	expect_begun(d, 4, 4);
+	gbpf_on_gpu(g, 1);
+	assert_int_equal(gbpf_policy_load(g, gd_object("across"), NULL,
+					  GBPF_LOAD_SWAP | GBPF_LOAD_KEEP_MAPS, NULL),
+			 0);
+	prepare_all(&f, 3, 1);
+	expect_begun(d, 4, 5);
+	gbpf_on_gpu(g, 0);
+	assert_int_equal(gbpf_policy_activate(g, 3, GBPF_LOAD_KEEP_MAPS, NULL), 0);
+	prepare_all(&f, 3, 1);
+	expect_begun(d, 6, 6);
+	assert_int_equal(entry(d, "own", ",\"key\":\"0\",\"gpu\":0"), 3);
+	gbpf_close(g);
+	fake_leave(&f);
+}
+
 static void a_restart_gives_each_instance_its_tenant_memory(void **state)
 {
 	union proto_message m = { 0 };
@@ -542,6 +643,9 @@ int main(void)
 		TEST(a_gpu_that_becomes_known_during_a_swap),
 		TEST(a_process_that_cannot_run_one_instance_is_counted),
 		TEST(kept_maps_stay_on_their_gpu),
+		TEST(a_map_of_all_gpus_is_one),
+		TEST(a_gpu_that_becomes_known_shares_the_maps_of_all),
+		TEST(maps_of_all_gpus_are_kept),
 		TEST(a_restart_gives_each_instance_its_tenant_memory),
 	};
 

@@ -50,7 +50,7 @@ static void load(struct gd *d, unsigned flags)
 
 static void take_policy(struct tenant *t)
 {
-	int fds[8], regions[EBPF_REGIONS] = { -1, -1, -1 };
+	int fds[8], regions[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	union proto_message m;
 	unsigned n, at = 1;
 

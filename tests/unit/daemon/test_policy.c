@@ -261,7 +261,7 @@ static void a_process_that_cannot_run_it_is_counted(void **state)
 static void a_received_version_can_run(void **state)
 {
 	struct gd *d = *state;
-	int fds[8], regions[EBPF_REGIONS] = { -1, -1, -1 };
+	int fds[8], regions[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	struct ebpf_policy *policy = calloc(1, sizeof(*policy));
 	union proto_message m;
 	struct pending p;

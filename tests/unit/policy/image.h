@@ -36,7 +36,7 @@
 	}
 #define HELPER_NOTE 1003
 
-static const int no_regions[3] = { -1, -1, -1 };
+static const int no_regions[EBPF_REGIONS] = EBPF_NO_REGIONS;
 
 /* An image whose program for that hook is the given one. */
 static inline int image_of(uint64_t version, unsigned hook, const struct ebpf_insn *insns,

@@ -167,7 +167,7 @@ void rig_stop_agent(struct rig *r)
 void regions_make(struct regions *m)
 {
 	*m = (struct regions){ .fd = { shm_create("g", 4096, SHM_NOEXEC),
-				       shm_create("t", 4096, SHM_NOEXEC), -1 } };
+				       shm_create("t", 4096, SHM_NOEXEC), -1, -1 } };
 	m->global = shm_map(m->fd[0], 4096, 1);
 	m->tenant = shm_map(m->fd[1], 4096, 1);
 	assert_non_null(m->global);
@@ -199,7 +199,7 @@ int rig_policy_prepare(struct rig *r, uint64_t version, const struct prog *progs
 		  .flags = GBPF_F_TENANT },
 	};
 	struct ebpf_image_header h = { .version = version, .name = "test", .n_maps = maps ? 2 : 0 };
-	static const int none[3] = { -1, -1, -1 };
+	static const int none[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	struct ebpf_insn all[512];
 	int fd, ret;
 

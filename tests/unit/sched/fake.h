@@ -106,7 +106,7 @@ void rig_stop_agent(struct rig *r);
 /* Builds an image of these programs, with a 4096-byte tenant map and a global map if maps is not
  * NULL (region descriptors or -1), and prepares it. Returns the result of sched_policy_prepare. */
 struct regions {
-	int fd[3];
+	int fd[EBPF_REGIONS];
 	uint64_t *global, *tenant; /* mapped */
 };
 int rig_policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,

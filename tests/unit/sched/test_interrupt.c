@@ -87,7 +87,7 @@ static void use(uint64_t version, bool compiled)
 		I_EXIT,
 	};
 	struct ebpf_image_header h = { .version = version, .name = "test" };
-	static const int none[3] = { -1, -1, -1 };
+	static const int none[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	uint8_t machine[1024];
 	size_t bytes = 0;
 	int at = ebpf_jit_x86(code, ARRAY_SIZE(code), NULL, 0, machine, sizeof(machine), &bytes),

@@ -26,8 +26,8 @@ static uint64_t fake_clock(void)
 /* A policy as gbpfd prepares it: built from its object, with its regions. */
 struct loaded {
 	const struct ebpf_built *built; /* borrowed */
-	int fd[3];
-	void *base[3];
+	int fd[EBPF_REGIONS];
+	void *base[EBPF_REGIONS];
 };
 
 static struct ebpf_built *built(int which)
@@ -60,7 +60,7 @@ static void load(struct loaded *p, int which)
 {
 	memset(p, 0, sizeof(*p));
 	p->built = built(which);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < EBPF_REGIONS; i++) {
 		size_t bytes = i == EBPF_REGION_DAEMON ? 0 : p->built->region_bytes[i];
 
 		p->fd[i] = bytes ? shm_create("r", bytes, SHM_NOEXEC) : -1;
@@ -73,7 +73,7 @@ static void load(struct loaded *p, int which)
 
 static void unload(struct loaded *p)
 {
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < EBPF_REGIONS; i++) {
 		if (p->fd[i] >= 0) {
 			shm_unmap(p->base[i], p->built->region_bytes[i]);
 			close(p->fd[i]);
@@ -229,7 +229,8 @@ static void fair_init(struct fair *f, struct one *a, struct one *b)
 	}
 	f->ops = (struct ebpf_tenant_ops){ .region = region, .ctx = f };
 	assert_int_equal(ebpf_policy_open(&f->daemon, f->p.built->image_fd,
-					  (int[3]){ f->p.fd[0], -1, -1 }, EBPF_OPEN_DAEMON),
+					  (int[EBPF_REGIONS]){ f->p.fd[0], -1, -1, -1 },
+					  EBPF_OPEN_DAEMON),
 			 0);
 	f->daemon.env.tenants = &f->ops;
 	tick(f);

@@ -161,7 +161,7 @@ static void an_unprepared_version_leaves_the_one_in_use(void **state)
 static void preparing_is_bounded_and_checked(void **state)
 {
 	struct prog p = PROG(submit, always_go);
-	static const int none[3] = { -1, -1, -1 };
+	static const int none[EBPF_REGIONS] = EBPF_NO_REGIONS;
 	struct rig r;
 
 	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);

@@ -415,7 +415,7 @@ bool sched_may_communicate(const struct sched *s)
 }
 
 int sched_policy_prepare(struct sched *s, uint64_t version, uint32_t gpus, int image_fd,
-			 const int region_fds[3])
+			 const int region_fds[EBPF_REGIONS])
 {
 	return 0;
 }

@@ -217,7 +217,7 @@ static int check_numbers(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 
 #define KNOWN_FLAGS                                                                                \
 	(GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH | GBPF_F_DEVICE |            \
-	 GBPF_F_DEFER | GBPF_F_HOST)
+	 GBPF_F_DEFER | GBPF_F_HOST | GBPF_F_ALL_GPUS)
 
 /* Refuses GBPF_F_HOST where it has no meaning. */
 static int check_host(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
@@ -235,6 +235,25 @@ static int check_host(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 				  "GBPF_F_HOST");
 		return refuse_map(p, d, -EINVAL,
 				  "deferred additions are not visible while the kernel runs");
+	}
+	return 0;
+}
+
+/* Refuses GBPF_F_ALL_GPUS for what processes other than gbpfd reach, and for ring buffers. */
+static int check_all_gpus(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
+{
+	if (!(d->flags & (uint32_t)GBPF_F_ALL_GPUS)) {
+		return 0;
+	}
+	if (ebpf_map_type_has(d->type, EBPF_MAP_RECORDS)) {
+		report_hint(p->r, "drop GBPF_F_ALL_GPUS, and watch that of each GPU with --gpu");
+		return refuse_map(p, d, -EINVAL, "each GPU has its own ring buffer");
+	}
+	if (d->flags != ((uint32_t)GBPF_F_DAEMON | (uint32_t)GBPF_F_ALL_GPUS)) {
+		report_hint(p->r, "write GBPF_F_DAEMON | GBPF_F_ALL_GPUS, and publish what local "
+				  "programs need in a map of each GPU");
+		return refuse_map(p, d, -EINVAL,
+				  "only gbpfd's programs can share a map of all GPUs");
 	}
 	return 0;
 }
@@ -272,12 +291,14 @@ int ebpf_obj_check_map(struct ebpf_obj_parse *p, const struct ebpf_map_def *d)
 	}
 	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
 		report_hint(p->r, "flags: GBPF_F_TENANT, GBPF_F_DAEMON, GBPF_F_RDONLY, "
-				  "GBPF_F_EPOCH, GBPF_F_DEVICE, GBPF_F_DEFER, GBPF_F_HOST");
+				  "GBPF_F_EPOCH, GBPF_F_DEVICE, GBPF_F_DEFER, GBPF_F_HOST, "
+				  "GBPF_F_ALL_GPUS");
 		return refuse_map(p, d, -EINVAL, "unknown map_flags");
 	}
 	err = check_numbers(p, d);
 	err = err ? err : check_device(p, d);
 	err = err ? err : check_host(p, d);
+	err = err ? err : check_all_gpus(p, d);
 	if (err) {
 		return err;
 	}

@@ -10,11 +10,14 @@
 
 #define MAP_FLAGS                                                                                  \
 	((uint32_t)GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | (uint32_t)GBPF_F_EPOCH |        \
-	 (uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER | (uint32_t)GBPF_F_HOST)
+	 (uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER | (uint32_t)GBPF_F_HOST |                \
+	 (uint32_t)GBPF_F_ALL_GPUS)
 /* GBPF_F_DEFER is for maps in memory of the GPU. */
 #define EBPF_F_DEFERRED ((uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_DEFER)
 /* GBPF_F_HOST places a map of kernels in host memory. */
 #define EBPF_F_PINNED ((uint32_t)GBPF_F_DEVICE | (uint32_t)GBPF_F_HOST)
+/* GBPF_F_ALL_GPUS is for maps of gbpfd's programs, which run on one thread for all GPUs. */
+#define EBPF_F_ACROSS ((uint32_t)GBPF_F_DAEMON | (uint32_t)GBPF_F_ALL_GPUS)
 #define PAGE 4096u
 
 static int name_ok(const char *name)
@@ -43,6 +46,9 @@ static int flags_ok(uint32_t flags)
 	if (flags & (uint32_t)GBPF_F_HOST) {
 		return flags == EBPF_F_PINNED;
 	}
+	if (flags & (uint32_t)GBPF_F_ALL_GPUS) {
+		return flags == EBPF_F_ACROSS;
+	}
 	/* The tenant writes its instance, so it can be neither private to gbpfd nor constant;
 	 * epochs are published to all processes. Kernels of the tenant write its instance of a
 	 * DEVICE map. */
@@ -69,8 +75,9 @@ int ebpf_map_check(const struct ebpf_map_def *def)
 	}
 	if (((def->is_data || (def->flags & GBPF_F_EPOCH)) && !(t->traits & EBPF_MAP_EPOCHS)) ||
 	    (def->inner_1 && !(t->traits & EBPF_MAP_MAPS)) || def->inner_1 > EBPF_MAX_MAPS ||
-	    ((def->flags & GBPF_F_DEVICE) && !(t->traits & EBPF_MAP_ON_DEVICE))) {
-		return -EINVAL;
+	    ((def->flags & GBPF_F_DEVICE) && !(t->traits & EBPF_MAP_ON_DEVICE)) ||
+	    ((def->flags & (uint32_t)GBPF_F_ALL_GPUS) && (t->traits & EBPF_MAP_RECORDS))) {
+		return -EINVAL; /* the last: a ring has one reader, that of its instance */
 	}
 	if ((def->flags & (uint32_t)GBPF_F_DEFER) && !(t->traits & EBPF_MAP_DEFERS)) {
 		return -EINVAL;
@@ -87,6 +94,9 @@ static enum ebpf_region region_of(uint32_t flags)
 {
 	if (flags & ((uint32_t)GBPF_F_TENANT | (uint32_t)GBPF_F_DEVICE)) {
 		return EBPF_REGION_TENANT;
+	}
+	if (flags & (uint32_t)GBPF_F_ALL_GPUS) {
+		return EBPF_REGION_ALL_GPUS;
 	}
 	return flags & GBPF_F_DAEMON ? EBPF_REGION_DAEMON : EBPF_REGION_GLOBAL;
 }

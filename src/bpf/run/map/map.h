@@ -49,7 +49,19 @@
 #define EBPF_MAX_REGION_BYTES (256u << 20)
 #define EBPF_MAX_KEY_BYTES 512u
 
-enum ebpf_region { EBPF_REGION_GLOBAL, EBPF_REGION_TENANT, EBPF_REGION_DAEMON, EBPF_REGIONS };
+/* Each GPU has its own, except for ALL_GPUS, which a version has once, like DAEMON for gbpfd's
+ * programs alone. */
+enum ebpf_region {
+	EBPF_REGION_GLOBAL,
+	EBPF_REGION_TENANT,
+	EBPF_REGION_DAEMON,
+	EBPF_REGION_ALL_GPUS,
+	EBPF_REGIONS
+};
+#define EBPF_NO_REGIONS                                                                            \
+	{                                                                                          \
+		-1, -1, -1, -1                                                                     \
+	} /* descriptors, all absent */
 
 /* Definition of a map. Fixed layout: part of messages and of the policy image. */
 struct ebpf_map_def {

@@ -63,8 +63,8 @@ static inline uint64_t *bucket(const struct ebpf_map *m, uint64_t h)
 static ALWAYS_INLINE uint64_t *head_of_words(const struct ebpf_map *m, const uint64_t *k,
 					     uint32_t n)
 {
-	return bucket(m, m->region == EBPF_REGION_DAEMON ? ebpf_sip(&m->seed, k, n)
-							 : ebpf_mix(&m->seed, k, n));
+	return bucket(m, m->flags & GBPF_F_DAEMON ? ebpf_sip(&m->seed, k, n)
+						  : ebpf_mix(&m->seed, k, n));
 }
 
 static uint64_t *head_of(const struct ebpf_map *m, const uint64_t *k)
