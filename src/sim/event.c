@@ -87,14 +87,13 @@ static void trace_fields(struct sim *s, const void *ctx, const void *before)
 
 /* Prints "1.000000 s train submit lc_open=1 -> HOLD hold_ns=5ms": the fields that differ from the
  * defaults, and those that the program changed. */
-static void trace(struct sim *s, const struct sim_tenant *t, const void *defaults,
-		  const void *before)
+static void trace(struct sim *s, const char *where, const void *defaults, const void *before)
 {
 	const struct sim_decision *d = &s->last;
 	const char *name = sim_verdict_name(d->hook->id, d->verdict);
 
-	fprintf(s->o->trace, "%3u  %.6f s  %-8s %s", s->line + 1, (double)sim_now() / 1e9,
-		t ? t->name : "gbpfd", last_field(s, "rejoin") ? "rejoin" : d->hook->name);
+	fprintf(s->o->trace, "%3u  %.6f s  %-8s %s", s->line + 1, (double)sim_now() / 1e9, where,
+		last_field(s, "rejoin") ? "rejoin" : d->hook->name);
 	trace_fields(s, before, defaults);
 	if (!d->filled) {
 		fputs(" -> (built in)", s->o->trace);
@@ -129,6 +128,44 @@ static int event_fields(struct sim *s, const struct sim_hook *h)
 	return 0;
 }
 
+/* Finds the GPU of the event: that of its tenant; for gbpfd's hooks that concern all tenants of a
+ * GPU the field gpu, which is read ahead, since the defaults of other fields depend on it. */
+static int event_gpu(struct sim *s, const struct sim_hook *h, const struct sim_tenant *t,
+		     uint32_t *ret)
+{
+	const struct sim_field *f = sim_field_named(h->id, "gpu", strlen("gpu"));
+	const uint32_t none = UINT32_MAX;
+	uint64_t random = s->random_state;
+	const char *at = s->at;
+	int err;
+
+	*ret = t ? t->gpu : 0;
+	if (t || !f || s->testbed.n_gpus == 1) {
+		return 0;
+	}
+	sim_testbed_defaults(&s->testbed, h, NULL, 0, s->last.ctx);
+	memcpy((char *)s->last.ctx + f->offset, &none, sizeof(none));
+	err = event_fields(s, h);
+	if (err) {
+		return err;
+	}
+	*ret = (uint32_t)sim_field_get(f, s->last.ctx);
+	s->at = at;
+	s->random_state = random;
+	return *ret == none ? sim_wrong(s, at, "It is written: HOOK gpu=N field=value ...",
+					"it does not say on which GPU")
+			    : sim_need_gpu(s, at, *ret);
+}
+
+/* Returns -EINVAL after a message if the fields, which begin at `at`, name another GPU than the
+ * tenant's. */
+static int check_gpu(struct sim *s, const struct sim_tenant *t, const char *at)
+{
+	return !t || s->testbed.n_gpus == 1 || last_field(s, "gpu") == t->gpu
+		       ? 0
+		       : sim_wrong(s, at, NULL, "tenant '%s' is on GPU %u", t->name, t->gpu);
+}
+
 /* Copies the result of admit to the tenant. One that runs already keeps its class and its lane. */
 static void take_admitted(struct sim *s, struct sim_tenant *t)
 {
@@ -147,10 +184,22 @@ static void take_slice(struct sim *s, struct sim_tenant *t)
 	}
 }
 
+/* Names the instance that runs an event, for traces and printed lines. */
+static void name_instance(const struct sim *s, const struct sim_tenant *t, uint32_t gpu,
+			  char out[SIM_NAME_BYTES])
+{
+	if (!t && s->testbed.n_gpus > 1) {
+		snprintf(out, SIM_NAME_BYTES, "gbpfd on %u", gpu);
+	} else {
+		snprintf(out, SIM_NAME_BYTES, "%s", t ? t->name : "gbpfd");
+	}
+}
+
 /* Runs an event whose context has been filled with the defaults. */
-static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant *t)
+static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant *t, uint32_t gpu)
 {
 	uint64_t defaults[SIM_CTX_BYTES / 8], before[SIM_CTX_BYTES / 8];
+	char where[SIM_NAME_BYTES];
 	const char *at;
 	int err;
 
@@ -161,13 +210,16 @@ static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant 
 	if (err || s->dry) {
 		return err;
 	}
-	err = sim_settle(s, h, at, defaults);
+	err = check_gpu(s, t, at);
+	err = err ? err : sim_settle(s, h, at, defaults);
 	if (err) {
 		return err;
 	}
 	s->result->events++;
+	name_instance(s, t, gpu, where);
 	memcpy(before, s->last.ctx, sizeof(before));
-	s->last.verdict = sim_testbed_run(&s->testbed, h, t, s->last.ctx);
+	s->ran = h->daemon ? &s->testbed.gpu[gpu].daemon : &t->in;
+	s->last.verdict = sim_testbed_run(&s->testbed, h, s->ran, gpu, s->last.ctx);
 	if (last_field(s, "rejoin")) {
 		s->last.verdict = GBPF_ADMIT; /* QUEUE and REJECT count as ADMIT */
 	}
@@ -178,14 +230,14 @@ static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant 
 		take_slice(s, t);
 	}
 	if (s->o->trace) {
-		trace(s, t, defaults, before);
+		trace(s, where, defaults, before);
 	}
-	s->ran = h->daemon ? &s->testbed.daemon : &t->in;
-	err = sim_print_collect(s, t ? t->name : "gbpfd");
+	err = sim_print_collect(s, where);
 	return err ? err : sim_ring_collect(s);
 }
 
-static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenant **ret)
+static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenant **ret,
+		       uint32_t *ret_gpu)
 {
 	int err = event_tenant(s, h, ret);
 
@@ -195,28 +247,33 @@ static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenan
 	s->last.hook = h;
 	s->last.line = s->line;
 	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
-	sim_testbed_defaults(&s->testbed, h, *ret, s->last.ctx);
-	return 0;
+	err = event_gpu(s, h, *ret, ret_gpu);
+	if (!err) {
+		sim_testbed_defaults(&s->testbed, h, *ret, *ret_gpu, s->last.ctx);
+	}
+	return err;
 }
 
 int sim_event(struct sim *s, const struct sim_hook *h)
 {
 	struct sim_tenant *t;
-	int err = begin_event(s, h, &t);
+	uint32_t gpu;
+	int err = begin_event(s, h, &t, &gpu);
 
-	return err ? err : run_event(s, h, t);
+	return err ? err : run_event(s, h, t, gpu);
 }
 
 int sim_rejoin(struct sim *s)
 {
 	const struct sim_hook *h = sim_hook_named("admit", 5);
 	struct sim_tenant *t;
-	int err = begin_event(s, h, &t);
+	uint32_t gpu;
+	int err = begin_event(s, h, &t, &gpu);
 
 	if (err) {
 		return err;
 	}
 	sim_field_set(sim_field_named(h->id, "rejoin", 6), s->last.ctx, 1);
 	sim_field_set(sim_field_named(h->id, "lanes", 5), s->last.ctx, 1u << t->lane);
-	return run_event(s, h, t);
+	return run_event(s, h, t, gpu);
 }

@@ -53,8 +53,11 @@ static int random_between(struct sim *s, struct sim_value *ret, int depth)
 static uint64_t all_notes(struct sim *s, uint64_t counter)
 {
 	struct sim_testbed *w = &s->testbed;
-	uint64_t n = load_relaxed(&w->daemon.policy->env.notes[counter]);
+	uint64_t n = 0;
 
+	for (unsigned i = 0; i < w->n_gpus && !s->dry; i++) {
+		n += load_relaxed(&w->gpu[i].daemon.policy->env.notes[counter]);
+	}
 	for (unsigned i = 0; i < w->n_tenants && !s->dry; i++) {
 		n += load_relaxed(&w->tenant[i].in.policy->env.notes[counter]);
 	}
@@ -84,7 +87,10 @@ static void all_errors(struct sim *s, struct sim_value *ret)
 {
 	struct sim_testbed *w = &s->testbed;
 
-	ret->v = load_relaxed(&w->daemon.policy->env.helper_errors);
+	ret->v = 0;
+	for (unsigned i = 0; i < w->n_gpus && !s->dry; i++) {
+		ret->v += load_relaxed(&w->gpu[i].daemon.policy->env.helper_errors);
+	}
 	for (unsigned i = 0; i < w->n_tenants && !s->dry; i++) {
 		ret->v += load_relaxed(&w->tenant[i].in.policy->env.helper_errors);
 	}
@@ -379,6 +385,11 @@ static int sum(struct sim *s, const char *field, struct sim_value *ret, int dept
 int sim_expression(struct sim *s, const char *field, struct sim_value *ret)
 {
 	return sum(s, field, ret, 0);
+}
+
+int sim_operand(struct sim *s, struct sim_value *ret)
+{
+	return primary(s, NULL, ret, 0);
 }
 
 enum sim_compare sim_comparison(struct sim *s)

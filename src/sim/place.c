@@ -1,4 +1,5 @@
-/* Resolves `map NAME[KEY].member of TENANT` to typed bytes in the memory of an instance. */
+/* Resolves `map NAME[KEY].member of TENANT`, or `... on GPU`, to typed bytes in the memory of an
+ * instance. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -262,12 +263,37 @@ static struct sim_instance *only_instance(struct sim *s)
 	return s->testbed.n_tenants == 1 ? &s->testbed.tenant[0].in : NULL;
 }
 
-/* Parses `of NAME`, or selects the only instance. */
-static int parse_owner(struct sim *s, struct sim_place *p, const char *at)
+/* Parses `on GPU`, or selects the only GPU, of a map that all tenants there share. */
+static int parse_gpu(struct sim *s, const struct ebpf_map_def *d, const char *name, const char *at,
+		     uint32_t *ret)
+{
+	struct sim_value v = { 0 };
+	const char *from;
+	int err;
+
+	if (sim_take_word(s, "on")) {
+		sim_blanks(s);
+		from = s->at;
+		err = sim_operand(s, &v);
+		err = err ? err : sim_need_gpu(s, from, v.v);
+	} else {
+		err = s->testbed.n_gpus == 1 || d->flags & (GBPF_F_RDONLY | GBPF_F_ALL_GPUS)
+			      ? 0
+			      : sim_wrong(s, at, "Say which: ... on GPU",
+					  "every GPU has its own '%s'", name);
+	}
+	*ret = (uint32_t)v.v;
+	return err;
+}
+
+/* Parses `of NAME` or `on GPU`, or selects the only instance. */
+static int parse_owner(struct sim *s, struct sim_place *p, const char *name, const char *at)
 {
 	const struct ebpf_map_def *d = &s->testbed.built.object.maps[p->map];
 	bool per_tenant = d->flags & GBPF_F_TENANT;
-	struct sim_instance *in = &s->testbed.daemon;
+	struct sim_instance *in;
+	uint32_t gpu;
+	int err;
 
 	if (sim_take_word(s, "of")) {
 		struct sim_tenant *t;
@@ -279,16 +305,22 @@ static int parse_owner(struct sim *s, struct sim_place *p, const char *at)
 					 "there is no tenant '%.*s'", (int)sim_word(s), s->at);
 		}
 		if (!per_tenant) {
-			return sim_wrong(s, s->at, NULL, "'%s' is one for all tenants", d->name);
+			return sim_wrong(s, s->at, NULL, "'%s' is one for all tenants", name);
 		}
 		s->at += sim_word(s);
 		in = &t->in;
 	} else if (per_tenant) {
-		in = only_instance(s);
+		in = sim_take_word(s, "on") ? NULL : only_instance(s);
 		if (!in) {
 			return sim_wrong(s, at, "Say whose: ... of TENANT",
-					 "every tenant has its own '%s'", d->name);
+					 "every tenant has its own '%s'", name);
 		}
+	} else {
+		err = parse_gpu(s, d, name, at, &gpu);
+		if (err) {
+			return err;
+		}
+		in = &s->testbed.gpu[gpu].daemon;
 	}
 	p->live = in->policy ? &in->policy->env.maps[p->map] : NULL;
 	return 0;
@@ -386,7 +418,7 @@ int sim_place_parse(struct sim *s, struct sim_place *p)
 		err = parse_key(s, p, &spec);
 	}
 	err = err ? err : parse_path(s, &spec);
-	err = err ? err : parse_owner(s, p, spec.at);
+	err = err ? err : parse_owner(s, p, name, spec.at);
 	if (err) {
 		return err;
 	}

@@ -76,7 +76,10 @@ static int do_seed(struct sim *s)
 		s->testbed.tenant[i].in.policy->env.random_state =
 			s->random_state ^ ((uint64_t)i + 1) << 32;
 	}
-	s->testbed.daemon.policy->env.random_state = s->random_state;
+	for (unsigned i = 0; i < s->testbed.n_gpus && !s->dry; i++) {
+		s->testbed.gpu[i].daemon.policy->env.random_state = s->random_state ^ (uint64_t)i
+											      << 48;
+	}
 	return 0;
 }
 
@@ -219,6 +222,7 @@ static int run_all(struct sim *s, bool dry)
 {
 	s->dry = dry;
 	s->testbed.n_tenants = s->testbed.n_vgpus = 0;
+	s->testbed.n_gpus = 1;
 	s->testbed.gpu_mem = 0;
 	s->n_vars = 0;
 	s->last.hook = NULL;

@@ -26,7 +26,7 @@ struct sim_failure {
 struct sim_print {
 	uint32_t line; /* of the scenario */
 	uint64_t now_ns;
-	char where[32]; /* name of the tenant, or gbpfd */
+	char where[32]; /* name of the tenant, or gbpfd; with several GPUs "gbpfd on N" */
 	const char *hook;
 	char *text; /* owned */
 };

@@ -19,7 +19,9 @@
 #define SIM_STATS 32u /* greater than every GBPF_STAT_* */
 #define SIM_START_NS UINT64_C(1000000000)
 
-/* ---- the policy's instances: gbpfd's and one for each tenant ---- */
+#define SIM_MAX_GPUS 16u
+
+/* ---- the policy's instances: for each GPU gbpfd's and one for each tenant ---- */
 
 struct sim_instance {
 	struct ebpf_policy *policy; /* owned */
@@ -30,6 +32,7 @@ struct sim_instance {
 struct sim_tenant {
 	char name[SIM_NAME_BYTES];
 	uint32_t number, class_id, weight, uid, pid, lane;
+	uint32_t gpu;		  /* a program that uses several is a tenant on each */
 	uint32_t vgpu;		  /* place of its vGPU; EBPF_VGPUS: in none */
 	uint32_t weight_asked;	  /* of the statement tenant; admit computes weight from it */
 	uint32_t levels;	  /* available levels as bits; 0: those of its lane */
@@ -44,34 +47,46 @@ struct sim_vgpu {
 	struct ebpf_vgpu_row row; /* tenants, gpus and lanes come from the tenants */
 };
 
-struct sim_testbed {
-	struct ebpf_built built;
+/* A GPU, whose number is its index. */
+struct sim_gpu {
+	struct sim_testbed *w;
 	struct sim_instance daemon;
 	int global_fd;
 	void *global; /* owned mapping */
+	struct ebpf_tenant_ops ops;
+	uint64_t last_tick_ns, ticks;
+};
+
+struct sim_testbed {
+	struct ebpf_built built;
+	int all_gpus_fd; /* memory of the maps that all GPUs share, or -1 */
+	struct sim_gpu gpu[SIM_MAX_GPUS];
+	unsigned n_gpus;
 	struct sim_tenant tenant[SIM_MAX_TENANTS];
 	unsigned n_tenants;
 	struct sim_vgpu vgpu[EBPF_VGPUS];
 	unsigned n_vgpus;
-	uint64_t gpu_mem; /* bytes of the GPU; 0: not known */
+	uint64_t gpu_mem; /* bytes of each GPU; 0: not known */
 	unsigned open_flags;
-	struct ebpf_tenant_ops ops;
-	uint64_t last_tick_ns, ticks;
 };
 
 /* Loads the policy. Returns 0, or an error as sim_run() does. */
 int sim_testbed_init(struct sim_testbed *w, const struct sim_options *o, struct report *r);
 void sim_testbed_finish(struct sim_testbed *w);
+/* Creates the memory and gbpfd's instances of further GPUs, until there are n. Returns 0 or -errno.
+ */
+int sim_testbed_gpus(struct sim_testbed *w, unsigned n);
 /* Creates the memory and the instance of a tenant. Returns 0 or -errno. */
 int sim_testbed_add(struct sim_testbed *w, struct sim_tenant *t);
 struct sim_tenant *sim_testbed_tenant(struct sim_testbed *w, const char *name, size_t len);
 /* Fills the fields of a context as gBPF would; the scenario then sets its own. t NULL: a hook of
- * gbpfd. */
+ * gbpfd. gpu: that of t, if there is one. */
 void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
-			  const struct sim_tenant *t, void *ctx);
+			  const struct sim_tenant *t, uint32_t gpu, void *ctx);
 bool sim_testbed_fills(const struct sim_testbed *w, int hook);
-int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_tenant *t,
-			void *ctx);
+/* Runs the program of a hook in that instance. */
+int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_instance *in,
+			uint32_t gpu, void *ctx);
 /* The scenario's clock. */
 uint64_t sim_now(void);
 void sim_set_now(uint64_t ns);
@@ -154,6 +169,8 @@ struct sim_value {
 /* field: the context field that gets the value, whose constants may be written in short form; or
  * NULL. */
 int sim_expression(struct sim *s, const char *field, struct sim_value *ret);
+/* As sim_expression(), but only up to an operator. */
+int sim_operand(struct sim *s, struct sim_value *ret);
 enum sim_compare { SIM_EQ, SIM_NE, SIM_LT, SIM_LE, SIM_GT, SIM_GE, SIM_NONE };
 enum sim_compare sim_comparison(struct sim *s); /* takes a comparison operator; '=' is SIM_EQ */
 bool sim_holds(enum sim_compare c, struct sim_value a, struct sim_value b);
@@ -209,6 +226,9 @@ bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 /* sim_vgpu.c */
 int sim_vgpu_statement(struct sim *s);
 int sim_gpu_statement(struct sim *s);
+/* Returns 0 if there is a GPU of that number, which stands at `at`; else -EINVAL after a message.
+ */
+int sim_need_gpu(struct sim *s, const char *at, uint64_t gpu);
 /* Returns what no vGPU uses of the GPU's memory; 0 if its size is not known. */
 uint64_t sim_gpu_free(const struct sim_testbed *w);
 struct sim_vgpu *sim_vgpu_named(struct sim_testbed *w, const char *name, size_t len);

@@ -1,5 +1,6 @@
-/* The instances of the policy as in operation: one of gbpfd, and one per tenant that maps global
- * maps read-only and has its own memory. Only the clock and the tenants come from the scenario. */
+/* The instances of the policy as in operation, for each GPU: one of gbpfd, and one per tenant that
+ * maps global maps read-only and has its own memory. Only the clock and the tenants come from the
+ * scenario. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,26 +34,25 @@ void sim_set_now(uint64_t ns)
 	now_ns = ns;
 }
 
-static void *region_of(void *ctx, uint32_t tenant)
+/* ctx: the GPU whose instance asks. It sees no other tenants than its own. */
+static struct sim_tenant *numbered(void *ctx, uint32_t number)
 {
-	struct sim_testbed *w = ctx;
+	struct sim_gpu *g = ctx;
+	struct sim_testbed *w = g->w;
 
 	for (unsigned i = 0; i < w->n_tenants; i++) {
-		if (w->tenant[i].number == tenant) {
-			return w->tenant[i].in.base;
+		if (w->tenant[i].number == number && &w->gpu[w->tenant[i].gpu] == g) {
+			return &w->tenant[i];
 		}
 	}
 	return NULL;
 }
 
-static struct sim_tenant *numbered(struct sim_testbed *w, uint32_t number)
+static void *region_of(void *ctx, uint32_t tenant)
 {
-	for (unsigned i = 0; i < w->n_tenants; i++) {
-		if (w->tenant[i].number == number) {
-			return &w->tenant[i];
-		}
-	}
-	return NULL;
+	const struct sim_tenant *t = numbered(ctx, tenant);
+
+	return t ? t->in.base : NULL;
 }
 
 static int class_of(void *ctx, uint32_t tenant)
@@ -142,9 +142,10 @@ static int make_region(const struct ebpf_built *b, enum ebpf_region region, int 
 	return 0;
 }
 
-static int open_instance(struct sim_testbed *w, struct sim_instance *in, unsigned flags)
+static int open_instance(struct sim_testbed *w, struct sim_instance *in, uint32_t gpu,
+			 unsigned flags)
 {
-	int fds[EBPF_REGIONS] = { w->global_fd, in->fd, -1 };
+	int fds[EBPF_REGIONS] = { w->gpu[gpu].global_fd, in->fd, -1, w->all_gpus_fd };
 	int err;
 
 	in->policy = calloc(1, sizeof(*in->policy));
@@ -157,7 +158,8 @@ static int open_instance(struct sim_testbed *w, struct sim_instance *in, unsigne
 		in->policy = NULL;
 		return err;
 	}
-	in->policy->env.random_state = 0x9e3779b97f4a7c15u ^ w->n_tenants;
+	in->policy->env.random_state =
+		UINT64_C(0x9e3779b97f4a7c15) ^ w->n_tenants ^ (uint64_t)gpu << 48;
 	return 0;
 }
 
@@ -171,41 +173,57 @@ static void close_instance(struct sim_testbed *w, struct sim_instance *in)
 	fd_close(in->fd);
 }
 
-static int open_all(struct sim_testbed *w)
+static int open_gpu(struct sim_testbed *w, uint32_t gpu)
 {
-	int err = make_region(&w->built, EBPF_REGION_GLOBAL, &w->global_fd, &w->global);
+	struct sim_gpu *g = &w->gpu[gpu];
+	int err = make_region(&w->built, EBPF_REGION_GLOBAL, &g->global_fd, &g->global);
 
 	if (err) {
 		return err;
 	}
-	w->daemon.fd = -1;
-	err = open_instance(w, &w->daemon, EBPF_OPEN_DAEMON);
+	err = open_instance(w, &g->daemon, gpu, EBPF_OPEN_DAEMON);
 	if (err) {
 		return err;
 	}
-	if (w->daemon.policy->region[EBPF_REGION_DAEMON]) {
+	if (g->daemon.policy->region[EBPF_REGION_DAEMON]) {
 		ebpf_built_init_region(&w->built, EBPF_REGION_DAEMON,
-				       w->daemon.policy->region[EBPF_REGION_DAEMON]);
+				       g->daemon.policy->region[EBPF_REGION_DAEMON]);
 	}
-	w->ops = (struct ebpf_tenant_ops){ .region = region_of,
+	g->ops = (struct ebpf_tenant_ops){ .region = region_of,
 					   .class_id = class_of,
 					   .weight = weight_of,
 					   .vgpu = vgpu_of,
 					   .stat = stat_of,
 					   .slice_set = slice_set,
 					   .preempt_now = preempt_now,
-					   .ctx = w };
-	w->daemon.policy->env.tenants = &w->ops;
+					   .ctx = g };
+	g->daemon.policy->env.tenants = &g->ops;
+	g->last_tick_ns = sim_now();
 	return 0;
+}
+
+int sim_testbed_gpus(struct sim_testbed *w, unsigned n)
+{
+	int err = 0;
+
+	while (!err && w->n_gpus < n) {
+		err = open_gpu(w, w->n_gpus);
+		w->n_gpus += !err;
+	}
+	return err;
 }
 
 int sim_testbed_init(struct sim_testbed *w, const struct sim_options *o, struct report *r)
 {
 	bool jit = o->flags & SIM_JIT;
+	void *all_gpus;
 	int err;
 
 	memset(w, 0, sizeof(*w));
-	w->global_fd = w->daemon.fd = -1;
+	w->all_gpus_fd = -1;
+	for (unsigned i = 0; i < SIM_MAX_GPUS; i++) {
+		w->gpu[i] = (struct sim_gpu){ .w = w, .global_fd = -1, .daemon.fd = -1 };
+	}
 	w->open_flags = jit ? 0 : EBPF_OPEN_NO_JIT;
 	err = ebpf_policy_build(&w->built, o->elf, o->elf_bytes, o->policy, 1,
 				jit ? 0 : EBPF_BUILD_NO_JIT, r);
@@ -215,12 +233,13 @@ int sim_testbed_init(struct sim_testbed *w, const struct sim_options *o, struct 
 	}
 	sim_set_now(SIM_START_NS);
 	clock_set_source(sim_now);
-	err = open_all(w);
+	err = make_region(&w->built, EBPF_REGION_ALL_GPUS, &w->all_gpus_fd, &all_gpus);
+	shm_unmap(all_gpus, w->built.region_bytes[EBPF_REGION_ALL_GPUS]);
+	err = err ? err : sim_testbed_gpus(w, 1);
 	if (err) {
 		return report_set(r, err, "memory", "%s: the policy cannot be set up: %s",
 				  o->policy, strerror(-err));
 	}
-	w->last_tick_ns = SIM_START_NS;
 	return 0;
 }
 
@@ -230,9 +249,12 @@ void sim_testbed_finish(struct sim_testbed *w)
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		close_instance(w, &w->tenant[i].in);
 	}
-	close_instance(w, &w->daemon);
-	shm_unmap(w->global, w->built.region_bytes[EBPF_REGION_GLOBAL]);
-	fd_close(w->global_fd);
+	for (unsigned i = 0; i < SIM_MAX_GPUS; i++) {
+		close_instance(w, &w->gpu[i].daemon);
+		shm_unmap(w->gpu[i].global, w->built.region_bytes[EBPF_REGION_GLOBAL]);
+		fd_close(w->gpu[i].global_fd);
+	}
+	fd_close(w->all_gpus_fd);
 	if (w->built.image_fd >= 0) {
 		ebpf_built_finish(&w->built);
 	}
@@ -243,7 +265,7 @@ int sim_testbed_add(struct sim_testbed *w, struct sim_tenant *t)
 	int err = make_region(&w->built, EBPF_REGION_TENANT, &t->in.fd, &t->in.base);
 
 	if (!err) {
-		err = open_instance(w, &t->in, 0);
+		err = open_instance(w, &t->in, t->gpu, 0);
 	}
 	if (err) {
 		close_instance(w, &t->in);
@@ -300,22 +322,27 @@ static void vgpu_defaults(const struct sim_testbed *w, const struct sim_hook *h,
 	}
 }
 
-static void testbed_defaults(const struct sim_testbed *w, const struct sim_hook *h, void *ctx)
+static void testbed_defaults(const struct sim_testbed *w, const struct sim_hook *h, uint32_t gpu,
+			     void *ctx)
 {
 	bool is_tick = strcmp(h->name, "tick") == 0;
-	uint32_t top = 0, latency = 0, batch = 0;
+	uint32_t n = 0, top = 0, latency = 0, batch = 0;
 
 	for (unsigned i = 0; i < w->n_tenants; i++) {
-		top = MAX(top, w->tenant[i].number + 1);
-		latency += w->tenant[i].class_id == GBPF_CLASS_LATENCY;
-		batch += w->tenant[i].class_id == GBPF_CLASS_BATCH;
+		if (w->tenant[i].gpu == gpu) {
+			n++;
+			top = MAX(top, w->tenant[i].number + 1);
+			latency += w->tenant[i].class_id == GBPF_CLASS_LATENCY;
+			batch += w->tenant[i].class_id == GBPF_CLASS_BATCH;
+		}
 	}
-	put(h, ctx, "tenants", is_tick ? top : w->n_tenants ? w->n_tenants - 1 : 0);
-	put(h, ctx, "active", w->n_tenants);
+	put(h, ctx, "gpu", gpu);
+	put(h, ctx, "tenants", is_tick ? top : n ? n - 1 : 0);
+	put(h, ctx, "active", n);
 	put(h, ctx, "latency_tenants", latency);
 	put(h, ctx, "batch_tenants", batch);
-	put(h, ctx, "period_ns", sim_now() - w->last_tick_ns);
-	put(h, ctx, "epoch", w->ticks);
+	put(h, ctx, "period_ns", sim_now() - w->gpu[gpu].last_tick_ns);
+	put(h, ctx, "epoch", w->gpu[gpu].ticks);
 	put(h, ctx, "version", 1);
 	put(h, ctx, "mem_size", w->gpu_mem);
 	put(h, ctx, "mem_free", sim_gpu_free(w));
@@ -335,7 +362,7 @@ static void leave_out(const struct sim_hook *h, const struct sim_tenant *t, void
 }
 
 void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
-			  const struct sim_tenant *t, void *ctx)
+			  const struct sim_tenant *t, uint32_t gpu, void *ctx)
 {
 	memset(ctx, 0, SIM_CTX_BYTES);
 	put(h, ctx, "now_ns", sim_now());
@@ -351,7 +378,7 @@ void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
 	put(h, ctx, "linger_ns", 200000);
 	put(h, ctx, "blocks", 1);
 	put(h, ctx, "threads", 1);
-	testbed_defaults(w, h, ctx);
+	testbed_defaults(w, h, gpu, ctx);
 	if (t) {
 		tenant_defaults(h, t, ctx);
 		vgpu_defaults(w, h, t, ctx);
@@ -367,10 +394,10 @@ bool sim_testbed_fills(const struct sim_testbed *w, int hook)
 	return ebpf_built_stats(&w->built, (int)hook) != NULL;
 }
 
-int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_tenant *t,
-			void *ctx)
+int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct sim_instance *in,
+			uint32_t gpu, void *ctx)
 {
-	struct ebpf_policy *p = h->daemon ? w->daemon.policy : t->in.policy;
+	struct ebpf_policy *p = in->policy;
 	int64_t verdict = 0;
 
 	if (p->insns[h->id]) {
@@ -382,8 +409,8 @@ int64_t sim_testbed_run(struct sim_testbed *w, const struct sim_hook *h, struct 
 		ebpf_maps_publish(p->env.maps, p->env.n_maps);
 	}
 	if (strcmp(h->name, "tick") == 0) {
-		w->last_tick_ns = sim_now();
-		w->ticks++;
+		w->gpu[gpu].last_tick_ns = sim_now();
+		w->gpu[gpu].ticks++;
 	}
 	return verdict;
 }

@@ -1,6 +1,7 @@
 /* vGPUs of a scenario: `vgpu NAME compute=30 ...` makes one, or changes it when it exists, as
- * gbpf vgpu create and set do; the standard maps about them follow. `gpu mem=8GiB` states the
- * memory of the GPU. */
+ * gbpf vgpu create and set do; the standard maps about them follow. `gpu gpus=2 mem=8GiB` states
+ * how many GPUs there are, and the memory of each. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -16,11 +17,21 @@ struct sim_vgpu *sim_vgpu_named(struct sim_testbed *w, const char *name, size_t 
 	return NULL;
 }
 
+/* Returns whether a tenant before t is of the same program, in the same vGPU. */
+static bool counts_already(const struct sim_testbed *w, const struct sim_tenant *t)
+{
+	const struct sim_tenant *i = w->tenant;
+
+	while (i->number != t->number || i->vgpu != t->vgpu) {
+		i++;
+	}
+	return i != t;
+}
+
 void sim_vgpus_write(struct sim_testbed *w)
 {
 	struct ebpf_vgpu_row row[EBPF_VGPUS] = { 0 };
 	const struct ebpf_object *o = &w->built.object;
-	struct ebpf_env *env = &w->daemon.policy->env;
 
 	for (unsigned i = 0; i < w->n_vgpus; i++) {
 		row[i] = w->vgpu[i].row;
@@ -29,13 +40,17 @@ void sim_vgpus_write(struct sim_testbed *w)
 		const struct sim_tenant *t = &w->tenant[i];
 
 		if (t->vgpu < EBPF_VGPUS) {
-			row[t->vgpu].tenants++;
-			row[t->vgpu].gpus = 1;
+			row[t->vgpu].tenants += !counts_already(w, t);
+			row[t->vgpu].gpus |= 1u << t->gpu;
 			row[t->vgpu].lanes |= 1u << t->lane;
 		}
 	}
-	ebpf_vgpu_maps_write(env->maps, o->maps, o->n_maps, row);
-	ebpf_maps_publish(env->maps, env->n_maps);
+	for (unsigned i = 0; i < w->n_gpus; i++) {
+		struct ebpf_env *env = &w->gpu[i].daemon.policy->env;
+
+		ebpf_vgpu_maps_write(env->maps, o->maps, o->n_maps, row);
+		ebpf_maps_publish(env->maps, env->n_maps);
+	}
 }
 
 static int set_vgpu(struct sim *s, struct ebpf_vgpu_row *r)
@@ -86,11 +101,42 @@ int sim_vgpu_statement(struct sim *s)
 
 int sim_gpu_statement(struct sim *s)
 {
+	struct sim_testbed *w = &s->testbed;
+	uint32_t gpus = w->n_gpus;
 	const struct sim_property all[] = {
-		{ "mem", NULL, &s->testbed.gpu_mem, 0, UINT64_MAX },
+		{ "gpus", &gpus, NULL, 1, SIM_MAX_GPUS },
+		{ "mem", NULL, &w->gpu_mem, 0, UINT64_MAX },
 	};
+	const char *at;
+	int err;
 
-	return sim_set_properties(s, all, ARRAY_SIZE(all), "GPU");
+	sim_blanks(s);
+	at = s->at;
+	err = sim_set_properties(s, all, ARRAY_SIZE(all), "GPU");
+	if (!err && gpus < w->n_gpus) {
+		err = sim_wrong(s, at, NULL, "there are %u GPUs already", w->n_gpus);
+	}
+	if (err) {
+		return err;
+	}
+	if (s->dry) {
+		w->n_gpus = gpus;
+		return 0;
+	}
+	err = sim_testbed_gpus(w, gpus);
+	if (err) {
+		return report_set(s->r, err, "memory", "%u GPUs cannot be made: %s", gpus,
+				  strerror(-err));
+	}
+	sim_vgpus_write(w);
+	return 0;
+}
+
+int sim_need_gpu(struct sim *s, const char *at, uint64_t gpu)
+{
+	return gpu < s->testbed.n_gpus ? 0
+				       : sim_wrong(s, at, "GPUs are declared with: gpu gpus=N",
+						   "there is no GPU %" PRIu64, gpu);
 }
 
 uint64_t sim_gpu_free(const struct sim_testbed *w)

@@ -67,6 +67,7 @@ static int set_tenant(struct sim *s, struct sim_tenant *t)
 		{ "lane", &t->lane, NULL, 0, 1 },
 		{ "levels", &t->levels, NULL, 1, 63 },
 		{ "number", &t->number, NULL, 0, MAX_NUMBER_OF_TENANTS - 1 },
+		{ "gpu", &t->gpu, NULL, 0, SIM_MAX_GPUS - 1 },
 		{ "vgpu", &t->vgpu, NULL, 0, EBPF_VGPUS },
 		{ "uid", &t->uid, NULL, 0, UINT32_MAX },
 		{ "pid", &t->pid, NULL, 0, UINT32_MAX },
@@ -93,18 +94,19 @@ int sim_tenant_statement(struct sim *s)
 				  .vgpu = EBPF_VGPUS,
 				  .in.fd = -1 };
 	t->number = free_number(w);
-	t->pid = 1000 + t->number;
 	err = sim_take_name(s, t->name, "tenant");
 	if (!err && sim_testbed_tenant(w, t->name, strlen(t->name))) {
 		err = sim_wrong(s, at, NULL, "there is a tenant '%s' already", t->name);
 	}
 	err = err ? err : set_tenant(s, t);
+	t->pid = t->pid ? t->pid : 1000 + t->number;
 	if (!err && t->vgpu < EBPF_VGPUS && t->vgpu >= w->n_vgpus) {
 		err = sim_wrong(s, at, "vGPUs are declared with: vgpu NAME",
 				"there is no vGPU at place %u", t->vgpu);
 	}
+	err = err ? err : sim_need_gpu(s, at, t->gpu);
 	for (unsigned i = 0; !err && i < w->n_tenants; i++) {
-		if (w->tenant[i].number == t->number) {
+		if (w->tenant[i].number == t->number && w->tenant[i].gpu == t->gpu) {
 			err = sim_wrong(s, at, NULL, "tenant '%s' has the number %u already",
 					w->tenant[i].name, t->number);
 		}

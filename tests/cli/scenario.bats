@@ -544,6 +544,162 @@ wrong() {
 	wrong 3 9 "mem_free is greater than mem_size" <<<$'tenant a\ngpu mem=1GiB\nadmit a mem_free=2GiB'
 }
 
+@test "each GPU has an instance of the policy, and its own tenants and ticks" {
+	passes <<-'S'
+		gpu gpus=2 mem=8GiB
+		tenant a number=3
+		tenant b number=3 gpu=1
+		tenant c gpu=1 class=batch
+		wait 2ms
+		tick gpu=1
+		expect tenants == 4
+		expect active == 2
+		expect epoch == 0
+		expect period_ns == 2ms
+		tick gpu=1
+		expect epoch == 1
+		expect period_ns == 0
+		tick gpu=0
+		expect tenants == 4
+		expect active == 1
+		expect epoch == 0
+		expect period_ns == 2ms
+		expect map total on 0 == 1
+		repeat 2 as g {
+			expect map clocks[0] on g == now
+			expect map clocks[1] on g == now * g
+		}
+		expect map total on 1 == 4
+		set total on 1 = 50
+		expect map total on 0 == 1
+		expect map total on 1 == 50
+		expect map limit == 3
+		submit a queue=1 kind=1 bytes=7
+		expect gpu == 0
+		submit c gpu=1 bytes=8
+		expect gpu == 1
+		expect map table[{a=1, b=1}] of b absent
+		expect ring ring {n=7}
+		expect ring ring {n=8}
+		admit a uid=0
+		expect ADMIT tenants == 0 batch_tenants == 0 mem_size == 8GiB gpu == 0
+		admit b uid=0
+		expect ADMIT tenants == 1 batch_tenants == 1 gpu == 1
+		expect note 2 == 2
+		gpu gpus=3
+		tenant d gpu=2
+		tick gpu=2
+		expect active == 1
+		expect epoch == 0
+		expect period_ns == 0
+		expect map total on 2 == 1
+	S
+	fails "map total on 1 == 1" <<-'S'
+		gpu gpus=2
+		tenant a
+		tick gpu=0
+		expect map total on 1 == 1
+	S
+	wrong 1 10 "not from 1 to 16" <<<'gpu gpus=17'
+	wrong 1 10 <<<'gpu gpus=0'
+	wrong 2 5 "there are 3 GPUs already" <<<$'gpu gpus=3\ngpu gpus=2'
+	wrong 1 8 "there is no GPU 1" "gpu gpus=N" <<<'tenant a gpu=1'
+	wrong 3 8 "there is a tenant 'a' already" <<<$'gpu gpus=2\ntenant a\ntenant a gpu=1'
+	wrong 2 5 "it does not say on which GPU" "gpu=N" <<<$'gpu gpus=2\ntick'
+	wrong 2 6 "there is no GPU 2" <<<$'gpu gpus=2\ntick gpu=2'
+	wrong 3 10 "tenant 'a' is on GPU 0" <<<$'gpu gpus=2\ntenant a\nsubmit a gpu=1'
+	wrong 2 12 "every GPU has its own 'total'" "on GPU" <<<$'gpu gpus=2\nexpect map total == 0'
+	wrong 2 21 "there is no GPU 2" <<<$'gpu gpus=2\nexpect map total on 2 == 0'
+	wrong 3 12 "every tenant has its own 'mine'" "of TENANT" <<<$'gpu gpus=2\ntenant a\nexpect map mine on 1 == 0'
+}
+
+@test "a map of all GPUs is one" {
+	cat >v.bpf.c <<-'END'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		struct {
+			__uint(type, GBPF_MAP_HASH);
+			__uint(max_entries, 4);
+			__uint(map_flags, GBPF_F_DAEMON | GBPF_F_ALL_GPUS);
+			__type(key, u32);
+			__type(value, u64);
+		} active SEC(".maps");
+		u64 others;
+		SEC("gbpf/tick") int GBPF_PROG(v_tick, tick)
+		{
+			u32 gpu = ctx->gpu, other = 1 - gpu;
+			u64 n = ctx->active, *at = bpf_map_lookup_elem(&active, &other);
+
+			bpf_map_update_elem(&active, &gpu, &n, BPF_ANY);
+			others = at ? *at : 0;
+			return 0;
+		}
+	END
+	"$GBPF" policy build v.bpf.c
+	mv v.bpf.o p.bpf.o
+	passes <<-'END'
+		gpu gpus=2
+		tenant a
+		tenant b gpu=1
+		tenant c gpu=1
+		tick gpu=0
+		tick gpu=1
+		expect count active == 2
+		expect map active[1] == 2
+		expect map others on 0 == 0
+		expect map others on 1 == 1
+		tick gpu=0
+		expect map others on 0 == 2
+		set active[0] = 50
+		tick gpu=1
+		expect map others on 1 == 50
+	END
+}
+
+# The policy has statistics of tenants by their numbers: those of the GPU that it runs for.
+@test "an instance sees the tenants of its GPU alone" {
+	cat >v.bpf.c <<-'END'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		GBPF_STANDARD_MAP(PLACEMENT);
+		GBPF_STANDARD_MAP(VSLICE_SET);
+		u64 busy;
+		s64 class_of_5;
+		SEC("gbpf/tick") int GBPF_PROG(v_tick, tick)
+		{
+			busy = gbpf_tenant_stat(3, GBPF_STAT_BUSY_NS);
+			class_of_5 = gbpf_tenant_class(5);
+			bpf_printk("%d", ctx->gpu);
+			gbpf_slice_set(5, 1000);
+			return 0;
+		}
+	END
+	"$GBPF" policy build v.bpf.c
+	mv v.bpf.o p.bpf.o
+	passes <<-'END'
+		gpu gpus=2
+		vgpu v compute=50
+		tenant a number=3 vgpu=v
+		tenant b number=3 vgpu=v gpu=1
+		tenant c number=5 vgpu=v gpu=1 class=batch
+		stat a busy_ns=1ms
+		stat b busy_ns=2ms
+		tick gpu=0
+		tick gpu=1
+		expect map busy on 0 == 1ms
+		expect map busy on 1 == 2ms
+		expect map class_of_5 on 0 == -2
+		expect map class_of_5 on 1 == GBPF_CLASS_BATCH
+		expect slice_us of c == 1000
+		expect map PLACEMENT[0].gpus on 0 == 3
+		expect map PLACEMENT[0].gpus on 1 == 3
+		expect map VSLICE_SET[0].tenants on 0 == 2
+		gpu gpus=3
+		expect map VSLICE_SET[0].compute_pct on 2 == 50
+	END
+	[[ "$output" == *"gbpfd on 0 "*"gbpfd on 1 "* ]]
+}
+
 @test "a queue from tenants to tick" {
 	mv reporting.bpf.o p.bpf.o
 	passes <<-'S'
