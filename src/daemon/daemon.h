@@ -98,7 +98,9 @@ struct daemon_mps_exits {
 /* Maps that callers read: maps_dump.c (time budget of dumps), maps_watch.c. */
 struct daemon_maps {
 	uint64_t dump_last_ns, dump_left_ns;
-	struct daemon_maps_watch *watches; /* owned */
+	struct daemon_maps_watch *watches;   /* owned */
+	uint64_t drain_turn, drain_until_ns; /* rings are drained in that turn of the loop, until
+						that processor time */
 };
 
 /* vGPUs: vgpu.c. */

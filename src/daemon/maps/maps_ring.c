@@ -58,9 +58,10 @@ static void say_lost(struct daemon_maps_watch *w, struct buf *out, uint32_t tena
 	r->told_lost = lost;
 }
 
-/* Takes records of one ring. Returns true if it is empty. */
+/* Takes records of one ring, at least until the deadline, and until this thread's processor time is
+ * cpu_until_ns. Returns true if it is empty. */
 static bool take(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
-		 uint64_t deadline_ns, bool dead)
+		 uint64_t deadline_ns, uint64_t cpu_until_ns, bool dead)
 {
 	struct ebpf_map room;
 	const struct ebpf_map *m = daemon_maps_instance(&w->v, (int)tenant, &room);
@@ -69,7 +70,7 @@ static bool take(struct daemon_maps_watch *w, struct buf *out, uint32_t tenant,
 	int n = 1;
 
 	while (r && n) {
-		if (now > deadline_ns ||
+		if ((now > deadline_ns && clock_cpu_ns() >= cpu_until_ns) ||
 		    daemon_control_waiting(w->d, w->conn) > DAEMON_WATCH_WAITING_BYTES) {
 			return false;
 		}
@@ -97,7 +98,7 @@ bool daemon_maps_watch_rings(struct daemon_maps_watch *w)
 		uint32_t tenant = (w->tenant + i) % all;
 
 		if (w->only < 0 || w->only == (int)tenant) {
-			done = take(w, &out, tenant, deadline_ns, false);
+			done = take(w, &out, tenant, deadline_ns, 0, false);
 		}
 		if (!done) { /* a tenant that writes without end must not delay the rings of others
 			      */
@@ -109,7 +110,7 @@ bool daemon_maps_watch_rings(struct daemon_maps_watch *w)
 }
 
 void daemon_maps_watch_ring_drain(struct daemon_maps_watch *w, uint32_t tenant, bool dead,
-				  uint64_t deadline_ns)
+				  uint64_t cpu_until_ns)
 {
 	struct buf out;
 
@@ -117,6 +118,6 @@ void daemon_maps_watch_ring_drain(struct daemon_maps_watch *w, uint32_t tenant, 
 		return;
 	}
 	buf_init(&out);
-	(void)take(w, &out, tenant, deadline_ns, dead);
+	(void)take(w, &out, tenant, 0, cpu_until_ns, dead);
 	buf_finish(&out);
 }

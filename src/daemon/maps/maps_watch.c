@@ -128,14 +128,18 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 
 /* ---- begin and end ---- */
 
-/* Returns the deadline for draining rings. Many tenants may exit in one turn of the loop and leave
- * full rings, so the time is shared by all of them. */
+/* Returns until which processor time rings are drained. Many tenants may exit in one turn of the
+ * loop and leave full rings, so the time is shared by all of them. */
 static uint64_t drain_until(struct daemon *d)
 {
-	uint64_t turn = 0, now = clock_now_ns();
+	uint64_t turn = 0, now = clock_cpu_ns();
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &turn);
-	return MAX(turn * 1000 + DAEMON_WATCH_DRAIN_NS, now + DAEMON_WATCH_DRAIN_MIN_NS);
+	if (turn != d->maps.drain_turn) {
+		d->maps.drain_turn = turn;
+		d->maps.drain_until_ns = now + DAEMON_WATCH_DRAIN_NS;
+	}
+	return MAX(d->maps.drain_until_ns, now + DAEMON_WATCH_DRAIN_MIN_NS);
 }
 
 static void tenant_gone(struct daemon_maps_watch *w, uint32_t tenant)
@@ -162,10 +166,10 @@ void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_versio
 static void version_gone(struct daemon_maps_watch *w, const char *why)
 {
 	uint32_t all = daemon_maps_per_tenant(&w->v) ? PROTO_MAX_TENANTS : 1;
-	uint64_t deadline_ns = clock_now_ns() + DAEMON_WATCH_DRAIN_NS;
+	uint64_t cpu_until_ns = clock_cpu_ns() + DAEMON_WATCH_DRAIN_NS;
 
 	for (uint32_t i = 0; daemon_maps_watch_is_ring(w) && i < all; i++) {
-		daemon_maps_watch_ring_drain(w, i, false, deadline_ns);
+		daemon_maps_watch_ring_drain(w, i, false, cpu_until_ns);
 	}
 	say_end(w, why);
 	destroy(w);

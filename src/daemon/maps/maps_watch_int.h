@@ -54,9 +54,10 @@ void daemon_maps_watch_seen_free(struct daemon_maps_watch *w, uint32_t tenant);
 /* Takes records of all rings until they are empty, the deadline passes or the caller does not read.
  * Returns true if they are empty. */
 bool daemon_maps_watch_rings(struct daemon_maps_watch *w);
-/* Takes the last records of one ring, whose writers have exited or are about to. */
+/* Takes the last records of one ring, whose writers have exited or are about to, until that
+ * processor time of the loop: what is left is lost, which must not depend on the machine's load. */
 void daemon_maps_watch_ring_drain(struct daemon_maps_watch *w, uint32_t tenant, bool dead,
-				  uint64_t deadline_ns);
+				  uint64_t cpu_until_ns);
 #define DAEMON_WATCH_DRAIN_NS 2000000u	  /* for the rest when tenants or a version end */
 #define DAEMON_WATCH_DRAIN_MIN_NS 100000u /* for each tenant */
 void daemon_maps_watch_ring_close(struct daemon_maps_watch *w, uint32_t tenant);
