@@ -46,10 +46,12 @@ struct proto_directory {
 #define PROTO_BEAT_NS                                                                              \
 	1000000000u /* max age of beat_ns: the requests of an owner stopped for longer do not      \
 		       count */
+#define PROTO_COLLECTIVES 16u
 struct proto_board {
 	struct proto_board_gpu {
 		uint32_t open; /* number of open requests */
-		/* Futex word: incremented when open becomes 0, and when the stop below ends. */
+		/* Futex word: incremented when open becomes 0, and when a stop below ends
+		 * early. */
 		uint32_t seq;
 		uint64_t opened_ns;   /* opening of the newest request, monotonic */
 		uint64_t last_end_ns; /* when open last became 0; 0: never */
@@ -59,7 +61,7 @@ struct proto_board {
 		 * kernels that communicate it has given to the driver; and until when its policy
 		 * wants the group stopped (monotonic), 0: not at all. */
 		uint64_t collectives, stop_until_ns;
-		uint64_t reserved;
+		uint64_t hold_until_ns; /* the same by its policy's collective_phase */
 	} gpu[PROTO_MAX_GPUS];
 	/* Robust futex of a thread that only sleeps. The kernel sets PROTO_OWNER_DIED as the first
 	 * step of the process's exit, long before the driver has ended it and its sockets close. 0:
@@ -67,6 +69,8 @@ struct proto_board {
 	uint32_t owner;
 	uint32_t ranks;	  /* bits of the GPUs on which it counts `collectives` */
 	uint64_t beat_ns; /* when the agent last examined an open request; 0: not reported */
+	/* When it launched the last collectives, monotonic, by number modulo PROTO_COLLECTIVES. */
+	uint64_t launched_ns[PROTO_MAX_GPUS][PROTO_COLLECTIVES];
 };
 
 /* Reason of the last hold, shown by `gbpf ps --why`. */
@@ -78,7 +82,7 @@ enum proto_why {
 	PROTO_WHY_LIMIT,    /* submitted after the hold limit */
 	PROTO_WHY_NO_POLICY,
 	PROTO_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
-	PROTO_WHY_GROUP,      /* a policy holds another process of its group */
+	PROTO_WHY_GROUP,      /* a policy has stopped its group */
 };
 
 #define PROTO_HIST_SUB 8u /* buckets per power of two: 12 % wide */

@@ -37,6 +37,7 @@ struct sched_decision {
 struct sched_retired {
 	uint64_t hash, duration_ns, overlap_ns, held_ns, version;
 	uint32_t count, flags, level, interrupted;
+	uint64_t collective; /* the newest one that has ended since the last call; 0: none has */
 };
 
 /* ---- sched_hook.c ---- */

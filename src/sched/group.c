@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "sched/sched_int.h"
 
@@ -25,29 +26,61 @@ void sched_will_communicate(struct sched *s)
 	}
 }
 
-static NOINLINE void count(struct sched_queue *q, int n)
+/* Counts a collective, whose time is written before: who reads a count that includes it finds it,
+ * unless two threads of a rank launch at once and the later one's number is read meanwhile. Returns
+ * its number. */
+static uint64_t count_up(struct proto_board *own, uint32_t gpu, uint64_t now)
+{
+	uint64_t *times = own->launched_ns[gpu];
+	uint64_t guess = load_relaxed(&own->gpu[gpu].collectives) + 1, number;
+
+	store_relaxed(&times[guess % PROTO_COLLECTIVES], now);
+	number = __atomic_add_fetch(&own->gpu[gpu].collectives, UINT64_C(1), __ATOMIC_SEQ_CST);
+	if (number != guess) {
+		store_relaxed(&times[number % PROTO_COLLECTIVES], now);
+	}
+	return number;
+}
+
+static struct sched_phase_verdict apply_phase(struct sched_queue *q, uint64_t number,
+					      uint64_t kernel, uint64_t now);
+static void report_phase(struct sched_queue *q, const struct sched_phase_verdict *a);
+
+static NOINLINE uint64_t count(struct sched_queue *q, const struct sched_launch *l, int n)
 {
 	uint32_t gpu = sched_gpu_number(q);
-	struct policy_reader *pin = policy_read_enter();
-	struct proto_board *own = load_acquire(&q->s->own);
+	struct sched_phase_verdict a = { .verdict = GBPF_COLLECTIVE_GO };
+	uint64_t number = 0;
+	struct policy_reader *pin;
+	struct proto_board *own;
 
-	if (gpu < PROTO_MAX_GPUS) {
+	if (load_relaxed(&q->s->forked)) {
+		return 0; /* the board is the parent's */
+	}
+	pin = policy_read_enter();
+	own = load_acquire(&q->s->own);
+	if (gpu < PROTO_MAX_GPUS && n > 0) {
+		uint64_t now = clock_now_ns();
+
 		(void)__atomic_fetch_or(&own->ranks, 1u << gpu, __ATOMIC_SEQ_CST);
-		(void)__atomic_fetch_add(&own->gpu[gpu].collectives, (uint64_t)(int64_t)n,
-					 __ATOMIC_SEQ_CST);
+		number = count_up(own, gpu, now);
 		/* Before the rank's next look for a stop: either it sees the stop of another one,
 		 * or that one sees this count (stop_group). */
 		fence_seqcst();
+		a = apply_phase(q, number, l->kernel->hash, now);
+	} else if (gpu < PROTO_MAX_GPUS) {
+		(void)__atomic_fetch_sub(&own->gpu[gpu].collectives, UINT64_C(1), __ATOMIC_SEQ_CST);
+		store_relaxed(&q->s->stop[q->gpu].boost, (uint64_t)0);
 	}
 	policy_read_leave(pin);
+	report_phase(q, &a);
 	sched_will_communicate(q->s);
+	return number;
 }
 
-void sched_group_count(struct sched_queue *q, const struct sched_launch *l, int n)
+uint64_t sched_group_count(struct sched_queue *q, const struct sched_launch *l, int n)
 {
-	if (unlikely(sched_communicates(l))) {
-		count(q, n);
-	}
+	return unlikely(sched_communicates(l)) ? count(q, l, n) : 0;
 }
 
 /* What the other ranks say. */
@@ -67,7 +100,9 @@ static void look(const struct proto_board *b, uint32_t but, uint64_t count, uint
 	for (; ranks; ranks &= ranks - 1) {
 		const struct proto_board_gpu *g = &b->gpu[__builtin_ctz(ranks)];
 		uint32_t seq = load_acquire(&g->seq); /* before the stop, as in sched_boards_scan */
-		uint64_t until = load_acquire(&g->stop_until_ns);
+		uint64_t stop = load_acquire(&g->stop_until_ns);
+		uint64_t hold = load_acquire(&g->hold_until_ns);
+		uint64_t until = MAX(stop, hold);
 		uint64_t ahead = load_relaxed(&g->collectives) - count;
 
 		v->behind |= ahead - 1 < LAG_MAX;
@@ -77,6 +112,52 @@ static void look(const struct proto_board *b, uint32_t but, uint64_t count, uint
 			v->seq = seq;
 		}
 	}
+}
+
+/* Adds what a rank's board says about a collective. Returns when that rank launched it; 0: not
+ * known. self: it is the caller's own. */
+static uint64_t look_at(const struct proto_board *b, uint32_t gpu, bool self, uint64_t number,
+			uint64_t now, struct sched_ranks *r)
+{
+	uint64_t count = load_acquire(&b->gpu[gpu].collectives), at;
+
+	r->ranks++;
+	if (!self && count - number >= LAG_MAX) {
+		return 0; /* has not launched it, or counts others */
+	}
+	r->ready++;
+	at = min_once(load_relaxed(&b->launched_ns[gpu][number % PROTO_COLLECTIVES]), now);
+	fence_seqcst();
+	/* The next time at this place is written before its number is counted. */
+	if (load_relaxed(&b->gpu[gpu].collectives) - number >= PROTO_COLLECTIVES - 1) {
+		return 0;
+	}
+	r->first_ns = at && r->first_ns ? MIN(r->first_ns, at) : MAX(r->first_ns, at);
+	r->last_ns = MAX(r->last_ns, at);
+	return at;
+}
+
+struct sched_ranks sched_group_look(const struct sched_queue *q, uint64_t number, uint64_t now)
+{
+	const struct proto_board *own = load_acquire(&q->s->own);
+	uint32_t all = (1u << PROTO_MAX_GPUS) - 1, self = sched_gpu_number(q);
+	struct sched_ranks r = { 0 };
+
+	for (uint32_t ranks = load_acquire(&own->ranks) & all; ranks; ranks &= ranks - 1) {
+		uint32_t gpu = (uint32_t)__builtin_ctz(ranks);
+		uint64_t at = look_at(own, gpu, gpu == self, number, now, &r);
+
+		r.own_ns = gpu == self ? at : r.own_ns;
+	}
+	for (uint32_t i = 0, n = load_acquire(&q->s->peers.n); i < n; i++) {
+		const struct proto_board *b = load_acquire(&q->s->peers.slot[i].board);
+		uint32_t ranks = b && !proto_board_dead(b) ? load_acquire(&b->ranks) & all : 0;
+
+		for (ranks &= ~(1u << self); ranks; ranks &= ranks - 1) {
+			(void)look_at(b, (uint32_t)__builtin_ctz(ranks), false, number, now, &r);
+		}
+	}
+	return r;
 }
 
 /* Returns this rank's part of its board, or NULL if launches of the queue are of no rank. */
@@ -129,6 +210,35 @@ static bool is_excused(const struct sched_queue *q, bool behind, uint64_t now)
 	return sched_since_ns(since, now) < CATCH_UP_NS;
 }
 
+static void end_early(struct proto_board_gpu *g, uint64_t *until_ns)
+{
+	store_release(until_ns, (uint64_t)0);
+	/* After the stop's end: who has read the word before finds it changed (look). */
+	(void)add_acqrel(&g->seq, 1u);
+	(void)futex_wake_shared(&g->seq, INT_MAX);
+}
+
+/* A stop by collective_phase holds this rank, too, unless another version is in force now, or gbpfd
+ * is absent. */
+static void look_at_own(const struct sched_queue *q, struct proto_board_gpu *g, uint64_t version,
+			uint64_t now, struct view *v)
+{
+	uint32_t seq = load_acquire(&g->seq);
+	uint64_t until = load_acquire(&g->hold_until_ns);
+
+	if (likely(until <= now)) {
+		return;
+	}
+	if (load_relaxed(&q->s->stop[q->gpu].version) != version ||
+	    load_acquire(&q->s->policy.dir) == &q->s->absent.dir) {
+		end_early(g, &g->hold_until_ns);
+	} else if (!v->until_ns) {
+		v->until_ns = until;
+		v->word = &g->seq;
+		v->seq = seq;
+	}
+}
+
 bool sched_group_waits(struct sched_queue *q, uint64_t now, struct sched_decision *a)
 {
 	struct proto_board *own;
@@ -139,6 +249,7 @@ bool sched_group_waits(struct sched_queue *q, uint64_t now, struct sched_decisio
 		return false;
 	}
 	v = look_around(q, own, now);
+	look_at_own(q, g, a->version, now, &v);
 	if (!v.until_ns) {
 		if (load_relaxed(&g->stop_until_ns) <= now) { /* nor does this rank want one */
 			store_relaxed(&q->s->stop[q->gpu].behind_ns, (uint64_t)0);
@@ -166,10 +277,7 @@ static void end_stop(struct sched_queue *q, struct proto_board_gpu *g)
 	}
 	store_relaxed(&stop->queue, 0u);
 	if (load_relaxed(&g->stop_until_ns)) {
-		store_release(&g->stop_until_ns, (uint64_t)0);
-		/* After the stop's end: who has read the word before finds it changed (look). */
-		(void)add_acqrel(&g->seq, 1u);
-		(void)futex_wake_shared(&g->seq, INT_MAX);
+		end_early(g, &g->stop_until_ns);
 	}
 }
 
@@ -194,6 +302,98 @@ static bool is_led(const struct sched_queue *q)
 	const struct proto_directory *dir = load_acquire(&q->s->policy.dir);
 
 	return load_relaxed(&dir->led) & 1u << sched_gpu_number(q);
+}
+
+/* Forgets what another version has said. */
+static void take_version(struct sched_stop *stop, struct proto_board_gpu *g, uint64_t version)
+{
+	if (load_relaxed(&stop->version) != version) {
+		store_relaxed(&stop->boost, (uint64_t)0);
+		store_relaxed(&stop->hold_again_ns, (uint64_t)0);
+		if (load_relaxed(&g->hold_until_ns)) {
+			end_early(g, &g->hold_until_ns);
+		}
+		store_relaxed(&stop->version, version);
+	}
+}
+
+static void hold(struct sched_queue *q, struct proto_board_gpu *g, uint64_t ns, uint64_t now)
+{
+	struct sched_stop *stop = &q->s->stop[q->gpu];
+	uint64_t share = load_relaxed(&q->s->share_ppm);
+
+	ns = MIN(ns, load_relaxed(&q->s->limit_ns));
+	if (is_led(q) || now < load_relaxed(&stop->hold_again_ns) ||
+	    load_acquire(&q->s->policy.dir) == &q->s->absent.dir) {
+		return;
+	}
+	store_relaxed(&stop->hold_again_ns, now + ns + ns * share / 1000000);
+	store_seqcst(&g->hold_until_ns, now + ns);
+	fence_seqcst(); /* as in stop_group: before the next look at the counts */
+}
+
+/* Asks collective_phase, and stores what follows from its verdict for the rank's next launches. */
+static struct sched_phase_verdict apply_phase(struct sched_queue *q, uint64_t number,
+					      uint64_t kernel, uint64_t now)
+{
+	struct sched_phase_verdict a = sched_hook_phase(q, number, kernel, now);
+	struct sched_stop *stop = &q->s->stop[q->gpu];
+	struct proto_board *own;
+	struct proto_board_gpu *g = rank_of(q, &own);
+
+	if (!g || a.verdict == GBPF_COLLECTIVE_GO) {
+		return a;
+	}
+	take_version(stop, g, a.version);
+	if (a.verdict == GBPF_COLLECTIVE_HOLD) {
+		hold(q, g, a.hold_ns, now);
+	} else if (kernel) {
+		store_relaxed(&stop->boost_until_ns, now + load_relaxed(&q->s->limit_ns));
+		store_relaxed(&stop->boost_queue, q->index + 1);
+		store_relaxed(&stop->boost, number);
+	}
+	return a;
+}
+
+static void report_phase(struct sched_queue *q, const struct sched_phase_verdict *a)
+{
+	if (unlikely(a->failed || a->out_of_range)) {
+		sched_fault_report(q->s, a->version, POLICY_HOOK_collective_phase, a->failed,
+				   a->failed ? "a helper failed in collective_phase"
+					     : "verdict of collective_phase out of range");
+	}
+}
+
+void sched_group_ended(struct sched_queue *q, uint64_t number, uint64_t now)
+{
+	struct sched_stop *stop = &q->s->stop[q->gpu];
+	uint64_t boost = load_relaxed(&stop->boost);
+	struct policy_reader *pin = policy_read_enter();
+	struct sched_phase_verdict a;
+
+	if (boost && boost <= number && load_relaxed(&stop->boost_queue) == q->index + 1) {
+		(void)cas_acqrel(&stop->boost, &boost, (uint64_t)0); /* a newer one stays */
+	}
+	a = apply_phase(q, number, 0, now);
+	policy_read_leave(pin);
+	report_phase(q, &a);
+}
+
+bool sched_group_boosted(struct sched_queue *q, uint64_t now, uint64_t version)
+{
+	const struct sched_stop *stop = &q->s->stop[q->gpu];
+	struct proto_board *own;
+	struct proto_board_gpu *g;
+
+	if (likely(!load_relaxed(&stop->boost)) || load_relaxed(&stop->boost_until_ns) <= now ||
+	    load_relaxed(&stop->version) != version) {
+		return false;
+	}
+	g = rank_of(q, &own);
+	if (g) {
+		end_stop(q, g);
+	}
+	return g != NULL;
 }
 
 void sched_group_apply(struct sched_queue *q, uint64_t now, struct sched_decision *a)

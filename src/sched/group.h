@@ -44,22 +44,54 @@ struct sched_queue;
 struct sched_stop {
 	uint32_t queue;	    /* 1 + index of the queue whose launch the policy held last; 0: none */
 	uint64_t behind_ns; /* it has been excused for being behind since then; 0: it is not */
+	/* Verdicts of collective_phase, of that version. hold_again_ns: no HOLD counts before, so
+	 * that holds leave the minimum share of the time. boost: number of the collective of
+	 * boost_queue (1 + index), until whose end, or that time, launches go without a question;
+	 * 0: none. */
+	uint64_t version, hold_again_ns, boost, boost_until_ns;
+	uint32_t boost_queue;
 };
 
-/* Adds n to the number of the rank's collectives if the launch is one: 1 when it goes to the
- * driver, under the queue's gate or lock where it has one; -1 when the driver has refused it. Not
- * inside a read-side section. */
-void sched_group_count(struct sched_queue *q, const struct sched_launch *l, int n);
+/* Counts the launch among the rank's collectives if it is one: 1 when it goes to the driver, under
+ * the queue's gate or lock where it has one; -1 when the driver has refused it. Asks
+ * collective_phase about one that goes. Returns the number of one that goes, else 0. Not inside a
+ * read-side section. */
+uint64_t sched_group_count(struct sched_queue *q, const struct sched_launch *l, int n);
+/* The queue's collectives up to that number have ended: tells collective_phase. Not inside a
+ * read-side section. */
+void sched_group_ended(struct sched_queue *q, uint64_t number, uint64_t now);
+
+/* What the ranks' boards say about a collective; only the own times are certainly true. */
+struct sched_ranks {
+	uint32_t ranks, ready;		    /* with the caller's; those that have launched it */
+	uint64_t first_ns, last_ns, own_ns; /* launches of it; 0: not known any more */
+};
 
 /* The three rules, about launches that may be held. */
 
 /* Before the policy is asked: returns whether the launch waits for its group, and how, in a. Inside
  * a read-side section. */
 bool sched_group_waits(struct sched_queue *q, uint64_t now, struct sched_decision *a);
+/* Likewise: returns whether the launch goes because of a BOOST by the version in force. Inside a
+ * read-side section. */
+bool sched_group_boosted(struct sched_queue *q, uint64_t now, uint64_t version);
 /* Afterwards: applies the group to the policy's verdict. Inside a read-side section. */
 void sched_group_apply(struct sched_queue *q, uint64_t now, struct sched_decision *a);
 /* While the policy's verdict holds the caller, at least every SCHED_WAIT_CAP_NS: keeps the group
  * stopped. Returns whether the launch goes instead. */
 bool sched_group_goes(struct sched_queue *q, uint64_t now, const struct sched_decision *a);
+
+struct sched_phase_verdict {
+	uint32_t verdict;	   /* GBPF_COLLECTIVE_* */
+	bool failed, out_of_range; /* GO then; to be reported */
+	uint64_t hold_ns, version;
+};
+/* phase_hook.c: asks collective_phase about a collective whose launch goes, of the kernel with that
+ * hash, or that has ended (kernel 0). GO without a version in force that has the hook. Inside a
+ * read-side section. */
+struct sched_phase_verdict sched_hook_phase(struct sched_queue *q, uint64_t number, uint64_t kernel,
+					    uint64_t now);
+/* Looks at the boards of all ranks, this one's included. Inside a read-side section. */
+struct sched_ranks sched_group_look(const struct sched_queue *q, uint64_t number, uint64_t now);
 
 #endif

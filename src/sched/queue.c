@@ -80,6 +80,8 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	store_relaxed(&q->marks.retired, (uint64_t)0);
 	store_relaxed(&q->idle.seen_seq, (uint64_t)0);
 	q->marks.last_version = q->marks.last_held_ns = q->marks.last_hash = 0;
+	store_relaxed(&q->marks.ended_collective, (uint64_t)0);
+	store_relaxed(&q->collective, (uint64_t)0);
 	q->idle.seen_ns = 0;
 	q->idle.unknown_since_ns = q->idle.unknown_seq = q->idle.quiet_since_ns =
 		q->idle.quiet_total = 0;

@@ -134,6 +134,7 @@ struct sched_queue {
 	uint32_t pending;	    /* [atomic] deferred calls, and SCHED_HAS_RUN; see there */
 	uint32_t shared;	    /* [atomic] more than one thread has submitted to it */
 	uint32_t guests;	    /* [atomic] threads at the gate that have no reader slot */
+	uint64_t collective;	    /* [atomic] number of its newest collective; 0: none */
 	struct sched_tally threads; /* blocks times block size */
 	struct sched_kinds kinds;
 

@@ -138,7 +138,7 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 {
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
-	uint64_t total = sched_tally_sum(&q->total);
+	uint64_t total = sched_tally_sum(&q->total), collective = load_acquire(&q->collective);
 	bool synced = load_acquire(&q->idle.sync_seq) == entered;
 	int idle;
 
@@ -165,7 +165,7 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 	store_relaxed(&q->idle.seen_seq, entered);
 	q->idle.seen_ns =
 		load_acquire(&q->idle.sync_seq) == entered ? load_relaxed(&q->idle.sync_ns) : now;
-	(void)sched_retire_idle(q, total);
+	(void)sched_retire_idle(q, total, collective);
 	return QUEUE_DRAINED;
 }
 

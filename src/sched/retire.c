@@ -102,7 +102,7 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 	struct sched *s = q->s;
 	struct sched_estimate *e;
 
-	sched_group_count(q, l, 1);
+	t->collective = sched_group_count(q, l, 1);
 	take_into_account(q, l);
 	t->sample.event = NULL;
 	if (t->phase == SCHED_PHASE_LATENCY &&
@@ -167,6 +167,7 @@ static void put_mark(struct sched_ticket *t)
 		release(s, &m.start);
 		return;
 	}
+	m.collective = load_acquire(&q->collective);
 	m.total = sched_tally_sum(&q->total);
 	if (q->marks.head - q->marks.tail == SCHED_RING ||
 	    ((l->level != GBPF_LEVEL_BLOCK || mark_run(q, &m)) &&
@@ -200,8 +201,13 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 	store_relaxed(&s->table.touched[q->index], (uint8_t)1);
 	if (unlikely(!ok)) {
 		take_back(q, l);
-		sched_group_count(q, l, -1);
+		if (unlikely(t->collective)) {
+			(void)sched_group_count(q, l, -1);
+		}
 	} else {
+		if (unlikely(t->collective)) {
+			sched_stat_max(&q->collective, t->collective); /* the driver has it */
+		}
 		if (l->kernel) {
 			sched_kernel_count(l->kernel, l);
 		}
@@ -319,6 +325,7 @@ static uint64_t take_reached(struct sched_queue *q, struct sched_retired *r,
 			break;
 		}
 		upto = m->total;
+		r->collective = MAX(r->collective, m->collective);
 		q->marks.last_hash = m->hash;
 		q->marks.last_version = m->version;
 		q->marks.last_held_ns = m->held_ns;
@@ -419,7 +426,7 @@ static void tell(struct sched_queue *q, struct sched_retired *r, struct sched_ma
 	}
 }
 
-static bool retire(struct sched_queue *q, bool idle, uint64_t total)
+static bool retire(struct sched_queue *q, bool idle, uint64_t total, uint64_t collective)
 {
 	struct sched_mark samples[SCHED_RING];
 	struct sched_retired r = { 0 };
@@ -437,6 +444,14 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 		r.duration_ns += SCHED_ACC_NS(rest);
 		done += rest;
 	}
+	if (idle && q->marks.tail == q->marks.head) {
+		r.collective = MAX(r.collective, collective);
+	}
+	if (r.collective <= load_relaxed(&q->marks.ended_collective)) {
+		r.collective = 0;
+	} else {
+		store_relaxed(&q->marks.ended_collective, r.collective);
+	}
 	r.hash = q->marks.last_hash;
 	r.version = q->marks.last_version;
 	r.held_ns = q->marks.last_held_ns;
@@ -444,6 +459,9 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 	ring_leave(q);
 	if (done || n) {
 		tell(q, &r, samples, n, done, clock_now_ns());
+	}
+	if (unlikely(r.collective)) {
+		sched_group_ended(q, r.collective, clock_now_ns());
 	}
 	return done != 0;
 }
@@ -453,12 +471,12 @@ bool sched_retire_reached(struct sched_queue *q)
 	if (load_relaxed(&q->marks.head) == load_relaxed(&q->marks.tail)) {
 		return false;
 	}
-	return retire(q, false, 0);
+	return retire(q, false, 0, 0);
 }
 
-bool sched_retire_idle(struct sched_queue *q, uint64_t total)
+bool sched_retire_idle(struct sched_queue *q, uint64_t total, uint64_t collective)
 {
-	return retire(q, true, total);
+	return retire(q, true, total, collective);
 }
 
 bool sched_retire_all(struct sched *s)
@@ -482,6 +500,7 @@ void sched_mark_end(struct sched_queue *q)
 	if (!load_relaxed(&q->unmarked_ns) || !ring_try(q)) {
 		return;
 	}
+	m.collective = load_acquire(&q->collective);
 	m.total = sched_tally_sum(&q->total);
 	m.hash = q->marks.last_hash;
 	m.version = q->marks.last_version;
@@ -531,6 +550,14 @@ static bool finished(struct sched_queue *q, uint64_t now)
 	return now - q->idle.quiet_since_ns > SCHED_UNKNOWN_NS;
 }
 
+/* A launch is in flight, or the end of a collective is still to be told: its launch may have been
+ * retired before the driver had it. */
+static bool is_unsettled(const struct sched_queue *q)
+{
+	return load_acquire(&q->marks.retired) != sched_tally_sum(&q->total) ||
+	       unlikely(load_relaxed(&q->collective) > load_relaxed(&q->marks.ended_collective));
+}
+
 uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 {
 	bool look = now - s->agent.last_idle_ns >= SCHED_STEADY_NS;
@@ -539,20 +566,20 @@ uint64_t sched_inflight_step(struct sched *s, uint64_t now)
 	s->agent.last_idle_ns = look ? now : s->agent.last_idle_ns;
 
 	sched_queues_each (s, q) {
-		uint64_t total;
+		uint64_t total, collective;
 
-		if (sched_tally_sum(&q->total) == load_acquire(&q->marks.retired) ||
-		    !sched_queue_use(q)) {
+		if (!is_unsettled(q) || !sched_queue_use(q)) {
 			continue;
 		}
 		total = sched_tally_sum(&q->total); /* of this use: it may have been reopened */
+		collective = load_acquire(&q->collective);
 		(void)sched_retire_reached(q);
-		if (look && load_acquire(&q->marks.retired) != total &&
+		if (look && is_unsettled(q) &&
 		    load_relaxed(&q->marks.head) == load_relaxed(&q->marks.tail) &&
 		    finished(q, now)) {
-			(void)sched_retire_idle(q, total);
+			(void)sched_retire_idle(q, total, collective);
 		}
-		if (load_acquire(&q->marks.retired) != sched_tally_sum(&q->total)) {
+		if (is_unsettled(q)) {
 			sleep = SCHED_PENDING_POLL_NS;
 		}
 		sched_queue_unuse(q);

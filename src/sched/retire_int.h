@@ -63,6 +63,7 @@ struct sched_mark {
 	struct sched_marker end, start; /* start.event NULL: not measured */
 	uint64_t total;			/* the queue's total when it was placed */
 	uint64_t begin_ns, est_ns, held_ns, version, hash;
+	uint64_t collective;	    /* number of the newest one before it; 0: none */
 	struct sched_estimate *est; /* borrowed; where the measurement goes */
 	uint64_t run_seq; /* reached when this many launches of the run are through; 0: no run */
 	uint32_t interruptions; /* of the run when it was placed */
@@ -76,6 +77,7 @@ struct sched_ring {
 	uint32_t head, tail; /* [atomic to read] */
 	uint64_t retired;    /* [atomic to read] SCHED_ACC of the launches known to have finished */
 	uint64_t last_version, last_held_ns, last_hash; /* of the newest retired marker */
+	uint64_t ended_collective; /* [atomic to read] number of the newest one that has ended */
 	uint32_t last_level, last_interruptions;
 	struct sched_mark entry[SCHED_RING];
 };
@@ -115,8 +117,9 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a);
 void sched_launch_done(struct sched_ticket *t, bool ok);
 /* Retires the markers that have been reached. True: something was retired. */
 bool sched_retire_reached(struct sched_queue *q);
-/* Likewise, for a queue of which everything up to total has finished. */
-bool sched_retire_idle(struct sched_queue *q, uint64_t total);
+/* Likewise, for a queue of which everything up to total has finished, and the collectives up to
+ * that number: q->collective before the look whether the queue is idle. */
+bool sched_retire_idle(struct sched_queue *q, uint64_t total, uint64_t collective);
 bool sched_retire_all(struct sched *s);
 /* Places a marker behind launches that have none. */
 void sched_mark_end(struct sched_queue *q);

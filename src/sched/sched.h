@@ -200,6 +200,7 @@ struct sched_ticket {
 	struct sched_launch *l;	    /* borrowed until the end */
 	struct sched_marker sample; /* start marker of a measured launch; event NULL: none */
 	uint8_t phase, holds;	    /* enum sched_phase, enum sched_holds */
+	uint64_t collective;	    /* its number among the rank's; 0: it is none */
 };
 
 /* Returns whether launches may skip everything else: no policy, no latency class, no deferred call

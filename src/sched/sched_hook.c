@@ -115,7 +115,7 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	}
 	a->version = v->policy.version;
 	if (unlikely(load_relaxed(&s->communicates)) && l->may_hold &&
-	    sched_group_waits(q, now, a)) {
+	    (sched_group_waits(q, now, a) || sched_group_boosted(q, now, a->version))) {
 		return;
 	}
 	c.lc_open = sched_boards_scan(s, sched_gpu_number(q), now, a, &c.lc_idle_ns, &c.lc_next_ns);

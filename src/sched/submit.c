@@ -195,12 +195,13 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	t->sample.event = NULL;
 	t->phase = SCHED_PHASE_PLAIN;
 	t->holds = SCHED_HOLDS_NOTHING;
+	t->collective = 0;
 	l->version = 0;
 	l->held_ns = 0;
 	l->level = l->gate_mode = 0;
 	l->granted_ns = l->n_granted = 0;
 	if (unlikely(sched_idle(s)) && !l->behind) {
-		sched_group_count(q, l, 1);
+		(void)sched_group_count(q, l, 1);
 		return SCHED_GO;
 	}
 	e = sched_estimate_of(s, l);

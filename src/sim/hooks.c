@@ -69,7 +69,7 @@ static const struct {
 } prefixes[] = { { "class_id", "CLASS_" }, { "class", "CLASS_" }, { "kind", "KIND_" },
 		 { "level", "LEVEL_" },	   { "flags", "F_" },	  { "reason", "EXIT_" },
 		 { "tried", "LEVEL_" },	   { "lane", "LANE_" },	  { "stat", "STAT_" },
-		 { "stop", "STOP_" },	   { "gate", "GATE_" } };
+		 { "stop", "STOP_" },	   { "gate", "GATE_" },	  { "phase", "PHASE_" } };
 
 static bool same(const char *known, const char *name, size_t len)
 {

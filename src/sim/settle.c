@@ -87,12 +87,21 @@ static int settle_memory(const struct settle *x)
 			 "mem_free is greater than mem_size");
 }
 
+static int settle_ranks(const struct settle *x)
+{
+	if (!field(x, "ready") || get(x, "ready") <= get(x, "ranks")) {
+		return 0;
+	}
+	return sim_wrong(x->s, x->at, NULL, "ready is greater than ranks");
+}
+
 int sim_settle(struct sim *s, const struct sim_hook *h, const char *at, const void *defaults)
 {
 	const struct settle x = { s, h, at, defaults };
 	int err = settle_idle(&x);
 
 	err = err ? err : settle_memory(&x);
+	err = err ? err : settle_ranks(&x);
 	if (err || !field(&x, "resident")) {
 		return err;
 	}

@@ -378,6 +378,9 @@ void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
 	put(h, ctx, "linger_ns", 200000);
 	put(h, ctx, "blocks", 1);
 	put(h, ctx, "threads", 1);
+	put(h, ctx, "number", 1);
+	put(h, ctx, "ranks", 2);
+	put(h, ctx, "ready", 1);
 	testbed_defaults(w, h, gpu, ctx);
 	if (t) {
 		tenant_defaults(h, t, ctx);

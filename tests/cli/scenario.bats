@@ -541,6 +541,7 @@ wrong() {
 		expect QUEUE mem_free == 0
 	END
 	wrong 1 5 "a GPU has no 'size'" mem <<<'gpu size=3'
+	wrong 2 20 "ready is greater than ranks" <<<$'tenant a\ncollective_phase a ready=3'
 	wrong 3 9 "mem_free is greater than mem_size" <<<$'tenant a\ngpu mem=1GiB\nadmit a mem_free=2GiB'
 }
 

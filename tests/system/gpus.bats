@@ -255,6 +255,36 @@ END
 	wait "$one" "$two" || true
 }
 
+# phases_are_known: both ranks have had 50 collectives, of two ranks, of which each was the last to launch some.
+phases_are_known() {
+	python3 - "$(gbpf map dump seen --nonzero --gpu 0 --json)" "$(gbpf map dump seen --nonzero --gpu 1 --json)" <<'END'
+import json, sys
+seen = [e["value"] for text in sys.argv[1:] for e in json.loads(text)["entries"]]
+print(seen)
+assert len(seen) == 2 and all(v["ranks"] == 2 and v["ended"] >= 50 and v["begun"] >= v["ended"] for v in seen)
+assert sum(v["last"] for v in seen) >= 40 and sum(v["waited_ns"] for v in seen) > 0
+END
+}
+
+@test "a policy learns of collectives, and stops the group between them" {
+	begin "${GBPF_BUILD:-build}/tests/system/phases.bpf.o"
+	gbpf run --device soft -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &
+	local run=$!
+	eventually phases_are_known
+	eventually shows 'len(d["tenants"]) == 2 and all(t["stats"]["held_ns"] >= 50000000 for t in d["tenants"])' gbpf ps
+	# shellcheck disable=SC2046 # two words
+	kill -TERM $(gbpf ps --json | jq -r '.tenants[].pid') "$run" # settled: both are there
+	wait "$run" || true
+	eventually shows 'd["tenants"] == []' gbpf ps
+	run gbpf run --device soft -- "${GBPF_BUILD:-build}/tests/system/ranks" 50 1000
+	echo "$output"
+	[ "$status" -eq 0 ]
+	local rank steps ns time
+	while read -r rank steps ns time; do
+		((time >= 100000000 && ns < time / 5)) # four stops of 20 ms, in which no kernel waits for its peer
+	done <<<"$output"
+}
+
 @test "gbpf ps shows groups, and gbpf policy list that one of their GPUs leads" {
 	begin fifo
 	gbpf run --device soft --group job -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &

@@ -284,6 +284,7 @@ def nonsense(uuid, rnd):
         t = tenants[i % 3]
         t.stats[:] = rnd.randbytes(32768) if i % 8 else b"\xff" * 32768
         t.board[:1024] = rnd.randbytes(1024)
+        t.board[1040:3088] = rnd.randbytes(2048)
         t.beat(rnd.getrandbits(64))
         if rnd.random() < 0.02:
             struct.pack_into("=I", t.board, 1024, 1 << 30)

@@ -239,6 +239,15 @@ int GBPF_PROG(mypolicy_copy_enqueue, copy_enqueue)
 											      : GBPF_COPY_GO;
 }
 
+/* A kernel that communicates with those on other GPUs begins. When another process of the group has
+ * waited for this one for long, this one's launches go unasked until the collective has ended. */
+SEC("struct_ops/collective_phase")
+int GBPF_PROG(mypolicy_collective_phase, collective_phase)
+{
+	return ctx->phase == GBPF_PHASE_BEGIN && ctx->waited_ns > 1000000 ? GBPF_COLLECTIVE_BOOST
+									  : GBPF_COLLECTIVE_GO;
+}
+
 /* Launches have finished. */
 SEC("struct_ops/retire")
 int GBPF_PROG(mypolicy_retire, retire)
@@ -284,4 +293,5 @@ struct gbpf_ops mypolicy = {
 	.retire = mypolicy_retire,
 	.preempt = mypolicy_preempt,
 	.copy_enqueue = mypolicy_copy_enqueue,
+	.collective_phase = mypolicy_collective_phase,
 };

@@ -163,7 +163,7 @@ static void ends(struct sched_queue *q)
 {
 	clocked_now += EST;
 	fake_finish(q->dev_queue);
-	(void)sched_retire_idle(q, sched_tally_sum(&q->total));
+	(void)sched_retire_idle(q, sched_tally_sum(&q->total), 0);
 }
 
 static void charged(unsigned n) /* estimates are accounted in units of 16 ns */

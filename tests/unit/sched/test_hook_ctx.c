@@ -507,6 +507,45 @@ static void copy_enqueue_is_told_of_copy_queue_and_tenant(void **state)
 	finish();
 }
 
+static void collective_phase_is_told_of_kernel_queue_and_tenant(void **state)
+{
+	const struct gbpf_collective_phase_ctx *c;
+	uint64_t before = clock_now_ns();
+	struct sched_launch l;
+	struct sched_queue *q;
+
+	begin(GBPF_CLASS_BATCH);
+	(void)sched_queue_open(r.s, &fq, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, -3);
+	l = kernel_launch(sched_kernel_get(r.s, "ncclDevKernel_AllReduce"));
+	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
+	store_relaxed(&r.s->uid, 4711u);
+	sched_set_vgpu(r.s, 17);
+	join(6);
+	sched_set_lane(r.s, GBPF_LANE_SHARED);
+	use(1, POLICY_HOOK_collective_phase, sizeof(*c), -1, 0, GBPF_COLLECTIVE_GO);
+	assert_int_equal(go(q, &fq, &l), SCHED_GO);
+	c = seen(1);
+	assert_true(c->now_ns >= before);
+	assert_int_equal(c->number, 1);
+	assert_int_equal(c->kernel, l.kernel->hash);
+	assert_int_equal(c->waited_ns, 0);
+	assert_int_equal(c->phase, GBPF_PHASE_BEGIN);
+	assert_int_equal(c->ranks, 1);
+	assert_int_equal(c->ready, 1);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->queue, 1);
+	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
+	assert_int_equal(c->weight, 250);
+	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->vgpu, 17);
+	assert_int_equal(c->lane, GBPF_LANE_SHARED);
+	assert_int_equal(c->gpu, 0);
+	assert_int_equal(c->group, 6);
+	fake_finish(&fq);
+	finish();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -521,6 +560,7 @@ int main(void)
 		cmocka_unit_test(queue_destroy_and_dispatch_are_told_of_the_queue),
 		cmocka_unit_test(retire_is_told_of_the_work_and_bounds_the_close_delay),
 		cmocka_unit_test(copy_enqueue_is_told_of_copy_queue_and_tenant),
+		cmocka_unit_test(collective_phase_is_told_of_kernel_queue_and_tenant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -385,8 +385,8 @@ static void session_survives_gbpfd_restart(void)
 	CHECK(shm_check(d.hello_fds[1], PROTO_STATS_BYTES) == 0);
 	brought = shm_map(d.hello_fds[0], PROTO_PAGE_BYTES, 1);
 	CHECK(brought);
-	brought->gpu[2].reserved = 77;
-	CHECK(d.board->gpu[2].reserved == 77);
+	brought->gpu[2].hold_until_ns = 77;
+	CHECK(d.board->gpu[2].hold_until_ns == 77);
 	welcome(1);
 	prepare(7);
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 2);
