@@ -65,7 +65,10 @@ bool sched_policy_in_force(struct sched_queue *q);
 
 /* ---- hold.c ---- */
 
-/* Returns the time left until a launch that came at begin_ns goes whatever the policy says. */
+#define SCHED_MAX_HOLD_NS UINT64_C(10000000000) /* unless the hold limit is longer */
+
+/* Returns the time left until a launch that is held since begin_ns goes whatever the policy says.
+ */
 uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns,
 			  uint64_t now);
 /* The launch goes against the policy: charges it to the minimum share. */

@@ -208,6 +208,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 	}
 	c->free(c);
 	q->issue.n_asked = 0;
+	q->issue.held_since_ns = 0;
 	q->issue.retry_ns = 0;
 	q->issue.next_is_plain = false;
 	(void)sub_acqrel(&q->pending, 1u);
@@ -239,6 +240,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 {
 	struct sched *s = q->s;
 	struct sched_launch *l = &c->launch;
+	uint64_t held_ns;
 	uint32_t why;
 
 	*a = (struct sched_decision){ .verdict = GBPF_GO };
@@ -262,12 +264,16 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	if (now < q->issue.retry_ns) {
 		return false;
 	}
-	sched_decide(q, l, now, sched_since_ns(l->begin_ns, now), q->issue.n_asked, a);
+	if (!q->issue.held_since_ns) { /* behind others before: they waited, not the policy */
+		q->issue.held_since_ns = now;
+	}
+	held_ns = sched_since_ns(q->issue.held_since_ns, now);
+	sched_decide(q, l, now, held_ns, q->issue.n_asked, a);
 	q->issue.n_asked += !a->group;
 	a->verdict = l->may_hold ? a->verdict : GBPF_GO; /* it came during a capture: never held */
 	why = sched_hold_why(a, sched_tally_sum(&s->gpu[q->gpu].inflight));
 	if (a->verdict != GBPF_GO) {
-		if (sched_share_left(s, l, l->begin_ns, now)) {
+		if (sched_share_left(s, l, q->issue.held_since_ns, now)) {
 			q->issue.retry_ns =
 				now + (a->verdict == GBPF_DEFER
 					       ? MIN(a->hold_ns, (uint64_t)SCHED_WAIT_CAP_NS)
@@ -281,11 +287,14 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 		sched_share_reset(s);
 	}
 	if (!choose_level(q, c, a)) {
+		q->issue.held_since_ns = 0; /* from here the run holds it */
 		return false;
 	}
 	l->version = a->version;
 	l->held_ns = sched_since_ns(l->begin_ns, now);
-	sched_hold_account(q, l, why, l->held_ns);
+	if (q->issue.retry_ns || why == PROTO_WHY_LIMIT) {
+		sched_hold_account(q, l, why, held_ns);
+	}
 	return true;
 }
 
@@ -306,6 +315,8 @@ static unsigned issue_some(struct sched_queue *q, unsigned max_calls, bool force
 			a = (struct sched_decision){ .verdict = GBPF_GO };
 		} else if (!may_issue(q, c, clock_now_ns(), stalled, &a)) {
 			break;
+		} else {
+			q->issue.n_let += c->is_launch && a.verdict == GBPF_GO;
 		}
 		issue(q, c, &a);
 		n++;
@@ -407,9 +418,10 @@ uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 
 /* A thread that waits for a queue and helps submit its calls. */
 struct helper {
-	uint64_t held_ns; /* how long the first call has waited for the policy alone, */
-	bool held;	  /* and whether it does since the last round */
-	uint64_t last_ns;
+	uint64_t held_ns;     /* how long calls have waited for the policy since one went by it, */
+	uint64_t all_held_ns; /* and in all, */
+	bool held;	      /* and whether one does since the last round */
+	uint64_t last_ns, n_let;
 	uint64_t issued, moved_ns; /* calls submitted so far, and when that last changed */
 	int slack;		   /* timer slack to restore; 0: not changed */
 };
@@ -433,13 +445,19 @@ static void help(struct sched_queue *q, struct helper *h)
 {
 	struct sched *s = q->s;
 	uint64_t now = clock_now_ns(), ns;
+	uint64_t limit = load_relaxed(&s->limit_ns);
 	bool force;
 	unsigned n;
 
 	h->held_ns += h->held ? now - h->last_ns : 0;
+	h->all_held_ns += h->held ? now - h->last_ns : 0;
 	h->last_ns = now;
-	force = h->held_ns >= load_relaxed(&s->limit_ns);
 	pthread_mutex_lock(&q->issue.lock);
+	if (q->issue.n_let != h->n_let) { /* here or in another thread */
+		h->n_let = q->issue.n_let;
+		h->held_ns = 0;
+	}
+	force = h->held_ns >= limit || h->all_held_ns >= MAX(limit, SCHED_MAX_HOLD_NS);
 	ns = sched_run_care(q, now, true);
 	if (q->fifo.n_submitted != h->issued) {
 		h->issued = q->fifo.n_submitted;

@@ -12,7 +12,6 @@
 #define POLL_NS 30000u /* period of polling own work */
 
 #define STARVING_LIMITS 10u /* number of hold limits for which a forced launch is remembered */
-#define MAX_SHARE_WAIT_NS 10000000000u
 
 /* Returns what a launch costs of the minimum share. One of unknown duration costs as much as
  * accrues during one limit. */
@@ -44,7 +43,7 @@ uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_
 		left = s->share.credit_ns >= cost
 			       ? 0
 			       : (uint64_t)((double)(cost - s->share.credit_ns) * 1e6 / ppm) + 1;
-		left = held >= MAX_SHARE_WAIT_NS ? 0 : MIN(left, MAX_SHARE_WAIT_NS - held);
+		left = held >= SCHED_MAX_HOLD_NS ? 0 : MIN(left, SCHED_MAX_HOLD_NS - held);
 	}
 	pthread_mutex_unlock(&s->share.lock);
 	return left;
@@ -64,7 +63,7 @@ void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t no
 	s->share.last_ns = now;
 	s->share.until_ns =
 		now + STARVING_LIMITS * limit +
-		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * MAX_SHARE_WAIT_NS) : 0);
+		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * SCHED_MAX_HOLD_NS) : 0);
 	pthread_mutex_unlock(&s->share.lock);
 	sched_stat_add(s, limit_hits, 1u);
 	sched_note(s, "hold-limit",

@@ -89,6 +89,7 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	q->published.total = 0;
 	q->issue.retry_ns = 0;
 	q->issue.n_asked = 0;
+	q->issue.held_since_ns = 0;
 	store_relaxed(&q->error, 0);
 	store_relaxed(&q->life.closing, 0u);
 }

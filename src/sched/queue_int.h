@@ -75,8 +75,11 @@ struct sched_issue {
 	bool next_is_plain; /* the first call must wait for the end of the run */
 	uint64_t retry_ns;  /* the policy is not asked about the first call before; 0: at once */
 	uint32_t n_asked;   /* how often it was asked about the first call */
-	uint32_t n_orders;  /* [atomic to read] calls submitted that were no launches */
-	uint32_t n_extra;   /* [atomic] launches of gBPF's own that went with others */
+	uint64_t held_since_ns; /* when it was first asked about it, or the group held it: the hold
+				   limit counts from then; 0: not yet */
+	uint64_t n_let;		/* launches that went by a verdict, not by a limit */
+	uint32_t n_orders;	/* [atomic to read] calls submitted that were no launches */
+	uint32_t n_extra;	/* [atomic] launches of gBPF's own that went with others */
 	/* [atomic to read] Launches and orders submitted up to `marker`, with bit 31 set; 0: no
 	 * marker has been placed yet. */
 	uint32_t marker_seq;

@@ -278,8 +278,9 @@ void sched_queue_add_extra(struct sched_queue *q, uint32_t n);
 bool sched_run_join(struct sched_queue *q);
 void sched_run_joined(struct sched_queue *q);
 /* Waits, helping, until every deferred call of the queue (NULL: of every queue) has gone to the
- * driver and every run has started all of its blocks. Bounded by the hold limit: after it, calls go
- * in order whatever the policy says, and missing blocks by the minimum share. Returns the first
+ * driver and every run has started all of its blocks. When they have waited for the policy for the
+ * hold limit and none has gone by it meanwhile, or for 10 s in all, the rest goes in order whatever
+ * it says; missing blocks go by the minimum share. Returns the first
  * error since the last drain of a deferred call or of a launch that had to be repeated, or 0. */
 int sched_drain(struct sched *s, struct sched_queue *q);
 /* Drains the deferred calls of all queues except `but` (NULL: all queues), helping. Returns when

@@ -82,7 +82,7 @@ static void a_drain_takes_64_at_a_time_and_forces_at_the_limit(void **state)
 	init(&c);
 	POLICY_USE(&c.r, 2, defers);
 	c.fq.eager = 1;
-	c.l.begin_ns = 2000 * SECOND; /* the policy's own limit is far away */
+	limits_far_away(&c);
 	defer(&c, &c.l, 100);
 	clock_set_source(ticking);
 	begin = clocked_now;

@@ -255,6 +255,7 @@ static void a_reused_entry_remembers_nothing(void **state)
 	q->idle.unknown_since_ns = q->idle.unknown_seq = q->idle.quiet_since_ns = 9;
 	q->idle.quiet_total = q->unmarked_ns = q->issue.retry_ns = 9;
 	q->idle.mark_each = q->shared = q->issue.n_asked = 9;
+	q->issue.held_since_ns = 9;
 	q->idle.close_delay_ns = 9;
 	q->marks.last_version = q->marks.last_held_ns = q->marks.last_hash = 9;
 	q->marks.last_level = q->marks.last_interruptions = q->run.interruptions = 9;
@@ -290,8 +291,8 @@ static void a_reused_entry_remembers_nothing(void **state)
 				 q->marks.last_level | q->marks.last_interruptions |
 				 q->run.interruptions,
 			 0);
-	assert_int_equal(q->shared | q->issue.n_asked | q->issue.retry_ns | q->published.total |
-				 q->published.threads,
+	assert_int_equal(q->shared | q->issue.n_asked | q->issue.retry_ns | q->issue.held_since_ns |
+				 q->published.total | q->published.threads,
 			 0);
 	assert_false(q->issue.next_is_plain || q->class_fixed);
 	assert_int_equal(q->error, 0);
