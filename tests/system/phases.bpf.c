@@ -1,4 +1,5 @@
-/* What collective_phase tells each program, in its own row; every tenth collective stops the group for 20 ms. */
+/* What collective_phase tells each program, in its own row. TENTH: the answer at every tenth collective; GBPF_COLLECTIVE_HOLD stops the
+ * group for 20 ms. */
 #include <gbpf/gbpf.bpf.h>
 
 struct seen {
@@ -31,7 +32,7 @@ int GBPF_PROG(see, collective_phase)
 	s->last += ctx->ready == ctx->ranks;
 	s->waited_ns += ctx->waited_ns;
 	ctx->hold_ns = 20000000;
-	return ctx->number % 10 ? GBPF_COLLECTIVE_GO : GBPF_COLLECTIVE_HOLD;
+	return ctx->number % 10 ? GBPF_COLLECTIVE_GO : TENTH;
 }
 
 GBPF_LICENSE("MIT");
