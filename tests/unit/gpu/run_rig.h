@@ -82,7 +82,7 @@ static inline struct gpu_block_launch rig_launch(uint32_t blocks, uint32_t piece
 					  .params_bytes = sizeof(value) };
 }
 
-/* Launches so many blocks in pieces of that size; 0: chosen by the run. */
+/* Launches blocks in pieces of the given size; 0: chosen by the run. */
 static inline CUresult launch(uint32_t blocks, uint32_t piece)
 {
 	struct gpu_block_launch l = rig_launch(blocks, piece);

@@ -34,7 +34,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Sends m with so many descriptors. Returns how many the receiver gets, or the error. */
+/* Sends m with nfds descriptors. Returns how many the receiver gets, or the error. */
 static int kept(enum proto_type type, unsigned nfds)
 {
 	const int fds[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };

@@ -34,7 +34,7 @@ static void group_finish(struct group *g)
 	clocked_finish(&g->c);
 }
 
-/* Launches so many collectives in both ranks. */
+/* Launches n collectives in both ranks. */
 static void collectives(struct group *g, unsigned n)
 {
 	while (n--) {
@@ -433,7 +433,7 @@ static void a_policy_learns_of_the_phases(void **state)
 	assert_int_equal(seen->number, 6);
 	assert_int_equal(seen->phase, GBPF_PHASE_END);
 	seen->calls = 7;
-	/* Other launches have no phases, and what has ended is not told again. */
+	/* Other launches have no phases, and what has ended is not reported again. */
 	assert_int_equal(go(g.c.q, &g.c.fq, &g.c.l), SCHED_GO);
 	end_collectives(&g);
 	assert_int_equal(seen->calls, 7);
