@@ -128,34 +128,57 @@ static bool is_last(const struct daemon_version *l)
 	return named;
 }
 
+static void drop(struct daemon_version **link, uint32_t reason)
+{
+	struct daemon_version *l = *link;
+	struct daemon *d = l->d;
+
+	*link = l->next;
+	if (l->activated) {
+		daemon_version_run_exit(l, reason);
+		ended(d, l, reason);
+	}
+	daemon_maps_watch_version_ended(d, l, "the version is no longer active");
+	daemon_session_each(d, s)
+	{
+		if (s->state == DAEMON_SESSION_READY && !s->dying && daemon_version_is_for(l, s)) {
+			send_drop(s, l->version, l->gpu);
+			POINT("daemon.drop.sent");
+		}
+	}
+	POINT("daemon.drop.sent_all");
+	daemon_version_destroy_later(l);
+}
+
 void daemon_policy_drop_unused(struct daemon *d, uint32_t reason)
 {
 	struct daemon_version **link = &d->policies->live_versions;
 
 	while (*link) {
-		struct daemon_version *l = *link;
-
-		if (l->pending || is_active(l) || is_last(l)) {
-			link = &l->next;
-			continue;
+		if ((*link)->pending || is_active(*link) || is_last(*link)) {
+			link = &(*link)->next;
+		} else {
+			drop(link, reason);
 		}
-		*link = l->next;
-		if (l->activated) {
-			daemon_version_run_exit(l, reason);
-			ended(d, l, reason);
-		}
-		daemon_maps_watch_version_ended(d, l, "the version is no longer active");
-		daemon_session_each(d, s)
-		{
-			if (s->state == DAEMON_SESSION_READY && !s->dying &&
-			    daemon_version_is_for(l, s)) {
-				send_drop(s, l->version, l->gpu);
-				POINT("daemon.drop.sent");
-			}
-		}
-		POINT("daemon.drop.sent_all");
-		daemon_version_destroy_later(l);
 	}
+}
+
+void daemon_policy_drop_kept(struct daemon *d, uint64_t version, uint32_t gpu)
+{
+	struct daemon_version **link = &d->policies->live_versions;
+
+	while (*link && ((*link)->version != version || (*link)->gpu != gpu)) {
+		link = &(*link)->next;
+	}
+	if (*link && !(*link)->pending && !is_active(*link)) {
+		drop(link, GBPF_EXIT_SWAP);
+	}
+}
+
+struct daemon_version *daemon_policy_active_of(struct daemon *d, uint64_t version, uint32_t gpu)
+{
+	return daemon_policy_active_version(d, gpu) == version ? daemon_version_on(d, version, gpu)
+							       : NULL;
 }
 
 void daemon_policy_send_active(struct daemon_session *s)
@@ -200,6 +223,7 @@ static void make_later(struct daemon *d, uint64_t version, uint32_t gpu)
 	struct daemon_policy_request o = { .op = DAEMON_POLICY_ACTIVATE,
 					   .gpu_mask = 1u << gpu,
 					   .object_fd = -1,
+					   .is_late = true,
 					   .version = version };
 
 	store_seqcst(&daemon_directory(d)->version[gpu], UINT64_C(0));
@@ -267,7 +291,8 @@ void daemon_policy_add_gpu(struct daemon *d, uint32_t gpu)
 	const struct daemon_version *active = daemon_version_find(d, version);
 	const struct daemon_version *next = daemon_version_find(d, p->pending);
 
-	if (active && !daemon_version_on(d, version, gpu) && !make(active, gpu, false, true)) {
+	if (version && !daemon_version_on(d, version, gpu) &&
+	    (!active || !make(active, gpu, false, true))) {
 		make_later(d, version, gpu);
 	}
 	if (next && p->first->o.gpu_mask & 1u << gpu && !daemon_version_on(d, p->pending, gpu)) {

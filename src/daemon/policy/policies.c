@@ -135,6 +135,7 @@ static void on_built(struct daemon_job *j)
 		struct daemon_version *l = q->live;
 
 		q->live = l->next;
+		daemon_policy_drop_kept(d, l->version, l->gpu);
 		if (daemon_version_on(d, l->version, l->gpu)) { /* the GPU has become known */
 			daemon_version_destroy(l);
 			continue;
@@ -190,15 +191,26 @@ static void start_load(struct daemon_policy_op *q)
 	build(q, daemon_policy_known_gpus(q->d, q->o.gpu_mask));
 }
 
-/* Returns the known GPUs of the operation on which the version has no instance. */
+/* Returns the known GPUs of the operation on which the version has no instance in use: one that is
+ * kept only for GPUs that become known has maps of an earlier time. */
 static uint32_t gpus_without(const struct daemon_policy_op *q)
 {
 	uint32_t gpus = daemon_policy_known_gpus(q->d, q->o.gpu_mask);
 
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-		gpus &= daemon_version_on(q->d, q->o.version, i) ? ~(1u << i) : UINT32_MAX;
+		gpus &= daemon_policy_active_of(q->d, q->o.version, i) ? ~(1u << i) : UINT32_MAX;
 	}
 	return gpus;
+}
+
+static struct daemon_version *active_anywhere(struct daemon *d, uint64_t version)
+{
+	struct daemon_version *found = NULL;
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS && !found; i++) {
+		found = daemon_policy_active_of(d, version, i);
+	}
+	return found;
 }
 
 /* Sets the version that was active before on the operation's GPUs, which must be the same. */
@@ -231,6 +243,14 @@ static void start_activate(struct daemon_policy_op *q)
 	struct daemon_version *l;
 	uint32_t gpus;
 
+	if (q->o.is_late && st->active[__builtin_ctz(q->o.gpu_mask)] != q->o.version) {
+		struct daemon *d = q->d;
+
+		daemon_policy_op_finish(q); /* an operation before this one has changed it */
+		daemon_policy_op_free(q);
+		daemon_policy_ops_next(d);
+		return;
+	}
 	if (!q->o.version) {
 		find_previous(q);
 	}
@@ -253,7 +273,7 @@ static void start_activate(struct daemon_policy_op *q)
 		return;
 	}
 	q->d->counters.rollbacks++;
-	l = daemon_version_find(q->d, q->o.version);
+	l = active_anywhere(q->d, q->o.version);
 	gpus = gpus_without(q);
 	if (l && !gpus) { /* active on all of these: only the version words change */
 		q->prepare_begin_ns = clock_now_ns();

@@ -30,6 +30,7 @@ struct daemon_policy_request {
 	bool must_store;  /* LOAD: refused if it cannot be stored */
 	bool is_volatile; /* LOAD: not stored; the worker sets it, too: policy_durable.c */
 	bool by_watch;	  /* ACTIVATE, UNLOAD: a watch rolls back */
+	bool is_late;	  /* ACTIVATE: for a GPU that became known, if it still has that version */
 	struct daemon_watch_request
 		*watch;	   /* taken, also on failure; NULL: the version is not watched */
 	const char *name;  /* LOAD */

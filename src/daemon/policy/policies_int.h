@@ -119,6 +119,10 @@ json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_versio
 /* Drops the versions that are neither active nor being prepared; runs exit of those that were
  * active with this reason (GBPF_EXIT_*). */
 void daemon_policy_drop_unused(struct daemon *d, uint32_t reason);
+/* Drops an instance that is kept only for GPUs that become known, if there is one. */
+void daemon_policy_drop_kept(struct daemon *d, uint64_t version, uint32_t gpu);
+/* Returns the instance if it is in use on that GPU, else NULL. */
+struct daemon_version *daemon_policy_active_of(struct daemon *d, uint64_t version, uint32_t gpu);
 /* Puts an instance into live_versions, which owns it from here on. */
 void daemon_version_add(struct daemon_version *l);
 

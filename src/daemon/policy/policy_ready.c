@@ -77,10 +77,8 @@ static void finish(struct daemon_policy_op *q)
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS && !q->err; i++) {
 		struct daemon_version *l = daemon_version_on(d, q->o.version, i);
 
-		bool keeps = q->keep && daemon_version_on(d, q->was_active, i);
-
 		if (l && l->pending) {
-			q->err = daemon_hook_init(l, keeps ? q->keep->n_kept : 0, q->name,
+			q->err = daemon_hook_init(l, l->copied ? q->keep->n_kept : 0, q->name,
 						  &q->report);
 		}
 	}
@@ -134,8 +132,9 @@ static void add(struct copy_job *c, enum ebpf_region region, const void *from, v
 }
 
 static void add_instance(struct copy_job *c, const struct daemon_version *old,
-			 const struct daemon_version *new)
+			 struct daemon_version *new)
 {
+	new->copied = true;
 	for (int r = EBPF_REGION_GLOBAL; r < EBPF_REGION_ALL_GPUS; r++) {
 		add(c, (enum ebpf_region)r, old->run.region[r], new->run.region[r]);
 	}
@@ -146,7 +145,8 @@ static void add_instance(struct copy_job *c, const struct daemon_version *old,
 
 static uint64_t collect(struct copy_job *c)
 {
-	const struct daemon_version *from = NULL, *to = NULL;
+	const struct daemon_version *from = NULL;
+	struct daemon_version *to = NULL;
 	struct daemon *d = c->q->d;
 	bool in_use = false; /* the new version, on another GPU: its maps of all GPUs, too */
 	uint64_t bytes = 0;

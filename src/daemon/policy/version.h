@@ -49,6 +49,7 @@ struct daemon_version {
 	uint64_t slow;	/* bits of hooks whose last call was slow */
 	bool pending;	/* it is being prepared for the swap under way */
 	bool activated; /* was active, so exit must run */
+	bool copied;	/* maps of the version before are kept in it */
 	bool copying;	/* the worker reads or writes its memory, which must stay mapped */
 	struct daemon_left_memory *gone; /* owned: memory of tenants that left during copying */
 };

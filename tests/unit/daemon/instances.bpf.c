@@ -1,4 +1,5 @@
-/* What each instance of a version sees of its GPU. With CHANGED, init refuses GPU 1. */
+/* What each instance of a version sees of its GPU. With CHANGED, init refuses GPU 1. With LARGE,
+ * the worker makes instances, since their memory takes the loop too long. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");
@@ -18,7 +19,16 @@ struct {
 	__type(value, u64);
 } table SEC(".maps");
 
-u64 begun, admitted, active, tenants_found, launches;
+#ifdef LARGE
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 200000);
+	__type(key, u32);
+	__type(value, u64);
+} large SEC(".maps");
+#endif
+
+u64 begun, kept, admitted, active, tenants_found, launches;
 
 SEC("gbpf/init")
 int GBPF_PROG(instances_init, init)
@@ -27,6 +37,7 @@ int GBPF_PROG(instances_init, init)
 	u64 value = 1;
 
 	begun = 100 + ctx->gpu;
+	kept = ctx->kept_maps;
 	bpf_map_update_elem(&table, &key, &value, 0);
 #ifdef CHANGED
 	return ctx->gpu == 1 ? -19 : 0;

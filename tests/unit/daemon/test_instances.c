@@ -355,9 +355,11 @@ static void each_gpu_may_have_a_version_of_its_own(void **state)
 	assert_int_equal(prepared(&f, 2, NULL), 0);
 	expect_gpus(d, 2, "[0,1]");
 	gbpf_on_gpu(g, -1);
-	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), 0); /* both had version 1, */
-	assert_int_equal(prepared(&f, 1, NULL),
-			 1); /* kept on GPU 0 for GPUs that are not known yet */
+	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), 0); /* both had version 1 */
+	/* Also where it was kept on GPU 0 for GPUs that become known: with maps of its own. */
+	assert_int_equal(prepared(&f, 1, NULL) + prepared(&f, 1, NULL), 1);
+	assert_int_equal(variable(d, 0, "begun"), 100);
+	assert_int_equal(variable(d, 1, "begun"), 101);
 	expect_gpus(d, 1, "[0,1]");
 	gbpf_on_gpu(g, 1);
 	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
@@ -389,41 +391,106 @@ static void a_version_is_there_for_gpus_that_become_known(void **state)
 	fake_leave(&b);
 }
 
+/* The instance on GPU 0 is kept for GPUs that become known, with maps of an earlier time. */
+static void a_kept_instance_is_not_used_again(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g;
+	struct fake f;
+
+	enter_and_load(&f, d);
+	json_decref(gd_call(d, "map.set", "{\"map\":\"table\",\"key\":\"7\",\"value\":\"1\"}"));
+	g = gd_open(d);
+	gbpf_on_gpu(g, 1);
+	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
+	gbpf_on_gpu(g, 0);
+	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
+	assert_int_equal(load_relaxed(&f.dir->version[0]), 0);
+	assert_int_equal(gbpf_policy_activate(g, 1, 0, NULL), 0);
+	assert_int_equal(prepared(&f, 1, NULL), 0);
+	assert_int_equal(variable(d, 0, "begun"), 100);
+	assert_int_equal(variable(d, 0, "admitted"), 1);
+	expect_error(d, "map.get", "{\"map\":\"table\",\"key\":\"7\",\"gpu\":0}", 5, "no entry");
+	assert_int_equal(variable(d, 0, "kept"), 0);
+
+	/* With the maps of the version that it replaces. */
+	assert_int_equal(gbpf_policy_load(g, gd_object("instances"), NULL, GBPF_LOAD_SWAP, NULL),
+			 0);
+	assert_int_equal(prepared(&f, 2, NULL), 0);
+	json_decref(gd_call(d, "map.set",
+			    "{\"map\":\"table\",\"key\":\"7\",\"value\":\"2\",\"gpu\":0}"));
+	assert_int_equal(gbpf_policy_activate(g, 1, GBPF_LOAD_KEEP_MAPS, NULL), 0);
+	assert_int_equal(prepared(&f, 1, NULL), 0);
+	assert_int_equal(entry(d, "table", ",\"key\":\"7\",\"gpu\":0"), 2);
+	assert_int_equal(variable(d, 0, "kept"), 3);
+	gbpf_close(g);
+	fake_leave(&f);
+}
+
 static void *load_thread(void *arg)
 {
 	load(arg, "instances");
 	return NULL;
 }
 
-/* A process holds up the swap, and another one comes with a GPU that is not known yet. */
-static void a_gpu_that_becomes_known_during_a_swap(void **state)
+/* A process holds up a swap to version 2, and another one comes with GPU 1, which is not known yet.
+ */
+static void swap_while_a_gpu_becomes_known(struct gd *d, struct fake *a, struct fake *b)
 {
 	union proto_message m;
-	struct gd *d = *state;
-	struct fake a, b;
 	pthread_t thread;
 	unsigned n;
 	int fds[8];
 
-	load(d, "instances");
-	enter(&a, d, 0, 1);
-	(void)prepared(&a, 1, NULL);
+	enter(a, d, 0, 1);
+	(void)prepared(a, 1, NULL);
 	assert_int_equal(pthread_create(&thread, NULL, load_thread, d), 0);
-	assert_int_equal(fake_receive(&a, &m, fds, &n), 1);
+	assert_int_equal(fake_receive(a, &m, fds, &n), 1);
 	assert_int_equal(m.head.type, PROTO_PREPARE);
 	assert_int_equal(m.version.version, 2); /* not answered yet */
 	while (n) {
 		close(fds[--n]);
 	}
-	say_hello(&b, d, 1, 1);
-	fake_welcomed(&b);
+	say_hello(b, d, 1, 1);
+	fake_welcomed(b);
 	m.version.status = 0;
 	m.version.regions = 0;
-	fake_send(&a, &m, PROTO_PREPARED);
+	fake_send(a, &m, PROTO_PREPARED);
 	pthread_join(thread, NULL);
+}
+
+static void a_gpu_that_becomes_known_during_a_swap(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+
+	load(d, "instances");
+	swap_while_a_gpu_becomes_known(d, &a, &b);
 	assert_int_equal(load_relaxed(&b.dir->version[1]), 2);
 	assert_int_equal(variable(d, 1, "begun"), 101);
 	assert_int_equal(variable(d, 1, "admitted"), 1);
+	fake_leave(&a);
+	fake_leave(&b);
+}
+
+/* The instance of version 1 is to be made after the swap, which replaces that version. */
+static void a_late_instance_does_not_undo_a_swap(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+	struct gbpf *g;
+
+	load(d, "instances_large");
+	swap_while_a_gpu_becomes_known(d, &a, &b);
+	assert_int_equal(load_relaxed(&b.dir->version[1]), 2);
+	/* Operations are done in order. */
+	g = gd_open(d);
+	gbpf_on_gpu(g, 0);
+	assert_int_equal(gbpf_policy_unload(g, NULL), 0);
+	gbpf_close(g);
+	assert_int_equal(load_relaxed(&b.dir->version[0]), 0);
+	assert_int_equal(load_relaxed(&b.dir->version[1]), 2);
+	assert_int_equal(variable(d, 1, "begun"), 101);
 	fake_leave(&a);
 	fake_leave(&b);
 }
@@ -640,7 +707,9 @@ int main(void)
 		TEST(an_init_that_refuses_a_gpu),
 		TEST(each_gpu_may_have_a_version_of_its_own),
 		TEST(a_version_is_there_for_gpus_that_become_known),
+		TEST(a_kept_instance_is_not_used_again),
 		TEST(a_gpu_that_becomes_known_during_a_swap),
+		TEST(a_late_instance_does_not_undo_a_swap),
 		TEST(a_process_that_cannot_run_one_instance_is_counted),
 		TEST(kept_maps_stay_on_their_gpu),
 		TEST(a_map_of_all_gpus_is_one),
