@@ -24,7 +24,8 @@ static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 	return sched_requests_unseen(s) || sched_announce_pending(s) ||
 	       load_seqcst(&s->defer_seq) != defers ||
 	       (depth >= SCHED_AGENT_SLOW && load_seqcst(&s->n_runs)) ||
-	       (depth == SCHED_AGENT_ASLEEP && SCHED_ACC_COUNT(sched_inflight(s)));
+	       (depth == SCHED_AGENT_ASLEEP &&
+		(SCHED_ACC_COUNT(sched_inflight(s)) || sched_collectives_unseen(s)));
 }
 
 /* Applies the time slices that queue_create chose; the control takes milliseconds. */

@@ -445,12 +445,12 @@ static void help(struct sched_queue *q, struct helper *h)
 {
 	struct sched *s = q->s;
 	uint64_t now = clock_now_ns(), ns;
-	uint64_t limit = load_relaxed(&s->limit_ns);
+	uint64_t limit = load_relaxed(&s->limit_ns), held = h->held ? now - h->last_ns : 0;
 	bool force;
 	unsigned n;
 
-	h->held_ns += h->held ? now - h->last_ns : 0;
-	h->all_held_ns += h->held ? now - h->last_ns : 0;
+	h->held_ns += held;
+	h->all_held_ns += held;
 	h->last_ns = now;
 	pthread_mutex_lock(&q->issue.lock);
 	if (q->issue.n_let != h->n_let) { /* here or in another thread */

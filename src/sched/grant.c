@@ -109,8 +109,8 @@ void sched_grant_done(struct sched_ticket *t, bool ok)
 }
 
 /* Moves the granted launches to the accounts. They leave the grant first, so that a signal handler
- * that launches meanwhile does not account them again. What began on another queue meanwhile, as if
- * the GPU had been without work, is no reason not to charge them. */
+ * that launches meanwhile does not account them again. Work that began on another queue meanwhile,
+ * as if the GPU had been without work, is no reason not to charge them. */
 static void account(struct sched_queue *q, uint32_t n, uint64_t ns)
 {
 	struct sched_grant *g = &q->grant;

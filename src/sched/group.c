@@ -26,7 +26,7 @@ void sched_will_communicate(struct sched *s)
 	}
 }
 
-/* Counts a collective, whose time is written before: who reads a count that includes it finds it,
+/* Counts a collective, whose time is written before: a reader of a count that includes it finds it,
  * unless two threads of a rank launch at once and the later one's number is read meanwhile. Returns
  * its number. */
 static uint64_t count_up(struct proto_board *own, uint32_t gpu, uint64_t now)
@@ -42,47 +42,6 @@ static uint64_t count_up(struct proto_board *own, uint32_t gpu, uint64_t now)
 	return number;
 }
 
-static struct sched_phase_verdict apply_phase(struct sched_queue *q, uint64_t number,
-					      uint64_t kernel, uint64_t now);
-static void report_phase(struct sched_queue *q, const struct sched_phase_verdict *a);
-
-static NOINLINE uint64_t count(struct sched_queue *q, const struct sched_launch *l, int n)
-{
-	uint32_t gpu = sched_gpu_number(q);
-	struct sched_phase_verdict a = { .verdict = GBPF_COLLECTIVE_GO };
-	uint64_t number = 0;
-	struct policy_reader *pin;
-	struct proto_board *own;
-
-	if (load_relaxed(&q->s->forked)) {
-		return 0; /* the board is the parent's */
-	}
-	pin = policy_read_enter();
-	own = load_acquire(&q->s->own);
-	if (gpu < PROTO_MAX_GPUS && n > 0) {
-		uint64_t now = clock_now_ns();
-
-		(void)__atomic_fetch_or(&own->ranks, 1u << gpu, __ATOMIC_SEQ_CST);
-		number = count_up(own, gpu, now);
-		/* Before the rank's next look for a stop: either it sees the stop of another one,
-		 * or that one sees this count (stop_group). */
-		fence_seqcst();
-		a = apply_phase(q, number, l->kernel->hash, now);
-	} else if (gpu < PROTO_MAX_GPUS) {
-		(void)__atomic_fetch_sub(&own->gpu[gpu].collectives, UINT64_C(1), __ATOMIC_SEQ_CST);
-		store_relaxed(&q->s->stop[q->gpu].boost, (uint64_t)0);
-	}
-	policy_read_leave(pin);
-	report_phase(q, &a);
-	sched_will_communicate(q->s);
-	return number;
-}
-
-uint64_t sched_group_count(struct sched_queue *q, const struct sched_launch *l, int n)
-{
-	return unlikely(sched_communicates(l)) ? count(q, l, n) : 0;
-}
-
 /* What the other ranks say. */
 struct view {
 	bool behind;	      /* one of them has launched a collective that this rank has not */
@@ -91,13 +50,17 @@ struct view {
 	uint32_t seq;	      /* and its value before the stop was seen */
 };
 
+/* Returns bits of the GPUs on which a board counts, as its owner says, without those of but. */
+static uint32_t ranks_of(const struct proto_board *b, uint32_t but)
+{
+	return load_acquire(&b->ranks) & ((1u << PROTO_MAX_GPUS) - 1) & ~but;
+}
+
 /* Looks at a board. but: bits of GPUs that are left out. */
 static void look(const struct proto_board *b, uint32_t but, uint64_t count, uint64_t now,
 		 struct view *v)
 {
-	uint32_t ranks = load_acquire(&b->ranks) & ((1u << PROTO_MAX_GPUS) - 1) & ~but;
-
-	for (; ranks; ranks &= ranks - 1) {
+	for (uint32_t ranks = ranks_of(b, but); ranks; ranks &= ranks - 1) {
 		const struct proto_board_gpu *g = &b->gpu[__builtin_ctz(ranks)];
 		uint32_t seq = load_acquire(&g->seq); /* before the stop, as in sched_boards_scan */
 		uint64_t stop = load_acquire(&g->stop_until_ns);
@@ -140,10 +103,10 @@ static uint64_t look_at(const struct proto_board *b, uint32_t gpu, bool self, ui
 struct sched_ranks sched_group_look(const struct sched_queue *q, uint64_t number, uint64_t now)
 {
 	const struct proto_board *own = load_acquire(&q->s->own);
-	uint32_t all = (1u << PROTO_MAX_GPUS) - 1, self = sched_gpu_number(q);
+	uint32_t self = sched_gpu_number(q);
 	struct sched_ranks r = { 0 };
 
-	for (uint32_t ranks = load_acquire(&own->ranks) & all; ranks; ranks &= ranks - 1) {
+	for (uint32_t ranks = ranks_of(own, 0); ranks; ranks &= ranks - 1) {
 		uint32_t gpu = (uint32_t)__builtin_ctz(ranks);
 		uint64_t at = look_at(own, gpu, gpu == self, number, now, &r);
 
@@ -151,9 +114,9 @@ struct sched_ranks sched_group_look(const struct sched_queue *q, uint64_t number
 	}
 	for (uint32_t i = 0, n = load_acquire(&q->s->peers.n); i < n; i++) {
 		const struct proto_board *b = load_acquire(&q->s->peers.slot[i].board);
-		uint32_t ranks = b && !proto_board_dead(b) ? load_acquire(&b->ranks) & all : 0;
+		uint32_t ranks = b && !proto_board_dead(b) ? ranks_of(b, 1u << self) : 0;
 
-		for (ranks &= ~(1u << self); ranks; ranks &= ranks - 1) {
+		for (; ranks; ranks &= ranks - 1) {
 			(void)look_at(b, (uint32_t)__builtin_ctz(ranks), false, number, now, &r);
 		}
 	}
@@ -213,7 +176,7 @@ static bool is_excused(const struct sched_queue *q, bool behind, uint64_t now)
 static void end_early(struct proto_board_gpu *g, uint64_t *until_ns)
 {
 	store_release(until_ns, (uint64_t)0);
-	/* After the stop's end: who has read the word before finds it changed (look). */
+	/* After the stop's end: a reader of the word before that finds it changed (look). */
 	(void)add_acqrel(&g->seq, 1u);
 	(void)futex_wake_shared(&g->seq, INT_MAX);
 }
@@ -364,6 +327,55 @@ static void report_phase(struct sched_queue *q, const struct sched_phase_verdict
 	}
 }
 
+static NOINLINE uint64_t count(struct sched_queue *q, const struct sched_launch *l)
+{
+	uint32_t gpu = sched_gpu_number(q);
+	struct sched_phase_verdict a = { .verdict = GBPF_COLLECTIVE_GO };
+	uint64_t number = 0, now;
+	struct policy_reader *pin;
+	struct proto_board *own;
+
+	if (load_relaxed(&q->s->forked)) {
+		return 0; /* the board is the parent's */
+	}
+	pin = policy_read_enter();
+	own = load_acquire(&q->s->own);
+	if (gpu < PROTO_MAX_GPUS) {
+		now = clock_now_ns();
+		(void)__atomic_fetch_or(&own->ranks, 1u << gpu, __ATOMIC_SEQ_CST);
+		number = count_up(own, gpu, now);
+		/* Before the rank's next look for a stop: either it sees the stop of another one,
+		 * or that one sees this count (stop_group). */
+		fence_seqcst();
+		a = apply_phase(q, number, l->kernel->hash, now);
+	}
+	policy_read_leave(pin);
+	report_phase(q, &a);
+	sched_will_communicate(q->s);
+	return number;
+}
+
+uint64_t sched_group_count(struct sched_queue *q, const struct sched_launch *l)
+{
+	return unlikely(sched_communicates(l)) ? count(q, l) : 0;
+}
+
+void sched_group_refused(struct sched_queue *q)
+{
+	uint32_t gpu = sched_gpu_number(q);
+	struct policy_reader *pin;
+	struct proto_board *own;
+
+	if (gpu >= PROTO_MAX_GPUS || load_relaxed(&q->s->forked)) {
+		return;
+	}
+	pin = policy_read_enter();
+	own = load_acquire(&q->s->own);
+	(void)__atomic_fetch_sub(&own->gpu[gpu].collectives, UINT64_C(1), __ATOMIC_SEQ_CST);
+	store_relaxed(&q->s->stop[q->gpu].boost, (uint64_t)0);
+	policy_read_leave(pin);
+}
+
 void sched_group_ended(struct sched_queue *q, uint64_t number, uint64_t now)
 {
 	struct sched_stop *stop = &q->s->stop[q->gpu];
@@ -377,6 +389,16 @@ void sched_group_ended(struct sched_queue *q, uint64_t number, uint64_t now)
 	a = apply_phase(q, number, 0, now);
 	policy_read_leave(pin);
 	report_phase(q, &a);
+}
+
+void sched_group_forget(struct sched_queue *q)
+{
+	struct sched_stop *stop = &q->s->stop[q->gpu];
+
+	if (load_relaxed(&stop->boost_queue) == q->index + 1) {
+		store_relaxed(&stop->boost, (uint64_t)0);
+	}
+	store_relaxed(&q->collective, (uint64_t)0);
 }
 
 bool sched_group_boosted(struct sched_queue *q, uint64_t now, uint64_t version)

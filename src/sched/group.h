@@ -11,7 +11,7 @@
  * a rank that is behind another one, by its count, goes on until it is not, whatever its policy
  * says: the others' kernels wait for it already.
  *
- * So all ranks come to stand at the highest count of any, with no kernel that waits. A launch that
+ * So all ranks stop at the highest count of any, with no kernel that waits. A launch that
  * another rank's decision overtakes raises that count, and the others follow.
  *
  * Two groups that share several GPUs must not be stopped by each other, one on each. Where all work
@@ -52,14 +52,18 @@ struct sched_stop {
 	uint32_t boost_queue;
 };
 
-/* Counts the launch among the rank's collectives if it is one: 1 when it goes to the driver, under
- * the queue's gate or lock where it has one; -1 when the driver has refused it. Asks
- * collective_phase about one that goes. Returns the number of one that goes, else 0. Not inside a
- * read-side section. */
-uint64_t sched_group_count(struct sched_queue *q, const struct sched_launch *l, int n);
-/* The queue's collectives up to that number have ended: tells collective_phase. Not inside a
+/* Counts the launch among the rank's collectives if it is one, and asks collective_phase about it.
+ * It goes to the driver now, under the queue's gate or lock where it has one. Returns its number;
+ * 0: it is none. Not inside a read-side section. */
+uint64_t sched_group_count(struct sched_queue *q, const struct sched_launch *l);
+/* The driver has refused the newest one that was counted: its number is the next one's. */
+void sched_group_refused(struct sched_queue *q);
+/* The queue's collectives up to that number have ended: calls collective_phase. Not inside a
  * read-side section. */
 void sched_group_ended(struct sched_queue *q, uint64_t number, uint64_t now);
+/* The queue is closed: collective_phase is not called for the ends of its collectives any more, and
+ * no launch is boosted by one of them. */
+void sched_group_forget(struct sched_queue *q);
 
 /* What the ranks' boards say about a collective; only the own times are certainly true. */
 struct sched_ranks {
@@ -67,7 +71,7 @@ struct sched_ranks {
 	uint64_t first_ns, last_ns, own_ns; /* launches of it; 0: not known any more */
 };
 
-/* The three rules, about launches that may be held. */
+/* The rules, about launches that may be held. */
 
 /* Before the policy is asked: returns whether the launch waits for its group, and how, in a. Inside
  * a read-side section. */

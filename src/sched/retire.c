@@ -102,7 +102,7 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 	struct sched *s = q->s;
 	struct sched_estimate *e;
 
-	t->collective = sched_group_count(q, l, 1);
+	t->collective = sched_group_count(q, l);
 	take_into_account(q, l);
 	t->sample.event = NULL;
 	if (t->phase == SCHED_PHASE_LATENCY &&
@@ -202,11 +202,12 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 	if (unlikely(!ok)) {
 		take_back(q, l);
 		if (unlikely(t->collective)) {
-			(void)sched_group_count(q, l, -1);
+			sched_group_refused(q);
 		}
 	} else {
 		if (unlikely(t->collective)) {
 			sched_stat_max(&q->collective, t->collective); /* the driver has it */
+			fence_seqcst(); /* before `asleep`: see work_came in agent.c */
 		}
 		if (l->kernel) {
 			sched_kernel_count(l->kernel, l);
@@ -521,6 +522,7 @@ void sched_marks_drop(struct sched_queue *q)
 		release(q->s, &q->marks.entry[q->marks.tail % SCHED_RING].start);
 		release(q->s, &q->marks.entry[q->marks.tail % SCHED_RING].end);
 	}
+	sched_group_forget(q);
 	release(q->s, &q->issue.marker);
 	q->issue.marker_seq = q->issue.n_orders = 0;
 	store_relaxed(&q->issue.n_extra, 0u);
@@ -556,6 +558,16 @@ static bool is_unsettled(const struct sched_queue *q)
 {
 	return load_acquire(&q->marks.retired) != sched_tally_sum(&q->total) ||
 	       unlikely(load_relaxed(&q->collective) > load_relaxed(&q->marks.ended_collective));
+}
+
+bool sched_collectives_unseen(const struct sched *s)
+{
+	sched_queues_each (s, q) {
+		if (load_relaxed(&q->collective) > load_relaxed(&q->marks.ended_collective)) {
+			return true;
+		}
+	}
+	return false;
 }
 
 uint64_t sched_inflight_step(struct sched *s, uint64_t now)

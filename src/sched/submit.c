@@ -201,7 +201,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	l->level = l->gate_mode = 0;
 	l->granted_ns = l->n_granted = 0;
 	if (unlikely(sched_idle(s)) && !l->behind) {
-		(void)sched_group_count(q, l, 1);
+		(void)sched_group_count(q, l);
 		return SCHED_GO;
 	}
 	e = sched_estimate_of(s, l);
