@@ -55,6 +55,9 @@ static __always_inline u64 bound_of(const struct gbpf_submit_ctx *ctx, u64 bound
 {
 	int shared = ctx->lane == GBPF_LANE_SHARED;
 
+	if (waited_for(ctx)) {
+		return max_u64(bound, inflight_group_ns);
+	}
 	if (is_short(ctx)) {
 		return max_u64(bound, shared ? inflight_short_shared_ns : inflight_short_ns);
 	}
