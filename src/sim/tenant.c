@@ -212,6 +212,10 @@ int sim_stat_statement(struct sim *s)
 		if (what < 0) {
 			return unknown_statistic(s, &p);
 		}
+		if (what == GBPF_STAT_LANE || what == GBPF_STAT_UID) {
+			return sim_wrong(s, p.at, "Set it with: tenant NAME lane=... uid=...",
+					 "%s is a property of the tenant", p.name);
+		}
 		t->stat[what] = p.value.v;
 	}
 	return err;

@@ -379,6 +379,8 @@ wrong() {
 	S
 	wrong 2 8 "there is no statistic 'bussy_ns'" "Did you mean 'busy_ns'" <<<$'tenant a\nstat a bussy_ns=1'
 	wrong 2 6 "there is no tenant 'b'" <<<$'tenant a\nstat b busy_ns=1'
+	wrong 2 8 "lane is a property of the tenant" "tenant NAME lane=" <<<$'tenant a\nstat a lane=1'
+	wrong 2 8 "uid is a property of the tenant" <<<$'tenant a\nstat a uid=1'
 	wrong 2 20 "there is no tenant 'b'" <<<$'tenant a\nexpect slice_us of b == 1'
 }
 
