@@ -9,10 +9,13 @@
  * tenant keeps its remaining time (two shares of a window at most); while it does not want the GPU,
  * nine tenths of it. An overrun (a running launch is not stopped) is deducted. In the process lane
  * the hardware's time slices are set in proportion, too, so that long kernels share as exactly as
- * short ones.
+ * short ones. A program that has the GPU for itself is not limited but in how far it launches ahead,
+ * and owes nothing for that time.
  *
  * After: XSched's PUP (process utilization partition with a decay of 0.9). */
 #include <gbpf/gbpf.bpf.h>
+
+#include "alone.h"
 
 GBPF_LICENSE("Apache-2.0");
 
@@ -72,6 +75,13 @@ int GBPF_PROG(shares_submit, submit)
 		return GBPF_GO;
 	}
 	a->seen_ns = now;
+	if (now < ticked_ns + stale_ns && (alone || !allowed)) { /* also one that has just come */
+		if (!may_go_ahead(ctx)) {
+			return GBPF_HOLD;
+		}
+		a->out = ctx->inflight + 1;
+		return GBPF_GO;
+	}
 	if (now < ticked_ns + stale_ns && allowed && a->used_ns + ctx->inflight_ns >= allowed + (ctx->inflight ? ahead_ns : 0)) {
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_SHARE, 1);
@@ -122,12 +132,31 @@ static __always_inline u64 next_allowed(const struct account *a, u64 allowed, u6
 	return a->used_ns + left + grant - (debt < grant ? debt : grant) + 1;
 }
 
+/* Begins a window that ends at once, so that the first tick with another program grants the next. */
+static __always_inline void owe_nothing(u64 now, u32 n)
+{
+	u32 key = 0, t;
+
+	window_end_ns = now;
+	bpf_for (t, 0, n) {
+		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
+
+		allowed_ns[t & 1023] = a && wants(a, now) ? a->used_ns + 1 : 0;
+	}
+}
+
 SEC("gbpf/tick")
 int GBPF_PROG(shares_tick, tick)
 {
 	u32 key = 0, t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, left = 0;
 	u64 now = ctx->now_ns, weights = 0;
 
+	look_for_others(ctx);
+	ticked_ns = now;
+	if (alone) {
+		owe_nothing(now, n);
+		return 0;
+	}
 	bpf_for (t, 0, n) {
 		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
 		long weight = gbpf_tenant_weight(t);
@@ -137,7 +166,6 @@ int GBPF_PROG(shares_tick, tick)
 			left += a->used_ns < allowed_ns[t & 1023] && (a->out || a->seen_ns + busy_ns > now);
 		}
 	}
-	ticked_ns = now;
 	if (!weights || (now < window_end_ns && left)) {
 		return 0;
 	}
