@@ -552,18 +552,23 @@ static bool finished(struct sched_queue *q, uint64_t now)
 	return now - q->idle.quiet_since_ns > SCHED_UNKNOWN_NS;
 }
 
-/* A launch is in flight, or the end of a collective is still to be told: its launch may have been
- * retired before the driver had it. */
+/* collective_phase was not called yet for the end of the newest one that the driver has. */
+static bool has_unseen_end(const struct sched_queue *q)
+{
+	return unlikely(load_relaxed(&q->collective) > load_relaxed(&q->marks.ended_collective));
+}
+
+/* A launch is in flight, or the end of a collective is unseen: its launch may have been retired
+ * before the driver had it. */
 static bool is_unsettled(const struct sched_queue *q)
 {
-	return load_acquire(&q->marks.retired) != sched_tally_sum(&q->total) ||
-	       unlikely(load_relaxed(&q->collective) > load_relaxed(&q->marks.ended_collective));
+	return load_acquire(&q->marks.retired) != sched_tally_sum(&q->total) || has_unseen_end(q);
 }
 
 bool sched_collectives_unseen(const struct sched *s)
 {
 	sched_queues_each (s, q) {
-		if (load_relaxed(&q->collective) > load_relaxed(&q->marks.ended_collective)) {
+		if (has_unseen_end(q)) {
 			return true;
 		}
 	}

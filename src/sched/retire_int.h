@@ -126,7 +126,7 @@ void sched_mark_end(struct sched_queue *q);
 void sched_marks_drop(struct sched_queue *q);
 /* Agent: retires what no later launch or synchronization will notice. ns until the next call. */
 uint64_t sched_inflight_step(struct sched *s, uint64_t now);
-/* Returns whether the end of a collective is still to be told. */
+/* Returns whether collective_phase is still to be called for the end of a collective. */
 bool sched_collectives_unseen(const struct sched *s);
 
 #endif
