@@ -9,8 +9,8 @@
  * tenant keeps its remaining time (two shares of a window at most); while it does not want the GPU,
  * nine tenths of it. An overrun (a running launch is not stopped) is deducted. In the process lane
  * the hardware's time slices are set in proportion, too, so that long kernels share as exactly as
- * short ones. A program that has the GPU for itself is not limited but in how far it launches ahead,
- * and owes nothing for that time.
+ * short ones. A program that has the GPU for itself is limited only in how far it launches ahead, and
+ * owes nothing for that time.
  *
  * After: XSched's PUP (process utilization partition with a decay of 0.9). */
 #include <gbpf/gbpf.bpf.h>
@@ -67,6 +67,7 @@ SEC("gbpf/submit")
 int GBPF_PROG(shares_submit, submit)
 {
 	u64 now = ctx->now_ns, allowed = allowed_ns[ctx->tenant & 1023];
+	int ticking = now < ticked_ns + stale_ns;
 	struct account *a;
 	u32 key = 0;
 
@@ -75,14 +76,14 @@ int GBPF_PROG(shares_submit, submit)
 		return GBPF_GO;
 	}
 	a->seen_ns = now;
-	if (now < ticked_ns + stale_ns && (alone || !allowed)) { /* also one that has just come */
+	if (ticking && (alone || !allowed)) { /* also one that has just come */
 		if (!may_go_ahead(ctx)) {
 			return GBPF_HOLD;
 		}
 		a->out = ctx->inflight + 1;
 		return GBPF_GO;
 	}
-	if (now < ticked_ns + stale_ns && allowed && a->used_ns + ctx->inflight_ns >= allowed + (ctx->inflight ? ahead_ns : 0)) {
+	if (ticking && a->used_ns + ctx->inflight_ns >= allowed + (ctx->inflight ? ahead_ns : 0)) {
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_SHARE, 1);
 		}
