@@ -55,8 +55,9 @@ uint64_t shim_mem_moves(bool *ret_moving);
 /* Managed memory that is charged, which the driver does not count as the process's. */
 void shim_mem_managed_add(int row, uint64_t bytes);
 void shim_mem_managed_sub(int row, uint64_t bytes);
-/* Memory of pools that the driver has taken beyond the limit, until it has given it back: it is not
- * charged, nor is it overhead. */
+/* Memory that the driver has taken, or may take, without a charge, until it has given it back: that
+ * of pools beyond the limit, and the block that it is asked for at the limit. It is not overhead.
+ */
 void shim_mem_excess_add(int row, uint64_t bytes);
 void shim_mem_excess_sub(int row, uint64_t bytes);
 /* Returns what the process is known to hold of what the driver counts as its memory, overhead
