@@ -290,15 +290,15 @@ static void rows_are_copied_at_their_pitches(void **state)
 static void large_copies_pass_the_caches(void **state)
 {
 	assert_int_equal(rig_device(MIB), 1);
-	assert_int_equal(rig_device(MIB), 258);
+	assert_int_equal(rig_device(MIB), 512);
 	for (unsigned i = 0; i < MIB; i++) {
 		host[PAGE + i] = (uint8_t)(i * 13 + i / 4096);
 	}
-	assert_true(valid(address_of(258) + 5, address_of(1) + 9, MIB - 100));
+	assert_true(valid(address_of(512) + 5, address_of(1) + 9, MIB - 100));
 	op.copy.bulk = true;
 	(void)steps(100000);
-	assert_memory_equal(host + 258 * PAGE + 5, host + PAGE + 9, MIB - 100);
-	assert_int_equal(host[258 * PAGE + 4] + host[258 * PAGE + 5 + MIB - 100], 0);
+	assert_memory_equal(host + 512 * PAGE + 5, host + PAGE + 9, MIB - 100);
+	assert_int_equal(host[512 * PAGE + 4] + host[512 * PAGE + 5 + MIB - 100], 0);
 	assert_true(valid(address_of(1) + 1000, address_of(1), 5000)); /* overlapping */
 	op.copy.bulk = true;
 	(void)steps(8192);

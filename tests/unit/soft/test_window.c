@@ -77,6 +77,19 @@ static void allocations_do_not_touch(void **state)
 	assert_int_equal(softd_memory_free(m, machine, BASE), -ENOENT);
 }
 
+/* One of at most 1 MiB does not reach into the next 2 MiB. */
+static void small_allocations_lie_in_a_block(void **state)
+{
+	assert_int_equal(rig_device(200 * PAGE), 1);
+	assert_int_equal(rig_device(200 * PAGE), 202);
+	assert_int_equal(rig_device(200 * PAGE), 512);
+	assert_int_equal(rig_device(PAGE), 403);
+	assert_int_equal(rig_device(400 * PAGE), 713);
+	assert_int_equal(rig_device(MIB), 1114);
+	assert_int_equal(rig_device(MIB), 1536);
+	assert_int_equal(rig_device(MIB + 1), 1793);
+}
+
 /* The last page of the device's part stays invalid, too. */
 static void parts_are_filled_to_their_end(void **state)
 {
@@ -269,6 +282,7 @@ int main(void)
 		T(windows_have_three_parts),
 		T(a_window_that_cannot_be_made_leaves_nothing),
 		T(allocations_do_not_touch),
+		T(small_allocations_lie_in_a_block),
 		T(parts_are_filled_to_their_end),
 		T(memory_is_charged_in_pages),
 		T(pinned_memory_maps_its_descriptor),

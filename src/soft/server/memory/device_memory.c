@@ -144,13 +144,24 @@ uint32_t softd_memory_find_after(const struct softd_memory *m, uint64_t page)
 	return lo;
 }
 
+/* An allocation of at most that many pages lies in one block, as on NVIDIA's devices: programs that
+ * count what they use count such blocks. */
+#define SMALL_PAGES ((UINT64_C(1) << 20) / EXEC_PAGE_BYTES)
+#define BLOCK_PAGES (SOFT_GRANULARITY / EXEC_PAGE_BYTES)
+
 struct softd_room {
 	uint64_t begin, end, pages, align; /* in pages; align as device addresses */
 };
 
-static uint64_t align_up(uint64_t page, uint64_t align)
+/* Returns the first page from `page` on at which what is asked for may begin. Windows begin at
+ * multiples of the largest alignment. */
+static uint64_t next_place(const struct softd_room *r, uint64_t page)
 {
-	return ROUND_UP(page, align); /* windows begin at multiples of the largest alignment */
+	page = ROUND_UP(page, r->align);
+	if (r->pages <= SMALL_PAGES && page % BLOCK_PAGES + r->pages > BLOCK_PAGES) {
+		page = ROUND_UP(page, MAX(r->align, BLOCK_PAGES));
+	}
+	return page;
 }
 
 /* First fit, leaving an invalid page between neighbours so that an overrun faults. Returns the
@@ -159,14 +170,14 @@ static uint64_t align_up(uint64_t page, uint64_t align)
 static int64_t find_room(const struct softd_memory *m, const struct softd_room *r,
 			 uint64_t *ret_first)
 {
-	uint64_t begin = align_up(r->begin, r->align);
+	uint64_t begin = next_place(r, r->begin);
 	uint32_t i = softd_memory_find_after(m, r->begin - 1);
 
 	for (; i < m->n && m->allocs[i].first < r->end; i++) {
 		if (m->allocs[i].first > begin && m->allocs[i].first - begin > r->pages) {
 			break;
 		}
-		begin = align_up((uint64_t)m->allocs[i].first + m->allocs[i].pages + 1, r->align);
+		begin = next_place(r, (uint64_t)m->allocs[i].first + m->allocs[i].pages + 1);
 	}
 	if (begin >= r->end || r->end - begin <= r->pages) {
 		return -1;
