@@ -36,7 +36,7 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 		if (k) {
 			k->hash = hash_bytes(name, strlen(name));
 			memcpy(k->name, name, strnlen(name, sizeof(k->name) - 1));
-			k->communicates = proto_communicates(name);
+			store_relaxed(&k->communicates, (uint8_t)proto_communicates(name));
 			if (s->kernels.by_name.live <= PROTO_KERNELS) {
 				s->kernels.shown[s->kernels.by_name.live - 1] = k;
 			}
@@ -60,6 +60,11 @@ void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form
 	k->form_why = copy;
 	store_relaxed(&k->form, form);
 	pthread_mutex_unlock(&s->lock);
+}
+
+void sched_kernel_set_communicates(struct sched_kernel *k, bool communicates)
+{
+	store_relaxed(&k->communicates, (uint8_t)communicates);
 }
 
 uint8_t sched_kernel_form(const struct sched_kernel *k)

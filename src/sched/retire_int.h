@@ -40,9 +40,9 @@ struct sched_estimate {	 /* [atomic], relaxed: a lost update costs one sample */
 
 struct sched_kernel {
 	uint64_t hash;
-	uint64_t count;	   /* [atomic], relaxed: two threads that launch it at once may lose one */
-	bool communicates; /* constant: with kernels on other GPUs */
-	uint8_t newest;	   /* [atomic] SCHED_KERNEL_*: of the newest launch that was asked about */
+	uint64_t count;	      /* [atomic], relaxed: two threads at once may lose a launch */
+	uint8_t communicates; /* [atomic] 1: with kernels on other GPUs; a graph: one of its */
+	uint8_t newest;	      /* [atomic] SCHED_KERNEL_*: of the newest launch asked about */
 	struct sched_estimate est[SCHED_EST_CLASSES];
 	uint64_t block_ns; /* [atomic] learned duration of one block; 0: not known */
 	/* [atomic], as count: of its launches, those that could be stopped between blocks, and of

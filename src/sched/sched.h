@@ -117,6 +117,9 @@ void sched_kernel_set_block(struct sched_kernel *k, uint8_t why);
 void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form, const char *why);
 /* Returns what was set last, PROTO_FORM_UNKNOWN before. Any thread. */
 uint8_t sched_kernel_form(const struct sched_kernel *k);
+/* Sets whether a graph has a kernel that communicates with kernels on other GPUs (of a kernel it is
+ * known by its name): each launch of the graph is one collective then. Any thread. */
+void sched_kernel_set_communicates(struct sched_kernel *k, bool communicates);
 /* The kernels of graphs, for the share that can be probed. */
 struct sched_kernel *sched_kernel_find(struct sched *s, const char *name); /* NULL: none */
 uint64_t sched_kernel_launches(const struct sched_kernel *k);

@@ -166,10 +166,11 @@ static inline uint64_t sched_since_ns(uint64_t then, uint64_t now)
 	return now > then ? now - then : 0;
 }
 
-/* Returns whether the launch is of a kernel that communicates with kernels on other GPUs. */
+/* Returns whether the launch is of a kernel that communicates with kernels on other GPUs, or of a
+ * graph with one. */
 static inline bool sched_communicates(const struct sched_launch *l)
 {
-	return l->kernel && l->kernel->communicates;
+	return l->kernel && load_relaxed(&l->kernel->communicates);
 }
 
 /* ---- board.c ---- */

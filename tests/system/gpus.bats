@@ -151,7 +151,7 @@ uses_gpu() { # GPU PID: the programs that have used a GPU are these
 	[ "$status" -eq 2 ]
 }
 
-# waits [apart]: 100 steps of 2 ms on two GPUs, while a policy holds the rank on GPU 0 for half of the time. Sets waited to the part of
+# waits [apart|graph]: 100 steps of 2 ms on two GPUs, while a policy holds the rank on GPU 0 for half of the time. Sets waited to the part of
 # the time that kernels on GPU 1 waited for that rank, in percent. Without holds the steps take 0.2 s.
 waits() {
 	local rank steps ns time
@@ -173,6 +173,8 @@ waits() {
 	waits apart
 	((waited >= 35))
 	waits
+	((waited <= 10))
+	waits graph
 	((waited <= 10))
 }
 
@@ -266,16 +268,21 @@ assert sum(v["last"] for v in seen) >= 40 and sum(v["waited_ns"] for v in seen) 
 END
 }
 
+# end_ranks PID: ends gbpf run and the two ranks that it started.
+end_ranks() {
+	# shellcheck disable=SC2046 # two words
+	kill -TERM $(gbpf ps --json | jq -r '.tenants[].pid') "$1" # settled: both are there
+	wait "$1" || true
+	eventually shows 'd["tenants"] == []' gbpf ps
+}
+
 @test "a policy learns of collectives, and stops the group between them" {
 	begin "${GBPF_BUILD:-build}/tests/system/phases.bpf.o"
 	gbpf run --device soft -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 >/dev/null 2>&1 3>&- &
 	local run=$!
 	eventually phases_are_known
 	eventually shows 'len(d["tenants"]) == 2 and all(t["stats"]["held_ns"] >= 50000000 for t in d["tenants"])' gbpf ps
-	# shellcheck disable=SC2046 # two words
-	kill -TERM $(gbpf ps --json | jq -r '.tenants[].pid') "$run" # settled: both are there
-	wait "$run" || true
-	eventually shows 'd["tenants"] == []' gbpf ps
+	end_ranks "$run"
 	run gbpf run --device soft -- "${GBPF_BUILD:-build}/tests/system/ranks" 50 1000
 	echo "$output"
 	[ "$status" -eq 0 ]
@@ -283,6 +290,19 @@ END
 	while read -r rank steps ns time; do
 		((time >= 100000000 && ns < time / 5)) # four stops of 20 ms, in which no kernel waits for its peer
 	done <<<"$output"
+}
+
+@test "a policy learns of collectives in graphs" {
+	begin "${GBPF_BUILD:-build}/tests/system/phases.bpf.o"
+	gbpf run --device soft -- "${GBPF_BUILD:-build}/tests/system/ranks" 1000000 1000 graph >/dev/null 2>&1 3>&- &
+	local run=$!
+	eventually phases_are_known
+	end_ranks "$run"
+	gbpf policy swap "${GBPF_BUILD:-build}/tests/system/phases_go.bpf.o" >/dev/null
+	gbpf run --device soft -- "${GBPF_BUILD:-build}/tests/system/ranks" 50 1000 graph >/dev/null
+	eventually shows 'd["tenants"] == []' gbpf ps
+	# one of each rank for each launch, but for those that come before the program has the policy
+	eventually shows '0 < d["counters"]["notes"][0] <= 100' gbpf policy show
 }
 
 @test "gbpf ps shows groups, and gbpf policy list that one of their GPUs leads" {

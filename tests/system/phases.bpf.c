@@ -1,4 +1,4 @@
-/* What collective_phase tells each program, in its own row. TENTH: the answer at every tenth collective; GBPF_COLLECTIVE_HOLD stops the
+/* What collective_phase tells each program, in its own row; note 0 counts beginnings. TENTH: the answer at every tenth collective; GBPF_COLLECTIVE_HOLD stops the
  * group for 20 ms. */
 #include <gbpf/gbpf.bpf.h>
 
@@ -27,6 +27,7 @@ int GBPF_PROG(see, collective_phase)
 		s->ended = ctx->number;
 		return GBPF_COLLECTIVE_GO;
 	}
+	gbpf_note(0, 1);
 	s->begun = ctx->number;
 	s->ranks = ctx->ranks;
 	s->last += ctx->ready == ctx->ranks;

@@ -3,9 +3,9 @@
  * number to memory of the other rank's GPU and waits until that rank has written to its own. The
  * name of the latter is as of NCCL.
  *
- * Usage: ranks STEPS US [apart]. US: us that the first kernel takes; apart: each process in its own
- * group. Prints a line for each rank: its number, steps, ns that its kernels waited for the other
- * rank, ns in all. */
+ * Usage: ranks STEPS US [apart|graph]. US: us that the first kernel takes; apart: each process in
+ * its own group; graph: a step is one launch of a graph with both. Prints a line for each rank: its
+ * number, steps, ns that its kernels waited for the other rank, ns in all. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +26,12 @@ static const char ptx[] =
 	"mov.u64 %rd1, %globaltimer; ld.param.u64 %rd2, [ns];\n"
 	"again: mov.u64 %rd3, %globaltimer; sub.u64 %rd4, %rd3, %rd1;\n"
 	"setp.lt.u64 %p1, %rd4, %rd2; @%p1 bra again; ret;\n}\n"
-	/* own: the number of the step that the other rank has come to, and the time waited, ns */
-	".visible .entry ncclDevKernel_meet(.param .u64 own, .param .u64 other, .param .u64 step)\n"
+	/* own: the number of the step that the other rank has come to; the time waited, ns; the
+	 * number of the own step */
+	".visible .entry ncclDevKernel_meet(.param .u64 own, .param .u64 other)\n"
 	"{\n.reg .pred %p<2>; .reg .b64 %rd<9>;\n"
-	"ld.param.u64 %rd1, [own]; ld.param.u64 %rd2, [other]; ld.param.u64 %rd3, [step];\n"
+	"ld.param.u64 %rd1, [own]; ld.param.u64 %rd2, [other];\n"
+	"ld.global.u64 %rd3, [%rd1+16]; add.u64 %rd3, %rd3, 1; st.global.u64 [%rd1+16], %rd3;\n"
 	"mov.u64 %rd4, %globaltimer; st.volatile.global.u64 [%rd2], %rd3;\n"
 	"again: mov.u64 %rd5, %globaltimer; ld.volatile.global.u64 %rd6, [%rd1];\n"
 	"setp.lt.u64 %p1, %rd6, %rd3; @%p1 bra again;\n"
@@ -59,11 +61,21 @@ static void meet_on_host(int other)
 	CHECK(recv(other, &c, 1, 0) == 1, "from the other rank");
 }
 
-static void rank(int number, int other, unsigned long long steps, unsigned long long ns)
+static void step_of(CUfunction compute, CUfunction meet, CUstream stream, unsigned long long *ns,
+		    CUdeviceptr memory[2])
 {
+	LAUNCH3(compute, 1, 1, 1, 32, 1, 1, 0, stream, ns);
+	LAUNCH3(meet, 1, 1, 1, 1, 1, 1, 0, stream, &memory[0], &memory[1]);
+}
+
+static void rank(int number, int other, unsigned long long steps, unsigned long long ns, bool graph)
+{
+	CUgraphExec exec = NULL;
 	CUevent ends[AHEAD];
 	CUfunction compute, meet;
-	CUdeviceptr own, peer;
+	CUdeviceptr memory[2];
+	CUstream stream = NULL;
+	CUgraph g;
 	CUcontext context;
 	CUdevice device;
 	CUmodule module;
@@ -76,8 +88,15 @@ static void rank(int number, int other, unsigned long long steps, unsigned long 
 	CU(cuModuleLoadData(&module, ptx));
 	CU(cuModuleGetFunction(&compute, module, "compute"));
 	CU(cuModuleGetFunction(&meet, module, "ncclDevKernel_meet"));
-	own = program_zeros(16);
-	peer = exchange(other, own);
+	memory[0] = program_zeros(24);
+	memory[1] = exchange(other, memory[0]);
+	if (graph) {
+		CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		step_of(compute, meet, stream, &ns, memory);
+		CU(cuStreamEndCapture(stream, &g));
+		CU(cuGraphInstantiateWithFlags(&exec, g, 0));
+	}
 	for (unsigned i = 0; i < AHEAD; i++) {
 		CU(cuEventCreate(&ends[i], CU_EVENT_DISABLE_TIMING));
 	}
@@ -87,13 +106,16 @@ static void rank(int number, int other, unsigned long long steps, unsigned long 
 		CUevent end = ends[step % AHEAD];
 
 		CU(cuEventSynchronize(end));
-		LAUNCH(compute, 1, 32, 0, &ns);
-		LAUNCH(meet, 1, 1, 0, &own, &peer, &step);
-		CU(cuEventRecord(end, NULL));
+		if (graph) {
+			CU(cuGraphLaunch(exec, stream));
+		} else {
+			step_of(compute, meet, stream, &ns, memory);
+		}
+		CU(cuEventRecord(end, stream));
 	}
 	CU(cuCtxSynchronize());
 	begin = program_ns() - begin;
-	program_get(&waited, own + 8, sizeof(waited));
+	program_get(&waited, memory[0] + 8, sizeof(waited));
 	printf("%d %llu %llu %llu\n", number, steps, (unsigned long long)waited,
 	       (unsigned long long)begin);
 	meet_on_host(other); /* the memory of this one is used until then */
@@ -106,7 +128,7 @@ int main(int argc, char **argv)
 	int pair[2], status, code = 0;
 	pid_t pids[2];
 
-	CHECK(steps && us, "usage: ranks STEPS US [apart]");
+	CHECK(steps && us, "usage: ranks STEPS US [apart|graph]");
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "no sockets");
 	for (int i = 0; i < 2; i++) {
 		pids[i] = fork();
@@ -116,7 +138,8 @@ int main(int argc, char **argv)
 			if (argc > 3 && strcmp(argv[3], "apart") == 0) {
 				setenv("GBPF_GROUP", i ? "second" : "first", 1);
 			}
-			rank(i, pair[i], steps, us * 1000);
+			rank(i, pair[i], steps, us * 1000,
+			     argc > 3 && strcmp(argv[3], "graph") == 0);
 			return 0;
 		}
 	}

@@ -268,6 +268,41 @@ struct sched_kernel *shim_kernel_counted_graph(const void *exec)
 	return sched_kernel_find(shim.sched, text);
 }
 
+bool shim_kernel_communicates(CUkernel kernel, CUfunction function)
+{
+	const void *handle = kernel ? (const void *)kernel : (const void *)function;
+	const char *name = NULL;
+	const struct note *n;
+	CUresult r;
+	bool found;
+
+	if (!sched_may_communicate(shim.sched)) {
+		return false; /* none of the process does */
+	}
+	r = kernel ? shim_real.cuKernelGetName(&name, kernel)
+		   : shim_real.cuFuncGetName(&name, function);
+	if (r == CUDA_SUCCESS && name) {
+		return proto_communicates(name);
+	}
+	pthread_mutex_lock(&notes_mutex);
+	n = strmap_get(&notes, shim_handle_key(handle).text);
+	found = n && proto_communicates(n->name);
+	pthread_mutex_unlock(&notes_mutex);
+	return found;
+}
+
+void shim_kernel_set_graph(const void *exec, bool communicates)
+{
+	struct sched_kernel *k;
+	char text[32];
+
+	graph_name(text, exec);
+	k = communicates ? sched_kernel_get(shim.sched, text) : sched_kernel_find(shim.sched, text);
+	if (k) {
+		sched_kernel_set_communicates(k, communicates);
+	}
+}
+
 /* Fills the free one of the two slots, or else the second. */
 const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
 						  unsigned slot)

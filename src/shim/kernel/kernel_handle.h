@@ -44,6 +44,12 @@ void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n); /* acc
  * launched; NULL: none. Kernels of the scheduler are never freed. */
 struct sched_kernel *shim_kernel_counted(const void *handle);
 struct sched_kernel *shim_kernel_counted_graph(const void *exec);
+/* Returns whether the kernel that the driver names by one of these, or both, communicates with
+ * kernels on other GPUs. */
+bool shim_kernel_communicates(CUkernel kernel, CUfunction function);
+/* A graph was made: whether one of its kernels communicates with kernels on other GPUs. An earlier
+ * graph may have had its handle. */
+void shim_kernel_set_graph(const void *exec, bool communicates);
 /* Returns the handle by which the program got a kernel that the driver names by one of these or
  * both, NULL if it does not: that handle, or, of a function of a library's kernel, the kernel.
  * NULL: unknown. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "shim/kernel/kernel_handle.h"
 #include "shim/object/green_context.h"
 #include "shim/object/handle_set.h"
 #include "shim/probe/probe_graph_int.h"
@@ -340,6 +341,22 @@ static bool fill(struct shim_probe_exec *x, CUgraphExec exec, CUgraph g,
 	return added;
 }
 
+/* Returns whether one of the kernels communicates with kernels on other GPUs. */
+static bool communicates(const struct shim_probe_place *list, int64_t n)
+{
+	const void *before = NULL;
+
+	for (int64_t i = 0; i < n; i++) {
+		const void *handle = list[i].kern ? (const void *)list[i].kern : list[i].func;
+
+		if (handle != before && shim_kernel_communicates(list[i].kern, list[i].func)) {
+			return true;
+		}
+		before = handle;
+	}
+	return false;
+}
+
 void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 {
 	struct shim_probe_place *list = NULL;
@@ -350,6 +367,7 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 
 	find_in(&f, g, 0);
 	n = places(&f, &list);
+	shim_kernel_set_graph(exec, communicates(list, n));
 	destroy_graph(forget(exec)); /* of an exec that has ended with its context */
 	x = n > 0 || (n == 0 && f.bodies) ? take_free_exec() : NULL;
 	if (!x) {

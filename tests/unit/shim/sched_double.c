@@ -177,6 +177,10 @@ void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form
 	(void)why;
 }
 
+void sched_kernel_set_communicates(struct sched_kernel *k, bool communicates)
+{
+}
+
 uint8_t sched_kernel_form(const struct sched_kernel *k)
 {
 	(void)k;

@@ -19,6 +19,7 @@
 #define F ((CUfunction)0x10)
 #define FORM ((CUfunction)0x20)
 #define NEWER ((CUfunction)0x30)
+#define SPEAKS ((CUfunction)0x50) /* communicates with kernels on other GPUs */
 #define EXEC ((CUgraphExec)0x1000)
 #define STREAM ((CUstream)0x2000)
 #define CTX ((CUcontext)0x3000)
@@ -351,6 +352,19 @@ struct sched_kernel *shim_kernel_counted_graph(const void *exec)
 const void *shim_kernel_noted(CUkernel k, CUfunction f)
 {
 	return f;
+}
+
+bool shim_kernel_communicates(CUkernel k, CUfunction f)
+{
+	return f == SPEAKS;
+}
+
+static bool communicates; /* of EXEC */
+
+void shim_kernel_set_graph(const void *exec, bool is)
+{
+	assert_ptr_equal(exec, EXEC);
+	communicates = is;
 }
 
 CUgreenCtx shim_green_of(CUcontext ctx)
@@ -866,6 +880,24 @@ static void test_updated_before_a_tool(void **state)
 	assert_null(left_out);
 }
 
+/* A graph whose child has such a kernel, then one without at the same handle. */
+static void test_communicates(void **state)
+{
+	(void)add(0, CU_GRAPH_NODE_TYPE_GRAPH, NULL, 0);
+	nodes[3].child = 1;
+	n_graphs = 2;
+	(void)add(1, CU_GRAPH_NODE_TYPE_KERNEL, F, 1);
+	instantiate(0);
+	assert_false(communicates);
+	(void)add(1, CU_GRAPH_NODE_TYPE_KERNEL, SPEAKS, 1);
+	instantiate(0);
+	assert_true(communicates);
+	nodes[5].f = F;
+	instantiate(0);
+	assert_false(communicates);
+	destroyed[1] = true; /* it was the program's */
+}
+
 static void test_context_ends(void **state)
 {
 	instantiate(0);
@@ -902,6 +934,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_updates_that_follow_quickly, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(test_updated_before_a_tool, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_communicates, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_context_ends, set_up, tear_down),
 	};
 
