@@ -165,13 +165,18 @@ direct_wins() {
 	[ "$up" -ge 1000000 ]
 }
 
+# A program makes all of its copies of pageable memory by the direct plan, as the driver takes long for them, but few of those of page-locked
+# memory, for which the driver is faster.
+timed_apart() {
+	counts direct pinned
+	echo "$copies"
+	[ "$copies" -ge 20 ] && [ "$copies" -lt 200 ]
+}
+
 @test "copies of page-locked memory are timed apart" {
 	local copies bytes up
 	begin
-	counts direct pinned
-	echo "$copies"
-	[ "$copies" -ge 20 ]  # among them those of pageable memory, if that pays
-	[ "$copies" -lt 200 ] # the driver makes the others faster
+	eventually timed_apart # while the machine is busy, either may look fast
 }
 
 @test "a policy leaves copies to the driver" {
