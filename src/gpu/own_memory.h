@@ -7,8 +7,10 @@
 
 #include "cuabi/table.h"
 
-/* Counts bytes that were taken on the device of the current context, which *ret_device becomes, or
- * -1 if they cannot be counted; and bytes that were given back on the device so returned. */
+/* Counts bytes that will be taken on the device of the current context, which *ret_device becomes,
+ * or -1 if they cannot be counted; and bytes that were given back, or could not be taken, on the
+ * device so returned. As much as there is or more is counted at any time, so that nothing of it is
+ * taken for memory of the program. */
 void gpu_own_memory_add(const struct cuabi_table *real, uint64_t bytes, CUdevice *ret_device);
 void gpu_own_memory_sub(CUdevice device, uint64_t bytes);
 /* Returns what gBPF has taken on a device, bytes. */

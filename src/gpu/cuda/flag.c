@@ -111,14 +111,15 @@ static int from_driver(struct gpu_flag *f)
 
 	f->bytes = NVIDIA_BYTES;
 	e = real->cuCtxGetDevice(&device);
+	gpu_own_memory_add(real, f->bytes, &f->counted);
 	e = e ? e : gpu_export_new(f->device, f->bytes, &x);
 	if (e != CUDA_SUCCESS) {
+		gpu_own_memory_sub(f->counted, f->bytes);
 		f->memory = 0;
 		why(f->device, "the driver gives no memory for a flag page: CUDA error", (int)e);
 		return e == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -ENOTSUP;
 	}
 	f->memory = x.memory;
-	gpu_own_memory_add(real, f->bytes, &f->counted);
 	f->fd = x.fd;
 	if (x.why) {
 		why(f->device, x.why, x.error);

@@ -89,6 +89,7 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 
 	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
+	gpu_own_memory_add(real, 3 * SLAB_BYTES, &s->counted);
 	e = e ? e : real->cuMemAlloc_v2(&s->counters, 3 * SLAB_BYTES);
 	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, 2 * SLAB_BYTES / 4, stream);
 	e = e ? e
@@ -98,6 +99,7 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 		if (s->counters) {
 			(void)real->cuMemFree_v2(s->counters);
 		}
+		gpu_own_memory_sub(s->counted, 3 * SLAB_BYTES);
 		if (host) {
 			(void)real->cuMemFreeHost(host);
 		}
@@ -109,7 +111,6 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 		s->last[i].base = gpu_run_gate_base(GPU_RUN_GATE_FIRST);
 	}
 	s->host = host;
-	gpu_own_memory_add(real, 3 * SLAB_BYTES, &s->counted);
 	return CUDA_SUCCESS;
 }
 

@@ -73,22 +73,25 @@ static uint64_t own_bytes(CUdevice device)
  * Returns false if NVML does not say. */
 static bool read_figure(CUdevice device, int row, uint64_t *ret, bool *ret_exact)
 {
-	uint64_t figure = 0, held = 0, own = own_bytes(device);
+	uint64_t figure = 0, held = 0;
 	bool is_bound = false;
 
 	*ret_exact = false;
 	for (int i = 0; i < TRIES && !*ret_exact; i++) {
 		bool moving, still_moving;
 		uint64_t moves = shim_mem_moves(&moving), late = shim_mem_graphs_late();
+		uint64_t own = own_bytes(device), own_after;
 		struct shim_mem_mark mark;
 
 		shim_mem_mark(row, &mark);
 		figure = shim_mem_use_of_process(device);
 		figure = figure == SHIM_MEM_UNLISTED ? 0 : figure;
-		held = shim_mem_held_since(row, &mark) + own;
+		own_after = own_bytes(device);
+		held = shim_mem_held_since(row, &mark) + MAX(own, own_after);
 		/* Memory of nodes may be in the figure before it is charged. */
 		is_bound = !(uint32_t)late && shim_mem_graphs_late() == late;
-		*ret_exact = is_bound && shim_mem_moves(&still_moving) == moves && !moving;
+		*ret_exact = is_bound && own == own_after &&
+			     shim_mem_moves(&still_moving) == moves && !moving;
 	}
 	*ret = is_bound && figure > held ? figure - held : 0;
 	shim_mem_set_gbpf(row, gpu_own_memory(device));

@@ -14,6 +14,7 @@
 #include "gpu/flag.h"
 #include "gpu/flag_int.h"
 #include "gpu/gpu_int.h"
+#include "gpu/own_memory.h"
 
 static struct gpu_device *d;
 static uint8_t *memory; /* of the page, as the device has it */
@@ -82,6 +83,7 @@ static CUresult get_device(CUdevice *ret)
 static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		       const CUmemAllocationProp *prop, unsigned long long flags)
 {
+	assert_int_equal(gpu_own_memory(3), (created + 1) << 21); /* before there is any */
 	if (refuses("create")) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -204,6 +206,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	assert_int_equal(reserved + mapped + created, 0);
+	assert_int_equal(gpu_own_memory(3), 0);
 	gpu_device_destroy(d);
 	shm_unmap(memory, 4096);
 	close(page_fd);

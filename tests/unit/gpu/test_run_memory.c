@@ -3,6 +3,9 @@
 #include "run_rig.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "gpu/own_memory.h"
 
 static void a_slab_is_set_in_stream_order(void **state)
 {
@@ -36,6 +39,34 @@ static void a_slab_is_set_in_stream_order(void **state)
 	assert_true(q.run->line.counter == s->counters);
 	assert_true(q.run->line.words_device == s->done);
 	assert_ptr_equal((const void *)(uintptr_t)q.run->line.words, s->host);
+}
+
+static uint64_t counted; /* bytes, when the memory was asked for */
+
+static void look_at_count(const char *call)
+{
+	if (strcmp(call, "memory") == 0) {
+		counted = gpu_own_memory(0);
+	}
+}
+
+/* A measurement at any moment must not take the slab for memory of the program. */
+static void a_slab_is_counted_before_it_exists(void **state)
+{
+	static const char *const refused[] = { "memory", "set" };
+	uint64_t before = gpu_own_memory(0);
+
+	script_on_call = look_at_count;
+	for (unsigned i = 0; i < 2; i++) {
+		counted = 0;
+		script_fail(refused[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
+		assert_int_equal(launch(10, 0), CUDA_ERROR_NOT_SUPPORTED);
+		assert_int_equal(counted, before + 98304);
+		assert_int_equal(gpu_own_memory(0), before);
+	}
+	assert_int_equal(launch(10, 0), CUDA_SUCCESS);
+	assert_int_equal(gpu_own_memory(0), before + 98304);
+	script_on_call = NULL;
 }
 
 static void refused_allocations_leave_nothing(void **state)
@@ -291,6 +322,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 		T(a_slab_is_set_in_stream_order),
+		T(a_slab_is_counted_before_it_exists),
 		T(refused_allocations_leave_nothing),
 		T(runs_work_without_the_bypass),
 		T(memory_that_is_not_set_is_used_later),
