@@ -159,7 +159,7 @@ static uint64_t next_place(const struct softd_room *r, uint64_t page)
 {
 	page = ROUND_UP(page, r->align);
 	if (r->pages <= SMALL_PAGES && page % BLOCK_PAGES + r->pages > BLOCK_PAGES) {
-		page = ROUND_UP(page, MAX(r->align, BLOCK_PAGES));
+		page = ROUND_UP(page, BLOCK_PAGES);
 	}
 	return page;
 }
