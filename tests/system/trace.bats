@@ -204,6 +204,22 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	holds 'f["count"] == 12 and f["sectors"] == 98 and f["fewest_sectors"] == 42'
 }
 
+@test "lanes of a long loop stay together under tools" {
+	begin
+	tell "rows 5000"
+	for tool in coalesce hotbranch memtrace regionheat; do
+		trace "$tool" --kernel rows
+		tell "rows 1"
+		runs
+		tell "rows 5000"
+		figures
+		case $tool in
+		coalesce) holds 'f["sectors"] == f["fewest_sectors"] and f["sites"][0]["unit"] in (10000, 10002)' ;;
+		hotbranch) holds '[s["divergent"] for s in f["sites"]] == [0] and f["count"] in (10000, 10002)' ;;
+		esac
+	done
+}
+
 @test "bankconf: ways and rounds of each site" {
 	begin
 	trace bankconf --kernel banks

@@ -12,11 +12,12 @@
  * BLOCKS THREADS STRIDE         each thread: an atomic on its word of the room (line 21), one on
  * the first word (22), one in shared memory (23) heat BLOCKS STRIDE                 the warp of
  * each block loads 128 bytes of the room, STRIDE bytes behind the block before; even ones store
- * them, too textures                           a load, and an instruction on a texture that no lane
- * executes where                              prints the room's address, a multiple of 4 MiB hang
- * BLOCKS THREADS                warp 0 waits at a barrier (line 33) for the others, which loop
- * (line 32) until `release` release                            ends the loops, and waits for the
- * kernel exit                               returns from main()
+ * them, too rows ROUNDS                        two warps load 128 bytes in each round of a loop;
+ * fails if lanes of a warp are ever in different rounds textures                           a load,
+ * and an instruction on a texture that no lane executes where                              prints
+ * the room's address, a multiple of 4 MiB hang BLOCKS THREADS                warp 0 waits at a
+ * barrier (line 33) for the others, which loop (line 32) until `release` release ends the loops,
+ * and waits for the kernel exit                               returns from main()
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,13 +47,22 @@ static const char ptx[] =
 	"mad.lo.s32 %r5, %r2, %r3, %r4; mul.lo.u32 %r5, %r5, %r1;\n"
 	"mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2;\n"
 	"ld.global.u32 %r6, [%rd3]; st.global.u32 [%rd3], %r6; ret;\n}\n"
-	/* a warp loads 1, 2, 8 and 16 bytes a lane */
 	".visible .entry rounds(.param .u64 at)\n{\n"
 	".reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %d<3>;\n"
 	"ld.param.u64 %d0, [at]; mov.u32 %r0, %tid.x; mad.wide.u32 %d1, %r0, 4, %d0;\n"
 	"mov.u32 %r1, 0;\nagain:\nld.global.u32 %r2, [%d1]; add.u32 %r1, %r1, 1;\n"
 	"setp.lt.u32 %p0, %r1, 5; @%p0 bra again;\n"
 	"setp.lt.u32 %p1, %r0, 3; @%p1 ret;\nst.global.u32 [%d1], %r1;\nret;\n}\n"
+	".visible .entry rows(.param .u64 at, .param .u32 rounds)\n{\n"
+	".reg .pred %p<3>; .reg .b32 %r<7>; .reg .b64 %d<3>;\n"
+	"ld.param.u64 %d0, [at]; ld.param.u32 %r5, [rounds];\n"
+	"mov.u32 %r0, %tid.x; mov.u32 %r1, 0; mov.u32 %r4, 0;\nagain:\n"
+	"shl.b32 %r2, %r1, 5; add.u32 %r2, %r2, %r0; and.b32 %r2, %r2, 1023;\n"
+	"mad.wide.u32 %d1, %r2, 4, %d0; ld.global.u32 %r3, [%d1+32];\n"
+	"activemask.b32 %r6; setp.ne.u32 %p1, %r6, -1; @%p1 add.u32 %r4, %r4, 1;\n"
+	"add.u32 %r1, %r1, 1; setp.lt.u32 %p0, %r1, %r5; @%p0 bra again;\n"
+	"red.global.add.u32 [%d0], %r4; ret;\n}\n"
+	/* a warp loads 1, 2, 8 and 16 bytes a lane */
 	".visible .entry widths(.param .u64 at)\n{\n"
 	".reg .b16 %h<3>; .reg .b32 %r<6>; .reg .b64 %rd<5>;\n"
 	"ld.param.u64 %rd1, [at]; mov.u32 %r1, %tid.x;\n"
@@ -191,6 +201,17 @@ static void one_warp(const char *name)
 	CU(cuMemFree(at));
 }
 
+static void rows(unsigned rounds)
+{
+	CUdeviceptr at = program_zeros(8192);
+	unsigned parted;
+
+	LAUNCH(kernel("rows"), 1, 64, 0, &at, &rounds);
+	program_get(&parted, at, sizeof(parted));
+	CHECK(parted == 0, "lanes are in different rounds %u times", parted);
+	CU(cuMemFree(at));
+}
+
 static void load(void)
 {
 	void *pinned;
@@ -228,6 +249,8 @@ static bool obey(const char *line)
 		touch(blocks, threads, n);
 	} else if (strcmp(line, "rounds\n") == 0) {
 		one_warp("rounds");
+	} else if (sscanf(line, "rows %u", &n) == 1) {
+		rows(n);
 	} else if (strcmp(line, "widths\n") == 0) {
 		one_warp("widths");
 	} else if (strcmp(line, "textures\n") == 0) {

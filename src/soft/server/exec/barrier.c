@@ -69,6 +69,7 @@ static void open_barrier(struct exec_block *b, unsigned n)
 
 			if (g->state == GROUP_BARRIER && g->barrier == n) {
 				g->state = GROUP_READY;
+				g->stamp = w->clock;
 				release(w, g->pc, g->mask, g->off32, g->off_pred, &red);
 			}
 		}
@@ -102,6 +103,7 @@ static void check_cluster(struct exec_block *b)
 
 			if (g->state == GROUP_BARRIER && g->barrier == EXEC_BARRIER_CLUSTER) {
 				g->state = GROUP_READY;
+				g->stamp = w->clock;
 				w->cluster_passed &= ~g->mask;
 			}
 		}

@@ -229,6 +229,7 @@ int exec_op_exit(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 	for (uint32_t i = 0; i < w->n_groups; i++) {
 		if (w->groups[i].state == GROUP_SYNC) {
 			w->groups[i].state = GROUP_READY;
+			w->groups[i].stamp = w->clock;
 		}
 	}
 	exec_barrier_check(w->block);
@@ -244,7 +245,7 @@ int exec_yield(struct exec_warp *w)
 {
 	for (unsigned k = 0; k < w->n_groups; k++) {
 		if (w->groups[k].state == GROUP_READY) {
-			w->streak = EXEC_STREAK_END;
+			w->look_at = 0;
 			return STEP_SWITCH;
 		}
 	}

@@ -252,13 +252,13 @@ struct exec_warp {
 	uint8_t *mem32, *mem64;
 	uint32_t *mem_pred;
 	uint32_t n_groups;
-	bool forced;	  /* the current group runs out of order, for fairness */
-	bool sync_forced; /* lanes that a .sync names will not arrive */
-	uint32_t streak;  /* operations since the groups last changed */
-	uint32_t parting; /* operations in several groups since the last turn for fairness */
-	uint64_t clock;	  /* operations so far; the time base of stamp */
-	uint64_t poll;	  /* place and value of the last polling load */
-	uint32_t polls;	  /* consecutive repetitions of that load */
+	bool forced;	    /* the current group runs out of order, for fairness */
+	bool sync_forced;   /* lanes that a .sync names will not arrive */
+	uint64_t look_at;   /* time to look for starved groups; 0: the current group waits */
+	uint64_t next_turn; /* no starved group has a turn before this time */
+	uint64_t clock;	    /* operations so far; the time base of stamp */
+	uint64_t poll;	    /* place and value of the last polling load */
+	uint32_t polls;	    /* consecutive repetitions of that load */
 	struct exec_lane_group groups[EXEC_LANES];
 	uint32_t arrived[EXEC_BARRIERS];	  /* lanes that have arrived */
 	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates, for barrier.red */

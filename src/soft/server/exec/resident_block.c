@@ -241,9 +241,8 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 		w->depth = w->off32 = w->off64 = w->off_pred = w->frame = w->carry = 0;
 		w->n_groups = 0;
 		w->forced = w->sync_forced = false;
-		w->streak = 0;
-		w->parting = 0;
-		w->clock = w->poll = w->polls = 0;
+		w->look_at = UINT64_MAX;
+		w->next_turn = w->clock = w->poll = w->polls = 0;
 		memset(w->arrived, 0, sizeof(w->arrived));
 		w->cluster_arrived = w->cluster_passed = 0;
 		if (b->f->stack_bytes) {

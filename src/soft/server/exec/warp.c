@@ -1,16 +1,16 @@
 /* The loop over one warp. Lanes at the same pc form a group and run together; usually there is one.
  * After divergence the group deepest in calls, then earliest in the code, runs until it reaches the
  * pc of another group and merges with it. So that lanes spinning on other lanes of their warp
- * cannot starve them, the group that has not run for the longest time gets a turn at intervals. */
+ * cannot starve them, a group that has not run for long gets a turn. It then runs ahead of the
+ * others, and may come to the end of a loop in another round than they: on NVIDIA's GPUs lanes wait
+ * for each other there, so only what is far longer than a part of a loop counts as long. */
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/warp_run.h"
 
-#define FAIR_OPERATIONS 2048u
-/* The same for lanes that part and meet again while they wait in a loop: each change of groups
- * begins a new streak. */
-#define FAIR_PARTING 65536u
+#define STARVED 65536u /* operations of other groups, after which one has a turn */
+#define TURN 2048u     /* length of a turn, and of the time until the next one, at least */
 
 void exec_group_save(const struct exec_warp *w, struct exec_lane_group *g)
 {
@@ -77,6 +77,7 @@ static void groups_merge(struct exec_warp *w)
 			a->stamp = MIN(a->stamp, b->stamp);
 			if (a->state == GROUP_SYNC || b->state == GROUP_SYNC) {
 				a->state = GROUP_READY;
+				a->stamp = w->clock;
 			}
 			*b = w->groups[--w->n_groups];
 		}
@@ -102,15 +103,46 @@ static struct exec_lane_group *choose(struct exec_warp *w, enum exec_group_state
 	return best;
 }
 
+/* Returns true if it is another group's turn although the current one could go on. */
+static bool is_unfair(const struct exec_warp *w)
+{
+	if (w->forced) {
+		return false; /* the turn of such a group is over */
+	}
+	for (uint32_t i = 0; i < w->n_groups && w->look_at; i++) {
+		if (w->groups[i].state == GROUP_READY && w->clock - w->groups[i].stamp >= STARVED) {
+			return true;
+		}
+	}
+	return !w->look_at; /* the current group waits */
+}
+
+/* Determines when to look for starved groups: later than now, so that the current one goes on. A
+ * barrier may let others go meanwhile. */
+static void set_look(struct exec_warp *w)
+{
+	uint64_t at = w->clock + STARVED;
+
+	for (uint32_t i = 0; i < w->n_groups; i++) {
+		if (w->groups[i].state == GROUP_READY) {
+			at = MIN(at, w->groups[i].stamp + STARVED);
+		}
+	}
+	w->look_at = MAX(MAX(at, w->next_turn), w->clock + 1);
+}
+
 /* Saves the current group and loads the one that should run. Returns false if none can. */
 static bool regroup(struct exec_warp *w, bool oldest)
 {
 	struct exec_lane_group *g, chosen;
 
+	if (oldest || w->forced) {
+		w->next_turn = w->clock + TURN;
+	}
 	if (w->mask && w->n_groups == 0 && w->state == GROUP_READY) {
 		w->stop_pc = UINT32_MAX; /* the last group to arrive at a barrier */
-		w->streak = 0;
 		w->forced = oldest;
+		set_look(w);
 		return true;
 	}
 	if (w->mask) {
@@ -130,9 +162,8 @@ static bool regroup(struct exec_warp *w, bool oldest)
 	chosen = *g;
 	*g = w->groups[--w->n_groups];
 	group_load(w, &chosen);
-	w->parting = w->streak >= FAIR_OPERATIONS || w->parting >= FAIR_PARTING ? 0 : w->parting;
-	w->streak = 0;
 	w->forced = oldest;
+	set_look(w);
 	w->stop_pc = UINT32_MAX;
 	for (uint32_t i = 0; i < w->n_groups && !oldest; i++) {
 		/* A group at this very pc that has not merged is in another frame. */
@@ -168,7 +199,6 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct exec_op *code = w->code;
 	const uint64_t lanes = exec_lane_count(w->mask);
-	const bool parted = w->n_groups > 0; /* a group alone keeps no other waiting */
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
@@ -202,21 +232,7 @@ static int run_group(struct exec_warp *w, uint64_t n, uint64_t *ret_done)
 	*ret_done = done;
 	w->block->lanes += done * lanes;
 	w->clock += done;
-	if (parted) {
-		w->streak += (uint32_t)done;
-		w->parting += (uint32_t)done;
-	}
 	return step;
-}
-
-/* Returns the operations until the next turn for fairness, counted from the last change of groups,
- * so that budgets do not influence it. */
-static uint64_t until_fair(const struct exec_warp *w)
-{
-	uint32_t streak = w->streak < FAIR_OPERATIONS ? w->streak : 0;
-	uint32_t parting = w->parting < FAIR_PARTING ? w->parting : 0;
-
-	return MIN(FAIR_OPERATIONS - streak, FAIR_PARTING - parting);
 }
 
 enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *used)
@@ -225,15 +241,14 @@ enum exec_warp_stop exec_warp_run(struct exec_warp *w, uint64_t n, uint64_t *use
 	int step = w->mask ? STEP_NEXT : STEP_SWITCH;
 
 	while (n > 0) {
-		bool unfair = w->n_groups > 0 &&
-			      (w->streak >= FAIR_OPERATIONS || w->parting >= FAIR_PARTING);
+		bool look = w->n_groups > 0 && w->clock >= w->look_at;
 
-		if (step == STEP_SWITCH || w->pc >= w->stop_pc || unfair) {
-			if (!regroup(w, unfair && !w->forced)) {
+		if (step == STEP_SWITCH || w->pc >= w->stop_pc || look) {
+			if (!regroup(w, look && is_unfair(w))) {
 				return w->n_groups ? WARP_WAITS : WARP_ENDED;
 			}
 		}
-		step = run_group(w, w->n_groups ? MIN(n, until_fair(w)) : n, &done);
+		step = run_group(w, w->n_groups ? MIN(n, w->look_at - w->clock) : n, &done);
 		n -= done;
 		*used += done;
 		if (step == STEP_FAULT) {

@@ -4,8 +4,6 @@
 
 #include "soft/server/exec/op.h"
 
-#define EXEC_STREAK_END (1u << 30) /* exceeds any streak */
-
 #define EXEC_LONG_BYTES (64u << 10) /* bytes copied by one operation that count as a turn */
 
 #define EXEC_RUN_MAX 32u /* limit of operations that handlers execute by tail calls */
