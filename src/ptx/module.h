@@ -17,6 +17,7 @@
 #define PTX_NESTING_MAX 64u	   /* { } scopes in a body */
 #define PTX_OPERAND_NESTING_MAX 8u /* { }, ( ), [ ] in an operand or an initializer */
 #define PTX_MODIFIERS_MAX 24u
+#define PTX_WARP_SIZE 32u
 #define PTX_OPERANDS_MAX 4096u /* of one instruction, and of one parenthesis */
 #define PTX_PARAMS_MAX 4096u
 #define PTX_DIMS_MAX 8u
@@ -70,6 +71,7 @@ enum ptx_operand_kind {
 	PTX_MINUS,   /* -args[0], a register: of vmad */
 	PTX_GENERIC, /* generic(name) + offset, in initializers */
 	PTX_MASK,    /* value(name + offset), in initializers */
+	PTX_ELEMENT, /* name[args[0]]: only while the module is parsed */
 };
 
 struct ptx_operand {

@@ -84,6 +84,10 @@ static void print_operand(const struct ptx_operand *o, struct buf *out)
 		buf_printf(out, "generic(%s)", o->name);
 		print_offset(o->offset, out);
 		break;
+	case PTX_ELEMENT:
+		buf_puts(out, o->name);
+		print_args(o, "[", "", "]", out);
+		break;
 	case PTX_MASK:
 		buf_printf(out, "0x%" PRIX64 "(%s", o->value, o->name);
 		print_offset(o->offset, out);

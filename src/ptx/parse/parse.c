@@ -302,7 +302,7 @@ static int parse_module(struct ptx_parser *p)
 		p->token.line = 1;
 		err = ptx_parse_fail(p, -EINVAL, "no .version: this is not PTX");
 	}
-	return err;
+	return err < 0 ? err : ptx_parse_elements(p);
 }
 
 int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, const char *name,

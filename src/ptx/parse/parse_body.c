@@ -127,7 +127,9 @@ static int parse_rest(struct ptx_parser *p, struct ptx_insn *insn, struct ptx_li
 	int err = parse_modifiers(p, insn);
 
 	if (err == 0) {
+		p->opcode = insn->opcode;
 		err = ptx_parse_operands(p, ';', 0, &insn->operands, &n);
+		p->opcode = NULL;
 	}
 	if (err < 0) {
 		return err;

@@ -147,11 +147,18 @@ static int parse_dims(struct ptx_parser *p, struct ptx_variable *v)
 		}
 		if (ptx_parse_is(p, ']') && v->n_dims == 0) {
 			v->open_array = true;
-		} else if (p->token.kind != PTX_TOK_INT) {
-			return ptx_parse_unexpected(p, "an array's size");
 		} else {
-			v->dims[v->n_dims] = p->token.value;
-			ptx_parse_next(p);
+			struct ptx_operand size;
+			int err = ptx_parse_constant(p, &size);
+
+			if (err < 0) {
+				return err;
+			}
+			if (size.kind != PTX_INT || size.negative) {
+				return ptx_parse_fail(p, -EINVAL,
+						      "an array's size is a whole number");
+			}
+			v->dims[v->n_dims] = size.value;
 		}
 		v->n_dims++;
 		if (!ptx_parse_take(p, ']')) {

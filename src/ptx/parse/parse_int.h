@@ -15,6 +15,8 @@ struct ptx_parser {
 	struct buf scratch; /* an operand stack: groups of operands are collected here before they
 			       move to the arena */
 	uint32_t expanded;  /* variables that came from ranges */
+	const char *opcode; /* of the instruction whose operands are parsed; NULL: none */
+	bool has_elements;  /* PTX_ELEMENT, which ptx_parse_elements() replaces */
 };
 
 int ptx_parse_fail(struct ptx_parser *p, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -54,10 +56,13 @@ int ptx_parse_operand(struct ptx_parser *p, struct ptx_operand *ret, unsigned de
 int ptx_parse_operands(struct ptx_parser *p, char close, unsigned depth, struct ptx_operand **ret,
 		       uint32_t *ret_n);
 
-/* parse_expr.c: o is an integer; folds the rest of a constant expression into it. */
-int ptx_parse_fold(struct ptx_parser *p, struct ptx_operand *o, unsigned depth);
-/* Parses an expression that begins with !, ~, - or + before a parenthesis or a number. */
-int ptx_parse_constant(struct ptx_parser *p, struct ptx_operand *o, unsigned depth);
+/* parse_expr.c: parses a constant expression; *o becomes a PTX_INT, PTX_F32 or PTX_F64. */
+int ptx_parse_constant(struct ptx_parser *p, struct ptx_operand *o);
+/* Parses what is added to a name, "+8", "+-8" or "-8 + 2*4", if anything is. */
+int ptx_parse_offset(struct ptx_parser *p, int64_t *ret);
+/* parse_element.c: replaces elements of arrays in all instructions of the module. */
+int ptx_parse_elements(struct ptx_parser *p);
+bool ptx_parse_at_warp_size(const struct ptx_parser *p); /* WARP_SZ */
 
 /* parse_body.c: parses the statements up to the closing brace, which is taken. */
 int ptx_parse_body(struct ptx_parser *p, struct ptx_list *list, unsigned depth, uint32_t *end_line);

@@ -45,57 +45,6 @@ int ptx_parse_operands(struct ptx_parser *p, char close, unsigned depth, struct 
 	return 0;
 }
 
-static int parse_signed(struct ptx_parser *p, struct ptx_operand *o)
-{
-	bool negative = false, inverted = false;
-
-	while (ptx_parse_is(p, '-') || ptx_parse_is(p, '+') || ptx_parse_is(p, '~')) {
-		if (inverted || (negative && !ptx_parse_is(p, '~'))) {
-			return ptx_parse_unexpected(p, "a number");
-		}
-		negative = negative || ptx_parse_is(p, '-');
-		inverted = ptx_parse_is(p, '~');
-		ptx_parse_next(p);
-	}
-	o->value = p->token.value;
-	if (p->token.kind == PTX_TOK_INT) {
-		o->kind = PTX_INT;
-		o->value = inverted ? ~o->value : o->value;
-		o->value = negative ? 0 - o->value : o->value;
-		o->negative = negative != inverted && o->value != 0;
-	} else if (p->token.kind == PTX_TOK_F32 && !inverted) {
-		o->kind = PTX_F32;
-		o->value ^= negative ? UINT64_C(1) << 31 : 0;
-	} else if (p->token.kind == PTX_TOK_F64 && !inverted) {
-		o->kind = PTX_F64;
-		o->value ^= negative ? UINT64_C(1) << 63 : 0;
-	} else {
-		return ptx_parse_unexpected(p, "a number");
-	}
-	ptx_parse_next(p);
-	return 0;
-}
-
-/* "+8", "-8", "+-8" after a name. */
-static int parse_offset(struct ptx_parser *p, int64_t *ret)
-{
-	bool negative = false;
-
-	if (!ptx_parse_is(p, '+') && !ptx_parse_is(p, '-')) {
-		return 0;
-	}
-	while (ptx_parse_is(p, '+') || ptx_parse_is(p, '-')) {
-		negative = negative != ptx_parse_is(p, '-');
-		ptx_parse_next(p);
-	}
-	if (p->token.kind != PTX_TOK_INT) {
-		return ptx_parse_unexpected(p, "an offset");
-	}
-	*ret = (int64_t)(negative ? 0 - p->token.value : p->token.value);
-	ptx_parse_next(p);
-	return 0;
-}
-
 /* generic(sym) or mask(sym); the token is the parenthesis. */
 static int parse_wrapped(struct ptx_parser *p, struct ptx_operand *o, enum ptx_operand_kind kind)
 {
@@ -105,19 +54,40 @@ static int parse_wrapped(struct ptx_parser *p, struct ptx_operand *o, enum ptx_o
 	ptx_parse_next(p);
 	err = ptx_parse_word(p, "a variable's name", &o->name);
 	if (err == 0 && kind == PTX_MASK) {
-		err = parse_offset(p, &o->offset);
+		err = ptx_parse_offset(p, &o->offset);
 	}
 	if (err == 0) {
 		err = ptx_parse_expect(p, ')');
 	}
 	if (err == 0 && kind == PTX_GENERIC) {
-		err = parse_offset(p, &o->offset);
+		err = ptx_parse_offset(p, &o->offset);
 	}
 	return err;
 }
 
-/* A name with its .x suffixes and offset. */
-static int parse_name(struct ptx_parser *p, struct ptx_operand *o)
+/* "[2]", "[%r1]" or "[%r1 + 1]" behind the name of an array: see parse_element.c. */
+static int parse_index(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
+{
+	struct ptx_operand *index = ptx_arena_alloc(&p->module->arena, sizeof(*index));
+	int err;
+
+	if (!index) {
+		return ptx_parse_no_memory(p);
+	}
+	ptx_parse_next(p);
+	err = ptx_parse_operand(p, index, depth + 1);
+	if (err == 0 && index->kind != PTX_INT && index->kind != PTX_NAME) {
+		return ptx_parse_fail(p, -EINVAL, "an index is a register or a whole number");
+	}
+	o->kind = PTX_ELEMENT;
+	o->args = index;
+	o->n_args = 1;
+	p->has_elements = true;
+	return err < 0 ? err : ptx_parse_expect(p, ']');
+}
+
+/* A name with its .x suffixes, and its offset or index. */
+static int parse_name(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
 {
 	struct ptx_token t = p->token;
 
@@ -137,7 +107,8 @@ static int parse_name(struct ptx_parser *p, struct ptx_operand *o)
 	if (!o->name) {
 		return ptx_parse_no_memory(p);
 	}
-	return parse_offset(p, &o->offset);
+	return ptx_parse_is(p, '[') && p->opcode && !depth ? parse_index(p, o, depth)
+							   : ptx_parse_offset(p, &o->offset);
 }
 
 static int parse_group(struct ptx_parser *p, struct ptx_operand *o, unsigned depth,
@@ -148,27 +119,19 @@ static int parse_group(struct ptx_parser *p, struct ptx_operand *o, unsigned dep
 	return ptx_parse_operands(p, close, depth + 1, &o->args, &o->n_args);
 }
 
-/* Parses the arguments of a call, or one integer constant expression: "(.s64) 5", "(1 + 2) * 3". */
-static int parse_parenthesis(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
+static bool is_warp_size(const struct ptx_token *t)
 {
-	struct ptx_lexer after = p->lexer;
-	struct ptx_token t;
-	int err;
+	return t->kind == PTX_TOK_WORD && t->len == 7 && memcmp(t->text, "WARP_SZ", 7) == 0;
+}
 
-	ptx_lexer_next(&after, &t);
-	if (t.kind == PTX_TOK_DOT) {
-		ptx_parse_next(p);
-		ptx_parse_next(p);
-		err = ptx_parse_expect(p, ')');
-		return err < 0 ? err : ptx_parse_operand(p, o, depth + 1);
-	}
-	err = parse_group(p, o, depth, PTX_TUPLE, ')');
-	if (err == 0 && o->n_args == 1 && o->args[0].kind == PTX_INT && !ptx_parse_is(p, ',') &&
-	    !ptx_parse_is(p, ';')) {
-		*o = o->args[0];
-		return ptx_parse_fold(p, o, depth);
-	}
-	return err;
+bool ptx_parse_at_warp_size(const struct ptx_parser *p)
+{
+	return is_warp_size(&p->token);
+}
+
+static bool at_name(const struct ptx_parser *p)
+{
+	return p->token.kind == PTX_TOK_WORD && !is_warp_size(&p->token);
 }
 
 static int parse_address(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
@@ -178,7 +141,7 @@ static int parse_address(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 
 	o->kind = PTX_ADDRESS;
 	ptx_parse_next(p);
-	err = p->token.kind == PTX_TOK_WORD ? parse_name(p, &base) : parse_signed(p, &base);
+	err = at_name(p) ? parse_name(p, &base, depth + 1) : ptx_parse_constant(p, &base);
 	if (err < 0) {
 		return err;
 	}
@@ -206,85 +169,61 @@ static int wrap(struct ptx_parser *p, struct ptx_operand *o, enum ptx_operand_ki
 	return 0;
 }
 
-static bool next_is_word(const struct ptx_parser *p)
+static struct ptx_token token_after(const struct ptx_parser *p)
 {
 	struct ptx_lexer after = p->lexer;
 	struct ptx_token t;
 
 	ptx_lexer_next(&after, &t);
-	return t.kind == PTX_TOK_WORD;
+	return t;
 }
 
-/* "-%r1"; the token is the minus. */
-static int parse_negated(struct ptx_parser *p, struct ptx_operand *o)
+/* "-%r1" or "!%p1", and not a constant. */
+static bool at_sign_of_name(const struct ptx_parser *p)
 {
+	struct ptx_token t = token_after(p);
+
+	return (ptx_parse_is(p, '-') || ptx_parse_is(p, '!')) && t.kind == PTX_TOK_WORD &&
+	       !is_warp_size(&t);
+}
+
+static int parse_sign_of_name(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
+{
+	bool minus = ptx_parse_is(p, '-');
 	int err;
 
 	ptx_parse_next(p);
-	err = parse_name(p, o);
+	err = parse_name(p, o, depth);
 	if (err == 0 && (o->kind != PTX_NAME || o->offset)) {
-		return ptx_parse_unexpected(p, "a register behind the minus");
+		return ptx_parse_unexpected(p,
+					    minus ? "a register behind the minus" : "a predicate");
 	}
-	return err < 0 ? err : wrap(p, o, PTX_MINUS, 1);
-}
-
-static bool next_is_parenthesis(const struct ptx_parser *p)
-{
-	struct ptx_lexer after = p->lexer;
-	struct ptx_token t;
-
-	ptx_lexer_next(&after, &t);
-	return t.punct == '(';
-}
-
-static bool next_is_number(const struct ptx_parser *p)
-{
-	struct ptx_lexer after = p->lexer;
-	struct ptx_token t;
-
-	ptx_lexer_next(&after, &t);
-	return t.punct == '(' || t.kind == PTX_TOK_INT;
+	return err < 0 ? err : wrap(p, o, minus ? PTX_MINUS : PTX_NOT, 1);
 }
 
 static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
 {
-	int err;
-
-	switch (p->token.punct) {
-	case '{':
+	if (ptx_parse_is(p, '{')) {
 		return parse_group(p, o, depth, PTX_VECTOR, '}');
-	case '(':
-		return parse_parenthesis(p, o, depth);
-	case '[':
+	}
+	if (ptx_parse_is(p, '(') && !depth && p->opcode && strcmp(p->opcode, "call") == 0) {
+		return parse_group(p, o, depth, PTX_TUPLE, ')');
+	}
+	if (ptx_parse_is(p, '[')) {
 		return parse_address(p, o, depth);
-	case '!':
-		if (next_is_number(p)) {
-			return ptx_parse_constant(p, o, depth);
-		}
+	}
+	if (at_name(p)) {
+		return parse_name(p, o, depth);
+	}
+	if (at_sign_of_name(p)) {
+		return parse_sign_of_name(p, o, depth);
+	}
+	if (p->token.kind == PTX_TOK_INT && token_after(p).punct == '(') {
+		o->value = p->token.value;
 		ptx_parse_next(p);
-		err = p->token.kind == PTX_TOK_WORD ? parse_name(p, o)
-						    : ptx_parse_unexpected(p, "a predicate");
-		return err < 0 ? err : wrap(p, o, PTX_NOT, 1);
-	case '-':
-		if (next_is_word(p)) {
-			return parse_negated(p, o);
-		}
-		break;
-	default:
-		break;
-	}
-	if (p->token.kind == PTX_TOK_WORD) {
-		return parse_name(p, o);
-	}
-	if (p->token.kind == PTX_TOK_PUNCT && next_is_parenthesis(p)) {
-		return ptx_parse_constant(p, o, depth);
-	}
-	err = parse_signed(p, o);
-	if (err == 0 && o->kind == PTX_INT && ptx_parse_is(p, '(')) {
-		o->negative = false;
 		return parse_wrapped(p, o, PTX_MASK);
 	}
-	return err < 0 || o->kind != PTX_INT ? err : ptx_parse_fold(p, o, depth);
+	return ptx_parse_constant(p, o);
 }
 
 int ptx_parse_operand(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
@@ -296,9 +235,9 @@ int ptx_parse_operand(struct ptx_parser *p, struct ptx_operand *o, unsigned dept
 				      PTX_OPERAND_NESTING_MAX);
 	}
 	err = parse_primary(p, o, depth);
-	if (err < 0 || !ptx_parse_take(p, '|')) {
+	if (err < 0 || o->kind == PTX_ELEMENT || !ptx_parse_take(p, '|')) {
 		return err;
 	}
 	err = wrap(p, o, PTX_PAIR, 2);
-	return err < 0 ? err : parse_primary(p, &o->args[1], depth);
+	return err < 0 ? err : parse_primary(p, &o->args[1], depth + 1);
 }

@@ -64,7 +64,11 @@ static const char *const sources[] = {
 	/* Constant expressions. */
 	HEAD ".global .u32 a = (1 << 4) + 3 * 2, b = 1 ? 2 : 3, c = (.s64) -5, d = 7 & ~(10 / 3);\n"
 	     ".global .s32 e[3] = {27 % 7 - 9, !(3 >= 2) || 0, (((1)))};\n"
-	     ".entry k() { mov.u32 %r1, 4 * 3 - 11; setp.eq.u32 %p1|%p2, %r1, 1 == 1; ret; }\n",
+	     ".entry k() { mov.u32 %r1, 4 * 3 - 11; setp.eq.u32 %p1|%p2, %r1, 1 == 1; ret; }\n"
+	     ".global .s64 f = 1 << 63, g = -9223372036854775808, h = 9223372036854775807 + 1;\n"
+	     ".global .s32 i[1][1][1][1][1][1][1][1] = {{{{{{{{-5}}}}}}}};\n"
+	     ".global .u64 j[1][1][1][1][1][1][1] = {{{{{{{a-8}}}}}}};\n"
+	     ".global .u64 k = 1 || 1 && 1 | 1 ^ 1 & 1 == 1 < 1 << 1 + 1 * -(-1);\n",
 	/* Ranges: of registers and vectors as written, else a variable for each name. */
 	HEAD ".shared .align 8 .u32 s<3>;\n.func f() {\n.reg .v2 .u32 %v<4>;\n"
 	     ".param .u64 %P<2>, q; .local .b8 none<0>;\nst.param.u64 [%P1], %R0;\n}\n",
@@ -118,6 +122,98 @@ static void ranges_of_variables_become_variables(void **state)
 	assert_true(ptx_module_equal(m, n));
 	ptx_module_free(m);
 	ptx_module_free(n);
+}
+
+static void elements_of_arrays_become_addresses(void **state)
+{
+	static const char a[] =
+		HEAD ".global .u32 a[2][3]; .entry k(.param .u64 p[4]) {\n"
+		     ".reg .b32 %r<4>; .reg .b64 %rd1; .reg .pred %p1; .shared .b16 s[8];\n"
+		     "ld.global.u32 %r1, a[2]; mov.u64 %rd1, s[1+2]; st.shared.u16 s[0], %r1;\n"
+		     "{ .shared .u64 a[2]; mov.u64 %rd1, a[1]; } mov.u64 %rd1, a[1];\n"
+		     "ld.param.u64 %rd1, p[1]; @!%p1 ld.global.u32 %r1, a[%r2 + 1];\n"
+		     "mov.u32 %r1, s[%r2];\n}";
+	static const char b[] =
+		HEAD ".global .u32 a[2][3]; .entry k(.param .u64 p[4]) {\n"
+		     ".reg .b32 %r<4>; .reg .b64 %rd1; .reg .pred %p1; .shared .b16 s[8];\n"
+		     "ld.global.u32 %r1, [a+8]; mov.u64 %rd1, s+6; st.shared.u16 [s], %r1;\n"
+		     "{ .shared .u64 a[2]; mov.u64 %rd1, a+8; } mov.u64 %rd1, a+4;\n"
+		     "ld.param.u64 %rd1, [p+8];\n"
+		     "{ .reg .b32 %element0_i; .reg .b64 %element0_a, %element0_b;\n"
+		     "cvt.u32.u32 %element0_i, %r2; mad.lo.u32 %element0_i, %element0_i, 4, 4;\n"
+		     "cvt.u64.u32 %element0_a, %element0_i; mov.u64 %element0_b, a;\n"
+		     "add.u64 %element0_a, %element0_a, %element0_b;\n"
+		     "@!%p1 ld.global.u32 %r1, [%element0_a]; }\n"
+		     "{ .reg .b32 %element0_i; .reg .b32 %element0_a, %element0_b;\n"
+		     "cvt.u32.u32 %element0_i, %r2; mad.lo.u32 %element0_i, %element0_i, 2, 0;\n"
+		     "cvt.u32.u32 %element0_a, %element0_i; mov.u32 %element0_b, s;\n"
+		     "add.u32 %element0_a, %element0_a, %element0_b;\n"
+		     "mov.u32 %r1, %element0_a; }\n}";
+	struct ptx_module *m = parse(a, strlen(a)), *n = parse(b, strlen(b));
+	struct buf text;
+
+	(void)state;
+	buf_init(&text);
+	assert_int_equal(ptx_module_print(m, &text), 0);
+	ptx_module_free(m);
+	m = parse(text.data, text.len);
+	assert_true(ptx_module_equal(m, n));
+	buf_finish(&text);
+	ptx_module_free(m);
+	ptx_module_free(n);
+}
+
+/* Names of scopes and ranges are found as the decoder finds them. */
+static void indices_have_the_types_of_their_declarations(void **state)
+{
+	static const char a[] = HEAD
+		".global .u32 a[9]; .entry k() { .reg .b32 %r1<4>, %s; .reg .f32 %r<9>;\n"
+		"mov.u64 %rd1, a[%r12]; { .reg .u16 %s; mov.u64 %rd1, a[%s]; }\n"
+		"{ .reg .u16 %s<7>; .reg .u64 %s2; { .reg .s16 %s<3>; mov.u64 %rd1, a[%s2]; }\n"
+		"mov.u64 %rd1, a[%s2]; } mov.u64 %rd1, a[%s]; }";
+	static const char *const types[] = { "cvt.u32.u32 %element0_i, %r12;",
+					     "cvt.u32.u16 %element0_i, %s;",
+					     "cvt.u32.s16 %element0_i, %s2;",
+					     "cvt.u32.u64 %element0_i, %s2;",
+					     "cvt.u32.u32 %element0_i, %s;" };
+	struct ptx_module *m = parse(a, strlen(a));
+	const char *at;
+	struct buf text;
+
+	(void)state;
+	buf_init(&text);
+	assert_int_equal(ptx_module_print(m, &text), 0);
+	at = buf_text(&text);
+	for (unsigned i = 0; i < ARRAY_SIZE(types); i++) {
+		at = strstr(at, "cvt.u32");
+		assert_non_null(at);
+		assert_memory_equal(at, types[i], strlen(types[i]));
+		at++;
+	}
+	buf_finish(&text);
+	ptx_module_free(m);
+}
+
+/* Declarations of one name, and of many, take time in proportion to the text. */
+static void many_declarations_are_read_at_once(void **state)
+{
+	struct ptx_module *m;
+	struct buf text;
+
+	(void)state;
+	buf_init(&text);
+	buf_puts(&text, HEAD ".entry k() { .shared .u32 s[2];\n");
+	for (unsigned i = 0; i < 300000; i++) {
+		buf_printf(&text, ".reg .b32 a%x;\n", i);
+	}
+	buf_puts(&text, ".reg .b32 x");
+	for (unsigned i = 0; i < 300000; i++) {
+		buf_puts(&text, ",x");
+	}
+	buf_puts(&text, ";\nmov.u64 %rd1, s[1];\n}");
+	m = parse(text.data, text.len);
+	ptx_module_free(m);
+	buf_finish(&text);
 }
 
 static void different_modules_differ(void **state)
@@ -266,6 +362,38 @@ static void bad_text_is_refused_with_its_line(void **state)
 		{ HEAD ".global .u8 a = {{{{{{{{{{{{1}}}}}}}}}}}};\n", "t:4",
 		  "brackets inside each other" },
 		{ HEAD "}", "t:4", "a directive expected" },
+		{ HEAD ".global .u32 a; .entry k() {\nld.global.u32 %r1, a[1];\n}", "t:5",
+		  "a is not an array that is declared before" },
+		{ HEAD ".entry k() {\nmov.u64 %rd1, a[1];\n}\n.global .u32 a[2];", "t:5",
+		  "a is not an array that is declared before" },
+		{ HEAD ".entry k() {\n{ .shared .u32 a[2]; }\nmov.u64 %rd1, a[1];\n}", "t:6",
+		  "a is not an array that is declared before" },
+		{ HEAD ".global .u32 a[2]; .entry k() { .reg .f32 %f<3>;\nmov.u64 %rd1, a[%f1];\n}",
+		  "t:5", "%f1 cannot be an index" },
+		{ HEAD ".global .u32 a[2]; .entry k() {\nmov.u64 %rd1, a[1.5];\n}", "t:5",
+		  "an index is a register or a whole number" },
+		{ HEAD ".shared .u32 a[2]; .entry k() { .reg .u32 %r<3>;\nld.u32 %r1, a[%r1];\n}",
+		  "t:5", "needs the space of a in the instruction" },
+		{ HEAD ".shared .u32 a[2]; .entry k() { .reg .u32 %r<3>;\nmov.u64 a[%r1], 5;\n}",
+		  "t:5", "an element of a is no destination" },
+		{ HEAD ".global .u32 a[2]; .entry k() { .reg .u32 %r<3>;\nmov.u64 %rd1, a[%r7];\n}",
+		  "t:5", "%r7 cannot be an index" },
+		{ HEAD ".entry k() {\nld.u32 %r1, [%r2 + 4 < 5];\n}", "t:5", "']' expected" },
+		{ HEAD ".shared .u32 a[2]; .entry k() {\nadd.u32 %r1, a[1], a[0];\n}", "t:5",
+		  "more than one element" },
+		{ HEAD ".shared .u32 a[2]; .entry k() {\nld.shared.u32 %r1, [a[1]];\n}", "t:5",
+		  "']' expected" },
+		{ HEAD ".global .u32 a[2]; .global .u64 b = a[1];", "t:4", "expected" },
+		{ HEAD ".global .u32 a = 1.5 + 1;", "t:4", "a float and a whole number" },
+		{ HEAD ".global .u32 a = 1 / (2 - 2);", "t:4", "divided by zero" },
+		{ HEAD ".global .u32 a = 1.5 << 1.5;", "t:4", "operator of whole numbers" },
+		{ HEAD ".global .u32 a = ~1.5;", "t:4", "operator of whole numbers" },
+		{ HEAD ".global .f32 a = 0f3f800000 + 1.0;", "t:4", "a float of 32 bits" },
+		{ HEAD ".global .u32 a = 1 ? 1.5 : 2;", "t:4", "a float in a choice" },
+		{ HEAD ".global .u32 a = (.s64) 1.5;", "t:4", "cannot be cast" },
+		{ HEAD ".global .u32 a = (.u32) 1;", "t:4", ".s64 or .u64 expected" },
+		{ HEAD ".global .u32 a[1.5];", "t:4", "size is a whole number" },
+		{ HEAD ".global .u64 a; .global .u64 b = a + 1.5;", "t:4", "a float and a whole" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -329,6 +457,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(printing_loses_nothing),
 		cmocka_unit_test(ranges_of_variables_become_variables),
+		cmocka_unit_test(elements_of_arrays_become_addresses),
+		cmocka_unit_test(indices_have_the_types_of_their_declarations),
+		cmocka_unit_test(many_declarations_are_read_at_once),
 		cmocka_unit_test(different_modules_differ),
 		cmocka_unit_test(every_change_is_seen),
 		cmocka_unit_test(items_match_the_text),

@@ -52,7 +52,8 @@ static int mov_clock(struct exec_decoder *d, bool *ret_done)
 		struct exec_op op = exec_dec_op(d, exec_op_clock);
 		int err;
 
-		if (in[1].kind != PTX_NAME || strcmp(in[1].name, clocks[i].name) != 0) {
+		if (in[1].kind != PTX_NAME || in[1].offset ||
+		    strcmp(in[1].name, clocks[i].name) != 0) {
 			continue;
 		}
 		*ret_done = true;

@@ -293,7 +293,32 @@ static int variable_address(struct exec_decoder *d, const char *name, int64_t of
 	return exec_dec_fail(d, "%s is not declared", name);
 }
 
-/* width: bytes that a register must have, 0: any. */
+/* Adds to a register what is written behind it, "%r1+8"; the sum has the register's size. */
+static int add_offset(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type have,
+		      uint32_t *ret)
+{
+	static const enum exec_type sums[] = { [2] = TY_U16, [4] = TY_U32, [8] = TY_U64 };
+	unsigned bytes = exec_dec_type_bytes(have);
+	struct exec_op op;
+	int err;
+
+	if (!o->offset) {
+		return 0;
+	}
+	if (bytes < 2 || exec_dec_is_float(have)) {
+		return exec_dec_fail(d, "%s cannot have an offset", o->name);
+	}
+	op = exec_dec_op(d, d->h->alu[ALU_ADD][sums[bytes]]);
+	op.a = *ret;
+	err = exec_dec_constant(d, (uint64_t)o->offset, bytes == 8, &op.b);
+	if (err == 0) {
+		err = exec_dec_new_register(d, sums[bytes], &op.d);
+	}
+	*ret = op.d;
+	return err < 0 ? err : exec_dec_emit(d, &op);
+}
+
+/* exact: a register must have the width of the type. */
 static int source(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t, bool exact,
 		  uint32_t *ret, bool *ret_wide)
 {
@@ -308,7 +333,7 @@ static int source(struct exec_decoder *d, const struct ptx_operand *o, enum exec
 	if (o->kind != PTX_NAME) {
 		return exec_dec_fail(d, "a register or a constant is expected");
 	}
-	err = o->offset ? 1 : exec_dec_register(d, o->name, ret, &have);
+	err = exec_dec_register(d, o->name, ret, &have);
 	if (err < 0) {
 		return err;
 	}
@@ -322,16 +347,13 @@ static int source(struct exec_decoder *d, const struct ptx_operand *o, enum exec
 			return exec_dec_fail(d, "%s does not have the instruction's size", o->name);
 		}
 		*ret_wide = exec_dec_is_wide(have);
-		return 0;
+		return add_offset(d, o, have, ret);
 	}
 	if (o->name[0] == '%') {
 		err = exec_dec_special(d, o->name, t, ret);
 		if (err <= 0) {
-			return err;
+			return err < 0 ? err : add_offset(d, o, t, ret);
 		}
-	}
-	if (strcmp(o->name, "WARP_SZ") == 0 && !o->offset) {
-		return exec_dec_constant(d, EXEC_LANES, *ret_wide, ret);
 	}
 	if (o->name[0] == '%' && !exec_dec_find(d, o->name)) {
 		return exec_dec_fail(d, "%s is not declared, and no special register of this size",
@@ -393,6 +415,18 @@ int exec_dec_dest(struct exec_decoder *d, const struct ptx_operand *o, enum exec
 	return err;
 }
 
+static int constant_pred(struct exec_decoder *d, bool value, uint16_t *ret)
+{
+	struct exec_op op = exec_dec_op(d, exec_op_pred_logic);
+	uint32_t ref;
+	int err = exec_dec_new_register(d, TY_PRED, &ref);
+
+	op.sub = LOGIC_SET;
+	op.imm = value;
+	op.p = *ret = (uint16_t)ref;
+	return err < 0 ? err : exec_dec_emit(d, &op);
+}
+
 int exec_dec_pred(struct exec_decoder *d, const struct ptx_operand *o, uint16_t *ret,
 		  uint8_t *ret_not)
 {
@@ -404,6 +438,10 @@ int exec_dec_pred(struct exec_decoder *d, const struct ptx_operand *o, uint16_t 
 	if (negated && ret_not) {
 		o = &o->args[0];
 	}
+	if (o->kind == PTX_INT && ret_not) {
+		*ret_not = false;
+		return constant_pred(d, o->value != 0, ret);
+	}
 	if (o->kind != PTX_NAME || o->offset) {
 		return exec_dec_fail(d, "a predicate is expected");
 	}
@@ -412,13 +450,8 @@ int exec_dec_pred(struct exec_decoder *d, const struct ptx_operand *o, uint16_t 
 		return 0;
 	}
 	if (ret_not && strcmp(o->name, "%is_explicit_cluster") == 0) {
-		struct exec_op op = exec_dec_op(d, exec_op_pred_logic);
-
-		op.sub = LOGIC_SET;
-		err = exec_dec_new_register(d, TY_PRED, &ref);
-		op.p = *ret = (uint16_t)ref;
 		*ret_not = negated;
-		return err < 0 ? err : exec_dec_emit(d, &op);
+		return constant_pred(d, false, ret);
 	}
 	err = exec_dec_register(d, o->name, &ref, &type);
 	if (err != 0 || type != TY_PRED) {

@@ -183,6 +183,10 @@ static int write_init(struct exec_loader *l, const struct ptx_operand *o,
 	int err = 0;
 
 	if (o->kind != PTX_VECTOR) {
+		if (element > sizeof(o->value)) {
+			return load_fail(l, "initial values of more than 8 bytes are not supported",
+					 v->name);
+		}
 		if (*at + element > end) {
 			return load_fail(l, "it has too many initial values", v->name);
 		}
@@ -207,16 +211,18 @@ static int place_variable(struct exec_loader *l, const struct ptx_variable *v, b
 {
 	struct exec_module *m = l->m;
 	struct exec_variable *var;
+	struct ptx_variable sized = *v;
 	uint64_t bytes;
-	int err = ptx_variable_bytes(v, &bytes);
+	int err;
 
 	l->line = v->item.line;
-	if (err < 0 || bytes > GLOBALS_MAX || (v->open_array && !v->init)) {
-		return load_fail(l, "its size is not known or too large", v->name);
+	if (v->open_array && v->init) {
+		sized.open_array = false;
+		sized.dims[0] = v->init->n_args;
 	}
-	if (v->open_array) {
-		bytes = (uint64_t)v->init->n_args * ptx_type_bytes(v->type) *
-			(v->vector ? v->vector : 1u);
+	err = ptx_variable_bytes(&sized, &bytes);
+	if (err < 0 || bytes > GLOBALS_MAX || sized.open_array) {
+		return load_fail(l, "its size is not known or too large", v->name);
 	}
 	if (ptx_variable_align(v) > EXEC_PAGE_BYTES) {
 		return load_fail(l, "alignment beyond 4096 is not supported", v->name);
@@ -295,6 +301,23 @@ static int place_variables(struct exec_loader *l, bool with_init)
 	return 0;
 }
 
+/* What is declared and nowhere defined exists all the same, as with NVIDIA's driver. */
+static int place_extern(struct exec_loader *l)
+{
+	int err = 0;
+
+	for (const struct ptx_item *it = l->ptx->items.first; err == 0 && it; it = it->next) {
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+		if (it->kind == PTX_VARIABLE && !v->open_array &&
+		    (v->space == PTX_GLOBAL || v->space == PTX_CONST) &&
+		    !strmap_get(&l->m->variables, v->name)) {
+			err = place_variable(l, v, false);
+		}
+	}
+	return err;
+}
+
 static int load_variables(struct exec_loader *l)
 {
 	struct exec_module *m = l->m;
@@ -311,6 +334,9 @@ static int load_variables(struct exec_loader *l)
 	if (err == 0) {
 		m->image = calloc(1, MAX(m->image_bytes, (uint64_t)1));
 		err = m->image ? place_variables(l, false) : exec_load_no_memory(l);
+	}
+	if (err == 0) {
+		err = place_extern(l);
 	}
 	list = (const struct ptx_variable **)l->variables.data;
 	for (uint32_t i = 0; err == 0 && i < l->variables.len / sizeof(*list); i++) {
