@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 7u
+#define SOFT_VERSION 8u
 
 #define SOFT_MAX_CLIENTS 1024u
 #define SOFT_MAX_CONTEXTS 16u /* per client */
@@ -227,8 +227,10 @@ enum soft_request_op {
 				 architecture of PTX, or 0. Reply: id in value32, .target in value;
 				 if variables are managed, their address in bytes, and the memfd */
 	SOFT_REQ_MODULE_UNLOAD,
+	/* The name of a function or variable that is too long for a request is in a sealed memfd,
+	 * with its terminating zero. */
 	SOFT_REQ_FUNCTION,
-	SOFT_REQ_FUNCTION_AT,
+	SOFT_REQ_FUNCTION_AT, /* value: where the part of the name begins that the reply has */
 	SOFT_REQ_GLOBAL,
 	SOFT_REQ_GROUP,
 	/* Shared memory. Several numbers are passed in more[]. */

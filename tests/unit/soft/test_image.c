@@ -595,6 +595,81 @@ static void a_module_lists_its_functions(void **state)
 	assert_int_equal(rig_run(list_functions, NULL), 0);
 }
 
+#define LENGTHS 6u
+
+/* Fills a name that ends in its last letter only; returns it. */
+static const char *long_name(char *name, size_t length, char first, char last)
+{
+	memset(name, 'x', length);
+	name[0] = first;
+	name[length - 1] = last;
+	name[length] = '\0';
+	return name;
+}
+
+static void use_long_names(void *arg)
+{
+	static const size_t lengths[LENGTHS] = { 1023, 1024, 1456, 4095, 4096, 20000 };
+	static char name[65537];
+	struct buf text = { 0 };
+	CUfunction f, all[2 * LENGTHS];
+	CUkernel kernels[2 * LENGTHS];
+	CUdeviceptr at;
+	const char *got;
+	CUlibrary l;
+	size_t bytes;
+	CUmodule m;
+	unsigned n, found = 0;
+
+	(void)arg;
+	buf_puts(&text, HEAD);
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		buf_printf(&text, ".visible .entry %s() { ret; }\n",
+			   long_name(name, lengths[i], 'f', 'a'));
+		buf_printf(&text, ".visible .entry %s() { ret; }\n",
+			   long_name(name, lengths[i], 'f', 'b'));
+		buf_printf(&text, ".visible .global .u32 %s[%u];\n",
+			   long_name(name, lengths[i], 'v', 'a'), i + 1);
+	}
+	CU(cuInit(0));
+	CU(cuLibraryLoadData(&l, buf_text(&text), NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryEnumerateKernels(kernels, 2 * LENGTHS, l)); /* without a context */
+	context();
+	CU(cuModuleLoadData(&m, buf_text(&text)));
+	CU(cuModuleGetFunctionCount(&n, m));
+	CHECK(n == 2 * LENGTHS);
+	CU(cuModuleEnumerateFunctions(all, n, m));
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		long_name(name, lengths[i], 'f', 'b');
+		CU(cuModuleGetFunction(&f, m, name));
+		CU(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+		CU(cuFuncGetName(&got, f));
+		CHECK(strcmp(got, name) == 0);
+		for (unsigned k = 0; k < n; k++) {
+			CU(cuKernelGetName(&got, kernels[k]));
+			found += all[k] == f;
+			found += strcmp(got, name) == 0;
+		}
+		CU_IS(CUDA_ERROR_NOT_FOUND,
+		      cuModuleGetFunction(&f, m, long_name(name, lengths[i], 'f', 'c')));
+		CU(cuModuleGetGlobal_v2(&at, &bytes, m, long_name(name, lengths[i], 'v', 'a')));
+		CHECK(bytes == 4 * (i + 1));
+	}
+	CHECK(found == 2 * LENGTHS);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&f, m, long_name(name, 65535, 'f', 'a')));
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&f, m, long_name(name, 65536, 'f', 'a')));
+	CU(cuCtxSynchronize());
+	CU(cuModuleUnload(m));
+	CU(cuLibraryUnload(l));
+	buf_finish(&text);
+}
+
+static void names_have_any_length(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(use_long_names, NULL), 0);
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -607,6 +682,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fat_binaries_load_every_way),
+		cmocka_unit_test(names_have_any_length),
 		cmocka_unit_test(load_errors_are_distinguished),
 		cmocka_unit_test(logs_say_what_is_wrong_and_where),
 		cmocka_unit_test(linked_modules_call_each_other),

@@ -314,20 +314,22 @@ static CUresult read_names(CUlibrary l)
 	return e;
 }
 
-/* Returns the name of the kernel at index; *ret_n: number of kernels. */
-static CUresult kernel_at(CUlibrary l, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
+/* As soft_module_function_at(). */
+static CUresult kernel_at(CUlibrary l, uint32_t index, uint32_t *ret_n, char **ret_name)
 {
 	CUmodule m;
 	CUresult e = library_module(l, &m);
 
+	*ret_name = NULL;
 	if (e != CUDA_ERROR_INVALID_CONTEXT) {
-		return e ? e : soft_module_function_at(m, index, ret_n, name, cap);
+		return e ? e : soft_module_function_at(m, index, ret_n, ret_name);
 	}
 	pthread_mutex_lock(&library_lock);
 	e = read_names(l);
 	*ret_n = l->n_names;
 	if (!e && index < l->n_names) {
-		snprintf(name, cap, "%s", l->names[index]);
+		*ret_name = strdup(l->names[index]);
+		e = *ret_name ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	pthread_mutex_unlock(&library_lock);
 	return e;
@@ -398,21 +400,21 @@ CUresult cuLibraryGetKernel(CUkernel *ret, CUlibrary l, const char *name)
 
 CUresult cuLibraryGetKernelCount(unsigned int *ret, CUlibrary l)
 {
-	char name[SOFT_NAME_MAX];
 	uint32_t n = 0;
 	CUresult e = check_library(l);
+	char *name;
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = kernel_at(l, 0, &n, name, sizeof(name));
+	e = kernel_at(l, 0, &n, &name);
+	free(name);
 	*ret = n;
 	return e;
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int cap, CUlibrary l)
 {
-	char name[SOFT_NAME_MAX];
 	uint32_t n = 1;
 	CUresult e = check_library(l);
 
@@ -420,10 +422,13 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int cap, CUlibrar
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
-		e = kernel_at(l, i, &n, name, sizeof(name));
-		if (!e && i < n) {
+		char *name;
+
+		e = kernel_at(l, i, &n, &name);
+		if (!e && name) {
 			e = make_kernel(l, name, &kernels[i]);
 		}
+		free(name);
 	}
 	return e;
 }

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/shm.h"
+#include "ptx/module.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/memory/memory.h"
 #include "soft/client/module/module_code.h"
@@ -22,21 +23,21 @@
 #include "soft/client/strict.h"
 #include "soft/client/texture/texture_ref.h"
 
-static int image_descriptor(const struct soft_image *i)
+static int descriptor(const void *data, size_t bytes)
 {
-	int fd = shm_create("gbpf-soft-image", i->bytes, SHM_NOEXEC);
+	int fd = shm_create("gbpf-soft-image", bytes, SHM_NOEXEC);
 	void *p;
 
 	if (fd < 0) {
 		return fd;
 	}
-	p = shm_map(fd, i->bytes, 1);
+	p = shm_map(fd, bytes, 1);
 	if (!p) {
 		close(fd);
 		return -ENOMEM;
 	}
-	memcpy(p, i->data, i->bytes);
-	shm_unmap(p, i->bytes);
+	memcpy(p, data, bytes);
+	shm_unmap(p, bytes);
 	return fd;
 }
 
@@ -70,25 +71,39 @@ static void unmap_managed(CUmodule m)
 	}
 }
 
+/* Returns the function at index, if it is below *ret_n, the number of functions. */
+static CUresult function_at(CUmodule m, uint32_t index, uint32_t *ret_n, CUfunction *ret)
+{
+	char *name;
+	CUresult e = soft_module_function_at(m, index, ret_n, &name);
+
+	if (!e && name) {
+		e = soft_module_function(m, name, ret);
+	}
+	free(name);
+	return e;
+}
+
 /* Writes the resource usage of each function to the log, as a compiler in verbose mode does. */
 static void report_functions(CUmodule m, struct soft_jit *j)
 {
-	char name[SOFT_NAME_MAX], line[SOFT_NAME_MAX + 160];
 	uint32_t n = 1;
 
 	for (uint32_t i = 0; i < n; i++) {
+		struct buf line;
 		CUfunction f;
 
-		if (soft_module_function_at(m, i, &n, name, sizeof(name)) || i >= n ||
-		    soft_module_function(m, name, &f)) {
+		if (function_at(m, i, &n, &f) || i >= n) {
 			return;
 		}
-		snprintf(line, sizeof(line),
-			 "info    : function '%s': %u registers, %u bytes of shared, %u of local, "
-			 "%u of constant memory, %u bytes of parameters",
-			 name, f->registers, f->shared_bytes, f->local_bytes, f->const_bytes,
-			 f->param_bytes);
-		soft_jit_info(j, line);
+		buf_init(&line);
+		buf_printf(&line,
+			   "info    : function '%s': %u registers, %u bytes of shared, %u of local,"
+			   " %u of constant memory, %u bytes of parameters",
+			   f->name, f->registers, f->shared_bytes, f->local_bytes, f->const_bytes,
+			   f->param_bytes);
+		soft_jit_info(j, buf_text(&line));
+		buf_finish(&line);
 	}
 }
 
@@ -104,7 +119,7 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 	if (!i->bytes || i->bytes > SOFT_MAX_PTX_BYTES) {
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
-	fd = image_descriptor(i);
+	fd = descriptor(i->data, i->bytes);
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -329,6 +344,29 @@ static CUfunction make_function(CUmodule m, const char *name, const struct soft_
 	return f;
 }
 
+/* Makes a request about a function or variable by that name. */
+static CUresult call_named(struct soft_request *q, const char *name, struct soft_reply *r)
+{
+	size_t n = strlen(name);
+	CUresult e;
+	int fd = -1;
+
+	if (n > PTX_NAME_MAX) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (n < sizeof(q->name)) {
+		memcpy(q->name, name, n + 1);
+	} else {
+		fd = descriptor(name, n + 1);
+		if (fd < 0) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	e = soft_link_call(q, fd, r, sizeof(*r), NULL);
+	fd_close(fd);
+	return e;
+}
+
 CUresult soft_module_function(CUmodule m, const char *name, CUfunction *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_FUNCTION,
@@ -337,15 +375,11 @@ CUresult soft_module_function(CUmodule m, const char *name, CUfunction *ret)
 	struct soft_reply r = { 0 };
 	CUresult e;
 
-	if (strlen(name) >= SOFT_NAME_MAX) {
-		return CUDA_ERROR_NOT_FOUND;
-	}
 	*ret = find_function(m, name);
 	if (*ret) {
 		return CUDA_SUCCESS;
 	}
-	snprintf(q.name, sizeof(q.name), "%s", name);
-	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
+	e = call_named(&q, name, &r);
 	if (e) {
 		return e;
 	}
@@ -371,41 +405,56 @@ CUresult cuModuleGetFunction(CUfunction *ret, CUmodule m, const char *name)
 				      : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult soft_module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name,
-				 size_t cap)
+CUresult soft_module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char **ret_name)
 {
 	struct soft_request q = { .op = SOFT_REQ_FUNCTION_AT,
 				  .context = m->context->slot,
 				  .object = m->id,
 				  .index = index };
 	struct soft_reply r = { 0 };
-	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
+	struct buf name;
+	CUresult e;
 
-	if (!e) {
-		*ret_n = r.value32;
-		snprintf(name, cap, "%.*s", (int)cap - 1, index < r.value32 ? r.text : "");
+	*ret_name = NULL;
+	buf_init(&name);
+	do {
+		q.value = name.len;
+		e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
+		r.text[sizeof(r.text) - 1] = '\0';
+		if (!e && index < r.value32) {
+			buf_puts(&name, r.text);
+		}
+	} while (!e && index < r.value32 && strlen(r.text) == sizeof(r.text) - 1 &&
+		 name.len <= PTX_NAME_MAX && !name.failed);
+	*ret_n = r.value32;
+	if (!e && name.len > PTX_NAME_MAX) {
+		e = CUDA_ERROR_UNKNOWN;
+	} else if (!e && index < r.value32) {
+		*ret_name = buf_steal(&name);
+		e = *ret_name ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	buf_finish(&name);
 	return e;
 }
 
 CUresult cuModuleGetFunctionCount(unsigned int *ret, CUmodule m)
 {
-	char name[SOFT_NAME_MAX];
 	uint32_t n = 0;
 	CUcontext ctx;
 	CUresult e = current_and(m, &ctx);
+	char *name;
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = soft_module_function_at(m, 0, &n, name, sizeof(name));
+	e = soft_module_function_at(m, 0, &n, &name);
+	free(name);
 	*ret = n;
 	return e;
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUmodule m)
 {
-	char name[SOFT_NAME_MAX];
 	uint32_t n = 1;
 	CUcontext ctx;
 	CUresult e = current_and(m, &ctx);
@@ -414,10 +463,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUm
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
-		e = soft_module_function_at(m, i, &n, name, sizeof(name));
-		if (!e && i < n) {
-			e = soft_module_function(m, name, &functions[i]);
-		}
+		e = function_at(m, i, &n, &functions[i]);
 	}
 	return e;
 }
@@ -428,11 +474,7 @@ static CUresult find_variable(CUmodule m, const char *name, struct soft_reply *r
 				  .context = m->context->slot,
 				  .object = m->id };
 
-	if (!name || strlen(name) >= SOFT_NAME_MAX) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	snprintf(q.name, sizeof(q.name), "%s", name);
-	return soft_link_call(&q, -1, ret, sizeof(*ret), NULL);
+	return name ? call_named(&q, name, ret) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult soft_module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -159,7 +160,8 @@ static CUresult context_create(struct softd_client *c, const struct soft_request
 }
 
 /* Answers the requests that are short. Caller holds the lock. */
-static CUresult quick(struct softd_client *c, const struct soft_request *q, struct softd_answer *a)
+static CUresult quick(struct softd_client *c, const struct soft_request *q, const char *name,
+		      struct softd_answer *a)
 {
 	switch (q->op) {
 	case SOFT_REQ_CONTEXT_CREATE:
@@ -173,11 +175,11 @@ static CUresult quick(struct softd_client *c, const struct soft_request *q, stru
 	case SOFT_REQ_MODULE_UNLOAD:
 		return softd_request_module_unload(c, q);
 	case SOFT_REQ_FUNCTION:
-		return softd_request_function_get(c, q, a);
+		return softd_request_function_get(c, q, name, a);
 	case SOFT_REQ_FUNCTION_AT:
 		return softd_request_function_at(c, q, a);
 	case SOFT_REQ_GLOBAL:
-		return softd_request_global_get(c, q, a);
+		return softd_request_global_get(c, q, name, a);
 	case SOFT_REQ_GROUP:
 		return softd_request_group_control(c, q, a);
 	case SOFT_REQ_EVENT:
@@ -223,9 +225,13 @@ void softd_request_answer(struct softd_client *c, const struct soft_request *q, 
 	} else if (q->op == SOFT_REQ_FLAG_MAP) {
 		result = softd_request_flag_map(c, q, fd, a);
 	} else {
+		char *held;
+		const char *name = softd_request_name(q, fd, &held);
+
 		pthread_mutex_lock(&c->machine->lock);
-		result = quick(c, q, a);
+		result = quick(c, q, name, a);
 		pthread_mutex_unlock(&c->machine->lock);
+		free(held);
 	}
 	a->reply.result = (int32_t)result;
 }

@@ -65,11 +65,14 @@ void softd_request_save_unsupported(struct softd_client *c);
 CUresult softd_request_module_load(struct softd_client *c, const struct soft_request *q, int fd,
 				   struct softd_answer *a);
 CUresult softd_request_module_unload(struct softd_client *c, const struct soft_request *q);
+/* Returns the name that a request is about; NULL: there is none. *ret_held: the caller frees it.
+ * Copies memory of the client, so the caller does not hold the lock. */
+const char *softd_request_name(const struct soft_request *q, int fd, char **ret_held);
 CUresult softd_request_function_get(struct softd_client *c, const struct soft_request *q,
-				    struct softd_answer *a);
+				    const char *name, struct softd_answer *a);
 CUresult softd_request_function_at(struct softd_client *c, const struct soft_request *q,
 				   struct softd_answer *a);
 CUresult softd_request_global_get(struct softd_client *c, const struct soft_request *q,
-				  struct softd_answer *a);
+				  const char *name, struct softd_answer *a);
 
 #endif

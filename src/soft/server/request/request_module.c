@@ -10,6 +10,7 @@
 #include "base/shm.h"
 #include "ptx/fatbin.h"
 #include "ptx/image.h"
+#include "ptx/module.h"
 #include "soft/server/connection.h"
 #include "soft/server/machine.h"
 #include "soft/server/request/client_request.h"
@@ -55,11 +56,11 @@ static void reading_end(size_t bytes)
 	}
 }
 
-/* Returns a private copy of the image, because the client could modify the shared one while it is
- * read. */
-static char *copy_image(int fd, size_t *ret_bytes)
+/* Returns a private copy of an image or a long name, because the client could modify the shared one
+ * while it is read. */
+static char *copy_shared(int fd, size_t max, size_t *ret_bytes)
 {
-	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
+	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, max);
 	const char *shared;
 	char *text;
 
@@ -301,7 +302,7 @@ CUresult softd_request_module_load(struct softd_client *c, const struct soft_req
 	if (held) {
 		reading_begin(held);
 	}
-	image = load_relaxed(&c->dead) ? NULL : copy_image(fd, &bytes);
+	image = load_relaxed(&c->dead) ? NULL : copy_shared(fd, SOFT_MAX_PTX_BYTES, &bytes);
 	if (!image) {
 		reading_end(held);
 		return result;
@@ -387,11 +388,24 @@ static uint32_t function_id(struct softd_client *c, uint32_t module, const struc
 	return free_id;
 }
 
+const char *softd_request_name(const struct soft_request *q, int fd, char **ret_held)
+{
+	size_t bytes = 0;
+
+	*ret_held = NULL;
+	if (fd < 0 || (q->op != SOFT_REQ_FUNCTION && q->op != SOFT_REQ_GLOBAL)) {
+		return q->name;
+	}
+	*ret_held = copy_shared(fd, PTX_NAME_MAX + 1, &bytes);
+	return bytes && !memchr(*ret_held, 0, bytes - 1) && !(*ret_held)[bytes - 1] ? *ret_held
+										    : NULL;
+}
+
 CUresult softd_request_function_get(struct softd_client *c, const struct soft_request *q,
-				    struct softd_answer *a)
+				    const char *name, struct softd_answer *a)
 {
 	struct softd_module *m = module_of(c, q);
-	const struct exec_function *f = m ? exec_module_function(m->exec, q->name) : NULL;
+	const struct exec_function *f = m && name ? exec_module_function(m->exec, name) : NULL;
 	struct soft_function_info *out = &a->reply.function;
 	const struct exec_function_info *info;
 
@@ -434,32 +448,40 @@ CUresult softd_request_function_at(struct softd_client *c, const struct soft_req
 	a->reply.value32 = exec_module_functions(m->exec);
 	f = q->index < a->reply.value32 ? exec_module_function_at(m->exec, q->index) : NULL;
 	if (f) {
-		strncpy(a->reply.text, exec_function_info(f)->name, SOFT_NAME_MAX - 1);
+		const char *name = exec_function_info(f)->name;
+
+		strncpy(a->reply.text, name + MIN(q->value, (uint64_t)strlen(name)),
+			sizeof(a->reply.text) - 1);
 		a->len += strlen(a->reply.text) + 1;
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult softd_request_global_get(struct softd_client *c, const struct soft_request *q,
-				  struct softd_answer *a)
+static CUresult variable(const struct exec_module *m, const char *name, struct softd_answer *a)
 {
-	struct softd_module *m = module_of(c, q);
 	uint64_t address, bytes;
 
-	if (!m) {
-		return CUDA_ERROR_INVALID_HANDLE;
-	}
-	if (exec_module_global(m->exec, q->name, &address, &bytes) < 0) {
+	if (exec_module_global(m, name, &address, &bytes) < 0) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	a->reply.value = address;
 	a->reply.bytes = bytes;
 	a->reply.value32 =
-		exec_module_managed(m->exec, q->name) ? SOFT_VARIABLE_MANAGED : SOFT_VARIABLE_PLAIN;
-	if (exec_module_reference(m->exec, q->name, ".texref")) {
+		exec_module_managed(m, name) ? SOFT_VARIABLE_MANAGED : SOFT_VARIABLE_PLAIN;
+	if (exec_module_reference(m, name, ".texref")) {
 		a->reply.value32 = SOFT_VARIABLE_TEXREF;
-	} else if (exec_module_reference(m->exec, q->name, ".surfref")) {
+	} else if (exec_module_reference(m, name, ".surfref")) {
 		a->reply.value32 = SOFT_VARIABLE_SURFREF;
 	}
 	return CUDA_SUCCESS;
+}
+
+CUresult softd_request_global_get(struct softd_client *c, const struct soft_request *q,
+				  const char *name, struct softd_answer *a)
+{
+	struct softd_module *m = module_of(c, q);
+
+	return !m     ? CUDA_ERROR_INVALID_HANDLE
+	       : name ? variable(m->exec, name, a)
+		      : CUDA_ERROR_NOT_FOUND;
 }
