@@ -12,10 +12,16 @@ struct found {
 	const char **value;
 };
 
+static bool is_list(const char *name)
+{
+	return strcmp(name, "ls") == 0 || strcmp(name, "list") == 0;
+}
+
 const struct cli_verb *cli_verb_find(const struct cli_verb *const *verbs, const char *name)
 {
 	for (; *verbs; verbs++) {
-		if (strcmp((*verbs)->name, name) == 0) {
+		if (strcmp((*verbs)->name, name) == 0 ||
+		    (is_list((*verbs)->name) && is_list(name))) {
 			return *verbs;
 		}
 	}

@@ -77,8 +77,15 @@ static int cmd_help(struct cli *c)
 	for (int i = 0; i < c->n_args; i++) {
 		group = verb;
 		verb = verbs ? cli_verb_find(verbs, c->arg[i]) : NULL;
+		if (!verb && !verbs) {
+			char hint[80];
+
+			snprintf(hint, sizeof(hint), "See: gbpf help %s", group->name);
+			return cli_fail(c, CLI_USAGE, "usage", hint,
+					"help: gbpf %s has no verb '%s'", group->name, c->arg[i]);
+		}
 		if (!verb) {
-			return unknown_topic(c, verbs ? verbs : cli_verbs, c->arg[i]);
+			return unknown_topic(c, verbs, c->arg[i]);
 		}
 		verbs = verb->subs;
 	}

@@ -143,11 +143,18 @@ static int print_json(struct cli *c, const char *dir, const char *name, const ch
 static int cmd_policy_new(struct cli *c)
 {
 	const char *template = c->opt[O_TEMPLATE] ? c->opt[O_TEMPLATE] : "sched";
-	const char *dir = c->arg[0];
-	const char *slash = strrchr(dir, '/');
-	const char *name = slash ? slash + 1 : dir;
-	int code = check_name(c, name);
+	size_t n = strlen(c->arg[0]);
+	char dir[PATH_MAX];
+	const char *slash, *name;
+	int code;
 
+	while (n > 1 && c->arg[0][n - 1] == '/') {
+		n--; /* as a shell completes it */
+	}
+	snprintf(dir, sizeof(dir), "%.*s", (int)MIN(n, sizeof(dir)), c->arg[0]);
+	slash = strrchr(dir, '/');
+	name = slash ? slash + 1 : dir;
+	code = check_name(c, name);
 	if (code != CLI_OK) {
 		return code;
 	}

@@ -152,8 +152,66 @@ static int stand_in(struct started *s, const sigset_t *set)
 	return code;
 }
 
+/* Finds the file that exec would execute. Returns false if there certainly is none, so that gbpfd
+ * is not started needlessly. full: its path, empty if it is not known. */
+static bool find_command(const char *command, char full[PATH_MAX])
+{
+	const char *path = getenv("PATH");
+
+	full[0] = '\0';
+	if (!command[0]) {
+		return false;
+	}
+	if (strchr(command, '/')) {
+		snprintf(full, PATH_MAX, "%s", command);
+		return access(command, F_OK) == 0 || errno != ENOENT;
+	}
+	if (!path) {
+		return true; /* without PATH execvp uses its own default */
+	}
+	for (const char *p = path;; p++) {
+		size_t n = strcspn(p, ":");
+
+		if (snprintf(full, PATH_MAX, "%.*s%s%s", (int)n, p, n ? "/" : "./", command) >=
+			    PATH_MAX ||
+		    access(full, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+			return true;
+		}
+		p += n;
+		if (!*p) {
+			return false;
+		}
+	}
+}
+
+/* Stores the interpreter that the first line of a script names; an empty text if it names none. */
+static void read_interpreter(const char *script, char *ret, size_t cap)
+{
+	char line[256] = { 0 };
+	FILE *f = fopen(script, "re");
+	const char *at = line + 2;
+
+	ret[0] = '\0';
+	if (f && fgets(line, sizeof(line), f) && strncmp(line, "#!", 2) == 0) {
+		at += strspn(at, " \t");
+		snprintf(ret, cap, "%.*s", (int)strcspn(at, " \t\r\n"), at);
+	}
+	if (f) {
+		fclose(f);
+	}
+}
+
 static int exec_failed(struct cli *c, const char *program, int err)
 {
+	char full[PATH_MAX], interpreter[256];
+
+	if (err == ENOENT && find_command(program, full) && full[0]) {
+		read_interpreter(full, interpreter, sizeof(interpreter));
+		return cli_fail(c, CLI_RUN_CANNOT_EXEC, "exec", NULL,
+				"run: '%s' cannot be executed: %s%s%s does not exist", program,
+				interpreter[0] ? "its interpreter '" : "the loader that it needs",
+				interpreter, interpreter[0] ? "'" : "");
+	}
 	if (err == ENOENT) {
 		return cli_fail(c, CLI_RUN_NO_COMMAND, "no-command",
 				"Is it spelt right, and on the PATH?", "run: '%s' not found",
@@ -305,37 +363,6 @@ static int use_socket(struct cli *c)
 	}
 	snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
 	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
-}
-
-/* Returns true if exec would certainly fail with ENOENT, so that gbpfd is not started needlessly.
- */
-static bool is_nowhere(const char *command)
-{
-	const char *path = getenv("PATH");
-	char full[PATH_MAX];
-
-	if (!command[0]) {
-		return true;
-	}
-	if (strchr(command, '/')) {
-		return access(command, F_OK) < 0 && errno == ENOENT;
-	}
-	if (!path) {
-		return false; /* without PATH execvp uses its own default */
-	}
-	for (const char *p = path;; p++) {
-		size_t n = strcspn(p, ":");
-
-		if (snprintf(full, sizeof(full), "%.*s%s%s", (int)n, p, n ? "/" : "./", command) >=
-			    (int)sizeof(full) ||
-		    access(full, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
-			return false;
-		}
-		p += n;
-		if (!*p) {
-			return true;
-		}
-	}
 }
 
 /* Connects, starting gbpfd if needed. A running gbpfd decides the device unless the user chose one.
@@ -492,7 +519,7 @@ static int prepare(struct cli *c, struct report *r)
 				      .strict = c->opt[O_STRICT],
 				      .off = c->opt[O_OFF] };
 	struct cli_run_device d;
-	char shim[CLI_RUN_PATH];
+	char shim[CLI_RUN_PATH], full[PATH_MAX];
 	int code;
 
 	(void)check_vgpu(c, &s.vgpu);
@@ -509,7 +536,7 @@ static int prepare(struct cli *c, struct report *r)
 			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
 			"run: the shim is missing: %s", shim);
 	}
-	if (is_nowhere(c->arg[0])) {
+	if (!find_command(c->arg[0], full)) {
 		return exec_failed(c, c->arg[0], ENOENT);
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, r);

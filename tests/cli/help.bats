@@ -45,6 +45,17 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	run --separate-stderr "$GBPF" help policcy
 	[ "$status" -eq 2 ]
 	[[ "$stderr" == *"Did you mean 'policy'?"* ]]
+	run --separate-stderr "$GBPF" help ps set
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"gbpf ps has no verb 'set'. See: gbpf help ps"* ]]
+}
+
+@test "ls and list are one verb" {
+	for group in policy map probe vgpu; do
+		run "$GBPF" "$group" ls --help
+		[ "$status" -eq 0 ]
+		[ "$output" = "$("$GBPF" "$group" list --help)" ]
+	done
 }
 
 @test "a verb's beginning is not the verb" {

@@ -37,6 +37,27 @@ sys.exit('\n'.join(wrong) or 0)
 END
 }
 
+@test "each verb has a page of its name" {
+	"$GBPF" help --json >table.json
+	python3 - table.json "$GBPF_PREFIX/share/man/man1" <<'END'
+import json, sys
+table, root = json.load(open(sys.argv[1])), sys.argv[2]
+wrong = []
+for v in table['verbs']:
+	if ' ' in v['name']:
+		continue
+	page = f'gbpf-{v["name"]}.1'
+	try:
+		text = open(f'{root}/{page}', encoding='utf-8').read()
+	except OSError:
+		wrong.append(f'no {page}')
+		continue
+	if page != v['page'] and not v['group'] and text != f'.so man1/{v["page"]}\n':
+		wrong.append(f'{page}: {text[:60]}')
+sys.exit('\n'.join(wrong) or 0)
+END
+}
+
 @test "gbpfd(8) has every option of gbpfd" {
 	page=$(sed 's/\\fB//g; s/\\fR//g; s/\\-/-/g' "$GBPF_PREFIX/share/man/man8/gbpfd.8")
 	options=$("$GBPF_PREFIX/bin/gbpfd" --help | grep -oE -- '^  --[a-z-]+' | tr -d ' ')

@@ -35,6 +35,14 @@ under() { "$GBPF" run --off --device soft "$@"; }
 	mkdir dir
 	run under ./dir
 	[ "$status" -eq 126 ]
+	printf '#! /no/such/python3 -u\n' >aprogram
+	chmod +x aprogram
+	run --separate-stderr under ./aprogram
+	[ "$status" -eq 126 ]
+	[[ "$stderr" == *"'./aprogram' cannot be executed: its interpreter '/no/such/python3' does not exist"* ]]
+	PATH=$PWD:$PATH run --separate-stderr under aprogram
+	[ "$status" -eq 126 ]
+	[[ "$stderr" == *"its interpreter '/no/such/python3'"* ]]
 }
 
 @test "gbpf's own failures are 125" {

@@ -83,6 +83,8 @@ arguments() {
 	printf '%s\n' "$output" | sed -n 's/^  //p' | grep -v swap >steps
 	[ "$(wc -l <steps)" -eq 3 ]
 	PATH=$GBPF_PREFIX/bin:$PATH bash -e steps
+	"$GBPF" policy new lent/ >/dev/null # as a shell completes a folder's name
+	[ -f lent/lent.scenario ]
 	run "$GBPF" --json policy new other -t mem
 	json 'd["schema"] == "gbpf.policy.new/1" and d["files"] == ["other.bpf.c", "other.scenario"] and d["template"] == "mem"'
 }
