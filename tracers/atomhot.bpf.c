@@ -15,7 +15,7 @@ struct site {
 SITE_MAP(struct site)
 
 struct region {
-	u64 count, tags, squares, spread, lanes;
+	u64 count, mixed, owner, owners, squares, spread, lanes;
 };
 
 REGION_MAP(struct region)

@@ -8,7 +8,7 @@
 const volatile u32 region_shift = 21; /* 2 MiB; `gbpf trace --region` changes it */
 
 struct region {
-	u64 count, tags, squares, spread, writes, atomics, bulk, sectors;
+	u64 count, mixed, owner, owners, squares, spread, writes, atomics, bulk, sectors;
 };
 
 REGION_MAP(struct region)

@@ -30,6 +30,7 @@ struct cli_trace_map {
 	const char *const *fields; /* of the struct, in the order of the words, NULL at the end */
 	enum cli_trace_kind kind;
 	unsigned time_word; /* of states: a time of the GPU; of keyed: the word of the count */
+	uint32_t lasting;   /* bits of the words of sums that do not count: no difference is made */
 };
 
 /* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
@@ -166,7 +167,17 @@ double cli_trace_ratio(uint64_t part, uint64_t whole);
 
 #define CLI_TRACE_REGIONS 65536u /* tracers/regions.h */
 /* first in the struct of a region */
-enum { CLI_REGION_COUNT, CLI_REGION_TAGS, CLI_REGION_SQUARES, CLI_REGION_SPREAD, CLI_REGION_WORDS };
+enum {
+	CLI_REGION_COUNT,
+	CLI_REGION_MIXED,
+	CLI_REGION_OWNER,
+	CLI_REGION_OWNERS,
+	CLI_REGION_SQUARES,
+	CLI_REGION_SPREAD,
+	CLI_REGION_WORDS
+};
+#define CLI_REGION_LASTING                                                                         \
+	(1u << CLI_REGION_OWNER | 1u << CLI_REGION_OWNERS | 1u << CLI_REGION_SQUARES)
 
 /* Returns an array with an object for each region that was accessed, in the order of addresses:
  * address (a text), count, spread and what add() adds from its words. *ret_mixed: accesses in

@@ -9,9 +9,11 @@ enum { REGION_LANES = CLI_REGION_WORDS, REGION_WORDS };
 static const char *const site_fields[] = { "count", "lines", "lanes", "same", NULL };
 static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, site_fields, CLI_TRACE_SUMS,
 					    0 };
-static const char *const region_fields[] = { "count", "tags", "squares", "spread", "lanes", NULL };
-static const struct cli_trace_map regions = { "regions", CLI_TRACE_REGIONS, region_fields,
-					      CLI_TRACE_SUMS, 0 };
+static const char *const region_fields[] = { "count",	"mixed",  "owner", "owners",
+					     "squares", "spread", "lanes", NULL };
+static const struct cli_trace_map regions = {
+	"regions", CLI_TRACE_REGIONS, region_fields, CLI_TRACE_SUMS, 0, CLI_REGION_LASTING
+};
 
 static void add_site(json_t *s, const uint64_t *at)
 {

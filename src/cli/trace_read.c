@@ -70,6 +70,11 @@ static void values_add(const struct cli_trace_tool *tool, struct cli_trace_value
 	}
 }
 
+static bool counts(const struct cli_trace_map *m, size_t i)
+{
+	return !(m->lasting >> i % cli_trace_words(m) & 1);
+}
+
 /* A program may write its maps itself, so a counter may have become less. States stay. */
 static void values_subtract(const struct cli_trace_tool *tool, struct cli_trace_values *to,
 			    const struct cli_trace_values *from)
@@ -82,7 +87,9 @@ static void values_subtract(const struct cli_trace_tool *tool, struct cli_trace_
 			cli_trace_keyed_subtract(tool->maps[m], to->at[m], from->at[m]);
 		}
 		for (size_t i = 0; plain && i < size_of(tool->maps[m]); i++) {
-			to->at[m][i] -= MIN(to->at[m][i], from->at[m][i]);
+			if (counts(tool->maps[m], i)) {
+				to->at[m][i] -= MIN(to->at[m][i], from->at[m][i]);
+			}
 		}
 	}
 }
@@ -111,7 +118,7 @@ bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_val
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
 		for (size_t i = 0; i < size_of(tool->maps[m]); i++) {
-			if (v->at[m][i]) {
+			if (v->at[m][i] && counts(tool->maps[m], i)) {
 				return true;
 			}
 		}

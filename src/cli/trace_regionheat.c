@@ -3,10 +3,10 @@
 
 enum { WRITES = CLI_REGION_WORDS, ATOMICS, BULK, SECTORS, WORDS };
 
-static const char *const fields[] = { "count",	 "tags", "squares", "spread", "writes",
-				      "atomics", "bulk", "sectors", NULL };
+static const char *const fields[] = { "count",	"mixed",   "owner", "owners",  "squares", "spread",
+				      "writes", "atomics", "bulk",  "sectors", NULL };
 static const struct cli_trace_map regions = { "regions", CLI_TRACE_REGIONS, fields, CLI_TRACE_SUMS,
-					      0 };
+					      0,	 CLI_REGION_LASTING };
 
 static const char *const members[] = { "reads", "writes", "atomics", "bulk", "sectors" };
 

@@ -1,5 +1,5 @@
-/* Figures by region of memory. A place of the table has sums only, so that the address of its
- * region is a mean: known if all accesses were in one region, as their sum of squares shows. */
+/* Figures by region of memory. A place of the table has sums only, so that the region that owns it
+ * is a mean: known if it is the same in all contexts and programs, as the sum of squares shows. */
 #include "cli/trace.h"
 
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 
 /* ---- figures ---- */
 
-/* Stores the address of the region of place k. Returns false if several regions share it. All sums
- * are modulo 2^64, and so is the comparison: its two sides differ by a sum of squares, which is no
- * multiple of 2^64 that is not 0. */
+/* Stores the address of the region of place k. Returns false if the place has another one in
+ * another context or program, or if the words were read during its first access. */
 static bool address_of(const uint64_t *at, uint32_t k, uint64_t bytes, uint64_t *ret)
 {
-	uint64_t count = at[CLI_REGION_COUNT], tag = at[CLI_REGION_TAGS] / count;
+	uint64_t owner = at[CLI_REGION_OWNER], n = at[CLI_REGION_OWNERS];
+	uint64_t tag = n ? owner / n - 1 : 0;
 
 	*ret = (tag * CLI_TRACE_REGIONS + (k - (uint32_t)tag * STEP) % CLI_TRACE_REGIONS) * bytes;
-	return tag * count == at[CLI_REGION_TAGS] && tag * tag * count == at[CLI_REGION_SQUARES];
+	return n && owner && owner % n == 0 && at[CLI_REGION_SQUARES] * n == owner * owner;
 }
 
 struct region {
@@ -56,6 +56,7 @@ json_t *cli_trace_regions(const uint64_t *at, unsigned words, uint64_t bytes,
 
 	*ret_mixed = 0;
 	for (uint32_t k = 0; all && k < CLI_TRACE_REGIONS; k++, at += words) {
+		*ret_mixed += at[CLI_REGION_MIXED];
 		if (!at[CLI_REGION_COUNT]) {
 			continue;
 		}
@@ -183,8 +184,8 @@ void cli_trace_print_inexact(uint64_t spread, uint64_t mixed)
 		       (unsigned long long)spread, spread == 1 ? " was" : "es were");
 	}
 	if (mixed) {
-		printf("%llu access%s in regions that share a place of the table: their addresses "
-		       "are not known\n",
+		printf("%llu access%s in other regions with the same places in the table: their "
+		       "addresses are not known\n",
 		       (unsigned long long)mixed, mixed == 1 ? " was" : "es were");
 	}
 }

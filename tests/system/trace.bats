@@ -276,6 +276,26 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	holds 'f["count"] == 24 and f["lanes"] == 720 and f["spread"] == 2 and f["mixed"] == 0 and f["region_bytes"] == 512'
 }
 
+# busy_intervals N: launches once more, and has printed N intervals with accesses, each with the address of the one region.
+busy_intervals() {
+	tell "heat 1 0"
+	python3 - "$GBPF_RUNTIME_DIR/trace.json" "$1" <<'END'
+import json, sys
+busy = [f for f in (json.loads(line)["figures"] for line in open(sys.argv[1])) if f["count"]]
+assert all(f["mixed"] == 0 and [r["count"] for r in f["regions"]] == [f["count"]] for f in busy), busy
+sys.exit(len(busy) < int(sys.argv[2]))
+END
+}
+
+@test "regionheat: intervals have the addresses of the first one" {
+	begin
+	trace regionheat --kernel heat --interval 50ms
+	eventually busy_intervals 3
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'f["mixed"] == 0 and len(f["regions"]) == 1 and d["total"]'
+}
+
 @test "regionheat: regions of memory, of the size that is asked for" {
 	begin
 	trace regionheat --kernel heat

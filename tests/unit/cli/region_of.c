@@ -14,7 +14,7 @@ typedef uint64_t u64;
 enum { GBPF_MAP_ARRAY = 2, GBPF_F_DEVICE = 0x100000 };
 
 struct region {
-	u64 count, tags, squares, spread;
+	u64 count, mixed, owner, owners, squares, spread;
 };
 
 static void *bpf_map_lookup_elem(void *map, const u32 *key);
@@ -26,13 +26,19 @@ REGION_MAP(struct region)
 extern struct region region_table[REGIONS];
 struct region region_table[REGIONS];
 
+extern u32 region_place;
+u32 region_place;
+
 static void *bpf_map_lookup_elem(UNUSED void *map, const u32 *key)
 {
+	region_place = *key;
 	return *key < REGIONS ? &region_table[*key] : NULL;
 }
 
 u64 *region_of_address(u64 low, u64 high, u32 shift);
 u64 *region_of_address(u64 low, u64 high, u32 shift)
 {
-	return &region_of(low, high, shift)->count;
+	struct region *r = region_of(low, high, shift);
+
+	return r ? &r->count : NULL;
 }
