@@ -167,7 +167,7 @@ static void wait_in_queue(struct daemon_session *s)
 	}
 	s->hello.queued_sent = true;
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
-	sd_event_source_set_time(s->conn.timer, now + QUEUE_LIMIT_USEC);
+	sd_event_source_set_time(s->conn.timer, now + clock_patience(QUEUE_LIMIT_USEC));
 	sd_event_source_set_enabled(s->conn.timer, SD_EVENT_ONESHOT);
 	daemon_session_event(s, "queued", "%s waits: admit of the policy returned queue", s->name);
 	daemon_session_send(s, &m, PROTO_QUEUED, NULL, 0);

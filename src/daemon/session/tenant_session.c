@@ -100,11 +100,12 @@ static void arm_timer(struct daemon_session *s, uint64_t usec)
 	uint64_t now;
 
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
+	now += clock_patience(usec);
 	if (!s->conn.timer) {
-		sd_event_add_time(s->d->loop, &s->conn.timer, CLOCK_MONOTONIC, now + usec, 100000,
+		sd_event_add_time(s->d->loop, &s->conn.timer, CLOCK_MONOTONIC, now, 100000,
 				  on_timer, s);
 	} else {
-		sd_event_source_set_time(s->conn.timer, now + usec);
+		sd_event_source_set_time(s->conn.timer, now);
 		sd_event_source_set_enabled(s->conn.timer, SD_EVENT_ONESHOT);
 	}
 }
