@@ -193,7 +193,7 @@ two_jobs() {
 @test "two groups on the same GPUs do not wait for each other" {
 	local rank steps ns time policy
 	begin cfs
-	for policy in cfs fair auto; do
+	for policy in cfs fair auto gang; do
 		gbpf policy swap "$policy" >/dev/null
 		run two_jobs 50
 		echo "$policy: $output"
@@ -215,7 +215,7 @@ turn_goes_on() {
 	begin fair
 	two_jobs 1000000 >/dev/null 2>&1 3>&- &
 	local jobs=$!
-	for policy in fair auto; do
+	for policy in fair auto gang; do
 		gbpf policy swap "$policy" >/dev/null
 		for gpu in 0 1; do
 			turn=0
