@@ -13,6 +13,13 @@
  * taken for memory of the program. */
 void gpu_own_memory_add(const struct cuabi_table *real, uint64_t bytes, CUdevice *ret_device);
 void gpu_own_memory_sub(CUdevice device, uint64_t bytes);
+/* Allocates memory that is counted so; an error of the driver: *ret is 0, and nothing is counted.
+ */
+CUresult gpu_own_memory_alloc(const struct cuabi_table *real, uint64_t bytes, CUdeviceptr *ret,
+			      CUdevice *ret_device);
+/* Frees memory of the current context that was so allocated, and counted on a device. */
+void gpu_own_memory_free(const struct cuabi_table *real, CUdeviceptr mem, uint64_t bytes,
+			 CUdevice device);
 /* Returns what gBPF has taken on a device, bytes. */
 uint64_t gpu_own_memory(CUdevice device);
 

@@ -89,17 +89,15 @@ static CUresult allocate_slab(struct gpu_device *d, CUstream stream, struct gpu_
 
 	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
-	gpu_own_memory_add(real, 3 * SLAB_BYTES, &s->counted);
-	e = e ? e : real->cuMemAlloc_v2(&s->counters, 3 * SLAB_BYTES);
+	e = e ? e : gpu_own_memory_alloc(real, 3 * SLAB_BYTES, &s->counters, &s->counted);
 	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, 2 * SLAB_BYTES / 4, stream);
 	e = e ? e
 	      : real->cuMemsetD32Async(s->counters + PTX_GATE_WORD, GPU_RUN_GATE_FIRST,
 				       SLAB_BYTES / 4, stream);
 	if (e) {
 		if (s->counters) {
-			(void)real->cuMemFree_v2(s->counters);
+			gpu_own_memory_free(real, s->counters, 3 * SLAB_BYTES, s->counted);
 		}
-		gpu_own_memory_sub(s->counted, 3 * SLAB_BYTES);
 		if (host) {
 			(void)real->cuMemFreeHost(host);
 		}

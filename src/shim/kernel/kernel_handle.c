@@ -122,6 +122,16 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 	return ret->name != NULL;
 }
 
+/* Returns the name that the driver has for one of these, the other is NULL; NULL: none. */
+static const char *driver_name(CUkernel kernel, CUfunction function)
+{
+	const char *name = NULL;
+	CUresult r = kernel ? shim_real.cuKernelGetName(&name, kernel)
+			    : shim_real.cuFuncGetName(&name, function);
+
+	return r == CUDA_SUCCESS ? name : NULL;
+}
+
 static bool is_function_of(const void *kernel, CUfunction function)
 {
 	CUfunction of = NULL;
@@ -134,9 +144,9 @@ static bool is_function_of(const void *kernel, CUfunction function)
  */
 static const void *kernel_with(CUfunction function)
 {
-	const char *name = NULL;
+	const char *name = driver_name(NULL, function);
 
-	if (shim_real.cuFuncGetName(&name, function) != CUDA_SUCCESS || !name) {
+	if (!name) {
 		return NULL;
 	}
 	strmap_each (&notes, e) {
@@ -179,18 +189,15 @@ static struct sched_kernel *by_name(const void *handle)
 	struct sched_kernel *k;
 	struct note *n = strmap_get(&notes, shim_handle_key(handle).text);
 	const char *name = NULL;
-	CUresult r;
 
-	if (n && n->kind == SHIM_KERNEL_OF_LIBRARY) {
-		r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
-	} else {
-		r = shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle);
-		if (r != CUDA_SUCCESS && !n) {
-			r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
-		}
+	if (!n || n->kind != SHIM_KERNEL_OF_LIBRARY) {
+		name = driver_name(NULL, (CUfunction)(uintptr_t)handle);
 	}
-	if (r != CUDA_SUCCESS || !name) {
-		name = n ? n->name : NULL;
+	if (!name && (!n || n->kind == SHIM_KERNEL_OF_LIBRARY)) {
+		name = driver_name((CUkernel)(uintptr_t)handle, NULL);
+	}
+	if (!name && n) {
+		name = n->name;
 	}
 	k = name ? sched_kernel_get(shim.sched, name) : NULL;
 	if (n) {
@@ -271,17 +278,15 @@ struct sched_kernel *shim_kernel_counted_graph(const void *exec)
 bool shim_kernel_communicates(CUkernel kernel, CUfunction function)
 {
 	const void *handle = kernel ? (const void *)kernel : (const void *)function;
-	const char *name = NULL;
+	const char *name;
 	const struct note *n;
-	CUresult r;
 	bool found;
 
 	if (!sched_may_communicate(shim.sched)) {
 		return false; /* none of the process does */
 	}
-	r = kernel ? shim_real.cuKernelGetName(&name, kernel)
-		   : shim_real.cuFuncGetName(&name, function);
-	if (r == CUDA_SUCCESS && name) {
+	name = driver_name(kernel, function);
+	if (name) {
 		return proto_communicates(name);
 	}
 	pthread_mutex_lock(&notes_mutex);

@@ -356,17 +356,14 @@ static int take(struct shim_probe_tool *t, struct shim_probe_block *b, struct re
 	if (err) {
 		return err;
 	}
-	gpu_own_memory_add(&shim_driver, bytes, &b->device);
-	if (shim_driver.cuMemAlloc_v2(&b->mem, bytes) != CUDA_SUCCESS) {
-		gpu_own_memory_sub(b->device, bytes);
+	if (gpu_own_memory_alloc(&shim_driver, bytes, &b->mem, &b->device) != CUDA_SUCCESS) {
 		shim_probe_pinned_put(b, true);
 		return report_set(r, -ENOMEM, "memory",
 				  "no memory of the GPU for its maps, %zu KiB", bytes >> 10);
 	}
 	b->bytes = bytes;
 	if (fill(t, b) < 0) {
-		(void)shim_driver.cuMemFree_v2(b->mem);
-		gpu_own_memory_sub(b->device, bytes);
+		gpu_own_memory_free(&shim_driver, b->mem, bytes, b->device);
 		shim_probe_pinned_put(b, true);
 		return report_set(r, -EIO, "memory", "its maps cannot be written");
 	}
@@ -615,10 +612,7 @@ int shim_probe_memory_late(CUcontext ctx, CUdeviceptr *ret, CUdevice *ret_device
 		return report_set(r, -E2BIG, "memory",
 				  "the maps of all tools need more than 256 MiB in a context");
 	}
-	gpu_own_memory_add(&shim_driver, PTX_LATE_BYTES, ret_device);
-	if (shim_driver.cuMemAlloc_v2(ret, PTX_LATE_BYTES) != CUDA_SUCCESS) {
-		gpu_own_memory_sub(*ret_device, PTX_LATE_BYTES);
-		*ret = 0;
+	if (gpu_own_memory_alloc(&shim_driver, PTX_LATE_BYTES, ret, ret_device) != CUDA_SUCCESS) {
 		return report_set(r, -ENOMEM, "memory",
 				  "no memory of the GPU for the ends of blocks, %u KiB",
 				  PTX_LATE_BYTES >> 10);
