@@ -22,7 +22,7 @@ static int find_policy(struct cli *c, const char *what, char path[PATH_MAX], con
 				? "auto"
 				: "lc_first";
 	}
-	return cli_policy_find(c, what, *name, path, PATH_MAX);
+	return cli_object_find(c, CLI_POLICY, what, *name, path, PATH_MAX);
 }
 
 static const char *const reader_files[] = { "save", "svg" };
@@ -105,7 +105,7 @@ int cli_bench_testbed_client(struct cli *c, const char *what, const char *device
 int cli_bench_push_policies(struct cli *c, const char *what, char **argv, int *n)
 {
 	static char object[PATH_MAX];
-	int code = cli_policy_find(c, what, "fifo", object, sizeof(object));
+	int code = cli_object_find(c, CLI_POLICY, what, "fifo", object, sizeof(object));
 
 	if (!code) {
 		cli_bench_push(argv, n, "--policy-dir", dirname(object));

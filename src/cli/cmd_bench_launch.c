@@ -64,7 +64,7 @@ static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
 
 		return err < 0 && err != -ENOENT ? cli_fail_daemon(c, g, "bench launch") : CLI_OK;
 	}
-	code = cli_policy_find(c, "bench launch", policy, path, sizeof(path));
+	code = cli_object_find(c, CLI_POLICY, "bench launch", policy, path, sizeof(path));
 	if (code == CLI_OK && gbpf_policy_load(g, path, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
 		code = cli_fail_daemon(c, g, "bench launch");
 	}

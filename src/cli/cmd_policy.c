@@ -190,7 +190,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 		code = gpu_option(c, &gpu);
 	}
 	if (code == CLI_OK) {
-		code = cli_policy_read(c, what, c->arg, c->n_args, &elf, name);
+		code = cli_object_read(c, CLI_POLICY, what, c->arg, c->n_args, &elf, name);
 	}
 	if (code == CLI_OK) {
 		code = open_on(c, gpu, &g);

@@ -247,7 +247,8 @@ static int check_linked(struct cli *c, char *const *names, int n, unsigned flags
 	struct buf elf = { 0 };
 	char name[64];
 	char verb[64];
-	int code = cli_policy_read(c, cli_verb_name(c, verb, sizeof(verb)), names, n, &elf, name);
+	int code = cli_object_read(c, CLI_POLICY, cli_verb_name(c, verb, sizeof(verb)), names, n,
+				   &elf, name);
 
 	*told = code != CLI_OK; /* the message or document was printed */
 	if (code == CLI_OK) {

@@ -199,7 +199,7 @@ static int count_objects(const struct cli *c)
 static int own_scenario(struct cli *c, char *path, size_t cap)
 {
 	static const char *const ends[] = { ".bpf.o", ".o" };
-	int code = cli_policy_find(c, "policy test", c->arg[0], path, cap);
+	int code = cli_object_find(c, CLI_POLICY, "policy test", c->arg[0], path, cap);
 	size_t len = strlen(path);
 
 	if (code != CLI_OK) {
@@ -235,7 +235,8 @@ static int cmd_policy_test(struct cli *c)
 		scenarios = files;
 		n_scenarios = 1;
 	}
-	code = code == CLI_OK ? cli_policy_read(c, "policy test", c->arg, n, &elf, name) : code;
+	code = code == CLI_OK ? cli_object_read(c, CLI_POLICY, "policy test", c->arg, n, &elf, name)
+			      : code;
 	for (int i = 0; i < n_scenarios && code == CLI_OK; i++) {
 		int one = test_one(c, name, &elf, scenarios[i], list);
 

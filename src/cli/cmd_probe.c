@@ -4,13 +4,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "cli/connect.h"
 #include "cli/interrupt.h"
 #include "cli/policy_file.h"
 #include "cli/probe_options.h"
 #include "cli/verbs.h"
 
-#define POLL_NS 20000000 /* --wait */
+#define POLL_NS 20000000	    /* --wait */
+#define ASK_NS UINT64_C(1000000000) /* between two looks for patterns that match nothing */
 
 enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE, O_PARTIAL, O_VERIFY };
 
@@ -98,9 +100,39 @@ static bool is_ready(const struct cli *c, const json_t *result)
 	return cli_u64(result, "kernels") && (!c->opt[O_VERIFY] || count_compared(result));
 }
 
-static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t *result)
+/* Looks at the tool as it is now. Returns whether the user knows of patterns that match nothing. */
+static bool note_unmatched(struct cli *c, struct gbpf *g, const json_t *result)
+{
+	char *json = NULL;
+	json_t *list = gbpf_probe_list(g, &json) >= 0 && json ? json_loads(json, 0, NULL) : NULL;
+	const json_t *tool = in_list(list, cli_u64(result, "id"));
+	bool noted = tool && cli_probe_note_unmatched(c, g, tool);
+
+	json_decref(list);
+	free(json);
+	return noted;
+}
+
+/* --timeout has passed. The tool stays: it may be wanted in a kernel that comes later. */
+static int fail_late(struct cli *c, const char *what, const json_t *result)
+{
+	const char *why = cli_text(result, "why");
+	char hint[64];
+
+	snprintf(hint, sizeof(hint), "`gbpf probe detach %llu` detaches it",
+		 (unsigned long long)cli_u64(result, "id"));
+	return cli_fail(c, CLI_TIMEOUT, "timeout", hint,
+			"%s: no kernel has run tool %llu within %.3g s%s%s%s; it stays attached",
+			what, (unsigned long long)cli_u64(result, "id"),
+			(double)c->timeout_ns / 1e9, why[0] ? " (" : "", why, why[0] ? ")" : "");
+}
+
+/* *ret_noted: as note_unmatched(). */
+static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t *result,
+			bool *ret_noted)
 {
 	static const struct timespec pause = { .tv_nsec = POLL_NS };
+	uint64_t begin = clock_now_ns(), asked = begin;
 	bool told = false;
 	int code = CLI_OK;
 
@@ -110,6 +142,15 @@ static int await_kernel(struct cli *c, struct gbpf *g, const char *what, json_t 
 		char *json = NULL;
 		int rc;
 
+		bool late = c->global[CLI_TIMEOUT_OPT] && clock_now_ns() - begin >= c->timeout_ns;
+
+		if (!*ret_noted && (late || clock_now_ns() - asked >= ASK_NS)) {
+			*ret_noted = note_unmatched(c, g, result);
+			asked = clock_now_ns();
+		}
+		if (late) {
+			return fail_late(c, what, result);
+		}
 		nanosleep(&pause, NULL);
 		rc = gbpf_probe_list(g, &json);
 		code = cli_result(c, g, what, rc, json, &list);
@@ -203,9 +244,10 @@ static int attach(struct cli *c, const char *what, const char *verb, int first,
 	json_t *result = NULL;
 	char *json = NULL;
 	char name[64], schema[24];
+	bool noted = false;
 	int code;
 
-	code = cli_policy_read(c, what, c->arg + first, c->n_args - first, &elf, name);
+	code = cli_object_read(c, CLI_TOOL, what, c->arg + first, c->n_args - first, &elf, name);
 	if (code == CLI_OK) {
 		code = cli_open(c, &g);
 	}
@@ -219,7 +261,10 @@ static int attach(struct cli *c, const char *what, const char *verb, int first,
 	}
 	buf_finish(&elf);
 	if (code == CLI_OK && (c->opt[O_WAIT] || c->opt[O_VERIFY])) {
-		code = await_kernel(c, g, what, result);
+		code = await_kernel(c, g, what, result, &noted);
+	}
+	if (code == CLI_OK && !noted) {
+		(void)note_unmatched(c, g, result);
 	}
 	gbpf_close(g);
 	if (code != CLI_OK) {
@@ -489,7 +534,7 @@ static int cmd_ls(struct cli *c)
 }
 
 static const struct cli_verb verb_attach = { .name = "attach",
-					     .args = "OBJECT...",
+					     .args = "TOOL|OBJECT...",
 					     .doc = "verify a tool and attach it to programs",
 					     .page = "gbpf-probe.1",
 					     .options = attach_options,
@@ -497,7 +542,7 @@ static const struct cli_verb verb_attach = { .name = "attach",
 					     .max_args = -1,
 					     .run = cmd_attach };
 static const struct cli_verb verb_swap = { .name = "swap",
-					   .args = "ID|NAME OBJECT...",
+					   .args = "ID|NAME TOOL|OBJECT...",
 					   .doc = "replace an attached tool while programs run",
 					   .page = "gbpf-probe.1",
 					   .options = attach_options,

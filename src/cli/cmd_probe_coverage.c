@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/connect.h"
+#include "cli/probe_options.h"
 #include "cli/verbs.h"
 
 static const char *const forms[] = { "ptx", "stub", "brackets", "none", "unknown" };
@@ -12,8 +13,7 @@ static double real(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* Returns the parameters; NULL: no memory, or the name is not UTF-8. */
-static json_t *params_for(const char *program)
+json_t *cli_probe_target(const char *program)
 {
 	char *end = NULL;
 	unsigned long long n;
@@ -129,7 +129,7 @@ static void note_divided(struct cli *c, const json_t *tenants)
 
 static int cmd_coverage(struct cli *c)
 {
-	json_t *params = params_for(c->n_args ? c->arg[0] : NULL), *result = NULL, *tenants;
+	json_t *params = cli_probe_target(c->n_args ? c->arg[0] : NULL), *result = NULL, *tenants;
 	int code;
 
 	if (!params) {

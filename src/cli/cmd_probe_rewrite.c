@@ -362,7 +362,7 @@ static int cmd_rewrite(struct cli *c)
 	report_init(&w->r);
 	buf_init(&w->text);
 	buf_init(&w->elf);
-	code = cli_policy_read(c, WHAT, c->arg + 1, c->n_args - 1, &w->elf, name);
+	code = cli_object_read(c, CLI_TOOL, WHAT, c->arg + 1, c->n_args - 1, &w->elf, name);
 	if (code == CLI_OK) {
 		code = run_with(w, c->arg[0], name);
 	}
@@ -380,7 +380,7 @@ static int cmd_rewrite(struct cli *c)
 
 const struct cli_verb verb_probe_rewrite = {
 	.name = "rewrite",
-	.args = "FILE.ptx OBJECT...",
+	.args = "FILE.ptx TOOL|OBJECT...",
 	.doc = "print a kernel's PTX with the programs of a tool",
 	.page = "gbpf-probe.1",
 	.options = options,

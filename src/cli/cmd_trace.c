@@ -7,12 +7,15 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "cli/probe_options.h"
 #include "cli/trace.h"
 #include "cli/verbs.h"
 
 #define POLL_NS 250000000u /* a program's last figures are at most this old when it ends */
 #define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
 #define FIND_NS UINT64_C(3000000000)
+#define LEFT_NS UINT64_C(3000000000)	/* without a program: the trace ends */
+#define BACK_NS UINT64_C(10000000000)	/* programs come back to a gbpfd that was restarted */
 #define ABSENT_NS UINT64_C(30000000000) /* for a gbpfd that is being restarted */
 #define INTERVAL_MIN_NS 10000000u
 #define TIME_MAX_NS UINT64_C(86400000000000)
@@ -41,6 +44,8 @@ struct run {
 	uint64_t interval_begin_ns;
 	uint64_t absent_ns; /* since when gbpfd does not answer; 0: it does */
 	bool told;	    /* that kernels are refused */
+	uint64_t left_ns;   /* since when no program has the tool; 0: some have it, or none had */
+	bool any_program;   /* has had it */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -255,6 +260,7 @@ static int attach(struct run *r, const struct buf *elf)
 	code = cli_result(c, r->t.g, "trace", rc, json, &result);
 	if (code == CLI_OK) {
 		r->t.id = cli_u64(result, "id");
+		r->any_program = cli_u64(result, "sessions") > 0;
 		r->attached_ns = r->interval_begin_ns = clock_now_ns();
 		cli_note(c, "Tracing %llu program%s as tool %llu%s",
 			 (unsigned long long)cli_u64(result, "sessions"),
@@ -278,9 +284,30 @@ static uint64_t deadline(const struct run *r)
 	return r->attached_ns + (r->t.waiting ? clock_patience(START_NS) : FIND_NS) + r->time_ns;
 }
 
+/* Of programs with one name the next one may be about to start, or on its way back to a gbpfd that
+ * was restarted. */
+static bool all_have_ended(const struct run *r)
+{
+	uint64_t now = clock_now_ns();
+
+	return r->left_ns && now - r->left_ns >= LEFT_NS &&
+	       (!r->t.back_ns || now - r->t.back_ns >= BACK_NS);
+}
+
+/* What was read shows whether programs have the tool. */
+static void note_programs(struct run *r)
+{
+	r->any_program = r->any_program || r->t.programs;
+	if (r->t.programs || r->t.absent || !r->any_program) {
+		r->left_ns = 0;
+	} else if (!r->left_ns) {
+		r->left_ns = clock_now_ns();
+	}
+}
+
 static bool is_over(const struct run *r, uint64_t now)
 {
-	return interrupted || r->t.ended || now >= deadline(r);
+	return interrupted || r->t.ended || all_have_ended(r) || now >= deadline(r);
 }
 
 /* Sleeps until the next reading, or a signal. */
@@ -325,6 +352,7 @@ static int follow(struct run *r)
 		if (code == CLI_OK) {
 			code = wait_for_gbpfd(r);
 		}
+		note_programs(r);
 		if (r->t.kernels && !r->begin_ns) {
 			r->begin_ns = clock_now_ns();
 		}
@@ -337,11 +365,53 @@ static int follow(struct run *r)
 	return code;
 }
 
+/* No kernel matches. */
+static int fail_unmatched(const struct run *r, const struct nearest *near)
+{
+	const char *best = nearest_best(near);
+	char hint[160] = "`gbpf probe coverage` lists its kernels";
+
+	if (best) {
+		snprintf(hint, sizeof(hint), "Did you mean '%.120s'?", best);
+	}
+	return cli_fail(r->c, CLI_NOT_FOUND, "not-found", hint,
+			"trace: %s launched no kernel that matches '%s'", r->c->opt[O_OF],
+			r->c->opt[O_KERNEL]);
+}
+
+/* No launch ran the tool, and none was refused it: states what is known of the program. */
+static int fail_unseen(const struct run *r)
+{
+	const char *of = r->c->opt[O_OF], *kernel = r->c->opt[O_KERNEL];
+	double seconds = (double)(clock_now_ns() - r->attached_ns) / 1e9;
+	struct cli_probe_search s;
+	json_t *coverage;
+	int code;
+
+	if (r->t.ended || all_have_ended(r)) {
+		return cli_fail(r->c, CLI_TIMEOUT, "timeout", NULL,
+				"trace: %s ended, or the tool was detached, before a kernel ran it",
+				of);
+	}
+	coverage = cli_probe_coverage(r->t.g, of, true);
+	cli_probe_search(&s, coverage, "*", kernel ? kernel : "*");
+	if (s.complete && s.kernels && !s.matches) {
+		code = fail_unmatched(r, &s.near);
+	} else if (s.complete && !s.kernels) {
+		code = cli_fail(r->c, CLI_TIMEOUT, "timeout", "Trace for a longer time",
+				"trace: %s has launched no kernel so far", of);
+	} else {
+		code = cli_fail(r->c, CLI_TIMEOUT, "timeout", "Trace for a longer time",
+				"trace: no launch of %s ran the tool within %.3g s", of, seconds);
+	}
+	json_decref(coverage);
+	return code;
+}
+
 /* Fails if no kernel ran the tool. */
 static int check_found(const struct run *r)
 {
 	const struct cli_trace *t = &r->t;
-	const char *kernel = r->c->opt[O_KERNEL];
 	struct cli_trace_values v;
 	bool any;
 
@@ -364,10 +434,7 @@ static int check_found(const struct run *r)
 				(unsigned long long)t->waiting,
 				t->waiting == 1 ? " was" : "s were");
 	}
-	return cli_fail(r->c, CLI_NOT_FOUND, "not-found",
-			kernel ? "`gbpf ps --why` shows its kernels" : NULL,
-			"trace: %s launched no kernel%s%s%s", r->c->opt[O_OF],
-			kernel ? " that matches '" : "", kernel ? kernel : "", kernel ? "'" : "");
+	return fail_unseen(r);
 }
 
 static void detach(const struct run *r)
@@ -408,7 +475,7 @@ static int trace(struct run *r, const struct buf *elf)
 		code = put(r, true);
 		tell_limits(r);
 	}
-	if (r->t.ended && code == CLI_OK && !interrupted) {
+	if ((r->t.ended || all_have_ended(r)) && code == CLI_OK && !interrupted) {
 		cli_note(r->c, "The program has ended, or the tool was detached.");
 	}
 	if (r->t.g) {

@@ -1,4 +1,4 @@
-/* Turns command-line words into the bytes of one policy. */
+/* Turns command-line words into the bytes of one policy or tool. */
 #include "cli/policy_file.h"
 
 #include <dirent.h>
@@ -15,22 +15,30 @@
 
 #define SUFFIX ".bpf.o"
 
-static int is_policy(const struct dirent *e)
+static const struct {
+	const char *folder; /* of installed ones */
+	const char *one;
+} kinds[] = {
+	[CLI_POLICY] = { "policies", "policy" },
+	[CLI_TOOL] = { "tracers", "tool" },
+};
+
+static int is_object(const struct dirent *e)
 {
 	size_t len = strlen(e->d_name), suffix = strlen(SUFFIX);
 
 	return len > suffix && strcmp(e->d_name + len - suffix, SUFFIX) == 0;
 }
 
-/* Suggests the installed policy with the most similar name, or lists all. */
-static void hint_at_policies(const char *name, char *hint, size_t cap)
+/* Suggests the installed object with the most similar name, or lists all. */
+static void hint_at_installed(enum cli_object kind, const char *name, char *hint, size_t cap)
 {
 	char dir[PATH_MAX], best[64] = "";
 	struct dirent **list = NULL;
 	struct buf all = { 0 };
-	int n = path_lib(dir, sizeof(dir), "policies") < 0
+	int n = path_lib(dir, sizeof(dir), kinds[kind].folder) < 0
 			? 0
-			: scandir(dir, &list, is_policy, alphasort);
+			: scandir(dir, &list, is_object, alphasort);
 
 	for (int i = 0; i < n; i++) {
 		struct nearest near;
@@ -56,23 +64,26 @@ static void hint_at_policies(const char *name, char *hint, size_t cap)
 	buf_finish(&all);
 }
 
-static bool installed(const char *name, char *path, size_t cap)
+static bool installed(enum cli_object kind, const char *name, char *path, size_t cap)
 {
+	const char *folder = kinds[kind].folder;
 	char leaf[128];
 
-	if (strchr(name, '/') || strlen(name) + sizeof("policies/" SUFFIX) > sizeof(leaf)) {
+	if (strchr(name, '/') ||
+	    strlen(folder) + strlen(name) + sizeof("/" SUFFIX) > sizeof(leaf)) {
 		return false;
 	}
-	snprintf(leaf, sizeof(leaf), "policies/%s" SUFFIX, name);
+	snprintf(leaf, sizeof(leaf), "%s/%s" SUFFIX, folder, name);
 	return path_lib(path, cap, leaf) == 0 && access(path, R_OK) == 0;
 }
 
 const char *cli_policy_path(const char *name, char *path, size_t cap)
 {
-	return access(name, F_OK) < 0 && installed(name, path, cap) ? path : name;
+	return access(name, F_OK) < 0 && installed(CLI_POLICY, name, path, cap) ? path : name;
 }
 
-int cli_policy_find(struct cli *c, const char *what, const char *name, char *path, size_t cap)
+int cli_object_find(struct cli *c, enum cli_object kind, const char *what, const char *name,
+		    char *path, size_t cap)
 {
 	size_t len = strlen(name);
 	bool source = len > 2 && strcmp(name + len - 2, ".c") == 0;
@@ -88,7 +99,7 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 		return cli_fail(c, errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found", NULL,
 				"%s: %s: %s", what, name, strerror(errno));
 	}
-	if (installed(name, path, cap)) {
+	if (installed(kind, name, path, cap)) {
 		return CLI_OK;
 	}
 	snprintf(leaf, sizeof(leaf), "%.60s" SUFFIX, name);
@@ -100,7 +111,7 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 	} else if (access(name, R_OK) == 0) {
 		snprintf(hint, sizeof(hint), "Did you mean the file './%.80s'?", name);
 	} else {
-		hint_at_policies(name, hint, sizeof(hint));
+		hint_at_installed(kind, name, hint, sizeof(hint));
 	}
 	if (source) {
 		bool there = access(name, R_OK) == 0;
@@ -109,8 +120,8 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 				there ? hint : NULL, "%s: %s: %s", what, name,
 				there ? "this is a source file, not an object" : strerror(errno));
 	}
-	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed",
-			what, name);
+	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no %s '%s' is installed", what,
+			kinds[kind].one, name);
 }
 
 const char *cli_base_name(const char *path)
@@ -120,10 +131,11 @@ const char *cli_base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static int read_object(struct cli *c, const char *what, const char *word, struct buf *out)
+static int read_object(struct cli *c, enum cli_object kind, const char *what, const char *word,
+		       struct buf *out)
 {
 	char path[PATH_MAX];
-	int err, code = cli_policy_find(c, what, word, path, sizeof(path));
+	int err, code = cli_object_find(c, kind, what, word, path, sizeof(path));
 
 	if (code != CLI_OK) {
 		return code;
@@ -166,8 +178,8 @@ static void policy_name(const char *word, char name[64])
 	}
 }
 
-int cli_policy_read(struct cli *c, const char *what, char *const *words, int n, struct buf *elf,
-		    char name[64])
+int cli_object_read(struct cli *c, enum cli_object kind, const char *what, char *const *words,
+		    int n, struct buf *elf, char name[64])
 {
 	struct buf parts[MAX_OBJECTS] = { 0 };
 	int code = CLI_OK;
@@ -178,10 +190,10 @@ int cli_policy_read(struct cli *c, const char *what, char *const *words, int n, 
 	}
 	policy_name(words[0], name);
 	if (n == 1) {
-		return read_object(c, what, words[0], elf);
+		return read_object(c, kind, what, words[0], elf);
 	}
 	for (int i = 0; i < n && code == CLI_OK; i++) {
-		code = read_object(c, what, words[i], &parts[i]);
+		code = read_object(c, kind, what, words[i], &parts[i]);
 	}
 	if (code == CLI_OK) {
 		code = link_objects(c, what, words, n, parts, elf);

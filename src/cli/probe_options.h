@@ -3,6 +3,7 @@
 #define GBPF_CLI_PROBE_OPTIONS_H
 
 #include "cli/cli.h"
+#include "gbpf/gbpf.h"
 
 /* Parse --sample, as 1/8, and --budget, as 3%; NULL gives 0. Return CLI_OK, or CLI_USAGE after a
  * message. */
@@ -21,5 +22,31 @@ void cli_probe_print_scopes(const json_t *tool);
 /* Prints notes about programs of a tool, as probe.attach and probe.list show it, that have no site
  * in kernels which run the tool. */
 void cli_probe_note_gaps(struct cli *c, const json_t *tool);
+
+/* Returns the parameters of probe.coverage for the program that text names, by number or name;
+ * NULL: of all programs. NULL: no memory, or the name is not UTF-8. Caller decrefs. */
+json_t *cli_probe_target(const char *text);
+
+/* Returns the kernels that programs have launched, as probe.coverage has them; NULL: no answer.
+ * With look the programs look at what can be probed, which takes a while; without it kernels of the
+ * last second may be missing. Caller decrefs. */
+json_t *cli_probe_coverage(struct gbpf *g, const char *to, bool look);
+
+/* What a pattern of kernels' names finds. */
+struct cli_probe_search {
+	struct nearest near; /* to the pattern; its names are those of the coverage */
+	size_t kernels;	     /* that were compared with it */
+	size_t matches;	     /* of them */
+	bool complete;	     /* all kernels are known, by their full names */
+};
+
+/* Compares a pattern with those kernels of a coverage that `within` matches. */
+void cli_probe_search(struct cli_probe_search *s, const json_t *coverage, const char *within,
+		      const char *pattern);
+
+/* Prints a warning for each pattern of kernels' names, of the tool or of one of its programs, that
+ * matches none of the kernels which the tool's target has launched so far, if all of these are
+ * known. tool: as probe.list shows it. Returns whether there is one. */
+bool cli_probe_note_unmatched(struct cli *c, struct gbpf *g, const json_t *tool);
 
 #endif

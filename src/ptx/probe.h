@@ -69,6 +69,9 @@ struct ptx_probe {
 	const uint64_t *map_offsets;
 };
 
+/* Returns NULL, or what is wrong with a filter of sites of that hook. */
+const char *ptx_probe_site_wrong(uint32_t hook, const char *sites);
+
 /* Returns true if a program of that hook reads the launch's number by one of these fields. */
 bool ptx_probe_reads_launch(uint32_t hook, uint64_t fields);
 

@@ -122,6 +122,17 @@ unusable() {
 	unusable unknown_function 10 "is_my_business is extern" "efine it in one of the policy's objects"
 }
 
+@test "a site that no hook has is named with the words that there are" {
+	run --separate-stderr "$GBPF" policy check bad_site.bpf.o
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"invalid site 'load/global'"* ]]
+	[[ "$output" == *"words with dots between them, of generic, global, shared"* ]]
+	sed 's,/\*/load/global,/*/load.global,' "$BATS_TEST_DIRNAME/../data/cli/bad_site.bpf.c" >good_site.bpf.c
+	"$GBPF" -q policy build good_site.bpf.c
+	"$GBPF" policy check good_site.bpf.o
+}
+
 @test "what is not an object is unusable, code 1" {
 	head -c 300 good.bpf.o >cut.bpf.o
 	echo hello >text.bpf.o

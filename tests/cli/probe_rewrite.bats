@@ -159,3 +159,12 @@ setup() {
 	[[ "$stderr" == *"odd.ptx:8: unseen: 2 instructions may access memory"* ]]
 	[[ "$stderr" == *"odd.ptx:9: not known: 1 instruction, at which no program runs"* ]]
 }
+
+@test "tools that come with gBPF are known by their names" {
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx coalesce --kernel first --explain
+	[ "$status" -eq 0 ]
+	[[ "$output" == *": 1 site, "* ]]
+	run --separate-stderr "$GBPF" probe rewrite kernels.ptx coalescer --kernel first
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"no tool 'coalescer' is installed"*"Did you mean 'coalesce'?"* ]]
+}

@@ -64,3 +64,37 @@ SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 	id=$blocks tool_has '(p["kernels"], p["refused"]) == (2, 0)'
 	gbpf map dump blocks --probe "$blocks" --json | grep -q '"value": *7' # 3 + 3 + 1
 }
+
+@test "a pattern that matches no kernel is named with the nearest one" {
+	begin
+	start
+	tell load "launch 1 3"
+	lists_scale() { gbpf probe coverage --json | grep -q '"name": *"scale"'; }
+	eventually lists_scale
+	run -0 --separate-stderr gbpf probe attach "$BUILD/count_blocks.bpf.o" --kernel scal --to "$pid"
+	[[ "$stderr" == "warning: tool 1: 'scal' matches none of the 1 kernel that \`gbpf probe coverage\` lists; did you mean 'scale'?" ]]
+	run -8 --separate-stderr gbpf --timeout 3 probe attach --wait coalesce --kernel nosuch --to "$pid"
+	[[ "$stderr" == *"warning: tool 2: 'nosuch' matches none"*"no kernel has run tool 2 within 3 s; it stays attached"*"gbpf probe detach 2"* ]]
+	gbpf probe detach 2
+	cd "$BATS_TEST_TMPDIR"
+	cat >loads.bpf.c <<-'C'
+		#include <gbpf/gbpf.bpf.h>
+
+		GBPF_LICENSE("GPL");
+
+		SEC("gdev/access/load/global")
+		int GBPF_PROG(loads, gdev_access)
+		{
+			return 0;
+		}
+	C
+	gbpf --quiet policy build loads.bpf.c
+	run -0 --separate-stderr gbpf probe attach loads.bpf.o
+	[[ "$stderr" == *"'load' matches none of"*"behind the kernel: SEC(\"gdev/access/*/load.global\")"* ]]
+	sed -i 's,access/load/global,access/s*/load.global,' loads.bpf.c
+	gbpf --quiet policy build loads.bpf.c
+	tell "keep 1"
+	run -0 --separate-stderr gbpf probe attach --wait loads.bpf.o
+	[ -z "$stderr" ]
+	tell stop
+}

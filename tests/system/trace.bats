@@ -103,8 +103,7 @@ sys.exit(sum(json.loads(l)["figures"]["launches"] for l in open(sys.argv[1])) !=
 	done
 	eventually launches 21
 	echo exit >&"$in"
-	wait "${pids[-2]}"
-	figures
+	wait "$tracer" # the last program has ended
 	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
 	holds 'd["total"] and f["launches"] == 21 and f["kernels"][0]["kernel"] == "spin"'
 	holds '[(v["value"], v["count"]) for v in f["kernels"][0]["params"][0]["values"]] == [(10000 * i, i) for i in range(6, 0, -1)]'
@@ -561,6 +560,24 @@ kills_gbpfd() {
 	run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms --json
 	[ "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["error"]["exit"])' "$output")" = 5 ]
 	has_tools 0
+}
+
+@test "a trace that sees no launch says what is known, and a pattern without a match the nearest name" {
+	begin
+	run -8 --separate-stderr gbpf trace smmap --of traced --time 20ms
+	[[ "$stderr" == *"traced has launched no kernel so far"* ]]
+	tell "spin 1 5 32 1 1"
+	is_listed() { gbpf probe coverage --json | grep -q '"name": *"spin"'; }
+	eventually is_listed
+	run -8 --separate-stderr gbpf trace smmap --of traced --time 20ms
+	[[ "$stderr" == *"no launch of traced ran the tool within "* ]]
+	run -5 --separate-stderr gbpf trace smmap --of traced --kernel spim --time 20ms
+	[[ "$stderr" == *"traced launched no kernel that matches 'spim'. Did you mean 'spin'?"* ]]
+	trace smmap
+	echo exit >&"$in"
+	wait "$tracer" && status=0 || status=$?
+	[ "$status" -eq 8 ]
+	grep -q "traced ended" "$GBPF_RUNTIME_DIR/trace.json"
 }
 
 @test "a kernel that cannot run the tool: told at once, and an error at the end" {

@@ -51,7 +51,8 @@ int GBPF_PROG(mypolicy_block, gdev_block_enter)
 	return 0;
 }
 
-/* Loads, stores and atomics of global memory: gdev/access is all, gdev/access/KIND/SPACE some. */
+/* Loads, stores and atomics of global memory, in all kernels. The section is gdev/HOOK/KERNEL/SITE: a
+ * pattern of kernels' names, and words with dots between them, such as load.global. */
 SEC("gdev/access/*/global")
 int GBPF_PROG(mypolicy_access, gdev_access)
 {

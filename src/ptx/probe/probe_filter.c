@@ -6,12 +6,6 @@
 #include "base/pattern.h"
 #include "ptx/probe/probe_int.h"
 
-static int wrong(struct ptx_probe_work *p, const struct ptx_probe *probe, const char *what)
-{
-	report_place(p->report, "%s", probe->name ? probe->name : "probe");
-	return report_set(p->report, -EINVAL, "site", "invalid site '%s': %s", probe->sites, what);
-}
-
 /* Reads digits up to end. Returns false if there is anything else, or too much. */
 static bool number(const char *at, const char *end, uint32_t *ret)
 {
@@ -65,13 +59,12 @@ static bool barrier_word(const char *at, const char *end, struct ptx_probe_filte
 	return false;
 }
 
-static bool read_word(const struct ptx_probe *probe, const char *at, const char *end,
-		      struct ptx_probe_filter *f)
+static bool read_word(uint32_t hook, const char *at, const char *end, struct ptx_probe_filter *f)
 {
 	if (*at == '#') {
 		return number(at + 1, end, &f->number);
 	}
-	switch (probe->hook) {
+	switch (hook) {
 	case PTX_PROBE_gdev_access:
 		return number(at, end, &f->bytes) ||
 		       ptx_probe_access_word(at, (size_t)(end - at), &f->space, &f->op) == 0;
@@ -97,11 +90,28 @@ static bool read_line(const char *text, struct ptx_probe_filter *f)
 	return true;
 }
 
-int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g)
+static const char *words_of(uint32_t hook)
 {
-	const struct ptx_probe *probe = g->probe;
-	const char *text = probe->sites ? probe->sites : "", *end;
-	struct ptx_probe_filter *f = &g->filter;
+	switch (hook) {
+	case PTX_PROBE_gdev_access:
+		return "sites of access are words with dots between them, of generic, global, "
+		       "shared, local, constant, load, store, atomic, async, bulk, matrix, a "
+		       "number of bytes and #N; or FILE:LINE";
+	case PTX_PROBE_gdev_fence:
+		return "sites of fence are words with dots between them, of block, cluster, gpu, "
+		       "system and #N; or FILE:LINE";
+	case PTX_PROBE_gdev_barrier:
+		return "sites of barrier are words with dots between them, of before, after, "
+		       "block, mbarrier, arrive, copies and #N; or FILE:LINE";
+	default:
+		return "a site of this hook is #N or FILE:LINE";
+	}
+}
+
+/* Reads a filter, which borrows the text. Returns NULL, or what is wrong. */
+static const char *read_filter(uint32_t hook, const char *text, struct ptx_probe_filter *f)
+{
+	const char *end;
 
 	*f = (struct ptx_probe_filter){ .number = PTX_PROBE_ANY,
 					.op = PTX_PROBE_ANY,
@@ -111,20 +121,39 @@ int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g)
 					.after = PTX_PROBE_ANY,
 					.kind = PTX_PROBE_ANY };
 	if (*text && *text != '#' &&
-	    (probe->hook == PTX_PROBE_gdev_probe || probe->hook == PTX_PROBE_gdev_retprobe)) {
+	    (hook == PTX_PROBE_gdev_probe || hook == PTX_PROBE_gdev_retprobe)) {
 		f->function = text;
-		return 0;
+		return NULL;
 	}
 	if (strchr(text, ':')) {
-		return read_line(text, f) ? 0 : wrong(p, probe, "expected FILE:LINE");
+		return read_line(text, f) ? NULL : "expected FILE:LINE";
 	}
 	for (const char *at = text; *at; at = *end ? end + 1 : end) {
 		end = at + strcspn(at, ".");
-		if (!read_word(probe, at, end, f) || (*end && !end[1])) {
-			return wrong(p, probe, "no word of this hook; see gbpf-probe(1)");
+		if (!read_word(hook, at, end, f) || (*end && !end[1])) {
+			return words_of(hook);
 		}
 	}
-	return 0;
+	return NULL;
+}
+
+int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g)
+{
+	const struct ptx_probe *probe = g->probe;
+	const char *wrong = read_filter(probe->hook, probe->sites ? probe->sites : "", &g->filter);
+
+	if (!wrong) {
+		return 0;
+	}
+	report_place(p->report, "%s", probe->name ? probe->name : "probe");
+	return report_set(p->report, -EINVAL, "site", "invalid site '%s': %s", probe->sites, wrong);
+}
+
+const char *ptx_probe_site_wrong(uint32_t hook, const char *sites)
+{
+	struct ptx_probe_filter f;
+
+	return read_filter(hook, sites, &f);
 }
 
 /* ---- sites ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bpf/load/elf/object_int.h"
+#include "ptx/probe.h"
 
 /* Names of hooks inside kernels begin with this; sections do without it. */
 #define DEVICE_PREFIX "gdev_"
@@ -162,7 +163,7 @@ static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, 
 {
 	char hook[sizeof(DEVICE_PREFIX) + 32] = DEVICE_PREFIX;
 	const char *kernel = strchrnul(rest, '/');
-	const char *site = *kernel ? strchrnul(kernel + 1, '/') : kernel;
+	const char *site = *kernel ? strchrnul(kernel + 1, '/') : kernel, *wrong;
 	int err = name_part(p, s, rest, kernel, hook + strlen(hook), 32);
 
 	if (err) {
@@ -187,6 +188,11 @@ static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, 
 	if (!err && *site) {
 		err = name_part(p, s, site + 1, site + 1 + strlen(site + 1), s->site,
 				sizeof(s->site));
+	}
+	wrong = err ? NULL : ptx_probe_site_wrong((uint32_t)s->hook, s->site);
+	if (wrong) {
+		report_hint(p->r, "%s", wrong);
+		return ebpf_obj_refuse(p, -EINVAL, s->name, 0, "invalid site '%s'", s->site);
 	}
 	return err;
 }
