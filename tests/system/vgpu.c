@@ -843,18 +843,55 @@ static void capture_some(void)
 	EXPECT_USED(0);
 }
 
+static CUresult add_node(CUgraph g, unsigned entry, size_t bytes)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = of_8_mib };
+	CUgraphNode node;
+
+	p.alloc.bytesize = bytes;
+	return entry % 3 == 0	? cuGraphAddMemAllocNode(&node, g, NULL, 0, &p.alloc)
+	       : entry % 3 == 1 ? cuGraphAddNode(&node, g, NULL, 0, &p)
+				: cuGraphAddNode_v2(&node, g, NULL, NULL, 0, &p);
+}
+
+/* The first nodes of the process: a node that is refused is not in the graph. */
+static void refuse_nodes(void)
+{
+	size_t n = 1, most = limit();
+	CUdeviceptr at = 0;
+	CUstream s;
+	CUgraph g;
+
+	CU(cuGraphCreate(&g, 0));
+	for (unsigned entry = 0; entry < 3; entry++) {
+		CUresult r = add_node(g, entry, most + 8 * MIB);
+
+		CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "entry %u: error %d", entry, (int)r);
+	}
+	CU(cuGraphGetNodes(g, NULL, &n));
+	CHECK(n == 0, "%zu nodes", n);
+	CU(cuGraphDestroy(g));
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(cuMemAllocAsync(&at, most + 8 * MIB, s) == CUDA_ERROR_OUT_OF_MEMORY, "at %llx",
+	      (unsigned long long)at);
+	CU(cuStreamEndCapture(s, &g));
+	CU(cuGraphGetNodes(g, NULL, &n));
+	CHECK(n == 0, "%zu nodes", n);
+	CU(cuGraphDestroy(g));
+	CU(cuStreamDestroy(s));
+	EXPECT_USED(0);
+}
+
 static void graphs_until_full(void)
 {
-	CUDA_MEM_ALLOC_NODE_PARAMS p;
-	CUgraphNode node;
 	CUgraph g;
 	CUresult r;
 	size_t n = 0;
 
 	CU(cuGraphCreate(&g, 0));
 	do {
-		p = of_8_mib;
-		r = cuGraphAddMemAllocNode(&node, g, NULL, 0, &p);
+		r = add_node(g, (unsigned)n, 8 * MIB);
 		n += r == CUDA_SUCCESS;
 	} while (r == CUDA_SUCCESS && n < 1000);
 	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY && n * 8 * MIB == limit(), "error %d, %zu nodes",
@@ -872,6 +909,7 @@ static int graphs(void)
 	CUgraph g;
 
 	begin();
+	refuse_nodes();
 	g = graph_of(2);
 	EXPECT_USED(16 * MIB);
 	launch_twice(g);

@@ -115,6 +115,13 @@ static CUresult exec_set_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNE
 
 /* ---- nodes of any type ---- */
 
+/* What adds nodes that are no kernels. */
+static struct {
+	CUresult (*v1)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *);
+	CUresult (*v2)(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t,
+		       CUgraphNodeParams *);
+} others;
+
 /* Returns the program's parameters, or a copy with those of a patched kernel. The driver's answers
  * go into fields of other types only. */
 static CUgraphNodeParams *any_node(struct node *n, CUgraphNodeParams *copy, CUgraphNodeParams *p,
@@ -138,6 +145,9 @@ static CUresult add_any(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, s
 	struct node n;
 	CUresult r;
 
+	if (!p || p->type != CU_GRAPH_NODE_TYPE_KERNEL) {
+		return others.v1(ret, g, after, n_after, p);
+	}
 	p = any_node(&n, &copy, p, &r);
 	return CALL(&n, r, shim_driver.cuGraphAddNode(ret, g, after, n_after, p));
 }
@@ -149,6 +159,9 @@ static CUresult add_any_v2(CUgraphNode *ret, CUgraph g, const CUgraphNode *after
 	struct node n;
 	CUresult r;
 
+	if (!p || p->type != CU_GRAPH_NODE_TYPE_KERNEL) {
+		return others.v2(ret, g, after, edges, n_after, p);
+	}
 	p = any_node(&n, &copy, p, &r);
 	return CALL(&n, r, shim_driver.cuGraphAddNode_v2(ret, g, after, edges, n_after, p));
 }
@@ -181,6 +194,8 @@ void shim_code_lead_graphs(void)
 	shim_real.cuGraphKernelNodeSetParams_v2 = set_v2;
 	shim_real.cuGraphExecKernelNodeSetParams = exec_set_v1;
 	shim_real.cuGraphExecKernelNodeSetParams_v2 = exec_set_v2;
+	others.v1 = shim_real.cuGraphAddNode;
+	others.v2 = shim_real.cuGraphAddNode_v2;
 	shim_real.cuGraphAddNode = add_any;
 	shim_real.cuGraphAddNode_v2 = add_any_v2;
 	shim_real.cuGraphNodeSetParams = set_any;

@@ -5,13 +5,14 @@
  * One such launch of the process at a time, so that the difference is its, except while one waits
  * for memory. At the limit memory that no graph uses is given back (cuDeviceGraphMemTrim).
  *
- * A driver may take the memory when the node is made (the soft GPU does). The first node of the
- * process shows that, and is charged after it was made; all others are charged before. */
+ * A driver may take the memory when the node is made (the soft GPU does). A node cannot be removed
+ * again, so it is charged before it is made then. */
 #include "shim/mem/graphs.h"
 
 #include <stdlib.h>
 
 #include "mem/region.h"
+#include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
 
@@ -26,9 +27,10 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct mem_regions execs;	 /* by handle; owner: struct exec */
 static uint64_t charged[PROTO_MAX_GPUS]; /* by device */
 static uint32_t used;			 /* [atomic] the process has made allocation nodes */
-static uint32_t takes_early; /* [atomic] the driver takes the memory of nodes that are made */
-static uint64_t late;	     /* [atomic] see shim_mem_graphs_late() */
-static uint32_t trims = 1;   /* how often memory was given back, so that the next launch takes it */
+/* [atomic] when the driver takes the memory of a node */
+static enum when { NOT_KNOWN, WHEN_MADE, WHEN_LAUNCHED } taken;
+static uint64_t late;	   /* [atomic] see shim_mem_graphs_late() */
+static uint32_t trims = 1; /* how often memory was given back, so that the next launch takes it */
 
 static uint64_t attribute(CUdevice device, CUgraphMem_attribute what)
 {
@@ -137,29 +139,26 @@ void shim_mem_graph_exec_destroyed(CUgraphExec exec)
 /* ---- charges ---- */
 
 /* Charges what a device's graphs hold; `more` is charged for them in addition. Growth is charged
- * beyond the limit if need be. Returns false then. Caller holds the mutex. */
-static bool correct(CUdevice device, uint64_t more)
+ * beyond the limit if need be. Caller holds the mutex. */
+static void correct(CUdevice device, uint64_t more)
 {
 	uint64_t held = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 	uint64_t had = charged[device] + more;
 	int row = shim_mem_row(device);
-	bool fits = true;
 
 	if (held < had) {
 		shim_mem_release(row, had - held);
 	} else if (held > had) {
 		shim_mem_force(row, held - had);
-		fits = shim_mem_used(row) <= shim_mem_limit(row);
 	}
 	charged[device] = held;
-	return fits;
 }
 
 /* A device's graphs have given memory back. Caller holds the mutex. */
 static void trimmed(CUdevice device)
 {
 	trims = trims == UINT32_MAX ? 1 : trims + 1;
-	(void)correct(device, 0);
+	correct(device, 0);
 }
 
 void shim_mem_graphs_measure(bool trim)
@@ -175,7 +174,7 @@ void shim_mem_graphs_measure(bool trim)
 			(void)shim_driver.cuDeviceGraphMemTrim(d);
 			trimmed(d);
 		} else {
-			(void)correct(d, 0);
+			correct(d, 0);
 		}
 	}
 	pthread_mutex_unlock(&mutex);
@@ -187,7 +186,7 @@ static uint64_t charge_step(CUdevice device, uint64_t bytes)
 {
 	uint64_t step = shim_mem_round_step(bytes), in_use;
 
-	(void)correct(device, 0);
+	correct(device, 0);
 	if (shim_mem_try_charge(shim_mem_row(device), step)) {
 		return step;
 	}
@@ -271,7 +270,7 @@ static CUresult take(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraph
 	}
 	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
 		if (step[d] || (e && e->bytes[d])) {
-			(void)correct(d, step[d]);
+			correct(d, step[d]);
 		}
 	}
 	return r;
@@ -332,59 +331,162 @@ uint64_t shim_mem_graphs_late(void)
 	return load_acquire(&late);
 }
 
+/* Shows by a node of a graph of its own, which is destroyed, when the driver takes memory. That is
+ * held without a charge for the moment. Caller holds the mutex. */
+static enum when find_out(CUdevice device)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, device } },
+		.bytesize = SHIM_MEM_UNIT,
+	};
+	CUstreamCaptureMode mode = shim_capture_exempt();
+	uint64_t before = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	enum when when = NOT_KNOWN;
+	CUgraphNode node;
+	CUgraph g;
+
+	if (shim_driver.cuGraphCreate(&g, 0) == CUDA_SUCCESS) {
+		if (shim_driver.cuGraphAddMemAllocNode(&node, g, NULL, 0, &p) == CUDA_SUCCESS) {
+			uint64_t held = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+
+			when = held > before ? WHEN_MADE : WHEN_LAUNCHED;
+		}
+		(void)shim_driver.cuGraphDestroy(g);
+	}
+	shim_capture_restore(mode);
+	return when;
+}
+
+static bool takes_when_made(CUdevice device)
+{
+	enum when when = load_acquire(&taken);
+
+	if (when == NOT_KNOWN) {
+		late_begin();
+		pthread_mutex_lock(&mutex);
+		when = taken == NOT_KNOWN ? find_out(device) : taken;
+		store_release(&taken, when);
+		pthread_mutex_unlock(&mutex);
+		late_end();
+	}
+	return when != WHEN_LAUNCHED; /* also if it refuses such a node now */
+}
+
 bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_charged)
 {
 	int row = shim_mem_row(device);
 
-	*ret_charged = row >= 0 && load_acquire(&takes_early) ? shim_mem_round(bytes) : 0;
+	*ret_charged = row >= 0 && takes_when_made(device) ? shim_mem_round(bytes) : 0;
 	if (*ret_charged && !shim_mem_charge(row, *ret_charged, "an allocation node")) {
 		return false;
 	}
 	late_begin();
 	pthread_mutex_lock(&mutex);
 	if (row >= 0 && !*ret_charged) {
-		(void)correct(device, 0); /* growth is the node's from here on */
+		correct(device, 0); /* growth is the node's from here on */
 	}
 	return true;
 }
 
-bool shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
+void shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
 {
-	bool fits = true;
-
 	if (shim_mem_row(device) >= 0 && (made || charged_bytes)) {
 		uint64_t before = charged[device];
 
 		store_release(&used, 1u);
-		fits = correct(device, charged_bytes);
+		correct(device, charged_bytes);
 		if (charged[device] > before) {
-			store_release(&takes_early, 1u);
+			store_release(&taken, WHEN_MADE);
 		}
 	}
 	pthread_mutex_unlock(&mutex);
 	late_end();
-	return fits;
+}
+
+/* A call that adds a node. */
+struct adding {
+	CUgraphNode *ret;
+	CUgraph g;
+	const CUgraphNode *after;
+	const CUgraphEdgeData *edges;
+	size_t n;
+	CUDA_MEM_ALLOC_NODE_PARAMS *alloc; /* of a node that allocates, else NULL */
+	CUgraphNodeParams *any;
+	CUresult (*call)(const struct adding *a);
+};
+
+static CUresult call_alloc(const struct adding *a)
+{
+	return shim_driver.cuGraphAddMemAllocNode(a->ret, a->g, a->after, a->n, a->alloc);
+}
+
+static CUresult call_any(const struct adding *a)
+{
+	return shim_driver.cuGraphAddNode(a->ret, a->g, a->after, a->n, a->any);
+}
+
+static CUresult call_any_v2(const struct adding *a)
+{
+	return shim_driver.cuGraphAddNode_v2(a->ret, a->g, a->after, a->edges, a->n, a->any);
+}
+
+/* If the driver took more than was charged, the node stays, beyond the limit: a graph with a node
+ * of which its program was told that there is none would allocate all the same. */
+static CUresult add(const struct adding *a)
+{
+	const CUmemLocation *at = a->alloc ? &a->alloc->poolProps.location : NULL;
+	CUdevice device = at && at->type == CU_MEM_LOCATION_TYPE_DEVICE ? at->id : -1;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t bytes;
+
+	if (!a->alloc) {
+		return a->call(a);
+	}
+	shim_mem_move_begin();
+	if (shim_mem_graph_node_begin(device, device >= 0 ? a->alloc->bytesize : 0, &bytes)) {
+		r = a->call(a);
+		shim_mem_graph_node_end(device, bytes, r == CUDA_SUCCESS);
+	}
+	shim_mem_move_end();
+	return r;
 }
 
 static CUresult add_alloc(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
 			  CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	bool on_device = p && p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-	CUdevice device = on_device ? p->poolProps.location.id : -1;
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t bytes;
+	return add(&(struct adding){
+		.ret = ret, .g = g, .after = after, .n = n, .alloc = p, .call = call_alloc });
+}
 
-	shim_mem_move_begin();
-	if (shim_mem_graph_node_begin(device, on_device ? p->bytesize : 0, &bytes)) {
-		r = shim_driver.cuGraphAddMemAllocNode(ret, g, after, n, p);
-		if (!shim_mem_graph_node_end(device, bytes, r == CUDA_SUCCESS)) {
-			(void)shim_driver.cuGraphDestroyNode(*ret);
-			shim_mem_graphs_measure(false);
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		}
-	}
-	shim_mem_move_end();
-	return r;
+static CUDA_MEM_ALLOC_NODE_PARAMS *allocation_of(CUgraphNodeParams *p)
+{
+	return p && p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? &p->alloc : NULL;
+}
+
+static CUresult add_any(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
+			CUgraphNodeParams *p)
+{
+	return add(&(struct adding){ .ret = ret,
+				     .g = g,
+				     .after = after,
+				     .n = n,
+				     .alloc = allocation_of(p),
+				     .any = p,
+				     .call = call_any });
+}
+
+static CUresult add_any_v2(CUgraphNode *ret, CUgraph g, const CUgraphNode *after,
+			   const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
+{
+	return add(&(struct adding){ .ret = ret,
+				     .g = g,
+				     .after = after,
+				     .edges = edges,
+				     .n = n,
+				     .alloc = allocation_of(p),
+				     .any = p,
+				     .call = call_any_v2 });
 }
 
 static CUresult trim_device(CUdevice device)
@@ -419,6 +521,8 @@ void shim_mem_install_graphs(void)
 	shim_real.cuGraphUpload = upload;
 	shim_real.cuGraphUpload_ptsz = upload_ptsz;
 	shim_real.cuGraphAddMemAllocNode = add_alloc;
+	shim_real.cuGraphAddNode = add_any;
+	shim_real.cuGraphAddNode_v2 = add_any_v2;
 	shim_real.cuGraphDestroy = destroy;
 	shim_real.cuDeviceGraphMemTrim = trim_device;
 }

@@ -402,9 +402,7 @@ static CUresult capture(const struct request *a)
 	shim_mem_move_begin();
 	if (shim_mem_graph_node_begin(device, a->bytes, &charged)) {
 		r = run(a);
-		if (!shim_mem_graph_node_end(device, charged, r == CUDA_SUCCESS)) {
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		}
+		shim_mem_graph_node_end(device, charged, r == CUDA_SUCCESS);
 	}
 	shim_mem_move_end();
 	return r;

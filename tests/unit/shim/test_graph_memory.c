@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/graphs.h"
 #include "shim/shim.h"
@@ -19,6 +20,7 @@
 #define GRAPH ((CUgraph)0x1000)
 #define CHILD ((CUgraph)0x2000)
 #define TWO ((CUgraph)0x5000)
+#define OWN ((CUgraph)0x7000) /* that the driver is tried with */
 #define EXEC ((CUgraphExec)0x3000)
 #define OTHER ((CUgraphExec)0x4000)
 #define LIMIT (100 * MIB)
@@ -38,8 +40,8 @@ static uint64_t used_2;
 static bool (*on_wait)(int row);
 static unsigned waits;
 /* Of a driver that takes memory when a node is made. */
-static unsigned made, destroyed;
-static bool refuses;
+static unsigned made;
+static bool refuses, takes_late;
 static void (*on_make)(void); /* called before the driver returns */
 
 static CUresult add_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
@@ -48,9 +50,12 @@ static CUresult add_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, 
 	if (refuses) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	made++;
-	reserved += p->bytesize;
+	made += g != OWN;
+	reserved += takes_late ? 0 : p->bytesize;
 	in_use = reserved;
+	if (g == OWN) {
+		return CUDA_SUCCESS;
+	}
 	*ret = (CUgraphNode)0x6000;
 	if (on_make) {
 		on_make();
@@ -58,12 +63,39 @@ static CUresult add_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, 
 	return CUDA_SUCCESS;
 }
 
-static CUresult destroy_node(CUgraphNode node)
+static CUresult create(CUgraph *ret, unsigned flags)
 {
-	destroyed++;
-	reserved -= 20 * MIB;
+	*ret = OWN;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUgraph g)
+{
+	assert_ptr_equal(g, OWN);
+	reserved -= takes_late ? 0 : 2 * MIB;
 	in_use = reserved;
 	return CUDA_SUCCESS;
+}
+
+CUstreamCaptureMode shim_capture_exempt(void)
+{
+	return CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+void shim_capture_restore(CUstreamCaptureMode before)
+{
+}
+
+static CUresult add_any_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
+			     CUgraphNodeParams *p)
+{
+	return add_node(ret, g, after, n, &p->alloc);
+}
+
+static CUresult add_any_node_v2(CUgraphNode *ret, CUgraph g, const CUgraphNode *after,
+				const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
+{
+	return add_node(ret, g, after, n, &p->alloc);
 }
 
 static CUresult add_20_mib(void)
@@ -208,7 +240,10 @@ static int set_up(void **state)
 	shim_driver.cuGraphLaunch = launch;
 	shim_driver.cuGraphUpload = launch;
 	shim_driver.cuGraphAddMemAllocNode = add_node;
-	shim_driver.cuGraphDestroyNode = destroy_node;
+	shim_driver.cuGraphCreate = create;
+	shim_driver.cuGraphDestroy = destroy;
+	shim_driver.cuGraphAddNode = add_any_node;
+	shim_driver.cuGraphAddNode_v2 = add_any_node_v2;
 	shim_mem_install_graphs();
 	shim_mem_graph_exec_destroyed(EXEC);
 	shim_mem_graph_exec_destroyed(OTHER);
@@ -219,8 +254,8 @@ static int set_up(void **state)
 	waits = 0;
 	grows_to = 0;
 	launches = 0;
-	made = destroyed = 0;
-	refuses = false;
+	made = 0;
+	refuses = takes_late = false;
 	on_make = NULL;
 	return 0;
 }
@@ -369,20 +404,50 @@ static void an_exec_that_is_destroyed_during_the_wait_leaves_no_charge(void **st
 	assert_int_equal(used, 0);
 }
 
+/* The first test that makes a node: the driver is not known yet. */
+static void nodes_of_a_driver_that_takes_memory_later_are_not_charged(void **state)
+{
+	takes_late = true;
+	used = LIMIT;
+	assert_int_equal(add_20_mib(), CUDA_SUCCESS);
+	assert_int_equal(add_20_mib(), CUDA_SUCCESS);
+	assert_int_equal(used, LIMIT);
+	assert_int_equal(waits, 0);
+	assert_int_equal(made, 2);
+}
+
 static void measure(void)
 {
 	shim_mem_graphs_measure(false); /* as another thread does, which may charge the node */
 }
 
-/* The first test that makes a node: the driver is not known yet. */
-static void a_node_beyond_the_limit_is_refused_while_another_thread_measures(void **state)
+static void a_driver_that_takes_memory_after_all_is_noticed(void **state)
 {
 	on_make = measure;
+	assert_int_equal(add_20_mib(), CUDA_SUCCESS);
+	assert_int_equal(used, 20 * MIB);
 	used = 81 * MIB;
 	assert_int_equal(add_20_mib(), CUDA_ERROR_OUT_OF_MEMORY);
 	assert_int_equal(made, 1);
-	assert_int_equal(destroyed, 1);
-	assert_int_equal(used, 81 * MIB);
+}
+
+static void nodes_by_other_calls_are_charged(void **state)
+{
+	CUgraphNodeParams p = {
+		.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+		.alloc = { .poolProps.location = { CU_MEM_LOCATION_TYPE_DEVICE, 1 },
+			   .bytesize = 60 * MIB },
+	};
+	CUgraphNode node;
+
+	assert_int_equal(shim_real.cuGraphAddNode(&node, GRAPH, NULL, 0, &p), CUDA_SUCCESS);
+	assert_int_equal(used, 60 * MIB);
+	assert_int_equal(shim_real.cuGraphAddNode_v2(&node, GRAPH, NULL, NULL, 0, &p),
+			 CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(made, 1);
+	p.type = CU_GRAPH_NODE_TYPE_HOST;
+	assert_int_equal(shim_real.cuGraphAddNode(&node, GRAPH, NULL, 0, &p), CUDA_SUCCESS);
+	assert_int_equal(made, 2);
 }
 
 static void later_nodes_are_charged_before_the_driver_takes_their_memory(void **state)
@@ -422,8 +487,10 @@ int main(void)
 		cmocka_unit_test_setup(memory_that_came_during_the_wait_is_charged_once, set_up),
 		cmocka_unit_test_setup(an_exec_that_is_destroyed_during_the_wait_leaves_no_charge,
 				       set_up),
-		cmocka_unit_test_setup(
-			a_node_beyond_the_limit_is_refused_while_another_thread_measures, set_up),
+		cmocka_unit_test_setup(nodes_of_a_driver_that_takes_memory_later_are_not_charged,
+				       set_up),
+		cmocka_unit_test_setup(a_driver_that_takes_memory_after_all_is_noticed, set_up),
+		cmocka_unit_test_setup(nodes_by_other_calls_are_charged, set_up),
 		cmocka_unit_test_setup(later_nodes_are_charged_before_the_driver_takes_their_memory,
 				       set_up),
 		cmocka_unit_test_setup(a_node_that_the_driver_refuses_is_not_charged, set_up),
