@@ -64,7 +64,7 @@ struct proto_account_share {
 };
 
 struct proto_account {
-	uint32_t magic, abi; /* gbpfd, once */
+	uint32_t magic, abi; /* gbpfd */
 	uint32_t lines;	     /* gbpfd: one more than the highest line in use */
 	uint32_t shares;     /* processes: one more than the highest share ever used */
 	uint64_t wait_ns;    /* gbpfd: how long a charge may wait for memory; 0: not at all */

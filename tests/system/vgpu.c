@@ -1162,6 +1162,27 @@ static bool share(const char *verb, size_t mib, CUresult *ret)
 static CUdeviceptr stack[4096];
 static size_t depth;
 
+/* Writes over the account of its virtual GPU: over the first words, or over all. */
+static bool scribble(bool whole)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], mode[8];
+	size_t first, end;
+	bool found = false;
+
+	while (maps && !found && fgets(line, sizeof(line), maps)) {
+		found = strstr(line, "gbpf-account") &&
+			sscanf(line, "%zx-%zx %7s", &first, &end, mode) == 3 && mode[1] == 'w';
+	}
+	if (found) {
+		memset((void *)first, 0xff, whole ? end - first : 16);
+	}
+	if (maps) {
+		fclose(maps);
+	}
+	return found;
+}
+
 static const char *answer(const char *verb, size_t mib, char out[64])
 {
 	const char *name = "ok";
@@ -1180,6 +1201,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 		; /* done */
 	} else if (strcmp(verb, "pin") == 0) {
 		r = cuMemHostAlloc(&host, mib * MIB, 0);
+	} else if (strcmp(verb, "scribble") == 0) {
+		return scribble(mib) ? "ok" : "no account";
 	} else if (strcmp(verb, "context") == 0) {
 		r = cuCtxCreate(&context, 0, device);
 	} else {
@@ -1194,7 +1217,7 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 
 /* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
  * was allocated), `context` (makes one more), `pin MIB`, `take-KIND` (an
- * item as fill() takes them), those of share(), and `used`. The first
+ * item as fill() takes them), `scribble 0|1`, those of share(), and `used`. The first
  * line of the output is the process's number. */
 static int serve(void)
 {

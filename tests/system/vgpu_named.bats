@@ -40,6 +40,22 @@ says() { # EXIT MESSAGE COMMAND...
 	run -5 gbpf vgpu show train
 }
 
+@test "a program that writes over its account harms none that come later" {
+	start_all
+	gbpf vgpu create train --mem 64M
+	start_servers_with "--vgpu train" a
+	expect ok a scribble 0
+	start_servers_with "--vgpu train" b # the writer still runs
+	eventually event "virtual GPU train: a program has written over its account: its format"
+	expect ok b scribble 1
+	kill -9 "$pid_a" "$pid_b"
+	vgpu train 'v["state"] == "idle"'
+	start_servers_with "--vgpu train" c
+	expect ok c alloc 60
+	expect "60 of 64" c used
+	expect CUDA_ERROR_OUT_OF_MEMORY c alloc 6
+}
+
 @test "gbpf vgpu set and gbpf set change limits of running programs" {
 	start_all
 	gbpf vgpu create train --mem 64M

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "mem/ledger.h"
+
+#define AGAIN_NS UINT64_C(60000000000) /* between two events of one vGPU */
 
 /* Returns what is wrong in a row, or NULL. */
 static const char *row_fault(const struct daemon_vgpu *v, uint32_t row)
@@ -44,17 +47,47 @@ static const char *page_fault(const struct daemon_vgpu *v)
 	return fault;
 }
 
+/* Writes gbpfd's own words again, so that programs which join find an account. */
+static void restore(struct daemon_vgpu *v)
+{
+	struct proto_account *a = daemon_vgpu_page(v);
+
+	store_relaxed(&a->magic, PROTO_ACCOUNT_MAGIC);
+	store_relaxed(&a->abi, PROTO_ABI);
+	store_relaxed(&a->wait_ns, v->is.config.wait_ns);
+	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
+		if (daemon_vgpu_has_row(v, row)) {
+			memcpy(a->uuid[row], v->row[row].uuid, sizeof(a->uuid[row]));
+			store_seqcst(&a->limit[row], v->row[row].limit);
+			daemon_vgpu_restore_allowed(v, row);
+		}
+	}
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		bool is_held = v->line[i].death && !v->line[i].gone;
+
+		a->owner[i].start = is_held ? v->line[i].start : 0;
+		a->owner[i].pid = is_held ? v->line[i].pid : 0;
+	}
+	store_seqcst(&a->lines, daemon_vgpu_lines(v));
+}
+
 void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid)
 {
-	const char *fault = v->garbled ? NULL : page_fault(v);
+	const char *fault = page_fault(v);
+	uint64_t now = clock_now_ns();
 	char number[24];
 
-	if (fault && daemon_session_event_allowed(v->d, v->uid)) {
-		v->garbled = true;
+	if (!fault) {
+		return;
+	}
+	restore(v);
+	if ((!v->garbled_ns || now - v->garbled_ns > AGAIN_NS) &&
+	    daemon_session_event_allowed(v->d, v->uid)) {
+		v->garbled_ns = now;
 		snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
 		daemon_history_add_of(&v->d->history, v->uid, "vgpu", -1, pid,
 				      "virtual GPU %s: a program has written over its account: "
-				      "%s; its figures are wrong until its programs have ended",
+				      "%s; its figures may be wrong until its programs have ended",
 				      v->is.name[0] ? v->is.name : number, fault);
 	}
 }

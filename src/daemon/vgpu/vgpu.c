@@ -44,7 +44,7 @@ static void drop_page(struct daemon_vgpu *v)
 	}
 	v->n_lines = 0;
 	v->n_rows = 0;
-	v->garbled = false;
+	v->garbled_ns = 0;
 	memset(v->row, 0, sizeof(v->row));
 	daemon_page_destroy(&v->page);
 	v->page = DAEMON_PAGE_NONE;
@@ -125,16 +125,22 @@ static void set_limit(struct daemon_vgpu *v, uint32_t row, uint64_t limit)
 	store_seqcst(&daemon_vgpu_page(v)->limit[row], limit);
 }
 
-/* Its last process has exited. */
+static void store_host_limit(struct daemon_vgpu *v)
+{
+	static const uint8_t host[16] = PROTO_ACCOUNT_HOST_UUID;
+	uint64_t all = v->d->vgpus.pinnable, own = v->is.config.pinned;
+
+	memcpy(v->row[PROTO_ACCOUNT_HOST].uuid, host, sizeof(host));
+	memcpy(daemon_vgpu_page(v)->uuid[PROTO_ACCOUNT_HOST], host, sizeof(host));
+	set_limit(v, PROTO_ACCOUNT_HOST, own && all ? MIN(own, all) : MAX(own, all));
+}
+
+/* Its last process has exited. The next one gets a page of its own: somebody may have the old one
+ * mapped, or have written anything to it. */
 static void emptied(struct daemon_vgpu *v)
 {
-	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
-		if (daemon_vgpu_has_row(v, row)) {
-			v->row[row].most = 0;
-			set_limit(v, row, v->row[row].limit);
-		}
-	}
 	if (v->is.name[0]) {
+		drop_page(v);
 		daemon_vgpu_emptied(v);
 	} else {
 		daemon_vgpu_destroy(v);
@@ -148,18 +154,24 @@ static void clear_line(const struct daemon_vgpu_line *l)
 	zero_line(l->v, (uint32_t)(l - l->v->line));
 }
 
+uint32_t daemon_vgpu_lines(const struct daemon_vgpu *v)
+{
+	uint32_t n = PROTO_ACCOUNT_LINES;
+
+	while (n && !v->line[n - 1].death) {
+		n--;
+	}
+	return n;
+}
+
 static void free_line(struct daemon_vgpu_line *l)
 {
 	struct daemon_vgpu *v = l->v;
-	uint32_t lines = PROTO_ACCOUNT_LINES;
 
 	clear_line(l);
 	l->death = sd_event_source_disable_unref(l->death);
 	v->n_lines--;
-	while (lines && !v->line[lines - 1].death) {
-		lines--;
-	}
-	store_seqcst(&daemon_vgpu_page(v)->lines, lines);
+	store_seqcst(&daemon_vgpu_page(v)->lines, daemon_vgpu_lines(v));
 	if (!v->n_lines) {
 		emptied(v);
 	}
@@ -349,6 +361,7 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 			return -ENOMEM;
 		}
 	}
+	store_host_limit(v);
 	zero_lines(v, dead);
 	daemon_vgpu_shares_changed(v->d); /* what an earlier gbpfd has left to do */
 	return 0;
@@ -368,6 +381,7 @@ static int give_page(struct daemon_vgpu *v, int *brought)
 	int err;
 
 	if (v->page.map) {
+		daemon_vgpu_check_page(v, 0);
 		return brought && !is_same_file(*brought, v->page.fd) ? -EINVAL : 0;
 	}
 	err = brought ? adopt_page(v, brought) : make_page(v);
@@ -587,16 +601,6 @@ static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 		memcpy(daemon_vgpu_page(v)->uuid[i], uuid, 16);
 	}
 	return i;
-}
-
-static void store_host_limit(struct daemon_vgpu *v)
-{
-	static const uint8_t host[16] = PROTO_ACCOUNT_HOST_UUID;
-	uint64_t all = v->d->vgpus.pinnable, own = v->is.config.pinned;
-
-	memcpy(v->row[PROTO_ACCOUNT_HOST].uuid, host, sizeof(host));
-	memcpy(daemon_vgpu_page(v)->uuid[PROTO_ACCOUNT_HOST], host, sizeof(host));
-	set_limit(v, PROTO_ACCOUNT_HOST, own && all ? MIN(own, all) : MAX(own, all));
 }
 
 void daemon_vgpu_update_page(struct daemon_vgpu *v)

@@ -47,7 +47,8 @@ struct daemon_vgpu {
 	struct daemon_page page; /* struct proto_account; not there before the first process */
 	struct daemon_vgpu_row row[PROTO_ACCOUNT_ROWS];
 	unsigned n_rows, n_lines; /* n_rows: of devices */
-	bool garbled;		  /* it was recorded that a process has written over the page */
+	uint64_t
+		garbled_ns; /* when it was last recorded that a process has written over the page */
 	struct daemon_vgpu_line line[PROTO_ACCOUNT_LINES];
 };
 
@@ -55,6 +56,9 @@ static inline struct proto_account *daemon_vgpu_page(const struct daemon_vgpu *v
 {
 	return v->page.map;
 }
+
+/* Returns one more than the highest line that a process has. */
+uint32_t daemon_vgpu_lines(const struct daemon_vgpu *v);
 
 /* Returns true for the rows of its devices, and that of pinned host memory. */
 static inline bool daemon_vgpu_has_row(const struct daemon_vgpu *v, uint32_t row)
@@ -143,9 +147,13 @@ void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again
 /* Answers those that can be answered. Returns true if some still wait. */
 bool daemon_vgpu_full_look(struct daemon *d);
 
+/* vgpu_reserve.c: stores what may be charged now on the page again. */
+void daemon_vgpu_restore_allowed(struct daemon_vgpu *v, uint32_t row);
+
 /* page_check.c */
-/* Adds an event, once for each page, if a process has written words that it may not. pid: the one
- * that has ended or asks, which need not be the one that wrote. */
+/* If a process has written words that it may not, writes gbpfd's own words again and adds an event,
+ * at most one a minute for each vGPU. pid: the process that has ended or asks, which need not be
+ * the one that wrote; 0: one that joins. */
 void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid);
 
 /* vgpu_json.c */

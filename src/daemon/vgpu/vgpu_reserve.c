@@ -122,6 +122,15 @@ static void store_allowed(struct daemon_vgpu *v, uint32_t row, uint64_t size)
 	store_seqcst(&daemon_vgpu_page(v)->allowed[row], MAX(held_by(v, row, size), (uint64_t)1));
 }
 
+void daemon_vgpu_restore_allowed(struct daemon_vgpu *v, uint32_t row)
+{
+	if (v->row[row].restricted) {
+		store_allowed(v, row, size_of_row(v, row));
+	} else {
+		store_seqcst(&daemon_vgpu_page(v)->allowed[row], (uint64_t)0);
+	}
+}
+
 static uint64_t used_of(const struct daemon_vgpu *v, uint32_t row)
 {
 	return mem_account_claimed(daemon_vgpu_page(v), row);

@@ -104,10 +104,15 @@ static int join_vgpu(void)
 	int err = shim_mem_join(session.vgpu.page, session.vgpu.line, session.uuid, session.gpus,
 				&mem_session);
 
+	if (err == -EPROTO) {
+		session.refused_here = true;
+		snprintf(session.refusal, sizeof(session.refusal),
+			 "a program in this virtual GPU has just written over its account; start "
+			 "again, and end that program if it happens again ('gbpf events')");
+	}
 	if (err) {
 		return err;
 	}
-
 	for (uint32_t i = 0; i < session.gpus; i++) {
 		if (shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
 			most = MAX(most, bytes);

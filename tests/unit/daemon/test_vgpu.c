@@ -576,7 +576,7 @@ static unsigned notes_of_garbage(struct gd *d)
 	return n;
 }
 
-/* Noted once, when a process of the vGPU has ended. */
+/* Noted once, when a process of the vGPU has ended. What gbpfd writes is right again then. */
 static void garbage_in_a_page_is_recorded(void **state)
 {
 	static const char *const noted[] = { NULL,	   "what a process holds",
@@ -599,6 +599,9 @@ static void garbage_in_a_page_is_recorded(void **state)
 		if (noted[i]) {
 			gd_await_event(d, 0, "vgpu", noted[i]);
 		}
+		assert_int_equal(watcher.account->magic, PROTO_ACCOUNT_MAGIC);
+		assert_int_equal(watcher.account->limit[0], LIMIT);
+		eventually(load_seqcst(&watcher.account->lines) == 1);
 		part(&watcher);
 		assert_int_equal(notes_of_garbage(d), i);
 	}
