@@ -26,3 +26,15 @@ bool pattern_matches(const char *pattern, const char *name)
 	}
 	return !*pattern;
 }
+
+bool pattern_may_match(const char *pattern, const char *begin)
+{
+	while (*begin && *pattern != '*') {
+		if (*pattern != *begin && *pattern != '?') {
+			return false;
+		}
+		pattern++;
+		begin++;
+	}
+	return true;
+}

@@ -16,6 +16,35 @@ static const char *pattern_of(const json_t *program)
 	return pattern[0] ? pattern : "*";
 }
 
+/* Returns whether a name that may be cut certainly matches. */
+static bool matches(const char *pattern, const char *name, bool cut)
+{
+	size_t n = strlen(pattern);
+
+	return pattern_matches(pattern, name) && (!cut || (n && pattern[n - 1] == '*'));
+}
+
+/* A name that is cut proves that a pattern does not match, and, if the pattern ends with *, that it
+ * does. */
+static void add_kernel(struct cli_probe_search *s, const char *name, const char *within,
+		       const char *pattern)
+{
+	bool cut = strlen(name) >= PROTO_KERNEL_NAME - 1;
+
+	if (cut ? !pattern_may_match(within, name) : !pattern_matches(within, name)) {
+		return;
+	}
+	s->kernels++;
+	if (matches(within, name, cut) && matches(pattern, name, cut)) {
+		s->matches++;
+	} else if (cut && pattern_may_match(pattern, name)) {
+		s->complete = false;
+	}
+	if (!cut) {
+		nearest_offer(&s->near, name);
+	}
+}
+
 void cli_probe_search(struct cli_probe_search *s, const json_t *coverage, const char *within,
 		      const char *pattern)
 {
@@ -31,15 +60,7 @@ void cli_probe_search(struct cli_probe_search *s, const json_t *coverage, const 
 		s->complete = s->complete && json_array_size(kernels) < PROTO_KERNELS;
 		json_array_foreach(kernels, k, kernel)
 		{
-			const char *name = cli_text(kernel, "name");
-
-			if (strlen(name) >= PROTO_KERNEL_NAME - 1) {
-				s->complete = false; /* the name is cut */
-			} else if (pattern_matches(within, name)) {
-				s->kernels++;
-				s->matches += pattern_matches(pattern, name);
-				nearest_offer(&s->near, name);
-			}
+			add_kernel(s, cli_text(kernel, "name"), within, pattern);
 		}
 	}
 }
@@ -100,7 +121,7 @@ static bool note_all(struct cli *c, const json_t *tool, const json_t *coverage, 
 	size_t i;
 
 	cli_probe_search(&s, coverage, "*", kernel);
-	if (!s.complete) {
+	if (!s.complete && !s.matches) {
 		return false;
 	}
 	if (s.kernels && !s.matches) {
@@ -112,7 +133,7 @@ static bool note_all(struct cli *c, const json_t *tool, const json_t *coverage, 
 	json_array_foreach(programs, i, program)
 	{
 		cli_probe_search(&s, coverage, kernel, pattern_of(program));
-		if (s.kernels && !s.matches && !is_repeated(programs, i)) {
+		if (s.complete && s.kernels && !s.matches && !is_repeated(programs, i)) {
 			if (say) {
 				note(c, tool, pattern_of(program), program, &s);
 			}

@@ -216,10 +216,28 @@ static void patterns_match_whole_names(void **state)
 	}
 }
 
+static void patterns_may_match_names_that_begin_so(void **state)
+{
+	static const struct {
+		const char *pattern, *begin;
+		bool may;
+	} cases[] = {
+		{ "gemm", "ge", true },	   { "ge", "gemm", false }, { "g*", "gemm", true },
+		{ "s*", "gemm", false },   { "*x", "gemm", true },  { "g?m*x", "gem", true },
+		{ "g?m*x", "gxx", false }, { "", "", true },	    { "", "g", false },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(pattern_may_match(cases[i].pattern, cases[i].begin), cases[i].may);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(patterns_match_whole_names),
+		cmocka_unit_test(patterns_may_match_names_that_begin_so),
 		cmocka_unit_test(nearest_word_is_found),
 		cmocka_unit_test(long_words_are_not_compared),
 		cmocka_unit_test(addresses_of_sockets_have_107_bytes),
