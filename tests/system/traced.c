@@ -29,7 +29,7 @@
 #include "check.h"
 
 static const char ptx[] =
-	".version 6.0\n.target sm_70\n.address_size 64\n"
+	".version 7.1\n.target sm_80\n.address_size 64\n"
 	".file 1 \"traced.cu\"\n"
 	/* blocks last ns, but each tenth slow_ns */
 	".visible .entry spin(.param .u64 ns, .param .u64 slow_ns)\n{\n"
