@@ -128,6 +128,7 @@ int cli_flush(struct cli *c);
 struct cli_table {
 	const char *head[CLI_COLUMNS];
 	bool right[CLI_COLUMNS];
+	unsigned optional[CLI_COLUMNS]; /* ranks; 0: always shown */
 	unsigned columns;
 	char **cells; /* owned */
 	size_t n, cap;
@@ -135,6 +136,9 @@ struct cli_table {
 void cli_table_init(struct cli_table *t);
 void cli_table_finish(struct cli_table *t);
 void cli_table_column(struct cli_table *t, const char *head, bool right);
+/* The column that was added last is left out on a terminal that is too narrow, those with the
+ * highest rank first. */
+void cli_table_optional(struct cli_table *t, unsigned rank);
 /* Appends a cell. Control characters become '?', since names and commands are untrusted; "" becomes
  * "-". */
 void cli_table_cell(struct cli_table *t, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -182,8 +182,11 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions,
 			  struct form f)
 {
-	static const char *const left[] = { "USER", "CLASS", "LANE", "LEVEL", "NAME" };
-	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99" };
+	static const struct {
+		const char *head;
+		unsigned optional;
+	} left[] = { { "USER", 4 }, { "CLASS", 6 }, { "LANE", 9 }, { "LEVEL", 8 }, { "NAME", 0 } },
+	  right[] = { { "LAUNCHES", 0 }, { "HELD", 3 }, { "P50", 7 }, { "P99", 5 } };
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;
@@ -201,13 +204,15 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	cli_table_init(&t);
 	cli_table_column(&t, "PID", true);
 	for (i = 0; i < ARRAY_SIZE(left); i++) {
-		cli_table_column(&t, left[i], false);
+		cli_table_column(&t, left[i].head, false);
+		cli_table_optional(&t, left[i].optional);
 	}
 	if (f.with_gpus) {
 		cli_table_column(&t, "GPU", false);
 	}
 	for (i = 0; i < ARRAY_SIZE(right); i++) {
-		cli_table_column(&t, right[i], true);
+		cli_table_column(&t, right[i].head, true);
+		cli_table_optional(&t, right[i].optional);
 	}
 	if (f.with_group) {
 		cli_table_column(&t, "GROUP", false);
@@ -218,6 +223,7 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	cli_table_column(&t, "MEMORY", true);
 	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "COMMAND", false);
+	cli_table_optional(&t, 2);
 	json_array_foreach(tenants, i, tenant)
 	{
 		if (is_hidden(tenant)) {

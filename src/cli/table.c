@@ -1,5 +1,6 @@
 /* Tables: columns as wide as their widest cell, separated by two blanks. On a terminal that is
- * narrower, columns of text are shortened, the widest first. */
+ * narrower, columns of text are shortened, the widest first; then optional columns are left out,
+ * and the others shortened further. */
 #include "cli/cli.h"
 
 #include <limits.h>
@@ -12,7 +13,9 @@
 #include <wctype.h>
 
 #define GAP 2
-#define MIN_SHORTENED 8 /* least width of a column that is shortened */
+#define SHORTENED 16	/* width to which columns of text are shortened at first */
+#define MIN_SHORTENED 8 /* their least width, where no further column can be left out */
+#define LEFT_OUT (-GAP) /* width of a column that takes no place */
 
 void cli_table_init(struct cli_table *t)
 {
@@ -33,6 +36,13 @@ void cli_table_column(struct cli_table *t, const char *head, bool right)
 	if (t->columns < CLI_COLUMNS) {
 		t->head[t->columns] = head;
 		t->right[t->columns++] = right;
+	}
+}
+
+void cli_table_optional(struct cli_table *t, unsigned rank)
+{
+	if (t->columns) {
+		t->optional[t->columns - 1] = rank;
 	}
 }
 
@@ -163,11 +173,11 @@ static const char *cell_at(const struct cli_table *t, size_t i)
 	return t->cells[i] ? t->cells[i] : "?";
 }
 
-static void print_cell(const struct cli_table *t, unsigned column, int width, const char *text,
-		       FILE *to)
+/* last: it is the last of its line. */
+static void print_cell(const struct cli_table *t, unsigned column, int width, bool last,
+		       const char *text, FILE *to)
 {
 	int columns = width_of(text);
-	bool last = column + 1 == t->columns;
 	const char *mark = "";
 	size_t bytes = strlen(text);
 
@@ -185,9 +195,9 @@ static void print_cell(const struct cli_table *t, unsigned column, int width, co
 	}
 }
 
-/* Takes columns of text down to MIN_SHORTENED at least, until the table is at most terminal columns
- * wide. */
-static void shorten(const struct cli_table *t, int width[CLI_COLUMNS], int terminal)
+/* Takes columns of text down to `least`, until the table is at most terminal columns wide. Returns
+ * whether it is. */
+static bool shorten(const struct cli_table *t, int width[CLI_COLUMNS], int terminal, int least)
 {
 	for (;;) {
 		int all = -GAP;
@@ -195,16 +205,45 @@ static void shorten(const struct cli_table *t, int width[CLI_COLUMNS], int termi
 
 		for (unsigned k = 0; k < t->columns; k++) {
 			all += width[k] + GAP;
-			if (!t->right[k] && width[k] > MIN_SHORTENED &&
+			if (!t->right[k] && width[k] > least &&
 			    (widest == CLI_COLUMNS || width[k] > width[widest])) {
 				widest = k;
 			}
 		}
 		if (all <= terminal || widest == CLI_COLUMNS) {
-			return;
+			return all <= terminal;
 		}
 		width[widest]--;
 	}
+}
+
+/* Leaves out the column that is wanted least. Returns false if there is none. */
+static bool leave_out(const struct cli_table *t, int width[CLI_COLUMNS])
+{
+	unsigned least = CLI_COLUMNS;
+
+	for (unsigned k = 0; k < t->columns; k++) {
+		if (t->optional[k] && width[k] != LEFT_OUT &&
+		    (least == CLI_COLUMNS || t->optional[k] > t->optional[least])) {
+			least = k;
+		}
+	}
+	if (least < CLI_COLUMNS) {
+		width[least] = LEFT_OUT;
+	}
+	return least < CLI_COLUMNS;
+}
+
+/* Columns that are left out let the others be as wide as they can. */
+static void fit(const struct cli_table *t, int width[CLI_COLUMNS], int terminal)
+{
+	int full[CLI_COLUMNS];
+
+	memcpy(full, width, sizeof(full));
+	while (!shorten(t, width, terminal, SHORTENED) && leave_out(t, full)) {
+		memcpy(width, full, sizeof(full));
+	}
+	(void)shorten(t, width, terminal, MIN_SHORTENED);
 }
 
 static void measure(const struct cli_table *t, int width[CLI_COLUMNS])
@@ -217,23 +256,34 @@ static void measure(const struct cli_table *t, int width[CLI_COLUMNS])
 	}
 }
 
+static void print_line(const struct cli_table *t, const int width[CLI_COLUMNS],
+		       const char *const *cells, FILE *to)
+{
+	unsigned last = t->columns;
+
+	while (last && width[last - 1] == LEFT_OUT) {
+		last--;
+	}
+	for (unsigned k = 0; k < last; k++) {
+		if (width[k] != LEFT_OUT) {
+			print_cell(t, k, width[k], k + 1 == last, cells[k] ? cells[k] : "?", to);
+		}
+	}
+}
+
 void cli_table_print(const struct cli_table *t, FILE *to, bool color)
 {
 	int width[CLI_COLUMNS] = { 0 }, terminal = cli_terminal_width(fileno(to));
 
 	measure(t, width);
 	if (terminal) {
-		shorten(t, width, terminal);
+		fit(t, width, terminal);
 	}
 	fputs(cli_style(color, CLI_BOLD), to);
-	for (unsigned k = 0; k < t->columns; k++) {
-		print_cell(t, k, width[k], t->head[k], to);
-	}
+	print_line(t, width, t->head, to);
 	fprintf(to, "%s\n", cli_style(color, CLI_PLAIN));
 	for (size_t i = 0; t->columns && i + t->columns <= t->n; i += t->columns) {
-		for (unsigned k = 0; k < t->columns; k++) {
-			print_cell(t, k, width[k], cell_at(t, i + k), to);
-		}
+		print_line(t, width, (const char *const *)t->cells + i, to);
 		fputc('\n', to);
 	}
 }

@@ -46,6 +46,19 @@ start_named() {
 	COLUMNS=90 eventually prints " $name " "$GBPF" --color never ps
 }
 
+@test "on a narrow terminal the columns that are wanted least are left out" {
+	start_named narrow
+	eventually prints " narrow " "$GBPF" --color never ps
+	run on_terminal 60 "$GBPF" --color never ps # settled: the only program is listed, and its figures do not matter
+	echo "$output"
+	[ "$(widest "$output")" -le 60 ]
+	[[ "$output" == *PID*NAME*LAUNCHES*MEMORY*POLICY* ]]
+	[[ "$output" == *" narrow "* ]]
+	[[ "$output" != *LANE* && "$output" != *LEVEL* ]]
+	run "$GBPF" --color never ps # settled: likewise
+	[[ "$output" == *LANE*LEVEL*COMMAND* ]]
+}
+
 @test "wide characters are counted as the terminal shows them" {
 	start_named "$(printf '\u4e2d\u6587\u4e2d\u6587\u4e2d\u6587')"
 	start_named plain
