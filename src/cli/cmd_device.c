@@ -271,7 +271,7 @@ static int list_soft(struct cli *c, struct soft_query *q)
 	int err = ask_all(q, gpus, contexts);
 
 	if (err == 0 && c->json) {
-		return cli_json(c, "device",
+		return cli_json(c, "device.soft",
 				json_pack("{s:o, s:o}", "gpus", gpus, "contexts", contexts));
 	}
 	if (err == 0) {
@@ -330,7 +330,7 @@ static int list_unsupported(struct cli *c, struct soft_query *q, int pid)
 		}
 	} while (err == 0 && from);
 	if (err == 0 && c->json) {
-		return cli_json(c, "device", json_pack("{s:o}", "unsupported", list));
+		return cli_json(c, "device.unsupported", json_pack("{s:o}", "unsupported", list));
 	}
 	if (err == 0) {
 		print_unsupported(c, list, pid);

@@ -178,6 +178,9 @@ int cli_json(struct cli *c, const char *verb, json_t *document)
 	json_t *out;
 
 	snprintf(schema, sizeof(schema), "gbpf.%s/1", verb);
+	for (char *blank = schema; (blank = strchr(blank, ' '));) {
+		*blank = '.';
+	}
 	out = json_pack("{s:s}", "schema", schema);
 	if (!out || !document || json_object_update(out, document) < 0) {
 		json_decref(out);

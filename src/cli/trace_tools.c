@@ -30,7 +30,7 @@ int cli_trace_list(struct cli *c)
 	struct cli_table t;
 
 	if (c->json) {
-		return cli_json(c, "trace", list_json());
+		return cli_json(c, "trace.list", list_json());
 	}
 	cli_table_init(&t);
 	cli_table_column(&t, "TOOL", false);

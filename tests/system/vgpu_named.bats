@@ -24,6 +24,8 @@ says() { # EXIT MESSAGE COMMAND...
 	says 0 "train: made; start programs in it with: gbpf run --vgpu train -- PROGRAM" \
 		gbpf vgpu create train --mem 64M --compute 25 --copy 30 --prio 7 --burst on
 	vgpu train 'v["state"] == "idle" and v["mem"] == 64 << 20 and v["compute"] == 25 and v["copy"] == 30 and v["prio"] == 7 and v["burst"]'
+	eventually shows 'd["schema"] == "gbpf.vgpu.ls/1"' gbpf vgpu ls
+	eventually shows 'd["schema"] == "gbpf.vgpu.show/1"' gbpf vgpu show train
 	start_servers_with "--vgpu train" a
 	start_servers_with "--vgpu train" b
 	expect ok a alloc 40
