@@ -158,6 +158,14 @@ const char *cli_when(char out[40], uint64_t wall_ns);
 /* Parses "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is
  * required). Returns 0 or -EINVAL. */
 int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns);
+/* Parses how long ago ("90s", "2h"), the latest moment up to now at which local clocks showed a
+ * time
+ * ("22:00", "22:00:30"), a day ("today", "yesterday", "2026-11-27"), which means its midnight, or a
+ * day and a time with a blank or T between them. Fractions of seconds are ignored. Returns 0, or
+ * -EINVAL. */
+int cli_parse_moment(const char *text, uint64_t now_ns, uint64_t *ret_ns);
+/* Finds a user by name or number. */
+bool cli_parse_user(const char *text, uint32_t *ret_uid);
 /* "4G", "1.5 GiB" without the blank, "512M", bytes without a unit; powers of 1024. 0 or -EINVAL. */
 int cli_parse_bytes(const char *text, uint64_t *ret);
 

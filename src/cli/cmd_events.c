@@ -9,12 +9,15 @@
 
 #define FOLLOW_BEGINS_WITH 10u /* events */
 
-enum { O_FOLLOW, O_SINCE, O_AUDIT };
+enum { O_FOLLOW, O_SINCE, O_UNTIL, O_USER, O_KIND, O_AUDIT };
 
 static const struct cli_option options[] = {
 	[O_FOLLOW] = { "follow", 'f', NULL, "follow new events; with --json one event per line" },
 	[O_SINCE] = { "since", 's', "SEQUENCE|TIME",
-		      "events after that number, or not older than 90s, 5m, 2h, 3d" },
+		      "events after that number, or since 5m, 22:00, yesterday, 2026-11-27" },
+	[O_UNTIL] = { "until", 'u', "TIME", "events up to that time" },
+	[O_USER] = { "user", 0, "NAME|UID", "events of this user" },
+	[O_KIND] = { "kind", 'k', "KIND[,KIND...]", "events of these kinds, such as exit,kill" },
 	[O_AUDIT] = { "audit", 0, NULL,
 		      "who loaded, swapped, set, ended: the log that no program can fill" },
 	{ NULL, 0, NULL, NULL },
@@ -22,10 +25,14 @@ static const struct cli_option options[] = {
 
 struct walk {
 	struct cli *c;
-	uint64_t last, not_before_ns;
-	bool count_only;
-	json_t *all; /* NULL: print each event as it arrives */
-	bool broken; /* standard output was closed */
+	uint64_t last, not_before_ns, not_after_ns;
+	int64_t user;	 /* negative: any */
+	bool any;	 /* an event was shown */
+	bool count_only; /* takes the numbers of the last events that fit */
+	uint64_t newest[FOLLOW_BEGINS_WITH];
+	unsigned n_newest; /* of those that fit; [n % FOLLOW_BEGINS_WITH] is the oldest */
+	json_t *all;	   /* NULL: print each event as it arrives */
+	bool broken;	   /* standard output was closed */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -61,6 +68,33 @@ static void print_event(struct cli *c, const json_t *e)
 	buf_finish(&safe);
 }
 
+/* Returns whether a list with commas has the word. */
+static bool has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *at = list; *at;) {
+		size_t len = strcspn(at, ",");
+
+		if (len == n && memcmp(at, word, n) == 0) {
+			return true;
+		}
+		at += len + (at[len] == ',');
+	}
+	return false;
+}
+
+static bool fits(const struct walk *w, const json_t *e)
+{
+	const char *kinds = w->c->opt[O_KIND];
+	uint64_t wall_ns = cli_u64(e, "wall_ns");
+	const json_t *uid = json_object_get(e, "uid");
+
+	return wall_ns >= w->not_before_ns && wall_ns <= w->not_after_ns &&
+	       (!kinds || has_word(kinds, cli_text(e, "kind"))) &&
+	       (w->user < 0 || (uid && json_integer_value(uid) == w->user));
+}
+
 static int on_event(void *arg, const char *text)
 {
 	struct walk *w = arg;
@@ -68,7 +102,10 @@ static int on_event(void *arg, const char *text)
 	uint64_t seq = cli_u64(e, "seq");
 
 	w->last = MAX(w->last, seq);
-	if (e && !w->count_only && cli_u64(e, "wall_ns") >= w->not_before_ns) {
+	if (e && w->count_only && fits(w, e)) {
+		w->newest[w->n_newest++ % FOLLOW_BEGINS_WITH] = seq;
+	} else if (e && !w->count_only && fits(w, e)) {
+		w->any = true;
 		if (w->all) {
 			json_array_append(w->all, e);
 		} else if (w->c->json) {
@@ -84,24 +121,42 @@ static int on_event(void *arg, const char *text)
 	return w->broken || interrupted;
 }
 
-static int parse_since(struct cli *c, struct walk *w)
+static int parse_moment(struct cli *c, unsigned option, uint64_t *ret)
 {
-	const char *since = c->opt[O_SINCE];
-	uint64_t ns;
+	const char *text = c->opt[option];
 
-	if (!since) {
-		return CLI_OK;
+	return !text || cli_parse_moment(text, clock_wall_ns(), ret) == 0
+		       ? CLI_OK
+		       : cli_fail(c, CLI_USAGE, "usage",
+				  "For example 90s or 3d (ago), 22:00, yesterday, 2026-11-27 or "
+				  "'2026-11-27 22:00'",
+				  "invalid value '%s' for --%s", text, options[option].name);
+}
+
+static int parse(struct cli *c, struct walk *w)
+{
+	const char *since = c->opt[O_SINCE], *user = c->opt[O_USER];
+	uint32_t uid;
+	int code;
+
+	if (c->opt[O_FOLLOW] && c->opt[O_UNTIL]) {
+		return cli_fail(c, CLI_USAGE, "usage", NULL,
+				"events: --until cannot be combined with --follow");
 	}
-	if (strspn(since, "0123456789") == strlen(since)) {
+	if (user && !cli_parse_user(user, &uid)) {
+		return cli_fail(c, CLI_NOT_FOUND, "not-found", NULL, "events: no user '%s'", user);
+	}
+	w->user = user ? (int64_t)uid : -1;
+	code = parse_moment(c, O_UNTIL, &w->not_after_ns);
+	if (code == CLI_OK && since && strspn(since, "0123456789") == strlen(since)) {
 		return cli_number(c, "--since", since, 0, INT64_MAX, &w->last);
 	}
-	if (cli_parse_duration(since, 0, &ns) < 0) {
-		return cli_fail(c, CLI_USAGE, "usage",
-				"Give an event's number, or a time such as 90s, 5m, 2h, 3d",
-				"invalid value '%s' for --since", since);
+	code = code ? code : parse_moment(c, O_SINCE, &w->not_before_ns);
+	if (code == CLI_OK && w->not_after_ns < w->not_before_ns) {
+		return cli_fail(c, CLI_USAGE, "usage", "A day and a time: '2026-11-27 22:00'",
+				"events: --until %s is before --since %s", c->opt[O_UNTIL], since);
 	}
-	w->not_before_ns = clock_wall_ns() > ns ? clock_wall_ns() - ns : 0;
-	return CLI_OK;
+	return code;
 }
 
 static int finish(struct cli *c, struct walk *w)
@@ -109,13 +164,13 @@ static int finish(struct cli *c, struct walk *w)
 	if (c->json && w->all) {
 		return cli_json(c, "events", json_pack("{s:O}", "events", w->all));
 	}
-	if (!c->json && !w->last) {
-		cli_note(c, "Nothing has happened yet.");
+	if (!c->json && !w->any) {
+		cli_note(c, w->last ? "There is no such event." : "Nothing has happened yet.");
 	}
 	return CLI_OK;
 }
 
-/* -f starts with the last FOLLOW_BEGINS_WITH events. */
+/* -f starts with the last FOLLOW_BEGINS_WITH events that fit. */
 static int skip_old(struct gbpf *g, struct walk *w, unsigned log)
 {
 	int rc;
@@ -123,7 +178,9 @@ static int skip_old(struct gbpf *g, struct walk *w, unsigned log)
 	w->count_only = true;
 	rc = gbpf_events(g, 0, log, 0, on_event, w);
 	w->count_only = false;
-	w->last -= MIN(w->last, (uint64_t)FOLLOW_BEGINS_WITH);
+	w->last = w->n_newest < FOLLOW_BEGINS_WITH
+			  ? 0
+			  : w->newest[w->n_newest % FOLLOW_BEGINS_WITH] - 1;
 	return rc;
 }
 
@@ -132,9 +189,9 @@ static int cmd_events(struct cli *c)
 	struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: the wait must end */
 	unsigned log = c->opt[O_AUDIT] ? GBPF_EVENTS_AUDIT : 0;
 	bool follow = c->opt[O_FOLLOW];
-	struct walk w = { .c = c };
+	struct walk w = { .c = c, .not_after_ns = UINT64_MAX };
 	struct gbpf *g = NULL;
-	int rc = 0, code = parse_since(c, &w);
+	int rc = 0, code = parse(c, &w);
 
 	if (code != CLI_OK) {
 		return code;

@@ -32,22 +32,6 @@ static const struct cli_option rm_options[] = {
 
 /* ---- users ---- */
 
-static bool find_user(const char *name, uint32_t *ret)
-{
-	const struct passwd *p = getpwnam(name);
-	char *end;
-	unsigned long long n;
-
-	if (p) {
-		*ret = p->pw_uid;
-		return true;
-	}
-	errno = 0;
-	n = strtoull(name, &end, 10);
-	*ret = (uint32_t)n;
-	return name[0] >= '0' && name[0] <= '9' && !*end && !errno && n < UINT32_MAX;
-}
-
 /* Reads a list of names and numbers. */
 static int read_users(struct cli *c, const char *what, const char *list, uint32_t users[USERS_MAX],
 		      struct gbpf_vgpu *given)
@@ -60,7 +44,7 @@ static int read_users(struct cli *c, const char *what, const char *list, uint32_
 		if (given->n_users == USERS_MAX) {
 			code = cli_fail(c, CLI_USAGE, "usage", "Use fewer",
 					"%s: more than %u users", what, USERS_MAX);
-		} else if (!find_user(name, &users[given->n_users++])) {
+		} else if (!cli_parse_user(name, &users[given->n_users++])) {
 			code = cli_fail(c, CLI_NOT_FOUND, "not-found",
 					"Give user names or numbers, separated by commas",
 					"%s: there is no user '%s'", what, name);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -140,4 +141,20 @@ int cli_parse_bytes(const char *text, uint64_t *ret)
 	}
 	*ret = (uint64_t)(v * (double)factor);
 	return 0;
+}
+
+bool cli_parse_user(const char *name, uint32_t *ret)
+{
+	const struct passwd *p = getpwnam(name);
+	char *end;
+	unsigned long long n;
+
+	if (p) {
+		*ret = p->pw_uid;
+		return true;
+	}
+	errno = 0;
+	n = strtoull(name, &end, 10);
+	*ret = (uint32_t)n;
+	return name[0] >= '0' && name[0] <= '9' && !*end && !errno && n < UINT32_MAX;
 }

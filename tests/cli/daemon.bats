@@ -177,6 +177,27 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	json 'd["events"] == []'
 	run "$GBPF" --json events --since 1h
 	json 'd["events"]'
+	when=$(python3 -c 'import json,sys,time; print(time.strftime("%F %T", time.localtime(json.loads(sys.argv[1])["events"][0]["wall_ns"] / 1e9)))' "$output")
+	run "$GBPF" --json events --since "$when"
+	json 'any("fifo" in e["text"] for e in d["events"])'
+	run "$GBPF" --json events --until "$(date -d '1 hour ago' '+%F %T')"
+	json 'd["events"] == []'
+	"$GBPF" events --since yesterday --until 0s | grep -q fifo
+	run "$GBPF" --json events --kind policy,exit
+	json 'd["events"] and all(e["kind"] == "policy" for e in d["events"])'
+	run --separate-stderr "$GBPF" events --kind nosuch
+	[ "$stderr" = "There is no such event." ]
+	run --separate-stderr "$GBPF" events --user nosuch
+	[ "$status" -eq 5 ]
+}
+
+@test "events of a user are those of its programs" {
+	"$GBPF" run --device soft -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 0.1 >/dev/null
+	of_user() { "$GBPF" --json events --user "$1" | grep -q '"kind": "exit"'; }
+	eventually of_user "$(id -un)"
+	of_user "$(id -u)"
+	run "$GBPF" --json events --user 4294967294
+	json 'd["events"] == []'
 }
 
 @test "events -f prints what happens and ends with the signal" {

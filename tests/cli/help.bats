@@ -84,7 +84,7 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 
 @test "values of options are checked" {
 	for words in "set --class latencyy 1" "set --weight 0 1" "set --weight 10001 1" "set --weight 5x 1" \
-		"--color sometimes ps" "--timeout soon ps" "set notapid --weight 3" "events --since yesterday" \
+		"--color sometimes ps" "--timeout soon ps" "set notapid --weight 3" "events --since tomorrow" "events --since 24:00" "events --until 2026-02-30" "events --since 2026-11-27 --until 2026-11-26" "events -f --until 22:00" \
 		"policy rollback -1" "policy rollback zero" "doctor --device gpu" "bench hook --repeat 0" "bench policy --ms 0" "ps --json=1" "set 1"; do
 		run --separate-stderr "$GBPF" $words
 		echo "$words: $status $stderr"
