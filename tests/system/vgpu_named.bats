@@ -425,7 +425,8 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	start_all
 	gbpf vgpu create plain --mem 64M
 	active fair
-	gbpf vgpu create part --compute 25
+	run -0 --separate-stderr gbpf vgpu create part --compute 25
+	[ -z "$stderr" ]
 	eventually active vgpu_auto
 	eventually event "a virtual GPU has a share: 'vgpu_auto' becomes the default policy"
 	gbpf policy rollback # wanted
@@ -436,12 +437,15 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	daemon=${pids[-1]}
 	active vgpu_auto
 	gbpf policy swap fair # of the operator now: it stays
-	gbpf vgpu set part --compute 20
+	run -0 --separate-stderr gbpf vgpu set part --compute 20 --copy 30
+	[ "$stderr" = "warning: policy fair does not keep shares of the GPU's time: \`gbpf policy swap vgpu_auto\`
+warning: policy fair does not keep shares of copy bandwidth: \`gbpf policy swap vgpu_auto\`" ]
 	kill_daemon
 	start_daemon
 	active fair
 	start_servers_with "--vgpu part" a
 	eventually event "has a share of 20 % of GPU 0, which policy fair does not keep" # gbpfd checks it after the program goes on
+	eventually grep -q "warning: the share of 20 % of GPU 0 is not kept by policy fair" "$GBPF_RUNTIME_DIR/servers.log"
 	active fair
 }
 

@@ -11,21 +11,13 @@
 
 void daemon_mps_crash_mark(struct daemon_session *s, const char *why)
 {
-	union proto_message m = { 0 };
-
 	if (s->crash_reason[0]) {
 		return;
 	}
 	snprintf(s->crash_reason, sizeof(s->crash_reason), "%s", why);
 	daemon_session_event(s, "neighbour", "%s (pid %d) may fail: %s", s->name, (int)s->peer.pid,
 			     why);
-	if (s->state != DAEMON_SESSION_READY) {
-		return; /* it is not reading messages of this kind yet */
-	}
-	snprintf(m.note.what, sizeof(m.note.what), "neighbour");
-	snprintf(m.note.text, sizeof(m.note.text), "%s: CUDA calls of this program may fail now",
-		 why);
-	daemon_session_send(s, &m, PROTO_NOTE, NULL, 0);
+	daemon_session_note(s, "neighbour", "%s: CUDA calls of this program may fail now", why);
 }
 
 void daemon_mps_crash_mark_all(struct daemon *d, const char *why)

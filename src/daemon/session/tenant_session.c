@@ -53,6 +53,21 @@ void daemon_session_event(struct daemon_session *s, const char *kind, const char
 	}
 }
 
+void daemon_session_note(struct daemon_session *s, const char *what, const char *fmt, ...)
+{
+	union proto_message m = { 0 };
+	va_list ap;
+
+	if (s->state != DAEMON_SESSION_READY) {
+		return; /* it is not reading messages of this kind yet */
+	}
+	snprintf(m.note.what, sizeof(m.note.what), "%s", what);
+	va_start(ap, fmt);
+	vsnprintf(m.note.text, sizeof(m.note.text), fmt, ap);
+	va_end(ap);
+	daemon_session_send(s, &m, PROTO_NOTE, NULL, 0);
+}
+
 void daemon_session_end(struct daemon_session *s, enum daemon_session_end end)
 {
 	if (!s->dying) {

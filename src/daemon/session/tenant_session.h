@@ -78,6 +78,9 @@ void daemon_session_extend_timeout(struct daemon_session *s);
 /* Returns true if an event of that user may be written. Limits the rate for users other than root
  * and gbpfd's own, so that they cannot displace all other events. */
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid);
+/* Sends a line for the standard error of a program that has been welcomed. what: its kind. */
+void daemon_session_note(struct daemon_session *s, const char *what, const char *fmt, ...)
+	PRINTF_LIKE(3, 4);
 void daemon_session_event(struct daemon_session *s, const char *kind, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
 /* Sends a message; ends the session if that is impossible. Descriptors are borrowed. PREPARE must

@@ -13,6 +13,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu_list.h"
+#include "daemon/vgpu/vgpu_maps.h"
 
 struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name)
 {
@@ -231,6 +232,18 @@ static struct daemon_vgpu *named(struct daemon_call *c)
 	return v;
 }
 
+/* Shares may bring another default policy. Returns the answer, which names policies that do not
+ * keep the vGPU's shares. */
+static json_t *changed_json(struct daemon_call *c, const struct daemon_vgpu *v)
+{
+	json_t *j = daemon_vgpu_json(v);
+
+	if (!daemon_policy_follow_shares(c->d)) {
+		json_object_set_new(j, "ignored", daemon_vgpu_maps_ignored(c->d, &v->is.config));
+	}
+	return j;
+}
+
 void daemon_method_vgpu_create(struct daemon_call *c)
 {
 	struct proto_vgpu is = { 0 };
@@ -273,9 +286,8 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	v->n_users = n_users;
 	daemon_vgpu_reserve_update(c->d);
 	daemon_vgpus_changed(c->d);
-	daemon_policy_follow_shares(c->d);
 	snprintf(text, sizeof(text), "virtual GPU %s is made", is.name);
-	finish(c, "vgpu.create", text, daemon_vgpu_json(v));
+	finish(c, "vgpu.create", text, changed_json(c, v));
 }
 
 void daemon_method_vgpu_set(struct daemon_call *c)
@@ -300,11 +312,10 @@ void daemon_method_vgpu_set(struct daemon_call *c)
 	v->n_users = n_users;
 	memcpy(v->users, users, sizeof(users));
 	daemon_vgpu_update_page(v);
-	daemon_policy_follow_shares(c->d);
 	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
 	snprintf(text, sizeof(text), "virtual GPU %s is changed",
 		 v->is.name[0] ? v->is.name : number);
-	finish(c, "vgpu.set", text, daemon_vgpu_json(v));
+	finish(c, "vgpu.set", text, changed_json(c, v));
 }
 
 void daemon_method_vgpu_rm(struct daemon_call *c)

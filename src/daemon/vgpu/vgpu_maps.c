@@ -68,6 +68,53 @@ static void report_ignored(struct daemon_session *s, const char *what, uint32_t 
 			     "gbpf policy swap vgpu_auto",
 			     s->name, what, percent, gpu,
 			     name[0] ? "policy " : "gBPF without a policy", name);
+	if (!s->hello.reattached) {
+		daemon_session_note(s, "vgpu",
+				    "warning: the %s of %u %% of GPU %u is not kept by %s%s; 'gbpf "
+				    "policy swap vgpu_auto' loads one that does",
+				    what, percent, gpu,
+				    name[0] ? "policy " : "gBPF without a policy", name);
+	}
+}
+
+static bool keeps(const struct daemon_version *l, bool copy)
+{
+	const struct ebpf_object *o = l ? &l->built->object : NULL;
+
+	return o && (copy ? ebpf_vgpu_maps_copies(o->maps, o->n_maps)
+			  : ebpf_vgpu_maps_shares(o->maps, o->n_maps));
+}
+
+/* Adds the name of the first active policy that does not keep shares, "" for none, of the GPUs that
+ * programs have used, or else of the first. */
+static void add_ignoring(json_t *to, struct daemon *d, const char *member, bool copy)
+{
+	bool any = false;
+
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
+		any = any || d->devices.d[gpu].used;
+	}
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
+		if ((any ? d->devices.d[gpu].used : !gpu) &&
+		    !keeps(daemon_policy_active_on(d, gpu), copy)) {
+			json_object_set_new(to, member,
+					    json_string(daemon_policy_active_name(d, gpu)));
+			return;
+		}
+	}
+}
+
+json_t *daemon_vgpu_maps_ignored(struct daemon *d, const struct proto_vgpu_config *config)
+{
+	json_t *j = json_object();
+
+	if (config->compute) {
+		add_ignoring(j, d, "compute", false);
+	}
+	if (config->copy) {
+		add_ignoring(j, d, "copy", true);
+	}
+	return j;
 }
 
 void daemon_vgpu_maps_check(struct daemon_session *s)
@@ -80,15 +127,14 @@ void daemon_vgpu_maps_check(struct daemon_session *s)
 	}
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
 		struct daemon_version *l = daemon_policy_active_on(s->d, gpu);
-		const struct ebpf_object *o = l ? &l->built->object : NULL;
 
 		if (!(mask & 1u << gpu) || !daemon_vgpu_at(s->d, daemon_vgpu_place(s), gpu, &v)) {
 			continue;
 		}
-		if (v.config->compute && !(o && ebpf_vgpu_maps_shares(o->maps, o->n_maps))) {
+		if (v.config->compute && !keeps(l, false)) {
 			report_ignored(s, "share", v.config->compute, gpu);
 		}
-		if (v.config->copy && !(o && ebpf_vgpu_maps_copies(o->maps, o->n_maps))) {
+		if (v.config->copy && !keeps(l, true)) {
 			report_ignored(s, "copy share", v.config->copy, gpu);
 		}
 	}

@@ -2,7 +2,10 @@
 #ifndef GBPF_DAEMON_VGPU_VGPU_MAPS_H
 #define GBPF_DAEMON_VGPU_VGPU_MAPS_H
 
+#include <jansson.h>
+
 #include "daemon/policy/version.h"
+#include "proto/wire.h"
 
 /* Writes gbpfd's fields of those that the version declares and publishes them as one epoch, unless
  * nothing has changed. The policy's own fields stay, except at a place whose vGPU is new. */
@@ -10,8 +13,11 @@ void daemon_vgpu_maps_write(struct daemon_version *l);
 /* The same for MEMPOOL alone, whose figures change without notice. */
 void daemon_vgpu_maps_refresh(struct daemon_version *l);
 /* Writes an event for each share, of the time or of the copy bandwidth of a GPU, that the session's
- * vGPU was given and the GPU's policy does not read, unless the default is about to be replaced by
- * one that reads shares. */
+ * vGPU was given and the GPU's policy does not read, and a line on the program's standard error,
+ * unless the default is about to be replaced by one that reads shares. */
 void daemon_vgpu_maps_check(struct daemon_session *s);
+/* Returns an object that names, for each share of that configuration ("compute", "copy"), an active
+ * policy that does not keep it, "" for gBPF without a policy. Caller decrefs. */
+json_t *daemon_vgpu_maps_ignored(struct daemon *d, const struct proto_vgpu_config *config);
 
 #endif
