@@ -223,6 +223,7 @@ static void close_all(struct daemon *d)
 	bool tenants_left;
 
 	d->ending = true;
+	daemon_runtime_state(d, "stops");
 	if (d->directory.map) {
 		store_seqcst(&daemon_directory(d)->generation, 0u);
 	}
@@ -302,6 +303,7 @@ static int serve(struct daemon_options *o)
 		log_info("serving %s, device %s, policy %s", d->opt.runtime, d->devices.kind,
 			 daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0) : "none");
 		store_seqcst(&daemon_directory(d)->generation, d->generation);
+		daemon_runtime_state(d, "serves");
 		daemon_runtime_ready(d);
 		leave_terminal(d);
 		r = sd_event_loop(d->loop);

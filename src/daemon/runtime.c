@@ -92,14 +92,13 @@ static int make_dir(struct daemon *d, const char *what, const char *dir, unsigne
 		   : 0;
 }
 
-static int write_pid(int fd)
+/* state: what clients that find no socket may expect (lib/client.c reads it). All texts of one
+ * process have the same length, so that a reader has one or the other. */
+static int write_pid(int fd, const char *state)
 {
 	char text[32];
-	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+	int n = snprintf(text, sizeof(text), "%d %-6s\n", (int)getpid(), state);
 
-	if (ftruncate(fd, 0) < 0) {
-		return -errno;
-	}
 	return pwrite(fd, text, (size_t)n, 0) == n ? 0 : -(errno ? errno : ENOSPC);
 }
 
@@ -107,7 +106,7 @@ static int write_pid(int fd)
 struct lock {
 	const char *dir;
 	char path[DAEMON_PATH + 16];
-	char text[32]; /* of the process that holds it: its ID */
+	char text[32]; /* of the process that holds it: its ID and state */
 };
 
 /* Returns true if a process of this user listens on the directory's control socket. */
@@ -175,7 +174,7 @@ static int lock_dir(struct daemon *d, const char *dir, const char *leaf, long *r
 		return fd;
 	}
 	errno = 0;
-	err = write_pid(fd);
+	err = ftruncate(fd, 0) < 0 ? -errno : write_pid(fd, "starts");
 	if (err) {
 		fd_close(fd);
 		return err;
@@ -269,6 +268,13 @@ int daemon_runtime_open(struct daemon *d)
 
 	err = err ? err : open_runtime(d);
 	return err ? err : open_state(d);
+}
+
+void daemon_runtime_state(const struct daemon *d, const char *state)
+{
+	if (d->locks.runtime_fd >= 0) {
+		(void)write_pid(d->locks.runtime_fd, state);
+	}
 }
 
 void daemon_runtime_close(struct daemon *d)

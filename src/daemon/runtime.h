@@ -5,6 +5,9 @@
 
 #include "daemon/daemon.h"
 
+/* Writes "starts", "serves" or "stops" behind the process ID in the lock file. */
+void daemon_runtime_state(const struct daemon *d, const char *state);
+
 /* Creates the directories and takes the lock. 0, or -errno after reporting it as
  * daemon_runtime_fail() does. */
 int daemon_runtime_open(struct daemon *d);

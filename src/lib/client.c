@@ -38,8 +38,9 @@ EXPORT const struct gbpf_hello *gbpf_hello(const struct gbpf *g)
 }
 
 /* Returns the process id of the gbpfd whose lock file is in the directory, if it runs, else 0. The
- * lock itself is not tried: that could keep a gbpfd from starting. */
-static int running_pid(const struct gbpf *g)
+ * lock itself is not tried: that could keep a gbpfd from starting. *ret_passing: it has not opened
+ * its sockets yet, or has closed them. */
+static int running_pid(const struct gbpf *g, bool *ret_passing)
 {
 	char path[LIB_CLIENT_PATH + 16], text[32] = "";
 	int fd, pid;
@@ -51,25 +52,33 @@ static int running_pid(const struct gbpf *g)
 	}
 	fd_close(fd);
 	pid = (int)strtol(text, NULL, 10);
+	*ret_passing = strstr(text, " starts") || strstr(text, " stops");
 	return procfs_runs(pid, "gbpfd", NULL) ? pid : 0;
 }
 
 static int fail_connect(struct gbpf *g, int err)
 {
+	bool passing;
 	int pid;
 
 	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		pid = running_pid(g);
+		pid = running_pid(g, &passing);
+		if (pid && passing) {
+			return lib_fail(
+				g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
+				"Try again in a moment, or see gbpfd.log there",
+				"gbpfd (pid %d) starts or stops, and does not listen on %s yet",
+				pid, g->socket);
+		}
 		if (pid) {
 			char hint[160];
 
 			snprintf(
 				hint, sizeof(hint),
-				"Try again if it has just been started. If its socket was removed, "
-				"end it with `kill %d`: programs continue, and the next one takes "
-				"over",
+				"Its socket was removed: end it with `kill %d`; programs continue, "
+				"and the next one takes over",
 				pid);
 			return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
 					hint, "gbpfd (pid %d) runs, but does not listen on %s", pid,
@@ -118,7 +127,16 @@ static int dial_admin(const struct gbpf *g)
 	return fd;
 }
 
-/* Connects without blocking; retries on EAGAIN, which means that the listener's queue is full. */
+/* Returns true if no gbpfd listens, but one is about to, or to end. */
+static bool is_passing(const struct gbpf *g, int err)
+{
+	bool passing;
+
+	return (err == -ENOENT || err == -ECONNREFUSED) && running_pid(g, &passing) && passing;
+}
+
+/* Connects without blocking; retries on EAGAIN, which means that the listener's queue is full, and
+ * while a gbpfd starts or stops. */
 static int dial(struct gbpf *g, uint64_t deadline)
 {
 	int fd;
@@ -127,7 +145,12 @@ static int dial(struct gbpf *g, uint64_t deadline)
 	if (fd >= 0) {
 		return fd;
 	}
-	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
+	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) < 0 &&
+	       is_passing(g, fd) && clock_now_ns() < deadline) {
+		clock_sleep_ns(5000000);
+	}
+	while (fd == -EAGAIN &&
+	       (fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
 		if (clock_now_ns() >= deadline) {
 			return lib_fail(g, -ETIMEDOUT, GBPF_CODE_TIMEOUT, "timeout",
 					"Is gbpfd stopped?",

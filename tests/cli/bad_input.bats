@@ -87,6 +87,26 @@ needs_mount() {
 	"$GBPF" run --device soft true
 }
 
+@test "verbs wait for a gbpfd that starts or stops, and shutdown until it has exited" {
+	daemon
+	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
+	[ "$(<"$GBPF_RUNTIME_DIR/gbpfd.lock")" = "$pid serves" ]
+	"$GBPF" shutdown
+	[ ! -e "/proc/$pid" ] || grep -q '^State:.Z' "/proc/$pid/status"
+	cp "$(command -v sleep)" gbpfd # by whose name a process is known
+	./gbpfd 1000 3>&- &
+	other=$!
+	echo "$other starts" >"$GBPF_RUNTIME_DIR/gbpfd.lock"
+	run -3 "$GBPF" --timeout 300ms status
+	[[ "$output" == *"gbpfd (pid $other) starts or stops, and does not listen"* ]]
+	"$GBPF" --timeout 100 status >waits 2>&1 &
+	waiter=$!
+	kill "$other"
+	wait "$waiter" && status=0 || status=$?
+	[ "$status" -eq 3 ]
+	grep -q "gbpfd is not running" waits
+}
+
 @test "a command that is nowhere starts no gbpfd" {
 	for command in nosuchcommand ./nosuchfile ''; do
 		run -127 "$GBPF" run --device soft "$command"
