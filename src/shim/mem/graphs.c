@@ -406,60 +406,52 @@ void shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
 
 /* A call that adds a node. */
 struct adding {
-	CUgraphNode *ret;
-	CUgraph g;
-	const CUgraphNode *after;
-	const CUgraphEdgeData *edges;
-	size_t n;
-	CUDA_MEM_ALLOC_NODE_PARAMS *alloc; /* of a node that allocates, else NULL */
-	CUgraphNodeParams *any;
-	CUresult (*call)(const struct adding *a);
+	CUdevice device;
+	uint64_t charged;
+	bool allocates;
 };
 
-static CUresult call_alloc(const struct adding *a)
+/* p: of a node that allocates, else NULL. Returns false if there is no memory for it; else
+ * adding_end() follows the call. */
+static bool adding_begin(struct adding *a, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	return shim_driver.cuGraphAddMemAllocNode(a->ret, a->g, a->after, a->n, a->alloc);
-}
+	const CUmemLocation *at = p ? &p->poolProps.location : NULL;
 
-static CUresult call_any(const struct adding *a)
-{
-	return shim_driver.cuGraphAddNode(a->ret, a->g, a->after, a->n, a->any);
-}
-
-static CUresult call_any_v2(const struct adding *a)
-{
-	return shim_driver.cuGraphAddNode_v2(a->ret, a->g, a->after, a->edges, a->n, a->any);
+	*a = (struct adding){ .device = -1, .allocates = p };
+	if (!p) {
+		return true;
+	}
+	a->device = at->type == CU_MEM_LOCATION_TYPE_DEVICE ? at->id : -1;
+	shim_mem_move_begin();
+	if (shim_mem_graph_node_begin(a->device, a->device >= 0 ? p->bytesize : 0, &a->charged)) {
+		return true;
+	}
+	shim_mem_move_end();
+	return false;
 }
 
 /* If the driver took more than was charged, the node stays, beyond the limit: a graph with a node
  * of which its program was told that there is none would allocate all the same. */
-static CUresult add(const struct adding *a)
+static CUresult adding_end(const struct adding *a, CUresult r)
 {
-	const CUmemLocation *at = a->alloc ? &a->alloc->poolProps.location : NULL;
-	CUdevice device = at && at->type == CU_MEM_LOCATION_TYPE_DEVICE ? at->id : -1;
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t bytes;
-
-	if (!a->alloc) {
-		return a->call(a);
+	if (a->allocates) {
+		shim_mem_graph_node_end(a->device, a->charged, r == CUDA_SUCCESS);
+		shim_mem_move_end();
 	}
-	shim_mem_move_begin();
-	if (shim_mem_graph_node_begin(device, device >= 0 ? a->alloc->bytesize : 0, &bytes)) {
-		r = a->call(a);
-		shim_mem_graph_node_end(device, bytes, r == CUDA_SUCCESS);
-	}
-	shim_mem_move_end();
 	return r;
 }
 
 static CUresult add_alloc(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
 			  CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	return add(&(struct adding){
-		.ret = ret, .g = g, .after = after, .n = n, .alloc = p, .call = call_alloc });
+	struct adding a;
+
+	return adding_begin(&a, p)
+		       ? adding_end(&a, shim_driver.cuGraphAddMemAllocNode(ret, g, after, n, p))
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUDA_MEM_ALLOC_NODE_PARAMS *allocation_of(CUgraphNodeParams *p)
+static const CUDA_MEM_ALLOC_NODE_PARAMS *allocation_of(const CUgraphNodeParams *p)
 {
 	return p && p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? &p->alloc : NULL;
 }
@@ -467,26 +459,21 @@ static CUDA_MEM_ALLOC_NODE_PARAMS *allocation_of(CUgraphNodeParams *p)
 static CUresult add_any(CUgraphNode *ret, CUgraph g, const CUgraphNode *after, size_t n,
 			CUgraphNodeParams *p)
 {
-	return add(&(struct adding){ .ret = ret,
-				     .g = g,
-				     .after = after,
-				     .n = n,
-				     .alloc = allocation_of(p),
-				     .any = p,
-				     .call = call_any });
+	struct adding a;
+
+	return adding_begin(&a, allocation_of(p))
+		       ? adding_end(&a, shim_driver.cuGraphAddNode(ret, g, after, n, p))
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult add_any_v2(CUgraphNode *ret, CUgraph g, const CUgraphNode *after,
 			   const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
 {
-	return add(&(struct adding){ .ret = ret,
-				     .g = g,
-				     .after = after,
-				     .edges = edges,
-				     .n = n,
-				     .alloc = allocation_of(p),
-				     .any = p,
-				     .call = call_any_v2 });
+	struct adding a;
+
+	return adding_begin(&a, allocation_of(p))
+		       ? adding_end(&a, shim_driver.cuGraphAddNode_v2(ret, g, after, edges, n, p))
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult trim_device(CUdevice device)

@@ -211,16 +211,6 @@ void shim_mem_release(int row, uint64_t bytes)
 	}
 }
 
-uint64_t shim_mem_used(int row)
-{
-	return *used_of(row);
-}
-
-uint64_t shim_mem_limit(int row)
-{
-	return LIMIT;
-}
-
 void shim_mem_move_begin(void)
 {
 }
