@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "cli/probe_options.h"
 #include "cli/trace.h"
 
 #define NAMES_MAX 4096u
@@ -59,15 +60,9 @@ static void add(struct cli_trace_names *names, const char *name)
 /* Without an answer kernels are shown by their hashes. */
 static void ask(struct cli_trace *t)
 {
-	json_t *result = NULL, *tenant, *kernel;
-	char *json = NULL;
+	json_t *result = cli_probe_coverage(t->g, NULL, true), *tenant, *kernel;
 	size_t i, k;
 
-	if (gbpf_call(t->g, "probe.coverage", "{}", -1, &json) < 0 || !json) {
-		return;
-	}
-	result = json_loads(json, 0, NULL);
-	free(json);
 	json_array_foreach(json_object_get(result, "tenants"), i, tenant)
 	{
 		json_array_foreach(json_object_get(tenant, "kernels"), k, kernel)

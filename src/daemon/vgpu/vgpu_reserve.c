@@ -169,7 +169,7 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 			} else {
 				v->row[row].granted = 0;
 				v->row[row].restricted = false;
-				store_seqcst(&daemon_vgpu_page(v)->allowed[row], (uint64_t)0);
+				daemon_vgpu_restore_allowed(v, row);
 			}
 		}
 	}

@@ -152,7 +152,7 @@ static const char *index_type(const struct ptx_variable *v)
 	return NULL;
 }
 
-/* Puts the instruction at *link into a scope in which the element's address is computed, by parsing
+/* Puts the instruction into a scope in which the element's address is computed, by parsing
  * that scope. */
 static int by_register(struct elements *e, struct ptx_list *list, struct ptx_insn *insn,
 		       struct ptx_operand *o, const struct ptx_variable *v)
