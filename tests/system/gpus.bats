@@ -155,7 +155,7 @@ uses_gpu() { # GPU PID: the programs that have used a GPU are these
 # the time that kernels on GPU 1 waited for that rank, in percent. Without holds the steps take 0.2 s.
 waits() {
 	local rank steps ns time
-	run gbpf run --device soft --vgpu half -- "${GBPF_BUILD:-build}/tests/system/ranks" 100 2000 "$@"
+	run --separate-stderr gbpf run --device soft --vgpu half -- "${GBPF_BUILD:-build}/tests/system/ranks" 100 2000 "$@" # a warning of shares on GPU 1
 	echo "$output"
 	[ "$status" -eq 0 ]
 	while read -r rank steps ns time; do
