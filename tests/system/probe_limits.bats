@@ -321,3 +321,35 @@ tool $id, kernels st*: off" ]
 	local blocks=$(value calls 0)
 	tool_has "p['launches'] == 300 and p['probed'] * 4 == $blocks"
 }
+
+# gets_in POLICY: a tool runs in a program that always has four launches of 20 ms queued.
+gets_in() {
+	gbpf --quiet policy swap "$POLICIES/$1.bpf.o"
+	start
+	tell load "queue 4 20"
+	attach count_blocks --to "$pid" --wait --timeout 60s
+	has_kernels 1
+	gbpf --quiet probe detach "$id"
+	tell drain
+	echo exit >&"$in"
+}
+
+@test "a tool gets into a program that always has work queued" {
+	begin
+	gets_in fair
+	gets_in fifo
+	gets_in lc_first
+	gets_in auto
+}
+
+@test "a program with more work queued than a pause lasts is named, and runs on" {
+	begin
+	gbpf --quiet policy swap "$POLICIES/fifo.bpf.o"
+	start
+	tell load "queue 4 400"
+	run -8 gbpf probe attach "$BUILD/count_blocks.bpf.o" --wait --timeout 5s
+	[[ "$output" == *"more than 200 ms of work is queued at all times"* ]]
+	tell drain
+	id=$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"][0]["id"])')  # settled: tools come and go by commands alone
+	tool_has "p['kernels'] == 1 and p['why'] == ''"
+}

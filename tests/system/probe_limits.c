@@ -6,11 +6,16 @@
  *                   times each; checks the results
  *   stay BLOCKS     launches stay, whose threads call a function again and again
  *   leave           ends it
- *   shared N        launches fill with the most shared memory at which an SM holds N blocks
- *   together N      the same by one cooperative launch of N blocks for each SM
+ *   queue N MS      a thread keeps N launches of wait queued from now on, which take that many ms
+ * each drain           ends it shared N        launches fill with the most shared memory at which
+ * an SM holds N blocks together N      the same by one cooperative launch of N blocks for each SM
  *   exit            returns from main()
  */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +26,7 @@
 #define THREADS 32u
 #define ROUNDS 20u
 #define BLOCKS_MAX 64u
+#define QUEUED_MAX 16u
 
 static const char text[] =
 	".version 6.0\n.target sm_70\n.address_size 64\n"
@@ -49,13 +55,20 @@ static const char text[] =
 	"ld.param.b32 %r6, [q]; }\n"
 	"ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra again;\n"
 	"ret;\n}\n"
+	/* for that many ns */
+	".visible .entry wait(.param .u64 ns)\n{\n"
+	".reg .pred %p; .reg .b64 %rd<4>;\n"
+	"ld.param.u64 %rd0, [ns]; mov.u64 %rd1, %globaltimer;\n"
+	"again: mov.u64 %rd2, %globaltimer; sub.u64 %rd2, %rd2, %rd1;\n"
+	"setp.lt.u64 %p, %rd2, %rd0; @%p bra again; ret;\n}\n"
 	".extern .shared .align 16 .b8 room[];\n"
 	".visible .entry fill()\n{\n"
 	".reg .b32 %r<2>;\n"
 	"mov.u32 %r1, %tid.x; st.shared.u32 [room], %r1; ret;\n}\n";
 
 static CUdevice device;
-static CUfunction work, stay, fill;
+static CUcontext context;
+static CUfunction work, stay, fill, wait_ns;
 static CUdeviceptr memory, flag_at;
 static volatile unsigned *flag;
 
@@ -68,6 +81,7 @@ static void load(void)
 	CU(cuModuleGetFunction(&work, m, "work"));
 	CU(cuModuleGetFunction(&stay, m, "stay"));
 	CU(cuModuleGetFunction(&fill, m, "fill"));
+	CU(cuModuleGetFunction(&wait_ns, m, "wait"));
 	CU(cuMemAlloc(&memory, BLOCKS_MAX * THREADS * sizeof(unsigned)));
 	CU(cuMemHostAlloc(&host, sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP));
 	CU(cuMemHostGetDevicePointer_v2(&flag_at, host, 0));
@@ -104,6 +118,55 @@ static void leave(void)
 	CU(cuCtxSynchronize());
 }
 
+/* ---- a thread that keeps launches queued ---- */
+
+static pthread_t queuer;
+static atomic_bool queuing;
+static atomic_uint launched;
+static unsigned queued;
+static uint64_t duration_ns;
+
+static void *queue(void *arg)
+{
+	void *params[1] = { &duration_ns };
+	CUevent done[QUEUED_MAX];
+	CUstream stream;
+
+	(void)arg;
+	CU(cuCtxSetCurrent(context));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (unsigned i = 0; i < queued; i++) {
+		CU(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
+	}
+	for (unsigned i = 0; queuing; i = (i + 1) % queued) {
+		CU(cuEventSynchronize(done[i]));
+		CU(cuLaunchKernel(wait_ns, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+		CU(cuEventRecord(done[i], stream));
+		launched++;
+	}
+	CU(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+static void begin_queue(unsigned n, unsigned ms)
+{
+	CHECK(n && n <= QUEUED_MAX, "%u", n);
+	queued = n;
+	duration_ns = ms * UINT64_C(1000000);
+	queuing = true;
+	launched = 0;
+	CHECK(pthread_create(&queuer, NULL, queue, NULL) == 0, "no thread");
+	while (launched < queued) {
+		sched_yield();
+	}
+}
+
+static void drain(void)
+{
+	queuing = false;
+	CHECK(pthread_join(queuer, NULL) == 0, "no thread");
+}
+
 static void shared(unsigned blocks, bool together)
 {
 	size_t bytes = 0;
@@ -133,6 +196,10 @@ static bool obey(const char *line)
 		begin_stay(n);
 	} else if (strcmp(line, "leave\n") == 0) {
 		leave();
+	} else if (sscanf(line, "queue %u %u", &n, &m) == 2) {
+		begin_queue(n, m);
+	} else if (strcmp(line, "drain\n") == 0) {
+		drain();
 	} else if (sscanf(line, "shared %u", &n) == 1) {
 		shared(n, false);
 	} else if (sscanf(line, "together %u", &n) == 1) {
@@ -146,7 +213,6 @@ static bool obey(const char *line)
 
 int main(void)
 {
-	CUcontext context;
 	char line[64];
 
 	CU(cuInit(0));

@@ -375,6 +375,7 @@ void shim_probe_context_ending(CUcontext ctx)
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	(void)shim_probe_forms_sweep(ctx, false, true);
 	(void)shim_probe_memory_sweep(ctx, false);
+	shim_probe_busy_forget(ctx);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_tool *t;
 

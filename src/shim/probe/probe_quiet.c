@@ -1,7 +1,8 @@
 /* Quiet moments of a context. Loading or unloading a module waits for all work that was submitted
  * in the context, and no thread can launch there meanwhile. So it is done while the context is
  * idle: first the present work is watched, which delays no thread; if it is short, launches are
- * paused, for a bounded time, until what has come since is done as well. */
+ * paused, for a bounded time, until what has come since is done as well. Only where this keeps
+ * failing are launches paused first (probe_busy.c). */
 #include "shim/probe/shim_probe_int.h"
 
 #include "base/clock.h"
@@ -72,8 +73,8 @@ static enum shim_probe_quiet quiet_of(CUresult r)
 
 /* Records the event behind all work that is submitted in the current context. While a stream
  * captures the driver would count the question as an error of the program. A driver before 12.5
- * waits for the work instead. */
-static CUresult record(CUevent e)
+ * cannot, and returns CUDA_ERROR_NOT_FOUND. */
+static CUresult try_record(CUevent e)
 {
 	CUcontext ctx = NULL;
 	CUresult r = shim_driver.cuCtxGetCurrent(&ctx);
@@ -84,6 +85,14 @@ static CUresult record(CUevent e)
 				       : shim_driver.cuCtxRecordEvent(ctx, e);
 	}
 	shim_capture_unlock();
+	return r;
+}
+
+/* The same; a driver that cannot waits for the work instead. */
+static CUresult record(CUevent e)
+{
+	CUresult r = try_record(e);
+
 	return r == CUDA_ERROR_NOT_FOUND ? shim_driver.cuCtxSynchronize() : r;
 }
 
@@ -119,6 +128,27 @@ static enum shim_probe_quiet done_by(CUevent e, uint64_t until)
 	CUresult r = record(e);
 
 	return r == CUDA_SUCCESS ? shim_probe_mark_passed(e, until) : quiet_of(r);
+}
+
+/* Pauses launches at once, until all work is done or for that time; then for the calls, as below.
+ * Not with a driver that would wait for the work without a limit. */
+static enum shim_probe_quiet drains(CUevent e, uint64_t ns)
+{
+	uint64_t begin = clock_now_ns(), until = begin + ns + PAUSE_NS;
+	enum shim_probe_quiet now;
+	CUresult r;
+
+	store_release(&shim_probe_paused_until, until);
+	r = try_record(e);
+	now = r == CUDA_SUCCESS ? shim_probe_mark_passed(e, begin + ns) : quiet_of(r);
+	steps_until = MIN(clock_now_ns() + PAUSE_NS, until);
+	if (now == SHIM_PROBE_QUIET && clock_now_ns() >= until) {
+		now = SHIM_PROBE_BUSY; /* launches have come in since */
+	}
+	if (now != SHIM_PROBE_QUIET) {
+		shim_probe_quiet_end();
+	}
+	return now;
 }
 
 static enum shim_probe_quiet becomes_quiet(CUevent e, uint64_t backlog_ns)
@@ -157,6 +187,11 @@ static enum shim_probe_quiet with_event(enum shim_probe_quiet (*ask)(CUevent e, 
 enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns)
 {
 	return with_event(becomes_quiet, backlog_ns);
+}
+
+enum shim_probe_quiet shim_probe_quiet_force(uint64_t pause_ns)
+{
+	return with_event(drains, pause_ns);
 }
 
 static enum shim_probe_quiet is_done(CUevent e, uint64_t ns)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/probe/probe_mix.h"
 
 static uint64_t round_number;					 /* of the probe thread */
@@ -332,6 +333,26 @@ static void leave_failed(CUcontext ctx)
 	report_finish(&r);
 	(void)shim_probe_forms_sweep(ctx, false, true);
 	(void)shim_probe_memory_sweep(ctx, false);
+	shim_probe_busy_forget(ctx);
+}
+
+/* Returns QUIET with launches paused if a context, which is current, becomes idle. */
+static enum shim_probe_quiet await_idle(CUcontext ctx)
+{
+	uint64_t pause_ns = shim_probe_busy_pause(ctx), begin = clock_now_ns();
+	enum shim_probe_quiet now = pause_ns ? shim_probe_quiet_force(pause_ns)
+					     : shim_probe_quiet_begin(SHIM_PROBE_BACKLOG_NS);
+
+	if (pause_ns) {
+		pause_ns = clock_now_ns() - begin;
+		shim_probe_busy_paused(pause_ns);
+	}
+	if (now == SHIM_PROBE_BUSY) {
+		shim_probe_busy_failed(ctx, pause_ns);
+	} else {
+		shim_probe_busy_forget(ctx);
+	}
+	return now;
 }
 
 /* Loads and unloads in a context, which is current, if it becomes idle. Tools that ended are
@@ -347,9 +368,10 @@ static bool settle_context(CUcontext ctx)
 	(void)shim_probe_tools_end();
 	if (!next_compiled(ctx) && !shim_probe_forms_remain(ctx, true) &&
 	    !shim_probe_memory_remains(ctx)) {
+		shim_probe_busy_forget(ctx);
 		return !shim_probe_forms_remain(ctx, false);
 	}
-	now = shim_probe_quiet_begin(SHIM_PROBE_BACKLOG_NS);
+	now = await_idle(ctx);
 	if (now == SHIM_PROBE_FAILED) {
 		leave_failed(ctx);
 	}

@@ -442,6 +442,9 @@ static bool tell(struct shim_probe_tool *t)
 	shim_probe_kernels_count(t, &m.probe_state);
 	shim_probe_mix_report(t, &m.probe_state);
 	memcpy(m.probe_state.why, t->why, sizeof(m.probe_state.why));
+	if (m.probe_state.waiting && !t->why[0]) {
+		shim_probe_busy_text(m.probe_state.why, sizeof(m.probe_state.why));
+	}
 	figures = figures_differ(&m.probe_state, &t->told);
 	if (t->announced && (t->tell || differs(&m.probe_state, &t->told) ||
 			     (figures && now - t->told_ns > FIGURES_NS))) {

@@ -536,6 +536,8 @@ enum shim_probe_quiet {
  * Caller holds shim_probe_build_mutex. */
 enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns);
 void shim_probe_quiet_end(void);
+/* The same, but pauses launches at once, for pause_ns at most if it does not return QUIET. */
+enum shim_probe_quiet shim_probe_quiet_force(uint64_t pause_ns);
 /* Returns whether there is time for a call that needs the context idle. Then no launch comes in
  * until the end, for 20 ms at most. */
 bool shim_probe_quiet_step(void);
@@ -549,6 +551,21 @@ enum shim_probe_quiet shim_probe_mark(CUevent *ret);
 enum shim_probe_quiet shim_probe_mark_passed(CUevent e, uint64_t until);
 extern uint64_t shim_probe_paused_until; /* [atomic] monotonic; 0: launches are not paused */
 void shim_probe_wait_paused(void);
+
+/* ---- probe_busy.c; caller holds shim_probe_build_mutex ---- */
+/* Returns for how many ns the next try may pause launches before the work of a context is done; 0:
+ * not at all. */
+uint64_t shim_probe_busy_pause(CUcontext ctx);
+/* Notes how long such a pause lasted. It held launches of all contexts. */
+void shim_probe_busy_paused(uint64_t ns);
+/* Notes a try for which the context was not idle, after such a pause of paused_ns; 0: without one.
+ */
+void shim_probe_busy_failed(CUcontext ctx, uint64_t paused_ns);
+/* The context was idle, waits for nothing, or ends. */
+void shim_probe_busy_forget(CUcontext ctx);
+/* Writes why kernels wait if a context has been busy for long; otherwise leaves the text as it is.
+ */
+void shim_probe_busy_text(char *to, size_t bytes);
 
 /* ---- probe_settings.c ---- */
 /* Returns the longest slice, in bytes, whose form has addresses of maps as constants of its text;
