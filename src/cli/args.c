@@ -136,6 +136,13 @@ static int check_choice(struct cli *c, const struct cli_option *o, const char *v
 			   o->arg);
 }
 
+static bool is_repeated(const struct cli_option *o)
+{
+	size_t n = strlen(o->arg);
+
+	return n > 3 && strcmp(o->arg + n - 3, "...") == 0;
+}
+
 /* Takes the option's value from after '=' or from the next word. *i: index of the word in use. */
 static int take_value(struct cli *c, const struct found *f, const char *inline_value, int argc,
 		      char **argv, int *i)
@@ -157,6 +164,13 @@ static int take_value(struct cli *c, const struct found *f, const char *inline_v
 		value = argv[++*i];
 	}
 	*f->value = value;
+	if (is_repeated(f->option)) {
+		if (c->n_repeated == CLI_MAX_REPEATED) {
+			return usage_error(c, NULL, "more than %d options '--%s'", CLI_MAX_REPEATED,
+					   f->option->name);
+		}
+		c->repeated[c->n_repeated++] = value;
+	}
 	return check_choice(c, f->option, value);
 }
 

@@ -32,12 +32,14 @@ enum cli_exit {
 };
 
 #define CLI_MAX_OPTIONS 32
+#define CLI_MAX_REPEATED 32
 
 struct cli_option {
 	const char *name; /* without dashes */
 	char letter;	  /* or 0 */
 	const char *arg;  /* NULL: a flag; "a|b|c": one of these words, checked by the parser; in
-			     capitals: a placeholder */
+			     capitals: a placeholder, of an option that may be repeated with "..."
+			     at its end: one for each verb */
 	const char *doc;
 };
 
@@ -72,6 +74,8 @@ struct cli {
 	const char *opt[CLI_MAX_OPTIONS]; /* indexed like verb->options: the value, "" for a flag,
 					     NULL if absent */
 	const char *global[CLI_MAX_OPTIONS];
+	const char *repeated[CLI_MAX_REPEATED]; /* all values of the option that may be repeated */
+	int n_repeated;
 	char **arg; /* borrowed from argv; arg[n_args] == NULL */
 	int n_args;
 	bool json, quiet;

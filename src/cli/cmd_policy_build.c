@@ -19,12 +19,13 @@
 
 extern char **environ;
 
-enum { O_OUTPUT, O_INCLUDE, O_MCPU, O_EXPLAIN, O_LINK };
+enum { O_OUTPUT, O_INCLUDE, O_DEFINE, O_MCPU, O_EXPLAIN, O_LINK };
 
 static const struct cli_option options[] = {
 	[O_OUTPUT] = { "output", 'o', "OBJECT",
 		       "where to write the object (default: next to its source)" },
 	[O_INCLUDE] = { "include", 'I', "FOLDER", "look for headers there, too" },
+	[O_DEFINE] = { "define", 'D', "NAME[=VALUE]...", "define a macro; may be repeated" },
 	[O_MCPU] = { "mcpu", 0, "v1|v2|v3|v4",
 		     "instruction set (default: v4 from clang 18 on, else v3)" },
 	[O_EXPLAIN] = { "explain", 'e', NULL, "print the verifier's states along a refused path" },
@@ -113,7 +114,7 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 		   const char *object)
 {
 	char mcpu[16], installed[PATH_MAX + 2], own[PATH_MAX + 2], parts[PATH_MAX + 2] = "-I";
-	const char *argv[16];
+	const char *argv[16 + 2 * CLI_MAX_REPEATED];
 	int n = 0, status, err;
 	pid_t pid;
 
@@ -132,6 +133,10 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 	if (c->opt[O_INCLUDE]) {
 		snprintf(own, sizeof(own), "-I%s", c->opt[O_INCLUDE]);
 		argv[n++] = own;
+	}
+	for (int i = 0; i < c->n_repeated; i++) {
+		argv[n++] = "-D";
+		argv[n++] = c->repeated[i];
 	}
 	argv[n++] = installed;
 	if (path_lib(parts + 2, sizeof(parts) - 2, "policies") == 0) {

@@ -171,3 +171,41 @@ unusable() {
 	json 'all(0 < p["cost"] <= p["budget"] for p in d["files"][0]["programs"])'
 	json 'd["files"][1]["error"]["hint"] and "verdict.bpf.c:6" in d["files"][1]["error"]["place"]'
 }
+
+# foreign SECTION TEXT: a program in that section is refused with the text.
+foreign() {
+	printf '#include <gbpf/gbpf.bpf.h>\nSEC("%s") int f(void *ctx) { return 0; }\nGBPF_LICENSE("MIT");\n' "$1" >foreign.bpf.c
+	run --separate-stderr "$GBPF" policy build foreign.bpf.c
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"SEC(\"${1:0:120}"* && "$output" == *"$2"* ]]
+}
+
+@test "programs of other loaders are refused with the section to write" {
+	foreign kprobe/vec_add 'Write SEC("gdev/enter/vec_add")'
+	foreign kretprobe/vec_add 'Write SEC("gdev/exit/vec_add")'
+	foreign kprobe/__memcapture 'Write SEC("gdev/access")'
+	foreign kprobe/__directly_run 'none is launched by itself'
+	foreign uprobe/./a:cudaLaunchKernel 'SEC("gbpf/submit") runs at each launch'
+	foreign uretprobe 'SEC("gbpf/retire") runs when a launch has ended'
+	foreign xdp 'Write SEC("gbpf/<hook>") or SEC("gdev/<hook>")'
+	local long=$(printf 'k%.0s' {1..1500})
+	foreign "kprobe/$long" "SEC(\"gdev/enter/${long:0:254}*\")"
+}
+
+@test "a program of another loader that is switched off with ? is left out" {
+	cat >off.bpf.c <<-'END'
+	#include <gbpf/gbpf.bpf.h>
+	SEC("?uprobe/x") int f(void *ctx) { return 0; }
+	SEC("gbpf/submit") int GBPF_PROG(g, submit) { return VERDICT; }
+	GBPF_LICENSE("MIT");
+	END
+	run "$GBPF" policy build off.bpf.c
+	[ "$status" -eq 1 ]
+	"$GBPF" -q policy build -D UNUSED -D VERDICT=GBPF_GO off.bpf.c
+	run "$GBPF" policy build -D
+	[ "$status" -eq 2 ]
+	run "$GBPF" policy build $(printf -- '-DA%d ' {1..33}) off.bpf.c
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"more than 32 options '--define'"* ]]
+}

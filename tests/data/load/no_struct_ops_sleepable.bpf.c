@@ -1,4 +1,4 @@
-/* refuse: programs of type 'struct_ops.s/x' are not gBPF's */
+/* refuse: programs of type 'struct_ops.s' are not gBPF's */
 #include "gbpf/gbpf.bpf.h"
 
 SEC("struct_ops.s/x") int other(void *ctx)

@@ -1,4 +1,4 @@
-/* refuse: programs of type 'kprobe/do_exit' are not gBPF's */
+/* refuse: programs of type 'kprobe' are not gBPF's */
 #include "gbpf/gbpf.bpf.h"
 
 SEC("kprobe/do_exit") int f(void *ctx)

@@ -116,7 +116,7 @@ static int read_sections(struct ebpf_obj_parse *p, const uint8_t *elf, size_t by
 		name = names->type == SHT_STRTAB ? string_at(names, h.sh_name) : NULL;
 		if (!name || strnlen(name, OBJ_MAX_NAME) == OBJ_MAX_NAME) {
 			return ebpf_obj_refuse(p, -EINVAL, NULL, 0, "section %u has a name %s", i,
-					       name ? "of more than 255 bytes"
+					       name ? "of more than 8191 bytes"
 						    : "outside the string table");
 		}
 		p->secs[i].name = name;
@@ -143,7 +143,7 @@ static int check_symbol(struct ebpf_obj_parse *p, const Elf64_Sym *sym, uint32_t
 
 	if (!name || strnlen(name, OBJ_MAX_NAME) == OBJ_MAX_NAME) {
 		return ebpf_obj_refuse(p, -EINVAL, ".symtab", 0, "symbol %u has a name %s", i,
-				       name ? "of more than 255 bytes"
+				       name ? "of more than 8191 bytes"
 					    : "outside the string table");
 	}
 	if (!ebpf_obj_symbol_defined(sym)) {

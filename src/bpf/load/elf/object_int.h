@@ -17,7 +17,7 @@ struct btf_type;
 #define OBJ_MAX_SECTIONS 4096u
 #define OBJ_MAX_SYMBOLS 65536u
 #define OBJ_MAX_FUNCS 512u
-#define OBJ_MAX_NAME 256u     /* length of names of sections and symbols, with the terminator */
+#define OBJ_MAX_NAME 8192u    /* length of names of sections and symbols, with the terminator */
 #define OBJ_MAX_LINES 131072u /* per object, and for all its programs together */
 #define OBJ_MAX_GROUPS 1024u
 #define OBJ_MAX_CORE 16384u
@@ -236,6 +236,9 @@ struct ebpf_obj_func *ebpf_obj_func_at(const struct ebpf_obj_parse *p, uint32_t 
 				       uint64_t start);
 /* Checks that the first parameter of the function is the context of the hook. */
 int ebpf_obj_check_context(struct ebpf_obj_parse *p, const struct ebpf_obj_func *f, int hook);
+
+/* object_foreign.c: refuses a program in a section of another loader's; returns -EINVAL. */
+int ebpf_obj_refuse_foreign(struct ebpf_obj_parse *p, const struct ebpf_obj_func *f);
 
 /* object_extern.c */
 int ebpf_obj_read_externs(struct ebpf_obj_parse *p);

@@ -519,11 +519,8 @@ static int refuse_unused(struct ebpf_obj_parse *p)
 		if (f->used || !f->global) {
 			continue;
 		}
-		if (s->code == OBJ_FOREIGN) {
-			report_hint(p->r, "write SEC(\"gbpf/<hook>\") or SEC(\"gdev/<hook>\"); "
-					  "subprograms need no SEC");
-			return ebpf_obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
-					       "programs of type '%s' are not gBPF's", s->name);
+		if (s->code == OBJ_FOREIGN && s->name[0] != '?') {
+			return ebpf_obj_refuse_foreign(p, f);
 		}
 		if (s->code == OBJ_MEMBER && s->name[0] != '?') {
 			report_hint(p->r, "name it in a struct gbpf_ops in SEC(\".struct_ops\")");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/load/verify/helper_names.h"
 #include "bpf/load/verify/verify_int.h"
 #include "bpf/run/decode.h"
 #include "bpf/run/map/map_type.h"
@@ -123,6 +124,18 @@ static int refuse_encoding(struct ebpf_verifier *v, uint32_t pc)
 		in->code, in->dst, in->src, in->off, in->imm);
 }
 
+static int no_helper(struct ebpf_verifier *v, uint32_t pc, int32_t id)
+{
+	const char *instead, *name = ebpf_verify_foreign_helper(id, &instead);
+
+	report_hint(v->r, "%s",
+		    instead ? instead
+			    : "gBPF's helpers are those that gbpf.bpf.h declares; gbpf-policy(7) "
+			      "lists them");
+	return ebpf_verify_refuse(v, pc, "helper", "there is no helper %d%s%s%s", id,
+				  name ? " (" : "", name ? name : "", name ? ")" : "");
+}
+
 /* Checks that the object that an operand names exists. Unreachable instructions are checked too,
  * because ebpf_policy_open() checks all of them. */
 static int check_operand(struct ebpf_verifier *v, uint32_t pc)
@@ -132,10 +145,7 @@ static int check_operand(struct ebpf_verifier *v, uint32_t pc)
 
 	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src != EBPF_CALL_LOCAL &&
 	    !ebpf_verify_helper(in->imm)) {
-		report_hint(v->r,
-			    "gBPF's helpers are those that gbpf.bpf.h declares; gbpf-policy(7) "
-			    "lists them");
-		return ebpf_verify_refuse(v, pc, "helper", "there is no helper %d", in->imm);
+		return no_helper(v, pc, in->imm);
 	}
 	if (in->code != EBPF_LD_IMM64 || in->src == EBPF_PSEUDO_CONST) {
 		return 0;

@@ -1,6 +1,7 @@
 /* Checks a helper's arguments against its signature in hooks.def: types, memory, sizes, and which
  * side may use which map. */
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "bpf/load/verify/call/verify_call_int.h"
@@ -374,6 +375,14 @@ static int check_record(struct ebpf_verifier *v, struct ebpf_helper_call *c,
 	return 0;
 }
 
+/* Returns whether a helper does not use its context and is given NULL instead, as programs for
+ * bpftime do. */
+static bool is_unused(int32_t helper, const struct ebpf_reg *r)
+{
+	return helper == HELPER_bpf_perf_event_output && r->type == REG_SCALAR &&
+	       ebpf_scalar_is_const(&r->v) && !r->v.t.value;
+}
+
 int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigned i)
 {
 	unsigned reg = i + 1;
@@ -429,6 +438,9 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 	case ARG_ITER_END:
 		return 0;
 	case ARG_CTX:
+		if (is_unused(c->helper->id, r)) {
+			return 0;
+		}
 		if (r->type != REG_CTX) {
 			return ebpf_verify_refuse(v, v->pc, "type",
 						  "%s: r%u must be the context, but is %s", c->what,
