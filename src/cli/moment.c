@@ -93,12 +93,18 @@ static bool shows(uint64_t ns, const struct tm *shown)
 }
 
 /* Where clocks show a time twice, since they are put back: returns the later moment if it is not
- * after now, else the earlier one. now 0: the earlier one. */
-static uint64_t latest(const struct tm *shown, uint64_t now)
+ * after now, else the earlier one. now 0: the earlier one. Where they skip it, since they are put
+ * forward: returns the moment by the clock as it was, which begins a day whose midnight is skipped;
+ * *ret_skipped. */
+static uint64_t latest(const struct tm *shown, uint64_t now, bool *ret_skipped)
 {
-	uint64_t with = moment_of(shown, 1), without = moment_of(shown, 0), any;
+	uint64_t with = moment_of(shown, 1), without = moment_of(shown, 0);
+	uint64_t any = moment_of(shown, -1);
 
-	any = moment_of(shown, -1);
+	*ret_skipped = !shows(any, shown);
+	if (*ret_skipped) {
+		return MAX(with, without);
+	}
 	if (!shows(with, shown) || !shows(without, shown)) {
 		return any; /* one of them is no time of that day */
 	}
@@ -111,6 +117,7 @@ int cli_parse_moment(const char *text, uint64_t now_ns, uint64_t *ret_ns)
 	const char *behind;
 	struct tm tm;
 	uint64_t ago;
+	bool skipped;
 
 	if (cli_parse_duration(text, 0, &ago) == 0) {
 		*ret_ns = now_ns > ago ? now_ns - ago : 0;
@@ -120,10 +127,10 @@ int cli_parse_moment(const char *text, uint64_t now_ns, uint64_t *ret_ns)
 		return -EINVAL;
 	}
 	if (time_of_day(text, &tm)) {
-		*ret_ns = latest(&tm, now_ns);
-		if (*ret_ns > now_ns) {
+		*ret_ns = latest(&tm, now_ns, &skipped);
+		if (skipped || *ret_ns > now_ns) {
 			tm.tm_mday--;
-			*ret_ns = latest(&tm, now_ns);
+			*ret_ns = latest(&tm, now_ns, &skipped);
 		}
 		return 0;
 	}
@@ -135,6 +142,6 @@ int cli_parse_moment(const char *text, uint64_t now_ns, uint64_t *ret_ns)
 	if (*behind && !time_of_day(behind + 1, &tm)) {
 		return -EINVAL;
 	}
-	*ret_ns = latest(&tm, 0);
+	*ret_ns = latest(&tm, 0, &skipped);
 	return 0;
 }

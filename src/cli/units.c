@@ -104,8 +104,11 @@ int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns)
 	v = strtod(text, &end);
 	if (!*end) {
 		v *= (double)bare_ns;
+		if (!bare_ns || !(v < 1e18)) {
+			return -EINVAL;
+		}
 		*ret_ns = (uint64_t)v;
-		return bare_ns && v < 1e18 ? 0 : -EINVAL;
+		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
 		if (strcmp(end, units[i].unit) == 0 && v * units[i].ns < 1e18) {

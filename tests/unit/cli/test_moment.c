@@ -45,6 +45,9 @@ static void moments_are_local(void **state)
 		{ BACK, "02:30", 1792891800 },
 		{ BACK, "2026-10-25 02:30", 1792888200 },
 		{ 1792889100, "02:30", 1792888200 }, /* between the two */
+		/* 02:30 did not come: as a time of day that of the day before */
+		{ 1774778400, "02:30", 1774661400 },
+		{ 1774778400, "2026-03-29 02:30", 1774747800 },
 		{ NOW, "1970-01-01", 0 },
 	};
 
@@ -54,6 +57,38 @@ static void moments_are_local(void **state)
 		assert_int_equal(cli_parse_moment(cases[i].text, cases[i].now * S, &ns), 0);
 		assert_int_equal(ns / S, cases[i].s);
 	}
+}
+
+/* Clocks go from 2026-10-04 00:00 to 01:00. */
+static void a_day_without_midnight_begins_later(void **state)
+{
+	static const char *const texts[] = { "today", "2026-10-04", "2026-10-04 00:00" };
+	uint64_t ns;
+
+	setenv("TZ", "PYT4PYST,M10.1.0/0,M3.4.0/0", 1);
+	tzset();
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		assert_int_equal(cli_parse_moment(texts[i], 1791129600 * S, &ns), 0);
+		assert_int_equal(ns / S, 1791086400);
+	}
+	setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+	tzset();
+}
+
+/* A double beyond the range is not converted, which C does not define. */
+static void durations_are_refused_before_they_are_converted(void **state)
+{
+	static const char *const texts[] = { "1e300",  "1e19",	 "1000000001",
+					     "1e300d", "12000d", "inf" };
+	uint64_t ns = 7;
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		assert_true(cli_parse_duration(texts[i], S, &ns) < 0);
+		assert_int_equal(ns, 7);
+	}
+	assert_int_equal(cli_parse_duration("999999999", S, &ns), 0);
+	assert_int_equal(ns, 999999999 * S);
+	assert_int_equal(cli_parse_moment("11000d", NOW * S, &ns), 0);
 }
 
 static void what_is_no_moment_is_refused(void **state)
@@ -79,6 +114,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moments_are_local),
+		cmocka_unit_test(a_day_without_midnight_begins_later),
+		cmocka_unit_test(durations_are_refused_before_they_are_converted),
 		cmocka_unit_test(what_is_no_moment_is_refused),
 	};
 
