@@ -127,6 +127,35 @@ assert len(used) > 10 and used <= verbs, used - verbs
 END
 }
 
+@test "the README's options are those of their verbs, and its figures of one GPU those of its measurements" {
+	"$GBPF" help --json >table.json
+	python3 - "$REPO" table.json <<'END'
+import json, re, sys
+table, readme = json.load(open(sys.argv[2])), open(sys.argv[1] + '/README.md').read()
+options = {v['name']: {o['name'] for o in v['options']} for v in table['verbs']}
+globals_ = {o['name'] for o in table['options']}
+seen = 0
+for line in re.findall(r'\bgbpf (.*)', '\n'.join(l.replace('&& ', '\n') for l in re.findall(r'^    gbpf .*$', readme, re.M))):
+	line = re.split(r' -- |#|   ', line)[0]
+	words = line.split()
+	verb = ' '.join(words[:2]) if ' '.join(words[:2]) in options else words[0]
+	for o in re.findall(r' --([a-z-]+)', line):
+		assert o in options.get(verb, set()) | globals_, (line, o)
+		seen += 1
+assert seen > 5
+# The table of requests next to batch jobs: default, MPS, auto in ms, and the job's rate, as bench/results has them in us.
+rows = re.findall(r'^\| (.+?) \| ([+-][0-9.]+) ms \| ([+-][0-9.]+) ms \| ([+-][0-9.]+) ms \| (\d+) % \|$', readme, re.M)
+page = open(sys.argv[1] + '/docs/BENCHMARKS.md').read()
+cells = re.findall(r'^\| P99 next to .+? \| .+? \| ([+-][0-9 ]+), .+?\(default ([+-][0-9 ]+), .+?; MPS ([+-][0-9 ]+), ', page, re.M)
+number = lambda text: int(text.replace(' ', '')) / 1000
+measured = sorted(tuple(number(c) for c in (default, mps, auto)) for auto, default, mps in cells)
+assert len(rows) == len(measured) == 9
+for (name, *shown, rate), real in zip(sorted(rows, key=lambda r: float(r[1])), measured):
+	digits = [len(t.split('.')[1]) for t in shown]
+	assert all(abs(float(t) - v) <= 0.51 * 10 ** -d for t, d, v in zip(shown, digits, real)), (name, shown, real)
+END
+}
+
 # Lines that begin with "$ " in literal blocks of a page, each run in one place, must succeed.
 run_examples() {
 	printf '#!/bin/sh\nexit 0\n' | tee serve >train
