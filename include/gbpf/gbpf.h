@@ -65,6 +65,9 @@ enum {
 	GBPF_OPEN_START = 1,
 	/* Only create the handle; the first call connects. */
 	GBPF_OPEN_NO_CONNECT = 2,
+	/* Fail at once while gbpfd starts or stops. Without it connections wait until it has, at
+	 * most the timeout. */
+	GBPF_OPEN_NO_WAIT = 4,
 };
 
 /* Connects to the gbpfd of a runtime directory and says hello. runtime_dir NULL: $GBPF_RUNTIME_DIR,
@@ -78,7 +81,7 @@ void gbpf_close(struct gbpf *g); /* accepts NULL */
 /* Never returns NULL; for g NULL the error is "out of memory". */
 const struct gbpf_error *gbpf_last_error(const struct gbpf *g);
 
-/* Sets the timeout of a call in milliseconds; 0: no limit. Default 10000. */
+/* Sets the timeout of a call, connecting included, in milliseconds; 0: no limit. Default 10000. */
 void gbpf_set_timeout(struct gbpf *g, unsigned timeout_ms);
 
 /* gbpfd's hello. Texts are valid until the next call. NULL while not connected. */

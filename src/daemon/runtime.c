@@ -92,14 +92,17 @@ static int make_dir(struct daemon *d, const char *what, const char *dir, unsigne
 		   : 0;
 }
 
-/* state: what clients that find no socket may expect (lib/client.c reads it). All texts of one
- * process have the same length, so that a reader has one or the other. */
+/* state: what clients that find no socket may expect (lib/dial.c reads it). All texts of one
+ * process have the same length, and the file is never empty, so that a reader has one or the
+ * other. */
 static int write_pid(int fd, const char *state)
 {
 	char text[32];
 	int n = snprintf(text, sizeof(text), "%d %-6s\n", (int)getpid(), state);
 
-	return pwrite(fd, text, (size_t)n, 0) == n ? 0 : -(errno ? errno : ENOSPC);
+	return pwrite(fd, text, (size_t)n, 0) == n && ftruncate(fd, n) == 0
+		       ? 0
+		       : -(errno ? errno : ENOSPC);
 }
 
 /* A lock file in a directory, while it is being opened. */
@@ -174,7 +177,7 @@ static int lock_dir(struct daemon *d, const char *dir, const char *leaf, long *r
 		return fd;
 	}
 	errno = 0;
-	err = ftruncate(fd, 0) < 0 ? -errno : write_pid(fd, "starts");
+	err = write_pid(fd, "starts");
 	if (err) {
 		fd_close(fd);
 		return err;

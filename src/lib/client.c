@@ -2,19 +2,17 @@
 #include "lib/lib_int.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
-#include "base/procfs.h"
 
 #define DEFAULT_TIMEOUT_MS 10000u
+#define LOOK_NS 5000000u
 #define SOCKET_LEAF "/control.sock"
 
 EXPORT const char *gbpf_version(void)
@@ -37,136 +35,6 @@ EXPORT const struct gbpf_hello *gbpf_hello(const struct gbpf *g)
 	return g->fd >= 0 ? &g->hello : NULL;
 }
 
-/* Returns the process id of the gbpfd whose lock file is in the directory, if it runs, else 0. The
- * lock itself is not tried: that could keep a gbpfd from starting. *ret_passing: it has not opened
- * its sockets yet, or has closed them. */
-static int running_pid(const struct gbpf *g, bool *ret_passing)
-{
-	char path[LIB_CLIENT_PATH + 16], text[32] = "";
-	int fd, pid;
-
-	snprintf(path, sizeof(path), "%s/gbpfd.lock", g->dir);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
-		text[0] = 0;
-	}
-	fd_close(fd);
-	pid = (int)strtol(text, NULL, 10);
-	*ret_passing = strstr(text, " starts") || strstr(text, " stops");
-	return procfs_runs(pid, "gbpfd", NULL) ? pid : 0;
-}
-
-static int fail_connect(struct gbpf *g, int err)
-{
-	bool passing;
-	int pid;
-
-	switch (err) {
-	case -ENOENT:
-	case -ECONNREFUSED:
-		pid = running_pid(g, &passing);
-		if (pid && passing) {
-			return lib_fail(
-				g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
-				"Try again in a moment, or see gbpfd.log there",
-				"gbpfd (pid %d) starts or stops, and does not listen on %s yet",
-				pid, g->socket);
-		}
-		if (pid) {
-			char hint[160];
-
-			snprintf(
-				hint, sizeof(hint),
-				"Its socket was removed: end it with `kill %d`; programs continue, "
-				"and the next one takes over",
-				pid);
-			return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
-					hint, "gbpfd (pid %d) runs, but does not listen on %s", pid,
-					g->socket);
-		}
-		return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
-				"Start it with `gbpfd`, or let `gbpf run` start one",
-				"gbpfd is not running: no process listens on %s", g->socket);
-	case -EACCES:
-	case -EPERM:
-		return lib_fail(
-			g, err, GBPF_CODE_PERMISSION, "permission",
-			"That gbpfd belongs to another user: run as that user, or with sudo",
-			"not allowed to reach %s", g->socket);
-	default:
-		return lib_fail(g, err, GBPF_CODE_UNREACHABLE, "unreachable",
-				err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
-						     : "Set GBPF_RUNTIME_DIR to a folder",
-				"cannot reach gbpfd on %s: %s", g->socket, strerror(-err));
-	}
-}
-
-/* Returns true if the peer runs as root or as this user: the folder may be in /tmp, where any user
- * can create it. If the caller is root it trusts the peer, since root chooses the path. */
-static bool is_trusted(int fd)
-{
-	uid_t own = geteuid();
-	struct peer p;
-
-	return own == 0 || (fd_peer(fd, &p) == 0 && (p.uid == own || p.uid == 0));
-}
-
-/* Connects to the socket for operators, in whose queue no other user's connections wait. Returns
- * the descriptor, or -errno if this user may not, gbpfd has none (0.1.0), or its queue is full. */
-static int dial_admin(const struct gbpf *g)
-{
-	char path[LIB_CLIENT_PATH + 16];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/admin.sock", g->dir);
-	fd = unix_connect(path, SOCK_STREAM | SOCK_NONBLOCK);
-	if (fd >= 0 && !is_trusted(fd)) {
-		fd_close(fd);
-		return -EPERM;
-	}
-	return fd;
-}
-
-/* Returns true if no gbpfd listens, but one is about to, or to end. */
-static bool is_passing(const struct gbpf *g, int err)
-{
-	bool passing;
-
-	return (err == -ENOENT || err == -ECONNREFUSED) && running_pid(g, &passing) && passing;
-}
-
-/* Connects without blocking; retries on EAGAIN, which means that the listener's queue is full, and
- * while a gbpfd starts or stops. */
-static int dial(struct gbpf *g, uint64_t deadline)
-{
-	int fd;
-
-	fd = dial_admin(g);
-	if (fd >= 0) {
-		return fd;
-	}
-	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) < 0 &&
-	       is_passing(g, fd) && clock_now_ns() < deadline) {
-		clock_sleep_ns(5000000);
-	}
-	while (fd == -EAGAIN &&
-	       (fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
-		if (clock_now_ns() >= deadline) {
-			return lib_fail(g, -ETIMEDOUT, GBPF_CODE_TIMEOUT, "timeout",
-					"Is gbpfd stopped?",
-					"gbpfd does not accept connections on %s", g->socket);
-		}
-		clock_sleep_ns(2000000);
-	}
-	if (fd >= 0 && !is_trusted(fd)) {
-		fd_close(fd);
-		return lib_fail(g, -EPERM, GBPF_CODE_PERMISSION, "permission",
-				"Set GBPF_RUNTIME_DIR, and check which user created that folder",
-				"the listener on %s belongs to another user", g->socket);
-	}
-	return fd < 0 ? fail_connect(g, fd) : fd;
-}
-
 static void keep_hello(struct gbpf *g, const json_t *r)
 {
 	const char *version = json_string_value(json_object_get(r, "version"));
@@ -187,9 +55,9 @@ static void keep_hello(struct gbpf *g, const json_t *r)
 }
 
 /* Sends one request and reads lines until its answer arrives. */
-static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
+static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, uint64_t deadline,
+		    json_t **ret)
 {
-	uint64_t deadline = lib_deadline(g->timeout_ms);
 	json_int_t id = (json_int_t)++g->next_id;
 	json_t *request = json_pack("{s:I,s:s,s:O}", "id", id, "method", method, "params", params);
 	char *line = request ? json_dumps(request, JSON_COMPACT) : NULL;
@@ -235,18 +103,11 @@ static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, 
 	return err;
 }
 
-int lib_connect(struct gbpf *g)
+static int greet(struct gbpf *g, uint64_t deadline)
 {
-	json_t *params, *result = NULL;
-	int err;
+	json_t *params = json_pack("{s:i}", "protocol", GBPF_PROTOCOL), *result = NULL;
+	int err = params ? exchange(g, "hello", params, -1, deadline, &result) : lib_no_memory(g);
 
-	err = dial(g, lib_deadline(g->timeout_ms));
-	if (err < 0) {
-		return err;
-	}
-	g->fd = err;
-	params = json_pack("{s:i}", "protocol", GBPF_PROTOCOL);
-	err = params ? exchange(g, "hello", params, -1, &result) : lib_no_memory(g);
 	json_decref(params);
 	if (err) {
 		lib_disconnect(g);
@@ -255,6 +116,43 @@ int lib_connect(struct gbpf *g)
 	keep_hello(g, result);
 	json_decref(result);
 	return 0;
+}
+
+/* Returns 0 to connect again after a hello failed: a gbpfd that stops listens for a while, but does
+ * not answer, and the next one may serve by now. Otherwise returns the error. */
+static int judge_greeting(struct gbpf *g, int err, uint64_t deadline)
+{
+	struct lib_holder h = lib_holder(g);
+
+	if (h.pid && lib_is_passing(h) && (err == -ETIMEDOUT || lib_is_lost(err)) &&
+	    !lib_may_await(g, h, deadline)) {
+		return lib_fail_passing(g, h);
+	}
+	if (!lib_is_lost(err) || !lib_may_await(g, h, deadline) ||
+	    !(lib_is_passing(h) || (h.pid && h.pid != g->peer_pid))) {
+		return err;
+	}
+	clock_sleep_ns(LOOK_NS);
+	return 0;
+}
+
+int lib_connect(struct gbpf *g, uint64_t deadline)
+{
+	int err;
+
+	do {
+		err = lib_dial(g, deadline);
+		if (err < 0) {
+			return err;
+		}
+		g->fd = err;
+		err = greet(g, deadline);
+		if (!err) {
+			return 0;
+		}
+		err = judge_greeting(g, err, deadline);
+	} while (!err);
+	return err;
 }
 
 /* Returns true if the peer closed the connection while it was idle since the last call. */
@@ -268,6 +166,7 @@ static bool is_stale(struct gbpf *g)
 
 int lib_request(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
 {
+	uint64_t deadline = lib_deadline(g->timeout_ms); /* of connecting and the answer */
 	int err = 0;
 
 	lib_ok(g);
@@ -278,10 +177,10 @@ int lib_request(struct gbpf *g, const char *method, json_t *params, int fd, json
 		lib_disconnect(g);
 	}
 	if (g->fd < 0) {
-		err = lib_connect(g);
+		err = lib_connect(g, deadline);
 	}
 	if (!err) {
-		err = exchange(g, method, params, fd, ret);
+		err = exchange(g, method, params, fd, deadline, ret);
 	}
 	json_decref(params);
 	return err;
@@ -373,6 +272,7 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 	g->fd = -1;
 	g->gpu = -1;
 	g->timeout_ms = (unsigned)clock_patience(DEFAULT_TIMEOUT_MS);
+	g->wait = flags & GBPF_OPEN_NO_WAIT ? LIB_NO_WAIT : LIB_WAIT;
 	lib_ok(g);
 	err = set_paths(g, runtime_dir);
 	if (err < 0) {
@@ -381,7 +281,7 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 	if (flags & GBPF_OPEN_NO_CONNECT) {
 		return 0;
 	}
-	err = lib_connect(g);
+	err = lib_connect(g, lib_deadline(g->timeout_ms));
 	if (err == -ECONNREFUSED && (flags & GBPF_OPEN_START)) {
 		return gbpf_start_daemon(g, NULL);
 	}

@@ -11,8 +11,17 @@
 #define LIB_CLIENT_MAX_ANSWER (64u << 20) /* limit for one line from gbpfd */
 #define LIB_CLIENT_PATH 4096
 
+/* Which gbpfd that does not serve yet, or no longer, a connection waits for. */
+enum lib_wait {
+	LIB_WAIT,	/* one that starts or stops */
+	LIB_WAIT_START, /* one that starts */
+	LIB_NO_WAIT,
+};
+
 struct gbpf {
-	int fd; /* -1: not connected */
+	int fd;	      /* -1: not connected */
+	int peer_pid; /* of the gbpfd of the last connection, or that stops; 0: none */
+	enum lib_wait wait;
 	unsigned timeout_ms;
 	int gpu; /* that operations on policies are about; -1: all */
 	uint64_t next_id;
@@ -41,6 +50,28 @@ int lib_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t
 /* Reads the next line as JSON; *ret is the caller's. -EINTR only if interruptible. */
 int lib_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret);
 void lib_disconnect(struct gbpf *g);
+/* Returns true for the error of a connection that gbpfd closed. */
+bool lib_is_lost(int err);
+
+/* ---- dial.c ---- */
+enum lib_phase { LIB_SERVES, LIB_STARTS, LIB_STOPS };
+
+/* What the lock file of the runtime directory says. */
+struct lib_holder {
+	int pid; /* 0: that gbpfd does not run */
+	enum lib_phase phase;
+};
+
+/* Reads the lock file. The lock itself is not tried: that could keep a gbpfd from starting. */
+struct lib_holder lib_holder(const struct gbpf *g);
+/* Returns true if it has not opened its sockets yet, or is about to close them. */
+bool lib_is_passing(struct lib_holder h);
+/* Returns true if the handle may wait for that one. */
+bool lib_may_await(const struct gbpf *g, struct lib_holder h, uint64_t deadline);
+/* Fails because of a gbpfd that starts or stops. */
+int lib_fail_passing(struct gbpf *g, struct lib_holder h);
+/* Connects, once a gbpfd that starts or stops has done so. Returns the descriptor, or -errno. */
+int lib_dial(struct gbpf *g, uint64_t deadline);
 
 /* ---- maps.c ---- */
 json_t *lib_map_params(const struct gbpf_map *m);
@@ -56,7 +87,8 @@ int lib_send_object(struct gbpf *g, const char *method, const char *name, const 
 		    size_t bytes, json_t *p, char **ret_json);
 
 /* ---- client.c ---- */
-int lib_connect(struct gbpf *g);
+/* Dials and says hello. 0 or -errno. */
+int lib_connect(struct gbpf *g, uint64_t deadline);
 int lib_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
 		json_t **ret);
 /* Stores a value as text, which the caller frees, unless ret_json is NULL. */

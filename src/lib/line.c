@@ -21,6 +21,11 @@ void lib_disconnect(struct gbpf *g)
 	g->scanned = 0;
 }
 
+bool lib_is_lost(int err)
+{
+	return err == -ECONNRESET || err == -EPIPE;
+}
+
 static int lost(struct gbpf *g, int err)
 {
 	lib_disconnect(g);

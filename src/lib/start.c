@@ -272,7 +272,13 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
  * shortly after. */
 static bool is_gone(int err)
 {
-	return err == -ECONNREFUSED || err == -ECONNRESET || err == -EPIPE;
+	return err == -ECONNREFUSED || lib_is_lost(err);
+}
+
+/* Connects within the timeout of a call and that of the start. */
+static int connect_by(struct gbpf *g, uint64_t deadline)
+{
+	return lib_connect(g, MIN(deadline, lib_deadline(g->timeout_ms)));
 }
 
 /* Waits for a gbpfd that was started by other means (systemd, a terminal) and is not ready yet, or
@@ -284,7 +290,7 @@ static int await_other(struct gbpf *g, uint64_t deadline)
 
 	do {
 		clock_sleep_ns(OTHER_LOOK_NS);
-		err = lib_connect(g);
+		err = connect_by(g, deadline);
 	} while (is_gone(err) && clock_now_ns() < until);
 	return err;
 }
@@ -294,7 +300,7 @@ static int await_other(struct gbpf *g, uint64_t deadline)
 static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t deadline)
 {
 	unsigned killed = 0;
-	int err = lib_connect(g); /* another caller may have started it */
+	int err = connect_by(g, deadline); /* another caller may have started it */
 
 	while (is_gone(err) && killed < KILLED_MOST && clock_now_ns() < deadline) {
 		err = launch(g, o, deadline);
@@ -302,7 +308,7 @@ static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o,
 			err = await_other(g, deadline);
 			continue;
 		}
-		err = err ? err : lib_connect(g);
+		err = err ? err : connect_by(g, deadline);
 		killed += is_gone(err);
 	}
 	return err;
@@ -322,8 +328,8 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	if (g->fd >= 0) {
 		lib_disconnect(g);
 	}
-	err = lib_connect(
-		g); /* it runs, perhaps as another user, and this one may only read its folder */
+	err = connect_by(g, deadline); /* it runs, perhaps as another user, and this one may only
+					  read its folder */
 	if (!is_gone(err)) {
 		return err;
 	}

@@ -94,11 +94,11 @@ needs_mount() {
 	"$GBPF" shutdown
 	[ ! -e "/proc/$pid" ] || grep -q '^State:.Z' "/proc/$pid/status"
 	cp "$(command -v sleep)" gbpfd # by whose name a process is known
-	./gbpfd 1000 3>&- &
+	(flock 9 && echo "$BASHPID starts" >"$GBPF_RUNTIME_DIR/gbpfd.lock" && exec ./gbpfd 1000) 9>>"$GBPF_RUNTIME_DIR/gbpfd.lock" 3>&- &
 	other=$!
-	echo "$other starts" >"$GBPF_RUNTIME_DIR/gbpfd.lock"
+	eventually grep -q gbpfd "/proc/$other/comm"
 	run -3 "$GBPF" --timeout 300ms status
-	[[ "$output" == *"gbpfd (pid $other) starts or stops, and does not listen"* ]]
+	[[ "$output" == *"gbpfd (pid $other) is starting, and does not serve $GBPF_RUNTIME_DIR"* ]]
 	"$GBPF" --timeout 100 status >waits 2>&1 &
 	waiter=$!
 	kill "$other"
