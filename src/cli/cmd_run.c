@@ -274,6 +274,7 @@ static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **
 		char *text = NULL;
 		json_t *j;
 
+		gbpf_set_timeout(g, (unsigned)((until - clock_now_ns()) / 1000000u) + 1);
 		snprintf(params, sizeof(params), "{\"pid\":%d,\"age_ns\":%llu}", (int)s->child,
 			 (unsigned long long)(clock_now_ns() - s->at_ns));
 		if (gbpf_call(g, "restart", params, -1, &text) < 0) {
@@ -375,6 +376,9 @@ static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *
 	struct gbpf *g = NULL;
 	int code = cli_open(c, &g);
 
+	if (c->global[CLI_TIMEOUT_OPT]) {
+		o.timeout_ms = cli_timeout_ms(c) ? cli_timeout_ms(c) : UINT32_MAX;
+	}
 	if (code == CLI_OK && gbpf_start_daemon(g, &o) < 0) {
 		code = cli_fail_daemon(c, g, "run");
 	}

@@ -20,6 +20,13 @@ int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what)
 	return code;
 }
 
+unsigned cli_timeout_ms(const struct cli *c)
+{
+	uint64_t ms = (c->timeout_ns + 999999) / 1000000;
+
+	return (unsigned)MIN(ms, (uint64_t)UINT32_MAX);
+}
+
 int cli_open(struct cli *c, struct gbpf **ret)
 {
 	struct gbpf *g = NULL;
@@ -27,9 +34,7 @@ int cli_open(struct cli *c, struct gbpf **ret)
 	int rc = gbpf_open(&g, c->global[CLI_SOCKET], GBPF_OPEN_NO_CONNECT);
 
 	if (g) {
-		uint64_t ms = (c->timeout_ns + 999999) / 1000000;
-
-		gbpf_set_timeout(g, ms > UINT32_MAX ? UINT32_MAX : (unsigned)ms);
+		gbpf_set_timeout(g, cli_timeout_ms(c));
 	}
 	if (rc < 0) {
 		rc = cli_fail_daemon(c, g, cli_verb_name(c, name, sizeof(name)));

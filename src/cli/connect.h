@@ -10,6 +10,9 @@
  * closes), or an exit code after the message was printed. */
 int cli_open(struct cli *c, struct gbpf **ret);
 
+/* Returns the value of --timeout for libgbpf; 0: no limit. */
+unsigned cli_timeout_ms(const struct cli *c);
+
 /* Returns CLI_UNSTORED after a warning if an answer says that what was done is not stored, else
  * CLI_OK. */
 int cli_check_stored(struct cli *c, const char *what, const json_t *result);

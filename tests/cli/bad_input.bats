@@ -99,6 +99,9 @@ needs_mount() {
 	eventually grep -q gbpfd "/proc/$other/comm"
 	run -3 "$GBPF" --timeout 300ms status
 	[[ "$output" == *"gbpfd (pid $other) is starting, and does not serve $GBPF_RUNTIME_DIR"* ]]
+	run timeout 60 "$GBPF" --timeout 300ms run --device soft true # gbpfd may take 15 s times GBPF_PATIENCE to start
+	[ "$status" -eq 125 ]
+	[[ "$output" == *"gbpfd (pid $other) is starting"* ]]
 	"$GBPF" --timeout 100 status >waits 2>&1 &
 	waiter=$!
 	kill "$other"
