@@ -84,7 +84,7 @@ static void offer_listing(const struct line *l, const struct listing *k, const c
 	char *json = NULL;
 	size_t i;
 
-	if (gbpf_open(&g, l->socket, 0) == 0) {
+	if (gbpf_open(&g, l->socket, GBPF_OPEN_NO_CONNECT | GBPF_OPEN_NO_WAIT) == 0) {
 		gbpf_set_timeout(g, WAIT_NS / 1000000);
 		if (gbpf_call(g, k->method, NULL, -1, &json) == 0) {
 			result = json_loads(json, 0, NULL);

@@ -3,6 +3,7 @@
 #define GBPF_CLI_DOCTOR_H
 
 #include "cli/run_env.h"
+#include "gbpf/gbpf.h"
 
 enum cli_doctor_status {
 	CLI_DOCTOR_OK,
@@ -16,11 +17,16 @@ struct cli_doctor {
 	bool have_device; /* device is chosen */
 	json_t *checks;	  /* findings; printed immediately unless --json */
 	unsigned bad;
+	bool awaited; /* gbpfd has had time to start or stop */
 };
 
 /* fix may be NULL. */
 void cli_doctor_find(struct cli_doctor *d, enum cli_doctor_status status, const char *name,
 		     const char *fix, const char *fmt, ...) PRINTF_LIKE(5, 6);
+
+/* Connects to gbpfd. Only the first call waits for one that starts or stops. Returns 0 or -errno;
+ * the caller closes *ret in any case. */
+int cli_doctor_connect(struct cli_doctor *d, struct gbpf **ret);
 
 void cli_doctor_check_install(struct cli_doctor *d);
 void cli_doctor_check_nvidia(struct cli_doctor *d, bool wanted);

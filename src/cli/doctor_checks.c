@@ -338,11 +338,24 @@ static void check_dir(struct cli_doctor *d, const char *name, const char *variab
 	}
 }
 
+int cli_doctor_connect(struct cli_doctor *d, struct gbpf **ret)
+{
+	unsigned flags = GBPF_OPEN_NO_CONNECT | (d->awaited ? GBPF_OPEN_NO_WAIT : 0u);
+	int err = gbpf_open(ret, d->c->global[CLI_SOCKET], flags);
+
+	if (err) {
+		return err;
+	}
+	d->awaited = true;
+	gbpf_set_timeout(*ret, cli_timeout_ms(d->c));
+	return gbpf_status(*ret, NULL);
+}
+
 /* Returns true for another user's gbpfd that this user may use: its folders need not be ours. */
 static bool is_guest(struct cli_doctor *d)
 {
 	struct gbpf *g = NULL;
-	bool guest = gbpf_open(&g, d->c->global[CLI_SOCKET], 0) == 0 && gbpf_hello(g) &&
+	bool guest = cli_doctor_connect(d, &g) == 0 && gbpf_hello(g) &&
 		     (uid_t)gbpf_hello(g)->uid != geteuid();
 
 	gbpf_close(g);
@@ -427,7 +440,7 @@ static void check_controls(struct cli_doctor *d, struct gbpf *g)
  * another number for the listener, or 0. (/proc may hide other users' processes.) */
 static void check_namespace(struct cli_doctor *d, const struct gbpf *g, int pid)
 {
-	int sock = unix_connect(gbpf_socket_path(g), SOCK_STREAM);
+	int sock = unix_connect(gbpf_socket_path(g), SOCK_STREAM | SOCK_NONBLOCK);
 	struct peer peer;
 
 	if (sock >= 0 && fd_peer(sock, &peer) == 0 && peer.pid != pid) {
@@ -441,7 +454,7 @@ static void check_namespace(struct cli_doctor *d, const struct gbpf *g, int pid)
 void cli_doctor_check_daemon(struct cli_doctor *d)
 {
 	struct gbpf *g = NULL;
-	int err = gbpf_open(&g, d->c->global[CLI_SOCKET], 0);
+	int err = cli_doctor_connect(d, &g);
 	const struct gbpf_hello *h = err < 0 ? NULL : gbpf_hello(g);
 	const struct gbpf_error *e = gbpf_last_error(g);
 
@@ -451,7 +464,9 @@ void cli_doctor_check_daemon(struct cli_doctor *d)
 				h->device, h->protocol, h->off ? "; it is switched off" : "");
 		check_namespace(d, g, h->pid);
 		check_controls(d, g);
-	} else if (e->exit == GBPF_CODE_UNREACHABLE && err != -EPROTONOSUPPORT &&
+	} else if (strcmp(e->code, "starting") == 0 || strcmp(e->code, "stopping") == 0) {
+		cli_doctor_find(d, CLI_DOCTOR_NOTE, "daemon", NULL, "%s", e->message);
+	} else if (strcmp(e->code, "unreachable") == 0 && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {
 		cli_doctor_find(d, CLI_DOCTOR_NOTE, "daemon", NULL,
 				"none runs: gbpf run starts one");

@@ -338,7 +338,7 @@ void cli_doctor_check_vgpus(struct cli_doctor *d)
 	check_small_copies(d);
 	check_pinned(d);
 	check_store(d);
-	if (gbpf_open(&g, d->c->global[CLI_SOCKET], 0) == 0) {
+	if (cli_doctor_connect(d, &g) == 0) {
 		check_shares(d, g);
 		check_rights(d, g);
 	}

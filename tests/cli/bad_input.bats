@@ -102,6 +102,8 @@ needs_mount() {
 	run timeout 60 "$GBPF" --timeout 300ms run --device soft true # gbpfd may take 15 s times GBPF_PATIENCE to start
 	[ "$status" -eq 125 ]
 	[[ "$output" == *"gbpfd (pid $other) is starting"* ]]
+	run "$GBPF" --timeout 300ms doctor --device soft
+	[[ "$output" == *"gbpfd (pid $other) is starting"* ]]
 	"$GBPF" --timeout 100 status >waits 2>&1 &
 	waiter=$!
 	kill "$other"

@@ -31,6 +31,17 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	[ "$status" -eq 2 ]
 }
 
+@test "while gbpfd starts or stops, completion offers nothing instead of waiting" {
+	cp "$(command -v sleep)" gbpfd # by whose name a process is known
+	./gbpfd 1000 3>&- &
+	for state in starts stops; do
+		echo "$! $state" >"$GBPF_RUNTIME_DIR/gbpfd.lock"
+		run -0 timeout 8 "$GBPF" completion words -- set "" # a verb waits 10 s
+		[ -z "$output" ]
+	done
+	kill $!
+}
+
 @test "PIDs, versions and maps are those of gbpfd; without gbpfd there are none" {
 	[ -z "$(words set "")" ]
 	[ -z "$(words policy rollback "")" ]

@@ -342,6 +342,25 @@ static void one_that_never_answers_is_not_awaited_for_ever(void **state)
 	end_listening();
 }
 
+static void without_waiting_the_answer_comes_at_once(void **state)
+{
+	static const char *const states[][2] = { { "starts", "starting" },
+						 { "stops", "stopping" } };
+	struct gbpf *g = handle(GBPF_OPEN_NO_WAIT, 0); /* for ever */
+
+	(void)state;
+	w->named[0] = begin_named();
+	w->silent = true;
+	begin_listening();
+	for (unsigned i = 0; i < 2; i++) {
+		write_lock(w->named[0], states[i][0]);
+		assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
+		assert_string_equal(gbpf_last_error(g)->code, states[i][1]);
+	}
+	gbpf_close(g);
+	end_listening();
+}
+
 #define WITH_WORLD(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
 int main(void)
@@ -355,6 +374,7 @@ int main(void)
 		WITH_WORLD(one_without_a_socket_is_named),
 		WITH_WORLD(a_start_waits_for_another_no_longer_than_it_may),
 		WITH_WORLD(one_that_never_answers_is_not_awaited_for_ever),
+		WITH_WORLD(without_waiting_the_answer_comes_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
