@@ -231,7 +231,8 @@ int gbpf_device_list(struct gbpf *g, char **ret_json);
 int gbpf_status(struct gbpf *g, char **ret_json);
 /* off 1: shims pass everything through; 0: they schedule again. */
 int gbpf_off(struct gbpf *g, int off, char **ret_json);
-/* gbpfd answers, then exits; programs continue with the last policy. */
+/* Stops gbpfd, also one that is stopping already, and waits until it has exited; programs continue
+ * with the last policy. -ETIMEDOUT: it is still stopping. */
 int gbpf_shutdown(struct gbpf *g);
 
 /* ---- virtual GPUs: gbpf-vgpu(1) describes what they are given ---- */

@@ -3,13 +3,10 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/paths.h"
 #include "cli/bench.h"
 #include "cli/connect.h"
@@ -88,23 +85,6 @@ static int start_daemon(struct cli *c, const char *policy, const struct cli_run_
 	return code == CLI_OK ? load_policy(c, *ret, policy) : code;
 }
 
-/* Stops gbpfd and waits until it has exited, so that it does not write into the folder while that
- * is removed. */
-static void stop_daemon(struct gbpf *g)
-{
-	const struct gbpf_hello *h = g ? gbpf_hello(g) : NULL;
-	int fd = h ? (int)syscall(SYS_pidfd_open, h->pid, 0) : -1;
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	if (g) {
-		gbpf_shutdown(g);
-	}
-	if (fd >= 0) {
-		poll(&p, 1, 5000);
-	}
-	fd_close(fd);
-}
-
 /* Removes LD_PRELOAD and the settings of an enclosing `gbpf run`. */
 static void set_environment(struct cli *c, const struct cli_run_device *d, bool off)
 {
@@ -138,7 +118,9 @@ static int measure(struct cli *c, const char *policy, const struct cli_run_devic
 		cli_bench_push(argv, &n, "--n", c->opt[L_N] ? c->opt[L_N] : "60000");
 		code = cli_bench_run(c, argv);
 	}
-	stop_daemon(g);
+	if (g) {
+		gbpf_shutdown(g); /* or it would write into the folder while that is removed */
+	}
 	gbpf_close(g);
 	return code;
 }

@@ -1,8 +1,6 @@
 /* `gbpf status`, `on`, `off` and `shutdown`: state of gbpfd itself. */
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/procfs.h"
 #include "cli/connect.h"
 #include "cli/verbs.h"
 
@@ -37,45 +35,22 @@ static int cmd_on(struct cli *c)
 	return cmd_off_on(c, "on", "on: the policy decides");
 }
 
-/* Waits until gbpfd has exited, so that the next one finds its state. */
-static int await_exit(struct cli *c, int pid)
-{
-	uint64_t end = clock_now_ns() + c->timeout_ns;
-
-	while (procfs_runs(pid, "gbpfd", NULL)) {
-		if (clock_now_ns() >= end) {
-			return cli_fail(c, CLI_TIMEOUT, "timeout", "See gbpfd.log",
-					"shutdown: gbpfd (pid %d) is still stopping", pid);
-		}
-		clock_sleep_ns(5000000);
-	}
-	return CLI_OK;
-}
-
 static int cmd_shutdown(struct cli *c)
 {
 	struct gbpf *g = NULL;
-	json_t *result = NULL;
-	char *json = NULL;
-	int code = cli_open(c, &g), pid = 0;
+	int code = cli_open(c, &g);
 
-	if (code == CLI_OK) {
-		int rc = gbpf_call(g, "shutdown", NULL, -1, &json);
-
-		pid = rc >= 0 && gbpf_hello(g) ? gbpf_hello(g)->pid : 0;
-		code = cli_result(c, g, "shutdown", rc, json, &result);
+	if (code == CLI_OK && gbpf_shutdown(g) < 0) {
+		code = cli_fail_daemon(c, g, "shutdown");
 	}
 	gbpf_close(g);
-	code = code == CLI_OK && pid > 0 ? await_exit(c, pid) : code;
 	if (code != CLI_OK) {
-		json_decref(result);
 		return code;
 	}
 	if (c->json) {
-		return cli_json(c, "shutdown", result);
+		return cli_json(c, "shutdown", json_object());
 	}
 	cli_note(c, "gbpfd has stopped; programs continue without it.");
-	json_decref(result);
 	return CLI_OK;
 }
 

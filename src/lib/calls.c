@@ -96,11 +96,3 @@ EXPORT int gbpf_off(struct gbpf *g, int off, char **ret_json)
 {
 	return lib_text(g, off ? "off" : "on", json_object(), -1, ret_json);
 }
-
-EXPORT int gbpf_shutdown(struct gbpf *g)
-{
-	int err = lib_text(g, "shutdown", json_object(), -1, NULL);
-
-	lib_disconnect(g);
-	return err;
-}

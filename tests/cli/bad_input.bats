@@ -112,6 +112,21 @@ needs_mount() {
 	grep -q "gbpfd is not running" waits
 }
 
+@test "shutdown waits for a gbpfd that stops already" {
+	cp "$(command -v sleep)" gbpfd
+	./gbpfd 1000 3>&- &
+	other=$!
+	echo "$other stops" >"$GBPF_RUNTIME_DIR/gbpfd.lock"
+	run -8 "$GBPF" --timeout 300ms shutdown
+	[[ "$output" == *"gbpfd (pid $other) is still stopping"* ]]
+	"$GBPF" --timeout 0 shutdown >stopped 2>&1 & # waits without a limit
+	waiter=$!
+	eventually bash -c "readlink /proc/$waiter/fd/* | grep pidfd"
+	kill "$other"
+	wait "$waiter"
+	grep -q "gbpfd has stopped" stopped
+}
+
 @test "a command that is nowhere starts no gbpfd" {
 	for command in nosuchcommand ./nosuchfile ''; do
 		run -127 "$GBPF" run --device soft "$command"

@@ -361,6 +361,52 @@ static void without_waiting_the_answer_comes_at_once(void **state)
 	end_listening();
 }
 
+/* The next one has the lock as soon as the first has exited. */
+static void next_starts(void)
+{
+	write_lock(w->named[1], "starts");
+	end_named(0);
+	on_poll = NULL;
+}
+
+static void a_shutdown_waits_for_no_other_gbpfd(void **state)
+{
+	struct gbpf *g = handle(0, LONG_MS);
+
+	(void)state;
+	w->named[0] = begin_named();
+	w->named[1] = begin_named();
+	write_lock(w->named[0], "stops");
+	on_poll = next_starts;
+	assert_int_equal(gbpf_shutdown(g), 0);
+	assert_int_equal(gbpf_last_error(g)->err, 0);
+	assert_null(on_poll);
+	gbpf_close(g);
+}
+
+static void a_shutdown_that_takes_long_is_reported(void **state)
+{
+	struct gbpf *g = handle(0, 60);
+
+	(void)state;
+	w->named[0] = begin_named();
+	write_lock(w->named[0], "stops");
+	assert_int_equal(gbpf_shutdown(g), -ETIMEDOUT);
+	assert_non_null(strstr(gbpf_last_error(g)->message, "is still stopping"));
+	gbpf_close(g);
+}
+
+static void without_gbpfd_there_is_none_to_stop(void **state)
+{
+	struct gbpf *g = handle(0, LONG_MS);
+
+	(void)state;
+	write_lock(1, "stops"); /* process 1 is not gbpfd */
+	assert_int_equal(gbpf_shutdown(g), -ECONNREFUSED);
+	assert_non_null(strstr(gbpf_last_error(g)->message, "not running"));
+	gbpf_close(g);
+}
+
 #define WITH_WORLD(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
 int main(void)
@@ -375,6 +421,9 @@ int main(void)
 		WITH_WORLD(a_start_waits_for_another_no_longer_than_it_may),
 		WITH_WORLD(one_that_never_answers_is_not_awaited_for_ever),
 		WITH_WORLD(without_waiting_the_answer_comes_at_once),
+		WITH_WORLD(a_shutdown_waits_for_no_other_gbpfd),
+		WITH_WORLD(a_shutdown_that_takes_long_is_reported),
+		WITH_WORLD(without_gbpfd_there_is_none_to_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
