@@ -600,6 +600,7 @@ static int change_vgpu(struct cli *c, uint64_t pid, uint64_t tenant,
 	if (code) {
 		return code;
 	}
+	cli_vgpu_note_ignored(c, result);
 	code = cli_check_stored(c, "set", result);
 	if (c->json) {
 		json_object_set_new(result, "pid", json_integer((json_int_t)pid));

@@ -103,27 +103,6 @@ static uint64_t device_mem(void)
 	return probe.least_mem;
 }
 
-/* Warns of shares that an active policy does not keep. */
-static void note_ignored(struct cli *c, const json_t *result)
-{
-	static const struct {
-		const char *member, *share;
-	} shares[] = { { "compute", "the GPU's time" }, { "copy", "copy bandwidth" } };
-	const json_t *ignored = json_object_get(result, "ignored");
-
-	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
-		const char *name = json_string_value(json_object_get(ignored, shares[i].member));
-
-		if (name) {
-			cli_note(c,
-				 "warning: %s%s does not keep shares of %s: `gbpf policy swap "
-				 "vgpu_auto`",
-				 name[0] ? "policy " : "gBPF without a policy", name,
-				 shares[i].share);
-		}
-	}
-}
-
 typedef int (*change_fn)(struct gbpf *g, const char *name, const struct gbpf_vgpu *v,
 			 char **ret_json);
 
@@ -154,7 +133,7 @@ static int change(struct cli *c, const char *what, change_fn method, const char 
 	if (code) {
 		return code;
 	}
-	note_ignored(c, result);
+	cli_vgpu_note_ignored(c, result);
 	return done(c, what, result, text);
 }
 

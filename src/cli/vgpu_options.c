@@ -136,3 +136,23 @@ void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *conf
 		ret->given |= opt[i] ? bits[i] : 0;
 	}
 }
+
+void cli_vgpu_note_ignored(struct cli *c, const json_t *result)
+{
+	static const struct {
+		const char *member, *share;
+	} shares[] = { { "compute", "the GPU's time" }, { "copy", "copy bandwidth" } };
+	const json_t *ignored = json_object_get(result, "ignored");
+
+	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
+		const char *name = json_string_value(json_object_get(ignored, shares[i].member));
+
+		if (name) {
+			cli_note(c,
+				 "warning: %s%s does not keep shares of %s: `gbpf policy swap "
+				 "vgpu_auto`",
+				 name[0] ? "policy " : "gBPF without a policy", name,
+				 shares[i].share);
+		}
+	}
+}

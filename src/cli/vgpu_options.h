@@ -52,5 +52,7 @@ void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *conf
 		    struct gbpf_vgpu *ret);
 /* Returns true if one of them is given. */
 bool cli_vgpu_any(const char *const *opt);
+/* Warns of the shares in gbpfd's answer that an active policy does not keep. */
+void cli_vgpu_note_ignored(struct cli *c, const json_t *result);
 
 #endif

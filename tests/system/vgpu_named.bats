@@ -440,6 +440,8 @@ sys.exit([v["name"] for v in d["versions"] if v["version"] == d["active"]] != [s
 	run -0 --separate-stderr gbpf vgpu set part --compute 20 --copy 30
 	[ "$stderr" = "warning: policy fair does not keep shares of the GPU's time: \`gbpf policy swap vgpu_auto\`
 warning: policy fair does not keep shares of copy bandwidth: \`gbpf policy swap vgpu_auto\`" ]
+	run -0 --separate-stderr gbpf vgpu set part --mem 64M # of shares that it does not give no more is said
+	[ -z "$stderr" ]
 	kill_daemon
 	start_daemon
 	active fair
@@ -447,6 +449,32 @@ warning: policy fair does not keep shares of copy bandwidth: \`gbpf policy swap 
 	eventually event "has a share of 20 % of GPU 0, which policy fair does not keep" # gbpfd checks it after the program goes on
 	eventually grep -q "warning: the share of 20 % of GPU 0 is not kept by policy fair" "$GBPF_RUNTIME_DIR/servers.log"
 	active fair
+	run -0 --separate-stderr gbpf --json set "$pid_a" --compute 30
+	[ "$stderr" = "warning: policy fair does not keep shares of the GPU's time: \`gbpf policy swap vgpu_auto\`" ]
+}
+
+@test "no policy is named as one that ignores shares while another is loaded" {
+	start_all
+	python3 - "$GBPF_RUNTIME_DIR/control.sock" <<'END'
+import json, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+calls = [("hello", {"protocol": 1})] + [("vgpu.create", {"name": n, "compute": 25, "copy": 30}) for n in ("one", "two")]
+s.sendall(b"".join(json.dumps({"id": i, "method": m, "params": p}).encode() + b"\n" for i, (m, p) in enumerate(calls)))
+answers = s.makefile()
+read = [json.loads(answers.readline()) for _ in calls]
+assert [a["result"].get("ignored") for a in read[1:]] == [{}, {}], read
+END
+}
+
+@test "a program on two GPUs is warned once of each kind of share" {
+	start_soft --gpus 2
+	start_daemon
+	gbpf policy swap fifo
+	start_servers_with "--compute 25 --copy 30" a
+	eventually event "has a copy share of 30 % of GPU 1, which policy fifo does not keep"
+	eventually grep -q "warning: the copy share of 30 % of GPU 0 is not kept by policy fifo" "$GBPF_RUNTIME_DIR/servers.log"
+	[ "$(grep -c "is not kept" "$GBPF_RUNTIME_DIR/servers.log")" -eq 2 ]
 }
 
 @test "a program started with a share changes the default policy too" {

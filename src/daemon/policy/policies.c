@@ -17,6 +17,7 @@
 #include "daemon/maps/maps_watch.h"
 #include "daemon/policy/object_read.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/vgpu/vgpu_maps.h"
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
 {
@@ -306,7 +307,9 @@ void daemon_policy_ops_next(struct daemon *d)
 	struct daemon_policy_op *q = d->policies->first;
 
 	if (!q || d->ending) {
-		daemon_policy_follow_shares(d);
+		if (!daemon_policy_follow_shares(d) && !d->ending) {
+			daemon_vgpu_maps_check_rest(d);
+		}
 		return;
 	}
 	switch (q->o.op) {

@@ -118,6 +118,7 @@ struct daemon_session_vgpu {
 	struct daemon_vgpu *of; /* borrowed; NULL: none */
 	uint32_t line;		/* of its process in the account */
 	bool fresh;		/* it had no account before */
+	bool unchecked;		/* vgpu_maps.c: whether policies keep its shares is to be checked */
 	struct rate_limit asks; /* MEM_ASK messages that are decided at once */
 	struct {
 		uint64_t since; /* order of arrival; 0: it does not wait for memory */

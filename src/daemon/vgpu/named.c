@@ -232,15 +232,15 @@ static struct daemon_vgpu *named(struct daemon_call *c)
 	return v;
 }
 
-/* Shares may bring another default policy. Returns the answer, which names policies that do not
- * keep the vGPU's shares. */
+/* Returns the answer, which names policies that do not keep those shares that the call gives. */
 static json_t *changed_json(struct daemon_call *c, const struct daemon_vgpu *v)
 {
 	json_t *j = daemon_vgpu_json(v);
+	struct proto_vgpu_config given = { 0 };
 
-	if (!daemon_policy_follow_shares(c->d)) {
-		json_object_set_new(j, "ignored", daemon_vgpu_maps_ignored(c->d, &v->is.config));
-	}
+	given.compute = json_object_get(c->params, "compute") ? v->is.config.compute : 0;
+	given.copy = json_object_get(c->params, "copy") ? v->is.config.copy : 0;
+	json_object_set_new(j, "ignored", daemon_vgpu_maps_ignored(c->d, &given));
 	return j;
 }
 

@@ -57,9 +57,9 @@ void daemon_vgpu_maps_refresh(struct daemon_version *l)
 }
 
 /* Reports a share that the policy in force on the GPU does not learn of. what: "share", or "copy
- * share". */
+ * share"; noted: the program has a line of another GPU. */
 static void report_ignored(struct daemon_session *s, const char *what, uint32_t percent,
-			   uint32_t gpu)
+			   uint32_t gpu, bool *noted)
 {
 	const char *name = daemon_policy_active_name(s->d, gpu);
 
@@ -68,12 +68,13 @@ static void report_ignored(struct daemon_session *s, const char *what, uint32_t 
 			     "gbpf policy swap vgpu_auto",
 			     s->name, what, percent, gpu,
 			     name[0] ? "policy " : "gBPF without a policy", name);
-	if (!s->hello.reattached) {
+	if (!s->hello.reattached && !*noted) {
 		daemon_session_note(s, "vgpu",
 				    "warning: the %s of %u %% of GPU %u is not kept by %s%s; 'gbpf "
 				    "policy swap vgpu_auto' loads one that does",
 				    what, percent, gpu,
 				    name[0] ? "policy " : "gBPF without a policy", name);
+		*noted = true;
 	}
 }
 
@@ -108,6 +109,9 @@ json_t *daemon_vgpu_maps_ignored(struct daemon *d, const struct proto_vgpu_confi
 {
 	json_t *j = json_object();
 
+	if (daemon_policy_follow_shares(d) || daemon_policies_busy(d)) {
+		return j; /* the policy of the next moment is not known */
+	}
 	if (config->compute) {
 		add_ignoring(j, d, "compute", false);
 	}
@@ -117,26 +121,43 @@ json_t *daemon_vgpu_maps_ignored(struct daemon *d, const struct proto_vgpu_confi
 	return j;
 }
 
-void daemon_vgpu_maps_check(struct daemon_session *s)
+static void check_shares(struct daemon_session *s)
 {
+	bool noted = false, copy_noted = false;
 	struct daemon_vgpu_entry v;
-	uint32_t mask = s->gpu_mask;
 
-	if (daemon_policy_follow_shares(s->d)) {
-		return; /* by another policy then */
-	}
 	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
 		struct daemon_version *l = daemon_policy_active_on(s->d, gpu);
 
-		if (!(mask & 1u << gpu) || !daemon_vgpu_at(s->d, daemon_vgpu_place(s), gpu, &v)) {
+		if (!(s->gpu_mask & 1u << gpu) ||
+		    !daemon_vgpu_at(s->d, daemon_vgpu_place(s), gpu, &v)) {
 			continue;
 		}
 		if (v.config->compute && !keeps(l, false)) {
-			report_ignored(s, "share", v.config->compute, gpu);
+			report_ignored(s, "share", v.config->compute, gpu, &noted);
 		}
 		if (v.config->copy && !keeps(l, true)) {
-			report_ignored(s, "copy share", v.config->copy, gpu);
+			report_ignored(s, "copy share", v.config->copy, gpu, &copy_noted);
 		}
+	}
+}
+
+void daemon_vgpu_maps_check(struct daemon_session *s)
+{
+	s->vgpu.unchecked = daemon_policy_follow_shares(s->d) || daemon_policies_busy(s->d);
+	if (!s->vgpu.unchecked) {
+		check_shares(s);
+	}
+}
+
+void daemon_vgpu_maps_check_rest(struct daemon *d)
+{
+	daemon_session_each(d, s)
+	{
+		if (s->vgpu.unchecked && s->state == DAEMON_SESSION_READY && !s->dying) {
+			check_shares(s);
+		}
+		s->vgpu.unchecked = false;
 	}
 }
 

@@ -13,11 +13,14 @@ void daemon_vgpu_maps_write(struct daemon_version *l);
 /* The same for MEMPOOL alone, whose figures change without notice. */
 void daemon_vgpu_maps_refresh(struct daemon_version *l);
 /* Writes an event for each share, of the time or of the copy bandwidth of a GPU, that the session's
- * vGPU was given and the GPU's policy does not read, and a line on the program's standard error,
- * unless the default is about to be replaced by one that reads shares. */
+ * vGPU was given and the GPU's policy does not read, and a line for each kind of share on the
+ * program's standard error; after the operations on policies that are under way. */
 void daemon_vgpu_maps_check(struct daemon_session *s);
+/* Does that for the sessions that have waited for these operations. */
+void daemon_vgpu_maps_check_rest(struct daemon *d);
 /* Returns an object that names, for each share of that configuration ("compute", "copy"), an active
- * policy that does not keep it, "" for gBPF without a policy. Caller decrefs. */
+ * policy that does not keep it, "" for gBPF without a policy. Shares may bring another default
+ * policy. Empty while operations on policies are under way. Caller decrefs. */
 json_t *daemon_vgpu_maps_ignored(struct daemon *d, const struct proto_vgpu_config *config);
 
 #endif
