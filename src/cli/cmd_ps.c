@@ -604,7 +604,7 @@ static int change_vgpu(struct cli *c, uint64_t pid, uint64_t tenant,
 	code = cli_check_stored(c, "set", result);
 	if (c->json) {
 		json_object_set_new(result, "pid", json_integer((json_int_t)pid));
-		return cli_json(c, "set", result) ? CLI_FAILED : code;
+		return cli_json(c, "set.vgpu", result) ? CLI_FAILED : code;
 	}
 	if (!c->quiet) {
 		printf("%llu: its virtual GPU %s is changed, for %llu process%s\n",

@@ -451,6 +451,9 @@ warning: policy fair does not keep shares of copy bandwidth: \`gbpf policy swap 
 	active fair
 	run -0 --separate-stderr gbpf --json set "$pid_a" --compute 30
 	[ "$stderr" = "warning: policy fair does not keep shares of the GPU's time: \`gbpf policy swap vgpu_auto\`" ]
+	python3 -c 'import json, sys; sys.exit(json.loads(sys.argv[1])["schema"] != "gbpf.set.vgpu/1")' "$output"
+	run -0 gbpf --json vgpu set part --prio 3
+	python3 -c 'import json, sys; sys.exit(json.loads(sys.argv[1])["schema"] != "gbpf.vgpu.set/1")' "$output"
 }
 
 @test "no policy is named as one that ignores shares while another is loaded" {
