@@ -278,7 +278,7 @@ static const struct {
 	{ "map.get", ALL, daemon_method_map_get },
 	{ "map.list", ALL, daemon_method_map_list },
 	{ "map.set", ADMIN, daemon_method_map_set },
-	{ "map.watch", ADMIN, daemon_method_map_watch },
+	{ "map.watch", ALL, daemon_method_map_watch },
 	{ "off", ADMIN, method_off },
 	{ "on", ADMIN, method_on },
 	{ "policy.list", ALL, method_list },

@@ -120,3 +120,10 @@ void daemon_users_resume_all(struct daemon_users *u)
 	}
 	u->rest.paused = u->accepts_paused = false;
 }
+
+unsigned daemon_user_quota(unsigned all, unsigned others, unsigned most)
+{
+	unsigned left = all > others ? all - others : 0;
+
+	return left ? MIN(MAX(left / 2, 1u), most) : 0;
+}

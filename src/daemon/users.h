@@ -53,4 +53,9 @@ bool daemon_users_charge(struct daemon_users *u, uid_t uid, uint64_t used_ns, bo
 uint64_t daemon_users_resume(struct daemon_users *u, uint64_t now_ns);
 void daemon_users_resume_all(struct daemon_users *u);
 
+/* Returns how many of `all` places a user may have: at most `most`, and half of those that
+ * `others`, the places of other users, leave, so that some are left to further users; 1 if that is
+ * less. 0 if none is left. */
+unsigned daemon_user_quota(unsigned all, unsigned others, unsigned most);
+
 #endif

@@ -214,7 +214,7 @@ says() { # EXIT MESSAGE COMMAND...
 	run gbpf vgpu create more --mem 64M
 	[ "$status" -eq 7 ]
 	run gbpf run --device soft --mem 64M -- "$VGPU" init
-	[[ $output = *"there are too many"* ]]
+	[[ $output = *"has 64 virtual GPUs, of 64 that others leave to it"* ]]
 	gbpf vgpu rm v33
 	gbpf vgpu create more --mem 64M
 }

@@ -14,9 +14,12 @@
 #include "daemon/probe/probes.h"
 
 #define MAX_WATCHES 32u
+#define MAX_OF_USERS 12u /* of all users that may not administer */
+#define MAX_OF_USER 4u	 /* of one of these */
 #define CHANGES_MS 1000
 #define RECORDS_MS 20
 #define LEAST_MS 10
+#define LEAST_OF_USER_MS 20
 
 static struct daemon_maps_watch **find(struct daemon *d, const struct daemon_maps_watch *w)
 {
@@ -222,14 +225,52 @@ static bool has_reader(struct daemon_call *c, const struct daemon_map_view *v)
 	return false;
 }
 
+/* Returns false after answering that there is no watch left for the caller. */
+static bool has_place(struct daemon_call *c)
+{
+	unsigned users = 0, own = 0, quota;
+
+	if (count(c->d) >= MAX_WATCHES) {
+		daemon_control_error(c, 7, "limit", "Try again when one of them has ended",
+				     "%u maps are being watched already", MAX_WATCHES);
+		return false;
+	}
+	for (const struct daemon_maps_watch *w = c->d->maps.watches; w; w = w->next) {
+		users += !w->admin;
+		own += !w->admin && w->uid == c->peer.uid;
+	}
+	quota = daemon_user_quota(MAX_OF_USERS, users - own, MAX_OF_USER);
+	if (!daemon_may_administer(c->d, c->sock) && own >= quota) {
+		daemon_control_error(c, 7, "limit", "End one of them",
+				     "user %d watches %u maps, of %u that others leave to it",
+				     (int)c->peer.uid, own, quota);
+		return false;
+	}
+	return true;
+}
+
+/* Returns true for operators, and for the user that has attached the tool; false after answering an
+ * error. */
+static bool may_watch(struct daemon_call *c, const struct daemon_map_view *v)
+{
+	if (daemon_version_is_probe(v->live) ? daemon_probe_version_may_change(c, v->live)
+					     : daemon_may_administer(c->d, c->sock)) {
+		return true;
+	}
+	daemon_control_error(c, 6, "permission",
+			     "Only root, gbpfd's own user and members of the group gbpf may watch "
+			     "maps of policies, and of tools that others have attached; "
+			     "`gbpf map dump` shows what is in it",
+			     "user %d may not watch map '%s'", (int)c->peer.uid, v->def->name);
+	return false;
+}
+
 static bool can_be_watched(struct daemon_call *c, const struct daemon_map_view *v)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
 	bool ring = ebpf_map_type_has(v->def->type, EBPF_MAP_RECORDS);
 
-	if (count(c->d) >= MAX_WATCHES) {
-		daemon_control_error(c, 7, "limit", NULL, "%u maps are being watched already",
-				     MAX_WATCHES);
+	if (!may_watch(c, v) || !has_place(c)) {
 		return false;
 	}
 	if (ring) {
@@ -293,7 +334,10 @@ static struct daemon_maps_watch *create(struct daemon_call *c, const struct daem
 	w->v = *v;
 	w->only = only;
 	w->record_type = type;
-	w->interval_us = (uint64_t)MIN(MAX(ms, LEAST_MS), 3600000) * 1000;
+	w->uid = c->peer.uid;
+	w->admin = daemon_may_administer(c->d, c->sock);
+	w->interval_us =
+		(uint64_t)MIN(MAX(ms, w->admin ? LEAST_MS : LEAST_OF_USER_MS), 3600000) * 1000;
 	w->key = calloc(1, EBPF_MAX_KEY_BYTES);
 	w->value = calloc(1, EBPF_MAX_VALUE_BYTES);
 	if (!w->key || !w->value ||

@@ -19,6 +19,8 @@ struct daemon_maps_watch {
 	struct daemon_maps_watch *next;
 	struct daemon *d;
 	uint64_t conn;
+	uid_t uid;  /* the caller's */
+	bool admin; /* the caller may administer gbpfd */
 	sd_event_source *timer;
 	struct daemon_map_view v;
 	int only;

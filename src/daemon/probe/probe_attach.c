@@ -50,7 +50,7 @@ static void fail(struct attach_job *j)
 			    j->report.place.len ? ": " : "", buf_text(&j->report.message));
 	daemon_control_answer(d, j->conn, j->call, NULL, &j->report,
 			      j->err == -ENOENT ? 5
-			      : j->err == -EBUSY || j->err == -ENOSPC
+			      : j->err == -EBUSY || j->err == -ENOSPC || j->err == -EUSERS
 				      ? 7
 				      : daemon_object_exit(j->err, &j->report));
 	free_job(j);
@@ -206,6 +206,10 @@ static void on_built(struct daemon_job *job)
 	if (p->hold && daemon_control_waiting(p->d, p->hold) == SIZE_MAX) {
 		free_job(j); /* its connection was closed meanwhile: no caller waits */
 		return;
+	}
+	if (!j->err) { /* the user may have begun several at a time */
+		j->err = daemon_probe_check_place(p->d, p->owner.uid, p->by_admin, j->replaces,
+						  &j->report);
 	}
 	if (!j->err) {
 		j->err = daemon_probe_insert(p);

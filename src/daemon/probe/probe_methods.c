@@ -17,30 +17,17 @@
 
 static bool has_place(struct daemon_call *c, bool admin, bool swap)
 {
-	unsigned all = c->d->probes->building, users = 0, own = 0;
 	uint64_t now = clock_now_ns();
+	struct report r;
+	int err;
 
-	for (unsigned i = 0; i < DAEMON_PROBE_SLOTS; i++) {
-		const struct daemon_probe *p = c->d->probes->at[i];
-
-		if (p && !p->ending && !p->replaced) {
-			all++;
-			users += !p->by_admin;
-			own += !p->by_admin && p->owner.uid == c->peer.uid;
-		}
+	report_init(&r);
+	err = daemon_probe_check_place(c->d, c->peer.uid, admin, swap, &r);
+	if (err) {
+		daemon_control_answer(c->d, c->conn, c->id, NULL, &r, 7);
 	}
-	all -= swap && all;
-	users -= swap && users;
-	own -= swap && own;
-	if (all >= DAEMON_PROBES || (!admin && users >= DAEMON_PROBES_OF_USERS)) {
-		daemon_control_error(c, 7, "limit", "`gbpf probe detach ID` ends one",
-				     "%u tools are attached already", admin ? all : users);
-		return false;
-	}
-	if (!admin && own >= DAEMON_PROBES_OF_USER) {
-		daemon_control_error(c, 7, "limit", "`gbpf probe detach ID` ends one",
-				     "user %d has %u tools attached already", (int)c->peer.uid,
-				     own);
+	report_finish(&r);
+	if (err) {
 		return false;
 	}
 	if (daemon_probe_wait_is_full(c->d, admin) ||

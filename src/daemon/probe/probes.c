@@ -53,6 +53,13 @@ bool daemon_probe_may_change(const struct daemon_call *c, const struct daemon_pr
 	return p->owner.uid == c->peer.uid || daemon_may_administer(c->d, c->sock);
 }
 
+bool daemon_probe_version_may_change(const struct daemon_call *c, const struct daemon_version *l)
+{
+	const struct daemon_probe *p = daemon_probe_of(l);
+
+	return p && daemon_probe_may_change(c, p);
+}
+
 struct daemon_version *daemon_probe_numbered(const struct daemon_call *c, json_int_t id)
 {
 	struct daemon_probe *p = daemon_probe_find(c->d, id);
@@ -194,6 +201,33 @@ bool daemon_probes_have_region(const struct daemon *d, uint32_t tenant)
 }
 
 /* ---- begin and end ---- */
+
+int daemon_probe_check_place(const struct daemon *d, uid_t uid, bool admin, bool swap,
+			     struct report *r)
+{
+	unsigned all = d->probes->building, users = 0, own = 0, quota;
+
+	probes_each(d, p)
+	{
+		if (!p->ending && !p->replaced) {
+			all++;
+			users += !p->by_admin;
+			own += !p->by_admin && p->owner.uid == uid;
+		}
+	}
+	report_hint(r, "`gbpf probe detach ID` ends one");
+	all -= swap && all;
+	if (all >= DAEMON_PROBES) {
+		return report_set(r, -EUSERS, "limit", "%u tools are attached already", all);
+	}
+	quota = daemon_user_quota(DAEMON_PROBES_OF_USERS, users - own, DAEMON_PROBES_OF_USER);
+	if (!admin && !swap && own >= quota) {
+		return report_set(r, -EUSERS, "limit",
+				  "user %d has %u tools attached, of %u that others leave to it",
+				  (int)uid, own, quota);
+	}
+	return 0;
+}
 
 int daemon_probe_insert(struct daemon_probe *p)
 {

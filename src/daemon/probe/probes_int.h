@@ -137,6 +137,10 @@ bool daemon_probe_targets(const struct daemon_probe *p, const struct daemon_sess
 bool daemon_probe_target_fits(const struct daemon_probe_target *t, const struct daemon_session *s);
 /* Sends PROBE to a session. Returns false if the session cannot have it. */
 bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s);
+/* Returns 0, or -EUSERS with the report if the user may attach no further tool; swap: one that
+ * replaces another. */
+int daemon_probe_check_place(const struct daemon *d, uid_t uid, bool admin, bool swap,
+			     struct report *r);
 /* Gives it a place. Returns 0, or -ENOSPC. */
 int daemon_probe_insert(struct daemon_probe *p);
 /* Begins its detachment and forgets it, unless that has begun; answers the connection (0: none)

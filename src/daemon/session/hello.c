@@ -292,12 +292,17 @@ static bool hello_is_sane(struct daemon_session *s, const struct proto_hello *h)
 /* Returns false if the session was refused. */
 static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int *fds)
 {
-	int err = daemon_vgpu_join(s, h, fds);
+	struct report r;
+	int err;
 
-	if (err) {
+	report_init(&r);
+	err = daemon_vgpu_join(s, h, fds, &r);
+	if (err == -EUSERS) {
+		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s. %s",
+				      buf_text(&r.message), buf_text(&r.hint));
+	} else if (err) {
 		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s",
-				      err == -EUSERS   ? "there are too many"
-				      : err == -ENOSPC ? "too many processes are in it"
+				      err == -ENOSPC   ? "too many processes are in it"
 				      : err == -ENOENT ? "there is none of this name for this user"
 				      : err == -EPERM  ? "only operators may reserve memory"
 				      : err == -ESHUTDOWN ? "it is being removed"
@@ -305,6 +310,7 @@ static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int
 				      : err == -EAGAIN	  ? "gbpfd was restarted; try again"
 							  : strerror(-err));
 	}
+	report_finish(&r);
 	return !err;
 }
 

@@ -244,6 +244,21 @@ static json_t *changed_json(struct daemon_call *c, const struct daemon_vgpu *v)
 	return j;
 }
 
+/* Returns true if the caller may have a further vGPU; false after answering an error. */
+static bool has_place(struct daemon_call *c)
+{
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = daemon_vgpu_check_user(c->d, c->peer.uid, DAEMON_VGPU_NEW, &r);
+	if (err) {
+		daemon_control_answer(c->d, c->conn, c->id, NULL, &r, 7);
+	}
+	report_finish(&r);
+	return !err;
+}
+
 void daemon_method_vgpu_create(struct daemon_call *c)
 {
 	struct proto_vgpu is = { 0 };
@@ -274,12 +289,12 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 		return;
 	}
 	snprintf(is.name, sizeof(is.name), "%s", name_of(c));
-	v = daemon_vgpu_check_user(c->d, c->peer.uid, true)
-		    ? NULL
-		    : daemon_vgpu_add(c->d, c->peer.uid, &is);
+	if (!has_place(c)) {
+		return;
+	}
+	v = daemon_vgpu_add(c->d, c->peer.uid, &is);
 	if (!v) {
-		daemon_control_error(c, 7, "limit", "`gbpf vgpu rm` removes one",
-				     "there are too many virtual GPUs");
+		daemon_control_error(c, 1, "memory", NULL, "out of memory");
 		return;
 	}
 	memcpy(v->users, users, n_users * sizeof(users[0]));

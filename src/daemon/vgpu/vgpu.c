@@ -203,20 +203,44 @@ static struct daemon_vgpu *find_number(const struct daemon *d, uid_t uid, uint64
 	return v;
 }
 
-int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, bool is_new)
+/* Returns how many vGPUs the user, which has n, may have. Those that were there before gbpfd was
+ * restarted come back in any order, so each user may have again what one may have at most. */
+static unsigned quota_of(const struct daemon *d, uid_t uid, unsigned n,
+			 enum daemon_vgpu_entering how)
+{
+	unsigned others = d->vgpus.n - n;
+
+	if (uid == 0 || uid == d->uid || (how == DAEMON_VGPU_RETURNS && n < FOREIGN_MAX)) {
+		return PROTO_VGPUS - others;
+	}
+	return daemon_user_quota(PROTO_VGPUS - OWN_VGPUS, others, FOREIGN_MAX);
+}
+
+int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, enum daemon_vgpu_entering how,
+			   struct report *r)
 {
 	bool foreign = uid != 0 && uid != d->uid;
-	unsigned n = 0, lines = 0;
+	unsigned n = 0, lines = 0, quota;
 
 	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
 		n += v->uid == uid;
 		lines += v->uid == uid ? v->n_lines : 0;
 	}
-	if (is_new && (d->vgpus.n >= PROTO_VGPUS ||
-		       (foreign && (n >= FOREIGN_MAX || d->vgpus.n >= PROTO_VGPUS - OWN_VGPUS)))) {
-		return -EUSERS;
+	quota = quota_of(d, uid, n, how);
+	if (how != DAEMON_VGPU_JOINS && n >= quota) {
+		report_hint(r, "End its programs, or remove one with `gbpf vgpu rm`");
+		return report_set(r, -EUSERS, "limit",
+				  "user %d has %u virtual GPUs, of %u that others leave to it",
+				  (int)uid, n, quota);
 	}
-	return foreign && lines >= FOREIGN_LINES ? -EUSERS : 0;
+	if (foreign && lines >= FOREIGN_LINES) {
+		report_hint(r, "End some of them");
+		return report_set(r, -EUSERS, "limit",
+				  "user %d has %u processes in its virtual GPUs, of %u that a user "
+				  "may have",
+				  (int)uid, lines, FOREIGN_LINES);
+	}
+	return 0;
 }
 
 /* Returns a place that no vGPU has; there is one. */
@@ -352,8 +376,9 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {
 		int pid = load_relaxed(&a->owner[i].pid);
 		uint64_t start = load_relaxed(&a->owner[i].start);
-		int pidfd = daemon_vgpu_check_user(v->d, v->uid, false) ? -1
-									: open_owner(v, pid, start);
+		int pidfd = daemon_vgpu_check_user(v->d, v->uid, DAEMON_VGPU_JOINS, NULL)
+				    ? -1
+				    : open_owner(v, pid, start);
 
 		if (pidfd < 0) {
 			dead[i / 64] |= UINT64_C(1) << i % 64;
@@ -428,7 +453,7 @@ void daemon_vgpus_await(struct daemon *d)
 }
 
 static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct proto_hello *h,
-				       int *brought, int *ret_err)
+				       int *brought, struct report *r, int *ret_err)
 {
 	struct daemon_vgpu *v = daemon_vgpu_find_name(s->d, h->vgpu.name);
 
@@ -439,7 +464,7 @@ static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct pr
 	} else if (!brought && daemon_vgpu_is_awaited(v)) {
 		*ret_err = -EAGAIN;
 	} else {
-		*ret_err = brought ? 0 : daemon_vgpu_check_user(s->d, v->uid, false);
+		*ret_err = brought ? 0 : daemon_vgpu_check_user(s->d, v->uid, DAEMON_VGPU_JOINS, r);
 		*ret_err = *ret_err ? *ret_err : give_page(v, brought);
 	}
 	return *ret_err ? NULL : v;
@@ -480,11 +505,15 @@ int daemon_vgpu_look(const struct daemon_session *s, const struct proto_hello *h
 
 /* Returns the vGPU of a hello, which is made if it is new and has no name; NULL with the reason. */
 static struct daemon_vgpu *enter(struct daemon_session *s, const struct proto_hello *h,
-				 int *brought, int *ret_err)
+				 int *brought, struct report *r, int *ret_err)
 {
 	struct daemon_vgpu *v = find_number(s->d, s->peer.uid, h->vgpu.number);
+	enum daemon_vgpu_entering how = v ? DAEMON_VGPU_JOINS : DAEMON_VGPU_NEW;
 
-	*ret_err = v && brought ? 0 : daemon_vgpu_check_user(s->d, s->peer.uid, !v);
+	if (!v && brought && daemon_vgpus_are_awaited(s->d)) {
+		how = DAEMON_VGPU_RETURNS;
+	}
+	*ret_err = v && brought ? 0 : daemon_vgpu_check_user(s->d, s->peer.uid, how, r);
 	if (*ret_err) {
 		return NULL;
 	}
@@ -543,7 +572,8 @@ static int take_line(struct daemon_session *s, struct daemon_vgpu *v, const stru
 	return err;
 }
 
-int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds)
+int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds,
+		     struct report *r)
 {
 	int err, *brought = h->accounts ? &fds[2 + __builtin_popcount(h->regions)] : NULL;
 	struct daemon_vgpu *v;
@@ -551,7 +581,7 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 	if (!proto_vgpu_is_set(&h->vgpu)) {
 		return 0;
 	}
-	v = h->vgpu.name[0] ? enter_named(s, h, brought, &err) : enter(s, h, brought, &err);
+	v = h->vgpu.name[0] ? enter_named(s, h, brought, r, &err) : enter(s, h, brought, r, &err);
 	if (!v) {
 		return err;
 	}

@@ -4,6 +4,7 @@
 #ifndef GBPF_DAEMON_VGPU_VGPU_H
 #define GBPF_DAEMON_VGPU_VGPU_H
 
+#include "base/report.h"
 #include "daemon/session/tenant_session.h"
 
 /* What `gbpf ps` shows of a session's memory, bytes, sums over its devices. */
@@ -18,12 +19,13 @@ struct daemon_vgpu_figures {
 };
 
 /* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the
- * descriptors of the hello; the account's becomes -1 if it is taken over. Returns 0; -EUSERS: too
- * many vGPUs, -ENOSPC: too many processes in this one, -ENOENT: none has this name, -EINVAL: the
- * account that was brought does not fit, -ESRCH: the process is not visible to gbpfd, -EAGAIN:
- * gbpfd was restarted, and the account is still to be brought by a process that has it; or another
- * -errno. */
-int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds);
+ * descriptors of the hello; the account's becomes -1 if it is taken over. Returns 0; -EUSERS: the
+ * user has too many vGPUs or processes in them, with the report, -ENOSPC: too many processes in
+ * this one, -ENOENT: none has this name, -EINVAL: the account that was brought does not fit,
+ * -ESRCH: the process is not visible to gbpfd, -EAGAIN: gbpfd was restarted, and the account is
+ * still to be brought by a process that has it; or another -errno. */
+int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds,
+		     struct report *r);
 /* Finds the vGPU that the hello of a process outside of it names and that is
  * open to its user. Returns the descriptor of its account (borrowed), -ENOENT: no process is in it,
  * -EPERM: there is none of this name for this user, or -EAGAIN as above; *ret becomes what it is

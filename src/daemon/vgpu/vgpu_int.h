@@ -81,8 +81,15 @@ struct daemon_gpu *daemon_vgpu_device_of(const struct daemon_vgpu *v, uint32_t r
 /* Adds a vGPU, to the owner's account, with a free place. Returns NULL without memory. */
 struct daemon_vgpu *daemon_vgpu_add(struct daemon *d, uid_t uid, const struct proto_vgpu *is);
 void daemon_vgpu_destroy(struct daemon_vgpu *v);
-/* Returns 0, or -EUSERS if the user may have no further vGPU (is_new) or process in one. */
-int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, bool is_new);
+enum daemon_vgpu_entering {
+	DAEMON_VGPU_JOINS,   /* one that exists */
+	DAEMON_VGPU_NEW,     /* makes one */
+	DAEMON_VGPU_RETURNS, /* brings one from before gbpfd was restarted */
+};
+/* Returns 0, or -EUSERS with the report, which may be NULL, if the user may have no further vGPU or
+ * process in one. */
+int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, enum daemon_vgpu_entering how,
+			   struct report *r);
 /* Stores what v->is.config says into the page. */
 void daemon_vgpu_update_page(struct daemon_vgpu *v);
 /* Returns true while the processes that it had before gbpfd was restarted may still come. */

@@ -73,7 +73,7 @@ static struct daemon_vgpu *bring(int fd, uint64_t number)
 
 	h.accounts = 1;
 	h.account_line = SELF;
-	assert_int_equal(daemon_vgpu_join(&s, &h, fds), 0);
+	assert_int_equal(daemon_vgpu_join(&s, &h, fds, NULL), 0);
 	return s.vgpu.of;
 }
 

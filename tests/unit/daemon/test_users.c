@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "daemon/users.h"
 
 #include "../users.h"
 
@@ -46,6 +47,28 @@ static enum proto_type hello_as(uid_t uid, struct fake *f, const struct gd *d, i
 	}
 	*ret_error = m.head.type == PROTO_REFUSED ? m.refused.error : 0;
 	return m.head.type;
+}
+
+/* What users get that take all they can, one after the other. */
+static void users_leave_half_to_further_users(void **state)
+{
+	static const struct {
+		unsigned all, most, gets[8];
+	} cases[] = { { 48, 16, { 16, 16, 8, 4, 2, 1, 1, 0 } }, { 12, 4, { 4, 4, 2, 1, 1, 0 } } };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned taken = 0;
+
+		for (unsigned u = 0; u < 8; u++) {
+			unsigned n = daemon_user_quota(cases[i].all, taken, cases[i].most);
+
+			assert_int_equal(n, cases[i].gets[u]);
+			taken += n;
+		}
+		assert_int_equal(taken, cases[i].all);
+		assert_int_equal(daemon_user_quota(cases[i].all, taken + 1, cases[i].most), 0);
+	}
 }
 
 static void one_user_has_at_most_256_sessions(void **state)
@@ -123,6 +146,7 @@ static void users_gbpfd_serves_its_user_and_root_only(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(users_leave_half_to_further_users),
 		cmocka_unit_test_setup_teardown(one_user_has_at_most_256_sessions, gd_setup,
 						gd_teardown),
 		cmocka_unit_test_setup_teardown(users_gbpfd_serves_its_user_and_root_only,

@@ -218,7 +218,10 @@ static void there_are_at_most_64_vgpus(void **state)
 	}
 	say(&more, d, &h, NULL, 0);
 	assert_int_equal(more.error, EUSERS);
-	assert_string_equal(more.text, "it cannot join its virtual GPU: there are too many");
+	assert_string_equal(
+		more.text,
+		"it cannot join its virtual GPU: user 0 has 64 virtual GPUs, of 64 that "
+		"others leave to it. End its programs, or remove one with `gbpf vgpu rm`");
 	part(&more);
 	join(&more, d, 1); /* one that exists */
 	part(&more);
@@ -259,6 +262,82 @@ static void a_foreign_user_has_at_most_16_vgpus(void **state)
 	part(&root);
 	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
 		part(&many[i]);
+	}
+}
+
+#define USER_C (USER_B + 1)
+#define C_MAX 8u /* where two others have 16 each */
+
+static void users_leave_vgpus_to_further_users(void **state)
+{
+	static struct member a[FOREIGN_MAX], b[FOREIGN_MAX], c[C_MAX];
+	struct member more;
+	struct gd *d = *state;
+
+	NEED_TWO_USERS();
+	open_to_all(d);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
+		join_as(USER_A, &a[i], d, i + 1);
+		join_as(USER_B, &b[i], d, i + 1);
+		assert_int_equal(a[i].error | b[i].error, 0);
+	}
+	for (unsigned i = 0; i < C_MAX; i++) {
+		join_as(USER_C, &c[i], d, i + 1);
+		assert_int_equal(c[i].error, 0);
+	}
+	join_as(USER_C, &more, d, 1000);
+	assert_int_equal(more.error, EUSERS);
+	assert_non_null(strstr(more.text, "has 8 virtual GPUs, of 8 that others leave to it. End"));
+	part(&more);
+	join_as(USER_C + 1, &more, d, 1000);
+	assert_int_equal(more.error, 0);
+	part(&more);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
+		part(&a[i]);
+		part(&b[i]);
+	}
+	for (unsigned i = 0; i < C_MAX; i++) {
+		part(&c[i]);
+	}
+}
+
+static void come_back_as(uid_t uid, struct gd *d, const struct member *of, unsigned n)
+{
+	struct member back;
+
+	for (unsigned i = 0; i < n; i++) {
+		AS_USER(uid, come_back(&back, d, &of[i], of[i].number, of[i].account_fd, 0));
+		assert_int_equal(back.error, 0);
+		part(&back);
+	}
+}
+
+/* Programs must not lose their limits because those of others have come back first. */
+static void vgpus_come_back_in_any_order(void **state)
+{
+	static struct member a[FOREIGN_MAX], b[FOREIGN_MAX], c[C_MAX];
+	struct gd *d = *state;
+
+	NEED_TWO_USERS();
+	open_to_all(d);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
+		join_as(USER_A, &a[i], d, i + 1);
+		join_as(USER_B, &b[i], d, i + 1);
+	}
+	for (unsigned i = 0; i < C_MAX; i++) {
+		join_as(USER_C, &c[i], d, i + 1);
+	}
+	restart_after_kill(d);
+	open_to_all(d);
+	come_back_as(USER_C, d, c, C_MAX);
+	come_back_as(USER_B, d, b, FOREIGN_MAX);
+	come_back_as(USER_A, d, a, FOREIGN_MAX);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
+		part(&a[i]);
+		part(&b[i]);
+	}
+	for (unsigned i = 0; i < C_MAX; i++) {
+		part(&c[i]);
 	}
 }
 
@@ -726,6 +805,8 @@ int main(void)
 		TEST(a_vgpu_has_at_most_256_processes),
 		TEST(there_are_at_most_64_vgpus),
 		TEST(a_foreign_user_has_at_most_16_vgpus),
+		TEST(users_leave_vgpus_to_further_users),
+		TEST(vgpus_come_back_in_any_order),
 		TEST(a_line_is_cleared_when_its_process_is_gone),
 		TEST(sessions_that_end_leave_nothing_behind),
 		TEST(figures_are_shown_and_survive_gbpfd),

@@ -48,6 +48,7 @@ static const struct {
 	{ "map.set", "{\"map\":\"seen\",\"key\":\"0\",\"value\":\"1\",\"tenant\":0}",
 	  ADMINISTRATORS, NULL },
 	{ "map.watch", "{\"map\":\"seen\"}", ADMINISTRATORS, NULL },
+	{ "map.watch", "{\"map\":\"notes\"}", EVERYBODY, "\"map\"" }, /* of one's own tool */
 	{ "off", "{}", ADMINISTRATORS, NULL },
 	{ "on", "{}", ADMINISTRATORS, NULL },
 	{ "policy.list", "{}", EVERYBODY, NULL },
