@@ -126,6 +126,27 @@ static int interrupted(struct cli *c, const json_t *w)
 		(double)(watch_ns - MIN(passed_ns, watch_ns)) / 1e9);
 }
 
+static bool is_lost(const struct gbpf *g)
+{
+	int exit = gbpf_last_error(g)->exit;
+
+	return exit == GBPF_CODE_UNREACHABLE || exit == GBPF_CODE_TIMEOUT;
+}
+
+/* gbpfd has not answered. The next one continues the watch, with the error's exit code. */
+static int lost(struct cli *c, struct gbpf *g, uint64_t version)
+{
+	const struct gbpf_error *e = gbpf_last_error(g);
+
+	return cli_fail(
+		c, e->exit == GBPF_CODE_TIMEOUT ? CLI_TIMEOUT : CLI_UNREACHABLE, e->code,
+		"Once gbpfd runs again it continues the watch, unless the version is "
+		"volatile: `gbpf policy watch` shows it",
+		"policy swap: version %llu is active and was watched, and the result is not "
+		"known: %s",
+		(unsigned long long)version, e->message);
+}
+
 int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **ret_watch)
 {
 	bool shown = isatty(STDERR_FILENO) && !c->quiet && !c->json;
@@ -139,7 +160,8 @@ int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **re
 
 		json_decref(w);
 		w = NULL;
-		code = cli_result(c, g, "policy swap", rc, json, &w);
+		code = rc < 0 && is_lost(g) ? lost(c, g, version)
+					    : cli_result(c, g, "policy swap", rc, json, &w);
 		if (code != CLI_OK || strcmp(cli_text(w, "state"), "watching") != 0) {
 			break;
 		}

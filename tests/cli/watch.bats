@@ -14,6 +14,22 @@ import json, sys
 d = json.load(sys.stdin)
 print([v["name"] for v in d["versions"] if v["version"] == d["active"]][0])'; }
 
+@test "a gbpfd that dies during a watch: the message says that the version is active" {
+	"$GBPF" policy swap lc_first --watch 1h --rollback-if 'launches>=1' >out 2>err &
+	local pid=$! code=0
+	eventually test -s out
+	kill_gbpfd
+	wait "$pid" || code=$?
+	cat err
+	[ "$code" -eq 3 ]
+	grep -q "version [0-9]* is active and was watched, and the result is not known: gbpfd" err
+	grep -q "gbpf policy watch" err
+	"$GBPF" run --device soft true
+	[ "$(active)" = lc_first ]
+	run "$GBPF" --json policy watch
+	json 'd["state"] == "watching"'
+}
+
 @test "a condition that holds goes back, and the exit code says so" {
 	run "$GBPF" policy swap lc_first --watch 60s --rollback-if 'requests>=0'
 	echo "$output"
