@@ -10,7 +10,12 @@
 #define TIME_BITS 48 /* of the time; the other bits identify kernel and multiprocessor */
 #define TIME_MASK ((1ULL << TIME_BITS) - 1)
 
-enum { LOST, LATE, SUM_NS, MAX_NS, FIGURES };
+#define PLACES 256    /* of the longest blocks */
+#define BLOCK_BITS 28 /* of a place: the index; the duration is above it, so that the longer one is more */
+#define BLOCK_MAX ((1ULL << BLOCK_BITS) - 1)
+#define NS_MAX ((1ULL << (64 - BLOCK_BITS)) - 1)
+
+enum { LOST, LATE, SUM_NS, FIGURES };
 
 struct {
 	__uint(type, GBPF_MAP_ARRAY);
@@ -27,6 +32,15 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } figures SEC(".maps");
+
+/* The longest block of those whose index modulo PLACES is that of the place. */
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(map_flags, GBPF_F_DEVICE);
+	__uint(max_entries, PLACES);
+	__type(key, u32);
+	__type(value, u64);
+} longest SEC(".maps");
 
 FINE_HISTOGRAM(durations);
 
@@ -52,24 +66,25 @@ static __always_inline void add(u32 k, u64 n)
 	}
 }
 
-/* Each round that fails has found a longer one stored; the histogram bounds what is missed after the last. */
-static __always_inline void longest(u64 ns)
+/* Each round that fails has found a longer one stored. */
+static __always_inline void store_longest(u64 block, u64 ns)
 {
-	u32 k = MAX_NS;
-	u64 *v = bpf_map_lookup_elem(&figures, &k);
-	u64 was;
+	u32 k = (u32)block % PLACES;
+	u64 *v = bpf_map_lookup_elem(&longest, &k);
+	u64 was, is;
 
 	if (!v) {
 		return;
 	}
+	is = (ns < NS_MAX ? ns : NS_MAX) << BLOCK_BITS | (block < BLOCK_MAX ? block : BLOCK_MAX);
 	was = *v;
 	for (int i = 0; i < 4; i++) {
 		u64 now;
 
-		if (ns <= was) {
+		if (is <= was) {
 			return;
 		}
-		now = __sync_val_compare_and_swap(v, was, ns);
+		now = __sync_val_compare_and_swap(v, was, is);
 		if (now == was) {
 			return;
 		}
@@ -112,7 +127,7 @@ int GBPF_PROG(end, gdev_block_exit)
 	if (ctx->late) {
 		add(LATE, 1);
 	}
-	longest(ns);
+	store_longest(ctx->block, ns);
 	return 0;
 }
 

@@ -18,6 +18,9 @@ enum cli_trace_kind {
 	CLI_TRACE_RAW,
 	/* Sums that pair() makes; no map of the object. */
 	CLI_TRACE_MADE,
+	/* Of several values for one entry the highest counts. `lasting` has bit 0: an interval has
+	 * those of the time before, too. */
+	CLI_TRACE_MAXIMA,
 	/* A hash table with counts. Its entries lie at places that trace_keys.c chooses: the words
 	 * of the key, then the count, which is 0 where there is none. */
 	CLI_TRACE_KEYED,

@@ -50,6 +50,13 @@ static void take_states(const struct cli_trace_map *m, uint64_t *to, const uint6
 	}
 }
 
+static void take_maxima(const struct cli_trace_map *m, uint64_t *to, const uint64_t *from)
+{
+	for (size_t i = 0; i < size_of(m); i++) {
+		to[i] = MAX(to[i], from[i]);
+	}
+}
+
 static void values_add(const struct cli_trace_tool *tool, struct cli_trace_values *to,
 		       const struct cli_trace_values *from, bool states)
 {
@@ -59,6 +66,9 @@ static void values_add(const struct cli_trace_tool *tool, struct cli_trace_value
 
 		if (kind == CLI_TRACE_KEYED && to->at[m] && from->at[m]) {
 			cli_trace_keyed_add(tool->maps[m], to->at[m], from->at[m]);
+		}
+		if (kind == CLI_TRACE_MAXIMA && to->at[m] && from->at[m]) {
+			take_maxima(tool->maps[m], to->at[m], from->at[m]);
 		}
 		if (kind == CLI_TRACE_STATES && states && to->at[m] && from->at[m]) {
 			take_states(tool->maps[m], to->at[m], from->at[m]);

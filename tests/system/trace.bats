@@ -59,6 +59,8 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	holds 'sum(b["count"] for b in f["blocks"]["buckets"] if b["low_ns"] >= 1 << 24) >= 4' # 16.8 ms
 	holds 'all(b["low_ns"] >= 1 << 20 for b in f["blocks"]["buckets"])'
 	holds '2000000 <= f["blocks"]["p50_ns"] <= f["blocks"]["p90_ns"] <= f["blocks"]["p99_ns"] <= f["blocks"]["max_ns"]'
+	holds '[b["block"] for b in f["longest"] if b["ns"] >= 30000000] in ([9, 19], [19, 9]) and len(f["longest"]) == 5'
+	holds 'f["longest"][0]["ns"] == f["blocks"]["max_ns"] and all(a["ns"] >= b["ns"] for a, b in zip(f["longest"], f["longest"][1:]))'
 	holds 'f["blocks"]["p99_ns"] >= 30000000 and f["mean_ns"] >= (36 * 2000000 + 4 * 30000000) // 40'
 	has_tools 0
 }
@@ -444,6 +446,7 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	kill -INT "$tracer"
 	wait "$tracer"
 	grep -qE '^4 blocks: P50 .* P90 .* P99 .* longest ' "$GBPF_RUNTIME_DIR/text"
+	grep -qE '^longest: block [0-3]: [0-9.]+ .s(, block [0-3]: [0-9.]+ .s){3}$' "$GBPF_RUNTIME_DIR/text"
 }
 
 # intervals CONDITION: it is true of the blocks in the documents of intervals, a list.
