@@ -43,8 +43,9 @@ struct daemon_exit_record {
 	bool dead;
 	unsigned looks;
 	char name[PROTO_NAME];
-	bool shared; /* it was in the shared lane */
-	bool busy;   /* it had work on the device */
+	bool shared;	 /* it was in the shared lane */
+	bool busy;	 /* it had work on the device */
+	uint64_t gpu_ns; /* time of its launches on the device, as it has reported it */
 	uint32_t restart;
 	char crash_reason[DAEMON_CRASH_TEXT];
 	char neighbours[200]; /* tenants of the shared lane that its exit may have harmed; empty:
@@ -116,6 +117,7 @@ static void record(const struct daemon_exit_record *o, const int *status)
 {
 	struct daemon_history *h = &o->d->history;
 	bool killed = o->dead && status && WIFSIGNALED(*status);
+	double gpu_s = (double)o->gpu_ns / 1e9;
 
 	o->d->counters.deaths += killed;
 	if (o->dead && o->shared) {
@@ -129,18 +131,21 @@ static void record(const struct daemon_exit_record *o, const int *status)
 	}
 	if (!o->dead) {
 		daemon_history_add_of(h, o->uid, "detach", o->tenant, o->pid,
-				      "%s (pid %d) left its session", o->name, o->pid);
+				      "%s (pid %d) left its session; %.3f s of GPU time", o->name,
+				      o->pid, gpu_s);
 	} else if (killed) {
-		daemon_history_add_of(h, o->uid, "kill", o->tenant, o->pid,
-				      "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
-				      WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+		daemon_history_add_of(
+			h, o->uid, "kill", o->tenant, o->pid,
+			"%s (pid %d) was killed by signal %d (%s); %.3f s of GPU time", o->name,
+			o->pid, WTERMSIG(*status), strsignal(WTERMSIG(*status)), gpu_s);
 	} else if (status) {
 		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid,
-				      "%s (pid %d) ended with exit code %d", o->name, o->pid,
-				      WEXITSTATUS(*status));
+				      "%s (pid %d) ended with exit code %d; %.3f s of GPU time",
+				      o->name, o->pid, WEXITSTATUS(*status), gpu_s);
 	} else {
-		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid, "%s (pid %d) ended",
-				      o->name, o->pid);
+		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid,
+				      "%s (pid %d) ended; %.3f s of GPU time", o->name, o->pid,
+				      gpu_s);
 	}
 	/* Lets the user of a program that fails at this moment find the probable reason. */
 	if (o->neighbours[0] && has_failed(o, status)) {
@@ -229,6 +234,7 @@ void daemon_exit_record_write(struct daemon_session *s)
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
 	now_at_once.shared = s->grant.lane == GBPF_LANE_SHARED;
 	now_at_once.busy = st && load_relaxed(&st->inflight);
+	now_at_once.gpu_ns = st ? load_relaxed(&st->busy_ns) : 0;
 	now_at_once.restart = s->grant.restart;
 	memcpy(now_at_once.crash_reason, s->crash_reason, sizeof(now_at_once.crash_reason));
 	daemon_lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));

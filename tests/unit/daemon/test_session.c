@@ -284,9 +284,10 @@ static void an_exit_is_recorded_with_its_code(void **state)
 		struct fake f;
 
 		fake_enter(&f, d, BATCH, "brief");
+		store_seqcst(&f.stats->busy_ns, UINT64_C(1500000000));
 		_exit(7);
 	}
-	gd_await_event(d, 0, "exit", "exit code 7");
+	gd_await_event(d, 0, "exit", "exit code 7; 1.500 s of GPU time");
 	waitpid(pid, NULL, 0);
 }
 
