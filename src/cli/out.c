@@ -163,7 +163,8 @@ void cli_note(struct cli *c, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (c->quiet) {
+	/* `run --json` has standard error for the document of a failure. */
+	if (c->quiet || (c->json && document_stream(c) == stderr)) {
 		return;
 	}
 	va_start(ap, fmt);

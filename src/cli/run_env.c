@@ -126,6 +126,11 @@ int cli_run_choose_device(const char *name, struct cli_run_device *d, struct rep
 	if (!name && given && given[0]) {
 		char soft[CLI_RUN_PATH];
 
+		if (strchr(given, '/') && access(given, R_OK) < 0) {
+			report_hint(r, "Unset it, or set it to NVIDIA's " LIBCUDA);
+			return report_set(r, -ENOENT, "no-driver", "GBPF_REAL_CUDA: %s: %s", given,
+					  strerror(errno));
+		}
 		snprintf(d->libcuda, sizeof(d->libcuda), "%s", given);
 		d->soft = cli_run_find_soft(soft) == 0 && strcmp(soft, given) == 0;
 		return 0;

@@ -142,8 +142,9 @@ under() { "$GBPF" run --off --device soft "$@"; }
 }
 
 @test "GBPF_REAL_CUDA stays when no device is asked for" {
-	GBPF_REAL_CUDA=/opt/libcuda.so.1 run "$GBPF" run --off env
-	grep -qx GBPF_REAL_CUDA=/opt/libcuda.so.1 <<<"$output"
+	touch libcuda.so.1
+	GBPF_REAL_CUDA=$PWD/libcuda.so.1 run "$GBPF" run --off env
+	grep -qx GBPF_REAL_CUDA="$PWD/libcuda.so.1" <<<"$output"
 }
 
 @test "--device nvidia without a driver is refused with what to do" {
@@ -222,4 +223,15 @@ for how in (signal.SIG_DFL, signal.SIG_IGN):
 	assert direct == under and direct, (direct, under)
 END
 	python3 masks.py "$GBPF"
+}
+
+@test "with --json standard error has the document of a failure and nothing else" {
+	run -127 --separate-stderr "$GBPF" --json run --hint auto --device soft nosuchcommand
+	echo "$stderr"
+	python3 -c 'import json, sys; assert json.loads(sys.argv[1])["error"]["code"] == "no-command"' "$stderr"
+}
+
+@test "a wrong GBPF_REAL_CUDA is named" {
+	run -125 --separate-stderr env GBPF_REAL_CUDA=/nonexistent/libcuda.so.1 "$GBPF" run true
+	[ "$stderr" = "gbpf: run: GBPF_REAL_CUDA: /nonexistent/libcuda.so.1: No such file or directory. Unset it, or set it to NVIDIA's libcuda.so.1" ]
 }
