@@ -171,7 +171,7 @@ static int test_one(struct cli *c, const char *name, const struct buf *elf, cons
 	} else {
 		print_result(c, file, err, &res, &r);
 	}
-	err = err ? exit_of(err) : res.failures ? CLI_REFUSED : CLI_OK;
+	err = err ? exit_of(err) : res.failures ? CLI_FAILED : CLI_OK;
 	sim_result_finish(&res);
 	report_finish(&r);
 	buf_finish(&text);

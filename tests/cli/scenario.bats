@@ -21,7 +21,7 @@ fails() {
 	cat >s.scenario
 	run "$GBPF" policy test p.bpf.o s.scenario
 	echo "$output"
-	[ "$status" -eq 4 ]
+	[ "$status" -eq 1 ]
 	for w in "$@"; do
 		[[ "$output" == *"$w"* ]]
 	done
@@ -170,7 +170,7 @@ wrong() {
 		}
 	S
 	run "$GBPF" --json policy test p.bpf.o s.scenario
-	[ "$status" -eq 4 ]
+	[ "$status" -eq 1 ]
 	json 'd["schema"] == "gbpf.policy.test/1" and not d["scenarios"][0]["ok"]'
 	json 'd["scenarios"][0]["failures"][0]["times"] == 10 and d["scenarios"][0]["failures"][0]["line"] == 4'
 }

@@ -197,7 +197,7 @@ says() { # EXIT MESSAGE COMMAND...
 	eventually prints '\AThere are no virtual GPUs\. `gbpf vgpu create NAME --mem SIZE` makes one\.\n\Z' gbpf vgpu ls
 	gbpf vgpu create train --mem 64M
 	run gbpf vgpu create train --mem 64M
-	[ "$status" -eq 4 ]
+	[ "$status" -eq 1 ]
 	says 5 "gbpf: vgpu set: there is no virtual GPU nosuch. \`gbpf vgpu ls\` lists them" gbpf vgpu set nosuch --mem 64M
 	says 125 "gbpf: run: there is no virtual GPU 'nosuch' for this user. \`gbpf vgpu ls\` lists them; \`gbpf vgpu create\` makes one" \
 		gbpf run --device soft --vgpu nosuch -- true

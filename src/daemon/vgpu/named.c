@@ -278,7 +278,7 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 		return;
 	}
 	if (daemon_vgpu_find_name(c->d, name_of(c))) {
-		daemon_control_error(c, 4, "exists",
+		daemon_control_error(c, 1, "exists",
 				     "Choose another name, or change it with "
 				     "`gbpf vgpu set`",
 				     "there is a virtual GPU '%s' already", name_of(c));
