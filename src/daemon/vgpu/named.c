@@ -305,12 +305,40 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	finish(c, "vgpu.create", text, changed_json(c, v));
 }
 
+static void put_users(struct buf *out, const uid_t *users, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		buf_printf(out, "%s%d", i ? "," : "", (int)users[i]);
+	}
+	buf_puts(out, n ? "" : "none");
+}
+
+/* Appends what a call changes, with the old and new values. */
+static void put_changes(struct buf *out, const struct daemon_vgpu *v,
+			const struct proto_vgpu_config *config, const uid_t *users,
+			unsigned n_users)
+{
+	struct buf text;
+
+	buf_init(&text);
+	daemon_vgpu_config_changes(&v->is.config, config, &text);
+	if (n_users != v->n_users || memcmp(users, v->users, n_users * sizeof(users[0])) != 0) {
+		buf_puts(&text, text.len ? ", users " : "users ");
+		put_users(&text, v->users, v->n_users);
+		buf_puts(&text, " -> ");
+		put_users(&text, users, n_users);
+	}
+	buf_printf(out, ": %s", text.len ? buf_text(&text) : "no value differs");
+	buf_finish(&text);
+}
+
 void daemon_method_vgpu_set(struct daemon_call *c)
 {
 	struct daemon_vgpu *v = named(c);
 	uid_t users[DAEMON_VGPU_USERS];
 	struct proto_vgpu_config config;
-	char number[24], text[128];
+	struct buf text;
+	char number[24];
 	unsigned n_users;
 
 	if (!v || !may_save(c)) {
@@ -323,14 +351,16 @@ void daemon_method_vgpu_set(struct daemon_call *c)
 	    !take_users(c, users, &n_users)) {
 		return;
 	}
+	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
+	buf_init(&text);
+	buf_printf(&text, "virtual GPU %s is changed", v->is.name[0] ? v->is.name : number);
+	put_changes(&text, v, &config, users, n_users);
 	v->is.config = config;
 	v->n_users = n_users;
 	memcpy(v->users, users, sizeof(users));
 	daemon_vgpu_update_page(v);
-	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
-	snprintf(text, sizeof(text), "virtual GPU %s is changed",
-		 v->is.name[0] ? v->is.name : number);
-	finish(c, "vgpu.set", text, changed_json(c, v));
+	finish(c, "vgpu.set", buf_text(&text), changed_json(c, v));
+	buf_finish(&text);
 }
 
 void daemon_method_vgpu_rm(struct daemon_call *c)

@@ -166,6 +166,10 @@ void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid);
 /* vgpu_json.c */
 /* What a vGPU is given, as parameters of methods and the file of vGPUs have it. */
 json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c);
+/* Appends the members that differ, with their old and new values: "compute 10 -> 20, prio 0 -> 5".
+ */
+void daemon_vgpu_config_changes(const struct proto_vgpu_config *was,
+				const struct proto_vgpu_config *is, struct buf *out);
 /* Changes *c as the object says; members that are absent stay. Returns NULL, or what is wrong with
  * it, in *text if it is not constant. */
 const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j);

@@ -82,6 +82,31 @@ json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c)
 	return j;
 }
 
+static void put(struct buf *out, unsigned what, uint64_t value)
+{
+	bool bytes = what == MEM || what == RESERVE || what == PINNED;
+
+	buf_printf(out, "%llu%s", (unsigned long long)(bytes ? value >> 20 : value),
+		   bytes ? " MiB" : "");
+}
+
+void daemon_vgpu_config_changes(const struct proto_vgpu_config *was,
+				const struct proto_vgpu_config *is, struct buf *out)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
+		if (get(was, i) != get(is, i)) {
+			buf_printf(out, "%s%s ", out->len ? ", " : "", members[i].name);
+			put(out, i, get(was, i));
+			buf_puts(out, " -> ");
+			put(out, i, get(is, i));
+		}
+	}
+	if ((was->flags ^ is->flags) & PROTO_VGPU_BURST) {
+		buf_printf(out, "%sburst %s", out->len ? ", " : "",
+			   is->flags & PROTO_VGPU_BURST ? "off -> on" : "on -> off");
+	}
+}
+
 const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j)
 {
 	const json_t *burst = json_object_get(j, "burst");
