@@ -189,6 +189,8 @@ enum {
 	GBPF_PROBE_VERIFY = 4	/* compare the first launches with the kernels themselves */
 };
 
+#define GBPF_PROBE_NO_BUDGET UINT32_MAX
+
 struct gbpf_probe {
 	size_t size;	    /* sizeof(struct gbpf_probe) */
 	const char *name;   /* 1 to 31 characters without blanks and slashes */
@@ -197,8 +199,8 @@ struct gbpf_probe {
 	uint32_t replace;   /* number of the tool that it replaces; 0: none */
 	unsigned flags;	    /* GBPF_PROBE_* */
 	/* Of the time of the kernels' launches, in millionths, that it may add: if it costs more,
-	 * it runs in some of the launches only; gbpf_probe_set_budget() changes it. 0: it runs in
-	 * all of them. */
+	 * it runs in some of the launches only; gbpf_probe_set_budget() changes it. 0: that of the
+	 * tool that it replaces, else none. GBPF_PROBE_NO_BUDGET: it runs in all of them. */
 	uint32_t budget_ppm;
 	/* One block in so many runs it, 1 to 1000000; gbpf_probe_set() changes that, also for
 	 * kernels that run. 0: all do, which cannot be changed and costs less. */

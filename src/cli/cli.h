@@ -128,7 +128,7 @@ const char *cli_style(bool on, enum cli_style style);
 int cli_flush(struct cli *c);
 
 /* table.c: columns of text as wide as their contents. */
-#define CLI_COLUMNS 16
+#define CLI_COLUMNS 17
 struct cli_table {
 	const char *head[CLI_COLUMNS];
 	bool right[CLI_COLUMNS];

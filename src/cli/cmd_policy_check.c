@@ -5,6 +5,7 @@
 
 #include "bpf/load/policy.h"
 #include "cli/hook_names.h"
+#include "cli/hot_words.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
 
@@ -99,10 +100,10 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	}
 }
 
-/* Verifies every program (or that of one hook) and collects its output. Returns 0, or -errno with
- * r. */
+/* Verifies every program and collects its output. *words: to which every warp adds; caller decrefs.
+ * Returns 0, or -errno with r. */
 static int check_whole(const struct buf *elf, const char *name, unsigned flags, json_t *programs,
-		       unsigned *n_maps, uint64_t *verify_ns, struct report *r)
+		       json_t **words, unsigned *n_maps, uint64_t *verify_ns, struct report *r)
 {
 	struct ebpf_built b;
 	int err = ebpf_policy_build(&b, elf->data, elf->len, name, 1, flags | EBPF_BUILD_NO_JIT, r);
@@ -115,6 +116,7 @@ static int check_whole(const struct buf *elf, const char *name, unsigned flags, 
 
 		json_array_append_new(programs, program_json(p, &b.stats[i]));
 	}
+	*words = cli_hot_words_json(&b.object);
 	*n_maps = b.object.n_maps;
 	*verify_ns = b.verify_ns;
 	ebpf_built_finish(&b);
@@ -178,7 +180,7 @@ static void file_hint(struct report *r, const char *file, int err)
 static int check_object(struct cli *c, const char *file, const struct buf *elf, int err,
 			unsigned flags, const struct cli_hook_info *hook, json_t *files)
 {
-	json_t *programs = json_array();
+	json_t *programs = json_array(), *words = NULL;
 	uint64_t verify_ns = 0;
 	unsigned n_maps = 0;
 	struct report r;
@@ -195,8 +197,8 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 	} else if (hook) {
 		err = check_section(elf, cli_base_name(file), flags, hook, programs, &n_maps, &r);
 	} else {
-		err = check_whole(elf, cli_base_name(file), flags, programs, &n_maps, &verify_ns,
-				  &r);
+		err = check_whole(elf, cli_base_name(file), flags, programs, &words, &n_maps,
+				  &verify_ns, &r);
 	}
 	if (err && !r.message.len) {
 		report_set(&r, err, "failed", "%s", strerror(-err));
@@ -206,14 +208,18 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 			files,
 			err ? json_pack("{s:o, s:b, s:o}", "file", cli_json_text(file), "ok", 0,
 					"error", cli_report_json(&r))
-			    : json_pack("{s:o, s:b, s:O, s:i, s:I}", "file", cli_json_text(file),
-					"ok", 1, "programs", programs, "maps", (int)n_maps,
-					"verify_ns", (json_int_t)verify_ns));
+			    : json_pack("{s:o, s:b, s:O, s:i, s:I, s:o}", "file",
+					cli_json_text(file), "ok", 1, "programs", programs, "maps",
+					(int)n_maps, "verify_ns", (json_int_t)verify_ns,
+					"hot_words", words ? json_incref(words) : json_array()));
 	} else if (err) {
 		cli_print_report(c, stdout, file, &r);
 	} else {
 		print_accepted(c, file, programs, n_maps);
+		fflush(stdout); /* its warnings follow on a terminal */
+		cli_hot_words_note(c, file, words);
 	}
+	json_decref(words);
 	json_decref(programs);
 	report_finish(&r);
 	return exit_of(err);

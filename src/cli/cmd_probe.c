@@ -6,12 +6,14 @@
 
 #include "base/clock.h"
 #include "cli/connect.h"
+#include "cli/hot_words.h"
 #include "cli/interrupt.h"
 #include "cli/policy_file.h"
 #include "cli/probe_options.h"
 #include "cli/verbs.h"
 
 #define POLL_NS 20000000	    /* --wait */
+#define BUDGET_PPM 50000u	    /* of attach, unless another one is given */
 #define ASK_NS UINT64_C(1000000000) /* between two looks for patterns that match nothing */
 
 enum { O_TO, O_KERNEL, O_WAIT, O_BUDGET, O_SAMPLE, O_PARTIAL, O_VERIFY };
@@ -22,8 +24,9 @@ static const struct cli_option attach_options[] = {
 	[O_KERNEL] = { "kernel", 'k', "PATTERN",
 		       "kernels by name, such as 'gemm*' (default: all)" },
 	[O_WAIT] = { "wait", 'w', NULL, "until at least one kernel runs it" },
-	[O_BUDGET] = { "budget", 'b', "PERCENT",
-		       "of the kernels' time; if it costs more, only some launches run it" },
+	[O_BUDGET] = { "budget", 'b', "PERCENT|none",
+		       "of the kernels' time; if it costs more, only some launches run it "
+		       "(attach: default 5 %)" },
 	[O_SAMPLE] = { "sample", 's', "1/N", "one block in N runs it; `probe set` changes that" },
 	[O_PARTIAL] = { "partial", 0, NULL,
 			"also in kernels that can run only some of its programs" },
@@ -249,6 +252,7 @@ static int attach(struct cli *c, const char *what, const char *verb, int first,
 
 	code = cli_object_read(c, CLI_TOOL, what, c->arg + first, c->n_args - first, &elf, name);
 	if (code == CLI_OK) {
+		cli_hot_words_check(c, name, &elf);
 		code = cli_open(c, &g);
 	}
 	if (code == CLI_OK) {
@@ -296,6 +300,7 @@ static int cmd_attach(struct cli *c)
 	if (take_limits(c, &p)) {
 		return CLI_USAGE;
 	}
+	p.budget_ppm = p.budget_ppm ? p.budget_ppm : BUDGET_PPM;
 	return attach(c, "probe attach", "attached", 0, &p);
 }
 
@@ -398,6 +403,7 @@ static int cmd_detach(struct cli *c)
 static void add_figures(struct cli_table *t, const json_t *p)
 {
 	const json_t *cost = json_object_get(p, "cost_ppm");
+	uint64_t budget = cli_u64(p, "budget_ppm");
 	uint64_t launches = cli_u64(p, "launches"), before = cli_u64(p, "resident_before");
 
 	if (json_is_integer(cost)) {
@@ -405,11 +411,16 @@ static void add_figures(struct cli_table *t, const json_t *p)
 	} else {
 		cli_table_cell(t, "-");
 	}
-	if (launches && cli_u64(p, "budget_ppm")) {
+	if (budget) {
+		cli_table_cell(t, "%g%%", (double)budget / 10000);
+	} else {
+		cli_table_cell(t, "none");
+	}
+	if (launches && budget) {
 		cli_table_cell(t, "%.1f%%",
 			       100.0 * (double)cli_u64(p, "probed") / (double)launches);
 	} else {
-		cli_table_cell(t, cli_u64(p, "budget_ppm") ? "-" : "all");
+		cli_table_cell(t, budget ? "-" : "all");
 	}
 	if (before) {
 		cli_table_cell(t, "%llu of %llu", (unsigned long long)cli_u64(p, "resident_after"),
@@ -486,8 +497,8 @@ static void print_list(const struct cli *c, const json_t *list)
 		      { "TO", false },	    { "KERNELS", false }, { "AGE", true },
 		      { "PROGRAMS", true }, { "RUN", true },	  { "FORMS", false },
 		      { "WAIT", true },	    { "REFUSED", true },  { "FALLBACK", true },
-		      { "COST", true },	    { "SHARE", true },	  { "RESIDENT", true },
-		      { "WHY", false } };
+		      { "COST", true },	    { "BUDGET", true },	  { "SHARE", true },
+		      { "RESIDENT", true }, { "WHY", false } };
 	struct cli_table t;
 	const json_t *p;
 	size_t i;

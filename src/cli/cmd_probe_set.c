@@ -51,11 +51,16 @@ int cli_probe_budget(struct cli *c, const char *text, uint32_t *ret_ppm)
 	if (!text) {
 		return CLI_OK;
 	}
+	if (strcmp(text, "none") == 0) {
+		*ret_ppm = GBPF_PROBE_NO_BUDGET;
+		return CLI_OK;
+	}
 	percent = strtod(text, &end);
 	if (end == text || *(end + (*end == '%')) || !(percent >= 0.001 && percent <= 100)) {
-		return cli_fail(c, CLI_USAGE, "usage", "For example 3%",
-				"invalid percentage '%s' for --budget: expected 0.001 to 100",
-				text);
+		return cli_fail(
+			c, CLI_USAGE, "usage", "For example 3%",
+			"invalid percentage '%s' for --budget: expected 0.001 to 100, or none",
+			text);
 	}
 	*ret_ppm = (uint32_t)(percent * 10000 + 0.5);
 	return CLI_OK;
@@ -111,9 +116,10 @@ static void print_set(const struct cli *c, const json_t *r)
 /* Reads a percentage, or "none", which is 0. */
 static int read_budget(struct cli *c, uint32_t *ret_ppm)
 {
-	const char *text = c->opt[O_BUDGET];
+	int code = cli_probe_budget(c, c->opt[O_BUDGET], ret_ppm);
 
-	return cli_probe_budget(c, text && strcmp(text, "none") == 0 ? NULL : text, ret_ppm);
+	*ret_ppm = *ret_ppm == GBPF_PROBE_NO_BUDGET ? 0 : *ret_ppm;
+	return code;
 }
 
 /* Checks which options are given together. */

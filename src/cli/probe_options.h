@@ -5,8 +5,8 @@
 #include "cli/cli.h"
 #include "gbpf/gbpf.h"
 
-/* Parse --sample, as 1/8, and --budget, as 3%; NULL gives 0. Return CLI_OK, or CLI_USAGE after a
- * message. */
+/* Parse --sample, as 1/8, and --budget, as 3%; NULL gives 0, and the budget "none"
+ * GBPF_PROBE_NO_BUDGET. Return CLI_OK, or CLI_USAGE after a message. */
 int cli_probe_sample(struct cli *c, const char *text, uint32_t *ret_every);
 int cli_probe_budget(struct cli *c, const char *text, uint32_t *ret_ppm);
 

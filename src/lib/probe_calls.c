@@ -43,7 +43,9 @@ static json_t *params(const struct gbpf_probe *a)
 		good &= add(p, "replace", json_integer(a->replace));
 	}
 	if (HAS(a, budget_ppm) && a->budget_ppm) {
-		good &= add(p, "budget_ppm", json_integer(a->budget_ppm));
+		good &= add(
+			p, "budget_ppm",
+			json_integer(a->budget_ppm == GBPF_PROBE_NO_BUDGET ? 0 : a->budget_ppm));
 	}
 	if (HAS(a, every) && a->every) {
 		good &= add(p, "every", json_integer(a->every));

@@ -209,3 +209,27 @@ foreign() {
 	[ "$status" -eq 2 ]
 	[[ "$output" == *"more than 32 options '--define'"* ]]
 }
+
+@test "words to which every warp adds are named, with the place and what to use instead" {
+	run --separate-stderr "$GBPF" policy check hot.bpf.o
+	echo "$stderr"
+	[ "$status" -eq 0 ]
+	[ "$(grep -c '^warning: ' <<<"$stderr")" -eq 4 ]
+	grep -qE '^warning: .*hot\.bpf\.c:29: program hot_enter: every warp adds to the same word of map .hot_looked_up., where the warps of a kernel wait for each other; use a map of type SM_ARRAY or WARP_ARRAY$' <<<"$stderr"
+	grep -qE "hot\.bpf\.c:37: program hot_enter: .* 'hot_helper'" <<<"$stderr"
+	grep -qE "program hot_enter: .* 'hot_key'" <<<"$stderr"
+	grep -qE "hot\.bpf\.c:45: program hot_access: .* 'hot_helper'.* SM_ARRAY, or WARP_ARRAY with GBPF_F_DEFER$" <<<"$stderr"
+	! grep -q cold <<<"$stderr"
+	run "$GBPF" --json policy check hot.bpf.o
+	json '[(w["program"], w["map"]) for w in d["files"][0]["hot_words"]] == [
+		("hot_enter", "hot_looked_up"), ("hot_enter", "hot_helper"), ("hot_enter", "hot_key"), ("hot_access", "hot_helper")]'
+	run "$GBPF" --json policy check good.bpf.o
+	json 'd["files"][0]["hot_words"] == []'
+}
+
+@test "no tool that comes with gBPF has a word to which every warp adds" {
+	run --separate-stderr "$GBPF" policy check "$GBPF_PREFIX"/lib/gbpf/tracers/*.bpf.o
+	echo "$stderr"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+}

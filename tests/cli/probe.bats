@@ -25,7 +25,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	[ "$output" = "attached blocks as tool 1: 1 kernel of 1 program" ]
 	eventually count_above 1 0
 	eventually count_above 1 "$(count 1)"
-	eventually prints '\A.*\n *1 +blocks +attached +all +\* .* 1 +1 +ptx 1 +0 +0 +0 +[-0-9.%]+ +all +- +-$' "$GBPF" probe ls
+	eventually prints '\A.*\n *1 +blocks +attached +all +\* .* 1 +1 +ptx 1 +0 +0 +0 +[-0-9.%]+ +5% +[-0-9.%]+ +- +-$' "$GBPF" probe ls
 	eventually shows 'd["schema"] == "gbpf.probe.ls/1" and d["probes"][0]["tenants"][0]["name"] == "batch"' "$GBPF" probe ls
 	eventually shows 'd["probes"][0]["forms"] == {"ptx": 1, "stub": 0, "brackets": 0}' "$GBPF" probe ls
 	run --separate-stderr "$GBPF" probe detach 1
@@ -120,6 +120,16 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	json 'd["detached"] == []'
 }
 
+@test "attaching warns of a word to which every warp adds" {
+	start_gbpfd
+	run --separate-stderr "$GBPF" probe attach warps.bpf.o
+	echo "$stderr"
+	[ "$status" -eq 0 ]
+	[[ "$stderr" == "warning: "*"warps.bpf.c:"*": program count: every warp adds to the same word of map 'counts'"*"SM_ARRAY"* ]]
+	run --separate-stderr "$GBPF" probe attach blocks.bpf.o
+	[ -z "$stderr" ]
+}
+
 @test "a watched map ends with its tool" {
 	start_batch
 	"$GBPF" -q probe attach --wait blocks.bpf.o
@@ -153,4 +163,18 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	[[ "$stderr" != *"choose one with --kernel"* ]]
 	# A place that two warps had at a time would give waits that end before they begin: of days.
 	json 'd["figures"]["waits"]["count"] >= 100 and d["figures"]["waits"]["max_ns"] < 60000000000'
+}
+
+@test "a tool has a budget of 5 % unless another one, or none, is given; a swap keeps it" {
+	start_gbpfd
+	"$GBPF" -q probe attach blocks.bpf.o
+	"$GBPF" -q probe attach blocks.bpf.o --budget none
+	"$GBPF" -q probe attach blocks.bpf.o --budget 2%
+	eventually shows '[p["budget_ppm"] for p in d["probes"]] == [50000, 0, 20000]' "$GBPF" probe ls
+	eventually prints ' none +all ' "$GBPF" probe ls
+	"$GBPF" -q probe swap 3 blocks.bpf.o
+	eventually shows 'sorted(p["budget_ppm"] for p in d["probes"]) == [0, 20000, 50000]' "$GBPF" probe ls
+	"$GBPF" -q probe swap 1 blocks.bpf.o --budget none
+	"$GBPF" -q probe swap 2 blocks.bpf.o --budget 3%
+	eventually shows 'sorted(p["budget_ppm"] for p in d["probes"]) == [0, 20000, 30000]' "$GBPF" probe ls
 }

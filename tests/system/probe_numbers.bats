@@ -99,7 +99,7 @@ print(*("%s:%d" % (e.split(":")[0], 96 * int(e.split(":")[1])) for e in sys.stdi
 
 @test "a number is compared with the kernels themselves on copies" {
 	begin
-	gbpf probe attach "$BUILD/number_entry.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
+	gbpf probe attach --budget none "$BUILD/number_entry.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
 	local verifier=$!
 	eventually shows '[p["id"] for p in d["probes"]] == [1]' gbpf probe ls
 	start

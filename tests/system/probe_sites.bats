@@ -71,7 +71,7 @@ SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 	tell load "launch 1 3"
 	lists_scale() { gbpf probe coverage --json | grep -q '"name": *"scale"'; }
 	eventually lists_scale
-	run -0 --separate-stderr gbpf probe attach "$BUILD/count_blocks.bpf.o" --kernel scal --to "$pid"
+	run -0 --separate-stderr gbpf probe attach --budget none "$BUILD/count_blocks.bpf.o" --kernel scal --to "$pid"
 	[[ "$stderr" == "warning: tool 1: 'scal' matches none of the 1 kernel that \`gbpf probe coverage\` lists; did you mean 'scale'?" ]]
 	run -8 --separate-stderr gbpf --timeout 3 probe attach --wait coalesce --kernel nosuch --to "$pid"
 	[[ "$stderr" == *"warning: tool 2: 'nosuch' matches none"*"no kernel has run tool 2 within 3 s; it stays attached"*"gbpf probe detach 2"* ]]
@@ -89,7 +89,7 @@ SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 		}
 	C
 	gbpf --quiet policy build loads.bpf.c
-	run -0 --separate-stderr gbpf probe attach loads.bpf.o
+	run -0 --separate-stderr gbpf probe attach --budget none loads.bpf.o
 	[[ "$stderr" == *"'load' matches none of"*"behind the kernel: SEC(\"gdev/access/*/load.global\")"* ]]
 	sed -i 's,access/load/global,access/s*/load.global,' loads.bpf.c
 	gbpf --quiet policy build loads.bpf.c

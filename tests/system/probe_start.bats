@@ -50,9 +50,9 @@ sys.exit(counts != [31] * int(sys.argv[1]))' "$PROGRAMS"
 	local i round in=() out=() early=()
 	begin
 	for ((i = 0; i < 15; i++)); do
-		gbpf --quiet probe attach "$BUILD/count_warps.bpf.o" --kernel "other$i*"
+		gbpf --quiet probe attach --budget none "$BUILD/count_warps.bpf.o" --kernel "other$i*"
 	done
-	id=$(gbpf probe attach "$BUILD/count_blocks.bpf.o" --kernel 'sca*' --json |
+	id=$(gbpf probe attach --budget none "$BUILD/count_blocks.bpf.o" --kernel 'sca*' --json |
 		python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
 	for ((round = 0; round < ${GBPF_ROUNDS:-3}; round++)); do
 		for ((i = 0; i < PROGRAMS; i++)); do

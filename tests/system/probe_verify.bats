@@ -14,7 +14,7 @@ attached_to() { eventually shows "any(p['kernel'] == '$1' for p in d['probes'])"
 
 @test "--verify waits for equal results, and the kernel's results and counts are exact" {
 	begin
-	gbpf probe attach "$BUILD/count_blocks.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
+	gbpf probe attach --budget none "$BUILD/count_blocks.bpf.o" --verify >"$BATS_TEST_TMPDIR/result" &
 	verifier=$!
 	attached_to '*'
 	start
@@ -28,7 +28,7 @@ attached_to() { eventually shows "any(p['kernel'] == '$1' for p in d['probes'])"
 
 @test "--verify says what differs, and what cannot be compared" {
 	begin
-	gbpf probe attach "$BUILD/keep_stack.bpf.o" --verify --kernel place >"$BATS_TEST_TMPDIR/result" &
+	gbpf probe attach --budget none "$BUILD/keep_stack.bpf.o" --verify --kernel place >"$BATS_TEST_TMPDIR/result" &
 	verifier=$!
 	attached_to place
 	start
@@ -41,7 +41,7 @@ attached_to() { eventually shows "any(p['kernel'] == '$1' for p in d['probes'])"
 	for kernel in chance:"two runs of the kernel itself have different results" \
 		chain:"it uses an address that may not come from an argument" \
 		add:"it may write a variable, total"; do
-		gbpf probe attach "$BUILD/count_blocks.bpf.o" --verify --kernel "${kernel%%:*}" >"$BATS_TEST_TMPDIR/result" &
+		gbpf probe attach --budget none "$BUILD/count_blocks.bpf.o" --verify --kernel "${kernel%%:*}" >"$BATS_TEST_TMPDIR/result" &
 		verifier=$!
 		attached_to "${kernel%%:*}"
 		if [ "${kernel%%:*}" = add ]; then
@@ -58,7 +58,7 @@ attached_to() { eventually shows "any(p['kernel'] == '$1' for p in d['probes'])"
 
 @test "without --verify nothing is compared" {
 	begin
-	gbpf probe attach "$BUILD/count_blocks.bpf.o"
+	gbpf probe attach --budget none "$BUILD/count_blocks.bpf.o"
 	start
 	tell "compare same 3"
 	eventually shows '[p["verify"] for p in d["probes"]] == [None]' gbpf probe ls

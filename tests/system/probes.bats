@@ -25,7 +25,7 @@ shows() { eventually is "$@"; }
 	attach count_blocks
 	start
 	tell load
-	gbpf --quiet probe attach "$BUILD/count_warps.bpf.o" --to "$pid"
+	gbpf --quiet probe attach --budget none "$BUILD/count_warps.bpf.o" --to "$pid"
 	tell "launch 3 10"
 	shows blocks 0 30
 }
@@ -172,14 +172,14 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	begin
 	run -5 gbpf probe detach look
 	[[ "$output" == *"no tool is called 'look'"* ]]
-	id=$(gbpf probe attach "$BATS_TEST_TMPDIR/look/look.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+	id=$(gbpf probe attach --budget none "$BATS_TEST_TMPDIR/look/look.bpf.o" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
 	start
 	tell load "launch 3 10"
 	all_blocks() { gbpf map dump blocks --probe look --json | python3 -c '
 import json, sys
 assert sum(e["value"]["blocks"] for e in json.load(sys.stdin)["entries"]) == 30'; }
 	eventually all_blocks
-	gbpf probe attach "$BATS_TEST_TMPDIR/look/look.bpf.o" --kernel none
+	gbpf probe attach --budget none "$BATS_TEST_TMPDIR/look/look.bpf.o" --kernel none
 	run -2 gbpf probe detach look
 	[[ "$output" == *"several tools are called 'look'"* ]]
 	gbpf probe detach "$id"
@@ -705,7 +705,7 @@ counts_stopped() {
 	gbpf policy swap "$POLICIES/lc_first.bpf.o"
 	start --class batch
 	if [ "$1" = load ]; then
-		gbpf --quiet probe attach "$BUILD/count_ends.bpf.o" --to "$pid" # the form has more shared memory
+		gbpf --quiet probe attach --budget none "$BUILD/count_ends.bpf.o" --to "$pid" # the form has more shared memory
 	fi
 	attach count_submits --to "$pid"
 	tell "$1"

@@ -29,9 +29,11 @@ tell() {
 	done
 }
 
-# attach NAME [OPTION...]: attaches the tool of this build and sets $id.
+# attach NAME [OPTION...]: attaches the tool of this build, without a budget unless the options have one, and sets $id.
 attach() {
-	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
+	local budget=()
+	[[ " ${*:2} " == *" --budget "* ]] || budget=(--budget none)
+	id=$(gbpf probe attach "$BUILD/$1.bpf.o" --json "${budget[@]}" "${@:2}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
 }
 
 # value MAP KEY: of the tool $id.

@@ -142,6 +142,7 @@ static bool take_kernel(struct daemon_call *c, char kernel[PROTO_PATTERN])
 	return true;
 }
 
+/* Reads the budget, 0: none. */
 static bool take_budget(struct daemon_call *c, uint32_t *ret_ppm)
 {
 	const json_t *j = json_object_get(c->params, "budget_ppm");
@@ -151,9 +152,9 @@ static bool take_budget(struct daemon_call *c, uint32_t *ret_ppm)
 	if (!j || json_is_null(j)) {
 		return true;
 	}
-	if (!json_is_integer(j) || ppm < 1 || ppm > DAEMON_PROBE_BUDGET_MAX) {
-		daemon_control_error(c, 2, "usage", "30000 is 3 percent",
-				     "invalid budget_ppm: expected 1 to 1000000");
+	if (!json_is_integer(j) || ppm < 0 || ppm > DAEMON_PROBE_BUDGET_MAX) {
+		daemon_control_error(c, 2, "usage", "30000 is 3 percent, 0 removes the budget",
+				     "invalid budget_ppm: expected 0 to 1000000");
 		return false;
 	}
 	*ret_ppm = (uint32_t)ppm;
@@ -332,19 +333,11 @@ void daemon_method_probe_detach(struct daemon_call *c)
 
 /* ---- set ---- */
 
-/* Reads a new budget; 0 removes it. */
 static bool change_budget(struct daemon_call *c, uint32_t *ppm)
 {
 	const json_t *j = json_object_get(c->params, "budget_ppm");
 
-	if (!j || json_is_null(j)) {
-		return true;
-	}
-	if (json_is_integer(j) && json_integer_value(j) == 0) {
-		*ppm = 0;
-		return true;
-	}
-	return take_budget(c, ppm);
+	return !j || json_is_null(j) || take_budget(c, ppm);
 }
 
 /* Whether the call changes which blocks run the tool. */
