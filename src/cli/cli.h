@@ -124,7 +124,8 @@ const char *cli_sign(const char *utf8, const char *ascii);
 #define CLI_SIGN_TO cli_sign("→", "->")
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GREEN, CLI_RED, CLI_DIM };
 const char *cli_style(bool on, enum cli_style style);
-/* Returns 0, or CLI_FAILED after a message if standard output could not be written. */
+/* Returns 0, or an exit code if standard output could not be written: CLI_FAILED after a message,
+ * or 128 + SIGPIPE if it is a pipe whose reader has closed it. */
 int cli_flush(struct cli *c);
 
 /* table.c: columns of text as wide as their contents. */

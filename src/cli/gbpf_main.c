@@ -52,7 +52,7 @@ static int run_verb(struct cli *c)
 int main(int argc, char **argv)
 {
 	struct cli c = { 0 };
-	int code;
+	int code, written;
 
 	setlocale(LC_CTYPE, "");
 	c.sigpipe = signal(SIGPIPE, SIG_IGN); /* a closed pipe is reported as a write error */
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	c.color_out = wants_color(&c, STDOUT_FILENO);
 	c.color_err = wants_color(&c, STDERR_FILENO);
 	code = run_verb(&c);
-	code = cli_flush(&c) && code == CLI_OK ? CLI_FAILED : code;
+	written = cli_flush(&c);
 	cli_interrupt_end();
-	return code;
+	return code == CLI_OK ? written : code;
 }

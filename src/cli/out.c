@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <langinfo.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *cli_sign(const char *utf8, const char *ascii)
 {
@@ -194,13 +197,26 @@ int cli_json(struct cli *c, const char *verb, json_t *document)
 	return CLI_OK;
 }
 
+/* Returns true if the reader of the pipe has closed it. An earlier write may have failed, so errno
+ * does not say it. */
+static bool is_closed_pipe(void)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) > 0 && p.revents & POLLERR;
+}
+
 int cli_flush(struct cli *c)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout)) {
+	int err = fflush(stdout) == 0 ? 0 : errno;
+
+	if (!err && !ferror(stdout)) {
 		return 0;
 	}
-	if (errno != EPIPE) { /* the reader of the pipe closed it deliberately */
-		fprintf(stderr, "gbpf: standard output: %s\n", strerror(errno));
+	if (is_closed_pipe()) { /* deliberately: quiet, as programs that SIGPIPE ends */
+		return 128 + SIGPIPE;
 	}
+	fprintf(stderr, "gbpf: standard output: %s\n",
+		err ? strerror(err) : "an earlier write has failed");
 	return CLI_FAILED;
 }

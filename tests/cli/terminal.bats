@@ -112,3 +112,21 @@ print(len({cut(l).split()[0] for l in lines}))' "$output")" = 1 ]
 	[[ "$output" == *nonexistent* ]]
 	"$GBPF" -q policy list 2>&1 | grep -q . || "$GBPF" -q status 2>&1 | grep -q .
 }
+
+@test "output to a pipe that its reader has closed ends quietly, as SIGPIPE ends programs" {
+	"$GBPF" run --device soft true
+	for words in "events" "policy list" "--json status" "help"; do
+		run python3 - "$GBPF" $words <<-'E'
+			import os, subprocess, sys
+			r, w = os.pipe()
+			os.close(r)
+			p = subprocess.run(sys.argv[1:], stdout=w, stderr=subprocess.PIPE, restore_signals=True)
+			print(p.returncode, p.stderr.decode())
+		E
+		echo "$words: $output"
+		[ "$output" = "141 " ]
+	done
+	run bash -c '"$0" events >/dev/full' "$GBPF"
+	[ "$status" -eq 1 ]
+	[[ "$output" == "gbpf: standard output: "*"earlier write has failed" || "$output" == *"No space left on device" ]]
+}
