@@ -206,11 +206,12 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 		a->held_ns = ctx->lane == GBPF_LANE_SHARED ? ctx->now_ns : a->held_ns;
 		if ((s->worth && !sliced) || hold_pays || no_slices || !ticking ||
 		    ctx->lane == GBPF_LANE_SHARED) {
-			return hold(ctx, NOTE_HELD_REQUEST, hold_retry_ns);
+			return hold(ctx, NOTE_HELD_REQUEST, GBPF_WHY_LATENCY, hold_retry_ns);
 		}
 		bound = inflight_max_ns; /* the hardware's time slices serve the request */
 	} else if (delays_announced(ctx, s)) {
-		return hold(ctx, NOTE_HELD_ANNOUNCED, ctx->lc_next_ns + announce_wait_ns);
+		return hold(ctx, NOTE_HELD_ANNOUNCED, GBPF_WHY_ANNOUNCED,
+			    ctx->lc_next_ns + announce_wait_ns);
 	}
 	if (ticking && group_decides(ctx, &verdict)) {
 		if (verdict != GBPF_GO) {
@@ -218,7 +219,7 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 		}
 	} else if (ticking && waits_turn(ctx)) {
 		a->held_ns = ctx->now_ns;
-		return hold(ctx, NOTE_HELD_TURN, ask_again_ns);
+		return hold(ctx, NOTE_HELD_TURN, GBPF_WHY_TURN, ask_again_ns);
 	}
 	if (sliced && ctx->lc_next_ns == ~0ull) {
 		return go_unstopped(ctx); /* but an announced request finds the GPU empty */
@@ -236,7 +237,7 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 		go_at_block_level(ctx);
 		return GBPF_GO;
 	}
-	return hold(ctx, NOTE_HELD_INFLIGHT, ask_again_ns);
+	return hold(ctx, NOTE_HELD_INFLIGHT, GBPF_WHY_INFLIGHT, ask_again_ns);
 }
 
 SEC("gbpf/submit")

@@ -73,11 +73,13 @@ int GBPF_PROG(cfs_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_OTHER, 1);
 		}
+		ctx->why = GBPF_WHY_TURN;
 		ctx->hold_ns = 1000000;
 		return GBPF_DEFER;
 	}
 	if (ctx->inflight &&
 	    (ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit)) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	a->out = ctx->inflight + 1;

@@ -65,6 +65,7 @@ int GBPF_PROG(edf_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_EARLIER, 1);
 		}
+		ctx->why = limit != NONE ? GBPF_WHY_DEADLINE : GBPF_WHY_LATENCY;
 		ctx->hold_ns = hold_ns;
 		return GBPF_HOLD; /* gBPF wakes it when a request ends */
 	}
@@ -72,6 +73,7 @@ int GBPF_PROG(edf_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_DRAIN, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	return GBPF_GO;

@@ -103,6 +103,7 @@ int GBPF_PROG(fair_submit, submit)
 		}
 		a->put_off_ns = now;
 		ahead -= slack;
+		ctx->why = GBPF_WHY_SHARE;
 		ctx->hold_ns = ahead < 100000 ? 100000 : ahead > 1000000 ? 1000000 : ahead;
 		return GBPF_DEFER;
 	}
@@ -110,6 +111,7 @@ int GBPF_PROG(fair_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_OWN_WORK, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	a->out = ctx->inflight + 1; /* a plain store: an atomic one would cost more than the rest of this program */

@@ -58,6 +58,7 @@ int GBPF_PROG(gpreempt_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_REQUEST, 1);
 		}
+		ctx->why = GBPF_WHY_LATENCY;
 		ctx->hold_ns = 5000000;
 		return GBPF_HOLD;
 	}
@@ -65,6 +66,7 @@ int GBPF_PROG(gpreempt_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_ANNOUNCED, 1);
 		}
+		ctx->why = GBPF_WHY_ANNOUNCED;
 		ctx->hold_ns = ctx->lc_next_ns + 1000000;
 		return GBPF_HOLD;
 	}
@@ -77,6 +79,7 @@ int GBPF_PROG(gpreempt_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_DRAIN, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	return GBPF_GO;

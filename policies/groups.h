@@ -90,6 +90,7 @@ static __always_inline int group_decides(struct gbpf_submit_ctx *ctx, u32 *verdi
 		return 0;
 	}
 	full = group_is_full(ctx);
+	ctx->why = own == group_turn ? GBPF_WHY_INFLIGHT : GBPF_WHY_TURN;
 	if (own == group_turn) {
 		*verdict = full ? GBPF_HOLD : GBPF_GO;
 		return 1;

@@ -63,11 +63,12 @@ static __always_inline void learn(struct rhythm *r, u64 now, u32 inflight)
 	r->seen_ns = now;
 }
 
-static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
+static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 note, u32 why, u64 ns)
 {
 	if (!ctx->asked) {
-		gbpf_note(why, 1);
+		gbpf_note(note, 1);
 	}
+	ctx->why = why;
 	ctx->hold_ns = ns;
 	return GBPF_HOLD;
 }
@@ -93,7 +94,8 @@ int GBPF_PROG(harvest_submit, submit)
 	quiet = ticking && quiet_ns > pause_least_ns ? quiet_ns : pause_least_ns;
 	since = ctx->now_ns - production_ns < ctx->lc_idle_ns ? ctx->now_ns - production_ns : ctx->lc_idle_ns;
 	if (ctx->lc_open || (production_ns && ticking && since < quiet) || ctx->lc_idle_ns < quiet) {
-		return hold(ctx, HELD_FOR_PRODUCTION, ctx->lc_open ? 5000000 : 200000);
+		return hold(ctx, HELD_FOR_PRODUCTION, ctx->lc_open ? GBPF_WHY_LATENCY : GBPF_WHY_GAP,
+			    ctx->lc_open ? 5000000 : 200000);
 	}
 	if (ctx->block_ok) {
 		gbpf_note(IN_GAPS, 1);
@@ -104,10 +106,10 @@ int GBPF_PROG(harvest_submit, submit)
 	/* A launch longer than the usual rest of a gap runs only in a gap that has lasted as long
 	 * already. */
 	if (ticking && gap_ns && ctx->est_ns > gap_ns / 4 && since < ctx->est_ns) {
-		return hold(ctx, HELD_FOR_LENGTH, 500000);
+		return hold(ctx, HELD_FOR_LENGTH, GBPF_WHY_GAP, 500000);
 	}
 	if (ctx->inflight && (!ctx->est_ns || ctx->inflight_ns + ctx->est_ns > inflight_limit_ns)) {
-		return hold(ctx, HELD_FOR_BOUND, 1000000);
+		return hold(ctx, HELD_FOR_BOUND, GBPF_WHY_INFLIGHT, 1000000);
 	}
 	gbpf_note(IN_GAPS, 1);
 	return GBPF_GO;

@@ -78,6 +78,7 @@ int GBPF_PROG(laxity_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_TIGHTER, 1);
 		}
+		ctx->why = GBPF_WHY_DEADLINE;
 		ctx->hold_ns = hold_ns;
 		return GBPF_HOLD;
 	}
@@ -85,6 +86,7 @@ int GBPF_PROG(laxity_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_DRAIN, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		ctx->hold_ns = hold_ns;
 		return GBPF_HOLD;
 	}

@@ -49,10 +49,12 @@ int GBPF_PROG(lc_first_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_LATENCY, 1);
 		}
+		ctx->why = GBPF_WHY_LATENCY;
 		ctx->hold_ns = hold_ns;
 		return GBPF_HOLD; /* gBPF wakes the launch when the request ends */
 	}
 	if (ctx->lc_idle_ns == ~0ull && ctx->lc_next_ns == ~0ull) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return may_go_ahead(ctx) ? GBPF_GO : GBPF_HOLD; /* no latency tenant has made a request */
 	}
 	if (stops_quickly(ctx)) {
@@ -63,6 +65,7 @@ int GBPF_PROG(lc_first_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_DRAIN, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	return GBPF_GO;

@@ -70,11 +70,13 @@ int GBPF_PROG(mlfq_submit, submit)
 			gbpf_note(HELD_FOR_UPPER, 1);
 		}
 		a->held_ns = now;
+		ctx->why = GBPF_WHY_PRIORITY;
 		ctx->hold_ns = hold_ns;
 		return GBPF_HOLD;
 	}
 	if (a->level && ctx->inflight && ctx->kind < GBPF_KIND_HOST) {
 		if (ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit) {
+			ctx->why = GBPF_WHY_INFLIGHT;
 			return GBPF_HOLD;
 		}
 	}

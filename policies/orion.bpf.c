@@ -126,10 +126,12 @@ int GBPF_PROG(orion_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_REQUEST, 1);
 		}
+		ctx->why = GBPF_WHY_LATENCY;
 		ctx->hold_ns = 5000000;
 		return GBPF_HOLD;
 	}
 	if (alone) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return may_go_ahead(ctx) ? GBPF_GO : GBPF_HOLD;
 	}
 	if (ctx->block_ok) {
@@ -141,6 +143,7 @@ int GBPF_PROG(orion_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_DRAIN, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	return GBPF_GO;

@@ -85,11 +85,13 @@ int GBPF_PROG(streams_submit, submit)
 			gbpf_note(PUT_OFF, 1);
 		}
 		ahead -= slice_ns;
+		ctx->why = GBPF_WHY_SHARE;
 		ctx->hold_ns = ahead < 100000 ? 100000 : ahead > 1000000 ? 1000000 : ahead;
 		return GBPF_DEFER;
 	}
 	if (ctx->inflight &&
 	    (ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit)) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	return GBPF_GO;

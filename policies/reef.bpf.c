@@ -69,10 +69,12 @@ int GBPF_PROG(reef_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_REQUEST, 1);
 		}
+		ctx->why = ctx->lc_open ? GBPF_WHY_LATENCY : GBPF_WHY_ANNOUNCED;
 		ctx->hold_ns = 5000000;
 		return GBPF_HOLD;
 	}
 	if (ctx->lc_idle_ns == ~0ull) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return may_go_ahead(ctx) ? GBPF_GO : GBPF_HOLD; /* no latency tenant has made a request */
 	}
 	if (ctx->block_ok) {
@@ -85,6 +87,7 @@ int GBPF_PROG(reef_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_DRAIN, 1);
 		}
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	return GBPF_GO;

@@ -136,6 +136,7 @@ int GBPF_PROG(rm_submit, submit)
 				gbpf_note(NO_BUDGET, 1);
 			}
 			a->held_ns = now;
+			ctx->why = GBPF_WHY_BUDGET;
 			ctx->hold_ns = a->begin_ns + period > now ? a->begin_ns + period - now : 100000;
 			if (use_idle && ctx->hold_ns > 1000000) {
 				ctx->hold_ns = 1000000; /* the GPU may become idle earlier */
@@ -148,10 +149,12 @@ int GBPF_PROG(rm_submit, submit)
 			gbpf_note(LESS_URGENT, 1);
 		}
 		a->held_ns = now;
+		ctx->why = GBPF_WHY_PRIORITY;
 		ctx->hold_ns = 500000;
 		return GBPF_DEFER;
 	}
 	if (too_much_in_flight(ctx)) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	a->out = ctx->inflight + 1;

@@ -78,6 +78,7 @@ int GBPF_PROG(shares_submit, submit)
 	a->seen_ns = now;
 	if (ticking && (alone || !allowed)) { /* also one that has just come */
 		if (!may_go_ahead(ctx)) {
+			ctx->why = GBPF_WHY_INFLIGHT;
 			return GBPF_HOLD;
 		}
 		a->out = ctx->inflight + 1;
@@ -87,10 +88,12 @@ int GBPF_PROG(shares_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_SHARE, 1);
 		}
+		ctx->why = GBPF_WHY_SHARE;
 		ctx->hold_ns = 500000;
 		return GBPF_DEFER;
 	}
 	if (!ctx->est_ns && ctx->inflight >= unknown_limit) {
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	a->out = ctx->inflight + 1;

@@ -58,6 +58,7 @@ int GBPF_PROG(vgpu_auto_submit, submit)
 			if (!ctx->asked) {
 				gbpf_note(HELD_FOR_REQUEST, 1);
 			}
+			ctx->why = is_open(ctx) ? GBPF_WHY_LATENCY : GBPF_WHY_ANNOUNCED;
 			ctx->hold_ns = 5000000;
 			return GBPF_HOLD;
 		}

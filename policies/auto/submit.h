@@ -15,12 +15,13 @@ static __always_inline int fits_inflight(const struct gbpf_submit_ctx *ctx, u64 
 			   : ctx->inflight < inflight_max_unknown;
 }
 
-/* Holds the launch for ns, and counts the reason once. */
-static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
+/* Holds the launch for ns, counts the note once, and gives the reason (GBPF_WHY_*). */
+static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 note, u32 why, u64 ns)
 {
 	if (!ctx->asked) {
-		gbpf_note(why, 1);
+		gbpf_note(note, 1);
 	}
+	ctx->why = why;
 	ctx->hold_ns = ns;
 	return GBPF_HOLD;
 }
@@ -81,7 +82,7 @@ static __always_inline int waits_turn(const struct gbpf_submit_ctx *ctx)
 static __always_inline int go_unstopped(struct gbpf_submit_ctx *ctx)
 {
 	if (!fits_inflight(ctx, inflight_max_ns)) {
-		return hold(ctx, NOTE_HELD_INFLIGHT, ask_again_ns);
+		return hold(ctx, NOTE_HELD_INFLIGHT, GBPF_WHY_INFLIGHT, ask_again_ns);
 	}
 	if (ctx->stop == GBPF_STOP_MACHINE_CODE) {
 		ctx->level = GBPF_LEVEL_BLOCK;

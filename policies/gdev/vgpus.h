@@ -85,13 +85,14 @@ static __always_inline u32 group_of(u32 tenant)
 
 /* ---- a launch arrives ---- */
 
-static __always_inline int wait(struct gbpf_submit_ctx *ctx, struct account *a, int why)
+static __always_inline int wait(struct gbpf_submit_ctx *ctx, struct account *a, int note, u32 why)
 {
 	if (!ctx->asked) {
-		gbpf_note((u64)why, 1);
+		gbpf_note((u64)note, 1);
 	}
 	a->since_ns = a->since_ns ? a->since_ns : ctx->now_ns;
 	a->seen_ns = ctx->now_ns;
+	ctx->why = why;
 	ctx->hold_ns = wait_ns;
 	return GBPF_DEFER;
 }
@@ -122,15 +123,16 @@ static __always_inline int arrive(struct gbpf_submit_ctx *ctx, int yields)
 	}
 	if (!free && (ctx->inflight >= instances || a->draining)) {
 		a->draining = 1;
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	if (!alone &&
 	    (is_in_the_way(cur, ctx->vgpu) || (!ctx->inflight && a->drained_ns > ticked_ns))) {
-		return wait(ctx, a, WAITED);
+		return wait(ctx, a, WAITED, GBPF_WHY_TURN);
 	}
 	if (yields && !alone && cur == ctx->vgpu && exhausted[ctx->vgpu] && !ctx->asked) {
 		a->yield_ns = now;
-		return wait(ctx, a, YIELDED);
+		return wait(ctx, a, YIELDED, GBPF_WHY_SHARE);
 	}
 	if (!a->out) {
 		a->begin_ns = now;

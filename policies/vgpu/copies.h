@@ -135,6 +135,7 @@ static __always_inline int enqueue_by_share(struct gbpf_copy_enqueue_ctx *ctx)
 			gbpf_note((u64)reason, 1);
 		}
 		c->busy = 1;
+		ctx->why = reason == COPY_HELD_FOR_LATENCY ? GBPF_WHY_LATENCY : GBPF_WHY_SHARE;
 		ctx->hold_ns = 200000;
 		return GBPF_COPY_HOLD;
 	}

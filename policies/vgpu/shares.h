@@ -155,6 +155,7 @@ static __always_inline int submit_by_share(struct gbpf_submit_ctx *ctx)
 			gbpf_note((u64)reason, 1);
 		}
 		a->put_off_ns = now;
+		ctx->why = reason == DEFERRED_FOR_CAP ? GBPF_WHY_CAP : GBPF_WHY_SHARE;
 		ctx->hold_ns = 500000;
 		/* In a pause its group stops at once. Otherwise it goes on when its work ends,
 		 * which HOLD notices. */
@@ -162,6 +163,7 @@ static __always_inline int submit_by_share(struct gbpf_submit_ctx *ctx)
 	}
 	if (too_much_in_flight(ctx)) {
 		a->put_off_ns = now;
+		ctx->why = GBPF_WHY_INFLIGHT;
 		return GBPF_HOLD;
 	}
 	a->out = ctx->inflight + 1;

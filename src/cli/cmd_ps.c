@@ -6,6 +6,7 @@
 #include "cli/connect.h"
 #include "cli/verbs.h"
 #include "cli/vgpu_options.h"
+#include "proto/hold_why.h"
 
 enum { O_WHY, O_GPU };
 
@@ -286,28 +287,18 @@ static void print_kernels(struct cli *c, const json_t *kernels)
 	cli_table_finish(&t);
 }
 
-static const char *reason_of(const char *why)
+/* Appends the reason of the last hold. A word without a text is a number that the policy has set,
+ * or comes from a newer gbpfd. */
+static void add_reason(struct buf *line, const char *why)
 {
-	static const struct {
-		const char *word, *text;
-	} reasons[] = {
-		{ "latency", "it waited for a latency request of another program to end" },
-		{ "inflight", "it waited for its own earlier launches to end: the policy limits "
-			      "its work on the device" },
-		{ "share", "it waited for its next turn: its share of the GPU was used up" },
-		{ "limit", "it went on because the hold limit was reached" },
-		{ "no-policy", "it was not held: no policy was active" },
-		{ "group",
-		  "it waited for its group, of which a policy held another process or GPU" },
-		{ "collective", "it was not held: work of this kind never is" },
-	};
+	bool by_policy;
+	const char *text = proto_why_text(why, &by_policy);
 
-	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
-		if (strcmp(why, reasons[i].word) == 0) {
-			return reasons[i].text;
-		}
+	if (by_policy || !text) {
+		buf_printf(line, "the policy said HOLD: %s", text ? text : why);
+	} else {
+		buf_puts(line, text);
 	}
-	return why;
 }
 
 static const char *times(char out[32], uint64_t n)
@@ -420,8 +411,9 @@ static void print_why(struct cli *c, const json_t *tenants)
 			   (unsigned long long)cli_u64(tenant, "pid"));
 		add_holds(&line, json_object_get(tenant, "stats"));
 		if (why[0]) {
-			buf_printf(&line, "\n  last: %s%s%s", reason_of(why),
-				   kernel[0] ? ", kernel " : "", kernel);
+			buf_puts(&line, "\n  last: ");
+			add_reason(&line, why);
+			buf_printf(&line, "%s%s", kernel[0] ? ", kernel " : "", kernel);
 		}
 		add_interruptions(&line, json_object_get(tenant, "stats"));
 		add_outside(&line, tenant);

@@ -76,14 +76,17 @@ struct proto_board {
 /* Reason of the last hold, shown by `gbpf ps --why`. */
 enum proto_why {
 	PROTO_WHY_NONE,
-	PROTO_WHY_LATENCY,  /* the policy held it while a latency request was open */
-	PROTO_WHY_INFLIGHT, /* the policy held it for its own work on the device */
-	PROTO_WHY_SHARE,    /* the policy deferred it */
-	PROTO_WHY_LIMIT,    /* submitted after the hold limit */
-	PROTO_WHY_NO_POLICY,
+	PROTO_WHY_POLICY,     /* the policy held it, and gave no reason */
+	PROTO_WHY_LIMIT,      /* submitted after the hold limit */
+	PROTO_WHY_MIN_SHARE,  /* submitted once the minimum share had paid for it */
+	PROTO_WHY_LEASE,      /* stopped between blocks by a lease of a latency program */
 	PROTO_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
 	PROTO_WHY_GROUP,      /* a policy has stopped its group */
+	/* Set: the policy held it, for the reason in the other bits (GBPF_WHY_*, or any number of
+	 * the policy's). One word, so that the reason is never that of another hold. */
+	PROTO_WHY_REASON = 1 << 30,
 };
+#define PROTO_WHY_REASONS (PROTO_WHY_REASON - 1)
 
 #define PROTO_HIST_SUB 8u /* buckets per power of two: 12 % wide */
 #define PROTO_HIST_BUCKETS (48u * PROTO_HIST_SUB)

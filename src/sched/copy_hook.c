@@ -16,7 +16,7 @@
 struct answer {
 	uint64_t version; /* 0: no version in force has the hook */
 	uint64_t hold_ns, ahead_bytes;
-	uint32_t piece_bytes, plan, lc_open;
+	uint32_t piece_bytes, plan, lc_open, why;
 	bool hold, failed, out_of_range;
 };
 
@@ -32,6 +32,7 @@ static void fill(struct gbpf_copy_enqueue_ctx *x, const struct sched_copy *c, bo
 	x->unfinished = c->unfinished;
 	x->held_ns = c->came_ns ? sched_since_ns(c->came_ns, now) : 0;
 	x->hold_ns = x->ahead_bytes = 0;
+	x->why = GBPF_WHY_NONE;
 	x->piece_bytes = c->piece_bytes;
 	x->plan = c->plan;
 	x->cut = c->cut;
@@ -89,6 +90,7 @@ static void ask(struct sched_copy *c, bool forced, uint64_t now, struct answer *
 			a->ahead_bytes = x.ahead_bytes;
 			a->piece_bytes = x.piece_bytes;
 			a->plan = x.plan;
+			a->why = x.why;
 		}
 	}
 	policy_read_leave(reader);
@@ -167,6 +169,7 @@ bool sched_copy_may_go(struct sched_copy *c)
 	ask(c, false, now, &a);
 	if (a.hold) {
 		c->held = true;
+		c->why = sched_hold_reason(a.why);
 		c->ask_ns = now + (a.lc_open ? MIN(a.hold_ns, LATENCY_ASK_NS) : a.hold_ns);
 		return false;
 	}
@@ -175,7 +178,7 @@ bool sched_copy_may_go(struct sched_copy *c)
 		c->ask_ns = 0; /* a piece may finish at any time */
 		return false;
 	}
-	return let_go(c, now, a.lc_open ? PROTO_WHY_LATENCY : PROTO_WHY_SHARE);
+	return let_go(c, now, c->why);
 }
 
 void sched_copy_end(struct sched_copy *c)

@@ -25,6 +25,7 @@ struct sched_decision {
 	const uint32_t *word; /* board to wait on; NULL: no request of others is open */
 	uint32_t seq;	      /* its value before the policy was asked */
 	uint32_t lc_open;
+	uint32_t why;	 /* HOLD, DEFER: the policy's reason, GBPF_WHY_* or any number */
 	uint32_t pieces; /* level: blocks of a piece; 0: not said */
 	uint32_t grant;	 /* verdict GO: launches that may follow without asking */
 	uint8_t level;	 /* GBPF_LEVEL_BLOCK if the launch can and the policy wants it */
@@ -71,8 +72,10 @@ bool sched_policy_in_force(struct sched_queue *q);
  */
 uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns,
 			  uint64_t now);
-/* The launch goes against the policy: charges it to the minimum share. */
-void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
+/* The launch goes against the policy: charges it to the minimum share. Returns PROTO_WHY_LIMIT, or
+ * PROTO_WHY_MIN_SHARE if an earlier launch went so shortly before: the share has paid for this one.
+ */
+uint32_t sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
 /* The policy let a held launch go, so nothing starves. */
 void sched_share_reset(struct sched *s);
 /* Waits until the policy lets the launch go, at most until its limit. */
@@ -83,7 +86,12 @@ uint64_t sched_version_word(struct sched_queue *q, bool *ret_off);
 /* Adds a hold to the statistics. */
 void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
 			uint64_t held_ns);
-uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight);
+/* Returns the enum proto_why for a reason that a policy has set. */
+uint32_t sched_hold_reason(uint32_t why);
+/* Returns the reason (enum proto_why) of a decision that holds the launch, as the policy has set
+ * it.
+ */
+uint32_t sched_hold_why(const struct sched_decision *a);
 /* Sets this thread's timer slack to 1 us (the default of 50 us would leave the GPU idle that long),
  * and returns the one to restore with prctl(PR_SET_TIMERSLACK). */
 int sched_sharpen_timers(void);

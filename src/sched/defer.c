@@ -242,6 +242,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	struct sched_launch *l = &c->launch;
 	uint64_t held_ns;
 	uint32_t why;
+	bool forced = false;
 
 	*a = (struct sched_decision){ .verdict = GBPF_GO };
 	if (c->ready && !c->ready(c)) {
@@ -271,8 +272,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	sched_decide(q, l, now, held_ns, q->issue.n_asked, a);
 	q->issue.n_asked += !a->group;
 	a->verdict = l->may_hold ? a->verdict : GBPF_GO; /* it came during a capture: never held */
-	why = sched_hold_why(a, sched_tally_sum(&s->gpu[q->gpu].inflight));
+	why = q->issue.why;
 	if (a->verdict != GBPF_GO) {
+		q->issue.why = sched_hold_why(a);
 		if (sched_share_left(s, l, q->issue.held_since_ns, now)) {
 			q->issue.retry_ns =
 				now + (a->verdict == GBPF_DEFER
@@ -280,8 +282,8 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 					       : SCHED_OPEN_POLL_NS);
 			return false;
 		}
-		sched_share_take(s, l, now);
-		why = PROTO_WHY_LIMIT;
+		why = sched_share_take(s, l, now);
+		forced = true;
 	}
 	if (a->verdict == GBPF_GO && q->issue.n_asked > 1) {
 		sched_share_reset(s);
@@ -292,7 +294,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	}
 	l->version = a->version;
 	l->held_ns = sched_since_ns(l->begin_ns, now);
-	if (q->issue.retry_ns || why == PROTO_WHY_LIMIT) {
+	if (q->issue.retry_ns || forced) {
 		sched_hold_account(q, l, why, held_ns);
 	}
 	return true;

@@ -254,10 +254,22 @@ static bool stop_group(struct sched_queue *q, const struct proto_board *own,
 	return is_excused(q, look_around(q, own, now).behind, now);
 }
 
-/* Returns why the policy holds the launch (PROTO_WHY_*). */
-static uint32_t why_held(const struct sched_queue *q, const struct sched_decision *a)
+/* What ends a hold, as far as its group is concerned. */
+enum hold_end { END_REQUEST, END_OWN_WORK, END_TURN, END_GROUP };
+
+/* Returns what is likely to end the hold, by the verdict and the state in which it was given; the
+ * reason that the policy gives only serves users. */
+static enum hold_end end_of_hold(const struct sched_queue *q, const struct sched_decision *a)
 {
-	return sched_hold_why(a, sched_tally_sum(&q->s->gpu[q->gpu].inflight));
+	if (a->group) {
+		return END_GROUP;
+	}
+	if (a->verdict == GBPF_HOLD && a->lc_open) {
+		return END_REQUEST;
+	}
+	return a->verdict == GBPF_HOLD && sched_tally_sum(&q->s->gpu[q->gpu].inflight)
+		       ? END_OWN_WORK
+		       : END_TURN;
 }
 
 static bool is_led(const struct sched_queue *q)
@@ -422,23 +434,23 @@ void sched_group_apply(struct sched_queue *q, uint64_t now, struct sched_decisio
 {
 	struct proto_board *own;
 	struct proto_board_gpu *g = rank_of(q, &own);
-	uint32_t why;
+	enum hold_end end;
 
 	if (!g) {
 		return;
 	}
 	a->grant = 0; /* each launch is asked about */
-	why = a->verdict == GBPF_GO ? PROTO_WHY_NONE : why_held(q, a);
-	if (why == PROTO_WHY_LATENCY) {
+	end = end_of_hold(q, a);
+	if (a->verdict != GBPF_GO && end == END_REQUEST) {
 		return;
 	}
-	if (why == PROTO_WHY_INFLIGHT) {
+	if (a->verdict != GBPF_GO && end == END_OWN_WORK) {
 		struct view v = look_around(q, own, now);
 
 		if (v.until_ns && is_excused(q, v.behind, now)) {
 			a->verdict = GBPF_GO;
 		}
-	} else if (!why || is_led(q)) {
+	} else if (a->verdict == GBPF_GO || is_led(q)) {
 		a->verdict = GBPF_GO;
 		end_stop(q, g);
 	} else if (stop_group(q, own, g, now)) {
@@ -453,7 +465,7 @@ bool sched_group_goes(struct sched_queue *q, uint64_t now, const struct sched_de
 	struct proto_board *own;
 	bool goes;
 
-	if (likely(!load_relaxed(&q->s->communicates)) || why_held(q, a) != PROTO_WHY_SHARE) {
+	if (likely(!load_relaxed(&q->s->communicates)) || end_of_hold(q, a) != END_TURN) {
 		return false;
 	}
 	pin = policy_read_enter();

@@ -49,15 +49,17 @@ uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_
 	return left;
 }
 
-void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
+uint32_t sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
 {
 	uint64_t limit = load_relaxed(&s->limit_ns), cost;
-	uint32_t ppm = load_relaxed(&s->share_ppm);
+	uint32_t ppm = load_relaxed(&s->share_ppm), why = PROTO_WHY_LIMIT;
 
 	cost = share_cost(l->est_ns, limit, ppm);
 	pthread_mutex_lock(&s->share.lock);
 	if (now >= s->share.until_ns) {
 		s->share.credit_ns = 0;
+	} else if (ppm) {
+		why = PROTO_WHY_MIN_SHARE;
 	}
 	s->share.credit_ns -= MIN(cost, s->share.credit_ns);
 	s->share.last_ns = now;
@@ -68,6 +70,7 @@ void sched_share_take(struct sched *s, const struct sched_launch *l, uint64_t no
 	sched_stat_add(s, limit_hits, 1u);
 	sched_note(s, "hold-limit",
 		   "hold limit reached: a launch goes although the policy holds it");
+	return why;
 }
 
 void sched_share_reset(struct sched *s)
@@ -77,15 +80,15 @@ void sched_share_reset(struct sched *s)
 	pthread_mutex_unlock(&s->share.lock);
 }
 
-uint32_t sched_hold_why(const struct sched_decision *a, uint64_t inflight)
+uint32_t sched_hold_reason(uint32_t why)
 {
-	if (a->group) {
-		return PROTO_WHY_GROUP;
-	}
-	if (a->verdict == GBPF_DEFER) {
-		return PROTO_WHY_SHARE;
-	}
-	return a->lc_open ? PROTO_WHY_LATENCY : inflight ? PROTO_WHY_INFLIGHT : PROTO_WHY_SHARE;
+	return why == GBPF_WHY_NONE ? PROTO_WHY_POLICY
+				    : PROTO_WHY_REASON | MIN(why, (uint32_t)PROTO_WHY_REASONS);
+}
+
+uint32_t sched_hold_why(const struct sched_decision *a)
+{
+	return a->group ? PROTO_WHY_GROUP : sched_hold_reason(a->why);
 }
 
 void sched_hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
@@ -189,11 +192,10 @@ void sched_hold_caller(struct sched_queue *q, struct sched_launch *l, struct sch
 		sched_mark_end(q); /* makes the end of this process's own work visible */
 	}
 	while (a->verdict != GBPF_GO) {
-		why = sched_hold_why(a, sched_tally_sum(&s->gpu[q->gpu].inflight));
+		why = sched_hold_why(a);
 		left = sched_share_left(s, l, l->begin_ns, now);
 		if (!left) {
-			sched_share_take(s, l, now);
-			why = PROTO_WHY_LIMIT;
+			why = sched_share_take(s, l, now);
 			break;
 		}
 		if (!waited) {

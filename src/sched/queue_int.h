@@ -75,6 +75,7 @@ struct sched_issue {
 	bool next_is_plain; /* the first call must wait for the end of the run */
 	uint64_t retry_ns;  /* the policy is not asked about the first call before; 0: at once */
 	uint32_t n_asked;   /* how often it was asked about the first call */
+	uint32_t why;	    /* of the latest answer that held it: enum proto_why */
 	uint64_t held_since_ns; /* when it was first asked about it, or the group held it: the hold
 				   limit counts from then; 0: not yet */
 	uint64_t n_let;		/* launches that went by a verdict, not by a limit */

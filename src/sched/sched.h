@@ -339,9 +339,10 @@ struct sched_copy {
 	uint64_t version;	  /* of the latest verdict */
 	uint64_t unfinished_then; /* when the piece came */
 	uint32_t asked;
-	bool begun;  /* the hook has been called */
-	bool held;   /* by a HOLD, not only by ahead_bytes */
-	bool passes; /* the rest goes without asking */
+	uint32_t why; /* of the piece's latest HOLD: enum proto_why */
+	bool begun;   /* the hook has been called */
+	bool held;    /* by a HOLD, not only by ahead_bytes */
+	bool passes;  /* the rest goes without asking */
 };
 
 /* Returns whether copies are to be reported to the functions below. */

@@ -69,6 +69,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->granted_ns = l->granted_ns;
 	c->granted = l->n_granted;
 	c->grant = 0;
+	c->why = GBPF_WHY_NONE;
 	c->tool = 0;
 	c->gpu_ns = 0;
 }
@@ -101,6 +102,7 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 
 	a->version = 0;
 	a->hold_ns = 0;
+	a->why = GBPF_WHY_NONE;
 	a->word = NULL;
 	a->lc_open = 0;
 	a->verdict = GBPF_GO;
@@ -149,6 +151,7 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	a->grant = verdict == GBPF_GO && a->level != GBPF_LEVEL_BLOCK ? MIN(c.grant, GBPF_GRANT_MAX)
 								      : 0;
 	a->hold_ns = c.hold_ns ? c.hold_ns : DEFAULT_HOLD_NS;
+	a->why = c.why;
 	if (unlikely(load_relaxed(&s->communicates)) && l->may_hold) {
 		sched_group_apply(q, now, a);
 	}

@@ -323,7 +323,7 @@ static bool starved(struct sched_queue *q, uint64_t now)
 	if (sched_share_left(q->s, &l, q->run.held_since_ns, now)) {
 		return false;
 	}
-	sched_share_take(q->s, &l, now);
+	(void)sched_share_take(q->s, &l, now);
 	q->run.held_since_ns = now;
 	sched_stat_add(q->s, forced, 1u);
 	return true;
@@ -337,7 +337,7 @@ static void resumed(struct sched_queue *q, uint64_t now)
 		q->run.suspect_until_ns = 0;
 	}
 	if (q->run.held_since_ns) {
-		sched_hold_account(q, &l, PROTO_WHY_LATENCY,
+		sched_hold_account(q, &l, PROTO_WHY_LEASE,
 				   sched_since_ns(q->run.stopped_since_ns, now));
 		sched_share_reset(q->s);
 	}

@@ -28,6 +28,35 @@ leaves() { eventually shows "all(t['name'] != '$1' for t in d['tenants'])" "$GBP
 	eventually prints '(?s)train \(.*\): .*LEARNED.*KERNEL.*service_step' "$GBPF" ps --why
 }
 
+# because NUMBER: a policy that holds each launch once, for this reason, is in force.
+because() {
+	cat >because.bpf.c <<-C
+		#include <gbpf/gbpf.bpf.h>
+		SEC("gbpf/submit") int GBPF_PROG(because, submit)
+		{
+			ctx->why = $1;
+			ctx->hold_ns = 100000;
+			return ctx->asked ? GBPF_GO : GBPF_DEFER;
+		}
+		GBPF_LICENSE("Apache-2.0");
+	C
+	"$GBPF" policy build because.bpf.c
+	"$GBPF" policy swap because.bpf.o
+}
+
+@test "ps --why shows the reason that the policy sets, and infers none" {
+	start batch train "$SAMPLES/batch"
+	because GBPF_WHY_TURN
+	eventually tenant train 't["why"] == "turn"'
+	eventually prints 'last: the policy said HOLD: another program, group or vGPU has the turn, kernel' "$GBPF" ps --why
+	because 1000007
+	eventually tenant train 't["why"] == "reason 1000007"'
+	eventually prints 'last: the policy said HOLD: reason 1000007, kernel' "$GBPF" ps --why
+	because GBPF_WHY_NONE
+	eventually tenant train 't["why"] == "policy"'
+	eventually prints 'last: the policy said HOLD, kernel' "$GBPF" ps --why
+}
+
 @test "requests of a latency program have percentiles" {
 	start latency web "$SAMPLES/lcserve" --requests 100000 --rate 200
 	eventually tenant web 't["stats"]["requests"] > 5 and 0 < t["stats"]["request_p50_ns"] <= t["stats"]["request_p99_ns"]'

@@ -201,12 +201,14 @@ int GBPF_PROG(mypolicy_submit, submit)
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_LATENCY, 1);
 		}
+		ctx->why = GBPF_WHY_LATENCY; /* for `gbpf ps --why` */
 		return GBPF_HOLD;
 	}
 	if (a->used_ns > floor_ns + slack_ns) {
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_OTHERS, 1);
 		}
+		ctx->why = GBPF_WHY_SHARE;
 		return GBPF_DEFER;
 	}
 	if (ctx->block_ok) {
@@ -235,6 +237,7 @@ int GBPF_PROG(mypolicy_copy_enqueue, copy_enqueue)
 		return GBPF_COPY_GO; /* all of it is issued */
 	}
 	ctx->piece_bytes = 1 << 20;
+	ctx->why = GBPF_WHY_LATENCY; /* of a HOLD */
 	return ctx->class_id != GBPF_CLASS_LATENCY && ctx->lc_open && ctx->held_ns < 2000000 ? GBPF_COPY_HOLD
 											      : GBPF_COPY_GO;
 }

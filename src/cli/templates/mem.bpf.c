@@ -83,6 +83,7 @@ int GBPF_PROG(mypolicy_submit, submit)
 		if (!ctx->asked) { /* counts operations, not calls of this hook */
 			gbpf_note(HELD, 1);
 		}
+		ctx->why = GBPF_WHY_BUDGET; /* for `gbpf ps --why` */
 		ctx->hold_ns = (taken - burst_bytes) / bytes_per_us * 1000 + 1000;
 		return GBPF_DEFER;
 	}

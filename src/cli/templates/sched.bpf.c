@@ -51,6 +51,7 @@ int GBPF_PROG(mypolicy_submit, submit)
 		if (!ctx->asked) { /* counts launches, not calls of this hook */
 			gbpf_note(WAITED, 1);
 		}
+		ctx->why = GBPF_WHY_SHARE; /* for `gbpf ps --why` */
 		ctx->hold_ns = 1000000; /* ask again after the next tick */
 		return GBPF_DEFER;
 	}

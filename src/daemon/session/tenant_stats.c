@@ -12,6 +12,7 @@
 #include "daemon/session/tenant_session.h"
 #include "policy/ctx.h"
 #include "proto/block_why.h"
+#include "proto/hold_why.h"
 
 #define SHOWN_KERNELS 16u
 
@@ -30,28 +31,6 @@ const struct proto_stats_gpu *daemon_session_gpu_stats(const struct daemon_sessi
 static json_t *number(uint64_t v)
 {
 	return json_integer((json_int_t)MIN(v, (uint64_t)INT64_MAX));
-}
-
-static const char *why_name(uint32_t why)
-{
-	switch (why) {
-	case PROTO_WHY_LATENCY:
-		return "latency";
-	case PROTO_WHY_INFLIGHT:
-		return "inflight";
-	case PROTO_WHY_SHARE:
-		return "share";
-	case PROTO_WHY_LIMIT:
-		return "limit";
-	case PROTO_WHY_NO_POLICY:
-		return "no-policy";
-	case PROTO_WHY_COLLECTIVE:
-		return "collective";
-	case PROTO_WHY_GROUP:
-		return "group";
-	default:
-		return "";
-	}
 }
 
 /* Returns the lower bound of the bucket that contains the given quantile of all requests. */
@@ -326,7 +305,7 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 	const struct proto_stats *st = s->stats.map;
 	json_t *j = json_object();
 	uint64_t why_hash = load_relaxed(&st->why_kernel);
-	char hex[24];
+	char hex[24], word[PROTO_WHY_WORD];
 
 #define COUNTER(name) json_object_set_new(j, #name, number(load_relaxed(&st->name)))
 	COUNTER(launches);
@@ -367,7 +346,8 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 	json_object_set_new(j, "reach", reach(st));
 	json_object_set_new(j, "gpus", by_gpu(s));
 	json_object_set_new(tenant, "stats", j);
-	json_object_set_new(tenant, "why", json_string(why_name(load_relaxed(&st->why))));
+	json_object_set_new(tenant, "why",
+			    json_string(proto_why_word(word, load_relaxed(&st->why))));
 	snprintf(hex, sizeof(hex), "0x%016" PRIx64, why_hash);
 	json_object_set_new(tenant, "why_kernel", json_string(why_hash ? hex : ""));
 	json_object_set_new(tenant, "policy_version", number(load_relaxed(&st->version_in_use)));

@@ -20,6 +20,16 @@ static const struct ebpf_insn hold_while_latency[] = {
 	I_MOV(0, GBPF_COPY_HOLD),
 	I_EXIT,
 };
+/* lc_open ? HOLD : GO, with a reason of its own */
+static const struct ebpf_insn hold_with_reason[] = {
+	I_LDX(EBPF_W, 2, 1, COPY(lc_open)),
+	I_MOV(0, GBPF_COPY_GO),
+	I_J(EBPF_JEQ, 2, 0, 3),
+	I_MOV(3, GBPF_WHY_POLICY + 5),
+	I_STX(EBPF_W, 1, COPY(why), 3),
+	I_MOV(0, GBPF_COPY_HOLD),
+	I_EXIT,
+};
 /* 4 MiB may be on their way */
 static const struct ebpf_insn few_ahead[] = {
 	I_MOV(2, 4 << 20),
@@ -129,6 +139,21 @@ static void a_hold_ends_with_the_latency_request(void **state)
 	while (!sched_copy_may_go(&c)) {
 	}
 	assert_int_equal(r.stats.limit_hits, 0);
+	assert_int_equal(r.stats.why, PROTO_WHY_POLICY);
+	rig_finish(&r);
+}
+
+static void a_hold_keeps_the_policys_reason(void **state)
+{
+	struct sched_copy c = BEGIN(hold_with_reason);
+
+	other_opens(&r);
+	assert_false(sched_copy_may_go(&c));
+	other_closes(&r);
+	while (!sched_copy_may_go(&c)) {
+	}
+	assert_int_equal(r.stats.holds, 1);
+	assert_int_equal(r.stats.why, PROTO_WHY_REASON | (GBPF_WHY_POLICY + 5));
 	rig_finish(&r);
 }
 
@@ -218,6 +243,7 @@ int main(void)
 		cmocka_unit_test(a_hold_ends_when_the_version_changes),
 		cmocka_unit_test(a_hold_ends_when_switched_off_and_when_gbpfd_is_gone),
 		cmocka_unit_test(a_hold_ends_with_the_latency_request),
+		cmocka_unit_test(a_hold_keeps_the_policys_reason),
 		cmocka_unit_test(a_verdict_out_of_range_goes_and_is_counted),
 		cmocka_unit_test(pieces_are_clamped),
 		cmocka_unit_test(only_the_drivers_plan_can_be_chosen),

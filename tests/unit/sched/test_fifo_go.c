@@ -41,6 +41,30 @@ static void a_held_launch_is_asked_about_again_at_its_time(void **state)
 	clocked_finish(&c);
 }
 
+/* The reason is that of the last answer that held the launch, not of the one that let it go. */
+static void a_deferred_launch_keeps_the_policys_reason(void **state)
+{
+	static const struct ebpf_insn because[] = {
+		I_MOV(2, GBPF_WHY_BUDGET),
+		I_STX(EBPF_W, 1, SUBMIT(why), 2),
+		I_MOV(0, GBPF_DEFER),
+		I_EXIT,
+	};
+	struct clocked c;
+
+	init(&c);
+	POLICY_USE(&c.r, 2, because);
+	c.fq.eager = 1;
+	defer(&c, &c.l, 1);
+	(void)clocked_step(&c, 0);
+	POLICY_USE(&c.r, 3, hold_while_open); /* lets it go */
+	(void)clocked_step(&c, 1 * MS);
+	assert_int_equal(done.n, 1);
+	assert_int_equal(c.r.stats.holds, 1);
+	assert_int_equal(c.r.stats.why, PROTO_WHY_REASON | GBPF_WHY_BUDGET);
+	clocked_finish(&c);
+}
+
 static uint64_t ready_at_ns;
 
 static bool ready_later(struct sched_call *c)
@@ -294,6 +318,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_held_launch_is_asked_about_again_at_its_time),
+		cmocka_unit_test(a_deferred_launch_keeps_the_policys_reason),
 		cmocka_unit_test(only_the_policys_time_counts_for_the_limit),
 		cmocka_unit_test(time_behind_other_launches_does_not_count_for_the_limit),
 		cmocka_unit_test(

@@ -159,7 +159,7 @@ static void a_rank_waits_while_another_one_is_held(void **state)
 	assert_int_equal(a.hold_ns, 3 * MS);
 	assert_ptr_equal(a.word, &g.peer.gpu[1].seq);
 	assert_int_equal(a.seq, 41);
-	assert_int_equal(sched_hold_why(&a, 0), PROTO_WHY_GROUP);
+	assert_int_equal(sched_hold_why(&a), PROTO_WHY_GROUP);
 	assert_int_equal(g.c.r.own.gpu[0].stop_until_ns, 0); /* its policy was not asked */
 	assert_false(sched_group_goes(g.c.q, clocked_now, &a));
 	clocked_now += 3 * MS; /* the other one is stopped: its time is over */
@@ -520,7 +520,7 @@ static void a_hold_at_a_phase_stops_the_group(void **state)
 	peer_launches(&g);
 	launch_collective(&g);
 	assert_int_equal(g.c.r.own.gpu[0].hold_until_ns, clocked_now + 5 * MS);
-	assert_int_equal(sched_hold_why(&(struct sched_decision){ .group = true }, 0),
+	assert_int_equal(sched_hold_why(&(struct sched_decision){ .group = true }),
 			 PROTO_WHY_GROUP);
 	assert_int_equal(ask(&g, GBPF_GO).verdict, GBPF_HOLD);
 	peer_launches(&g); /* it has not seen the stop: this one follows */

@@ -29,11 +29,13 @@ static const struct ebpf_insn hold_for_an_hour[] = {
 static const struct ebpf_insn always_hold[] = { I_MOV(0, GBPF_HOLD), I_EXIT };
 static const struct ebpf_insn nonsense[] = { I_MOV(0, 77), I_EXIT };
 static const struct ebpf_insn split[] = { I_MOV(0, GBPF_SPLIT), I_EXIT };
-/* GO at the third call */
+/* GO at the third call, and before that another reason each time */
 static const struct ebpf_insn third_time[] = {
 	I_LDX(EBPF_W, 2, 1, SUBMIT(asked)),
 	I_MOV(0, GBPF_GO),
-	I_J(EBPF_JGE, 2, 2, 3),
+	I_J(EBPF_JGE, 2, 2, 5),
+	{ .code = EBPF_ALU64 | EBPF_ADD | EBPF_K, .dst = 2, .imm = 6 },
+	I_STX(EBPF_W, 1, SUBMIT(why), 2),
 	I_MOV(3, 100000),
 	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3),
 	I_MOV(0, GBPF_DEFER),
@@ -108,7 +110,7 @@ static void verdicts_decide_and_inverted_ones_invert(void **state)
 	other_closes(&r);
 	pthread_join(th, NULL);
 	assert_true(t.held_ns > 0);
-	assert_int_equal(r.stats.why, PROTO_WHY_LATENCY);
+	assert_int_equal(r.stats.why, PROTO_WHY_POLICY);
 
 	POLICY_USE(&r, 2, hold_while_closed);
 	t.done = 0;
@@ -159,7 +161,7 @@ static void defer_asks_again_after_its_time(void **state)
 	assert_int_equal(go(q, &fq, &l), SCHED_GO);
 	assert_true(l.held_ns >= 200000);
 	assert_int_equal(r.stats.holds, 1);
-	assert_int_equal(r.stats.why, PROTO_WHY_SHARE);
+	assert_int_equal(r.stats.why, PROTO_WHY_REASON | 7);
 	rig_finish(&r);
 }
 
@@ -276,7 +278,7 @@ static void own_work_that_retires_ends_a_hold(void **state)
 	assert_int_equal(load_acquire(&t.done), 0);
 	fake_finish(&fq);
 	pthread_join(th, NULL);
-	assert_int_equal(r.stats.why, PROTO_WHY_INFLIGHT);
+	assert_int_equal(r.stats.why, PROTO_WHY_POLICY);
 	rig_finish(&r);
 }
 

@@ -150,6 +150,7 @@ static void submit_is_told_of_launch_queue_and_tenant(void **state)
 	assert_int_equal(c->waves, 3);
 	assert_int_equal(c->persistent, 0);
 	assert_int_equal(c->gate, GBPF_GATE_DEFAULT);
+	assert_int_equal(c->why, GBPF_WHY_NONE);
 	other_opens(&r);
 	go(q, &fq, &first);
 	c = seen(3);
@@ -504,6 +505,7 @@ static void copy_enqueue_is_told_of_copy_queue_and_tenant(void **state)
 	assert_int_equal(c->group, 6);
 	assert_int_equal(c->vgpu, 17);
 	assert_int_equal(c->forced, 0);
+	assert_int_equal(c->why, GBPF_WHY_NONE);
 	finish();
 }
 

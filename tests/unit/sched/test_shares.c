@@ -107,16 +107,38 @@ static void limits_have_defaults_and_a_share_is_at_most_all(void **state)
 	clocked_finish(&c);
 }
 
+/* The reason is the policy's: nothing is inferred from boards or from work in flight. */
 static void the_reason_of_a_hold(void **state)
 {
 	struct sched_decision a = { .verdict = GBPF_DEFER, .lc_open = 1 };
 
-	assert_int_equal(sched_hold_why(&a, 1), PROTO_WHY_SHARE);
+	assert_int_equal(sched_hold_why(&a), PROTO_WHY_POLICY);
 	a.verdict = GBPF_HOLD;
-	assert_int_equal(sched_hold_why(&a, 1), PROTO_WHY_LATENCY);
-	a.lc_open = 0;
-	assert_int_equal(sched_hold_why(&a, 1), PROTO_WHY_INFLIGHT);
-	assert_int_equal(sched_hold_why(&a, 0), PROTO_WHY_SHARE);
+	assert_int_equal(sched_hold_why(&a), PROTO_WHY_POLICY);
+	a.why = GBPF_WHY_BUDGET;
+	assert_int_equal(sched_hold_why(&a), PROTO_WHY_REASON | GBPF_WHY_BUDGET);
+	a.why = UINT32_MAX; /* any number: it never becomes a reason of gBPF's own */
+	assert_int_equal(sched_hold_why(&a), PROTO_WHY_REASON | PROTO_WHY_REASONS);
+	a.group = true;
+	assert_int_equal(sched_hold_why(&a), PROTO_WHY_GROUP);
+}
+
+/* A launch that follows one that was forced waits for the minimum share, longer than the limit. */
+static void the_reason_of_a_launch_that_the_minimum_share_has_paid_for(void **state)
+{
+	struct sched_launch l = of(62 * MS);
+	uint64_t t = 2000 * SECOND;
+	struct clocked c;
+
+	clocked_init(&c, GBPF_CLASS_BATCH);
+	assert_int_equal(sched_share_take(c.r.s, &l, t), PROTO_WHY_LIMIT);
+	assert_int_equal(sched_share_left(c.r.s, &l, t, t), 3100 * MS + 1);
+	assert_int_equal(sched_share_left(c.r.s, &l, t, t + 3100 * MS + 1), 0);
+	assert_int_equal(sched_share_take(c.r.s, &l, t + 3100 * MS + 1), PROTO_WHY_MIN_SHARE);
+	assert_int_equal(sched_share_take(c.r.s, &l, c.r.s->share.until_ns), PROTO_WHY_LIMIT);
+	sched_share_reset(c.r.s);
+	assert_int_equal(sched_share_take(c.r.s, &l, t + 4 * SECOND), PROTO_WHY_LIMIT);
+	clocked_finish(&c);
 }
 
 static void holds_are_summed_up(void **state)
@@ -125,7 +147,7 @@ static void holds_are_summed_up(void **state)
 	struct clocked c;
 
 	clocked_init(&c, GBPF_CLASS_BATCH);
-	sched_hold_account(c.q, &c.l, PROTO_WHY_LATENCY, 500);
+	sched_hold_account(c.q, &c.l, PROTO_WHY_LEASE, 500);
 	assert_int_equal(c.r.stats.why_kernel, c.k->hash);
 	sched_hold_account(c.q, &none, PROTO_WHY_LIMIT, 300);
 	assert_int_equal(c.r.stats.holds, 2);
@@ -289,6 +311,7 @@ int main(void)
 		cmocka_unit_test(no_launch_waits_longer_than_ten_seconds),
 		cmocka_unit_test(limits_have_defaults_and_a_share_is_at_most_all),
 		cmocka_unit_test(the_reason_of_a_hold),
+		cmocka_unit_test(the_reason_of_a_launch_that_the_minimum_share_has_paid_for),
 		cmocka_unit_test(holds_are_summed_up),
 		cmocka_unit_test(a_held_launch_goes_at_the_limit),
 		cmocka_unit_test(a_launch_that_goes_at_once_is_no_hold),

@@ -84,7 +84,7 @@ static void a_stopped_run_is_resumed_when_the_request_ends(void **state)
 	assert_int_equal(run_device.steps, 4);
 	assert_int_equal(c.r.stats.holds, 1);
 	assert_int_equal(c.r.stats.held_ns, clocked_now - stopped);
-	assert_int_equal(c.r.stats.why, PROTO_WHY_LATENCY);
+	assert_int_equal(c.r.stats.why, PROTO_WHY_LEASE);
 	assert_int_equal(c.q->run.stopped_since_ns | c.q->run.held_since_ns, 0);
 	assert_int_equal(c.q->run.suspect_until_ns, 0);
 	assert_int_equal(c.r.stats.interruptions, 1);
