@@ -71,10 +71,10 @@ enum {
 };
 
 /* Connects to the gbpfd of a runtime directory and says hello. runtime_dir NULL: $GBPF_RUNTIME_DIR,
- * /run/gbpf for root, $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>; a path that ends in
- * /control.sock denotes its directory. *ret is set even on failure, so that the error can be read,
- * and must be closed in any case (NULL only with -ENOMEM). Returns 0, -ECONNREFUSED (no listener),
- * -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT, -errno. */
+ * /run/gbpf for root and where root's gbpfd serves, $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>; a
+ * path that ends in /control.sock denotes its directory. *ret is set even on failure, so that the
+ * error can be read, and must be closed in any case (NULL only with -ENOMEM). Returns 0,
+ * -ECONNREFUSED (no listener), -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT, -errno. */
 int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags);
 void gbpf_close(struct gbpf *g); /* accepts NULL */
 

@@ -27,10 +27,24 @@ static int env_dir(const char *name, const char **ret)
 	return *ret && v[0] != '/' ? -EINVAL : 0;
 }
 
-int path_runtime(char *out, size_t cap, const char *leaf)
+int path_users_runtime(char *out, size_t cap, const char *leaf)
 {
 	const char *dir;
 	char fallback[64];
+
+	if (env_dir("XDG_RUNTIME_DIR", &dir) < 0) {
+		return -EINVAL;
+	}
+	if (dir) {
+		return join(out, cap, dir, "/gbpf", leaf);
+	}
+	snprintf(fallback, sizeof(fallback), "/tmp/gbpf-%u", (unsigned)geteuid());
+	return join(out, cap, fallback, "", leaf);
+}
+
+int path_runtime(char *out, size_t cap, const char *leaf)
+{
+	const char *dir;
 
 	if (env_dir("GBPF_RUNTIME_DIR", &dir) < 0) {
 		return -EINVAL;
@@ -41,14 +55,7 @@ int path_runtime(char *out, size_t cap, const char *leaf)
 	if (geteuid() == 0) {
 		return join(out, cap, "/run/gbpf", "", leaf);
 	}
-	if (env_dir("XDG_RUNTIME_DIR", &dir) < 0) {
-		return -EINVAL;
-	}
-	if (dir) {
-		return join(out, cap, dir, "/gbpf", leaf);
-	}
-	snprintf(fallback, sizeof(fallback), "/tmp/gbpf-%u", (unsigned)geteuid());
-	return join(out, cap, fallback, "", leaf);
+	return path_users_runtime(out, cap, leaf);
 }
 
 unsigned path_runtime_mode(void)

@@ -11,6 +11,8 @@
  * -EINVAL if the variable that decides is a relative path; path_explain() has the message. Creates
  * nothing. */
 int path_runtime(char *out, size_t cap, const char *leaf);
+/* The same, of a user that is not root and for whom $GBPF_RUNTIME_DIR is not set. */
+int path_users_runtime(char *out, size_t cap, const char *leaf);
 
 /* Returns the mode for creating the runtime directory: other users may enter root's, whose sockets
  * check their peers. */

@@ -72,6 +72,7 @@ static int cmd_doctor(struct cli *c)
 	cli_doctor_check_folders(&d);
 	cli_doctor_check_cache(&d);
 	cli_doctor_check_daemon(&d);
+	cli_doctor_check_users(&d);
 	cli_doctor_check_vgpus(&d);
 	cli_doctor_find(&d, CLI_DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
 	report_finish(&r);

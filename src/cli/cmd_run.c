@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/runtime_choice.h"
 #include "cli/connect.h"
 #include "cli/run_check.h"
 #include "cli/run_env.h"
@@ -351,6 +352,9 @@ static int use_socket(struct cli *c)
 	char dir[PATH_MAX];
 	size_t n;
 
+	if (!path && runtime_is_roots()) {
+		path = RUNTIME_OF_ROOT; /* what the program starts finds the same gbpfd */
+	}
 	if (!path) {
 		return 0;
 	}

@@ -5,6 +5,8 @@
 #include "cli/run_env.h"
 #include "gbpf/gbpf.h"
 
+#define CLI_DOCTOR_SOCKET_PATH 108 /* sun_path, with the final zero */
+
 enum cli_doctor_status {
 	CLI_DOCTOR_OK,
 	CLI_DOCTOR_BAD,	 /* something will not work; has a remedy */
@@ -36,6 +38,8 @@ void cli_doctor_check_machine(struct cli_doctor *d);
 void cli_doctor_check_folders(struct cli_doctor *d);
 void cli_doctor_check_cache(struct cli_doctor *d);
 void cli_doctor_check_daemon(struct cli_doctor *d);
+/* doctor_users.c: programs that escape root's gbpfd. */
+void cli_doctor_check_users(struct cli_doctor *d);
 /* doctor_vgpu.c: what virtual GPUs can do here; after the checks above. */
 void cli_doctor_check_vgpus(struct cli_doctor *d);
 

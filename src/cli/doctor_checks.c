@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/private_dir.h"
+#include "base/runtime_choice.h"
 #include "bpf/run/exec_mem.h"
 #include "cli/capabilities.h"
 #include "cli/connect.h"
@@ -25,7 +26,6 @@
 #define REINSTALL "Install gBPF whole, or set GBPF_LIBDIR and GBPF_BINDIR to where it is"
 #define FREE_BYTES_WANTED (16u << 20)
 #define PROBE_TIMEOUT_NS UINT64_C(10000000000)
-#define SOCKET_PATH_BYTES 108 /* sun_path, with the final zero */
 
 void cli_doctor_check_install(struct cli_doctor *d)
 {
@@ -382,8 +382,8 @@ void cli_doctor_check_folders(struct cli_doctor *d)
 				"Unset it, or set it to an absolute path", "%s", text);
 		return;
 	}
-	if (path_runtime(dir, sizeof(dir), NULL) < 0 ||
-	    strlen(dir) + sizeof("/control.sock") > SOCKET_PATH_BYTES) {
+	if (runtime_path(dir, sizeof(dir), NULL) < 0 ||
+	    strlen(dir) + sizeof("/control.sock") > CLI_DOCTOR_SOCKET_PATH) {
 		cli_doctor_find(d, CLI_DOCTOR_BAD, "runtime directory",
 				"Set GBPF_RUNTIME_DIR to a shorter path",
 				"%s is too long for a socket", dir);
@@ -451,6 +451,21 @@ static void check_namespace(struct cli_doctor *d, const struct gbpf *g, int pid)
 	fd_close(sock);
 }
 
+/* Returns why this gbpfd is the one that is used. */
+static const char *which_daemon(const struct cli_doctor *d, const struct gbpf *g)
+{
+	const char *named = getenv("GBPF_RUNTIME_DIR");
+
+	if (d->c->global[CLI_SOCKET]) {
+		return "named by --socket";
+	}
+	if (named && named[0]) {
+		return "named by GBPF_RUNTIME_DIR";
+	}
+	return (uid_t)gbpf_hello(g)->uid != geteuid() ? "of root, which serves all users"
+						      : "of this user";
+}
+
 void cli_doctor_check_daemon(struct cli_doctor *d)
 {
 	struct gbpf *g = NULL;
@@ -460,8 +475,9 @@ void cli_doctor_check_daemon(struct cli_doctor *d)
 
 	if (h) {
 		cli_doctor_find(d, CLI_DOCTOR_OK, "daemon", NULL,
-				"gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
-				h->device, h->protocol, h->off ? "; it is switched off" : "");
+				"gbpfd %s, PID %d, device %s, protocol %d, %s%s", h->version,
+				h->pid, h->device, h->protocol, which_daemon(d, g),
+				h->off ? "; it is switched off" : "");
 		check_namespace(d, g, h->pid);
 		check_controls(d, g);
 	} else if (strcmp(e->code, "starting") == 0 || strcmp(e->code, "stopping") == 0) {

@@ -345,7 +345,9 @@ void daemon_method_call(struct daemon_call *c, const char *method, bool greeted)
 					     methods[i].right == OWNER
 						     ? "Only root and gbpfd's own user may do that"
 						     : admin_hint,
-					     "user %d may not call %s", (int)c->peer.uid, method);
+					     "user %d may not call %s%s", (int)c->peer.uid, method,
+					     c->d->uid == 0 ? ": root's gbpfd serves this machine"
+							    : "");
 		}
 		return;
 	}

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/runtime_choice.h"
 
 #define DEFAULT_TIMEOUT_MS 10000u
 #define LOOK_NS 5000000u
@@ -231,7 +232,7 @@ static int set_paths(struct gbpf *g, const char *dir)
 	int n;
 
 	if (!dir) {
-		int err = path_runtime(g->dir, sizeof(g->dir), NULL);
+		int err = runtime_path(g->dir, sizeof(g->dir), NULL);
 
 		if (err) {
 			return err;

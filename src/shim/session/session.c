@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/point.h"
+#include "base/runtime_choice.h"
 #include "base/shm.h"
 #include "policy/ctx.h"
 #include "shim/object/driver_device.h"
@@ -124,13 +125,20 @@ int shim_session_init(struct shim_session *s)
 
 int shim_session_open_socket(uint64_t timeout_ns)
 {
+	/* The first gbpfd that the process found. It reattaches to no other one, which would not
+	 * know its tenant, while that one is restarted. */
+	static uint32_t kept; /* [atomic] enum found */
+	enum found { FOUND_NONE, FOUND_OWN, FOUND_ROOTS };
 	const char *path = secure_getenv("GBPF_SESSION_SOCKET");
+	uint32_t found = load_relaxed(&kept);
 	char standard[256];
 	struct peer peer;
 	int sock, err;
 
 	if (!path || !*path) {
-		err = path_runtime(standard, sizeof(standard), "session.sock");
+		found = found ? found : runtime_is_roots() ? FOUND_ROOTS : FOUND_OWN;
+		err = runtime_path_of(found == FOUND_ROOTS, standard, sizeof(standard),
+				      "session.sock");
 		if (err) {
 			return err;
 		}
@@ -151,6 +159,7 @@ int shim_session_open_socket(uint64_t timeout_ns)
 		fd_close(sock);
 		return err;
 	}
+	store_relaxed(&kept, found);
 	return sock;
 }
 

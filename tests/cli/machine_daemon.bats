@@ -1,0 +1,133 @@
+# Root's gbpfd serves all users of a machine: programs of other users find it, and what escapes it is reported. Each test has a /run,
+# processes and sockets of its own, in namespaces.
+load helper
+
+SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
+
+setup() {
+	cli_setup
+	[ "$(id -u)" -eq 0 ] || skip "needs root to become another user"
+	unshare -mnpf --mount-proc true 2>/dev/null || skip "namespaces are not permitted here"
+	chmod 755 "$cli_dir"
+	mkdir -m 700 xdg home rootstate
+	chown 65534 xdg home
+	unset GBPF_RUNTIME_DIR GBPF_STATE_DIR XDG_RUNTIME_DIR
+	export GBPF SAMPLES WAIT=$BATS_TEST_DIRNAME/../wait.bash xdg=$cli_dir/xdg home=$cli_dir/home
+	cat >functions <<'B'
+		set -eE
+		trap 'echo "line $LINENO: $BASH_COMMAND"' ERR
+		source "$WAIT"
+		user() { env HOME="$home" XDG_RUNTIME_DIR="$xdg" setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+		root() { env GBPF_STATE_DIR="$PWD/rootstate" "$@"; }
+		start_root() { root "$GBPF_PREFIX/bin/gbpfd" --device soft; }
+B
+	export GBPF_PREFIX
+}
+
+teardown() {
+	rm -rf "$cli_dir"
+}
+
+# alone SCRIPT: runs it in bash in namespaces of its own, with an empty /run. Everything that it starts ends with it.
+alone() {
+	{ cat functions; echo 'mount -t tmpfs -o mode=755 none /run'; cat; } >script
+	timeout 250 unshare -mnpf --kill-child --mount-proc bash script 3>&-
+}
+
+@test "a user's program runs under root's gbpfd, and no other one is started" {
+	alone <<-'B'
+		start_root
+		user "$GBPF" run --device soft --name guest -- sh -c 'echo "$GBPF_RUNTIME_DIR"; exec "$0" vecadd' "$SAMPLES/kernels" >out
+		grep -qx /run/gbpf out
+		root "$GBPF" events | grep 'guest.*exit code 0'
+		[ ! -e "$xdg/gbpf/control.sock" ]
+		user "$GBPF" --json status | grep '"runtime_dir": "/run/gbpf"'
+	B
+}
+
+@test "the shim finds root's gbpfd by itself, also next to one of the user" {
+	alone <<-'B'
+		start_root
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" run --device soft true
+		[ -S "$xdg/gbpf/session.sock" ]
+		user "$GBPF" run --device soft -- env -u GBPF_RUNTIME_DIR GBPF_NAME=lone "$SAMPLES/kernels" vecadd
+		root "$GBPF" events | grep 'lone.*exit code 0'
+	B
+}
+
+@test "a directory that the user names takes precedence" {
+	alone <<-'B'
+		start_root
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" run --device soft --name mine -- "$SAMPLES/kernels" vecadd
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" events | grep 'mine.*exit code 0'
+		! root "$GBPF" events | grep mine
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" doctor --device soft >out
+		grep "root's gbpfd serves this machine in /run/gbpf, but GBPF_RUNTIME_DIR names another directory" out
+		grep 'daemon: gbpfd .* named by GBPF_RUNTIME_DIR' out
+	B
+}
+
+@test "what only operators may do is refused with the reason" {
+	alone <<-'B'
+		start_root
+		for words in "policy swap fifo" off shutdown; do
+			code=0
+			user "$GBPF" $words 2>err || code=$?
+			cat err
+			[ "$code" -eq 6 ]
+			grep -q "root's gbpfd serves this machine" err
+		done
+		root "$GBPF" -q status
+	B
+}
+
+@test "doctor shows both sides of a gbpfd that escapes root's" {
+	alone <<-'B'
+		start_root
+		root "$GBPF" doctor --device soft >out
+		grep "✓ users' daemons: none" out
+		user "$GBPF" doctor --device soft >out
+		grep 'daemon: gbpfd .* of root, which serves all users' out
+		! grep 'own daemon' out
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" run --device soft true
+		user "$GBPF" doctor --device soft >out
+		grep "own daemon: a gbpfd of this user (pid [0-9]*) runs in $xdg/gbpf" out
+		code=0
+		root "$GBPF" doctor --device soft >out || code=$?
+		cat out
+		[ "$code" -eq 1 ]
+		grep "✗ users' daemons: gbpfd (pid [0-9]*) of user [^ ]* in $xdg/gbpf: its programs escape root's gbpfd" out
+	B
+}
+
+@test "without root's gbpfd a user has its own" {
+	alone <<-'B'
+		start_root
+		root "$GBPF" -q shutdown
+		user "$GBPF" run --device soft true
+		[ -S "$xdg/gbpf/control.sock" ]
+		user "$GBPF" doctor --device soft >out
+		grep 'daemon: gbpfd .* of this user' out
+	B
+}
+
+@test "a listener of another user in /run/gbpf is not used" {
+	alone <<-'B'
+		mkdir /run/gbpf
+		chmod 777 /run/gbpf
+		setpriv --reuid 65533 --regid 65533 --clear-groups python3 -c '
+import os, signal, socket
+for name, kind in (("control", socket.SOCK_STREAM), ("session", socket.SOCK_SEQPACKET)):
+    s = socket.socket(socket.AF_UNIX, kind)
+    s.bind("/run/gbpf/%s.sock" % name)
+    os.chmod("/run/gbpf/%s.sock" % name, 0o666)
+    s.listen()
+    globals()[name] = s
+signal.pause()' &
+		eventually test -S /run/gbpf/session.sock
+		chown -R 0:0 /run/gbpf
+		user "$GBPF" run --device soft --name mine -- "$SAMPLES/kernels" vecadd
+		user "$GBPF" events | grep 'mine.*exit code 0'
+		[ -S "$xdg/gbpf/control.sock" ]
+	B
+}
