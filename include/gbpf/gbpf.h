@@ -74,7 +74,8 @@ enum {
  * /run/gbpf for root and where root's gbpfd serves, $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>; a
  * path that ends in /control.sock denotes its directory. *ret is set even on failure, so that the
  * error can be read, and must be closed in any case (NULL only with -ENOMEM). Returns 0,
- * -ECONNREFUSED (no listener), -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT, -errno. */
+ * -ECONNREFUSED (no listener), -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT,
+ * -errno. */
 int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags);
 void gbpf_close(struct gbpf *g); /* accepts NULL */
 
