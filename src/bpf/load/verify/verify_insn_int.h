@@ -24,6 +24,19 @@ int ebpf_verify_atomic(struct ebpf_verifier *v, const struct ebpf_insn *in);
 int ebpf_verify_range(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 		      uint64_t bytes, int access, const char *what);
 int ebpf_verify_map_write(struct ebpf_verifier *v, unsigned map, const char *what);
+
+/* verify_ctx.c */
+/* Checks an access to bytes at offset off of the context. what: name of the access in messages. */
+int ebpf_verify_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int access,
+		    const char *what);
+/* Bounds a number that was loaded from a context field by the field's maximum. A program can
+ * change the fields that it may write, so these have none. */
+void ebpf_verify_ctx_bound(const struct ebpf_verifier *v, int64_t off, unsigned bytes,
+			   struct ebpf_reg *out);
+/* Inside a kernel the fields of the context are parameters, not memory: an instruction reads one of
+ * them on every path or on none. Refuses a load through ptr that breaks this rule. */
+int ebpf_verify_one_source(struct ebpf_verifier *v, const struct ebpf_reg *ptr);
+
 /* verify_stack.c */
 int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			   uint64_t bytes, struct ebpf_reg *out);
