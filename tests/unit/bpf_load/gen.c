@@ -149,6 +149,35 @@ static void ctx_load(struct gen *g)
 	g->numbers |= (uint16_t)(1u << dst);
 }
 
+/* Loads through a pointer to one of a few fields of eight bytes. */
+static void ctx_place(struct gen *g)
+{
+	unsigned dst = target(g), kind = below(g, 3);
+	int fields = g->daemon ? 3 : 15, off = 8 * (int)below(g, (uint32_t)fields);
+	uint32_t skip;
+
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, number(g), 0, 0);
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 6, 0, 0);
+	g->numbers |= 1u << 1;
+	g->numbers &= (uint16_t) ~(1u << 2);
+	if (kind == 0 || g->branches >= g->max_branches) {
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 1, 0, 0, 1);
+		emit(g, EBPF_ALU64 | EBPF_LSH | EBPF_K, 1, 0, 0, 3);
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 1, 0, 0);
+	} else {
+		g->branches++;
+		skip = emit(g, EBPF_JMP | EBPF_JSET | EBPF_K, 1, 0, 0, 1 + below(g, 7));
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 2, 0, 0, 8);
+		land(g, skip);
+	}
+	if (kind == 1) { /* by way of a place outside */
+		emit(g, EBPF_ALU64 | EBPF_SUB | EBPF_K, 2, 0, 0, 800);
+		off += 800;
+	}
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, dst, 2, off, 0);
+	g->numbers |= (uint16_t)(1u << dst);
+}
+
 static const uint8_t jumps[] = { EBPF_JEQ,  EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
 				 EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
 
@@ -918,7 +947,11 @@ static void block(struct gen *g, unsigned n)
 	while (n-- > 0 && g->n < GEN_MAX_INSNS - 220) {
 		switch (below(g, 16)) {
 		case 0:
-			ctx_load(g);
+			if (below(g, 3)) {
+				ctx_load(g);
+			} else {
+				ctx_place(g);
+			}
 			break;
 		case 1:
 			spill(g);

@@ -62,7 +62,7 @@ struct testbed {
 	int full; /* not all states were kept */
 	int32_t first[GEN_MAX_INSNS];
 	const struct ebpf_prog *prog;
-	int has_spill, has_offset, has_link;
+	int has_spill, has_offset, has_link, has_place;
 	uint64_t entered[64]; /* functions, over all runs of the program */
 	/* of one run */
 	uint64_t fp[EBPF_MAX_FRAMES];
@@ -72,7 +72,7 @@ struct testbed {
 
 /* Counts of the observed cases, for the asserted shares. */
 struct tally {
-	uint64_t programs, accepted, indirect, spills, offsets, links, calls[8], entered;
+	uint64_t programs, accepted, indirect, spills, offsets, places, links, calls[8], entered;
 	/* of programs with plain loops */
 	uint64_t joins, joined, compared, both, more;
 };
@@ -94,6 +94,7 @@ static void remember(void *arg, uint32_t pc, unsigned frame, const struct ebpf_c
 			       (f->regs[i].add || f->regs[i].link != LINK_WHOLE);
 		w->has_offset |=
 			ebpf_reg_is_place(&f->regs[i]) && !ebpf_scalar_is_const(&f->regs[i].v);
+		w->has_place |= f->regs[i].type == REG_CTX && !ebpf_scalar_is_const(&f->regs[i].v);
 	}
 	if (w->n_seen == MAX_SEEN || w->n_slots + STACK_SLOTS > MAX_SLOTS) {
 		w->full = 1;
@@ -156,7 +157,7 @@ static int holds(const struct testbed *w, const struct ebpf_reg *r, uint64_t val
 	case REG_SCALAR:
 		return ebpf_scalar_has(&r->v, value);
 	case REG_CTX:
-		return value == (uintptr_t)w->ctx;
+		return ebpf_scalar_has(&r->v, value - (uintptr_t)w->ctx);
 	case REG_STACK:
 		return ebpf_scalar_has(&r->v, value - w->fp[r->frame]);
 	case REG_VALUE:
@@ -493,7 +494,7 @@ static void make_program(struct testbed *w, uint64_t seed, struct rng *r, unsign
 	prog.init = seed & 1 ? w->init : NULL;
 	w->prog = &prog;
 	w->n_seen = w->n_slots = 0;
-	w->full = w->has_spill = w->has_offset = w->has_link = 0;
+	w->full = w->has_spill = w->has_offset = w->has_link = w->has_place = 0;
 	memset(w->entered, 0, sizeof(w->entered));
 	memset(w->first, 0xff, sizeof(w->first));
 	fill(r, w->t.env.maps[2].data, gen_maps[2].value_bytes);
@@ -508,6 +509,7 @@ static void count(struct tally *t, const struct testbed *w, int accepted)
 	t->accepted++;
 	t->spills += (uint64_t)w->has_spill;
 	t->offsets += (uint64_t)w->has_offset;
+	t->places += (uint64_t)w->has_place;
 	t->links += (uint64_t)w->has_link;
 	t->indirect += w->has_spill || w->has_offset;
 	t->calls[0] += w->prog->n_subprogs > 1;
@@ -617,18 +619,20 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 static void print_tally(const struct tally *t)
 {
 	print_message(
-		"%llu of %llu programs accepted; of those with variable offsets %llu, links "
-		"%llu, spills %llu, either %llu, functions %llu; calls: callbacks %llu, iterators "
+		"%llu of %llu programs accepted; of those with variable offsets %llu, of the "
+		"context %llu, links %llu, spills %llu, either %llu, functions %llu; calls: "
+		"callbacks %llu, iterators "
 		"%llu, "
 		"records %llu, tail calls %llu, queues %llu, updates and deletes %llu; functions "
 		"entered %llu times\n",
 		(unsigned long long)t->accepted, (unsigned long long)t->programs,
-		(unsigned long long)t->offsets, (unsigned long long)t->links,
-		(unsigned long long)t->spills, (unsigned long long)t->indirect,
-		(unsigned long long)t->calls[0], (unsigned long long)t->calls[1],
-		(unsigned long long)t->calls[2], (unsigned long long)t->calls[3],
-		(unsigned long long)t->calls[4], (unsigned long long)t->calls[5],
-		(unsigned long long)t->calls[6], (unsigned long long)t->entered);
+		(unsigned long long)t->offsets, (unsigned long long)t->places,
+		(unsigned long long)t->links, (unsigned long long)t->spills,
+		(unsigned long long)t->indirect, (unsigned long long)t->calls[0],
+		(unsigned long long)t->calls[1], (unsigned long long)t->calls[2],
+		(unsigned long long)t->calls[3], (unsigned long long)t->calls[4],
+		(unsigned long long)t->calls[5], (unsigned long long)t->calls[6],
+		(unsigned long long)t->entered);
 }
 
 static void check_tally(const struct tally *t)
@@ -637,6 +641,7 @@ static void check_tally(const struct tally *t)
 	/* otherwise the test says little */
 	assert_true(t->accepted * 5 >= t->programs);
 	assert_true(t->indirect * 2 >= t->accepted);
+	assert_true(t->places * 20 >= t->accepted);
 	assert_true(t->links * 4 >= t->accepted);
 	assert_true(t->entered >= t->programs / 2);
 }

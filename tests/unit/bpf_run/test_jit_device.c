@@ -240,6 +240,52 @@ static void the_context_may_be_moved_spilled_and_passed(void **state)
 	      clock);
 }
 
+/* A pointer into the context holds an offset, which selects a field. */
+static void an_offset_selects_the_field(void **state)
+{
+	uint64_t odd = part(88, 4, 0) & 1, fields;
+	char *text;
+
+	gives("add r1, 8; ldxdw r2, [r1]; " STORE, part(8, 8, 0));
+	gives("add r1, -8; ldxdw r2, [r1+16]; " STORE, part(8, 8, 0));
+	for (unsigned flip = 0; flip < 2; flip++) {
+		uint64_t bit = odd ^ flip;
+		char program[256];
+
+		/* by a branch; the load overwrites its base */
+		snprintf(program, sizeof(program),
+			 "ldxw r3, [r1+88]; and r3, 1; xor r3, %u; mov r2, 24; jeq r3, 0, o; "
+			 "mov r2, 8; o:; add r1, r2; ldxdw r1, [r1]; mov r2, r1; " STORE,
+			 flip);
+		gives(program, bit ? part(8, 8, 0) : part(24, 8, 0));
+		/* by arithmetic, a part with its sign, in a function */
+		snprintf(program, sizeof(program),
+			 "ldxw r3, [r1+88]; and r3, 1; xor r3, %u; lsh r3, 2; add r1, r3; "
+			 "callf f; mov r2, r0; " STORE "f:; ldsxh r0, [r1+90]; exit",
+			 flip);
+		gives(program, bit ? part(94, 2, 1) : part(90, 2, 1));
+		/* downward */
+		snprintf(program, sizeof(program),
+			 "ldxw r3, [r1+88]; and r3, 1; xor r3, %u; lsh r3, 4; sub r1, r3; "
+			 "ldxdw r2, [r1+24]; " STORE,
+			 flip);
+		gives(program, bit ? part(8, 8, 0) : part(24, 8, 0));
+		/* by way of a place outside of the context, which the data flow does not follow */
+		snprintf(program, sizeof(program),
+			 "ldxw r3, [r1+88]; and r3, 1; xor r3, %u; lsh r3, 3; add r1, -300; "
+			 "add r1, r3; ldxdw r2, [r1+300]; " STORE,
+			 flip);
+		gives(program, bit ? part(8, 8, 0) : part(0, 8, 0));
+	}
+	/* the fields at other offsets are no parameters */
+	text = text_of("ldxw r3, [r1+96]; mov r2, 24; jeq r3, 0, o; mov r2, 8; o:; add r1, r2; "
+		       "ldxdw r2, [r1]; mov r0, 0; exit",
+		       HOOK_gdev_enter, &fields);
+	has(text, ".func p0_f0 (.param .b64 env, .param .b64 time_ns, .param .b64 block, "
+		  ".param .b32 active)");
+	free(text);
+}
+
 static void stacks_hold_their_values(void **state)
 {
 	/* a function's own frame and its caller's */
@@ -284,7 +330,7 @@ static void other_uses_of_the_context_are_refused(void **state)
 {
 	const char *use = "no PTX for this use of the context: it is not in memory";
 
-	refused("add r1, 8; ldxdw r2, [r1]; mov r0, 0; exit", "insn 0", use);
+	refused("mul r1, 8; ldxdw r2, [r1]; mov r0, 0; exit", "insn 0", use);
 	refused("ldval r2, 0, 0; stxdw [r2], r1; mov r0, 0; exit", "insn 2", use);
 	refused("ldxw r4, [r1+88]; and r4, 8; mov r2, r10; sub r2, r4; stxdw [r2-8], r1; "
 		"mov r0, 0; exit",
@@ -567,6 +613,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_table_has_the_fields_of_each_hook),
 		cmocka_unit_test(each_part_of_each_field_has_its_value),
 		cmocka_unit_test(the_context_may_be_moved_spilled_and_passed),
+		cmocka_unit_test(an_offset_selects_the_field),
 		cmocka_unit_test(stacks_hold_their_values),
 		cmocka_unit_test(other_uses_of_the_context_are_refused),
 		cmocka_unit_test(other_targets_refuse_such_programs),

@@ -270,6 +270,54 @@ void ebpf_scalar_truncate(struct ebpf_scalar *s, unsigned bits)
 	}
 }
 
+void ebpf_scalar_unite(struct ebpf_scalar *s, const struct ebpf_scalar *other)
+{
+	struct ebpf_tnum t = { 0, s->t.mask | other->t.mask | (s->t.value ^ other->t.value) };
+
+	t.value = s->t.value & ~t.mask;
+	*s = (struct ebpf_scalar){
+		.t = t,
+		.umin = MIN(s->umin, other->umin),
+		.umax = MAX(s->umax, other->umax),
+		.smin = MIN(s->smin, other->smin),
+		.smax = MAX(s->smax, other->smax),
+		.u32min = MIN(s->u32min, other->u32min),
+		.u32max = MAX(s->u32max, other->u32max),
+		.s32min = MIN(s->s32min, other->s32min),
+		.s32max = MAX(s->s32max, other->s32max),
+	};
+}
+
+enum { CANDIDATES_MAX = 64 };
+
+unsigned ebpf_scalar_values(const struct ebpf_scalar *s, int64_t *ret, unsigned max)
+{
+	uint64_t step = s->t.mask & -s->t.mask, low = (uint64_t)s->smin, at, last;
+	unsigned n = 0;
+
+	if (ebpf_scalar_is_const(s)) {
+		ret[0] = (int64_t)s->t.value;
+		return 1;
+	}
+	/* offsets from smin, since these cannot wrap; the first one that the known low bits allow
+	 */
+	at = (s->t.value - low) & (step - 1);
+	last = (uint64_t)s->smax - low;
+	if (last / step >= CANDIDATES_MAX) {
+		return 0;
+	}
+	for (; at <= last; at += step) {
+		if (!ebpf_scalar_has(s, low + at)) {
+			continue;
+		}
+		if (n == max) {
+			return 0;
+		}
+		ret[n++] = (int64_t)(low + at);
+	}
+	return n;
+}
+
 int ebpf_scalar_has(const struct ebpf_scalar *s, uint64_t v)
 {
 	return (v & ~s->t.mask) == s->t.value && v >= s->umin && v <= s->umax &&

@@ -48,6 +48,13 @@ void ebpf_scalar_end(uint8_t code, int bits, struct ebpf_scalar *d);
 int ebpf_scalar_refine(unsigned op, int is64, int outcome, struct ebpf_scalar *a,
 		       struct ebpf_scalar *b);
 
+/* Widens s until it has every value of other. */
+void ebpf_scalar_unite(struct ebpf_scalar *s, const struct ebpf_scalar *other);
+
+/* Stores the values of s in ascending order. Returns their number, or 0 if s may have more than max
+ * values, or more than 64 candidates must be tried. */
+unsigned ebpf_scalar_values(const struct ebpf_scalar *s, int64_t *ret, unsigned max);
+
 int ebpf_scalar_has(const struct ebpf_scalar *s, uint64_t v);
 /* Returns whether every value of inner belongs to outer. */
 int ebpf_scalar_within(const struct ebpf_scalar *outer, const struct ebpf_scalar *inner);

@@ -20,12 +20,6 @@ static const char *op_name(unsigned op)
 static int refuse_pointer(struct ebpf_verifier *v, const struct ebpf_reg *r, unsigned reg,
 			  const char *why)
 {
-	if (r->type == REG_CTX) {
-		report_hint(v->r, "use the fields of ctx directly (ctx->field)");
-		return ebpf_verify_refuse(v, v->pc, "pointer",
-					  "r%u is the context pointer, which may not be changed",
-					  reg);
-	}
 	if (ebpf_reg_is_nullable(r)) {
 		report_hint(v->r, "compare it with NULL first");
 		return ebpf_verify_refuse(v, v->pc, "null",
@@ -34,6 +28,22 @@ static int refuse_pointer(struct ebpf_verifier *v, const struct ebpf_reg *r, uns
 	}
 	return ebpf_verify_refuse(v, v->pc, "pointer", "r%u is %s: %s", reg,
 				  ebpf_verify_reg_text(v, r), why);
+}
+
+/* The context is a structure: a pointer into it has a few places that are known. */
+static int check_ctx_places(struct ebpf_verifier *v, const struct ebpf_reg *r, unsigned reg,
+			    const struct ebpf_scalar *by)
+{
+	int64_t at[VERIFY_MAX_PLACES];
+
+	if (ebpf_scalar_values(&r->v, at, VERIFY_MAX_PLACES)) {
+		return 0;
+	}
+	report_hint(v->r, "name the fields (ctx->field), in a switch if an index selects one");
+	return ebpf_verify_refuse(v, v->pc, "pointer",
+				  "r%u: a number %s is added to the context pointer, which may "
+				  "have %u known offsets at most",
+				  reg, ebpf_verify_range_text(by), VERIFY_MAX_PLACES);
 }
 
 static int check_offset(struct ebpf_verifier *v, const struct ebpf_reg *r, unsigned reg,
@@ -54,7 +64,7 @@ static int check_offset(struct ebpf_verifier *v, const struct ebpf_reg *r, unsig
 			: r->type == REG_VALUE ? "a map value"
 					       : "a pointer");
 	}
-	return 0;
+	return r->type == REG_CTX ? check_ctx_places(v, r, reg, by) : 0;
 }
 
 /* Requires initialized dst and src of which at least one is a pointer. */

@@ -61,8 +61,8 @@ static int check_field_write(struct ebpf_verifier *v, const struct ebpf_verify_f
 	return 0;
 }
 
-int ebpf_verify_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int access,
-		    const char *what)
+static int check_place(struct ebpf_verifier *v, int64_t off, unsigned bytes, int access,
+		       const char *what)
 {
 	const struct ebpf_verify_field *f = ebpf_verify_field_at(v->hook, off);
 	int64_t end = off + bytes;
@@ -102,15 +102,68 @@ int ebpf_verify_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int ac
 	return err;
 }
 
-void ebpf_verify_ctx_bound(const struct ebpf_verifier *v, int64_t off, unsigned bytes,
-			   struct ebpf_reg *out)
+/* Sets *out to what a load at offset off gives. A program can change the fields that it may write,
+ * so their maxima do not count. */
+static void read_place(const struct ebpf_verifier *v, int64_t off, unsigned bytes, int sign_extend,
+		       struct ebpf_scalar *out)
 {
 	const struct ebpf_verify_field *f = ebpf_verify_field_at(v->hook, off);
 	uint32_t max = bytes == 4 ? ebpf_ctx_max((unsigned)v->hook->id, (uint32_t)off) : UINT32_MAX;
 
+	ebpf_scalar_loaded(out, bytes, sign_extend);
 	if (f && !f->writable && max <= INT32_MAX) {
-		ebpf_scalar_urange(&out->v, 0, max);
+		ebpf_scalar_urange(out, 0, max);
 	}
+}
+
+/* Stores the places to which a pointer into the context may point. Returns their number, or an
+ * error. */
+static int places(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t *ret,
+		  const char *what)
+{
+	unsigned n = ebpf_scalar_values(&ptr->v, ret, VERIFY_MAX_PLACES);
+
+	v->work += n;
+	if (n) {
+		return (int)n;
+	}
+	report_hint(v->r, "name the field on each path (ctx->field), and keep its value instead of "
+			  "its address");
+	return ebpf_verify_refuse(v, v->pc, "ctx",
+				  "%s: the context at offset %s, where a pointer may have %u known "
+				  "offsets at most",
+				  what, ebpf_verify_range_text(&ptr->v), VERIFY_MAX_PLACES);
+}
+
+int ebpf_verify_ctx_load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			 unsigned bytes, int sign_extend, struct ebpf_scalar *out)
+{
+	int64_t at[VERIFY_MAX_PLACES];
+	struct ebpf_scalar one;
+	int n = places(v, ptr, at, "load"), err = MIN(n, 0);
+
+	for (int i = 0; err == 0 && i < n; i++) {
+		err = check_place(v, at[i] + off, bytes, ACCESS_READ, "load");
+		if (err == 0) {
+			read_place(v, at[i] + off, bytes, sign_extend, i ? &one : out);
+		}
+		if (err == 0 && i) {
+			ebpf_scalar_unite(out, &one);
+		}
+	}
+	return err;
+}
+
+int ebpf_verify_ctx_store(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			  unsigned bytes)
+{
+	int64_t at[VERIFY_MAX_PLACES];
+	int n = places(v, ptr, at, "store"), err = MIN(n, 0);
+
+	for (int i = 0; err == 0 && i < n; i++) {
+		err = check_place(v, at[i] + off, bytes, ACCESS_WRITE, "store");
+	}
+	return err;
 }
 
 int ebpf_verify_one_source(struct ebpf_verifier *v, const struct ebpf_reg *ptr)

@@ -26,13 +26,13 @@ int ebpf_verify_range(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64
 int ebpf_verify_map_write(struct ebpf_verifier *v, unsigned map, const char *what);
 
 /* verify_ctx.c */
-/* Checks an access to bytes at offset off of the context. what: name of the access in messages. */
-int ebpf_verify_ctx(struct ebpf_verifier *v, int64_t off, unsigned bytes, int access,
-		    const char *what);
-/* Bounds a number that was loaded from a context field by the field's maximum. A program can
- * change the fields that it may write, so these have none. */
-void ebpf_verify_ctx_bound(const struct ebpf_verifier *v, int64_t off, unsigned bytes,
-			   struct ebpf_reg *out);
+/* Checks a load of bytes at ptr + off, a place or one of a few places of the context, and sets *out
+ * to its result. */
+int ebpf_verify_ctx_load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			 unsigned bytes, int sign_extend, struct ebpf_scalar *out);
+/* Checks a store likewise: each of the places must be writable. */
+int ebpf_verify_ctx_store(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			  unsigned bytes);
 /* Inside a kernel the fields of the context are parameters, not memory: an instruction reads one of
  * them on every path or on none. Refuses a load through ptr that breaks this rule. */
 int ebpf_verify_one_source(struct ebpf_verifier *v, const struct ebpf_reg *ptr);

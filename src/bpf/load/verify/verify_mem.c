@@ -69,15 +69,18 @@ static int check_bounds(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int
 static int check_alignment(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			   unsigned bytes, const char *what)
 {
-	struct ebpf_tnum base = ptr->type == REG_NUMBER ? TNUM_CONST(0) : ptr->v.t;
-	struct ebpf_tnum at = ebpf_tnum_add(base, TNUM_CONST((uint64_t)off));
+	struct ebpf_scalar at;
 
-	if ((at.value | at.mask) & (bytes - 1)) {
+	ebpf_scalar_const(&at, (uint64_t)off);
+	if (ptr->type != REG_NUMBER) { /* of which v is the number, not the offset */
+		ebpf_scalar_alu(EBPF_ADD, 1, 0, &at, &ptr->v);
+	}
+	if ((at.t.value | at.t.mask) & (bytes - 1)) {
 		report_hint(v->r, "use naturally aligned fields; packed structs do not work");
 		return ebpf_verify_refuse(
 			v, v->pc, "align",
 			"%s: %u bytes at offset %s, which need not be a multiple of %u", what,
-			bytes, ebpf_verify_range_text(&ptr->v), bytes);
+			bytes, ebpf_verify_range_text(&at), bytes);
 	}
 	return 0;
 }
@@ -105,15 +108,29 @@ int ebpf_verify_map_write(struct ebpf_verifier *v, unsigned map, const char *wha
 	return 0;
 }
 
+/* Returns whether bytes at ptr + off may lie in [from, end). */
+static int may_touch(const struct ebpf_reg *ptr, int64_t off, uint64_t bytes, int64_t from,
+		     int64_t end)
+{
+	int64_t at[VERIFY_MAX_PLACES];
+	unsigned n = ebpf_scalar_values(&ptr->v, at, VERIFY_MAX_PLACES);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (at[i] + off < end && at[i] + off + (int64_t)bytes > from) {
+			return 1;
+		}
+	}
+	return !n && ptr->v.smin + off < end && ptr->v.smax + off + (int64_t)bytes > from;
+}
+
 /* Refuses accesses to the lock word of a value: only the lock helpers may touch it. */
 static int check_lock(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 		      uint64_t bytes, const char *what)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
-	int64_t at = (int64_t)m->lock_1 - 1, low = ptr->v.smin + off,
-		high = ptr->v.smax + off + (int64_t)bytes;
+	int64_t at = (int64_t)m->lock_1 - 1;
 
-	if (m->lock_1 == 0 || low >= at + 4 || high <= at) {
+	if (m->lock_1 == 0 || !may_touch(ptr, off, bytes, at, at + 4)) {
 		return 0;
 	}
 	report_hint(v->r, "read and write the fields beside it");
@@ -262,12 +279,7 @@ static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off
 		return err;
 	}
 	if (ptr->type == REG_CTX) {
-		ebpf_scalar_loaded(&out->v, bytes, sign_extend);
-		err = ebpf_verify_ctx(v, off, bytes, ACCESS_READ, what);
-		if (err == 0) {
-			ebpf_verify_ctx_bound(v, off, bytes, out);
-		}
-		return err;
+		return ebpf_verify_ctx_load(v, ptr, off, bytes, sign_extend, &out->v);
 	}
 	err = ebpf_verify_range(v, ptr, off, bytes, ACCESS_READ, what);
 	err = err ? err : check_alignment(v, ptr, off, bytes, what);
@@ -328,7 +340,7 @@ static int store(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t of
 					  ebpf_verify_reg_text(v, value));
 	}
 	if (ptr->type == REG_CTX) {
-		return ebpf_verify_ctx(v, off, bytes, ACCESS_WRITE, what);
+		return ebpf_verify_ctx_store(v, ptr, off, bytes);
 	}
 	err = ebpf_verify_range(v, ptr, off, bytes, ACCESS_WRITE, what);
 	err = err ? err : check_alignment(v, ptr, off, bytes, what);

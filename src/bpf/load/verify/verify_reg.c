@@ -37,8 +37,8 @@ int ebpf_reg_is_nullable(const struct ebpf_reg *r)
 
 int ebpf_reg_is_place(const struct ebpf_reg *r)
 {
-	return r->type == REG_STACK || r->type == REG_VALUE || r->type == REG_RECORD ||
-	       r->type == REG_KEY;
+	return r->type == REG_CTX || r->type == REG_STACK || r->type == REG_VALUE ||
+	       r->type == REG_RECORD || r->type == REG_KEY;
 }
 
 int ebpf_reg_same_base(const struct ebpf_reg *a, const struct ebpf_reg *b)
@@ -47,6 +47,8 @@ int ebpf_reg_same_base(const struct ebpf_reg *a, const struct ebpf_reg *b)
 		return 0;
 	}
 	switch (a->type) {
+	case REG_CTX:
+		return 1;
 	case REG_STACK:
 	case REG_KEY:
 		return a->frame == b->frame;

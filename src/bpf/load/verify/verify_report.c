@@ -59,7 +59,12 @@ const char *ebpf_verify_reg_text(const struct ebpf_verifier *v, const struct ebp
 		snprintf(t, n, "a number (%s)", ebpf_verify_range_text(&r->v));
 		break;
 	case REG_CTX:
-		snprintf(t, n, "the context");
+		if (ebpf_scalar_is_const(&r->v) && r->v.t.value == 0) {
+			snprintf(t, n, "the context");
+		} else {
+			snprintf(t, n, "a pointer into the context at %s",
+				 ebpf_verify_range_text(&r->v));
+		}
 		break;
 	case REG_STACK:
 		snprintf(t, n, "a pointer to the stack%s at %s",

@@ -161,20 +161,13 @@ static int check_readable(struct ebpf_verifier *v, unsigned frame, int64_t low, 
 	return 0;
 }
 
-int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
-			   uint64_t bytes, struct ebpf_reg *out)
+/* Checks that all of [low, high) is readable, and sets *out, unless it is NULL, to what a load of
+ * bytes from it gives. */
+static int read_range(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
+		      unsigned bytes, struct ebpf_reg *out)
 {
-	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
-	int fixed = ebpf_scalar_is_const(&ptr->v), zero, err;
-	struct ebpf_stack_slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
+	int zero, err = check_readable(v, frame, low, high, &zero);
 
-	touch(v, ptr->frame, low);
-	if (out && fixed && slot_of(low) == slot_of(high - 1) &&
-	    read_spill(v, s, byte_of(low), (unsigned)bytes, out)) {
-		ebpf_mark_slot_read(v, ptr->frame, slot_of(low));
-		return 0;
-	}
-	err = check_readable(v, ptr->frame, low, high, &zero);
 	if (err || !out) {
 		return err;
 	}
@@ -182,12 +175,67 @@ int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, 
 	if (zero) {
 		ebpf_scalar_const(&out->v, 0);
 	} else {
-		ebpf_scalar_loaded(&out->v, (unsigned)bytes, 0);
+		ebpf_scalar_loaded(&out->v, bytes, 0);
 	}
 	return 0;
 }
 
-/* Writes at an unknown offset: each byte in [low, high) may or may not be overwritten. */
+/* Reads bytes at a place that is known. */
+static int read_here(struct ebpf_verifier *v, unsigned frame, int64_t low, uint64_t bytes,
+		     struct ebpf_reg *out)
+{
+	struct ebpf_stack_slot *s = &v->frames[frame]->slots[slot_of(low)];
+	int64_t high = low + (int64_t)bytes;
+
+	if (out && slot_of(low) == slot_of(high - 1) &&
+	    read_spill(v, s, byte_of(low), (unsigned)bytes, out)) {
+		ebpf_mark_slot_read(v, frame, slot_of(low));
+		return 0;
+	}
+	return read_range(v, frame, low, high, (unsigned)bytes, out);
+}
+
+/* Reads from one of n places. Numbers are united; a pointer must be at a place that is known. */
+static int read_one_of(struct ebpf_verifier *v, unsigned frame, const int64_t *at, unsigned n,
+		       int64_t off, uint64_t bytes, struct ebpf_reg *out)
+{
+	struct ebpf_reg one;
+
+	for (unsigned i = 0; i < n; i++) {
+		int err = read_here(v, frame, at[i] + off, bytes, out ? &one : NULL);
+
+		if (err) {
+			return err;
+		}
+		if (out && ebpf_reg_is_pointer(&one)) {
+			return refuse_byte(v, frame, at[i] + off, 1);
+		}
+		if (out && i) {
+			ebpf_scalar_unite(&out->v, &one.v);
+		} else if (out) {
+			ebpf_reg_unknown(out);
+			out->v = one.v;
+		}
+	}
+	return 0;
+}
+
+int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			   uint64_t bytes, struct ebpf_reg *out)
+{
+	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
+	int64_t at[VERIFY_MAX_PLACES];
+	unsigned n = ebpf_scalar_values(&ptr->v, at, VERIFY_MAX_PLACES);
+
+	touch(v, ptr->frame, low);
+	if (n == 1) {
+		return read_here(v, ptr->frame, low, bytes, out);
+	}
+	return n ? read_one_of(v, ptr->frame, at, n, off, bytes, out)
+		 : read_range(v, ptr->frame, low, high, (unsigned)bytes, out);
+}
+
+/* Writes somewhere: each byte in [low, high) may or may not be overwritten. */
 static void write_somewhere(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high,
 			    int zero)
 {
@@ -268,8 +316,26 @@ static int check_pointer_store(struct ebpf_verifier *v, const struct ebpf_reg *p
 	return 0;
 }
 
-/* Refuses writes that may hit an iterator. */
-static int check_writable(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high)
+/* Writes at one of a few places, or anywhere in their range if there are more: each byte there may
+ * or may not be overwritten. */
+static void write_one_of(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			 uint64_t bytes, int zero)
+{
+	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
+	int64_t at[VERIFY_MAX_PLACES];
+	unsigned n = ebpf_scalar_values(&ptr->v, at, VERIFY_MAX_PLACES);
+
+	if (!n) {
+		write_somewhere(v, ptr->frame, low, high, zero);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		write_somewhere(v, ptr->frame, at[i] + off, at[i] + off + (int64_t)bytes, zero);
+	}
+}
+
+/* Refuses writes to [low, high) that hit an iterator. */
+static int check_range(struct ebpf_verifier *v, unsigned frame, int64_t low, int64_t high)
 {
 	for (int64_t off = low; off < high; off = (off | 7) + 1) {
 		if (v->frames[frame]->slots[slot_of(off)].kind[0] == BYTE_ITER) {
@@ -280,6 +346,24 @@ static int check_writable(struct ebpf_verifier *v, unsigned frame, int64_t low, 
 	return 0;
 }
 
+/* Refuses writes that may hit an iterator. */
+static int check_writable(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
+			  uint64_t bytes)
+{
+	int64_t at[VERIFY_MAX_PLACES];
+	unsigned n = ebpf_scalar_values(&ptr->v, at, VERIFY_MAX_PLACES);
+	int err = 0;
+
+	if (!n) {
+		return check_range(v, ptr->frame, ptr->v.smin + off,
+				   ptr->v.smax + off + (int64_t)bytes);
+	}
+	for (unsigned i = 0; err == 0 && i < n; i++) {
+		err = check_range(v, ptr->frame, at[i] + off, at[i] + off + (int64_t)bytes);
+	}
+	return err;
+}
+
 int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			    uint64_t bytes, const struct ebpf_reg *value)
 {
@@ -287,7 +371,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 	int zero = value && value->type == REG_SCALAR && ebpf_scalar_is_const(&value->v) &&
 		   value->v.t.value == 0;
 	struct ebpf_stack_slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
-	int err = check_writable(v, ptr->frame, low, high);
+	int err = check_writable(v, ptr, off, bytes);
 
 	if (err) {
 		return err;
@@ -301,7 +385,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 		}
 	}
 	if (!ebpf_scalar_is_const(&ptr->v)) {
-		write_somewhere(v, ptr->frame, low, high, zero);
+		write_one_of(v, ptr, off, bytes, zero);
 		return 0;
 	}
 	write_here(v, ptr->frame, low, high, zero ? BYTE_ZERO : BYTE_MISC);

@@ -51,6 +51,10 @@ struct ebpf_reg {
 	struct ebpf_scalar v; /* the number, or the offset of the pointer in bytes */
 };
 
+/* Max number of places at which an access through a pointer is checked place by place. Above that,
+ * an access to the context is refused, and one to other memory is checked as a range. */
+#define VERIFY_MAX_PLACES 4u
+
 enum ebpf_stack_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL, BYTE_ITER };
 
 #define STACK_SLOTS (EBPF_STACK_BYTES / 8)

@@ -1,7 +1,8 @@
 /* PTX back end: the context of programs inside kernels. It has no memory: each field that the
- * program reads is a parameter of its functions, and the pointer to it has the value 0. */
+ * program reads is a parameter of its functions, and a pointer into it has the offset as value. */
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bpf/load/jit/ptx/jit_ptx_int.h"
@@ -62,6 +63,38 @@ static const struct ebpf_ptx_field *field_at(const struct ebpf_ptx_jit *j, int o
 	return NULL;
 }
 
+/* Returns the next part of a field, from *at on, that the load may read, and sets *at to its offset
+ * and *ret_i to the field's number; NULL: there is none. */
+static const struct ebpf_ptx_field *next_part(const struct ebpf_ptx_jit *j,
+					      const struct ebpf_insn *i, int *at, unsigned *ret_i)
+{
+	unsigned size = ebpf_ptx_size(i);
+	const struct ebpf_ptx_field *f;
+
+	for (; *at < 256; *at += (int)size) {
+		f = ebpf_ptx_may_be_at(&ebpf_ptx_known(j)->base, *at - i->off)
+			    ? field_at(j, *at, size, ret_i)
+			    : NULL;
+		if (f) {
+			return f;
+		}
+	}
+	return NULL;
+}
+
+/* Adds the fields that the load at j->pc may read. Returns 0 if there is none. */
+static int add_fields(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
+{
+	int at = 0, any = 0;
+	unsigned n;
+
+	for (; next_part(j, i, &at, &n); at += (int)ebpf_ptx_size(i)) {
+		j->fields |= UINT64_C(1) << n;
+		any = 1;
+	}
+	return any;
+}
+
 int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j)
 {
 	int all = 0;
@@ -72,13 +105,10 @@ int ebpf_ptx_find_fields(struct ebpf_ptx_jit *j)
 	}
 	for (j->pc = 0; j->pc < j->plan->n; j->pc++) {
 		const struct ebpf_insn *i = &j->plan->insns[j->pc];
-		unsigned n;
 
-		if (EBPF_CLASS(i->code) == EBPF_LDX && ebpf_ptx_known(j)->base.kind == PTX_CTX) {
-			if (!field_at(j, i->off, ebpf_ptx_size(i), &n)) {
-				return ebpf_ptx_refuse(j, "a load of no single field");
-			}
-			j->fields |= UINT64_C(1) << n;
+		if (EBPF_CLASS(i->code) == EBPF_LDX && ebpf_ptx_known(j)->base.kind == PTX_CTX &&
+		    !add_fields(j, i)) {
+			return ebpf_ptx_refuse(j, "a load of no single field");
 		}
 		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER) {
 			int slot = ebpf_helper_slot(i->imm);
@@ -161,23 +191,44 @@ void ebpf_ptx_take_fields(struct ebpf_ptx_jit *j)
 	}
 }
 
+/* Loads the part of f at offset at of the context into a register of 64 bits. */
+static void load_part(struct ebpf_ptx_jit *j, const struct ebpf_insn *i,
+		      const struct ebpf_ptx_field *f, int at, const char *dst)
+{
+	char type = EBPF_MODE(i->code) == EBPF_MEMSX ? 's' : 'u';
+	unsigned size = ebpf_ptx_size(i);
+
+	if (size == f->bytes && size == 8) {
+		ebpf_ptx_op(j, "mov.b64 %s, %%c_%s", dst, f->name);
+	} else if (size == f->bytes) {
+		ebpf_ptx_op(j, "cvt.%c64.%c32 %s, %%c_%s", type, type, dst, f->name);
+	} else {
+		ebpf_ptx_op(j, f->bytes == 8 ? "mov.b64 %%t0, %%c_%s" : "cvt.u64.u32 %%t0, %%c_%s",
+			    f->name);
+		ebpf_ptx_op(j, "bfe.%c64 %s, %%t0, %u, %u", type, dst,
+			    8 * (unsigned)(at - f->offset), 8 * size);
+	}
+}
+
+/* The register of a pointer into the context holds its offset, which selects one of the parts that
+ * the load may read. */
 void ebpf_ptx_load_field(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 {
-	unsigned size = ebpf_ptx_size(i), n = 0;
-	const struct ebpf_ptx_field *f = field_at(j, i->off, size, &n);
-	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
+	int at = 0, more, size = (int)ebpf_ptx_size(i);
+	const struct ebpf_ptx_field *f;
+	unsigned n;
+	char dst[8];
 
-	if (size == f->bytes) {
-		if (size == 8) {
-			ebpf_ptx_op(j, "mov.b64 %%r%u, %%c_%s", i->dst, f->name);
-		} else {
-			ebpf_ptx_op(j, "cvt.%c64.%c32 %%r%u, %%c_%s", sign ? 's' : 'u',
-				    sign ? 's' : 'u', i->dst, f->name);
-		}
-		return;
+	snprintf(dst, sizeof(dst), "%%r%u", i->dst);
+	f = next_part(j, i, &at, &n);
+	more = at + size;
+	if (next_part(j, i, &more, &n)) { /* the load may overwrite its base */
+		ebpf_ptx_op(j, "mov.b64 %%t1, %%r%u", i->src);
 	}
-	ebpf_ptx_op(j, f->bytes == 8 ? "mov.b64 %%t0, %%c_%s" : "cvt.u64.u32 %%t0, %%c_%s",
-		    f->name);
-	ebpf_ptx_op(j, "bfe.%c64 %%r%u, %%t0, %u, %u", sign ? 's' : 'u', i->dst,
-		    8 * ((unsigned)i->off - f->offset), 8 * size);
+	load_part(j, i, f, at, dst);
+	for (at += size; (f = next_part(j, i, &at, &n)); at += size) {
+		load_part(j, i, f, at, "%t2");
+		ebpf_ptx_op(j, "setp.eq.s64 %%p0, %%t1, %d", at - i->off);
+		ebpf_ptx_op(j, "selp.b64 %s, %%t2, %s, %%p0", dst, dst);
+	}
 }

@@ -46,7 +46,7 @@ static void join_into(struct walk *w, uint32_t to, const struct state *from)
 	for (size_t k = 0; k < ARRAY_SIZE(from->regs) + w->n_words; k++) {
 		struct ebpf_ptx_value v = ebpf_ptx_join(kept[k], add[k]);
 
-		if (memcmp(&v, &kept[k], sizeof(v)) != 0) {
+		if (!ebpf_ptx_same(&v, &kept[k])) {
 			kept[k] = v;
 			w->again |= to <= w->pc;
 		}
@@ -269,7 +269,10 @@ static unsigned not_ctx(struct walk *w, const struct ebpf_insn *i)
 			       ? 0
 			       : reads;
 	case EBPF_ALU64:
-		return i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off ? 0 : reads;
+		return (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off) ||
+				       EBPF_OP(i->code) == EBPF_ADD || EBPF_OP(i->code) == EBPF_SUB
+			       ? 0
+			       : reads;
 	case EBPF_JMP:
 		if (EBPF_OP(i->code) != EBPF_CALL) {
 			return reads;
@@ -451,6 +454,7 @@ static void solve(struct walk *w, int has_ctx)
 	struct ebpf_ptx_value args[5] = { ebpf_ptx_any };
 
 	args[0].kind = has_ctx ? PTX_CTX : PTX_ANY;
+	args[0].set = has_ctx ? 1 : 0; /* offset 0 */
 	memset(w->states, 0, w->n_states * sizeof(*w->states));
 	w->flow->misuse = NOWHERE;
 	w->last = 0;

@@ -30,9 +30,12 @@ struct ebpf_ptx_value {
 	/* The unsigned value is less than this; 0: not known. Of a word of the stack: of its low
 	 * half, and of its high half. */
 	uint16_t below, high;
+	/* CTX: possible offsets. SCALAR: possible values; none: not known. Bit i for 4 * i. */
+	uint64_t set;
 };
 
 #define PTX_NO_OFF INT16_MIN
+#define PTX_ANY_OFFSET UINT64_MAX /* CTX: the offset is not known, and may be no multiple of 4 */
 
 /* The record of a ring that a function has reserved, at most one at a time, lies below its stack of
  * EBPF_STACK_BYTES. */
@@ -71,6 +74,9 @@ int ebpf_ptx_frame_place(const struct ebpf_ptx_value *at, int off, unsigned byte
 			 int *ret_off);
 /* Returns the size of the accesses that copy a value of a map. */
 unsigned ebpf_ptx_value_unit(unsigned bytes);
+
+/* Returns whether a pointer into the context may have this offset. */
+int ebpf_ptx_may_be_at(const struct ebpf_ptx_value *ctx, int off);
 
 /* Returns whether the low bits show that value + off is a multiple of bytes, a power of two up to
  * 8: 1, -1 if they show that it is none, or 0. */

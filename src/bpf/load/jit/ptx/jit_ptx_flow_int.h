@@ -7,6 +7,8 @@
 extern const struct ebpf_ptx_value ebpf_ptx_any, ebpf_ptx_scalar;
 
 struct ebpf_ptx_value ebpf_ptx_constant(int64_t v);
+/* Returns whether a and b are the same, padding aside. */
+int ebpf_ptx_same(const struct ebpf_ptx_value *a, const struct ebpf_ptx_value *b);
 int ebpf_ptx_is_ctx(const struct ebpf_ptx_value *v);
 int ebpf_ptx_is_frame(const struct ebpf_ptx_value *v);
 /* Returns the value on a path that is one of two. */

@@ -19,7 +19,15 @@ struct ebpf_ptx_value ebpf_ptx_constant(int64_t v)
 					.bits = 3,
 					.low = (uint8_t)(v & 7),
 					.map = JIT_NO_MAP,
-					.below = bound((uint64_t)v + 1) };
+					.below = bound((uint64_t)v + 1),
+					.set = v >= 0 && v < 256 && v % 4 == 0 ? 1ull << v / 4
+									       : 0 };
+}
+
+int ebpf_ptx_same(const struct ebpf_ptx_value *a, const struct ebpf_ptx_value *b)
+{
+	return a->kind == b->kind && a->bits == b->bits && a->low == b->low && a->map == b->map &&
+	       a->off == b->off && a->below == b->below && a->high == b->high && a->set == b->set;
 }
 
 int ebpf_ptx_is_ctx(const struct ebpf_ptx_value *v)
@@ -53,6 +61,12 @@ int ebpf_ptx_frame_place(const struct ebpf_ptx_value *at, int off, unsigned byte
 unsigned ebpf_ptx_value_unit(unsigned bytes)
 {
 	return bytes % 8 == 0 ? 8 : bytes == 4 || bytes == 2 ? bytes : 1;
+}
+
+int ebpf_ptx_may_be_at(const struct ebpf_ptx_value *ctx, int off)
+{
+	return ctx->set == PTX_ANY_OFFSET ||
+	       (off >= 0 && off < 256 && off % 4 == 0 && (ctx->set >> off / 4 & 1));
 }
 
 int ebpf_ptx_aligned(const struct ebpf_ptx_value *v, int off, unsigned bytes)
@@ -97,6 +111,7 @@ struct ebpf_ptx_value ebpf_ptx_join(struct ebpf_ptx_value a, struct ebpf_ptx_val
 		v.bits--;
 	}
 	v.low &= (uint8_t)((1u << v.bits) - 1);
+	v.set = a.set && b.set ? a.set | b.set : 0;
 	v.below = join_bounds(a.below, b.below);
 	v.high = join_bounds(a.high, b.high);
 	if (a.kind != b.kind) {
@@ -186,6 +201,45 @@ static int16_t moved(const struct ebpf_ptx_value *a, const struct ebpf_insn *i)
 		return PTX_NO_OFF;
 	}
 	return (int16_t)(a->off + by);
+}
+
+/* Returns the multiples of 4 below 256 that a number may have, or 0 if it may have others. */
+static uint64_t numbers_of(const struct ebpf_ptx_value *v)
+{
+	uint64_t set = 0;
+
+	if (v->kind != PTX_SCALAR || v->set) {
+		return v->kind == PTX_SCALAR ? v->set : 0;
+	}
+	if (!v->below || v->below > 256 || v->bits < 2 || v->low % 4) {
+		return 0;
+	}
+	for (unsigned n = v->low; n < v->below; n += 1u << v->bits) {
+		set |= 1ull << n / 4;
+	}
+	return set;
+}
+
+/* Returns the offsets of a pointer into the context after an addition or subtraction. */
+static uint64_t ctx_offsets(unsigned op, const struct ebpf_ptx_value *ctx,
+			    const struct ebpf_ptx_value *by, const struct ebpf_insn *i)
+{
+	struct ebpf_ptx_value negated = ebpf_ptx_constant(-(int64_t)i->imm);
+	int down = (op == EBPF_SUB) != (EBPF_SRC(i->code) == EBPF_K && i->imm < 0);
+	uint64_t numbers = numbers_of(EBPF_SRC(i->code) == EBPF_K && i->imm < 0 ? &negated : by);
+	uint64_t set = 0;
+
+	for (unsigned n = 0; n < 64; n++) {
+		if (!(numbers >> n & 1)) {
+			continue;
+		}
+		/* an offset outside of the context may come back later */
+		if (down ? ctx->set & ((1ull << n) - 1) : n && ctx->set >> (64 - n)) {
+			return PTX_ANY_OFFSET;
+		}
+		set |= down ? ctx->set >> n : ctx->set << n;
+	}
+	return ctx->set == PTX_ANY_OFFSET || !numbers ? PTX_ANY_OFFSET : set;
 }
 
 static uint16_t below_of_shift(const struct ebpf_ptx_value *a, const struct ebpf_insn *i)
@@ -300,6 +354,10 @@ struct ebpf_ptx_value ebpf_ptx_computed(const struct ebpf_ptx_value *regs,
 		v.kind = (uint8_t)kind_of_sum(op, &a, &b);
 		v.map = v.kind == a.kind ? a.map : v.kind == b.kind ? b.map : JIT_NO_MAP;
 		v.off = v.kind == PTX_FRAME ? moved(&a, i) : 0;
+		if (v.kind == PTX_CTX) {
+			v.set = a.kind == PTX_CTX ? ctx_offsets(op, &a, &b, i)
+						  : ctx_offsets(op, &b, &a, i);
+		}
 	}
 	return v;
 }

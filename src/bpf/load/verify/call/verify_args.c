@@ -204,7 +204,8 @@ static int check_memory(struct ebpf_verifier *v, const struct ebpf_helper_call *
 	if (most == 0) {
 		return 0;
 	}
-	if (!ebpf_reg_is_place(r) && r->type != REG_NUMBER && !ebpf_reg_is_nullable(r)) {
+	if (r->type == REG_CTX ||
+	    (!ebpf_reg_is_place(r) && r->type != REG_NUMBER && !ebpf_reg_is_nullable(r))) {
 		return ebpf_verify_refuse(
 			v, v->pc, "type",
 			"%s: r%u must point to the stack or a map value, but is %s", c->what, reg,
@@ -220,10 +221,9 @@ static int check_memory(struct ebpf_verifier *v, const struct ebpf_helper_call *
 	if (most > least) { /* only least bytes are certainly written and become readable */
 		struct ebpf_reg anywhere = *r;
 
-		ebpf_scalar_urange(&anywhere.v, 0, most - 1);
-		anywhere.v.smin += r->v.smin;
-		anywhere.v.smax += r->v.smax;
-		anywhere.v.t = TNUM_UNKNOWN;
+		ebpf_scalar_unknown(&anywhere.v);
+		anywhere.v.smin = r->v.smin;
+		anywhere.v.smax = r->v.smax + (int64_t)most - 1;
 		err = ebpf_verify_stack_write(v, &anywhere, 0, 1, NULL);
 	}
 	return err || least == 0 ? err : ebpf_verify_stack_write(v, r, 0, least, NULL);
@@ -441,7 +441,7 @@ int ebpf_verify_arg(struct ebpf_verifier *v, struct ebpf_helper_call *c, unsigne
 		if (is_unused(c->helper->id, r)) {
 			return 0;
 		}
-		if (r->type != REG_CTX) {
+		if (r->type != REG_CTX || !ebpf_scalar_is_const(&r->v) || r->v.t.value) {
 			return ebpf_verify_refuse(v, v->pc, "type",
 						  "%s: r%u must be the context, but is %s", c->what,
 						  reg, ebpf_verify_reg_text(v, r));

@@ -211,7 +211,7 @@ static void source_text(const struct ebpf_simt *s, uint32_t pc, char *out, size_
 	}
 	p = ebpf_simt_place(s, pc, 0);
 	if (p->kinds & SIMT_CTX) {
-		snprintf(out, n, "ctx->%s", ebpf_verify_field_at(s->v->hook, in->off)->name);
+		snprintf(out, n, "ctx->%s", p->field ? p->field->name : "?");
 	} else if (EBPF_CLASS(in->code) == EBPF_LDX) {
 		snprintf(out, n, "the contents of %s", s->v->maps[p->map].name);
 	} else {
@@ -260,14 +260,46 @@ static const char *update_text(const struct ebpf_simt *s, uint32_t pc, char *out
 	return out;
 }
 
+/* Returns what a program can do instead of an update that not all lanes come to. */
+static const char *remedy_of(const struct ebpf_insn *in)
+{
+	switch (in->code == (EBPF_JMP | EBPF_CALL) ? in->imm : 0) {
+	case HELPER_bpf_ringbuf_output:
+	case HELPER_bpf_perf_event_output:
+	case HELPER_bpf_map_push_elem:
+	case HELPER_bpf_ringbuf_submit:
+		return "move it to where all lanes come, with a member of the value that shows "
+		       "whether it counts, since each lane's value is kept";
+	case HELPER_gbpf_hist_add:
+	case HELPER_bpf_map_update_elem:
+	case HELPER_bpf_map_delete_elem:
+	case HELPER_bpf_puts:
+	case HELPER_bpf_trace_printk:
+	case HELPER_bpf_trace_vprintk:
+		return "move it to where all lanes come";
+	case HELPER_gbpf_note:
+	case HELPER_gbpf_atomic_add:
+	case HELPER_gbpf_key_add:
+		break;
+	case 0:
+		if (EBPF_CLASS(in->code) == EBPF_STX && EBPF_MODE(in->code) == EBPF_ATOMIC) {
+			break;
+		}
+		return "move it to where all lanes come";
+	default:
+		return "call it where all lanes come, and use its result behind the condition";
+	}
+	return "move it to where all lanes come, with a number that is 0 for those that it does "
+	       "not concern";
+}
+
 static int refuse_branch(struct ebpf_verifier *v, uint32_t pc, const char *update,
 			 const char *cause)
 {
 	uint32_t branch = separating_branch(v->simt, pc);
 
-	report_hint(v->r, "move it to where all lanes come, with a number that is 0 for those that "
-			  "it does not concern; or run the program once for each warp (gdev/ "
-			  "instead of gdev.lane/)");
+	report_hint(v->r, "%s; or run the program once for each warp (gdev/ instead of gdev.lane/)",
+		    remedy_of(&v->prog->insns[pc]));
 	return ebpf_verify_refuse(v, pc, "uniform",
 				  "%s, which not all lanes come to: the condition at %s %s", update,
 				  ebpf_verify_place_text(v, branch), cause);

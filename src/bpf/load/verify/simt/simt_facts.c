@@ -116,11 +116,28 @@ static void add_map(const struct ebpf_verifier *v, struct ebpf_simt_place *p, ui
 	p->kinds |= SIMT_MAP;
 }
 
+/* The level of a load from one of several fields is the highest of theirs. */
+static void add_fields(const struct ebpf_verifier *v, struct ebpf_simt_place *p,
+		       const struct ebpf_reg *r, int64_t off)
+{
+	int64_t at[VERIFY_MAX_PLACES];
+	unsigned n = ebpf_scalar_values(&r->v, at, VERIFY_MAX_PLACES);
+
+	p->kinds |= SIMT_CTX;
+	for (unsigned i = 0; i < n; i++) {
+		const struct ebpf_verify_field *f = ebpf_verify_field_at(v->hook, at[i] + off);
+		uint8_t level = f ? ebpf_verify_field_level(f) : LEVEL_LANE;
+
+		if (!p->field || level > p->level) {
+			p->field = f;
+		}
+		p->level = MAX(p->level, level);
+	}
+}
+
 static void add(const struct ebpf_verifier *v, struct ebpf_simt_place *p, const struct ebpf_reg *r,
 		int64_t off, unsigned bytes)
 {
-	const struct ebpf_verify_field *f;
-
 	switch (r->type) {
 	case REG_NONE: /* of a call with fewer arguments */
 	case REG_SCALAR:
@@ -129,11 +146,7 @@ static void add(const struct ebpf_verifier *v, struct ebpf_simt_place *p, const 
 		add_map(v, p, r->map);
 		break;
 	case REG_CTX:
-		if (!(p->kinds & SIMT_CTX)) {
-			f = ebpf_verify_field_at(v->hook, off);
-			p->level = f ? ebpf_verify_field_level(f) : LEVEL_LANE;
-		}
-		p->kinds |= SIMT_CTX;
+		add_fields(v, p, r, off);
 		break;
 	case REG_STACK:
 		add_stack(v, p, r, off);

@@ -33,10 +33,12 @@ struct ebpf_simt_place {
 			      bits */
 	int16_t low, high; /* SIMT_STACK: offsets from the end of the frame */
 	uint8_t kinds;
-	uint8_t level;	    /* SIMT_CTX: level of the field; SIMT_MAP: level of the instance */
+	uint8_t level;	    /* SIMT_CTX: highest level of a field; SIMT_MAP: of an instance */
 	bool varies;	    /* SIMT_MAP: a map is a hash table, or has a value for each thread */
 	uint16_t key_bytes; /* SIMT_MAP: max bytes of a key */
 	uint8_t map;	    /* SIMT_SHARED, SIMT_OTHER, SIMT_MAP: the map with the largest values */
+	/* SIMT_CTX: the first field of that level. */
+	const struct ebpf_verify_field *field;
 };
 
 /* Notes about an instruction. */

@@ -87,33 +87,21 @@ static int64_t sbelow(int64_t x, int64_t least, enum step step)
 static void join_numbers(const struct ebpf_scalar *old, const struct ebpf_scalar *now,
 			 enum step step, struct ebpf_scalar *out)
 {
-	struct ebpf_tnum t = { 0, old->t.mask | now->t.mask | (old->t.value ^ now->t.value) };
-
+	*out = *old;
 	if (ebpf_scalar_within(old, now)) {
-		*out = *old;
 		return;
 	}
 	if (step == STEP_ANY) {
 		ebpf_scalar_unknown(out);
 		return;
 	}
-	if (step != STEP_BOTH && t.mask != old->t.mask) {
-		t.mask |= -(t.mask & -t.mask); /* keep the common alignment */
-	}
-	t.value = old->t.value & ~t.mask;
-	*out = (struct ebpf_scalar){
-		.t = t,
-		.umin = MIN(old->umin, now->umin),
-		.umax = MAX(old->umax, now->umax),
-		.smin = MIN(old->smin, now->smin),
-		.smax = MAX(old->smax, now->smax),
-		.u32min = MIN(old->u32min, now->u32min),
-		.u32max = MAX(old->u32max, now->u32max),
-		.s32min = MIN(old->s32min, now->s32min),
-		.s32max = MAX(old->s32max, now->s32max),
-	};
+	ebpf_scalar_unite(out, now);
 	if (step == STEP_BOTH) {
 		return;
+	}
+	if (out->t.mask != old->t.mask) { /* keep the common alignment */
+		out->t.mask |= -(out->t.mask & -out->t.mask);
+		out->t.value &= ~out->t.mask;
 	}
 	out->umin = out->umin < old->umin ? 0 : out->umin;
 	out->u32min = out->u32min < old->u32min ? 0 : out->u32min;
@@ -260,6 +248,7 @@ static int join_kinds(struct ebpf_verifier *v, const struct ebpf_reg *old, struc
 	case REG_FUNC:
 		return old->map == now->map;
 	case REG_CTX:
+		return join_offsets(&old->v, &now->v, level);
 	case REG_GONE:
 	case REG_NONE:
 		return 1;

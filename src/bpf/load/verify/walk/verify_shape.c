@@ -12,9 +12,10 @@ static int reg_fits(const struct ebpf_reg *a, const struct ebpf_reg *b)
 	switch (a->type) {
 	case REG_NONE:
 	case REG_SCALAR:
-	case REG_CTX:
 	case REG_GONE:
 		return 1;
+	case REG_CTX:
+		return ebpf_scalar_same(&a->v, &b->v);
 	case REG_FUNC:
 		return a->map == b->map;
 	case REG_STACK: /* memory at a variable place in a frame is known less well */
