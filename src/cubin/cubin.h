@@ -22,6 +22,14 @@ int cubin_bytes(const void *image, size_t max, size_t *ret);
 /* Returns the architecture, 90 for sm_90 and sm_90a; 0 if the image is no cubin. */
 unsigned cubin_arch(const void *image, size_t bytes);
 
+/* Called for each variable, or group of variables, with its size in bytes, not 0. */
+typedef void cubin_data_fn(void *arg, uint64_t bytes);
+/* Reports the sizes of an image's variables (.nv.global, .nv.global.init) and of its bank of user
+ * constants, which take device memory when it is loaded. The image may be relocatable, or of a form
+ * that nothing else here reads. 0; -ENOEXEC if it is no cubin or its headers exceed it: what was
+ * reported until then is right. */
+int cubin_data_bytes(const void *image, size_t bytes, cubin_data_fn *fn, void *arg);
+
 /* ---- entry stubs ---- */
 
 /* An entry stub: any program whose PTX is one entry with the parameters
