@@ -11,7 +11,7 @@
  *   fork         a child that calls nothing
  *   overhead MIB [later]  contexts that take MIB each, and modules; later: the first one is not
  *                measured
- *   modules      modules whose memory is found after they were loaded
+ *   modules      libraries whose memory is found after they were loaded
  *   graphs       memory of allocation nodes and of captures
  *   pinned MIB   pinned host memory, whose limit that is
  *   no-context   a context that does not fit
@@ -931,8 +931,8 @@ static int graphs(void)
 	return 0;
 }
 
-/* Modules beyond the number that is measured at once are loaded and found later, beyond the limit,
- * too; nothing can be taken until enough of them are unloaded. */
+/* Libraries beyond the number that is measured at once are loaded and found later, beyond the
+ * limit; nothing can be taken until enough of them are unloaded. */
 /* Loads so many modules that the shim leaves the measurement of further ones in this second to its
  * thread. At the limit they may be refused. */
 static void load_many(void)
@@ -945,40 +945,46 @@ static void load_many(void)
 	}
 }
 
-/* On a slow machine the second is over before: then the module is measured, and may be refused. */
-static CUmodule load_unmeasured(void)
+/* Loads a library whose variable is too small to be charged before. On a slow machine the second is
+ * over before: then it is measured, and may be refused. */
+static CUlibrary load_unmeasured(void)
 {
-	CUmodule m = NULL;
-	CUresult r = cuModuleLoadData(&m, module_text);
+	static const char text[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
+				   ".global .align 4 .b8 little[1000000];\n"
+				   ".visible .entry k() { ret; }\n";
+	CUlibrary l = NULL;
+	CUresult r = cuLibraryLoadData(&l, text, NULL, NULL, 0, NULL, NULL, 0);
 
 	for (int i = 0; i < 1000 && r == CUDA_ERROR_OUT_OF_MEMORY; i++) {
 		load_many();
-		r = cuModuleLoadData(&m, module_text);
+		r = cuLibraryLoadData(&l, text, NULL, NULL, 0, NULL, NULL, 0);
 	}
 	CHECK(r == CUDA_SUCCESS, "error %d", (int)r);
-	return m;
+	return l;
 }
 
 static int modules(void)
 {
-	CUmodule big[12];
+	CUlibrary loaded[80];
 	CUdeviceptr at;
 	CUresult r;
 
 	begin();
 	load_many();
-	for (size_t i = 0; i < 12; i++) {
-		big[i] = load_unmeasured();
+	for (size_t i = 0; i < 80; i++) {
+		loaded[i] = load_unmeasured();
 	}
 	eventually(used() >= limit()); /* a thread of the shim measures */
 	r = cuMemAlloc(&at, 2 * MIB);
 	CHECK(r == CUDA_ERROR_OUT_OF_MEMORY, "error %d", (int)r);
-	for (size_t i = 0; i < 11; i++) {
-		CU(cuModuleUnload(big[i]));
+	for (size_t i = 4; i < 80; i++) {
+		CU(cuLibraryUnload(loaded[i]));
 	}
-	eventually(used() == MODULE);
+	eventually(used() <= 8 * MIB);
 	CU(cuMemAlloc(&at, 32 * MIB));
-	CU(cuModuleUnload(big[11]));
+	for (size_t i = 0; i < 4; i++) {
+		CU(cuLibraryUnload(loaded[i]));
+	}
 	eventually(used() == 32 * MIB);
 	return 0;
 }
@@ -1183,6 +1189,19 @@ static bool scribble(bool whole)
 	return found;
 }
 
+/* Loads a module with a variable of that many bytes. */
+static CUresult load_variable(size_t bytes)
+{
+	char text[256];
+	CUmodule m;
+
+	snprintf(text, sizeof(text),
+		 ".version 6.0\n.target sm_70\n.address_size 64\n.global .align 4 .b8 v[%zu];\n"
+		 ".visible .entry k() { ret; }\n",
+		 bytes);
+	return cuModuleLoadData(&m, text);
+}
+
 static const char *answer(const char *verb, size_t mib, char out[64])
 {
 	const char *name = "ok";
@@ -1201,6 +1220,8 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 		; /* done */
 	} else if (strcmp(verb, "pin") == 0) {
 		r = cuMemHostAlloc(&host, mib * MIB, 0);
+	} else if (strcmp(verb, "load") == 0) {
+		r = load_variable(mib * MIB);
 	} else if (strcmp(verb, "scribble") == 0) {
 		return scribble(mib) ? "ok" : "no account";
 	} else if (strcmp(verb, "context") == 0) {
@@ -1216,9 +1237,9 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 }
 
 /* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
- * was allocated), `context` (makes one more), `pin MIB`, `take-KIND` (an
- * item as fill() takes them), `scribble 0|1`, those of share(), and `used`. The first
- * line of the output is the process's number. */
+ * was allocated), `context` (makes one more), `pin MIB`, `load MIB` (a module with a variable),
+ * `take-KIND` (an item as fill() takes them), `scribble 0|1`, those of share(), and `used`. The
+ * first line of the output is the process's number. */
 static int serve(void)
 {
 	char line[64], verb[32], text[64];

@@ -48,7 +48,7 @@ static struct recorded ending(CUcontext ctx)
 		shim_block_context_end(ctx);
 		shim_device_context_end(ctx);
 	}
-	return (struct recorded){ shim_code_context_ending(ctx), shim_mem_context_ending() };
+	return (struct recorded){ shim_code_context_ending(ctx), shim_mem_context_ending(ctx) };
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
@@ -126,6 +126,8 @@ static CUresult released(CUresult r, CUdevice device, CUcontext ctx, struct reco
 	if (gone) {
 		shim_primary_ended(device, ctx);
 		forget(ctx, recorded);
+	} else {
+		shim_mem_context_stays(ctx);
 	}
 	shim_copies_context_ended(ctx, gone);
 	return r;
@@ -135,6 +137,8 @@ static CUresult ended(CUresult r, CUcontext ctx, struct recorded recorded)
 {
 	if (r == CUDA_SUCCESS && ctx) {
 		forget(ctx, recorded);
+	} else {
+		shim_mem_context_stays(ctx);
 	}
 	shim_copies_context_ended(ctx, r == CUDA_SUCCESS);
 	return r;
@@ -202,6 +206,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 	CUresult r = shim_real.cuCtxDetach(ctx);
 
 	if (shim_real.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx) {
+		shim_mem_context_stays(ctx);
 		shim_copies_context_ended(ctx, false);
 		return r;
 	}

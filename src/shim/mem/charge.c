@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "mem/account_figures.h"
 #include "shim/mem/graphs.h"
+#include "shim/mem/image_charge.h"
+#include "shim/mem/libraries.h"
 #include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
@@ -57,6 +59,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_exports();
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
+	shim_mem_install_modules();
 	return 0;
 }
 
@@ -250,9 +253,20 @@ uint64_t shim_mem_epoch(void)
 	return add_acqrel(&account.epoch, 1) + 1;
 }
 
-uint64_t shim_mem_context_ending(void)
+uint64_t shim_mem_context_ending(CUcontext ctx)
 {
-	return shim_mem_joined() ? load_acquire(&account.epoch) : 0;
+	if (!shim_mem_joined()) {
+		return 0;
+	}
+	shim_mem_libraries_context_ending(ctx);
+	return load_acquire(&account.epoch);
+}
+
+void shim_mem_context_stays(CUcontext ctx)
+{
+	if (shim_mem_joined()) {
+		shim_mem_libraries_context_stays(ctx);
+	}
 }
 
 void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
@@ -263,6 +277,8 @@ void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
 		shim_mem_host_context_ended(ctx, epoch);
 		shim_mem_imports_context_ended(ctx, epoch);
 		shim_mem_exports_context_ended(ctx, epoch);
+		shim_mem_modules_context_ended(ctx, epoch);
+		shim_mem_libraries_context_ended(ctx, epoch);
 		shim_mem_pools_measure(false);
 		shim_mem_graphs_measure(false);
 		shim_mem_overhead_context_ended(ctx);

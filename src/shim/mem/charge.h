@@ -37,7 +37,9 @@ bool shim_mem_joined(void);
 const struct proto_account *shim_mem_account(void);
 /* Returns the present epoch, for shim_mem_context_ended(). Called before the driver ends a context:
  * what is allocated later belongs to another context, whose handle may be the same. */
-uint64_t shim_mem_context_ending(void);
+uint64_t shim_mem_context_ending(CUcontext ctx);
+/* The driver has not ended it. */
+void shim_mem_context_stays(CUcontext ctx);
 /* A context is gone, and with it what was allocated in it until that epoch. */
 void shim_mem_context_ended(CUcontext ctx, uint64_t epoch);
 /* Work has finished: memory that pools have returned to the device is taken off the account. Costs

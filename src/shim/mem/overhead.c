@@ -21,6 +21,8 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/driver_use.h"
 #include "shim/mem/graphs.h"
+#include "shim/mem/libraries.h"
+#include "shim/mem/overhead_event.h"
 #include "shim/shim.h"
 
 #define STACK_BYTES (8u << 20) /* the program's thread-local variables are on it, too */
@@ -30,11 +32,9 @@
 #define STOP_ROUNDS 1000		 /* of 100 us */
 #define FIGURE_BYTES ((uint64_t)1 << 20) /* NVML's figure is right to that */
 #define TRIES 3
-#define TOKENS_MAX 32u /* measurements of modules in a row */
 
 /* Upper bounds of a difference. */
 #define CONTEXT_MAX ((uint64_t)1 << 30)
-#define MODULE_MAX ((uint64_t)512 << 20)
 #define BUFFER_SLACK ((uint64_t)64 << 20) /* a limit's buffers, beyond their size */
 #define THREADS_MAX 512000u		  /* resident on a device, each with a stack */
 
@@ -232,16 +232,6 @@ void shim_mem_overhead_stop(void)
 
 /* ---- calls that take memory ---- */
 
-/* A call during which the driver may take memory. */
-struct event {
-	CUdevice device;
-	int row; /* negative: the call is not measured */
-	uint32_t way;
-	bool locked;	    /* `events` is held: it may be measured by differences */
-	uint64_t use, held; /* before the call, if so */
-	CUcontext made;	    /* the context that the call has made, NULL: none */
-};
-
 /* Decides how a device is measured, as far as that is possible before its first context. */
 static uint32_t choose_way(CUdevice device)
 {
@@ -259,9 +249,9 @@ static uint32_t choose_way(CUdevice device)
 	return way;
 }
 
-static void begin(struct event *e, CUdevice device)
+void shim_mem_event_begin(struct shim_mem_event *e, CUdevice device)
 {
-	*e = (struct event){ .device = device };
+	*e = (struct shim_mem_event){ .device = device };
 	e->row = inside || load_acquire(&watch.stopping) ? -1 : shim_mem_row(device);
 	if (e->row < 0) {
 		return;
@@ -277,13 +267,13 @@ static void begin(struct event *e, CUdevice device)
 	e->way = choose_way(device);
 }
 
-static void begin_current(struct event *e)
+void shim_mem_event_begin_current(struct shim_mem_event *e)
 {
 	CUdevice device;
 
-	*e = (struct event){ .row = -1 };
+	*e = (struct shim_mem_event){ .row = -1 };
 	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-		begin(e, device);
+		shim_mem_event_begin(e, device);
 	}
 }
 
@@ -310,8 +300,9 @@ static void note_difference(int row, CUcontext ctx, uint64_t bytes)
 	}
 }
 
-/* Charges what the device's use has grown by since begin(), beyond what was charged meanwhile. */
-static bool account_difference(const struct event *e, uint64_t most, const char *call)
+/* Charges what the device's use has grown by since the event began, beyond what was charged
+ * meanwhile, or before it for this call. */
+static bool account_difference(const struct shim_mem_event *e, uint64_t most, const char *call)
 {
 	uint64_t use = device_use(e->device), held = shim_mem_held(e->row), grown;
 	bool ok;
@@ -323,7 +314,7 @@ static bool account_difference(const struct event *e, uint64_t most, const char 
 	grown = held < e->held		 ? grown + (e->held - held)
 		: grown > held - e->held ? grown - (held - e->held)
 					 : 0;
-	grown = MIN(grown, most);
+	grown = MIN(grown > e->known ? grown - e->known : 0, most);
 	pthread_mutex_lock(&measuring);
 	ok = shim_mem_set_overhead(e->row, shim_mem_overhead(e->row) + grown, false, call);
 	if (ok && grown) {
@@ -334,7 +325,7 @@ static bool account_difference(const struct event *e, uint64_t most, const char 
 }
 
 /* The first context of a device shows whether NVML lists this process. */
-static void decide(struct event *e)
+static void decide(struct shim_mem_event *e)
 {
 	bool is_listed = shim_mem_use_of_process(e->device) < SHIM_MEM_UNLISTED;
 
@@ -345,9 +336,7 @@ static void decide(struct event *e)
 	}
 }
 
-/* Charges what the call has taken; most: upper bound of a difference. Returns false if it exceeds
- * the limit: the caller undoes the call. finish() follows in any case. */
-static bool end(struct event *e, CUresult r, uint64_t most, const char *call)
+bool shim_mem_event_end(struct shim_mem_event *e, CUresult r, uint64_t most, const char *call)
 {
 	bool ok = true;
 
@@ -367,8 +356,7 @@ static bool end(struct event *e, CUresult r, uint64_t most, const char *call)
 	return ok;
 }
 
-/* The call is over, and undone if it had to be. */
-static void finish(const struct event *e)
+void shim_mem_event_finish(const struct shim_mem_event *e)
 {
 	if (e->row >= 0) {
 		(void)add_acqrel(&events_seen, (UINT64_C(1) << 32) - 1);
@@ -377,15 +365,16 @@ static void finish(const struct event *e)
 	}
 }
 
-/* What a call took is given back: its overhead may be lowered. */
-static void shrunk(void)
+void shim_mem_event_shrunk(bool measure)
 {
 	(void)add_acqrel(&watch.shrunk, 1);
-	measure_all();
+	if (measure) {
+		measure_all();
+	}
 	shim_mem_overhead_changed();
 }
 
-static CUresult undone(void)
+CUresult shim_mem_undone(void)
 {
 	(void)add_acqrel(&watch.shrunk, 1);
 	return CUDA_ERROR_OUT_OF_MEMORY;
@@ -406,7 +395,7 @@ void shim_mem_overhead_context_ended(CUcontext ctx)
 					    "");
 	}
 	pthread_mutex_unlock(&measuring);
-	shrunk();
+	shim_mem_event_shrunk(true);
 }
 
 /* ---- contexts ---- */
@@ -425,70 +414,120 @@ bool shim_mem_has_one_context(void)
 	       n + (active ? 1 : 0) == 1;
 }
 
-static CUresult created(struct event *e, CUresult r, CUcontext *ret)
+/* A context that is being made. */
+struct making {
+	struct shim_mem_event event;
+	CUdevice device;
+	uint64_t reserved; /* for the libraries that are loaded */
+};
+
+/* Returns false if the libraries exceed the limit in a further context. made() follows. */
+static bool begin_making(struct making *m, CUdevice device, const char *call)
 {
-	e->made = r == CUDA_SUCCESS ? *ret : NULL;
-	add_acqrel(&n_created, e->made ? 1u : 0u);
-	if (!end(e, r, CONTEXT_MAX, "cuCtxCreate")) {
-		(void)shim_driver.cuCtxDestroy_v2(*ret);
-		r = undone();
+	m->device = device;
+	shim_mem_move_begin();
+	shim_mem_event_begin(&m->event, device);
+	return shim_mem_libraries_reserve(device, call, &m->reserved);
+}
+
+/* The driver's result for the context is r. Returns the result for the program; *ret_undo: the
+ * caller destroys the context, then calls made(). */
+static CUresult charge_making(struct making *m, CUresult r, CUcontext ctx, bool is_primary,
+			      const char *call, bool *ret_undo)
+{
+	CUresult with_libraries =
+		shim_mem_libraries_enter(ctx, m->device, is_primary, m->reserved, r);
+
+	shim_mem_move_end();
+	m->event.made = r == CUDA_SUCCESS ? ctx : NULL;
+	*ret_undo = !shim_mem_event_end(&m->event, with_libraries, CONTEXT_MAX, call) ||
+		    with_libraries != r;
+	if (*ret_undo) {
+		shim_mem_libraries_context_ended(ctx, shim_mem_epoch());
+		return shim_mem_undone();
 	}
-	finish(e);
+	return r;
+}
+
+static CUresult created(struct making *m, CUresult r, CUcontext *ret)
+{
+	bool undo;
+
+	add_acqrel(&n_created, r == CUDA_SUCCESS ? 1u : 0u);
+	r = charge_making(m, r, r == CUDA_SUCCESS ? *ret : NULL, false, "cuCtxCreate", &undo);
+	if (undo) {
+		(void)shim_driver.cuCtxDestroy_v2(*ret);
+	}
+	shim_mem_event_finish(&m->event);
 	return r;
 }
 
 static CUresult create_v1(CUcontext *ret, unsigned flags, CUdevice device)
 {
-	struct event e;
+	struct making m;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-	begin(&e, device);
-	return created(&e, shim_driver.cuCtxCreate(ret, flags, device), ret);
+	if (begin_making(&m, device, "cuCtxCreate")) {
+		r = shim_driver.cuCtxCreate(ret, flags, device);
+	}
+	return created(&m, r, ret);
 }
 
 static CUresult create_v2(CUcontext *ret, unsigned flags, CUdevice device)
 {
-	struct event e;
+	struct making m;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-	begin(&e, device);
-	return created(&e, shim_driver.cuCtxCreate_v2(ret, flags, device), ret);
+	if (begin_making(&m, device, "cuCtxCreate")) {
+		r = shim_driver.cuCtxCreate_v2(ret, flags, device);
+	}
+	return created(&m, r, ret);
 }
 
 static CUresult create_v3(CUcontext *ret, CUexecAffinityParam *affinity, int n, unsigned flags,
 			  CUdevice device)
 {
-	struct event e;
+	struct making m;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-	begin(&e, device);
-	return created(&e, shim_driver.cuCtxCreate_v3(ret, affinity, n, flags, device), ret);
+	if (begin_making(&m, device, "cuCtxCreate")) {
+		r = shim_driver.cuCtxCreate_v3(ret, affinity, n, flags, device);
+	}
+	return created(&m, r, ret);
 }
 
 static CUresult create_v4(CUcontext *ret, CUctxCreateParams *p, unsigned flags, CUdevice device)
 {
-	struct event e;
+	struct making m;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-	begin(&e, device);
-	return created(&e, shim_driver.cuCtxCreate_v4(ret, p, flags, device), ret);
+	if (begin_making(&m, device, "cuCtxCreate")) {
+		r = shim_driver.cuCtxCreate_v4(ret, p, flags, device);
+	}
+	return created(&m, r, ret);
 }
 
 static CUresult retain_primary(CUcontext *ret, CUdevice device)
 {
-	struct event e;
+	static const char call[] = "cuDevicePrimaryCtxRetain";
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	struct making m;
 	unsigned flags;
 	int active = 0;
-	CUresult r;
+	bool undo;
 
 	if (shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
 	    active) {
 		return shim_driver.cuDevicePrimaryCtxRetain(ret, device);
 	}
-	begin(&e, device);
-	r = shim_driver.cuDevicePrimaryCtxRetain(ret, device);
-	e.made = r == CUDA_SUCCESS ? *ret : NULL;
-	if (!end(&e, r, CONTEXT_MAX, "cuDevicePrimaryCtxRetain")) {
-		(void)shim_driver.cuDevicePrimaryCtxRelease_v2(device);
-		r = undone();
+	if (begin_making(&m, device, call)) {
+		r = shim_driver.cuDevicePrimaryCtxRetain(ret, device);
 	}
-	finish(&e);
+	r = charge_making(&m, r, r == CUDA_SUCCESS ? *ret : NULL, true, call, &undo);
+	if (undo) {
+		(void)shim_driver.cuDevicePrimaryCtxRelease_v2(device);
+	}
+	shim_mem_event_finish(&m.event);
 	return r;
 }
 
@@ -506,153 +545,21 @@ static uint64_t most_of(CUlimit what, size_t value)
 static CUresult set_limit(CUlimit what, size_t value)
 {
 	size_t before = 0;
-	struct event e;
+	struct shim_mem_event e;
 	CUresult r;
 
-	begin_current(&e);
+	shim_mem_event_begin_current(&e);
 	(void)shim_driver.cuCtxGetLimit(&before, what);
 	r = shim_driver.cuCtxSetLimit(what, value);
 	if (r == CUDA_SUCCESS && value < before) {
 		(void)add_acqrel(&watch.shrunk, 1);
 	}
-	if (!end(&e, r, most_of(what, value), "cuCtxSetLimit")) {
+	if (!shim_mem_event_end(&e, r, most_of(what, value), "cuCtxSetLimit")) {
 		(void)shim_driver.cuCtxSetLimit(what, before);
-		r = undone();
+		r = shim_mem_undone();
 	}
-	finish(&e);
+	shim_mem_event_finish(&e);
 	return r;
-}
-
-/* ---- modules ---- */
-
-/* Bounds the measurements of programs that load many modules: the thread measures the others. */
-static bool take_token(void)
-{
-	static uint64_t last_ns;	     /* [atomic] */
-	static uint32_t tokens = TOKENS_MAX; /* [atomic] */
-	uint64_t now = clock_now_ns(), last = load_relaxed(&last_ns);
-	uint32_t n;
-
-	if (now - last > LAST_NS && cas_acqrel(&last_ns, &last, now)) {
-		store_release(&tokens, TOKENS_MAX);
-	}
-	n = load_acquire(&tokens);
-	while (n && !cas_acqrel(&tokens, &n, n - 1)) {
-	}
-	return n != 0;
-}
-
-static void begin_module(struct event *e)
-{
-	if (take_token()) {
-		begin_current(e);
-	} else {
-		*e = (struct event){ .row = -1 };
-		shim_mem_overhead_changed();
-	}
-}
-
-static CUresult loaded(struct event *e, CUresult r, const CUmodule *ret)
-{
-	if (!end(e, r, MODULE_MAX, "cuModuleLoad")) {
-		(void)shim_driver.cuModuleUnload(*ret);
-		r = undone();
-	}
-	finish(e);
-	return r;
-}
-
-static CUresult load_file(CUmodule *ret, const char *path)
-{
-	struct event e;
-
-	begin_module(&e);
-	return loaded(&e, shim_driver.cuModuleLoad(ret, path), ret);
-}
-
-static CUresult load_data(CUmodule *ret, const void *image)
-{
-	struct event e;
-
-	begin_module(&e);
-	return loaded(&e, shim_driver.cuModuleLoadData(ret, image), ret);
-}
-
-static CUresult load_data_ex(CUmodule *ret, const void *image, unsigned n, CUjit_option *options,
-			     void **values)
-{
-	struct event e;
-
-	begin_module(&e);
-	return loaded(&e, shim_driver.cuModuleLoadDataEx(ret, image, n, options, values), ret);
-}
-
-static CUresult load_fat(CUmodule *ret, const void *image)
-{
-	struct event e;
-
-	begin_module(&e);
-	return loaded(&e, shim_driver.cuModuleLoadFatBinary(ret, image), ret);
-}
-
-static CUresult loaded_library(struct event *e, CUresult r, const CUlibrary *ret)
-{
-	if (!end(e, r, MODULE_MAX, "cuLibraryLoadData")) {
-		(void)shim_driver.cuLibraryUnload(*ret);
-		r = undone();
-	}
-	finish(e);
-	return r;
-}
-
-static CUresult load_library(CUlibrary *ret, const void *image, CUjit_option *options,
-			     void **values, unsigned n, CUlibraryOption *library_options,
-			     void **library_values, unsigned n_library)
-{
-	struct event e;
-
-	begin_module(&e);
-	return loaded_library(&e,
-			      shim_driver.cuLibraryLoadData(ret, image, options, values, n,
-							    library_options, library_values,
-							    n_library),
-			      ret);
-}
-
-static CUresult load_library_file(CUlibrary *ret, const char *path, CUjit_option *options,
-				  void **values, unsigned n, CUlibraryOption *library_options,
-				  void **library_values, unsigned n_library)
-{
-	struct event e;
-
-	begin_module(&e);
-	return loaded_library(&e,
-			      shim_driver.cuLibraryLoadFromFile(ret, path, options, values, n,
-								library_options, library_values,
-								n_library),
-			      ret);
-}
-
-static CUresult unloaded(CUresult r)
-{
-	if (r == CUDA_SUCCESS && shim_mem_joined()) {
-		(void)add_acqrel(&watch.shrunk, 1);
-		if (take_token()) {
-			measure_all();
-		}
-		shim_mem_overhead_changed();
-	}
-	return r;
-}
-
-static CUresult unload(CUmodule module)
-{
-	return unloaded(shim_driver.cuModuleUnload(module));
-}
-
-static CUresult unload_library(CUlibrary library)
-{
-	return unloaded(shim_driver.cuLibraryUnload(library));
 }
 
 void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus)
@@ -664,12 +571,4 @@ void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus)
 	shim_real.cuCtxCreate_v4 = create_v4;
 	shim_real.cuDevicePrimaryCtxRetain = retain_primary;
 	shim_real.cuCtxSetLimit = set_limit;
-	shim_real.cuModuleLoad = load_file;
-	shim_real.cuModuleLoadData = load_data;
-	shim_real.cuModuleLoadDataEx = load_data_ex;
-	shim_real.cuModuleLoadFatBinary = load_fat;
-	shim_real.cuLibraryLoadData = load_library;
-	shim_real.cuLibraryLoadFromFile = load_library_file;
-	shim_real.cuModuleUnload = unload;
-	shim_real.cuLibraryUnload = unload_library;
 }

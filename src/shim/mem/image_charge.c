@@ -1,0 +1,88 @@
+/* The sum of what images take (shim/mem/image_charge.h). */
+#include "shim/mem/image_charge.h"
+
+#include <pthread.h>
+
+#include "base/compiler.h"
+#include "shim/mem/charge.h"
+#include "shim/shim.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	uint64_t bytes;	    /* of all images */
+	uint64_t charged;   /* whole units, at most the sum above. A charge that is being made is in
+			     * neither. */
+} sums[PROTO_ACCOUNT_ROWS]; /* mutex */
+
+static uint64_t whole(uint64_t bytes)
+{
+	return bytes / SHIM_MEM_UNIT * SHIM_MEM_UNIT;
+}
+
+unsigned shim_mem_arch(CUdevice device)
+{
+	int major = 0, minor = 0;
+
+	if (shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+					     device) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					     device) != CUDA_SUCCESS ||
+	    major <= 0 || minor < 0) {
+		return 0;
+	}
+	return (unsigned)major * 10 + (unsigned)minor;
+}
+
+/* Returns what is charged beyond the sum, and takes it off. Caller holds the mutex, and releases
+ * it from the account. */
+static uint64_t take_surplus(int row)
+{
+	uint64_t due = whole(sums[row].bytes);
+	uint64_t surplus = sums[row].charged > due ? sums[row].charged - due : 0;
+
+	sums[row].charged -= surplus;
+	return surplus;
+}
+
+/* The account is charged without the mutex, since that may wait. Two charges that are made at the
+ * same time each see the sum without the other, so that up to a unit too little is charged between
+ * them: the next one makes up for it. Nothing is released that was not charged before: `charged`
+ * is raised after a charge and lowered before a release. */
+bool shim_mem_image_charge(int row, uint64_t bytes, const char *call, bool may_wait,
+			   uint64_t *ret_charged)
+{
+	uint64_t due, need, surplus;
+
+	pthread_mutex_lock(&mutex);
+	due = checked_add(sums[row].bytes, bytes, &due) ? UINT64_MAX : whole(due);
+	need = due > sums[row].charged ? due - sums[row].charged : 0;
+	pthread_mutex_unlock(&mutex);
+	if (need && !(may_wait ? shim_mem_charge(row, need, call)
+			       : shim_mem_recharge(row, 0, need, call))) {
+		return false;
+	}
+	pthread_mutex_lock(&mutex);
+	sums[row].bytes += bytes;
+	sums[row].charged += need;
+	surplus = take_surplus(row);
+	pthread_mutex_unlock(&mutex);
+	shim_mem_release(row, surplus);
+	if (ret_charged) {
+		*ret_charged = need;
+	}
+	return true;
+}
+
+void shim_mem_image_release(int row, uint64_t bytes)
+{
+	uint64_t surplus;
+
+	if (!bytes || row < 0) { /* in a forked child no row is left */
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	sums[row].bytes -= MIN(bytes, sums[row].bytes);
+	surplus = take_surplus(row);
+	pthread_mutex_unlock(&mutex);
+	shim_mem_release(row, surplus);
+}
