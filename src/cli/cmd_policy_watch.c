@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "cli/connect.h"
 #include "cli/verbs.h"
+#include "cli/watch_swap.h"
 
 enum { O_CANCEL };
 
@@ -56,7 +57,10 @@ static void print_running(const json_t *w)
 	printf(": %.0f s of %.0f s, %.0f s left%s\n", passed, total, total - passed,
 	       json_is_true(json_object_get(w, "resumed")) ? "; gbpfd was restarted meanwhile"
 							   : "");
-	printf("  rolls back to %s if %s\n", to, cli_text(w, "condition"));
+	printf("  %s to %s if %s\n",
+	       strcmp(cli_text(w, "state"), "rolling-back") == 0 ? "is being rolled back"
+								 : "rolls back",
+	       to, cli_text(w, "condition"));
 	print_values(w);
 }
 
@@ -70,7 +74,10 @@ static void print_ended(const json_t *w)
 	printf("no watch is running; the last one: ");
 	print_name(w);
 	if (strcmp(state, "rolled-back") == 0) {
-		printf(" was rolled back to %s: %s\n", to, reason);
+		char took[24];
+
+		printf(" was rolled back to %s in %s: %s\n", to,
+		       cli_duration(took, cli_u64(w, "rollback_ns")), reason);
 	} else if (strcmp(state, "kept") == 0 && reason[0]) {
 		printf(" stays: %s was %s\n", cli_text(w, "condition"), reason);
 	} else if (strcmp(state, "kept") == 0) {
@@ -124,7 +131,7 @@ static int cmd_watch(struct cli *c)
 	if (c->json) {
 		return cli_json(c, "policy.watch", w);
 	}
-	if (strcmp(cli_text(w, "state"), "watching") == 0) {
+	if (cli_watch_runs(w)) {
 		print_running(w);
 	} else {
 		print_ended(w);

@@ -34,6 +34,13 @@ int cli_watch_options(struct cli *c, const char *time, const char *condition, bo
 	return CLI_OK;
 }
 
+bool cli_watch_runs(const json_t *w)
+{
+	const char *state = cli_text(w, "state");
+
+	return strcmp(state, "watching") == 0 || strcmp(state, "rolling-back") == 0;
+}
+
 /* Prints progress on one line that is overwritten. */
 static void progress(const json_t *w)
 {
@@ -95,7 +102,10 @@ static int verdict(struct cli *c, const json_t *w)
 	}
 	if (strcmp(state, "rolled-back") == 0) {
 		if (!c->json) {
-			printf("version %llu was rolled back to %s: %s\n", version, to,
+			char took[24];
+
+			printf("version %llu was rolled back to %s in %s: %s\n", version, to,
+			       cli_duration(took, cli_u64(w, "rollback_ns")),
 			       cli_text(w, "reason"));
 		}
 		return CLI_ROLLED_BACK;
@@ -162,7 +172,7 @@ int cli_watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **re
 		w = NULL;
 		code = rc < 0 && is_lost(g) ? lost(c, g, version)
 					    : cli_result(c, g, "policy swap", rc, json, &w);
-		if (code != CLI_OK || strcmp(cli_text(w, "state"), "watching") != 0) {
+		if (code != CLI_OK || !cli_watch_runs(w)) {
 			break;
 		}
 		if (shown) {

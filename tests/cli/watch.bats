@@ -39,6 +39,31 @@ print([v["name"] for v in d["versions"] if v["version"] == d["active"]][0])'; }
 	"$GBPF" events | grep -q "rolled back"
 }
 
+@test "a rollback after that of a watch returns to the last good version" {
+	"$GBPF" policy swap fifo
+	run "$GBPF" policy swap lc_first --watch 60s --rollback-if 'requests>=0'
+	echo "$output"
+	[ "$status" -eq 9 ]
+	[[ "$output" == *"rolled back to version "*" in "*": requests>=0"* ]]
+	[ "$(active)" = fifo ]
+	"$GBPF" policy rollback
+	[ "$(active)" = fair ]
+	"$GBPF" policy rollback
+	[ "$(active)" = fifo ]
+}
+
+@test "without a last good version a rollback says which version is active" {
+	"$GBPF" shutdown
+	rm -r "$GBPF_STATE_DIR"/*
+	"$GBPF" run --device soft true
+	run "$GBPF" policy swap lc_first --watch 60s --rollback-if 'requests>=0'
+	[ "$status" -eq 9 ]
+	run "$GBPF" policy rollback
+	echo "$output"
+	[ "$status" -eq 5 ]
+	[[ "$output" == *"no previous version to return to: 'fair' version 1 is active"*"version 2 was rolled back by its watch"* ]]
+}
+
 @test "a condition that does not hold keeps the version" {
 	"$GBPF" shutdown
 	virtual_time

@@ -20,6 +20,7 @@ load helpers
 	echo "$output"
 	[ "$status" -eq 9 ]
 	[[ "$output" == *"rolled back"*"[class=latency]"* ]]
+	gbpf events | grep -q "'lc_last' version .* is rolled back to .* that took [0-9]* us"
 	gbpf --json policy list | python3 -c '
 import json, sys
 d = json.load(sys.stdin)

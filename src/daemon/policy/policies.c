@@ -18,6 +18,7 @@
 #include "daemon/policy/object_read.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/vgpu/vgpu_maps.h"
+#include "daemon/watch/watch.h"
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
 {
@@ -110,6 +111,9 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 		daemon_store_delete_files(q->dir, q->o.version);
 	}
 	daemon_policy_op_finish(q);
+	if (q->o.by_watch) {
+		daemon_watch_rollback_failed(d, q->o.watched, buf_text(&q->report.message));
+	}
 	if (q->o.reply) {
 		q->o.reply(d, q->o.conn, q->o.id, NULL, &q->report, exit_code);
 	}
@@ -214,15 +218,37 @@ static struct daemon_version *active_anywhere(struct daemon *d, uint64_t version
 	return found;
 }
 
+/* Reports that there is no version to return to, which one is active, and which one is left out. */
+static void no_previous(struct daemon_policy_op *q, uint64_t active)
+{
+	struct daemon_store *st = &q->d->policies->store;
+	const struct daemon_stored_version *v = daemon_store_find(st, active);
+	const struct daemon_stored_version *bad = daemon_store_last_rejected(st);
+	char now[64] = "no policy", left_out[64] = "";
+
+	if (v) {
+		snprintf(now, sizeof(now), "'%s' version %llu", v->name,
+			 (unsigned long long)v->version);
+	}
+	if (bad) {
+		snprintf(left_out, sizeof(left_out), "; version %llu was rolled back by its watch",
+			 (unsigned long long)bad->version);
+	}
+	q->err = report_set(&q->report, -ENOENT, "not-found",
+			    "no previous version to return to: %s is active and no older one is "
+			    "known%s",
+			    now, left_out);
+}
+
 /* Sets the version that was active before on the operation's GPUs, which must be the same. */
 static void find_previous(struct daemon_policy_op *q)
 {
-	const uint64_t *previous = q->d->policies->store.previous;
+	const struct daemon_store *st = &q->d->policies->store;
 	uint32_t gpus = daemon_policy_known_gpus(q->d, q->o.gpu_mask);
-	uint64_t version = previous[__builtin_ctz(gpus)];
+	uint64_t version = st->history[__builtin_ctz(gpus)][0];
 
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (gpus & 1u << i && previous[i] != version) {
+		if (gpus & 1u << i && st->history[i][0] != version) {
 			q->err = report_set(&q->report, -EINVAL, "differ",
 					    "GPU %d and GPU %u had different policies before",
 					    __builtin_ctz(gpus), i);
@@ -232,9 +258,30 @@ static void find_previous(struct daemon_policy_op *q)
 	}
 	q->o.version = version;
 	if (!version) {
-		q->err = report_set(&q->report, -ENOENT, "not-found",
-				    "no previous version to return to");
+		no_previous(q, st->active[__builtin_ctz(gpus)]);
 	}
+}
+
+/* Ends an operation that has become unnecessary while it waited. */
+static void leave_out(struct daemon_policy_op *q)
+{
+	struct daemon *d = q->d;
+
+	daemon_policy_op_finish(q);
+	daemon_policy_op_free(q);
+	daemon_policy_ops_next(d);
+}
+
+/* Returns true if another operation has replaced the version that a watch rolls back, or is about
+ * to be made there. Leaves out GPUs on which it was replaced. */
+static bool is_obsolete(struct daemon_policy_op *q)
+{
+	if (q->o.by_watch) {
+		q->o.gpu_mask &= daemon_policy_gpus_of(q->d, q->o.watched);
+	}
+	return !q->o.gpu_mask ||
+	       (q->o.is_late &&
+		q->d->policies->store.active[__builtin_ctz(q->o.gpu_mask)] != q->o.version);
 }
 
 static void start_activate(struct daemon_policy_op *q)
@@ -244,12 +291,8 @@ static void start_activate(struct daemon_policy_op *q)
 	struct daemon_version *l;
 	uint32_t gpus;
 
-	if (q->o.is_late && st->active[__builtin_ctz(q->o.gpu_mask)] != q->o.version) {
-		struct daemon *d = q->d;
-
-		daemon_policy_op_finish(q); /* an operation before this one has changed it */
-		daemon_policy_op_free(q);
-		daemon_policy_ops_next(d);
+	if (is_obsolete(q)) {
+		leave_out(q);
 		return;
 	}
 	if (!q->o.version) {
@@ -289,6 +332,10 @@ static void start_unload(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
 
+	if (is_obsolete(q)) {
+		leave_out(q);
+		return;
+	}
 	q->was_active = active_in(d, q->o.gpu_mask);
 	if (!q->was_active) {
 		q->err = report_set(&q->report, -ENOENT, "not-found", "no policy is active%s",
@@ -328,15 +375,15 @@ void daemon_policy_ops_next(struct daemon *d)
 int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o)
 {
 	struct daemon_policies *p = d->policies;
-	struct daemon_policy_op *q = p->n < DAEMON_POLICY_MAX_WAITING ? calloc(1, sizeof(*q))
-								      : NULL,
-				**link = &p->first;
+	/* Rollbacks by watches, one for each GPU at most, are not refused. */
+	bool room = p->n < DAEMON_POLICY_MAX_WAITING || o->by_watch;
+	struct daemon_policy_op *q = room ? calloc(1, sizeof(*q)) : NULL, **link = &p->first;
 
 	if (!q) {
 		fd_close_foreign(o->object_fd);
 		buf_finish(&o->object);
 		free(o->watch);
-		return p->n < DAEMON_POLICY_MAX_WAITING ? -ENOMEM : -EBUSY;
+		return room ? -ENOMEM : -EBUSY;
 	}
 	q->d = d;
 	q->o = *o;

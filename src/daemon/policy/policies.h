@@ -37,6 +37,7 @@ struct daemon_policy_request {
 	int object_fd;	   /* LOAD: taken, also on failure; -1: see object */
 	struct buf object; /* LOAD: taken if object_fd is -1; ACTIVATE: of a volatile version */
 	uint64_t version;  /* ACTIVATE; 0: the previous one */
+	uint64_t watched;  /* by_watch: the version to leave, on GPUs where it is still active */
 	uid_t uid;
 	pid_t pid;		   /* of the caller; 0: none */
 	daemon_policy_reply reply; /* NULL: no caller waits */

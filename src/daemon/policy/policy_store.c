@@ -37,7 +37,8 @@ struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t
 static bool in_use(const struct daemon_store *s, uint64_t version)
 {
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (s->active[i] == version || s->kept[i] == version || s->previous[i] == version) {
+		if (s->active[i] == version || s->kept[i] == version ||
+		    s->history[i][0] == version) {
 			return true;
 		}
 	}
@@ -49,6 +50,7 @@ void daemon_store_remove(struct daemon_store *s, uint64_t version)
 	struct daemon_stored_version *v = daemon_store_find(s, version);
 
 	if (v) {
+		daemon_store_forget(s, version);
 		json_decref(v->meta);
 		json_decref(v->counters);
 		buf_finish(&v->object);
@@ -143,7 +145,7 @@ static json_t *read_json(const char *path)
 static json_t *read_state(struct daemon_store *s)
 {
 	char path[4200];
-	json_t *j, *active, *previous;
+	json_t *j, *active;
 
 	snprintf(path, sizeof(path), "%s/" DAEMON_STORE_STATE, s->dir);
 	j = read_json(path);
@@ -156,11 +158,10 @@ static json_t *read_state(struct daemon_store *s)
 	s->next = MAX(s->next, (uint64_t)MAX(json_integer_value(json_object_get(j, "next")), 1));
 	s->next = MIN(s->next, MAX_NUMBER);
 	active = json_object_get(j, "active");
-	previous = json_object_get(j, "previous");
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		s->active[i] = (uint64_t)json_integer_value(json_array_get(active, i));
-		s->previous[i] = (uint64_t)json_integer_value(json_array_get(previous, i));
 	}
+	daemon_store_history_read(s, j);
 	daemon_store_watches_read(s, j);
 	return j;
 }
@@ -172,8 +173,8 @@ static void check_state(struct daemon_store *s, const json_t *state)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		s->active[i] = daemon_store_find(s, s->active[i]) ? s->active[i] : 0;
 		s->kept[i] = s->active[i];
-		s->previous[i] = daemon_store_find(s, s->previous[i]) ? s->previous[i] : 0;
 	}
+	daemon_store_history_check(s, state);
 	for (unsigned i = 0; i < s->n; i++) {
 		char number[24];
 		const char *why;
@@ -287,12 +288,11 @@ void daemon_store_close(struct daemon_store *s)
 
 char *daemon_store_state_text(const struct daemon_store *s)
 {
-	json_t *active = json_array(), *previous = json_array(), *ended = json_object(), *j;
+	json_t *active = json_array(), *ended = json_object(), *j;
 	char *text;
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		json_array_append_new(active, json_integer((json_int_t)s->kept[i]));
-		json_array_append_new(previous, json_integer((json_int_t)s->previous[i]));
 	}
 	for (unsigned i = 0; i < s->n; i++) {
 		if (s->v[i].ended[0]) {
@@ -303,9 +303,11 @@ char *daemon_store_state_text(const struct daemon_store *s)
 			json_object_set_new(ended, number, json_string(s->v[i].ended));
 		}
 	}
-	j = json_pack("{s:I,s:b,s:o,s:o,s:o,s:o}", "next", (json_int_t)s->next, "off", (int)s->off,
-		      "active", active, "previous", previous, "ended", ended, "watches",
-		      daemon_store_watches_json(s));
+	j = json_pack("{s:I,s:b,s:o,s:o,s:o}", "next", (json_int_t)s->next, "off", (int)s->off,
+		      "active", active, "ended", ended, "watches", daemon_store_watches_json(s));
+	if (j) {
+		daemon_store_history_write(s, j);
+	}
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;

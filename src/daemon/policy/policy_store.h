@@ -14,8 +14,9 @@
 
 #define DAEMON_STORE_VERSIONS 64u
 #define DAEMON_STORE_WATCHES                                                                       \
-	(PROTO_MAX_GPUS + 1u) /* one a GPU, and the one of a swap under way                        \
-			       */
+	(PROTO_MAX_GPUS + 1u)	/* one a GPU, and the one of a swap under way                      \
+				 */
+#define DAEMON_STORE_HISTORY 4u /* versions of a GPU's history */
 #define DAEMON_STORE_STATE "state.json"
 #define DAEMON_STORE_OBJECT_MAX (16u << 20)
 
@@ -29,6 +30,7 @@ struct daemon_stored_version {
 	bool is_volatile;  /* its object is not on disk but here */
 	struct buf object; /* owned; empty unless volatile */
 	char ended[12];	   /* why it ended: "swap" ...; empty: active, or never was */
+	bool is_rejected;  /* a watch has rolled it back: in no GPU's history */
 };
 
 /* A running watch, as state.json has it. */
@@ -48,7 +50,9 @@ struct daemon_store {
 	uint64_t next;
 	uint64_t active[PROTO_MAX_GPUS]; /* as of the last flip; 0: none */
 	uint64_t kept[PROTO_MAX_GPUS];	 /* active after a restart: the last that is not volatile */
-	uint64_t previous[PROTO_MAX_GPUS]; /* active before that: for a rollback; 0: none */
+	/* Versions for a rollback: those that were active before, the last one first, without the
+	 * active one and those that a watch has rejected; 0 ends. See store_history.c. */
+	uint64_t history[PROTO_MAX_GPUS][DAEMON_STORE_HISTORY];
 	bool off, has_state;
 	bool bad_state; /* state.json exists and cannot be read */
 	struct daemon_stored_watch watch[DAEMON_STORE_WATCHES];
@@ -67,6 +71,21 @@ void daemon_store_set_volatile(struct daemon_store *s, uint64_t version, struct 
 void daemon_store_remove(struct daemon_store *s, uint64_t version);
 void daemon_store_ended(struct daemon_store *s, uint64_t version, const char *why);
 char *daemon_store_state_text(const struct daemon_store *s); /* caller frees */
+
+/* store_history.c */
+/* Makes a version (0: none) the active one of a GPU, and puts the one before it into the history
+ * unless it is rejected. */
+void daemon_store_activate(struct daemon_store *s, unsigned gpu, uint64_t version);
+/* Marks a version that a watch has rolled back, for good, and removes it from all histories. */
+void daemon_store_reject(struct daemon_store *s, uint64_t version);
+/* Removes a version from all histories. */
+void daemon_store_forget(struct daemon_store *s, uint64_t version);
+/* Returns the newest rejected version, or NULL. */
+const struct daemon_stored_version *daemon_store_last_rejected(const struct daemon_store *s);
+/* Adds members to the state; reads them, before and after the versions were read. */
+void daemon_store_history_write(const struct daemon_store *s, json_t *state);
+void daemon_store_history_read(struct daemon_store *s, const json_t *state);
+void daemon_store_history_check(struct daemon_store *s, const json_t *state);
 
 /* store_watches.c */
 struct daemon_stored_watch *daemon_store_watch_find(struct daemon_store *s, uint64_t version);

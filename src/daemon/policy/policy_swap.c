@@ -197,18 +197,13 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	}
 	q->flip_ns = clock_now_ns() - begin;
 	POINT("daemon.swap.flipped");
+	if (q->o.by_watch) { /* must not come back with a plain rollback */
+		daemon_store_reject(&p->store, q->o.watched);
+	}
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		uint64_t was = p->store.active[i];
-
-		if (!(q->o.gpu_mask & 1u << i)) {
-			continue;
+		if (q->o.gpu_mask & 1u << i) {
+			daemon_store_activate(&p->store, i, version);
 		}
-		if (was && was != version) {
-			/* After a rollback by a watch, the version that the watch rejected must not
-			 * come back with a plain rollback. */
-			p->store.previous[i] = q->o.by_watch ? 0 : was;
-		}
-		p->store.active[i] = version;
 	}
 	if (!q->o.is_volatile) {
 		daemon_durable_keep(q, version);

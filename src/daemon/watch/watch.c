@@ -57,7 +57,7 @@ void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, con
 	snprintf(w->reason, sizeof(w->reason), "%s", reason);
 	let_go(w);
 	/* One that rolls back stays stored until the flip: gbpfd may be killed before it. */
-	if (state != DAEMON_WATCH_ROLLED_BACK) {
+	if (state != DAEMON_WATCH_ROLLS_BACK) {
 		daemon_store_watch_remove(&w->d->policies->store, w->version);
 	}
 }
@@ -86,6 +86,7 @@ static void go_back(struct daemon_watch *w)
 						   .object_fd = -1,
 						   .version = version,
 						   .by_watch = true,
+						   .watched = w->version,
 						   .keep_maps = w->order.keep_maps,
 						   .uid = d->uid };
 
@@ -94,10 +95,7 @@ static void go_back(struct daemon_watch *w)
 		}
 		left &= ~o.gpu_mask;
 		if (daemon_policy_submit(d, &o) < 0) {
-			daemon_history_add(&d->history, "watch", -1,
-					   "version %llu could not be rolled back: too many policy "
-					   "operations are waiting",
-					   (unsigned long long)w->version);
+			daemon_watch_rollback_failed(d, w->version, "out of memory");
 		}
 	}
 }
@@ -127,14 +125,43 @@ static void roll_back(struct daemon_watch *w)
 
 	reasons(w, why, sizeof(why));
 	snprintf(reason, sizeof(reason), "%s, %.1f s after the swap", why, after);
-	daemon_history_add(&w->d->history, "watch", -1,
-			   "'%s' version %llu is rolled back to %llu: %s", w->name,
-			   (unsigned long long)w->version, (unsigned long long)w->before, reason);
-	log_warn("policy '%s' version %llu is rolled back to %llu: %s", w->name,
-		 (unsigned long long)w->version, (unsigned long long)w->before, reason);
-	w->d->counters.watch_rollbacks++;
-	daemon_watch_end(w, DAEMON_WATCH_ROLLED_BACK, reason);
+	daemon_watch_end(w, DAEMON_WATCH_ROLLS_BACK, reason);
 	go_back(w);
+}
+
+/* The version that was active before the watch is active again. */
+static void rolled_back(struct daemon_watch *w)
+{
+	char text[DAEMON_WATCH_REASON + 128];
+
+	w->state = DAEMON_WATCH_ROLLED_BACK;
+	w->rollback_ns = MAX(clock_now_ns() - w->ended_ns, 1u);
+	snprintf(text, sizeof(text),
+		 "'%s' version %llu is rolled back to %llu: %s; that took %llu us", w->name,
+		 (unsigned long long)w->version, (unsigned long long)w->before, w->reason,
+		 (unsigned long long)(w->rollback_ns / 1000));
+	daemon_history_add(&w->d->history, "watch", -1, "%s", text);
+	log_warn("policy %s", text);
+	w->d->counters.watch_rollbacks++;
+}
+
+void daemon_watch_rollback_failed(struct daemon *d, uint64_t version, const char *why)
+{
+	for (struct daemon_watch *w = d->watches; w; w = w->next) {
+		char reason[DAEMON_WATCH_REASON];
+
+		if (w->version != version || w->state != DAEMON_WATCH_ROLLS_BACK) {
+			continue;
+		}
+		snprintf(reason, sizeof(reason), "could not be rolled back: %s (%.200s)", why,
+			 w->reason);
+		daemon_history_add(&d->history, "watch", -1, "'%s' version %llu %s", w->name,
+				   (unsigned long long)version, reason);
+		log_error("policy '%s' version %llu %s", w->name, (unsigned long long)version,
+			  reason);
+		daemon_watch_end(w, DAEMON_WATCH_ENDED, reason);
+		daemon_durable_save(d, "the end of a watch", NULL, 0, 0);
+	}
 }
 
 /* Writes the terms whose values were never known, so that the condition could not hold. "": none.
@@ -196,7 +223,7 @@ static struct daemon_watch *place(struct daemon *d)
 	}
 	while (n >= DAEMON_WATCH_KEPT && *link) {
 		w = *link;
-		if (w->state == DAEMON_WATCH_LOOKS) {
+		if (w->state <= DAEMON_WATCH_ROLLS_BACK) {
 			link = &w->next;
 			continue;
 		}
@@ -267,24 +294,34 @@ void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, 
 	daemon_watch_run(w, o->ns);
 }
 
+/* Another operation has replaced the version. */
+static void replaced(struct daemon_watch *w)
+{
+	char reason[80];
+	uint64_t now_active =
+		daemon_policy_active_version(w->d, (unsigned)__builtin_ctz(w->gpu_mask));
+
+	snprintf(reason, sizeof(reason),
+		 now_active ? "version %llu has replaced it" : "it was unloaded",
+		 (unsigned long long)now_active);
+	daemon_history_add(&w->d->history, "watch", -1, "the watch of '%s' version %llu ends: %s",
+			   w->name, (unsigned long long)w->version, reason);
+	daemon_watch_end(w, DAEMON_WATCH_ENDED, reason);
+}
+
 void daemon_watch_check(struct daemon *d)
 {
 	for (struct daemon_watch *w = d->watches; w; w = w->next) {
+		unsigned gpu = (unsigned)__builtin_ctz(w->gpu_mask);
+
 		if (daemon_policy_gpus_of(d, w->version)) {
 			continue;
 		}
-		if (w->state == DAEMON_WATCH_LOOKS) {
-			char reason[80];
-			uint64_t now_active = daemon_policy_active_version(
-				d, (unsigned)__builtin_ctz(w->gpu_mask));
-
-			snprintf(reason, sizeof(reason),
-				 now_active ? "version %llu has replaced it" : "it was unloaded",
-				 (unsigned long long)now_active);
-			daemon_history_add(&d->history, "watch", -1,
-					   "the watch of '%s' version %llu ends: %s", w->name,
-					   (unsigned long long)w->version, reason);
-			daemon_watch_end(w, DAEMON_WATCH_ENDED, reason);
+		if (w->state == DAEMON_WATCH_ROLLS_BACK &&
+		    daemon_policy_active_version(d, gpu) == w->old[gpu]) {
+			rolled_back(w);
+		} else if (w->state <= DAEMON_WATCH_ROLLS_BACK) {
+			replaced(w);
 		}
 		daemon_store_watch_remove(&d->policies->store, w->version);
 	}
@@ -346,6 +383,7 @@ static const struct daemon_watch *newest(const struct daemon *d, uint64_t versio
 json_t *daemon_watch_json(struct daemon *d, uint64_t version)
 {
 	static const char *const states[] = { [DAEMON_WATCH_LOOKS] = "watching",
+					      [DAEMON_WATCH_ROLLS_BACK] = "rolling-back",
 					      [DAEMON_WATCH_STAYS] = "kept",
 					      [DAEMON_WATCH_ROLLED_BACK] = "rolled-back",
 					      [DAEMON_WATCH_ENDED] = "ended" };
@@ -355,12 +393,12 @@ json_t *daemon_watch_json(struct daemon *d, uint64_t version)
 	if (!w) {
 		return NULL;
 	}
-	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:s,s:I,s:I,s:b,s:o}", "version",
+	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:s,s:I,s:I,s:I,s:b,s:o}", "version",
 			 (json_int_t)w->version, "name", w->name, "state", states[w->state],
 			 "condition", w->order.text, "before", (json_int_t)w->before, "reason",
 			 w->reason, "passed_ns", (json_int_t)passed_ns(w), "watch_ns",
-			 (json_int_t)w->order.ns, "resumed", (int)w->resumed, "values",
-			 values_json(w));
+			 (json_int_t)w->order.ns, "rollback_ns", (json_int_t)w->rollback_ns,
+			 "resumed", (int)w->resumed, "values", values_json(w));
 }
 
 json_t *daemon_watch_cancel(struct daemon *d, uint64_t version, const struct peer *who)

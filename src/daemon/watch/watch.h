@@ -37,6 +37,8 @@ void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, 
 			uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS]);
 /* Ends the watches of versions that are no longer active; call after a change of version words. */
 void daemon_watch_check(struct daemon *d);
+/* A rollback that a watch of this version has ordered did not take effect, for this reason. */
+void daemon_watch_rollback_failed(struct daemon *d, uint64_t version, const char *why);
 /* Adds a session's counters to its watches before its pages are unmapped. */
 void daemon_watch_session_ended(struct daemon_session *s);
 void daemon_watches_close(struct daemon *d);

@@ -55,6 +55,7 @@ void daemon_window_evaluate(struct daemon_window *w, const struct daemon_watch_e
 
 enum daemon_watch_state {
 	DAEMON_WATCH_LOOKS,
+	DAEMON_WATCH_ROLLS_BACK, /* the condition held, and the version is still active */
 	DAEMON_WATCH_STAYS,
 	DAEMON_WATCH_ROLLED_BACK,
 	DAEMON_WATCH_ENDED
@@ -65,10 +66,11 @@ struct daemon_watch {
 	struct daemon *d;
 	sd_event_source *timer;
 	uint64_t version, before;
-	uint64_t begin_ns; /* of the window: the flip, or gbpfd's start */
-	uint64_t end_ns;   /* deadline */
-	uint64_t ended_ns; /* when it ended */
-	bool resumed;	   /* it was begun by an earlier gbpfd */
+	uint64_t begin_ns;    /* of the window: the flip, or gbpfd's start */
+	uint64_t end_ns;      /* deadline */
+	uint64_t ended_ns;    /* when it ended, or when the condition held */
+	uint64_t rollback_ns; /* from then until the version before was active */
+	bool resumed;	      /* it was begun by an earlier gbpfd */
 	uint32_t gpu_mask;
 	uint64_t old[PROTO_MAX_GPUS];
 	enum daemon_watch_state state;

@@ -345,9 +345,9 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(daemon_store_add(&s, 12, meta("second"), &removed), 0);
 	s.active[0] = s.kept[0] = 12;
 	s.active[3] = s.kept[3] = 7; /* no such version */
-	s.previous[0] = 1;
-	s.previous[5] = 12;
-	s.previous[6] = 7;
+	s.history[0][0] = 1;
+	s.history[5][0] = 12;
+	s.history[6][0] = 7;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE, text), 0);
 	free(text);
@@ -357,9 +357,9 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(s.next, 13);
 	assert_int_equal(s.active[0], 12);
 	assert_int_equal(s.active[3], 0);
-	assert_int_equal(s.previous[0], 1);
-	assert_int_equal(s.previous[5], 12);
-	assert_int_equal(s.previous[6], 0);
+	assert_int_equal(s.history[0][0], 1);
+	assert_int_equal(s.history[5][0], 12);
+	assert_int_equal(s.history[6][0], 0);
 	assert_string_equal(daemon_store_find(&s, 1)->name, "first");
 	assert_int_equal(daemon_store_find(&s, 1)->hash, 255);
 	assert_null(daemon_store_find(&s, 2));
@@ -373,6 +373,104 @@ static void the_store_is_read_back(void **state)
 	assert_int_equal(s.n, 1);
 	assert_int_equal(s.active[0], 0);
 	assert_int_equal(s.next, 13); /* numbers are not reused */
+	daemon_store_close(&s);
+}
+
+static void expect_history(const struct daemon_store *s, unsigned gpu, uint64_t first,
+			   uint64_t second, uint64_t third)
+{
+	assert_int_equal(s->history[gpu][0], first);
+	assert_int_equal(s->history[gpu][1], second);
+	assert_int_equal(s->history[gpu][2], third);
+}
+
+static void write_state(const struct daemon_store *s)
+{
+	char *text = daemon_store_state_text(s);
+
+	assert_int_equal(daemon_store_write(s->dir, DAEMON_STORE_STATE, text), 0);
+	free(text);
+}
+
+static void a_history_has_each_version_once_and_no_rejected_one(void **state)
+{
+	struct daemon_store s;
+	uint64_t removed;
+
+	(void)state;
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	for (uint64_t v = 1; v <= 6; v++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "{\"name\":\"n%u\"}", (unsigned)v);
+		assert_int_equal(daemon_store_write_object(s.dir, v, "x", 1, text), 0);
+		assert_int_equal(daemon_store_add(&s, v, meta("x"), &removed), 0);
+	}
+	for (uint64_t v = 1; v <= 3; v++) {
+		daemon_store_activate(&s, 0, v);
+	}
+	expect_history(&s, 0, 2, 1, 0);
+	daemon_store_activate(&s, 0, 2); /* back, and forward again */
+	expect_history(&s, 0, 3, 1, 0);
+	daemon_store_activate(&s, 0, 3);
+	expect_history(&s, 0, 2, 1, 0);
+	daemon_store_activate(&s, 0, 3); /* the same */
+	expect_history(&s, 0, 2, 1, 0);
+	daemon_store_activate(&s, 1, 3);
+	daemon_store_activate(&s, 1, 4);
+	expect_history(&s, 1, 3, 0, 0);
+	daemon_store_reject(&s, 3); /* by the watch of version 3, which was on both GPUs */
+	daemon_store_activate(&s, 0, 2);
+	expect_history(&s, 0, 1, 0, 0);
+	expect_history(&s, 1, 0, 0, 0);
+	assert_int_equal(daemon_store_last_rejected(&s)->version, 3);
+	daemon_store_activate(&s, 0, 3); /* by its number */
+	daemon_store_activate(&s, 0, 0); /* unloaded */
+	expect_history(&s, 0, 2, 1, 0);
+	daemon_store_activate(&s, 0, 4);
+	daemon_store_activate(&s, 0, 5);
+	daemon_store_activate(&s, 0, 6);
+	daemon_store_activate(&s, 0, 1);
+	expect_history(&s, 0, 6, 5, 4);
+	s.kept[0] = s.active[0];
+	write_state(&s);
+	daemon_store_delete_files(s.dir, 5);
+	daemon_store_close(&s);
+
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	expect_history(&s, 0, 6, 4, 2);
+	assert_int_equal(daemon_store_last_rejected(&s)->version, 3);
+	assert_true(daemon_store_find(&s, 3)->is_rejected);
+	daemon_store_remove(&s, 6);
+	expect_history(&s, 0, 4, 2, 0);
+	daemon_store_close(&s);
+}
+
+static void a_history_of_an_earlier_gbpf_and_a_hostile_one_are_read(void **state)
+{
+	struct daemon_store s;
+
+	(void)state;
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	for (uint64_t v = 1; v <= 2; v++) {
+		assert_int_equal(daemon_store_write_object(s.dir, v, "x", 1, "{\"name\":\"x\"}"),
+				 0);
+	}
+	assert_int_equal(
+		daemon_store_write(s.dir, DAEMON_STORE_STATE, "{\"active\":[2],\"previous\":[1]}"),
+		0);
+	daemon_store_close(&s);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	expect_history(&s, 0, 1, 0, 0);
+	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE,
+					    "{\"active\":[2],\"history\":[[2,1,-1,1,1,1,1],7,\"x\","
+					    "[{}]],\"rejected\":[9,\"a\",-1]}"),
+			 0);
+	daemon_store_close(&s);
+	assert_int_equal(daemon_store_open(&s, dir), 0);
+	expect_history(&s, 0, 1, 0, 0);
+	expect_history(&s, 3, 0, 0, 0);
+	assert_null(daemon_store_last_rejected(&s));
 	daemon_store_close(&s);
 }
 
@@ -408,7 +506,7 @@ static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 		assert_int_equal(removed, 0);
 	}
 	s.active[0] = s.kept[0] = 1;
-	s.previous[3] = 2;
+	s.history[3][0] = 2;
 	assert_int_equal(daemon_store_add(&s, 100, meta("x"), &removed), 0);
 	assert_int_equal(removed, 3);
 	assert_non_null(daemon_store_find(&s, 1));
@@ -430,7 +528,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 				 0);
 	}
 	s.active[0] = s.kept[0] = 1;
-	s.previous[0] = 2;
+	s.history[0][0] = 2;
 	text = daemon_store_state_text(&s);
 	assert_int_equal(daemon_store_write(s.dir, DAEMON_STORE_STATE, text), 0);
 	free(text);
@@ -441,7 +539,7 @@ static void too_many_files_never_remove_versions_in_use(void **state)
 		assert_int_equal(daemon_store_open(&s, dir), 0);
 		assert_int_equal(s.n, DAEMON_STORE_VERSIONS);
 		assert_int_equal(s.active[0], 1);
-		assert_int_equal(s.previous[0], 2);
+		assert_int_equal(s.history[0][0], 2);
 		assert_non_null(daemon_store_find(&s, 2));
 		assert_non_null(daemon_store_find(&s, DAEMON_STORE_VERSIONS + 6));
 		assert_null(daemon_store_find(&s, 3));
@@ -625,6 +723,8 @@ int main(void)
 		cmocka_unit_test(the_exit_of_an_earlier_process_with_the_same_id_is_not_found),
 		cmocka_unit_test(devices_get_numbers_and_give_them_back),
 		IN_FOLDER(the_store_is_read_back),
+		IN_FOLDER(a_history_has_each_version_once_and_no_rejected_one),
+		IN_FOLDER(a_history_of_an_earlier_gbpf_and_a_hostile_one_are_read),
 		IN_FOLDER(a_pipe_in_the_store_does_not_block),
 		IN_FOLDER(a_full_store_gives_up_the_oldest_that_is_not_in_use),
 		IN_FOLDER(too_many_files_never_remove_versions_in_use),

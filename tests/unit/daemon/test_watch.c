@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/buf.h"
@@ -264,18 +265,107 @@ static void a_condition_that_holds_goes_back(void **state)
 	await_value(d, &f, 1, 2010);
 	requests(&f, 40, 9000000);
 	await_state(d, 2, "rolled-back");
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 1); /* it says so when it is so */
 	gd_await_event(d, since, "watch", "'counting' version 2 is rolled back to 1: p99");
 	gd_await_event(d, since, "policy", "rollback: 'plain' version 1 is active");
-	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
 	j = watch_now(d, 2);
 	assert_non_null(strstr(json_string_value(json_object_get(j, "reason")), "it was"));
 	assert_int_equal(json_integer_value(json_object_get(j, "before")), 1);
+	assert_true(json_integer_value(json_object_get(j, "rollback_ns")) > 0);
 	json_decref(j);
 	/* A rollback that a user orders in addition does not bring the bad version back. */
 	g = gd_open(d);
 	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), -ENOENT);
+	assert_string_equal(gbpf_last_error(g)->message,
+			    "no previous version to return to: 'plain' version 1 is "
+			    "active and no older one is known; version 2 was rolled back by its "
+			    "watch");
 	gbpf_close(g);
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
+	fake_leave(&f);
+}
+
+static uint64_t roll_back(struct gd *d)
+{
+	struct gbpf *g = gd_open(d);
+
+	if (gbpf_policy_rollback(g, 0, NULL) < 0) {
+		fail_msg("%s", gbpf_last_error(g)->message);
+	}
+	gbpf_close(g);
+	return (uint64_t)gd_number(d, "policy.list", "active");
+}
+
+static void a_rollback_after_that_of_a_watch_finds_the_last_good_version(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	json_decref(load(d, "counting", 0, NULL));
+	json_decref(load(d, "plain", UINT64_C(60000000000), "launches>0"));
+	fake_enter(&f, d, BATCH, "f");
+	assert_int_equal(fake_prepare(&f, 0), 3);
+	store_relaxed(&f.stats->launches, UINT64_C(1));
+	await_state(d, 3, "rolled-back");
+	fake_leave(&f);
+	assert_int_equal(roll_back(d), 1);
+	assert_int_equal(roll_back(d), 2);
+	gd_stop(d); /* the next gbpfd knows, too, which version is not to be chosen */
+	assert_int_equal(gd_start(d, NULL), 0);
+	assert_int_equal(roll_back(d), 1);
+	assert_int_equal(roll_back(d), 2);
+}
+
+static void a_watch_says_rolled_back_after_the_flip(void **state)
+{
+	struct gd *d = *state;
+	uint64_t since, event;
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, BATCH, "f");
+	json_decref(load(d, "counting", UINT64_C(60000000000), "launches>0"));
+	assert_int_equal(fake_prepare(&f, 0), 2);
+	since = gd_last_event(d);
+	store_relaxed(&f.stats->launches, UINT64_C(1));
+	/* The process has not answered to PREPARE: the flip waits for it. */
+	eventually(!state_is(d, 2, "watching"));
+	event = gd_await_event(d, since, "watch", "that took ");
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
+	assert_true(event > since);
+	assert_true(state_is(d, 2, "rolled-back"));
+	fake_leave(&f);
+}
+
+static bool launches(struct fake *f)
+{
+	(void)add_relaxed(&f->stats->launches, UINT64_C(1));
+	return true;
+}
+
+static void a_rollback_that_fails_is_reported(void **state)
+{
+	struct gd *d = *state;
+	char path[160];
+	uint64_t since;
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	fake_enter(&f, d, BATCH, "f");
+	assert_int_equal(fake_prepare(&f, 0), 1);
+	json_decref(load(d, "counting", UINT64_C(60000000000), "launches>0"));
+	snprintf(path, sizeof(path), "%s/policies/1.bpf.o", d->state);
+	assert_int_equal(gd_stop(d), 0); /* the next one reads the object again */
+	assert_int_equal(truncate(path, 100), 0);
+	assert_int_equal(gd_start(d, NULL), 0);
+	fake_reattach(&f, d, 2);
+	since = gd_last_event(d);
+	eventually(launches(&f) &&
+		   !state_is(d, 2, "watching")); /* they count from its first look on */
+	gd_await_event(d, since, "watch", "'counting' version 2 could not be rolled back: ");
+	assert_true(state_is(d, 2, "ended"));
+	assert_int_equal(gd_number(d, "policy.list", "active"), 2);
 	fake_leave(&f);
 }
 
@@ -409,6 +499,9 @@ int main(void)
 		cmocka_unit_test(any_text_is_read_or_refused),
 #define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		WITH_GBPFD(a_condition_that_holds_goes_back),
+		WITH_GBPFD(a_rollback_after_that_of_a_watch_finds_the_last_good_version),
+		WITH_GBPFD(a_watch_says_rolled_back_after_the_flip),
+		WITH_GBPFD(a_rollback_that_fails_is_reported),
 		WITH_GBPFD(few_requests_that_are_slow_are_enough),
 		WITH_GBPFD(few_requests_do_not_show_that_a_percentile_is_small),
 		WITH_GBPFD(a_watch_whose_time_is_over_keeps_the_version),
