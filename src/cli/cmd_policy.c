@@ -7,6 +7,8 @@
 #include "cli/verbs.h"
 #include "cli/watch_swap.h"
 
+#define SHOWN_WAIT_NS 1000000u
+
 enum { O_GPU, O_KEEP_MAPS, O_VOLATILE, O_WATCH, O_ROLLBACK_IF, O_DETACH };
 
 /* Stores the number of --gpu, -1 without it. */
@@ -103,9 +105,31 @@ static void print_maps_kept(const json_t *maps)
 	}
 }
 
-/* Prints "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause so far 80
- * ns". The call that first sees the new version records the pause, so this swap's own is not
- * included yet. */
+/* Prints " (verified in 1.1 s, swapped in 566 µs)", whose sum is the time of the operation, and
+ * what it waited for if that took a millisecond. */
+static void print_times(const json_t *r)
+{
+	uint64_t queued = cli_u64(r, "queued_ns"), waited = cli_u64(r, "waited_ns");
+	char t[24];
+
+	if (json_is_true(json_object_get(r, "verified_before"))) {
+		printf(" (verified before");
+	} else {
+		printf(" (verified in %s", cli_duration(t, cli_u64(r, "verify_ns")));
+	}
+	if (queued >= SHOWN_WAIT_NS) {
+		printf(", waited %s for other operations", cli_duration(t, queued));
+	}
+	printf(", swapped in %s", cli_duration(t, cli_u64(r, "swap_ns")));
+	if (waited >= SHOWN_WAIT_NS) {
+		printf(", %s of it for programs", cli_duration(t, waited));
+	}
+	printf(")");
+}
+
+/* Prints "swapped lc_first@3 → fair@4 in 1.1 s (verified in 1.1 s, swapped in 566 µs); 2 programs
+ * had it ready, longest pause so far 80 ns". The call that first sees the new version records the
+ * pause, so this swap's own is not included yet. */
 static void print_change(const struct cli *c, const char *verb, const char *was, const json_t *r)
 {
 	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"),
@@ -118,7 +142,8 @@ static void print_change(const struct cli *c, const char *verb, const char *was,
 	printf("%s %s%s%s%s%s@%llu%s in %s", verb, was, was[0] ? " " : "",
 	       was[0] ? CLI_SIGN_TO : "", was[0] ? " " : "", cli_text(r, "name"),
 	       (unsigned long long)cli_u64(r, "version"), where(c, gpu),
-	       cli_duration(t, cli_u64(r, "flip_ns") + cli_u64(r, "waited_ns")));
+	       cli_duration(t, cli_u64(r, "total_ns")));
+	print_times(r);
 	if (acked + late) {
 		printf("; %llu program%s had it ready", (unsigned long long)acked,
 		       acked == 1 ? "" : "s");

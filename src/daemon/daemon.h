@@ -133,8 +133,10 @@ struct daemon {
 	struct daemon_users users;
 	struct daemon_counters counters;
 	struct daemon_gpus devices;
-	struct daemon_page directory;	 /* struct proto_directory */
-	struct daemon_job_thread worker; /* builds policies, writes to disk, unmaps memory */
+	struct daemon_page directory;		 /* struct proto_directory */
+	struct daemon_job_thread worker;	 /* makes versions, writes to disk, unmaps memory */
+	struct daemon_job_thread verifiers;	 /* verify policies: verify_jobs.c */
+	struct daemon_job_thread tool_builder;	 /* verifies tools: probe_attach.c */
 	struct daemon_job_thread control_thread; /* calls the driver for hw_control.c */
 
 	/* features */

@@ -86,7 +86,13 @@ static int open_parts(struct daemon *d)
 		err = open_directory(d);
 	}
 	if (err >= 0) {
-		err = daemon_job_thread_start(&d->worker, d->loop);
+		err = daemon_job_thread_start(&d->worker, d->loop, 1);
+	}
+	if (err >= 0) {
+		err = daemon_job_thread_start(&d->verifiers, d->loop, DAEMON_JOB_THREADS);
+	}
+	if (err >= 0) {
+		err = daemon_job_thread_start(&d->tool_builder, d->loop, 1);
 	}
 	return err < 0 ? daemon_runtime_fail(d, err, "cannot start: %s", strerror(-err)) : 0;
 }
@@ -231,6 +237,8 @@ static void close_all(struct daemon *d)
 		daemon_history_add(&d->history, "stop", -1,
 				   "gbpfd exits; programs continue with the last policy");
 	}
+	daemon_job_thread_stop(&d->verifiers);
+	daemon_job_thread_stop(&d->tool_builder);
 	daemon_job_thread_stop(&d->worker);
 	daemon_control_close(d);
 	tenants_left = daemon_lane_tenants(d) > 0;

@@ -1,4 +1,4 @@
-/* A thread that runs jobs; their results return to the loop through an eventfd. */
+/* Threads that run jobs; their results return to the loop through an eventfd. */
 #include "daemon/job_thread.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/fd.h"
 
 static void push(struct daemon_job **list, struct daemon_job *j)
@@ -71,10 +72,10 @@ static int on_finished(sd_event_source *s, int fd, uint32_t revents, void *arg)
 	}
 }
 
-int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop)
+int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop, unsigned n)
 {
 	sigset_t all, old;
-	int err;
+	int err = 0;
 
 	memset(w, 0, sizeof(*w));
 	pthread_mutex_init(&w->lock, NULL);
@@ -90,10 +91,13 @@ int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop)
 	}
 	sigfillset(&all); /* signals are handled by the loop */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&w->thread, NULL, run, w);
+	while (!err && w->n < MIN(n, (unsigned)DAEMON_JOB_THREADS)) {
+		err = pthread_create(&w->thread[w->n], NULL, run, w);
+		w->n += err == 0;
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	w->running = err == 0;
-	return -err;
+	w->running = w->n > 0;
+	return w->running ? 0 : -err; /* one is enough */
 }
 
 void daemon_job_thread_submit(struct daemon_job_thread *w, struct daemon_job *j)
@@ -121,9 +125,11 @@ void daemon_job_thread_stop(struct daemon_job_thread *w)
 	}
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
-	pthread_cond_signal(&w->wake);
+	pthread_cond_broadcast(&w->wake);
 	pthread_mutex_unlock(&w->lock);
-	pthread_join(w->thread, NULL);
+	while (w->n) {
+		pthread_join(w->thread[--w->n], NULL);
+	}
 	w->running = false;
 	drop_all(w->waiting);
 	drop_all(w->finished);

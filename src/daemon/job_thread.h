@@ -1,5 +1,6 @@
-/* A thread for work that would block the loop. The worker builds policies and writes to disk; the
- * control thread calls the driver. Jobs run in order. */
+/* Threads for work that would block the loop. The worker makes the memory of versions and writes to
+ * disk, verifiers verify objects, the control thread calls the driver. Jobs start in order, and so
+ * end in order where there is one thread. */
 #ifndef GBPF_DAEMON_JOB_THREAD_H
 #define GBPF_DAEMON_JOB_THREAD_H
 
@@ -14,20 +15,24 @@ struct daemon_job {
 	void (*drop)(struct daemon_job *j); /* instead of done, if the daemon exits first */
 };
 
+#define DAEMON_JOB_THREADS 4u /* of one list */
+
 struct daemon_job_thread {
-	pthread_t thread;
+	pthread_t thread[DAEMON_JOB_THREADS];
+	unsigned n; /* threads that run */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct daemon_job *waiting, *finished; /* guarded by lock */
 	bool stop;			       /* guarded by lock */
-	bool running;
+	bool running;			       /* has threads */
 	int event_fd;
 	sd_event_source *source;
 };
 
-int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop);
+/* Starts n threads, at most DAEMON_JOB_THREADS, that share one list of jobs. 0 or -errno. */
+int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop, unsigned n);
 void daemon_job_thread_submit(struct daemon_job_thread *w, struct daemon_job *j);
-/* Waits for the running job and drops the others. */
+/* Waits for the running jobs and drops the others. */
 void daemon_job_thread_stop(struct daemon_job_thread *w);
 
 #endif

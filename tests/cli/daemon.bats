@@ -49,10 +49,12 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 @test "swap, rollback and unload say what they did" {
 	run "$GBPF" policy swap lc_first
 	[ "$status" -eq 0 ]
-	[[ "$output" =~ ^"swapped fair@"[0-9]+" → lc_first@"[0-9]+" in "[0-9.]+" "(ns|µs|ms) ]]
+	[[ "$output" =~ ^"swapped fair@"[0-9]+" → lc_first@"[0-9]+" in "[0-9.]+" "(ns|µs|ms|s)" (verified in "[0-9.]+" "(µs|ms|s)", swapped in "[0-9.]+" " ]] ||
+		[[ "$output" == *" (verified in "*", waited "*" for other operations, swapped in "* ]]
 	run "$GBPF" policy rollback
 	[ "$status" -eq 0 ]
 	[[ "$output" =~ ^"rolled back lc_first@"[0-9]+" → fair@"[0-9]+ ]]
+	[[ "$output" == *" (verified before, "*"swapped in "* ]]
 	run "$GBPF" policy unload
 	[ "$status" -eq 0 ]
 	[ "$(active)" = 0 ]

@@ -125,6 +125,10 @@ struct ebpf_image_parts {
 /* Like ebpf_image_build(), with all parts. */
 int ebpf_image_build_parts(struct ebpf_image_header *h, const struct ebpf_image_parts *p);
 
+/* Writes a copy of an image that ebpf_image_build_parts() made, with another version number.
+ * Returns as that. */
+int ebpf_image_renumber(const void *image, size_t bytes, uint64_t version);
+
 /* Runs the program of a hook. Requires insns[hook] != NULL. Never blocks; no allocation and no
  * system call, except for the first call on a stack, which measures the remaining stack. If the
  * stack does not suffice, counts a helper error and returns 0, the built-in verdict. */

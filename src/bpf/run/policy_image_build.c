@@ -60,3 +60,16 @@ int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *def
 		h, &(struct ebpf_image_parts){
 			   .defs = defs, .insns = insns, .code = code, .code_bytes = code_bytes });
 }
+
+int ebpf_image_renumber(const void *image, size_t bytes, uint64_t version)
+{
+	struct ebpf_image_header h;
+	const struct ebpf_exec_part parts[] = {
+		{ &h, 0, sizeof(h) },
+		{ (const char *)image + sizeof(h), sizeof(h), bytes - sizeof(h) },
+	};
+
+	memcpy(&h, image, sizeof(h));
+	h.version = version;
+	return ebpf_exec_create("gbpf-image", bytes, parts, ARRAY_SIZE(parts));
+}

@@ -352,7 +352,7 @@ int daemon_hw_open(struct daemon *d)
 	    path_lib(path, sizeof(path), "soft/libcuda.so.1") == 0) {
 		gpu_control_soft_library(path);
 	}
-	return daemon_job_thread_start(&d->control_thread, d->loop);
+	return daemon_job_thread_start(&d->control_thread, d->loop, 1);
 }
 
 void daemon_hw_close(struct daemon *d)

@@ -1,6 +1,11 @@
-/* The queue of policy operations. The worker builds the one at its head (or a live version is
- * found), then it is swapped in, saved and answered, and the next begins. If any step fails the old
- * policy stays active. */
+/* The queue of policy operations. Verifiers verify their objects before that (verify_jobs.c). The
+ * worker makes the version of the one at its head (or a live version is found), then it is swapped
+ * in, saved and answered, and the next begins. If any step fails the old policy stays active.
+ *
+ * Operations may enter the queue in another order than they were requested, as one verification
+ * takes longer than another. The last request wins: an operation is refused if a later request of a
+ * caller has taken effect on one of its GPUs. So no request undoes a later one, and none waits for
+ * the verification of another. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -29,6 +34,7 @@ void daemon_policy_op_free(struct daemon_policy_op *q)
 		daemon_version_destroy(l);
 	}
 	daemon_program_drop(q->program);
+	daemon_verified_drop(q->verified);
 	fd_close_foreign(q->o.object_fd);
 	buf_finish(&q->o.object);
 	report_finish(&q->report);
@@ -43,12 +49,24 @@ void daemon_policy_op_free(struct daemon_policy_op *q)
 void daemon_policy_op_finish(struct daemon_policy_op *q)
 {
 	struct daemon_policies *p = q->d->policies;
+	struct daemon_policy_op **const lists[] = { &p->first, &p->verifying };
 
-	p->first = q->next;
-	p->n--;
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		struct daemon_policy_op **link = lists[i];
+
+		while (*link && *link != q) {
+			link = &(*link)->next;
+		}
+		if (*link) {
+			*link = q->next;
+			p->n--;
+		}
+	}
+	q->next = NULL;
+	q->started = false;
 }
 
-static int exit_of(const struct daemon_policy_op *q)
+int daemon_policy_op_exit(const struct daemon_policy_op *q)
 {
 	int code;
 
@@ -130,7 +148,7 @@ static void on_built(struct daemon_job *j)
 	struct daemon_policies *p = d->policies;
 
 	if (q->err) {
-		daemon_policy_op_fail(q, exit_of(q));
+		daemon_policy_op_fail(q, daemon_policy_op_exit(q));
 		return;
 	}
 	POINT("daemon.load.built");
@@ -172,7 +190,8 @@ static uint64_t active_in(struct daemon *d, uint32_t gpu_mask)
 	return version;
 }
 
-static void start_load(struct daemon_policy_op *q)
+/* Fails the operation and returns true if a load without `swap` would replace a policy. */
+static bool refuse_active(struct daemon_policy_op *q)
 {
 	struct daemon_store *st = &q->d->policies->store;
 
@@ -188,10 +207,37 @@ static void start_load(struct daemon_policy_op *q)
 				    "Replace it with `gbpf policy swap`, or unload it first; with "
 				    "--gpu on that GPU alone");
 			daemon_policy_op_fail(q, 1);
-			return;
+			return true;
 		}
 	}
-	q->o.version = st->next;
+	return false;
+}
+
+/* Fails the operation and returns true if a later request of a caller is in force on one of its
+ * GPUs. Only a verification can have put it after that. */
+static bool refuse_superseded(struct daemon_policy_op *q)
+{
+	const struct daemon_policies *p = q->d->policies;
+
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (q->o.gpu_mask & 1u << i && p->in_force[i] > q->number) {
+			q->err = report_set(&q->report, -ECANCELED, "superseded",
+					    "a later request took effect while '%s' was verified",
+					    q->name);
+			report_hint(&q->report, "Repeat it if it is still wanted");
+			daemon_policy_op_fail(q, 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void start_load(struct daemon_policy_op *q)
+{
+	if (refuse_superseded(q) || refuse_active(q)) {
+		return;
+	}
+	q->o.version = q->d->policies->store.next;
 	q->was_active = active_in(q->d, q->o.gpu_mask);
 	build(q, daemon_policy_known_gpus(q->d, q->o.gpu_mask));
 }
@@ -284,6 +330,16 @@ static bool is_obsolete(struct daemon_policy_op *q)
 		q->d->policies->store.active[__builtin_ctz(q->o.gpu_mask)] != q->o.version);
 }
 
+/* Takes the operation out of the queue until its object is verified. */
+static void verify_first(struct daemon_policy_op *q)
+{
+	struct daemon *d = q->d;
+
+	daemon_policy_op_finish(q);
+	daemon_policy_op_verify(q);
+	daemon_policy_ops_next(d);
+}
+
 static void start_activate(struct daemon_policy_op *q)
 {
 	struct daemon_store *st = &q->d->policies->store;
@@ -293,6 +349,9 @@ static void start_activate(struct daemon_policy_op *q)
 
 	if (is_obsolete(q)) {
 		leave_out(q);
+		return;
+	}
+	if (q->verified && !q->o.by_watch && !q->o.is_late && refuse_superseded(q)) {
 		return;
 	}
 	if (!q->o.version) {
@@ -311,14 +370,22 @@ static void start_activate(struct daemon_policy_op *q)
 	memcpy(q->name, v->name, sizeof(q->name));
 	q->was_active = active_in(q->d, q->o.gpu_mask);
 	q->o.is_volatile = v->is_volatile;
-	if (v->is_volatile && buf_add(&q->o.object, v->object.data, v->object.len) < 0) {
-		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
-		daemon_policy_op_fail(q, 1);
+	l = active_anywhere(q->d, q->o.version);
+	gpus = gpus_without(q);
+	if (!l && !q->verified && v->verified) {
+		q->verified = daemon_verified_use(v->verified);
+		q->was_verified = true;
+	}
+	if (!l && !q->verified) {
+		if (v->is_volatile && buf_add(&q->o.object, v->object.data, v->object.len) < 0) {
+			q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
+			daemon_policy_op_fail(q, 1);
+			return;
+		}
+		verify_first(q);
 		return;
 	}
 	q->d->counters.rollbacks++;
-	l = active_anywhere(q->d, q->o.version);
-	gpus = gpus_without(q);
 	if (l && !gpus) { /* active on all of these: only the version words change */
 		q->prepare_begin_ns = clock_now_ns();
 		daemon_swap_rejoin(q);
@@ -359,6 +426,11 @@ void daemon_policy_ops_next(struct daemon *d)
 		}
 		return;
 	}
+	if (q->started) {
+		return;
+	}
+	q->started = true;
+	q->times.start_ns = clock_now_ns();
 	switch (q->o.op) {
 	case DAEMON_POLICY_LOAD:
 		start_load(q);
@@ -372,12 +444,25 @@ void daemon_policy_ops_next(struct daemon *d)
 	}
 }
 
+void daemon_policy_op_enqueue(struct daemon_policy_op *q)
+{
+	struct daemon_policies *p = q->d->policies;
+	struct daemon_policy_op **link = &p->first;
+
+	while (*link) {
+		link = &(*link)->next;
+	}
+	*link = q;
+	p->n++;
+	daemon_policy_ops_next(q->d);
+}
+
 int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o)
 {
 	struct daemon_policies *p = d->policies;
 	/* Rollbacks by watches, one for each GPU at most, are not refused. */
 	bool room = p->n < DAEMON_POLICY_MAX_WAITING || o->by_watch;
-	struct daemon_policy_op *q = room ? calloc(1, sizeof(*q)) : NULL, **link = &p->first;
+	struct daemon_policy_op *q = room ? calloc(1, sizeof(*q)) : NULL;
 
 	if (!q) {
 		fd_close_foreign(o->object_fd);
@@ -393,19 +478,20 @@ int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o)
 	q->o.name = NULL;
 	snprintf(q->dir, sizeof(q->dir), "%s", p->store.dir);
 	report_init(&q->report);
-	while (*link) {
-		link = &(*link)->next;
-	}
-	*link = q;
-	if (p->n++ == 0) {
-		daemon_policy_ops_next(d);
+	q->number = ++p->requests;
+	q->times.submit_ns = clock_now_ns();
+	q->was_active = active_in(d, q->o.gpu_mask);
+	if (q->o.op != DAEMON_POLICY_LOAD) {
+		daemon_policy_op_enqueue(q);
+	} else if (p->n || !refuse_active(q)) { /* else asked when the others have ended */
+		daemon_policy_op_verify(q);
 	}
 	return 0;
 }
 
 bool daemon_policies_busy(const struct daemon *d)
 {
-	return d->policies->first != NULL;
+	return d->policies->n > 0;
 }
 
 const char *daemon_policies_first_failed(const struct daemon *d)
@@ -421,6 +507,7 @@ int daemon_policies_open(struct daemon *d)
 	if (!d->policies) {
 		return -ENOMEM;
 	}
+	daemon_verified_cache_init(&d->policies->cache);
 	err = daemon_store_open(&d->policies->store, d->opt.state);
 	if (!err) {
 		store_release(&daemon_directory(d)->off, (uint32_t)d->policies->store.off);
@@ -437,10 +524,10 @@ void daemon_policies_close(struct daemon *d)
 	}
 	sd_event_source_disable_unref(p->timer);
 	daemon_maps_watch_close(d);
-	while (p->first) {
-		struct daemon_policy_op *q = p->first;
+	while (p->first || p->verifying) {
+		struct daemon_policy_op *q = p->first ? p->first : p->verifying;
 
-		p->first = q->next;
+		daemon_policy_op_finish(q);
 		daemon_policy_op_free(q);
 	}
 	while (p->live_versions) {
@@ -452,6 +539,7 @@ void daemon_policies_close(struct daemon *d)
 	}
 	daemon_failures_close(d); /* after exit, whose failures set its timer */
 	daemon_store_close(&p->store);
+	daemon_verified_cache_finish(&p->cache);
 	free(p->first_failed);
 	free(p);
 	d->policies = NULL;

@@ -6,19 +6,34 @@
 #include "daemon/policy/keep_maps.h"
 #include "daemon/policy/policies.h"
 
+/* When the steps of an operation happened. */
+struct daemon_policy_times {
+	uint64_t submit_ns;
+	uint64_t verify_begin_ns, verify_end_ns; /* 0: it needed no verification */
+	uint64_t start_ns;			 /* at the head of the queue */
+	uint64_t flip_ns;
+};
+
 struct daemon_policy_op {
 	struct daemon_job job; /* first: the worker passes it back */
 	struct daemon_policy_op *next;
 	struct daemon *d;
+	uint64_t number; /* of the request: they count from 1 */
+	bool started;	 /* it is at the head of the queue, and under way */
+	struct daemon_policy_times times;
 	struct daemon_policy_request o;
 	char name[EBPF_NAME_BYTES], dir[4096];
+	/* set by a verifier */
+	struct daemon_verified_cache *cache; /* borrowed */
+	struct daemon_verified *verified; /* one use is owned; set before if it is known already */
+	bool was_verified;		  /* it was known to gbpfd */
 	/* set by the worker */
 	struct daemon_program *program; /* one use is owned; set before if it is live already */
 	struct daemon_version *live;	/* owned until they are in live_versions: for build_gpus */
 	struct report report;
 	json_t *meta; /* owned */
 	int err, store_err;
-	uint64_t hash;	     /* LOAD: of the object */
+	uint64_t hash;	     /* of the object that was read */
 	uint64_t removed;    /* version removed from the store to make room */
 	uint32_t build_gpus; /* before: GPUs that need an instance of the version */
 	/* the swap */
@@ -41,8 +56,13 @@ struct daemon_policy_op {
 
 struct daemon_policies {
 	struct daemon_store store;
-	struct daemon_policy_op *first; /* owned; the head is under way */
-	unsigned n;
+	struct daemon_policy_op *first;	    /* owned; the head is under way */
+	struct daemon_policy_op *verifying; /* owned; enter the queue when that has ended */
+	unsigned n;			    /* of both lists */
+	uint64_t requests;		    /* number of the last one */
+	/* of each GPU: the last request of a caller that has taken effect */
+	uint64_t in_force[PROTO_MAX_GPUS];
+	struct daemon_verified_cache cache;
 	struct daemon_version *live_versions; /* owned; instances of the active versions, and of the
 						 one being prepared */
 	uint64_t pending;		/* version whose instances are being prepared; 0: none */
@@ -59,13 +79,24 @@ struct daemon_policies {
 /* policy_build.c: on the worker */
 void daemon_policy_op_build(struct daemon_job *j);
 void daemon_policy_op_save_state(struct daemon_job *j);
-json_t *daemon_policy_meta(const struct daemon_policy_op *q, const struct buf *object);
+
+/* verify_jobs.c */
+/* Has the object verified, and then enqueues the operation, which must be in no list. */
+void daemon_policy_op_verify(struct daemon_policy_op *q);
+/* Keeps the verified object of the operation's version, and drops those of versions no longer in
+ * use. */
+void daemon_verified_keep(struct daemon_policy_op *q);
 
 /* policies.c: the queue */
+/* Adds an operation that is in no list, and starts it if no other one is under way. */
+void daemon_policy_op_enqueue(struct daemon_policy_op *q);
+int daemon_policy_op_exit(
+	const struct daemon_policy_op *q); /* returns the exit code of its error */
 void daemon_policy_op_free(struct daemon_policy_op *q);
-/* Answers the operation at the head with failure (its report has the reason) and begins the next.
- */
+/* Answers the operation with failure (its report has the reason), and begins the next if it was at
+ * the head. */
 void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code);
+/* Takes the operation out of the lists. */
 void daemon_policy_op_finish(struct daemon_policy_op *q);
 const char *daemon_policy_op_name(const struct daemon_policy_op *q); /* returns "load", ... */
 void daemon_policy_ops_next(struct daemon *d);

@@ -1,5 +1,5 @@
-/* The worker's part of an operation: reading, verifying, compiling and storing an object. Must use
- * the operation alone. */
+/* The worker's part of an operation whose object is verified: making the version's memory, and
+ * storing the object. Must use the operation alone. */
 #include "daemon/policy/policies_int.h"
 
 #include <errno.h>
@@ -18,25 +18,6 @@ static const char *const hook_names[EBPF_MAX_HOOKS] = {
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,
 #include "gbpf/hooks.def"
 };
-
-static int read_object(struct daemon_policy_op *q, struct buf *object)
-{
-	if (q->o.op == DAEMON_POLICY_ACTIVATE && !q->o.object.len) {
-		int err = daemon_store_read_object(q->dir, q->o.version, object);
-
-		return err ? report_set(&q->report, err, "store",
-					"its stored object cannot be read: %s", strerror(-err))
-			   : 0;
-	}
-	if (q->o.object_fd < 0) {
-		buf_finish(object);
-		*object = q->o.object;
-		buf_init(&q->o.object);
-		return object->len ? 0
-				   : report_set(&q->report, -EINVAL, "elf", "the object is empty");
-	}
-	return daemon_object_read(q->o.object_fd, object, &q->report);
-}
 
 static json_t *hooks_json(const struct ebpf_built *b)
 {
@@ -77,13 +58,13 @@ static json_t *maps_json(const struct ebpf_built *b)
 	return maps;
 }
 
-json_t *daemon_policy_meta(const struct daemon_policy_op *q, const struct buf *object)
+static json_t *meta_json(const struct daemon_policy_op *q)
 {
-	const struct ebpf_built *b = q->program->built;
+	const struct ebpf_built *b = &q->verified->built;
+	const struct buf *object = &q->verified->object;
 	char hash[24], license[64], author[sizeof(b->object.version)];
 
-	snprintf(hash, sizeof(hash), "%016llx",
-		 (unsigned long long)hash_bytes(object->data, object->len));
+	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)q->verified->hash);
 	daemon_text_copy(license, sizeof(license), b->object.license, sizeof(b->object.license));
 	daemon_text_copy(author, sizeof(author), b->object.version, sizeof(b->object.version));
 	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:I,s:b,s:s,s:I,s:o,s:o,s:I,s:I,s:I,s:I,s:I}",
@@ -97,8 +78,9 @@ json_t *daemon_policy_meta(const struct daemon_policy_op *q, const struct buf *o
 			 (json_int_t)b->region_bytes[EBPF_REGION_TENANT]);
 }
 
-static int store(struct daemon_policy_op *q, const struct buf *object)
+static int store(struct daemon_policy_op *q)
 {
+	const struct buf *object = &q->verified->object;
 	char *text = q->meta ? json_dumps(q->meta, JSON_COMPACT) : NULL;
 	int err = text ? daemon_store_write_object(q->dir, q->o.version, object->data, object->len,
 						   text)
@@ -109,9 +91,9 @@ static int store(struct daemon_policy_op *q, const struct buf *object)
 }
 
 /* Stores the object of a load, or keeps it in memory if it is volatile. */
-static void store_or_keep(struct daemon_policy_op *q, struct buf *object)
+static void store_or_keep(struct daemon_policy_op *q)
 {
-	int err = q->o.is_volatile ? 0 : store(q, object);
+	int err = q->o.is_volatile ? 0 : store(q);
 
 	if (!q->meta) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
@@ -120,41 +102,11 @@ static void store_or_keep(struct daemon_policy_op *q, struct buf *object)
 	} else if (err || q->o.is_volatile) {
 		q->store_err = err;
 		q->o.is_volatile = true;
-		q->o.object = *object;
-		buf_init(object);
+		buf_clear(&q->o.object);
+		if (buf_add(&q->o.object, q->verified->object.data, q->verified->object.len) < 0) {
+			q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
+		}
 	}
-}
-
-/* Verifies and compiles the object, and describes it if it is loaded. Returns 0 or -errno with the
- * report. */
-static int build(struct daemon_policy_op *q, const struct buf *object)
-{
-	struct ebpf_built *b = calloc(1, sizeof(*b));
-	int err;
-
-	if (!b) {
-		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
-	}
-	err = ebpf_policy_build(b, object->data, object->len, q->name, q->o.version, 0, &q->report);
-	if (err) {
-		free(b);
-		return err;
-	}
-	if (b->n_devices) {
-		ebpf_built_finish(b);
-		free(b);
-		report_hint(&q->report, "Attach it with `gbpf probe attach`");
-		return report_set(&q->report, -EACCES, "tool",
-				  "it has programs inside kernels, which a policy cannot have");
-	}
-	q->program = daemon_program_new(b);
-	if (!q->program) {
-		ebpf_built_finish(b);
-		free(b);
-		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
-	}
-	q->meta = q->o.op == DAEMON_POLICY_LOAD ? daemon_policy_meta(q, object) : NULL;
-	return 0;
 }
 
 /* Creates the instances of the version on the GPUs that need one. */
@@ -175,23 +127,26 @@ static int instantiate(struct daemon_policy_op *q)
 	return 0;
 }
 
+/* Makes the program of a version whose object is verified, and describes it if it is loaded. */
+static int make_program(struct daemon_policy_op *q)
+{
+	q->program = daemon_program_new(q->verified, q->o.version);
+	if (!q->program) {
+		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
+	}
+	q->meta = q->o.op == DAEMON_POLICY_LOAD ? meta_json(q) : NULL;
+	return 0;
+}
+
 void daemon_policy_op_build(struct daemon_job *j)
 {
 	struct daemon_policy_op *q = (struct daemon_policy_op *)j;
-	struct buf object;
 
-	buf_init(&object);
-	if (!q->program) {
-		q->err = read_object(q, &object);
-		POINT("daemon.load.object_read");
-		q->hash = q->err ? 0 : hash_bytes(object.data, object.len);
-		q->err = q->err ? q->err : build(q, &object);
-	}
+	q->err = q->program ? 0 : make_program(q);
 	q->err = q->err ? q->err : instantiate(q);
 	if (!q->err && q->o.op == DAEMON_POLICY_LOAD) {
-		store_or_keep(q, &object);
+		store_or_keep(q);
 	}
-	buf_finish(&object);
 }
 
 void daemon_policy_op_save_state(struct daemon_job *j)

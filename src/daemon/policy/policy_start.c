@@ -158,7 +158,7 @@ bool daemon_policy_follow_shares(struct daemon *d)
 	if (p->followed_shares || d->ending || !daemon_vgpus_have_share(d)) {
 		return false;
 	}
-	if (p->first) {
+	if (p->n) {
 		return true; /* daemon_policy_ops_next() asks again */
 	}
 	if (!default_is_active(&p->store)) {

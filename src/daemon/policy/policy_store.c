@@ -34,7 +34,7 @@ struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t
 	return NULL;
 }
 
-static bool in_use(const struct daemon_store *s, uint64_t version)
+bool daemon_store_in_use(const struct daemon_store *s, uint64_t version)
 {
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (s->active[i] == version || s->kept[i] == version ||
@@ -54,6 +54,7 @@ void daemon_store_remove(struct daemon_store *s, uint64_t version)
 		json_decref(v->meta);
 		json_decref(v->counters);
 		buf_finish(&v->object);
+		daemon_verified_drop(v->verified);
 		s->n--;
 		memmove(v, v + 1, (size_t)((char *)&s->v[s->n] - (char *)v));
 	}
@@ -88,7 +89,7 @@ int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uin
 	*ret_removed = 0;
 	if (s->n == DAEMON_STORE_VERSIONS) {
 		for (unsigned i = 0; i < s->n && !*ret_removed; i++) {
-			if (!in_use(s, s->v[i].version)) {
+			if (!daemon_store_in_use(s, s->v[i].version)) {
 				*ret_removed = s->v[i].version;
 			}
 		}
@@ -188,11 +189,11 @@ static void check_state(struct daemon_store *s, const json_t *state)
 /* A gbpfd that was killed may leave one version more than DAEMON_STORE_VERSIONS. */
 static bool has_room(const struct daemon_store *s, uint64_t version)
 {
-	if (s->n < DAEMON_STORE_VERSIONS || in_use(s, version)) {
+	if (s->n < DAEMON_STORE_VERSIONS || daemon_store_in_use(s, version)) {
 		return true;
 	}
 	for (unsigned i = 0; i < s->n; i++) {
-		if (!in_use(s, s->v[i].version)) {
+		if (!daemon_store_in_use(s, s->v[i].version)) {
 			return s->v[i].version < version;
 		}
 	}

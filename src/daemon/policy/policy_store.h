@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "daemon/policy/verified.h"
 #include "daemon/watch/watch_expr.h"
 #include "proto/pages.h"
 
@@ -23,14 +24,16 @@
 struct daemon_stored_version {
 	uint64_t version;
 	char name[32];
-	bool by_default;   /* chosen by gbpfd */
-	uint64_t hash;	   /* of the object */
-	json_t *meta;	   /* owned; as policy.show prints it */
-	json_t *counters;  /* owned; its counters when it ended; NULL: not known */
-	bool is_volatile;  /* its object is not on disk but here */
-	struct buf object; /* owned; empty unless volatile */
-	char ended[12];	   /* why it ended: "swap" ...; empty: active, or never was */
-	bool is_rejected;  /* a watch has rolled it back: in no GPU's history */
+	bool by_default;		  /* chosen by gbpfd */
+	uint64_t hash;			  /* of the object */
+	json_t *meta;			  /* owned; as policy.show prints it */
+	json_t *counters;		  /* owned; its counters when it ended; NULL: not known */
+	struct daemon_verified *verified; /* one use is owned; NULL: not in use, or not verified yet
+					   */
+	bool is_volatile;		  /* its object is not on disk but here */
+	struct buf object;		  /* owned; empty unless volatile */
+	char ended[12];	  /* why it ended: "swap" ...; empty: active, or never was */
+	bool is_rejected; /* a watch has rolled it back: in no GPU's history */
 };
 
 /* A running watch, as state.json has it. */
@@ -66,6 +69,9 @@ struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t
 /* Adds a version; meta is taken. If the store is full it removes the oldest one not in use:
  * *ret_removed is its number, or 0. -ENOSPC: all are in use. */
 int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
+/* Returns true if the version is active, will be after a restart, or is what a rollback returns to,
+ * also one of a watch. */
+bool daemon_store_in_use(const struct daemon_store *s, uint64_t version);
 /* Keeps the object of a version that is not on disk; takes object. */
 void daemon_store_set_volatile(struct daemon_store *s, uint64_t version, struct buf *object);
 void daemon_store_remove(struct daemon_store *s, uint64_t version);

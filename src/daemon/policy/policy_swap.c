@@ -50,6 +50,22 @@ static bool is_stored(const struct daemon_policy_op *q)
 	return !q->o.is_volatile && (q->durable || !q->store_err);
 }
 
+/* Adds how long the operation took from the request to the flip, and of that: the verification, the
+ * wait for a verifier and for other operations, and the swap itself. */
+static void add_times(const struct daemon_policy_op *q, json_t *r)
+{
+	const struct daemon_policy_times *t = &q->times;
+	uint64_t total = t->flip_ns - t->submit_ns, verify = t->verify_end_ns - t->verify_begin_ns,
+		 swap = t->flip_ns - t->start_ns;
+
+	json_object_set_new(r, "total_ns", json_integer((json_int_t)total));
+	json_object_set_new(r, "verify_ns", json_integer((json_int_t)verify));
+	json_object_set_new(r, "queued_ns", json_integer((json_int_t)(total - verify - swap)));
+	json_object_set_new(r, "swap_ns", json_integer((json_int_t)swap));
+	json_object_set_new(r, "verified_before",
+			    json_boolean(!t->verify_end_ns || q->was_verified));
+}
+
 static json_t *result_json(struct daemon_policy_op *q)
 {
 	struct daemon *d = q->d;
@@ -70,6 +86,7 @@ static json_t *result_json(struct daemon_policy_op *q)
 		      (int)q->rejoined, "rejoin_ns", (json_int_t)q->rejoin_ns);
 	if (r) {
 		json_object_set(r, "hooks", hooks);
+		add_times(q, r);
 	}
 	if (r && q->o.watch) {
 		json_object_set_new(r, "watch", daemon_watch_json(d, q->o.version));
@@ -195,7 +212,8 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 			POINT("daemon.swap.word");
 		}
 	}
-	q->flip_ns = clock_now_ns() - begin;
+	q->times.flip_ns = clock_now_ns();
+	q->flip_ns = q->times.flip_ns - begin;
 	POINT("daemon.swap.flipped");
 	if (q->o.by_watch) { /* must not come back with a plain rollback */
 		daemon_store_reject(&p->store, q->o.watched);
@@ -203,6 +221,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
 			daemon_store_activate(&p->store, i, version);
+			p->in_force[i] = q->o.reply ? q->number : p->in_force[i];
 		}
 	}
 	if (!q->o.is_volatile) {
@@ -228,6 +247,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 			   (unsigned long long)(version ? version : q->was_active),
 			   version ? "is active" : "is no longer active", ready);
 	daemon_policy_op_audit(q, NULL);
+	daemon_verified_keep(q);
 	daemon_policy_drop_unused(d, exit_reason(q));
 	POINT("daemon.swap.dropped");
 	sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);

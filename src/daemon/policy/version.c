@@ -57,7 +57,7 @@ static int open_instance(struct daemon_version *l)
 	fds[EBPF_REGION_GLOBAL] = l->global_fd;
 	fds[EBPF_REGION_ALL_GPUS] = l->of->all_gpus_fd;
 	if (!err) {
-		err = ebpf_policy_open(&l->run, l->built->image_fd, fds, EBPF_OPEN_DAEMON);
+		err = ebpf_policy_open(&l->run, l->of->image_fd, fds, EBPF_OPEN_DAEMON);
 	}
 	if (err) {
 		return err;
@@ -76,8 +76,9 @@ static int open_instance(struct daemon_version *l)
 /* Instances map it when they are made, and take its seeds. */
 static int open_all_gpus(struct daemon_program *p)
 {
-	const struct ebpf_object *o = &p->built->object;
-	size_t bytes = p->built->region_bytes[EBPF_REGION_ALL_GPUS], region_bytes[EBPF_REGIONS];
+	const struct ebpf_built *built = &p->verified->built;
+	const struct ebpf_object *o = &built->object;
+	size_t bytes = built->region_bytes[EBPF_REGION_ALL_GPUS], region_bytes[EBPF_REGIONS];
 	struct ebpf_map maps[EBPF_MAX_MAPS];
 	void *base;
 	int err;
@@ -90,14 +91,14 @@ static int open_all_gpus(struct daemon_program *p)
 	if (!base) {
 		return -ENOMEM;
 	}
-	ebpf_built_init_region(p->built, EBPF_REGION_ALL_GPUS, base);
+	ebpf_built_init_region(built, EBPF_REGION_ALL_GPUS, base);
 	err = ebpf_maps_layout(o->maps, o->n_maps, maps, region_bytes);
 	err = err ? err : ebpf_maps_seed(maps, o->n_maps, EBPF_REGION_ALL_GPUS, base);
 	shm_unmap(base, bytes);
 	return err;
 }
 
-struct daemon_program *daemon_program_new(struct ebpf_built *built)
+struct daemon_program *daemon_program_new(struct daemon_verified *v, uint64_t version)
 {
 	struct daemon_program *p = calloc(1, sizeof(*p));
 
@@ -105,11 +106,11 @@ struct daemon_program *daemon_program_new(struct ebpf_built *built)
 		return NULL;
 	}
 	p->users = 1;
-	p->built = built;
+	p->verified = daemon_verified_use(v);
 	p->all_gpus_fd = -1;
-	if (open_all_gpus(p) < 0) {
-		fd_close(p->all_gpus_fd);
-		free(p);
+	p->image_fd = daemon_verified_image(v, version);
+	if (p->image_fd < 0 || open_all_gpus(p) < 0) {
+		daemon_program_drop(p);
 		return NULL;
 	}
 	return p;
@@ -126,8 +127,8 @@ void daemon_program_drop(struct daemon_program *p)
 	/* Orders the other users' accesses before the freeing. */
 	if (p && sub_acqrel(&p->users, 1u) == 1) {
 		fd_close(p->all_gpus_fd);
-		ebpf_built_finish(p->built);
-		free(p->built);
+		fd_close(p->image_fd);
+		daemon_verified_drop(p->verified);
 		free(p);
 	}
 }
@@ -135,7 +136,7 @@ void daemon_program_drop(struct daemon_program *p)
 int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct daemon_program *of,
 			  uint64_t version, uint32_t gpu, struct report *r)
 {
-	const struct ebpf_built *built = of->built;
+	const struct ebpf_built *built = &of->verified->built;
 	struct daemon_version *l;
 	int err;
 
@@ -158,7 +159,7 @@ int daemon_version_create(struct daemon_version **ret, struct daemon *d, struct 
 		l->region[i] = DAEMON_PAGE_NONE;
 	}
 	l->of = daemon_program_use(of);
-	l->built = of->built;
+	l->built = built;
 	err = open_instance(l);
 	if (err) {
 		daemon_version_destroy(l);
@@ -372,7 +373,7 @@ int daemon_version_descriptors(struct daemon_version *l, uint32_t tenant, int fd
 		return err;
 	}
 	*ret_regions = 0;
-	fds[n++] = l->built->image_fd;
+	fds[n++] = l->of->image_fd;
 	if (l->global_fd >= 0) {
 		*ret_regions |= PROTO_REGION_GLOBAL;
 		fds[n++] = l->global_fd;

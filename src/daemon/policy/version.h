@@ -5,7 +5,7 @@
 #ifndef GBPF_DAEMON_POLICY_VERSION_H
 #define GBPF_DAEMON_POLICY_VERSION_H
 
-#include "bpf/load/policy.h"
+#include "daemon/policy/verified.h"
 #include "daemon/session/tenant_session.h"
 
 /* Memory of tenants in a version: */
@@ -21,8 +21,9 @@ struct daemon_tally {
 
 /* What the instances of a version share. */
 struct daemon_program {
-	unsigned users;		   /* [atomic] instances, and operations under way */
-	struct ebpf_built *built;  /* owned */
+	unsigned users;			  /* [atomic] instances, and operations under way */
+	struct daemon_verified *verified; /* one use is owned */
+	int image_fd;			  /* owned: with the version number */
 	struct daemon_tally tally; /* failures of gbpfd's own hooks, all counters of processes that
 				      exited, and notes of instances that ended */
 	struct daemon_tally told;  /* as last reported in an event */
@@ -37,11 +38,11 @@ struct daemon_version {
 	struct daemon_version *next;
 	struct daemon *d;
 	uint64_t version;
-	uint32_t gpu;		   /* gbpfd's number; 0 for a tool, which is on all */
-	struct daemon_program *of; /* one use is owned */
-	struct ebpf_built *built;  /* borrowed from it */
-	int global_fd;		   /* sealed; -1: the policy has no global memory */
-	struct ebpf_policy run;	   /* owns gbpfd's mappings of the global and the daemon region */
+	uint32_t gpu;			/* gbpfd's number; 0 for a tool, which is on all */
+	struct daemon_program *of;	/* one use is owned */
+	const struct ebpf_built *built; /* borrowed from it */
+	int global_fd;			/* sealed; -1: the policy has no global memory */
+	struct ebpf_policy run; /* owns gbpfd's mappings of the global and the daemon region */
 	struct ebpf_tenant_ops ops;
 	struct daemon_page region[PROTO_MAX_TENANTS]; /* of each tenant; the descriptor is closed
 							 once it was passed on */
@@ -54,9 +55,9 @@ struct daemon_version {
 	struct daemon_left_memory *gone; /* owned: memory of tenants that left during copying */
 };
 
-/* Takes built, makes the memory of maps that instances share, and returns its first use; NULL: no
- * memory, and built stays the caller's. */
-struct daemon_program *daemon_program_new(struct ebpf_built *built);
+/* Makes the image of a version and the memory of maps that its instances share. Returns its first
+ * use, which takes a use of v; NULL: no memory. */
+struct daemon_program *daemon_program_new(struct daemon_verified *v, uint64_t version);
 /* Any thread. The last one to drop it frees it. NULL: nothing. */
 struct daemon_program *daemon_program_use(struct daemon_program *p);
 void daemon_program_drop(struct daemon_program *p);

@@ -81,28 +81,43 @@ static int check(const struct ebpf_built *b, struct report *r)
 	return 0;
 }
 
-int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct report *r)
+static int build(const struct daemon_probe *p, const struct buf *object,
+		 struct daemon_verified **ret, struct report *r)
 {
-	uint64_t version = DAEMON_PROBE_VERSION + p->id;
 	struct ebpf_built *b = calloc(1, sizeof(*b));
-	struct daemon_program *of;
 	int err;
 
 	if (!b) {
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
-	err = ebpf_policy_build(b, object->data, object->len, p->name, version,
+	err = ebpf_policy_build(b, object->data, object->len, p->name, 0,
 				p->control.every ? EBPF_BUILD_CONTROL : 0, r);
+	if (!err) {
+		err = check(b, r);
+		*ret = err ? NULL : daemon_verified_new(b, NULL, p->name);
+		ebpf_built_finish(b); /* empty if it was taken */
+	}
+	if (!err && !*ret) {
+		err = report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	free(b);
+	return err;
+}
+
+int daemon_probe_build(struct daemon_probe *p, const struct buf *object, struct report *r)
+{
+	uint64_t version = DAEMON_PROBE_VERSION + p->id;
+	struct daemon_verified *v = NULL;
+	struct daemon_program *of;
+	int err = build(p, object, &v, r);
+
 	if (err) {
-		free(b);
 		return err;
 	}
-	err = check(b, r);
-	of = err ? NULL : daemon_program_new(b);
+	of = daemon_program_new(v, version);
+	daemon_verified_drop(v);
 	if (!of) {
-		ebpf_built_finish(b);
-		free(b);
-		return err ? err : report_set(r, -ENOMEM, "memory", "out of memory");
+		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
 	err = daemon_version_create(&p->live, p->d, of, version, 0, r);
 	daemon_program_drop(of);
@@ -259,7 +274,7 @@ int daemon_probe_attach(struct daemon *d, const struct daemon_probe_request *o)
 	j->p->d = d;
 	j->p->id = ++d->probes->next_id;
 	d->probes->building++;
-	daemon_job_thread_submit(&d->worker, &j->job);
+	daemon_job_thread_submit(&d->tool_builder, &j->job);
 	return 0;
 }
 

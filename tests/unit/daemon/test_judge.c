@@ -24,7 +24,7 @@ static int begin(void **state)
 	g = &p->d->devices.d[0];
 	g->used = true;
 	memset(g->uuid, 1, sizeof(g->uuid));
-	if (daemon_job_thread_start(&p->d->control_thread, p->d->loop) < 0 ||
+	if (daemon_job_thread_start(&p->d->control_thread, p->d->loop, 1) < 0 ||
 	    daemon_idle_open(p->d) < 0) {
 		return -1;
 	}

@@ -338,6 +338,23 @@ static void a_watch_says_rolled_back_after_the_flip(void **state)
 	fake_leave(&f);
 }
 
+static void a_watch_returns_to_a_version_whose_object_is_lost(void **state)
+{
+	struct gd *d = *state;
+	char path[160];
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, BATCH, "f");
+	json_decref(load(d, "counting", UINT64_C(60000000000), "launches>0"));
+	snprintf(path, sizeof(path), "%s/policies/1.bpf.o", d->state);
+	assert_int_equal(unlink(path), 0); /* it stays compiled */
+	store_relaxed(&f.stats->launches, UINT64_C(1));
+	await_state(d, 2, "rolled-back");
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
+	fake_leave(&f);
+}
+
 static bool launches(struct fake *f)
 {
 	(void)add_relaxed(&f->stats->launches, UINT64_C(1));
@@ -469,6 +486,41 @@ static void without_a_version_before_it_is_unloaded(void **state)
 	fake_leave(&f);
 }
 
+/* Returns whether the swap came while the rollback verified the version before. */
+static bool a_swap_comes_first(struct gd *d)
+{
+	struct fake f;
+	bool first;
+
+	json_decref(load(d, "slow", 0, NULL));
+	fake_enter(&f, d, BATCH, "f");
+	assert_int_equal(fake_prepare(&f, 0), 1);
+	json_decref(load(d, "counting", UINT64_C(60000000000), "launches>0"));
+	assert_int_equal(gd_stop(d), 0); /* the next one has not verified version 1 */
+	assert_int_equal(gd_start(d, NULL), 0);
+	fake_reattach(&f, d, 2);
+	eventually(launches(&f) && !state_is(d, 2, "watching"));
+	json_decref(load(d, "plain", 0, NULL));
+	first = state_is(d, 2, "ended");
+	if (first) {
+		stays(&f, 3); /* the rollback is left out */
+	} else {
+		assert_true(state_is(d, 2, "rolled-back"));
+	}
+	fake_leave(&f);
+	return first;
+}
+
+static void a_rollback_does_not_undo_a_swap_that_came_first(void **state)
+{
+	struct gd *d = *state;
+
+	for (int i = 0; !a_swap_comes_first(d); i++) {
+		assert_true(i < 20);
+		gd_renew(d);
+	}
+}
+
 static void a_bad_condition_loads_nothing(void **state)
 {
 	struct gd *d = *state;
@@ -501,6 +553,7 @@ int main(void)
 		WITH_GBPFD(a_condition_that_holds_goes_back),
 		WITH_GBPFD(a_rollback_after_that_of_a_watch_finds_the_last_good_version),
 		WITH_GBPFD(a_watch_says_rolled_back_after_the_flip),
+		WITH_GBPFD(a_watch_returns_to_a_version_whose_object_is_lost),
 		WITH_GBPFD(a_rollback_that_fails_is_reported),
 		WITH_GBPFD(few_requests_that_are_slow_are_enough),
 		WITH_GBPFD(few_requests_do_not_show_that_a_percentile_is_small),
@@ -508,6 +561,7 @@ int main(void)
 		WITH_GBPFD(a_watch_ends_with_its_version),
 		WITH_GBPFD(tenants_that_left_count_by_class),
 		WITH_GBPFD(without_a_version_before_it_is_unloaded),
+		WITH_GBPFD(a_rollback_does_not_undo_a_swap_that_came_first),
 		WITH_GBPFD(a_bad_condition_loads_nothing),
 	};
 

@@ -1,0 +1,288 @@
+/* Verification in gbpfd: an object is verified once, found by all of its bytes, and neither another
+ * operation nor another request waits for it. */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/buf.h"
+#include "base/strmap.h"
+#include "daemon/policy/verified.h"
+
+static void read_object(struct buf *b, const char *policy)
+{
+	buf_init(b);
+	assert_int_equal(buf_read_file(b, gd_object(policy), 1 << 20), 0);
+}
+
+/* ---- the objects in memory ---- */
+
+static struct daemon_verified *verified(const char *policy, const char *name)
+{
+	struct ebpf_built b;
+	struct daemon_verified *v;
+	struct buf object;
+	struct report r;
+
+	read_object(&object, policy);
+	report_init(&r);
+	assert_int_equal(ebpf_policy_build(&b, object.data, object.len, name, 0, 0, &r), 0);
+	report_finish(&r);
+	v = daemon_verified_new(&b, &object, name);
+	assert_non_null(v);
+	return v;
+}
+
+static void an_object_is_found_by_all_of_its_bytes(void **state)
+{
+	struct daemon_verified_cache c;
+	struct daemon_verified *v = verified("plain", "plain"), *found;
+	struct buf object;
+
+	(void)state;
+	daemon_verified_cache_init(&c);
+	daemon_verified_add(&c, v);
+	read_object(&object, "plain");
+	found = daemon_verified_find(&c, "plain", &object);
+	assert_ptr_equal(found, v);
+	daemon_verified_drop(found);
+	assert_null(daemon_verified_find(&c, "other", &object));
+	object.data[object.len / 2] ^= 1;
+	assert_null(daemon_verified_find(&c, "plain", &object));
+	v->hash = hash_bytes(object.data, object.len); /* of both */
+	assert_null(daemon_verified_find(&c, "plain", &object));
+	object.len--;
+	v->hash = hash_bytes(object.data, object.len);
+	assert_null(daemon_verified_find(&c, "plain", &object));
+	buf_finish(&object);
+	daemon_verified_drop(v);
+	daemon_verified_cache_finish(&c);
+}
+
+static void the_object_not_used_for_longest_is_forgotten(void **state)
+{
+	struct daemon_verified_cache c;
+	struct buf object;
+	char name[16];
+
+	(void)state;
+	daemon_verified_cache_init(&c);
+	read_object(&object, "plain");
+	for (unsigned i = 0; i <= DAEMON_VERIFIED_MAX; i++) {
+		struct daemon_verified *v;
+
+		snprintf(name, sizeof(name), "n%u", i);
+		v = verified("plain", name);
+		daemon_verified_add(&c, v);
+		daemon_verified_add(&c, v); /* once */
+		daemon_verified_drop(v);
+		if (i) { /* the first one is used again and again */
+			v = daemon_verified_find(&c, "n0", &object);
+			assert_non_null(v);
+			daemon_verified_drop(v);
+		}
+	}
+	assert_int_equal(c.n, DAEMON_VERIFIED_MAX);
+	assert_null(daemon_verified_find(&c, "n1", &object));
+	daemon_verified_cache_finish(&c);
+	buf_finish(&object);
+}
+
+static void images_differ_in_their_version_alone(void **state)
+{
+	struct daemon_verified *v = verified("plain", "plain");
+	struct ebpf_policy p;
+	int fds[EBPF_REGIONS] = EBPF_NO_REGIONS;
+
+	(void)state;
+	for (uint64_t version = 7; version < 9; version++) {
+		int fd = daemon_verified_image(v, version);
+
+		assert_true(fd >= 0);
+		assert_int_equal(ebpf_policy_open(&p, fd, fds, EBPF_OPEN_DAEMON), 0);
+		assert_int_equal(p.version, version);
+		assert_string_equal(p.name, "plain");
+		ebpf_policy_close(&p);
+		close(fd);
+	}
+	daemon_verified_drop(v);
+}
+
+/* ---- in gbpfd ---- */
+
+struct loading {
+	pthread_t thread;
+	struct gbpf *g;
+	const char *policy;
+	unsigned flags;
+	char *json;
+	int err;
+};
+
+static void *run_load(void *arg)
+{
+	struct loading *l = arg;
+
+	l->err = gbpf_policy_load(l->g, gd_object(l->policy), NULL, l->flags, &l->json);
+	return NULL;
+}
+
+static void begin(struct loading *l, struct gd *d, const char *policy)
+{
+	*l = (struct loading){ .g = gd_open(d), .policy = policy, .flags = GBPF_LOAD_SWAP };
+	assert_int_equal(pthread_create(&l->thread, NULL, run_load, l), 0);
+}
+
+static void end(struct loading *l)
+{
+	pthread_join(l->thread, NULL);
+	gbpf_close(l->g);
+	free(l->json);
+}
+
+static json_t *load(struct gd *d, const char *policy, const char *name, unsigned flags)
+{
+	struct gbpf *g = gd_open(d);
+	char *text = NULL;
+	json_t *j;
+
+	if (gbpf_policy_load(g, gd_object(policy), name, flags | GBPF_LOAD_SWAP, &text) < 0) {
+		fail_msg("%s", gbpf_last_error(g)->message);
+	}
+	j = json_loads(text, 0, NULL);
+	free(text);
+	gbpf_close(g);
+	return j;
+}
+
+static uint64_t number(const json_t *j, const char *name)
+{
+	assert_true(json_is_integer(json_object_get(j, name)));
+	return (uint64_t)json_integer_value(json_object_get(j, name));
+}
+
+/* Checks the times of an answer, and returns whether gbpfd knew the object. */
+static bool was_known(json_t *j)
+{
+	bool known = json_is_true(json_object_get(j, "verified_before"));
+
+	assert_int_equal(number(j, "total_ns"),
+			 number(j, "verify_ns") + number(j, "queued_ns") + number(j, "swap_ns"));
+	assert_true(number(j, "swap_ns") >= number(j, "flip_ns"));
+	json_decref(j);
+	return known;
+}
+
+static void an_object_is_verified_once(void **state)
+{
+	struct gd *d = *state;
+	json_t *j;
+
+	assert_false(was_known(load(d, "plain", NULL, 0)));
+	assert_false(was_known(load(d, "counting", NULL, 0)));
+	assert_true(was_known(load(d, "plain", NULL, 0)));
+	assert_false(was_known(load(d, "counting", "plain", 0))); /* other bytes of a known name */
+	assert_true(was_known(gd_call(d, "policy.rollback", NULL)));
+	assert_int_equal(gd_number(d, "policy.list", "active"), 3);
+	assert_true(was_known(gd_call(d, "policy.rollback", "{\"version\":1}")));
+	j = gd_call(d, "policy.show", "{\"version\":3}");
+	assert_true(number(j, "verify_ns") > 0);
+	json_decref(j);
+}
+
+/* Returns whether the second load took effect while the first one was verified. */
+static bool overtakes(struct gd *d)
+{
+	struct loading slow;
+	const struct gbpf_error *e;
+	bool passed;
+
+	begin(&slow, d, "slow");
+	json_decref(load(d, "plain", NULL, GBPF_LOAD_VOLATILE));
+	json_decref(gd_call(d, "status", NULL));
+	pthread_join(slow.thread, NULL);
+	e = gbpf_last_error(slow.g);
+	passed = slow.err < 0 && strcmp(e->code, "superseded") == 0;
+	if (passed) {
+		json_t *list = gd_call(d, "policy.list", NULL);
+
+		/* The last request wins, and the other one has left nothing. */
+		assert_int_equal(number(list, "active"), 1);
+		assert_int_equal(json_array_size(json_object_get(list, "versions")), 1);
+		json_decref(list);
+		assert_non_null(strstr(e->message, "'slow'"));
+	} else {
+		assert_int_equal(slow.err, 0); /* it was verified before the other one came */
+	}
+	gbpf_close(slow.g);
+	free(slow.json);
+	return passed;
+}
+
+static void a_swap_does_not_wait_for_the_verification_of_another(void **state)
+{
+	struct gd *d = *state;
+
+	for (int i = 0; !overtakes(d); i++) {
+		assert_true(i < 20);
+		gd_renew(d);
+	}
+}
+
+static void verifications_at_the_same_time_lead_to_one_policy(void **state)
+{
+	static const char *const policies[] = { "slow",	 "plain", "counting", "slow",
+						"heavy", "slow",  "plain",    "kinds" };
+	struct loading l[ARRAY_SIZE(policies)];
+	struct gd *d = *state;
+	unsigned good = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		begin(&l[i], d, policies[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		pthread_join(l[i].thread, NULL);
+		good += l[i].err == 0;
+		assert_true(l[i].err == 0 ||
+			    strcmp(gbpf_last_error(l[i].g)->code, "superseded") == 0);
+		gbpf_close(l[i].g);
+		free(l[i].json);
+	}
+	assert_true(good >= 1);
+	assert_int_equal(gd_number(d, "policy.list", "active"), good);
+	assert_int_equal(gd_number(d, "status", "counters.loads"), good);
+}
+
+static void gbpfd_exits_during_a_verification(void **state)
+{
+	struct gd *d = *state;
+	struct loading slow;
+
+	begin(&slow, d, "slow");
+	assert_int_equal(gd_stop(d), 0);
+	end(&slow);
+	assert_int_equal(gd_start(d, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_object_is_found_by_all_of_its_bytes),
+		cmocka_unit_test(the_object_not_used_for_longest_is_forgotten),
+		cmocka_unit_test(images_differ_in_their_version_alone),
+#define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
+		WITH_GBPFD(an_object_is_verified_once),
+		WITH_GBPFD(a_swap_does_not_wait_for_the_verification_of_another),
+		WITH_GBPFD(verifications_at_the_same_time_lead_to_one_policy),
+		WITH_GBPFD(gbpfd_exits_during_a_verification),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
