@@ -76,6 +76,20 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	[[ "$stderr" == *"4711"*"gbpf policy list"* ]]
 }
 
+@test "an object that an earlier gbpfd has verified is not verified again" {
+	"$GBPF" shutdown
+	unset GBPF_CACHE
+	export GBPF_CACHE_DIR=$cli_dir/cache
+	"$GBPF" run --device soft true
+	run "$GBPF" --json policy swap lc_first
+	json 'd["verified_before"] == False and d["total_ns"] == d["verify_ns"] + d["queued_ns"] + d["swap_ns"]'
+	"$GBPF" policy swap fifo
+	"$GBPF" shutdown
+	"$GBPF" run --device soft true
+	run "$GBPF" --json policy rollback # to lc_first, which this gbpfd has not read yet
+	json 'd["name"] == "lc_first" and d["verified_before"] == True'
+}
+
 @test "load over a chosen policy is refused, swap is not" {
 	"$GBPF" policy swap fifo
 	run --separate-stderr "$GBPF" policy load lc_first

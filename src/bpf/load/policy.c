@@ -37,6 +37,8 @@ struct build {
 	struct ebpf_image_device *devices; /* owned: programs inside kernels */
 	char *device_text;		   /* owned: their PTX */
 	size_t device_text_bytes;
+	const struct ebpf_verify_stats *known; /* borrowed: of programs that need no verification */
+	uint32_t n_known;
 	uint64_t object_hash;
 	uint32_t print_map_1; /* 1 + index of the ring for lines of programs inside kernels, or 0 */
 };
@@ -117,12 +119,28 @@ static int add_print_map(struct build *c, struct report *r)
 	return 0;
 }
 
+static int verify_one(const struct build *c, uint32_t i, unsigned flags,
+		      struct ebpf_verify_stats *ret, struct report *r)
+{
+	const struct ebpf_object *o = &c->out->object;
+
+	if (c->known) {
+		*ret = c->known[i];
+		return 0;
+	}
+	return ebpf_verify(&o->progs[i], o->maps, o->n_maps, flags, ret, r);
+}
+
 static int verify_all(struct build *c, unsigned flags, struct report *r)
 {
 	struct ebpf_object *o = &c->out->object;
 	uint64_t start = clock_now_ns(), effort = 0;
 
 	flags &= ~(unsigned)EBPF_BUILD_NO_JIT;
+	if (c->known && c->n_known != o->n_progs) {
+		return report_set(r, -EINVAL, "elf", "%u programs are known, it has %u", c->n_known,
+				  o->n_progs);
+	}
 	for (uint32_t i = 0; i < o->n_progs; i++) {
 		const struct ebpf_prog *prog = &o->progs[i];
 		struct ebpf_verify_stats stats = { 0 };
@@ -139,7 +157,7 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 		if (effort > EBPF_VERIFY_POLICY_EFFORT) {
 			flags |= EBPF_VERIFY_BRIEF;
 		}
-		err = ebpf_verify(prog, o->maps, o->n_maps, flags, &stats, r);
+		err = verify_one(c, i, flags, &stats, r);
 		if (err) {
 			return err;
 		}
@@ -374,6 +392,13 @@ static int build_opened(struct build *c, uint64_t version, unsigned flags, struc
 int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
 		      uint64_t version, unsigned flags, struct report *r)
 {
+	return ebpf_policy_build_known(b, elf, bytes, name, version, flags, NULL, 0, r);
+}
+
+int ebpf_policy_build_known(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
+			    uint64_t version, unsigned flags, const struct ebpf_verify_stats *stats,
+			    uint32_t n, struct report *r)
+{
 	struct build *c;
 	int err;
 
@@ -388,6 +413,8 @@ int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const
 		err = report_set(r, -ENOMEM, "memory", "out of memory");
 	} else {
 		c->out = b;
+		c->known = stats;
+		c->n_known = n;
 		c->object_hash = XXH3_64bits(elf, bytes);
 		err = build_opened(c, version, flags, r);
 		free(c->insns);

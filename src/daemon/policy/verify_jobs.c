@@ -12,6 +12,7 @@
 #include "base/point.h"
 #include "base/strmap.h"
 #include "daemon/policy/object_read.h"
+#include "daemon/policy/verdict_file.h"
 
 static int read_object(struct daemon_policy_op *q, struct buf *object)
 {
@@ -48,7 +49,32 @@ static int take(struct daemon_policy_op *q, struct ebpf_built *b, struct buf *ob
 	return 0;
 }
 
-/* Verifies and compiles an object that gbpfd does not know. */
+static void write_verdict(const struct daemon_policy_op *q)
+{
+	const struct ebpf_built *b = &q->verified->built;
+	struct daemon_verdict v = { .n = b->object.n_progs, .verify_ns = b->verify_ns };
+
+	memcpy(v.stats, b->stats, sizeof(v.stats));
+	daemon_verdict_write(q->name, &q->verified->object, &v);
+}
+
+/* Compiles an object that this gbpfd does not have, and verifies it unless an earlier one has. */
+static int build(struct daemon_policy_op *q, const struct buf *object, struct ebpf_built *b)
+{
+	struct daemon_verdict v;
+
+	if (daemon_verdict_read(q->name, object, &v) == 0 &&
+	    ebpf_policy_build_known(b, object->data, object->len, q->name, 0, 0, v.stats, v.n,
+				    &q->report) == 0) {
+		b->verify_ns = v.verify_ns;
+		q->was_verified = true;
+		return 0;
+	}
+	report_finish(&q->report);
+	report_init(&q->report);
+	return ebpf_policy_build(b, object->data, object->len, q->name, 0, 0, &q->report);
+}
+
 static int verify(struct daemon_policy_op *q, struct buf *object)
 {
 	struct ebpf_built *b = calloc(1, sizeof(*b));
@@ -57,11 +83,14 @@ static int verify(struct daemon_policy_op *q, struct buf *object)
 	if (!b) {
 		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
 	}
-	err = ebpf_policy_build(b, object->data, object->len, q->name, 0, 0, &q->report);
+	err = build(q, object, b);
 	if (!err) {
 		POINT("daemon.load.verified");
 		err = take(q, b, object);
 		ebpf_built_finish(b); /* empty if it was taken */
+	}
+	if (!err && !q->was_verified) {
+		write_verdict(q);
 	}
 	free(b);
 	return err;

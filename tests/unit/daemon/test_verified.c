@@ -14,6 +14,7 @@
 #include "base/atomic.h"
 #include "base/buf.h"
 #include "base/strmap.h"
+#include "daemon/policy/verdict_file.h"
 #include "daemon/policy/verified.h"
 
 static void read_object(struct buf *b, const char *policy)
@@ -113,6 +114,123 @@ static void images_differ_in_their_version_alone(void **state)
 		close(fd);
 	}
 	daemon_verified_drop(v);
+}
+
+/* ---- the verdicts on disk ---- */
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/gbpf-verdicts-XXXXXX");
+	if (!mkdtemp(folder)) {
+		return -1;
+	}
+	setenv("GBPF_CACHE_DIR", folder, 1);
+	unsetenv("GBPF_CACHE");
+	return 0;
+}
+
+static int remove_folder(void **state)
+{
+	char command[96];
+
+	(void)state;
+	setenv("GBPF_CACHE", "off", 1);
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	return system(command);
+}
+
+/* Returns the path of the only verdict. */
+static const char *verdict_path(void)
+{
+	static char path[256];
+	char command[128];
+	FILE *f;
+
+	snprintf(command, sizeof(command), "ls %s/verdict-*.image", folder);
+	f = popen(command, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(path, sizeof(path), f));
+	path[strcspn(path, "\n")] = 0;
+	pclose(f);
+	return path;
+}
+
+static void flip_byte(const char *path, size_t at)
+{
+	int fd = open(path, O_RDWR);
+	char c;
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &c, 1, (off_t)at), 1);
+	c = (char)~c;
+	assert_int_equal(pwrite(fd, &c, 1, (off_t)at), 1);
+	close(fd);
+}
+
+static void a_damaged_foreign_or_other_verdict_is_ignored(void **state)
+{
+	struct daemon_verdict v = { .n = 2, .verify_ns = 5 }, got;
+	struct buf object, other;
+	struct stat st;
+	const char *path;
+
+	(void)state;
+	v.stats[1].cost = 42;
+	read_object(&object, "plain");
+	read_object(&other, "plain");
+	other.data[100] ^= 1;
+	assert_true(daemon_verdict_read("plain", &object, &got) < 0);
+	daemon_verdict_write("plain", &object, &v);
+	assert_int_equal(daemon_verdict_read("plain", &object, &got), 0);
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.verify_ns, 5);
+	assert_int_equal(got.stats[1].cost, 42);
+	assert_true(daemon_verdict_read("plain2", &object, &got) < 0);
+	assert_true(daemon_verdict_read("plain", &other, &got) < 0);
+
+	path = verdict_path();
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	for (size_t at = 0; at < (size_t)st.st_size; at += 1 + (size_t)st.st_size / 500) {
+		flip_byte(path, at);
+		assert_int_equal(daemon_verdict_read("plain", &object, &got), -EBADMSG);
+		flip_byte(path, at);
+	}
+	assert_int_equal(daemon_verdict_read("plain", &object, &got), 0);
+	assert_int_equal(chmod(path, 0666), 0);
+	assert_true(daemon_verdict_read("plain", &object, &got) < 0);
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(chmod(folder, 0777), 0);
+	assert_true(daemon_verdict_read("plain", &object, &got) < 0);
+	assert_int_equal(chmod(folder, 0700), 0);
+	assert_int_equal(truncate(path, st.st_size - 1), 0);
+	assert_int_equal(daemon_verdict_read("plain", &object, &got), -EBADMSG);
+	assert_int_equal(truncate(path, 10), 0);
+	assert_int_equal(daemon_verdict_read("plain", &object, &got), -EBADMSG);
+	daemon_verdict_write("plain", &object, &v); /* takes its place */
+	assert_int_equal(daemon_verdict_read("plain", &object, &got), 0);
+	buf_finish(&object);
+	buf_finish(&other);
+}
+
+static void known_programs_are_counted(void **state)
+{
+	struct ebpf_verify_stats stats[EBPF_MAX_PROGS] = { { .cost = 3 } };
+	struct ebpf_built b;
+	struct buf object;
+	struct report r;
+
+	(void)state;
+	read_object(&object, "plain");
+	report_init(&r);
+	assert_int_equal(ebpf_policy_build_known(&b, object.data, object.len, "plain", 0, 0, stats,
+						 EBPF_MAX_PROGS, &r),
+			 -EINVAL);
+	report_finish(&r);
+	buf_finish(&object);
 }
 
 /* ---- in gbpfd ---- */
@@ -271,17 +389,55 @@ static void gbpfd_exits_during_a_verification(void **state)
 	assert_int_equal(gd_start(d, NULL), 0);
 }
 
+static int setup_with_folder(void **state)
+{
+	return make_folder(state) ? -1 : gd_setup(state);
+}
+
+static int teardown_with_folder(void **state)
+{
+	int err = gd_teardown(state);
+
+	return remove_folder(NULL) ? -1 : err;
+}
+
+static bool known_after_restart(struct gd *d)
+{
+	assert_int_equal(gd_stop(d), 0);
+	assert_int_equal(gd_start(d, NULL), 0);
+	return was_known(load(d, "slow", NULL, 0));
+}
+
+static void the_next_gbpfd_knows_verified_objects(void **state)
+{
+	struct gd *d = *state;
+
+	assert_false(was_known(load(d, "slow", NULL, 0)));
+	json_decref(gd_call(d, "policy.unload", NULL)); /* else the start has it in memory */
+	assert_true(known_after_restart(d));
+	json_decref(gd_call(d, "policy.unload", NULL));
+	flip_byte(verdict_path(), 200);
+	assert_false(known_after_restart(d)); /* it is written again */
+	json_decref(gd_call(d, "policy.unload", NULL));
+	assert_true(known_after_restart(d));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_object_is_found_by_all_of_its_bytes),
 		cmocka_unit_test(the_object_not_used_for_longest_is_forgotten),
 		cmocka_unit_test(images_differ_in_their_version_alone),
+		cmocka_unit_test_setup_teardown(a_damaged_foreign_or_other_verdict_is_ignored,
+						make_folder, remove_folder),
+		cmocka_unit_test(known_programs_are_counted),
 #define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		WITH_GBPFD(an_object_is_verified_once),
 		WITH_GBPFD(a_swap_does_not_wait_for_the_verification_of_another),
 		WITH_GBPFD(verifications_at_the_same_time_lead_to_one_policy),
 		WITH_GBPFD(gbpfd_exits_during_a_verification),
+		cmocka_unit_test_setup_teardown(the_next_gbpfd_knows_verified_objects,
+						setup_with_folder, teardown_with_folder),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
