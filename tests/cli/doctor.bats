@@ -81,7 +81,7 @@ library() { gcc -shared -fPIC -xc - -o "$1" <<<"$2"; }
 	[[ "$output" == *"100 (no device)"* ]]
 	GBPF_REAL_CUDA=/nonexistent.so run "$GBPF" doctor
 	[ "$status" -eq 1 ]
-	[[ "$output" == *"cannot be loaded"*"GBPF_REAL_CUDA names it"* ]]
+	[[ "$output" == *"GBPF_REAL_CUDA: /nonexistent.so: No such file or directory"*"Unset it"* ]]
 }
 
 @test "a look at the soft GPU leaves nothing behind either" {
