@@ -228,8 +228,8 @@ int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, 
 	unsigned n = ebpf_scalar_values(&ptr->v, at, VERIFY_MAX_PLACES);
 
 	touch(v, ptr->frame, low);
-	if (n == 1) {
-		return read_here(v, ptr->frame, low, bytes, out);
+	if (n == 1) { /* which smin may be below, if the known bits leave one value */
+		return read_here(v, ptr->frame, at[0] + off, bytes, out);
 	}
 	return n ? read_one_of(v, ptr->frame, at, n, off, bytes, out)
 		 : read_range(v, ptr->frame, low, high, (unsigned)bytes, out);
