@@ -7,6 +7,9 @@
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
 
+#define IMAGE_BYTES_MAX (UINT64_C(1) << 48) /* no device has more; sums of these do not overflow   \
+					     */
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	uint64_t bytes;	    /* of all images */
@@ -53,6 +56,9 @@ bool shim_mem_image_charge(int row, uint64_t bytes, const char *call, bool may_w
 {
 	uint64_t due, need, surplus;
 
+	if (bytes > IMAGE_BYTES_MAX) {
+		return false;
+	}
 	pthread_mutex_lock(&mutex);
 	due = checked_add(sums[row].bytes, bytes, &due) ? UINT64_MAX : whole(due);
 	need = due > sums[row].charged ? due - sums[row].charged : 0;

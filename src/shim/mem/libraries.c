@@ -20,6 +20,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/image_charge.h"
 #include "shim/mem/image_data.h"
+#include "shim/mem/overhead_event.h"
 #include "shim/shim.h"
 
 #define LIBRARY_MIN ((uint64_t)1 << 20) /* bytes of variables, from which they are charged */
@@ -152,7 +153,8 @@ static void unlink_library(const struct shim_mem_library *l)
 
 /* ---- contexts ---- */
 
-/* Returns a device's primary context, NULL if it has none. */
+/* Returns a device's primary context, NULL if it has none. One that is not known is retained for a
+ * moment to get its handle. */
 static CUcontext primary_of(CUdevice device)
 {
 	CUcontext ctx = NULL;
@@ -160,37 +162,29 @@ static CUcontext primary_of(CUdevice device)
 	int active = 0;
 
 	if (shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
-	    !active || shim_driver.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
+	    !active) {
+		return NULL;
+	}
+	for (size_t i = 0; i < n_contexts; i++) {
+		if (contexts[i].is_primary && contexts[i].device == device && !contexts[i].ending) {
+			return contexts[i].ctx;
+		}
+	}
+	if (shim_driver.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
 		return NULL;
 	}
 	(void)shim_driver.cuDevicePrimaryCtxRelease_v2(device);
 	return ctx;
 }
 
-/* Adds and removes primary contexts that were made or have ended without a call of the program's,
- * such as the runtime's private ones. */
-static void look_for_primaries(void)
+static bool is_known(CUcontext ctx)
 {
-	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
-		CUcontext now = shim_mem_row(d) < 0 ? NULL : primary_of(d);
-		bool is_known = false;
-
-		for (size_t i = n_contexts; i-- > 0;) {
-			struct context c = contexts[i];
-
-			if (!c.is_primary || c.device != d) {
-				continue;
-			}
-			is_known = is_known || c.ctx == now;
-			if (c.ctx != now && !c.ending) {
-				drop_context(c.ctx, c.epoch);
-				i = MIN(i, n_contexts);
-			}
-		}
-		if (now && !is_known) {
-			(void)add_context(now, d, true); /* without memory: measured */
+	for (size_t i = 0; i < n_contexts; i++) {
+		if (contexts[i].ctx == ctx && !contexts[i].ending) {
+			return true;
 		}
 	}
+	return false;
 }
 
 static CUresult place_in(CUlibrary library, CUcontext ctx)
@@ -281,6 +275,29 @@ static bool charge_context(CUcontext ctx, CUdevice device, uint64_t reserved)
 	return true;
 }
 
+/* Adds and removes primary contexts that were made or have ended without a call of the program's,
+ * such as the runtime's private ones. Charges of the libraries that do not fit are left out: these
+ * are measured. */
+static void look_for_primaries(void)
+{
+	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
+		CUcontext now = shim_mem_row(d) < 0 ? NULL : primary_of(d);
+
+		for (size_t i = n_contexts; i-- > 0;) {
+			struct context c = contexts[i];
+
+			if (c.is_primary && c.device == d && c.ctx != now && !c.ending) {
+				drop_context(c.ctx, c.epoch);
+				i = MIN(i, n_contexts);
+			}
+		}
+		if (now && !is_known(now) && add_context(now, d, true) &&
+		    charge_context(now, d, 0)) {
+			(void)place_all(NULL, now);
+		}
+	}
+}
+
 CUresult shim_mem_libraries_enter(CUcontext ctx, CUdevice device, bool is_primary,
 				  uint64_t reserved, CUresult r)
 {
@@ -294,7 +311,10 @@ CUresult shim_mem_libraries_enter(CUcontext ctx, CUdevice device, bool is_primar
 		return r;
 	}
 	lock();
-	if (!add_context(ctx, device, is_primary) || !charge_context(ctx, device, reserved)) {
+	if (is_known(ctx)) { /* another thread has retained it, too, or has found it */
+		shim_mem_image_release(row, reserved);
+	} else if (!add_context(ctx, device, is_primary) ||
+		   !charge_context(ctx, device, reserved)) {
 		shim_mem_image_release(row, reserved);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	} else if (!place_all(NULL, ctx)) {
@@ -423,7 +443,7 @@ CUresult shim_mem_library_loaded(struct shim_mem_library *l, CUresult r, CUlibra
 	l->handle = handle;
 	if (r == CUDA_SUCCESS && !place_all(l, NULL)) {
 		(void)shim_driver.cuLibraryUnload(handle);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
+		r = shim_mem_undone();
 	}
 	if (r == CUDA_SUCCESS) {
 		l->next = libraries;
@@ -441,7 +461,7 @@ bool shim_mem_library_unload(CUlibrary handle, CUresult *ret)
 {
 	struct shim_mem_library *l;
 
-	if (holds_mutex) {
+	if (holds_mutex || !shim_mem_joined()) { /* in a child after fork the mutex may be held */
 		return false;
 	}
 	lock();

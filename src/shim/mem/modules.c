@@ -240,6 +240,9 @@ static CUresult unload(CUmodule module)
 	bool is_charged;
 	CUresult result;
 
+	if (!shim_mem_joined()) { /* in a child after fork the mutex may be held */
+		return shim_driver.cuModuleUnload(module);
+	}
 	pthread_mutex_lock(&mutex);
 	is_charged = mem_regions_take(&modules, (uint64_t)(uintptr_t)module, &r);
 	pthread_mutex_unlock(&mutex);
