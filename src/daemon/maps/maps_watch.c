@@ -249,11 +249,12 @@ static bool has_place(struct daemon_call *c)
 	return true;
 }
 
-/* Returns true for operators, and for the user that has attached the tool; false after answering an
- * error. */
+/* Returns true for operators, and for the user that has attached the tool without being one; false
+ * after answering an error. Such a tool has instances of the user's own programs only, so that
+ * scans need not ask whose each is. */
 static bool may_watch(struct daemon_call *c, const struct daemon_map_view *v)
 {
-	if (daemon_version_is_probe(v->live) ? daemon_probe_version_may_change(c, v->live)
+	if (daemon_version_is_probe(v->live) ? daemon_probe_version_may_watch(c, v->live)
 					     : daemon_may_administer(c->d, c->sock)) {
 		return true;
 	}

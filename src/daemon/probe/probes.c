@@ -53,11 +53,13 @@ bool daemon_probe_may_change(const struct daemon_call *c, const struct daemon_pr
 	return p->owner.uid == c->peer.uid || daemon_may_administer(c->d, c->sock);
 }
 
-bool daemon_probe_version_may_change(const struct daemon_call *c, const struct daemon_version *l)
+bool daemon_probe_version_may_watch(const struct daemon_call *c, const struct daemon_version *l)
 {
 	const struct daemon_probe *p = daemon_probe_of(l);
 
-	return p && daemon_probe_may_change(c, p);
+	/* The target of a tool by an operator may be programs of others. */
+	return p && (daemon_may_administer(c->d, c->sock) ||
+		     (p->owner.uid == c->peer.uid && !p->by_admin));
 }
 
 struct daemon_version *daemon_probe_numbered(const struct daemon_call *c, json_int_t id)

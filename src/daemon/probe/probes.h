@@ -50,8 +50,9 @@ void daemon_probes_conn_closed(struct daemon *d, uint64_t conn);
  * may not see it. */
 struct daemon_version *daemon_probe_version(const struct daemon_call *c, uint64_t version);
 struct daemon_version *daemon_probe_numbered(const struct daemon_call *c, json_int_t id);
-/* Returns true if the caller has attached the tool with this memory, or may administer gbpfd. */
-bool daemon_probe_version_may_change(const struct daemon_call *c, const struct daemon_version *l);
+/* Returns true if the caller may administer gbpfd, or has attached the tool with this memory for
+ * its own programs, which one that may not administer does. */
+bool daemon_probe_version_may_watch(const struct daemon_call *c, const struct daemon_version *l);
 /* Iterates over the memory of the tools that the caller sees, without those that are being detached
  * or replaced: NULL begins, NULL ends. */
 struct daemon_version *daemon_probe_next(const struct daemon_call *c,
