@@ -94,7 +94,7 @@ void cli_print_hint(FILE *to, const char *hint)
 		fputc(hint[0] - 'a' + 'A', to);
 		hint++;
 	}
-	fputs(hint, to);
+	cli_put_safe(to, hint); /* it may quote names of an object */
 }
 
 static void fail_text(struct cli *c, const char *message, const char *hint, const char *detail)

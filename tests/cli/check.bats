@@ -188,9 +188,14 @@ foreign() {
 	foreign kprobe/__directly_run 'none is launched by itself'
 	foreign uprobe/./a:cudaLaunchKernel 'SEC("gbpf/submit") runs at each launch'
 	foreign uretprobe 'SEC("gbpf/retire") runs when a launch has ended'
+	foreign kprobe/ 'Write SEC("gbpf/<hook>") or SEC("gdev/<hook>")'
 	foreign xdp 'Write SEC("gbpf/<hook>") or SEC("gdev/<hook>")'
 	local long=$(printf 'k%.0s' {1..1500})
 	foreign "kprobe/$long" "SEC(\"gdev/enter/${long:0:254}*\")"
+	printf '#include <gbpf/gbpf.bpf.h>\nSEC("kprobe/a\\033[2Jb") int f(void *ctx) { return 0; }\nGBPF_LICENSE("MIT");\n' >foreign.bpf.c
+	run "$GBPF" policy build foreign.bpf.c
+	echo "$output"
+	[[ "$output" == *'SEC("gdev/enter/a?[2Jb")'* && "$output" != *$'\e'* ]]
 }
 
 @test "a program of another loader that is switched off with ? is left out" {

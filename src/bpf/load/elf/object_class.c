@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bpf/load/elf/object_int.h"
+#include "bpf/load/elf/source_line.h"
 #include "ptx/probe.h"
 
 /* Names of hooks inside kernels begin with this; sections do without it. */
@@ -165,6 +166,7 @@ static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, 
 	const char *kernel = strchrnul(rest, '/');
 	const char *site = *kernel ? strchrnul(kernel + 1, '/') : kernel, *wrong;
 	int err = name_part(p, s, rest, kernel, hook + strlen(hook), 32);
+	struct buf clean;
 
 	if (err) {
 		return err;
@@ -175,7 +177,10 @@ static int device_section(struct ebpf_obj_parse *p, struct ebpf_obj_section *s, 
 		return unknown_hook(p, s, hook + strlen(DEVICE_PREFIX), 1);
 	}
 	if (s->lane && has_no_lanes(s->hook)) {
-		report_hint(p->r, "SEC(\"gdev/%s\")", rest);
+		buf_init(&clean);
+		ebpf_source_line_clean(rest, 300, &clean);
+		report_hint(p->r, "SEC(\"gdev/%s\")", buf_text(&clean));
+		buf_finish(&clean);
 		return ebpf_obj_refuse(p, -EINVAL, s->name, 0,
 				       "one thread of a block or launch runs %s, so it has no "
 				       "programs of lanes",

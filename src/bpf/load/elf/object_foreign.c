@@ -28,11 +28,15 @@ static void hint_kernel(struct report *r, const char *hook, const char *kernel)
 {
 	int most = EBPF_PATTERN_BYTES - 2;
 	bool cut = strlen(kernel) > (size_t)most + 1;
+	struct buf name;
 
+	buf_init(&name);
+	ebpf_source_line_clean(kernel, (size_t)(cut ? most : most + 1), &name);
 	report_hint(r,
-		    "write SEC(\"gdev/%s/%.*s%s\"), which runs for each warp, or gdev.lane/%s, for "
+		    "write SEC(\"gdev/%s/%s%s\"), which runs for each warp, or gdev.lane/%s, for "
 		    "each thread",
-		    hook, cut ? most : most + 1, kernel, cut ? "*" : "", hook);
+		    hook, buf_text(&name), cut ? "*" : "", hook);
+	buf_finish(&name);
 }
 
 static bool begins(const char *name, const char *type)
@@ -50,9 +54,10 @@ static void hint(struct report *r, const char *name)
 			return;
 		}
 	}
-	if (begins(name, "kprobe") && name[strlen("kprobe")] == '/') {
+	if (strncmp(name, "kprobe/", strlen("kprobe/")) == 0 && name[strlen("kprobe/")]) {
 		hint_kernel(r, "enter", name + strlen("kprobe/"));
-	} else if (begins(name, "kretprobe") && name[strlen("kretprobe")] == '/') {
+	} else if (strncmp(name, "kretprobe/", strlen("kretprobe/")) == 0 &&
+		   name[strlen("kretprobe/")]) {
 		hint_kernel(r, "exit", name + strlen("kretprobe/"));
 	} else {
 		report_hint(r, "write SEC(\"gbpf/<hook>\") or SEC(\"gdev/<hook>\"); subprograms "
