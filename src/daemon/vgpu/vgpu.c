@@ -203,37 +203,47 @@ static struct daemon_vgpu *find_number(const struct daemon *d, uid_t uid, uint64
 	return v;
 }
 
-/* Returns how many vGPUs the user, which has n, may have. Those that were there before gbpfd was
- * restarted come back in any order, so each user may have again what one may have at most. */
-static unsigned quota_of(const struct daemon *d, uid_t uid, unsigned n,
+static bool is_foreign(const struct daemon *d, uid_t uid)
+{
+	return uid != 0 && uid != d->uid;
+}
+
+/* Returns how many vGPUs the user, which has n, may have, where other foreign users have `others`.
+ * Those that were there before gbpfd was restarted come back in any order, so each user may have
+ * again what one may have at most. */
+static unsigned quota_of(const struct daemon *d, uid_t uid, unsigned n, unsigned others,
 			 enum daemon_vgpu_entering how)
 {
-	unsigned others = d->vgpus.n - n;
+	const unsigned all = PROTO_VGPUS - OWN_VGPUS;
+	unsigned free = PROTO_VGPUS - (d->vgpus.n - n); /* of all places */
 
-	if (uid == 0 || uid == d->uid || (how == DAEMON_VGPU_RETURNS && n < FOREIGN_MAX)) {
-		return PROTO_VGPUS - others;
+	if (!is_foreign(d, uid)) {
+		return free;
 	}
-	return daemon_user_quota(PROTO_VGPUS - OWN_VGPUS, others, FOREIGN_MAX);
+	if (how == DAEMON_VGPU_RETURNS) {
+		return MIN(free, MIN(FOREIGN_MAX, all > others ? all - others : 0));
+	}
+	return MIN(free, daemon_user_quota(all, others, FOREIGN_MAX));
 }
 
 int daemon_vgpu_check_user(const struct daemon *d, uid_t uid, enum daemon_vgpu_entering how,
 			   struct report *r)
 {
-	bool foreign = uid != 0 && uid != d->uid;
-	unsigned n = 0, lines = 0, quota;
+	unsigned n = 0, others = 0, lines = 0, quota;
 
 	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
 		n += v->uid == uid;
+		others += v->uid != uid && is_foreign(d, v->uid);
 		lines += v->uid == uid ? v->n_lines : 0;
 	}
-	quota = quota_of(d, uid, n, how);
+	quota = quota_of(d, uid, n, others, how);
 	if (how != DAEMON_VGPU_JOINS && n >= quota) {
 		report_hint(r, "End its programs, or remove one with `gbpf vgpu rm`");
 		return report_set(r, -EUSERS, "limit",
 				  "user %d has %u virtual GPUs, of %u that others leave to it",
 				  (int)uid, n, quota);
 	}
-	if (foreign && lines >= FOREIGN_LINES) {
+	if (is_foreign(d, uid) && lines >= FOREIGN_LINES) {
 		report_hint(r, "End some of them");
 		return report_set(r, -EUSERS, "limit",
 				  "user %d has %u processes in its virtual GPUs, of %u that a user "

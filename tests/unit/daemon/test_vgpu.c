@@ -270,12 +270,16 @@ static void a_foreign_user_has_at_most_16_vgpus(void **state)
 
 static void users_leave_vgpus_to_further_users(void **state)
 {
-	static struct member a[FOREIGN_MAX], b[FOREIGN_MAX], c[C_MAX];
+	static struct member a[FOREIGN_MAX], b[FOREIGN_MAX], c[C_MAX], root[FOREIGN_MAX];
 	struct member more;
 	struct gd *d = *state;
 
 	NEED_TWO_USERS();
 	open_to_all(d);
+	for (unsigned i = 0; i < FOREIGN_MAX; i++) { /* root has places of its own */
+		join_as(0, &root[i], d, i + 1);
+		assert_int_equal(root[i].error, 0);
+	}
 	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
 		join_as(USER_A, &a[i], d, i + 1);
 		join_as(USER_B, &b[i], d, i + 1);
@@ -295,6 +299,7 @@ static void users_leave_vgpus_to_further_users(void **state)
 	for (unsigned i = 0; i < FOREIGN_MAX; i++) {
 		part(&a[i]);
 		part(&b[i]);
+		part(&root[i]);
 	}
 	for (unsigned i = 0; i < C_MAX; i++) {
 		part(&c[i]);
