@@ -9,10 +9,10 @@
 
 #include "base/compiler.h"
 #include "bpf/run/insn.h"
+#include "bpf/run/map/map_type.h"
 
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
-#define GBPF_MAP_TYPE(id, name, ops, doc) GBPF_MAP_##name = id,
 #define GBPF_DEVICE_HOOK(id, name, budget, doc) HOOK_##name = id,
 #define GBPF_HELPER(id, name, ret, params, ...) HELPER_##name = id,
 #include "gbpf/hooks.def"
@@ -32,12 +32,14 @@ enum kind {
 struct reg {
 	uint8_t kind, map;
 	int32_t at;
+	uint32_t by; /* the instruction after that which determined the value; 0: none has */
 };
 
 /* What is known before an instruction. */
 struct state {
 	struct reg reg[11];
-	bool constant[STACK_WORDS]; /* words of the frame that every warp has equal */
+	/* Of words of the frame that every warp has equal: the instruction after their store. */
+	uint32_t constant[STACK_WORDS];
 	bool reached;
 };
 
@@ -98,9 +100,10 @@ static void forget(struct state *s)
 
 static bool is_same(const struct reg *a, const struct reg *b)
 {
-	return a->kind == b->kind && a->map == b->map && a->at == b->at;
+	return a->kind == b->kind && a->map == b->map && a->at == b->at && a->by == b->by;
 }
 
+/* What paths determined by different instructions may differ between warps. */
 static void join(const struct pass *p, uint32_t to, const struct state *s)
 {
 	struct state *t = to < p->n ? &p->at[to] : NULL;
@@ -118,12 +121,12 @@ static void join(const struct pass *p, uint32_t to, const struct state *s)
 		}
 	}
 	for (unsigned i = 0; i < STACK_WORDS; i++) {
-		t->constant[i] &= s->constant[i];
+		t->constant[i] = t->constant[i] == s->constant[i] ? t->constant[i] : 0;
 	}
 }
 
-/* Sets, or asks, whether bytes of the frame are equal for all warps. */
-static bool stack_bytes(struct state *s, int64_t at, unsigned bytes, int set)
+/* Sets, or with -1 asks, whether bytes of the frame are equal for all warps. */
+static bool stack_bytes(struct state *s, int64_t at, unsigned bytes, int64_t set)
 {
 	int64_t first = at + (int64_t)EBPF_STACK_BYTES;
 	bool all = bytes > 0;
@@ -136,9 +139,9 @@ static bool stack_bytes(struct state *s, int64_t at, unsigned bytes, int set)
 	}
 	for (int64_t w = first / 4; w <= (first + bytes - 1) / 4 && bytes; w++) {
 		if (set >= 0) {
-			s->constant[w] = set > 0;
+			s->constant[w] = (uint32_t)set;
 		}
-		all &= s->constant[w];
+		all &= s->constant[w] != 0;
 	}
 	return all;
 }
@@ -167,7 +170,7 @@ static unsigned bytes_of(const struct ebpf_insn *in)
 	}
 }
 
-static void load_64(struct state *s, const struct ebpf_insn *in)
+static void load_64(struct state *s, const struct ebpf_insn *in, uint32_t by)
 {
 	struct reg *r = &s->reg[in->dst];
 
@@ -178,54 +181,62 @@ static void load_64(struct state *s, const struct ebpf_insn *in)
 						     : UNKNOWN;
 	if (r->kind == CONSTANT) {
 		r->map = 0;
+		r->by = by;
 	}
 	r->at = r->kind == PLACE ? in[1].imm : 0;
 }
 
-static void add(struct reg *r, const struct ebpf_insn *in, const struct reg *by)
+static void add(struct reg *r, const struct ebpf_insn *in, const struct reg *more, uint32_t by)
 {
-	bool known = !by || by->kind == CONSTANT;
+	bool known = !more || more->kind == CONSTANT;
 
-	if (r->kind == STACK && !by) {
+	if (r->kind == STACK && !more) {
 		r->at += in->imm;
 	} else if (r->kind == PLACE || r->kind == ELSEWHERE) {
 		r->kind = known ? r->kind : ELSEWHERE;
-		r->at = by ? 0 : r->at + in->imm;
-	} else if (r->kind != CONSTANT || !known) {
+		r->at = 0;
+		r->by = by;
+	} else if (r->kind == CONSTANT && known) {
+		r->by = by;
+	} else {
 		*r = (struct reg){ 0 };
 	}
 }
 
-static void compute(struct state *s, const struct ebpf_insn *in)
+/* by: the instruction after this one */
+static void compute(struct state *s, const struct ebpf_insn *in, uint32_t by)
 {
 	bool wide = EBPF_CLASS(in->code) == EBPF_ALU64;
-	const struct reg *by = EBPF_SRC(in->code) == EBPF_X ? &s->reg[in->src] : NULL;
+	const struct reg *src = EBPF_SRC(in->code) == EBPF_X ? &s->reg[in->src] : NULL;
+	const struct reg constant = { .kind = CONSTANT, .by = by };
 	struct reg *r = &s->reg[in->dst];
 
 	if (EBPF_OP(in->code) == EBPF_MOV) {
-		*r = !by					  ? (struct reg){ .kind = CONSTANT }
-		     : (wide && !in->off) || by->kind == CONSTANT ? *by
-								  : (struct reg){ 0 };
+		*r = src && wide && !in->off	     ? *src
+		     : !src || src->kind == CONSTANT ? constant
+						     : (struct reg){ 0 };
 	} else if (wide && EBPF_OP(in->code) == EBPF_ADD) {
-		add(r, in, by);
-	} else if (r->kind != CONSTANT || (by && by->kind != CONSTANT)) {
+		add(r, in, src, by);
+	} else if (r->kind == CONSTANT && (!src || src->kind == CONSTANT)) {
+		*r = constant;
+	} else {
 		*r = (struct reg){ 0 };
 	}
 }
 
-static void store(struct state *s, const struct ebpf_insn *in)
+static void store(struct state *s, const struct ebpf_insn *in, uint32_t by)
 {
 	const struct reg *to = &s->reg[in->dst];
 	bool constant = EBPF_CLASS(in->code) == EBPF_ST || s->reg[in->src].kind == CONSTANT;
 
 	if (to->kind == STACK) {
-		stack_bytes(s, (int64_t)to->at + in->off, bytes_of(in), constant);
+		stack_bytes(s, (int64_t)to->at + in->off, bytes_of(in), constant ? by : 0);
 	} else if (to->kind == UNKNOWN) {
 		forget_stack(s);
 	}
 }
 
-static void call(const struct pass *p, struct state *s, const struct ebpf_insn *in)
+static void call(const struct pass *p, struct state *s, const struct ebpf_insn *in, uint32_t by)
 {
 	const struct reg *map = &s->reg[1], *key = &s->reg[2];
 	struct reg result = { 0 };
@@ -236,7 +247,7 @@ static void call(const struct pass *p, struct state *s, const struct ebpf_insn *
 			bool same = key->kind == STACK &&
 				    stack_bytes(s, key->at, p->o->maps[map->map].key_bytes, -1);
 
-			result = (struct reg){ same ? PLACE : ELSEWHERE, map->map, 0 };
+			result = (struct reg){ same ? PLACE : ELSEWHERE, map->map, 0, by };
 		}
 	} else {
 		for (unsigned i = 1; i <= 5; i++) {
@@ -252,23 +263,24 @@ static void call(const struct pass *p, struct state *s, const struct ebpf_insn *
 
 static void step(const struct pass *p, struct state *s, const struct ebpf_insn *in)
 {
+	uint32_t by = (uint32_t)(in - p->prog->insns) + 1;
 	unsigned class = EBPF_CLASS(in->code);
 
 	if (in->code == EBPF_LD_IMM64) {
-		load_64(s, in);
+		load_64(s, in, by);
 	} else if (class == EBPF_ALU || class == EBPF_ALU64) {
-		compute(s, in);
+		compute(s, in, by);
 	} else if (class == EBPF_STX && EBPF_MODE(in->code) == EBPF_ATOMIC) {
 		if (s->reg[in->dst].kind == STACK || s->reg[in->dst].kind == UNKNOWN) {
 			forget_stack(s);
 		}
 		s->reg[in->imm == EBPF_CMPXCHG ? 0 : in->src] = (struct reg){ 0 };
 	} else if (class == EBPF_ST || class == EBPF_STX) {
-		store(s, in);
+		store(s, in, by);
 	} else if (class == EBPF_LDX) {
 		s->reg[in->dst] = (struct reg){ 0 };
 	} else if (in->code == (EBPF_JMP | EBPF_CALL)) {
-		call(p, s, in);
+		call(p, s, in, by);
 	}
 }
 
@@ -291,16 +303,25 @@ static int hot_map(const struct pass *p, const struct state *s, const struct ebp
 
 /* ---- branches that leave warps out ---- */
 
-static bool tests_null(const struct state *s, const struct ebpf_insn *in)
+/* Returns true if a look-up in the map finds nothing only beyond its end. */
+static bool is_array(const struct pass *p, uint8_t map)
 {
-	unsigned op = EBPF_OP(in->code), kind = s->reg[in->dst].kind;
-
-	return (op == EBPF_JEQ || op == EBPF_JNE) && EBPF_SRC(in->code) == EBPF_K && !in->imm &&
-	       (kind == PLACE || kind == ELSEWHERE);
+	return map < p->o->n_maps && ebpf_map_type_has(p->o->maps[map].type, EBPF_MAP_INDEXED);
 }
 
-/* Sets p->leads for the instructions behind which pc can follow. */
-static void find_leads(struct pass *p, uint32_t pc)
+/* Returns true for a test for NULL that has the same result for all warps. */
+static bool tests_null(const struct pass *p, const struct state *s, const struct ebpf_insn *in)
+{
+	const struct reg *r = &s->reg[in->dst];
+	unsigned op = EBPF_OP(in->code);
+
+	return (op == EBPF_JEQ || op == EBPF_JNE) && EBPF_SRC(in->code) == EBPF_K && !in->imm &&
+	       (r->kind == PLACE || (r->kind == ELSEWHERE && is_array(p, r->map)));
+}
+
+/* Sets p->leads for the instructions behind which pc can follow, forward: without a further pass
+ * through a loop. */
+static void find_leads(struct pass *p, uint32_t pc, bool forward)
 {
 	bool changed = true;
 
@@ -311,8 +332,9 @@ static void find_leads(struct pass *p, uint32_t pc)
 		for (uint32_t i = p->n; i-- > 0;) {
 			const struct ebpf_insn *in = &p->prog->insns[i];
 			bool goes = EBPF_OP(in->code) != EBPF_JA || !is_jump(in);
+			uint32_t to = is_jump(in) ? target(p, i) : p->n;
 			bool leads = !is_exit(in) && ((goes && p->leads[next(p, i)]) ||
-						      (is_jump(in) && p->leads[target(p, i)]));
+						      ((to > i || !forward) && p->leads[to]));
 
 			if (leads && !p->leads[i]) {
 				p->leads[i] = 1;
@@ -322,13 +344,26 @@ static void find_leads(struct pass *p, uint32_t pc)
 	}
 }
 
-/* Returns true if a branch before the instruction leaves some warps out. */
-static bool is_guarded(struct pass *p, uint32_t pc)
+/* Returns true if one side of a branch before pc leads to it and the other does not. */
+static bool is_left_out(const struct pass *p, uint32_t pc)
 {
-	find_leads(p, pc);
 	for (uint32_t i = 0; i < pc; i = next(p, i)) {
 		if (is_branch(&p->prog->insns[i]) && p->at[i].reached && !p->null_test[i] &&
 		    p->leads[i] && p->leads[next(p, i)] != p->leads[target(p, i)]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Returns true if a branch before the instruction leaves some warps out. */
+static bool is_guarded(struct pass *p, uint32_t pc)
+{
+	/* A branch in a loop leads to all of it by a further pass; code that a jump into a loop
+	 * skips is reached by one only. */
+	for (int forward = 0; forward < 2; forward++) {
+		find_leads(p, pc, forward);
+		if (is_left_out(p, pc)) {
 			return true;
 		}
 	}
@@ -380,7 +415,7 @@ static unsigned scan(struct pass *p, struct ebpf_hot_word *ret, unsigned max)
 			ret[n++] = (struct ebpf_hot_word){ p->prog, line_of(p->prog, i),
 							   (uint32_t)map };
 		}
-		p->null_test[i] = is_branch(in) && tests_null(&s, in);
+		p->null_test[i] = is_branch(in) && tests_null(p, &s, in);
 		step(p, &s, in);
 		if (is_jump(in)) {
 			join(p, target(p, i), &s);

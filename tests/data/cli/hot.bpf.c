@@ -64,3 +64,34 @@ int GBPF_PROG(cold_block_enter, gdev_block_enter)
 	add(&cold_block, 0);
 	return 0;
 }
+
+COUNTERS(GBPF_MAP_ARRAY, cold_either);
+COUNTERS(GBPF_MAP_ARRAY, cold_loop);
+COUNTERS(GBPF_MAP_HASH, cold_known);
+COUNTERS(GBPF_MAP_ARRAY, cold_if_known);
+
+SEC("gdev/exit")
+int GBPF_PROG(cold_paths, gdev_exit)
+{
+	u32 block = ctx->block;
+
+	gbpf_atomic_add(&cold_either, block & 1 ? 3 : 5, 1);
+	if (bpf_map_lookup_elem(&cold_known, &block)) {
+		gbpf_atomic_add(&cold_if_known, 0, 1);
+	}
+	return 0;
+}
+
+SEC("gdev/exit")
+int GBPF_PROG(cold_in_loop, gdev_exit)
+{
+	u32 sm = ctx->sm;
+
+#pragma clang loop unroll(disable)
+	for (u32 i = 0; i < 4; i++) {
+		if (sm >> i & 1) {
+			gbpf_atomic_add(&cold_loop, 0, 1);
+		}
+	}
+	return 0;
+}
