@@ -216,7 +216,7 @@ static void on_built(struct daemon_job *job)
 	struct attach_job *j = (struct attach_job *)job;
 	struct daemon_probe *p = j->p;
 
-	p->d->probes->building--;
+	p->d->probes->building -= !j->replaces;
 	POINT("daemon.probe.built");
 	if (p->hold && daemon_control_waiting(p->d, p->hold) == SIZE_MAX) {
 		free_job(j); /* its connection was closed meanwhile: no caller waits */
@@ -273,7 +273,7 @@ int daemon_probe_attach(struct daemon *d, const struct daemon_probe_request *o)
 	report_init(&j->report);
 	j->p->d = d;
 	j->p->id = ++d->probes->next_id;
-	d->probes->building++;
+	d->probes->building += !o->replaces; /* a swap takes the place of another */
 	daemon_job_thread_submit(&d->tool_builder, &j->job);
 	return 0;
 }

@@ -217,13 +217,14 @@ int daemon_probe_check_place(const struct daemon *d, uid_t uid, bool admin, bool
 			own += !p->by_admin && p->owner.uid == uid;
 		}
 	}
-	report_hint(r, "`gbpf probe detach ID` ends one");
 	all -= swap && all;
 	if (all >= DAEMON_PROBES) {
+		report_hint(r, "`gbpf probe detach ID` ends one");
 		return report_set(r, -EUSERS, "limit", "%u tools are attached already", all);
 	}
 	quota = daemon_user_quota(DAEMON_PROBES_OF_USERS, users - own, DAEMON_PROBES_OF_USER);
 	if (!admin && !swap && own >= quota) {
+		report_hint(r, "`gbpf probe detach ID` ends one");
 		return report_set(r, -EUSERS, "limit",
 				  "user %d has %u tools attached, of %u that others leave to it",
 				  (int)uid, own, quota);
