@@ -203,7 +203,8 @@ static bool is_closed_pipe(void)
 {
 	struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
-	return poll(&p, 1, 0) > 0 && p.revents & POLLERR;
+	/* POLLHUP: a socket */
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
 }
 
 int cli_flush(struct cli *c)
