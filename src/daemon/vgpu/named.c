@@ -305,10 +305,15 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	finish(c, "vgpu.create", text, changed_json(c, v));
 }
 
+#define USERS_SHOWN 8u /* an entry of the audit log has 400 characters */
+
 static void put_users(struct buf *out, const uid_t *users, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < MIN(n, USERS_SHOWN); i++) {
 		buf_printf(out, "%s%d", i ? "," : "", (int)users[i]);
+	}
+	if (n > USERS_SHOWN) {
+		buf_printf(out, " and %u more", n - USERS_SHOWN);
 	}
 	buf_puts(out, n ? "" : "none");
 }

@@ -85,9 +85,12 @@ json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c)
 static void put(struct buf *out, unsigned what, uint64_t value)
 {
 	bool bytes = what == MEM || what == RESERVE || what == PINNED;
+	bool mib = bytes && value % (1u << 20) == 0;
 
-	buf_printf(out, "%llu%s", (unsigned long long)(bytes ? value >> 20 : value),
-		   bytes ? " MiB" : "");
+	buf_printf(out, "%llu%s", (unsigned long long)(mib ? value >> 20 : value),
+		   mib	   ? " MiB"
+		   : bytes ? " bytes"
+			   : "");
 }
 
 void daemon_vgpu_config_changes(const struct proto_vgpu_config *was,
