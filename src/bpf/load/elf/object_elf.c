@@ -146,6 +146,12 @@ static int check_symbol(struct ebpf_obj_parse *p, const Elf64_Sym *sym, uint32_t
 				       name ? "of more than 8191 bytes"
 					    : "outside the string table");
 	}
+	p->name_bytes += strlen(name);
+	if (p->name_bytes > OBJ_MAX_NAMES) {
+		return ebpf_obj_refuse(p, -E2BIG, ".symtab", 0,
+				       "names of symbols have more than %u MiB together",
+				       OBJ_MAX_NAMES >> 20);
+	}
 	if (!ebpf_obj_symbol_defined(sym)) {
 		return 0;
 	}

@@ -17,8 +17,9 @@ struct btf_type;
 #define OBJ_MAX_SECTIONS 4096u
 #define OBJ_MAX_SYMBOLS 65536u
 #define OBJ_MAX_FUNCS 512u
-#define OBJ_MAX_NAME 8192u    /* length of names of sections and symbols, with the terminator */
-#define OBJ_MAX_LINES 131072u /* per object, and for all its programs together */
+#define OBJ_MAX_NAME 8192u	  /* length of names of sections and symbols, with the terminator */
+#define OBJ_MAX_NAMES (16u << 20) /* bytes of all names of symbols */
+#define OBJ_MAX_LINES 131072u	  /* per object, and for all its programs together */
 #define OBJ_MAX_GROUPS 1024u
 #define OBJ_MAX_CORE 16384u
 #define OBJ_MAX_EXTERNS 256u
@@ -139,6 +140,7 @@ struct ebpf_obj_parse {
 	Elf64_Sym *syms; /* owned */
 	uint32_t n_syms;
 	uint32_t symtab, strtab; /* section numbers; 0: none */
+	size_t name_bytes;	 /* of names of symbols */
 	uint32_t *vars;		 /* owned: symbols of data and maps, sorted by section and name */
 	uint32_t n_vars;
 	uint32_t n_placed, n_lines; /* totals that are checked against limits */
