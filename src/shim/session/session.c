@@ -123,21 +123,38 @@ int shim_session_init(struct shim_session *s)
 
 /* ---- connecting ---- */
 
-int shim_session_open_socket(uint64_t timeout_ns)
+enum found { FOUND_NONE, FOUND_OWN, FOUND_ROOTS };
+
+/* The first gbpfd that welcomed the process. It reattaches to no other one, which would not know
+ * its tenant, while that one is restarted. */
+static uint32_t kept; /* [atomic] enum found */
+
+static enum found find_daemon(void)
 {
-	/* The first gbpfd that the process found. It reattaches to no other one, which would not
-	 * know its tenant, while that one is restarted. */
-	static uint32_t kept; /* [atomic] enum found */
-	enum found { FOUND_NONE, FOUND_OWN, FOUND_ROOTS };
+	enum found found = (enum found)load_relaxed(&kept);
+	const char *named = getenv("GBPF_RUNTIME_DIR");
+
+	if (found) {
+		return found;
+	}
+	if (geteuid() == 0 && !(named && *named)) {
+		return FOUND_ROOTS; /* also once the process has become another user */
+	}
+	return runtime_is_roots() ? FOUND_ROOTS : FOUND_OWN;
+}
+
+/* Sets *ret_found to the gbpfd, or to FOUND_NONE if a variable names its socket. */
+static int open_socket(uint64_t timeout_ns, enum found *ret_found)
+{
 	const char *path = secure_getenv("GBPF_SESSION_SOCKET");
-	uint32_t found = load_relaxed(&kept);
 	char standard[256];
 	struct peer peer;
 	int sock, err;
 
+	*ret_found = FOUND_NONE;
 	if (!path || !*path) {
-		found = found ? found : runtime_is_roots() ? FOUND_ROOTS : FOUND_OWN;
-		err = runtime_path_of(found == FOUND_ROOTS, standard, sizeof(standard),
+		*ret_found = find_daemon();
+		err = runtime_path_of(*ret_found == FOUND_ROOTS, standard, sizeof(standard),
 				      "session.sock");
 		if (err) {
 			return err;
@@ -159,8 +176,14 @@ int shim_session_open_socket(uint64_t timeout_ns)
 		fd_close(sock);
 		return err;
 	}
-	store_relaxed(&kept, found);
 	return sock;
+}
+
+int shim_session_open_socket(uint64_t timeout_ns)
+{
+	enum found found;
+
+	return open_socket(timeout_ns, &found);
 }
 
 static void command_line(char *out, size_t cap)
@@ -474,14 +497,18 @@ static int finish(struct shim_session *s, int sock, const struct proto_welcome *
 	return 0;
 }
 
-/* Connects and says hello. Returns the socket once gbpfd has welcomed this process, or -errno. */
+/* Connects and says hello. Returns the socket once gbpfd has welcomed this process, or -errno;
+ * -ETIMEDOUT if gbpfd accepts no connection: the program starts without it. */
 static int welcomed(struct shim_session *s, bool early, union proto_message *m, int fds[8],
 		    unsigned *nfds)
 {
-	int err, sock = shim_session_open_socket(0);
+	/* the agent, which tries again later, has timed work to do */
+	uint64_t timeout_ns = s->sched ? RETRY_NS : clock_patience(WELCOME_TIMEOUT_NS);
+	enum found found;
+	int err, sock = open_socket(timeout_ns, &found);
 
 	if (sock < 0) {
-		return sock;
+		return sock == -EAGAIN ? -ETIMEDOUT : sock; /* gbpfd's queue remained full */
 	}
 	POINT("shim.connect.connected");
 	err = send_hello(s, sock, early);
@@ -493,6 +520,9 @@ static int welcomed(struct shim_session *s, bool early, union proto_message *m, 
 	if (err) {
 		fd_close(sock);
 		return err;
+	}
+	if (found) {
+		store_relaxed(&kept, found);
 	}
 	return sock;
 }
