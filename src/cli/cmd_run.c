@@ -261,7 +261,7 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
  * restarts are allowed, with the reason in *ret_why (caller frees; NULL: none). */
 static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **ret_why)
 {
-	uint64_t until = clock_now_ns() + FATE_NS, n = 0;
+	uint64_t now = clock_now_ns(), until = now + FATE_NS, n = 0;
 	struct gbpf *g = NULL;
 	char params[64];
 	bool known = false;
@@ -271,13 +271,13 @@ static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **
 		gbpf_close(g);
 		return 0;
 	}
-	while (!known && clock_now_ns() < until) {
+	for (; !known && now < until; now = clock_now_ns()) {
 		char *text = NULL;
 		json_t *j;
 
-		gbpf_set_timeout(g, (unsigned)((until - clock_now_ns()) / 1000000u) + 1);
+		gbpf_set_timeout(g, (unsigned)((until - now) / 1000000u) + 1);
 		snprintf(params, sizeof(params), "{\"pid\":%d,\"age_ns\":%llu}", (int)s->child,
-			 (unsigned long long)(clock_now_ns() - s->at_ns));
+			 (unsigned long long)(now - s->at_ns));
 		if (gbpf_call(g, "restart", params, -1, &text) < 0) {
 			break;
 		}
@@ -344,20 +344,20 @@ static int run_program(struct cli *c)
 	}
 }
 
-/* Sets the variable by which the child, and a gbpfd started here, find the socket. */
+/* Sets the variable by which the child, and a gbpfd started here, find the socket. What the program
+ * starts, now or after a restart, thus finds the same gbpfd, whichever one of root starts or stops
+ * meanwhile. */
 static int use_socket(struct cli *c)
 {
 	static const char leaf[] = "/control.sock";
 	const char *path = c->global[CLI_SOCKET];
-	char dir[PATH_MAX];
+	char dir[PATH_MAX], chosen[PATH_MAX];
 	size_t n;
 
-	if (!path && runtime_is_roots()) {
-		path = RUNTIME_OF_ROOT; /* what the program starts finds the same gbpfd */
+	if (!path && runtime_path(chosen, sizeof(chosen), NULL) < 0) {
+		return 0; /* reported below, or by gbpf_open() */
 	}
-	if (!path) {
-		return 0;
-	}
+	path = path ? path : chosen;
 	n = strlen(path);
 	if (n > sizeof(leaf) - 1 && strcmp(path + n - (sizeof(leaf) - 1), leaf) == 0) {
 		n -= sizeof(leaf) - 1;

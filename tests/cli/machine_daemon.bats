@@ -104,7 +104,8 @@ alone() {
 	alone <<-'B'
 		start_root
 		root "$GBPF" -q shutdown
-		user "$GBPF" run --device soft true
+		user "$GBPF" run --device soft -- sh -c 'echo "$GBPF_RUNTIME_DIR"' >out
+		grep -qx "$xdg/gbpf" out
 		[ -S "$xdg/gbpf/control.sock" ]
 		user "$GBPF" doctor --device soft >out
 		grep 'daemon: gbpfd .* of this user' out
