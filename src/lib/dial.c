@@ -17,30 +17,37 @@
 
 #define LOOK_NS 5000000u
 #define QUEUE_LOOK_NS 2000000u
+#define NO_LISTENER_NS 50000000u /* gbpfd writes its state shortly before or after it listens */
 
 /* Returns true for the file of a user that may say what gbpfd does: root or this one. Root trusts
- * all, since it chooses the path. */
-static bool is_of_trusted(int fd)
+ * all, since it chooses the path. Sets *ret_owner to that user. */
+static bool is_of_trusted(int fd, uid_t *ret_owner)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && (geteuid() == 0 || st.st_uid == 0 || st.st_uid == geteuid());
+	if (fstat(fd, &st) < 0) {
+		return false;
+	}
+	*ret_owner = st.st_uid;
+	return geteuid() == 0 || st.st_uid == 0 || st.st_uid == geteuid();
 }
 
 struct lib_holder lib_holder(const struct gbpf *g)
 {
 	char path[LIB_CLIENT_PATH + 16], text[32] = "";
 	struct lib_holder h = { 0 };
+	uid_t owner = 0, runs_as;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/gbpfd.lock", g->dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0 || !is_of_trusted(fd) || read(fd, text, sizeof(text) - 1) <= 0) {
+	if (fd < 0 || !is_of_trusted(fd, &owner) || read(fd, text, sizeof(text) - 1) <= 0) {
 		text[0] = 0;
 	}
 	fd_close(fd);
 	h.pid = (int)strtol(text, NULL, 10);
-	h.pid = procfs_runs(h.pid, "gbpfd", NULL) ? h.pid : 0;
+	/* a process of another user did not write the file: messages advise to end this one */
+	h.pid = procfs_runs(h.pid, "gbpfd", &runs_as) && runs_as == owner ? h.pid : 0;
 	h.phase = strstr(text, " starts")  ? LIB_STARTS
 		  : strstr(text, " stops") ? LIB_STOPS
 					   : LIB_SERVES;
@@ -137,32 +144,42 @@ static int dial_once(const struct gbpf *g)
 	return fd >= 0 ? fd : unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK);
 }
 
-/* Called when no process listens. Returns 0 to try again, after a pause if gbpfd starts or stops.
- * *seen: the holder at the previous try. gbpfd listens from before it writes that it serves until
- * after it writes that it stops: one that served before a try and after it has lost its
- * socket. */
-static int judge(struct gbpf *g, int err, struct lib_holder *seen, uint64_t deadline)
+/* The holder at the previous try, and since when it is the same. */
+struct seen {
+	struct lib_holder is;
+	uint64_t since_ns;
+};
+
+/* Called when no process listens. Returns 0 to try again, after a pause. gbpfd listens from before
+ * it writes that it serves until after it writes that it stops: one that served before a try and
+ * after it, for a while, has lost its socket. */
+static int judge(struct gbpf *g, int err, struct seen *seen, uint64_t deadline)
 {
 	struct lib_holder h = lib_holder(g);
+	bool same = seen->is.pid == h.pid && seen->is.phase == h.phase;
+	uint64_t now = clock_now_ns();
 
 	if (!h.pid) {
 		return fail_connect(g, err);
 	}
-	if (lib_is_passing(h)) {
-		if (!lib_may_await(g, h, deadline)) {
-			return lib_fail_passing(g, h);
-		}
-		clock_sleep_ns(LOOK_NS);
-	} else if (seen->pid == h.pid && seen->phase == h.phase) {
+	if (lib_is_passing(h) && !lib_may_await(g, h, deadline)) {
+		return lib_fail_passing(g, h);
+	}
+	if (!lib_is_passing(h) && same &&
+	    (now - seen->since_ns >= NO_LISTENER_NS || now >= deadline)) {
 		return fail_no_listener(g, h.pid);
 	}
-	*seen = h;
+	if (!same) {
+		*seen = (struct seen){ h, now };
+	}
+	clock_sleep_ns(LOOK_NS);
 	return 0;
 }
 
 int lib_dial(struct gbpf *g, uint64_t deadline)
 {
-	struct lib_holder seen = { 0 }, now;
+	struct lib_holder now;
+	struct seen seen = { 0 };
 	struct peer peer;
 	int fd, err = 0;
 

@@ -19,6 +19,7 @@
 #include "base/paths.h"
 #include "base/private_dir.h"
 #include "base/private_file.h"
+#include "base/runtime_choice.h"
 
 #define START_TIMEOUT_MS 15000u /* allows for a loaded machine */
 #define READY_TEXT 2048
@@ -314,6 +315,27 @@ static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o,
 	return err;
 }
 
+/* Waits for root's gbpfd, which this user cannot start, and whose lock file it cannot read to learn
+ * that the next one starts. */
+static int await_roots(struct gbpf *g, uint64_t deadline)
+{
+	int err;
+
+	do {
+		clock_sleep_ns(OTHER_LOOK_NS);
+		err = connect_by(g, deadline);
+	} while (is_gone(err) && clock_now_ns() < deadline);
+	if (is_gone(err)) {
+		err = lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
+			       "Let root start it (`systemctl start gbpfd`), or set "
+			       "GBPF_RUNTIME_DIR to a directory of your own",
+			       "root's gbpfd does not serve %s", g->socket);
+	} else if (!err) {
+		lib_ok(g);
+	}
+	return err;
+}
+
 EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 {
 	struct gbpf_start_options all = { .size = sizeof(all) };
@@ -332,6 +354,9 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 					  read its folder */
 	if (!is_gone(err)) {
 		return err;
+	}
+	if (geteuid() != 0 && strcmp(g->dir, RUNTIME_OF_ROOT) == 0) {
+		return await_roots(g, deadline);
 	}
 	err = make_dir(g);
 	if (err) {

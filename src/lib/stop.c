@@ -45,7 +45,9 @@ static bool await_process(int pid, uint64_t deadline)
 static int await_exit(struct gbpf *g, int pid, uint64_t deadline)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), err = pidfd < 0 ? -errno : 0;
-	bool exited = err == -ESRCH || !procfs_runs(pid, "gbpfd", NULL);
+	long long parent;
+	bool seen = err || procfs_stat_field(pid, 4, &parent, NULL) == 0; /* /proc may hide it */
+	bool exited = err == -ESRCH || (seen && !procfs_runs(pid, "gbpfd", NULL));
 
 	if (!exited) {
 		exited = err ? await_process(pid, deadline) : await_pidfd(pidfd, deadline);
@@ -65,7 +67,7 @@ static bool stops_already(const struct gbpf *g, int err)
 
 	return g->peer_pid > 0 &&
 	       (err == -ECONNREFUSED ||
-		(lib_is_lost(err) && (h.phase == LIB_STOPS || h.pid != g->peer_pid)));
+		(lib_is_lost(err) && (h.phase == LIB_STOPS || (h.pid && h.pid != g->peer_pid))));
 }
 
 EXPORT int gbpf_shutdown(struct gbpf *g)
