@@ -157,6 +157,18 @@ static void judge_probe(struct cli_doctor *d, const char *name, const struct cli
 	}
 }
 
+/* Returns true if a soft GPU server of this user, or of root, listens. */
+static bool soft_serves(const char *path)
+{
+	int sock = unix_connect(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
+	struct peer peer;
+	bool yes =
+		sock >= 0 && fd_peer(sock, &peer) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+
+	fd_close(sock);
+	return yes;
+}
+
 /* Tries the running soft GPU server, or a private one that ends with the check, so that nothing is
  * left behind. */
 static void try_soft(struct cli_doctor *d, struct cli_doctor_probe *p)
@@ -164,16 +176,14 @@ static void try_soft(struct cli_doctor *d, struct cli_doctor_probe *p)
 	static const char *const leaves[] = { "", ".lock", ".start" };
 	const char *tmp = getenv("TMPDIR");
 	char dir[96], path[PATH_MAX];
-	int fd = path_runtime(path, sizeof(path), "softgpu.sock");
+	bool runs = path_runtime(path, sizeof(path), "softgpu.sock") == 0 && soft_serves(path);
 	bool given = getenv("GBPF_SOFTGPU_SOCKET") != NULL;
 	pid_t server = 0;
 
 	/* contains a socket, whose path is limited in length */
 	snprintf(dir, sizeof(dir), "%s/gbpf-doctor-XXXXXX",
 		 tmp && tmp[0] == '/' && strlen(tmp) < 64 ? tmp : "/tmp");
-	fd = fd ? fd : unix_connect(path, SOCK_SEQPACKET);
-	if (fd >= 0 || given || !mkdtemp(dir)) {
-		fd_close(fd);
+	if (runs || given || !mkdtemp(dir)) {
 		cli_doctor_probe(d->device.libcuda, clock_patience(PROBE_TIMEOUT_NS), p);
 		return;
 	}

@@ -1,6 +1,7 @@
 /* `gbpf doctor` on a machine with root's gbpfd: which programs escape it, because a user has a
  * gbpfd of its own. Sockets of users are only connected to; their names and what they would send
  * are not trusted. */
+#include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +18,20 @@
 #define LISTED 8u
 #define FIX_BYTES 160
 
-/* Fills in the process that listens in a directory. Returns true if it is a gbpfd that is not
- * root's. A process of another namespace has no ID here. */
-static bool is_users_gbpfd(const char *path, struct peer *ret)
+enum listener { NOT_A_GBPFD, USERS_GBPFD, NO_ANSWER };
+
+/* Fills in the process that listens in a directory. USERS_GBPFD: it is a gbpfd that is not root's.
+ * NO_ANSWER: its queue is full, so it is not known. A process of another namespace has no ID here.
+ */
+static enum listener find_listener(const char *path, struct peer *ret)
 {
 	int sock = unix_connect(path, SOCK_SEQPACKET | SOCK_NONBLOCK);
+	uid_t owner;
 	bool yes = sock >= 0 && fd_peer(sock, ret) == 0 && ret->uid != 0 &&
-		   (ret->pid <= 0 || procfs_runs(ret->pid, "gbpfd", NULL));
+		   (ret->pid <= 0 || (procfs_runs(ret->pid, "gbpfd", &owner) && owner == ret->uid));
 
 	fd_close(sock);
-	return yes;
+	return sock == -EAGAIN ? NO_ANSWER : yes ? USERS_GBPFD : NOT_A_GBPFD;
 }
 
 static const char *name_of(char out[64], uid_t uid)
@@ -68,6 +73,18 @@ static void report(struct cli_doctor *d, const char *path, const struct peer *p)
 	buf_finish(&safe);
 }
 
+/* Reports a listener that accepts no connection. */
+static void report_silent(struct cli_doctor *d, const char *path)
+{
+	struct buf safe = { 0 };
+
+	cli_safe_text(&safe, path);
+	cli_doctor_find(d, CLI_DOCTOR_NOTE, "users' daemons", "`ss -xlp` shows the process",
+			"the listener on %s does not answer: it may be a gbpfd of a user",
+			buf_text(&safe));
+	buf_finish(&safe);
+}
+
 /* Returns the path of a line of /proc/net/unix if it names a session socket, else NULL. */
 static const char *socket_path(char *line)
 {
@@ -84,18 +101,23 @@ static const char *socket_path(char *line)
 static void find_users_daemons(struct cli_doctor *d)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
-	unsigned found = 0;
+	unsigned found = 0, silent = 0;
 	char *line = NULL;
 	size_t cap = 0;
 
 	while (f && getline(&line, &cap, f) > 0) {
+		enum listener is;
 		const char *path;
 		struct peer p;
 
 		line[strcspn(line, "\n")] = 0;
 		path = strstr(line, " 00010000 ") ? socket_path(line) : NULL; /* it listens */
-		if (path && is_users_gbpfd(path, &p) && found++ < LISTED) {
+		is = path ? find_listener(path, &p) : NOT_A_GBPFD;
+		if (is == USERS_GBPFD && found++ < LISTED) {
 			report(d, path, &p);
+		} else if (is == NO_ANSWER && strcmp(path, RUNTIME_OF_ROOT LEAF) != 0 &&
+			   silent++ < LISTED) {
+			report_silent(d, path);
 		}
 	}
 	free(line);
@@ -105,9 +127,8 @@ static void find_users_daemons(struct cli_doctor *d)
 	if (found > LISTED) {
 		cli_doctor_find(d, CLI_DOCTOR_BAD, "users' daemons", "See ps -C gbpfd", "%u more",
 				found - LISTED);
-	} else if (!found) {
-		cli_doctor_find(d, CLI_DOCTOR_OK, "users' daemons", NULL,
-				"none: all users' programs find root's gbpfd");
+	} else if (!found && !silent) {
+		cli_doctor_find(d, CLI_DOCTOR_OK, "users' daemons", NULL, "none found");
 	}
 }
 
@@ -125,8 +146,8 @@ static void find_own_daemon(struct cli_doctor *d)
 				", but GBPF_RUNTIME_DIR names another directory");
 		return;
 	}
-	if (path_users_runtime(path, sizeof(path), LEAF + 1) == 0 && is_users_gbpfd(path, &p) &&
-	    p.uid == geteuid()) {
+	if (path_users_runtime(path, sizeof(path), LEAF + 1) == 0 &&
+	    find_listener(path, &p) == USERS_GBPFD && p.uid == geteuid()) {
 		way_to_end(fix, p.pid);
 		cli_doctor_find(
 			d, CLI_DOCTOR_NOTE, "own daemon", fix,

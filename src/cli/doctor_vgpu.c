@@ -315,8 +315,8 @@ static void check_rights(struct cli_doctor *d, const struct gbpf *g)
 	snprintf(path, sizeof(path), "%.*s/admin.sock",
 		 (int)(strrchr(gbpf_socket_path(g), '/') - gbpf_socket_path(g)),
 		 gbpf_socket_path(g));
-	sock = unix_connect(path, SOCK_STREAM);
-	if (sock >= 0) {
+	sock = unix_connect(path, SOCK_STREAM | SOCK_NONBLOCK);
+	if (sock >= 0 || sock == -EAGAIN) { /* EAGAIN: its queue is full */
 		cli_doctor_find(d, CLI_DOCTOR_OK, "vGPU rights", NULL,
 				"this user may reserve memory and open virtual GPUs to others");
 	} else {

@@ -85,7 +85,7 @@ alone() {
 	alone <<-'B'
 		start_root
 		root "$GBPF" doctor --device soft >out
-		grep "✓ users' daemons: none" out
+		grep "✓ users' daemons: none found" out
 		user "$GBPF" doctor --device soft >out
 		grep 'daemon: gbpfd .* of root, which serves all users' out
 		! grep 'own daemon' out
