@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/runtime_choice.h"
 #include "daemon/audit.h"
 #include "daemon/maps/maps_watch.h"
 #include "daemon/maps/policy_maps.h"
@@ -23,13 +24,37 @@ enum method_right {
 static const char admin_hint[] =
 	"Only root, gbpfd's own user and members of the group gbpf may do that";
 
+static const char version_hint[] = "Use the gbpf that belongs to this gbpfd, or restart gbpfd";
+static const char foreign_version_hint[] =
+	"Use the gbpf that belongs to this gbpfd, ask its administrator to restart it, or set "
+	"GBPF_RUNTIME_DIR to a directory of your own";
+
+/* Returns true for root's gbpfd that all users find by default. */
+static bool serves_machine(const struct daemon *d)
+{
+	return d->uid == 0 && strcmp(d->opt.runtime, RUNTIME_OF_ROOT) == 0;
+}
+
+static bool allowed(const struct daemon_call *c, enum method_right right)
+{
+	switch (right) {
+	case ALL:
+		return true;
+	case ADMIN:
+		return daemon_may_administer(c->d, c->sock);
+	case OWNER:
+		return c->peer.uid == 0 || c->peer.uid == c->d->uid;
+	}
+	return false;
+}
+
 static void method_hello(struct daemon_call *c)
 {
 	json_int_t protocol = json_integer_value(json_object_get(c->params, "protocol"));
 
 	if (protocol != GBPF_PROTOCOL) {
 		daemon_control_error(c, 1, "version",
-				     "Use the gbpf that belongs to this gbpfd, or restart gbpfd",
+				     allowed(c, OWNER) ? version_hint : foreign_version_hint,
 				     "gbpfd speaks control protocol %d and the caller speaks %lld",
 				     GBPF_PROTOCOL, (long long)protocol);
 		return;
@@ -310,19 +335,6 @@ const char *daemon_method_name(size_t i)
 	return i < ARRAY_SIZE(methods) ? methods[i].name : NULL;
 }
 
-static bool allowed(const struct daemon_call *c, enum method_right right)
-{
-	switch (right) {
-	case ALL:
-		return true;
-	case ADMIN:
-		return daemon_may_administer(c->d, c->sock);
-	case OWNER:
-		return c->peer.uid == 0 || c->peer.uid == c->d->uid;
-	}
-	return false;
-}
-
 void daemon_method_call(struct daemon_call *c, const char *method, bool greeted)
 {
 	if (strcmp(method, "hello") == 0) {
@@ -341,13 +353,13 @@ void daemon_method_call(struct daemon_call *c, const char *method, bool greeted)
 		if (allowed(c, methods[i].right)) {
 			methods[i].call(c);
 		} else {
-			daemon_control_error(c, 6, "permission",
-					     methods[i].right == OWNER
-						     ? "Only root and gbpfd's own user may do that"
-						     : admin_hint,
-					     "user %d may not call %s%s", (int)c->peer.uid, method,
-					     c->d->uid == 0 ? ": root's gbpfd serves this machine"
-							    : "");
+			daemon_control_error(
+				c, 6, "permission",
+				methods[i].right == OWNER
+					? "Only root and gbpfd's own user may do that"
+					: admin_hint,
+				"user %d may not call %s%s", (int)c->peer.uid, method,
+				serves_machine(c->d) ? ": root's gbpfd serves this machine" : "");
 		}
 		return;
 	}

@@ -353,9 +353,12 @@ static void read_messages(struct daemon_session *s)
 			daemon_session_refuse(
 				s, -EPROTONOSUPPORT,
 				"gbpfd speaks session protocol %u and this program's gBPF speaks "
-				"%u: start the program with the gBPF that gbpfd belongs to, or "
-				"restart gbpfd (gbpf shutdown)",
-				PROTO_VERSION, m.head.version);
+				"%u: start the program with the gBPF that gbpfd belongs to, or %s",
+				PROTO_VERSION, m.head.version,
+				s->peer.uid == 0 || s->peer.uid == s->d->uid
+					? "restart gbpfd (gbpf shutdown)"
+					: "ask the administrator to restart gbpfd, or set "
+					  "GBPF_RUNTIME_DIR to a directory of your own");
 		} else {
 			s->d->counters.garbage++;
 			daemon_session_drop(s, "it sent an invalid message");
