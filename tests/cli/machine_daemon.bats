@@ -132,3 +132,49 @@ signal.pause()' &
 		[ -S "$xdg/gbpf/control.sock" ]
 	B
 }
+
+@test "a program starts although root's gbpfd accepts no connection" {
+	alone <<-'B'
+		mkdir -m 755 /run/gbpf
+		python3 -c '
+import os, signal, socket
+held = []
+for name, kind in (("control", socket.SOCK_STREAM), ("session", socket.SOCK_SEQPACKET)):
+    path = "/run/gbpf/%s.sock" % name
+    s = socket.socket(socket.AF_UNIX, kind)
+    s.bind(path)
+    os.chmod(path, 0o666)
+    s.listen(0)
+    held.append(s)
+    try:
+        while True:
+            c = socket.socket(socket.AF_UNIX, kind)
+            c.setblocking(False)
+            held.append(c)
+            c.connect(path)
+    except BlockingIOError:
+        pass
+open("full", "w").close()
+signal.pause()' &
+		eventually test -e full
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" GBPF_PATIENCE=1 timeout 120 \
+			"$GBPF" run --device soft -- env -u GBPF_RUNTIME_DIR "$SAMPLES/kernels" vecadd
+	B
+}
+
+@test "a start waits for root's gbpfd while that one is restarted" {
+	alone <<-'B'
+		mkdir -m 755 /run/gbpf
+		user env GBPF_RUNTIME_DIR=/run/gbpf "$GBPF" run --device soft --name guest -- "$SAMPLES/kernels" vecadd &
+		guest=$!
+		start_root
+		wait "$guest"
+		root "$GBPF" events | grep 'guest.*exit code 0'
+		root "$GBPF" -q shutdown
+		code=0
+		user env GBPF_RUNTIME_DIR=/run/gbpf GBPF_PATIENCE=1 "$GBPF" --timeout 1s run --device soft true 2>err || code=$?
+		cat err
+		[ "$code" -ne 0 ]
+		grep "root's gbpfd does not serve /run/gbpf" err
+	B
+}

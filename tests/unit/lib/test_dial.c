@@ -311,6 +311,26 @@ static void one_without_a_socket_is_named(void **state)
 	gbpf_close(g);
 }
 
+/* The advice to end a process must not name one that did not write the file. */
+static void one_of_another_user_is_not_named(void **state)
+{
+	struct gbpf *g = handle(0, LONG_MS);
+	char path[96];
+
+	(void)state;
+	if (geteuid() != 0) {
+		gbpf_close(g);
+		skip();
+	}
+	w->named[0] = begin_named();
+	write_lock(w->named[0], "serves");
+	snprintf(path, sizeof(path), "%s/gbpfd.lock", w->dir);
+	assert_int_equal(chown(path, 65534, 65534), 0);
+	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
+	assert_string_equal(gbpf_last_error(g)->code, "unreachable");
+	gbpf_close(g);
+}
+
 static void a_start_waits_for_another_no_longer_than_it_may(void **state)
 {
 	struct gbpf_start_options o = { .size = sizeof(o),
@@ -418,6 +438,7 @@ int main(void)
 		WITH_WORLD(one_that_began_to_listen_meanwhile_has_its_socket),
 		WITH_WORLD(one_that_began_to_stop_meanwhile_has_its_socket),
 		WITH_WORLD(one_without_a_socket_is_named),
+		WITH_WORLD(one_of_another_user_is_not_named),
 		WITH_WORLD(a_start_waits_for_another_no_longer_than_it_may),
 		WITH_WORLD(one_that_never_answers_is_not_awaited_for_ever),
 		WITH_WORLD(without_waiting_the_answer_comes_at_once),
