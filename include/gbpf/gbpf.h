@@ -345,9 +345,10 @@ struct gbpf_start_options {
 
 /* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is
  * ready, and connects. Concurrent callers start only one. Its log goes to gbpfd.log in the runtime
- * directory. A gbpfd that is killed meanwhile is restarted, twice. Returns 0 (also if one was
- * running), -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; the
- * error's message has gbpfd's output. o may be NULL. */
+ * directory. A gbpfd that is killed meanwhile is restarted, twice. In /run/gbpf users other than
+ * root start none, but wait for root's. Returns 0 (also if one was running), -ENOENT (program
+ * missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; the error's message has gbpfd's
+ * output. o may be NULL. */
 int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o);
 
 #ifdef __cplusplus

@@ -392,8 +392,11 @@ static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *
 		if (chosen || getenv("GBPF_REAL_CUDA")) {
 			cli_note(c,
 				 "gbpf: run: gbpfd uses the device '%s', this program '%s'. "
-				 "To change it: gbpf shutdown, then run again",
-				 hello->device, o.device);
+				 "To change it: %s, then run again",
+				 hello->device, o.device,
+				 geteuid() == 0 || (uid_t)hello->uid == geteuid()
+					 ? "gbpf shutdown"
+					 : "set GBPF_RUNTIME_DIR to a directory of your own");
 		} else if (cli_run_choose_device(hello->device, d, r) < 0) {
 			code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 		}
