@@ -192,7 +192,7 @@ foreign() {
 	foreign xdp 'Write SEC("gbpf/<hook>") or SEC("gdev/<hook>")'
 	local long=$(printf 'k%.0s' {1..1500})
 	foreign "kprobe/$long" "SEC(\"gdev/enter/${long:0:254}*\")"
-	printf '#include <gbpf/gbpf.bpf.h>\nSEC("kprobe/a\\033[2Jb") int f(void *ctx) { return 0; }\nGBPF_LICENSE("MIT");\n' >foreign.bpf.c
+	printf '#include <gbpf/gbpf.bpf.h>\nSEC("kprobe/a\033[2Jb") int f(void *ctx) { return 0; }\nGBPF_LICENSE("MIT");\n' >foreign.bpf.c
 	run "$GBPF" policy build foreign.bpf.c
 	echo "$output"
 	[[ "$output" == *'SEC("gdev/enter/a?[2Jb")'* && "$output" != *$'\e'* ]]
