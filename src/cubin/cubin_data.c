@@ -97,14 +97,15 @@ static bool objects_of(const struct data_view *v, uint32_t section, uint64_t *re
 	return true;
 }
 
-/* Reports a section: by its objects, and what lies between them, if these fit into it. */
+/* Reports a section by its objects, and what lies between them. The driver's linker (580.159)
+ * writes a section's size in 32 bits, those of objects in 64, and goes by the latter. */
 static void report_section(const struct data_view *v, uint32_t section, uint64_t bytes,
 			   cubin_data_fn *fn, void *arg)
 {
 	uint64_t sum;
 
-	if (!objects_of(v, section, &sum, NULL, NULL) || sum > bytes) {
-		fn(arg, bytes);
+	if (!objects_of(v, section, &sum, NULL, NULL)) {
+		fn(arg, UINT64_MAX);
 		return;
 	}
 	(void)objects_of(v, section, &sum, fn, arg);
@@ -130,13 +131,13 @@ int cubin_data_bytes(const void *image, size_t bytes, cubin_data_fn *fn, void *a
 		if (!section_at(&v, i, &s)) {
 			return -ENOEXEC;
 		}
-		if (!s.sh_size || !(s.sh_flags & SHF_ALLOC) ||
-		    !name_of(&v, &s, name, sizeof(name)) || !is_data(name)) {
+		if (!(s.sh_flags & SHF_ALLOC) || !name_of(&v, &s, name, sizeof(name)) ||
+		    !is_data(name)) {
 			continue;
 		}
 		if (n++ < DATA_SECTIONS_MAX) {
 			report_section(&v, i, s.sh_size, fn, arg);
-		} else {
+		} else if (s.sh_size) {
 			fn(arg, s.sh_size);
 		}
 	}

@@ -54,8 +54,8 @@ static bool holds(size_t n, size_t bytes)
 #define EXPECT_DATA(n, bytes) CHECK(holds(n, bytes), "%zu KiB are in use", used() >> 10)
 #define EVENTUALLY_DATA(n, bytes) eventually(holds(n, bytes))
 
-/* Returns a text with n variables of that many bytes. A kernel uses each: the driver's linker leaves
- * others out. The caller frees it. */
+/* Returns a text with n variables of that many bytes. A kernel uses each: the driver's linker
+ * leaves others out. The caller frees it. */
 static char *text_of(size_t n, size_t bytes)
 {
 	char *text = program_room(256 + n * 128), *at = text;

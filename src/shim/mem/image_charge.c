@@ -7,8 +7,8 @@
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
 
-#define IMAGE_BYTES_MAX (UINT64_C(1) << 48) /* no device has more; sums of these do not overflow   \
-					     */
+/* More than any device has; sums of these do not overflow. */
+#define IMAGE_BYTES_MAX (UINT64_C(1) << 48)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
