@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/shm.h"
 #include "base/thread.h"
@@ -292,10 +293,22 @@ static int fill_address(struct sockaddr_un *a, const char *path)
 	return 0;
 }
 
+/* Lets calls that send or connect wait until a time; -EAGAIN if it has passed. */
+static int limit_send(int fd, uint64_t until)
+{
+	uint64_t now = clock_now_ns(), left = now < until ? until - now : 0;
+	struct timeval wait = { (time_t)(left / 1000000000u),
+				(suseconds_t)(left % 1000000000u / 1000) };
+
+	if (left < 1000) {
+		return -EAGAIN; /* as connect() says */
+	}
+	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0 ? -errno : 0;
+}
+
 int unix_connect_within(const char *path, int type, uint64_t timeout_ns)
 {
-	struct timeval wait = { (time_t)(timeout_ns / 1000000000u),
-				(suseconds_t)(timeout_ns % 1000000000u / 1000) };
+	uint64_t until = clock_now_ns() + timeout_ns;
 	struct sockaddr_un a;
 	int fd, err = fill_address(&a, path);
 
@@ -306,9 +319,13 @@ int unix_connect_within(const char *path, int type, uint64_t timeout_ns)
 	if (fd < 0) {
 		return -errno;
 	}
-	if ((timeout_ns && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0) ||
-	    connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
-		err = -errno;
+	do { /* with a timeout a signal ends connect() whatever its handler's flags */
+		err = timeout_ns ? limit_send(fd, until) : 0;
+		if (!err && connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
+			err = -errno;
+		}
+	} while (err == -EINTR && timeout_ns);
+	if (err) {
 		close(fd);
 		return err;
 	}

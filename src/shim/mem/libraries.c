@@ -153,8 +153,8 @@ static void unlink_library(const struct shim_mem_library *l)
 
 /* ---- contexts ---- */
 
-/* Returns a device's primary context, NULL if it has none. One that is not known is retained for a
- * moment to get its handle. */
+/* Returns a device's primary context, NULL if it has none. It is retained for a moment to get its
+ * handle, but not while another thread releases it: that one is to see whether it has ended. */
 static CUcontext primary_of(CUdevice device)
 {
 	CUcontext ctx = NULL;
@@ -166,7 +166,7 @@ static CUcontext primary_of(CUdevice device)
 		return NULL;
 	}
 	for (size_t i = 0; i < n_contexts; i++) {
-		if (contexts[i].is_primary && contexts[i].device == device && !contexts[i].ending) {
+		if (contexts[i].is_primary && contexts[i].device == device && contexts[i].ending) {
 			return contexts[i].ctx;
 		}
 	}
@@ -177,10 +177,12 @@ static CUcontext primary_of(CUdevice device)
 	return ctx;
 }
 
-static bool is_known(CUcontext ctx)
+/* Returns whether a context has a record. One that ends may have, too, when its handle is used
+ * again. */
+static bool is_known(CUcontext ctx, bool may_end)
 {
 	for (size_t i = 0; i < n_contexts; i++) {
-		if (contexts[i].ctx == ctx && !contexts[i].ending) {
+		if (contexts[i].ctx == ctx && (may_end || !contexts[i].ending)) {
 			return true;
 		}
 	}
@@ -291,7 +293,7 @@ static void look_for_primaries(void)
 				i = MIN(i, n_contexts);
 			}
 		}
-		if (now && !is_known(now) && add_context(now, d, true) &&
+		if (now && !is_known(now, true) && add_context(now, d, true) &&
 		    charge_context(now, d, 0)) {
 			(void)place_all(NULL, now);
 		}
@@ -311,7 +313,7 @@ CUresult shim_mem_libraries_enter(CUcontext ctx, CUdevice device, bool is_primar
 		return r;
 	}
 	lock();
-	if (is_known(ctx)) { /* another thread has retained it, too, or has found it */
+	if (is_known(ctx, false)) { /* another thread has retained it, too, or has found it */
 		shim_mem_image_release(row, reserved);
 	} else if (!add_context(ctx, device, is_primary) ||
 		   !charge_context(ctx, device, reserved)) {

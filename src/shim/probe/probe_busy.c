@@ -74,6 +74,8 @@ void shim_probe_busy_failed(CUcontext ctx, uint64_t paused_ns)
 		b->failed++;
 		b->next_ns = now + b->again_ns;
 		b->again_ns = MIN(2 * b->again_ns, (uint64_t)AGAIN_MAX_NS);
+	} else if (paused_ns) {
+		b->next_ns = now + LONG_AFTER_NS; /* short ones in between */
 	}
 }
 
