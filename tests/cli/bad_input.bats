@@ -242,13 +242,14 @@ ptx_loader() {
 	END
 }
 
-@test "a GBPF_REAL_CUDA that cannot be opened is named, and the program ends by itself" {
+@test "a GBPF_REAL_CUDA that does not exist is named, and of one that is no library the program ends by itself" {
 	ptx_loader
-	for library in /nonexistent/libcuda.so.1 /etc/passwd; do
-		GBPF_REAL_CUDA=$library run "$GBPF" run --off ./load good.ptx
-		[ "$status" -eq 9 ]
-		[[ "$output" == *"GBPF_REAL_CUDA"*"$library"* ]]
-	done
+	GBPF_REAL_CUDA=/nonexistent/libcuda.so.1 run "$GBPF" run --off ./load good.ptx
+	[ "$status" -eq 125 ]
+	[[ "$output" == "gbpf: run: GBPF_REAL_CUDA: /nonexistent/libcuda.so.1: No such file or directory"* ]]
+	GBPF_REAL_CUDA=/etc/passwd run "$GBPF" run --off ./load good.ptx
+	[ "$status" -eq 9 ]
+	[[ "$output" == *"GBPF_REAL_CUDA"*"/etc/passwd"* ]]
 }
 
 @test "gbpfd killed: verbs say 3, the next run restores the policy and says so" {

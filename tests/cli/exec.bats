@@ -93,7 +93,7 @@ every() {
 @test "without a driver the run on a GPU fails with a message" {
 	run --separate-stderr bash -c 'printf "%s" "$1" | GBPF_REAL_CUDA=/nonexistent/libcuda.so.1 "$0" policy exec --ptx' "$GBPF" "$(mov 01)"
 	[ "$status" -eq 1 ]
-	[[ "$stderr" == "gbpf: policy exec: the driver's library cannot be used: "* ]]
+	[[ "$stderr" == "gbpf: policy exec: GBPF_REAL_CUDA: /nonexistent/libcuda.so.1: No such file or directory"* ]]
 	[ -z "$output" ]
 }
 
