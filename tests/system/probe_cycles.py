@@ -46,7 +46,7 @@ def await_kernel(tool):
 def main():
 	n, folder, program, gbpfd = sys.argv[1:]
 	for _ in range(int(n)):
-		tool = verb('attach', f'{folder}/count_blocks.bpf.o')['id']
+		tool = verb('attach', f'{folder}/count_blocks.bpf.o', '--budget', 'none')['id']
 		await_kernel(tool)
 		tool = verb('swap', str(tool), f'{folder}/count_warps.bpf.o')['id']
 		await_kernel(tool)
