@@ -1,5 +1,6 @@
 /* The decision about the runtime directory. It trusts the credentials of a listener, which the
- * kernel vouches for, and no file: only root can listen as root. */
+ * kernel vouches for: only root can listen as root. Where no process listens it trusts root's file
+ * about a process of root's that starts or stops. */
 #include "base/runtime_choice.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/runtime_state.h"
 
 /* Returns true if no other user can have put the socket into the directory. */
 static bool only_root_writes(const char *dir)
@@ -29,6 +31,10 @@ bool runtime_root_serves(void)
 
 	if (sock == -EAGAIN) {
 		return only_root_writes(RUNTIME_OF_ROOT);
+	}
+	if (sock == -ENOENT || sock == -ECONNREFUSED) {
+		return only_root_writes(RUNTIME_OF_ROOT) &&
+		       runtime_state_is_passing(runtime_state_read(RUNTIME_OF_ROOT));
 	}
 	serves = sock >= 0 && fd_peer(sock, &peer) == 0 && peer.uid == 0;
 	fd_close(sock);

@@ -10,8 +10,9 @@
 #define RUNTIME_OF_ROOT "/run/gbpf"
 
 /* Returns true if a process of root listens on the control socket in /run/gbpf, by the peer of a
- * connection. If that socket's queue is full, the peer is not known: returns true if only root can
- * change the directory. The caller verifies the peer of its own connection in any case. */
+ * connection, or if none listens, but a gbpfd of root's starts or stops there. If that socket's
+ * queue is full, the peer is not known: returns true if only root can change the directory. The
+ * caller verifies the peer of its own connection in any case. */
 bool runtime_root_serves(void);
 
 /* Returns true if this process is to use the gbpfd in /run/gbpf although it is not root's and

@@ -61,6 +61,7 @@ struct daemon_access {
 /* flock on the two directories: runtime.c. */
 struct daemon_locks {
 	int runtime_fd, state_fd; /* owned; -1: not locked */
+	int phase_fd;		  /* owned; the file that states gbpfd's phase, or -1 */
 };
 
 /* The sessions: tenant_session.c, session_life.c (tenant: hello.c; lc: lc_boards.c). */

@@ -229,7 +229,7 @@ static void close_all(struct daemon *d)
 	bool tenants_left;
 
 	d->ending = true;
-	daemon_runtime_state(d, "stops");
+	daemon_runtime_state(d, RUNTIME_STOPS);
 	if (d->directory.map) {
 		store_seqcst(&daemon_directory(d)->generation, 0u);
 	}
@@ -290,7 +290,7 @@ static int serve(struct daemon_options *o)
 	}
 	d->opt = *o;
 	d->uid = geteuid();
-	d->locks.runtime_fd = d->locks.state_fd = d->sessions.fd = -1;
+	d->locks.runtime_fd = d->locks.state_fd = d->locks.phase_fd = d->sessions.fd = -1;
 	d->directory = DAEMON_PAGE_NONE;
 	d->started_ns = clock_now_ns();
 	d->vgpus.pinnable = o->pinned_mib ? o->pinned_mib << 20
@@ -311,7 +311,7 @@ static int serve(struct daemon_options *o)
 		log_info("serving %s, device %s, policy %s", d->opt.runtime, d->devices.kind,
 			 daemon_policy_first_active(d) ? daemon_policy_active_name(d, 0) : "none");
 		store_seqcst(&daemon_directory(d)->generation, d->generation);
-		daemon_runtime_state(d, "serves");
+		daemon_runtime_state(d, RUNTIME_SERVES);
 		daemon_runtime_ready(d);
 		leave_terminal(d);
 		r = sd_event_loop(d->loop);

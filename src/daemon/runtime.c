@@ -92,14 +92,12 @@ static int make_dir(struct daemon *d, const char *what, const char *dir, unsigne
 		   : 0;
 }
 
-/* state: what clients that find no socket may expect (lib/dial.c reads it). All texts of one
- * process have the same length, and the file is never empty, so that a reader has one or the
- * other. */
-static int write_pid(int fd, const char *state)
+static int write_pid(int fd)
 {
 	char text[32];
-	int n = snprintf(text, sizeof(text), "%d %-6s\n", (int)getpid(), state);
+	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 
+	errno = 0;
 	return pwrite(fd, text, (size_t)n, 0) == n && ftruncate(fd, n) == 0
 		       ? 0
 		       : -(errno ? errno : ENOSPC);
@@ -109,7 +107,7 @@ static int write_pid(int fd, const char *state)
 struct lock {
 	const char *dir;
 	char path[DAEMON_PATH + 16];
-	char text[32]; /* of the process that holds it: its ID and state */
+	char text[32]; /* of the process that holds it: its ID */
 };
 
 /* Returns true if a process of this user listens on the directory's control socket. */
@@ -176,8 +174,7 @@ static int lock_dir(struct daemon *d, const char *dir, const char *leaf, long *r
 	if (fd < 0) {
 		return fd;
 	}
-	errno = 0;
-	err = write_pid(fd, "starts");
+	err = write_pid(fd);
 	if (err) {
 		fd_close(fd);
 		return err;
@@ -212,7 +209,9 @@ static int open_runtime(struct daemon *d)
 	if (d->locks.runtime_fd < 0) {
 		return fail_lock(d, "runtime", d->opt.runtime, d->locks.runtime_fd);
 	}
-	return 0;
+	d->locks.phase_fd = runtime_state_create(d->opt.runtime);
+	return d->locks.phase_fd < 0 ? fail_lock(d, "runtime", d->opt.runtime, d->locks.phase_fd)
+				     : 0;
 }
 
 /* Locks the state directory. Two daemons with different runtime directories may have the same
@@ -273,10 +272,10 @@ int daemon_runtime_open(struct daemon *d)
 	return err ? err : open_state(d);
 }
 
-void daemon_runtime_state(const struct daemon *d, const char *state)
+void daemon_runtime_state(const struct daemon *d, enum runtime_phase phase)
 {
-	if (d->locks.runtime_fd >= 0) {
-		(void)write_pid(d->locks.runtime_fd, state);
+	if (d->locks.phase_fd >= 0) {
+		(void)runtime_state_write(d->locks.phase_fd, phase);
 	}
 }
 
@@ -293,6 +292,7 @@ void daemon_runtime_close(struct daemon *d)
 		unlink(path);
 	}
 	/* The lock files are not removed: that would race with the next gbpfd. */
+	d->locks.phase_fd = fd_close(d->locks.phase_fd);
 	d->locks.state_fd = fd_close(d->locks.state_fd);
 	d->locks.runtime_fd = fd_close(d->locks.runtime_fd);
 }

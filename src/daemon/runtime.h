@@ -3,10 +3,11 @@
 #ifndef GBPF_DAEMON_RUNTIME_H
 #define GBPF_DAEMON_RUNTIME_H
 
+#include "base/runtime_state.h"
 #include "daemon/daemon.h"
 
-/* Writes "starts", "serves" or "stops" behind the process ID in the lock file. */
-void daemon_runtime_state(const struct daemon *d, const char *state);
+/* States the phase for clients, once daemon_runtime_open() has stated that gbpfd starts. */
+void daemon_runtime_state(const struct daemon *d, enum runtime_phase phase);
 
 /* Creates the directories and takes the lock. 0, or -errno after reporting it as
  * daemon_runtime_fail() does. */

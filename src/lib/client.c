@@ -123,14 +123,14 @@ static int greet(struct gbpf *g, uint64_t deadline)
  * not answer, and the next one may serve by now. Otherwise returns the error. */
 static int judge_greeting(struct gbpf *g, int err, uint64_t deadline)
 {
-	struct lib_holder h = lib_holder(g);
+	struct runtime_state h = runtime_state_read(g->dir);
 
-	if (h.pid && lib_is_passing(h) && (err == -ETIMEDOUT || lib_is_lost(err)) &&
+	if (runtime_state_is_passing(h) && (err == -ETIMEDOUT || lib_is_lost(err)) &&
 	    !lib_may_await(g, h, deadline)) {
 		return lib_fail_passing(g, h);
 	}
 	if (!lib_is_lost(err) || !lib_may_await(g, h, deadline) ||
-	    !(lib_is_passing(h) || (h.pid && h.pid != g->peer_pid))) {
+	    !(h.phase != RUNTIME_SERVES || (h.pid && h.pid != g->peer_pid))) {
 		return err;
 	}
 	clock_sleep_ns(LOOK_NS);

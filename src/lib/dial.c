@@ -1,73 +1,29 @@
-/* Connecting to the control socket of a runtime directory, and what its lock file says of a gbpfd
- * that does not listen there. */
+/* Connecting to the control socket of a runtime directory, and what is said of a gbpfd that does
+ * not listen there. */
 #include "lib/lib_int.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/procfs.h"
 
 #define LOOK_NS 5000000u
 #define QUEUE_LOOK_NS 2000000u
 #define NO_LISTENER_NS 50000000u /* gbpfd writes its state shortly before or after it listens */
 
-/* Returns true for the file of a user that may say what gbpfd does: root or this one. Root trusts
- * all, since it chooses the path. Sets *ret_owner to that user. */
-static bool is_of_trusted(int fd, uid_t *ret_owner)
+bool lib_may_await(const struct gbpf *g, struct runtime_state h, uint64_t deadline)
 {
-	struct stat st;
-
-	if (fstat(fd, &st) < 0) {
-		return false;
-	}
-	*ret_owner = st.st_uid;
-	return geteuid() == 0 || st.st_uid == 0 || st.st_uid == geteuid();
-}
-
-struct lib_holder lib_holder(const struct gbpf *g)
-{
-	char path[LIB_CLIENT_PATH + 16], text[32] = "";
-	struct lib_holder h = { 0 };
-	uid_t owner = 0, runs_as;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/gbpfd.lock", g->dir);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0 || !is_of_trusted(fd, &owner) || read(fd, text, sizeof(text) - 1) <= 0) {
-		text[0] = 0;
-	}
-	fd_close(fd);
-	h.pid = (int)strtol(text, NULL, 10);
-	/* a process of another user did not write the file: messages advise to end this one */
-	h.pid = procfs_runs(h.pid, "gbpfd", &runs_as) && runs_as == owner ? h.pid : 0;
-	h.phase = strstr(text, " starts")  ? LIB_STARTS
-		  : strstr(text, " stops") ? LIB_STOPS
-					   : LIB_SERVES;
-	return h;
-}
-
-bool lib_is_passing(struct lib_holder h)
-{
-	return h.phase == LIB_STARTS || h.phase == LIB_STOPS;
-}
-
-bool lib_may_await(const struct gbpf *g, struct lib_holder h, uint64_t deadline)
-{
-	return g->wait != LIB_NO_WAIT && !(g->wait == LIB_WAIT_START && h.phase == LIB_STOPS) &&
+	return g->wait != LIB_NO_WAIT && !(g->wait == LIB_WAIT_START && h.phase == RUNTIME_STOPS) &&
 	       clock_now_ns() < deadline;
 }
 
-int lib_fail_passing(struct gbpf *g, struct lib_holder h)
+int lib_fail_passing(struct gbpf *g, struct runtime_state h)
 {
-	bool starts = h.phase == LIB_STARTS;
+	bool starts = h.phase == RUNTIME_STARTS;
 
 	g->peer_pid = starts ? 0 : h.pid;
 	return lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, starts ? "starting" : "stopping",
@@ -146,7 +102,7 @@ static int dial_once(const struct gbpf *g)
 
 /* The holder at the previous try, and since when it is the same. */
 struct seen {
-	struct lib_holder is;
+	struct runtime_state is;
 	uint64_t since_ns;
 };
 
@@ -155,17 +111,17 @@ struct seen {
  * after it, for a while, has lost its socket. */
 static int judge(struct gbpf *g, int err, struct seen *seen, uint64_t deadline)
 {
-	struct lib_holder h = lib_holder(g);
+	struct runtime_state h = runtime_state_read(g->dir);
 	bool same = seen->is.pid == h.pid && seen->is.phase == h.phase;
 	uint64_t now = clock_now_ns();
 
 	if (!h.pid) {
 		return fail_connect(g, err);
 	}
-	if (lib_is_passing(h) && !lib_may_await(g, h, deadline)) {
+	if (runtime_state_is_passing(h) && !lib_may_await(g, h, deadline)) {
 		return lib_fail_passing(g, h);
 	}
-	if (!lib_is_passing(h) && same &&
+	if (!runtime_state_is_passing(h) && same &&
 	    (now - seen->since_ns >= NO_LISTENER_NS || now >= deadline)) {
 		return fail_no_listener(g, h.pid);
 	}
@@ -178,15 +134,16 @@ static int judge(struct gbpf *g, int err, struct seen *seen, uint64_t deadline)
 
 int lib_dial(struct gbpf *g, uint64_t deadline)
 {
-	struct lib_holder now;
+	struct runtime_state now;
 	struct seen seen = { 0 };
 	struct peer peer;
 	int fd, err = 0;
 
 	g->peer_pid = 0;
 	if (g->wait == LIB_NO_WAIT) {
-		now = lib_holder(g); /* while it stops it may listen, but does not answer */
-		if (now.pid && lib_is_passing(now)) {
+		now = runtime_state_read(
+			g->dir); /* while it stops it may listen, but does not answer */
+		if (runtime_state_is_passing(now)) {
 			return lib_fail_passing(g, now);
 		}
 	}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/runtime_state.h"
 #include "gbpf/gbpf.h"
 
 #define LIB_CLIENT_MAX_ANSWER (64u << 20) /* limit for one line from gbpfd */
@@ -54,22 +55,10 @@ void lib_disconnect(struct gbpf *g);
 bool lib_is_lost(int err);
 
 /* ---- dial.c ---- */
-enum lib_phase { LIB_SERVES, LIB_STARTS, LIB_STOPS };
-
-/* What the lock file of the runtime directory says. */
-struct lib_holder {
-	int pid; /* 0: that gbpfd does not run */
-	enum lib_phase phase;
-};
-
-/* Reads the lock file. The lock itself is not tried: that could keep a gbpfd from starting. */
-struct lib_holder lib_holder(const struct gbpf *g);
-/* Returns true if it has not opened its sockets yet, or is about to close them. */
-bool lib_is_passing(struct lib_holder h);
 /* Returns true if the handle may wait for that one. */
-bool lib_may_await(const struct gbpf *g, struct lib_holder h, uint64_t deadline);
+bool lib_may_await(const struct gbpf *g, struct runtime_state h, uint64_t deadline);
 /* Fails because of a gbpfd that starts or stops. */
-int lib_fail_passing(struct gbpf *g, struct lib_holder h);
+int lib_fail_passing(struct gbpf *g, struct runtime_state h);
 /* Connects, once a gbpfd that starts or stops has done so. Returns the descriptor, or -errno. */
 int lib_dial(struct gbpf *g, uint64_t deadline);
 

@@ -315,8 +315,8 @@ static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o,
 	return err;
 }
 
-/* Waits for root's gbpfd, which this user cannot start, and whose lock file it cannot read to learn
- * that the next one starts. */
+/* Waits for root's gbpfd, which this user cannot start. Between two of them no file says that the
+ * next one will start. */
 static int await_roots(struct gbpf *g, uint64_t deadline)
 {
 	int err;

@@ -63,11 +63,11 @@ static int await_exit(struct gbpf *g, int pid, uint64_t deadline)
 /* Returns true if a request failed because the gbpfd of peer_pid is stopping already. */
 static bool stops_already(const struct gbpf *g, int err)
 {
-	struct lib_holder h = lib_holder(g);
+	struct runtime_state h = runtime_state_read(g->dir);
 
 	return g->peer_pid > 0 &&
-	       (err == -ECONNREFUSED ||
-		(lib_is_lost(err) && (h.phase == LIB_STOPS || (h.pid && h.pid != g->peer_pid))));
+	       (err == -ECONNREFUSED || (lib_is_lost(err) && (h.phase == RUNTIME_STOPS ||
+							      (h.pid && h.pid != g->peer_pid))));
 }
 
 EXPORT int gbpf_shutdown(struct gbpf *g)

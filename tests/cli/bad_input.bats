@@ -90,11 +90,11 @@ needs_mount() {
 @test "verbs wait for a gbpfd that starts or stops, and shutdown until it has exited" {
 	daemon
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
-	[ "$(<"$GBPF_RUNTIME_DIR/gbpfd.lock")" = "$pid serves" ]
+	[ "$(<"$GBPF_RUNTIME_DIR/gbpfd.state")" = "$pid serves" ]
 	"$GBPF" shutdown
 	[ ! -e "/proc/$pid" ] || grep -q '^State:.Z' "/proc/$pid/status"
 	cp "$(command -v sleep)" gbpfd # by whose name a process is known
-	(flock 9 && echo "$BASHPID starts" >"$GBPF_RUNTIME_DIR/gbpfd.lock" && exec ./gbpfd 1000) 9>>"$GBPF_RUNTIME_DIR/gbpfd.lock" 3>&- &
+	(flock 9 && echo "$BASHPID starts" >"$GBPF_RUNTIME_DIR/gbpfd.state" && exec ./gbpfd 1000) 9>>"$GBPF_RUNTIME_DIR/gbpfd.lock" 3>&- &
 	other=$!
 	eventually grep -q gbpfd "/proc/$other/comm"
 	run -3 "$GBPF" --timeout 300ms status
@@ -116,7 +116,7 @@ needs_mount() {
 	cp "$(command -v sleep)" gbpfd
 	./gbpfd 1000 3>&- &
 	other=$!
-	echo "$other stops" >"$GBPF_RUNTIME_DIR/gbpfd.lock"
+	echo "$other stops" >"$GBPF_RUNTIME_DIR/gbpfd.state"
 	run -8 "$GBPF" --timeout 300ms shutdown
 	[[ "$output" == *"gbpfd (pid $other) is still stopping"* ]]
 	"$GBPF" --timeout 0 shutdown >stopped 2>&1 & # waits without a limit

@@ -35,7 +35,7 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	cp "$(command -v sleep)" gbpfd # by whose name a process is known
 	./gbpfd 1000 3>&- &
 	for state in starts stops; do
-		echo "$! $state" >"$GBPF_RUNTIME_DIR/gbpfd.lock"
+		echo "$! $state" >"$GBPF_RUNTIME_DIR/gbpfd.state"
 		run -0 timeout 8 "$GBPF" completion words -- set "" # a verb waits 10 s
 		[ -z "$output" ]
 	done

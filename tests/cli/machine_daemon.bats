@@ -19,6 +19,7 @@ setup() {
 		source "$WAIT"
 		user() { env HOME="$home" XDG_RUNTIME_DIR="$xdg" setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 		root() { env GBPF_STATE_DIR="$PWD/rootstate" "$@"; }
+		has_ended() { "$1" "$GBPF" events | grep "$2.*exit code 0"; } # root or user, NAME
 		start_root() { root "$GBPF_PREFIX/bin/gbpfd" --device soft; }
 B
 	export GBPF_PREFIX
@@ -39,7 +40,7 @@ alone() {
 		start_root
 		user "$GBPF" run --device soft --name guest -- sh -c 'echo "$GBPF_RUNTIME_DIR"; exec "$0" vecadd' "$SAMPLES/kernels" >out
 		grep -qx /run/gbpf out
-		root "$GBPF" events | grep 'guest.*exit code 0'
+		eventually has_ended root guest
 		[ ! -e "$xdg/gbpf/control.sock" ]
 		user "$GBPF" --json status | grep '"runtime_dir": "/run/gbpf"'
 	B
@@ -51,7 +52,7 @@ alone() {
 		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" run --device soft true
 		[ -S "$xdg/gbpf/session.sock" ]
 		user "$GBPF" run --device soft -- env -u GBPF_RUNTIME_DIR GBPF_NAME=lone "$SAMPLES/kernels" vecadd
-		root "$GBPF" events | grep 'lone.*exit code 0'
+		eventually has_ended root lone
 	B
 }
 
@@ -59,7 +60,7 @@ alone() {
 	alone <<-'B'
 		start_root
 		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" run --device soft --name mine -- "$SAMPLES/kernels" vecadd
-		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" events | grep 'mine.*exit code 0'
+		GBPF_RUNTIME_DIR="$xdg/gbpf" eventually has_ended user mine
 		! root "$GBPF" events | grep mine
 		user env GBPF_RUNTIME_DIR="$xdg/gbpf" "$GBPF" doctor --device soft >out
 		grep "root's gbpfd serves this machine in /run/gbpf, but GBPF_RUNTIME_DIR names another directory" out
@@ -112,6 +113,43 @@ alone() {
 	B
 }
 
+@test "while root's gbpfd starts or stops, users wait for it and start no other one" {
+	alone <<-'B'
+		cp "$(command -v sleep)" gbpfd # by whose name a process is known
+		mkdir -m 755 /run/gbpf
+		./gbpfd 1000 &
+		for state in starts stops; do
+			echo "$! $state" >/run/gbpf/gbpfd.state
+			code=0
+			user "$GBPF" --timeout 300ms status >out 2>&1 || code=$?
+			cat out
+			[ "$code" -eq 3 ]
+			grep "gbpfd (pid $!) is .*ing, and does not serve /run/gbpf" out
+		done
+		echo "$! starts" >/run/gbpf/gbpfd.state
+		user "$GBPF" run --device soft --name guest -- "$SAMPLES/kernels" vecadd &
+		guest=$!
+		start_root # so that one of the two says at any time that it starts, or serves
+		kill %1
+		wait $guest
+		eventually has_ended root guest
+		[ "$(stat -c %a /run/gbpf/gbpfd.state)" = 644 ]
+		[ ! -e "$xdg/gbpf/control.sock" ]
+	B
+}
+
+@test "what says that a gbpfd starts counts only from root" {
+	alone <<-'B'
+		cp "$(command -v sleep)" gbpfd
+		mkdir -m 755 /run/gbpf
+		setpriv --reuid 65533 --regid 65533 --clear-groups ./gbpfd 1000 &
+		echo "$! starts" >/run/gbpf/gbpfd.state
+		user "$GBPF" run --device soft --name mine -- "$SAMPLES/kernels" vecadd
+		eventually has_ended user mine
+		[ -S "$xdg/gbpf/control.sock" ]
+	B
+}
+
 @test "a listener of another user in /run/gbpf is not used" {
 	alone <<-'B'
 		mkdir /run/gbpf
@@ -128,7 +166,7 @@ signal.pause()' &
 		eventually test -S /run/gbpf/session.sock
 		chown -R 0:0 /run/gbpf
 		user "$GBPF" run --device soft --name mine -- "$SAMPLES/kernels" vecadd
-		user "$GBPF" events | grep 'mine.*exit code 0'
+		eventually has_ended user mine
 		[ -S "$xdg/gbpf/control.sock" ]
 	B
 }
@@ -169,7 +207,7 @@ signal.pause()' &
 		guest=$!
 		start_root
 		wait "$guest"
-		root "$GBPF" events | grep 'guest.*exit code 0'
+		eventually has_ended root guest
 		root "$GBPF" -q shutdown
 		code=0
 		user env GBPF_RUNTIME_DIR=/run/gbpf GBPF_PATIENCE=1 "$GBPF" --timeout 1s run --device soft true 2>err || code=$?

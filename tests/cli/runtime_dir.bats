@@ -29,7 +29,7 @@ started() {
 	chmod 755 "$cli_dir" "$GBPF_RUNTIME_DIR"
 	started
 	for f in "$GBPF_RUNTIME_DIR"/* "$GBPF_STATE_DIR"/*; do
-		case $f in */control.sock | */session.sock) continue ;; esac
+		case $f in */control.sock | */session.sock | */gbpfd.state) continue ;; esac
 		echo "$f: $(stat -c %a "$f")"
 		run nobody sh -c ': <"$0"' "$f"
 		[[ "$output" == *"Permission denied"* ]]

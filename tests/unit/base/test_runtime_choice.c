@@ -9,21 +9,26 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/runtime_choice.h"
+#include "base/runtime_state.h"
 
 #include "../users.h"
 
 #define SOCKET RUNTIME_OF_ROOT "/control.sock"
+#define STATE RUNTIME_OF_ROOT "/" RUNTIME_STATE_FILE
 #define QUEUE_MAX 4096
 
 static bool private_run;
@@ -45,6 +50,7 @@ static int empty_run(void **state)
 {
 	if (private_run) {
 		(void)unlink(SOCKET);
+		(void)unlink(STATE);
 		(void)rmdir(RUNTIME_OF_ROOT);
 	}
 	(void)unsetenv("GBPF_RUNTIME_DIR");
@@ -157,6 +163,80 @@ static void a_full_queue_counts_where_only_root_writes(void **state)
 	close(sock);
 }
 
+/* A process that is called as the daemon is, of this user. */
+static pid_t named(const char *name, uid_t uid)
+{
+	int p[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(p), 0);
+	pid = fork();
+	if (pid == 0) {
+		(void)!setresuid(uid, uid, uid);
+		prctl(PR_SET_DUMPABLE, 1); /* /proc shows its user again */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, name);
+		(void)!write(p[1], "", 1);
+		for (;;) {
+			pause();
+		}
+	}
+	assert_int_equal(read(p[0], &c, 1), 1);
+	close(p[0]);
+	close(p[1]);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void write_state(pid_t pid, const char *phase)
+{
+	FILE *f = fopen(STATE, "w");
+
+	assert_non_null(f);
+	fprintf(f, "%d %s\n", (int)pid, phase);
+	fclose(f);
+}
+
+/* Without a listener, what root's file says of a gbpfd of root's decides, while that one runs. */
+static void one_of_root_that_starts_or_stops_is_awaited(void **state)
+{
+	pid_t pid;
+
+	NEED_RUN();
+	pid = named("gbpfd", 0);
+	assert_int_equal(mkdir(RUNTIME_OF_ROOT, 0755), 0);
+	write_state(pid, "starts");
+	assert_user_path(RUNTIME_OF_ROOT "/x.sock");
+	write_state(pid, "stops");
+	assert_user_path(RUNTIME_OF_ROOT "/x.sock");
+	write_state(pid, "serves"); /* its socket was removed */
+	assert_user_path("/tmp/gbpf-65533/x.sock");
+	write_state(pid, "starts");
+	assert_int_equal(chmod(RUNTIME_OF_ROOT, 0757), 0);
+	assert_user_path("/tmp/gbpf-65533/x.sock");
+	assert_int_equal(chmod(RUNTIME_OF_ROOT, 0755), 0);
+	assert_int_equal(chown(STATE, USER_B, 0), 0);
+	assert_user_path("/tmp/gbpf-65533/x.sock");
+	assert_int_equal(chown(STATE, 0, 0), 0);
+	assert_user_path(RUNTIME_OF_ROOT "/x.sock");
+	end(pid);
+	assert_user_path("/tmp/gbpf-65533/x.sock");
+	pid = named("other", 0);
+	write_state(pid, "starts");
+	assert_user_path("/tmp/gbpf-65533/x.sock");
+	end(pid);
+	pid = named("gbpfd", USER_B);
+	write_state(pid, "starts");
+	assert_user_path("/tmp/gbpf-65533/x.sock");
+	end(pid);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, empty_run)
 
 int main(void)
@@ -166,6 +246,7 @@ int main(void)
 		TEST(roots_gbpfd_serves_users_that_name_no_directory),
 		TEST(a_listener_of_another_user_is_not_used),
 		TEST(a_full_queue_counts_where_only_root_writes),
+		TEST(one_of_root_that_starts_or_stops_is_awaited),
 	};
 
 	return cmocka_run_group_tests(tests, make_run, NULL);

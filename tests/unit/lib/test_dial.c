@@ -98,12 +98,12 @@ static void end_named(unsigned i)
 	}
 }
 
-static void write_lock(pid_t pid, const char *state)
+static void write_state(pid_t pid, const char *state)
 {
 	char path[96];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/gbpfd.lock", w->dir);
+	snprintf(path, sizeof(path), "%s/gbpfd.state", w->dir);
 	f = fopen(path, "w");
 	assert_non_null(f);
 	fprintf(f, "%d %-6s\n", (int)pid, state);
@@ -213,7 +213,7 @@ static void the_next_one_answers_instead_of_one_that_stops(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "stops");
+	write_state(w->named[0], "stops");
 	w->refuse = 3;
 	begin_listening();
 	assert_int_equal(gbpf_status(g, NULL), 0);
@@ -234,7 +234,7 @@ static void one_that_has_stopped_does_not_run(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "stops");
+	write_state(w->named[0], "stops");
 	on_connect = ending_first;
 	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
 	assert_non_null(strstr(gbpf_last_error(g)->message, "not running"));
@@ -247,7 +247,7 @@ static void one_that_stops_for_long_is_named(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "stops");
+	write_state(w->named[0], "stops");
 	w->silent = true;
 	begin_listening();
 	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
@@ -269,7 +269,7 @@ static void one_that_began_to_listen_meanwhile_has_its_socket(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "serves"); /* by the time it is read */
+	write_state(w->named[0], "serves"); /* by the time it is read */
 	on_connect = listening_first;
 	assert_int_equal(gbpf_status(g, NULL), 0);
 	gbpf_close(g);
@@ -279,7 +279,7 @@ static void one_that_began_to_listen_meanwhile_has_its_socket(void **state)
 static void stopping_second(int call)
 {
 	if (call == 1) {
-		write_lock(w->named[0], "stops");
+		write_state(w->named[0], "stops");
 	}
 }
 
@@ -289,7 +289,7 @@ static void one_that_began_to_stop_meanwhile_has_its_socket(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "serves");
+	write_state(w->named[0], "serves");
 	on_connect = stopping_second;
 	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
 	assert_string_equal(gbpf_last_error(g)->code, "stopping");
@@ -303,7 +303,7 @@ static void one_without_a_socket_is_named(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "serves");
+	write_state(w->named[0], "serves");
 	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
 	assert_string_equal(gbpf_last_error(g)->code, "no-listener");
 	snprintf(kill_it, sizeof(kill_it), "`kill %d`", (int)w->named[0]);
@@ -323,8 +323,8 @@ static void one_of_another_user_is_not_named(void **state)
 		skip();
 	}
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "serves");
-	snprintf(path, sizeof(path), "%s/gbpfd.lock", w->dir);
+	write_state(w->named[0], "serves");
+	snprintf(path, sizeof(path), "%s/gbpfd.state", w->dir);
 	assert_int_equal(chown(path, 65534, 65534), 0);
 	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
 	assert_string_equal(gbpf_last_error(g)->code, "unreachable");
@@ -341,7 +341,7 @@ static void a_start_waits_for_another_no_longer_than_it_may(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "starts");
+	write_state(w->named[0], "starts");
 	assert_int_equal(gbpf_start_daemon(g, &o), -ECONNREFUSED);
 	assert_string_equal(gbpf_last_error(g)->code, "starting");
 	assert_true(clock_now_ns() - begin_ns < LONG_MS * UINT64_C(1000000));
@@ -354,7 +354,7 @@ static void one_that_never_answers_is_not_awaited_for_ever(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "stops");
+	write_state(w->named[0], "stops");
 	w->refuse = UINT32_MAX;
 	begin_listening();
 	assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
@@ -373,7 +373,7 @@ static void without_waiting_the_answer_comes_at_once(void **state)
 	w->silent = true;
 	begin_listening();
 	for (unsigned i = 0; i < 2; i++) {
-		write_lock(w->named[0], states[i][0]);
+		write_state(w->named[0], states[i][0]);
 		assert_int_equal(gbpf_status(g, NULL), -ECONNREFUSED);
 		assert_string_equal(gbpf_last_error(g)->code, states[i][1]);
 	}
@@ -384,7 +384,7 @@ static void without_waiting_the_answer_comes_at_once(void **state)
 /* The next one has the lock as soon as the first has exited. */
 static void next_starts(void)
 {
-	write_lock(w->named[1], "starts");
+	write_state(w->named[1], "starts");
 	end_named(0);
 	on_poll = NULL;
 }
@@ -396,7 +396,7 @@ static void a_shutdown_waits_for_no_other_gbpfd(void **state)
 	(void)state;
 	w->named[0] = begin_named();
 	w->named[1] = begin_named();
-	write_lock(w->named[0], "stops");
+	write_state(w->named[0], "stops");
 	on_poll = next_starts;
 	assert_int_equal(gbpf_shutdown(g), 0);
 	assert_int_equal(gbpf_last_error(g)->err, 0);
@@ -410,7 +410,7 @@ static void a_shutdown_that_takes_long_is_reported(void **state)
 
 	(void)state;
 	w->named[0] = begin_named();
-	write_lock(w->named[0], "stops");
+	write_state(w->named[0], "stops");
 	assert_int_equal(gbpf_shutdown(g), -ETIMEDOUT);
 	assert_non_null(strstr(gbpf_last_error(g)->message, "is still stopping"));
 	gbpf_close(g);
@@ -421,7 +421,7 @@ static void without_gbpfd_there_is_none_to_stop(void **state)
 	struct gbpf *g = handle(0, LONG_MS);
 
 	(void)state;
-	write_lock(1, "stops"); /* process 1 is not gbpfd */
+	write_state(1, "stops"); /* process 1 is not gbpfd */
 	assert_int_equal(gbpf_shutdown(g), -ECONNREFUSED);
 	assert_non_null(strstr(gbpf_last_error(g)->message, "not running"));
 	gbpf_close(g);
