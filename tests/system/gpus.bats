@@ -120,6 +120,7 @@ active() { gbpf policy list --json | jq -r '[.versions[] | select(.gpus != []) |
 	[[ "$output" == *"policy 'cfs' (version 3) is active"* ]]
 	run gbpf policy rollback --gpu 1
 	[[ "$output" == "rolled back cfs@3 → fifo@2 on GPU 1 in "* ]]
+	echo "$(active)"; gbpf policy list
 	[ "$(active)" = "2:[1] 4:[0]" ]
 	eventually prints '^fifo@2: active on GPU 1, ' gbpf policy show 2
 	run gbpf policy swap cfs
@@ -136,6 +137,19 @@ active() { gbpf policy list --json | jq -r '[.versions[] | select(.gpus != []) |
 
 uses_gpu() { # GPU PID: the programs that have used a GPU are these
 	[ "$(gbpf ps --gpu "$1" --json | jq -c '[.tenants[] | [.pid, [.stats.gpus[].gpu]]]')" = "[[$2,[$1]]]" ]
+}
+
+@test "a watch rolls back where its version is still active, and says so" {
+	begin lc_first
+	launcher_on 0 a
+	launcher_on 1 b
+	kill -STOP "$virtual_time_pid" # nothing is launched until both have been swapped
+	gbpf policy swap fifo --watch 3000s --rollback-if 'launches>20' --detach
+	gbpf policy swap cfs --gpu 0
+	kill -CONT "$virtual_time_pid"
+	eventually shows 'd["state"] == "rolled-back"' gbpf policy watch
+	gbpf events | grep "'fifo' version .* is rolled back to"
+	[ "$(active)" = "2:[1] 4:[0]" ]
 }
 
 @test "gbpf ps shows who uses which GPU" {

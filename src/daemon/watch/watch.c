@@ -79,6 +79,8 @@ static void go_back(struct daemon_watch *w)
 	struct daemon *d = w->d;
 	uint32_t left = w->gpu_mask & daemon_policy_gpus_of(d, w->version);
 
+	w->back_mask = left;
+	w->before = left ? w->old[__builtin_ctz(left)] : w->before;
 	while (left) {
 		uint64_t version = w->old[__builtin_ctz(left)];
 		struct daemon_policy_request o = { .op = version ? DAEMON_POLICY_ACTIVATE
@@ -309,16 +311,27 @@ static void replaced(struct daemon_watch *w)
 	daemon_watch_end(w, DAEMON_WATCH_ENDED, reason);
 }
 
+/* Returns true if the version before is active on one of the GPUs on which the watch goes back. On
+ * the others a later swap may have replaced it by now. */
+static bool is_back(const struct daemon_watch *w)
+{
+	for (uint32_t left = w->back_mask; left; left &= left - 1) {
+		unsigned gpu = (unsigned)__builtin_ctz(left);
+
+		if (daemon_policy_active_version(w->d, gpu) == w->old[gpu]) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void daemon_watch_check(struct daemon *d)
 {
 	for (struct daemon_watch *w = d->watches; w; w = w->next) {
-		unsigned gpu = (unsigned)__builtin_ctz(w->gpu_mask);
-
 		if (daemon_policy_gpus_of(d, w->version)) {
 			continue;
 		}
-		if (w->state == DAEMON_WATCH_ROLLS_BACK &&
-		    daemon_policy_active_version(d, gpu) == w->old[gpu]) {
+		if (w->state == DAEMON_WATCH_ROLLS_BACK && is_back(w)) {
 			rolled_back(w);
 		} else if (w->state <= DAEMON_WATCH_ROLLS_BACK) {
 			replaced(w);

@@ -72,6 +72,7 @@ struct daemon_watch {
 	uint64_t rollback_ns; /* from then until the version before was active */
 	bool resumed;	      /* it was begun by an earlier gbpfd */
 	uint32_t gpu_mask;
+	uint32_t back_mask; /* GPUs on which it was active when the condition held */
 	uint64_t old[PROTO_MAX_GPUS];
 	enum daemon_watch_state state;
 	char name[EBPF_NAME_BYTES], reason[DAEMON_WATCH_REASON];
