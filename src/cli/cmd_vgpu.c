@@ -218,6 +218,33 @@ static const char *percent_or_dash(char out[24], uint64_t percent)
 	return out;
 }
 
+/* Returns the part of a GPU's time that its programs really had. */
+static const char *actual_on(char out[24], const json_t *on)
+{
+	double window = (double)cli_u64(on, "window_ns"), ns = (double)cli_u64(on, "gpu_ns");
+	double percent = window > 0 ? 100 * MIN(ns / window, 1.0) : 0;
+
+	snprintf(out, 24, percent > 0 && percent < 0.5 ? "<1 %%" : "%.0f %%", percent);
+	return out;
+}
+
+/* Returns the same for the GPU on which it is most. */
+static const char *actual_of(char out[24], const json_t *v)
+{
+	const json_t *on, *most = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(v, "actual"), i, on)
+	{
+		if (!most ||
+		    (double)cli_u64(on, "gpu_ns") * (double)cli_u64(most, "window_ns") >
+			    (double)cli_u64(most, "gpu_ns") * (double)cli_u64(on, "window_ns")) {
+			most = on;
+		}
+	}
+	return most ? actual_on(out, most) : "-";
+}
+
 /* Returns the largest use of a device. */
 static uint64_t most_used(const json_t *v)
 {
@@ -234,7 +261,7 @@ static uint64_t most_used(const json_t *v)
 
 static void add_row(struct cli_table *t, const json_t *v)
 {
-	char name[64], user[64], used[24], mem[24], reserve[24], compute[24], copy[24];
+	char name[64], user[64], used[24], mem[24], reserve[24], compute[24], actual[24], copy[24];
 
 	cli_table_cell(t, "%s", name_of(name, v));
 	cli_table_cell(t, "%s", user_name(user, cli_u64(v, "uid")));
@@ -244,6 +271,7 @@ static void add_row(struct cli_table *t, const json_t *v)
 	cli_table_cell(t, "%s", size_or(mem, cli_u64(v, "mem"), "-"));
 	cli_table_cell(t, "%s", size_or(reserve, cli_u64(v, "reserve"), "-"));
 	cli_table_cell(t, "%s", percent_or_dash(compute, cli_u64(v, "compute")));
+	cli_table_cell(t, "%s", actual_of(actual, v));
 	cli_table_cell(t, "%s", percent_or_dash(copy, cli_u64(v, "copy")));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(v, "prio"));
 	cli_table_cell(t, "%s", json_is_true(json_object_get(v, "burst")) ? "yes" : "no");
@@ -260,8 +288,15 @@ static int by_name(const void *a, const void *b)
 
 static void print_list(struct cli *c, const json_t *list)
 {
-	static const char *const right[] = { "PROCESSES", "USED", "MEMORY",  "RESERVED",
-					     "COMPUTE",	  "COPY", "PRIORITY" };
+	/* optional: the column of the highest number is left out first; 0: none. */
+	static const struct {
+		const char *head;
+		bool right;
+		unsigned optional;
+	} columns[] = { { "NAME", false, 0 },	  { "USER", false, 2 },	   { "STATE", false, 1 },
+			{ "PROCESSES", true, 0 }, { "USED", true, 0 },	   { "MEMORY", true, 0 },
+			{ "RESERVED", true, 3 },  { "COMPUTE", true, 0 },  { "ACTUAL", true, 0 },
+			{ "COPY", true, 4 },	  { "PRIORITY", true, 5 }, { "BURST", false, 6 } };
 	const json_t *sorted[PROTO_VGPUS] = { NULL };
 	struct cli_table t;
 	size_t i, n = MIN(json_array_size(list), PROTO_VGPUS);
@@ -271,13 +306,10 @@ static void print_list(struct cli *c, const json_t *list)
 	}
 	qsort(sorted, n, sizeof(sorted[0]), by_name);
 	cli_table_init(&t);
-	cli_table_column(&t, "NAME", false);
-	cli_table_column(&t, "USER", false);
-	cli_table_column(&t, "STATE", false);
-	for (i = 0; i < ARRAY_SIZE(right); i++) {
-		cli_table_column(&t, right[i], true);
+	for (i = 0; i < ARRAY_SIZE(columns); i++) {
+		cli_table_column(&t, columns[i].head, columns[i].right);
+		cli_table_optional(&t, columns[i].optional);
 	}
-	cli_table_column(&t, "BURST", false);
 	for (i = 0; i < n; i++) {
 		add_row(&t, sorted[i]);
 	}
@@ -324,6 +356,22 @@ static void print_users(const json_t *v)
 	putchar('\n');
 }
 
+static void print_actual(const json_t *v)
+{
+	const json_t *actual = json_object_get(v, "actual"), *on;
+	char percent[24], window[24];
+	size_t i;
+
+	json_array_foreach(actual, i, on)
+	{
+		printf("actual      %s of %s in the last %s\n", actual_on(percent, on),
+		       cli_text(on, "uuid"), cli_duration(window, cli_u64(on, "window_ns")));
+	}
+	if (!json_array_size(actual)) {
+		printf("actual      -\n");
+	}
+}
+
 static void print_one(const json_t *v)
 {
 	char name[64], user[64], a[24], b[24];
@@ -343,6 +391,7 @@ static void print_one(const json_t *v)
 		printf("pinned      %s\n", cli_bytes(a, cli_u64(v, "pinned")));
 	}
 	printf("compute     %s\n", percent_or_dash(a, cli_u64(v, "compute")));
+	print_actual(v);
 	printf("copy        %s\n", percent_or_dash(a, cli_u64(v, "copy")));
 	printf("priority    %llu%s\n", (unsigned long long)cli_u64(v, "prio"),
 	       json_is_true(json_object_get(v, "burst")) ? ", may use what others leave over" : "");

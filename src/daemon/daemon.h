@@ -112,6 +112,7 @@ struct daemon_vgpus {
 	sd_event_source *adopt_end; /* owned; vgpu.c: while vGPUs of an earlier gbpfd are awaited */
 	sd_event_source *shares_timer; /* owned; vgpu_share.c: a look at shared memory is due */
 	uint64_t shares_rest_ns;       /* vgpu_share.c: no look before that */
+	sd_event_source *actual_timer; /* owned; vgpu_actual.c: while vGPUs have GPU time */
 	uint64_t asked;		       /* counts what processes ask for */
 	unsigned saving;	       /* changes of callers that are being written: vgpu_store.c */
 	uint64_t pinnable;	       /* bytes of host memory that all of them may pin; 0: any */

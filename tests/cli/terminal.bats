@@ -59,6 +59,18 @@ start_named() {
 	[[ "$output" == *LANE*LEVEL*COMMAND* ]]
 }
 
+@test "a list of virtual GPUs on a narrow terminal keeps what was given and what is used" {
+	start_named narrow # settled: "gbpf vgpu" needs a gbpfd
+	"$GBPF" -q vgpu create train --mem 64M --compute 30 --copy 20
+	run on_terminal 80 "$GBPF" --color never vgpu ls # settled: its owner alone changes it
+	echo "$output"
+	[ "$(widest "$output")" -le 80 ]
+	[[ "$output" == *NAME*PROCESSES*USED*MEMORY*COMPUTE*ACTUAL* ]]
+	[[ "$output" != *BURST* && "$output" != *PRIORITY* ]]
+	run "$GBPF" --color never vgpu ls # settled: likewise
+	[[ "$output" == *COMPUTE*ACTUAL*COPY*PRIORITY*BURST* ]]
+}
+
 @test "wide characters are counted as the terminal shows them" {
 	start_named "$(printf '\u4e2d\u6587\u4e2d\u6587\u4e2d\u6587')"
 	start_named plain

@@ -28,6 +28,26 @@ share_of_time() { share busy_ns "$pid_a" "$pid_b" 400000000 "$@"; }
 	share_of_time 46 54
 }
 
+# actual NAME LEAST MOST: the share of a vGPU that gbpf vgpu ls shows as ACTUAL, in percent.
+actual() {
+	eventually shows "[$2 <= 100 * a['gpu_ns'] / a['window_ns'] <= $3 for v in d['vgpus'] if v['name'] == '$1' for a in v['actual']] == [True]" \
+		gbpf vgpu ls
+}
+
+@test "gbpf vgpu ls shows the shares of vGPUs as they are" {
+	begin vgpu_auto
+	gbpf vgpu create small --compute 30 >/dev/null
+	gbpf vgpu create idle --compute 20 >/dev/null
+	spinner a 2 --vgpu small
+	spinner b 2 --compute 50
+	actual small 27 33
+	eventually prints '\nidle .* 20 % +-  ' gbpf vgpu ls
+	gbpf policy swap fifo >/dev/null
+	actual small 45 100 # whatever it takes
+	eventually prints '\nsmall .* 30 % +[0-9]+ %  ' gbpf vgpu ls
+	eventually prints '\nactual +[0-9]+ % of GPU-[0-9a-f-]+ in the last [0-9.]+ s\n' gbpf vgpu show small
+}
+
 @test "a change of weights changes the shares, under fair" {
 	begin fair
 	spinner a 2 --weight 100

@@ -113,13 +113,15 @@ struct daemon_session_preempt {
 	bool killed;	/* by a verdict; it may take a while to exit */
 };
 
-/* The vGPU that it is in: vgpu.c. */
+/* The vGPU that it is in: vgpu.c, vgpu_actual.c. */
 struct daemon_session_vgpu {
 	struct daemon_vgpu *of; /* borrowed; NULL: none */
 	uint32_t line;		/* of its process in the account */
 	bool fresh;		/* it had no account before */
 	bool unchecked;		/* vgpu_maps.c: whether policies keep its shares is to be checked */
-	struct rate_limit asks; /* MEM_ASK messages that are decided at once */
+	bool is_counted;	/* vgpu_actual.c: busy_ns counts from here on */
+	uint64_t busy_ns[PROTO_MAX_GPUS]; /* of its page, by ordinal, as far as it is counted */
+	struct rate_limit asks;		  /* MEM_ASK messages that are decided at once */
 	struct {
 		uint64_t since; /* order of arrival; 0: it does not wait for memory */
 		uint64_t bytes, until_ns;

@@ -598,9 +598,12 @@ int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int 
 	err = take_line(s, v, h);
 	if (!v->n_lines) {
 		emptied(v);
-	} else if (v->is.name[0]) {
+		return err;
+	}
+	if (v->is.name[0]) {
 		daemon_vgpu_mark(v, true);
 	}
+	daemon_vgpu_actual_begin(v);
 	return err;
 }
 
@@ -704,6 +707,7 @@ void daemon_vgpu_leave(struct daemon_session *s)
 		return;
 	}
 	daemon_vgpu_stop_waiting(s);
+	daemon_vgpu_actual_count(s);
 	l = &s->vgpu.of->line[s->vgpu.line];
 	s->vgpu.of = NULL;
 	l->left = true;
@@ -745,6 +749,7 @@ void daemon_vgpus_close(struct daemon *d)
 {
 	d->vgpus.timer = sd_event_source_disable_unref(d->vgpus.timer);
 	d->vgpus.shares_timer = sd_event_source_disable_unref(d->vgpus.shares_timer);
+	d->vgpus.actual_timer = sd_event_source_disable_unref(d->vgpus.actual_timer);
 	d->vgpus.adopt_end = sd_event_source_disable_unref(d->vgpus.adopt_end);
 	for (struct daemon_vgpu *v = d->vgpus.first, *next; v; v = next) {
 		next = v->next;

@@ -20,6 +20,18 @@ struct daemon_vgpu_line {
 	bool gone; /* the process has exited */
 };
 
+#define DAEMON_VGPU_ACTUAL_LOOKS 7u /* vgpu_actual.c: a second apart, for more than its window */
+
+/* GPU time that processes in a vGPU had, as their pages show it: vgpu_actual.c. */
+struct daemon_vgpu_actual {
+	unsigned n_gpus, n_looks;
+	uint8_t uuid[PROTO_MAX_GPUS][16];
+	uint64_t total_ns[PROTO_MAX_GPUS]; /* by place of the UUID, modulo 2^64 */
+	struct daemon_vgpu_actual_look {
+		uint64_t at_ns, total_ns[PROTO_MAX_GPUS];
+	} look[DAEMON_VGPU_ACTUAL_LOOKS]; /* n_looks of them, oldest first */
+};
+
 /* A row of the account as gbpfd keeps it, since processes can write the page. */
 struct daemon_vgpu_row {
 	uint8_t uuid[16];
@@ -43,6 +55,8 @@ struct daemon_vgpu {
 	unsigned n_users;
 	bool draining; /* takes no new processes, and ends with the last one */
 	bool awaited;  /* processes had joined it before gbpfd was restarted: they bring its page */
+
+	struct daemon_vgpu_actual actual;
 
 	struct daemon_page page; /* struct proto_account; not there before the first process */
 	struct daemon_vgpu_row row[PROTO_ACCOUNT_ROWS];
@@ -156,6 +170,18 @@ bool daemon_vgpu_full_look(struct daemon *d);
 
 /* vgpu_reserve.c: stores what may be charged now on the page again. */
 void daemon_vgpu_restore_allowed(struct daemon_vgpu *v, uint32_t row);
+
+/* vgpu_actual.c */
+/* A process has joined: looks at GPU times once a second from now on. */
+void daemon_vgpu_actual_begin(struct daemon_vgpu *v);
+/* Adds the GPU time that a session's process had since the last call to that of its vGPU. */
+void daemon_vgpu_actual_count(struct daemon_session *s);
+/* Notes the GPU time of all vGPUs so far. Returns false if none has had any lately, or could have.
+ */
+bool daemon_vgpu_actual_look(struct daemon *d, uint64_t now);
+/* Returns [{uuid, gpu_ns, window_ns}]: for each GPU on which its processes had time in the last
+ * seconds, that time, at most window_ns, and the length of the window. Caller decrefs. */
+json_t *daemon_vgpu_actual_json(const struct daemon_vgpu *v);
 
 /* page_check.c */
 /* If a process has written words that it may not, writes gbpfd's own words again and adds an event,

@@ -209,5 +209,6 @@ json_t *daemon_vgpu_json(const struct daemon_vgpu *v)
 	json_object_set_new(j, "waiting", json_integer(waiting(v)));
 	json_object_set_new(j, "programs", programs_json(v));
 	json_object_set_new(j, "devices", devices_json(v));
+	json_object_set_new(j, "actual", daemon_vgpu_actual_json(v));
 	return j;
 }
