@@ -35,6 +35,14 @@ json_t *daemon_history_json(const struct daemon_history_event *e)
 	if (j && e->uid >= 0) {
 		json_object_set_new(j, "uid", json_integer((json_int_t)e->uid));
 	}
+	if (j && e->has_use) {
+		json_object_set_new(j, "gpu_ns",
+				    json_integer((json_int_t)MIN(e->use.gpu_ns, INT64_MAX)));
+	}
+	if (j && e->has_use && e->use.mem_peak) {
+		json_object_set_new(j, "mem_peak",
+				    json_integer((json_int_t)MIN(e->use.mem_peak, INT64_MAX)));
+	}
 	if (j && e->hash) {
 		char hash[24];
 
@@ -67,6 +75,10 @@ static void read_line(struct daemon_history *h, const char *line, size_t len)
 	e->pid = v ? (int32_t)json_integer_value(v) : -1;
 	v = json_object_get(j, "uid");
 	e->uid = v ? (int64_t)json_integer_value(v) : -1;
+	v = json_object_get(j, "gpu_ns");
+	e->has_use = json_is_integer(v);
+	e->use.gpu_ns = (uint64_t)json_integer_value(v);
+	e->use.mem_peak = (uint64_t)json_integer_value(json_object_get(j, "mem_peak"));
 	v = json_object_get(j, "hash");
 	e->hash = json_is_string(v) ? strtoull(json_string_value(v), NULL, 16) : 0;
 	daemon_text_copy(e->kind, sizeof(e->kind), kind, strlen(kind));
@@ -266,6 +278,7 @@ static void write_event(struct daemon_history *h, const struct daemon_history_ev
 struct author {
 	int64_t uid;
 	uint64_t hash;
+	const struct daemon_history_use *use; /* NULL: it is the end of no process */
 };
 
 PRINTF_LIKE(6, 0)
@@ -280,6 +293,8 @@ static const struct daemon_history_event *add(struct daemon_history *h, struct a
 	e->pid = pid;
 	e->uid = a.uid;
 	e->hash = a.hash;
+	e->has_use = a.use != NULL;
+	e->use = a.use ? *a.use : e->use;
 	snprintf(e->kind, sizeof(e->kind), "%s", kind);
 	daemon_text_clean(e->kind);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
@@ -310,6 +325,16 @@ void daemon_history_add_of(struct daemon_history *h, uid_t uid, const char *kind
 	va_end(ap);
 }
 
+void daemon_history_add_end(struct daemon_history *h, uid_t uid, const char *kind, int tenant,
+			    int pid, const struct daemon_history_use *use, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add(h, (struct author){ .uid = (int64_t)uid, .use = use }, kind, tenant, pid, fmt, ap);
+	va_end(ap);
+}
+
 const struct daemon_history_event *daemon_history_add_audit(struct daemon_history *h, uid_t uid,
 							    int pid, const char *kind,
 							    uint64_t hash, const char *fmt, ...)
@@ -318,7 +343,7 @@ const struct daemon_history_event *daemon_history_add_audit(struct daemon_histor
 	va_list ap;
 
 	va_start(ap, fmt);
-	e = add(h, (struct author){ (int64_t)uid, hash }, kind, -1, pid, fmt, ap);
+	e = add(h, (struct author){ .uid = (int64_t)uid, .hash = hash }, kind, -1, pid, fmt, ap);
 	va_end(ap);
 	return e;
 }

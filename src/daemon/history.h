@@ -17,11 +17,21 @@
 
 #define DAEMON_HISTORY_OWN 1024u /* events of gbpfd itself that are never removed for users' */
 
+/* What a process has used, in the event of its end. */
+struct daemon_history_use {
+	uint64_t gpu_ns; /* time of its launches on GPUs, as it has reported it */
+	/* The most memory that it was charged for at a time, on the GPU where that was most; 0: for
+	 * none, or it was in no vGPU. */
+	uint64_t mem_peak;
+};
+
 struct daemon_history_event {
 	uint64_t seq, wall_ns;
 	uint64_t hash;	     /* of the policy's object that it is about; 0: none */
 	int32_t tenant, pid; /* -1: concerns no particular one */
 	int64_t uid;	     /* of that process; -1: none, or not recorded */
+	bool has_use;	     /* it is the end of a process */
+	struct daemon_history_use use;
 	char kind[24];
 	char text[400];
 };
@@ -63,6 +73,10 @@ void daemon_history_add(struct daemon_history *h, const char *kind, int pid, con
 /* Adds an event of a user's process, which that user and administrators may read. */
 void daemon_history_add_of(struct daemon_history *h, uid_t uid, const char *kind, int tenant,
 			   int pid, const char *fmt, ...) PRINTF_LIKE(6, 7);
+/* The same for the end of the process. */
+void daemon_history_add_end(struct daemon_history *h, uid_t uid, const char *kind, int tenant,
+			    int pid, const struct daemon_history_use *use, const char *fmt, ...)
+	PRINTF_LIKE(7, 8);
 /* Adds an entry of the audit log. The result is valid until the next. */
 const struct daemon_history_event *daemon_history_add_audit(struct daemon_history *h, uid_t uid,
 							    int pid, const char *kind,

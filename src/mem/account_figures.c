@@ -38,6 +38,26 @@ uint64_t mem_account_left(const struct proto_account *page, uint32_t row)
 	return used < limit ? limit - used : 0;
 }
 
+void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line,
+			   uint64_t released)
+{
+	uint64_t *peak = &page->orphans[row][line].peak, seen = load_relaxed(peak), held, all;
+
+	held = load_seqcst(&page->line[row][line].charged) - released;
+	if (!__builtin_add_overflow(held, mem_account_orphans(page, row, line), &all)) {
+		while (all > seen && !cas_acqrel(peak, &seen, all)) {
+			;
+		}
+	}
+}
+
+uint64_t mem_account_peak(const struct proto_account *page, uint32_t row, uint32_t line)
+{
+	/* The process may have been killed between a charge and the note of it. */
+	return MAX(load_relaxed(&page->orphans[row][line].peak),
+		   mem_account_line_used(page, row, line));
+}
+
 uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32_t line,
 			  int32_t *ret_pid)
 {

@@ -48,7 +48,9 @@ struct proto_account_orphans {
 	uint64_t inherited;
 	uint64_t returned;
 	uint64_t disowned; /* the process: bytes of what it has closed; gbpfd clears the line */
-	uint64_t reserved;
+	/* The most that the line's process has held at a time, with what it has inherited: here,
+	 * since the line has no room. */
+	uint64_t peak;
 };
 
 #define PROTO_SHARE_UNIT 4096u

@@ -128,6 +128,17 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	expect ok b alloc 64
 }
 
+@test "the end of a program is recorded with the most memory that it held" {
+	start_all
+	start_servers 64 a b
+	expect ok a alloc 40
+	expect ok a free
+	expect ok a alloc 8
+	kill -9 "$pid_a"
+	eventually event "(pid $pid_a) was killed by signal 9 (Killed); 0.000 s of GPU time, at most 40.0 MiB of GPU memory"
+	eventually shows "[e['mem_peak'] for e in d['events'] if e['kind'] == 'kill' and e['pid'] == $pid_a] == [40 << 20]" gbpf events
+}
+
 @test "gbpf ps shows what a process holds and its limit" {
 	start_all
 	start_servers 64 a b

@@ -43,9 +43,9 @@ struct daemon_exit_record {
 	bool dead;
 	unsigned looks;
 	char name[PROTO_NAME];
-	bool shared;	 /* it was in the shared lane */
-	bool busy;	 /* it had work on the device */
-	uint64_t gpu_ns; /* time of its launches on the device, as it has reported it */
+	bool shared; /* it was in the shared lane */
+	bool busy;   /* it had work on the device */
+	struct daemon_history_use use;
 	uint32_t restart;
 	char crash_reason[DAEMON_CRASH_TEXT];
 	char neighbours[200]; /* tenants of the shared lane that its exit may have harmed; empty:
@@ -113,11 +113,38 @@ static bool has_failed(const struct daemon_exit_record *o, const int *status)
 	return o->dead && (status ? *status != 0 : o->busy);
 }
 
-static void record(const struct daemon_exit_record *o, const int *status)
+/* Adds the event that the process has ended, with what it has used. */
+static void add_end(const struct daemon_exit_record *o, const int *status)
 {
 	struct daemon_history *h = &o->d->history;
+	char used[96];
+	int n = snprintf(used, sizeof(used), "%.3f s of GPU time", (double)o->use.gpu_ns / 1e9);
+
+	if (o->use.mem_peak) {
+		snprintf(used + n, sizeof(used) - (size_t)n, ", at most %.1f MiB of GPU memory",
+			 (double)o->use.mem_peak / (1u << 20));
+	}
+	if (!o->dead) {
+		daemon_history_add_end(h, o->uid, "detach", o->tenant, o->pid, &o->use,
+				       "%s (pid %d) left its session; %s", o->name, o->pid, used);
+	} else if (status && WIFSIGNALED(*status)) {
+		daemon_history_add_end(h, o->uid, "kill", o->tenant, o->pid, &o->use,
+				       "%s (pid %d) was killed by signal %d (%s); %s", o->name,
+				       o->pid, WTERMSIG(*status), strsignal(WTERMSIG(*status)),
+				       used);
+	} else if (status) {
+		daemon_history_add_end(h, o->uid, "exit", o->tenant, o->pid, &o->use,
+				       "%s (pid %d) ended with exit code %d; %s", o->name, o->pid,
+				       WEXITSTATUS(*status), used);
+	} else {
+		daemon_history_add_end(h, o->uid, "exit", o->tenant, o->pid, &o->use,
+				       "%s (pid %d) ended; %s", o->name, o->pid, used);
+	}
+}
+
+static void record(const struct daemon_exit_record *o, const int *status)
+{
 	bool killed = o->dead && status && WIFSIGNALED(*status);
-	double gpu_s = (double)o->gpu_ns / 1e9;
 
 	o->d->counters.deaths += killed;
 	if (o->dead && o->shared) {
@@ -129,28 +156,11 @@ static void record(const struct daemon_exit_record *o, const int *status)
 	if (!daemon_session_event_allowed(o->d, o->uid)) {
 		return;
 	}
-	if (!o->dead) {
-		daemon_history_add_of(h, o->uid, "detach", o->tenant, o->pid,
-				      "%s (pid %d) left its session; %.3f s of GPU time", o->name,
-				      o->pid, gpu_s);
-	} else if (killed) {
-		daemon_history_add_of(
-			h, o->uid, "kill", o->tenant, o->pid,
-			"%s (pid %d) was killed by signal %d (%s); %.3f s of GPU time", o->name,
-			o->pid, WTERMSIG(*status), strsignal(WTERMSIG(*status)), gpu_s);
-	} else if (status) {
-		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid,
-				      "%s (pid %d) ended with exit code %d; %.3f s of GPU time",
-				      o->name, o->pid, WEXITSTATUS(*status), gpu_s);
-	} else {
-		daemon_history_add_of(h, o->uid, "exit", o->tenant, o->pid,
-				      "%s (pid %d) ended; %.3f s of GPU time", o->name, o->pid,
-				      gpu_s);
-	}
+	add_end(o, status);
 	/* Lets the user of a program that fails at this moment find the probable reason. */
 	if (o->neighbours[0] && has_failed(o, status)) {
 		daemon_history_add_of(
-			h, o->uid, "lane", o->tenant, o->pid,
+			&o->d->history, o->uid, "lane", o->tenant, o->pid,
 			"%s (pid %d) failed in the shared lane that it shared with %s", o->name,
 			o->pid, o->neighbours);
 	}
@@ -234,7 +244,8 @@ void daemon_exit_record_write(struct daemon_session *s)
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
 	now_at_once.shared = s->grant.lane == GBPF_LANE_SHARED;
 	now_at_once.busy = st && load_relaxed(&st->inflight);
-	now_at_once.gpu_ns = st ? load_relaxed(&st->busy_ns) : 0;
+	now_at_once.use.gpu_ns = st ? load_relaxed(&st->busy_ns) : 0;
+	now_at_once.use.mem_peak = s->vgpu.peak;
 	now_at_once.restart = s->grant.restart;
 	memcpy(now_at_once.crash_reason, s->crash_reason, sizeof(now_at_once.crash_reason));
 	daemon_lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));

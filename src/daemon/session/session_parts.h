@@ -118,8 +118,9 @@ struct daemon_session_vgpu {
 	struct daemon_vgpu *of; /* borrowed; NULL: none */
 	uint32_t line;		/* of its process in the account */
 	bool fresh;		/* it had no account before */
-	bool unchecked;		/* vgpu_maps.c: whether policies keep its shares is to be checked */
-	bool is_counted;	/* vgpu_actual.c: busy_ns counts from here on */
+	uint64_t peak;	 /* once it has left: the most memory that it held on one device, bytes */
+	bool unchecked;	 /* vgpu_maps.c: whether policies keep its shares is to be checked */
+	bool is_counted; /* vgpu_actual.c: busy_ns counts from here on */
 	uint64_t busy_ns[PROTO_MAX_GPUS]; /* of its page, by ordinal, as far as it is counted */
 	struct rate_limit asks;		  /* MEM_ASK messages that are decided at once */
 	struct {

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/procfs.h"
 #include "daemon/vgpu/vgpu_list.h"
-#include "mem/ledger.h"
+#include "mem/account_figures.h"
 
 #define OWN_VGPUS 16u	   /* reserved for root and gbpfd's user */
 #define FOREIGN_MAX 16u	   /* of one user that is neither */
@@ -83,6 +83,7 @@ static void zero_words(struct proto_account *a, uint32_t line)
 		store_seqcst(&l->turn, 0u);
 		store_relaxed(&l->tried_seq, 0u);
 		store_relaxed(&l->gbpf, (uint64_t)0);
+		store_relaxed(&a->orphans[row][line].peak, (uint64_t)0);
 	}
 }
 
@@ -147,9 +148,28 @@ static void emptied(struct daemon_vgpu *v)
 	}
 }
 
-/* Clears the line of a process that has exited, and records what it has written over. */
-static void clear_line(const struct daemon_vgpu_line *l)
+/* Returns the most memory that a process has held at a time on one device, bytes. Its page says
+ * that; it counts up to the highest limit of the vGPU and the device's size, as gbpfd knows them.
+ */
+static uint64_t peak_of(const struct daemon_vgpu *v, uint32_t line)
 {
+	uint64_t peak = 0;
+
+	for (uint32_t row = 0; row < v->n_rows; row++) {
+		const struct daemon_gpu *g = daemon_vgpu_device_of(v, row);
+		uint64_t bound = MIN(v->row[row].most, PROTO_VGPU_MEM_MAX);
+		uint64_t held = mem_account_peak(daemon_vgpu_page(v), row, line);
+
+		bound = g && g->mem ? MIN(bound, g->mem) : bound;
+		peak = MAX(peak, MIN(held, bound));
+	}
+	return peak;
+}
+
+/* Clears the line of a process that has exited, and records what it has written over. */
+static void clear_line(struct daemon_vgpu_line *l)
+{
+	l->peak = peak_of(l->v, (uint32_t)(l - l->v->line));
 	daemon_vgpu_check_page(l->v, l->pid);
 	zero_line(l->v, (uint32_t)(l - l->v->line));
 }
@@ -313,6 +333,7 @@ static int occupy(struct daemon_vgpu *v, uint32_t number, int pid, uint64_t star
 	l->start = start;
 	l->left = true; /* until a session has it */
 	l->gone = false;
+	l->peak = 0;
 	v->n_lines++;
 	a->owner[number].start = start;
 	a->owner[number].pid = pid;
@@ -709,6 +730,7 @@ void daemon_vgpu_leave(struct daemon_session *s)
 	daemon_vgpu_stop_waiting(s);
 	daemon_vgpu_actual_count(s);
 	l = &s->vgpu.of->line[s->vgpu.line];
+	s->vgpu.peak = MAX(l->peak, peak_of(s->vgpu.of, s->vgpu.line)); /* one is 0 */
 	s->vgpu.of = NULL;
 	l->left = true;
 	if (l->gone) {

@@ -16,8 +16,9 @@ struct daemon_vgpu_line {
 	sd_event_source *death; /* owned; its process's pidfd. NULL: the line is free */
 	int pid;
 	uint64_t start;
-	bool left; /* its session has ended */
-	bool gone; /* the process has exited */
+	bool left;     /* its session has ended */
+	bool gone;     /* the process has exited */
+	uint64_t peak; /* gone: the most device memory that it has held on one device, bytes */
 };
 
 #define DAEMON_VGPU_ACTUAL_LOOKS 7u /* vgpu_actual.c: a second apart, for more than its window */

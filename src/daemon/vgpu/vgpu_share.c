@@ -12,6 +12,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "mem/account_figures.h"
 #include "mem/account_shares.h"
 
 #define LOOK_USEC 1000u /* from a message to the look that it asks for */
@@ -194,7 +195,10 @@ static void give_imports(struct look *k, const struct daemon_vgpu *v, bool all)
 			continue;
 		}
 		if (s.is_vague || !(has(&k->charged, s.id) || (any && given == s.id))) {
+			uint64_t released = load_seqcst(&page->line[s.row][s.line].released);
+
 			if (mem_share_give(page, import->number, &s)) {
+				mem_account_note_peak(page, s.row, s.line, released);
 				any = true;
 				given = s.id;
 			}

@@ -5,18 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "base/clock.h"
-
 #include "../eventually.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
-#define DEVICE MIB(1024)
 #define HOUR UINT64_C(3600000000000)
 
 /* ---- calls ---- */
@@ -93,34 +89,6 @@ static json_int_t waiting(struct gd *d, const char *name)
 }
 
 /* ---- processes ---- */
-
-static struct proto_hello hello_named(const char *name, uint64_t device)
-{
-	struct proto_hello h = hello_of(0, 0);
-
-	memset(&h.vgpu, 0, sizeof(h.vgpu));
-	snprintf(h.vgpu.name, sizeof(h.vgpu.name), "%s", name);
-	h.mem_bytes[0] = device;
-	return h;
-}
-
-/* Says hello, and completes it if it is welcomed. */
-static void enter(struct member *p, const struct gd *d, const struct proto_hello *h)
-{
-	say(p, d, h, NULL, 0);
-	if (!p->error) {
-		fake_send(&p->f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
-	}
-}
-
-static void join_named(struct member *p, const struct gd *d, const char *name)
-{
-	struct proto_hello h = hello_named(name, DEVICE);
-
-	enter(p, d, &h);
-	assert_int_equal(p->error, 0);
-	assert_non_null(p->account);
-}
 
 static void ask(const struct member *p, uint32_t seq, uint64_t bytes, uint64_t wait_ns)
 {
@@ -377,32 +345,6 @@ static void a_vgpu_whose_programs_may_return_is_not_removed(void **state)
 	part(&p);
 }
 
-static pid_t start_member(const struct gd *d, const char *name)
-{
-	struct member p;
-	int out[2];
-	pid_t pid;
-	char c = 0;
-
-	assert_int_equal(pipe(out), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		join_named(&p, d, name);
-		if (write(out[1], &c, 1) != 1) {
-			_exit(1);
-		}
-		for (;;) {
-			pause();
-		}
-	}
-	close(out[1]);
-	assert_int_equal(read(out[0], &c, 1), 1);
-	close(out[0]);
-	return pid;
-}
-
 /* Its last process ended while no gbpfd was there to see it. */
 static void a_draining_vgpu_ends_without_its_processes(void **state)
 {
@@ -410,7 +352,7 @@ static void a_draining_vgpu_ends_without_its_processes(void **state)
 	pid_t pid;
 
 	call(d, "vgpu.create", "{\"name\":\"train\"}");
-	pid = start_member(d, "train");
+	pid = start_acting(d, "train", NULL);
 	call(d, "vgpu.rm", "{\"name\":\"train\",\"drain\":true}");
 	gbpf_close(d->g);
 	d->g = NULL;

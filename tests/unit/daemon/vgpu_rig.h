@@ -6,7 +6,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 
 #define LIMIT (UINT64_C(64) << 20)
 #define NONE (-1)
+#define DEVICE (UINT64_C(1024) << 20)
 
 /* A process of a vGPU: its session and its account. */
 struct member {
@@ -69,6 +72,8 @@ static inline void take_answer(struct member *p)
 		if (n == 3) {
 			p->f.board_fd = fds[1];
 			p->f.stats_fd = fds[2];
+			p->f.stats = shm_map(fds[2], PROTO_STATS_BYTES, 1);
+			assert_non_null(p->f.stats);
 			n = 1;
 		}
 	}
@@ -109,6 +114,7 @@ static inline void part(struct member *p)
 	fd_close(p->f.stats_fd);
 	fd_close(p->account_fd);
 	shm_unmap(p->account, PROTO_ACCOUNT_BYTES);
+	shm_unmap(p->f.stats, PROTO_STATS_BYTES);
 }
 
 /* Says hello again with board and statistics of `of` and that account. */
@@ -191,6 +197,66 @@ static inline uint64_t own_start(void)
 	start = strtoull(at, NULL, 10);
 	assert_true(start > 0);
 	return start;
+}
+
+/* ---- vGPUs with names ---- */
+
+static inline struct proto_hello hello_named(const char *name, uint64_t device)
+{
+	struct proto_hello h = hello_of(0, 0);
+
+	memset(&h.vgpu, 0, sizeof(h.vgpu));
+	snprintf(h.vgpu.name, sizeof(h.vgpu.name), "%s", name);
+	h.mem_bytes[0] = device;
+	return h;
+}
+
+/* Says hello, and completes it if it is welcomed. */
+static inline void enter(struct member *p, const struct gd *d, const struct proto_hello *h)
+{
+	say(p, d, h, NULL, 0);
+	if (!p->error) {
+		fake_send(&p->f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	}
+}
+
+static inline void join_named(struct member *p, const struct gd *d, const char *name)
+{
+	struct proto_hello h = hello_named(name, DEVICE);
+
+	enter(p, d, &h);
+	assert_int_equal(p->error, 0);
+	assert_non_null(p->account);
+}
+
+/* Starts a process that joins and does something, if it is given, to its account. */
+static inline pid_t start_acting(const struct gd *d, const char *name, void (*act)(struct member *))
+{
+	struct member p;
+	int out[2];
+	pid_t pid;
+	char c = 0;
+
+	assert_int_equal(pipe(out), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		join_named(&p, d, name);
+		if (act) {
+			act(&p);
+		}
+		if (write(out[1], &c, 1) != 1) {
+			_exit(1);
+		}
+		for (;;) {
+			pause();
+		}
+	}
+	close(out[1]);
+	assert_int_equal(read(out[0], &c, 1), 1);
+	close(out[0]);
+	return pid;
 }
 
 /* An account as a process that means harm makes it. */

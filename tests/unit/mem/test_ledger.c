@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "mem/ledger.h"
+#include "mem/account_figures.h"
 
 #define ROW 3u
 #define GIB (UINT64_C(1) << 30)
@@ -169,6 +169,46 @@ static void forced_bytes_count_like_charged_ones(void **state)
 	mem_ledger_release(&a, ROW, 1);
 	assert_int_equal(mem_ledger_charge(&b, ROW, 1), 0);
 	assert_int_equal(mem_ledger_charge(&b, ROW, 1), -ENOMEM);
+}
+
+static void the_most_that_was_held_is_kept(void **state)
+{
+	struct mem_ledger l = ledger_of(2);
+
+	assert_int_equal(mem_account_peak(&page, ROW, 2), 0);
+	assert_int_equal(mem_ledger_charge(&l, ROW, 3 * GIB), 0);
+	mem_ledger_release(&l, ROW, 2 * GIB);
+	assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
+	assert_int_equal(mem_account_peak(&page, ROW, 2), 3 * GIB);
+	assert_int_equal(mem_ledger_charge(&l, ROW, 9 * GIB), -ENOMEM); /* was never held */
+	assert_int_equal(mem_account_peak(&page, ROW, 2), 3 * GIB);
+	mem_ledger_force(&l, ROW, 2 * GIB);
+	assert_int_equal(mem_account_peak(&page, ROW, 2), 4 * GIB);
+	assert_int_equal(mem_account_peak(&page, ROW, 1), 0);
+	assert_int_equal(mem_account_peak(&page, ROW + 1, 2), 0);
+	page.line[ROW][2].charged += GIB; /* killed before the note */
+	assert_int_equal(mem_account_peak(&page, ROW, 2), 5 * GIB);
+}
+
+/* The release was made while the charge was: both were held at the same time. */
+static void a_release_does_not_hide_a_charge(void **state)
+{
+	uint64_t released = page.line[ROW][0].released;
+
+	page.line[ROW][0].charged = 5 * GIB;
+	page.line[ROW][0].released = 4 * GIB;
+	mem_account_note_peak(&page, ROW, 0, released);
+	assert_int_equal(mem_account_peak(&page, ROW, 0), 5 * GIB);
+}
+
+static void inherited_memory_counts_for_the_peak(void **state)
+{
+	struct mem_ledger l = ledger_of(0);
+
+	page.orphans[ROW][0].inherited = GIB / PROTO_SHARE_UNIT;
+	assert_int_equal(mem_ledger_charge(&l, ROW, 2 * GIB), 0);
+	page.orphans[ROW][0].disowned = GIB;
+	assert_int_equal(mem_account_peak(&page, ROW, 0), 3 * GIB);
 }
 
 static void words_that_are_shown_decide_nothing(void **state)
@@ -332,6 +372,9 @@ int main(void)
 		TEST(own_since_counts_all_of_a_time),
 		TEST(rows_are_counted_apart),
 		TEST(forced_bytes_count_like_charged_ones),
+		TEST(the_most_that_was_held_is_kept),
+		TEST(a_release_does_not_hide_a_charge),
+		TEST(inherited_memory_counts_for_the_peak),
 		TEST(words_that_are_shown_decide_nothing),
 		TEST(a_row_without_a_limit_only_counts),
 		TEST(only_lines_in_use_count),
