@@ -14,7 +14,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 	static const char *const texts[PROTO_BLOCK_WHYS] = {
 		[PROTO_BLOCK_UNKNOWN] = "not looked at",
 		[PROTO_BLOCK_OK] = "block level",
-		[PROTO_BLOCK_NO_PTX] = "no PTX for this device",
+		[PROTO_BLOCK_NO_PTX] = "no PTX of this kernel",
 		[PROTO_BLOCK_UNREADABLE] = "its PTX cannot be read",
 		[PROTO_BLOCK_CLUSTER] = "uses clusters of blocks",
 		[PROTO_BLOCK_DEPENDENT] = "uses griddepcontrol",
@@ -47,6 +47,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_OLD_DRIVER] = "machine code is patched from CUDA 12.5 on",
 		[PROTO_BLOCK_THREAD] = "on a thread's own default stream",
 		[PROTO_BLOCK_PROBED] = "probed: its probed form cannot be stopped yet",
+		[PROTO_BLOCK_OTHER_PTX] = "PTX for other devices only",
 	};
 
 	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];

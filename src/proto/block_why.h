@@ -8,7 +8,7 @@
 enum proto_block_why {
 	PROTO_BLOCK_UNKNOWN,	    /* not examined */
 	PROTO_BLOCK_OK,		    /* it has a preemptible clone or an entry stub */
-	PROTO_BLOCK_NO_PTX,	    /* the image has no PTX that this device takes */
+	PROTO_BLOCK_NO_PTX,	    /* the image has no PTX, or none of the kernel */
 	PROTO_BLOCK_UNREADABLE,	    /* the PTX could not be read */
 	PROTO_BLOCK_CLUSTER,	    /* clusters of blocks */
 	PROTO_BLOCK_DEPENDENT,	    /* griddepcontrol */
@@ -44,6 +44,7 @@ enum proto_block_why {
 	PROTO_BLOCK_OLD_DRIVER,	 /* the driver cannot tell which kernel a handle names */
 	PROTO_BLOCK_THREAD,	 /* on a stream that only one thread can name */
 	PROTO_BLOCK_PROBED,	 /* its probed form runs, which cannot be stopped yet */
+	PROTO_BLOCK_OTHER_PTX,	 /* the image has PTX, for other devices only */
 	PROTO_BLOCK_WHYS
 };
 

@@ -1,11 +1,12 @@
-/* The passes over an image as programs give it to the driver: the PTX in it that the driver would
- * use for a device, rewritten, and the results for its entries. Results are cached by a hash of the
- * input, so that an image that is loaded several times is rewritten once. Calls no driver. Any
- * thread. */
+/* The passes over an image as programs give it to the driver: the PTX in it that the device
+ * executes (ptx/choose.h), rewritten, and the results for its entries. Results are cached by a hash
+ * of the input, so that an image that is loaded several times is rewritten once. Calls no driver.
+ * Any thread. */
 #ifndef GBPF_PTX_BLOCK_IMAGE_H
 #define GBPF_PTX_BLOCK_IMAGE_H
 
 #include "ptx/block.h"
+#include "ptx/choose.h"
 
 /* Longer PTX is not rewritten (the driver would compile it for minutes). */
 #define PTX_BLOCK_IMAGE_MAX ((size_t)16 << 20)
@@ -13,7 +14,7 @@
 /* Constant, and shared by all callers that opened the same image; valid until the last close. */
 struct ptx_block_image {
 	enum proto_block_why why; /* of the whole image: PROTO_BLOCK_OK; else there are no entries:
-				     _NO_PTX, _UNREADABLE */
+				     _NO_PTX, _OTHER_PTX, _UNREADABLE */
 	bool prepared;		  /* text is prepared for probes (ptx/prepare.h) */
 	bool native;	    /* has machine code that the device could use instead of the PTX */
 	const char *reason; /* for _UNREADABLE: the reason, for messages; else "" */
@@ -27,15 +28,14 @@ struct ptx_block_image {
 
 /* image: as given to cuModuleLoadData, cuModuleLoadFatBinary or cuLibraryLoadData: PTX text, a fat
  * binary, its wrapper, or machine code. bytes: its size if known (a file's contents), else 0: read
- * as far as its headers state, as the driver does. arch: the device's compute capability, major *
- * 10 + minor. name is for messages. Returns 0, also if `why` is not PROTO_BLOCK_OK; -ENOMEM. Close
- * with ptx_block_image_close. */
+ * as far as its headers state, as the driver does. name is for messages. Returns 0, also if `why`
+ * is not PROTO_BLOCK_OK; -ENOMEM. Close with ptx_block_image_close. */
 int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
-			 unsigned arch, const char *name);
+			 struct ptx_device device, const char *name);
 /* As ptx_block_image_open(), with the text prepared for probes, so that it may differ without any
  * clone. */
 int ptx_block_image_open_prepared(const struct ptx_block_image **ret, const void *image,
-				  size_t bytes, unsigned arch, const char *name);
+				  size_t bytes, struct ptx_device device, const char *name);
 /* Takes another reference, to be closed as well. Accepts and returns NULL. */
 const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i);
 void ptx_block_image_close(const struct ptx_block_image *i); /* accepts NULL */

@@ -1,7 +1,6 @@
 /* Fat binaries: containers of images for several devices, as nvcc embeds them in programs and
  * writes them to files. NVIDIA does not document the format; this follows what public tools have
- * found. Read only: calls no CUDA function, and decides nothing but which PTX suits a device best.
- */
+ * found. Read only: calls no CUDA function. ptx/choose.h decides which PTX a device executes. */
 #ifndef GBPF_PTX_FATBIN_H
 #define GBPF_PTX_FATBIN_H
 
@@ -17,6 +16,7 @@ enum ptx_fatbin_kind { PTX_FATBIN_PTX = 1, PTX_FATBIN_CUBIN = 2 }; /* others are
 
 #define PTX_FATBIN_LZ4 UINT64_C(0x2000)
 #define PTX_FATBIN_ZSTD UINT64_C(0x8000)
+#define PTX_FATBIN_ARCH_SPECIFIC UINT64_C(0x100000) /* sm_90a, which only sm_90 itself runs */
 
 /* A program's registration code and some callers pass this instead of the container. Version 2
  * belongs to programs linked with relocatable device code: `more` lists the containers that were
@@ -54,6 +54,9 @@ int ptx_fatbin_next(struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *ret);
  * -EINVAL if the data is corrupt; -EFBIG beyond max; -ENOMEM. */
 int ptx_fatbin_unpack(const struct ptx_fatbin_entry *e, size_t max, char **ret, size_t *ret_bytes);
 
+/* Returns true for machine code that a GPU of that architecture runs: of its major architecture,
+ * from its minor one on. */
+bool ptx_fatbin_is_code_for(const struct ptx_fatbin_entry *e, unsigned arch);
 /* Returns true if a suits a device of that architecture better than b: the highest that is not
  * above it, otherwise the nearest above. */
 bool ptx_fatbin_better(const struct ptx_fatbin_entry *a, const struct ptx_fatbin_entry *b,

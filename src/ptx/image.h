@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/report.h"
+#include "ptx/choose.h"
 
 #define PTX_VERSION_MAX 9u /* a higher major number of .version is refused */
 
@@ -15,18 +16,20 @@ struct ptx_image_text {
 	size_t bytes;
 };
 
-/* Finds the PTX of an image for a device of that architecture (75: sm_75): a text as it is, of a
- * fat binary the best entry. Containers in sequence are parts of one program: the PTX of each is
- * taken and merged. Texts have at most max bytes. name is for messages. Returns 0; -EINVAL:
- * corrupt; -ENOENT: only machine code or nothing; -EOPNOTSUPP: the PTX version is too new;
- * -EBADMSG: parts do not match; -EFBIG; -ENOMEM. */
-int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len, unsigned arch,
-		   size_t max, const char *name, struct report *r);
+/* Finds the PTX of an image that the device executes (ptx/choose.h). Containers in sequence are
+ * parts of one program: the PTX of each is taken and merged. Texts have at most max bytes. name is
+ * for messages. Returns 0; -EINVAL: corrupt; -ENOENT: only machine code, no PTX for the device, or
+ * nothing; -EOPNOTSUPP: the PTX version is too new; -EBADMSG: parts do not match; -EFBIG; -ENOMEM.
+ */
+int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len,
+		   struct ptx_device device, size_t max, const char *name, struct report *r);
 void ptx_image_close(struct ptx_image_text *t);
 /* The same for an image of which only the beginning is known to be readable (bytes 0), as programs
- * give it to the driver; and with the driver's choice among texts for several architectures. */
-int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes, unsigned arch,
-		   size_t max, const char *name, struct report *r);
+ * give it to the driver. *ret_other: if there is no PTX for the device, the .target of some other
+ * PTX in the image. */
+int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
+		   struct ptx_device device, size_t max, const char *name,
+		   struct ptx_target *ret_other, struct report *r);
 
 /* Returns the text's .version as major * 10 + minor; 0 if it does not begin with one. */
 unsigned ptx_text_version(const char *text, size_t len);

@@ -175,7 +175,8 @@ static int rewrite(const char *path, unsigned arch, bool clones, bool prepared, 
 	err = buf_read_file(&own, path, PTX_BLOCK_IMAGE_MAX);
 	err = err || !prepared || !own.len || memchr(own.data, 0, own.len) ? err : prepare(&own);
 	err = err	? err
-	      : own.len ? ptx_block_image_open(&i, own.data, own.len, arch, path)
+	      : own.len ? ptx_block_image_open(&i, own.data, own.len,
+					       (struct ptx_device){ .arch = arch }, path)
 			: -EINVAL;
 	err = err ? err : add_text(i, &own, clones, text);
 	ptx_block_image_close(i);

@@ -112,6 +112,14 @@ CUresult cuDeviceGetCount(int *n)
 	return CUDA_SUCCESS;
 }
 
+/* No private tables: not the soft GPU. */
+CUresult cuGetExportTable(const void **ret, const CUuuid *id)
+{
+	(void)ret;
+	(void)id;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
 CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d)
 {
 	memset(u, 0x5a, sizeof(*u));

@@ -108,6 +108,7 @@ static void rewrite(const char *text, size_t bytes)
 
 static void open_image(const uint8_t *data, size_t size)
 {
+	const struct ptx_device device = { 90, size % 2 ? PTX_RULE_SOFT : PTX_RULE_DRIVER };
 	const struct ptx_block_image *i;
 	uint32_t magic = 0;
 	void *copy = malloc(size + 1);
@@ -116,7 +117,7 @@ static void open_image(const uint8_t *data, size_t size)
 	if (copy && size &&
 	    magic != PTX_FATBIN_WRAPPER_MAGIC) { /* the wrapper contains pointers of the caller */
 		memcpy(copy, data, size);
-		if (ptx_block_image_open(&i, copy, size, 90, "fuzz") == 0) {
+		if (ptx_block_image_open(&i, copy, size, device, "fuzz") == 0) {
 			ptx_block_image_close(i);
 		}
 	}

@@ -33,10 +33,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	walk(data, size);
 	for (unsigned i = 0; i < 3; i++) {
+		struct ptx_device device = { archs[i], i % 2 ? PTX_RULE_DRIVER : PTX_RULE_SOFT };
 		struct ptx_image_text t;
 
 		report_init(&r);
-		if (ptx_image_open(&t, data, size, archs[i], MAX_TEXT, "fuzz", &r) == 0) {
+		if (ptx_image_open(&t, data, size, device, MAX_TEXT, "fuzz", &r) == 0) {
 			if (t.bytes > MAX_TEXT || t.text[t.bytes] != 0) {
 				abort();
 			}

@@ -2,6 +2,7 @@
  * each on standard output with "ok" and what it found. It checks the result of every launch.
  *
  *   load            loads the module and gets its functions
+ *   target SM       as load, with PTX for that architecture
  *   code            loads another module, without variables, as machine code only
  *   stored          as both, by a ptxas that has stored the PTX in it
  *   both            as code, with a kernel that uses variables
@@ -163,6 +164,16 @@ static const char *text(bool all)
 	return module_text;
 }
 
+/* Returns the text with both kernels and another .target. */
+static const char *text_for(const char *target)
+{
+	static char module_text[4096];
+
+	snprintf(module_text, sizeof(module_text), ".version 8.8\n.target %s\n.address_size 64\n%s",
+		 target, strstr(text(true), variable_text));
+	return module_text;
+}
+
 static void get_functions(bool all)
 {
 	CU(cuModuleGetFunction(&scale, module, "scale"));
@@ -171,9 +182,9 @@ static void get_functions(bool all)
 	}
 }
 
-static void load(void)
+static void load(const char *from)
 {
-	CU(cuModuleLoadData(&module, text(true)));
+	CU(cuModuleLoadData(&module, from));
 	get_functions(true);
 }
 
@@ -710,7 +721,7 @@ static void other_context(void)
 	CUcontext c;
 
 	CU(cuCtxCreate(&c, 0, device));
-	load();
+	load(text(true));
 	launch(scale, NULL, 1, 7);
 	CU(cuCtxDestroy(c));
 	CU(cuCtxSetCurrent(context));
@@ -738,7 +749,9 @@ static bool obey(const char *line)
 	char name[16];
 
 	if (strcmp(line, "load\n") == 0) {
-		load();
+		load(text(true));
+	} else if (sscanf(line, "target %15s", name) == 1) {
+		load(text_for(name));
 	} else if (strcmp(line, "code\n") == 0) {
 		load_code(text(false));
 		get_functions(false);

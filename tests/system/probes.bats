@@ -704,7 +704,7 @@ counts_stopped() {
 	begin
 	gbpf policy swap "$POLICIES/lc_first.bpf.o"
 	start --class batch
-	if [ "$1" = load ]; then
+	if [ "$1" != code ]; then
 		gbpf --quiet probe attach --budget none "$BUILD/count_ends.bpf.o" --to "$pid" # the form has more shared memory
 	fi
 	attach count_submits --to "$pid"
@@ -726,6 +726,10 @@ counts_stopped() {
 
 @test "launches that are stopped between blocks count each block once" {
 	counts_stopped load
+}
+
+@test "launches of PTX for an architecture above the device's are stopped between blocks and count each block once" {
+	counts_stopped "target sm_100a"
 }
 
 @test "launches of machine code that are stopped between blocks count each block once" {

@@ -12,6 +12,7 @@
 #include "base/strmap.h"
 #include "ptx/block_mark.h"
 #include "ptx/block/block_pick.h"
+#include "ptx/image.h"
 #include "ptx/pass.h"
 #include "ptx/prepare.h"
 
@@ -22,7 +23,7 @@
 struct key {
 	uint64_t hash[2];
 	size_t bytes;
-	unsigned arch;
+	unsigned device; /* architecture, prepared, native */
 };
 
 struct kept {
@@ -60,18 +61,18 @@ static uint64_t other_hash(const char *data, size_t len)
 	return h ^ (h >> 29);
 }
 
-static struct key key_of(const struct ptx_block_pick *pick, unsigned arch, bool prepare)
+static struct key key_of(const struct ptx_block_pick *pick, struct ptx_device d, bool prepare)
 {
 	return (struct key){ .hash = { hash_bytes(pick->text, pick->bytes),
 				       other_hash(pick->text, pick->bytes) },
 			     .bytes = pick->bytes,
-			     .arch = arch << 2 | (unsigned)prepare << 1 | pick->native };
+			     .device = d.arch << 2 | (unsigned)prepare << 1 | pick->native };
 }
 
 static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->hash[0] == b->hash[0] && a->hash[1] == b->hash[1] && a->bytes == b->bytes &&
-	       a->arch == b->arch;
+	       a->device == b->device;
 }
 
 /* Under lock. */
@@ -319,10 +320,10 @@ static struct kept *look_up(const struct key *key)
 	return k;
 }
 
-static int open_text(struct kept **ret, const struct ptx_block_pick *pick, unsigned arch,
+static int open_text(struct kept **ret, const struct ptx_block_pick *pick, struct ptx_device device,
 		     const char *name, bool prepare, struct report *r)
 {
-	struct key key = key_of(pick, arch, prepare);
+	struct key key = key_of(pick, device, prepare);
 	uint64_t start = clock_now_ns();
 	struct kept *k = look_up(&key);
 	int err = 0;
@@ -368,8 +369,24 @@ int ptx_block_image_marked(const struct ptx_block_image *i, struct buf *out)
 	return ptx_block_mark_print(out, i->entries, i->n_entries, hash_bytes(i->text, i->bytes));
 }
 
+/* Returns the reason why an image without PTX for the device cannot be used. */
+static enum proto_block_why why_none(const struct ptx_block_pick *pick, const char *name,
+				     struct report *r)
+{
+	if (pick->other.arch) {
+		return PROTO_BLOCK_OTHER_PTX;
+	}
+	if (!pick->too_new) {
+		return PROTO_BLOCK_NO_PTX;
+	}
+	report_place(r, "%s", name);
+	report_set(r, -EOPNOTSUPP, "image", "its PTX is of a .version newer than %u.x",
+		   PTX_VERSION_MAX);
+	return PROTO_BLOCK_UNREADABLE;
+}
+
 static int open_image(const struct ptx_block_image **ret, const void *image, size_t bytes,
-		      unsigned arch, const char *name, bool prepare)
+		      struct ptx_device device, const char *name, bool prepare)
 {
 	struct ptx_block_pick pick = { 0 };
 	struct kept *k = NULL;
@@ -377,13 +394,15 @@ static int open_image(const struct ptx_block_image **ret, const void *image, siz
 	int err;
 
 	report_init(&r);
-	err = ptx_block_pick(&pick, image, bytes, arch, PTX_BLOCK_IMAGE_MAX, name, &r);
-	err = err == 0			      ? open_text(&k, &pick, arch, name, prepare, &r)
+	err = ptx_block_pick(&pick, image, bytes, device, PTX_BLOCK_IMAGE_MAX, name, &r);
+	err = err == 0			      ? open_text(&k, &pick, device, name, prepare, &r)
 	      : err == -ENOENT && pick.native ? open_code(&k, image, bytes)
 					      : err;
 	if (err < 0 && err != -ENOMEM) {
-		k = refuse(err == -ENOENT ? PROTO_BLOCK_NO_PTX : PROTO_BLOCK_UNREADABLE,
-			   err == -ENOENT ? NULL : &r);
+		enum proto_block_why why =
+			err == -ENOENT ? why_none(&pick, name, &r) : PROTO_BLOCK_UNREADABLE;
+
+		k = refuse(why, why == PROTO_BLOCK_UNREADABLE ? &r : NULL);
 		if (k) {
 			k->image.native = pick.native;
 		}
@@ -398,15 +417,15 @@ static int open_image(const struct ptx_block_image **ret, const void *image, siz
 }
 
 int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
-			 unsigned arch, const char *name)
+			 struct ptx_device device, const char *name)
 {
-	return open_image(ret, image, bytes, arch, name, false);
+	return open_image(ret, image, bytes, device, name, false);
 }
 
 int ptx_block_image_open_prepared(const struct ptx_block_image **ret, const void *image,
-				  size_t bytes, unsigned arch, const char *name)
+				  size_t bytes, struct ptx_device device, const char *name)
 {
-	return open_image(ret, image, bytes, arch, name, true);
+	return open_image(ret, image, bytes, device, name, true);
 }
 
 const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i)

@@ -1,6 +1,5 @@
-/* Picks the PTX that the driver would use: of each container the text for the highest architecture
- * that the device supports, text for exactly this device before text for all later ones. Containers
- * that were linked into one program are merged, as by the driver's linker. */
+/* Picks the PTX that the device executes (ptx/choose.h). Containers that were linked into one
+ * program are merged, as by the driver's linker. */
 #include "ptx/block/block_pick.h"
 
 #include <errno.h>
@@ -14,52 +13,25 @@
 
 #define MAGIC_ELF 0x464c457fu
 #define PARTS_MAX 256u
-#define TRIES_MAX 16u /* texts of one container that are decompressed */
+#define OWN_CODE_MAX ((size_t)256 << 20) /* longest machine code of the soft GPU */
 
 struct picker {
 	struct ptx_block_pick *ret;
-	unsigned arch;
+	struct ptx_chooser choose;
 	size_t max;
 	const char *name;
 	struct report *report;
 	struct ptx_merge merge;
 	char *first; /* owned: the only part's text, while there is one part */
 	size_t first_bytes, bytes;
-	unsigned n_parts;
+	unsigned n_parts, n_containers;
+	bool own; /* the last container has machine code of the soft GPU */
 };
 
 static int fail(struct picker *p, int err, const char *what)
 {
 	report_place(p->report, "%s", p->name);
 	return report_set(p->report, err, "image", "%s", what);
-}
-
-/* Returns the letter after the number of .target: 'a': one device only, 'f': its family; 0: none.
- */
-static char suffix_of(const char *text, size_t bytes)
-{
-	const char *t = memmem(text, MIN(bytes, (size_t)4096), ".target", 7), *end = text + bytes;
-
-	while (t && t < end && *t != '\n' && (*t < '0' || *t > '9')) {
-		t++;
-	}
-	while (t && t < end && *t >= '0' && *t <= '9') {
-		t++;
-	}
-	return t && t < end && (*t == 'a' || *t == 'f') ? *t : 0;
-}
-
-/* Returns how well a text suits the device: 0 not at all; more is better. */
-static unsigned suits(const struct picker *p, const char *text, size_t bytes)
-{
-	unsigned arch = ptx_text_arch(text, bytes), version = ptx_text_version(text, bytes);
-	char suffix = suffix_of(text, bytes);
-
-	if (version == 0 || version / 10 > PTX_VERSION_MAX || arch == 0 || arch > p->arch ||
-	    (suffix == 'a' && arch != p->arch) || (suffix == 'f' && arch / 10 != p->arch / 10)) {
-		return 0;
-	}
-	return arch * 4 + (suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0) + 1;
 }
 
 static int add_part(struct picker *p, char *text, size_t bytes)
@@ -84,93 +56,39 @@ static int add_part(struct picker *p, char *text, size_t bytes)
 	return err == -EINVAL ? -EBADMSG : err;
 }
 
-/* Takes an entry's text if it suits better than *score. */
-static int try_entry(struct picker *p, const struct ptx_fatbin_entry *e, char **best,
-		     size_t *best_bytes, unsigned *score)
-{
-	size_t bytes;
-	unsigned s;
-	char *text;
-	int err = ptx_fatbin_unpack(e, p->max, &text, &bytes);
-
-	if (err < 0) {
-		return fail(p, err,
-			    err == -EFBIG    ? "its PTX is longer than what is rewritten"
-			    : err == -ENOMEM ? "no memory to unpack the PTX"
-					     : "compressed PTX of the fat binary is broken");
-	}
-	while (bytes && text[bytes - 1] == 0) {
-		bytes--;
-	}
-	s = suits(p, text, bytes);
-	if (s > *score) {
-		free(*best);
-		*best = text;
-		*best_bytes = bytes;
-		*score = s;
-	} else {
-		free(text);
-	}
-	return 0;
-}
-
-/* Tries the entries from the highest architecture down until one suits. */
-static int pick_part(struct picker *p, struct ptx_fatbin_walk start)
-{
-	unsigned below = p->arch + 1, tries = 0, score = 0;
-	size_t bytes = 0;
-	char *best = NULL;
-
-	while (!best && below) {
-		struct ptx_fatbin_walk w = start;
-		struct ptx_fatbin_entry e;
-		unsigned next = 0;
-
-		for (struct ptx_fatbin_walk v = start; ptx_fatbin_next(&v, &e) == 1;) {
-			next = e.kind == PTX_FATBIN_PTX && e.arch < below ? MAX(next, e.arch)
-									  : next;
-		}
-		while (next && ptx_fatbin_next(&w, &e) == 1) {
-			int err;
-
-			if (e.kind != PTX_FATBIN_PTX || e.arch != next) {
-				continue;
-			}
-			err = tries++ == TRIES_MAX
-				      ? fail(p, -EFBIG, "too many PTX texts in a container")
-				      : try_entry(p, &e, &best, &bytes, &score);
-			if (err < 0) {
-				free(best);
-				return err;
-			}
-		}
-		below = next;
-	}
-	return best ? add_part(p, best, bytes) : -ENOENT;
-}
-
-/* Notes whether machine code for the device is there: it runs on devices of the same major number
- * and the same or a higher minor one. */
-static int look_at_code(struct picker *p, struct ptx_fatbin_walk w)
+/* Looks for the soft GPU's machine code, as the soft GPU does. */
+static int look_for_own(struct picker *p, struct ptx_fatbin_walk w)
 {
 	struct ptx_fatbin_entry e;
-	int more;
 
-	while ((more = ptx_fatbin_next(&w, &e)) == 1) {
-		if (e.kind == PTX_FATBIN_CUBIN && e.arch / 10 == p->arch / 10 &&
-		    e.arch <= p->arch) {
-			p->ret->native = true;
+	p->own = false;
+	while (!p->own && ptx_fatbin_next(&w, &e) == 1) {
+		size_t bytes;
+		char *code;
+		int err;
+
+		if (e.kind != PTX_FATBIN_CUBIN || e.arch != p->choose.device.arch) {
+			continue;
+		}
+		err = ptx_fatbin_unpack(&e, OWN_CODE_MAX, &code, &bytes);
+		if (err == -ENOMEM) {
+			return fail(p, err, "no memory to unpack the machine code");
+		}
+		if (err == 0) {
+			p->own = memmem(code, bytes, PTX_SOFT_CODE, sizeof(PTX_SOFT_CODE));
+			free(code);
 		}
 	}
-	return more < 0 ? fail(p, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
+	return 0;
 }
 
 /* bytes: an upper limit of the container's size. */
 static int pick_container(struct picker *p, const void *data, size_t bytes)
 {
 	struct ptx_fatbin_walk w;
-	size_t own;
-	int err;
+	size_t own, text_bytes;
+	char *text;
+	int chosen;
 
 	if (!data || ptx_fatbin_open(&w, data, bytes, &own) < 0) {
 		return fail(p, -EINVAL, "the fat binary is longer than its data");
@@ -178,8 +96,20 @@ static int pick_container(struct picker *p, const void *data, size_t bytes)
 	if (p->n_parts == PARTS_MAX) {
 		return fail(p, -EFBIG, "too many fat binaries in one program");
 	}
-	err = look_at_code(p, w);
-	return err ? err : pick_part(p, w);
+	p->n_containers++;
+	if (p->choose.device.rule == PTX_RULE_SOFT && look_for_own(p, w) < 0) {
+		return -ENOMEM;
+	}
+	chosen = ptx_choose(&p->choose, w, &text, &text_bytes);
+	p->ret->native |= p->choose.native;
+	if (chosen < 0) {
+		return fail(p, chosen, p->choose.error);
+	}
+	if (chosen) {
+		return add_part(p, text, text_bytes);
+	}
+	/* The soft GPU links the other parts, a driver those with machine code, too. */
+	return p->choose.device.rule == PTX_RULE_SOFT ? 0 : -ENOENT;
 }
 
 /* Picks from a container of which only the address is known. */
@@ -215,7 +145,7 @@ static int pick_text(struct picker *p, const char *text, size_t bytes)
 	if (bytes > p->max) {
 		return fail(p, -EFBIG, "its PTX is longer than what is rewritten");
 	}
-	if (!suits(p, text, bytes)) {
+	if (!ptx_choose_text(&p->choose, text, bytes)) {
 		return -ENOENT;
 	}
 	copy = malloc(bytes + 1);
@@ -273,7 +203,10 @@ static int finish(struct picker *p)
 	struct buf out;
 	int err;
 
-	if (p->n_parts <= 1) {
+	if (p->n_parts == 0) {
+		return -ENOENT;
+	}
+	if (p->n_parts == 1) {
 		p->ret->text = p->first;
 		p->ret->bytes = p->first_bytes;
 		p->first = NULL;
@@ -289,27 +222,39 @@ static int finish(struct picker *p)
 	return err == 0 && !p->ret->text ? -ENOENT : err == -EINVAL ? -EBADMSG : err;
 }
 
-int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes, unsigned arch,
-		   size_t max, const char *name, struct report *r)
+int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes,
+		   struct ptx_device device, size_t max, const char *name, struct report *r)
 {
-	struct picker p = { .ret = ret, .arch = arch, .max = max, .name = name, .report = r };
+	struct picker p = { .ret = ret,
+			    .choose = { .device = device, .max = max },
+			    .max = max,
+			    .name = name,
+			    .report = r };
 	int err;
 
 	*ret = (struct ptx_block_pick){ 0 };
 	ptx_merge_init(&p.merge, r);
 	err = pick(&p, image, bytes);
+	if (err == 0 && p.own && p.n_containers == 1) { /* of several, the PTX is merged */
+		ret->native = true;
+		err = -ENOENT;
+	}
 	err = err ? err : finish(&p);
+	ret->other = p.choose.other;
+	ret->too_new = p.choose.too_new;
 	ptx_merge_free(&p.merge);
 	free(p.first);
 	return err;
 }
 
-int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes, unsigned arch,
-		   size_t max, const char *name, struct report *r)
+int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
+		   struct ptx_device device, size_t max, const char *name,
+		   struct ptx_target *ret_other, struct report *r)
 {
 	struct ptx_block_pick pick;
-	int err = ptx_block_pick(&pick, image, bytes, arch, max, name, r);
+	int err = ptx_block_pick(&pick, image, bytes, device, max, name, r);
 
 	*ret = (struct ptx_image_text){ .text = pick.text, .bytes = pick.bytes };
-	return err;
+	*ret_other = err == -ENOENT ? pick.other : (struct ptx_target){ 0 };
+	return err == -ENOENT && !pick.other.arch && pick.too_new ? -EOPNOTSUPP : err;
 }

@@ -177,6 +177,14 @@ int ptx_fatbin_unpack(const struct ptx_fatbin_entry *e, size_t max, char **ret, 
 	return 0;
 }
 
+bool ptx_fatbin_is_code_for(const struct ptx_fatbin_entry *e, unsigned arch)
+{
+	bool specific = e->flags & PTX_FATBIN_ARCH_SPECIFIC;
+
+	return e->kind == PTX_FATBIN_CUBIN && e->arch / 10 == arch / 10 &&
+	       (specific ? e->arch == arch : e->arch <= arch);
+}
+
 bool ptx_fatbin_better(const struct ptx_fatbin_entry *a, const struct ptx_fatbin_entry *b,
 		       unsigned arch)
 {

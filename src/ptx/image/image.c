@@ -1,5 +1,5 @@
-/* Chooses the part of an image to use: the best PTX of each container that can be decompressed and
- * is not too new. Of machine code only its presence is noted. */
+/* Takes the parts of an image to use: of each container the PTX that the device executes. Of
+ * machine code only its presence is noted. */
 #include "ptx/image.h"
 
 #include <errno.h>
@@ -8,29 +8,23 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "ptx/choose.h"
 #include "ptx/fatbin.h"
 #include "ptx/lex.h"
 #include "ptx/merge.h"
 #include "ptx/module.h"
 
-#define CHOICES_MAX 64u /* PTX entries of one container that are examined */
-#define PARTS_MAX 256u	/* containers one after the other */
-#define UNPACKED_MAX                                                                               \
-	4u /* total size of texts decompressed for examination, in multiples of the longest text   \
-	    */
+#define PARTS_MAX 256u /* containers one after the other */
 
 struct opener {
 	const uint8_t *image;
 	size_t len, max;
-	unsigned arch;
 	const char *name;
 	struct report *report;
 	struct ptx_image_text *parts; /* owned; one for each container with PTX */
 	uint32_t n_parts, n_containers;
 	size_t bytes; /* of all parts */
-	size_t unpacked;
-	bool code; /* the image has parts other than PTX */
-	bool too_new;
+	struct ptx_chooser choose;
 };
 
 static int fail(struct opener *o, int err, const char *what)
@@ -77,23 +71,6 @@ unsigned ptx_text_version(const char *text, size_t len)
 	return major * 10 + minor;
 }
 
-/* Returns true for code of one architecture only (sm_90a), which uses specific instructions. */
-static bool is_for_one(const char *text, size_t len)
-{
-	const char *t = memmem(text, MIN(len, (size_t)4096), ".target", 7);
-	const char *end = text + len;
-
-	if (!t) {
-		return false;
-	}
-	for (t += 7; t < end && *t != '\n' && *t != ','; t++) {
-		if (*t >= '0' && *t <= '9' && t + 1 < end && (t[1] == 'a' || t[1] == 'f')) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static size_t trimmed(const char *text, size_t len)
 {
 	while (len && text[len - 1] == 0) {
@@ -121,85 +98,25 @@ static int add_part(struct opener *o, char *text, size_t bytes)
 	return 0;
 }
 
-/* Collects the PTX entries of one container, best first. */
-static int choices(struct opener *o, struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *list,
-		   unsigned *n)
+/* Takes the text of one container, if it has one for the device. */
+static int add_container(struct opener *o, struct ptx_fatbin_walk w)
 {
-	struct ptx_fatbin_entry e;
-	unsigned at;
-	int more;
+	size_t bytes;
+	char *text;
+	int chosen = ptx_choose(&o->choose, w, &text, &bytes);
 
-	*n = 0;
-	while ((more = ptx_fatbin_next(w, &e)) == 1) {
-		if (e.kind != PTX_FATBIN_PTX) {
-			o->code = true;
-			continue;
-		}
-		if (*n == CHOICES_MAX) {
-			return fail(o, -EFBIG, "a container has too many PTX images");
-		}
-		for (at = (*n)++; at > 0 && ptx_fatbin_better(&e, &list[at - 1], o->arch); at--) {
-			list[at] = list[at - 1];
-		}
-		list[at] = e;
-	}
-	return more < 0 ? fail(o, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
-}
-
-/* Takes the first that is not too new; text for one architecture only if there is no other. */
-static int take_best(struct opener *o, const struct ptx_fatbin_entry *list, unsigned n)
-{
-	char *kept = NULL, *text;
-	size_t kept_bytes = 0, bytes;
-
-	for (unsigned i = 0; i < n; i++) {
-		int err = ptx_fatbin_unpack(&list[i], o->max, &text, &bytes);
-		unsigned version;
-
-		if (err < 0) {
-			free(kept);
-			return fail(o, err,
-				    err == -EFBIG ? "the PTX is too long"
-				    : err == -ENOMEM
-					    ? "no memory to unpack the PTX"
-					    : "compressed PTX of the fat binary is broken");
-		}
-		o->unpacked += bytes;
-		if (o->unpacked / UNPACKED_MAX > o->max) {
-			free(text);
-			free(kept);
-			return fail(o, -EFBIG, "too much must be unpacked to find PTX that fits");
-		}
-		bytes = trimmed(text, bytes);
-		version = ptx_text_version(text, bytes);
-		if (version / 10 > PTX_VERSION_MAX) {
-			o->too_new = true;
-			free(text);
-			continue;
-		}
-		if (!is_for_one(text, bytes)) {
-			free(kept);
-			return add_part(o, text, bytes);
-		}
-		if (kept) {
-			free(text);
-		} else {
-			kept = text;
-			kept_bytes = bytes;
-		}
-	}
-	return kept ? add_part(o, kept, kept_bytes) : 0;
+	return chosen < 0 ? fail(o, chosen, o->choose.error)
+	       : chosen	  ? add_part(o, text, bytes)
+			  : 0;
 }
 
 static int open_containers(struct opener *o)
 {
-	struct ptx_fatbin_entry list[CHOICES_MAX];
 	size_t at = 0, bytes;
 
 	while (o->len - at >= PTX_FATBIN_HEADER_BYTES) {
 		struct ptx_fatbin_walk w;
 		uint32_t magic;
-		unsigned n;
 		int err;
 
 		memcpy(&magic, o->image + at, sizeof(magic));
@@ -212,8 +129,7 @@ static int open_containers(struct opener *o)
 		if (++o->n_containers > PARTS_MAX) {
 			return fail(o, -EFBIG, "too many fat binaries behind each other");
 		}
-		err = choices(o, &w, list, &n);
-		err = err ? err : take_best(o, list, n);
+		err = add_container(o, w);
 		if (err < 0) {
 			return err;
 		}
@@ -230,8 +146,7 @@ static int open_text(struct opener *o)
 	if (bytes > o->max) {
 		return fail(o, -EFBIG, "the PTX is too long");
 	}
-	if (ptx_text_version((const char *)o->image, bytes) / 10 > PTX_VERSION_MAX) {
-		o->too_new = true;
+	if (!ptx_choose_text(&o->choose, (const char *)o->image, bytes)) {
 		return 0;
 	}
 	text = malloc(bytes + 1);
@@ -255,7 +170,7 @@ static int open_elf(struct opener *o)
 	if (machine != 190) {
 		return fail(o, -EINVAL, "an ELF file that is no cubin");
 	}
-	o->code = true;
+	o->choose.code = true;
 	return 0;
 }
 
@@ -293,22 +208,29 @@ static int finish(struct opener *o, struct ptx_image_text *ret)
 	if (o->n_parts > 1) {
 		return merge_parts(o, ret);
 	}
-	if (o->too_new) {
+	if (o->choose.too_new) {
 		return fail(o, -EOPNOTSUPP, "its PTX is of a .version newer than 9.x");
 	}
+	if (o->choose.other.arch) {
+		return fail(o, -ENOENT, "its PTX is for other devices only");
+	}
 	return fail(o, -ENOENT,
-		    o->code ? "the fat binary has machine code of other devices and no PTX; build "
+		    o->choose.code
+			    ? "the fat binary has machine code of other devices and no PTX; build "
 			      "it with "
 			      "-gencode arch=compute_75,code=compute_75"
 			    : "the fat binary holds no image");
 }
 
-int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len, unsigned arch,
-		   size_t max, const char *name, struct report *r)
+int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len,
+		   struct ptx_device device, size_t max, const char *name, struct report *r)
 {
-	struct opener o = {
-		.image = image, .len = len, .max = max, .arch = arch, .name = name, .report = r
-	};
+	struct opener o = { .image = image,
+			    .len = len,
+			    .max = max,
+			    .name = name,
+			    .report = r,
+			    .choose = { .device = device, .max = max } };
 	uint32_t magic = 0;
 	int err;
 

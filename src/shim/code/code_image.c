@@ -12,7 +12,6 @@
 
 #define MAX_ELF_BYTES ((size_t)1 << 30)
 #define ELF_MAGIC 0x464c457fu
-#define FLAG_ARCH_SPECIFIC UINT64_C(0x100000) /* sm_90a, which only sm_90 itself runs */
 /* A kernel that gets at most this many registers from the stub keeps its occupancy: every
  * multiprocessor has them for as many threads as it can hold. */
 #define SHIM_CODE_REGISTERS_MAX 32u
@@ -31,19 +30,11 @@ static uint32_t magic_of(const void *image)
 	return magic;
 }
 
-/* Code runs on its own major architecture, from its minor one on. */
-static bool fits(const struct ptx_fatbin_entry *e, unsigned arch)
-{
-	bool specific = e->flags & FLAG_ARCH_SPECIFIC;
-
-	return e->kind == PTX_FATBIN_CUBIN && e->arch / 10 == arch / 10 &&
-	       (specific ? e->arch == arch : e->arch <= arch);
-}
-
 /* 1: a is preferred; -1: b is; 0: not known. */
 static int prefer(const struct ptx_fatbin_entry *a, const struct ptx_fatbin_entry *b)
 {
-	uint64_t x = a->flags & FLAG_ARCH_SPECIFIC, y = b->flags & FLAG_ARCH_SPECIFIC;
+	uint64_t x = a->flags & PTX_FATBIN_ARCH_SPECIFIC;
+	uint64_t y = b->flags & PTX_FATBIN_ARCH_SPECIFIC;
 
 	if (a->arch != b->arch) {
 		return a->arch > b->arch ? 1 : -1;
@@ -67,7 +58,9 @@ static int find_in_container(struct shim_code_elf *ret, const void *image, size_
 		return -ENOENT; /* several containers are linked by the driver */
 	}
 	while ((more = ptx_fatbin_next(&w, &e)) == 1) {
-		int order = !fits(&e, arch) ? -1 : best.kind ? prefer(&e, &best) : 1;
+		int order = !ptx_fatbin_is_code_for(&e, arch) ? -1
+			    : best.kind			      ? prefer(&e, &best)
+							      : 1;
 
 		if (order > 0) {
 			best = e;

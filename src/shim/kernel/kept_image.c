@@ -55,22 +55,34 @@ static struct shim_kept_image *compress(const struct ptx_image_text *t)
 	return k;
 }
 
-struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, unsigned arch,
-				       enum shim_kept_why *ret_why)
+/* Returns the reason for an error of ptx_image_pick(). */
+static enum shim_kept_why why_of(int err, struct ptx_target other)
+{
+	if (err == -EFBIG || err == -ENOMEM) {
+		return SHIM_KEPT_NO_ROOM;
+	}
+	return other.arch	    ? SHIM_KEPT_OTHER
+	       : err == -EOPNOTSUPP ? SHIM_KEPT_TOO_NEW
+				    : SHIM_KEPT_NO_PTX;
+}
+
+struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct ptx_device device,
+				       struct shim_kept_reason *ret_why)
 {
 	struct shim_kept_image *k = NULL;
 	struct ptx_image_text t;
 	struct report r;
+	struct ptx_target other;
 	int err;
 
 	report_init(&r);
-	err = ptx_image_pick(&t, image, bytes, arch, TEXT_MAX, "image", &r);
+	err = ptx_image_pick(&t, image, bytes, device, TEXT_MAX, "image", &other, &r);
 	report_finish(&r);
-	*ret_why = err == -EFBIG || err == -ENOMEM ? SHIM_KEPT_NO_ROOM : SHIM_KEPT_NO_PTX;
+	*ret_why = (struct shim_kept_reason){ why_of(err, other), other, device.arch };
 	if (err < 0) {
 		return NULL;
 	}
-	*ret_why = SHIM_KEPT_NO_ROOM;
+	ret_why->why = SHIM_KEPT_NO_ROOM;
 	if (load_relaxed(&kept_bytes) <= SHIM_KEPT_BYTES) {
 		k = compress(&t);
 	}
@@ -80,7 +92,7 @@ struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, unsigned
 		k = NULL;
 	}
 	if (k) {
-		*ret_why = SHIM_KEPT;
+		ret_why->why = SHIM_KEPT;
 	}
 	return k;
 }
@@ -101,16 +113,22 @@ void shim_kept_unref(struct shim_kept_image *k)
 	}
 }
 
-const char *shim_kept_why_text(enum shim_kept_why why)
+void shim_kept_why_print(const struct shim_kept_reason *why, struct buf *out)
 {
 	static const char *const texts[] = {
 		[SHIM_KEPT] = "out of memory",
 		[SHIM_KEPT_NO_PTX] = "it was loaded as machine code only",
 		[SHIM_KEPT_NO_ROOM] = "its PTX was not kept: too long, or 64 MiB are kept already",
 		[SHIM_KEPT_LINKED] = "it was linked by the driver",
+		[SHIM_KEPT_TOO_NEW] = "its PTX is of a .version that is not read",
 	};
 
-	return texts[why];
+	if (why->why == SHIM_KEPT_OTHER) {
+		buf_printf(out, "its PTX is for sm_%u%.1s, the device is %u.%u", why->target.arch,
+			   &why->target.suffix, why->arch / 10, why->arch % 10);
+	} else {
+		buf_puts(out, texts[why->why]);
+	}
 }
 
 char *shim_kept_text(const struct shim_kept_image *k, size_t *ret_bytes)

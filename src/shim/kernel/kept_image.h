@@ -6,25 +6,37 @@
 
 #include <stddef.h>
 
+#include "base/buf.h"
+#include "ptx/choose.h"
+
 #define SHIM_KEPT_BYTES ((size_t)64 << 20) /* of all images of a process, compressed */
 
 enum shim_kept_why {
 	SHIM_KEPT,
-	SHIM_KEPT_NO_PTX,  /* machine code only, or no PTX for this device */
+	SHIM_KEPT_NO_PTX,  /* machine code only */
 	SHIM_KEPT_NO_ROOM, /* the budget is used up, or the text is too long */
 	SHIM_KEPT_LINKED,  /* the result of the driver's linker */
+	SHIM_KEPT_OTHER,   /* machine code, and PTX for other devices */
+	SHIM_KEPT_TOO_NEW, /* machine code, and PTX of a .version that is not read */
+};
+
+/* Why there is no PTX of an image. */
+struct shim_kept_reason {
+	enum shim_kept_why why;
+	struct ptx_target target; /* of SHIM_KEPT_OTHER: that of the PTX */
+	unsigned arch;		  /* of the device */
 };
 
 struct shim_kept_image;
 
-/* Copies the PTX that the driver would use for a device of that architecture. bytes 0: not known.
- * Returns NULL, and *ret_why says why there is nothing to keep. */
-struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, unsigned arch,
-				       enum shim_kept_why *ret_why);
+/* Copies the PTX that the device executes. bytes 0: not known. Returns NULL and the reason if there
+ * is nothing to keep. */
+struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct ptx_device device,
+				       struct shim_kept_reason *ret_why);
 struct shim_kept_image *shim_kept_ref(struct shim_kept_image *k);
 void shim_kept_unref(struct shim_kept_image *k); /* accepts NULL */
-/* Returns a clause such as "it was loaded as machine code only". */
-const char *shim_kept_why_text(enum shim_kept_why why);
+/* Appends a clause such as "it was loaded as machine code only". */
+void shim_kept_why_print(const struct shim_kept_reason *why, struct buf *out);
 /* Returns the text, zero-terminated; caller frees. NULL: no memory. */
 char *shim_kept_text(const struct shim_kept_image *k, size_t *ret_bytes);
 

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/strmap.h"
+#include "gpu/ptx_rule.h"
 #include "shim/object/handle_set.h"
 #include "ptx/image.h"
 #include "shim/kernel/kernel_handle.h"
@@ -28,7 +29,7 @@ struct shim_image_owner {
 	CUcontext ctx;	/* of a module; NULL: of a library */
 	enum proto_block_why why;
 	struct shim_kept_image *kept; /* owned; NULL: none, for kept_why */
-	enum shim_kept_why kept_why;
+	struct shim_kept_reason kept_why;
 	struct shim_code_kept *code; /* owned; NULL: none */
 	unsigned n;
 	const struct ptx_block_image *parts[]; /* references, owned */
@@ -57,7 +58,7 @@ bool shim_image_code_wanted(enum proto_block_why *ret_why)
 	if (!shim_image_wanted()) {
 		return false;
 	}
-	if (off && *ret_why == PROTO_BLOCK_NO_PTX) {
+	if (off && (*ret_why == PROTO_BLOCK_NO_PTX || *ret_why == PROTO_BLOCK_OTHER_PTX)) {
 		*ret_why = PROTO_BLOCK_CODE_OFF;
 	} else if (!off && shim_tool_attached()) {
 		*ret_why = PROTO_BLOCK_TOOL;
@@ -80,20 +81,22 @@ static unsigned arch_of(CUdevice d)
 	return (unsigned)major * 10 + (unsigned)minor;
 }
 
-/* Returns the lowest architecture of all devices, because a library is loaded for all of them. */
-static unsigned arch_here(void)
+/* Returns the device of lowest architecture, because a library is loaded for all of them; with
+ * architecture 0 if there is none. */
+static struct ptx_device device_here(void)
 {
-	unsigned arch = 0, a;
+	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver) };
 	int n = 0;
 
 	if (shim_real.cuDeviceGetCount(&n) != CUDA_SUCCESS) {
-		return 0;
+		return device;
 	}
 	for (int i = 0; i < n; i++) {
-		a = arch_of(i);
-		arch = !arch || a < arch ? a : arch;
+		unsigned arch = arch_of(i);
+
+		device.arch = !device.arch || arch < device.arch ? arch : device.arch;
 	}
-	return arch;
+	return device;
 }
 
 /* Returns true if the program's machine code, made for this device, is preferable to its PTX: code
@@ -119,16 +122,19 @@ const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
 					      enum proto_block_why *ret_why)
 {
 	const struct ptx_block_image *i = NULL;
-	unsigned arch;
+	struct ptx_device device;
 
 	*ret_why = sched_block_wanted(shim.sched) ? PROTO_BLOCK_UNKNOWN : PROTO_BLOCK_CLASS;
-	if (!image || !shim_image_wanted() || (arch = arch_here()) == 0 ||
-	    (prepares() ? ptx_block_image_open_prepared
-			: ptx_block_image_open)(&i, image, bytes, arch, "image") < 0) {
+	if (!image || !shim_image_wanted()) {
+		return NULL;
+	}
+	device = device_here();
+	if (!device.arch || (prepares() ? ptx_block_image_open_prepared : ptx_block_image_open)(
+				    &i, image, bytes, device, "image") < 0) {
 		return NULL;
 	}
 	*ret_why = i->why;
-	if (is_second_best(i, arch)) {
+	if (is_second_best(i, device.arch)) {
 		*ret_why = PROTO_BLOCK_NATIVE;
 		ptx_block_image_close(i);
 		return NULL;
@@ -218,7 +224,7 @@ void shim_image_note(const void *handle, CUcontext ctx, const struct ptx_block_i
 	}
 	o->ctx = ctx;
 	o->why = why;
-	o->kept_why = SHIM_KEPT_NO_PTX;
+	o->kept_why.why = SHIM_KEPT_NO_PTX;
 	o->n = n;
 	if (n) {
 		memcpy(o->parts, parts, n * sizeof(parts[0]));
@@ -343,13 +349,13 @@ static struct shim_code_kept *keep_code(const void *image, size_t bytes, unsigne
 
 void shim_image_keep(const void *handle, const void *image, size_t bytes, bool linked)
 {
-	enum shim_kept_why why = linked ? SHIM_KEPT_LINKED : SHIM_KEPT_NO_PTX;
-	unsigned arch = image ? arch_here() : 0;
+	struct shim_kept_reason why = { .why = linked ? SHIM_KEPT_LINKED : SHIM_KEPT_NO_PTX };
+	struct ptx_device device = image ? device_here() : (struct ptx_device){ 0 };
 	struct shim_kept_image *k =
-		arch && !linked ? shim_kept_open(image, bytes, arch, &why) : NULL;
+		device.arch && !linked ? shim_kept_open(image, bytes, device, &why) : NULL;
 	struct shim_kept_image *before;
 	struct shim_code_kept *code =
-		arch ? keep_code(image, bytes, arch, k ? 0 : shim_kept_room()) : NULL;
+		device.arch ? keep_code(image, bytes, device.arch, k ? 0 : shim_kept_room()) : NULL;
 	struct shim_code_kept *code_before;
 	struct shim_image_owner *o;
 
@@ -383,12 +389,12 @@ struct shim_code_kept *shim_image_code(const void *handle)
 	return k;
 }
 
-struct shim_kept_image *shim_image_kept(const void *handle, enum shim_kept_why *ret_why)
+struct shim_kept_image *shim_image_kept(const void *handle, struct shim_kept_reason *ret_why)
 {
 	struct shim_kept_image *k = NULL;
 	const struct shim_image_owner *o;
 
-	*ret_why = SHIM_KEPT_NO_PTX;
+	*ret_why = (struct shim_kept_reason){ .why = SHIM_KEPT_NO_PTX };
 	pthread_mutex_lock(&owners_mutex);
 	o = owner_of(handle);
 	if (o) {

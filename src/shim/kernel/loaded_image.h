@@ -15,7 +15,8 @@
  * latency, and GBPF_BLOCK is neither 0 nor off. */
 bool shim_image_wanted(void);
 /* Returns true if machine code gets entry stubs: likewise, GBPF_BLOCK is not ptx, and no debugger
- * or tool looks at it. *ret_why becomes that reason; GBPF_BLOCK only if there is no PTX. */
+ * or tool looks at it. *ret_why becomes that reason; GBPF_BLOCK only if there is no PTX for the
+ * device. */
 bool shim_image_code_wanted(enum proto_block_why *ret_why);
 
 /* Runs the preemption pass on an image. If the result has a text, that is to be loaded instead.
@@ -41,7 +42,7 @@ void shim_image_context_end(CUcontext ctx);
  * 0 if unknown. linked: the result of the linker, of which only the code is kept. */
 void shim_image_keep(const void *owner, const void *image, size_t bytes, bool linked);
 /* Returns the kept PTX of a module or library, or NULL and the reason. Caller unrefs. */
-struct shim_kept_image *shim_image_kept(const void *owner, enum shim_kept_why *ret_why);
+struct shim_kept_image *shim_image_kept(const void *owner, struct shim_kept_reason *ret_why);
 /* Returns the kept machine code of a module or library, NULL: none. Caller passes it to
  * shim_image_code_unref. */
 struct shim_code_kept *shim_image_code(const void *owner);
@@ -51,7 +52,7 @@ void shim_image_code_unref(struct shim_code_kept *k); /* accepts NULL */
  * code (ptx/stored.h). kernel NULL: any of its owner. Zero-terminated; caller frees. NULL: none,
  * for that reason. Reads, and may unpack, the whole image: not on the launch path. */
 char *shim_image_ptx(const void *owner, const char *kernel, size_t *ret_bytes,
-		     enum shim_kept_why *ret_why);
+		     struct shim_kept_reason *ret_why);
 
 /* Records a library's module in the current context. */
 void shim_image_note_module(const void *module, const void *library);

@@ -50,7 +50,7 @@ static char *stored(const struct shim_code_kept *code, const char *kernel, size_
 }
 
 char *shim_image_ptx(const void *owner, const char *kernel, size_t *ret_bytes,
-		     enum shim_kept_why *ret_why)
+		     struct shim_kept_reason *ret_why)
 {
 	struct shim_kept_image *kept = shim_image_kept(owner, ret_why);
 	struct shim_code_kept *code = kept ? NULL : shim_image_code(owner);

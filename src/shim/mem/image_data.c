@@ -65,12 +65,6 @@ static uint32_t magic_of(const void *image, size_t bytes)
 
 /* ---- fat binaries ---- */
 
-/* Code runs on its own major architecture, from its minor one on. */
-static bool runs(const struct ptx_fatbin_entry *e, unsigned arch)
-{
-	return e->kind == PTX_FATBIN_CUBIN && e->arch / 10 == arch / 10 && e->arch <= arch;
-}
-
 static uint64_t of_entry(const struct ptx_fatbin_entry *e)
 {
 	uint64_t sum = 0;
@@ -99,7 +93,7 @@ static uint64_t of_container(const void *image, size_t bytes, unsigned arch)
 		return 0;
 	}
 	while (ptx_fatbin_next(&w, &e) == 1) {
-		bool is_code = runs(&e, arch);
+		bool is_code = ptx_fatbin_is_code_for(&e, arch);
 
 		if (is_code && (kind != PTX_FATBIN_CUBIN || e.arch > best)) {
 			kind = PTX_FATBIN_CUBIN;
@@ -110,7 +104,7 @@ static uint64_t of_container(const void *image, size_t bytes, unsigned arch)
 	}
 	(void)ptx_fatbin_open(&w, image, bytes, &length);
 	while (kind && ptx_fatbin_next(&w, &e) == 1) {
-		if (kind == PTX_FATBIN_CUBIN ? runs(&e, arch) && e.arch == best
+		if (kind == PTX_FATBIN_CUBIN ? ptx_fatbin_is_code_for(&e, arch) && e.arch == best
 					     : e.kind == kind && e.arch <= arch) {
 			most = MAX(most, of_entry(&e));
 		}

@@ -149,9 +149,16 @@ static int add_tools(struct shim_probe_made *b, struct shim_probe_tool *const *t
 	return err;
 }
 
-static int no_ptx(struct shim_probe_made *b, enum shim_kept_why why)
+static int no_ptx(struct shim_probe_made *b, const struct shim_kept_reason *why)
 {
-	return report_set(b->r, -ENODATA, "no-ptx", "%s", shim_kept_why_text(why));
+	struct buf text;
+	int err;
+
+	buf_init(&text);
+	shim_kept_why_print(why, &text);
+	err = report_set(b->r, -ENODATA, "no-ptx", "%s", buf_text(&text));
+	buf_finish(&text);
+	return err;
 }
 
 /* Before the text is made. A program without addresses uses the table; if its tool has no memory,
@@ -176,14 +183,14 @@ static void find_maps(struct shim_probe_made *b)
 
 static int rewrite(struct shim_probe_made *b)
 {
-	enum shim_kept_why why;
+	struct shim_kept_reason why;
 	struct ptx_module *m = NULL;
 	size_t bytes = 0;
 	char *text = shim_image_ptx(b->k->owner, b->k->name, &bytes, &why);
 	int err;
 
 	if (!text) {
-		return no_ptx(b, why);
+		return no_ptx(b, &why);
 	}
 	err = ptx_module_parse(&m, text, bytes, "kernel", b->r);
 	free(text);

@@ -60,7 +60,7 @@ static void slice(const struct ptx_module *m, const char *kernel, struct buf *wh
 
 static struct ptx_module *parse(const void *owner, struct buf *why)
 {
-	enum shim_kept_why none;
+	struct shim_kept_reason none;
 	struct ptx_module *m = NULL;
 	size_t bytes = 0;
 	char *text = shim_image_ptx(owner, NULL, &bytes, &none);
@@ -68,7 +68,7 @@ static struct ptx_module *parse(const void *owner, struct buf *why)
 
 	report_init(&r);
 	if (!text) {
-		buf_printf(why, "%s", shim_kept_why_text(none));
+		shim_kept_why_print(&none, why);
 	} else if (ptx_module_parse(&m, text, bytes, "kernel", &r) < 0) {
 		report_text(&r, why);
 		m = NULL;

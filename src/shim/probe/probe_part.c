@@ -50,7 +50,7 @@ static bool fits_ptx(const struct ptx_module *m, const char *kernel,
 
 static struct ptx_module *parse(const struct shim_probe_kernel *k)
 {
-	enum shim_kept_why why;
+	struct shim_kept_reason why;
 	struct ptx_module *m = NULL;
 	size_t bytes = 0;
 	char *text = shim_image_ptx(k->owner, k->name, &bytes, &why);

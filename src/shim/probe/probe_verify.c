@@ -60,7 +60,7 @@ static bool fail(struct verifying *v, const char *why)
 
 static bool find_pointers(struct verifying *v)
 {
-	enum shim_kept_why kept;
+	struct shim_kept_reason kept;
 	struct ptx_module *m = NULL;
 	struct report r;
 	size_t bytes = 0;

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "ptx/choose.h"
+
 #define SOFT_FILE_MACHINE 190u
 #define SOFT_FILE_OS_ABI 0x41u
 #define SOFT_FILE_ABI_VERSION 8u     /* of CUDA 13 */
@@ -39,7 +41,7 @@ enum soft_file_attribute {
 
 /* The section with the module's PTX, by which machine code of the soft GPU is recognized: this
  * head, then the text. */
-#define SOFT_FILE_PTX ".gbpf.soft"
+#define SOFT_FILE_PTX PTX_SOFT_CODE
 #define SOFT_FILE_MAGIC                                                                            \
 	UINT64_C(0x3130746666736267) /* "gbsfft01": the last two are the version                   \
 				      */

@@ -30,13 +30,19 @@ static void add_ptx(struct buf *b, unsigned arch, const char *version, const cha
 	make_entry(b, PTX_FATBIN_PTX, arch, text, strlen(text), PTX_FATBIN_LZ4);
 }
 
-static const struct ptx_block_image *open_image(const void *image, size_t bytes, unsigned arch)
+static const struct ptx_block_image *open_on(struct ptx_device device, const void *image,
+					     size_t bytes)
 {
 	const struct ptx_block_image *i = NULL;
 
-	assert_int_equal(ptx_block_image_open(&i, image, bytes, arch, "t"), 0);
+	assert_int_equal(ptx_block_image_open(&i, image, bytes, device, "t"), 0);
 	assert_non_null(i);
 	return i;
+}
+
+static const struct ptx_block_image *open_image(const void *image, size_t bytes, unsigned arch)
+{
+	return open_on((struct ptx_device){ arch, PTX_RULE_DRIVER }, image, bytes);
 }
 
 static void assert_taken(const void *image, size_t bytes, unsigned arch, const char *kernel,
@@ -84,21 +90,117 @@ static void text_is_rewritten(void **state)
 	assert_taken(text, 0, 90, "on_sm_70", false);
 	assert_taken(text, strlen(text), 90, "on_sm_70", false);
 	assert_taken(text, strlen(text) + 1, 70, "on_sm_70", false);
-	assert_not(text, 0, 61, PROTO_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 61, PROTO_BLOCK_OTHER_PTX, false);
 	ptx_for(text, sizeof(text), "10.0", "sm_70");
-	assert_not(text, 0, 90, PROTO_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 90, PROTO_BLOCK_UNREADABLE, false);
 	ptx_for(text, sizeof(text), "8.0", "sm_90a");
 	assert_taken(text, 0, 90, "on_sm_90a", false);
-	assert_not(text, 0, 100, PROTO_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 100, PROTO_BLOCK_OTHER_PTX, false);
 	ptx_for(text, sizeof(text), "8.8", "sm_100f");
 	assert_taken(text, 0, 103, "on_sm_100f", false);
-	assert_not(text, 0, 120, PROTO_BLOCK_NO_PTX, false);
+	assert_not(text, 0, 120, PROTO_BLOCK_OTHER_PTX, false);
 	assert_not("", 0, 90, PROTO_BLOCK_NO_PTX, false);
 	assert_not("abc", 0, 90, PROTO_BLOCK_NO_PTX, false);
 	assert_not("hello, world", 0, 90, PROTO_BLOCK_NO_PTX, false);
 	ptx_for(text, sizeof(text), "8.0", "sm_90");
 	memcpy(strstr(text, "ret;"), "ret ", 4);
 	assert_not(text, 0, 90, PROTO_BLOCK_UNREADABLE, false);
+}
+
+/* The soft GPU executes PTX of every target, so that all of it gets clones. */
+static void the_soft_gpu_has_clones_for_any_target(void **state)
+{
+	static const char *const targets[] = { "sm_70",	 "sm_87",   "sm_90",  "sm_90a",
+					       "sm_100", "sm_100f", "sm_121a" };
+	const struct ptx_device soft = { 86, PTX_RULE_SOFT };
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(targets) / sizeof(targets[0]); n++) {
+		char text[256], kernel[32];
+		struct buf b = { 0 };
+		size_t at = make_begin(&b);
+
+		ptx_for(text, sizeof(text), "8.8", targets[n]);
+		snprintf(kernel, sizeof(kernel), "on_%s", targets[n]);
+		add_ptx(&b, (unsigned)strtoul(targets[n] + 3, NULL, 10), "8.8", targets[n]);
+		make_end(&b, at);
+		for (unsigned container = 0; container < 2; container++) {
+			const struct ptx_block_image *i =
+				container ? open_on(soft, b.data, b.len) : open_on(soft, text, 0);
+
+			assert_int_equal(i->why, PROTO_BLOCK_OK);
+			assert_int_equal(i->n_clones, 1);
+			assert_non_null(ptx_block_image_entry(i, kernel));
+			ptx_block_image_close(i);
+		}
+		buf_finish(&b);
+	}
+}
+
+/* Machine code of the soft GPU in a fat binary that is not linked with another one runs instead of
+ * the PTX, which may be of something else. */
+static void the_soft_gpus_machine_code_comes_first(void **state)
+{
+	static const char own[] = "\177ELF: .shstrtab\0" PTX_SOFT_CODE;
+	static const char other[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+				    ".visible .entry other(.param .u64 p) { ret; }\n";
+	const struct ptx_device soft = { 86, PTX_RULE_SOFT };
+	const struct ptx_block_image *i;
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	make_entry(&b, PTX_FATBIN_CUBIN, 86, "code of a GPU", 13, 0);
+	add_ptx(&b, 75, "7.0", "sm_75");
+	make_end(&b, at);
+	i = open_on(soft, b.data, b.len);
+	assert_int_equal(i->n_clones, 1);
+	assert_false(i->native);
+	ptx_block_image_close(i);
+	make_entry(&b, PTX_FATBIN_CUBIN, 86, own, sizeof(own), PTX_FATBIN_LZ4);
+	make_end(&b, at);
+	i = open_on(soft, b.data, b.len);
+	assert_int_equal(i->why, PROTO_BLOCK_NO_PTX);
+	assert_true(i->native);
+	ptx_block_image_close(i);
+	at = make_begin(&b);
+	make_entry(&b, PTX_FATBIN_PTX, 75, other, strlen(other), 0);
+	make_end(&b, at);
+	i = open_on(soft, b.data, b.len);
+	assert_int_equal(i->n_clones, 2);
+	ptx_block_image_close(i);
+	buf_finish(&b);
+}
+
+/* A GPU's code for sm_90a runs on 9.0 alone. */
+static void machine_code_for_one_device_is_not_native_elsewhere(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b), entry;
+	uint64_t flags = PTX_FATBIN_ARCH_SPECIFIC;
+
+	(void)state;
+	entry = make_entry(&b, PTX_FATBIN_CUBIN, 100, "machine code", 12, 0);
+	make_put(&b, entry + 40, &flags, sizeof(flags));
+	add_ptx(&b, 90, "8.0", "sm_90");
+	make_end(&b, at);
+	assert_taken(b.data, b.len, 100, "on_sm_90", true);
+	assert_taken(b.data, b.len, 103, "on_sm_90", false);
+	buf_finish(&b);
+}
+
+/* The program's machine code runs, and its PTX cannot. */
+static void ptx_for_newer_devices_next_to_machine_code_is_named(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, "machine code", 12, 0);
+	add_ptx(&b, 100, "8.7", "sm_100");
+	make_end(&b, at);
+	assert_not(b.data, 0, 90, PROTO_BLOCK_OTHER_PTX, true);
+	buf_finish(&b);
 }
 
 static void without_clones_the_original_is_loaded(void **state)
@@ -139,7 +241,7 @@ static void the_best_of_a_fat_binary_is_taken(void **state)
 		assert_taken(b.data, bytes, 89, "on_sm_70", true);
 		assert_taken(b.data, bytes, 99, "on_sm_90", false);
 		assert_taken(b.data, bytes, 120, "on_sm_100", false);
-		assert_not(b.data, bytes, 60, PROTO_BLOCK_NO_PTX, false);
+		assert_not(b.data, bytes, 60, PROTO_BLOCK_OTHER_PTX, false);
 	}
 	buf_finish(&b);
 }
@@ -305,8 +407,9 @@ static void *open_many(void *arg)
 		snprintf(text, sizeof(text),
 			 ".version 8.3\n.target sm_80\n.address_size 64\n.entry k%u() { ret; }\n",
 			 (i + *(unsigned *)arg) % 100);
-		if (ptx_block_image_open(&a, text, 0, 90, "t") != 0 || !a->text ||
-		    !strstr(a->text, name)) {
+		if (ptx_block_image_open(&a, text, 0, (struct ptx_device){ .arch = 90 }, "t") !=
+			    0 ||
+		    !a->text || !strstr(a->text, name)) {
 			return arg;
 		}
 		ptx_block_image_close(a);
@@ -335,6 +438,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_is_rewritten),
+		cmocka_unit_test(the_soft_gpu_has_clones_for_any_target),
+		cmocka_unit_test(the_soft_gpus_machine_code_comes_first),
+		cmocka_unit_test(machine_code_for_one_device_is_not_native_elsewhere),
+		cmocka_unit_test(ptx_for_newer_devices_next_to_machine_code_is_named),
 		cmocka_unit_test(without_clones_the_original_is_loaded),
 		cmocka_unit_test(the_best_of_a_fat_binary_is_taken),
 		cmocka_unit_test(machine_code_alone_has_no_clones),

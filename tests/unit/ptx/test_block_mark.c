@@ -24,7 +24,8 @@ static const struct ptx_block_image *open_image(const void *image, size_t bytes)
 {
 	const struct ptx_block_image *i = NULL;
 
-	assert_int_equal(ptx_block_image_open(&i, image, bytes, 90, "t"), 0);
+	assert_int_equal(
+		ptx_block_image_open(&i, image, bytes, (struct ptx_device){ .arch = 90 }, "t"), 0);
 	assert_non_null(i);
 	return i;
 }

@@ -14,6 +14,8 @@
 
 #define MAX_TEXT ((size_t)1 << 20)
 
+static const struct ptx_device device_80 = { 80, PTX_RULE_SOFT };
+
 static char *ptx_for(char *out, size_t cap, const char *version, const char *target)
 {
 	snprintf(out, cap,
@@ -34,7 +36,8 @@ static void add_ptx(struct buf *b, unsigned arch, const char *version, const cha
 
 static int open_image(struct ptx_image_text *t, const struct buf *b, unsigned arch)
 {
-	return ptx_image_open(t, b->data, b->len, arch, MAX_TEXT, "test", NULL);
+	return ptx_image_open(t, b->data, b->len, (struct ptx_device){ arch, PTX_RULE_SOFT },
+			      MAX_TEXT, "test", NULL);
 }
 
 static void assert_taken(const struct buf *b, unsigned arch, const char *kernel)
@@ -146,6 +149,55 @@ static void code_for_one_architecture_and_new_versions_are_passed_over(void **st
 	buf_finish(&b);
 }
 
+/* The texts of every subset of entries, in one container or two. The soft GPU executes what
+ * ptx_image_open() returns; clones and probed forms are made of what ptx_image_pick() returns. */
+static void what_is_executed_is_what_is_rewritten(void **state)
+{
+	static const struct {
+		unsigned arch;
+		const char *version, *target;
+	} entries[] = { { 70, "7.0", "sm_70" },	   { 80, "8.0", "sm_80" },
+			{ 80, "8.0", "sm_80a" },   { 86, "10.0", "sm_86" },
+			{ 90, "8.0", "sm_90" },	   { 90, "8.0", "sm_90a" },
+			{ 100, "8.8", "sm_100f" }, { 100, "8.8", "sm_100" },
+			{ 121, "8.8", "sm_121a" } };
+	const struct ptx_device device = { 86, PTX_RULE_SOFT };
+
+	(void)state;
+	for (unsigned set = 0; set < 2u << ARRAY_SIZE(entries); set++) {
+		struct ptx_image_text executed, rewritten;
+		struct buf b = { 0 };
+		size_t at = make_begin(&b);
+		struct ptx_target other;
+		int err;
+
+		for (unsigned i = 0; i < ARRAY_SIZE(entries); i++) {
+			if (set & 1u << i) {
+				add_ptx(&b, entries[i].arch, entries[i].version, entries[i].target,
+					0);
+			}
+		}
+		make_end(&b, at);
+		if (set >> ARRAY_SIZE(entries)) { /* a part without PTX */
+			at = make_begin(&b);
+			make_entry(&b, PTX_FATBIN_CUBIN, 86, "machine code", 12, 0);
+			make_end(&b, at);
+		}
+		err = ptx_image_open(&executed, b.data, b.len, device, MAX_TEXT, "t", NULL);
+		assert_int_equal(ptx_image_pick(&rewritten, b.data, b.len, device, MAX_TEXT, "t",
+						&other, NULL),
+				 err);
+		assert_true(err == 0 || !(set & 0x1f7));
+		assert_int_equal(other.arch, 0);
+		if (err == 0) {
+			assert_string_equal(rewritten.text, executed.text);
+		}
+		ptx_image_close(&executed);
+		ptx_image_close(&rewritten);
+		buf_finish(&b);
+	}
+}
+
 static void containers_behind_each_other_are_one_program(void **state)
 {
 	static const char *const texts[] = {
@@ -196,12 +248,14 @@ static void images_without_ptx_are_distinguished(void **state)
 	make_end(&b, at);
 	assert_int_equal(open_image(&t, &b, 80), -ENOENT);
 	memcpy(elf + 18, &machine, 2);
-	assert_int_equal(ptx_image_open(&t, elf, sizeof(elf), 80, MAX_TEXT, "t", NULL), -ENOENT);
+	assert_int_equal(ptx_image_open(&t, elf, sizeof(elf), device_80, MAX_TEXT, "t", NULL),
+			 -ENOENT);
 	machine = 62;
 	memcpy(elf + 18, &machine, 2);
-	assert_int_equal(ptx_image_open(&t, elf, sizeof(elf), 80, MAX_TEXT, "t", NULL), -EINVAL);
-	assert_int_equal(ptx_image_open(&t, elf, 20, 80, MAX_TEXT, "t", NULL), -EINVAL);
-	assert_int_equal(ptx_image_open(&t, ".version 10.1\n", 14, 80, MAX_TEXT, "t", NULL),
+	assert_int_equal(ptx_image_open(&t, elf, sizeof(elf), device_80, MAX_TEXT, "t", NULL),
+			 -EINVAL);
+	assert_int_equal(ptx_image_open(&t, elf, 20, device_80, MAX_TEXT, "t", NULL), -EINVAL);
+	assert_int_equal(ptx_image_open(&t, ".version 10.1\n", 14, device_80, MAX_TEXT, "t", NULL),
 			 -EOPNOTSUPP);
 	buf_finish(&b);
 }
@@ -226,7 +280,8 @@ static void cut_and_wrong_sizes_are_refused(void **state)
 	for (size_t n = 0; n < b.len; n++) {
 		exact = malloc(n + 1);
 		memcpy(exact + 1, b.data, n);
-		assert_true(ptx_image_open(&t, exact + 1, n, 80, MAX_TEXT, "t", NULL) < 0 || n < 4);
+		assert_true(ptx_image_open(&t, exact + 1, n, device_80, MAX_TEXT, "t", NULL) < 0 ||
+			    n < 4);
 		if (n < 4) {
 			ptx_image_close(&t);
 		}
@@ -237,7 +292,7 @@ static void cut_and_wrong_sizes_are_refused(void **state)
 			exact = malloc(b.len);
 			memcpy(exact, b.data, b.len);
 			memcpy(exact + fields[i].at, &wrong[k], fields[i].bytes);
-			if (ptx_image_open(&t, exact, b.len, 80, MAX_TEXT, "t", NULL) == 0) {
+			if (ptx_image_open(&t, exact, b.len, device_80, MAX_TEXT, "t", NULL) == 0) {
 				ptx_image_close(&t);
 			}
 			free(exact);
@@ -319,6 +374,7 @@ int main(void)
 		cmocka_unit_test(zstd_is_known_by_its_magic_and_size_too),
 		cmocka_unit_test(the_highest_that_the_device_has_is_taken),
 		cmocka_unit_test(code_for_one_architecture_and_new_versions_are_passed_over),
+		cmocka_unit_test(what_is_executed_is_what_is_rewritten),
 		cmocka_unit_test(containers_behind_each_other_are_one_program),
 		cmocka_unit_test(images_without_ptx_are_distinguished),
 		cmocka_unit_test(cut_and_wrong_sizes_are_refused),

@@ -166,7 +166,8 @@ static void images_rewritten_by_ptxas_are_recognized(void **state)
 	CUfunction f;
 
 	buf_init(&text);
-	assert_int_equal(ptx_block_image_open(&i, ptx, 0, 90, "t"), 0);
+	assert_int_equal(ptx_block_image_open(&i, ptx, 0, (struct ptx_device){ .arch = 90 }, "t"),
+			 0);
 	assert_int_equal(ptx_block_image_marked(i, &text), 0);
 	ptx_block_image_close(i);
 	assert_int_equal(cuModuleLoadData(&m, text.data), CUDA_SUCCESS);

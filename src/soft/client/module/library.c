@@ -76,6 +76,7 @@ static CUresult library_module(CUlibrary l, CUmodule *ret)
 /* Without a context, only checks that the image contains PTX, without compiling it. */
 static CUresult check_image(CUlibrary l, struct soft_jit *j)
 {
+	const struct ptx_device device = { SOFT_ARCH, PTX_RULE_SOFT };
 	struct ptx_image_text text;
 	struct report rep;
 	struct buf why;
@@ -83,7 +84,7 @@ static CUresult check_image(CUlibrary l, struct soft_jit *j)
 
 	report_init(&rep);
 	buf_init(&why);
-	err = ptx_image_open(&text, l->image, l->bytes, SOFT_ARCH, SOFT_MAX_PTX_BYTES, "library",
+	err = ptx_image_open(&text, l->image, l->bytes, device, SOFT_MAX_PTX_BYTES, "library",
 			     &rep);
 	if (err) {
 		report_text(&rep, &why);
@@ -294,6 +295,7 @@ static CUresult collect_names(CUlibrary l, const struct ptx_module *p)
 
 static CUresult read_names(CUlibrary l)
 {
+	const struct ptx_device device = { SOFT_ARCH, PTX_RULE_SOFT };
 	struct ptx_module *p = NULL;
 	struct ptx_image_text text = { 0 };
 	struct report rep;
@@ -303,7 +305,7 @@ static CUresult read_names(CUlibrary l)
 		return CUDA_SUCCESS;
 	}
 	report_init(&rep);
-	if (ptx_image_open(&text, l->image, l->bytes, SOFT_ARCH, SOFT_MAX_PTX_BYTES, "library",
+	if (ptx_image_open(&text, l->image, l->bytes, device, SOFT_MAX_PTX_BYTES, "library",
 			   &rep) == 0 &&
 	    ptx_module_parse(&p, text.text, text.bytes, "library", &rep) == 0) {
 		e = collect_names(l, p);

@@ -245,11 +245,12 @@ static CUresult compile(struct softd_client *c, const struct soft_request *q,
 static int open_image(struct ptx_image_text *ret, const struct soft_request *q, const char *image,
 		      size_t bytes, size_t max, struct report *rep)
 {
-	unsigned arch = q->index ? MIN(q->index, SOFT_ARCH) : SOFT_ARCH;
+	struct ptx_device device = { q->index ? MIN(q->index, SOFT_ARCH) : SOFT_ARCH,
+				     PTX_RULE_SOFT };
 
 	report_finish(rep);
 	report_init(rep);
-	return ptx_image_open(ret, image, bytes, arch, max, q->name[0] ? q->name : "image", rep);
+	return ptx_image_open(ret, image, bytes, device, max, q->name[0] ? q->name : "image", rep);
 }
 
 /* held: the bytes passed to reading_begin. */

@@ -1,0 +1,53 @@
+/* Which PTX of an image a device executes. The soft GPU, which executes it, and gBPF's passes,
+ * whose clones and probed forms replace it, choose by the same function. Callers look for machine
+ * code first. */
+#ifndef GBPF_PTX_CHOOSE_H
+#define GBPF_PTX_CHOOSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ptx/fatbin.h"
+
+/* The section by which the soft GPU's own machine code is recognized. */
+#define PTX_SOFT_CODE ".gbpf.soft"
+
+enum ptx_rule {
+	PTX_RULE_DRIVER, /* NVIDIA's: .target up to the device's; sm_90a on 9.0 only, sm_100f
+			    on 10.x only */
+	PTX_RULE_SOFT, /* the soft GPU's: the same, and where that finds no text any other target */
+};
+
+/* sm_90a: 90, 'a'. */
+struct ptx_target {
+	unsigned arch; /* 0: none was found */
+	char suffix;   /* 'a': one device only; 'f': its family; 0 */
+};
+
+struct ptx_device {
+	unsigned arch; /* compute capability, major * 10 + minor */
+	enum ptx_rule rule;
+};
+
+/* Begin with { device, max }; used for all containers of one image. */
+struct ptx_chooser {
+	struct ptx_device device;
+	size_t max;	 /* longest text, in bytes */
+	size_t unpacked; /* bytes decompressed so far, which have a limit */
+	bool code;	 /* there are parts other than PTX */
+	bool native;	 /* there is machine code for the device; not known of the soft GPU */
+	bool too_new;	 /* there is PTX of a .version that is not read */
+	struct ptx_target other; /* of PTX that the device does not execute */
+	const char *error;	 /* after an error: static text for messages */
+};
+
+/* Returns true if the device executes the text, which is not in a container. */
+bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes);
+/* Takes the PTX of one container: for the highest architecture that the device supports, and for
+ * exactly this device (sm_90a) before text for all later ones. By the soft GPU's rule, if there is
+ * none: for the nearest architecture above, for one device only if there is no other. Returns 1 and
+ * the text (caller frees; followed by a zero byte); 0: no text for the device; -EINVAL: corrupt;
+ * -EFBIG; -ENOMEM. */
+int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size_t *ret_bytes);
+
+#endif

@@ -1,0 +1,170 @@
+/* Ranks the texts of a container. The headers of its entries decide which of them are decompressed,
+ * the texts which of those is taken. */
+#include "ptx/choose.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "ptx/image.h"
+
+#define ENTRIES_MAX 64u /* PTX entries of one container */
+#define UNPACKED_MAX 4u /* size of all texts decompressed, in multiples of the longest text */
+
+/* Ranks; 0: the device does not execute it. */
+#define RANK_LAST 1u   /* for another device only, or without a readable .version and .target */
+#define RANK_OTHER 2u  /* for a newer architecture */
+#define RANK_DRIVER 4u /* by NVIDIA's rule; what is above it is of the .target */
+
+/* Returns the letter after the number of .target: 'a': one device only, 'f': its family; 0: none.
+ */
+static char suffix_of(const char *text, size_t bytes)
+{
+	const char *t = memmem(text, MIN(bytes, (size_t)4096), ".target", 7), *end = text + bytes;
+
+	while (t && t < end && *t != '\n' && (*t < '0' || *t > '9')) {
+		t++;
+	}
+	while (t && t < end && *t >= '0' && *t <= '9') {
+		t++;
+	}
+	return t && t < end && (*t == 'a' || *t == 'f') ? *t : 0;
+}
+
+/* Notes a text that the device does not execute. */
+static unsigned rank(struct ptx_chooser *c, const char *text, size_t bytes)
+{
+	unsigned arch = ptx_text_arch(text, bytes), version = ptx_text_version(text, bytes);
+	char suffix = suffix_of(text, bytes);
+
+	if (version / 10 > PTX_VERSION_MAX) {
+		c->too_new = true;
+		return 0;
+	}
+	if (version && arch && arch <= c->device.arch &&
+	    (suffix != 'a' || arch == c->device.arch) &&
+	    (suffix != 'f' || arch / 10 == c->device.arch / 10)) {
+		return RANK_DRIVER + arch * 4 + (suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0);
+	}
+	if (c->device.rule == PTX_RULE_SOFT) {
+		return version && arch && !suffix ? RANK_OTHER : RANK_LAST;
+	}
+	if (version && arch) {
+		c->other = (struct ptx_target){ arch, suffix };
+	}
+	return 0;
+}
+
+bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes)
+{
+	return rank(c, text, bytes) != 0;
+}
+
+static int fail(struct ptx_chooser *c, int err, const char *what)
+{
+	c->error = what;
+	return err;
+}
+
+static void see_code(struct ptx_chooser *c, const struct ptx_fatbin_entry *e)
+{
+	c->code = true;
+	c->native |= c->device.rule == PTX_RULE_DRIVER && ptx_fatbin_is_code_for(e, c->device.arch);
+}
+
+/* Collects the PTX entries: those up to the device's architecture from the highest down, then those
+ * above from the lowest up. */
+static int collect(struct ptx_chooser *c, struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *list,
+		   unsigned *n)
+{
+	struct ptx_fatbin_entry e;
+	unsigned at;
+	int more;
+
+	*n = 0;
+	while ((more = ptx_fatbin_next(w, &e)) == 1) {
+		if (e.kind != PTX_FATBIN_PTX) {
+			see_code(c, &e);
+			continue;
+		}
+		if (*n == ENTRIES_MAX) {
+			return fail(c, -EFBIG, "a container has too many PTX images");
+		}
+		for (at = (*n)++; at > 0 && ptx_fatbin_better(&e, &list[at - 1], c->device.arch);
+		     at--) {
+			list[at] = list[at - 1];
+		}
+		list[at] = e;
+	}
+	return more < 0 ? fail(c, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
+}
+
+static int unpack(struct ptx_chooser *c, const struct ptx_fatbin_entry *e, char **ret,
+		  size_t *ret_bytes)
+{
+	int err = ptx_fatbin_unpack(e, c->max, ret, ret_bytes);
+
+	if (err < 0) {
+		return fail(c, err,
+			    err == -EFBIG    ? "the PTX is too long"
+			    : err == -ENOMEM ? "no memory to unpack the PTX"
+					     : "compressed PTX of the fat binary is broken");
+	}
+	c->unpacked += *ret_bytes;
+	if (c->unpacked / UNPACKED_MAX > c->max) {
+		free(*ret);
+		return fail(c, -EFBIG, "too much must be unpacked to find PTX that fits");
+	}
+	while (*ret_bytes && (*ret)[*ret_bytes - 1] == 0) {
+		--*ret_bytes;
+	}
+	return 0;
+}
+
+/* Returns true if no text from this entry on can have a higher rank than the best one so far, of
+ * architecture `arch`. */
+static bool is_decided(const struct ptx_chooser *c, const struct ptx_fatbin_entry *e, unsigned best,
+		       unsigned arch)
+{
+	if (best >= RANK_DRIVER) {
+		return e->arch != arch;
+	}
+	return e->arch > c->device.arch &&
+	       (best == RANK_OTHER || c->device.rule == PTX_RULE_DRIVER);
+}
+
+int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size_t *ret_bytes)
+{
+	struct ptx_fatbin_entry list[ENTRIES_MAX];
+	unsigned n, best = 0, arch = 0;
+	int err = collect(c, &w, list, &n);
+
+	*ret = NULL;
+	for (unsigned i = 0; i < n && !err; i++) {
+		size_t bytes;
+		unsigned r;
+		char *text;
+
+		if (is_decided(c, &list[i], best, arch)) {
+			c->other = best ? c->other : (struct ptx_target){ list[i].arch, 0 };
+			break;
+		}
+		err = unpack(c, &list[i], &text, &bytes);
+		r = err ? 0 : rank(c, text, bytes);
+		if (r > best) {
+			free(*ret);
+			*ret = text;
+			*ret_bytes = bytes;
+			best = r;
+			arch = list[i].arch;
+		} else if (!err) {
+			free(text);
+		}
+	}
+	if (err) {
+		free(*ret);
+		*ret = NULL;
+	}
+	return err ? err : best != 0;
+}
