@@ -191,9 +191,9 @@ static int pick(struct picker *p, const void *image, size_t bytes)
 		return bytes ? pick_containers(p, image, bytes) : pick_pointer(p, image);
 	}
 	if (magic == PTX_FATBIN_WRAPPER_MAGIC) {
-		return bytes && bytes < sizeof(struct ptx_fatbin_wrapper)
-			       ? fail(p, -EINVAL, "a wrapper of a fat binary that is cut off")
-			       : pick_wrapper(p, image);
+		return bytes ? fail(p, -EINVAL,
+				    "a wrapper of a fat binary, which points into memory")
+			     : pick_wrapper(p, image);
 	}
 	return pick_text(p, image, bytes);
 }

@@ -308,6 +308,9 @@ static void wrappers_are_followed(void **state)
 	w.data = "no container at all";
 	assert_not(&w, 0, 90, PROTO_BLOCK_UNREADABLE, false);
 	assert_not(&w, 8, 90, PROTO_BLOCK_UNREADABLE, false);
+	/* The contents of a file, which may point anywhere. */
+	w.data = y.data;
+	assert_not(&w, sizeof(w), 90, PROTO_BLOCK_UNREADABLE, false);
 	buf_finish(&x);
 	buf_finish(&y);
 }
