@@ -45,9 +45,10 @@ struct ptx_chooser {
 bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes);
 /* Takes the PTX of one container: for the highest architecture that the device supports, and for
  * exactly this device (sm_90a) before text for all later ones. By the soft GPU's rule, if there is
- * none: for the nearest architecture above, for one device only if there is no other. Returns 1 and
- * the text (caller frees; followed by a zero byte); 0: no text for the device; -EINVAL: corrupt;
- * -EFBIG; -ENOMEM. */
+ * none: for the nearest architecture above, for one device only if there is no other. Text of a
+ * .version that is not read is passed over by that rule only: a driver may execute it. Returns 1
+ * and the text (caller frees; followed by a zero byte); 0: no text for the device; -EINVAL:
+ * corrupt; -EFBIG; -ENOMEM. */
 int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size_t *ret_bytes);
 
 #endif

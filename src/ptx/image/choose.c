@@ -161,6 +161,13 @@ int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size
 		} else if (!err) {
 			free(text);
 		}
+		if (c->too_new && c->device.rule == PTX_RULE_DRIVER && !err) {
+			free(*ret); /* the driver may execute the one that is not read here */
+			*ret = NULL;
+			best = 0;
+			c->other = (struct ptx_target){ 0 };
+			break;
+		}
 	}
 	if (err) {
 		free(*ret);
