@@ -150,3 +150,51 @@ print("all" if rooms is None else " ".join(sorted(rooms)))'
 	changed
 	[ "$output" = all ]
 }
+
+# source_of_tinygrad: makes a source tree that is like tinygrad's, except that it executes nothing.
+source_of_tinygrad() {
+	mkdir -p source/tinygrad source/test
+	cat >source/tinygrad/__init__.py <<-'END'
+		import os, types
+		class PTXRenderer: pass
+		class Devices(dict): DEFAULT = os.environ['DEV'].split(':')[0] if 'DEV' in os.environ else ''
+		Device = Devices(CUDA=types.SimpleNamespace(renderer=PTXRenderer()))
+	END
+	touch source/test/__init__.py
+	cat >source/test/test_tiny.py <<-'END'
+		import unittest
+		class TestTiny(unittest.TestCase):
+		 def test_right(self): pass
+		 def test_wrong(self): self.assertEqual(1, 2)
+		 def test_known(self): self.assertEqual(1, 2)
+		 @unittest.skip('not on this device')
+		 def test_other(self): pass
+	END
+	echo 'raise ModuleNotFoundError(name="torch")' >source/test/test_needs.py
+	echo 'import os; os._exit(3)' >source/test/test_ends.py
+	export PYTHONPATH=$PWD/source
+}
+
+@test "tinygrad's tests are skipped with a hint where there are none" {
+	mkdir -p tests/tinygrad nothing/tinygrad
+	cp "$REPO"/tests/tinygrad/{run,modules.txt} tests/tinygrad/
+	touch nothing/tinygrad/__init__.py
+	run env -i PATH="$PATH" HOME="$HOME" TMPDIR="$BATS_TEST_TMPDIR" PYTHONPATH="$PWD/nothing" tools/run-tests --only tinygrad 3>&-
+	echo "$output"
+	[ "${lines[-1]}" = "0 passed, 0 failed, 1 skipped" ]
+	[[ "$output" == *"skipped tinygrad: $PWD/nothing has no tests of tinygrad; put a source tree of tinygrad into PYTHONPATH"* ]]
+}
+
+@test "each of tinygrad's tests counts, but for those that tinygrad or the list leaves out" {
+	source_of_tinygrad
+	printf '%s\n' '# a comment' 'test.test_tiny except TestTiny.test_known' test.test_needs test.test_ends >modules.txt
+	run env -u LD_PRELOAD "$REPO/tests/tinygrad/run" --list modules.txt "$GBPF_PREFIX"
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[ "${lines[0]}" = "ok 1 test.test_tiny TestTiny.test_right" ]
+	[ "${lines[1]}" = "not ok 2 test.test_tiny TestTiny.test_wrong" ]
+	[[ "$output" == *"# AssertionError: 1 != 2"* ]]
+	[[ "$output" == *$'\n''ok 3 test.test_needs # skip it needs torch; install the package python3-torch'$'\n''not ok 4 test.test_ends'$'\n''# exit status 3'* ]]
+	[ "${lines[-1]}" = "1..4" ]
+	[[ "$output" != *test_known* && "$output" != *test_other* ]]
+}
