@@ -1,27 +1,26 @@
 /* bankconf: which accesses to shared memory conflict. Shared memory has 32 banks of 4 bytes; lanes that access
- * different words of one bank are served one after the other. Counts, for each site, the additional rounds, and the
+ * different words of one bank are served one after the other. Counts, for each place, the additional rounds, and the
  * accesses by their ways: the most lanes with different words in one bank. */
 #include <gbpf/gbpf.bpf.h>
 
 #include "sites.h"
 
 struct site {
-	u64 count, lines, conflicts, ways2, ways4, ways8, ways16, ways32;
+	u64 count, conflicts, ways2, ways4, ways8, ways16, ways32;
 };
 
-SITE_MAP(struct site)
+PLACE_MAP(struct site)
 
 SEC("gdev/access/*/shared")
 int GBPF_PROG(access, gdev_access)
 {
-	struct site *s = site_of(ctx->site);
+	struct site *s = site_of(ctx->place);
 	u32 n = ctx->conflicts;
 
 	if (!s) {
 		return 0;
 	}
 	ADD(s->count, 1);
-	ADD(s->lines, ctx->line);
 	if (!n) {
 		return 0;
 	}

@@ -10,10 +10,11 @@
 #define PLACES 64 /* of warps on a multiprocessor */
 
 struct site {
-	u64 count, lines, wait_ns, kinds; /* kinds: the sum, as of lines */
+	u64 count, wait_ns;
+	u64 blocks, mbarriers, copies; /* of count, by kind */
 };
 
-SITE_MAP(struct site)
+PLACE_MAP(struct site)
 
 FINE_HISTOGRAM(waits);
 
@@ -47,7 +48,7 @@ SEC("gdev/barrier/*/after")
 int GBPF_PROG(leave, gdev_barrier)
 {
 	u64 *begin = place(ctx->sm, ctx->warp_slot), *n, ns;
-	struct site *s = site_of(ctx->site);
+	struct site *s = site_of(ctx->place);
 	u32 k;
 
 	if (!begin || !s || !*begin) {
@@ -56,9 +57,11 @@ int GBPF_PROG(leave, gdev_barrier)
 	ns = ctx->time_ns - *begin;
 	*begin = 0;
 	ADD(s->count, 1);
-	ADD(s->lines, ctx->line);
 	ADD(s->wait_ns, ns);
-	ADD(s->kinds, ctx->kind);
+	ADD(*(ctx->kind == GBPF_BARRIER_BLOCK	   ? &s->blocks
+	      : ctx->kind == GBPF_BARRIER_MBARRIER ? &s->mbarriers
+						   : &s->copies),
+	    1);
 	k = fine_bucket(ns);
 	n = bpf_map_lookup_elem(&waits, &k);
 	if (n) {

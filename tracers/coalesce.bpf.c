@@ -1,15 +1,15 @@
 /* coalesce: which accesses to global memory waste bandwidth. Memory moves sectors of 32 bytes; a warp whose lanes read
- * neighbouring elements needs the fewest. Counts, for each site, the sectors that the warps' accesses were in, the
+ * neighbouring elements needs the fewest. Counts, for each place, the sectors that the warps' accesses were in, the
  * fewest that would have held as many bytes, and the strides of the lanes' addresses. */
 #include <gbpf/gbpf.bpf.h>
 
 #include "sites.h"
 
 struct site {
-	u64 count, lines, sectors, ideal, same, unit, constant, mixed;
+	u64 count, sectors, ideal, same, unit, constant, mixed;
 };
 
-SITE_MAP(struct site)
+PLACE_MAP(struct site)
 
 SEC("gdev/access")
 int GBPF_PROG(access, gdev_access)
@@ -21,13 +21,12 @@ int GBPF_PROG(access, gdev_access)
 	if (ctx->space != GBPF_SPACE_GLOBAL && ctx->space != GBPF_SPACE_GENERIC) {
 		return 0;
 	}
-	s = site_of(ctx->site);
+	s = site_of(ctx->place);
 	if (!s) {
 		return 0;
 	}
 	bytes = stride == GBPF_STRIDE_SAME ? ctx->bytes : (u64)ctx->lanes * ctx->bytes;
 	ADD(s->count, 1);
-	ADD(s->lines, ctx->line);
 	ADD(s->sectors, ctx->sectors);
 	ADD(s->ideal, (bytes + 31) / 32);
 	ADD(*(stride == GBPF_STRIDE_SAME       ? &s->same

@@ -5,16 +5,18 @@
 #include <gbpf/gbpf.bpf.h>
 
 #define SLOTS 16384
+#define PLACES 8192 /* of kernels; `gbpf trace` knows the number */
 #define OWNER_BITS 40 /* of the warp's number; the other bits identify kernel and multiprocessor */
 
 enum { BEGUN, ENDED, LOST, FIGURES };
+/* Kinds of places. */
 enum { BEGIN, BEFORE_BARRIER, BEHIND_BARRIER, BRANCH, LINE };
 
 struct warp {
 	u64 owner; /* 0: free */
 	u64 block, begin_ns, time_ns;
 	u32 warp, lanes; /* lanes that have not left */
-	u32 place, site, line, sm;
+	u32 kind, place, sm;
 };
 
 struct {
@@ -24,6 +26,8 @@ struct {
 	__type(key, u32);
 	__type(value, struct warp);
 } warps SEC(".maps");
+
+GBPF_KERNEL_PLACES(PLACES);
 
 struct {
 	__uint(type, GBPF_MAP_SM_ARRAY);
@@ -69,13 +73,12 @@ int GBPF_PROG(begin, gdev_enter)
 		add(LOST);
 		return 0;
 	}
+	w->place = ctx->place;
 	w->block = ctx->block;
 	w->begin_ns = w->time_ns = ctx->time_ns;
 	w->warp = ctx->warp;
 	w->lanes = lanes < 32 ? lanes : 32;
-	w->place = BEGIN;
-	w->site = 0;
-	w->line = ctx->line;
+	w->kind = BEGIN;
 	w->sm = ctx->sm;
 	return 0;
 }
@@ -86,9 +89,8 @@ int GBPF_PROG(begin, gdev_enter)
                                                                                                    \
 		if (w && w->owner == OWNER(ctx)) {                                                 \
 			w->time_ns = (ctx)->time_ns;                                               \
-			w->place = (what);                                                         \
-			w->site = (ctx)->site;                                                     \
-			w->line = (ctx)->line;                                                     \
+			w->kind = (what);                                                          \
+			w->place = (ctx)->place;                                                   \
 		}                                                                                  \
 	} while (0)
 
@@ -127,7 +129,7 @@ int GBPF_PROG(leave, gdev_exit)
 		return 0;
 	}
 	w->block = w->begin_ns = w->time_ns = 0;
-	w->warp = w->place = w->site = w->line = w->sm = 0;
+	w->warp = w->kind = w->place = w->sm = 0;
 	__sync_lock_test_and_set(&w->owner, 0);
 	add(ENDED);
 	return 0;

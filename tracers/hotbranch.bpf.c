@@ -6,10 +6,10 @@
 #include "sites.h"
 
 struct site {
-	u64 count, lines, lanes, taken, divergent;
+	u64 count, lanes, taken, divergent;
 };
 
-SITE_MAP(struct site)
+PLACE_MAP(struct site)
 
 static __always_inline u32 bits(u32 n)
 {
@@ -21,14 +21,13 @@ static __always_inline u32 bits(u32 n)
 SEC("gdev/branch")
 int GBPF_PROG(branch, gdev_branch)
 {
-	struct site *s = site_of(ctx->site);
+	struct site *s = site_of(ctx->place);
 	u32 taken = bits(ctx->taken);
 
 	if (!s) {
 		return 0;
 	}
 	ADD(s->count, 1);
-	ADD(s->lines, ctx->line);
 	ADD(s->lanes, ctx->lanes);
 	ADD(s->taken, taken);
 	ADD(s->divergent, taken && taken != ctx->lanes);

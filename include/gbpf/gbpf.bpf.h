@@ -210,6 +210,40 @@ struct gbpf_obs_ctrl {
 		__type(value, element);           \
 	} name SEC(".maps")
 
+/* ---- the places of a tool ----
+ *
+ * The map KERNEL_PLACES of a tool lists the places of kernels at which its programs run: the sites
+ * of a hook on one line of a kernel or, where the kernel has no line information, one site. The
+ * field `place` of contexts is the index, which has one meaning in a program as long as the tool is
+ * attached; each program that runs the tool has a map of its own. The last entry stays empty: its
+ * index stands for all places that have no entry because the map is full. Values of places are in a
+ * map of the same size:
+ *	GBPF_KERNEL_PLACES(512);
+ *	u32 place = ctx->place;
+ *	struct value *v = bpf_map_lookup_elem(&values, &place);
+ */
+#define GBPF_PLACE_NAME_BYTES 128
+#define GBPF_PLACE_FILE_BYTES 232
+
+struct gbpf_kernel_place {
+	u64 kernel; /* hash of the kernel's name; 0: the entry is free */
+	u32 hook;   /* GBPF_HOOK_gdev_* */
+	u32 site;   /* number of the first of its sites that was found */
+	u32 line;   /* 0: not known; then it is this site alone */
+	u32 reserved;
+	char name[GBPF_PLACE_NAME_BYTES]; /* of the kernel; its beginning if it is longer */
+	char file[GBPF_PLACE_FILE_BYTES]; /* "" if the line is not known; "..." and its end if it is longer */
+};
+
+#define GBPF_KERNEL_PLACES(entries)                      \
+	struct {                                         \
+		__uint(type, GBPF_MAP_ARRAY);            \
+		__uint(map_flags, GBPF_F_TENANT);        \
+		__uint(max_entries, entries);            \
+		__type(key, u32);                        \
+		__type(value, struct gbpf_kernel_place); \
+	} KERNEL_PLACES SEC(".maps")
+
 #define GBPF_LICENSE(text) char gbpf_license[] SEC("license") = text
 #define GBPF_VERSION(text) char gbpf_version[] SEC("version") = text
 

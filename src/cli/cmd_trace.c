@@ -44,6 +44,7 @@ struct run {
 	uint64_t interval_begin_ns;
 	uint64_t absent_ns; /* since when gbpfd does not answer; 0: it does */
 	bool told;	    /* that kernels are refused */
+	bool others;	    /* figures have a row of others */
 	uint64_t left_ns;   /* since when no program has the tool; 0: some have it, or none had */
 	bool any_program;   /* has had it */
 };
@@ -174,6 +175,7 @@ static int put(struct run *r, bool total)
 		return cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
 	}
 	figures = tool->figures(&v);
+	r->others = r->others || cli_trace_any_others(figures);
 	cli_trace_values_finish(&v);
 	if (r->c->json) {
 		code = put_document(r, document(r, figures, ns, total));
@@ -206,13 +208,6 @@ static void tell_refused(struct run *r)
 	}
 }
 
-/* Whether --kernel is the name of one kernel: of several programs or modules, these are one text.
- */
-static bool names_one_kernel(const char *pattern)
-{
-	return pattern && !strpbrk(pattern, "*?");
-}
-
 /* Tells what the figures lack, or mix. */
 static void tell_limits(const struct run *r)
 {
@@ -222,11 +217,11 @@ static void tell_limits(const struct run *r)
 			 "look: textures, surfaces, operands of wgmma and tcgen05",
 			 (unsigned long long)r->t.unseen, PLURAL(r->t.unseen));
 	}
-	if (r->t.tool->by_site && r->t.kernels > 1 && !names_one_kernel(r->c->opt[O_KERNEL])) {
+	if (r->others) {
 		cli_note(r->c,
-			 "%llu kernels run the tool. Sites are numbered in each, so figures of "
-			 "different kernels are mixed: choose one with --kernel.",
-			 (unsigned long long)r->t.kernels);
+			 "The row of others has lines beyond the %u that a program has room "
+			 "for: choose kernels with --kernel.",
+			 cli_trace_places(r->t.tool) - 1);
 	}
 	if (r->t.tool->by_address && r->t.programs && r->t.programs->next) {
 		cli_note(r->c, "Several programs run the tool, and each has addresses of its own: "

@@ -8,6 +8,8 @@
 
 #define CLI_TRACE_MAPS 7u
 #define CLI_TRACE_KEY_WORDS 4u
+#define CLI_TRACE_PLACES 512u /* tracers/sites.h; the last stands for all others of a program */
+#define CLI_TRACE_ROWS 16384u /* places of all programs; the last row stands for all others */
 
 enum cli_trace_kind {
 	CLI_TRACE_SUMS,
@@ -24,6 +26,9 @@ enum cli_trace_kind {
 	/* A hash table with counts. Its entries lie at places that trace_keys.c chooses: the words
 	 * of the key, then the count, which is 0 where there is none. */
 	CLI_TRACE_KEYED,
+	/* Sums by place, which each program numbers by itself: the map has CLI_TRACE_PLACES
+	 * entries, values have CLI_TRACE_ROWS (trace_rows.c). */
+	CLI_TRACE_PLACED,
 };
 
 /* A map of a tool that is read: an array whose values are a number or a struct of numbers. */
@@ -34,6 +39,9 @@ struct cli_trace_map {
 	enum cli_trace_kind kind;
 	unsigned time_word; /* of states: a time of the GPU; of keyed: the word of the count */
 	uint32_t lasting;   /* bits of the words of sums that do not count: no difference is made */
+	unsigned places;    /* of states: number of places; 0: no word is one */
+	unsigned place_word; /* of states: a place */
+	unsigned row_word;   /* of states: 1 + its row, which the map does not have */
 };
 
 /* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
@@ -43,6 +51,7 @@ struct cli_trace_values {
 	uint64_t now_ns; /* time of the GPU when states were read; 0: there was none yet */
 	uint64_t region_bytes;
 	const struct cli_trace_names *names; /* borrowed */
+	const struct cli_trace_rows *rows;   /* borrowed; of tools with places */
 };
 
 struct cli_trace_tool {
@@ -55,7 +64,6 @@ struct cli_trace_tool {
 	/* Returns an object. */
 	json_t *(*figures)(const struct cli_trace_values *v);
 	bool by_name; /* figures() asks for names of kernels; words 0 of map 0 are their hashes */
-	bool by_site; /* sites are numbered in each kernel: figures of several kernels are mixed */
 	bool by_address;	  /* figures of several programs are mixed */
 	const char *region_shift; /* constant of the object that --region sets; NULL: none */
 	void (*print)(const struct cli *c, const json_t *figures);
@@ -82,6 +90,9 @@ struct cli_trace_program {
 	uint64_t tenant, pid;
 	bool present;
 	struct cli_trace_values now; /* as last read */
+	uint64_t *placed; /* owned; of the map by place, as last read; NULL: the tool has none */
+	uint32_t *row;	  /* owned; 1 + that of each place, or as trace_places.c says; NULL: none */
+	unsigned places;
 };
 
 /* An attached tool. */
@@ -92,6 +103,7 @@ struct cli_trace {
 	struct cli_trace_program *programs; /* owned */
 	struct cli_trace_values gone;	    /* of programs that have ended */
 	struct cli_trace_names *names;	    /* owned; of tools by name */
+	struct cli_trace_rows *rows;	    /* owned; of tools with places */
 	uint64_t region_bytes;		    /* of regionheat */
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
 	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
@@ -106,6 +118,12 @@ struct cli_trace {
 /* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended or
  * gbpfd is absent, or an exit code after a message. */
 int cli_trace_read(struct cli *c, struct cli_trace *t);
+/* Reads a map of the tool from gbpfd, and calls take() for each of its entries that is not all
+ * zero. Returns as cli_trace_read(). */
+int cli_trace_read_entries(struct cli *c, struct cli_trace *t, const char *map, unsigned m,
+			   void (*take)(struct cli_trace *t, unsigned m, const json_t *entry));
+/* Returns the program with that tenant number; NULL: there is none. */
+struct cli_trace_program *cli_trace_program(const struct cli_trace *t, uint64_t tenant);
 /* Allocates and returns the values of all programs up to now, less `before` unless it is NULL.
  * false: no memory. */
 bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *before,
@@ -132,7 +150,48 @@ void cli_trace_names_read(struct cli_trace *t);
 const char *cli_trace_name(const struct cli_trace_names *names, uint64_t hash, char room[24]);
 void cli_trace_names_free(struct cli_trace_names *names);
 
+/* ---- trace_places.c: the places of programs ---- */
+
+/* Returns the number of places of a program that has the tool; 0: the tool has none. */
+unsigned cli_trace_places(const struct cli_trace_tool *tool);
+/* Returns whether figures have a row of others. */
+bool cli_trace_any_others(const json_t *figures);
+
+/* Asks gbpfd for the places of which the tool has figures, unless all are known and it is not to be
+ * asked again, and stores the figures by row. Returns as cli_trace_read(). */
+int cli_trace_places_read(struct cli *c, struct cli_trace *t, bool again);
+
+/* ---- trace_rows.c: lines of kernels, each of which has a row ---- */
+
+/* Returns a number that may exceed JSON's integers, and is a text then. */
+uint64_t cli_trace_number(const json_t *v);
+struct cli_trace_rows *cli_trace_rows_new(void); /* NULL: no memory */
+void cli_trace_rows_free(struct cli_trace_rows *rows);
+/* Returns the row of a place: that of an equal one of any program, or a new one; the last row if
+ * there is no room. value: of the map KERNEL_PLACES. */
+unsigned cli_trace_row(struct cli_trace_rows *rows, const json_t *value);
+/* Sets kernel, file, line (0: not known), site, source ("": not known) and others of an object. */
+void cli_trace_row_json(json_t *to, const struct cli_trace_rows *rows, size_t row);
+/* Returns whether an object of the array has the text of its line. */
+bool cli_trace_any_source(const json_t *objects);
+/* Append the columns KERNEL, LINE and, with source, SOURCE, and their cells for such an object. */
+void cli_trace_row_columns(struct cli_table *t, bool source);
+void cli_trace_row_cells(struct cli_table *t, const json_t *o, bool source);
+
+/* ---- trace_source.c ---- */
+
+#define CLI_TRACE_SOURCE_BYTES 128u
+/* Stores a line of a source file, from 1, without the blanks around it, its beginning if it is
+ * longer; "" if it cannot be read. The file's name comes from a program, and neither it nor the
+ * text is trusted: only printable characters are stored, only regular files of at most 4 MiB are
+ * opened, and by root only those that every user may read, in folders that every user may search.
+ */
+void cli_trace_source(const char *file, uint64_t line, char ret[CLI_TRACE_SOURCE_BYTES]);
+
 /* ---- trace_draw.c ---- */
+
+/* Returns part / whole, or 0. */
+double cli_trace_ratio(uint64_t part, uint64_t whole);
 
 /* Appends a cell with a bar. It must be in the last column. */
 void cli_trace_bar(struct cli_table *t, uint64_t count, uint64_t max);
@@ -150,21 +209,18 @@ void cli_trace_print_durations(const struct cli *c, const json_t *durations, con
 
 /* ---- trace_sites.c ---- */
 
-#define CLI_TRACE_SITES 256u /* tracers/sites.h; the last stands for all others */
-enum { CLI_SITE_COUNT, CLI_SITE_LINES, CLI_SITE_WORDS }; /* first in the struct of a site */
+enum { CLI_SITE_COUNT, CLI_SITE_WORDS }; /* first in the struct of a site */
 
-/* Returns an array with an object for each site that was executed: site, line (0: not known), count
- * and what add() adds from the words of the site. */
-json_t *cli_trace_sites(const uint64_t *at, unsigned words,
+/* Returns an array with an object for each row that was executed: what cli_trace_row_json() sets,
+ * count, and what add() adds from the words of the row. at: of a map of kind PLACED. */
+json_t *cli_trace_sites(const struct cli_trace_rows *rows, const uint64_t *at, unsigned words,
 			void (*add)(json_t *site, const uint64_t *words));
-/* Prints the sites with the highest values of a member in a table that begins with SITE, LINE and
- * COUNT; add() adds the cells under the other heads (NULL at the end), with the highest value of
- * the member among all sites. */
+/* Prints those with the highest values of a member in a table that begins with KERNEL, LINE,
+ * SOURCE if any is known, and COUNT; add() adds the cells under the other heads (NULL at the end),
+ * with the highest value of the member among all. */
 void cli_trace_print_sites(const struct cli *c, const json_t *sites, const char *member,
 			   const char *const *heads,
 			   void (*add)(struct cli_table *t, const json_t *site, uint64_t max));
-/* Returns part / whole, or 0. */
-double cli_trace_ratio(uint64_t part, uint64_t whole);
 
 /* ---- trace_regions.c ---- */
 

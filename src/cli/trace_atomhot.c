@@ -1,4 +1,4 @@
-/* atomhot: atomic operations by site and by 512 bytes of memory. */
+/* atomhot: atomic operations by line and by 512 bytes of memory. */
 #include "cli/trace.h"
 
 #define REGION_BYTES 512u
@@ -6,9 +6,9 @@
 enum { LANES = CLI_SITE_WORDS, SAME, SITE_WORDS };
 enum { REGION_LANES = CLI_REGION_WORDS, REGION_WORDS };
 
-static const char *const site_fields[] = { "count", "lines", "lanes", "same", NULL };
-static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, site_fields, CLI_TRACE_SUMS,
-					    0 };
+static const char *const site_fields[] = { "count", "lanes", "same", NULL };
+static const struct cli_trace_map sites = { "sites", CLI_TRACE_ROWS, site_fields,
+					    CLI_TRACE_PLACED };
 static const char *const region_fields[] = { "count",	"mixed",  "owner", "owners",
 					     "squares", "spread", "lanes", NULL };
 static const struct cli_trace_map regions = {
@@ -41,7 +41,7 @@ static uint64_t sum(const json_t *list, const char *member)
 
 static json_t *figures(const struct cli_trace_values *v)
 {
-	json_t *at_sites = cli_trace_sites(v->at[0], SITE_WORDS, add_site);
+	json_t *at_sites = cli_trace_sites(v->rows, v->at[0], SITE_WORDS, add_site);
 	uint64_t mixed;
 	json_t *list = cli_trace_regions(v->at[1], REGION_WORDS, REGION_BYTES, add_region, &mixed);
 
@@ -91,10 +91,9 @@ static void print(const struct cli *c, const json_t *f)
 
 const struct cli_trace_tool cli_trace_atomhot = {
 	.name = "atomhot",
-	.doc = "atomic operations by site and address: where many meet",
+	.doc = "atomic operations by line and address: where many meet",
 	.forms = "PTX",
 	.maps = { &sites, &regions },
-	.by_site = true,
 	.by_address = true,
 	.figures = figures,
 	.print = print,

@@ -1,13 +1,13 @@
-/* bankconf: bank conflicts of shared memory by site. */
+/* bankconf: bank conflicts of shared memory by line. */
 #include "cli/trace.h"
 
 #define CLASSES 5u /* 2, 3-4, 5-8, 9-16, 17-32 ways */
 
 enum { CONFLICTS = CLI_SITE_WORDS, WAYS, WORDS = WAYS + CLASSES };
 
-static const char *const fields[] = { "count", "lines",	 "conflicts", "ways2", "ways4",
-				      "ways8", "ways16", "ways32",    NULL };
-static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, fields };
+static const char *const fields[] = { "count", "conflicts", "ways2",  "ways4",
+				      "ways8", "ways16",    "ways32", NULL };
+static const struct cli_trace_map sites = { "sites", CLI_TRACE_ROWS, fields, CLI_TRACE_PLACED };
 
 static void add_site(json_t *s, const uint64_t *at)
 {
@@ -25,7 +25,7 @@ static void add_site(json_t *s, const uint64_t *at)
 
 static json_t *figures(const struct cli_trace_values *v)
 {
-	json_t *list = cli_trace_sites(v->at[0], WORDS, add_site), *s;
+	json_t *list = cli_trace_sites(v->rows, v->at[0], WORDS, add_site), *s;
 	uint64_t count = 0, conflicted = 0, rounds = 0;
 	size_t i;
 
@@ -70,7 +70,6 @@ const struct cli_trace_tool cli_trace_bankconf = {
 	.doc = "accesses to shared memory whose lanes conflict in a bank",
 	.forms = "PTX",
 	.maps = { &sites },
-	.by_site = true,
 	.figures = figures,
 	.print = print,
 };

@@ -1,28 +1,31 @@
-/* barwait: how long warps wait at barriers and for copies, in all and by site. */
-#include "base/compiler.h"
+/* barwait: how long warps wait at barriers and for copies, in all and by line. */
 #include "cli/trace.h"
 
-enum { WAIT_NS = CLI_SITE_WORDS, KINDS, WORDS };
+#define KINDS 3u
 
-static const char *const fields[] = { "count", "lines", "wait_ns", "kinds", NULL };
-static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, fields };
+enum { WAIT_NS = CLI_SITE_WORDS, BY_KIND, WORDS = BY_KIND + KINDS };
+
+static const char *const fields[] = { "count", "wait_ns", "blocks", "mbarriers", "copies", NULL };
+static const struct cli_trace_map sites = { "sites", CLI_TRACE_ROWS, fields, CLI_TRACE_PLACED };
 static const struct cli_trace_map waits = { "waits", CLI_FINE_BUCKETS, NULL };
 
-/* GBPF_BARRIER_* of hooks.def. All executions of a site have one kind, but the last site's, which
- * stands for all that have no place of their own. */
-static const char *kind_of(uint64_t kinds, uint64_t count)
+/* A line may have barriers of several kinds. */
+static const char *kind_of(const uint64_t by_kind[KINDS])
 {
-	static const char *const names[] = { "block", "mbarrier", "arrive", "copies" };
-	uint64_t kind = count ? kinds / count : 0;
+	static const char *const names[KINDS] = { "block", "mbarrier", "copies" };
+	const char *name = NULL;
 
-	return count && kinds % count	  ? "several"
-	       : kind < ARRAY_SIZE(names) ? names[kind]
-					  : "unknown";
+	for (unsigned k = 0; k < KINDS; k++) {
+		if (by_kind[k]) {
+			name = name ? "several" : names[k];
+		}
+	}
+	return name ? name : "unknown";
 }
 
 static void add_site(json_t *s, const uint64_t *at)
 {
-	json_object_set_new(s, "kind", json_string(kind_of(at[KINDS], at[0])));
+	json_object_set_new(s, "kind", json_string(kind_of(at + BY_KIND)));
 	json_object_set_new(s, "wait_ns", json_integer((json_int_t)at[WAIT_NS]));
 }
 
@@ -30,7 +33,7 @@ static json_t *figures(const struct cli_trace_values *v)
 {
 	/* The longest is not counted, so the histogram's bound stands for it. */
 	return json_pack("{s:o, s:o}", "waits", cli_trace_durations(v->at[1], UINT64_MAX), "sites",
-			 cli_trace_sites(v->at[0], WORDS, add_site));
+			 cli_trace_sites(v->rows, v->at[0], WORDS, add_site));
 }
 
 static void add_cells(struct cli_table *t, const json_t *s, uint64_t max)
@@ -60,7 +63,6 @@ const struct cli_trace_tool cli_trace_barwait = {
 	.doc = "how long warps wait at barriers of their block, at mbarriers and for copies",
 	.forms = "PTX",
 	.maps = { &sites, &waits },
-	.by_site = true,
 	.figures = figures,
 	.print = print,
 };

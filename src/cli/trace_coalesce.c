@@ -1,11 +1,11 @@
-/* coalesce: sectors of global memory by site, and the strides of lanes. */
+/* coalesce: sectors of global memory by line, and the strides of lanes. */
 #include "cli/trace.h"
 
 enum { SECTORS = CLI_SITE_WORDS, IDEAL, SAME, UNIT, CONSTANT, MIXED, WORDS };
 
-static const char *const fields[] = { "count", "lines",	   "sectors", "ideal", "same",
-				      "unit",  "constant", "mixed",   NULL };
-static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, fields };
+static const char *const fields[] = { "count", "sectors",  "ideal", "same",
+				      "unit",  "constant", "mixed", NULL };
+static const struct cli_trace_map sites = { "sites", CLI_TRACE_ROWS, fields, CLI_TRACE_PLACED };
 
 static void add_site(json_t *s, const uint64_t *at)
 {
@@ -23,7 +23,7 @@ static void add_site(json_t *s, const uint64_t *at)
 
 static json_t *figures(const struct cli_trace_values *v)
 {
-	json_t *list = cli_trace_sites(v->at[0], WORDS, add_site), *s;
+	json_t *list = cli_trace_sites(v->rows, v->at[0], WORDS, add_site), *s;
 	uint64_t count = 0, sectors = 0, fewest = 0;
 	size_t i;
 
@@ -82,7 +82,6 @@ const struct cli_trace_tool cli_trace_coalesce = {
 	.doc = "accesses to global memory that touch more sectors than they need",
 	.forms = "PTX",
 	.maps = { &sites },
-	.by_site = true,
 	.figures = figures,
 	.print = print,
 };

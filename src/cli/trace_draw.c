@@ -6,6 +6,11 @@
 #define BAR_WIDTH 40
 #define EXACT 16u /* values below it have a bucket each */
 
+double cli_trace_ratio(uint64_t part, uint64_t whole)
+{
+	return whole ? (double)part / (double)whole : 0;
+}
+
 void cli_trace_bar(struct cli_table *t, uint64_t count, uint64_t max)
 {
 	char bar[BAR_WIDTH + 2] = "|";

@@ -1,27 +1,35 @@
-/* hang: where the warps stand that run now, by the last place that they came to. */
+/* hang: where the warps stand that run now, by the last line that they came to. */
 #include "cli/trace.h"
 
 #include <stdlib.h>
 
 #define SLOTS 16384u
+#define PLACES 8192u /* tracers/hang.bpf.c */
 #define ROWS 20u
 
-enum { OWNER, BLOCK, BEGIN_NS, TIME_NS, WARP, LANES, PLACE, SITE, LINE, SM, WORDS };
+enum { OWNER, BLOCK, BEGIN_NS, TIME_NS, WARP, LANES, KIND, PLACE, SM, ROW, WORDS };
 enum { BEGUN, ENDED, LOST, FIGURES };
 
 static const char *const fields[] = { "owner", "block", "begin_ns", "time_ns", "warp", "lanes",
-				      "place", "site",	"line",	    "sm",      NULL };
-static const struct cli_trace_map warps = { "warps", SLOTS, fields, CLI_TRACE_STATES, TIME_NS };
+				      "kind",  "place", "sm",	    "(row)",   NULL };
+static const struct cli_trace_map warps = { "warps",
+					    SLOTS,
+					    fields,
+					    CLI_TRACE_STATES,
+					    TIME_NS,
+					    .places = PLACES,
+					    .place_word = PLACE,
+					    .row_word = ROW };
 static const struct cli_trace_map totals = { "figures", FIGURES, NULL, CLI_TRACE_SUMS, 0 };
 
-static const char *const places[] = { "begin", "before barrier", "behind barrier", "branch",
-				      "line" };
+static const char *const kinds[] = { "begin", "before barrier", "behind barrier", "branch",
+				     "line" };
 
 /* ---- figures ---- */
 
-static const char *place_of(const uint64_t *w)
+static const char *kind_of(const uint64_t *w)
 {
-	return w[PLACE] < ARRAY_SIZE(places) ? places[w[PLACE]] : "unknown";
+	return w[KIND] < ARRAY_SIZE(kinds) ? kinds[w[KIND]] : "unknown";
 }
 
 static uint64_t age(uint64_t now, uint64_t then)
@@ -32,7 +40,7 @@ static uint64_t age(uint64_t now, uint64_t then)
 /* Orders warps by place, those of one place by block. */
 static int by_place(const void *a, const void *b)
 {
-	static const unsigned order[] = { PLACE, SITE, LINE, BLOCK, WARP };
+	static const unsigned order[] = { KIND, ROW, BLOCK, WARP };
 	const uint64_t *x = *(const uint64_t *const *)a, *y = *(const uint64_t *const *)b;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(order); i++) {
@@ -45,13 +53,21 @@ static int by_place(const void *a, const void *b)
 
 static bool same_place(const uint64_t *a, const uint64_t *b)
 {
-	return a[PLACE] == b[PLACE] && a[SITE] == b[SITE] && a[LINE] == b[LINE];
+	return a[KIND] == b[KIND] && a[ROW] == b[ROW];
+}
+
+/* Adds where a warp is to an object. */
+static json_t *with_place(json_t *to, const struct cli_trace_rows *rows, const uint64_t *w)
+{
+	json_object_set_new(to, "place", json_string(kind_of(w)));
+	cli_trace_row_json(to, rows, w[ROW] ? w[ROW] - 1 : SIZE_MAX);
+	return to;
 }
 
 /* Of the n warps at one place, in the order of their blocks. */
-static json_t *place_json(const uint64_t *const *at, size_t n, uint64_t now)
+static json_t *place_json(const struct cli_trace_values *v, const uint64_t *const *at, size_t n)
 {
-	uint64_t blocks = 0, oldest = 0, newest = UINT64_MAX, longest = 0;
+	uint64_t now = v->now_ns, blocks = 0, oldest = 0, newest = UINT64_MAX, longest = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		blocks += !i || at[i][BLOCK] != at[i - 1][BLOCK];
@@ -59,22 +75,22 @@ static json_t *place_json(const uint64_t *const *at, size_t n, uint64_t now)
 		newest = MIN(newest, age(now, at[i][TIME_NS]));
 		longest = MAX(longest, age(now, at[i][BEGIN_NS]));
 	}
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "place",
-			 place_of(at[0]), "site", (json_int_t)at[0][SITE], "line",
-			 (json_int_t)at[0][LINE], "warps", (json_int_t)n, "blocks",
-			 (json_int_t)blocks, "block", (json_int_t)at[0][BLOCK], "warp",
-			 (json_int_t)at[0][WARP], "newest_ns", (json_int_t)newest, "oldest_ns",
-			 (json_int_t)oldest, "running_ns", (json_int_t)longest);
+	return with_place(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "warps", (json_int_t)n,
+				    "blocks", (json_int_t)blocks, "block", (json_int_t)at[0][BLOCK],
+				    "warp", (json_int_t)at[0][WARP], "newest_ns",
+				    (json_int_t)newest, "oldest_ns", (json_int_t)oldest,
+				    "running_ns", (json_int_t)longest),
+			  v->rows, at[0]);
 }
 
-static json_t *warp_json(const uint64_t *w, uint64_t now)
+static json_t *warp_json(const struct cli_trace_values *v, const uint64_t *w)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "block",
-			 (json_int_t)w[BLOCK], "warp", (json_int_t)w[WARP], "sm", (json_int_t)w[SM],
-			 "lanes", (json_int_t)w[LANES], "place", place_of(w), "site",
-			 (json_int_t)w[SITE], "line", (json_int_t)w[LINE], "age_ns",
-			 (json_int_t)age(now, w[TIME_NS]), "running_ns",
-			 (json_int_t)age(now, w[BEGIN_NS]));
+	return with_place(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "block", (json_int_t)w[BLOCK],
+				    "warp", (json_int_t)w[WARP], "sm", (json_int_t)w[SM], "lanes",
+				    (json_int_t)w[LANES], "age_ns",
+				    (json_int_t)age(v->now_ns, w[TIME_NS]), "running_ns",
+				    (json_int_t)age(v->now_ns, w[BEGIN_NS])),
+			  v->rows, w);
 }
 
 static int by_number(const void *a, const void *b)
@@ -125,10 +141,10 @@ static json_t *figures(const struct cli_trace_values *v)
 	for (size_t i = 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && same_place(at[i], at[end]); end++) {
 		}
-		json_array_append_new(by, place_json(at + i, end - i, v->now_ns));
+		json_array_append_new(by, place_json(v, at + i, end - i));
 	}
 	for (size_t i = 0; i < n; i++) {
-		json_array_append_new(list, warp_json(at[i], v->now_ns));
+		json_array_append_new(list, warp_json(v, at[i]));
 	}
 	free(at);
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "running", (json_int_t)n, "blocks",
@@ -139,17 +155,12 @@ static json_t *figures(const struct cli_trace_values *v)
 
 /* ---- text ---- */
 
-static void add_row(struct cli_table *t, const json_t *p, uint64_t most)
+static void add_row(struct cli_table *t, const json_t *p, uint64_t most, bool source)
 {
 	char newest[24], oldest[24], longest[24];
 
 	cli_table_cell(t, "%s", cli_text(p, "place"));
-	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "site"));
-	if (cli_u64(p, "line")) {
-		cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "line"));
-	} else {
-		cli_table_cell(t, "-");
-	}
+	cli_trace_row_cells(t, p, source);
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "warps"));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(p, "blocks"));
 	cli_table_cell(t, "%llu.%llu", (unsigned long long)cli_u64(p, "block"),
@@ -170,8 +181,9 @@ static int more_warps_first(const void *a, const void *b)
 
 static void print_places(const struct cli *c, const json_t *places_json)
 {
-	static const char *const heads[] = { "SITE",  "LINE",	"WARPS",  "BLOCKS",
-					     "FIRST", "NEWEST", "OLDEST", "RUNNING" };
+	static const char *const heads[] = { "WARPS",  "BLOCKS", "FIRST",
+					     "NEWEST", "OLDEST", "RUNNING" };
+	bool source = cli_trace_any_source(places_json);
 	size_t n = json_array_size(places_json);
 	const json_t **all = calloc(n + 1, sizeof(*all));
 	struct cli_table t;
@@ -184,12 +196,13 @@ static void print_places(const struct cli *c, const json_t *places_json)
 	}
 	cli_table_init(&t);
 	cli_table_column(&t, "LAST PLACE", false);
+	cli_trace_row_columns(&t, source);
 	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
 		cli_table_column(&t, heads[i], true);
 	}
 	cli_table_column(&t, "SHARE", false);
 	for (size_t i = 0; all && i < MIN(n, (size_t)ROWS); i++) {
-		add_row(&t, all[i], cli_u64(all[0], "warps"));
+		add_row(&t, all[i], cli_u64(all[0], "warps"), source);
 	}
 	free(all);
 	cli_table_print(&t, stdout, c->color_out);
@@ -221,7 +234,6 @@ const struct cli_trace_tool cli_trace_hang = {
 	.doc = "where running warps stand: the last barrier, branch or line of each",
 	.forms = "PTX",
 	.maps = { &warps, &totals },
-	.by_site = true,
 	.figures = figures,
 	.print = print,
 };

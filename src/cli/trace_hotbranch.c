@@ -1,10 +1,10 @@
-/* hotbranch: conditional branches that divide warps, by site. */
+/* hotbranch: conditional branches that divide warps, by line. */
 #include "cli/trace.h"
 
 enum { LANES = CLI_SITE_WORDS, TAKEN, DIVERGENT, WORDS };
 
-static const char *const fields[] = { "count", "lines", "lanes", "taken", "divergent", NULL };
-static const struct cli_trace_map sites = { "sites", CLI_TRACE_SITES, fields };
+static const char *const fields[] = { "count", "lanes", "taken", "divergent", NULL };
+static const struct cli_trace_map sites = { "sites", CLI_TRACE_ROWS, fields, CLI_TRACE_PLACED };
 
 static void add_site(json_t *s, const uint64_t *at)
 {
@@ -15,7 +15,7 @@ static void add_site(json_t *s, const uint64_t *at)
 
 static json_t *figures(const struct cli_trace_values *v)
 {
-	json_t *list = cli_trace_sites(v->at[0], WORDS, add_site), *s;
+	json_t *list = cli_trace_sites(v->rows, v->at[0], WORDS, add_site), *s;
 	uint64_t count = 0, divergent = 0;
 	size_t i;
 
@@ -57,7 +57,6 @@ const struct cli_trace_tool cli_trace_hotbranch = {
 	.doc = "conditional branches that divide warps",
 	.forms = "PTX",
 	.maps = { &sites },
-	.by_site = true,
 	.figures = figures,
 	.print = print,
 };

@@ -62,7 +62,8 @@ static void values_add(const struct cli_trace_tool *tool, struct cli_trace_value
 {
 	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
 		enum cli_trace_kind kind = tool->maps[m]->kind;
-		bool sums = kind == CLI_TRACE_SUMS || kind == CLI_TRACE_MADE;
+		bool sums = kind == CLI_TRACE_SUMS || kind == CLI_TRACE_MADE ||
+			    kind == CLI_TRACE_PLACED;
 
 		if (kind == CLI_TRACE_KEYED && to->at[m] && from->at[m]) {
 			cli_trace_keyed_add(tool->maps[m], to->at[m], from->at[m]);
@@ -113,6 +114,7 @@ bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *bef
 	}
 	ret->region_bytes = t->region_bytes;
 	ret->names = t->names;
+	ret->rows = t->rows;
 	ret->now_ns = t->newest_ns ? t->read_ns - t->behind_ns : 0;
 	values_add(t->tool, ret, &t->gone, false);
 	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
@@ -138,7 +140,7 @@ bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_val
 
 /* ---- programs ---- */
 
-static struct cli_trace_program *program_of(struct cli_trace *t, uint64_t tenant)
+struct cli_trace_program *cli_trace_program(const struct cli_trace *t, uint64_t tenant)
 {
 	struct cli_trace_program *p = t->programs;
 
@@ -151,6 +153,8 @@ static struct cli_trace_program *program_of(struct cli_trace *t, uint64_t tenant
 static void program_free(struct cli_trace_program *p)
 {
 	cli_trace_values_finish(&p->now);
+	free(p->placed);
+	free(p->row);
 	free(p);
 }
 
@@ -172,11 +176,34 @@ static void settle(struct cli_trace *t)
 	}
 }
 
+/* Returns the words of all places of a program; 0: the tool has none. */
+static size_t placed_words(const struct cli_trace_tool *tool)
+{
+	size_t n = 0;
+
+	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
+		if (tool->maps[m]->kind == CLI_TRACE_PLACED) {
+			n = (size_t)CLI_TRACE_PLACES * cli_trace_words(tool->maps[m]);
+		}
+	}
+	return n;
+}
+
+static bool program_init(struct cli_trace_program *p, const struct cli_trace_tool *tool)
+{
+	size_t placed = placed_words(tool);
+
+	p->placed = placed ? calloc(placed, sizeof(*p->placed)) : NULL;
+	p->places = cli_trace_places(tool);
+	p->row = p->places ? calloc(p->places, sizeof(*p->row)) : NULL;
+	return values_init(tool, &p->now) && (!placed || p->placed) && (!p->places || p->row);
+}
+
 static bool add_program(struct cli_trace *t, const json_t *tenant)
 {
 	struct cli_trace_program *p = calloc(1, sizeof(*p));
 
-	if (!p || !values_init(t->tool, &p->now)) {
+	if (!p || !program_init(p, t->tool)) {
 		if (p) {
 			program_free(p);
 		}
@@ -190,6 +217,12 @@ static bool add_program(struct cli_trace *t, const json_t *tenant)
 	return true;
 }
 
+/* Returns whether programs may still be on their way to a gbpfd that was restarted. */
+static bool is_back(const struct cli_trace *t)
+{
+	return t->back_ns && clock_now_ns() - t->back_ns < RETURN_NS;
+}
+
 /* Matches the programs with those that have the tool now; numbers of tenants are given again. */
 static bool take_programs(struct cli_trace *t, const json_t *tenants)
 {
@@ -198,11 +231,11 @@ static bool take_programs(struct cli_trace *t, const json_t *tenants)
 	size_t i;
 
 	for (struct cli_trace_program *p = t->programs; p; p = p->next) {
-		p->present = t->back_ns && clock_now_ns() - t->back_ns < RETURN_NS;
+		p->present = is_back(t);
 	}
 	json_array_foreach(tenants, i, tenant)
 	{
-		struct cli_trace_program *p = program_of(t, cli_u64(tenant, "tenant"));
+		struct cli_trace_program *p = cli_trace_program(t, cli_u64(tenant, "tenant"));
 
 		if (p && p->pid == cli_u64(tenant, "pid")) {
 			p->present = !json_is_true(json_object_get(tenant, "ended"));
@@ -212,7 +245,7 @@ static bool take_programs(struct cli_trace *t, const json_t *tenants)
 	json_array_foreach(tenants, i, tenant)
 	{
 		if (!json_is_true(json_object_get(tenant, "ended")) &&
-		    !program_of(t, cli_u64(tenant, "tenant"))) {
+		    !cli_trace_program(t, cli_u64(tenant, "tenant"))) {
 			good &= add_program(t, tenant);
 		}
 	}
@@ -221,25 +254,18 @@ static bool take_programs(struct cli_trace *t, const json_t *tenants)
 
 /* ---- reading ---- */
 
-/* Returns a number that may exceed JSON's integers. */
-static uint64_t number(const json_t *v)
-{
-	const char *text = json_string_value(v);
-
-	return text ? strtoull(text, NULL, 10)
-		    : (uint64_t)(json_is_integer(v) ? json_integer_value(v) : 0);
-}
-
 /* Counts of an LRU_HASH begin again when their key has been evicted, so the highest one stays. */
 static void take_keyed(const struct cli_trace_map *map, uint64_t *at, const json_t *e)
 {
 	const json_t *key = json_object_get(e, "key");
-	uint64_t count = number(json_object_get(e, "value")), words[CLI_TRACE_KEY_WORDS] = { 0 };
+	uint64_t count = cli_trace_number(json_object_get(e, "value")),
+		 words[CLI_TRACE_KEY_WORDS] = { 0 };
 	unsigned n = map->time_word;
 	uint64_t *entry;
 
 	for (unsigned w = 0; w < n; w++) {
-		words[w] = number(json_is_object(key) ? json_object_get(key, map->fields[w]) : key);
+		words[w] = cli_trace_number(
+			json_is_object(key) ? json_object_get(key, map->fields[w]) : key);
 	}
 	entry = count ? cli_trace_keyed(map, at, words) : NULL;
 	if (entry) {
@@ -247,26 +273,45 @@ static void take_keyed(const struct cli_trace_map *map, uint64_t *at, const json
 	}
 }
 
-static void take_entry(const struct cli_trace *t, unsigned m, const json_t *e)
+/* A count that has become less is of another program, which has executed in the place of the one
+ * before, or has the tool anew: it numbers its places otherwise. */
+static void take_placed(struct cli_trace_program *p, const struct cli_trace_map *map, uint64_t key,
+			const json_t *value)
+{
+	unsigned words = cli_trace_words(map);
+	uint64_t *to = p->placed + key * words, before = to[0];
+
+	for (unsigned w = 0; w < words; w++) {
+		to[w] = cli_trace_number(json_object_get(value, map->fields[w]));
+	}
+	if (to[0] < before) {
+		memset(p->row, 0, p->places * sizeof(*p->row));
+	}
+}
+
+static void take_entry(struct cli_trace *t, unsigned m, const json_t *e)
 {
 	const struct cli_trace_map *map = t->tool->maps[m];
 	const json_t *value = json_object_get(e, "value");
 	uint64_t key = cli_u64(e, "key");
-	struct cli_trace_program *p =
-		program_of((struct cli_trace *)unqual(t), cli_u64(e, "tenant"));
+	struct cli_trace_program *p = cli_trace_program(t, cli_u64(e, "tenant"));
 	unsigned words = cli_trace_words(map);
 
 	if (p && map->kind == CLI_TRACE_KEYED) {
 		take_keyed(map, p->now.at[m], e);
 		return;
 	}
-	if (!p || key >= map->entries) {
+	if (p && map->kind == CLI_TRACE_PLACED && key < CLI_TRACE_PLACES) {
+		take_placed(p, map, key, value);
+		return;
+	}
+	if (!p || map->kind == CLI_TRACE_PLACED || key >= map->entries) {
 		return;
 	}
 	for (unsigned w = 0; w < words; w++) {
 		const json_t *word = map->fields ? json_object_get(value, map->fields[w]) : value;
 
-		p->now.at[m][key * words + w] = number(word);
+		p->now.at[m][key * words + w] = cli_trace_number(word);
 	}
 }
 
@@ -287,12 +332,12 @@ static int ended_or_fail(struct cli *c, struct cli_trace *t)
 	return CLI_OK;
 }
 
-static int read_map(struct cli *c, struct cli_trace *t, unsigned m)
+int cli_trace_read_entries(struct cli *c, struct cli_trace *t, const char *name, unsigned m,
+			   void (*take)(struct cli_trace *t, unsigned m, const json_t *entry))
 {
-	const struct gbpf_map map = { .size = sizeof(map),
-				      .name = t->tool->maps[m]->name,
-				      .tenant = GBPF_ALL_TENANTS,
-				      .probe = t->id };
+	const struct gbpf_map map = {
+		.size = sizeof(map), .name = name, .tenant = GBPF_ALL_TENANTS, .probe = t->id
+	};
 	char *after = NULL;
 	int code = CLI_OK;
 
@@ -310,7 +355,7 @@ static int read_map(struct cli *c, struct cli_trace *t, unsigned m)
 		code = cli_result(c, t->g, "trace", 0, json, &page);
 		json_array_foreach(json_object_get(page, "entries"), i, e)
 		{
-			take_entry(t, m, e);
+			take(t, m, e);
 		}
 		if (cli_text(page, "next")[0]) {
 			after = strdup(cli_text(page, "next"));
@@ -421,10 +466,15 @@ int cli_trace_read(struct cli *c, struct cli_trace *t)
 		if (kind == CLI_TRACE_STATES) {
 			clear_states(t, m);
 		}
-		code = kind == CLI_TRACE_MADE ? CLI_OK : read_map(c, t, m);
+		if (kind != CLI_TRACE_MADE) {
+			code = cli_trace_read_entries(c, t, t->tool->maps[m]->name, m, take_entry);
+		}
 		if (kind == CLI_TRACE_STATES) {
 			compare_clocks(t, m);
 		}
+	}
+	if (code == CLI_OK && !t->ended && !t->absent) {
+		code = cli_trace_places_read(c, t, is_back(t));
 	}
 	for (struct cli_trace_program *p = t->programs;
 	     code == CLI_OK && !t->ended && t->tool->pair && p; p = p->next) {
@@ -446,5 +496,6 @@ void cli_trace_finish(struct cli_trace *t)
 	}
 	cli_trace_values_finish(&t->gone);
 	cli_trace_names_free(t->names);
+	cli_trace_rows_free(t->rows);
 	gbpf_close(t->g);
 }

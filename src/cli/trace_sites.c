@@ -1,32 +1,25 @@
-/* Figures by site, the places in a kernel at which a hook runs. */
+/* Figures by line of a kernel at which a hook runs. */
 #include "cli/trace.h"
 
 #include <stdlib.h>
 
 #define ROWS 20u
 
-double cli_trace_ratio(uint64_t part, uint64_t whole)
-{
-	return whole ? (double)part / (double)whole : 0;
-}
-
-json_t *cli_trace_sites(const uint64_t *at, unsigned words,
+json_t *cli_trace_sites(const struct cli_trace_rows *rows, const uint64_t *at, unsigned words,
 			void (*add)(json_t *site, const uint64_t *words))
 {
 	json_t *list = json_array();
 
-	for (unsigned i = 0; i < CLI_TRACE_SITES; i++, at += words) {
+	for (size_t row = 0; row < CLI_TRACE_ROWS; row++, at += words) {
 		uint64_t count = at[CLI_SITE_COUNT];
-		json_t *s;
+		json_t *s = count ? json_object() : NULL;
 
-		if (!count) {
-			continue;
+		if (s) {
+			cli_trace_row_json(s, rows, row);
+			json_object_set_new(s, "count", json_integer((json_int_t)count));
+			add(s, at);
+			json_array_append_new(list, s);
 		}
-		s = json_pack("{s:i, s:b, s:I, s:I}", "site", (int)i, "others",
-			      (int)(i == CLI_TRACE_SITES - 1), "line",
-			      (json_int_t)(at[CLI_SITE_LINES] / count), "count", (json_int_t)count);
-		add(s, at);
-		json_array_append_new(list, s);
 	}
 	return list;
 }
@@ -36,6 +29,7 @@ json_t *cli_trace_sites(const uint64_t *at, unsigned words,
 struct ranked {
 	const json_t *site;
 	uint64_t value;
+	size_t order;
 };
 
 static int higher_first(const void *a, const void *b)
@@ -43,28 +37,13 @@ static int higher_first(const void *a, const void *b)
 	const struct ranked *x = a, *y = b;
 
 	return x->value != y->value ? (x->value < y->value ? 1 : -1)
-				    : (cli_u64(x->site, "site") > cli_u64(y->site, "site")) -
-					      (cli_u64(x->site, "site") < cli_u64(y->site, "site"));
+				    : (x->order > y->order) - (x->order < y->order);
 }
 
-static void add_place(struct cli_table *t, const json_t *s)
-{
-	bool others = json_is_true(json_object_get(s, "others"));
-
-	cli_table_cell(t, others ? "others" : "%llu", (unsigned long long)cli_u64(s, "site"));
-	if (cli_u64(s, "line") && !others) {
-		cli_table_cell(t, "%llu", (unsigned long long)cli_u64(s, "line"));
-	} else {
-		cli_table_cell(t, "-");
-	}
-	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(s, "count"));
-}
-
-static void begin_table(struct cli_table *t, const char *const *heads)
+static void begin_table(struct cli_table *t, const char *const *heads, bool source)
 {
 	cli_table_init(t);
-	cli_table_column(t, "SITE", true);
-	cli_table_column(t, "LINE", true);
+	cli_trace_row_columns(t, source);
 	cli_table_column(t, "COUNT", true);
 	for (; *heads; heads++) {
 		cli_table_column(t, *heads, heads[1] != NULL); /* the last is a bar */
@@ -75,23 +54,29 @@ void cli_trace_print_sites(const struct cli *c, const json_t *sites, const char 
 			   const char *const *heads,
 			   void (*add)(struct cli_table *t, const json_t *site, uint64_t max))
 {
-	struct ranked all[CLI_TRACE_SITES];
-	size_t n = MIN(json_array_size(sites), (size_t)CLI_TRACE_SITES);
+	size_t n = json_array_size(sites);
+	struct ranked *all = calloc(n + 1, sizeof(*all));
+	bool source = cli_trace_any_source(sites);
 	struct cli_table t;
 
-	for (size_t i = 0; i < n; i++) {
-		all[i].site = json_array_get(sites, i);
-		all[i].value = cli_u64(all[i].site, member);
+	for (size_t i = 0; all && i < n; i++) {
+		const json_t *s = json_array_get(sites, i);
+
+		all[i] = (struct ranked){ s, cli_u64(s, member), i };
 	}
-	qsort(all, n, sizeof(all[0]), higher_first);
-	begin_table(&t, heads);
-	for (size_t i = 0; i < MIN(n, (size_t)ROWS); i++) {
-		add_place(&t, all[i].site);
+	if (all) {
+		qsort(all, n, sizeof(all[0]), higher_first);
+	}
+	begin_table(&t, heads, source);
+	for (size_t i = 0; all && i < MIN(n, (size_t)ROWS); i++) {
+		cli_trace_row_cells(&t, all[i].site, source);
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(all[i].site, "count"));
 		add(&t, all[i].site, all[0].value);
 	}
+	free(all);
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);
 	if (n > ROWS) {
-		printf("%zu more sites; --json shows all\n", n - ROWS);
+		printf("%zu more lines; --json shows all\n", n - ROWS);
 	}
 }

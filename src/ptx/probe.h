@@ -43,6 +43,17 @@ enum ptx_probe_branches {
 	PTX_PROBE_PREDICATES,
 };
 
+/* A place of a kernel: the sites of a hook on one line or, where no line is known, one site. */
+struct ptx_probe_place {
+	const char *kernel; /* name */
+	uint32_t hook, site;
+	const char *file; /* file_len characters; NULL: not known */
+	size_t file_len;
+	uint32_t line; /* 0: not known */
+};
+
+#define PTX_PROBE_NO_NUMBER UINT32_MAX
+
 struct ptx_probe {
 	uint32_t hook;	    /* id of a GBPF_DEVICE_HOOK in hooks.def */
 	bool lanes;	    /* each active lane runs it, instead of one per warp */
@@ -67,6 +78,10 @@ struct ptx_probe {
 	/* Entry stubs only: address of the data of map i, or of the control words, minus that of
 	 * the environment. NULL, or 0: the stub reads a map's address from the environment. */
 	const uint64_t *map_offsets;
+	/* Returns the field `place` for a place of the form, the same whenever it is asked. NULL:
+	 * that is PTX_PROBE_NO_NUMBER. */
+	uint32_t (*place)(void *arg, const struct ptx_probe_place *place);
+	void *place_arg;
 };
 
 /* Returns NULL, or what is wrong with a filter of sites of that hook. */

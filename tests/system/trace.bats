@@ -391,21 +391,78 @@ sys.exit(0 if any(p["place"] == "before barrier" and p["newest_ns"] > 300000000 
 	holds 'd["total"] and f["running"] == 0 and f["begun"] == f["ended"] == 6 and f["lost"] == 0 and not f["places"]'
 }
 
-@test "figures of sites are those of one kernel" {
+# sites EXPRESSION: the values of it in each row s of the figures, sorted.
+sites() { holds "sorted(($1) for s in f['sites']) == [$2]"; }
+
+@test "kernels whose sites have equal numbers have rows of their own, also when they are loaded again" {
 	begin
-	gbpf trace coalesce --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	trace coalesce
+	tell "access 1 32 8" "heat 1 0" "access 1 32 1" load "access 1 32 8"
+	eventually shows "sorted((e['value']['name'], e['value']['site'], e['value']['line']) for e in d['entries'] if e['value']['name']) == \
+		[('access', 0, 0), ('access', 1, 0), ('heat', 0, 0), ('heat', 1, 0)]" gbpf map dump KERNEL_PLACES --probe 1
+	figures
+	sites 's["kernel"], s["site"], s["count"], s["sectors"], s["file"], s["others"]' \
+		'("access", 0, 3, 68, "", False), ("access", 1, 3, 68, "", False), ("heat", 0, 1, 4, "", False), ("heat", 1, 1, 4, "", False)'
+	holds 'f["count"] == 8 and all(s["line"] == 0 and s["source"] == "" for s in f["sites"])'
+}
+
+@test "copies of one line in an unrolled loop are one row" {
+	begin
+	trace coalesce --kernel 'unroll*'
+	tell unrolled unrolled
+	figures
+	sites 's["kernel"], s["file"], s["line"], s["site"], s["count"], s["same"]' \
+		'("unrolled", "traced.cu", 41, 0, 8, 8), ("unrolled", "traced.cu", 42, 4, 2, 2)'
+}
+
+@test "programs number their places by themselves, and equal lines of theirs are added up" {
+	begin
+	local first_in=$in first_out=$out
+	start --name traced
+	tell load
+	trace coalesce
+	tell "heat 1 0" unrolled "access 1 32 8"
+	in=$first_in out=$first_out
+	tell "access 1 32 8" unrolled "heat 1 0" "heat 1 0"
+	figures
+	sites 's["kernel"], s["line"], s["site"], s["count"], s["sectors"]' \
+		'("access", 0, 0, 2, 64), ("access", 0, 1, 2, 64), ("heat", 0, 0, 3, 12), ("heat", 0, 1, 3, 12), ("unrolled", 41, 0, 8, 8), ("unrolled", 42, 4, 2, 2)'
+}
+
+# text TOOL LINE...: sets $text to what the tool's text is for a program that does the lines.
+text() {
+	gbpf trace "$1" --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
 	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
-	tell "access 1 32 8" "banks 32 1"
+	tell "${@:2}"
 	kill -INT "$tracer"
 	wait "$tracer"
-	grep -q "2 kernels run the tool.*choose one with --kernel" "$GBPF_RUNTIME_DIR/trace.log"
+}
+
+@test "the text has kernels and lines, and what is written there if the source is found" {
+	begin
+	text coalesce "access 1 32 8" unrolled
 	diff "$GBPF_RUNTIME_DIR/text" - <<-'END'
-		SITE  LINE  COUNT  SECTORS  FEWEST    STRIDE  WASTED  SHARE
-		   0     -      1     32.0     4.0  constant      28  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
-		   1     -      1     32.0     4.0  constant      28  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
-		2 accesses of warps, 32.0 sectors each; 12 % of the sectors needed
+		KERNEL    LINE          COUNT  SECTORS  FEWEST    STRIDE  WASTED  SHARE
+		access    #0                1     32.0     4.0  constant      28  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		access    #1                1     32.0     4.0  constant      28  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		unrolled  traced.cu:41      4      1.0     1.0      same       0  |
+		unrolled  traced.cu:42      1      1.0     1.0      same       0  |
+		7 accesses of warps, 9.9 sectors each; 19 % of the sectors needed
+	END
+	mkdir -m 755 "$GBPF_RUNTIME_DIR/sources"
+	cd "$GBPF_RUNTIME_DIR/sources"
+	printf '\n%.0s' {1..40} >traced.cu
+	printf '\tsum += \e[31mat[i];\n' >>traced.cu
+	chmod 644 traced.cu
+	rm ../trace.log
+	text coalesce unrolled
+	diff ../text - <<-'END'
+		KERNEL    LINE          SOURCE              COUNT  SECTORS  FEWEST  STRIDE  WASTED  SHARE
+		unrolled  traced.cu:41  sum += ?[31mat[i];      4      1.0     1.0    same       0  |
+		unrolled  traced.cu:42  -                       1      1.0     1.0    same       0  |
+		5 accesses of warps, 1.0 sectors each; 100 % of the sectors needed
 	END
 }
 
@@ -529,6 +586,23 @@ kills_gbpfd() {
 	figures
 	holds 'f["blocks"] == 20 and f["warps"] == 20'
 	has_tools 0
+}
+
+@test "rows of lines stay when gbpfd is killed and started again" {
+	begin
+	trace coalesce --interval 50ms
+	tell "heat 1 0" unrolled
+	has_rows() { tail -n 1 "$GBPF_RUNTIME_DIR/trace.json" | grep -q '"figures"'; }
+	eventually has_rows
+	kills_gbpfd
+	start_daemon
+	has_tools 1
+	runs
+	tell "access 1 32 8" unrolled "heat 1 0"
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	sites 's["kernel"], s["line"], s["site"], s["count"], s["sectors"]' \
+		'("access", 0, 0, 1, 32), ("access", 0, 1, 1, 32), ("heat", 0, 0, 2, 8), ("heat", 0, 1, 2, 8), ("unrolled", 41, 0, 8, 8), ("unrolled", 42, 4, 2, 2)'
 }
 
 @test "a tracer that is killed while gbpfd is away leaves nothing attached" {

@@ -2,6 +2,7 @@
  * and answers each on standard output with "ok", when the work is done.
  *
  *   load                             loads the module
+ *   unrolled                         a warp loads four words on line 41, and stores one on line 42
  *   spin N BLOCKS THREADS US SLOW_US   N launches of spin: blocks of US, each tenth of SLOW_US
  *   access BLOCKS THREADS STRIDE       each thread loads its word, STRIDE words behind that of the
  *                                      thread before, and stores it
@@ -69,6 +70,15 @@ static const char ptx[] =
 	"mul.wide.u32 %rd2, %r1, 16; add.s64 %rd3, %rd1, %rd2;\n"
 	"ld.global.u8 %h1, [%rd3]; ld.global.u16 %h2, [%rd3]; ld.global.u64 %rd4, [%rd3];\n"
 	"ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd3]; ret;\n}\n"
+	/* a line four times, as in an unrolled loop */
+	".visible .entry unrolled(.param .u64 at)\n{\n"
+	".reg .b32 %r<5>; .reg .b64 %rd<2>;\n"
+	"ld.param.u64 %rd1, [at];\n"
+	".loc 1 41 0\n"
+	"ld.global.u32 %r1, [%rd1]; ld.global.u32 %r2, [%rd1+4];\n"
+	"ld.global.u32 %r3, [%rd1+8]; ld.global.u32 %r4, [%rd1+12];\n"
+	".loc 1 42 0\n"
+	"st.global.u32 [%rd1+16], %r1; ret;\n}\n"
 	/* the end of a block cannot be observed: it reads the size of its shared memory */
 	".visible .entry size()\n{\n"
 	".reg .b32 %r<2>; mov.u32 %r1, %dynamic_smem_size; ret;\n}\n"
@@ -253,6 +263,8 @@ static bool obey(const char *line)
 		rows(n);
 	} else if (strcmp(line, "widths\n") == 0) {
 		one_warp("widths");
+	} else if (strcmp(line, "unrolled\n") == 0) {
+		one_warp("unrolled");
 	} else if (strcmp(line, "textures\n") == 0) {
 		one_warp("textures");
 	} else if (strcmp(line, "size\n") == 0) {

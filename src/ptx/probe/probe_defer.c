@@ -139,12 +139,19 @@ void ptx_probe_defer_open(struct ptx_probe_work *p)
 	}
 }
 
+/* Returns true if sites of one hook are one place (struct ptx_probe_place). */
+static bool is_same_place(const struct ptx_probe_site *a, const struct ptx_probe_site *b)
+{
+	return a->number == b->number || (a->line && a->line == b->line && a->file == b->file);
+}
+
 /* Returns true unless the program is given another value of the field at the other site. */
 static bool is_same_field(const char *name, const struct ptx_probe_site *a,
 			  const struct ptx_probe_site *b)
 {
 	return (strcmp(name, "site") != 0 || a->number == b->number) &&
 	       (strcmp(name, "line") != 0 || a->line == b->line) &&
+	       (strcmp(name, "place") != 0 || is_same_place(a, b)) &&
 	       (strcmp(name, "space") != 0 || a->space == b->space) &&
 	       (strcmp(name, "op") != 0 || a->op == b->op) &&
 	       (strcmp(name, "bytes") != 0 || a->bytes == b->bytes);

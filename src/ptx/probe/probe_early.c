@@ -22,7 +22,8 @@ static bool is_of_block(const char *name)
 	static const char *const names[] = { "block",	  "block_x",   "block_y", "block_z",
 					     "grid_x",	  "grid_y",    "grid_z",  "threads_x",
 					     "threads_y", "threads_z", "kernel",  "function",
-					     "site",	  "line",      "launch",  NULL };
+					     "site",	  "line",      "place",	  "launch",
+					     NULL };
 
 	return ptx_probe_is_one_of(name, names);
 }

@@ -62,6 +62,17 @@ static int value_of(const char *name)
 	return -1;
 }
 
+static uint32_t place_of(const struct ptx_probe_work *p, const struct ptx_probe *probe,
+			 const struct ptx_probe_site *s)
+{
+	struct ptx_probe_place place = {
+		.kernel = p->entry->name, .hook = s->hook, .site = s->number, .line = s->line
+	};
+
+	place.file = s->line ? ptx_probe_file_name(p, s->file, &place.file_len) : NULL;
+	return probe->place ? probe->place(probe->place_arg, &place) : PTX_PROBE_NO_NUMBER;
+}
+
 /* Returns true for a field whose value is known here, and the value. */
 static bool constant(const struct ptx_probe_work *p, const char *name,
 		     const struct ptx_probe_site *s, uint64_t *ret)
@@ -153,6 +164,8 @@ void ptx_probe_field(struct ptx_probe_work *p, const struct ptx_probe_program *g
 		ptx_probe_text(p, "\tcvt.u32.u64 %s, %%~d;\n", reg);
 	} else if (ptx_probe_number_is(f->name)) {
 		ptx_probe_number_load(p, reg);
+	} else if (strcmp(f->name, "place") == 0) {
+		ptx_probe_text(p, "\tmov.u32 %s, %" PRIu32 ";\n", reg, place_of(p, g->probe, s));
 	} else if (constant(p, f->name, s, &value)) {
 		ptx_probe_text(p, "\tmov.u%u %s, %" PRIu64 ";\n", f->bytes * 8, reg, value);
 	} else if (i >= 0) {

@@ -158,8 +158,7 @@ const char *ptx_probe_site_wrong(uint32_t hook, const char *sites)
 
 /* ---- sites ---- */
 
-/* Returns true if the .file of that number is file, or ends with "/file". */
-static bool is_file(const struct ptx_probe_work *p, const struct ptx_probe_filter *f, uint32_t n)
+const char *ptx_probe_file_name(const struct ptx_probe_work *p, uint32_t n, size_t *ret_len)
 {
 	char key[16];
 	const char *name, *end;
@@ -168,11 +167,21 @@ static bool is_file(const struct ptx_probe_work *p, const struct ptx_probe_filte
 	name = strmap_get(&p->files, key);
 	name = name ? strchr(name, '"') : NULL;
 	end = name ? strchr(name + 1, '"') : NULL;
-	if (!end || (size_t)(end - name - 1) < f->file_len) {
+	*ret_len = end ? (size_t)(end - name - 1) : 0;
+	return end ? name + 1 : NULL;
+}
+
+/* Returns true if the .file of that number is file, or ends with "/file". */
+static bool is_file(const struct ptx_probe_work *p, const struct ptx_probe_filter *f, uint32_t n)
+{
+	size_t len;
+	const char *name = ptx_probe_file_name(p, n, &len), *tail;
+
+	if (!name || len < f->file_len) {
 		return false;
 	}
-	end -= f->file_len;
-	return memcmp(end, f->file, f->file_len) == 0 && (end == name + 1 || end[-1] == '/');
+	tail = name + len - f->file_len;
+	return memcmp(tail, f->file, f->file_len) == 0 && (tail == name || tail[-1] == '/');
 }
 
 static bool passes(uint32_t wanted, uint32_t value)

@@ -462,6 +462,8 @@ int ptx_probe_access_word(const char *word, size_t len, uint32_t *space, uint32_
 
 /* probe_filter.c: reads the filter of a probe. Returns 0 or -EINVAL. */
 int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g);
+/* Returns the name in the .file of that number, with its length; NULL: there is none. */
+const char *ptx_probe_file_name(const struct ptx_probe_work *p, uint32_t n, size_t *ret_len);
 /* Returns true if the filter lets the program run there. */
 bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		       const struct ptx_probe_site *s);

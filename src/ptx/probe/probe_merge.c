@@ -34,7 +34,7 @@ static bool reads(const struct ptx_probe_program *g, const char *name)
  * read the place of its site. */
 static bool can_merge(const struct ptx_probe_program *g)
 {
-	return g->defers && !reads(g, "site") && !reads(g, "line");
+	return g->defers && !reads(g, "site") && !reads(g, "line") && !reads(g, "place");
 }
 
 /* Returns true if the program's filter names places, which sites to come do not have yet. */

@@ -105,7 +105,9 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t, str
 				   .branches = shim_probe_branches(),
 				   .maps_in_table = !ptx_probe_is_bracket(d->hook),
 				   .scratch_at = t->scratch_at,
-				   .scratch_bytes = t->scratch_bytes };
+				   .scratch_bytes = t->scratch_bytes,
+				   .place = shim_probe_place_number,
+				   .place_arg = t };
 
 	if (b->n + b->around.n == PTX_PROBES_MAX) {
 		return report_set(b->r, -E2BIG, "limit", "more than %u programs for one kernel",

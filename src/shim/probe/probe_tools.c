@@ -405,6 +405,7 @@ static void take_fresh(void)
 		if (fresh) {
 			ebpf_policy_close(&before);
 			free(fresh);
+			shim_probe_places_renew(t);
 			(void)shim_probe_memory_drain(t);
 		}
 		pthread_mutex_unlock(&shim_probe_build_mutex);
@@ -569,6 +570,7 @@ static void finish(struct shim_probe_tool *t)
 	free(t->initial);
 	free(t->gone);
 	free(t->rows);
+	shim_probe_places_free(t->places);
 	free(t);
 }
 

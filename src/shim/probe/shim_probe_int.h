@@ -49,10 +49,12 @@ struct shim_probe_tool {
 	bool settable;				   /* its programs read control words */
 	struct proto_probe_control control;	   /* that its memory has; shim_probe_build_mutex */
 	struct proto_probe_control control_wanted; /* shim_probe_mutex */
-	uint32_t *rows; /* owned; intervals in its memory, of rows that are used;
-			   shim_probe_build_mutex. NULL: it has no memory, or is not settable */
-	bool partial;	/* it may run in kernels whose forms lack places of some of its programs */
-	bool verify;	/* its forms are compared with the kernels */
+	uint32_t *rows;			  /* owned; intervals in its memory, of rows that are used;
+					     shim_probe_build_mutex. NULL: it has no memory, or is not settable */
+	struct shim_probe_places *places; /* owned; shim_probe_build_mutex. NULL: no form of it has
+					     asked for a place, or it has no KERNEL_PLACES */
+	bool partial; /* it may run in kernels whose forms lack places of some of its programs */
+	bool verify;  /* its forms are compared with the kernels */
 	uint64_t launches, probed; /* [atomic] counted for kernels whose tools all have a budget */
 	char kernel[PROTO_PATTERN];
 	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
@@ -489,6 +491,14 @@ bool shim_probe_row_is_used(uint32_t row);
 /* Returns the interval of the blocks that run a tool in the row's kernels; 0: none does. */
 uint32_t shim_probe_row_interval(const struct proto_probe_control *c, uint32_t row);
 void shim_probe_rows_forget(void); /* in the child after fork */
+
+/* ---- probe_places.c; caller holds shim_probe_build_mutex ---- */
+/* Returns the number that the tool's programs read as `place`, which the map KERNEL_PLACES lists;
+ * the map's last index if it is full, PTX_PROBE_NO_NUMBER if the tool has no such map. */
+uint32_t shim_probe_place_number(void *tool, const struct ptx_probe_place *place);
+/* Writes the list to the map, whose region has been replaced. */
+void shim_probe_places_renew(const struct shim_probe_tool *t);
+void shim_probe_places_free(struct shim_probe_places *places); /* accepts NULL */
 
 /* ---- probe_pinned.c; caller holds shim_probe_build_mutex ---- */
 /* Gives a block pinned memory of the current context with the contents of `initial`, zeros if NULL.

@@ -92,8 +92,10 @@ static void the_table_has_the_fields_of_each_hook(void **state)
 	assert_string_equal(ebpf_ptx_field(HOOK_gdev_enter, 0)->name, "clock");
 	assert_string_equal(ebpf_ptx_field(HOOK_gdev_enter, 23)->name, "line");
 	assert_string_equal(ebpf_ptx_field(HOOK_gdev_enter, 24)->name, "launch");
-	assert_null(ebpf_ptx_field(HOOK_gdev_enter, 25));
-	assert_null(ebpf_ptx_field(HOOK_gdev_line, 25));
+	assert_string_equal(ebpf_ptx_field(HOOK_gdev_enter, 25)->name, "place");
+	assert_null(ebpf_ptx_field(HOOK_gdev_enter, 26));
+	assert_null(ebpf_ptx_field(HOOK_gdev_line, 26));
+	assert_null(ebpf_ptx_field(HOOK_gdev_block_enter, 25));
 	assert_null(ebpf_ptx_field(0, 0));
 	assert_null(ebpf_ptx_field(1, 0));
 	assert_null(ebpf_ptx_field(-1, 0));
@@ -357,7 +359,7 @@ static void other_uses_of_the_context_are_refused(void **state)
 		"insn 4", use);
 	refused("ldxdw r2, [r1+32]; mov r0, 0; exit", "insn 0",
 		"no PTX for a load of no single field");
-	refused("ldxw r2, [r1+120]; mov r0, 0; exit", "insn 0",
+	refused("ldxw r2, [r1+128]; mov r0, 0; exit", "insn 0",
 		"no PTX for a load of no single field");
 	/* a stale argument register is no use */
 	assemble("call 5; mov r0, 0; exit");

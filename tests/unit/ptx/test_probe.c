@@ -1376,6 +1376,74 @@ static void the_line_of_the_entry_is_its_first(void **state)
 	done(&t);
 }
 
+/* ---- places ---- */
+
+#define ACCESS 38
+#define PLACE_FIELD_OF_ACCESS 33
+#define LINES                                                                                      \
+	HEAD ".file 1 \"/src/deep/a.cu\"\n.file 2 \"/src/b.cu\"\n" ENTRY(                          \
+		"ld.global.u32 %r1, [%d1];\n.loc 1 10 1\nld.global.u32 %r1, [%d1+4];\n"            \
+		"ld.global.u32 %r1, [%d1+8];\n.loc 2 10 1\nst.global.u32 [%d1], %r1;\n"            \
+		".loc 1 10 7\nst.global.u32 [%d1+4], %r1;\n")
+
+/* Numbers the places as 100 + line, as 200 + line in b.cu, and as 300 + site without a line. */
+static uint32_t number_of(void *arg, const struct ptx_probe_place *p)
+{
+	unsigned *asked = arg;
+	bool b = p->file && p->file_len >= 4 && memcmp(p->file + p->file_len - 4, "b.cu", 4) == 0;
+
+	assert_string_equal(p->kernel, "k");
+	assert_int_equal(p->hook, ACCESS);
+	assert_int_equal(p->file != NULL, p->line != 0);
+	assert_true(!p->file ||
+		    p->file_len == (b ? strlen("/src/b.cu") : strlen("/src/deep/a.cu")));
+	(*asked)++;
+	return p->line ? (b ? 200 : 100) + p->line : 300 + p->site;
+}
+
+static void sites_of_one_line_have_one_place(void **state)
+{
+	unsigned asked = 0;
+	struct ptx_probe probe = { .hook = ACCESS,
+				   .name = "g",
+				   .fields = UINT64_C(1) << PLACE_FIELD_OF_ACCESS,
+				   .text = MARKED(", .param .b32 place"),
+				   .place = number_of,
+				   .place_arg = &asked };
+	struct result t;
+
+	(void)state;
+	rewrite(&t, LINES, &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(t.p.sites[0], 5);
+	assert_int_equal(asked, 5);
+	assert_int_equal(occurrences(&t, ", 110;\n"), 4); /* the first line is that in front, too */
+	assert_int_equal(occurrences(&t, ", 210;\n"), 1);
+	ptx_module_free(parsed(&t));
+	done(&t);
+	rewrite(&t, HEAD ENTRY("ld.global.u32 %r1, [%d1];\nld.global.u32 %r1, [%d1+4];\n"), &probe,
+		1);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(occurrences(&t, ", 300;\n"), 1);
+	assert_int_equal(occurrences(&t, ", 301;\n"), 1);
+	done(&t);
+}
+
+static void a_place_that_is_not_numbered_is_beyond_all(void **state)
+{
+	struct ptx_probe probe = { .hook = ACCESS,
+				   .name = "g",
+				   .fields = UINT64_C(1) << PLACE_FIELD_OF_ACCESS,
+				   .text = MARKED(", .param .b32 place") };
+	struct result t;
+
+	(void)state;
+	rewrite(&t, LINES, &probe, 1);
+	assert_int_equal(t.err, 0);
+	assert_int_equal(occurrences(&t, ", 4294967295;\n"), 5);
+	done(&t);
+}
+
 /* ---- the launch's number ---- */
 
 #define LAUNCH_FIELD 24		/* of block_enter */
@@ -1520,6 +1588,8 @@ int main(void)
 		cmocka_unit_test(programs_of_the_entry_follow_computations),
 		cmocka_unit_test(programs_of_the_entry_may_have_to_be_first),
 		cmocka_unit_test(the_line_of_the_entry_is_its_first),
+		cmocka_unit_test(sites_of_one_line_have_one_place),
+		cmocka_unit_test(a_place_that_is_not_numbered_is_beyond_all),
 		cmocka_unit_test(the_number_is_a_parameter_behind_the_kernels),
 		cmocka_unit_test(a_number_needs_room_behind_the_parameters),
 		cmocka_unit_test(calls_pass_the_number_on_if_a_function_reads_it),

@@ -16,6 +16,7 @@ struct gbpf_types {
 	struct gbpf_io_budgets io_budgets;
 	struct gbpf_placement placement;
 	struct gbpf_obs_ctrl obs_ctrl;
+	struct gbpf_kernel_place kernel_place;
 	struct bpf_spin_lock lock;
 	struct bpf_iter_num iter_num;
 	enum gbpf_const constant;
@@ -39,3 +40,4 @@ GBPF_STANDARD_MAP(MEMPOOL);
 GBPF_STANDARD_MAP(IO_BUDGETS);
 GBPF_STANDARD_MAP(PLACEMENT);
 GBPF_STANDARD_MAP(OBS_CTRL);
+GBPF_KERNEL_PLACES(2); /* and any larger number */

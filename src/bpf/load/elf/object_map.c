@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bpf/load/elf/object_int.h"
+#include "bpf/run/kernel_places.h"
 
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
@@ -425,12 +426,14 @@ static int check_values(const struct declared *d)
 /* Checks the definition of a standard map: these maps are the same in every policy. */
 static int check_standard(struct ebpf_obj_parse *p, const struct ebpf_map_def *def)
 {
-	static const char *const names[] = { "TENANT_CREDITS", "JOB_META",  "VSLICE_SET", "MEMPOOL",
-					     "IO_BUDGETS",     "PLACEMENT", "OBS_CTRL" };
+	static const char *const names[] = { "TENANT_CREDITS", "JOB_META",	  "VSLICE_SET",
+					     "MEMPOOL",	       "IO_BUDGETS",	  "PLACEMENT",
+					     "OBS_CTRL",       EBPF_KERNEL_PLACES };
 	struct ebpf_map_def want = { 0 };
 	struct declared d = { .name = def->name, .def = &want };
 	struct ebpf_obj_parse own = { .o = p->o, .r = p->r };
 	const struct btf_type *var;
+	bool of_tool = strcmp(def->name, EBPF_KERNEL_PLACES) == 0;
 	size_t i = 0;
 	int id, err;
 
@@ -448,8 +451,13 @@ static int check_standard(struct ebpf_obj_parse *p, const struct ebpf_map_def *d
 	err = var ? read_members(&d, ebpf_obj_btf_resolve(&own, var->type)) : -EINVAL;
 	if (err == 0 && (def->type != want.type || def->key_bytes != want.key_bytes ||
 			 def->value_bytes != want.value_bytes || def->flags != want.flags ||
-			 def->max_entries != want.max_entries)) {
-		report_hint(p->r, "write GBPF_STANDARD_MAP(%s), or choose another name", def->name);
+			 (of_tool ? def->max_entries < want.max_entries ||
+					    def->max_entries > EBPF_KERNEL_PLACES_MAX
+				  : def->max_entries != want.max_entries))) {
+		report_hint(p->r,
+			    of_tool ? "write GBPF_%s(N), N from 2 to 16384, or choose another name"
+				    : "write GBPF_STANDARD_MAP(%s), or choose another name",
+			    def->name);
 		err = refuse_map(p, def, -EINVAL, "it is a standard map and has another shape");
 	}
 	return err;
