@@ -1,14 +1,9 @@
-/* blocktime: how long blocks run. A block stores its time of begin in a slot of its own, and its end counts the
- * difference in a histogram. A slot is found by kernel and index of the block. Two launches of one kernel that run at
- * the same time have the same slots: a block whose slot another one has taken meanwhile is counted as lost, but for
- * one of the same index on the same multiprocessor, whose duration is that since the later begin. */
+/* blocktime: how long blocks run. A block stores its time of begin in a slot of its own (begins.h), and its end counts
+ * the difference in a histogram. Blocks whose begin is not known any more are counted as lost. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "begins.h"
 #include "fine.h"
-
-#define SLOTS 65536
-#define TIME_BITS 48 /* of the time; the other bits identify kernel and multiprocessor */
-#define TIME_MASK ((1ULL << TIME_BITS) - 1)
 
 #define PLACES 256    /* of the longest blocks */
 #define BLOCK_BITS 28 /* of a place: the index; the duration is above it, so that the longer one is more */
@@ -16,14 +11,6 @@
 #define NS_MAX ((1ULL << (64 - BLOCK_BITS)) - 1)
 
 enum { LOST, LATE, SUM_NS, FIGURES };
-
-struct {
-	__uint(type, GBPF_MAP_ARRAY);
-	__uint(map_flags, GBPF_F_DEVICE);
-	__uint(max_entries, SLOTS);
-	__type(key, u32);
-	__type(value, u64);
-} begins SEC(".maps");
 
 struct {
 	__uint(type, GBPF_MAP_ARRAY);
@@ -43,19 +30,6 @@ struct {
 } longest SEC(".maps");
 
 FINE_HISTOGRAM(durations);
-
-static __always_inline u64 *slot(u64 kernel, u64 block)
-{
-	u32 k = (u32)(kernel + block) % SLOTS;
-
-	return bpf_map_lookup_elem(&begins, &k);
-}
-
-/* Never 0, which is an empty slot. */
-static __always_inline u64 tag(u64 kernel, u32 sm)
-{
-	return ((kernel >> 32 ^ sm * 0x9e37) | 1) << TIME_BITS;
-}
 
 static __always_inline void add(u32 k, u64 n)
 {
@@ -95,29 +69,20 @@ static __always_inline void store_longest(u64 block, u64 ns)
 SEC("gdev/block_enter")
 int GBPF_PROG(begin, gdev_block_enter)
 {
-	u64 *s = slot(ctx->kernel, ctx->block);
-
-	if (s) {
-		*s = tag(ctx->kernel, ctx->sm) | (ctx->time_ns & TIME_MASK);
-	}
+	begin_store(ctx->kernel, ctx->block, ctx->sm, ctx->time_ns);
 	return 0;
 }
 
 SEC("gdev/block_exit")
 int GBPF_PROG(end, gdev_block_exit)
 {
-	u64 *s = slot(ctx->kernel, ctx->block), was, ns;
+	u64 *s, ns = 0;
 	u32 k;
 
-	if (!s) {
-		return 0;
-	}
-	was = __sync_lock_test_and_set(s, 0);
-	if ((was & ~TIME_MASK) != tag(ctx->kernel, ctx->sm)) {
+	if (!begin_take(ctx->kernel, ctx->block, ctx->sm, ctx->end_ns, &ns)) {
 		add(LOST, 1);
 		return 0;
 	}
-	ns = (ctx->end_ns - was) & TIME_MASK;
 	k = fine_bucket(ns);
 	s = bpf_map_lookup_elem(&durations, &k);
 	if (s) {

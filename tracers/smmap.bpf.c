@@ -1,12 +1,22 @@
-/* smmap: where work runs. Counts, for each multiprocessor, the blocks that began on it, their warps and the lanes of
- * these that exist, so that one sees multiprocessors that get less than others: grids with a rest, few blocks, streams
- * with a share of the GPU. */
+/* smmap: where work runs, and for how long. Counts, for each multiprocessor, the blocks that began on it, their warps
+ * and the lanes of these that exist, and adds up the times of those that have ended: so that one sees multiprocessors
+ * that get less than others: grids with a rest, few blocks, blocks with more work, streams with a share of the GPU.
+ *
+ * Code is inserted at the end of a block only in kernels with PTX. Of machine code a later block, or the end of the
+ * launch, reports an end: with these bounds each place for a block would be used until the launch ends, and all
+ * multiprocessors equally. The program `end` reads the size of the block, which a late report does not know, so entry
+ * stubs run `block` alone. */
 #include <gbpf/gbpf.bpf.h>
+
+#include "begins.h"
 
 #define SMS 256
 
 struct sm {
 	u64 blocks, warps, lanes;
+	u64 ended, busy_ns; /* blocks with a time, and its sum */
+	u64 lost;	    /* blocks that ended, but whose begin is not known any more */
+	u64 open;	    /* blocks that began, less those that ended, modulo 2^64 */
 } __attribute__((aligned(128))); /* multiprocessors do not share a line of L2 */
 
 struct {
@@ -28,6 +38,30 @@ int GBPF_PROG(block, gdev_block_enter)
 		__sync_fetch_and_add(&s->blocks, 1);
 		__sync_fetch_and_add(&s->warps, (threads + 31) / 32);
 		__sync_fetch_and_add(&s->lanes, threads);
+		__sync_fetch_and_add(&s->open, 1);
+	}
+	begin_store(ctx->kernel + threads, ctx->block, ctx->sm, ctx->time_ns);
+	return 0;
+}
+
+SEC("gdev/block_exit")
+int GBPF_PROG(end, gdev_block_exit)
+{
+	u32 k = ctx->sm;
+	struct sm *s = bpf_map_lookup_elem(&sms, &k);
+	u32 threads = ctx->threads_x * ctx->threads_y * ctx->threads_z;
+	u64 ns = 0;
+	int known = begin_take(ctx->kernel + threads, ctx->block, ctx->sm, ctx->end_ns, &ns);
+
+	if (!s) {
+		return 0;
+	}
+	__sync_fetch_and_add(&s->open, -1ULL);
+	if (known) {
+		__sync_fetch_and_add(&s->ended, 1);
+		__sync_fetch_and_add(&s->busy_ns, ns);
+	} else {
+		__sync_fetch_and_add(&s->lost, 1);
 	}
 	return 0;
 }

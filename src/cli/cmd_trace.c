@@ -217,6 +217,13 @@ static void tell_limits(const struct run *r)
 			 "look: textures, surfaces, operands of wgmma and tcgen05",
 			 (unsigned long long)r->t.unseen, PLURAL(r->t.unseen));
 	}
+	if (r->t.falls_back) {
+		cli_note(r->c,
+			 "Launches of %llu kernel%s ran without the tool, and are not in the "
+			 "figures "
+			 "(gbpf probe ls)",
+			 (unsigned long long)r->t.falls_back, PLURAL(r->t.falls_back));
+	}
 	if (r->others) {
 		cli_note(r->c,
 			 "The row of others has lines beyond the %u that a program has room "
@@ -238,7 +245,8 @@ static int attach(struct run *r, const struct buf *elf)
 				.name = r->t.tool->name,
 				.to = c->opt[O_OF],
 				.kernel = c->opt[O_KERNEL],
-				.flags = GBPF_PROBE_HOLD };
+				.flags = GBPF_PROBE_HOLD |
+					 (r->t.tool->partial ? GBPF_PROBE_PARTIAL : 0) };
 	json_t *result = NULL;
 	char *json = NULL;
 	int code = cli_open(c, &r->t.g), rc;

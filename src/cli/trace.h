@@ -42,6 +42,7 @@ struct cli_trace_map {
 	unsigned places;    /* of states: number of places; 0: no word is one */
 	unsigned place_word; /* of states: a place */
 	unsigned row_word;   /* of states: 1 + its row, which the map does not have */
+	uint32_t living;     /* bits of those that end with the program */
 };
 
 /* What the maps of all programs that are traced say, added up. Entry k's word w of map m is
@@ -52,6 +53,8 @@ struct cli_trace_values {
 	uint64_t region_bytes;
 	const struct cli_trace_names *names; /* borrowed */
 	const struct cli_trace_rows *rows;   /* borrowed; of tools with places */
+	uint64_t in_part;		     /* kernels that lack places of some programs */
+	const char *why_in_part;	     /* borrowed; why one of them does; NULL: not known */
 };
 
 struct cli_trace_tool {
@@ -65,6 +68,7 @@ struct cli_trace_tool {
 	json_t *(*figures)(const struct cli_trace_values *v);
 	bool by_name; /* figures() asks for names of kernels; words 0 of map 0 are their hashes */
 	bool by_address;	  /* figures of several programs are mixed */
+	bool partial;		  /* kernels may run a part of the programs (GBPF_PROBE_PARTIAL) */
 	const char *region_shift; /* constant of the object that --region sets; NULL: none */
 	void (*print)(const struct cli *c, const json_t *figures);
 };
@@ -107,12 +111,14 @@ struct cli_trace {
 	uint64_t region_bytes;		    /* of regionheat */
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
 	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
-	uint64_t kernels, waiting, refused, unseen; /* as last read */
-	char why[160];				    /* the last reason of a refusal */
-	bool ended;				    /* gbpfd has detached it */
-	bool absent;				    /* gbpfd did not answer the last reading */
-	uint32_t generation;			    /* of the gbpfd that was read last; 0: none */
-	uint64_t back_ns; /* when another one was found; 0: it is the first */
+	uint64_t kernels, waiting, refused, unseen, falls_back; /* as last read */
+	char why[160];						/* the last reason of a refusal */
+	uint64_t in_part;      /* most kernels that ran a part of the tool */
+	char why_in_part[160]; /* the last reason */
+	bool ended;	       /* gbpfd has detached it */
+	bool absent;	       /* gbpfd did not answer the last reading */
+	uint32_t generation;   /* of the gbpfd that was read last; 0: none */
+	uint64_t back_ns;      /* when another one was found; 0: it is the first */
 };
 
 /* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended or

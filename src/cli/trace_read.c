@@ -115,6 +115,8 @@ bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *bef
 	ret->region_bytes = t->region_bytes;
 	ret->names = t->names;
 	ret->rows = t->rows;
+	ret->in_part = t->in_part;
+	ret->why_in_part = t->why_in_part;
 	ret->now_ns = t->newest_ns ? t->read_ns - t->behind_ns : 0;
 	values_add(t->tool, ret, &t->gone, false);
 	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
@@ -158,6 +160,17 @@ static void program_free(struct cli_trace_program *p)
 	free(p);
 }
 
+static void clear_living(const struct cli_trace_tool *tool, struct cli_trace_values *v)
+{
+	for (unsigned m = 0; m < CLI_TRACE_MAPS && tool->maps[m]; m++) {
+		unsigned words = cli_trace_words(tool->maps[m]);
+
+		for (size_t i = 0; tool->maps[m]->living && i < size_of(tool->maps[m]); i++) {
+			v->at[m][i] *= !(tool->maps[m]->living >> i % words & 1);
+		}
+	}
+}
+
 /* Keeps the values of programs that are not there any more. */
 static void settle(struct cli_trace *t)
 {
@@ -170,6 +183,7 @@ static void settle(struct cli_trace *t)
 		}
 		*link = p->next;
 		if (t->gone.at[0] || values_init(t->tool, &t->gone)) {
+			clear_living(t->tool, &p->now);
 			values_add(t->tool, &t->gone, &p->now, false);
 		}
 		program_free(p);
@@ -397,6 +411,24 @@ static void compare_clocks(struct cli_trace *t, unsigned m)
 	}
 }
 
+/* Notes the kernels that run a part of the tool, which are listed only while their programs run.
+ * The reason of a program may be that of another refusal. */
+static void note_part(struct cli_trace *t, const json_t *p)
+{
+	const json_t *tenant;
+	size_t i;
+
+	t->in_part = MAX(t->in_part, cli_u64(p, "in_part"));
+	json_array_foreach(json_object_get(p, "tenants"), i, tenant)
+	{
+		const char *why = cli_text(tenant, "why");
+
+		if (cli_u64(tenant, "in_part") && strstr(why, "runs without")) {
+			snprintf(t->why_in_part, sizeof(t->why_in_part), "%s", why);
+		}
+	}
+}
+
 /* Finds the tool in the list, its state and its programs. */
 static int read_state(struct cli *c, struct cli_trace *t)
 {
@@ -423,7 +455,9 @@ static int read_state(struct cli *c, struct cli_trace *t)
 		t->waiting = cli_u64(p, "waiting");
 		t->refused = cli_u64(p, "refused");
 		t->unseen = cli_u64(p, "unseen");
+		t->falls_back = cli_u64(p, "falls_back");
 		snprintf(t->why, sizeof(t->why), "%s", cli_text(p, "why"));
+		note_part(t, p);
 		if (!take_programs(t, json_object_get(p, "tenants"))) {
 			code = cli_fail(c, CLI_FAILED, "memory", NULL, "trace: out of memory");
 		}

@@ -468,10 +468,15 @@ if tool == "args": # the address is one of another run
 		[address], [n] = (p["values"] for p in f["kernels"][0]["params"])
 		assert address.pop("value") and n == {"value": 959, "count": 3}, f
 	assert code["launches"] == 3 and [(p["index"], p["bytes"]) for p in code["kernels"][0]["params"]] == [(0, 8), (1, 4)], code
-elif tool == "smmap": # blocks run where there is room
+elif tool == "smmap": # blocks run where there is room; ends of blocks of machine code are not seen
+	assert (ptx["weighed_by"], ptx["ended"], ptx["without_end"], ptx["in_part"]) == ("time", 30, 0, 0), ptx
+	assert (code["weighed_by"], code["ended"], code["without_end"], code["in_part"]) == ("blocks", 0, 30, 1), code
+	assert "runs without block_exit: " in code["why_in_part"], code
 	assert sum(s["lanes"] for s in code["sms"]) == 3 * 10 * 96, code
 	for f in (ptx, code):
-		f["used"] = f["fewest"] = f["most"] = f["imbalance"] = f["sms"] = None
+		for figure in ("used", "fewest", "most", "imbalance", "sms", "weighed_by", "ended", "busy_ns", "without_end",
+			"in_part", "why_in_part"):
+			f.pop(figure)
 assert ptx == code, (ptx, code)' $tool "$GBPF_RUNTIME_DIR/ptx" "$GBPF_RUNTIME_DIR/code"
 	done
 }

@@ -73,7 +73,79 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	holds 'f["blocks"] == 33 and f["warps"] == 33 * 4 and f["lanes"] == 33 * 100'
 	holds 'all(s["sm"] < 2 and s["warps"] == 4 * s["blocks"] and s["lanes"] == 100 * s["blocks"] for s in f["sms"])'
 	holds 'sum(s["blocks"] for s in f["sms"]) == 33 and f["most"] == max(s["blocks"] for s in f["sms"])'
-	holds 'f["used"] == len(f["sms"]) and abs(f["imbalance"] - f["most"] * f["used"] / 33) < 1e-9'
+	holds 'f["used"] == len(f["sms"]) and f["ended"] == 33 and f["lost"] == f["without_end"] == f["in_part"] == 0'
+	holds 'all(s["ended"] == s["blocks"] and s["busy_ns"] >= 1000 * s["blocks"] for s in f["sms"])'
+	holds 'f["weighed_by"] == "time" and f["busy_ns"] == sum(s["busy_ns"] for s in f["sms"])'
+	holds 'abs(f["imbalance"] - max(s["busy_ns"] for s in f["sms"]) * f["used"] / f["busy_ns"]) < 1e-9'
+}
+
+@test "smmap: a block with 60 times the work of others is imbalance, and equal blocks are none" {
+	virtual_time
+	begin --sms 2
+	trace smmap
+	tell "spin 1 10 32 1000 60000" # five on each SM, one of which lasts longer
+	figures
+	holds 'f["used"] == 2 and f["fewest"] == f["most"] == 5 and f["ended"] == 10'
+	holds 'f["weighed_by"] == "time" and f["imbalance"] > 1.6'
+	trace smmap
+	runs
+	tell "spin 4 10 32 10000 10000"
+	figures
+	holds 'f["ended"] == f["blocks"] > 0 and f["weighed_by"] == "time" and f["imbalance"] < 1.2'
+}
+
+# latest CONDITION: it is true of the figures of the last interval.
+latest() {
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds "$1" >/dev/null
+}
+
+@test "smmap: blocks that run have no time yet, and one whose lanes leave at different places ends once" {
+	begin --sms 2
+	trace smmap --interval 50ms
+	tell rounds # three lanes leave before the others
+	tell "hang 2 64"
+	eventually latest 'f["without_end"] == 2'
+	tell release
+	eventually latest 'f["without_end"] == 0'
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'f["blocks"] == f["ended"] == 3 and f["lost"] == f["without_end"] == 0'
+	trace smmap --interval 50ms
+	runs
+	tell "hang 3 64"
+	eventually latest 'f["without_end"] == 3'
+	kill -9 "$pid" # of a program that has ended nothing runs
+	eventually latest 'f["without_end"] == 0'
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	holds 'f["blocks"] == 3 and f["ended"] == f["busy_ns"] == f["without_end"] == 0 and f["weighed_by"] == "blocks"'
+}
+
+@test "smmap: a block that runs while 70000 others begin has its time" {
+	begin
+	trace smmap
+	tell "outlast 70001"
+	figures
+	holds 'f["blocks"] == f["ended"] == 70001 and f["lost"] == f["without_end"] == 0 and f["weighed_by"] == "time"'
+}
+
+@test "smmap: blocks whose end is not seen are weighed by number, and the figures say why" {
+	begin --sms 2
+	trace smmap --kernel size
+	tell size
+	figures
+	holds 'f["blocks"] == f["without_end"] == 1 and f["ended"] == 0 and f["weighed_by"] == "blocks" and f["imbalance"] == 1'
+	holds 'f["in_part"] == 1 and f["why_in_part"].startswith("size: runs without block_exit: ")'
+	gbpf trace smmap --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
+	tracer=$!
+	pids+=("$tracer")
+	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	runs
+	tell size size
+	figures
+	grep -q "^weighed by number of blocks, not by time: size: runs without block_exit: " "$GBPF_RUNTIME_DIR/text"
+	grep -q "SHARE OF BLOCKS" "$GBPF_RUNTIME_DIR/text"
 }
 
 @test "args: values of the arguments of each kernel, and how often" {
@@ -489,10 +561,10 @@ text() {
 	tell "spin 2 4 48 1 1"
 	kill -INT "$tracer"
 	wait "$tracer"
-	diff "$GBPF_RUNTIME_DIR/text" - <<-'END'
-		SM  BLOCKS  WARPS  LANES  SHARE
-		 0       8     16    384  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
-		8 blocks on 1 SM, 8 to 8 each; imbalance 1.00 (most / mean)
+	diff <(sed -E 's/ +[0-9.]+ [^ ]{0,2}s / TIME /; s/ +BLOCK TIME/ BLOCK TIME/' "$GBPF_RUNTIME_DIR/text") - <<-'END'
+		SM  BLOCKS  WARPS  LANES BLOCK TIME  SHARE OF TIME
+		 0       8     16    384 TIME  |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+		8 blocks on 1 SM, 8 to 8 each; imbalance 1.00 (longest block time / mean)
 	END
 	gbpf trace blocktime --of "$pid" >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!

@@ -19,6 +19,7 @@
  * the room's address, a multiple of 4 MiB hang BLOCKS THREADS                warp 0 waits at a
  * barrier (line 33) for the others, which loop (line 32) until `release` release ends the loops,
  * and waits for the kernel exit                               returns from main()
+ *   outlast BLOCKS                     block 0 runs until all other blocks have ended
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -142,6 +143,14 @@ static const char ptx[] =
 	"ld.param.u64 %rd1, [at]; mov.u32 %r1, 0; setp.ne.u32 %p1, %r1, 0;\n"
 	"ld.global.u32 %r1, [%rd1];\n"
 	"@%p1 tex.1d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [%rd1, {%r1}]; ret;\n}\n"
+	/* block 0 waits until all others have counted themselves */
+	".visible .entry outlast(.param .u64 at, .param .u32 n)\n{\n"
+	".reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %rd<2>;\n"
+	"ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [n];\n"
+	"mov.u32 %r2, %ctaid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra other;\n"
+	"again: ld.volatile.global.u32 %r3, [%rd1]; setp.lt.u32 %p2, %r3, %r1;\n"
+	"@%p2 bra again; ret;\n"
+	"other: red.global.add.u32 [%rd1], 1; ret;\n}\n"
 	".visible .entry hang(.param .u64 flag)\n{\n"
 	".reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %rd<2>;\n"
 	".loc 1 31 0\n"
@@ -211,6 +220,16 @@ static void one_warp(const char *name)
 	CU(cuMemFree(at));
 }
 
+static void outlast(unsigned blocks)
+{
+	CUdeviceptr at = program_zeros(4);
+	unsigned others = blocks - 1;
+
+	LAUNCH(kernel("outlast"), blocks, 1, 0, &at, &others);
+	CU(cuCtxSynchronize());
+	CU(cuMemFree(at));
+}
+
 static void rows(unsigned rounds)
 {
 	CUdeviceptr at = program_zeros(8192);
@@ -259,6 +278,8 @@ static bool obey(const char *line)
 		touch(blocks, threads, n);
 	} else if (strcmp(line, "rounds\n") == 0) {
 		one_warp("rounds");
+	} else if (sscanf(line, "outlast %u", &blocks) == 1) {
+		outlast(blocks);
 	} else if (sscanf(line, "rows %u", &n) == 1) {
 		rows(n);
 	} else if (strcmp(line, "widths\n") == 0) {

@@ -1,5 +1,6 @@
 /* tool-stubs print OBJECT ARCH PAD: prints the entry stub that has the programs of a tool, for a
  * kernel with 14 parameters; its first line is a comment with the bytes of padding.
+ * tool-stubs part OBJECT ARCH PAD: without programs of block_exit, as of a tool that runs in part.
  * tool-stubs check A PAD B PAD: checks what a compiler has made of two of these. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,8 @@ static int open_tool(const struct ebpf_built *b, struct ebpf_policy *ret)
 }
 
 /* Addresses are as far apart as those of maps may be. */
-static int print_stub(const struct ebpf_policy *p, unsigned arch, uint32_t pad, struct report *r)
+static int print_stub(const struct ebpf_policy *p, unsigned arch, uint32_t pad, bool part,
+		      struct report *r)
 {
 	static uint64_t offsets[PTX_PROBE_MAPS_MAX], envs[PTX_PROBES_MAX];
 	static struct ptx_kernel_param places[PARAMS];
@@ -68,6 +70,7 @@ static int print_stub(const struct ebpf_policy *p, unsigned arch, uint32_t pad, 
 	struct ptx_probe probes[PTX_PROBES_MAX];
 	struct ptx_stub_form form;
 	struct buf out;
+	uint32_t n = 0;
 	int err;
 
 	for (uint32_t i = 0; i < PTX_PROBE_MAPS_MAX; i++) {
@@ -79,28 +82,31 @@ static int print_stub(const struct ebpf_policy *p, unsigned arch, uint32_t pad, 
 	for (uint32_t i = 0; i < p->n_devices; i++) {
 		const struct ebpf_image_device *d = &p->devices[i];
 
-		envs[i] = UINT64_C(0x7f1200000000);
-		probes[i] = (struct ptx_probe){ .hook = d->hook,
-						.lanes = d->lane,
-						.fields = d->fields,
-						.name = d->prefix,
-						.text = strndup(p->device_text + d->text_offset,
-								d->text_bytes),
-						.map_offsets = offsets };
+		if (part && ptx_probe_is_late(d->hook)) {
+			continue;
+		}
+		envs[n] = UINT64_C(0x7f1200000000);
+		probes[n++] = (struct ptx_probe){ .hook = d->hook,
+						  .lanes = d->lane,
+						  .fields = d->fields,
+						  .name = d->prefix,
+						  .text = strndup(p->device_text + d->text_offset,
+								  d->text_bytes),
+						  .map_offsets = offsets };
 	}
 	buf_init(&out);
-	err = ptx_probe_stub(&out, arch, pad, &kernel, probes, envs, p->n_devices, &form, r);
+	err = ptx_probe_stub(&out, arch, pad, &kernel, probes, envs, n, &form, r);
 	if (!err) {
 		printf("// %u\n%s", form.pad, buf_text(&out));
 	}
 	buf_finish(&out);
-	for (uint32_t i = 0; i < p->n_devices; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		free(unqual(probes[i].text));
 	}
 	return err;
 }
 
-static int print(const char *path, unsigned arch, uint32_t pad, struct report *r)
+static int print(const char *path, unsigned arch, uint32_t pad, bool part, struct report *r)
 {
 	struct buf elf = read_file(path);
 	struct ebpf_policy tool;
@@ -110,7 +116,7 @@ static int print(const char *path, unsigned arch, uint32_t pad, struct report *r
 	if (!err) {
 		err = open_tool(&built, &tool);
 		if (!err) {
-			err = print_stub(&tool, arch, pad, r);
+			err = print_stub(&tool, arch, pad, part, r);
 			ebpf_policy_close(&tool);
 		}
 		ebpf_built_finish(&built);
@@ -140,13 +146,14 @@ int main(int argc, char **argv)
 	int status = 2;
 
 	report_init(&r);
-	if (argc == 5 && strcmp(argv[1], "print") == 0) {
+	if (argc == 5 && (strcmp(argv[1], "print") == 0 || strcmp(argv[1], "part") == 0)) {
 		status = print(argv[2], (unsigned)strtoul(argv[3], NULL, 10),
-			       (uint32_t)strtoul(argv[4], NULL, 10), &r);
+			       (uint32_t)strtoul(argv[4], NULL, 10), argv[1][1] == 'a', &r);
 	} else if (argc == 6 && strcmp(argv[1], "check") == 0) {
 		status = check(argv + 2, &r);
 	} else {
-		fprintf(stderr, "usage: tool-stubs print OBJECT ARCH PAD | check A PAD B PAD\n");
+		fprintf(stderr,
+			"usage: tool-stubs print|part OBJECT ARCH PAD | check A PAD B PAD\n");
 	}
 	report_finish(&r);
 	return status;
