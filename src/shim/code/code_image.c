@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "ptx/fatbin.h"
+#include "shim/object/driver_device.h"
 
 #define MAX_ELF_BYTES ((size_t)1 << 30)
 #define ELF_MAGIC 0x464c457fu
@@ -124,20 +125,6 @@ static bool unpack(struct shim_code_elf *elf)
 
 /* ---- devices ---- */
 
-static unsigned arch_of(CUdevice d)
-{
-	int major = 0, minor = 0;
-
-	if (shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-					     d) != CUDA_SUCCESS ||
-	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-					     d) != CUDA_SUCCESS ||
-	    major <= 0 || minor < 0) {
-		return 0;
-	}
-	return (unsigned)major * 10 + (unsigned)minor;
-}
-
 unsigned shim_code_arch_here(bool library)
 {
 	CUcontext ctx = NULL;
@@ -149,12 +136,12 @@ unsigned shim_code_arch_here(bool library)
 	    shim_driver.cuCtxGetDevice(&d) != CUDA_SUCCESS) {
 		return 0;
 	}
-	arch = arch_of(d);
+	arch = shim_device_arch(d);
 	if (library && shim_driver.cuDeviceGetCount(&n) != CUDA_SUCCESS) {
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {
-		if (arch_of(i) != arch) {
+		if (shim_device_arch(i) != arch) {
 			return 0;
 		}
 	}

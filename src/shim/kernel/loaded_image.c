@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/strmap.h"
 #include "gpu/ptx_rule.h"
+#include "shim/object/driver_device.h"
 #include "shim/object/handle_set.h"
 #include "ptx/image.h"
 #include "shim/kernel/kernel_handle.h"
@@ -67,20 +68,6 @@ bool shim_image_code_wanted(enum proto_block_why *ret_why)
 	return !off;
 }
 
-static unsigned arch_of(CUdevice d)
-{
-	int major = 0, minor = 0;
-
-	if (shim_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-					   d) != CUDA_SUCCESS ||
-	    shim_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-					   d) != CUDA_SUCCESS ||
-	    major <= 0 || minor < 0) {
-		return 0;
-	}
-	return (unsigned)major * 10 + (unsigned)minor;
-}
-
 /* Returns the device of lowest architecture, because a library is loaded for all of them; with
  * architecture 0 if there is none. */
 static struct ptx_device device_here(void)
@@ -92,7 +79,7 @@ static struct ptx_device device_here(void)
 		return device;
 	}
 	for (int i = 0; i < n; i++) {
-		unsigned arch = arch_of(i);
+		unsigned arch = shim_device_arch(i);
 
 		device.arch = !device.arch || arch < device.arch ? arch : device.arch;
 	}

@@ -22,20 +22,6 @@ static uint64_t whole(uint64_t bytes)
 	return bytes / SHIM_MEM_UNIT * SHIM_MEM_UNIT;
 }
 
-unsigned shim_mem_arch(CUdevice device)
-{
-	int major = 0, minor = 0;
-
-	if (shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-					     device) != CUDA_SUCCESS ||
-	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-					     device) != CUDA_SUCCESS ||
-	    major <= 0 || minor < 0) {
-		return 0;
-	}
-	return (unsigned)major * 10 + (unsigned)minor;
-}
-
 /* Returns what is charged beyond the sum, and takes it off. Caller holds the mutex, and releases
  * it from the account. */
 static uint64_t take_surplus(int row)

@@ -8,9 +8,6 @@
 
 #include "cuabi/types.h"
 
-/* Returns the architecture of a device, 90 for sm_90; 0: unknown. */
-unsigned shim_mem_arch(CUdevice device);
-
 /* Charges the variables of one image in one context. Of all images on a row together, whole units
  * are charged: the rest of less than a unit is part of what is measured. Waits for memory as
  * shim_mem_charge(), with may_wait false not at all; the caller may hold mutexes then. Returns

@@ -21,6 +21,7 @@
 #include "shim/mem/image_charge.h"
 #include "shim/mem/image_data.h"
 #include "shim/mem/overhead_event.h"
+#include "shim/object/driver_device.h"
 #include "shim/shim.h"
 
 #define LIBRARY_MIN ((uint64_t)1 << 20) /* bytes of variables, from which they are charged */
@@ -376,7 +377,7 @@ static struct shim_mem_library *measured(const void *image, const char *path)
 		if (shim_mem_row(d) < 0) {
 			continue;
 		}
-		arch = shim_mem_arch(d);
+		arch = shim_device_arch(d);
 		if (arch != arch_before) {
 			bytes = image ? shim_mem_image_bytes(image, 0, arch)
 				      : shim_mem_file_bytes(path, arch);

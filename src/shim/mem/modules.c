@@ -12,6 +12,7 @@
 #include "shim/mem/libraries.h"
 #include "shim/mem/overhead.h"
 #include "shim/mem/overhead_event.h"
+#include "shim/object/driver_device.h"
 #include "shim/shim.h"
 
 #define TOKENS_MAX 32u /* measurements of modules in a row */
@@ -71,7 +72,7 @@ static unsigned prepare(struct loading *l)
 	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
 		l->row = shim_mem_row(device);
 	}
-	return l->row < 0 ? 0 : shim_mem_arch(device);
+	return l->row < 0 ? 0 : shim_device_arch(device);
 }
 
 static void prepare_data(struct loading *l, const void *image)

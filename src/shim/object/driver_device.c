@@ -145,6 +145,20 @@ uint64_t shim_device_maintain(uint64_t now)
 	return device ? gpu_lease_measure_clocks(device, now) : UINT64_MAX;
 }
 
+unsigned shim_device_arch(CUdevice d)
+{
+	int major = 0, minor = 0;
+
+	if (shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+					     d) != CUDA_SUCCESS ||
+	    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					     d) != CUDA_SUCCESS ||
+	    major <= 0 || minor < 0) {
+		return 0;
+	}
+	return (unsigned)major * 10 + (unsigned)minor;
+}
+
 void shim_device_context_end(CUcontext ctx)
 {
 	if (device) {

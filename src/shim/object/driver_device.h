@@ -23,6 +23,8 @@ void shim_device_context_seen(uint32_t gpu,
 /* Does the device's periodic work. Returns ns until the next call, UINT64_MAX if none is needed.
  * Called by the agent thread. */
 uint64_t shim_device_maintain(uint64_t now);
+/* Returns the architecture of a device, 90 for sm_90; 0: unknown. */
+unsigned shim_device_arch(CUdevice d);
 /* Forgets a context that is about to end and whose queues are closed. */
 void shim_device_context_end(CUcontext ctx);
 
