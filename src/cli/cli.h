@@ -171,6 +171,8 @@ int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns);
 int cli_parse_moment(const char *text, uint64_t now_ns, uint64_t *ret_ns);
 /* Finds a user by name or number. */
 bool cli_parse_user(const char *text, uint32_t *ret_uid);
+/* Returns the name of a user, or the number if it has none. */
+const char *cli_user(char out[64], uint32_t uid);
 /* "4G", "1.5 GiB" without the blank, "512M", bytes without a unit; powers of 1024. 0 or -EINVAL. */
 int cli_parse_bytes(const char *text, uint64_t *ret);
 

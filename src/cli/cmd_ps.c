@@ -1,5 +1,4 @@
 /* `gbpf ps` and `gbpf set`: programs under gBPF; their class and weight. */
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,19 +19,6 @@ static const struct cli_option ps_options[] = {
 static const char *duration_or_dash(char out[24], uint64_t ns, uint64_t samples)
 {
 	return samples ? cli_duration(out, ns) : "-";
-}
-
-static const char *user_of(char out[64], const json_t *tenant)
-{
-	uid_t uid = (uid_t)cli_u64(tenant, "uid");
-	struct passwd *p = getpwuid(uid);
-
-	if (p) {
-		snprintf(out, 64, "%s", p->pw_name);
-	} else {
-		snprintf(out, 64, "%u", (unsigned)uid);
-	}
-	return out;
 }
 
 /* Returns "fair@4", or the reason why the program has not started. */
@@ -120,7 +106,7 @@ static void add_hidden_row(struct cli_table *t, const json_t *tenant, const stru
 	char user[64];
 
 	cli_table_cell(t, "-");
-	cli_table_cell(t, "%s", user_of(user, tenant));
+	cli_table_cell(t, "%s", cli_user(user, (uint32_t)cli_u64(tenant, "uid")));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
 	for (unsigned i = 3; i < 13u + f->with_vgpu + f->with_gpus + f->with_group; i++) {
 		cli_table_cell(t, "-");
@@ -154,7 +140,7 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 	char held[24], p50[24], p99[24], launches[24], policy[80], user[64], memory[64];
 
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(tenant, "pid"));
-	cli_table_cell(t, "%s", user_of(user, tenant));
+	cli_table_cell(t, "%s", cli_user(user, (uint32_t)cli_u64(tenant, "uid")));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
 	cli_table_cell(t, "%s", cli_text(tenant, "lane"));
 	cli_table_cell(t, "%s", level_of(tenant));

@@ -1,6 +1,5 @@
 /* `gbpf vgpu`: virtual GPUs with names. */
 #include <errno.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,18 +53,6 @@ static int read_users(struct cli *c, const char *what, const char *list, uint32_
 	given->users = users;
 	given->given |= GBPF_GIVEN_USERS;
 	return code;
-}
-
-static const char *user_name(char out[64], uint64_t uid)
-{
-	const struct passwd *p = getpwuid((uid_t)uid);
-
-	if (p) {
-		snprintf(out, 64, "%s", p->pw_name);
-	} else {
-		snprintf(out, 64, "%llu", (unsigned long long)uid);
-	}
-	return out;
 }
 
 /* ---- create, set, rm ---- */
@@ -264,7 +251,7 @@ static void add_row(struct cli_table *t, const json_t *v)
 	char name[64], user[64], used[24], mem[24], reserve[24], compute[24], actual[24], copy[24];
 
 	cli_table_cell(t, "%s", name_of(name, v));
-	cli_table_cell(t, "%s", user_name(user, cli_u64(v, "uid")));
+	cli_table_cell(t, "%s", cli_user(user, (uint32_t)cli_u64(v, "uid")));
 	cli_table_cell(t, "%s", cli_text(v, "state"));
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(v, "processes"));
 	cli_table_cell(t, "%s", cli_bytes(used, most_used(v)));
@@ -351,7 +338,7 @@ static void print_users(const json_t *v)
 	printf("users       ");
 	json_array_foreach(json_object_get(v, "users"), i, u)
 	{
-		printf("%s%s", i ? ", " : "", user_name(user, (uint64_t)json_integer_value(u)));
+		printf("%s%s", i ? ", " : "", cli_user(user, (uint32_t)json_integer_value(u)));
 	}
 	putchar('\n');
 }
@@ -379,7 +366,7 @@ static void print_one(const json_t *v)
 	size_t i;
 
 	printf("name        %s\n", name_of(name, v));
-	printf("owner       %s\n", user_name(user, cli_u64(v, "uid")));
+	printf("owner       %s\n", cli_user(user, (uint32_t)cli_u64(v, "uid")));
 	print_users(v);
 	printf("state       %s\n", cli_text(v, "state"));
 	printf("memory      %s, reserved %s\n", size_or(a, cli_u64(v, "mem"), "as the GPU has"),

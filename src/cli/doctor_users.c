@@ -2,7 +2,6 @@
  * gbpfd of its own. Sockets of users are only connected to; their names and what they would send
  * are not trusted. */
 #include <errno.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -34,18 +33,6 @@ static enum listener find_listener(const char *path, struct peer *ret)
 	return sock == -EAGAIN ? NO_ANSWER : yes ? USERS_GBPFD : NOT_A_GBPFD;
 }
 
-static const char *name_of(char out[64], uid_t uid)
-{
-	struct passwd *p = getpwuid(uid);
-
-	if (p) {
-		snprintf(out, 64, "%s", p->pw_name);
-	} else {
-		snprintf(out, 64, "%u", (unsigned)uid);
-	}
-	return out;
-}
-
 /* Writes how to end a gbpfd. pid: 0 in another process namespace. */
 static void way_to_end(char out[FIX_BYTES], pid_t pid)
 {
@@ -69,7 +56,7 @@ static void report(struct cli_doctor *d, const char *path, const struct peer *p)
 	way_to_end(fix, p->pid);
 	cli_doctor_find(d, CLI_DOCTOR_BAD, "users' daemons", fix,
 			"gbpfd (pid %d) of user %s in %s: its programs escape root's gbpfd",
-			(int)p->pid, name_of(name, p->uid), buf_text(&safe));
+			(int)p->pid, cli_user(name, p->uid), buf_text(&safe));
 	buf_finish(&safe);
 }
 

@@ -161,3 +161,15 @@ bool cli_parse_user(const char *name, uint32_t *ret)
 	*ret = (uint32_t)n;
 	return name[0] >= '0' && name[0] <= '9' && !*end && !errno && n < UINT32_MAX;
 }
+
+const char *cli_user(char out[64], uint32_t uid)
+{
+	const struct passwd *p = getpwuid(uid);
+
+	if (p) {
+		snprintf(out, 64, "%s", p->pw_name);
+	} else {
+		snprintf(out, 64, "%u", uid);
+	}
+	return out;
+}
