@@ -156,20 +156,6 @@ static bool is_of_all(const struct pass *p, const struct reg *r)
 
 /* ---- instructions ---- */
 
-static unsigned bytes_of(const struct ebpf_insn *in)
-{
-	switch (EBPF_SIZE(in->code)) {
-	case EBPF_B:
-		return 1;
-	case EBPF_H:
-		return 2;
-	case EBPF_W:
-		return 4;
-	default:
-		return 8;
-	}
-}
-
 static void load_64(struct state *s, const struct ebpf_insn *in, uint32_t by)
 {
 	struct reg *r = &s->reg[in->dst];
@@ -230,7 +216,7 @@ static void store(struct state *s, const struct ebpf_insn *in, uint32_t by)
 	bool constant = EBPF_CLASS(in->code) == EBPF_ST || s->reg[in->src].kind == CONSTANT;
 
 	if (to->kind == STACK) {
-		stack_bytes(s, (int64_t)to->at + in->off, bytes_of(in), constant ? by : 0);
+		stack_bytes(s, (int64_t)to->at + in->off, ebpf_access_bytes(in), constant ? by : 0);
 	} else if (to->kind == UNKNOWN) {
 		forget_stack(s);
 	}

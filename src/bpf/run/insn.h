@@ -82,6 +82,21 @@ enum {
 #define EBPF_MODE(code) ((code)&0xe0)
 #define EBPF_LD_IMM64 0x18
 
+/* Returns the number of bytes that a load, store or atomic accesses. */
+static inline unsigned ebpf_access_bytes(const struct ebpf_insn *in)
+{
+	switch (EBPF_SIZE(in->code)) {
+	case EBPF_B:
+		return 1;
+	case EBPF_H:
+		return 2;
+	case EBPF_W:
+		return 4;
+	default:
+		return 8;
+	}
+}
+
 /* src of EBPF_LD_IMM64 after relocation */
 enum {
 	EBPF_PSEUDO_CONST = 0, /* the 64-bit value itself */

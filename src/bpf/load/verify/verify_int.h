@@ -177,21 +177,6 @@ static inline void ebpf_mark_slot_written(struct ebpf_verifier *v, unsigned fram
 	v->written.slots[frame] |= 1ull << slot;
 }
 
-/* Returns the size of the access of a load, store or atomic. */
-static inline unsigned ebpf_verify_bytes(const struct ebpf_insn *in)
-{
-	switch (EBPF_SIZE(in->code)) {
-	case EBPF_B:
-		return 1;
-	case EBPF_H:
-		return 2;
-	case EBPF_W:
-		return 4;
-	default:
-		return 8;
-	}
-}
-
 /* verify_link.c */
 /* Gives an unknown number without an id a new one. */
 void ebpf_link_name(struct ebpf_verifier *v, struct ebpf_reg *r);

@@ -302,7 +302,7 @@ static int load(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off
 
 int ebpf_verify_load(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	unsigned bytes = ebpf_verify_bytes(in);
+	unsigned bytes = ebpf_access_bytes(in);
 	const struct ebpf_reg *ptr;
 	struct ebpf_reg out;
 	int err = 0;
@@ -373,7 +373,7 @@ int ebpf_verify_store(struct ebpf_verifier *v, const struct ebpf_insn *in)
 		ebpf_mark_matter(v, v->depth,
 				 in->src); /* states compare the numbers in stack slots */
 	}
-	return store(v, ptr, in->off, ebpf_verify_bytes(in), value);
+	return store(v, ptr, in->off, ebpf_access_bytes(in), value);
 }
 
 /* Sets the registers that an atomic operation writes. */
@@ -405,7 +405,7 @@ static int check_operand(struct ebpf_verifier *v, unsigned reg)
 
 int ebpf_verify_atomic(struct ebpf_verifier *v, const struct ebpf_insn *in)
 {
-	unsigned bytes = ebpf_verify_bytes(in);
+	unsigned bytes = ebpf_access_bytes(in);
 	const char *what = "atomic";
 	struct ebpf_reg *ptr, old;
 	int err = 0;

@@ -127,7 +127,7 @@ static int has_result(const struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 
 void ebpf_ptx_atomic(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 {
-	unsigned size = ebpf_ptx_size(i), result = i->imm == EBPF_CMPXCHG ? 0 : i->src;
+	unsigned size = ebpf_access_bytes(i), result = i->imm == EBPF_CMPXCHG ? 0 : i->src;
 	int fetch = has_result(j, i), place;
 	char operand[8];
 	struct atomic a = { .bits = 64, .old = "%t1", .expected = "%r0", .value = "%t3" };

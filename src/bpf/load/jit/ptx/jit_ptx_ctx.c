@@ -68,7 +68,7 @@ static const struct ebpf_ptx_field *field_at(const struct ebpf_ptx_jit *j, int o
 static const struct ebpf_ptx_field *next_part(const struct ebpf_ptx_jit *j,
 					      const struct ebpf_insn *i, int *at, unsigned *ret_i)
 {
-	unsigned size = ebpf_ptx_size(i);
+	unsigned size = ebpf_access_bytes(i);
 	const struct ebpf_ptx_field *f;
 
 	for (; *at < 256; *at += (int)size) {
@@ -88,7 +88,7 @@ static int add_fields(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 	int at = 0, any = 0;
 	unsigned n;
 
-	for (; next_part(j, i, &at, &n); at += (int)ebpf_ptx_size(i)) {
+	for (; next_part(j, i, &at, &n); at += (int)ebpf_access_bytes(i)) {
 		j->fields |= UINT64_C(1) << n;
 		any = 1;
 	}
@@ -196,7 +196,7 @@ static void load_part(struct ebpf_ptx_jit *j, const struct ebpf_insn *i,
 		      const struct ebpf_ptx_field *f, int at, const char *dst)
 {
 	char type = EBPF_MODE(i->code) == EBPF_MEMSX ? 's' : 'u';
-	unsigned size = ebpf_ptx_size(i);
+	unsigned size = ebpf_access_bytes(i);
 
 	if (size == f->bytes && size == 8) {
 		ebpf_ptx_op(j, "mov.b64 %s, %%c_%s", dst, f->name);
@@ -214,7 +214,7 @@ static void load_part(struct ebpf_ptx_jit *j, const struct ebpf_insn *i,
  * the load may read. */
 void ebpf_ptx_load_field(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 {
-	int at = 0, more, size = (int)ebpf_ptx_size(i);
+	int at = 0, more, size = (int)ebpf_access_bytes(i);
 	const struct ebpf_ptx_field *f;
 	unsigned n;
 	char dst[8];

@@ -130,7 +130,7 @@ static void forget_words(struct walk *w, int may_store_pointers)
 
 static void load(struct walk *w, const struct ebpf_insn *i)
 {
-	unsigned size = ebpf_ptx_size(i);
+	unsigned size = ebpf_access_bytes(i);
 	const struct ebpf_ptx_value *base = &w->now.regs[i->src];
 	unsigned part = 0;
 	const struct ebpf_ptx_value *word = part_at(w, i->src, i->off, size, &part);
@@ -150,7 +150,7 @@ static void load(struct walk *w, const struct ebpf_insn *i)
 
 static void store(struct walk *w, const struct ebpf_insn *i)
 {
-	unsigned size = ebpf_ptx_size(i);
+	unsigned size = ebpf_access_bytes(i);
 	const struct ebpf_ptx_value *base = &w->now.regs[i->dst];
 	unsigned part = 0;
 	struct ebpf_ptx_value *word = part_at(w, i->dst, i->off, size, &part);
@@ -296,9 +296,10 @@ static void judge(struct walk *w, const struct ebpf_insn *i)
 	unsigned of = class == EBPF_LDX			      ? i->src
 		      : class == EBPF_ST || class == EBPF_STX ? i->dst
 							      : 1;
-	const struct ebpf_ptx_value *word = class == EBPF_LDX && ebpf_ptx_size(i) < 8
-						    ? word_at(w, i->src, i->off, ebpf_ptx_size(i))
-						    : NULL;
+	const struct ebpf_ptx_value *word =
+		class == EBPF_LDX && ebpf_access_bytes(i) < 8
+			? word_at(w, i->src, i->off, ebpf_access_bytes(i))
+			: NULL;
 	unsigned part = 0;
 	const struct ebpf_ptx_value *key = part_at(w, 2, 0, 4, &part);
 

@@ -26,7 +26,5 @@ unsigned ebpf_ptx_arity(int slot);
  * uses in slots_of[its function]. regs: before it. */
 int ebpf_ptx_stack_use(const struct ebpf_jit *plan, uint32_t pc, const struct ebpf_ptx_value *regs,
 		       uint8_t *slots_of);
-/* Returns the number of bytes of a load or store. */
-unsigned ebpf_ptx_size(const struct ebpf_insn *i);
 
 #endif

@@ -49,8 +49,6 @@ const struct ebpf_ptx_fact *ebpf_ptx_known(const struct ebpf_ptx_jit *j);
 /* Returns the threads that may use the memory at the same time: ".cta" for values of maps in shared
  * memory, ".gpu" for those of maps in memory of the GPU, else ".sys". */
 const char *ebpf_ptx_scope(const struct ebpf_ptx_jit *j, const struct ebpf_ptx_value *at);
-/* Returns the number of bytes of a load or store. */
-unsigned ebpf_ptx_size(const struct ebpf_insn *i);
 
 /* The context of a program inside kernels (jit_ptx_ctx.c). Finds the fields that it reads; returns
  * 0 or -ENOTSUP. */

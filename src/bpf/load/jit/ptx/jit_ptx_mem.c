@@ -8,20 +8,6 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-unsigned ebpf_ptx_size(const struct ebpf_insn *i)
-{
-	switch (EBPF_SIZE(i->code)) {
-	case EBPF_W:
-		return 4;
-	case EBPF_H:
-		return 2;
-	case EBPF_B:
-		return 1;
-	default:
-		return 8;
-	}
-}
-
 void ebpf_ptx_check(struct ebpf_ptx_jit *j, unsigned bytes, int aligned)
 {
 	unsigned good = ++j->labels;
@@ -222,7 +208,7 @@ static int is_aligned(const struct ebpf_ptx_jit *j, int off, unsigned size)
 
 static void load(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 {
-	unsigned size = ebpf_ptx_size(i);
+	unsigned size = ebpf_access_bytes(i);
 	int sign = EBPF_MODE(i->code) == EBPF_MEMSX, place;
 	char dst[8];
 
@@ -248,7 +234,7 @@ static void load(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 
 static void store(struct ebpf_ptx_jit *j, const struct ebpf_insn *i)
 {
-	unsigned size = ebpf_ptx_size(i);
+	unsigned size = ebpf_access_bytes(i);
 	int place;
 
 	if (EBPF_CLASS(i->code) == EBPF_ST) {

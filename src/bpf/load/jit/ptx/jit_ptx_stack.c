@@ -138,7 +138,7 @@ int ebpf_ptx_stack_use(const struct ebpf_jit *plan, uint32_t pc, const struct eb
 		return call_use(plan, pc, regs, slots);
 	}
 	if (class == EBPF_LDX || class == EBPF_ST || class == EBPF_STX) {
-		unsigned base = class == EBPF_LDX ? i->src : i->dst, size = ebpf_ptx_size(i);
+		unsigned base = class == EBPF_LDX ? i->src : i->dst, size = ebpf_access_bytes(i);
 
 		if (!touch(&regs[base], i->off, size, size, slots)) {
 			return 0;

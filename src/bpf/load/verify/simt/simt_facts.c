@@ -179,7 +179,7 @@ void ebpf_simt_note(struct ebpf_verifier *v)
 	if (is_memory(in)) {
 		unsigned base = EBPF_CLASS(in->code) == EBPF_LDX ? in->src : in->dst;
 
-		add(v, p, &regs[base], in->off, ebpf_verify_bytes(in));
+		add(v, p, &regs[base], in->off, ebpf_access_bytes(in));
 	}
 	for (unsigned i = 0; is_helper(in) && i < 5; i++) {
 		add(v, &p[i], &regs[i + 1], 0, 0);

@@ -228,7 +228,7 @@ static void add_writes(struct ebpf_simt *s, unsigned k, struct ebpf_simt_set *ow
 	if (is_call(in)) {
 		add_call(s, k, own, pc);
 	} else if (class == EBPF_ST || class == EBPF_STX) {
-		add_stack(s, k, own, ebpf_simt_place(s, pc, 0), ebpf_verify_bytes(in));
+		add_stack(s, k, own, ebpf_simt_place(s, pc, 0), ebpf_access_bytes(in));
 		if (EBPF_MODE(in->code) == EBPF_ATOMIC && (in->imm & EBPF_FETCH)) {
 			own->regs |= (uint16_t)(1u << (in->imm == EBPF_CMPXCHG ? 0 : in->src));
 		}

@@ -92,7 +92,7 @@ static void step_load(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *
 
 	ebpf_simt_set_reg(st, in->dst,
 			  ebpf_simt_memory(s, pc, st, ebpf_simt_place(s, pc, 0),
-					   ebpf_verify_bytes(in), ebpf_simt_reg(st, in->src)));
+					   ebpf_access_bytes(in), ebpf_simt_reg(st, in->src)));
 }
 
 static void step_store(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state *st)
@@ -100,7 +100,7 @@ static void step_store(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state 
 	const struct ebpf_insn *in = &s->v->prog->insns[pc];
 	uint8_t level = EBPF_CLASS(in->code) == EBPF_STX ? ebpf_simt_reg(st, in->src) : LEVEL_BLOCK;
 
-	ebpf_simt_store(s, pc, st, ebpf_simt_place(s, pc, 0), ebpf_verify_bytes(in), level,
+	ebpf_simt_store(s, pc, st, ebpf_simt_place(s, pc, 0), ebpf_access_bytes(in), level,
 			ebpf_simt_reg(st, in->dst));
 }
 
@@ -110,12 +110,12 @@ static void step_atomic(struct ebpf_simt *s, uint32_t pc, struct ebpf_simt_state
 	const struct ebpf_insn *in = &s->v->prog->insns[pc];
 	const struct ebpf_simt_place *p = ebpf_simt_place(s, pc, 0);
 	uint8_t addr = ebpf_simt_reg(st, in->dst), value = ebpf_simt_reg(st, in->src);
-	uint8_t old = ebpf_simt_memory(s, pc, st, p, ebpf_verify_bytes(in), addr);
+	uint8_t old = ebpf_simt_memory(s, pc, st, p, ebpf_access_bytes(in), addr);
 
 	if (in->imm == EBPF_CMPXCHG) {
 		value = MAX(value, ebpf_simt_reg(st, 0));
 	}
-	ebpf_simt_store(s, pc, st, p, ebpf_verify_bytes(in), MAX(old, value), addr);
+	ebpf_simt_store(s, pc, st, p, ebpf_access_bytes(in), MAX(old, value), addr);
 	if (in->imm & EBPF_FETCH) {
 		ebpf_simt_set_reg(st, in->imm == EBPF_CMPXCHG ? 0 : in->src, old);
 	}
