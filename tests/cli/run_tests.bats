@@ -169,9 +169,21 @@ source_of_tinygrad() {
 		 def test_known(self): self.assertEqual(1, 2)
 		 @unittest.skip('not on this device')
 		 def test_other(self): pass
+		 @unittest.expectedFailure
+		 def test_mended(self): pass
+		 @unittest.expectedFailure
+		 def test_unmended(self): self.assertEqual(1, 2)
 	END
 	echo 'raise ModuleNotFoundError(name="torch")' >source/test/test_needs.py
 	echo 'import os; os._exit(3)' >source/test/test_ends.py
+	cat >source/test/test_hangs.py <<-END
+		import subprocess, unittest
+		class TestHangs(unittest.TestCase):
+		 def test_hangs(self):
+		  p = subprocess.Popen(['sleep', '1000'])
+		  open('$PWD/pid', 'w').write(str(p.pid))
+		  p.wait()
+	END
 	export PYTHONPATH=$PWD/source
 }
 
@@ -185,16 +197,57 @@ source_of_tinygrad() {
 	[[ "$output" == *"skipped tinygrad: $PWD/nothing has no tests of tinygrad; put a source tree of tinygrad into PYTHONPATH"* ]]
 }
 
+# ended PID: the process has ended, whether its parent has taken note or not.
+ended() { ! grep -q '^State:[[:space:]]*[^Z]' "/proc/$1/status" 2>/dev/null; }
+
+# run_tinygrad OPTIONS LINE...: runs them with these lines as modules.txt.
+run_tinygrad() {
+	printf '%s\n' "${@:2}" >modules.txt
+	# shellcheck disable=SC2086 # no option, or several
+	run env -u LD_PRELOAD "$REPO/tests/tinygrad/run" --list modules.txt $1 "$GBPF_PREFIX"
+	echo "$output"
+}
+
 @test "each of tinygrad's tests counts, but for those that tinygrad or the list leaves out" {
 	source_of_tinygrad
-	printf '%s\n' '# a comment' 'test.test_tiny except TestTiny.test_known' test.test_needs test.test_ends >modules.txt
-	run env -u LD_PRELOAD "$REPO/tests/tinygrad/run" --list modules.txt "$GBPF_PREFIX"
-	echo "$output"
+	run_tinygrad "" '# a comment' 'test.test_tiny except TestTiny.test_known' test.test_needs test.test_ends
 	[ "$status" -eq 1 ]
-	[ "${lines[0]}" = "ok 1 test.test_tiny TestTiny.test_right" ]
-	[ "${lines[1]}" = "not ok 2 test.test_tiny TestTiny.test_wrong" ]
+	[[ "$output" == *"ok 2 test.test_tiny TestTiny.test_right"$'\n'"ok 3 test.test_tiny TestTiny.test_unmended"* ]]
+	[[ "$output" == *"not ok 4 test.test_tiny TestTiny.test_wrong"* ]]
 	[[ "$output" == *"# AssertionError: 1 != 2"* ]]
-	[[ "$output" == *$'\n''ok 3 test.test_needs # skip it needs torch; install the package python3-torch'$'\n''not ok 4 test.test_ends'$'\n''# exit status 3'* ]]
-	[ "${lines[-1]}" = "1..4" ]
+	[[ "$output" == *$'\n''ok 5 test.test_needs # skip it needs torch; install the package python3-torch'$'\n''not ok 6 test.test_ends'$'\n''# exit status 3'* ]]
+	[ "${lines[-1]}" = "1..6" ]
 	[[ "$output" != *test_known* && "$output" != *test_other* ]]
+}
+
+@test "a test of tinygrad's that passes although it is expected to fail is a failure" {
+	source_of_tinygrad
+	run_tinygrad "" 'test.test_tiny except TestTiny.test_known TestTiny.test_wrong'
+	[ "$status" -eq 1 ]
+	[ "${lines[0]}" = "not ok 1 test.test_tiny TestTiny.test_mended" ]
+	[ "${lines[1]}" = "# it passes, and is expected to fail" ]
+	[ "${lines[-1]}" = "1..3" ]
+}
+
+@test "a name in the list that tinygrad's tests do not have is a failure" {
+	source_of_tinygrad
+	run_tinygrad "" 'test.test_tiny except TestTiny.test_mended TestTiny.test_konwn TestTiny.test_known TestTiny.test_wrong' test.test_tinny
+	[ "$status" -eq 1 ]
+	[ "${lines[0]}" = "not ok 1 test.test_tiny TestTiny.test_konwn" ]
+	[ "${lines[1]}" = "# the list leaves it out, and the module has no such test" ]
+	[[ "$output" == *"not ok 4 test.test_tinny"$'\n'"# exit status 1"* ]]
+	[ "${lines[-1]}" = "1..4" ]
+	run_tinygrad "" 'test.test_tiny except'
+	[ "$status" -eq 1 ]
+	[ "$output" = "modules.txt: invalid line: test.test_tiny except" ]
+}
+
+@test "a module of tinygrad's tests that runs for too long is ended with what it has started" {
+	source_of_tinygrad
+	run_tinygrad "--timeout 5" test.test_hangs
+	[ "$status" -eq 1 ]
+	[ "${lines[0]}" = "not ok 1 test.test_hangs" ]
+	[ "${lines[1]}" = "# it ran for more than 5 s" ]
+	# On a busy machine it may not have come to its child.
+	[ ! -e pid ] || eventually ended "$(<pid)"
 }
