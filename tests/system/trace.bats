@@ -501,6 +501,19 @@ sites() { holds "sorted(($1) for s in f['sites']) == [$2]"; }
 		'("access", 0, 0, 2, 64), ("access", 0, 1, 2, 64), ("heat", 0, 0, 3, 12), ("heat", 0, 1, 3, 12), ("unrolled", 41, 0, 8, 8), ("unrolled", 42, 4, 2, 2)'
 }
 
+@test "contexts have no copy of the list of places" {
+	start_soft
+	start_daemon
+	start --name traced --mem 256M
+	tell load
+	trace hang
+	tell "spin 1 1 32 1 1"
+	# The slots of warps; the list has 3 MiB more.
+	eventually tenant "$pid" '16384 * 56 < t["mem_gbpf"] < 8192 * 384'
+	figures
+	holds 'f["ended"] == 1'
+}
+
 # text TOOL LINE...: sets $text to what the tool's text is for a program that does the lines.
 text() {
 	gbpf trace "$1" --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &

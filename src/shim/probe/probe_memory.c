@@ -1,9 +1,9 @@
-/* A tool's memory, one block for each context: the environment that its programs read, its maps
- * with the layout of the region that gbpfd sees, and a copy of its constants. Maps with
- * GBPF_F_HOST, the last ones of the region, are in pinned host memory (probe_pinned.c). Draining
- * copies the maps to the region; the values of several contexts are added, word by word, in hash
- * tables key by key. Kernels that run meanwhile may change a map while it is copied, as with every
- * read of a map. */
+/* A tool's memory, one block for each context: the environment that its programs read, its maps of
+ * the GPU with the layout of the region that gbpfd sees, whose first ones they are, and a copy of
+ * its constants. Maps with GBPF_F_HOST, the last ones of the region, are in pinned host memory
+ * (probe_pinned.c). Those between are the process's own. Draining copies the maps to the region;
+ * the values of several contexts are added, word by word, in hash tables key by key. Kernels that
+ * run meanwhile may change a map while it is copied, as with every read of a map. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <errno.h>
@@ -63,7 +63,13 @@ static bool has_maps(const struct shim_probe_tool *t, enum place place)
 	return i < t->p.env.n_maps;
 }
 
-/* Offset in the region of the maps in host memory; those on the GPU are in front of it. */
+/* Bytes at the beginning of the region that blocks have a copy of. */
+static size_t gpu_bytes(const struct shim_probe_tool *t)
+{
+	return ebpf_maps_gpu_bytes(t->p.env.maps, t->p.env.n_maps);
+}
+
+/* Offset in the region of the maps in host memory. */
 static size_t host_at(const struct shim_probe_tool *t)
 {
 	return ebpf_maps_host_at(t->p.env.maps, t->p.env.n_maps,
@@ -84,7 +90,7 @@ static size_t env_bytes(const struct shim_probe_tool *t)
 /* Offset of the copy of the constants. */
 static size_t constants_at(const struct shim_probe_tool *t)
 {
-	return env_bytes(t) + host_at(t);
+	return env_bytes(t) + gpu_bytes(t);
 }
 
 static size_t block_bytes(const struct shim_probe_tool *t)
@@ -314,7 +320,7 @@ static int fill(const struct shim_probe_tool *t, const struct shim_probe_block *
 	if (!err) {
 		fill_env(env, t, b);
 		if (t->initial) {
-			memcpy((char *)env + env_bytes(t), t->initial, host_at(t));
+			memcpy((char *)env + env_bytes(t), t->initial, gpu_bytes(t));
 		}
 		err = copy(b->mem, env, bytes, false);
 	}
@@ -456,7 +462,7 @@ static int copy_gpu(const struct shim_probe_tool *t, const struct shim_probe_blo
 	if (shim_driver.cuCtxPushCurrent_v2(b->ctx) != CUDA_SUCCESS) {
 		return -EIO;
 	}
-	err = copy(b->mem + env_bytes(t), ret, host_at(t), true);
+	err = copy(b->mem + env_bytes(t), ret, gpu_bytes(t), true);
 	(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 	return err;
 }

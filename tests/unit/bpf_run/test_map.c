@@ -141,7 +141,7 @@ static void maps_in_host_memory_are_the_last_of_their_region(void **state)
 
 	assert_int_equal(ebpf_maps_layout(d, 4, m, bytes), 0);
 	at = ebpf_maps_host_at(m, 4, bytes[EBPF_REGION_TENANT]);
-	assert_int_equal(at, 8192);
+	assert_int_equal(at, 12288);
 	assert_int_equal(m[1].region_offset, 0);
 	assert_true(m[3].region_offset >= m[1].bytes && m[3].region_offset + m[3].bytes <= at);
 	assert_int_equal(m[0].region_offset, at);
@@ -153,6 +153,34 @@ static void maps_in_host_memory_are_the_last_of_their_region(void **state)
 	assert_int_equal(ebpf_maps_layout(d + 3, 1, m, bytes), 0);
 	assert_int_equal(ebpf_maps_host_at(m, 1, bytes[EBPF_REGION_TENANT]),
 			 bytes[EBPF_REGION_TENANT]);
+}
+
+static void maps_on_the_gpu_are_the_first_of_their_region(void **state)
+{
+	const struct ebpf_map_def d[] = {
+		map_def(GBPF_MAP_ARRAY, 4, 8, 600, TENANT),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, GBPF_F_DEVICE | GBPF_F_HOST),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 600, GBPF_F_DEVICE),
+		map_def(GBPF_MAP_ARRAY, 4, 8, 10, TENANT),
+	};
+	size_t bytes[EBPF_REGIONS], gpu, host;
+	struct ebpf_map m[5];
+
+	(void)state;
+	assert_int_equal(ebpf_maps_layout(d, 5, m, bytes), 0);
+	gpu = ebpf_maps_gpu_bytes(m, 5);
+	host = ebpf_maps_host_at(m, 5, bytes[EBPF_REGION_TENANT]);
+	assert_int_equal(gpu, 8192);
+	assert_int_equal(m[1].region_offset, 0);
+	assert_true(m[3].region_offset >= m[1].bytes && m[3].region_offset + m[3].bytes <= gpu);
+	assert_int_equal(m[0].region_offset, gpu);
+	assert_true(m[4].region_offset >= gpu + m[0].bytes);
+	assert_true(m[4].region_offset + m[4].bytes <= host);
+	assert_int_equal(m[2].region_offset, host);
+	assert_int_equal(ebpf_maps_layout(d, 1, m, bytes), 0);
+	assert_int_equal(m[0].region_offset, 0);
+	assert_int_equal(ebpf_maps_gpu_bytes(m, 1), 0);
 }
 
 static void maps_in_shared_memory_take_no_memory(void **state)
@@ -1047,6 +1075,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(definitions_without_sense_are_refused),
 		cmocka_unit_test(maps_in_host_memory_are_the_last_of_their_region),
+		cmocka_unit_test(maps_on_the_gpu_are_the_first_of_their_region),
 		cmocka_unit_test(maps_in_shared_memory_take_no_memory),
 		cmocka_unit_test(locks_lie_in_values_of_gbpfd),
 		cmocka_unit_test(maps_of_all_gpus_are_of_gbpfd),

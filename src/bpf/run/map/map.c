@@ -174,14 +174,24 @@ static int lay(const struct ebpf_map_def *defs, unsigned n, unsigned i, struct e
 	return 0;
 }
 
-/* Lays out the maps that are in host memory, or all others. */
-static int lay_all(const struct ebpf_map_def *defs, unsigned n, int in_host, struct ebpf_map *maps,
-		   uint64_t end[EBPF_REGIONS])
+/* The parts of the TENANT region, in their order. A tool's memory on a GPU is a copy of the first
+ * one, its pinned memory a copy of the last one. */
+enum part { ON_GPU, OF_PROCESS, IN_HOST, PARTS };
+
+static enum part part_of(uint32_t flags)
+{
+	return flags & (uint32_t)GBPF_F_HOST	 ? IN_HOST
+	       : flags & (uint32_t)GBPF_F_DEVICE ? ON_GPU
+						 : OF_PROCESS;
+}
+
+static int lay_all(const struct ebpf_map_def *defs, unsigned n, enum part part,
+		   struct ebpf_map *maps, uint64_t end[EBPF_REGIONS])
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < n && !err; i++) {
-		if (!!(defs[i].flags & (uint32_t)GBPF_F_HOST) == in_host) {
+		if (part_of(defs[i].flags) == part) {
 			err = lay(defs, n, i, maps, end);
 		}
 	}
@@ -192,16 +202,17 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 		     size_t ret_region_bytes[EBPF_REGIONS])
 {
 	uint64_t end[EBPF_REGIONS] = { 0 };
-	int err;
+	int err = 0;
 
 	if (n > EBPF_MAX_MAPS) {
 		return -E2BIG;
 	}
 	end[EBPF_REGION_GLOBAL] = first_offset(defs, n);
-	err = lay_all(defs, n, 0, maps, end);
-	/* They have pages of their own. */
-	end[EBPF_REGION_TENANT] = ROUND_UP(end[EBPF_REGION_TENANT], PAGE);
-	err = err ? err : lay_all(defs, n, 1, maps, end);
+	for (enum part part = 0; part < PARTS && !err; part++) {
+		/* Each has pages of its own. */
+		end[EBPF_REGION_TENANT] = ROUND_UP(end[EBPF_REGION_TENANT], PAGE);
+		err = lay_all(defs, n, part, maps, end);
+	}
 	if (err) {
 		return err;
 	}
@@ -209,6 +220,18 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 		ret_region_bytes[r] = ROUND_UP(end[r], PAGE);
 	}
 	return 0;
+}
+
+size_t ebpf_maps_gpu_bytes(const struct ebpf_map *maps, unsigned n)
+{
+	uint64_t end = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (maps[i].region == EBPF_REGION_TENANT && part_of(maps[i].flags) == ON_GPU) {
+			end = MAX(end, maps[i].region_offset + maps[i].bytes);
+		}
+	}
+	return (size_t)ROUND_UP(end, PAGE);
 }
 
 size_t ebpf_maps_host_at(const struct ebpf_map *maps, unsigned n, size_t region_bytes)

@@ -148,6 +148,10 @@ int ebpf_map_check(const struct ebpf_map_def *def);
 int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_map *maps,
 		     size_t ret_region_bytes[EBPF_REGIONS]);
 
+/* Returns the bytes at the beginning of the TENANT region that the maps with GBPF_F_DEVICE and
+ * without GBPF_F_HOST have, a multiple of 4096. No other map is among them. */
+size_t ebpf_maps_gpu_bytes(const struct ebpf_map *maps, unsigned n);
+
 /* Returns the offset in the TENANT region, whose size is given, behind which the maps with
  * GBPF_F_HOST lie: a multiple of 4096, and the size if there are none. */
 size_t ebpf_maps_host_at(const struct ebpf_map *maps, unsigned n, size_t region_bytes);
