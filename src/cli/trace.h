@@ -173,7 +173,9 @@ int cli_trace_places_read(struct cli *c, struct cli_trace *t, bool again);
 uint64_t cli_trace_number(const json_t *v);
 struct cli_trace_rows *cli_trace_rows_new(void); /* NULL: no memory */
 void cli_trace_rows_free(struct cli_trace_rows *rows);
-/* Returns the row of a place: that of an equal one of any program, or a new one; the last row if
+/* Ends a list of places: source files are read anew for the next one. */
+void cli_trace_rows_end_list(struct cli_trace_rows *rows);
+/* Returns the row of a place: that of an equal one of any program, or a new one; that of others if
  * there is no room. value: of the map KERNEL_PLACES. */
 unsigned cli_trace_row(struct cli_trace_rows *rows, const json_t *value);
 /* Sets kernel, file, line (0: not known), site, source ("": not known) and others of an object. */
@@ -187,12 +189,17 @@ void cli_trace_row_cells(struct cli_table *t, const json_t *o, bool source);
 /* ---- trace_source.c ---- */
 
 #define CLI_TRACE_SOURCE_BYTES 128u
+/* Source files as they were when a line of them was first asked for, 64 MiB in all. */
+struct cli_trace_sources;
+struct cli_trace_sources *cli_trace_sources_new(void); /* NULL: no memory */
+void cli_trace_sources_free(struct cli_trace_sources *s);
 /* Stores a line of a source file, from 1, without the blanks around it, its beginning if it is
- * longer; "" if it cannot be read. The file's name comes from a program, and neither it nor the
- * text is trusted: only printable characters are stored, only regular files of at most 4 MiB are
- * opened, and by root only those that every user may read, in folders that every user may search.
- */
-void cli_trace_source(const char *file, uint64_t line, char ret[CLI_TRACE_SOURCE_BYTES]);
+ * longer; "" if it cannot be read or s is NULL. The file's name comes from a program, and neither
+ * it nor the text is trusted: only printable characters are stored, only regular files of at most
+ * 4 MiB are opened, and by root only those that every user may read, in folders that every user may
+ * search. */
+void cli_trace_source(struct cli_trace_sources *s, const char *file, uint64_t line,
+		      char ret[CLI_TRACE_SOURCE_BYTES]);
 
 /* ---- trace_draw.c ---- */
 

@@ -153,6 +153,7 @@ int cli_trace_places_read(struct cli *c, struct cli_trace *t, bool again)
 	}
 	if (any_lacks(t) || again) {
 		code = cli_trace_read_entries(c, t, MAP, 0, take);
+		cli_trace_rows_end_list(t->rows);
 	}
 	for (struct cli_trace_program *p = t->programs; p; p = p->next) {
 		store(p, t->tool->maps);

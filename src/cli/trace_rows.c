@@ -16,6 +16,7 @@ struct row {
 };
 
 struct cli_trace_rows {
+	struct cli_trace_sources *sources; /* owned; of the list that is being read; NULL: none */
 	unsigned n;
 	struct row at[OTHERS];
 };
@@ -39,7 +40,16 @@ void cli_trace_rows_free(struct cli_trace_rows *rows)
 		free(rows->at[i].name);
 		free(rows->at[i].file);
 	}
+	cli_trace_rows_end_list(rows);
 	free(rows);
+}
+
+void cli_trace_rows_end_list(struct cli_trace_rows *rows)
+{
+	if (rows) {
+		cli_trace_sources_free(rows->sources);
+		rows->sources = NULL;
+	}
 }
 
 static const char *text_of(const char *text)
@@ -73,7 +83,8 @@ unsigned cli_trace_row(struct cli_trace_rows *rows, const json_t *value)
 	*r = wanted;
 	r->name = strdup(cli_text(value, "name"));
 	r->file = strdup(file);
-	cli_trace_source(text_of(r->file), r->line, r->source);
+	rows->sources = rows->sources ? rows->sources : cli_trace_sources_new();
+	cli_trace_source(rows->sources, text_of(r->file), r->line, r->source);
 	return i;
 }
 

@@ -1,4 +1,5 @@
 /* Rows of tools by place, and the text of their lines. */
+#include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	(void)unlink("a.cu");
+	(void)unlink("later.cu");
 	(void)unlink("pipe");
 	return rmdir(folder);
 }
@@ -47,13 +50,24 @@ static void write_file(const char *text, size_t bytes)
 	assert_int_equal(chmod("a.cu", 0644), 0);
 }
 
-static void assert_source(const char *file, uint64_t line, const char *wanted)
+static void assert_line(struct cli_trace_sources *s, const char *file, uint64_t line,
+			const char *wanted)
 {
 	char text[CLI_TRACE_SOURCE_BYTES];
 
 	memset(text, 'x', sizeof(text));
-	cli_trace_source(file, line, text);
+	cli_trace_source(s, file, line, text);
 	assert_string_equal(text, wanted);
+}
+
+/* In a document of its own. */
+static void assert_source(const char *file, uint64_t line, const char *wanted)
+{
+	struct cli_trace_sources *s = cli_trace_sources_new();
+
+	assert_non_null(s);
+	assert_line(s, file, line, wanted);
+	cli_trace_sources_free(s);
 }
 
 static void a_line_is_without_its_blanks(void **state)
@@ -83,6 +97,84 @@ static void a_long_line_is_cut(void **state)
 	write_file(text, sizeof(text));
 	assert_source("a.cu", 1, wanted);
 	assert_source("a.cu", 2, "");
+}
+
+/* What is written later, or by others, has no part in it. */
+static void a_file_of_a_document_is_read_once(void **state)
+{
+	struct cli_trace_sources *s = cli_trace_sources_new();
+
+	(void)state;
+	assert_non_null(s);
+	write_file("first\nsecond\nthird", 18);
+	assert_line(s, "a.cu", 2, "second");
+	assert_line(s, "later.cu", 1, "");
+	write_file("text\n", 5);
+	assert_line(s, "a.cu", 1, "first");
+	assert_line(s, "a.cu", 3, "third");
+	assert_line(s, "a.cu", 4, "");
+	assert_int_equal(rename("a.cu", "later.cu"), 0);
+	assert_line(s, "later.cu", 1, "");
+	assert_int_equal(unlink("later.cu"), 0);
+	assert_line(s, "a.cu", 2, "second");
+	cli_trace_sources_free(s);
+	write_file("text\n", 5);
+	assert_source("a.cu", 1, "text");
+	assert_line(NULL, "a.cu", 1, "");
+}
+
+/* 64 MiB; of these files each line of one byte has 4 bytes more. */
+static void the_files_of_a_document_have_a_limit(void **state)
+{
+	struct cli_trace_sources *s = cli_trace_sources_new();
+	size_t bytes = 3u << 20;
+	char *text = malloc(bytes), name[24];
+	unsigned read = 0;
+
+	(void)state;
+	assert_non_null(s);
+	assert_non_null(text);
+	memset(text, '\n', bytes);
+	text[0] = 'x';
+	write_file(text, bytes);
+	for (unsigned i = 0; i < 9; i++) {
+		char line[CLI_TRACE_SOURCE_BYTES];
+
+		snprintf(name, sizeof(name), "%.*s./a.cu", (int)(2 * i), "././././././././././");
+		cli_trace_source(s, name, 1, line);
+		read += line[0] == 'x';
+		cli_trace_source(s, name, bytes, line);
+		assert_string_equal(line, "");
+	}
+	assert_int_equal(read, 4);
+	cli_trace_sources_free(s);
+	free(text);
+}
+
+/* A user without rights is not in the groups that root has here. */
+static void root_has_no_groups_while_it_looks(void **state)
+{
+	gid_t before[1024], group = 4242, now[2];
+	int n = getgroups(ARRAY_SIZE(before), before);
+
+	(void)state;
+	if (geteuid() != 0 || n < 0 || setgroups(1, &group) < 0) {
+		print_message("only root can be in a group of a folder's\n");
+		skip();
+	}
+	write_file("secret\n", 7);
+	assert_int_equal(chown(folder, 0, group), 0);
+	assert_int_equal(chmod(folder, 0710), 0);
+	assert_source("a.cu", 1, "");
+	assert_int_equal(chmod(folder, 0711), 0);
+	assert_source("a.cu", 1, "secret");
+	assert_int_equal(getgroups(2, now), 1);
+	assert_int_equal(now[0], group);
+	assert_int_equal(setfsuid((uid_t)-1), 0);
+	assert_int_equal(setfsgid((gid_t)-1), 0);
+	assert_int_equal(chown(folder, 0, 0), 0);
+	assert_int_equal(chmod(folder, 0755), 0);
+	assert_int_equal(setgroups((size_t)n, before), 0);
 }
 
 static void what_is_no_source_file_is_not_read(void **state)
@@ -194,6 +286,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_line_is_without_its_blanks),
 		cmocka_unit_test(a_long_line_is_cut),
+		cmocka_unit_test(a_file_of_a_document_is_read_once),
+		cmocka_unit_test(the_files_of_a_document_have_a_limit),
+		cmocka_unit_test(root_has_no_groups_while_it_looks),
 		cmocka_unit_test(what_is_no_source_file_is_not_read),
 		cmocka_unit_test(long_files_and_those_of_others_are_not_read),
 		cmocka_unit_test(equal_lines_share_a_row),
