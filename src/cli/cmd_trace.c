@@ -123,18 +123,6 @@ static int parse(struct run *r)
 
 /* ---- output ---- */
 
-static json_t *document(const struct run *r, json_t *figures, uint64_t ns, bool total)
-{
-	const char *kernel = r->c->opt[O_KERNEL];
-
-	return json_pack("{s:s, s:o, s:o, s:f, s:b, s:I, s:I, s:s, s:I, s:o}", "tool",
-			 r->t.tool->name, "of", cli_json_text(r->c->opt[O_OF]), "kernel",
-			 cli_json_text(kernel ? kernel : "*"), "seconds", (double)ns / 1e9, "total",
-			 (int)total, "kernels", (json_int_t)r->t.kernels, "refused",
-			 (json_int_t)r->t.refused, "why", r->t.why, "unseen",
-			 (json_int_t)r->t.unseen, "figures", figures);
-}
-
 /* With intervals each document is a line. */
 static int put_document(const struct run *r, json_t *d)
 {
@@ -178,7 +166,8 @@ static int put(struct run *r, bool total)
 	r->others = r->others || cli_trace_any_others(figures);
 	cli_trace_values_finish(&v);
 	if (r->c->json) {
-		code = put_document(r, document(r, figures, ns, total));
+		code = put_document(r, cli_trace_document(&r->t, r->c->opt[O_OF],
+							  r->c->opt[O_KERNEL], ns, total, figures));
 	} else {
 		print_heading(r, ns, total);
 		tool->print(r->c, figures);

@@ -8,6 +8,7 @@
 
 #define CLI_TRACE_MAPS 7u
 #define CLI_TRACE_KEY_WORDS 4u
+#define CLI_TRACE_WHY 256u    /* a reason; gbpfd's are as long (PROTO_TEXT) */
 #define CLI_TRACE_PLACES 512u /* tracers/sites.h; the last stands for all others of a program */
 #define CLI_TRACE_ROWS 16384u /* places of all programs; the last row stands for all others */
 
@@ -112,13 +113,13 @@ struct cli_trace {
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
 	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
 	uint64_t kernels, waiting, refused, unseen, falls_back; /* as last read */
-	char why[160];						/* the last reason of a refusal */
-	uint64_t in_part;      /* most kernels that ran a part of the tool */
-	char why_in_part[160]; /* the last reason */
-	bool ended;	       /* gbpfd has detached it */
-	bool absent;	       /* gbpfd did not answer the last reading */
-	uint32_t generation;   /* of the gbpfd that was read last; 0: none */
-	uint64_t back_ns;      /* when another one was found; 0: it is the first */
+	char why[CLI_TRACE_WHY];				/* the last reason of a refusal */
+	uint64_t in_part;		 /* most kernels that ran a part of the tool */
+	char why_in_part[CLI_TRACE_WHY]; /* the last reason */
+	bool ended;			 /* gbpfd has detached it */
+	bool absent;			 /* gbpfd did not answer the last reading */
+	uint32_t generation;		 /* of the gbpfd that was read last; 0: none */
+	uint64_t back_ns;		 /* when another one was found; 0: it is the first */
 };
 
 /* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended or
@@ -138,6 +139,12 @@ bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_val
 void cli_trace_values_finish(struct cli_trace_values *v);
 /* Closes the connection, which detaches the tool. */
 void cli_trace_finish(struct cli_trace *t);
+
+/* ---- trace_document.c ---- */
+
+/* Returns the document of --json; takes figures. kernel NULL: all. */
+json_t *cli_trace_document(const struct cli_trace *t, const char *of, const char *kernel,
+			   uint64_t ns, bool total, json_t *figures);
 
 /* ---- trace_keys.c ---- */
 

@@ -85,13 +85,13 @@ static json_t *figures(const struct cli_trace_values *v)
 		}
 	}
 	f = json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "used",
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "used",
 		(json_int_t)t.used, "blocks", (json_int_t)t.of[BLOCKS], "warps",
 		(json_int_t)t.of[WARPS], "lanes", (json_int_t)t.of[LANES], "fewest",
 		(json_int_t)t.fewest, "most", (json_int_t)t.most, "ended", (json_int_t)t.of[ENDED],
 		"busy_ns", (json_int_t)t.of[BUSY_NS], "lost", (json_int_t)t.of[LOST], "without_end",
 		(json_int_t)without_end(&t, v->in_part > 0), "in_part", (json_int_t)v->in_part,
-		"why_in_part", v->why_in_part ? v->why_in_part : "", "sms", list);
+		"why_in_part", cli_json_text(v->why_in_part ? v->why_in_part : ""), "sms", list);
 	put_weight(f, &t);
 	return f;
 }

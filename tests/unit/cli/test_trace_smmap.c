@@ -114,6 +114,22 @@ static void without_times_blocks_are_counted(void **state)
 	json_decref(f);
 }
 
+/* Reasons name kernels, and have a limit. */
+static void a_reason_that_is_cut_within_a_character_leaves_the_figures(void **state)
+{
+	const struct cli_trace_values v = { .at = { (uint64_t *)sms },
+					    .in_part = 1,
+					    .why_in_part = "gr\xc3\xb6\xc3" };
+	json_t *f;
+
+	(void)state;
+	make_equal();
+	f = cli_trace_smmap.figures(&v);
+	assert_int_equal(cli_u64(f, "blocks"), 100);
+	assert_string_equal(cli_text(f, "why_in_part"), "gr???");
+	json_decref(f);
+}
+
 static void values_of_any_kind_are_figures(void **state)
 {
 	(void)state;
@@ -137,6 +153,7 @@ int main(void)
 		cmocka_unit_test(blocks_that_run_have_no_time),
 		cmocka_unit_test(a_moved_block_has_ended),
 		cmocka_unit_test(without_times_blocks_are_counted),
+		cmocka_unit_test(a_reason_that_is_cut_within_a_character_leaves_the_figures),
 		cmocka_unit_test(values_of_any_kind_are_figures),
 	};
 

@@ -1,0 +1,271 @@
+/* What is read of the programs that have a tool: a gbpfd is feigned here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/probe_options.h"
+#include "cli/trace.h"
+
+#define ID 7
+
+/* ---- gbpfd: what it answers ---- */
+
+static char tenants[512], counts[512], places[512]; /* elements of arrays */
+static char why[512];
+static unsigned falls_back, unseen;
+static bool list_fails;
+static struct gbpf_hello hello;
+
+static int answer(char **ret, const char *member, const char *elements)
+{
+	size_t size = strlen(member) + strlen(elements) + 16;
+
+	*ret = malloc(size);
+	assert_non_null(*ret);
+	snprintf(*ret, size, "{\"%s\": [%s]}", member, elements);
+	return 0;
+}
+
+int gbpf_probe_list(struct gbpf *g, char **ret_json)
+{
+	char probe[2048];
+
+	(void)g;
+	snprintf(probe, sizeof(probe),
+		 "{\"id\": %d, \"state\": \"attached\", \"kernels\": 1, \"waiting\": 0, "
+		 "\"refused\": 1, \"why\": \"%s\", \"falls_back\": %u, \"unseen\": %u, "
+		 "\"tenants\": [%s]}",
+		 ID, why, falls_back, unseen, tenants);
+	return answer(ret_json, "probes", probe);
+}
+
+int gbpf_map_drain(struct gbpf *g, const struct gbpf_map *m, char **ret_json)
+{
+	(void)g;
+	(void)m;
+	return answer(ret_json, "programs", "");
+}
+
+int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after, unsigned limit,
+		  int nonzero, char **ret_json)
+{
+	bool list = strcmp(m->name, "KERNEL_PLACES") == 0;
+
+	(void)g;
+	(void)limit;
+	assert_null(after);
+	assert_int_equal(nonzero, 1);
+	assert_int_equal(m->probe, ID);
+	return list && list_fails ? -EPIPE : answer(ret_json, "entries", list ? places : counts);
+}
+
+const struct gbpf_error *gbpf_last_error(const struct gbpf *g)
+{
+	static const struct gbpf_error e = { -EPIPE, GBPF_CODE_UNREACHABLE, "", "", "", "" };
+
+	(void)g;
+	return &e;
+}
+
+const struct gbpf_hello *gbpf_hello(const struct gbpf *g)
+{
+	(void)g;
+	return &hello;
+}
+
+int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
+{
+	(void)ret;
+	(void)runtime_dir;
+	(void)flags;
+	return -EPIPE;
+}
+
+void gbpf_close(struct gbpf *g)
+{
+	(void)g;
+}
+
+void gbpf_set_timeout(struct gbpf *g, unsigned timeout_ms)
+{
+	(void)g;
+	(void)timeout_ms;
+}
+
+int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, char **ret_json)
+{
+	(void)g;
+	(void)method;
+	(void)params;
+	(void)fd;
+	(void)ret_json;
+	return -EPIPE;
+}
+
+/* Of other files of gbpf. */
+const char *cli_verb_name(const struct cli *c, char *out, size_t cap)
+{
+	(void)c;
+	snprintf(out, cap, "test");
+	return out;
+}
+
+json_t *cli_probe_coverage(struct gbpf *g, const char *to, bool look)
+{
+	(void)g;
+	(void)to;
+	(void)look;
+	return NULL;
+}
+
+/* ---- a tool with sums by place ---- */
+
+static const char *const sum_fields[] = { "count", NULL };
+static const struct cli_trace_map sums = { "sites", CLI_TRACE_ROWS, sum_fields, CLI_TRACE_PLACED,
+					   0 };
+static const struct cli_trace_tool by_place = { .name = "by_place", .maps = { &sums } };
+
+static struct cli_trace t;
+
+static int setup(void **state)
+{
+	(void)state;
+	t = (struct cli_trace){ .tool = &by_place, .id = ID };
+	hello = (struct gbpf_hello){ .size = sizeof(hello), .generation = 1 };
+	tenants[0] = counts[0] = places[0] = why[0] = 0;
+	falls_back = unseen = 0;
+	list_fails = false;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	cli_trace_finish(&t);
+	return 0;
+}
+
+/* The process 100, as tenant 1, since a time. */
+static void connect_at(unsigned ns, bool reattached)
+{
+	snprintf(tenants, sizeof(tenants),
+		 "{\"tenant\": 1, \"pid\": 100, \"ended\": false, \"connected_ns\": %u, "
+		 "\"reattached\": %s}",
+		 ns, reattached ? "true" : "false");
+}
+
+/* It has counted this at place 0. */
+static void count(unsigned n)
+{
+	snprintf(counts, sizeof(counts), "{\"tenant\": 1, \"key\": 0, \"value\": {\"count\": %u}}",
+		 n);
+}
+
+/* Its place 0 is a site of this kernel. */
+static void list(const char *kernel)
+{
+	snprintf(places, sizeof(places),
+		 "{\"tenant\": 1, \"key\": 0, \"value\": {\"kernel\": %d, \"name\": \"%s\", "
+		 "\"file\": \"\", \"hook\": 38, \"site\": 0, \"line\": 0}}",
+		 kernel[0], kernel);
+}
+
+static void read_all(void)
+{
+	struct cli c = { .quiet = true };
+
+	assert_int_equal(cli_trace_read(&c, &t), CLI_OK);
+	assert_false(t.ended);
+}
+
+static void add_nothing(json_t *site, const uint64_t *words)
+{
+	(void)site;
+	(void)words;
+}
+
+static const char *name_of(const json_t *o)
+{
+	return json_is_true(json_object_get(o, "others"))    ? "others"
+	       : json_is_true(json_object_get(o, "unknown")) ? "unknown"
+							     : cli_text(o, "kernel");
+}
+
+/* wanted: of each row kernel=count. */
+static void assert_rows(const char *wanted)
+{
+	struct cli_trace_values v;
+	json_t *rows, *row;
+	char text[256] = "";
+	size_t i;
+
+	assert_true(cli_trace_sum(&t, NULL, &v));
+	rows = cli_trace_sites(v.rows, v.at[0], 1, add_nothing);
+	json_array_foreach(rows, i, row)
+	{
+		size_t n = strlen(text);
+
+		snprintf(text + n, sizeof(text) - n, "%s%s=%llu", i ? " " : "", name_of(row),
+			 (unsigned long long)cli_u64(row, "count"));
+	}
+	assert_string_equal(text, wanted);
+	json_decref(rows);
+	cli_trace_values_finish(&v);
+}
+
+/* ---- which program has counted ---- */
+
+static void a_program_has_its_rows(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	list("heat");
+	read_all();
+	assert_rows("heat=5");
+	count(8);
+	read_all();
+	assert_rows("heat=8");
+}
+
+/* ---- the document ---- */
+
+static json_t *document(void)
+{
+	return cli_trace_document(&t, "train", NULL, 1000000000, true, json_object());
+}
+
+static void a_reason_that_is_cut_within_a_character_is_a_text(void **state)
+{
+	json_t *d;
+
+	(void)state;
+	for (size_t i = 0; i < CLI_TRACE_WHY; i += 2) {
+		memcpy(why + i, "\xc3\xa9", 3);
+	}
+	read_all();
+	assert_int_equal(strlen(t.why), CLI_TRACE_WHY - 1);
+	d = document();
+	assert_non_null(d);
+	assert_int_equal(strlen(cli_text(d, "why")), CLI_TRACE_WHY - 1);
+	json_decref(d);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_program_has_its_rows),
+		TEST(a_reason_that_is_cut_within_a_character_is_a_text),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
