@@ -112,9 +112,12 @@ struct cli_trace {
 	uint64_t region_bytes;		    /* of regionheat */
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
 	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
-	uint64_t kernels, waiting, refused, unseen, falls_back; /* as last read */
-	char why[CLI_TRACE_WHY];				/* the last reason of a refusal */
-	uint64_t in_part;		 /* most kernels that ran a part of the tool */
+	uint64_t kernels, waiting, refused; /* as last read */
+	char why[CLI_TRACE_WHY];	    /* the last reason of a refusal */
+	/* The highest numbers that were read: gbpfd counts programs only while they run. */
+	uint64_t unseen;		 /* instructions where the tool does not look */
+	uint64_t falls_back;		 /* kernels some of whose launches ran without the tool */
+	uint64_t in_part;		 /* kernels that ran a part of the tool */
 	char why_in_part[CLI_TRACE_WHY]; /* the last reason */
 	bool ended;			 /* gbpfd has detached it */
 	bool absent;			 /* gbpfd did not answer the last reading */

@@ -454,8 +454,8 @@ static int read_state(struct cli *c, struct cli_trace *t)
 		t->kernels = cli_u64(p, "kernels");
 		t->waiting = cli_u64(p, "waiting");
 		t->refused = cli_u64(p, "refused");
-		t->unseen = cli_u64(p, "unseen");
-		t->falls_back = cli_u64(p, "falls_back");
+		t->unseen = MAX(t->unseen, cli_u64(p, "unseen"));
+		t->falls_back = MAX(t->falls_back, cli_u64(p, "falls_back"));
 		snprintf(t->why, sizeof(t->why), "%s", cli_text(p, "why"));
 		note_part(t, p);
 		if (!take_programs(t, json_object_get(p, "tenants"))) {

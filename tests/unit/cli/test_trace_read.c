@@ -242,6 +242,26 @@ static json_t *document(void)
 	return cli_trace_document(&t, "train", NULL, 1000000000, true, json_object());
 }
 
+static void what_a_program_did_stays_known_when_it_has_ended(void **state)
+{
+	json_t *d;
+
+	(void)state;
+	connect_at(1000, false);
+	falls_back = 2;
+	unseen = 3;
+	read_all();
+	tenants[0] = 0;
+	falls_back = unseen = 0;
+	read_all();
+	assert_int_equal(t.falls_back, 2);
+	d = document();
+	assert_int_equal(cli_u64(d, "falls_back"), 2);
+	assert_int_equal(cli_u64(d, "unseen"), 3);
+	assert_string_equal(cli_text(d, "kernel"), "*");
+	json_decref(d);
+}
+
 static void a_reason_that_is_cut_within_a_character_is_a_text(void **state)
 {
 	json_t *d;
@@ -264,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_program_has_its_rows),
+		TEST(what_a_program_did_stays_known_when_it_has_ended),
 		TEST(a_reason_that_is_cut_within_a_character_is_a_text),
 	};
 
