@@ -93,6 +93,7 @@ int cli_trace_find(struct cli *c, const char *name, const struct cli_trace_tool 
 struct cli_trace_program {
 	struct cli_trace_program *next;
 	uint64_t tenant, pid;
+	uint64_t connected_ns; /* when its session began, by gbpfd's clock */
 	bool present;
 	struct cli_trace_values now; /* as last read */
 	uint64_t *placed; /* owned; of the map by place, as last read; NULL: the tool has none */

@@ -225,6 +225,7 @@ static bool add_program(struct cli_trace *t, const json_t *tenant)
 	}
 	p->tenant = cli_u64(tenant, "tenant");
 	p->pid = cli_u64(tenant, "pid");
+	p->connected_ns = cli_u64(tenant, "connected_ns");
 	p->present = true;
 	p->next = t->programs;
 	t->programs = p;
@@ -235,6 +236,15 @@ static bool add_program(struct cli_trace *t, const json_t *tenant)
 static bool is_back(const struct cli_trace *t)
 {
 	return t->back_ns && clock_now_ns() - t->back_ns < RETURN_NS;
+}
+
+/* Returns whether a tenant is the program p. A process that executes another program has a new
+ * session; so has one that comes back to a gbpfd that was restarted, and is the same program. */
+static bool is_same(const struct cli_trace_program *p, const json_t *tenant)
+{
+	return p->pid == cli_u64(tenant, "pid") &&
+	       (p->connected_ns == cli_u64(tenant, "connected_ns") ||
+		json_is_true(json_object_get(tenant, "reattached")));
 }
 
 /* Matches the programs with those that have the tool now; numbers of tenants are given again. */
@@ -251,8 +261,10 @@ static bool take_programs(struct cli_trace *t, const json_t *tenants)
 	{
 		struct cli_trace_program *p = cli_trace_program(t, cli_u64(tenant, "tenant"));
 
-		if (p && p->pid == cli_u64(tenant, "pid")) {
-			p->present = !json_is_true(json_object_get(tenant, "ended"));
+		if (p) {
+			p->present = is_same(p, tenant) &&
+				     !json_is_true(json_object_get(tenant, "ended"));
+			p->connected_ns = cli_u64(tenant, "connected_ns");
 		}
 	}
 	settle(t);
@@ -287,8 +299,7 @@ static void take_keyed(const struct cli_trace_map *map, uint64_t *at, const json
 	}
 }
 
-/* A count that has become less is of another program, which has executed in the place of the one
- * before, or has the tool anew: it numbers its places otherwise. */
+/* A program whose count has become less has the tool anew, and numbers its places otherwise. */
 static void take_placed(struct cli_trace_program *p, const struct cli_trace_map *map, uint64_t key,
 			const json_t *value)
 {

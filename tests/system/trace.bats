@@ -501,6 +501,25 @@ sites() { holds "sorted(($1) for s in f['sites']) == [$2]"; }
 		'("access", 0, 0, 2, 64), ("access", 0, 1, 2, 64), ("heat", 0, 0, 3, 12), ("heat", 0, 1, 3, 12), ("unrolled", 41, 0, 8, 8), ("unrolled", 42, 4, 2, 2)'
 }
 
+# has TEXT: the trace has printed it.
+has() { grep -q "$1" "$GBPF_RUNTIME_DIR/trace.json"; }
+
+@test "a program that another one executes between two readings has rows of its own" {
+	begin
+	trace coalesce --interval 50ms
+	tell "heat 1 0"
+	eventually has '"kernel":"heat"'
+	kill -STOP "$tracer" # so that it sees the same process, which has counted as much
+	echo again >&"$in"
+	read -r -t 60 -u "$out" word answer
+	[ "$word $answer" = "pid $pid" ]
+	tell load "access 1 32 8"
+	kill -CONT "$tracer"
+	figures
+	d=$(tail -n 1 "$GBPF_RUNTIME_DIR/trace.json")
+	sites 's["kernel"], s["site"], s["count"]' '("access", 0, 1), ("access", 1, 1), ("heat", 0, 1), ("heat", 1, 1)'
+}
+
 @test "contexts have no copy of the list of places" {
 	start_soft
 	start_daemon

@@ -8,17 +8,21 @@
  *                                      thread before, and stores it
  *   banks THREADS STRIDE               the same in shared memory: a store, a barrier, a load
  *   branch THREADS LIMIT               threads below LIMIT take a branch, on line 7
- *   mbarrier BLOCKS US                 a warp tests an mbarrier until the other one arrives after
- * US barrier BLOCKS US                  a warp waits for another one at a barrier for US atom
- * BLOCKS THREADS STRIDE         each thread: an atomic on its word of the room (line 21), one on
- * the first word (22), one in shared memory (23) heat BLOCKS STRIDE                 the warp of
- * each block loads 128 bytes of the room, STRIDE bytes behind the block before; even ones store
- * them, too rows ROUNDS                        two warps load 128 bytes in each round of a loop;
- * fails if lanes of a warp are ever in different rounds textures                           a load,
- * and an instruction on a texture that no lane executes where                              prints
- * the room's address, a multiple of 4 MiB hang BLOCKS THREADS                warp 0 waits at a
- * barrier (line 33) for the others, which loop (line 32) until `release` release ends the loops,
- * and waits for the kernel exit                               returns from main()
+ *   mbarrier BLOCKS US               a warp tests an mbarrier until another one arrives after US
+ *   barrier BLOCKS US                a warp waits for another one at a barrier for US
+ *   atom BLOCKS THREADS STRIDE       each thread: an atomic on its word of the room (line 21), one
+ *                                    on the first word (22), one in shared memory (23)
+ *   heat BLOCKS STRIDE               the warp of each block loads 128 bytes of the room, STRIDE
+ *                                    bytes behind the block before; even ones store them, too
+ *   rows ROUNDS                      two warps load 128 bytes in each round of a loop; fails if
+ *                                    lanes of a warp are ever in different rounds
+ *   textures                         a load, and an instruction on a texture that no lane executes
+ *   where                            prints the room's address, a multiple of 4 MiB
+ *   hang BLOCKS THREADS              warp 0 waits at a barrier (line 33) for the others, which loop
+ *                                    (line 32) until `release`
+ *   release                          ends the loops, and waits for the kernel
+ *   again                            executes this program anew, without an answer
+ *   exit                             returns from main()
  *   outlast BLOCKS                     block 0 runs until all other blocks have ended
  */
 #include <stdbool.h>
@@ -309,6 +313,9 @@ static bool obey(const char *line)
 		fflush(stdout);
 	} else if (sscanf(line, "hang %u %u", &blocks, &threads) == 2) {
 		hang(blocks, threads);
+	} else if (strcmp(line, "again\n") == 0) {
+		execl("/proc/self/exe", "traced", (char *)NULL);
+		CHECK(false, "cannot execute the program");
 	} else if (strcmp(line, "release\n") == 0) {
 		*released = 1;
 		hangs = false;

@@ -179,6 +179,8 @@ static json_t *tenant_json(const struct daemon_session *s, const struct daemon_p
 		(json_int_t)part->falls_back, "why", part->why, "unseen", (json_int_t)part->unseen);
 	if (j) {
 		json_object_set_new(j, "in_part", json_integer(part->parts));
+		json_object_set_new(j, "connected_ns", json_integer((json_int_t)s->connected_ns));
+		json_object_set_new(j, "reattached", json_boolean(s->hello.reattached));
 	}
 	return j ? with_figures(j, &figures) : NULL;
 }

@@ -125,12 +125,20 @@ json_t *cli_probe_coverage(struct gbpf *g, const char *to, bool look)
 	return NULL;
 }
 
-/* ---- a tool with sums by place ---- */
+/* ---- a tool with sums by place, and one with states ---- */
 
 static const char *const sum_fields[] = { "count", NULL };
 static const struct cli_trace_map sums = { "sites", CLI_TRACE_ROWS, sum_fields, CLI_TRACE_PLACED,
 					   0 };
 static const struct cli_trace_tool by_place = { .name = "by_place", .maps = { &sums } };
+
+enum { TIME, PLACE, ROW, WORDS };
+static const char *const state_fields[] = { "time", "place", "(row)", NULL };
+static const struct cli_trace_map states = {
+	"warps", 2,	      state_fields,	   CLI_TRACE_STATES,
+	TIME,	 .places = 8, .place_word = PLACE, .row_word = ROW
+};
+static const struct cli_trace_tool of_now = { .name = "of_now", .maps = { &states } };
 
 static struct cli_trace t;
 
@@ -235,6 +243,75 @@ static void a_program_has_its_rows(void **state)
 	assert_rows("heat=8");
 }
 
+static void a_program_that_executes_another_one_counts_for_itself(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	list("heat");
+	read_all();
+	connect_at(2000, false);
+	count(6);
+	list("access");
+	read_all();
+	assert_rows("heat=5 access=6");
+	read_all();
+	assert_rows("heat=5 access=6");
+}
+
+/* With its values, which are those of before, too. */
+static void a_program_that_comes_back_is_the_same(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	list("heat");
+	read_all();
+	hello.generation = 2;
+	connect_at(20, true);
+	count(7);
+	read_all();
+	assert_rows("heat=7");
+	connect_at(9000, false); /* and executes another one at once */
+	count(9);
+	list("access");
+	read_all();
+	assert_rows("heat=7 access=9");
+}
+
+/* Returns the kernel of the state in an entry. Caller frees. */
+static json_t *state_json(size_t entry)
+{
+	const uint64_t *w = t.programs->now.at[0] + entry * WORDS;
+	json_t *o = json_object();
+
+	assert_int_not_equal(w[ROW], 0);
+	cli_trace_row_json(o, t.rows, w[ROW] - 1);
+	return o;
+}
+
+static void states_of_a_program_that_executes_another_one_are_at_its_places(void **state)
+{
+	json_t *o;
+
+	(void)state;
+	t.tool = &of_now;
+	snprintf(counts, sizeof(counts),
+		 "{\"tenant\": 1, \"key\": 1, \"value\": {\"time\": 50, \"place\": 0}}");
+	connect_at(1000, false);
+	list("heat");
+	read_all();
+	o = state_json(1);
+	assert_string_equal(name_of(o), "heat");
+	json_decref(o);
+	connect_at(2000, false);
+	list("access");
+	read_all();
+	o = state_json(1);
+	assert_string_equal(name_of(o), "access");
+	json_decref(o);
+}
+
 /* ---- the document ---- */
 
 static json_t *document(void)
@@ -284,6 +361,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_program_has_its_rows),
+		TEST(a_program_that_executes_another_one_counts_for_itself),
+		TEST(a_program_that_comes_back_is_the_same),
+		TEST(states_of_a_program_that_executes_another_one_are_at_its_places),
 		TEST(what_a_program_did_stays_known_when_it_has_ended),
 		TEST(a_reason_that_is_cut_within_a_character_is_a_text),
 	};
