@@ -38,16 +38,24 @@ uint64_t mem_account_left(const struct proto_account *page, uint32_t row)
 	return used < limit ? limit - used : 0;
 }
 
-void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line,
-			   uint64_t released)
+static uint64_t bytes_of(uint64_t units)
 {
-	uint64_t *peak = &page->orphans[row][line].peak, seen = load_relaxed(peak), held, all;
+	return (units & PROTO_SHARE_UNITS_MASK) * PROTO_SHARE_UNIT;
+}
 
-	held = load_seqcst(&page->line[row][line].charged) - released;
-	if (!__builtin_add_overflow(held, mem_account_orphans(page, row, line), &all)) {
-		while (all > seen && !cas_acqrel(peak, &seen, all)) {
-			;
-		}
+void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line)
+{
+	struct proto_account_orphans *o = &page->orphans[row][line];
+	const struct proto_account_line *own = &page->line[row][line];
+	uint64_t seen = load_relaxed(&o->peak);
+	/* What was added is read first: a release and a charge in between would count twice. */
+	uint64_t added = load_seqcst(&own->charged) + bytes_of(load_seqcst(&o->inherited));
+	uint64_t held = added - load_seqcst(&own->released) - load_seqcst(&o->disowned) -
+			bytes_of(load_seqcst(&o->returned));
+
+	/* Negative: what was added since then was released. */
+	while ((int64_t)held > 0 && held > seen && !cas_acqrel(&o->peak, &seen, held)) {
+		;
 	}
 }
 

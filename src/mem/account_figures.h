@@ -13,11 +13,11 @@ int mem_account_row(const struct proto_account *page, const uint8_t uuid[16]);
 /* Returns the limit of a row, UINT64_MAX if it has none; and what is left of it. */
 uint64_t mem_account_limit(const struct proto_account *page, uint32_t row);
 uint64_t mem_account_left(const struct proto_account *page, uint32_t row);
-/* Raises the peak of a line to what it holds: all that was ever charged less `released`, which was
- * read before the last charge was made, so that a release next to it does not hide the charge. */
-void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line,
-			   uint64_t released);
-/* Returns the most that the process of a line has held at a time, bytes. */
+/* Raises the peak of a line to what it holds: called once the driver has given what was charged.
+ * Never more than was charged at some moment of the call; what another thread releases during it
+ * may be missing. */
+void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line);
+/* Returns the most that the process of a line has held at a time, bytes; at least what it holds. */
 uint64_t mem_account_peak(const struct proto_account *page, uint32_t row, uint32_t line);
 
 /* Returns what the process of a line holds, bytes, and its number in *ret_pid, 0: the line is free

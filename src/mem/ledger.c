@@ -8,7 +8,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "mem/account_figures.h"
 
 #define READS 8u /* of a figure to show, while memory is released */
 
@@ -248,16 +247,6 @@ uint64_t mem_ledger_own_since(const struct mem_ledger *l, uint32_t row, uint64_t
 	return load_seqcst(&l->page->line[row][l->line].charged) - released;
 }
 
-/* Adds bytes to what the line was ever charged, and notes its peak, which decides nothing. */
-static void add_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
-{
-	struct proto_account_line *own = &l->page->line[row][l->line];
-	uint64_t released = __atomic_load_n(&own->released, __ATOMIC_SEQ_CST);
-
-	__atomic_fetch_add(&own->charged, bytes, __ATOMIC_SEQ_CST);
-	mem_account_note_peak(l->page, row, l->line, released);
-}
-
 /* Decides on what is in `wanted`. Returns 0, -ENOMEM if it did not fit at some moment, or -EAGAIN
  * if another charge is in the way, or memory moves. */
 static int decide(const struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole)
@@ -317,7 +306,7 @@ static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole
 		}
 	}
 	if (!err) {
-		add_charge(l, row, bytes);
+		__atomic_fetch_add(&own->charged, bytes, __ATOMIC_SEQ_CST);
 	}
 	store_seqcst(&own->wanted, (uint64_t)0);
 	if (turn) {
@@ -356,7 +345,7 @@ void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 
 void mem_ledger_force(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
-	add_charge(l, row, bytes);
+	__atomic_fetch_add(&l->page->line[row][l->line].charged, bytes, __ATOMIC_SEQ_CST);
 }
 
 uint64_t mem_ledger_overhead(const struct mem_ledger *l, uint32_t row)

@@ -587,6 +587,16 @@ either() {
 	waits train 0
 }
 
+@test "what a full GPU refuses does not count as the most memory that a program held" {
+	start_full
+	start_servers_with "--mem 200M" a
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
+	expect ok a alloc 20
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
+	kill -9 "$pid_a"
+	eventually event "(pid $pid_a) was killed by signal 9 (Killed); 0.000 s of GPU time, at most 20.0 MiB of GPU memory"
+}
+
 @test "every kind of device memory waits while the GPU is full" {
 	local kind n=0
 	start_full

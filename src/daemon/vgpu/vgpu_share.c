@@ -195,10 +195,8 @@ static void give_imports(struct look *k, const struct daemon_vgpu *v, bool all)
 			continue;
 		}
 		if (s.is_vague || !(has(&k->charged, s.id) || (any && given == s.id))) {
-			uint64_t released = load_seqcst(&page->line[s.row][s.line].released);
-
 			if (mem_share_give(page, import->number, &s)) {
-				mem_account_note_peak(page, s.row, s.line, released);
+				mem_account_note_peak(page, s.row, s.line);
 				any = true;
 				given = s.id;
 			}

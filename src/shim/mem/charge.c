@@ -210,11 +210,17 @@ void shim_mem_release(int row, uint64_t bytes)
 	}
 }
 
+static void note_peak(int row)
+{
+	mem_account_note_peak(account.ledger.page, (uint32_t)row, account.ledger.line);
+}
+
 void shim_mem_force(int row, uint64_t bytes)
 {
 	if (!shim_mem_try_charge(row, bytes)) {
 		mem_ledger_force(&account.ledger, (uint32_t)row, bytes);
 	}
+	note_peak(row);
 }
 
 bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call)
@@ -290,8 +296,12 @@ void shim_mem_move_begin(void)
 	(void)add_acqrel(&account.moves, 1);
 }
 
+/* The driver has answered: what it has refused is no longer charged. */
 void shim_mem_move_end(void)
 {
+	for (unsigned i = 0; i < PROTO_MAX_GPUS && shim_mem_joined() && account.row[i] >= 0; i++) {
+		note_peak(account.row[i]);
+	}
 	(void)add_acqrel(&account.moves, (UINT64_C(1) << 32) - 1);
 }
 
@@ -407,5 +417,6 @@ bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call
 		return false; /* it does not wait for memory: it holds some already */
 	}
 	mem_ledger_set_overhead(&account.ledger, (uint32_t)row, bytes);
+	note_peak(row);
 	return true;
 }

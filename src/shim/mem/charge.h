@@ -49,7 +49,8 @@ void shim_mem_settle(void);
 /* ---- for the files of this folder ---- */
 
 /* Around a change of memory: from before it is charged until the figures are right again, or from
- * before it is freed until its charge is released. A wait for memory is no part of it. */
+ * before it is freed until its charge is released. A wait for memory is no part of it. _end() notes
+ * the most that the process has held. */
 void shim_mem_move_begin(void);
 void shim_mem_move_end(void);
 /* Returns a value that differs before and after each change. *ret_moving: one is going on. */

@@ -30,9 +30,3 @@
 #define pthread_mutex_unlock(m) ((void)(m))
 
 #include LEDGER
-
-/* Decides nothing. */
-void mem_account_note_peak(struct proto_account *account, uint32_t row, uint32_t line,
-			   uint64_t released)
-{
-}

@@ -177,12 +177,15 @@ static void the_most_that_was_held_is_kept(void **state)
 
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 0);
 	assert_int_equal(mem_ledger_charge(&l, ROW, 3 * GIB), 0);
+	mem_account_note_peak(&page, ROW, 2);
 	mem_ledger_release(&l, ROW, 2 * GIB);
 	assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
+	mem_account_note_peak(&page, ROW, 2);
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 3 * GIB);
 	assert_int_equal(mem_ledger_charge(&l, ROW, 9 * GIB), -ENOMEM); /* was never held */
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 3 * GIB);
 	mem_ledger_force(&l, ROW, 2 * GIB);
+	mem_account_note_peak(&page, ROW, 2);
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 4 * GIB);
 	assert_int_equal(mem_account_peak(&page, ROW, 1), 0);
 	assert_int_equal(mem_account_peak(&page, ROW + 1, 2), 0);
@@ -190,15 +193,53 @@ static void the_most_that_was_held_is_kept(void **state)
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 5 * GIB);
 }
 
-/* The release was made while the charge was: both were held at the same time. */
-static void a_release_does_not_hide_a_charge(void **state)
+/* The driver had no memory, so that the charge was taken back. */
+static void a_charge_that_the_driver_refuses_was_not_held(void **state)
 {
-	uint64_t released = page.line[ROW][0].released;
+	struct mem_ledger l = ledger_of(2);
 
-	page.line[ROW][0].charged = 5 * GIB;
+	assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
+	mem_account_note_peak(&page, ROW, 2);
+	assert_int_equal(mem_ledger_charge(&l, ROW, 5 * GIB), 0);
+	mem_ledger_release(&l, ROW, 5 * GIB);
+	mem_account_note_peak(&page, ROW, 2);
+	assert_int_equal(mem_account_peak(&page, ROW, 2), GIB);
+}
+
+static void *hold_in_turns(void *arg)
+{
+	struct mem_ledger *l = arg;
+
+	for (unsigned i = 0; i < 200000; i++) {
+		if (mem_ledger_charge(l, ROW, 3 * GIB) == 0) {
+			mem_account_note_peak(&page, ROW, 2);
+			mem_ledger_release(l, ROW, 3 * GIB);
+		}
+	}
+	return NULL;
+}
+
+/* The limit has room for three at a time, and more is never charged. */
+static void threads_that_release_and_charge_at_once_do_not_overstate_the_peak(void **state)
+{
+	struct mem_ledger l = ledger_of(2);
+	pthread_t t[4];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
+		assert_int_equal(pthread_create(&t[i], NULL, hold_in_turns, &l), 0);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
+		assert_int_equal(pthread_join(t[i], NULL), 0);
+	}
+	assert_in_range(mem_account_peak(&page, ROW, 2), 3 * GIB, 9 * GIB);
+}
+
+static void a_peak_of_garbage_is_none(void **state)
+{
+	page.line[ROW][0].charged = GIB;
 	page.line[ROW][0].released = 4 * GIB;
-	mem_account_note_peak(&page, ROW, 0, released);
-	assert_int_equal(mem_account_peak(&page, ROW, 0), 5 * GIB);
+	mem_account_note_peak(&page, ROW, 0);
+	assert_int_equal(page.orphans[ROW][0].peak, 0);
 }
 
 static void inherited_memory_counts_for_the_peak(void **state)
@@ -207,6 +248,7 @@ static void inherited_memory_counts_for_the_peak(void **state)
 
 	page.orphans[ROW][0].inherited = GIB / PROTO_SHARE_UNIT;
 	assert_int_equal(mem_ledger_charge(&l, ROW, 2 * GIB), 0);
+	mem_account_note_peak(&page, ROW, 0);
 	page.orphans[ROW][0].disowned = GIB;
 	assert_int_equal(mem_account_peak(&page, ROW, 0), 3 * GIB);
 }
@@ -373,7 +415,9 @@ int main(void)
 		TEST(rows_are_counted_apart),
 		TEST(forced_bytes_count_like_charged_ones),
 		TEST(the_most_that_was_held_is_kept),
-		TEST(a_release_does_not_hide_a_charge),
+		TEST(a_charge_that_the_driver_refuses_was_not_held),
+		TEST(threads_that_release_and_charge_at_once_do_not_overstate_the_peak),
+		TEST(a_peak_of_garbage_is_none),
 		TEST(inherited_memory_counts_for_the_peak),
 		TEST(words_that_are_shown_decide_nothing),
 		TEST(a_row_without_a_limit_only_counts),
