@@ -36,8 +36,8 @@ struct ptx_chooser {
 	size_t unpacked; /* bytes decompressed so far, which have a limit */
 	bool code;	 /* there are parts other than PTX */
 	bool native;	 /* there is machine code for the device; not known of the soft GPU */
-	bool too_new;	 /* there is PTX of a .version that is not read */
-	struct ptx_target other; /* of PTX that the device does not execute */
+	bool too_new;	 /* there is PTX for the device of a .version that is not read */
+	struct ptx_target other; /* of PTX that the device does not execute, where none was taken */
 	const char *error;	 /* after an error: static text for messages */
 };
 
@@ -46,9 +46,10 @@ bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes);
 /* Takes the PTX of one container: for the highest architecture that the device supports, and for
  * exactly this device (sm_90a) before text for all later ones. By the soft GPU's rule, if there is
  * none: for the nearest architecture above, for one device only if there is no other. Text of a
- * .version that is not read is passed over by that rule only: a driver may execute it. Returns 1
- * and the text (caller frees; followed by a zero byte); 0: no text for the device; -EINVAL:
- * corrupt; -EFBIG; -ENOMEM. */
+ * .version that is not read is passed over by that rule, and if it is for other devices. Otherwise
+ * the choice ends there: a driver executes it, or refuses the image (580: error 222). Returns 1 and
+ * the text (caller frees; followed by a zero byte); 0: no text for the device; -EINVAL: corrupt;
+ * -EFBIG; -ENOMEM. */
 int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size_t *ret_bytes);
 
 #endif

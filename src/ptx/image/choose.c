@@ -32,28 +32,44 @@ static char suffix_of(const char *text, size_t bytes)
 	return t && t < end && (*t == 'a' || *t == 'f') ? *t : 0;
 }
 
-/* Notes a text that the device does not execute. */
+/* By NVIDIA's rule. */
+static bool is_for(struct ptx_target t, unsigned arch)
+{
+	return t.arch && t.arch <= arch && (t.suffix != 'a' || t.arch == arch) &&
+	       (t.suffix != 'f' || t.arch / 10 == arch / 10);
+}
+
+/* Of several texts for other devices the first one is nearest to the device. */
+static void note_other(struct ptx_chooser *c, struct ptx_target t)
+{
+	c->other = c->other.arch ? c->other : t;
+}
+
+/* Notes a text that the device does not execute: whether it is for other devices, and else whether
+ * its .version is too new, since a driver that reads it would execute it. */
 static unsigned rank(struct ptx_chooser *c, const char *text, size_t bytes)
 {
-	unsigned arch = ptx_text_arch(text, bytes), version = ptx_text_version(text, bytes);
-	char suffix = suffix_of(text, bytes);
+	struct ptx_target t = { ptx_text_arch(text, bytes), suffix_of(text, bytes) };
+	unsigned version = ptx_text_version(text, bytes);
+	bool fits = is_for(t, c->device.arch);
 
+	if (c->device.rule == PTX_RULE_DRIVER && t.arch && !fits) {
+		if (version) {
+			note_other(c, t);
+		}
+		return 0;
+	}
 	if (version / 10 > PTX_VERSION_MAX) {
 		c->too_new = true;
 		return 0;
 	}
-	if (version && arch && arch <= c->device.arch &&
-	    (suffix != 'a' || arch == c->device.arch) &&
-	    (suffix != 'f' || arch / 10 == c->device.arch / 10)) {
-		return RANK_DRIVER + arch * 4 + (suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0);
+	if (version && fits) {
+		return RANK_DRIVER + t.arch * 4 + (t.suffix == 'a' ? 2 : t.suffix == 'f' ? 1 : 0);
 	}
-	if (c->device.rule == PTX_RULE_SOFT) {
-		return version && arch && !suffix ? RANK_OTHER : RANK_LAST;
+	if (c->device.rule == PTX_RULE_DRIVER) {
+		return 0;
 	}
-	if (version && arch) {
-		c->other = (struct ptx_target){ arch, suffix };
-	}
-	return 0;
+	return version && t.arch && !t.suffix ? RANK_OTHER : RANK_LAST;
 }
 
 bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes)
@@ -141,13 +157,14 @@ int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size
 	int err = collect(c, &w, list, &n);
 
 	*ret = NULL;
+	c->other = (struct ptx_target){ 0 }; /* of the container before */
 	for (unsigned i = 0; i < n && !err; i++) {
 		size_t bytes;
 		unsigned r;
 		char *text;
 
 		if (is_decided(c, &list[i], best, arch)) {
-			c->other = best ? c->other : (struct ptx_target){ list[i].arch, 0 };
+			note_other(c, (struct ptx_target){ list[i].arch, 0 });
 			break;
 		}
 		err = unpack(c, &list[i], &text, &bytes);
@@ -168,6 +185,9 @@ int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size
 			c->other = (struct ptx_target){ 0 };
 			break;
 		}
+	}
+	if (best) {
+		c->other = (struct ptx_target){ 0 };
 	}
 	if (err) {
 		free(*ret);

@@ -246,6 +246,44 @@ static void the_best_of_a_fat_binary_is_taken(void **state)
 	buf_finish(&b);
 }
 
+/* PTX for other devices is not executed, whatever its .version. */
+static void the_target_counts_before_the_version(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+	char text[256];
+
+	(void)state;
+	add_ptx(&b, 90, "11.0", "sm_90a");
+	make_end(&b, at);
+	assert_not(b.data, 0, 90, PROTO_BLOCK_UNREADABLE, false);
+	assert_not(b.data, 0, 100, PROTO_BLOCK_OTHER_PTX, false);
+	add_ptx(&b, 80, "8.0", "sm_80");
+	make_end(&b, at);
+	assert_not(b.data, 0, 90, PROTO_BLOCK_UNREADABLE, false);
+	assert_taken(b.data, 0, 100, "on_sm_80", false);
+	assert_not(ptx_for(text, sizeof(text), "11.0", "sm_120"), 0, 90, PROTO_BLOCK_OTHER_PTX,
+		   false);
+	buf_finish(&b);
+}
+
+/* The first container has PTX that is executed, next to PTX for another device. */
+static void the_reason_is_of_the_container_without_ptx(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	add_ptx(&b, 90, "8.0", "sm_90a");
+	add_ptx(&b, 80, "8.0", "sm_80");
+	make_end(&b, at);
+	at = make_begin(&b);
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, "machine code", 12, 0);
+	make_end(&b, at);
+	assert_not(b.data, b.len, 100, PROTO_BLOCK_NO_PTX, false);
+	buf_finish(&b);
+}
+
 static void machine_code_alone_has_no_clones(void **state)
 {
 	uint8_t elf[64] = { 0x7f, 'E', 'L', 'F', 2 };
@@ -447,6 +485,8 @@ int main(void)
 		cmocka_unit_test(ptx_for_newer_devices_next_to_machine_code_is_named),
 		cmocka_unit_test(without_clones_the_original_is_loaded),
 		cmocka_unit_test(the_best_of_a_fat_binary_is_taken),
+		cmocka_unit_test(the_target_counts_before_the_version),
+		cmocka_unit_test(the_reason_is_of_the_container_without_ptx),
 		cmocka_unit_test(machine_code_alone_has_no_clones),
 		cmocka_unit_test(wrappers_are_followed),
 		cmocka_unit_test(no_size_is_believed),
