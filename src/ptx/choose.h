@@ -41,6 +41,11 @@ struct ptx_chooser {
 	const char *error;	 /* after an error: static text for messages */
 };
 
+/* Finds the soft GPU's own machine code in a container that is not linked with others, which the
+ * soft GPU executes instead of PTX. Returns 1 and the unpacked code (caller frees), 0: there is
+ * none of at most max bytes, or -ENOMEM. */
+int ptx_choose_soft_code(struct ptx_device device, struct ptx_fatbin_walk w, size_t max, char **ret,
+			 size_t *ret_bytes);
 /* Returns true if the device executes the text, which is not in a container. */
 bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes);
 /* Takes the PTX of one container: for the highest architecture that the device supports, and for

@@ -59,25 +59,16 @@ static int add_part(struct picker *p, char *text, size_t bytes)
 /* Looks for the soft GPU's machine code, as the soft GPU does. */
 static int look_for_own(struct picker *p, struct ptx_fatbin_walk w)
 {
-	struct ptx_fatbin_entry e;
+	size_t bytes;
+	char *code;
+	int found = ptx_choose_soft_code(p->choose.device, w, OWN_CODE_MAX, &code, &bytes);
 
-	p->own = false;
-	while (!p->own && ptx_fatbin_next(&w, &e) == 1) {
-		size_t bytes;
-		char *code;
-		int err;
-
-		if (e.kind != PTX_FATBIN_CUBIN || e.arch != p->choose.device.arch) {
-			continue;
-		}
-		err = ptx_fatbin_unpack(&e, OWN_CODE_MAX, &code, &bytes);
-		if (err == -ENOMEM) {
-			return fail(p, err, "no memory to unpack the machine code");
-		}
-		if (err == 0) {
-			p->own = memmem(code, bytes, PTX_SOFT_CODE, sizeof(PTX_SOFT_CODE));
-			free(code);
-		}
+	if (found < 0) {
+		return fail(p, found, "no memory to unpack the machine code");
+	}
+	p->own = found;
+	if (found) {
+		free(code);
 	}
 	return 0;
 }
@@ -97,7 +88,7 @@ static int pick_container(struct picker *p, const void *data, size_t bytes)
 		return fail(p, -EFBIG, "too many fat binaries in one program");
 	}
 	p->n_containers++;
-	if (p->choose.device.rule == PTX_RULE_SOFT && look_for_own(p, w) < 0) {
+	if (look_for_own(p, w) < 0) {
 		return -ENOMEM;
 	}
 	chosen = ptx_choose(&p->choose, w, &text, &text_bytes);

@@ -72,6 +72,33 @@ static unsigned rank(struct ptx_chooser *c, const char *text, size_t bytes)
 	return version && t.arch && !t.suffix ? RANK_OTHER : RANK_LAST;
 }
 
+int ptx_choose_soft_code(struct ptx_device device, struct ptx_fatbin_walk w, size_t max, char **ret,
+			 size_t *ret_bytes)
+{
+	struct ptx_fatbin_entry e;
+
+	while (device.rule == PTX_RULE_SOFT && ptx_fatbin_next(&w, &e) == 1) {
+		char *code;
+		int err;
+
+		if (e.kind != PTX_FATBIN_CUBIN || e.arch != device.arch) {
+			continue;
+		}
+		err = ptx_fatbin_unpack(&e, max, &code, ret_bytes);
+		if (err == -ENOMEM) {
+			return err;
+		}
+		if (err == 0 && memmem(code, *ret_bytes, PTX_SOFT_CODE, sizeof(PTX_SOFT_CODE))) {
+			*ret = code;
+			return 1;
+		}
+		if (err == 0) {
+			free(code);
+		}
+	}
+	return 0;
+}
+
 bool ptx_choose_text(struct ptx_chooser *c, const char *text, size_t bytes)
 {
 	return rank(c, text, bytes) != 0;

@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "cubin/cubin.h"
+#include "ptx/choose.h"
 #include "ptx/data_bytes.h"
 #include "ptx/fatbin.h"
 
@@ -78,77 +79,98 @@ static uint64_t of_entry(const struct ptx_fatbin_entry *e)
 	return sum;
 }
 
-/* Returns the largest sum among the machine code of the highest architecture that runs on the
- * device; without any, among the PTX that may be compiled for it: a higher .target is refused. */
-static uint64_t of_container(const void *image, size_t bytes, unsigned arch)
+/* Returns the largest sum among the machine code of the highest architecture that runs on a GPU, or
+ * the sum of the soft GPU's own code if the container is `alone`. *ret_has: there is such code. */
+static uint64_t of_container_code(struct ptx_fatbin_walk w, struct ptx_device device, bool alone,
+				  bool *ret_has)
 {
-	uint16_t kind = 0;
+	struct ptx_fatbin_entry e;
 	uint32_t best = 0;
 	uint64_t most = 0;
-	struct ptx_fatbin_walk w;
-	struct ptx_fatbin_entry e;
-	size_t length;
+	size_t bytes;
+	char *code;
 
-	if (ptx_fatbin_open(&w, image, bytes, &length) < 0) {
-		return 0;
+	*ret_has = false;
+	if (device.rule == PTX_RULE_SOFT) {
+		if (alone && ptx_choose_soft_code(device, w, IMAGE_MAX, &code, &bytes) == 1) {
+			*ret_has = true;
+			most = of_code(code, bytes);
+			free(code);
+		}
+		return most;
 	}
 	while (ptx_fatbin_next(&w, &e) == 1) {
-		bool is_code = ptx_fatbin_is_code_for(&e, arch);
-
-		if (is_code && (kind != PTX_FATBIN_CUBIN || e.arch > best)) {
-			kind = PTX_FATBIN_CUBIN;
-			best = e.arch;
-		} else if (!kind && e.kind == PTX_FATBIN_PTX && e.arch <= arch) {
-			kind = PTX_FATBIN_PTX;
+		if (!ptx_fatbin_is_code_for(&e, device.arch) || e.arch < best) {
+			continue;
 		}
-	}
-	(void)ptx_fatbin_open(&w, image, bytes, &length);
-	while (kind && ptx_fatbin_next(&w, &e) == 1) {
-		if (kind == PTX_FATBIN_CUBIN ? ptx_fatbin_is_code_for(&e, arch) && e.arch == best
-					     : e.kind == kind && e.arch <= arch) {
-			most = MAX(most, of_entry(&e));
-		}
+		most = e.arch > best ? 0 : most;
+		best = e.arch;
+		most = MAX(most, of_entry(&e));
+		*ret_has = true;
 	}
 	return most;
 }
 
+/* Without machine code for the device, the PTX counts that it executes. */
+static uint64_t of_container(const void *image, size_t bytes, struct ptx_device device, bool alone)
+{
+	struct ptx_chooser choose = { .device = device, .max = IMAGE_MAX };
+	struct ptx_fatbin_walk w;
+	uint64_t sum;
+	size_t length;
+	bool has_code;
+	char *text;
+
+	if (ptx_fatbin_open(&w, image, bytes, &length) < 0) {
+		return 0;
+	}
+	sum = of_container_code(w, device, alone, &has_code);
+	if (!has_code && ptx_choose(&choose, w, &text, &length) == 1) {
+		sum = of_text(text, length);
+		free(text);
+	}
+	return sum;
+}
+
 /* A container whose length is stated in it. */
-static uint64_t of_stated(const void *image, unsigned arch)
+static uint64_t of_stated(const void *image, struct ptx_device device, bool alone)
 {
 	uint64_t bytes;
 
 	return magic_of(image, 0) == PTX_FATBIN_MAGIC && ptx_fatbin_bytes(image, &bytes) == 0 &&
 			       bytes <= IMAGE_MAX
-		       ? of_container(image, (size_t)bytes, arch)
+		       ? of_container(image, (size_t)bytes, device, alone)
 		       : 0;
 }
 
 /* Containers one after the other, as in a file. */
-static uint64_t of_containers(const uint8_t *image, size_t bytes, unsigned arch)
+static uint64_t of_containers(const uint8_t *image, size_t bytes, struct ptx_device device)
 {
 	uint64_t sum = 0, length;
 	size_t at = 0;
 
 	while (bytes - at >= PTX_FATBIN_HEADER_BYTES &&
 	       ptx_fatbin_bytes(image + at, &length) == 0 && length <= bytes - at) {
-		sum = add_capped(sum, of_container(image + at, (size_t)length, arch));
+		bool alone = !at && bytes - length < PTX_FATBIN_HEADER_BYTES;
+
+		sum = add_capped(sum, of_container(image + at, (size_t)length, device, alone));
 		at = MIN(ROUND_UP(at + (size_t)length, (size_t)8), bytes);
 	}
 	return sum;
 }
 
-static uint64_t of_wrapper(const struct ptx_fatbin_wrapper *w, unsigned arch)
+static uint64_t of_wrapper(const struct ptx_fatbin_wrapper *w, struct ptx_device device)
 {
-	uint64_t sum = w->data ? of_stated(w->data, arch) : 0;
 	const void *const *more = w->version == 2 ? w->more : NULL;
+	uint64_t sum = w->data ? of_stated(w->data, device, !more || !more[0]) : 0;
 
 	for (uint32_t i = 0; more && i < LINKED_MAX && more[i]; i++) {
-		sum = add_capped(sum, of_stated(more[i], arch));
+		sum = add_capped(sum, of_stated(more[i], device, false));
 	}
 	return sum;
 }
 
-uint64_t shim_mem_image_bytes(const void *image, size_t bytes, unsigned arch)
+uint64_t shim_mem_image_bytes(const void *image, size_t bytes, struct ptx_device device)
 {
 	struct ptx_fatbin_wrapper wrapper;
 	uint32_t magic;
@@ -164,16 +186,16 @@ uint64_t shim_mem_image_bytes(const void *image, size_t bytes, unsigned arch)
 			       : 0;
 	}
 	if (magic == PTX_FATBIN_MAGIC) {
-		return bytes ? of_containers(image, bytes, arch) : of_stated(image, arch);
+		return bytes ? of_containers(image, bytes, device) : of_stated(image, device, true);
 	}
 	if (magic == PTX_FATBIN_WRAPPER_MAGIC && !bytes) {
 		memcpy(&wrapper, image, sizeof(wrapper));
-		return of_wrapper(&wrapper, arch);
+		return of_wrapper(&wrapper, device);
 	}
 	return of_text(image, bytes ? strnlen(image, bytes) : strlen(image));
 }
 
-uint64_t shim_mem_file_bytes(const char *path, unsigned arch)
+uint64_t shim_mem_file_bytes(const char *path, struct ptx_device device)
 {
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 	uint64_t sum = 0;
@@ -192,7 +214,7 @@ uint64_t shim_mem_file_bytes(const char *path, unsigned arch)
 	}
 	fd_close(fd);
 	if (data && n) {
-		sum = shim_mem_image_bytes(data, n, arch);
+		sum = shim_mem_image_bytes(data, n, device);
 	}
 	free(data);
 	return sum;

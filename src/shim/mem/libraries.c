@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "gpu/ptx_rule.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/image_charge.h"
@@ -370,18 +371,19 @@ void shim_mem_libraries_context_ended(CUcontext ctx, uint64_t epoch)
 static struct shim_mem_library *measured(const void *image, const char *path)
 {
 	struct shim_mem_library *l = holds_mutex ? NULL : calloc(1, sizeof(*l));
-	unsigned arch = 0, arch_before = 0;
+	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver) };
+	unsigned arch_before = 0;
 	uint64_t bytes = 0, most = 0;
 
 	for (CUdevice d = 0; l && d < (int)PROTO_MAX_GPUS; d++) {
 		if (shim_mem_row(d) < 0) {
 			continue;
 		}
-		arch = shim_device_arch(d);
-		if (arch != arch_before) {
-			bytes = image ? shim_mem_image_bytes(image, 0, arch)
-				      : shim_mem_file_bytes(path, arch);
-			arch_before = arch;
+		device.arch = shim_device_arch(d);
+		if (device.arch != arch_before) {
+			bytes = image ? shim_mem_image_bytes(image, 0, device)
+				      : shim_mem_file_bytes(path, device);
+			arch_before = device.arch;
 		}
 		l->bytes[d] = bytes;
 		most = MAX(most, bytes);

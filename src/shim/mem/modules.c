@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "gpu/ptx_rule.h"
 #include "mem/region.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/image_charge.h"
@@ -63,30 +64,32 @@ struct loading {
 	bool begun;
 };
 
-/* Returns the architecture of the current context's device; 0: there is none that is charged. */
-static unsigned prepare(struct loading *l)
+/* Returns the current context's device; with architecture 0: there is none that is charged. */
+static struct ptx_device prepare(struct loading *l)
 {
+	struct ptx_device d = { .rule = gpu_ptx_rule(&shim_driver) };
 	CUdevice device;
 
 	*l = (struct loading){ .row = -1 };
 	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
 		l->row = shim_mem_row(device);
 	}
-	return l->row < 0 ? 0 : shim_device_arch(device);
+	d.arch = l->row < 0 ? 0 : shim_device_arch(device);
+	return d;
 }
 
 static void prepare_data(struct loading *l, const void *image)
 {
-	unsigned arch = prepare(l);
+	struct ptx_device d = prepare(l);
 
-	l->bytes = arch ? shim_mem_image_bytes(image, 0, arch) : 0;
+	l->bytes = d.arch ? shim_mem_image_bytes(image, 0, d) : 0;
 }
 
 static void prepare_file(struct loading *l, const char *path)
 {
-	unsigned arch = prepare(l);
+	struct ptx_device d = prepare(l);
 
-	l->bytes = arch ? shim_mem_file_bytes(path, arch) : 0;
+	l->bytes = d.arch ? shim_mem_file_bytes(path, d) : 0;
 }
 
 /* Charges the module's variables. Returns false if they exceed the limit: the driver is not called.

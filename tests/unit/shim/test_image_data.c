@@ -19,7 +19,9 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define HEAD ".version 7.0\n.target sm_70\n.address_size 64\n"
-#define ARCH 90u
+
+static const struct ptx_device gpu = { 90, PTX_RULE_DRIVER };
+static const struct ptx_device soft_gpu = { 86, PTX_RULE_SOFT };
 
 static uint64_t of_text(const char *body)
 {
@@ -27,8 +29,8 @@ static uint64_t of_text(const char *body)
 	uint64_t known, stated;
 
 	buf_printf(&b, HEAD "%s", body);
-	stated = shim_mem_image_bytes(buf_text(&b), 0, ARCH);
-	known = shim_mem_image_bytes(buf_text(&b), b.len, ARCH);
+	stated = shim_mem_image_bytes(buf_text(&b), 0, gpu);
+	known = shim_mem_image_bytes(buf_text(&b), b.len, gpu);
 	assert_int_equal(stated, known);
 	buf_finish(&b);
 	return stated;
@@ -192,7 +194,7 @@ static struct code make_code(uint16_t type)
 
 static uint64_t of_code(const struct code *c, size_t bytes)
 {
-	return shim_mem_image_bytes(c, bytes, ARCH);
+	return shim_mem_image_bytes(c, bytes, gpu);
 }
 
 static void machine_code_is_measured_by_its_sections(void **state)
@@ -231,7 +233,7 @@ static void machine_code_that_is_cut_or_wrong_is_survived(void **state)
 		uint8_t *cut = malloc(n); /* its end is the allocation's, for a sanitizer */
 
 		memcpy(cut, &c, n);
-		(void)shim_mem_image_bytes(cut, n, ARCH);
+		(void)shim_mem_image_bytes(cut, n, gpu);
 		free(cut);
 	}
 	for (size_t n = 0; n < sizeof(c); n++) {
@@ -240,7 +242,7 @@ static void machine_code_that_is_cut_or_wrong_is_survived(void **state)
 
 			memcpy(bytes, &c, sizeof(c));
 			bytes[n] = values[v];
-			(void)shim_mem_image_bytes(bytes, sizeof(c), ARCH);
+			(void)shim_mem_image_bytes(bytes, sizeof(c), gpu);
 		}
 	}
 	copy = c;
@@ -273,11 +275,11 @@ static void add_code(struct buf *b, unsigned arch, uint64_t bytes, uint64_t how)
 
 static uint64_t of_fatbin(const struct buf *b)
 {
-	uint64_t stated = shim_mem_image_bytes(b->data, 0, ARCH);
+	uint64_t stated = shim_mem_image_bytes(b->data, 0, gpu);
 	struct ptx_fatbin_wrapper w = { PTX_FATBIN_WRAPPER_MAGIC, 1, b->data, "a name" };
 
-	assert_int_equal(stated, shim_mem_image_bytes(b->data, b->len, ARCH));
-	assert_int_equal(stated, shim_mem_image_bytes(&w, 0, ARCH));
+	assert_int_equal(stated, shim_mem_image_bytes(b->data, b->len, gpu));
+	assert_int_equal(stated, shim_mem_image_bytes(&w, 0, gpu));
 	return stated;
 }
 
@@ -306,6 +308,36 @@ static void fat_binaries_are_measured_by_what_the_driver_takes(void **state)
 	}
 }
 
+/* The soft GPU takes its own machine code, or else PTX of any .target. */
+static void fat_binaries_are_measured_by_what_the_soft_gpu_takes(void **state)
+{
+	static const char text[] = ".version 8.8\n.target sm_100\n.address_size 64\n"
+				   ".global .b8 a[8388608];\n";
+	struct code c = make_code(ET_EXEC);
+	char own[sizeof(c) + sizeof(PTX_SOFT_CODE)];
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	add_code(&b, 86, 6 * MIB, 0); /* of a GPU */
+	make_entry(&b, PTX_FATBIN_PTX, 100, text, strlen(text), 0);
+	make_end(&b, at);
+	assert_int_equal(shim_mem_image_bytes(b.data, 0, soft_gpu), 8 * MIB);
+	assert_int_equal(shim_mem_image_bytes(b.data, 0, gpu), 0);
+	c.sections[1].sh_size = 4 * MIB;
+	c.sections[2].sh_flags = 0;
+	memcpy(own, &c, sizeof(c));
+	memcpy(own + sizeof(c), PTX_SOFT_CODE, sizeof(PTX_SOFT_CODE));
+	make_entry(&b, PTX_FATBIN_CUBIN, 86, own, sizeof(own), PTX_FATBIN_LZ4);
+	make_end(&b, at);
+	assert_int_equal(shim_mem_image_bytes(b.data, b.len, soft_gpu), 4 * MIB);
+	at = make_begin(&b);
+	add_text(&b, 75, 2 * MIB, 0);
+	make_end(&b, at); /* the PTX of both is linked */
+	assert_int_equal(shim_mem_image_bytes(b.data, b.len, soft_gpu), 10 * MIB);
+	buf_finish(&b);
+}
+
 static void linked_containers_are_added_up(void **state)
 {
 	struct buf a = { 0 }, b = { 0 };
@@ -322,9 +354,9 @@ static void linked_containers_are_added_up(void **state)
 	more[0] = a.data;
 	more[1] = b.data;
 	more[2] = NULL;
-	assert_int_equal(shim_mem_image_bytes(&w, 0, ARCH), 12 * MIB);
+	assert_int_equal(shim_mem_image_bytes(&w, 0, gpu), 12 * MIB);
 	buf_add(&a, b.data, b.len);
-	assert_int_equal(shim_mem_image_bytes(a.data, a.len, ARCH), 12 * MIB);
+	assert_int_equal(shim_mem_image_bytes(a.data, a.len, gpu), 12 * MIB);
 	buf_finish(&a);
 	buf_finish(&b);
 }
@@ -343,7 +375,7 @@ static void broken_fat_binaries_are_survived(void **state)
 		uint8_t *cut = malloc(n);
 
 		memcpy(cut, b.data, n);
-		(void)shim_mem_image_bytes(cut, n, ARCH);
+		(void)shim_mem_image_bytes(cut, n, gpu);
 		free(cut);
 	}
 	for (size_t n = 16; n < whole; n++) {
@@ -351,7 +383,7 @@ static void broken_fat_binaries_are_survived(void **state)
 
 		memcpy(changed, b.data, whole);
 		changed[n] ^= 0xff;
-		(void)shim_mem_image_bytes(changed, whole, ARCH);
+		(void)shim_mem_image_bytes(changed, whole, gpu);
 		free(changed);
 	}
 	buf_finish(&b);
@@ -367,12 +399,12 @@ static void files_are_read(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
 	close(fd);
-	assert_int_equal(shim_mem_file_bytes(path, ARCH), 8 * MIB);
+	assert_int_equal(shim_mem_file_bytes(path, gpu), 8 * MIB);
 	unlink(path);
-	assert_int_equal(shim_mem_file_bytes(path, ARCH), 0);
-	assert_int_equal(shim_mem_file_bytes("/dev/zero", ARCH), 0);
-	assert_int_equal(shim_mem_file_bytes(NULL, ARCH), 0);
-	assert_int_equal(shim_mem_image_bytes(NULL, 0, ARCH), 0);
+	assert_int_equal(shim_mem_file_bytes(path, gpu), 0);
+	assert_int_equal(shim_mem_file_bytes("/dev/zero", gpu), 0);
+	assert_int_equal(shim_mem_file_bytes(NULL, gpu), 0);
+	assert_int_equal(shim_mem_image_bytes(NULL, 0, gpu), 0);
 }
 
 int main(void)
@@ -384,6 +416,7 @@ int main(void)
 		cmocka_unit_test(machine_code_is_measured_by_its_sections),
 		cmocka_unit_test(machine_code_that_is_cut_or_wrong_is_survived),
 		cmocka_unit_test(fat_binaries_are_measured_by_what_the_driver_takes),
+		cmocka_unit_test(fat_binaries_are_measured_by_what_the_soft_gpu_takes),
 		cmocka_unit_test(linked_containers_are_added_up),
 		cmocka_unit_test(broken_fat_binaries_are_survived),
 		cmocka_unit_test(files_are_read),
