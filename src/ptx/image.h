@@ -3,6 +3,7 @@
 #ifndef GBPF_PTX_IMAGE_H
 #define GBPF_PTX_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,12 +25,16 @@ struct ptx_image_text {
 int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len,
 		   struct ptx_device device, size_t max, const char *name, struct report *r);
 void ptx_image_close(struct ptx_image_text *t);
+/* What else an image has. */
+struct ptx_image_rest {
+	struct ptx_target other; /* if there is no PTX for the device: that of some other PTX */
+	bool native;		 /* machine code for the device */
+};
 /* The same for an image of which only the beginning is known to be readable (bytes 0), as programs
- * give it to the driver. *ret_other: if there is no PTX for the device, the .target of some other
- * PTX in the image. */
+ * give it to the driver. */
 int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
 		   struct ptx_device device, size_t max, const char *name,
-		   struct ptx_target *ret_other, struct report *r);
+		   struct ptx_image_rest *ret_rest, struct report *r);
 
 /* Returns the text's .version as major * 10 + minor; 0 if it does not begin with one. */
 unsigned ptx_text_version(const char *text, size_t len);

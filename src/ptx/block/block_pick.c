@@ -240,12 +240,15 @@ int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes,
 
 int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
 		   struct ptx_device device, size_t max, const char *name,
-		   struct ptx_target *ret_other, struct report *r)
+		   struct ptx_image_rest *ret_rest, struct report *r)
 {
 	struct ptx_block_pick pick;
 	int err = ptx_block_pick(&pick, image, bytes, device, max, name, r);
 
 	*ret = (struct ptx_image_text){ .text = pick.text, .bytes = pick.bytes };
-	*ret_other = err == -ENOENT ? pick.other : (struct ptx_target){ 0 };
+	*ret_rest = (struct ptx_image_rest){ .native = pick.native };
+	if (err == -ENOENT) {
+		ret_rest->other = pick.other;
+	}
 	return err == -ENOENT && !pick.other.arch && pick.too_new ? -EOPNOTSUPP : err;
 }

@@ -66,20 +66,31 @@ static enum shim_kept_why why_of(int err, struct ptx_target other)
 				    : SHIM_KEPT_NO_PTX;
 }
 
+bool shim_kept_is_older(const char *text, size_t bytes, unsigned arch)
+{
+	return ptx_text_arch(text, bytes) / 10 < arch / 10;
+}
+
 struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct ptx_device device,
-				       struct shim_kept_reason *ret_why)
+				       bool rewritten, struct shim_kept_reason *ret_why)
 {
 	struct shim_kept_image *k = NULL;
 	struct ptx_image_text t;
 	struct report r;
-	struct ptx_target other;
+	struct ptx_image_rest rest;
 	int err;
 
 	report_init(&r);
-	err = ptx_image_pick(&t, image, bytes, device, TEXT_MAX, "image", &other, &r);
+	err = ptx_image_pick(&t, image, bytes, device, TEXT_MAX, "image", &rest, &r);
 	report_finish(&r);
-	*ret_why = (struct shim_kept_reason){ why_of(err, other), other, device.arch };
+	*ret_why = (struct shim_kept_reason){ why_of(err, rest.other), rest.other, device.arch };
 	if (err < 0) {
+		return NULL;
+	}
+	if (rest.native && !rewritten && shim_kept_is_older(t.text, t.bytes, device.arch)) {
+		ret_why->why = SHIM_KEPT_OLDER;
+		ret_why->target.arch = ptx_text_arch(t.text, t.bytes);
+		ptx_image_close(&t);
 		return NULL;
 	}
 	ret_why->why = SHIM_KEPT_NO_ROOM;
@@ -123,9 +134,10 @@ void shim_kept_why_print(const struct shim_kept_reason *why, struct buf *out)
 		[SHIM_KEPT_TOO_NEW] = "its PTX is of a .version that is not read",
 	};
 
-	if (why->why == SHIM_KEPT_OTHER) {
-		buf_printf(out, "its PTX is for sm_%u%.1s, the device is %u.%u", why->target.arch,
-			   &why->target.suffix, why->arch / 10, why->arch % 10);
+	if (why->why == SHIM_KEPT_OTHER || why->why == SHIM_KEPT_OLDER) {
+		buf_printf(out, "%sits PTX is for sm_%u%.1s, the device is %u.%u",
+			   why->why == SHIM_KEPT_OLDER ? "its machine code runs, and " : "",
+			   why->target.arch, &why->target.suffix, why->arch / 10, why->arch % 10);
 	} else {
 		buf_puts(out, texts[why->why]);
 	}

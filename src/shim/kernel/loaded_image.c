@@ -94,7 +94,7 @@ static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
 	const char *v = getenv("GBPF_BLOCK");
 
 	return i->native && i->text && !i->prepared && !(v && strcmp(v, "1") == 0) &&
-	       (i->bytes > MAX_NATIVE_BYTES || ptx_text_arch(i->text, i->bytes) / 10 < arch / 10);
+	       (i->bytes > MAX_NATIVE_BYTES || shim_kept_is_older(i->text, i->bytes, arch));
 }
 
 /* gbpf run --probes: modules are prepared for probes of kernels that could not be sliced. */
@@ -323,6 +323,21 @@ enum proto_block_why shim_image_entry(const void *handle, const char *name,
 	return why;
 }
 
+/* Returns true if rewritten PTX was loaded. */
+static bool is_rewritten(const void *handle)
+{
+	const struct shim_image_owner *o;
+	bool r = false;
+
+	pthread_mutex_lock(&owners_mutex);
+	o = owner_of(handle);
+	for (unsigned i = 0; o && i < o->n; i++) {
+		r |= o->parts[i]->text != NULL;
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	return r;
+}
+
 static struct shim_code_kept *keep_code(const void *image, size_t bytes, unsigned arch, size_t room)
 {
 	struct shim_code_kept *code = NULL;
@@ -339,7 +354,9 @@ void shim_image_keep(const void *handle, const void *image, size_t bytes, bool l
 	struct shim_kept_reason why = { .why = linked ? SHIM_KEPT_LINKED : SHIM_KEPT_NO_PTX };
 	struct ptx_device device = image ? device_here() : (struct ptx_device){ 0 };
 	struct shim_kept_image *k =
-		device.arch && !linked ? shim_kept_open(image, bytes, device, &why) : NULL;
+		device.arch && !linked
+			? shim_kept_open(image, bytes, device, is_rewritten(handle), &why)
+			: NULL;
 	struct shim_kept_image *before;
 	struct shim_code_kept *code =
 		device.arch ? keep_code(image, bytes, device.arch, k ? 0 : shim_kept_room()) : NULL;

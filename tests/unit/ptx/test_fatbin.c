@@ -168,7 +168,7 @@ static void what_is_executed_is_what_is_rewritten(void **state)
 		struct ptx_image_text executed, rewritten;
 		struct buf b = { 0 };
 		size_t at = make_begin(&b);
-		struct ptx_target other;
+		struct ptx_image_rest rest;
 		int err;
 
 		for (unsigned i = 0; i < ARRAY_SIZE(entries); i++) {
@@ -185,10 +185,11 @@ static void what_is_executed_is_what_is_rewritten(void **state)
 		}
 		err = ptx_image_open(&executed, b.data, b.len, device, MAX_TEXT, "t", NULL);
 		assert_int_equal(ptx_image_pick(&rewritten, b.data, b.len, device, MAX_TEXT, "t",
-						&other, NULL),
+						&rest, NULL),
 				 err);
 		assert_true(err == 0 || !(set & 0x1f7));
-		assert_int_equal(other.arch, 0);
+		assert_int_equal(rest.other.arch, 0);
+		assert_false(rest.native); /* of a GPU */
 		if (err == 0) {
 			assert_string_equal(rewritten.text, executed.text);
 		}
