@@ -27,7 +27,16 @@ struct ptx_target {
 struct ptx_device {
 	unsigned arch; /* compute capability, major * 10 + minor */
 	enum ptx_rule rule;
+	/* CU_JIT_TARGET: PTX is chosen as for this architecture, if it is lower; 0: not given. A
+	 * driver (580, H200) loads modules for no other architecture than the device's, and looks
+	 * for kernels of libraries in the PTX of the one that is asked for. */
+	unsigned target;
 };
+
+static inline unsigned ptx_device_target(struct ptx_device d)
+{
+	return d.target && d.target < d.arch ? d.target : d.arch;
+}
 
 /* Begin with { device, max }; used for all containers of one image. */
 struct ptx_chooser {

@@ -66,7 +66,8 @@ static struct key key_of(const struct ptx_block_pick *pick, struct ptx_device d,
 	return (struct key){ .hash = { hash_bytes(pick->text, pick->bytes),
 				       other_hash(pick->text, pick->bytes) },
 			     .bytes = pick->bytes,
-			     .device = d.arch << 2 | (unsigned)prepare << 1 | pick->native };
+			     .device = ptx_device_target(d) << 2 | (unsigned)prepare << 1 |
+				       pick->native };
 }
 
 static bool same_key(const struct key *a, const struct key *b)

@@ -51,7 +51,7 @@ static unsigned rank(struct ptx_chooser *c, const char *text, size_t bytes)
 {
 	struct ptx_target t = { ptx_text_arch(text, bytes), suffix_of(text, bytes) };
 	unsigned version = ptx_text_version(text, bytes);
-	bool fits = is_for(t, c->device.arch);
+	bool fits = is_for(t, ptx_device_target(c->device));
 
 	if (c->device.rule == PTX_RULE_DRIVER && t.arch && !fits) {
 		if (version) {
@@ -113,7 +113,8 @@ static int fail(struct ptx_chooser *c, int err, const char *what)
 static void see_code(struct ptx_chooser *c, const struct ptx_fatbin_entry *e)
 {
 	c->code = true;
-	c->native |= c->device.rule == PTX_RULE_DRIVER && ptx_fatbin_is_code_for(e, c->device.arch);
+	c->native |= c->device.rule == PTX_RULE_DRIVER &&
+		     ptx_fatbin_is_code_for(e, ptx_device_target(c->device));
 }
 
 /* Collects the PTX entries: those up to the device's architecture from the highest down, then those
@@ -121,8 +122,8 @@ static void see_code(struct ptx_chooser *c, const struct ptx_fatbin_entry *e)
 static int collect(struct ptx_chooser *c, struct ptx_fatbin_walk *w, struct ptx_fatbin_entry *list,
 		   unsigned *n)
 {
+	unsigned at, target = ptx_device_target(c->device);
 	struct ptx_fatbin_entry e;
-	unsigned at;
 	int more;
 
 	*n = 0;
@@ -134,8 +135,7 @@ static int collect(struct ptx_chooser *c, struct ptx_fatbin_walk *w, struct ptx_
 		if (*n == ENTRIES_MAX) {
 			return fail(c, -EFBIG, "a container has too many PTX images");
 		}
-		for (at = (*n)++; at > 0 && ptx_fatbin_better(&e, &list[at - 1], c->device.arch);
-		     at--) {
+		for (at = (*n)++; at > 0 && ptx_fatbin_better(&e, &list[at - 1], target); at--) {
 			list[at] = list[at - 1];
 		}
 		list[at] = e;
@@ -173,7 +173,7 @@ static bool is_decided(const struct ptx_chooser *c, const struct ptx_fatbin_entr
 	if (best >= RANK_DRIVER) {
 		return e->arch != arch;
 	}
-	return e->arch > c->device.arch &&
+	return e->arch > ptx_device_target(c->device) &&
 	       (best == RANK_OTHER || c->device.rule == PTX_RULE_DRIVER);
 }
 

@@ -77,7 +77,8 @@ static void note_part(CUlinkState state, const struct ptx_block_image *i)
 	ptx_block_image_close(i);
 }
 
-/* A call that adds an input. text NULL: adds the program's own. */
+/* A call that adds an input, of which only single texts are rewritten: there the linker chooses
+ * nothing, and refuses one that is not for its CU_JIT_TARGET. text NULL: adds the program's own. */
 struct adder {
 	CUresult (*run)(const struct adder *l, const char *text, size_t bytes);
 	CUlinkState state;
@@ -117,21 +118,23 @@ static CUresult add(const struct adder *l, const struct ptx_block_image *i)
 static CUresult add_data(const struct adder *l)
 {
 	enum proto_block_why why;
+	const struct shim_image_source s = { .image = l->data, .bytes = l->bytes };
 	bool take = l->type == CU_JIT_INPUT_PTX && l->data && l->bytes && shim_image_wanted();
 
-	return add(l, take ? shim_image_open(l->data, l->bytes, &why) : NULL);
+	return add(l, take ? shim_image_open(&s, &why) : NULL);
 }
 
 static CUresult add_file(const struct adder *l)
 {
 	const struct ptx_block_image *i = NULL;
+	struct shim_image_source s = { 0 };
 	enum proto_block_why why;
-	size_t bytes;
 	char *data;
 
 	if (l->type == CU_JIT_INPUT_PTX && shim_image_wanted() &&
-	    (data = shim_image_read_file(l->name, &bytes)) != NULL) {
-		i = shim_image_open(data, bytes, &why);
+	    (data = shim_image_read_file(l->name, &s.bytes)) != NULL) {
+		s.image = data;
+		i = shim_image_open(&s, &why);
 		free(data);
 	}
 	return add(l, i);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cuabi/api.h"
+#include "gpu/ptx_rule.h"
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
 #include "shim/entry/gate.h"
@@ -277,19 +278,21 @@ static bool uses_only_one(const void *caller)
 	return strncmp(name ? name + 1 : info.dli_fname, "libcufft", strlen("libcufft")) == 0;
 }
 
-/* Keeps what was loaded, for probes. */
-static CUresult keep(const struct loader *l, CUresult r)
+static struct shim_image_source source_of(const struct loader *l)
 {
-	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
-		shim_image_keep(*l->ret, l->data, l->bytes, false);
-	}
-	return r;
+	return (struct shim_image_source){ .image = l->data,
+					   .bytes = l->bytes,
+					   .library = l->library,
+					   .target = gpu_ptx_target(l->n, l->options, l->values) };
 }
 
-static CUresult keep_linked(const struct loader *l, CUresult r)
+/* Keeps what was loaded, for probes. */
+static CUresult keep(const struct loader *l, CUresult r, bool linked)
 {
-	if (r == CUDA_SUCCESS && l->ret) {
-		shim_image_keep(*l->ret, l->image, 0, true);
+	struct shim_image_source s = source_of(l);
+
+	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
+		shim_image_keep(*l->ret, &s, linked);
 	}
 	return r;
 }
@@ -297,30 +300,33 @@ static CUresult keep_linked(const struct loader *l, CUresult r)
 static CUresult load_data(struct loader *l)
 {
 	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX], *i;
+	struct shim_image_source s;
 	enum proto_block_why why;
 	unsigned n;
 
 	if (!shim_attached()) {
 		return run_unpatched(l, NULL);
 	}
+	l->data = l->image;
 	n = shim_link_find(l->image, parts);
 	if (n) {
-		return keep_linked(l, load_linked(l, parts, n));
+		return keep(l, load_linked(l, parts, n), true);
 	}
-	l->data = l->image;
-	i = shim_image_open(l->image, 0, &why);
+	s = source_of(l);
+	i = shim_image_open(&s, &why);
 	if (l->only_one && i && i->text) {
 		ptx_block_image_close(i);
 		i = NULL;
 		why = PROTO_BLOCK_ONLY_ONE;
 	}
-	return keep(l, load(l, i, why));
+	return keep(l, load(l, i, why), false);
 }
 
 static CUresult load_file(struct loader *l)
 {
 	const struct ptx_block_image *i = NULL;
 	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
+	struct shim_image_source s;
 	char *data = NULL;
 	CUresult r;
 
@@ -330,9 +336,10 @@ static CUresult load_file(struct loader *l)
 	data = shim_image_read_file(l->image, &l->bytes);
 	l->data = data;
 	if (data && shim_image_wanted()) {
-		i = shim_image_open(data, l->bytes, &why);
+		s = source_of(l);
+		i = shim_image_open(&s, &why);
 	}
-	r = keep(l, load(l, i, why));
+	r = keep(l, load(l, i, why), false);
 	free(data);
 	return r;
 }

@@ -132,6 +132,7 @@ void shim_kept_why_print(const struct shim_kept_reason *why, struct buf *out)
 		[SHIM_KEPT_NO_ROOM] = "its PTX was not kept: too long, or 64 MiB are kept already",
 		[SHIM_KEPT_LINKED] = "it was linked by the driver",
 		[SHIM_KEPT_TOO_NEW] = "its PTX is of a .version that is not read",
+		[SHIM_KEPT_UNLIKE] = "it was loaded for devices of different architectures",
 	};
 
 	if (why->why == SHIM_KEPT_OTHER || why->why == SHIM_KEPT_OLDER) {

@@ -20,6 +20,7 @@ enum shim_kept_why {
 	SHIM_KEPT_OTHER,   /* machine code, and PTX for other devices */
 	SHIM_KEPT_TOO_NEW, /* machine code, and PTX of a .version that is not read */
 	SHIM_KEPT_OLDER,   /* machine code that runs, and PTX for an older architecture */
+	SHIM_KEPT_UNLIKE,  /* a library for devices of different architectures */
 };
 
 /* Why there is no PTX of an image. */

@@ -68,20 +68,34 @@ bool shim_image_code_wanted(enum proto_block_why *ret_why)
 	return !off;
 }
 
-/* Returns the device of lowest architecture, because a library is loaded for all of them; with
- * architecture 0 if there is none. */
-static struct ptx_device device_here(void)
+/* Returns the architecture of all devices, 0 if they are unlike. */
+static unsigned arch_of_all(void)
 {
-	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver) };
+	unsigned arch;
 	int n = 0;
 
-	if (shim_real.cuDeviceGetCount(&n) != CUDA_SUCCESS) {
-		return device;
+	if (shim_driver.cuDeviceGetCount(&n) != CUDA_SUCCESS || n < 1) {
+		return 0;
 	}
-	for (int i = 0; i < n; i++) {
-		unsigned arch = shim_device_arch(i);
+	arch = shim_device_arch(0);
+	for (int i = 1; i < n && arch; i++) {
+		arch = shim_device_arch(i) == arch ? arch : 0;
+	}
+	return arch;
+}
 
-		device.arch = !device.arch || arch < device.arch ? arch : device.arch;
+/* Returns the device that executes the image: a module's is that of the current context. With
+ * architecture 0 it is not known, or there are several: the driver chooses for each device, so that
+ * no text could replace the image. */
+static struct ptx_device device_of(const struct shim_image_source *s)
+{
+	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver), .target = s->target };
+	CUdevice d;
+
+	if (!s->library && shim_driver.cuCtxGetDevice(&d) == CUDA_SUCCESS) {
+		device.arch = shim_device_arch(d);
+	} else {
+		device.arch = arch_of_all();
 	}
 	return device;
 }
@@ -105,19 +119,23 @@ static bool prepares(void)
 	return v && strcmp(v, "1") == 0;
 }
 
-const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
+const struct ptx_block_image *shim_image_open(const struct shim_image_source *s,
 					      enum proto_block_why *ret_why)
 {
 	const struct ptx_block_image *i = NULL;
 	struct ptx_device device;
 
 	*ret_why = sched_block_wanted(shim.sched) ? PROTO_BLOCK_UNKNOWN : PROTO_BLOCK_CLASS;
-	if (!image || !shim_image_wanted()) {
+	if (!s->image || !shim_image_wanted()) {
 		return NULL;
 	}
-	device = device_here();
-	if (!device.arch || (prepares() ? ptx_block_image_open_prepared : ptx_block_image_open)(
-				    &i, image, bytes, device, "image") < 0) {
+	device = device_of(s);
+	if (!device.arch) {
+		*ret_why = PROTO_BLOCK_NO_CONTEXT;
+		return NULL;
+	}
+	if ((prepares() ? ptx_block_image_open_prepared
+			: ptx_block_image_open)(&i, s->image, s->bytes, device, "image") < 0) {
 		return NULL;
 	}
 	*ret_why = i->why;
@@ -349,17 +367,20 @@ static struct shim_code_kept *keep_code(const void *image, size_t bytes, unsigne
 	return code;
 }
 
-void shim_image_keep(const void *handle, const void *image, size_t bytes, bool linked)
+void shim_image_keep(const void *handle, const struct shim_image_source *s, bool linked)
 {
-	struct shim_kept_reason why = { .why = linked ? SHIM_KEPT_LINKED : SHIM_KEPT_NO_PTX };
-	struct ptx_device device = image ? device_here() : (struct ptx_device){ 0 };
+	struct ptx_device device = s->image ? device_of(s) : (struct ptx_device){ 0 };
+	struct shim_kept_reason why = { .why = linked			  ? SHIM_KEPT_LINKED
+					       : s->image && !device.arch ? SHIM_KEPT_UNLIKE
+									  : SHIM_KEPT_NO_PTX };
 	struct shim_kept_image *k =
 		device.arch && !linked
-			? shim_kept_open(image, bytes, device, is_rewritten(handle), &why)
+			? shim_kept_open(s->image, s->bytes, device, is_rewritten(handle), &why)
 			: NULL;
 	struct shim_kept_image *before;
 	struct shim_code_kept *code =
-		device.arch ? keep_code(image, bytes, device.arch, k ? 0 : shim_kept_room()) : NULL;
+		device.arch ? keep_code(s->image, s->bytes, device.arch, k ? 0 : shim_kept_room())
+			    : NULL;
 	struct shim_code_kept *code_before;
 	struct shim_image_owner *o;
 

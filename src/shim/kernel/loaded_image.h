@@ -19,9 +19,17 @@ bool shim_image_wanted(void);
  * device. */
 bool shim_image_code_wanted(enum proto_block_why *ret_why);
 
+/* An image as a call loads it. */
+struct shim_image_source {
+	const void *image; /* NULL: not known */
+	size_t bytes;	   /* 0: unknown */
+	bool library;	   /* for all devices; else for that of the current context */
+	unsigned target;   /* CU_JIT_TARGET; 0: not given */
+};
+
 /* Runs the preemption pass on an image. If the result has a text, that is to be loaded instead.
- * NULL: load the original; *ret_why is the reason why it has no clones. bytes: 0 if unknown. */
-const struct ptx_block_image *shim_image_open(const void *image, size_t bytes,
+ * NULL: load the original; *ret_why is the reason why it has no clones. */
+const struct ptx_block_image *shim_image_open(const struct shim_image_source *s,
 					      enum proto_block_why *ret_why);
 
 /* Returns a file's contents, zero-terminated; caller frees. NULL if it cannot be read: let the
@@ -39,9 +47,9 @@ void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_im
 void shim_image_context_end(CUcontext ctx);
 /* Keeps the PTX of an image that was loaded, for a later probe of its kernels, in the owner's
  * record, and its machine code: a copy of it only if no PTX is kept. PTX for an older architecture
- * is not kept where machine code runs. image NULL: not known. bytes: 0 if unknown. linked: the
- * result of the linker, of which only the code is kept. */
-void shim_image_keep(const void *owner, const void *image, size_t bytes, bool linked);
+ * is not kept where machine code runs. linked: the result of the linker, of which only the code is
+ * kept. */
+void shim_image_keep(const void *owner, const struct shim_image_source *s, bool linked);
 /* Returns the kept PTX of a module or library, or NULL and the reason. Caller unrefs. */
 struct shim_kept_image *shim_image_kept(const void *owner, struct shim_kept_reason *ret_why);
 /* Returns the kept machine code of a module or library, NULL: none. Caller passes it to

@@ -368,10 +368,10 @@ void shim_mem_libraries_context_ended(CUcontext ctx, uint64_t epoch)
 /* ---- libraries ---- */
 
 /* Measures the library for each device that is charged: the image, or else the file. */
-static struct shim_mem_library *measured(const void *image, const char *path)
+static struct shim_mem_library *measured(const void *image, const char *path, unsigned target)
 {
 	struct shim_mem_library *l = holds_mutex ? NULL : calloc(1, sizeof(*l));
-	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver) };
+	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver), .target = target };
 	unsigned arch_before = 0;
 	uint64_t bytes = 0, most = 0;
 
@@ -395,14 +395,14 @@ static struct shim_mem_library *measured(const void *image, const char *path)
 	return l;
 }
 
-struct shim_mem_library *shim_mem_library_of_data(const void *image)
+struct shim_mem_library *shim_mem_library_of_data(const void *image, unsigned target)
 {
-	return image ? measured(image, NULL) : NULL;
+	return image ? measured(image, NULL, target) : NULL;
 }
 
-struct shim_mem_library *shim_mem_library_of_file(const char *path)
+struct shim_mem_library *shim_mem_library_of_file(const char *path, unsigned target)
 {
-	return path ? measured(NULL, path) : NULL;
+	return path ? measured(NULL, path, target) : NULL;
 }
 
 void shim_mem_library_free(struct shim_mem_library *l)

@@ -13,9 +13,9 @@
 struct shim_mem_library;
 
 /* Returns a library that is to be charged, or NULL: it has no such variables, or there is no memory
- * for the record. */
-struct shim_mem_library *shim_mem_library_of_data(const void *image);
-struct shim_mem_library *shim_mem_library_of_file(const char *path);
+ * for the record. target: CU_JIT_TARGET, or 0. */
+struct shim_mem_library *shim_mem_library_of_data(const void *image, unsigned target);
+struct shim_mem_library *shim_mem_library_of_file(const char *path, unsigned target);
 void shim_mem_library_free(struct shim_mem_library *l); /* accepts NULL */
 
 /* Charges the library for each context. Returns false if that exceeds a limit: nothing is charged.

@@ -64,10 +64,11 @@ struct loading {
 	bool begun;
 };
 
-/* Returns the current context's device; with architecture 0: there is none that is charged. */
-static struct ptx_device prepare(struct loading *l)
+/* Returns the current context's device; with architecture 0: there is none that is charged. target:
+ * CU_JIT_TARGET, or 0. */
+static struct ptx_device prepare(struct loading *l, unsigned target)
 {
-	struct ptx_device d = { .rule = gpu_ptx_rule(&shim_driver) };
+	struct ptx_device d = { .rule = gpu_ptx_rule(&shim_driver), .target = target };
 	CUdevice device;
 
 	*l = (struct loading){ .row = -1 };
@@ -78,16 +79,16 @@ static struct ptx_device prepare(struct loading *l)
 	return d;
 }
 
-static void prepare_data(struct loading *l, const void *image)
+static void prepare_data(struct loading *l, const void *image, unsigned target)
 {
-	struct ptx_device d = prepare(l);
+	struct ptx_device d = prepare(l, target);
 
 	l->bytes = d.arch ? shim_mem_image_bytes(image, 0, d) : 0;
 }
 
 static void prepare_file(struct loading *l, const char *path)
 {
-	struct ptx_device d = prepare(l);
+	struct ptx_device d = prepare(l, 0);
 
 	l->bytes = d.arch ? shim_mem_file_bytes(path, d) : 0;
 }
@@ -181,7 +182,7 @@ static CUresult load_data(CUmodule *ret, const void *image)
 	struct loading l;
 	CUresult r;
 
-	prepare_data(&l, image);
+	prepare_data(&l, image, 0);
 	do {
 		r = begin(&l) ? shim_driver.cuModuleLoadData(ret, image) : CUDA_ERROR_OUT_OF_MEMORY;
 	} while (loaded(&l, &r, ret));
@@ -194,7 +195,7 @@ static CUresult load_data_ex(CUmodule *ret, const void *image, unsigned n, CUjit
 	struct loading l;
 	CUresult r;
 
-	prepare_data(&l, image);
+	prepare_data(&l, image, gpu_ptx_target(n, options, values));
 	do {
 		r = begin(&l) ? shim_driver.cuModuleLoadDataEx(ret, image, n, options, values)
 			      : CUDA_ERROR_OUT_OF_MEMORY;
@@ -207,7 +208,7 @@ static CUresult load_fat(CUmodule *ret, const void *image)
 	struct loading l;
 	CUresult r;
 
-	prepare_data(&l, image);
+	prepare_data(&l, image, 0);
 	do {
 		r = begin(&l) ? shim_driver.cuModuleLoadFatBinary(ret, image)
 			      : CUDA_ERROR_OUT_OF_MEMORY;
@@ -320,7 +321,8 @@ static CUresult load_library(CUlibrary *ret, const void *image, CUjit_option *op
 	struct loading_library l;
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (begin_library(&l, shim_mem_library_of_data(image))) {
+	if (begin_library(&l,
+			  shim_mem_library_of_data(image, gpu_ptx_target(n, options, values)))) {
 		r = shim_driver.cuLibraryLoadData(ret, image, options, values, n, library_options,
 						  library_values, n_library);
 	}
@@ -334,7 +336,7 @@ static CUresult load_library_file(CUlibrary *ret, const char *path, CUjit_option
 	struct loading_library l;
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (begin_library(&l, shim_mem_library_of_file(path))) {
+	if (begin_library(&l, shim_mem_library_of_file(path, gpu_ptx_target(n, options, values)))) {
 		r = shim_driver.cuLibraryLoadFromFile(ret, path, options, values, n,
 						      library_options, library_values, n_library);
 	}

@@ -313,7 +313,8 @@ static int load_copy(struct shim_probe_made *b, struct shim_probe_form *f)
 static void add_clone(struct shim_probe_made *b)
 {
 	enum proto_block_why why;
-	const struct ptx_block_image *i = shim_image_open(b->probed.text.data, 0, &why);
+	const struct shim_image_source form = { .image = b->probed.text.data };
+	const struct ptx_block_image *i = shim_image_open(&form, &why);
 	const struct ptx_block_entry *e =
 		i && i->text ? ptx_block_image_entry(i, b->k->name) : NULL;
 

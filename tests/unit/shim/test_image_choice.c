@@ -93,7 +93,137 @@ static void ptx_of_the_same_major_architecture_is_kept(void **state)
 	buf_finish(&b);
 }
 
+/* ---- for which device ---- */
+
+static CUdevice own;			   /* of the current context */
+static int majors[] = { 8, 9 }, n_devices; /* compute capabilities */
+
+static CUresult device_count(int *ret)
+{
+	*ret = n_devices;
+	return CUDA_SUCCESS;
+}
+
+static CUresult context_device(CUdevice *ret)
+{
+	*ret = own;
+	return CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *ret, CUdevice_attribute what, CUdevice d)
+{
+	*ret = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? majors[d] : 0;
+	return CUDA_SUCCESS;
+}
+
+/* PTX for 8.0 and 9.0. */
+static void two_texts(struct buf *b)
+{
+	size_t at = make_begin(b);
+
+	add_ptx(b, 80);
+	add_ptx(b, 90);
+	make_end(b, at);
+}
+
+static int on_unlike_devices(void **state)
+{
+	shim_driver.cuDeviceGetCount = device_count;
+	shim_driver.cuCtxGetDevice = context_device;
+	shim_driver.cuDeviceGetAttribute = device_attribute;
+	n_devices = 2;
+	majors[0] = 8;
+	own = 0;
+	return rig_before(state);
+}
+
+/* Asserts that what the driver was given by the last load has the kernel's clone. */
+static void assert_cloned(const char *kernel)
+{
+	int at = fixture_find(CUABI_IDX_cuModuleLoadDataEx);
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s" PTX_BLOCK_SUFFIX "(", kernel);
+	assert_true(at >= 0);
+	assert_non_null(strstr((const char *)(uintptr_t)fake->get((unsigned)at).a[1], name));
+	fake->reset();
+}
+
+static void a_module_is_chosen_for_the_device_of_its_context(void **state)
+{
+	struct buf b = { 0 };
+	CUmodule m = RIG_MODULE;
+
+	two_texts(&b);
+	for (own = 1; own >= 0; own--) {
+		assert_int_equal(cuModuleLoadData(&m, b.data), CUDA_SUCCESS);
+		assert_cloned(own ? "on_sm_90" : "on_sm_80");
+		assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+		fake->reset();
+	}
+	buf_finish(&b);
+}
+
+/* The driver chooses other PTX for each of them. */
+static void a_library_for_unlike_devices_is_loaded_as_it_is(void **state)
+{
+	const struct ptx_block_entry *e;
+	struct shim_kept_reason why;
+	CUlibrary l = RIG_LIBRARY;
+	struct buf b = { 0 };
+	int at;
+
+	two_texts(&b);
+	assert_int_equal(cuLibraryLoadData(&l, b.data, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	at = fixture_find(CUABI_IDX_cuLibraryLoadData);
+	assert_int_equal(fake->get((unsigned)at).a[1], (uintptr_t)b.data);
+	assert_int_equal(shim_image_entry(l, "on_sm_80", &e), PROTO_BLOCK_NO_CONTEXT);
+	assert_null(shim_image_kept(l, &why));
+	assert_int_equal(why.why, SHIM_KEPT_UNLIKE);
+	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
+	fake->reset();
+	majors[0] = 9;
+	assert_int_equal(cuLibraryLoadData(&l, b.data, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	at = fixture_find(CUABI_IDX_cuLibraryLoadData);
+	assert_int_not_equal(fake->get((unsigned)at).a[1], (uintptr_t)b.data);
+	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
+	buf_finish(&b);
+}
+
+/* The clone and what is kept for probes are of the PTX that CU_JIT_TARGET asks for. */
+static void the_target_that_is_asked_for_counts(void **state)
+{
+	static const uintptr_t targets[] = { 80, 89, 90, 0x1005a };
+	CUjit_option option = CU_JIT_TARGET;
+	struct shim_kept_reason why;
+	struct buf b = { 0 };
+	CUmodule m = RIG_MODULE;
+
+	two_texts(&b);
+	own = 1;
+	for (unsigned i = 0; i < ARRAY_SIZE(targets); i++) {
+		const char *kernel = i < 2 ? "on_sm_80" : "on_sm_90";
+		void *value = (void *)targets[i];
+		struct shim_kept_image *k;
+		size_t bytes;
+		char *text;
+
+		assert_int_equal(cuModuleLoadDataEx(&m, b.data, 1, &option, &value), CUDA_SUCCESS);
+		assert_cloned(kernel);
+		k = shim_image_kept(m, &why);
+		text = k ? shim_kept_text(k, &bytes) : NULL;
+		assert_non_null(text);
+		assert_non_null(strstr(text, kernel));
+		free(text);
+		shim_kept_unref(k);
+		assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+		fake->reset();
+	}
+	buf_finish(&b);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, rig_before)
+#define TEST_UNLIKE(f) cmocka_unit_test_setup(f, on_unlike_devices)
 
 int main(void)
 {
@@ -101,6 +231,10 @@ int main(void)
 		TEST(older_ptx_is_not_kept_where_machine_code_runs),
 		TEST(ptx_that_was_loaded_in_place_of_machine_code_is_kept),
 		TEST(ptx_of_the_same_major_architecture_is_kept),
+		/* from here on with two devices */
+		TEST_UNLIKE(a_module_is_chosen_for_the_device_of_its_context),
+		TEST_UNLIKE(a_library_for_unlike_devices_is_loaded_as_it_is),
+		TEST_UNLIKE(the_target_that_is_asked_for_counts),
 	};
 
 	return cmocka_run_group_tests_name("choice of images", tests, rig_setup, NULL);

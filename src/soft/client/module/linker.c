@@ -104,8 +104,7 @@ static CUresult result_of(int err)
 
 static CUresult add_image(CUlinkState s, const struct soft_image *i, const char *name)
 {
-	struct ptx_device device = { s->jit.target ? MIN(s->jit.target, SOFT_ARCH) : SOFT_ARCH,
-				     PTX_RULE_SOFT };
+	struct ptx_device device = { SOFT_ARCH, PTX_RULE_SOFT, s->jit.target };
 	struct ptx_image_text text;
 	int err = ptx_image_open(&text, i->data, i->bytes, device, SOFT_MAX_PTX_BYTES, name,
 				 &s->report);

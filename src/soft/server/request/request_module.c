@@ -245,8 +245,7 @@ static CUresult compile(struct softd_client *c, const struct soft_request *q,
 static int open_image(struct ptx_image_text *ret, const struct soft_request *q, const char *image,
 		      size_t bytes, size_t max, struct report *rep)
 {
-	struct ptx_device device = { q->index ? MIN(q->index, SOFT_ARCH) : SOFT_ARCH,
-				     PTX_RULE_SOFT };
+	struct ptx_device device = { SOFT_ARCH, PTX_RULE_SOFT, q->index };
 
 	report_finish(rep);
 	report_init(rep);
