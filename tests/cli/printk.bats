@@ -25,6 +25,55 @@ setup() {
 	json '[p["text"] for p in d["scenarios"][0]["prints"]][1:] == ["begins", "tick 0", "tick 1"] and d["scenarios"][0]["prints"][0]["where"] == "a"'
 }
 
+@test "bpf_printk of libbpf prints formats on the stack" {
+	# as in bpf_helpers.h
+	cat >stack.bpf.c <<'END'
+#include <gbpf/gbpf.bpf.h>
+#ifdef BPF_NO_GLOBAL_DATA
+#define MODIFIER
+#else
+#define MODIFIER static const
+#endif
+#undef bpf_printk
+#define bpf_printk(fmt, args...)                                    \
+	({                                                          \
+		MODIFIER char ____fmt[] = fmt;                      \
+		bpf_trace_printk(____fmt, sizeof(____fmt), ##args); \
+	})
+
+GBPF_LICENSE("GPL");
+
+SEC("gbpf/submit")
+int GBPF_PROG(stack_submit, submit)
+{
+#ifdef CHANGED
+	char changed[] = "kind ?\n";
+
+	changed[5] = (char)('a' + ctx->kind);
+	bpf_trace_printk(changed, sizeof(changed));
+#endif
+	bpf_printk("submit: kind %u of tenant %u, %lld", ctx->kind, ctx->tenant, -5ll);
+	bpf_printk("kind %u", ctx->kind);
+	return GBPF_GO;
+}
+END
+	printf 'tenant a\nsubmit a kind=copy\n' >stack.scenario
+	for define in "" "-D BPF_NO_GLOBAL_DATA"; do
+		"$GBPF" -q policy build $define stack.bpf.c
+		for jit in "" --jit; do
+			run --separate-stderr "$GBPF" policy test $jit stack.bpf.o stack.scenario
+			echo "$output"
+			[ "$status" -eq 0 ]
+			[ "${lines[0]}" = "  2  1.000000 s  a        submit: submit: kind 1 of tenant 0, -5" ]
+			[ "${lines[1]}" = "  2  1.000000 s  a        submit: kind 1" ]
+		done
+	done
+	run "$GBPF" policy build -D BPF_NO_GLOBAL_DATA -D CHANGED stack.bpf.c
+	echo "$output"
+	[ "$status" -eq 4 ]
+	[[ "$output" == *"character 6 of the format on the stack "*" is not a known ASCII character"*"static const"* ]]
+}
+
 @test "policy test stores 1000 lines and counts the others" {
 	printf 'tenant a\nrepeat 1500 {\n\tsubmit a\n}\n' >s.scenario
 	run "$GBPF" policy test printing.bpf.o s.scenario

@@ -145,6 +145,39 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	[[ "$output" == *"prints nothing"* ]]
 }
 
+@test "lines whose formats are on the stack are shown by probe log" {
+	begin
+	attach print_stack
+	start
+	tell load "launch 1 7"
+	texts() { gbpf probe log "$id" --json | python3 -c '
+import json, sys
+for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["warp"], l["lane"], l["text"])):
+    print(l["block"], l["warp"], l["lane"], l["text"], sep="|")'; }
+	shown() { [ "$(texts | wc -l)" = 36 ]; }
+	eventually shown
+	local lines
+	mapfile -t lines < <(texts)
+	[ "${lines[0]}" = "0|0|0|block 0 of 7, or ff%" ]
+	[ "${lines[1]}" = "0|1|0|lane 00" ]
+	[ "${lines[32]}" = "0|1|31|lane 31" ]
+	[ "${lines[33]}" = "3|0|0|block 3 of 7, or ff%" ]
+	[ "${lines[34]}" = "6|0|0|block 6 of 7, or ff%" ]
+	[ "${lines[35]}" = "6|0|0|the last block" ]
+	# an object that gbpfd had before, and those of an earlier gbpfd
+	attach print_stack
+	tell "launch 1 1"
+	prints_of() { texts | grep -q "^0|0|0|block 0 of $1, or ff%$"; }
+	eventually prints_of 1
+	kill -9 "${pids[1]}"
+	tell "launch 1 2"
+	start_daemon
+	eventually prints_of 2
+	start
+	tell load "launch 1 4"
+	eventually prints_of 4
+}
+
 @test "a full hash table drops keys, and says how many" {
 	begin
 	attach count_full

@@ -124,7 +124,7 @@ static int verify_one(const struct build *c, uint32_t i, unsigned flags,
 {
 	const struct ebpf_object *o = &c->out->object;
 
-	if (c->known) {
+	if (c->known && !o->progs[i].texts) { /* formats on the stack are found again */
 		*ret = c->known[i];
 		return 0;
 	}
@@ -142,7 +142,7 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 				  o->n_progs);
 	}
 	for (uint32_t i = 0; i < o->n_progs; i++) {
-		const struct ebpf_prog *prog = &o->progs[i];
+		struct ebpf_prog *prog = &o->progs[i];
 		struct ebpf_verify_stats stats = { 0 };
 		int err;
 
@@ -153,6 +153,12 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 		if (!is_device(prog) && ebpf_built_stats(c->out, prog->hook)) {
 			return report_set(r, -EINVAL, "elf",
 					  "program %s: its hook is filled already", prog->name);
+		}
+		if (is_device(prog) && prints(prog)) {
+			prog->texts = calloc(1, sizeof(*prog->texts));
+			if (!prog->texts) {
+				return -ENOMEM;
+			}
 		}
 		if (effort > EBPF_VERIFY_POLICY_EFFORT) {
 			flags |= EBPF_VERIFY_BRIEF;
@@ -290,6 +296,8 @@ static int compile_device(struct build *c, const struct ebpf_prog *prog, uint32_
 				      .fields = &d->fields,
 				      .maps = &maps,
 				      .print_map_1 = c->print_map_1,
+				      .texts = prog->texts,
+				      .number = (uint32_t)(prog - c->out->object.progs),
 				      .report = r };
 	int err;
 

@@ -26,8 +26,8 @@ enum {
 int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
 		      uint64_t version, unsigned flags, struct report *r);
 /* As ebpf_policy_build(), for an object that this verifier has accepted before, with these
- * statistics of its n programs: they are not verified again. -EINVAL also if it has another number
- * of them. */
+ * statistics of its n programs: they are not verified again, except for those inside kernels that
+ * print. -EINVAL also if it has another number of them. */
 int ebpf_policy_build_known(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
 			    uint64_t version, unsigned flags, const struct ebpf_verify_stats *stats,
 			    uint32_t n, struct report *r);

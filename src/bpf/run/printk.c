@@ -163,6 +163,16 @@ static void format(struct out *o, const char *f, const uint8_t *args, size_t n_a
 	o->text[o->n] = 0;
 }
 
+const char *ebpf_stack_text(const struct ebpf_stack_texts *t, uint32_t insn)
+{
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (t->at[i].insn == insn) {
+			return t->at[i].text;
+		}
+	}
+	return NULL;
+}
+
 /* ---- the ring ---- */
 
 bool ebpf_prints_any(const struct ebpf_prints *p)

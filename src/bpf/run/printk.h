@@ -35,11 +35,26 @@ char ebpf_print_check(const void *fmt, size_t fmt_bytes, unsigned *ret_args);
 /* ---- lines of programs inside kernels ----
  *
  * They go to an SM_RING that the loader adds to an object, as numbers: where the format lies in a
- * constant map, and the arguments. gbpfd formats them. */
+ * constant map, or which of the stack's it is, and the arguments. gbpfd formats them. */
 #define EBPF_PRINT_MAP ".printk"
 #define EBPF_PRINT_ARGS 8u
 #define EBPF_PRINT_REGISTERS 3u /* of bpf_trace_printk */
 #define EBPF_PRINT_RECORDS 64u	/* of a multiprocessor, a power of two */
+
+/* In place of the map: the format is on the stack, the number the instruction of the call; from bit
+ * 16 on it is that of the program. */
+#define EBPF_PRINT_STACK UINT32_MAX
+#define EBPF_PRINT_STACK_TEXTS 32u /* of a program */
+
+/* Formats that a program makes on its stack, by the instruction of the call: there they are the
+ * same on every path. */
+struct ebpf_stack_texts {
+	uint32_t n;
+	struct ebpf_stack_text {
+		uint32_t insn;
+		char text[EBPF_PRINT_TEXT];
+	} at[EBPF_PRINT_STACK_TEXTS];
+};
 
 struct ebpf_print_record {
 	uint64_t fmt;  /* offset of the format in the value of a map; from bit 32 on the map */
@@ -49,6 +64,8 @@ struct ebpf_print_record {
 	uint64_t args[EBPF_PRINT_ARGS];
 };
 
+/* Returns the format on the stack that the call of this instruction prints, or NULL. */
+const char *ebpf_stack_text(const struct ebpf_stack_texts *t, uint32_t insn);
 /* Formats a line; args are u64 of any alignment. Memory may change meanwhile. Returns the length,
  * or -EAGAIN if the ring is full. */
 int ebpf_print(struct ebpf_prints *p, const void *fmt, size_t fmt_bytes, const void *args,

@@ -24,7 +24,7 @@ enum ebpf_arg_type {
 	ARG_LOCK,
 	ARG_OUT64,  /* 8 bytes that the helper writes */
 	ARG_CONST,  /* a number that is known */
-	ARG_TEXT,   /* a terminated text in a constant map */
+	ARG_TEXT,   /* a terminated text in a constant map, or known on the stack */
 	ARG_PRINTED /* a number, if the format before it takes it; else anything */
 };
 

@@ -131,12 +131,27 @@ static json_t *positions_json(const struct log_page *p)
 
 /* ---- lines ---- */
 
+/* Returns the format on a program's stack that a record names, or NULL. */
+static const char *stack_text(const struct ebpf_object *o, const struct ebpf_print_record *r)
+{
+	uint32_t prog = (uint32_t)r->fmt >> 16;
+	const struct ebpf_stack_texts *t =
+		r->fmt >> 32 == EBPF_PRINT_STACK && prog < o->n_progs ? o->progs[prog].texts : NULL;
+
+	return t ? ebpf_stack_text(t, r->fmt & UINT16_MAX) : NULL;
+}
+
 /* Makes the text of a record. Returns false if its format is none of the object. */
 static bool make_text(const struct ebpf_object *o, const struct ebpf_print_record *r, char *text)
 {
 	uint64_t map = r->fmt >> 32, from = (uint32_t)r->fmt;
 	const struct ebpf_map_def *d = map < o->n_maps ? &o->maps[map] : NULL;
+	const char *on_stack = stack_text(o, r);
 
+	if (on_stack) {
+		(void)ebpf_print_format(text, on_stack, strlen(on_stack), r->args, sizeof(r->args));
+		return true;
+	}
 	if (!d || !d->is_data || !(d->flags & (uint32_t)GBPF_F_RDONLY) || !o->init[map] ||
 	    from >= d->value_bytes) {
 		return false;

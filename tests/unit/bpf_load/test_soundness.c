@@ -257,7 +257,8 @@ static int slot_holds(const struct testbed *w, const struct seen_slot *s, uint64
 	uint64_t value = 0;
 
 	for (unsigned i = 0; i < 8; i++) {
-		if (s->s.kind[i] == BYTE_ZERO && mem[i]) {
+		if ((s->s.kind[i] == BYTE_ZERO && mem[i]) ||
+		    (s->s.kind[i] >= BYTE_TEXT && s->s.kind[i] != BYTE_TEXT + mem[i])) {
 			return 0;
 		}
 		if (s->s.kind[i] == BYTE_SPILL) {

@@ -236,7 +236,8 @@ static void run_compiler(const struct vt_case *c, const struct ebpf_prog *p)
 	const struct ebpf_code code = { .insns = p->insns, .n = p->n_insns };
 	struct ebpf_jit_options o = { .device_hook = p->hook,
 				      .device_lane = p->lane,
-				      .print_map_1 = ARRAY_SIZE(maps) };
+				      .print_map_1 = ARRAY_SIZE(maps),
+				      .texts = p->texts };
 	size_t bytes[EBPF_REGIONS], len = 0;
 	uint64_t used = 0;
 	struct report r;
@@ -325,6 +326,7 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 {
 	static const unsigned ways[] = { 0, EBPF_VERIFY_NO_PRUNE, EBPF_VERIFY_EXPLAIN };
 	static const void *init[ARRAY_SIZE(maps)];
+	static struct ebpf_stack_texts texts;
 	static struct ebpf_prog p;
 	struct ebpf_tail tails[ARRAY_SIZE(c->tails)];
 
@@ -341,6 +343,7 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 	p.n_lines = c->no_lines ? 0 : u->n;
 	init[CONSTANTS] = c->constants;
 	p.init = c->known ? init : NULL;
+	p.texts = &texts;
 	if (c->functions[0]) {
 		given_functions(c->functions, &p);
 	} else {
@@ -348,16 +351,13 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 	}
 	add_tails(c, u, &p, tails);
 	run_merged(c, &p, accept);
-	if (accept && c->hook >= (int)EBPF_FIRST_DEVICE_HOOK && !c->uncompiled) {
-		run_compiler(c, &p);
-	}
-	if (c->merges) {
-		return;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(ways) && !c->merges; i++) {
 		if (!c->prunes || ways[i] == 0) {
 			run_way(c, &p, accept, ways[i]);
 		}
+	}
+	if (accept && c->hook >= (int)EBPF_FIRST_DEVICE_HOOK && !c->uncompiled) {
+		run_compiler(c, &p);
 	}
 }
 

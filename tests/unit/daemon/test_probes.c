@@ -603,6 +603,9 @@ static void only_lines_with_a_format_of_the_tool_are_shown(void **state)
 	expect_lines(d, next, 0, 0, next);
 	put_line(region, 5, 0, 7);
 	expect_lines(d, next, 1, 0, next);
+	put_line(region, 6, (uint64_t)EBPF_PRINT_STACK << 32 | 3, 7); /* no format on the stack */
+	put_line(region, 7, (uint64_t)EBPF_PRINT_STACK << 32 | 0xffff0000, 7); /* no program */
+	expect_lines(d, next, 0, 2, next);
 	region[0] = UINT64_MAX; /* ends all the same */
 	json_decref(gd_call(d, "probe.log", "{\"id\":1}"));
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {

@@ -233,6 +233,26 @@ static void known_programs_are_counted(void **state)
 	buf_finish(&object);
 }
 
+static void known_programs_print_formats_on_the_stack(void **state)
+{
+	struct ebpf_verify_stats stats[EBPF_MAX_PROGS] = { { .cost = 3 } };
+	struct ebpf_built b;
+	struct buf object;
+	struct report r;
+
+	(void)state;
+	read_object(&object, "printing_stack");
+	report_init(&r);
+	assert_int_equal(ebpf_policy_build_known(&b, object.data, object.len, "printing_stack", 0,
+						 0, stats, 1, &r),
+			 0);
+	assert_int_equal(b.object.progs[0].texts->n, 1);
+	assert_string_equal(b.object.progs[0].texts->at[0].text, "block %llu");
+	ebpf_built_finish(&b);
+	report_finish(&r);
+	buf_finish(&object);
+}
+
 /* ---- in gbpfd ---- */
 
 struct loading {
@@ -431,6 +451,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_damaged_foreign_or_other_verdict_is_ignored,
 						make_folder, remove_folder),
 		cmocka_unit_test(known_programs_are_counted),
+		cmocka_unit_test(known_programs_print_formats_on_the_stack),
 #define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		WITH_GBPFD(an_object_is_verified_once),
 		WITH_GBPFD(a_swap_does_not_wait_for_the_verification_of_another),

@@ -218,6 +218,7 @@ void ebpf_object_finish(struct ebpf_object *o)
 		free(o->progs[i].lines);
 		free(o->progs[i].tails);
 		free(o->progs[i].poisons);
+		free(o->progs[i].texts);
 	}
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		free(o->init[i]);

@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map.h"
+#include "bpf/run/printk.h"
 
 struct ebpf_line {
 	uint32_t insn; /* first instruction of the line */
@@ -59,6 +60,9 @@ struct ebpf_prog {
 	 * is GBPF_F_RDONLY; NULL: unknown. Borrowed from the object. Changed contents require a new
 	 * verification. */
 	const void *const *init;
+	/* Owned. Receives the formats on the program's stack when it is verified; NULL: they are
+	 * not kept. */
+	struct ebpf_stack_texts *texts;
 };
 
 struct ebpf_object {

@@ -9,6 +9,7 @@
 #include "base/report.h"
 #include "bpf/run/insn.h"
 #include "bpf/run/map/map.h"
+#include "bpf/run/printk.h"
 
 struct ebpf_jit;
 
@@ -59,6 +60,10 @@ struct ebpf_jit_options {
 	/* PTX: 1 + index of the map that receives lines of bpf_printk (bpf/run/printk.h); 0: there
 	 * is none. */
 	uint32_t print_map_1;
+	/* PTX: the formats on the program's stack, and the number of the program in the words that
+	 * name them (bpf/run/printk.h). NULL: there are none. */
+	const struct ebpf_stack_texts *texts;
+	uint32_t number;
 	struct report *report; /* receives the reason of -ENOTSUP; may be NULL */
 };
 

@@ -295,6 +295,15 @@ static void add_stats(struct ebpf_verify_stats *s, const struct ebpf_verifier *v
 	s->effort += v->visited * EFFORT_OF_INSN + (uint32_t)MIN(v->work, UINT32_MAX / 4);
 }
 
+static void keep_texts(const struct ebpf_verifier *v)
+{
+	if (v->texts) {
+		*v->prog->texts = *v->texts;
+	} else {
+		v->prog->texts->n = 0;
+	}
+}
+
 /* Sets *ret_loops to whether the program has loops for the merging walk. */
 static int attempt(const struct ebpf_verifier *how, const struct attempt *a,
 		   struct ebpf_verify_stats *stats, int *ret_loops)
@@ -315,6 +324,9 @@ static int attempt(const struct ebpf_verifier *how, const struct attempt *a,
 	err = err || !v.simt ? err : ebpf_simt_check(&v);
 	if (err == -ENOMEM) {
 		report_set(v.r, err, "verify", "out of memory");
+	}
+	if (!err && v.prog->texts) {
+		keep_texts(&v);
 	}
 	add_stats(stats, &v, cost);
 	*ret_loops = v.plain_loops && !v.converges;

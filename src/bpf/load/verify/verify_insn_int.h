@@ -42,5 +42,10 @@ int ebpf_verify_stack_read(struct ebpf_verifier *v, const struct ebpf_reg *ptr, 
 			   uint64_t bytes, struct ebpf_reg *out);
 int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr, int64_t off,
 			    uint64_t bytes, const struct ebpf_reg *value);
+/* Copies the first cap - 1 characters of the text at ptr, a known place, whose terminator is one of
+ * the next bytes. Returns 0; -EDOM if a character is not known, and *ret_at is its place; or
+ * -E2BIG without a terminator. */
+int ebpf_verify_stack_text(struct ebpf_verifier *v, const struct ebpf_reg *ptr, uint64_t bytes,
+			   char *text, size_t cap, int64_t *ret_at);
 
 #endif

@@ -20,6 +20,7 @@ enum {
 	INSN_TAKEN_FIRST = 8, /* a branch whose target leaves the loop */
 	INSN_SEEN = 16,	      /* reachable */
 	INSN_POISON = 32,     /* replaces an instruction that could not be linked */
+	INSN_CONST_TEXT = 64, /* prints a text of a constant map, on a path walked so far */
 };
 
 /* What a load instruction reads, over all paths. */
@@ -64,10 +65,11 @@ struct ebpf_verifier {
 		closed; /* owned; by instruction: nodes at which paths may end, last closed first */
 	struct ebpf_state_node *root;
 	struct ebpf_pending_branch *todo;
-	struct ebpf_loop *loops;       /* owned */
-	struct ebpf_loop *worst;       /* the most expensive one so far */
-	struct ebpf_call_state *other; /* owned; EBPF_MAX_FRAMES frames, used for joins */
-	size_t bytes;		       /* memory of nodes and states */
+	struct ebpf_loop *loops;	/* owned */
+	struct ebpf_loop *worst;	/* the most expensive one so far */
+	struct ebpf_call_state *other;	/* owned; EBPF_MAX_FRAMES frames, used for joins */
+	struct ebpf_stack_texts *texts; /* owned; NULL until a format on the stack is found */
+	size_t bytes;			/* memory of nodes and states */
 	uint64_t work;
 
 	/* the running path */
@@ -170,6 +172,13 @@ static inline void ebpf_mark_written(struct ebpf_verifier *v, unsigned frame, un
 static inline void ebpf_mark_slot_read(struct ebpf_verifier *v, unsigned frame, unsigned slot)
 {
 	v->at->read.slots[frame] |= (1ull << slot) & ~v->written.slots[frame];
+}
+
+/* Marks that characters in the slot decide something. */
+static inline void ebpf_mark_slot_text(struct ebpf_verifier *v, unsigned frame, unsigned slot)
+{
+	ebpf_mark_slot_read(v, frame, slot);
+	v->at->read.texts[frame] |= (1ull << slot) & ~v->written.slots[frame];
 }
 
 static inline void ebpf_mark_slot_written(struct ebpf_verifier *v, unsigned frame, unsigned slot)

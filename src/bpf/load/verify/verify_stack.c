@@ -70,19 +70,30 @@ static unsigned spill_extent(const struct ebpf_stack_slot *s, unsigned *first)
 	return n;
 }
 
+/* Returns the kind of a byte of a number that is stored. */
+static uint8_t number_byte(const struct ebpf_scalar *v, unsigned byte)
+{
+	unsigned c = (unsigned)(v->t.value >> 8 * byte) & 0xff;
+
+	return ebpf_scalar_is_const(v) && c < BYTE_TEXT ? (uint8_t)(BYTE_TEXT + c) : BYTE_MISC;
+}
+
+static int is_zero(const struct ebpf_reg *r)
+{
+	return r->type == REG_SCALAR && ebpf_scalar_is_const(&r->v) && r->v.t.value == 0;
+}
+
 /* Turns a spill into plain bytes: those of a number stay readable, those of a pointer do not. */
 static void forget_spill(struct ebpf_stack_slot *s)
 {
-	unsigned kind = BYTE_MISC;
+	unsigned first = 0;
 
-	if (s->r.type != REG_SCALAR) {
-		kind = BYTE_NONE;
-	} else if (ebpf_scalar_is_const(&s->r.v) && s->r.v.t.value == 0) {
-		kind = BYTE_ZERO;
-	}
-	for (unsigned i = 0; i < 8; i++) {
+	spill_extent(s, &first);
+	for (unsigned i = first; i < 8; i++) {
 		if (s->kind[i] == BYTE_SPILL) {
-			s->kind[i] = (uint8_t)kind;
+			s->kind[i] = s->r.type != REG_SCALAR ? BYTE_NONE
+				     : is_zero(&s->r)	     ? BYTE_ZERO
+							     : number_byte(&s->r.v, i - first);
 		}
 	}
 }
@@ -122,13 +133,60 @@ static int read_spill(struct ebpf_verifier *v, struct ebpf_stack_slot *s, unsign
 	return 1;
 }
 
-/* Returns whether all eight bytes hold numbers of unknown value. */
-static int all_numbers(const struct ebpf_stack_slot *s)
+#define EACH_BYTE UINT64_C(0x0101010101010101)
+
+static uint64_t kinds_of(const struct ebpf_stack_slot *s)
 {
 	uint64_t kinds;
 
 	memcpy(&kinds, s->kind, sizeof(kinds));
-	return kinds == BYTE_MISC * 0x0101010101010101ull;
+	return kinds;
+}
+
+/* Returns whether all eight bytes hold numbers, of which at most characters are known. */
+static int all_numbers(const struct ebpf_stack_slot *s)
+{
+	uint64_t kinds = kinds_of(s), texts = kinds >> 7 & EACH_BYTE;
+
+	return ((kinds & ~(texts * 0xff)) | texts * BYTE_MISC) == EACH_BYTE * BYTE_MISC;
+}
+
+/* Returns the character that a byte is known to be, or -1. */
+static int character(const struct ebpf_stack_slot *s, unsigned byte)
+{
+	unsigned first = 0, kind = s->kind[byte];
+
+	if (kind == BYTE_SPILL && s->r.type == REG_SCALAR) {
+		spill_extent(s, &first);
+		kind = number_byte(&s->r.v, byte - first);
+	}
+	return kind == BYTE_ZERO ? 0 : kind >= BYTE_TEXT ? (int)(kind - BYTE_TEXT) : -1;
+}
+
+int ebpf_verify_stack_text(struct ebpf_verifier *v, const struct ebpf_reg *ptr, uint64_t bytes,
+			   char *text, size_t cap, int64_t *ret_at)
+{
+	int64_t low = (int64_t)ptr->v.t.value;
+
+	for (size_t n = 0; n < bytes; n++) {
+		int64_t off = *ret_at = low + (int64_t)n;
+		int c;
+
+		if (off < -(int64_t)EBPF_STACK_BYTES || off >= 0) {
+			return -EDOM;
+		}
+		c = character(&v->frames[ptr->frame]->slots[slot_of(off)], byte_of(off));
+		ebpf_mark_slot_text(v, ptr->frame, slot_of(off));
+		v->work++;
+		if (c < 0) {
+			return -EDOM;
+		}
+		text[MIN(n, cap - 1)] = (char)(n < cap - 1 ? c : 0);
+		if (c == 0) {
+			return 0;
+		}
+	}
+	return -E2BIG;
 }
 
 /* Checks that the program may read every byte in [low, high). */
@@ -247,10 +305,10 @@ static void write_somewhere(struct ebpf_verifier *v, unsigned frame, int64_t low
 		unsigned end = (unsigned)MIN(8u, first + (uint64_t)(high - off));
 		struct ebpf_stack_slot *s = &f->slots[n];
 
-		if (!all_numbers(s)) {
+		if (kinds_of(s) != EACH_BYTE * BYTE_MISC) {
 			forget_spill(s);
 			for (unsigned i = first; i < end; i++) {
-				if (s->kind[i] == BYTE_ZERO && !zero) {
+				if (s->kind[i] >= BYTE_TEXT || (s->kind[i] == BYTE_ZERO && !zero)) {
 					s->kind[i] = BYTE_MISC;
 				}
 			}
@@ -368,8 +426,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 			    uint64_t bytes, const struct ebpf_reg *value)
 {
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
-	int zero = value && value->type == REG_SCALAR && ebpf_scalar_is_const(&value->v) &&
-		   value->v.t.value == 0;
+	int zero = value && is_zero(value);
 	struct ebpf_stack_slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
 	int err = check_writable(v, ptr, off, bytes);
 
@@ -396,6 +453,10 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 		if (bytes == 4) {
 			ebpf_link_low(&s->r);
 			ebpf_scalar_truncate(&s->r.v, 32);
+		}
+	} else if (value && !zero) {
+		for (unsigned i = 0; i < bytes; i++) {
+			s->kind[byte_of(low) + i] = number_byte(&value->v, i);
 		}
 	}
 	return 0;

@@ -55,7 +55,22 @@ struct ebpf_reg {
  * an access to the context is refused, and one to other memory is checked as a range. */
 #define VERIFY_MAX_PLACES 4u
 
-enum ebpf_stack_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL, BYTE_ITER };
+/* BYTE_TEXT + c, with c below 0x80: a number that is known to be the character c. It is used as a
+ * number of unknown value everywhere but in texts to print. */
+enum ebpf_stack_byte {
+	BYTE_NONE,
+	BYTE_MISC,
+	BYTE_ZERO,
+	BYTE_SPILL,
+	BYTE_ITER,
+	BYTE_TEXT = 0x80,
+};
+
+/* Returns the kind of a byte without its character. */
+static inline unsigned ebpf_stack_kind(unsigned kind)
+{
+	return kind >= BYTE_TEXT ? BYTE_MISC : kind;
+}
 
 #define STACK_SLOTS (EBPF_STACK_BYTES / 8)
 

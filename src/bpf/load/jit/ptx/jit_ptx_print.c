@@ -1,17 +1,33 @@
 /* PTX back end: bpf_printk. A line is pushed to the ring of the multiprocessor as numbers (struct
  * ebpf_print_record); no text is made on the GPU, and nothing waits. */
+#include <errno.h>
+
 #include "bpf/load/jit/ptx/jit_ptx_int.h"
 #include "bpf/run/map/map_type.h"
 #include "bpf/run/printk.h"
 
 #define WORDS_BEFORE (offsetof(struct ebpf_print_record, args) / 8)
 
-/* Sets %r2 to the word fmt: r1 points into the value of a constant map. */
-static void format_word(struct ebpf_ptx_jit *j, unsigned map)
+/* Sets %r2 to the word fmt: r1 points into the value of a constant map, or to a format on the stack
+ * that the verifier knows, which then is the format of this call on every path. Returns 0, or
+ * -EINVAL without emitting anything. */
+static int format_word(struct ebpf_ptx_jit *j)
 {
-	ebpf_ptx_map_data(j, "%t0", map);
+	const struct ebpf_ptx_value *at = &ebpf_ptx_known(j)->base;
+	const struct ebpf_jit_options *o = j->plan->options;
+	uint64_t word = (uint64_t)EBPF_PRINT_STACK << 32 | o->number << 16 | j->pc;
+
+	if (o->texts && ebpf_stack_text(o->texts, j->pc)) {
+		ebpf_ptx_op(j, "mov.b64 %%r2, 0x%llx", (unsigned long long)word);
+		return 0;
+	}
+	if (at->kind != PTX_VALUE || at->map >= j->plan->n_maps) {
+		return -EINVAL;
+	}
+	ebpf_ptx_map_data(j, "%t0", at->map);
 	ebpf_ptx_op(j, "sub.s64 %%r2, %%r1, %%t0");
-	ebpf_ptx_op(j, "add.s64 %%r2, %%r2, 0x%llx", (unsigned long long)map << 32);
+	ebpf_ptx_op(j, "add.s64 %%r2, %%r2, 0x%llx", (unsigned long long)at->map << 32);
+	return 0;
 }
 
 static void head(struct ebpf_ptx_jit *j, const struct ebpf_map *m)
@@ -68,16 +84,14 @@ static const struct ebpf_map *ring_of(const struct ebpf_ptx_jit *j)
 static int push_line(struct ebpf_ptx_jit *j, const char *helper,
 		     const char *const value[EBPF_PRINT_ARGS])
 {
-	const struct ebpf_ptx_fact *known = ebpf_ptx_known(j);
 	const struct ebpf_map *m = ring_of(j);
 
 	if (!m) {
 		return ebpf_ptx_refuse(j, "%s without a ring for its lines", helper);
 	}
-	if (known->base.kind != PTX_VALUE || known->base.map >= j->plan->n_maps) {
+	if (format_word(j) < 0) {
 		return ebpf_ptx_refuse(j, "%s, unless its text is a constant", helper);
 	}
-	format_word(j, known->base.map);
 	ebpf_ptx_op(j, "mov.b64 %%r1, %%r3"); /* r3 and r5 serve the ring */
 	ebpf_ptx_op(j, "mov.b64 %%r0, %%r5");
 	ebpf_ptx_ring_take(j, m);
@@ -119,12 +133,10 @@ int ebpf_ptx_print(struct ebpf_ptx_jit *j, UNUSED const struct ebpf_jit_note *no
 	if (!m) {
 		return ebpf_ptx_refuse(j, "bpf_trace_vprintk without a ring for its lines");
 	}
-	if (known->base.kind != PTX_VALUE || known->base.map >= j->plan->n_maps ||
-	    !ebpf_ptx_number_before(j->plan, j->pc, 4, &bytes)) {
+	if (!ebpf_ptx_number_before(j->plan, j->pc, 4, &bytes) || format_word(j) < 0) {
 		return ebpf_ptx_refuse(j, "bpf_trace_vprintk, unless its format is a constant and "
 					  "the size of its arguments a number in the call");
 	}
-	format_word(j, known->base.map);
 	ebpf_ptx_op(j, "mov.b64 %%r4, %%r3");
 	ebpf_ptx_ring_take(j, m);
 	head(j, m);

@@ -268,7 +268,7 @@ static void join_reg(struct ebpf_verifier *v, const struct ebpf_reg *old, struct
 static unsigned join_byte(const struct ebpf_stack_slot *old, const struct ebpf_stack_slot *now,
 			  unsigned i)
 {
-	unsigned a = old->kind[i], b = now->kind[i];
+	unsigned a = ebpf_stack_kind(old->kind[i]), b = ebpf_stack_kind(now->kind[i]);
 	int a_number =
 		a == BYTE_MISC || a == BYTE_ZERO || (a == BYTE_SPILL && old->r.type == REG_SCALAR);
 	int b_number =
@@ -276,6 +276,9 @@ static unsigned join_byte(const struct ebpf_stack_slot *old, const struct ebpf_s
 
 	if (a == BYTE_ZERO && b == BYTE_ZERO) {
 		return BYTE_ZERO;
+	}
+	if (a == BYTE_MISC && old->kind[i] == now->kind[i]) {
+		return old->kind[i]; /* the same character */
 	}
 	return a_number && b_number ? BYTE_MISC : BYTE_NONE;
 }
@@ -453,7 +456,7 @@ void ebpf_verify_all_marks(struct ebpf_verifier *v, const struct ebpf_packed_sta
 		for (unsigned f = 0; f <= v->depth;
 		     f++) { /* out of memory: assume that everything is read */
 			ret->regs[f] = ret->matter[f] = 0x3ff;
-			ret->slots[f] = UINT64_MAX;
+			ret->slots[f] = ret->texts[f] = UINT64_MAX;
 		}
 		return;
 	}
@@ -461,6 +464,6 @@ void ebpf_verify_all_marks(struct ebpf_verifier *v, const struct ebpf_packed_sta
 		for (unsigned i = 0; i < 10; i++) {
 			mark_reg(&v->other[f].regs[i], i, ret, f);
 		}
-		ret->slots[f] = v->other[f].used;
+		ret->texts[f] = ret->slots[f] = v->other[f].used;
 	}
 }

@@ -291,7 +291,7 @@ static struct ebpf_state_node *covering(struct ebpf_verifier *v, struct ebpf_loo
 	struct ebpf_costs same = { .n = 1, .to = { { l, 0 } } };
 
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
-		all.slots[f] = UINT64_MAX;
+		all.slots[f] = all.texts[f] = UINT64_MAX;
 		all.regs[f] = all.matter[f] = 0x3ff;
 	}
 	for (struct ebpf_state_node *n = v->open[v->pc]; n && n->heads >= l->first->heads;

@@ -292,12 +292,17 @@ static int reg_within(const struct ebpf_reg *old, const struct ebpf_reg *now, st
 	}
 }
 
-static int byte_within(unsigned old, unsigned now, const struct ebpf_stack_slot *s)
+/* text: the characters of texts are compared. */
+static int byte_within(unsigned old, unsigned now, const struct ebpf_stack_slot *s, int text)
 {
 	int zero = now == BYTE_ZERO || (now == BYTE_SPILL && s->r.type == REG_SCALAR &&
 					ebpf_scalar_is_const(&s->r.v) && !s->r.v.t.value);
 
-	switch (old) {
+	if (text && old >= BYTE_TEXT) {
+		return now == old;
+	}
+	now = ebpf_stack_kind(now);
+	switch (ebpf_stack_kind(old)) {
 	case BYTE_NONE:
 		return 1;
 	case BYTE_ZERO:
@@ -310,7 +315,7 @@ static int byte_within(unsigned old, unsigned now, const struct ebpf_stack_slot 
 }
 
 static int slot_within(uint64_t kinds, const struct ebpf_reg *reg,
-		       const struct ebpf_stack_slot *now, struct idmap *m, int same)
+		       const struct ebpf_stack_slot *now, int text, struct idmap *m, int same)
 {
 	uint8_t old[8];
 
@@ -330,7 +335,7 @@ static int slot_within(uint64_t kinds, const struct ebpf_reg *reg,
 		}
 	}
 	for (int i = 0; i < 8; i++) {
-		if (old[i] != BYTE_SPILL && !byte_within(old[i], now->kind[i], now)) {
+		if (old[i] != BYTE_SPILL && !byte_within(old[i], now->kind[i], now, text)) {
 			return 0;
 		}
 	}
@@ -342,11 +347,10 @@ static unsigned rank64(uint64_t set, unsigned bit)
 	return (unsigned)__builtin_popcountll(set & ((1ull << bit) - 1));
 }
 
-/* Returns whether frame f of the running state lies within the packed one. regs and slots select
- * what is compared; matter selects the registers whose numbers are compared as well. */
+/* Returns whether frame f of the running state lies within the packed one. read selects what is
+ * compared. */
 static int frame_within(const struct ebpf_call_state *now, const struct ebpf_packed_state *p,
-			uint32_t f, uint32_t regs, uint32_t matter, uint64_t slots, struct idmap *m,
-			int same)
+			uint32_t f, const struct ebpf_marks *read, struct idmap *m, int same)
 {
 	static const struct ebpf_reg none;
 	const struct packed_frame *pf = &p->frames[f];
@@ -354,12 +358,12 @@ static int frame_within(const struct ebpf_call_state *now, const struct ebpf_pac
 	const struct ebpf_reg *spills = old + __builtin_popcount(pf->regs);
 	const uint64_t *kinds = kinds_of(p) + pf->first_kind;
 
-	for (uint32_t left = regs & (same ? 0x3ff : pf->regs); left; left &= left - 1) {
+	for (uint32_t left = same ? 0x3ff : read->regs[f] & pf->regs; left; left &= left - 1) {
 		unsigned i = (unsigned)__builtin_ctz(left);
 		const struct ebpf_reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
 
 		m->work++;
-		if (!(matter >> i & 1) && r->type == REG_SCALAR &&
+		if (!(read->matter[f] >> i & 1) && r->type == REG_SCALAR &&
 		    now->regs[i].type == REG_SCALAR) {
 			continue;
 		}
@@ -367,7 +371,7 @@ static int frame_within(const struct ebpf_call_state *now, const struct ebpf_pac
 			return 0;
 		}
 	}
-	for (uint64_t left = slots & (same ? pf->slots | now->used : pf->slots); left;
+	for (uint64_t left = read->slots[f] & (same ? pf->slots | now->used : pf->slots); left;
 	     left &= left - 1) {
 		unsigned s = (unsigned)__builtin_ctzll(left);
 		uint64_t kind = pf->slots >> s & 1 ? kinds[rank64(pf->slots, s)] : 0;
@@ -375,7 +379,7 @@ static int frame_within(const struct ebpf_call_state *now, const struct ebpf_pac
 			pf->spills >> s & 1 ? spills + rank64(pf->spills, s) : NULL;
 
 		m->work++;
-		if (!slot_within(kind, r, &now->slots[s], m, same)) {
+		if (!slot_within(kind, r, &now->slots[s], read->texts[f] >> s & 1, m, same)) {
 			return 0;
 		}
 	}
@@ -438,19 +442,19 @@ static int loops_match(const struct ebpf_costs *costs, struct idmap *m)
 static int compare(struct ebpf_verifier *v, const struct ebpf_packed_state *p,
 		   const struct ebpf_marks *read, const struct ebpf_costs *costs)
 {
+	struct ebpf_marks all;
 	struct idmap m;
-	int fits;
+	int fits, same = !read;
 
+	if (same) {
+		memset(&all, 0xff, sizeof(all));
+		read = &all;
+	}
 	m.n = m.work = 0;
 	m.fresh = UINT32_MAX;
 	fits = ebpf_verify_same_calls(v, p) && loops_match(costs, &m) && refs_match(v, p, &m);
 	for (uint32_t f = p->n_frames; fits && f-- > 0;) {
-		if (read) {
-			fits = frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
-					    read->slots[f], &m, 0);
-		} else {
-			fits = frame_within(v->frames[f], p, f, 0x3ff, 0x3ff, UINT64_MAX, &m, 1);
-		}
+		fits = frame_within(v->frames[f], p, f, read, &m, same);
 	}
 	v->work += m.work + 1;
 	return fits;

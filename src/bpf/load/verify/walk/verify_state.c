@@ -125,6 +125,7 @@ void ebpf_verify_merge_read(struct ebpf_marks *into, const struct ebpf_marks *re
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		into->regs[f] |= read->regs[f] & (uint16_t)~written->regs[f];
 		into->slots[f] |= read->slots[f] & ~written->slots[f];
+		into->texts[f] |= read->texts[f] & ~written->slots[f];
 		for (unsigned left = read->matter[f]; left; left &= left - 1) {
 			into->matter[f] |= sources->of[f][__builtin_ctz(left)];
 		}
@@ -421,5 +422,6 @@ void ebpf_verify_free(struct ebpf_verifier *v)
 	ebpf_simt_free(v->simt);
 	free(v->live);
 	free(v->subprog_of);
+	free(v->texts);
 	buf_finish(&v->log);
 }

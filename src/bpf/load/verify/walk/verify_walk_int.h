@@ -17,6 +17,7 @@ struct ebpf_verifier;
 
 struct ebpf_marks {
 	uint64_t slots[EBPF_MAX_FRAMES];
+	uint64_t texts[EBPF_MAX_FRAMES]; /* slots with printed characters; only in node.read */
 	uint16_t regs[EBPF_MAX_FRAMES];
 	uint16_t matter[EBPF_MAX_FRAMES]; /* registers whose number decided an outcome; only in
 					     node.read */
