@@ -344,21 +344,12 @@ static int run_program(struct cli *c)
 	}
 }
 
-/* Sets the variable by which the child, and a gbpfd started here, find the socket. What the program
- * starts, now or after a restart, thus finds the same gbpfd, whichever one of root starts or stops
- * meanwhile. */
-static int use_socket(struct cli *c)
+static int set_dir(struct cli *c, const char *path)
 {
 	static const char leaf[] = "/control.sock";
-	const char *path = c->global[CLI_SOCKET];
-	char dir[PATH_MAX], chosen[PATH_MAX];
-	size_t n;
+	size_t n = strlen(path);
+	char dir[PATH_MAX];
 
-	if (!path && runtime_path(chosen, sizeof(chosen), NULL) < 0) {
-		return 0; /* reported below, or by gbpf_open() */
-	}
-	path = path ? path : chosen;
-	n = strlen(path);
 	if (n > sizeof(leaf) - 1 && strcmp(path + n - (sizeof(leaf) - 1), leaf) == 0) {
 		n -= sizeof(leaf) - 1;
 	}
@@ -370,9 +361,25 @@ static int use_socket(struct cli *c)
 	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
 }
 
+/* Sets the variable by which the child, and a gbpfd started here, find the socket. What the program
+ * starts, now or after a restart, thus finds the same gbpfd, whichever one of root starts or stops
+ * meanwhile. Root's gbpfd may end before this verb has reached it: *ret_undecided: libgbpf chooses,
+ * and the variable is set after that. */
+static int use_socket(struct cli *c, bool *ret_undecided)
+{
+	const char *path = c->global[CLI_SOCKET];
+	char chosen[PATH_MAX];
+
+	*ret_undecided = !path && !c->opt[O_OFF] && runtime_is_roots();
+	if (*ret_undecided || (!path && runtime_path(chosen, sizeof(chosen), NULL) < 0)) {
+		return 0; /* an error is reported below, or by gbpf_open() */
+	}
+	return set_dir(c, path ? path : chosen);
+}
+
 /* Connects, starting gbpfd if needed. A running gbpfd decides the device unless the user chose one.
- */
-static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *r)
+ * undecided: as use_socket() has found. */
+static int start_daemon(struct cli *c, struct cli_run_device *d, bool undecided, struct report *r)
 {
 	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };
 	bool chosen = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "auto") != 0;
@@ -385,6 +392,9 @@ static int start_daemon(struct cli *c, struct cli_run_device *d, struct report *
 	}
 	if (code == CLI_OK && gbpf_start_daemon(g, &o) < 0) {
 		code = cli_fail_daemon(c, g, "run");
+	}
+	if (code == CLI_OK && undecided) {
+		code = set_dir(c, gbpf_socket_path(g));
 	}
 	hello = code == CLI_OK ? gbpf_hello(g) : NULL;
 	if (hello && strcmp(hello->device, o.device) != 0 &&
@@ -518,7 +528,7 @@ static int check_settings(struct cli *c)
 				: CLI_OK;
 }
 
-static int prepare(struct cli *c, struct report *r)
+static int prepare(struct cli *c, bool undecided, struct report *r)
 {
 	struct cli_run_settings s = { .class_name = c->opt[O_CLASS],
 				      .name = c->opt[O_NAME],
@@ -550,7 +560,7 @@ static int prepare(struct cli *c, struct report *r)
 	if (!find_command(c->arg[0], full)) {
 		return exec_failed(c, c->arg[0], ENOENT);
 	}
-	code = s.off ? CLI_OK : start_daemon(c, &d, r);
+	code = s.off ? CLI_OK : start_daemon(c, &d, undecided, r);
 	if (code == CLI_OK) {
 		code = find_vgpu(c, c->opt[O_VGPU]);
 	}
@@ -584,17 +594,18 @@ static int check_environment(struct cli *c)
 static int cmd_run(struct cli *c)
 {
 	struct report r;
+	bool undecided = false;
 	int code = check_settings(c);
 
 	if (code == CLI_OK) {
-		code = use_socket(c);
+		code = use_socket(c, &undecided);
 	}
 	if (code == CLI_OK) {
 		code = check_environment(c);
 	}
 	if (code == CLI_OK) {
 		report_init(&r);
-		code = prepare(c, &r);
+		code = prepare(c, undecided, &r);
 		report_finish(&r);
 	}
 	if (code != CLI_OK) {

@@ -226,13 +226,26 @@ EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int
 	return lib_text(g, method, p, fd, ret_json);
 }
 
+static int set_socket(struct gbpf *g)
+{
+	int n = snprintf(g->socket, sizeof(g->socket), "%s%s", g->dir, SOCKET_LEAF);
+
+	return n < 0 || n >= (int)sizeof(g->socket) ? -ENAMETOOLONG : 0;
+}
+
+static int choose_dir(struct gbpf *g, bool roots)
+{
+	g->is_roots = roots;
+	return runtime_path_of(roots, g->dir, sizeof(g->dir), NULL);
+}
+
 static int set_paths(struct gbpf *g, const char *dir)
 {
 	size_t leaf = strlen(SOCKET_LEAF);
 	int n;
 
 	if (!dir) {
-		int err = runtime_path(g->dir, sizeof(g->dir), NULL);
+		int err = choose_dir(g, runtime_is_roots());
 
 		if (err) {
 			return err;
@@ -244,8 +257,7 @@ static int set_paths(struct gbpf *g, const char *dir)
 	if ((size_t)n > leaf && strcmp(g->dir + n - leaf, SOCKET_LEAF) == 0) {
 		g->dir[(size_t)n - leaf] = 0;
 	}
-	n = snprintf(g->socket, sizeof(g->socket), "%s%s", g->dir, SOCKET_LEAF);
-	return n < 0 || n >= (int)sizeof(g->socket) ? -ENAMETOOLONG : 0;
+	return set_socket(g);
 }
 
 static int fail_paths(struct gbpf *g, int err)
@@ -259,6 +271,14 @@ static int fail_paths(struct gbpf *g, int err)
 	}
 	return lib_fail(g, err, GBPF_CODE_USAGE, "usage", "Set GBPF_RUNTIME_DIR to a shorter path",
 			"the path of the runtime directory is too long");
+}
+
+int lib_leave_roots(struct gbpf *g)
+{
+	int err = choose_dir(g, false);
+
+	err = err ? err : set_socket(g);
+	return err ? fail_paths(g, err) : 0;
 }
 
 EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)

@@ -29,6 +29,7 @@ struct gbpf {
 	struct buf in;	/* received bytes without a complete line */
 	size_t scanned; /* bytes of `in` known to contain no newline */
 	char dir[LIB_CLIENT_PATH], socket[LIB_CLIENT_PATH];
+	bool is_roots; /* the directory was chosen because root's gbpfd serves there */
 	struct gbpf_error error;
 	struct buf code, message, hint, detail; /* owned; texts of error */
 	struct gbpf_hello hello;
@@ -76,6 +77,8 @@ int lib_send_object(struct gbpf *g, const char *method, const char *name, const 
 		    size_t bytes, json_t *p, char **ret_json);
 
 /* ---- client.c ---- */
+/* Chooses the user's own directory, where root's gbpfd has ended. 0 or -errno. */
+int lib_leave_roots(struct gbpf *g);
 /* Dials and says hello. 0 or -errno. */
 int lib_connect(struct gbpf *g, uint64_t deadline);
 int lib_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,

@@ -26,6 +26,7 @@
 #define KILLED_MOST 3u
 #define OTHER_NS 200000000u
 #define OTHER_LOOK_NS 10000000u
+#define ROOTS_GAP_NS 1000000000u /* between two of root's gbpfds, if it restarts */
 
 struct start {
 	char program[LIB_CLIENT_PATH], log[LIB_CLIENT_PATH + 16], lock[LIB_CLIENT_PATH + 16];
@@ -315,15 +316,33 @@ static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o,
 	return err;
 }
 
+/* Returns true once root's gbpfd, by which the directory was chosen, has ended for a while without
+ * another one that starts. *ended_ns: since when; 0: it has not. */
+static bool has_ended(const struct gbpf *g, int err, uint64_t *ended_ns)
+{
+	uint64_t now = clock_now_ns();
+
+	if (!g->is_roots || !is_gone(err) || runtime_root_serves()) {
+		*ended_ns = 0;
+		return false;
+	}
+	*ended_ns = *ended_ns ? *ended_ns : now;
+	return now - *ended_ns >= clock_patience(ROOTS_GAP_NS);
+}
+
 /* Waits for root's gbpfd, which this user cannot start. Between two of them no file says that the
- * next one will start. */
+ * next one will start. Returns 1 if there is none any more, and the user's own is to be used. */
 static int await_roots(struct gbpf *g, uint64_t deadline)
 {
+	uint64_t ended_ns = 0;
 	int err;
 
 	do {
 		clock_sleep_ns(OTHER_LOOK_NS);
 		err = connect_by(g, deadline);
+		if (has_ended(g, err, &ended_ns)) {
+			return 1;
+		}
 	} while (is_gone(err) && clock_now_ns() < deadline);
 	if (is_gone(err)) {
 		err = lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
@@ -336,6 +355,12 @@ static int await_roots(struct gbpf *g, uint64_t deadline)
 	return err;
 }
 
+static uint64_t start_deadline(const struct gbpf_start_options *o)
+{
+	return lib_deadline(o->timeout_ms ? o->timeout_ms
+					  : (unsigned)clock_patience(START_TIMEOUT_MS));
+}
+
 EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 {
 	struct gbpf_start_options all = { .size = sizeof(all) };
@@ -345,8 +370,7 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	if (o) {
 		memcpy(&all, o, MIN(o->size, sizeof(all)));
 	}
-	deadline = lib_deadline(all.timeout_ms ? all.timeout_ms
-					       : (unsigned)clock_patience(START_TIMEOUT_MS));
+	deadline = start_deadline(&all);
 	if (g->fd >= 0) {
 		lib_disconnect(g);
 	}
@@ -356,7 +380,15 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 		return err;
 	}
 	if (geteuid() != 0 && strcmp(g->dir, RUNTIME_OF_ROOT) == 0) {
-		return await_roots(g, deadline);
+		err = await_roots(g, deadline);
+		if (err <= 0) {
+			return err;
+		}
+		err = lib_leave_roots(g);
+		if (err) {
+			return err;
+		}
+		deadline = start_deadline(&all);
 	}
 	err = make_dir(g);
 	if (err) {

@@ -138,6 +138,59 @@ alone() {
 	B
 }
 
+# begins_while_root_stops NAME: a user's program begins while a gbpfd of root's stops, and has tried to reach it. $stopping: that
+# process; $guest: the program's.
+begins_while_root_stops() {
+	cat <<-B
+		cp "\$(command -v sleep)" gbpfd
+		mkdir -m 755 /run/gbpf
+		./gbpfd 1000 &
+		stopping=\$!
+		echo "\$stopping stops" >/run/gbpf/gbpfd.state
+		# The first connection is that of the choice, the second one the start's.
+		python3 -c '
+		import os, socket
+		s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+		s.bind("/run/gbpf/control.sock")
+		os.chmod("/run/gbpf/control.sock", 0o666)
+		s.listen()
+		open("listens", "w").close()
+		for _ in range(4):
+		    s.accept()[0].close()
+		open("tried", "w").close()' &
+		eventually test -e listens
+		user "\$GBPF" run --device soft --name $1 -- "\$SAMPLES/kernels" vecadd &
+		guest=\$!
+		eventually test -e tried
+	B
+}
+
+@test "a start that waits for root's gbpfd uses one of the user's once that one has ended for good" {
+	{
+		begins_while_root_stops mine
+		cat <<-'B'
+			kill "$stopping"
+			wait "$guest"
+			eventually has_ended user mine
+			[ -S "$xdg/gbpf/control.sock" ]
+		B
+	} | alone
+}
+
+@test "a start that waits for root's gbpfd waits for the next one" {
+	{
+		echo 'export GBPF_PATIENCE=60'
+		begins_while_root_stops guest
+		cat <<-'B'
+			kill "$stopping"
+			start_root
+			wait "$guest"
+			eventually has_ended root guest
+			[ ! -e "$xdg/gbpf/control.sock" ]
+		B
+	} | alone
+}
+
 @test "what says that a gbpfd starts counts only from root" {
 	alone <<-'B'
 		cp "$(command -v sleep)" gbpfd
