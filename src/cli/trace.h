@@ -10,7 +10,9 @@
 #define CLI_TRACE_KEY_WORDS 4u
 #define CLI_TRACE_WHY 256u    /* a reason; gbpfd's are as long (PROTO_TEXT) */
 #define CLI_TRACE_PLACES 512u /* tracers/sites.h; the last stands for all others of a program */
-#define CLI_TRACE_ROWS 16384u /* places of all programs; the last row stands for all others */
+#define CLI_TRACE_ROWS 16384u /* of places of all programs, and the next two */
+#define CLI_TRACE_UNKNOWN (CLI_TRACE_ROWS - 2) /* places whose program's list was not read */
+#define CLI_TRACE_OTHERS (CLI_TRACE_ROWS - 1)  /* all others */
 
 enum cli_trace_kind {
 	CLI_TRACE_SUMS,
@@ -171,8 +173,8 @@ void cli_trace_names_free(struct cli_trace_names *names);
 
 /* Returns the number of places of a program that has the tool; 0: the tool has none. */
 unsigned cli_trace_places(const struct cli_trace_tool *tool);
-/* Returns whether figures have a row of others. */
-bool cli_trace_any_others(const json_t *figures);
+/* Returns whether figures have a row of places that have no line: "others" or "unknown". */
+bool cli_trace_any_of(const json_t *figures, const char *member);
 
 /* Asks gbpfd for the places of which the tool has figures, unless all are known and it is not to be
  * asked again, and stores the figures by row. Returns as cli_trace_read(). */
@@ -189,7 +191,8 @@ void cli_trace_rows_end_list(struct cli_trace_rows *rows);
 /* Returns the row of a place: that of an equal one of any program, or a new one; that of others if
  * there is no room. value: of the map KERNEL_PLACES. */
 unsigned cli_trace_row(struct cli_trace_rows *rows, const json_t *value);
-/* Sets kernel, file, line (0: not known), site, source ("": not known) and others of an object. */
+/* Sets kernel, file, line (0: not known), site, source ("": not known), others and unknown of an
+ * object. */
 void cli_trace_row_json(json_t *to, const struct cli_trace_rows *rows, size_t row);
 /* Returns whether an object of the array has the text of its line. */
 bool cli_trace_any_source(const json_t *objects);

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #define MAP "KERNEL_PLACES"
-#define OTHERS (CLI_TRACE_ROWS - 1)
-
 #define WANTED UINT32_MAX /* there are figures of the place, and its row is not known */
 
 /* The last number stands for all places that have no entry. */
@@ -17,12 +15,12 @@ static bool is_listed(const struct cli_trace_program *p, uint64_t place)
 	return p->places && place < p->places - 1;
 }
 
-/* Returns the row of a place of a program. */
+/* Returns the row of a place of which a program has figures. */
 static uint32_t row_of(const struct cli_trace_program *p, uint64_t place)
 {
 	uint32_t row = is_listed(p, place) ? p->row[place] : 0;
 
-	return row && row != WANTED ? row - 1 : OTHERS;
+	return row == WANTED ? CLI_TRACE_UNKNOWN : row ? row - 1 : CLI_TRACE_OTHERS;
 }
 
 /* Returns whether the row of a place of which there are figures is not known. */
@@ -110,7 +108,7 @@ unsigned cli_trace_places(const struct cli_trace_tool *tool)
 	return n;
 }
 
-bool cli_trace_any_others(const json_t *figures)
+bool cli_trace_any_of(const json_t *figures, const char *member)
 {
 	static const char *const lists[] = { "sites", "places" };
 	const json_t *o;
@@ -119,7 +117,7 @@ bool cli_trace_any_others(const json_t *figures)
 	for (size_t k = 0; k < ARRAY_SIZE(lists); k++) {
 		json_array_foreach(json_object_get(figures, lists[k]), i, o)
 		{
-			if (json_is_true(json_object_get(o, "others"))) {
+			if (json_is_true(json_object_get(o, member))) {
 				return true;
 			}
 		}

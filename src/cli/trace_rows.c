@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OTHERS (CLI_TRACE_ROWS - 1)
-
 struct row {
 	uint64_t kernel; /* hash of its name */
 	uint64_t hook, line, site;
@@ -18,7 +16,7 @@ struct row {
 struct cli_trace_rows {
 	struct cli_trace_sources *sources; /* owned; of the list that is being read; NULL: none */
 	unsigned n;
-	struct row at[OTHERS];
+	struct row at[CLI_TRACE_UNKNOWN];
 };
 
 uint64_t cli_trace_number(const json_t *v)
@@ -76,8 +74,11 @@ unsigned cli_trace_row(struct cli_trace_rows *rows, const json_t *value)
 	while (i < rows->n && !is_row(&rows->at[i], &wanted, file)) {
 		i++;
 	}
-	if (i < rows->n || i == OTHERS) {
+	if (i < rows->n) {
 		return i;
+	}
+	if (i == ARRAY_SIZE(rows->at)) {
+		return CLI_TRACE_OTHERS;
 	}
 	r = &rows->at[rows->n++];
 	*r = wanted;
@@ -99,7 +100,8 @@ void cli_trace_row_json(json_t *to, const struct cli_trace_rows *rows, size_t ro
 	json_object_set_new(to, "line", json_integer((json_int_t)r->line));
 	json_object_set_new(to, "site", json_integer((json_int_t)r->site));
 	json_object_set_new(to, "source", cli_json_text(r->source));
-	json_object_set_new(to, "others", json_boolean(!known));
+	json_object_set_new(to, "others", json_boolean(!known && row != CLI_TRACE_UNKNOWN));
+	json_object_set_new(to, "unknown", json_boolean(!known && row == CLI_TRACE_UNKNOWN));
 }
 
 /* ---- the table ---- */
@@ -127,13 +129,21 @@ void cli_trace_row_columns(struct cli_table *t, bool source)
 	}
 }
 
+/* Returns what the row is called that is none of a line; NULL: it is one. */
+static const char *no_line(const json_t *o)
+{
+	return json_is_true(json_object_get(o, "others"))    ? "others"
+	       : json_is_true(json_object_get(o, "unknown")) ? "unknown"
+							     : NULL;
+}
+
 /* As filters of sites name them (gbpf-probe(1)). */
 static void line_cell(struct cli_table *t, const json_t *o)
 {
 	const char *file = cli_text(o, "file"), *slash = strrchr(file, '/');
 	unsigned long long line = cli_u64(o, "line");
 
-	if (json_is_true(json_object_get(o, "others"))) {
+	if (no_line(o)) {
 		cli_table_cell(t, "-");
 	} else if (!line) {
 		cli_table_cell(t, "#%llu", (unsigned long long)cli_u64(o, "site"));
@@ -146,9 +156,7 @@ static void line_cell(struct cli_table *t, const json_t *o)
 
 void cli_trace_row_cells(struct cli_table *t, const json_t *o, bool source)
 {
-	bool others = json_is_true(json_object_get(o, "others"));
-
-	cli_table_cell(t, "%s", others ? "others" : cli_text(o, "kernel"));
+	cli_table_cell(t, "%s", no_line(o) ? no_line(o) : cli_text(o, "kernel"));
 	line_cell(t, o);
 	if (source) {
 		cli_table_cell(t, "%s", cli_text(o, "source"));

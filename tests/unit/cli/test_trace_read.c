@@ -312,6 +312,46 @@ static void states_of_a_program_that_executes_another_one_are_at_its_places(void
 	json_decref(o);
 }
 
+/* ---- rows without a line ---- */
+
+static void places_that_are_not_listed_are_unknown(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	read_all();
+	assert_rows("unknown=5");
+	list("heat");
+	read_all();
+	assert_rows("heat=5");
+}
+
+static void a_list_that_cannot_be_read_is_read_later(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	list("heat");
+	list_fails = true;
+	read_all();
+	assert_true(t.absent);
+	assert_rows("unknown=5");
+	list_fails = false;
+	read_all();
+	assert_false(t.absent);
+	assert_rows("heat=5");
+}
+
+static void the_last_place_is_that_of_others(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	snprintf(counts, sizeof(counts), "{\"tenant\": 1, \"key\": %u, \"value\": {\"count\": 3}}",
+		 CLI_TRACE_PLACES - 1);
+	read_all();
+	assert_rows("others=3");
+}
+
 /* ---- the document ---- */
 
 static json_t *document(void)
@@ -364,6 +404,9 @@ int main(void)
 		TEST(a_program_that_executes_another_one_counts_for_itself),
 		TEST(a_program_that_comes_back_is_the_same),
 		TEST(states_of_a_program_that_executes_another_one_are_at_its_places),
+		TEST(places_that_are_not_listed_are_unknown),
+		TEST(a_list_that_cannot_be_read_is_read_later),
+		TEST(the_last_place_is_that_of_others),
 		TEST(what_a_program_did_stays_known_when_it_has_ended),
 		TEST(a_reason_that_is_cut_within_a_character_is_a_text),
 	};

@@ -248,13 +248,19 @@ static void rows_beyond_the_last_are_the_others(void **state)
 	assert_non_null(rows);
 	for (int i = 0; i < (int)CLI_TRACE_ROWS + 9; i++) {
 		assert_int_equal(row(rows, "a", 38, "", 0, i),
-				 MIN((unsigned)i, CLI_TRACE_ROWS - 1));
+				 (unsigned)i < CLI_TRACE_UNKNOWN ? (unsigned)i : CLI_TRACE_OTHERS);
 	}
-	cli_trace_row_json(o, rows, CLI_TRACE_ROWS - 1);
+	cli_trace_row_json(o, rows, CLI_TRACE_OTHERS);
 	assert_true(json_is_true(json_object_get(o, "others")));
+	assert_true(json_is_false(json_object_get(o, "unknown")));
 	assert_string_equal(cli_text(o, "kernel"), "");
-	cli_trace_row_json(o, rows, CLI_TRACE_ROWS - 2);
+	cli_trace_row_json(o, rows, CLI_TRACE_UNKNOWN);
 	assert_true(json_is_false(json_object_get(o, "others")));
+	assert_true(json_is_true(json_object_get(o, "unknown")));
+	assert_string_equal(cli_text(o, "kernel"), "");
+	cli_trace_row_json(o, rows, CLI_TRACE_UNKNOWN - 1);
+	assert_true(json_is_false(json_object_get(o, "others")));
+	assert_true(json_is_false(json_object_get(o, "unknown")));
 	assert_string_equal(cli_text(o, "kernel"), "a");
 	cli_trace_row_json(o, NULL, 0);
 	assert_true(json_is_true(json_object_get(o, "others")));
