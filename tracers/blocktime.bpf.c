@@ -1,8 +1,7 @@
-/* blocktime: how long blocks run. A block stores its time of begin in a slot of its own (begins.h), and its end counts
- * the difference in a histogram. Blocks whose begin is not known any more are counted as lost. */
+/* blocktime: how long blocks run, as a histogram, and which of them run longest. Blocks whose times are none, since the
+ * clock was set back, are counted as lost. */
 #include <gbpf/gbpf.bpf.h>
 
-#include "begins.h"
 #include "fine.h"
 
 #define PLACES 256    /* of the longest blocks */
@@ -66,20 +65,13 @@ static __always_inline void store_longest(u64 block, u64 ns)
 	}
 }
 
-SEC("gdev/block_enter")
-int GBPF_PROG(begin, gdev_block_enter)
-{
-	begin_store(ctx->kernel, ctx->block, ctx->sm, ctx->time_ns);
-	return 0;
-}
-
 SEC("gdev/block_exit")
 int GBPF_PROG(end, gdev_block_exit)
 {
-	u64 *s, ns = 0;
+	u64 *s, begin = ctx->begin_ns, end = ctx->end_ns, ns = end - begin;
 	u32 k;
 
-	if (!begin_take(ctx->kernel, ctx->block, ctx->sm, ctx->end_ns, &ns)) {
+	if (!begin || begin > end) {
 		add(LOST, 1);
 		return 0;
 	}

@@ -8,14 +8,12 @@
  * stubs run `block` alone. */
 #include <gbpf/gbpf.bpf.h>
 
-#include "begins.h"
-
-#define SMS 256
+#define SMS 1024 /* more than GPUs have */
 
 struct sm {
 	u64 blocks, warps, lanes;
 	u64 ended, busy_ns; /* blocks with a time, and its sum */
-	u64 lost;	    /* blocks that ended, but whose begin is not known any more */
+	u64 lost;	    /* blocks that ended, but whose times are none */
 	u64 open;	    /* blocks that began, less those that ended, modulo 2^64 */
 } __attribute__((aligned(128))); /* multiprocessors do not share a line of L2 */
 
@@ -40,26 +38,23 @@ int GBPF_PROG(block, gdev_block_enter)
 		__sync_fetch_and_add(&s->lanes, threads);
 		__sync_fetch_and_add(&s->open, 1);
 	}
-	begin_store(ctx->kernel + threads, ctx->block, ctx->sm, ctx->time_ns);
 	return 0;
 }
 
 SEC("gdev/block_exit")
 int GBPF_PROG(end, gdev_block_exit)
 {
-	u32 k = ctx->sm;
+	u32 k = ctx->sm, threads = ctx->threads_x;
 	struct sm *s = bpf_map_lookup_elem(&sms, &k);
-	u32 threads = ctx->threads_x * ctx->threads_y * ctx->threads_z;
-	u64 ns = 0;
-	int known = begin_take(ctx->kernel + threads, ctx->block, ctx->sm, ctx->end_ns, &ns);
+	u64 begin = ctx->begin_ns, end = ctx->end_ns;
 
-	if (!s) {
+	if (!s || !threads) {
 		return 0;
 	}
 	__sync_fetch_and_add(&s->open, -1ULL);
-	if (known) {
+	if (begin && begin <= end) {
 		__sync_fetch_and_add(&s->ended, 1);
-		__sync_fetch_and_add(&s->busy_ns, ns);
+		__sync_fetch_and_add(&s->busy_ns, end - begin);
 	} else {
 		__sync_fetch_and_add(&s->lost, 1);
 	}

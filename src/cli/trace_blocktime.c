@@ -79,8 +79,7 @@ static void print(const struct cli *c, const json_t *f)
 		       (unsigned long long)late);
 	}
 	if (lost) {
-		printf("%llu more block%s not measured: launches of one kernel at the same time, "
-		       "or begun before the tool\n",
+		printf("%llu more block%s not measured: the GPU's clock was set back\n",
 		       (unsigned long long)lost, lost == 1 ? " was" : "s were");
 	}
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define SMS 256u
+#define SMS 1024u
 
 /* tracers/smmap.bpf.c */
 enum { BLOCKS, WARPS, LANES, ENDED, BUSY_NS, LOST, OPEN, WORDS };
@@ -169,7 +169,7 @@ static void print_untimed(const json_t *f, bool time)
 		       open == 1 ? " has" : "s have", time ? ": not in the time" : "");
 	}
 	if (lost) {
-		printf("%llu more block%s no time: the begin is not known any more\n",
+		printf("%llu more block%s no time: the GPU's clock was set back\n",
 		       (unsigned long long)lost, lost == 1 ? " has" : "s have");
 	}
 }

@@ -156,9 +156,9 @@ void ptx_probed_finish(struct ptx_probed *p);
 
 /* Returns the dynamic shared memory of a launch, with blocks of so many threads, of a form with
  * needs_shared: f's, rounded up to 16, warp_bytes for each warp, the first one's last, and 16 bytes
- * more, in which a block counts the threads that have not left. The launch of a preemptible clone
- * of it takes PTX_BLOCK_SMEM of this. bytes that no GPU has are returned as they are, so that the
- * driver refuses them. */
+ * more: the number of threads that have not left the block and, in the last 8, when it began. The
+ * launch of a preemptible clone of it takes PTX_BLOCK_SMEM of this. bytes that no GPU has are
+ * returned as they are, so that the driver refuses them. */
 static inline uint32_t ptx_probe_smem(uint32_t bytes, uint32_t warp_bytes, uint64_t threads)
 {
 	uint32_t warps = threads < 1024 ? ((uint32_t)threads + 31) / 32 : 32;

@@ -290,23 +290,10 @@ static int check(struct ptx_probe_work *p)
 	return 0;
 }
 
-/* Returns whether a program of `end` reads the time at which the launch began. */
-static bool reads_begin(const struct ptx_probe_program *g)
-{
-	for (uint32_t k = 0; g->probe->hook == PTX_PROBE_gdev_end && k < g->n_fields; k++) {
-		if (reads(g, k) && strcmp(g->fields[k].name, "begin_ns") == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static void find_parts(const struct ptx_probe_work *p, struct ptx_bracket_parts *ret)
 {
-	*ret = (struct ptx_bracket_parts){ 0 };
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		ret->keeps_time = ret->keeps_time || reads_begin(&p->programs[i]);
-	}
+	*ret = (struct ptx_bracket_parts){ .keeps_time = ptx_probe_reads_field(
+						   p, PTX_PROBE_gdev_end, "begin_ns") };
 	ret->begin = ret->keeps_time || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_begin));
 	ret->end = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_end);
 	ret->late = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit);

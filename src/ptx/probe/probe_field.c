@@ -15,6 +15,7 @@ static const struct {
 	{ "clock", "\tmov.u64 #, %clock64;\n", TIME },
 	{ "time_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
 	{ "end_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
+	{ "begin_ns", "\tld.shared.u64 #, [%~a+-8];\n", PLAIN }, /* probe_insert.c */
 	{ "block",
 	  "\tmov.u32 %~t, %ctaid.z;\n\tmov.u32 %~u, %nctaid.y;\n\tmul.lo.u32 %~t, %~t, %~u;\n"
 	  "\tmov.u32 %~u, %ctaid.y;\n\tadd.u32 %~t, %~t, %~u;\n\tmov.u32 %~u, %nctaid.x;\n"
@@ -127,6 +128,20 @@ bool ptx_probe_field_is_time(const char *name)
 	int i = value_of(name);
 
 	return i >= 0 && values[i].kind == TIME;
+}
+
+bool ptx_probe_reads_field(const struct ptx_probe_work *p, uint32_t hook, const char *name)
+{
+	for (uint32_t i = 0; i < p->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->programs[i];
+
+		for (uint32_t k = 0; g->probe->hook == hook && k < g->n_fields; k++) {
+			if (g->probe->fields >> k & 1 && strcmp(g->fields[k].name, name) == 0) {
+				return true;
+			}
+		}
+	}
+	return false;
 }
 
 /* Appends the text with the register in place of #. */

@@ -355,8 +355,8 @@ void ptx_probe_shared_end(struct ptx_probe_work *p)
 		       bytes, bytes, bytes);
 }
 
-/* One thread stores the number of threads, and the barrier orders that before any of them leaves.
- */
+/* One thread stores the number of threads and the time, and the barrier orders that before any of
+ * them leaves. */
 void ptx_probe_count_all(struct ptx_probe_work *p)
 {
 	uint32_t label = open_scope(p, NULL);
@@ -367,6 +367,10 @@ void ptx_probe_count_all(struct ptx_probe_work *p)
 	ptx_probe_text(p, "\tmov.u32 %%~t, %%ntid.x;\n\tmov.u32 %%~u, %%ntid.y;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%ntid.z;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tst.shared.u32 [%%~a+-16], %%~t;\n");
+	if (ptx_probe_reads_field(p, PTX_PROBE_gdev_block_exit, "begin_ns")) {
+		ptx_probe_text(p, "\t.reg .b64 %%~d;\n\tmov.u64 %%~d, %%globaltimer;\n"
+				  "\tst.shared.u64 [%%~a+-8], %%~d;\n");
+	}
 	close_scope(p, label);
 	ptx_probe_text(p, "\tbar.sync 0;\n");
 }

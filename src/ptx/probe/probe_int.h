@@ -514,6 +514,8 @@ void ptx_probe_field(struct ptx_probe_work *p, const struct ptx_probe_program *g
 uint32_t ptx_probe_field_needs(const char *name);
 /* Returns true if it is a time, which is read last. */
 bool ptx_probe_field_is_time(const char *name);
+/* Returns whether a program of the hook reads the field. */
+bool ptx_probe_reads_field(const struct ptx_probe_work *p, uint32_t hook, const char *name);
 
 /* Appends text in which ~ stands for the stem. */
 void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...) PRINTF_LIKE(2, 3);

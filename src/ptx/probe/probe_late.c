@@ -16,6 +16,7 @@
 /* The block's number, and 1, in the low bits of a record; the launch's number is above. */
 #define BLOCK_BITS 40u
 #define BLOCK_MASK ((UINT64_C(1) << BLOCK_BITS) - 1)
+#define TIMES_AT (8u * PTX_LATE_SLOTS) /* in a table */
 
 _Static_assert(PTX_LATE_SLOTS % PTX_LATE_THREADS == 0, "each thread of a bracket has one slot");
 _Static_assert(PTX_LATE_LAUNCH_MAX <= UINT64_MAX >> BLOCK_BITS, "a record has the launch's number");
@@ -50,16 +51,31 @@ const char *ptx_probe_late_why(const struct ptx_probe_program *g)
 
 /* ---- entry stubs ---- */
 
+static bool reads_begin(const struct ptx_probe_work *p)
+{
+	return ptx_probe_reads_field(p, PTX_PROBE_gdev_block_exit, "begin_ns");
+}
+
+/* %~v: the time at which the block before this one began. This block's follows its record. */
+static void exchange_times(struct ptx_probe_work *p)
+{
+	ptx_probe_text(p,
+		       "\tld.volatile.global.u64 %%~v, [%%~c+%u];\n\tmembar.gl;\n"
+		       "\t{\n\t.reg .b64 %%~g;\n\tmov.u64 %%~g, %%globaltimer;\n"
+		       "\tst.volatile.global.u64 [%%~c+%u], %%~g;\n\t}\n",
+		       TIMES_AT, TIMES_AT);
+}
+
 /* %~w: the record of the block before this one, 0: none. Nothing is stored if the launch has no
  * number, or if a record has no room for the place or the index. */
 void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 {
-	ptx_probe_text(
-		p,
-		"\t.reg .b64 %%~b;\n\t{\n\t.reg .b32 %%~n, %%~i, %%~o;\n\t.reg .b64 %%~w, %%~c;\n"
-		"\tld.param.u32 %%~n, [arg+%zu];\n\tsetp.eq.u32 %%~p, %%~n, 0;\n"
-		"\t@%%~p bra $~end%u;\n",
-		offsetof(struct ptx_gate_arg, launch), label);
+	ptx_probe_text(p,
+		       "\t.reg .b64 %%~b, %%~v;\n\t{\n\t.reg .b32 %%~n, %%~i, %%~o;\n\t.reg .b64 "
+		       "%%~w, %%~c;\n"
+		       "\tld.param.u32 %%~n, [arg+%zu];\n\tsetp.eq.u32 %%~p, %%~n, 0;\n"
+		       "\t@%%~p bra $~end%u;\n",
+		       offsetof(struct ptx_gate_arg, launch), label);
 	ptx_probe_text(p,
 		       "\tmov.u32 %%~o, %%smid;\n\tmov.u32 %%~i, %%warpid;\n"
 		       "\tmad.lo.u32 %%~i, %%~o, %u, %%~i;\n\tsetp.ge.u32 %%~p, %%~i, %u;\n"
@@ -80,10 +96,15 @@ void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 	ptx_probe_text(p,
 		       "\tld.param.u64 %%~c, [arg+%zu];\n\tmul.wide.u32 %%~w, %%~i, 8;\n"
 		       "\tadd.u64 %%~c, %%~c, %%~w;\n\tcvt.u64.u32 %%~w, %%~z;\n"
-		       "\tadd.u64 %%~c, %%~c, %%~w;\n\tatom.global.exch.b64 %%~w, [%%~c], %%~b;\n"
+		       "\tadd.u64 %%~c, %%~c, %%~w;\n\tatom.global.exch.b64 %%~w, [%%~c], %%~b;\n",
+		       offsetof(struct ptx_gate_arg, base));
+	if (reads_begin(p)) {
+		exchange_times(p);
+	}
+	ptx_probe_text(p,
 		       "\tsetp.eq.u64 %%~p, %%~w, 0;\n\t@%%~p bra $~end%u;\n"
 		       "\tand.b64 %%~b, %%~w, %" PRIu64 ";\n\tsub.u64 %%~b, %%~b, 1;\n\t}\n",
-		       offsetof(struct ptx_gate_arg, base), label, BLOCK_MASK);
+		       label, BLOCK_MASK);
 }
 
 bool ptx_probe_late_field(struct ptx_probe_work *p, const struct ptx_probe_field *f, uint32_t k)
@@ -93,6 +114,8 @@ bool ptx_probe_late_field(struct ptx_probe_work *p, const struct ptx_probe_field
 	}
 	if (strcmp(f->name, "block") == 0) {
 		ptx_probe_text(p, "\tmov.u64 %%~f%u, %%~b;\n", k);
+	} else if (strcmp(f->name, "begin_ns") == 0) {
+		ptx_probe_text(p, "\tmov.u64 %%~f%u, %%~v;\n", k);
 	} else if (strcmp(f->name, "late") == 0) {
 		ptx_probe_text(p, "\tmov.u32 %%~f%u, 1;\n", k);
 	} else {
@@ -119,6 +142,11 @@ void ptx_probe_late_entry(struct ptx_probe_work *p, void (*call_all)(struct ptx_
 		"\tvote.sync.any.pred %%~p, %%~mine, 4294967295;\n\t@!%%~p bra $~none;\n",
 		PTX_LATE_THREADS, offsetof(struct ptx_bracket_arg, late), BLOCK_BITS,
 		offsetof(struct ptx_bracket_arg, late_launch));
+	if (reads_begin(p)) {
+		ptx_probe_text(p,
+			       "\tld.volatile.global.u64 %%~begin, [%%~slot+%u];\n\tmembar.gl;\n",
+			       TIMES_AT);
+	}
 	ptx_probe_text(p,
 		       "\tshr.u32 %%~sm, %%~i, %u;\n\tand.b32 %%~warp, %%~i, %u;\n"
 		       "\tmov.u32 %%~tries, 0;\n$~again:\n"

@@ -11,7 +11,7 @@
 
 #include "cli/trace.h"
 
-#define SMS 256u
+#define SMS 1024u
 
 /* tracers/smmap.bpf.c */
 struct sm {

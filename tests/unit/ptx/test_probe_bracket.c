@@ -228,6 +228,28 @@ static void the_last_blocks_are_reported_between_kernel_and_end(void **state)
 	t = make(&late, 1, 90);
 	assert_true(t.err == 0 && t.parts.late && !t.parts.end);
 	assert_true(has(&t, "$gbpf$counted"));
+	assert_false(has(&t, "membar"));
+	done(&t);
+}
+
+/* The time is read before the record is taken: then a block may begin in the place. */
+static void the_last_blocks_have_their_begin(void **state)
+{
+	static const struct ptx_probe late = {
+		.hook = 35,
+		.fields = FIELD(27),
+		.name = "l",
+		.text = ".func l_f0 (.param .b64 env, .param .b64 begin)\n{\nret;\n}\n",
+	};
+	struct result t = make(&late, 1, 90);
+	const char *text = buf_text(&t.text);
+
+	(void)state;
+	assert_true(t.err == 0 && !t.parts.keeps_time);
+	assert_true(has(&t, "ld.volatile.global.u64 %gbpf$begin, [%gbpf$slot+131072];"));
+	assert_true(has(&t, "mov.u64 %gbpf$f27, %gbpf$begin;"));
+	assert_true(strstr(text, "+131072]") < strstr(text, "membar.gl"));
+	assert_true(strstr(text, "membar.gl") < strstr(text, "atom.global.cas.b64"));
 	done(&t);
 }
 
@@ -259,6 +281,7 @@ int main(void)
 		cmocka_unit_test(cancellation_stands_between_slot_and_programs),
 		cmocka_unit_test(what_is_no_bracket_is_refused),
 		cmocka_unit_test(the_last_blocks_are_reported_between_kernel_and_end),
+		cmocka_unit_test(the_last_blocks_have_their_begin),
 		cmocka_unit_test(a_form_has_no_such_program),
 	};
 
