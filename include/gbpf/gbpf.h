@@ -275,13 +275,17 @@ struct gbpf_vgpu {
 	uint64_t device_mem;
 };
 
-/* Lists the virtual GPUs that the caller may see. */
+/* Names are those of their owners: "train" is the caller's own, or else the only one of that name
+ * that was opened to the caller (-ENOTUNIQ: several were); "1000/train" is that of user 1000, also
+ * for root and administrators, who change only their own by a name alone.
+ *
+ * Lists the virtual GPUs that the caller may see. */
 int gbpf_vgpu_list(struct gbpf *g, char **ret_json);
 /* Returns one by its name, or by its number if it has no name. -ENOENT: there is none. */
 int gbpf_vgpu_show(struct gbpf *g, const char *name, char **ret_json);
-/* Makes one. v NULL: without limits and shares. -EEXIST: the name is taken; -EINVAL: an invalid
- * name or value; -EPERM: the caller may not reserve memory or name users; -E2BIG: there are too
- * many, or the reservation does not fit. */
+/* Makes one. v NULL: without limits and shares. -EEXIST: the caller has one of that name already;
+ * -EINVAL: an invalid name or value; -EPERM: the caller may not reserve memory or name users;
+ * -E2BIG: there are too many, or the reservation does not fit. */
 int gbpf_vgpu_create(struct gbpf *g, const char *name, const struct gbpf_vgpu *v, char **ret_json);
 /* Changes one while its programs run. Errors as gbpf_vgpu_create; -ENOENT: there is none. */
 int gbpf_vgpu_set(struct gbpf *g, const char *name, const struct gbpf_vgpu *v, char **ret_json);

@@ -132,6 +132,20 @@ static const char *memory_of(char out[64], const json_t *tenant)
 	return out;
 }
 
+/* Adds "train", or "alice/train" if that is another user's. */
+static void add_vgpu(struct cli_table *t, const json_t *tenant)
+{
+	const char *name = cli_text(tenant, "vgpu");
+	char owner[64];
+
+	if (cli_u64(tenant, "vgpu_uid") == cli_u64(tenant, "uid")) {
+		cli_table_cell(t, "%s", name);
+	} else {
+		cli_table_cell(t, "%s/%s", cli_user(owner, (uint32_t)cli_u64(tenant, "vgpu_uid")),
+			       name);
+	}
+}
+
 static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions,
 		    const struct form *f)
 {
@@ -159,7 +173,7 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 		cli_table_cell(t, "%s", cli_text(tenant, "group"));
 	}
 	if (f->with_vgpu) {
-		cli_table_cell(t, "%s", cli_text(tenant, "vgpu"));
+		add_vgpu(t, tenant);
 	}
 	cli_table_cell(t, "%s", memory_of(memory, tenant));
 	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));

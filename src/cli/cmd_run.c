@@ -65,7 +65,7 @@ static const struct cli_option options[] = {
 		       "load PTX so that all of its kernels can be probed later" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
-	[O_VGPU] = { "vgpu", 0, "NAME", "virtual GPU to run in (see gbpf-vgpu(1))" },
+	[O_VGPU] = { "vgpu", 0, CLI_VGPU_ARG, "virtual GPU to run in (see gbpf-vgpu(1))" },
 	[O_GROUP] = { "group", 0, "NAME",
 		      "processes that communicate across GPUs are stopped together with those of "
 		      "this name (default: those of this command)" },
@@ -441,6 +441,7 @@ static int check_vgpu(struct cli *c, struct proto_vgpu *v)
 {
 	bool given = cli_vgpu_any(c->opt + O_GIVEN), inside = getenv("GBPF_VGPU") != NULL;
 	const char *name = c->opt[O_VGPU];
+	char own[CLI_VGPU_NAME] = "";
 	int code;
 
 	memset(v, 0, sizeof(*v));
@@ -460,11 +461,13 @@ static int check_vgpu(struct cli *c, struct proto_vgpu *v)
 			"Leave the option away: the program gets the limits that are in force",
 			"run: this process is in a virtual GPU already");
 	}
-	if (name && !proto_vgpu_name_is_valid(name)) {
+	if (name && cli_vgpu_name(c, "run", name, own) != CLI_OK) {
+		return CLI_RUN_FAILED;
+	}
+	if (name && proto_vgpu_parse_name(own, v) < 0) {
 		return cli_fail(c, CLI_USAGE, "usage", "`gbpf vgpu ls` lists them",
 				"run: '%s' cannot be the name of a virtual GPU", name);
 	}
-	snprintf(v->name, sizeof(v->name), "%s", name ? name : "");
 	if (name || inside || c->opt[O_OFF]) {
 		return CLI_OK;
 	}
@@ -472,20 +475,36 @@ static int check_vgpu(struct cli *c, struct proto_vgpu *v)
 	return code ? code : cli_vgpu_read(c, "run", c->opt + O_GIVEN, &v->config);
 }
 
-/* Reports a wrong name before the program starts. */
-static int find_vgpu(struct cli *c, const char *name)
+/* Returns true if a vGPU has the name, and the owner if there is one, that *is states. */
+static bool is_meant(const json_t *v, const struct proto_vgpu *is)
 {
-	json_t *result = NULL, *v;
-	bool found = !name;
-	size_t i;
-	int code = name ? cli_call(c, "run", "vgpu.list", NULL, &result) : CLI_OK;
+	return strcmp(cli_text(v, "name"), is->name) == 0 &&
+	       (!is->number || is->number == 1 + cli_u64(v, "uid"));
+}
 
-	if (code) {
+/* Reports a wrong name before the program starts. name: the option. Stores the owner in *is, so
+ * that all that the program starts gets into the same vGPU, also as another user. */
+static int find_vgpu(struct cli *c, struct proto_vgpu *is, const char *name)
+{
+	char own[CLI_VGPU_NAME] = "";
+	json_t *result = NULL, *v;
+	bool found = false;
+	size_t i;
+
+	if (!is->name[0]) {
+		return CLI_OK;
+	}
+	if (proto_vgpu_print(is, own, sizeof(own)) < 0 ||
+	    cli_call(c, "run", "vgpu.list", json_pack("{s:s,s:b}", "name", own, "join", 1),
+		     &result)) {
 		return CLI_RUN_FAILED;
 	}
 	json_array_foreach(json_object_get(result, "vgpus"), i, v)
 	{
-		found |= strcmp(cli_text(v, "name"), name) == 0;
+		if (is_meant(v, is)) {
+			is->number = 1 + cli_u64(v, "uid");
+			found = true;
+		}
 	}
 	json_decref(result);
 	return found ? CLI_OK
@@ -562,7 +581,7 @@ static int prepare(struct cli *c, bool undecided, struct report *r)
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, undecided, r);
 	if (code == CLI_OK) {
-		code = find_vgpu(c, c->opt[O_VGPU]);
+		code = find_vgpu(c, &s.vgpu, c->opt[O_VGPU]);
 	}
 	if (code == CLI_OK && cli_run_set_environment(&s, &d, shim, r) < 0) {
 		code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);

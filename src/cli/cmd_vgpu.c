@@ -93,7 +93,8 @@ static uint64_t device_mem(void)
 typedef int (*change_fn)(struct gbpf *g, const char *name, const struct gbpf_vgpu *v,
 			 char **ret_json);
 
-static int change(struct cli *c, const char *what, change_fn method, const char *text)
+static int change(struct cli *c, const char *what, change_fn method, const char *name,
+		  const char *text)
 {
 	struct proto_vgpu_config config = { 0 };
 	uint32_t users[USERS_MAX];
@@ -112,7 +113,7 @@ static int change(struct cli *c, const char *what, change_fn method, const char 
 	}
 	code = code ? code : cli_open(c, &g);
 	if (!code) {
-		int rc = method(g, c->arg[0], &given, &json);
+		int rc = method(g, name, &given, &json);
 
 		code = cli_result(c, g, what, rc, json, &result);
 	}
@@ -132,33 +133,35 @@ static int cmd_create(struct cli *c)
 		 "%.40s: made; start programs in it with: gbpf run --vgpu %.40s -- "
 		 "PROGRAM",
 		 c->arg[0], c->arg[0]);
-	return change(c, "vgpu create", gbpf_vgpu_create, text);
+	return change(c, "vgpu create", gbpf_vgpu_create, c->arg[0], text);
 }
 
 static int cmd_set(struct cli *c)
 {
-	char text[80];
+	char text[80], name[CLI_VGPU_NAME] = "";
+	int code;
 
 	if (!cli_vgpu_any(c->opt) && !c->opt[O_USER]) {
 		return cli_fail(c, CLI_USAGE, "usage", "Give at least one option",
 				"vgpu set: nothing to change");
 	}
-	snprintf(text, sizeof(text), "%.40s: changed", c->arg[0]);
-	return change(c, "vgpu set", gbpf_vgpu_set, text);
+	snprintf(text, sizeof(text), "%.64s: changed", c->arg[0]);
+	code = cli_vgpu_name(c, "vgpu set", c->arg[0], name);
+	return code ? code : change(c, "vgpu set", gbpf_vgpu_set, name, text);
 }
 
 static int cmd_rm(struct cli *c)
 {
 	struct gbpf *g = NULL;
 	json_t *result = NULL;
-	char *json = NULL;
-	char text[120];
+	char *json = NULL, name[CLI_VGPU_NAME] = "";
+	char text[140];
 	uint64_t n;
-	int code = cli_open(c, &g);
+	int code = cli_vgpu_name(c, "vgpu rm", c->arg[0], name);
 
+	code = code ? code : cli_open(c, &g);
 	if (!code) {
-		int rc = gbpf_vgpu_remove(g, c->arg[0], c->opt[O_DRAIN] ? GBPF_VGPU_DRAIN : 0,
-					  &json);
+		int rc = gbpf_vgpu_remove(g, name, c->opt[O_DRAIN] ? GBPF_VGPU_DRAIN : 0, &json);
 
 		code = cli_result(c, g, "vgpu rm", rc, json, &result);
 	}
@@ -168,13 +171,13 @@ static int cmd_rm(struct cli *c)
 	}
 	n = cli_u64(result, "processes");
 	if (!n && json_is_false(json_object_get(result, "removed"))) {
-		snprintf(text, sizeof(text), "%.40s: removed when its programs have ended",
+		snprintf(text, sizeof(text), "%.64s: removed when its programs have ended",
 			 c->arg[0]);
 	} else if (n) {
-		snprintf(text, sizeof(text), "%.40s: removed when its %llu process%s ended",
+		snprintf(text, sizeof(text), "%.64s: removed when its %llu process%s ended",
 			 c->arg[0], (unsigned long long)n, n == 1 ? " has" : "es have");
 	} else {
-		snprintf(text, sizeof(text), "%.40s: removed", c->arg[0]);
+		snprintf(text, sizeof(text), "%.64s: removed", c->arg[0]);
 	}
 	return done(c, "vgpu rm", result, text);
 }
@@ -264,13 +267,15 @@ static void add_row(struct cli_table *t, const json_t *v)
 	cli_table_cell(t, "%s", json_is_true(json_object_get(v, "burst")) ? "yes" : "no");
 }
 
-/* Orders vGPUs by name; those without one follow. */
+/* Orders vGPUs by name, then by owner; those without a name follow. */
 static int by_name(const void *a, const void *b)
 {
-	const char *x = cli_text(*(json_t *const *)a, "name");
-	const char *y = cli_text(*(json_t *const *)b, "name");
+	const json_t *v = *(json_t *const *)a, *w = *(json_t *const *)b;
+	const char *x = cli_text(v, "name"), *y = cli_text(w, "name");
+	int order = !x[0] != !y[0] ? !x[0] - !y[0] : strcmp(x, y);
+	uint64_t u = cli_u64(v, "uid"), t = cli_u64(w, "uid");
 
-	return !x[0] != !y[0] ? !x[0] - !y[0] : strcmp(x, y);
+	return order ? order : (u > t) - (u < t);
 }
 
 static void print_list(struct cli *c, const json_t *list)
@@ -399,11 +404,12 @@ static int cmd_show(struct cli *c)
 {
 	json_t *found = NULL;
 	struct gbpf *g = NULL;
-	char *json = NULL;
-	int code = cli_open(c, &g);
+	char *json = NULL, name[CLI_VGPU_NAME] = "";
+	int code = cli_vgpu_name(c, "vgpu show", c->arg[0], name);
 
+	code = code ? code : cli_open(c, &g);
 	if (!code) {
-		int rc = gbpf_vgpu_show(g, c->arg[0], &json);
+		int rc = gbpf_vgpu_show(g, name, &json);
 
 		code = cli_result(c, g, "vgpu show", rc, json, &found);
 	}
@@ -428,7 +434,7 @@ static const struct cli_verb verb_create = { .name = "create",
 					     .max_args = 1,
 					     .run = cmd_create };
 static const struct cli_verb verb_vgpu_set = { .name = "set",
-					       .args = "NAME",
+					       .args = CLI_VGPU_ARG,
 					       .doc = "change what it is given, while programs run",
 					       .page = "gbpf-vgpu.1",
 					       .options = options,
@@ -436,7 +442,7 @@ static const struct cli_verb verb_vgpu_set = { .name = "set",
 					       .max_args = 1,
 					       .run = cmd_set };
 static const struct cli_verb verb_rm = { .name = "rm",
-					 .args = "NAME",
+					 .args = CLI_VGPU_ARG,
 					 .doc = "remove a virtual GPU",
 					 .page = "gbpf-vgpu.1",
 					 .options = rm_options,
@@ -447,7 +453,7 @@ static const struct cli_verb verb_ls = {
 	.name = "ls", .args = "", .doc = "list virtual GPUs", .page = "gbpf-vgpu.1", .run = cmd_ls
 };
 static const struct cli_verb verb_show = { .name = "show",
-					   .args = "NAME",
+					   .args = CLI_VGPU_ARG,
 					   .doc = "show a virtual GPU and its programs",
 					   .page = "gbpf-vgpu.1",
 					   .min_args = 1,

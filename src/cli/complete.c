@@ -5,11 +5,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/paths.h"
 #include "cli/connect.h"
 #include "cli/trace.h"
 #include "cli/verbs.h"
+#include "cli/vgpu_options.h"
 
 #define WAIT_NS 1000000000u /* for gbpfd: a person waits */
 
@@ -76,20 +78,30 @@ static const struct listing {
 	{ "ID|NAME", "probe.list", "probes", "id", "name" },
 };
 
-static void offer_listing(const struct line *l, const struct listing *k, const char *begin)
+/* Returns gbpfd's answer, or NULL if there is none in time. */
+static json_t *ask(const struct line *l, const char *method)
 {
 	json_t *result = NULL;
-	const json_t *item;
 	struct gbpf *g = NULL;
 	char *json = NULL;
-	size_t i;
 
 	if (gbpf_open(&g, l->socket, GBPF_OPEN_NO_CONNECT | GBPF_OPEN_NO_WAIT) == 0) {
 		gbpf_set_timeout(g, WAIT_NS / 1000000);
-		if (gbpf_call(g, k->method, NULL, -1, &json) == 0) {
+		if (gbpf_call(g, method, NULL, -1, &json) == 0) {
 			result = json_loads(json, 0, NULL);
 		}
 	}
+	free(json);
+	gbpf_close(g);
+	return result;
+}
+
+static void offer_listing(const struct line *l, const struct listing *k, const char *begin)
+{
+	json_t *result = ask(l, k->method);
+	const json_t *item;
+	size_t i;
+
 	json_array_foreach(json_object_get(result, k->list), i, item)
 	{
 		const json_t *word = json_object_get(item, k->word);
@@ -105,9 +117,34 @@ static void offer_listing(const struct line *l, const struct listing *k, const c
 		buf_finish(&text);
 		buf_finish(&doc);
 	}
-	free(json);
 	json_decref(result);
-	gbpf_close(g);
+}
+
+/* Offers the names of vGPUs, with the owners of those of other users. */
+static void offer_vgpus(const struct line *l, const char *begin)
+{
+	json_t *result = ask(l, "vgpu.list");
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "vgpus"), i, v)
+	{
+		uint32_t uid = (uint32_t)cli_u64(v, "uid");
+		struct buf text = { 0 }, doc = { 0 };
+		char owner[64];
+
+		if (uid != getuid()) {
+			buf_printf(&text, "%s/", cli_user(owner, uid));
+		}
+		cli_safe_text(&text, cli_text(v, "name"));
+		cli_safe_text(&doc, cli_text(v, "state"));
+		if (cli_text(v, "name")[0]) {
+			offer(begin, buf_text(&text), buf_text(&doc));
+		}
+		buf_finish(&text);
+		buf_finish(&doc);
+	}
+	json_decref(result);
 }
 
 static void offer_tools(const char *begin)
@@ -144,6 +181,9 @@ static void offer_kind(const struct line *l, const char *kind, const char *begin
 			offer_listing(l, &listings[i], begin);
 		}
 	}
+	if (strcmp(kind, CLI_VGPU_ARG) == 0) {
+		offer_vgpus(l, begin);
+	}
 	if (strcmp(kind, "TOOL") == 0) {
 		offer_tools(begin);
 	}
@@ -178,8 +218,10 @@ static void offer_argument(const struct line *l, const char *begin)
 	for (word = strtok_r(args, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		char *dots = strstr(word, "...");
 
-		word += strspn(word, "[");
-		word[strcspn(word, "].")] = 0;
+		if (strcmp(word, CLI_VGPU_ARG) != 0) {
+			word += strspn(word, "[");
+			word[strcspn(word, "].")] = 0;
+		}
 		if (word[0] == '-') {
 			continue;
 		}

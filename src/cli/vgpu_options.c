@@ -13,6 +13,26 @@ bool cli_vgpu_any(const char *const *opt)
 	return false;
 }
 
+int cli_vgpu_name(struct cli *c, const char *what, const char *text, char out[CLI_VGPU_NAME])
+{
+	const char *slash = strchr(text, '/');
+	char user[64];
+	uint32_t uid;
+
+	if (!slash) {
+		snprintf(out, CLI_VGPU_NAME, "%s", text);
+		return CLI_OK;
+	}
+	snprintf(user, sizeof(user), "%.*s", (int)MIN(slash - text, 63), text);
+	if (slash - text > 63 || !cli_parse_user(user, &uid)) {
+		return cli_fail(c, CLI_NOT_FOUND, "not-found",
+				"Give the name or number of the virtual GPU's owner",
+				"%s: there is no user '%s'", what, user);
+	}
+	snprintf(out, CLI_VGPU_NAME, "%u/%.40s", (unsigned)uid, slash + 1);
+	return CLI_OK;
+}
+
 /* Returns true for the word that takes a value back: all of them are unset by 0. */
 static bool is_none(const char *text)
 {

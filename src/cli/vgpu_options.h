@@ -43,6 +43,11 @@ enum {
 		[(first) + CLI_VGPU_BURST] = { "burst", 0, "on|off",                               \
 					       "may it use what others leave over (default off)" }
 
+#define CLI_VGPU_ARG "[USER/]NAME" /* of usage lines; names a vGPU that exists */
+#define CLI_VGPU_NAME 64u
+/* Reads NAME, USER/NAME or UID/NAME. Stores NAME or UID/NAME, as gbpfd takes them. Returns CLI_OK,
+ * or CLI_NOT_FOUND after a message. what: the verb. */
+int cli_vgpu_name(struct cli *c, const char *what, const char *text, char out[CLI_VGPU_NAME]);
 /* Reads those that are given, from opt[0..CLI_VGPU_OPTIONS), into *config, whose other members
  * stay. what: the verb. Returns CLI_OK, or CLI_USAGE after a message. */
 int cli_vgpu_read(struct cli *c, const char *what, const char *const *opt,

@@ -78,6 +78,7 @@ static void add_memory(const struct daemon_session *s, json_t *j)
 		snprintf(number, sizeof(number), "%llx", (unsigned long long)f.vgpu->number);
 		json_object_set_new(j, "vgpu",
 				    json_string(f.vgpu->name[0] ? f.vgpu->name : number));
+		json_object_set_new(j, "vgpu_uid", json_integer((json_int_t)f.uid));
 		json_object_set_new(j, "vgpu_place", json_integer(f.place));
 		json_object_set_new(j, "compute", json_integer(f.vgpu->config.compute));
 		json_object_set_new(j, "copy", json_integer(f.vgpu->config.copy));

@@ -59,9 +59,13 @@ static int errno_of(int exit_code, const char *code)
 	static const struct {
 		const char *code;
 		int err;
-	} by_code[] = { { "elf", -EINVAL },	   { "active", -EEXIST },
-			{ "busy", -EBUSY },	   { "exists", -EEXIST },
-			{ "not-stored", -ENOSPC }, { "version", -EPROTONOSUPPORT } };
+	} by_code[] = { { "elf", -EINVAL },
+			{ "active", -EEXIST },
+			{ "busy", -EBUSY },
+			{ "exists", -EEXIST },
+			{ "ambiguous", -ENOTUNIQ },
+			{ "not-stored", -ENOSPC },
+			{ "version", -EPROTONOSUPPORT } };
 	static const int by_exit[] = {
 		[GBPF_CODE_USAGE] = -EINVAL,	 [GBPF_CODE_REFUSED] = -EACCES,
 		[GBPF_CODE_NOT_FOUND] = -ENOENT, [GBPF_CODE_PERMISSION] = -EPERM,

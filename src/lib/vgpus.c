@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_BYTES offsetof(struct gbpf_vgpu, device_mem) /* the struct must be this long */
@@ -94,9 +95,18 @@ EXPORT int gbpf_vgpu_list(struct gbpf *g, char **ret_json)
 	return lib_text(g, "vgpu.list", json_object(), -1, ret_json);
 }
 
-/* Returns the vGPU of that name, or of that number if it has none; NULL: there is none. */
+/* Returns true if a vGPU is that of the user in "1000/train". */
+static bool is_of(const json_t *v, const char *name)
+{
+	return (unsigned long long)json_integer_value(json_object_get(v, "uid")) ==
+	       strtoull(name, NULL, 10);
+}
+
+/* Returns the vGPU of that name, or of that number if it has none; NULL: there is none. gbpfd has
+ * chosen it, but an older one, where a name was that of one vGPU only, lists all. */
 static json_t *find(const json_t *list, const char *name)
 {
+	const char *slash = strchr(name, '/');
 	json_t *v;
 	size_t i;
 
@@ -106,7 +116,8 @@ static json_t *find(const json_t *list, const char *name)
 		const char *number = json_string_value(json_object_get(v, "number"));
 
 		own = own && own[0] ? own : number;
-		if (own && strcmp(own, name) == 0) {
+		if (own && strcmp(own, slash ? slash + 1 : name) == 0 &&
+		    (!slash || is_of(v, name))) {
 			return v;
 		}
 	}
@@ -115,8 +126,8 @@ static json_t *find(const json_t *list, const char *name)
 
 EXPORT int gbpf_vgpu_show(struct gbpf *g, const char *name, char **ret_json)
 {
-	json_t *list = NULL, *v;
-	int err = lib_request(g, "vgpu.list", json_object(), -1, &list);
+	json_t *list = NULL, *v, *params = name_params(g, name);
+	int err = params ? lib_request(g, "vgpu.list", params, -1, &list) : -EINVAL;
 
 	if (err) {
 		return err;

@@ -85,6 +85,7 @@ struct proto_account {
 	struct proto_account_line line[PROTO_ACCOUNT_ROWS][PROTO_ACCOUNT_LINES];
 	struct proto_account_orphans orphans[PROTO_ACCOUNT_ROWS][PROTO_ACCOUNT_LINES];
 	struct proto_account_share share[PROTO_ACCOUNT_SHARES];
+	uint64_t vgpu_owner; /* gbpfd: 1 + user id of the vGPU's owner */
 };
 
 _Static_assert(sizeof(struct proto_account) <= PROTO_ACCOUNT_BYTES, "the account fits its pages");

@@ -1,4 +1,4 @@
-/* The text of GBPF_VGPU (proto/vgpu_text.h): "train", or, for a vGPU without a name,
+/* The text of GBPF_VGPU (proto/vgpu_text.h): "train", "1000/train", or, for a vGPU without a name,
  * "NUMBER:TIME:mem=BYTES,mem1=BYTES,reserve=BYTES,compute=PERCENT,...", NUMBER in hexadecimal, with
  * the words that are not zero. */
 #include "proto/vgpu_text.h"
@@ -111,9 +111,11 @@ int proto_vgpu_print(const struct proto_vgpu *v, char *text, size_t bytes)
 	int n, err = 0;
 	size_t at;
 
-	n = v->name[0] ? snprintf(text, bytes, "%s", v->name)
-		       : snprintf(text, bytes, "%llx:%llu:", (unsigned long long)v->number,
-				  (unsigned long long)v->made_ns);
+	n = v->name[0] && v->number
+		    ? snprintf(text, bytes, "%llu/%s", (unsigned long long)v->number - 1, v->name)
+	    : v->name[0] ? snprintf(text, bytes, "%s", v->name)
+			 : snprintf(text, bytes, "%llx:%llu:", (unsigned long long)v->number,
+				    (unsigned long long)v->made_ns);
 	if (n < 0 || (size_t)n >= bytes) {
 		return -ENOSPC;
 	}
@@ -186,14 +188,32 @@ static bool take_word(const char **p, struct proto_vgpu_config *c)
 	return strcmp(name, "mem") == 0;
 }
 
+int proto_vgpu_parse_name(const char *text, struct proto_vgpu *v)
+{
+	const char *name = text;
+	uint64_t owner = 0;
+
+	memset(v, 0, sizeof(*v));
+	if (strchr(text, '/')) {
+		if (!number(&name, 10, '/', &owner) || owner >= UINT32_MAX) {
+			return -EINVAL;
+		}
+		owner++;
+	}
+	if (!proto_vgpu_name_is_valid(name)) {
+		return -EINVAL;
+	}
+	v->number = owner;
+	snprintf(v->name, sizeof(v->name), "%s", name);
+	return 0;
+}
+
 int proto_vgpu_parse(const char *text, struct proto_vgpu *v)
 {
 	const char *p = text;
 	bool good;
 
-	memset(v, 0, sizeof(*v));
-	if (proto_vgpu_name_is_valid(text) && !strchr(text, ':')) {
-		snprintf(v->name, sizeof(v->name), "%s", text);
+	if (proto_vgpu_parse_name(text, v) == 0) {
 		return 0;
 	}
 	good = number(&p, 16, ':', &v->number) && v->number && number(&p, 10, ':', &v->made_ns);

@@ -38,7 +38,8 @@ struct proto_vgpu_config {
 struct proto_vgpu {
 	char name[PROTO_VGPU_NAME]; /* "": it has none */
 	/* Without a name: a number that its user has made up, when (monotonic), and what it is
-	 * given, which counts if this process is the first one in it. 0: the process is in none. */
+	 * given, which counts if this process is the first one in it. 0: the process is in none.
+	 * With a name: 1 + the user id of its owner; 0: not stated, as its user's own is meant. */
 	uint64_t number, made_ns;
 	struct proto_vgpu_config config;
 };
@@ -51,10 +52,12 @@ static inline bool proto_vgpu_is_set(const struct proto_vgpu *v)
 
 /* Returns true for 1 to 31 letters, digits and characters of "._-", a letter first. */
 bool proto_vgpu_name_is_valid(const char *name);
+/* Reads "NAME" or "UID/NAME" into name and number of *v. Returns 0, or -EINVAL: *v is zero. */
+int proto_vgpu_parse_name(const char *text, struct proto_vgpu *v);
 /* Returns NULL, or what of it is out of range, as a text that names option and allowed values. */
 const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c);
-/* Writes the value of GBPF_VGPU: the name alone, or NUMBER:TIME and what the vGPU is given. Returns
- * 0 or -ENOSPC. */
+/* Writes the value of GBPF_VGPU: NAME or UID/NAME, or NUMBER:TIME and what the vGPU is given.
+ * Returns 0 or -ENOSPC. */
 int proto_vgpu_print(const struct proto_vgpu *v, char *text, size_t bytes);
 /* Reads it. Returns 0, or -EINVAL: *v is zero. */
 int proto_vgpu_parse(const char *text, struct proto_vgpu *v);

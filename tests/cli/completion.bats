@@ -42,9 +42,10 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	kill $!
 }
 
-@test "PIDs, versions and maps are those of gbpfd; without gbpfd there are none" {
+@test "PIDs, versions, maps and virtual GPUs are those of gbpfd; without gbpfd there are none" {
 	[ -z "$(words set "")" ]
 	[ -z "$(words policy rollback "")" ]
+	[ -z "$(words vgpu rm "")" ]
 	"$GBPF" run --device soft --name web -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
 	eventually grep -q ready out
 	local pid
@@ -57,6 +58,12 @@ import json, sys
 for v in sorted(json.load(sys.stdin)["versions"], key=lambda v: v["version"]):
 	print(v["version"], v["name"], sep="\t")')" ]
 	words map dump "" | grep -q .
+	"$GBPF" -q vgpu create train
+	"$GBPF" -q vgpu create web
+	[ "$(words vgpu rm tr)" = train ]
+	[ "$(words vgpu set --mem 1G tr)" = train ]
+	[ "$(words run --vgpu w)" = web ]
+	[ -z "$(words vgpu create "")" ]
 	kill "$pid"
 }
 

@@ -429,7 +429,7 @@ refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 @test "a GBPF_VGPU that is none keeps the program off the GPU" {
 	local value
 	start_all
-	for value in 9x 1 0:1:mem=16777216 1: 1:0 1:5X: :5: 1:1:mem=1 1:1:mem=16777216X 1:1:size=16777216; do
+	for value in 9x 1 7/9x 1/ a/web 0:1:mem=16777216 1: 1:0 1:5X: :5: 1:1:mem=1 1:1:mem=16777216X 1:1:size=16777216; do
 		GBPF_VGPU=$value run gbpf run --device soft -- "$VGPU" init
 		echo "$output"
 		[ "${lines[0]}" = "gbpf: invalid GBPF_VGPU '$value': it is neither a name nor what 'gbpf run' sets" ]

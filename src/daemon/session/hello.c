@@ -249,9 +249,9 @@ static bool vgpu_is_sane(struct daemon_session *s, const struct proto_hello *h)
 
 	if (h->vgpu.name[0] && !proto_vgpu_name_is_valid(h->vgpu.name)) {
 		fault = "name";
-	} else if (h->vgpu.name[0] && h->vgpu.number) {
-		fault = "both a name and a number";
-	} else if (gives && !h->vgpu.number) {
+	} else if (h->vgpu.name[0] && h->vgpu.number > UINT32_MAX) {
+		fault = "owner";
+	} else if (gives && (h->vgpu.name[0] || !h->vgpu.number)) {
 		fault = "limits of none, or of one with a name";
 	} else if (h->accounts && !proto_vgpu_is_set(&h->vgpu)) {
 		fault = "an account without one";
@@ -304,7 +304,10 @@ static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int
 		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s",
 				      err == -ENOSPC   ? "too many processes are in it"
 				      : err == -ENOENT ? "there is none of this name for this user"
-				      : err == -EPERM  ? "only operators may reserve memory"
+				      : err == -ENOTUNIQ
+					      ? "several users have one of this name; name the "
+						"owner, too: UID/NAME"
+				      : err == -EPERM	  ? "only operators may reserve memory"
 				      : err == -ESHUTDOWN ? "it is being removed"
 				      : err == -ESRCH	  ? "gbpfd cannot see its process"
 				      : err == -EAGAIN	  ? "gbpfd was restarted; try again"

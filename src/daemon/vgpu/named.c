@@ -15,24 +15,93 @@
 #include "daemon/vgpu/vgpu_list.h"
 #include "daemon/vgpu/vgpu_maps.h"
 
-struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name)
+static bool has_name(const struct daemon_vgpu *v, const char *name)
+{
+	return v->is.name[0] && strcmp(v->is.name, name) == 0;
+}
+
+struct daemon_vgpu *daemon_vgpu_of_owner(const struct daemon *d, uid_t owner, const char *name)
 {
 	struct daemon_vgpu *v = d->vgpus.first;
 
-	while (v && (!v->is.name[0] || strcmp(v->is.name, name) != 0)) {
+	while (v && (v->uid != owner || !has_name(v, name))) {
 		v = v->next;
 	}
 	return v;
 }
 
-bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid)
+/* Returns true if the user is one of those to whom a vGPU was opened. */
+static bool is_listed(const struct daemon_vgpu *v, uid_t uid)
 {
 	for (unsigned i = 0; i < v->n_users; i++) {
 		if (v->users[i] == uid) {
 			return true;
 		}
 	}
-	return v->uid == uid || uid == 0;
+	return false;
+}
+
+/* The rights of root and operators do not count for a name alone: any user can make a vGPU of any
+ * name, and scripts of root would find that one as soon as their own is removed. */
+int daemon_vgpu_find_name(const struct daemon *d, uid_t uid, bool all, const struct proto_vgpu *is,
+			  struct daemon_vgpu **ret)
+{
+	uid_t owner = is->number ? (uid_t)(is->number - 1) : uid;
+	struct daemon_vgpu *found = daemon_vgpu_of_owner(d, owner, is->name);
+
+	if (found && !all && !daemon_vgpu_is_open_to(found, uid)) {
+		return -ENOENT; /* names of others are private */
+	}
+	if (!found && !is->number) {
+		for (struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+			if (!has_name(v, is->name) || !is_listed(v, uid)) {
+				continue;
+			}
+			if (found) {
+				return -ENOTUNIQ;
+			}
+			found = v;
+		}
+	}
+	if (!found) {
+		return -ENOENT;
+	}
+	*ret = found;
+	return 0;
+}
+
+/* Returns the owner that an account states, as struct proto_vgpu has it; 0: none. gbpfd restores
+ * that word with the others of the page (page_check.c). The descriptor can be of any file: only
+ * files in memory are read, which cannot make gbpfd wait. */
+static uint64_t owner_of(int account)
+{
+	uint64_t owner;
+
+	if (fcntl(account, F_GET_SEALS) < 0 ||
+	    pread(account, &owner, sizeof(owner), offsetof(struct proto_account, vgpu_owner)) !=
+		    sizeof(owner)) {
+		return 0;
+	}
+	return owner <= UINT32_MAX ? owner : 0;
+}
+
+int daemon_vgpu_find_meant(const struct daemon_session *s, const struct proto_hello *h,
+			   const int *brought, struct daemon_vgpu **ret)
+{
+	struct proto_vgpu is = h->vgpu;
+
+	/* The name may mean another vGPU than it did when the process joined. */
+	is.number = brought && !is.number ? owner_of(*brought) : is.number;
+	if (daemon_vgpu_find_name(s->d, s->peer.uid, false, &is, ret) == 0) {
+		return 0;
+	}
+	/* A program may have written any owner into the page. */
+	return daemon_vgpu_find_name(s->d, s->peer.uid, false, &h->vgpu, ret);
+}
+
+bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid)
+{
+	return v->uid == uid || uid == 0 || is_listed(v, uid);
 }
 
 /* ---- whether it has processes, for the next gbpfd ---- */
@@ -40,7 +109,8 @@ bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid)
 /* A file in the runtime folder, which does not outlive the machine's processes. */
 static void mark_path(const struct daemon_vgpu *v, char out[DAEMON_PATH + 64])
 {
-	snprintf(out, DAEMON_PATH + 64, "%s/vgpu-%s.used", v->d->opt.runtime, v->is.name);
+	snprintf(out, DAEMON_PATH + 64, "%s/vgpu-%u-%s.used", v->d->opt.runtime, (unsigned)v->uid,
+		 v->is.name);
 }
 
 void daemon_vgpu_mark(const struct daemon_vgpu *v, bool has_processes)
@@ -57,10 +127,12 @@ void daemon_vgpu_mark(const struct daemon_vgpu *v, bool has_processes)
 
 bool daemon_vgpu_is_marked(const struct daemon_vgpu *v)
 {
-	char path[DAEMON_PATH + 64];
+	char path[DAEMON_PATH + 64], old[DAEMON_PATH + 64];
 
 	mark_path(v, path);
-	return access(path, F_OK) == 0;
+	/* The mark of an older gbpfd, where a name was that of one vGPU only. */
+	snprintf(old, sizeof(old), "%s/vgpu-%s.used", v->d->opt.runtime, v->is.name);
+	return access(path, F_OK) == 0 || rename(old, path) == 0;
 }
 
 void daemon_vgpu_emptied(struct daemon_vgpu *v)
@@ -208,19 +280,49 @@ static struct daemon_vgpu *of_tenant(const struct daemon *d, json_int_t n)
 	return s && !s->dying ? s->vgpu.of : NULL;
 }
 
-/* Returns the vGPU that the call names, by "name" or by a "tenant" in it; NULL after answering an
- * error. */
+/* Finds the vGPU of "name", as daemon_vgpu_find_name(); all: those that the caller administers.
+ * -ENOTUNIQ has been answered. */
+static int of_name(struct daemon_call *c, bool all, struct daemon_vgpu **ret)
+{
+	struct proto_vgpu is;
+	int err = proto_vgpu_parse_name(name_of(c), &is) < 0
+			  ? -ENOENT
+			  : daemon_vgpu_find_name(c->d, c->peer.uid,
+						  all && daemon_may_administer(c->d, c->sock), &is,
+						  ret);
+
+	if (err == -ENOTUNIQ) {
+		daemon_control_error(c, 2, "ambiguous",
+				     "Name its owner, too: USER/NAME; `gbpf vgpu ls` lists them",
+				     "several users have a virtual GPU '%.40s'", name_of(c));
+	}
+	return err;
+}
+
+/* Returns true if the caller may change another user's vGPU but has not named that user. Scripts of
+ * root would otherwise change one that was opened to root once root's own is removed. */
+static bool lacks_owner(const struct daemon_call *c, const struct daemon_vgpu *v)
+{
+	return v->uid != c->peer.uid && !strchr(name_of(c), '/') && may_change(c, v);
+}
+
+/* Returns the vGPU that the call is to change, by "name" or by a "tenant" in it; NULL after
+ * answering an error. */
 static struct daemon_vgpu *named(struct daemon_call *c)
 {
 	const json_t *tenant = json_object_get(c->params, "tenant");
-	struct daemon_vgpu *v = json_is_integer(tenant)
-					? of_tenant(c->d, json_integer_value(tenant))
-					: daemon_vgpu_find_name(c->d, name_of(c));
+	bool by_name = !json_is_integer(tenant);
+	struct daemon_vgpu *v = NULL;
 
-	if (!v || !may_see(c, v)) {
+	if (!by_name) {
+		v = of_tenant(c->d, json_integer_value(tenant));
+	} else if (of_name(c, true, &v) == -ENOTUNIQ) {
+		return NULL;
+	}
+	if (!v || !may_see(c, v) || (by_name && lacks_owner(c, v))) {
 		daemon_control_error(c, 5, "not-found", "`gbpf vgpu ls` lists them",
 				     "there is no virtual GPU %.40s",
-				     json_is_integer(tenant) ? "of this program" : name_of(c));
+				     by_name ? name_of(c) : "of this program");
 		return NULL;
 	}
 	if (!may_change(c, v)) {
@@ -277,7 +379,7 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 				     "'%.40s' cannot be the name of a virtual GPU", name_of(c));
 		return;
 	}
-	if (daemon_vgpu_find_name(c->d, name_of(c))) {
+	if (daemon_vgpu_of_owner(c->d, c->peer.uid, name_of(c))) {
 		daemon_control_error(c, 1, "exists",
 				     "Choose another name, or change it with "
 				     "`gbpf vgpu set`",
@@ -318,6 +420,19 @@ static void put_users(struct buf *out, const uid_t *users, unsigned n)
 	buf_puts(out, n ? "" : "none");
 }
 
+/* Appends the name or number of a vGPU, and its owner if that is not the caller. */
+static void put_name(struct buf *out, const struct daemon_call *c, const struct daemon_vgpu *v)
+{
+	if (v->is.name[0]) {
+		buf_puts(out, v->is.name);
+	} else {
+		buf_printf(out, "%llx", (unsigned long long)v->is.number);
+	}
+	if (c->peer.uid != v->uid) {
+		buf_printf(out, " of user %u", (unsigned)v->uid);
+	}
+}
+
 /* Appends what a call changes, with the old and new values. */
 static void put_changes(struct buf *out, const struct daemon_vgpu *v,
 			const struct proto_vgpu_config *config, const uid_t *users,
@@ -343,7 +458,6 @@ void daemon_method_vgpu_set(struct daemon_call *c)
 	uid_t users[DAEMON_VGPU_USERS];
 	struct proto_vgpu_config config;
 	struct buf text;
-	char number[24];
 	unsigned n_users;
 
 	if (!v || !may_save(c)) {
@@ -356,9 +470,10 @@ void daemon_method_vgpu_set(struct daemon_call *c)
 	    !take_users(c, users, &n_users)) {
 		return;
 	}
-	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
 	buf_init(&text);
-	buf_printf(&text, "virtual GPU %s is changed", v->is.name[0] ? v->is.name : number);
+	buf_printf(&text, "virtual GPU ");
+	put_name(&text, c, v);
+	buf_puts(&text, " is changed");
 	put_changes(&text, v, &config, users, n_users);
 	v->is.config = config;
 	v->n_users = n_users;
@@ -372,7 +487,7 @@ void daemon_method_vgpu_rm(struct daemon_call *c)
 {
 	bool drain = json_is_true(json_object_get(c->params, "drain")), later;
 	struct daemon_vgpu *v = named(c);
-	char text[128];
+	struct buf text;
 	json_t *j;
 
 	if (!v || !may_save(c)) {
@@ -394,8 +509,10 @@ void daemon_method_vgpu_rm(struct daemon_call *c)
 				     v->is.name, v->n_lines);
 		return;
 	}
-	snprintf(text, sizeof(text), "virtual GPU %s is %s", v->is.name,
-		 later ? "removed when its programs have ended" : "removed");
+	buf_init(&text);
+	buf_puts(&text, "virtual GPU ");
+	put_name(&text, c, v);
+	buf_puts(&text, later ? " is removed when its programs have ended" : " is removed");
 	j = json_pack("{s:s,s:i,s:b}", "name", v->is.name, "processes", (int)v->n_lines, "removed",
 		      !later);
 	v->draining = true;
@@ -403,15 +520,33 @@ void daemon_method_vgpu_rm(struct daemon_call *c)
 		daemon_vgpu_mark(v, false);
 		daemon_vgpu_destroy(v);
 	}
-	finish(c, "vgpu.rm", text, j);
+	finish(c, "vgpu.rm", buf_text(&text), j);
+	buf_finish(&text);
 }
 
+/* Returns true if a vGPU without a name has the number that the call names. */
+static bool is_numbered(const struct daemon_call *c, const struct daemon_vgpu *v)
+{
+	char number[24];
+
+	snprintf(number, sizeof(number), "%llx", (unsigned long long)v->is.number);
+	return !v->is.name[0] && strcmp(number, name_of(c)) == 0;
+}
+
+/* With "name": the one that it means, or, "join", that a program of the caller can join by it. */
 void daemon_method_vgpu_list(struct daemon_call *c)
 {
-	json_t *all = json_array();
+	bool any = !json_object_get(c->params, "name");
+	bool join = json_is_true(json_object_get(c->params, "join"));
+	struct daemon_vgpu *only = NULL;
+	json_t *all;
 
+	if (!any && of_name(c, !join, &only) == -ENOTUNIQ) {
+		return;
+	}
+	all = json_array();
 	for (const struct daemon_vgpu *v = c->d->vgpus.first; v; v = v->next) {
-		if (may_see(c, v)) {
+		if (only ? v == only : may_see(c, v) && (any || is_numbered(c, v))) {
 			json_array_append_new(all, daemon_vgpu_json(v));
 		}
 	}

@@ -38,6 +38,9 @@ static const char *page_fault(const struct daemon_vgpu *v)
 	if (load_relaxed(&a->magic) != PROTO_ACCOUNT_MAGIC || load_relaxed(&a->abi) != PROTO_ABI) {
 		return "its format";
 	}
+	if (load_relaxed(&a->vgpu_owner) != 1 + (uint64_t)v->uid) {
+		return "its owner";
+	}
 	if (load_seqcst(&a->lines) > PROTO_ACCOUNT_LINES) {
 		return "the number of its lines";
 	}
@@ -55,6 +58,7 @@ static void restore(struct daemon_vgpu *v)
 	store_relaxed(&a->magic, PROTO_ACCOUNT_MAGIC);
 	store_relaxed(&a->abi, PROTO_ABI);
 	store_relaxed(&a->wait_ns, v->is.config.wait_ns);
+	store_relaxed(&a->vgpu_owner, 1 + (uint64_t)v->uid);
 	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 		if (daemon_vgpu_has_row(v, row)) {
 			memcpy(a->uuid[row], v->row[row].uuid, sizeof(a->uuid[row]));

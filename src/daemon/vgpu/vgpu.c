@@ -443,6 +443,8 @@ static int give_page(struct daemon_vgpu *v, int *brought)
 	err = brought ? adopt_page(v, brought) : make_page(v);
 	if (err) {
 		drop_page(v);
+	} else {
+		store_relaxed(&daemon_vgpu_page(v)->vgpu_owner, 1 + (uint64_t)v->uid);
 	}
 	return err;
 }
@@ -486,10 +488,11 @@ void daemon_vgpus_await(struct daemon *d)
 static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct proto_hello *h,
 				       int *brought, struct report *r, int *ret_err)
 {
-	struct daemon_vgpu *v = daemon_vgpu_find_name(s->d, h->vgpu.name);
+	struct daemon_vgpu *v = NULL;
 
-	if (!v || !daemon_vgpu_is_open_to(v, s->peer.uid)) {
-		*ret_err = -ENOENT; /* also for those of others: their names are private */
+	*ret_err = daemon_vgpu_find_meant(s, h, brought, &v);
+	if (*ret_err) {
+		; /* -ENOENT also for those of others: their names are private */
 	} else if (v->draining && !brought) {
 		*ret_err = -ESHUTDOWN;
 	} else if (!brought && daemon_vgpu_is_awaited(v)) {
@@ -515,9 +518,9 @@ static int look_numbered(const struct daemon_session *s, const struct proto_hell
 static int look_named(const struct daemon_session *s, const struct proto_hello *h,
 		      const struct daemon_vgpu **ret)
 {
-	const struct daemon_vgpu *v = daemon_vgpu_find_name(s->d, h->vgpu.name);
+	struct daemon_vgpu *v = NULL;
 
-	if (!v || !daemon_vgpu_is_open_to(v, s->peer.uid)) {
+	if (daemon_vgpu_find_name(s->d, s->peer.uid, false, &h->vgpu, &v) < 0) {
 		return -EPERM;
 	}
 	*ret = v;
@@ -747,6 +750,7 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 		return;
 	}
 	ret->vgpu = &v->is;
+	ret->uid = v->uid;
 	ret->place = v->place;
 	ret->limit = v->is.config.mem[0];
 	ret->pinned_limit = v->row[PROTO_ACCOUNT_HOST].limit;

@@ -10,6 +10,7 @@
 /* What `gbpf ps` shows of a session's memory, bytes, sums over its devices. */
 struct daemon_vgpu_figures {
 	const struct proto_vgpu *vgpu; /* borrowed; NULL: it is in none */
+	uid_t uid;		       /* its owner */
 	uint32_t place;		       /* number of the vGPU, below PROTO_VGPUS */
 	uint64_t limit, used, own;     /* limit 0: the device's size */
 	uint64_t overhead;	       /* part of `own` */
@@ -21,9 +22,9 @@ struct daemon_vgpu_figures {
 /* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the
  * descriptors of the hello; the account's becomes -1 if it is taken over. Returns 0; -EUSERS: the
  * user has too many vGPUs or processes in them, with the report, -ENOSPC: too many processes in
- * this one, -ENOENT: none has this name, -EINVAL: the account that was brought does not fit,
- * -ESRCH: the process is not visible to gbpfd, -EAGAIN: gbpfd was restarted, and the account is
- * still to be brought by a process that has it; or another -errno. */
+ * this one, -ENOENT: none has this name, -ENOTUNIQ: several users' have it, -EINVAL: the account
+ * that was brought does not fit, -ESRCH: the process is not visible to gbpfd, -EAGAIN: gbpfd was
+ * restarted, and the account is still to be brought by a process that has it; or another -errno. */
 int daemon_vgpu_join(struct daemon_session *s, const struct proto_hello *h, int *fds,
 		     struct report *r);
 /* Finds the vGPU that the hello of a process outside of it names and that is

@@ -115,7 +115,18 @@ bool daemon_vgpus_are_awaited(const struct daemon *d);
 void daemon_vgpus_await(struct daemon *d);
 
 /* named.c */
-struct daemon_vgpu *daemon_vgpu_find_name(const struct daemon *d, const char *name);
+/* Returns the named vGPU of that owner; NULL: it has none of this name. */
+struct daemon_vgpu *daemon_vgpu_of_owner(const struct daemon *d, uid_t owner, const char *name);
+/* Finds the vGPU that a user means by a name. If `is` states an owner: that owner's, if the user
+ * may join it, or, all, in any case. Else the user's own, else the only one that was opened to the
+ * user. Returns 0; -ENOENT: there is none, or the user must not know of it; -ENOTUNIQ: several were
+ * opened to the user. */
+int daemon_vgpu_find_name(const struct daemon *d, uid_t uid, bool all, const struct proto_vgpu *is,
+			  struct daemon_vgpu **ret);
+/* The same for the process of a hello. brought: the account that it brings, or NULL. One that names
+ * no owner returns to the vGPU of the owner that the account states, if it may join that. */
+int daemon_vgpu_find_meant(const struct daemon_session *s, const struct proto_hello *h,
+			   const int *brought, struct daemon_vgpu **ret);
 /* Returns true if processes of that user may join. */
 bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid);
 /* Marks a vGPU as one that has processes, or has none, for a gbpfd that is restarted. */

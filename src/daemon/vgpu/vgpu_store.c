@@ -76,16 +76,17 @@ static const char *load_entry(struct daemon *d, const json_t *j)
 {
 	const char *name = json_string_value(json_object_get(j, "name"));
 	const json_t *uid = json_object_get(j, "uid"), *users = json_object_get(j, "users"), *u;
+	uid_t owner = uid && json_is_integer(uid) ? (uid_t)json_integer_value(uid) : 0;
 	struct proto_vgpu is = { 0 };
 	struct daemon_vgpu *v;
 	const char *fault;
 	size_t i;
 
-	if (!name || !proto_vgpu_name_is_valid(name) || daemon_vgpu_find_name(d, name)) {
+	if (!name || !proto_vgpu_name_is_valid(name) || daemon_vgpu_of_owner(d, owner, name)) {
 		return "name";
 	}
 	fault = daemon_vgpu_config_take(&is.config, j);
-	if (fault || !is_uid(uid) || json_array_size(users) > DAEMON_VGPU_USERS) {
+	if (fault || (uid && !is_uid(uid)) || json_array_size(users) > DAEMON_VGPU_USERS) {
 		return fault ? fault : "users";
 	}
 	json_array_foreach(users, i, u)
@@ -95,8 +96,7 @@ static const char *load_entry(struct daemon *d, const json_t *j)
 		}
 	}
 	snprintf(is.name, sizeof(is.name), "%s", name);
-	v = d->vgpus.n < PROTO_VGPUS ? daemon_vgpu_add(d, (uid_t)json_integer_value(uid), &is)
-				     : NULL;
+	v = d->vgpus.n < PROTO_VGPUS ? daemon_vgpu_add(d, owner, &is) : NULL;
 	if (!v) {
 		return "there are too many";
 	}

@@ -639,6 +639,9 @@ static void write_over(struct proto_account *a, unsigned what)
 	case 4:
 		store_relaxed(&a->magic, 0u);
 		break;
+	case 5:
+		store_relaxed(&a->vgpu_owner, UINT64_C(65534));
+		break;
 	default:
 		store_seqcst(&a->lines, PROTO_ACCOUNT_LINES + 1);
 	}
@@ -663,15 +666,16 @@ static unsigned notes_of_garbage(struct gd *d)
 /* Noted once, when a process of the vGPU has ended. What gbpfd writes is right again then. */
 static void garbage_in_a_page_is_recorded(void **state)
 {
-	static const char *const noted[] = { NULL,	   "what a process holds",
-					     "a limit",	   "a device",
-					     "its format", "number of its lines" };
+	static const char *const noted[] = {
+		NULL,	     "what a process holds", "a limit", "a device", "its format",
+		"its owner", "number of its lines"
+	};
 	struct gd *d = *state;
 	struct member watcher;
 	struct child c;
 	uint32_t line;
 
-	for (unsigned i = 0; i < 6; i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(noted); i++) {
 		join(&watcher, d, 80 + i);
 		for (unsigned k = 0; k < 2; k++) {
 			c = start_child(d, 80 + i, 12345, &line);
@@ -685,6 +689,7 @@ static void garbage_in_a_page_is_recorded(void **state)
 		}
 		assert_int_equal(watcher.account->magic, PROTO_ACCOUNT_MAGIC);
 		assert_int_equal(watcher.account->limit[0], LIMIT);
+		assert_int_equal(watcher.account->vgpu_owner, 1 + (uint64_t)getuid());
 		eventually(load_seqcst(&watcher.account->lines) == 1);
 		part(&watcher);
 		assert_int_equal(notes_of_garbage(d), i);

@@ -191,10 +191,10 @@ static void a_refused_change_changes_nothing(void **state)
 	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"own\",\"users\":[65534]}"), 6);
 	assert_int_equal(count(d, "own", "users"), 0);
 	gbpf_close(g);
-	call(d, "vgpu.set", "{\"name\":\"own\",\"users\":[1,2]}");
+	call(d, "vgpu.set", "{\"name\":\"65533/own\",\"users\":[1,2]}");
 	g = gd_open(d);
-	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"own\",\"users\":[3,-1]}"), 2);
-	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"own\",\"users\":7}"), 2);
+	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"65533/own\",\"users\":[3,-1]}"), 2);
+	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"65533/own\",\"users\":7}"), 2);
 	assert_int_equal(count(d, "own", "users"), 2);
 	gbpf_close(g);
 }
@@ -287,7 +287,7 @@ static void others_learn_nothing_of_a_vgpu(void **state)
 	assert_int_equal(p.error, ENOENT);
 	part(&p);
 	gbpf_close(g);
-	call(d, "vgpu.set", "{\"name\":\"secret\",\"users\":[65534]}");
+	call(d, "vgpu.set", "{\"name\":\"65533/secret\",\"users\":[65534]}");
 	AS_USER(USER_B, g = gd_open(d));
 	assert_int_equal(fail_call(g, "vgpu.set", "{\"name\":\"secret\",\"prio\":1}"), 6);
 	assert_int_equal(fail_call(g, "vgpu.rm", "{\"name\":\"secret\"}"), 6);
@@ -309,7 +309,7 @@ static void names_do_not_lift_the_limit_of_processes(void **state)
 	open_to_all(d);
 	call_as(USER_A, d, "vgpu.create", "{\"name\":\"one\"}");
 	call_as(USER_A, d, "vgpu.create", "{\"name\":\"two\"}");
-	call(d, "vgpu.set", "{\"name\":\"two\",\"users\":[65534]}");
+	call(d, "vgpu.set", "{\"name\":\"65533/two\",\"users\":[65534]}");
 	for (unsigned i = 0; i < 256; i++) {
 		AS_USER(USER_A, say(&many[i], d, &h[i % 2], NULL, 0));
 		assert_int_equal(many[i].error, 0);

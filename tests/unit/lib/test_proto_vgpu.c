@@ -46,6 +46,8 @@ static void what_is_printed_is_parsed(void **state)
 {
 	struct proto_vgpu v = { .number = 0x1f, .made_ns = 7 };
 	struct proto_vgpu all = full(), named = { .name = "a.b_c-9" };
+	struct proto_vgpu of_root = { .name = "web", .number = 1 };
+	struct proto_vgpu of_last = { .name = "web", .number = UINT32_MAX };
 
 	(void)state;
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
@@ -57,6 +59,8 @@ static void what_is_printed_is_parsed(void **state)
 	returns(&v, "1f:7:mem=4294967296,mem2=0,compute=25");
 	returns(&all, NULL);
 	returns(&named, "a.b_c-9");
+	returns(&of_root, "0/web");
+	returns(&of_last, "4294967294/web");
 }
 
 static void a_short_buffer_is_refused(void **state)
@@ -78,6 +82,15 @@ static void other_texts_are_refused(void **state)
 {
 	static const char *const bad[] = {
 		"",
+		"/web",
+		"0/",
+		"7/9x",
+		"7/web/x",
+		"7web",
+		"a/web",
+		"-1/web",
+		"4294967295/web",
+		"99999999999999999999/web",
 		"9lives",
 		"a b",
 		"a/b",
