@@ -255,15 +255,18 @@ void testbed_finish(struct testbed *w)
 		assert_false(sched_queue_deferred(w->line[i].q));
 		sched_queue_close(w->line[i].q);
 		gpu_run_close(w->d, &w->line[i].dev);
+		pthread_mutex_destroy(&w->line[i].lock);
+	}
+	rig_stop_agent(&w->r);
+	drv_stop();
+	/* Work of a later line may name work of an earlier one that it waits for. */
+	for (unsigned i = 0; i < w->n; i++) {
 		while ((x = w->line[i].all)) {
 			assert_true(drv_done(x));
 			w->line[i].all = x->next;
 			free(x);
 		}
-		pthread_mutex_destroy(&w->line[i].lock);
 	}
-	rig_stop_agent(&w->r);
-	drv_stop();
 	assert_int_equal(SCHED_ACC_COUNT(sched_inflight(w->r.s)), 0);
 	assert_int_equal(load_relaxed(&w->r.s->n_runs), 0);
 	assert_int_equal(load_relaxed(&w->r.s->n_deferred), 0);
