@@ -132,13 +132,15 @@ static const char *memory_of(char out[64], const json_t *tenant)
 	return out;
 }
 
-/* Adds "train", or "alice/train" if that is another user's. */
+/* Adds "train", or "alice/train" if that is another user's; nothing if the program is in none. An
+ * older gbpfd states no owner. */
 static void add_vgpu(struct cli_table *t, const json_t *tenant)
 {
 	const char *name = cli_text(tenant, "vgpu");
 	char owner[64];
 
-	if (cli_u64(tenant, "vgpu_uid") == cli_u64(tenant, "uid")) {
+	if (!json_object_get(tenant, "vgpu_uid") ||
+	    cli_u64(tenant, "vgpu_uid") == cli_u64(tenant, "uid")) {
 		cli_table_cell(t, "%s", name);
 	} else {
 		cli_table_cell(t, "%s/%s", cli_user(owner, (uint32_t)cli_u64(tenant, "vgpu_uid")),

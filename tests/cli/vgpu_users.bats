@@ -128,6 +128,25 @@ both_have_web() {
 	exec {fd}>&-
 }
 
+# vgpu_of NAME: what the column VGPU has in the row of that program, 4 characters of it
+vgpu_of() {
+	"$GBPF" --color never ps | awk -v name=" $1 " 'NR == 1 { at = index($0, " VGPU ") + 1 } index($0, name) { print substr($0, at, 4) }'
+}
+
+@test "gbpf ps shows no virtual GPU for another user's program that is in none" {
+	local fd
+	both_have_web
+	mkfifo in
+	"$GBPF" run --device soft --vgpu web --name inside -- "$VGPU" serve <in >inside.out 2>&1 3>&- &
+	as 65534 run --device soft --name outside -- "$VGPU" serve <in >outside.out 2>&1 3>&- &
+	exec {fd}>in
+	eventually grep -q . inside.out
+	eventually grep -q . outside.out
+	eventually eval '[ "$(vgpu_of inside)" = "web " ]'
+	eventually eval '[ "$(vgpu_of outside)" = "-   " ]'
+	exec {fd}>&-
+}
+
 @test "completion offers virtual GPUs by the names that their user gives them" {
 	both_have_web
 	[ "$("$GBPF" completion words -- vgpu rm "" | sort)" = "$(printf '%s\tidle\n' "$(id -nu 65534)/web" web)" ] # settled: no program uses them
