@@ -95,7 +95,8 @@ int daemon_vgpu_find_meant(const struct daemon_session *s, const struct proto_he
 	if (daemon_vgpu_find_name(s->d, s->peer.uid, false, &is, ret) == 0) {
 		return 0;
 	}
-	/* A program may have written any owner into the page. */
+	/* A program may have written any owner into the page. If another user's processes have it,
+	 * it is not adopted (page_check.c). */
 	return daemon_vgpu_find_name(s->d, s->peer.uid, false, &h->vgpu, ret);
 }
 

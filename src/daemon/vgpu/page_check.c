@@ -1,11 +1,15 @@
 /* Records that a process has written words to an account that no process or gbpfd writes. They harm
- * its own vGPU alone (proto/account.h); the record tells its owner why figures are wrong. */
+ * its own vGPU alone (proto/account.h); the record tells its owner why figures are wrong. Also
+ * finds whether a page that a process brings is that of another vGPU. */
 #include "daemon/vgpu/vgpu_int.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/procfs.h"
 #include "mem/ledger.h"
 
 #define AGAIN_NS UINT64_C(60000000000) /* between two events of one vGPU */
@@ -94,4 +98,32 @@ void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid)
 				      "%s; its figures may be wrong until its programs have ended",
 				      v->is.name[0] ? v->is.name : number, fault);
 	}
+}
+
+/* Returns true if a process that started then runs, and its user may not join the vGPU. */
+static bool runs_outside(const struct daemon_vgpu *v, int pid, uint64_t start)
+{
+	char path[64];
+	long long began;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return pid > 0 && stat(path, &st) == 0 && !daemon_vgpu_is_open_to(v, st.st_uid) &&
+	       procfs_stat_field(pid, PROCFS_START, &began, NULL) == 0 && (uint64_t)began == start;
+}
+
+bool daemon_vgpu_page_is_of_others(const struct daemon_vgpu *v)
+{
+	const struct proto_account *a = daemon_vgpu_page(v);
+	uint64_t owner = load_relaxed(&a->vgpu_owner);
+	bool others = false;
+
+	if (!owner || owner == 1 + (uint64_t)v->uid) {
+		return false;
+	}
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES && !others; i++) {
+		others = runs_outside(v, load_relaxed(&a->owner[i].pid),
+				      load_relaxed(&a->owner[i].start));
+	}
+	return others;
 }

@@ -400,8 +400,13 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 		return err;
 	}
 	*fd = -1;
-	if (!v->page.writable || a->magic != PROTO_ACCOUNT_MAGIC || a->abi != PROTO_ABI ||
-	    adopt_rows(v) < 0) {
+	if (!v->page.writable || a->magic != PROTO_ACCOUNT_MAGIC || a->abi != PROTO_ABI) {
+		return -EINVAL;
+	}
+	if (daemon_vgpu_page_is_of_others(v)) {
+		return -EACCES; /* before anything is written: they bring it to their own vGPU */
+	}
+	if (adopt_rows(v) < 0) {
 		return -EINVAL;
 	}
 	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES; i++) {

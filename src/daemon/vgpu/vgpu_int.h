@@ -124,7 +124,8 @@ struct daemon_vgpu *daemon_vgpu_of_owner(const struct daemon *d, uid_t owner, co
 int daemon_vgpu_find_name(const struct daemon *d, uid_t uid, bool all, const struct proto_vgpu *is,
 			  struct daemon_vgpu **ret);
 /* The same for the process of a hello. brought: the account that it brings, or NULL. One that names
- * no owner returns to the vGPU of the owner that the account states, if it may join that. */
+ * no owner returns to the vGPU of the owner that the account states, if it may join that, else to
+ * the one that it means. */
 int daemon_vgpu_find_meant(const struct daemon_session *s, const struct proto_hello *h,
 			   const int *brought, struct daemon_vgpu **ret);
 /* Returns true if processes of that user may join. */
@@ -200,6 +201,9 @@ json_t *daemon_vgpu_actual_json(const struct daemon_vgpu *v);
  * at most one a minute for each vGPU. pid: the process that has ended or asks, which need not be
  * the one that wrote; 0: one that joins. */
 void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid);
+/* Returns true if the page, which no vGPU has yet, states another owner than that of v, and a
+ * process of it runs that may not join v. */
+bool daemon_vgpu_page_is_of_others(const struct daemon_vgpu *v);
 
 /* vgpu_json.c */
 /* What a vGPU is given, as parameters of methods and the file of vGPUs have it. */

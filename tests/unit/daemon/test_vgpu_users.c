@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/wait.h>
 
 #include "../eventually.h"
 
@@ -218,20 +219,30 @@ static void the_own_one_is_meant_first(void **state)
 	part(&pinned);
 }
 
-/* owner, as the hello has it; 0: it states none. Returns the limit of the vGPU that it is in. */
-static uint64_t come_back_to_web(uid_t uid, const struct gd *d, const struct member *of,
-				 uint64_t owner)
+/* Says hello again with what `of` has. owner, as the hello has it; 0: it states none. Returns the
+ * error. */
+static int say_again(struct member *back, const struct gd *d, const struct member *of,
+		     uint64_t owner)
 {
 	struct proto_hello h = hello_named("web", DEVICE);
 	const int fds[3] = { of->f.board_fd, of->f.stats_fd, of->account_fd };
-	struct member back;
-	uint64_t limit;
 
 	h.flags = PROTO_REATTACH;
 	h.accounts = 1;
 	h.account_line = of->line;
 	h.vgpu.number = owner;
-	AS_USER(uid, say(&back, d, &h, fds, 3));
+	say(back, d, &h, fds, 3);
+	return back->error;
+}
+
+/* Returns the limit of the vGPU that it is in. */
+static uint64_t come_back_to_web(uid_t uid, const struct gd *d, const struct member *of,
+				 uint64_t owner)
+{
+	struct member back;
+	uint64_t limit;
+
+	AS_USER(uid, say_again(&back, d, of, owner));
 	assert_int_equal(back.error, 0);
 	assert_true(is_same_page(&back, of));
 	limit = back.account->limit[0];
@@ -292,6 +303,108 @@ static void an_owner_that_a_program_has_written_misleads_no_other(void **state)
 			 MIDDLE); /* root's, as it states */
 	assert_int_equal(shared.account->vgpu_owner, 1);
 	part(&shared);
+	part(&b);
+}
+
+struct child {
+	pid_t pid;
+	int to, from;
+};
+
+/* Runs in a process of USER_A: joins "web", returns to it on request, and remains until it is
+ * killed. Writes the error of each. */
+static void live(const struct gd *d, int in, int out)
+{
+	struct member p, back;
+	char c;
+
+	if (setgid(USER_A) < 0 || setuid(USER_A) < 0) {
+		_exit(1);
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	join_named(&p, d, "web");
+	if (write(out, &p.error, sizeof(p.error)) < 0 || read(in, &c, 1) != 1) {
+		_exit(1);
+	}
+	say_again(&back, d, &p, 0);
+	if (write(out, &back.error, sizeof(back.error)) < 0) {
+		_exit(1);
+	}
+	for (;;) {
+		pause();
+	}
+}
+
+static int error_of(const struct child *c)
+{
+	int err = -1;
+
+	assert_int_equal(read(c->from, &err, sizeof(err)), sizeof(err));
+	return err;
+}
+
+static struct child start_child(const struct gd *d)
+{
+	struct child c = { 0 };
+	int in[2], out[2];
+
+	assert_int_equal(pipe(in), 0);
+	assert_int_equal(pipe(out), 0);
+	c.pid = fork();
+	assert_true(c.pid >= 0);
+	if (c.pid == 0) {
+		close(in[1]);
+		close(out[0]);
+		live(d, in[0], out[1]);
+	}
+	close(in[0]);
+	close(out[1]);
+	c.to = in[1];
+	c.from = out[0];
+	assert_int_equal(error_of(&c), 0);
+	return c;
+}
+
+static void end_child(const struct child *c)
+{
+	kill(c->pid, SIGKILL);
+	assert_int_equal(waitpid(c->pid, NULL, 0), c->pid);
+	close(c->to);
+	close(c->from);
+}
+
+/* USER_B was in USER_A's, may not join that any more, and has made one of the same name. Its
+ * process comes first. */
+static void a_page_of_another_user_is_not_taken_over(void **state)
+{
+	struct gd *d = *state;
+	struct member b, back;
+	struct child a;
+
+	NEED_TWO_USERS();
+	open_to_all(d);
+	assert_int_equal(
+		call_as(USER_A, d, "vgpu.create", "{\"name\":\"web\",\"mem\":67108864}", NULL), 0);
+	assert_int_equal(
+		call_as(0, d, "vgpu.set", "{\"name\":\"65533/web\",\"users\":[65534]}", NULL), 0);
+	a = start_child(d);
+	assert_int_equal(join_web(USER_B, &b, d, 0), 0);
+	assert_int_equal(b.account->limit[0], BIG);
+	assert_int_equal(call_as(0, d, "vgpu.set", "{\"name\":\"65533/web\",\"users\":[]}", NULL),
+			 0);
+	assert_int_equal(
+		call_as(USER_B, d, "vgpu.create", "{\"name\":\"web\",\"mem\":33554432}", NULL), 0);
+	restart_after_kill(d);
+	open_to_all(d);
+	AS_USER(USER_B, say_again(&back, d, &b, 0));
+	assert_int_equal(back.error, EACCES);
+	assert_int_equal(b.account->vgpu_owner, 1 + (uint64_t)USER_A);
+	assert_int_equal(b.account->limit[0], BIG);
+	assert_int_equal(write(a.to, "", 1), 1);
+	assert_int_equal(error_of(&a), 0);
+	assert_int_equal(b.account->limit[0], BIG);
+	end_child(&a);
+	part(&back);
 	part(&b);
 }
 
@@ -357,6 +470,7 @@ int main(void)
 		TEST(the_own_one_is_meant_first),
 		TEST(a_process_returns_to_the_vgpu_that_it_was_in),
 		TEST(an_owner_that_a_program_has_written_misleads_no_other),
+		TEST(a_page_of_another_user_is_not_taken_over),
 		TEST(files_of_an_older_gbpfd_are_read),
 	};
 
