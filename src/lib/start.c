@@ -331,19 +331,22 @@ static bool has_ended(const struct gbpf *g, int err, uint64_t *ended_ns)
 }
 
 /* Waits for root's gbpfd, which this user cannot start. Between two of them no file says that the
- * next one will start. Returns 1 if there is none any more, and the user's own is to be used. */
+ * next one will start: that wait is completed also if the deadline is over. Returns 1 if there is
+ * none any more, and the user's own is to be used. */
 static int await_roots(struct gbpf *g, uint64_t deadline)
 {
-	uint64_t ended_ns = 0;
+	uint64_t ended_ns = 0, until = deadline;
 	int err;
 
 	do {
 		clock_sleep_ns(OTHER_LOOK_NS);
-		err = connect_by(g, deadline);
+		err = connect_by(g, until);
 		if (has_ended(g, err, &ended_ns)) {
 			return 1;
 		}
-	} while (is_gone(err) && clock_now_ns() < deadline);
+		until = ended_ns ? MAX(deadline, ended_ns + clock_patience(ROOTS_GAP_NS))
+				 : deadline;
+	} while (is_gone(err) && (ended_ns || clock_now_ns() < deadline));
 	if (is_gone(err)) {
 		err = lib_fail(g, -ECONNREFUSED, GBPF_CODE_UNREACHABLE, "unreachable",
 			       "Let root start it (`systemctl start gbpfd`), or set "

@@ -177,6 +177,20 @@ begins_while_root_stops() {
 	} | alone
 }
 
+# It waits 20 s for the next one.
+@test "a start that waits for root's gbpfd uses one of the user's also if its timeout ends first" {
+	{
+		echo 'export GBPF_PATIENCE=20'
+		begins_while_root_stops "mine --timeout 15s"
+		cat <<-'B'
+			kill "$stopping"
+			wait "$guest"
+			eventually has_ended user mine
+			[ -S "$xdg/gbpf/control.sock" ]
+		B
+	} | alone
+}
+
 @test "a start that waits for root's gbpfd waits for the next one" {
 	{
 		echo 'export GBPF_PATIENCE=60'
