@@ -368,10 +368,11 @@ static int set_dir(struct cli *c, const char *path)
 static int use_socket(struct cli *c, bool *ret_undecided)
 {
 	const char *path = c->global[CLI_SOCKET];
+	bool roots = !path && runtime_is_roots();
 	char chosen[PATH_MAX];
 
-	*ret_undecided = !path && !c->opt[O_OFF] && runtime_is_roots();
-	if (*ret_undecided || (!path && runtime_path(chosen, sizeof(chosen), NULL) < 0)) {
+	*ret_undecided = roots && !c->opt[O_OFF];
+	if (*ret_undecided || (!path && runtime_path_of(roots, chosen, sizeof(chosen), NULL) < 0)) {
 		return 0; /* an error is reported below, or by gbpf_open() */
 	}
 	return set_dir(c, path ? path : chosen);
@@ -395,6 +396,10 @@ static int start_daemon(struct cli *c, struct cli_run_device *d, bool undecided,
 	}
 	if (code == CLI_OK && undecided) {
 		code = set_dir(c, gbpf_socket_path(g));
+		if (strcmp(gbpf_socket_path(g), RUNTIME_OF_ROOT "/control.sock") != 0) {
+			cli_note(c, "gbpf: run: root's gbpfd has ended: using your own on %s",
+				 gbpf_socket_path(g));
+		}
 	}
 	hello = code == CLI_OK ? gbpf_hello(g) : NULL;
 	if (hello && strcmp(hello->device, o.device) != 0 &&

@@ -174,7 +174,9 @@ begins_while_root_stops() {
 			eventually has_ended user mine
 			[ -S "$xdg/gbpf/control.sock" ]
 		B
-	} | alone
+	} | alone 2>err || { cat err; false; }
+	cat err
+	grep -q "gbpf: run: root's gbpfd has ended: using your own on $xdg/gbpf/control.sock" err
 }
 
 # It waits 20 s for the next one.
@@ -202,7 +204,9 @@ begins_while_root_stops() {
 			eventually has_ended root guest
 			[ ! -e "$xdg/gbpf/control.sock" ]
 		B
-	} | alone
+	} | alone 2>err || { cat err; false; }
+	cat err
+	! grep "root's gbpfd has ended" err
 }
 
 @test "what says that a gbpfd starts counts only from root" {
