@@ -96,6 +96,7 @@ struct gbpf_hello {
 const struct gbpf_hello *gbpf_hello(const struct gbpf *g);
 
 const char *gbpf_version(void); /* of this library */
+/* Valid until gbpf_close(). gbpf_start_daemon() may write another path into the same text. */
 const char *gbpf_socket_path(const struct gbpf *g);
 
 /* Calls any method. params: a JSON object, or NULL for {}. fd: descriptor sent with the request
@@ -350,9 +351,12 @@ struct gbpf_start_options {
 /* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is
  * ready, and connects. Concurrent callers start only one. Its log goes to gbpfd.log in the runtime
  * directory. A gbpfd that is killed meanwhile is restarted, twice. In /run/gbpf users other than
- * root start none, but wait for root's. Returns 0 (also if one was running), -ENOENT (program
- * missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; the error's message has gbpfd's
- * output. o may be NULL. */
+ * root start none, but wait for root's. If root's has ended for good, and gbpf_open() chose the
+ * directory (runtime_dir NULL, no $GBPF_RUNTIME_DIR), the handle changes to the user's own, where
+ * gbpfd is started unless it listens: gbpf_socket_path() then returns the new path. That wait can
+ * exceed timeout_ms by 1 s, and timeout_ms begins anew in the new directory. Returns 0 (also if one
+ * was running), -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; the
+ * error's message has gbpfd's output. o may be NULL. */
 int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o);
 
 #ifdef __cplusplus
