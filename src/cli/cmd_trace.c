@@ -44,10 +44,9 @@ struct run {
 	uint64_t interval_begin_ns;
 	uint64_t absent_ns; /* since when gbpfd does not answer; 0: it does */
 	bool told;	    /* that kernels are refused */
-	bool others;	    /* figures have a row of others */
-	bool unknown;	    /* and one of places whose list gbpfd does not have */
-	uint64_t left_ns;   /* since when no program has the tool; 0: some have it, or none had */
-	bool any_program;   /* has had it */
+	struct cli_trace_rest rest;
+	uint64_t left_ns; /* since when no program has the tool; 0: some have it, or none had */
+	bool any_program; /* has had it */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -164,9 +163,7 @@ static int put(struct run *r, bool total)
 		return cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
 	}
 	figures = tool->figures(&v);
-	r->others = r->others || cli_trace_any_of(figures, "others");
-	r->unknown =
-		r->unknown || (!r->t.absent && !r->t.ended && cli_trace_any_of(figures, "unknown"));
+	cli_trace_rest_note(&r->rest, figures, total);
 	cli_trace_values_finish(&v);
 	if (r->c->json) {
 		code = put_document(r, cli_trace_document(&r->t, r->c->opt[O_OF],
@@ -216,13 +213,17 @@ static void tell_limits(const struct run *r)
 			 "(gbpf probe ls)",
 			 (unsigned long long)r->t.falls_back, PLURAL(r->t.falls_back));
 	}
-	if (r->others) {
+	if (r->rest.others) {
 		cli_note(r->c,
 			 "The row of others has lines beyond the %u that a program has room "
 			 "for: choose kernels with --kernel.",
 			 cli_trace_places(r->t.tool) - 1);
 	}
-	if (r->unknown) {
+	if (r->rest.was_unknown && !r->rest.unknown) {
+		cli_note(r->c, "An interval has values in the row unknown whose lines were listed "
+			       "later: a later interval counts them again, the total does not.");
+	}
+	if (r->rest.unknown && !r->t.absent && !r->t.ended) {
 		cli_note(r->c, "The row unknown has lines that a program did not list, or whose "
 			       "list could not be read.");
 	}

@@ -173,8 +173,13 @@ void cli_trace_names_free(struct cli_trace_names *names);
 
 /* Returns the number of places of a program that has the tool; 0: the tool has none. */
 unsigned cli_trace_places(const struct cli_trace_tool *tool);
-/* Returns whether figures have a row of places that have no line: "others" or "unknown". */
-bool cli_trace_any_of(const json_t *figures, const char *member);
+/* Rows of places without a line in the figures that were printed. */
+struct cli_trace_rest {
+	bool others, unknown; /* the last figures have such a row */
+	bool was_unknown;     /* values of an interval were in the row unknown */
+};
+/* Notes the rows of figures: of the total, or of an interval. */
+void cli_trace_rest_note(struct cli_trace_rest *rest, const json_t *figures, bool total);
 
 /* Asks gbpfd for the places of which the tool has figures, unless all are known and it is not to be
  * asked again, and stores the figures by row. Returns as cli_trace_read(). */

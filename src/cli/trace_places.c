@@ -108,21 +108,29 @@ unsigned cli_trace_places(const struct cli_trace_tool *tool)
 	return n;
 }
 
-bool cli_trace_any_of(const json_t *figures, const char *member)
+static bool any_of(const json_t *rows, const char *member)
 {
-	static const char *const lists[] = { "sites", "places" };
 	const json_t *o;
 	size_t i;
 
-	for (size_t k = 0; k < ARRAY_SIZE(lists); k++) {
-		json_array_foreach(json_object_get(figures, lists[k]), i, o)
-		{
-			if (json_is_true(json_object_get(o, member))) {
-				return true;
-			}
+	json_array_foreach(rows, i, o)
+	{
+		if (json_is_true(json_object_get(o, member))) {
+			return true;
 		}
 	}
 	return false;
+}
+
+/* Places are where warps are now: those of an interval are counted once. */
+void cli_trace_rest_note(struct cli_trace_rest *rest, const json_t *figures, bool total)
+{
+	const json_t *sites = json_object_get(figures, "sites");
+	const json_t *places = json_object_get(figures, "places");
+
+	rest->others = any_of(sites, "others") || any_of(places, "others");
+	rest->unknown = any_of(sites, "unknown") || any_of(places, "unknown");
+	rest->was_unknown = rest->was_unknown || (!total && any_of(sites, "unknown"));
 }
 
 static bool any_lacks(const struct cli_trace *t)

@@ -342,6 +342,63 @@ static void a_list_that_cannot_be_read_is_read_later(void **state)
 	assert_rows("heat=5");
 }
 
+/* Notes the rows of all figures so far. */
+static void note_rest(struct cli_trace_rest *rest, bool total)
+{
+	struct cli_trace_values v;
+	json_t *figures;
+
+	assert_true(cli_trace_sum(&t, NULL, &v));
+	figures = json_pack("{s:o}", "sites", cli_trace_sites(v.rows, v.at[0], 1, add_nothing));
+	cli_trace_rest_note(rest, figures, total);
+	json_decref(figures);
+	cli_trace_values_finish(&v);
+}
+
+static void places_that_are_listed_later_are_not_unknown_in_the_total(void **state)
+{
+	struct cli_trace_rest rest = { 0 };
+
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	read_all();
+	note_rest(&rest, false);
+	assert_true(rest.unknown);
+	assert_true(rest.was_unknown);
+	list("heat");
+	read_all();
+	note_rest(&rest, true);
+	assert_false(rest.unknown);
+	assert_true(rest.was_unknown);
+	assert_false(rest.others);
+}
+
+static void states_at_unknown_places_are_counted_once(void **state)
+{
+	struct cli_trace_rest rest = { 0 };
+	json_t *figures = json_pack("{s:[{s:b}]}", "places", "unknown", 1);
+
+	(void)state;
+	cli_trace_rest_note(&rest, figures, false);
+	assert_true(rest.unknown);
+	assert_false(rest.was_unknown);
+	json_decref(figures);
+}
+
+static void the_total_is_not_an_interval(void **state)
+{
+	struct cli_trace_rest rest = { 0 };
+
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	read_all();
+	note_rest(&rest, true);
+	assert_true(rest.unknown);
+	assert_false(rest.was_unknown);
+}
+
 static void the_last_place_is_that_of_others(void **state)
 {
 	(void)state;
@@ -406,6 +463,9 @@ int main(void)
 		TEST(states_of_a_program_that_executes_another_one_are_at_its_places),
 		TEST(places_that_are_not_listed_are_unknown),
 		TEST(a_list_that_cannot_be_read_is_read_later),
+		TEST(places_that_are_listed_later_are_not_unknown_in_the_total),
+		TEST(states_at_unknown_places_are_counted_once),
+		TEST(the_total_is_not_an_interval),
 		TEST(the_last_place_is_that_of_others),
 		TEST(what_a_program_did_stays_known_when_it_has_ended),
 		TEST(a_reason_that_is_cut_within_a_character_is_a_text),
