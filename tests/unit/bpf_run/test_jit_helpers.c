@@ -674,6 +674,47 @@ static void lines_are_records_of_numbers(void **state)
 	assert_int_equal(t.env.helper_errors, 0);
 }
 
+/* The line has all three, and a sum of them: what nothing has written is undefined in PTX, and may
+ * be another value each time it is read. */
+static void registers_that_a_line_takes_are_defined(void **state)
+{
+	static const struct {
+		const char *program;
+		unsigned times; /* that each is defined */
+	} cases[] = {
+		{ "ldxw r3, [r1+104]; ldval r1, 11, 5; mov r2, 9; call 6; mov r0, 0; exit", 1 },
+		{ "ldxw r1, [r1+104]; mov r2, 1; mov r3, 2; callf f; mov r0, 0; exit; "
+		  "f:; ldval r1, 11, 5; mov r2, 9; call 6; mov r0, 0; exit",
+		  1 },
+		{ "ldxw r1, [r1+104]; mov r3, r1; mov r0, 0; exit", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct ptx_batch b;
+
+		if (asm_text(&unit, cases[i].program) < 0) {
+			fail_msg("%s: %s", cases[i].program, unit.error);
+		}
+		ptx_batch_begin(&b);
+		b.print_map_1 = LINES + 1;
+		assert_int_equal(ptx_batch_add_device(&b, unit.insns, unit.n, &t.env,
+						      HOOK_gdev_enter, 0, NULL),
+				 0);
+		for (unsigned r = 3; r <= 5; r++) {
+			char definition[24];
+			unsigned n = 0;
+
+			snprintf(definition, sizeof(definition), "\tmov.b64 %%r%u, 0;", r);
+			for (const char *at = buf_text(&b.text); (at = strstr(at, definition));
+			     at++) {
+				n++;
+			}
+			assert_int_equal(n, cases[i].times);
+		}
+		ptx_batch_finish(&b);
+	}
+}
+
 /* ---- warp-wide ---- */
 
 static void model(uint32_t active, unsigned lane, const uint64_t *v, const uint32_t *from,
@@ -890,6 +931,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(blocks_and_threads_have_values_of_their_own),
 		cmocka_unit_test(another_key_has_no_value),
 		cmocka_unit_test(lines_are_records_of_numbers),
+		cmocka_unit_test(registers_that_a_line_takes_are_defined),
 		cmocka_unit_test(lines_of_other_forms_are_refused),
 		cmocka_unit_test(warp_wide_helpers_combine_the_active_lanes),
 		cmocka_unit_test(helpers_of_other_places_are_refused),

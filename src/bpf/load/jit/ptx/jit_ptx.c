@@ -190,6 +190,25 @@ static void checked_prologue(struct ebpf_ptx_jit *j)
 	ebpf_ptx_op(j, "add.s64 %%r10, %%frames, %%end");
 }
 
+/* Gives r3 to r5 a value where functions call bpf_trace_printk, which stores them all and sums them
+ * up: of a register that nothing has written ptxas may read a different value at each use, and then
+ * the sum is wrong and the line is never shown. Functions get what the root has left in them. */
+static void define_printed(struct ebpf_ptx_jit *j)
+{
+	const struct ebpf_jit *plan = j->plan;
+	bool prints = false;
+
+	for (uint32_t pc = 0; pc < plan->n && !prints; pc++) {
+		const struct ebpf_insn *i = &plan->insns[pc];
+
+		prints = i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER &&
+			 ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_trace_printk;
+	}
+	for (unsigned r = 3; r <= 5 && prints; r++) {
+		ebpf_ptx_op(j, "mov.b64 %%r%u, 0", r);
+	}
+}
+
 static void prologue(struct ebpf_ptx_jit *j)
 {
 	unsigned n_args = is_root(j->func) ? !j->hook : 5;
@@ -214,6 +233,7 @@ static void prologue(struct ebpf_ptx_jit *j)
 	}
 	if (j->hook && is_root(j->func)) {
 		ebpf_ptx_op(j, "mov.b64 %%r1, 0");
+		define_printed(j);
 		if (j->plan->options->device_control) {
 			ebpf_ptx_control(j);
 		}
