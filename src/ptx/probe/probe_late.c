@@ -56,14 +56,12 @@ static bool reads_begin(const struct ptx_probe_work *p)
 	return ptx_probe_reads_field(p, PTX_PROBE_gdev_block_exit, "begin_ns");
 }
 
-/* %~v: the time at which the block before this one began. This block's follows its record. */
+/* %~v: the time at which the block before this one began; %~g is that of this one, which follows
+ * its record. */
 static void exchange_times(struct ptx_probe_work *p)
 {
-	ptx_probe_text(p,
-		       "\tld.volatile.global.u64 %%~v, [%%~c+%u];\n\tmembar.gl;\n"
-		       "\t{\n\t.reg .b64 %%~g;\n\tmov.u64 %%~g, %%globaltimer;\n"
-		       "\tst.volatile.global.u64 [%%~c+%u], %%~g;\n\t}\n",
-		       TIMES_AT, TIMES_AT);
+	ptx_probe_text(p, "\tmembar.gl;\n\tatom.global.exch.b64 %%~v, [%%~c+%u], %%~g;\n",
+		       TIMES_AT);
 }
 
 /* %~w: the record of the block before this one, 0: none. Nothing is stored if the launch has no
@@ -72,7 +70,7 @@ void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 {
 	ptx_probe_text(p,
 		       "\t.reg .b64 %%~b, %%~v;\n\t{\n\t.reg .b32 %%~n, %%~i, %%~o;\n\t.reg .b64 "
-		       "%%~w, %%~c;\n"
+		       "%%~w, %%~c, %%~g;\n"
 		       "\tld.param.u32 %%~n, [arg+%zu];\n\tsetp.eq.u32 %%~p, %%~n, 0;\n"
 		       "\t@%%~p bra $~end%u;\n",
 		       offsetof(struct ptx_gate_arg, launch), label);
@@ -92,6 +90,9 @@ void ptx_probe_late_begin(struct ptx_probe_work *p, uint32_t label)
 		       "\tcvt.u64.u32 %%~c, %%~n;\n\tshl.b64 %%~c, %%~c, %u;\n"
 		       "\tor.b64 %%~b, %%~b, %%~c;\n",
 		       BLOCK_MASK, label, BLOCK_BITS);
+	if (reads_begin(p)) {
+		ptx_probe_text(p, "\tmov.u64 %%~g, %%globaltimer;\n");
+	}
 	/* %~z is 0 (probe_stub.c). */
 	ptx_probe_text(p,
 		       "\tld.param.u64 %%~c, [arg+%zu];\n\tmul.wide.u32 %%~w, %%~i, 8;\n"

@@ -292,7 +292,7 @@ static void the_launchs_number_is_read_from_the_argument(void **state)
 	done(&t);
 	t = one(PROBE_BLOCK_EXIT, PROBE_FIELD(25), ", .param .b32 late", "ret;");
 	assert_int_equal(t.err, 0);
-	assert_false(has(&t, "st.volatile.global.u64 [%gbpf$c+131072]")); /* none reads it */
+	assert_false(has(&t, "[%gbpf$c+131072]")); /* none reads it */
 	done(&t);
 }
 
@@ -436,20 +436,21 @@ static void the_kernel_is_a_constant(void **state)
 	buf_finish(&b);
 }
 
-/* The time of the block before is read behind the exchange of records, and that of this block is
- * stored behind both, so that a bracket which still finds the record finds its time. */
+/* This block's time is read before the records are exchanged, and takes the place of that of the
+ * block before behind them, so that a bracket which still finds the record finds its time. */
 static void the_block_before_has_its_begin(void **state)
 {
 	struct result t = one(PROBE_BLOCK_EXIT, PROBE_FIELD(27), ", .param .b64 begin", "ret;");
 
 	(void)state;
 	assert_int_equal(t.err, 0);
-	assert_true(at(&t, "atom.global.exch") <
-		    at(&t, "ld.volatile.global.u64 %gbpf$v, [%gbpf$c+131072];"));
-	assert_true(at(&t, "ld.volatile.global") < at(&t, "membar.gl;"));
+	assert_true(at(&t, "mov.u64 %gbpf$g, %globaltimer;") <
+		    at(&t, "atom.global.exch.b64 %gbpf$w"));
+	assert_true(at(&t, "atom.global.exch.b64 %gbpf$w") < at(&t, "membar.gl;"));
 	assert_true(at(&t, "membar.gl;") <
-		    at(&t, "st.volatile.global.u64 [%gbpf$c+131072], %gbpf$g;"));
-	assert_true(at(&t, "st.volatile.global") < at(&t, "setp.eq.u64 %gbpf$p, %gbpf$w, 0;"));
+		    at(&t, "atom.global.exch.b64 %gbpf$v, [%gbpf$c+131072], %gbpf$g;"));
+	assert_true(at(&t, "atom.global.exch.b64 %gbpf$v") <
+		    at(&t, "setp.eq.u64 %gbpf$p, %gbpf$w, 0;"));
 	assert_true(at(&t, "setp.eq.u64") < at(&t, "mov.u64 %gbpf$f27, %gbpf$v;"));
 	done(&t);
 }
