@@ -178,6 +178,16 @@ for l in sorted(json.load(sys.stdin)["lines"], key=lambda l: (l["block"], l["war
 	eventually prints_of 4
 }
 
+@test "lines whose formats are on the stack are shown of machine code, and calls that no path reaches are allowed" {
+	begin
+	attach print_entry
+	start
+	tell code "launch 1 7"
+	lines_of() { gbpf probe log "$id" | sed -n 's/.*: \(block . of .\)$/\1/p' | sort | tr '\n' ';'; }
+	shown() { [ "$(lines_of)" = "block 0 of 7;block 3 of 7;block 6 of 7;" ]; }
+	eventually shown
+}
+
 @test "a full hash table drops keys, and says how many" {
 	begin
 	attach count_full

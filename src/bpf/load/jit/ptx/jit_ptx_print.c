@@ -9,15 +9,16 @@
 #define WORDS_BEFORE (offsetof(struct ebpf_print_record, args) / 8)
 
 /* Sets %r2 to the word fmt: r1 points into the value of a constant map, or to a format on the stack
- * that the verifier knows, which then is the format of this call on every path. Returns 0, or
- * -EINVAL without emitting anything. */
+ * that the verifier knows, which then is the format of this call on every path. A call with a
+ * format on the stack that it does not know is one that no path reaches. Returns 0, or -EINVAL
+ * without emitting anything. */
 static int format_word(struct ebpf_ptx_jit *j)
 {
 	const struct ebpf_ptx_value *at = &ebpf_ptx_known(j)->base;
 	const struct ebpf_jit_options *o = j->plan->options;
 	uint64_t word = (uint64_t)EBPF_PRINT_STACK << 32 | o->number << 16 | j->pc;
 
-	if (o->texts && ebpf_stack_text(o->texts, j->pc)) {
+	if (o->texts && (at->kind == PTX_FRAME || ebpf_stack_text(o->texts, j->pc))) {
 		ebpf_ptx_op(j, "mov.b64 %%r2, 0x%llx", (unsigned long long)word);
 		return 0;
 	}

@@ -86,6 +86,12 @@ static int touch(const struct ebpf_ptx_value *at, int off, unsigned bytes, unsig
 	return 1;
 }
 
+static int prints(int slot)
+{
+	return slot == EBPF_SLOT_bpf_trace_printk || slot == EBPF_SLOT_bpf_trace_vprintk ||
+	       slot == EBPF_SLOT_bpf_puts;
+}
+
 static int call_use(const struct ebpf_jit *plan, uint32_t pc, const struct ebpf_ptx_value *regs,
 		    uint8_t *slots)
 {
@@ -100,6 +106,9 @@ static int call_use(const struct ebpf_jit *plan, uint32_t pc, const struct ebpf_
 
 		if (slot == EBPF_SLOT_bpf_trace_printk && k >= 3) {
 			continue; /* a number, or left over */
+		}
+		if (k == 1 && plan->options->texts && prints(slot)) {
+			continue; /* the call names the format, and does not read it */
 		}
 		if (callee && (local || k == 3) &&
 		    !(plan->funcs[plan->notes[callee].func].used >> arg & 1)) {
