@@ -74,24 +74,6 @@ const struct ebpf_verify_stats *ebpf_built_stats(const struct ebpf_built *b, int
 	return NULL;
 }
 
-static int prints(const struct ebpf_prog *prog)
-{
-	for (uint32_t k = 0; k < prog->n_insns; k++) {
-		const struct ebpf_insn *i = &prog->insns[k];
-
-		int slot = i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER
-				   ? ebpf_helper_slot(i->imm)
-				   : -1;
-
-		if (slot == EBPF_SLOT_bpf_trace_vprintk || slot == EBPF_SLOT_bpf_trace_printk ||
-		    slot == EBPF_SLOT_bpf_puts) {
-			return 1;
-		}
-		k += i->code == EBPF_LD_IMM64;
-	}
-	return 0;
-}
-
 /* Adds the ring for lines that programs inside kernels print, if there are such programs. */
 static int add_print_map(struct build *c, struct report *r)
 {
@@ -99,7 +81,7 @@ static int add_print_map(struct build *c, struct report *r)
 	int any = 0;
 
 	for (uint32_t i = 0; i < o->n_progs; i++) {
-		any |= is_device(&o->progs[i]) && prints(&o->progs[i]);
+		any |= is_device(&o->progs[i]) && ebpf_verify_prints(&o->progs[i]);
 	}
 	if (!any) {
 		return 0;
@@ -154,7 +136,7 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 			return report_set(r, -EINVAL, "elf",
 					  "program %s: its hook is filled already", prog->name);
 		}
-		if (is_device(prog) && prints(prog)) {
+		if (is_device(prog) && ebpf_verify_prints(prog)) {
 			prog->texts = calloc(1, sizeof(*prog->texts));
 			if (!prog->texts) {
 				return -ENOMEM;

@@ -458,6 +458,21 @@ static int order_branches(struct ebpf_verifier *v)
 	return 0;
 }
 
+int ebpf_verify_prints(const struct ebpf_prog *prog)
+{
+	for (uint32_t k = 0; k < prog->n_insns; k++) {
+		const struct ebpf_insn *i = &prog->insns[k];
+
+		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER &&
+		    (i->imm == HELPER_bpf_trace_printk || i->imm == HELPER_bpf_trace_vprintk ||
+		     i->imm == HELPER_bpf_puts)) {
+			return 1;
+		}
+		k += i->code == EBPF_LD_IMM64;
+	}
+	return 0;
+}
+
 int ebpf_verify_cfg(struct ebpf_verifier *v)
 {
 	int err = check_encodings(v);
@@ -469,6 +484,7 @@ int ebpf_verify_cfg(struct ebpf_verifier *v)
 	err = err ? err : check_reachable(v);
 	if (err == 0) {
 		mark_meets(v);
+		v->prints = ebpf_verify_prints(v->prog);
 		err = order_branches(v);
 	}
 	if (err == 0 && v->converges) {

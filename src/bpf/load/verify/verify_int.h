@@ -52,6 +52,7 @@ struct ebpf_verifier {
 	uint32_t entry;		/* function at which the running program began */
 	uint64_t tails[64];	/* targets of the tail calls of each function, as bits */
 	uint32_t tail_at[64];	/* instruction of that tail call */
+	int prints;		/* the program calls helpers that take a format */
 	int converges;		/* the program has loops by convergence */
 	int plain_loops;	/* the program has jumps backward */
 	int merging;		/* this is the merging walk */

@@ -71,11 +71,19 @@ static unsigned spill_extent(const struct ebpf_stack_slot *s, unsigned *first)
 }
 
 /* Returns the kind of a byte of a number that is stored. */
-static uint8_t number_byte(const struct ebpf_scalar *v, unsigned byte)
+static uint8_t number_byte(const struct ebpf_scalar *n, unsigned byte)
 {
-	unsigned c = (unsigned)(v->t.value >> 8 * byte) & 0xff;
+	unsigned c = (unsigned)(n->t.value >> 8 * byte) & 0xff;
 
-	return ebpf_scalar_is_const(v) && c < BYTE_TEXT ? (uint8_t)(BYTE_TEXT + c) : BYTE_MISC;
+	return ebpf_scalar_is_const(n) && c < BYTE_TEXT ? (uint8_t)(BYTE_TEXT + c) : BYTE_MISC;
+}
+
+/* Characters are kept only where one may be printed: each state that differs from others by
+ * them alone costs a join, and many joins cost what is known of numbers. */
+static uint8_t stored_byte(const struct ebpf_verifier *v, const struct ebpf_scalar *n,
+			   unsigned byte)
+{
+	return v->prints ? number_byte(n, byte) : (uint8_t)BYTE_MISC;
 }
 
 static int is_zero(const struct ebpf_reg *r)
@@ -84,7 +92,7 @@ static int is_zero(const struct ebpf_reg *r)
 }
 
 /* Turns a spill into plain bytes: those of a number stay readable, those of a pointer do not. */
-static void forget_spill(struct ebpf_stack_slot *s)
+static void forget_spill(const struct ebpf_verifier *v, struct ebpf_stack_slot *s)
 {
 	unsigned first = 0;
 
@@ -93,7 +101,7 @@ static void forget_spill(struct ebpf_stack_slot *s)
 		if (s->kind[i] == BYTE_SPILL) {
 			s->kind[i] = s->r.type != REG_SCALAR ? BYTE_NONE
 				     : is_zero(&s->r)	     ? BYTE_ZERO
-							     : number_byte(&s->r.v, i - first);
+							     : stored_byte(v, &s->r.v, i - first);
 		}
 	}
 }
@@ -306,7 +314,7 @@ static void write_somewhere(struct ebpf_verifier *v, unsigned frame, int64_t low
 		struct ebpf_stack_slot *s = &f->slots[n];
 
 		if (kinds_of(s) != EACH_BYTE * BYTE_MISC) {
-			forget_spill(s);
+			forget_spill(v, s);
 			for (unsigned i = first; i < end; i++) {
 				if (s->kind[i] >= BYTE_TEXT || (s->kind[i] == BYTE_ZERO && !zero)) {
 					s->kind[i] = BYTE_MISC;
@@ -336,7 +344,7 @@ static void write_here(struct ebpf_verifier *v, unsigned frame, int64_t low, int
 		}
 		for (unsigned i = first; i < first + count; i++) {
 			if (s->kind[i] == BYTE_SPILL) {
-				forget_spill(s);
+				forget_spill(v, s);
 			}
 		}
 		memset(s->kind + first, (int)kind, count);
@@ -447,7 +455,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 	}
 	write_here(v, ptr->frame, low, high, zero ? BYTE_ZERO : BYTE_MISC);
 	if (value && (bytes == 8 || bytes == 4) && !(zero && bytes == 4)) {
-		forget_spill(s); /* in case only the other half of the spill was overwritten */
+		forget_spill(v, s); /* in case only the other half of the spill was overwritten */
 		memset(s->kind + byte_of(low), BYTE_SPILL, bytes);
 		s->r = *value;
 		if (bytes == 4) {
@@ -456,7 +464,7 @@ int ebpf_verify_stack_write(struct ebpf_verifier *v, const struct ebpf_reg *ptr,
 		}
 	} else if (value && !zero) {
 		for (unsigned i = 0; i < bytes; i++) {
-			s->kind[byte_of(low) + i] = number_byte(&value->v, i);
+			s->kind[byte_of(low) + i] = stored_byte(v, &value->v, i);
 		}
 	}
 	return 0;
