@@ -33,7 +33,7 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_REJECTED] = "the driver did not take the rewritten module",
 		[PROTO_BLOCK_CLASS] = "of class latency when it was loaded",
 		[PROTO_BLOCK_SOURCE] = "uses something that is not known",
-		[PROTO_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
+		[PROTO_BLOCK_NATIVE] = "machine code kept: PTX differs or is long (GBPF_BLOCK=1)",
 		[PROTO_BLOCK_COLLECTIVE] = "communicates with other GPUs",
 		[PROTO_BLOCK_CODE] = "machine code that cannot be patched",
 		[PROTO_BLOCK_CODE_OFF] = "machine code is not patched (GBPF_BLOCK=ptx)",

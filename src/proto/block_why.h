@@ -29,8 +29,8 @@ enum proto_block_why {
 	PROTO_BLOCK_REJECTED,	    /* the driver refused the rewritten module */
 	PROTO_BLOCK_CLASS,	    /* the tenant was of class latency when the module was loaded */
 	PROTO_BLOCK_SOURCE,	    /* uses something that the pass does not know */
-	PROTO_BLOCK_NATIVE,	/* its machine code is kept: the PTX is for an older device or takes
-				   long to compile */
+	PROTO_BLOCK_NATIVE,	/* its machine code is kept: the PTX differs from it in features, or
+				   takes long to compile */
 	PROTO_BLOCK_COLLECTIVE, /* communicates with other GPUs (NCCL, NVSHMEM) */
 	PROTO_BLOCK_CODE,	/* its machine code cannot be patched */
 	PROTO_BLOCK_CODE_OFF,	/* machine code is not patched: GBPF_BLOCK=ptx */

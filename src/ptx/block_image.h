@@ -17,6 +17,7 @@ struct ptx_block_image {
 				     _NO_PTX, _OTHER_PTX, _UNREADABLE */
 	bool prepared;		  /* text is prepared for probes (ptx/prepare.h) */
 	bool native;	    /* has machine code that the device could use instead of the PTX */
+	bool differs;	    /* in features from that code: see ptx_target_differs() */
 	const char *reason; /* for _UNREADABLE: the reason, for messages; else "" */
 	const char *text;   /* to be loaded instead of the image, zero-terminated; NULL: load the
 			       image, because no entry has a clone or because it was rewritten before

@@ -38,18 +38,32 @@ static inline unsigned ptx_device_target(struct ptx_device d)
 	return d.target && d.target < d.arch ? d.target : d.arch;
 }
 
+/* Of PTX and of the machine code that the device executes instead, if they differ in features. */
+struct ptx_difference {
+	struct ptx_target text, code; /* code.arch 0: there is no such PTX */
+};
+
 /* Begin with { device, max }; used for all containers of one image. */
 struct ptx_chooser {
 	struct ptx_device device;
-	size_t max;	 /* longest text, in bytes */
-	size_t unpacked; /* bytes decompressed so far, which have a limit */
-	bool code;	 /* there are parts other than PTX */
-	bool native;	 /* there is machine code for the device; not known of the soft GPU */
-	bool too_new;	 /* there is PTX for the device of a .version that is not read */
+	size_t max;		 /* longest text, in bytes */
+	size_t unpacked;	 /* bytes decompressed so far, which have a limit */
+	bool code;		 /* there are parts other than PTX */
+	bool too_new;		 /* there is PTX for the device of a .version that is not read */
 	struct ptx_target other; /* of PTX that the device does not execute, where none was taken */
 	const char *error;	 /* after an error: static text for messages */
+	/* Of the machine code in the last container that the device executes; arch 0: none; not
+	 * known of the soft GPU. */
+	struct ptx_target native;
+	/* Of the first container whose PTX, which was taken, differs from that code. */
+	struct ptx_difference differs;
 };
 
+/* Returns true if PTX and machine code of one container, which the device executes, may have been
+ * compiled from different source: the PTX is for an older major architecture (__CUDA_ARCH__), or
+ * only one of them is for one device alone (__CUDA_ARCH_FEAT_SM90_ALL). Minor numbers do not count
+ * (docs/MACHINE-CODE.md, "PTX in place of machine code"). False without code. */
+bool ptx_target_differs(struct ptx_target text, struct ptx_target code);
 /* Finds the soft GPU's own machine code in a container that is not linked with others, which the
  * soft GPU executes instead of PTX. Returns 1 and the unpacked code (caller frees), 0: there is
  * none of at most max bytes, or -ENOMEM. */

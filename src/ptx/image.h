@@ -27,8 +27,8 @@ int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len,
 void ptx_image_close(struct ptx_image_text *t);
 /* What else an image has. */
 struct ptx_image_rest {
-	struct ptx_target other; /* if there is no PTX for the device: that of some other PTX */
-	bool native;		 /* machine code for the device */
+	struct ptx_target other;       /* without PTX for the device: of some other PTX */
+	struct ptx_difference differs; /* of the PTX and machine code for the device */
 };
 /* The same for an image of which only the beginning is known to be readable (bytes 0), as programs
  * give it to the driver. */

@@ -23,7 +23,7 @@
 struct key {
 	uint64_t hash[2];
 	size_t bytes;
-	unsigned device; /* architecture, prepared, native */
+	unsigned device; /* architecture, prepared, differs, native */
 };
 
 struct kept {
@@ -61,13 +61,18 @@ static uint64_t other_hash(const char *data, size_t len)
 	return h ^ (h >> 29);
 }
 
+static bool differs(const struct ptx_block_pick *pick)
+{
+	return pick->differs.code.arch != 0;
+}
+
 static struct key key_of(const struct ptx_block_pick *pick, struct ptx_device d, bool prepare)
 {
 	return (struct key){ .hash = { hash_bytes(pick->text, pick->bytes),
 				       other_hash(pick->text, pick->bytes) },
 			     .bytes = pick->bytes,
-			     .device = ptx_device_target(d) << 2 | (unsigned)prepare << 1 |
-				       pick->native };
+			     .device = ptx_device_target(d) << 3 | (unsigned)prepare << 2 |
+				       (unsigned)differs(pick) << 1 | pick->native };
 }
 
 static bool same_key(const struct key *a, const struct key *b)
@@ -333,6 +338,7 @@ static int open_text(struct kept **ret, const struct ptx_block_pick *pick, struc
 		err = rewrite(&k, pick, name, prepare, r);
 		if (err == 0) {
 			k->image.native = pick->native;
+			k->image.differs = differs(pick);
 			k = keep(k, &key, clock_now_ns() - start);
 		}
 	}

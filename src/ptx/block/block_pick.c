@@ -92,7 +92,7 @@ static int pick_container(struct picker *p, const void *data, size_t bytes)
 		return -ENOMEM;
 	}
 	chosen = ptx_choose(&p->choose, w, &text, &text_bytes);
-	p->ret->native |= p->choose.native;
+	p->ret->native |= p->choose.native.arch != 0;
 	if (chosen < 0) {
 		return fail(p, chosen, p->choose.error);
 	}
@@ -231,6 +231,7 @@ int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes,
 		err = -ENOENT;
 	}
 	err = err ? err : finish(&p);
+	ret->differs = p.choose.differs;
 	ret->other = p.choose.other;
 	ret->too_new = p.choose.too_new;
 	ptx_merge_free(&p.merge);
@@ -246,7 +247,7 @@ int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
 	int err = ptx_block_pick(&pick, image, bytes, device, max, name, r);
 
 	*ret = (struct ptx_image_text){ .text = pick.text, .bytes = pick.bytes };
-	*ret_rest = (struct ptx_image_rest){ .native = pick.native };
+	*ret_rest = (struct ptx_image_rest){ .differs = pick.differs };
 	if (err == -ENOENT) {
 		ret_rest->other = pick.other;
 	}

@@ -11,9 +11,10 @@
 struct ptx_block_pick {
 	char *text; /* owned, free(); followed by a zero byte */
 	size_t bytes;
-	bool native;		 /* machine code for the device is also there */
-	struct ptx_target other; /* of PTX that the device does not execute */
-	bool too_new;		 /* there is PTX of a .version that is not read */
+	bool native;		       /* machine code for the device is also there */
+	struct ptx_difference differs; /* of the PTX and that code */
+	struct ptx_target other;       /* of PTX that the device does not execute */
+	bool too_new;		       /* there is PTX of a .version that is not read */
 };
 
 /* Arguments as ptx_block_image_open. Returns 0; -ENOENT: no PTX for the device; -EINVAL, -EFBIG,

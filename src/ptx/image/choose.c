@@ -32,6 +32,17 @@ static char suffix_of(const char *text, size_t bytes)
 	return t && t < end && (*t == 'a' || *t == 'f') ? *t : 0;
 }
 
+static struct ptx_target target_of(const char *text, size_t bytes)
+{
+	return (struct ptx_target){ ptx_text_arch(text, bytes), suffix_of(text, bytes) };
+}
+
+bool ptx_target_differs(struct ptx_target text, struct ptx_target code)
+{
+	return code.arch && (text.arch / 10 != code.arch / 10 ||
+			     (text.suffix == 'a') != (code.suffix == 'a'));
+}
+
 /* By NVIDIA's rule. */
 static bool is_for(struct ptx_target t, unsigned arch)
 {
@@ -49,7 +60,7 @@ static void note_other(struct ptx_chooser *c, struct ptx_target t)
  * its .version is too new, since a driver that reads it would execute it. */
 static unsigned rank(struct ptx_chooser *c, const char *text, size_t bytes)
 {
-	struct ptx_target t = { ptx_text_arch(text, bytes), suffix_of(text, bytes) };
+	struct ptx_target t = target_of(text, bytes);
 	unsigned version = ptx_text_version(text, bytes);
 	bool fits = is_for(t, ptx_device_target(c->device));
 
@@ -110,11 +121,17 @@ static int fail(struct ptx_chooser *c, int err, const char *what)
 	return err;
 }
 
+/* A GPU executes the code of the highest architecture, that for one device alone before others. */
 static void see_code(struct ptx_chooser *c, const struct ptx_fatbin_entry *e)
 {
+	struct ptx_target t = { e->arch, e->flags & PTX_FATBIN_ARCH_SPECIFIC ? 'a' : 0 };
+
 	c->code = true;
-	c->native |= c->device.rule == PTX_RULE_DRIVER &&
-		     ptx_fatbin_is_code_for(e, ptx_device_target(c->device));
+	if (c->device.rule == PTX_RULE_DRIVER &&
+	    ptx_fatbin_is_code_for(e, ptx_device_target(c->device)) &&
+	    (t.arch > c->native.arch || (t.arch == c->native.arch && t.suffix))) {
+		c->native = t;
+	}
 }
 
 /* Collects the PTX entries: those up to the device's architecture from the highest down, then those
@@ -127,6 +144,7 @@ static int collect(struct ptx_chooser *c, struct ptx_fatbin_walk *w, struct ptx_
 	int more;
 
 	*n = 0;
+	c->native = (struct ptx_target){ 0 }; /* of the container before */
 	while ((more = ptx_fatbin_next(w, &e)) == 1) {
 		if (e.kind != PTX_FATBIN_PTX) {
 			see_code(c, &e);
@@ -177,6 +195,15 @@ static bool is_decided(const struct ptx_chooser *c, const struct ptx_fatbin_entr
 	       (best == RANK_OTHER || c->device.rule == PTX_RULE_DRIVER);
 }
 
+static void note_difference(struct ptx_chooser *c, const char *text, size_t bytes)
+{
+	struct ptx_target t = target_of(text, bytes);
+
+	if (!c->differs.code.arch && ptx_target_differs(t, c->native)) {
+		c->differs = (struct ptx_difference){ t, c->native };
+	}
+}
+
 int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size_t *ret_bytes)
 {
 	struct ptx_fatbin_entry list[ENTRIES_MAX];
@@ -219,6 +246,8 @@ int ptx_choose(struct ptx_chooser *c, struct ptx_fatbin_walk w, char **ret, size
 	if (err) {
 		free(*ret);
 		*ret = NULL;
+	} else if (best) {
+		note_difference(c, *ret, *ret_bytes);
 	}
 	return err ? err : best != 0;
 }

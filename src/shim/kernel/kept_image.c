@@ -66,11 +66,6 @@ static enum shim_kept_why why_of(int err, struct ptx_target other)
 				    : SHIM_KEPT_NO_PTX;
 }
 
-bool shim_kept_is_older(const char *text, size_t bytes, unsigned arch)
-{
-	return ptx_text_arch(text, bytes) / 10 < arch / 10;
-}
-
 struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct ptx_device device,
 				       bool rewritten, struct shim_kept_reason *ret_why)
 {
@@ -83,13 +78,16 @@ struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct p
 	report_init(&r);
 	err = ptx_image_pick(&t, image, bytes, device, TEXT_MAX, "image", &rest, &r);
 	report_finish(&r);
-	*ret_why = (struct shim_kept_reason){ why_of(err, rest.other), rest.other, device.arch };
+	*ret_why = (struct shim_kept_reason){ .why = why_of(err, rest.other),
+					      .target = rest.other,
+					      .arch = device.arch };
 	if (err < 0) {
 		return NULL;
 	}
-	if (rest.native && !rewritten && shim_kept_is_older(t.text, t.bytes, device.arch)) {
-		ret_why->why = SHIM_KEPT_OLDER;
-		ret_why->target.arch = ptx_text_arch(t.text, t.bytes);
+	if (rest.differs.code.arch && !rewritten) {
+		ret_why->why = SHIM_KEPT_DIFFERS;
+		ret_why->target = rest.differs.text;
+		ret_why->code = rest.differs.code;
 		ptx_image_close(&t);
 		return NULL;
 	}
@@ -135,10 +133,13 @@ void shim_kept_why_print(const struct shim_kept_reason *why, struct buf *out)
 		[SHIM_KEPT_UNLIKE] = "it was loaded for devices of different architectures",
 	};
 
-	if (why->why == SHIM_KEPT_OTHER || why->why == SHIM_KEPT_OLDER) {
-		buf_printf(out, "%sits PTX is for sm_%u%.1s, the device is %u.%u",
-			   why->why == SHIM_KEPT_OLDER ? "its machine code runs, and " : "",
-			   why->target.arch, &why->target.suffix, why->arch / 10, why->arch % 10);
+	if (why->why == SHIM_KEPT_OTHER) {
+		buf_printf(out, "its PTX is for sm_%u%.1s, the device is %u.%u", why->target.arch,
+			   &why->target.suffix, why->arch / 10, why->arch % 10);
+	} else if (why->why == SHIM_KEPT_DIFFERS) {
+		buf_printf(out, "its machine code for sm_%u%.1s runs, and its PTX is for sm_%u%.1s",
+			   why->code.arch, &why->code.suffix, why->target.arch,
+			   &why->target.suffix);
 	} else {
 		buf_puts(out, texts[why->why]);
 	}

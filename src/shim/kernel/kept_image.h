@@ -19,25 +19,23 @@ enum shim_kept_why {
 	SHIM_KEPT_LINKED,  /* the result of the driver's linker */
 	SHIM_KEPT_OTHER,   /* machine code, and PTX for other devices */
 	SHIM_KEPT_TOO_NEW, /* machine code, and PTX of a .version that is not read */
-	SHIM_KEPT_OLDER,   /* machine code that runs, and PTX for an older architecture */
+	SHIM_KEPT_DIFFERS, /* machine code that runs, and PTX that differs in features */
 	SHIM_KEPT_UNLIKE,  /* a library for devices of different architectures */
 };
 
 /* Why there is no PTX of an image. */
 struct shim_kept_reason {
 	enum shim_kept_why why;
-	struct ptx_target target; /* of SHIM_KEPT_OTHER and _OLDER: that of the PTX */
+	struct ptx_target target; /* of SHIM_KEPT_OTHER and _DIFFERS: that of the PTX */
+	struct ptx_target code;	  /* of SHIM_KEPT_DIFFERS: that of the machine code */
 	unsigned arch;		  /* of the device */
 };
 
 struct shim_kept_image;
 
-/* Returns true if PTX is for an older major architecture than the device: code that is compiled
- * from it lacks what machine code for the device may use. */
-bool shim_kept_is_older(const char *text, size_t bytes, unsigned arch);
 /* Copies the PTX that the device executes. bytes 0: not known. rewritten: it was loaded in place of
- * machine code; else older PTX is not what runs. Returns NULL and the reason if there is nothing to
- * keep. */
+ * machine code; else PTX that differs from that code in features is not what runs. Returns NULL and
+ * the reason if there is nothing to keep. */
 struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct ptx_device device,
 				       bool rewritten, struct shim_kept_reason *ret_why);
 struct shim_kept_image *shim_kept_ref(struct shim_kept_image *k);

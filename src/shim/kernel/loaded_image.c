@@ -100,15 +100,15 @@ static struct ptx_device device_of(const struct shim_image_source *s)
 	return device;
 }
 
-/* Returns true if the program's machine code, made for this device, is preferable to its PTX: code
- * compiled from PTX for an older architecture cannot use this one's features, and compiling a long
- * text takes the driver minutes. */
-static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
+/* Returns true if the program's machine code, made for this device, is preferable to its PTX: PTX
+ * that differs in features may be compiled from other source, and compiling a long text takes the
+ * driver minutes. */
+static bool is_second_best(const struct ptx_block_image *i)
 {
 	const char *v = getenv("GBPF_BLOCK");
 
 	return i->native && i->text && !i->prepared && !(v && strcmp(v, "1") == 0) &&
-	       (i->bytes > MAX_NATIVE_BYTES || shim_kept_is_older(i->text, i->bytes, arch));
+	       (i->bytes > MAX_NATIVE_BYTES || i->differs);
 }
 
 /* gbpf run --probes: modules are prepared for probes of kernels that could not be sliced. */
@@ -139,7 +139,7 @@ const struct ptx_block_image *shim_image_open(const struct shim_image_source *s,
 		return NULL;
 	}
 	*ret_why = i->why;
-	if (is_second_best(i, device.arch)) {
+	if (is_second_best(i)) {
 		*ret_why = PROTO_BLOCK_NATIVE;
 		ptx_block_image_close(i);
 		return NULL;

@@ -46,9 +46,9 @@ void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_im
 		     unsigned n, enum proto_block_why why);
 void shim_image_context_end(CUcontext ctx);
 /* Keeps the PTX of an image that was loaded, for a later probe of its kernels, in the owner's
- * record, and its machine code: a copy of it only if no PTX is kept. PTX for an older architecture
- * is not kept where machine code runs. linked: the result of the linker, of which only the code is
- * kept. */
+ * record, and its machine code: a copy of it only if no PTX is kept. PTX is not kept where machine
+ * code runs from which it differs in features. linked: the result of the linker, of which only the
+ * code is kept. */
 void shim_image_keep(const void *owner, const struct shim_image_source *s, bool linked);
 /* Returns the kept PTX of a module or library, or NULL and the reason. Caller unrefs. */
 struct shim_kept_image *shim_image_kept(const void *owner, struct shim_kept_reason *ret_why);

@@ -189,6 +189,105 @@ static void machine_code_for_one_device_is_not_native_elsewhere(void **state)
 	buf_finish(&b);
 }
 
+/* Opens a fat binary with one text and code of architecture `code`, for one device alone or not.
+ */
+static void assert_differs(unsigned device, unsigned code, bool alone, unsigned arch,
+			   const char *target, bool differs)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b), entry;
+	uint64_t flags = PTX_FATBIN_ARCH_SPECIFIC;
+	const struct ptx_block_image *i;
+
+	add_ptx(&b, arch, "8.8", target);
+	entry = make_entry(&b, PTX_FATBIN_CUBIN, code, "machine code", 12, 0);
+	if (alone) {
+		make_put(&b, entry + 40, &flags, sizeof(flags));
+	}
+	make_end(&b, at);
+	i = open_image(b.data, b.len, device);
+	assert_non_null(i->text);
+	assert_true(i->native);
+	assert_int_equal(i->differs, differs);
+	ptx_block_image_close(i);
+	buf_finish(&b);
+}
+
+/* The results for one text are not mixed up. */
+static void ptx_may_differ_from_machine_code_in_features(void **state)
+{
+	(void)state;
+	for (unsigned again = 0; again < 2; again++) {
+		assert_differs(90, 90, false, 90, "sm_90", false);
+		assert_differs(90, 90, true, 90, "sm_90", true);
+		assert_differs(90, 90, true, 90, "sm_90a", false);
+		assert_differs(90, 90, false, 90, "sm_90a", true);
+		assert_differs(90, 90, false, 80, "sm_80", true);
+		assert_differs(103, 103, true, 100, "sm_100f", true);
+		assert_differs(103, 103, false, 100, "sm_100f", false);
+		/* minor numbers do not count */
+		assert_differs(86, 86, false, 80, "sm_80", false);
+		assert_differs(86, 80, false, 86, "sm_86", false);
+	}
+}
+
+static void the_code_that_the_device_executes_counts(void **state)
+{
+	const struct ptx_block_image *i;
+	struct buf b = { 0 };
+	size_t at = make_begin(&b), entry;
+	uint64_t flags = PTX_FATBIN_ARCH_SPECIFIC;
+
+	(void)state;
+	entry = make_entry(&b, PTX_FATBIN_CUBIN, 100, "machine code", 12, 0);
+	make_put(&b, entry + 40, &flags, sizeof(flags));
+	make_entry(&b, PTX_FATBIN_CUBIN, 100, "machine code", 12, 0);
+	make_entry(&b, PTX_FATBIN_CUBIN, 103, "machine code", 12, 0);
+	add_ptx(&b, 100, "8.8", "sm_100");
+	make_end(&b, at);
+	i = open_image(b.data, b.len, 100);
+	assert_true(i->differs);
+	ptx_block_image_close(i);
+	i = open_image(b.data, b.len, 103);
+	assert_true(i->native);
+	assert_false(i->differs);
+	ptx_block_image_close(i);
+	buf_finish(&b);
+}
+
+/* Of containers that are linked, code of one is not compared with PTX of another one. */
+static void ptx_is_compared_with_code_of_its_own_container(void **state)
+{
+	static const char other[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+				    ".visible .entry other(.param .u64 p) { ret; }\n";
+	const struct ptx_block_image *i;
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, "machine code", 12, 0);
+	add_ptx(&b, 90, "8.0", "sm_90");
+	make_end(&b, at);
+	at = make_begin(&b);
+	make_entry(&b, PTX_FATBIN_PTX, 80, other, strlen(other), 0);
+	make_end(&b, at);
+	i = open_image(b.data, b.len, 90);
+	assert_int_equal(i->n_clones, 2);
+	assert_true(i->native);
+	assert_false(i->differs);
+	ptx_block_image_close(i);
+	b.len = at;
+	at = make_begin(&b);
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, "machine code", 12, 0);
+	make_entry(&b, PTX_FATBIN_PTX, 80, other, strlen(other), 0);
+	make_end(&b, at);
+	i = open_image(b.data, b.len, 90);
+	assert_int_equal(i->n_clones, 2);
+	assert_true(i->differs);
+	ptx_block_image_close(i);
+	buf_finish(&b);
+}
+
 /* The program's machine code runs, and its PTX cannot. */
 static void ptx_for_newer_devices_next_to_machine_code_is_named(void **state)
 {
@@ -482,6 +581,9 @@ int main(void)
 		cmocka_unit_test(the_soft_gpu_has_clones_for_any_target),
 		cmocka_unit_test(the_soft_gpus_machine_code_comes_first),
 		cmocka_unit_test(machine_code_for_one_device_is_not_native_elsewhere),
+		cmocka_unit_test(ptx_may_differ_from_machine_code_in_features),
+		cmocka_unit_test(the_code_that_the_device_executes_counts),
+		cmocka_unit_test(ptx_is_compared_with_code_of_its_own_container),
 		cmocka_unit_test(ptx_for_newer_devices_next_to_machine_code_is_named),
 		cmocka_unit_test(without_clones_the_original_is_loaded),
 		cmocka_unit_test(the_best_of_a_fat_binary_is_taken),

@@ -9,27 +9,34 @@
 #include "shim/kernel/loaded_image.h"
 
 /* A kernel named after its target. */
-static void add_ptx(struct buf *b, unsigned arch)
+static void add_ptx(struct buf *b, unsigned arch, const char *suffix)
 {
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		 ".version 7.0\n.target sm_%u\n.address_size 64\n"
-		 ".visible .entry on_sm_%u(.param .u64 p)\n{\n\tret;\n}\n",
-		 arch, arch);
+		 ".version 8.0\n.target sm_%u%s\n.address_size 64\n"
+		 ".visible .entry on_sm_%u%s(.param .u64 p)\n{\n\tret;\n}\n",
+		 arch, suffix, arch, suffix);
 	make_entry(b, PTX_FATBIN_PTX, arch, text, strlen(text), 0);
 }
 
 /* ---- what is kept ---- */
 
+/* Machine code for sm_90, or sm_90a with flags, and PTX. */
+static void code_and(struct buf *b, uint64_t flags, unsigned arch, const char *suffix)
+{
+	size_t at = make_begin(b), entry;
+
+	entry = make_entry(b, PTX_FATBIN_CUBIN, 90, rig_image, rig_image_bytes, 0);
+	make_put(b, entry + 40, &flags, sizeof(flags));
+	add_ptx(b, arch, suffix);
+	make_end(b, at);
+}
+
 /* Machine code for the device, 9.0, and PTX. */
 static void native_and(struct buf *b, unsigned arch)
 {
-	size_t at = make_begin(b);
-
-	make_entry(b, PTX_FATBIN_CUBIN, 90, rig_image, rig_image_bytes, 0);
-	add_ptx(b, arch);
-	make_end(b, at);
+	code_and(b, 0, arch, "");
 }
 
 /* Loads the image and asserts that PTX is kept, or for which reason it is not. */
@@ -60,7 +67,7 @@ static void assert_kept(const struct buf *b, const char *reason)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
-#define OLDER "its machine code runs, and its PTX is for sm_80, the device is 9.0"
+#define OLDER "its machine code for sm_90 runs, and its PTX is for sm_80"
 
 static void older_ptx_is_not_kept_where_machine_code_runs(void **state)
 {
@@ -71,6 +78,29 @@ static void older_ptx_is_not_kept_where_machine_code_runs(void **state)
 	double_block_wanted = false;
 	assert_kept(&b, OLDER);
 	buf_finish(&b);
+}
+
+/* Of sm_90a and sm_90 only one executes what is for 9.0 alone. Loads with and without clones. */
+static void ptx_of_other_features_is_not_kept_where_machine_code_runs(void **state)
+{
+	static const struct {
+		uint64_t flags;
+		const char *suffix, *reason;
+	} cases[] = {
+		{ PTX_FATBIN_ARCH_SPECIFIC, "",
+		  "its machine code for sm_90a runs, and its PTX is for sm_90" },
+		{ 0, "a", "its machine code for sm_90 runs, and its PTX is for sm_90a" },
+		{ PTX_FATBIN_ARCH_SPECIFIC, "a", NULL },
+	};
+
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+		struct buf b = { 0 };
+
+		double_block_wanted = i % 2 == 0;
+		code_and(&b, cases[i / 2].flags, 90, cases[i / 2].suffix);
+		assert_kept(&b, cases[i / 2].reason);
+		buf_finish(&b);
+	}
 }
 
 static void ptx_that_was_loaded_in_place_of_machine_code_is_kept(void **state)
@@ -121,8 +151,8 @@ static void two_texts(struct buf *b)
 {
 	size_t at = make_begin(b);
 
-	add_ptx(b, 80);
-	add_ptx(b, 90);
+	add_ptx(b, 80, "");
+	add_ptx(b, 90, "");
 	make_end(b, at);
 }
 
@@ -229,6 +259,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(older_ptx_is_not_kept_where_machine_code_runs),
+		TEST(ptx_of_other_features_is_not_kept_where_machine_code_runs),
 		TEST(ptx_that_was_loaded_in_place_of_machine_code_is_kept),
 		TEST(ptx_of_the_same_major_architecture_is_kept),
 		/* from here on with two devices */
