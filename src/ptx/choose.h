@@ -59,6 +59,9 @@ struct ptx_chooser {
 	struct ptx_difference differs;
 };
 
+/* Returns true for machine code that a GPU executes: the device runs it, and it is for the
+ * architecture that was asked for. */
+bool ptx_device_executes(struct ptx_device d, const struct ptx_fatbin_entry *e);
 /* Returns true if PTX and machine code of one container, which the device executes, may have been
  * compiled from different source: the PTX is for an older major architecture (__CUDA_ARCH__), or
  * only one of them is for one device alone (__CUDA_ARCH_FEAT_SM90_ALL). Minor numbers do not count

@@ -39,8 +39,8 @@ static struct ptx_target target_of(const char *text, size_t bytes)
 
 bool ptx_target_differs(struct ptx_target text, struct ptx_target code)
 {
-	return code.arch && (text.arch / 10 != code.arch / 10 ||
-			     (text.suffix == 'a') != (code.suffix == 'a'));
+	return code.arch &&
+	       (text.arch / 10 != code.arch / 10 || (text.suffix == 'a') != (code.suffix == 'a'));
 }
 
 /* By NVIDIA's rule. */
@@ -121,14 +121,18 @@ static int fail(struct ptx_chooser *c, int err, const char *what)
 	return err;
 }
 
+bool ptx_device_executes(struct ptx_device d, const struct ptx_fatbin_entry *e)
+{
+	return ptx_fatbin_is_code_for(e, d.arch) && ptx_fatbin_is_code_for(e, ptx_device_target(d));
+}
+
 /* A GPU executes the code of the highest architecture, that for one device alone before others. */
 static void see_code(struct ptx_chooser *c, const struct ptx_fatbin_entry *e)
 {
 	struct ptx_target t = { e->arch, e->flags & PTX_FATBIN_ARCH_SPECIFIC ? 'a' : 0 };
 
 	c->code = true;
-	if (c->device.rule == PTX_RULE_DRIVER &&
-	    ptx_fatbin_is_code_for(e, ptx_device_target(c->device)) &&
+	if (c->device.rule == PTX_RULE_DRIVER && ptx_device_executes(c->device, e) &&
 	    (t.arch > c->native.arch || (t.arch == c->native.arch && t.suffix))) {
 		c->native = t;
 	}

@@ -183,11 +183,20 @@ static CUresult run_unpatched(struct loader *l, const void *other)
 	return r;
 }
 
+static struct shim_image_source source_of(const struct loader *l)
+{
+	return (struct shim_image_source){ .image = l->data,
+					   .bytes = l->bytes,
+					   .library = l->library,
+					   .target = gpu_ptx_target(l->n, l->options, l->values) };
+}
+
 /* Loads the image's machine code with entry stubs. Returns false if there is none, or the driver
  * refuses it, and *ret_why, unchanged if there is none. */
 static bool load_patched(const struct loader *l, enum proto_block_why *ret_why)
 {
-	struct cubin_patched *p = l->data && l->ret && shim_image_code_wanted(ret_why)
+	struct shim_image_source s = source_of(l);
+	struct cubin_patched *p = l->data && l->ret && shim_image_code_wanted(&s, ret_why)
 					  ? shim_code_open(l->data, l->bytes, l->library, ret_why)
 					  : NULL;
 	struct loader patched = *l;
@@ -276,14 +285,6 @@ static bool uses_only_one(const void *caller)
 	}
 	name = strrchr(info.dli_fname, '/');
 	return strncmp(name ? name + 1 : info.dli_fname, "libcufft", strlen("libcufft")) == 0;
-}
-
-static struct shim_image_source source_of(const struct loader *l)
-{
-	return (struct shim_image_source){ .image = l->data,
-					   .bytes = l->bytes,
-					   .library = l->library,
-					   .target = gpu_ptx_target(l->n, l->options, l->values) };
 }
 
 /* Keeps what was loaded, for probes. */

@@ -51,23 +51,6 @@ bool shim_image_wanted(void)
 	return !v || (strcmp(v, "0") != 0 && strcmp(v, "off") != 0);
 }
 
-bool shim_image_code_wanted(enum proto_block_why *ret_why)
-{
-	const char *v = getenv("GBPF_BLOCK");
-	bool off = v && strcmp(v, "ptx") == 0;
-
-	if (!shim_image_wanted()) {
-		return false;
-	}
-	if (off && (*ret_why == PROTO_BLOCK_NO_PTX || *ret_why == PROTO_BLOCK_OTHER_PTX)) {
-		*ret_why = PROTO_BLOCK_CODE_OFF;
-	} else if (!off && shim_tool_attached()) {
-		*ret_why = PROTO_BLOCK_TOOL;
-		return false;
-	}
-	return !off;
-}
-
 /* Returns the architecture of all devices, 0 if they are unlike. */
 static unsigned arch_of_all(void)
 {
@@ -98,6 +81,37 @@ static struct ptx_device device_of(const struct shim_image_source *s)
 		device.arch = arch_of_all();
 	}
 	return device;
+}
+
+/* Returns true if CU_JIT_TARGET asks for an older architecture than the device's: the driver may
+ * take other parts of the image than without it. */
+static bool is_lowered(struct ptx_device d)
+{
+	return ptx_device_target(d) != d.arch;
+}
+
+bool shim_image_code_wanted(const struct shim_image_source *s, enum proto_block_why *ret_why)
+{
+	const char *v = getenv("GBPF_BLOCK");
+	bool off = v && strcmp(v, "ptx") == 0;
+	bool no_ptx = *ret_why == PROTO_BLOCK_NO_PTX || *ret_why == PROTO_BLOCK_OTHER_PTX;
+
+	if (!shim_image_wanted()) {
+		return false;
+	}
+	if (off) {
+		*ret_why = no_ptx ? PROTO_BLOCK_CODE_OFF : *ret_why;
+		return false;
+	}
+	if (shim_tool_attached()) {
+		*ret_why = PROTO_BLOCK_TOOL;
+		return false;
+	}
+	if (is_lowered(device_of(s))) {
+		*ret_why = no_ptx ? PROTO_BLOCK_CODE : *ret_why;
+		return false;
+	}
+	return true;
 }
 
 /* Returns true if the program's machine code, made for this device, is preferable to its PTX: PTX
@@ -379,8 +393,9 @@ void shim_image_keep(const void *handle, const struct shim_image_source *s, bool
 			: NULL;
 	struct shim_kept_image *before;
 	struct shim_code_kept *code =
-		device.arch ? keep_code(s->image, s->bytes, device.arch, k ? 0 : shim_kept_room())
-			    : NULL;
+		device.arch && !is_lowered(device)
+			? keep_code(s->image, s->bytes, device.arch, k ? 0 : shim_kept_room())
+			: NULL;
 	struct shim_code_kept *code_before;
 	struct shim_image_owner *o;
 

@@ -11,14 +11,6 @@
 #include "shim/code/shim_code_probe.h"
 #include "shim/kernel/kept_image.h"
 
-/* Returns true if images loaded now get clones: there is a session, the tenant's class is not
- * latency, and GBPF_BLOCK is neither 0 nor off. */
-bool shim_image_wanted(void);
-/* Returns true if machine code gets entry stubs: likewise, GBPF_BLOCK is not ptx, and no debugger
- * or tool looks at it. *ret_why becomes that reason; GBPF_BLOCK only if there is no PTX for the
- * device. */
-bool shim_image_code_wanted(enum proto_block_why *ret_why);
-
 /* An image as a call loads it. */
 struct shim_image_source {
 	const void *image; /* NULL: not known */
@@ -26,6 +18,15 @@ struct shim_image_source {
 	bool library;	   /* for all devices; else for that of the current context */
 	unsigned target;   /* CU_JIT_TARGET; 0: not given */
 };
+
+/* Returns true if images loaded now get clones: there is a session, the tenant's class is not
+ * latency, and GBPF_BLOCK is neither 0 nor off. */
+bool shim_image_wanted(void);
+/* Returns true if the image's machine code gets entry stubs: likewise, GBPF_BLOCK is not ptx, no
+ * debugger or tool looks at it, and CU_JIT_TARGET does not ask for an older architecture, for which
+ * the driver may take other code. *ret_why becomes that reason; GBPF_BLOCK and CU_JIT_TARGET only
+ * if there is no PTX for the device. */
+bool shim_image_code_wanted(const struct shim_image_source *s, enum proto_block_why *ret_why);
 
 /* Runs the preemption pass on an image. If the result has a text, that is to be loaded instead.
  * NULL: load the original; *ret_why is the reason why it has no clones. */

@@ -100,7 +100,7 @@ static uint64_t of_container_code(struct ptx_fatbin_walk w, struct ptx_device de
 		return most;
 	}
 	while (ptx_fatbin_next(&w, &e) == 1) {
-		if (!ptx_fatbin_is_code_for(&e, ptx_device_target(device)) || e.arch < best) {
+		if (!ptx_device_executes(device, &e) || e.arch < best) {
 			continue;
 		}
 		most = e.arch > best ? 0 : most;

@@ -189,6 +189,28 @@ static void machine_code_for_one_device_is_not_native_elsewhere(void **state)
 	buf_finish(&b);
 }
 
+/* CU_JIT_TARGET does not make a GPU run code for another one. */
+static void machine_code_for_another_target_must_run_on_the_device(void **state)
+{
+	static const bool native[] = { false, true }; /* on 9.0, 8.6 */
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	make_entry(&b, PTX_FATBIN_CUBIN, 80, "machine code", 12, 0);
+	add_ptx(&b, 80, "8.0", "sm_80");
+	make_end(&b, at);
+	for (unsigned n = 0; n < 2; n++) {
+		const struct ptx_block_image *i = open_on(
+			(struct ptx_device){ n ? 86 : 90, PTX_RULE_DRIVER, 80 }, b.data, b.len);
+
+		assert_non_null(i->text);
+		assert_int_equal(i->native, native[n]);
+		ptx_block_image_close(i);
+	}
+	buf_finish(&b);
+}
+
 /* Opens a fat binary with one text and code of architecture `code`, for one device alone or not.
  */
 static void assert_differs(unsigned device, unsigned code, bool alone, unsigned arch,
@@ -581,6 +603,7 @@ int main(void)
 		cmocka_unit_test(the_soft_gpu_has_clones_for_any_target),
 		cmocka_unit_test(the_soft_gpus_machine_code_comes_first),
 		cmocka_unit_test(machine_code_for_one_device_is_not_native_elsewhere),
+		cmocka_unit_test(machine_code_for_another_target_must_run_on_the_device),
 		cmocka_unit_test(ptx_may_differ_from_machine_code_in_features),
 		cmocka_unit_test(the_code_that_the_device_executes_counts),
 		cmocka_unit_test(ptx_is_compared_with_code_of_its_own_container),

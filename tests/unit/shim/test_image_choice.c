@@ -252,6 +252,50 @@ static void the_target_that_is_asked_for_counts(void **state)
 	buf_finish(&b);
 }
 
+/* Loads a module for the target, 0: without the option. Returns what the driver was given. */
+static uintptr_t load_for(CUmodule *m, const void *image, uintptr_t target)
+{
+	CUjit_option option = CU_JIT_TARGET;
+	void *value = (void *)target;
+	int at;
+
+	fake->reset();
+	assert_int_equal(cuModuleLoadDataEx(m, image, target != 0, &option, &value), CUDA_SUCCESS);
+	at = fixture_find(CUABI_IDX_cuModuleLoadDataEx);
+	assert_true(at >= 0);
+	return (uintptr_t)fake->get((unsigned)at).a[1];
+}
+
+/* For an older target the driver may take other parts of the image, such as PTX whose kernels have
+ * no clones. */
+static void machine_code_is_not_patched_for_an_older_target(void **state)
+{
+	static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+				   ".entry k() { griddepcontrol.wait; ret; }\n";
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+	const struct ptx_block_entry *e;
+	CUmodule m = RIG_MODULE;
+
+	own = 1;
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, rig_image, rig_image_bytes, 0);
+	make_end(&b, at);
+	for (unsigned with_ptx = 0; with_ptx < 2; with_ptx++) {
+		assert_int_not_equal(load_for(&m, b.data, 0), (uintptr_t)b.data);
+		assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+		assert_int_not_equal(load_for(&m, b.data, 90), (uintptr_t)b.data);
+		assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+		assert_int_equal(load_for(&m, b.data, 80), (uintptr_t)b.data);
+		assert_int_equal(shim_image_entry(m, "k", &e),
+				 with_ptx ? PROTO_BLOCK_DEPENDENT : PROTO_BLOCK_CODE);
+		assert_null(shim_image_code(m));
+		assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+		make_entry(&b, PTX_FATBIN_PTX, 80, text, strlen(text), 0);
+		make_end(&b, at);
+	}
+	buf_finish(&b);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, rig_before)
 #define TEST_UNLIKE(f) cmocka_unit_test_setup(f, on_unlike_devices)
 
@@ -266,6 +310,7 @@ int main(void)
 		TEST_UNLIKE(a_module_is_chosen_for_the_device_of_its_context),
 		TEST_UNLIKE(a_library_for_unlike_devices_is_loaded_as_it_is),
 		TEST_UNLIKE(the_target_that_is_asked_for_counts),
+		TEST_UNLIKE(machine_code_is_not_patched_for_an_older_target),
 	};
 
 	return cmocka_run_group_tests_name("choice of images", tests, rig_setup, NULL);

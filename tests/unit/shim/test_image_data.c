@@ -21,6 +21,8 @@
 #define HEAD ".version 7.0\n.target sm_70\n.address_size 64\n"
 
 static const struct ptx_device gpu = { 90, PTX_RULE_DRIVER };
+static const struct ptx_device gpu_as_80 = { 90, PTX_RULE_DRIVER, 80 };
+static const struct ptx_device gpu_as_75 = { 90, PTX_RULE_DRIVER, 75 };
 static const struct ptx_device soft_gpu = { 86, PTX_RULE_SOFT };
 
 static uint64_t of_text(const char *body)
@@ -304,6 +306,9 @@ static void fat_binaries_are_measured_by_what_the_driver_takes(void **state)
 		add_text(&b, 80, 16 * MIB, how[i]);
 		make_end(&b, at);
 		assert_int_equal(of_fatbin(&b), 6 * MIB);
+		/* code for 7.5 does not run on 9.0, whatever CU_JIT_TARGET says */
+		assert_int_equal(shim_mem_image_bytes(b.data, 0, gpu_as_80), 16 * MIB);
+		assert_int_equal(shim_mem_image_bytes(b.data, 0, gpu_as_75), 0);
 		buf_finish(&b);
 	}
 }
