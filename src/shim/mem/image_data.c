@@ -111,7 +111,22 @@ static uint64_t of_container_code(struct ptx_fatbin_walk w, struct ptx_device de
 	return most;
 }
 
-/* Without machine code for the device, the PTX counts that it executes. */
+/* Returns the largest sum among the PTX up to an architecture. */
+static uint64_t of_any_text(struct ptx_fatbin_walk w, unsigned arch)
+{
+	struct ptx_fatbin_entry e;
+	uint64_t most = 0;
+
+	while (ptx_fatbin_next(&w, &e) == 1) {
+		if (e.kind == PTX_FATBIN_PTX && e.arch <= arch) {
+			most = MAX(most, of_entry(&e));
+		}
+	}
+	return most;
+}
+
+/* Without machine code for the device, the PTX counts that it executes. If that cannot be chosen,
+ * the driver may still execute any of it. */
 static uint64_t of_container(const void *image, size_t bytes, struct ptx_device device, bool alone)
 {
 	struct ptx_chooser choose = { .device = device, .max = IMAGE_MAX };
@@ -120,14 +135,21 @@ static uint64_t of_container(const void *image, size_t bytes, struct ptx_device 
 	size_t length;
 	bool has_code;
 	char *text;
+	int chosen;
 
 	if (ptx_fatbin_open(&w, image, bytes, &length) < 0) {
 		return 0;
 	}
 	sum = of_container_code(w, device, alone, &has_code);
-	if (!has_code && ptx_choose(&choose, w, &text, &length) == 1) {
+	if (has_code) {
+		return sum;
+	}
+	chosen = ptx_choose(&choose, w, &text, &length);
+	if (chosen == 1) {
 		sum = of_text(text, length);
 		free(text);
+	} else if (chosen < 0 || choose.too_new) {
+		sum = of_any_text(w, ptx_device_target(device));
 	}
 	return sum;
 }

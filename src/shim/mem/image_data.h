@@ -16,8 +16,8 @@
  * A variable above 1 MiB takes units of 2 MiB of its own; smaller ones share units, so their sum
  * counts (H200, driver 580: ten of 1.1 MiB take 20 MiB, ten of 1 MiB take 10). Of a fat binary the
  * entry counts that the driver takes: machine code for the device, the largest where there are
- * several, or else the PTX that the device executes (ptx/choose.h); of containers that are linked,
- * the sum. */
+ * several, or else the PTX that the device executes (ptx/choose.h), the largest if that cannot be
+ * chosen; of containers that are linked, the sum. */
 uint64_t shim_mem_image_bytes(const void *image, size_t bytes, struct ptx_device device);
 /* The same for a file. */
 uint64_t shim_mem_file_bytes(const char *path, struct ptx_device device);

@@ -313,6 +313,32 @@ static void fat_binaries_are_measured_by_what_the_driver_takes(void **state)
 	}
 }
 
+/* A driver may read a .version that gBPF does not, and more PTX than gBPF chooses from. */
+static void ptx_that_cannot_be_chosen_is_measured(void **state)
+{
+	static const char newer[] = ".version 11.0\n.target sm_90\n.address_size 64\n"
+				    ".global .b8 a[8388608];\n";
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	add_text(&b, 75, 2 * MIB, 0);
+	make_entry(&b, PTX_FATBIN_PTX, 90, newer, strlen(newer), 0);
+	make_end(&b, at);
+	assert_int_equal(of_fatbin(&b), 8 * MIB);
+	assert_int_equal(shim_mem_image_bytes(b.data, 0, gpu_as_80), 2 * MIB);
+	b.len = at;
+	at = make_begin(&b);
+	add_text(&b, 75, 2 * MIB, 0);
+	for (unsigned i = 0; i < 64; i++) {
+		add_text(&b, 80, 4 * MIB, 0);
+	}
+	add_text(&b, 100, 64 * MIB, 0); /* too new */
+	make_end(&b, at);
+	assert_int_equal(of_fatbin(&b), 4 * MIB);
+	buf_finish(&b);
+}
+
 /* The soft GPU takes its own machine code, or else PTX of any .target. */
 static void fat_binaries_are_measured_by_what_the_soft_gpu_takes(void **state)
 {
@@ -421,6 +447,7 @@ int main(void)
 		cmocka_unit_test(machine_code_is_measured_by_its_sections),
 		cmocka_unit_test(machine_code_that_is_cut_or_wrong_is_survived),
 		cmocka_unit_test(fat_binaries_are_measured_by_what_the_driver_takes),
+		cmocka_unit_test(ptx_that_cannot_be_chosen_is_measured),
 		cmocka_unit_test(fat_binaries_are_measured_by_what_the_soft_gpu_takes),
 		cmocka_unit_test(linked_containers_are_added_up),
 		cmocka_unit_test(broken_fat_binaries_are_survived),
