@@ -116,13 +116,13 @@ bool shim_image_code_wanted(const struct shim_image_source *s, enum proto_block_
 
 /* Returns true if the program's machine code, made for this device, is preferable to its PTX: PTX
  * that differs in features may be compiled from other source, and compiling a long text takes the
- * driver minutes. */
+ * driver minutes, which the user accepts for a text that is prepared. */
 static bool is_second_best(const struct ptx_block_image *i)
 {
 	const char *v = getenv("GBPF_BLOCK");
 
-	return i->native && i->text && !i->prepared && !(v && strcmp(v, "1") == 0) &&
-	       (i->bytes > MAX_NATIVE_BYTES || i->differs);
+	return i->native && i->text && !(v && strcmp(v, "1") == 0) &&
+	       (i->differs || (i->bytes > MAX_NATIVE_BYTES && !i->prepared));
 }
 
 /* gbpf run --probes: modules are prepared for probes of kernels that could not be sliced. */

@@ -103,6 +103,30 @@ static void ptx_of_other_features_is_not_kept_where_machine_code_runs(void **sta
 	}
 }
 
+/* The text has something to prepare: a variable that a body declares. It takes the place of code
+ * only if it may not be of other source. */
+static void ptx_of_other_features_is_not_prepared(void **state)
+{
+	for (unsigned arch = 80; arch <= 90; arch += 10) {
+		struct buf b = { 0 };
+		size_t at = make_begin(&b);
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 ".version 8.0\n.target sm_%u\n.address_size 64\n"
+			 ".visible .entry k(.param .u64 p)\n{\n\t.global .u32 x;\n"
+			 "\tst.global.u32 [x], 1;\n\tret;\n}\n",
+			 arch);
+		make_entry(&b, PTX_FATBIN_CUBIN, 90, rig_image, rig_image_bytes, 0);
+		make_entry(&b, PTX_FATBIN_PTX, arch, text, strlen(text), 0);
+		make_end(&b, at);
+		setenv("GBPF_PROBES", "1", 1);
+		assert_kept(&b, arch == 80 ? OLDER : NULL);
+		unsetenv("GBPF_PROBES");
+		buf_finish(&b);
+	}
+}
+
 static void ptx_that_was_loaded_in_place_of_machine_code_is_kept(void **state)
 {
 	struct buf b = { 0 };
@@ -304,6 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(older_ptx_is_not_kept_where_machine_code_runs),
 		TEST(ptx_of_other_features_is_not_kept_where_machine_code_runs),
+		TEST(ptx_of_other_features_is_not_prepared),
 		TEST(ptx_that_was_loaded_in_place_of_machine_code_is_kept),
 		TEST(ptx_of_the_same_major_architecture_is_kept),
 		/* from here on with two devices */
