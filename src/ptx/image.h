@@ -28,7 +28,8 @@ void ptx_image_close(struct ptx_image_text *t);
 /* What else an image has. */
 struct ptx_image_rest {
 	struct ptx_target other;       /* without PTX for the device: of some other PTX */
-	struct ptx_difference differs; /* of the PTX and machine code for the device */
+	bool native;		       /* machine code for the device */
+	struct ptx_difference differs; /* of the PTX and that code */
 };
 /* The same for an image of which only the beginning is known to be readable (bytes 0), as programs
  * give it to the driver. */

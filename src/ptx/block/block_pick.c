@@ -247,7 +247,7 @@ int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
 	int err = ptx_block_pick(&pick, image, bytes, device, max, name, r);
 
 	*ret = (struct ptx_image_text){ .text = pick.text, .bytes = pick.bytes };
-	*ret_rest = (struct ptx_image_rest){ .differs = pick.differs };
+	*ret_rest = (struct ptx_image_rest){ .native = pick.native, .differs = pick.differs };
 	if (err == -ENOENT) {
 		ret_rest->other = pick.other;
 	}

@@ -51,25 +51,58 @@ bool shim_image_wanted(void)
 	return !v || (strcmp(v, "0") != 0 && strcmp(v, "off") != 0);
 }
 
-/* Returns the architecture of all devices, 0 if they are unlike. */
-static unsigned arch_of_all(void)
+/* Returns true and the text if the device executes PTX of the image and no machine code. */
+static bool pick(struct ptx_image_text *ret, const struct shim_image_source *s, struct ptx_device d)
 {
-	unsigned arch;
+	struct ptx_image_rest rest;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = ptx_image_pick(ret, s->image, s->bytes, d, PTX_BLOCK_IMAGE_MAX, "image", &rest, &r);
+	report_finish(&r);
+	return err == 0 && !rest.native;
+}
+
+/* Returns true if two devices execute the same PTX of the image. */
+static bool is_same(const struct shim_image_source *s, struct ptx_device a, struct ptx_device b)
+{
+	struct ptx_image_text x = { 0 }, y = { 0 };
+	bool same = pick(&x, s, a) && pick(&y, s, b) && x.bytes == y.bytes &&
+		    memcmp(x.text, y.text, x.bytes) == 0;
+
+	ptx_image_close(&x);
+	ptx_image_close(&y);
+	return same;
+}
+
+/* Returns the architecture of all devices, or of the first one if all execute the same PTX of the
+ * image; otherwise 0. d: the rule and the target that is asked for. */
+static unsigned arch_of_all(const struct shim_image_source *s, struct ptx_device d)
+{
+	unsigned last;
 	int n = 0;
 
 	if (shim_driver.cuDeviceGetCount(&n) != CUDA_SUCCESS || n < 1) {
 		return 0;
 	}
-	arch = shim_device_arch(0);
-	for (int i = 1; i < n && arch; i++) {
-		arch = shim_device_arch(i) == arch ? arch : 0;
+	last = d.arch = shim_device_arch(0);
+	for (int i = 1; i < n && d.arch; i++) {
+		struct ptx_device other = d;
+
+		other.arch = shim_device_arch(i);
+		if (!other.arch ||
+		    (other.arch != d.arch && other.arch != last && !is_same(s, d, other))) {
+			return 0;
+		}
+		last = other.arch;
 	}
-	return arch;
+	return d.arch;
 }
 
 /* Returns the device that executes the image: a module's is that of the current context. With
- * architecture 0 it is not known, or there are several: the driver chooses for each device, so that
- * no text could replace the image. */
+ * architecture 0 it is not known, or there are several that do not execute the same PTX: no text
+ * could replace the image. */
 static struct ptx_device device_of(const struct shim_image_source *s)
 {
 	struct ptx_device device = { .rule = gpu_ptx_rule(&shim_driver), .target = s->target };
@@ -78,7 +111,7 @@ static struct ptx_device device_of(const struct shim_image_source *s)
 	if (!s->library && shim_driver.cuCtxGetDevice(&d) == CUDA_SUCCESS) {
 		device.arch = shim_device_arch(d);
 	} else {
-		device.arch = arch_of_all();
+		device.arch = arch_of_all(s, device);
 	}
 	return device;
 }
@@ -107,7 +140,7 @@ bool shim_image_code_wanted(const struct shim_image_source *s, enum proto_block_
 		*ret_why = PROTO_BLOCK_TOOL;
 		return false;
 	}
-	if (is_lowered(device_of(s))) {
+	if (s->target && is_lowered(device_of(s))) {
 		*ret_why = no_ptx ? PROTO_BLOCK_CODE : *ret_why;
 		return false;
 	}

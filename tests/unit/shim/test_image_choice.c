@@ -149,8 +149,8 @@ static void ptx_of_the_same_major_architecture_is_kept(void **state)
 
 /* ---- for which device ---- */
 
-static CUdevice own;			   /* of the current context */
-static int majors[] = { 8, 9 }, n_devices; /* compute capabilities */
+static CUdevice own;			       /* of the current context */
+static int majors[] = { 8, 9, 10 }, n_devices; /* compute capabilities */
 
 static CUresult device_count(int *ret)
 {
@@ -187,6 +187,7 @@ static int on_unlike_devices(void **state)
 	shim_driver.cuDeviceGetAttribute = device_attribute;
 	n_devices = 2;
 	majors[0] = 8;
+	majors[1] = 9;
 	own = 0;
 	return rig_before(state);
 }
@@ -242,6 +243,67 @@ static void a_library_for_unlike_devices_is_loaded_as_it_is(void **state)
 	assert_int_not_equal(fake->get((unsigned)at).a[1], (uintptr_t)b.data);
 	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
 	buf_finish(&b);
+}
+
+/* Loads a library and returns true if clones were loaded in its place, and the text was kept. */
+static bool has_clones(const void *image)
+{
+	struct shim_kept_reason why;
+	struct shim_kept_image *k;
+	CUlibrary l = RIG_LIBRARY;
+	bool cloned;
+	int at;
+
+	fake->reset();
+	assert_int_equal(cuLibraryLoadData(&l, image, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	at = fixture_find(CUABI_IDX_cuLibraryLoadData);
+	assert_true(at >= 0);
+	cloned = fake->get((unsigned)at).a[1] != (uintptr_t)image;
+	k = shim_image_kept(l, &why);
+	assert_int_equal(k != NULL, cloned);
+	shim_kept_unref(k);
+	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
+	return cloned;
+}
+
+static void a_library_of_which_unlike_devices_execute_the_same_ptx_has_clones(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	add_ptx(&b, 80, "");
+	make_end(&b, at);
+	assert_true(has_clones(b.data));
+	n_devices = 3;
+	assert_true(has_clones(b.data));
+	add_ptx(&b, 100, ""); /* of the third device alone */
+	make_end(&b, at);
+	assert_false(has_clones(b.data));
+	n_devices = 2;
+	assert_true(has_clones(b.data));
+	make_entry(&b, PTX_FATBIN_CUBIN, 90, rig_image, rig_image_bytes, 0);
+	make_end(&b, at);
+	assert_false(has_clones(b.data));
+	majors[0] = 9;
+	majors[1] = 8;
+	assert_false(has_clones(b.data));
+	b.len = at;
+	at = make_begin(&b);
+	add_ptx(&b, 90, ""); /* one of them executes none */
+	make_end(&b, at);
+	assert_false(has_clones(b.data));
+	buf_finish(&b);
+}
+
+static void a_single_text_that_unlike_devices_execute_has_clones(void **state)
+{
+	static const char all[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+				  ".visible .entry k(.param .u64 p) { ret; }\n";
+	static const char one[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+				  ".visible .entry k(.param .u64 p) { ret; }\n";
+
+	assert_true(has_clones(all));
+	assert_false(has_clones(one));
 }
 
 /* The clone and what is kept for probes are of the PTX that CU_JIT_TARGET asks for. */
@@ -334,6 +396,8 @@ int main(void)
 		/* from here on with two devices */
 		TEST_UNLIKE(a_module_is_chosen_for_the_device_of_its_context),
 		TEST_UNLIKE(a_library_for_unlike_devices_is_loaded_as_it_is),
+		TEST_UNLIKE(a_library_of_which_unlike_devices_execute_the_same_ptx_has_clones),
+		TEST_UNLIKE(a_single_text_that_unlike_devices_execute_has_clones),
 		TEST_UNLIKE(the_target_that_is_asked_for_counts),
 		TEST_UNLIKE(machine_code_is_not_patched_for_an_older_target),
 	};
