@@ -186,9 +186,12 @@ int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key, c
 /* ---- tools: programs inside kernels; gbpf-probe(1) describes them ---- */
 
 enum {
-	GBPF_PROBE_HOLD = 1,	/* detach it when the handle is closed, or the process exits */
+	/* Detach it when the handle is closed, or the process exits. Programs that exit wait, a
+	 * second at most, until this process has called gbpf_map_drain() twice. */
+	GBPF_PROBE_HOLD = 1,
 	GBPF_PROBE_PARTIAL = 2, /* kernels that lack places of some programs run the others */
-	GBPF_PROBE_VERIFY = 4	/* compare the first launches with the kernels themselves */
+	GBPF_PROBE_VERIFY = 4,	/* compare the first launches with the kernels themselves */
+	GBPF_PROBE_LATER = 8	/* `to` may be a name that no program has yet */
 };
 
 #define GBPF_PROBE_NO_BUDGET UINT32_MAX

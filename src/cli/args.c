@@ -229,13 +229,15 @@ static int parse_verb(struct cli *c, const char *word)
 
 static int check_arguments(struct cli *c)
 {
+	int n = c->verb && c->verb->program ? c->n_before : c->n_args;
+
 	if (c->global[CLI_HELP] || c->global[CLI_VERSION] || !c->verb || c->verb->subs) {
 		return 0;
 	}
 	if (c->n_args < c->verb->min_args) {
 		return usage_error(c, NULL, "needs an argument: %s", c->verb->args);
 	}
-	if (c->verb->max_args >= 0 && c->n_args > c->verb->max_args) {
+	if (c->verb->max_args >= 0 && n > c->verb->max_args) {
 		return usage_error(c, NULL, "unexpected argument '%s'", c->arg[c->verb->max_args]);
 	}
 	return 0;
@@ -256,7 +258,7 @@ static int apply_globals(struct cli *c)
 
 int cli_parse(struct cli *c, int argc, char **argv)
 {
-	int i, out = 0, err = 0;
+	int i, out = 0, err = 0, dashes_at = -1;
 	bool rest = false;
 
 	/* Look for --json first, so that an error in an earlier word is reported as JSON. */
@@ -270,6 +272,7 @@ int cli_parse(struct cli *c, int argc, char **argv)
 
 		if (!rest && strcmp(a, "--") == 0) {
 			rest = true;
+			dashes_at = out;
 		} else if (!rest && a[0] == '-' && a[1] == '-') {
 			err = parse_long(c, argc, argv, &i);
 		} else if (!rest && a[0] == '-' && a[1]) {
@@ -286,6 +289,7 @@ int cli_parse(struct cli *c, int argc, char **argv)
 	}
 	c->arg[out] = NULL;
 	c->n_args = out;
+	c->n_before = dashes_at < 0 ? out : dashes_at;
 	c->json = c->global[CLI_JSON] != NULL;
 	err = apply_globals(c);
 	return err ? err : check_arguments(c);

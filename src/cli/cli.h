@@ -54,6 +54,7 @@ struct cli_verb {
 	const struct cli_option *options; /* terminated by a NULL name; may be NULL */
 	const struct cli_verb *const *subs; /* terminated by NULL; run is NULL then */
 	int min_args, max_args;		    /* max -1: any number */
+	bool program; /* words after "--" are a program with its arguments, beyond max_args */
 	bool command; /* the words after the first argument are a command line and are not parsed */
 	int (*run)(struct cli *c);
 };
@@ -78,6 +79,7 @@ struct cli {
 	int n_repeated;
 	char **arg; /* borrowed from argv; arg[n_args] == NULL */
 	int n_args;
+	int n_before; /* of these, those in front of "--" */
 	bool json, quiet;
 	bool color_out, color_err;
 	uint64_t timeout_ns;

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
-#include "base/runtime_choice.h"
 #include "cli/connect.h"
 #include "cli/run_check.h"
 #include "cli/run_env.h"
+#include "cli/run_start.h"
 #include "cli/verbs.h"
 #include "cli/vgpu_environment.h"
 #include "cli/vgpu_options.h"
@@ -153,76 +153,6 @@ static int stand_in(struct started *s, const sigset_t *set)
 	return code;
 }
 
-/* Finds the file that exec would execute. Returns false if there certainly is none, so that gbpfd
- * is not started needlessly. full: its path, empty if it is not known. */
-static bool find_command(const char *command, char full[PATH_MAX])
-{
-	const char *path = getenv("PATH");
-
-	full[0] = '\0';
-	if (!command[0]) {
-		return false;
-	}
-	if (strchr(command, '/')) {
-		snprintf(full, PATH_MAX, "%s", command);
-		return access(command, F_OK) == 0 || errno != ENOENT;
-	}
-	if (!path) {
-		return true; /* without PATH execvp uses its own default */
-	}
-	for (const char *p = path;; p++) {
-		size_t n = strcspn(p, ":");
-
-		if (snprintf(full, PATH_MAX, "%.*s%s%s", (int)n, p, n ? "/" : "./", command) >=
-			    PATH_MAX ||
-		    access(full, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
-			return true;
-		}
-		p += n;
-		if (!*p) {
-			return false;
-		}
-	}
-}
-
-/* Stores the interpreter that the first line of a script names; an empty text if it names none. */
-static void read_interpreter(const char *script, char *ret, size_t cap)
-{
-	char line[256] = { 0 };
-	FILE *f = fopen(script, "re");
-	const char *at = line + 2;
-
-	ret[0] = '\0';
-	if (f && fgets(line, sizeof(line), f) && strncmp(line, "#!", 2) == 0) {
-		at += strspn(at, " \t");
-		snprintf(ret, cap, "%.*s", (int)strcspn(at, " \t\r\n"), at);
-	}
-	if (f) {
-		fclose(f);
-	}
-}
-
-static int exec_failed(struct cli *c, const char *program, int err)
-{
-	char full[PATH_MAX], interpreter[256];
-
-	if (err == ENOENT && find_command(program, full) && full[0]) {
-		read_interpreter(full, interpreter, sizeof(interpreter));
-		return cli_fail(c, CLI_RUN_CANNOT_EXEC, "exec", NULL,
-				"run: '%s' cannot be executed: %s%s%s does not exist", program,
-				interpreter[0] ? "its interpreter '" : "the loader that it needs",
-				interpreter, interpreter[0] ? "'" : "");
-	}
-	if (err == ENOENT) {
-		return cli_fail(c, CLI_RUN_NO_COMMAND, "no-command",
-				"Is it spelt right, and on the PATH?", "run: '%s' not found",
-				program);
-	}
-	return cli_fail(c, CLI_RUN_CANNOT_EXEC, "exec",
-			err == EACCES ? "Is it an executable file?" : NULL,
-			"run: '%s' cannot be executed: %s", program, strerror(err));
-}
-
 /* Runs the program once. set is blocked; the child gets old. */
 static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, struct started *s)
 {
@@ -251,7 +181,7 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
 	fd_close(pipe_fd[0]);
 	if (n == (ssize_t)sizeof(err)) {
 		waitpid(child, NULL, 0);
-		return exec_failed(c, c->arg[0], err);
+		return cli_run_exec_failed(c, "run", c->arg[0], err);
 	}
 	s->child = child;
 	return stand_in(s, set);
@@ -344,77 +274,39 @@ static int run_program(struct cli *c)
 	}
 }
 
-static int set_dir(struct cli *c, const char *path)
+/* A running gbpfd decides the device unless the user chose one. */
+static int follow_device(struct cli *c, const struct gbpf_hello *hello, struct cli_run_device *d,
+			 struct report *r)
 {
-	static const char leaf[] = "/control.sock";
-	size_t n = strlen(path);
-	char dir[PATH_MAX];
+	const char *device = d->soft ? "soft" : "nvidia";
+	bool chosen = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "auto") != 0;
 
-	if (n > sizeof(leaf) - 1 && strcmp(path + n - (sizeof(leaf) - 1), leaf) == 0) {
-		n -= sizeof(leaf) - 1;
+	if (strcmp(hello->device, device) == 0 ||
+	    (strcmp(hello->device, "soft") != 0 && strcmp(hello->device, "nvidia") != 0)) {
+		return CLI_OK;
 	}
-	if (path[0] != '/' || n >= sizeof(dir)) {
-		return cli_fail(c, CLI_RUN_FAILED, "usage", "Give an absolute path",
-				"run: --socket: '%s' is not an absolute path", path);
+	if (chosen || getenv("GBPF_REAL_CUDA")) {
+		cli_note(c,
+			 "gbpf: run: gbpfd uses the device '%s', this program '%s'. "
+			 "To change it: %s, then run again",
+			 hello->device, device,
+			 geteuid() == 0 || (uid_t)hello->uid == geteuid()
+				 ? "gbpf shutdown"
+				 : "set GBPF_RUNTIME_DIR to a directory of your own");
+		return CLI_OK;
 	}
-	snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
-	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
+	return cli_run_choose_device(hello->device, d, r) < 0
+		       ? cli_fail_report(c, CLI_RUN_FAILED, "run", r)
+		       : CLI_OK;
 }
 
-/* Sets the variable by which the child, and a gbpfd started here, find the socket. What the program
- * starts, now or after a restart, thus finds the same gbpfd, whichever one of root starts or stops
- * meanwhile. Root's gbpfd may end before this verb has reached it: *ret_undecided: libgbpf chooses,
- * and the variable is set after that. */
-static int use_socket(struct cli *c, bool *ret_undecided)
-{
-	const char *path = c->global[CLI_SOCKET];
-	bool roots = !path && runtime_is_roots();
-	char chosen[PATH_MAX];
-
-	*ret_undecided = roots && !c->opt[O_OFF];
-	if (*ret_undecided || (!path && runtime_path_of(roots, chosen, sizeof(chosen), NULL) < 0)) {
-		return 0; /* an error is reported below, or by gbpf_open() */
-	}
-	return set_dir(c, path ? path : chosen);
-}
-
-/* Connects, starting gbpfd if needed. A running gbpfd decides the device unless the user chose one.
- * undecided: as use_socket() has found. */
 static int start_daemon(struct cli *c, struct cli_run_device *d, bool undecided, struct report *r)
 {
-	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };
-	bool chosen = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "auto") != 0;
-	const struct gbpf_hello *hello;
 	struct gbpf *g = NULL;
-	int code = cli_open(c, &g);
+	int code = cli_run_start_daemon(c, "run", d, undecided, &g);
 
-	if (c->global[CLI_TIMEOUT_OPT]) {
-		o.timeout_ms = cli_timeout_ms(c) ? cli_timeout_ms(c) : UINT32_MAX;
-	}
-	if (code == CLI_OK && gbpf_start_daemon(g, &o) < 0) {
-		code = cli_fail_daemon(c, g, "run");
-	}
-	if (code == CLI_OK && undecided) {
-		code = set_dir(c, gbpf_socket_path(g));
-		if (strcmp(gbpf_socket_path(g), RUNTIME_OF_ROOT "/control.sock") != 0) {
-			cli_note(c, "gbpf: run: root's gbpfd has ended: using your own on %s",
-				 gbpf_socket_path(g));
-		}
-	}
-	hello = code == CLI_OK ? gbpf_hello(g) : NULL;
-	if (hello && strcmp(hello->device, o.device) != 0 &&
-	    (strcmp(hello->device, "soft") == 0 || strcmp(hello->device, "nvidia") == 0)) {
-		if (chosen || getenv("GBPF_REAL_CUDA")) {
-			cli_note(c,
-				 "gbpf: run: gbpfd uses the device '%s', this program '%s'. "
-				 "To change it: %s, then run again",
-				 hello->device, o.device,
-				 geteuid() == 0 || (uid_t)hello->uid == geteuid()
-					 ? "gbpf shutdown"
-					 : "set GBPF_RUNTIME_DIR to a directory of your own");
-		} else if (cli_run_choose_device(hello->device, d, r) < 0) {
-			code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
-		}
+	if (code == CLI_OK) {
+		code = follow_device(c, gbpf_hello(g), d, r);
 	}
 	gbpf_close(g);
 	return code;
@@ -581,8 +473,8 @@ static int prepare(struct cli *c, bool undecided, struct report *r)
 			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
 			"run: the shim is missing: %s", shim);
 	}
-	if (!find_command(c->arg[0], full)) {
-		return exec_failed(c, c->arg[0], ENOENT);
+	if (!cli_run_find_command(c->arg[0], full)) {
+		return cli_run_exec_failed(c, "run", c->arg[0], ENOENT);
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, undecided, r);
 	if (code == CLI_OK) {
@@ -622,7 +514,7 @@ static int cmd_run(struct cli *c)
 	int code = check_settings(c);
 
 	if (code == CLI_OK) {
-		code = use_socket(c, &undecided);
+		code = cli_run_use_socket(c, "run", c->opt[O_OFF] ? NULL : &undecided);
 	}
 	if (code == CLI_OK) {
 		code = check_environment(c);

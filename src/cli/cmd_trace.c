@@ -1,5 +1,6 @@
-/* `gbpf trace`: attaches a tool that comes with gBPF to running programs, prints what it finds, and
- * detaches it. The tool is held by the connection, so it ends with this process however that ends.
+/* `gbpf trace`: attaches a tool that comes with gBPF to running programs, or to one that it starts,
+ * prints what it finds, and detaches it. The tool is held by the connection, so it ends with this
+ * process however that ends.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -9,9 +10,15 @@
 #include "base/clock.h"
 #include "cli/probe_options.h"
 #include "cli/trace.h"
+#include "cli/trace_program.h"
 #include "cli/verbs.h"
 
-#define POLL_NS 250000000u /* a program's last figures are at most this old when it ends */
+#define POLL_NS 250000000u /* time between readings */
+/* Of a program that was started: its exit waits for two readings (docs/DEVICE-RUNTIME.md). If
+ * readings take long, they take a fifth of the time at most. */
+#define PROGRAM_POLL_NS 50000000u
+#define PROGRAM_POLL_TIMES 4u
+#define STOP_NS UINT64_C(3000000000)   /* for a program to end when --time is over */
 #define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
 #define FIND_NS UINT64_C(3000000000)
 #define LEFT_NS UINT64_C(3000000000)	/* without a program: the trace ends */
@@ -37,6 +44,10 @@ static const struct cli_option options[] = {
 
 struct run {
 	struct cli *c;
+	const char *of; /* for messages: what is traced */
+	struct cli_trace_program_run program;
+	uint64_t stop_ns;    /* when the program was asked to end, since --time was over; 0: not */
+	uint64_t reading_ns; /* duration of the last reading */
 	struct cli_trace t;
 	struct cli_trace_values printed; /* up to the end of the interval before */
 	uint64_t time_ns, interval_ns;	 /* 0: no limit, none */
@@ -106,6 +117,26 @@ static int parse_region(struct run *r, struct buf *elf)
 	return CLI_OK;
 }
 
+/* Either --of or a program to start is given. */
+static int parse_program(struct run *r)
+{
+	struct cli *c = r->c;
+
+	if (c->n_args > 1 && c->opt[O_OF]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Leave --of away to trace the new program",
+				"trace: --of names running programs, and '%s' would be started",
+				c->arg[1]);
+	}
+	if (c->n_args <= 1 && !c->opt[O_OF]) {
+		return cli_fail(c, CLI_USAGE, "usage",
+				"`gbpf ps` lists programs; -- PROGRAM starts one",
+				"trace: --of is missing: name the program to be traced");
+	}
+	r->program.command = c->n_args > 1 ? c->arg + 1 : NULL;
+	r->of = r->program.command ? c->arg[1] : c->opt[O_OF];
+	return CLI_OK;
+}
+
 static int parse(struct run *r)
 {
 	struct cli *c = r->c;
@@ -114,11 +145,7 @@ static int parse(struct run *r)
 	if (code == CLI_OK) {
 		code = parse_time(c, O_INTERVAL, INTERVAL_MIN_NS, &r->interval_ns);
 	}
-	if (code == CLI_OK && !c->opt[O_OF]) {
-		code = cli_fail(c, CLI_USAGE, "usage", "`gbpf ps` lists programs",
-				"trace: --of is missing: name the program to be traced");
-	}
-	return code;
+	return code == CLI_OK ? parse_program(r) : code;
 }
 
 /* ---- output ---- */
@@ -166,8 +193,8 @@ static int put(struct run *r, bool total)
 	cli_trace_rest_note(&r->rest, figures, total);
 	cli_trace_values_finish(&v);
 	if (r->c->json) {
-		code = put_document(r, cli_trace_document(&r->t, r->c->opt[O_OF],
-							  r->c->opt[O_KERNEL], ns, total, figures));
+		code = put_document(r, cli_trace_document(&r->t, r->of, r->c->opt[O_KERNEL], ns,
+							  total, figures));
 	} else {
 		print_heading(r, ns, total);
 		tool->print(r->c, figures);
@@ -190,7 +217,7 @@ static void tell_refused(struct run *r)
 {
 	const struct cli_trace *t = &r->t;
 
-	if (!r->told && t->refused && !t->kernels && !t->waiting) {
+	if (!r->told && t->refused && !t->kernels_max && !t->waiting) {
 		r->told = true;
 		cli_note(r->c, "%llu kernel%s cannot run the tool: %s",
 			 (unsigned long long)t->refused, PLURAL(t->refused), t->why);
@@ -240,9 +267,9 @@ static int attach(struct run *r, const struct buf *elf)
 	struct cli *c = r->c;
 	struct gbpf_probe p = { .size = sizeof(p),
 				.name = r->t.tool->name,
-				.to = c->opt[O_OF],
+				.to = c->opt[O_OF] ? c->opt[O_OF] : r->program.name,
 				.kernel = c->opt[O_KERNEL],
-				.flags = GBPF_PROBE_HOLD |
+				.flags = GBPF_PROBE_HOLD | (c->opt[O_OF] ? 0 : GBPF_PROBE_LATER) |
 					 (r->t.tool->partial ? GBPF_PROBE_PARTIAL : 0) };
 	json_t *result = NULL;
 	char *json = NULL;
@@ -262,6 +289,8 @@ static int attach(struct run *r, const struct buf *elf)
 		r->t.id = cli_u64(result, "id");
 		r->any_program = cli_u64(result, "sessions") > 0;
 		r->attached_ns = r->interval_begin_ns = clock_now_ns();
+	}
+	if (code == CLI_OK && !r->program.command) {
 		cli_note(c, "Tracing %llu program%s as tool %llu%s",
 			 (unsigned long long)cli_u64(result, "sessions"),
 			 PLURAL(cli_u64(result, "sessions")), (unsigned long long)r->t.id,
@@ -271,15 +300,18 @@ static int attach(struct run *r, const struct buf *elf)
 	return code;
 }
 
-/* Returns when --time is over: it counts from the first kernel that runs the tool. Programs are
- * given a moment to find their kernels. */
+/* Returns when --time is over: it counts from the first kernel that runs the tool. Programs that
+ * run are given a moment to find their kernels; one that was started takes as long as it likes. */
 static uint64_t deadline(const struct run *r)
 {
-	if (!r->time_ns) {
+	if (!r->time_ns || r->stop_ns) {
 		return UINT64_MAX;
 	}
 	if (r->begin_ns) {
 		return r->begin_ns + r->time_ns;
+	}
+	if (r->program.command) {
+		return UINT64_MAX;
 	}
 	return r->attached_ns + (r->t.waiting ? clock_patience(START_NS) : FIND_NS) + r->time_ns;
 }
@@ -307,13 +339,38 @@ static void note_programs(struct run *r)
 
 static bool is_over(const struct run *r, uint64_t now)
 {
+	if (r->program.command) {
+		return r->t.ended || r->program.ended ||
+		       (r->stop_ns && now - r->stop_ns >= clock_patience(STOP_NS));
+	}
 	return interrupted || r->t.ended || all_have_ended(r) || now >= deadline(r);
+}
+
+/* The program that was started is asked to end when --time is over; what it counted was read. */
+static void look_at_program(struct run *r)
+{
+	if (!r->program.command) {
+		return;
+	}
+	(void)cli_trace_program_ended(&r->program, false);
+	if (!r->program.ended && clock_now_ns() >= deadline(r)) {
+		r->stop_ns = clock_now_ns();
+		cli_trace_program_stop(&r->program);
+	}
+}
+
+/* Returns the time between two readings. */
+static uint64_t poll_ns(const struct run *r)
+{
+	uint64_t ns = MAX((uint64_t)PROGRAM_POLL_NS, PROGRAM_POLL_TIMES * r->reading_ns);
+
+	return r->program.command ? MIN(ns, (uint64_t)POLL_NS) : POLL_NS;
 }
 
 /* Sleeps until the next reading, or a signal. */
 static void pause_until_next(const struct run *r)
 {
-	uint64_t now = clock_now_ns(), next = MIN(now + POLL_NS, deadline(r));
+	uint64_t now = clock_now_ns(), next = MIN(now + poll_ns(r), deadline(r));
 	struct timespec left;
 
 	if (r->interval_ns) {
@@ -341,6 +398,22 @@ static int wait_for_gbpfd(struct run *r)
 	return now - r->absent_ns > ABSENT_NS ? cli_fail_daemon(r->c, r->t.g, "trace") : CLI_OK;
 }
 
+static int read_once(struct run *r)
+{
+	uint64_t begin = clock_now_ns();
+	int code = cli_trace_read(r->c, &r->t);
+
+	r->reading_ns = clock_now_ns() - begin;
+	if (code == CLI_OK) {
+		code = wait_for_gbpfd(r);
+	}
+	note_programs(r);
+	if (r->t.kernels && !r->begin_ns) {
+		r->begin_ns = clock_now_ns();
+	}
+	return code;
+}
+
 /* Reads until the end. */
 static int follow(struct run *r)
 {
@@ -348,14 +421,8 @@ static int follow(struct run *r)
 
 	while (code == CLI_OK && !is_over(r, clock_now_ns())) {
 		pause_until_next(r);
-		code = cli_trace_read(r->c, &r->t);
-		if (code == CLI_OK) {
-			code = wait_for_gbpfd(r);
-		}
-		note_programs(r);
-		if (r->t.kernels && !r->begin_ns) {
-			r->begin_ns = clock_now_ns();
-		}
+		code = read_once(r);
+		look_at_program(r);
 		tell_refused(r);
 		if (code == CLI_OK && r->interval_ns && !is_over(r, clock_now_ns()) &&
 		    clock_now_ns() - r->interval_begin_ns >= r->interval_ns) {
@@ -375,19 +442,49 @@ static int fail_unmatched(const struct run *r, const struct nearest *near)
 		snprintf(hint, sizeof(hint), "Did you mean '%.120s'?", best);
 	}
 	return cli_fail(r->c, CLI_NOT_FOUND, "not-found", hint,
-			"trace: %s launched no kernel that matches '%s'", r->c->opt[O_OF],
+			"trace: %s launched no kernel that matches '%s'", r->of,
 			r->c->opt[O_KERNEL]);
+}
+
+/* Returns the exit code of an error: that of a program that has failed itself counts. */
+static int exit_code(const struct run *r, int code)
+{
+	bool stopped = r->stop_ns && r->program.code == 128 + SIGTERM;
+
+	return r->program.code && !stopped ? r->program.code : code;
+}
+
+/* No kernel of the program that was started ran the tool. */
+static int fail_program(const struct run *r)
+{
+	const char *kernel = r->c->opt[O_KERNEL];
+
+	if (r->t.ended) {
+		return cli_fail(r->c, exit_code(r, CLI_TIMEOUT), "timeout", NULL,
+				"trace: the tool was detached before a kernel of %s ran it", r->of);
+	}
+	if (!r->any_program) {
+		return cli_fail(r->c, exit_code(r, CLI_TIMEOUT), "timeout",
+				"Those with a GBPF_NAME of their own are not traced",
+				"trace: no process of %s was seen to use CUDA", r->of);
+	}
+	return cli_fail(r->c, exit_code(r, CLI_TIMEOUT), "timeout", NULL,
+			"trace: %s ended before a kernel%s%s%s ran the tool", r->of,
+			kernel ? " that matches '" : "", kernel ? kernel : "", kernel ? "'" : "");
 }
 
 /* No launch ran the tool, and none was refused it: states what is known of the program. */
 static int fail_unseen(const struct run *r)
 {
-	const char *of = r->c->opt[O_OF], *kernel = r->c->opt[O_KERNEL];
+	const char *of = r->of, *kernel = r->c->opt[O_KERNEL];
 	double seconds = (double)(clock_now_ns() - r->attached_ns) / 1e9;
 	struct cli_probe_search s;
 	json_t *coverage;
 	int code;
 
+	if (r->program.command) {
+		return fail_program(r);
+	}
 	if (r->t.ended || all_have_ended(r)) {
 		return cli_fail(r->c, CLI_TIMEOUT, "timeout", NULL,
 				"trace: %s ended, or the tool was detached, before a kernel ran it",
@@ -415,7 +512,7 @@ static int check_found(const struct run *r)
 	struct cli_trace_values v;
 	bool any;
 
-	if (t->kernels || !cli_trace_sum(t, NULL, &v)) {
+	if (t->kernels || (r->program.command && t->kernels_max) || !cli_trace_sum(t, NULL, &v)) {
 		return CLI_OK;
 	}
 	any = cli_trace_any(t->tool, &v);
@@ -423,21 +520,21 @@ static int check_found(const struct run *r)
 	if (any) {
 		return CLI_OK;
 	}
-	if (t->refused) {
-		return cli_fail(r->c, CLI_REFUSED, "refused", NULL,
+	if (t->refused && !t->kernels_max) {
+		return cli_fail(r->c, exit_code(r, CLI_REFUSED), "refused", NULL,
 				"trace: no kernel could run the tool: %s", t->why);
 	}
 	if (t->waiting) {
-		return cli_fail(r->c, CLI_TIMEOUT, "timeout", "Trace for a longer time",
-				"trace: %llu kernel%s still being compiled for the tool, or "
-				"waited for an idle moment",
-				(unsigned long long)t->waiting,
-				t->waiting == 1 ? " was" : "s were");
+		return cli_fail(
+			r->c, exit_code(r, CLI_TIMEOUT), "timeout", "Trace for a longer time",
+			"trace: %llu kernel%s still being compiled for the tool, or "
+			"waited for an idle moment",
+			(unsigned long long)t->waiting, t->waiting == 1 ? " was" : "s were");
 	}
 	return fail_unseen(r);
 }
 
-static void detach(const struct run *r)
+static void detach(struct run *r)
 {
 	char *json = NULL;
 
@@ -445,19 +542,61 @@ static void detach(const struct run *r)
 		(void)gbpf_probe_detach(r->t.g, (uint32_t)r->t.id, &json);
 		free(json);
 	}
+	r->t.id = 0;
+}
+
+/* Attaches the tool, and starts the program if there is one to start. */
+static int begin(struct run *r, const struct buf *elf)
+{
+	int code;
+
+	if (r->program.command) {
+		cli_trace_program_signals();
+	} else {
+		catch_interrupts();
+	}
+	code = attach(r, elf);
+	if (code == CLI_OK && !cli_trace_sum(&r->t, NULL, &r->printed)) {
+		code = cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
+	}
+	return code == CLI_OK && r->program.command ? cli_trace_program_start(r->c, &r->program)
+						    : code;
+}
+
+/* The program goes on if the trace has failed, or the tool was detached; its end is awaited unless
+ * it was asked to end. */
+static void await_program(struct run *r)
+{
+	if (!r->program.pid || r->program.ended) {
+		return;
+	}
+	if (r->stop_ns) {
+		cli_note(r->c, "%s has not ended at SIGTERM and goes on.", r->of);
+		return;
+	}
+	if (r->t.ended) {
+		cli_note(r->c, "The tool was detached; %s goes on.", r->of);
+	}
+	(void)cli_trace_program_ended(&r->program, true);
+}
+
+static void tell_end(const struct run *r)
+{
+	if (r->program.command && r->program.code > 128 && !r->stop_ns) {
+		cli_note(r->c,
+			 "%s ended with code %d. The last figures of a process that a signal ends "
+			 "may be missing.",
+			 r->of, r->program.code);
+	}
+	if (!r->program.command && (r->t.ended || all_have_ended(r)) && !interrupted) {
+		cli_note(r->c, "The program has ended, or the tool was detached.");
+	}
 }
 
 static int trace(struct run *r, const struct buf *elf)
 {
-	int code;
+	int code = begin(r, elf);
 
-	catch_interrupts();
-	code = attach(r, elf);
-	if (code == CLI_OK) {
-		code = cli_trace_sum(&r->t, NULL, &r->printed)
-			       ? CLI_OK
-			       : cli_fail(r->c, CLI_FAILED, "memory", NULL, "trace: out of memory");
-	}
 	if (code == CLI_OK) {
 		code = follow(r);
 	}
@@ -468,6 +607,10 @@ static int trace(struct run *r, const struct buf *elf)
 				       "answer.");
 		}
 	}
+	if (code != CLI_OK) {
+		detach(r); /* the program's exit waits for nothing then */
+	}
+	await_program(r);
 	if (code == CLI_OK) {
 		code = check_found(r);
 	}
@@ -475,13 +618,11 @@ static int trace(struct run *r, const struct buf *elf)
 		code = put(r, true);
 		tell_limits(r);
 	}
-	if ((r->t.ended || all_have_ended(r)) && code == CLI_OK && !interrupted) {
-		cli_note(r->c, "The program has ended, or the tool was detached.");
+	if (code == CLI_OK) {
+		tell_end(r);
 	}
-	if (r->t.g) {
-		detach(r);
-	}
-	return code;
+	detach(r);
+	return exit_code(r, code);
 }
 
 static int cmd_trace(struct cli *c)
@@ -490,10 +631,11 @@ static int cmd_trace(struct cli *c)
 	struct buf elf = { 0 };
 	int code;
 
-	if (!c->n_args) {
-		return c->opt[O_OF] ? cli_fail(c, CLI_USAGE, "usage", "`gbpf trace` lists them",
-					       "trace: the name of a tool is missing")
-				    : cli_trace_list(c);
+	if (!c->n_before) {
+		return c->opt[O_OF] || c->n_args
+			       ? cli_fail(c, CLI_USAGE, "usage", "`gbpf trace` lists them",
+					  "trace: the name of a tool is missing")
+			       : cli_trace_list(c);
 	}
 	code = cli_trace_find(c, c->arg[0], &r.t.tool, &elf);
 	if (code == CLI_OK) {
@@ -501,6 +643,9 @@ static int cmd_trace(struct cli *c)
 	}
 	if (code == CLI_OK) {
 		code = parse_region(&r, &elf);
+	}
+	if (code == CLI_OK && r.program.command) {
+		code = cli_trace_program_prepare(c, &r.program);
 	}
 	if (code == CLI_OK) {
 		code = trace(&r, &elf);
@@ -513,10 +658,11 @@ static int cmd_trace(struct cli *c)
 
 const struct cli_verb verb_trace = {
 	.name = "trace",
-	.args = "[TOOL]",
+	.args = "[TOOL [-- PROGRAM [ARGUMENT]...]]",
 	.doc = "see from inside kernels where warps, blocks and accesses cost time",
 	.page = "gbpf-trace.1",
 	.options = options,
 	.max_args = 1,
+	.program = true,
 	.run = cmd_trace,
 };

@@ -223,6 +223,9 @@ static void offer_argument(const struct line *l, const char *begin)
 			word[strcspn(word, "].")] = 0;
 		}
 		if (word[0] == '-') {
+			if (l->verb->program && !l->rest) {
+				return;
+			}
 			continue;
 		}
 		repeated |= dots && i <= l->args;

@@ -114,10 +114,12 @@ struct cli_trace {
 	struct cli_trace_rows *rows;	    /* owned; of tools with places */
 	uint64_t region_bytes;		    /* of regionheat */
 	uint64_t read_ns, newest_ns;	    /* when states were read; the latest time in them */
-	uint64_t behind_ns; /* of the GPU's clock, at most: least age of the latest time */
-	uint64_t kernels, waiting, refused; /* as last read */
-	char why[CLI_TRACE_WHY];	    /* the last reason of a refusal */
+	uint64_t behind_ns;	   /* of the GPU's clock, at most: least age of the latest time */
+	uint64_t kernels, waiting; /* as last read */
 	/* The highest numbers that were read: gbpfd counts programs only while they run. */
+	uint64_t kernels_max;		 /* kernels that ran it */
+	uint64_t refused;		 /* kernels that could not run it */
+	char why[CLI_TRACE_WHY];	 /* the last reason of a refusal */
 	uint64_t unseen;		 /* instructions where the tool does not look */
 	uint64_t falls_back;		 /* kernels some of whose launches ran without the tool */
 	uint64_t in_part;		 /* kernels that ran a part of the tool */

@@ -440,6 +440,22 @@ static void note_part(struct cli_trace *t, const json_t *p)
 	}
 }
 
+/* gbpfd counts programs only while they run, so what is of the whole trace is kept. */
+static void take_counts(struct cli_trace *t, const json_t *p)
+{
+	const char *why = cli_text(p, "why");
+
+	t->kernels = cli_u64(p, "kernels");
+	t->waiting = cli_u64(p, "waiting");
+	t->kernels_max = MAX(t->kernels_max, t->kernels);
+	t->refused = MAX(t->refused, cli_u64(p, "refused"));
+	t->unseen = MAX(t->unseen, cli_u64(p, "unseen"));
+	t->falls_back = MAX(t->falls_back, cli_u64(p, "falls_back"));
+	if (why[0]) {
+		snprintf(t->why, sizeof(t->why), "%s", why);
+	}
+}
+
 /* Finds the tool in the list, its state and its programs. */
 static int read_state(struct cli *c, struct cli_trace *t)
 {
@@ -462,12 +478,7 @@ static int read_state(struct cli *c, struct cli_trace *t)
 			continue;
 		}
 		t->ended = false;
-		t->kernels = cli_u64(p, "kernels");
-		t->waiting = cli_u64(p, "waiting");
-		t->refused = cli_u64(p, "refused");
-		t->unseen = MAX(t->unseen, cli_u64(p, "unseen"));
-		t->falls_back = MAX(t->falls_back, cli_u64(p, "falls_back"));
-		snprintf(t->why, sizeof(t->why), "%s", cli_text(p, "why"));
+		take_counts(t, p);
 		note_part(t, p);
 		if (!take_programs(t, json_object_get(p, "tenants"))) {
 			code = cli_fail(c, CLI_FAILED, "memory", NULL, "trace: out of memory");

@@ -59,6 +59,9 @@ static json_t *params(const struct gbpf_probe *a)
 	if (a->flags & GBPF_PROBE_VERIFY) {
 		good &= add(p, "verify", json_true());
 	}
+	if (a->flags & GBPF_PROBE_LATER) {
+		good &= add(p, "later", json_true());
+	}
 	if (!good) {
 		json_decref(p);
 		return NULL;

@@ -21,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 21u
+#define PROTO_VERSION 22u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -232,6 +232,8 @@ struct proto_probe {
 	uint32_t budget_ppm; /* of the launches' time that it may take; 0: no limit */
 	uint32_t partial; /* 1: kernels that lack places of some of its programs run the others */
 	uint32_t verify;  /* 1: its forms are compared with the kernels themselves */
+	uint32_t held;	  /* 1: a process holds it, which reads its values while it is attached */
+	uint32_t reserved;
 	char kernel[PROTO_PATTERN]; /* of kernels' names, besides the programs' own */
 	struct proto_probe_control control;
 };
@@ -293,6 +295,8 @@ struct proto_probe_order {
 	struct proto_head head;
 	uint64_t version;
 	uint64_t number; /* of the order; returned in the answer */
+	uint64_t read;	 /* PROBE_DRAIN: number of the last one whose values the holder of the tool
+			    has   read; 0: none */
 	int32_t status;	 /* answers: 0 or -errno: the values are older */
 	uint32_t reserved;
 };

@@ -20,6 +20,8 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	[ "$(words help po)" = policy ]
 	[ "$(words run --class latency --)" != "$(words run --class latency -- "")" ]
 	[ "$(words run -- "")" = :commands ]
+	[ "$(words trace smmap -- "")" = :commands ]
+	[ -z "$(words trace smmap "")" ]
 	[ "$(words run true "")" = :files ]
 	[ "$(words policy build "")" = ":files .bpf.c
 :folders" ]

@@ -138,8 +138,8 @@ alone() {
 	B
 }
 
-# begins_while_root_stops NAME: a user's program begins while a gbpfd of root's stops, and has tried to reach it. $stopping: that
-# process; $guest: the program's.
+# begins_while_root_stops WORD...: a user's program begins, by `gbpf WORD... -- PROGRAM`, while a gbpfd of root's stops, and has
+# tried to reach it. $stopping: that process; $guest: the program's.
 begins_while_root_stops() {
 	cat <<-B
 		cp "\$(command -v sleep)" gbpfd
@@ -159,7 +159,7 @@ begins_while_root_stops() {
 		    s.accept()[0].close()
 		open("tried", "w").close()' &
 		eventually test -e listens
-		user "\$GBPF" run --device soft --name $1 -- "\$SAMPLES/kernels" vecadd &
+		user "\$GBPF" $* -- "\$SAMPLES/kernels" vecadd &
 		guest=\$!
 		eventually test -e tried
 	B
@@ -167,7 +167,7 @@ begins_while_root_stops() {
 
 @test "a start that waits for root's gbpfd uses one of the user's once that one has ended for good" {
 	{
-		begins_while_root_stops mine
+		begins_while_root_stops run --device soft --name mine
 		cat <<-'B'
 			kill "$stopping"
 			wait "$guest"
@@ -183,7 +183,7 @@ begins_while_root_stops() {
 @test "a start that waits for root's gbpfd uses one of the user's also if its timeout ends first" {
 	{
 		echo 'export GBPF_PATIENCE=20'
-		begins_while_root_stops "mine --timeout 15s"
+		begins_while_root_stops run --device soft --name mine --timeout 15s
 		cat <<-'B'
 			kill "$stopping"
 			wait "$guest"
@@ -193,10 +193,22 @@ begins_while_root_stops() {
 	} | alone
 }
 
+@test "a trace that starts a program uses the user's gbpfd once root's has ended for good" {
+	[ ! -e /dev/nvidiactl ] || skip "it would use the NVIDIA GPU"
+	{
+		begins_while_root_stops trace smmap
+		cat <<-'B'
+			kill "$stopping"
+			wait "$guest"
+			[ -S "$xdg/gbpf/control.sock" ]
+		B
+	} | alone
+}
+
 @test "a start that waits for root's gbpfd waits for the next one" {
 	{
 		echo 'export GBPF_PATIENCE=60'
-		begins_while_root_stops guest
+		begins_while_root_stops run --device soft --name guest
 		cat <<-'B'
 			kill "$stopping"
 			start_root

@@ -89,6 +89,12 @@ static bool take_number(struct daemon_call *c, json_int_t n, bool admin,
 	return true;
 }
 
+/* Returns whether the programs that `to` names may all start later. */
+static bool may_come(const struct daemon_call *c)
+{
+	return json_is_true(json_object_get(c->params, "later"));
+}
+
 bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t)
 {
 	const json_t *to = json_object_get(c->params, "to");
@@ -101,7 +107,7 @@ bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_p
 	if (json_is_integer(to)) {
 		return take_number(c, json_integer_value(to), admin, t);
 	}
-	if (!name || !name[0] || !is_named(c, name, admin)) {
+	if (!name || !name[0] || (!may_come(c) && !is_named(c, name, admin))) {
 		daemon_control_error(c, 5, "not-found",
 				     json_object_get(c->params, "name")
 					     ? "`gbpf ps` shows those that there are; without "
@@ -472,6 +478,13 @@ static bool find_version(struct daemon_call *c, struct daemon_version **ret, int
 	return *ret != NULL;
 }
 
+/* Returns whether the caller holds the tool, also over a new connection after a restart. */
+static bool is_holder(const struct daemon_call *c, const struct daemon_probe *p)
+{
+	return (p->hold && p->hold == c->conn) ||
+	       (p->held && p->holder.pid && p->holder.pid == c->peer.pid);
+}
+
 void daemon_method_map_drain(struct daemon_call *c)
 {
 	struct daemon_probe_wait what = {
@@ -495,6 +508,7 @@ void daemon_method_map_drain(struct daemon_call *c)
 		what.uid = (int64_t)c->peer.uid;
 	}
 	what.p = daemon_probe_of(l);
+	what.holder = is_holder(c, what.p);
 	what.number = ++c->d->probes->orders;
 	daemon_probe_drain(what.p, &what);
 	daemon_probe_wait(&what);

@@ -82,10 +82,13 @@ static void answer_drain(const struct daemon_probe_wait *w)
 
 	daemon_session_each(w->p->d, s)
 	{
-		const struct daemon_probe_part *part = daemon_probe_part(w->p, s);
+		struct daemon_probe_part *part = daemon_probe_part(w->p, s);
 
 		if (!part || !concerns(w, s) || part->drain_wanted < w->number) {
 			continue;
+		}
+		if (w->holder) {
+			part->drain_shown = part->drain_done;
 		}
 		if (part->drain_done >= w->number && !part->drain_status) {
 			drained++;
@@ -241,6 +244,7 @@ void daemon_probe_drain_next(const struct daemon_probe *p, struct daemon_session
 	}
 	part->drain_sent = m.probe_order.number = part->drain_wanted;
 	m.probe_order.version = p->live->version;
+	m.probe_order.read = part->drain_read;
 	daemon_session_send(s, &m, PROTO_PROBE_DRAIN, NULL, 0);
 	POINT("daemon.probe.drain_sent");
 }
@@ -253,6 +257,9 @@ void daemon_probe_drain(struct daemon_probe *p, const struct daemon_probe_wait *
 
 		if (part && !part->gone && !part->end && !s->dying && concerns(what, s)) {
 			part->drain_wanted = what->number;
+			if (what->holder) {
+				part->drain_read = part->drain_shown;
+			}
 			daemon_probe_drain_next(p, s);
 		}
 	}

@@ -127,6 +127,7 @@ bool daemon_probe_send(struct daemon_probe *p, struct daemon_session *s)
 	m.probe.control = p->control;
 	m.probe.partial = p->partial;
 	m.probe.verify = p->verify;
+	m.probe.held = p->held;
 	m.probe.replaces =
 		p->replaces && daemon_probe_part(p->replaces, s) ? p->replaces->live->version : 0;
 	snprintf(m.probe.kernel, sizeof(m.probe.kernel), "%s", p->kernel);

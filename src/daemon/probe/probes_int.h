@@ -70,7 +70,9 @@ struct daemon_probe_part {
 	uint64_t end;			   /* number of PROBE_END; 0: not sent */
 	uint64_t drain_sent, drain_wanted; /* numbers of PROBE_DRAIN: last one sent, last wanted */
 	uint64_t drain_done;		   /* last one answered */
-	int32_t drain_status;		   /* of that answer */
+	uint64_t drain_shown;		   /* last one answered when the holder was last answered */
+	uint64_t drain_read;  /* drain_shown when the holder asked next: it has read these values */
+	int32_t drain_status; /* of that answer */
 	int32_t status;
 	uint32_t kernels, waiting, refused, falls_back;
 	uint32_t cost_ppm; /* PROTO_PROBE_COST_UNKNOWN */
@@ -102,6 +104,7 @@ struct daemon_probe_wait {
 	uint64_t number;	/* DRAIN */
 	int tenant;		/* DRAIN: of this tenant; -1: any */
 	int64_t uid;		/* DRAIN: of this user; -1: any */
+	bool holder;		/* DRAIN: the holder of the tool asks */
 	sd_event_source *timer; /* owned */
 	uint64_t conn;		/* 0: no caller */
 	json_int_t call;

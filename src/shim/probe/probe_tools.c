@@ -83,6 +83,7 @@ static int open_tool(struct shim_probe_tool *t, const struct proto_probe *m, con
 	t->settable = m->control.every != 0;
 	t->partial = m->partial == 1;
 	t->verify = m->verify != 0;
+	t->held = m->held == 1;
 	t->announced = t->tell = true;
 	memcpy(t->kernel, m->kernel, sizeof(t->kernel));
 	err = ebpf_policy_open(&t->p, fds[0], regions, 0);
@@ -140,6 +141,7 @@ static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
 	known->fresh = fresh;
 	known->control_wanted = t->control_wanted;
 	known->budget_wanted = t->budget_wanted;
+	known->held = t->held;
 	known->announced = known->tell = true;
 	free(t);
 	shim_probe_thread_wake();
@@ -212,6 +214,7 @@ static void end(struct shim_session *s, const struct proto_probe_order *m)
 		(*t)->ending = (*t)->ordered = true;
 		(*t)->end_number = m->number;
 		tools_changed();
+		shim_probe_exit_changed();
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);
 	if (!t && shim_probe_session()) {
@@ -221,11 +224,16 @@ static void end(struct shim_session *s, const struct proto_probe_order *m)
 
 static void drain(struct shim_session *s, const struct proto_probe_order *m)
 {
+	struct shim_probe_tool **t;
 	bool taken;
 
 	(void)s;
 	pthread_mutex_lock(&shim_probe_mutex);
-	taken = n_drains < ORDERS_MAX && m->version && place_of(m->version);
+	t = m->version ? place_of(m->version) : NULL;
+	taken = n_drains < ORDERS_MAX && t;
+	if (t) {
+		shim_probe_exit_note_read(*t, m->read);
+	}
 	if (taken) {
 		drains[n_drains++] = *m;
 		shim_probe_thread_wake();
@@ -259,8 +267,11 @@ static void lost(void)
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		if (shim_probe_tools[i]) {
 			shim_probe_tools[i]->announced = false;
+			shim_probe_tools[i]->last_drain = 0; /* gbpfds number them anew */
+			shim_probe_tools[i]->last_read = false;
 		}
 	}
+	shim_probe_exit_changed();
 	pthread_mutex_unlock(&shim_probe_mutex);
 }
 
@@ -529,6 +540,9 @@ static void carry_out_drains(void)
 			o = drains[0];
 			memmove(drains, drains + 1, --n_drains * sizeof(drains[0]));
 			t = place_of(o.version);
+			if (t) {
+				shim_probe_exit_note_drain(*t, o.number);
+			}
 		} else {
 			o.version = 0;
 		}
@@ -627,6 +641,7 @@ void shim_probe_exit(void)
 	if (!load_acquire(&shim.probes_attached)) {
 		return;
 	}
+	shim_probe_exit_await(); /* the probe thread may need the mutex for that */
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	shim_probe_stopped = true;
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
@@ -651,6 +666,7 @@ void shim_probe_forget(void)
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
 	policy_observers_forget();
 	n_drains = 0;
+	shim_probe_exit_forget();
 	shim_probe_cover_lost();
 	shim_probe_timers_forget();
 	shim_probe_memory_forget_streams();

@@ -55,6 +55,11 @@ struct shim_probe_tool {
 					     asked for a place, or it has no KERNEL_PLACES */
 	bool partial; /* it may run in kernels whose forms lack places of some of its programs */
 	bool verify;  /* its forms are compared with the kernels */
+	bool held;    /* a process reads its values while it is attached; shim_probe_mutex */
+	/* While the program exits, under shim_probe_mutex: number of the first order that drained
+	 * it since; 0: none yet. And whether the holder has read the values of that. */
+	uint64_t last_drain;
+	bool last_read;
 	uint64_t launches, probed; /* [atomic] counted for kernels whose tools all have a budget */
 	char kernel[PROTO_PATTERN];
 	struct ebpf_policy p; /* its image, and the region that gbpfd sees */
@@ -261,6 +266,19 @@ void shim_probe_tools_note_bodies(void);
  * thread. Returns false if that is to be called again; *ret_ns: for the figures alone, after this
  * time, 0: not. */
 bool shim_probe_tools_settle(uint64_t *ret_ns);
+
+/* ---- probe_exit.c ---- */
+/* Waits while the program exits until the holders of tools have read the last values, as long as
+ * there is a gbpfd, for a limited time. Caller holds no mutex. */
+void shim_probe_exit_await(void);
+/* An order to drain the tool has been taken, and is carried out next. Caller holds
+ * shim_probe_mutex. */
+void shim_probe_exit_note_drain(struct shim_probe_tool *t, uint64_t number);
+/* The holder has read the values of the order with that number. Caller holds shim_probe_mutex. */
+void shim_probe_exit_note_read(struct shim_probe_tool *t, uint64_t number);
+/* A tool or gbpfd has ended. Caller holds shim_probe_mutex. */
+void shim_probe_exit_changed(void);
+void shim_probe_exit_forget(void); /* in a child after fork */
 
 /* ---- probe_kernels.c ---- */
 /* Returns the record of a handle that is launched in a context; NULL: no tool matches it. Builds

@@ -19,7 +19,7 @@
 
 static char tenants[512], counts[512], places[512]; /* elements of arrays */
 static char why[512];
-static unsigned falls_back, unseen;
+static unsigned kernels, refused, falls_back, unseen;
 static bool list_fails;
 static struct gbpf_hello hello;
 
@@ -39,10 +39,10 @@ int gbpf_probe_list(struct gbpf *g, char **ret_json)
 
 	(void)g;
 	snprintf(probe, sizeof(probe),
-		 "{\"id\": %d, \"state\": \"attached\", \"kernels\": 1, \"waiting\": 0, "
-		 "\"refused\": 1, \"why\": \"%s\", \"falls_back\": %u, \"unseen\": %u, "
+		 "{\"id\": %d, \"state\": \"attached\", \"kernels\": %u, \"waiting\": 0, "
+		 "\"refused\": %u, \"why\": \"%s\", \"falls_back\": %u, \"unseen\": %u, "
 		 "\"tenants\": [%s]}",
-		 ID, why, falls_back, unseen, tenants);
+		 ID, kernels, refused, why, falls_back, unseen, tenants);
 	return answer(ret_json, "probes", probe);
 }
 
@@ -148,7 +148,7 @@ static int setup(void **state)
 	t = (struct cli_trace){ .tool = &by_place, .id = ID };
 	hello = (struct gbpf_hello){ .size = sizeof(hello), .generation = 1 };
 	tenants[0] = counts[0] = places[0] = why[0] = 0;
-	falls_back = unseen = 0;
+	kernels = refused = falls_back = unseen = 0;
 	list_fails = false;
 	return 0;
 }
@@ -422,14 +422,21 @@ static void what_a_program_did_stays_known_when_it_has_ended(void **state)
 
 	(void)state;
 	connect_at(1000, false);
+	kernels = 4;
+	refused = 1;
+	snprintf(why, sizeof(why), "size: no PTX");
 	falls_back = 2;
 	unseen = 3;
 	read_all();
-	tenants[0] = 0;
-	falls_back = unseen = 0;
+	tenants[0] = why[0] = 0;
+	kernels = refused = falls_back = unseen = 0;
 	read_all();
+	assert_int_equal(t.kernels, 0);
 	assert_int_equal(t.falls_back, 2);
 	d = document();
+	assert_int_equal(cli_u64(d, "kernels"), 4);
+	assert_int_equal(cli_u64(d, "refused"), 1);
+	assert_string_equal(cli_text(d, "why"), "size: no PTX");
 	assert_int_equal(cli_u64(d, "falls_back"), 2);
 	assert_int_equal(cli_u64(d, "unseen"), 3);
 	assert_string_equal(cli_text(d, "kernel"), "*");

@@ -40,6 +40,27 @@ static void later_sessions_get_the_tools_that_match(void **state)
 	fake_leave(&other);
 }
 
+static void name_may_be_that_of_later_programs(void **state)
+{
+	struct gd *d = *state;
+	struct caller now = { .object = "probing", .probe = { .to = "train" } },
+		      later = { .object = "probing",
+				.probe = { .to = "train", .flags = GBPF_PROBE_LATER } };
+	struct fake other, f;
+
+	fake_enter(&other, d, 2, "other");
+	caller_start(&now, d);
+	caller_fails(&now, GBPF_CODE_NOT_FOUND, "no program 'train' runs under gBPF");
+	caller_start(&later, d);
+	assert_int_equal(number(caller_result(&later), "sessions"), 0);
+	fake_enter(&f, d, 2, "train");
+	expect_probe(&f, NULL);
+	caller_finish(&now);
+	caller_finish(&later);
+	fake_leave(&f);
+	fake_leave(&other);
+}
+
 static void tool_of_one_process_ends_with_it(void **state)
 {
 	struct gd *d = *state;
@@ -320,6 +341,58 @@ static void held_tool_ends_with_its_connection(void **state)
 	fake_leave(&f);
 }
 
+/* Expects an order that names what the holder has read. */
+static uint64_t expect_read(struct fake *f, uint64_t read)
+{
+	union proto_message m;
+
+	assert_int_equal(fake_expect(f, &m, PROTO_PROBE_DRAIN), -1);
+	assert_int_equal(m.probe_order.read, read);
+	return m.probe_order.number;
+}
+
+/* The values of an answer that came when its call had been answered are read by the call after the
+ * next. */
+static void drains_name_what_the_holder_has_read(void **state)
+{
+	struct gd *d = *state;
+	struct caller holder = { .object = "probing", .probe = { .flags = GBPF_PROBE_HOLD } },
+		      calls[4];
+	struct proto_probe m;
+	uint64_t first, late, last;
+	struct fake f;
+
+	fake_enter(&f, d, 2, "train");
+	caller_start(&holder, d);
+	m = expect_probe(&f, NULL);
+	assert_int_equal(m.held, 1);
+	send_state(&f, m.version, 0, 1, 0, NULL);
+	caller_result(&holder);
+	for (unsigned i = 0; i < 4; i++) {
+		calls[i] = (struct caller){ .method = "map.drain", .params = "{\"probe\":1}" };
+	}
+	caller_start(&calls[0], d);
+	first = expect_read(&f, 0);
+	send_order(&f, PROTO_PROBE_DRAINED, m.version, first);
+	caller_result(&calls[0]);
+	caller_start(&calls[1], d);
+	late = expect_read(&f, first);
+	assert_int_equal(number(caller_result(&calls[1]), "late"), 1);
+	caller_start(&calls[2], d);
+	send_order(&f, PROTO_PROBE_DRAINED, m.version, late);
+	last = expect_read(&f, first);
+	send_order(&f, PROTO_PROBE_DRAINED, m.version, last);
+	caller_result(&calls[2]);
+	caller_start(&calls[3], d);
+	send_order(&f, PROTO_PROBE_DRAINED, m.version, expect_read(&f, last));
+	caller_result(&calls[3]);
+	for (unsigned i = 0; i < 4; i++) {
+		caller_finish(&calls[i]);
+	}
+	caller_finish(&holder);
+	fake_leave(&f);
+}
+
 static void killed_tracer_s_tool_ends(void **state)
 {
 	struct gd *d = *state;
@@ -583,6 +656,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define WITH_GBPFD(t) cmocka_unit_test_setup_teardown(t, gd_setup, gd_teardown)
 		WITH_GBPFD(later_sessions_get_the_tools_that_match),
+		WITH_GBPFD(name_may_be_that_of_later_programs),
 		WITH_GBPFD(tool_of_one_process_ends_with_it),
 		WITH_GBPFD(memory_of_an_ended_session_is_freed),
 		WITH_GBPFD(ended_session_is_not_waited_for),
@@ -593,6 +667,7 @@ int main(void)
 		WITH_GBPFD(callers_that_wait_are_limited),
 		WITH_GBPFD(ended_tool_cannot_be_replaced),
 		WITH_GBPFD(held_tool_ends_with_its_connection),
+		WITH_GBPFD(drains_name_what_the_holder_has_read),
 		WITH_GBPFD(killed_tracer_s_tool_ends),
 		WITH_GBPFD(tool_of_a_closed_connection_is_not_attached),
 		WITH_GBPFD(users_reach_their_own_programs_only),

@@ -18,6 +18,7 @@ static void attach_answers_when_sessions_have(void **state)
 	m = expect_probe(&f, NULL);
 	assert_int_equal(m.version, FIRST_VERSION + 1);
 	assert_int_equal(m.replaces, 0);
+	assert_int_equal(m.held, 0);
 	assert_string_equal(m.kernel, "gemm_?");
 	send_state(&f, m.version, 0, 3, 2, "gemm_5: no PTX");
 	r = caller_result(&c);

@@ -405,7 +405,7 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 		if (random() % 4) {
 			m.head.magic = PROTO_MAGIC;
 			m.head.version = PROTO_VERSION;
-			m.head.type = (uint32_t)random() % (PROTO_PROBE_SET + 2);
+			m.head.type = (uint32_t)random() % (PROTO_PEER_REMOVE + 2);
 			m.head.bytes = (uint32_t)len;
 		}
 		raw(&m, len ? len : 1, (unsigned)random() % 4);
@@ -413,7 +413,7 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 		assert_true(r == 1 || r == -EPROTO || r == -EPROTONOSUPPORT);
 		if (r == 1) {
 			assert_true(got.head.type >= PROTO_HELLO &&
-				    got.head.type <= PROTO_PROBE_SET);
+				    got.head.type <= PROTO_PEER_REMOVE);
 		}
 		if (i % 200 == 199) { /* the limit of descriptors that wait for a closer */
 			await_fds(before);

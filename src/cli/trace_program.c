@@ -1,0 +1,148 @@
+/* Starting and awaiting the program of `gbpf trace TOOL -- PROGRAM`. `gbpf run` does all that a
+ * program needs under the shim, forwards signals and passes its exit code on. */
+#include "cli/trace_program.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/run_start.h"
+
+static const int forwarded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+
+static volatile sig_atomic_t child;   /* process to which signals are forwarded; 0: none yet */
+static volatile sig_atomic_t arrived; /* first signal before there is one */
+
+/* The terminal sends its signals to the program, too, which is in the same process group. */
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	int err = errno;
+
+	(void)context;
+	if (!child) {
+		arrived = arrived ? arrived : sig;
+	} else if (info->si_code <= 0) {
+		kill((pid_t)child, sig);
+	}
+	errno = err;
+}
+
+void cli_trace_program_signals(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO };
+
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
+		struct sigaction was;
+
+		if (sigaction(forwarded[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) {
+			sigaction(forwarded[i], &sa, NULL);
+		}
+	}
+}
+
+int cli_trace_program_prepare(struct cli *c, struct cli_trace_program_run *p)
+{
+	struct gbpf *g = NULL;
+	struct cli_run_device d;
+	bool undecided = false;
+	char full[PATH_MAX];
+	struct report r;
+	int code;
+
+	snprintf(p->name, sizeof(p->name), "trace-%d", (int)getpid());
+	if (!cli_run_find_command(p->command[0], full)) {
+		return cli_run_exec_failed(c, "trace", p->command[0], ENOENT);
+	}
+	code = cli_run_use_socket(c, "trace", &undecided);
+	if (code != CLI_OK) {
+		return code;
+	}
+	report_init(&r);
+	/* That gbpfd uses another device is reported by `gbpf run`. */
+	code = cli_run_choose_device(NULL, &d, &r) < 0
+		       ? cli_fail_report(c, CLI_RUN_FAILED, "trace", &r)
+		       : cli_run_start_daemon(c, "trace", &d, undecided, &g);
+	report_finish(&r);
+	gbpf_close(g);
+	return code;
+}
+
+/* Runs in the child. */
+static void NORETURN start_child(const struct cli *c, const struct cli_trace_program_run *p,
+				 const sigset_t *mask)
+{
+	const char *const first[] = { "gbpf", "run", "--name", p->name, "--" };
+	const char **argv;
+	size_t n = 0;
+
+	while (p->command[n]) {
+		n++;
+	}
+	argv = calloc(ARRAY_SIZE(first) + n + 1, sizeof(*argv));
+	if (argv) {
+		memcpy(argv, first, sizeof(first));
+		memcpy(argv + ARRAY_SIZE(first), p->command, n * sizeof(*argv));
+		signal(SIGPIPE, c->sigpipe);
+		sigprocmask(SIG_SETMASK, mask, NULL);
+		execv("/proc/self/exe", (char *const *)unqual(argv));
+	}
+	fprintf(stderr, "gbpf: trace: cannot start gbpf run: %s\n", strerror(errno));
+	_exit(CLI_RUN_FAILED);
+}
+
+int cli_trace_program_start(struct cli *c, struct cli_trace_program_run *p)
+{
+	sigset_t set, old;
+	pid_t pid = -1;
+	int err = 0;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
+		sigaddset(&set, forwarded[i]);
+	}
+	sigprocmask(SIG_BLOCK, &set, &old); /* so that each either is in arrived, or finds child */
+	if (!arrived) {
+		pid = fork();
+		err = errno;
+		if (pid == 0) {
+			start_child(c, p, &old);
+		}
+		child = pid > 0 ? pid : 0;
+	}
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	if (pid < 0) {
+		return arrived ? 128 + arrived
+			       : cli_fail(c, CLI_FAILED, "fork", NULL, "trace: fork: %s",
+					  strerror(err));
+	}
+	p->pid = pid;
+	return CLI_OK;
+}
+
+bool cli_trace_program_ended(struct cli_trace_program_run *p, bool wait)
+{
+	int status = 0;
+	pid_t r;
+
+	if (!p->pid || p->ended) {
+		return true;
+	}
+	do {
+		r = waitpid(p->pid, &status, wait ? 0 : WNOHANG);
+	} while (r < 0 && errno == EINTR);
+	if (r == p->pid) {
+		p->ended = true;
+		p->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	}
+	return r != 0;
+}
+
+void cli_trace_program_stop(const struct cli_trace_program_run *p)
+{
+	if (p->pid && !p->ended) {
+		kill(p->pid, SIGTERM);
+	}
+}
