@@ -254,8 +254,8 @@ static void tell_limits(const struct run *r)
 		cli_note(r->c, "The row unknown has lines that a program did not list, or whose "
 			       "list could not be read.");
 	}
-	if (r->t.tool->by_address && r->t.programs && r->t.programs->next) {
-		cli_note(r->c, "Several programs run the tool, and each has addresses of its own: "
+	if (r->t.tool->by_address && cli_trace_several(&r->t)) {
+		cli_note(r->c, "Several programs ran the tool, and each has addresses of its own: "
 			       "choose one by its process number with --of.");
 	}
 }

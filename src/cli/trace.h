@@ -110,6 +110,7 @@ struct cli_trace {
 	uint64_t id;
 	struct cli_trace_program *programs; /* owned */
 	struct cli_trace_values gone;	    /* of programs that have ended */
+	uint64_t n_gone;		    /* number of these, if they have figures */
 	struct cli_trace_names *names;	    /* owned; of tools by name */
 	struct cli_trace_rows *rows;	    /* owned; of tools with places */
 	uint64_t region_bytes;		    /* of regionheat */
@@ -144,6 +145,8 @@ struct cli_trace_program *cli_trace_program(const struct cli_trace *t, uint64_t 
 bool cli_trace_sum(const struct cli_trace *t, const struct cli_trace_values *before,
 		   struct cli_trace_values *ret);
 bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_values *v);
+/* Returns whether the values of several programs, also of those that have ended, are added up. */
+bool cli_trace_several(const struct cli_trace *t);
 void cli_trace_values_finish(struct cli_trace_values *v);
 /* Closes the connection, which detaches the tool. */
 void cli_trace_finish(struct cli_trace *t);

@@ -140,6 +140,16 @@ bool cli_trace_any(const struct cli_trace_tool *tool, const struct cli_trace_val
 	return false;
 }
 
+bool cli_trace_several(const struct cli_trace *t)
+{
+	uint64_t n = t->n_gone;
+
+	for (const struct cli_trace_program *p = t->programs; p; p = p->next) {
+		n += cli_trace_any(t->tool, &p->now);
+	}
+	return n > 1;
+}
+
 /* ---- programs ---- */
 
 struct cli_trace_program *cli_trace_program(const struct cli_trace *t, uint64_t tenant)
@@ -183,6 +193,7 @@ static void settle(struct cli_trace *t)
 		}
 		*link = p->next;
 		if (t->gone.at[0] || values_init(t->tool, &t->gone)) {
+			t->n_gone += cli_trace_any(t->tool, &p->now);
 			clear_living(t->tool, &p->now);
 			values_add(t->tool, &t->gone, &p->now, false);
 		}

@@ -279,6 +279,40 @@ static void a_program_that_comes_back_is_the_same(void **state)
 	assert_rows("heat=7 access=9");
 }
 
+static void values_are_of_several_programs_also_when_these_have_ended(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	list("heat");
+	read_all();
+	assert_false(cli_trace_several(&t));
+	connect_at(2000, false);
+	list("access");
+	read_all();
+	assert_true(cli_trace_several(&t));
+	tenants[0] = counts[0] = 0;
+	read_all();
+	assert_null(t.programs);
+	assert_true(cli_trace_several(&t));
+}
+
+static void values_are_of_one_program_if_others_have_none(void **state)
+{
+	(void)state;
+	connect_at(1000, false);
+	read_all();
+	connect_at(2000, false);
+	count(5);
+	list("heat");
+	read_all();
+	connect_at(3000, false);
+	counts[0] = 0;
+	read_all();
+	assert_non_null(t.programs);
+	assert_false(cli_trace_several(&t));
+}
+
 /* Returns the kernel of the state in an entry. Caller frees. */
 static json_t *state_json(size_t entry)
 {
@@ -467,6 +501,8 @@ int main(void)
 		TEST(a_program_has_its_rows),
 		TEST(a_program_that_executes_another_one_counts_for_itself),
 		TEST(a_program_that_comes_back_is_the_same),
+		TEST(values_are_of_several_programs_also_when_these_have_ended),
+		TEST(values_are_of_one_program_if_others_have_none),
 		TEST(states_of_a_program_that_executes_another_one_are_at_its_places),
 		TEST(places_that_are_not_listed_are_unknown),
 		TEST(a_list_that_cannot_be_read_is_read_later),
