@@ -25,63 +25,75 @@ static int by_time(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void print_line(const json_t *line)
+void cli_probe_print_line(FILE *to, const json_t *line)
 {
 	uint64_t ns = cli_u64(line, "time_ns");
 	const char *kernel = cli_text(line, "kernel_name");
 
-	printf("%llu.%09llu %llu ", (unsigned long long)(ns / 1000000000),
-	       (unsigned long long)(ns % 1000000000), (unsigned long long)cli_u64(line, "pid"));
-	cli_put_safe(stdout, cli_text(line, "program"));
-	printf(" kernel ");
-	cli_put_safe(stdout, *kernel ? kernel : cli_text(line, "kernel"));
-	printf(" block %llu warp %llu lane %llu: ", (unsigned long long)cli_u64(line, "block"),
-	       (unsigned long long)cli_u64(line, "warp"),
-	       (unsigned long long)cli_u64(line, "lane"));
-	cli_put_safe(stdout, cli_text(line, "text"));
-	putchar('\n');
+	fprintf(to, "%llu.%09llu %llu ", (unsigned long long)(ns / 1000000000),
+		(unsigned long long)(ns % 1000000000), (unsigned long long)cli_u64(line, "pid"));
+	cli_put_safe(to, cli_text(line, "program"));
+	fprintf(to, " kernel ");
+	cli_put_safe(to, *kernel ? kernel : cli_text(line, "kernel"));
+	fprintf(to, " block %llu warp %llu lane %llu: ", (unsigned long long)cli_u64(line, "block"),
+		(unsigned long long)cli_u64(line, "warp"),
+		(unsigned long long)cli_u64(line, "lane"));
+	cli_put_safe(to, cli_text(line, "text"));
+	putc('\n', to);
 }
 
-/* A log that is being read. */
-struct reading {
-	json_int_t id;
-	json_t *next; /* owned: positions, as gbpfd wants them */
-	json_t *all;  /* owned: lines for one document; NULL: print each */
-	uint64_t missed;
-};
-
-static void show_line(struct cli *c, struct reading *r, json_t *line)
+bool cli_probe_show_lines(const json_t *page, void (*show)(void *arg, json_t *line), void *arg)
 {
-	if (r->all) {
-		json_array_append(r->all, line);
-	} else if (c->json) {
-		json_object_set_new(line, "schema", json_string("gbpf.line/1"));
-		json_dumpf(line, stdout, JSON_COMPACT);
-		putchar('\n');
-	} else {
-		print_line(line);
-	}
-}
-
-/* Shows the lines of an answer in the order of their times. */
-static int show_page(struct cli *c, struct reading *r, json_t *page)
-{
-	json_t *lines = json_object_get(page, "lines");
-	uint64_t missed = cli_u64(page, "missed");
+	const json_t *lines = json_object_get(page, "lines");
 	size_t n = json_array_size(lines);
 	json_t **sorted = calloc(n + 1, sizeof(json_t *));
 
 	if (!sorted) {
-		return cli_fail(c, CLI_FAILED, "memory", NULL, "out of memory");
+		return false;
 	}
 	for (size_t i = 0; i < n; i++) {
 		sorted[i] = json_array_get(lines, i);
 	}
 	qsort(sorted, n, sizeof(*sorted), by_time);
 	for (size_t i = 0; i < n; i++) {
-		show_line(c, r, sorted[i]);
+		show(arg, sorted[i]);
 	}
 	free(sorted);
+	return true;
+}
+
+/* A log that is being read. */
+struct reading {
+	struct cli *c;
+	json_int_t id;
+	json_t *next; /* owned: positions, as gbpfd wants them */
+	json_t *all;  /* owned: lines for one document; NULL: print each */
+	uint64_t missed;
+};
+
+static void show_line(void *arg, json_t *line)
+{
+	struct reading *r = arg;
+
+	if (r->all) {
+		json_array_append(r->all, line);
+	} else if (r->c->json) {
+		json_object_set_new(line, "schema", json_string("gbpf.line/1"));
+		json_dumpf(line, stdout, JSON_COMPACT);
+		putchar('\n');
+	} else {
+		cli_probe_print_line(stdout, line);
+	}
+}
+
+/* Shows the lines of an answer in the order of their times. */
+static int show_page(struct cli *c, struct reading *r, const json_t *page)
+{
+	uint64_t missed = cli_u64(page, "missed");
+
+	if (!cli_probe_show_lines(page, show_line, r)) {
+		return cli_fail(c, CLI_FAILED, "memory", NULL, "out of memory");
+	}
 	r->missed += missed;
 	if (missed && !r->all) {
 		cli_note(c, "%llu line%s overwritten before %s read", (unsigned long long)missed,
@@ -131,7 +143,8 @@ static int follow(struct cli *c, struct reading *r)
 static int cmd_log(struct cli *c)
 {
 	bool following = c->opt[O_FOLLOW] != NULL;
-	struct reading r = { .next = json_array(),
+	struct reading r = { .c = c,
+			     .next = json_array(),
 			     .all = c->json && !following ? json_array() : NULL };
 	uint64_t id = 0;
 	int code = cli_probe_id(c, "probe log", c->arg[0], &id);

@@ -16,6 +16,7 @@
 #include "cli/connect.h"
 #include "cli/run_check.h"
 #include "cli/run_env.h"
+#include "cli/run_probe.h"
 #include "cli/run_start.h"
 #include "cli/verbs.h"
 #include "cli/vgpu_environment.h"
@@ -38,6 +39,7 @@ enum {
 	O_RESTART,
 	O_CHECK,
 	O_PROBES,
+	O_PROBE,
 	O_STRICT,
 	O_OFF,
 	O_VGPU,
@@ -63,6 +65,8 @@ static const struct cli_option options[] = {
 		      "run on a soft GPU that reports memory errors and races of kernels" },
 	[O_PROBES] = { "probes", 0, NULL,
 		       "load PTX so that all of its kernels can be probed later" },
+	[O_PROBE] = { "probe", 0, "TOOL",
+		      "attach it before the program starts, and print its maps at the end" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
 	[O_VGPU] = { "vgpu", 0, CLI_VGPU_ARG, "virtual GPU to run in (see gbpf-vgpu(1))" },
@@ -77,6 +81,7 @@ struct started {
 	pid_t child;	   /* -1: could not be started */
 	uint64_t at_ns;	   /* upper bound of its start time */
 	bool asked_to_end; /* a signal asked it to end; it may have ignored that */
+	struct cli_run_probe *probe;
 };
 
 static const int forwarded[] = { SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
@@ -135,15 +140,29 @@ static bool asks_to_end(int sig)
 	return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
 }
 
+/* Returns the next signal, or -1 if the tool is to be read first. */
+static int wait_signal(const struct started *s, const sigset_t *set, siginfo_t *info)
+{
+	uint64_t ns = cli_run_probe_due(s->probe);
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u),
+			      .tv_nsec = (long)(ns % 1000000000u) };
+
+	return ns == UINT64_MAX ? sigwaitinfo(set, info) : sigtimedwait(set, info, &t);
+}
+
 /* Forwards signals until the child ends. The child is in the same process group, so it has already
  * received a signal from the terminal; one sent to this process alone must be forwarded. */
-static int stand_in(struct started *s, const sigset_t *set)
+static int stand_in(struct cli *c, struct started *s, const sigset_t *set)
 {
 	int code = CLI_RUN_FAILED;
 
 	while (!reap(s->child, &code)) {
 		siginfo_t info;
-		int sig = sigwaitinfo(set, &info);
+		int sig = wait_signal(s, set, &info);
+
+		if (!cli_run_probe_due(s->probe)) {
+			cli_run_probe_read(c, s->probe);
+		}
 
 		s->asked_to_end |= asks_to_end(sig);
 		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0) {
@@ -184,7 +203,7 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
 		return cli_run_exec_failed(c, "run", c->arg[0], err);
 	}
 	s->child = child;
-	return stand_in(s, set);
+	return stand_in(c, s, set);
 }
 
 /* Queries gbpfd's exit record of a process, which may appear a moment later. Returns how many
@@ -240,7 +259,7 @@ static bool wait_backoff(unsigned restarts)
 	return sigtimedwait(&ends, NULL, &t) < 0;
 }
 
-static int run_program(struct cli *c)
+static int run_program(struct cli *c, struct cli_run_probe *probe)
 {
 	uint64_t most = 0, allowed;
 	sigset_t set, old;
@@ -253,7 +272,7 @@ static int run_program(struct cli *c)
 	signal_set(&set);
 	sigprocmask(SIG_BLOCK, &set, &old);
 	for (unsigned n = 0;; n++) {
-		struct started s = { .child = -1 };
+		struct started s = { .child = -1, .probe = probe };
 
 		code = run_once(c, &set, &old, &s);
 		if (code == 0 || s.child < 0 || s.asked_to_end || n >= most) {
@@ -423,6 +442,22 @@ static int check_name(struct cli *c, int option, const char *text)
 	return CLI_OK;
 }
 
+/* Its target is the program's name. */
+static int check_probe(struct cli *c)
+{
+	const char *name = c->opt[O_NAME];
+
+	if (c->opt[O_PROBE] && c->opt[O_OFF]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Leave --off away",
+				"run: --off: kernels run no tool");
+	}
+	if (c->opt[O_PROBE] && name && !name[strspn(name, "0123456789")]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Choose a name with a letter",
+				"run: --probe: the name '%s' would mean a process", name);
+	}
+	return CLI_OK;
+}
+
 static int check_settings(struct cli *c)
 {
 	struct proto_vgpu vgpu;
@@ -430,7 +465,8 @@ static int check_settings(struct cli *c)
 	int code;
 
 	if ((code = check_name(c, O_NAME, "--name")) != CLI_OK ||
-	    (code = check_name(c, O_GROUP, "--group")) != CLI_OK) {
+	    (code = check_name(c, O_GROUP, "--group")) != CLI_OK ||
+	    (code = check_probe(c)) != CLI_OK) {
 		return code;
 	}
 	if ((code = check_hint(c)) != CLI_OK || (code = check_vgpu(c, &vgpu)) != CLI_OK) {
@@ -486,12 +522,12 @@ static int prepare(struct cli *c, bool undecided, struct report *r)
 	return code;
 }
 
-static int run_checked(struct cli *c)
+static int run_checked(struct cli *c, struct cli_run_probe *probe)
 {
 	struct cli_run_check k = { 0 };
 	int code = cli_run_check_start(c, &k);
 
-	return code == CLI_OK ? cli_run_check_end(&k, run_program(c)) : code;
+	return code == CLI_OK ? cli_run_check_end(&k, run_program(c, probe)) : code;
 }
 
 /* The program, its soft GPU and gbpfd find each other by these variables. */
@@ -509,9 +545,16 @@ static int check_environment(struct cli *c)
 
 static int cmd_run(struct cli *c)
 {
+	struct cli_run_probe probe = { 0 };
 	struct report r;
 	bool undecided = false;
+	char name[32];
 	int code = check_settings(c);
+
+	if (c->opt[O_PROBE] && !c->opt[O_NAME]) {
+		snprintf(name, sizeof(name), "run-%d", (int)getpid());
+		c->opt[O_NAME] = name;
+	}
 
 	if (code == CLI_OK) {
 		code = cli_run_use_socket(c, "run", c->opt[O_OFF] ? NULL : &undecided);
@@ -524,10 +567,15 @@ static int cmd_run(struct cli *c)
 		code = prepare(c, undecided, &r);
 		report_finish(&r);
 	}
-	if (code != CLI_OK) {
-		return code;
+	if (code == CLI_OK && c->opt[O_PROBE] &&
+	    cli_run_probe_begin(c, &probe, c->opt[O_PROBE], c->opt[O_NAME]) != CLI_OK) {
+		code = CLI_RUN_FAILED;
 	}
-	return c->opt[O_CHECK] ? run_checked(c) : run_program(c);
+	if (code == CLI_OK) {
+		code = c->opt[O_CHECK] ? run_checked(c, &probe) : run_program(c, &probe);
+	}
+	cli_run_probe_end(c, &probe);
+	return code;
 }
 
 const struct cli_verb verb_run = {

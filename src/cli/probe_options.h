@@ -23,6 +23,12 @@ void cli_probe_print_scopes(const json_t *tool);
  * in kernels which run the tool. */
 void cli_probe_note_gaps(struct cli *c, const json_t *tool);
 
+/* Prints a line of probe.log. */
+void cli_probe_print_line(FILE *to, const json_t *line);
+/* Calls show() with each line of an answer of probe.log, in the order of their times. page NULL:
+ * none. Returns false if there is no memory. */
+bool cli_probe_show_lines(const json_t *page, void (*show)(void *arg, json_t *line), void *arg);
+
 /* Returns the parameters of probe.coverage for the program that text names, by number or name;
  * NULL: of all programs. NULL: no memory, or the name is not UTF-8. Caller decrefs. */
 json_t *cli_probe_target(const char *text);
