@@ -199,11 +199,12 @@ static bool parse_number(struct bench_client *c, const char *name, const char *t
 		const char *name;
 		unsigned *at;
 	} table[] = {
-		{ "--grid", &c->grid },	      { "--threads", &c->threads },
-		{ "--streams", &c->streams }, { "--depth", &c->depth },
-		{ "--kernels", &c->kernels }, { "--slice-us", &c->slice_us },
-		{ "--hint-us", &c->hint_us }, { "--trace", &c->trace },
-		{ "--at-once", &c->at_once }, { "--ballast-mb", &c->ballast_mb },
+		{ "--grid", &c->grid },		{ "--threads", &c->threads },
+		{ "--streams", &c->streams },	{ "--depth", &c->depth },
+		{ "--kernels", &c->kernels },	{ "--slice-us", &c->slice_us },
+		{ "--hint-us", &c->hint_us },	{ "--trace", &c->trace },
+		{ "--at-once", &c->at_once },	{ "--ballast-mb", &c->ballast_mb },
+		{ "--think-us", &c->think_us },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {

@@ -26,9 +26,10 @@ struct bench_client {
 	double block_us[2];
 	enum bench_client_priority priority;
 	bool default_stream;
-	bool stamps;	     /* model: record when each kernel began */
-	bool burst;	     /* batch: no events, a synchronization after every depth kernels */
-	unsigned hint_us;    /* lead time of announced requests; 0: not announced */
+	bool stamps;	   /* model: record when each kernel began */
+	bool burst;	   /* batch: no events, a synchronization after every depth kernels */
+	unsigned hint_us;  /* lead time of announced requests; 0: not announced */
+	unsigned think_us; /* latency: work of the host after each kernel of a host-bound request */
 	unsigned ballast_mb; /* steady: memory that it holds but does not use */
 	/* of the load of a model (load_model.c), or latency or batch (load_steady.c) */
 	const char *load;

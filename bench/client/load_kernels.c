@@ -20,20 +20,40 @@ static uint64_t next_random(uint64_t *x)
 	return *x * 0x2545f4914f6cdd1du;
 }
 
-static void request(struct bench_block_work *w, enum bench_page_kind kind, unsigned kernels)
+/* The kernels of a latency client. */
+struct latency {
+	struct bench_block_work full;  /* one block for each multiprocessor */
+	struct bench_block_work third; /* a third of that: of host-bound requests */
+};
+
+/* Keeps the processor busy, as a program that prepares its next kernel does. */
+static void think(const struct bench_client *c)
 {
-	unsigned n = kind == KIND_ONE ? 1 : kernels;
+	uint64_t end = clock_now_ns() + c->think_us * UINT64_C(1000);
+
+	while (clock_now_ns() < end) {
+		cpu_relax();
+	}
+}
+
+static void request(struct bench_client *c, struct latency *l, enum bench_page_kind kind)
+{
+	struct bench_block_work *w = kind == KIND_HOSTBOUND ? &l->third : &l->full;
+	unsigned n = kind == KIND_ONE ? 1 : c->kernels;
 
 	for (unsigned i = 0; i < n; i++) {
 		bench_block_work_launch(w);
 		if (kind == KIND_SYNCED && i + 1 < n) {
 			CU(cuStreamSynchronize(w->stream));
 		}
+		if (kind == KIND_HOSTBOUND) {
+			think(c);
+		}
 	}
 	CU(cuStreamSynchronize(w->stream));
 }
 
-static void requests(struct bench_client *c, struct bench_block_work *w)
+static void requests(struct bench_client *c, struct latency *l)
 {
 	struct bench_page *p = c->page;
 	uint64_t seed = p->seed * 0x9e3779b97f4a7c15u + 1;
@@ -54,27 +74,30 @@ static void requests(struct bench_client *c, struct bench_block_work *w)
 		}
 		clock_sleep_ns(gap);
 		begin = clock_now_ns();
-		request(w, p->kind, c->kernels);
+		request(c, l, p->kind);
 		p->us[0][p->samples[0]++] = (float)(clock_now_ns() - begin) * 1e-3f;
 	}
 	p->end_ns = clock_now_ns();
-	bench_block_work_check(w);
+	bench_block_work_check(&l->full);
+	bench_block_work_check(&l->third);
 }
 
 void bench_client_latency(struct bench_client *c)
 {
-	struct bench_block_work w;
+	struct latency l;
 
-	bench_block_work_init(&w, c, c->grid, c->threads, c->iterations);
+	bench_block_work_init(&l.full, c, c->grid, c->threads, c->iterations);
+	bench_block_work_init(&l.third, c, MAX(c->grid / 3, 1), c->threads, c->iterations);
 	for (unsigned i = 0; i < WARM; i++) {
-		request(&w, i % PAGE_KINDS, c->kernels);
+		request(c, &l, i % PAGE_KINDS);
 	}
-	bench_block_work_check(&w);
+	bench_block_work_check(&l.full);
+	bench_block_work_check(&l.third);
 	bench_client_ready(c);
 	for (;;) {
 		switch (bench_client_next(c)) {
 		case PAGE_REQUESTS:
-			requests(c, &w);
+			requests(c, &l);
 			break;
 		case PAGE_EXIT:
 			return;

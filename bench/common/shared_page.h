@@ -25,7 +25,7 @@ enum bench_page_op {
 	PAGE_EXIT,
 };
 
-enum bench_page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
+enum bench_page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, KIND_HOSTBOUND, PAGE_KINDS };
 
 /* A request, or a wait for batch work. While open, begin is set and end is 0. */
 struct bench_page_span {

@@ -12,10 +12,10 @@ static bool in_range(const struct bench_lcbe *b)
 	       s->batch_clients <= LCBE_BATCH && s->threads >= 1 && s->threads <= 1024 &&
 	       s->streams >= 1 && s->streams <= 64 && s->depth >= 1 && s->depth <= 64 &&
 	       s->requests >= 1 && s->requests <= 1000000 && s->grid <= 1u << 24 &&
-	       s->kernels >= 1 && s->kernels <= 1000 && s->hint_us <= 1000000 && s->block_us > 0 &&
-	       s->lc_us > 0 && s->seconds > 0 && !s->lc_cmd == !s->be_cmd &&
-	       !(s->lc_cmd && (s->machine_code || s->probe)) && s->policy && b->testbed.libcuda &&
-	       b->testbed.gbpf && b->testbed.client;
+	       s->kernels >= 1 && s->kernels <= 1000 && s->hint_us <= 1000000 &&
+	       s->think_us <= 1000000 && s->block_us > 0 && s->lc_us > 0 && s->seconds > 0 &&
+	       !s->lc_cmd == !s->be_cmd && !(s->lc_cmd && (s->machine_code || s->probe)) &&
+	       s->policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
 /* Sets defaults that suit the device. */
@@ -34,6 +34,7 @@ static void set_defaults(struct bench_lcbe_settings *s, int argc, char **argv)
 					   .threads = soft ? 64 : 256,
 					   .kernels = soft ? 8 : 40,
 					   .hint_us = 500,
+					   .think_us = soft ? 500 : 60,
 					   .block_us = soft ? 300 : 30,
 					   .lc_us = soft ? 20 : 5, /* 7 with its launch */
 					   .seconds = soft ? 60 : 300,
@@ -56,6 +57,7 @@ int main(int argc, char **argv)
 		{ "--threads", .number = &s->threads },
 		{ "--kernels", .number = &s->kernels },
 		{ "--hint-us", .number = &s->hint_us },
+		{ "--think-us", .number = &s->think_us },
 		{ "--policy", .text = &s->policy },
 		{ "--policy-name", .text = &s->policy_name },
 		{ "--conditions", .text = &s->conditions },

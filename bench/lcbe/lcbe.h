@@ -16,7 +16,7 @@
 
 struct bench_lcbe_settings {
 	unsigned requests; /* of each kind, all rounds together */
-	unsigned rounds, batch_clients, streams, depth, grid, threads, kernels, hint_us;
+	unsigned rounds, batch_clients, streams, depth, grid, threads, kernels, hint_us, think_us;
 	double block_us, lc_us, seconds;
 	bool default_stream, restart, machine_code;
 	const char *policy, *policy_name, *conditions, *kinds, *lc_cmd, *be_cmd;

@@ -14,7 +14,7 @@
 #define MIN_WINDOW_NS 50000000ull
 #define BATCH_WARM_NS 50000000ull
 
-const char *const lcbe_kind_names[PAGE_KINDS] = { "one", "queued", "synced" };
+const char *const lcbe_kind_names[PAGE_KINDS] = { "one", "queued", "synced", "hostbound" };
 
 static unsigned batch_clients(const struct bench_lcbe *b, const struct bench_lcbe_condition *c)
 {
@@ -39,6 +39,7 @@ static void client_options(const struct bench_lcbe *b, const struct bench_lcbe_c
 	}
 	if (!batch) {
 		bench_command_option(k, "--kernels", "%u", b->set.kernels);
+		bench_command_option(k, "--think-us", "%u", b->set.think_us);
 		if (c->def->hint) {
 			bench_command_option(k, "--hint-us", "%u", b->set.hint_us);
 		}
@@ -389,11 +390,12 @@ static int record_set_up(struct bench_lcbe *b)
 
 	return bench_testbed_record(
 		&b->testbed, "set_up",
-		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}", "device",
-			  b->device, "policy", s->policy_name, "multiprocessors", (int)b->sms,
-			  "rounds", (int)s->rounds, "batch_clients", (int)s->batch_clients,
-			  "streams", (int)s->streams, "depth", (int)s->depth, "threads",
-			  (int)s->threads, "grid", (int)s->grid, "block_us", b->block_us[1],
+		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}",
+			  "device", b->device, "policy", s->policy_name, "multiprocessors",
+			  (int)b->sms, "rounds", (int)s->rounds, "batch_clients",
+			  (int)s->batch_clients, "streams", (int)s->streams, "depth", (int)s->depth,
+			  "threads", (int)s->threads, "grid", (int)s->grid, "kernels",
+			  (int)s->kernels, "think_us", (int)s->think_us, "block_us", b->block_us[1],
 			  "lc_block_us", b->block_us[0], "default_stream", (int)s->default_stream));
 }
 

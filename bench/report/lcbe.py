@@ -6,11 +6,11 @@ import stats
 from text import plural
 
 CONFIDENCE = 0.95
-KINDS = ('one', 'queued', 'synced', 'command')
+KINDS = ('one', 'queued', 'synced', 'hostbound', 'command')
 QUANTILES = {'p50': 0.5, 'p99': 0.99, 'p99.9': 0.999}
 TREATMENT = {'launches': 'launches', 'block_launches': 'at block level', 'interruptions': 'interruptions', 'forced': 'forced',
 	'holds': 'holds', 'limit_hits': 'over the limit'}
-NOTE = '''BATCH%: of its plain rate alone in the lane times the time that requests leave; 95 %: order statistics
+NOTE = '''BATCH%: of its plain rate alone in the lane times the time that requests leave (hostbound: their kernels); 95 %: order statistics
 of the requests, bootstrap over rounds for BATCH%; al: alone in the lane'''
 
 
@@ -51,13 +51,13 @@ def round_figures(w):
 		'p99_us': stats.quantile(us, 0.99)}
 
 
-def batch_figures(c, plain, windows, alone_us):
+def batch_figures(c, plain, windows, busy_us):
 	"""Computes batch's share in each round: its work divided by its work alone in the time that requests leave. plain: the condition
-	without gBPF in the same lane, or c itself if that was not run."""
+	without gBPF in the same lane, or c itself if that was not run. busy_us: the time that a request takes from batch."""
 	windows = [w for w in windows if w['round'] in plain['alone']]
 	seconds = sum(w['seconds'] for w in windows)
 	did = [w['batch_kernels'] for w in windows]
-	busy = [len(w['us']) * alone_us * 1e-6 for w in windows]
+	busy = [len(w['us']) * busy_us * 1e-6 for w in windows]
 	could = [plain['alone'][w['round']] * w['seconds'] * max(1 - b / w['seconds'], 0.01) for w, b in zip(windows, busy)]
 	if not sum(did) or not sum(could):
 		return None
@@ -77,7 +77,13 @@ def kind_figures(kind, windows):
 	return f, us
 
 
-def compare(conditions, c, of):
+def busy_us(set_up, kind, alone_us):
+	"""Returns the time in which a request uses the GPU. Of a host-bound one that is the time of its kernels' blocks; of others, all of
+	the time that it takes alone."""
+	return set_up['kernels'] * set_up['lc_block_us'] if kind == 'hostbound' else alone_us
+
+
+def compare(set_up, conditions, c, of):
 	"""Adds to the figures of c those that need other conditions'."""
 	for kind, (f, _) in c['figures'].items():
 		if of and kind in of['figures']:
@@ -85,7 +91,7 @@ def compare(conditions, c, of):
 			for name in QUANTILES:
 				if f[name]['us'] > 0 and base[name]['us'] > 0:
 					f[name]['ratio'] = f[name]['us'] / base[name]['us']
-			batch = c['batch'] and batch_figures(c, plain_of(conditions, c), c['windows'][kind], base['p50']['us'])
+			batch = c['batch'] and batch_figures(c, plain_of(conditions, c), c['windows'][kind], busy_us(set_up, kind, base['p50']['us']))
 			if batch:
 				f['batch'] = batch
 
@@ -145,7 +151,7 @@ def condition_document(c, of):
 def print_row(out, c, f):
 	ranges = ['%.1f-%.1f%s' % (*f[p]['interval'], '' if f[p]['both_ends'] else '+') for p in ('p50', 'p99')]
 	ratios = tuple('%.2f' % f[p]['ratio'] if 'ratio' in f[p] else '-' for p in ('p50', 'p99'))
-	line = '%-20s %-7s %6u' % (c['condition'], f['kind'], f['requests'])
+	line = '%-20s %-9s %6u' % (c['condition'], f['kind'], f['requests'])
 	line += ' %9.1f %9.1f %9.1f' % tuple(f[p]['us'] for p in QUANTILES)
 	line += ' %17s %17s %6s %6s' % (*ranges, *ratios)
 	if 'batch' in f:
@@ -158,10 +164,10 @@ def print_pairs(out, conditions, member, title, other, this):
 	pairs = [(c, kind, f) for c in conditions for kind, (f, _) in c['figures'].items() if member in f]
 	if not pairs:
 		return
-	out.line('%-20s %-7s %12s %12s %6s %12s %12s %6s %6s' % (title, 'KIND', 'P50 us ' + other, this, 'RATIO', 'P99 us ' + other,
+	out.line('%-20s %-9s %12s %12s %6s %12s %12s %6s %6s' % (title, 'KIND', 'P50 us ' + other, this, 'RATIO', 'P99 us ' + other,
 		this, 'RATIO', 'BATCH'))
 	for c, kind, f in pairs:
-		line = '%-20s %-7s' % (c['condition'], kind)
+		line = '%-20s %-9s' % (c['condition'], kind)
 		for p in ('p50', 'p99'):
 			ratio = f[member].get(p)
 			line += ' %12s %12.1f %6s' % (('%.1f' % (f[p]['us'] / ratio), f[p]['us'], '%.2f' % ratio) if ratio
@@ -190,7 +196,7 @@ def print_table(out, s, conditions):
 		out.line(rounds + 'requests: %u blocks of %.1f us; batch: %u x %u stream%s, %u blocks of %.1f us, policy %s' % (
 			s['multiprocessors'], s['lc_block_us'], s['batch_clients'], s['streams'], plural(s['streams']), s['grid'], s['block_us'],
 			s['policy']))
-	out.line('%-20s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
+	out.line('%-20s %-9s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s' % ('CONDITION', 'KIND', 'N', 'P50 us', 'P99', 'P99.9', 'P50 95 %',
 		'P99 95 %', 'P50/al', 'P99/al', 'BATCH%', '95 %'))
 	for c in conditions:
 		for f, _ in c['figures'].values():
@@ -223,7 +229,7 @@ def report(records, out):
 		'intervals': 'quantiles: order statistics of all requests; share: bootstrap over rounds', 'conditions': []}
 	for c in conditions:
 		of = alone_of(conditions, c)
-		compare(conditions, c, of)
+		compare(set_up, conditions, c, of)
 		compare_to(c, ptx_of(conditions, c), 'to_ptx')
 		compare_to(c, unprobed_of(conditions, c), 'to_unprobed')
 		if c['state'] != 'out':

@@ -16,6 +16,7 @@ enum {
 	L_KERNELS,
 	L_DEFAULT_STREAM,
 	L_HINT,
+	L_THINK,
 	L_POLICY,
 	L_CONDITIONS,
 	L_LC_CMD,
@@ -33,7 +34,8 @@ enum {
 static const struct cli_option options[] = {
 	[L_REQUESTS] = { "requests", 'n', "N", "of each kind (default 1000; soft 100)" },
 	[L_REPEATS] = { "repeats", 'r', "N", "rounds (default 5)" },
-	[L_KINDS] = { "kinds", 'k', "LIST", "of one,queued,synced (default all)" },
+	[L_KINDS] = { "kinds", 'k', "LIST",
+		      "of one,queued,synced,hostbound (default: the first three)" },
 	[L_BLOCK] = { "block-us", 'b', "US", "length of batch's blocks (default 30; soft 300)" },
 	[L_GRID] = { "grid", 'g', "BLOCKS", "of a batch kernel (default: 3 ms of them)" },
 	[L_THREADS] = { "threads", 0, "N", "of a block (default 256; soft 64)" },
@@ -43,6 +45,7 @@ static const struct cli_option options[] = {
 	[L_KERNELS] = { "kernels", 0, "N", "of a request of many (default 40; soft 8)" },
 	[L_DEFAULT_STREAM] = { "default-stream", 0, NULL, "no streams, no stream priorities" },
 	[L_HINT] = { "hint-us", 0, "US", "how long ahead gbpf-hint announces (default 500)" },
+	[L_THINK] = { "think-us", 0, "US", "host's work after a kernel of hostbound (default 60)" },
 	[L_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
 	[L_CONDITIONS] = { "conditions", 'c', "LIST", "which (default all)" },
 	[L_LC_CMD] = { "lc-cmd", 0, "COMMAND", "prints a latency in us a line" },
@@ -61,13 +64,13 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_bench_number numbers[] = {
-	{ L_REQUESTS, 1, 1000000 }, { L_REPEATS, 1, 64 },     { L_BLOCK, 1, 1000000 },
-	{ L_GRID, 1, 1u << 24 },    { L_THREADS, 1, 1024 },   { L_CLIENTS, 1, 16 },
-	{ L_STREAMS, 1, 64 },	    { L_DEPTH, 1, 64 },	      { L_KERNELS, 1, 1000 },
-	{ L_HINT, 1, 1000000 },	    { L_SECONDS, 1, 100000 },
+	{ L_REQUESTS, 1, 1000000 }, { L_REPEATS, 1, 64 },    { L_BLOCK, 1, 1000000 },
+	{ L_GRID, 1, 1u << 24 },    { L_THREADS, 1, 1024 },  { L_CLIENTS, 1, 16 },
+	{ L_STREAMS, 1, 64 },	    { L_DEPTH, 1, 64 },	     { L_KERNELS, 1, 1000 },
+	{ L_HINT, 1, 1000000 },	    { L_THINK, 0, 1000000 }, { L_SECONDS, 1, 100000 },
 };
 
-static const char *const kinds[] = { "one", "queued", "synced", NULL };
+static const char *const kinds[] = { "one", "queued", "synced", "hostbound", NULL };
 static const char *const conditions[] = { "alone",	 "default",	 "short", "alone-mps",
 					  "mps",	 "mps-priority", "gbpf",  "gbpf-hint",
 					  "gbpf-shared", "gbpf-auto",	 NULL };

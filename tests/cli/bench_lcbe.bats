@@ -24,6 +24,16 @@ setup() {
 	run ! leftovers
 }
 
+@test "bench lcbe leaves batch the gaps of host-bound requests to fill" {
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy fifo --requests 6 --repeats 2 --kinds hostbound,one \
+		--conditions alone,default --think-us 3000 --kernels 4
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[[k["kind"] for k in c["kinds"]] for c in d["conditions"]] == [["one", "hostbound"]] * 2 and d["think_us"] == 3000 and d["kernels"] == 4'
+	json 'd["conditions"][0]["kinds"][1]["p50"]["us"] > 4 * 3000'
+	json 'abs(b["busy"] - 6 * 4 * d["lc_block_us"] / 1e6 / sum(r["seconds"] for r in k["rounds"])) < 1e-6 if (k := d["conditions"][1]["kinds"][1]) and (b := k["batch"]) else 0'
+}
+
 @test "bench lcbe names what cannot be had, and prints a table" {
 	run "$GBPF" bench lcbe --device soft --policy fifo --requests 4 --repeats 2 --kinds one --conditions alone,mps,short
 	echo "$output"
