@@ -160,13 +160,12 @@ static int stand_in(struct cli *c, struct started *s, const sigset_t *set)
 		siginfo_t info;
 		int sig = wait_signal(s, set, &info);
 
-		if (!cli_run_probe_due(s->probe)) {
-			cli_run_probe_read(c, s->probe);
-		}
-
 		s->asked_to_end |= asks_to_end(sig);
 		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0) {
 			kill(s->child, sig);
+		}
+		if (!cli_run_probe_due(s->probe)) {
+			cli_run_probe_read(c, s->probe);
 		}
 	}
 	return code;
@@ -203,6 +202,7 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
 		return cli_run_exec_failed(c, "run", c->arg[0], err);
 	}
 	s->child = child;
+	s->probe->started = true;
 	return stand_in(c, s, set);
 }
 
@@ -442,6 +442,20 @@ static int check_name(struct cli *c, int option, const char *text)
 	return CLI_OK;
 }
 
+/* Returns whether gbpfd compares the name as it is: it replaces control characters and bytes that
+ * are not UTF-8. */
+static bool is_plain(const char *name)
+{
+	json_t *j = json_string(name);
+	bool plain = j;
+
+	for (; plain && *name; name++) {
+		plain = (unsigned char)*name >= 0x20 && *name != 0x7f;
+	}
+	json_decref(j);
+	return plain;
+}
+
 /* Its target is the program's name. */
 static int check_probe(struct cli *c)
 {
@@ -454,6 +468,10 @@ static int check_probe(struct cli *c)
 	if (c->opt[O_PROBE] && name && !name[strspn(name, "0123456789")]) {
 		return cli_fail(c, CLI_USAGE, "usage", "Choose a name with a letter",
 				"run: --probe: the name '%s' would mean a process", name);
+	}
+	if (c->opt[O_PROBE] && name && !is_plain(name)) {
+		return cli_fail(c, CLI_USAGE, "usage", "Choose a name of printable characters",
+				"run: --probe: the name '%s' has others", name);
 	}
 	return CLI_OK;
 }

@@ -11,13 +11,16 @@
 #include "cli/map_print.h"
 #include "cli/policy_file.h"
 #include "cli/probe_options.h"
+#include "proto/pages.h"
 
 #define CALL_MS 1000u /* signals for the program wait for a reading */
 #define POLL_NS 50000000u
 #define POLL_MOST_NS 250000000u
 #define POLL_TIMES 4u /* pause after a reading, in times of its duration */
 #define PAGE_ENTRIES 1000u
-#define ENTRIES_MAX 10000u /* of a map and a reading */
+#define ENTRIES_MAX 10000u /* of a map and a reading, */
+#define KEPT_MAX 100000u   /* and with those of processes that have ended */
+#define LINE_PAGES 64u	   /* of a reading: a program may print faster than lines are read */
 #define PRINT_MAX 1000u	   /* as `gbpf map dump` */
 
 int cli_run_probe_begin(struct cli *c, struct cli_run_probe *p, const char *object, const char *to)
@@ -51,6 +54,7 @@ int cli_run_probe_begin(struct cli *c, struct cli_run_probe *p, const char *obje
 	p->maps = json_object();
 	p->kernels = json_object();
 	p->next = json_array();
+	p->unread = json_object();
 	gbpf_set_timeout(p->g, CALL_MS);
 	return CLI_OK;
 }
@@ -80,8 +84,9 @@ static json_t *answer(struct cli *c, struct cli_run_probe *p, int rc, char *json
 	if (rc < 0 && !p->ended && e->exit != CLI_UNREACHABLE && e->exit != CLI_TIMEOUT &&
 	    strcmp(e->code, "busy") != 0) {
 		p->ended = true;
-		cli_note(c, "gbpf: run: tool %llu is read no further: %s",
-			 (unsigned long long)p->id, e->message);
+		cli_note(c, "gbpf: run: tool %llu %s%s", (unsigned long long)p->id,
+			 e->exit == CLI_NOT_FOUND ? "was detached" : "is read no further: ",
+			 e->exit == CLI_NOT_FOUND ? "" : e->message);
 	}
 	return result;
 }
@@ -118,22 +123,15 @@ static bool is_same(const json_t *process, const json_t *tenant)
 		json_is_true(json_object_get(tenant, "reattached")));
 }
 
-/* Returns the process that has the tenant's number in a list. */
-static json_t *process_of(const struct cli_run_probe *p, const json_t *tool, uint64_t number)
+/* Returns the process that a tenant of a list is: the latest one, since a process may have executed
+ * other programs before. */
+static json_t *process_of(const struct cli_run_probe *p, const json_t *tenant)
 {
-	json_t *tenant, *process;
-	size_t i, k;
+	for (size_t i = json_array_size(p->found); i--;) {
+		json_t *process = json_array_get(p->found, i);
 
-	json_array_foreach(json_object_get(tool, "tenants"), i, tenant)
-	{
-		if (cli_u64(tenant, "tenant") != number) {
-			continue;
-		}
-		json_array_foreach(p->found, k, process)
-		{
-			if (is_same(process, tenant)) {
-				return process;
-			}
+		if (is_same(process, tenant)) {
+			return process;
 		}
 	}
 	return NULL;
@@ -148,7 +146,7 @@ static void note_processes(struct cli_run_probe *p, const json_t *tool)
 	json_array_foreach(json_object_get(tool, "tenants"), i, tenant)
 	{
 		uint64_t connected = cli_u64(tenant, "connected_ns");
-		json_t *process = process_of(p, tool, cli_u64(tenant, "tenant"));
+		json_t *process = process_of(p, tenant);
 
 		if (process) {
 			json_object_set_new(process, "connected_ns",
@@ -179,74 +177,158 @@ static void note_kernels(struct cli_run_probe *p, const json_t *tool)
 	}
 }
 
+/* Parses and frees a page of a map. Some maps are not for all users; the others are read. */
+static json_t *page_of(struct cli *c, struct cli_run_probe *p, const char *name, int rc, char *json)
+{
+	const struct gbpf_error *e = gbpf_last_error(p->g);
+
+	if (rc >= 0 || (e->exit != CLI_PERMISSION && e->exit != CLI_USAGE)) {
+		return answer(c, p, rc, json);
+	}
+	free(json);
+	if (!json_object_get(p->unread, name)) {
+		json_object_set_new(p->unread, name, json_true());
+		cli_note(c, "gbpf: run: map %s cannot be read: %s", name, e->message);
+	}
+	return NULL;
+}
+
+/* Adds a page to those before it. */
+static json_t *join(json_t *all, json_t *page)
+{
+	uint64_t dropped = cli_u64(all, "dropped") + cli_u64(page, "dropped");
+
+	if (!all) {
+		return page;
+	}
+	json_array_extend(json_object_get(all, "entries"), json_object_get(page, "entries"));
+	json_object_set_new(all, "dropped", json_integer((json_int_t)dropped));
+	json_decref(page);
+	return all;
+}
+
 /* Reads a map of all processes. Caller decrefs; NULL: not all of it could be read. */
 static json_t *dump(struct cli *c, struct cli_run_probe *p, const char *name)
 {
 	const struct gbpf_map map = {
 		.size = sizeof(map), .name = name, .tenant = GBPF_ALL_TENANTS, .probe = p->id
 	};
-	json_t *all = NULL, *page, *entries;
+	json_t *all = NULL, *page;
 	char *after = NULL;
 
 	do {
 		char *json = NULL;
 		int rc = gbpf_map_dump(p->g, &map, after, PAGE_ENTRIES, 1, &json);
 
-		page = answer(c, p, rc, json);
+		page = page_of(c, p, name, rc, json);
 		free(after);
 		after = cli_text(page, "next")[0] ? strdup(cli_text(page, "next")) : NULL;
-		if (all) {
-			json_array_extend(json_object_get(all, "entries"),
-					  json_object_get(page, "entries"));
-			json_decref(page);
-		} else {
-			all = page;
+		if (!page) {
+			json_decref(all);
+			return NULL;
 		}
-		entries = json_object_get(all, "entries");
-	} while (page && after && json_array_size(entries) < ENTRIES_MAX);
-	if (!page) {
-		json_decref(all);
-		all = NULL;
-	}
+		all = join(all, page);
+	} while (after && json_array_size(json_object_get(all, "entries")) < ENTRIES_MAX);
 	json_object_del(all, "next");
 	json_object_set_new(all, "more", json_boolean(after != NULL));
 	free(after);
 	return all;
 }
 
-/* Replaces the entries of a map of those processes that were there before and after the reading:
- * what was read of another one may be a part. */
-static void take(struct cli_run_probe *p, const json_t *before, const json_t *after, json_t *read)
+/* The processes that have the tool before and after a reading, so that all of their values were
+ * read: what was read of another one may be a part. */
+struct complete {
+	json_t *of[PROTO_MAX_TENANTS]; /* borrowed: by number of the tenant; NULL: none */
+	bool *is_read;		       /* owned: by number of the process */
+	size_t n;		       /* processes that were found so far */
+};
+
+static bool find_complete(const struct cli_run_probe *p, const json_t *before, const json_t *after,
+			  struct complete *ret)
 {
-	const char *name = cli_text(read, "map");
-	json_t *entries = json_array(), *e;
+	json_t *had[PROTO_MAX_TENANTS] = { 0 }, *tenant;
 	size_t i;
 
-	json_array_foreach(json_object_get(read, "entries"), i, e)
+	memset(ret, 0, sizeof(*ret));
+	ret->n = json_array_size(p->found);
+	ret->is_read = calloc(ret->n + 1, sizeof(*ret->is_read));
+	json_array_foreach(json_object_get(before, "tenants"), i, tenant)
 	{
-		uint64_t tenant = cli_u64(e, "tenant");
-		json_t *process = process_of(p, before, tenant);
+		had[cli_u64(tenant, "tenant") % PROTO_MAX_TENANTS] = process_of(p, tenant);
+	}
+	json_array_foreach(json_object_get(after, "tenants"), i, tenant)
+	{
+		uint64_t number = cli_u64(tenant, "tenant") % PROTO_MAX_TENANTS;
+		json_t *process = process_of(p, tenant);
 
-		if (process && process == process_of(p, after, tenant)) {
+		if (process && process == had[number] && ret->is_read) {
+			ret->of[number] = process;
+			ret->is_read[cli_u64(process, "tenant")] = true;
+		}
+	}
+	return ret->is_read;
+}
+
+/* Takes the entries that were read: of processes, and those of all of them together. */
+static void take_read(const struct complete *now, json_t *entries, json_t *read)
+{
+	json_t *e;
+	size_t i;
+
+	json_array_foreach(read, i, e)
+	{
+		bool of_tenant = json_object_get(e, "tenant");
+		json_t *process = now->of[cli_u64(e, "tenant") % PROTO_MAX_TENANTS];
+
+		if (of_tenant && process) {
 			json_object_set(e, "tenant", json_object_get(process, "tenant"));
+		}
+		if (!of_tenant || process) {
 			json_array_append(entries, e);
 		}
 	}
-	json_array_foreach(json_object_get(json_object_get(p->maps, name), "entries"), i, e)
-	{
-		json_t *process = json_array_get(p->found, cli_u64(e, "tenant")), *tenant;
-		bool there = false;
-		size_t k;
+}
 
-		json_array_foreach(json_object_get(after, "tenants"), k, tenant)
-		{
-			there |= is_same(process, tenant);
+/* Keeps the entries of processes that have ended, or were not read. Returns false if there are too
+ * many. */
+static bool keep_old(const struct complete *now, json_t *entries, json_t *old)
+{
+	bool all = true;
+	json_t *e;
+	size_t i;
+
+	json_array_foreach(old, i, e)
+	{
+		uint64_t process = cli_u64(e, "tenant");
+
+		if (!json_object_get(e, "tenant") || (process < now->n && now->is_read[process])) {
+			continue;
 		}
-		if (!there) {
-			json_array_append(entries, e);
+		if (json_array_size(entries) >= KEPT_MAX) {
+			all = false;
+			break;
 		}
+		json_array_append(entries, e);
 	}
+	return all;
+}
+
+/* Takes what was read of a map in place of what was read before. */
+static void take(struct cli_run_probe *p, const struct complete *now, json_t *read)
+{
+	const char *name = cli_text(read, "map");
+	json_t *old = json_object_get(p->maps, name), *entries = json_array();
+	uint64_t dropped = MAX(cli_u64(read, "dropped"), cli_u64(old, "dropped"));
+	bool more = json_is_true(json_object_get(read, "more")) ||
+		    json_is_true(json_object_get(old, "more"));
+
+	take_read(now, entries, json_object_get(read, "entries"));
+	more |= !keep_old(now, entries, json_object_get(old, "entries"));
 	json_object_set_new(read, "entries", entries);
+	json_object_set_new(read, "more", json_boolean(more));
+	if (dropped) {
+		json_object_set_new(read, "dropped", json_integer((json_int_t)dropped));
+	}
 	json_object_set(p->maps, name, read);
 }
 
@@ -261,7 +343,7 @@ static void read_lines(struct cli *c, struct cli_run_probe *p)
 {
 	bool more = true;
 
-	while (more && !p->ended) {
+	for (unsigned n = 0; more && n < LINE_PAGES && !p->ended; n++) {
 		json_t *params = json_pack("{s:I,s:O}", "id", (json_int_t)p->id, "next", p->next);
 		char *text = params ? json_dumps(params, JSON_COMPACT) : NULL, *json = NULL;
 		int rc = text ? gbpf_call(p->g, "probe.log", text, -1, &json) : -1;
@@ -289,21 +371,26 @@ static void read_maps(struct cli *c, struct cli_run_probe *p, const json_t *befo
 	char *json = NULL;
 	int rc = gbpf_map_list_of(p->g, &of, &json);
 	json_t *maps = answer(c, p, rc, json), *read = json_array(), *map, *after;
+	struct complete now;
 	size_t i;
 
 	json_array_foreach(json_object_get(maps, "maps"), i, map)
 	{
-		bool constant = strstr(cli_text(map, "map"), ".rodata") != NULL;
-		json_t *values = p->ended || constant ? NULL : dump(c, p, cli_text(map, "map"));
+		bool has_values = !strstr(cli_text(map, "map"), ".rodata") &&
+				  strcmp(cli_text(map, "scope"), "block") != 0;
+		json_t *values = has_values && !p->ended ? dump(c, p, cli_text(map, "map")) : NULL;
 
 		if (values) {
 			json_array_append_new(read, values);
 		}
 	}
 	after = p->ended ? NULL : list(c, p);
-	json_array_foreach(after ? read : NULL, i, map)
-	{
-		take(p, before, after, map);
+	if (after && find_complete(p, before, after, &now)) {
+		json_array_foreach(read, i, map)
+		{
+			take(p, &now, map);
+		}
+		free(now.is_read);
 	}
 	json_decref(after);
 	json_decref(read);
@@ -326,9 +413,12 @@ void cli_run_probe_read(struct cli *c, struct cli_run_probe *p)
 		note_kernels(p, before);
 		read_lines(c, p);
 		read_maps(c, p, before);
+	}
+	if (before && json_array_size(json_object_get(before, "tenants"))) {
 		json_decref(p->tool);
 		p->tool = json_incref(before);
 	}
+	p->absent = !before;
 	json_decref(before);
 	json_decref(drained);
 	p->read_ns = clock_now_ns();
@@ -366,10 +456,15 @@ static void print_map(struct cli *c, const struct cli_map *m, json_t *map)
 static void print_notes(struct cli *c, const struct cli_run_probe *p)
 {
 	uint64_t falls_back = cli_u64(p->kernels, "falls_back");
+	uint64_t refused = cli_u64(p->kernels, "refused");
+	const char *why = cli_text(p->kernels, "why");
 
 	if (!cli_u64(p->kernels, "kernels")) {
-		cli_note(c, "gbpf: run: no kernel ran tool '%s'%s%s", p->name,
-			 cli_text(p->kernels, "why")[0] ? ": " : "", cli_text(p->kernels, "why"));
+		cli_note(c, "gbpf: run: no kernel ran tool '%s'%s%s", p->name, why[0] ? ": " : "",
+			 why);
+	} else if (refused) {
+		cli_note(c, "gbpf: run: %llu kernel%s cannot run the tool%s%s",
+			 (unsigned long long)refused, PLURAL(refused), why[0] ? ": " : "", why);
 	}
 	if (falls_back) {
 		cli_note(c, "gbpf: run: launches of %llu kernel%s ran without the tool",
@@ -395,31 +490,43 @@ static void print_document(struct cli *c, struct cli_run_probe *p)
 		json_array_append(maps, map);
 	}
 	(void)cli_json(c, "run.probe",
-		       json_pack("{s:s,s:O,s:O,s:I,s:o}", "tool", p->name, "processes", p->found,
-				 "kernels", p->kernels, "missed", (json_int_t)p->missed, "maps",
-				 maps));
+		       json_pack("{s:s,s:b,s:O,s:O,s:I,s:o}", "tool", p->name, "detached",
+				 (int)p->ended, "processes", p->found, "kernels", p->kernels,
+				 "missed", (json_int_t)p->missed, "maps", maps));
+}
+
+static void print(struct cli *c, struct cli_run_probe *p)
+{
+	struct cli_map m = { .tenants = p->found };
+	const char *name;
+	json_t *map;
+
+	if (c->json) {
+		print_document(c, p);
+		return;
+	}
+	json_object_foreach(p->maps, name, map)
+	{
+		print_map(c, &m, map);
+	}
+	print_notes(c, p);
+	(void)cli_flush(c);
 }
 
 void cli_run_probe_end(struct cli *c, struct cli_run_probe *p)
 {
-	struct cli_map m = { .tenants = p->found };
-	const char *name;
+	bool shown = p->id && p->started;
 	char *json = NULL;
-	json_t *map;
 
-	if (p->g && !p->ended && p->id) {
+	if (shown && !p->ended && !p->absent) {
+		cli_run_probe_read(c, p); /* processes that the program has left may still run */
+	}
+	if (p->id && !p->ended) {
 		(void)gbpf_probe_detach(p->g, (uint32_t)p->id, &json);
 		free(json);
 	}
-	if (p->id && c->json) {
-		print_document(c, p);
-	} else if (p->id) {
-		json_object_foreach(p->maps, name, map)
-		{
-			print_map(c, &m, map);
-		}
-		print_notes(c, p);
-		(void)cli_flush(c);
+	if (shown) {
+		print(c, p);
 	}
 	gbpf_close(p->g);
 	json_decref(p->tool);
@@ -427,4 +534,5 @@ void cli_run_probe_end(struct cli *c, struct cli_run_probe *p)
 	json_decref(p->maps);
 	json_decref(p->kernels);
 	json_decref(p->next);
+	json_decref(p->unread);
 }

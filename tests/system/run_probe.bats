@@ -34,7 +34,7 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	for i in 1 2 3 4; do
 		probed "$BUILD/count_blocks.bpf.o" --device soft -- "$BUILD/traced" < <(lines load "spin 3 5 32 1 1" "spin 2 7 64 1 1")
 		[ "$status" -eq 0 ]
-		holds 'm["blocks"] == [29, 72] and d["kernels"]["kernels"] == 1 and len(d["processes"]) == 1'
+		holds 'm["blocks"] == [29, 72] and d["kernels"]["kernels"] == 1 and len(d["processes"]) == 1 and not d["detached"]'
 		[ -z "$messages" ]
 	done
 	eventually shows "d['probes'] == []" gbpf probe ls
@@ -47,6 +47,35 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	[ "$status" -eq 7 ]
 	holds 'm["blocks"] == [10, 20] * 3 and len({p["pid"] for p in d["processes"]}) == 3'
 	holds '[e["tenant"] for e in d["maps"][0]["entries"]] in ([a, a, b, b, c, c] for a in range(3) for b in range(3) for c in range(3))'
+}
+
+@test "values in shared memory of blocks end with these, and the others are read" {
+	begin
+	probed "$BUILD/count_scratch.bpf.o" -- "$BUILD/probed" < <(lines load "launch 3 10")
+	[ "$status" -eq 0 ]
+	holds 'm["found"] == [3 * 30 * 96, 2 * 3 * (10 * 96 - 1)] and "own" not in m and not d["detached"]'
+}
+
+@test "a process that the program leaves behind is read when that ends" {
+	begin
+	mkfifo "$GBPF_RUNTIME_DIR/to" "$GBPF_RUNTIME_DIR/from"
+	probed "$BUILD/count_blocks.bpf.o" -- sh -c '"$0" <"$1" >"$2" & exec 3>"$1" 4<"$2"
+		printf "load\nspin 1 5 32 1 1\n" >&3
+		read -r pid <&4; read -r loaded <&4; read -r spun <&4' "$BUILD/traced" "$GBPF_RUNTIME_DIR/to" "$GBPF_RUNTIME_DIR/from"
+	[ "$status" -eq 0 ]
+	holds 'm["blocks"] == [5, 10]'
+}
+
+@test "a signal for gbpf run is the program's" {
+	begin
+	PROGRAM=traced
+	start --probe "$BUILD/count_blocks.bpf.o"
+	tell load "spin 1 5 32 1 1"
+	kill -TERM "${pids[-1]}"
+	wait "${pids[-1]}" && status=0 || status=$?
+	[ "$status" -eq 143 ]
+	has_exited "$pid"
+	eventually shows "d['probes'] == []" gbpf probe ls
 }
 
 @test "people read tables, and lines that the tool prints" {
@@ -86,7 +115,15 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	[[ "$stderr" == *"run: --off: kernels run no tool"* ]]
 	run -2 --separate-stderr gbpf run --name 12 --probe smmap -- true
 	[[ "$stderr" == *"the name '12' would mean a process"* ]]
+	for name in $'a\001' $'a\xff'; do
+		run -2 --separate-stderr gbpf run --name "$name" --probe smmap -- true
+		[[ "$stderr" == *"--probe: the name 'a?' has others"* ]]
+	done
 	run -127 gbpf run --probe smmap -- nowhere/prog
+	touch "$GBPF_RUNTIME_DIR/text"
+	run -126 --separate-stderr gbpf run --probe smmap -- "$GBPF_RUNTIME_DIR/text"
+	[ -z "$output" ]
+	[ "$(wc -l <<<"$stderr")" -eq 1 ] # nothing of a tool that no kernel ran
 }
 
 @test "a tool that is detached, and a gbpfd that is killed, leave the program alone" {
