@@ -20,7 +20,7 @@
 #define PAGE_ENTRIES 1000u
 #define ENTRIES_MAX 10000u /* of a map and a reading, */
 #define KEPT_MAX 100000u   /* and with those of processes that have ended */
-#define LINE_PAGES 64u	   /* of a reading: a program may print faster than lines are read */
+#define LINE_PAGES 256u	   /* of a reading: a program may print faster than lines are read */
 #define PRINT_MAX 1000u	   /* as `gbpf map dump` */
 
 int cli_run_probe_begin(struct cli *c, struct cli_run_probe *p, const char *object, const char *to)

@@ -117,7 +117,7 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	[[ "$stderr" == *"the name '12' would mean a process"* ]]
 	for name in $'a\001' $'a\xff'; do
 		run -2 --separate-stderr gbpf run --name "$name" --probe smmap -- true
-		[[ "$stderr" == *"--probe: the name 'a?' has others"* ]]
+		[[ "$stderr" == *"--probe: the name 'a"*"' has others"* ]]
 	done
 	run -127 gbpf run --probe smmap -- nowhere/prog
 	touch "$GBPF_RUNTIME_DIR/text"
