@@ -533,12 +533,13 @@ has() { grep -q "$1" "$GBPF_RUNTIME_DIR/trace.json"; }
 	holds 'f["ended"] == 1'
 }
 
-# text TOOL LINE...: sets $text to what the tool's text is for a program that does the lines.
+# text TOOL LINE...: stores what the tool's text is for a program that does the lines; $known: of kernels that it has launched before.
 text() {
 	gbpf trace "$1" --of traced >"$GBPF_RUNTIME_DIR/text" 2>"$GBPF_RUNTIME_DIR/trace.log" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
 	eventually grep -q Tracing "$GBPF_RUNTIME_DIR/trace.log"
+	[ -z "${known:-}" ] || runs
 	tell "${@:2}"
 	kill -INT "$tracer"
 	wait "$tracer"
@@ -561,7 +562,7 @@ text() {
 	printf '\tsum += \e[31mat[i];\n' >>traced.cu
 	chmod 644 traced.cu
 	rm ../trace.log
-	text coalesce unrolled
+	known=1 text coalesce unrolled
 	diff ../text - <<-'END'
 		KERNEL    LINE          SOURCE              COUNT  SECTORS  FEWEST  STRIDE  WASTED  SHARE
 		unrolled  traced.cu:41  sum += ?[31mat[i];      4      1.0     1.0    same       0  |
