@@ -376,9 +376,10 @@ static void read_maps(struct cli *c, struct cli_run_probe *p, const json_t *befo
 
 	json_array_foreach(json_object_get(maps, "maps"), i, map)
 	{
-		bool has_values = !strstr(cli_text(map, "map"), ".rodata") &&
+		const char *name = cli_text(map, "map");
+		bool has_values = !strstr(name, ".rodata") && strcmp(name, ".printk") != 0 &&
 				  strcmp(cli_text(map, "scope"), "block") != 0;
-		json_t *values = has_values && !p->ended ? dump(c, p, cli_text(map, "map")) : NULL;
+		json_t *values = has_values && !p->ended ? dump(c, p, name) : NULL;
 
 		if (values) {
 			json_array_append_new(read, values);

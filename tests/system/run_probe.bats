@@ -111,12 +111,12 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 		[ -n "$stderr" ]
 		[ ! -e "$GBPF_RUNTIME_DIR/ran" ]
 	done
-	run -2 --separate-stderr gbpf run --off --probe smmap -- true
+	run -125 --separate-stderr gbpf run --off --probe smmap -- true
 	[[ "$stderr" == *"run: --off: kernels run no tool"* ]]
-	run -2 --separate-stderr gbpf run --name 12 --probe smmap -- true
+	run -125 --separate-stderr gbpf run --name 12 --probe smmap -- true
 	[[ "$stderr" == *"the name '12' would mean a process"* ]]
 	for name in $'a\001' $'a\xff'; do
-		run -2 --separate-stderr gbpf run --name "$name" --probe smmap -- true
+		run -125 --separate-stderr gbpf run --name "$name" --probe smmap -- true
 		[[ "$stderr" == *"--probe: the name 'a"*"' has others"* ]]
 	done
 	run -127 gbpf run --probe smmap -- nowhere/prog
