@@ -301,17 +301,19 @@ static bool join_vgpu(struct daemon_session *s, const struct proto_hello *h, int
 		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s. %s",
 				      buf_text(&r.message), buf_text(&r.hint));
 	} else if (err) {
-		daemon_session_refuse(s, err, "it cannot join its virtual GPU: %s",
-				      err == -ENOSPC   ? "too many processes are in it"
-				      : err == -ENOENT ? "there is none of this name for this user"
-				      : err == -ENOTUNIQ
-					      ? "several users have one of this name; name the "
-						"owner, too: UID/NAME"
-				      : err == -EPERM	  ? "only operators may reserve memory"
-				      : err == -ESHUTDOWN ? "it is being removed"
-				      : err == -ESRCH	  ? "gbpfd cannot see its process"
-				      : err == -EAGAIN	  ? "gbpfd was restarted; try again"
-							  : strerror(-err));
+		daemon_session_refuse(
+			s, err, "it cannot join its virtual GPU: %s",
+			err == -ENOSPC	    ? "too many processes are in it"
+			: err == -ENOENT    ? "there is none of this name for this user"
+			: err == -ENOTUNIQ  ? "several users have one of this name; name the "
+					      "owner, too: UID/NAME"
+			: err == -EPERM	    ? "only operators may reserve memory"
+			: err == -ESHUTDOWN ? "it is being removed"
+			: err == -EACCES    ? "its account is that of another virtual GPU, in "
+					      "which programs run"
+			: err == -ESRCH	    ? "gbpfd cannot see its process"
+			: err == -EAGAIN    ? "gbpfd was restarted; try again"
+					    : strerror(-err));
 	}
 	report_finish(&r);
 	return !err;

@@ -100,9 +100,14 @@ int daemon_vgpu_find_meant(const struct daemon_session *s, const struct proto_he
 	return daemon_vgpu_find_name(s->d, s->peer.uid, false, &h->vgpu, ret);
 }
 
+bool daemon_vgpu_is_for(const struct daemon_vgpu *v, uid_t uid)
+{
+	return v->uid == uid || is_listed(v, uid);
+}
+
 bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid)
 {
-	return v->uid == uid || uid == 0 || is_listed(v, uid);
+	return uid == 0 || daemon_vgpu_is_for(v, uid);
 }
 
 /* ---- whether it has processes, for the next gbpfd ---- */

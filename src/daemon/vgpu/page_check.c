@@ -3,12 +3,16 @@
  * finds whether a page that a process brings is that of another vGPU. */
 #include "daemon/vgpu/vgpu_int.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/procfs.h"
 #include "mem/ledger.h"
 
@@ -100,26 +104,65 @@ void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid)
 	}
 }
 
-/* Returns true if a process that started then runs, and its user may not join the vGPU. */
-static bool runs_outside(const struct daemon_vgpu *v, int pid, uint64_t start)
+bool daemon_vgpu_has_page(const struct daemon_vgpu *v, int fd)
 {
+	struct stat x, y;
+
+	return v->page.map && fstat(fd, &x) == 0 && fstat(v->page.fd, &y) == 0 &&
+	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The folder in /proc has the effective user, also of a process that is not dumpable. */
+int daemon_vgpu_open_process(int pid, uint64_t start, uid_t *ret_user)
+{
+	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	char path[64];
 	long long began;
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
-	return pid > 0 && stat(path, &st) == 0 && !daemon_vgpu_is_open_to(v, st.st_uid) &&
-	       procfs_stat_field(pid, PROCFS_START, &began, NULL) == 0 && (uint64_t)began == start;
+	if (fd >= 0 &&
+	    (stat(path, &st) < 0 || procfs_stat_field(pid, PROCFS_START, &began, NULL) < 0 ||
+	     (uint64_t)began != start)) {
+		return fd_close(fd);
+	}
+	if (fd >= 0) {
+		*ret_user = st.st_uid;
+	}
+	return fd;
+}
+
+/* Returns true if a process that started then has not exited, and is of a user that the vGPU is not
+ * for. Root's may join any, but was in the one of the stated owner. */
+static bool runs_outside(const struct daemon_vgpu *v, int pid, uint64_t start)
+{
+	uid_t user;
+	struct pollfd p = { .fd = daemon_vgpu_open_process(pid, start, &user), .events = POLLIN };
+	bool outside = p.fd >= 0 && !daemon_vgpu_is_for(v, user) && poll(&p, 1, 0) == 0;
+
+	fd_close(p.fd);
+	return outside;
+}
+
+/* Returns true if another vGPU has the page of v. */
+static bool is_shared(const struct daemon_vgpu *v)
+{
+	for (const struct daemon_vgpu *o = v->d->vgpus.first; o; o = o->next) {
+		if (o != v && daemon_vgpu_has_page(o, v->page.fd)) {
+			return true;
+		}
+	}
+	return false;
 }
 
 bool daemon_vgpu_page_is_of_others(const struct daemon_vgpu *v)
 {
 	const struct proto_account *a = daemon_vgpu_page(v);
 	uint64_t owner = load_relaxed(&a->vgpu_owner);
-	bool others = false;
+	bool others = is_shared(v);
 
 	if (!owner || owner == 1 + (uint64_t)v->uid) {
-		return false;
+		return others;
 	}
 	for (uint32_t i = 0; i < PROTO_ACCOUNT_LINES && !others; i++) {
 		others = runs_outside(v, load_relaxed(&a->owner[i].pid),

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -348,16 +346,10 @@ static int occupy(struct daemon_vgpu *v, uint32_t number, int pid, uint64_t star
 /* Returns a pidfd of a process that may be in a vGPU and has started then; or negative. */
 static int open_owner(const struct daemon_vgpu *v, int pid, uint64_t start)
 {
-	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-	char path[64];
-	struct stat st;
+	uid_t user;
+	int fd = daemon_vgpu_open_process(pid, start, &user);
 
-	snprintf(path, sizeof(path), "/proc/%d", pid);
-	if (fd >= 0 && (stat(path, &st) < 0 || !daemon_vgpu_is_open_to(v, st.st_uid) ||
-			start_of(pid) != start)) {
-		return fd_close(fd);
-	}
-	return fd;
+	return fd >= 0 && !daemon_vgpu_is_open_to(v, user) ? fd_close(fd) : fd;
 }
 
 /* Takes over the rows of a page. Returns 0, or -EINVAL if two are of one device or one of pinned
@@ -428,14 +420,6 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 	return 0;
 }
 
-static bool is_same_file(int a, int b)
-{
-	struct stat x, y;
-
-	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
-	       x.st_ino == y.st_ino;
-}
-
 /* Gives a vGPU its page: the one that a process has brought, or a new one. */
 static int give_page(struct daemon_vgpu *v, int *brought)
 {
@@ -443,7 +427,7 @@ static int give_page(struct daemon_vgpu *v, int *brought)
 
 	if (v->page.map) {
 		daemon_vgpu_check_page(v, 0);
-		return brought && !is_same_file(*brought, v->page.fd) ? -EINVAL : 0;
+		return brought && !daemon_vgpu_has_page(v, *brought) ? -EINVAL : 0;
 	}
 	err = brought ? adopt_page(v, brought) : make_page(v);
 	if (err) {

@@ -128,7 +128,9 @@ int daemon_vgpu_find_name(const struct daemon *d, uid_t uid, bool all, const str
  * the one that it means. */
 int daemon_vgpu_find_meant(const struct daemon_session *s, const struct proto_hello *h,
 			   const int *brought, struct daemon_vgpu **ret);
-/* Returns true if processes of that user may join. */
+/* Returns true for its owner and for those to whom it was opened. */
+bool daemon_vgpu_is_for(const struct daemon_vgpu *v, uid_t uid);
+/* Returns true if processes of that user may join: also root's. */
 bool daemon_vgpu_is_open_to(const struct daemon_vgpu *v, uid_t uid);
 /* Marks a vGPU as one that has processes, or has none, for a gbpfd that is restarted. */
 void daemon_vgpu_mark(const struct daemon_vgpu *v, bool has_processes);
@@ -201,8 +203,13 @@ json_t *daemon_vgpu_actual_json(const struct daemon_vgpu *v);
  * at most one a minute for each vGPU. pid: the process that has ended or asks, which need not be
  * the one that wrote; 0: one that joins. */
 void daemon_vgpu_check_page(struct daemon_vgpu *v, int pid);
-/* Returns true if the page, which no vGPU has yet, states another owner than that of v, and a
- * process of it runs that may not join v. */
+/* Returns a pidfd of a process that has started then, and its effective user; negative: there is
+ * none. It may have exited. */
+int daemon_vgpu_open_process(int pid, uint64_t start, uid_t *ret_user);
+/* Returns true if the file is the page of the vGPU. */
+bool daemon_vgpu_has_page(const struct daemon_vgpu *v, int fd);
+/* Returns true if another vGPU has the page that v was given, or the page states another owner than
+ * that of v and a process of it runs whose user v is not for. */
 bool daemon_vgpu_page_is_of_others(const struct daemon_vgpu *v);
 
 /* vgpu_json.c */

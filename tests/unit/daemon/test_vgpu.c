@@ -535,7 +535,8 @@ static void hellos_with_wrong_descriptors_end_the_session(void **state)
 
 /* ---- invalid accounts ---- */
 
-/* Each in a vGPU of its own: one whose page was taken over waits for the processes on it. */
+/* Each in a vGPU of its own, with a page of its own: one whose page was taken over waits for the
+ * processes on it. */
 static void try_account(struct gd *d, const struct member *of, int fd, uint32_t line, int error)
 {
 	static uint64_t number = 100;
@@ -548,31 +549,35 @@ static void try_account(struct gd *d, const struct member *of, int fd, uint32_t 
 
 static void accounts_that_are_none_are_refused(void **state)
 {
+	static const struct {
+		uint32_t line;
+		int pid; /* in line 1 */
+		unsigned magic, abi;
+		int error;
+	} cases[] = {
+		{ PROTO_ACCOUNT_LINES, 0, 0, 0, EINVAL },
+		{ UINT32_MAX, 0, 0, 0, EINVAL },
+		{ 1, 0, 0, 0, EINVAL }, /* another process's */
+		{ 1, 1, 0, 0, EINVAL },
+		{ 0, 0, 1, 0, EINVAL },
+		{ 0, 0, 0, 1, EINVAL },
+		{ 0, 0, 0, 0, 0 }, /* all of them differ from this one in one thing */
+	};
 	struct gd *d = *state;
 	struct proto_account *a;
-	struct member p, good;
+	struct member p;
 	int fd;
 
 	join(&p, d, 5); /* for board and statistics */
-	a = forge(&fd, PROTO_ACCOUNT_BYTES);
-	try_account(d, &p, fd, PROTO_ACCOUNT_LINES, EINVAL);
-	try_account(d, &p, fd, UINT32_MAX, EINVAL);
-	try_account(d, &p, fd, 1, EINVAL); /* another process's */
-	a->owner[1].pid = 1;
-	try_account(d, &p, fd, 1, EINVAL);
-	a->magic++;
-	try_account(d, &p, fd, 0, EINVAL);
-	a->magic--;
-	a->abi++;
-	try_account(d, &p, fd, 0, EINVAL);
-	a->abi--;
-	a->owner[1].pid = 0;
-	/* All of them differ from this one in one thing. */
-	come_back(&good, d, &p, 78, fd, 0);
-	assert_int_equal(good.error, 0);
-	part(&good);
-	close(fd);
-	shm_unmap(a, PROTO_ACCOUNT_BYTES);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		a = forge(&fd, PROTO_ACCOUNT_BYTES);
+		a->owner[1].pid = cases[i].pid;
+		a->magic += cases[i].magic;
+		a->abi += cases[i].abi;
+		try_account(d, &p, fd, cases[i].line, cases[i].error);
+		close(fd);
+		shm_unmap(a, PROTO_ACCOUNT_BYTES);
+	}
 	a = forge(&fd, PROTO_ACCOUNT_BYTES + 4096);
 	try_account(d, &p, fd, 0, EFBIG);
 	close(fd);

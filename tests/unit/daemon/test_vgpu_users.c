@@ -311,14 +311,14 @@ struct child {
 	int to, from;
 };
 
-/* Runs in a process of USER_A: joins "web", returns to it on request, and remains until it is
+/* Runs in a process of the user: joins "web", returns to it on request, and remains until it is
  * killed. Writes the error of each. */
-static void live(const struct gd *d, int in, int out)
+static void live(const struct gd *d, uid_t uid, int in, int out)
 {
 	struct member p, back;
 	char c;
 
-	if (setgid(USER_A) < 0 || setuid(USER_A) < 0) {
+	if (setgid(uid) < 0 || setuid(uid) < 0) {
 		_exit(1);
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -343,7 +343,7 @@ static int error_of(const struct child *c)
 	return err;
 }
 
-static struct child start_child(const struct gd *d)
+static struct child start_child(const struct gd *d, uid_t uid)
 {
 	struct child c = { 0 };
 	int in[2], out[2];
@@ -355,7 +355,7 @@ static struct child start_child(const struct gd *d)
 	if (c.pid == 0) {
 		close(in[1]);
 		close(out[0]);
-		live(d, in[0], out[1]);
+		live(d, uid, in[0], out[1]);
 	}
 	close(in[0]);
 	close(out[1]);
@@ -373,38 +373,104 @@ static void end_child(const struct child *c)
 	close(c->from);
 }
 
-/* USER_B was in USER_A's, may not join that any more, and has made one of the same name. Its
- * process comes first. */
+/* Opens "web" of that owner to the users of a JSON array, and no others. */
+static void open_web(struct gd *d, uid_t owner, const char *users)
+{
+	char params[96];
+
+	snprintf(params, sizeof(params), "{\"name\":\"%u/web\",\"users\":%s}", (unsigned)owner,
+		 users);
+	assert_int_equal(call_as(0, d, "vgpu.set", params, NULL), 0);
+}
+
+/* A process of the owner and one of USER_B are in the owner's "web", which USER_B then may not join
+ * any more, and has made one of the same name. gbpfd is restarted. */
+static struct child leave_to(struct gd *d, uid_t owner, struct member *b)
+{
+	struct child a;
+
+	open_to_all(d);
+	assert_int_equal(
+		call_as(owner, d, "vgpu.create", "{\"name\":\"web\",\"mem\":67108864}", NULL), 0);
+	open_web(d, owner, "[65534]");
+	a = start_child(d, owner);
+	assert_int_equal(join_web(USER_B, b, d, 0), 0);
+	assert_int_equal(b->account->limit[0], BIG);
+	open_web(d, owner, "[]");
+	assert_int_equal(
+		call_as(USER_B, d, "vgpu.create", "{\"name\":\"web\",\"mem\":33554432}", NULL), 0);
+	restart_after_kill(d);
+	open_to_all(d);
+	return a;
+}
+
+/* The process of USER_B comes first. */
+static void assert_not_taken_over(struct gd *d, uid_t owner)
+{
+	struct member b, back;
+	struct child a = leave_to(d, owner, &b);
+
+	AS_USER(USER_B, say_again(&back, d, &b, 0));
+	assert_int_equal(back.error, EACCES);
+	assert_non_null(strstr(back.text, "its account is that of another virtual GPU"));
+	assert_int_equal(b.account->vgpu_owner, 1 + (uint64_t)owner);
+	assert_int_equal(b.account->limit[0], BIG);
+	assert_int_equal(write(a.to, "", 1), 1);
+	assert_int_equal(error_of(&a), 0);
+	assert_int_equal(b.account->vgpu_owner, 1 + (uint64_t)owner);
+	assert_int_equal(b.account->limit[0], BIG);
+	end_child(&a);
+	part(&back);
+	part(&b);
+}
+
 static void a_page_of_another_user_is_not_taken_over(void **state)
+{
+	NEED_TWO_USERS();
+	assert_not_taken_over(*state, USER_A);
+}
+
+/* Root's processes may join any vGPU, and would be moved to it. */
+static void a_page_of_root_is_not_taken_over(void **state)
+{
+	NEED_TWO_USERS();
+	assert_not_taken_over(*state, 0);
+}
+
+/* Also if a program of USER_B has written that user into it. */
+static void a_page_has_one_vgpu(void **state)
 {
 	struct gd *d = *state;
 	struct member b, back;
 	struct child a;
 
 	NEED_TWO_USERS();
-	open_to_all(d);
-	assert_int_equal(
-		call_as(USER_A, d, "vgpu.create", "{\"name\":\"web\",\"mem\":67108864}", NULL), 0);
-	assert_int_equal(
-		call_as(0, d, "vgpu.set", "{\"name\":\"65533/web\",\"users\":[65534]}", NULL), 0);
-	a = start_child(d);
-	assert_int_equal(join_web(USER_B, &b, d, 0), 0);
-	assert_int_equal(b.account->limit[0], BIG);
-	assert_int_equal(call_as(0, d, "vgpu.set", "{\"name\":\"65533/web\",\"users\":[]}", NULL),
-			 0);
-	assert_int_equal(
-		call_as(USER_B, d, "vgpu.create", "{\"name\":\"web\",\"mem\":33554432}", NULL), 0);
-	restart_after_kill(d);
-	open_to_all(d);
-	AS_USER(USER_B, say_again(&back, d, &b, 0));
-	assert_int_equal(back.error, EACCES);
-	assert_int_equal(b.account->vgpu_owner, 1 + (uint64_t)USER_A);
-	assert_int_equal(b.account->limit[0], BIG);
+	a = leave_to(d, USER_A, &b);
 	assert_int_equal(write(a.to, "", 1), 1);
 	assert_int_equal(error_of(&a), 0);
+	store_relaxed(&b.account->vgpu_owner, 1 + (uint64_t)USER_B);
+	AS_USER(USER_B, say_again(&back, d, &b, 0));
+	assert_int_equal(back.error, EACCES);
 	assert_int_equal(b.account->limit[0], BIG);
 	end_child(&a);
 	part(&back);
+	part(&b);
+}
+
+/* Its parent need not have asked for its exit status. */
+static void a_page_whose_processes_have_exited_is_taken_over(void **state)
+{
+	struct gd *d = *state;
+	struct member b;
+	struct child a;
+	siginfo_t info;
+
+	NEED_TWO_USERS();
+	a = leave_to(d, USER_A, &b);
+	kill(a.pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)a.pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(come_back_to_web(USER_B, d, &b, 0), SMALL);
+	end_child(&a);
 	part(&b);
 }
 
@@ -471,6 +537,9 @@ int main(void)
 		TEST(a_process_returns_to_the_vgpu_that_it_was_in),
 		TEST(an_owner_that_a_program_has_written_misleads_no_other),
 		TEST(a_page_of_another_user_is_not_taken_over),
+		TEST(a_page_of_root_is_not_taken_over),
+		TEST(a_page_has_one_vgpu),
+		TEST(a_page_whose_processes_have_exited_is_taken_over),
 		TEST(files_of_an_older_gbpfd_are_read),
 	};
 
