@@ -113,33 +113,39 @@ static bool has_failed(const struct daemon_exit_record *o, const int *status)
 	return o->dead && (status ? *status != 0 : o->busy);
 }
 
+/* Returns the kind of the event that the process has ended, and how it has. */
+static const char *kind_of(const struct daemon_exit_record *o, const int *status, char how[96])
+{
+	if (!o->dead) {
+		snprintf(how, 96, "left its session");
+		return "detach";
+	}
+	if (status && WIFSIGNALED(*status)) {
+		snprintf(how, 96, "was killed by signal %d (%s)", WTERMSIG(*status),
+			 strsignal(WTERMSIG(*status)));
+		return "kill";
+	}
+	if (status) {
+		snprintf(how, 96, "ended with exit code %d", WEXITSTATUS(*status));
+	} else {
+		snprintf(how, 96, "ended");
+	}
+	return "exit";
+}
+
 /* Adds the event that the process has ended, with what it has used. */
 static void add_end(const struct daemon_exit_record *o, const int *status)
 {
-	struct daemon_history *h = &o->d->history;
-	char used[96];
-	int n = snprintf(used, sizeof(used), "%.3f s of GPU time", (double)o->use.gpu_ns / 1e9);
+	char how[96], memory[64] = "";
+	const char *kind = kind_of(o, status, how);
 
 	if (o->use.mem_peak) {
-		snprintf(used + n, sizeof(used) - (size_t)n, ", at most %.1f MiB of GPU memory",
+		snprintf(memory, sizeof(memory), ", at most %.1f MiB of GPU memory",
 			 (double)o->use.mem_peak / (1u << 20));
 	}
-	if (!o->dead) {
-		daemon_history_add_end(h, o->uid, "detach", o->tenant, o->pid, &o->use,
-				       "%s (pid %d) left its session; %s", o->name, o->pid, used);
-	} else if (status && WIFSIGNALED(*status)) {
-		daemon_history_add_end(h, o->uid, "kill", o->tenant, o->pid, &o->use,
-				       "%s (pid %d) was killed by signal %d (%s); %s", o->name,
-				       o->pid, WTERMSIG(*status), strsignal(WTERMSIG(*status)),
-				       used);
-	} else if (status) {
-		daemon_history_add_end(h, o->uid, "exit", o->tenant, o->pid, &o->use,
-				       "%s (pid %d) ended with exit code %d; %s", o->name, o->pid,
-				       WEXITSTATUS(*status), used);
-	} else {
-		daemon_history_add_end(h, o->uid, "exit", o->tenant, o->pid, &o->use,
-				       "%s (pid %d) ended; %s", o->name, o->pid, used);
-	}
+	daemon_history_add_end(&o->d->history, o->uid, kind, o->tenant, o->pid, &o->use,
+			       "%s (pid %d) %s; %.3f s of GPU time%s", o->name, o->pid, how,
+			       (double)o->use.gpu_ns / 1e9, memory);
 }
 
 static void record(const struct daemon_exit_record *o, const int *status)
