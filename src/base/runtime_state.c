@@ -100,7 +100,8 @@ struct runtime_state runtime_state_read(const char *dir)
 	}
 	fd_close(fd);
 	s.pid = (int)strtol(text, NULL, 10);
-	/* a process of another user did not write the file: messages advise to end this one */
+	/* A process of another user did not write the file. Messages name this process as the one
+	 * to end. */
 	s.pid = procfs_runs(s.pid, "gbpfd", &runs_as) && runs_as == owner ? s.pid : 0;
 	s.phase = phase_of(text);
 	return s;
