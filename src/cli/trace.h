@@ -134,8 +134,8 @@ struct cli_trace {
 /* Has programs copy their maps, and reads these. Returns CLI_OK, also if the tool has ended or
  * gbpfd is absent, or an exit code after a message. */
 int cli_trace_read(struct cli *c, struct cli_trace *t);
-/* Reads a map of the tool from gbpfd, and calls take() for each of its entries that is not all
- * zero. Returns as cli_trace_read(). */
+/* Reads a map of the tool from gbpfd, and calls take() with m for each of its entries that is not
+ * all zero. Returns as cli_trace_read(). */
 int cli_trace_read_entries(struct cli *c, struct cli_trace *t, const char *map, unsigned m,
 			   void (*take)(struct cli_trace *t, unsigned m, const json_t *entry));
 /* Returns the program with that tenant number; NULL: there is none. */

@@ -48,15 +48,16 @@ static bool lacks(struct cli_trace_program *p, const struct cli_trace_map *m, co
 	return lacking;
 }
 
-/* An entry without figures may be in the middle of being written. */
-static void take(struct cli_trace *t, unsigned m, const json_t *entry)
+/* Takes the row of a place, unless it is known and the list is not that of a gbpfd that was
+ * restarted, `again`: finding it takes long. An entry without figures may be in the middle of being
+ * written. */
+static void take(struct cli_trace *t, unsigned again, const json_t *entry)
 {
 	struct cli_trace_program *p = cli_trace_program(t, cli_u64(entry, "tenant"));
 	const json_t *value = json_object_get(entry, "value");
 	uint64_t place = cli_u64(entry, "key");
 
-	(void)m;
-	if (p && is_listed(p, place) && p->row[place] &&
+	if (p && is_listed(p, place) && (again ? p->row[place] : p->row[place] == WANTED) &&
 	    cli_trace_number(json_object_get(value, "kernel"))) {
 		p->row[place] = 1 + cli_trace_row(t->rows, value);
 	}
@@ -158,7 +159,7 @@ int cli_trace_places_read(struct cli *c, struct cli_trace *t, bool again)
 		return cli_fail(c, CLI_FAILED, "memory", NULL, "trace: out of memory");
 	}
 	if (any_lacks(t) || again) {
-		code = cli_trace_read_entries(c, t, MAP, 0, take);
+		code = cli_trace_read_entries(c, t, MAP, again, take);
 		cli_trace_rows_end_list(t->rows);
 	}
 	for (struct cli_trace_program *p = t->programs; p; p = p->next) {

@@ -376,6 +376,28 @@ static void a_list_that_cannot_be_read_is_read_later(void **state)
 	assert_rows("heat=5");
 }
 
+/* A place that is known is not looked up in every list, but in that of a gbpfd that was restarted.
+ */
+static void a_known_place_keeps_its_row(void **state)
+{
+	static const char more[] = "{\"tenant\": 1, \"key\": 0, \"value\": {\"count\": 5}}, "
+				   "{\"tenant\": 1, \"key\": 1, \"value\": {\"count\": 2}}";
+
+	(void)state;
+	connect_at(1000, false);
+	count(5);
+	list("heat");
+	read_all();
+	snprintf(counts, sizeof(counts), "%s", more);
+	list("access");
+	read_all();
+	assert_rows("heat=5 unknown=2");
+	hello.generation = 2;
+	connect_at(20, true);
+	read_all();
+	assert_rows("access=5 unknown=2");
+}
+
 /* Notes the rows of all figures so far. */
 static void note_rest(struct cli_trace_rest *rest, bool total)
 {
@@ -506,6 +528,7 @@ int main(void)
 		TEST(states_of_a_program_that_executes_another_one_are_at_its_places),
 		TEST(places_that_are_not_listed_are_unknown),
 		TEST(a_list_that_cannot_be_read_is_read_later),
+		TEST(a_known_place_keeps_its_row),
 		TEST(places_that_are_listed_later_are_not_unknown_in_the_total),
 		TEST(states_at_unknown_places_are_counted_once),
 		TEST(the_total_is_not_an_interval),
