@@ -64,8 +64,9 @@ struct ptx_chooser {
 bool ptx_device_executes(struct ptx_device d, const struct ptx_fatbin_entry *e);
 /* Returns true if PTX and machine code of one container, which the device executes, may have been
  * compiled from different source: the PTX is for an older major architecture (__CUDA_ARCH__), or
- * only one of them is for one device alone (__CUDA_ARCH_FEAT_SM90_ALL). Minor numbers do not count
- * (docs/MACHINE-CODE.md, "PTX in place of machine code"). False without code. */
+ * their suffixes differ (__CUDA_ARCH_FEAT_SM90_ALL of sm_90a, __CUDA_ARCH_FAMILY_SPECIFIC__ of
+ * sm_100f). Minor numbers do not count (docs/MACHINE-CODE.md, "PTX in place of machine code").
+ * False without code. */
 bool ptx_target_differs(struct ptx_target text, struct ptx_target code);
 /* Finds the soft GPU's own machine code in a container that is not linked with others, which the
  * soft GPU executes instead of PTX. Returns 1 and the unpacked code (caller frees), 0: there is

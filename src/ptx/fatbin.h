@@ -16,7 +16,8 @@ enum ptx_fatbin_kind { PTX_FATBIN_PTX = 1, PTX_FATBIN_CUBIN = 2 }; /* others are
 
 #define PTX_FATBIN_LZ4 UINT64_C(0x2000)
 #define PTX_FATBIN_ZSTD UINT64_C(0x8000)
-#define PTX_FATBIN_ARCH_SPECIFIC UINT64_C(0x100000) /* sm_90a, which only sm_90 itself runs */
+#define PTX_FATBIN_ARCH_SPECIFIC UINT64_C(0x100000)   /* sm_90a, which only sm_90 itself runs */
+#define PTX_FATBIN_FAMILY_SPECIFIC UINT64_C(0x200000) /* sm_100f: with its family's features */
 
 /* A program's registration code and some callers pass this instead of the container. Version 2
  * belongs to programs linked with relocatable device code: `more` lists the containers that were

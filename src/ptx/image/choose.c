@@ -37,10 +37,15 @@ static struct ptx_target target_of(const char *text, size_t bytes)
 	return (struct ptx_target){ ptx_text_arch(text, bytes), suffix_of(text, bytes) };
 }
 
+/* Orders targets of one architecture: that for one device alone, its family's, others. */
+static unsigned suffix_rank(char suffix)
+{
+	return suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0;
+}
+
 bool ptx_target_differs(struct ptx_target text, struct ptx_target code)
 {
-	return code.arch &&
-	       (text.arch / 10 != code.arch / 10 || (text.suffix == 'a') != (code.suffix == 'a'));
+	return code.arch && (text.arch / 10 != code.arch / 10 || text.suffix != code.suffix);
 }
 
 /* By NVIDIA's rule. */
@@ -75,7 +80,7 @@ static unsigned rank(struct ptx_chooser *c, const char *text, size_t bytes)
 		return 0;
 	}
 	if (version && fits) {
-		return RANK_DRIVER + t.arch * 4 + (t.suffix == 'a' ? 2 : t.suffix == 'f' ? 1 : 0);
+		return RANK_DRIVER + t.arch * 4 + suffix_rank(t.suffix);
 	}
 	if (c->device.rule == PTX_RULE_DRIVER) {
 		return 0;
@@ -129,11 +134,14 @@ bool ptx_device_executes(struct ptx_device d, const struct ptx_fatbin_entry *e)
 /* A GPU executes the code of the highest architecture, that for one device alone before others. */
 static void see_code(struct ptx_chooser *c, const struct ptx_fatbin_entry *e)
 {
-	struct ptx_target t = { e->arch, e->flags & PTX_FATBIN_ARCH_SPECIFIC ? 'a' : 0 };
+	struct ptx_target t = { e->arch, e->flags & PTX_FATBIN_ARCH_SPECIFIC	 ? 'a'
+					 : e->flags & PTX_FATBIN_FAMILY_SPECIFIC ? 'f'
+										 : 0 };
 
 	c->code = true;
 	if (c->device.rule == PTX_RULE_DRIVER && ptx_device_executes(c->device, e) &&
-	    (t.arch > c->native.arch || (t.arch == c->native.arch && t.suffix))) {
+	    (t.arch > c->native.arch ||
+	     (t.arch == c->native.arch && suffix_rank(t.suffix) > suffix_rank(c->native.suffix)))) {
 		c->native = t;
 	}
 }

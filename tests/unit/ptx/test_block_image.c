@@ -211,21 +211,17 @@ static void machine_code_for_another_target_must_run_on_the_device(void **state)
 	buf_finish(&b);
 }
 
-/* Opens a fat binary with one text and code of architecture `code`, for one device alone or not.
- */
-static void assert_differs(unsigned device, unsigned code, bool alone, unsigned arch,
+/* Opens a fat binary with one text and code of architecture `code` with these flags. */
+static void assert_differs(unsigned device, unsigned code, uint64_t flags, unsigned arch,
 			   const char *target, bool differs)
 {
 	struct buf b = { 0 };
 	size_t at = make_begin(&b), entry;
-	uint64_t flags = PTX_FATBIN_ARCH_SPECIFIC;
 	const struct ptx_block_image *i;
 
 	add_ptx(&b, arch, "8.8", target);
 	entry = make_entry(&b, PTX_FATBIN_CUBIN, code, "machine code", 12, 0);
-	if (alone) {
-		make_put(&b, entry + 40, &flags, sizeof(flags));
-	}
+	make_put(&b, entry + 40, &flags, sizeof(flags));
 	make_end(&b, at);
 	i = open_image(b.data, b.len, device);
 	assert_non_null(i->text);
@@ -235,21 +231,27 @@ static void assert_differs(unsigned device, unsigned code, bool alone, unsigned 
 	buf_finish(&b);
 }
 
+#define ALONE PTX_FATBIN_ARCH_SPECIFIC
+#define FAMILY PTX_FATBIN_FAMILY_SPECIFIC
+
 /* The results for one text are not mixed up. */
 static void ptx_may_differ_from_machine_code_in_features(void **state)
 {
 	(void)state;
 	for (unsigned again = 0; again < 2; again++) {
-		assert_differs(90, 90, false, 90, "sm_90", false);
-		assert_differs(90, 90, true, 90, "sm_90", true);
-		assert_differs(90, 90, true, 90, "sm_90a", false);
-		assert_differs(90, 90, false, 90, "sm_90a", true);
-		assert_differs(90, 90, false, 80, "sm_80", true);
-		assert_differs(103, 103, true, 100, "sm_100f", true);
-		assert_differs(103, 103, false, 100, "sm_100f", false);
+		assert_differs(90, 90, 0, 90, "sm_90", false);
+		assert_differs(90, 90, ALONE, 90, "sm_90", true);
+		assert_differs(90, 90, ALONE, 90, "sm_90a", false);
+		assert_differs(90, 90, 0, 90, "sm_90a", true);
+		assert_differs(90, 90, 0, 80, "sm_80", true);
+		assert_differs(103, 103, ALONE, 100, "sm_100f", true);
+		assert_differs(103, 103, 0, 100, "sm_100f", true);
+		assert_differs(103, 100, FAMILY, 100, "sm_100", true);
+		assert_differs(100, 100, FAMILY, 100, "sm_100a", true);
+		assert_differs(103, 103, FAMILY, 100, "sm_100f", false);
 		/* minor numbers do not count */
-		assert_differs(86, 86, false, 80, "sm_80", false);
-		assert_differs(86, 80, false, 86, "sm_86", false);
+		assert_differs(86, 86, 0, 80, "sm_80", false);
+		assert_differs(86, 80, 0, 86, "sm_86", false);
 	}
 }
 
