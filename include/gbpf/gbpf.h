@@ -357,9 +357,9 @@ struct gbpf_start_options {
  * root start none, but wait for root's. If root's has ended for good, and gbpf_open() chose the
  * directory (runtime_dir NULL, no $GBPF_RUNTIME_DIR), the handle changes to the user's own, where
  * gbpfd is started unless it listens: gbpf_socket_path() then returns the new path. That wait can
- * exceed timeout_ms by 1 s, and timeout_ms begins anew in the new directory. Returns 0 (also if one
- * was running), -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; the
- * error's message has gbpfd's output. o may be NULL. */
+ * exceed timeout_ms by 1 s, and timeout_ms begins again in the new directory. Returns 0 (also if
+ * one was running), -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno;
+ * the error's message has gbpfd's output. o may be NULL. */
 int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o);
 
 #ifdef __cplusplus
