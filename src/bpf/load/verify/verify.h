@@ -39,7 +39,8 @@ struct ebpf_verify_stats {
 int ebpf_verify(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
 		unsigned flags, struct ebpf_verify_stats *ret_stats, struct report *r);
 
-/* Returns whether the program calls a helper that prints a format, which may be on its stack. */
+/* Returns whether the program calls a helper whose format the verifier has to know, which may be on
+ * the stack. On the host bpf_trace_vprintk takes any format. */
 int ebpf_verify_prints(const struct ebpf_prog *prog);
 
 #endif

@@ -460,12 +460,14 @@ static int order_branches(struct ebpf_verifier *v)
 
 int ebpf_verify_prints(const struct ebpf_prog *prog)
 {
+	int device = prog->hook >= (int)EBPF_FIRST_DEVICE_HOOK;
+
 	for (uint32_t k = 0; k < prog->n_insns; k++) {
 		const struct ebpf_insn *i = &prog->insns[k];
 
 		if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == EBPF_CALL_HELPER &&
-		    (i->imm == HELPER_bpf_trace_printk || i->imm == HELPER_bpf_trace_vprintk ||
-		     i->imm == HELPER_bpf_puts)) {
+		    (i->imm == HELPER_bpf_trace_printk || i->imm == HELPER_bpf_puts ||
+		     (i->imm == HELPER_bpf_trace_vprintk && device))) {
 			return 1;
 		}
 		k += i->code == EBPF_LD_IMM64;
