@@ -199,6 +199,7 @@ void exec_dec_finish(struct exec_decoder *d)
 	buf_finish(&d->constants);
 	buf_finish(&d->labels);
 	buf_finish(&d->label_uses);
+	exec_dec_undefined_finish(d);
 	strmap_finish(&d->constant_index);
 	strmap_finish(&d->components);
 	ptx_arena_finish(&d->arena);

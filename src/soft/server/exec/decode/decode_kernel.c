@@ -210,6 +210,7 @@ static int decode_item(struct exec_decoder *d, const struct ptx_item *it)
 	case PTX_VARIABLE:
 		return exec_dec_declare(d, (const struct ptx_variable *)it);
 	case PTX_LABEL:
+		exec_dec_undefined_label(d);
 		s = exec_dec_find(d, ((const struct ptx_label *)it)->name);
 		if (s && s->kind == SYM_LABEL) {
 			((uint32_t *)d->labels.data)[s->ref] =
@@ -306,6 +307,7 @@ static int declare_function_params(struct exec_decoder *d, const struct ptx_func
 		s->ref = formals[i].offset;
 		s->bytes = formals[i].bytes;
 		s->in_frame = !formals[i].in_register;
+		err = s->in_frame ? 0 : exec_dec_written(d, s->ref);
 	}
 	free(formals);
 	return err;
@@ -383,6 +385,7 @@ int exec_dec_function(struct exec_decoder *d, uint32_t index)
 	if (err < 0) {
 		return err;
 	}
+	exec_dec_undefined_begin(d);
 	d->op = (struct exec_op){ .guard = EXEC_NO_PRED, .n = 1 };
 	err = f->is_entry ? declare_kernel_params(d, f) : declare_function_params(d, f);
 	d->stack_saved = UINT32_MAX;

@@ -79,6 +79,19 @@ struct exec_taken_addresses {
 	uint32_t n;
 };
 
+/* What is known of registers that no instruction up to here has written, in the current function.
+ */
+struct exec_undefined {
+	struct buf written[2]; /* of 32 and of 64 bits: 1 for each register that was written */
+	uint32_t moved[16];    /* registers to which such a value was moved, since the last label */
+	uint32_t n_moved;
+	bool read;	  /* the last register that was a source is one */
+	bool found;	  /* loops are known */
+	bool tables;	  /* a branch goes to one of several labels */
+	struct buf loops; /* struct loop (decode_undefined.c), by their last lines */
+	size_t next;	  /* the first loop that does not end before the current line */
+};
+
 struct exec_decoder {
 	const struct ptx_module *ptx;
 	struct exec_module *module;
@@ -118,6 +131,7 @@ struct exec_decoder {
 	uint32_t stack_saved; /* register of the current function, or UINT32_MAX */
 	struct buf labels;    /* pcs (uint32_t) of the current function, UINT32_MAX while unknown */
 	struct buf label_uses; /* of the current function */
+	struct exec_undefined undefined;
 
 	const struct ptx_insn *insn; /* the current instruction */
 	uint32_t line;
@@ -207,6 +221,18 @@ int exec_dec_address(struct exec_decoder *d, const struct ptx_operand *o,
 /* Computes the whole address in a new 64-bit register. */
 int exec_dec_address_value(struct exec_decoder *d, const struct ptx_operand *o,
 			   enum exec_space_kind *space, uint32_t *ret);
+
+/* decode_undefined.c: begins a function. */
+void exec_dec_undefined_begin(struct exec_decoder *d);
+void exec_dec_undefined_finish(struct exec_decoder *d);
+void exec_dec_undefined_label(struct exec_decoder *d); /* at each label */
+/* A register is a destination. */
+int exec_dec_written(struct exec_decoder *d, uint32_t ref);
+/* A register is a source: *ref becomes a constant, and d->undefined.read true, if nothing has
+ * written it on any path to here. */
+int exec_dec_read(struct exec_decoder *d, uint32_t *ref, bool wide);
+/* The current instruction moved such a value to a register. */
+void exec_dec_moved(struct exec_decoder *d, uint32_t ref);
 
 /* decode_special.c: a special register read as type t. Returns 0, or 1 if none has this name and
  * size. */

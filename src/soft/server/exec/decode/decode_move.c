@@ -219,6 +219,7 @@ int exec_dec_mov(struct exec_decoder *d, int a, int b)
 	if (t == TY_COUNT) {
 		return exec_dec_fail(d, "a type is expected");
 	}
+	d->undefined.read = false;
 	err = mov_clock(d, &done);
 	if (err < 0 || done) {
 		return err;
@@ -235,6 +236,9 @@ int exec_dec_mov(struct exec_decoder *d, int a, int b)
 		return unpack(d, &in[0], t, from);
 	}
 	err = exec_dec_dest(d, &in[0], t, &to);
+	if (err == 0 && d->undefined.read && in[1].kind == PTX_NAME) {
+		exec_dec_moved(d, to);
+	}
 	return err < 0 ? err : emit_mov(d, to, from, exec_dec_is_wide(t));
 }
 

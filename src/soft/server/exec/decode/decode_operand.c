@@ -347,7 +347,8 @@ static int source(struct exec_decoder *d, const struct ptx_operand *o, enum exec
 			return exec_dec_fail(d, "%s does not have the instruction's size", o->name);
 		}
 		*ret_wide = exec_dec_is_wide(have);
-		return add_offset(d, o, have, ret);
+		err = exec_dec_read(d, ret, *ret_wide);
+		return err < 0 ? err : add_offset(d, o, have, ret);
 	}
 	if (o->name[0] == '%') {
 		err = exec_dec_special(d, o->name, t, ret);
@@ -400,7 +401,7 @@ int exec_dec_dest_any(struct exec_decoder *d, const struct ptx_operand *o, enum 
 		return exec_dec_fail(d, "%s does not have the instruction's size", o->name);
 	}
 	*ret_wide = exec_dec_is_wide(have);
-	return 0;
+	return exec_dec_written(d, *ret);
 }
 
 int exec_dec_dest(struct exec_decoder *d, const struct ptx_operand *o, enum exec_type t,
