@@ -83,7 +83,7 @@ struct cli {
 	bool json, quiet;
 	bool color_out, color_err;
 	uint64_t timeout_ns;
-	void (*sigpipe)(int); /* inherited handler; the child of `run` gets it back */
+	void (*sigpipe)(int), (*sigchld)(int); /* inherited; a started program gets them back */
 };
 
 extern const struct cli_verb *const cli_verbs[];

@@ -102,6 +102,7 @@ static void NORETURN start_child(const struct cli *c, const sigset_t *mask, int 
 	int err;
 
 	signal(SIGPIPE, c->sigpipe);
+	signal(SIGCHLD, c->sigchld);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(c->arg[0], c->arg);
 	err = errno;

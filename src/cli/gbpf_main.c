@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 
 	setlocale(LC_CTYPE, "");
 	c.sigpipe = signal(SIGPIPE, SIG_IGN); /* a closed pipe is reported as a write error */
+	c.sigchld = signal(SIGCHLD, SIG_DFL); /* if it is ignored, ends of children are not seen */
 	c.color_err = wants_color(&c, STDERR_FILENO);
 	code = cli_parse(&c, argc, argv);
 	if (code) {

@@ -86,6 +86,7 @@ static void NORETURN start_child(const struct cli *c, const struct cli_trace_pro
 		memcpy(argv, first, sizeof(first));
 		memcpy(argv + ARRAY_SIZE(first), p->command, n * sizeof(*argv));
 		signal(SIGPIPE, c->sigpipe);
+		signal(SIGCHLD, c->sigchld);
 		sigprocmask(SIG_SETMASK, mask, NULL);
 		execv("/proc/self/exe", (char *const *)unqual(argv));
 	}

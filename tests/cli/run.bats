@@ -20,6 +20,19 @@ under() { "$GBPF" run --off --device soft "$@"; }
 	done
 }
 
+@test "the end of a program is seen if the parent of gbpf run ignores SIGCHLD, and the program ignores it" {
+	cat >ignoring <<-'PYTHON'
+		import os, signal, sys
+		signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+		os.execv(sys.argv[1], sys.argv[1:])
+	PYTHON
+	python3 ignoring "$GBPF" run --off --device soft -- python3 -c 'import signal, sys
+sys.exit(7 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 8)' &
+	eventually has_exited $!
+	wait $! && status=0 || status=$?
+	[ "$status" -eq 7 ]
+}
+
 @test "a command that does not exist is 127" {
 	run -127 --separate-stderr under nosuchcommand
 	[ "$status" -eq 127 ]

@@ -140,6 +140,17 @@ document() { d=$(sed '/^{/,$!d' "$GBPF_RUNTIME_DIR/output"); }
 	holds 'f["blocks"] == 5'
 }
 
+@test "the end of a program is seen if the parent of the trace ignores SIGCHLD" {
+	begin
+	python3 -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])' gbpf trace smmap -- sh -c 'exit 3' 3>&- &
+	pids+=($!)
+	eventually has_exited $!
+	wait $! && status=0 || status=$?
+	[ "$status" -eq 3 ]
+}
+
 @test "--time counts from the first kernel, and ends the program" {
 	begin
 	started_trace threadhist --time 50ms
