@@ -550,9 +550,7 @@ static int begin(struct run *r, const struct buf *elf)
 {
 	int code;
 
-	if (r->program.command) {
-		cli_trace_program_signals();
-	} else {
+	if (!r->program.command) { /* else they end this process until the program starts */
 		catch_interrupts();
 	}
 	code = attach(r, elf);

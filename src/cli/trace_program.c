@@ -11,26 +11,27 @@
 
 #include "cli/run_start.h"
 
-static const int forwarded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+static const int forwarded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 
-static volatile sig_atomic_t child;   /* process to which signals are forwarded; 0: none yet */
-static volatile sig_atomic_t arrived; /* first signal before there is one */
+static volatile sig_atomic_t child; /* process to which signals are forwarded; 0: it has ended */
 
-/* The terminal sends its signals to the program, too, which is in the same process group. */
+/* The terminal sends its signals to the program, too, which is in the same process group. One that
+ * is sent to this process after the program has ended ends this process. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int err = errno;
 
 	(void)context;
-	if (!child) {
-		arrived = arrived ? arrived : sig;
-	} else if (info->si_code <= 0) {
+	if (info->si_code <= 0 && child) {
 		kill((pid_t)child, sig);
+	} else if (info->si_code <= 0) {
+		signal(sig, SIG_DFL);
+		raise(sig);
 	}
 	errno = err;
 }
 
-void cli_trace_program_signals(void)
+static void forward_signals(void)
 {
 	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO };
 
@@ -70,7 +71,7 @@ int cli_trace_program_prepare(struct cli *c, struct cli_trace_program_run *p)
 	return code;
 }
 
-/* Runs in the child. */
+/* Runs in the child. A signal that has arrived in it, or that was forwarded to it, ends it. */
 static void NORETURN start_child(const struct cli *c, const struct cli_trace_program_run *p,
 				 const sigset_t *mask)
 {
@@ -97,27 +98,26 @@ static void NORETURN start_child(const struct cli *c, const struct cli_trace_pro
 int cli_trace_program_start(struct cli *c, struct cli_trace_program_run *p)
 {
 	sigset_t set, old;
-	pid_t pid = -1;
-	int err = 0;
+	pid_t pid;
+	int err;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
 		sigaddset(&set, forwarded[i]);
 	}
-	sigprocmask(SIG_BLOCK, &set, &old); /* so that each either is in arrived, or finds child */
-	if (!arrived) {
-		pid = fork();
-		err = errno;
-		if (pid == 0) {
-			start_child(c, p, &old);
-		}
-		child = pid > 0 ? pid : 0;
+	sigprocmask(SIG_BLOCK, &set, &old); /* a signal that arrives meanwhile is forwarded */
+	pid = fork();
+	err = errno;
+	if (pid == 0) {
+		start_child(c, p, &old);
+	}
+	if (pid > 0) {
+		child = pid;
+		forward_signals();
 	}
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (pid < 0) {
-		return arrived ? 128 + arrived
-			       : cli_fail(c, CLI_FAILED, "fork", NULL, "trace: fork: %s",
-					  strerror(err));
+		return cli_fail(c, CLI_FAILED, "fork", NULL, "trace: fork: %s", strerror(err));
 	}
 	p->pid = pid;
 	return CLI_OK;
@@ -135,6 +135,7 @@ bool cli_trace_program_ended(struct cli_trace_program_run *p, bool wait)
 		r = waitpid(p->pid, &status, wait ? 0 : WNOHANG);
 	} while (r < 0 && errno == EINTR);
 	if (r == p->pid) {
+		child = 0;
 		p->ended = true;
 		p->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	}

@@ -18,12 +18,8 @@ struct cli_trace_program_run {
 /* Checks that the program is there, names its processes, and starts gbpfd unless one runs. Returns
  * CLI_OK, or an exit code after a message. */
 int cli_trace_program_prepare(struct cli *c, struct cli_trace_program_run *p);
-/* Has signals that ask this process to end, and that the terminal has not sent to the program, too,
- * forwarded to the program. Those that come before it starts are kept for
- * cli_trace_program_start(). */
-void cli_trace_program_signals(void);
-/* Starts it. Returns CLI_OK, or an exit code: of a signal that has arrived before, or after a
- * message. */
+/* Starts it. Until it ends, signals that the terminal has not sent to it, too, are forwarded to it.
+ * Returns CLI_OK, or an exit code after a message. */
 int cli_trace_program_start(struct cli *c, struct cli_trace_program_run *p);
 /* Returns whether it has ended; wait: waits until it has. */
 bool cli_trace_program_ended(struct cli_trace_program_run *p, bool wait);
