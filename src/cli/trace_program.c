@@ -75,17 +75,19 @@ int cli_trace_program_prepare(struct cli *c, struct cli_trace_program_run *p)
 static void NORETURN start_child(const struct cli *c, const struct cli_trace_program_run *p,
 				 const sigset_t *mask)
 {
-	const char *const first[] = { "gbpf", "run", "--name", p->name, "--" };
+	const char *const first[] = {
+		"gbpf", "run", "--name", p->name, c->quiet ? "-q" : "--", "--"
+	};
+	size_t n = 0, n_first = ARRAY_SIZE(first) - !c->quiet;
 	const char **argv;
-	size_t n = 0;
 
 	while (p->command[n]) {
 		n++;
 	}
-	argv = calloc(ARRAY_SIZE(first) + n + 1, sizeof(*argv));
+	argv = calloc(n_first + n + 1, sizeof(*argv));
 	if (argv) {
-		memcpy(argv, first, sizeof(first));
-		memcpy(argv + ARRAY_SIZE(first), p->command, n * sizeof(*argv));
+		memcpy(argv, first, n_first * sizeof(*argv));
+		memcpy(argv + n_first, p->command, n * sizeof(*argv));
 		signal(SIGPIPE, c->sigpipe);
 		signal(SIGCHLD, c->sigchld);
 		sigprocmask(SIG_SETMASK, mask, NULL);

@@ -74,6 +74,9 @@ static int run(int argc, char **argv)
 			pause();
 		}
 	}
+	if (strcmp(argv[dashes + 1], "quiet") == 0) {
+		return strcmp(argv[dashes - 1], "-q") != 0;
+	}
 	if (strcmp(argv[dashes + 1], "ignores SIGCHLD") == 0) {
 		return signal(SIGCHLD, SIG_DFL) != SIG_IGN;
 	}
@@ -175,6 +178,13 @@ static void ignored_signals_stay_ignored(void **state)
 	assert_int_equal(alone("ignores SIGCHLD", 0), 0);
 }
 
+static void quiet_holds_for_gbpf_run(void **state)
+{
+	c.quiet = true;
+	assert_int_equal(alone("quiet", 0), 0);
+	assert_int_equal(alone("quiet", 0), 1);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +193,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(signal_while_the_process_starts_is_forwarded),
 		cmocka_unit_test(signal_after_the_end_ends_the_trace),
 		cmocka_unit_test(ignored_signals_stay_ignored),
+		cmocka_unit_test(quiet_holds_for_gbpf_run),
 	};
 
 	if (argc > 2) {
