@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,10 +51,16 @@ int cli_trace_program_prepare(struct cli *c, struct cli_trace_program_run *p)
 	struct cli_run_device d;
 	bool undecided = false;
 	char full[PATH_MAX];
+	uint32_t random;
 	struct report r;
 	int code;
 
-	snprintf(p->name, sizeof(p->name), "trace-%d", (int)getpid());
+	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+		return cli_fail(c, CLI_FAILED, "random", NULL, "trace: no random number: %s",
+				strerror(errno));
+	}
+	/* Containers with one gbpfd have processes with the same numbers. */
+	snprintf(p->name, sizeof(p->name), "trace-%d-%08x", (int)getpid(), random);
 	if (!cli_run_find_command(p->command[0], full)) {
 		return cli_run_exec_failed(c, "trace", p->command[0], ENOENT);
 	}

@@ -185,6 +185,18 @@ static void quiet_holds_for_gbpf_run(void **state)
 	assert_int_equal(alone("quiet", 0), 1);
 }
 
+/* Processes in two containers may have the same number. */
+static void names_differ_between_traces_of_one_process_number(void **state)
+{
+	char program[] = "program", *command[] = { program, NULL };
+	struct cli_trace_program_run a = { .command = command }, b = a;
+
+	assert_int_equal(cli_trace_program_prepare(&c, &a), CLI_OK);
+	assert_int_equal(cli_trace_program_prepare(&c, &b), CLI_OK);
+	assert_int_equal(strncmp(a.name, "trace-", 6), 0);
+	assert_string_not_equal(a.name, b.name);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +206,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(signal_after_the_end_ends_the_trace),
 		cmocka_unit_test(ignored_signals_stay_ignored),
 		cmocka_unit_test(quiet_holds_for_gbpf_run),
+		cmocka_unit_test(names_differ_between_traces_of_one_process_number),
 	};
 
 	if (argc > 2) {
