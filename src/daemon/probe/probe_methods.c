@@ -89,10 +89,14 @@ static bool take_number(struct daemon_call *c, json_int_t n, bool admin,
 	return true;
 }
 
-/* Returns whether the programs that `to` names may all start later. */
-static bool may_come(const struct daemon_call *c)
+/* Returns whether the programs with that name may all start later. Names of tenants are clean and
+ * of limited length (hello.c), so none can have another name. */
+static bool may_come(const struct daemon_call *c, const char *name)
 {
-	return json_is_true(json_object_get(c->params, "later"));
+	char clean[PROTO_NAME];
+
+	daemon_text_copy(clean, sizeof(clean), name, strlen(name));
+	return json_is_true(json_object_get(c->params, "later")) && strcmp(clean, name) == 0;
 }
 
 bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_probe_target *t)
@@ -107,7 +111,7 @@ bool daemon_probe_take_target(struct daemon_call *c, bool admin, struct daemon_p
 	if (json_is_integer(to)) {
 		return take_number(c, json_integer_value(to), admin, t);
 	}
-	if (!name || !name[0] || (!may_come(c) && !is_named(c, name, admin))) {
+	if (!name || !name[0] || (!may_come(c, name) && !is_named(c, name, admin))) {
 		daemon_control_error(c, 5, "not-found",
 				     json_object_get(c->params, "name")
 					     ? "`gbpf ps` shows those that there are; without "

@@ -61,6 +61,28 @@ static void name_may_be_that_of_later_programs(void **state)
 	fake_leave(&other);
 }
 
+/* Such a name would be cut, and reach terminals as it is. */
+static void name_of_later_programs_is_one_that_they_can_have(void **state)
+{
+	static const char *const names[] = {
+		"a\x1b[2J",
+		"\xe2\x80\xae",
+		/* 64 bytes, and 63 that end within a character */
+		"0123456789012345678901234567890123456789012345678901234567890123",
+		"01234567890123456789012345678901234567890123456789012345678901\xc3\xa9",
+	};
+	struct gd *d = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct caller c = { .object = "probing",
+				    .probe = { .to = names[i], .flags = GBPF_PROBE_LATER } };
+
+		caller_start(&c, d);
+		caller_fails(&c, GBPF_CODE_NOT_FOUND, "no program '");
+		caller_finish(&c);
+	}
+}
+
 static void tool_of_one_process_ends_with_it(void **state)
 {
 	struct gd *d = *state;
@@ -657,6 +679,7 @@ int main(void)
 #define WITH_GBPFD(t) cmocka_unit_test_setup_teardown(t, gd_setup, gd_teardown)
 		WITH_GBPFD(later_sessions_get_the_tools_that_match),
 		WITH_GBPFD(name_may_be_that_of_later_programs),
+		WITH_GBPFD(name_of_later_programs_is_one_that_they_can_have),
 		WITH_GBPFD(tool_of_one_process_ends_with_it),
 		WITH_GBPFD(memory_of_an_ended_session_is_freed),
 		WITH_GBPFD(ended_session_is_not_waited_for),
