@@ -255,8 +255,9 @@ static void tell_limits(const struct run *r)
 			       "list could not be read.");
 	}
 	if (r->t.tool->by_address && cli_trace_several(&r->t)) {
-		cli_note(r->c, "Several programs ran the tool, and each has addresses of its own: "
-			       "choose one by its process number with --of.");
+		cli_note(r->c, "Several programs ran the tool, and each has addresses of its own%s",
+			 r->program.command ? "."
+					    : ": choose one by its process number with --of.");
 	}
 }
 
@@ -580,7 +581,9 @@ static void await_program(struct run *r)
 
 static void tell_end(const struct run *r)
 {
-	if (r->program.command && r->program.code > 128 && !r->stop_ns) {
+	bool by_signal = r->program.code > 128 && r->program.code <= 128 + SIGRTMAX;
+
+	if (by_signal && !r->stop_ns) {
 		cli_note(r->c,
 			 "%s ended with code %d. The last figures of a process that a signal ends "
 			 "may be missing.",
