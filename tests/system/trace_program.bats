@@ -112,32 +112,71 @@ has_tools() { eventually shows "len(d['probes']) == $1" gbpf probe ls; }
 	holds '"no kernel could run the tool: size: " in d["error"]["message"]'
 }
 
-# started_trace TOOL [OPTION...]: of a program that waits for lines, of which it has done the first.
+# started_trace [OPTION...]: threadhist, of a program that waits for lines; it has done two, and the trace has read the figures.
 started_trace() {
+	rm -f "$GBPF_RUNTIME_DIR/in"
 	mkfifo "$GBPF_RUNTIME_DIR/in"
-	gbpf trace "$1" --json "${@:2}" -- "$BUILD/traced" <"$GBPF_RUNTIME_DIR/in" >"$GBPF_RUNTIME_DIR/output" 3>&- &
+	gbpf trace threadhist --json --interval 10ms "$@" -- "$BUILD/traced" <"$GBPF_RUNTIME_DIR/in" >"$GBPF_RUNTIME_DIR/output" 3>&- &
 	tracer=$!
 	pids+=("$tracer")
 	exec {in}>"$GBPF_RUNTIME_DIR/in"
 	printf 'load\nspin 1 5 32 1 1\n' >&"$in"
 	eventually has_done 2
-	read -r _ pid <"$GBPF_RUNTIME_DIR/output"
+	eventually has_read 5
+	pid=$(sed -n 's/^pid //p' "$GBPF_RUNTIME_DIR/output")
+}
+
+# has_read N: the trace has read so many blocks, in all intervals so far.
+has_read() {
+	python3 -c '
+import json, sys
+sys.exit(sum(json.loads(l)["figures"]["blocks"] for l in sys.stdin if l[0] == "{" and l[-1] == "\n") != int(sys.argv[1]))' "$1" \
+		<"$GBPF_RUNTIME_DIR/output"
 }
 
 # has_done N: the program has done N lines.
 has_done() { [ "$(grep -cx ok "$GBPF_RUNTIME_DIR/output")" -ge "$1" ]; }
 
-document() { d=$(sed '/^{/,$!d' "$GBPF_RUNTIME_DIR/output"); }
+# exits: the program $pid exits; it waits for no holder, or its wait ends.
+exits() {
+	echo exit >&"$in"
+	eventually has_exited "$pid"
+}
+
+document() { d=$(tail -n 1 "$GBPF_RUNTIME_DIR/output"); }
 
 @test "a signal for the trace is the program's, whose end ends the trace" {
 	begin
-	started_trace threadhist
-	kill -TERM "$tracer"
-	wait "$tracer" && status=0 || status=$?
-	[ "$status" -eq 143 ]
-	has_exited "$pid"
+	for sig in TERM USR1; do
+		started_trace
+		kill -"$sig" "$tracer"
+		wait "$tracer" && status=0 || status=$?
+		[ "$status" -eq $((128 + $(kill -l "$sig"))) ]
+		has_exited "$pid"
+		document
+		holds 'f["blocks"] == 5'
+	done
+}
+
+@test "a stopped trace delays the exit of its program for a limited time" {
+	begin
+	GBPF_PATIENCE=1 started_trace
+	kill -STOP "$tracer"
+	exits
+	kill -CONT "$tracer"
+	wait "$tracer"
 	document
 	holds 'f["blocks"] == 5'
+}
+
+@test "a killed trace leaves its program alone" {
+	begin
+	started_trace
+	kill -9 "$tracer"
+	has_tools 0
+	echo 'spin 1 5 32 1 1' >&"$in"
+	eventually has_done 3
+	exits
 }
 
 @test "the end of a program is seen if the parent of the trace ignores SIGCHLD" {
@@ -153,7 +192,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' gbpf trace smmap -- sh -c 'exit 3' 3>&- &
 
 @test "--time counts from the first kernel, and ends the program" {
 	begin
-	started_trace threadhist --time 50ms
+	started_trace --time 1s
 	wait "$tracer"
 	has_exited "$pid"
 	document
@@ -162,18 +201,12 @@ os.execvp(sys.argv[1], sys.argv[1:])' gbpf trace smmap -- sh -c 'exit 3' 3>&- &
 
 @test "a tool that is detached meanwhile leaves the program alone" {
 	begin
-	started_trace threadhist
+	started_trace
 	gbpf probe detach "$(gbpf probe ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["probes"][0]["id"])')" # settled: it ran a kernel
 	printf 'spin 1 5 32 1 1\nfail\n' >&"$in"
 	wait "$tracer" && status=0 || status=$?
 	[ "$status" -eq 1 ] # the program's
 	has_done 3
-}
-
-# exits: the program $pid exits although its wait for a holder would take longer than the test.
-exits() {
-	echo exit >&"$in"
-	eventually has_exited "$pid"
 }
 
 @test "a program waits for a holder alone: not without one, and not when it or gbpfd has ended" {
