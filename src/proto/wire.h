@@ -295,8 +295,8 @@ struct proto_probe_order {
 	struct proto_head head;
 	uint64_t version;
 	uint64_t number; /* of the order; returned in the answer */
-	uint64_t read;	 /* PROBE_DRAIN: number of the last one whose values the holder of the tool
-			    has   read; 0: none */
+	uint64_t read;	 /* PROBE_DRAIN: the last number whose values the tool's holder has read;
+			  * 0: none */
 	int32_t status;	 /* answers: 0 or -errno: the values are older */
 	uint32_t reserved;
 };
