@@ -207,7 +207,7 @@ struct gbpf_probe {
 	 * it runs in some of the launches only; gbpf_probe_set_budget() changes it. 0: that of the
 	 * tool that it replaces, else none. GBPF_PROBE_NO_BUDGET: it runs in all of them. */
 	uint32_t budget_ppm;
-	/* One block in so many runs it, 1 to 1000000; gbpf_probe_set() changes that, also for
+	/* One of N blocks runs it, N from 1 to 1000000; gbpf_probe_set() changes that, also for
 	 * kernels that run. 0: all do, which cannot be changed and costs less. */
 	uint32_t every;
 };

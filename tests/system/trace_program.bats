@@ -126,7 +126,7 @@ started_trace() {
 	pid=$(sed -n 's/^pid //p' "$GBPF_RUNTIME_DIR/output")
 }
 
-# has_read N: the trace has read so many blocks, in all intervals so far.
+# has_read N: the trace has read N blocks, in all intervals so far.
 has_read() {
 	python3 -c '
 import json, sys
