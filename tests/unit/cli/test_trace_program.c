@@ -158,6 +158,8 @@ static void signal_while_the_process_starts_is_forwarded(void **state)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 
+	signal(SIGINT, SIG_DFL); /* a shell ignores it in what it starts in the background */
+	signal(SIGHUP, SIG_DFL); /* as nohup(1) does */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
 		in_parent = signals[i];
 		assert_int_equal(alone("pause", 0), 128 + signals[i]);
