@@ -156,7 +156,7 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 		gbpf probe detach "$id"
 	done
 	local answer
-	read -r -t 300 -u "$out" answer
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" answer
 	[ "$answer" = ok ]
 	attach count_launches --to "$pid"
 	tell "launch 1 1" # from now on the kernel is known

@@ -114,9 +114,9 @@ near() { # NODES CPU: runs the case of that name with NODES in place of the syst
 	for i in 1 2 3 4; do
 		with pipelined 4 "$COPIES" forever >"$GBPF_RUNTIME_DIR/out" 3>&- &
 		exec {out}<"$GBPF_RUNTIME_DIR/out"
-		read -r -t 60 -u "$out"
+		read -r -t "$EVENTUALLY_SECONDS" -u "$out"
 		pid=$REPLY
-		read -r -t 60 -u "$out" # two copies later
+		read -r -t "$EVENTUALLY_SECONDS" -u "$out" # two copies later
 		kill -9 "$pid"
 		wait $! || true
 		exec {out}<&-
@@ -130,8 +130,8 @@ counts() {
 	[ -p "$GBPF_RUNTIME_DIR/out" ] || mkfifo "$GBPF_RUNTIME_DIR/out"
 	with "$1" 2 "$COPIES" forever >"$GBPF_RUNTIME_DIR/out" 3>&- &
 	exec {out}<"$GBPF_RUNTIME_DIR/out"
-	read -r -t 60 -u "$out" pid
-	read -r -t 60 -u "$out"
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" pid
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out"
 	read -r up down pipelined sum < <(eventually gets "[[t['stats'][f'copy_{n}bytes'] >> 20 for n in ('up_', 'down_', 'pipelined_', '')] \
 		for t in d['tenants'] if t['pid'] == $pid][0]" gbpf ps)
 	kill -9 "$pid"

@@ -47,7 +47,7 @@ copier() {
 ends() {
 	local in=in_$1 out=out_$1 job=job_$1 line last=
 	eval "exec ${!in}>&-"
-	while read -r -t 120 -u "${!out}" line; do
+	while read -r -t "$EVENTUALLY_SECONDS" -u "${!out}" line; do
 		last=$line
 	done
 	[ "$last" = right ] || {

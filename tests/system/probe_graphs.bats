@@ -264,7 +264,7 @@ comes() {
 		gbpf probe detach "$id"
 	done
 	local answer
-	read -r -t 300 -u "$out" answer
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" answer
 	[ "$answer" = ok ]
 	tell "replay 1"
 	eventually shows 'd["probes"] == []' gbpf probe ls

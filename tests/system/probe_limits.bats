@@ -113,7 +113,7 @@ costs() {
 		local answer i
 		echo "launch 4000 2" >&"$in"
 		attach count_calls --to "$pid"
-		read -r -t 120 -u "$out" answer
+		read -r -t "$EVENTUALLY_SECONDS" -u "$out" answer
 		[ "$answer" = ok ]
 		for ((i = 0; i < 20; i++)); do
 			tell "launch 40 2"

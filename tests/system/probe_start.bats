@@ -20,10 +20,10 @@ at_once() {
 # launched N: the program has done all.
 launched() {
 	local word answer
-	read -r -t 60 -u "${out[$1]}" word answer
+	read -r -t "$EVENTUALLY_SECONDS" -u "${out[$1]}" word answer
 	[ "$word" = pid ]
 	for word in load launch launch; do
-		read -r -t 60 -u "${out[$1]}" answer
+		read -r -t "$EVENTUALLY_SECONDS" -u "${out[$1]}" answer
 		[ "$answer" = ok ]
 	done
 }

@@ -629,7 +629,7 @@ print(*(t["name"] for t in json.load(sys.stdin)["tools"] if "machine code" in t[
 		gbpf probe detach "$id"
 	done
 	local answer
-	read -r -t 300 -u "$out" answer
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" answer
 	[ "$answer" = ok ]
 	tell "launch 1 1"
 	eventually shows 'd["probes"] == []' gbpf probe ls

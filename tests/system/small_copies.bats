@@ -32,7 +32,7 @@ counts() {
 	[ -p "$GBPF_RUNTIME_DIR/out" ] || mkfifo "$GBPF_RUNTIME_DIR/out"
 	with "$1" "$COPIES" "${2:-forever}" >"$GBPF_RUNTIME_DIR/out" 3>&- &
 	exec {out}<"$GBPF_RUNTIME_DIR/out"
-	read -r -t 60 -u "$out" pid
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" pid
 	read -r copies bytes up < <(eventually gets "[[s['copies_direct'], s['copy_direct_bytes'], s['copy_up_bytes']] for s in \
 		[t['stats'] for t in d['tenants'] if t['pid'] == $pid]][0]" gbpf ps)
 	kill -9 "$pid"

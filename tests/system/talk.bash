@@ -16,7 +16,7 @@ start() {
 	pids+=($!)
 	exec {in}>"$GBPF_RUNTIME_DIR/in.$started" {out}<"$GBPF_RUNTIME_DIR/out.$started"
 	local word
-	read -r -t 60 -u "$out" word pid && [ "$word" = pid ]
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" word pid && [ "$word" = pid ]
 }
 
 # tell LINE...: the program has done each without an error.
@@ -24,7 +24,7 @@ tell() {
 	local line answer
 	for line; do
 		echo "$line" >&"$in"
-		read -r -t 120 -u "$out" answer
+		read -r -t "$EVENTUALLY_SECONDS" -u "$out" answer
 		[ "$answer" = ok ]
 	done
 }

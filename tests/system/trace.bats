@@ -511,7 +511,7 @@ has() { grep -q "$1" "$GBPF_RUNTIME_DIR/trace.json"; }
 	eventually has '"kernel":"heat"'
 	kill -STOP "$tracer" # so that it sees the same process, which has counted as much
 	echo again >&"$in"
-	read -r -t 60 -u "$out" word answer
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" word answer
 	[ "$word $answer" = "pid $pid" ]
 	tell load "access 1 32 8"
 	kill -CONT "$tracer"

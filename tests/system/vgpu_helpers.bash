@@ -33,7 +33,7 @@ start_servers() { # MIB NAME...
 
 answer_of() { # NAME: sets REPLY
 	local fd=out_$1
-	read -r -t 120 -u "${!fd}"
+	read -r -t "$EVENTUALLY_SECONDS" -u "${!fd}"
 }
 
 # ask NAME COMMAND...: its answer is in REPLY.

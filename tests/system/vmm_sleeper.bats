@@ -24,17 +24,17 @@ SLEEPER=${GBPF_BUILD:-build}/tests/system/vmm_sleeper
 		>>"$dir/servers.log" 2>&1 3>&- &
 	pids+=($!)
 	exec {to}<>"$dir/in" {from}<>"$dir/out"
-	read -r -t 120 -u "$from"
+	read -r -t "$EVENTUALLY_SECONDS" -u "$from"
 	local pid
 	pid=$(<"$dir/pid")
 	pids+=("$pid")
 	[[ "$REPLY" == '{"asleep": '$((126 << 20))', "total": '$((128 << 20))'}' ]]
 	eventually tenant "$pid" 't["mem_used"] == t["mem_vgpu_used"] == 2 << 20'
 	echo >&"$to"
-	read -r -t 120 -u "$from"
+	read -r -t "$EVENTUALLY_SECONDS" -u "$from"
 	[[ "$REPLY" == '{"awake": '$((30 << 20))', "holds": '$((96 << 20))'}' ]]
 	eventually tenant "$pid" 't["mem_used"] == t["mem_vgpu_used"] == 98 << 20'
 	echo >&"$to"
-	read -r -t 120 -u "$from"
+	read -r -t "$EVENTUALLY_SECONDS" -u "$from"
 	[ "$REPLY" = "slept 3 times" ]
 }
