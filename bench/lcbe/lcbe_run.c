@@ -225,7 +225,9 @@ static int request_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, 
 	add_cpu(b, c, 1);
 	c->cpu_seconds += seconds;
 	if (!err && !p->samples[0]) {
-		err = bench_testbed_fail(&b->testbed, "no request completed within a window");
+		err = bench_testbed_fail(&b->testbed,
+					 "no request completed within %.1f s; raise --seconds",
+					 (double)p->limit_ns * 1e-9);
 	}
 	return err ? err
 		   : bench_lcbe_record_window(

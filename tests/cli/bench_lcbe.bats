@@ -140,6 +140,15 @@ setup() {
 	json 'all(c["kinds"][0]["kind"] == "command" and c["kinds"][0]["p50"]["us"] == 250.5 for c in d["conditions"] if c["kinds"])'
 	json 'all(c["kinds"][0]["batch"]["kernels_per_s"] > 3 for c in d["conditions"] if c["kinds"] and c["condition"] != "alone")'
 	run ! leftovers
+	# The time that commands take to start is no part of the limit.
+	cat >slow.sh <<-'END'
+		sleep 5 # it loads
+		while :; do sleep 0.2; echo 250.5; done # a service of that period
+	END
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 1 --requests 5 --seconds 4 \
+		--conditions alone --lc-cmd "sh $PWD/slow.sh" --be-cmd "sh $PWD/be.sh"
+	[ "$status" -eq 0 ]
+	json 'd["conditions"][0]["kinds"][0]["requests"] == 5'
 	run --separate-stderr "$GBPF" bench lcbe --device soft --policy lc_first --requests 2 --repeats 1 --seconds 2 --conditions default \
 		--lc-cmd "echo no GPU here; exit 3" --be-cmd "sh $PWD/be.sh"
 	[ "$status" -eq 1 ]
