@@ -15,7 +15,8 @@
  *    way	how batch work gets off the GPU. Process lane: sliced (it keeps a time slice of 1 us
  *		and continues, its gates are off) or leaving (it is held, and what is on the GPU
  *		stops, or runs to its end, under the usual slice). Shared lane: leaving, or passing
- *		(short launches continue with their gates off, and priorities serve the requests)
+ *		(launches that are short, or have short blocks where requests are bound by the
+ *		processor, continue with their gates off, and priorities serve the requests)
  *    burst	the launches of a latency tenant without a pause of burst_gap_ns between them: one
  *		unit of its work
  *    request	what gBPF reports open (lc_open): from the first launch until the queues are drained
@@ -33,8 +34,8 @@
  *      time slice of 1 us serves a request that is one long queue.
  *    - Short launches in the shared lane delay each kernel of a request by one block of theirs at
  *      most, which requests that are bound by the processor do not notice; to hold them costs batch
- *      more than the time of the request. So passing is tried, and kept where it costs requests no
- *      more.
+ *      more than the time of the request. Nor do these notice long launches of short blocks. So
+ *      passing is tried, and kept where it costs requests no more.
  *    - Each synchronization inside a request, and each gap because the CPU is late, lets batch
  *      return to the GPU; to leave again costs two context switches. Next to such requests batch is
  *      held, and where it is cheaper, batch work that is on the GPU already runs to its end under

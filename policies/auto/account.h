@@ -44,10 +44,12 @@ static __always_inline void count_batch(struct account *a, const struct gbpf_sub
 		a->recent_seen_ns /= 2;
 		a->recent_block_ns /= 2;
 		a->recent_short_ns /= 2;
+		a->recent_passing_ns /= 2;
 	}
 	a->recent_seen_ns += est;
 	a->recent_block_ns += ctx->block_ok ? soon : 0;
 	a->recent_short_ns += is_short(ctx) ? est : 0;
+	a->recent_passing_ns += is_short(ctx) || has_passing_blocks(ctx) ? est : 0;
 	if (ctx->now_ns >= a->window_ns + longest_window_ns) {
 		a->longest_ns = a->window_longest_ns;
 		a->window_longest_ns = 0;

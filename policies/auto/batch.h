@@ -48,6 +48,8 @@ static __always_inline void add_batch(struct scan *l, const struct tenant *x,
 	l->busy_ns += x->busy_seen_ns;
 	l->wants += wants != 0;
 	l->mostly_short += a->recent_short_ns * 100 > a->recent_seen_ns * passing_min_short_percent;
+	l->mostly_passing +=
+		a->recent_passing_ns * 100 > a->recent_seen_ns * passing_min_short_percent;
 }
 
 /* Scans a tenant that is not of class latency: what it is like, its share, and whether it wants a

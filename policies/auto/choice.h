@@ -36,7 +36,7 @@ static __always_inline u32 judge_trial(struct kind *k, u32 way, u64 now)
 	if (w->seen[way & 1] < trial_min_bursts) {
 		return way;
 	}
-	if (!cheaper(w->cost_ns[before], w->cost_ns[way & 1])) {
+	if (!cheaper(k, w->cost_ns[before], w->cost_ns[way & 1])) {
 		if (w->seen[way & 1] < trial_bursts) {
 			return way;
 		}
@@ -59,12 +59,12 @@ static __always_inline int may_change(const struct kind *k, u32 to)
 }
 
 /* Returns 1 if slices are worth a trial: they may serve as well as stopping where blocks or huge
- * grids take long to leave and requests have no pauses; or passing, where batch is mostly short
- * launches. Only a trial can show it. */
+ * grids take long to leave and requests have no pauses; or passing, where batch is mostly launches
+ * that pass next to such requests. Only a trial can show it. */
 static __always_inline int worth_trial(const struct kind *k)
 {
 	if (batch_lane == GBPF_LANE_SHARED) {
-		return batch_short && k->way == WAY_LEAVING &&
+		return (batch_short || (batch_passes && has_gaps(k))) && k->way == WAY_LEAVING &&
 		       k->ways.seen[WAY_LEAVING] >= trial_bursts;
 	}
 	return batch_alone && batch_stops && k->way == WAY_LEAVING &&
@@ -80,8 +80,8 @@ static __always_inline int try_other(const struct kind *k, u32 other)
 	u64 cost = w->cost_ns[(other ^ 1) & 1];
 
 	return may_change(k, other) && decides(other) &&
-	       (cheaper(predicted(k, other), cost) || worth_trial(k) ||
-		(w->seen[other & 1] >= way_min_seen && cheaper(w->cost_ns[other & 1], cost)));
+	       (cheaper(k, predicted(k, other), cost) || worth_trial(k) ||
+		(w->seen[other & 1] >= way_min_seen && cheaper(k, w->cost_ns[other & 1], cost)));
 }
 
 /* Chooses the way for a tenant's requests: until it is measured, by prediction; then the other one
@@ -101,7 +101,7 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 	}
 	if (w->seen[way] < way_min_seen) {
 		if (w->seen[other] || !may_change(k, other) || w->guesses >= 2 ||
-		    !cheaper(predicted(k, other), predicted(k, way))) {
+		    !cheaper(k, predicted(k, other), predicted(k, way))) {
 			return way;
 		}
 		w->guesses++;

@@ -91,14 +91,26 @@ static __always_inline void measure_way(struct tenant *x, const struct seen *s, 
 	x->seen.measured = 1;
 }
 
+/* Returns 1 if bursts are bound by the processor: many short launches between which the GPU is
+ * idle.
+ */
+static __always_inline int is_gappy(const struct kind *k)
+{
+	return k->launches16 >= 16 * gappy_min_launches && k->gpu_ns && k->gpu_ns * 2 < k->best_ns;
+}
+
+/* Returns 1 if long launches of batch may pass next to such bursts: few of their kernels are
+ * awaited one by one, so what a block delays is done before the processor has the next one. */
+static __always_inline int has_gaps(const struct kind *k)
+{
+	return is_gappy(k) && k->syncs16 * 4 < k->launches16;
+}
+
 /* Returns the pauses of a burst, times 16. Short slices let batch return in each pause of the
  * request: after synchronizations, or between many short launches. */
 static __always_inline u64 pauses16(const struct kind *k)
 {
-	int slow_cpu =
-		k->launches16 >= 16 * gappy_min_launches && k->gpu_ns && k->gpu_ns * 2 < k->best_ns;
-
-	return k->syncs16 + (slow_cpu ? 16 * (u64)gappy_gaps : 0);
+	return k->syncs16 + (is_gappy(k) ? 16 * (u64)gappy_gaps : 0);
 }
 
 /* Returns the predicted cost of a way per burst, ns. Sliced: batch_return_ns for each pause.
@@ -115,10 +127,20 @@ static __always_inline u64 predicted(const struct kind *k, u32 way)
 	return way == WAY_LEAVING ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
 }
 
-/* Returns 1 if a cost is lower by as much as makes a change pay. */
-static __always_inline int cheaper(u64 cost, u64 than)
+/* Returns the difference below which two ways cost the same, ns. */
+static __always_inline u64 tolerance_ns(const struct kind *k)
 {
-	return cost + cost / 4 + way_min_gain_ns < than;
+	if (batch_lane != GBPF_LANE_SHARED) {
+		return way_min_gain_ns;
+	}
+	return max_u64(min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns),
+		       k->best_ns * way_shared_percent / 100);
+}
+
+/* Returns 1 if a cost is lower by as much as makes a change pay. */
+static __always_inline int cheaper(const struct kind *k, u64 cost, u64 than)
+{
+	return cost + cost / 4 + max_u64(way_min_gain_ns, tolerance_ns(k)) < than;
 }
 
 /* Returns 1 if a way is better than the other one, both measured: it costs less, or costs the same
@@ -126,16 +148,14 @@ static __always_inline int cheaper(u64 cost, u64 than)
 static __always_inline int is_better(const struct kind *k, u32 way)
 {
 	int shared = batch_lane == GBPF_LANE_SHARED;
-	u64 tolerance = shared ? min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns)
-			       : way_min_gain_ns;
 	const struct ways *w = &k->ways;
 	u32 a = way & 1, b = a ^ 1;
 
-	if (cheaper(w->cost_ns[a], w->cost_ns[b])) {
+	if (cheaper(k, w->cost_ns[a], w->cost_ns[b])) {
 		return 1;
 	}
 	return w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts &&
-	       w->cost_ns[a] <= w->cost_ns[b] + tolerance &&
+	       w->cost_ns[a] <= w->cost_ns[b] + tolerance_ns(k) &&
 	       w->progress[a] >
 		       w->progress[b] + w->progress[b] / (shared ? way_shared_min_progress : 4);
 }

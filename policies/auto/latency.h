@@ -50,6 +50,7 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 	l->judged++;
 	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->way == WAY_LEAVING;
 	l->leaving += k->way == WAY_LEAVING;
+	l->tight += !has_gaps(k);
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;
 }

@@ -12,14 +12,16 @@ struct scan {
 	u32 be, be_shared;	/* other tenants; those in the shared lane */
 	u32 starved;		/* 1: some tenant is starved */
 	/* batch in the lane of which the ways are learned */
-	u32 lane;	  /* that lane */
-	u64 longest_ns;	  /* longest time that a launch takes to leave */
-	u64 busy_ns;	  /* GPU time */
-	u64 programs;	  /* sum of the hashes of their programs */
-	u32 known, stops; /* those of which launches were seen; the stoppable ones */
-	u32 wants;	  /* those that want the GPU */
-	u32 mostly_short; /* those that passing serves */
-	u32 changed;	  /* 1: batch has become stoppable, or is no longer */
+	u32 lane;	    /* that lane */
+	u64 longest_ns;	    /* longest time that a launch takes to leave */
+	u64 busy_ns;	    /* GPU time */
+	u64 programs;	    /* sum of the hashes of their programs */
+	u32 known, stops;   /* those of which launches were seen; the stoppable ones */
+	u32 wants;	    /* those that want the GPU */
+	u32 mostly_short;   /* those that passing serves */
+	u32 mostly_passing; /* those that it serves next to requests that are bound by the processor
+			     */
+	u32 changed;	    /* 1: batch has become stoppable, or is no longer */
 	/* batch in the process lane */
 	u32 wanting;	  /* those that want the GPU; */
 	u32 first, next;  /* the first of them, and the first after the last turn */
@@ -28,6 +30,7 @@ struct scan {
 	u64 inflight_limit_ns; /* smallest in-flight limit that one of them needs */
 	u32 judged;	       /* those whose requests are known, or that have one now */
 	u32 leaving;	       /* those of them whose way is leaving */
+	u32 tight;	       /* those of them whose requests have no gaps that batch may fill */
 	u32 switching;	       /* 1: for one of them the way has just changed */
 	u32 often;	       /* those for which holding pays, or of which nothing is known */
 };
@@ -61,6 +64,7 @@ static __always_inline void publish_batch(struct scan *l)
 	batch_programs = l->programs;
 	batch_wants = l->wants != 0;
 	batch_short = l->mostly_short != 0;
+	batch_passes = l->mostly_passing != 0;
 	batch_alone = l->be - l->be_shared == 1;
 }
 
@@ -72,6 +76,7 @@ static __always_inline void publish(const struct scan *l)
 	other_shared = l->be_shared;
 	hold_pays = l->often != 0;
 	short_passes = l->lane == GBPF_LANE_SHARED && l->judged && !l->leaving && !l->switching;
+	blocks_pass = short_passes && !l->tight;
 	slices_serve = l->lane == GBPF_LANE_PROCESS && l->latency && !l->often && !l->switching &&
 		       !no_slices && batch_alone;
 	inflight_limit_ns = l->inflight_limit_ns;

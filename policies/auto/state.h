@@ -51,9 +51,10 @@ struct account {
 		      */
 	u64 held_ns; /* time of the last hold for a turn, or of any hold in the shared lane */
 	u64 threads; /* largest launch, decaying by 1/256 per launch */
-	u64 recent_seen_ns;  /* as seen_ns; halved when it exceeds 2 recent_ns */
-	u64 recent_block_ns; /* as soon_ns, of stoppable launches only; halved as well */
-	u64 recent_short_ns; /* part of recent_seen_ns in short launches; halved as well */
+	u64 recent_seen_ns;    /* as seen_ns; halved when it exceeds 2 recent_ns */
+	u64 recent_block_ns;   /* as soon_ns, of stoppable launches only; halved as well */
+	u64 recent_short_ns;   /* part of recent_seen_ns in short launches, */
+	u64 recent_passing_ns; /* in these and those with short blocks; halved as well */
 	u64 longest_ns; /* longest time that a launch takes to leave, last and this window, ns */
 	u64 window_longest_ns; /* the same of this window, ns */
 	u64 window_ns;	       /* start of this window */
@@ -186,6 +187,7 @@ u32 last_batch_lane, batch_seen;     /* its lane; 1: there was one */
 u32 hold_pays = 1;		     /* 1: time slices alone do not serve the requests */
 u32 no_slices;			     /* 1: time slices cannot be set on this machine */
 u32 short_passes; /* 1: short launches of batch in the shared lane go while a request is open */
+u32 blocks_pass;  /* 1: so do those with short blocks */
 u32 slices_serve; /* 1: slices alone get batch in the process lane off the GPU; its gates are off */
 u64 inflight_limit_ns = 100000;
 /* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over
@@ -203,6 +205,7 @@ u64 batch_programs; /* sum of the hashes of their programs */
 u32 batch_wants;    /* 1: one of them wants the GPU */
 u32 batch_stops;    /* 1: they are stoppable, or in the shared lane */
 u32 batch_short;    /* 1: much of the GPU time of one of them is in short launches */
+u32 batch_passes;   /* 1: ... in launches that are short or have short blocks */
 u32 batch_alone;    /* 1: there is one */
 /* Latency tenants that want both ways: where batch stops it leaves for all of them, else it is
  * sliced. */

@@ -38,6 +38,12 @@ static __always_inline int is_short(const struct gbpf_submit_ctx *ctx)
 	return ctx->est_ns && ctx->est_ns < preempt_min_code_ns;
 }
 
+/* Returns 1 if priorities serve requests that are bound by the processor next to the launch. */
+static __always_inline int has_passing_blocks(const struct gbpf_submit_ctx *ctx)
+{
+	return ctx->est_ns && ctx->block_ns && ctx->block_ns <= passing_max_block_ns;
+}
+
 /* Returns the duration from which machine code is worth the block level, ns. In the shared lane
  * the device places blocks of a request first, so a gate gains nothing in short blocks, and next to
  * none in a launch all of whose blocks run already. */

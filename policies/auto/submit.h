@@ -94,7 +94,8 @@ static __always_inline int go_unstopped(struct gbpf_submit_ctx *ctx)
 /* Returns 1 if the launch goes even while a request is open. */
 static __always_inline int passes(const struct gbpf_submit_ctx *ctx)
 {
-	return short_passes && ctx->lane == GBPF_LANE_SHARED && is_short(ctx) &&
+	return short_passes && ctx->lane == GBPF_LANE_SHARED &&
+	       (is_short(ctx) || (blocks_pass && has_passing_blocks(ctx))) &&
 	       ctx->lc_next_ns == ~0ull && !waits_turn(ctx);
 }
 

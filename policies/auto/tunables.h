@@ -118,12 +118,17 @@ const volatile u32 trial_min_bursts = 3;
  * (105 600 blocks of 30 us; H200). */
 const volatile u64 trial_min_leave_ns = 60 * NSEC_PER_USEC;
 /* In the shared lane ways cost the same if they differ by less than the shortest request divided by
- * the first, and batch does more work if it is a sixteenth more; in the process lane 50 us, and a
- * quarter. */
+ * the first, at most 50 us, or by this part of it, and batch does more work if it is a sixteenth
+ * more; in the process lane 50 us, and a quarter. */
 const volatile u32 way_shared_tolerance = 8;
+const volatile u32 way_shared_percent = 3;
 const volatile u32 way_shared_min_progress = 16;
-/* Passing is tried where short launches are this part of batch's recent GPU time. */
+/* Passing is tried where launches that pass are this part of batch's recent GPU time. */
 const volatile u32 passing_min_short_percent = 50;
+/* Next to requests that are bound by the processor, longer launches pass, too, if their blocks are
+ * at most as long as this: a kernel of a request that waits for one of them is done before the
+ * processor has the next. */
+const volatile u64 passing_max_block_ns = 200 * NSEC_PER_USEC;
 /* Time until a change between stopping and slices is in force: gates, slices, work in flight. */
 const volatile u64 way_switch_ns = 10 * NSEC_PER_MSEC;
 
