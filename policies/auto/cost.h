@@ -91,19 +91,26 @@ static __always_inline void measure_way(struct tenant *x, const struct seen *s, 
 	x->seen.measured = 1;
 }
 
-/* Returns 1 if bursts are bound by the processor: many short launches between which the GPU is
- * idle.
- */
+/* Returns 1 if bursts have many short launches, which use the GPU for less than a part of their
+ * shortest time, in percent. */
+static __always_inline int is_idle(const struct kind *k, u32 percent)
+{
+	return k->launches16 >= 16 * gappy_min_launches && k->gpu_ns &&
+	       k->gpu_ns * 100 < k->best_ns * percent;
+}
+
+/* Returns 1 if bursts are bound by the processor: the GPU is mostly idle between their launches. */
 static __always_inline int is_gappy(const struct kind *k)
 {
-	return k->launches16 >= 16 * gappy_min_launches && k->gpu_ns && k->gpu_ns * 2 < k->best_ns;
+	return is_idle(k, 50);
 }
 
 /* Returns 1 if long launches of batch may pass next to such bursts: few of their kernels are
- * awaited one by one, so what a block delays is done before the processor has the next one. */
+ * awaited one by one, so what a block delays is done before the processor has the next one. Where
+ * they pass already, kernels may look longer, since they wait for blocks. */
 static __always_inline int has_gaps(const struct kind *k)
 {
-	return is_gappy(k) && k->syncs16 * 4 < k->launches16;
+	return is_idle(k, k->gaps ? 67 : 50) && k->syncs16 * 4 < k->launches16;
 }
 
 /* Returns the pauses of a burst, times 16. Short slices let batch return in each pause of the

@@ -59,7 +59,7 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 	mixed = k->odd_bursts > x->odd && (k->odd_bursts - x->odd) * kind_max_odd > k->bursts;
 	k->proof = k->proof && (mixed || k->bursts < kind_min_bursts) ? kind_proof_mixed : 2;
 	k->syncs16 = k->launches16 = k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = 0;
-	k->bursts = k->odd_bursts = 0;
+	k->bursts = k->odd_bursts = k->gaps = 0;
 	x->odd = 0;
 	k->ways.batch = NO_PROGRAMS; /* nothing is known of the ways */
 }

@@ -50,7 +50,8 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 	l->judged++;
 	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->way == WAY_LEAVING;
 	l->leaving += k->way == WAY_LEAVING;
-	l->tight += !has_gaps(k);
+	k->gaps = has_gaps(k);
+	l->tight += !k->gaps;
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;
 }
@@ -116,6 +117,7 @@ static __always_inline void learn_latency_tenants(struct scan *l)
 	u32 n = (u32)min_u64(l->latency, LATENCY_MAX); /* listed */
 
 	l->often += l->latency > LATENCY_MAX; /* of the others nothing is learned */
+	l->tight += l->latency > LATENCY_MAX;
 	learn_all(l, n, LEARN_REQUESTS);
 	learn_all(l, n, CHANGE_BATCH);
 	learn_all(l, n, LEARN_WAY);

@@ -107,6 +107,7 @@ struct kind {
 	u32 single_burst; /* 1: each burst was one request */
 	u32 proof;	  /* similar bursts that begin a new kind */
 	u32 lane;	  /* lane in which all this was measured */
+	u32 gaps;	  /* 1: bursts had gaps that batch may fill, at the last scan */
 };
 
 /* A program, recognized across its runs by user and command. */
