@@ -31,15 +31,15 @@ static __always_inline void forget_ways(struct kind *k, u64 now)
 }
 
 /* Returns by how much a burst was longer than the shortest of its kind, ns. n: bursts of which
- * took_ns is the average. */
-static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n)
+ * took_ns is the average. odd: they differ from the kind, and say nothing about its shortest. */
+static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
 {
 	u64 extra;
 
-	if (!k->best_ns || took_ns < k->best_ns) {
+	if (!k->best_ns || (took_ns < k->best_ns && !odd)) {
 		k->best_ns = took_ns;
 	}
-	extra = took_ns - k->best_ns;
+	extra = took_ns - min_u64(k->best_ns, took_ns);
 	k->best_ns += extra * min_u64(n, 8) / 1024;
 	return extra;
 }
@@ -80,7 +80,7 @@ static __always_inline void measure_way(struct tenant *x, const struct seen *s, 
 {
 	struct kind *k = &x->kind;
 	struct ways *w = &k->ways;
-	u64 extra = extra_ns(k, s->took_ns / s->n + 1, s->n);
+	u64 extra = extra_ns(k, s->took_ns / s->n + 1, s->n, x->odd);
 	u64 in_force_ns = w->changed_ns + (batch_stops ? way_switch_ns : 0);
 	u32 way = k->way & 1;
 
