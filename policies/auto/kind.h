@@ -88,6 +88,12 @@ static __always_inline int went_back(const struct tenant *x, const struct accoun
 	       a->known_ns < x->known_ns;
 }
 
+/* Returns 1 if the last burst may go on, so that what has ended may be a part of it. */
+static __always_inline int goes_on(const struct account *a, u64 n, u64 now)
+{
+	return a && n < bursts_awaited && now < a->end_ns + burst_gap_ns;
+}
+
 /* Learns what the requests of a latency tenant look like from the change of its statistics since
  * the last scan. A burst counts as one request: while the close delay is still too short, gBPF
  * reports each gap as the end of a request. Where there are fewer requests than bursts, requests
@@ -106,7 +112,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 	n = bursts - x->bursts;
 	if (requests < x->requests || !x->scanned_ns || went_back(x, a)) {
 		n = 0; /* another program has the number, or two threads have counted at once */
-	} else if (!n && now < x->scanned_ns + NSEC_PER_SEC) {
+	} else if (now < x->scanned_ns + NSEC_PER_SEC && (!n || goes_on(a, n, now))) {
 		return;
 	} else if (requests > x->requests) {
 		x->seen.since_ns = x->scanned_ns;

@@ -84,6 +84,8 @@ const volatile u32 inflight_max_unknown = 2;
 
 /* A pause this long separates two bursts. */
 const volatile u64 burst_gap_ns = 1 * NSEC_PER_MSEC;
+/* The end of the last burst is awaited, for a second at most, unless so many have begun. */
+const volatile u32 bursts_awaited = 4;
 /* Similar bursts that begin a new kind: 2, or kind_proof_mixed when the kind before had fewer
  * bursts than kind_min_bursts, or more than one in kind_max_odd that differed from its average. */
 const volatile u32 kind_proof_mixed = 16;
