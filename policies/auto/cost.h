@@ -44,15 +44,19 @@ static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
 	return extra;
 }
 
-/* Counts a burst to the cost of the way in force. After the first few it rises fast and falls
- * slowly, so it is that of the slower ones. One exception is none. */
+/* Counts a burst to the cost of the way in force: the mean of the last trial_bursts in the shared
+ * lane, where ways are compared to a few percent and the slower ones of a service vary by more. In
+ * the process lane, after the first few, it rises fast and falls slowly, so it is that of the
+ * slower ones. One exception is none. */
 static __always_inline void measure_cost(struct ways *w, u32 way, u64 extra)
 {
 	u64 cost = w->seen[way] ? w->cost_ns[way] : extra;
 
 	extra = min_u64(extra, 4 * (cost + way_min_gain_ns));
-	if (w->seen[way] < way_min_seen) {
+	if (w->seen[way] < (batch_lane == GBPF_LANE_SHARED ? trial_bursts : way_min_seen)) {
 		w->cost_ns[way] = (cost * w->seen[way] + extra) / (w->seen[way] + 1);
+	} else if (batch_lane == GBPF_LANE_SHARED) {
+		w->cost_ns[way] = (cost * (trial_bursts - 1) + extra) / trial_bursts;
 	} else {
 		w->cost_ns[way] =
 			extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
@@ -147,7 +151,9 @@ static __always_inline u64 tolerance_ns(const struct kind *k)
 /* Returns 1 if a cost is lower by as much as makes a change pay. */
 static __always_inline int cheaper(const struct kind *k, u64 cost, u64 than)
 {
-	return cost + cost / 4 + max_u64(way_min_gain_ns, tolerance_ns(k)) < than;
+	u64 gain = tolerance_ns(k);
+
+	return cost + gain + (batch_lane == GBPF_LANE_SHARED ? gain : cost / 4) < than;
 }
 
 /* Returns 1 if a way is better than the other one, both measured: it costs less, or costs the same
