@@ -5,14 +5,18 @@
 
 #include "stop.h"
 
-/* Counts a launch of a latency tenant, and a burst if it follows a pause. */
+/* Counts a launch of a latency tenant: a new burst if it follows a pause, else the time since the
+ * launch before it. */
 static __always_inline void count_burst(struct account *a, const struct gbpf_submit_ctx *ctx)
 {
 	u64 now = ctx->now_ns, end = a->end_ns;
 
 	if (now > end + burst_gap_ns) {
 		a->bursts++;
+	} else if (now > a->launch_ns) {
+		a->span_ns += now - a->launch_ns;
 	}
+	a->launch_ns = now;
 	/* Estimates may be too long, for ever; gBPF knows what of them is still in flight. */
 	a->end_ns = min_u64(max_u64(now, end), now + ctx->inflight_ns) + ctx->est_ns;
 	a->launches++;

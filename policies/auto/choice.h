@@ -36,7 +36,7 @@ static __always_inline u32 judge_trial(struct kind *k, u32 way, u64 now)
 	if (w->seen[way & 1] < trial_min_bursts) {
 		return way;
 	}
-	if (!cheaper(k, w->cost_ns[before], w->cost_ns[way & 1])) {
+	if (!cheaper(k, w->cost_ns[before] + doubt_ns(w, w->seen[way & 1]), w->cost_ns[way & 1])) {
 		if (w->seen[way & 1] < trial_bursts) {
 			return way;
 		}
@@ -88,7 +88,7 @@ static __always_inline int try_other(const struct kind *k, u32 other)
  * when that was measured and is better; or when it is predicted to be cheaper, for a trial. Two
  * changes for one kind are at least way_keep_ns apart, except at the end of a trial and for the
  * first one. */
-static __always_inline u32 choose_way(struct kind *k, u64 now)
+static __noinline u32 choose_way(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;
 	u32 way = k->way & 1, other = way ^ 1;
@@ -110,18 +110,16 @@ static __always_inline u32 choose_way(struct kind *k, u64 now)
 	if (w->moved && now < w->changed_ns + way_keep_ns) {
 		return way;
 	}
-	if (now < w->retry_ns) {
-		if (!is_better(k, other)) {
-			return way;
-		}
-	} else if (try_other(k, other)) {
-		w->trial = 1;
-		w->seen[other] = w->progress[other] = 0;
-	} else {
+	if (now < w->retry_ns ? !is_better(k, other) : !try_other(k, other)) {
 		return way;
 	}
 	w->moved = 1;
-	w->retry_ns = w->trial ? w->retry_ns : now + way_keep_ns;
+	if (now >= w->retry_ns || batch_lane == GBPF_LANE_SHARED) {
+		w->trial = 1;
+		w->seen[other] = w->progress[other] = 0;
+	} else {
+		w->retry_ns = now + way_keep_ns;
+	}
 	return other;
 }
 
@@ -155,13 +153,8 @@ static __always_inline void change_batch(struct tenant *x, u64 now)
 /* Learns from the bursts of this scan what the way in force costs them. */
 static __always_inline void learn_way(struct tenant *x, u64 now)
 {
-	struct seen *s = &x->seen;
-
-	if (!s->n) {
-		return;
-	}
-	if (s->requests == s->n) { /* else these are parts of bursts */
-		measure_way(x, s, now);
+	if (x->seen.n) {
+		measure_way(x, &x->seen, now);
 	}
 }
 

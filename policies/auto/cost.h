@@ -24,10 +24,29 @@ static __always_inline void forget_ways(struct kind *k, u64 now)
 	w->seen[WAY_SLICED] = w->seen[WAY_LEAVING] = 0;
 	w->progress[WAY_SLICED] = w->progress[WAY_LEAVING] = 0;
 	w->guesses = w->moved = w->trial = 0;
-	w->retry_ns = w->wait_ns = 0;
+	w->retry_ns = w->wait_ns = w->noise_ns = 0;
 	if (batch_stops) {
 		set_way(k, WAY_LEAVING, now);
 	}
+}
+
+/* Returns the duration of a burst of this scan, ns; where bursts are compared by launch, with the
+ * usual number of launches. */
+static __always_inline u64 usual_ns(const struct kind *k, const struct seen *s)
+{
+	u64 took_ns = s->bursts_ns / s->n + 1;
+
+	return by_launch(k) ? took_ns * k->launches16 / (s->launches * 16 / s->n + 1) : took_ns;
+}
+
+/* Sets the shortest burst of a kind, from which the costs count. */
+static __always_inline void set_best(struct kind *k, u64 ns)
+{
+	u64 *cost_ns = k->ways.cost_ns, before = k->best_ns;
+
+	cost_ns[0] = max_u64(cost_ns[0] + before, ns) - ns;
+	cost_ns[1] = max_u64(cost_ns[1] + before, ns) - ns;
+	k->best_ns = ns;
 }
 
 /* Returns by how much a burst was longer than the shortest of its kind, ns. n: bursts of which
@@ -37,10 +56,13 @@ static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
 	u64 extra;
 
 	if (!k->best_ns || (took_ns < k->best_ns && !odd)) {
-		k->best_ns = took_ns;
+		if (k->best_ns > 2 * took_ns) {
+			k->ways.batch = NO_PROGRAMS; /* those before were a warm-up */
+		}
+		set_best(k, took_ns);
 	}
 	extra = took_ns - min_u64(k->best_ns, took_ns);
-	k->best_ns += extra * min_u64(n, 8) / 1024;
+	set_best(k, k->best_ns + min_u64(extra, k->best_ns) * min_u64(n, 8) / 1024);
 	return extra;
 }
 
@@ -48,11 +70,14 @@ static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
  * lane, where ways are compared to a few percent and the slower ones of a service vary by more. In
  * the process lane, after the first few, it rises fast and falls slowly, so it is that of the
  * slower ones. One exception is none. */
-static __always_inline void measure_cost(struct ways *w, u32 way, u64 extra)
+static __always_inline void measure_cost(struct kind *k, u32 way, u64 extra)
 {
+	struct ways *w = &k->ways;
 	u64 cost = w->seen[way] ? w->cost_ns[way] : extra;
+	u64 usual = batch_lane == GBPF_LANE_SHARED ? k->best_ns / 4 : 0;
 
-	extra = min_u64(extra, 4 * (cost + way_min_gain_ns));
+	extra = min_u64(extra, 4 * (cost + max_u64(way_min_gain_ns, usual)));
+	w->noise_ns = average(w->noise_ns, max_u64(extra, cost) - min_u64(extra, cost) + 1, 1);
 	if (w->seen[way] < (batch_lane == GBPF_LANE_SHARED ? trial_bursts : way_min_seen)) {
 		w->cost_ns[way] = (cost * w->seen[way] + extra) / (w->seen[way] + 1);
 	} else if (batch_lane == GBPF_LANE_SHARED) {
@@ -80,18 +105,18 @@ static __always_inline void measure_progress(struct ways *w, u32 way, const stru
 /* Measures what the way in force costs a burst. One that began before the way was in force says
  * nothing. Nor do those for which batch does not want the GPU: without it any way costs
  * nothing. Nor do those for which another latency tenant decides. */
-static __always_inline void measure_way(struct tenant *x, const struct seen *s, u64 now)
+static __noinline void measure_way(struct tenant *x, const struct seen *s, u64 now)
 {
 	struct kind *k = &x->kind;
 	struct ways *w = &k->ways;
-	u64 extra = extra_ns(k, s->took_ns / s->n + 1, s->n, x->odd);
+	u64 extra = extra_ns(k, usual_ns(k, s), s->n, x->odd);
 	u64 in_force_ns = w->changed_ns + (batch_stops ? way_switch_ns : 0);
 	u32 way = k->way & 1;
 
 	if (!batch_wants || way != way_in_force || (w->changed_ns && s->since_ns <= in_force_ns)) {
 		return;
 	}
-	measure_cost(w, way, extra);
+	measure_cost(k, way, extra);
 	x->seen.measured = 1;
 }
 
@@ -138,14 +163,23 @@ static __always_inline u64 predicted(const struct kind *k, u32 way)
 	return way == WAY_LEAVING ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
 }
 
-/* Returns the difference below which two ways cost the same, ns. */
+/* Returns the difference below which two ways cost the same, ns: in the shared lane at least the
+ * standard error of the difference of two means of trial_bursts. */
 static __always_inline u64 tolerance_ns(const struct kind *k)
 {
+	u64 least = max_u64(k->best_ns * way_shared_percent / 100, k->ways.noise_ns / 4);
+
 	if (batch_lane != GBPF_LANE_SHARED) {
 		return way_min_gain_ns;
 	}
-	return max_u64(min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns),
-		       k->best_ns * way_shared_percent / 100);
+	return max_u64(min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns), least);
+}
+
+/* Returns by how much the mean of so few bursts may be too high in the shared lane, ns: about twice
+ * its standard error after three of them, and once after eight. */
+static __always_inline u64 doubt_ns(const struct ways *w, u32 bursts)
+{
+	return batch_lane == GBPF_LANE_SHARED && bursts ? w->noise_ns * 4 / bursts : 0;
 }
 
 /* Returns 1 if a cost is lower by as much as makes a change pay. */

@@ -12,15 +12,26 @@ static __always_inline u64 average(u64 old, u64 new, u64 n)
 	return old ? old - old * n / 32 + (new *n) / 32 : new;
 }
 
+/* Returns 1 if bursts are compared by launch: where the processor's work for each launch takes the
+ * time, and where bursts are several requests. The latter may be parts of one, or follow each other
+ * without a pause, so that a scan sees as many as fit into its time. */
+static __always_inline int by_launch(const struct kind *k)
+{
+	return k->gaps || !k->single_burst;
+}
+
 /* Learns launches and GPU time of a burst. Extrapolates from the launches whose duration is known
  * to all of them; without any the GPU time stays. */
 static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 launches,
 					   u64 n)
 {
 	struct kind *k = &x->kind;
-	u64 known = a->known - x->known;
+	u64 known = a->known - x->known, before = k->launches16;
 
-	k->launches16 = average(k->launches16, launches * 16 / n + 1, n);
+	k->launches16 = average(before, launches * 16 / n + 1, n);
+	if (by_launch(k) && before) {
+		k->best_ns = k->best_ns * k->launches16 / before;
+	}
 	if (known) {
 		k->gpu_ns = average(k->gpu_ns,
 				    (a->known_ns - x->known_ns) / known * launches / n + 1, n);
@@ -71,9 +82,10 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 	struct kind *k = &x->kind;
 	u64 launches = a ? a->launches - x->launches : 0, n = s->n;
 
+	s->launches = launches;
 	tell_kind(x, s->syncs * 16 / n + 1, launches * 16 / n + 1, n);
 	k->syncs16 = average(k->syncs16, s->syncs * 16 / n + 1, n);
-	k->mean_ns = average(k->mean_ns, s->took_ns / n + 1, n);
+	k->mean_ns = average(k->mean_ns, s->bursts_ns / n + 1, n);
 	k->gap_ns = average(k->gap_ns, (now - s->since_ns) / n + 1, n);
 	k->lane = x->lane;
 	if (a) {
@@ -85,7 +97,7 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 static __always_inline int went_back(const struct tenant *x, const struct account *a)
 {
 	return !a || a->bursts < x->bursts || a->launches < x->launches || a->known < x->known ||
-	       a->known_ns < x->known_ns;
+	       a->known_ns < x->known_ns || a->span_ns < x->span_ns;
 }
 
 /* Returns 1 if the last burst may go on, so that what has ended may be a part of it. */
@@ -94,11 +106,21 @@ static __always_inline int goes_on(const struct account *a, u64 n, u64 now)
 	return a && n < bursts_awaited && now < a->end_ns + burst_gap_ns;
 }
 
+/* Returns the duration of the bursts of this scan: that of their requests, or the time between
+ * their launches where requests are parts of bursts. */
+static __always_inline u64 bursts_ns(const struct tenant *x, const struct account *a, u64 now)
+{
+	u64 span = a ? min_u64(a->span_ns - x->span_ns, now - x->scanned_ns) : 0;
+
+	return max_u64(x->seen.took_ns, span);
+}
+
 /* Learns what the requests of a latency tenant look like from the change of its statistics since
  * the last scan. A burst counts as one request: while the close delay is still too short, gBPF
  * reports each gap as the end of a request. Where there are fewer requests than bursts, requests
- * count: in a request that waits for batch the launches are far apart. */
-static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
+ * count: in a request that waits for batch the launches are far apart. Not inlined, as
+ * measure_way() and choose_way(), so that the verifier goes on with one state. */
+static __noinline void learn_latency(struct tenant *x, u32 t, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS);
 	u64 syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
@@ -120,6 +142,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 		x->seen.syncs = syncs - x->syncs;
 		x->seen.took_ns = took - x->request_ns;
 		x->seen.n = min_u64(n ? n : 1, x->seen.requests); /* 0: it never pauses */
+		x->seen.bursts_ns = bursts_ns(x, a, now);
 		learn_burst(x, a, now);
 	} else {
 		return;
@@ -128,6 +151,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 	x->syncs = syncs;
 	x->request_ns = took;
 	x->bursts = bursts;
+	x->span_ns = a ? a->span_ns : 0;
 	x->launches = a ? a->launches : 0;
 	x->known = a ? a->known : 0;
 	x->known_ns = a ? a->known_ns : 0;

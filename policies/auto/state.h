@@ -17,8 +17,8 @@ static __always_inline u64 max_u64(u64 a, u64 b)
 }
 
 /* GPUs whose batch tenants take turns in the shared lane, and latency tenants whose requests are
- * learned (a process reads the boards of 64). */
-enum { SHARED_TURNS_GPUS = 8, LATENCY_MAX = 128 };
+ * learned (gbpfd publishes the boards of 64). */
+enum { SHARED_TURNS_GPUS = 8, LATENCY_MAX = 64 };
 
 /* Counters of gbpf_note(), shown by `gbpf policy show`: how often each decision was made. */
 enum {
@@ -40,11 +40,13 @@ enum {
 
 struct account {
 	/* latency tenants */
-	u64 end_ns;   /* estimated end of all its launches so far, ns */
-	u64 bursts;   /* launches that followed a pause of burst_gap_ns */
-	u64 launches; /* all launches, */
-	u64 known;    /* those with a known duration, */
-	u64 known_ns; /* and their summed duration, ns */
+	u64 end_ns;    /* estimated end of all its launches so far, ns */
+	u64 bursts;    /* launches that followed a pause of burst_gap_ns */
+	u64 launch_ns; /* time of the last launch */
+	u64 span_ns;   /* time from the first to the last launch of each burst, summed, ns */
+	u64 launches;  /* all launches, */
+	u64 known;     /* those with a known duration, */
+	u64 known_ns;  /* and their summed duration, ns */
 	/* other tenants */
 	u64 seen_ns; /* estimated GPU time of all its launches, ns */
 	u64 soon_ns; /* part of seen_ns whose launches leave within leave_max_ns: short or stoppable
@@ -77,6 +79,7 @@ enum { WAY_SLICED, WAY_LEAVING, WAY_PASSING = WAY_SLICED };
 /* What is known of them for one kind of requests next to certain batch programs. By way: */
 struct ways {
 	u64 cost_ns[2];	 /* measured cost per burst, ns */
+	u64 noise_ns;	 /* mean distance of a burst's cost from that, ns */
 	u64 progress[2]; /* batch's GPU time per time, of 1024 */
 	u32 seen[2];	 /* bursts measured, up to trial_bursts */
 	/* Of the choice: */
@@ -133,16 +136,17 @@ struct {
 /* What a latency tenant did since the last scan. */
 struct seen {
 	u64 since_ns; /* time of that scan */
-	u64 requests, syncs, took_ns;
-	u64 n;	      /* bursts; 0: nothing is to be learned */
-	u64 measured; /* 1: they say what the way in force costs */
+	u64 requests, syncs, launches, took_ns;
+	u64 n;	       /* bursts; 0: nothing is to be learned */
+	u64 bursts_ns; /* their duration; longer than took_ns where requests are parts of bursts */
+	u64 measured;  /* 1: they say what the way in force costs */
 };
 
 /* A present tenant; written by admit and tick. */
 struct tenant {
 	struct program program;
 	/* latency: counters at the previous scan, and its time */
-	u64 requests, syncs, request_ns, bursts;
+	u64 requests, syncs, request_ns, bursts, span_ns;
 	u64 launches, known, known_ns;
 	u64 scanned_ns;
 	u64 batch_busy_ns;		 /* GPU time of batch at the last burst; 0: unknown */
