@@ -44,21 +44,6 @@ static const struct cli_option detach_options[] = {
 
 /* ---- attach, swap ---- */
 
-/* Returns the tool with this number in a list, or NULL. */
-static json_t *in_list(const json_t *list, uint64_t id)
-{
-	json_t *p;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "probes"), i, p)
-	{
-		if (cli_u64(p, "id") == id) {
-			return p;
-		}
-	}
-	return NULL;
-}
-
 /* Returns the number of programs that have not answered yet. */
 static json_int_t count_late(const json_t *tool)
 {
@@ -79,7 +64,7 @@ static bool take_state(json_t *result, const json_t *list)
 {
 	static const char *const members[] = { "kernels", "in_part", "waiting",	 "refused",
 					       "why",	  "unseen",  "siteless", "verify" };
-	const json_t *p = in_list(list, cli_u64(result, "id"));
+	const json_t *p = cli_tool_in(list, cli_u64(result, "id"));
 
 	for (size_t i = 0; p && i < ARRAY_SIZE(members); i++) {
 		json_object_set(result, members[i], json_object_get(p, members[i]));
@@ -108,7 +93,7 @@ static bool note_unmatched(struct cli *c, struct gbpf *g, const json_t *result)
 {
 	char *json = NULL;
 	json_t *list = gbpf_probe_list(g, &json) >= 0 && json ? json_loads(json, 0, NULL) : NULL;
-	const json_t *tool = in_list(list, cli_u64(result, "id"));
+	const json_t *tool = cli_tool_in(list, cli_u64(result, "id"));
 	bool noted = tool && cli_probe_note_unmatched(c, g, tool);
 
 	json_decref(list);

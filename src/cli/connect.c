@@ -130,3 +130,17 @@ bool cli_has_number(const json_t *array, json_int_t number)
 	}
 	return false;
 }
+
+json_t *cli_tool_in(const json_t *list, uint64_t id)
+{
+	json_t *tool;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "probes"), i, tool)
+	{
+		if (cli_u64(tool, "id") == id) {
+			return tool;
+		}
+	}
+	return NULL;
+}

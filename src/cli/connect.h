@@ -34,5 +34,7 @@ uint64_t cli_u64(const json_t *o, const char *key);
 const char *cli_text(const json_t *o, const char *key);
 /* Returns whether an array, NULL for none, has that integer. */
 bool cli_has_number(const json_t *array, json_int_t number);
+/* Returns the tool with the number in an answer of probe.list, NULL for none; or NULL. */
+json_t *cli_tool_in(const json_t *list, uint64_t id);
 
 #endif

@@ -96,15 +96,8 @@ static json_t *list(struct cli *c, struct cli_run_probe *p)
 {
 	char *json = NULL;
 	int rc = gbpf_probe_list(p->g, &json);
-	json_t *all = answer(c, p, rc, json), *tool = NULL, *t;
-	size_t i;
+	json_t *all = answer(c, p, rc, json), *tool = json_incref(cli_tool_in(all, p->id));
 
-	json_array_foreach(json_object_get(all, "probes"), i, t)
-	{
-		if (cli_u64(t, "id") == p->id) {
-			tool = json_incref(t);
-		}
-	}
 	if (all && !tool && !p->ended) {
 		p->ended = true;
 		cli_note(c, "gbpf: run: tool %llu was detached", (unsigned long long)p->id);

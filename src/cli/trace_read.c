@@ -472,7 +472,6 @@ static int read_state(struct cli *c, struct cli_trace *t)
 {
 	json_t *list = NULL, *p;
 	char *json = NULL;
-	size_t i;
 	int code;
 
 	if (gbpf_probe_list(t->g, &json) < 0) {
@@ -482,13 +481,9 @@ static int read_state(struct cli *c, struct cli_trace *t)
 	if (code != CLI_OK) {
 		return code;
 	}
-	t->ended = true;
-	json_array_foreach(json_object_get(list, "probes"), i, p)
-	{
-		if (cli_u64(p, "id") != t->id || strcmp(cli_text(p, "state"), "attached") != 0) {
-			continue;
-		}
-		t->ended = false;
+	p = cli_tool_in(list, t->id);
+	t->ended = strcmp(cli_text(p, "state"), "attached") != 0;
+	if (!t->ended) {
 		take_counts(t, p);
 		note_part(t, p);
 		if (!take_programs(t, json_object_get(p, "tenants"))) {
