@@ -13,11 +13,6 @@
 #include "cli/trace_program.h"
 #include "cli/verbs.h"
 
-#define POLL_NS 250000000u /* time between readings */
-/* Of a program that was started: its exit waits for two readings (docs/DEVICE-RUNTIME.md). If
- * readings take long, they take a fifth of the time at most. */
-#define PROGRAM_POLL_NS 50000000u
-#define PROGRAM_POLL_TIMES 4u
 #define STOP_NS UINT64_C(3000000000)   /* for a program to end when --time is over */
 #define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
 #define FIND_NS UINT64_C(3000000000)
@@ -360,18 +355,12 @@ static void look_at_program(struct run *r)
 	}
 }
 
-/* Returns the time between two readings. */
-static uint64_t poll_ns(const struct run *r)
-{
-	uint64_t ns = MAX((uint64_t)PROGRAM_POLL_NS, PROGRAM_POLL_TIMES * r->reading_ns);
-
-	return r->program.command ? MIN(ns, (uint64_t)POLL_NS) : POLL_NS;
-}
-
 /* Sleeps until the next reading, or a signal. */
 static void pause_until_next(const struct run *r)
 {
-	uint64_t now = clock_now_ns(), next = MIN(now + poll_ns(r), deadline(r));
+	uint64_t now = clock_now_ns();
+	uint64_t poll = r->program.command ? cli_poll_ns(r->reading_ns) : CLI_POLL_MAX_NS;
+	uint64_t next = MIN(now + poll, deadline(r));
 	struct timespec left;
 
 	if (r->interval_ns) {

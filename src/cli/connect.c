@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define POLL_MIN_NS 50000000u
+#define POLL_TIMES 4u /* pause after a reading, in times of its duration */
+
 int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what)
 {
 	const struct gbpf_error *e = gbpf_last_error(g);
@@ -143,4 +146,16 @@ json_t *cli_tool_in(const json_t *list, uint64_t id)
 		}
 	}
 	return NULL;
+}
+
+bool cli_is_program(const json_t *tenant, uint64_t pid, uint64_t connected_ns)
+{
+	return pid == cli_u64(tenant, "pid") && !json_is_true(json_object_get(tenant, "ended")) &&
+	       (connected_ns == cli_u64(tenant, "connected_ns") ||
+		json_is_true(json_object_get(tenant, "reattached")));
+}
+
+uint64_t cli_poll_ns(uint64_t took_ns)
+{
+	return MIN(MAX((uint64_t)POLL_MIN_NS, POLL_TIMES * took_ns), (uint64_t)CLI_POLL_MAX_NS);
 }

@@ -36,5 +36,15 @@ const char *cli_text(const json_t *o, const char *key);
 bool cli_has_number(const json_t *array, json_int_t number);
 /* Returns the tool with the number in an answer of probe.list, NULL for none; or NULL. */
 json_t *cli_tool_in(const json_t *list, uint64_t id);
+/* Returns whether a tenant of a tool is the process pid, and runs the program whose session began
+ * at connected_ns. A process that executes another program has a new session; so has one that comes
+ * back to a gbpfd that was restarted, and is the same program. */
+bool cli_is_program(const json_t *tenant, uint64_t pid, uint64_t connected_ns);
+
+#define CLI_POLL_MAX_NS 250000000u /* between two readings of a tool's maps */
+/* Returns the time between two readings while a program runs that was started with the tool, from
+ * the duration of the last one. The program's exit waits for two readings (docs/DEVICE-RUNTIME.md);
+ * if readings take long, they take a fifth of the time at most. */
+uint64_t cli_poll_ns(uint64_t took_ns);
 
 #endif

@@ -14,9 +14,6 @@
 #include "proto/pages.h"
 
 #define CALL_MS 1000u /* signals for the program wait for a reading */
-#define POLL_NS 50000000u
-#define POLL_MOST_NS 250000000u
-#define POLL_TIMES 4u /* pause after a reading, in times of its duration */
 #define PAGE_ENTRIES 1000u
 #define ENTRIES_MAX 10000u /* of a map and a reading, */
 #define KEPT_MAX 100000u   /* and with those of processes that have ended */
@@ -61,9 +58,7 @@ int cli_run_probe_begin(struct cli *c, struct cli_run_probe *p, const char *obje
 
 uint64_t cli_run_probe_due(const struct cli_run_probe *p)
 {
-	uint64_t pause =
-		MIN(MAX((uint64_t)POLL_NS, POLL_TIMES * p->took_ns), (uint64_t)POLL_MOST_NS);
-	uint64_t since = clock_now_ns() - p->read_ns;
+	uint64_t pause = cli_poll_ns(p->took_ns), since = clock_now_ns() - p->read_ns;
 
 	if (!p->g || p->ended) {
 		return UINT64_MAX;
@@ -106,16 +101,6 @@ static json_t *list(struct cli *c, struct cli_run_probe *p)
 	return tool;
 }
 
-/* Returns whether a process of `found` is a tenant of a list. A process that executes another
- * program has a new session; one that comes back to a gbpfd that was restarted is the same. */
-static bool is_same(const json_t *process, const json_t *tenant)
-{
-	return cli_u64(process, "pid") == cli_u64(tenant, "pid") &&
-	       !json_is_true(json_object_get(tenant, "ended")) &&
-	       (cli_u64(process, "connected_ns") == cli_u64(tenant, "connected_ns") ||
-		json_is_true(json_object_get(tenant, "reattached")));
-}
-
 /* Returns the process that a tenant of a list is: the latest one, since a process may have executed
  * other programs before. */
 static json_t *process_of(const struct cli_run_probe *p, const json_t *tenant)
@@ -123,7 +108,8 @@ static json_t *process_of(const struct cli_run_probe *p, const json_t *tenant)
 	for (size_t i = json_array_size(p->found); i--;) {
 		json_t *process = json_array_get(p->found, i);
 
-		if (is_same(process, tenant)) {
+		if (cli_is_program(tenant, cli_u64(process, "pid"),
+				   cli_u64(process, "connected_ns"))) {
 			return process;
 		}
 	}

@@ -249,15 +249,6 @@ static bool is_back(const struct cli_trace *t)
 	return t->back_ns && clock_now_ns() - t->back_ns < RETURN_NS;
 }
 
-/* Returns whether a tenant is the program p. A process that executes another program has a new
- * session; so has one that comes back to a gbpfd that was restarted, and is the same program. */
-static bool is_same(const struct cli_trace_program *p, const json_t *tenant)
-{
-	return p->pid == cli_u64(tenant, "pid") &&
-	       (p->connected_ns == cli_u64(tenant, "connected_ns") ||
-		json_is_true(json_object_get(tenant, "reattached")));
-}
-
 /* Matches the programs with those that have the tool now; numbers of tenants are given again. */
 static bool take_programs(struct cli_trace *t, const json_t *tenants)
 {
@@ -273,8 +264,7 @@ static bool take_programs(struct cli_trace *t, const json_t *tenants)
 		struct cli_trace_program *p = cli_trace_program(t, cli_u64(tenant, "tenant"));
 
 		if (p) {
-			p->present = is_same(p, tenant) &&
-				     !json_is_true(json_object_get(tenant, "ended"));
+			p->present = cli_is_program(tenant, p->pid, p->connected_ns);
 			p->connected_ns = cli_u64(tenant, "connected_ns");
 		}
 	}
