@@ -19,67 +19,12 @@ static const struct cli_option dump_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-/* Adds the values that found no room in a hash table, as one more page states them. */
-static void add_dropped(json_t *all, const json_t *page)
-{
-	uint64_t n = cli_u64(all, "dropped") + cli_u64(page, "dropped");
-
-	if (n) {
-		json_object_set_new(all, "dropped", json_integer((json_int_t)n));
-	}
-}
-
-/* Requests pages until there are limit entries. */
-static int ask_all(struct cli *c, struct cli_map *m, uint64_t limit, json_t **ret, bool *more)
-{
-	json_t *all = NULL;
-	char *after = NULL;
-	int code = CLI_OK;
-
-	*more = false;
-	do {
-		uint64_t have = all ? json_array_size(json_object_get(all, "entries")) : 0;
-		unsigned page = limit && limit - have < DEFAULT_LIMIT ? (unsigned)(limit - have)
-								      : DEFAULT_LIMIT;
-		json_t *result = NULL;
-		char *json = NULL;
-		int rc =
-			gbpf_map_dump(m->g, &m->map, after, page, c->opt[O_NONZERO] != NULL, &json);
-
-		code = cli_result(c, m->g, "map dump", rc, json, &result);
-		if (code != CLI_OK) {
-			break;
-		}
-		free(after);
-		after = cli_text(result, "next")[0] ? strdup(cli_text(result, "next")) : NULL;
-		json_object_del(result, "next");
-		if (!all) {
-			all = result;
-		} else {
-			json_array_extend(json_object_get(all, "entries"),
-					  json_object_get(result, "entries"));
-			add_dropped(all, result);
-			json_decref(result);
-		}
-		have = json_array_size(json_object_get(all, "entries"));
-		*more = after && limit && have >= limit;
-	} while (after && !*more);
-	free(after);
-	if (code != CLI_OK) {
-		json_decref(all);
-		return code;
-	}
-	*ret = all;
-	return CLI_OK;
-}
-
 static int cmd_dump(struct cli *c)
 {
 	uint64_t limit = DEFAULT_LIMIT;
 	json_t *result = NULL;
 	struct cli_map m;
-	bool more = false;
-	int code;
+	int rc, code;
 
 	if (c->opt[O_LIMIT] && cli_number(c, "--limit", c->opt[O_LIMIT], 0, 10000000, &limit)) {
 		return CLI_USAGE;
@@ -92,7 +37,8 @@ static int cmd_dump(struct cli *c)
 		code = cli_map_find_variable(c, &m, "map dump");
 	}
 	if (code == CLI_OK) {
-		code = ask_all(c, &m, limit, &result, &more);
+		rc = cli_map_dump(m.g, &m.map, limit, c->opt[O_NONZERO] != NULL, &result);
+		code = result ? CLI_OK : cli_result(c, m.g, "map dump", rc, NULL, &result);
 	}
 	if (code == CLI_OK) {
 		cli_map_keep_variable(&m, result);
@@ -106,7 +52,7 @@ static int cmd_dump(struct cli *c)
 					   "map watch %s"
 					 : "%s has no entries.",
 				 c->arg[0]);
-		} else if (more) {
+		} else if (json_is_true(json_object_get(result, "more"))) {
 			cli_note(c, "There are more; --limit 0 prints all.");
 		}
 		cli_map_note_gpu(c, result);
@@ -117,7 +63,6 @@ static int cmd_dump(struct cli *c)
 	}
 	cli_map_finish(&m);
 	if (code == CLI_OK && c->json) {
-		json_object_set_new(result, "more", json_boolean(more));
 		return cli_json(c, "map.dump", result);
 	}
 	json_decref(result);

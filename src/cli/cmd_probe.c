@@ -92,12 +92,12 @@ static bool is_ready(const struct cli *c, const json_t *result)
 static bool note_unmatched(struct cli *c, struct gbpf *g, const json_t *result)
 {
 	char *json = NULL;
-	json_t *list = gbpf_probe_list(g, &json) >= 0 && json ? json_loads(json, 0, NULL) : NULL;
+	int rc = gbpf_probe_list(g, &json);
+	json_t *list = cli_answer(rc, json);
 	const json_t *tool = cli_tool_in(list, cli_u64(result, "id"));
 	bool noted = tool && cli_probe_note_unmatched(c, g, tool);
 
 	json_decref(list);
-	free(json);
 	return noted;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAGE_ENTRIES 1000u
 #define POLL_MIN_NS 50000000u
 #define POLL_TIMES 4u /* pause after a reading, in times of its duration */
 
@@ -48,19 +49,26 @@ int cli_open(struct cli *c, struct gbpf **ret)
 	return CLI_OK;
 }
 
-int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *json, json_t **ret)
+json_t *cli_answer(int rc, char *json)
 {
-	json_error_t e;
-	json_t *v;
+	json_t *v = rc >= 0 && json ? json_loads(json, 0, NULL) : NULL;
 
-	if (rc < 0) {
-		free(json);
-		return cli_fail_daemon(c, g, what);
-	}
-	v = json ? json_loads(json, 0, &e) : NULL;
 	free(json);
 	if (!json_is_object(v)) {
 		json_decref(v);
+		return NULL;
+	}
+	return v;
+}
+
+int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *json, json_t **ret)
+{
+	json_t *v = cli_answer(rc, json);
+
+	if (rc < 0) {
+		return cli_fail_daemon(c, g, what);
+	}
+	if (!v) {
 		return cli_fail(c, CLI_FAILED, "protocol",
 				"Do gbpf and gbpfd have the same version? See: gbpf status",
 				"%s: gbpfd's answer is not a JSON object", what);
@@ -100,6 +108,63 @@ int cli_check_stored(struct cli *c, const char *what, const json_t *result)
 			what);
 	}
 	return CLI_UNSTORED;
+}
+
+int cli_map_page(struct gbpf *g, const struct gbpf_map *map, unsigned limit, bool nonzero,
+		 char **after, json_t **ret)
+{
+	char *json = NULL;
+	int rc = gbpf_map_dump(g, map, *after, limit, nonzero, &json);
+
+	*ret = cli_answer(rc, json);
+	free(*after);
+	*after = cli_text(*ret, "next")[0] ? strdup(cli_text(*ret, "next")) : NULL;
+	return rc;
+}
+
+/* Adds a page to those before it, with the values that found no room in a hash table. Takes
+ * both. */
+static json_t *join(json_t *all, json_t *page)
+{
+	uint64_t dropped = cli_u64(all, "dropped") + cli_u64(page, "dropped");
+
+	if (!all) {
+		return page;
+	}
+	json_array_extend(json_object_get(all, "entries"), json_object_get(page, "entries"));
+	if (dropped) {
+		json_object_set_new(all, "dropped", json_integer((json_int_t)dropped));
+	}
+	json_decref(page);
+	return all;
+}
+
+int cli_map_dump(struct gbpf *g, const struct gbpf_map *map, uint64_t limit, bool nonzero,
+		 json_t **ret)
+{
+	uint64_t have = 0;
+	char *after = NULL;
+	json_t *page;
+	int rc;
+
+	*ret = NULL;
+	do {
+		unsigned n =
+			limit ? (unsigned)MIN(limit - have, (uint64_t)PAGE_ENTRIES) : PAGE_ENTRIES;
+
+		rc = cli_map_page(g, map, n, nonzero, &after, &page);
+		if (!page) {
+			json_decref(*ret);
+			*ret = NULL;
+			return rc;
+		}
+		*ret = join(*ret, page);
+		have = json_array_size(json_object_get(*ret, "entries"));
+	} while (after && (!limit || have < limit));
+	json_object_del(*ret, "next");
+	json_object_set_new(*ret, "more", json_boolean(after != NULL));
+	free(after);
+	return rc;
 }
 
 uint64_t cli_u64(const json_t *o, const char *key)

@@ -20,6 +20,10 @@ int cli_check_stored(struct cli *c, const char *what, const json_t *result);
 /* Prints the last error of g and returns its exit code. */
 int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what);
 
+/* Parses and frees the answer of a libgbpf call; NULL: the call has failed, or the answer is not an
+ * object. Caller decrefs. */
+json_t *cli_answer(int rc, char *json);
+
 /* Handles the result of a libgbpf call: rc < 0 prints its error and returns the exit code;
  * otherwise parses and frees json and returns CLI_OK with *ret (caller decrefs). what: "policy
  * load". */
@@ -28,6 +32,17 @@ int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *js
 /* Implements a simple verb: connect, one call without a descriptor, result. Takes params (may be
  * NULL). */
 int cli_call(struct cli *c, const char *what, const char *method, json_t *params, json_t **ret);
+
+/* Reads the page of a map after *after (owned; NULL: the first), of at most limit entries, and
+ * stores in it what the next page follows; NULL: there is none. Returns the code of libgbpf, with
+ * *ret as cli_answer(). */
+int cli_map_page(struct gbpf *g, const struct gbpf_map *map, unsigned limit, bool nonzero,
+		 char **after, json_t **ret);
+/* Reads all pages, or those with the first `limit` entries unless it is 0, as one: its member
+ * `more` states whether there are others. As cli_map_page(), with NULL unless all of them were
+ * read. */
+int cli_map_dump(struct gbpf *g, const struct gbpf_map *map, uint64_t limit, bool nonzero,
+		 json_t **ret);
 
 /* Members of a result; one that is missing or of another type reads as 0 or "". */
 uint64_t cli_u64(const json_t *o, const char *key);

@@ -13,8 +13,7 @@
 #include "cli/probe_options.h"
 #include "proto/pages.h"
 
-#define CALL_MS 1000u /* signals for the program wait for a reading */
-#define PAGE_ENTRIES 1000u
+#define CALL_MS 1000u	   /* signals for the program wait for a reading */
 #define ENTRIES_MAX 10000u /* of a map and a reading, */
 #define KEPT_MAX 100000u   /* and with those of processes that have ended */
 #define LINE_PAGES 256u	   /* of a reading: a program may print faster than lines are read */
@@ -68,14 +67,11 @@ uint64_t cli_run_probe_due(const struct cli_run_probe *p)
 
 /* ---- reading ---- */
 
-/* Parses and frees the answer of a call. NULL: it has failed. An error ends the reading, unless
- * gbpfd is busy or absent: it may be restarted. */
-static json_t *answer(struct cli *c, struct cli_run_probe *p, int rc, char *json)
+/* An error of a call ends the reading, unless gbpfd is busy or absent: it may be restarted. */
+static void check(struct cli *c, struct cli_run_probe *p, int rc)
 {
-	json_t *result = rc >= 0 && json ? json_loads(json, 0, NULL) : NULL;
 	const struct gbpf_error *e = gbpf_last_error(p->g);
 
-	free(json);
 	if (rc < 0 && !p->ended && e->exit != CLI_UNREACHABLE && e->exit != CLI_TIMEOUT &&
 	    strcmp(e->code, "busy") != 0) {
 		p->ended = true;
@@ -83,7 +79,13 @@ static json_t *answer(struct cli *c, struct cli_run_probe *p, int rc, char *json
 			 e->exit == CLI_NOT_FOUND ? "was detached" : "is read no further: ",
 			 e->exit == CLI_NOT_FOUND ? "" : e->message);
 	}
-	return result;
+}
+
+/* As cli_answer(). */
+static json_t *answer(struct cli *c, struct cli_run_probe *p, int rc, char *json)
+{
+	check(c, p, rc);
+	return cli_answer(rc, json);
 }
 
 /* Returns the tool as it is listed now. Caller decrefs. */
@@ -156,61 +158,23 @@ static void note_kernels(struct cli_run_probe *p, const json_t *tool)
 	}
 }
 
-/* Parses and frees a page of a map. Some maps are not for all users; the others are read. */
-static json_t *page_of(struct cli *c, struct cli_run_probe *p, const char *name, int rc, char *json)
-{
-	const struct gbpf_error *e = gbpf_last_error(p->g);
-
-	if (rc >= 0 || (e->exit != CLI_PERMISSION && e->exit != CLI_USAGE)) {
-		return answer(c, p, rc, json);
-	}
-	free(json);
-	if (!json_object_get(p->unread, name)) {
-		json_object_set_new(p->unread, name, json_true());
-		cli_note(c, "gbpf: run: map %s cannot be read: %s", name, e->message);
-	}
-	return NULL;
-}
-
-/* Adds a page to those before it. */
-static json_t *join(json_t *all, json_t *page)
-{
-	uint64_t dropped = cli_u64(all, "dropped") + cli_u64(page, "dropped");
-
-	if (!all) {
-		return page;
-	}
-	json_array_extend(json_object_get(all, "entries"), json_object_get(page, "entries"));
-	json_object_set_new(all, "dropped", json_integer((json_int_t)dropped));
-	json_decref(page);
-	return all;
-}
-
-/* Reads a map of all processes. Caller decrefs; NULL: not all of it could be read. */
+/* Reads a map of all processes. Caller decrefs; NULL: not all of it could be read. Some maps are
+ * not for all users; the others are read. */
 static json_t *dump(struct cli *c, struct cli_run_probe *p, const char *name)
 {
 	const struct gbpf_map map = {
 		.size = sizeof(map), .name = name, .tenant = GBPF_ALL_TENANTS, .probe = p->id
 	};
-	json_t *all = NULL, *page;
-	char *after = NULL;
+	json_t *all = NULL;
+	int rc = cli_map_dump(p->g, &map, ENTRIES_MAX, true, &all);
+	const struct gbpf_error *e = gbpf_last_error(p->g);
 
-	do {
-		char *json = NULL;
-		int rc = gbpf_map_dump(p->g, &map, after, PAGE_ENTRIES, 1, &json);
-
-		page = page_of(c, p, name, rc, json);
-		free(after);
-		after = cli_text(page, "next")[0] ? strdup(cli_text(page, "next")) : NULL;
-		if (!page) {
-			json_decref(all);
-			return NULL;
-		}
-		all = join(all, page);
-	} while (after && json_array_size(json_object_get(all, "entries")) < ENTRIES_MAX);
-	json_object_del(all, "next");
-	json_object_set_new(all, "more", json_boolean(after != NULL));
-	free(after);
+	if (rc >= 0 || (e->exit != CLI_PERMISSION && e->exit != CLI_USAGE)) {
+		check(c, p, rc);
+	} else if (!json_object_get(p->unread, name)) {
+		json_object_set_new(p->unread, name, json_true());
+		cli_note(c, "gbpf: run: map %s cannot be read: %s", name, e->message);
+	}
 	return all;
 }
 
@@ -326,9 +290,8 @@ static void read_lines(struct cli *c, struct cli_run_probe *p)
 		json_t *params = json_pack("{s:I,s:O}", "id", (json_int_t)p->id, "next", p->next);
 		char *text = params ? json_dumps(params, JSON_COMPACT) : NULL, *json = NULL;
 		int rc = text ? gbpf_call(p->g, "probe.log", text, -1, &json) : -1;
-		json_t *page = rc >= 0 && json ? json_loads(json, 0, NULL) : NULL;
+		json_t *page = cli_answer(rc, json);
 
-		free(json);
 		free(text);
 		json_decref(params);
 		cli_probe_show_lines(page, show_line, c);

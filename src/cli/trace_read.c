@@ -368,27 +368,19 @@ int cli_trace_read_entries(struct cli *c, struct cli_trace *t, const char *name,
 	int code = CLI_OK;
 
 	do {
-		json_t *page = NULL, *e;
-		char *json = NULL;
+		json_t *page, *e;
 		size_t i;
 
-		if (gbpf_map_dump(t->g, &map, after, PAGE_ENTRIES, 1, &json) < 0) {
-			free(after);
+		if (cli_map_page(t->g, &map, PAGE_ENTRIES, true, &after, &page) < 0) {
 			return ended_or_fail(c, t);
 		}
-		free(after);
-		after = NULL;
-		code = cli_result(c, t->g, "trace", 0, json, &page);
+		code = page ? CLI_OK : cli_result(c, t->g, "trace", 0, NULL, &page);
 		json_array_foreach(json_object_get(page, "entries"), i, e)
 		{
 			take(t, m, e);
 		}
-		if (cli_text(page, "next")[0]) {
-			after = strdup(cli_text(page, "next"));
-		}
 		json_decref(page);
-	} while (after && code == CLI_OK);
-	free(after);
+	} while (after);
 	return code;
 }
 
