@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bpf/run/printk.h"
 #include "cli/hot_words.h"
 #include "cli/map_print.h"
 #include "cli/policy_file.h"
@@ -318,9 +319,9 @@ static void read_maps(struct cli *c, struct cli_run_probe *p, const json_t *befo
 
 	json_array_foreach(json_object_get(maps, "maps"), i, map)
 	{
-		const char *name = cli_text(map, "map");
-		bool has_values = !strstr(name, ".rodata") && strcmp(name, ".printk") != 0 &&
-				  strcmp(cli_text(map, "scope"), "block") != 0;
+		const char *name = cli_text(map, "map"), *scope = cli_text(map, "scope");
+		bool has_values = strcmp(name, EBPF_PRINT_MAP) != 0 &&
+				  strcmp(scope, "constant") != 0 && strcmp(scope, "block") != 0;
 		json_t *values = has_values && !p->ended ? dump(c, p, name) : NULL;
 
 		if (values) {

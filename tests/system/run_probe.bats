@@ -90,6 +90,7 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$d" "$1" || {
 	[ "$(grep -c ' of 7, -1 or ff%$' <<<"$stderr")" -eq 3 ]
 	[ "$(grep -c ' block 0 warp 1 lane [0-9]*: lane [0-3][0-9]$' <<<"$stderr")" -eq 32 ]
 	[ "$(wc -l <<<"$stderr")" -eq 36 ] # and the last block's
+	[[ "$output" != *$'\nmap '* ]] # of constants, or of the lines
 }
 
 @test "a program that launches nothing, and one whose kernels match nothing" {
