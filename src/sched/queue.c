@@ -226,8 +226,8 @@ static void drained(struct sched_queue *q, uint64_t now)
 	if (!load_relaxed(touched)) {
 		return;
 	}
-	store_relaxed(touched, (uint8_t)0); /* before `left` is read: a launch that is submitted
-					       from now on sets it again */
+	(void)xchg_acqrel(touched, (uint8_t)0); /* before `left` is read: a launch that is counted
+						   there later sets it again */
 	left = load_seqcst(&q->left);
 	entered = load_seqcst(&q->entered);
 	if (entered && left == entered && load_relaxed(&q->idle.sync_seq) != entered) {

@@ -198,7 +198,6 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 	uint32_t asleep;
 	uint64_t since;
 
-	store_relaxed(&s->table.touched[q->index], (uint8_t)1);
 	if (unlikely(!ok)) {
 		take_back(q, l);
 		if (unlikely(t->collective)) {
@@ -219,6 +218,8 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 	if (t->phase == SCHED_PHASE_LATENCY) {
 		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
 	}
+	/* After `left`: a synchronization that clears it has read `left` without this launch. */
+	store_relaxed(&s->table.touched[q->index], (uint8_t)1);
 	asleep = load_relaxed(&s->agent.asleep);
 	if (unlikely(asleep == SCHED_AGENT_ASLEEP ||
 		     (asleep != SCHED_AGENT_AWAKE && t->phase == SCHED_PHASE_LATENCY))) {
