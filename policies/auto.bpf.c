@@ -244,10 +244,10 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 SEC("gbpf/submit")
 int GBPF_PROG(auto_submit, submit)
 {
-	int ticking = ctx->now_ns < ticked_ns + stale_ns;
 	u32 key = 0, verdict;
 	struct account *a;
 	struct stop s;
+	int ticking;
 
 	a = bpf_map_lookup_elem(&accounts, &key);
 	if (!a) {
@@ -257,6 +257,7 @@ int GBPF_PROG(auto_submit, submit)
 		count_burst(a, ctx);
 		return GBPF_GO;
 	}
+	ticking = ctx->now_ns < ticked_ns + stale_ns;
 	s = stop_of(ctx);
 	if (!ctx->asked) {
 		count_batch(a, ctx, &s);
