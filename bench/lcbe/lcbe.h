@@ -88,12 +88,13 @@ struct bench_testbed_place bench_lcbe_place(const struct bench_lcbe_condition *c
 /* Returns the maximum duration of a window. */
 uint64_t bench_lcbe_window_ns(const struct bench_lcbe *b);
 /* Writes the record of a window: batch work that ended without requests, or a kind's requests,
- * whose array it releases. Returns 0; -1 with error. */
+ * whose array it releases. lc_busy_ns: GPU time of the latency command by gbpfd; 0: unknown, or the
+ * requests are those of the bench. Returns 0; -1 with error. */
 int bench_lcbe_record_alone(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
 			    unsigned round, double per_s);
 int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
 			     const char *kind, unsigned round, double seconds, double batch,
-			     json_t *us);
+			     uint64_t lc_busy_ns, json_t *us);
 /* lcbe_probe.c */
 /* Reads the tool, if one is to be attached. Returns 0; -1 with error. */
 int bench_lcbe_read_tool(struct bench_lcbe *b);

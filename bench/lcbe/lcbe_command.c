@@ -190,30 +190,71 @@ static int batch_alone(struct bench_lcbe *b, struct bench_lcbe_condition *c, str
 			     b, c, round, work_done(t) / ((double)(clock_now_ns() - begin) * 1e-9));
 }
 
+/* The programs of the latency command, as gbpfd lists them. */
+struct use {
+	json_int_t programs, pids; /* their number; the sum of their process ids */
+	json_int_t busy_ns;	   /* GPU time of their launches that have ended */
+};
+
+static struct use latency_use(const struct bench_lcbe_condition *c)
+{
+	json_t *tenants = c->daemon ? bench_testbed_tenants(c->daemon) : NULL, *t;
+	struct use u = { 0 };
+	size_t i;
+
+	json_array_foreach(tenants, i, t)
+	{
+		const json_t *stats = json_object_get(t, "stats");
+		const char *class_name = json_string_value(json_object_get(t, "class"));
+
+		if (class_name && strcmp(class_name, "latency") == 0) {
+			u.programs++;
+			u.pids += json_integer_value(json_object_get(t, "pid"));
+			u.busy_ns += json_integer_value(json_object_get(stats, "busy_ns"));
+		}
+	}
+	json_decref(tenants);
+	return u;
+}
+
+/* Returns the GPU time between two looks, in nanoseconds; 0: it is unknown, because a program has
+ * started or ended meanwhile, or gbpfd lists none. */
+static uint64_t busy_between(const struct use *was, const struct use *is)
+{
+	bool same = was->programs == is->programs && was->pids == is->pids;
+
+	return same && is->busy_ns > was->busy_ns ? (uint64_t)(is->busy_ns - was->busy_ns) : 0;
+}
+
 static int requests(struct bench_lcbe *b, struct bench_lcbe_condition *c, struct turn *t,
 		    unsigned round)
 {
 	unsigned want = MAX(b->set.requests / b->set.rounds, 1);
 	uint64_t begin, end;
+	struct use was, is;
+	double seconds;
 	int err = start(b, c, &t->lc, false, 0);
 
 	err = err ? err : await_first(b, t, &t->lc, "latency");
 	t->lc.keep = true;
 	t->lc.n = 0;
+	was = latency_use(c);
 	work_done(t);
 	begin = clock_now_ns();
 	end = begin + bench_lcbe_window_ns(b);
 	while (!err && t->lc.n < want && clock_now_ns() < end) {
 		err = pump_all(b, t);
 	}
+	seconds = (double)(clock_now_ns() - begin) * 1e-9;
+	is = latency_use(c);
 	if (!err && !t->lc.n) {
 		err = bench_testbed_fail(&b->testbed,
 					 "no request completed within %.1f s; raise --seconds",
 					 (double)(end - begin) * 1e-9);
 	}
 	return err ? err
-		   : bench_lcbe_record_window(b, c, "command", round,
-					      (double)(clock_now_ns() - begin) * 1e-9, work_done(t),
+		   : bench_lcbe_record_window(b, c, "command", round, seconds, work_done(t),
+					      busy_between(&was, &is),
 					      bench_program_doubles(t->lc.us, t->lc.n));
 }
 

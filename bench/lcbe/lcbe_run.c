@@ -231,7 +231,7 @@ static int request_window(struct bench_lcbe *b, struct bench_lcbe_condition *c, 
 	}
 	return err ? err
 		   : bench_lcbe_record_window(
-			     b, c, lcbe_kind_names[kind], round, seconds, (double)n,
+			     b, c, lcbe_kind_names[kind], round, seconds, (double)n, 0,
 			     bench_program_floats(p->us[0], MIN(p->samples[0], PAGE_SAMPLES)));
 }
 
@@ -377,13 +377,16 @@ int bench_lcbe_record_alone(struct bench_lcbe *b, const struct bench_lcbe_condit
 
 int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condition *c,
 			     const char *kind, unsigned round, double seconds, double batch,
-			     json_t *us)
+			     uint64_t lc_busy_ns, json_t *us)
 {
 	return bench_testbed_record(&b->testbed, "window",
-				    json_pack("{s:s, s:s, s:i, s:b, s:f, s:f, s:o}", "condition",
+				    json_pack("{s:s, s:s, s:i, s:b, s:f, s:f, s:o*, s:o}", "condition",
 					      c->name, "kind", kind, "round", (int)round, "shared",
 					      bench_lcbe_shared(c), "seconds", seconds,
-					      "batch_kernels", batch, "us", us));
+					      "batch_kernels", batch, "lc_busy_ns",
+					      lc_busy_ns ? json_integer((json_int_t)lc_busy_ns)
+							 : NULL,
+					      "us", us));
 }
 
 static int record_set_up(struct bench_lcbe *b)

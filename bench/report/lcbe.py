@@ -10,8 +10,10 @@ KINDS = ('one', 'queued', 'synced', 'hostbound', 'command')
 QUANTILES = {'p50': 0.5, 'p99': 0.99, 'p99.9': 0.999}
 TREATMENT = {'launches': 'launches', 'block_launches': 'at block level', 'interruptions': 'interruptions', 'forced': 'forced',
 	'holds': 'holds', 'limit_hits': 'over the limit'}
-NOTE = '''BATCH%: of its plain rate alone in the lane times the time that requests leave (hostbound: their kernels); 95 %: order statistics
-of the requests, bootstrap over rounds for BATCH%; al: alone in the lane'''
+NOTE = '''BATCH%%: of its plain rate alone in the lane times %s; 95 %%: order statistics
+of the requests, bootstrap over rounds for BATCH%%; al: alone in the lane'''
+LEFT = 'the time that requests leave (hostbound: their kernels)'
+LEFT_COMMAND = "(1 - busy), busy: the latency command's GPU time by gbpfd, 0 if unknown"
 
 
 FIRST = '-first'  # is in the names of conditions that are the first round of another one
@@ -51,17 +53,19 @@ def round_figures(w):
 		'p99_us': stats.quantile(us, 0.99)}
 
 
-def batch_figures(c, plain, windows, busy_us):
-	"""Computes batch's share in each round: its work divided by its work alone in the time that requests leave. plain: the condition
-	without gBPF in the same lane, or c itself if that was not run. busy_us: the time that a request takes from batch."""
+def batch_figures(plain, windows, busy_us):
+	"""Computes the share of batch in each round: its work divided by its work alone in the time that requests leave. plain: the condition
+	without gBPF in the same lane, or that of the windows if it was not run. busy_us: the time that a request takes from batch; None: it
+	is unknown, and batch could have had all of the time."""
 	windows = [w for w in windows if w['round'] in plain['alone']]
 	seconds = sum(w['seconds'] for w in windows)
 	did = [w['batch_kernels'] for w in windows]
-	busy = [len(w['us']) * busy_us * 1e-6 for w in windows]
+	busy = [len(w['us']) * (busy_us or 0) * 1e-6 for w in windows]
 	could = [plain['alone'][w['round']] * w['seconds'] * max(1 - b / w['seconds'], 0.01) for w, b in zip(windows, busy)]
 	if not sum(did) or not sum(could):
 		return None
-	return {'kernels_per_s': sum(did) / seconds, 'busy': sum(busy) / seconds, 'share': sum(did) / sum(could),
+	return {'kernels_per_s': sum(did) / seconds, 'open': sum(sum(w['us']) for w in windows) * 1e-6 / seconds,
+		'busy': sum(busy) / seconds if busy_us is not None else None, 'share': sum(did) / sum(could),
 		'interval': stats.bootstrap_ratio(did, could, CONFIDENCE), 'rounds': stats.extremes(list(map(stats.ratio, did, could)))}
 
 
@@ -77,23 +81,36 @@ def kind_figures(kind, windows):
 	return f, us
 
 
-def busy_us(set_up, kind, alone_us):
-	"""Returns the time in which a request uses the GPU. Of a host-bound one that is the time of its kernels' blocks; of others, all of
-	the time that it takes alone."""
-	return set_up['kernels'] * set_up['lc_block_us'] if kind == 'hostbound' else alone_us
+def command_us(c):
+	"""Returns the GPU time of a request of the user's command in c, by gbpfd's statistics; None: they are unknown there."""
+	windows = [w for w in c['windows'].get('command', ()) if w.get('lc_busy_ns')]
+	requests = sum(len(w['us']) for w in windows)
+	return sum(w['lc_busy_ns'] for w in windows) * 1e-3 / requests if requests else None
+
+
+def busy_us(set_up, conditions, c, kind, alone_us):
+	"""Returns the time in which a request uses the GPU, None if it is unknown, and the name of the condition in which gbpfd counted it,
+	None if it did not. Of a host-bound request it is the time of its kernels' blocks; of the user's command gbpfd's statistics in c, or
+	else in the first condition that has them; of others, all of the time that they take alone."""
+	if kind == 'command':
+		counted = next((x for x in (c, *conditions) if command_us(x) is not None), None)
+		return (command_us(counted), counted['condition']) if counted else (None, None)
+	return (set_up['kernels'] * set_up['lc_block_us'] if kind == 'hostbound' else alone_us), None
 
 
 def compare(set_up, conditions, c, of):
 	"""Adds to the figures of c those that need other conditions'."""
 	for kind, (f, _) in c['figures'].items():
-		if of and kind in of['figures']:
-			base = of['figures'][kind][0]
-			for name in QUANTILES:
-				if f[name]['us'] > 0 and base[name]['us'] > 0:
-					f[name]['ratio'] = f[name]['us'] / base[name]['us']
-			batch = c['batch'] and batch_figures(c, plain_of(conditions, c), c['windows'][kind], busy_us(set_up, kind, base['p50']['us']))
-			if batch:
-				f['batch'] = batch
+		base = of['figures'][kind][0] if of and kind in of['figures'] else None
+		for name in QUANTILES if base else ():
+			if f[name]['us'] > 0 and base[name]['us'] > 0:
+				f[name]['ratio'] = f[name]['us'] / base[name]['us']
+		if not c['batch'] or not (base or kind == 'command'):
+			continue
+		us, counted_in = busy_us(set_up, conditions, c, kind, base and base['p50']['us'])
+		batch = batch_figures(plain_of(conditions, c), c['windows'][kind], us)
+		if batch:
+			f['batch'] = {**batch, 'busy_counted_in': counted_in}
 
 
 def compare_to(c, other, member):
@@ -188,6 +205,14 @@ def print_treatment(out, c):
 			c['latency_cpu_ns'] * 1e-7 / c['cpu_seconds'], c['batch_cpu_ns'] * 1e-7 / c['cpu_seconds']))
 
 
+def print_use(out, c):
+	"""Prints the parts of the time in which requests of the user's command were open and had the GPU."""
+	batch = c['figures'].get('command', ({},))[0].get('batch')
+	if batch:
+		busy = 'unknown' if batch['busy'] is None else '%.1f %% by gbpfd in %s' % (100 * batch['busy'], batch['busy_counted_in'])
+		out.line('%-20s requests: open %.1f %% of the time, busy %s' % (c['condition'], 100 * batch['open'], busy))
+
+
 def print_table(out, s, conditions):
 	rounds = '%s; %u round%s; ' % (s['device'], s['rounds'], plural(s['rounds']))
 	if not s['multiprocessors']:  # the user's commands
@@ -201,10 +226,11 @@ def print_table(out, s, conditions):
 	for c in conditions:
 		for f, _ in c['figures'].values():
 			print_row(out, c, f)
+		print_use(out, c)
 		print_treatment(out, c)
 		if c['state'] in ('not available', 'failed'):
 			out.line('%-20s %s: %s' % (c['condition'], 'FAILED' if c['state'] == 'failed' else c['state'], c['why']))
-	out.line(NOTE)
+	out.line(NOTE % (LEFT if s['multiprocessors'] else LEFT_COMMAND))
 	print_pairs(out, conditions, 'to_ptx', 'MACHINE CODE', 'PTX', 'CODE')
 	print_pairs(out, conditions, 'to_unprobed', 'PROBE IN BATCH', '-', 'PROBE')
 

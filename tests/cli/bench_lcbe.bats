@@ -139,6 +139,8 @@ setup() {
 	json '[c["state"] for c in d["conditions"]] == ["run", "run", "not available", "run"]'
 	json 'all(c["kinds"][0]["kind"] == "command" and c["kinds"][0]["p50"]["us"] == 250.5 for c in d["conditions"] if c["kinds"])'
 	json 'all(c["kinds"][0]["batch"]["kernels_per_s"] > 3 for c in d["conditions"] if c["kinds"] and c["condition"] != "alone")'
+	# gbpfd knows no program of theirs.
+	json 'all(c["kinds"][0]["batch"][m] is None for c in d["conditions"] if c["kinds"] and c["condition"] != "alone" for m in ("busy", "busy_counted_in"))'
 	run ! leftovers
 	# The time that commands take to start is no part of the limit.
 	cat >slow.sh <<-'END'
@@ -155,4 +157,31 @@ setup() {
 	[[ "$output" == *FAILED*"latency command has exited"* ]]
 	run "$GBPF" bench lcbe --lc-cmd true
 	[ "$status" -eq 2 ]
+}
+
+@test "bench lcbe compares batch with the time in which gbpfd counts no work of the latency command" {
+	export PYTHONPATH=$REPO/tests/data/gpu PYTHONDONTWRITEBYTECODE=1
+	# The sleeps are the two commands' rates.
+	cat >lc.py <<-'END'
+		import time
+		from anything import device
+		for _ in range(100):  # at the first launches of a queue durations are measured
+		    device().launch()
+		while True:
+		    begin = time.perf_counter()
+		    device().launch()
+		    device().synchronize()
+		    time.sleep(0.002)  # work of the host in a request
+		    print((time.perf_counter() - begin) * 1e6, flush=True)
+	END
+	cat >be.sh <<-'END'
+		while :; do sleep 0.005; echo 3; done # a program of that rate
+	END
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 2 --requests 20 --seconds 30 \
+		--conditions default,gbpf --lc-cmd "python3 $PWD/lc.py" --be-cmd "sh $PWD/be.sh"
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[c["kinds"][0]["batch"]["busy_counted_in"] for c in d["conditions"]] == ["gbpf", "gbpf"]'
+	json 'all(b["busy"] > 0 and b["share"] > 0 for c in d["conditions"] for b in [c["kinds"][0]["batch"]])'
+	run ! leftovers
 }
