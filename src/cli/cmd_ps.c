@@ -334,6 +334,19 @@ static void add_holds(struct buf *line, const json_t *s)
 	}
 }
 
+/* Appends "requests open for 12.3 s, work on the GPU for 2.40 s": a request that is bound by the
+ * host is open while the GPU has no work of it. */
+static void add_requests(struct buf *line, const json_t *s)
+{
+	char opened[24], busy[24];
+
+	if (cli_u64(s, "requests")) {
+		buf_printf(line, "\n  requests open for %s, work on the GPU for %s",
+			   cli_duration(opened, cli_u64(s, "request_ns")),
+			   cli_duration(busy, cli_u64(s, "busy_ns")));
+	}
+}
+
 /* Appends "stopped between blocks 41 times in 900 launches, let go at the hold limit once". */
 static void add_interruptions(struct buf *line, const json_t *s)
 {
@@ -417,6 +430,7 @@ static void print_why(struct cli *c, const json_t *tenants)
 			add_reason(&line, why);
 			buf_printf(&line, "%s%s", kernel[0] ? ", kernel " : "", kernel);
 		}
+		add_requests(&line, json_object_get(tenant, "stats"));
 		add_interruptions(&line, json_object_get(tenant, "stats"));
 		add_outside(&line, tenant);
 		add_caps(&line, json_object_get(tenant, "stats"));

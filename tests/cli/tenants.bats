@@ -61,6 +61,8 @@ because() {
 	start latency web "$SAMPLES/lcserve" --requests 100000 --rate 200
 	eventually tenant web 't["stats"]["requests"] > 5 and 0 < t["stats"]["request_p50_ns"] <= t["stats"]["request_p99_ns"]'
 	eventually prints 'web .*[0-9] (µs|ms) ' "$GBPF" ps
+	eventually tenant web 't["stats"]["request_ns"] >= t["stats"]["request_p50_ns"] and t["stats"]["busy_ns"] > 0'
+	eventually prints '(?s)web \(.*requests open for [0-9.]+ (ms|s|min), work on the GPU for [0-9.]+ (µs|ms|s|min)' "$GBPF" ps --why
 }
 
 @test "set changes class and weight of what runs" {

@@ -79,6 +79,7 @@ static void requests(const struct proto_stats *st, json_t *j)
 		max = hist[i] ? proto_hist_floor(i) : max;
 	}
 	json_object_set_new(j, "requests", number(load_relaxed(&st->requests)));
+	json_object_set_new(j, "request_ns", number(load_relaxed(&st->request_ns)));
 	json_object_set_new(j, "request_p50_ns", number(percentile(hist, total, 0.50)));
 	json_object_set_new(j, "request_p99_ns", number(percentile(hist, total, 0.99)));
 	json_object_set_new(j, "request_max_ns", number(max));

@@ -154,6 +154,8 @@ static void a_tenant_is_described(void **state)
 	fake_enter(&f, d, 2, "f");
 	fake_enter(&lc, d, 0, "lc");
 	gd_await_event(d, 0, "start", "lc");
+	store_relaxed(&lc.stats->request_ns, (uint64_t)900);
+	store_relaxed(&lc.stats->busy_ns, (uint64_t)300);
 	j = gd_call(d, "ps", NULL);
 	assert_int_equal(json_array_size(json_object_get(j, "tenants")), 2);
 	expect_number(j, "tenants.0.tenant", 0);
@@ -169,6 +171,8 @@ static void a_tenant_is_described(void **state)
 	expect_number(j, "tenants.0.slice_us", 0);
 	expect(j, "tenants.0.hidden", "absent");
 	assert_true(number(j, "tenants.0.age_ns") > 0);
+	expect_number(j, "tenants.1.stats.request_ns", 900);
+	expect_number(j, "tenants.1.stats.busy_ns", 300);
 	expect(j, "tenants.1.class", "\"latency\"");
 	expect(j, "tenants.1.state", "\"running\"");
 	snprintf(text, sizeof(text), "%d", (int)lc.tenant);
