@@ -33,6 +33,7 @@ nothing_left() {
 	rows '[(x["requests"], x["condition"]) for x in r[1:]] == [(q, c) for q in ("small", "one") for c in ("alone", "default", "mps", "first", "auto")]'
 	rows 'all(x["n"] > 0 and x["wrong"] == 0 and x["p50_us"] <= x["p99_us"] for x in r[1:])'
 	rows 'all(x["batch_share"] > 0 for x in r[1:] if x["condition"] != "alone")'
+	rows 'all(x["busy"] > 0 and x["open"] > 0 for x in r[1:] if x["condition"] != "alone")'
 	rows 'all(x["goal_over_us"] > 200 and x["kernels"] for x in r[1:] if x["condition"] in ("first", "auto"))'
 	nothing_left
 }
@@ -65,6 +66,7 @@ nothing_left() {
 	[ "$status" -eq 0 ]
 	rows '[x["condition"] for x in r] == ["alone", "batch alone", "default", "gBPF auto", "gBPF alone"]'
 	rows 'r[3]["lanes"].keys() == {"latency", "batch"} and r[3]["left"] > 0 and r[3]["p99_ratio"] > 0'
+	rows 'r[1]["busy"] == 0 and all(r[i]["busy"] > 0 and r[i]["open"] > 0 for i in (2, 3))'
 	nothing_left
 }
 
