@@ -38,6 +38,21 @@ nothing_left() {
 	nothing_left
 }
 
+@test "gpu/beside measures requests and batch of libraries, and skips those that are not installed" {
+	script beside --batch resnet,vit,gpt2 --requests generate --conditions default --rounds 1 --seconds 0.2
+	[ "$status" -eq 0 ]
+	rows '[(x["batch"], x["condition"]) for x in r] == [(b, c) for b in ("resnet", "vit", "gpt2") for c in ("alone", "default")]'
+	rows 'all(x["requests"] == "generate" and x["n"] > 0 and x["wrong"] == 0 for x in r)'
+	cp -r "$PYTHONPATH" fakes
+	echo 'raise ImportError("transformers is not installed")' >fakes/transformers.py
+	PYTHONPATH=$PWD/fakes script beside --batch gpt2,fft --requests one --conditions default --rounds 1 --seconds 0.2
+	[ "$status" -eq 1 ]
+	rows '[(x["batch"], x["state"]) for x in r] == [("gpt2", "skipped"), ("fft", "ok"), ("fft", "ok")] and "transformers" in r[0]["why"]'
+	# Without a gbpfd busy is unknown.
+	rows 'r[2]["busy"] is None and r[2]["batch_share"] > 0'
+	nothing_left
+}
+
 @test "gpu/overhead compares all ways round by round, and says when no time is left" {
 	script overhead --starts 1 --rounds 2 --phases 1 --window 0.01 --parts graph,launch
 	[ "$status" -eq 0 ]

@@ -38,6 +38,19 @@ def one():
 	return request
 
 
+def generate():
+	"""16 tokens of a language model with random weights, one after the other: small kernels, and work of the host between them."""
+	from transformers import GPT2Config, GPT2LMHeadModel
+	model = GPT2LMHeadModel(GPT2Config()).to(device).eval()
+	prompt = torch.randint(50257, (1, 32), device=device)
+
+	def request():
+		tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=16, min_new_tokens=16, do_sample=False,
+			pad_token_id=50256)
+		return [int(t) for t in tokens[0].tolist()]
+	return request
+
+
 def requests(request, reference, seconds, seed):
 	gaps, us, wrong, end = random.Random(seed), [], 0, time.monotonic() + seconds
 	while time.monotonic() < end:
@@ -84,6 +97,32 @@ def convolution():
 	return step
 
 
+def trained(model, loss_of):
+	"""Returns a step of training with SGD, bf16 by autocast. loss_of: returns the loss of the model."""
+	model = model.to(device)
+	optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+	def step():
+		optimizer.zero_grad()
+		with torch.autocast('cuda', dtype=half):
+			loss = loss_of(model)
+		loss.backward()
+		optimizer.step()
+	return step
+
+
+def classifier(name, n):
+	import torchvision
+	images, classes = torch.randn(n, 3, 224, 224, device=device), torch.randint(1000, (n,), device=device)
+	return trained(getattr(torchvision.models, name)(), lambda model: torch.nn.functional.cross_entropy(model(images), classes))
+
+
+def language_model():
+	from transformers import GPT2Config, GPT2LMHeadModel
+	tokens = torch.randint(50257, (8, 512), device=device)
+	return trained(GPT2LMHeadModel(GPT2Config(n_embd=1024, n_layer=24, n_head=16)), lambda model: model(tokens, labels=tokens).loss)
+
+
 def fourier():
 	x = torch.randn(64, 512, 512, device=device, dtype=torch.complex64)
 	return lambda: torch.fft.fft2(x)
@@ -114,10 +153,11 @@ def jax_step():
 	return step
 
 
-REQUESTS = {'small': small, 'one': one}
+REQUESTS = {'small': small, 'one': one, 'generate': generate}
 BATCH = {'f32-8192': lambda: product(8192, torch.float32), 'bf16-8192': lambda: product(8192, half),
 	'bf16-4096': lambda: product(4096, half), 'attention': attention, 'training': training, 'convolution': convolution,
-	'fft': fourier, 'cupy': cupy_step, 'jax': jax_step}
+	'fft': fourier, 'cupy': cupy_step, 'jax': jax_step, 'resnet': lambda: classifier('resnet50', 64),
+	'vit': lambda: classifier('vit_b_16', 32), 'gpt2': language_model}
 
 
 def work(step):
