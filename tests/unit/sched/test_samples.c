@@ -1,6 +1,8 @@
 /* When a launch is measured, and what is charged for it. */
 #include "charge_rig.h"
 
+#include <stdio.h>
+
 static bool measured(struct clocked *c)
 {
 	bool yes;
@@ -22,6 +24,26 @@ static void latency_queues_are_measured_rarely(void **state)
 	c.q->class_id = GBPF_CLASS_LATENCY;
 	for (unsigned i = 0; i <= 4096; i++) {
 		assert_int_equal(measured(&c), i < 1024 ? i % 64 == 0 : i % 1024 == 0);
+	}
+	finish(&c);
+}
+
+/* Each kernel is measured at its first launch, also where that is not one of those few, so that the
+ * GPU time of a program with many kernels counts. */
+static void each_kernel_of_a_latency_queue_is_measured(void **state)
+{
+	struct clocked c;
+	char name[16];
+
+	init(&c);
+	c.fq.eager = 1;
+	c.q->class_id = GBPF_CLASS_LATENCY;
+	for (unsigned i = 0; i < 40; i++) {
+		snprintf(name, sizeof(name), "k%u", i);
+		c.l.kernel = sched_kernel_get(c.r.s, name);
+		assert_true(measured(&c));
+		assert_false(measured(&c));
+		assert_true(sched_estimate_of(c.r.s, &c.l)->est_ns);
 	}
 	finish(&c);
 }
@@ -390,6 +412,7 @@ int main(void)
 		cmocka_unit_test(work_of_others_is_not_charged),
 		cmocka_unit_test(unknown_launches_next_to_others_are_charged_by_the_shortest),
 		cmocka_unit_test(latency_queues_are_measured_rarely),
+		cmocka_unit_test(each_kernel_of_a_latency_queue_is_measured),
 		cmocka_unit_test(what_is_measured),
 		cmocka_unit_test(a_sample_corrects_the_charge),
 		cmocka_unit_test(a_sample_that_cannot_be_read_changes_nothing),
