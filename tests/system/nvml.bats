@@ -240,7 +240,7 @@ limited() { # MIB COMMAND...
 
 @test "a gbpfd that does not answer delays a call by seconds at most" {
 	begin 64 a
-	start_servers 64 b
+	GBPF_PATIENCE=1 start_servers 64 b
 	kill -STOP "$daemon"
 	SECONDS=0
 	expect "0 used, 64 free of 64" b memory
@@ -259,7 +259,7 @@ limited() { # MIB COMMAND...
 	start_daemon
 	daemon=${pids[-1]}
 	# in the same vGPU, whose environment is that of a
-	env $(tr '\0' '\n' <"/proc/$pid_a/environ" | grep -E '^(GBPF_|LD_)') "$NVML" serve <"$dir/c.in" >"$dir/c.out" 2>>"$dir/servers.log" 3>&- &
+	env $(tr '\0' '\n' <"/proc/$pid_a/environ" | grep -E '^(GBPF_|LD_)') GBPF_PATIENCE=1 "$NVML" serve <"$dir/c.in" >"$dir/c.out" 2>>"$dir/servers.log" 3>&- &
 	pids+=($!)
 	exec {in_c}<>"$dir/c.in" {out_c}<>"$dir/c.out"
 	answer_of c

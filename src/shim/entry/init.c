@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/paths.h"
 #include "cuabi/api.h"
 #include "gpu/gpu_run.h"
@@ -28,7 +29,7 @@
 #include "shim/session/lane_env.h"
 #include "shim/session/session_agent.h"
 
-#define START_WAIT_NS 1000000000u
+#define START_TIMEOUT_NS 1000000000u
 
 static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool attempted;	       /* attach_mutex */
@@ -165,7 +166,7 @@ static int attach(void)
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
-	shim_session_await_start(&session, START_WAIT_NS);
+	shim_session_await_start(&session, clock_patience(START_TIMEOUT_NS));
 	shim_agent_task = shim_code_save_waiting;
 	err = shim_agent_start(&session);
 	if (err) {

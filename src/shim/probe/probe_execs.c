@@ -14,7 +14,7 @@
 #define EXECS_MAX 65536u
 #define NODES_MAX (1u << 20)
 #define NESTING_MAX 8u
-#define LOCK_NS 1000000000u
+#define LOCK_TIMEOUT_NS 1000000000u
 #define LOCK_STEP_NS 100000u
 
 pthread_mutex_t shim_probe_graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -270,7 +270,7 @@ void shim_probe_exec_end(struct shim_probe_exec *x)
 
 bool shim_probe_exec_lock(struct shim_probe_exec *x)
 {
-	uint64_t until = clock_now_ns() + LOCK_NS;
+	uint64_t until = clock_now_ns() + clock_patience(LOCK_TIMEOUT_NS);
 
 	while (pthread_mutex_trylock(&x->mutex)) {
 		if (clock_now_ns() >= until) {

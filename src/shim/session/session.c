@@ -30,7 +30,7 @@
 #define STEP_NS 500000u
 #define RESTART_NS 3000000000u /* time for a gbpfd that died during the hello to be restarted */
 #define DEAD_NS 1000000000u    /* the same if its socket is left but refuses connections */
-#define AGAIN_NS 20000000000u  /* longer than gbpfd asks to wait */
+#define AGAIN_TIMEOUT_NS 20000000000u /* longer than gbpfd asks to wait */
 #define RETRY_NS 10000000u
 #define BROKEN_MAX 8u
 #define MAX_WEIGHT 10000
@@ -567,7 +567,7 @@ static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 		uint64_t now = clock_now_ns();
 
 		if (err == -EAGAIN) {
-			until = until ? until : now + AGAIN_NS;
+			until = until ? until : now + clock_patience(AGAIN_TIMEOUT_NS);
 		} else if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MAX) {
 			until = now + clock_patience(RESTART_NS);
 		} else if (err == -ECONNREFUSED && !until) {

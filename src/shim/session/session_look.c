@@ -12,7 +12,7 @@
 #include "base/shm.h"
 #include "shim/session/session_int.h"
 
-#define LOOK_NS 1000000000u /* for all attempts */
+#define LOOK_TIMEOUT_NS 1000000000u /* for all attempts */
 #define RETRY_NS 10000000u
 
 /* Waits for gbpfd's answer. Returns 0, -ETIMEDOUT or another -errno. */
@@ -55,7 +55,7 @@ static int take(struct shim_look *l, const union proto_message *m, int fd)
 
 static int look_once(const struct proto_vgpu *vgpu, uint64_t deadline, struct shim_look *l)
 {
-	int sock = shim_session_open_socket(LOOK_NS), err, fds[8];
+	int sock = shim_session_open_socket(clock_patience(LOOK_TIMEOUT_NS)), err, fds[8];
 	union proto_message m = { 0 };
 	unsigned nfds = 0;
 
@@ -89,7 +89,7 @@ static int begin(struct shim_look *l, struct proto_vgpu *ret)
 
 int shim_session_look(struct shim_look *ret)
 {
-	uint64_t deadline = clock_now_ns() + LOOK_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(LOOK_TIMEOUT_NS);
 	struct proto_vgpu vgpu;
 	int err = begin(ret, &vgpu);
 

@@ -74,7 +74,7 @@ static void init_awaits_tools(bool killed)
 	tell_devices();
 	receive(&m, PROTO_BOARD_MAPPED, none, &n);
 	(void)poll(NULL, 0, 100);
-	CHECK(!load_acquire(&done) || clock_now_ns() - begin >= 1000000000u);
+	CHECK(!load_acquire(&done) || clock_now_ns() - begin >= clock_patience(1000000000u));
 	if (killed) {
 		close(d.sock);
 	} else {
