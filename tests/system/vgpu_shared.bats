@@ -181,7 +181,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 }
 
 @test "memory of a process in no virtual GPU is charged to its importer" {
-	start_all
+	GBPF_PATIENCE=1 start_all
 	start_servers_with "" a
 	start_servers 64 b
 	expect ok a share 10

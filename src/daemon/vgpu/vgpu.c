@@ -23,7 +23,7 @@
 #define OWN_VGPUS 16u	   /* reserved for root and gbpfd's user */
 #define FOREIGN_MAX 16u	   /* of one user that is neither */
 #define FOREIGN_LINES 256u /* processes in them */
-#define ADOPT_NS                                                                                   \
+#define ADOPT_TIMEOUT_NS                                                                           \
 	10000000000u /* after gbpfd has started: time for processes to bring their page            \
 		      */
 
@@ -440,7 +440,7 @@ static int give_page(struct daemon_vgpu *v, int *brought)
 
 bool daemon_vgpus_are_awaited(const struct daemon *d)
 {
-	return clock_now_ns() - d->started_ns < ADOPT_NS;
+	return clock_now_ns() - d->started_ns < clock_patience(ADOPT_TIMEOUT_NS);
 }
 
 bool daemon_vgpu_is_awaited(const struct daemon_vgpu *v)
@@ -471,7 +471,7 @@ void daemon_vgpus_await(struct daemon *d)
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	(void)sd_event_add_time(d->loop, &d->vgpus.adopt_end, CLOCK_MONOTONIC,
-				now + ADOPT_NS / 1000, 1, on_adopt_end, d);
+				now + clock_patience(ADOPT_TIMEOUT_NS) / 1000, 1, on_adopt_end, d);
 }
 
 static struct daemon_vgpu *enter_named(struct daemon_session *s, const struct proto_hello *h,

@@ -17,7 +17,7 @@
 #include "daemon/vgpu/vgpu_list.h"
 #include "mem/ledger.h"
 
-#define TRY_NS 200000000u	      /* that others wait for one which is to try */
+#define TRY_TIMEOUT_NS 200000000u     /* that others wait for one which is to try */
 #define ASSUME_NS 250000000u	      /* between two events that no account shows */
 #define SEEN_NONE UINT64_MAX	      /* in place of an event: the process tries at the next look */
 #define WAITERS_MAX PROTO_MAX_TENANTS /* that a look considers */
@@ -89,7 +89,7 @@ static bool is_contended(const struct daemon_session *s, const struct daemon_gpu
 static void let_try(struct daemon_session *s, const struct daemon_gpu *g)
 {
 	s->vgpu.ask.seen = g->mem_freed;
-	daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, TRY_NS);
+	daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, clock_patience(TRY_TIMEOUT_NS));
 }
 
 /* Returns true if the process was answered: its time is over, or no memory can help it. */

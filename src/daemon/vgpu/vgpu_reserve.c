@@ -21,8 +21,9 @@
 #include "daemon/session/tenant_session.h"
 #include "mem/ledger.h"
 
+/* How long a process that was asked to try again keeps priority. */
+#define PROMISE_TIMEOUT_NS 5000000000u
 #define LOOK_USEC 5000u		  /* between two looks for memory while processes wait */
-#define PROMISE_NS 5000000000u	  /* for which a process that was told to try again comes first */
 #define LOOK_REST 10u		  /* a look may take this share of the time to the next one */
 #define ASKS_PER_SECOND 1000u	  /* of a process that are decided at once */
 #define STEP (UINT64_C(64) << 20) /* grants are multiples of it where there is room */
@@ -334,7 +335,8 @@ static bool look(struct daemon *d)
 			continue;
 		}
 		if (s->vgpu.of->row[s->vgpu.ask.row].first == since && daemon_vgpu_has_room(s)) {
-			daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, PROMISE_NS);
+			daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY,
+					   clock_patience(PROMISE_TIMEOUT_NS));
 		} else if (now >= s->vgpu.ask.until_ns || daemon_vgpu_is_hopeless(s)) {
 			daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
 		} else {
@@ -380,7 +382,7 @@ static void ask_for_limit(struct daemon_session *s, uint64_t wait, bool at_once)
 	if (!at_once) {
 		daemon_vgpu_await_memory(s->d); /* answered with all others */
 	} else if (!is_behind(s) && daemon_vgpu_has_room(s)) {
-		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, PROMISE_NS);
+		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, clock_patience(PROMISE_TIMEOUT_NS));
 	} else if (!wait || daemon_vgpu_is_hopeless(s)) {
 		daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
 	} else {
