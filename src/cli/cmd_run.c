@@ -22,7 +22,7 @@
 #include "cli/vgpu_environment.h"
 #include "cli/vgpu_options.h"
 
-#define FATE_NS                                                                                    \
+#define FATE_TIMEOUT_NS                                                                            \
 	3000000000u /* max wait for the exit record, which gbpfd has once the driver has ended the \
 		       process */
 #define FATE_LOOK_NS 20000000u
@@ -211,7 +211,7 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
  * restarts are allowed, with the reason in *ret_why (caller frees; NULL: none). */
 static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **ret_why)
 {
-	uint64_t now = clock_now_ns(), until = now + FATE_NS, n = 0;
+	uint64_t now = clock_now_ns(), until = now + clock_patience(FATE_TIMEOUT_NS), n = 0;
 	struct gbpf *g = NULL;
 	char params[64];
 	bool known = false;

@@ -15,7 +15,7 @@
 
 #define STOP_NS UINT64_C(3000000000)   /* for a program to end when --time is over */
 #define START_NS UINT64_C(10000000000) /* with --time: for the first kernel to be compiled */
-#define FIND_NS UINT64_C(3000000000)
+#define FIND_TIMEOUT_NS UINT64_C(3000000000)
 #define LEFT_NS UINT64_C(3000000000)	/* without a program: the trace ends */
 #define BACK_NS UINT64_C(10000000000)	/* programs come back to a gbpfd that was restarted */
 #define ABSENT_NS UINT64_C(30000000000) /* for a gbpfd that is being restarted */
@@ -309,7 +309,8 @@ static uint64_t deadline(const struct run *r)
 	if (r->program.command) {
 		return UINT64_MAX;
 	}
-	return r->attached_ns + (r->t.waiting ? clock_patience(START_NS) : FIND_NS) + r->time_ns;
+	return r->attached_ns + clock_patience(r->t.waiting ? START_NS : FIND_TIMEOUT_NS) +
+	       r->time_ns;
 }
 
 /* Of programs with one name the next one may be about to start, or on its way back to a gbpfd that

@@ -7,13 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/paths.h"
 #include "cli/connect.h"
 #include "cli/trace.h"
 #include "cli/verbs.h"
 #include "cli/vgpu_options.h"
 
-#define WAIT_NS 1000000000u /* for gbpfd: a person waits */
+#define ANSWER_TIMEOUT_MS 1000u /* of gbpfd: a person waits */
 
 struct line {
 	const char *socket;
@@ -86,7 +87,7 @@ static json_t *ask(const struct line *l, const char *method)
 	char *json = NULL;
 
 	if (gbpf_open(&g, l->socket, GBPF_OPEN_NO_CONNECT | GBPF_OPEN_NO_WAIT) == 0) {
-		gbpf_set_timeout(g, WAIT_NS / 1000000);
+		gbpf_set_timeout(g, (unsigned)clock_patience(ANSWER_TIMEOUT_MS));
 		if (gbpf_call(g, method, NULL, -1, &json) == 0) {
 			result = json_loads(json, 0, NULL);
 		}

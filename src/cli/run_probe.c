@@ -14,11 +14,11 @@
 #include "cli/probe_options.h"
 #include "proto/pages.h"
 
-#define CALL_MS 1000u	   /* signals for the program wait for a reading */
-#define ENTRIES_MAX 10000u /* of a map and a reading, */
-#define KEPT_MAX 100000u   /* and with those of processes that have ended */
-#define LINE_PAGES 256u	   /* of a reading: a program may print faster than lines are read */
-#define PRINT_MAX 1000u	   /* as `gbpf map dump` */
+#define CALL_TIMEOUT_MS 1000u /* signals for the program wait for a reading */
+#define ENTRIES_MAX 10000u    /* of a map and a reading, */
+#define KEPT_MAX 100000u      /* and with those of processes that have ended */
+#define LINE_PAGES 256u	      /* of a reading: a program may print faster than lines are read */
+#define PRINT_MAX 1000u	      /* as `gbpf map dump` */
 
 int cli_run_probe_begin(struct cli *c, struct cli_run_probe *p, const char *object, const char *to)
 {
@@ -52,7 +52,7 @@ int cli_run_probe_begin(struct cli *c, struct cli_run_probe *p, const char *obje
 	p->kernels = json_object();
 	p->next = json_array();
 	p->unread = json_object();
-	gbpf_set_timeout(p->g, CALL_MS);
+	gbpf_set_timeout(p->g, (unsigned)clock_patience(CALL_TIMEOUT_MS));
 	return CLI_OK;
 }
 

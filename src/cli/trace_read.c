@@ -9,7 +9,8 @@
 #include "base/clock.h"
 
 #define PAGE_ENTRIES 4096u
-#define RETURN_NS UINT64_C(3000000000) /* in which programs find a gbpfd that was restarted */
+/* Time in which programs find a gbpfd that was restarted. */
+#define RETURN_TIMEOUT_NS UINT64_C(3000000000)
 
 static size_t size_of(const struct cli_trace_map *m)
 {
@@ -246,7 +247,7 @@ static bool add_program(struct cli_trace *t, const json_t *tenant)
 /* Returns whether programs may still be on their way to a gbpfd that was restarted. */
 static bool is_back(const struct cli_trace *t)
 {
-	return t->back_ns && clock_now_ns() - t->back_ns < RETURN_NS;
+	return t->back_ns && clock_now_ns() - t->back_ns < clock_patience(RETURN_TIMEOUT_NS);
 }
 
 /* Matches the programs with those that have the tool now; numbers of tenants are given again. */

@@ -736,24 +736,24 @@ kills_gbpfd() {
 	tell "spin 1 5 32 1 1"
 	figures
 	holds 'f["blocks"] == 5 and d["kernel"] == "sp?n"'
-	run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms
+	GBPF_PATIENCE=1 run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"traced launched no kernel that matches 'gemm'"* ]]
-	run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms --json
+	GBPF_PATIENCE=1 run --separate-stderr gbpf trace smmap --of traced --kernel gemm --time 20ms --json
 	[ "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["error"]["exit"])' "$output")" = 5 ]
 	has_tools 0
 }
 
 @test "a trace that sees no launch says what is known, and a pattern without a match the nearest name" {
 	begin
-	run -8 --separate-stderr gbpf trace smmap --of traced --time 20ms
+	GBPF_PATIENCE=1 run -8 --separate-stderr gbpf trace smmap --of traced --time 20ms
 	[[ "$stderr" == *"traced has launched no kernel so far"* ]]
 	tell "spin 1 5 32 1 1"
 	is_listed() { gbpf probe coverage --json | grep -q '"name": *"spin"'; }
 	eventually is_listed
-	run -8 --separate-stderr gbpf trace smmap --of traced --time 20ms
+	GBPF_PATIENCE=1 run -8 --separate-stderr gbpf trace smmap --of traced --time 20ms
 	[[ "$stderr" == *"no launch of traced ran the tool within "* ]]
-	run -5 --separate-stderr gbpf trace smmap --of traced --kernel spim --time 20ms
+	GBPF_PATIENCE=1 run -5 --separate-stderr gbpf trace smmap --of traced --kernel spim --time 20ms
 	[[ "$stderr" == *"traced launched no kernel that matches 'spim'. Did you mean 'spin'?"* ]]
 	trace smmap
 	echo exit >&"$in"
