@@ -30,7 +30,7 @@
 #include "bpf/run/interp/interp.h"
 
 #define RAW_CPU_SECONDS 1
-#define RAW_WALL_NS UINT64_C(3000000000)
+#define RAW_TIMEOUT_NS UINT64_C(3000000000)
 #define RAW_MAX_CODE (8u << 20)
 #define PAGE 4096u
 #define PREFIX_INSNS 9u
@@ -242,11 +242,11 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 	}
 }
 
-/* Waits for the result or the exit of the child, at most RAW_WALL_NS. Returns the number of bytes
- * read. */
+/* Waits for the result or the exit of the child, at most RAW_TIMEOUT_NS. Returns the number of
+ * bytes read. */
 static size_t read_result(int fd, uint64_t *ret_r0)
 {
-	uint64_t end = clock_now_ns() + RAW_WALL_NS;
+	uint64_t end = clock_now_ns() + clock_patience(RAW_TIMEOUT_NS);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	for (;;) {

@@ -26,8 +26,8 @@
 #include "soft/server/run/op_stream.h"
 #include "soft/server/memory/device_memory.h"
 
-#define LEAVE_NS 500000000u /* a new client waits for exited processes at most this long */
-#define ASK_MS 5000	    /* idle timeout before HELLO */
+#define LEAVE_TIMEOUT_NS 500000000u /* how long a new client waits for exited processes */
+#define ASK_MS 5000		    /* idle timeout before HELLO */
 
 /* Returns true if the process of some client has ended and its thread has not released its
  * resources yet. Caller holds the lock. */
@@ -38,12 +38,13 @@ static bool exit_pending(const struct softd_machine *machine)
 	return epoll_wait(machine->exits, &e, 1, 0) > 0;
 }
 
-/* Waits until exited processes have released their resources, at most LEAVE_NS: a program started
- * after another one has ended finds that one's memory free, as on hardware. Caller holds the lock.
+/* Waits until exited processes have released their resources, at most LEAVE_TIMEOUT_NS: a program
+ * started after another one has ended finds that one's memory free, as on hardware. Caller holds
+ * the lock.
  */
 static void wait_for_exits(struct softd_machine *machine)
 {
-	uint64_t end = clock_now_ns() + LEAVE_NS;
+	uint64_t end = clock_now_ns() + clock_patience(LEAVE_TIMEOUT_NS);
 	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
 	int err = 0;
 

@@ -213,13 +213,14 @@ static void kills_at_any_moment_leave_nothing(void **state)
 }
 
 /* The server lets a new program wait until exited ones have released their memory, but for at most
- * half a second; on a machine so busy that this has passed, waits for the memory. */
+ * half a second times GBPF_PATIENCE; on a machine so busy that this has passed, waits for the
+ * memory. */
 #define LEAVE_NS 500000000u
 static void await_memory(uint64_t begun, size_t bytes)
 {
 	size_t left, total;
 
-	if (clock_now_ns() - begun >= LEAVE_NS) {
+	if (clock_now_ns() - begun >= clock_patience(LEAVE_NS)) {
 		eventually((CU(cuMemGetInfo_v2(&left, &total)), left >= bytes));
 	}
 }

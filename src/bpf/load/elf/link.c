@@ -18,10 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "bpf/load/elf/object_int.h"
 
 #define CHILD_CPU_S 5
-#define CHILD_WALL_MS 10000
+#define CHILD_TIMEOUT_MS 10000
 #define CHILD_MEMORY (256ull << 20)
 #define LOG_BYTES 2048
 
@@ -150,7 +151,7 @@ static int wait_for(pid_t pid)
 
 	if (p.fd >= 0) {
 		do {
-			n = poll(&p, 1, CHILD_WALL_MS);
+			n = poll(&p, 1, (int)clock_patience(CHILD_TIMEOUT_MS));
 		} while (n < 0 && errno == EINTR);
 		close(p.fd);
 	}
