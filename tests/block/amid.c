@@ -20,7 +20,6 @@
 
 #define WORDS (64u * 128u)
 #define LAUNCHES 20u
-#define CHILD_S 60u /* after which one that stands still is killed */
 
 static char **args;
 static char hold[512]; /* the file that exists while the self-test is held */
@@ -130,7 +129,7 @@ static void run_child(bool exec)
 	CUmodule module;
 	CUfunction f;
 
-	alarm(CHILD_S);
+	alarm(EVENTUALLY_S);
 	if (exec) {
 		execute();
 	}

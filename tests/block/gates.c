@@ -17,7 +17,6 @@
 #include "../unit/eventually.h"
 
 #define WORDS 16384u
-#define SECONDS 45u
 #define BATCHED 0x5a5au
 
 static struct program p;
@@ -32,7 +31,7 @@ static const char *_Atomic at = "beginning";
 static void *watch(void *arg)
 {
 	(void)arg;
-	sleep(SECONDS); /* reached only by a stuck test: main() ends the process before */
+	sleep(EVENTUALLY_S); /* reached only by a stuck test: main() ends the process before */
 	fprintf(stderr, "gates: stuck: %s\n", at);
 	_exit(3);
 }

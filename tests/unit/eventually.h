@@ -35,6 +35,10 @@ static inline uint64_t eventually_limit_ns(void)
 	       (patience > EVENTUALLY_PATIENCE_MIN ? patience : EVENTUALLY_PATIENCE_MIN);
 }
 
+/* The limit for poll(2), and for alarm(2) in a process that a fault may make hang. */
+#define EVENTUALLY_MS ((int)(eventually_limit_ns() / 1000000u))
+#define EVENTUALLY_S ((unsigned)(eventually_limit_ns() / 1000000000u))
+
 /* Counts pauses instead of reading the clock, and calls no function of base/clock.h: the test may
  * have replaced both. */
 static inline void eventually_pause(uint64_t n, const char *condition, const char *file, int line)

@@ -20,7 +20,7 @@
 #include "../eventually.h"
 
 /* For limits of calls in tests, in ms. */
-#define PATIENCE_MS ((unsigned)(eventually_limit_ns() / 1000000u))
+#define PATIENCE_MS ((unsigned)EVENTUALLY_MS)
 
 /* ---- gbpfd ---- */
 

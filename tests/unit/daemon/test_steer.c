@@ -159,7 +159,7 @@ static void a_process_is_ended_by_the_policys_word(void **state)
 	if (pid == 0) {
 		struct fake hog;
 
-		alarm(20);
+		alarm(EVENTUALLY_S);
 		enter(&hog, d, BATCH, 11, "hog");
 		for (;;) {
 			work(&hog);

@@ -225,7 +225,7 @@ static const char *hold_writes(const struct gd *d)
 static void changes_that_wait_to_be_written_are_limited(void **state)
 {
 	static char lines[256 * 128], answers[256 * 1024];
-	const struct timeval patience = { (time_t)(eventually_limit_ns() / 1000000000u), 0 };
+	const struct timeval patience = { (time_t)EVENTUALLY_S, 0 };
 	struct gd *d = *state;
 	const char *fifo;
 	size_t sent = 0, got = 0;

@@ -83,7 +83,7 @@ static char *call_as(struct gd *d, uid_t uid, const char *method, const char *pa
 	char *text = NULL;
 
 	AS_USER(uid, assert_int_equal(gbpf_open(&g, d->runtime, 0), 0));
-	gbpf_set_timeout(g, 60000);
+	gbpf_set_timeout(g, PATIENCE_MS);
 	*ret_code = 0;
 	if (gbpf_call(g, method, params, -1, &text) < 0) {
 		const struct gbpf_error *e = gbpf_last_error(g);

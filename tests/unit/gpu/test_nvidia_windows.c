@@ -606,6 +606,6 @@ int main(void)
 		puts("skipped: no copies through windows on this processor");
 		return 77;
 	}
-	alarm(60);
+	alarm(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

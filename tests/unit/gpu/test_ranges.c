@@ -707,6 +707,6 @@ int main(void)
 		TEST(threads_may_call_at_once),
 	};
 
-	alarm(60);
+	alarm(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -436,7 +436,7 @@ static void a_child_does_not_touch_the_windows(void **state)
 	opener = begin_to_open(3);
 	pid = fork();
 	if (pid == 0) {
-		alarm(60);
+		alarm(EVENTUALLY_S);
 		mem_direct_forget(&rig.d);
 		_exit(rig.closes || rig.d.n_windows || rig.d.units.n || !rig.d.closed ||
 		      pthread_mutex_trylock(&rig.d.lock));
@@ -698,6 +698,6 @@ int main(void)
 		WITH_RIG(the_plan_is_measured_again_after_some_copies),
 	};
 
-	alarm(100);
+	alarm(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

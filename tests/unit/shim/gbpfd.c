@@ -269,7 +269,7 @@ void in_a_process(void (*run)(void))
 
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		alarm(100); /* a hang fails the test */
+		alarm(200); /* a hang fails the test */
 		unlink(socket_path);
 		d.listener = unix_listen(socket_path, SOCK_SEQPACKET, 0600);
 		CHECK(d.listener >= 0);

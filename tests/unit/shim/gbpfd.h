@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "../eventually.h"
 #include "fake_cuda.h"
 #include "proto/wire.h"
 #include "policy/ctx.h"
 #include "proto/pages.h"
 
-#define WAIT_MS 60000 /* reached only by a message that never arrives */
+#define WAIT_MS EVENTUALLY_MS /* reached only by a message that never arrives */
 
 #define CHECK(x)                                                                                   \
 	do {                                                                                       \

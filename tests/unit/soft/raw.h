@@ -34,7 +34,7 @@ static inline bool raw_ask(struct raw *c, struct soft_request *q, int fds[FD_PAS
 	unsigned n;
 
 	assert_int_equal(msg_send(c->sock, q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
-	if (poll(&p, 1, 60000) != 1) {
+	if (poll(&p, 1, EVENTUALLY_MS) != 1) {
 		return false;
 	}
 	assert_true(msg_recv(c->sock, &c->r, sizeof(c->r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);

@@ -81,7 +81,7 @@ static void streams_of_a_context_that_ends(void **state)
 			raw_make_stream(&c, 0, slot++);
 			eventually(load_acquire(&c.shared->tail) == c.head);
 		}
-		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_int_equal(poll(&p, 1, EVENTUALLY_MS), 1);
 		assert_true(msg_recv(c.sock, &c.r, sizeof(c.r), fds, &n) >=
 			    (ssize_t)SOFT_REPLY_MIN);
 		assert_int_equal(c.r.result, 0);
@@ -383,7 +383,7 @@ static void the_server_serves_its_user_and_root_only(void **state)
 		AS_USER(users[i], p.fd = unix_connect(path, SOCK_SEQPACKET));
 		assert_true(p.fd >= 0);
 		(void)msg_send(p.fd, &q, SOFT_REQUEST_MIN + 1, NULL, 0);
-		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_int_equal(poll(&p, 1, EVENTUALLY_MS), 1);
 		assert_int_equal(recv(p.fd, byte, sizeof(byte), 0) > 0, users[i] == 0);
 		close(p.fd);
 	}

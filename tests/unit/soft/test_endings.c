@@ -42,7 +42,7 @@ static CUresult reply(struct raw *c)
 	int fds[FD_PASS_MAX];
 	unsigned n;
 
-	assert_int_equal(poll(&p, 1, 60000), 1);
+	assert_int_equal(poll(&p, 1, EVENTUALLY_MS), 1);
 	assert_true(msg_recv(c->sock, &c->r, sizeof(c->r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
 	return (CUresult)c->r.result;
 }
@@ -347,7 +347,7 @@ static void await_notice(const struct raw *c, uint64_t cookie)
 	struct soft_notice n;
 	unsigned n_fds;
 
-	assert_int_equal(poll(&p, 1, 60000), 1);
+	assert_int_equal(poll(&p, 1, EVENTUALLY_MS), 1);
 	assert_true(msg_recv(c->event, &n, sizeof(n), fds, &n_fds) > 0);
 	assert_int_equal(n.op, SOFT_NOTICE_HOST);
 	assert_int_equal(n.cookie, cookie);

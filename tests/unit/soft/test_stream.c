@@ -411,7 +411,7 @@ static void ringer_program(void *arg)
 	CUstream s;
 
 	(void)arg;
-	alarm(60);
+	alarm(EVENTUALLY_S);
 	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	CHECK(pthread_create(&thread, NULL, launches_until_it_stands, ctx) == 0);
 	eventually(load_acquire(&ringer) == BLOCKED);
