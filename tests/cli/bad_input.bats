@@ -67,7 +67,7 @@ needs_mount() {
 @test "a second gbpfd names the first and what to do" {
 	daemon
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
-	run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	run timeout "$EVENTUALLY_SECONDS" "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"$GBPF_RUNTIME_DIR"*"(pid $pid)"*"gbpf shutdown"* ]]
 }
@@ -99,7 +99,7 @@ needs_mount() {
 	eventually grep -q gbpfd "/proc/$other/comm"
 	run -3 "$GBPF" --timeout 300ms status
 	[[ "$output" == *"gbpfd (pid $other) is starting, and does not serve $GBPF_RUNTIME_DIR"* ]]
-	run timeout 60 "$GBPF" --timeout 300ms run --device soft true # gbpfd may take 15 s times GBPF_PATIENCE to start
+	run timeout "$EVENTUALLY_SECONDS" "$GBPF" --timeout 300ms run --device soft true # gbpfd may take 15 s times GBPF_PATIENCE to start
 	[ "$status" -eq 125 ]
 	[[ "$output" == *"gbpfd (pid $other) is starting"* ]]
 	run "$GBPF" --timeout 300ms doctor --device soft

@@ -38,7 +38,7 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	./gbpfd 1000 3>&- &
 	for state in starts stops; do
 		echo "$! $state" >"$GBPF_RUNTIME_DIR/gbpfd.state"
-		run -0 timeout 8 "$GBPF" completion words -- set "" # a verb waits 10 s
+		GBPF_PATIENCE=60 run -0 timeout 300 "$GBPF" completion words -- set "" # a verb waits 600 s
 		[ -z "$output" ]
 	done
 	kill $!

@@ -261,7 +261,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 }
 
 @test "a second gbpfd is refused" {
-	run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	run timeout "$EVENTUALLY_SECONDS" "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"$(pid_of_daemon)"* || "$output" == *gbpfd* ]]
 }

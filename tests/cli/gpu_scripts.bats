@@ -153,7 +153,7 @@ interrupted() {
 }
 
 @test "gpu/images names a package that is not installed" {
-	run timeout 100 "$REPO/tests/gpu/images" --json rows.json nosuch
+	run timeout 200 "$REPO/tests/gpu/images" --json rows.json nosuch
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"nosuch is not installed"* ]]
 }

@@ -278,8 +278,8 @@ for name, kind in (("control", socket.SOCK_STREAM), ("session", socket.SOCK_SEQP
 open("full", "w").close()
 signal.pause()' &
 		eventually test -e full
-		user env GBPF_RUNTIME_DIR="$xdg/gbpf" GBPF_PATIENCE=1 timeout 120 \
-			"$GBPF" run --device soft -- env -u GBPF_RUNTIME_DIR "$SAMPLES/kernels" vecadd
+		user env GBPF_RUNTIME_DIR="$xdg/gbpf" timeout 200 \
+			"$GBPF" run --device soft -- env -u GBPF_RUNTIME_DIR GBPF_PATIENCE=1 "$SAMPLES/kernels" vecadd
 	B
 }
 

@@ -108,7 +108,7 @@ load helper
 
 @test "loops with nothing in them end" {
 	printf 'repeat 1000000000 {\nrepeat 1000000000 {\n}\n}\n' >loops.scenario
-	run timeout 30 "$GBPF" policy test fair loops.scenario
+	run timeout "$EVENTUALLY_SECONDS" "$GBPF" policy test fair loops.scenario
 	echo "$output"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"more than 10000000 steps"* ]]

@@ -10,7 +10,7 @@ nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 refused() {
 	local dir=$1
 	shift
-	run timeout 60 "$GBPFD" --foreground --device soft --runtime-dir "$dir"
+	run timeout "$EVENTUALLY_SECONDS" "$GBPFD" --foreground --device soft --runtime-dir "$dir"
 	echo "$output"
 	[ "$status" -eq 1 ]
 	for text in "$@"; do
@@ -47,7 +47,7 @@ started() {
 	read -r _ <held
 	started
 	[ "$(stat -c %a "$GBPF_RUNTIME_DIR/gbpfd.lock")" = 600 ]
-	run timeout 60 "$GBPFD" --foreground --device soft # the new file locks as the old one did
+	run timeout "$EVENTUALLY_SECONDS" "$GBPFD" --foreground --device soft # the new file locks as the old one did
 	[ "$status" -eq 1 ]
 	echo "$output"
 	[[ "$output" == *"pid $(pid_of_daemon)"* ]]
@@ -105,12 +105,12 @@ started() {
 
 @test "gbpfd refuses an empty path, a closed --ready-fd and an output that cannot be written" {
 	for option in --runtime-dir --state-dir --policy --device; do
-		run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground "$option" ""
+		run timeout "$EVENTUALLY_SECONDS" "$GBPF_PREFIX/bin/gbpfd" --foreground "$option" ""
 		echo "$output"
 		[ "$status" -eq 2 ]
 		[[ "$output" == *"empty value for $option"* ]]
 	done
-	run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground --ready-fd 99
+	run timeout "$EVENTUALLY_SECONDS" "$GBPF_PREFIX/bin/gbpfd" --foreground --ready-fd 99
 	[ "$status" -eq 2 ]
 	[[ "$output" == *"descriptor 99 for --ready-fd: Bad file descriptor"* ]]
 	for program in gbpfd gbpf-softgpu; do
@@ -124,7 +124,7 @@ started() {
 relative() {
 	local name=$1
 	shift
-	run --separate-stderr timeout 60 env "$name=some/where" "$@"
+	run --separate-stderr timeout "$EVENTUALLY_SECONDS" env "$name=some/where" "$@"
 	echo "$name: $* -> $status: $stderr"
 	[ "$status" -ne 0 ]
 	[[ "$stderr" == *"$name"*"some/where"*"absolute"* ]]
@@ -141,7 +141,7 @@ relative() {
 	GBPF_RUNTIME_DIR=some/where run "$GBPF" doctor --device soft
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"GBPF_RUNTIME_DIR 'some/where'"*absolute* ]]
-	GBPF_RUNTIME_DIR=some/where run timeout 60 "$GBPFD" --foreground --device soft --runtime-dir also/relative
+	GBPF_RUNTIME_DIR=some/where run timeout "$EVENTUALLY_SECONDS" "$GBPFD" --foreground --device soft --runtime-dir also/relative
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"also/relative"* ]]
 	started # untouched by all of these
@@ -177,7 +177,7 @@ relative() {
 
 @test "without /proc gbpfd refuses to start and says why" {
 	unshare -m true 2>/dev/null || skip "mounting is not permitted here"
-	run unshare -m sh -c 'mount -t tmpfs none /proc && exec timeout 60 "$0" --foreground --device soft' "$GBPFD"
+	run unshare -m sh -c 'mount -t tmpfs none /proc && exec timeout "$1" "$0" --foreground --device soft' "$GBPFD" "$EVENTUALLY_SECONDS"
 	echo "$output"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"/proc"*"not mounted"* ]]

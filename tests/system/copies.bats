@@ -7,7 +7,7 @@ COPIES=${GBPF_BUILD:-build}/tests/system/copies
 
 # with PLAN THREADS COMMAND...
 with() {
-	GBPF_COPY=$1 GBPF_COPY_THREADS=$2 timeout 120 gbpf run --device soft -- "${@:3}"
+	GBPF_COPY=$1 GBPF_COPY_THREADS=$2 timeout 200 gbpf run --device soft -- "${@:3}"
 }
 
 begin() {
@@ -27,7 +27,7 @@ both() { # CASE...: passes with both plans, and prints the same
 
 near() { # NODES CPU: runs the case of that name with NODES in place of the system's
 	unshare -m sh -c 'mount --bind "$0" /sys/devices/system/node && exec "$@"' "$1" \
-		env GBPF_COPY_THREADS=2 timeout 120 gbpf run --device soft -- "$COPIES" near "$2"
+		env GBPF_COPY_THREADS=2 timeout 200 gbpf run --device soft -- "$COPIES" near "$2"
 }
 
 @test "the first large copy starts helpers; with the driver's plan there are none" {

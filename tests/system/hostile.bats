@@ -40,7 +40,7 @@ others_go_on() {
 	timeout 240 gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 10 >"$GBPF_RUNTIME_DIR/web.out"
 	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/web.out"
 	for a in "ps --why" status device "policy show" "map list" events; do
-		timeout 60 gbpf $a >"$GBPF_RUNTIME_DIR/answer"
+		timeout "$EVENTUALLY_SECONDS" gbpf $a >"$GBPF_RUNTIME_DIR/answer"
 	done
 	for a in "${attackers[@]}"; do
 		kill -0 "$a" || { tail -n 5 "$GBPF_RUNTIME_DIR"/*.out; return 1; } # it exits with an error of its own only
@@ -144,7 +144,7 @@ open_without_work() {
 		expect CUDA_ERROR_OUT_OF_MEMORY kept alloc 200
 		expect ok kept free
 	done
-	timeout 60 gbpf --json vgpu ls >"$GBPF_RUNTIME_DIR/answer" # settled: only that gbpfd answers counts
+	timeout "$EVENTUALLY_SECONDS" gbpf --json vgpu ls >"$GBPF_RUNTIME_DIR/answer" # settled: only that gbpfd answers counts
 	others_go_on
 }
 

@@ -6,7 +6,7 @@
 load helpers
 
 kills() {
-	TMPDIR=$GBPF_RUNTIME_DIR run tests/gpu/kills --gbpf "$GBPF_PREFIX/bin/gbpf" --device soft --patience 60 \
+	TMPDIR=$GBPF_RUNTIME_DIR run tests/gpu/kills --gbpf "$GBPF_PREFIX/bin/gbpf" --device soft --patience "$EVENTUALLY_SECONDS" \
 		--json "$GBPF_RUNTIME_DIR/kills.json" "$@"
 	echo "$output"
 }

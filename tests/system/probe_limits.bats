@@ -327,7 +327,7 @@ gets_in() {
 	gbpf --quiet policy swap "$POLICIES/$1.bpf.o"
 	start
 	tell load "queue 4 20"
-	attach count_blocks --to "$pid" --wait --timeout 60s
+	attach count_blocks --to "$pid" --wait --timeout "${EVENTUALLY_SECONDS}s"
 	has_kernels 1
 	gbpf --quiet probe detach "$id"
 	tell drain

@@ -73,8 +73,8 @@ SCALE="[{'kernel': 'scale', 'programs': ['at_barrier']}]"
 	eventually lists_scale
 	run -0 --separate-stderr gbpf probe attach --budget none "$BUILD/count_blocks.bpf.o" --kernel scal --to "$pid"
 	[[ "$stderr" == "warning: tool 1: 'scal' matches none of the 1 kernel that \`gbpf probe coverage\` lists; did you mean 'scale'?" ]]
-	run -8 --separate-stderr gbpf --timeout 3 probe attach --wait coalesce --kernel nosuch --to "$pid"
-	[[ "$stderr" == *"warning: tool 2: 'nosuch' matches none"*"no kernel has run tool 2 within 3 s; it stays attached"*"gbpf probe detach 2"* ]]
+	run -8 --separate-stderr gbpf --timeout 10 probe attach --wait coalesce --kernel nosuch --to "$pid"
+	[[ "$stderr" == *"warning: tool 2: 'nosuch' matches none"*"no kernel has run tool 2 within 10 s; it stays attached"*"gbpf probe detach 2"* ]]
 	gbpf probe detach 2
 	cd "$BATS_TEST_TMPDIR"
 	cat >loads.bpf.c <<-'C'

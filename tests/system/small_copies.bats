@@ -7,7 +7,7 @@ COPIES=${GBPF_BUILD:-build}/tests/system/small_copies
 
 # with PLAN COMMAND...
 with() {
-	GBPF_COPY=$1 timeout 120 gbpf run --device soft -- "${@:2}"
+	GBPF_COPY=$1 timeout 200 gbpf run --device soft -- "${@:2}"
 }
 
 begin() {

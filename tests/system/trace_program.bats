@@ -160,7 +160,7 @@ document() { d=$(tail -n 1 "$GBPF_RUNTIME_DIR/output"); }
 
 @test "a stopped trace delays the exit of its program for a limited time" {
 	begin
-	GBPF_PATIENCE=1 started_trace
+	GBPF_PATIENCE=5 started_trace
 	kill -STOP "$tracer"
 	exits
 	kill -CONT "$tracer"

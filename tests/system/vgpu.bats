@@ -73,7 +73,7 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 
 @test "two processes of a vGPU that race never exceed its limit, and use all of it" {
 	start_all
-	run timeout 100 gbpf run --device soft --mem 64M -- "$VGPU" race
+	run timeout 200 gbpf run --device soft --mem 64M -- "$VGPU" race
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == "most 64 MiB" ]]
@@ -299,13 +299,13 @@ start_heavy() { # contexts that take 24 MiB each
 @test "what a limit leaves behind the steps of a pool is given out while streams are busy" {
 	start_soft
 	start_daemon
-	limited 80 timeout 120 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" outside-busy
+	limited 80 timeout 200 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" outside-busy
 }
 
 @test "a pool that was destroyed is charged until its memory is given back" {
 	start_soft
 	start_daemon
-	limited 80 timeout 120 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" destroyed
+	limited 80 timeout 200 "${GBPF_BUILD:-build}/tests/system/vgpu_pools" destroyed
 }
 
 @test "memory of graphs counts against the limit" {

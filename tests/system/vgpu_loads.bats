@@ -7,7 +7,7 @@ load vgpu_helpers
 LOADS=${GBPF_BUILD:-build}/tests/system/vgpu_loads
 
 loads() { # MIB CASE...: in a vGPU with that limit
-	run gbpf run --device soft --mem "$1M" -- timeout 120 "$LOADS" "${@:2}"
+	run gbpf run --device soft --mem "$1M" -- timeout 200 "$LOADS" "${@:2}"
 	echo "$output"
 	[ "$status" -eq 0 ]
 }

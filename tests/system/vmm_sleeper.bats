@@ -9,7 +9,7 @@ SLEEPER=${GBPF_BUILD:-build}/tests/system/vmm_sleeper
 @test "memory that is unmapped and released returns at once, and is charged again at the same addresses" {
 	start_soft --context-memory 11M
 	start_daemon
-	run timeout 100 gbpf run --device soft --mem 128M -- "$SLEEPER" 96
+	run timeout 200 gbpf run --device soft --mem 128M -- "$SLEEPER" 96
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[ "$output" = "slept 3 times" ]

@@ -15,7 +15,7 @@ load helpers
 	good=$(eventually gets '[t["stats"]["request_p50_ns"] // 1000 for t in d["tenants"] if t["class"] == "latency"][0]' gbpf ps)
 	echo "P50 under lc_first: $good us"
 	[ "$good" -gt 0 ]
-	run timeout 60 gbpf policy swap "${GBPF_BUILD:-build}/policies/lc_last.bpf.o" --watch 50s \
+	run timeout 200 gbpf policy swap "${GBPF_BUILD:-build}/policies/lc_last.bpf.o" --watch 50s \
 		--rollback-if "p50[class=latency]>$((2 * good))us or held[class=latency]>30%"
 	echo "$output"
 	[ "$status" -eq 9 ]
