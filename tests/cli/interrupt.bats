@@ -69,13 +69,13 @@ interrupts() {
 	mkdir tmp
 	start "$GBPF" doctor --device soft
 	wait "$pid"
-	nothing_left
+	eventually nothing_left
 	[ -z "$(ls -A "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR" | grep -v -e : -e '^$')" ]
 	start "$GBPF" doctor --device soft
 	eventually test -n "$(ls tmp)" -o ! -d "/proc/$pid"
 	kill -INT -- "-$pid" 2>/dev/null || true
 	wait "$pid" || true
-	nothing_left
+	eventually nothing_left
 }
 
 @test "an interrupted swap --watch says that gbpfd continues to monitor" {

@@ -52,8 +52,7 @@ need_containers() { contained true 2>/dev/null || skip "this machine lets nobody
 	pid=$(pid_of web)
 	kill -9 "$pid" # our number of it
 	leaves web
-	run "$GBPF" events
-	[[ "$output" == *"web (pid $pid) was killed by signal 9"* ]]
+	eventually prints "web \(pid $pid\) was killed by signal 9" "$GBPF" events
 	eventually tenant train True
 }
 

@@ -117,7 +117,7 @@ printed() { [ "$(n_prints "$1")" -gt 0 ]; }
 	"$GBPF" -q policy swap printing.bpf.o
 	eventually printed "lines left out" # more lines wait than may be passed on in a second
 	"$GBPF" -q policy swap fifo
-	printed "exit: ends for reason"
+	eventually printed "exit: ends for reason" # once the program runs the other policy
 	"$GBPF" -q policy swap printing.bpf.o
 	eventually printed "tick: tick"
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])')

@@ -110,8 +110,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 20 --rate 10 >"$GBPF_RUNTIME_DIR/lc.out"
 	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/lc.out"
-	run gbpf events
-	[[ "$output" == *"is stopped (off)"* ]]
+	eventually was_stopped
 	kill "$hog" # it ends by itself then, and says what was wrong
 	wait "$hog"
 	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/batch.out"
@@ -125,8 +124,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 5 --rate 10 >/dev/null
 	run wait "$hog"
 	[ "$status" -eq 137 ]
-	run gbpf events
-	[[ "$output" == *"is ended: as the policy decided"* ]]
+	eventually prints 'is ended: as the policy decided' gbpf events
 }
 
 # Returns whether a driver started with these options of run is a client of the shared lane.
