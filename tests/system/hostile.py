@@ -63,7 +63,7 @@ class Tenant:
         body += struct.pack("=2IiI2I", 0, 0, 0, 0, accounts, line) + struct.pack("=16Q", *[mem] * 16)
         self.send(HELLO, body, fds)
 
-    def receive(self, timeout=10):
+    def receive(self, timeout=120):
         self.sock.settimeout(timeout)
         try:
             data, rights, _, _ = self.sock.recvmsg(4096, socket.CMSG_SPACE(4 * 8), socket.MSG_CMSG_CLOEXEC)
