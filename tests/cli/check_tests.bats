@@ -36,6 +36,23 @@ finds_nothing() {
 	finds limit src/lib/ask.c:2
 }
 
+@test "an end of what must succeed in less than two minutes" {
+	mkdir -p tests/unit/lib
+	printf 'a_test() {\n\trun timeout 60 gbpf status\n}\n' >tests/cli/a.bats
+	finds short-limit tests/cli/a.bats:2
+	printf 'a_test() {\n\trun timeout "$EVENTUALLY_SECONDS" gbpf --timeout 2 status\n\ttimeout 120 gbpf status\n}\n' >tests/cli/a.bats
+	finds_nothing
+	printf 'import subprocess\nsubprocess.run(a, timeout=20)\n' >tests/system/a.py
+	finds short-limit tests/system/a.py:2
+	rm tests/system/a.py
+	printf '/* alarm(2) */\n\talarm(60);\n' >tests/unit/lib/a.c
+	finds short-limit tests/unit/lib/a.c:2
+	printf '\tassert_int_equal(poll(&p, 1, 10000), 1);\n' >tests/unit/lib/a.c
+	finds short-limit tests/unit/lib/a.c:1
+	printf '\talarm(200);\n\t(void)poll(&p, 1, EVENTUALLY_MS);\n\t(void)poll(NULL, 0, 20);\n' >tests/unit/lib/a.c
+	finds_nothing
+}
+
 @test "a sleep of a fixed time" {
 	printf 'a_test() {\n\tsleep 0.5\n}\n' >tests/cli/a.bats
 	finds sleep tests/cli/a.bats:2

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
+#include "../eventually.h"
 #include "rig.h"
 
 #define ADDRESSES 32u
@@ -133,7 +134,8 @@ static inline bool receive_reply(struct wild *w, const struct soft_request *q)
 	struct pollfd p = { .fd = w->sock, .events = POLLIN };
 	unsigned n;
 
-	if (poll(&p, 1, 20000) != 1 || msg_recv(w->sock, &w->r, sizeof(w->r), fds, &n) <= 0) {
+	if (poll(&p, 1, EVENTUALLY_MS) != 1 ||
+	    msg_recv(w->sock, &w->r, sizeof(w->r), fds, &n) <= 0) {
 		return false;
 	}
 	for (unsigned i = 0; i < n; i++) {
