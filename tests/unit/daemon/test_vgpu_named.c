@@ -348,6 +348,7 @@ static void a_vgpu_whose_programs_may_return_is_not_removed(void **state)
 /* Its last process ended while no gbpfd was there to see it. */
 static void a_draining_vgpu_ends_without_its_processes(void **state)
 {
+	char *patience = getenv("GBPF_PATIENCE") ? strdup(getenv("GBPF_PATIENCE")) : NULL;
 	struct gd *d = *state;
 	pid_t pid;
 
@@ -359,7 +360,12 @@ static void a_draining_vgpu_ends_without_its_processes(void **state)
 	gd_kill(d);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	/* gbpfd awaits them for 10 s times that. */
+	assert_int_equal(setenv("GBPF_PATIENCE", "2", 1), 0);
 	assert_int_equal(gd_start(d, NULL), 0);
+	assert_int_equal(
+		patience ? setenv("GBPF_PATIENCE", patience, 1) : unsetenv("GBPF_PATIENCE"), 0);
+	free(patience);
 	assert_true(exists(d, "train"));
 	gd_await_event(d, 0, "vgpu", "train is removed: its last program has ended");
 	assert_false(exists(d, "train"));
