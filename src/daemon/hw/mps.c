@@ -31,7 +31,7 @@
 	60000000000u /* a process that ran for this time did start, so the back-off is reset */
 #define BACKOFF_NS 200000000u /* doubled with each failure */
 #define MAX_FAILURES 8u
-#define END_MS 2000
+#define END_TIMEOUT_MS 2000
 
 extern char **environ;
 
@@ -431,7 +431,7 @@ static void ask_to_quit(const struct daemon_mps *m)
 	}
 	fd_close(p[0]);
 	fd_close(p[1]);
-	(void)has_ended(m, END_MS);
+	(void)has_ended(m, (int)clock_patience(END_TIMEOUT_MS));
 	if (pid) { /* that command may block on the pipe of a daemon that does not answer */
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
@@ -444,9 +444,9 @@ static void stop(struct daemon_mps *m)
 	if (!has_ended(m, 0)) {
 		(void)syscall(SYS_pidfd_send_signal, m->pidfd, SIGTERM, NULL, 0);
 	}
-	if (!has_ended(m, END_MS)) {
+	if (!has_ended(m, (int)clock_patience(END_TIMEOUT_MS))) {
 		(void)syscall(SYS_pidfd_send_signal, m->pidfd, SIGKILL, NULL, 0);
-		(void)has_ended(m, END_MS);
+		(void)has_ended(m, (int)clock_patience(END_TIMEOUT_MS));
 	}
 	(void)waitpid(m->pid, NULL, WNOHANG);
 	m->pid = 0;

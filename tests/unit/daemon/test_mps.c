@@ -20,6 +20,8 @@
 #include "daemon/hw/mps.h"
 #include "daemon/session/tenant_session.h"
 
+#include "../eventually.h"
+
 /* The time that the supervision sees. It stands still, so that no time limit ends a start on a
  * loaded machine, until the test advances it. */
 static uint64_t now_ns;
@@ -97,7 +99,7 @@ static int teardown(void **state)
 /* Runs the loop once; time limits are the test's own. */
 static void turn(struct world *w)
 {
-	assert_true(sd_event_run(w->d.loop, 10000000) > 0);
+	assert_true(sd_event_run(w->d.loop, EVENTUALLY_MS * UINT64_C(1000)) > 0);
 }
 
 static int run_until_it_serves(struct world *w)
