@@ -196,7 +196,7 @@ static int look(struct session *se, struct gbpf *g)
 static int await_session(const struct settings *s, const struct calls *f, CUfunction fn,
 			 struct gbpf *g, struct session *se)
 {
-	uint64_t end = clock_now_ns() + SESSION_NS;
+	uint64_t end = clock_now_ns() + clock_patience(SESSION_NS);
 	int policy = strcmp(s->policy, "none") != 0;
 
 	do {
@@ -208,8 +208,8 @@ static int await_session(const struct settings *s, const struct calls *f, CUfunc
 			return 0;
 		}
 	} while (clock_now_ns() < end);
-	return fail("no session", policy ? "the shim does not use the policy after 5 s"
-					 : "gbpfd does not list the shim");
+	return fail("no session",
+		    policy ? "the shim does not use the policy" : "gbpfd does not list the shim");
 }
 
 /* Quantiles of single launches, and the median of the batches' means, whose resolution is finer

@@ -247,7 +247,7 @@ bool bench_testbed_lives(struct bench_testbed *w, pid_t pid)
 /* Reaps a killed process. One that hangs in the driver is abandoned. */
 static void reap(pid_t pid)
 {
-	uint64_t deadline = clock_now_ns() + REAP_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(REAP_NS);
 
 	while (waitpid(pid, NULL, WNOHANG) == 0 && clock_now_ns() < deadline) {
 		clock_sleep_ns(500000);
@@ -278,7 +278,7 @@ void bench_testbed_end(struct bench_testbed *w, pid_t pid, unsigned grace_ms)
 static int await_soft(struct bench_testbed *w, int ready)
 {
 	struct pollfd p = { .fd = ready, .events = POLLIN };
-	uint64_t deadline = clock_now_ns() + START_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(START_NS);
 	char byte;
 
 	while (clock_now_ns() < deadline && !interrupted) {
@@ -445,7 +445,7 @@ int bench_testbed_kill_gbpfd(struct bench_testbed *w, struct bench_testbed_daemo
 	int fd = h && h->pid > 0 ? (int)syscall(SYS_pidfd_open, h->pid, 0) : -1;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	bool exited = fd >= 0 && syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 &&
-		      poll(&p, 1, 10000) > 0;
+		      poll(&p, 1, (int)clock_patience(10000)) > 0;
 
 	fd_close(fd);
 	gbpf_close(d->g);
@@ -467,12 +467,12 @@ static void stop_gbpfd(struct bench_testbed_daemon *d)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	if (d->g) {
-		gbpf_set_timeout(d->g, 3000);
+		gbpf_set_timeout(d->g, (unsigned)clock_patience(3000));
 		gbpf_shutdown(d->g);
 	}
-	if (fd >= 0 && poll(&p, 1, 5000) == 0) {
+	if (fd >= 0 && poll(&p, 1, (int)clock_patience(5000)) == 0) {
 		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-		poll(&p, 1, 5000);
+		poll(&p, 1, (int)clock_patience(5000));
 	}
 	fd_close(fd);
 	gbpf_close(d->g);
@@ -481,7 +481,7 @@ static void stop_gbpfd(struct bench_testbed_daemon *d)
 
 bool bench_testbed_run_offers(struct bench_testbed *w, const char *option)
 {
-	uint64_t deadline = clock_now_ns() + START_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(START_NS);
 	struct bench_testbed_command k;
 	struct buf text;
 	char log[160];
@@ -511,7 +511,7 @@ bool bench_testbed_run_offers(struct bench_testbed *w, const char *option)
 /* The soft GPU needs no MPS daemon: clients that name the same folder share a lane. */
 int bench_testbed_mps(struct bench_testbed *w)
 {
-	uint64_t deadline = clock_now_ns() + START_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(START_NS);
 	struct bench_testbed_command k;
 	char path[192], log[160];
 
@@ -553,7 +553,7 @@ int bench_testbed_mps(struct bench_testbed *w)
 static void stop_mps(struct bench_testbed *w)
 {
 	struct bench_testbed_command k;
-	uint64_t deadline = clock_now_ns() + 10000000000ull;
+	uint64_t deadline = clock_now_ns() + clock_patience(10000000000ull);
 	char log[160];
 	pid_t pid;
 

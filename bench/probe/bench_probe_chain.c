@@ -15,7 +15,7 @@ static int queue_launches(struct bench_probe *p, enum bench_probe_by by, unsigne
 			  bool *ret_queued)
 {
 	struct bench_probe_gpu *g = &p->gpu;
-	uint64_t limit = GATE_NS, begin = clock_now_ns(), before, after;
+	uint64_t limit = clock_patience(GATE_NS), begin = clock_now_ns(), before, after;
 	void *params[] = { &g->flag_at, &limit };
 	int err;
 
@@ -48,7 +48,7 @@ int bench_probe_chain(struct bench_probe *p, enum bench_probe_by by, unsigned n,
 	}
 	if (!err && !queued) {
 		err = bench_testbed_fail(&p->testbed, "%u launches were not queued in %.1f s", n,
-					 (double)GATE_NS / 1e9);
+					 (double)clock_patience(GATE_NS) / 1e9);
 	}
 	err = err || BENCH_PROBE_CU(p, by, cuEventElapsedTime(&ms, g->begin, g->end));
 	ret->us = (double)ms * 1e3 / n;

@@ -168,7 +168,7 @@ void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what)
 
 int bench_quota_await_quiet(struct bench_quota *b, pid_t leader, unsigned but)
 {
-	uint64_t deadline = clock_now_ns() + QUOTA_QUIET_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(QUOTA_QUIET_NS);
 
 	for (unsigned i = 0; i < b->processes; i++) {
 		while (i != but && load_acquire(&b->page->slot[i].quiet) != b->threads) {
@@ -188,7 +188,8 @@ int bench_quota_await_quiet(struct bench_quota *b, pid_t leader, unsigned but)
 int bench_quota_free_bytes(struct bench_quota *b, uint64_t *ret)
 {
 	const struct bench_quota_slot *s = &b->page->slot[QUOTA_PROBE];
-	uint64_t from = load_acquire(&s->readings), deadline = clock_now_ns() + QUOTA_QUIET_NS;
+	uint64_t from = load_acquire(&s->readings),
+		 deadline = clock_now_ns() + clock_patience(QUOTA_QUIET_NS);
 
 	/* The reading in progress may have asked the driver before this call. */
 	while (load_acquire(&s->readings) < from + 2) {

@@ -151,7 +151,7 @@ int bench_soft_server_stats(struct bench_soft *b, struct soft_stats *ret)
 
 int bench_soft_server_settled(struct bench_soft *b, struct soft_stats *ret)
 {
-	uint64_t end = clock_now_ns() + SETTLE_NS;
+	uint64_t end = clock_now_ns() + clock_patience(SETTLE_NS);
 	int err;
 
 	do {

@@ -206,7 +206,7 @@ static int load_first(struct bench *b)
 
 static int start_callers(struct bench *b)
 {
-	uint64_t deadline = clock_now_ns() + START_NS;
+	uint64_t deadline = clock_now_ns() + clock_patience(START_NS);
 
 	for (unsigned i = 0; i < b->set.callers; i++) {
 		b->pid[i] = fork();

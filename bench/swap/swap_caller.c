@@ -149,7 +149,7 @@ static int receive(int sock, union proto_message *m, int fds[8], unsigned *n)
 	int r;
 
 	do {
-		if (poll(&p, 1, 10000) <= 0) {
+		if (poll(&p, 1, (int)clock_patience(10000)) <= 0) {
 			return -ETIMEDOUT;
 		}
 		r = proto_recv(sock, m, fds, n);
