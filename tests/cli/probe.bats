@@ -157,7 +157,7 @@ count_above() { [ "$(count "$1")" -gt "$2" ]; }
 	"$GBPF" run --device soft --name reduction -- "$GBPF_PREFIX/lib/gbpf/samples/kernels" --repeat 1000000 --size 4096 \
 		reduction >reduction.out 2>&1 3>&- &
 	eventually tenant reduction True
-	run --separate-stderr "$GBPF" trace barwait --of reduction --kernel reduction --time 300ms --json
+	run --separate-stderr "$GBPF" trace barwait --of reduction --kernel reduction --time 3s --json
 	echo "$output"
 	[ "$status" -eq 0 ]
 	# A place that two warps had at a time would give waits that end before they begin: of days.

@@ -112,8 +112,8 @@ has_tools() { eventually shows "len(d['probes']) == $1" gbpf probe ls; }
 	holds '"no kernel could run the tool: size: " in d["error"]["message"]'
 }
 
-# started_trace [OPTION...]: threadhist, of a program that waits for lines; it has done two, and the trace has read the figures.
-started_trace() {
+# waiting_trace [OPTION...]: threadhist, of a program that waits for lines, of which it gets two.
+waiting_trace() {
 	rm -f "$GBPF_RUNTIME_DIR/in"
 	mkfifo "$GBPF_RUNTIME_DIR/in"
 	gbpf trace threadhist --json --interval 10ms "$@" -- "$BUILD/traced" <"$GBPF_RUNTIME_DIR/in" >"$GBPF_RUNTIME_DIR/output" 3>&- &
@@ -121,6 +121,11 @@ started_trace() {
 	pids+=("$tracer")
 	exec {in}>"$GBPF_RUNTIME_DIR/in"
 	printf 'load\nspin 1 5 32 1 1\n' >&"$in"
+}
+
+# started_trace [OPTION...]: likewise; the program has done the lines, and the trace has read the figures.
+started_trace() {
+	waiting_trace "$@"
 	eventually has_done 2
 	eventually has_read 5
 	pid=$(sed -n 's/^pid //p' "$GBPF_RUNTIME_DIR/output")
@@ -192,9 +197,9 @@ os.execvp(sys.argv[1], sys.argv[1:])' gbpf trace smmap -- sh -c 'exit 3' 3>&- &
 
 @test "--time counts from the first kernel, and ends the program" {
 	begin
-	started_trace --time 1s
+	waiting_trace --time 3s
 	wait "$tracer"
-	has_exited "$pid"
+	has_exited "$(sed -n 's/^pid //p' "$GBPF_RUNTIME_DIR/output")"
 	document
 	holds 'f["blocks"] == 5'
 }
