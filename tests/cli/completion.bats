@@ -48,7 +48,7 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	[ -z "$(words set "")" ]
 	[ -z "$(words policy rollback "")" ]
 	[ -z "$(words vgpu rm "")" ]
-	"$GBPF" run --device soft --name web -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
+	"$GBPF" run --device soft --name web -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 1000 >out 2>&1 &
 	eventually grep -q ready out
 	local pid
 	pid=$(pid_of web)

@@ -18,7 +18,7 @@ REQUESTS = b'{"id":1,"method":"hello","params":{"protocol":1}}\n' + b'{"id":2,"m
 
 def connect(leaf, type_):
 	s = socket.socket(socket.AF_UNIX, type_)
-	s.settimeout(60)
+	s.settimeout(600)
 	s.connect(f'{folder}/{leaf}.sock')
 	return s
 

@@ -42,7 +42,7 @@ started() {
 	touch "$GBPF_RUNTIME_DIR/gbpfd.lock"
 	chmod 644 "$GBPF_RUNTIME_DIR/gbpfd.lock"
 	mkfifo -m 666 held
-	nobody flock --nonblock --no-fork "$GBPF_RUNTIME_DIR/gbpfd.lock" sh -c 'echo >"$0"; exec sleep 100' "$cli_dir/held" 3>&- &
+	nobody flock --nonblock --no-fork "$GBPF_RUNTIME_DIR/gbpfd.lock" sh -c 'echo >"$0"; exec sleep 1000' "$cli_dir/held" 3>&- &
 	holder=$!
 	read -r _ <held
 	started

@@ -29,7 +29,7 @@ widest() { python3 -c 'import sys, unicodedata
 print(max(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in l) for l in sys.argv[1].split("\n")))' "$1"; }
 
 start_named() {
-	"$GBPF" run --device soft --name "$1" -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 100 >out 2>&1 &
+	"$GBPF" run --device soft --name "$1" -- "$GBPF_PREFIX/lib/gbpf/samples/batch" --seconds 1000 >out 2>&1 &
 	eventually grep -q ready out
 }
 

@@ -25,7 +25,7 @@ await_start() { eventually test -s "$1"; }
 
 @test "slices by admit and by tick reach the device, and end with the policy" {
 	load_steer
-	batch --weight 100 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	batch --weight 100 -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
 	eventually slice_is 300
 	gbpf set --weight 14 "$(eventually gets 'd["tenants"][0]["pid"]' gbpf ps)"
 	eventually slice_is 400
@@ -38,7 +38,7 @@ await_start() { eventually test -s "$1"; }
 # The policy runs a millisecond after a request has opened, unless a message triggers it earlier.
 @test "a latency tenant reports its requests to gbpfd while the policy wants that" {
 	load_steer
-	batch --weight 17 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	batch --weight 17 -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 100000 --rate 20 --kernels 3 --blocks 4 \
 		--iterations 20000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
@@ -72,7 +72,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 @test "a tenant that is switched off runs again when gbpfd is killed" {
 	local ms lc
 	load_steer
-	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 300 --log "$GBPF_RUNTIME_DIR/log"
+	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 1000 --log "$GBPF_RUNTIME_DIR/log"
 	await_start "$GBPF_RUNTIME_DIR/log"
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 1 --rate 10 --kernels 1 --blocks 1 \
 		--iterations 100000000 >/dev/null 2>&1 3>&- &
@@ -91,7 +91,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 @test "a tenant that could not be switched on is tried again" {
 	local socket=$GBPF_RUNTIME_DIR/softgpu.sock log=$GBPF_RUNTIME_DIR/log before
 	load_steer
-	batch -- "$SAMPLES/batch" --iterations 200 --seconds 300 --log "$log"
+	batch -- "$SAMPLES/batch" --iterations 200 --seconds 1000 --log "$log"
 	await_start "$log"
 	gbpf set --weight 15 "$(eventually gets 'd["tenants"][0]["pid"]' gbpf ps)"
 	eventually shows 'd["counters"]["notes"][3] >= 1' gbpf policy show
@@ -105,7 +105,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 
 @test "the preempt hook brings a request through a saturating program, which goes on afterwards" {
 	load_steer
-	batch --weight 12 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	batch --weight 12 -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
 	hog=${pids[-1]}
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 20 --rate 10 >"$GBPF_RUNTIME_DIR/lc.out"
@@ -118,7 +118,7 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 
 @test "a policy can end a program, and nothing else does" {
 	load_steer
-	batch --weight 11 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	batch --weight 11 -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
 	hog=${pids[-1]}
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 5 --rate 10 >/dev/null
@@ -141,7 +141,7 @@ print(v.value)'; }
 	[ "$(in_shared_lane)" = 0 ]
 	[ "$(in_shared_lane --lane process)" = 0 ]
 	[ "$(in_shared_lane --lane shared)" = 1 ]
-	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
 	eventually prints ' shared ' gbpf ps
 	run gbpf device

@@ -7,7 +7,7 @@ load helpers
 	start_soft
 	start_daemon
 	gbpf policy swap lc_first
-	gbpf run --device soft --class batch -- "$SAMPLES/batch" --iterations 2000 --seconds 120 >/dev/null 2>&1 3>&- &
+	gbpf run --device soft --class batch -- "$SAMPLES/batch" --iterations 2000 --seconds 1000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 100000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
