@@ -41,7 +41,9 @@ cli_teardown() {
 			has_exited "$p" && break
 			sleep 0.02 # polls the state
 		done
+		has_exited "$p" && continue
 		kill -9 "$p" 2>/dev/null || true
+		eventually has_exited "$p" # it writes no file any more
 	done
 	end_virtual_time
 	cd /
