@@ -136,7 +136,7 @@ parts_are() { [ "$(values parts)" = "$1" ]; }
 	begin
 	gbpf policy swap "$POLICIES/fifo.bpf.o" # which defers nothing
 	attach count_launches
-	start
+	GBPF_PATIENCE=4 start # a launch waits for a second times that
 	tell load "launch 2 1" "behind 600"
 	local ends=$(sum $ENDS)
 	[ "$ends" -ge 100 ] # the others may have run without

@@ -15,8 +15,8 @@
  * thread that finds it full, and that may be the one that the stream waits for. */
 #define SUBMITTED_MAX 128u
 #define SUBMITTED_AGAIN 96u
-#define PATIENCE_NS 1000000000u	   /* without progress */
-#define AGENT_PATIENCE_NS 1000000u /* the agent has other things to do */
+#define PROGRESS_TIMEOUT_NS 1000000000u /* without progress */
+#define AGENT_PATIENCE_NS 1000000u	/* the agent has other things to do */
 #define STEP_NS 20000u
 
 /* ---- room in the queue ---- */
@@ -30,7 +30,7 @@ static uint64_t under_way(const struct shim_probe_bracket *b)
 static NOINLINE bool await_room(struct shim_probe_bracket *b)
 {
 	bool agent = shim_agent_is_current();
-	uint64_t patience = agent ? AGENT_PATIENCE_NS : PATIENCE_NS;
+	uint64_t patience = agent ? AGENT_PATIENCE_NS : clock_patience(PROGRESS_TIMEOUT_NS);
 	uint64_t last = load_relaxed(b->done), done = last;
 	bool stalled = load_relaxed(&b->stalled) == (uint32_t)last + 1;
 	uint64_t until = clock_now_ns() + (stalled ? 0 : patience);
