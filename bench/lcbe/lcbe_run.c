@@ -379,14 +379,12 @@ int bench_lcbe_record_window(struct bench_lcbe *b, const struct bench_lcbe_condi
 			     const char *kind, unsigned round, double seconds, double batch,
 			     uint64_t lc_busy_ns, json_t *us)
 {
-	return bench_testbed_record(&b->testbed, "window",
-				    json_pack("{s:s, s:s, s:i, s:b, s:f, s:f, s:o*, s:o}", "condition",
-					      c->name, "kind", kind, "round", (int)round, "shared",
-					      bench_lcbe_shared(c), "seconds", seconds,
-					      "batch_kernels", batch, "lc_busy_ns",
-					      lc_busy_ns ? json_integer((json_int_t)lc_busy_ns)
-							 : NULL,
-					      "us", us));
+	return bench_testbed_record(
+		&b->testbed, "window",
+		json_pack("{s:s, s:s, s:i, s:b, s:f, s:f, s:o*, s:o}", "condition", c->name, "kind",
+			  kind, "round", (int)round, "shared", bench_lcbe_shared(c), "seconds",
+			  seconds, "batch_kernels", batch, "lc_busy_ns",
+			  lc_busy_ns ? json_integer((json_int_t)lc_busy_ns) : NULL, "us", us));
 }
 
 static int record_set_up(struct bench_lcbe *b)

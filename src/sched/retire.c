@@ -105,8 +105,8 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 	t->collective = sched_group_count(q, l);
 	take_into_account(q, l);
 	t->sample.event = NULL;
-	/* Latency queues are measured rarely, since it costs them some microseconds, but each kernel
-	 * at least once: until then its launches count as no GPU time. */
+	/* Latency queues are measured rarely, since it costs them some microseconds, but each
+	 * kernel at least once: until then its launches count as no GPU time. */
 	if (t->phase == SCHED_PHASE_LATENCY && l->est_ns &&
 	    (load_relaxed(&q->left) & (load_relaxed(&q->left) < 1024 ? 63 : 1023))) {
 		return;
