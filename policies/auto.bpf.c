@@ -11,8 +11,8 @@
  * 2. Definitions
  *    stoppable	a launch that can be stopped between blocks (by a preemptible clone, or in its
  *		machine code) and leaves soon: its blocks are short, and those that have not begun
- *		exit soon. A persistent launch, all of whose blocks run at once, leaves when they
- *end way	how batch work gets off the GPU. Process lane: sliced (it keeps a time slice of 1 us
+ *		exit soon. A persistent launch, all of whose blocks run at once, leaves when they end
+ *    way	how batch work gets off the GPU. Process lane: sliced (it keeps a time slice of 1 us
  *		and continues, its gates are off) or leaving (it is held, and what is on the GPU
  *		stops, or runs to its end, under the usual slice). Shared lane: leaving, or passing
  *		(launches that are short, or have short blocks where requests are bound by the
@@ -20,12 +20,11 @@
  *    burst	the launches of a latency tenant without a pause of burst_gap_ns between them: one
  *		unit of its work
  *    request	what gBPF reports open (lc_open): from the first launch until the queues are drained
- *		and the close delay has passed. When the close delay is shorter than the pauses
- *inside a burst, one burst is several requests close delay	how long a request stays open after
- *its last work, in case more follows
+ *		and the close delay has passed. When the close delay is shorter than the pauses inside
+ *		a burst, one burst is several requests
+ *    close delay	how long a request stays open after its last work, in case more follows
  *    turn	the time for which one batch tenant may launch while the others wait
- *    starved	a batch tenant that wanted the GPU for share_window_ns and got less than
- *share_min_ns
+ *    starved	a batch tenant that wanted the GPU for share_window_ns and got less than share_min_ns
  *
  * 3. Reasons (measurements, all on an H200: docs/POLICIES.md)
  *    - A stoppable kernel leaves the GPU within microseconds, best in the shared lane, where no
@@ -53,18 +52,22 @@
  *
  * 4. The hooks, and the parts in auto/ that they use
  *    admit	chooses the lane, which is fixed from then on. The first run of a program is in the
- *		process lane, where a crash harms no other tenant (unless start_shared is set).
- *Later runs of batch programs of whose GPU time shared_min_stoppable_percent leaves soon start in
- *the shared lane; a latency tenant goes where the batch tenants are. submit	holds batch while a
- *request is open, unless time slices or priorities alone serve it. Otherwise a launch that can be
- *stopped between blocks goes at block level (gBPF splits large grids of clones), and any other one
- *within the in-flight limit, short machine code with its gate off. Batch stays clear of announced
- *requests. dispatch	orders held queues of one process: latency first, then CUDA priority, then
- *the longest wait. retire	sets the close delay: 1.25 times the gap that gBPF learned, and more
- *while requests end too early. preempt	acts on a tenant that keeps the GPU although a request
- *waits: blocks in the shared lane; switching off, then a time slice, in the process lane; ending
- *its process only if end_after_ns is set. tick	(gbpfd, 1 ms) learns what requests look like,
- *advances turns, sets time slices and publishes all of it.
+ *		process lane, where a crash harms no other tenant (unless start_shared is set). Later
+ *		runs of batch programs of whose GPU time shared_min_stoppable_percent leaves soon
+ *		start in the shared lane; a latency tenant goes where the batch tenants are.
+ *    submit	holds batch while a request is open, unless time slices or priorities alone serve it.
+ *		Otherwise a launch that can be stopped between blocks goes at block level (gBPF splits
+ *		large grids of clones), and any other one within the in-flight limit, short machine
+ *		code with its gate off. Batch stays clear of announced requests.
+ *    dispatch	orders held queues of one process: latency first, then CUDA priority, then the
+ *		longest wait.
+ *    retire	sets the close delay: 1.25 times the gap that gBPF learned, and more while requests
+ *		end too early.
+ *    preempt	acts on a tenant that keeps the GPU although a request waits: blocks in the shared
+ *		lane; switching off, then a time slice, in the process lane; ending its process only if
+ *		end_after_ns is set.
+ *    tick	(gbpfd, 1 ms) learns what requests look like, advances turns, sets time slices and
+ *		publishes all of it.
  *    exit	gives back the time slices that the policy set.
  *
  *    part		what it is for				used by
@@ -152,8 +155,9 @@ int GBPF_PROG(auto_admit, admit)
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency(ctx);
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
-		lane = lane_of_new_batch(
-			ctx, program.command ? bpf_map_lookup_elem(&profiles, &program) : NULL);
+		lane = lane_of_new_batch(ctx, program.command
+						      ? bpf_map_lookup_elem(&profiles, &program)
+						      : NULL);
 		ctx->priority = 1;
 	}
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->lanes & 1u << (lane & 1)) {
@@ -168,8 +172,8 @@ int GBPF_PROG(auto_admit, admit)
 		ctx->lane == GBPF_LANE_PROCESS ? (u32)close_delay_process_min_ns : 0;
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->class_id != GBPF_CLASS_LATENCY &&
 	    ctx->latency_tenants) { /* until the next tick sets the right one */
-		ctx->slice_us =
-			ctx->tenants > ctx->latency_tenants ? batch_slice_turns_us : batch_slice_us;
+		ctx->slice_us = ctx->tenants > ctx->latency_tenants ? batch_slice_turns_us
+								    : batch_slice_us;
 		t->slice_us = ctx->slice_us;
 		t->set = 1;
 	}
@@ -177,8 +181,7 @@ int GBPF_PROG(auto_admit, admit)
 }
 
 /* Counts a launch that waits for its group's turn, or for its own work in it. */
-static __always_inline int go_in_turn(const struct gbpf_submit_ctx *ctx, struct account *a,
-				      u32 verdict)
+static __always_inline int go_in_turn(const struct gbpf_submit_ctx *ctx, struct account *a, u32 verdict)
 {
 	if (verdict != GBPF_GO) {
 		if (!ctx->asked) {
@@ -222,8 +225,8 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 	if (sliced && ctx->lc_next_ns == ~0ull) {
 		return go_unstopped(ctx); /* but an announced request finds the GPU empty */
 	}
-	/* Calls behind a launch at block level are deferred while it runs, and while calls wait:
-	 * for as long as a group waits for turns in between. */
+	/* Calls behind a launch at block level are deferred while it runs, and while calls wait: for
+	 * as long as a group waits for turns in between. */
 	if ((ticking || !is_of_group(ctx)) && choose_level(ctx, s)) {
 		return GBPF_GO; /* gBPF splits large grids of clones */
 	}
@@ -349,8 +352,7 @@ int GBPF_PROG(auto_preempt, preempt)
 	if (!preempt_due(ctx)) {
 		return GBPF_LEVEL_NONE;
 	}
-	/* Switch off rather than slice: with a slice batch would return in each gap of the request.
-	 */
+	/* Switch off rather than slice: with a slice batch would return in each gap of the request. */
 	if (ctx->tried != GBPF_LEVEL_OFF && ctx->levels & 1 << GBPF_LEVEL_OFF) {
 		gbpf_note(NOTE_SWITCHED_OFF, 1);
 		return GBPF_LEVEL_OFF;

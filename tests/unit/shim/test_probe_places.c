@@ -119,6 +119,7 @@ static void sites_of_one_line_have_one_place(void **state)
 	assert_int_equal(place("a", ACCESS, 4, "/x.cu", 7), 0);
 	assert_int_equal(place("a", ACCESS, 5, "/y.cu", 7), 1);
 	assert_int_equal(place("a", BARRIER, 3, "/x.cu", 7), 2);
+	assert_int_equal(place("a", ACCESS, 6, "/x.cu", 8), 3);
 	assert_string_equal(row(0)->file, "/x.cu");
 	assert_int_equal(row(0)->line, 7);
 	assert_int_equal(row(0)->site, 3);
