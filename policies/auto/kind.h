@@ -80,7 +80,7 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 {
 	struct seen *s = &x->seen;
 	struct kind *k = &x->kind;
-	u64 launches = a ? a->launches - x->launches : 0, n = s->n;
+	u64 launches = a->launches - x->launches, n = s->n;
 
 	s->launches = launches;
 	tell_kind(x, s->syncs * 16 / n + 1, launches * 16 / n + 1, n);
@@ -88,31 +88,27 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 	k->mean_ns = average(k->mean_ns, s->bursts_ns / n + 1, n);
 	k->gap_ns = average(k->gap_ns, (now - s->since_ns) / n + 1, n);
 	k->lane = x->lane;
-	if (a) {
-		learn_launches(x, a, launches, n);
-	}
+	learn_launches(x, a, launches, n);
 }
 
 /* Returns 1 if a counter of the account is lower than at the previous scan. */
 static __always_inline int went_back(const struct tenant *x, const struct account *a)
 {
-	return !a || a->bursts < x->bursts || a->launches < x->launches || a->known < x->known ||
+	return a->bursts < x->bursts || a->launches < x->launches || a->known < x->known ||
 	       a->known_ns < x->known_ns || a->span_ns < x->span_ns;
 }
 
 /* Returns 1 if the last burst may go on, so that what has ended may be a part of it. */
 static __always_inline int goes_on(const struct account *a, u64 n, u64 now)
 {
-	return a && n < bursts_awaited && now < a->end_ns + burst_gap_ns;
+	return n < bursts_awaited && now < a->end_ns + burst_gap_ns;
 }
 
 /* Returns the duration of the bursts of this scan: that of their requests, or the time between
  * their launches where requests are parts of bursts. */
 static __always_inline u64 bursts_ns(const struct tenant *x, const struct account *a, u64 now)
 {
-	u64 span = a ? min_u64(a->span_ns - x->span_ns, now - x->scanned_ns) : 0;
-
-	return max_u64(x->seen.took_ns, span);
+	return max_u64(x->seen.took_ns, min_u64(a->span_ns - x->span_ns, now - x->scanned_ns));
 }
 
 /* Learns what the requests of a latency tenant look like from the change of its statistics since
@@ -124,14 +120,16 @@ static __noinline void learn_latency(struct tenant *x, u32 t, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS);
 	u64 syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
-	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), bursts, n;
+	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), n;
 	struct account *a;
 	u32 key = 0;
 
 	x->seen.n = x->seen.measured = 0;
 	a = gbpf_tenant_lookup(&accounts, t, &key);
-	bursts = a ? a->bursts : 0;
-	n = bursts - x->bursts;
+	if (!a) {
+		return; /* it has no maps yet, or has left */
+	}
+	n = a->bursts - x->bursts;
 	if (requests < x->requests || !x->scanned_ns || went_back(x, a)) {
 		n = 0; /* another program has the number, or two threads have counted at once */
 	} else if (now < x->scanned_ns + NSEC_PER_SEC && (!n || goes_on(a, n, now))) {
@@ -150,11 +148,11 @@ static __noinline void learn_latency(struct tenant *x, u32 t, u64 now)
 	x->requests = requests;
 	x->syncs = syncs;
 	x->request_ns = took;
-	x->bursts = bursts;
-	x->span_ns = a ? a->span_ns : 0;
-	x->launches = a ? a->launches : 0;
-	x->known = a ? a->known : 0;
-	x->known_ns = a ? a->known_ns : 0;
+	x->bursts = a->bursts;
+	x->span_ns = a->span_ns;
+	x->launches = a->launches;
+	x->known = a->known;
+	x->known_ns = a->known_ns;
 	x->scanned_ns = now;
 }
 
