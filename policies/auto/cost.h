@@ -74,14 +74,13 @@ static __always_inline void measure_cost(struct kind *k, u32 way, u64 extra)
 {
 	struct ways *w = &k->ways;
 	u64 cost = w->seen[way] ? w->cost_ns[way] : extra;
-	u64 usual = batch_lane == GBPF_LANE_SHARED ? k->best_ns / 4 : 0;
+	u64 usual = batch_lane == GBPF_LANE_SHARED ? k->best_ns / 4 : 0, n;
 
 	extra = min_u64(extra, 4 * (cost + max_u64(way_min_gain_ns, usual)));
 	w->noise_ns = average(w->noise_ns, max_u64(extra, cost) - min_u64(extra, cost) + 1, 1);
-	if (w->seen[way] < (batch_lane == GBPF_LANE_SHARED ? trial_bursts : way_min_seen)) {
-		w->cost_ns[way] = (cost * w->seen[way] + extra) / (w->seen[way] + 1);
-	} else if (batch_lane == GBPF_LANE_SHARED) {
-		w->cost_ns[way] = (cost * (trial_bursts - 1) + extra) / trial_bursts;
+	if (batch_lane == GBPF_LANE_SHARED || w->seen[way] < way_min_seen) {
+		n = min_u64(w->seen[way], trial_bursts - 1);
+		w->cost_ns[way] = (cost * n + extra) / (n + 1);
 	} else {
 		w->cost_ns[way] =
 			extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
