@@ -199,6 +199,8 @@ static void set_up(struct session *s)
 	m.version.version = VERSION;
 	send_to(s->sock, &m, PROTO_PREPARE, &fd, 1);
 	close(fd);
+	m = (union proto_message){ 0 };
+	send_to(s->sock, &m, PROTO_PROBE_END, NULL, 0); /* no tools: the program may start */
 }
 
 static void handle(struct session *s, union proto_message *m, int fds[8], unsigned n)
