@@ -139,8 +139,8 @@ sys.exit(sum(json.loads(l)["figures"]["blocks"] for l in sys.stdin if l[0] == "{
 		<"$GBPF_RUNTIME_DIR/output"
 }
 
-# has_done N: the program has done N lines.
-has_done() { [ "$(grep -cx ok "$GBPF_RUNTIME_DIR/output")" -ge "$1" ]; }
+# has_done N: the program has done N lines. A killed trace may have left a part of a line before one of them.
+has_done() { [ "$(grep -c 'ok$' "$GBPF_RUNTIME_DIR/output")" -ge "$1" ]; }
 
 # exits: the program $pid exits; it waits for no holder, or its wait ends.
 exits() {
