@@ -149,7 +149,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 }
 
 @test "memory that its creator frees is charged to the importer" {
-	start_all
+	GBPF_PATIENCE=1 start_all # else it is not charged before processes of an earlier gbpfd may have come
 	start_servers 64 a b
 	expect ok a share 10
 	opened_by b
@@ -181,7 +181,7 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 }
 
 @test "memory of a process in no virtual GPU is charged to its importer" {
-	GBPF_PATIENCE=1 start_all
+	GBPF_PATIENCE=1 start_all # likewise
 	start_servers_with "" a
 	start_servers 64 b
 	expect ok a share 10
