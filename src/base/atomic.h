@@ -18,6 +18,20 @@
 #define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define compiler_barrier() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+/* Adds to a word of 64 bits that only this thread and its signal handlers write. Releases, as
+ * store_release does. A locked addition would wait for all earlier stores of the thread; a load and
+ * a store would lose what a handler in between adds. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define add_by_owner(p, v)                                                                         \
+	__asm__ volatile("addq %1, %0" : "+m"(*(p)) : "re"((uint64_t)(v)) : "cc", "memory")
+#else
+#define add_by_owner(p, v) ((void)__atomic_fetch_add(p, v, __ATOMIC_RELEASE))
+#endif
 #if defined(__x86_64__)
 #define cpu_relax() __builtin_ia32_pause()
 #else

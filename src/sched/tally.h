@@ -1,11 +1,11 @@
-/* A sum to which mostly one thread adds. Its owner, the first thread that adds, uses a plain load
- * and store; other threads use a locked addition to a word of their own. That matters on the launch
+/* A sum to which mostly one thread adds. Its owner, the first thread that adds, adds without a
+ * lock; other threads use a locked addition to a word of their own. That matters on the launch
  * path: a locked addition waits for all earlier stores, and the previous launch ended with a store
  * to the device that takes ~100 ns (H200).
  *
- * `mine` has one writer at any time: a reader slot belongs to one thread, and its next owner takes
- * it with acquire after the last has released it. A reader of the sum gets a value that lay between
- * the sums before and after its two loads. */
+ * `mine` has one writing thread at any time: a reader slot belongs to one thread, and its next
+ * owner takes it with acquire after the last has released it. A reader of the sum gets a value that
+ * lay between the sums before and after its two loads. */
 #ifndef GBPF_SCHED_TALLY_H
 #define GBPF_SCHED_TALLY_H
 
@@ -25,12 +25,9 @@ static inline void sched_tally_add(struct sched_tally *t, uint64_t x)
 	struct policy_reader *self = policy_reader_self, *none = NULL;
 
 	if (likely(self)) {
-		if (likely(load_relaxed(&t->owner) == self)) {
-			store_release(&t->mine, load_relaxed(&t->mine) + x);
-			return;
-		}
-		if (!load_relaxed(&t->owner) && cas_acqrel(&t->owner, &none, self)) {
-			store_release(&t->mine, load_relaxed(&t->mine) + x);
+		if (likely(load_relaxed(&t->owner) == self) ||
+		    (!load_relaxed(&t->owner) && cas_acqrel(&t->owner, &none, self))) {
+			add_by_owner(&t->mine, x);
 			return;
 		}
 	}
