@@ -1,6 +1,6 @@
 /* Grants: launches that may follow one that the policy was asked about without a call. The launch
- * path of a program that launches short kernels, next to which no latency program runs, then costs
- * a fraction: neither boards nor policy, clock, agent or markers are touched. */
+ * path of a program that launches short kernels, next to which no latency program runs, or in its
+ * open request, then costs a fraction: neither boards nor policy, agent or markers are touched. */
 #ifndef GBPF_SCHED_GRANT_INT_H
 #define GBPF_SCHED_GRANT_INT_H
 
@@ -22,6 +22,9 @@ void sched_grant_done(struct sched_ticket *t, bool ok);
 /* Accounts the granted launches, now that the policy is asked again; l reports them to it. The
  * caller is at the queue's gate. */
 void sched_grant_account(struct sched_queue *q, struct sched_launch *l);
+/* A synchronization has covered all launches of the queue that had entered: accounts the granted
+ * ones and ends the grant, if the caller owns the accounts. */
+void sched_grant_drained(struct sched_queue *q, uint64_t now);
 /* A newer answer is being carried out: what is left of the grant is void. */
 void sched_grant_end(struct sched_queue *q);
 /* Takes over the grant of the policy's answer GO. */

@@ -71,7 +71,8 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	q->marks.last_level = q->marks.last_interruptions = q->run.interruptions = 0;
 	q->issue.next_is_plain = false;
 	store_relaxed(&q->entered, (uint64_t)0);
-	store_relaxed(&q->left, (uint64_t)0);
+	sched_tally_set(&q->left, 0);
+	store_relaxed(&q->sample_at, (uint64_t)0);
 	store_relaxed(&q->unmarked_ns, (uint64_t)0);
 	store_relaxed(&q->idle.sync_seq, (uint64_t)0);
 	store_relaxed(&q->idle.close_delay_ns, (uint64_t)SCHED_DEFAULT_CLOSE_DELAY_NS);
@@ -148,12 +149,12 @@ void sched_queue_close(struct sched_queue *q)
 		(void)sched_run_try_end(
 			q); /* ends a run that is through: the agent may have exited */
 	}
-	sched_grant_settle(q);
-	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	store_seqcst(&q->life.closing, 1u);
 	for (unsigned round = 0; load_seqcst(&q->life.users); round++) {
 		clock_sleep_ns(round < 100 ? 5000 : 200000);
 	}
+	sched_grant_settle(q);
+	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	sched_marks_drop(q);
 	pthread_mutex_lock(&s->lock);
 	sched_stats_publish_queue(q);
@@ -228,13 +229,14 @@ static void drained(struct sched_queue *q, uint64_t now)
 	}
 	(void)xchg_acqrel(touched, (uint8_t)0); /* before `left` is read: a launch that is counted
 						   there later sets it again */
-	left = load_seqcst(&q->left);
+	left = sched_tally_sum(&q->left);
 	entered = load_seqcst(&q->entered);
 	if (entered && left == entered && load_relaxed(&q->idle.sync_seq) != entered) {
 		store_relaxed(&q->idle.sync_ns, now);
 		store_release(&q->idle.sync_seq, entered);
 		sched_request_idle(&q->s->req[load_relaxed(&q->gpu)], now);
 		sched_stat_add(q->s, syncs, 1u);
+		sched_grant_drained(q, now);
 	}
 	if (load_relaxed(&q->marks.head) != load_relaxed(&q->marks.tail) && sched_queue_use(q)) {
 		(void)sched_retire_reached(q);

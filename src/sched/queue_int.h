@@ -121,7 +121,12 @@ struct sched_grant {
 	uint32_t left, n;     /* launches still allowed; those to be accounted */
 	uint64_t ns, threads; /* estimated time of these; blocks times block size */
 	uint64_t taken;	      /* granted launches since the queue was opened */
-	uint64_t charged_to;  /* the GPU's when it was given; of the thread that uses it */
+	uint64_t skipped_ns;  /* the GPU's when it was given; of the thread that uses it */
+	uint64_t opened_ns;   /* begin of the request to which it is limited; 0: to none */
+	uint64_t last_ns;     /* when the last launch of a request went by it */
+	/* Accounted, and not reported to the policy yet. */
+	uint32_t report_n;
+	uint64_t report_ns;
 };
 
 /* Memory is type-stable: reused by later queues, freed by sched_destroy. */
@@ -131,9 +136,11 @@ struct sched_queue {
 	uint32_t gpu, index, class_id; /* class_id [atomic] */
 	int32_t priority;
 	struct sched_grant grant;
-	struct sched_tally total;   /* SCHED_ACC of the launches that the driver took */
-	uint64_t entered;	    /* [atomic] launches of a latency queue that began ... */
-	uint64_t left;		    /* [atomic] ... and that the driver has taken or refused */
+	struct sched_tally total; /* SCHED_ACC of the launches that the driver took */
+	uint64_t entered;	  /* [atomic] launches of a latency queue that began ... */
+	struct sched_tally left;  /* ... and that the driver has taken or refused */
+	uint64_t sample_at; /* [atomic] one of known duration is to be measured when `left` is this
+			     */
 	uint64_t unmarked_ns;	    /* [atomic] estimated work behind the last marker, about */
 	uint32_t pending;	    /* [atomic] deferred calls, and SCHED_HAS_RUN; see there */
 	uint32_t shared;	    /* [atomic] more than one thread has submitted to it */
@@ -156,6 +163,14 @@ struct sched_queue {
 	int error; /* [atomic] first error of a deferred call since the last drain */
 	struct sched_queue *next_free;
 };
+
+/* A known launch of a latency queue may be measured. That is rare, since it costs the program some
+ * microseconds, but each kernel is measured at least once: until then its launches count as no GPU
+ * time. */
+static inline bool sched_latency_due(const struct sched_queue *q)
+{
+	return (int64_t)(sched_tally_sum(&q->left) - load_relaxed(&q->sample_at)) >= 0;
+}
 
 /* ---- queue.c ---- */
 

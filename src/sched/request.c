@@ -117,8 +117,9 @@ static bool is_idle_unknown(struct sched_queue *q, uint64_t entered, uint64_t to
 		q->idle.unknown_since_ns = now;
 		q->idle.unknown_seq = entered;
 	}
+	/* Granted launches that are not accounted yet have no marker; `left` was read before. */
 	return load_acquire(&q->idle.sync_seq) == entered ||
-	       load_acquire(&q->marks.retired) == total ||
+	       (load_acquire(&q->marks.retired) == total && !load_relaxed(&q->grant.n)) ||
 	       now - q->idle.unknown_since_ns > SCHED_UNKNOWN_NS;
 }
 
@@ -137,7 +138,7 @@ static uint64_t soon_until(const struct sched_queue *q)
 static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask)
 {
 	struct sched *s = q->s;
-	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
+	uint64_t left = sched_tally_sum(&q->left), entered = load_seqcst(&q->entered);
 	uint64_t total = sched_tally_sum(&q->total), collective = load_acquire(&q->collective);
 	bool synced = load_acquire(&q->idle.sync_seq) == entered;
 	int idle;
@@ -205,8 +206,8 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 			k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->idle.close_delay_ns));
 			k->synced &= load_acquire(&q->idle.sync_seq) == entered;
 		}
-		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->idle.seen_seq) +
-			       load_relaxed(&q->marks.retired);
+		k->progress += entered + sched_tally_sum(&q->left) +
+			       load_relaxed(&q->idle.seen_seq) + load_relaxed(&q->marks.retired);
 		sched_queue_unuse(q);
 	}
 }

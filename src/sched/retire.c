@@ -60,6 +60,18 @@ static uint64_t charge(struct sched_gpu *gpu, uint64_t ns)
 	return ns - charged;
 }
 
+void sched_charge_skip(struct sched_gpu *gpu, uint64_t until)
+{
+	uint64_t to = load_relaxed(&gpu->charged_to);
+
+	while (until > to) {
+		if (cas_acqrel(&gpu->charged_to, &to, until)) {
+			(void)add_relaxed(&gpu->skipped_ns, until - to);
+			return;
+		}
+	}
+}
+
 /* Before the driver's call, which ends with a write to the device: locked additions after it would
  * wait for that write (~100 ns on an H200). So a marker that another thread places meanwhile may
  * count a launch that it does not cover, which is then retired one launch early. If that retires
@@ -71,7 +83,7 @@ static void take_into_account(struct sched_queue *q, const struct sched_launch *
 
 	if (!SCHED_ACC_COUNT(sched_tally_sum(&gpu->inflight))) {
 		/* The GPU was without work of the process: the time before is not charged. */
-		sched_stat_max(&gpu->charged_to, l->begin_ns + l->held_ns);
+		sched_charge_skip(gpu, l->begin_ns + l->held_ns);
 	}
 	sched_tally_add(&gpu->inflight, acc);
 	sched_tally_add(&q->total, acc);
@@ -105,11 +117,13 @@ void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a)
 	t->collective = sched_group_count(q, l);
 	take_into_account(q, l);
 	t->sample.event = NULL;
-	/* Latency queues are measured rarely, since it costs them some microseconds, but each
-	 * kernel at least once: until then its launches count as no GPU time. */
-	if (t->phase == SCHED_PHASE_LATENCY && l->est_ns &&
-	    (load_relaxed(&q->left) & (load_relaxed(&q->left) < 1024 ? 63 : 1023))) {
-		return;
+	if (t->phase == SCHED_PHASE_LATENCY) {
+		uint64_t left = sched_tally_sum(&q->left);
+
+		if (l->est_ns && !sched_latency_due(q)) {
+			return;
+		}
+		store_relaxed(&q->sample_at, left + (left < 1024 ? 64 : 1024));
 	}
 	/* The ring has no place for the end marker; and every marker takes a place in the hardware
 	 * queue, whose filling blocks the submitter (defer.c). */
@@ -218,10 +232,9 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 		}
 	}
 	if (t->phase == SCHED_PHASE_LATENCY) {
-		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
+		sched_tally_add(&q->left, 1);
 	}
-	/* After `left`: a synchronization that clears it has read `left` without this launch. */
-	store_relaxed(&s->table.touched[q->index], (uint8_t)1);
+	sched_queue_touch(q);
 	asleep = load_relaxed(&s->agent.asleep);
 	if (unlikely(asleep == SCHED_AGENT_ASLEEP ||
 		     (asleep != SCHED_AGENT_AWAKE && t->phase == SCHED_PHASE_LATENCY))) {
@@ -258,7 +271,7 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 /* The end of every ticket whose launch the driver has seen. */
 static inline void ticket_end(struct sched_ticket *t, bool ok)
 {
-	if (t->phase == SCHED_PHASE_GRANTED) {
+	if (t->phase >= SCHED_PHASE_GRANTED) {
 		sched_gate_leave(t->q);
 		sched_grant_done(t, ok);
 	} else if (likely(t->holds == SCHED_HOLDS_GATE)) {

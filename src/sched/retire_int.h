@@ -111,6 +111,10 @@ void sched_kernels_publish(struct sched *s, struct proto_stats *st);
 
 /* ---- retire.c ---- */
 
+struct sched_gpu;
+/* The GPU was without work of the process until then: the time since it was last charged is not. */
+void sched_charge_skip(struct sched_gpu *gpu, uint64_t until);
+
 /* Before the driver's call: accounts the launch, and places a start marker if it is measured. */
 void sched_launch_start(struct sched_ticket *t, const struct sched_decision *a);
 /* After the driver's call; ok: it took the launch. */

@@ -171,11 +171,12 @@ struct sched_launch {
 			    answered instead, and the caller makes it and begins again */
 	/* filled by sched_ticket_begin */
 	uint64_t version, est_ns, held_ns, begin_ns;
-	uint64_t block_ns;     /* learned duration of one block; 0: not known */
-	uint64_t granted_ns;   /* of granted launches that are reported to the policy with it */
-	uint32_t n_granted;    /* their number */
-	uint32_t piece_blocks; /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
-	uint8_t level;	       /* GBPF_LEVEL_BLOCK with SCHED_GO_BLOCK, else 0 */
+	uint64_t block_ns;	  /* learned duration of one block; 0: not known */
+	uint64_t granted_ns;	  /* of granted launches that are reported to the policy with it */
+	uint64_t granted_last_ns; /* when the last of them went; 0: not of a latency queue */
+	uint32_t n_granted;	  /* their number */
+	uint32_t piece_blocks;	  /* SCHED_GO_BLOCK: blocks of a piece; 0: the device's choice */
+	uint8_t level;		  /* GBPF_LEVEL_BLOCK with SCHED_GO_BLOCK, else 0 */
 	/* SCHED_GO_BLOCK of machine code: GBPF_GATE_TOGETHER, GBPF_GATE_FLAG_FIRST, or
 	 * GBPF_GATE_OFF: it is ordered behind unfinished launches of the run, and asks in
 	 * the cheapest way. Else 0. */

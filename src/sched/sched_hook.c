@@ -68,6 +68,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->gate = GBPF_GATE_DEFAULT;
 	c->granted_ns = l->granted_ns;
 	c->granted = l->n_granted;
+	c->granted_last_ns = l->granted_last_ns;
 	c->grant = 0;
 	c->why = GBPF_WHY_NONE;
 	c->tool = 0;
@@ -128,7 +129,8 @@ void sched_decide_inside(struct sched_queue *q, const struct sched_launch *l, ui
 	fill_submit(&c, q, l, now, held_ns);
 	c.asked = asked;
 	if (asked) {
-		c.granted_ns = c.granted = 0; /* reported by the first call */
+		/* reported by the first call */
+		c.granted_ns = c.granted_last_ns = c.granted = 0;
 	}
 	POINT("sched.submit.pinned");
 	verdict = policy_hook_run(v, POLICY_HOOK_submit, &c, &failed) & 0xffffffffu;

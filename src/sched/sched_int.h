@@ -119,6 +119,7 @@ struct sched {
 	struct sched_gpu {
 		struct sched_tally inflight; /* SCHED_ACC over the queues of a GPU */
 		uint64_t charged_to; /* [atomic] time before it is charged, or no work was there */
+		uint64_t skipped_ns; /* [atomic] of that, time in which no work was there */
 	} ALIGNED(64) gpu[PROTO_MAX_GPUS]; /* by device ordinal */
 	uint64_t limit_ns ALIGNED(64);	   /* [atomic] hold limit */
 	uint64_t wait_cap_ns; /* SCHED_WAIT_CAP_NS; tests that hunt for lost wakes raise it */
@@ -148,8 +149,13 @@ struct sched {
 };
 
 /* SCHED_PHASE_LATENCY: counted in the queue's `entered`, and not yet in `left`.
- * SCHED_PHASE_GRANTED: goes by the queue's grant, which counts it. */
-enum sched_phase { SCHED_PHASE_PLAIN, SCHED_PHASE_LATENCY, SCHED_PHASE_GRANTED };
+ * SCHED_PHASE_GRANTED: goes by the queue's grant, which counts it; _IN_REQUEST: both. */
+enum sched_phase {
+	SCHED_PHASE_PLAIN,
+	SCHED_PHASE_LATENCY,
+	SCHED_PHASE_GRANTED,
+	SCHED_PHASE_GRANTED_IN_REQUEST
+};
 /* Nothing: the scheduler is idle, or the agent submits a deferred call. */
 enum sched_holds { SCHED_HOLDS_NOTHING, SCHED_HOLDS_GATE, SCHED_HOLDS_LOCK };
 
@@ -171,6 +177,13 @@ static inline uint64_t sched_since_ns(uint64_t then, uint64_t now)
 static inline bool sched_communicates(const struct sched_launch *l)
 {
 	return l->kernel && load_relaxed(&l->kernel->communicates);
+}
+
+/* The driver has a launch of the queue: its next synchronization looks at it. After `left` has the
+ * launch: a synchronization that clears the mark reads `left` behind that. */
+static inline void sched_queue_touch(const struct sched_queue *q)
+{
+	store_release(&q->s->table.touched[q->index], (uint8_t)1);
 }
 
 /* ---- board.c ---- */

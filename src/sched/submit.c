@@ -16,10 +16,11 @@ static enum sched_answer retreat(struct sched_ticket *t, enum sched_answer answe
 		pthread_mutex_unlock(&t->q->issue.lock);
 	}
 	t->holds = SCHED_HOLDS_NOTHING;
-	t->l->granted_ns = t->l->n_granted = 0; /* the policy knows of them */
+	t->l->granted_ns = t->l->granted_last_ns = t->l->n_granted =
+		0; /* the policy knows of them */
 	sched_grant_end(t->q);
 	if (t->phase == SCHED_PHASE_LATENCY) {
-		(void)__atomic_fetch_add(&t->q->left, 1u, __ATOMIC_SEQ_CST);
+		sched_tally_add(&t->q->left, 1);
 		t->phase = SCHED_PHASE_PLAIN;
 	}
 	return answer;
@@ -166,8 +167,8 @@ static NOINLINE enum sched_answer decide(struct sched_ticket *t, struct sched_de
 	if (run_only) {
 		return retreat(t, SCHED_DEFER);
 	}
-	sched_grant_give(q, a);
 	sched_launch_start(t, a);
+	sched_grant_give(q, a); /* behind the account of this launch, see make_time() */
 	return SCHED_GO;
 }
 
@@ -199,7 +200,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	l->version = 0;
 	l->held_ns = 0;
 	l->level = l->gate_mode = 0;
-	l->granted_ns = l->n_granted = 0;
+	l->granted_ns = l->granted_last_ns = l->n_granted = 0;
 	if (unlikely(sched_idle(s)) && !l->behind) {
 		(void)sched_group_count(q, l);
 		return SCHED_GO;
@@ -241,7 +242,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 		}
 		return decide(t, &a, run_only);
 	}
-	sched_grant_give(q, &a);
 	sched_launch_start(t, &a);
+	sched_grant_give(q, &a);
 	return SCHED_GO;
 }

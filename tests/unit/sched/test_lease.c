@@ -461,7 +461,7 @@ static void never_down_while_a_launch_is_inside_and_never_up_for_good(void **sta
 			t[i] = (struct racer){ .o = &o, .rounds = 1000 };
 			pthread_create(&th[i], NULL, race, &t[i]);
 		}
-		for (uint64_t want = 2000 * (round + 1); load_acquire(&o.q->left) < want;) {
+		for (uint64_t want = 2000 * (round + 1); sched_tally_sum(&o.q->left) < want;) {
 			(void)sched_agent_step(o.r.s);
 		}
 		for (int i = 0; i < 2; i++) {

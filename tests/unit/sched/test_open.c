@@ -234,7 +234,7 @@ static void the_agent_spins_through_a_short_delay(void **state)
 			assert_int_equal(c.r.own.gpu[0].last_end_ns, drained + 99 * US);
 		}
 		clock_set_source(clocked_source);
-		c.q->entered = c.q->left;
+		c.q->entered = sched_tally_sum(&c.q->left);
 		clocked_finish(&c);
 	}
 }

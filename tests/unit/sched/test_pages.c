@@ -279,8 +279,8 @@ static void a_reused_entry_remembers_nothing(void **state)
 	assert_int_equal(q->class_id, GBPF_CLASS_LATENCY);
 	assert_int_equal(q->sm_percent, 100);
 	assert_int_equal(sched_tally_sum(&q->total) | sched_tally_sum(&q->threads) | q->entered |
-				 q->left | q->unmarked_ns | q->marks.head | q->marks.tail |
-				 q->marks.retired,
+				 sched_tally_sum(&q->left) | q->sample_at | q->unmarked_ns |
+				 q->marks.head | q->marks.tail | q->marks.retired,
 			 0);
 	assert_int_equal(q->idle.sync_seq | q->idle.seen_seq | q->idle.seen_ns |
 				 q->idle.unknown_since_ns | q->idle.unknown_seq |

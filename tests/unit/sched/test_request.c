@@ -280,7 +280,7 @@ static void never_closed_for_good_while_a_launch_is_inside(void **state)
 		t[i] = (struct racer){ .o = &o, .rounds = 10000 };
 		pthread_create(&th[i], NULL, race, &t[i]);
 	}
-	for (uint64_t want = 2 * 10000; load_acquire(&o.q->left) < want;) {
+	for (uint64_t want = 2 * 10000; sched_tally_sum(&o.q->left) < want;) {
 		(void)sched_agent_step(o.r.s);
 	}
 	for (int i = 0; i < 2; i++) {
