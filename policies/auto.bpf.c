@@ -254,6 +254,10 @@ int GBPF_PROG(auto_submit, submit)
 		return GBPF_GO;
 	}
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
+		ctx->grant = grant_in_request(ctx, ctx->now_ns - a->launch_ns);
+		if (ctx->granted) {
+			count_granted(a, ctx);
+		}
 		count_burst(a, ctx);
 		return GBPF_GO;
 	}

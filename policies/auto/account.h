@@ -5,6 +5,32 @@
 
 #include "stop.h"
 
+/* Counts the launches of a latency tenant that went by its queue's grant, as if no pause was between
+ * them. Where the tenant's queues launch at unlike rates, one of them may have been given more than
+ * what it launches in grant_request_ns. */
+static __always_inline void count_granted(struct account *a, const struct gbpf_submit_ctx *ctx)
+{
+	u64 last = ctx->granted_last_ns;
+
+	if (last > a->launch_ns) {
+		a->span_ns += min_u64(last - a->launch_ns, burst_gap_ns + ctx->granted_ns);
+		a->launch_ns = last;
+	}
+	a->end_ns = max_u64(a->end_ns + ctx->granted_ns, last);
+	a->launches += ctx->granted;
+	a->known += ctx->granted;
+	a->known_ns += ctx->granted_ns;
+}
+
+/* Returns how many launches may follow this one of a latency tenant, which comes since_ns after the
+ * one that was seen before it. */
+static __always_inline u32 grant_in_request(const struct gbpf_submit_ctx *ctx, u64 since_ns)
+{
+	u64 each_ns = since_ns / (ctx->granted + 1u) + 1;
+
+	return (u32)min_u64(grant_request_ns / each_ns, grant_request_launches);
+}
+
 /* Counts a launch of a latency tenant: a new burst if it follows a pause, else the time since the
  * launch before it. */
 static __always_inline void count_burst(struct account *a, const struct gbpf_submit_ctx *ctx)

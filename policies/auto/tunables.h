@@ -46,6 +46,10 @@ const volatile u64 short_block_shared_ns = 8 * NSEC_PER_USEC;
 /* While there is no latency tenant, this many short launches of a queue go without asking after one
  * that was asked about. */
 const volatile u32 grant_launches = 64;
+/* In a request this many launches of a latency queue go without asking, or as many as come in the
+ * second time, which is short against burst_gap_ns: bursts are counted where launches are seen. */
+const volatile u32 grant_request_launches = 32;
+const volatile u64 grant_request_ns = 250 * NSEC_PER_USEC;
 /* Machine code from which a launch goes at block level. While such a launch is unfinished the
  * copies and further launches of its stream go through gBPF's thread, which costs a program of many
  * short launches more than half of its speed. */
