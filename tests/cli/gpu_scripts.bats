@@ -56,7 +56,7 @@ nothing_left() {
 @test "gpu/overhead compares all ways round by round, and says when no time is left" {
 	script overhead --starts 1 --rounds 2 --phases 1 --window 0.01 --parts graph,launch
 	[ "$status" -eq 0 ]
-	rows 'all(("itself" in x["ways"][w]) == (w in ("block-off", "on")) for x in r for w in x["ways"])'
+	rows 'all(("itself" in x["ways"][w]) == (w in ("block-off", "latency", "on")) for x in r for w in x["ways"])'
 	rows '[(x["part"], x["rounds"], sorted(x["ways"])) for x in r] == [(p, 2, ["again", "block-off", "latency", "off", "on", "vgpu"]) for p in ("graph", "launch")]'
 	rows 'all(w["interval"][0] <= w["ratio"] <= w["interval"][1] for x in r for w in x["ways"].values())'
 	script overhead --starts 1 --rounds 1 --window 0.01 --parts launch --limit 0

@@ -1,5 +1,6 @@
 """The program of tests/gpu/overhead. Prepares its parts, then answers each line "PART SECONDS" with a line of JSON: the times of the
-part's steps in us. training, inference, graph: a step and a synchronization; launch: the host's time of one launch of an empty
+part's steps in us. training, inference, graph: a step and a synchronization; forward: likewise, a pass through 12 layers, which
+is bound by launches; launch: the host's time of one launch of an empty
 batch of work, the mean of 200; queue: 200 launches and the synchronization after them, per launch; long: one matrix product of about
 1 ms, 20 in the queue."""
 import sys
@@ -31,14 +32,22 @@ def training():
 	return lambda seconds: timed(step, seconds)
 
 
-def inference():
-	model = encoder(4, torch.bfloat16)
-	x = torch.randn(4, 64, 512, device=device, dtype=torch.bfloat16)
+def passes(layers, batch):
+	model = encoder(layers, torch.bfloat16)
+	x = torch.randn(batch, 64, 512, device=device, dtype=torch.bfloat16)
 
 	def step():
 		with torch.inference_mode():
 			model(x)
 	return lambda seconds: timed(step, seconds)
+
+
+def inference():
+	return passes(4, 4)
+
+
+def forward():
+	return passes(12, 1)
 
 
 def graph():
