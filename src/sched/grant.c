@@ -174,7 +174,7 @@ static void make_time(struct sched_queue *q, uint64_t ns, uint64_t now)
 {
 	struct sched_gpu *gpu = &q->s->gpu[q->gpu];
 	uint64_t skipped = load_relaxed(&gpu->skipped_ns) - q->grant.skipped_ns;
-	bool idle = !SCHED_ACC_COUNT(sched_tally_sum(&gpu->inflight));
+	bool idle = !SCHED_ACC_COUNT(sched_gpu_inflight(gpu));
 
 	if (skipped) {
 		(void)sub_acqrel(&gpu->charged_to, MIN(skipped, ns));

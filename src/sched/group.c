@@ -267,9 +267,8 @@ static enum hold_end end_of_hold(const struct sched_queue *q, const struct sched
 	if (a->verdict == GBPF_HOLD && a->lc_open) {
 		return END_REQUEST;
 	}
-	return a->verdict == GBPF_HOLD && sched_tally_sum(&q->s->gpu[q->gpu].inflight)
-		       ? END_OWN_WORK
-		       : END_TURN;
+	return a->verdict == GBPF_HOLD && sched_gpu_inflight(&q->s->gpu[q->gpu]) ? END_OWN_WORK
+										 : END_TURN;
 }
 
 static bool is_led(const struct sched_queue *q)

@@ -124,7 +124,7 @@ static void wait_change(struct sched_queue *q, const struct sched_decision *a, u
 {
 	if (a->word) {
 		(void)futex_wait_shared(a->word, a->seq, ns);
-	} else if (SCHED_ACC_COUNT(sched_tally_sum(&q->s->gpu[q->gpu].inflight))) {
+	} else if (SCHED_ACC_COUNT(sched_gpu_inflight(&q->s->gpu[q->gpu]))) {
 		clock_sleep_ns(MIN(ns, (uint64_t)POLL_NS));
 	} else {
 		clock_sleep_ns(ns);

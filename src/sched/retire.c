@@ -75,13 +75,15 @@ void sched_charge_skip(struct sched_gpu *gpu, uint64_t until)
 /* Before the driver's call, which ends with a write to the device: locked additions after it would
  * wait for that write (~100 ns on an H200). So a marker that another thread places meanwhile may
  * count a launch that it does not cover, which is then retired one launch early. If that retires
- * all that is in flight, the rest of that launch's time is not charged. */
+ * all that is in flight, the rest of that launch's time is not charged. If the driver refuses that
+ * launch, less than nothing is in flight, which counts as nothing, until the next marker or look.
+ */
 static void take_into_account(struct sched_queue *q, const struct sched_launch *l)
 {
 	struct sched_gpu *gpu = &q->s->gpu[q->gpu];
 	uint64_t acc = SCHED_ACC(1, l->est_ns);
 
-	if (!SCHED_ACC_COUNT(sched_tally_sum(&gpu->inflight))) {
+	if (!SCHED_ACC_COUNT(sched_gpu_inflight(gpu))) {
 		/* The GPU was without work of the process: the time before is not charged. */
 		sched_charge_skip(gpu, l->begin_ns + l->held_ns);
 	}
@@ -361,8 +363,10 @@ static uint64_t take_reached(struct sched_queue *q, struct sched_retired *r,
 	}
 	done = upto - q->marks.retired;
 	store_release(&q->marks.retired, upto);
-	r->count += SCHED_ACC_COUNT(done);
-	r->duration_ns += SCHED_ACC_NS(done);
+	if (!SCHED_ACC_BELOW_0(done)) { /* else a refused launch is taken back */
+		r->count += SCHED_ACC_COUNT(done);
+		r->duration_ns += SCHED_ACC_NS(done);
+	}
 	return done;
 }
 
@@ -454,11 +458,15 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total, uint64_t co
 		return false;
 	}
 	done = take_reached(q, &r, samples, &n);
-	if (idle && q->marks.tail == q->marks.head && (int64_t)(total - q->marks.retired) > 0) {
+	if (idle && q->marks.tail == q->marks.head && total != q->marks.retired) {
 		rest = total - q->marks.retired;
-		store_release(&q->marks.retired, total);
-		r.count += SCHED_ACC_COUNT(rest);
-		r.duration_ns += SCHED_ACC_NS(rest);
+		if ((int64_t)rest > 0) {
+			r.count += SCHED_ACC_COUNT(rest);
+			r.duration_ns += SCHED_ACC_NS(rest);
+		} else if (total != sched_tally_sum(&q->total)) {
+			rest = 0; /* another thread has retired more since the caller's look */
+		}
+		store_release(&q->marks.retired, q->marks.retired + rest);
 		done += rest;
 	}
 	if (idle && q->marks.tail == q->marks.head) {

@@ -27,6 +27,8 @@
 #define SCHED_ACC(n, ns) ((uint64_t)(n) + (((uint64_t)(ns) >> 4) << 24))
 #define SCHED_ACC_COUNT(acc) ((uint32_t)((acc)&0xffffffu))
 #define SCHED_ACC_NS(acc) (((acc) >> 24) << 4)
+/* A launch that was retired before the driver refused it (retire.c) leaves less than nothing. */
+#define SCHED_ACC_BELOW_0(acc) ((acc)&0x800000u)
 
 struct sched_estimate {	 /* [atomic], relaxed: a lost update costs one sample */
 	uint64_t est_ns; /* 0: nothing measured yet */

@@ -31,7 +31,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 			       const struct sched_launch *l, uint64_t now, uint64_t held_ns)
 {
 	struct sched *s = q->s;
-	uint64_t inflight = sched_tally_sum(&s->gpu[q->gpu].inflight);
+	uint64_t inflight = sched_gpu_inflight(&s->gpu[q->gpu]);
 
 	c->now_ns = now;
 	c->kernel = l->kernel ? l->kernel->hash : 0;

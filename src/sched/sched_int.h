@@ -211,6 +211,13 @@ static inline uint32_t sched_gpu_number(const struct sched_queue *q)
 {
 	return load_relaxed(&q->s->policy.gpu[q->gpu].index);
 }
+/* Returns SCHED_ACC of what is in flight on a GPU. */
+static inline uint64_t sched_gpu_inflight(const struct sched_gpu *g)
+{
+	uint64_t sum = sched_tally_sum(&g->inflight);
+
+	return unlikely(SCHED_ACC_BELOW_0(sum)) ? 0 : sum;
+}
 /* Returns SCHED_ACC of what is in flight on all GPUs. */
 uint64_t sched_inflight(const struct sched *s);
 /* Returns ns until the next call. */

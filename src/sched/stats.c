@@ -162,7 +162,7 @@ uint64_t sched_inflight(const struct sched *s)
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		sum += sched_tally_sum(&s->gpu[i].inflight);
+		sum += sched_gpu_inflight(&s->gpu[i]);
 	}
 	return sum;
 }
@@ -186,7 +186,7 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 	store_relaxed(&st->inflight, (uint64_t)SCHED_ACC_COUNT(inflight));
 	store_relaxed(&st->inflight_ns, SCHED_ACC_NS(inflight));
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		inflight = sched_tally_sum(&s->gpu[i].inflight);
+		inflight = sched_gpu_inflight(&s->gpu[i]);
 		store_relaxed(&st->gpu[i].inflight, (uint64_t)SCHED_ACC_COUNT(inflight));
 		store_relaxed(&st->gpu[i].inflight_ns, SCHED_ACC_NS(inflight));
 	}

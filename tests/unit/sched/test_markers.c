@@ -172,6 +172,42 @@ static void a_mute_queue_is_waited_for(void **state)
 	finish(&c);
 }
 
+/* While a launch is inside the driver, others see the queue idle and retire it; then the driver
+ * refuses it. Less than nothing is in flight, which policies see as nothing; the next look or
+ * marker mends it. */
+static void a_launch_that_is_retired_and_refused_leaves_nothing(void **state)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t count;
+		struct clocked c;
+
+		init(&c);
+		clocked_know(&c, 5 * MS);
+		assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+		assert_true(sched_retire_idle(c.q, sched_tally_sum(&c.q->total), 0));
+		count = maps.tenant[COUNT];
+		ticket_end(false);
+		assert_true(SCHED_ACC_BELOW_0(sched_tally_sum(&c.r.s->gpu[0].inflight)));
+		assert_int_equal(sched_inflight(c.r.s), 0);
+		sched_stats_publish(c.r.s, clocked_now);
+		assert_int_equal(c.r.stats.inflight | c.r.stats.gpu[0].inflight_ns, 0);
+		/* what another thread saw before says nothing */
+		assert_false(sched_retire_idle(c.q, sched_tally_sum(&c.q->total) - 1, 0));
+		if (i) {
+			c.q->unmarked_ns = 1;
+			sched_mark_end(c.q);
+			fake_finish(&c.fq);
+			assert_true(sched_retire_reached(c.q));
+		} else {
+			assert_true(sched_retire_idle(c.q, sched_tally_sum(&c.q->total), 0));
+		}
+		assert_int_equal(sched_tally_sum(&c.r.s->gpu[0].inflight), 0);
+		assert_int_equal(c.q->marks.retired, sched_tally_sum(&c.q->total));
+		assert_int_equal(maps.tenant[COUNT], count);
+		finish(&c);
+	}
+}
+
 /* ---- waking the agent, and the kinds of work ---- */
 
 static void launches_wake_an_agent_that_sleeps_too_deep(void **state)
@@ -220,6 +256,7 @@ int main(void)
 		cmocka_unit_test(only_the_markers_of_a_sample_have_times),
 		cmocka_unit_test(an_idle_queue_retires_what_has_no_marker),
 		cmocka_unit_test(a_mute_queue_is_waited_for),
+		cmocka_unit_test(a_launch_that_is_retired_and_refused_leaves_nothing),
 		cmocka_unit_test(launches_wake_an_agent_that_sleeps_too_deep),
 	};
 
