@@ -291,10 +291,6 @@ class Gbpfd:
 	def tenants(self):
 		return self.ask('ps').get('tenants', [])
 
-	def latency_ns(self):
-		"""Returns the GPU time of its latency programs in ns, by gbpfd's statistics; 0: it lists none."""
-		return sum(t['stats']['busy_ns'] for t in self.tenants() if t.get('class') == 'latency' and 'stats' in t)
-
 	def await_tenant(self, class_name, program):
 		"""Waits until gbpfd has given a program of that class its lane, or the program has ended; raises Failed after the limit."""
 		try:
@@ -320,6 +316,11 @@ class Gbpfd:
 			run([self.t.gbpf, 'shutdown'], self.env, 30, ok=range(256))
 		except Failed as e:
 			print(e, file=sys.stderr)
+
+
+def latency_ns(gbpfd):
+	"""Returns the GPU time of its latency programs in ns, by its statistics; 0: there is no gbpfd, or it lists none."""
+	return sum(t['stats']['busy_ns'] for t in gbpfd.tenants() if t.get('class') == 'latency' and 'stats' in t) if gbpfd else 0
 
 
 # ---- the report ----
