@@ -78,16 +78,15 @@ static __always_inline int waits_turn(const struct gbpf_submit_ctx *ctx)
 }
 
 /* Decides on a launch that time slices or priorities alone get off the GPU: it goes as if it could
- * not be stopped, within the upper limit of work in flight. Machine code with its gate off joins
- * the launches at block level before it on its stream, and is stopped with them as long as these
- * follow each other; a long launch in the shared lane waits until they are through instead. */
+ * not be stopped, within the upper limit of work in flight. Short machine code joins the launches at
+ * block level before it on its stream with its gate off, and is stopped with them as long as these
+ * follow each other; a long launch waits until they are through instead. */
 static __always_inline int go_unstopped(struct gbpf_submit_ctx *ctx)
 {
 	if (!fits_inflight(ctx, inflight_max_ns)) {
 		return hold(ctx, NOTE_HELD_INFLIGHT, GBPF_WHY_INFLIGHT, ask_again_ns);
 	}
-	if (ctx->stop == GBPF_STOP_MACHINE_CODE &&
-	    (ctx->lane == GBPF_LANE_PROCESS || is_short(ctx))) {
+	if (ctx->stop == GBPF_STOP_MACHINE_CODE && is_short(ctx)) {
 		ctx->level = GBPF_LEVEL_BLOCK;
 		ctx->gate = GBPF_GATE_OFF;
 	}
