@@ -12,8 +12,9 @@
  *    stoppable	a launch that can be stopped between blocks (by a preemptible clone, or in its
  *		machine code) and leaves soon: its blocks are short, and those that have not begun
  *		exit soon. A persistent launch, all of whose blocks run at once, leaves when they end
- *    way	how batch work gets off the GPU. Process lane: sliced (it keeps a time slice of 1 us
- *		and continues, its gates are off) or leaving (it is held, and what is on the GPU
+ *    way	how batch work gets off the GPU. Process lane: sliced (it keeps a time slice of 1 us,
+ *		or a long one up to the end of requests that are bound by the processor, and
+ *		continues, its gates are off) or leaving (it is held, and what is on the GPU
  *		stops, or runs to its end, under the usual slice). Shared lane: leaving, or passing
  *		(launches that are short, or have short blocks where requests are bound by the
  *		processor, continue with their gates off, and priorities serve the requests)
@@ -32,6 +33,9 @@
  *    - A kernel that is not stoppable does worst in the shared lane: it cannot be stopped, and
  *      stream priorities do not help a long queue. It belongs in the process lane, where a batch
  *      time slice of 1 us serves a request that is one long queue.
+ *    - A program that is bound by the processor launches on while batch has the GPU, and what it has
+ *      launched is soon done. So batch may have the GPU in long slices until shortly before the
+ *      request ends. Only a trial shows whether its kernels are not awaited before.
  *    - Short launches in the shared lane delay each kernel of a request by one block of theirs at
  *      most, which requests that are bound by the processor do not notice; to hold them costs batch
  *      more than the time of the request. Nor do these notice long launches of short blocks. So
@@ -198,6 +202,7 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 {
 	u32 verdict;
 	int sliced = ticking && ctx->lane == GBPF_LANE_PROCESS && slices_serve;
+	int fills = sliced && have_gaps;
 	u64 bound = ticking ? inflight_limit_ns : inflight_min_ns;
 
 	if (ticking && passes(ctx)) {
@@ -210,7 +215,7 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 			return hold(ctx, NOTE_HELD_REQUEST, GBPF_WHY_LATENCY, hold_retry_ns);
 		}
 		bound = inflight_max_ns; /* the hardware's time slices serve the request */
-	} else if (delays_announced(ctx, s)) {
+	} else if (!fills && delays_announced(ctx, s)) {
 		return hold(ctx, NOTE_HELD_ANNOUNCED, GBPF_WHY_ANNOUNCED,
 			    ctx->lc_next_ns + announce_wait_ns);
 	}
@@ -222,7 +227,7 @@ static __always_inline int submit_batch(struct gbpf_submit_ctx *ctx, struct acco
 		a->held_ns = ctx->now_ns;
 		return hold(ctx, NOTE_HELD_TURN, GBPF_WHY_TURN, ask_again_ns);
 	}
-	if (sliced && ctx->lc_next_ns == ~0ull) {
+	if (sliced && (fills || ctx->lc_next_ns == ~0ull)) {
 		return go_unstopped(ctx); /* but an announced request finds the GPU empty */
 	}
 	/* Calls behind a launch at block level are deferred while it runs, and while calls wait: for
@@ -315,15 +320,25 @@ static __always_inline int is_late(const struct gbpf_preempt_ctx *ctx)
 	return x && ctx->waited_ns > late_after_ns + 2 * x->kind.mean_ns;
 }
 
+/* Returns 1 if a request in whose gaps batch runs is about to end: its last kernels, which are
+ * awaited, are to find the GPU free. */
+static __always_inline int ends_soon(const struct gbpf_preempt_ctx *ctx)
+{
+	u32 number = ctx->for_tenant;
+	const struct tenant *x = bpf_map_lookup_elem(&tenants, &number);
+
+	return x && slices_serve && have_gaps && ctx->waited_ns + gaps_end_ns > x->kind.ends_ns;
+}
+
 /* Returns 1 if a control from outside is due for a tenant in the process lane. */
-static __always_inline int preempt_due(const struct gbpf_preempt_ctx *ctx)
+static __always_inline int preempt_due(const struct gbpf_preempt_ctx *ctx, int ending)
 {
 	u64 waited = ctx->waited_ns;
 	u32 number = ctx->tenant;
 	const struct tenant *x;
 
 	/* Time slices serve the request, unless it is of another kind than before. */
-	if (!hold_pays && !no_slices && !is_late(ctx)) {
+	if (!ending && !hold_pays && !no_slices && !is_late(ctx)) {
 		return 0;
 	}
 	/* Spare starved tenants, and work that ends before a control would take effect (1 ms). */
@@ -340,6 +355,7 @@ SEC("gbpf/preempt")
 int GBPF_PROG(auto_preempt, preempt)
 {
 	u64 waited = ctx->waited_ns;
+	int ending;
 
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		return GBPF_LEVEL_NONE;
@@ -353,7 +369,9 @@ int GBPF_PROG(auto_preempt, preempt)
 			       ? GBPF_LEVEL_BLOCK
 			       : GBPF_LEVEL_NONE;
 	}
-	if (!preempt_due(ctx)) {
+	ending = ends_soon(ctx);
+	ctx->at_open = ending; /* the end is reported, too: batch goes on at once */
+	if (!preempt_due(ctx, ending)) {
 		return GBPF_LEVEL_NONE;
 	}
 	/* Switch off rather than slice: with a slice batch would return in each gap of the request. */

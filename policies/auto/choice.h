@@ -36,7 +36,7 @@ static __always_inline u32 judge_trial(struct kind *k, u32 way, u64 now)
 	if (w->seen[way & 1] < trial_min_bursts) {
 		return way;
 	}
-	if (!cheaper(k, w->cost_ns[before] + doubt_ns(w, w->seen[way & 1]), w->cost_ns[way & 1])) {
+	if (!cheaper(k, w->cost_ns[before] + doubt_ns(k, w->seen[way & 1]), w->cost_ns[way & 1])) {
 		if (w->seen[way & 1] < trial_bursts) {
 			return way;
 		}
@@ -59,17 +59,20 @@ static __always_inline int may_change(const struct kind *k, u32 to)
 }
 
 /* Returns 1 if slices are worth a trial: they may serve as well as stopping where blocks or huge
- * grids take long to leave and requests have no pauses; or passing, where batch is mostly launches
- * that pass next to such requests. Only a trial can show it. */
+ * grids take long to leave and requests have no pauses, and where requests have gaps; or passing,
+ * where batch is mostly launches that pass next to such requests. Only a trial can show it. */
 static __always_inline int worth_trial(const struct kind *k)
 {
-	if (batch_lane == GBPF_LANE_SHARED) {
-		return (batch_short || (batch_passes && has_gaps(k))) && k->way == WAY_LEAVING &&
-		       k->ways.seen[WAY_LEAVING] >= trial_bursts;
+	if (k->way != WAY_LEAVING || k->ways.seen[WAY_LEAVING] < trial_bursts) {
+		return 0;
 	}
-	return batch_alone && batch_stops && k->way == WAY_LEAVING &&
-	       k->ways.seen[WAY_LEAVING] >= trial_bursts && longest_ns >= trial_min_leave_ns &&
-	       pauses16(k) < hold_min_syncs_x16 && !no_slices;
+	if (batch_lane == GBPF_LANE_SHARED) {
+		return batch_short || (batch_passes && has_gaps(k));
+	}
+	return batch_alone && !no_slices &&
+	       (k->gaps ? k->ends_ns > 2 * gaps_end_ns
+			: (batch_stops && longest_ns >= trial_min_leave_ns &&
+			    pauses16(k) < hold_min_syncs_x16));
 }
 
 /* Returns 1 if the way that is not in force is to be tried: it is predicted to be cheaper, or was
@@ -114,7 +117,7 @@ static __noinline u32 choose_way(struct kind *k, u64 now)
 		return way;
 	}
 	w->moved = 1;
-	if (now >= w->retry_ns || batch_lane == GBPF_LANE_SHARED) {
+	if (now >= w->retry_ns || by_mean(k)) {
 		w->trial = 1;
 		w->seen[other] = w->progress[other] = 0;
 	} else {

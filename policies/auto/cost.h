@@ -14,9 +14,17 @@ static __always_inline void set_way(struct kind *k, u32 way, u64 now)
 	}
 }
 
+/* Returns 1 if ways are compared by means, to a few percent: in the shared lane, and where batch may
+ * fill gaps. The slower bursts of a service vary by more. */
+static __always_inline int by_mean(const struct kind *k)
+{
+	return batch_lane == GBPF_LANE_SHARED || k->gaps;
+}
+
 /* Forgets what both ways cost. Batch that stops between its blocks leaves: this serves requests of
- * any kind in little more than a context switch. Other batch is sliced, until requests are known
- * for which that is expensive. */
+ * any kind in little more than a context switch. So does all batch that may fill gaps, since only a
+ * trial can show whether it may. Other batch is sliced, until requests are known for which that is
+ * expensive. */
 static __always_inline void forget_ways(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;
@@ -25,7 +33,7 @@ static __always_inline void forget_ways(struct kind *k, u64 now)
 	w->progress[WAY_SLICED] = w->progress[WAY_LEAVING] = 0;
 	w->guesses = w->moved = w->trial = 0;
 	w->retry_ns = w->wait_ns = w->noise_ns = 0;
-	if (batch_stops) {
+	if (batch_stops || k->gaps) {
 		set_way(k, WAY_LEAVING, now);
 	}
 }
@@ -66,19 +74,18 @@ static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
 	return extra;
 }
 
-/* Counts a burst to the cost of the way in force: the mean of the last trial_bursts in the shared
- * lane, where ways are compared to a few percent and the slower ones of a service vary by more. In
- * the process lane, after the first few, it rises fast and falls slowly, so it is that of the
- * slower ones. One exception is none. */
+/* Counts a burst to the cost of the way in force: the mean of the last trial_bursts where ways are
+ * compared by means. Elsewhere, after the first few, it rises fast and falls slowly, so it is that
+ * of the slower ones. One exception is none. */
 static __always_inline void measure_cost(struct kind *k, u32 way, u64 extra)
 {
 	struct ways *w = &k->ways;
 	u64 cost = w->seen[way] ? w->cost_ns[way] : extra;
-	u64 usual = batch_lane == GBPF_LANE_SHARED ? k->best_ns / 4 : 0, n;
+	u64 usual = by_mean(k) ? k->best_ns / 4 : 0, n;
 
 	extra = min_u64(extra, 4 * (cost + max_u64(way_min_gain_ns, usual)));
 	w->noise_ns = average(w->noise_ns, max_u64(extra, cost) - min_u64(extra, cost) + 1, 1);
-	if (batch_lane == GBPF_LANE_SHARED || w->seen[way] < way_min_seen) {
+	if (by_mean(k) || w->seen[way] < way_min_seen) {
 		n = min_u64(w->seen[way], trial_bursts - 1);
 		w->cost_ns[way] = (cost * n + extra) / (n + 1);
 	} else {
@@ -133,12 +140,17 @@ static __always_inline int is_gappy(const struct kind *k)
 	return is_idle(k, 50);
 }
 
-/* Returns 1 if long launches of batch may pass next to such bursts: few of their kernels are
- * awaited one by one, so what a block delays is done before the processor has the next one. Where
- * they pass already, kernels may look longer, since they wait for blocks. */
+/* Returns 1 if batch may fill the gaps of such bursts: few of their kernels are awaited one by one,
+ * so what a block, or a time slice, delays is done before the processor has the next one. Where
+ * batch does so already, kernels may look longer, since they wait for it. In the process lane a burst
+ * of another kind in between waits for a whole slice, so these must be rare; and so does one of
+ * another latency tenant, while the first one's is open. */
 static __always_inline int has_gaps(const struct kind *k)
 {
-	return is_idle(k, k->gaps ? 67 : 50) && k->syncs16 * 4 < k->launches16;
+	return is_idle(k, k->gaps ? 67 : 50) && k->syncs16 * 4 < k->launches16 &&
+	       (batch_lane == GBPF_LANE_SHARED ||
+		(judged_tenants <= 1 && k->odd_bursts * (k->gaps ? gaps_stay_odd : gaps_max_odd) <=
+						k->bursts + 2 * gaps_max_odd));
 }
 
 /* Returns the pauses of a burst, times 16. Short slices let batch return in each pause of the
@@ -150,8 +162,8 @@ static __always_inline u64 pauses16(const struct kind *k)
 
 /* Returns the predicted cost of a way per burst, ns. Sliced: batch_return_ns for each pause.
  * Leaving: batch leaves once. Where it stops, the longest time that this takes counts, since slices
- * would be as good; where it drains, half of its longest launch. Passing is never predicted to be
- * cheaper: it cannot be, but may cost as little. */
+ * would be as good; where it drains, half of its longest launch. Batch in gaps is never predicted to
+ * be cheaper: it cannot be, but may cost as little. */
 static __always_inline u64 predicted(const struct kind *k, u32 way)
 {
 	u64 leave_ns = batch_stops ? longest_ns : longest_ns / 2;
@@ -159,26 +171,29 @@ static __always_inline u64 predicted(const struct kind *k, u32 way)
 	if (batch_lane == GBPF_LANE_SHARED) {
 		return way == WAY_LEAVING ? leave_ns : way_retry_max_ns;
 	}
+	if (k->gaps) {
+		return way == WAY_LEAVING ? leave_ns + batch_return_ns : way_retry_max_ns;
+	}
 	return way == WAY_LEAVING ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
 }
 
-/* Returns the difference below which two ways cost the same, ns: in the shared lane at least the
- * standard error of the difference of two means of trial_bursts. */
+/* Returns the difference below which two ways cost the same, ns: of means at least the standard error
+ * of the difference of two of trial_bursts. */
 static __always_inline u64 tolerance_ns(const struct kind *k)
 {
-	u64 least = max_u64(k->best_ns * way_shared_percent / 100, k->ways.noise_ns / 4);
+	u64 least = max_u64(k->best_ns * way_percent / 100, k->ways.noise_ns / 4);
 
-	if (batch_lane != GBPF_LANE_SHARED) {
+	if (!by_mean(k)) {
 		return way_min_gain_ns;
 	}
 	return max_u64(min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns), least);
 }
 
-/* Returns by how much the mean of so few bursts may be too high in the shared lane, ns: about twice
- * its standard error after three of them, and once after eight. */
-static __always_inline u64 doubt_ns(const struct ways *w, u32 bursts)
+/* Returns by how much a mean of so few bursts may be too high, ns: about twice its standard error
+ * after three of them, and once after eight. */
+static __always_inline u64 doubt_ns(const struct kind *k, u32 bursts)
 {
-	return batch_lane == GBPF_LANE_SHARED && bursts ? w->noise_ns * 4 / bursts : 0;
+	return by_mean(k) && bursts ? k->ways.noise_ns * 4 / bursts : 0;
 }
 
 /* Returns 1 if a cost is lower by as much as makes a change pay. */
@@ -186,14 +201,13 @@ static __always_inline int cheaper(const struct kind *k, u64 cost, u64 than)
 {
 	u64 gain = tolerance_ns(k);
 
-	return cost + gain + (batch_lane == GBPF_LANE_SHARED ? gain : cost / 4) < than;
+	return cost + gain + (by_mean(k) ? gain : cost / 4) < than;
 }
 
 /* Returns 1 if a way is better than the other one, both measured: it costs less, or costs the same
  * and batch makes more progress. */
 static __always_inline int is_better(const struct kind *k, u32 way)
 {
-	int shared = batch_lane == GBPF_LANE_SHARED;
 	const struct ways *w = &k->ways;
 	u32 a = way & 1, b = a ^ 1;
 
@@ -203,7 +217,7 @@ static __always_inline int is_better(const struct kind *k, u32 way)
 	return w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts &&
 	       w->cost_ns[a] <= w->cost_ns[b] + tolerance_ns(k) &&
 	       w->progress[a] >
-		       w->progress[b] + w->progress[b] / (shared ? way_shared_min_progress : 4);
+		       w->progress[b] + w->progress[b] / (by_mean(k) ? way_shared_min_progress : 4);
 }
 
 /* Returns 1 if the batch programs or their kernels have changed since the ways were measured. While

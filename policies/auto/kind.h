@@ -28,6 +28,9 @@ static __always_inline void learn_launches(struct tenant *x, const struct accoun
 	struct kind *k = &x->kind;
 	u64 known = a->known - x->known, before = k->launches16;
 
+	if (k->gaps && x->odd) {
+		return; /* its launches say nothing about how long the others take */
+	}
 	k->launches16 = average(before, launches * 16 / n + 1, n);
 	if (by_launch(k) && before) {
 		k->best_ns = k->best_ns * k->launches16 / before;
@@ -52,6 +55,10 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 	struct kind *k = &x->kind;
 	u32 proof = k->proof ? k->proof : 2, mixed;
 
+	if (k->bursts >= kind_window_bursts) {
+		k->bursts /= 2;
+		k->odd_bursts /= 2;
+	}
 	k->bursts += n;
 	if (!differs(syncs16, k->syncs16) && !differs(launches16, k->launches16)) {
 		x->odd = 0;
@@ -70,9 +77,21 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 	mixed = k->odd_bursts > x->odd && (k->odd_bursts - x->odd) * kind_max_odd > k->bursts;
 	k->proof = k->proof && (mixed || k->bursts < kind_min_bursts) ? kind_proof_mixed : 2;
 	k->syncs16 = k->launches16 = k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = 0;
+	k->ends_ns = 0;
 	k->bursts = k->odd_bursts = k->gaps = 0;
 	x->odd = 0;
 	k->ways.batch = NO_PROGRAMS; /* nothing is known of the ways */
+}
+
+/* Learns when a burst ends at the earliest, unlike the shortest one whatever its launches. */
+static __always_inline void learn_end(struct tenant *x, u64 took_ns)
+{
+	struct kind *k = &x->kind;
+
+	if (!k->ends_ns || (took_ns < k->ends_ns && !x->odd)) {
+		k->ends_ns = took_ns;
+	}
+	k->ends_ns += (took_ns - min_u64(k->ends_ns, took_ns)) / 256;
 }
 
 /* Learns what the s->n bursts of this scan were like. */
@@ -87,6 +106,7 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 	k->syncs16 = average(k->syncs16, s->syncs * 16 / n + 1, n);
 	k->mean_ns = average(k->mean_ns, s->bursts_ns / n + 1, n);
 	k->gap_ns = average(k->gap_ns, (now - s->since_ns) / n + 1, n);
+	learn_end(x, s->bursts_ns / n);
 	k->lane = x->lane;
 	learn_launches(x, a, launches, n);
 }

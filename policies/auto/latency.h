@@ -37,6 +37,18 @@ static __always_inline void learn_requests(struct scan *l, struct tenant *x, u32
 	learn_latency(x, t, l->now_ns);
 }
 
+/* Learns whether batch may fill the gaps of bursts. In the process lane slices are of another length
+ * then, so what was measured says nothing any more. */
+static __always_inline void learn_gaps(struct kind *k, u64 now)
+{
+	u32 gaps = has_gaps(k), changed = gaps != k->gaps;
+
+	k->gaps = gaps;
+	if (changed && batch_lane != GBPF_LANE_SHARED) {
+		forget_ways(k, now);
+	}
+}
+
 /* Adds to the scan what tenant t needs. */
 static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 {
@@ -48,9 +60,10 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 		return; /* it has had no request, so others decide */
 	}
 	l->judged++;
-	l->often += !k->syncs16 || k->syncs16 >= hold_min_syncs_x16 || k->way == WAY_LEAVING;
+	learn_gaps(k, l->now_ns);
+	l->often += !k->syncs16 || k->way == WAY_LEAVING;
+	l->pausing += k->syncs16 >= hold_min_syncs_x16;
 	l->leaving += k->way == WAY_LEAVING;
-	k->gaps = has_gaps(k);
 	l->tight += !k->gaps;
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;

@@ -60,7 +60,8 @@ static __always_inline void recall(struct tenant *t, const struct profile *p, u3
 	t->kind = p->kind;
 	t->kind.bursts = t->kind.odd_bursts = 0;
 	if (p->kind.lane != lane) {
-		t->kind.mean_ns = t->kind.best_ns = t->kind.close_delay_ns = 0;
+		t->kind.mean_ns = t->kind.best_ns = t->kind.ends_ns = 0;
+		t->kind.close_delay_ns = 0;
 		t->kind.way = lane == GBPF_LANE_SHARED ? WAY_LEAVING : WAY_SLICED;
 		__builtin_memset(&t->kind.ways, 0, sizeof(t->kind.ways));
 	}

@@ -33,6 +33,7 @@ struct scan {
 	u32 tight;	       /* those of them whose requests have no gaps that batch may fill */
 	u32 switching;	       /* 1: for one of them the way has just changed */
 	u32 often;	       /* those for which holding pays, or of which nothing is known */
+	u32 pausing;	       /* those for which it pays unless batch fills their gaps */
 };
 
 /* Of the running tick. A global, since on the stack the verifier would track each value apart. */
@@ -59,6 +60,7 @@ static __always_inline void publish_batch(struct scan *l)
 	l->changed = l->known && stops != batch_stops;
 	batch_stops = l->known ? stops : batch_stops;
 	batch_lane = l->lane;
+	way_percent = l->lane == GBPF_LANE_SHARED ? way_shared_percent : way_process_percent;
 	longest_ns = l->longest_ns;
 	batch_busy_ns = l->busy_ns;
 	batch_programs = l->programs;
@@ -74,10 +76,10 @@ static __always_inline void publish(const struct scan *l)
 	latency_shared = l->lc_shared;
 	other_tenants = l->be;
 	other_shared = l->be_shared;
-	hold_pays = l->often != 0;
+	have_gaps = !l->tight;
+	hold_pays = l->often || (l->pausing && !have_gaps);
 	short_passes = l->lane == GBPF_LANE_SHARED && l->judged && !l->leaving && !l->switching;
-	blocks_pass = short_passes && !l->tight;
-	slices_serve = l->lane == GBPF_LANE_PROCESS && l->latency && !l->often && !l->switching &&
+	slices_serve = l->lane == GBPF_LANE_PROCESS && l->latency && !hold_pays && !l->switching &&
 		       !no_slices && batch_alone;
 	inflight_limit_ns = l->inflight_limit_ns;
 	judged_tenants = l->judged;

@@ -21,6 +21,9 @@ static __always_inline u32 slice_for(const struct scan *l, const struct tenant *
 			 : n == 1 && way_in_force == WAY_LEAVING) {
 		return batch_slice_drain_us; /* it stops by itself, or had better drain */
 	}
+	if (slices_serve && have_gaps) {
+		return batch_slice_gaps_us;
+	}
 	return x->starved ? batch_slice_starved_us : n > 1 ? batch_slice_turns_us : batch_slice_us;
 }
 

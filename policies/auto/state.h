@@ -102,6 +102,7 @@ struct kind {
 	u64 launches16; /* launches per burst, times 16; their GPU time, ns */
 	u64 gpu_ns;
 	u64 best_ns;	    /* shortest burst of this kind, forgotten slowly */
+	u64 ends_ns;	    /* the same, not scaled by launches */
 	u64 close_delay_ns; /* close delay with which requests do not end too early */
 	u64 bursts,
 		odd_bursts; /* since the kind began; those of them that differ from its average */
@@ -192,7 +193,7 @@ u32 last_batch_lane, batch_seen;     /* its lane; 1: there was one */
 u32 hold_pays = 1;		     /* 1: time slices alone do not serve the requests */
 u32 no_slices;			     /* 1: time slices cannot be set on this machine */
 u32 short_passes; /* 1: short launches of batch in the shared lane go while a request is open */
-u32 blocks_pass;  /* 1: so do those with short blocks */
+u32 have_gaps;	  /* 1: requests have gaps that batch may fill: so do those with short blocks */
 u32 slices_serve; /* 1: slices alone get batch in the process lane off the GPU; its gates are off */
 u64 inflight_limit_ns = 100000;
 /* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over
@@ -204,6 +205,7 @@ u32 last_turn;
 u64 turn_since_ns;
 /* Batch tenants in the process lane; in the shared lane where all tenants are there. */
 u32 batch_lane;	    /* that lane */
+u32 way_percent;	    /* part of a request by which ways may differ that cost the same, there */
 u64 longest_ns;	    /* longest time that a launch of them takes to leave */
 u64 batch_busy_ns;  /* their GPU time */
 u64 batch_programs; /* sum of the hashes of their programs */

@@ -97,7 +97,7 @@ static __always_inline int go_unstopped(struct gbpf_submit_ctx *ctx)
 static __always_inline int passes(const struct gbpf_submit_ctx *ctx)
 {
 	return short_passes && ctx->lane == GBPF_LANE_SHARED &&
-	       (is_short(ctx) || (blocks_pass && has_passing_blocks(ctx))) &&
+	       (is_short(ctx) || (have_gaps && has_passing_blocks(ctx))) &&
 	       ctx->lc_next_ns == ~0ull && !waits_turn(ctx);
 }
 
