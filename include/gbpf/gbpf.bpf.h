@@ -129,6 +129,16 @@ static __always_inline u64 gbpf_used_ns(const struct gbpf_retire_ctx *ctx)
 		bpf_trace_vprintk(___fmt, sizeof(___fmt), ___args, sizeof(___args));                                        \
 	})
 
+/* gbpf_explain(tenant, "held for %llu us", held_us): what gbpf ps --why shows of a tenant until the next call for
+ * it or the end of the policy's version; as bpf_printk, in hooks of gbpfd. Returns 0 or -ENOENT. */
+#define gbpf_explain(tenant, fmt, ...)                                                                                      \
+	({                                                                                                                  \
+		static const char ___fmt[] = fmt;                                                                           \
+		u64 ___args[] = { __VA_ARGS__ __VA_OPT__(, ) 0 };                                                           \
+		(void)sizeof(__builtin_printf(fmt __VA_OPT__(, ) __VA_ARGS__));                                             \
+		gbpf_tenant_explain(tenant, ___fmt, sizeof(___fmt), ___args, sizeof(___args));                              \
+	})
+
 /* A row of a GBPF_MAP_HISTOGRAM, and a declaration of such a map with one instance per tenant:
  * GBPF_HISTOGRAM(waits, 3); and then gbpf_hist_add(&waits, ctx->class_id, ctx->held_ns). */
 struct gbpf_hist {

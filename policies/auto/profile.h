@@ -76,6 +76,43 @@ static __always_inline void forget_trial(struct kind *k)
 	}
 }
 
+#define EXPLAIN(t, k, way, in_force, other)                                                         \
+	do {                                                                                        \
+		const struct ways *w = &(k)->ways;                                                  \
+                                                                                                    \
+		if (w->seen[(way) ^ 1]) {                                                           \
+			gbpf_explain(t,                                                             \
+				     in_force " requests, which take %llu + %llu us; batch has "    \
+					      "%llu %% of the time; " other " + %llu us, %llu %%",  \
+				     (k)->best_ns / 1000, w->cost_ns[way] / 1000,                   \
+				     w->progress[way] * 100 / 1024, w->cost_ns[(way) ^ 1] / 1000,   \
+				     w->progress[(way) ^ 1] * 100 / 1024);                          \
+		} else {                                                                            \
+			gbpf_explain(t,                                                             \
+				     in_force " requests, which take %llu + %llu us; batch has "    \
+					      "%llu %% of the time",                                \
+				     (k)->best_ns / 1000, w->cost_ns[way] / 1000,                   \
+				     w->progress[way] * 100 / 1024);                                \
+		}                                                                                   \
+	} while (0)
+
+/* Says which way was chosen for the requests of tenant t, how much longer than the shortest they take
+ * under each, and batch's part of the time then. */
+static __always_inline void explain_way(u32 t, const struct kind *k, u32 lane)
+{
+	if (!k->ways.seen[k->way & 1]) {
+		gbpf_explain(t, "requests next to batch were not measured yet");
+	} else if (lane == GBPF_LANE_SHARED && k->way == WAY_PASSING) {
+		EXPLAIN(t, k, WAY_PASSING, "batch passes", "if held");
+	} else if (lane == GBPF_LANE_SHARED) {
+		EXPLAIN(t, k, WAY_LEAVING, "batch is held in", "if passing");
+	} else if (k->way == WAY_SLICED) {
+		EXPLAIN(t, k, WAY_SLICED, "batch has slices in", "if held");
+	} else {
+		EXPLAIN(t, k, WAY_LEAVING, "batch is held in", "with slices");
+	}
+}
+
 struct profile stored; /* while it is copied into the map */
 
 /* Stores for the next start of a program what was learned of it: the GPU time of a batch tenant, or
@@ -89,6 +126,9 @@ static __always_inline void remember(u32 t)
 	u32 key = 0;
 
 	a = gbpf_tenant_lookup(&accounts, t, &key);
+	if (x && class_id == GBPF_CLASS_LATENCY) {
+		explain_way(t, &x->kind, x->lane);
+	}
 	if (!x || !a || class_id < 0 || !x->program.command) {
 		return;
 	}

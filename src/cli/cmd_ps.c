@@ -430,6 +430,9 @@ static void print_why(struct cli *c, const json_t *tenants)
 			add_reason(&line, why);
 			buf_printf(&line, "%s%s", kernel[0] ? ", kernel " : "", kernel);
 		}
+		if (cli_text(tenant, "explained")[0]) {
+			buf_printf(&line, "\n  the policy: %s", cli_text(tenant, "explained"));
+		}
 		add_requests(&line, json_object_get(tenant, "stats"));
 		add_interruptions(&line, json_object_get(tenant, "stats"));
 		add_outside(&line, tenant);

@@ -114,6 +114,18 @@ static json_t *hidden_json(const struct daemon_session *s)
 			 state_name(s), "hidden", 1);
 }
 
+/* Returns what a policy that is in force on one of its GPUs says of it; "": nothing. */
+static const char *explained(const struct daemon_session *s)
+{
+	for (unsigned i = 0; s->explained.version && i < PROTO_MAX_GPUS; i++) {
+		if (s->gpu_mask & 1u << i &&
+		    daemon_policy_active_version(s->d, i) == s->explained.version) {
+			return s->explained.text;
+		}
+	}
+	return "";
+}
+
 static json_t *tenant_json(const struct daemon_session *s)
 {
 	json_t *j =
@@ -125,6 +137,7 @@ static json_t *tenant_json(const struct daemon_session *s)
 
 	if (j) {
 		add_lane(s, j);
+		json_object_set_new(j, "explained", json_string(explained(s)));
 		json_object_set_new(j, "group",
 				    json_string(s->group.slot >= 0 ? s->group.name : ""));
 		json_object_set_new(j, "group_number",

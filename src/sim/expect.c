@@ -313,6 +313,34 @@ static int expect_comparison(struct sim *s, const char *at)
 	return 0;
 }
 
+/* Compares what the policy says of a tenant with "text". */
+static int expect_explained(struct sim *s, const char *at, const struct sim_tenant *t)
+{
+	enum sim_compare c = sim_comparison(s);
+	const char *from;
+	char *expected;
+	size_t n;
+
+	sim_blanks(s);
+	from = s->at + 1;
+	n = *s->at == '"' ? strcspn(from, "\"") : 0;
+	if (*s->at != '"' || from[n] != '"' || (c != SIM_EQ && c != SIM_NE)) {
+		return sim_wrong(s, s->at, "For example: expect explained of NAME == \"held\"",
+				 "here a text is compared with == or !=");
+	}
+	s->at = from + n + 1;
+	if (s->dry) {
+		return 0;
+	}
+	s->result->expectations++;
+	if ((strlen(t->explained) == n && memcmp(t->explained, from, n) == 0) != (c == SIM_EQ)) {
+		expected = copy_of(at, s->at);
+		sim_fail(s, at, expected ? expected : "?", t->explained);
+		free(expected);
+	}
+	return 0;
+}
+
 static void offer(void *arg, const char *name)
 {
 	nearest_offer(arg, name);
@@ -405,6 +433,7 @@ int sim_condition(struct sim *s, bool *ret)
 
 int sim_expect(struct sim *s)
 {
+	const struct sim_tenant *t;
 	const char *at;
 	int64_t verdict;
 	bool negated;
@@ -417,6 +446,9 @@ int sim_expect(struct sim *s)
 	}
 	if (sim_take_word(s, "ring")) {
 		return sim_expect_ring(s, at);
+	}
+	if (sim_explained(s, &t, &err)) {
+		return err ? err : expect_explained(s, at, t);
 	}
 	negated = sim_take_word(s, "not");
 	err = take_verdict(s, &verdict);

@@ -38,6 +38,7 @@ struct sim_tenant {
 	uint32_t levels;	  /* available levels as bits; 0: those of its lane */
 	uint32_t slice_us, level; /* last values set by the policy; 0 and GBPF_LEVEL_NONE: none */
 	uint64_t stat[SIM_STATS]; /* indexed by GBPF_STAT_* */
+	char explained[EBPF_PRINT_TEXT]; /* by gbpf_explain */
 	struct sim_instance in;
 };
 
@@ -220,6 +221,9 @@ int sim_stat_statement(struct sim *s);
 /* Evaluates `slice_us of NAME`: the state of a tenant. Returns false, without moving the position,
  * if it is something else. */
 bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err);
+/* Takes `explained of NAME`. Returns false, without moving the position, if it is something else;
+ * else *ret, or *ret_err if there is no such tenant. */
+bool sim_explained(struct sim *s, const struct sim_tenant **ret, int *ret_err);
 /* Converts the name of a tenant for a field that takes a tenant number. */
 bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
 

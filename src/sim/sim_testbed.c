@@ -2,6 +2,7 @@
  * maps global maps read-only and has its own memory. Only the clock and the tenants come from the
  * scenario. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,17 @@ static int slice_set(void *ctx, uint32_t tenant, uint32_t slice_us)
 	return 0;
 }
 
+static int explain(void *ctx, uint32_t tenant, const char *text)
+{
+	struct sim_tenant *t = numbered(ctx, tenant);
+
+	if (!t) {
+		return -ENOENT;
+	}
+	snprintf(t->explained, sizeof(t->explained), "%s", text);
+	return 0;
+}
+
 /* Records a preemption level that gbpfd applies from outside; the process applies the other levels.
  */
 static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
@@ -196,6 +208,7 @@ static int open_gpu(struct sim_testbed *w, uint32_t gpu)
 					   .stat = stat_of,
 					   .slice_set = slice_set,
 					   .preempt_now = preempt_now,
+					   .explain = explain,
 					   .ctx = g };
 	g->daemon.policy->env.tenants = &g->ops;
 	g->last_tick_ns = sim_now();

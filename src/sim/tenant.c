@@ -249,6 +249,20 @@ bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err)
 	return false;
 }
 
+bool sim_explained(struct sim *s, const struct sim_tenant **ret, int *ret_err)
+{
+	const char *at = s->at;
+
+	if (!sim_take_word(s, "explained") || !sim_take_word(s, "of")) {
+		s->at = at;
+		return false;
+	}
+	*ret = named(s);
+	*ret_err = *ret ? 0 : no_tenant(s);
+	s->at += *ret ? sim_word(s) : 0;
+	return true;
+}
+
 bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret)
 {
 	struct sim_tenant *t;

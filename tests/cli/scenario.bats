@@ -438,6 +438,56 @@ wrong() {
 	S
 }
 
+@test "what a policy says of a tenant" {
+	cat >e.bpf.c <<-'END'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		long none;
+		SEC("gbpf/tick") int GBPF_PROG(e_tick, tick)
+		{
+			if (ctx->epoch > 1) {
+				gbpf_explain(1, "held for %llu us, # %d times", 1500ull, -3);
+			}
+			none = gbpf_explain(2, "nothing") + gbpf_explain(1ull << 40, "nothing");
+			return 0;
+		}
+	END
+	"$GBPF" policy build e.bpf.c
+	mv e.bpf.o p.bpf.o
+	passes <<-'END'
+		tenant a
+		tenant b
+		expect explained of b == ""
+		repeat 3 {
+			tick
+		}
+		expect explained of a == ""
+		expect explained of b == "held for 1500 us, # -3 times"
+		expect explained of b != "held"
+		expect map none == -4
+	END
+	fails 'explained of b == "held for 1500 us"' 'got      held for 1500 us, # -3 times' <<-'END'
+		tenant a
+		tenant b
+		repeat 3 {
+			tick
+		}
+		expect explained of b == "held for 1500 us"
+	END
+	wrong 2 23 'no tenant' <<-'END'
+		tenant a
+		  expect explained of nobody == "x"
+	END
+	wrong 2 27 'a text is compared with == or !=' <<-'END'
+		tenant a
+		  expect explained of a < "x"
+	END
+	wrong 2 28 'a text is compared with == or !=' <<-'END'
+		tenant a
+		  expect explained of a == "x
+	END
+}
+
 # What the program learns of vGPUs, by contexts, helper and standard map.
 @test "vGPUs reach contexts, the standard maps and gbpf_tenant_vgpu" {
 	cat >v.bpf.c <<-'END'

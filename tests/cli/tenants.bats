@@ -57,6 +57,39 @@ because() {
 	eventually prints 'last: the policy said HOLD, kernel' "$GBPF" ps --why
 }
 
+# explaining TEXT: a policy that says this of each tenant, with its number and a quote, is in force.
+explaining() {
+	cat >explaining.bpf.c <<-C
+		#include <gbpf/gbpf.bpf.h>
+		SEC("gbpf/tick") int GBPF_PROG(explaining, tick)
+		{
+			u32 t;
+
+			bpf_for (t, 0, ctx->tenants) {
+				gbpf_explain(t, "$1 %u %c", t, 34);
+			}
+			return 0;
+		}
+		GBPF_LICENSE("Apache-2.0");
+	C
+	"$GBPF" policy build explaining.bpf.c
+	"$GBPF" policy swap explaining.bpf.o
+}
+
+@test "ps --why shows what the policy that is in force says of a program" {
+	start batch train "$SAMPLES/batch"
+	eventually tenant train 't["explained"] == ""'
+	explaining "the first of"
+	eventually tenant train 't["explained"] == "the first of %d \"" % t["tenant"]'
+	eventually prints '(?s)train \(.*\n  the policy: the first of [0-9]+ "\n' "$GBPF" ps --why
+	explaining "the second of"
+	eventually tenant train 't["explained"].startswith("the second of")'
+	"$GBPF" policy swap fifo
+	eventually tenant train 't["explained"] == ""'
+	run "$GBPF" ps --why # settled: nothing is said of it any more
+	[[ "$output" != *"the policy: "* ]]
+}
+
 @test "requests of a latency program have percentiles" {
 	start latency web "$SAMPLES/lcserve" --requests 100000 --rate 200
 	eventually tenant web 't["stats"]["requests"] > 5 and 0 < t["stats"]["request_p50_ns"] <= t["stats"]["request_p99_ns"]'

@@ -89,6 +89,18 @@ EBPF_HELPER(gbpf_preempt_now)
 	return request(env, env->tenants->preempt_now, a1, a2);
 }
 
+EBPF_HELPER(gbpf_tenant_explain)
+{
+	char text[EBPF_PRINT_TEXT];
+
+	if (!env->tenants || !env->tenants->explain || a1 > UINT32_MAX) {
+		return (uint64_t)-ENOENT;
+	}
+	ebpf_print_format(text, ebpf_helper_ptr(a2), (uint32_t)a3, ebpf_helper_ptr(a4),
+			  (uint32_t)a5);
+	return (uint64_t)(int64_t)env->tenants->explain(env->tenants->ctx, (uint32_t)a1, text);
+}
+
 EBPF_HELPER(gbpf_note)
 {
 	if (a1 >= EBPF_NOTES) {

@@ -45,6 +45,8 @@ struct ebpf_tenant_ops {
 	 * never valid: counted as a helper error), -ENOENT, -ENOTSUP or -errno. */
 	int (*slice_set)(void *ctx, uint32_t tenant, uint32_t slice_us);
 	int (*preempt_now)(void *ctx, uint32_t tenant, uint32_t level);
+	/* Takes a copy of text, which is printable ASCII. 0 or -ENOENT. */
+	int (*explain)(void *ctx, uint32_t tenant, const char *text);
 	void *ctx;
 };
 

@@ -5,6 +5,7 @@
 #include "daemon/policy/version.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -130,6 +131,19 @@ static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 	return s ? daemon_hw_set_level(s, level, 1u << l->gpu, l->version, NULL) : -ENOENT;
 }
 
+static int explain(void *ctx, uint32_t tenant, const char *text)
+{
+	struct daemon_version *l = ctx;
+	struct daemon_session *s = find(l, tenant);
+
+	if (!s) {
+		return -ENOENT;
+	}
+	snprintf(s->explained.text, sizeof(s->explained.text), "%s", text);
+	s->explained.version = l->version;
+	return 0;
+}
+
 void daemon_version_tenant_ops(struct daemon_version *l)
 {
 	l->ops = (struct ebpf_tenant_ops){ .region = region,
@@ -139,6 +153,7 @@ void daemon_version_tenant_ops(struct daemon_version *l)
 					   .stat = stat,
 					   .slice_set = slice_set,
 					   .preempt_now = preempt_now,
+					   .explain = explain,
 					   .ctx = l };
 	l->run.env.tenants = &l->ops;
 }

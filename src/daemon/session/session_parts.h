@@ -8,6 +8,7 @@
 #include <systemd/sd-event.h>
 
 #include "base/rate.h"
+#include "bpf/run/printk.h"
 #include "daemon/session/outbox.h"
 #include "proto/pages.h"
 #include "proto/wire.h"
@@ -111,6 +112,12 @@ struct daemon_session_preempt {
 	uint64_t tried_since;
 	uint32_t tried; /* GBPF_LEVEL_* */
 	bool killed;	/* by a verdict; it may take a while to exit */
+};
+
+/* What the policy says of it (gbpf_explain): tenant_helpers.c. */
+struct daemon_session_explained {
+	uint64_t version; /* that said it; 0: none */
+	char text[EBPF_PRINT_TEXT];
 };
 
 /* The vGPU that it is in: vgpu.c, vgpu_actual.c. */

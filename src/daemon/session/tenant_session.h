@@ -55,6 +55,7 @@ struct daemon_session {
 	struct daemon_session_flags flags;
 	struct daemon_session_hw hw;
 	struct daemon_session_preempt preempt;
+	struct daemon_session_explained explained;
 	struct daemon_session_vgpu vgpu;
 	struct daemon_session_policy policy;
 	struct daemon_session_rejoin rejoin;
