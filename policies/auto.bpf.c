@@ -311,34 +311,28 @@ int GBPF_PROG(auto_retire, retire)
 	return 0;
 }
 
-/* Returns 1 if the request waits for much longer than its tenant's usually take. */
-static __always_inline int is_late(const struct gbpf_preempt_ctx *ctx)
+/* Returns 1 if the request of tenant x waits for much longer than its requests usually take. */
+static __always_inline int is_late(const struct gbpf_preempt_ctx *ctx, const struct tenant *x)
 {
-	u32 number = ctx->for_tenant;
-	const struct tenant *x = bpf_map_lookup_elem(&tenants, &number);
-
 	return x && ctx->waited_ns > late_after_ns + 2 * x->kind.mean_ns;
 }
 
-/* Returns 1 if a request in whose gaps batch runs is about to end: its last kernels, which are
- * awaited, are to find the GPU free. */
-static __always_inline int ends_soon(const struct gbpf_preempt_ctx *ctx)
+/* Returns 1 if the request of tenant x, in whose gaps batch runs, is about to end: its last kernels,
+ * which are awaited, are to find the GPU free. */
+static __always_inline int ends_soon(const struct gbpf_preempt_ctx *ctx, const struct tenant *x)
 {
-	u32 number = ctx->for_tenant;
-	const struct tenant *x = bpf_map_lookup_elem(&tenants, &number);
-
 	return x && slices_serve && have_gaps && ctx->waited_ns + gaps_end_ns > x->kind.ends_ns;
 }
 
-/* Returns 1 if a control from outside is due for a tenant in the process lane. */
-static __always_inline int preempt_due(const struct gbpf_preempt_ctx *ctx, int ending)
+/* Returns 1 if a control from outside is due for a tenant in the process lane. needed: the request
+ * needs it although time slices serve requests. */
+static __always_inline int preempt_due(const struct gbpf_preempt_ctx *ctx, int needed)
 {
 	u64 waited = ctx->waited_ns;
 	u32 number = ctx->tenant;
 	const struct tenant *x;
 
-	/* Time slices serve the request, unless it is of another kind than before. */
-	if (!ending && !hold_pays && !no_slices && !is_late(ctx)) {
+	if (!needed && !hold_pays && !no_slices) {
 		return 0;
 	}
 	/* Spare starved tenants, and work that ends before a control would take effect (1 ms). */
@@ -354,6 +348,8 @@ static __always_inline int preempt_due(const struct gbpf_preempt_ctx *ctx, int e
 SEC("gbpf/preempt")
 int GBPF_PROG(auto_preempt, preempt)
 {
+	u32 number = ctx->for_tenant;
+	const struct tenant *x; /* the one that waits */
 	u64 waited = ctx->waited_ns;
 	int ending;
 
@@ -369,9 +365,11 @@ int GBPF_PROG(auto_preempt, preempt)
 			       ? GBPF_LEVEL_BLOCK
 			       : GBPF_LEVEL_NONE;
 	}
-	ending = ends_soon(ctx);
+	x = bpf_map_lookup_elem(&tenants, &number);
+	ending = ends_soon(ctx, x);
 	ctx->at_open = ending; /* the end is reported, too: batch goes on at once */
-	if (!preempt_due(ctx, ending)) {
+	/* Late: the request may be of another kind than before. */
+	if (!preempt_due(ctx, ending || is_late(ctx, x))) {
 		return GBPF_LEVEL_NONE;
 	}
 	/* Switch off rather than slice: with a slice batch would return in each gap of the request. */

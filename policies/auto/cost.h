@@ -168,13 +168,10 @@ static __always_inline u64 predicted(const struct kind *k, u32 way)
 {
 	u64 leave_ns = batch_stops ? longest_ns : longest_ns / 2;
 
-	if (batch_lane == GBPF_LANE_SHARED) {
-		return way == WAY_LEAVING ? leave_ns : way_retry_max_ns;
+	if (way == WAY_LEAVING) {
+		return batch_lane == GBPF_LANE_SHARED ? leave_ns : leave_ns + batch_return_ns;
 	}
-	if (k->gaps) {
-		return way == WAY_LEAVING ? leave_ns + batch_return_ns : way_retry_max_ns;
-	}
-	return way == WAY_LEAVING ? leave_ns + batch_return_ns : pauses16(k) * batch_return_ns / 16;
+	return by_mean(k) ? way_retry_max_ns : pauses16(k) * batch_return_ns / 16;
 }
 
 /* Returns the difference below which two ways cost the same, ns: of means at least the standard error
