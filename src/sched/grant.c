@@ -49,7 +49,8 @@ static bool granted_in_request(const struct sched_queue *q, const struct sched_e
 {
 	uint64_t est_ns = load_relaxed(&e->est_ns);
 
-	return est_ns && est_ns < SCHED_GRANT_EST_NS && request_goes_on(q) && !sched_latency_due(q);
+	return est_ns && est_ns < SCHED_GRANT_EST_NS && !sched_estimate_is_new(e) &&
+	       request_goes_on(q) && !sched_latency_due(q);
 }
 
 bool sched_granted(const struct sched_queue *q, const struct sched_launch *l)

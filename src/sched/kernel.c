@@ -161,6 +161,11 @@ bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l)
 	return l->kind == GBPF_KIND_COPY && sched_copies_decided(s);
 }
 
+bool sched_estimate_is_new(const struct sched_estimate *e)
+{
+	return load_relaxed(&e->seen) + load_relaxed(&e->above) < FEW;
+}
+
 bool sched_estimate_due(struct sched_estimate *e)
 {
 	uint32_t left = load_relaxed(&e->left);
@@ -226,6 +231,7 @@ static void leave_out(struct sched_estimate *e, uint64_t measured_ns)
 
 	if (rises) {
 		store_relaxed(&e->est_ns, MIN(low, SCHED_MAX_EST_NS));
+		store_relaxed(&e->seen, MAX(seen, FEW));
 	}
 	store_relaxed(&e->low_ns, low);
 	store_relaxed(&e->above, rises ? 0 : above + 1);

@@ -165,8 +165,8 @@ struct sched_queue {
 };
 
 /* A known launch of a latency queue may be measured. That is rare, since it costs the program some
- * microseconds, but each kernel is measured at least once: until then its launches count as no GPU
- * time. */
+ * microseconds, but each kernel's first four launches are: until then its launches count as no GPU
+ * time, or as far too much. */
 static inline bool sched_latency_due(const struct sched_queue *q)
 {
 	return (int64_t)(sched_tally_sum(&q->left) - load_relaxed(&q->sample_at)) >= 0;

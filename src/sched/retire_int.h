@@ -11,6 +11,10 @@
 #define SCHED_RING 64u
 #define SCHED_MARK_NS 50000u /* estimated work after which a marker is placed */
 #define SCHED_MAX_EST_NS 60000000000u
+/* A sample is corrected by at most this: if the launch came later, the driver loaded the kernel's
+ * code, or the thread did not run and the launch may have begun long before the driver returned. */
+#define SCHED_LATE_MAX_NS 25000u
+#define SCHED_LATE_LEAST_NS 1000u /* no kernel counts as shorter for it */
 /* The least by which other processes lengthen a measured time. Process lane: by turns, which are
  * longer than this in the shortest time slice that policies set. Shared lane: by kernels of any
  * length, which run at once or just before. */
@@ -63,7 +67,8 @@ struct sched_kernel {
 
 struct sched_mark {
 	struct sched_marker end, start; /* start.event NULL: not measured */
-	uint64_t total;			/* the queue's total when it was placed */
+	uint64_t late_ns; /* time from the start marker to the launch, in which nothing ran */
+	uint64_t total;	  /* the queue's total when it was placed */
 	uint64_t begin_ns, est_ns, held_ns, version, hash;
 	uint64_t collective;	    /* number of the newest one before it; 0: none */
 	struct sched_estimate *est; /* borrowed; where the measurement goes */
@@ -95,6 +100,9 @@ struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_lau
 bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l);
 /* Counts a launch; true: this one is to be measured. */
 bool sched_estimate_due(struct sched_estimate *e);
+/* Returns whether the estimate is that of the first few samples, which may be far too long. Samples
+ * that were left out count, too: next to others there may be no better ones for long. */
+bool sched_estimate_is_new(const struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
 /* Returns true if a measured time contains work of other processes, as far as the estimate shows:
  * it is longer by at least others_ns, the least by which they lengthen one; 0: they do not. */

@@ -203,6 +203,7 @@ struct sched_ticket {
 	struct sched_queue *q;	    /* borrowed until the end */
 	struct sched_launch *l;	    /* borrowed until the end */
 	struct sched_marker sample; /* start marker of a measured launch; event NULL: none */
+	uint64_t sample_ns;	    /* time at which it was placed */
 	uint8_t phase, holds;	    /* enum sched_phase, enum sched_holds */
 	uint64_t collective;	    /* its number among the rank's; 0: it is none */
 };

@@ -183,14 +183,19 @@ static void unknown_and_long_ones_are_asked_about(void **state)
 {
 	static const struct {
 		uint64_t est_ns;
+		uint32_t seen, above;
 		bool granted;
-	} cases[] = { { 0, false }, { 1, true }, { 99999, true }, { 100000, false } };
+	} cases[] = {
+		{ 0, 4, 0, false },	 { 1, 4, 0, true },  { 99999, 4, 0, true },
+		{ 100000, 4, 0, false }, { 1, 3, 0, false }, { 1, 1, 3, true },
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		begin(5);
 		launch(true);
-		*sched_estimate_of(c.r.s, &c.l) =
-			(struct sched_estimate){ .est_ns = cases[i].est_ns };
+		*sched_estimate_of(c.r.s, &c.l) = (struct sched_estimate){
+			.est_ns = cases[i].est_ns, .seen = cases[i].seen, .above = cases[i].above
+		};
 		assert_int_equal(sched_granted(c.q, &c.l), cases[i].granted);
 		grants_finish();
 	}

@@ -22,14 +22,15 @@ static void latency_queues_are_measured_rarely(void **state)
 	init(&c);
 	c.fq.eager = 1;
 	c.q->class_id = GBPF_CLASS_LATENCY;
+	clocked_know(&c, 1000);
 	for (unsigned i = 0; i <= 4096; i++) {
 		assert_int_equal(measured(&c), i < 1024 ? i % 64 == 0 : i % 1024 == 0);
 	}
 	finish(&c);
 }
 
-/* Each kernel is measured at its first launch, also where that is not one of those few, so that the
- * GPU time of a program with many kernels counts. */
+/* Each kernel is measured at its first four launches, also where they are not among those few, so
+ * that the GPU time of a program with many kernels counts. The shortest of them does. */
 static void each_kernel_of_a_latency_queue_is_measured(void **state)
 {
 	struct clocked c;
@@ -38,14 +39,54 @@ static void each_kernel_of_a_latency_queue_is_measured(void **state)
 	init(&c);
 	c.fq.eager = 1;
 	c.q->class_id = GBPF_CLASS_LATENCY;
+	c.q->sample_at = 1000;
 	for (unsigned i = 0; i < 40; i++) {
 		snprintf(name, sizeof(name), "k%u", i);
 		c.l.kernel = sched_kernel_get(c.r.s, name);
-		assert_true(measured(&c));
+		for (unsigned j = 0; j < 4; j++) {
+			assert_true(measured(&c));
+		}
 		assert_false(measured(&c));
-		assert_true(sched_estimate_of(c.r.s, &c.l)->est_ns);
+		assert_int_equal(sched_estimate_of(c.r.s, &c.l)->est_ns, 1000);
 	}
 	finish(&c);
+}
+
+/* A device without work reaches the start marker at once, and waits for the launch. */
+static void time_until_the_launch_does_not_count(void **state)
+{
+	static const struct {
+		uint32_t idle, copy;
+		uint64_t late_ns, span_ns, learned_ns;
+	} cases[] = {
+		{ 1, 0, 9 * US, 12 * US, 3 * US },    { 1, 0, 9 * US, 1009 * US, 1000 * US },
+		{ 1, 0, 9 * US, 9 * US + 5, 1 * US }, { 1, 0, 9 * US, 700, 700 },
+		{ 1, 0, 25 * US, 28 * US, 3 * US },   { 1, 0, 25 * US + 1, 53 * US, 53 * US },
+		{ 0, 0, 9 * US, 12 * US, 12 * US }, /* other work was before the marker */
+		{ 1, 1, 9 * US, 12 * US, 12 * US },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct clocked c;
+
+		init(&c);
+		c.fq.eager = cases[i].idle;
+		if (cases[i].copy) {
+			c.l.kind = GBPF_KIND_COPY;
+			c.l.kernel = NULL;
+		}
+		assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO);
+		assert_non_null(ticket.sample.event);
+		clocked_now += cases[i].late_ns;
+		fake_launch(&c.fq, cases[i].span_ns);
+		ticket_end(true);
+		clocked_now += SECOND;
+		fake_finish(&c.fq);
+		sched_synced(c.r.s, c.q);
+		assert_int_equal(sched_estimate_of(c.r.s, &c.l)->est_ns, cases[i].learned_ns);
+		assert_int_equal(maps.tenant[NS], cases[i].learned_ns);
+		finish(&c);
+	}
 }
 
 static void what_is_measured(void **state)
@@ -413,6 +454,7 @@ int main(void)
 		cmocka_unit_test(unknown_launches_next_to_others_are_charged_by_the_shortest),
 		cmocka_unit_test(latency_queues_are_measured_rarely),
 		cmocka_unit_test(each_kernel_of_a_latency_queue_is_measured),
+		cmocka_unit_test(time_until_the_launch_does_not_count),
 		cmocka_unit_test(what_is_measured),
 		cmocka_unit_test(a_sample_corrects_the_charge),
 		cmocka_unit_test(a_sample_that_cannot_be_read_changes_nothing),
