@@ -1,8 +1,8 @@
 /* The hook preempt. Each millisecond, on each GPU whose policy has the hook, it runs for the
  * longest open request and each tenant of another class with work in flight there. If the policy
- * asks for it, also as soon as a request opens, which the process then reports. The verdict is a
- * level; a level that the tenant's lane or driver lacks is replaced by the next higher one, except
- * for GBPF_LEVEL_END, which the policy must name itself. */
+ * asks for it, also in between, and as soon as a request opens, which the process then reports. The
+ * verdict is a level; a level that the tenant's lane or driver lacks is replaced by the next higher
+ * one, except for GBPF_LEVEL_END, which the policy must name itself. */
 #include "daemon/hw/preempt.h"
 
 #include <errno.h>
@@ -157,6 +157,9 @@ static void ask(struct daemon_version *l, struct daemon_session *s, struct daemo
 	if (ctx.at_open) {
 		lc->preempt.report_until_ns = now + TELL_NS;
 	}
+	if (ctx.again_us) {
+		daemon_ticker_preempt_in(s->d, gpu, now, ctx.again_us);
+	}
 	level = verdict == GBPF_LEVEL_NONE ? GBPF_LEVEL_NONE : available((uint32_t)verdict, levels);
 	if (level != GBPF_LEVEL_NONE) {
 		use(s, level, gpu, l, lc, waited_ns, now);
@@ -209,6 +212,15 @@ void daemon_preempt_tick(struct daemon *d, uint64_t now)
 		look_at(d, gpu, NULL, DAEMON_PREEMPT_AFTER_NS, now);
 	}
 	settle(d, now);
+}
+
+void daemon_preempt_between(struct daemon *d, uint32_t gpus, uint64_t now)
+{
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
+		if (gpus & 1u << gpu) {
+			look_at(d, gpu, NULL, 0, now);
+		}
+	}
 }
 
 void daemon_preempt_request_changed(struct daemon_session *s)

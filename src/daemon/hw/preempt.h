@@ -9,6 +9,9 @@
 
 /* Runs the hook where a request waits, and applies its verdicts. */
 void daemon_preempt_tick(struct daemon *d, uint64_t now);
+/* Likewise between two ticks, on GPUs whose policy has asked for it, and however young the request
+ * is. */
+void daemon_preempt_between(struct daemon *d, uint32_t gpus, uint64_t now);
 /* A latency tenant reports that a request has opened or ended: runs the hook at once, and ends what
  * was in force for a request that has ended. */
 void daemon_preempt_request_changed(struct daemon_session *s);

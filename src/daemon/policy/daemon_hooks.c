@@ -18,6 +18,7 @@
 #include "daemon/vgpu/vgpu_maps.h"
 
 #define TICK_NS 1000000u
+#define BETWEEN_USEC 100u /* shortest time until preempt runs in between, which bounds its cost */
 #define IDLE_USEC 10000u
 #define SHARING_USEC 50000u  /* between checks for shared GPUs without ticks: below SHARED_NS */
 #define SHARED_NS 100000000u /* how long a GPU counts as shared after two processes had work */
@@ -25,9 +26,11 @@
 
 struct daemon_ticker {
 	struct daemon *d;
-	sd_event_source *source;
+	sd_event_source *source, *between;
 	uint64_t last_active_ns[PROTO_MAX_GPUS], due_usec;
-	bool on, checks; /* checks: armed although no policy needs ticks */
+	uint64_t between_usec; /* when preempt runs in between, */
+	uint32_t between_gpus; /* on these GPUs, as bits; 0: it does not */
+	bool on, checks;       /* checks: armed although no policy needs ticks */
 };
 
 /* Returns the GPUs, as bits, on which the process has work, has called since the last tick, or has
@@ -219,6 +222,40 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
+static int on_between(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+	struct daemon_ticker *t = d->ticker;
+	uint32_t gpus = t->between_gpus;
+
+	(void)src;
+	(void)usec;
+	t->between_gpus = 0;
+	if (t->on && wanted(d)) {
+		daemon_preempt_between(d, gpus, clock_now_ns());
+	}
+	return 0;
+}
+
+void daemon_ticker_preempt_in(struct daemon *d, uint32_t gpu, uint64_t now, uint32_t us)
+{
+	struct daemon_ticker *t = d->ticker;
+	uint64_t now_usec = clock_now_ns() / 1000, due = now / 1000 + us;
+
+	/* Counted from now, too, or hooks that take long would leave the loop no time. */
+	due = MAX(due, now_usec + BETWEEN_USEC);
+	if (!t || !t->on ||
+	    due >= (t->due_usec > now_usec ? t->due_usec : t->due_usec + TICK_NS / 1000)) {
+		return;
+	}
+	if (!t->between_gpus || due < t->between_usec) {
+		t->between_usec = due;
+		sd_event_source_set_time(t->between, due);
+		sd_event_source_set_enabled(t->between, SD_EVENT_ONESHOT);
+	}
+	t->between_gpus |= 1u << gpu;
+}
+
 void daemon_ticker_wake(struct daemon *d)
 {
 	struct daemon_ticker *t = d->ticker;
@@ -251,6 +288,13 @@ int daemon_ticker_open(struct daemon *d)
 	if (err >= 0) {
 		err = sd_event_source_set_enabled(d->ticker->source, SD_EVENT_OFF);
 	}
+	if (err >= 0) {
+		err = sd_event_add_time(d->loop, &d->ticker->between, CLOCK_MONOTONIC, UINT64_MAX,
+					1, on_between, d);
+	}
+	if (err >= 0) {
+		err = sd_event_source_set_enabled(d->ticker->between, SD_EVENT_OFF);
+	}
 	return err < 0 ? err : 0;
 }
 
@@ -258,6 +302,7 @@ void daemon_ticker_close(struct daemon *d)
 {
 	if (d->ticker) {
 		sd_event_source_disable_unref(d->ticker->source);
+		sd_event_source_disable_unref(d->ticker->between);
 		free(d->ticker);
 		d->ticker = NULL;
 	}

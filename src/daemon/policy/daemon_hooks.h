@@ -39,5 +39,9 @@ int daemon_ticker_open(struct daemon *d);
 void daemon_ticker_close(struct daemon *d);
 /* Enables the ticker if it is needed; call when a policy or a session was added. */
 void daemon_ticker_wake(struct daemon *d);
+/* Runs preempt on a GPU once in between two ticks, us after now (at least 100 us from this moment
+ * on), or earlier if another GPU's policy asked for that. Does nothing if the next tick comes
+ * first. */
+void daemon_ticker_preempt_in(struct daemon *d, uint32_t gpu, uint64_t now, uint32_t us);
 
 #endif

@@ -141,6 +141,30 @@ static void a_policy_may_be_asked_as_soon_as_a_request_opens(void **state)
 	fake_leave(&batch);
 }
 
+static void a_policy_may_be_asked_between_two_ticks(void **state)
+{
+	struct gd *d = *state;
+	struct fake lc, none, batch;
+
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&none, d, BATCH, 17, "none");
+	open_request(&lc);
+	while (note(d, 0) < 5) {
+		work(&none);
+	}
+	assert_int_equal(note(d, 6), 0); /* it has not asked for it */
+	fake_leave(&none);
+	enter(&batch, d, BATCH, 18, "batch");
+	for (json_int_t n = note(d, 0); note(d, 6) < 5 && note(d, 0) < n + 5000;) {
+		work(&batch);
+	}
+	assert_true(note(d, 6) >= 5);
+	store_seqcst(&lc.board->gpu[0].open, 0u);
+	fake_leave(&lc);
+	fake_leave(&batch);
+}
+
 static void a_process_is_ended_by_the_policys_word(void **state)
 {
 	struct gd *d = *state;
@@ -313,6 +337,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_GBPFD(the_hook_is_asked_while_a_request_waits),
 		WITH_GBPFD(a_policy_may_be_asked_as_soon_as_a_request_opens),
+		WITH_GBPFD(a_policy_may_be_asked_between_two_ticks),
 		WITH_GBPFD(a_process_is_ended_by_the_policys_word),
 		WITH_GBPFD(verdicts_of_preempt_are_checked),
 		WITH_GBPFD(a_request_is_as_old_as_it_was_seen),
