@@ -318,10 +318,19 @@ static __always_inline int is_late(const struct gbpf_preempt_ctx *ctx, const str
 }
 
 /* Returns 1 if the request of tenant x, in whose gaps batch runs, is about to end: its last kernels,
- * which are awaited, are to find the GPU free. */
-static __always_inline int ends_soon(const struct gbpf_preempt_ctx *ctx, const struct tenant *x)
+ * which are awaited, are to find the GPU free. Shortly before that the hook asks to run when it is. */
+static __always_inline int ends_soon(struct gbpf_preempt_ctx *ctx, const struct tenant *x)
 {
-	return x && slices_serve && have_gaps && ctx->waited_ns + gaps_end_ns > x->kind.ends_ns;
+	u64 at_ns = x ? x->kind.ends_ns - min_u64(x->kind.ends_ns, gaps_end_ns) : 0;
+	int can = ctx->tried != GBPF_LEVEL_OFF && ctx->levels & 1 << GBPF_LEVEL_OFF;
+
+	if (!x || !slices_serve || !have_gaps) {
+		return 0;
+	}
+	if (can && ctx->waited_ns < at_ns && at_ns - ctx->waited_ns < NSEC_PER_MSEC) {
+		ctx->again_us = (u32)((at_ns - ctx->waited_ns) / NSEC_PER_USEC) + 1;
+	}
+	return ctx->waited_ns > at_ns;
 }
 
 /* Returns 1 if a control from outside is due for a tenant in the process lane. needed: the request

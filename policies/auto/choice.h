@@ -70,7 +70,7 @@ static __always_inline int worth_trial(const struct kind *k)
 		return batch_short || (batch_passes && has_gaps(k));
 	}
 	return batch_alone && !no_slices &&
-	       (k->gaps ? k->ends_ns > 2 * gaps_end_ns
+	       (k->gaps ? k->ends_ns > 4 * gaps_end_ns
 			: (batch_stops && longest_ns >= trial_min_leave_ns &&
 			    pauses16(k) < hold_min_syncs_x16));
 }

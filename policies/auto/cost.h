@@ -140,6 +140,16 @@ static __always_inline int is_gappy(const struct kind *k)
 	return is_idle(k, 50);
 }
 
+/* Returns 1 if synchronizations before the last one, which finds batch switched off, are so few that
+ * a trial of slices is worth it: if the kernels of none have ended, and each waits for half a slice,
+ * requests take half as long again; or twice as long, where a trial has shown that they do not. */
+static __always_inline int slices_fit(const struct kind *k)
+{
+	u64 waits16 = max_u64(k->syncs16, 16) - 16;
+
+	return waits16 * batch_slice_gaps_us * NSEC_PER_USEC <= (k->gaps ? 2 : 1) * 16 * k->best_ns;
+}
+
 /* Returns 1 if batch may fill the gaps of such bursts: few of their kernels are awaited one by one,
  * so what a block, or a time slice, delays is done before the processor has the next one. Where
  * batch does so already, kernels may look longer, since they wait for it. In the process lane a burst
@@ -149,8 +159,9 @@ static __always_inline int has_gaps(const struct kind *k)
 {
 	return is_idle(k, k->gaps ? 67 : 50) && k->syncs16 * 4 < k->launches16 &&
 	       (batch_lane == GBPF_LANE_SHARED ||
-		(judged_tenants <= 1 && k->odd_bursts * (k->gaps ? gaps_stay_odd : gaps_max_odd) <=
-						k->bursts + 2 * gaps_max_odd));
+		(judged_tenants <= 1 && slices_fit(k) &&
+		 k->odd_bursts * (k->gaps ? gaps_stay_odd : gaps_max_odd) <=
+			 k->bursts + 2 * gaps_max_odd));
 }
 
 /* Returns the pauses of a burst, times 16. Short slices let batch return in each pause of the

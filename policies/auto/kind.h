@@ -20,24 +20,29 @@ static __always_inline int by_launch(const struct kind *k)
 	return k->gaps || !k->single_burst;
 }
 
-/* Learns launches and GPU time of a burst. Extrapolates from the launches whose duration is known
- * to all of them; without any the GPU time stays. */
-static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 launches,
-					   u64 n)
+/* Averages the synchronizations and launches of n bursts, and scales what is known per burst. */
+static __always_inline void average_counts(struct kind *k, u64 syncs16, u64 launches16, u64 n)
+{
+	u64 before = k->launches16;
+
+	k->syncs16 = average(k->syncs16, syncs16, n);
+	k->launches16 = average(before, launches16, n);
+	if (before) {
+		k->gpu_ns = k->gpu_ns * k->launches16 / before;
+		k->best_ns = by_launch(k) ? k->best_ns * k->launches16 / before : k->best_ns;
+	}
+}
+
+/* Learns the GPU time of a burst, from the launches whose duration is known; without any it stays. */
+static __always_inline void learn_gpu(struct tenant *x, const struct account *a, u64 n)
 {
 	struct kind *k = &x->kind;
-	u64 known = a->known - x->known, before = k->launches16;
+	u64 known = a->known - x->known;
 
-	if (k->gaps && x->odd) {
-		return; /* its launches say nothing about how long the others take */
-	}
-	k->launches16 = average(before, launches * 16 / n + 1, n);
-	if (by_launch(k) && before) {
-		k->best_ns = k->best_ns * k->launches16 / before;
-	}
-	if (known) {
+	if (known && !(k->gaps && x->odd)) {
 		k->gpu_ns = average(k->gpu_ns,
-				    (a->known_ns - x->known_ns) / known * launches / n + 1, n);
+				    (a->known_ns - x->known_ns) / known * k->launches16 / 16 + 1,
+				    n);
 	}
 }
 
@@ -45,6 +50,20 @@ static __always_inline void learn_launches(struct tenant *x, const struct accoun
 static __always_inline int differs(u64 a16, u64 b16)
 {
 	return a16 > 2 * b16 + 8 || b16 > 2 * a16 + 8;
+}
+
+/* The row of odd bursts that are alike has ended, and was too short for a new kind: they are averaged
+ * with the others. Not before, or the average would come near a new kind, whose bursts were no longer
+ * odd then, and what was measured of the kind before would stay. */
+static __always_inline void end_row(struct tenant *x)
+{
+	struct kind *k = &x->kind;
+
+	/* Where batch runs in gaps few bursts are odd, and decisions are for the others. */
+	if (x->odd && (!k->gaps || k->odd_bursts * gaps_stay_odd > k->bursts + 2 * gaps_max_odd)) {
+		average_counts(k, x->odd_syncs16, x->odd_launches16, x->odd_bursts);
+	}
+	x->odd = x->odd_bursts = 0;
 }
 
 /* Begins a new kind of bursts when some in a row differ from those before and are alike: two, or
@@ -60,26 +79,30 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 		k->odd_bursts /= 2;
 	}
 	k->bursts += n;
-	if (!differs(syncs16, k->syncs16) && !differs(launches16, k->launches16)) {
-		x->odd = 0;
+	if (!k->launches16 ||
+	    (!differs(syncs16, k->syncs16) && !differs(launches16, k->launches16))) {
+		end_row(x);
+		average_counts(k, syncs16, launches16, n);
 		return;
 	}
 	k->odd_bursts += n;
-	x->odd = x->odd && !differs(syncs16, x->odd_syncs16) &&
-				 !differs(launches16, x->odd_launches16)
-			 ? x->odd + 1
-			 : 1;
-	x->odd_syncs16 = syncs16;
-	x->odd_launches16 = launches16;
+	if (differs(syncs16, x->odd_syncs16) || differs(launches16, x->odd_launches16)) {
+		end_row(x);
+	}
+	x->odd_syncs16 = (x->odd_syncs16 * x->odd + syncs16) / (x->odd + 1);
+	x->odd_launches16 = (x->odd_launches16 * x->odd + launches16) / (x->odd + 1);
+	x->odd_bursts += n;
+	x->odd++;
 	if (x->odd < proof) {
 		return;
 	}
 	mixed = k->odd_bursts > x->odd && (k->odd_bursts - x->odd) * kind_max_odd > k->bursts;
 	k->proof = k->proof && (mixed || k->bursts < kind_min_bursts) ? kind_proof_mixed : 2;
-	k->syncs16 = k->launches16 = k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = 0;
-	k->ends_ns = 0;
+	k->syncs16 = syncs16;
+	k->launches16 = launches16;
+	k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = k->ends_ns = 0;
 	k->bursts = k->odd_bursts = k->gaps = 0;
-	x->odd = 0;
+	x->odd = x->odd_bursts = 0;
 	k->ways.batch = NO_PROGRAMS; /* nothing is known of the ways */
 }
 
@@ -103,12 +126,11 @@ static __always_inline void learn_burst(struct tenant *x, const struct account *
 
 	s->launches = launches;
 	tell_kind(x, s->syncs * 16 / n + 1, launches * 16 / n + 1, n);
-	k->syncs16 = average(k->syncs16, s->syncs * 16 / n + 1, n);
 	k->mean_ns = average(k->mean_ns, s->bursts_ns / n + 1, n);
 	k->gap_ns = average(k->gap_ns, (now - s->since_ns) / n + 1, n);
 	learn_end(x, s->bursts_ns / n);
 	k->lane = x->lane;
-	learn_launches(x, a, launches, n);
+	learn_gpu(x, a, n);
 }
 
 /* Returns 1 if a counter of the account is lower than at the previous scan. */

@@ -151,7 +151,8 @@ struct tenant {
 	u64 launches, known, known_ns;
 	u64 scanned_ns;
 	u64 batch_busy_ns;		 /* GPU time of batch at the last burst; 0: unknown */
-	u64 odd_syncs16, odd_launches16; /* the last burst, if it differs from the kind; else 0 */
+	u64 odd_syncs16, odd_launches16; /* means of a row of bursts that differ from the kind, */
+	u64 odd_bursts;			 /* and their number */
 	u64 close_requests, close_bursts, close_took_ns; /* since the close delay was corrected */
 	struct seen seen;				 /* of this scan */
 	struct kind kind;				 /* its requests */

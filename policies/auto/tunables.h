@@ -175,15 +175,15 @@ const volatile u64 announce_wait_ns = 1 * NSEC_PER_MSEC;
 /* One batch tenant. 1 us gives it 0 % while a request runs; H200. */
 const volatile u32 batch_slice_us = 1;
 /* One batch tenant next to requests that are bound by the processor: of requests of 100 kernels with
- * 60 us of work after each batch has 72 % with 2 ms, 76 with 10, and they take 1.01 of their time; H200. A request
- * of another kind waits for a whole slice, so at most one in gaps_max_odd bursts, later in
- * gaps_stay_odd, may be of one. */
+ * 60 us of work after each batch has 72 % with 2 ms, 76 with 10, and they take 1.01 of their time, if
+ * it is switched off 2 ms before their end; H200. A request of another kind waits for a whole slice, so
+ * at most one in gaps_max_odd bursts, later in gaps_stay_odd, may be of one. */
 const volatile u32 batch_slice_gaps_us = 5000;
 const volatile u32 gaps_max_odd = 24;
 const volatile u32 gaps_stay_odd = 16;
-/* It is switched off before such a request has lasted as long as the shortest one. That takes up to
- * 2 ms (tick, control); with 1.5 ms P50 is 1.02 to 1.04; H200. Requests must be twice as long. */
-const volatile u64 gaps_end_ns = 2 * NSEC_PER_MSEC;
+/* It is switched off before such a request has lasted as long as the shortest one, of which this is at
+ * most a quarter. With 0.7 ms P50 is 1.03, and trials fail; H200. */
+const volatile u64 gaps_end_ns = 1 * NSEC_PER_MSEC;
 /* Batch that stops by itself, or had better drain: the device's usual slice. */
 const volatile u32 batch_slice_drain_us = 2000;
 /* Several batch tenants, whose turns may overlap. */
