@@ -1,4 +1,4 @@
-# gbpf bench vgpu on the soft GPU, in small: which policy keeps shares better, not how well.
+# gbpf bench vgpu on the soft GPU, in small: what it measures and prints, not how well policies keep shares.
 load helper
 
 setup() {
@@ -12,14 +12,13 @@ vgpu() {
 	echo "$output $stderr"
 }
 
-@test "bench vgpu: band2 keeps shares better than the device's own time slices" {
+@test "bench vgpu compares policies by the same programs and windows" {
 	vgpu --policies band2,none --shares 10,90 --seconds 3 --settle 1 --save out.json
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
 	json 'd["schema"] == "gbpf.bench.vgpu/1" and d["soft"] and d["shares"] == [[10, 90]]'
 	json '([(c["policy"], c["lane"], c["shares"], c["kinds"], c["windows"]) for c in d["conditions"]] ==
 		[(p, "process", [10, 90], ["short", "long"], 3) for p in ("band2", "none")])'
-	json 'd["conditions"][0]["error_mean_points"] < d["conditions"][1]["error_mean_points"]'
 	json 'all(c["error_mean_points"] <= c["error_max_points"] for c in d["conditions"])'
 	# On a slow machine a window may pass in which no kernel ends.
 	json 'all(abs(sum(c[w + "_percent"]) - 100 * sum(map(any, c["windows_" + w + "_percent"])) / 3) < 0.01 for c in d["conditions"]
