@@ -45,6 +45,22 @@ has_exited() {
 	[[ ${stat##*) } == [ZX]* ]]
 }
 
+# killed PID COMMAND...: kills the process and, before its parent can wait for it, runs the command until it succeeds. How a program
+# ended can be read only until its parent has waited for it, and gbpfd is not the parent. The parent may not be this shell.
+killed() {
+	local stat parent failed=0
+	read -r stat <"/proc/$1/stat"
+	read -r _ parent _ <<<"${stat##*) }"
+	kill -STOP "$parent"
+	stopped() {
+		read -r stat <"/proc/$parent/stat"
+		[[ ${stat##*) } == T* ]]
+	}
+	eventually stopped && kill -9 "$1" && eventually "${@:2}" || failed=$?
+	kill -CONT "$parent"
+	return "$failed"
+}
+
 # pid_of NAME: prints the process number of the program as soon as `gbpf ps` lists it.
 pid_of() { eventually gets "[t['pid'] for t in d['tenants'] if t['name'] == '$1'][0]" "${GBPF:-gbpf}" ps; }
 

@@ -53,13 +53,6 @@ expect() { # ANSWER NAME COMMAND...
 
 event() { gbpf events | grep -qF "$1"; } # TEXT: one has it
 
-# MIB PID: the end of this program is recorded with the most memory that it held. How it ended is not known to gbpfd if its shell has
-# waited for it first.
-held_at_most() {
-	eventually event "0.000 s of GPU time, at most $1.0 MiB of GPU memory"
-	eventually shows "[e['mem_peak'] for e in d['events'] if e['kind'] in ('kill', 'exit') and e['pid'] == $2] == [$1 << 20]" gbpf events
-}
-
 kill_daemon() {
 	kill -9 "$daemon"
 	wait "$daemon" || true

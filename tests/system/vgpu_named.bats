@@ -593,8 +593,7 @@ either() {
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
 	expect ok a alloc 20
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
-	kill -9 "$pid_a"
-	held_at_most 20 "$pid_a"
+	killed "$pid_a" event "(pid $pid_a) was killed by signal 9 (Killed); 0.000 s of GPU time, at most 20.0 MiB of GPU memory"
 }
 
 @test "every kind of device memory waits while the GPU is full" {
