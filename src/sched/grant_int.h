@@ -9,8 +9,6 @@
 /* A longer launch is asked about, each time: there a call costs little, and it may have to be
  * stopped. */
 #define SCHED_GRANT_EST_NS 100000u
-/* A launch of which fewer have been measured is asked about, too: its duration is not certain. */
-#define SCHED_GRANT_SAMPLES 4u
 
 struct sched_decision;
 

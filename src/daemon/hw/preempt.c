@@ -191,6 +191,17 @@ static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only,
 	}
 }
 
+/* ... of each of these GPUs, given as bits. */
+static void look_on(struct daemon *d, uint32_t gpus, struct daemon_session *only, uint64_t after_ns,
+		    uint64_t now)
+{
+	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
+		if (gpus & 1u << gpu) {
+			look_at(d, gpu, only, after_ns, now);
+		}
+	}
+}
+
 /* Sends each latency tenant whether to report its requests as they open. */
 static void settle(struct daemon *d, uint64_t now)
 {
@@ -208,19 +219,13 @@ static void settle(struct daemon *d, uint64_t now)
 
 void daemon_preempt_tick(struct daemon *d, uint64_t now)
 {
-	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
-		look_at(d, gpu, NULL, DAEMON_PREEMPT_AFTER_NS, now);
-	}
+	look_on(d, UINT32_MAX, NULL, DAEMON_PREEMPT_AFTER_NS, now);
 	settle(d, now);
 }
 
 void daemon_preempt_between(struct daemon *d, uint32_t gpus, uint64_t now)
 {
-	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
-		if (gpus & 1u << gpu) {
-			look_at(d, gpu, NULL, 0, now);
-		}
-	}
+	look_on(d, gpus, NULL, 0, now);
 }
 
 void daemon_preempt_request_changed(struct daemon_session *s)
@@ -231,10 +236,6 @@ void daemon_preempt_request_changed(struct daemon_session *s)
 	    !rate_allow(&s->preempt.rate, REPORTS_PER_SECOND, now)) {
 		return;
 	}
-	for (uint32_t gpu = 0; gpu < PROTO_MAX_GPUS; gpu++) {
-		if (s->gpu_mask & 1u << gpu) {
-			look_at(s->d, gpu, s, 0, now);
-		}
-	}
+	look_on(s->d, s->gpu_mask, s, 0, now);
 	(void)daemon_hw_tick(s->d, now); /* ends what was in force for a request that has ended */
 }

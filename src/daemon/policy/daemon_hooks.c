@@ -156,10 +156,10 @@ static bool may_share(struct daemon *d)
 	return twice != 0;
 }
 
-static void arm(struct daemon_ticker *t)
+static void arm(sd_event_source *timer, uint64_t usec)
 {
-	sd_event_source_set_time(t->source, t->due_usec);
-	sd_event_source_set_enabled(t->source, SD_EVENT_ONESHOT);
+	sd_event_source_set_time(timer, usec);
+	sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
 }
 
 /* No policy needs ticks. */
@@ -172,7 +172,7 @@ static void check_sharing(struct daemon *d, uint64_t now)
 	if (t->checks) {
 		(void)active_gpus(d, now);
 		t->due_usec = now / 1000 + SHARING_USEC;
-		arm(t);
+		arm(t->source, t->due_usec);
 	}
 }
 
@@ -192,7 +192,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		if (daemon_hw_tick(d, now)) { /* a tenant is still to be switched on again */
 			t->checks = true;
 			t->due_usec = now / 1000 + IDLE_USEC;
-			arm(t);
+			arm(t->source, t->due_usec);
 		}
 		return 0;
 	}
@@ -218,7 +218,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	if (t->due_usec <= now_usec) { /* missed ticks are skipped; the policy sees period_ns */
 		t->due_usec = now_usec + TICK_NS / 1000;
 	}
-	arm(t);
+	arm(t->source, t->due_usec);
 	return 0;
 }
 
@@ -250,8 +250,7 @@ void daemon_ticker_preempt_in(struct daemon *d, uint32_t gpu, uint64_t now, uint
 	}
 	if (!t->between_gpus || due < t->between_usec) {
 		t->between_usec = due;
-		sd_event_source_set_time(t->between, due);
-		sd_event_source_set_enabled(t->between, SD_EVENT_ONESHOT);
+		arm(t->between, due);
 	}
 	t->between_gpus |= 1u << gpu;
 }
@@ -268,10 +267,18 @@ void daemon_ticker_wake(struct daemon *d)
 			t->last_active_ns[i] = now;
 		}
 		t->due_usec = now / 1000 + TICK_NS / 1000;
-		arm(t);
+		arm(t->source, t->due_usec);
 	} else if (t && !t->on && !t->checks) {
 		check_sharing(d, now);
 	}
+}
+
+/* A timer that is not armed yet. */
+static int add_timer(struct daemon *d, sd_event_source **ret, sd_event_time_handler_t on_time)
+{
+	int err = sd_event_add_time(d->loop, ret, CLOCK_MONOTONIC, UINT64_MAX, 1, on_time, d);
+
+	return err < 0 ? err : sd_event_source_set_enabled(*ret, SD_EVENT_OFF);
 }
 
 int daemon_ticker_open(struct daemon *d)
@@ -283,17 +290,9 @@ int daemon_ticker_open(struct daemon *d)
 		return -ENOMEM;
 	}
 	d->ticker->d = d;
-	err = sd_event_add_time(d->loop, &d->ticker->source, CLOCK_MONOTONIC, UINT64_MAX, 1,
-				on_tick, d);
+	err = add_timer(d, &d->ticker->source, on_tick);
 	if (err >= 0) {
-		err = sd_event_source_set_enabled(d->ticker->source, SD_EVENT_OFF);
-	}
-	if (err >= 0) {
-		err = sd_event_add_time(d->loop, &d->ticker->between, CLOCK_MONOTONIC, UINT64_MAX,
-					1, on_between, d);
-	}
-	if (err >= 0) {
-		err = sd_event_source_set_enabled(d->ticker->between, SD_EVENT_OFF);
+		err = add_timer(d, &d->ticker->between, on_between);
 	}
 	return err < 0 ? err : 0;
 }
