@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "daemon/control_socket.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/timer.h"
 
 #define DISPATCH_NS 5000u /* of the kernel and sd-event for a call of a handler, not measured */
 
@@ -43,8 +44,7 @@ static void arm(struct daemon *d, uint64_t wait_ns)
 		}
 		return;
 	}
-	sd_event_source_set_time(d->users.timer, at);
-	sd_event_source_set_enabled(d->users.timer, SD_EVENT_ONESHOT);
+	daemon_timer_arm(d->users.timer, at);
 }
 
 static int on_refilled(sd_event_source *src, uint64_t usec, void *arg)

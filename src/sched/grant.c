@@ -72,7 +72,8 @@ bool sched_granted(const struct sched_queue *q, const struct sched_launch *l)
 	return !load_relaxed(&q->grant.opened_ns) && !load_relaxed(&s->boards.n) &&
 	       !load_relaxed(&s->latency_queues) &&
 	       load_relaxed(&s->agent.asleep) != SCHED_AGENT_ASLEEP && load_relaxed(&e->left) &&
-	       load_relaxed(&e->seen) >= SCHED_FEW && load_relaxed(&e->est_ns) < SCHED_GRANT_EST_NS;
+	       load_relaxed(&e->seen) >= SCHED_FIRST_SAMPLES &&
+	       load_relaxed(&e->est_ns) < SCHED_GRANT_EST_NS;
 }
 
 /* The version is in force. Compared with the directory itself: a newer one need not be prepared

@@ -162,7 +162,7 @@ bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l)
 
 bool sched_estimate_is_new(const struct sched_estimate *e)
 {
-	return load_relaxed(&e->seen) + load_relaxed(&e->above) < SCHED_FEW;
+	return load_relaxed(&e->seen) + load_relaxed(&e->above) < SCHED_FIRST_SAMPLES;
 }
 
 bool sched_estimate_due(struct sched_estimate *e)
@@ -181,7 +181,7 @@ bool sched_estimate_due(struct sched_estimate *e)
  * relative to it: short kernels are measured rarely once a few samples exist. */
 static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 {
-	if (seen < SCHED_FEW) {
+	if (seen < SCHED_FIRST_SAMPLES) {
 		return 1;
 	}
 	return est_ns < SCHED_MARK_NS ? 128 : est_ns < 500000 ? 4 : 1;
@@ -204,9 +204,9 @@ void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns)
 	/* Sharing the device makes a kernel look longer, never shorter: the estimate rises slowly
 	 * and falls fast. The first samples replace it at once, because the markers of a kernel's
 	 * first launches may include the loading of its code. */
-	store_relaxed(&e->est_ns, x > est	     ? est + (MIN(x, 8 * est) - est) / 16
-				  : seen < SCHED_FEW ? x
-						     : est - (est - x) / 2);
+	store_relaxed(&e->est_ns, x > est		       ? est + (MIN(x, 8 * est) - est) / 16
+				  : seen < SCHED_FIRST_SAMPLES ? x
+							       : est - (est - x) / 2);
 	store_relaxed(&e->interval, MAX(n, least_interval(est, seen)));
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
 }
@@ -230,7 +230,7 @@ static void leave_out(struct sched_estimate *e, uint64_t measured_ns)
 
 	if (rises) {
 		store_relaxed(&e->est_ns, MIN(low, SCHED_MAX_EST_NS));
-		store_relaxed(&e->seen, MAX(seen, SCHED_FEW));
+		store_relaxed(&e->seen, MAX(seen, SCHED_FIRST_SAMPLES));
 	}
 	store_relaxed(&e->low_ns, low);
 	store_relaxed(&e->above, rises ? 0 : above + 1);

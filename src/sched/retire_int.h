@@ -12,7 +12,7 @@
 #define SCHED_MARK_NS 50000u /* estimated work after which a marker is placed */
 /* First samples of an estimate: each is used and the shortest counts, and until then the estimate
  * is not certain. */
-#define SCHED_FEW 4u
+#define SCHED_FIRST_SAMPLES 4u
 #define SCHED_MAX_EST_NS 60000000000u
 /* A sample is corrected by at most this: if the launch came later, the driver loaded the kernel's
  * code, or the thread did not run and the launch may have begun long before the driver returned. */
@@ -103,8 +103,8 @@ struct sched_estimate *sched_estimate_of(struct sched *s, const struct sched_lau
 bool sched_counts_bytes(const struct sched *s, const struct sched_launch *l);
 /* Counts a launch; true: this one is to be measured. */
 bool sched_estimate_due(struct sched_estimate *e);
-/* Returns whether the estimate has fewer than SCHED_FEW samples, and may be far too long. Samples
- * that were left out count, too: next to others there may be no better ones for long. */
+/* Returns whether the estimate has fewer than SCHED_FIRST_SAMPLES samples, and may be far too long.
+ * Samples that were left out count, too: next to others there may be no better ones for long. */
 bool sched_estimate_is_new(const struct sched_estimate *e);
 void sched_estimate_learn(struct sched_estimate *e, uint64_t measured_ns);
 /* Returns true if a measured time contains work of other processes, as far as the estimate shows:

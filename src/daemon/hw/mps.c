@@ -23,6 +23,7 @@
 #include "base/private_dir.h"
 #include "base/procfs.h"
 #include "daemon/hw/sharing_mode.h"
+#include "daemon/timer.h"
 
 #define PROGRAM "nvidia-cuda-mps-control"
 #define LOOK_USEC 5000u
@@ -251,8 +252,7 @@ static int start_process(struct daemon_mps *m)
 
 static void look_again(struct daemon_mps *m, uint64_t at_ns)
 {
-	sd_event_source_set_time(m->timer, at_ns / 1000);
-	sd_event_source_set_enabled(m->timer, SD_EVENT_ONESHOT);
+	daemon_timer_arm(m->timer, at_ns / 1000);
 }
 
 static void start(struct daemon_mps *m)

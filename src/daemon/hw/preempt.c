@@ -191,7 +191,7 @@ static void look_at(struct daemon *d, uint32_t gpu, struct daemon_session *only,
 	}
 }
 
-/* ... of each of these GPUs, given as bits. */
+/* Looks at each of these GPUs, given as bits. */
 static void look_on(struct daemon *d, uint32_t gpus, struct daemon_session *only, uint64_t after_ns,
 		    uint64_t now)
 {

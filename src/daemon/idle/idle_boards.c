@@ -16,6 +16,7 @@
 #include "base/time_budget.h"
 #include "daemon/policy/policies.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/timer.h"
 
 #define WINDOW_NS UINT64_C(250000000)
 #define SAMPLE_MIN_USEC 1000u
@@ -277,8 +278,7 @@ static void arm(struct daemon_idle *w)
 
 	(void)getrandom(&random, sizeof(random), GRND_NONBLOCK);
 	sd_event_now(w->d->loop, CLOCK_MONOTONIC, &usec);
-	sd_event_source_set_time(w->timer, usec + SAMPLE_MIN_USEC + random % SAMPLE_SPREAD_USEC);
-	sd_event_source_set_enabled(w->timer, SD_EVENT_ONESHOT);
+	daemon_timer_arm(w->timer, usec + SAMPLE_MIN_USEC + random % SAMPLE_SPREAD_USEC);
 }
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)

@@ -12,6 +12,7 @@
 #include "daemon/maps/maps_watch_int.h"
 #include "daemon/policy/policies.h"
 #include "daemon/probe/probes.h"
+#include "daemon/timer.h"
 
 #define MAX_WATCHES 32u
 #define MAX_OF_USERS 12u /* of all users that may not administer */
@@ -124,8 +125,7 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 	if (done && w->v.def->flags & GBPF_F_DEVICE) {
 		daemon_probe_refresh(w->v.live, w->only); /* for the next scan */
 	}
-	sd_event_source_set_time(src, now_us + next_look_us(w, done, waiting));
-	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	daemon_timer_arm(src, now_us + next_look_us(w, done, waiting));
 	return 0;
 }
 

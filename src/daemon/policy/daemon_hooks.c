@@ -15,6 +15,7 @@
 #include "daemon/hw/preempt.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/timer.h"
 #include "daemon/vgpu/vgpu_maps.h"
 
 #define TICK_NS 1000000u
@@ -156,10 +157,10 @@ static bool may_share(struct daemon *d)
 	return twice != 0;
 }
 
-static void arm(sd_event_source *timer, uint64_t usec)
+static void tick_at(struct daemon_ticker *t, uint64_t usec)
 {
-	sd_event_source_set_time(timer, usec);
-	sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+	t->due_usec = usec;
+	daemon_timer_arm(t->source, usec);
 }
 
 /* No policy needs ticks. */
@@ -171,8 +172,7 @@ static void check_sharing(struct daemon *d, uint64_t now)
 	t->checks = may_share(d);
 	if (t->checks) {
 		(void)active_gpus(d, now);
-		t->due_usec = now / 1000 + SHARING_USEC;
-		arm(t->source, t->due_usec);
+		tick_at(t, now / 1000 + SHARING_USEC);
 	}
 }
 
@@ -180,7 +180,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 {
 	struct daemon *d = arg;
 	struct daemon_ticker *t = d->ticker;
-	uint64_t now = clock_now_ns(), now_usec;
+	uint64_t now = clock_now_ns(), now_usec, next;
 	bool controlled;
 	uint32_t gpus;
 
@@ -191,8 +191,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		check_sharing(d, now);
 		if (daemon_hw_tick(d, now)) { /* a tenant is still to be switched on again */
 			t->checks = true;
-			t->due_usec = now / 1000 + IDLE_USEC;
-			arm(t->source, t->due_usec);
+			tick_at(t, now / 1000 + IDLE_USEC);
 		}
 		return 0;
 	}
@@ -210,15 +209,13 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 			}
 		}
 		daemon_preempt_tick(d, now);
-		t->due_usec += TICK_NS / 1000;
+		next = t->due_usec + TICK_NS / 1000;
 	} else {
-		t->due_usec += IDLE_USEC;
+		next = t->due_usec + IDLE_USEC;
 	}
 	now_usec = clock_now_ns() / 1000;
-	if (t->due_usec <= now_usec) { /* missed ticks are skipped; the policy sees period_ns */
-		t->due_usec = now_usec + TICK_NS / 1000;
-	}
-	arm(t->source, t->due_usec);
+	/* Missed ticks are skipped; the policy sees period_ns. */
+	tick_at(t, next > now_usec ? next : now_usec + TICK_NS / 1000);
 	return 0;
 }
 
@@ -250,7 +247,7 @@ void daemon_ticker_preempt_in(struct daemon *d, uint32_t gpu, uint64_t now, uint
 	}
 	if (!t->between_gpus || due < t->between_usec) {
 		t->between_usec = due;
-		arm(t->between, due);
+		daemon_timer_arm(t->between, due);
 	}
 	t->between_gpus |= 1u << gpu;
 }
@@ -266,8 +263,7 @@ void daemon_ticker_wake(struct daemon *d)
 		for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 			t->last_active_ns[i] = now;
 		}
-		t->due_usec = now / 1000 + TICK_NS / 1000;
-		arm(t->source, t->due_usec);
+		tick_at(t, now / 1000 + TICK_NS / 1000);
 	} else if (t && !t->on && !t->checks) {
 		check_sharing(d, now);
 	}

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/policy/policies_int.h"
+#include "daemon/timer.h"
 
 #define LOOK_USEC 1000000u
 #define TELL_NS 10000000000u
@@ -179,8 +180,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		look(d, l);
 	}
 	if (d->sessions.first) {
-		sd_event_source_set_time(src, usec + LOOK_USEC);
-		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+		daemon_timer_arm(src, usec + LOOK_USEC);
 	}
 	return 0;
 }
@@ -199,8 +199,7 @@ void daemon_failures_schedule(struct daemon *d)
 		sd_event_add_time(d->loop, &d->policies->failure_timer, CLOCK_MONOTONIC,
 				  now + LOOK_USEC / 2, LOOK_USEC / 4, on_look, d);
 	} else {
-		sd_event_source_set_time(d->policies->failure_timer, now + LOOK_USEC / 2);
-		sd_event_source_set_enabled(d->policies->failure_timer, SD_EVENT_ONESHOT);
+		daemon_timer_arm(d->policies->failure_timer, now + LOOK_USEC / 2);
 	}
 }
 

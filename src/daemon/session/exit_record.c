@@ -18,6 +18,7 @@
 #include "daemon/consts.h"
 #include "daemon/hw/mps_crash.h"
 #include "daemon/hw/sharing_mode.h"
+#include "daemon/timer.h"
 
 #define FIRST_LOOK_USEC 20000u
 #define NEXT_LOOK_USEC 200000u
@@ -206,8 +207,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 
 	if (!look(o, is_last(o))) {
 		o->looks++;
-		sd_event_source_set_time(src, usec + NEXT_LOOK_USEC);
-		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+		daemon_timer_arm(src, usec + NEXT_LOOK_USEC);
 	}
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/probe/probes.h"
+#include "daemon/timer.h"
 #include "daemon/vgpu/vgpu.h"
 #include "daemon/vgpu/vgpu_list.h"
 #include "daemon/vgpu/vgpu_maps.h"
@@ -167,8 +168,7 @@ static void wait_in_queue(struct daemon_session *s)
 	}
 	s->hello.queued_sent = true;
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
-	sd_event_source_set_time(s->conn.timer, now + clock_patience(QUEUE_LIMIT_USEC));
-	sd_event_source_set_enabled(s->conn.timer, SD_EVENT_ONESHOT);
+	daemon_timer_arm(s->conn.timer, now + clock_patience(QUEUE_LIMIT_USEC));
 	daemon_session_event(s, "queued", "%s waits: admit of the policy returned queue", s->name);
 	daemon_session_send(s, &m, PROTO_QUEUED, NULL, 0);
 }

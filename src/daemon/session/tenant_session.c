@@ -16,6 +16,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
 #include "daemon/probe/probes.h"
+#include "daemon/timer.h"
 #include "daemon/vgpu/vgpu.h"
 
 #define HELLO_USEC 30000000u
@@ -120,8 +121,7 @@ static void arm_timer(struct daemon_session *s, uint64_t usec)
 		sd_event_add_time(s->d->loop, &s->conn.timer, CLOCK_MONOTONIC, now, 100000,
 				  on_timer, s);
 	} else {
-		sd_event_source_set_time(s->conn.timer, now);
-		sd_event_source_set_enabled(s->conn.timer, SD_EVENT_ONESHOT);
+		daemon_timer_arm(s->conn.timer, now);
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/timer.h"
 
 #define PERIOD_NS UINT64_C(1000000000)
 #define WINDOW_NS UINT64_C(5000000000)
@@ -101,8 +102,7 @@ static void arm(struct daemon *d)
 	uint64_t usec;
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &usec);
-	sd_event_source_set_time(d->vgpus.actual_timer, usec + PERIOD_NS / 1000);
-	sd_event_source_set_enabled(d->vgpus.actual_timer, SD_EVENT_ONESHOT);
+	daemon_timer_arm(d->vgpus.actual_timer, usec + PERIOD_NS / 1000);
 }
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)

@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/timer.h"
 #include "mem/ledger.h"
 
 /* How long a process that was asked to try again keeps priority. */
@@ -356,8 +357,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	if (look(d)) {
 		uint64_t took = (clock_now_ns() - begun) / 1000;
 
-		sd_event_source_set_time(src, now + LOOK_USEC + took * LOOK_REST);
-		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+		daemon_timer_arm(src, now + LOOK_USEC + took * LOOK_REST);
 	}
 	return 0;
 }
@@ -372,8 +372,7 @@ void daemon_vgpu_await_memory(struct daemon *d)
 					1, on_timer, d);
 	} else if (sd_event_source_get_enabled(d->vgpus.timer, NULL) == 0) {
 		/* One that runs is not put off: processes that ask on and on would stop it. */
-		sd_event_source_set_time(d->vgpus.timer, now + LOOK_USEC);
-		sd_event_source_set_enabled(d->vgpus.timer, SD_EVENT_ONESHOT);
+		daemon_timer_arm(d->vgpus.timer, now + LOOK_USEC);
 	}
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "daemon/timer.h"
 #include "mem/account_figures.h"
 #include "mem/account_shares.h"
 
@@ -305,7 +306,6 @@ void daemon_vgpu_shares_changed(struct daemon *d)
 		(void)sd_event_add_time(d->loop, &d->vgpus.shares_timer, CLOCK_MONOTONIC, at, 1,
 					on_timer, d);
 	} else if (sd_event_source_get_enabled(d->vgpus.shares_timer, NULL) == 0) {
-		sd_event_source_set_time(d->vgpus.shares_timer, at);
-		sd_event_source_set_enabled(d->vgpus.shares_timer, SD_EVENT_ONESHOT);
+		daemon_timer_arm(d->vgpus.shares_timer, at);
 	}
 }

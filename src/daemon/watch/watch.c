@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "daemon/audit.h"
 #include "daemon/policy/policies_int.h"
+#include "daemon/timer.h"
 #include "daemon/watch/watch_int.h"
 
 #define LOOK_USEC 100000u
@@ -209,8 +210,7 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		daemon_durable_save(w->d, "the end of a watch", NULL, 0, 0);
 		return 0;
 	}
-	sd_event_source_set_time(src, usec + LOOK_USEC);
-	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	daemon_timer_arm(src, usec + LOOK_USEC);
 	return 0;
 }
 
