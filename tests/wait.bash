@@ -37,27 +37,33 @@ eventually() {
 	return 1
 }
 
+# state_of PID: sets state and parent from /proc, or fails if there is no such process.
+state_of() {
+	local stat
+	read -r stat 2>/dev/null <"/proc/$1/stat" && read -r state parent _ <<<"${stat##*) }"
+}
+
 # has_exited PID: true as soon as the process has exited, also while its parent has not waited for it: a container's first process
 # may look for orphans that have ended once a second only.
 has_exited() {
-	local stat
-	read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
-	[[ ${stat##*) } == [ZX]* ]]
+	local state parent
+	! state_of "$1" || [[ $state == [ZX] ]]
 }
 
 # killed PID COMMAND...: kills the process and, before its parent can wait for it, runs the command until it succeeds. How a program
-# ended can be read only until its parent has waited for it, and gbpfd is not the parent. The parent may not be this shell.
+# ended can be read only until its parent has waited for it, and gbpfd is not the parent. A child of this shell is refused: it would
+# stop itself.
 killed() {
-	local stat parent failed=0
-	read -r stat <"/proc/$1/stat"
-	read -r _ parent _ <<<"${stat##*) }"
-	kill -STOP "$parent"
-	stopped() {
-		read -r stat <"/proc/$parent/stat"
-		[[ ${stat##*) } == T* ]]
-	}
+	local state parent of failed=0
+	if ! state_of "$1" || [ "$parent" = "$BASHPID" ] || [ "$parent" = $$ ]; then
+		echo "killed: process $1 does not run, or is a child of this shell" >&2
+		return 1
+	fi
+	of=$parent
+	kill -STOP "$of"
+	stopped() { state_of "$of" && [[ $state == T ]]; }
 	eventually stopped && kill -9 "$1" && eventually "${@:2}" || failed=$?
-	kill -CONT "$parent"
+	kill -CONT "$of"
 	return "$failed"
 }
 

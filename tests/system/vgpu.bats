@@ -134,8 +134,7 @@ fill() { # KIND: all of the limit is used, to 2 MiB; the rest is checked by the 
 	expect ok a alloc 40
 	expect ok a free
 	expect ok a alloc 8
-	killed "$pid_a" event "(pid $pid_a) was killed by signal 9 (Killed); 0.000 s of GPU time, at most 40.0 MiB of GPU memory"
-	eventually shows "[e['mem_peak'] for e in d['events'] if e['kind'] == 'kill' and e['pid'] == $pid_a] == [40 << 20]" gbpf events
+	killed_holding_at_most 40 "$pid_a"
 }
 
 @test "gbpf ps shows what a process holds and its limit" {

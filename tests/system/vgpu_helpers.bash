@@ -53,6 +53,12 @@ expect() { # ANSWER NAME COMMAND...
 
 event() { gbpf events | grep -qF "$1"; } # TEXT: one has it
 
+# killed_holding_at_most MIB PID: kills the program and checks that its event says so.
+killed_holding_at_most() {
+	killed "$2" event "(pid $2) was killed by signal 9 (Killed); 0.000 s of GPU time, at most $1.0 MiB of GPU memory"
+	eventually shows "[e['mem_peak'] for e in d['events'] if e['kind'] == 'kill' and e['pid'] == $2] == [$1 << 20]" gbpf events
+}
+
 kill_daemon() {
 	kill -9 "$daemon"
 	wait "$daemon" || true

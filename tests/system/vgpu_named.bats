@@ -593,7 +593,7 @@ either() {
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
 	expect ok a alloc 20
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 60
-	killed "$pid_a" event "(pid $pid_a) was killed by signal 9 (Killed); 0.000 s of GPU time, at most 20.0 MiB of GPU memory"
+	killed_holding_at_most 20 "$pid_a"
 }
 
 @test "every kind of device memory waits while the GPU is full" {
