@@ -6,15 +6,57 @@
 
 #include "pairs.h"
 
-/* Ends a trial that gained nothing: each doubles the time until the next. Returns the way from
- * before, to which the tenant returns. */
-static __always_inline u32 fail_trial(struct ways *w, u32 way, u64 now)
+/* Ends a trial; the next begins wait_ns later at the earliest. Returns the way from now on. */
+static __always_inline u32 end_trial(struct ways *w, u32 way, u64 wait_ns, u64 now)
 {
 	w->trial = 0;
-	w->wait_ns = w->wait_ns ? 2 * w->wait_ns : way_keep_ns;
-	w->wait_ns = min_u64(w->wait_ns, way_retry_max_ns);
+	w->wait_ns = min_u64(wait_ns, way_retry_max_ns);
 	w->retry_ns = now + w->wait_ns;
-	return (way ^ 1) & 1;
+	return way & 1;
+}
+
+/* Ends a trial that gained nothing: each doubles the time until the next. Returns the way from
+ * before, to which the tenant returns. */
+static __always_inline u32 fail_trial(struct ways *w, u64 now)
+{
+	return end_trial(w, w->tried ^ 1, w->wait_ns ? 2 * w->wait_ns : way_keep_ns, now);
+}
+
+/* Ends a trial that was worth it. Where the ways took turns there is little reason for another one. */
+static __always_inline u32 keep_tried(struct kind *k, u64 now)
+{
+	return end_trial(&k->ways, k->ways.tried, by_mean(k) ? way_kept_ns : way_keep_ns, now);
+}
+
+/* Begins a trial of the other way. Where ways are compared by means, that of both is of the trial, so
+ * that it does not matter if the program as such is slower than before. Returns the way to try. */
+static __always_inline u32 begin_trial(struct kind *k)
+{
+	struct ways *w = &k->ways;
+	u32 tried = (k->way ^ 1) & 1;
+
+	w->trial = 1;
+	w->tried = tried;
+	w->run = 0;
+	w->seen[tried] = w->progress[tried] = 0;
+	if (by_mean(k)) {
+		w->seen[tried ^ 1] = w->progress[tried ^ 1] = 0;
+	}
+	return tried;
+}
+
+/* Returns the way for the next burst of a trial that goes on. Where ways are compared by means, they
+ * take turns: of one burst, or as many as take four times as long as the change. */
+static __always_inline u32 next_of_trial(struct kind *k)
+{
+	struct ways *w = &k->ways;
+	u64 run = 1 + 4 * way_switch_ns / (k->best_ns + 1);
+
+	if (!by_mean(k) || w->run < min_u64(run, trial_bursts / 4)) {
+		return k->way & 1;
+	}
+	w->run = 0;
+	return (k->way ^ 1) & 1;
 }
 
 /* Returns 1 if a way is in force when one of the latency tenants wants it. */
@@ -23,31 +65,36 @@ static __always_inline int decides(u32 way)
 	return judged_tenants <= 1 || way == (batch_stops ? WAY_LEAVING : WAY_SLICED);
 }
 
-/* Ends a trial when the way costs clearly more than the one before, or after trial_bursts unless it
- * is better. Returns the way. */
-static __always_inline u32 judge_trial(struct kind *k, u32 way, u64 now)
+/* Ends a trial when the way that is tried costs clearly more than the one before, or, where they take
+ * turns, when one of them clearly serves batch better at the same cost; else after trial_bursts, and
+ * it is kept if it is better. Returns the way. */
+static __always_inline u32 judge_trial(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;
-	u32 before = (way ^ 1) & 1;
+	u32 tried = w->tried & 1, before = tried ^ 1, seen = w->seen[tried];
 
-	if (!decides(way)) {
-		return fail_trial(w, way, now); /* another latency tenant has come */
+	if (!decides(tried)) {
+		return fail_trial(w, now); /* another latency tenant has come */
 	}
-	if (w->seen[way & 1] < trial_min_bursts) {
-		return way;
+	if (seen < trial_min_bursts) {
+		return next_of_trial(k);
 	}
-	if (!cheaper(k, w->cost_ns[before] + doubt_ns(k, w->seen[way & 1]), w->cost_ns[way & 1])) {
-		if (w->seen[way & 1] < trial_bursts) {
-			return way;
+	if (cheaper(k, w->cost_ns[before] + doubt_ns(k, seen), w->cost_ns[tried])) {
+		return fail_trial(w, now);
+	}
+	seen = by_mean(k) ? (u32)min_u64(seen, w->seen[before]) : seen;
+	if (seen >= trial_bursts) {
+		return is_better(k, tried) ? keep_tried(k, now) : fail_trial(w, now);
+	}
+	if (by_mean(k) && seen >= trial_bursts / 2) {
+		if (serves_batch(k, tried, doubt_ns(k, seen))) {
+			return keep_tried(k, now);
 		}
-		if (is_better(k, way)) {
-			w->trial = 0;
-			w->wait_ns = way_keep_ns;
-			w->retry_ns = now + way_keep_ns;
-			return way;
+		if (serves_batch(k, before, doubt_ns(k, seen))) {
+			return fail_trial(w, now);
 		}
 	}
-	return fail_trial(w, way, now);
+	return next_of_trial(k);
 }
 
 /* Returns 1 if a kind may be given this way. Batch that stops serves a mixture of kinds. Where
@@ -63,7 +110,9 @@ static __always_inline int may_change(const struct kind *k, u32 to)
  * where batch is mostly launches that pass next to such requests. Only a trial can show it. */
 static __always_inline int worth_trial(const struct kind *k)
 {
-	if (k->way != WAY_LEAVING || k->ways.seen[WAY_LEAVING] < trial_bursts) {
+	u32 known = by_mean(k) ? way_min_seen : trial_bursts; /* a trial measures it again */
+
+	if (k->way != WAY_LEAVING || k->ways.seen[WAY_LEAVING] < known) {
 		return 0;
 	}
 	if (batch_lane == GBPF_LANE_SHARED) {
@@ -100,7 +149,7 @@ static __noinline u32 choose_way(struct kind *k, u64 now)
 		return way;
 	}
 	if (w->trial) {
-		return judge_trial(k, way, now);
+		return judge_trial(k, now);
 	}
 	if (w->seen[way] < way_min_seen) {
 		if (w->seen[other] || !may_change(k, other) || w->guesses >= 2 ||
@@ -113,16 +162,14 @@ static __noinline u32 choose_way(struct kind *k, u64 now)
 	if (w->moved && now < w->changed_ns + way_keep_ns) {
 		return way;
 	}
-	if (now < w->retry_ns ? !is_better(k, other) : !try_other(k, other)) {
+	if (now < w->retry_ns ? !has_become_better(k, other) : !try_other(k, other)) {
 		return way;
 	}
 	w->moved = 1;
 	if (now >= w->retry_ns || by_mean(k)) {
-		w->trial = 1;
-		w->seen[other] = w->progress[other] = 0;
-	} else {
-		w->retry_ns = now + way_keep_ns;
+		return begin_trial(k);
 	}
+	w->retry_ns = now + way_keep_ns;
 	return other;
 }
 
@@ -139,8 +186,8 @@ static __always_inline void change_batch(struct tenant *x, u64 now)
 	}
 	if (w->batch != NO_PROGRAMS) {
 		if (w->trial) {
-			w->seen[k->way & 1] = 0;
-			set_way(k, fail_trial(w, k->way, now), now);
+			w->seen[w->tried & 1] = 0;
+			set_way(k, fail_trial(w, now), now);
 		}
 		pair_store(x);
 	}
@@ -157,7 +204,7 @@ static __always_inline void change_batch(struct tenant *x, u64 now)
 static __always_inline void learn_way(struct tenant *x, u64 now)
 {
 	if (x->seen.n) {
-		measure_way(x, &x->seen, now);
+		measure_way(x, now);
 	}
 }
 
@@ -170,6 +217,7 @@ static __always_inline void learn_progress(struct tenant *x, u64 now)
 	if (x->seen.measured) {
 		measure_progress(w, way, x, &x->seen, now);
 		w->seen[way] += w->seen[way] < trial_bursts;
+		w->run++;
 	}
 	if (x->seen.n) {
 		x->batch_busy_ns = batch_busy_ns;

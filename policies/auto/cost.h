@@ -32,19 +32,33 @@ static __always_inline void forget_ways(struct kind *k, u64 now)
 	w->seen[WAY_SLICED] = w->seen[WAY_LEAVING] = 0;
 	w->progress[WAY_SLICED] = w->progress[WAY_LEAVING] = 0;
 	w->guesses = w->moved = w->trial = 0;
-	w->retry_ns = w->wait_ns = w->noise_ns = 0;
+	w->retry_ns = w->wait_ns = w->noise_ns = w->last_ns = 0;
 	if (batch_stops || k->gaps) {
 		set_way(k, WAY_LEAVING, now);
 	}
 }
 
-/* Returns the duration of a burst of this scan, ns; where bursts are compared by launch, with the
- * usual number of launches. */
+/* Returns the mean duration of bursts, ns; where bursts are compared by launch, with the usual number
+ * of launches. */
 static __always_inline u64 usual_ns(const struct kind *k, const struct seen *s)
 {
 	u64 took_ns = s->bursts_ns / s->n + 1;
 
 	return by_launch(k) ? took_ns * k->launches16 / (s->launches * 16 / s->n + 1) : took_ns;
+}
+
+/* Adds the bursts of a scan to those that are not measured yet. Returns 1 if these can be: where
+ * bursts are compared by launch, they need half as many launches as a usual one. A service may pause
+ * between its first launch and the others, and the time of one says nothing of those of thousands. */
+static __always_inline int add_to_sample(struct tenant *x)
+{
+	struct seen *sum = &x->sample;
+
+	sum->since_ns = sum->n ? sum->since_ns : x->seen.since_ns;
+	sum->n += x->seen.n;
+	sum->launches += x->seen.launches;
+	sum->bursts_ns += x->seen.bursts_ns;
+	return !by_launch(&x->kind) || sum->launches * 32 >= x->kind.launches16;
 }
 
 /* Sets the shortest burst of a kind, from which the costs count. */
@@ -81,12 +95,16 @@ static __always_inline void measure_cost(struct kind *k, u32 way, u64 extra)
 {
 	struct ways *w = &k->ways;
 	u64 cost = w->seen[way] ? w->cost_ns[way] : extra;
-	u64 usual = by_mean(k) ? k->best_ns / 4 : 0, n;
+	u64 usual = by_mean(k) ? k->best_ns / 4 : 0, n = min_u64(w->seen[way], trial_bursts - 1);
+	u64 a, b;
 
 	extra = min_u64(extra, 4 * (cost + max_u64(way_min_gain_ns, usual)));
-	w->noise_ns = average(w->noise_ns, max_u64(extra, cost) - min_u64(extra, cost) + 1, 1);
+	a = extra + w->cost_ns[w->last_way & 1];
+	b = w->last_ns + cost;
+	w->noise_ns = (w->noise_ns * n + max_u64(a, b) - min_u64(a, b)) / (n + 1);
+	w->last_ns = extra;
+	w->last_way = way;
 	if (by_mean(k) || w->seen[way] < way_min_seen) {
-		n = min_u64(w->seen[way], trial_bursts - 1);
 		w->cost_ns[way] = (cost * n + extra) / (n + 1);
 	} else {
 		w->cost_ns[way] =
@@ -99,31 +117,45 @@ static __always_inline void measure_cost(struct kind *k, u32 way, u64 extra)
 static __always_inline void measure_progress(struct ways *w, u32 way, const struct tenant *x,
 					     const struct seen *s, u64 now)
 {
-	u64 progress;
+	u64 before = w->progress[way], n = min_u64(w->seen[way], trial_bursts - 1), progress;
 
 	if (!x->batch_busy_ns || batch_busy_ns < x->batch_busy_ns || now <= s->since_ns) {
 		return;
 	}
 	progress = (batch_busy_ns - x->batch_busy_ns) * 1024 / (now - s->since_ns);
-	w->progress[way] = average(w->progress[way], min_u64(progress, 2048) + 1, s->n);
+	progress = min_u64(progress, 2048) + 1;
+	w->progress[way] = before ? (before * n + progress) / (n + 1) : progress;
 }
 
-/* Measures what the way in force costs a burst. One that began before the way was in force says
- * nothing. Nor do those for which batch does not want the GPU: without it any way costs
- * nothing. Nor do those for which another latency tenant decides. */
-static __noinline void measure_way(struct tenant *x, const struct seen *s, u64 now)
+/* Returns 1 if bursts say nothing of the way in force, which changed while or shortly before they ran.
+ * Long ones after a change do: the way was in force for most of their time. */
+static __always_inline int began_before(const struct ways *w, const struct seen *s)
 {
-	struct kind *k = &x->kind;
-	struct ways *w = &k->ways;
-	u64 extra = extra_ns(k, usual_ns(k, s), s->n, x->odd);
 	u64 in_force_ns = w->changed_ns + (batch_stops ? way_switch_ns : 0);
-	u32 way = k->way & 1;
+	int is_long = s->since_ns >= w->changed_ns && s->bursts_ns >= 8 * way_switch_ns * s->n;
 
-	if (!batch_wants || way != way_in_force || (w->changed_ns && s->since_ns <= in_force_ns)) {
+	return w->changed_ns && s->since_ns <= in_force_ns && !is_long;
+}
+
+/* Measures what the way in force costs a burst, unless it began before the way was in force. Those
+ * for which batch does not want the GPU say nothing: without it any way costs nothing. Nor do those
+ * for which another latency tenant decides. */
+static __noinline void measure_way(struct tenant *x, u64 now)
+{
+	struct seen *s = &x->sample;
+	struct kind *k = &x->kind;
+	u32 way = k->way & 1;
+	u64 extra;
+
+	if (!add_to_sample(x)) {
 		return;
 	}
-	measure_cost(k, way, extra);
-	x->seen.measured = 1;
+	extra = extra_ns(k, usual_ns(k, s), s->n, x->odd && !by_launch(k));
+	if (batch_wants && way == way_in_force && !began_before(&k->ways, s)) {
+		measure_cost(k, way, extra);
+		x->seen.measured = 1;
+	}
+	s->n = s->launches = s->bursts_ns = 0;
 }
 
 /* Returns 1 if bursts have many short launches, which use the GPU for less than a part of their
@@ -185,20 +217,20 @@ static __always_inline u64 predicted(const struct kind *k, u32 way)
 	return by_mean(k) ? way_retry_max_ns : pauses16(k) * batch_return_ns / 16;
 }
 
-/* Returns the difference below which two ways cost the same, ns: of means at least the standard error
- * of the difference of two of trial_bursts. */
+/* Returns the difference below which two ways cost the same, ns: of means what requests may lose, and
+ * half of the standard error of the difference of two means of trial_bursts. */
 static __always_inline u64 tolerance_ns(const struct kind *k)
 {
-	u64 least = max_u64(k->best_ns * way_percent / 100, k->ways.noise_ns / 4);
+	u64 least = min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns);
 
 	if (!by_mean(k)) {
 		return way_min_gain_ns;
 	}
-	return max_u64(min_u64(k->best_ns / way_shared_tolerance, way_min_gain_ns), least);
+	return max_u64(least, k->best_ns * way_percent / 100) + k->ways.noise_ns / 8;
 }
 
-/* Returns by how much a mean of so few bursts may be too high, ns: about twice its standard error
- * after three of them, and once after eight. */
+/* Returns by how much the difference of two means of so few bursts may be wrong, ns: about twice its
+ * standard error after three of them, and once after ten. */
 static __always_inline u64 doubt_ns(const struct kind *k, u32 bursts)
 {
 	return by_mean(k) && bursts ? k->ways.noise_ns * 4 / bursts : 0;
@@ -212,6 +244,18 @@ static __always_inline int cheaper(const struct kind *k, u64 cost, u64 than)
 	return cost + gain + (by_mean(k) ? gain : cost / 4) < than;
 }
 
+/* Returns 1 if a way costs no more than the other one, to what is not known of that after so few
+ * bursts, and batch makes more progress. */
+static __always_inline int serves_batch(const struct kind *k, u32 way, u64 unknown_ns)
+{
+	const struct ways *w = &k->ways;
+	u32 a = way & 1, b = a ^ 1;
+
+	return w->cost_ns[a] + unknown_ns <= w->cost_ns[b] + tolerance_ns(k) &&
+	       w->progress[a] >
+		       w->progress[b] + w->progress[b] / (by_mean(k) ? way_shared_min_progress : 4);
+}
+
 /* Returns 1 if a way is better than the other one, both measured: it costs less, or costs the same
  * and batch makes more progress. */
 static __always_inline int is_better(const struct kind *k, u32 way)
@@ -219,13 +263,21 @@ static __always_inline int is_better(const struct kind *k, u32 way)
 	const struct ways *w = &k->ways;
 	u32 a = way & 1, b = a ^ 1;
 
-	if (cheaper(k, w->cost_ns[a], w->cost_ns[b])) {
-		return 1;
+	return cheaper(k, w->cost_ns[a], w->cost_ns[b]) ||
+	       (w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts && serves_batch(k, a, 0));
+}
+
+/* Returns 1 if the way that is not in force is better, although it was measured some time ago. The
+ * host may have made a program slower since: means say so only if they differ by a shortest burst. */
+static __always_inline int has_become_better(const struct kind *k, u32 way)
+{
+	const struct ways *w = &k->ways;
+	u32 a = way & 1;
+
+	if (!by_mean(k)) {
+		return is_better(k, a);
 	}
-	return w->seen[a] >= trial_bursts && w->seen[b] >= trial_bursts &&
-	       w->cost_ns[a] <= w->cost_ns[b] + tolerance_ns(k) &&
-	       w->progress[a] >
-		       w->progress[b] + w->progress[b] / (by_mean(k) ? way_shared_min_progress : 4);
+	return w->seen[a] && w->cost_ns[a] + k->best_ns < w->cost_ns[a ^ 1];
 }
 
 /* Returns 1 if the batch programs or their kernels have changed since the ways were measured. While

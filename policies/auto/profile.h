@@ -71,8 +71,8 @@ static __always_inline void recall(struct tenant *t, const struct profile *p, u3
 static __always_inline void forget_trial(struct kind *k)
 {
 	if (k->ways.trial) {
-		k->ways.trial = k->ways.seen[k->way & 1] = 0;
-		k->way ^= 1;
+		k->ways.trial = k->ways.seen[k->ways.tried & 1] = 0;
+		k->way = (k->ways.tried ^ 1) & 1;
 	}
 }
 

@@ -79,7 +79,9 @@ enum { WAY_SLICED, WAY_LEAVING, WAY_PASSING = WAY_SLICED };
 /* What is known of them for one kind of requests next to certain batch programs. By way: */
 struct ways {
 	u64 cost_ns[2];	 /* measured cost per burst, ns */
-	u64 noise_ns;	 /* mean distance of a burst's cost from that, ns */
+	u64 noise_ns;	 /* mean difference between the costs of two bursts in a row, ns */
+	u64 last_ns;	 /* cost of the last one, */
+	u32 last_way;	 /* and its way */
 	u64 progress[2]; /* batch's GPU time per time, of 1024 */
 	u32 seen[2];	 /* bursts measured, up to trial_bursts */
 	/* Of the choice: */
@@ -90,7 +92,9 @@ struct ways {
 	u64 batch;	/* the batch programs next to which it was made */
 	u32 guesses;	/* changes for this kind that were not measured */
 	u32 moved;	/* 1: there was one that was */
-	u32 trial;	/* 1: the way in force is being tried */
+	u32 trial;	/* 1: a way is being tried, */
+	u32 tried;	/* this one; where ways are compared by means, in turn with the other one */
+	u32 run;	/* bursts measured since the last of these turns began */
 	u32 stops;	/* 1: batch was stoppable */
 };
 
@@ -155,6 +159,7 @@ struct tenant {
 	u64 odd_bursts;			 /* and their number */
 	u64 close_requests, close_bursts, close_took_ns; /* since the close delay was corrected */
 	struct seen seen;				 /* of this scan */
+	struct seen sample; /* bursts that are not measured yet, since_ns the scan before them */
 	struct kind kind;				 /* its requests */
 	/* batch */
 	u64 busy_ns, since_ns; /* GPU time at the start of the share window; that start */

@@ -38,11 +38,13 @@ static __always_inline int is_short(const struct gbpf_submit_ctx *ctx)
 	return ctx->est_ns && ctx->est_ns < preempt_min_code_ns;
 }
 
-/* Returns 1 if priorities serve requests that are bound by the processor next to the launch. */
+/* Returns 1 if priorities serve requests that are bound by the processor next to the launch. No block
+ * is longer than the launch. */
 static __always_inline int has_passing_blocks(const struct gbpf_submit_ctx *ctx)
 {
-	return ctx->est_ns && ctx->est_ns <= passing_max_ns && ctx->block_ns &&
-	       ctx->block_ns <= passing_max_block_ns;
+	u64 block_ns = ctx->block_ns ? ctx->block_ns : ctx->est_ns;
+
+	return ctx->est_ns && ctx->est_ns <= passing_max_ns && block_ns <= passing_max_block_ns;
 }
 
 /* Returns the duration from which machine code is worth the block level, ns. In the shared lane
