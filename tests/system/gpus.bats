@@ -227,7 +227,7 @@ turn_goes_on() {
 @test "groups have their GPUs in turns" {
 	local policy gpu n turn
 	begin fair
-	two_jobs 1000000 >/dev/null 2>&1 3>&- &
+	two_jobs 1000000 >"$GBPF_RUNTIME_DIR/jobs.log" 2>&1 3>&- &
 	local jobs=$!
 	for policy in fair auto gang; do
 		gbpf policy swap "$policy" >/dev/null
