@@ -138,8 +138,8 @@ static __always_inline int try_other(const struct kind *k, u32 other)
 
 /* Chooses the way for a tenant's requests: until it is measured, by prediction; then the other one
  * when that was measured and is better; or when it is predicted to be cheaper, for a trial. Two
- * changes for one kind are at least way_keep_ns apart, except at the end of a trial and for the
- * first one. */
+ * changes for one kind are at least way_keep_ns apart, except within and at the end of a trial and
+ * for the first one. */
 static __noinline u32 choose_way(struct kind *k, u64 now)
 {
 	struct ways *w = &k->ways;

@@ -101,11 +101,11 @@ static __always_inline void measure_cost(struct kind *k, u32 way, u64 extra)
 	extra = min_u64(extra, 4 * (cost + max_u64(way_min_gain_ns, usual)));
 	a = extra + w->cost_ns[w->last_way & 1];
 	b = w->last_ns + cost;
-	w->noise_ns = (w->noise_ns * n + max_u64(a, b) - min_u64(a, b)) / (n + 1);
+	w->noise_ns = mean_with(w->noise_ns, n, max_u64(a, b) - min_u64(a, b));
 	w->last_ns = extra;
 	w->last_way = way;
 	if (by_mean(k) || w->seen[way] < way_min_seen) {
-		w->cost_ns[way] = (cost * n + extra) / (n + 1);
+		w->cost_ns[way] = mean_with(cost, n, extra);
 	} else {
 		w->cost_ns[way] =
 			extra > cost ? cost + (extra - cost) / 4 : cost - (cost - extra) / 16;
@@ -124,7 +124,7 @@ static __always_inline void measure_progress(struct ways *w, u32 way, const stru
 	}
 	progress = (batch_busy_ns - x->batch_busy_ns) * 1024 / (now - s->since_ns);
 	progress = min_u64(progress, 2048) + 1;
-	w->progress[way] = before ? (before * n + progress) / (n + 1) : progress;
+	w->progress[way] = mean_with(before, before ? n : 0, progress);
 }
 
 /* Returns 1 if bursts say nothing of the way in force, which changed while or shortly before they ran.

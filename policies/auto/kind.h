@@ -12,6 +12,12 @@ static __always_inline u64 average(u64 old, u64 new, u64 n)
 	return old ? old - old * n / 32 + (new *n) / 32 : new;
 }
 
+/* Returns the mean of n values and one more. */
+static __always_inline u64 mean_with(u64 mean, u64 n, u64 value)
+{
+	return (mean * n + value) / (n + 1);
+}
+
 /* Returns 1 if bursts are compared by launch: where the processor's work for each launch takes the
  * time, and where bursts are several requests. The latter may be parts of one, or follow each other
  * without a pause, so that a scan sees as many as fit into its time. */
@@ -89,8 +95,8 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 	if (differs(syncs16, x->odd_syncs16) || differs(launches16, x->odd_launches16)) {
 		end_row(x);
 	}
-	x->odd_syncs16 = (x->odd_syncs16 * x->odd + syncs16) / (x->odd + 1);
-	x->odd_launches16 = (x->odd_launches16 * x->odd + launches16) / (x->odd + 1);
+	x->odd_syncs16 = mean_with(x->odd_syncs16, x->odd, syncs16);
+	x->odd_launches16 = mean_with(x->odd_launches16, x->odd, launches16);
 	x->odd_bursts += n;
 	x->odd++;
 	if (x->odd < proof) {

@@ -120,8 +120,8 @@ const volatile u64 way_keep_ns = 5 * NSEC_PER_SEC;
 const volatile u64 way_retry_max_ns = 320 * NSEC_PER_SEC;
 /* Time until the other way is tried again after a trial in which both took turns and one was kept. */
 const volatile u64 way_kept_ns = 80 * NSEC_PER_SEC;
-/* Bursts of a trial of the other way, and of the way in force before it. A trial may fail after
- * trial_min_bursts. */
+/* Bursts of the other way in a trial. Where ways are compared by means both have as many, and half of
+ * them may do; else the way in force has as many before. A trial may fail after trial_min_bursts. */
 const volatile u32 trial_bursts = 32;
 const volatile u32 trial_min_bursts = 3;
 /* Slices are tried where batch takes longer than this to stop. With 93 us both ways serve alike
