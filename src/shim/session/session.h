@@ -33,7 +33,6 @@ struct shim_session {
 		int fd;	       /* owned; the tenant's region, handed back when reattaching */
 	} regions[SHIM_SESSION_REGIONS];
 	uint32_t next_region;
-	uint64_t last_prepared[PROTO_MAX_GPUS]; /* version, by device ordinal */
 	bool stale_versions_dropped; /* versions known only to an earlier gbpfd have been dropped */
 	bool tools_named;	     /* gbpfd has sent all tools of the process's start */
 	bool report_requests;	     /* gbpfd wants a message when a request opens or ends */

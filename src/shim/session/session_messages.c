@@ -84,15 +84,9 @@ static int prepare(struct shim_session *s, union proto_message *m, int fds[8])
 	POINT("shim.prepare.received");
 	m->version.status =
 		sched_policy_prepare(s->sched, m->version.version, gpus, fds[0], region_fds);
-	if (m->version.status == 0) {
-		for (uint32_t i = 0; i < s->gpus; i++) {
-			s->last_prepared[i] =
-				gpus & 1u << i ? m->version.version : s->last_prepared[i];
-		}
-		if (regions & PROTO_REGION_TENANT) {
-			keep_region(s, m->version.version, gpus, fds[n]);
-			fds[n] = -1;
-		}
+	if (m->version.status == 0 && regions & PROTO_REGION_TENANT) {
+		keep_region(s, m->version.version, gpus, fds[n]);
+		fds[n] = -1;
 	}
 	m->version.regions = 0;
 	POINT("shim.prepare.kept");
@@ -254,13 +248,15 @@ int shim_session_receive(struct shim_session *s)
 	}
 }
 
+/* Returns true if the version in force on a GPU is not prepared yet. While a swap is under way
+ * gbpfd sends two, in any order. */
 static bool policy_is_awaited(const struct shim_session *s)
 {
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		uint32_t g = s->gpu_index[i];
 		uint64_t version = g < PROTO_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
 
-		if (version && s->last_prepared[i] < version) {
+		if (version && !sched_policy_is_prepared(s->sched, version, 1u << i)) {
 			return true;
 		}
 	}
@@ -329,7 +325,6 @@ void shim_session_lost(struct shim_session *s)
 		shm_unmap((void *)(uintptr_t)s->dir, PROTO_PAGE_BYTES);
 	}
 	s->dir = NULL;
-	memset(s->last_prepared, 0, sizeof(s->last_prepared));
 	s->stale_versions_dropped = false;
 }
 

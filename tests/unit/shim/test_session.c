@@ -94,6 +94,32 @@ static void init_does_not_await_tools_of_a_dead_gbpfd(void)
 	init_awaits_tools(true);
 }
 
+/* The version that is prepared first, as gbpfd may do during a swap, is in force before cuInit
+ * waits for it. */
+static void init_does_not_await_a_prepared_policy(void)
+{
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	union proto_message m;
+	pthread_t t;
+	int none[8];
+	unsigned n;
+
+	setenv("GBPF_PATIENCE", "1000", 1); /* as a limit only the alarm is left */
+	make_pages();
+	d.dir->version[0] = 7;
+	t = start_init(&r);
+	accept_hello();
+	welcome_early(3);
+	tell_devices();
+	receive(&m, PROTO_BOARD_MAPPED, none, &n);
+	prepare(8);
+	prepare(7);
+	store_seqcst(&d.dir->version[0], UINT64_C(8));
+	name_all_tools();
+	pthread_join(t, NULL);
+	CHECK(r == CUDA_SUCCESS);
+}
+
 static void policy_applies_from_first_launch(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
@@ -463,6 +489,7 @@ static void invalid_message_ends_only_the_session(void)
 CASE(attach_sends_hello)
 CASE(init_returns_when_tools_are_named)
 CASE(init_does_not_await_tools_of_a_dead_gbpfd)
+CASE(init_does_not_await_a_prepared_policy)
 CASE(policy_applies_from_first_launch)
 CASE(latency_program_opens_requests)
 CASE(killed_program_is_marked_before_its_socket_closes)
@@ -496,6 +523,7 @@ static int run(void)
 		cmocka_unit_test(test_attach_sends_hello),
 		cmocka_unit_test(test_init_returns_when_tools_are_named),
 		cmocka_unit_test(test_init_does_not_await_tools_of_a_dead_gbpfd),
+		cmocka_unit_test(test_init_does_not_await_a_prepared_policy),
 		cmocka_unit_test(test_policy_applies_from_first_launch),
 		cmocka_unit_test(test_latency_program_opens_requests),
 		cmocka_unit_test(test_killed_program_is_marked_before_its_socket_closes),
