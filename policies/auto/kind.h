@@ -109,6 +109,7 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 	k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = k->ends_ns = 0;
 	k->bursts = k->odd_bursts = k->gaps = 0;
 	x->odd = x->odd_bursts = 0;
+	x->sample.n = x->sample.launches = x->sample.bursts_ns = 0;
 	k->ways.batch = NO_PROGRAMS; /* nothing is known of the ways */
 }
 
