@@ -36,15 +36,10 @@ static void arm(struct daemon *d, uint64_t wait_ns)
 {
 	uint64_t at = (clock_now_ns() + wait_ns) / 1000 + 1;
 
-	if (!d->users.timer) {
-		if (sd_event_add_time(d->loop, &d->users.timer, CLOCK_MONOTONIC, at, 1000,
-				      on_refilled, d) < 0) {
-			daemon_users_resume_all(&d->users); /* out of memory */
-			apply(d);
-		}
-		return;
+	if (daemon_timer_at(d->loop, &d->users.timer, at, 1000, on_refilled, d) < 0) {
+		daemon_users_resume_all(&d->users); /* out of memory */
+		apply(d);
 	}
-	daemon_timer_arm(d->users.timer, at);
 }
 
 static int on_refilled(sd_event_source *src, uint64_t usec, void *arg)

@@ -187,19 +187,12 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 
 void daemon_failures_schedule(struct daemon *d)
 {
-	int on = SD_EVENT_OFF;
 	uint64_t now;
 
-	if (d->policies->failure_timer &&
-	    sd_event_source_get_enabled(d->policies->failure_timer, &on) >= 0 && on) {
-		return;
-	}
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-	if (!d->policies->failure_timer) {
-		sd_event_add_time(d->loop, &d->policies->failure_timer, CLOCK_MONOTONIC,
-				  now + LOOK_USEC / 2, LOOK_USEC / 4, on_look, d);
-	} else {
-		daemon_timer_arm(d->policies->failure_timer, now + LOOK_USEC / 2);
+	if (!daemon_timer_is_armed(d->policies->failure_timer)) {
+		(void)daemon_timer_at(d->loop, &d->policies->failure_timer, now + LOOK_USEC / 2,
+				      LOOK_USEC / 4, on_look, d);
 	}
 }
 

@@ -116,13 +116,8 @@ static void arm_timer(struct daemon_session *s, uint64_t usec)
 	uint64_t now;
 
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
-	now += clock_patience(usec);
-	if (!s->conn.timer) {
-		sd_event_add_time(s->d->loop, &s->conn.timer, CLOCK_MONOTONIC, now, 100000,
-				  on_timer, s);
-	} else {
-		daemon_timer_arm(s->conn.timer, now);
-	}
+	(void)daemon_timer_at(s->d->loop, &s->conn.timer, now + clock_patience(usec), 100000,
+			      on_timer, s);
 }
 
 void daemon_session_send(struct daemon_session *s, union proto_message *m, enum proto_type type,

@@ -97,12 +97,16 @@ bool daemon_vgpu_actual_look(struct daemon *d, uint64_t now)
 	return any;
 }
 
+static int on_timer(sd_event_source *src, uint64_t usec, void *arg);
+
+/* Without memory for the timer, windows begin with the first process. */
 static void arm(struct daemon *d)
 {
 	uint64_t usec;
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &usec);
-	daemon_timer_arm(d->vgpus.actual_timer, usec + PERIOD_NS / 1000);
+	(void)daemon_timer_at(d->loop, &d->vgpus.actual_timer, usec + PERIOD_NS / 1000, 10000,
+			      on_timer, d);
 }
 
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
@@ -120,16 +124,11 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 void daemon_vgpu_actual_begin(struct daemon_vgpu *v)
 {
 	struct daemon *d = v->d;
-	bool is_first = !d->vgpus.actual_timer;
 
 	if (!v->actual.n_looks) {
 		push(&v->actual, clock_now_ns());
 	}
-	if (is_first && sd_event_add_time(d->loop, &d->vgpus.actual_timer, CLOCK_MONOTONIC,
-					  UINT64_MAX, 10000, on_timer, d) < 0) {
-		return; /* without memory, windows begin with the first process */
-	}
-	if (is_first || sd_event_source_get_enabled(d->vgpus.actual_timer, NULL) == 0) {
+	if (!daemon_timer_is_armed(d->vgpus.actual_timer)) {
 		arm(d);
 	}
 }

@@ -367,12 +367,9 @@ void daemon_vgpu_await_memory(struct daemon *d)
 	uint64_t now;
 
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-	if (!d->vgpus.timer) {
-		(void)sd_event_add_time(d->loop, &d->vgpus.timer, CLOCK_MONOTONIC, now + LOOK_USEC,
-					1, on_timer, d);
-	} else if (sd_event_source_get_enabled(d->vgpus.timer, NULL) == 0) {
-		/* One that runs is not put off: processes that ask on and on would stop it. */
-		daemon_timer_arm(d->vgpus.timer, now + LOOK_USEC);
+	/* One that runs is not put off: processes that ask on and on would stop it. */
+	if (!daemon_timer_is_armed(d->vgpus.timer)) {
+		(void)daemon_timer_at(d->loop, &d->vgpus.timer, now + LOOK_USEC, 1, on_timer, d);
 	}
 }
 

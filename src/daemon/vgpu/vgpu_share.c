@@ -302,10 +302,7 @@ void daemon_vgpu_shares_changed(struct daemon *d)
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &at);
 	at += LOOK_USEC;
 	at += d->vgpus.shares_rest_ns > now ? (d->vgpus.shares_rest_ns - now) / 1000 : 0;
-	if (!d->vgpus.shares_timer) {
-		(void)sd_event_add_time(d->loop, &d->vgpus.shares_timer, CLOCK_MONOTONIC, at, 1,
-					on_timer, d);
-	} else if (sd_event_source_get_enabled(d->vgpus.shares_timer, NULL) == 0) {
-		daemon_timer_arm(d->vgpus.shares_timer, at);
+	if (!daemon_timer_is_armed(d->vgpus.shares_timer)) {
+		(void)daemon_timer_at(d->loop, &d->vgpus.shares_timer, at, 1, on_timer, d);
 	}
 }
