@@ -189,6 +189,10 @@ struct {
  * programs before the first batch program. Requests are faster from the first start on; a program
  * that crashes can end its neighbours there. */
 u32 start_shared;
+/* By how much requests with gaps, and all in the shared lane, may take longer if batch gains by it, in
+ * percent of the shortest request, in each lane; 1000 at most. */
+u32 way_shared_percent = 3;
+u32 way_process_percent = 5;
 
 /* ---- published by gbpfd ---- */
 
