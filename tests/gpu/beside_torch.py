@@ -1,12 +1,14 @@
 """ROLE KIND,...: one of the two programs of `beside`. Prepares the kinds, says `ready`, or why a kind cannot be had as `absent`. Then it
 reads commands as lines from standard input and answers each with a line of JSON.
-ROLE lc: "run KIND SECONDS SEED": requests 1 to 4 ms after each other, their latencies in us, and how many had a wrong result.
+ROLE lc: "run KIND SECONDS SEED": requests 1 to 4 ms after each other, their latencies in us, those of their parts by name, and how many
+had a wrong result.
 ROLE be: "work" until "rest": steps of its one kind, their number and time."""
 import os
 import random
 import select
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -38,11 +40,15 @@ def one():
 	return request
 
 
-def generate():
-	"""16 tokens of a language model with random weights, one after the other: small kernels, and work of the host between them."""
+def generator():
+	"""Returns a language model with random weights, and a prompt."""
 	from transformers import GPT2Config, GPT2LMHeadModel
-	model = GPT2LMHeadModel(GPT2Config()).to(device).eval()
-	prompt = torch.randint(50257, (1, 32), device=device)
+	return GPT2LMHeadModel(GPT2Config()).to(device).eval(), torch.randint(50257, (1, 32), device=device)
+
+
+def generate():
+	"""16 tokens, one after the other: small kernels, and work of the host between them."""
+	model, prompt = generator()
 
 	def request():
 		tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=16, min_new_tokens=16, do_sample=False,
@@ -51,15 +57,46 @@ def generate():
 	return request
 
 
+def streams():
+	"""16 tokens four times at once, by threads with a stream each. Parts: `first`, the times to the first tokens; `token`, those between
+	two."""
+	model, prompt = generator()
+	own = [torch.cuda.Stream() for _ in range(4)]
+	pool, parts = ThreadPoolExecutor(len(own)), {'first': [], 'token': []}
+	torch.cuda.synchronize()
+
+	def tokens(stream):
+		known, last, given, at = None, prompt, [], [time.perf_counter()]
+		with torch.inference_mode(), torch.cuda.stream(stream):
+			for _ in range(16):
+				out = model(last, past_key_values=known, use_cache=True)
+				known, last = out.past_key_values, out.logits[:, -1:].argmax(-1)
+				given.append(last.item())
+				at.append(time.perf_counter())
+		return given, [(b - a) * 1e6 for a, b in zip(at, at[1:])]
+
+	def request():
+		done = list(pool.map(tokens, own))
+		for _, us in done:
+			parts['first'].append(us[0])
+			parts['token'] += us[1:]
+		return [given for given, _ in done]
+	request.parts = parts
+	return request
+
+
 def requests(request, reference, seconds, seed):
 	gaps, us, wrong, end = random.Random(seed), [], 0, time.monotonic() + seconds
+	parts = getattr(request, 'parts', {})
+	for values in parts.values():
+		values.clear()
 	while time.monotonic() < end:
 		time.sleep(gaps.uniform(0.001, 0.004))
 		begin = time.perf_counter()
 		result = request()
 		us.append((time.perf_counter() - begin) * 1e6)
 		wrong += result != reference
-	say(us=us, wrong=wrong)
+	say(us=us, wrong=wrong, parts=parts)
 
 
 # ---- batch ----
@@ -153,7 +190,7 @@ def jax_step():
 	return step
 
 
-REQUESTS = {'small': small, 'one': one, 'generate': generate}
+REQUESTS = {'small': small, 'one': one, 'generate': generate, 'streams': streams}
 BATCH = {'f32-8192': lambda: product(8192, torch.float32), 'bf16-8192': lambda: product(8192, half),
 	'bf16-4096': lambda: product(4096, half), 'attention': attention, 'training': training, 'convolution': convolution,
 	'fft': fourier, 'cupy': cupy_step, 'jax': jax_step, 'resnet': lambda: classifier('resnet50', 64),

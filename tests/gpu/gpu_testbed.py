@@ -273,6 +273,10 @@ class Gbpfd:
 		"""Makes a policy active; None: no policy is."""
 		run([self.t.gbpf, 'policy', *(['swap', policy] if policy else ['unload'])], self.env, 30)
 
+	def set(self, variable, value):
+		"""Sets a variable of the active policy."""
+		run([self.t.gbpf, 'map', 'set', variable, value], self.env, 30)
+
 	def switch(self, on):
 		"""Switches gBPF on or off for the programs under this gbpfd."""
 		run([self.t.gbpf, 'on' if on else 'off'], self.env, 30)
