@@ -133,7 +133,7 @@ static void find_own_daemon(struct cli_doctor *d)
 				", but GBPF_RUNTIME_DIR names another directory");
 		return;
 	}
-	if (path_users_runtime(path, sizeof(path), LEAF + 1) == 0 &&
+	if (path_users_runtime(path, sizeof(path), &LEAF[1]) == 0 &&
 	    find_listener(path, &p) == USERS_GBPFD && p.uid == geteuid()) {
 		way_to_end(fix, p.pid);
 		cli_doctor_find(

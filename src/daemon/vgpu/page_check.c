@@ -136,7 +136,7 @@ int daemon_vgpu_open_process(int pid, uint64_t start, uid_t *ret_user)
  * for. Root's may join any, but was in the one of the stated owner. */
 static bool runs_outside(const struct daemon_vgpu *v, int pid, uint64_t start)
 {
-	uid_t user;
+	uid_t user = 0;
 	struct pollfd p = { .fd = daemon_vgpu_open_process(pid, start, &user), .events = POLLIN };
 	bool outside = p.fd >= 0 && !daemon_vgpu_is_for(v, user) && poll(&p, 1, 0) == 0;
 

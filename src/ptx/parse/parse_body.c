@@ -123,7 +123,7 @@ static int parse_modifiers(struct ptx_parser *p, struct ptx_insn *insn)
 /* The opcode has been taken. */
 static int parse_rest(struct ptx_parser *p, struct ptx_insn *insn, struct ptx_list *list)
 {
-	uint32_t n;
+	uint32_t n = 0;
 	int err = parse_modifiers(p, insn);
 
 	if (err == 0) {

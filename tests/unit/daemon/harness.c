@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/shm.h"
@@ -249,8 +250,8 @@ uint64_t gd_loop_ns(const struct gd *d)
 const char *gd_object(const char *name)
 {
 	static char path[4][512];
-	static unsigned n;
-	char *p = path[n++ % 4];
+	static unsigned n; /* [atomic] */
+	char *p = path[add_relaxed(&n, 1u) % 4];
 
 	snprintf(p, 512, "%s/%s.bpf.o", getenv("TEST_POLICIES"), name);
 	return p;
