@@ -475,8 +475,10 @@ static struct unloaded unloading(const void *owner)
 	struct unloaded u = { .owner = owner };
 
 	shim_drain_pending();
-	shim_probe_unloading(owner);
+	/* First: the probe thread looks up kernels of executable graphs, and would know those again
+	 * that shim_probe_unloading() forgets. */
 	shim_kernel_forget(owner);
+	shim_probe_unloading(owner);
 	shim_clone_forget(owner);
 	u.image = shim_image_forget(owner);
 	u.recorded = shim_code_unloading(owner);

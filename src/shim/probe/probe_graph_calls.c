@@ -162,7 +162,7 @@ void shim_probe_graphs_leave(CUcontext ctx)
 		bool ends = ctx && load_relaxed(&x->ctx) == ctx;
 
 		if ((ends || load_acquire(&x->n_forms)) && shim_probe_exec_lock(x)) {
-			shim_probe_exec_restore(x, false, true);
+			shim_probe_exec_restore(x, ends, true);
 			if (ends) {
 				store_relaxed(&x->ctx, NULL);
 			}

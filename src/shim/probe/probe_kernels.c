@@ -373,6 +373,7 @@ void shim_probe_context_ending(CUcontext ctx)
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 	shim_probe_graphs_leave(ctx);
 	pthread_mutex_lock(&shim_probe_build_mutex);
+	forget(ctx, NULL); /* those that the probe thread has looked up for a graph meanwhile */
 	(void)shim_probe_forms_sweep(ctx, false, true);
 	(void)shim_probe_memory_sweep(ctx, false);
 	shim_probe_busy_forget(ctx);
