@@ -51,7 +51,15 @@ expect() { # ANSWER NAME COMMAND...
 	}
 }
 
-event() { gbpf events | grep -qF "$1"; } # TEXT: one has it
+# event TEXT: one has it; else prints them.
+event() {
+	local events
+	events=$(gbpf events)
+	[[ $events == *"$1"* ]] || {
+		echo "$events"
+		return 1
+	}
+}
 
 # killed_holding_at_most MIB PID: kills the program and checks that its event says so.
 killed_holding_at_most() {
