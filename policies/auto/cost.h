@@ -155,7 +155,7 @@ static __noinline void measure_way(struct tenant *x, u64 now)
 		measure_cost(k, way, extra);
 		x->seen.measured = 1;
 	}
-	s->n = s->launches = s->bursts_ns = 0;
+	empty_sample(x);
 }
 
 /* Returns 1 if bursts have many short launches, which use the GPU for less than a part of their

@@ -18,6 +18,12 @@ static __always_inline u64 mean_with(u64 mean, u64 n, u64 value)
 	return (mean * n + value) / (n + 1);
 }
 
+/* Empties the bursts that are not measured yet. */
+static __always_inline void empty_sample(struct tenant *x)
+{
+	x->sample.n = x->sample.launches = x->sample.bursts_ns = 0;
+}
+
 /* Returns 1 if bursts are compared by launch: where the processor's work for each launch takes the
  * time, and where bursts are several requests. The latter may be parts of one, or follow each other
  * without a pause, so that a scan sees as many as fit into its time. */
@@ -109,7 +115,7 @@ static __always_inline void tell_kind(struct tenant *x, u64 syncs16, u64 launche
 	k->mean_ns = k->gap_ns = k->gpu_ns = k->best_ns = k->ends_ns = 0;
 	k->bursts = k->odd_bursts = k->gaps = 0;
 	x->odd = x->odd_bursts = 0;
-	x->sample.n = x->sample.launches = x->sample.bursts_ns = 0;
+	empty_sample(x);
 	k->ways.batch = NO_PROGRAMS; /* nothing is known of the ways */
 }
 

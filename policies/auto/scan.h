@@ -60,8 +60,9 @@ static __always_inline void publish_batch(struct scan *l)
 	l->changed = l->known && stops != batch_stops;
 	batch_stops = l->known ? stops : batch_stops;
 	batch_lane = l->lane;
-	way_percent = l->lane == GBPF_LANE_SHARED ? way_shared_percent : way_process_percent;
-	way_percent = way_percent < 1000 ? way_percent : 1000;
+	way_percent = (u32)min_u64(l->lane == GBPF_LANE_SHARED ? way_shared_percent
+								: way_process_percent,
+				   1000);
 	longest_ns = l->longest_ns;
 	batch_busy_ns = l->busy_ns;
 	batch_programs = l->programs;
