@@ -43,15 +43,24 @@ static uint64_t bytes_of(uint64_t units)
 	return (units & PROTO_SHARE_UNITS_MASK) * PROTO_SHARE_UNIT;
 }
 
-void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line)
+void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line,
+			   const uint64_t *asked)
 {
 	struct proto_account_orphans *o = &page->orphans[row][line];
 	const struct proto_account_line *own = &page->line[row][line];
-	uint64_t seen = load_relaxed(&o->peak);
-	/* What was added is read first: a release and a charge in between would count twice. */
-	uint64_t added = load_seqcst(&own->charged) + bytes_of(load_seqcst(&o->inherited));
-	uint64_t held = added - load_seqcst(&own->released) - load_seqcst(&o->disowned) -
-			bytes_of(load_seqcst(&o->returned));
+	uint64_t seen = load_relaxed(&o->peak), before, asking, added, held;
+
+	do {
+		/* What was added is read first: a release and a charge in between would count
+		 * twice. So would a charge that is refused if what is asked were read last, since
+		 * it is lowered after the release. */
+		before = asked ? load_seqcst(asked) : 0;
+		added = load_seqcst(&own->charged) + bytes_of(load_seqcst(&o->inherited));
+		asking = asked ? load_seqcst(asked) : 0;
+		held = added - asking - load_seqcst(&own->released) - load_seqcst(&o->disowned) -
+		       bytes_of(load_seqcst(&o->returned));
+		/* Otherwise it may be less than was held. */
+	} while (asked && (before != asking || load_seqcst(asked) != asking));
 
 	/* Negative: what was added since then was released. */
 	while ((int64_t)held > 0 && held > seen && !cas_acqrel(&o->peak, &seen, held)) {

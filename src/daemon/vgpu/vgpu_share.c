@@ -197,7 +197,7 @@ static void give_imports(struct look *k, const struct daemon_vgpu *v, bool all)
 		}
 		if (s.is_vague || !(has(&k->charged, s.id) || (any && given == s.id))) {
 			if (mem_share_give(page, import->number, &s)) {
-				mem_account_note_peak(page, s.row, s.line);
+				mem_account_note_peak(page, s.row, s.line, NULL);
 				any = true;
 				given = s.id;
 			}

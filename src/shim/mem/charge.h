@@ -100,8 +100,11 @@ int shim_mem_row_host(void);
  * charged; otherwise writes a note that names the call. The caller holds no mutex, and for a device
  * it is between shim_mem_move_begin() and _end(). */
 bool shim_mem_charge(int row, uint64_t bytes, const char *call);
-/* Charges bytes within the limit. Returns false if they exceed it. */
+/* Charges bytes within what is allowed, or, with _whole(), within the limit. Returns false if they
+ * exceed it. Until the change of memory ends, or they are released, they do not count for the most
+ * that the process has held: the driver may still refuse them. */
 bool shim_mem_try_charge(int row, uint64_t bytes);
+bool shim_mem_try_charge_whole(int row, uint64_t bytes);
 void shim_mem_release(int row, uint64_t bytes);
 /* Charges bytes that are taken already, beyond the limit if need be. */
 void shim_mem_force(int row, uint64_t bytes);

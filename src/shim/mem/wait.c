@@ -100,7 +100,7 @@ static void wait_end(const struct refused *c)
 /* Without gbpfd the limit alone counts; it waits for processes of its own vGPU. */
 static bool charge_alone(const struct refused *c)
 {
-	while (mem_ledger_charge_whole(c->l, c->row, c->bytes) < 0) {
+	while (!shim_mem_try_charge_whole((int)c->row, c->bytes)) {
 		if (!left_of(c->until_ns)) {
 			return false;
 		}
@@ -128,7 +128,7 @@ static bool charge_until(const struct refused *c)
 		if (answer == PROTO_ACCOUNT_REFUSED) {
 			return false;
 		}
-		if (mem_ledger_charge(c->l, c->row, c->bytes) == 0) {
+		if (shim_mem_try_charge((int)c->row, c->bytes)) {
 			mem_ledger_tried(c->l, c->row, seq);
 			return true;
 		}

@@ -15,10 +15,10 @@ static void hold_and_release(struct member *p)
 
 	assert_int_equal(mem_ledger_init(&l, p->account, p->line), 0);
 	assert_int_equal(mem_ledger_charge(&l, 0, MIB(48)), 0);
-	mem_account_note_peak(p->account, 0, p->line);
+	mem_account_note_peak(p->account, 0, p->line, NULL);
 	mem_ledger_release(&l, 0, MIB(40));
 	assert_int_equal(mem_ledger_charge(&l, 0, MIB(8)), 0);
-	mem_account_note_peak(p->account, 0, p->line);
+	mem_account_note_peak(p->account, 0, p->line, NULL);
 	assert_int_equal(mem_ledger_charge(&l, 0, MIB(45)), 0); /* the driver refuses it */
 	mem_ledger_release(&l, 0, MIB(45));
 	store_relaxed(&p->f.stats->busy_ns, UINT64_C(1500000000));

@@ -177,15 +177,15 @@ static void the_most_that_was_held_is_kept(void **state)
 
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 0);
 	assert_int_equal(mem_ledger_charge(&l, ROW, 3 * GIB), 0);
-	mem_account_note_peak(&page, ROW, 2);
+	mem_account_note_peak(&page, ROW, 2, NULL);
 	mem_ledger_release(&l, ROW, 2 * GIB);
 	assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
-	mem_account_note_peak(&page, ROW, 2);
+	mem_account_note_peak(&page, ROW, 2, NULL);
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 3 * GIB);
 	assert_int_equal(mem_ledger_charge(&l, ROW, 9 * GIB), -ENOMEM); /* was never held */
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 3 * GIB);
 	mem_ledger_force(&l, ROW, 2 * GIB);
-	mem_account_note_peak(&page, ROW, 2);
+	mem_account_note_peak(&page, ROW, 2, NULL);
 	assert_int_equal(mem_account_peak(&page, ROW, 2), 4 * GIB);
 	assert_int_equal(mem_account_peak(&page, ROW, 1), 0);
 	assert_int_equal(mem_account_peak(&page, ROW + 1, 2), 0);
@@ -199,10 +199,10 @@ static void a_charge_that_the_driver_refuses_was_not_held(void **state)
 	struct mem_ledger l = ledger_of(2);
 
 	assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
-	mem_account_note_peak(&page, ROW, 2);
+	mem_account_note_peak(&page, ROW, 2, NULL);
 	assert_int_equal(mem_ledger_charge(&l, ROW, 5 * GIB), 0);
 	mem_ledger_release(&l, ROW, 5 * GIB);
-	mem_account_note_peak(&page, ROW, 2);
+	mem_account_note_peak(&page, ROW, 2, NULL);
 	assert_int_equal(mem_account_peak(&page, ROW, 2), GIB);
 }
 
@@ -212,7 +212,7 @@ static void *hold_in_turns(void *arg)
 
 	for (unsigned i = 0; i < 200000; i++) {
 		if (mem_ledger_charge(l, ROW, 3 * GIB) == 0) {
-			mem_account_note_peak(&page, ROW, 2);
+			mem_account_note_peak(&page, ROW, 2, NULL);
 			mem_ledger_release(l, ROW, 3 * GIB);
 		}
 	}
@@ -234,11 +234,50 @@ static void threads_that_release_and_charge_at_once_do_not_overstate_the_peak(vo
 	assert_in_range(mem_account_peak(&page, ROW, 2), 3 * GIB, 9 * GIB);
 }
 
+struct asking {
+	struct mem_ledger l;
+	uint64_t asked; /* [atomic] */
+	uint32_t left;	/* [atomic] threads */
+};
+
+static void *be_refused(void *arg)
+{
+	struct asking *a = arg;
+
+	for (unsigned i = 0; i < 100000; i++) {
+		(void)add_acqrel(&a->asked, 2 * GIB);
+		if (mem_ledger_charge(&a->l, ROW, 2 * GIB) == 0) {
+			mem_ledger_release(&a->l, ROW, 2 * GIB);
+		}
+		(void)sub_acqrel(&a->asked, 2 * GIB);
+	}
+	(void)sub_acqrel(&a->left, 1);
+	return NULL;
+}
+
+static void what_the_driver_refuses_other_threads_is_no_peak(void **state)
+{
+	struct asking a = { .l = ledger_of(2), .left = 2 };
+	pthread_t t[2];
+
+	assert_int_equal(mem_ledger_charge(&a.l, ROW, GIB), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
+		assert_int_equal(pthread_create(&t[i], NULL, be_refused, &a), 0);
+	}
+	while (load_acquire(&a.left)) {
+		mem_account_note_peak(&page, ROW, 2, &a.asked);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
+		assert_int_equal(pthread_join(t[i], NULL), 0);
+	}
+	assert_int_equal(mem_account_peak(&page, ROW, 2), GIB);
+}
+
 static void a_peak_of_garbage_is_none(void **state)
 {
 	page.line[ROW][0].charged = GIB;
 	page.line[ROW][0].released = 4 * GIB;
-	mem_account_note_peak(&page, ROW, 0);
+	mem_account_note_peak(&page, ROW, 0, NULL);
 	assert_int_equal(page.orphans[ROW][0].peak, 0);
 }
 
@@ -248,7 +287,7 @@ static void inherited_memory_counts_for_the_peak(void **state)
 
 	page.orphans[ROW][0].inherited = GIB / PROTO_SHARE_UNIT;
 	assert_int_equal(mem_ledger_charge(&l, ROW, 2 * GIB), 0);
-	mem_account_note_peak(&page, ROW, 0);
+	mem_account_note_peak(&page, ROW, 0, NULL);
 	page.orphans[ROW][0].disowned = GIB;
 	assert_int_equal(mem_account_peak(&page, ROW, 0), 3 * GIB);
 }
@@ -417,6 +456,7 @@ int main(void)
 		TEST(the_most_that_was_held_is_kept),
 		TEST(a_charge_that_the_driver_refuses_was_not_held),
 		TEST(threads_that_release_and_charge_at_once_do_not_overstate_the_peak),
+		TEST(what_the_driver_refuses_other_threads_is_no_peak),
 		TEST(a_peak_of_garbage_is_none),
 		TEST(inherited_memory_counts_for_the_peak),
 		TEST(words_that_are_shown_decide_nothing),
