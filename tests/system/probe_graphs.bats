@@ -253,6 +253,52 @@ comes() {
 	gbpf probe detach "$id"
 }
 
+# held_amid LINE: sends LINE, which unloads or ends a context, to a program whose kernels have just been forgotten then, while its
+# executable graph still has their forms; a further tool makes the probe thread look at the graph.
+held_amid() {
+	local first=$id
+	echo "$1" >&"$in"
+	eventually test -e "$GBPF_RUNTIME_DIR/held"
+	attach count_warps --to "$pid"
+	tool_has 'p["state"] == "attached"'
+	rm "$GBPF_RUNTIME_DIR/held"
+	local answer
+	read -r -t "$EVENTUALLY_SECONDS" -u "$out" answer
+	[ "$answer" = ok ]
+	has_kernels 0
+	gbpf probe detach "$id"
+	id=$first
+	has_kernels 0
+}
+
+# start_held: starts the program over the shim's test build, which is held once.
+start_held() {
+	mkdir "$GBPF_RUNTIME_DIR/points"
+	cp "$BUILD/libcuda-points.so" "$GBPF_RUNTIME_DIR/points/libcuda.so.1"
+	printf '#!/bin/sh\nexec env LD_PRELOAD=%q GBPF_POINT_HOLD=%q %q\n' "$GBPF_RUNTIME_DIR/points/libcuda.so.1" \
+		"shim.probe.forgotten:$GBPF_RUNTIME_DIR/held" "$BUILD/$PROGRAM" >"$GBPF_RUNTIME_DIR/program"
+	chmod +x "$GBPF_RUNTIME_DIR/program"
+	BUILD=$GBPF_RUNTIME_DIR PROGRAM=program start
+}
+
+@test "kernels that unloading has forgotten are not known again by way of an executable graph" {
+	begin
+	attach count_blocks
+	start_held
+	tell load "make explicit 5" "replay 1"
+	has_kernels 1
+	held_amid unload
+	tell end
+}
+
+@test "kernels that the end of a context has forgotten are not known again by way of an executable graph" {
+	begin
+	attach count_blocks
+	start_held
+	tell load
+	held_amid context
+}
+
 @test "attach, swap and detach while replays are in flight change no result" {
 	begin
 	start

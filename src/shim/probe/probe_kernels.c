@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/point.h"
 #include "shim/capture_state.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/probe/probe_mix.h"
@@ -346,6 +347,7 @@ void shim_probe_unloading(const void *owner)
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	forget(NULL, owner);
 	pthread_mutex_unlock(&shim_probe_build_mutex);
+	POINT_HOLD("shim.probe.forgotten");
 	shim_probe_graphs_leave(NULL); /* while the driver still knows the kernels */
 	shim_probe_thread_wake();
 }
@@ -371,6 +373,7 @@ void shim_probe_context_ending(CUcontext ctx)
 	shim_probe_timers_leave(ctx);
 	forget(ctx, NULL);
 	pthread_mutex_unlock(&shim_probe_build_mutex);
+	POINT_HOLD("shim.probe.forgotten");
 	shim_probe_graphs_leave(ctx);
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	forget(ctx, NULL); /* those that the probe thread has looked up for a graph meanwhile */
