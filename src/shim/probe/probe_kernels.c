@@ -98,8 +98,9 @@ static bool builds_at_once(bool newer)
  * probe thread loads the form then. */
 static void load_first(struct shim_probe_kernel *k)
 {
-	static uint64_t patience_ns = FIRST_NS; /* shim_probe_build_mutex */
-	uint64_t now = clock_now_ns(), until = now + patience_ns;
+	static bool had_no_rest; /* shim_probe_build_mutex */
+	uint64_t now = clock_now_ns();
+	uint64_t until = now + clock_patience(had_no_rest ? SHIM_PROBE_BACKLOG_NS : FIRST_NS);
 	enum shim_probe_quiet quiet = SHIM_PROBE_BUSY;
 
 	for (; quiet == SHIM_PROBE_BUSY && now < until; now = clock_now_ns()) {
@@ -113,7 +114,7 @@ static void load_first(struct shim_probe_kernel *k)
 		shim_probe_kernel_load(k);
 		shim_probe_quiet_end();
 	}
-	patience_ns = quiet == SHIM_PROBE_QUIET ? FIRST_NS : SHIM_PROBE_BACKLOG_NS;
+	had_no_rest = quiet != SHIM_PROBE_QUIET;
 }
 
 /* Builds the form of a kernel that had none yet. */
@@ -358,7 +359,7 @@ static void await_work(CUcontext ctx)
 	CUcontext popped;
 
 	if (shim_driver.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
-		(void)shim_probe_work_done(FIRST_NS);
+		(void)shim_probe_work_done(clock_patience(FIRST_NS));
 		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 	}
 }

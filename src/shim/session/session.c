@@ -571,7 +571,7 @@ static int persist(struct shim_session *s, int (*once)(struct shim_session *s))
 		} else if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MAX) {
 			until = now + clock_patience(RESTART_NS);
 		} else if (err == -ECONNREFUSED && !until) {
-			until = now + DEAD_NS;
+			until = now + clock_patience(DEAD_NS);
 		} else if (err != -ECONNREFUSED && err != -ENOENT) {
 			return err;
 		}
