@@ -105,6 +105,23 @@ const char rig_ptx[] =
 	"	ld.param.u64 %rd1, [to];\n	ld.param.u64 %rd2, [from];\n"
 	"	ld.global.u32 %r1, [%rd2];\n	st.global.u32 [%rd1], %r1;\n"
 	"	ret;\n"
+	"}\n"
+	".visible .entry tick(.param .u64 counter, .param .u64 stop)\n"
+	"{\n"
+	"	.reg .pred %p<3>;\n	.reg .b32 %r<4>;\n	.reg .b64 %rd<3>;\n"
+	"	ld.param.u64 %rd1, [counter];\n	ld.param.u64 %rd2, [stop];\n"
+	"AGAIN:\n"
+	"	mov.u32 %r1, 0;\n"
+	"INNER:\n"
+	"	add.s32 %r1, %r1, 1;\n"
+	"	setp.lt.u32 %p1, %r1, 100;\n"
+	"	@%p1 bra INNER;\n"
+	"	mov.u32 %r3, 1;\n"
+	"	red.global.add.u32 [%rd1], %r3;\n"
+	"	ld.volatile.global.u32 %r2, [%rd2];\n"
+	"	setp.eq.u32 %p2, %r2, 0;\n"
+	"	@%p2 bra AGAIN;\n"
+	"	ret;\n"
 	"}\n";
 
 void rig_open(void)
@@ -322,4 +339,24 @@ CUfunction rig_function(const char *name)
 void rig_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params)
 {
 	CU(cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, s, params, NULL));
+}
+
+volatile uint32_t *rig_words(void)
+{
+	void *p;
+
+	CU(cuMemAllocHost_v2(&p, 4096));
+	memset(p, 0, 4096);
+	return p;
+}
+
+void rig_tick(volatile uint32_t *w, unsigned blocks, CUstream s)
+{
+	CUdeviceptr counter = (CUdeviceptr)(uintptr_t)w, stop = counter + 64;
+	CUmodule m;
+	CUfunction f;
+
+	CU(cuModuleLoadData(&m, rig_ptx));
+	CU(cuModuleGetFunction(&f, m, "tick"));
+	rig_launch(f, blocks, 32, s, (void *[]){ &counter, &stop });
 }

@@ -53,10 +53,15 @@ void rig_check_cu(CUresult r, CUresult expected, const char *what, const char *f
 CUcontext rig_context(void);
 CUfunction rig_function(const char *name);
 void rig_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params);
+/* Returns a page of zeroed pinned words, which the device and this process access. */
+volatile uint32_t *rig_words(void);
+/* Launches tick() in any context, with w[0] as the counter and w[16] as the word that ends it. */
+void rig_tick(volatile uint32_t *w, unsigned blocks, CUstream s);
 
 /* Kernels: add(a, b, c, n); empty(); spin(out, n): n rounds, then out[block] = n; wild(): stores to
  * address 16; odd(p): stores 4 bytes to p + 2; until(flag): runs until *flag is not 0;
- * copy_first(to, from): copies one word; stamp(counter, out): draws a number. */
+ * copy_first(to, from): copies one word; stamp(counter, out): draws a number; tick(counter, stop):
+ * adds 1 repeatedly until *stop. */
 extern const char rig_ptx[];
 
 #endif

@@ -1,5 +1,5 @@
-/* Scheduling on the soft GPU: slices, switches, priorities, blocks that wait for each other,
- * concurrent copies, several GPUs, and control from another process. */
+/* Scheduling on the soft GPU: priorities, blocks that wait for each other, concurrent copies,
+ * several GPUs, and control from another process. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -23,31 +23,10 @@
 
 #include "../eventually.h"
 
-/* Kernels: tick(counter, stop): adds 1 repeatedly until *stop; rounds(counter, bad, n): n grid
- * barriers, as nvcc compiles grid.sync(). */
+/* rounds(counter, bad, n): n grid barriers, as nvcc compiles grid.sync(). */
 static const char own_ptx[] = ".version 7.0\n"
 			      ".target sm_80\n"
 			      ".address_size 64\n"
-			      ".visible .entry tick(.param .u64 counter, .param .u64 stop)\n"
-			      "{\n"
-			      " .reg .pred %p<3>;\n"
-			      " .reg .b32 %r<4>;\n"
-			      " .reg .b64 %rd<3>;\n"
-			      " ld.param.u64 %rd1, [counter];\n"
-			      " ld.param.u64 %rd2, [stop];\n"
-			      "AGAIN:\n"
-			      " mov.u32 %r1, 0;\n"
-			      "INNER:\n"
-			      " add.s32 %r1, %r1, 1;\n"
-			      " setp.lt.u32 %p1, %r1, 100;\n"
-			      " @%p1 bra INNER;\n"
-			      " mov.u32 %r3, 1;\n"
-			      " red.global.add.u32 [%rd1], %r3;\n"
-			      " ld.volatile.global.u32 %r2, [%rd2];\n"
-			      " setp.eq.u32 %p2, %r2, 0;\n"
-			      " @%p2 bra AGAIN;\n"
-			      " ret;\n"
-			      "}\n"
 			      ".visible .entry rounds(\n"
 			      " .param .u64 rounds_param_0,\n"
 			      " .param .u64 rounds_param_1,\n"
@@ -138,17 +117,6 @@ static const char own_ptx[] = ".version 7.0\n"
 			      " ret;\n"
 			      "}\n";
 
-/* Shared by the test and its children. */
-struct board {
-	uint32_t ready[2], go, stop, looked[2];
-	uint32_t slice_us[2], blocks;
-	uint32_t first[2], last[2];
-	uint64_t held_ns[2];
-	uint64_t held_now_ns[2];	     /* in the window so far */
-	uint64_t idle_ns, busy_ns, switches; /* of the GPU in the window */
-};
-static struct board *board;
-
 static const struct cuabi_soft_table *private_table(void)
 {
 	static const CUuuid id = CUABI_SOFT_UUID;
@@ -168,28 +136,6 @@ static CUfunction own_function(const char *name)
 	return f;
 }
 
-/* Returns pinned words, which the device and this process access. */
-static volatile uint32_t *words(void)
-{
-	void *p;
-
-	CU(cuMemAllocHost_v2(&p, 4096));
-	memset(p, 0, 4096);
-	return p;
-}
-
-static void start_tick(CUfunction f, volatile uint32_t *w, unsigned blocks, CUstream s)
-{
-	CUdeviceptr counter = (CUdeviceptr)(uintptr_t)w, stop = counter + 64;
-
-	rig_launch(f, blocks, 32, s, (void *[]){ &counter, &stop });
-}
-
-static void nap(void)
-{
-	clock_sleep_ns(EVENTUALLY_POLL_NS);
-}
-
 /* Returns the device time that this process has used. */
 static uint64_t used_ns(void)
 {
@@ -197,91 +143,6 @@ static uint64_t used_ns(void)
 
 	CU(private_table()->counters(NULL, &c));
 	return c.run_ns;
-}
-
-static void ticking_program(void *arg)
-{
-	int me = *(int *)arg;
-	const struct cuabi_soft_table *t = private_table();
-	struct cuabi_soft_counters a, b;
-	struct cuabi_soft_switches c, d;
-	volatile uint32_t *w;
-
-	rig_context();
-	CU(t->timeslice_set(NULL, board->slice_us[me]));
-	w = words();
-	start_tick(own_function("tick"), w, board->blocks, NULL);
-	eventually(w[0]);
-	store_release(&board->ready[me], 1);
-	eventually(load_acquire(&board->go));
-	board->first[me] = w[0];
-	CU(t->counters(NULL, &a));
-	CU(t->switches(NULL, &c, sizeof(c)));
-	while (!load_acquire(&board->stop)) {
-		nap();
-		CU(t->switches(NULL, &d, sizeof(d)));
-		store_release(&board->held_now_ns[me], d.held_ns - c.held_ns);
-	}
-	do { /* endless kernels are left inside; on a loaded machine this may take a while */
-		nap();
-		board->last[me] = w[0];
-		CU(t->counters(NULL, &b));
-		CU(t->switches(NULL, &d, sizeof(d)));
-	} while (d.left_inside == c.left_inside);
-	board->held_ns[me] = d.held_ns - c.held_ns;
-	store_release(&board->looked[me], 1);
-	eventually(load_acquire(&board->looked[!me])); /* it may still need to be switched off */
-	w[16] = 1;
-	CU(cuCtxSynchronize());
-}
-
-static struct soft_gpu_info gpu_info(void)
-{
-	struct soft_request q = { .op = SOFT_REQ_GPUS };
-	static struct soft_reply r;
-	int fds[FD_PASS_MAX], sock = rig_connect();
-	unsigned n;
-
-	assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
-	assert_true(msg_recv(sock, &r, sizeof(r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
-	close(sock);
-	return r.gpu;
-}
-
-/* Runs two programs that always have work, until they have held the device for `ms` together.
- * Returns the second's share of the time in %. *ret_done:
- * its share of the completed work, which matches as far as the host schedules the workers fairly.
- */
-static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsigned ms,
-		    double *ret_done)
-{
-	int me[2] = { 0, 1 };
-	pid_t pid[2];
-	struct soft_gpu_info from, to;
-	double done[2];
-	uint64_t begin;
-
-	*board = (struct board){ .slice_us = { first_us, second_us }, .blocks = blocks };
-	for (int i = 0; i < 2; i++) {
-		pid[i] = rig_spawn(ticking_program, &me[i]);
-	}
-	eventually(load_acquire(&board->ready[0]) && load_acquire(&board->ready[1]));
-	store_release(&board->go, 1);
-	begin = clock_now_ns();
-	from = gpu_info();
-	eventually(load_acquire(&board->held_now_ns[0]) + load_acquire(&board->held_now_ns[1]) >=
-		   ms * 1000000ull);
-	to = gpu_info();
-	board->busy_ns = to.busy_ns - from.busy_ns;
-	board->idle_ns = clock_now_ns() - begin - board->busy_ns;
-	board->switches = to.switches - from.switches;
-	store_release(&board->stop, 1);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(rig_wait(pid[i]), 0);
-		done[i] = board->last[i] - board->first[i];
-	}
-	*ret_done = 100 * done[1] / (done[0] + done[1]);
-	return 100.0 * (double)board->held_ns[1] / (double)(board->held_ns[0] + board->held_ns[1]);
 }
 
 static void with_server(const char *const *args)
@@ -292,79 +153,9 @@ static void with_server(const char *const *args)
 
 static const char *const plain[] = { "--mem", "256M", "--workers", "1", NULL };
 
-static bool within(double value, double wanted)
-{
-	return value > wanted * 0.9 && value < wanted * 1.1;
-}
-
-/* Checks shares over a window of some hundred slices. If the host preempts the workers for longer
- * than a slice, the window's ends matter, so up to six windows are measured. */
-static void check_share(uint32_t first_us, uint32_t second_us, unsigned ms)
-{
-	double wanted = 100.0 * second_us / (first_us + second_us), got = 0, done;
-
-	for (int i = 0; i < 6 && !within(got, wanted); i++) {
-		got = share(first_us, second_us, 4, ms, &done);
-		print_message("%u/%u us: %.2f %% of the time, %.2f %% of what was done\n", first_us,
-			      second_us, got, done);
-	}
-	assert_true(within(got, wanted));
-}
-
-static void check_shares(const char *workers)
-{
-	const char *const args[] = { "--mem", "256M", "--workers", workers, NULL };
-
-	with_server(args);
-	check_share(2000, 2000, 1000);
-	check_share(20000, 2000, 2200);
-	with_server(plain);
-}
-
-static void slices_are_exact_with_one_worker(void **state)
-{
-	(void)state;
-	check_shares("1");
-}
-
-static void slices_are_exact_with_two_workers(void **state)
-{
-	(void)state;
-	check_shares("2");
-}
-
-static void a_slice_of_a_microsecond_leaves_little_throughput(void **state)
-{
-	double done;
-
-	(void)state;
-	assert_true(share(2000, 1, 4, 500, &done) < 10);
-	assert_true(done < 10);
-}
-
-static void a_switch_costs_what_it_should(void **state)
-{
-	const char *const args[] = { "--mem", "256M", "--workers", "1", "--switch-cost-us",
-				     "1000",  NULL };
-	double done;
-
-	(void)state;
-	with_server(args);
-	share(1000, 1000, 4, 600, &done);
-	print_message("%llu switches of 1 ms: idle %llu us, busy %llu us\n",
-		      (unsigned long long)board->switches,
-		      (unsigned long long)board->idle_ns / 1000,
-		      (unsigned long long)board->busy_ns / 1000);
-	/* A loaded host makes switches longer, not shorter, and slices, too. The last switch may
-	 * have begun only. */
-	assert_true(board->switches >= 2 && board->busy_ns > 0);
-	assert_true(board->idle_ns >= (board->switches - 1) * 1000000u);
-	with_server(plain);
-}
-
 static void priority_program(void *arg)
 {
-	CUfunction tick, spin;
+	CUfunction spin;
 	CUstream low, high;
 	CUdeviceptr out;
 	uint32_t n = 1000000, before, alone, during;
@@ -373,13 +164,12 @@ static void priority_program(void *arg)
 
 	(void)arg;
 	rig_context();
-	tick = own_function("tick");
 	spin = rig_function("spin");
-	w = words();
+	w = rig_words();
 	CU(cuMemAlloc_v2(&out, 4096));
 	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
 	CU(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
-	start_tick(tick, w, 8, low);
+	rig_tick(w, 8, low);
 	eventually(w[0]);
 	before = w[0];
 	begin = used_ns();
@@ -413,7 +203,7 @@ static void spinning_program(void *arg)
 
 	(void)arg;
 	rig_context();
-	w = words();
+	w = rig_words();
 	w[16] = 1;
 	flag = (CUdeviceptr)(uintptr_t)w;
 	one = flag + 64;
@@ -448,7 +238,7 @@ static void gang_program(void *arg)
 	(void)arg;
 	rig_context();
 	f = own_function("rounds");
-	w = words();
+	w = rig_words();
 	CU(cuMemAlloc_v2(&counter, 64));
 	bad = counter + 4;
 	CU(cuMemsetD8_v2(counter, 0, 64));
@@ -493,8 +283,8 @@ static void copy_beside_program(void *arg)
 
 	(void)arg;
 	rig_context();
-	w = words();
-	start_tick(own_function("tick"), w, 4, NULL);
+	w = rig_words();
+	rig_tick(w, 4, NULL);
 	eventually(w[0]);
 	CU(cuMemAlloc_v2(&from, 32u << 20));
 	CU(cuMemAlloc_v2(&to, 32u << 20));
@@ -606,8 +396,8 @@ static void controlled_program(void *arg)
 
 	(void)arg;
 	rig_context();
-	w = words();
-	start_tick(own_function("tick"), w, 4, NULL);
+	w = rig_words();
+	rig_tick(w, 4, NULL);
 	CU(t->control_open(NULL, &fd));
 	CHECK(msg_send(pair[0], "c", 1, &fd, 1) == 0);
 	for (;;) { /* replies to each byte with the counter; 'q' ends */
@@ -788,11 +578,11 @@ static void two_gpus_program(void *arg)
 		CHECK(dev == i);
 		CU(cuMemAlloc_v2(&p[i], (i + 1) * (8u << 20)));
 		CU(cuMemsetD32_v2(p[i], 100 + (unsigned)i, 1024));
-		w[i] = words();
-		start_tick(own_function("tick"), w[i], 2, NULL);
+		w[i] = rig_words();
+		rig_tick(w[i], 2, NULL);
 	}
 	while (!w[0][0] || !w[1][0]) { /* each GPU has a worker of its own */
-		nap();
+		clock_sleep_ns(EVENTUALLY_POLL_NS);
 	}
 	CU(cuMemGetInfo_v2(&free_bytes, &total));
 	CHECK(total == 64u << 20 && free_bytes <= total - (16u << 20) &&
@@ -915,11 +705,6 @@ static void processes_of_one_lane_run_concurrently(void **state)
 static int start(void **state)
 {
 	(void)state;
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
-	if (board == MAP_FAILED) {
-		return -1;
-	}
 	rig_open();
 	rig_start(plain);
 	return 0;
@@ -928,10 +713,6 @@ static int start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(slices_are_exact_with_one_worker),
-		cmocka_unit_test(slices_are_exact_with_two_workers),
-		cmocka_unit_test(a_slice_of_a_microsecond_leaves_little_throughput),
-		cmocka_unit_test(a_switch_costs_what_it_should),
 		cmocka_unit_test(urgent_blocks_go_before_resident_ones),
 		cmocka_unit_test(spinning_blocks_do_not_starve_what_they_wait_for),
 		cmocka_unit_test(cooperative_blocks_are_resident_together),

@@ -546,7 +546,7 @@ static void forms_program(void *arg)
 	CHECK(f == same);
 	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&same, m, "nothing"));
 	CU(cuModuleGetFunctionCount(&n, m));
-	CHECK(n == 8);
+	CHECK(n == 9);
 	CU(cuModuleGetGlobal_v2(&counter, &global_bytes, m, "counter"));
 	CHECK(global_bytes == 4);
 	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal_v2(&out, NULL, m, "nothing"));
