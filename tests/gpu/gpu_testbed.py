@@ -20,6 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 from eventually import eventually
 
 DRIVERS = ('/usr/local/nvidia/lib64/libcuda.so.1', '/usr/lib/x86_64-linux-gnu/libcuda.so.1', '/usr/lib64/libcuda.so.1')
+PATIENCE = max(1, int(os.environ.get('GBPF_PATIENCE') or 1))  # of the test suite, whose machine may be busy
 DROP = ('LD_PRELOAD', 'GBPF_REAL_CUDA', 'GBPF_OFF', 'GBPF_CLASS', 'GBPF_NAME', 'GBPF_STRICT', 'GBPF_HINT', 'GBPF_BLOCK', 'GBPF_CACHE',
 	'GBPF_CACHE_DIR', 'CUDA_MPS_PIPE_DIRECTORY')
 MARK = 'GBPF_TESTBED'  # in the environment of every process that a testbed starts
@@ -131,6 +132,7 @@ class Program:
 			raise self.failed(f'ended early, with {self.p.poll()}') from None
 
 	def answer(self, seconds=60):
+		seconds *= PATIENCE
 		deadline = time.monotonic() + seconds
 		while True:
 			line, separator, rest = self.rest.partition(b'\n')
@@ -271,15 +273,15 @@ class Gbpfd:
 
 	def load(self, policy):
 		"""Makes a policy active; None: no policy is."""
-		run([self.t.gbpf, 'policy', *(['swap', policy] if policy else ['unload'])], self.env, 30)
+		run([self.t.gbpf, 'policy', *(['swap', policy] if policy else ['unload'])], self.env, 30 * PATIENCE)
 
 	def set(self, variable, value):
 		"""Sets a variable of the active policy."""
-		run([self.t.gbpf, 'map', 'set', variable, value], self.env, 30)
+		run([self.t.gbpf, 'map', 'set', variable, value], self.env, 30 * PATIENCE)
 
 	def switch(self, on):
 		"""Switches gBPF on or off for the programs under this gbpfd."""
-		run([self.t.gbpf, 'on' if on else 'off'], self.env, 30)
+		run([self.t.gbpf, 'on' if on else 'off'], self.env, 30 * PATIENCE)
 
 	def under(self, *options):
 		"""Returns the command that puts a program under gBPF."""
@@ -317,7 +319,7 @@ class Gbpfd:
 		if self in self.t.gbpfds:
 			self.t.gbpfds.remove(self)
 		try:
-			run([self.t.gbpf, 'shutdown'], self.env, 30, ok=range(256))
+			run([self.t.gbpf, 'shutdown'], self.env, 30 * PATIENCE, ok=range(256))
 		except Failed as e:
 			print(e, file=sys.stderr)
 
