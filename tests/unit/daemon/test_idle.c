@@ -97,7 +97,7 @@ static void drain(struct fake *f)
 	unsigned n;
 	int fds[8];
 
-	while (poll(&p, 1, 0) == 1 && fake_receive(f, &m, fds, &n) == 1) {
+	while (poll(&p, 1, 0) == 1 && fake_receive_any(f, &m, fds, &n) == 1) {
 		while (n) {
 			close(fds[--n]);
 		}
