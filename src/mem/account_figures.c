@@ -59,7 +59,7 @@ void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t li
 		asking = asked ? load_seqcst(asked) : 0;
 		held = added - asking - load_seqcst(&own->released) - load_seqcst(&o->disowned) -
 		       bytes_of(load_seqcst(&o->returned));
-		/* Otherwise it may be less than was held. */
+		/* Otherwise it is less than was held if one was refused in between. */
 	} while (asked && (before != asking || load_seqcst(asked) != asking));
 
 	/* Negative: what was added since then was released. */

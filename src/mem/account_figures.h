@@ -14,9 +14,9 @@ int mem_account_row(const struct proto_account *page, const uint8_t uuid[16]);
 uint64_t mem_account_limit(const struct proto_account *page, uint32_t row);
 uint64_t mem_account_left(const struct proto_account *page, uint32_t row);
 /* Raises the peak of a line to what it holds: called once the driver has given what was charged.
- * asked [atomic]: the part of what is charged that the driver has not given yet, bytes, raised
- * before a charge and lowered after a refused one is released; NULL: none. Never more than was held
- * at some moment of the call; what another thread releases during it may be missing. */
+ * asked [atomic]: the part of what is charged that the driver has not given yet (mem/ledger.h);
+ * NULL: none. Never more than was held at some moment of the call; what other threads are charged
+ * or release meanwhile may be missing, and their own calls follow. */
 void mem_account_note_peak(struct proto_account *page, uint32_t row, uint32_t line,
 			   const uint64_t *asked);
 /* Returns the most that the process of a line has held at a time, bytes; at least what it holds. */

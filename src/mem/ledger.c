@@ -147,6 +147,7 @@ int mem_ledger_init(struct mem_ledger *l, struct proto_account *page, uint32_t l
 	l->line = line;
 	for (unsigned i = 0; i < PROTO_ACCOUNT_ROWS; i++) {
 		pthread_mutex_init(&l->mutex[i], NULL);
+		l->asked[i] = 0;
 	}
 	return 0;
 }
@@ -306,6 +307,7 @@ static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole
 		}
 	}
 	if (!err) {
+		(void)add_acqrel(&l->asked[row], bytes); /* before: mem_account_note_peak() */
 		__atomic_fetch_add(&own->charged, bytes, __ATOMIC_SEQ_CST);
 	}
 	store_seqcst(&own->wanted, (uint64_t)0);
@@ -336,6 +338,11 @@ int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 int mem_ledger_charge_whole(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
 	return charge_locked(l, row, bytes, true);
+}
+
+void mem_ledger_answered(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	(void)sub_acqrel(&l->asked[row], bytes);
 }
 
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes)

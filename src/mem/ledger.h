@@ -43,6 +43,8 @@ struct mem_ledger {
 	struct proto_account *page; /* borrowed; mapped writable, PROTO_ACCOUNT_BYTES */
 	uint32_t line;		    /* of this process, below PROTO_ACCOUNT_LINES */
 	pthread_mutex_t mutex[PROTO_ACCOUNT_ROWS]; /* one charge at a time for each row */
+	uint64_t asked[PROTO_ACCOUNT_ROWS]; /* [atomic] charged and not answered by the driver,
+					       bytes */
 };
 
 /* Initializes a ledger on a page that gbpfd has sent. Returns 0, or -EPROTO if it is no account or
@@ -55,6 +57,9 @@ int mem_ledger_row(const struct mem_ledger *l, const uint8_t uuid[16]);
  * with _whole(), the limit: for a process without gbpfd, which could allow more. */
 int mem_ledger_charge(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 int mem_ledger_charge_whole(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+/* The driver has given bytes that were charged, or refused them, and they are released: until then
+ * they are no part of the most that the process has held. */
+void mem_ledger_answered(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 /* Returns bytes that were charged. */
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 

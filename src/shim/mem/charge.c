@@ -23,18 +23,13 @@ static struct {
 	uint64_t epoch;	    /* [atomic] counts allocations */
 	uint64_t moves; /* [atomic] changes of memory: those under way, plus 2^32 for each that is
 			   over */
-	uint64_t asked[PROTO_ACCOUNT_ROWS];   /* [atomic] bytes that are charged and the driver has
-						 not   given yet */
-	uint64_t managed[PROTO_ACCOUNT_ROWS]; /* [atomic] bytes */
-	uint64_t excess[PROTO_ACCOUNT_ROWS];  /* [atomic] bytes */
+	uint64_t managed[PROTO_ACCOUNT_ROWS];	  /* [atomic] bytes */
+	uint64_t excess[PROTO_ACCOUNT_ROWS];	  /* [atomic] bytes */
 	uint64_t excess_gone[PROTO_ACCOUNT_ROWS]; /* [atomic] bytes ever taken off excess */
 } account;
 
-/* The part of account.asked that this thread asks for. */
-static TLS_FAST struct {
-	int row;
-	uint64_t bytes;
-} asking;
+/* What this thread is charged for and the driver has not answered yet, bytes by row. */
+static TLS_FAST uint64_t asking[PROTO_MAX_GPUS];
 
 bool shim_mem_joined(void)
 {
@@ -118,39 +113,34 @@ static void note_refusal(int row, uint64_t bytes, const char *call, bool is_full
 	account.session.note(text);
 }
 
-/* The driver, or the account, has given or refused bytes of what this thread asks for. */
-static void answered(uint64_t bytes)
+/* The peak of pinned host memory is not noted. */
+static bool ask(int row, uint64_t bytes, int err)
 {
-	if (bytes) {
-		asking.bytes -= bytes;
-		(void)sub_acqrel(&account.asked[asking.row], bytes);
+	if (!err && row < (int)PROTO_MAX_GPUS) {
+		asking[row] += bytes;
 	}
+	return !err;
 }
 
-static bool ask_for(int row, uint64_t bytes, bool whole)
+/* The driver has answered all that this thread has asked for. */
+static void answered(void)
 {
-	bool done;
-
-	if (asking.row != row) {
-		answered(asking.bytes);
-		asking.row = row;
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (asking[i]) {
+			mem_ledger_answered(&account.ledger, i, asking[i]);
+			asking[i] = 0;
+		}
 	}
-	asking.bytes += bytes;
-	(void)add_acqrel(&account.asked[row], bytes);
-	done = (whole ? mem_ledger_charge_whole(&account.ledger, (uint32_t)row, bytes)
-		      : mem_ledger_charge(&account.ledger, (uint32_t)row, bytes)) == 0;
-	answered(done ? 0 : bytes);
-	return done;
 }
 
 bool shim_mem_try_charge(int row, uint64_t bytes)
 {
-	return ask_for(row, bytes, false);
+	return ask(row, bytes, mem_ledger_charge(&account.ledger, (uint32_t)row, bytes));
 }
 
 bool shim_mem_try_charge_whole(int row, uint64_t bytes)
 {
-	return ask_for(row, bytes, true);
+	return ask(row, bytes, mem_ledger_charge_whole(&account.ledger, (uint32_t)row, bytes));
 }
 
 /* Returns how long the calling thread waits for memory, the agent not at all. */
@@ -245,22 +235,21 @@ void shim_mem_release(int row, uint64_t bytes)
 {
 	if (bytes && shim_mem_joined()) { /* not in a forked child */
 		mem_ledger_release(&account.ledger, (uint32_t)row, bytes);
-		if (asking.row == row) {
-			answered(MIN(bytes, asking.bytes));
-		}
 	}
 }
 
 static void note_peak(int row)
 {
 	mem_account_note_peak(account.ledger.page, (uint32_t)row, account.ledger.line,
-			      &account.asked[row]);
+			      &account.ledger.asked[row]);
 }
 
 void shim_mem_force(int row, uint64_t bytes)
 {
 	if (mem_ledger_charge(&account.ledger, (uint32_t)row, bytes) < 0) {
 		mem_ledger_force(&account.ledger, (uint32_t)row, bytes);
+	} else {
+		mem_ledger_answered(&account.ledger, (uint32_t)row, bytes);
 	}
 	note_peak(row);
 }
@@ -338,13 +327,18 @@ void shim_mem_move_begin(void)
 	(void)add_acqrel(&account.moves, 1);
 }
 
-/* The driver has answered: what it has refused is no longer charged. */
+/* What the driver has refused is no longer charged. */
 void shim_mem_move_end(void)
 {
-	answered(asking.bytes);
+	answered();
 	for (unsigned i = 0; i < PROTO_MAX_GPUS && shim_mem_joined() && account.row[i] >= 0; i++) {
 		note_peak(account.row[i]);
 	}
+	shim_mem_move_over();
+}
+
+void shim_mem_move_over(void)
+{
 	(void)add_acqrel(&account.moves, (UINT64_C(1) << 32) - 1);
 }
 
@@ -459,7 +453,7 @@ bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call
 	} else if (bytes > now && !force && !charge(row, bytes - now, call, false)) {
 		return false; /* it does not wait for memory: it holds some already */
 	}
-	answered(asking.bytes);
+	answered();
 	mem_ledger_set_overhead(&account.ledger, (uint32_t)row, bytes);
 	note_peak(row);
 	return true;

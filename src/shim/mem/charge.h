@@ -53,6 +53,9 @@ void shim_mem_settle(void);
  * the most that the process has held. */
 void shim_mem_move_begin(void);
 void shim_mem_move_end(void);
+/* The same where the driver has answered nothing that this thread asks for: during a wait, and for
+ * a free of any thread that has taken effect by now. */
+void shim_mem_move_over(void);
 /* Returns a value that differs before and after each change. *ret_moving: one is going on. */
 uint64_t shim_mem_moves(bool *ret_moving);
 /* Managed memory that is charged, which the driver does not count as the process's. */

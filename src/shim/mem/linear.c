@@ -451,7 +451,7 @@ void shim_mem_linear_settle(void)
 		shim_mem_release(leaving[i].row, leaving[i].bytes);
 		leaving[i] = leaving[n_leaving - 1];
 		store_release(&n_leaving, n_leaving - 1);
-		shim_mem_move_end();
+		shim_mem_move_over();
 	}
 	pthread_mutex_unlock(&mutex);
 	shim_capture_restore(mode);

@@ -86,7 +86,7 @@ struct refused {
 static void wait_begin(const struct refused *c)
 {
 	if (c->in_move) {
-		shim_mem_move_end();
+		shim_mem_move_over();
 	}
 }
 

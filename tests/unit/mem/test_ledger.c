@@ -234,43 +234,42 @@ static void threads_that_release_and_charge_at_once_do_not_overstate_the_peak(vo
 	assert_in_range(mem_account_peak(&page, ROW, 2), 3 * GIB, 9 * GIB);
 }
 
-struct asking {
-	struct mem_ledger l;
-	uint64_t asked; /* [atomic] */
-	uint32_t left;	/* [atomic] threads */
-};
+static uint32_t n_refused; /* [atomic] threads that are done */
 
 static void *be_refused(void *arg)
 {
-	struct asking *a = arg;
+	struct mem_ledger *l = arg;
 
 	for (unsigned i = 0; i < 100000; i++) {
-		(void)add_acqrel(&a->asked, 2 * GIB);
-		if (mem_ledger_charge(&a->l, ROW, 2 * GIB) == 0) {
-			mem_ledger_release(&a->l, ROW, 2 * GIB);
+		if (mem_ledger_charge(l, ROW, 2 * GIB) == 0) {
+			mem_ledger_release(l, ROW, 2 * GIB);
+			mem_ledger_answered(l, ROW, 2 * GIB);
 		}
-		(void)sub_acqrel(&a->asked, 2 * GIB);
 	}
-	(void)sub_acqrel(&a->left, 1);
+	(void)add_acqrel(&n_refused, 1);
 	return NULL;
 }
 
 static void what_the_driver_refuses_other_threads_is_no_peak(void **state)
 {
-	struct asking a = { .l = ledger_of(2), .left = 2 };
+	struct mem_ledger l = ledger_of(2);
 	pthread_t t[2];
 
-	assert_int_equal(mem_ledger_charge(&a.l, ROW, GIB), 0);
+	assert_int_equal(mem_ledger_charge(&l, ROW, GIB), 0);
+	mem_ledger_answered(&l, ROW, GIB);
 	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
-		assert_int_equal(pthread_create(&t[i], NULL, be_refused, &a), 0);
+		assert_int_equal(pthread_create(&t[i], NULL, be_refused, &l), 0);
 	}
-	while (load_acquire(&a.left)) {
-		mem_account_note_peak(&page, ROW, 2, &a.asked);
+	while (load_acquire(&n_refused) < ARRAY_SIZE(t)) {
+		mem_account_note_peak(&page, ROW, 2, &l.asked[ROW]);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
 		assert_int_equal(pthread_join(t[i], NULL), 0);
 	}
 	assert_int_equal(mem_account_peak(&page, ROW, 2), GIB);
+	assert_int_equal(l.asked[ROW], 0);
+	assert_int_equal(mem_ledger_charge(&l, ROW, UINT64_MAX - GIB), -ENOMEM);
+	assert_int_equal(l.asked[ROW], 0);
 }
 
 static void a_peak_of_garbage_is_none(void **state)

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "mem/account_figures.h"
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
@@ -19,9 +20,9 @@
 #define LINE 2u
 
 static struct proto_account page;
-static uint8_t uuid[1][16] = { { 0xa5 } };
+static uint8_t uuid[2][16] = { { 0xa5 }, { 0xa6 } };
 static CUdeviceptr next = 0x700000000000u;
-static void (*meanwhile)(void); /* another thread, while the driver is asked for a refused one */
+static void (*meanwhile)(void); /* another thread */
 
 static CUresult get_device(CUdevice *ret)
 {
@@ -35,7 +36,7 @@ static CUresult get_current(CUcontext *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Has 60 MiB for no one. */
+/* Refuses 60 MiB, after another thread has run. */
 static CUresult allocate(CUdeviceptr *ret, size_t bytes)
 {
 	if (bytes >= 60 * MIB) {
@@ -79,14 +80,15 @@ static int join(void **state)
 	page.magic = PROTO_ACCOUNT_MAGIC;
 	page.abi = PROTO_ABI;
 	page.lines = LINE + 1;
-	page.limit[0] = 200 * MIB;
-	page.allowed[0] = 200 * MIB;
-	memcpy(page.uuid[0], uuid[0], sizeof(uuid[0]));
+	for (unsigned i = 0; i < ARRAY_SIZE(uuid); i++) {
+		page.limit[i] = page.allowed[i] = 200 * MIB;
+		memcpy(page.uuid[i], uuid[i], sizeof(uuid[i]));
+	}
 	shim_driver.cuCtxGetDevice = get_device;
 	shim_driver.cuCtxGetCurrent = get_current;
 	shim_driver.cuMemAlloc_v2 = allocate;
 	shim_driver.cuMemFree_v2 = release;
-	return shim_mem_join(&page, LINE, uuid, 1, &session);
+	return shim_mem_join(&page, LINE, uuid, ARRAY_SIZE(uuid), &session);
 }
 
 static uint64_t peak(void)
@@ -188,12 +190,43 @@ static void charges_that_end_without_the_driver_are_not_taken_off(void **state)
 	assert_int_equal(shim_mem_used(0), 0);
 }
 
+static void *note_something(void *arg)
+{
+	(void)arg;
+	shim_mem_move_begin();
+	shim_mem_move_end();
+	return NULL;
+}
+
+/* For a library in contexts on two GPUs both are charged before the driver is asked; a free that
+ * takes effect meanwhile, and a wait, end no part of it. */
+static void what_is_asked_on_two_gpus_does_not_count_until_the_end(void **state)
+{
+	uint64_t before = peak();
+
+	(void)state;
+	shim_mem_move_begin();
+	assert_true(shim_mem_try_charge(0, 150 * MIB));
+	assert_true(shim_mem_try_charge(1, 10 * MIB));
+	shim_mem_move_begin();
+	shim_mem_move_over();
+	run(note_something);
+	assert_int_equal(peak(), before < 150 * MIB ? 150 * MIB : before); /* it is charged now */
+	assert_int_equal(page.orphans[0][LINE].peak, before);
+	shim_mem_release(0, 150 * MIB);
+	shim_mem_move_end();
+	assert_int_equal(peak(), before);
+	assert_int_equal(mem_account_peak(&page, 1, LINE), 10 * MIB);
+	shim_mem_release(1, 10 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_refused_does_not_count_in_the_notes_of_another_thread),
 		cmocka_unit_test(what_is_given_counts_beside_the_overhead),
 		cmocka_unit_test(charges_that_end_without_the_driver_are_not_taken_off),
+		cmocka_unit_test(what_is_asked_on_two_gpus_does_not_count_until_the_end),
 	};
 
 	return cmocka_run_group_tests_name("the most memory", tests, join, NULL);
