@@ -10,7 +10,7 @@ setup() {
 quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --seconds 1 "$@"; echo "$output $stderr"; }
 
 @test "bench quota: workers of one vGPU use its memory up and never exceed the limit" {
-	quota --parts race --save out.json
+	quota --parts race --seconds 3 --save out.json
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
 	json 'd["schema"] == "gbpf.bench.quota/1" and d["missed"] == [] and 4 * d["limit_bytes"] == d["device_bytes"]'
