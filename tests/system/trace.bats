@@ -502,14 +502,19 @@ sites() { holds "sorted(($1) for s in f['sites']) == [$2]"; }
 		'("access", 0, 0, 2, 64), ("access", 0, 1, 2, 64), ("heat", 0, 0, 3, 12), ("heat", 0, 1, 3, 12), ("unrolled", 41, 0, 8, 8), ("unrolled", 42, 4, 2, 2)'
 }
 
-# has TEXT: the trace has printed it.
-has() { grep -q "$1" "$GBPF_RUNTIME_DIR/trace.json"; }
+# shown CONDITION: it is true of all, the figures of every interval so far.
+shown() {
+	python3 -c '
+import json, sys
+all = [json.loads(line)["figures"] for line in open(sys.argv[1]) if line.endswith("\n")]
+sys.exit(0 if eval(sys.argv[2]) else 1)' "$GBPF_RUNTIME_DIR/trace.json" "$1"
+}
 
 @test "a program that another one executes between two readings has rows of its own" {
 	begin
 	trace coalesce --interval 50ms
 	tell "heat 1 0"
-	eventually has '"kernel":"heat"'
+	eventually shown '{(s["kernel"], s["site"]) for f in all for s in f["sites"]} == {("heat", 0), ("heat", 1)}' # a reading amid the kernel has one
 	kill -STOP "$tracer" # so that it sees the same process, which has counted as much
 	echo again >&"$in"
 	read -r -t "$EVENTUALLY_SECONDS" -u "$out" word answer
