@@ -202,6 +202,12 @@ void rig_stop(int sig)
 	rig_server = 0;
 }
 
+void rig_restart(const char *const *args)
+{
+	rig_stop(SIGTERM);
+	rig_start(args);
+}
+
 int rig_begin_small(void **state)
 {
 	(void)state;
@@ -326,6 +332,15 @@ CUcontext rig_context(void)
 	CU(cuCtxCreate_v2(&ctx, 0, 0));
 	CU(cuModuleLoadData(&module, rig_ptx));
 	return ctx;
+}
+
+const struct cuabi_soft_table *rig_table(void)
+{
+	static const CUuuid id = CUABI_SOFT_UUID;
+	const struct cuabi_soft_table *t;
+
+	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	return t;
 }
 
 CUfunction rig_function(const char *name)

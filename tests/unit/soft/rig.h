@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "cuabi/api.h"
+#include "cuabi/private.h"
 #include "soft/protocol.h"
 
 extern char rig_dir[64];
@@ -20,6 +21,8 @@ void rig_close(void);
  * until it listens. */
 void rig_start(const char *const *args);
 void rig_stop(int signal);
+/* Ends the server, if there is one, and starts one with these arguments. */
+void rig_restart(const char *const *args);
 /* Tears down a group of tests: stops the server and removes the directory. */
 int rig_end(void **state);
 /* Sets up most groups: a soft GPU of 256 MiB with two SMs and two workers. */
@@ -51,6 +54,8 @@ void rig_check_cu(CUresult r, CUresult expected, const char *what, const char *f
 
 /* In a child: creates a context and loads the module below. */
 CUcontext rig_context(void);
+/* Returns what the soft GPU offers beyond CUDA. */
+const struct cuabi_soft_table *rig_table(void);
 CUfunction rig_function(const char *name);
 void rig_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params);
 /* Returns a page of zeroed pinned words, which the device and this process access. */

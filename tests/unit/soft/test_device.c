@@ -117,15 +117,6 @@ static const char own_ptx[] = ".version 7.0\n"
 			      " ret;\n"
 			      "}\n";
 
-static const struct cuabi_soft_table *private_table(void)
-{
-	static const CUuuid id = CUABI_SOFT_UUID;
-	const struct cuabi_soft_table *t;
-
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
-	return t;
-}
-
 static CUfunction own_function(const char *name)
 {
 	CUmodule m;
@@ -141,14 +132,8 @@ static uint64_t used_ns(void)
 {
 	struct cuabi_soft_counters c;
 
-	CU(private_table()->counters(NULL, &c));
+	CU(rig_table()->counters(NULL, &c));
 	return c.run_ns;
-}
-
-static void with_server(const char *const *args)
-{
-	rig_stop(SIGTERM);
-	rig_start(args);
 }
 
 static const char *const plain[] = { "--mem", "256M", "--workers", "1", NULL };
@@ -332,9 +317,9 @@ static void the_copy_bandwidth_is_kept(void **state)
 	const char *const args[] = { "--mem", "256M", "--copy-bandwidth", "100M", NULL };
 
 	(void)state;
-	with_server(args);
+	rig_restart(args);
 	assert_int_equal(rig_run(slow_copy_program, NULL), 0);
-	with_server(plain);
+	rig_restart(plain);
 }
 
 /* Copies that come while the engine is idle, or just becomes so, at any moment of a worker's loop.
@@ -376,11 +361,11 @@ static void an_idle_engine_is_woken(void **state)
 	}
 	setenv("LD_PRELOAD", slow_clock, 1);
 	setenv("GBPF_CLOCK", "real", 1);
-	with_server(args);
+	rig_restart(args);
 	unsetenv("GBPF_CLOCK");
 	unsetenv("LD_PRELOAD");
 	assert_int_equal(rig_run(idle_engine_program, NULL), 0);
-	with_server(plain);
+	rig_restart(plain);
 }
 
 /* ---- control from another process ---- */
@@ -389,7 +374,7 @@ static int pair[2]; /* connects the two programs */
 
 static void controlled_program(void *arg)
 {
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	volatile uint32_t *w;
 	char byte = 0;
 	int fd;
@@ -425,7 +410,7 @@ static uint32_t ask(char what)
 
 static void controller_program(void *arg)
 {
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	struct cuabi_soft_counters c;
 	int fd[FD_PASS_MAX], forged;
 	uint64_t us;
@@ -485,7 +470,7 @@ static void a_control_descriptor_works_in_another_process(void **state)
 
 static void flag_owner(void *arg)
 {
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	CUdeviceptr flag, sealed, out;
 	CUcontext ctx;
 	int fd[2];
@@ -516,7 +501,7 @@ static void flag_owner(void *arg)
 
 static void flag_writer(void *arg)
 {
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	CUdeviceptr page, out;
 	volatile uint32_t *p;
 	int fd[FD_PASS_MAX], loose;
@@ -611,9 +596,9 @@ static void several_gpus_are_devices_of_their_own(void **state)
 	const char *const args[] = { "--gpus", "2", "--mem", "64M", "--workers", "1", NULL };
 
 	(void)state;
-	with_server(args);
+	rig_restart(args);
 	assert_int_equal(rig_run(two_gpus_program, NULL), 0);
-	with_server(plain);
+	rig_restart(plain);
 }
 
 /* ---- the shared lane ---- */
@@ -622,7 +607,7 @@ static struct cuabi_soft_switches switches(void)
 {
 	struct cuabi_soft_switches v;
 
-	CU(private_table()->switches(NULL, &v, sizeof(v)));
+	CU(rig_table()->switches(NULL, &v, sizeof(v)));
 	return v;
 }
 
@@ -651,7 +636,7 @@ static void filling_program(void *arg)
 
 static void urgent_neighbour(void *arg)
 {
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	bool fault = arg;
 	CUdeviceptr out;
 	uint32_t n = 10;
@@ -693,13 +678,13 @@ static void processes_of_one_lane_run_concurrently(void **state)
 				     "--timeslice-us", "1000000", NULL };
 
 	(void)state;
-	with_server(args);
+	rig_restart(args);
 	setenv("CUDA_MPS_PIPE_DIRECTORY", rig_dir, 1);
 	run_pair(filling_program, urgent_neighbour, NULL);
 	/* A fault ends the hardware context of all members. */
 	run_pair(filling_program, urgent_neighbour, (void *)1);
 	unsetenv("CUDA_MPS_PIPE_DIRECTORY");
-	with_server(plain);
+	rig_restart(plain);
 }
 
 static int start(void **state)

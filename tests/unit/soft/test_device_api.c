@@ -252,14 +252,13 @@ static void users_of_gpus_and_unsupported_calls_are_listed(void **state)
 
 static void seven_program(void *arg)
 {
-	static const CUuuid id = CUABI_SOFT_UUID;
 	const struct cuabi_soft_table *t;
 	int pid;
 
 	setenv("GBPF_SOFTGPU_OPTIONS", " --sms  7 --mem 64M", 1);
 	rig_context();
 	CHECK(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) == 7);
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	t = rig_table();
 	CU(t->server_pid(&pid));
 	CHECK(write(*(int *)arg, &pid, sizeof(pid)) == sizeof(pid));
 }
@@ -355,14 +354,12 @@ static const char *const one_gpu[] = { "--sms",		 "3", "--mem", "96M", "--clock-
 static void programs_see_the_gpus_that_the_environment_names(void **state)
 {
 	(void)state;
-	rig_stop(SIGTERM);
-	rig_start((const char *const[]){ "--gpus", "2", "--mem", "64M", NULL });
+	rig_restart((const char *const[]){ "--gpus", "2", "--mem", "64M", NULL });
 	assert_int_equal(rig_run(visible_program, (void *)(uintptr_t) "1"), 0);
 	assert_int_equal(rig_run(visible_program, (void *)(uintptr_t) "1,9,0"), 0);
 	assert_int_equal(rig_run(invisible_program, (void *)(uintptr_t) "7"), 0);
 	assert_int_equal(rig_run(invisible_program, (void *)(uintptr_t) "0,0"), 0);
-	rig_stop(SIGTERM);
-	rig_start(one_gpu);
+	rig_restart(one_gpu);
 }
 
 static int start(void **state)

@@ -186,14 +186,13 @@ static void flood_connections(void *arg)
 
 static void flood_contexts(void *arg)
 {
-	static const CUuuid id = CUABI_SOFT_UUID;
 	const struct cuabi_soft_table *t;
 	uint32_t forever = UINT32_MAX;
 	CUresult r;
 
 	(void)arg;
 	CU(cuInit(0));
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	t = rig_table();
 	for (int i = 0; i < 16; i++) {
 		CUdeviceptr p;
 

@@ -362,7 +362,6 @@ static void requests_with_random_fields_get_errors(void **state)
 
 static void schedule_program(void *arg)
 {
-	static const CUuuid id = CUABI_SOFT_UUID;
 	const struct cuabi_soft_table *t;
 	struct cuabi_soft_counters c;
 	uint32_t us = 0, n = 20000;
@@ -373,7 +372,7 @@ static void schedule_program(void *arg)
 	(void)arg;
 	ctx = rig_context();
 	CU(cuMemAlloc_v2(&out, 4096));
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	t = rig_table();
 	CHECK(t->size >= sizeof(*t));
 	CU(t->timeslice_get(ctx, &us));
 	CHECK(us == 2000);
@@ -407,7 +406,6 @@ static void the_private_table_controls_the_group(void **state)
 /* Two endless programs share the device by time slices, here 1 to 4. */
 static void share_program(void *arg)
 {
-	static const CUuuid id = CUABI_SOFT_UUID;
 	const struct cuabi_soft_table *t;
 	struct cuabi_soft_counters c = { 0 };
 	uint32_t forever = UINT32_MAX;
@@ -417,7 +415,7 @@ static void share_program(void *arg)
 
 	ctx = rig_context();
 	CU(cuMemAlloc_v2(&out, 4096));
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	t = rig_table();
 	CU(t->timeslice_set(ctx, (uint32_t)result[0]));
 	rig_launch(rig_function("spin"), 16, 32, NULL, (void *[]){ &out, &forever });
 	tell();
@@ -505,12 +503,11 @@ static void a_killed_server_gives_errors_within_a_second(void **state)
 
 static void own_server_program(void *arg)
 {
-	static const CUuuid id = CUABI_SOFT_UUID;
 	const struct cuabi_soft_table *t;
 	int pid, rounds = 3;
 
 	correct_program(&rounds);
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	t = rig_table();
 	CU(t->server_pid(&pid));
 	CHECK(write(*(int *)arg, &pid, sizeof(pid)) == sizeof(pid));
 }
@@ -548,8 +545,7 @@ static void an_idle_server_leaves(void **state)
 	char path[96];
 
 	(void)state;
-	rig_stop(SIGTERM);
-	rig_start(idle);
+	rig_restart(idle);
 	alarm(200);
 	assert_int_equal(rig_wait(rig_server), 0);
 	alarm(0);

@@ -86,15 +86,6 @@ static void launch(CUfunction f, CUdeviceptr p, unsigned mib, CUstream s)
 	rig_launch(f, 1, THREADS, s, params);
 }
 
-static const struct cuabi_soft_table *private_table(void)
-{
-	static const CUuuid id = CUABI_SOFT_UUID;
-	const struct cuabi_soft_table *t;
-
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
-	return t;
-}
-
 static CUdeviceptr pinned(unsigned mib)
 {
 	void *p;
@@ -126,7 +117,7 @@ static void grown(struct soft_stats *before, uint64_t up, uint64_t down)
 
 static void kernels_program(void *arg)
 {
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	struct soft_stats s;
 	CUdeviceptr host, managed, device, flag;
 	void *one[] = { &host }, *flags[] = { &flag };
@@ -357,8 +348,7 @@ static uint64_t take_with(const char *const *args, uint64_t *ret_bytes)
 {
 	struct soft_stats after;
 
-	rig_stop(SIGTERM);
-	rig_start(args);
+	rig_restart(args);
 	assert_int_equal(rig_run(take_program, NULL), 0);
 	after = rig_stats_idle();
 	*ret_bytes = after.link_up;

@@ -163,12 +163,10 @@ static void steps(void *unused)
 static void pools_grow_in_steps(void **state)
 {
 	(void)state;
-	rig_stop(SIGTERM);
-	rig_start((const char *const[]){ "--mem", "256M", NULL });
+	rig_restart((const char *const[]){ "--mem", "256M", NULL });
 	assert_int_equal(rig_run(steps, NULL), 0);
 	rig_stats_unshared();
-	rig_stop(SIGTERM);
-	rig_start((const char *const[]){ "--mem", "64M", NULL });
+	rig_restart((const char *const[]){ "--mem", "64M", NULL });
 }
 
 /* Where no step fits, a pool takes what is left in units of 2 MiB. */

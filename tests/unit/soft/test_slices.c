@@ -27,15 +27,6 @@ struct board {
 };
 static struct board *board;
 
-static const struct cuabi_soft_table *private_table(void)
-{
-	static const CUuuid id = CUABI_SOFT_UUID;
-	const struct cuabi_soft_table *t;
-
-	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
-	return t;
-}
-
 static void nap(void)
 {
 	clock_sleep_ns(EVENTUALLY_POLL_NS);
@@ -44,7 +35,7 @@ static void nap(void)
 static void ticking_program(void *arg)
 {
 	int me = *(int *)arg;
-	const struct cuabi_soft_table *t = private_table();
+	const struct cuabi_soft_table *t = rig_table();
 	struct cuabi_soft_counters a, b;
 	struct cuabi_soft_switches c, d;
 	volatile uint32_t *w;
@@ -126,12 +117,6 @@ static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsi
 	return 100.0 * (double)board->held_ns[1] / (double)(board->held_ns[0] + board->held_ns[1]);
 }
 
-static void with_server(const char *const *args)
-{
-	rig_stop(SIGTERM);
-	rig_start(args);
-}
-
 static const char *const plain[] = { "--mem", "256M", "--workers", "1", NULL };
 
 /* Checks shares over a window of some ten slices, at whose ends a slice of the second may be cut.
@@ -149,10 +134,10 @@ static void check_shares(const char *workers)
 {
 	const char *const args[] = { "--mem", "256M", "--workers", workers, NULL };
 
-	with_server(args);
+	rig_restart(args);
 	check_share(2000, 2000, 100);
 	check_share(20000, 2000, 440);
-	with_server(plain);
+	rig_restart(plain);
 }
 
 static void slices_are_exact_with_one_worker(void **state)
@@ -183,7 +168,7 @@ static void a_switch_costs_what_it_should(void **state)
 	double done;
 
 	(void)state;
-	with_server(args);
+	rig_restart(args);
 	share(1000, 1000, 4, 50, &done);
 	print_message("%llu switches of 1 ms: idle %llu us, busy %llu us\n",
 		      (unsigned long long)board->switches,
@@ -192,7 +177,7 @@ static void a_switch_costs_what_it_should(void **state)
 	/* The last switch may have begun only. */
 	assert_true(board->switches >= 2 && board->busy_ns > 0);
 	assert_true(board->idle_ns >= (board->switches - 1) * 1000000u);
-	with_server(plain);
+	rig_restart(plain);
 }
 
 static int start(void **state)
