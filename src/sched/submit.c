@@ -172,16 +172,6 @@ static NOINLINE enum sched_answer decide(struct sched_ticket *t, struct sched_de
 	return SCHED_GO;
 }
 
-/* Another queue's deferred calls are in the way: the policy is asked when the launch's turn comes.
- */
-static NOINLINE enum sched_answer defer_unasked(struct sched_ticket *t)
-{
-	if (t->l->resident) {
-		know_block(t->l);
-	}
-	return retreat(t, SCHED_DEFER);
-}
-
 enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue *q,
 				     struct sched_launch *l)
 {
@@ -211,15 +201,16 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 		return sched_grant_take(t) ? SCHED_GO : SCHED_ASK;
 	}
 	l->begin_ns = clock_fast_ns();
-	if (unlikely(l->behind)) {
-		return defer_unasked(t);
+	/* Also for a launch that is deferred: the policy is asked with this when its turn comes. */
+	if (unlikely(l->resident)) {
+		know_block(l);
+	}
+	if (unlikely(l->behind)) { /* deferred calls of another queue */
+		return retreat(t, SCHED_DEFER);
 	}
 	enter_gate(t);
 	if (unlikely(load_acquire(&q->pending)) && behind(t, &run_only)) {
 		return retreat(t, SCHED_DEFER);
-	}
-	if (unlikely(l->resident)) {
-		know_block(l);
 	}
 	sched_grant_account(q, l);
 	pin = policy_read_enter();

@@ -78,22 +78,27 @@ static void the_duration_of_a_block_is_derived(void **state)
 		{ 1000, 100, 0, 0 },
 	};
 
-	for (unsigned i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+	enum { GOES, BEHIND_ANOTHER_QUEUE, BEHIND_ITS_OWN, WAYS };
+
+	for (unsigned i = 0; i < WAYS * ARRAY_SIZE(cases); i++) {
+		unsigned way = i % WAYS, at = i / WAYS;
 		struct clocked c;
 
 		run_device_init(&c);
-		c.l.blocks = cases[i / 2].blocks;
-		c.l.resident = cases[i / 2].resident;
+		c.l.blocks = cases[at].blocks;
+		c.l.resident = cases[at].resident;
 		c.l.block_ok = true;
-		c.l.behind = i % 2; /* whether it goes or is deferred unasked */
-		clocked_know(&c, cases[i / 2].est_ns);
+		c.l.behind = way == BEHIND_ANOTHER_QUEUE;
+		c.q->pending = way == BEHIND_ITS_OWN;
+		clocked_know(&c, cases[at].est_ns);
 		c.k->block_ns = 77;
-		assert_int_equal(ticket_begin(c.q, &c.l), i % 2 ? SCHED_DEFER : SCHED_GO);
-		assert_int_equal(c.l.block_ns, cases[i / 2].block_ns);
-		assert_int_equal(c.k->block_ns, cases[i / 2].block_ns ? cases[i / 2].block_ns : 77);
-		if (!c.l.behind) {
+		assert_int_equal(ticket_begin(c.q, &c.l), way == GOES ? SCHED_GO : SCHED_DEFER);
+		assert_int_equal(c.l.block_ns, cases[at].block_ns);
+		assert_int_equal(c.k->block_ns, cases[at].block_ns ? cases[at].block_ns : 77);
+		if (way == GOES) {
 			ticket_end(false);
 		}
+		c.q->pending = 0;
 		run_device_finish(&c);
 	}
 }
