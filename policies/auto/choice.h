@@ -181,7 +181,7 @@ static __always_inline void change_batch(struct tenant *x, u64 now)
 	struct kind *k = &x->kind;
 	struct ways *w = &k->ways;
 
-	if (!x->seen.n || !batch_changed(w)) {
+	if (!x->seen.n || !batch_changed(k)) {
 		return;
 	}
 	if (w->batch != NO_PROGRAMS) {

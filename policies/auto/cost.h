@@ -71,13 +71,24 @@ static __always_inline void set_best(struct kind *k, u64 ns)
 	k->best_ns = ns;
 }
 
+/* Returns 1 if what counts as the shortest burst is none of this kind: the mean of those next to the
+ * way in force is five times as long. A program that loads its weights in many short bursts, and whose
+ * requests differ as much from each other, is one kind. */
+static __always_inline int is_foreign(const struct kind *k)
+{
+	u32 way = k->way & 1;
+
+	return by_mean(k) && k->ways.seen[way] >= way_min_seen &&
+	       k->ways.cost_ns[way] > 4 * k->best_ns;
+}
+
 /* Returns by how much a burst was longer than the shortest of its kind, ns. n: bursts of which
  * took_ns is the average. odd: they differ from the kind, and say nothing about its shortest. */
 static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
 {
 	u64 extra;
 
-	if (!k->best_ns || (took_ns < k->best_ns && !odd)) {
+	if (!k->best_ns || (took_ns < k->best_ns && !odd) || is_foreign(k)) {
 		if (k->best_ns > 2 * took_ns) {
 			k->ways.batch = NO_PROGRAMS; /* those before were a warm-up */
 		}
@@ -158,18 +169,29 @@ static __noinline void measure_way(struct tenant *x, u64 now)
 	empty_sample(x);
 }
 
-/* Returns 1 if bursts have many short launches, which use the GPU for less than a part of their
- * shortest time, in percent. */
-static __always_inline int is_idle(const struct kind *k, u32 percent)
+/* Returns 1 if bursts that take took_ns have many short launches, which use the GPU for less than a
+ * part of that, in percent. */
+static __always_inline int is_idle(const struct kind *k, u64 took_ns, u32 percent)
 {
 	return k->launches16 >= 16 * gappy_min_launches && k->gpu_ns &&
-	       k->gpu_ns * 100 < k->best_ns * percent;
+	       k->gpu_ns * 100 < took_ns * percent;
 }
 
 /* Returns 1 if bursts are bound by the processor: the GPU is mostly idle between their launches. */
 static __always_inline int is_gappy(const struct kind *k)
 {
-	return is_idle(k, 50);
+	return is_idle(k, k->best_ns, 50);
+}
+
+/* Returns how long bursts usually take while batch is held, ns, in the shared lane: the shortest, and
+ * what they cost beyond that, at most half of it. Of GPT-2 that generates tokens the shortest takes 40
+ * ms, and the usual 50 (H200). In the process lane gaps decide how long slices are, and with it what
+ * the cost is. */
+static __always_inline u64 held_ns(const struct kind *k)
+{
+	u64 cost = k->ways.seen[WAY_LEAVING] ? k->ways.cost_ns[WAY_LEAVING] : 0;
+
+	return k->best_ns + (batch_lane == GBPF_LANE_SHARED ? min_u64(cost, k->best_ns / 2) : 0);
 }
 
 /* Returns 1 if synchronizations before the last one, which finds batch switched off, are so few that
@@ -189,7 +211,7 @@ static __always_inline int slices_fit(const struct kind *k)
  * another latency tenant, while the first one's is open. */
 static __always_inline int has_gaps(const struct kind *k)
 {
-	return is_idle(k, k->gaps ? 67 : 50) && k->syncs16 * 4 < k->launches16 &&
+	return is_idle(k, held_ns(k), k->gaps ? 67 : 50) && k->syncs16 * 4 < k->launches16 &&
 	       (batch_lane == GBPF_LANE_SHARED ||
 		(judged_tenants <= 1 && slices_fit(k) &&
 		 k->odd_bursts * (k->gaps ? gaps_stay_odd : gaps_max_odd) <=
@@ -280,16 +302,24 @@ static __always_inline int has_become_better(const struct kind *k, u32 way)
 	return w->seen[a] && w->cost_ns[a] + k->best_ns < w->cost_ns[a ^ 1];
 }
 
+/* Returns the time to leave below which batch serves requests alike, ns: what they may lose. */
+static __always_inline u64 alike_ns(const struct kind *k)
+{
+	return max_u64(by_mean(k) ? k->best_ns * way_percent / 100 : 0, way_min_gain_ns);
+}
+
 /* Returns 1 if the batch programs or their kernels have changed since the ways were measured. While
  * there is no batch nothing has. */
-static __always_inline int batch_changed(const struct ways *w)
+static __always_inline int batch_changed(const struct kind *k)
 {
+	const struct ways *w = &k->ways;
+	u64 alike = alike_ns(k);
+
 	if (!longest_ns && w->batch != NO_PROGRAMS) {
 		return 0;
 	}
 	return w->batch != batch_programs || w->stops != batch_stops ||
-	       longest_ns > 2 * w->leave_ns + way_min_gain_ns ||
-	       w->leave_ns > 2 * longest_ns + way_min_gain_ns;
+	       longest_ns > 2 * w->leave_ns + alike || w->leave_ns > 2 * longest_ns + alike;
 }
 
 #endif

@@ -65,6 +65,7 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 	l->pausing += k->syncs16 >= hold_min_syncs_x16;
 	l->leaving += k->way == WAY_LEAVING;
 	l->tight += !k->gaps;
+	l->shortest_ns = k->gaps ? min_u64(l->shortest_ns, k->best_ns) : l->shortest_ns;
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;
 }

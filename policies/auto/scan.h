@@ -31,6 +31,7 @@ struct scan {
 	u32 judged;	       /* those whose requests are known, or that have one now */
 	u32 leaving;	       /* those of them whose way is leaving */
 	u32 tight;	       /* those of them whose requests have no gaps that batch may fill */
+	u64 shortest_ns;       /* the shortest request of one of the others */
 	u32 switching;	       /* 1: for one of them the way has just changed */
 	u32 often;	       /* those for which holding pays, or of which nothing is known */
 	u32 pausing;	       /* those for which it pays unless batch fills their gaps */
@@ -49,6 +50,7 @@ static __always_inline void scan_begin(struct scan *l, u64 now)
 			  ? GBPF_LANE_SHARED
 			  : GBPF_LANE_PROCESS; /* as of the last scan */
 	l->inflight_limit_ns = inflight_max_ns;
+	l->shortest_ns = ~0ull;
 	l->next = l->first = NO_TURNS;
 }
 
@@ -79,6 +81,8 @@ static __always_inline void publish(const struct scan *l)
 	other_tenants = l->be;
 	other_shared = l->be_shared;
 	have_gaps = !l->tight;
+	passing_block_ns = max_u64(l->shortest_ns == ~0ull ? 0 : l->shortest_ns / passing_request_blocks,
+				   passing_max_block_ns);
 	hold_pays = l->often || (l->pausing && !have_gaps);
 	short_passes = l->lane == GBPF_LANE_SHARED && l->judged && !l->leaving && !l->switching;
 	slices_serve = l->lane == GBPF_LANE_PROCESS && l->latency && !hold_pays && !l->switching &&

@@ -193,6 +193,9 @@ u32 start_shared;
  * percent of the shortest request, in each lane; 1000 at most. */
 u32 way_shared_percent = 3;
 u32 way_process_percent = 5;
+/* Part of the multiprocessors that batch programs which start in the shared lane may use, in percent,
+ * 1 to 100. On the others kernels of requests find no blocks of batch that passes. */
+u32 batch_sm_percent = 100;
 
 /* ---- published by gbpfd ---- */
 
@@ -204,6 +207,7 @@ u32 hold_pays = 1;		     /* 1: time slices alone do not serve the requests */
 u32 no_slices;			     /* 1: time slices cannot be set on this machine */
 u32 short_passes; /* 1: short launches of batch in the shared lane go while a request is open */
 u32 have_gaps;	  /* 1: requests have gaps that batch may fill: so do those with short blocks */
+u64 passing_block_ns; /* that short, at most */
 u32 slices_serve; /* 1: slices alone get batch in the process lane off the GPU; its gates are off */
 u64 inflight_limit_ns = 100000;
 /* Process lane: the tenant that has the turn, TURN_FREE or NO_TURNS; the one whose turn is over

@@ -44,7 +44,7 @@ static __always_inline int has_passing_blocks(const struct gbpf_submit_ctx *ctx)
 {
 	u64 block_ns = ctx->block_ns ? ctx->block_ns : ctx->est_ns;
 
-	return ctx->est_ns && ctx->est_ns <= passing_max_ns && block_ns <= passing_max_block_ns;
+	return ctx->est_ns && ctx->est_ns <= passing_max_ns && block_ns <= passing_block_ns;
 }
 
 /* Returns the duration from which machine code is worth the block level, ns. In the shared lane

@@ -136,11 +136,13 @@ const volatile u32 way_shared_min_progress = 16;
 /* Passing is tried where launches that pass are this part of batch's recent GPU time. */
 const volatile u32 passing_min_short_percent = 50;
 /* Next to requests that are bound by the processor, longer launches pass, too, if their blocks are
- * at most as long as the first: a kernel of a request that waits for one of them is done before the
- * processor has the next. A launch that passes runs to its end even if requests turn out to be
- * slower next to it, so it is at most as long as the second. Blocks of ResNet-50's batch normalization
- * take 100 to 250 us (H200), and one kernel that does not pass ends what batch has of a request. */
+ * at most as long as the first, or as the shortest request divided by the second: a kernel of a
+ * request that waits for one of them is done before the processor has the next. A launch that passes
+ * runs to its end even if requests turn out to be slower next to it, so it is at most as long as the
+ * third. Blocks of ResNet-50's batch normalization take 100 to 250 us, some of a GPT-2's training 1 to
+ * 3 ms (H200), and one kernel that does not pass ends what batch has of a request. */
 const volatile u64 passing_max_block_ns = 1 * NSEC_PER_MSEC;
+const volatile u64 passing_request_blocks = 16;
 const volatile u64 passing_max_ns = 50 * NSEC_PER_MSEC;
 /* Time until a change between stopping and slices is in force: gates, slices, work in flight. */
 const volatile u64 way_switch_ns = 10 * NSEC_PER_MSEC;
