@@ -171,8 +171,9 @@ int GBPF_PROG(auto_admit, admit)
 		admit_latency(ctx, t, &program);
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
 		admit_batch(ctx, &program);
-		if (ctx->lane == GBPF_LANE_SHARED && batch_sm_percent - 1 < 100) {
-			ctx->sm_percent = batch_sm_percent;
+		t->sm_percent = 0;
+		if (ctx->lane == GBPF_LANE_SHARED && batch_sm_percent - 1 < 99) {
+			t->sm_percent = ctx->sm_percent = batch_sm_percent;
 		}
 	}
 	close_delay_floor_ns[number & 1023] =

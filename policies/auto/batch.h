@@ -42,7 +42,7 @@ static __always_inline void add_batch(struct scan *l, const struct tenant *x,
 				      const struct account *a, int wants)
 {
 	l->longest_ns = max_u64(a->longest_ns, l->longest_ns);
-	l->programs += x->program.command;
+	l->programs += x->program.command + x->sm_percent; /* which make it another program */
 	l->known += a->recent_seen_ns != 0;
 	l->stops += x->stoppable;
 	l->busy_ns += x->busy_seen_ns;

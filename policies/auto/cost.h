@@ -72,24 +72,25 @@ static __always_inline void set_best(struct kind *k, u64 ns)
 }
 
 /* Returns 1 if what counts as the shortest burst is none of this kind: the mean of those next to the
- * way in force is five times as long. A program that loads its weights in many short bursts, and whose
- * requests differ as much from each other, is one kind. */
+ * way in force is more than 16 times as long. A program that loads its weights in many short bursts, and
+ * whose requests come in parts that differ as much, is one kind. */
 static __always_inline int is_foreign(const struct kind *k)
 {
 	u32 way = k->way & 1;
 
-	return by_mean(k) && k->ways.seen[way] >= way_min_seen &&
-	       k->ways.cost_ns[way] > 4 * k->best_ns;
+	return by_mean(k) && k->launches16 >= 16 * gappy_min_launches &&
+	       k->ways.seen[way] >= way_min_seen && k->ways.cost_ns[way] > 16 * k->best_ns;
 }
 
 /* Returns by how much a burst was longer than the shortest of its kind, ns. n: bursts of which
  * took_ns is the average. odd: they differ from the kind, and say nothing about its shortest. */
 static __always_inline u64 extra_ns(struct kind *k, u64 took_ns, u64 n, u32 odd)
 {
+	u32 foreign = is_foreign(k);
 	u64 extra;
 
-	if (!k->best_ns || (took_ns < k->best_ns && !odd) || is_foreign(k)) {
-		if (k->best_ns > 2 * took_ns) {
+	if (!k->best_ns || (took_ns < k->best_ns && !odd) || foreign) {
+		if (k->best_ns > 2 * took_ns || foreign) {
 			k->ways.batch = NO_PROGRAMS; /* those before were a warm-up */
 		}
 		set_best(k, took_ns);
@@ -185,11 +186,12 @@ static __always_inline int is_gappy(const struct kind *k)
 
 /* Returns how long bursts usually take while batch is held, ns, in the shared lane: the shortest, and
  * what they cost beyond that, at most half of it. Of GPT-2 that generates tokens the shortest takes 40
- * ms, and the usual 50 (H200). In the process lane gaps decide how long slices are, and with it what
+ * ms without its pauses, and the usual 50 (H200). In the process lane gaps decide how long slices are, and with it what
  * the cost is. */
 static __always_inline u64 held_ns(const struct kind *k)
 {
-	u64 cost = k->ways.seen[WAY_LEAVING] ? k->ways.cost_ns[WAY_LEAVING] : 0;
+	u32 known = k->ways.seen[WAY_LEAVING] || k->ways.trial; /* which begins with neither seen */
+	u64 cost = known ? k->ways.cost_ns[WAY_LEAVING] : 0;
 
 	return k->best_ns + (batch_lane == GBPF_LANE_SHARED ? min_u64(cost, k->best_ns / 2) : 0);
 }

@@ -169,6 +169,7 @@ struct tenant {
 	u32 starved;	       /* 1: got less than share_min_ns in the last window */
 	u32 refused;	       /* 1: its slice could not be set */
 	u32 stoppable;	       /* 1: nearly all its recent GPU time is stoppable */
+	u32 sm_percent;	       /* part of the multiprocessors that it was given; 0: all */
 	u32 pid;	       /* its process */
 	u32 turns_gpu;	       /* 1 + its GPU, or 0: it uses several GPUs and takes no turns */
 	u32 takes_turns;       /* 1: shared lane, and wide enough to take turns there */
@@ -193,8 +194,8 @@ u32 start_shared;
  * percent of the shortest request, in each lane; 1000 at most. */
 u32 way_shared_percent = 3;
 u32 way_process_percent = 5;
-/* Part of the multiprocessors that batch programs which start in the shared lane may use, in percent,
- * 1 to 100. On the others kernels of requests find no blocks of batch that passes. */
+/* Part of the multiprocessors that a batch program which starts in the shared lane may use, in percent,
+ * 1 to 100: next to one of them some have no blocks for which kernels of requests wait. */
 u32 batch_sm_percent = 100;
 
 /* ---- published by gbpfd ---- */

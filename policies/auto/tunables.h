@@ -136,8 +136,8 @@ const volatile u32 way_shared_min_progress = 16;
 /* Passing is tried where launches that pass are this part of batch's recent GPU time. */
 const volatile u32 passing_min_short_percent = 50;
 /* Next to requests that are bound by the processor, longer launches pass, too, if their blocks are
- * at most as long as the first, or as the shortest request divided by the second: a kernel of a
- * request that waits for one of them is done before the processor has the next. A launch that passes
+ * at most as long as the first, or as the shortest request divided by the second. Trials show
+ * whether the kernels that wait for these are awaited. A launch that passes
  * runs to its end even if requests turn out to be slower next to it, so it is at most as long as the
  * third. Blocks of ResNet-50's batch normalization take 100 to 250 us, some of a GPT-2's training 1 to
  * 3 ms (H200), and one kernel that does not pass ends what batch has of a request. */
