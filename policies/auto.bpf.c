@@ -58,7 +58,8 @@
  *    admit	chooses the lane, which is fixed from then on. The first run of a program is in the
  *		process lane, where a crash harms no other tenant (unless start_shared is set). Later
  *		runs of batch programs of whose GPU time shared_min_stoppable_percent leaves soon
- *		start in the shared lane; a latency tenant goes where the batch tenants are.
+ *		start in the shared lane, with a part of the multiprocessors if it was held there next
+ *		to requests that leave the GPU idle; a latency tenant goes where the batch tenants are.
  *    submit	holds batch while a request is open, unless time slices or priorities alone serve it.
  *		Otherwise a launch that can be stopped between blocks goes at block level (gBPF splits
  *		large grids of clones), and any other one within the in-flight limit, short machine
@@ -101,7 +102,6 @@
  * this file takes the place of the installed one. */
 #include "auto/tunables.h"
 #include "auto/state.h"
-#include "auto/profile.h"
 #include "auto/stop.h"
 #include "auto/account.h"
 #include "auto/submit.h"
@@ -109,6 +109,7 @@
 #include "auto/close_delay.h"
 #include "auto/cost.h"
 #include "auto/pairs.h"
+#include "auto/profile.h"
 #include "auto/choice.h"
 #include "auto/scan.h"
 #include "auto/turns.h"
@@ -141,14 +142,18 @@ SEC("gbpf/admit")
 int GBPF_PROG(auto_admit, admit)
 {
 	struct program program = { .command = ctx->command, .uid = ctx->uid, .gpu = ctx->gpu };
-	u32 lane = GBPF_LANE_PROCESS, number = ctx->tenant, several;
+	u32 lane = GBPF_LANE_PROCESS, number = ctx->tenant, several, known, other_gpu, part;
 	struct tenant *t = bpf_map_lookup_elem(&tenants, &number);
+	struct profile *profile = NULL;
 
 	if (!t) {
 		return GBPF_ADMIT;
 	}
-	several = t->pid == ctx->pid && (!ctx->rejoin || t->program.gpu != ctx->gpu);
-	if (!ctx->rejoin || t->pid != ctx->pid) { /* else: with --keep-maps the tenant is known */
+	known = t->pid == ctx->pid;
+	other_gpu = known && t->program.gpu != ctx->gpu;
+	several = known && (!ctx->rejoin || other_gpu);
+	part = known ? t->sm_percent : 0;
+	if (!ctx->rejoin || !known) { /* else: with --keep-maps the tenant is known */
 		__builtin_memset(t, 0, sizeof(*t));
 		t->turns_gpu = 1 + (ctx->gpu & (SHARED_TURNS_GPUS - 1));
 	}
@@ -159,9 +164,8 @@ int GBPF_PROG(auto_admit, admit)
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency(ctx);
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
-		lane = lane_of_new_batch(ctx, program.command
-						      ? bpf_map_lookup_elem(&profiles, &program)
-						      : NULL);
+		profile = program.command ? bpf_map_lookup_elem(&profiles, &program) : NULL;
+		lane = lane_of_new_batch(ctx, profile);
 		ctx->priority = 1;
 	}
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->lanes & 1u << (lane & 1)) {
@@ -171,10 +175,10 @@ int GBPF_PROG(auto_admit, admit)
 		admit_latency(ctx, t, &program);
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
 		admit_batch(ctx, &program);
-		t->sm_percent = 0;
-		if (ctx->lane == GBPF_LANE_SHARED && batch_sm_percent - 1 < 99) {
-			t->sm_percent = ctx->sm_percent = batch_sm_percent;
-		}
+		t->sm_percent = ctx->rejoin || other_gpu ? part_of_running(ctx, part)
+							 : part_of_new_batch(ctx, profile);
+		t->part_lost |= ctx->rejoin && !known && !t->sm_percent;
+		ctx->sm_percent = t->sm_percent ? t->sm_percent : 100;
 	}
 	close_delay_floor_ns[number & 1023] =
 		ctx->lane == GBPF_LANE_PROCESS ? (u32)close_delay_process_min_ns : 0;

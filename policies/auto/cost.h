@@ -71,6 +71,12 @@ static __always_inline void set_best(struct kind *k, u64 ns)
 	k->best_ns = ns;
 }
 
+/* Returns 1 if bursts have so many launches that the processor may take their time. */
+static __always_inline int has_many_launches(const struct kind *k)
+{
+	return k->launches16 >= 16 * gappy_min_launches;
+}
+
 /* Returns 1 if what counts as the shortest burst is none of this kind: the mean of those next to the
  * way in force is more than 16 times as long. A program that loads its weights in many short bursts, and
  * whose requests come in parts that differ as much, is one kind. */
@@ -78,8 +84,8 @@ static __always_inline int is_foreign(const struct kind *k)
 {
 	u32 way = k->way & 1;
 
-	return by_mean(k) && k->launches16 >= 16 * gappy_min_launches &&
-	       k->ways.seen[way] >= way_min_seen && k->ways.cost_ns[way] > 16 * k->best_ns;
+	return by_mean(k) && has_many_launches(k) && k->ways.seen[way] >= way_min_seen &&
+	       k->ways.cost_ns[way] > 16 * k->best_ns;
 }
 
 /* Returns by how much a burst was longer than the shortest of its kind, ns. n: bursts of which
@@ -170,12 +176,11 @@ static __noinline void measure_way(struct tenant *x, u64 now)
 	empty_sample(x);
 }
 
-/* Returns 1 if bursts that take took_ns have many short launches, which use the GPU for less than a
- * part of that, in percent. */
+/* Returns 1 if bursts that take took_ns have many launches, which use the GPU for less than a part of
+ * that, in percent. */
 static __always_inline int is_idle(const struct kind *k, u64 took_ns, u32 percent)
 {
-	return k->launches16 >= 16 * gappy_min_launches && k->gpu_ns &&
-	       k->gpu_ns * 100 < took_ns * percent;
+	return has_many_launches(k) && k->gpu_ns && k->gpu_ns * 100 < took_ns * percent;
 }
 
 /* Returns 1 if bursts are bound by the processor: the GPU is mostly idle between their launches. */

@@ -49,6 +49,31 @@ static __always_inline void learn_gaps(struct kind *k, u64 now)
 	}
 }
 
+/* Returns how passing serves such requests, PASSING_*. Of those that are not bound by the processor
+ * most kernels would wait for batch whatever multiprocessors it has. One trial may fail by chance, for
+ * a second one it has waited. Pauses of a service hardly count, unlike in the time between requests:
+ * batch's progress is measured between two that follow each other. */
+static __always_inline u32 passing_of(const struct kind *k)
+{
+	const struct ways *w = &k->ways;
+	u64 held = w->progress[WAY_LEAVING];
+
+	if (w->trial || w->batch != batch_programs || w->seen[WAY_PASSING] < trial_min_bursts ||
+	    w->seen[WAY_LEAVING] < trial_min_bursts) {
+		return PASSING_UNKNOWN; /* or of batch that was there before */
+	}
+	if (held > confined_never) {
+		return PASSING_SELDOM;
+	}
+	if (k->way == WAY_PASSING) {
+		return PASSING_SERVES;
+	}
+	return k->gaps && held < confined_below && w->tried == WAY_PASSING &&
+			       w->wait_ns > way_keep_ns
+		       ? PASSING_FAILS
+		       : PASSING_UNKNOWN;
+}
+
 /* Adds to the scan what tenant t needs. */
 static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 {
@@ -65,6 +90,7 @@ static __always_inline void add_needs(struct scan *l, struct tenant *x, u32 t)
 	l->pausing += k->syncs16 >= hold_min_syncs_x16;
 	l->leaving += k->way == WAY_LEAVING;
 	l->tight += !k->gaps;
+	l->passing[passing_of(k) & PASSING_SELDOM]++;
 	l->shortest_ns = k->gaps ? min_u64(l->shortest_ns, k->best_ns) : l->shortest_ns;
 	l->switching |=
 		batch_stops && k->ways.changed_ns && l->now_ns < k->ways.changed_ns + way_switch_ns;

@@ -9,7 +9,9 @@
 struct pair_key {
 	struct program program; /* the latency program */
 	u64 batch;		/* sum of the hashes of the batch programs */
-	u64 leave_ns;		/* how long they take to leave, see magnitude() */
+	u64 leaves;		/* magnitude() of how long they take to leave, in units of twice what
+				 * requests may lose: of their mean, since of a new kind there is no
+				 * shortest one yet */
 	u32 stops;		/* 1: they are stoppable */
 	u32 lane;		/* the latency program's lane */
 };
@@ -34,27 +36,27 @@ struct {
 struct pair_key pair_key;
 struct pair pair_stored;
 
-/* Returns ns with all bits below the highest one set, so that times that differ by less than a
- * factor of two are mostly equal. Without branches, each of which would be a path for the verifier.
- */
-static __always_inline u64 magnitude(u64 ns)
+/* Returns n with all bits below the highest one set, so that numbers that differ by less than a factor
+ * of two are mostly equal. Without branches, each of which would be a path for the verifier. */
+static __always_inline u64 magnitude(u64 n)
 {
-	ns |= ns >> 1;
-	ns |= ns >> 2;
-	ns |= ns >> 4;
-	ns |= ns >> 8;
-	ns |= ns >> 16;
-	return ns | ns >> 32;
+	n |= n >> 1;
+	n |= n >> 2;
+	n |= n >> 4;
+	n |= n >> 8;
+	n |= n >> 16;
+	return n | n >> 32;
 }
 
 /* Sets pair_key to the present pair of a latency tenant. */
 static __always_inline void set_pair_key(const struct tenant *x)
 {
 	const struct ways *w = &x->kind.ways;
+	u64 lose_ns = x->lane == GBPF_LANE_SHARED ? x->kind.mean_ns * shared_percent() / 100 : 0;
 
 	pair_key.program = x->program;
 	pair_key.batch = w->batch;
-	pair_key.leave_ns = magnitude(w->leave_ns);
+	pair_key.leaves = magnitude(w->leave_ns / (2 * max_u64(lose_ns, way_min_gain_ns)));
 	pair_key.stops = w->stops;
 	pair_key.lane = x->lane;
 }
@@ -66,7 +68,8 @@ static __always_inline void pair_store(const struct tenant *x)
 	struct pair *p = &pair_stored;
 	const struct kind *k = &x->kind;
 
-	if (!x->program.command || !k->ways.batch || k->ways.seen[k->way & 1] < way_min_seen) {
+	if (!x->program.command || !k->ways.batch || k->ways.batch == NO_PROGRAMS ||
+	    k->ways.seen[k->way & 1] < way_min_seen) {
 		return;
 	}
 	set_pair_key(x);

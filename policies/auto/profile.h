@@ -3,7 +3,7 @@
 #ifndef GBPF_POLICIES_AUTO_PROFILE_H
 #define GBPF_POLICIES_AUTO_PROFILE_H
 
-#include "state.h"
+#include "pairs.h"
 
 /* Returns 1 if the profile belongs in the shared lane, 0 if not, -1 if it is not known. */
 static __always_inline int leaving_profile(const struct profile *p)
@@ -50,8 +50,72 @@ static __always_inline u32 lane_of_new_latency(const struct gbpf_admit_ctx *ctx)
 	return batch_seen ? last_batch_lane : start_shared & 1;
 }
 
+/* Returns the part of the multiprocessors that a batch program which starts has, in percent; 0: all.
+ * Next to no latency program all of them serve it best; one that was there a while ago is starting
+ * again, too. */
+static __always_inline u32 part_of_new_batch(const struct gbpf_admit_ctx *ctx,
+					     const struct profile *p)
+{
+	int expected = latency_seen_ns && ctx->now_ns < latency_seen_ns + confined_after_ns;
+
+	if (ctx->lane != GBPF_LANE_SHARED) {
+		return 0;
+	}
+	if (batch_sm_percent) {
+		return batch_sm_percent < 100 ? batch_sm_percent : 0;
+	}
+	return p && p->part == PART_CONFINED && (ctx->latency_tenants || expected) ? confined_percent
+										   : 0;
+}
+
+/* Returns the part of the multiprocessors that a program has which is admitted once more, 0: all: what
+ * it was given when it started, whatever is known now. kept: as was known of the tenant. */
+static __always_inline u32 part_of_running(const struct gbpf_admit_ctx *ctx, u32 kept)
+{
+	if (ctx->lane != GBPF_LANE_SHARED) {
+		return 0;
+	}
+	return ctx->sm_percent < 100 ? ctx->sm_percent : kept;
+}
+
+/* Returns which multiprocessors a batch program has at its next start, PART_*, after a run with the
+ * part that auto chose, 0: all. before: what was known of it. */
+static __always_inline u64 next_part(u64 before, u32 sm_percent)
+{
+	if (sm_percent) {
+		return passing == PASSING_FAILS	   ? PART_USELESS
+		       : passing == PASSING_SERVES ? PART_CONFINED
+		       : passing == PASSING_SELDOM ? PART_ALL
+						   : before;
+	}
+	return passing == PASSING_SERVES				? PART_ALL
+	       : passing == PASSING_FAILS && before != PART_USELESS ? PART_CONFINED
+								    : before;
+}
+
+/* Returns 1 if auto has chosen the part of the multiprocessors that a tenant has. */
+static __always_inline int is_auto_part(const struct tenant *x)
+{
+	return x->lane == GBPF_LANE_SHARED && !batch_sm_percent && !x->part_lost &&
+	       (!x->sm_percent || x->sm_percent == confined_percent);
+}
+
+/* Says which multiprocessors batch tenant t has, and what changes at its next start. */
+static __always_inline void explain_part(u32 t, u32 sm_percent, u64 next)
+{
+	if (sm_percent) {
+		gbpf_explain(t, "has %u %% of the multiprocessors, so that requests find others free",
+			     sm_percent);
+	} else if (next == PART_CONFINED) {
+		gbpf_explain(t, "is held in requests; at its next start it has %u %% of the "
+				"multiprocessors",
+			     confined_percent);
+	}
+}
+
 /* Takes over what the last run of a latency program taught. Costs and durations depend on the
- * lane, so they are of use in the same one only. */
+ * lane, so they are of use in the same one only. What the ways cost is kept of the pair, too: a program
+ * that starts has bursts of other kinds, and its requests find them again after these. */
 static __always_inline void recall(struct tenant *t, const struct profile *p, u32 lane)
 {
 	if (!p || !p->kind.syncs16) {
@@ -59,7 +123,10 @@ static __always_inline void recall(struct tenant *t, const struct profile *p, u3
 	}
 	t->kind = p->kind;
 	t->kind.bursts = t->kind.odd_bursts = 0;
-	if (p->kind.lane != lane) {
+	t->lane = lane;
+	if (p->kind.lane == lane) {
+		pair_store(t);
+	} else {
 		t->kind.mean_ns = t->kind.best_ns = t->kind.ends_ns = 0;
 		t->kind.close_delay_ns = 0;
 		t->kind.way = lane == GBPF_LANE_SHARED ? WAY_LEAVING : WAY_SLICED;
@@ -148,6 +215,10 @@ static __always_inline void remember(u32 t)
 	} else {
 		p->seen_ns = a->seen_ns;
 		p->soon_ns = a->soon_ns;
+		if (is_auto_part(x) && class_id == GBPF_CLASS_BATCH) {
+			p->part = next_part(p->part, x->sm_percent);
+			explain_part(t, x->sm_percent, p->part);
+		}
 	}
 	bpf_map_update_elem(&profiles, &x->program, p, BPF_ANY);
 }

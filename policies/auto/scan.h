@@ -33,6 +33,7 @@ struct scan {
 	u32 tight;	       /* those of them whose requests have no gaps that batch may fill */
 	u64 shortest_ns;       /* the shortest request of one of the others */
 	u32 switching;	       /* 1: for one of them the way has just changed */
+	u32 passing[PASSING_SELDOM + 1]; /* those of each PASSING_* */
 	u32 often;	       /* those for which holding pays, or of which nothing is known */
 	u32 pausing;	       /* those for which it pays unless batch fills their gaps */
 };
@@ -62,9 +63,8 @@ static __always_inline void publish_batch(struct scan *l)
 	l->changed = l->known && stops != batch_stops;
 	batch_stops = l->known ? stops : batch_stops;
 	batch_lane = l->lane;
-	way_percent = (u32)min_u64(l->lane == GBPF_LANE_SHARED ? way_shared_percent
-								: way_process_percent,
-				   1000);
+	way_percent = l->lane == GBPF_LANE_SHARED ? shared_percent()
+						  : (u32)min_u64(way_process_percent, 1000);
 	longest_ns = l->longest_ns;
 	batch_busy_ns = l->busy_ns;
 	batch_programs = l->programs;
@@ -74,8 +74,23 @@ static __always_inline void publish_batch(struct scan *l)
 	batch_alone = l->be - l->be_shared == 1;
 }
 
+/* Returns how passing serves all requests, PASSING_*. With several batch tenants it is not known which
+ * of them it is. */
+static __always_inline u32 passing_of_all(const struct scan *l)
+{
+	if (l->lane != GBPF_LANE_SHARED || l->be != 1 || !l->judged) {
+		return PASSING_UNKNOWN;
+	}
+	return l->passing[PASSING_FAILS]		  ? PASSING_FAILS
+	       : l->passing[PASSING_SELDOM] == l->judged ? PASSING_SELDOM
+	       : l->passing[PASSING_SERVES] == l->judged ? PASSING_SERVES
+							  : PASSING_UNKNOWN;
+}
+
 static __always_inline void publish(const struct scan *l)
 {
+	latency_seen_ns = l->latency ? l->now_ns : latency_seen_ns;
+	passing = passing_of_all(l);
 	latency_tenants = l->latency;
 	latency_shared = l->lc_shared;
 	other_tenants = l->be;

@@ -36,6 +36,10 @@ enum {
 #define NO_TURNS 0xffffffffu /* turn while tenants do not take turns */
 #define TURN_FREE 1024u	     /* ... while they do, but none has the turn */
 
+/* How passing serves requests: not known; it is in force, and measured; trials have failed, and the
+ * requests are open for most of the time; or they are so seldom that it matters little. */
+enum { PASSING_UNKNOWN, PASSING_SERVES, PASSING_FAILS, PASSING_SELDOM };
+
 /* ---- counted by the programs that run in each tenant; the tenant may write any value ---- */
 
 struct account {
@@ -124,9 +128,14 @@ struct program {
 	u32 uid, gpu;
 };
 
+/* The multiprocessors that a batch program has at its next start in the shared lane: all; a part, since
+ * passing with all of them cost requests too much; or all, since with a part it did as well. */
+enum { PART_ALL, PART_CONFINED, PART_USELESS };
+
 /* A program's last run, kept for its next start; both parts if it has run in both classes. */
 struct profile {
 	u64 seen_ns, soon_ns; /* batch: as in struct account, of a run longer than profile_min_ns */
+	u64 part;	      /* batch: PART_* */
 	struct kind kind;     /* latency */
 };
 
@@ -169,7 +178,8 @@ struct tenant {
 	u32 starved;	       /* 1: got less than share_min_ns in the last window */
 	u32 refused;	       /* 1: its slice could not be set */
 	u32 stoppable;	       /* 1: nearly all its recent GPU time is stoppable */
-	u32 sm_percent;	       /* part of the multiprocessors that it was given; 0: all */
+	u32 sm_percent;	       /* part of the multiprocessors that it was given; 0: all, */
+	u32 part_lost;	       /* or, if 1, whatever it was before gbpfd started */
 	u32 pid;	       /* its process */
 	u32 turns_gpu;	       /* 1 + its GPU, or 0: it uses several GPUs and takes no turns */
 	u32 takes_turns;       /* 1: shared lane, and wide enough to take turns there */
@@ -195,13 +205,20 @@ u32 start_shared;
 u32 way_shared_percent = 3;
 u32 way_process_percent = 5;
 /* Part of the multiprocessors that a batch program which starts in the shared lane may use, in percent,
- * 1 to 100: next to one of them some have no blocks for which kernels of requests wait. */
-u32 batch_sm_percent = 100;
+ * 1 to 100: next to one of them some have no blocks for which kernels of requests wait. 0: auto
+ * chooses, for each program; above 100: as 100. */
+u32 batch_sm_percent;
+
+static __always_inline u32 shared_percent(void)
+{
+	return (u32)min_u64(way_shared_percent, 1000);
+}
 
 /* ---- published by gbpfd ---- */
 
 u32 latency_tenants, latency_shared; /* latency tenants; those in the shared lane */
 u32 other_tenants, other_shared;     /* all others; those in the shared lane */
+u64 latency_seen_ns;		     /* time of the last scan that found a latency tenant; 0: none */
 struct program last_batch;	     /* the batch tenant admitted last */
 u32 last_batch_lane, batch_seen;     /* its lane; 1: there was one */
 u32 hold_pays = 1;		     /* 1: time slices alone do not serve the requests */
@@ -229,6 +246,7 @@ u32 batch_stops;    /* 1: they are stoppable, or in the shared lane */
 u32 batch_short;    /* 1: much of the GPU time of one of them is in short launches */
 u32 batch_passes;   /* 1: ... in launches that are short or have short blocks */
 u32 batch_alone;    /* 1: there is one */
+u32 passing;	    /* PASSING_*: how passing serves the requests next to the only batch tenant */
 /* Latency tenants that want both ways: where batch stops it leaves for all of them, else it is
  * sliced. */
 u32 judged_tenants; /* those whose requests are known, or that have one now */
