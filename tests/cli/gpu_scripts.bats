@@ -27,7 +27,7 @@ nothing_left() {
 }
 
 @test "gpu/beside measures every condition, and continues when one kind of batch fails" {
-	FAKE_FAILS=fft2 script beside --batch fft,training --rounds 1 --seconds 0.2
+	FAKE_FAILS=fft2 script beside --batch fft,training --rounds 1 --seconds 0.2 --starts 3 --learn 0.1
 	[ "$status" -eq 1 ]
 	rows '[(x["batch"], x["state"]) for x in r][0] == ("fft", "FAILED") and "fft2 fails" in r[0]["why"]'
 	rows '[(x["requests"], x["condition"]) for x in r[1:]] == [(q, c) for q in ("small", "one") for c in ("alone", "default", "mps", "first", "auto")]'
