@@ -380,9 +380,9 @@ static void add_outside(struct buf *line, const json_t *tenant)
 	}
 }
 
-/* Appends "share of the multiprocessors: 40 %, kept by 3 streams, not by 1 ordered with the default
- * one". */
-static void add_caps(struct buf *line, const json_t *s)
+/* Appends "share of the multiprocessors: 40 %", and in the process lane ", kept by 3 streams, not
+ * by 1 ordered with the default one". */
+static void add_caps(struct buf *line, const json_t *tenant)
 {
 	static const struct {
 		const char *key, *text;
@@ -391,13 +391,19 @@ static void add_caps(struct buf *line, const json_t *s)
 		{ "uncapped_context", "outside the primary context" },
 		{ "uncapped_driver", "because the driver has no green context of that size" },
 	};
-	uint64_t percent = cli_u64(s, "sm_percent"), n = cli_u64(s, "capped");
+	const json_t *s = json_object_get(tenant, "stats");
+	uint64_t whole = cli_u64(tenant, "sm_percent"), percent = cli_u64(s, "sm_percent");
+	uint64_t n = cli_u64(s, "capped");
 
-	if (!percent) {
+	if (!whole && !percent) {
 		return;
 	}
-	buf_printf(line, "\n  share of the multiprocessors: %llu %%, kept by %llu stream%s",
-		   (unsigned long long)percent, (unsigned long long)n, PLURAL(n));
+	buf_printf(line, "\n  share of the multiprocessors: %llu %%",
+		   (unsigned long long)(whole ? whole : percent));
+	if (whole) {
+		return;
+	}
+	buf_printf(line, ", kept by %llu stream%s", (unsigned long long)n, PLURAL(n));
 	for (size_t i = 0; i < ARRAY_SIZE(whys); i++) {
 		if (cli_u64(s, whys[i].key)) {
 			buf_printf(line, ", not by %llu %s",
@@ -436,7 +442,7 @@ static void print_why(struct cli *c, const json_t *tenants)
 		add_requests(&line, json_object_get(tenant, "stats"));
 		add_interruptions(&line, json_object_get(tenant, "stats"));
 		add_outside(&line, tenant);
-		add_caps(&line, json_object_get(tenant, "stats"));
+		add_caps(&line, tenant);
 		cli_safe_text(&safe, buf_text(&line));
 		printf("\n%s\n", buf_text(&safe));
 		buf_finish(&line);

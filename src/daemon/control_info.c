@@ -59,6 +59,9 @@ static void add_lane(const struct daemon_session *s, json_t *j)
 	}
 	json_object_set_new(j, "lane",
 			    json_string(s->grant.lane == GBPF_LANE_SHARED ? "shared" : "process"));
+	if (s->grant.lane == GBPF_LANE_SHARED && s->grant.sm_percent < 100) {
+		json_object_set_new(j, "sm_percent", json_integer(s->grant.sm_percent));
+	}
 	json_object_set_new(j, "level",
 			    json_string(now < ARRAY_SIZE(level_names) ? level_names[now] : ""));
 	json_object_set_new(j, "levels", levels);

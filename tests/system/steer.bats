@@ -196,6 +196,37 @@ print(v.value)'; }
 	exec 9>&-
 }
 
+# profiles EXPRESSION: evaluates it over p, the profiles of batch programs that auto keeps.
+profiles() { gbpf --json map dump profiles | python3 -c '
+import json, sys
+p = [e for e in json.load(sys.stdin)["entries"] if e["value"]["seen_ns"]]
+print(eval(sys.argv[1]))' "$1"; }
+
+profile_is_kept() { [ "$(profiles 'len(p)' 2>/dev/null)" = 1 ]; }
+
+@test "auto gives a batch program that was held next to requests a part of the multiprocessors at its next start" {
+	local one
+	start_soft --sms 10
+	start_daemon --policy auto
+	gbpf run --device soft --class latency --lane shared -- "$SAMPLES/lcserve" --requests 100000 --rate 20 --kernels 3 --blocks 4 \
+		--iterations 20000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	eventually prints ' latency ' gbpf ps
+	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
+	one=$!
+	eventually profile_is_kept
+	eventually shows 'not any("sm_percent" in t for t in d["tenants"])' gbpf ps
+	gbpf map set profiles "$(profiles '"command=%d,uid=%d,gpu=0" % (p[0]["key"]["command"], p[0]["key"]["uid"])')" part=1
+	eventually prints 'at its next start it has 70 % of the multiprocessors' gbpf ps --why
+	kill "$one"
+	wait "$one" || true
+	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 1000
+	eventually prints 'has 70 % of the multiprocessors, so that requests find others free' gbpf ps --why
+	eventually prints '  share of the multiprocessors: 70 %$' gbpf ps --why
+	eventually shows '[t["sm_percent"] for t in d["tenants"] if t["class"] == "batch"] == [70]' gbpf ps
+	eventually shows 'not any("sm_percent" in t for t in d["tenants"] if t["class"] == "latency")' gbpf ps
+}
+
 @test "a child of a program in the shared lane may be in the process lane" {
 	start_soft
 	start_daemon
