@@ -8,12 +8,28 @@
 #define store_relaxed(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #define store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define store_seqcst(p, v) __atomic_store_n(p, v, __ATOMIC_SEQ_CST)
+/* These return the value from before. */
 #define add_relaxed(p, v) __atomic_fetch_add(p, v, __ATOMIC_RELAXED)
 #define add_acqrel(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)
+#define add_seqcst(p, v) __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST)
+#define sub_relaxed(p, v) __atomic_fetch_sub(p, v, __ATOMIC_RELAXED)
 #define sub_acqrel(p, v) __atomic_fetch_sub(p, v, __ATOMIC_ACQ_REL)
+#define sub_seqcst(p, v) __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST)
+#define or_relaxed(p, v) __atomic_fetch_or(p, v, __ATOMIC_RELAXED)
+#define or_acqrel(p, v) __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL)
+#define or_seqcst(p, v) __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST)
+#define and_acqrel(p, v) __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL)
+#define and_seqcst(p, v) __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST)
+#define xor_seqcst(p, v) __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST)
 #define xchg_acqrel(p, v) __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL)
+#define xchg_seqcst(p, v) __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST)
+/* Store v if *p is *expected, and return whether; else *expected is what *p is. */
+#define cas_relaxed(p, expected, v)                                                                \
+	__atomic_compare_exchange_n(p, expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
 #define cas_acqrel(p, expected, v)                                                                 \
 	__atomic_compare_exchange_n(p, expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+#define cas_seqcst(p, expected, v)                                                                 \
+	__atomic_compare_exchange_n(p, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #define fence_seqcst() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)

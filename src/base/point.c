@@ -74,7 +74,7 @@ void point_reached(const char *name)
 	(void)pthread_once(&once, read_environment);
 	sig = load_acquire(&control->signal);
 	if (likely(!sig) || strncmp(name, control->name, NAME_BYTES) != 0 ||
-	    __atomic_sub_fetch(&control->left, 1u, __ATOMIC_ACQ_REL) != 0) {
+	    sub_acqrel(&control->left, 1u) != 1) {
 		return;
 	}
 	saved = errno;

@@ -89,7 +89,7 @@ void daemon_board_clear(const struct daemon_page *board)
 			store_seqcst(&b->gpu[i].open, 0u);
 			store_relaxed(&b->gpu[i].stop_until_ns, (uint64_t)0);
 			store_relaxed(&b->gpu[i].hold_until_ns, (uint64_t)0);
-			__atomic_fetch_add(&b->gpu[i].seq, 1u, __ATOMIC_SEQ_CST);
+			add_seqcst(&b->gpu[i].seq, 1u);
 		}
 		futex_wake_shared(&b->gpu[i].seq, INT_MAX);
 	}

@@ -48,7 +48,7 @@ static inline void gpu_lease_fence(void)
 #ifdef __x86_64__
 	__builtin_ia32_sfence();
 #else
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	fence_seqcst();
 #endif
 }
 

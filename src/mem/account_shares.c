@@ -18,7 +18,7 @@
 
 static bool change(uint64_t *word, uint64_t from, uint64_t to)
 {
-	return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return cas_seqcst(word, &from, to);
 }
 
 static uint64_t with_kind(uint64_t state, enum mem_share_kind kind, uint64_t seq)
@@ -80,8 +80,7 @@ static void raise_shares(struct proto_account *page, uint32_t to)
 {
 	uint32_t now = load_seqcst(&page->shares);
 
-	while (now < to && !__atomic_compare_exchange_n(&page->shares, &now, to, 0,
-							__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+	while (now < to && !cas_seqcst(&page->shares, &now, to)) {
 		;
 	}
 }
@@ -151,7 +150,7 @@ static bool leave(const struct mem_ledger *l, uint32_t number, const struct mem_
 		return true;
 	}
 	if (change(word, left, freed(left))) {
-		__atomic_fetch_add(&o->disowned, s->bytes, __ATOMIC_SEQ_CST);
+		add_seqcst(&o->disowned, s->bytes);
 	}
 	return false;
 }

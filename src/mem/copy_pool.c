@@ -104,7 +104,7 @@ static bool sleep_for_work(struct mem_copy_pool *pool)
 	until.tv_nsec = (long)(end % 1000000000u);
 	/* Pairs with mem_copy_pool_wake(): either this thread sees the open units, or the copy sees
 	 * this thread asleep. */
-	(void)__atomic_fetch_add(&pool->n_asleep, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&pool->n_asleep, 1u);
 	fence_seqcst();
 	while (!choose(pool) && !err && pool->idle_ns) {
 		err = pthread_cond_timedwait(&pool->work, &pool->lock, &until);

@@ -308,7 +308,7 @@ static int charge(struct mem_ledger *l, uint32_t row, uint64_t bytes, bool whole
 	}
 	if (!err) {
 		(void)add_acqrel(&l->asked[row], bytes); /* before: mem_account_note_peak() */
-		__atomic_fetch_add(&own->charged, bytes, __ATOMIC_SEQ_CST);
+		add_seqcst(&own->charged, bytes);
 	}
 	store_seqcst(&own->wanted, (uint64_t)0);
 	if (turn) {
@@ -347,12 +347,12 @@ void mem_ledger_answered(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 
 void mem_ledger_release(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
-	__atomic_fetch_add(&l->page->line[row][l->line].released, bytes, __ATOMIC_SEQ_CST);
+	add_seqcst(&l->page->line[row][l->line].released, bytes);
 }
 
 void mem_ledger_force(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
-	__atomic_fetch_add(&l->page->line[row][l->line].charged, bytes, __ATOMIC_SEQ_CST);
+	add_seqcst(&l->page->line[row][l->line].charged, bytes);
 }
 
 uint64_t mem_ledger_overhead(const struct mem_ledger *l, uint32_t row)
@@ -383,7 +383,7 @@ void mem_ledger_add_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 
 void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes)
 {
-	__atomic_fetch_sub(&l->page->line[row][l->line].shared, bytes, __ATOMIC_RELAXED);
+	sub_relaxed(&l->page->line[row][l->line].shared, bytes);
 }
 
 uint64_t mem_ledger_shared(const struct mem_ledger *l, uint32_t row)

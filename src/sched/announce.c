@@ -31,7 +31,7 @@ static void announce(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadli
 	store_relaxed(&r->late_ns, late);
 	store_release(&r->next_ns, at);
 	on_board(s, gpu, at, deadline);
-	(void)__atomic_fetch_add(&r->announced, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&r->announced, 1u);
 	sched_stat_add(s, hints, 1u);
 }
 

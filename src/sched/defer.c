@@ -24,7 +24,7 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 		wait_for_room(q);
 	}
 	c->next = NULL;
-	(void)__atomic_fetch_add(&s->n_deferred, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&s->n_deferred, 1u);
 	pthread_mutex_lock(&q->fifo.lock);
 	*q->fifo.last = c;
 	q->fifo.last = &c->next;
@@ -39,14 +39,14 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	if (sched_run_here(q)) { /* a thread may wait for the end of the run now */
 		store_relaxed(&q->run.look_ns, UINT64_C(0));
 	}
-	(void)__atomic_fetch_add(&s->defer_seq, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&s->defer_seq, 1u);
 	sched_update_active(s);
 	sched_wake_agent(s, SCHED_AGENT_NEAR);
 }
 
 uint64_t sched_next_number(struct sched *s)
 {
-	return __atomic_add_fetch(&s->last_number, 1u, __ATOMIC_SEQ_CST);
+	return add_seqcst(&s->last_number, 1u) + 1;
 }
 
 bool sched_queue_alone(const struct sched_queue *q)
@@ -200,8 +200,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 	q->fifo.submitting = 0;
 	pthread_mutex_unlock(&q->fifo.lock);
 	if (err) {
-		__atomic_compare_exchange_n(&q->error, &none, err, 0, __ATOMIC_ACQ_REL,
-					    __ATOMIC_ACQUIRE);
+		cas_acqrel(&q->error, &none, err);
 	}
 	if (c->is_launch) {
 		sched_launch_done(&t, err == 0);
@@ -213,7 +212,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 	q->issue.next_is_plain = false;
 	(void)sub_acqrel(&q->pending, 1u);
 	store_release(&q->fifo.n_submitted, q->fifo.n_submitted + 1);
-	if (__atomic_sub_fetch(&s->n_deferred, 1u, __ATOMIC_SEQ_CST) == 0) {
+	if (sub_seqcst(&s->n_deferred, 1u) == 1) {
 		sched_update_active(s);
 	}
 }

@@ -102,7 +102,7 @@ static bool join_request(struct sched_ticket *t)
 {
 	struct sched_queue *q = t->q;
 
-	(void)__atomic_fetch_add(&q->entered, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&q->entered, 1u);
 	/* Pairs with request_close(): it sees the launch, or this load sees the request closed. */
 	if (unlikely(load_seqcst(&q->s->req[q->gpu].open) != SCHED_REQUEST_OPEN)) {
 		sched_tally_add(&q->left, 1);

@@ -35,7 +35,7 @@ static uint64_t count_up(struct proto_board *own, uint32_t gpu, uint64_t now)
 	uint64_t guess = load_relaxed(&own->gpu[gpu].collectives) + 1, number;
 
 	store_relaxed(&times[guess % PROTO_COLLECTIVES], now);
-	number = __atomic_add_fetch(&own->gpu[gpu].collectives, UINT64_C(1), __ATOMIC_SEQ_CST);
+	number = add_seqcst(&own->gpu[gpu].collectives, UINT64_C(1)) + 1;
 	if (number != guess) {
 		store_relaxed(&times[number % PROTO_COLLECTIVES], now);
 	}
@@ -353,7 +353,7 @@ static NOINLINE uint64_t count(struct sched_queue *q, const struct sched_launch 
 	own = load_acquire(&q->s->own);
 	if (gpu < PROTO_MAX_GPUS) {
 		now = clock_now_ns();
-		(void)__atomic_fetch_or(&own->ranks, 1u << gpu, __ATOMIC_SEQ_CST);
+		(void)or_seqcst(&own->ranks, 1u << gpu);
 		number = count_up(own, gpu, now);
 		/* Before the rank's next look for a stop: either it sees the stop of another one,
 		 * or that one sees this count (stop_group). */
@@ -382,7 +382,7 @@ void sched_group_refused(struct sched_queue *q)
 	}
 	pin = policy_read_enter();
 	own = load_acquire(&q->s->own);
-	(void)__atomic_fetch_sub(&own->gpu[gpu].collectives, UINT64_C(1), __ATOMIC_SEQ_CST);
+	(void)sub_seqcst(&own->gpu[gpu].collectives, UINT64_C(1));
 	store_relaxed(&q->s->stop[q->gpu].boost, (uint64_t)0);
 	policy_read_leave(pin);
 }

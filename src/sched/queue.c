@@ -10,7 +10,7 @@
 
 bool sched_queue_use(struct sched_queue *q)
 {
-	(void)__atomic_fetch_add(&q->life.users, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&q->life.users, 1u);
 	if (load_seqcst(&q->life.live) && !load_seqcst(&q->life.closing)) {
 		return true;
 	}

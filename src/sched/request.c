@@ -42,8 +42,7 @@ bool sched_request_open(struct sched *s, uint32_t gpu, uint64_t now)
 	/* Store before `open`, or the agent reads a stale time. Concurrent openers write equivalent
 	 * values. */
 	store_relaxed(&r->opened_ns, now);
-	if (!__atomic_compare_exchange_n(&r->open, &expected, (uint32_t)SCHED_REQUEST_OPEN, 0,
-					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+	if (!cas_seqcst(&r->open, &expected, (uint32_t)SCHED_REQUEST_OPEN)) {
 		return false;
 	}
 	sched_lease_raise(s, gpu, now); /* first, since work on the GPU takes longest to make way */

@@ -41,7 +41,7 @@ static NOINLINE void enter_gate_slow(struct sched_queue *q)
 		self = policy_reader_self;
 	}
 	if (!self) {
-		(void)__atomic_fetch_add(&q->guests, 1u, __ATOMIC_SEQ_CST);
+		(void)add_seqcst(&q->guests, 1u);
 	} else {
 		(void)policy_gate_enter(q);
 		if (load_relaxed(&q->total.owner) == self ||
@@ -80,8 +80,8 @@ static void end(struct sched_queue *q)
 	struct sched *s = q->s;
 
 	q->run.stopped_since_ns = q->run.held_since_ns = q->run.step_ns = q->run.stepped_ns = 0;
-	(void)__atomic_fetch_and(&q->pending, ~SCHED_HAS_RUN, __ATOMIC_SEQ_CST);
-	if (__atomic_sub_fetch(&s->n_runs, 1u, __ATOMIC_SEQ_CST) == 0) {
+	(void)and_seqcst(&q->pending, ~SCHED_HAS_RUN);
+	if (sub_seqcst(&s->n_runs, 1u) == 1) {
 		sched_update_active(s);
 	}
 }
@@ -103,8 +103,8 @@ bool sched_run_begin(struct sched_queue *q)
 	if (sched_run_here(q)) {
 		return true;
 	}
-	(void)__atomic_fetch_add(&s->n_runs, 1u, __ATOMIC_SEQ_CST);
-	(void)__atomic_fetch_or(&q->pending, SCHED_HAS_RUN, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&s->n_runs, 1u);
+	(void)or_seqcst(&q->pending, SCHED_HAS_RUN);
 	fence_seqcst();
 	if (!alone(q)) {
 		end(q);

@@ -55,7 +55,7 @@ static void drain_and_lock(struct sched_ticket *t)
 	struct sched_queue *q = t->q;
 
 	leave_gate(t);
-	(void)__atomic_fetch_add(&q->run.draining, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&q->run.draining, 1u);
 	for (;;) {
 		sched_queue_drain(q);
 		pthread_mutex_lock(&q->issue.lock);
@@ -216,7 +216,7 @@ enum sched_answer sched_ticket_begin(struct sched_ticket *t, struct sched_queue 
 	pin = policy_read_enter();
 	if (load_relaxed(&q->class_id) == GBPF_CLASS_LATENCY) {
 		t->phase = SCHED_PHASE_LATENCY;
-		(void)__atomic_fetch_add(&q->entered, 1u, __ATOMIC_SEQ_CST);
+		(void)add_seqcst(&q->entered, 1u);
 		if (unlikely(load_relaxed(&s->req[q->gpu].idle_ns))) {
 			sched_request_gap(s, q->gpu, l->begin_ns);
 		}

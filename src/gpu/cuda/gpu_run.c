@@ -49,8 +49,7 @@ static bool busy(const struct gpu_run *run)
 	 * subtracts from n_pending: a thread that reads n_pending 0 also reads the number of the
 	 * last piece. */
 	return load_acquire(&run->seen.n_pending) ||
-	       __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE) !=
-		       load_acquire(&run->seen.newest);
+	       load_acquire(run->line.words) != load_acquire(&run->seen.newest);
 }
 
 int gpu_run_busy(void *dev, void *dev_queue)

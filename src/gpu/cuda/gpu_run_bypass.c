@@ -102,8 +102,7 @@ void gpu_run_bypass_watch(struct gpu_run *run, bool may_run, uint64_t now)
 	    run->device->real->cuStreamQuery(run->home->io) == CUDA_ERROR_NOT_READY) {
 		return;
 	}
-	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE) +
-		  (uint32_t)gpu_run_gate_value(run);
+	counter = load_acquire(run->line.words + 1) + (uint32_t)gpu_run_gate_value(run);
 	if (!run->hang.probing || counter != run->hang.counter) {
 		run->hang.same_calm_ns = run->hang.calm_ns;
 		run->hang.counter =
@@ -318,7 +317,7 @@ static void finish_bypass(struct gpu_run *run)
 	}
 	store_relaxed(&run->seen.state, (uint32_t)GPU_RUN_ACTIVE);
 	/* No piece will store these numbers. */
-	store_release(&run->seen.newest, __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE));
+	store_release(&run->seen.newest, load_acquire(run->line.words));
 	(void)sub_acqrel(&run->seen.n_pending, 1u);
 }
 

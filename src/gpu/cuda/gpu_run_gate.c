@@ -125,7 +125,7 @@ uint64_t gpu_run_gate_value(const struct gpu_run *run)
 	const volatile uint64_t *copy =
 		(const volatile uint64_t *)((uintptr_t)run->line.words + GPU_RUN_GATE_COPY);
 
-	return __atomic_load_n(copy, __ATOMIC_ACQUIRE);
+	return load_acquire(copy);
 }
 
 /* Returns how much of a launch on the device has run, or NONE if the gate's value is impossible. */

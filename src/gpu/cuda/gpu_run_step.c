@@ -73,7 +73,7 @@ static bool lags_behind(const struct gpu_run *run, uint32_t counter)
 {
 	uint32_t i, ran;
 
-	return counter != __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE) &&
+	return counter != load_acquire(run->line.words + 1) &&
 	       gpu_run_locate(run, counter, &i, &ran) && !ran;
 }
 
@@ -86,7 +86,7 @@ static void finish_read(struct gpu_run *run, uint64_t now)
 	if (r == CUDA_ERROR_NOT_READY) {
 		return;
 	}
-	counter = __atomic_load_n(run->line.words + 1, __ATOMIC_ACQUIRE);
+	counter = load_acquire(run->line.words + 1);
 	ok = !r && gpu_run_gate_progress(run, &counter, true);
 	if (ok && lags_behind(run, counter)) {
 		gpu_run_bypass_restore(run, counter);
@@ -259,8 +259,7 @@ uint64_t gpu_run_step_locked(struct gpu_run *run, const struct gpu_queue *q, boo
 	if (!gpu_run_unfinished(run) && load_relaxed(&run->seen.state) < GPU_RUN_TAKING) {
 		/* No piece stores the numbers of launches that were refused after an interruption.
 		 */
-		store_release(&run->seen.newest,
-			      __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE));
+		store_release(&run->seen.newest, load_acquire(run->line.words));
 		return UINT64_MAX;
 	}
 	if (gpu_scope_enter(run->device, q->ctx, &scope)) {

@@ -285,7 +285,7 @@ void gpu_run_count_tickets(struct gpu_run *run)
 
 void gpu_run_retire(struct gpu_run *run, uint64_t now)
 {
-	uint32_t word = __atomic_load_n(run->line.words, __ATOMIC_ACQUIRE);
+	uint32_t word = load_acquire(run->line.words);
 	uint32_t gone = 0, upto = run->pieces.tail;
 
 	while (upto != run->pieces.head &&

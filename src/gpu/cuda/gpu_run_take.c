@@ -84,7 +84,7 @@ CUresult gpu_run_take(struct gpu_run *run, uint32_t value)
 
 uint32_t gpu_run_taken(const struct gpu_run *run)
 {
-	return __atomic_load_n(run->line.words + TAKEN_WORD / 4, __ATOMIC_ACQUIRE);
+	return load_acquire(run->line.words + TAKEN_WORD / 4);
 }
 
 CUresult gpu_run_beat(struct gpu_run *run)
@@ -94,7 +94,7 @@ CUresult gpu_run_beat(struct gpu_run *run)
 
 bool gpu_run_beat_seen(const struct gpu_run *run, uint32_t number)
 {
-	return __atomic_load_n(run->line.words + SPARE_WORDS / 4, __ATOMIC_ACQUIRE) == number - 1;
+	return load_acquire(run->line.words + SPARE_WORDS / 4) == number - 1;
 }
 
 /* Done before the first launch of a run, for two reasons: loading might wait for a kernel that

@@ -61,7 +61,7 @@ void shim_probe_form_free(struct shim_probe_form *f)
 void shim_probe_form_hold(struct shim_probe_form *f)
 {
 	pthread_mutex_lock(&shim_probe_mutex);
-	(void)__atomic_fetch_add(&f->held, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&f->held, 1u);
 	pthread_mutex_unlock(&shim_probe_mutex);
 }
 
@@ -87,7 +87,7 @@ struct shim_probe_form *shim_probe_form_take(struct shim_probe_kernel *k, const 
 	if (!f) {
 		return NULL;
 	}
-	(void)__atomic_fetch_add(&f->users, 1u, __ATOMIC_SEQ_CST);
+	(void)add_seqcst(&f->users, 1u);
 	if (load_seqcst(&k->form) != f || load_relaxed(&k->handle) != handle) { /* see above */
 		shim_probe_form_end(f);
 		return NULL;

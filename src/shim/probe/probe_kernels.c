@@ -430,7 +430,7 @@ static unsigned forms_of(const void *handle, struct shim_probe_form *ret[SHIM_PR
 			same && n < SHIM_PROBE_CONTEXTS_MAX ? load_acquire(&k->form) : NULL;
 
 		if (f) { /* forms are taken from kernels under the mutex */
-			(void)__atomic_fetch_add(&f->users, 1u, __ATOMIC_SEQ_CST);
+			(void)add_seqcst(&f->users, 1u);
 			ret_handle[n] = k->handle;
 			ret[n++] = f;
 		}

@@ -154,8 +154,7 @@ void shim_probe_mix_missed(const struct shim_probe_form *f)
 		uint64_t n = load_relaxed(&f->tools[i]->probed);
 
 		/* 0: the budget was set after the launch was chosen, which was not counted then */
-		while (n && !__atomic_compare_exchange_n(&f->tools[i]->probed, &n, n - 1, false,
-							 __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		while (n && !cas_relaxed(&f->tools[i]->probed, &n, n - 1)) {
 		}
 	}
 }
@@ -261,9 +260,7 @@ static void end_alternation(struct shim_probe_mix *m)
 	for (unsigned i = 0; i < ARRAY_SIZE(shares); i++) {
 		uint32_t half = SHIM_PROBE_ALL / 2;
 
-		(void)__atomic_compare_exchange_n(shares[i], &half,
-						  SHIM_PROBE_ALL / YOUNG_ALTERNATE, false,
-						  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		(void)cas_relaxed(shares[i], &half, SHIM_PROBE_ALL / YOUNG_ALTERNATE);
 	}
 }
 

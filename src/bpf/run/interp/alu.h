@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "base/compiler.h"
 #include "bpf/run/insn.h"
 
@@ -217,18 +218,17 @@ static ALWAYS_INLINE uint64_t ebpf_end(uint8_t code, uint64_t d, int bits)
 	{                                                                                          \
 		switch (op & ~EBPF_FETCH) {                                                        \
 		case EBPF_ADD:                                                                     \
-			return __atomic_fetch_add(p, s, __ATOMIC_SEQ_CST);                         \
+			return add_seqcst(p, s);                                                   \
 		case EBPF_OR:                                                                      \
-			return __atomic_fetch_or(p, s, __ATOMIC_SEQ_CST);                          \
+			return or_seqcst(p, s);                                                    \
 		case EBPF_AND:                                                                     \
-			return __atomic_fetch_and(p, s, __ATOMIC_SEQ_CST);                         \
+			return and_seqcst(p, s);                                                   \
 		case EBPF_XOR:                                                                     \
-			return __atomic_fetch_xor(p, s, __ATOMIC_SEQ_CST);                         \
+			return xor_seqcst(p, s);                                                   \
 		case EBPF_XCHG & ~EBPF_FETCH:                                                      \
-			return __atomic_exchange_n(p, s, __ATOMIC_SEQ_CST);                        \
+			return xchg_seqcst(p, s);                                                  \
 		default:                                                                           \
-			__atomic_compare_exchange_n(p, &expected, s, 0, __ATOMIC_SEQ_CST,          \
-						    __ATOMIC_SEQ_CST);                             \
+			(void)cas_seqcst(p, &expected, s);                                         \
 			return expected;                                                           \
 		}                                                                                  \
 	}

@@ -38,7 +38,7 @@ static inline uint64_t ebpf_link_word(uint64_t old, uint32_t state, uint32_t nex
 
 static inline int ebpf_cas_word(uint64_t *p, uint64_t old, uint64_t word)
 {
-	return __atomic_compare_exchange_n(p, &old, word, 0, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
+	return cas_seqcst(p, &old, word);
 }
 
 static inline uint8_t *ebpf_elem_at(const struct ebpf_map *m, uint32_t i)

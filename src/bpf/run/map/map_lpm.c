@@ -91,7 +91,7 @@ static int lpm_update(const struct ebpf_map *m, const void *key, const void *val
 	cut(&k, k.bits, max_bits(m));
 	word = &lengths(m)[k.bits / 64];
 	if (!(load_relaxed(word) >> k.bits % 64 & 1)) {
-		(void)__atomic_fetch_or(word, UINT64_C(1) << k.bits % 64, __ATOMIC_SEQ_CST);
+		(void)or_seqcst(word, UINT64_C(1) << k.bits % 64);
 	}
 	POINT("map.lpm.insert.length");
 	return ebpf_hash_update(m, &k, value, flags);

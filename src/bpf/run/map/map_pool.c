@@ -42,14 +42,13 @@ static uint64_t clear_bits(const uint64_t *level, uint32_t w, uint32_t n)
 
 static void set_bit(uint64_t *level, uint32_t i)
 {
-	(void)__atomic_fetch_or(&level[i / 64], UINT64_C(1) << i % 64, __ATOMIC_SEQ_CST);
+	(void)or_seqcst(&level[i / 64], UINT64_C(1) << i % 64);
 }
 
 static void clear_bit(uint64_t *level, uint32_t i)
 {
 	if (load_seqcst(&level[i / 64]) >> i % 64 & 1) {
-		(void)__atomic_fetch_and(&level[i / 64], ~(UINT64_C(1) << i % 64),
-					 __ATOMIC_SEQ_CST);
+		(void)and_seqcst(&level[i / 64], ~(UINT64_C(1) << i % 64));
 	}
 }
 
@@ -161,7 +160,7 @@ int ebpf_pool_claim(const struct ebpf_map *m, ebpf_pool_lost_fn lost, uint64_t *
 	if (likely(i >= 0)) {
 		return i;
 	}
-	at = __atomic_fetch_add(&pool_of(m)->scan, steps, __ATOMIC_RELAXED) % m->max_entries;
+	at = add_relaxed(&pool_of(m)->scan, steps) % m->max_entries;
 	for (uint32_t k = 0; k < steps; k++, at++) {
 		at = at >= m->max_entries ? 0 : at;
 		if (ebpf_pool_take(m, at, lost, ret_link)) {
@@ -203,7 +202,7 @@ void ebpf_pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link)
 
 uint32_t ebpf_pool_sample(const struct ebpf_map *m)
 {
-	uint32_t n = __atomic_fetch_add(&pool_of(m)->hand, 1u, __ATOMIC_RELAXED);
+	uint32_t n = add_relaxed(&pool_of(m)->hand, 1u);
 
 	return (uint32_t)((uint64_t)(n * 2654435761u) * m->max_entries >> 32);
 }
@@ -215,10 +214,10 @@ uint32_t ebpf_pool_time(const struct ebpf_map *m)
 
 void ebpf_pool_tick(const struct ebpf_map *m)
 {
-	(void)__atomic_fetch_add(&pool_of(m)->time, 1u, __ATOMIC_RELAXED);
+	(void)add_relaxed(&pool_of(m)->time, 1u);
 }
 
 uint32_t ebpf_pool_failures(const struct ebpf_map *m)
 {
-	return __atomic_fetch_add(&pool_of(m)->failures, 1u, __ATOMIC_RELAXED);
+	return add_relaxed(&pool_of(m)->failures, 1u);
 }

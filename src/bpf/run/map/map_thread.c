@@ -19,7 +19,7 @@ static void thread_gone(void *arg)
 
 	(void)arg;
 	mine = 0;
-	(void)__atomic_fetch_and(&taken, ~(UINT64_C(1) << slot), __ATOMIC_ACQ_REL);
+	(void)and_acqrel(&taken, ~(UINT64_C(1) << slot));
 }
 
 static void forked(void)
@@ -40,7 +40,7 @@ static NOINLINE uint32_t take_slot(void)
 	(void)pthread_once(&once, setup);
 	mine = EBPF_THREAD_SLOTS; /* the shared number, in case a signal handler runs now */
 	for (uint32_t i = 0; key_made && i < EBPF_THREAD_SLOTS - 1; i++) {
-		if (!(__atomic_fetch_or(&taken, UINT64_C(1) << i, __ATOMIC_ACQ_REL) >> i & 1)) {
+		if (!(or_acqrel(&taken, UINT64_C(1) << i) >> i & 1)) {
 			mine = i + 1;
 			if (pthread_setspecific(key, &mine) != 0) {
 				thread_gone(NULL);

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/fd.h"
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -176,7 +177,7 @@ static int place(const struct areas *l, uint64_t begin, int fd)
 static NO_SANITIZE_ADDRESS void touch(uint64_t begin, uint64_t bytes)
 {
 	for (uint64_t at = begin; at < begin + bytes; at += SOFT_PAGE) {
-		__atomic_fetch_or((uint8_t *)(uintptr_t)at, 0, __ATOMIC_RELAXED);
+		or_relaxed((uint8_t *)(uintptr_t)at, 0);
 	}
 }
 

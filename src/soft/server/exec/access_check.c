@@ -77,7 +77,7 @@ static bool is_news(const struct exec_warp *w, const struct exec_op *o, enum exe
 	uint32_t bit = 1u << kind;
 	size_t pc = (size_t)(o - w->block->f->code);
 
-	return found && !(__atomic_fetch_or(&found[pc], bit, __ATOMIC_RELAXED) & bit);
+	return found && !(or_relaxed(&found[pc], bit) & bit);
 }
 
 static void tell(struct exec_warp *w, const struct exec_op *o, unsigned lane,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/op/number.h"
 
@@ -111,16 +112,15 @@ static uint64_t new_value(const struct exec_op *o, uint64_t old, uint64_t a, uin
                                                                                                    \
 		if (o->sub == ATOM_ADD && o->type2 == ATOM_PLAIN && o->type != TY_F32 &&           \
 		    o->type != TY_F64) {                                                           \
-			return __atomic_fetch_add(p, a, __ATOMIC_SEQ_CST);                         \
+			return add_seqcst(p, a);                                                   \
 		}                                                                                  \
 		if (o->sub == ATOM_EXCH) {                                                         \
-			return __atomic_exchange_n(p, a, __ATOMIC_SEQ_CST);                        \
+			return xchg_seqcst(p, a);                                                  \
 		}                                                                                  \
-		old = __atomic_load_n(p, __ATOMIC_RELAXED);                                        \
+		old = load_relaxed(p);                                                             \
 		do {                                                                               \
 			next = (T)new_value(o, old, a, b, true);                                   \
-		} while (!__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST,      \
-						      __ATOMIC_RELAXED));                          \
+		} while (!cas_seqcst(p, &old, next));                                              \
 		return old;                                                                        \
 	}
 DEF_ATOMIC(uint16_t)
@@ -230,10 +230,10 @@ static bool swap_pair(struct exec_pair *p, struct exec_pair *old, struct exec_pa
 #else
 	static char lock;
 
-	while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {
+	while (xchg_acqrel(&lock, 1)) {
 	}
 	done = swap_plain(p, old, next);
-	__atomic_clear(&lock, __ATOMIC_RELEASE);
+	store_release(&lock, 0);
 #endif
 	return done;
 }

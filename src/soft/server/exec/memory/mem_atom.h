@@ -3,6 +3,7 @@
 #ifndef GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_ATOM_H
 #define GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_ATOM_H
 
+#include "base/atomic.h"
 #include "soft/server/exec/memory/mem.h"
 #include "soft/server/exec/memory/atom.h"
 
@@ -51,18 +52,17 @@ static ALWAYS_INLINE void exec_add_global(struct exec_warp *w, const struct exec
 
 	if (!(o->flags & ATOM_OLD)) {
 		if (same) {
-			__atomic_fetch_add((uint32_t *)(p + at[__builtin_ctz(m)]),
-					   exec_lanes_sum(b, m), __ATOMIC_SEQ_CST);
+			add_seqcst((uint32_t *)(p + at[__builtin_ctz(m)]), exec_lanes_sum(b, m));
 			return;
 		}
 		exec_each_lane (m, i) {
-			__atomic_fetch_add((uint32_t *)(p + at[i]), b[i], __ATOMIC_SEQ_CST);
+			add_seqcst((uint32_t *)(p + at[i]), b[i]);
 		}
 		return;
 	}
 	d = REF(uint32_t, w, o->d);
 	exec_each_lane (m, i) {
-		d[i] = __atomic_fetch_add((uint32_t *)(p + at[i]), b[i], __ATOMIC_SEQ_CST);
+		d[i] = add_seqcst((uint32_t *)(p + at[i]), b[i]);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "soft/server/exec/handlers.h"
@@ -375,6 +376,6 @@ int exec_op_isspacep(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 
 int exec_op_fence(struct exec_warp *w, const struct exec_op *o, uint32_t m)
 {
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	fence_seqcst();
 	return STEP_NEXT;
 }
