@@ -187,6 +187,10 @@ struct ptx_module {
  * -ENOMEM. */
 int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, const char *name,
 		     struct report *r);
+/* Parses statements and the closing brace behind them, as of a function of m without scopes around
+ * it, and appends them to body. Fails as ptx_module_parse(). */
+int ptx_body_parse(struct ptx_module *m, const char *text, size_t len, const char *name,
+		   struct ptx_list *body, struct report *r);
 void ptx_module_free(struct ptx_module *m); /* accepts NULL */
 
 /* Prints the module so that the parser reads an equal module. Returns 0 or -ENOMEM. */

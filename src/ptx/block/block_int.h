@@ -4,6 +4,7 @@
 
 #include "base/strmap.h"
 #include "ptx/block.h"
+#include "ptx/block_facts.h"
 
 #define PTX_BLOCK_ARG_BYTES ((uint32_t)sizeof(struct ptx_block_arg))
 
@@ -46,23 +47,6 @@ struct ptx_block_work {
 	bool failed;		  /* out of memory */
 };
 
-/* Special registers that the pass distinguishes. */
-enum ptx_block_sreg {
-	PTX_BLOCK_SREG_NONE,
-	PTX_BLOCK_SREG_CTAID, /* the vector */
-	PTX_BLOCK_SREG_CTAID_X,
-	PTX_BLOCK_SREG_CTAID_Y,
-	PTX_BLOCK_SREG_CTAID_Z,
-	PTX_BLOCK_SREG_NCTAID,
-	PTX_BLOCK_SREG_NCTAID_X,
-	PTX_BLOCK_SREG_NCTAID_Y,
-	PTX_BLOCK_SREG_NCTAID_Z,
-	PTX_BLOCK_SREG_ZERO, /* .w of both */
-	PTX_BLOCK_SREG_GRID, /* differs between launches */
-	PTX_BLOCK_SREG_CLUSTER,
-	PTX_BLOCK_SREG_SHARED, /* sizes of shared memory */
-};
-enum ptx_block_sreg ptx_block_sreg_of(const char *name);
 /* Returns PTX_BLOCK_SREG_CTAID or _NCTAID for "mov.v4.u32 {a, b, c, d}, %ctaid" and the like, else
  * _NONE. */
 enum ptx_block_sreg ptx_block_vector_move(const struct ptx_insn *insn);
@@ -77,18 +61,12 @@ void ptx_block_alias(struct ptx_block_work *p, const struct ptx_directive *d);
 /* Hides the names that a list, or a function's parameters, declare. by: 1 on entry, -1 on exit. */
 void ptx_block_hide_list(struct ptx_block_work *p, const struct ptx_list *list, int by);
 void ptx_block_hide_params(struct ptx_block_work *p, const struct ptx_function *f, int by);
-/* Returns the operand of a call that names the callee; NULL: none. */
-struct ptx_operand *ptx_block_callee(const struct ptx_insn *insn);
 
-/* Returns true for functions of the driver that depend on nothing that a clone changes. */
-bool ptx_block_is_harmless(const char *name);
 /* block_scan.c: collects facts from each function's text. Returns 0, -EINVAL, -ENOMEM. */
 int ptx_block_scan(struct ptx_block_work *p);
 /* block_graph.c: adds the facts of callees. */
 int ptx_block_graph(struct ptx_block_work *p);
-/* block_params.c: returns the max bytes of a kernel's parameters in the module's version. */
-uint32_t ptx_block_params_max(const struct ptx_module *m);
-/* Lays an entry's parameters out, and checks that there is room behind them. */
+/* block_params.c: lays an entry's parameters out, and checks that there is room behind them. */
 int ptx_block_params(struct ptx_block_work *p, const struct ptx_function *f,
 		     struct ptx_block_entry *e);
 /* block_clone.c: adds the clone of an entry behind it; copies functions that read their block

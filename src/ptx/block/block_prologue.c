@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "ptx/block/block_run_text.h"
-#include "ptx/parse/parse_int.h"
 
 /* ~ is replaced by the stem. The parameter is struct ptx_block_arg; its offsets are asserted below.
  * The 16 bytes of shared memory hold: x; y and z (16 bits each, the hardware's limit); the grid's
@@ -116,15 +115,8 @@ static void forget_lines(struct ptx_list *list)
 /* body ends with the closing brace. */
 static int parse(struct ptx_block_work *p, const char *body, size_t len, struct ptx_list *ret)
 {
-	struct ptx_parser x = { .module = p->m, .name = "block", .report = p->report };
-	uint32_t end;
-	int err;
+	int err = ptx_body_parse(p->m, body, len, "block", ret, p->report);
 
-	buf_init(&x.scratch);
-	ptx_lexer_init(&x.lexer, body, len);
-	ptx_parse_next(&x);
-	err = ptx_parse_body(&x, ret, 0, &end);
-	buf_finish(&x.scratch);
 	forget_lines(ret);
 	return err;
 }

@@ -279,3 +279,18 @@ int ptx_parse_body(struct ptx_parser *p, struct ptx_list *list, unsigned depth, 
 	ptx_parse_next(p);
 	return 0;
 }
+
+int ptx_body_parse(struct ptx_module *m, const char *text, size_t len, const char *name,
+		   struct ptx_list *body, struct report *r)
+{
+	struct ptx_parser p = { .module = m, .name = name, .report = r };
+	uint32_t end;
+	int err;
+
+	buf_init(&p.scratch);
+	ptx_lexer_init(&p.lexer, text, len);
+	ptx_parse_next(&p);
+	err = ptx_parse_body(&p, body, 0, &end);
+	buf_finish(&p.scratch);
+	return err;
+}

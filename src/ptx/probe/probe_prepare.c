@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "base/strmap.h"
-#include "ptx/block/block_int.h"
+#include "ptx/block_facts.h"
 
 #define LISTED_MAX 4096u   /* functions in the list */
 #define WORK_MAX 20000000u /* items looked at for names; variables beyond stay where they are */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/block/block_int.h"
+#include "ptx/block_facts.h"
 #include "ptx/probe/probe_int.h"
 
 void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/block/block_int.h"
+#include "ptx/block_facts.h"
 #include "ptx/probe/probe_int.h"
 #include "ptx/probe_bracket.h"
 

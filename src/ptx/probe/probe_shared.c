@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 #include "base/strmap.h"
-#include "ptx/block/block_int.h"
+#include "ptx/block_facts.h"
 #include "ptx/probe/probe_int.h"
 #include "ptx/stem.h"
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ptx/block/block_int.h"
+#include "ptx/block_facts.h"
 #include "ptx/probe/probe_int.h"
 
 static int refuse(struct ptx_probe_work *p, uint32_t line, const char *hint, const char *fmt,
