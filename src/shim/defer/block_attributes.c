@@ -24,33 +24,34 @@ static bool divides(uint32_t x, uint32_t y, uint32_t z, const uint32_t grid[3])
 	return grid[0] % x == 0 && grid[1] % y == 0 && grid[2] % z == 0;
 }
 
-enum proto_block_why shim_block_no_attributes(struct shim_block_call *b, const struct shim_clone *t)
+/* The cluster that the kernel was compiled for. */
+static enum proto_block_why begin(struct shim_launch *l, const struct shim_clone *t)
 {
-	b->n_attrs = 0;
-	b->cluster = 1;
+	l->n_attrs = 0;
+	l->cluster = 1;
 	if (t->code && (t->code->cluster[0] || t->code->cluster[1] || t->code->cluster[2])) {
 		const uint32_t c[3] = { t->code->cluster[0], MAX(t->code->cluster[1], 1u),
 					MAX(t->code->cluster[2], 1u) };
 
-		b->cluster = volume(c[0], c[1], c[2]);
-		if (!b->cluster || !divides(c[0], c[1], c[2], b->grid)) {
+		l->cluster = volume(c[0], c[1], c[2]);
+		if (!l->cluster || !divides(c[0], c[1], c[2], l->grid)) {
 			return PROTO_BLOCK_CLUSTER;
 		}
 	}
 	return PROTO_BLOCK_OK;
 }
 
-static enum proto_block_why keep(struct shim_block_call *b, const CUlaunchAttribute *a)
+static enum proto_block_why keep(struct shim_launch *l, const CUlaunchAttribute *a)
 {
-	if (b->n_attrs == GPU_BLOCK_ATTRS_MAX) {
+	if (l->n_attrs == GPU_BLOCK_ATTRS_MAX) {
 		return PROTO_BLOCK_ATTRIBUTE;
 	}
-	b->attrs[b->n_attrs++] = *a;
+	l->attrs[l->n_attrs++] = *a;
 	return PROTO_BLOCK_OK;
 }
 
 /* The cluster that a launch gives. */
-static enum proto_block_why keep_cluster(struct shim_block_call *b, const struct shim_clone *t,
+static enum proto_block_why keep_cluster(struct shim_launch *l, const struct shim_clone *t,
 					 const CUlaunchAttribute *a)
 {
 	const CUlaunchAttributeValue *v = &a->value;
@@ -60,13 +61,13 @@ static enum proto_block_why keep_cluster(struct shim_block_call *b, const struct
 			       ? PROTO_BLOCK_OK
 			       : PROTO_BLOCK_ATTRIBUTE;
 	}
-	b->cluster = volume(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z);
-	return b->cluster && divides(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z, b->grid)
-		       ? keep(b, a)
+	l->cluster = volume(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z);
+	return l->cluster && divides(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z, l->grid)
+		       ? keep(l, a)
 		       : PROTO_BLOCK_CLUSTER;
 }
 
-static enum proto_block_why one(struct shim_block_call *b, const struct shim_clone *t,
+static enum proto_block_why one(struct shim_launch *l, const struct shim_clone *t,
 				const CUlaunchAttribute *a)
 {
 	const CUlaunchAttributeValue *v = &a->value;
@@ -78,11 +79,11 @@ static enum proto_block_why one(struct shim_block_call *b, const struct shim_clo
 	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 		return PROTO_BLOCK_OK;
 	case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		return t->code ? keep(b, a) : PROTO_BLOCK_OK;
+		return t->code ? keep(l, a) : PROTO_BLOCK_OK;
 	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
 		return v->cooperative ? PROTO_BLOCK_COOPERATIVE : PROTO_BLOCK_OK;
 	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-		return keep_cluster(b, t, a);
+		return keep_cluster(l, t, a);
 	case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
 		return one_by_one(v->preferredClusterDim.x, v->preferredClusterDim.y,
 				  v->preferredClusterDim.z)
@@ -93,13 +94,16 @@ static enum proto_block_why one(struct shim_block_call *b, const struct shim_clo
 	}
 }
 
-enum proto_block_why shim_block_attributes(struct shim_block_call *b, const struct shim_clone *t,
-					   const CUlaunchConfig *config)
+enum proto_block_why shim_block_attributes(struct shim_launch *l, const struct shim_clone *t)
 {
-	enum proto_block_why why = shim_block_no_attributes(b, t);
+	enum proto_block_why why = begin(l, t);
+	const CUlaunchConfig *config = l->config;
 
-	for (unsigned i = 0; why == PROTO_BLOCK_OK && config->attrs && i < config->numAttrs; i++) {
-		why = one(b, t, &config->attrs[i]);
+	if (!config || !config->attrs) {
+		return why;
+	}
+	for (unsigned i = 0; why == PROTO_BLOCK_OK && i < config->numAttrs; i++) {
+		why = one(l, t, &config->attrs[i]);
 	}
 	return why;
 }

@@ -63,46 +63,46 @@ static const void *buffer_of(const struct shim_clone *t, void **extra, size_t *r
 	return bytes >= (size_t)last.offset + last.bytes && bytes <= passed_end(t) ? buffer : NULL;
 }
 
-static bool can_pack(const struct shim_clone *t, const struct shim_block_call *b)
+static bool can_pack(const struct shim_clone *t, const struct shim_launch *l)
 {
 	size_t bytes;
 
-	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (b->params && b->extra)) {
+	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (l->params && l->extra)) {
 		return false;
 	}
-	return !passed(t) || b->params || (b->extra && buffer_of(t, b->extra, &bytes));
+	return !passed(t) || l->params || (l->extra && buffer_of(t, l->extra, &bytes));
 }
 
 /* Packs the parameters for the clone: one buffer with f's layout. Returns false if it cannot. */
-static bool pack(const struct shim_block_call *b, uint8_t *to)
+static bool pack(const struct shim_launch *l, uint8_t *to)
 {
-	uint32_t n = passed(b->clone);
+	uint32_t n = passed(l->clone);
 	const void *buffer;
 	size_t bytes = 0;
 
-	if (!can_pack(b->clone, b)) {
+	if (!can_pack(l->clone, l)) {
 		return false;
 	}
-	memset(to, 0, shim_clone_arg_offset(b->clone));
-	for (uint32_t i = 0; b->params && i < n; i++) {
-		struct cubin_param p = shim_clone_param(b->clone, i);
+	memset(to, 0, shim_clone_arg_offset(l->clone));
+	for (uint32_t i = 0; l->params && i < n; i++) {
+		struct cubin_param p = shim_clone_param(l->clone, i);
 
-		if (!b->params[i]) {
+		if (!l->params[i]) {
 			return false;
 		}
-		memcpy(to + p.offset, b->params[i], p.bytes);
+		memcpy(to + p.offset, l->params[i], p.bytes);
 	}
-	if (!b->params && n) {
-		buffer = buffer_of(b->clone, b->extra, &bytes);
+	if (!l->params && n) {
+		buffer = buffer_of(l->clone, l->extra, &bytes);
 		if (!buffer) {
 			return false;
 		}
 		memcpy(to, buffer, bytes);
 	}
-	if (b->clone->numbered) {
+	if (l->clone->numbered) {
 		uint64_t number = shim_block_number();
 
-		memcpy(to + passed_end(b->clone), &number, sizeof(number));
+		memcpy(to + passed_end(l->clone), &number, sizeof(number));
 	}
 	return true;
 }
@@ -117,11 +117,11 @@ void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block
 	}
 }
 
-void shim_block_refuse(struct shim_block_call *b, struct sched_launch *l, enum proto_block_why why)
+void shim_block_refuse(struct shim_launch *l, enum proto_block_why why)
 {
-	struct shim_thread_kernel k = { .k = l->kernel, .clone = b->clone };
+	struct shim_thread_kernel k = { .k = l->record.kernel, .clone = l->clone };
 
-	l->block_ok = false;
+	l->record.block_ok = false;
 	shim_block_note_reason(&k, why);
 }
 
@@ -138,21 +138,20 @@ bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3])
 	       block[0] * block[1] * block[2] <= MAX_BLOCK;
 }
 
-static uint32_t resident(struct shim_clone *t, struct shim_block_call *b,
-			 const struct sched_launch *l)
+static uint32_t resident(struct shim_clone *t, struct shim_launch *l)
 {
-	const CUlaunchConfig config = { .gridDimX = b->grid[0],
-					.gridDimY = b->grid[1],
-					.gridDimZ = b->grid[2],
-					.blockDimX = b->block[0],
-					.blockDimY = b->block[1],
-					.blockDimZ = b->block[2],
-					.sharedMemBytes = b->smem,
-					.attrs = b->attrs,
-					.numAttrs = b->n_attrs };
+	const CUlaunchConfig config = { .gridDimX = l->grid[0],
+					.gridDimY = l->grid[1],
+					.gridDimZ = l->grid[2],
+					.blockDimX = l->block[0],
+					.blockDimY = l->block[1],
+					.blockDimZ = l->block[2],
+					.sharedMemBytes = l->smem,
+					.attrs = l->attrs,
+					.numAttrs = l->n_attrs };
 
-	return t->code && b->cluster > 1 ? shim_clone_cluster_resident(t, &config, b->cluster)
-					 : shim_clone_resident(t, l->threads, b->smem);
+	return t->code && l->cluster > 1 ? shim_clone_cluster_resident(t, &config, l->cluster)
+					 : shim_clone_resident(t, l->record.threads, l->smem);
 }
 
 /* The driver refuses launches of a kernel with other dimensions than it was compiled for. */
@@ -163,29 +162,30 @@ static bool has_required_shape(const struct shim_clone *t, const uint32_t block[
 	return !required[0] || memcmp(required, block, sizeof(t->code->required_block)) == 0;
 }
 
-void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
-		      struct shim_clone *t, struct sched_launch *l)
+void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 {
-	b->clone = NULL;
-	if (!shim_shape_fits(b->grid, b->block) || l->blocks > MAX_BLOCKS || !can_pack(t, b)) {
+	struct sched_launch *r = &l->record;
+
+	l->clone = NULL;
+	if (!shim_shape_fits(l->grid, l->block) || r->blocks > MAX_BLOCKS || !can_pack(t, l)) {
 		if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES) {
-			shim_block_note_reason(k, PROTO_BLOCK_PARAMETERS);
+			shim_block_note_reason(l->kernel, PROTO_BLOCK_PARAMETERS);
 		}
 		return;
 	}
 	if (unlikely(load_relaxed(&t->excluded))) {
-		shim_block_note_reason(k, PROTO_BLOCK_HUNG);
+		shim_block_note_reason(l->kernel, PROTO_BLOCK_HUNG);
 		return;
 	}
-	l->resident = resident(t, b, l);
-	if (!l->resident || !has_required_shape(t, b->block)) {
-		shim_block_note_reason(k, PROTO_BLOCK_OCCUPANCY);
+	r->resident = resident(t, l);
+	if (!r->resident || !has_required_shape(t, l->block)) {
+		shim_block_note_reason(l->kernel, PROTO_BLOCK_OCCUPANCY);
 		return;
 	}
-	shim_block_note_reason(k, PROTO_BLOCK_OK);
-	b->clone = t;
-	l->block_ok = true;
-	l->stop = t->code ? GBPF_STOP_MACHINE_CODE : GBPF_STOP_CLONE;
+	shim_block_note_reason(l->kernel, PROTO_BLOCK_OK);
+	l->clone = t;
+	r->block_ok = true;
+	r->stop = t->code ? GBPF_STOP_MACHINE_CODE : GBPF_STOP_CLONE;
 }
 
 /* ---- launching ---- */
@@ -203,44 +203,43 @@ static uint32_t wave_of(const struct sched_launch *l)
 	}
 }
 
-void (*shim_block_taken)(const struct shim_block_call *b, uint32_t smem, uint64_t now_ns);
+void (*shim_block_taken)(const struct shim_launch *l, uint64_t now_ns);
 
-CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
-			   const struct sched_launch *l)
+CUresult shim_block_launch(struct shim_queue *q, const struct shim_launch *l)
 {
 	uint8_t params[MAX_PARAM_BYTES] ALIGNED(16);
-	struct gpu_block_launch bl = { .clone = b->clone->handle,
-				       .id = b->clone->id,
-				       .resident = l->resident,
-				       .smem = b->smem,
-				       .piece_blocks = l->piece_blocks,
-				       .block_ns = l->block_ns,
+	struct gpu_block_launch bl = { .clone = l->clone->handle,
+				       .id = l->clone->id,
+				       .resident = l->record.resident,
+				       .smem = l->smem,
+				       .piece_blocks = l->record.piece_blocks,
+				       .block_ns = l->record.block_ns,
 				       .params = params,
-				       .params_bytes = shim_clone_arg_offset(b->clone) };
+				       .params_bytes = shim_clone_arg_offset(l->clone) };
 	uint64_t now;
 	CUresult r;
 
-	if (b->clone->code) {
+	if (l->clone->code) {
 		bl.gate = true;
-		bl.wave = wave_of(l);
-		bl.n_attrs = b->n_attrs;
-		bl.attrs = b->attrs;
+		bl.wave = wave_of(&l->record);
+		bl.n_attrs = l->n_attrs;
+		bl.attrs = l->attrs;
 	}
-	if (!pack(b, params)) {
+	if (!pack(l, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (unlikely(!load_relaxed(&q->block.prepared))) { /* a deferred launch comes here first;
 							      takes up to 20 ms */
 		shim_block_prepare_queue(q);
 	}
-	memcpy(bl.grid, b->grid, sizeof(bl.grid));
-	memcpy(bl.block, b->block, sizeof(bl.block));
-	now = unlikely(b->form != NULL) ? clock_now_ns() : 0;
+	memcpy(bl.grid, l->grid, sizeof(bl.grid));
+	memcpy(bl.block, l->block, sizeof(bl.block));
+	now = unlikely(l->form != NULL) ? clock_now_ns() : 0;
 	r = gpu_run_launch(shim_device_gpu(), &q->dev, &bl);
 	/* A deferred launch does not hold the form. But the form's struct and tools stay until what
 	 * was deferred with its clone is drained (probe_forms.c). */
-	if (r == CUDA_SUCCESS && unlikely(b->form != NULL)) {
-		shim_block_taken(b, l->smem_bytes, now);
+	if (r == CUDA_SUCCESS && unlikely(l->form != NULL)) {
+		shim_block_taken(l, now);
 	}
 	if (r == CUDA_SUCCESS) {
 		shim_block_note_unfinished(q);

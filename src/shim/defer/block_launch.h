@@ -5,56 +5,32 @@
 #ifndef GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 #define GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 
-#include "gpu/gpu_run.h"
 #include "shim/kernel/kernel_handle.h"
+#include "shim/launch/shim_launch.h"
 #include "shim/object/stream_queue.h"
-#include "shim/kernel/clone.h"
-
-struct shim_probe_form;
-
-/* A launch's arguments, kept until the scheduler has decided. */
-struct shim_block_call {
-	struct shim_clone *clone; /* NULL: it cannot run at block level */
-	/* Set by the entry point for the gate, which decides: a function with a clone or an entry
-	 * stub, NULL for others; and its attributes, if any. */
-	const struct shim_thread_kernel *kernel;
-	struct shim_probe_form *form; /* held over the decision; NULL: f has no probed form */
-	const CUlaunchConfig *config;
-	uint32_t grid[3], block[3], smem;
-	void **params, **extra;
-	/* Machine code: what is kept of the launch's attributes. */
-	uint32_t cluster; /* blocks of a cluster; 1: none */
-	uint32_t n_attrs;
-	CUlaunchAttribute attrs[GPU_BLOCK_ATTRS_MAX];
-};
 
 /* Returns true if every device accepts these numbers of blocks and threads (CUDA C++ Programming
  * Guide, technical specifications). A launch that may be refused must not be submitted later or as
  * a clone: its caller is owed the error. */
 bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3]);
-/* Decides whether a launch of a function can run at block level by this clone, k's or its probed
- * form's. If so, sets b->clone, l->block_ok and l->resident, else b->clone = NULL and the reason in
- * the statistics. The other fields of b are filled by the caller. */
-void shim_block_check(struct shim_block_call *b, const struct shim_thread_kernel *k,
-		      struct shim_clone *t, struct sched_launch *l);
+/* Decides whether a launch of a function can run at block level by this clone, its own or that of
+ * its probed form. If so, sets clone, block_ok and resident, else clone = NULL and the reason in
+ * the statistics. */
+void shim_block_check(struct shim_launch *l, struct shim_clone *t);
 /* Records why launches of a function with a clone run without it, for `gbpf ps --why`. */
 void shim_block_note_reason(const struct shim_thread_kernel *k, enum proto_block_why why);
 /* The same for a launch that shim_block_check() has found able to run at block level. */
-void shim_block_refuse(struct shim_block_call *b, struct sched_launch *l, enum proto_block_why why);
-/* Sets b->attrs and b->cluster for a launch of k without and with attributes. Returns
- * PROTO_BLOCK_OK, or why a launch with these cannot run at block level. */
-enum proto_block_why shim_block_no_attributes(struct shim_block_call *b,
-					      const struct shim_clone *t);
-enum proto_block_why shim_block_attributes(struct shim_block_call *b, const struct shim_clone *t,
-					   const CUlaunchConfig *config);
+void shim_block_refuse(struct shim_launch *l, enum proto_block_why why);
+/* Sets attrs and cluster. Returns PROTO_BLOCK_OK, or why a launch with its attributes cannot run at
+ * block level. */
+enum proto_block_why shim_block_attributes(struct shim_launch *l, const struct shim_clone *t);
 
 /* Launches the clone, or f with the gate. The queue's context is current. CUDA_ERROR_NOT_SUPPORTED:
  * nothing was launched and the queue has no unfinished run, so the caller can launch f. */
-CUresult shim_block_launch(struct shim_queue *q, const struct shim_block_call *b,
-			   const struct sched_launch *l);
+CUresult shim_block_launch(struct shim_queue *q, const struct shim_launch *l);
 /* Called when the driver has taken a launch of a probed form's clone, which was handed to it at
- * that time. smem: what the kernel's launch would have had. Set before the first launch. */
-extern void (*shim_block_taken)(const struct shim_block_call *b, uint32_t smem, uint64_t now_ns);
+ * that time. Set before the first launch. */
+extern void (*shim_block_taken)(const struct shim_launch *l, uint64_t now_ns);
 /* Returns the number of a launch whose clone has `numbered`. Set before the first launch. */
 extern uint64_t (*shim_block_number)(void);
 

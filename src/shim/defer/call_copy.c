@@ -46,8 +46,11 @@ static CUresult run_chosen(struct shim_deferred_call *k)
  * copy's arguments. The driver may refuse the clone although it would accept f. */
 static CUresult run_at_level(struct shim_deferred_call *k)
 {
-	if (k->block.clone && k->call.launch.level == GBPF_LEVEL_BLOCK) {
-		CUresult r = shim_block_launch(k->q, &k->block, &k->call.launch);
+	if (k->launch.clone && k->call.launch.level == GBPF_LEVEL_BLOCK) {
+		CUresult r;
+
+		k->launch.record = k->call.launch;
+		r = shim_block_launch(k->q, &k->launch);
 
 		if (r != CUDA_ERROR_NOT_SUPPORTED) {
 			return r;
@@ -358,7 +361,7 @@ static struct shim_deferred_call *copy_of(struct shim_queue *q, const struct shi
 }
 
 bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
-		     const struct sched_launch *l, const struct shim_block_call *b)
+		     const struct shim_launch *l)
 {
 	struct shim_deferred_call *k;
 
@@ -368,9 +371,10 @@ bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint
 	if (q->owner || (c->blocking && c->copy_rule != SHIM_COPY_DEVICE)) {
 		return false;
 	}
-	if (l->flags & GBPF_F_COOPERATIVE &&
+	if (l->record.flags & GBPF_F_COOPERATIVE &&
 	    !shim_cooperative_fits(
-		    q, (CUfunction)(uintptr_t)a[c->copy_rule == SHIM_COPY_KERNELEX ? 1 : 0], l)) {
+		    q, (CUfunction)(uintptr_t)a[c->copy_rule == SHIM_COPY_KERNELEX ? 1 : 0],
+		    &l->record)) {
 		return false; /* the driver may refuse it */
 	}
 	k = copy_of(q, c, a);
@@ -385,18 +389,18 @@ bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint
 	if (c->copy_rule == SHIM_COPY_RECORD && shim_device_gpu() && !(c->nargs > 2 && a[2])) {
 		k->call.joins_run = true;
 	}
-	if (b && b->clone) {
+	if (l->record.block_ok) {
 		bool ex = c->copy_rule == SHIM_COPY_KERNELEX;
 
-		k->block = *b;
-		k->block.params = (void **)(uintptr_t)k->a[ex ? 2 : 9];
-		k->block.extra = (void **)(uintptr_t)k->a[ex ? 3 : 10];
+		k->launch = *l;
+		k->launch.params = (void **)(uintptr_t)k->a[ex ? 2 : 9];
+		k->launch.extra = (void **)(uintptr_t)k->a[ex ? 3 : 10];
 		k->call.joins_run = true;
 	}
 	k->call.ready = k->call.placed || q->blocking ? is_ready : NULL;
 	k->call.run = run_deferred;
 	k->call.free = free_deferred;
-	k->call.launch = *l;
+	k->call.launch = l->record;
 	k->call.is_launch = c->kind != SHIM_ORDER;
 	add_acqrel(&shim.deferred, 1);
 	sched_defer(q->sched, &k->call);

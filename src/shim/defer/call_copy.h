@@ -7,9 +7,9 @@
 #include "shim/object/stream_queue.h"
 
 /* Copies the call and hands the copy to the scheduler, behind the calls that the queue has deferred
- * already. b: the launch can run at block level; or NULL. Returns false, without effect, if the
- * call cannot be copied with its meaning, or not now. */
+ * already. Returns false, without effect, if the call cannot be copied with its meaning, or not
+ * now. */
 bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
-		     const struct sched_launch *l, const struct shim_block_call *b);
+		     const struct shim_launch *l);
 
 #endif

@@ -11,7 +11,7 @@ struct shim_deferred_call {
 	const struct shim_call *what;
 	CUcontext ctx;
 	struct shim_queue *q;
-	struct shim_block_call block;	 /* clone NULL: it cannot run at block level */
+	struct shim_launch launch;	 /* clone NULL: it cannot run at block level */
 	struct shim_probe_choice choice; /* as made when it was deferred */
 	struct shim_event_call event;	 /* the event that it records or awaits */
 	uint64_t a[SHIM_MAX_ARGS];

@@ -65,24 +65,25 @@ static bool is_peer_copy(const struct shim_call *c)
 /* Handles SCHED_DEFER. Returns true if a copy of the launch is deferred; false if the work that it
  * is ordered behind has been drained instead, so that it can begin again. */
 static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-			      struct sched_launch *l, const struct shim_block_call *b, bool capture)
+			      struct shim_launch *l, bool capture)
 {
+	struct sched_launch *r = &l->record;
 	/* During a capture no launch is held, but a launch behind deferred calls can be deferred on
 	 * a stream that the agent can name. */
-	bool may_defer = capture ? q->kind == SHIM_QUEUE_CREATED : l->may_hold;
+	bool may_defer = capture ? q->kind == SHIM_QUEUE_CREATED : r->may_hold;
 
-	if (may_defer && shim_call_defer(q, c, a, l, capture ? NULL : b)) {
+	if (may_defer && shim_call_defer(q, c, a, l)) {
 		return true;
 	}
-	if (l->behind) {
-		l->behind = false;
+	if (r->behind) {
+		r->behind = false;
 		shim_queue_drain_siblings(q);
-		if (l->may_hold) { /* the policy has not been asked about it yet */
+		if (r->may_hold) { /* the policy has not been asked about it yet */
 			return false;
 		}
 	}
 	shim_queue_drain(q);
-	l->may_hold = false;
+	r->may_hold = false;
 	return false;
 }
 
@@ -90,16 +91,16 @@ static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, u
  * and the launch begins again without the block level, so that the caller gets the driver's answer
  * for the kernel itself. */
 static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_queue *q,
-				    const struct shim_call *c, uint64_t *a, struct sched_launch *l,
-				    const struct shim_block_call *b, CUresult *ret)
+				    const struct shim_call *c, uint64_t *a, struct shim_launch *l,
+				    CUresult *ret)
 {
-	*ret = shim_block_launch(q, b, l);
+	*ret = shim_block_launch(q, l);
 	if (*ret == CUDA_ERROR_NOT_SUPPORTED) { /* the queue has no unfinished run */
 		*ret = c->run(a);
 	} else if (*ret != CUDA_SUCCESS) {
 		sched_ticket_abort(ticket);
 		shim_queue_drain(q);
-		l->may_hold = l->block_ok = false;
+		l->record.may_hold = l->record.block_ok = false;
 		return false;
 	}
 	return true;
@@ -107,67 +108,69 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
 
 /* Decides whether this launch of a function with a clone or an entry stub may run at block level. q
  * NULL: its stream captures. */
-static NOINLINE void check_block(const struct shim_queue *q, struct shim_block_call *b,
-				 struct sched_launch *l)
+static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch *l)
 {
-	struct shim_clone *t = b->kernel->clone;
+	struct shim_clone *t = l->kernel->clone;
 	enum proto_block_why why = PROTO_BLOCK_CAPTURE;
 	bool captures = !q || shim_capture_any();
 
-	if (!captures) {
-		b->form = b->form ? b->form
-				  : shim_probe_hold(t->of, q->dev.ctx, b->grid, b->block, &b->smem);
-		t = b->form ? shim_probe_clone(b->form) : t;
-		why = PROTO_BLOCK_PROBED;
-	}
-	if (t && !captures) {
-		why = b->config ? shim_block_attributes(b, t, b->config)
-				: shim_block_no_attributes(b, t);
-	}
-	if (why != PROTO_BLOCK_OK) {
-		shim_block_note_reason(b->kernel, why);
+	if (!l->config && l->record.flags & GBPF_F_COOPERATIVE) {
+		shim_block_note_reason(l->kernel, PROTO_BLOCK_COOPERATIVE);
 		return;
 	}
-	shim_block_check(b, b->kernel, t, l);
+	if (!captures) {
+		l->form = l->form ? l->form
+				  : shim_probe_hold(t->of, q->dev.ctx, l->grid, l->block, &l->smem);
+		t = l->form ? shim_probe_clone(l->form) : t;
+		why = t ? shim_block_attributes(l, t) : PROTO_BLOCK_PROBED;
+	}
+	if (why != PROTO_BLOCK_OK) {
+		shim_block_note_reason(l->kernel, why);
+		return;
+	}
+	shim_block_check(l, t);
 }
 
 /* Fills what only a launch that the policy is asked about needs. */
-static void complete(struct shim_queue *q, struct sched_launch *l, struct shim_block_call *b)
+static void complete(struct shim_queue *q, struct shim_launch *l)
 {
-	if (b && b->kernel) {
-		check_block(q, b, l);
+	struct sched_launch *r = &l->record;
+
+	if (shim_launch_may_stop(l)) {
+		check_block(q, l);
 	}
-	l->block_ok = l->block_ok && l->may_hold;
-	if (unlikely(q->owner && l->block_ok)) { /* the agent could not launch missing blocks */
-		shim_block_refuse(b, l, PROTO_BLOCK_THREAD);
+	r->block_ok = r->block_ok && r->may_hold;
+	if (unlikely(q->owner && r->block_ok)) { /* the agent could not launch missing blocks */
+		shim_block_refuse(l, PROTO_BLOCK_THREAD);
 	}
-	l->unprepared = l->block_ok && !load_relaxed(&q->block.prepared);
+	r->unprepared = r->block_ok && !load_relaxed(&q->block.prepared);
 }
 
 /* Submits a launch on a queue: the only function that begins and ends tickets. Each answer except
  * SCHED_GO changes the launch's properties and makes it begin again, at most once for each reason.
  */
 static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
-		       uint64_t *a, struct sched_launch *l, struct shim_block_call *b, bool capture)
+		       uint64_t *a, struct shim_launch *l, bool capture)
 {
+	struct sched_launch *record = &l->record;
 	struct sched_ticket ticket;
 	CUresult r;
 
 	/* During a capture a launch is counted but not held, since the capturing thread may wait
 	 * for it. */
-	l->may_hold = !t->host_function && !capture;
-	l->granted = sched_granted(q->sched, l);
-	if (!l->granted) {
-		complete(q, l, b);
+	record->may_hold = !t->host_function && !capture;
+	record->granted = sched_granted(q->sched, record);
+	if (!record->granted) {
+		complete(q, l);
 	}
 	if (unlikely(shim_pending())) {
 		if (c->blocking && !capture && is_peer_copy(c)) {
 			shim_drain_all();
 		}
-		l->behind = behind_siblings(q) || (capture && sched_queue_deferred(q->sched));
+		record->behind = behind_siblings(q) || (capture && sched_queue_deferred(q->sched));
 	}
 	for (;;) {
-		enum sched_answer answer = sched_ticket_begin(&ticket, q->sched, l);
+		enum sched_answer answer = sched_ticket_begin(&ticket, q->sched, record);
 
 		if (likely(answer == SCHED_GO)) {
 			t->brackets = 0; /* of calls that did not come here */
@@ -175,15 +178,15 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 			shim_queue_count_brackets(q, t);
 			break;
 		}
-		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, b, &r)) {
+		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, &r)) {
 			break;
 		}
 		if (answer == SCHED_ASK) {
-			complete(q, l, b);
+			complete(q, l);
 		} else if (answer == SCHED_PREPARE) {
-			l->unprepared = false;
+			record->unprepared = false;
 			shim_block_prepare_queue(q);
-		} else if (answer == SCHED_DEFER && deferred(q, c, a, l, b, capture)) {
+		} else if (answer == SCHED_DEFER && deferred(q, c, a, l, capture)) {
 			return CUDA_SUCCESS;
 		}
 	}
@@ -198,50 +201,48 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 	return r;
 }
 
-CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
-			  CUstream stream, struct shim_block_call *b)
+CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct shim_launch *l)
 {
 	struct shim_thread *t = shim_thread_self();
 	struct shim_queue *q;
 	CUresult r;
 
-	if (shim_capture_any() && shim_capture_has(stream, c->per_thread)) {
-		if (b && b->kernel) {
-			check_block(NULL, b, l); /* for the reason in `gbpf ps --why` */
+	if (shim_capture_any() && shim_capture_has(l->stream, c->per_thread)) {
+		if (shim_launch_may_stop(l)) {
+			check_block(NULL, l); /* for the reason in `gbpf ps --why` */
 		}
 		return c->run(a);
 	}
-	q = t ? shim_queue_of(t, stream, c->per_thread) : NULL;
+	q = t ? shim_queue_of(t, l->stream, c->per_thread) : NULL;
 	if (!q) {
 		return c->run(a);
 	}
-	r = submit(t, q, c, a, l, b, shim_capture_any());
+	r = submit(t, q, c, a, l, shim_capture_any());
 	t->probe_choice.handle = 0;
-	if (b && unlikely(b->form != NULL)) {
-		shim_probe_release(b->form);
+	if (unlikely(l->form != NULL)) {
+		shim_probe_release(l->form);
 	}
 	return r;
 }
 
 CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
 {
-	CUstream stream = stream_of(c, a);
-	struct sched_launch l;
+	struct shim_launch l;
 	CUresult r;
 
-	shim_gate_record_init(&l, c->kind);
-	l.bytes = bytes;
+	shim_launch_init(&l, c->kind, stream_of(c, a));
+	l.record.bytes = bytes;
 	if (c->kind == GBPF_KIND_HOST &&
-	    !(shim_capture_any() && shim_capture_has(stream, c->per_thread))) {
+	    !(shim_capture_any() && shim_capture_has(l.stream, c->per_thread))) {
 		struct shim_hostfn *h = shim_hostfn_wrap(c, a);
 
-		r = shim_gate_submit(c, a, &l, stream, NULL);
+		r = shim_gate_submit(c, a, &l);
 		if (r != CUDA_SUCCESS) {
 			shim_hostfn_release(h);
 		}
 		return r;
 	}
-	return shim_gate_submit(c, a, &l, stream, NULL);
+	return shim_gate_submit(c, a, &l);
 }
 
 /* An allocation may overtake earlier work in the stream, which cannot know the memory yet. But a
@@ -311,7 +312,7 @@ static bool waits_for_memory(const struct shim_call *c)
 static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
 {
 	CUevent event = event_of(c, a);
-	struct sched_launch l;
+	struct shim_launch l;
 	CUresult r;
 	bool behind = behind_siblings(q), later;
 
@@ -331,8 +332,8 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 		return r;
 	}
 	if (later || sched_queue_deferred(q->sched)) {
-		shim_gate_record_init(&l, GBPF_KIND_OTHER);
-		if (shim_call_defer(q, c, a, &l, NULL)) {
+		shim_launch_init(&l, GBPF_KIND_OTHER, stream_of(c, a));
+		if (shim_call_defer(q, c, a, &l)) {
 			return CUDA_SUCCESS;
 		}
 		shim_event_drain(event, in_the_way(c), q);

@@ -138,9 +138,9 @@ static void on_hung(void *arg, CUfunction clone)
 	shim_probe_exclude(clone);
 }
 
-static void on_block_taken(const struct shim_block_call *b, uint32_t smem, uint64_t now_ns)
+static void on_block_taken(const struct shim_launch *l, uint64_t now_ns)
 {
-	shim_probe_submitted(b->form, b->grid, b->block, smem, now_ns);
+	shim_probe_submitted(l->form, l->grid, l->block, l->record.smem_bytes, now_ns);
 }
 
 static int attach(void)

@@ -3,7 +3,6 @@
  * deferred, since its streams belong to several devices. */
 #include "shim/capture_state.h"
 #include "shim/entry/gate.h"
-#include "shim/kernel/kernel_handle.h"
 #include "shim/object/queue_drain.h"
 
 #define MAX_LAUNCHES 16u
@@ -11,12 +10,10 @@
 static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p,
 		struct sched_launch *l, struct sched_ticket *ticket)
 {
-	shim_gate_record_init(l, GBPF_KIND_KERNEL);
-	l->flags = GBPF_F_COOPERATIVE;
-	l->kernel = shim_kernel_of(t, p->function, false)->k;
-	l->blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
-	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
-	l->smem_bytes = p->sharedMemBytes;
+	struct shim_launch launch;
+
+	shim_describe_one_of(&launch, t, p);
+	*l = launch.record;
 	l->may_hold = !t->host_function;
 	if (sched_ticket_begin(ticket, q->sched, l) == SCHED_DEFER) { /* it cannot be copied */
 		l->may_hold = false;

@@ -1,0 +1,89 @@
+/* A launch, from the program's call until the driver has it: described once, by describe.c, for all
+ * launch functions. What decides about it and what issues it reads this and nothing else. */
+#ifndef GBPF_SHIM_LAUNCH_SHIM_LAUNCH_H
+#define GBPF_SHIM_LAUNCH_SHIM_LAUNCH_H
+
+#include "gpu/gpu_run.h"
+#include "sched/sched.h"
+#include "shim/gated_call.h"
+#include "shim/kernel/clone.h"
+#include "shim/object/thread_cache.h"
+
+struct shim_probe_form;
+
+/* On the caller's stack; a deferred launch has a copy, with parameters of its own. Members behind
+ * `kernel` are set only where that is not NULL. Pointers belong to the program, and to the tables of
+ * kernels and forms. */
+struct shim_launch {
+	struct sched_launch record; /* what the scheduler decides with, and the policy sees */
+	CUstream stream;
+	struct shim_clone *clone;     /* what runs at block level; NULL: it cannot */
+	struct shim_probe_form *form; /* held over the decision; NULL: it has no probed form */
+	/* NULL: not a kernel, or one that cannot run at block level: earlier calls have set its
+	 * block size and parameters, or it is one of several devices' */
+	const struct shim_thread_kernel *kernel;
+	const CUlaunchConfig *config; /* NULL: a call without attributes */
+	uint32_t grid[3], block[3];
+	uint32_t smem; /* dynamic shared memory in bytes, with that of the probed form */
+	void **params, **extra;
+	/* Of a clone, or machine code with the gate: the attributes that are kept. */
+	uint32_t cluster; /* blocks of a cluster; 1: none */
+	uint32_t n_attrs;
+	CUlaunchAttribute attrs[GPU_BLOCK_ATTRS_MAX];
+};
+
+/* Describes a call that is ordered on a stream, of a kind GBPF_KIND_*. Field by field, because
+ * clearing it as a whole costs more than the rest of the gate. */
+static inline void shim_launch_init(struct shim_launch *l, uint32_t kind, CUstream stream)
+{
+	struct sched_launch *r = &l->record;
+
+	r->kernel = NULL;
+	r->blocks = r->bytes = 0;
+	r->kind = kind;
+	r->flags = r->threads = r->smem_bytes = 0;
+	r->may_hold = true;
+	r->block_ok = r->granted = r->behind = r->unprepared = false;
+	r->piece_blocks = r->resident = 0;
+	r->block_ns = 0;
+	r->level = r->stop = r->gate_mode = 0;
+	r->version = r->est_ns = r->held_ns = r->begin_ns = 0;
+	l->stream = stream;
+	l->clone = NULL;
+	l->form = NULL;
+	l->kernel = NULL;
+}
+
+/* Describe the launch of a kernel from the arguments of cuLaunchKernel and
+ * cuLaunchCooperativeKernel (flags: GBPF_F_COOPERATIVE), of cuLaunchKernelEx, whose config is not
+ * NULL, and of one kernel of several devices. */
+void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, const uint64_t *a,
+			  uint32_t flags);
+void shim_describe_kernel_ex(struct shim_launch *l, const uint64_t *a);
+void shim_describe_one_of(struct shim_launch *l, struct shim_thread *t,
+			  const CUDA_LAUNCH_PARAMS *p);
+/* ... of cuLaunch(f), cuLaunchGrid(f, w, h) and cuLaunchGridAsync(f, w, h, stream). */
+void shim_describe_legacy(struct shim_launch *l, const struct shim_call *c, const uint64_t *a);
+/* ... and of cuGraphLaunch(graph, stream). */
+void shim_describe_graph(struct shim_launch *l, const uint64_t *a);
+
+/* Returns true if the launch is of a function that has a clone or an entry stub, so that it may run
+ * at block level. */
+static inline bool shim_launch_may_stop(const struct shim_launch *l)
+{
+	return l->kernel && l->kernel->clone;
+}
+
+/* Saturating extents: a wrong extent is the driver's to refuse. */
+static inline uint64_t shim_extent2d(uint64_t width, uint64_t height)
+{
+	uint64_t r;
+
+	return checked_mul(width, height, &r) ? UINT64_MAX : r;
+}
+static inline uint64_t shim_extent3d(uint64_t width, uint64_t height, uint64_t depth)
+{
+	return shim_extent2d(shim_extent2d(width, height), depth);
+}
+
+#endif

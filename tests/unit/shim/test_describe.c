@@ -1,0 +1,158 @@
+/* What a launch is described as, from the arguments of each launch function. */
+#include "fixture.h"
+
+#include "shim/launch/shim_launch.h"
+
+#define F ((uint64_t)(uintptr_t)FAKE_FUNCTION)
+
+static const uint32_t grid[3] = { 3, 5, 7 }, block[3] = { 2, 11, 13 };
+static CUstream const stream = (CUstream)0x5150;
+static void *params[1], *extra[1];
+
+/* The record of a launch of that grid. */
+static void check_record(const struct shim_launch *l, uint32_t flags)
+{
+	assert_int_equal(l->record.kind, GBPF_KIND_KERNEL);
+	assert_int_equal(l->record.flags, flags);
+	assert_int_equal(l->record.blocks, 3 * 5 * 7);
+	assert_int_equal(l->record.threads, 2 * 11 * 13);
+	assert_int_equal(l->record.smem_bytes, 4096);
+	assert_true(l->record.may_hold);
+	assert_false(l->record.block_ok || l->record.granted || l->record.behind);
+	assert_ptr_equal(l->stream, stream);
+	assert_null(l->clone);
+	assert_null(l->form);
+}
+
+/* ... and all that it needs to be issued. */
+static void check_shape(const struct shim_launch *l, void **expected)
+{
+	assert_non_null(l->kernel);
+	assert_ptr_equal(l->record.kernel, l->kernel->k);
+	assert_memory_equal(l->grid, grid, sizeof(grid));
+	assert_memory_equal(l->block, block, sizeof(block));
+	assert_int_equal(l->smem, 4096);
+	assert_ptr_equal(l->params, params);
+	assert_ptr_equal(l->extra, expected);
+}
+
+static void test_kernel(void **state)
+{
+	const uint64_t a[11] = {
+		F, 3, 5, 7, 2, 11, 13, 4096, (uintptr_t)stream, (uintptr_t)params, (uintptr_t)extra
+	};
+	const struct shim_call c = { .nargs = 11 };
+	struct shim_launch l;
+
+	memset(&l, 0xa5, sizeof(l));
+	shim_describe_kernel(&l, &c, a, 0);
+	check_record(&l, 0);
+	check_shape(&l, extra);
+	assert_null(l.config);
+}
+
+/* cuLaunchCooperativeKernel has no extra: what is behind its arguments is not read. */
+static void test_cooperative(void **state)
+{
+	const uint64_t a[11] = {
+		F, 3, 5, 7, 2, 11, 13, 4096, (uintptr_t)stream, (uintptr_t)params, 0x5a5a
+	};
+	const struct shim_call c = { .nargs = 10 };
+	struct shim_launch l;
+
+	memset(&l, 0xa5, sizeof(l));
+	shim_describe_kernel(&l, &c, a, GBPF_F_COOPERATIVE);
+	check_record(&l, GBPF_F_COOPERATIVE);
+	check_shape(&l, NULL);
+}
+
+static void test_kernel_ex(void **state)
+{
+	CUlaunchAttribute attrs[2] = { { .id = CU_LAUNCH_ATTRIBUTE_IGNORE },
+				       { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE } };
+	CUlaunchConfig config = { 3, 5, 7, 2, 11, 13, 4096, stream, attrs, 2 };
+	const uint64_t a[4] = { (uintptr_t)&config, F, (uintptr_t)params, (uintptr_t)extra };
+	struct shim_launch l;
+
+	for (int cooperative = 0; cooperative < 2; cooperative++) {
+		attrs[1].value.cooperative = cooperative;
+		memset(&l, 0xa5, sizeof(l));
+		shim_describe_kernel_ex(&l, a);
+		check_record(&l, cooperative ? GBPF_F_COOPERATIVE : 0);
+		check_shape(&l, extra);
+		assert_ptr_equal(l.config, &config);
+	}
+	config.attrs = NULL; /* whatever their number */
+	shim_describe_kernel_ex(&l, a);
+	check_record(&l, 0);
+}
+
+static void test_one_of_several(void **state)
+{
+	const CUDA_LAUNCH_PARAMS p = { FAKE_FUNCTION, 3, 5, 7, 2, 11, 13, 4096, stream, params };
+	struct shim_launch l;
+
+	memset(&l, 0xa5, sizeof(l));
+	shim_describe_one_of(&l, shim_thread_self(), &p);
+	check_record(&l, GBPF_F_COOPERATIVE);
+	assert_false(shim_launch_may_stop(&l));
+}
+
+/* cuLaunch, cuLaunchGrid, cuLaunchGridAsync: the shape of the blocks is not known. */
+static void test_legacy(void **state)
+{
+	const uint64_t a[4] = { F, 3, 5, (uintptr_t)stream };
+	static const uint8_t nargs[] = { 1, 3, 4 };
+
+	for (unsigned i = 0; i < 3; i++) {
+		const struct shim_call c = { .nargs = nargs[i] };
+		struct shim_launch l;
+
+		memset(&l, 0xa5, sizeof(l));
+		shim_describe_legacy(&l, &c, a);
+		assert_int_equal(l.record.kind, GBPF_KIND_KERNEL);
+		assert_int_equal(l.record.blocks, i ? 15 : 1);
+		assert_int_equal(l.record.threads, 0);
+		assert_ptr_equal(l.stream, i == 2 ? stream : CU_STREAM_LEGACY);
+		assert_false(shim_launch_may_stop(&l));
+	}
+}
+
+static void test_graph(void **state)
+{
+	const uint64_t a[2] = { 0x7000, (uintptr_t)stream };
+	struct shim_launch l;
+
+	memset(&l, 0xa5, sizeof(l));
+	shim_describe_graph(&l, a);
+	assert_int_equal(l.record.kind, GBPF_KIND_GRAPH);
+	assert_int_equal(l.record.blocks, 0);
+	assert_ptr_equal(l.stream, stream);
+	assert_false(shim_launch_may_stop(&l));
+}
+
+/* An extent that no device has: the driver refuses it, and the record does not wrap. */
+static void test_saturates(void **state)
+{
+	const uint64_t a[11] = { F, UINT32_MAX, UINT32_MAX, UINT32_MAX, 1, 1, 1 };
+	const struct shim_call c = { .nargs = 11 };
+	struct shim_launch l;
+
+	shim_describe_kernel(&l, &c, a, 0);
+	assert_true(l.record.blocks == UINT64_MAX);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_kernel, fixture_before),
+		cmocka_unit_test_setup(test_cooperative, fixture_before),
+		cmocka_unit_test_setup(test_kernel_ex, fixture_before),
+		cmocka_unit_test_setup(test_one_of_several, fixture_before),
+		cmocka_unit_test_setup(test_legacy, fixture_before),
+		cmocka_unit_test_setup(test_graph, fixture_before),
+		cmocka_unit_test_setup(test_saturates, fixture_before),
+	};
+
+	return cmocka_run_group_tests(tests, fixture_setup, NULL);
+}
