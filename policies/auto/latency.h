@@ -49,10 +49,10 @@ static __always_inline void learn_gaps(struct kind *k, u64 now)
 	}
 }
 
-/* Returns how passing serves such requests, PASSING_*. Of those that are not bound by the processor
- * most kernels would wait for batch whatever multiprocessors it has. One trial may fail by chance, for
- * a second one it has waited. Pauses of a service hardly count, unlike in the time between requests:
- * batch's progress is measured between two that follow each other. */
+/* Returns how passing serves such requests, PASSING_*. It fails only next to requests that are bound by
+ * the processor: most kernels of others would wait for batch whatever multiprocessors it has. And only
+ * after a second trial, since one may fail by chance: the wait after it is longer than way_keep_ns.
+ * Batch's progress is measured from one request to the next, so long pauses of a service hardly count. */
 static __always_inline u32 passing_of(const struct kind *k)
 {
 	const struct ways *w = &k->ways;

@@ -154,8 +154,8 @@ const volatile u64 way_switch_ns = 10 * NSEC_PER_MSEC;
  * of a GPT-2 has 122, 112, 101 and 85 % of the time that requests leave on 100, 85, 70 and 50 %, and
  * requests take 1.30, 1.35, 1.09 and 1.08 of their time (H200). */
 const volatile u32 confined_percent = 70;
-/* It is given it if it has less than the first of the time while it is held in requests, of 1024, and
- * no longer if it would have more than the second. */
+/* A program is confined to that part if, held in requests, it has less of the time than the first, of
+ * 1024; one that has more than the second has all multiprocessors again. */
 const volatile u64 confined_below = 512;
 const volatile u64 confined_never = 768;
 /* Time after which a latency program that has left is not expected again. */
