@@ -12,6 +12,7 @@
 #include "shim/capture_state.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/object/driver_device.h"
+#include "shim/object/launch_args.h"
 #include "shim/object/queue_drain.h"
 #include "shim/session/session.h"
 
@@ -22,7 +23,6 @@
 #define MAX_BLOCKS (1u << 29) /* tickets are compared by signed difference */
 #define MAX_GATE_X (1u << 24)
 #define MAX_PARAM_BYTES 4096u /* of f; packed on the stack */
-#define MAX_EXTRA 8u
 #define EXIT_NS 100000000u
 #define EXIT_STEP_NS 50000u
 
@@ -42,43 +42,32 @@ static uint32_t passed_end(const struct shim_clone *t)
 	return t->numbered ? shim_clone_param(t, passed(t)).offset : shim_clone_arg_offset(t);
 }
 
-/* Returns the parameter buffer of extra and its size, if it has the size of f's parameters,
- * possibly rounded up. NULL: there is none, or the driver should judge it. */
-static const void *buffer_of(const struct shim_clone *t, void **extra, size_t *ret_bytes)
+/* Returns the parameter buffer of extra, if it has the size of f's parameters, possibly rounded up.
+ * NULL in `at`: there is none, or the driver should judge it. */
+static struct shim_param_buffer buffer_of(const struct shim_clone *t, void **extra)
 {
 	struct cubin_param last = shim_clone_param(t, passed(t) - 1);
-	const void *buffer = NULL;
-	size_t bytes = 0;
+	struct shim_param_buffer b;
 
-	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-			buffer = extra[i + 1];
-		} else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1]) {
-			bytes = *(const size_t *)extra[i + 1];
-		} else {
-			return NULL;
-		}
+	if (!shim_param_buffer(extra, &b) || b.bytes < (size_t)last.offset + last.bytes ||
+	    b.bytes > passed_end(t)) {
+		b.at = NULL;
 	}
-	*ret_bytes = bytes;
-	return bytes >= (size_t)last.offset + last.bytes && bytes <= passed_end(t) ? buffer : NULL;
+	return b;
 }
 
 static bool can_pack(const struct shim_clone *t, const struct shim_launch *l)
 {
-	size_t bytes;
-
 	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (l->params && l->extra)) {
 		return false;
 	}
-	return !passed(t) || l->params || (l->extra && buffer_of(t, l->extra, &bytes));
+	return !passed(t) || l->params || (l->extra && buffer_of(t, l->extra).at);
 }
 
 /* Packs the parameters for the clone: one buffer with f's layout. Returns false if it cannot. */
 static bool pack(const struct shim_launch *l, uint8_t *to)
 {
 	uint32_t n = passed(l->clone);
-	const void *buffer;
-	size_t bytes = 0;
 
 	if (!can_pack(l->clone, l)) {
 		return false;
@@ -93,11 +82,12 @@ static bool pack(const struct shim_launch *l, uint8_t *to)
 		memcpy(to + p.offset, l->params[i], p.bytes);
 	}
 	if (!l->params && n) {
-		buffer = buffer_of(l->clone, l->extra, &bytes);
-		if (!buffer) {
+		struct shim_param_buffer b = buffer_of(l->clone, l->extra);
+
+		if (!b.at) {
 			return false;
 		}
-		memcpy(to, buffer, bytes);
+		memcpy(to, b.at, b.bytes);
 	}
 	if (l->clone->numbered) {
 		uint64_t number = shim_block_number();

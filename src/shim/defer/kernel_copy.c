@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "shim/kernel/kernel_handle.h"
+#include "shim/object/launch_args.h"
 
 #define MAX_PARAMS 256u
 #define MAX_PARAM_BYTES 32768u
 #define MAX_ATTRIBUTES 32u
-#define MAX_EXTRA 8u
+#define BUFFER_AT 64u /* of a copied buffer, behind the list that names it and its size */
 
 /* Parameters of a launch. The blob of its copy holds, in this order: [attributes] [extra]
  * [pointers] [bytes of the parameters or the buffer] */
@@ -19,8 +20,7 @@ struct parameters {
 	unsigned n; /* kernelParams */
 	size_t bytes;
 	size_t at[MAX_PARAMS], size[MAX_PARAMS]; /* offsets in the blob's last part, and sizes */
-	const void *buffer;			 /* extra */
-	size_t buffer_bytes;
+	struct shim_param_buffer buffer;	 /* extra */
 };
 
 static CUresult param_info(bool library, void *f, size_t i, size_t *size)
@@ -51,28 +51,14 @@ static bool measure(struct parameters *p, void *f, bool library)
 	}
 }
 
-/* Finds the parameter buffer in extra. Returns false if there is none. */
-static bool find_buffer(struct parameters *p, void **extra)
-{
-	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-			p->buffer = extra[i + 1];
-		} else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1]) {
-			p->buffer_bytes = *(const size_t *)extra[i + 1];
-		} else {
-			return false;
-		}
-	}
-	return p->buffer && p->buffer_bytes <= MAX_PARAM_BYTES;
-}
-
 static bool inspect(struct parameters *p, void *f, void **params, void **extra)
 {
 	bool library;
 
 	memset(p, 0, sizeof(*p));
 	if (!params) {
-		return !extra || find_buffer(p, extra);
+		return !extra || (shim_param_buffer(extra, &p->buffer) && p->buffer.at &&
+				  p->buffer.bytes <= MAX_PARAM_BYTES);
 	}
 	if (extra) {
 		return false; /* the driver refuses to take both */
@@ -93,7 +79,7 @@ static bool inspect(struct parameters *p, void *f, void **params, void **extra)
 static size_t room_of(const struct parameters *p)
 {
 	return ROUND_UP(p->n * sizeof(void *), 16) + p->bytes +
-	       (p->buffer ? 5 * sizeof(void *) + 24 : 0) + p->buffer_bytes;
+	       (p->buffer.at ? BUFFER_AT + p->buffer.bytes : 0);
 }
 
 /* Copies the parameters to `to` in the blob (16-byte aligned) and stores the new kernelParams and
@@ -111,18 +97,13 @@ static void fill(const struct parameters *p, unsigned char *to, void **params, u
 		}
 		*ret_params = (uintptr_t)pointers;
 	}
-	if (p->buffer) {
+	if (p->buffer.at) {
 		void **extra = (void **)(void *)to;
-		size_t *size = (size_t *)(void *)(to + 5 * sizeof(void *));
-		unsigned char *data = to + 64;
+		size_t *size = (size_t *)(void *)(to + SHIM_EXTRA_LIST * sizeof(void *));
 
-		*size = p->buffer_bytes;
-		memcpy(data, p->buffer, p->buffer_bytes);
-		extra[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
-		extra[1] = data;
-		extra[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
-		extra[3] = size;
-		extra[4] = CU_LAUNCH_PARAM_END;
+		*size = p->buffer.bytes;
+		memcpy(to + BUFFER_AT, p->buffer.at, p->buffer.bytes);
+		shim_param_buffer_list(extra, to + BUFFER_AT, size);
 		*ret_extra = (uintptr_t)extra;
 	}
 }

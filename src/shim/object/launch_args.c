@@ -1,30 +1,36 @@
-/* Launch parameters with an added one. */
+/* Launch parameters: in a buffer, and with an added one. */
 #include "shim/object/launch_args.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_EXTRA 8u
 
-/* Finds the buffer in extra. Returns false for entries that the driver should refuse. */
-static bool read_extra(void **extra, const void **ret, size_t *ret_bytes)
+bool shim_param_buffer(void **extra, struct shim_param_buffer *ret)
 {
-	*ret = NULL;
-	*ret_bytes = 0;
+	*ret = (struct shim_param_buffer){ .at = NULL };
 	for (unsigned i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
 		if (i >= MAX_EXTRA) {
 			return false;
 		}
 		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-			*ret = extra[i + 1];
+			ret->at = extra[i + 1];
 		} else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1]) {
-			*ret_bytes = *(const size_t *)extra[i + 1];
+			ret->bytes = *(const size_t *)extra[i + 1];
 		} else {
 			return false;
 		}
 	}
-	return *ret || !*ret_bytes;
+	return ret->at || !ret->bytes;
+}
+
+void shim_param_buffer_list(void *list[SHIM_EXTRA_LIST], const void *at, size_t *bytes)
+{
+	list[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
+	list[1] = unqual(at);
+	list[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
+	list[3] = bytes;
+	list[4] = CU_LAUNCH_PARAM_END;
 }
 
 /* Copies the program's buffer and appends the argument. Bytes behind the parameters are kept as
@@ -34,13 +40,13 @@ static CUresult fill_buffer(struct shim_launch_args *a, const struct shim_added_
 			    void **extra)
 {
 	unsigned char *to = a->buffer;
-	const void *from;
-	size_t bytes, end = (size_t)k->offset + k->bytes;
+	size_t end = (size_t)k->offset + k->bytes;
+	struct shim_param_buffer from;
 
-	if (!read_extra(extra, &from, &bytes) || bytes < k->end) {
+	if (!shim_param_buffer(extra, &from) || from.bytes < k->end) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	a->bytes = end + (bytes > k->offset ? bytes - k->offset : 0);
+	a->bytes = end + (from.bytes > k->offset ? from.bytes - k->offset : 0);
 	if (a->bytes < end) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -51,15 +57,11 @@ static CUresult fill_buffer(struct shim_launch_args *a, const struct shim_added_
 		}
 	}
 	memset(to, 0, a->bytes);
-	if (from && k->end) {
-		memcpy(to, from, k->end);
+	if (from.at && k->end) {
+		memcpy(to, from.at, k->end);
 	}
 	memcpy(to + k->offset, k->value, k->bytes);
-	a->list[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
-	a->list[1] = to;
-	a->list[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
-	a->list[3] = &a->bytes;
-	a->list[4] = CU_LAUNCH_PARAM_END;
+	shim_param_buffer_list(a->list, to, &a->bytes);
 	a->extra = a->list;
 	return CUDA_SUCCESS;
 }

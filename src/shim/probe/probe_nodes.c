@@ -28,26 +28,21 @@ static CUresult set(const struct shim_probe_exec *x, const struct shim_probe_nod
 /* A patched kernel's parameters are followed by the stub's argument, which the form does not have:
  * a buffer with them is passed without. */
 struct short_extra {
-	void *list[5];
+	void *list[SHIM_EXTRA_LIST];
 	size_t bytes;
 };
 
 static void shorten(struct short_extra *s, CUDA_KERNEL_NODE_PARAMS *p, const void *handle)
 {
 	const struct cubin_kernel *k = p->extra ? shim_code_kernel(handle) : NULL;
-	unsigned n = 0;
+	struct shim_param_buffer b;
 
-	for (unsigned i = 0; k && i < 8 && p->extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-		if (p->extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER && n == 0) {
-			s->list[n++] = CU_LAUNCH_PARAM_BUFFER_POINTER;
-			s->list[n++] = p->extra[i + 1];
-		}
+	if (k) {
+		(void)shim_param_buffer(p->extra, &b); /* the driver made the list */
 	}
-	if (n) {
+	if (k && b.at) {
 		s->bytes = k->param_bytes;
-		s->list[n++] = CU_LAUNCH_PARAM_BUFFER_SIZE;
-		s->list[n++] = &s->bytes;
-		s->list[n] = CU_LAUNCH_PARAM_END;
+		shim_param_buffer_list(s->list, b.at, &s->bytes);
 		p->extra = s->list;
 	}
 }
