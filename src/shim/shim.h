@@ -45,9 +45,8 @@ struct shim_state {
 	uint32_t captures; /* [atomic] open stream captures */
 	uint32_t queue_generation; /* [atomic] incremented when a queue is closed, which invalidates
 				      the threads' caches */
-	uint32_t kernel_generation; /* [atomic] the same for function handles */
-	uint32_t code_generation;   /* [atomic] the same for handles that may name patched code */
-	uint32_t probe_generation;  /* [atomic] the same for what is known of probes of a handle */
+	uint32_t kernel_generation; /* [atomic] the same when what is known of a kernel's handle
+				       may have changed: its record, code or probes */
 	uint32_t probes_attached;   /* [atomic] tools ever attached */
 	int error; /* [atomic] first error of a deferred call, returned by the next synchronization;
 		      0: none */

@@ -26,11 +26,12 @@ struct owner {
 static pthread_mutex_t code_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap owners; /* code_mutex; handle in hexadecimal > struct owner */
 static struct strmap
-	handles; /* code_mutex; handle in hexadecimal > struct cubin_kernel, or &none */
+	handles; /* code_mutex; handle in hexadecimal > struct cubin_kernel, or &shim_code_own */
 static struct owner *lent_owners; /* code_mutex; unloaded, whose kernels were lent */
-static struct cubin_kernel none;  /* the code is the program's own */
 static uint32_t any;		  /* [atomic] */
 static uint64_t recorded;	  /* code_mutex; owners ever */
+
+struct cubin_kernel shim_code_own;
 
 bool shim_code_any(void)
 {
@@ -56,7 +57,7 @@ static void free_owner(struct owner *o)
  * these again. Caller holds code_mutex. */
 static void invalidate_threads(void)
 {
-	add_acqrel(&shim.code_generation, 1);
+	add_acqrel(&shim.kernel_generation, 1);
 }
 
 /* Forgets all handles. Caller holds code_mutex. */
@@ -79,7 +80,7 @@ static void forget_handles_of(const struct cubin_patched *p)
 	strmap_each (&handles, e) {
 		const struct cubin_kernel *k = e->value;
 
-		if (k == &none || is_of(p, k)) {
+		if (k == &shim_code_own || is_of(p, k)) {
 			strmap_del(&handles, e->key);
 		}
 	}
@@ -252,7 +253,7 @@ static const struct cubin_kernel *kernel_in(const struct cubin_patched *p, const
  * handle after an unload that was not seen. Caller holds code_mutex. */
 static void put_handle(const void *handle, const struct cubin_kernel *k)
 {
-	const struct cubin_kernel *now = k ? k : &none;
+	const struct cubin_kernel *now = k ? k : &shim_code_own;
 	const struct cubin_kernel *before = strmap_del(&handles, shim_handle_key(handle).text);
 
 	if (before && before != now) {
@@ -358,42 +359,36 @@ static const struct cubin_kernel *find(const void *handle, bool *ret_lasts)
 	*ret_lasts = true;
 
 	pthread_mutex_lock(&code_mutex);
-	generation = load_relaxed(&shim.code_generation);
+	generation = load_relaxed(&shim.kernel_generation);
 	k = strmap_get(&handles, shim_handle_key(handle).text);
 	pthread_mutex_unlock(&code_mutex);
 	if (!k) {
 		k = resolve(handle, &known);
 		pthread_mutex_lock(&code_mutex);
-		*ret_lasts = known && generation == load_relaxed(&shim.code_generation);
+		*ret_lasts = known && generation == load_relaxed(&shim.kernel_generation);
 		if (*ret_lasts) {
 			put_handle(handle, k);
 		}
 		pthread_mutex_unlock(&code_mutex);
 	}
-	return k == &none ? NULL : k;
+	return k == &shim_code_own ? NULL : k;
 }
 
-const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t,
-					    unsigned slot)
+const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t)
 {
-	uint32_t now = load_acquire(&shim.code_generation);
 	const struct cubin_kernel *k;
+	struct shim_thread_kernel *e;
+	uint32_t generation;
 	bool lasts;
 
 	if (!handle) {
 		return NULL;
 	}
-	if (t && t->code_generation != now) {
-		memset(t->codes, 0, sizeof(t->codes));
-		t->code_generation = now;
-	}
-	if (t && t->codes[slot ^ 1].key == (uintptr_t)handle) {
-		return t->codes[slot ^ 1].kernel;
-	}
+	generation = t ? shim_thread_fill_begin(t) : 0;
 	k = find(handle, &lasts);
-	if (t && lasts) {
-		slot = t->codes[slot].key && !t->codes[slot ^ 1].key ? slot ^ 1 : slot;
-		t->codes[slot] = (struct shim_thread_code){ (uintptr_t)handle, k };
+	e = t && lasts ? shim_thread_fill(t, (uintptr_t)handle, generation) : NULL;
+	if (e) {
+		e->code = k ? k : &shim_code_own;
 	}
 	return k;
 }
@@ -411,7 +406,8 @@ void shim_code_learn(const void *handle, const void *owner, const char *name)
 	k = p ? kernel_in(p, name) : NULL;
 	if (k || (p && before)) {
 		put_handle(handle, k);
-	} else if (before && before != &none) { /* as in put_handle; the driver is asked again */
+	} else if (before &&
+		   before != &shim_code_own) { /* as in put_handle; the driver is asked again */
 		strmap_del(&handles, shim_handle_key(handle).text);
 		invalidate_threads();
 	}

@@ -75,20 +75,18 @@ bool shim_code_owns(const void *owner);
  * own. Valid until its owner is unloaded. Asks the driver on a handle's first use. */
 static inline const struct cubin_kernel *shim_code_kernel(const void *handle);
 
-const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t,
-					    unsigned slot);
+extern struct cubin_kernel shim_code_own; /* in the tables of handles: the code is the program's */
+const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t);
 
 static inline const struct cubin_kernel *shim_code_kernel(const void *handle)
 {
 	struct shim_thread *t = shim_thread_self();
-	uintptr_t key = (uintptr_t)handle;
-	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
+	const struct shim_thread_kernel *e = t ? shim_thread_find(t, (uintptr_t)handle) : NULL;
 
-	if (likely(t && t->code_generation == load_acquire(&shim.code_generation) &&
-		   t->codes[slot].key == key)) {
-		return t->codes[slot].kernel;
+	if (unlikely(!e || !e->code)) {
+		return shim_code_lookup(handle, t);
 	}
-	return shim_code_lookup(handle, t, slot);
+	return e->code == &shim_code_own ? NULL : e->code;
 }
 
 #endif

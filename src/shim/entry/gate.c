@@ -110,12 +110,12 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
  * NULL: its stream captures. */
 static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch *l)
 {
-	struct shim_clone *t = l->kernel->clone;
+	struct shim_clone *t = l->own_clone;
 	enum proto_block_why why = PROTO_BLOCK_CAPTURE;
 	bool captures = !q || shim_capture_any();
 
 	if (!l->config && l->record.flags & GBPF_F_COOPERATIVE) {
-		shim_block_note_reason(l->kernel, PROTO_BLOCK_COOPERATIVE);
+		shim_block_note_reason(l, t, PROTO_BLOCK_COOPERATIVE);
 		return;
 	}
 	if (!captures) {
@@ -125,7 +125,7 @@ static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch 
 		why = t ? shim_block_attributes(l, t) : PROTO_BLOCK_PROBED;
 	}
 	if (why != PROTO_BLOCK_OK) {
-		shim_block_note_reason(l->kernel, why);
+		shim_block_note_reason(l, l->own_clone, why);
 		return;
 	}
 	shim_block_check(l, t);

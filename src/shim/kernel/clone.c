@@ -29,6 +29,8 @@ static pthread_mutex_t clones_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap clones; /* clones_mutex; handle in hexadecimal > struct shim_clone */
 static uint64_t made;	     /* clones_mutex */
 
+struct shim_clone shim_clone_none;
+
 /* Returns f$gbpf as the same kind of handle as f, NULL if there is none. */
 static CUfunction clone_handle(const struct shim_kernel_origin *o)
 {

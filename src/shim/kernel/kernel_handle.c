@@ -29,12 +29,6 @@ struct note {
 	char name[];
 };
 
-void shim_kernel_refresh(struct shim_thread *t)
-{
-	t->kernel_generation = load_acquire(&shim.kernel_generation);
-	memset(t->kernels, 0, sizeof(t->kernels));
-}
-
 void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		      enum shim_kernel_kind kind)
 {
@@ -308,13 +302,11 @@ void shim_kernel_set_graph(const void *exec, bool communicates)
 	}
 }
 
-/* Fills the free one of the two slots, or else the second. */
-const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
-						  unsigned slot)
+static struct shim_kernel find(uintptr_t key)
 {
 	const void *handle = (const void *)(key & ~(uintptr_t)1);
 	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
-	struct shim_thread_kernel found = { .key = key };
+	struct shim_kernel found = { .k = NULL };
 	char text[32];
 
 	if (key & 1) {
@@ -337,7 +329,24 @@ const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr
 		}
 	}
 	shim_mem_overhead_changed(); /* the first launch of a kernel may take memory */
-	slot = t->kernels[slot ^ 1].key ? slot : slot ^ 1;
-	t->kernels[slot] = found;
-	return &t->kernels[slot];
+	return found;
+}
+
+struct shim_kernel shim_kernel_look_up(struct shim_thread *t, uintptr_t key)
+{
+	struct shim_thread_kernel *e;
+	struct shim_kernel found = { .k = NULL };
+	uint32_t generation;
+
+	if (!key) { /* the driver refuses the launch */
+		return found;
+	}
+	generation = shim_thread_fill_begin(t);
+	found = find(key);
+	e = shim_thread_fill(t, key, generation);
+	if (e) {
+		e->k = found.k;
+		e->clone = found.clone ? found.clone : &shim_clone_none;
+	}
+	return found;
 }

@@ -7,10 +7,16 @@
 
 #include "shim/object/thread_cache.h"
 
-/* Returns what the thread has cached for a CUfunction, CUkernel or executable graph; looks it up on
- * a miss. */
-static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
-							      const void *handle, bool is_graph);
+struct shim_clone;
+
+struct shim_kernel {
+	struct sched_kernel *k;	  /* NULL: it has no name, or there is no memory */
+	struct shim_clone *clone; /* NULL: it cannot be stopped */
+};
+/* Returns what is known of a CUfunction, CUkernel or executable graph that is launched; looks it up
+ * at the thread's first launch. */
+static inline struct shim_kernel shim_kernel_of(struct shim_thread *t, const void *handle,
+						bool is_graph);
 
 enum shim_kernel_kind {
 	SHIM_KERNEL_OF_MODULE,	/* a CUfunction; its owner is a module */
@@ -62,26 +68,21 @@ bool shim_kernel_is_library(const void *handle);
 /* Asks the driver for an attribute of f on the current device; library: f is a CUkernel. */
 CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library);
 
-const struct shim_thread_kernel *shim_kernel_find(struct shim_thread *t, uintptr_t key,
-						  unsigned slot);
-void shim_kernel_refresh(struct shim_thread *t);
+extern struct shim_clone shim_clone_none; /* in the threads' caches */
+struct shim_kernel shim_kernel_look_up(struct shim_thread *t, uintptr_t key);
 
-static inline const struct shim_thread_kernel *shim_kernel_of(struct shim_thread *t,
-							      const void *handle, bool is_graph)
+static inline struct shim_kernel shim_kernel_of(struct shim_thread *t, const void *handle,
+						bool is_graph)
 {
 	/* Handles are aligned, so bit 0 distinguishes a graph from a function at the same address.
 	 */
 	uintptr_t key = (uintptr_t)handle | is_graph;
-	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
+	const struct shim_thread_kernel *e = shim_thread_find(t, key);
 
-	if (unlikely(t->kernel_generation != load_acquire(&shim.kernel_generation))) {
-		shim_kernel_refresh(t);
+	if (unlikely(!e || !e->clone)) {
+		return shim_kernel_look_up(t, key);
 	}
-	if (likely(t->kernels[slot].key == key)) {
-		return &t->kernels[slot];
-	}
-	slot ^= 1;
-	return t->kernels[slot].key == key ? &t->kernels[slot] : shim_kernel_find(t, key, slot);
+	return (struct shim_kernel){ e->k, e->clone == &shim_clone_none ? NULL : e->clone };
 }
 
 #endif

@@ -7,18 +7,21 @@ static CUstream as_stream(uint64_t a)
 	return (CUstream)(uintptr_t)a;
 }
 
-static const struct shim_thread_kernel *kernel_here(uint64_t handle, bool is_graph)
+static struct shim_kernel kernel_here(uint64_t handle, bool is_graph)
 {
-	static const struct shim_thread_kernel none;
 	struct shim_thread *t = shim_thread_self();
 
-	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
+	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph)
+		 : (struct shim_kernel){ .k = NULL };
 }
 
-/* Sets what the policy sees of a kernel whose shape is known. */
-static void describe_shape(struct shim_launch *l)
+/* Sets the kernel, whose shape is known, and what the policy sees of both. */
+static void describe_shape(struct shim_launch *l, uint64_t handle)
 {
-	l->record.kernel = l->kernel->k;
+	struct shim_kernel kernel = kernel_here(handle, false);
+
+	l->own_clone = kernel.clone;
+	l->record.kernel = kernel.k;
 	l->record.blocks = shim_extent3d(l->grid[0], l->grid[1], l->grid[2]);
 	l->record.threads = l->block[0] * l->block[1] * l->block[2];
 	l->record.smem_bytes = l->smem;
@@ -31,7 +34,6 @@ void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, cons
 {
 	shim_launch_init(l, GBPF_KIND_KERNEL, as_stream(a[8]));
 	l->record.flags = flags;
-	l->kernel = kernel_here(a[0], false);
 	l->config = NULL;
 	for (unsigned i = 0; i < 3; i++) {
 		l->grid[i] = (uint32_t)a[1 + i];
@@ -40,7 +42,7 @@ void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, cons
 	l->smem = (uint32_t)a[7];
 	l->params = (void **)(uintptr_t)a[9];
 	l->extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
-	describe_shape(l);
+	describe_shape(l, a[0]);
 }
 
 /* Arguments: config, f, kernelParams, extra. */
@@ -49,7 +51,6 @@ void shim_describe_kernel_ex(struct shim_launch *l, const uint64_t *a)
 	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
 
 	shim_launch_init(l, GBPF_KIND_KERNEL, config->hStream);
-	l->kernel = kernel_here(a[1], false);
 	l->config = config;
 	l->grid[0] = config->gridDimX;
 	l->grid[1] = config->gridDimY;
@@ -60,7 +61,7 @@ void shim_describe_kernel_ex(struct shim_launch *l, const uint64_t *a)
 	l->smem = config->sharedMemBytes;
 	l->params = (void **)(uintptr_t)a[2];
 	l->extra = (void **)(uintptr_t)a[3];
-	describe_shape(l);
+	describe_shape(l, a[1]);
 	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
 		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
 		    config->attrs[i].value.cooperative) {
@@ -69,12 +70,12 @@ void shim_describe_kernel_ex(struct shim_launch *l, const uint64_t *a)
 	}
 }
 
-/* It never runs at block level: `kernel` stays NULL. */
+/* It never runs at block level: `own_clone` stays NULL. */
 void shim_describe_one_of(struct shim_launch *l, struct shim_thread *t, const CUDA_LAUNCH_PARAMS *p)
 {
 	shim_launch_init(l, GBPF_KIND_KERNEL, p->hStream);
 	l->record.flags = GBPF_F_COOPERATIVE;
-	l->record.kernel = shim_kernel_of(t, p->function, false)->k;
+	l->record.kernel = shim_kernel_of(t, p->function, false).k;
 	l->record.blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
 	l->record.threads = p->blockDimX * p->blockDimY * p->blockDimZ;
 	l->record.smem_bytes = p->sharedMemBytes;
@@ -83,12 +84,12 @@ void shim_describe_one_of(struct shim_launch *l, struct shim_thread *t, const CU
 void shim_describe_legacy(struct shim_launch *l, const struct shim_call *c, const uint64_t *a)
 {
 	shim_launch_init(l, GBPF_KIND_KERNEL, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY);
-	l->record.kernel = kernel_here(a[0], false)->k;
+	l->record.kernel = kernel_here(a[0], false).k;
 	l->record.blocks = c->nargs > 1 ? shim_extent2d((uint32_t)a[1], (uint32_t)a[2]) : 1;
 }
 
 void shim_describe_graph(struct shim_launch *l, const uint64_t *a)
 {
 	shim_launch_init(l, GBPF_KIND_GRAPH, as_stream(a[1]));
-	l->record.kernel = kernel_here(a[0], true)->k;
+	l->record.kernel = kernel_here(a[0], true).k;
 }

@@ -7,21 +7,21 @@
 #include "sched/sched.h"
 #include "shim/gated_call.h"
 #include "shim/kernel/clone.h"
-#include "shim/object/thread_cache.h"
 
 struct shim_probe_form;
 
 /* On the caller's stack; a deferred launch has a copy, with parameters of its own. Members behind
- * `kernel` are set only where that is not NULL. Pointers belong to the program, and to the tables of
- * kernels and forms. */
+ * `own_clone` are set only where that is not NULL. Pointers belong to the program, and to the
+ * tables of kernels and forms. */
 struct shim_launch {
 	struct sched_launch record; /* what the scheduler decides with, and the policy sees */
 	CUstream stream;
 	struct shim_clone *clone;     /* what runs at block level; NULL: it cannot */
 	struct shim_probe_form *form; /* held over the decision; NULL: it has no probed form */
-	/* NULL: not a kernel, or one that cannot run at block level: earlier calls have set its
-	 * block size and parameters, or it is one of several devices' */
-	const struct shim_thread_kernel *kernel;
+	/* The kernel's own, whereas `clone` may be its probed form's. NULL: it has none, or the
+	 * launch cannot run at block level: earlier calls have set its block size and parameters,
+	 * or it is one of several devices'. */
+	struct shim_clone *own_clone;
 	const CUlaunchConfig *config; /* NULL: a call without attributes */
 	uint32_t grid[3], block[3];
 	uint32_t smem; /* dynamic shared memory in bytes, with that of the probed form */
@@ -51,7 +51,7 @@ static inline void shim_launch_init(struct shim_launch *l, uint32_t kind, CUstre
 	l->stream = stream;
 	l->clone = NULL;
 	l->form = NULL;
-	l->kernel = NULL;
+	l->own_clone = NULL;
 }
 
 /* Describe the launch of a kernel from the arguments of cuLaunchKernel and
@@ -71,7 +71,7 @@ void shim_describe_graph(struct shim_launch *l, const uint64_t *a);
  * at block level. */
 static inline bool shim_launch_may_stop(const struct shim_launch *l)
 {
-	return l->kernel && l->kernel->clone;
+	return l->own_clone != NULL;
 }
 
 /* Saturating extents: a wrong extent is the driver's to refuse. */

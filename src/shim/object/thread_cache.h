@@ -1,4 +1,5 @@
-/* Per-thread cache of queues and kernels by handle, so that the launch path takes no lock. */
+/* Per-thread cache of queues, and of what each room knows of kernels, by handle, so that the launch
+ * path takes no lock. */
 #ifndef GBPF_SHIM_OBJECT_THREAD_CACHE_H
 #define GBPF_SHIM_OBJECT_THREAD_CACHE_H
 
@@ -6,9 +7,10 @@
 
 #define SHIM_THREAD_QUEUES 64u
 #define SHIM_THREAD_GRAPHS 256u
-#define SHIM_THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
+#define SHIM_THREAD_KERNELS 2048u /* frameworks use hundreds; untouched pages cost nothing */
+#define SHIM_THREAD_WAYS 4u	  /* places among which a kernel's handle may have its entry */
 
-/* Returns the place of a handle among that many, at most 4096. */
+/* Returns the place of a handle among that many, at most 4096 and a power of two. */
 static inline unsigned shim_thread_slot(uintptr_t key, unsigned slots)
 {
 	return (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % slots;
@@ -21,14 +23,20 @@ struct shim_probe_kernel;
 struct shim_probe_exec;
 struct ptx_gate_arg;
 
+/* What is known of a CUfunction, CUkernel or executable graph. A room fills its member when it is
+ * first asked about the handle; NULL: it was not yet. Where the answer is that there is nothing,
+ * the member points to a struct of the room that says so. */
 struct shim_thread_kernel {
-	uintptr_t key; /* 0: free */
-	struct sched_kernel *k;
-	struct shim_clone *clone; /* NULL: none */
+	uintptr_t key;		  /* 0: free; with bit 0: a graph */
+	struct shim_clone *clone; /* kernel/: &shim_clone_none */
+	struct sched_kernel *k;	  /* kernel/: filled with clone; NULL then: no name, or no memory */
+	const struct cubin_kernel *code; /* code/: &shim_code_own */
+	struct shim_probe_kernel *probe; /* probe/ */
 };
 
 struct shim_thread {
-	uint32_t queue_generation, kernel_generation, code_generation, probe_generation;
+	uint32_t queue_generation, kernel_generation; /* of what is cached */
+	uint32_t victim;	/* counts the entries of kernels that were given up */
 	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
 				   is never held */
 	struct shim_probe_choice {
@@ -50,14 +58,6 @@ struct shim_thread {
 		struct shim_queue *q;
 	} queues[SHIM_THREAD_QUEUES];
 	struct shim_thread_kernel kernels[SHIM_THREAD_KERNELS];
-	struct shim_thread_code {
-		uintptr_t key;			   /* 0: free */
-		const struct cubin_kernel *kernel; /* NULL: its code is the program's own */
-	} codes[SHIM_THREAD_KERNELS];
-	struct shim_thread_probe {
-		uintptr_t key;			  /* 0: free */
-		struct shim_probe_kernel *kernel; /* NULL: no tool matches it */
-	} probes[SHIM_THREAD_KERNELS];
 	struct shim_probe_exec *graphs[SHIM_THREAD_GRAPHS];
 };
 
@@ -71,5 +71,29 @@ static inline struct shim_thread *shim_thread_self(void)
 {
 	return likely(shim_thread_known) ? shim_thread_known : shim_thread_create();
 }
+
+struct shim_thread_kernel *shim_thread_find_near(struct shim_thread *t, uintptr_t key,
+						 unsigned slot);
+
+/* Returns the entry of a key, until the next call that may fill one; NULL: there is none, or it may
+ * have become wrong. Key 0 has a free entry, or none. */
+static inline struct shim_thread_kernel *shim_thread_find(struct shim_thread *t, uintptr_t key)
+{
+	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
+
+	if (unlikely(t->kernel_generation != load_acquire(&shim.kernel_generation))) {
+		return NULL;
+	}
+	return likely(t->kernels[slot].key == key) ? &t->kernels[slot]
+						   : shim_thread_find_near(t, key, slot);
+}
+
+/* To fill a member: begin, ask the room's table, then take the entry and store the answer. Begin
+ * clears what may have become wrong, and returns the generation that the answer belongs to. */
+uint32_t shim_thread_fill_begin(struct shim_thread *t);
+/* Returns the key's entry, or one that it takes from another key. NULL: the cache is of a later
+ * generation, so the answer is not kept. key is not 0. */
+struct shim_thread_kernel *shim_thread_fill(struct shim_thread *t, uintptr_t key,
+					    uint32_t generation);
 
 #endif

@@ -308,7 +308,7 @@ static struct shim_probe_kernel *take_kernel(CUcontext ctx, const void *owner)
 
 		if (ctx ? k->ctx == ctx : shim_image_is_of(k->owner, owner)) {
 			strmap_del(&shim_probe_kernels, e->key);
-			(void)add_acqrel(&shim.probe_generation, 1u);
+			(void)add_acqrel(&shim.kernel_generation, 1u);
 			(void)add_acqrel(&shim_probe_forms_generation, (uint64_t)1);
 			found = k;
 			break;

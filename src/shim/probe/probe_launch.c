@@ -37,18 +37,18 @@ static CUcontext context_of(CUstream stream)
 	return r == CUDA_SUCCESS ? of : NULL;
 }
 
-static NOINLINE struct shim_probe_kernel *look_up(struct shim_thread *t, const void *handle,
-						  unsigned slot, CUcontext ctx)
-{
-	uint32_t now = load_acquire(&shim.probe_generation);
-	struct shim_probe_kernel *k = shim_probe_kernel_find(handle, ctx);
+static struct shim_probe_kernel unmatched; /* in the threads' caches: no tool matches the kernel */
 
-	if (t && t->probe_generation != now) {
-		memset(t->probes, 0, sizeof(t->probes));
-		t->probe_generation = now;
-	}
-	if (t) {
-		t->probes[slot] = (struct shim_thread_probe){ (uintptr_t)handle, k };
+static NOINLINE struct shim_probe_kernel *look_up(struct shim_thread *t, const void *handle,
+						  CUcontext ctx)
+{
+	uint32_t generation = t ? shim_thread_fill_begin(t) : 0;
+	struct shim_probe_kernel *k = shim_probe_kernel_find(handle, ctx);
+	struct shim_thread_kernel *e =
+		t ? shim_thread_fill(t, (uintptr_t)handle, generation) : NULL;
+
+	if (e) {
+		e->probe = k ? k : &unmatched;
 	}
 	return k;
 }
@@ -56,7 +56,7 @@ static NOINLINE struct shim_probe_kernel *look_up(struct shim_thread *t, const v
 /* Returns whether a cached record is of that context. Only a library's kernel has one in each. */
 static bool is_of(const struct shim_probe_kernel *k, CUcontext ctx)
 {
-	return !k || !load_relaxed(&k->library) || load_relaxed(&k->ctx) == ctx;
+	return !load_relaxed(&k->library) || load_relaxed(&k->ctx) == ctx;
 }
 
 /* A kernel that was captured first may have no form yet, which its first launch is to have. */
@@ -70,22 +70,22 @@ static bool is_decided(const struct shim_probe_kernel *k)
 static struct shim_probe_kernel *find(const void *f, CUstream stream, CUcontext *ctx)
 {
 	struct shim_thread *t = shim_thread_self();
-	uintptr_t key = (uintptr_t)f;
-	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
-	struct shim_probe_kernel *k = NULL;
-	bool known;
+	const struct shim_thread_kernel *e;
+	struct shim_probe_kernel *k;
 
 	if (!f || !shim_attached()) {
 		return NULL;
 	}
-	known = t && t->probe_generation == load_acquire(&shim.probe_generation) &&
-		t->probes[slot].key == key;
-	k = likely(known) ? t->probes[slot].kernel : NULL;
-	if (likely(known) && (!k || (!load_relaxed(&k->library) && is_decided(k)))) {
+	e = t ? shim_thread_find(t, (uintptr_t)f) : NULL;
+	k = likely(e) ? e->probe : NULL;
+	if (likely(k == &unmatched)) {
+		return NULL;
+	}
+	if (k && !load_relaxed(&k->library) && is_decided(k)) {
 		return k;
 	}
 	*ctx = *ctx ? *ctx : context_of(stream);
-	return known && is_of(k, *ctx) && (!k || is_decided(k)) ? k : look_up(t, f, slot, *ctx);
+	return k && is_of(k, *ctx) && is_decided(k) ? k : look_up(t, f, *ctx);
 }
 
 struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx)

@@ -57,7 +57,7 @@ static struct shim_probe_tool **place_of(uint64_t version)
 static void tools_changed(void)
 {
 	(void)add_acqrel(&shim_probe_generation, (uint64_t)1);
-	(void)add_acqrel(&shim.probe_generation, 1u);
+	(void)add_acqrel(&shim.kernel_generation, 1u);
 	(void)add_acqrel(&shim_probe_forms_generation, (uint64_t)1);
 	shim_probe_thread_wake();
 }
@@ -672,5 +672,5 @@ void shim_probe_forget(void)
 	shim_probe_memory_forget_streams();
 	shim_probe_rows_forget();
 	shim.probes_attached = 0;
-	shim.probe_generation++;
+	shim.kernel_generation++;
 }

@@ -8,11 +8,27 @@
 static const uint32_t grid[3] = { 3, 5, 7 }, block[3] = { 2, 11, 13 };
 static CUstream const stream = (CUstream)0x5150;
 static void *params[1], *extra[1];
+static struct shim_clone own;
+static struct sched_kernel *const kernel = (struct sched_kernel *)0x4b4b;
+
+/* F is known to the thread. */
+static int before(void **state)
+{
+	struct shim_thread *t = shim_thread_self();
+	struct shim_thread_kernel *e = shim_thread_fill(t, F, shim_thread_fill_begin(t));
+
+	if (e) {
+		e->k = kernel;
+		e->clone = &own;
+	}
+	return e ? fixture_before(state) : -1;
+}
 
 /* The record of a launch of that grid. */
 static void check_record(const struct shim_launch *l, uint32_t flags)
 {
 	assert_int_equal(l->record.kind, GBPF_KIND_KERNEL);
+	assert_ptr_equal(l->record.kernel, kernel);
 	assert_int_equal(l->record.flags, flags);
 	assert_int_equal(l->record.blocks, 3 * 5 * 7);
 	assert_int_equal(l->record.threads, 2 * 11 * 13);
@@ -27,8 +43,8 @@ static void check_record(const struct shim_launch *l, uint32_t flags)
 /* ... and all that it needs to be issued. */
 static void check_shape(const struct shim_launch *l, void **expected)
 {
-	assert_non_null(l->kernel);
-	assert_ptr_equal(l->record.kernel, l->kernel->k);
+	assert_ptr_equal(l->own_clone, &own);
+	assert_true(shim_launch_may_stop(l));
 	assert_memory_equal(l->grid, grid, sizeof(grid));
 	assert_memory_equal(l->block, block, sizeof(block));
 	assert_int_equal(l->smem, 4096);
@@ -111,6 +127,7 @@ static void test_legacy(void **state)
 		memset(&l, 0xa5, sizeof(l));
 		shim_describe_legacy(&l, &c, a);
 		assert_int_equal(l.record.kind, GBPF_KIND_KERNEL);
+		assert_ptr_equal(l.record.kernel, kernel);
 		assert_int_equal(l.record.blocks, i ? 15 : 1);
 		assert_int_equal(l.record.threads, 0);
 		assert_ptr_equal(l.stream, i == 2 ? stream : CU_STREAM_LEGACY);
@@ -145,13 +162,13 @@ static void test_saturates(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_kernel, fixture_before),
-		cmocka_unit_test_setup(test_cooperative, fixture_before),
-		cmocka_unit_test_setup(test_kernel_ex, fixture_before),
-		cmocka_unit_test_setup(test_one_of_several, fixture_before),
-		cmocka_unit_test_setup(test_legacy, fixture_before),
-		cmocka_unit_test_setup(test_graph, fixture_before),
-		cmocka_unit_test_setup(test_saturates, fixture_before),
+		cmocka_unit_test_setup(test_kernel, before),
+		cmocka_unit_test_setup(test_cooperative, before),
+		cmocka_unit_test_setup(test_kernel_ex, before),
+		cmocka_unit_test_setup(test_one_of_several, before),
+		cmocka_unit_test_setup(test_legacy, before),
+		cmocka_unit_test_setup(test_graph, before),
+		cmocka_unit_test_setup(test_saturates, before),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);

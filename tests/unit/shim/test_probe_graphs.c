@@ -372,8 +372,15 @@ CUgreenCtx shim_green_of(CUcontext ctx)
 	return ctx == GREEN ? (CUgreenCtx)0x5000 : NULL;
 }
 
-const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t,
-					    unsigned slot)
+struct cubin_kernel shim_code_own;
+
+struct shim_thread_kernel *shim_thread_find_near(struct shim_thread *t, uintptr_t key,
+						 unsigned slot)
+{
+	return NULL;
+}
+
+const struct cubin_kernel *shim_code_lookup(const void *handle, struct shim_thread *t)
 {
 	return NULL;
 }
