@@ -56,7 +56,10 @@ void shim_capture_begin_unlock(void)
 	pthread_rwlock_unlock(&beginning);
 }
 
-void shim_capture_forget(void)
+static void child(void)
 {
+	shim.captures = 0;
 	pthread_rwlock_init(&beginning, NULL);
 }
+
+const struct shim_part shim_capture_part = { .child = child };

@@ -3,6 +3,7 @@
 #ifndef GBPF_SHIM_CAPTURE_STATE_H
 #define GBPF_SHIM_CAPTURE_STATE_H
 
+#include "shim/part.h"
 #include "shim/shim.h"
 
 static inline bool shim_capture_any(void)
@@ -30,6 +31,7 @@ void shim_capture_unlock(void);
 /* Excludes both and each other: around the driver's call that begins a capture. */
 void shim_capture_begin_lock(void);
 void shim_capture_begin_unlock(void);
-void shim_capture_forget(void); /* in a child after fork */
+
+extern const struct shim_part shim_capture_part;
 
 #endif

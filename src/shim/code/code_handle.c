@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/strmap.h"
 #include "shim/object/green_context.h"
@@ -53,8 +52,8 @@ static void free_owner(struct owner *o)
 	free(o);
 }
 
-/* Clears the threads' caches: the table has the handles that remain, so no driver is asked about
- * these again. Caller holds code_mutex. */
+/* Clears the threads' caches: the table has the handles that remain, so no driver is asked again
+ * about their code. Caller holds code_mutex. */
 static void invalidate_threads(void)
 {
 	add_acqrel(&shim.kernel_generation, 1);
@@ -127,12 +126,13 @@ uint64_t shim_code_unloading(const void *owner)
 	const struct owner *o;
 	uint64_t until;
 
+	if (!shim_code_any()) {
+		return 0;
+	}
 	pthread_mutex_lock(&code_mutex);
 	until = recorded;
-	if (shim_code_any()) {
-		o = strmap_get(&owners, shim_handle_key(owner).text);
-		forget_handles_of(o ? o->p : NULL);
-	}
+	o = strmap_get(&owners, shim_handle_key(owner).text);
+	forget_handles_of(o ? o->p : NULL);
 	pthread_mutex_unlock(&code_mutex);
 	return until;
 }
@@ -184,22 +184,23 @@ void shim_code_loaded_unpatched(const void *owner)
 	pthread_mutex_unlock(&code_mutex);
 }
 
-uint64_t shim_code_context_ending(CUcontext ctx)
+static uint64_t context_ending(CUcontext ctx)
 {
 	uint64_t until;
 
+	if (!shim_code_any()) {
+		return 0;
+	}
 	pthread_mutex_lock(&code_mutex);
 	until = recorded;
-	if (ctx && shim_code_any()) {
-		forget_handles(); /* also those of library kernels' functions in the context */
-	}
+	forget_handles(); /* also those of library kernels' functions in the context */
 	pthread_mutex_unlock(&code_mutex);
 	return until;
 }
 
-void shim_code_context_ended(CUcontext ctx, uint64_t until)
+static void context_ended(CUcontext ctx, uint64_t until, bool gone)
 {
-	if (!ctx || !shim_code_any()) {
+	if (!gone || !shim_code_any()) {
 		return;
 	}
 	pthread_mutex_lock(&code_mutex);
@@ -214,6 +215,18 @@ void shim_code_context_ended(CUcontext ctx, uint64_t until)
 	}
 	pthread_mutex_unlock(&code_mutex);
 }
+
+static void unloaded(const void *owner, uint64_t until, bool gone)
+{
+	if (gone) {
+		shim_code_unloaded(owner, until);
+	}
+}
+
+const struct shim_part shim_code_part = { .unloading = shim_code_unloading,
+					  .unloaded = unloaded,
+					  .context_ending = context_ending,
+					  .context_ended = context_ended };
 
 /* Returns the image of a module or library, NULL if it is not a patched one. Caller holds
  * code_mutex. */

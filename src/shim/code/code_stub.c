@@ -174,7 +174,9 @@ static void after_fork_child(void)
 	after_fork(SHIM_CODE_FORK_CHILD);
 }
 
-/* The locks are first taken by a thread that comes here. */
+/* Whoever takes one of the locks has come here first. */
+static pthread_once_t survives = PTHREAD_ONCE_INIT;
+
 static void survive_fork(void)
 {
 	(void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
@@ -222,11 +224,10 @@ static void fill(struct slot *s, unsigned arch)
 
 const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret_why)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const struct cubin_stub *made;
 	struct slot *s;
 
-	pthread_once(&once, survive_fork);
+	pthread_once(&survives, survive_fork);
 	pthread_mutex_lock(&stubs_mutex);
 	s = slot_of(arch);
 	if (s && (!s->arch || (s->ready && s->again))) {
@@ -253,11 +254,15 @@ static bool is_busy_in(CUcontext ctx)
 	return false;
 }
 
-void shim_code_await_stub(CUcontext ctx)
+static uint64_t await_stub(CUcontext ctx)
 {
+	pthread_once(&survives, survive_fork);
 	pthread_mutex_lock(&stubs_mutex);
-	while (ctx && is_busy_in(ctx)) {
+	while (is_busy_in(ctx)) {
 		pthread_cond_wait(&stubs_changed, &stubs_mutex);
 	}
 	pthread_mutex_unlock(&stubs_mutex);
+	return 0;
 }
+
+const struct shim_part shim_stub_part = { .context_ending = await_stub };

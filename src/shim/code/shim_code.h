@@ -10,6 +10,15 @@
 #include "cubin/cubin.h"
 #include "proto/block_why.h"
 #include "shim/object/thread_cache.h"
+#include "shim/part.h"
+
+/* Handles are forgotten before an end, and asked of the driver again if they are launched
+ * meanwhile. Images only when they are gone: a launch without the stub's argument would run with
+ * what happens to be behind the parameters. */
+extern const struct shim_part shim_code_part;
+/* When a context is about to end: waits until no thread compiles or tests a stub in it, as the
+ * driver waits for a module that is being loaded there. */
+extern const struct shim_part shim_stub_part;
 
 /* ---- images ---- */
 
@@ -19,10 +28,6 @@
  * Caller holds no lock. */
 struct cubin_patched *shim_code_open(const void *image, size_t bytes, bool library,
 				     enum proto_block_why *ret_why);
-
-/* Waits until no thread compiles or tests a stub in a context that is about to end, as the driver
- * waits for a module that is being loaded there. Caller holds no lock. */
-void shim_code_await_stub(CUcontext ctx);
 
 /* Records what a module or library was loaded from, before the program knows its handle. ctx: whose
  * end unloads it; NULL for a library. kept: the driver still reads the image. Takes p. false:
@@ -37,9 +42,6 @@ uint64_t shim_code_unloading(const void *owner);
 /* Removes the record of an owner that the driver has unloaded, if its number is not above `until`:
  * the driver may give its handle to a new one at once. */
 void shim_code_unloaded(const void *owner, uint64_t until);
-/* The same for a context and its modules; all handles are forgotten. */
-uint64_t shim_code_context_ending(CUcontext ctx);
-void shim_code_context_ended(CUcontext ctx, uint64_t until);
 
 /* Leads the slots of shim_real to this room's functions, once. */
 void shim_code_lead(void);

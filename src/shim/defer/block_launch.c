@@ -10,7 +10,6 @@
 #include "gpu/flag.h"
 #include "policy/ctx.h"
 #include "shim/capture_state.h"
-#include "shim/kernel/loaded_image.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/launch_args.h"
 #include "shim/object/queue_drain.h"
@@ -343,14 +342,16 @@ void shim_block_prepare_queue(struct shim_queue *q)
 	store_relaxed(&q->block.prepared, true);
 }
 
-void shim_block_context_end(CUcontext ctx)
+/* The context's queues are closed. */
+static uint64_t context_ending(CUcontext ctx)
 {
 	struct gpu_flag *f = NULL;
 	CUstreamCaptureMode before;
 	struct page *p;
 
-	shim_clone_context_end(ctx);
-	shim_image_context_end(ctx);
+	if (!shim_attached()) {
+		return 0;
+	}
 	pthread_mutex_lock(&pages_mutex);
 	p = page_of(ctx);
 	if (p && p->flag) {
@@ -367,4 +368,15 @@ void shim_block_context_end(CUcontext ctx)
 		gpu_flag_destroy(f);
 		shim_capture_restore(before);
 	}
+	return 0;
 }
+
+static void context_ended(CUcontext ctx, uint64_t before, bool gone)
+{
+	if (gone) {
+		(void)context_ending(ctx);
+	}
+}
+
+const struct shim_part shim_block_part = { .context_ending = context_ending,
+					   .context_ended = context_ended };

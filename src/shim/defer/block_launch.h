@@ -8,6 +8,9 @@
 #include "shim/kernel/kernel_handle.h"
 #include "shim/launch/shim_launch.h"
 #include "shim/object/stream_queue.h"
+#include "shim/part.h"
+
+extern const struct shim_part shim_block_part;
 
 /* Returns true if every device accepts these numbers of blocks and threads (CUDA C++ Programming
  * Guide, technical specifications). A launch that may be refused must not be submitted later or as
@@ -41,8 +44,6 @@ void shim_block_prepare_context(void);
  * caller must hold no lock: the driver may block until work of the program on the device has
  * finished. */
 void shim_block_prepare_queue(struct shim_queue *q);
-/* Forgets a context that ends and whose queues are closed. */
-void shim_block_context_end(CUcontext ctx);
 
 /* Gives unfinished runs a limited time at process exit, as the driver does with its own work. */
 void shim_block_exit(void);

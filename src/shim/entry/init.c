@@ -13,18 +13,14 @@
 #include "cuabi/api.h"
 #include "gpu/gpu_run.h"
 #include "policy/ctx.h"
-#include "shim/capture_state.h"
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
+#include "shim/entry/parts.h"
 #include "shim/kernel/clone.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/copies.h"
 #include "shim/mem/overhead.h"
 #include "shim/object/driver_device.h"
-#include "shim/object/graph_events.h"
-#include "shim/object/green_context.h"
-#include "shim/object/interprocess.h"
-#include "shim/object/stream_queue.h"
 #include "shim/probe/shim_probe.h"
 #include "shim/session/lane_env.h"
 #include "shim/session/session_agent.h"
@@ -64,23 +60,16 @@ static void on_exit_process(void)
  * forked child may do. */
 static void on_fork_child(void)
 {
-	shim_mem_forget();
-	shim_copies_forget();
-	if (!shim_attached()) {
-		return;
-	}
-	shim_probe_forget();
-	sched_after_fork_child(shim.sched);
+	bool attached = shim_attached();
+
 	shim.attached = 0;
 	shim.deferred = 0;
-	shim.captures = 0;
 	shim.error = 0;
-	shim_queue_forget_all();
-	shim_capture_forget();
-	shim_green_forget();
-	shim_interprocess_forget();
-	shim_graph_forget();
-	shim_session_abandon(&session);
+	shim_parts_child();
+	if (attached) {
+		sched_after_fork_child(shim.sched);
+		shim_session_abandon(&session);
+	}
 }
 
 static void note_memory(const char *text)

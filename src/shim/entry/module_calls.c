@@ -10,13 +10,10 @@
 #include "gpu/ptx_rule.h"
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
-#include "shim/entry/gate.h"
 #include "shim/entry/link_calls.h"
-#include "shim/kernel/clone.h"
-#include "shim/kernel/kernel_handle.h"
+#include "shim/entry/parts.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/object/green_context.h"
-#include "shim/probe/shim_probe.h"
 
 #define MAX_OPTIONS 64u
 
@@ -464,46 +461,20 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *o
 	return load_file(&l);
 }
 
-struct unloaded {
-	const void *owner;
-	struct shim_image_owner *image; /* what it was loaded from: the driver may read it */
-	uint64_t recorded;
-};
-
-static struct unloaded unloading(const void *owner)
-{
-	struct unloaded u = { .owner = owner };
-
-	shim_drain_pending();
-	/* First: the probe thread looks up kernels of executable graphs, and would know those again
-	 * that shim_probe_unloading() forgets. */
-	shim_kernel_forget(owner);
-	shim_probe_unloading(owner);
-	shim_clone_forget(owner);
-	u.image = shim_image_forget(owner);
-	u.recorded = shim_code_unloading(owner);
-	return u;
-}
-
-static CUresult unloaded(const struct unloaded *u, CUresult r)
-{
-	shim_image_release(u->image);
-	if (r == CUDA_SUCCESS) { /* as in context_calls.c: not before it is gone */
-		shim_code_unloaded(u->owner, u->recorded);
-	}
-	return r;
-}
-
 CUresult cuModuleUnload(CUmodule module)
 {
-	struct unloaded u = unloading(module);
+	struct shim_end e = shim_parts_unloading(module);
+	CUresult r = shim_real.cuModuleUnload(module);
 
-	return unloaded(&u, shim_real.cuModuleUnload(module));
+	shim_parts_unloaded(&e, r == CUDA_SUCCESS);
+	return r;
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-	struct unloaded u = unloading(library);
+	struct shim_end e = shim_parts_unloading(library);
+	CUresult r = shim_real.cuLibraryUnload(library);
 
-	return unloaded(&u, shim_real.cuLibraryUnload(library));
+	shim_parts_unloaded(&e, r == CUDA_SUCCESS);
+	return r;
 }

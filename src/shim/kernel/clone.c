@@ -252,21 +252,36 @@ static void forget(const void *owner, CUcontext ctx)
 			free(t);
 		}
 	}
+	add_acqrel(&shim.kernel_generation, 1);
 	pthread_mutex_unlock(&clones_mutex);
 }
 
-void shim_clone_forget(const void *owner)
+static uint64_t forget_of_owner(const void *owner)
 {
-	forget(owner, NULL);
+	if (shim_attached()) {
+		forget(owner, NULL);
+	}
+	return 0;
 }
 
-void shim_clone_context_end(CUcontext ctx)
+static uint64_t forget_of_context(CUcontext ctx)
 {
-	if (ctx) {
+	if (shim_attached()) {
 		forget(NULL, ctx);
-		add_acqrel(&shim.kernel_generation, 1);
+	}
+	return 0;
+}
+
+static void context_ended(CUcontext ctx, uint64_t before, bool gone)
+{
+	if (gone) {
+		(void)forget_of_context(ctx);
 	}
 }
+
+const struct shim_part shim_clone_part = { .unloading = forget_of_owner,
+					   .context_ending = forget_of_context,
+					   .context_ended = context_ended };
 
 /* Returns the number of blocks resident on a multiprocessor; 0: the driver refuses such a launch.
  */

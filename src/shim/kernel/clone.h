@@ -6,6 +6,9 @@
 #include "ptx/block.h"
 #include "shim/code/shim_code.h"
 #include "shim/kernel/kernel_handle.h"
+#include "shim/part.h"
+
+extern const struct shim_part shim_clone_part;
 
 struct shim_clone {
 	const void *owner; /* module or library */
@@ -49,10 +52,6 @@ void shim_clone_exclude(CUfunction clone);
 /* Updates the clones after the program has changed a property of a function; handle NULL: of all of
  * the owner's. */
 void shim_clone_refresh(const void *owner, const void *handle);
-/* Forgets the functions of a context that ends. */
-void shim_clone_context_end(CUcontext ctx);
-/* Forgets the functions of a module or library that is being unloaded. */
-void shim_clone_forget(const void *owner);
 
 /* The parameters of f and, behind them, of the launch at block level. */
 uint32_t shim_clone_params(const struct shim_clone *t);

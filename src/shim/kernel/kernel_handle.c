@@ -61,8 +61,12 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	free(n);
 }
 
-void shim_kernel_forget(const void *owner)
+/* The handles of a module or library that is being unloaded may be reused with another meaning. */
+static uint64_t forget(const void *owner)
 {
+	if (!shim_attached()) {
+		return 0;
+	}
 	pthread_mutex_lock(&notes_mutex);
 	strmap_each (&notes, e) {
 		struct note *n = e->value;
@@ -74,7 +78,10 @@ void shim_kernel_forget(const void *owner)
 	}
 	add_acqrel(&shim.kernel_generation, 1);
 	pthread_mutex_unlock(&notes_mutex);
+	return 0;
 }
+
+const struct shim_part shim_kernel_part = { .unloading = forget };
 
 CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library)
 {

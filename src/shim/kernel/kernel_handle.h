@@ -6,8 +6,11 @@
 #include <stdio.h>
 
 #include "shim/object/thread_cache.h"
+#include "shim/part.h"
 
 struct shim_clone;
+
+extern const struct shim_part shim_kernel_part;
 
 struct shim_kernel {
 	struct sched_kernel *k;	  /* NULL: it has no name, or there is no memory */
@@ -60,9 +63,6 @@ void shim_kernel_set_graph(const void *exec, bool communicates);
  * both, NULL if it does not: that handle, or, of a function of a library's kernel, the kernel.
  * NULL: unknown. */
 const void *shim_kernel_noted(CUkernel kernel, CUfunction function);
-/* Forgets the handles of a module or library that is being unloaded; they may be reused with
- * another meaning. */
-void shim_kernel_forget(const void *owner);
 /* Returns true if the handle came from a library (CUkernel). */
 bool shim_kernel_is_library(const void *handle);
 /* Asks the driver for an attribute of f on the current device; library: f is a CUkernel. */

@@ -295,18 +295,29 @@ void shim_image_note_module(const void *module, const void *library)
 	}
 }
 
-void shim_image_context_end(CUcontext ctx)
+static uint64_t context_ending(CUcontext ctx)
 {
+	if (!shim_attached()) {
+		return 0;
+	}
 	pthread_mutex_lock(&owners_mutex);
 	strmap_each (&owners, e) {
 		struct shim_image_owner *o = e->value;
 
-		if (ctx && o->ctx == ctx) {
+		if (o->ctx == ctx) {
 			strmap_del(&owners, e->key);
 			close_parts(o);
 		}
 	}
 	pthread_mutex_unlock(&owners_mutex);
+	return 0;
+}
+
+static void context_ended(CUcontext ctx, uint64_t before, bool gone)
+{
+	if (gone) {
+		(void)context_ending(ctx);
+	}
 }
 
 uint64_t shim_image_load(const void *handle)
@@ -335,10 +346,15 @@ bool shim_image_is_of(const void *handle, const void *owner)
 	return r;
 }
 
-struct shim_image_owner *shim_image_forget(const void *handle)
+/* Returns the record, which stays until the driver has unloaded the owner, since it may read the
+ * text until then. */
+static uint64_t unloading(const void *handle)
 {
 	struct shim_image_owner *gone;
 
+	if (!shim_attached()) {
+		return 0;
+	}
 	pthread_mutex_lock(&owners_mutex);
 	gone = strmap_del(&owners, shim_handle_key(handle).text);
 	strmap_each (&owners, e) {
@@ -350,15 +366,22 @@ struct shim_image_owner *shim_image_forget(const void *handle)
 		}
 	}
 	pthread_mutex_unlock(&owners_mutex);
-	return gone;
+	return (uintptr_t)gone;
 }
 
-void shim_image_release(struct shim_image_owner *o)
+static void unloaded(const void *handle, uint64_t before, bool is_gone)
 {
+	struct shim_image_owner *o = (struct shim_image_owner *)(uintptr_t)before;
+
 	if (o) {
 		close_parts(o);
 	}
 }
+
+const struct shim_part shim_image_part = { .unloading = unloading,
+					   .unloaded = unloaded,
+					   .context_ending = context_ending,
+					   .context_ended = context_ended };
 
 /* Caller holds owners_mutex. */
 static const struct shim_image_owner *owner_of(const void *handle)

@@ -10,6 +10,9 @@
 #include "ptx/block_image.h"
 #include "shim/code/shim_code_probe.h"
 #include "shim/kernel/kept_image.h"
+#include "shim/part.h"
+
+extern const struct shim_part shim_image_part;
 
 /* An image as a call loads it. */
 struct shim_image_source {
@@ -45,7 +48,6 @@ char *shim_image_read_file(const char *path, size_t *ret_bytes);
  * rewritten, for that reason. The record ends with the context; NULL: it belongs to none. */
 void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_image *const *parts,
 		     unsigned n, enum proto_block_why why);
-void shim_image_context_end(CUcontext ctx);
 /* Keeps the PTX of an image that was loaded, for a later probe of its kernels, in the owner's
  * record, and its machine code: a copy of it only if no PTX is kept. PTX is not kept where machine
  * code runs from which it differs in features. linked: the result of the linker, of which only the
@@ -71,11 +73,6 @@ void shim_image_note_module(const void *module, const void *library);
 uint64_t shim_image_load(const void *handle);
 /* Returns true if the module or library is `owner`, or a module of it. */
 bool shim_image_is_of(const void *handle, const void *owner);
-/* Removes the record of an owner that is about to be unloaded. Returns what shim_image_release()
- * must be given once the driver has unloaded it, since the driver may read the text until then; may
- * be NULL. */
-struct shim_image_owner *shim_image_forget(const void *owner);
-void shim_image_release(struct shim_image_owner *o);
 
 /* Returns PROTO_BLOCK_OK and the function's entry, which is valid as long as the owner, or the
  * reason why it has no clone. */

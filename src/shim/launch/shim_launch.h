@@ -11,7 +11,7 @@
 struct shim_probe_form;
 
 /* On the caller's stack; a deferred launch has a copy, with parameters of its own. Members behind
- * `own_clone` are set only where that is not NULL. Pointers belong to the program, and to the
+ * `own_clone` may be read only where that is not NULL. Pointers belong to the program, and to the
  * tables of kernels and forms. */
 struct shim_launch {
 	struct sched_launch record; /* what the scheduler decides with, and the policy sees */
@@ -68,7 +68,7 @@ void shim_describe_legacy(struct shim_launch *l, const struct shim_call *c, cons
 void shim_describe_graph(struct shim_launch *l, const uint64_t *a);
 
 /* Returns true if the launch is of a function that has a clone or an entry stub, so that it may run
- * at block level. */
+ * at block level, unless it is cooperative. */
 static inline bool shim_launch_may_stop(const struct shim_launch *l)
 {
 	return l->own_clone != NULL;

@@ -66,7 +66,8 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	return 0;
 }
 
-void shim_mem_forget(void)
+/* In a child after fork: the line belongs to the parent. */
+static void child(void)
 {
 	store_release(&account.joined, 0u);
 }
@@ -290,7 +291,8 @@ uint64_t shim_mem_epoch(void)
 	return add_acqrel(&account.epoch, 1) + 1;
 }
 
-uint64_t shim_mem_context_ending(CUcontext ctx)
+/* Returns the present epoch. */
+static uint64_t context_ending(CUcontext ctx)
 {
 	if (!shim_mem_joined()) {
 		return 0;
@@ -299,28 +301,30 @@ uint64_t shim_mem_context_ending(CUcontext ctx)
 	return load_acquire(&account.epoch);
 }
 
-void shim_mem_context_stays(CUcontext ctx)
+static void context_ended(CUcontext ctx, uint64_t epoch, bool gone)
 {
-	if (shim_mem_joined()) {
-		shim_mem_libraries_context_stays(ctx);
+	if (!shim_mem_joined()) {
+		return;
 	}
+	if (!gone) {
+		shim_mem_libraries_context_stays(ctx);
+		return;
+	}
+	shim_mem_linear_context_ended(ctx, epoch);
+	shim_mem_arrays_context_ended(ctx, epoch);
+	shim_mem_host_context_ended(ctx, epoch);
+	shim_mem_imports_context_ended(ctx, epoch);
+	shim_mem_exports_context_ended(ctx, epoch);
+	shim_mem_modules_context_ended(ctx, epoch);
+	shim_mem_libraries_context_ended(ctx, epoch);
+	shim_mem_pools_measure(false);
+	shim_mem_graphs_measure(false);
+	shim_mem_overhead_context_ended(ctx);
 }
 
-void shim_mem_context_ended(CUcontext ctx, uint64_t epoch)
-{
-	if (shim_mem_joined() && ctx) {
-		shim_mem_linear_context_ended(ctx, epoch);
-		shim_mem_arrays_context_ended(ctx, epoch);
-		shim_mem_host_context_ended(ctx, epoch);
-		shim_mem_imports_context_ended(ctx, epoch);
-		shim_mem_exports_context_ended(ctx, epoch);
-		shim_mem_modules_context_ended(ctx, epoch);
-		shim_mem_libraries_context_ended(ctx, epoch);
-		shim_mem_pools_measure(false);
-		shim_mem_graphs_measure(false);
-		shim_mem_overhead_context_ended(ctx);
-	}
-}
+const struct shim_part shim_mem_part = { .context_ending = context_ending,
+					 .context_ended = context_ended,
+					 .child = child };
 
 void shim_mem_move_begin(void)
 {

@@ -11,6 +11,7 @@
 #include "cuabi/types.h"
 #include "mem/ledger.h"
 #include "proto/wire.h"
+#include "shim/part.h"
 
 #define SHIM_MEM_UNIT (2u << 20)  /* the driver takes device memory in units of this, bytes */
 #define SHIM_MEM_STEP (32u << 20) /* the same for pools and graphs, H200 */
@@ -29,19 +30,13 @@ struct shim_mem_session {
  * by ordinal. Called once, before cuInit returns. Returns 0 or -EPROTO. */
 int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16], uint32_t gpus,
 		  const struct shim_mem_session *session);
-/* In a child after fork: the line belongs to the parent. */
-void shim_mem_forget(void);
 /* Returns true if the process is in a vGPU. */
 bool shim_mem_joined(void);
 /* Returns the account of the vGPU, NULL if the process is in none. It stays mapped. */
 const struct proto_account *shim_mem_account(void);
-/* Returns the present epoch, for shim_mem_context_ended(). Called before the driver ends a context:
- * what is allocated later belongs to another context, whose handle may be the same. */
-uint64_t shim_mem_context_ending(CUcontext ctx);
-/* The driver has not ended it. */
-void shim_mem_context_stays(CUcontext ctx);
-/* A context is gone, and with it what was allocated in it until that epoch. */
-void shim_mem_context_ended(CUcontext ctx, uint64_t epoch);
+/* With a context goes what was allocated in it until its end began: what is allocated later belongs
+ * to another context, whose handle may be the same. */
+extern const struct shim_part shim_mem_part;
 /* Work has finished: memory that pools have returned to the device is taken off the account. Costs
  * a load unless the process uses pools in a vGPU. */
 void shim_mem_settle(void);

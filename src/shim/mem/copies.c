@@ -653,8 +653,12 @@ void shim_copies_after_fork(void)
 	shim_copy_direct_after_fork();
 }
 
-void shim_copies_forget(void)
+static void child(void)
 {
 	shim_copy_direct_forget();
 	store_release(&planned, 0u);
 }
+
+const struct shim_part shim_copies_part = { .context_ending = shim_copy_context_ending,
+					    .context_ended = shim_copy_context_ended,
+					    .child = child };

@@ -9,6 +9,7 @@
 #include "gpu/copy_device.h"
 #include "mem/copy_plan.h"
 #include "sched/sched.h"
+#include "shim/part.h"
 
 #define SHIM_COPIES_MIN_BYTES ((size_t)8 << 20) /* shortest copy for which the plan is used */
 
@@ -21,15 +22,15 @@ void shim_copies_exit(void);
 /* Before fork, and after it in the parent: between them no device memory is mapped. */
 void shim_copies_before_fork(void);
 void shim_copies_after_fork(void);
-/* In a child after fork: the helpers and pieces belong to the parent. */
-void shim_copies_forget(void);
-
-/* Before the driver ends a context: ends the running copies in it with an error, waits until they
- * have left, and lets no copy begin. Then, after the driver's call: has it ended? */
-void shim_copies_context_ending(CUcontext ctx);
-void shim_copies_context_ended(CUcontext ctx, bool gone);
+/* When a context is about to end, the running copies in it end with an error and are waited for,
+ * and no copy begins until it has ended. In a forked child the helpers and pieces belong to the
+ * parent. */
+extern const struct shim_part shim_copies_part;
 
 /* ---- for the files of this folder ---- */
+
+uint64_t shim_copy_context_ending(CUcontext ctx);
+void shim_copy_context_ended(CUcontext ctx, uint64_t before, bool gone);
 
 /* Returns true if the pipelined plan is used in this process. */
 bool shim_copies_planned(void);
@@ -97,7 +98,7 @@ void shim_copy_direct_begin(void);
 void shim_copy_direct_exit(void); /* as shim_copies_exit() */
 void shim_copy_direct_before_fork(void);
 void shim_copy_direct_after_fork(void);
-void shim_copy_direct_forget(void); /* as shim_copies_forget() */
+void shim_copy_direct_forget(void); /* in a child after fork */
 /* Largest copies for which the plan may be used, by way; 0: not at all. [atomic] */
 extern uint32_t shim_copy_direct_most[2];
 /* Makes a small copy by the direct plan, if all work before it is done and the device's memory is

@@ -97,13 +97,12 @@ void shim_copy_context_place(struct shim_copy_context *c)
 	pthread_mutex_unlock(&mutex);
 }
 
-void shim_copies_context_ending(CUcontext ctx)
+uint64_t shim_copy_context_ending(CUcontext ctx)
 {
 	struct shim_copy_context *c;
 
-	if (!ctx || !shim_copies_planned()) { /* in a forked child another thread may have held
-						   the mutex */
-		return;
+	if (!shim_copies_planned()) { /* in a forked child another thread may have held the mutex */
+		return 0;
 	}
 	pthread_mutex_lock(&mutex);
 	c = find(ctx, true);
@@ -114,13 +113,14 @@ void shim_copies_context_ending(CUcontext ctx)
 		}
 	}
 	pthread_mutex_unlock(&mutex);
+	return 0;
 }
 
-void shim_copies_context_ended(CUcontext ctx, bool gone)
+void shim_copy_context_ended(CUcontext ctx, uint64_t before, bool gone)
 {
 	struct shim_copy_context *c;
 
-	if (!ctx || !shim_copies_planned()) {
+	if (!shim_copies_planned()) {
 		return;
 	}
 	pthread_mutex_lock(&mutex);

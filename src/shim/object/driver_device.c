@@ -166,3 +166,13 @@ void shim_device_context_end(CUcontext ctx)
 		control->context_ends(ctx);
 	}
 }
+
+static uint64_t context_ending(CUcontext ctx)
+{
+	if (shim_attached()) {
+		shim_device_context_end(ctx);
+	}
+	return 0;
+}
+
+const struct shim_part shim_device_part = { .context_ending = context_ending };

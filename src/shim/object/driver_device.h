@@ -5,6 +5,7 @@
 
 #include "gpu/gpu.h"
 #include "sched/sched.h"
+#include "shim/part.h"
 
 /* Hardware control, which the session provides because gbpfd shares in it. */
 struct shim_device_control {
@@ -25,7 +26,8 @@ void shim_device_context_seen(uint32_t gpu,
 uint64_t shim_device_maintain(uint64_t now);
 /* Returns the architecture of a device, 90 for sm_90; 0: unknown. */
 unsigned shim_device_arch(CUdevice d);
-/* Forgets a context that is about to end and whose queues are closed. */
+extern const struct shim_part shim_device_part;
+/* Forgets a context that is about to end, or its green part, and whose queues are closed. */
 void shim_device_context_end(CUcontext ctx);
 
 #endif

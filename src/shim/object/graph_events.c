@@ -17,10 +17,12 @@ bool shim_graph_has_events(CUgraphExec exec)
 	return shim_handle_set_has(&with_events, exec);
 }
 
-void shim_graph_forget(void)
+static void child(void)
 {
 	shim_handle_set_after_fork(&with_events);
 }
+
+const struct shim_part shim_graph_part = { .child = child };
 
 static bool has_events(CUgraph g, unsigned depth);
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "cuabi/types.h"
+#include "shim/part.h"
 
 /* Inspects the nodes of a newly instantiated graph. */
 void shim_graph_instantiated(CUgraphExec exec, CUgraph g);
@@ -14,7 +15,6 @@ void shim_graph_destroyed(CUgraphExec exec);
  * that deferred calls mean in its previous state, or await one whose record is deferred. Such a
  * launch must not be deferred itself either, since programs query its events. */
 bool shim_graph_has_events(CUgraphExec exec);
-/* In a child after fork. */
-void shim_graph_forget(void);
+extern const struct shim_part shim_graph_part;
 
 #endif

@@ -363,11 +363,13 @@ void shim_green_context_end(CUdevice device, bool all)
 	}
 }
 
-void shim_green_forget(void)
+static void child(void)
 {
-	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	pthread_mutex_init(&mutex, NULL);
 	n_capped = n_known = 0;
 }
+
+const struct shim_part shim_green_part = { .child = child };
 
 /* ---- queries for a stream's context ---- */
 

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "shim/part.h"
 #include "shim/shim.h"
 
 /* ---- the program's green contexts ---- */
@@ -29,8 +30,7 @@ void shim_green_destroyed(CUstream stream); /* call for any stream, before the d
  * it are left, the context lives until it is reset; all: it is being reset, so those streams are
  * void. */
 void shim_green_context_end(CUdevice device, bool all);
-/* In a child after fork: they belong to the parent. */
-void shim_green_forget(void);
+extern const struct shim_part shim_green_part;
 /* Returns true if the device supports green contexts and a minimal one leaves multiprocessors over.
  */
 bool shim_green_possible(CUdevice device);

@@ -20,10 +20,12 @@ void shim_interprocess_destroyed(CUevent event)
 	shim_handle_set_remove(&events, event);
 }
 
-void shim_interprocess_forget(void)
+static void child(void)
 {
 	shim_handle_set_after_fork(&events);
 }
+
+const struct shim_part shim_interprocess_part = { .child = child };
 
 CUresult cuEventCreate(CUevent *ret, unsigned flags)
 {

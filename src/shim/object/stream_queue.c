@@ -358,9 +358,12 @@ static void close_for_good(bool (*is)(const struct shim_queue *q, const void *ar
 	}
 }
 
-void shim_queue_close_context(CUcontext ctx)
+static uint64_t close_context(CUcontext ctx)
 {
-	close_for_good(of_context, ctx);
+	if (shim_attached()) {
+		close_for_good(of_context, ctx);
+	}
+	return 0;
 }
 
 void shim_queue_close_thread(const struct shim_thread *t)
@@ -499,12 +502,14 @@ bool shim_queue_error_reported(uint32_t error)
 	return reported;
 }
 
-void shim_queue_forget_all(void)
+/* The queues belong to the parent. */
+static void child(void)
 {
-	/* another thread of the parent may have held it */
 	pthread_mutex_init(&table_mutex, NULL);
 	memset(buckets, 0, sizeof(buckets));
 	live = free_list = NULL;
 	n_destroy_pending = reaping = 0;
 	add_acqrel(&shim.queue_generation, 1);
 }
+
+const struct shim_part shim_queue_part = { .context_ending = close_context, .child = child };

@@ -6,6 +6,7 @@
 
 #include "shim/object/driver_device.h"
 #include "shim/object/thread_cache.h"
+#include "shim/part.h"
 
 enum shim_queue_kind { SHIM_QUEUE_LEGACY, SHIM_QUEUE_PER_THREAD, SHIM_QUEUE_CREATED };
 
@@ -54,8 +55,8 @@ bool shim_queue_close_stream(CUstream stream);
 void shim_queue_reap_all(void);
 /* Drains and closes the queues of a thread that exits. */
 void shim_queue_close_thread(const struct shim_thread *t);
-/* Drains and closes the queues of a context. */
-void shim_queue_close_context(CUcontext ctx);
+/* With a context that ends its queues are drained and closed. */
+extern const struct shim_part shim_queue_part;
 /* Drains and closes the queues of a green context; ctx: what it was converted to, or NULL. */
 void shim_queue_close_green(CUgreenCtx green, CUcontext ctx);
 /* Returns the percentage of the multiprocessors that queue_create has chosen for a stream; 100 if
@@ -77,8 +78,6 @@ bool shim_queue_sibling_before(const struct shim_queue *q, uint64_t number);
 /* Returns true if a deferred call of some queue has failed with that error, which is then already
  * in shim.error; clears the mark. */
 bool shim_queue_error_reported(uint32_t error);
-/* In a child after fork: forgets the queues, which belong to the parent. */
-void shim_queue_forget_all(void);
 
 struct shim_queue *shim_queue_find(struct shim_thread *t, CUstream stream);
 struct shim_queue *shim_queue_find_default(struct shim_thread *t, enum shim_queue_kind kind,

@@ -340,10 +340,10 @@ static void forget(CUcontext ctx, const void *owner)
 	}
 }
 
-void shim_probe_unloading(const void *owner)
+static uint64_t unloading(const void *owner)
 {
 	if (!load_acquire(&shim.probes_attached)) {
-		return;
+		return 0;
 	}
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	forget(NULL, owner);
@@ -351,6 +351,7 @@ void shim_probe_unloading(const void *owner)
 	POINT_HOLD("shim.probe.forgotten");
 	shim_probe_graphs_leave(NULL); /* while the driver still knows the kernels */
 	shim_probe_thread_wake();
+	return 0;
 }
 
 /* The last launches of a context count, too. One that does not end in time is not waited for. */
@@ -364,10 +365,10 @@ static void await_work(CUcontext ctx)
 	}
 }
 
-void shim_probe_context_ending(CUcontext ctx)
+static uint64_t context_ending(CUcontext ctx)
 {
-	if (!ctx || !load_acquire(&shim.probes_attached)) {
-		return;
+	if (!load_acquire(&shim.probes_attached)) {
+		return 0;
 	}
 	pthread_mutex_lock(&shim_probe_build_mutex);
 	await_work(ctx);
@@ -394,7 +395,12 @@ void shim_probe_context_ending(CUcontext ctx)
 	shim_probe_memory_drop_stream(ctx);
 	pthread_mutex_unlock(&shim_probe_build_mutex);
 	shim_probe_thread_wake();
+	return 0;
 }
+
+const struct shim_part shim_probe_part = { .unloading = unloading,
+					   .context_ending = context_ending,
+					   .child = shim_probe_forget };
 
 void shim_probe_exclude(CUfunction clone)
 {

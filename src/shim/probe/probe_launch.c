@@ -3,8 +3,6 @@
  * by cuParamSet* run the program's own kernels; those of graphs are in probe_graph_calls.c. */
 #include "shim/probe/shim_probe_int.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "policy/ctx.h"
 #include "ptx/probe.h"

@@ -7,6 +7,7 @@
 
 #include "cuabi/types.h"
 #include "proto/wire.h"
+#include "shim/part.h"
 
 /* Connects the room with the session. Before cuInit says hello. */
 void shim_probe_setup(void);
@@ -17,9 +18,7 @@ struct shim_clone;
 
 /* ---- any thread ---- */
 
-/* A module or library is about to be unloaded; a context is about to end. Caller holds no lock. */
-void shim_probe_unloading(const void *owner);
-void shim_probe_context_ending(CUcontext ctx);
+extern const struct shim_part shim_probe_part;
 /* An attribute of a function has changed. */
 void shim_probe_refresh(const void *handle);
 
@@ -66,7 +65,5 @@ void shim_probe_exec_was_updated(struct shim_probe_exec *x, CUgraph from);
 
 /* The process exits: the maps are copied a last time. */
 void shim_probe_exit(void);
-/* In the child after fork: nothing is attached. */
-void shim_probe_forget(void);
 
 #endif

@@ -619,6 +619,8 @@ bool shim_probe_cover_settle(void);
 void shim_probe_lead(void); /* from now on launches look for forms */
 /* Returns the record of a kernel that a tool matches, NULL: none does. By the thread's cache. */
 struct shim_probe_kernel *shim_probe_find(const void *handle, CUcontext ctx);
+/* In a child after fork: nothing is attached. */
+void shim_probe_forget(void);
 
 /* ---- probe_graph_calls.c ---- */
 /* Kernels have lost their forms, or the context, if it is not NULL, ends: execs run the program's

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ptx/block.h"
+#include "shim/entry/parts.h"
 
 static CUstream named, other;
 static CUevent event, late;
@@ -474,7 +475,7 @@ static void a_forked_child_passes_through(void **state)
 	 * that it leaves. */
 	pid = fork();
 	if (pid == 0) {
-		shim_queue_forget_all();
+		shim_parts_child();
 		shim.attached = 0;
 		((struct sched_shared *)(void *)double_scheduler())->active = 0;
 		fake->reset();

@@ -1,0 +1,109 @@
+/* What the parts of the shim do when the program's modules and contexts end, and in a forked child.
+ */
+#include "fixture.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shim/entry/parts.h"
+#include "shim/kernel/clone.h"
+#include "shim/kernel/kernel_handle.h"
+
+#define MODULE ((CUmodule)0x4000)
+#define HUNG_S 20u
+
+static const char name[] = "kernel";
+static CUfunction const noted = (CUfunction)0x41000;
+static pid_t child;
+static int refuses;
+
+/* The driver is asked for a kernel's name under the lock of the table of kernels. */
+static CUresult forks(const char **ret, CUfunction f)
+{
+	*ret = name;
+	child = fork();
+	if (child == 0) {
+		alarm(HUNG_S); /* ends it if it hangs */
+		shim.attached = 0;
+		shim_parts_child();
+		_exit(cuModuleUnload(MODULE) == CUDA_SUCCESS ? 0 : 1);
+	}
+	return CUDA_SUCCESS;
+}
+
+static void a_forked_child_unloads(void **state)
+{
+	struct shim_thread *t = shim_thread_self();
+	CUresult (*before)(const char **, CUfunction);
+	CUcontext ctx;
+	int status = -1;
+
+	assert_non_null(t);
+	assert_int_equal(shim_real.cuCtxGetCurrent(&ctx), CUDA_SUCCESS); /* loads the driver */
+	before = shim_real.cuFuncGetName;
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	shim_real.cuFuncGetName = forks;
+	assert_non_null(shim_kernel_of(t, noted, false).k);
+	shim_real.cuFuncGetName = before;
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* Returns whether the handle's record was forgotten. */
+static bool is_forgotten(CUfunction f)
+{
+	return shim_kernel_noted(NULL, f) == NULL;
+}
+
+static bool forgotten_before;
+
+static CUresult unload(CUmodule m)
+{
+	forgotten_before = is_forgotten(noted);
+	return refuses ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+/* Its handles may be reused at once, so they are forgotten before the driver is called, and also if
+ * it refuses. */
+static void handles_end_with_their_module(void **state)
+{
+	CUresult (*before)(CUmodule) = shim_real.cuModuleUnload;
+
+	shim_real.cuModuleUnload = unload;
+	for (refuses = 0; refuses < 2; refuses++) {
+		shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+		assert_false(is_forgotten(noted));
+		assert_int_equal(cuModuleUnload(MODULE),
+				 refuses ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
+		assert_true(forgotten_before);
+	}
+	shim_real.cuModuleUnload = before;
+}
+
+/* The driver gives the error. A library's kernel, which has no context, stays known. */
+static void no_context_ends(void **state)
+{
+	const void *kernel = (const void *)0x42000;
+	struct shim_end e = shim_parts_context_ending(NULL);
+	uint64_t id;
+
+	shim_kernel_note(kernel, name, (const void *)0x5000, SHIM_KERNEL_OF_LIBRARY);
+	assert_non_null(shim_clone_get(kernel));
+	id = shim_clone_get(kernel)->id;
+	shim_parts_context_ended(&e, true);
+	assert_int_equal(cuCtxDestroy_v2(NULL), CUDA_SUCCESS);
+	assert_true(fixture_find(CUABI_IDX_cuCtxDestroy_v2) >= 0);
+	assert_true(shim_clone_get(kernel)->id == id);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_forked_child_unloads, fixture_before),
+		cmocka_unit_test_setup(handles_end_with_their_module, fixture_before),
+		cmocka_unit_test_setup(no_context_ends, fixture_before),
+	};
+
+	return cmocka_run_group_tests(tests, fixture_setup, NULL);
+}
