@@ -102,7 +102,6 @@ static int add_program(struct shim_probe_made *b, struct shim_probe_tool *t, str
 				   .fields = d->fields,
 				   .sites = d->site,
 				   .text = text,
-				   .branches = shim_probe_branches(),
 				   .maps_in_table = !ptx_probe_is_bracket(d->hook),
 				   .scratch_at = t->scratch_at,
 				   .scratch_bytes = t->scratch_bytes,

@@ -1,4 +1,5 @@
-/* Settings of probed forms, from the environment of the program. An unknown value is reported once.
+/* The setting of probed forms, from the environment of the program. An unknown value is reported
+ * once.
  */
 #include "shim/probe/shim_probe_int.h"
 
@@ -6,16 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/probe.h"
-
 /* PTX of this size is about 500 instructions: the driver compiles it in a part of what an
  * attachment may take (docs/BENCHMARKS.md), so nothing is lost if no other process has the same
  * text. The compiled forms of longer kernels are cached, and such kernels run long enough for the
  * table's first load, which is what the constants save. */
 #define TEXT_MAX (16u << 10)
 
-static uint32_t text_max; /* set once, as branches */
-static enum ptx_probe_branches branches;
+static uint32_t text_max; /* set once */
 
 static void read_addresses(void)
 {
@@ -34,43 +32,10 @@ static void read_addresses(void)
 	}
 }
 
-static void read_branches(void)
-{
-	const char *v = getenv("GBPF_PROBE_BRANCHES");
-
-	if (v && strcmp(v, "0") == 0) {
-		branches = PTX_PROBE_PREDICATES;
-	} else if (v && strcmp(v, "1") == 0) {
-		branches = PTX_PROBE_BRANCHES;
-	} else if (v && strcmp(v, "auto") != 0) {
-		fprintf(stderr,
-			"gbpf: invalid GBPF_PROBE_BRANCHES: %s: expected 'auto', '0' or '1'; "
-			"using 'auto'\n",
-			v);
-	}
-}
-
-static void read_settings(void)
-{
-	read_addresses();
-	read_branches();
-}
-
-static void settle(void)
+uint32_t shim_probe_text_max(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, read_settings);
-}
-
-uint32_t shim_probe_text_max(void)
-{
-	settle();
+	pthread_once(&once, read_addresses);
 	return text_max;
-}
-
-enum ptx_probe_branches shim_probe_branches(void)
-{
-	settle();
-	return branches;
 }

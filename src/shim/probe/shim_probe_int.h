@@ -599,7 +599,6 @@ void shim_probe_busy_text(char *to, size_t bytes);
 /* Returns the longest slice, in bytes, whose form has addresses of maps as constants of its text;
  * 0: none has. */
 uint32_t shim_probe_text_max(void);
-enum ptx_probe_branches shim_probe_branches(void);
 
 /* ---- probe_thread.c ---- */
 int shim_probe_thread_start(struct shim_session *s); /* once; 0 or -errno */

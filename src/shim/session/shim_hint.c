@@ -1,5 +1,5 @@
 /* Announcements: gbpf_shim_hint(), the only name exported in addition to libcuda's, for gbpf_hint()
- * of libgbpf, and the environment variables for programs that call nothing. See docs/SCHEDULING.md,
+ * of libgbpf, and the environment variable for programs that call nothing. See docs/SCHEDULING.md,
  * Announcements. */
 #include "shim/session/shim_hint.h"
 
@@ -15,7 +15,6 @@
 #define MAX_DEADLINE_US 3600000000u
 #define MIN_PERIOD_US 2000u
 #define MAX_PERIOD_US 10000000u
-#define MAX_LEAD_US 10000u
 
 /* Returns the device of the calling thread's context; 0 if it has none. */
 static uint32_t current_device(void)
@@ -86,28 +85,9 @@ static void set_rhythm(struct sched *s, bool learn)
 	}
 }
 
-/* Returns ns. */
-static uint64_t lead_from(const char *name, uint64_t otherwise_ns)
-{
-	const char *v = getenv(name);
-	uint64_t us;
-
-	if (!v || !*v) {
-		return otherwise_ns;
-	}
-	if (!number(v, 0, MAX_LEAD_US, &us)) {
-		complain(name, v, "0 to 10000 microseconds");
-		return otherwise_ns;
-	}
-	return us * 1000;
-}
-
 void shim_hint_setup(struct sched *s, bool learn, uint32_t lead_us)
 {
 	set_rhythm(s, learn);
-	sched_set_lead(s,
-		       lead_from("GBPF_HINT_LEAD_US",
-				 lead_us ? lead_us * UINT64_C(1000) : SCHED_LEAD_AUTO),
-		       lead_from("GBPF_HINT_WARM_US", SCHED_WARM_NS));
+	sched_set_lead(s, lead_us ? lead_us * UINT64_C(1000) : SCHED_LEAD_AUTO, SCHED_WARM_NS);
 	set_up_before = true;
 }

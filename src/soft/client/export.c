@@ -1,7 +1,5 @@
 /* The library as a whole: lookups by name, the private table, and the result of unsupported
  * functions. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,8 +8,8 @@
 #include "cuabi/private.h"
 #include "soft/client/process.h"
 
-/* The counters lie in the shared page, where the server reads them. GBPF_SOFT_TRACE=1 prints each
- * unsupported function once to standard error, for porting programs. */
+/* The counters lie in the shared page, where the server reads them for `gbpf device --unsupported`.
+ */
 int cuabi_unsupported(unsigned index)
 {
 	CUresult e = soft_check();
@@ -19,13 +17,7 @@ int cuabi_unsupported(unsigned index)
 	if (e == CUDA_ERROR_NOT_INITIALIZED) {
 		return e;
 	}
-	if (add_relaxed(&soft.shared->unsupported[index], 1u) == 0 && getenv("GBPF_SOFT_TRACE")) {
-		char line[160];
-		int n = snprintf(line, sizeof(line), "gbpf soft GPU: %s is not supported\n",
-				 cuabi_names[index]);
-
-		(void)!write(2, line, (size_t)n);
-	}
+	(void)add_relaxed(&soft.shared->unsupported[index], 1u);
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
