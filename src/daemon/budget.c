@@ -2,8 +2,7 @@
 #include "daemon/budget.h"
 
 #include "base/clock.h"
-#include "daemon/control_socket.h"
-#include "daemon/session/tenant_session.h"
+#include "daemon/feature.h"
 #include "daemon/timer.h"
 
 #define DISPATCH_NS 5000u /* of the kernel and sd-event for a call of a handler, not measured */
@@ -26,8 +25,11 @@ bool daemon_budget_is_paused(struct daemon *d, uid_t uid)
 /* Makes all sources polled or not, as the budgets say. */
 static void apply(struct daemon *d)
 {
-	daemon_control_poll(d, d->users.accepts_paused);
-	daemon_sessions_poll(d, d->users.accepts_paused);
+	for (unsigned i = 0; daemon_features[i]; i++) {
+		if (daemon_features[i]->poll) {
+			daemon_features[i]->poll(d, d->users.accepts_paused);
+		}
+	}
 }
 
 static int on_refilled(sd_event_source *src, uint64_t usec, void *arg);

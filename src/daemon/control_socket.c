@@ -14,8 +14,7 @@
 #include "base/clock.h"
 #include "daemon/budget.h"
 #include "daemon/clean_text.h"
-#include "daemon/maps/maps_watch.h"
-#include "daemon/probe/probes.h"
+#include "daemon/feature.h"
 
 #define MAX_CONNECTIONS 256u
 #define MAX_FOREIGN 32u	      /* connections of one user that is neither root nor the daemon's */
@@ -62,8 +61,11 @@ static void end(struct daemon_connection *c)
 
 static void destroy(struct daemon_connection *c)
 {
-	daemon_maps_watch_conn_closed(c->d, c->number);
-	daemon_probes_conn_closed(c->d, c->number);
+	for (unsigned i = 0; daemon_features[i]; i++) {
+		if (daemon_features[i]->connection_closed) {
+			daemon_features[i]->connection_closed(c->d, c->number);
+		}
+	}
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->again);
 	fd_close_peer(c->sock);
@@ -460,7 +462,7 @@ static int polling(const struct daemon_connection *c)
 	return daemon_budget_is_paused(c->d, c->peer.uid) ? SD_EVENT_OFF : SD_EVENT_ON;
 }
 
-void daemon_control_poll(struct daemon *d, bool accepts_paused)
+static void poll_sources(struct daemon *d, bool accepts_paused)
 {
 	struct daemon_control *k = d->control;
 
@@ -478,6 +480,8 @@ void daemon_control_poll(struct daemon *d, bool accepts_paused)
 		}
 	}
 }
+
+const struct daemon_feature daemon_control_feature = { .poll = poll_sources };
 
 static bool too_many(const struct daemon_control *k, const struct peer *peer)
 {

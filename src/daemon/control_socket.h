@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/report.h"
 #include "daemon/daemon.h"
+#include "daemon/feature.h"
 
 struct daemon_connection;
 
@@ -16,8 +17,7 @@ struct daemon_connection;
  */
 int daemon_control_open(struct daemon *d, const char *path, const char *admin_path);
 void daemon_control_close(struct daemon *d);
-/* Polls the connections of users that are not paused, and accepts unless that is paused. */
-void daemon_control_poll(struct daemon *d, bool accepts_paused);
+extern const struct daemon_feature daemon_control_feature;
 
 /* ---- for methods ---- */
 

@@ -9,7 +9,7 @@
 
 #include "base/rate.h"
 #include "daemon/history.h"
-#include "daemon/hw/gpu_list.h"
+#include "daemon/gpu_list.h"
 #include "daemon/job_thread.h"
 #include "daemon/sealed_page.h"
 #include "daemon/users.h"

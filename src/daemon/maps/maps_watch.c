@@ -189,7 +189,7 @@ void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_versi
 	}
 }
 
-void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn)
+static void connection_closed(struct daemon *d, uint64_t conn)
 {
 	for (struct daemon_maps_watch *w = d->maps.watches, *next; w; w = next) {
 		next = w->next;
@@ -198,6 +198,8 @@ void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn)
 		}
 	}
 }
+
+const struct daemon_feature daemon_maps_feature = { .connection_closed = connection_closed };
 
 void daemon_maps_watch_close(struct daemon *d)
 {

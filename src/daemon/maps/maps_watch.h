@@ -3,7 +3,10 @@
 #ifndef GBPF_DAEMON_MAPS_MAPS_WATCH_H
 #define GBPF_DAEMON_MAPS_MAPS_WATCH_H
 
+#include "daemon/feature.h"
 #include "daemon/maps/policy_maps.h"
+
+extern const struct daemon_feature daemon_maps_feature;
 
 void daemon_method_map_watch(struct daemon_call *c);
 
@@ -13,7 +16,6 @@ void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_versio
 				    uint32_t tenant);
 void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_version *l,
 				     const char *why);
-void daemon_maps_watch_conn_closed(struct daemon *d, uint64_t conn);
 void daemon_maps_watch_close(struct daemon *d);
 
 #endif

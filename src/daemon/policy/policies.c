@@ -515,6 +515,11 @@ int daemon_policies_open(struct daemon *d)
 	return err;
 }
 
+struct daemon_store *daemon_policies_store(const struct daemon *d)
+{
+	return &d->policies->store;
+}
+
 void daemon_policies_close(struct daemon *d)
 {
 	struct daemon_policies *p = d->policies;

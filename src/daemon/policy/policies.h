@@ -47,6 +47,13 @@ struct daemon_policy_request {
 
 int daemon_policies_open(struct daemon *d);
 void daemon_policies_close(struct daemon *d);
+/* Returns the stored versions and their watches. */
+struct daemon_store *daemon_policies_store(const struct daemon *d);
+/* Writes state.json as it is now, later, then answers the connection with result (taken) and the
+ * member stored; result NULL: no caller waits. what: a constant, named in the event if it cannot be
+ * written. 0 or -ENOMEM. */
+int daemon_durable_save(struct daemon *d, const char *what, json_t *result, uint64_t conn,
+			json_int_t id);
 /* Queues the policies to be loaded at start: from the command line, the store or the default. 0, or
  * -errno if the file given on the command line cannot be read. */
 int daemon_policies_begin(struct daemon *d);

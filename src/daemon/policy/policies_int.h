@@ -118,11 +118,6 @@ void daemon_durable_begin(struct daemon_policy_op *q);
 void daemon_durable_keep(struct daemon_policy_op *q, uint64_t version);
 /* Reverts what daemon_durable_begin() has stored, for an operation that is refused later. */
 void daemon_durable_undo(struct daemon_policy_op *q);
-/* Writes state.json as it is now, later, then answers the connection with result (taken) and the
- * member stored; result NULL: no caller waits. what: a constant, named in the event if it cannot be
- * written. 0 or -ENOMEM. */
-int daemon_durable_save(struct daemon *d, const char *what, json_t *result, uint64_t conn,
-			json_int_t id);
 /* Sets the report of an operation that cannot be stored. Returns err. */
 int daemon_durable_fail(struct daemon_policy_op *q, int err);
 /* Returns true, with the exit code, if the operation failed for that reason. */

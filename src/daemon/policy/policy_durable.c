@@ -10,7 +10,7 @@
 
 #include "base/point.h"
 #include "daemon/consts.h"
-#include "daemon/saving.h"
+#include "daemon/policy/saving.h"
 #include "daemon/watch/watch.h"
 
 #define NOT_STORED "not-stored"

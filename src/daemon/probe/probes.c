@@ -329,7 +329,8 @@ void daemon_probe_remove(struct daemon_probe *p)
 	daemon_probe_free(p);
 }
 
-void daemon_probes_conn_closed(struct daemon *d, uint64_t conn)
+/* Detaches the tools that the connection holds. */
+static void connection_closed(struct daemon *d, uint64_t conn)
 {
 	if (!d->probes) {
 		return;
@@ -344,6 +345,8 @@ void daemon_probes_conn_closed(struct daemon *d, uint64_t conn)
 	}
 	daemon_probes_check(d);
 }
+
+const struct daemon_feature daemon_probes_feature = { .connection_closed = connection_closed };
 
 void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, bool by_admin,
 			 const char *action, const char *fmt, ...)

@@ -6,6 +6,7 @@
 #define GBPF_DAEMON_PROBE_PROBES_H
 
 #include "daemon/control_socket.h"
+#include "daemon/feature.h"
 #include "daemon/policy/version.h"
 
 #define DAEMON_PROBES 16u	    /* tools at a time */
@@ -43,9 +44,9 @@ bool daemon_probes_have_region(const struct daemon *d, uint32_t tenant);
 /* Answers callers that wait for nothing any more; called when a session has ended. */
 void daemon_probes_check(struct daemon *d);
 
-/* ---- for maps and the control socket ---- */
-/* Detaches the tools that a connection holds. */
-void daemon_probes_conn_closed(struct daemon *d, uint64_t conn);
+extern const struct daemon_feature daemon_probes_feature;
+
+/* ---- for maps ---- */
 /* Return the memory of the tool with this version or number, or NULL if there is none or the caller
  * may not see it. */
 struct daemon_version *daemon_probe_version(const struct daemon_call *c, uint64_t version);

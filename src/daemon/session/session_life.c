@@ -224,7 +224,7 @@ static int polling(const struct daemon_session *s)
 	return daemon_budget_is_paused(s->d, s->peer.uid) ? SD_EVENT_OFF : SD_EVENT_ON;
 }
 
-void daemon_sessions_poll(struct daemon *d, bool accepts_paused)
+static void poll_sources(struct daemon *d, bool accepts_paused)
 {
 	if (d->sessions.io) {
 		sd_event_source_set_enabled(d->sessions.io,
@@ -235,6 +235,8 @@ void daemon_sessions_poll(struct daemon *d, bool accepts_paused)
 		sd_event_source_set_enabled(s->conn.io, polling(s));
 	}
 }
+
+const struct daemon_feature daemon_sessions_feature = { .poll = poll_sources };
 
 static void welcome_connection(struct daemon *d, int fd, struct peer *ret_peer)
 {

@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "daemon/daemon.h"
+#include "daemon/feature.h"
 #include "daemon/session/session_parts.h"
 #include "proto/account.h"
 #include "proto/wire.h"
@@ -66,8 +67,7 @@ struct daemon_session {
 };
 
 int daemon_sessions_open(struct daemon *d, const char *path);
-/* Polls the sessions of users that are not paused, and accepts unless that is paused. */
-void daemon_sessions_poll(struct daemon *d, bool accepts_paused);
+extern const struct daemon_feature daemon_sessions_feature;
 void daemon_sessions_close(struct daemon *d);
 /* Ends the sessions whose process has begun to exit (struct proto_board, owner). */
 void daemon_sessions_reap_dying(struct daemon *d);

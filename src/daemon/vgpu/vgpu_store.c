@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "daemon/policy/policy_store.h"
-#include "daemon/saving.h"
+#include "daemon/policy/saving.h"
 
 #define FILE_NAME "vgpus.json"
 #define ASIDE ".bad" /* appended to the name of a file with faults */

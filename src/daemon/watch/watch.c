@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/audit.h"
-#include "daemon/policy/policies_int.h"
+#include "daemon/policy/policies.h"
 #include "daemon/timer.h"
 #include "daemon/watch/watch_int.h"
 
@@ -59,7 +59,7 @@ void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, con
 	let_go(w);
 	/* One that rolls back stays stored until the flip: gbpfd may be killed before it. */
 	if (state != DAEMON_WATCH_ROLLS_BACK) {
-		daemon_store_watch_remove(&w->d->policies->store, w->version);
+		daemon_store_watch_remove(daemon_policies_store(w->d), w->version);
 	}
 }
 
@@ -285,11 +285,12 @@ void daemon_watch_run(struct daemon_watch *w, uint64_t left_ns)
 void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
 			uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS])
 {
-	const struct daemon_stored_version *v = daemon_store_find(&d->policies->store, version);
+	const struct daemon_stored_version *v =
+		daemon_store_find(daemon_policies_store(d), version);
 	struct daemon_watch *w = daemon_watch_add(d, o, version, gpu_mask, old, v ? v->name : "");
 
 	if (!w) {
-		daemon_store_watch_remove(&d->policies->store, version);
+		daemon_store_watch_remove(daemon_policies_store(d), version);
 		return;
 	}
 	daemon_watch_keep(d, o, version, gpu_mask, old); /* the saving after the flip writes it */
@@ -336,7 +337,7 @@ void daemon_watch_check(struct daemon *d)
 		} else if (w->state <= DAEMON_WATCH_ROLLS_BACK) {
 			replaced(w);
 		}
-		daemon_store_watch_remove(&d->policies->store, w->version);
+		daemon_store_watch_remove(daemon_policies_store(d), w->version);
 	}
 }
 
@@ -427,7 +428,7 @@ json_t *daemon_watch_cancel(struct daemon *d, uint64_t version, const struct pee
 	if (!w) {
 		return NULL;
 	}
-	v = daemon_store_find(&d->policies->store, w->version);
+	v = daemon_store_find(daemon_policies_store(d), w->version);
 	snprintf(reason, sizeof(reason), "cancelled by user %d", (int)who->uid);
 	daemon_history_add(&d->history, "watch", -1,
 			   "the watch of '%s' version %llu is %s; the version stays", w->name,

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/policy/policies_int.h"
+#include "daemon/policy/policies.h"
 #include "daemon/watch/watch_int.h"
 
 #define UNOBSERVED "not observed until its end, because gbpfd was not running"
@@ -16,7 +16,8 @@
 void daemon_watch_keep(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
 		       uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS])
 {
-	const struct daemon_stored_version *v = daemon_store_find(&d->policies->store, version);
+	const struct daemon_stored_version *v =
+		daemon_store_find(daemon_policies_store(d), version);
 	struct daemon_stored_watch w = { .version = version,
 					 .ns = o->ns,
 					 .end_wall_ns = clock_wall_ns() + o->ns,
@@ -26,7 +27,7 @@ void daemon_watch_keep(struct daemon *d, const struct daemon_watch_request *o, u
 	memcpy(w.old, old, sizeof(w.old));
 	snprintf(w.name, sizeof(w.name), "%s", v ? v->name : "");
 	snprintf(w.condition, sizeof(w.condition), "%s", o->text);
-	daemon_store_watch_set(&d->policies->store, &w); /* each GPU has one: there is room */
+	daemon_store_watch_set(daemon_policies_store(d), &w); /* each GPU has one: there is room */
 }
 
 /* Reports a watch that cannot be continued. */
@@ -54,7 +55,7 @@ static uint64_t missing(struct daemon *d, const struct daemon_stored_watch *s)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if ((s->gpu_mask & 1u << i) && s->old[i] &&
 		    daemon_policy_active_version(d, i) == s->version &&
-		    !daemon_store_find(&d->policies->store, s->old[i])) {
+		    !daemon_store_find(daemon_policies_store(d), s->old[i])) {
 			return s->old[i];
 		}
 	}
@@ -124,7 +125,7 @@ static bool resume_or_report(struct daemon *d, const struct daemon_stored_watch 
 
 static void report_bad_state(struct daemon *d)
 {
-	const struct daemon_store *st = &d->policies->store;
+	const struct daemon_store *st = daemon_policies_store(d);
 
 	if (st->bad_state) {
 		daemon_history_add(&d->history, "store", -1,
@@ -143,7 +144,7 @@ static void report_bad_state(struct daemon *d)
 
 void daemon_watches_resume(struct daemon *d)
 {
-	struct daemon_store *st = &d->policies->store;
+	struct daemon_store *st = daemon_policies_store(d);
 	bool changed = st->bad_watches > 0;
 
 	report_bad_state(d);

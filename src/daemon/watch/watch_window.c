@@ -8,7 +8,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "daemon/policy/policies_int.h"
+#include "daemon/policy/policies.h"
 #include "daemon/watch/watch_int.h"
 
 #define WORD_MAX (UINT64_C(1) << 48) /* so that no sum overflows */

@@ -10,6 +10,7 @@
 
 #include "../users.h"
 #include "base/clock.h"
+#include "daemon/feature.h"
 
 /* Connects and expects to be turned away with that error. */
 static void expect_refused(int error, const char *text)
@@ -132,23 +133,33 @@ static void a_users_gbpfd_serves_that_user_and_root(void **state)
 	settle(0);
 }
 
+/* As budgets do it. */
+static void poll_sources(bool accepts_paused)
+{
+	for (unsigned i = 0; daemon_features[i]; i++) {
+		if (daemon_features[i]->poll) {
+			daemon_features[i]->poll(d, accepts_paused);
+		}
+	}
+}
+
 static void sockets_are_polled_unless_paused(void **state)
 {
 	int fd = connect_to();
 
 	settle(1);
 	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_ON);
-	daemon_sessions_poll(d, true);
+	poll_sources(true);
 	assert_int_equal(polled(d->sessions.io), SD_EVENT_OFF);
 	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_ON);
-	daemon_sessions_poll(d, false);
+	poll_sources(false);
 	assert_int_equal(polled(d->sessions.io), SD_EVENT_ON);
 	d->sessions.first->peer.uid = USER_A;
 	daemon_user_of(&d->users, USER_A, clock_now_ns())->paused = true;
-	daemon_sessions_poll(d, false);
+	poll_sources(false);
 	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_OFF);
 	daemon_users_resume_all(&d->users);
-	daemon_sessions_poll(d, false);
+	poll_sources(false);
 	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_ON);
 	close(fd);
 	settle(0);
@@ -158,7 +169,7 @@ static void sockets_are_polled_unless_paused(void **state)
 	settle(1);
 	assert_int_equal(polled(d->sessions.first->conn.io), SD_EVENT_OFF);
 	daemon_users_resume_all(&d->users);
-	daemon_sessions_poll(d, false);
+	poll_sources(false);
 	close(fd);
 	settle(0);
 }

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "daemon/clean_text.h"
-#include "daemon/hw/gpu_list.h"
+#include "daemon/gpu_list.h"
 
 static char dir[64];
 

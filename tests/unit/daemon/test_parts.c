@@ -20,7 +20,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "daemon/hw/gpu_list.h"
+#include "daemon/gpu_list.h"
 #include "daemon/history.h"
 #include "daemon/hw/mps_crash.h"
 #include "daemon/session/outbox.h"

@@ -1,6 +1,6 @@
 /* Jobs that write files of gbpfd's state. A failed write is reported and the change that it was to
  * store is kept. */
-#include "daemon/saving.h"
+#include "daemon/policy/saving.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -24,7 +24,7 @@
 #include "daemon/hw/mps.h"
 #include "daemon/idle/idle_boards.h"
 #include "daemon/hw/sharing_mode.h"
-#include "daemon/options.h"
+#include "daemon/main/options.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"

@@ -1,7 +1,7 @@
 /* The list of GPUs. NVIDIA's are read from the driver's /proc tree (one folder for each GPU, with
  * "Model:" and "GPU UUID:" lines); the soft GPU's become known when the first process that sees one
  * says hello. */
-#include "daemon/hw/gpu_list.h"
+#include "daemon/gpu_list.h"
 
 #include <ctype.h>
 #include <dirent.h>

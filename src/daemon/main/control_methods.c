@@ -10,7 +10,7 @@
 #include "daemon/audit.h"
 #include "daemon/maps/maps_watch.h"
 #include "daemon/maps/policy_maps.h"
-#include "daemon/policy/policies_int.h"
+#include "daemon/policy/policies.h"
 #include "daemon/probe/probes.h"
 #include "daemon/watch/watch.h"
 #include "gbpf/gbpf.h"

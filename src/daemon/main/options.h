@@ -1,6 +1,6 @@
 /* gbpfd's command line. */
-#ifndef GBPF_DAEMON_OPTIONS_H
-#define GBPF_DAEMON_OPTIONS_H
+#ifndef GBPF_DAEMON_MAIN_OPTIONS_H
+#define GBPF_DAEMON_MAIN_OPTIONS_H
 
 #include "daemon/daemon.h"
 

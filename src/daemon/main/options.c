@@ -1,5 +1,5 @@
 /* Parses the command line; environment variables give the defaults. */
-#include "daemon/options.h"
+#include "daemon/main/options.h"
 
 #include <errno.h>
 #include <getopt.h>

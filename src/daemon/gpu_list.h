@@ -1,6 +1,6 @@
 /* The GPUs that gbpfd knows: its numbers for what processes see by ordinal and UUID. */
-#ifndef GBPF_DAEMON_HW_GPU_LIST_H
-#define GBPF_DAEMON_HW_GPU_LIST_H
+#ifndef GBPF_DAEMON_GPU_LIST_H
+#define GBPF_DAEMON_GPU_LIST_H
 
 #include <stdbool.h>
 #include <stdint.h>
