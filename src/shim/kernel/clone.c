@@ -203,8 +203,9 @@ struct shim_clone *shim_clone_get(const void *handle)
 struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret_why)
 {
 	struct shim_clone *t = shim_clone_get(handle);
+	enum proto_block_why reported = t ? load_relaxed(&t->reported_why) : PROTO_BLOCK_UNKNOWN;
 
-	*ret_why = t ? (enum proto_block_why)t->why : PROTO_BLOCK_UNKNOWN;
+	*ret_why = reported ? reported : t ? (enum proto_block_why)t->why : PROTO_BLOCK_UNKNOWN;
 	return t && t->handle ? t : NULL;
 }
 

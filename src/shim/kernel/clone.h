@@ -33,8 +33,9 @@ struct shim_clone {
 	uint8_t reported_why;	 /* [atomic] enum proto_block_why that the statistics show */
 };
 
-/* Returns the clone of a function handle, or NULL and the reason. Takes locks; for a thread's first
- * launch of the function. The owner's context is current. */
+/* Returns the clone of a function handle, or NULL; and why its last launch had none, or all have
+ * none. Takes locks; for a thread's first launch of the function. The owner's context is current.
+ */
 struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret_why);
 /* Returns the record of a handle, with or without a clone; NULL: the handle was not obtained
  * through the shim. */

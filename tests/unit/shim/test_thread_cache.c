@@ -150,6 +150,25 @@ static void test_answers(void **state)
 	assert_ptr_equal(shim_kernel_of(t, (void *)0x7000, false).clone, &clones[1]);
 }
 
+/* A kernel is looked up again, because another handle's meaning has changed: the reason why its
+ * launches have no clone stays. */
+static void test_reason_stays(void **state)
+{
+	const void *handle = (const void *)0x43000;
+	struct shim_clone *c;
+
+	shim_kernel_note(handle, "kernel", (const void *)0x5000, SHIM_KERNEL_OF_LIBRARY);
+	c = shim_clone_get(handle);
+	assert_non_null(c);
+	(void)shim_kernel_of(t, handle, false);
+	assert_int_equal(double_why, c->why);
+	store_relaxed(&c->reported_why, (uint8_t)PROTO_BLOCK_COOPERATIVE);
+	assert_int_not_equal(c->why, PROTO_BLOCK_COOPERATIVE);
+	add_acqrel(&shim.kernel_generation, 1u);
+	(void)shim_kernel_of(t, handle, false);
+	assert_int_equal(double_why, PROTO_BLOCK_COOPERATIVE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -160,6 +179,7 @@ int main(void)
 		cmocka_unit_test_setup(test_generation, before),
 		cmocka_unit_test_setup(test_changed_meanwhile, before),
 		cmocka_unit_test_setup(test_answers, before),
+		cmocka_unit_test_setup(test_reason_stays, before),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);
