@@ -378,7 +378,15 @@ static void unloaded(const void *handle, uint64_t before, bool is_gone)
 	}
 }
 
-const struct shim_part shim_image_part = { .unloading = unloading,
+/* The records are the parent's, and another thread may have been changing them. */
+static void child(void)
+{
+	pthread_mutex_init(&owners_mutex, NULL);
+	strmap_init(&owners);
+}
+
+const struct shim_part shim_image_part = { .child = child,
+					   .unloading = unloading,
 					   .unloaded = unloaded,
 					   .context_ending = context_ending,
 					   .context_ended = context_ended };
