@@ -5,7 +5,6 @@
 #ifndef GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 #define GBPF_SHIM_DEFER_BLOCK_LAUNCH_H
 
-#include "shim/kernel/kernel_handle.h"
 #include "shim/launch/shim_launch.h"
 #include "shim/object/stream_queue.h"
 #include "shim/part.h"

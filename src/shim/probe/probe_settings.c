@@ -1,6 +1,5 @@
 /* The setting of probed forms, from the environment of the program. An unknown value is reported
- * once.
- */
+ * once. */
 #include "shim/probe/shim_probe_int.h"
 
 #include <stdio.h>
