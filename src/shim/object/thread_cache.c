@@ -48,7 +48,7 @@ struct shim_thread *shim_thread_create(void)
 struct shim_thread_kernel *shim_thread_find_near(struct shim_thread *t, uintptr_t key,
 						 unsigned slot)
 {
-	for (unsigned i = 1; i < SHIM_THREAD_WAYS; i++) {
+	for (unsigned i = 0; i < SHIM_THREAD_WAYS; i++) {
 		if (t->kernels[slot ^ i].key == key) {
 			return &t->kernels[slot ^ i];
 		}
@@ -89,14 +89,12 @@ struct shim_thread_kernel *shim_thread_fill(struct shim_thread *t, uintptr_t key
 					    uint32_t generation)
 {
 	unsigned slot = shim_thread_slot(key, SHIM_THREAD_KERNELS);
-	struct shim_thread_kernel *e = &t->kernels[slot];
+	struct shim_thread_kernel *e;
 
 	if (t->kernel_generation != generation) { /* what was asked has filled members itself */
 		return NULL;
 	}
-	if (e->key != key) {
-		e = shim_thread_find_near(t, key, slot);
-	}
+	e = shim_thread_find_near(t, key, slot);
 	if (!e) {
 		e = place_for(t, slot);
 		*e = (struct shim_thread_kernel){ .key = key };
