@@ -10,6 +10,8 @@
 
 /* Members may be NULL. The caller holds no lock. */
 struct shim_part {
+	bool if_attached; /* it has records only in an attached process: the ends are only of
+			     interest there */
 	/* A module or library is about to be unloaded, after which the driver may reuse its handle
 	 * and those of its kernels at once. unloaded() gets the result; gone: the driver has
 	 * unloaded it. */
@@ -20,6 +22,9 @@ struct shim_part {
 	 * none, or to a new context with the same handle. */
 	uint64_t (*context_ending)(CUcontext ctx);
 	void (*context_ended)(CUcontext ctx, uint64_t before, bool gone);
+	/* The same for a part that only forgets what belongs to the context: before its end, and
+	 * again once it is gone, since other threads may have used it meanwhile. */
+	void (*context_forget)(CUcontext ctx);
 	/* In a forked child, which is no longer attached, and in which another thread of the parent
 	 * may have left a lock taken or a table half changed. What is in the driver belongs to the
 	 * parent. */

@@ -343,15 +343,12 @@ void shim_block_prepare_queue(struct shim_queue *q)
 }
 
 /* The context's queues are closed. */
-static uint64_t context_ending(CUcontext ctx)
+static void context_forget(CUcontext ctx)
 {
 	struct gpu_flag *f = NULL;
 	CUstreamCaptureMode before;
 	struct page *p;
 
-	if (!shim_attached()) {
-		return 0;
-	}
 	pthread_mutex_lock(&pages_mutex);
 	p = page_of(ctx);
 	if (p && p->flag) {
@@ -368,15 +365,6 @@ static uint64_t context_ending(CUcontext ctx)
 		gpu_flag_destroy(f);
 		shim_capture_restore(before);
 	}
-	return 0;
 }
 
-static void context_ended(CUcontext ctx, uint64_t before, bool gone)
-{
-	if (gone) {
-		(void)context_ending(ctx);
-	}
-}
-
-const struct shim_part shim_block_part = { .context_ending = context_ending,
-					   .context_ended = context_ended };
+const struct shim_part shim_block_part = { .if_attached = true, .context_forget = context_forget };

@@ -31,13 +31,20 @@ static const struct shim_part *const parts[] = {
 };
 _Static_assert(ARRAY_SIZE(parts) <= SHIM_PARTS_MAX, "room in struct shim_end");
 
+static bool is_concerned(const struct shim_part *p)
+{
+	return !p->if_attached || shim_attached();
+}
+
 struct shim_end shim_parts_unloading(const void *owner)
 {
 	struct shim_end e = { .of = owner };
 
 	shim_drain_pending();
 	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
-		e.before[i] = parts[i]->unloading ? parts[i]->unloading(owner) : 0;
+		if (is_concerned(parts[i]) && parts[i]->unloading) {
+			e.before[i] = parts[i]->unloading(owner);
+		}
 	}
 	return e;
 }
@@ -45,7 +52,7 @@ struct shim_end shim_parts_unloading(const void *owner)
 void shim_parts_unloaded(const struct shim_end *e, bool gone)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
-		if (parts[i]->unloaded) {
+		if (is_concerned(parts[i]) && parts[i]->unloaded) {
 			parts[i]->unloaded(e->of, e->before[i], gone);
 		}
 	}
@@ -56,16 +63,26 @@ struct shim_end shim_parts_context_ending(CUcontext ctx)
 	struct shim_end e = { .of = ctx };
 
 	for (unsigned i = 0; ctx && i < ARRAY_SIZE(parts); i++) {
-		e.before[i] = parts[i]->context_ending ? parts[i]->context_ending(ctx) : 0;
+		if (is_concerned(parts[i]) && parts[i]->context_ending) {
+			e.before[i] = parts[i]->context_ending(ctx);
+		}
+		if (is_concerned(parts[i]) && parts[i]->context_forget) {
+			parts[i]->context_forget(ctx);
+		}
 	}
 	return e;
 }
 
 void shim_parts_context_ended(const struct shim_end *e, bool gone)
 {
-	for (unsigned i = 0; e->of && i < ARRAY_SIZE(parts); i++) {
-		if (parts[i]->context_ended) {
-			parts[i]->context_ended((CUcontext)unqual(e->of), e->before[i], gone);
+	CUcontext ctx = (CUcontext)unqual(e->of);
+
+	for (unsigned i = 0; ctx && i < ARRAY_SIZE(parts); i++) {
+		if (is_concerned(parts[i]) && parts[i]->context_ended) {
+			parts[i]->context_ended(ctx, e->before[i], gone);
+		}
+		if (is_concerned(parts[i]) && parts[i]->context_forget && gone) {
+			parts[i]->context_forget(ctx);
 		}
 	}
 }

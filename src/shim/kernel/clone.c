@@ -257,32 +257,20 @@ static void forget(const void *owner, CUcontext ctx)
 	pthread_mutex_unlock(&clones_mutex);
 }
 
-static uint64_t forget_of_owner(const void *owner)
+static uint64_t unloading(const void *owner)
 {
-	if (shim_attached()) {
-		forget(owner, NULL);
-	}
+	forget(owner, NULL);
 	return 0;
 }
 
-static uint64_t forget_of_context(CUcontext ctx)
+static void context_forget(CUcontext ctx)
 {
-	if (shim_attached()) {
-		forget(NULL, ctx);
-	}
-	return 0;
+	forget(NULL, ctx);
 }
 
-static void context_ended(CUcontext ctx, uint64_t before, bool gone)
-{
-	if (gone) {
-		(void)forget_of_context(ctx);
-	}
-}
-
-const struct shim_part shim_clone_part = { .unloading = forget_of_owner,
-					   .context_ending = forget_of_context,
-					   .context_ended = context_ended };
+const struct shim_part shim_clone_part = { .if_attached = true,
+					   .unloading = unloading,
+					   .context_forget = context_forget };
 
 /* Returns the number of blocks resident on a multiprocessor; 0: the driver refuses such a launch.
  */

@@ -64,9 +64,6 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 /* The handles of a module or library that is being unloaded may be reused with another meaning. */
 static uint64_t forget(const void *owner)
 {
-	if (!shim_attached()) {
-		return 0;
-	}
 	pthread_mutex_lock(&notes_mutex);
 	strmap_each (&notes, e) {
 		struct note *n = e->value;
@@ -81,7 +78,7 @@ static uint64_t forget(const void *owner)
 	return 0;
 }
 
-const struct shim_part shim_kernel_part = { .unloading = forget };
+const struct shim_part shim_kernel_part = { .if_attached = true, .unloading = forget };
 
 CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library)
 {

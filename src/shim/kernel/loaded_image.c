@@ -295,11 +295,8 @@ void shim_image_note_module(const void *module, const void *library)
 	}
 }
 
-static uint64_t context_ending(CUcontext ctx)
+static void context_forget(CUcontext ctx)
 {
-	if (!shim_attached()) {
-		return 0;
-	}
 	pthread_mutex_lock(&owners_mutex);
 	strmap_each (&owners, e) {
 		struct shim_image_owner *o = e->value;
@@ -310,14 +307,6 @@ static uint64_t context_ending(CUcontext ctx)
 		}
 	}
 	pthread_mutex_unlock(&owners_mutex);
-	return 0;
-}
-
-static void context_ended(CUcontext ctx, uint64_t before, bool gone)
-{
-	if (gone) {
-		(void)context_ending(ctx);
-	}
 }
 
 uint64_t shim_image_load(const void *handle)
@@ -352,9 +341,6 @@ static uint64_t unloading(const void *handle)
 {
 	struct shim_image_owner *gone;
 
-	if (!shim_attached()) {
-		return 0;
-	}
 	pthread_mutex_lock(&owners_mutex);
 	gone = strmap_del(&owners, shim_handle_key(handle).text);
 	strmap_each (&owners, e) {
@@ -385,11 +371,11 @@ static void child(void)
 	strmap_init(&owners);
 }
 
-const struct shim_part shim_image_part = { .child = child,
+const struct shim_part shim_image_part = { .if_attached = true,
 					   .unloading = unloading,
 					   .unloaded = unloaded,
-					   .context_ending = context_ending,
-					   .context_ended = context_ended };
+					   .context_forget = context_forget,
+					   .child = child };
 
 /* Caller holds owners_mutex. */
 static const struct shim_image_owner *owner_of(const void *handle)

@@ -169,10 +169,8 @@ void shim_device_context_end(CUcontext ctx)
 
 static uint64_t context_ending(CUcontext ctx)
 {
-	if (shim_attached()) {
-		shim_device_context_end(ctx);
-	}
+	shim_device_context_end(ctx);
 	return 0;
 }
 
-const struct shim_part shim_device_part = { .context_ending = context_ending };
+const struct shim_part shim_device_part = { .if_attached = true, .context_ending = context_ending };

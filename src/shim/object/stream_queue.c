@@ -360,9 +360,7 @@ static void close_for_good(bool (*is)(const struct shim_queue *q, const void *ar
 
 static uint64_t close_context(CUcontext ctx)
 {
-	if (shim_attached()) {
-		close_for_good(of_context, ctx);
-	}
+	close_for_good(of_context, ctx);
 	return 0;
 }
 
@@ -512,4 +510,6 @@ static void child(void)
 	add_acqrel(&shim.queue_generation, 1);
 }
 
-const struct shim_part shim_queue_part = { .context_ending = close_context, .child = child };
+const struct shim_part shim_queue_part = { .if_attached = true,
+					   .context_ending = close_context,
+					   .child = child };
