@@ -10,8 +10,8 @@
 
 /* Members may be NULL. The caller holds no lock. */
 struct shim_part {
-	bool if_attached; /* it has records only in an attached process: the ends are only of
-			     interest there */
+	bool if_attached; /* the ends are of interest to it, and its locks may be taken, only in an
+			     attached process */
 	/* A module or library is about to be unloaded, after which the driver may reuse its handle
 	 * and those of its kernels at once. unloaded() gets the result; gone: the driver has
 	 * unloaded it. */

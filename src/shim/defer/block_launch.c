@@ -98,9 +98,10 @@ static bool pack(const struct shim_launch *l, uint8_t *to)
 
 /* ---- whether a launch can run at block level ---- */
 
-void shim_block_note_reason(const struct shim_launch *l, struct shim_clone *t,
-			    enum proto_block_why why)
+void shim_block_note_reason(const struct shim_launch *l, enum proto_block_why why)
 {
+	struct shim_clone *t = l->own_clone;
+
 	if (l->record.kernel && load_relaxed(&t->reported_why) != why) {
 		store_relaxed(&t->reported_why, (uint8_t)why);
 		sched_kernel_set_block(l->record.kernel, (uint8_t)why);
@@ -110,7 +111,7 @@ void shim_block_note_reason(const struct shim_launch *l, struct shim_clone *t,
 void shim_block_refuse(struct shim_launch *l, enum proto_block_why why)
 {
 	l->record.block_ok = false;
-	shim_block_note_reason(l, l->clone, why);
+	shim_block_note_reason(l, why);
 }
 
 static bool in_range(uint32_t n, uint32_t max)
@@ -157,20 +158,20 @@ void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 	l->clone = NULL;
 	if (!shim_shape_fits(l->grid, l->block) || r->blocks > MAX_BLOCKS || !can_pack(t, l)) {
 		if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES) {
-			shim_block_note_reason(l, l->own_clone, PROTO_BLOCK_PARAMETERS);
+			shim_block_note_reason(l, PROTO_BLOCK_PARAMETERS);
 		}
 		return;
 	}
 	if (unlikely(load_relaxed(&t->excluded))) {
-		shim_block_note_reason(l, l->own_clone, PROTO_BLOCK_HUNG);
+		shim_block_note_reason(l, PROTO_BLOCK_HUNG);
 		return;
 	}
 	r->resident = resident(t, l);
 	if (!r->resident || !has_required_shape(t, l->block)) {
-		shim_block_note_reason(l, l->own_clone, PROTO_BLOCK_OCCUPANCY);
+		shim_block_note_reason(l, PROTO_BLOCK_OCCUPANCY);
 		return;
 	}
-	shim_block_note_reason(l, l->own_clone, PROTO_BLOCK_OK);
+	shim_block_note_reason(l, PROTO_BLOCK_OK);
 	l->clone = t;
 	r->block_ok = true;
 	r->stop = t->code ? GBPF_STOP_MACHINE_CODE : GBPF_STOP_CLONE;

@@ -19,9 +19,9 @@ bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3]);
  * its probed form. If so, sets clone, block_ok and resident, else clone = NULL and the reason in
  * the statistics. */
 void shim_block_check(struct shim_launch *l, struct shim_clone *t);
-/* Records why launches of a function with that clone run without it, for `gbpf ps --why`. */
-void shim_block_note_reason(const struct shim_launch *l, struct shim_clone *t,
-			    enum proto_block_why why);
+/* Records in the clone of the program's function why its launches run without it, or that they do
+ * not, for `gbpf ps --why`. */
+void shim_block_note_reason(const struct shim_launch *l, enum proto_block_why why);
 /* The same for a launch that shim_block_check() has found able to run at block level. */
 void shim_block_refuse(struct shim_launch *l, enum proto_block_why why);
 /* Sets attrs and cluster. Returns PROTO_BLOCK_OK, or why a launch with its attributes cannot run at

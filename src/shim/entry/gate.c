@@ -115,7 +115,7 @@ static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch 
 	bool captures = !q || shim_capture_any();
 
 	if (!l->config && l->record.flags & GBPF_F_COOPERATIVE) {
-		shim_block_note_reason(l, t, PROTO_BLOCK_COOPERATIVE);
+		shim_block_note_reason(l, PROTO_BLOCK_COOPERATIVE);
 		return;
 	}
 	if (!captures) {
@@ -125,7 +125,7 @@ static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch 
 		why = t ? shim_block_attributes(l, t) : PROTO_BLOCK_PROBED;
 	}
 	if (why != PROTO_BLOCK_OK) {
-		shim_block_note_reason(l, l->own_clone, why);
+		shim_block_note_reason(l, why);
 		return;
 	}
 	shim_block_check(l, t);

@@ -285,3 +285,12 @@ unsigned shim_link_find(const void *image,
 	pthread_mutex_unlock(&links_mutex);
 	return n;
 }
+
+/* The linkers are the parent's, and another thread may have held the lock. */
+static void child(void)
+{
+	pthread_mutex_init(&links_mutex, NULL);
+	memset(links, 0, sizeof(links));
+}
+
+const struct shim_part shim_link_part = { .child = child };

@@ -4,6 +4,9 @@
 #define GBPF_SHIM_ENTRY_LINK_CALLS_H
 
 #include "shim/kernel/loaded_image.h"
+#include "shim/part.h"
+
+extern const struct shim_part shim_link_part;
 
 /* Stores the rewritten inputs of an image that a linker of this process has made, or of a copy of
  * it, as references that the caller must close. Returns how many; 0: not such an image. */

@@ -5,6 +5,7 @@
 #include "shim/capture_state.h"
 #include "shim/code/shim_code.h"
 #include "shim/defer/block_launch.h"
+#include "shim/entry/link_calls.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/kernel/loaded_image.h"
@@ -20,14 +21,14 @@
 
 /* Kernels come before probes, whose thread looks up kernels of executable graphs, and would know
  * those again that it has just forgotten; both, and clones, before images, by whose records they
- * find what is an owner's. Clones come before images and machine code, from which they borrow.
- * Queues come after all that waits for work or for other threads, which may open them again, and
- * before what their runs use. */
+ * find what is an owner's. Clones, with which kernels' records end, come before images and machine
+ * code, from which they borrow. Queues come after all that waits for work or for other threads,
+ * which may open them again, and before what their runs use. */
 static const struct shim_part *const parts[] = {
 	&shim_kernel_part, &shim_probe_part,	    &shim_copies_part, &shim_stub_part,
 	&shim_queue_part,  &shim_clone_part,	    &shim_image_part,  &shim_block_part,
 	&shim_device_part, &shim_code_part,	    &shim_mem_part,    &shim_capture_part,
-	&shim_green_part,  &shim_interprocess_part, &shim_graph_part,
+	&shim_green_part,  &shim_interprocess_part, &shim_graph_part,  &shim_link_part,
 };
 _Static_assert(ARRAY_SIZE(parts) <= SHIM_PARTS_MAX, "room in struct shim_end");
 

@@ -2,17 +2,14 @@
  * queried again when the launch shape changes. */
 #include "shim/kernel/clone.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/strmap.h"
-#include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/kernel_int.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/object/handle_set.h"
 
-#define MAX_CLONES 65536u
 #define MAX_THREADS 1024u
 #define MAX_SMEM (1u << 20) /* four times what a multiprocessor of 2025 has */
 #define MAX_CLUSTER 1023u   /* blocks */
@@ -25,16 +22,15 @@
 #define VALID UINT64_C(0x8000000000000000)
 #define RESIDENT_MAX 0x1fffffu
 
+/* Held over calls of the driver, which may load a clone. */
 static pthread_mutex_t clones_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct strmap clones; /* clones_mutex; handle in hexadecimal > struct shim_clone */
-static uint64_t made;	     /* clones_mutex */
-
-struct shim_clone shim_clone_none;
+static struct shim_clone *clones; /* clones_mutex; those of kernels that the program knows */
+static uint64_t made;		  /* clones_mutex */
 
 /* Returns f$gbpf as the same kind of handle as f, NULL if there is none. */
-static CUfunction clone_handle(const struct shim_kernel_origin *o)
+static CUfunction clone_handle(const struct shim_kernel_origin *of)
 {
-	size_t cap = strlen(o->name) + sizeof(PTX_BLOCK_SUFFIX);
+	size_t cap = strlen(of->name) + sizeof(PTX_BLOCK_SUFFIX);
 	char *name = malloc(cap);
 	CUfunction f = NULL;
 	CUkernel k = NULL;
@@ -43,13 +39,13 @@ static CUfunction clone_handle(const struct shim_kernel_origin *o)
 	if (!name) {
 		return NULL;
 	}
-	snprintf(name, cap, "%s" PTX_BLOCK_SUFFIX, o->name);
-	if (o->kind == SHIM_KERNEL_OF_MODULE) {
-		r = shim_real.cuModuleGetFunction(&f, (CUmodule)(uintptr_t)o->owner, name);
+	snprintf(name, cap, "%s" PTX_BLOCK_SUFFIX, of->name);
+	if (of->kind == SHIM_KERNEL_OF_MODULE) {
+		r = shim_real.cuModuleGetFunction(&f, (CUmodule)(uintptr_t)of->owner, name);
 	} else {
-		r = shim_real.cuLibraryGetKernel(&k, (CUlibrary)(uintptr_t)o->owner, name);
+		r = shim_real.cuLibraryGetKernel(&k, (CUlibrary)(uintptr_t)of->owner, name);
 		f = (CUfunction)(void *)k;
-		if (r == CUDA_SUCCESS && o->kind == SHIM_KERNEL_FUNCTION) {
+		if (r == CUDA_SUCCESS && of->kind == SHIM_KERNEL_FUNCTION) {
 			r = shim_real.cuKernelGetFunction(&f, k);
 		}
 	}
@@ -169,28 +165,60 @@ void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
 void shim_clone_refresh(const void *owner, const void *handle)
 {
 	pthread_mutex_lock(&clones_mutex);
-	strmap_each (&clones, e) {
-		struct shim_clone *t = e->value;
-
-		if (!t->handle || (handle ? (const void *)t->of != handle : t->owner != owner)) {
-			continue;
+	for (struct shim_clone *t = clones; t; t = t->next) {
+		if (t->handle && (handle ? (const void *)t->of == handle : t->owner == owner)) {
+			follow_smem(t);
 		}
-		follow_smem(t);
 	}
 	pthread_mutex_unlock(&clones_mutex);
 }
 
+/* Returns the clone that is known of a handle. NULL: none; o->name then says, if it is not NULL,
+ * that one can be made, and caller frees it. */
+static struct shim_clone *known(const void *handle, struct shim_kernel_origin *o)
+{
+	const struct shim_kernel *k;
+	struct shim_clone *t;
+
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = strmap_get(&shim_kernels, shim_handle_key(handle).text);
+	t = k ? k->clone : NULL;
+	pthread_mutex_unlock(&shim_kernels_mutex);
+	if (t || !shim_kernel_origin(handle, o)) {
+		o->name = NULL;
+	}
+	return t;
+}
+
+/* Stores the clone in the kernel's record. Returns false if the program was given the handle for
+ * another kernel meanwhile, or is unloading it. Caller holds clones_mutex. */
+static bool publish(struct shim_clone *t, const char *name)
+{
+	struct shim_kernel *k;
+	bool same;
+
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = strmap_get(&shim_kernels, shim_handle_key(t->of).text);
+	same = k && k->name && strcmp(k->name, name) == 0;
+	if (same) {
+		store_release(&k->clone, t);
+		t->next = clones;
+		clones = t;
+	}
+	pthread_mutex_unlock(&shim_kernels_mutex);
+	return same;
+}
+
 struct shim_clone *shim_clone_get(const void *handle)
 {
-	struct shim_handle_key k = shim_handle_key(handle);
 	struct shim_kernel_origin o;
 	struct shim_clone *t;
 
 	pthread_mutex_lock(&clones_mutex);
-	t = strmap_get(&clones, k.text);
-	if (!t && clones.live < MAX_CLONES && shim_kernel_origin(handle, &o)) {
+	t = known(handle, &o);
+	if (o.name) {
 		t = make(handle, &o);
-		if (t && strmap_add(&clones, k.text, t) < 0) {
+		if (t && !publish(t, o.name)) {
 			free(t);
 			t = NULL;
 		}
@@ -200,26 +228,15 @@ struct shim_clone *shim_clone_get(const void *handle)
 	return t;
 }
 
-struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret_why)
-{
-	struct shim_clone *t = shim_clone_get(handle);
-	enum proto_block_why reported = t ? load_relaxed(&t->reported_why) : PROTO_BLOCK_UNKNOWN;
-
-	*ret_why = reported ? reported : t ? (enum proto_block_why)t->why : PROTO_BLOCK_UNKNOWN;
-	return t && t->handle ? t : NULL;
-}
-
 /* Caller holds clones_mutex. */
 static const struct cubin_kernel *code_of(CUfunction clone)
 {
-	strmap_each (&clones, e) {
-		const struct shim_clone *t = e->value;
+	const struct shim_clone *t = clones;
 
-		if (t->handle == clone) {
-			return t->code;
-		}
+	while (t && t->handle != clone) {
+		t = t->next;
 	}
-	return NULL;
+	return t ? t->code : NULL;
 }
 
 void shim_clone_exclude(CUfunction clone)
@@ -228,9 +245,7 @@ void shim_clone_exclude(CUfunction clone)
 
 	pthread_mutex_lock(&clones_mutex);
 	code = code_of(clone);
-	strmap_each (&clones, e) {
-		struct shim_clone *t = e->value;
-
+	for (struct shim_clone *t = clones; t; t = t->next) {
 		if (t->handle == clone ||
 		    (code && t->code && t->code->code_hash == code->code_hash)) {
 			store_relaxed(&t->excluded, (uint8_t)1);
@@ -242,18 +257,43 @@ void shim_clone_exclude(CUfunction clone)
 	pthread_mutex_unlock(&clones_mutex);
 }
 
+/* Caller holds both mutexes. */
+static void drop_clones(const void *owner, CUcontext ctx)
+{
+	for (struct shim_clone **link = &clones, *t; (t = *link) != NULL;) {
+		struct shim_kernel *k;
+
+		if (owner ? !shim_image_is_of(t->owner, owner) : t->ctx != ctx) {
+			link = &t->next;
+			continue;
+		}
+		k = strmap_get(&shim_kernels, shim_handle_key(t->of).text);
+		if (k && k->clone == t) {
+			store_release(&k->clone, NULL);
+		}
+		*link = t->next;
+		free(t);
+	}
+}
+
+/* A kernel's record goes with its owner, after its clone. A handle that the program did not get
+ * through the shim may be of the owner, and any may be of the context. */
 static void forget(const void *owner, CUcontext ctx)
 {
 	pthread_mutex_lock(&clones_mutex);
-	strmap_each (&clones, e) {
-		struct shim_clone *t = e->value;
+	pthread_mutex_lock(&shim_kernels_mutex);
+	drop_clones(owner, ctx);
+	strmap_each (&shim_kernels, e) {
+		struct shim_kernel *k = e->value;
 
-		if (owner ? shim_image_is_of(t->owner, owner) : t->ctx == ctx) {
-			strmap_del(&clones, e->key);
-			free(t);
+		k->stale = k->stale || !owner || !k->name;
+		if (owner && !k->name && k->owner && shim_image_is_of(k->owner, owner)) {
+			strmap_del(&shim_kernels, e->key);
+			free(k);
 		}
 	}
 	add_acqrel(&shim.kernel_generation, 1);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	pthread_mutex_unlock(&clones_mutex);
 }
 

@@ -11,9 +11,10 @@
 extern const struct shim_part shim_clone_part;
 
 struct shim_clone {
-	const void *owner; /* module or library */
-	CUcontext ctx;	   /* of the functions; NULL: of a CUkernel, which has none */
-	CUfunction of;	   /* f, a CUfunction or CUkernel */
+	struct shim_clone *next; /* in clone.c's list */
+	const void *owner;	 /* module or library */
+	CUcontext ctx;		 /* of the functions; NULL: of a CUkernel, which has none */
+	CUfunction of;		 /* f, a CUfunction or CUkernel */
 	CUfunction
 		handle; /* f$gbpf, of the same kind; f itself with code; NULL: f cannot be stopped
 			 */
@@ -30,15 +31,19 @@ struct shim_clone {
 				    answer */
 	uint8_t why;		 /* enum proto_block_why */
 	uint8_t excluded;	 /* [atomic] must not be launched any more */
-	uint8_t reported_why;	 /* [atomic] enum proto_block_why that the statistics show */
+	uint8_t reported_why;	 /* [atomic] enum proto_block_why that the statistics show; PROTO_
+				    BLOCK_UNKNOWN: `why` */
 };
 
-/* Returns the clone of a function handle, or NULL; and why its last launch had none, or all have
- * none. Takes locks; for a thread's first launch of the function. The owner's context is current.
- */
-struct shim_clone *shim_clone_find(const void *handle, enum proto_block_why *ret_why);
-/* Returns the record of a handle, with or without a clone; NULL: the handle was not obtained
- * through the shim. */
+/* Returns the clone that a launch of a kernel may take, NULL if the kernel cannot be stopped. */
+static inline struct shim_clone *shim_clone_to_launch(const struct shim_kernel *k)
+{
+	struct shim_clone *t = load_acquire(&k->clone);
+
+	return t && t->handle ? t : NULL;
+}
+/* Returns the record of a handle's clone, which may be none (shim_clone.handle); NULL: the handle
+ * was not obtained through the shim. The owner's context is current. */
 struct shim_clone *shim_clone_get(const void *handle);
 /* Makes t the record of the clone of a function that the program does not know: a probed form, of a
  * module in the current context. Either entry, of the clone, or code, of the function itself, which

@@ -3,7 +3,6 @@
  * theirs is derived from the handle. */
 #include "shim/kernel/kernel_handle.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,70 +10,111 @@
 #include "base/strmap.h"
 #include "proto/block_why.h"
 #include "shim/kernel/clone.h"
+#include "shim/kernel/kernel_int.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/mem/overhead.h"
 #include "shim/object/handle_set.h"
 
-#define MAX_NOTES 65536u
+#define MAX_KERNELS 262144u
+#define MAX_UNKNOWN 65536u /* from how many on there is no room for handles that were not noted */
 
-static pthread_mutex_t notes_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct strmap notes; /* notes_mutex; handle in hexadecimal > struct note */
+pthread_mutex_t shim_kernels_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct strmap shim_kernels;
 
-struct note {
-	const void *owner;
-	enum shim_kernel_kind kind;
-	uint32_t probes;
-	uint64_t load;
-	struct sched_kernel *kernel; /* NULL: not launched yet */
-	char name[];
-};
+struct shim_kernel shim_kernel_none;
+
+/* ---- the table ---- */
+
+/* Returns NULL if nothing is known of the handle. Caller holds shim_kernels_mutex. */
+static struct shim_kernel *known(const void *handle)
+{
+	return strmap_get(&shim_kernels, shim_handle_key(handle).text);
+}
+
+/* The same, if the program got the handle through the shim. */
+static struct shim_kernel *noted(const void *handle)
+{
+	struct shim_kernel *k = handle ? known(handle) : NULL;
+
+	return k && k->name ? k : NULL;
+}
+
+/* Returns the record of a handle, a new one if it has none and there are fewer than `most`; NULL:
+ * no room, or no memory. Caller holds shim_kernels_mutex. */
+static struct shim_kernel *record_of(const void *handle, uint32_t most)
+{
+	struct shim_kernel *k = known(handle);
+
+	if (k || shim_kernels.live >= most) {
+		return k;
+	}
+	k = calloc(1, sizeof(*k));
+	if (k) {
+		k->handle = handle;
+	}
+	if (k && strmap_add(&shim_kernels, shim_handle_key(handle).text, k) < 0) {
+		free(k);
+		k = NULL;
+	}
+	return k;
+}
+
+/* The handle names another kernel than it did, or the program has launched it before it asked for
+ * it. The clone stays allocated, since another thread may use it. Caller holds shim_kernels_mutex.
+ */
+static void means_another(struct shim_kernel *k)
+{
+	free(k->name);
+	k->name = NULL;
+	store_release(&k->clone, NULL);
+	store_release(&k->counted, NULL);
+	add_acqrel(&shim.kernel_generation, 1);
+}
 
 void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		      enum shim_kernel_kind kind)
 {
-	size_t len = strlen(name) + 1;
-	struct note *n = malloc(sizeof(*n) + len), *before;
+	uint64_t load = shim_image_load(owner);
+	struct shim_kernel *k;
+	bool again;
 
-	if (!n) {
-		return;
-	}
-	n->owner = owner;
-	n->kind = kind;
-	n->probes = load_acquire(&shim.probes_attached);
-	n->load = shim_image_load(owner);
-	n->kernel = NULL;
-	memcpy(n->name, name, len);
 	if (unlikely(proto_communicates(name))) {
 		sched_will_communicate(shim.sched); /* before its first launch */
 	}
-	pthread_mutex_lock(&notes_mutex);
-	before = strmap_del(&notes, shim_handle_key(handle).text);
-	if (before && n->load && before->load == n->load && strcmp(before->name, name) == 0) {
-		n->probes = before->probes; /* asked for again, not reused by the driver */
-		n->kernel = before->kernel;
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = known(handle);
+	again = k && k->name && strcmp(k->name, name) == 0;
+	if (k && !again) {
+		means_another(k);
 	}
-	free(before);
-	if (notes.live < MAX_NOTES && strmap_add(&notes, shim_handle_key(handle).text, n) == 0) {
-		n = NULL;
+	k = k ? k : record_of(handle, MAX_KERNELS);
+	if (k) {
+		if (!again || !load || k->load != load) {
+			k->probes = load_acquire(&shim.probes_attached);
+		}
+		k->name = again ? k->name : strdup(name);
+		k->owner = owner;
+		k->kind = kind;
+		k->load = load;
 	}
-	pthread_mutex_unlock(&notes_mutex);
-	free(n);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 }
 
-/* The handles of a module or library that is being unloaded may be reused with another meaning. */
+/* The handles of a module or library that is being unloaded may be reused with another meaning.
+ * Launches that wait may still use their clones. */
 static uint64_t forget(const void *owner)
 {
-	pthread_mutex_lock(&notes_mutex);
-	strmap_each (&notes, e) {
-		struct note *n = e->value;
+	pthread_mutex_lock(&shim_kernels_mutex);
+	strmap_each (&shim_kernels, e) {
+		struct shim_kernel *k = e->value;
 
-		if (shim_image_is_of(n->owner, owner)) {
-			strmap_del(&notes, e->key);
-			free(n);
+		if (k->name && shim_image_is_of(k->owner, owner)) {
+			free(k->name);
+			k->name = NULL;
 		}
 	}
 	add_acqrel(&shim.kernel_generation, 1);
-	pthread_mutex_unlock(&notes_mutex);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	return 0;
 }
 
@@ -93,30 +133,30 @@ CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f
 
 bool shim_kernel_is_library(const void *handle)
 {
-	const struct note *n;
+	const struct shim_kernel *k;
 	bool r;
 
-	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, shim_handle_key(handle).text);
-	r = n && n->kind == SHIM_KERNEL_OF_LIBRARY;
-	pthread_mutex_unlock(&notes_mutex);
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = noted(handle);
+	r = k && k->kind == SHIM_KERNEL_OF_LIBRARY;
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	return r;
 }
 
 bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 {
-	const struct note *n;
+	const struct shim_kernel *k;
 
 	ret->name = NULL;
-	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, shim_handle_key(handle).text);
-	if (n) {
-		ret->owner = n->owner;
-		ret->kind = n->kind;
-		ret->probes = n->probes;
-		ret->name = strdup(n->name);
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = noted(handle);
+	if (k) {
+		ret->owner = k->owner;
+		ret->kind = k->kind;
+		ret->probes = k->probes;
+		ret->name = strdup(k->name);
 	}
-	pthread_mutex_unlock(&notes_mutex);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	return ret->name != NULL;
 }
 
@@ -138,8 +178,8 @@ static bool is_function_of(const void *kernel, CUfunction function)
 	       of == function;
 }
 
-/* Returns the library's kernel with that function in the current context. Caller holds notes_mutex.
- */
+/* Returns the library's kernel with that function in the current context. Caller holds
+ * shim_kernels_mutex. */
 static const void *kernel_with(CUfunction function)
 {
 	const char *name = driver_name(NULL, function);
@@ -147,64 +187,67 @@ static const void *kernel_with(CUfunction function)
 	if (!name) {
 		return NULL;
 	}
-	strmap_each (&notes, e) {
-		const struct note *n = e->value;
-		const void *kernel = (const void *)(uintptr_t)strtoull(e->key, NULL, 16);
+	strmap_each (&shim_kernels, e) {
+		const struct shim_kernel *k = e->value;
 
-		if (n->kind == SHIM_KERNEL_OF_LIBRARY && strcmp(n->name, name) == 0 &&
-		    is_function_of(kernel, function)) {
-			return kernel;
+		if (k->name && k->kind == SHIM_KERNEL_OF_LIBRARY && strcmp(k->name, name) == 0 &&
+		    is_function_of(k->handle, function)) {
+			return k->handle;
 		}
 	}
 	return NULL;
-}
-
-static bool is_noted(const void *handle)
-{
-	return handle && strmap_get(&notes, shim_handle_key(handle).text);
 }
 
 const void *shim_kernel_noted(CUkernel kernel, CUfunction function)
 {
 	const void *found = NULL;
 
-	pthread_mutex_lock(&notes_mutex);
-	if (is_noted(kernel)) {
+	pthread_mutex_lock(&shim_kernels_mutex);
+	if (noted(kernel)) {
 		found = kernel;
-	} else if (is_noted(function)) {
+	} else if (noted(function)) {
 		found = function;
 	} else if (function) {
 		found = kernel_with(function);
 	}
-	pthread_mutex_unlock(&notes_mutex);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	return found;
 }
 
-/* Returns the scheduler's kernel by name, NULL if there is no name. Caller holds notes_mutex, since
- * the note may be forgotten. */
-static struct sched_kernel *by_name(const void *handle)
+/* Returns the scheduler's kernel by name, NULL if there is no name, or no memory. Caller holds
+ * shim_kernels_mutex, since the name may be forgotten. */
+static struct sched_kernel *by_name(const struct shim_kernel *k)
 {
-	struct sched_kernel *k;
-	struct note *n = strmap_get(&notes, shim_handle_key(handle).text);
+	bool library = k->name && k->kind == SHIM_KERNEL_OF_LIBRARY;
+	struct sched_kernel *counted;
 	const char *name = NULL;
 
-	if (!n || n->kind != SHIM_KERNEL_OF_LIBRARY) {
-		name = driver_name(NULL, (CUfunction)(uintptr_t)handle);
+	if (!library) {
+		name = driver_name(NULL, (CUfunction)(uintptr_t)k->handle);
 	}
-	if (!name && (!n || n->kind == SHIM_KERNEL_OF_LIBRARY)) {
-		name = driver_name((CUkernel)(uintptr_t)handle, NULL);
+	if (!name && (!k->name || library)) {
+		name = driver_name((CUkernel)(uintptr_t)k->handle, NULL);
 	}
-	if (!name && n) {
-		name = n->name;
+	if (!name) {
+		name = k->name;
 	}
-	k = name ? sched_kernel_get(shim.sched, name) : NULL;
-	if (n) {
-		n->kernel = k;
-	} else if (k && sched_kernel_form(k) == PROTO_FORM_UNKNOWN) {
-		sched_kernel_set_form(shim.sched, k, PROTO_FORM_NONE,
+	counted = name ? sched_kernel_get(shim.sched, name) : NULL;
+	if (!k->name && counted && sched_kernel_form(counted) == PROTO_FORM_UNKNOWN) {
+		sched_kernel_set_form(shim.sched, counted, PROTO_FORM_NONE,
 				      "the program got its handle in an unknown way");
 	}
-	return k;
+	return counted;
+}
+
+/* Returns the scheduler's kernel, looked up by name where it is not known. Caller holds
+ * shim_kernels_mutex. */
+static struct sched_kernel *counted_of(struct shim_kernel *k)
+{
+	if (!k->counted || k->stale) {
+		store_release(&k->counted, by_name(k));
+		k->stale = false;
+	}
+	return k->counted;
 }
 
 static int by_owner(const void *a, const void *b)
@@ -220,19 +263,20 @@ struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n)
 	struct shim_kernel_launched *all;
 	size_t n = 0;
 
-	pthread_mutex_lock(&notes_mutex);
-	all = calloc(notes.live + 1, sizeof(*all));
-	strmap_each (&notes, e) {
-		const struct note *note = e->value;
+	pthread_mutex_lock(&shim_kernels_mutex);
+	all = calloc(shim_kernels.live + 1, sizeof(*all));
+	strmap_each (&shim_kernels, e) {
+		const struct shim_kernel *k = e->value;
 
-		if (all && note->kernel && sched_kernel_form(note->kernel) == PROTO_FORM_UNKNOWN) {
-			all[n].owner = note->owner;
-			all[n].kernel = note->kernel;
-			all[n].name = strdup(note->name);
+		if (all && k->name && k->counted &&
+		    sched_kernel_form(k->counted) == PROTO_FORM_UNKNOWN) {
+			all[n].owner = k->owner;
+			all[n].kernel = k->counted;
+			all[n].name = strdup(k->name);
 			n += all[n].name != NULL;
 		}
 	}
-	pthread_mutex_unlock(&notes_mutex);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	if (all) {
 		qsort(all, n, sizeof(*all), by_owner);
 	}
@@ -250,14 +294,14 @@ void shim_kernel_launched_free(struct shim_kernel_launched *l, size_t n)
 
 struct sched_kernel *shim_kernel_counted(const void *handle)
 {
-	struct sched_kernel *k;
-	const struct note *n;
+	struct sched_kernel *counted;
+	struct shim_kernel *k;
 
-	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, shim_handle_key(handle).text);
-	k = !n ? NULL : n->kernel ? n->kernel : by_name(handle);
-	pthread_mutex_unlock(&notes_mutex);
-	return k;
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = noted(handle);
+	counted = k ? counted_of(k) : NULL;
+	pthread_mutex_unlock(&shim_kernels_mutex);
+	return counted;
 }
 
 static void graph_name(char text[32], const void *exec)
@@ -277,7 +321,7 @@ bool shim_kernel_communicates(CUkernel kernel, CUfunction function)
 {
 	const void *handle = kernel ? (const void *)kernel : (const void *)function;
 	const char *name;
-	const struct note *n;
+	const struct shim_kernel *k;
 	bool found;
 
 	if (!sched_may_communicate(shim.sched)) {
@@ -287,10 +331,10 @@ bool shim_kernel_communicates(CUkernel kernel, CUfunction function)
 	if (name) {
 		return proto_communicates(name);
 	}
-	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, shim_handle_key(handle).text);
-	found = n && proto_communicates(n->name);
-	pthread_mutex_unlock(&notes_mutex);
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = noted(handle);
+	found = k && proto_communicates(k->name);
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	return found;
 }
 
@@ -306,51 +350,70 @@ void shim_kernel_set_graph(const void *exec, bool communicates)
 	}
 }
 
-static struct shim_kernel find(uintptr_t key)
+/* The statistics show why its launches have no clone. */
+static void show_why(const struct shim_kernel *k)
 {
-	const void *handle = (const void *)(key & ~(uintptr_t)1);
-	enum proto_block_why why = PROTO_BLOCK_UNKNOWN;
-	struct shim_kernel found = { .k = NULL };
-	char text[32];
+	const struct shim_clone *t = load_acquire(&k->clone);
+	uint8_t reported = t ? load_relaxed(&t->reported_why) : PROTO_BLOCK_UNKNOWN;
+	uint8_t why = reported ? reported : t ? t->why : PROTO_BLOCK_UNKNOWN;
 
-	if (key & 1) {
-		graph_name(text, handle);
-		found.k = sched_kernel_get(shim.sched, text);
-		if (found.k) {
-			sched_kernel_set_block(found.k, PROTO_BLOCK_CAPTURE);
-			if (sched_kernel_form(found.k) == PROTO_FORM_UNKNOWN) {
-				sched_kernel_set_form(shim.sched, found.k, PROTO_FORM_UNKNOWN,
-						      "a graph whose kernels are not known");
-			}
-		}
-	} else {
-		pthread_mutex_lock(&notes_mutex);
-		found.k = by_name(handle);
-		pthread_mutex_unlock(&notes_mutex);
-		found.clone = shim_clone_find(handle, &why);
-		if (found.k && why != PROTO_BLOCK_UNKNOWN) {
-			sched_kernel_set_block(found.k, (uint8_t)why);
-		}
+	if (k->counted && why != PROTO_BLOCK_UNKNOWN) {
+		sched_kernel_set_block(k->counted, why);
 	}
-	shim_mem_overhead_changed(); /* the first launch of a kernel may take memory */
-	return found;
 }
 
-struct shim_kernel shim_kernel_look_up(struct shim_thread *t, uintptr_t key)
+const struct shim_kernel *shim_kernel_look_up(struct shim_thread *t, const void *handle)
 {
 	struct shim_thread_kernel *e;
-	struct shim_kernel found = { .k = NULL };
+	struct shim_kernel *k;
 	uint32_t generation;
 
-	if (!key) { /* the driver refuses the launch */
-		return found;
+	if (!handle) { /* the driver refuses the launch */
+		return &shim_kernel_none;
 	}
 	generation = shim_thread_fill_begin(t);
-	found = find(key);
-	e = shim_thread_fill(t, key, generation);
-	if (e) {
-		e->k = found.k;
-		e->clone = found.clone ? found.clone : &shim_clone_none;
+	pthread_mutex_lock(&shim_kernels_mutex);
+	k = record_of(handle, MAX_UNKNOWN);
+	if (k) {
+		(void)counted_of(k);
 	}
-	return found;
+	pthread_mutex_unlock(&shim_kernels_mutex);
+	if (k) {
+		(void)shim_clone_get(handle);
+		show_why(k);
+	}
+	shim_mem_overhead_changed(); /* the first launch of a kernel may take memory */
+	e = k ? shim_thread_fill(t, (uintptr_t)handle, generation) : NULL;
+	if (e) {
+		e->kernel = k;
+	}
+	return k ? k : &shim_kernel_none;
+}
+
+struct sched_kernel *shim_kernel_look_up_graph(struct shim_thread *t, const void *exec)
+{
+	struct sched_kernel *k;
+	struct shim_thread_kernel *e;
+	uint32_t generation;
+	char text[32];
+
+	if (!exec) {
+		return NULL;
+	}
+	generation = shim_thread_fill_begin(t);
+	graph_name(text, exec);
+	k = sched_kernel_get(shim.sched, text);
+	if (k) {
+		sched_kernel_set_block(k, PROTO_BLOCK_CAPTURE);
+		if (sched_kernel_form(k) == PROTO_FORM_UNKNOWN) {
+			sched_kernel_set_form(shim.sched, k, PROTO_FORM_UNKNOWN,
+					      "a graph whose kernels are not known");
+		}
+	}
+	shim_mem_overhead_changed();
+	e = k ? shim_thread_fill(t, (uintptr_t)exec | SHIM_THREAD_GRAPH, generation) : NULL;
+	if (e) {
+		e->graph = k;
+	}
+	return k;
 }

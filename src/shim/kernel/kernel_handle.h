@@ -12,20 +12,34 @@ struct shim_clone;
 
 extern const struct shim_part shim_kernel_part;
 
-struct shim_kernel {
-	struct sched_kernel *k;	  /* NULL: it has no name, or there is no memory */
-	struct shim_clone *clone; /* NULL: it cannot be stopped */
-};
-/* Returns what is known of a CUfunction, CUkernel or executable graph that is launched; looks it up
- * at the thread's first launch. */
-static inline struct shim_kernel shim_kernel_of(struct shim_thread *t, const void *handle,
-						bool is_graph);
-
 enum shim_kernel_kind {
 	SHIM_KERNEL_OF_MODULE,	/* a CUfunction; its owner is a module */
 	SHIM_KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */
 	SHIM_KERNEL_FUNCTION,	/* a CUfunction of a library's kernel; its owner is the library */
 };
+
+/* What is known of a CUfunction or CUkernel. Ends with its module or library. */
+struct shim_kernel {
+	const void *handle;
+	/* How the program got it; shim_kernels_mutex. */
+	const void *owner; /* module or library; NULL: it never got it through the shim */
+	enum shim_kernel_kind kind;
+	uint32_t probes; /* tools that were attached then */
+	uint64_t load;	 /* of the owner's image; 0: not known */
+	char *name;	 /* NULL: it did not, or the owner is being unloaded */
+	bool stale;	 /* the driver may have given the handle to another kernel since */
+	/* Found when it is launched. */
+	struct sched_kernel *counted; /* [atomic] NULL: not yet, or it has no name */
+	struct shim_clone *clone;     /* [atomic] NULL: not yet, or the context has ended */
+};
+
+/* Returns what is known of a CUfunction or CUkernel that is launched, until its module or library
+ * is unloaded; looks it up at the thread's first launch. */
+static inline const struct shim_kernel *shim_kernel_of(struct shim_thread *t, const void *handle);
+/* Returns the scheduler's kernel of an executable graph that is launched; NULL: there is no memory.
+ */
+static inline struct sched_kernel *shim_kernel_of_graph(struct shim_thread *t, const void *exec);
+
 /* Records the name by which a handle was requested (older drivers do not report it) and the
  * handle's owner. name is copied. */
 void shim_kernel_note(const void *handle, const char *name, const void *owner,
@@ -68,21 +82,23 @@ bool shim_kernel_is_library(const void *handle);
 /* Asks the driver for an attribute of f on the current device; library: f is a CUkernel. */
 CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library);
 
-extern struct shim_clone shim_clone_none; /* in the threads' caches */
-struct shim_kernel shim_kernel_look_up(struct shim_thread *t, uintptr_t key);
+extern struct shim_kernel shim_kernel_none; /* there is no memory, or the handle is NULL */
+const struct shim_kernel *shim_kernel_look_up(struct shim_thread *t, const void *handle);
+struct sched_kernel *shim_kernel_look_up_graph(struct shim_thread *t, const void *exec);
 
-static inline struct shim_kernel shim_kernel_of(struct shim_thread *t, const void *handle,
-						bool is_graph)
+static inline const struct shim_kernel *shim_kernel_of(struct shim_thread *t, const void *handle)
 {
-	/* Handles are aligned, so bit 0 distinguishes a graph from a function at the same address.
-	 */
-	uintptr_t key = (uintptr_t)handle | is_graph;
-	const struct shim_thread_kernel *e = shim_thread_find(t, key);
+	const struct shim_thread_kernel *e = shim_thread_find(t, (uintptr_t)handle);
 
-	if (unlikely(!e || !e->clone)) {
-		return shim_kernel_look_up(t, key);
-	}
-	return (struct shim_kernel){ e->k, e->clone == &shim_clone_none ? NULL : e->clone };
+	return likely(e && e->kernel) ? e->kernel : shim_kernel_look_up(t, handle);
+}
+
+static inline struct sched_kernel *shim_kernel_of_graph(struct shim_thread *t, const void *exec)
+{
+	const struct shim_thread_kernel *e =
+		shim_thread_find(t, (uintptr_t)exec | SHIM_THREAD_GRAPH);
+
+	return likely(e && e->graph) ? e->graph : shim_kernel_look_up_graph(t, exec);
 }
 
 #endif

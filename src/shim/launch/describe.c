@@ -1,5 +1,5 @@
 /* Launches of kernels and graphs, from the arguments of each launch function. */
-#include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/clone.h"
 #include "shim/launch/shim_launch.h"
 
 static CUstream as_stream(uint64_t a)
@@ -7,21 +7,20 @@ static CUstream as_stream(uint64_t a)
 	return (CUstream)(uintptr_t)a;
 }
 
-static struct shim_kernel kernel_here(uint64_t handle, bool is_graph)
+static const struct shim_kernel *kernel_here(uint64_t handle)
 {
 	struct shim_thread *t = shim_thread_self();
 
-	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle, is_graph)
-		 : (struct shim_kernel){ .k = NULL };
+	return t ? shim_kernel_of(t, (const void *)(uintptr_t)handle) : &shim_kernel_none;
 }
 
 /* Sets the kernel, whose shape is known, and what the policy sees of both. */
 static void describe_shape(struct shim_launch *l, uint64_t handle)
 {
-	struct shim_kernel kernel = kernel_here(handle, false);
+	const struct shim_kernel *kernel = kernel_here(handle);
 
-	l->own_clone = kernel.clone;
-	l->record.kernel = kernel.k;
+	l->own_clone = shim_clone_to_launch(kernel);
+	l->record.kernel = load_acquire(&kernel->counted);
 	l->record.blocks = shim_extent3d(l->grid[0], l->grid[1], l->grid[2]);
 	l->record.threads = l->block[0] * l->block[1] * l->block[2];
 	l->record.smem_bytes = l->smem;
@@ -75,7 +74,7 @@ void shim_describe_one_of(struct shim_launch *l, struct shim_thread *t, const CU
 {
 	shim_launch_init(l, GBPF_KIND_KERNEL, p->hStream);
 	l->record.flags = GBPF_F_COOPERATIVE;
-	l->record.kernel = shim_kernel_of(t, p->function, false).k;
+	l->record.kernel = load_acquire(&shim_kernel_of(t, p->function)->counted);
 	l->record.blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
 	l->record.threads = p->blockDimX * p->blockDimY * p->blockDimZ;
 	l->record.smem_bytes = p->sharedMemBytes;
@@ -84,12 +83,14 @@ void shim_describe_one_of(struct shim_launch *l, struct shim_thread *t, const CU
 void shim_describe_legacy(struct shim_launch *l, const struct shim_call *c, const uint64_t *a)
 {
 	shim_launch_init(l, GBPF_KIND_KERNEL, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY);
-	l->record.kernel = kernel_here(a[0], false).k;
+	l->record.kernel = load_acquire(&kernel_here(a[0])->counted);
 	l->record.blocks = c->nargs > 1 ? shim_extent2d((uint32_t)a[1], (uint32_t)a[2]) : 1;
 }
 
 void shim_describe_graph(struct shim_launch *l, const uint64_t *a)
 {
+	struct shim_thread *t = shim_thread_self();
+
 	shim_launch_init(l, GBPF_KIND_GRAPH, as_stream(a[1]));
-	l->record.kernel = kernel_here(a[0], true).k;
+	l->record.kernel = t ? shim_kernel_of_graph(t, (const void *)(uintptr_t)a[0]) : NULL;
 }

@@ -80,7 +80,7 @@ static struct shim_thread_kernel *place_for(struct shim_thread *t, unsigned slot
 		if (!e->key) {
 			return e;
 		}
-		unlaunched = e->clone ? unlaunched : e;
+		unlaunched = e->kernel ? unlaunched : e;
 	}
 	return unlaunched ? unlaunched : &t->kernels[slot ^ t->victim++ % SHIM_THREAD_WAYS];
 }

@@ -17,19 +17,25 @@ static inline unsigned shim_thread_slot(uintptr_t key, unsigned slots)
 }
 
 struct shim_queue;
-struct shim_clone;
+struct shim_kernel;
 struct cubin_kernel;
 struct shim_probe_kernel;
 struct shim_probe_exec;
 struct ptx_gate_arg;
 
+/* Handles are aligned, so this bit in a key distinguishes a graph from a function at its address.
+ */
+#define SHIM_THREAD_GRAPH ((uintptr_t)1)
+
 /* What is known of a CUfunction, CUkernel or executable graph. A room fills its member when it is
  * first asked about the handle; NULL: it was not yet. Where the answer is that there is nothing,
  * the member points to a struct of the room that says so. */
 struct shim_thread_kernel {
-	uintptr_t key;		  /* 0: free; with bit 0: a graph */
-	struct shim_clone *clone; /* kernel/: &shim_clone_none */
-	struct sched_kernel *k;	  /* kernel/: filled with clone; NULL then: no name, or no memory */
+	uintptr_t key; /* 0: free */
+	union {	       /* kernel/: what is launched */
+		struct shim_kernel *kernel;
+		struct sched_kernel *graph; /* the key has SHIM_THREAD_GRAPH */
+	};
 	const struct cubin_kernel *code; /* code/: &shim_code_own */
 	struct shim_probe_kernel *probe; /* probe/ */
 };

@@ -595,6 +595,22 @@ static void a_threads_own_stream_has_no_block_level(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
+/* Another handle's meaning changes, so the kernel is looked up again. */
+static void the_reason_stays_known(void **state)
+{
+	CUmodule m = load_named();
+
+	for (unsigned i = 0; i < 2; i++) {
+		double_why = PROTO_BLOCK_UNKNOWN;
+		assert_int_equal(cuLaunchCooperativeKernel(RIG_TWO, 64, 1, 1, 32, 1, 1, 0, stream,
+							   two_params),
+				 0);
+		assert_int_equal(double_why, PROTO_BLOCK_COOPERATIVE);
+		add_acqrel(&shim.kernel_generation, 1u);
+	}
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+}
+
 static void attributes_decide_about_block_level(void **state)
 {
 	static const struct {
@@ -674,6 +690,7 @@ int main(void)
 		TEST(queries_answer_for_the_original),
 		TEST(machine_code_may_run_at_block_level),
 		TEST(a_threads_own_stream_has_no_block_level),
+		TEST(the_reason_stays_known),
 		TEST(attributes_decide_about_block_level),
 		TEST(kernels_that_communicate_are_never_stopped),
 	};

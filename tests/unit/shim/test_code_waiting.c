@@ -30,6 +30,7 @@ static CUresult get_next(CUfunction *ret, CUmodule m, const char *name)
 static struct shim_clone *load(CUfunction as, const char *name, enum proto_block_why *ret_why)
 {
 	CUmodule m = RIG_MODULE;
+	struct shim_clone *t;
 	CUfunction f;
 
 	next_function = as;
@@ -37,7 +38,9 @@ static struct shim_clone *load(CUfunction as, const char *name, enum proto_block
 	    cuModuleGetFunction(&f, m, name) != CUDA_SUCCESS) {
 		_exit(100);
 	}
-	return shim_clone_find(f, ret_why);
+	t = shim_clone_get(f);
+	*ret_why = t ? t->why : PROTO_BLOCK_UNKNOWN;
+	return t && t->handle ? t : NULL;
 }
 
 /* A run in which the kernel hangs when it is stopped. Returns the reason why it cannot be, before

@@ -8,8 +8,9 @@
 static const uint32_t grid[3] = { 3, 5, 7 }, block[3] = { 2, 11, 13 };
 static CUstream const stream = (CUstream)0x5150;
 static void *params[1], *extra[1];
-static struct shim_clone own;
+static struct shim_clone own = { .handle = FAKE_FUNCTION };
 static struct sched_kernel *const kernel = (struct sched_kernel *)0x4b4b;
+static struct shim_kernel known = { .counted = (struct sched_kernel *)0x4b4b, .clone = &own };
 
 /* F is known to the thread. */
 static int before(void **state)
@@ -18,8 +19,7 @@ static int before(void **state)
 	struct shim_thread_kernel *e = shim_thread_fill(t, F, shim_thread_fill_begin(t));
 
 	if (e) {
-		e->k = kernel;
-		e->clone = &own;
+		e->kernel = &known;
 	}
 	return e ? fixture_before(state) : -1;
 }
@@ -50,6 +50,23 @@ static void check_shape(const struct shim_launch *l, void **expected)
 	assert_int_equal(l->smem, 4096);
 	assert_ptr_equal(l->params, params);
 	assert_ptr_equal(l->extra, expected);
+}
+
+/* What is known of it says that it cannot be stopped. */
+static void test_without_clone(void **state)
+{
+	static struct shim_clone none;
+	const uint64_t a[11] = { F };
+	const struct shim_call c = { .nargs = 11 };
+	struct shim_launch l;
+
+	for (unsigned i = 0; i < 2; i++) {
+		known.clone = i ? NULL : &none;
+		shim_describe_kernel(&l, &c, a, 0);
+		assert_ptr_equal(l.record.kernel, kernel);
+		assert_false(shim_launch_may_stop(&l));
+	}
+	known.clone = &own;
 }
 
 static void test_kernel(void **state)
@@ -163,6 +180,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_kernel, before),
+		cmocka_unit_test_setup(test_without_clone, before),
 		cmocka_unit_test_setup(test_cooperative, before),
 		cmocka_unit_test_setup(test_kernel_ex, before),
 		cmocka_unit_test_setup(test_one_of_several, before),

@@ -7,7 +7,7 @@
 
 #include "shim/entry/parts.h"
 #include "shim/kernel/clone.h"
-#include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/kernel_int.h"
 
 #define MODULE ((CUmodule)0x4000)
 #define HUNG_S 20u
@@ -16,6 +16,7 @@ static const char name[] = "kernel";
 static CUfunction const noted = (CUfunction)0x41000;
 static pid_t child;
 static int refuses;
+static uint64_t id_before, id_meanwhile;
 
 /* The driver is asked for a kernel's name under the lock of the table of kernels. */
 static CUresult forks(const char **ret, CUfunction f)
@@ -43,7 +44,7 @@ static void a_forked_child_unloads(void **state)
 	before = shim_real.cuFuncGetName;
 	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
 	shim_real.cuFuncGetName = forks;
-	assert_non_null(shim_kernel_of(t, noted, false).k);
+	assert_non_null(shim_kernel_of(t, noted)->counted);
 	shim_real.cuFuncGetName = before;
 	assert_true(child > 0);
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -97,12 +98,122 @@ static void no_context_ends(void **state)
 	assert_true(shim_clone_get(kernel)->id == id);
 }
 
+static CUresult destroy(CUcontext ctx)
+{
+	/* The records before are forgotten; another thread looks the kernel up meanwhile. */
+	assert_true(shim_clone_get(noted)->id > id_before);
+	id_meanwhile = shim_clone_get(noted)->id;
+	return refuses ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+/* Its functions' handles may be reused with another meaning, also those that are looked up while
+ * the driver ends it. */
+static void clones_end_with_their_context(void **state)
+{
+	CUresult (*before)(CUcontext) = shim_real.cuCtxDestroy_v2;
+	CUcontext ctx;
+
+	assert_int_equal(shim_real.cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	assert_non_null(ctx);
+	shim_real.cuCtxDestroy_v2 = destroy;
+	for (refuses = 1; refuses >= 0; refuses--) {
+		shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+		id_before = shim_clone_get(noted)->id;
+		assert_int_equal(cuCtxDestroy_v2(ctx),
+				 refuses ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS);
+		assert_int_equal(shim_clone_get(noted)->id == id_meanwhile, refuses);
+	}
+	shim_real.cuCtxDestroy_v2 = before;
+}
+
+static CUfunction asked;
+
+static CUresult is_asked(const char **ret, CUfunction f)
+{
+	*ret = name;
+	asked = f;
+	return CUDA_SUCCESS;
+}
+
+/* The driver may give it to another kernel, of which the program need not ask for the name. */
+static void names_end_with_their_context(void **state)
+{
+	CUresult (*before)(const char **, CUfunction) = shim_real.cuFuncGetName;
+	struct shim_thread *t = shim_thread_self();
+	CUcontext ctx;
+
+	assert_int_equal(shim_real.cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	shim_real.cuFuncGetName = is_asked;
+	(void)shim_kernel_of(t, noted);
+	asked = NULL;
+	(void)shim_kernel_of(t, noted);
+	add_acqrel(&shim.kernel_generation, 1u); /* another handle has changed its meaning */
+	(void)shim_kernel_of(t, noted);
+	assert_null(asked);
+	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
+	assert_non_null(shim_kernel_of(t, noted)->counted);
+	assert_ptr_equal(asked, noted);
+	shim_real.cuFuncGetName = before;
+}
+
+/* Lazily loaded kernels are asked for while others are launched. */
+static void a_new_handle_changes_no_other(void **state)
+{
+	struct shim_thread *t = shim_thread_self();
+
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	(void)shim_kernel_of(t, noted);
+	shim_kernel_note((void *)0x44000, "new", MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_non_null(shim_thread_find(t, (uintptr_t)noted));
+	(void)shim_kernel_of(t, (void *)0x45000); /* launched before it is asked for */
+	shim_kernel_note((void *)0x45000, "late", MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_null(shim_thread_find(t, (uintptr_t)0x45000));
+	assert_non_null(shim_kernel_of(t, (void *)0x45000)->clone);
+}
+
+/* A kernel's record ends with its module. */
+static void records_end_with_their_module(void **state)
+{
+	size_t before;
+
+	(void)cuModuleUnload(MODULE);
+	before = shim_kernels.live;
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_non_null(shim_clone_get(noted));
+	assert_int_equal(shim_kernels.live, before + 1);
+	(void)cuModuleUnload(MODULE);
+	assert_int_equal(shim_kernels.live, before);
+}
+
+/* The program gets the same handle for another kernel, after an end that was not seen. */
+static void a_reused_handle_is_looked_up(void **state)
+{
+	struct shim_thread *t = shim_thread_self();
+	uint64_t id;
+
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	(void)shim_kernel_of(t, noted);
+	id = shim_clone_get(noted)->id;
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE); /* asked for again */
+	assert_non_null(shim_thread_find(t, (uintptr_t)noted));
+	assert_true(shim_clone_get(noted)->id == id);
+	shim_kernel_note(noted, "other", MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_null(shim_thread_find(t, (uintptr_t)noted));
+	assert_true(shim_clone_get(noted)->id > id);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_forked_child_unloads, fixture_before),
 		cmocka_unit_test_setup(handles_end_with_their_module, fixture_before),
 		cmocka_unit_test_setup(no_context_ends, fixture_before),
+		cmocka_unit_test_setup(clones_end_with_their_context, fixture_before),
+		cmocka_unit_test_setup(names_end_with_their_context, fixture_before),
+		cmocka_unit_test_setup(a_new_handle_changes_no_other, fixture_before),
+		cmocka_unit_test_setup(records_end_with_their_module, fixture_before),
+		cmocka_unit_test_setup(a_reused_handle_is_looked_up, fixture_before),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);

@@ -7,7 +7,7 @@
 #include "shim/kernel/kernel_handle.h"
 
 static struct shim_thread *t;
-static struct shim_clone clones[SHIM_THREAD_WAYS + 1];
+static struct shim_kernel kernels[SHIM_THREAD_WAYS + 1];
 
 static int before(void **state)
 {
@@ -16,13 +16,13 @@ static int before(void **state)
 	return t ? fixture_before(state) : -1;
 }
 
-static struct shim_thread_kernel *put(uintptr_t key, struct shim_clone *clone)
+static struct shim_thread_kernel *put(uintptr_t key, struct shim_kernel *kernel)
 {
 	struct shim_thread_kernel *e = shim_thread_fill(t, key, shim_thread_fill_begin(t));
 
 	assert_non_null(e);
 	assert_true(e->key == key);
-	e->clone = clone;
+	e->kernel = kernel;
 	return e;
 }
 
@@ -44,17 +44,17 @@ static void test_as_many_as_ways_share(void **state)
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < SHIM_THREAD_WAYS; i++) {
-		put(sharing(i), &clones[i]);
+		put(sharing(i), &kernels[i]);
 	}
 	for (unsigned i = 0; i < SHIM_THREAD_WAYS; i++) {
 		assert_non_null(shim_thread_find(t, sharing(i)));
-		assert_ptr_equal(shim_thread_find(t, sharing(i))->clone, &clones[i]);
+		assert_ptr_equal(shim_thread_find(t, sharing(i))->kernel, &kernels[i]);
 	}
-	put(sharing(SHIM_THREAD_WAYS), &clones[SHIM_THREAD_WAYS]); /* one more takes one's place */
+	put(sharing(SHIM_THREAD_WAYS), &kernels[SHIM_THREAD_WAYS]); /* one more takes one's place */
 	for (unsigned i = 0; i <= SHIM_THREAD_WAYS; i++) {
 		const struct shim_thread_kernel *e = shim_thread_find(t, sharing(i));
 
-		assert_true(!e || e->clone == &clones[i]);
+		assert_true(!e || e->kernel == &kernels[i]);
 		kept += e != NULL;
 	}
 	assert_int_equal(kept, SHIM_THREAD_WAYS);
@@ -65,22 +65,22 @@ static void test_as_many_as_ways_share(void **state)
 static void test_members(void **state)
 {
 	for (unsigned i = 0; i < SHIM_THREAD_WAYS; i++) {
-		struct shim_thread_kernel *e = put(sharing(i), &clones[0]);
+		struct shim_thread_kernel *e = put(sharing(i), &kernels[0]);
 
 		e->code = &shim_code_own;
-		assert_ptr_equal(put(sharing(i), &clones[1]), e);
+		assert_ptr_equal(put(sharing(i), &kernels[1]), e);
 		assert_ptr_equal(e->code, &shim_code_own);
 	}
-	assert_null(put(sharing(SHIM_THREAD_WAYS), &clones[1])->code);
+	assert_null(put(sharing(SHIM_THREAD_WAYS), &kernels[1])->code);
 }
 
 /* A handle that was not launched gives up its place first. */
 static void test_launched_stay(void **state)
 {
 	for (unsigned i = 0; i < SHIM_THREAD_WAYS; i++) {
-		put(sharing(i), i == 1 ? NULL : &clones[i]);
+		put(sharing(i), i == 1 ? NULL : &kernels[i]);
 	}
-	put(sharing(SHIM_THREAD_WAYS), &clones[SHIM_THREAD_WAYS]);
+	put(sharing(SHIM_THREAD_WAYS), &kernels[SHIM_THREAD_WAYS]);
 	for (unsigned i = 0; i <= SHIM_THREAD_WAYS; i++) {
 		assert_int_equal(shim_thread_find(t, sharing(i)) != NULL, i != 1);
 	}
@@ -92,14 +92,14 @@ static void test_two_too_many(void **state)
 	unsigned more[2] = { SHIM_THREAD_WAYS, SHIM_THREAD_WAYS + 1 };
 
 	for (unsigned i = 0; i < SHIM_THREAD_WAYS; i++) {
-		put(sharing(i), &clones[i]);
+		put(sharing(i), &kernels[i]);
 	}
 	while (shim_thread_slot(sharing(more[1]), SHIM_THREAD_KERNELS) !=
 	       shim_thread_slot(sharing(more[0]), SHIM_THREAD_KERNELS)) {
 		more[1]++;
 	}
-	put(sharing(more[0]), &clones[0]);
-	put(sharing(more[1]), &clones[0]);
+	put(sharing(more[0]), &kernels[0]);
+	put(sharing(more[1]), &kernels[0]);
 	assert_non_null(shim_thread_find(t, sharing(more[0])));
 	assert_non_null(shim_thread_find(t, sharing(more[1])));
 }
@@ -108,12 +108,12 @@ static void test_generation(void **state)
 {
 	uint32_t earlier = shim_thread_fill_begin(t);
 
-	put(sharing(0), &clones[0]);
+	put(sharing(0), &kernels[0]);
 	add_acqrel(&shim.kernel_generation, 1u);
 	assert_null(shim_thread_find(t, sharing(0))); /* it may name another kernel */
-	put(sharing(1), &clones[1]);
+	put(sharing(1), &kernels[1]);
 	assert_null(shim_thread_find(t, sharing(0)));
-	assert_ptr_equal(shim_thread_find(t, sharing(1))->clone, &clones[1]);
+	assert_ptr_equal(shim_thread_find(t, sharing(1))->kernel, &kernels[1]);
 	/* Asked for by what was known before. */
 	assert_null(shim_thread_fill(t, sharing(2), earlier));
 }
@@ -127,7 +127,7 @@ static void test_changed_meanwhile(void **state)
 	add_acqrel(&shim.kernel_generation, 1u);
 	e = shim_thread_fill(t, sharing(0), generation);
 	assert_non_null(e);
-	e->clone = &clones[0];
+	e->kernel = &kernels[0];
 	assert_null(shim_thread_find(t, sharing(0)));
 }
 
@@ -135,38 +135,20 @@ static void test_changed_meanwhile(void **state)
 static void test_answers(void **state)
 {
 	struct sched_kernel *k = (struct sched_kernel *)0x4b4b;
-	struct shim_thread_kernel *e = put(0x7000, &shim_clone_none);
+	struct shim_thread_kernel *e = put(0x7000, &kernels[0]);
 
-	e->k = k;
 	e->code = &shim_code_own;
-	put(0x7001, &clones[0]);
-	assert_ptr_equal(shim_kernel_of(t, (void *)0x7000, false).k, k);
-	assert_null(shim_kernel_of(t, (void *)0x7000, false).clone);
-	assert_ptr_equal(shim_kernel_of(t, (void *)0x7000, true).clone, &clones[0]);
+	e = shim_thread_fill(t, 0x7000 | SHIM_THREAD_GRAPH, shim_thread_fill_begin(t));
+	assert_non_null(e);
+	e->graph = k;
+	assert_ptr_equal(shim_kernel_of(t, (void *)0x7000), &kernels[0]);
+	assert_ptr_equal(shim_kernel_of_graph(t, (void *)0x7000), k);
 	assert_null(shim_code_kernel((void *)0x7000));
-	assert_null(shim_kernel_of(t, NULL, false).k);
+	assert_null(shim_kernel_of(t, NULL)->counted);
+	assert_null(shim_kernel_of_graph(t, NULL));
 	assert_null(shim_code_kernel(NULL));
-	put(0x7000, &clones[1]);
-	assert_ptr_equal(shim_kernel_of(t, (void *)0x7000, false).clone, &clones[1]);
-}
-
-/* A kernel is looked up again, because another handle's meaning has changed: the reason why its
- * launches have no clone stays. */
-static void test_reason_stays(void **state)
-{
-	const void *handle = (const void *)0x43000;
-	struct shim_clone *c;
-
-	shim_kernel_note(handle, "kernel", (const void *)0x5000, SHIM_KERNEL_OF_LIBRARY);
-	c = shim_clone_get(handle);
-	assert_non_null(c);
-	(void)shim_kernel_of(t, handle, false);
-	assert_int_equal(double_why, c->why);
-	store_relaxed(&c->reported_why, (uint8_t)PROTO_BLOCK_COOPERATIVE);
-	assert_int_not_equal(c->why, PROTO_BLOCK_COOPERATIVE);
-	add_acqrel(&shim.kernel_generation, 1u);
-	(void)shim_kernel_of(t, handle, false);
-	assert_int_equal(double_why, PROTO_BLOCK_COOPERATIVE);
+	put(0x7000, &kernels[1]);
+	assert_ptr_equal(shim_kernel_of(t, (void *)0x7000), &kernels[1]);
 }
 
 int main(void)
@@ -179,7 +161,6 @@ int main(void)
 		cmocka_unit_test_setup(test_generation, before),
 		cmocka_unit_test_setup(test_changed_meanwhile, before),
 		cmocka_unit_test_setup(test_answers, before),
-		cmocka_unit_test_setup(test_reason_stays, before),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);
