@@ -28,13 +28,15 @@ extern struct cuabi_slots shim_real;
 #endif
 
 /* The real library's functions without exception. Once patched machine code is loaded, shim_real
- * leads to the functions of shim/code for calls that name a kernel, so that all callers of
- * shim_real see the program's kernels as they were before patching. */
+ * leads to the functions of shim/code for calls that name a kernel, other than launches, so that
+ * all callers of shim_real see the program's kernels as they were before patching. */
 extern struct cuabi_table shim_driver;
 
 /* The shim's own entry points by index; NULL for names that are jumps that never change, for which
  * the real function serves as well. */
 extern void *const shim_exports[CUABI_COUNT];
+
+#define SHIM_FORMS 1u
 
 struct shim_state {
 	struct sched *sched; /* never NULL: an idle scheduler until the process attaches, then the
@@ -48,6 +50,8 @@ struct shim_state {
 	uint32_t kernel_generation; /* [atomic] the same when what is known of a kernel's handle
 				       may have changed: its record, code or probes */
 	uint32_t probes_attached;   /* [atomic] tools ever attached */
+	uint32_t forms; /* [atomic] SHIM_FORMS: kernels may have another form than the program's, so
+			   launches go through shim_launch_issue() */
 	int error; /* [atomic] first error of a deferred call, returned by the next synchronization;
 		      0: none */
 };

@@ -27,7 +27,7 @@ static CUresult open_v1(struct node *n, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 	if (!k) {
 		return CUDA_SUCCESS;
 	}
-	r = shim_code_args_open(&n->a, k, p->kernelParams, p->extra);
+	r = shim_code_args_open(&n->a, k, NULL, p->kernelParams, p->extra);
 	n->copy_v1 = *p;
 	n->copy_v1.kernelParams = n->a.params;
 	n->copy_v1.extra = n->a.extra;
@@ -45,7 +45,7 @@ static CUresult open_v2(struct node *n, const CUDA_KERNEL_NODE_PARAMS *p)
 	if (!k) {
 		return CUDA_SUCCESS;
 	}
-	r = shim_code_args_open(&n->a, k, p->kernelParams, p->extra);
+	r = shim_code_args_open(&n->a, k, NULL, p->kernelParams, p->extra);
 	n->copy_v2 = *p;
 	n->copy_v2.kernelParams = n->a.params;
 	n->copy_v2.extra = n->a.extra;

@@ -1,7 +1,7 @@
-/* Launches of patched kernels: the entry stub's argument, all zero unless the thread has one, is
- * passed behind the program's parameters. The driver reads as many pointers as the machine code
- * declares parameters, so no call that launches may be missing here. Takes no lock and does not
- * allocate, except for kernels with more parameters than the room below. */
+/* Launches of patched kernels: the entry stub's argument is passed behind the program's parameters.
+ * The driver reads as many pointers as the machine code declares parameters, so no call that
+ * launches may be missing here. Takes no lock and does not allocate, except for kernels with more
+ * parameters than the room below. */
 #include "shim/code/shim_code_int.h"
 
 #define MAX_PER_CALL 16u /* launches of one cuLaunchCooperativeKernelMultiDevice */
@@ -12,71 +12,43 @@ _Static_assert(sizeof(shim_code_zero) == sizeof(struct ptx_gate_arg), "the stub'
 
 /* ---- parameters ---- */
 
-/* Returns the stub's argument for a launch of the calling thread. */
-static const void *stub_arg(void)
-{
-	const struct shim_thread *t = shim_thread_known;
-
-	return t && unlikely(t->stub_arg) ? (const void *)t->stub_arg : shim_code_zero;
-}
-
 CUresult shim_code_args_open(struct shim_launch_args *a, const struct cubin_kernel *k,
-			     void **params, void **extra)
+			     const struct ptx_gate_arg *arg, void **params, void **extra)
 {
 	const struct shim_added_arg added = { .n_params = k->n_params,
 					      .end = k->param_bytes,
 					      .offset = k->arg_offset,
 					      .bytes = SHIM_CODE_ARG_BYTES,
-					      .value = stub_arg() };
+					      .value = arg ? (const void *)arg : shim_code_zero };
 
 	return shim_launch_args_open(a, &added, params, extra);
 }
 
 /* ---- launches ---- */
 
-/* The body of a launch: CALL, with the parameters in a.params and a.extra. */
-#define WITH_ARGUMENT(f, program_params, program_extra, CALL)                                      \
-	{                                                                                          \
-		const struct cubin_kernel *k = shim_code_kernel(f);                                \
-		struct shim_launch_args a;                                                         \
-		CUresult r;                                                                        \
-                                                                                                   \
-		if (!k) {                                                                          \
-			a.params = program_params;                                                 \
-			a.extra = program_extra;                                                   \
-			return CALL;                                                               \
-		}                                                                                  \
-		r = shim_code_args_open(&a, k, program_params, program_extra);                     \
-		if (likely(r == CUDA_SUCCESS)) {                                                   \
-			r = CALL;                                                                  \
-		}                                                                                  \
-		shim_launch_args_close(&a);                                                        \
-		return r;                                                                          \
+static NOINLINE CUresult launch_patched(const struct shim_kernel_call *c, CUfunction f,
+					uint32_t smem, void **params, void **extra,
+					const struct cubin_kernel *k,
+					const struct ptx_gate_arg *arg)
+{
+	struct shim_launch_args a;
+	CUresult r = shim_code_args_open(&a, k, arg, params, extra);
+
+	if (likely(r == CUDA_SUCCESS)) {
+		r = shim_kernel_call_run(c, f, smem, a.params, a.extra);
 	}
+	shim_launch_args_close(&a);
+	return r;
+}
 
-#define PLAIN_LAUNCH(name, real)                                                                   \
-	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
-			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
-			     void **extra)                                                         \
-		WITH_ARGUMENT(f, params, extra,                                                    \
-			      real(f, gx, gy, gz, bx, by, bz, smem, s, a.params, a.extra))
+CUresult shim_code_launch(const struct shim_kernel_call *c, CUfunction f, uint32_t smem,
+			  void **params, void **extra, const struct ptx_gate_arg *arg)
+{
+	const struct cubin_kernel *k = shim_code_kernel(f);
 
-#define COOPERATIVE_LAUNCH(name, real)                                                             \
-	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
-			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		WITH_ARGUMENT(f, params, NULL, real(f, gx, gy, gz, bx, by, bz, smem, s, a.params))
-
-#define LAUNCH_EX(name, real)                                                                      \
-	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
-			     void **extra)                                                         \
-		WITH_ARGUMENT(f, params, extra, real(config, f, a.params, a.extra))
-
-PLAIN_LAUNCH(launch, shim_driver.cuLaunchKernel)
-PLAIN_LAUNCH(launch_ptsz, shim_driver.cuLaunchKernel_ptsz)
-COOPERATIVE_LAUNCH(cooperative, shim_driver.cuLaunchCooperativeKernel)
-COOPERATIVE_LAUNCH(cooperative_ptsz, shim_driver.cuLaunchCooperativeKernel_ptsz)
-LAUNCH_EX(launch_ex, shim_driver.cuLaunchKernelEx)
-LAUNCH_EX(launch_ex_ptsz, shim_driver.cuLaunchKernelEx_ptsz)
+	return k ? launch_patched(c, f, smem, params, extra, k, arg)
+		 : shim_kernel_call_run(c, f, smem, params, extra);
+}
 
 static CUresult multi_device(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
 {
@@ -94,7 +66,7 @@ static CUresult multi_device(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flag
 		copy[i] = list[i];
 		a[i].heap = NULL;
 		if (k) {
-			r = shim_code_args_open(&a[i], k, list[i].kernelParams, NULL);
+			r = shim_code_args_open(&a[i], k, NULL, list[i].kernelParams, NULL);
 			copy[i].kernelParams = a[i].params;
 		}
 	}
@@ -140,12 +112,7 @@ static CUresult legacy_grid_async(CUfunction f, int width, int height, CUstream 
 
 void shim_code_lead_launches(void)
 {
-	shim_real.cuLaunchKernel = launch;
-	shim_real.cuLaunchKernel_ptsz = launch_ptsz;
-	shim_real.cuLaunchKernelEx = launch_ex;
-	shim_real.cuLaunchKernelEx_ptsz = launch_ex_ptsz;
-	shim_real.cuLaunchCooperativeKernel = cooperative;
-	shim_real.cuLaunchCooperativeKernel_ptsz = cooperative_ptsz;
+	(void)or_acqrel(&shim.forms, SHIM_FORMS);
 	shim_real.cuLaunchCooperativeKernelMultiDevice = multi_device;
 	shim_real.cuLaunch = legacy;
 	shim_real.cuLaunchGrid = legacy_grid;

@@ -1,14 +1,15 @@
 /* Machine code whose kernels have an entry stub (room cubin). Each of their launches must pass the
- * stub's argument behind the kernel's own parameters. From the first patched image on, the slots of
- * shim_real for calls that name a kernel lead to functions of this room, which add the argument,
- * all zero: run as the original. So everything above sees the kernels as the program knows them;
- * whoever launches with an argument of its own calls shim_driver. */
+ * stub's argument behind the kernel's own parameters. From the first patched image on launches go
+ * through shim_code_launch(), and the slots of shim_real for other calls that name a kernel lead to
+ * functions of this room. They add the argument, all zero: run as the original. So everything above
+ * sees the kernels as the program knows them. */
 #ifndef GBPF_SHIM_CODE_SHIM_CODE_H
 #define GBPF_SHIM_CODE_SHIM_CODE_H
 
 #include "cuabi/types.h"
 #include "cubin/cubin.h"
 #include "proto/block_why.h"
+#include "shim/object/kernel_call.h"
 #include "shim/object/thread_cache.h"
 #include "shim/part.h"
 
@@ -19,6 +20,8 @@ extern const struct shim_part shim_code_part;
 /* When a context is about to end: waits until no thread compiles or tests a stub in it, as the
  * driver waits for a module that is being loaded there. */
 extern const struct shim_part shim_stub_part;
+
+struct ptx_gate_arg;
 
 /* ---- images ---- */
 
@@ -43,8 +46,13 @@ uint64_t shim_code_unloading(const void *owner);
  * the driver may give its handle to a new one at once. */
 void shim_code_unloaded(const void *owner, uint64_t until);
 
-/* Leads the slots of shim_real to this room's functions, once. */
+/* Leads launches of kernels to shim_launch_issue() and slots of shim_real to this room's functions,
+ * once. */
 void shim_code_lead(void);
+/* Makes a call that launches f, with the entry stub's argument if its code has one. arg NULL: all
+ * zero, run as the original. */
+CUresult shim_code_launch(const struct shim_kernel_call *c, CUfunction f, uint32_t smem,
+			  void **params, void **extra, const struct ptx_gate_arg *arg);
 /* Returns the architecture of the current context's device; 0: no context is current, or a library
  * would be loaded for devices of another architecture, too. */
 unsigned shim_code_arch_here(bool library);

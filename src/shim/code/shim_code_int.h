@@ -75,10 +75,10 @@ void shim_code_cache(const struct shim_code_elf *elf, unsigned arch, const struc
 
 /* ---- the functions behind shim_real ---- */
 
-/* Fills a for a launch of k: with the stub's argument. CUDA_SUCCESS, or what the launch must
- * return. */
+/* Fills a for a launch of k: with the stub's argument; NULL: shim_code_zero. CUDA_SUCCESS, or what
+ * the launch must return. */
 CUresult shim_code_args_open(struct shim_launch_args *a, const struct cubin_kernel *k,
-			     void **params, void **extra);
+			     const struct ptx_gate_arg *arg, void **params, void **extra);
 
 extern uint64_t shim_code_zero[8]; /* the argument: run as the original */
 

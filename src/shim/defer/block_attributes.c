@@ -34,7 +34,7 @@ static enum proto_block_why begin(struct shim_launch *l, const struct shim_clone
 					MAX(t->code->cluster[2], 1u) };
 
 		l->cluster = volume(c[0], c[1], c[2]);
-		if (!l->cluster || !divides(c[0], c[1], c[2], l->grid)) {
+		if (!l->cluster || !divides(c[0], c[1], c[2], l->call.grid)) {
 			return PROTO_BLOCK_CLUSTER;
 		}
 	}
@@ -62,7 +62,8 @@ static enum proto_block_why keep_cluster(struct shim_launch *l, const struct shi
 			       : PROTO_BLOCK_ATTRIBUTE;
 	}
 	l->cluster = volume(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z);
-	return l->cluster && divides(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z, l->grid)
+	return l->cluster && divides(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z,
+				     l->call.grid)
 		       ? keep(l, a)
 		       : PROTO_BLOCK_CLUSTER;
 }
@@ -97,7 +98,7 @@ static enum proto_block_why one(struct shim_launch *l, const struct shim_clone *
 enum proto_block_why shim_block_attributes(struct shim_launch *l, const struct shim_clone *t)
 {
 	enum proto_block_why why = begin(l, t);
-	const CUlaunchConfig *config = l->config;
+	const CUlaunchConfig *config = l->call.config;
 
 	if (!config || !config->attrs) {
 		return why;

@@ -57,10 +57,10 @@ static struct shim_param_buffer buffer_of(const struct shim_clone *t, void **ext
 
 static bool can_pack(const struct shim_clone *t, const struct shim_launch *l)
 {
-	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (l->params && l->extra)) {
+	if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES || (l->call.params && l->call.extra)) {
 		return false;
 	}
-	return !passed(t) || l->params || (l->extra && buffer_of(t, l->extra).at);
+	return !passed(t) || l->call.params || (l->call.extra && buffer_of(t, l->call.extra).at);
 }
 
 /* Packs the parameters for the clone: one buffer with f's layout. Returns false if it cannot. */
@@ -72,16 +72,16 @@ static bool pack(const struct shim_launch *l, uint8_t *to)
 		return false;
 	}
 	memset(to, 0, shim_clone_arg_offset(l->clone));
-	for (uint32_t i = 0; l->params && i < n; i++) {
+	for (uint32_t i = 0; l->call.params && i < n; i++) {
 		struct cubin_param p = shim_clone_param(l->clone, i);
 
-		if (!l->params[i]) {
+		if (!l->call.params[i]) {
 			return false;
 		}
-		memcpy(to + p.offset, l->params[i], p.bytes);
+		memcpy(to + p.offset, l->call.params[i], p.bytes);
 	}
-	if (!l->params && n) {
-		struct shim_param_buffer b = buffer_of(l->clone, l->extra);
+	if (!l->call.params && n) {
+		struct shim_param_buffer b = buffer_of(l->clone, l->call.extra);
 
 		if (!b.at) {
 			return false;
@@ -129,12 +129,12 @@ bool shim_shape_fits(const uint32_t grid[3], const uint32_t block[3])
 
 static uint32_t resident(struct shim_clone *t, struct shim_launch *l)
 {
-	const CUlaunchConfig config = { .gridDimX = l->grid[0],
-					.gridDimY = l->grid[1],
-					.gridDimZ = l->grid[2],
-					.blockDimX = l->block[0],
-					.blockDimY = l->block[1],
-					.blockDimZ = l->block[2],
+	const CUlaunchConfig config = { .gridDimX = l->call.grid[0],
+					.gridDimY = l->call.grid[1],
+					.gridDimZ = l->call.grid[2],
+					.blockDimX = l->call.block[0],
+					.blockDimY = l->call.block[1],
+					.blockDimZ = l->call.block[2],
 					.sharedMemBytes = l->smem,
 					.attrs = l->attrs,
 					.numAttrs = l->n_attrs };
@@ -156,7 +156,8 @@ void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 	struct sched_launch *r = &l->record;
 
 	l->clone = NULL;
-	if (!shim_shape_fits(l->grid, l->block) || r->blocks > MAX_BLOCKS || !can_pack(t, l)) {
+	if (!shim_shape_fits(l->call.grid, l->call.block) || r->blocks > MAX_BLOCKS ||
+	    !can_pack(t, l)) {
 		if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES) {
 			shim_block_note_reason(l, PROTO_BLOCK_PARAMETERS);
 		}
@@ -167,7 +168,7 @@ void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 		return;
 	}
 	r->resident = resident(t, l);
-	if (!r->resident || !has_required_shape(t, l->block)) {
+	if (!r->resident || !has_required_shape(t, l->call.block)) {
 		shim_block_note_reason(l, PROTO_BLOCK_OCCUPANCY);
 		return;
 	}
@@ -221,8 +222,8 @@ CUresult shim_block_launch(struct shim_queue *q, const struct shim_launch *l)
 							      takes up to 20 ms */
 		shim_block_prepare_queue(q);
 	}
-	memcpy(bl.grid, l->grid, sizeof(bl.grid));
-	memcpy(bl.block, l->block, sizeof(bl.block));
+	memcpy(bl.grid, l->call.grid, sizeof(bl.grid));
+	memcpy(bl.block, l->call.block, sizeof(bl.block));
 	now = unlikely(l->form != NULL) ? clock_now_ns() : 0;
 	r = gpu_run_launch(shim_device_gpu(), &q->dev, &bl);
 	/* A deferred launch does not hold the form. But the form's struct and tools stay until what

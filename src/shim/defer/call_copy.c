@@ -25,23 +25,6 @@ static void release_event(struct shim_deferred_call *k)
 	}
 }
 
-/* Runs the call itself; of a launch that was counted as one with or without its probed form, so. */
-static CUresult run_chosen(struct shim_deferred_call *k)
-{
-	struct shim_thread *t = k->choice.handle ? shim_thread_self() : NULL;
-	struct shim_probe_choice own;
-	CUresult r;
-
-	if (!t) {
-		return k->what->run(k->a);
-	}
-	own = t->probe_choice; /* of the launch that this thread is about to submit */
-	t->probe_choice = k->choice;
-	r = k->what->run(k->a);
-	t->probe_choice = own;
-	return r;
-}
-
 /* Runs the call, at block level if the scheduler decided so. The parameters are packed from the
  * copy's arguments. The driver may refuse the clone although it would accept f. */
 static CUresult run_at_level(struct shim_deferred_call *k)
@@ -59,7 +42,7 @@ static CUresult run_at_level(struct shim_deferred_call *k)
 	if (k->what->copy_rule == SHIM_COPY_RECORD && k->call.joins_run) {
 		return shim_event_record(&k->event);
 	}
-	return run_chosen(k);
+	return shim_launch_issue(&k->launch, k->what, k->a);
 }
 
 static int run_deferred(struct sched_call *sc)
@@ -74,13 +57,14 @@ static int run_deferred(struct sched_call *sc)
 	CUresult r;
 
 	if (t) {
-		t->brackets = 0;
 		t->deferred++;
 	}
 	r = run_at_level(k);
 	if (t) {
-		shim_queue_count_brackets(k->q, t);
 		t->deferred--;
+	}
+	if (unlikely(k->launch.call.brackets)) {
+		sched_queue_add_extra(k->q->sched, k->launch.call.brackets);
 	}
 	if (capturing) {
 		shim_capture_restore(mode);
@@ -360,6 +344,19 @@ static struct shim_deferred_call *copy_of(struct shim_queue *q, const struct shi
 	return NULL;
 }
 
+/* The same launch, with the copy's arguments. */
+static void describe_copy(struct shim_deferred_call *k, const struct shim_launch *l)
+{
+	struct shim_kernel_call *call = &k->launch.call;
+
+	if (k->what->copy_rule == SHIM_COPY_KERNELEX) {
+		shim_describe_call_ex(call, k->what, k->a);
+	} else if (k->what->copy_rule == SHIM_COPY_KERNEL) {
+		shim_describe_call(call, k->what, k->a);
+	}
+	call->choice = l->call.choice;
+}
+
 bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
 		     const struct shim_launch *l)
 {
@@ -383,20 +380,14 @@ bool shim_call_defer(struct shim_queue *q, const struct shim_call *c, const uint
 	}
 	k->ctx = q->dev.ctx;
 	k->q = q;
-	if (shim_thread_known) {
-		k->choice = shim_thread_known->probe_choice;
-	}
 	if (c->copy_rule == SHIM_COPY_RECORD && shim_device_gpu() && !(c->nargs > 2 && a[2])) {
 		k->call.joins_run = true;
 	}
 	if (l->record.block_ok) {
-		bool ex = c->copy_rule == SHIM_COPY_KERNELEX;
-
 		k->launch = *l;
-		k->launch.params = (void **)(uintptr_t)k->a[ex ? 2 : 9];
-		k->launch.extra = (void **)(uintptr_t)k->a[ex ? 3 : 10];
 		k->call.joins_run = true;
 	}
+	describe_copy(k, l);
 	k->call.ready = k->call.placed || q->blocking ? is_ready : NULL;
 	k->call.run = run_deferred;
 	k->call.free = free_deferred;

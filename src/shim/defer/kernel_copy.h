@@ -11,9 +11,8 @@ struct shim_deferred_call {
 	const struct shim_call *what;
 	CUcontext ctx;
 	struct shim_queue *q;
-	struct shim_launch launch;	 /* clone NULL: it cannot run at block level */
-	struct shim_probe_choice choice; /* as made when it was deferred */
-	struct shim_event_call event;	 /* the event that it records or awaits */
+	struct shim_launch launch;    /* its call; with a clone, also how it runs at block level */
+	struct shim_event_call event; /* the event that it records or awaits */
 	uint64_t a[SHIM_MAX_ARGS];
 	unsigned char blob[] ALIGNED(16); /* memory to which the arguments point */
 };

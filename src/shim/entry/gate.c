@@ -96,7 +96,7 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
 {
 	*ret = shim_block_launch(q, l);
 	if (*ret == CUDA_ERROR_NOT_SUPPORTED) { /* the queue has no unfinished run */
-		*ret = c->run(a);
+		*ret = shim_launch_issue(l, c, a);
 	} else if (*ret != CUDA_SUCCESS) {
 		sched_ticket_abort(ticket);
 		shim_queue_drain(q);
@@ -114,13 +114,13 @@ static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch 
 	enum proto_block_why why = PROTO_BLOCK_CAPTURE;
 	bool captures = !q || shim_capture_any();
 
-	if (!l->config && l->record.flags & GBPF_F_COOPERATIVE) {
+	if (!l->call.config && l->record.flags & GBPF_F_COOPERATIVE) {
 		shim_block_note_reason(l, PROTO_BLOCK_COOPERATIVE);
 		return;
 	}
 	if (!captures) {
-		l->form = l->form ? l->form
-				  : shim_probe_hold(t->of, q->dev.ctx, l->grid, l->block, &l->smem);
+		l->form = l->form ? l->form : shim_probe_hold(&l->call, q->dev.ctx);
+		l->smem = l->form ? shim_probe_smem(l->form, &l->call) : l->smem;
 		t = l->form ? shim_probe_clone(l->form) : t;
 		why = t ? shim_block_attributes(l, t) : PROTO_BLOCK_PROBED;
 	}
@@ -173,9 +173,10 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 		enum sched_answer answer = sched_ticket_begin(&ticket, q->sched, record);
 
 		if (likely(answer == SCHED_GO)) {
-			t->brackets = 0; /* of calls that did not come here */
-			r = c->run(a);
-			shim_queue_count_brackets(q, t);
+			r = shim_launch_issue(l, c, a);
+			if (unlikely(l->call.brackets)) {
+				sched_queue_add_extra(q->sched, l->call.brackets);
+			}
 			break;
 		}
 		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, &r)) {
@@ -207,18 +208,17 @@ CUresult shim_gate_submit(const struct shim_call *c, uint64_t *a, struct shim_la
 	struct shim_queue *q;
 	CUresult r;
 
-	if (shim_capture_any() && shim_capture_has(l->stream, c->per_thread)) {
+	if (shim_capture_any() && shim_capture_has(l->call.stream, c->per_thread)) {
 		if (shim_launch_may_stop(l)) {
 			check_block(NULL, l); /* for the reason in `gbpf ps --why` */
 		}
-		return c->run(a);
+		return shim_launch_issue(l, c, a);
 	}
-	q = t ? shim_queue_of(t, l->stream, c->per_thread) : NULL;
+	q = t ? shim_queue_of(t, l->call.stream, c->per_thread) : NULL;
 	if (!q) {
-		return c->run(a);
+		return shim_launch_issue(l, c, a);
 	}
 	r = submit(t, q, c, a, l, shim_capture_any());
-	t->probe_choice.handle = 0;
 	if (unlikely(l->form != NULL)) {
 		shim_probe_release(l->form);
 	}
@@ -233,7 +233,7 @@ CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes
 	shim_launch_init(&l, c->kind, stream_of(c, a));
 	l.record.bytes = bytes;
 	if (c->kind == GBPF_KIND_HOST &&
-	    !(shim_capture_any() && shim_capture_has(l.stream, c->per_thread))) {
+	    !(shim_capture_any() && shim_capture_has(l.call.stream, c->per_thread))) {
 		struct shim_hostfn *h = shim_hostfn_wrap(c, a);
 
 		r = shim_gate_submit(c, a, &l);

@@ -10,7 +10,6 @@ CUresult shim_gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes
 CUresult shim_gate_order(const struct shim_call *c, uint64_t *a);
 CUresult shim_gate_kernel(const struct shim_call *c, uint64_t *a);
 CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a);
-CUresult shim_gate_cooperative(const struct shim_call *c, uint64_t *a);
 CUresult shim_gate_legacy(const struct shim_call *c, uint64_t *a);
 CUresult shim_gate_graph(const struct shim_call *c, uint64_t *a);
 

@@ -8,15 +8,11 @@ CUresult shim_gate_kernel(const struct shim_call *c, uint64_t *a)
 {
 	struct shim_launch l;
 
-	shim_describe_kernel(&l, c, a, 0);
-	return shim_gate_submit(c, a, &l);
-}
-
-CUresult shim_gate_cooperative(const struct shim_call *c, uint64_t *a)
-{
-	struct shim_launch l;
-
-	shim_describe_kernel(&l, c, a, GBPF_F_COOPERATIVE);
+	if (sched_idle(shim.sched)) {
+		shim_describe_call(&l.call, c, a);
+		return shim_kernel_issue(&l.call);
+	}
+	shim_describe_kernel(&l, c, a);
 	return shim_gate_submit(c, a, &l);
 }
 
@@ -27,7 +23,11 @@ CUresult shim_gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 	if (!a[0]) {
 		return c->run(a); /* the driver refuses it */
 	}
-	shim_describe_kernel_ex(&l, a);
+	if (sched_idle(shim.sched)) {
+		shim_describe_call_ex(&l.call, c, a);
+		return shim_kernel_issue(&l.call);
+	}
+	shim_describe_kernel_ex(&l, c, a);
 	return shim_gate_submit(c, a, &l);
 }
 

@@ -15,52 +15,77 @@ static const struct shim_kernel *kernel_here(uint64_t handle)
 }
 
 /* Sets the kernel, whose shape is known, and what the policy sees of both. */
-static void describe_shape(struct shim_launch *l, uint64_t handle)
+static void describe_shape(struct shim_launch *l, uint32_t flags)
 {
-	const struct shim_kernel *kernel = kernel_here(handle);
+	const struct shim_kernel_call *k = &l->call;
+	const struct shim_kernel *kernel = kernel_here((uintptr_t)k->f);
 
 	l->own_clone = shim_clone_to_launch(kernel);
+	l->smem = k->smem;
 	l->record.kernel = load_acquire(&kernel->counted);
-	l->record.blocks = shim_extent3d(l->grid[0], l->grid[1], l->grid[2]);
-	l->record.threads = l->block[0] * l->block[1] * l->block[2];
-	l->record.smem_bytes = l->smem;
+	l->record.flags = flags;
+	l->record.blocks = shim_extent3d(k->grid[0], k->grid[1], k->grid[2]);
+	l->record.threads = k->block[0] * k->block[1] * k->block[2];
+	l->record.smem_bytes = k->smem;
 }
 
 /* Arguments: f, grid x y z, block x y z, shared memory, stream, kernelParams, and of a launch that
  * is not cooperative also extra. */
-void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, const uint64_t *a,
-			  uint32_t flags)
+void shim_describe_call(struct shim_kernel_call *k, const struct shim_call *c, const uint64_t *a)
 {
-	shim_launch_init(l, GBPF_KIND_KERNEL, as_stream(a[8]));
-	l->record.flags = flags;
-	l->config = NULL;
+	k->f = (CUfunction)(uintptr_t)a[0];
+	k->stream = as_stream(a[8]);
+	k->config = NULL;
 	for (unsigned i = 0; i < 3; i++) {
-		l->grid[i] = (uint32_t)a[1 + i];
-		l->block[i] = (uint32_t)a[4 + i];
+		k->grid[i] = (uint32_t)a[1 + i];
+		k->block[i] = (uint32_t)a[4 + i];
 	}
-	l->smem = (uint32_t)a[7];
-	l->params = (void **)(uintptr_t)a[9];
-	l->extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
-	describe_shape(l, a[0]);
+	k->smem = (uint32_t)a[7];
+	k->params = (void **)(uintptr_t)a[9];
+	k->extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
+	k->api = c->nargs > 10 ? SHIM_KERNEL_API_PLAIN : SHIM_KERNEL_API_COOPERATIVE;
+	k->choice = SHIM_KERNEL_NOT_CHOSEN;
+	k->per_thread = c->per_thread;
+	k->brackets = 0;
 }
 
 /* Arguments: config, f, kernelParams, extra. */
-void shim_describe_kernel_ex(struct shim_launch *l, const uint64_t *a)
+void shim_describe_call_ex(struct shim_kernel_call *k, const struct shim_call *c, const uint64_t *a)
 {
 	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
 
-	shim_launch_init(l, GBPF_KIND_KERNEL, config->hStream);
-	l->config = config;
-	l->grid[0] = config->gridDimX;
-	l->grid[1] = config->gridDimY;
-	l->grid[2] = config->gridDimZ;
-	l->block[0] = config->blockDimX;
-	l->block[1] = config->blockDimY;
-	l->block[2] = config->blockDimZ;
-	l->smem = config->sharedMemBytes;
-	l->params = (void **)(uintptr_t)a[2];
-	l->extra = (void **)(uintptr_t)a[3];
-	describe_shape(l, a[1]);
+	k->f = (CUfunction)(uintptr_t)a[1];
+	k->stream = config->hStream;
+	k->config = config;
+	k->grid[0] = config->gridDimX;
+	k->grid[1] = config->gridDimY;
+	k->grid[2] = config->gridDimZ;
+	k->block[0] = config->blockDimX;
+	k->block[1] = config->blockDimY;
+	k->block[2] = config->blockDimZ;
+	k->smem = config->sharedMemBytes;
+	k->params = (void **)(uintptr_t)a[2];
+	k->extra = (void **)(uintptr_t)a[3];
+	k->api = SHIM_KERNEL_API_EX;
+	k->choice = SHIM_KERNEL_NOT_CHOSEN;
+	k->per_thread = c->per_thread;
+	k->brackets = 0;
+}
+
+void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, const uint64_t *a)
+{
+	shim_launch_init(l, GBPF_KIND_KERNEL, NULL);
+	shim_describe_call(&l->call, c, a);
+	describe_shape(l, c->nargs > 10 ? 0 : GBPF_F_COOPERATIVE);
+}
+
+void shim_describe_kernel_ex(struct shim_launch *l, const struct shim_call *c, const uint64_t *a)
+{
+	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
+
+	shim_launch_init(l, GBPF_KIND_KERNEL, NULL);
+	shim_describe_call_ex(&l->call, c, a);
+	describe_shape(l, 0);
 	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
 		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
 		    config->attrs[i].value.cooperative) {

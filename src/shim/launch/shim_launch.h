@@ -7,6 +7,7 @@
 #include "sched/sched.h"
 #include "shim/gated_call.h"
 #include "shim/kernel/clone.h"
+#include "shim/object/kernel_call.h"
 
 struct shim_probe_form;
 
@@ -15,17 +16,15 @@ struct shim_probe_form;
  * tables of kernels and forms. */
 struct shim_launch {
 	struct sched_launch record; /* what the scheduler decides with, and the policy sees */
-	CUstream stream;
-	struct shim_clone *clone;     /* what runs at block level; NULL: it cannot */
+	struct shim_kernel_call
+		call;		  /* f NULL: a copy, graph ..., or a launch without parameters */
+	struct shim_clone *clone; /* what runs at block level; NULL: it cannot */
 	struct shim_probe_form *form; /* held over the decision; NULL: it has no probed form */
 	/* The kernel's own, whereas `clone` may be its probed form's. NULL: it has none, or the
 	 * launch cannot run at block level: earlier calls have set its block size and parameters,
 	 * or it is one of several devices'. */
 	struct shim_clone *own_clone;
-	const CUlaunchConfig *config; /* NULL: a call without attributes */
-	uint32_t grid[3], block[3];
 	uint32_t smem; /* dynamic shared memory in bytes, with that of the probed form */
-	void **params, **extra;
 	/* Of a clone, or machine code with the gate: the attributes that are kept. */
 	uint32_t cluster; /* blocks of a cluster; 1: none */
 	uint32_t n_attrs;
@@ -48,24 +47,36 @@ static inline void shim_launch_init(struct shim_launch *l, uint32_t kind, CUstre
 	r->block_ns = 0;
 	r->level = r->stop = r->gate_mode = 0;
 	r->version = r->est_ns = r->held_ns = r->begin_ns = 0;
-	l->stream = stream;
+	l->call.f = NULL;
+	l->call.brackets = 0;
+	l->call.stream = stream;
 	l->clone = NULL;
 	l->form = NULL;
 	l->own_clone = NULL;
 }
 
 /* Describe the launch of a kernel from the arguments of cuLaunchKernel and
- * cuLaunchCooperativeKernel (flags: GBPF_F_COOPERATIVE), of cuLaunchKernelEx, whose config is not
- * NULL, and of one kernel of several devices. */
-void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, const uint64_t *a,
-			  uint32_t flags);
-void shim_describe_kernel_ex(struct shim_launch *l, const uint64_t *a);
+ * cuLaunchCooperativeKernel, of cuLaunchKernelEx, whose config is not NULL, and of one kernel of
+ * several devices. */
+void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, const uint64_t *a);
+void shim_describe_kernel_ex(struct shim_launch *l, const struct shim_call *c, const uint64_t *a);
 void shim_describe_one_of(struct shim_launch *l, struct shim_thread *t,
 			  const CUDA_LAUNCH_PARAMS *p);
 /* ... of cuLaunch(f), cuLaunchGrid(f, w, h) and cuLaunchGridAsync(f, w, h, stream). */
 void shim_describe_legacy(struct shim_launch *l, const struct shim_call *c, const uint64_t *a);
 /* ... and of cuGraphLaunch(graph, stream). */
 void shim_describe_graph(struct shim_launch *l, const uint64_t *a);
+
+/* Describe only the call of the former two. */
+void shim_describe_call(struct shim_kernel_call *k, const struct shim_call *c, const uint64_t *a);
+void shim_describe_call_ex(struct shim_kernel_call *k, const struct shim_call *c,
+			   const uint64_t *a);
+
+/* Issues the launch to the driver, of a kernel in the form that it is to have. a: the arguments
+ * that it was described from, or their copies. */
+CUresult shim_launch_issue(struct shim_launch *l, const struct shim_call *c, const uint64_t *a);
+/* The same of a call alone, once kernels may have forms (shim.forms). */
+CUresult shim_kernel_issue(struct shim_kernel_call *k);
 
 /* Returns true if the launch is of a function that has a clone or an entry stub, so that it may run
  * at block level, unless it is cooperative. */

@@ -21,7 +21,6 @@ struct shim_kernel;
 struct cubin_kernel;
 struct shim_probe_kernel;
 struct shim_probe_exec;
-struct ptx_gate_arg;
 
 /* Handles are aligned, so this bit in a key distinguishes a graph from a function at its address.
  */
@@ -45,15 +44,8 @@ struct shim_thread {
 	uint32_t victim;	/* counts the entries of kernels that were given up */
 	uint32_t host_function; /* depth of host-function callbacks on this thread: what they call
 				   is never held */
-	struct shim_probe_choice {
-		uintptr_t handle; /* whose launch is under way and was counted; 0: none */
-		bool taken;	  /* it takes its probed form */
-	} probe_choice;
-	uint32_t deferred; /* depth of deferred calls that this thread submits, which may
-			      hold up others */
-	uint32_t brackets; /* launched with the present call and not counted yet */
-	const struct ptx_gate_arg *stub_arg; /* of the patched kernel that is launched now; NULL:
-						all zero */
+	uint32_t deferred;	/* depth of deferred calls that this thread submits, which may
+				   hold up others */
 	struct {
 		CUcontext ctx;
 		struct shim_queue *q;

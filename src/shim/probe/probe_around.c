@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "bpf/run/ptx_env.h"
-#include "shim/object/thread_cache.h"
 #include "shim/session/session_agent.h"
 
 /* A launch fills three places of the hardware's queue, which has about 1 000; the driver blocks a
@@ -59,16 +58,17 @@ static bool has_room(struct shim_probe_bracket *b)
 static CUresult launch_grid(struct shim_probe_around *a, CUfunction f, bool counts, unsigned blocks,
 			    unsigned threads)
 {
-	struct shim_thread *t = shim_thread_self();
+	const struct shim_kernel_call bracket = { .stream = a->call->stream,
+						  .grid = { blocks, 1, 1 },
+						  .block = { threads, 1, 1 },
+						  .api = SHIM_KERNEL_API_PLAIN,
+						  .per_thread = a->call->per_thread };
 	void *params[] = { &a->arg };
-	CUresult r = f ? a->launch(f, blocks, 1, 1, threads, 1, 1, 0, a->stream, params, NULL)
-		       : CUDA_SUCCESS;
+	CUresult r = f ? shim_kernel_call_run(&bracket, f, 0, params, NULL) : CUDA_SUCCESS;
 
 	if (f && r == CUDA_SUCCESS) {
 		(void)add_relaxed(&a->bracket->submitted, (uint64_t)counts);
-		if (t) {
-			t->brackets++;
-		}
+		a->launched++;
 	}
 	return r;
 }
@@ -88,38 +88,20 @@ static CUresult launch_late(struct shim_probe_around *a)
 		       : CUDA_SUCCESS;
 }
 
-/* From now on launches of the thread pass an argument to the entry stub: the launch's number, and
- * the form's table, in which its blocks are stored. Without a thread's cache the number is 0, and
- * the ends of its blocks are not reported. */
-static void begin_stub(struct shim_probe_around *a, const struct shim_probe_form *f)
+/* The argument of the entry stub: the launch's number, and the form's table, in which its blocks
+ * are stored. */
+static void fill_stub(struct shim_probe_around *a, const struct shim_probe_form *f)
 {
-	struct shim_thread *t = f->code && (f->late || f->numbered) ? shim_thread_self() : NULL;
-
-	if (!a->form || !t || a->refusal != CUDA_SUCCESS) {
+	if (!a->form || !f->code || a->refusal != CUDA_SUCCESS) {
 		a->arg.late = 0;
-	}
-	if (!t) {
-		return;
 	}
 	a->stub = (struct ptx_gate_arg){ .done = f->numbered ? a->number : 0,
 					 .base = a->arg.late,
 					 .launch = a->arg.late ? a->arg.late_launch : 0 };
-	a->passes = true;
-	t->stub_arg = &a->stub;
 }
 
-static void end_stub(const struct shim_probe_around *a)
+static void begin_bracket(struct shim_probe_around *a, const uint32_t dims[SHIM_PROBE_DIMS])
 {
-	if (a->passes) {
-		shim_thread_self()->stub_arg = NULL;
-	}
-}
-
-static void begin_bracket(struct shim_probe_around *a, shim_probe_launcher *launcher,
-			  const uint32_t dims[SHIM_PROBE_DIMS], CUstream s)
-{
-	a->launch = launcher;
-	a->stream = s;
 	if (unlikely(!has_room(a->bracket))) {
 		shim_probe_form_refused(a->form, CUDA_ERROR_NOT_READY);
 		a->form = NULL;
@@ -139,23 +121,22 @@ static void begin_bracket(struct shim_probe_around *a, shim_probe_launcher *laun
 }
 
 void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form *f,
-			     shim_probe_launcher *launcher, const uint32_t dims[SHIM_PROBE_DIMS],
-			     CUstream s)
+			     const struct shim_kernel_call *c, const uint32_t dims[SHIM_PROBE_DIMS])
 {
+	a->call = c;
 	a->number = shim_probe_number(f);
 	a->bracket = f->bracket;
 	a->form = a->bracket ? f : NULL;
 	if (a->form) {
-		begin_bracket(a, launcher, dims, s);
+		begin_bracket(a, dims);
 	}
-	begin_stub(a, f);
+	fill_stub(a, f);
 }
 
 void shim_probe_around_end(struct shim_probe_around *a, CUresult r)
 {
 	const struct shim_probe_bracket *b = a->bracket;
 
-	end_stub(a);
 	if (!a->form) {
 		return;
 	}

@@ -1,6 +1,5 @@
-/* Launches of kernels that have a probed form. From the first tool on, the slots of shim_real for
- * launches lead here, and from here to shim/code and the driver. Launches whose parameters were set
- * by cuParamSet* run the program's own kernels; those of graphs are in probe_graph_calls.c. */
+/* Launches of kernels that have a probed form. Launches whose parameters were set by cuParamSet*
+ * run the program's own kernels; those of graphs are in probe_graph_calls.c. */
 #include "shim/probe/shim_probe_int.h"
 
 #include "base/clock.h"
@@ -10,19 +9,6 @@
 #include "shim/code/shim_code.h"
 #include "shim/probe/probe_mix.h"
 #include "shim/probe/probe_timer.h"
-
-static struct {
-	CUresult (*plain)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-			  unsigned, CUstream, void **, void **);
-	CUresult (*plain_ptsz)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
-			       unsigned, unsigned, CUstream, void **, void **);
-	CUresult (*cooperative)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
-				unsigned, unsigned, CUstream, void **);
-	CUresult (*cooperative_ptsz)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
-				     unsigned, unsigned, CUstream, void **);
-	CUresult (*ex)(const CUlaunchConfig *, CUfunction, void **, void **);
-	CUresult (*ex_ptsz)(const CUlaunchConfig *, CUfunction, void **, void **);
-} before; /* what the slots led to */
 
 /* Returns the context in which a launch on the stream runs; NULL: the driver does not report it. */
 static CUcontext context_of(CUstream stream)
@@ -105,12 +91,10 @@ static struct shim_probe_form *begin(CUfunction f, CUstream stream, CUcontext ct
 	return p;
 }
 
-struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
-					const uint32_t block[3], uint32_t *smem)
+struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ctx)
 {
-	const uint32_t dims[SHIM_PROBE_DIMS] = { grid[0],  grid[1],  grid[2], block[0],
-						 block[1], block[2], *smem };
-	struct shim_thread *t = shim_thread_self();
+	const uint32_t dims[SHIM_PROBE_DIMS] = { c->grid[0],  c->grid[1],  c->grid[2], c->block[0],
+						 c->block[1], c->block[2], c->smem };
 	struct shim_probe_kernel *k = NULL;
 	struct shim_probe_form *p = NULL;
 	struct shim_probe_shape *s;
@@ -120,27 +104,27 @@ struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const
 		shim_probe_wait_paused();
 	}
 	if (load_acquire(&shim.probes_attached)) {
-		p = begin((CUfunction)unqual(handle), NULL, ctx, &k);
+		p = begin(c->f, NULL, ctx, &k);
 	}
 	if (!p) {
 		return NULL;
 	}
-	taken = p->ctx == ctx;
-	if (taken && t && t->probe_choice.handle == (uintptr_t)handle) {
-		taken = t->probe_choice.taken;
-	} else if (taken) {
-		taken = shim_probe_mix_choose(k, p, dims, &s);
-		if (t) {
-			t->probe_choice.handle = (uintptr_t)handle;
-			t->probe_choice.taken = taken;
-		}
+	taken = p->ctx == ctx &&
+		(c->choice == SHIM_KERNEL_NOT_CHOSEN ? shim_probe_mix_choose(k, p, dims, &s)
+						     : c->choice == SHIM_KERNEL_TAKES_FORM);
+	if (p->ctx == ctx) {
+		c->choice = taken ? SHIM_KERNEL_TAKES_FORM : SHIM_KERNEL_TAKES_NONE;
 	}
 	if (!taken) {
 		shim_probe_form_end(p);
 		return NULL;
 	}
-	*smem = shim_probe_form_smem(p, *smem, block[0], block[1], block[2]);
 	return p;
+}
+
+uint32_t shim_probe_smem(const struct shim_probe_form *f, const struct shim_kernel_call *c)
+{
+	return shim_probe_form_smem(f, c->smem, c->block[0], c->block[1], c->block[2]);
 }
 
 /* A launch of a kernel that a tool matches. */
@@ -151,34 +135,33 @@ struct launching {
 };
 
 /* Returns false if no tool matches the kernel. */
-static bool is_probed(struct launching *l, CUfunction f, CUstream stream)
+static bool is_probed(struct launching *l, const struct shim_kernel_call *c)
 {
 	if (unlikely(load_relaxed(&shim_probe_paused_until))) {
 		shim_probe_wait_paused();
 	}
-	l->form = begin(f, stream, NULL, &l->kernel);
+	l->form = begin(c->f, c->stream, NULL, &l->kernel);
 	l->timer = NULL;
 	return l->kernel != NULL;
 }
 
 /* Decides whether the launch takes the form. */
-static NOINLINE void choose(struct launching *l, CUfunction f, CUstream stream, bool per_thread,
+static NOINLINE void choose(struct launching *l, const struct shim_kernel_call *c,
 			    const uint32_t dims[SHIM_PROBE_DIMS])
 {
-	struct shim_thread *t = shim_thread_self();
 	struct shim_probe_form *p = l->form;
 	struct shim_probe_shape *s = NULL;
 	bool taken = p != NULL;
 
-	if (p && t && t->probe_choice.handle == (uintptr_t)f) {
-		taken = t->probe_choice.taken;
+	if (p && c->choice != SHIM_KERNEL_NOT_CHOSEN) {
+		taken = c->choice == SHIM_KERNEL_TAKES_FORM;
 	} else if (p) {
 		taken = shim_probe_mix_choose(l->kernel, p, dims, &s);
 	}
 	if (!shim_capture_any() && !(p && load_relaxed(&p->verify_left))) {
-		l->timer =
-			shim_probe_mix_begin(l->kernel, p, taken, dims, s,
-					     !stream && per_thread ? CU_STREAM_PER_THREAD : stream);
+		l->timer = shim_probe_mix_begin(l->kernel, p, taken, dims, s,
+						!c->stream && c->per_thread ? CU_STREAM_PER_THREAD
+									    : c->stream);
 	}
 	if (p && !taken) {
 		shim_probe_form_end(p);
@@ -239,168 +222,97 @@ void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3
 
 /* Fills args with the parameters of a launch of the form. */
 static CUresult open_args(struct shim_launch_args *args, const struct shim_probe_form *p,
-			  const uint64_t *number, void **params, void **extra)
+			  const uint64_t *number, const struct shim_kernel_call *c)
 {
 	if (unlikely(p->passing.passed)) {
-		return shim_probe_number_args(args, p, number, params, extra);
+		return shim_probe_number_args(args, p, number, c->params, c->extra);
 	}
-	args->params = params;
-	args->extra = extra;
+	args->params = c->params;
+	args->extra = c->extra;
 	args->heap = NULL;
 	return CUDA_SUCCESS;
 }
 
-/* Returns the parameters if there is nothing in extra; not NULL for a kernel without any. */
-static void **only(void **params, void **extra)
+/* Returns the parameters if the launch has nothing else; not NULL for a kernel without any. */
+static void **only(const struct shim_kernel_call *c)
 {
 	static void *none[1];
+	bool more = c->extra || c->api == SHIM_KERNEL_API_COOPERATIVE ||
+		    (c->config && c->config->numAttrs);
 
-	return extra ? NULL : params ? params : none;
+	return more ? NULL : c->params ? c->params : none;
 }
 
-/* A launch of a kernel that a tool matches: FORM if f has one that the driver takes, else OWN,
- * between brackets if it has some, which `launcher` launches. flags: GBPF_F_* for programs of
- * submit. PARAMS: of a launch that has nothing else, else NULL. FORM takes its parameters from
- * `args`. */
-#define PROBED(f, stream, per_thread, launcher, DIMS, flags, PARAMS, params, extra, FORM, OWN)     \
-	{                                                                                          \
-		struct shim_probe_around a = { 0 };                                                \
-		struct shim_launch_args args;                                                      \
-		const struct shim_probe_form *p;                                                   \
-		const uint32_t *dims = DIMS;                                                       \
-		uint64_t now = 0;                                                                  \
-		CUresult r = CUDA_SUCCESS, e;                                                      \
-                                                                                                   \
-		choose(l, f, stream, per_thread, dims);                                            \
-		if (l->form && unlikely(load_relaxed(&l->form->verify_left))) {                    \
-			verify(l, dims, PARAMS);                                                   \
-		}                                                                                  \
-		p = l->form;                                                                       \
-		if (p) {                                                                           \
-			now = unlikely(p->submits) ? clock_now_ns() : 0;                           \
-			shim_probe_around_begin(&a, l->form, launcher, dims, stream);              \
-			r = open_args(&args, p, &a.number, params, extra);                         \
-		}                                                                                  \
-		if (r == CUDA_SUCCESS) {                                                           \
-			r = p && p->handle ? FORM : OWN;                                           \
-		}                                                                                  \
-		if (unlikely(now) && r == CUDA_SUCCESS) {                                          \
-			submitted(p, now, dims, flags);                                            \
-		}                                                                                  \
-		e = r && p && p->handle ? OWN : r;                                                 \
-		if (p) {                                                                           \
-			shim_launch_args_close(&args);                                             \
-		}                                                                                  \
-		shim_probe_around_end(&a, e);                                                      \
-		return finish(l, r, e);                                                            \
-	}
-
-/* The body of a launch. Those of other kernels need none of the room that the former takes. */
-#define LAUNCH(f, stream, OWN, THEN)                                                               \
-	{                                                                                          \
-		struct launching l;                                                                \
-                                                                                                   \
-		return likely(!is_probed(&l, f, stream)) ? OWN : THEN;                             \
-	}
-
-#define DIMS ((const uint32_t[SHIM_PROBE_DIMS]){ gx, gy, gz, bx, by, bz, smem })
-
-#define PLAIN_PROBED(name, launcher, real, own, per_thread)                                        \
-	static NOINLINE CUresult name(struct launching *l, CUfunction f, unsigned gx, unsigned gy, \
-				      unsigned gz, unsigned bx, unsigned by, unsigned bz,          \
-				      unsigned smem, CUstream s, void **params, void **extra)      \
-		PROBED(f, s, per_thread, launcher, DIMS, 0, only(params, extra), params, extra,    \
-		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
-					      shim_probe_form_smem(p, smem, bx, by, bz), s,        \
-					      args.params, args.extra),                            \
-		       own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
-
-#define PLAIN(name, own, probed)                                                                   \
-	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
-			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,   \
-			     void **extra)                                                         \
-		LAUNCH(f, s, own(f, gx, gy, gz, bx, by, bz, smem, s, params, extra),               \
-		       probed(&l, f, gx, gy, gz, bx, by, bz, smem, s, params, extra))
-
-#define COOPERATIVE_PROBED(name, launcher, real, own, per_thread)                                  \
-	static NOINLINE CUresult name(struct launching *l, CUfunction f, unsigned gx, unsigned gy, \
-				      unsigned gz, unsigned bx, unsigned by, unsigned bz,          \
-				      unsigned smem, CUstream s, void **params)                    \
-		PROBED(f, s, per_thread, launcher, DIMS, GBPF_F_COOPERATIVE, NULL, params, NULL,   \
-		       (p->code ? own : real)(p->handle, gx, gy, gz, bx, by, bz,                   \
-					      shim_probe_form_smem(p, smem, bx, by, bz), s,        \
-					      args.params),                                        \
-		       own(f, gx, gy, gz, bx, by, bz, smem, s, params))
-
-#define COOPERATIVE(name, own, probed)                                                             \
-	static CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,     \
-			     unsigned by, unsigned bz, unsigned smem, CUstream s, void **params)   \
-		LAUNCH(f, s, own(f, gx, gy, gz, bx, by, bz, smem, s, params),                      \
-		       probed(&l, f, gx, gy, gz, bx, by, bz, smem, s, params))
-
-PLAIN_PROBED(probed, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernel, before.plain, false)
-PLAIN_PROBED(probed_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernel_ptsz,
-	     before.plain_ptsz, true)
-PLAIN(launch, before.plain, probed)
-PLAIN(launch_ptsz, before.plain_ptsz, probed_ptsz)
-COOPERATIVE_PROBED(cooperative_probed, shim_driver.cuLaunchKernel,
-		   shim_driver.cuLaunchCooperativeKernel, before.cooperative, false)
-COOPERATIVE_PROBED(cooperative_probed_ptsz, shim_driver.cuLaunchKernel_ptsz,
-		   shim_driver.cuLaunchCooperativeKernel_ptsz, before.cooperative_ptsz, true)
-COOPERATIVE(cooperative, before.cooperative, cooperative_probed)
-COOPERATIVE(cooperative_ptsz, before.cooperative_ptsz, cooperative_probed_ptsz)
-
-static CUresult launch_form(const struct shim_probe_form *p, const CUlaunchConfig *config,
-			    void **params, void **extra,
-			    CUresult (*real)(const CUlaunchConfig *, CUfunction, void **, void **))
+static CUresult launch_own(const struct shim_kernel_call *c)
 {
-	CUlaunchConfig c = *config;
-
-	c.sharedMemBytes =
-		shim_probe_form_smem(p, c.sharedMemBytes, c.blockDimX, c.blockDimY, c.blockDimZ);
-	return real(&c, p->handle, params, extra);
+	return shim_code_launch(c, c->f, c->smem, c->params, c->extra, NULL);
 }
 
-#define CONFIG_DIMS                                                                                \
-	((const uint32_t[SHIM_PROBE_DIMS]){ config->gridDimX, config->gridDimY, config->gridDimZ,  \
-					    config->blockDimX, config->blockDimY,                  \
-					    config->blockDimZ, config->sharedMemBytes })
+static CUresult launch_form(const struct shim_probe_form *p, const struct shim_kernel_call *c,
+			    struct shim_probe_around *a)
+{
+	uint32_t smem = shim_probe_form_smem(p, c->smem, c->block[0], c->block[1], c->block[2]);
+	struct shim_launch_args args;
+	CUresult r = open_args(&args, p, &a->number, c);
 
-#define EX_PROBED(name, launcher, real, own, per_thread)                                           \
-	static NOINLINE CUresult name(struct launching *l, const CUlaunchConfig *config,           \
-				      CUfunction f, void **params, void **extra)                   \
-		PROBED(f, config->hStream, per_thread, launcher, CONFIG_DIMS, 0,                   \
-		       config->numAttrs ? NULL : only(params, extra), params, extra,               \
-		       launch_form(p, config, args.params, args.extra, p->code ? own : real),      \
-		       own(config, f, params, extra))
+	if (r == CUDA_SUCCESS && p->code) {
+		r = shim_code_launch(c, p->handle, smem, args.params, args.extra, &a->stub);
+	} else if (r == CUDA_SUCCESS) {
+		r = shim_kernel_call_run(c, p->handle, smem, args.params, args.extra);
+	}
+	shim_launch_args_close(&args);
+	return r;
+}
 
-#define EX(name, own, probed)                                                                      \
-	static CUresult name(const CUlaunchConfig *config, CUfunction f, void **params,            \
-			     void **extra)                                                         \
-		LAUNCH(config ? f : NULL, config ? config->hStream : NULL,                         \
-		       own(config, f, params, extra), probed(&l, config, f, params, extra))
+/* Launches the form, the kernel itself if the driver refuses that, or if there is none, between
+ * brackets if it has some. */
+static CUresult launch_with(struct launching *l, struct shim_kernel_call *c,
+			    const uint32_t dims[SHIM_PROBE_DIMS])
+{
+	const struct shim_probe_form *p = l->form;
+	uint64_t now = unlikely(p->submits) ? clock_now_ns() : 0;
+	struct shim_probe_around a = { 0 };
+	CUresult r, e;
 
-EX_PROBED(ex_probed, shim_driver.cuLaunchKernel, shim_driver.cuLaunchKernelEx, before.ex, false)
-EX_PROBED(ex_probed_ptsz, shim_driver.cuLaunchKernel_ptsz, shim_driver.cuLaunchKernelEx_ptsz,
-	  before.ex_ptsz, true)
-EX(launch_ex, before.ex, ex_probed)
-EX(launch_ex_ptsz, before.ex_ptsz, ex_probed_ptsz)
+	shim_probe_around_begin(&a, l->form, c, dims);
+	r = p->handle ? launch_form(p, c, &a) : launch_own(c);
+	if (unlikely(now) && r == CUDA_SUCCESS) {
+		submitted(p, now, dims,
+			  c->api == SHIM_KERNEL_API_COOPERATIVE ? GBPF_F_COOPERATIVE : 0);
+	}
+	e = r && p->handle ? launch_own(c) : r;
+	shim_probe_around_end(&a, e);
+	c->brackets = a.launched;
+	return finish(l, r, e);
+}
+
+static NOINLINE CUresult launch_probed(struct launching *l, struct shim_kernel_call *c)
+{
+	const uint32_t dims[SHIM_PROBE_DIMS] = { c->grid[0],  c->grid[1],  c->grid[2], c->block[0],
+						 c->block[1], c->block[2], c->smem };
+	CUresult r;
+
+	choose(l, c, dims);
+	if (l->form && unlikely(load_relaxed(&l->form->verify_left))) {
+		verify(l, dims, only(c));
+	}
+	if (l->form) {
+		return launch_with(l, c, dims);
+	}
+	r = launch_own(c);
+	return finish(l, r, r);
+}
+
+CUresult shim_probe_launch(struct shim_kernel_call *c)
+{
+	struct launching l;
+
+	return likely(!is_probed(&l, c)) ? launch_own(c) : launch_probed(&l, c);
+}
 
 static void lead_all(void)
 {
 	shim_code_lead(); /* first: it would replace what is stored below */
-	before.plain = shim_real.cuLaunchKernel;
-	before.plain_ptsz = shim_real.cuLaunchKernel_ptsz;
-	before.cooperative = shim_real.cuLaunchCooperativeKernel;
-	before.cooperative_ptsz = shim_real.cuLaunchCooperativeKernel_ptsz;
-	before.ex = shim_real.cuLaunchKernelEx;
-	before.ex_ptsz = shim_real.cuLaunchKernelEx_ptsz;
-	shim_real.cuLaunchKernel = launch;
-	shim_real.cuLaunchKernel_ptsz = launch_ptsz;
-	shim_real.cuLaunchCooperativeKernel = cooperative;
-	shim_real.cuLaunchCooperativeKernel_ptsz = cooperative_ptsz;
-	shim_real.cuLaunchKernelEx = launch_ex;
-	shim_real.cuLaunchKernelEx_ptsz = launch_ex_ptsz;
 	shim_probe_lead_graphs();
 }
 

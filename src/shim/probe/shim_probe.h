@@ -7,6 +7,7 @@
 
 #include "cuabi/types.h"
 #include "proto/wire.h"
+#include "shim/object/kernel_call.h"
 #include "shim/part.h"
 
 /* Connects the room with the session. Before cuInit says hello. */
@@ -22,13 +23,15 @@ extern const struct shim_part shim_probe_part;
 /* An attribute of a function has changed. */
 void shim_probe_refresh(const void *handle);
 
-/* Returns the probed form that a launch of the kernel in that context is to take, and which stays
- * until it is released; *smem, the launch's dynamic shared memory, becomes the form's. NULL:
- * none. While launches are paused, for some milliseconds at most, the caller waits. The launch was
- * chosen to take it, or not, for the thread: a launch of the handle that follows is the same one
- * unless shim_thread.probe_choice.handle is 0. */
-struct shim_probe_form *shim_probe_hold(const void *handle, CUcontext ctx, const uint32_t grid[3],
-					const uint32_t block[3], uint32_t *smem);
+/* Makes a launch of a kernel, of which tools may be attached: of its form where it has one that the
+ * launch takes and the driver accepts. */
+CUresult shim_probe_launch(struct shim_kernel_call *c);
+/* Returns the probed form that a launch in that context is to take, and which stays until it is
+ * released; NULL: none. The choice is stored in the call. While launches are paused, for some
+ * milliseconds at most, the caller waits. */
+struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ctx);
+/* Returns the dynamic shared memory of a launch as one of the form. */
+uint32_t shim_probe_smem(const struct shim_probe_form *f, const struct shim_kernel_call *c);
 void shim_probe_release(struct shim_probe_form *f);
 /* The driver has taken a launch of the form's clone, which was handed to it at that time. */
 void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3],

@@ -429,29 +429,23 @@ void shim_probe_bracket_put(struct shim_probe_bracket *b);
 void shim_probe_brackets_sweep(CUcontext ctx, bool context_ends);
 
 /* ---- probe_around.c; any thread ---- */
-/* cuLaunchKernel, of the kind of default stream that the program's call means. */
-typedef CUresult shim_probe_launcher(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
-				     unsigned bx, unsigned by, unsigned bz, unsigned smem,
-				     CUstream s, void **params, void **extra);
-
 /* A launch between its brackets. */
 struct shim_probe_around {
 	struct shim_probe_form *form;	    /* NULL: it has no brackets */
 	struct shim_probe_bracket *bracket; /* of it */
-	shim_probe_launcher *launch;
-	CUstream stream;
+	const struct shim_kernel_call *call;
 	CUresult refusal; /* result of a refused `begin`; then `end` is not launched */
 	uint64_t number;  /* of the launch; 0: it has none */
+	uint8_t launched; /* brackets */
 	struct ptx_bracket_arg arg;
-	bool passes; /* launches of the thread pass `stub` */
-	struct ptx_gate_arg stub;
+	struct ptx_gate_arg stub; /* of a form of machine code: the launch's argument */
 };
 
 /* Gives a launch of the form its number, and launches the bracket in front of it, if these are
  * wanted. */
 void shim_probe_around_begin(struct shim_probe_around *a, struct shim_probe_form *f,
-			     shim_probe_launcher *launch, const uint32_t dims[SHIM_PROBE_DIMS],
-			     CUstream s);
+			     const struct shim_kernel_call *c,
+			     const uint32_t dims[SHIM_PROBE_DIMS]);
 /* Launches the bracket behind it; r: the launch's result. */
 void shim_probe_around_end(struct shim_probe_around *a, CUresult r);
 

@@ -35,7 +35,7 @@ static void check_record(const struct shim_launch *l, uint32_t flags)
 	assert_int_equal(l->record.smem_bytes, 4096);
 	assert_true(l->record.may_hold);
 	assert_false(l->record.block_ok || l->record.granted || l->record.behind);
-	assert_ptr_equal(l->stream, stream);
+	assert_ptr_equal(l->call.stream, stream);
 	assert_null(l->clone);
 	assert_null(l->form);
 }
@@ -43,13 +43,16 @@ static void check_record(const struct shim_launch *l, uint32_t flags)
 /* ... and all that it needs to be issued. */
 static void check_shape(const struct shim_launch *l, void **expected)
 {
+	assert_ptr_equal(l->call.f, FAKE_FUNCTION);
+	assert_int_equal(l->call.choice, SHIM_KERNEL_NOT_CHOSEN);
+	assert_int_equal(l->call.smem, 4096);
 	assert_ptr_equal(l->own_clone, &own);
 	assert_true(shim_launch_may_stop(l));
-	assert_memory_equal(l->grid, grid, sizeof(grid));
-	assert_memory_equal(l->block, block, sizeof(block));
+	assert_memory_equal(l->call.grid, grid, sizeof(grid));
+	assert_memory_equal(l->call.block, block, sizeof(block));
 	assert_int_equal(l->smem, 4096);
-	assert_ptr_equal(l->params, params);
-	assert_ptr_equal(l->extra, expected);
+	assert_ptr_equal(l->call.params, params);
+	assert_ptr_equal(l->call.extra, expected);
 }
 
 /* What is known of it says that it cannot be stopped. */
@@ -62,7 +65,7 @@ static void test_without_clone(void **state)
 
 	for (unsigned i = 0; i < 2; i++) {
 		known.clone = i ? NULL : &none;
-		shim_describe_kernel(&l, &c, a, 0);
+		shim_describe_kernel(&l, &c, a);
 		assert_ptr_equal(l.record.kernel, kernel);
 		assert_false(shim_launch_may_stop(&l));
 	}
@@ -78,10 +81,12 @@ static void test_kernel(void **state)
 	struct shim_launch l;
 
 	memset(&l, 0xa5, sizeof(l));
-	shim_describe_kernel(&l, &c, a, 0);
+	shim_describe_kernel(&l, &c, a);
 	check_record(&l, 0);
 	check_shape(&l, extra);
-	assert_null(l.config);
+	assert_null(l.call.config);
+	assert_int_equal(l.call.api, SHIM_KERNEL_API_PLAIN);
+	assert_false(l.call.per_thread);
 }
 
 /* cuLaunchCooperativeKernel has no extra: what is behind its arguments is not read. */
@@ -94,9 +99,10 @@ static void test_cooperative(void **state)
 	struct shim_launch l;
 
 	memset(&l, 0xa5, sizeof(l));
-	shim_describe_kernel(&l, &c, a, GBPF_F_COOPERATIVE);
+	shim_describe_kernel(&l, &c, a);
 	check_record(&l, GBPF_F_COOPERATIVE);
 	check_shape(&l, NULL);
+	assert_int_equal(l.call.api, SHIM_KERNEL_API_COOPERATIVE);
 }
 
 static void test_kernel_ex(void **state)
@@ -105,18 +111,21 @@ static void test_kernel_ex(void **state)
 				       { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE } };
 	CUlaunchConfig config = { 3, 5, 7, 2, 11, 13, 4096, stream, attrs, 2 };
 	const uint64_t a[4] = { (uintptr_t)&config, F, (uintptr_t)params, (uintptr_t)extra };
+	const struct shim_call c = { .nargs = 4, .per_thread = 1 };
 	struct shim_launch l;
 
 	for (int cooperative = 0; cooperative < 2; cooperative++) {
 		attrs[1].value.cooperative = cooperative;
 		memset(&l, 0xa5, sizeof(l));
-		shim_describe_kernel_ex(&l, a);
+		shim_describe_kernel_ex(&l, &c, a);
 		check_record(&l, cooperative ? GBPF_F_COOPERATIVE : 0);
 		check_shape(&l, extra);
-		assert_ptr_equal(l.config, &config);
+		assert_ptr_equal(l.call.config, &config);
+		assert_int_equal(l.call.api, SHIM_KERNEL_API_EX);
+		assert_true(l.call.per_thread);
 	}
 	config.attrs = NULL; /* whatever their number */
-	shim_describe_kernel_ex(&l, a);
+	shim_describe_kernel_ex(&l, &c, a);
 	check_record(&l, 0);
 }
 
@@ -147,8 +156,9 @@ static void test_legacy(void **state)
 		assert_ptr_equal(l.record.kernel, kernel);
 		assert_int_equal(l.record.blocks, i ? 15 : 1);
 		assert_int_equal(l.record.threads, 0);
-		assert_ptr_equal(l.stream, i == 2 ? stream : CU_STREAM_LEGACY);
+		assert_ptr_equal(l.call.stream, i == 2 ? stream : CU_STREAM_LEGACY);
 		assert_false(shim_launch_may_stop(&l));
+		assert_null(l.call.f);
 	}
 }
 
@@ -161,7 +171,8 @@ static void test_graph(void **state)
 	shim_describe_graph(&l, a);
 	assert_int_equal(l.record.kind, GBPF_KIND_GRAPH);
 	assert_int_equal(l.record.blocks, 0);
-	assert_ptr_equal(l.stream, stream);
+	assert_null(l.call.f);
+	assert_ptr_equal(l.call.stream, stream);
 	assert_false(shim_launch_may_stop(&l));
 }
 
@@ -172,7 +183,7 @@ static void test_saturates(void **state)
 	const struct shim_call c = { .nargs = 11 };
 	struct shim_launch l;
 
-	shim_describe_kernel(&l, &c, a, 0);
+	shim_describe_kernel(&l, &c, a);
 	assert_true(l.record.blocks == UINT64_MAX);
 }
 
