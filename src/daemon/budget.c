@@ -25,11 +25,7 @@ bool daemon_budget_is_paused(struct daemon *d, uid_t uid)
 /* Makes all sources polled or not, as the budgets say. */
 static void apply(struct daemon *d)
 {
-	for (unsigned i = 0; daemon_features[i]; i++) {
-		if (daemon_features[i]->poll) {
-			daemon_features[i]->poll(d, d->users.accepts_paused);
-		}
-	}
+	daemon_features_call(poll, d, d->users.accepts_paused);
 }
 
 static int on_refilled(sd_event_source *src, uint64_t usec, void *arg);

@@ -61,11 +61,7 @@ static void end(struct daemon_connection *c)
 
 static void destroy(struct daemon_connection *c)
 {
-	for (unsigned i = 0; daemon_features[i]; i++) {
-		if (daemon_features[i]->connection_closed) {
-			daemon_features[i]->connection_closed(c->d, c->number);
-		}
-	}
+	daemon_features_call(connection_closed, c->d, c->number);
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->again);
 	fd_close_peer(c->sock);

@@ -1,11 +1,31 @@
-/* Features of gbpfd: what the folder's own files call without knowing which features there are. */
+/* Features of gbpfd: what the folder's own files and session/ call without knowing which features
+ * there are. */
 #ifndef GBPF_DAEMON_FEATURE_H
 #define GBPF_DAEMON_FEATURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/wire.h"
+
 struct daemon;
+struct daemon_session;
+
+/* A message of a tenant's process, and the descriptors that came with it. */
+struct daemon_received {
+	union proto_message m;
+	int fds[8];
+	unsigned nfds;
+};
+
+/* How a message of the session socket is handled. Each type belongs to one feature. */
+struct daemon_message {
+	uint32_t type;	 /* enum proto_type; 0 ends the array */
+	uint32_t states; /* bits of enum daemon_session_state in which the message is legal */
+	/* Handles the message and takes its descriptors; or returns false, and takes none: the
+	 * session may not send the message now, and is dropped. */
+	bool (*take)(struct daemon_session *s, struct daemon_received *r);
+};
 
 /* Members may be NULL. All run in the loop's thread. */
 struct daemon_feature {
@@ -14,9 +34,25 @@ struct daemon_feature {
 	void (*poll)(struct daemon *d, bool accepts_paused);
 	/* A connection of the control socket is closed; its number is never used again. */
 	void (*connection_closed)(struct daemon *d, uint64_t conn);
+
+	const struct daemon_message *messages;
+	/* Returns true if the note of a tenant's process is of this feature's kind, which does not
+	 * belong into the history. */
+	bool (*note)(struct daemon_session *s, const struct proto_note *n);
 };
 
 /* main/features.c; NULL ends it. They are called in this order. */
 extern const struct daemon_feature *const daemon_features[];
+
+#define daemon_features_each(f)                                                                    \
+	for (const struct daemon_feature *const *f = daemon_features; *f; f++)
+/* Calls a hook, with these arguments, of the features that have it. */
+#define daemon_features_call(hook, ...)                                                            \
+	daemon_features_each(f_)                                                                   \
+	{                                                                                          \
+		if ((*f_)->hook) {                                                                 \
+			(*f_)->hook(__VA_ARGS__);                                                  \
+		}                                                                                  \
+	}
 
 #endif

@@ -7,7 +7,7 @@
  * their slot finds them free. A descriptor from a tenant is checked before gbpfd and the receivers
  * map it: it must be a sealed memfd or a node of the NVIDIA driver, so that no mapping can fault
  * and no close can block. */
-#include "daemon/session/tenant_session.h"
+#include "daemon/hw/hw_control.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -188,10 +188,14 @@ static int take(struct daemon_session *s, const struct proto_flag *m, int fd)
 	return is_plain(fd) ? keep(s, m->gpu, fd) : -EBADF;
 }
 
-void daemon_flags_take(struct daemon_session *s, const struct proto_flag *m, int fd)
+static bool take_flag(struct daemon_session *s, struct daemon_received *r)
 {
-	int err = take(s, m, fd);
+	int fd = r->nfds ? r->fds[0] : -1, err;
 
+	if (!daemon_hw_may_offer(s)) {
+		return false;
+	}
+	err = take(s, &r->m.flag, fd);
 	if (err) {
 		fd_close_foreign(fd);
 		daemon_session_event(s, "flag",
@@ -199,7 +203,15 @@ void daemon_flags_take(struct daemon_session *s, const struct proto_flag *m, int
 				     "stop its kernels between blocks",
 				     s->name, strerror(-err));
 	}
+	return true;
 }
+
+static const struct daemon_message messages[] = {
+	{ PROTO_FLAG, 1u << DAEMON_SESSION_READY, take_flag },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_flags_feature = { .messages = messages };
 
 void daemon_flags_session_ended(struct daemon_session *s)
 {

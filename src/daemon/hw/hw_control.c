@@ -16,6 +16,7 @@
 #define SLICE_INTERVAL_NS 20000000u  /* between two changes of a tenant's slice */
 #define SWITCH_ON_RETRY_NS 10000000u /* after a failed attempt to switch work on again */
 #define CLOSE_TIMEOUT_NS 500000000u
+#define OFFERS_PER_SECOND 200u
 
 /* ---- submission ---- */
 
@@ -222,7 +223,8 @@ static int check(const struct daemon_session *s, const struct proto_control *m,
 	return m->bytes ? gpu_handles_check(h) : 0;
 }
 
-void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control *m, int fd)
+/* Takes the handles of one of the process's GPUs and fd, the descriptor that they belong to. */
+static void take_handles(struct daemon_session *s, const struct proto_control *m, int fd)
 {
 	struct gpu_handles h;
 	struct daemon_hw *hw;
@@ -257,6 +259,28 @@ void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control
 		daemon_hw_update(hw, clock_now_ns());
 	}
 }
+
+bool daemon_hw_may_offer(struct daemon_session *s)
+{
+	return rate_allow(&s->hw.offers, OFFERS_PER_SECOND, clock_now_ns());
+}
+
+static bool take_control(struct daemon_session *s, struct daemon_received *r)
+{
+	bool may = daemon_hw_may_offer(s);
+
+	if (may) {
+		take_handles(s, &r->m.control, r->nfds ? r->fds[0] : -1);
+	}
+	return may;
+}
+
+static const struct daemon_message messages[] = {
+	{ PROTO_CONTROL, 1u << DAEMON_SESSION_READY, take_control },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_hw_feature = { .messages = messages };
 
 /* ---- what can be had, and time slices ---- */
 

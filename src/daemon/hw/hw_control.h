@@ -15,8 +15,10 @@ int daemon_hw_open(struct daemon *d);
  * see that gbpfd has exited. */
 void daemon_hw_close(struct daemon *d);
 
-/* Takes the handles of one of the process's GPUs and fd, the descriptor that they belong to. */
-void daemon_hw_take_handles(struct daemon_session *s, const struct proto_control *m, int fd);
+extern const struct daemon_feature daemon_hw_feature, daemon_flags_feature;
+/* Limits handles and flag pages: contexts change slowly, and each flag page is sent to every
+ * latency tenant. */
+bool daemon_hw_may_offer(struct daemon_session *s);
 /* Undoes what is in force for the session, which is about to be freed. */
 void daemon_hw_session_ended(struct daemon_session *s);
 

@@ -228,14 +228,24 @@ void daemon_preempt_between(struct daemon *d, uint32_t gpus, uint64_t now)
 	look_on(d, gpus, NULL, 0, now);
 }
 
-void daemon_preempt_request_changed(struct daemon_session *s)
+/* A latency tenant reports that a request has opened or ended: runs the hook at once, and ends what
+ * was in force for a request that has ended. */
+static bool take_request(struct daemon_session *s, struct daemon_received *r)
 {
 	uint64_t now = clock_now_ns();
 
-	if (!s->preempt.reports || daemon_policy_is_off(s->d) ||
-	    !rate_allow(&s->preempt.rate, REPORTS_PER_SECOND, now)) {
-		return;
+	(void)r;
+	if (s->preempt.reports && !daemon_policy_is_off(s->d) &&
+	    rate_allow(&s->preempt.rate, REPORTS_PER_SECOND, now)) {
+		look_on(s->d, s->gpu_mask, s, 0, now);
+		(void)daemon_hw_tick(s->d, now);
 	}
-	look_on(s->d, s->gpu_mask, s, 0, now);
-	(void)daemon_hw_tick(s->d, now); /* ends what was in force for a request that has ended */
+	return true;
 }
+
+static const struct daemon_message messages[] = {
+	{ PROTO_REQUEST, 1u << DAEMON_SESSION_READY, take_request },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_preempt_feature = { .messages = messages };

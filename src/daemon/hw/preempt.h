@@ -3,6 +3,7 @@
 #define GBPF_DAEMON_HW_PREEMPT_H
 
 #include "daemon/daemon.h"
+#include "daemon/feature.h"
 
 #define DAEMON_PREEMPT_AFTER_NS                                                                    \
 	1000000u /* age at which a request counts as waiting, unless its process reported it */
@@ -12,8 +13,6 @@ void daemon_preempt_tick(struct daemon *d, uint64_t now);
 /* Likewise between two ticks, on GPUs whose policy has asked for it, and however young the request
  * is. */
 void daemon_preempt_between(struct daemon *d, uint32_t gpus, uint64_t now);
-/* A latency tenant reports that a request has opened or ended: runs the hook at once, and ends what
- * was in force for a request that has ended. */
-void daemon_preempt_request_changed(struct daemon_session *s);
+extern const struct daemon_feature daemon_preempt_feature;
 
 #endif

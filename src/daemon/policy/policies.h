@@ -71,8 +71,8 @@ int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o);
 /* ---- for sessions ---- */
 void daemon_policy_send_active(
 	struct daemon_session *s); /* sends the live versions to a session that is ready */
-void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int status);
-void daemon_policy_check_acks(struct daemon *d); /* called when a session has ended */
+extern const struct daemon_feature daemon_policies_feature; /* policy_swap.c */
+void daemon_policy_check_acks(struct daemon *d);	    /* called when a session has ended */
 void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant);
 /* The session's devices are known now: drops its memory in instances of other GPUs, of which one
  * has run admit for it. */

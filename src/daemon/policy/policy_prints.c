@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "daemon/consts.h"
 #include "daemon/control_socket.h"
 
+#define PRINT_KIND "print"
 #define STORED 512u
 #define TENANTS_PER_SECOND 100u /* of all tenants together */
 
@@ -40,7 +42,7 @@ static void add(struct daemon *d, struct daemon_history_event *e)
 
 	e->seq = d->history.next - 1;
 	e->wall_ns = clock_wall_ns();
-	snprintf(e->kind, sizeof(e->kind), DAEMON_PRINT_KIND);
+	snprintf(e->kind, sizeof(e->kind), PRINT_KIND);
 	daemon_text_clean(e->text);
 	if (all) {
 		all->line[all->n++ % STORED] = *e;
@@ -85,7 +87,7 @@ void daemon_prints_flush(struct daemon_version *l)
 	}
 }
 
-void daemon_prints_add(struct daemon_session *s, const char *text)
+static void add_tenants(struct daemon_session *s, const char *text)
 {
 	struct daemon_prints *all = prints_of(s->d);
 	struct daemon_history_event e = { .tenant = s->tenant,
@@ -99,6 +101,18 @@ void daemon_prints_add(struct daemon_session *s, const char *text)
 	snprintf(e.text, sizeof(e.text), "%s", text);
 	add(s->d, &e);
 }
+
+static bool take_note(struct daemon_session *s, const struct proto_note *n)
+{
+	bool is_print = strcmp(n->what, PRINT_KIND) == 0;
+
+	if (is_print && rate_allow(&s->prints, EBPF_PRINTS_PER_SECOND, clock_now_ns())) {
+		add_tenants(s, n->text);
+	}
+	return is_print;
+}
+
+const struct daemon_feature daemon_prints_feature = { .note = take_note };
 
 json_t *daemon_prints_next(struct daemon *d, uint64_t *cursor, uint64_t since, uint64_t wall_ns,
 			   bool all, uid_t uid)

@@ -7,16 +7,14 @@
 
 #include "daemon/policy/version.h"
 
-#define DAEMON_PRINT_KIND "print"
+/* Takes the lines from tenants' processes, if the limit for all tenants allows it. */
+extern const struct daemon_feature daemon_prints_feature;
 
 /* Takes the lines that a hook of this version has printed in gbpfd. */
 void daemon_prints_take(struct daemon_version *l, unsigned hook);
 
 /* Takes the lines that still wait when the version ends, regardless of the limit per second. */
 void daemon_prints_flush(struct daemon_version *l);
-
-/* Adds a line from a tenant's process, if the limit for all tenants allows it. */
-void daemon_prints_add(struct daemon_session *s, const char *text);
 
 /* Iterates over the lines that a caller may see, from *cursor, which begins with 0. Returns the
  * next one that is not newer than wall_ns, with the number of the last event before it, as an

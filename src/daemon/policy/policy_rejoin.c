@@ -120,7 +120,7 @@ static void set_weight(struct daemon_session *s, uint32_t weight)
 {
 	s->weight = weight;
 	if (s->state == DAEMON_SESSION_READY && s->sent.weight != weight) {
-		daemon_session_send_settings(s); /* else WELCOME or daemon_hello_mapped() does */
+		daemon_session_send_settings(s); /* else WELCOME or hello.c does */
 		POINT("daemon.rejoin.sent");
 	}
 }

@@ -286,22 +286,34 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void daemon_policy_prepared(struct daemon_session *s, uint64_t version, int status)
+static bool take_prepared(struct daemon_session *s, struct daemon_received *r)
 {
+	int status = r->m.version.status;
 	struct daemon *d = s->d;
 
+	if (s->policy.prepares_acked >= s->policy.prepares_sent) {
+		return false;
+	}
 	s->policy.prepares_acked++;
 	POINT("daemon.swap.acked");
 	if (status) {
 		d->counters.failed_prepares++;
 		daemon_session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
-				     (unsigned long long)version,
+				     (unsigned long long)r->m.version.version,
 				     strerror(status < 0 && status > -4096 ? -status : EINVAL));
 		s->policy.cannot_run |= s->policy.prepares_acked > s->policy.awaited_from &&
 					s->policy.prepares_acked <= s->policy.awaited_ack;
 	}
 	daemon_policy_check_acks(d);
+	return true;
 }
+
+static const struct daemon_message messages[] = {
+	{ PROTO_PREPARED, 1u << DAEMON_SESSION_READY, take_prepared },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_policies_feature = { .messages = messages };
 
 /* Waits for acknowledgements after PREPARE was sent to all sessions. */
 static void await_acks(struct daemon_policy_op *q)

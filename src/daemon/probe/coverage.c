@@ -123,8 +123,10 @@ static void ask_all(const struct daemon_coverage_wait *w)
 	}
 }
 
-bool daemon_coverage_take(struct daemon_session *s, const struct proto_probe_order *m)
+bool daemon_coverage_take(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_probe_order *m = &r->m.probe_order;
+
 	if (s->probes.cover_done == s->probes.cover_sent || m->number != s->probes.cover_sent) {
 		return false;
 	}

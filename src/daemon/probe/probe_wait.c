@@ -311,8 +311,9 @@ static void tell_refusal(struct daemon_session *s, const struct daemon_probe *p,
 	}
 }
 
-bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe_state *m)
+bool daemon_probes_take_state(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_probe_state *m = &r->m.probe_state;
 	bool good;
 	struct daemon_probe *p = sent_tool(s, m->version, &good);
 	struct daemon_probe_part *part;
@@ -353,8 +354,9 @@ bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe
 	return true;
 }
 
-bool daemon_probes_take_ended(struct daemon_session *s, const struct proto_probe_order *m)
+bool daemon_probes_take_ended(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_probe_order *m = &r->m.probe_order;
 	bool good;
 	struct daemon_probe *p = sent_tool(s, m->version, &good);
 	struct daemon_probe_part *part = p ? daemon_probe_part(p, s) : NULL;
@@ -371,8 +373,9 @@ bool daemon_probes_take_ended(struct daemon_session *s, const struct proto_probe
 	return true;
 }
 
-bool daemon_probes_take_drained(struct daemon_session *s, const struct proto_probe_order *m)
+bool daemon_probes_take_drained(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_probe_order *m = &r->m.probe_order;
 	bool good;
 	struct daemon_probe *p = sent_tool(s, m->version, &good);
 	struct daemon_probe_part *part = p ? daemon_probe_part(p, s) : NULL;

@@ -346,7 +346,18 @@ static void connection_closed(struct daemon *d, uint64_t conn)
 	daemon_probes_check(d);
 }
 
-const struct daemon_feature daemon_probes_feature = { .connection_closed = connection_closed };
+static const struct daemon_message messages[] = {
+	{ PROTO_PROBE_STATE, 1u << DAEMON_SESSION_READY, daemon_probes_take_state },
+	{ PROTO_PROBE_ENDED, 1u << DAEMON_SESSION_READY, daemon_probes_take_ended },
+	{ PROTO_COVERED, 1u << DAEMON_SESSION_READY, daemon_coverage_take },
+	{ PROTO_PROBE_DRAINED, 1u << DAEMON_SESSION_READY, daemon_probes_take_drained },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_probes_feature = {
+	.connection_closed = connection_closed,
+	.messages = messages,
+};
 
 void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, bool by_admin,
 			 const char *action, const char *fmt, ...)

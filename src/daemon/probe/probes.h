@@ -32,11 +32,6 @@ void daemon_probes_restore(struct daemon *d);
 /* Sends the tools whose target the session, which is ready now, belongs to, and that these are all:
  * its program waits for that, and tools of an earlier gbpfd end. */
 void daemon_probes_send_all(struct daemon_session *s);
-/* Handle messages. Return false for one that the session may not send. */
-bool daemon_probes_take_state(struct daemon_session *s, const struct proto_probe_state *m);
-bool daemon_probes_take_ended(struct daemon_session *s, const struct proto_probe_order *m);
-bool daemon_probes_take_drained(struct daemon_session *s, const struct proto_probe_order *m);
-bool daemon_coverage_take(struct daemon_session *s, const struct proto_probe_order *m);
 /* Frees what belongs to a session that has ended, whose number still stands in the session. */
 void daemon_probes_session_ended(struct daemon_session *s);
 /* Returns whether a tool has memory of that tenant. */

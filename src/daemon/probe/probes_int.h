@@ -168,6 +168,7 @@ bool daemon_probe_good_kernel(const char *text);
 /* coverage.c */
 /* Answers callers of probe.coverage that wait for nothing any more; all: each. */
 void daemon_coverage_check(struct daemon *d, bool all);
+bool daemon_coverage_take(struct daemon_session *s, struct daemon_received *r);
 
 /* probe_wait.c */
 /* Waits for sessions; `what` is copied. If no session is pending, or waiting is impossible, what
@@ -180,6 +181,9 @@ void daemon_probe_waits_ended(struct daemon_probe *p);
 void daemon_probe_drain(struct daemon_probe *p, const struct daemon_probe_wait *what);
 /* Sends the next PROBE_DRAIN if one is wanted and none is unanswered. */
 void daemon_probe_drain_next(const struct daemon_probe *p, struct daemon_session *s);
+bool daemon_probes_take_state(struct daemon_session *s, struct daemon_received *r);
+bool daemon_probes_take_ended(struct daemon_session *s, struct daemon_received *r);
+bool daemon_probes_take_drained(struct daemon_session *s, struct daemon_received *r);
 
 /* probe_attach.c */
 struct daemon_probe_request {

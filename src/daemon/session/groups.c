@@ -81,6 +81,20 @@ void daemon_group_join(struct daemon_session *s)
 	daemon_groups_lead(s->d);
 }
 
+static bool take_communicates(struct daemon_session *s, struct daemon_received *r)
+{
+	(void)r;
+	daemon_group_join(s);
+	return true;
+}
+
+static const struct daemon_message messages[] = {
+	{ PROTO_COMMUNICATES, 1u << DAEMON_SESSION_READY, take_communicates },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_groups_feature = { .messages = messages };
+
 /* Gives a free slot to a process of the group that has none. */
 static void join_waiting(const struct daemon_session *left)
 {

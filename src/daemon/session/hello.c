@@ -199,8 +199,13 @@ static void admit(struct daemon_session *s)
 
 /* Completes an early hello: the process's GPUs are now known. Runs admit of those not asked yet;
  * the lane is fixed by now. */
-void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *m)
+static bool take_late_devices(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_devices *m = &r->m.devices;
+
+	if (!s->hello.early || s->hello.has_devices) {
+		return false;
+	}
 	s->grant.lanes = 1u << s->grant.lane;
 	s->hello.queued_sent = false;
 	if (take_devices(s, m->uuid, m->mem_bytes, m->gpus)) {
@@ -212,6 +217,7 @@ void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *
 		POINT("daemon.hello.devices");
 		admit(s);
 	}
+	return true;
 }
 
 void daemon_hello_retry_queued(struct daemon *d)
@@ -367,9 +373,10 @@ static void look(struct daemon_session *s, const struct proto_hello *h)
 	daemon_session_end(s, DAEMON_END_CLOSED);
 }
 
-void daemon_hello_take(struct daemon_session *s, const struct proto_hello *h, int *fds,
-		       unsigned nfds)
+static bool take_hello(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_hello *h = &r->m.hello;
+
 	POINT("daemon.hello.received");
 	if (!hello_is_sane(s, h)) {
 		/* refused */
@@ -377,21 +384,26 @@ void daemon_hello_take(struct daemon_session *s, const struct proto_hello *h, in
 		look(s, h);
 	} else {
 		take_identity(s, h);
-		begin(s, h, fds);
+		begin(s, h, r->fds);
 	}
-	for (unsigned i = 0; i < nfds; i++) {
-		fd_close_foreign(fds[i]); /* those that were taken are -1 */
+	for (unsigned i = 0; i < r->nfds; i++) {
+		fd_close_foreign(r->fds[i]); /* those that were taken are -1 */
 	}
+	return true;
 }
 
-void daemon_hello_mapped(struct daemon_session *s)
+static bool take_mapped(struct daemon_session *s, struct daemon_received *r)
 {
 	struct daemon *d = s->d;
 
+	(void)r;
+	if (!s->hello.has_devices) {
+		return false;
+	}
 	if (daemon_page_seal(&s->board) < 0 || daemon_page_seal(&s->stats) < 0) {
 		d->counters.garbage++;
 		daemon_session_drop(s, "its pages cannot be sealed");
-		return;
+		return true;
 	}
 	POINT("daemon.session.sealed");
 	daemon_page_close_fd(&s->stats);
@@ -415,4 +427,14 @@ void daemon_hello_mapped(struct daemon_session *s)
 	daemon_vgpu_maps_check(s);
 	POINT("daemon.session.introduced");
 	daemon_ticker_wake(d);
+	return true;
 }
+
+static const struct daemon_message messages[] = {
+	{ PROTO_HELLO, 1u << DAEMON_SESSION_NEW, take_hello },
+	{ PROTO_BOARD_MAPPED, 1u << DAEMON_SESSION_WELCOMED, take_mapped },
+	{ PROTO_DEVICES, 1u << DAEMON_SESSION_WELCOMED, take_late_devices },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_hello_feature = { .messages = messages };

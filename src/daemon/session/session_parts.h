@@ -26,8 +26,7 @@ struct daemon_session_conn {
 	sd_event_source *io, *timer, *death; /* owned; the socket, its timeout, the pidfd */
 	uint32_t version;		     /* of the protocol that the process speaks; 0: ours */
 	struct daemon_outbox out;	     /* messages that wait for room in the socket */
-	struct rate_limit notes, offers;     /* NOTE messages; CONTROL and FLAG messages */
-	struct rate_limit prints;	     /* NOTE messages with a line of bpf_printk */
+	struct rate_limit notes;	     /* NOTE messages */
 };
 
 /* How far the hello is: hello.c (asked_mask: daemon_hooks.c). */
@@ -99,6 +98,7 @@ struct daemon_session_hw {
 	uint32_t capable;	 /* bits of enum gpu_control, as the process reports them */
 	uint64_t request_since[PROTO_MAX_GPUS]; /* ns; 0: no request is open */
 	uint64_t request_key[PROTO_MAX_GPUS];	/* tells consecutive requests apart */
+	struct rate_limit offers;		/* CONTROL and FLAG messages */
 };
 
 /* The hook preempt: preempt.c. */

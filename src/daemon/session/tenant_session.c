@@ -1,6 +1,6 @@
-/* A session's socket: reading, sending, timeouts. hello.c, policy_swap.c and others act on the
- * messages. Must not block: a message that cannot be sent is queued, and the session of a process
- * that never reads is dropped. */
+/* A session's socket: reading, sending, timeouts. The features act on the messages (feature.h).
+ * Must not block: a message that cannot be sent is queued, and the session of a process that never
+ * reads is dropped. */
 #include "daemon/budget.h"
 #include "daemon/session/tenant_session.h"
 
@@ -11,20 +11,13 @@
 
 #include "base/clock.h"
 #include "daemon/consts.h"
-#include "daemon/hw/hw_control.h"
-#include "daemon/hw/preempt.h"
-#include "daemon/policy/policies.h"
-#include "daemon/policy/policy_prints.h"
-#include "daemon/probe/probes.h"
 #include "daemon/timer.h"
-#include "daemon/vgpu/vgpu.h"
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
 #define DRIVER_USEC 300000000u /* from an early hello to the device list */
 #define READS_PER_WAKE 32
 #define NOTES_PER_SECOND 20u
-#define OFFERS_PER_SECOND 200u
 #define FOREIGN_EVENTS_PER_SECOND 20u /* each user but root and the daemon's */
 
 bool daemon_session_event_allowed(struct daemon *d, uid_t uid)
@@ -179,7 +172,7 @@ void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint3
 		s->weight = s->weight_asked = weight;
 	}
 	if (s->state != DAEMON_SESSION_READY) {
-		return; /* WELCOME, or daemon_hello_mapped(), sends the new values */
+		return; /* WELCOME, or hello.c after it, sends the new values */
 	}
 	daemon_session_send_settings(s);
 	if (class_id == GBPF_CLASS_LATENCY && s->lc.slot < 0) {
@@ -196,16 +189,17 @@ bool daemon_session_may_change_class(struct daemon_session *s)
 
 /* Writes a tenant's own message to the history: cleaned, and at a limited rate, so that it cannot
  * displace all other events. */
-static void take_note(struct daemon_session *s, const struct proto_note *n)
+static bool take_note(struct daemon_session *s, struct daemon_received *r)
 {
+	const struct proto_note *n = &r->m.note;
 	uint64_t now = clock_now_ns();
 	char what[sizeof(n->what)];
 
-	if (strcmp(n->what, DAEMON_PRINT_KIND) == 0) {
-		if (rate_allow(&s->conn.prints, EBPF_PRINTS_PER_SECOND, now)) {
-			daemon_prints_add(s, n->text);
+	daemon_features_each(f)
+	{
+		if ((*f)->note && (*f)->note(s, n)) {
+			return true;
 		}
-		return;
 	}
 	if (rate_allow(&s->conn.notes, NOTES_PER_SECOND, now) &&
 	    daemon_session_event_allowed(s->d, s->peer.uid)) {
@@ -213,14 +207,15 @@ static void take_note(struct daemon_session *s, const struct proto_note *n)
 		daemon_history_repeat(&s->d->history, now, s->peer.uid, what, s->tenant,
 				      s->peer.pid, "%s", n->text);
 	}
+	return true;
 }
 
-/* Limits handles and flag pages: contexts change slowly, and each flag page is sent to every
- * latency tenant. */
-static bool may_offer(struct daemon_session *s)
-{
-	return rate_allow(&s->conn.offers, OFFERS_PER_SECOND, clock_now_ns());
-}
+static const struct daemon_message messages[] = {
+	{ PROTO_NOTE, ~(1u << DAEMON_SESSION_NEW), take_note }, /* once it is a tenant */
+	{ 0 },
+};
+
+const struct daemon_feature daemon_notes_feature = { .messages = messages };
 
 static const char *const state_names[] = {
 	[DAEMON_SESSION_NEW] = "new",	  [DAEMON_SESSION_QUEUED] = "queued",
@@ -228,128 +223,57 @@ static const char *const state_names[] = {
 	[DAEMON_SESSION_READY] = "ready",
 };
 
-static void take_message(struct daemon_session *s, const union proto_message *m, int *fds,
-			 unsigned nfds)
+/* Returns the one entry of that type, or NULL: tenants do not send it. */
+static const struct daemon_message *message_of(uint32_t type)
 {
-	switch (m->head.type) {
-	case PROTO_HELLO:
-		if (s->state == DAEMON_SESSION_NEW && s->tenant < 0) {
-			daemon_hello_take(s, &m->hello, fds, nfds);
-			return;
+	daemon_features_each(f)
+	{
+		for (const struct daemon_message *m = (*f)->messages; m && m->type; m++) {
+			if (m->type == type) {
+				return m;
+			}
 		}
-		break;
-	case PROTO_BOARD_MAPPED:
-		if (s->state == DAEMON_SESSION_WELCOMED && s->hello.has_devices) {
-			daemon_hello_mapped(s);
-			return;
-		}
-		break;
-	case PROTO_DEVICES:
-		if (s->hello.early && !s->hello.has_devices &&
-		    s->state == DAEMON_SESSION_WELCOMED) {
-			daemon_hello_devices(s, &m->devices);
-			return;
-		}
-		break;
-	case PROTO_CONTROL:
-		if (s->state == DAEMON_SESSION_READY && may_offer(s)) {
-			daemon_hw_take_handles(s, &m->control, nfds ? fds[0] : -1);
-			return;
-		}
-		break;
-	case PROTO_FLAG:
-		if (s->state == DAEMON_SESSION_READY && may_offer(s)) {
-			daemon_flags_take(s, &m->flag, nfds ? fds[0] : -1);
-			return;
-		}
-		break;
-	case PROTO_PREPARED:
-		if (s->state == DAEMON_SESSION_READY &&
-		    s->policy.prepares_acked < s->policy.prepares_sent) {
-			daemon_policy_prepared(s, m->version.version, m->version.status);
-			return;
-		}
-		break;
-	case PROTO_REQUEST:
-		if (s->state == DAEMON_SESSION_READY) {
-			daemon_preempt_request_changed(s);
-			return;
-		}
-		break;
-	case PROTO_COMMUNICATES:
-		if (s->state == DAEMON_SESSION_READY) {
-			daemon_group_join(s);
-			return;
-		}
-		break;
-	case PROTO_MEM_ASK:
-		if (s->state == DAEMON_SESSION_READY && s->vgpu.of) {
-			daemon_vgpu_ask(s, &m->mem_ask);
-			return;
-		}
-		break;
-	case PROTO_PROBE_STATE:
-		if (s->state == DAEMON_SESSION_READY &&
-		    daemon_probes_take_state(s, &m->probe_state)) {
-			return;
-		}
-		break;
-	case PROTO_PROBE_ENDED:
-		if (s->state == DAEMON_SESSION_READY &&
-		    daemon_probes_take_ended(s, &m->probe_order)) {
-			return;
-		}
-		break;
-	case PROTO_PROBE_DRAINED:
-		if (s->state == DAEMON_SESSION_READY &&
-		    daemon_probes_take_drained(s, &m->probe_order)) {
-			return;
-		}
-		break;
-	case PROTO_COVERED:
-		if (s->state == DAEMON_SESSION_READY && daemon_coverage_take(s, &m->probe_order)) {
-			return;
-		}
-		break;
-	case PROTO_NOTE:
-		if (s->tenant >= 0) {
-			take_note(s, &m->note);
-			return;
-		}
-		break;
-	default:
-		break;
 	}
-	while (nfds) {
-		fd_close_foreign(fds[--nfds]);
+	return NULL;
+}
+
+static void take_message(struct daemon_session *s, struct daemon_received *r)
+{
+	const struct daemon_message *m = message_of(r->m.head.type);
+
+	if (m && m->states & 1u << s->state && m->take(s, r)) {
+		return;
+	}
+	while (r->nfds) {
+		fd_close_foreign(r->fds[--r->nfds]);
 	}
 	s->d->counters.garbage++;
-	daemon_session_drop(s, "unexpected message type %u in state %s", m->head.type,
+	daemon_session_drop(s, "unexpected message type %u in state %s", r->m.head.type,
 			    state_names[s->state]);
 }
 
 static void read_messages(struct daemon_session *s)
 {
 	for (int i = 0; i < READS_PER_WAKE && !s->dying; i++) {
-		union proto_message m;
-		int fds[8] = { -1, -1, -1, -1, -1, -1, -1, -1 }, r;
-		unsigned nfds;
+		struct daemon_received got;
+		int r;
 
-		r = proto_recv(s->conn.sock, &m, fds, &nfds);
+		memset(got.fds, 0xff, sizeof(got.fds)); /* -1 */
+		r = proto_recv(s->conn.sock, &got.m, got.fds, &got.nfds);
 		if (r == -EAGAIN) {
 			return;
 		}
 		if (r == 1) {
-			take_message(s, &m, fds, nfds);
+			take_message(s, &got);
 		} else if (r == 0) {
 			daemon_session_end(s, DAEMON_END_CLOSED);
 		} else if (r == -EPROTONOSUPPORT) {
-			s->conn.version = m.head.version;
+			s->conn.version = got.m.head.version;
 			daemon_session_refuse(
 				s, -EPROTONOSUPPORT,
 				"gbpfd speaks session protocol %u and this program's gBPF speaks "
 				"%u: start the program with the gBPF that gbpfd belongs to, or %s",
-				PROTO_VERSION, m.head.version,
+				PROTO_VERSION, got.m.head.version,
 				s->peer.uid == 0 || s->peer.uid == s->d->uid
 					? "restart gbpfd (gbpf shutdown)"
 					: "ask the administrator to restart gbpfd, or set "

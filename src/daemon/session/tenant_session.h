@@ -63,6 +63,7 @@ struct daemon_session {
 	struct daemon_session_probes probes;
 	char crash_reason[DAEMON_CRASH_TEXT]; /* mps_crash.c: the failure of an MPS client that may
 						 have broken it; empty: none */
+	struct rate_limit prints;	      /* policy_prints.c: lines of bpf_printk */
 	uint64_t ticked_launches[PROTO_MAX_GPUS]; /* daemon_hooks.c: at the last tick, by ordinal */
 };
 
@@ -108,11 +109,10 @@ bool daemon_session_may_change_class(struct daemon_session *s);
 void daemon_session_send_settings(struct daemon_session *s);
 void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint32_t weight);
 
-/* hello.c. fds are taken. */
-void daemon_hello_take(struct daemon_session *s, const struct proto_hello *h, int *fds,
-		       unsigned nfds);
-void daemon_hello_devices(struct daemon_session *s, const struct proto_devices *m);
-void daemon_hello_mapped(struct daemon_session *s);
+extern const struct daemon_feature daemon_notes_feature; /* tenant_session.c */
+
+/* hello.c */
+extern const struct daemon_feature daemon_hello_feature;
 void daemon_hello_admitted(struct daemon_session *s); /* the lane is ready: sends WELCOME */
 void daemon_hello_retry_queued(struct daemon *d);     /* runs admit again for queued sessions */
 
@@ -123,13 +123,12 @@ void daemon_lc_withdraw(struct daemon_session *s);
 void daemon_lc_send_boards(struct daemon_session *s); /* sends it the boards of the others */
 
 /* groups.c: the process communicates across GPUs; it ends; which GPUs are led by others. */
+extern const struct daemon_feature daemon_groups_feature;
 void daemon_group_join(struct daemon_session *s);
 void daemon_group_leave(struct daemon_session *s);
 void daemon_groups_lead(struct daemon *d);
 
-/* flag_pages.c: pages that tenants' kernels read; latency tenants get those of their GPUs. fd is
- * taken. */
-void daemon_flags_take(struct daemon_session *s, const struct proto_flag *m, int fd);
+/* flag_pages.c: pages that tenants' kernels read; latency tenants get those of their GPUs. */
 void daemon_flags_session_ended(
 	struct daemon_session *s); /* withdraws its pages from the sessions that have them */
 void daemon_flags_send_all(

@@ -398,7 +398,8 @@ static uint64_t place_of(const struct daemon_session *s, const struct proto_mem_
 	return again && s->vgpu.ask.row == m->row && s->vgpu.ask.place ? s->vgpu.ask.place : place;
 }
 
-void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
+/* A charge of the session's process was refused. */
+static void ask(struct daemon_session *s, const struct proto_mem_ask *m)
 {
 	uint64_t now = clock_now_ns(), wait = MIN(m->wait_ns, s->vgpu.of->is.config.wait_ns);
 	bool full = m->flags & PROTO_MEM_FULL, again, at_once;
@@ -433,6 +434,23 @@ void daemon_vgpu_ask(struct daemon_session *s, const struct proto_mem_ask *m)
 		ask_for_limit(s, wait, at_once);
 	}
 }
+
+static bool take_ask(struct daemon_session *s, struct daemon_received *r)
+{
+	bool is_in_one = s->vgpu.of;
+
+	if (is_in_one) {
+		ask(s, &r->m.mem_ask);
+	}
+	return is_in_one;
+}
+
+static const struct daemon_message messages[] = {
+	{ PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, take_ask },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_vgpus_feature = { .messages = messages };
 
 void daemon_vgpu_stop_waiting(struct daemon_session *s)
 {

@@ -136,11 +136,7 @@ static void a_users_gbpfd_serves_that_user_and_root(void **state)
 /* As budgets do it. */
 static void poll_sources(bool accepts_paused)
 {
-	for (unsigned i = 0; daemon_features[i]; i++) {
-		if (daemon_features[i]->poll) {
-			daemon_features[i]->poll(d, accepts_paused);
-		}
-	}
+	daemon_features_call(poll, d, accepts_paused);
 }
 
 static void sockets_are_polled_unless_paused(void **state)

@@ -1,0 +1,102 @@
+/* The messages that the features of gbpfd handle: each type that tenants send has one handler. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "daemon/session/tenant_session.h"
+
+#define TYPES 256u /* more than there are; those beyond the last are sent by no tenant */
+
+/* Returns whether tenants send messages of the type. Without a default, so that the compiler
+ * reports a type that is missing here. */
+static bool is_from_tenants(enum proto_type type)
+{
+	switch (type) {
+	case PROTO_HELLO:
+	case PROTO_BOARD_MAPPED:
+	case PROTO_PREPARED:
+	case PROTO_NOTE: /* in both directions */
+	case PROTO_DEVICES:
+	case PROTO_CONTROL:
+	case PROTO_FLAG:
+	case PROTO_REQUEST:
+	case PROTO_MEM_ASK:
+	case PROTO_PROBE_STATE:
+	case PROTO_PROBE_ENDED:
+	case PROTO_PROBE_DRAINED:
+	case PROTO_COVERED:
+	case PROTO_COMMUNICATES:
+		return true;
+	case PROTO_WELCOME:
+	case PROTO_REFUSED:
+	case PROTO_PREPARE:
+	case PROTO_DROP:
+	case PROTO_BOARD_ADD:
+	case PROTO_BOARD_REMOVE:
+	case PROTO_SET:
+	case PROTO_QUEUED:
+	case PROTO_DEVICES_ARE:
+	case PROTO_FLAG_ADD:
+	case PROTO_FLAG_REMOVE:
+	case PROTO_ACCOUNT:
+	case PROTO_PROBE:
+	case PROTO_PROBE_END:
+	case PROTO_PROBE_DRAIN:
+	case PROTO_COVERAGE:
+	case PROTO_PROBE_SET:
+	case PROTO_PEER_ADD:
+	case PROTO_PEER_REMOVE:
+		break;
+	}
+	return false;
+}
+
+static void each_type_that_tenants_send_has_one_handler(void **state)
+{
+	unsigned handlers[TYPES] = { 0 };
+
+	(void)state;
+	daemon_features_each(f)
+	{
+		for (const struct daemon_message *m = (*f)->messages; m && m->type; m++) {
+			assert_true(m->type < TYPES);
+			handlers[m->type]++;
+		}
+	}
+	for (unsigned type = 0; type < TYPES; type++) {
+		unsigned expected = is_from_tenants((enum proto_type)type);
+
+		if (handlers[type] != expected) {
+			fail_msg("message type %u: %u handlers, %u expected", type, handlers[type],
+				 expected);
+		}
+	}
+}
+
+static void each_handler_has_a_state_in_which_its_message_is_legal(void **state)
+{
+	(void)state;
+	daemon_features_each(f)
+	{
+		for (const struct daemon_message *m = (*f)->messages; m && m->type; m++) {
+			assert_non_null(m->take);
+			assert_true(m->states & ((2u << DAEMON_SESSION_READY) - 1));
+			/* Before its hello a process has no pages, tenant number or devices. */
+			assert_int_equal(m->states & 1u << DAEMON_SESSION_NEW,
+					 m->type == PROTO_HELLO ? 1u << DAEMON_SESSION_NEW : 0);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_type_that_tenants_send_has_one_handler),
+		cmocka_unit_test(each_handler_has_a_state_in_which_its_message_is_legal),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
