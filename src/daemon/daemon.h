@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
+#include "base/atomic.h"
 #include "base/rate.h"
 #include "daemon/history.h"
 #include "daemon/gpu_list.h"
@@ -162,6 +163,24 @@ struct daemon {
 static inline struct proto_directory *daemon_directory(struct daemon *d)
 {
 	return d->directory.map;
+}
+
+/* Returns the version of the policy that is active on a GPU, 0: none. */
+static inline uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu)
+{
+	return gpu < PROTO_MAX_GPUS ? load_relaxed(&daemon_directory(d)->version[gpu]) : 0;
+}
+
+/* Returns the numbers of the GPUs on which the version is active, a bit each: all, also of devices
+ * that are not known yet, where no operation named one. 0 for version 0. */
+static inline uint32_t daemon_policy_gpus_of(struct daemon *d, uint64_t version)
+{
+	uint32_t gpus = 0;
+
+	for (uint32_t i = 0; i < PROTO_MAX_GPUS && version; i++) {
+		gpus |= daemon_policy_active_version(d, i) == version ? 1u << i : 0;
+	}
+	return gpus;
 }
 
 /* Accepts a connection from a listening socket. When descriptors have run out, takes the connection

@@ -35,13 +35,29 @@ struct daemon_feature {
 	/* A connection of the control socket is closed; its number is never used again. */
 	void (*connection_closed)(struct daemon *d, uint64_t conn);
 
+	/* ---- sessions ---- */
 	const struct daemon_message *messages;
 	/* Returns true if the note of a tenant's process is of this feature's kind, which does not
 	 * belong into the history. */
 	bool (*note)(struct daemon_session *s, const struct proto_note *n);
+	/* The shared lane, for which the session has waited in state lane, is ready, or the session
+	 * starts without it. */
+	void (*lane_ready)(struct daemon_session *s);
+	/* The session has become ready: send it what it is to have from its start on. */
+	void (*session_ready)(struct daemon_session *s);
+	/* The board of a latency tenant was published, or was withdrawn: while it ends, too. */
+	void (*board_published)(struct daemon_session *s);
+	void (*board_withdrawn)(struct daemon_session *s);
+	/* A tenant's session ends and is freed after this. It is in no list of sessions, and its
+	 * number is free, but still in s->tenant; its pages are mapped. */
+	void (*session_ended)(struct daemon_session *s);
+	/* Sessions have ended, and are freed: answer what waits for them alone. */
+	void (*sessions_reaped)(struct daemon *d);
+	/* What sessions in state queued wait for may be there now. */
+	void (*retry_queued)(struct daemon *d);
 };
 
-/* main/features.c; NULL ends it. They are called in this order. */
+/* main/features.c has the order in which they are called; NULL ends it. */
 extern const struct daemon_feature *const daemon_features[];
 
 #define daemon_features_each(f)                                                                    \

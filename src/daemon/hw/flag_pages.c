@@ -206,21 +206,16 @@ static bool take_flag(struct daemon_session *s, struct daemon_received *r)
 	return true;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_FLAG, 1u << DAEMON_SESSION_READY, take_flag },
-	{ 0 },
-};
-
-const struct daemon_feature daemon_flags_feature = { .messages = messages };
-
-void daemon_flags_session_ended(struct daemon_session *s)
+/* Withdraws its pages from the sessions that have them. */
+static void session_ended(struct daemon_session *s)
 {
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		take_back(s, i);
 	}
 }
 
-void daemon_flags_send_all(struct daemon_session *s)
+/* Sends it the pages of others. */
+static void board_published(struct daemon_session *s)
 {
 	daemon_session_each(s->d, t)
 	{
@@ -232,7 +227,8 @@ void daemon_flags_send_all(struct daemon_session *s)
 	}
 }
 
-void daemon_flags_remove_all(struct daemon_session *s)
+/* Takes those pages back and clears its words on them. */
+static void board_withdrawn(struct daemon_session *s)
 {
 	bool any = false;
 
@@ -251,3 +247,15 @@ void daemon_flags_remove_all(struct daemon_session *s)
 		gpu_lease_fence();
 	}
 }
+
+static const struct daemon_message messages[] = {
+	{ PROTO_FLAG, 1u << DAEMON_SESSION_READY, take_flag },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_flags_feature = {
+	.messages = messages,
+	.board_published = board_published,
+	.board_withdrawn = board_withdrawn,
+	.session_ended = session_ended,
+};

@@ -123,7 +123,8 @@ static void release(struct daemon_hw *hw)
 	}
 }
 
-void daemon_hw_session_ended(struct daemon_session *s)
+/* Undoes what is in force for the session. */
+static void session_ended(struct daemon_session *s)
 {
 	struct daemon_hw *hw = s->hw.state;
 
@@ -280,7 +281,10 @@ static const struct daemon_message messages[] = {
 	{ 0 },
 };
 
-const struct daemon_feature daemon_hw_feature = { .messages = messages };
+const struct daemon_feature daemon_hw_feature = {
+	.messages = messages,
+	.session_ended = session_ended,
+};
 
 /* ---- what can be had, and time slices ---- */
 

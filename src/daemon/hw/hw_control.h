@@ -19,8 +19,6 @@ extern const struct daemon_feature daemon_hw_feature, daemon_flags_feature;
 /* Limits handles and flag pages: contexts change slowly, and each flag page is sent to every
  * latency tenant. */
 bool daemon_hw_may_offer(struct daemon_session *s);
-/* Undoes what is in force for the session, which is about to be freed. */
-void daemon_hw_session_ended(struct daemon_session *s);
 
 /* Returns bits of the GBPF_LEVEL_* that the tenant's lane and device support. */
 uint32_t daemon_hw_levels(const struct daemon_session *s);

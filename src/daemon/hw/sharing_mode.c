@@ -106,7 +106,7 @@ void daemon_lane_ready(struct daemon *d, bool made)
 			if (!made) {
 				fall_back(s);
 			}
-			daemon_hello_admitted(s);
+			daemon_features_call(lane_ready, s);
 		}
 	}
 }

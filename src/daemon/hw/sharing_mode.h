@@ -18,8 +18,8 @@ void daemon_lane_negotiate(struct daemon_session *s, uint32_t lane, uint32_t lan
  * long. */
 void daemon_lane_pipe_dir(const struct daemon *d, char *out, size_t cap);
 
-/* Makes the lane ready in which the session was admitted. 0; -EINPROGRESS: daemon_hello_admitted()
- * is called later. */
+/* Makes the lane ready in which the session was admitted. 0; -EINPROGRESS: the hook lane_ready
+ * follows. */
 int daemon_lane_prepare(struct daemon_session *s);
 /* For mps.c: the shared lane is ready, or could not be started. */
 void daemon_lane_ready(struct daemon *d, bool made);

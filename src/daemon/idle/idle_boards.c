@@ -310,9 +310,9 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	return 0;
 }
 
-void daemon_idle_wake(struct daemon *d)
+static void board_published(struct daemon_session *s)
 {
-	struct daemon_idle *w = d->idle;
+	struct daemon_idle *w = s->d->idle;
 
 	if (w && !w->on) {
 		w->on = true;
@@ -335,6 +335,11 @@ void daemon_idle_leave(struct daemon_session *s)
 		u->gone_ns += ns;
 	}
 }
+
+const struct daemon_feature daemon_idle_feature = {
+	.board_published = board_published,
+	.session_ended = daemon_idle_leave,
+};
 
 int daemon_idle_open(struct daemon *d)
 {

@@ -7,12 +7,12 @@
 #define GBPF_DAEMON_IDLE_IDLE_BOARDS_H
 
 #include "daemon/daemon.h"
+#include "daemon/feature.h"
 
 /* 0 or -errno. */
 int daemon_idle_open(struct daemon *d);
 void daemon_idle_close(struct daemon *d);
-/* A board was published. */
-void daemon_idle_wake(struct daemon *d);
+extern const struct daemon_feature daemon_idle_feature;
 /* The session ends: what its board has shown since the last judgement is charged to its user. */
 void daemon_idle_leave(struct daemon_session *s);
 

@@ -244,6 +244,7 @@ static void close_all(struct daemon *d)
 	tenants_left = daemon_lane_tenants(d) > 0;
 	daemon_hw_close(d);
 	daemon_sessions_close(d);
+	daemon_exit_records_close(d);
 	daemon_mps_close(d, tenants_left);
 	daemon_budget_close(d);
 	daemon_ticker_close(d);

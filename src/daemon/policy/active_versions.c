@@ -36,21 +36,6 @@ struct daemon_version *daemon_version_on(struct daemon *d, uint64_t version, uin
 	return NULL;
 }
 
-uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu)
-{
-	return gpu < PROTO_MAX_GPUS ? load_relaxed(&daemon_directory(d)->version[gpu]) : 0;
-}
-
-uint32_t daemon_policy_gpus_of(struct daemon *d, uint64_t version)
-{
-	uint32_t gpus = 0;
-
-	for (uint32_t i = 0; i < PROTO_MAX_GPUS && version; i++) {
-		gpus |= daemon_policy_active_version(d, i) == version ? 1u << i : 0;
-	}
-	return gpus;
-}
-
 struct daemon_version *daemon_policy_active_on(struct daemon *d, uint32_t gpu)
 {
 	return daemon_version_on(d, daemon_policy_active_version(d, gpu), gpu);

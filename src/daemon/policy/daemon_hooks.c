@@ -269,6 +269,16 @@ void daemon_ticker_wake(struct daemon *d)
 	}
 }
 
+static void wake_for(struct daemon_session *s)
+{
+	daemon_ticker_wake(s->d);
+}
+
+const struct daemon_feature daemon_ticker_feature = {
+	.session_ready = wake_for,
+	.board_published = wake_for,
+};
+
 /* A timer that is not armed yet. */
 static int add_timer(struct daemon *d, sd_event_source **ret, sd_event_time_handler_t on_time)
 {

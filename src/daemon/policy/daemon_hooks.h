@@ -37,8 +37,9 @@ int daemon_hook_init(struct daemon_version *l, uint32_t kept_maps, const char *n
  * sessions. */
 int daemon_ticker_open(struct daemon *d);
 void daemon_ticker_close(struct daemon *d);
-/* Enables the ticker if it is needed; call when a policy or a session was added. */
+/* Enables the ticker if it is needed; call when a policy was added. */
 void daemon_ticker_wake(struct daemon *d);
+extern const struct daemon_feature daemon_ticker_feature;
 /* Runs preempt on a GPU once in between two ticks, us after now (at least 100 us from this moment
  * on), or earlier if another GPU's policy asked for that. Does nothing if the next tick comes
  * first. */

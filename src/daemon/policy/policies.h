@@ -69,11 +69,7 @@ const char *daemon_policies_first_failed(const struct daemon *d);
 int daemon_policy_submit(struct daemon *d, struct daemon_policy_request *o);
 
 /* ---- for sessions ---- */
-void daemon_policy_send_active(
-	struct daemon_session *s); /* sends the live versions to a session that is ready */
 extern const struct daemon_feature daemon_policies_feature; /* policy_swap.c */
-void daemon_policy_check_acks(struct daemon *d);	    /* called when a session has ended */
-void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant);
 /* The session's devices are known now: drops its memory in instances of other GPUs, of which one
  * has run admit for it. */
 void daemon_policy_leave_other_gpus(struct daemon_session *s);
@@ -103,10 +99,6 @@ struct daemon_version *daemon_policy_next_active(struct daemon *d, struct daemon
 json_t *daemon_policy_list_json(struct daemon *d);
 json_t *daemon_policy_show_json(struct daemon *d,
 				uint64_t version); /* 0: the active one; NULL: no such version */
-uint64_t daemon_policy_active_version(struct daemon *d, unsigned gpu);
-/* Returns the numbers of the GPUs on which the version is active, a bit each: all, also of devices
- * that are not known yet, where no operation named one. 0 for version 0. */
-uint32_t daemon_policy_gpus_of(struct daemon *d, uint64_t version);
 uint64_t daemon_policy_first_active(
 	struct daemon *d); /* returns that of the lowest GPU that has one, or 0 */
 const char *daemon_policy_active_name(struct daemon *d, unsigned gpu); /* returns "" for none */

@@ -142,6 +142,9 @@ void daemon_rejoin_apply(struct daemon *d, uint64_t version);
 json_t *daemon_policy_counters_json(struct daemon *d, const struct daemon_version *l);
 
 /* active_versions.c */
+/* Sends the live versions to a session that is ready. */
+void daemon_policy_send_active(struct daemon_session *s);
+void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant);
 /* Drops the versions that are neither active nor being prepared; runs exit of those that were
  * active with this reason (GBPF_EXIT_*). */
 void daemon_policy_drop_unused(struct daemon *d, uint32_t reason);

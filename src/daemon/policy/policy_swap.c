@@ -12,6 +12,7 @@
 #include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/policy/daemon_hooks.h"
+#include "daemon/policy/policy_failures.h"
 #include "daemon/watch/watch.h"
 
 #define SLICE_NS 1000000u
@@ -255,7 +256,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	save(q);
 }
 
-void daemon_policy_check_acks(struct daemon *d)
+static void check_acks(struct daemon *d)
 {
 	struct daemon_policy_op *q = d->policies ? d->policies->first : NULL;
 
@@ -304,7 +305,7 @@ static bool take_prepared(struct daemon_session *s, struct daemon_received *r)
 		s->policy.cannot_run |= s->policy.prepares_acked > s->policy.awaited_from &&
 					s->policy.prepares_acked <= s->policy.awaited_ack;
 	}
-	daemon_policy_check_acks(d);
+	check_acks(d);
 	return true;
 }
 
@@ -313,7 +314,18 @@ static const struct daemon_message messages[] = {
 	{ 0 },
 };
 
-const struct daemon_feature daemon_policies_feature = { .messages = messages };
+static void session_ended(struct daemon_session *s)
+{
+	daemon_failures_add_session(s);
+	daemon_policy_remove_tenant(s->d, (uint32_t)s->tenant);
+}
+
+const struct daemon_feature daemon_policies_feature = {
+	.messages = messages,
+	.session_ready = daemon_policy_send_active,
+	.session_ended = session_ended,
+	.sessions_reaped = check_acks,
+};
 
 /* Waits for acknowledgements after PREPARE was sent to all sessions. */
 static void await_acks(struct daemon_policy_op *q)

@@ -155,7 +155,9 @@ static void take_awaited(struct daemon_probe *p, const struct daemon_session *s)
 	}
 }
 
-void daemon_probes_send_all(struct daemon_session *s)
+/* Sends the tools whose target the session belongs to, and that these are all: its program waits
+ * for that, and tools of an earlier gbpfd end. */
+static void session_ready(struct daemon_session *s)
 {
 	union proto_message all = { 0 };
 
@@ -177,7 +179,7 @@ static void free_part(struct daemon_probe *p, struct daemon_session *s)
 	s->probes.part[p->slot] = NULL;
 }
 
-void daemon_probes_session_ended(struct daemon_session *s)
+static void session_ended(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 
@@ -349,14 +351,17 @@ static void connection_closed(struct daemon *d, uint64_t conn)
 static const struct daemon_message messages[] = {
 	{ PROTO_PROBE_STATE, 1u << DAEMON_SESSION_READY, daemon_probes_take_state },
 	{ PROTO_PROBE_ENDED, 1u << DAEMON_SESSION_READY, daemon_probes_take_ended },
-	{ PROTO_COVERED, 1u << DAEMON_SESSION_READY, daemon_coverage_take },
 	{ PROTO_PROBE_DRAINED, 1u << DAEMON_SESSION_READY, daemon_probes_take_drained },
+	{ PROTO_COVERED, 1u << DAEMON_SESSION_READY, daemon_coverage_take },
 	{ 0 },
 };
 
 const struct daemon_feature daemon_probes_feature = {
 	.connection_closed = connection_closed,
 	.messages = messages,
+	.session_ready = session_ready,
+	.session_ended = session_ended,
+	.sessions_reaped = daemon_probes_check,
 };
 
 void daemon_probe_record(const struct daemon_probe *p, const struct peer *who, bool by_admin,

@@ -29,17 +29,9 @@ void daemon_probes_close(struct daemon *d);
 void daemon_probes_restore(struct daemon *d);
 
 /* ---- for sessions ---- */
-/* Sends the tools whose target the session, which is ready now, belongs to, and that these are all:
- * its program waits for that, and tools of an earlier gbpfd end. */
-void daemon_probes_send_all(struct daemon_session *s);
-/* Frees what belongs to a session that has ended, whose number still stands in the session. */
-void daemon_probes_session_ended(struct daemon_session *s);
+extern const struct daemon_feature daemon_probes_feature;
 /* Returns whether a tool has memory of that tenant. */
 bool daemon_probes_have_region(const struct daemon *d, uint32_t tenant);
-/* Answers callers that wait for nothing any more; called when a session has ended. */
-void daemon_probes_check(struct daemon *d);
-
-extern const struct daemon_feature daemon_probes_feature;
 
 /* ---- for maps ---- */
 /* Return the memory of the tool with this version or number, or NULL if there is none or the caller

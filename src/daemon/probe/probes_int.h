@@ -181,6 +181,8 @@ void daemon_probe_waits_ended(struct daemon_probe *p);
 void daemon_probe_drain(struct daemon_probe *p, const struct daemon_probe_wait *what);
 /* Sends the next PROBE_DRAIN if one is wanted and none is unanswered. */
 void daemon_probe_drain_next(const struct daemon_probe *p, struct daemon_session *s);
+/* Answers callers that wait for nothing any more. */
+void daemon_probes_check(struct daemon *d);
 bool daemon_probes_take_state(struct daemon_session *s, struct daemon_received *r);
 bool daemon_probes_take_ended(struct daemon_session *s, struct daemon_received *r);
 bool daemon_probes_take_drained(struct daemon_session *s, struct daemon_received *r);

@@ -234,7 +234,8 @@ static bool has_room(const struct daemon *d, uid_t uid)
 	return d->exits.n < MAX_OBITUARIES && n < MAX_OF_A_USER;
 }
 
-void daemon_exit_record_write(struct daemon_session *s)
+/* Takes the session's pidfd. */
+static void write_record(struct daemon_session *s)
 {
 	const struct proto_stats *st = s->stats.map;
 	struct daemon *d = s->d;
@@ -276,6 +277,16 @@ void daemon_exit_record_write(struct daemon_session *s)
 		look(o, true);
 	}
 }
+
+static void session_ended(struct daemon_session *s)
+{
+	POINT("daemon.death.forgotten");
+	if (s->end == DAEMON_END_CLOSED) {
+		write_record(s);
+	}
+}
+
+const struct daemon_feature daemon_exits_feature = { .session_ended = session_ended };
 
 bool daemon_exit_record_is_pending(const struct daemon *d, int pid)
 {

@@ -7,7 +7,6 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "daemon/policy/policies.h"
 #include "policy/ctx.h"
 
 #define GROUPS_MAX 64u /* that are looked at for leading; with more, no GPU is led */
@@ -81,20 +80,6 @@ void daemon_group_join(struct daemon_session *s)
 	daemon_groups_lead(s->d);
 }
 
-static bool take_communicates(struct daemon_session *s, struct daemon_received *r)
-{
-	(void)r;
-	daemon_group_join(s);
-	return true;
-}
-
-static const struct daemon_message messages[] = {
-	{ PROTO_COMMUNICATES, 1u << DAEMON_SESSION_READY, take_communicates },
-	{ 0 },
-};
-
-const struct daemon_feature daemon_groups_feature = { .messages = messages };
-
 /* Gives a free slot to a process of the group that has none. */
 static void join_waiting(const struct daemon_session *left)
 {
@@ -123,6 +108,23 @@ void daemon_group_leave(struct daemon_session *s)
 	join_waiting(s);
 	daemon_groups_lead(s->d);
 }
+
+static bool take_communicates(struct daemon_session *s, struct daemon_received *r)
+{
+	(void)r;
+	daemon_group_join(s);
+	return true;
+}
+
+static const struct daemon_message messages[] = {
+	{ PROTO_COMMUNICATES, 1u << DAEMON_SESSION_READY, take_communicates },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_groups_feature = {
+	.messages = messages,
+	.session_ended = daemon_group_leave,
+};
 
 /* ---- GPUs that are led ---- */
 

@@ -12,11 +12,9 @@
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
-#include "daemon/probe/probes.h"
 #include "daemon/timer.h"
 #include "daemon/vgpu/vgpu.h"
 #include "daemon/vgpu/vgpu_list.h"
-#include "daemon/vgpu/vgpu_maps.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
 #define MAX_FOREIGN_DEVICES 8u /* devices unknown to gbpfd that one other user may name */
@@ -108,7 +106,7 @@ static int take_pages(struct daemon_session *s, const struct proto_hello *h, int
 	return err;
 }
 
-void daemon_hello_admitted(struct daemon_session *s)
+static void admitted(struct daemon_session *s)
 {
 	int fds[4] = { s->d->directory.fd, s->board.fd, s->stats.fd, -1 };
 	unsigned nfds = s->hello.reattached ? 1 : 3;
@@ -193,7 +191,7 @@ static void admit(struct daemon_session *s)
 	} else if (s->hello.early && s->hello.has_devices) {
 		tell_devices(s);
 	} else if (daemon_lane_prepare(s) == 0) {
-		daemon_hello_admitted(s);
+		admitted(s);
 	}
 }
 
@@ -220,7 +218,7 @@ static bool take_late_devices(struct daemon_session *s, struct daemon_received *
 	return true;
 }
 
-void daemon_hello_retry_queued(struct daemon *d)
+static void retry_queued(struct daemon *d)
 {
 	daemon_session_each(d, s)
 	{
@@ -417,16 +415,8 @@ static bool take_mapped(struct daemon_session *s, struct daemon_received *r)
 	    s->sent.weight_asked != s->weight_asked) {
 		daemon_session_send_settings(s); /* they changed after WELCOME was sent */
 	}
-	if (s->class_id == GBPF_CLASS_LATENCY) {
-		daemon_lc_publish(s);
-		POINT("daemon.session.board_published");
-	}
-	daemon_lc_send_boards(s);
-	daemon_policy_send_active(s);
-	daemon_probes_send_all(s);
-	daemon_vgpu_maps_check(s);
+	daemon_features_call(session_ready, s);
 	POINT("daemon.session.introduced");
-	daemon_ticker_wake(d);
 	return true;
 }
 
@@ -437,4 +427,8 @@ static const struct daemon_message messages[] = {
 	{ 0 },
 };
 
-const struct daemon_feature daemon_hello_feature = { .messages = messages };
+const struct daemon_feature daemon_hello_feature = {
+	.messages = messages,
+	.lane_ready = admitted,
+	.retry_queued = retry_queued,
+};

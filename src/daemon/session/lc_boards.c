@@ -3,9 +3,8 @@
  * slot when one becomes free. */
 #include "daemon/session/tenant_session.h"
 
+#include "base/point.h"
 #include "daemon/consts.h"
-#include "daemon/idle/idle_boards.h"
-#include "daemon/policy/daemon_hooks.h"
 
 #define MAX_FOREIGN 16u /* boards of one user that is neither root nor the daemon's */
 
@@ -68,9 +67,7 @@ void daemon_lc_publish(struct daemon_session *s)
 			send_board(t, slot, PROTO_BOARD_ADD, s);
 		}
 	}
-	daemon_flags_send_all(s);
-	daemon_ticker_wake(d);
-	daemon_idle_wake(d);
+	daemon_features_call(board_published, s);
 }
 
 static void publish_waiting(struct daemon *d)
@@ -95,7 +92,7 @@ void daemon_lc_withdraw(struct daemon_session *s)
 	}
 	d->sessions.lc[slot] = NULL;
 	s->lc.slot = -1;
-	daemon_flags_remove_all(s);
+	daemon_features_call(board_withdrawn, s);
 	daemon_session_each(d, t)
 	{
 		if (t->lc.sent & UINT64_C(1) << slot) {
@@ -123,3 +120,17 @@ void daemon_lc_send_boards(struct daemon_session *s)
 		}
 	}
 }
+
+static void session_ready(struct daemon_session *s)
+{
+	if (s->class_id == GBPF_CLASS_LATENCY) {
+		daemon_lc_publish(s);
+		POINT("daemon.session.board_published");
+	}
+	daemon_lc_send_boards(s);
+}
+
+const struct daemon_feature daemon_lc_feature = {
+	.session_ready = session_ready,
+	.session_ended = daemon_lc_withdraw,
+};

@@ -14,14 +14,6 @@
 #include "base/log.h"
 #include "base/point.h"
 #include "daemon/budget.h"
-#include "daemon/hw/hw_control.h"
-#include "daemon/idle/idle_boards.h"
-#include "daemon/policy/policies.h"
-#include "daemon/policy/policy_failures.h"
-#include "daemon/probe/probes.h"
-#include "daemon/vgpu/vgpu.h"
-#include "daemon/vgpu/vgpu_list.h"
-#include "daemon/watch/watch.h"
 
 #define MAX_SESSIONS (PROTO_MAX_TENANTS + 64u)
 #define OWN_SESSIONS 64u /* sessions reserved for root and the daemon's user */
@@ -86,21 +78,12 @@ static void unlink_session(struct daemon_session *s)
 	s->d->sessions.n--;
 }
 
-static void leave_vgpu(struct daemon_session *s)
-{
-	if (s->vgpu.of) {
-		daemon_vgpu_leave(s);
-		daemon_vgpus_changed(s->d);
-	}
-}
-
 static void destroy(struct daemon_session *s)
 {
 	struct daemon *d = s->d;
 	bool was_tenant = s->tenant >= 0;
 
 	unlink_session(s);
-	daemon_watch_session_ended(s);
 	if (was_tenant) {
 		if (s->end ==
 		    DAEMON_END_CLOSED) { /* first, because other tenants may be waiting for it */
@@ -108,22 +91,10 @@ static void destroy(struct daemon_session *s)
 			POINT("daemon.death.board_cleared");
 		}
 		d->sessions.tenant[s->tenant] = NULL;
-		daemon_flags_session_ended(s);
-		daemon_idle_leave(s);
-		daemon_lc_withdraw(s);
-		daemon_group_leave(s);
-		daemon_hw_session_ended(s);
-		leave_vgpu(s);
-		daemon_failures_add_session(s);
-		daemon_policy_remove_tenant(d, (uint32_t)s->tenant);
-		daemon_probes_session_ended(s);
-		POINT("daemon.death.forgotten");
+		daemon_features_call(session_ended, s);
 		for (uint32_t i = 0; i < s->gpus; i++) {
 			daemon_gpus_release(&d->devices, s->gpu_index[i]);
 		}
-	}
-	if (was_tenant && s->end == DAEMON_END_CLOSED) {
-		daemon_exit_record_write(s); /* takes the pidfd */
 	}
 	sd_event_source_disable_unref(s->conn.io);
 	sd_event_source_disable_unref(s->conn.timer);
@@ -174,15 +145,16 @@ static int on_reaper(sd_event_source *src, void *arg)
 		}
 	}
 	arm_idle_exit(d);
-	daemon_policy_check_acks(d);
-	daemon_probes_check(d);
+	daemon_features_call(sessions_reaped, d);
 	return 0;
 }
 
 static int on_requeue(sd_event_source *src, void *arg)
 {
+	struct daemon *d = arg;
+
 	(void)src;
-	daemon_hello_retry_queued(arg);
+	daemon_features_call(retry_queued, d);
 	return 0;
 }
 
@@ -348,7 +320,6 @@ void daemon_sessions_close(struct daemon *d)
 		d->sessions.first->end = DAEMON_END_SHUTDOWN;
 		destroy(d->sessions.first);
 	}
-	daemon_exit_records_close(d);
 	d->sessions.reaper = sd_event_source_disable_unref(d->sessions.reaper);
 	d->sessions.requeue = sd_event_source_disable_unref(d->sessions.requeue);
 	d->sessions.idle_timer = sd_event_source_disable_unref(d->sessions.idle_timer);

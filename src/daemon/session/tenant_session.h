@@ -113,10 +113,9 @@ extern const struct daemon_feature daemon_notes_feature; /* tenant_session.c */
 
 /* hello.c */
 extern const struct daemon_feature daemon_hello_feature;
-void daemon_hello_admitted(struct daemon_session *s); /* the lane is ready: sends WELCOME */
-void daemon_hello_retry_queued(struct daemon *d);     /* runs admit again for queued sessions */
 
 /* lc_boards.c: boards of latency tenants */
+extern const struct daemon_feature daemon_lc_feature;
 void daemon_lc_publish(struct daemon_session *s);
 bool daemon_lc_any(const struct daemon *d);
 void daemon_lc_withdraw(struct daemon_session *s);
@@ -128,18 +127,8 @@ void daemon_group_join(struct daemon_session *s);
 void daemon_group_leave(struct daemon_session *s);
 void daemon_groups_lead(struct daemon *d);
 
-/* flag_pages.c: pages that tenants' kernels read; latency tenants get those of their GPUs. */
-void daemon_flags_session_ended(
-	struct daemon_session *s); /* withdraws its pages from the sessions that have them */
-void daemon_flags_send_all(
-	struct daemon_session *s); /* its board was published: sends it the pages of others */
-void daemon_flags_remove_all(
-	struct daemon_session *s); /* its board was withdrawn: takes those pages back and clears its
-				      words on them */
-
-/* exit_record.c: writes to the history how a process ended, when that is known. Takes the session's
- * pidfd. */
-void daemon_exit_record_write(struct daemon_session *s);
+/* exit_record.c: writes to the history how a process ended, when that is known. */
+extern const struct daemon_feature daemon_exits_feature;
 bool daemon_exit_record_is_pending(const struct daemon *d,
 				   int pid); /* exited, but its record is not written yet */
 void daemon_exit_records_close(struct daemon *d);

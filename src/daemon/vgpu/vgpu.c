@@ -730,6 +730,24 @@ void daemon_vgpu_leave(struct daemon_session *s)
 	}
 }
 
+static void session_ended(struct daemon_session *s)
+{
+	if (s->vgpu.of) {
+		daemon_vgpu_leave(s);
+		daemon_vgpus_changed(s->d);
+	}
+}
+
+static const struct daemon_message messages[] = {
+	{ PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, daemon_vgpu_take_ask },
+	{ 0 },
+};
+
+const struct daemon_feature daemon_vgpus_feature = {
+	.messages = messages,
+	.session_ended = session_ended,
+};
+
 void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figures *ret)
 {
 	const struct daemon_vgpu *v = s->vgpu.of;

@@ -142,13 +142,15 @@ static void check_shares(struct daemon_session *s)
 	}
 }
 
-void daemon_vgpu_maps_check(struct daemon_session *s)
+static void session_ready(struct daemon_session *s)
 {
 	s->vgpu.unchecked = daemon_policy_follow_shares(s->d) || daemon_policies_busy(s->d);
 	if (!s->vgpu.unchecked) {
 		check_shares(s);
 	}
 }
+
+const struct daemon_feature daemon_vgpu_shares_feature = { .session_ready = session_ready };
 
 void daemon_vgpu_maps_check_rest(struct daemon *d)
 {

@@ -12,10 +12,11 @@
 void daemon_vgpu_maps_write(struct daemon_version *l);
 /* The same for MEMPOOL alone, whose figures change without notice. */
 void daemon_vgpu_maps_refresh(struct daemon_version *l);
-/* Writes an event for each share, of the time or of the copy bandwidth of a GPU, that the session's
- * vGPU was given and the GPU's policy does not read, and a line for each kind of share on the
- * program's standard error; after the operations on policies that are under way. */
-void daemon_vgpu_maps_check(struct daemon_session *s);
+/* Writes, for a session that is ready, an event for each share, of the time or of the copy
+ * bandwidth of a GPU, that its vGPU was given and the GPU's policy does not read, and a line for
+ * each kind of share on the program's standard error; after the operations on policies that are
+ * under way. */
+extern const struct daemon_feature daemon_vgpu_shares_feature;
 /* Does that for the sessions that have waited for these operations. */
 void daemon_vgpu_maps_check_rest(struct daemon *d);
 /* Returns an object that names, for each share of that configuration ("compute", "copy"), an active

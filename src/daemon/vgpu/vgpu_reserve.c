@@ -435,7 +435,7 @@ static void ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	}
 }
 
-static bool take_ask(struct daemon_session *s, struct daemon_received *r)
+bool daemon_vgpu_take_ask(struct daemon_session *s, struct daemon_received *r)
 {
 	bool is_in_one = s->vgpu.of;
 
@@ -444,13 +444,6 @@ static bool take_ask(struct daemon_session *s, struct daemon_received *r)
 	}
 	return is_in_one;
 }
-
-static const struct daemon_message messages[] = {
-	{ PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, take_ask },
-	{ 0 },
-};
-
-const struct daemon_feature daemon_vgpus_feature = { .messages = messages };
 
 void daemon_vgpu_stop_waiting(struct daemon_session *s)
 {

@@ -341,7 +341,8 @@ void daemon_watch_check(struct daemon *d)
 	}
 }
 
-void daemon_watch_session_ended(struct daemon_session *s)
+/* Adds the session's counters to its watches. */
+static void session_ended(struct daemon_session *s)
 {
 	for (struct daemon_watch *w = s->d->watches; w; w = w->next) {
 		if (w->state == DAEMON_WATCH_LOOKS) {
@@ -349,6 +350,8 @@ void daemon_watch_session_ended(struct daemon_session *s)
 		}
 	}
 }
+
+const struct daemon_feature daemon_watches_feature = { .session_ended = session_ended };
 
 void daemon_watches_close(struct daemon *d)
 {

@@ -39,8 +39,7 @@ void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, 
 void daemon_watch_check(struct daemon *d);
 /* A rollback that a watch of this version has ordered did not take effect, for this reason. */
 void daemon_watch_rollback_failed(struct daemon *d, uint64_t version, const char *why);
-/* Adds a session's counters to its watches before its pages are unmapped. */
-void daemon_watch_session_ended(struct daemon_session *s);
+extern const struct daemon_feature daemon_watches_feature;
 void daemon_watches_close(struct daemon *d);
 
 /* Ends the running watch of a version (0: the newest one) and keeps the version. Returns the state
