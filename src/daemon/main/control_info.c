@@ -14,6 +14,7 @@
 #include "daemon/audit.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
+#include "daemon/exits/exit_record.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
 #include "daemon/hw/mps_crash.h"

@@ -20,6 +20,7 @@
 #include "daemon/audit.h"
 #include "daemon/budget.h"
 #include "daemon/control_socket.h"
+#include "daemon/exits/exit_record.h"
 #include "daemon/hw/hw_control.h"
 #include "daemon/hw/mps.h"
 #include "daemon/idle/idle_boards.h"

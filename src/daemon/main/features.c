@@ -4,13 +4,15 @@
 #include <stddef.h>
 
 #include "daemon/control_socket.h"
+#include "daemon/exits/exit_record.h"
+#include "daemon/hello/hello.h"
 #include "daemon/hw/hw_control.h"
-#include "daemon/hw/preempt.h"
 #include "daemon/idle/idle_boards.h"
 #include "daemon/maps/maps_watch.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
+#include "daemon/policy/preempt.h"
 #include "daemon/probe/probes.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu.h"

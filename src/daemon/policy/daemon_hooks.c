@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
-#include "daemon/hw/preempt.h"
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
+#include "daemon/policy/preempt.h"
 #include "daemon/timer.h"
 #include "daemon/vgpu/vgpu_maps.h"
 

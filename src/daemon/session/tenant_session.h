@@ -111,9 +111,6 @@ void daemon_session_set_class(struct daemon_session *s, uint32_t class_id, uint3
 
 extern const struct daemon_feature daemon_notes_feature; /* tenant_session.c */
 
-/* hello.c */
-extern const struct daemon_feature daemon_hello_feature;
-
 /* lc_boards.c: boards of latency tenants */
 extern const struct daemon_feature daemon_lc_feature;
 void daemon_lc_publish(struct daemon_session *s);
@@ -126,12 +123,6 @@ extern const struct daemon_feature daemon_groups_feature;
 void daemon_group_join(struct daemon_session *s);
 void daemon_group_leave(struct daemon_session *s);
 void daemon_groups_lead(struct daemon *d);
-
-/* exit_record.c: writes to the history how a process ended, when that is known. */
-extern const struct daemon_feature daemon_exits_feature;
-bool daemon_exit_record_is_pending(const struct daemon *d,
-				   int pid); /* exited, but its record is not written yet */
-void daemon_exit_records_close(struct daemon *d);
 
 #define daemon_session_each(d, s)                                                                  \
 	for (struct daemon_session *s = (d)->sessions.first; s; s = s->next)

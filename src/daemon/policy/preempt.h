@@ -1,6 +1,6 @@
 /* The hook preempt: runs when a latency request waits for a GPU that other tenants keep busy. */
-#ifndef GBPF_DAEMON_HW_PREEMPT_H
-#define GBPF_DAEMON_HW_PREEMPT_H
+#ifndef GBPF_DAEMON_POLICY_PREEMPT_H
+#define GBPF_DAEMON_POLICY_PREEMPT_H
 
 #include "daemon/daemon.h"
 #include "daemon/feature.h"

@@ -1,6 +1,6 @@
 /* From hello to tenant: number, devices, pages, admission, welcome; and the same for a process that
  * reattaches after a restart of gbpfd and brings its pages along. */
-#include "daemon/session/tenant_session.h"
+#include "daemon/hello/hello.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "daemon/hw/sharing_mode.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policies.h"
+#include "daemon/session/tenant_session.h"
 #include "daemon/timer.h"
 #include "daemon/vgpu/vgpu.h"
 #include "daemon/vgpu/vgpu_list.h"

@@ -2,7 +2,7 @@
  * status is readable while the process is a zombie, or later through the pidfd on kernels that keep
  * it there (PIDFD_GET_INFO, Linux 6.15). The socket is closed shortly before the process is dead,
  * so the record waits for that on timers and the pidfd, without blocking the loop. */
-#include "daemon/session/tenant_session.h"
+#include "daemon/exits/exit_record.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #include "daemon/consts.h"
 #include "daemon/hw/mps_crash.h"
 #include "daemon/hw/sharing_mode.h"
+#include "daemon/session/tenant_session.h"
 #include "daemon/timer.h"
 
 #define FIRST_LOOK_USEC 20000u

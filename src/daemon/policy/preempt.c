@@ -3,7 +3,7 @@
  * asks for it, also in between, and as soon as a request opens, which the process then reports. The
  * verdict is a level; a level that the tenant's lane or driver lacks is replaced by the next higher
  * one, except for GBPF_LEVEL_END, which the policy must name itself. */
-#include "daemon/hw/preempt.h"
+#include "daemon/policy/preempt.h"
 
 #include <errno.h>
 #include <signal.h>
