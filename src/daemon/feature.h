@@ -20,12 +20,14 @@ struct daemon_received {
 
 /* How a message of the session socket is handled. Each type belongs to one feature. */
 struct daemon_message {
-	uint32_t type;	 /* enum proto_type; 0 ends the array */
+	uint32_t type;	 /* enum proto_type; 0: none */
 	uint32_t states; /* bits of enum daemon_session_state in which the message is legal */
 	/* Handles the message and takes its descriptors; or returns false, and takes none: the
 	 * session may not send the message now, and is dropped. */
 	bool (*take)(struct daemon_session *s, struct daemon_received *r);
 };
+
+#define DAEMON_FEATURE_MESSAGES 4u
 
 /* Members may be NULL. All run in the loop's thread. */
 struct daemon_feature {
@@ -36,7 +38,7 @@ struct daemon_feature {
 	void (*connection_closed)(struct daemon *d, uint64_t conn);
 
 	/* ---- sessions ---- */
-	const struct daemon_message *messages;
+	struct daemon_message messages[DAEMON_FEATURE_MESSAGES];
 	/* Returns true if the note of a tenant's process is of this feature's kind, which does not
 	 * belong into the history. */
 	bool (*note)(struct daemon_session *s, const struct proto_note *n);

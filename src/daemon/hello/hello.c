@@ -421,15 +421,12 @@ static bool take_mapped(struct daemon_session *s, struct daemon_received *r)
 	return true;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_HELLO, 1u << DAEMON_SESSION_NEW, take_hello },
-	{ PROTO_BOARD_MAPPED, 1u << DAEMON_SESSION_WELCOMED, take_mapped },
-	{ PROTO_DEVICES, 1u << DAEMON_SESSION_WELCOMED, take_late_devices },
-	{ 0 },
-};
-
 const struct daemon_feature daemon_hello_feature = {
-	.messages = messages,
+	.messages = {
+		{ PROTO_HELLO, 1u << DAEMON_SESSION_NEW, take_hello },
+		{ PROTO_BOARD_MAPPED, 1u << DAEMON_SESSION_WELCOMED, take_mapped },
+		{ PROTO_DEVICES, 1u << DAEMON_SESSION_WELCOMED, take_late_devices },
+	},
 	.lane_ready = admitted,
 	.retry_queued = retry_queued,
 };

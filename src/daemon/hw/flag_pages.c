@@ -248,13 +248,8 @@ static void board_withdrawn(struct daemon_session *s)
 	}
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_FLAG, 1u << DAEMON_SESSION_READY, take_flag },
-	{ 0 },
-};
-
 const struct daemon_feature daemon_flags_feature = {
-	.messages = messages,
+	.messages = { { PROTO_FLAG, 1u << DAEMON_SESSION_READY, take_flag } },
 	.board_published = board_published,
 	.board_withdrawn = board_withdrawn,
 	.session_ended = session_ended,

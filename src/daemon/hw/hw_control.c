@@ -276,13 +276,8 @@ static bool take_control(struct daemon_session *s, struct daemon_received *r)
 	return may;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_CONTROL, 1u << DAEMON_SESSION_READY, take_control },
-	{ 0 },
-};
-
 const struct daemon_feature daemon_hw_feature = {
-	.messages = messages,
+	.messages = { { PROTO_CONTROL, 1u << DAEMON_SESSION_READY, take_control } },
 	.session_ended = session_ended,
 };
 

@@ -309,11 +309,6 @@ static bool take_prepared(struct daemon_session *s, struct daemon_received *r)
 	return true;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_PREPARED, 1u << DAEMON_SESSION_READY, take_prepared },
-	{ 0 },
-};
-
 static void session_ended(struct daemon_session *s)
 {
 	daemon_failures_add_session(s);
@@ -321,7 +316,7 @@ static void session_ended(struct daemon_session *s)
 }
 
 const struct daemon_feature daemon_policies_feature = {
-	.messages = messages,
+	.messages = { { PROTO_PREPARED, 1u << DAEMON_SESSION_READY, take_prepared } },
 	.session_ready = daemon_policy_send_active,
 	.session_ended = session_ended,
 	.sessions_reaped = check_acks,

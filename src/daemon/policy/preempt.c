@@ -243,9 +243,6 @@ static bool take_request(struct daemon_session *s, struct daemon_received *r)
 	return true;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_REQUEST, 1u << DAEMON_SESSION_READY, take_request },
-	{ 0 },
+const struct daemon_feature daemon_preempt_feature = {
+	.messages = { { PROTO_REQUEST, 1u << DAEMON_SESSION_READY, take_request } },
 };
-
-const struct daemon_feature daemon_preempt_feature = { .messages = messages };

@@ -348,17 +348,14 @@ static void connection_closed(struct daemon *d, uint64_t conn)
 	daemon_probes_check(d);
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_PROBE_STATE, 1u << DAEMON_SESSION_READY, daemon_probes_take_state },
-	{ PROTO_PROBE_ENDED, 1u << DAEMON_SESSION_READY, daemon_probes_take_ended },
-	{ PROTO_PROBE_DRAINED, 1u << DAEMON_SESSION_READY, daemon_probes_take_drained },
-	{ PROTO_COVERED, 1u << DAEMON_SESSION_READY, daemon_coverage_take },
-	{ 0 },
-};
-
 const struct daemon_feature daemon_probes_feature = {
 	.connection_closed = connection_closed,
-	.messages = messages,
+	.messages = {
+		{ PROTO_PROBE_STATE, 1u << DAEMON_SESSION_READY, daemon_probes_take_state },
+		{ PROTO_PROBE_ENDED, 1u << DAEMON_SESSION_READY, daemon_probes_take_ended },
+		{ PROTO_PROBE_DRAINED, 1u << DAEMON_SESSION_READY, daemon_probes_take_drained },
+		{ PROTO_COVERED, 1u << DAEMON_SESSION_READY, daemon_coverage_take },
+	},
 	.session_ready = session_ready,
 	.session_ended = session_ended,
 	.sessions_reaped = daemon_probes_check,

@@ -116,13 +116,8 @@ static bool take_communicates(struct daemon_session *s, struct daemon_received *
 	return true;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_COMMUNICATES, 1u << DAEMON_SESSION_READY, take_communicates },
-	{ 0 },
-};
-
 const struct daemon_feature daemon_groups_feature = {
-	.messages = messages,
+	.messages = { { PROTO_COMMUNICATES, 1u << DAEMON_SESSION_READY, take_communicates } },
 	.session_ended = daemon_group_leave,
 };
 

@@ -210,12 +210,10 @@ static bool take_note(struct daemon_session *s, struct daemon_received *r)
 	return true;
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_NOTE, ~(1u << DAEMON_SESSION_NEW), take_note }, /* once it is a tenant */
-	{ 0 },
+const struct daemon_feature daemon_notes_feature = {
+	/* once it is a tenant */
+	.messages = { { PROTO_NOTE, ~(1u << DAEMON_SESSION_NEW), take_note } },
 };
-
-const struct daemon_feature daemon_notes_feature = { .messages = messages };
 
 static const char *const state_names[] = {
 	[DAEMON_SESSION_NEW] = "new",	  [DAEMON_SESSION_QUEUED] = "queued",
@@ -228,9 +226,9 @@ static const struct daemon_message *message_of(uint32_t type)
 {
 	daemon_features_each(f)
 	{
-		for (const struct daemon_message *m = (*f)->messages; m && m->type; m++) {
-			if (m->type == type) {
-				return m;
+		for (unsigned i = 0; i < DAEMON_FEATURE_MESSAGES; i++) {
+			if (type && (*f)->messages[i].type == type) {
+				return &(*f)->messages[i];
 			}
 		}
 	}

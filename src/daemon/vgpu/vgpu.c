@@ -738,13 +738,8 @@ static void session_ended(struct daemon_session *s)
 	}
 }
 
-static const struct daemon_message messages[] = {
-	{ PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, daemon_vgpu_take_ask },
-	{ 0 },
-};
-
 const struct daemon_feature daemon_vgpus_feature = {
-	.messages = messages,
+	.messages = { { PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, daemon_vgpu_take_ask } },
 	.session_ended = session_ended,
 };
 
