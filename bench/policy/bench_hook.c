@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -181,6 +182,19 @@ static int record(const struct settings *s, const struct bench_hook_policy *p, u
 			  bench_program_doubles(r->loop, s->repeat)));
 }
 
+/* Finds the object of an installed policy, NAME or examples/NAME, or a file. */
+static void find_object(const struct settings *s, const char *name, char path[PATH_MAX])
+{
+	const char *slash = strchr(name, '/');
+	bool example =
+		strncmp(name, "examples/", strlen("examples/")) == 0 && !strchr(slash + 1, '/');
+
+	snprintf(path, PATH_MAX, "%s/%s.bpf.o", s->policies, name);
+	if (slash && (!example || access(path, R_OK) < 0)) {
+		snprintf(path, PATH_MAX, "%s", name);
+	}
+}
+
 static int bench_policy(const struct settings *s, const char *name)
 {
 	struct bench_hook_policy *p = calloc(1, sizeof(*p));
@@ -191,11 +205,7 @@ static int bench_policy(const struct settings *s, const char *name)
 	int err;
 
 	report_init(&why);
-	if (slash) {
-		snprintf(path, sizeof(path), "%s", name);
-	} else {
-		snprintf(path, sizeof(path), "%s/%s.bpf.o", s->policies, name);
-	}
+	find_object(s, name, path);
 	if (!p || result_init(&r, s->repeat) < 0) {
 		err = report_set(&why, -ENOMEM, "memory", "out of memory");
 	} else {

@@ -202,6 +202,35 @@ int path_lib(char *out, size_t cap, const char *leaf)
 	return err ? err : join(out, cap, own, "/../lib/gbpf", leaf);
 }
 
+static const char examples[] = "examples/";
+
+int path_policy(char *out, size_t cap, const char *word)
+{
+	const char *name = word;
+	char leaf[512];
+	int n, err;
+
+	if (strncmp(word, examples, strlen(examples)) == 0) {
+		name += strlen(examples);
+	}
+	if (!name[0] || strchr(name, '/')) {
+		return -EINVAL;
+	}
+	n = snprintf(leaf, sizeof(leaf), "policies/%s.bpf.o", word);
+	err = n < 0 || (size_t)n >= sizeof(leaf) ? -ENAMETOOLONG : path_lib(out, cap, leaf);
+	return err || access(out, R_OK) == 0 ? err : -errno;
+}
+
+bool path_policy_is_example(const char *word)
+{
+	char path[4096], example[300];
+	int n = snprintf(example, sizeof(example), "%s%s", examples, word);
+
+	return !strchr(word, '/') && n > 0 && (size_t)n < sizeof(example) &&
+	       path_policy(path, sizeof(path), word) < 0 &&
+	       path_policy(path, sizeof(path), example) == 0;
+}
+
 int path_program(char *out, size_t cap, const char *name)
 {
 	const char *dir;

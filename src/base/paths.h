@@ -40,6 +40,14 @@ int path_explain(int err, char *out, size_t cap);
  * program>/../lib/gbpf. */
 int path_lib(char *out, size_t cap, const char *leaf);
 
+/* The object of the installed policy that a word names: NAME, or examples/NAME for an example.
+ * -EINVAL if the word is neither, as with any other slash; -errno if the object cannot be read;
+ * else as path_lib(). */
+int path_policy(char *out, size_t cap, const char *word);
+/* Returns true if a word without a slash names an example, but no other installed policy. Such a
+ * word is not accepted: messages name examples/NAME instead. */
+bool path_policy_is_example(const char *word);
+
 /* A program in the same directory as the running one (gbpfd, gbpf-softgpu): $GBPF_BINDIR, else the
  * running program's directory. */
 int path_program(char *out, size_t cap, const char *name);

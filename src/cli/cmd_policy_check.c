@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "bpf/load/policy.h"
 #include "cli/hook_names.h"
 #include "cli/hot_words.h"
@@ -170,6 +171,8 @@ static void file_hint(struct report *r, const char *file, int err)
 {
 	if (err == -EFBIG) {
 		report_hint(r, "objects have at most %u MiB", CLI_OBJECT_MAX_BYTES >> 20);
+	} else if (err == -ENOENT && path_policy_is_example(file)) {
+		report_hint(r, "It is an example: examples/%.80s", file);
 	} else if (err == -EISDIR) {
 		report_hint(r, "what a folder has is built and checked by: gbpf policy build %.80s",
 			    file);

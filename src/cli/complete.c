@@ -48,25 +48,34 @@ static void offer_options(const struct cli_option *o, const char *begin)
 	}
 }
 
-static void offer_policies(const char *begin)
+/* prefix: of the words by which the policies of the folder are found */
+static void offer_policies_of(const char *folder, const char *prefix, const char *doc,
+			      const char *begin)
 {
 	static const char suffix[] = ".bpf.o";
-	char dir[PATH_MAX], word[NAME_MAX + 1];
+	char dir[PATH_MAX], word[NAME_MAX + 16];
 	struct dirent *e;
 	DIR *d;
 
-	if (path_lib(dir, sizeof(dir), "policies") < 0 || !(d = opendir(dir))) {
+	if (path_lib(dir, sizeof(dir), folder) < 0 || !(d = opendir(dir))) {
 		return;
 	}
 	while ((e = readdir(d))) {
 		size_t n = strlen(e->d_name);
 
 		if (n > strlen(suffix) && strcmp(e->d_name + n - strlen(suffix), suffix) == 0) {
-			snprintf(word, sizeof(word), "%.*s", (int)(n - strlen(suffix)), e->d_name);
-			offer(begin, word, "policy that comes with gBPF");
+			snprintf(word, sizeof(word), "%s%.*s", prefix, (int)(n - strlen(suffix)),
+				 e->d_name);
+			offer(begin, word, doc);
 		}
 	}
 	closedir(d);
+}
+
+static void offer_policies(const char *begin)
+{
+	offer_policies_of("policies", "", "policy that comes with gBPF", begin);
+	offer_policies_of("policies/examples", "examples/", "example of a policy", begin);
 }
 
 /* Things that gbpfd lists. */

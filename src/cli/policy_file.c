@@ -14,6 +14,7 @@
 #define MAX_OBJECTS 16
 
 #define SUFFIX ".bpf.o"
+#define EXAMPLES "examples/"
 
 static const struct {
 	const char *folder; /* of installed ones */
@@ -30,15 +31,21 @@ static int is_object(const struct dirent *e)
 	return len > suffix && strcmp(e->d_name + len - suffix, SUFFIX) == 0;
 }
 
-/* Suggests the installed object with the most similar name, or lists all. */
-static void hint_at_installed(enum cli_object kind, const char *name, char *hint, size_t cap)
+/* Installed objects, compared with a name. */
+struct candidates {
+	const char *name; /* without EXAMPLES */
+	char best[80];	  /* empty: none is similar */
+	unsigned distance;
+	struct buf all;
+};
+
+/* prefix: of the words by which the objects of the folder are found */
+static void compare_folder(struct candidates *k, const char *folder, const char *prefix)
 {
-	char dir[PATH_MAX], best[64] = "";
+	char dir[PATH_MAX];
 	struct dirent **list = NULL;
-	struct buf all = { 0 };
-	int n = path_lib(dir, sizeof(dir), kinds[kind].folder) < 0
-			? 0
-			: scandir(dir, &list, is_object, alphasort);
+	int n = path_lib(dir, sizeof(dir), folder) < 0 ? 0
+						       : scandir(dir, &list, is_object, alphasort);
 
 	for (int i = 0; i < n; i++) {
 		struct nearest near;
@@ -46,22 +53,41 @@ static void hint_at_installed(enum cli_object kind, const char *name, char *hint
 
 		snprintf(word, sizeof(word), "%.*s",
 			 (int)(strlen(list[i]->d_name) - strlen(SUFFIX)), list[i]->d_name);
-		nearest_init(&near, name);
+		nearest_init(&near, k->name);
 		nearest_offer(&near, word);
-		if (nearest_best(&near)) {
-			snprintf(best, sizeof(best), "%s", word);
+		if (nearest_best(&near) && (!k->best[0] || near.distance < k->distance)) {
+			snprintf(k->best, sizeof(k->best), "%s%s", prefix, word);
+			k->distance = near.distance;
 		}
-		buf_printf(&all, "%s%s", i ? ", " : "", word);
+		buf_printf(&k->all, "%s%s%s", k->all.len ? ", " : "", prefix, word);
 		free(list[i]);
 	}
 	free(list);
-	if (best[0]) {
-		snprintf(hint, cap, "Did you mean '%s'?", best);
-	} else if (n > 0) {
-		snprintf(hint, cap, "There are %s; or give the path of a .bpf.o file",
-			 buf_text(&all));
+}
+
+/* Suggests the installed object with the most similar name, or lists all. */
+static void hint_at_installed(enum cli_object kind, const char *name, char *hint, size_t cap)
+{
+	struct candidates k = { .name = name };
+
+	if (kind == CLI_POLICY && path_policy_is_example(name)) {
+		snprintf(hint, cap, "It is an example: " EXAMPLES "%s", name);
+		return;
 	}
-	buf_finish(&all);
+	if (strncmp(name, EXAMPLES, strlen(EXAMPLES)) == 0) {
+		k.name += strlen(EXAMPLES);
+	}
+	compare_folder(&k, kinds[kind].folder, "");
+	if (kind == CLI_POLICY) {
+		compare_folder(&k, "policies/examples", EXAMPLES);
+	}
+	if (k.best[0]) {
+		snprintf(hint, cap, "Did you mean '%s'?", k.best);
+	} else if (k.all.len) {
+		snprintf(hint, cap, "There are %s; or give the path of a .bpf.o file",
+			 buf_text(&k.all));
+	}
+	buf_finish(&k.all);
 }
 
 static bool installed(enum cli_object kind, const char *name, char *path, size_t cap)
@@ -69,6 +95,9 @@ static bool installed(enum cli_object kind, const char *name, char *path, size_t
 	const char *folder = kinds[kind].folder;
 	char leaf[128];
 
+	if (kind == CLI_POLICY) {
+		return path_policy(path, cap, name) == 0;
+	}
 	if (strchr(name, '/') ||
 	    strlen(folder) + strlen(name) + sizeof("/" SUFFIX) > sizeof(leaf)) {
 		return false;
@@ -82,6 +111,21 @@ const char *cli_policy_path(const char *name, char *path, size_t cap)
 	return access(name, F_OK) < 0 && installed(CLI_POLICY, name, path, cap) ? path : name;
 }
 
+/* A word like examples/mlfq that names neither an example nor a file may have been meant as either.
+ */
+static int no_file(struct cli *c, enum cli_object kind, const char *what, const char *name, int err)
+{
+	size_t len = strlen(name);
+	char hint[768] = "", path[PATH_MAX];
+
+	if (err == ENOENT && kind == CLI_POLICY && len > 2 && strcmp(name + len - 2, ".o") != 0 &&
+	    path_policy(path, sizeof(path), name) != -EINVAL) {
+		hint_at_installed(kind, name, hint, sizeof(hint));
+	}
+	return cli_fail(c, err == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found",
+			hint[0] ? hint : NULL, "%s: %s: %s", what, name, strerror(err));
+}
+
 int cli_object_find(struct cli *c, enum cli_object kind, const char *what, const char *name,
 		    char *path, size_t cap)
 {
@@ -89,18 +133,17 @@ int cli_object_find(struct cli *c, enum cli_object kind, const char *what, const
 	bool source = len > 2 && strcmp(name + len - 2, ".c") == 0;
 	bool is_file =
 		!source && (strchr(name, '/') || (len > 2 && strcmp(name + len - 2, ".o") == 0));
-	char leaf[128], hint[512];
+	char leaf[128], hint[768];
 
+	if (installed(kind, name, path, cap)) {
+		return CLI_OK;
+	}
 	if (is_file) {
 		snprintf(path, cap, "%s", name);
 		if (len < cap && access(path, R_OK) == 0) {
 			return CLI_OK;
 		}
-		return cli_fail(c, errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found", NULL,
-				"%s: %s: %s", what, name, strerror(errno));
-	}
-	if (installed(kind, name, path, cap)) {
-		return CLI_OK;
+		return no_file(c, kind, what, name, errno);
 	}
 	snprintf(leaf, sizeof(leaf), "%.60s" SUFFIX, name);
 	snprintf(hint, sizeof(hint), "Give the path of a .bpf.o file");

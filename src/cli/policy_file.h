@@ -10,7 +10,8 @@
 enum cli_object { CLI_POLICY, CLI_TOOL };
 
 /* Stores the path of a named object: a word without a slash and without .o is an installed policy
- * or tool, any other word a file. Returns CLI_OK, or an exit code after a message. */
+ * or tool, examples/NAME an installed example of a policy, any other word a file. Returns CLI_OK,
+ * or an exit code after a message. */
 int cli_object_find(struct cli *c, enum cli_object kind, const char *what, const char *name,
 		    char *path, size_t cap);
 

@@ -16,6 +16,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "base/private_file.h"
 #include "daemon/audit.h"
 #include "daemon/budget.h"
@@ -174,6 +175,11 @@ static int load_first(struct daemon *d)
 		int r = sd_event_run(d->loop, UINT64_MAX);
 
 		err = r < 0 ? r : 0;
+	}
+	if (err && path_policy_is_example(d->opt.policy)) {
+		return daemon_runtime_fail(
+			d, err, "no policy '%s' is installed; it is an example: examples/%s",
+			d->opt.policy, d->opt.policy);
 	}
 	if (err) {
 		return daemon_runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy,

@@ -22,14 +22,10 @@
 
 static int read_policy_file(const char *name_or_path, struct buf *object, char *path, size_t cap)
 {
-	char leaf[512];
-	int err;
+	int err = path_policy(path, cap, name_or_path);
 
-	if (strchr(name_or_path, '/')) {
+	if (err && strchr(name_or_path, '/')) {
 		err = snprintf(path, cap, "%s", name_or_path) < (int)cap ? 0 : -ENAMETOOLONG;
-	} else {
-		snprintf(leaf, sizeof(leaf), "policies/%s.bpf.o", name_or_path);
-		err = path_lib(path, cap, leaf);
 	}
 	return err ? err : buf_read_file(object, path, DAEMON_STORE_OBJECT_MAX);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
@@ -206,6 +207,75 @@ static void the_installed_tree_is_beside_the_program(void **state)
 	assert_path(path_lib, want);
 }
 
+/* The folder of installed files in that test: folders come before what is in them. */
+static const char *const tree[] = { "policies", "policies/examples", "policies/fair.bpf.o",
+				    "policies/examples/fair.bpf.o",
+				    "policies/examples/mlfq.bpf.o" };
+
+static void make_tree(const char *dir)
+{
+	char path[300];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(tree); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, tree[i]);
+		assert_int_equal(strchr(tree[i], '.') ? mknod(path, S_IFREG | 0600, 0)
+						      : mkdir(path, 0700),
+				 0);
+	}
+}
+
+static void remove_tree(const char *dir)
+{
+	char path[300];
+
+	for (unsigned i = ARRAY_SIZE(tree); i-- > 0;) {
+		snprintf(path, sizeof(path), "%s/%s", dir, tree[i]);
+		assert_int_equal(remove(path), 0);
+	}
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void assert_policy(const char *word, const char *dir, const char *leaf)
+{
+	char out[300], want[300];
+
+	snprintf(want, sizeof(want), "%s/policies/%s", dir, leaf);
+	assert_int_equal(path_policy(out, sizeof(out), word), 0);
+	assert_string_equal(out, want);
+}
+
+/* Of words with slashes only examples/NAME can name an installed policy. */
+static void policies_are_named_without_a_path(void **state)
+{
+	static const char *const paths[] = {
+		"examples/../fair", "../fair",	      "examples/",     "/mlfq", "./examples/mlfq",
+		"examples//mlfq",   "examples/mlfq/", "policies/fair", ""
+	};
+	char dir[] = "/tmp/gbpf-paths-XXXXXX", out[300], name[600];
+
+	assert_non_null(mkdtemp(dir));
+	set("GBPF_LIBDIR", dir);
+	make_tree(dir);
+	assert_policy("fair", dir, "fair.bpf.o");
+	assert_policy("examples/fair", dir, "examples/fair.bpf.o");
+	assert_policy("examples/mlfq", dir, "examples/mlfq.bpf.o");
+	assert_int_equal(path_policy(out, sizeof(out), "mlfq"), -ENOENT);
+	assert_int_equal(path_policy(out, sizeof(out), "examples/.."), -ENOENT);
+	for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		assert_int_equal(path_policy(out, sizeof(out), paths[i]), -EINVAL);
+		assert_false(path_policy_is_example(paths[i]));
+	}
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	assert_int_equal(path_policy(out, sizeof(out), name), -ENAMETOOLONG);
+	assert_false(path_policy_is_example(name));
+	assert_true(path_policy_is_example("mlfq"));
+	assert_false(path_policy_is_example("fair")); /* an installed policy of that name, too */
+	assert_false(path_policy_is_example("examples/mlfq"));
+	assert_false(path_policy_is_example("nosuch"));
+	remove_tree(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +283,7 @@ int main(void)
 		cmocka_unit_test_setup(a_user_has_folders_of_the_session, clear),
 		cmocka_unit_test_setup(relative_folders_are_refused, clear),
 		cmocka_unit_test_setup(relative_variables_are_named, clear),
+		cmocka_unit_test_setup(policies_are_named_without_a_path, clear),
 		cmocka_unit_test_setup(errors_are_explained, clear),
 		cmocka_unit_test_setup(the_installed_tree_is_beside_the_program, clear),
 	};
