@@ -5,7 +5,7 @@
  * 1. When to use it
  *    Start the programs that users wait for with `gbpf run --class latency` and the others with
  *    `--class batch`. Class normal is treated as batch, but never moved to the shared lane. Among
- *    batch tenants auto is fair and knows no weights: use fair, shares or cfs where all tenants are
+ *    batch tenants auto is fair and knows no weights: use fair or shares where all tenants are
  *    batch. Groups that communicate across GPUs have these in turns, by weight (groups.h).
  *
  * 2. Definitions

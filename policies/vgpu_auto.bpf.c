@@ -1,8 +1,8 @@
 /* vgpu_auto: the recommended policy for virtual GPUs. Each vGPU has its share of measured GPU time, as
- * under band2; inside a vGPU requests of class latency go first.
+ * under examples/band2; inside a vGPU requests of class latency go first.
  *
- * Use it where several parties share a GPU and each runs services next to batch work. Use band2
- * where no program is urgent, and auto where there are no vGPUs.
+ * Use it where several parties share a GPU, whether or not each runs services next to batch work.
+ * Use auto where there are no vGPUs.
  *
  * How: shares, priorities and the most that a vGPU may have are band2's. While a request of a latency
  * program is open, or announced for soon, the other programs of its vGPU hold their launches, and

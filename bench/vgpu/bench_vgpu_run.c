@@ -12,6 +12,10 @@
 /* "none": gBPF observes only, so the device's own time slices, or MPS, divide it. */
 const char *const bench_vgpu_policies[VGPU_POLICIES] = { "band2",  "vgpu_auto",	 "band",
 							 "credit", "fifo_share", "none" };
+/* Their objects in the folder of installed policies, without .bpf.o. */
+static const char *const paths[VGPU_POLICIES] = { "examples/band2",	 "vgpu_auto",
+						  "examples/band",	 "examples/credit",
+						  "examples/fifo_share", "none" };
 const char *const bench_vgpu_lanes[VGPU_LANES] = { "process", "shared" };
 const char *const bench_vgpu_kinds[VGPU_KINDS] = { "short", "long" };
 
@@ -36,8 +40,8 @@ struct sample {
 static struct bench_testbed_daemon *daemon_for(struct bench_vgpu *b, unsigned policy)
 {
 	if (!b->daemon[policy]) {
-		b->daemon[policy] = bench_testbed_gbpfd_with(&b->testbed, b->policy_dir,
-							     bench_vgpu_policies[policy]);
+		b->daemon[policy] =
+			bench_testbed_gbpfd_with(&b->testbed, b->policy_dir, paths[policy]);
 	}
 	return b->daemon[policy];
 }

@@ -114,7 +114,8 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 		   const char *object)
 {
 	char mcpu[16], installed[PATH_MAX + 2], own[PATH_MAX + 2], parts[PATH_MAX + 2] = "-I";
-	const char *argv[16 + 2 * CLI_MAX_REPEATED];
+	char examples[PATH_MAX + 2] = "-I";
+	const char *argv[17 + 2 * CLI_MAX_REPEATED];
 	int n = 0, status, err;
 	pid_t pid;
 
@@ -141,6 +142,9 @@ static int compile(struct cli *c, const char *clang, const char *include, const 
 	argv[n++] = installed;
 	if (path_lib(parts + 2, sizeof(parts) - 2, "policies") == 0) {
 		argv[n++] = parts; /* a copy of a shipped policy may be without its parts */
+	}
+	if (path_lib(examples + 2, sizeof(examples) - 2, "policies/examples") == 0) {
+		argv[n++] = examples;
 	}
 	argv[n++] = "-c";
 	argv[n++] = source;

@@ -52,9 +52,41 @@ needs_mount() {
 	[ "$output" = "gbpf: policy swap: no policy 'lcfirst' is installed. Did you mean 'lc_first'?" ]
 	run "$GBPF" policy swap nosuch
 	[ "$status" -eq 5 ]
-	[[ "$output" == *" is installed. There are auto, band, "*", vgpu_auto; or give the path of a .bpf.o file" ]]
-	for f in "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o; do
-		[[ "$output" == *[\ ]"$(basename "$f" .bpf.o)"[,\;]* ]]
+	[[ "$output" == *" is installed. There are auto, "*", vgpu_auto, examples/band, "*", examples/rm_reserve; or give the path of a .bpf.o file" ]]
+	cd "$GBPF_PREFIX/lib/gbpf/policies"
+	for f in *.bpf.o examples/*.bpf.o; do
+		[[ "$output" == *[\ ]"${f%.bpf.o}"[,\;]* ]]
+	done
+}
+
+@test "an example by its name alone: each verb names examples/NAME" {
+	for verb in "policy swap" "policy load" "policy test"; do
+		run "$GBPF" $verb mlfq
+		[ "$status" -eq 5 ]
+		[ "$output" = "gbpf: $verb: no policy 'mlfq' is installed. It is an example: examples/mlfq" ]
+	done
+	run "$GBPF" policy check mlfq
+	[ "$status" -eq 1 ]
+	[[ "$output" == "✗ mlfq: cannot be read: No such file or directory"*"It is an example: examples/mlfq"* ]]
+	run "$GBPF" policy swap mflq
+	[ "$output" = "gbpf: policy swap: no policy 'mflq' is installed. Did you mean 'examples/mlfq'?" ]
+	run timeout "$EVENTUALLY_SECONDS" "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft --policy mlfq
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"no policy 'mlfq' is installed; it is an example: examples/mlfq"* ]]
+}
+
+@test "a word like examples/NAME that names nothing: the nearest is named; other words with slashes are paths" {
+	run "$GBPF" policy swap examples/mflq
+	[ "$status" -eq 5 ]
+	[ "$output" = "gbpf: policy swap: examples/mflq: No such file or directory. Did you mean 'examples/mlfq'?" ]
+	run "$GBPF" policy swap examples/fair
+	[ "$status" -eq 5 ]
+	[ "$output" = "gbpf: policy swap: examples/fair: No such file or directory. Did you mean 'fair'?" ]
+	for word in examples/../fair examples/../examples/mlfq ./examples/mlfq ../examples/mlfq examples//mlfq examples/mlfq/ examples/ \
+		examples/mlfq.bpf.o policies/examples/mlfq policies/fair auto/tunables examples/gdev/vgpus; do
+		run "$GBPF" policy swap "$word"
+		[ "$status" -eq 5 ]
+		[ "$output" = "gbpf: policy swap: $word: No such file or directory" ]
 	done
 }
 

@@ -14,8 +14,9 @@ load helper
 
 @test "bench hook takes names and files" {
 	test_policies .
-	run "$GBPF" bench hook --repeat 2 --calls 2000 ./good.bpf.o fifo
+	run "$GBPF" bench hook --repeat 2 --calls 2000 ./good.bpf.o fifo examples/mlfq
 	[ "$status" -eq 0 ]
+	[[ "$output" == *mlfq*submit* ]]
 	[[ "$output" == *good*submit* ]]
 	[[ "$output" == *fifo*submit* ]]
 	[[ "$output" != *lc_first* ]]

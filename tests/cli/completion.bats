@@ -27,6 +27,9 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 :folders" ]
 	[ "$(words policy swap lc)" = "lc_first
 :files .o" ]
+	[ "$(words policy swap examples/ml)" = "examples/mlfq
+:files .o" ]
+	[ "$(words policy swap ml)" = ":files .o" ]
 	words policy test x "" | grep -qx ':files .scenario'
 	[ -z "$(words nonsense "")" ] || words nonsense "" | grep -qx run
 	run "$GBPF" completion tcsh

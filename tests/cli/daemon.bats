@@ -32,6 +32,39 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	run -3 "$GBPF" ps
 }
 
+@test "an example is loaded, checked and tested as examples/NAME, and its version has its name alone" {
+	active_is() { eventually shows 'd["name"] == "'"$1"'"' "$GBPF" policy show; }
+	of_mlfq() { "$GBPF" policy show | grep -q 'map accounts'; } # fifo has no map
+	run "$GBPF" policy swap examples/mlfq
+	[ "$status" -eq 0 ]
+	[[ "$output" == "swapped fair@1 → mlfq@2 in "* ]]
+	active_is mlfq
+	"$GBPF" policy load --volatile examples/gang && false # another policy is active
+	"$GBPF" policy unload
+	"$GBPF" policy load examples/gang
+	active_is gang
+	"$GBPF" policy test examples/mlfq
+	run "$GBPF" policy check examples/mlfq examples/band fair
+	[ "$status" -eq 0 ]
+	[ "${#lines[@]}" -eq 3 ]
+	# Such a file of one's own is found where none is installed, and needs ./ where one is.
+	mkdir examples
+	cp "$GBPF_PREFIX/lib/gbpf/policies/fifo.bpf.o" examples/mine
+	cp examples/mine examples/mlfq
+	"$GBPF" policy swap examples/mine
+	active_is mine
+	"$GBPF" policy swap examples/mlfq
+	of_mlfq
+	"$GBPF" policy swap ./examples/mlfq
+	of_mlfq && false
+	"$GBPF" shutdown
+	"$GBPF_PREFIX/bin/gbpfd" --device soft --policy examples/mlfq 3>&-
+	of_mlfq
+	"$GBPF" shutdown
+	"$GBPF_PREFIX/bin/gbpfd" --device soft --policy examples/mine 3>&-
+	active_is mine
+}
+
 @test "an empty list says so on standard error" {
 	run -0 --separate-stderr "$GBPF" ps # settled: no program has used the GPU
 	[ -z "$output" ]

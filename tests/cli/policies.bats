@@ -3,7 +3,7 @@ load helper
 
 SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
 
-names() { for f in "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o; do basename "$f" .bpf.o; done; }
+names() { (cd "$GBPF_PREFIX/lib/gbpf/policies" && for f in *.bpf.o examples/*.bpf.o; do echo "${f%.bpf.o}"; done); }
 
 # launches NAME: prints how often the program has launched so far, at least once.
 launches() { eventually gets "[t['stats']['launches'] for t in d['tenants'] if t['name'] == '$1'][0]" "$GBPF" ps; }
@@ -34,7 +34,7 @@ stop_both() {
 
 # No helper failed and no verdict was out of range; a busy machine may be slow.
 no_errors() {
-	eventually shows 'd["name"] == "'"$1"'" and not [k for k in ("helper_errors", "verdict_errors") if d["counters"][k]]' "$GBPF" policy show
+	eventually shows 'd["name"] == "'"${1#examples/}"'" and not [k for k in ("helper_errors", "verdict_errors") if d["counters"][k]]' "$GBPF" policy show
 }
 
 @test "under every policy both go on, without an error" {

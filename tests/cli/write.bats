@@ -180,6 +180,17 @@ arguments() {
 	"$GBPF" policy test whole/auto.bpf.o whole/auto.scenario
 }
 
+@test "an example can be copied and built with the installed files only, and in its place with clang alone" {
+	local from=$GBPF_PREFIX/lib/gbpf/policies/examples
+	for p in gang band band2; do # parts of all policies, of examples, of virtual GPUs
+		cp "$from/$p.bpf.c" .
+		"$GBPF" policy build "$p.bpf.c"
+		"$GBPF" policy test "$p.bpf.o" "$from/$p.scenario"
+		clang-14 -target bpf -mcpu=v3 -g -O2 -Wall -Werror -I "$GBPF_PREFIX/include" -c "$from/$p.bpf.c" -o "$p.bpf.o"
+		"$GBPF" policy test "$p.bpf.o" "$from/$p.scenario"
+	done
+}
+
 @test "two objects are one policy for check and test" {
 	test_policies .
 	printf 'tenant a\nsubmit inflight=4\nexpect GO\nsubmit inflight=5\nexpect HOLD\n' >linked_rules.scenario

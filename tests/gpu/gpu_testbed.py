@@ -272,7 +272,9 @@ class Gbpfd:
 		self.load(None if self.policy == 'none' else self.policy)
 
 	def load(self, policy):
-		"""Makes a policy active; None: no policy is."""
+		"""Makes a policy active, also an example by its name alone; None: no policy is."""
+		if os.path.exists(f'{self.t.prefix}/lib/gbpf/policies/examples/{policy}.bpf.o'):
+			policy = f'examples/{policy}'
 		run([self.t.gbpf, 'policy', *(['swap', policy] if policy else ['unload'])], self.env, 30 * PATIENCE)
 
 	def set(self, variable, value):

@@ -6,7 +6,7 @@ load share_helpers
 
 # Those that hold launches of other programs, each in its way. Under `fifo`, which holds none, a and b use 93 to 96 %: the rest is
 # what a program takes to launch again when its kernels have ended.
-HOLDING='fair cfs shares credit band2 queue_shares harvest auto vgpu_auto'
+HOLDING='fair shares auto vgpu_auto examples/band2 examples/cfs examples/credit examples/harvest examples/queue_shares'
 
 begin() { # POLICY
 	virtual_time
@@ -98,7 +98,7 @@ active() { gbpf policy list --json | jq -r '[.versions[] | select(.gpus != []) |
 	launcher_on 0 a
 	launcher_on 1 b
 	[ "$(active)" = "2:[0,1]" ]
-	run gbpf policy swap cfs --gpu 1
+	run gbpf policy swap examples/cfs --gpu 1
 	[ "$status" -eq 0 ]
 	[[ "$output" == "swapped fifo@2 → cfs@3 on GPU 1 in "* ]]
 	[ "$(active)" = "2:[0] 3:[1]" ]
@@ -123,7 +123,7 @@ active() { gbpf policy list --json | jq -r '[.versions[] | select(.gpus != []) |
 	echo "$(active)"; gbpf policy list
 	[ "$(active)" = "2:[1] 4:[0]" ]
 	eventually prints '^fifo@2: active on GPU 1, ' gbpf policy show 2
-	run gbpf policy swap cfs
+	run gbpf policy swap examples/cfs
 	[[ "$output" == "swapped fifo@2, fair@4 → cfs@5 in "* ]]
 	run gbpf policy swap fifo --gpu 2
 	[ "$status" -eq 0 ]
@@ -145,7 +145,7 @@ uses_gpu() { # GPU PID: the programs that have used a GPU are these
 	launcher_on 1 b
 	kill -STOP "$virtual_time_pid" # nothing is launched until both have been swapped
 	gbpf policy swap fifo --watch 3000s --rollback-if 'launches>20' --detach
-	gbpf policy swap cfs --gpu 0
+	gbpf policy swap examples/cfs --gpu 0
 	kill -CONT "$virtual_time_pid"
 	eventually shows 'd["state"] == "rolled-back"' gbpf policy watch
 	gbpf events | grep "'fifo' version .* is rolled back to"
@@ -206,8 +206,8 @@ two_jobs() {
 # stopped by the other one, take longer.
 @test "two groups on the same GPUs do not wait for each other" {
 	local rank steps ns time policy
-	begin cfs
-	for policy in cfs fair auto gang; do
+	begin examples/cfs
+	for policy in examples/cfs fair auto examples/gang; do
 		gbpf policy swap "$policy" >/dev/null
 		run two_jobs 50
 		echo "$policy: $output"
@@ -229,7 +229,7 @@ turn_goes_on() {
 	begin fair
 	two_jobs 1000000 >"$GBPF_RUNTIME_DIR/jobs.log" 2>&1 3>&- &
 	local jobs=$!
-	for policy in fair auto gang; do
+	for policy in fair auto examples/gang; do
 		gbpf policy swap "$policy" >/dev/null
 		for gpu in 0 1; do
 			turn=0

@@ -93,7 +93,7 @@ open_without_work() {
 
 @test "nor does it gain any by coming back again and again" {
 	[ "$(id -u)" = 0 ] || [ -n "$CI" ] || skip "needs root to be two users"
-	open_without_work gpreempt reborn
+	open_without_work examples/gpreempt reborn
 }
 
 @test "nor with policy auto" {
@@ -155,7 +155,7 @@ open_without_work() {
 }
 
 @test "a tenant that ignores boards and leases is stopped by hardware control" {
-	victims gpreempt
+	victims examples/gpreempt
 	attack deaf
 	timeout 240 gbpf run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 10 --requests 2 --kernels 1 --blocks 1 \
 		--iterations 20000000 >"$GBPF_RUNTIME_DIR/web.out"
@@ -166,7 +166,7 @@ open_without_work() {
 
 # One announcement every few microseconds, for now or for any time, without a request.
 @test "a tenant that hints all the time and submits nothing is ignored" {
-	victims gpreempt
+	victims examples/gpreempt
 	cat >"$GBPF_RUNTIME_DIR/hints.py" <<-'PY'
 		import ctypes, os, random, time
 		cuda, p, rnd = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), random.Random(1)

@@ -16,7 +16,7 @@
 
 #include <gbpf/gbpf.bpf.h>
 
-#include "../ahead.h"
+#include "../../ahead.h"
 
 #define GROUPS (GBPF_VGPUS + 1) /* one more for programs in no vGPU */
 #define NOBODY 0xffffffffu
