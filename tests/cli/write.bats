@@ -189,6 +189,12 @@ arguments() {
 		clang-14 -target bpf -mcpu=v3 -g -O2 -Wall -Werror -I "$GBPF_PREFIX/include" -c "$from/$p.bpf.c" -o "$p.bpf.o"
 		"$GBPF" policy test "$p.bpf.o" "$from/$p.scenario"
 	done
+	cp -r "$from/gdev" .
+	cp band.bpf.c mine.bpf.c
+	sed -i 's/\( wait_ns = \)500000;/\15;/' gdev/vgpus.h
+	"$GBPF" policy build mine.bpf.c
+	run "$GBPF" policy test mine.bpf.o "$from/band.scenario"
+	[[ "$output" == *"got      DEFER hold_ns=5 "* ]] # the change is in force
 }
 
 @test "two objects are one policy for check and test" {

@@ -10,13 +10,13 @@
  *
  * One vGPU at a time is current and has the device. The others wait. When the launches of the
  * current one have completed the next one is selected. The charge is wall time, from the first
- * launch of a process to the completion of all it has outstanding. */
+ * launch of a process to the completion of all it has outstanding.
+ *
+ * A policy includes ahead.h first: a copy of this file elsewhere does not know where that is. */
 #ifndef GBPF_POLICIES_GDEV_VGPUS_H
 #define GBPF_POLICIES_GDEV_VGPUS_H
 
 #include <gbpf/gbpf.bpf.h>
-
-#include "../../ahead.h"
 
 #define GROUPS (GBPF_VGPUS + 1) /* one more for programs in no vGPU */
 #define NOBODY 0xffffffffu
