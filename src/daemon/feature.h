@@ -50,8 +50,9 @@ struct daemon_feature {
 	/* The board of a latency tenant was published, or was withdrawn: while it ends, too. */
 	void (*board_published)(struct daemon_session *s);
 	void (*board_withdrawn)(struct daemon_session *s);
-	/* A tenant's session ends and is freed after this. It is in no list of sessions, and its
-	 * number is free, but still in s->tenant; its pages are mapped. */
+	/* A tenant's session ends and is freed after this. It is not in daemon.sessions.first, and
+	 * its number is free, but still in s->tenant; its board has its slot until lc_boards.c is
+	 * called. One that was refused in its hello may have no pages and no devices. */
 	void (*session_ended)(struct daemon_session *s);
 	/* Sessions have ended, and are freed: answer what waits for them alone. */
 	void (*sessions_reaped)(struct daemon *d);

@@ -149,8 +149,9 @@ bool daemon_vgpu_may_reserve(const struct daemon *d, uint64_t bytes, uint64_t *r
 			     uint64_t *ret_size);
 /* A reservation, a limit or a row has changed: stores what each vGPU may hold. */
 void daemon_vgpu_reserve_update(struct daemon *d);
-/* A session that waits for memory has ended. */
+/* Handles the question of a session that waits for memory. */
 bool daemon_vgpu_take_ask(struct daemon_session *s, struct daemon_received *r);
+/* Such a session has ended. */
 void daemon_vgpu_stop_waiting(struct daemon_session *s);
 /* Answers a question: PROTO_ACCOUNT_*. With RETRY the bytes count as its own for promise_ns. */
 void daemon_vgpu_answer(struct daemon_session *s, uint32_t what, uint64_t promise_ns);

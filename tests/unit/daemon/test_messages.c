@@ -1,4 +1,5 @@
-/* The messages that the features of gbpfd handle: each type that tenants send has one handler. */
+/* The features of gbpfd: each type of message that tenants send has one handler, and events reach
+ * the features in the order that they need. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +7,16 @@
 
 #include <cmocka.h>
 
+#include "daemon/exits/exit_record.h"
+#include "daemon/hw/hw_control.h"
+#include "daemon/idle/idle_boards.h"
+#include "daemon/maps/maps_watch.h"
+#include "daemon/policy/policies.h"
+#include "daemon/probe/probes.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/vgpu/vgpu.h"
+#include "daemon/vgpu/vgpu_maps.h"
+#include "daemon/watch/watch.h"
 
 #define TYPES 256u /* more than there are; those beyond the last are sent by no tenant */
 
@@ -98,11 +108,51 @@ static void each_handler_has_a_state_in_which_its_message_is_legal(void **state)
 	}
 }
 
+static size_t place(const struct daemon_feature *feature)
+{
+	size_t i = 0;
+
+	while (daemon_features[i] && daemon_features[i] != feature) {
+		i++;
+	}
+	assert_non_null(daemon_features[i]);
+	return i;
+}
+
+#define FOLLOWS(hook, first, second)                                                               \
+	do {                                                                                       \
+		assert_non_null((first).hook);                                                     \
+		assert_non_null((second).hook);                                                    \
+		assert_true(place(&(first)) < place(&(second)));                                   \
+	} while (0)
+
+static void events_reach_the_features_in_order(void **state)
+{
+	(void)state;
+	/* The program waits for the end of the list of tools. */
+	FOLLOWS(session_ready, daemon_lc_feature, daemon_policies_feature);
+	FOLLOWS(session_ready, daemon_policies_feature, daemon_probes_feature);
+	FOLLOWS(session_ready, daemon_probes_feature, daemon_vgpu_shares_feature);
+	/* Flag pages are taken back while the board has its slot. */
+	FOLLOWS(session_ended, daemon_flags_feature, daemon_lc_feature);
+	FOLLOWS(session_ended, daemon_idle_feature, daemon_lc_feature);
+	FOLLOWS(session_ended, daemon_watches_feature, daemon_lc_feature);
+	FOLLOWS(session_ended, daemon_lc_feature, daemon_hw_feature);
+	FOLLOWS(session_ended, daemon_hw_feature, daemon_vgpus_feature);
+	FOLLOWS(session_ended, daemon_vgpus_feature, daemon_policies_feature);
+	FOLLOWS(session_ended, daemon_policies_feature, daemon_probes_feature);
+	/* Exit records have the vGPU's peak. */
+	FOLLOWS(session_ended, daemon_vgpus_feature, daemon_exits_feature);
+	FOLLOWS(sessions_reaped, daemon_policies_feature, daemon_probes_feature);
+	FOLLOWS(connection_closed, daemon_maps_feature, daemon_probes_feature);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_type_that_tenants_send_has_one_handler),
 		cmocka_unit_test(each_handler_has_a_state_in_which_its_message_is_legal),
+		cmocka_unit_test(events_reach_the_features_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
