@@ -7,7 +7,7 @@
  * instead of device time, credits that are zeroed, an idle device while it waits. Published for two
  * equal shares: 6.7 points mean error, 10.4 at most, at 89.9 % utilization. gdev/vgpus.h says what is
  * as in Gdev's source and what is not. */
-#include "../ahead.h"
+#include "ahead.h"
 
 #include "gdev/vgpus.h"
 

@@ -4,7 +4,7 @@
  *
  * Use it to compare: where only one vGPU waits it is selected at once, whatever it has used.
  * gdev/vgpus.h says what is as in Gdev's source and what is not. */
-#include "../ahead.h"
+#include "ahead.h"
 
 #include "gdev/vgpus.h"
 

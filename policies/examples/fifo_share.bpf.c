@@ -3,7 +3,7 @@
  *
  * Use it to compare: a vGPU with long kernels gets nearly all of the time, whatever it was promised.
  * gdev/vgpus.h says what is as in Gdev's source and what is not. */
-#include "../ahead.h"
+#include "ahead.h"
 
 #include "gdev/vgpus.h"
 

@@ -4,7 +4,7 @@
  * same turns, and divide the time of other programs too.
  *
  * How: see groups.h. */
-#include "../groups.h"
+#include "groups.h"
 
 GBPF_LICENSE("Apache-2.0");
 

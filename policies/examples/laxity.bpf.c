@@ -15,7 +15,7 @@
  * grants a minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
-#include "../alone.h"
+#include "alone.h"
 
 GBPF_LICENSE("Apache-2.0");
 

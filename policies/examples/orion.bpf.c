@@ -17,7 +17,7 @@
  * minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
-#include "../alone.h"
+#include "alone.h"
 
 GBPF_LICENSE("Apache-2.0");
 

@@ -18,7 +18,7 @@
  * share. */
 #include <gbpf/gbpf.bpf.h>
 
-#include "../ahead.h"
+#include "ahead.h"
 
 GBPF_LICENSE("Apache-2.0");
 

@@ -108,7 +108,7 @@ static bool installed(enum cli_object kind, const char *name, char *path, size_t
 
 const char *cli_policy_path(const char *name, char *path, size_t cap)
 {
-	return access(name, F_OK) < 0 && installed(CLI_POLICY, name, path, cap) ? path : name;
+	return installed(CLI_POLICY, name, path, cap) ? path : name;
 }
 
 /* A word like examples/mlfq that names neither an example nor a file may have been meant as either.

@@ -180,13 +180,14 @@ arguments() {
 	"$GBPF" policy test whole/auto.bpf.o whole/auto.scenario
 }
 
-@test "an example can be copied and built with the installed files only, and in its place with clang alone" {
-	local from=$GBPF_PREFIX/lib/gbpf/policies/examples
+@test "an example can be copied and built with the installed files only, and with clang and the folder of the policies" {
+	local policies=$GBPF_PREFIX/lib/gbpf/policies from=$GBPF_PREFIX/lib/gbpf/policies/examples
 	for p in gang band band2; do # parts of all policies, of examples, of virtual GPUs
 		cp "$from/$p.bpf.c" .
 		"$GBPF" policy build "$p.bpf.c"
 		"$GBPF" policy test "$p.bpf.o" "$from/$p.scenario"
-		clang-14 -target bpf -mcpu=v3 -g -O2 -Wall -Werror -I "$GBPF_PREFIX/include" -c "$from/$p.bpf.c" -o "$p.bpf.o"
+		clang-14 -target bpf -mcpu=v3 -g -O2 -Wall -Werror -I "$GBPF_PREFIX/include" -I "$policies" -c "$from/$p.bpf.c" \
+			-o "$p.bpf.o"
 		"$GBPF" policy test "$p.bpf.o" "$from/$p.scenario"
 	done
 	cp -r "$from/gdev" .
@@ -195,6 +196,11 @@ arguments() {
 	"$GBPF" policy build mine.bpf.c
 	run "$GBPF" policy test mine.bpf.o "$from/band.scenario"
 	[[ "$output" == *"got      DEFER hold_ns=5 "* ]] # the change is in force
+	mkdir vgpu # so is that of a part that all policies share
+	echo '#error mine' > vgpu/shares.h
+	run "$GBPF" policy build band2.bpf.c
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"vgpu/shares.h:1:2: error: mine"* ]]
 }
 
 @test "two objects are one policy for check and test" {
