@@ -180,19 +180,18 @@ static void activated(struct daemon *d, uint64_t version, uint32_t gpus)
 	daemon_store_ended(&d->policies->store, version, "");
 }
 
-void daemon_swap_flip(struct daemon_policy_op *q)
+/* Returns the version that the operation makes the active one; 0: none. */
+static uint64_t version_of(const struct daemon_policy_op *q)
 {
-	struct daemon *d = q->d;
-	struct daemon_policies *p = d->policies;
-	struct proto_directory *dir = daemon_directory(d);
-	uint64_t version = q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version,
-		 begin = clock_now_ns();
-	char ready[96] = "";
+	return q->o.op == DAEMON_POLICY_UNLOAD ? 0 : q->o.version;
+}
 
-	q->waited_ns = q->waited_ns ? q->waited_ns : begin - q->prepare_begin_ns;
+/* Counts the answers of running processes; others may have answered before they exited. */
+static void count_answers(struct daemon_policy_op *q)
+{
+	q->waited_ns = q->waited_ns ? q->waited_ns : clock_now_ns() - q->prepare_begin_ns;
 	q->asked = q->acked = q->failed = 0;
-	daemon_session_each(
-		d, s) /* of running processes; others may have answered before they exited */
+	daemon_session_each(q->d, s)
 	{
 		bool answered =
 			s->policy.awaited_ack && s->policy.prepares_acked >= s->policy.awaited_ack;
@@ -202,57 +201,106 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 		q->failed += answered && s->policy.cannot_run;
 		s->policy.awaited_ack = 0;
 	}
-	POINT("daemon.swap.before_flip");
+	q->d->counters.late += q->asked - q->acked - q->failed;
+}
+
+/* From here on processes run the version. */
+static void store_words(struct daemon_policy_op *q)
+{
+	struct proto_directory *dir = daemon_directory(q->d);
+	uint64_t begin;
+
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		q->old[i] = daemon_policy_active_version(d, i);
+		q->old[i] = daemon_policy_active_version(q->d, i);
 	}
 	begin = clock_now_ns();
 	for (int i = 0; i < (int)PROTO_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
-			store_seqcst(&dir->version[i], version);
+			store_seqcst(&dir->version[i], version_of(q));
 			POINT("daemon.swap.word");
 		}
 	}
 	q->times.flip_ns = clock_now_ns();
 	q->flip_ns = q->times.flip_ns - begin;
-	POINT("daemon.swap.flipped");
+}
+
+/* What is written to the disk in the end: a later gbpfd begins with it. */
+static void note_in_store(struct daemon_policy_op *q)
+{
+	struct daemon_policies *p = q->d->policies;
+
 	if (q->o.by_watch) { /* must not come back with a plain rollback */
 		daemon_store_reject(&p->store, q->o.watched);
 	}
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
-			daemon_store_activate(&p->store, i, version);
+			daemon_store_activate(&p->store, i, version_of(q));
 			p->in_force[i] = q->o.reply ? q->number : p->in_force[i];
 		}
 	}
 	if (!q->o.is_volatile) {
-		daemon_durable_keep(q, version);
+		daemon_durable_keep(q, version_of(q));
 	}
-	daemon_swap_not_pending(p);
-	p->timer = sd_event_source_disable_unref(p->timer);
-	activated(d, version, q->o.gpu_mask);
-	daemon_rejoin_apply(d, version);
+}
+
+static void put_in_force(struct daemon_policy_op *q)
+{
+	struct daemon *d = q->d;
+
+	daemon_swap_not_pending(d->policies);
+	d->policies->timer = sd_event_source_disable_unref(d->policies->timer);
+	activated(d, version_of(q), q->o.gpu_mask);
+	daemon_rejoin_apply(d, version_of(q));
 	d->counters.swaps++;
-	daemon_watch_check(d);
-	if (q->o.watch && version) {
-		daemon_watch_begin(d, q->o.watch, version, q->o.gpu_mask, q->old);
+}
+
+/* Watches of the former version end first. */
+static void begin_watch(struct daemon_policy_op *q)
+{
+	daemon_watch_check(q->d);
+	if (q->o.watch && version_of(q)) {
+		daemon_watch_begin(q->d, q->o.watch, version_of(q), q->o.gpu_mask, q->old);
 	}
-	d->counters.late += q->asked - q->acked - q->failed;
+}
+
+static void record_swap(struct daemon_policy_op *q)
+{
+	uint64_t version = version_of(q);
+	char ready[96] = "";
+
 	if (q->asked) {
 		snprintf(ready, sizeof(ready), " (%u of %u process%s ready, waited %llu us)",
 			 q->acked, q->asked, q->asked == 1 ? " was" : "es were",
 			 (unsigned long long)(q->waited_ns / 1000));
 	}
-	daemon_history_add(&d->history, "policy", -1, "%s: '%s' version %llu %s%s",
+	daemon_history_add(&q->d->history, "policy", -1, "%s: '%s' version %llu %s%s",
 			   daemon_policy_op_name(q), q->name,
 			   (unsigned long long)(version ? version : q->was_active),
 			   version ? "is active" : "is no longer active", ready);
 	daemon_policy_op_audit(q, NULL);
 	daemon_verified_keep(q);
-	daemon_policy_drop_unused(d, exit_reason(q));
-	POINT("daemon.swap.dropped");
+}
+
+/* Sessions may be admitted that the former version has kept waiting. */
+static void wake_others(struct daemon *d)
+{
 	sd_event_source_set_enabled(d->sessions.requeue, SD_EVENT_ONESHOT);
 	daemon_ticker_wake(d);
+}
+
+void daemon_swap_flip(struct daemon_policy_op *q)
+{
+	count_answers(q);
+	POINT("daemon.swap.before_flip");
+	store_words(q);
+	POINT("daemon.swap.flipped");
+	note_in_store(q);
+	put_in_force(q);
+	begin_watch(q);
+	record_swap(q);
+	daemon_policy_drop_unused(q->d, exit_reason(q));
+	POINT("daemon.swap.dropped");
+	wake_others(q->d);
 	save(q);
 }
 
