@@ -166,7 +166,8 @@ void shim_clone_refresh(const void *owner, const void *handle)
 {
 	pthread_mutex_lock(&clones_mutex);
 	for (struct shim_clone *t = clones; t; t = t->next) {
-		if (t->handle && (handle ? (const void *)t->of == handle : t->owner == owner)) {
+		if (t->handle && !load_relaxed(&t->excluded) &&
+		    (handle ? (const void *)t->of == handle : t->owner == owner)) {
 			follow_smem(t);
 		}
 	}
@@ -192,14 +193,14 @@ static struct shim_clone *known(const void *handle, struct shim_kernel_origin *o
 
 /* Stores the clone in the kernel's record. Returns false if the program was given the handle for
  * another kernel meanwhile, or is unloading it. Caller holds clones_mutex. */
-static bool publish(struct shim_clone *t, const char *name)
+static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o)
 {
 	struct shim_kernel *k;
 	bool same;
 
 	pthread_mutex_lock(&shim_kernels_mutex);
 	k = strmap_get(&shim_kernels, shim_handle_key(t->of).text);
-	same = k && k->name && strcmp(k->name, name) == 0;
+	same = k && k->name && k->load == o->load && strcmp(k->name, o->name) == 0;
 	if (same) {
 		store_release(&k->clone, t);
 		t->next = clones;
@@ -218,7 +219,7 @@ struct shim_clone *shim_clone_get(const void *handle)
 	t = known(handle, &o);
 	if (o.name) {
 		t = make(handle, &o);
-		if (t && !publish(t, o.name)) {
+		if (t && !publish(t, &o)) {
 			free(t);
 			t = NULL;
 		}

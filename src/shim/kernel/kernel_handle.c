@@ -60,15 +60,28 @@ static struct shim_kernel *record_of(const void *handle, uint32_t most)
 }
 
 /* The handle names another kernel than it did, or the program has launched it before it asked for
- * it. The clone stays allocated, since another thread may use it. Caller holds shim_kernels_mutex.
- */
+ * it. The clone stays allocated, since another thread may use it, but is launched no more. Caller
+ * holds shim_kernels_mutex. */
 static void means_another(struct shim_kernel *k)
 {
+	if (k->clone) {
+		store_relaxed(&k->clone->excluded, (uint8_t)1);
+	}
 	free(k->name);
 	k->name = NULL;
 	store_release(&k->clone, NULL);
 	store_release(&k->counted, NULL);
 	add_acqrel(&shim.kernel_generation, 1);
+}
+
+/* Returns whether a handle that is noted again names the kernel that it did, as far as it is known.
+ */
+static bool names_the_same(const struct shim_kernel *k, const char *name, const void *owner,
+			   uint64_t load)
+{
+	bool loaded_again = k->owner == owner && k->load && load && k->load != load;
+
+	return k->name && strcmp(k->name, name) == 0 && !loaded_again;
 }
 
 void shim_kernel_note(const void *handle, const char *name, const void *owner,
@@ -83,7 +96,7 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	}
 	pthread_mutex_lock(&shim_kernels_mutex);
 	k = known(handle);
-	again = k && k->name && strcmp(k->name, name) == 0;
+	again = k && names_the_same(k, name, owner, load);
 	if (k && !again) {
 		means_another(k);
 	}
@@ -154,6 +167,7 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 		ret->owner = k->owner;
 		ret->kind = k->kind;
 		ret->probes = k->probes;
+		ret->load = k->load;
 		ret->name = strdup(k->name);
 	}
 	pthread_mutex_unlock(&shim_kernels_mutex);

@@ -48,6 +48,7 @@ struct shim_kernel_origin {
 	const void *owner;
 	enum shim_kernel_kind kind;
 	uint32_t probes; /* tools that had been attached when the program got it */
+	uint64_t load;	 /* of the owner's image; 0: not known */
 	char *name;	 /* caller frees */
 };
 /* Returns false if the handle was not obtained through the shim. */

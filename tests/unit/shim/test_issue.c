@@ -95,6 +95,7 @@ static void stand_in(struct cuabi_table *t)
 	other_attribute =
 		t->cuDeviceGetAttribute == attribute ? other_attribute : t->cuDeviceGetAttribute;
 	t->cuDeviceGetAttribute = attribute;
+	t->cuStreamIsCapturing_ptsz = t->cuStreamIsCapturing; /* which the fake has alone */
 	t->cuLaunchKernel = plain;
 	t->cuLaunchKernel_ptsz = plain_ptsz;
 	t->cuLaunchCooperativeKernel = cooperative;
@@ -145,17 +146,21 @@ static void set_idle(bool idle)
 static void launch_in(enum way way, int api, bool ptsz, CUfunction f, bool extra)
 {
 	struct sched_queue *q = double_queue(stream);
+	unsigned before = q->submits;
 	CUgraph g;
 
 	q->defer = way == WAY_DEFERRED;
 	set_idle(way == WAY_IDLE);
 	if (way == WAY_CAPTURED) {
-		assert_int_equal(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+		assert_int_equal(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+				 CUDA_SUCCESS);
 	}
 	assert_int_equal(launch(api, ptsz, f, extra), CUDA_SUCCESS);
 	set_idle(false);
 	assert_int_equal(double_deferred(), way == WAY_DEFERRED);
 	assert_int_equal(seen.calls, way != WAY_DEFERRED);
+	/* Past the gate, and in a capture, the scheduler is not asked. */
+	assert_int_equal(q->submits - before, way == WAY_GATED || way == WAY_DEFERRED);
 	double_issue();
 	if (way == WAY_CAPTURED) {
 		assert_int_equal(cuStreamEndCapture(stream, &g), CUDA_SUCCESS);

@@ -190,6 +190,7 @@ static void records_end_with_their_module(void **state)
 static void a_reused_handle_is_looked_up(void **state)
 {
 	struct shim_thread *t = shim_thread_self();
+	struct shim_clone *old;
 	uint64_t id;
 
 	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
@@ -198,7 +199,10 @@ static void a_reused_handle_is_looked_up(void **state)
 	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE); /* asked for again */
 	assert_non_null(shim_thread_find(t, (uintptr_t)noted));
 	assert_true(shim_clone_get(noted)->id == id);
+	assert_false(shim_clone_get(noted)->excluded);
+	old = shim_clone_get(noted);
 	shim_kernel_note(noted, "other", MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_true(old->excluded); /* a thread that has it yet does not launch it */
 	assert_null(shim_thread_find(t, (uintptr_t)noted));
 	assert_true(shim_clone_get(noted)->id > id);
 }
