@@ -63,9 +63,7 @@ static int run_deferred(struct sched_call *sc)
 	if (t) {
 		t->deferred--;
 	}
-	if (unlikely(k->launch.call.brackets)) {
-		sched_queue_add_extra(k->q->sched, k->launch.call.brackets);
-	}
+	shim_queue_count_brackets(k->q, k->launch.call.brackets);
 	if (capturing) {
 		shim_capture_restore(mode);
 	}

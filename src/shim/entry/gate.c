@@ -174,9 +174,7 @@ static CUresult submit(struct shim_thread *t, struct shim_queue *q, const struct
 
 		if (likely(answer == SCHED_GO)) {
 			r = shim_launch_issue(l, c, a);
-			if (unlikely(l->call.brackets)) {
-				sched_queue_add_extra(q->sched, l->call.brackets);
-			}
+			shim_queue_count_brackets(q, l->call.brackets);
 			break;
 		}
 		if (answer == SCHED_GO_BLOCK && launched_clone(&ticket, q, c, a, l, &r)) {

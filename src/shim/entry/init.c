@@ -129,7 +129,7 @@ static void on_hung(void *arg, CUfunction clone)
 
 static void on_block_taken(const struct shim_launch *l, uint64_t now_ns)
 {
-	shim_probe_submitted(l->form, l->call.grid, l->call.block, l->record.smem_bytes, now_ns);
+	shim_probe_submitted(l->form, &l->call, now_ns);
 }
 
 static int attach(void)

@@ -64,10 +64,13 @@ struct shim_end shim_parts_context_ending(CUcontext ctx)
 	struct shim_end e = { .of = ctx };
 
 	for (unsigned i = 0; ctx && i < ARRAY_SIZE(parts); i++) {
-		if (is_concerned(parts[i]) && parts[i]->context_ending) {
+		if (!is_concerned(parts[i])) {
+			continue;
+		}
+		if (parts[i]->context_ending) {
 			e.before[i] = parts[i]->context_ending(ctx);
 		}
-		if (is_concerned(parts[i]) && parts[i]->context_forget) {
+		if (parts[i]->context_forget) {
 			parts[i]->context_forget(ctx);
 		}
 	}
@@ -79,10 +82,13 @@ void shim_parts_context_ended(const struct shim_end *e, bool gone)
 	CUcontext ctx = (CUcontext)unqual(e->of);
 
 	for (unsigned i = 0; ctx && i < ARRAY_SIZE(parts); i++) {
-		if (is_concerned(parts[i]) && parts[i]->context_ended) {
+		if (!is_concerned(parts[i])) {
+			continue;
+		}
+		if (parts[i]->context_ended) {
 			parts[i]->context_ended(ctx, e->before[i], gone);
 		}
-		if (is_concerned(parts[i]) && parts[i]->context_forget && gone) {
+		if (parts[i]->context_forget && gone) {
 			parts[i]->context_forget(ctx);
 		}
 	}

@@ -29,6 +29,15 @@ static void describe_shape(struct shim_launch *l, uint32_t flags)
 	l->record.smem_bytes = k->smem;
 }
 
+static void begin_call(struct shim_kernel_call *k, const struct shim_call *c,
+		       enum shim_kernel_api api)
+{
+	k->api = (uint8_t)api;
+	k->choice = SHIM_KERNEL_NOT_CHOSEN;
+	k->per_thread = c->per_thread;
+	k->brackets = 0;
+}
+
 /* Arguments: f, grid x y z, block x y z, shared memory, stream, kernelParams, and of a launch that
  * is not cooperative also extra. */
 void shim_describe_call(struct shim_kernel_call *k, const struct shim_call *c, const uint64_t *a)
@@ -43,10 +52,7 @@ void shim_describe_call(struct shim_kernel_call *k, const struct shim_call *c, c
 	k->smem = (uint32_t)a[7];
 	k->params = (void **)(uintptr_t)a[9];
 	k->extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
-	k->api = c->nargs > 10 ? SHIM_KERNEL_API_PLAIN : SHIM_KERNEL_API_COOPERATIVE;
-	k->choice = SHIM_KERNEL_NOT_CHOSEN;
-	k->per_thread = c->per_thread;
-	k->brackets = 0;
+	begin_call(k, c, c->nargs > 10 ? SHIM_KERNEL_API_PLAIN : SHIM_KERNEL_API_COOPERATIVE);
 }
 
 /* Arguments: config, f, kernelParams, extra. */
@@ -66,10 +72,7 @@ void shim_describe_call_ex(struct shim_kernel_call *k, const struct shim_call *c
 	k->smem = config->sharedMemBytes;
 	k->params = (void **)(uintptr_t)a[2];
 	k->extra = (void **)(uintptr_t)a[3];
-	k->api = SHIM_KERNEL_API_EX;
-	k->choice = SHIM_KERNEL_NOT_CHOSEN;
-	k->per_thread = c->per_thread;
-	k->brackets = 0;
+	begin_call(k, c, SHIM_KERNEL_API_EX);
 }
 
 void shim_describe_kernel(struct shim_launch *l, const struct shim_call *c, const uint64_t *a)

@@ -15,6 +15,14 @@ void shim_queue_drain_siblings(struct shim_queue *q);
 /* Takes the stored error. Returns r if that is an error itself, else the stored one. */
 CUresult shim_error_take(CUresult r);
 
+/* Counts the brackets that a call has launched on q. */
+static inline void shim_queue_count_brackets(struct shim_queue *q, uint32_t n)
+{
+	if (unlikely(n)) {
+		sched_queue_add_extra(q->sched, n);
+	}
+}
+
 /* Submits all deferred calls of the process. */
 void shim_drain_all(void);
 /* Same, at the cost of one load if there is none. */

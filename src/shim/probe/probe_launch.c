@@ -91,10 +91,19 @@ static struct shim_probe_form *begin(CUfunction f, CUstream stream, CUcontext ct
 	return p;
 }
 
+struct dims {
+	uint32_t v[SHIM_PROBE_DIMS];
+};
+
+static struct dims dims_of(const struct shim_kernel_call *c)
+{
+	return (struct dims){ { c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
+				c->block[2], c->smem } };
+}
+
 struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ctx)
 {
-	const uint32_t dims[SHIM_PROBE_DIMS] = { c->grid[0],  c->grid[1],  c->grid[2], c->block[0],
-						 c->block[1], c->block[2], c->smem };
+	const struct dims d = dims_of(c);
 	struct shim_probe_kernel *k = NULL;
 	struct shim_probe_form *p = NULL;
 	struct shim_probe_shape *s;
@@ -110,7 +119,7 @@ struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ct
 		return NULL;
 	}
 	taken = p->ctx == ctx &&
-		(c->choice == SHIM_KERNEL_NOT_CHOSEN ? shim_probe_mix_choose(k, p, dims, &s)
+		(c->choice == SHIM_KERNEL_NOT_CHOSEN ? shim_probe_mix_choose(k, p, d.v, &s)
 						     : c->choice == SHIM_KERNEL_TAKES_FORM);
 	if (p->ctx == ctx) {
 		c->choice = taken ? SHIM_KERNEL_TAKES_FORM : SHIM_KERNEL_TAKES_NONE;
@@ -209,14 +218,11 @@ static NOINLINE void submitted(const struct shim_probe_form *p, uint64_t now,
 	shim_probe_run_submit(p, &s, now);
 }
 
-void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3],
-			  const uint32_t block[3], uint32_t smem, uint64_t now_ns)
+void shim_probe_submitted(const struct shim_probe_form *f, const struct shim_kernel_call *c,
+			  uint64_t now_ns)
 {
 	if (unlikely(f->submits)) {
-		submitted(f, now_ns,
-			  (const uint32_t[SHIM_PROBE_DIMS]){ grid[0], grid[1], grid[2], block[0],
-							     block[1], block[2], smem },
-			  0);
+		submitted(f, now_ns, dims_of(c).v, 0);
 	}
 }
 
@@ -251,7 +257,7 @@ static CUresult launch_own(const struct shim_kernel_call *c)
 static CUresult launch_form(const struct shim_probe_form *p, const struct shim_kernel_call *c,
 			    struct shim_probe_around *a)
 {
-	uint32_t smem = shim_probe_form_smem(p, c->smem, c->block[0], c->block[1], c->block[2]);
+	uint32_t smem = shim_probe_smem(p, c);
 	struct shim_launch_args args;
 	CUresult r = open_args(&args, p, &a->number, c);
 
@@ -288,16 +294,15 @@ static CUresult launch_with(struct launching *l, struct shim_kernel_call *c,
 
 static NOINLINE CUresult launch_probed(struct launching *l, struct shim_kernel_call *c)
 {
-	const uint32_t dims[SHIM_PROBE_DIMS] = { c->grid[0],  c->grid[1],  c->grid[2], c->block[0],
-						 c->block[1], c->block[2], c->smem };
+	const struct dims d = dims_of(c);
 	CUresult r;
 
-	choose(l, c, dims);
+	choose(l, c, d.v);
 	if (l->form && unlikely(load_relaxed(&l->form->verify_left))) {
-		verify(l, dims, only(c));
+		verify(l, d.v, only(c));
 	}
 	if (l->form) {
-		return launch_with(l, c, dims);
+		return launch_with(l, c, d.v);
 	}
 	r = launch_own(c);
 	return finish(l, r, r);

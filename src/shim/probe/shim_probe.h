@@ -34,8 +34,8 @@ struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ct
 uint32_t shim_probe_smem(const struct shim_probe_form *f, const struct shim_kernel_call *c);
 void shim_probe_release(struct shim_probe_form *f);
 /* The driver has taken a launch of the form's clone, which was handed to it at that time. */
-void shim_probe_submitted(const struct shim_probe_form *f, const uint32_t grid[3],
-			  const uint32_t block[3], uint32_t smem, uint64_t now_ns);
+void shim_probe_submitted(const struct shim_probe_form *f, const struct shim_kernel_call *c,
+			  uint64_t now_ns);
 /* Returns the number of a launch of a form's clone that is about to be made. */
 uint64_t shim_probe_number_next(void);
 /* Returns the form's preemptible clone. NULL: it has none, or brackets, which a launch that may be
