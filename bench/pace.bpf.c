@@ -1,4 +1,4 @@
-/* For `gbpf bench pace`: launches everything that can be stopped between blocks at block level,
+/* For `gbpf bench dev pace`: launches everything that can be stopped between blocks at block level,
  * large grids of clones in gBPF's own pieces, machine code with the gate mode that the bench sets,
  * and holds nothing. The measured cost is that of the mechanism
  * alone. */

@@ -1,7 +1,7 @@
-/* `gbpf bench pace`: cost of the block level without interruptions. One batch process under gBPF,
- * with kernels of one shape; windows in which gBPF works alternate with windows in which it is off,
- * so that both see the same process and machine. It also measures the processor time of the threads
- * that do not belong to the application. */
+/* `gbpf bench dev pace`: cost of the block level without interruptions. One batch process under
+ * gBPF, with kernels of one shape; windows in which gBPF works alternate with windows in which it
+ * is off, so that both see the same process and machine. It also measures the processor time of the
+ * threads that do not belong to the application. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -354,7 +354,7 @@ int main(int argc, char **argv)
 
 	if (!bench_program_options(table, &argc, argv) || !in_range(&b) ||
 	    (shapes && !parse_shapes(&b, shapes))) {
-		return bench_program_usage("pace");
+		return bench_program_usage();
 	}
 	b.threads = b.testbed.soft ? 64 : 256;
 	err = run(&b);

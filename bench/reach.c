@@ -1,5 +1,5 @@
-/* `gbpf bench reach`: the share of the frameworks' launches that gBPF can stop between blocks, from
- * gbpfd's statistics of the program: launches of preemptible clones and of machine code with a
+/* `gbpf bench dev reach`: the share of the frameworks' launches that gBPF can stop between blocks,
+ * from gbpfd's statistics of the program: launches of preemptible clones and of machine code with a
  * gate. Programs of gBPF whose kernels are all PTX, and all machine code, verify the counting. */
 #include <errno.h>
 #include <jansson.h>
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
 
 	if (!bench_program_options(table, &argc, argv) || b.seconds <= 0 || !b.policy ||
 	    !b.script || !b.testbed.gbpf || !b.testbed.client) {
-		return bench_program_usage("reach");
+		return bench_program_usage();
 	}
 	err = run(&b);
 	return bench_testbed_exit(&b.testbed, err, false);

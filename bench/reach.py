@@ -1,4 +1,4 @@
-"""reach.py PART: one workload of `gbpf bench reach`. Prints "absent: REASON" if this Python lacks it; else runs it,
+"""reach.py PART: one workload of `gbpf bench dev reach`. Prints "absent: REASON" if this Python lacks it; else runs it,
 prints "done SECONDS ms=PASS" and its settings, and waits to be ended, so that gbpfd can be asked about it. PASS: by
 this program's own clock, the duration of the work after compiling and loading, the shortest of several passes."""
 import os

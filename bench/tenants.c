@@ -1,4 +1,4 @@
-/* `gbpf bench tenants`: gpu_ext's set-up of latency and batch processes, under the device's own
+/* `gbpf bench dev tenants`: gpu_ext's set-up of latency and batch processes, under the device's own
  * time slices, with long and short ones set by the processes themselves, and under gBPF; and the
  * latency processes without batch, which shows how they affect each other. All processes of a turn
  * begin together; each turn has new ones. */
@@ -355,7 +355,7 @@ int main(int argc, char **argv)
 	int err;
 
 	if (!bench_program_options(table, &argc, argv) || !in_range(&b) || kernel_us <= 0) {
-		return bench_program_usage("tenants");
+		return bench_program_usage();
 	}
 	b.kernel_ms = kernel_us / 1000;
 	b.gap_ms = gap_us / 1000;

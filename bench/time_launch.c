@@ -1,8 +1,7 @@
-/* `gbpf bench launch`: the same empty launch, alternately through the real library and through the
+/* `gbpf bench latency`: the same empty launch, alternately through the real library and through the
  * shim, in one process. Batches of 64 alternate, so that both see the same machine; each launch is
  * timed individually. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +12,8 @@
 #include "base/compiler.h"
 #include "bench/common/program.h"
 #include "bench/common/statistics.h"
+#include "bench/common/testbed.h"
 #include "cuabi/types.h"
-#include "gbpf/gbpf.h"
 
 #define BATCH 64u /* also in report/launch.py */
 #define ROUNDS 3u
@@ -41,47 +40,47 @@ struct calls {
 
 enum { REAL, SHIM };
 
-struct settings {
-	const char *real, *shim, *policy;
+struct bench {
+	struct bench_testbed testbed;
+	struct bench_testbed_daemon *daemon; /* NULL: off */
+	const char *shim, *object, *policy, *class_name;
 	unsigned n;
+	bool listed; /* by gbpfd: the shim works under the intended policy */
+	json_int_t policy_version;
 };
 
-struct session {
-	int found;
-	unsigned long long policy_version;
-};
-
-static int fail(const char *what, const char *why)
+static int fail(struct bench *b, const char *what, const char *why)
 {
-	return bench_program_fail("%s: %s", what, why);
+	return bench_testbed_fail(&b->testbed, "%s: %s", what, why);
 }
 
-static int find(void *lib, const char *name, void *slot)
+static int find(struct bench *b, void *lib, const char *name, void *slot)
 {
 	void *p = dlsym(lib, name);
 
 	memcpy(slot, &p, sizeof(p));
-	return p ? 0 : fail(name, "the library lacks it");
+	return p ? 0 : fail(b, name, "the library lacks it");
 }
 
-static int bind(const struct settings *s, struct calls *f)
+static int bind(struct bench *b, struct calls *f)
 {
-	void *shim = dlopen(s->shim, RTLD_NOW | RTLD_LOCAL);
-	void *real = shim ? dlopen(s->real, RTLD_NOW | RTLD_LOCAL) : NULL;
+	void *shim = dlopen(b->shim, RTLD_NOW | RTLD_LOCAL);
+	void *real = shim ? dlopen(b->testbed.libcuda, RTLD_NOW | RTLD_LOCAL) : NULL;
 
 	if (!real) {
-		return fail(shim ? s->real : s->shim, dlerror());
+		return fail(b, shim ? b->testbed.libcuda : b->shim, dlerror());
 	}
-	return find(shim, "cuInit", &f->init) ||
-	       find(shim, "cuDevicePrimaryCtxRetain", &f->retain) ||
-	       find(shim, "cuCtxSetCurrent", &f->set) || find(shim, "cuModuleLoadData", &f->load) ||
-	       find(shim, "cuModuleGetFunction", &f->function) ||
-	       find(shim, "cuCtxSynchronize", &f->sync) ||
-	       find(shim, "cuLaunchKernel", &f->launch[SHIM]) ||
-	       find(real, "cuLaunchKernel", &f->launch[REAL]);
+	return find(b, shim, "cuInit", &f->init) ||
+	       find(b, shim, "cuDevicePrimaryCtxRetain", &f->retain) ||
+	       find(b, shim, "cuCtxSetCurrent", &f->set) ||
+	       find(b, shim, "cuModuleLoadData", &f->load) ||
+	       find(b, shim, "cuModuleGetFunction", &f->function) ||
+	       find(b, shim, "cuCtxSynchronize", &f->sync) ||
+	       find(b, shim, "cuLaunchKernel", &f->launch[SHIM]) ||
+	       find(b, real, "cuLaunchKernel", &f->launch[REAL]);
 }
 
-static int set_up(const struct calls *f, CUfunction *ret)
+static int set_up(struct bench *b, const struct calls *f, CUfunction *ret)
 {
 	CUcontext c;
 	CUmodule m;
@@ -106,7 +105,7 @@ static int set_up(const struct calls *f, CUfunction *ret)
 		e = f->function(ret, m, "empty");
 	}
 	snprintf(number, sizeof(number), "error %d", (int)e);
-	return e ? fail(what, number) : 0;
+	return e ? fail(b, what, number) : 0;
 }
 
 /* Times of single launches in one[], and per launch of whole batches in all[]. */
@@ -115,18 +114,18 @@ struct samples {
 	unsigned n, n_all;
 };
 
-static int samples_init(struct samples *v, unsigned n)
+static int samples_init(struct bench *b, struct samples *v)
 {
 	int bad = 0;
 
-	v->n = n / BATCH * BATCH;
-	v->n_all = n / BATCH;
+	v->n = b->n / BATCH * BATCH;
+	v->n_all = b->n / BATCH;
 	for (int w = 0; w < 2; w++) {
 		v->one[w] = calloc(v->n, sizeof(double));
 		v->all[w] = calloc(v->n_all, sizeof(double));
 		bad |= !v->one[w] || !v->all[w];
 	}
-	return bad ? fail("memory", "there is not enough") : 0;
+	return bad ? fail(b, "memory", "there is not enough") : 0;
 }
 
 static void samples_finish(struct samples *v)
@@ -138,7 +137,8 @@ static void samples_finish(struct samples *v)
 }
 
 /* Measures one batch through one library, then synchronizes, which is not timed. */
-static int measure_batch(const struct calls *f, CUfunction fn, int which, double *one, double *all)
+static int measure_batch(struct bench *b, const struct calls *f, CUfunction fn, int which,
+			 double *one, double *all)
 {
 	uint64_t first = clock_now_ns(), begin = first, end = first;
 
@@ -149,67 +149,64 @@ static int measure_batch(const struct calls *f, CUfunction fn, int which, double
 		e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
 		end = clock_now_ns();
 		if (e) {
-			return fail("cuLaunchKernel", which == SHIM ? "error through the shim"
-								    : "error of the real library");
+			return fail(b, "cuLaunchKernel",
+				    which == SHIM ? "error through the shim"
+						  : "error of the real library");
 		}
 		one[i] = (double)(end - begin);
 	}
 	*all = (double)(end - first) / BATCH;
-	return f->sync() ? fail("cuCtxSynchronize", "error") : 0;
+	return f->sync() ? fail(b, "cuCtxSynchronize", "error") : 0;
 }
 
-static int measure(const struct calls *f, CUfunction fn, struct samples *v, unsigned batches)
+static int measure(struct bench *b, const struct calls *f, CUfunction fn, struct samples *v,
+		   unsigned batches)
 {
 	int err = 0;
 
 	for (unsigned k = 0; k < batches && !err; k++) {
-		err = measure_batch(f, fn, REAL, v->one[REAL] + k * BATCH, &v->all[REAL][k]) ||
-		      measure_batch(f, fn, SHIM, v->one[SHIM] + k * BATCH, &v->all[SHIM][k]);
+		err = measure_batch(b, f, fn, REAL, v->one[REAL] + k * BATCH, &v->all[REAL][k]) ||
+		      measure_batch(b, f, fn, SHIM, v->one[SHIM] + k * BATCH, &v->all[SHIM][k]);
+		if (!err && bench_testbed_interrupted()) {
+			err = bench_testbed_fail(&b->testbed, "interrupted");
+		}
 	}
 	return err;
 }
 
 /* Reads this process's entry of gbpfd's list of programs: the proof that the shim works under the
  * intended policy. */
-static int look(struct session *se, struct gbpf *g)
+static bool look(struct bench *b)
 {
-	char *text = NULL;
-	json_t *doc = gbpf_ps(g, &text) < 0 ? NULL : json_loads(text, 0, NULL);
-	json_t *t;
-	size_t i;
+	json_t *own = bench_testbed_own_tenant(b->daemon);
 
-	json_array_foreach(json_object_get(doc, "tenants"), i, t)
-	{
-		if (json_integer_value(json_object_get(t, "pid")) == getpid()) {
-			se->found = 1;
-			se->policy_version = (unsigned long long)json_integer_value(
-				json_object_get(t, "policy_version"));
-		}
-	}
-	json_decref(doc);
-	free(text);
-	return se->found;
+	b->listed = own != NULL;
+	b->policy_version = json_integer_value(json_object_get(own, "policy_version"));
+	json_decref(own);
+	return b->listed && (!b->object || b->policy_version);
 }
 
 /* Launches until gbpfd lists this process, with the policy in use if there is one: the shim
  * attaches while the process works. */
-static int await_session(const struct settings *s, const struct calls *f, CUfunction fn,
-			 struct gbpf *g, struct session *se)
+static int await_session(struct bench *b, const struct calls *f, CUfunction fn)
 {
 	uint64_t end = clock_now_ns() + clock_patience(SESSION_NS);
-	int policy = strcmp(s->policy, "none") != 0;
 
 	do {
 		for (unsigned i = 0; i < BATCH; i++) {
 			f->launch[SHIM](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
 		}
 		f->sync();
-		if (look(se, g) && (!policy || se->policy_version)) {
+		if (look(b)) {
 			return 0;
 		}
-	} while (clock_now_ns() < end);
-	return fail("no session",
-		    policy ? "the shim does not use the policy" : "gbpfd does not list the shim");
+	} while (clock_now_ns() < end && !bench_testbed_interrupted());
+	if (bench_testbed_interrupted()) {
+		return bench_testbed_fail(&b->testbed, "interrupted");
+	}
+	return fail(b, "no session",
+		    b->listed ? "the shim does not use the policy"
+			      : "gbpfd does not list the shim");
 }
 
 /* Quantiles of single launches, and the median of the batches' means, whose resolution is finer
@@ -226,62 +223,67 @@ static json_t *figures(struct samples *v, int which)
 			 bench_stats_quantile(all, v->n_all, 0.5));
 }
 
-static int record_set_up(const struct settings *s, const struct session *se)
+static int record_set_up(struct bench *b)
 {
-	return bench_program_record("set_up",
-				    json_pack("{s:s, s:i, s:b, s:I}", "policy", s->policy,
-					      "launches", (int)s->n, "session", se->found,
-					      "policy_version", (json_int_t)se->policy_version));
+	return bench_testbed_record(&b->testbed, "set_up",
+				    json_pack("{s:s, s:i, s:b, s:I}", "policy", b->policy,
+					      "launches", (int)b->n, "session", b->listed,
+					      "policy_version", b->policy_version));
 }
 
-static int bench(const struct settings *s, struct gbpf *g)
+static int record_round(struct bench *b, struct samples *v)
 {
-	struct session se = { 0 };
+	return bench_testbed_record(
+		&b->testbed, "round",
+		json_pack("{s:o, s:o}", "real_ns", figures(v, REAL), "shim_ns", figures(v, SHIM)));
+}
+
+static int run_rounds(struct bench *b, const struct calls *f, CUfunction fn, struct samples *v)
+{
+	int err = b->daemon ? await_session(b, f, fn) : 0;
+
+	err = err || measure(b, f, fn, v, MIN(v->n_all, 32u)) /* warm */ || record_set_up(b);
+	for (unsigned i = 0; i < ROUNDS && !err; i++) {
+		bench_testbed_progress(&b->testbed, "latency: round %u of %u", i + 1, ROUNDS);
+		err = measure(b, f, fn, v, v->n_all) || record_round(b, v);
+	}
+	return err;
+}
+
+static int run(struct bench *b)
+{
+	bool off = strcmp(b->policy, "off") == 0;
 	struct samples v = { 0 };
 	struct calls f;
 	CUfunction fn;
-	int err = samples_init(&v, s->n) || bind(s, &f) || set_up(&f, &fn);
+	int err = bench_testbed_init(&b->testbed);
 
-	if (!err && g) {
-		err = await_session(s, &f, fn, g, &se);
+	if (!err && !off) {
+		b->daemon = bench_testbed_gbpfd(&b->testbed, b->object);
+		err = b->daemon ? 0 : -1;
 	}
-	if (!err) {
-		err = measure(&f, fn, &v, MIN(v.n_all, 32u)); /* warm */
-	}
-	err = err ? err : record_set_up(s, &se);
-	for (unsigned i = 0; i < ROUNDS && !err; i++) {
-		err = measure(&f, fn, &v, v.n_all);
-		err = err ? err
-			  : bench_program_record("round", json_pack("{s:o, s:o}", "real_ns",
-								    figures(&v, REAL), "shim_ns",
-								    figures(&v, SHIM)));
-	}
+	err = err || bench_testbed_enter(&b->testbed, b->daemon, b->class_name) ||
+	      samples_init(b, &v) || bind(b, &f) || set_up(b, &f, &fn) || run_rounds(b, &f, fn, &v);
 	samples_finish(&v);
-	return err;
+	return err ? -1 : 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct settings s = { .policy = "none", .n = 60000 };
+	static struct bench b = { .policy = "none", .class_name = "normal", .n = 60000 };
 	const struct bench_program_option table[] = {
-		{ "--real", .text = &s.real },
-		{ "--shim", .text = &s.shim },
-		{ "--policy", .text = &s.policy },
-		{ "--n", .number = &s.n },
+		BENCH_TESTBED_OPTIONS(&b.testbed),
+		{ "--shim", .text = &b.shim },
+		{ "--object", .text = &b.object },
+		{ "--policy", .text = &b.policy },
+		{ "--class", .text = &b.class_name },
+		{ "--n", .number = &b.n },
 		{ NULL },
 	};
-	struct gbpf *g = NULL;
-	int err;
 
-	if (!bench_program_options(table, &argc, argv) || !s.real || !s.shim || s.n < BATCH ||
-	    s.n > MAX_N) {
-		return bench_program_usage("launch");
+	if (!bench_program_options(table, &argc, argv) || !b.testbed.libcuda || !b.testbed.gbpfd ||
+	    !b.shim || b.n < BATCH || b.n > MAX_N) {
+		return bench_program_usage();
 	}
-	if (strcmp(s.policy, "off") != 0 && gbpf_open(&g, NULL, 0) < 0) {
-		err = fail("gbpfd", gbpf_last_error(g)->message);
-	} else {
-		err = bench(&s, g);
-	}
-	gbpf_close(g);
-	return err ? 1 : bench_program_end(false);
+	return bench_testbed_exit(&b.testbed, run(&b), false);
 }

@@ -1,6 +1,7 @@
-/* A tenant of `gbpf bench vgpu`: it keeps the device saturated with kernels of one length, several
- * groups of them queued, and counts in the page those that have finished, which is its progress by
- * its own measure. Results are checked at the end, when nothing is measured any more. */
+/* A tenant of `gbpf bench dev vgpu`: it keeps the device saturated with kernels of one length,
+ * several groups of them queued, and counts in the page those that have finished, which is its
+ * progress by its own measure. Results are checked at the end, when nothing is measured any more.
+ */
 #include "base/atomic.h"
 #include "bench/client/load_client.h"
 

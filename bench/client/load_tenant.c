@@ -1,6 +1,6 @@
-/* A tenant of `gbpf bench tenants`: each of its streams has a thread that launches its kernels one
- * after the other and waits for each. It records for each kernel the duration of the launch call,
- * when the kernel began and when its end was known. */
+/* A tenant of `gbpf bench dev tenants`: each of its streams has a thread that launches its kernels
+ * one after the other and waits for each. It records for each kernel the duration of the launch
+ * call, when the kernel began and when its end was known. */
 #include <pthread.h>
 #include <stdlib.h>
 

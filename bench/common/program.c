@@ -1,12 +1,15 @@
-/* Options and records of a measuring program; see program.h. `gbpf bench` has checked the user's
+/* Options and records of a measuring program; see program.h. bench/report has checked the user's
  * input, so invalid options are refused without an explanation here. */
 #include "bench/common/program.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 static bool set(const struct bench_program_option *o, const char *value)
 {
@@ -30,6 +33,7 @@ bool bench_program_options(const struct bench_program_option *table, int *argc, 
 {
 	int words = 1;
 
+	prctl(PR_SET_PDEATHSIG, SIGTERM); /* the run ends with its reader */
 	for (int i = 1; i < *argc; i++) {
 		const struct bench_program_option *o = table;
 
@@ -50,9 +54,10 @@ bool bench_program_options(const struct bench_program_option *table, int *argc, 
 	return true;
 }
 
-int bench_program_usage(const char *bench)
+int bench_program_usage(void)
 {
-	fprintf(stderr, "gbpf: bench %s: invalid arguments; use 'gbpf bench %s'\n", bench, bench);
+	fprintf(stderr, "gbpf: %s: invalid arguments; `gbpf bench` starts it\n",
+		program_invocation_short_name);
 	return 2;
 }
 

@@ -23,7 +23,7 @@ struct bench_program_option {
  * is missing or malformed. */
 bool bench_program_options(const struct bench_program_option *table, int *argc, char **argv);
 /* Says on standard error that `gbpf bench` starts the program; returns the exit code. */
-int bench_program_usage(const char *bench);
+int bench_program_usage(void);
 /* Returns whether a comma-separated list contains that name. */
 bool bench_program_lists(const char *list, const char *name);
 /* Stores the numbers of a comma-separated list. Returns how many; 0 if it is malformed, has more

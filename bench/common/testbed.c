@@ -336,6 +336,37 @@ json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d)
 	return tenants;
 }
 
+json_t *bench_testbed_own_tenant(const struct bench_testbed_daemon *d)
+{
+	json_t *list = bench_testbed_tenants(d), *t, *own = NULL;
+	size_t i;
+
+	json_array_foreach(list, i, t)
+	{
+		if (json_integer_value(json_object_get(t, "pid")) == (json_int_t)getpid()) {
+			own = json_incref(t);
+		}
+	}
+	json_decref(list);
+	return own;
+}
+
+int bench_testbed_enter(struct bench_testbed *w, const struct bench_testbed_daemon *d,
+			const char *class_name)
+{
+	char cache[128];
+
+	snprintf(cache, sizeof(cache), "%s/cache", w->dir);
+	unsetenv("GBPF_CACHE");
+	return (!d && setenv("GBPF_OFF", "1", 1)) || setenv("GBPF_CACHE_DIR", cache, 1) ||
+			       setenv("GBPF_RUNTIME_DIR", d ? d->dir : w->dir, 1) ||
+			       setenv("GBPF_REAL_CUDA", w->libcuda, 1) ||
+			       setenv("GBPF_CLASS", class_name, 1) ||
+			       setenv("GBPF_NAME", program_invocation_short_name, 1)
+		       ? bench_testbed_fail(w, "out of memory")
+		       : 0;
+}
+
 json_t *bench_testbed_coverage(const struct bench_testbed_daemon *d, const char *name)
 {
 	char params[96], *text = NULL;
@@ -408,6 +439,7 @@ static int start_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d)
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy)
 {
 	struct bench_testbed_daemon *d = &w->daemon[w->daemons];
+	int err;
 
 	if (w->daemons == TESTBED_DAEMONS) {
 		bench_testbed_fail(w, "too many gbpfds");
@@ -422,7 +454,9 @@ struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const 
 	if (start_gbpfd(w, d) < 0) {
 		return NULL;
 	}
-	if (gbpf_policy_load(d->g, policy, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
+	err = policy ? gbpf_policy_load(d->g, policy, NULL, GBPF_LOAD_SWAP, NULL)
+		     : gbpf_policy_unload(d->g, NULL);
+	if (err < 0 && (policy || err != -ENOENT)) {
 		bench_testbed_fail(w, "%s", gbpf_last_error(d->g)->message);
 		return NULL;
 	}

@@ -55,7 +55,7 @@ int bench_testbed_record(struct bench_testbed *w, const char *name, struct json_
 /* Ends the run and the records; err: error is set. Returns the exit code. */
 int bench_testbed_exit(struct bench_testbed *w, int err, bool failed);
 
-/* Starts a gbpfd; returns it, or NULL with error. policy: path of an object. */
+/* Starts a gbpfd; returns it, or NULL with error. policy: path of an object, NULL: none. */
 struct bench_testbed_daemon *bench_testbed_gbpfd(struct bench_testbed *w, const char *policy);
 /* The same with one of gBPF's policies in `folder`; "none": one that only observes. */
 struct bench_testbed_daemon *bench_testbed_gbpfd_with(struct bench_testbed *w, const char *folder,
@@ -67,6 +67,12 @@ int bench_testbed_restart_gbpfd(struct bench_testbed *w, struct bench_testbed_da
 /* Returns gbpfd's list of tenants (json_t of jansson; caller releases), or NULL if it does not
  * answer. */
 struct json_t *bench_testbed_tenants(const struct bench_testbed_daemon *d);
+/* The same of this process alone: its entry in the list, or NULL. */
+struct json_t *bench_testbed_own_tenant(const struct bench_testbed_daemon *d);
+/* Sets the variables of `gbpf run` for the shim that this process opens; d may be NULL, for a shim
+ * that is off. Returns 0; -1 with error. */
+int bench_testbed_enter(struct bench_testbed *w, const struct bench_testbed_daemon *d,
+			const char *class_name);
 /* Returns the kernels of the processes of that name and how they can be probed, as "tenants" of
  * probe.coverage; NULL: gbpfd answers an error. */
 struct json_t *bench_testbed_coverage(const struct bench_testbed_daemon *d, const char *name);

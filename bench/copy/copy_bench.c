@@ -1,5 +1,5 @@
-/* bench-copy: `gbpf bench copy`. One client for each number of threads, which copies alternately by
- * gBPF and by the driver; commands to the clients are interleaved. */
+/* bench-copy: `gbpf bench dev copy`. One client for each number of threads, which copies
+ * alternately by gBPF and by the driver; commands to the clients are interleaved. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,11 +275,11 @@ int main(int argc, char **argv)
 	if (!bench_program_options(table, &argc, argv) || !list_clients(&b) || !b.policy ||
 	    !b.testbed.libcuda || !b.testbed.gbpf || !b.testbed.client || !b.policy_dir ||
 	    !b.rounds) {
-		return bench_program_usage("copy");
+		return bench_program_usage();
 	}
 	b.max = b.max_text ? strtoull(b.max_text, NULL, 10) : default_max(&b);
 	if (!b.max || b.max > COPY_BYTES_MAX) {
-		return bench_program_usage("copy");
+		return bench_program_usage();
 	}
 	err = run_part(&b);
 	return bench_testbed_exit(&b.testbed, err, false);

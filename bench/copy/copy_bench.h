@@ -1,4 +1,4 @@
-/* `gbpf bench copy`: the coordinator's state. */
+/* `gbpf bench dev copy`: the coordinator's state. */
 #ifndef GBPF_BENCH_COPY_COPY_BENCH_H
 #define GBPF_BENCH_COPY_COPY_BENCH_H
 

@@ -317,7 +317,7 @@ int main(int argc, char **argv)
 			 (int)strtol(argv[2], NULL, 10), 0);
 	}
 	if (p == MAP_FAILED || ((struct bench_copy_page *)p)->magic != COPY_MAGIC) {
-		fprintf(stderr, "bench-copy-client: started by gbpf bench copy\n");
+		fprintf(stderr, "bench-copy-client: started by gbpf bench dev copy\n");
 		return 2;
 	}
 	page = p;

@@ -1,4 +1,5 @@
-/* The page of shared memory between the coordinator of `gbpf bench copy` and one of its clients. */
+/* The page of shared memory between the coordinator of `gbpf bench dev copy` and one of its
+ * clients. */
 #ifndef GBPF_BENCH_COPY_COPY_PAGE_H
 #define GBPF_BENCH_COPY_COPY_PAGE_H
 

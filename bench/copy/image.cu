@@ -1,4 +1,4 @@
-/* The kernel of `gbpf bench copy --overlap`: like a step of SRAD it reads and writes every pixel of an
+/* The kernel of `gbpf bench dev copy --overlap`: like a step of SRAD it reads and writes every pixel of an
  * image, with as much arithmetic as is asked for. Built by clang without the CUDA SDK. */
 #define GLOBAL extern "C" __attribute__((global)) void
 

@@ -1,4 +1,4 @@
-/* A tenant of `gbpf bench copy --overlap`: it uploads an image, processes it and downloads the
+/* A tenant of `gbpf bench dev copy --overlap`: it uploads an image, processes it and downloads the
  * result, one after another in one stream, as Gdev's SRAD does. Its own work never overlaps; that
  * of two tenants can. */
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* `gbpf bench copy --overlap`: tenants that upload, process and download images, alone and two at
- * once, by gBPF with and without shares and, as a control, without gBPF. Compute and copy queues
+/* `gbpf bench dev copy --overlap`: tenants that upload, process and download images, alone and two
+ * at once, by gBPF with and without shares and, as a control, without gBPF. Compute and copy queues
  * are separate, so that the kernels of one can run while the other copies: both together exceed 100
  * %. */
 #include <jansson.h>

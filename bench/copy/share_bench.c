@@ -1,5 +1,6 @@
-/* `gbpf bench copy --shares`: clients that copy without a pause, each in a vGPU with a copy share,
- * and a latency program's short copies next to long ones. Clients are started for each policy.
+/* `gbpf bench dev copy --shares`: clients that copy without a pause, each in a vGPU with a copy
+ * share, and a latency program's short copies next to long ones. Clients are started for each
+ * policy.
  */
 #include <jansson.h>
 #include <stdio.h>

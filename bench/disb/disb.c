@@ -1,4 +1,4 @@
-/* `gbpf bench disb`: the workloads of DISB under several ways of sharing. This file parses the
+/* `gbpf bench dev disb`: the workloads of DISB under several ways of sharing. This file parses the
  * arguments; gbpf has checked the user's input. */
 #include "bench/disb/disb.h"
 
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	int err;
 
 	if (!bench_program_options(table, &argc, argv) || !in_range(&b)) {
-		return bench_program_usage("disb");
+		return bench_program_usage();
 	}
 	b.periodic = strcmp(batch, "periodic") == 0;
 	b.soft = b.testbed.soft;

@@ -1,4 +1,5 @@
-/* `gbpf bench disb`: the workloads of DISB, with kernels of the models' lengths, or PyTorch's. */
+/* `gbpf bench dev disb`: the workloads of DISB, with kernels of the models' lengths, or PyTorch's.
+ */
 #ifndef GBPF_BENCH_DISB_DISB_H
 #define GBPF_BENCH_DISB_DISB_H
 

@@ -1,5 +1,5 @@
-/* The models of `gbpf bench disb`: calibrates the bench's kernels to the published time of a model,
- * or measures PyTorch's networks. */
+/* The models of `gbpf bench dev disb`: calibrates the bench's kernels to the published time of a
+ * model, or measures PyTorch's networks. */
 #include <stddef.h>
 #include <stdio.h>
 

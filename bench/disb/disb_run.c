@@ -1,4 +1,5 @@
-/* The runs of `gbpf bench disb`: each workload has rounds, in which every condition gets a turn. */
+/* The runs of `gbpf bench dev disb`: each workload has rounds, in which every condition gets a
+ * turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""disb_torch.py --page FD --model NAME [--graphs]: a task of `gbpf bench disb --torch`, the counterpart of
+"""disb_torch.py --page FD --model NAME [--graphs]: a task of `gbpf bench dev disb --torch`, the counterpart of
 bench-client's role "model": the same page (bench/common/shared_page.h) and commands, but requests of a network in
 PyTorch: its input is copied to the GPU, the network runs, and the result is copied back and waited for. The
 coordinator has written the times of the requests into the page. The networks are those of the papers, with random

@@ -1,5 +1,5 @@
-/* `gbpf bench lcbe`: a latency client and batch clients under several ways of sharing, in one run.
- * This file parses the arguments; gbpf has checked the user's input. */
+/* `gbpf bench preempt`: a latency client and batch clients under several ways of sharing, in one
+ * run. This file parses the arguments; gbpf has checked the user's input. */
 #include "bench/lcbe/lcbe.h"
 
 #include <string.h>
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 
 	set_defaults(s, argc, argv);
 	if (!bench_program_options(table, &argc, argv) || !in_range(&b)) {
-		return bench_program_usage("lcbe");
+		return bench_program_usage();
 	}
 	err = bench_lcbe_run(&b);
 	bench_lcbe_finish(&b);

@@ -1,4 +1,4 @@
-/* `gbpf bench lcbe`: settings, conditions and their measurements. */
+/* `gbpf bench preempt`: settings, conditions and their measurements. */
 #ifndef GBPF_BENCH_LCBE_LCBE_H
 #define GBPF_BENCH_LCBE_LCBE_H
 

@@ -1,4 +1,4 @@
-/* Turns of `gbpf bench lcbe` with the user's two commands instead of the bench's clients. They
+/* Turns of `gbpf bench preempt` with the user's two commands instead of the bench's clients. They
  * print one number per line: the latency command the microseconds of a request, the batch command
  * the work since its previous line, in any unit; other lines are ignored. They are started for each
  * turn and ended after it. */

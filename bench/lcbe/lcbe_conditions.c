@@ -1,5 +1,5 @@
-/* The conditions of `gbpf bench lcbe`: which there are, which of them the machine offers, and their
- * records. */
+/* The conditions of `gbpf bench preempt`: which there are, which of them the machine offers, and
+ * their records. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The tool of `gbpf bench lcbe --probe`, in the kernels of batch clients. */
+/* The tool of `gbpf bench preempt --probe`, in the kernels of batch clients. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

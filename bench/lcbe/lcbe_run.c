@@ -1,6 +1,6 @@
-/* The rounds of `gbpf bench lcbe`: in each round every condition gets a turn, and each round begins
- * with a different condition. All clients of a condition live from its first turn on and sleep
- * between turns. */
+/* The rounds of `gbpf bench preempt`: in each round every condition gets a turn, and each round
+ * begins with a different condition. All clients of a condition live from its first turn on and
+ * sleep between turns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* `gbpf bench hook`: nanoseconds of one call of a policy's program, compiled and interpreted, above
- * the same loop without a call. Contexts vary as in use, so that not all branches are predicted. */
+/* `gbpf bench dev hook`: nanoseconds of one call of a policy's program, compiled and interpreted,
+ * above the same loop without a call. Contexts vary as in use, so that not all branches are
+ * predicted. */
 #include <errno.h>
 #include <float.h>
 #include <limits.h>
@@ -259,7 +260,7 @@ int main(int argc, char **argv)
 
 	if (!bench_program_options(table, &argc, argv) || !take_names(&s, argc - 1, argv + 1) ||
 	    !s.policies || s.repeat < 1 || s.repeat > MAX_REPEAT || s.calls < 100) {
-		return bench_program_usage("hook");
+		return bench_program_usage();
 	}
 	err = bench_program_record(
 		"set_up", json_pack("{s:i, s:i}", "repeat", (int)s.repeat, "calls", (int)s.calls));

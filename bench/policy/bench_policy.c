@@ -1,5 +1,5 @@
-/* `gbpf bench policy`: the cost of policies. Every figure is measured against a control in the same
- * run. */
+/* `gbpf bench dev policy`: the cost of policies. Every figure is measured against a control in the
+ * same run. */
 #include "bench/policy/bench_policy.h"
 
 int bench_policy_goal(const struct bench_policy_settings *s, const char *what, const double *v,
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 
 	if (!bench_program_options(table, &argc, argv) || argc > 1 || !s.policies || !s.set ||
 	    s.repeat < 1 || s.repeat > 1000 || s.budget_ms < 1 || s.budget_ms > 1000) {
-		return bench_program_usage("policy");
+		return bench_program_usage();
 	}
 	err = bench_program_record("set_up", json_pack("{s:i}", "repeat", (int)s.repeat));
 	err |= bench_policy_bench_set(&s);

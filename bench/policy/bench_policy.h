@@ -1,5 +1,5 @@
-/* Shared parts of `gbpf bench policy`: settings, a loaded program with both code generators, and
- * timed loops. */
+/* Shared parts of `gbpf bench dev policy`: settings, a loaded program with both code generators,
+ * and timed loops. */
 #ifndef GBPF_BENCH_POLICY_BENCH_POLICY_H
 #define GBPF_BENCH_POLICY_BENCH_POLICY_H
 

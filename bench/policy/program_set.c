@@ -257,7 +257,7 @@ static int bench_one(const struct bench_policy_settings *s, unsigned k)
 		measure(p, s);
 		err = record(p, s->repeat);
 	} else {
-		fprintf(stderr, "gbpf: bench policy: %s\n", buf_text(&r.message));
+		fprintf(stderr, "gbpf: bench dev policy: %s\n", buf_text(&r.message));
 	}
 	if (p) {
 		pair_close(p);

@@ -110,7 +110,7 @@ static int bench_one(const struct bench_policy_settings *s, const char *folder, 
 		t->all_us[k] = l.all_us;
 	}
 	if (err) {
-		fprintf(stderr, "gbpf: bench policy: %s: %s\n", path,
+		fprintf(stderr, "gbpf: bench dev policy: %s: %s\n", path,
 			r.message.len ? buf_text(&r.message) : strerror(-err));
 	} else {
 		err = record(s, name, t, &l);

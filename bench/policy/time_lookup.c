@@ -41,7 +41,7 @@ static int open_file(const struct bench_policy_settings *s, const char *name,
 		err = bench_policy_place_open(pl, &b, 0);
 		ebpf_built_finish(&b);
 	} else {
-		fprintf(stderr, "gbpf: bench policy: %s: %s\n", name, buf_text(&r.message));
+		fprintf(stderr, "gbpf: bench dev policy: %s: %s\n", name, buf_text(&r.message));
 	}
 	report_finish(&r);
 	return err;

@@ -26,50 +26,12 @@ static const struct part {
 	{ "cycles", bench_probe_cycles },
 };
 
-/* The settings of `gbpf run`, for the shim in this process. */
-static int set_environment(struct bench_probe *p)
-{
-	char cache[128];
-
-	snprintf(cache, sizeof(cache), "%s/cache", p->testbed.dir);
-	unsetenv("LD_PRELOAD");
-	unsetenv("GBPF_OFF");
-	unsetenv("GBPF_CACHE");
-	return setenv("GBPF_CACHE_DIR", cache, 1) ||
-			       setenv("GBPF_RUNTIME_DIR", p->daemon->dir, 1) ||
-			       setenv("GBPF_REAL_CUDA", p->testbed.libcuda, 1) ||
-			       setenv("GBPF_CLASS", "normal", 1) ||
-			       setenv("GBPF_NAME", "bench-probe", 1)
-		       ? bench_testbed_fail(&p->testbed, "out of memory")
-		       : 0;
-}
-
-/* Without a policy, so that none has a part in the times. */
-static int start_gbpfd(struct bench_probe *p)
-{
-	p->daemon = bench_testbed_gbpfd(&p->testbed, p->policy);
-	if (!p->daemon) {
-		return -1;
-	}
-	return gbpf_policy_unload(p->daemon->g, NULL) < 0
-		       ? bench_testbed_fail(&p->testbed, "%s",
-					    gbpf_last_error(p->daemon->g)->message)
-		       : 0;
-}
-
 static bool is_listed(const struct bench_probe *p)
 {
-	json_t *list = bench_testbed_tenants(p->daemon), *t;
-	bool found = false;
-	size_t i;
+	json_t *own = bench_testbed_own_tenant(p->daemon);
 
-	json_array_foreach(list, i, t)
-	{
-		found = found ||
-			json_integer_value(json_object_get(t, "pid")) == (json_int_t)getpid();
-	}
-	json_decref(list);
-	return found;
+	json_decref(own);
+	return own != NULL;
 }
 
 /* Launches until gbpfd lists this process. */
@@ -117,7 +79,10 @@ static int run(struct bench_probe *p)
 	p->rounds = p->rounds ? p->rounds : defaults[soft].rounds;
 	p->attaches = p->attaches ? p->attaches : defaults[soft].attaches;
 	p->cycles = p->cycles ? p->cycles : defaults[soft].cycles;
-	err = bench_testbed_init(&p->testbed) || start_gbpfd(p) || set_environment(p) ||
+	err = bench_testbed_init(&p->testbed);
+	/* without a policy, so that none has a part in the times */
+	p->daemon = err ? NULL : bench_testbed_gbpfd(&p->testbed, NULL);
+	err = !p->daemon || bench_testbed_enter(&p->testbed, p->daemon, "normal") ||
 	      bench_probe_gpu_open(p) || await_session(p) || record_set_up(p);
 	for (size_t i = 0; i < ARRAY_SIZE(parts) && !err; i++) {
 		if (!p->parts || bench_program_lists(p->parts, parts[i].name)) {
@@ -132,8 +97,6 @@ int main(int argc, char **argv)
 	static struct bench_probe p;
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&p.testbed),
-		{ "--policy", .text = &p.policy },
-		{ "--policy-name", .text = &p.policy_name },
 		{ "--shim", .text = &p.shim },
 		{ "--objects", .text = &p.objects },
 		{ "--tracers", .text = &p.tracers },
@@ -147,10 +110,9 @@ int main(int argc, char **argv)
 	};
 
 	if (!bench_program_options(table, &argc, argv) || !p.shim || !p.objects || !p.tracers ||
-	    !p.policy || !p.testbed.libcuda || !p.testbed.gbpfd ||
-	    p.rounds > BENCH_PROBE_ROUNDS_MAX || p.attaches > BENCH_PROBE_ATTACHES_MAX ||
-	    p.cycles > BENCH_PROBE_CYCLES_MAX) {
-		return bench_program_usage("probe");
+	    !p.testbed.libcuda || !p.testbed.gbpfd || p.rounds > BENCH_PROBE_ROUNDS_MAX ||
+	    p.attaches > BENCH_PROBE_ATTACHES_MAX || p.cycles > BENCH_PROBE_CYCLES_MAX) {
+		return bench_program_usage();
 	}
 	return bench_testbed_exit(&p.testbed, run(&p), false);
 }

@@ -16,8 +16,7 @@ struct bench_probe {
 	struct bench_testbed testbed;
 	const char *shim, *objects, *tracers; /* the library; folders of programs */
 	const char *parts, *rows, *samples;   /* lists; NULL: all */
-	const char *policy, *policy_name;
-	unsigned rounds, attaches, cycles; /* 0: the device's default */
+	unsigned rounds, attaches, cycles;    /* 0: the device's default */
 	struct bench_testbed_daemon *daemon;
 	struct bench_probe_gpu gpu;
 };

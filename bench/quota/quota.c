@@ -1,5 +1,5 @@
-/* bench-quota: starts the parts of `gbpf bench quota`. Workers in one vGPU race for its memory, and
- * a probe outside it reads what the driver says; workers are killed; workers without gBPF that
+/* bench-quota: starts the parts of `gbpf bench memory`. Workers in one vGPU race for its memory,
+ * and a probe outside it reads what the driver says; workers are killed; workers without gBPF that
  * check before they allocate are the control; and calls are timed. */
 #include "bench/quota/quota.h"
 
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
 	int err;
 
 	if (!bench_program_options(table, &argc, argv) || !in_range(&b)) {
-		return bench_program_usage("quota");
+		return bench_program_usage();
 	}
 	err = run(&b);
 	return bench_testbed_exit(&b.testbed, err, false);

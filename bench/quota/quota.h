@@ -1,4 +1,4 @@
-/* `gbpf bench quota`: the coordinator's state, and what its parts share. */
+/* `gbpf bench memory`: the coordinator's state, and what its parts share. */
 #ifndef GBPF_BENCH_QUOTA_QUOTA_H
 #define GBPF_BENCH_QUOTA_QUOTA_H
 

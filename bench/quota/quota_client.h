@@ -1,4 +1,4 @@
-/* bench-quota-client: the programs whose memory `gbpf bench quota` limits. They are plain programs
+/* bench-quota-client: the programs whose memory `gbpf bench memory` limits. They are plain programs
  * of the CUDA driver API without knowledge of gBPF. */
 #ifndef GBPF_BENCH_QUOTA_QUOTA_CLIENT_H
 #define GBPF_BENCH_QUOTA_QUOTA_CLIENT_H

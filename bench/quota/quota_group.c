@@ -1,4 +1,4 @@
-/* Starts and awaits the clients of `gbpf bench quota`, and reads gbpfd's and the driver's figures.
+/* Starts and awaits the clients of `gbpf bench memory`, and reads gbpfd's and the driver's figures.
  */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The page of shared memory between the coordinator of `gbpf bench quota` and its clients. All of
+/* The page of shared memory between the coordinator of `gbpf bench memory` and its clients. All of
  * them belong to the bench: a damaged page spoils a measurement and nothing else. */
 #ifndef GBPF_BENCH_QUOTA_QUOTA_PAGE_H
 #define GBPF_BENCH_QUOTA_QUOTA_PAGE_H

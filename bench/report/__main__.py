@@ -1,17 +1,22 @@
-"""report BENCH [--json] [--save FILE] [--svg FILE]: reads the records of a measuring program of `gbpf bench` on standard input and
-prints its table, or its document with --json, while they come. A record is a line with a JSON object of one member. The last is
-"end", or "error" with a message. Exit status 1: the run has failed or the records end early, which `gbpf bench` explains. Exit status
-2: the run was interrupted, and the document of what was measured is printed."""
+"""The front of `gbpf bench`, which gives it --gbpf and what else it has found: report [OPTION]... latency|preempt|memory|probe|dev
+[WORD]... parses the words, runs the measuring program, and prints its table, or its document with --json, while the records come.
+Without --gbpf the records are read on standard input: report BENCHMARK [OPTION]... A record is a line with a JSON object of one member.
+The last is "end", or "error" with a message. Exit status 128 and a signal: the run was interrupted, and what was measured is shown."""
 import argparse
 import importlib
 import json
+import signal
+import subprocess
 import sys
 
-HINT = 'See: gbpf doctor'
+from command import Machine, Refused, check_file, lib
+
+VERBS = {'latency': 'launch', 'preempt': 'lcbe', 'memory': 'quota', 'probe': 'probe'}  # their report modules
+DEVELOPMENT = ('copy', 'disb', 'hook', 'pace', 'policy', 'reach', 'soft', 'swap', 'tenants', 'vgpu')
 
 
 class Failed(Exception):
-	"""The run has failed, with a message unless the measuring program or gbpf explains it."""
+	"""The run has failed, with a message unless the measuring program explains it."""
 
 
 class Interrupted(Failed):
@@ -21,7 +26,7 @@ class Interrupted(Failed):
 class Output:
 	"""Where a report prints: lines of its table, unless a document is asked for, and the user's files."""
 	def __init__(self, options):
-		self.json, self.save, self.svg = options.json, options.save, options.svg
+		self.json, self.save, self.svg = options.json, getattr(options, 'save', None), getattr(options, 'svg', None)
 		self.failed = False
 		self.failure = None
 		self.printed = False
@@ -68,36 +73,123 @@ def records(lines):
 	raise Failed
 
 
-def complain(bench, message, as_json):
-	text = f'bench {bench}: {message}'
+def read(module, lines, out):
+	"""Prints the report of the records. Returns None, or the failure of the run."""
+	try:
+		module.report(records(lines), out)
+	except Failed as e:
+		return e
+	return out.failure
+
+
+def complain(title, message, as_json, hint='See: gbpf doctor', status=1, code='bench'):
+	"""Prints an error as gbpf does. Returns the exit status."""
+	text = f'{title}: {message}'
 	if as_json:
-		error = {'code': 'bench', 'exit': 1, 'message': text, 'hint': HINT}
+		error = {'code': code, 'exit': status, 'message': text, **({'hint': hint} if hint else {})}
 		print(json.dumps({'schema': 'gbpf.error/1', 'error': error}, indent=2, ensure_ascii=False))
 	else:
-		print(f'gbpf: {text}. {HINT}', file=sys.stderr)
+		print(f'gbpf: {text}' + (f'. {hint}' if hint else ''), file=sys.stderr)
+	return status
+
+
+class Program:
+	"""A measuring program. Signals that end this process are passed on, so that it can end what it has started."""
+	def __init__(self, name, argv):
+		self.stopped, self.process = 0, None
+		for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+			if signal.getsignal(s) != signal.SIG_IGN:
+				signal.signal(s, self.stop)
+		try:
+			self.process = subprocess.Popen([name, *argv], executable=lib('bench', name), stdout=subprocess.PIPE, encoding='utf-8', errors='replace')
+		except OSError as e:
+			raise Refused(f'{name}: {e.strerror}', None, 1, 'failed') from None
+		if self.stopped:
+			self.process.send_signal(self.stopped)
+
+	def stop(self, number, _):
+		self.stopped = self.stopped or number
+		if self.process:
+			self.process.send_signal(number)
+
+	def finish(self, failed):
+		"""Waits for its end; failed: its records are not wanted any more. Returns its exit status, negative: it was killed."""
+		self.process.stdout.close()
+		if failed:
+			self.process.terminate()
+		return self.process.wait()
+
+
+def run(module, title, options, machine, out):
+	"""Measures and reports. Returns the exit status."""
+	for name in ('save', 'svg'):
+		check_file(name, getattr(options, name, None))
+	name = module.COMMAND.program
+	program, unread = Program(name, module.COMMAND.argv(options, machine)), True
+	try:
+		failure = read(module, program.process.stdout, out)
+		unread = isinstance(failure, Failed) and bool(failure.args)
+	finally:
+		status = program.finish(unread)
+	if program.stopped:
+		return 128 + program.stopped if out.printed else complain(title, 'interrupted', out.json, None, 128 + program.stopped, 'interrupted')
+	if failure and failure.args:
+		return complain(title, failure, out.json)
+	if status < 0:
+		return complain(title, f'{name}: {signal.strsignal(-status)}', out.json, None, code='failed')
+	return status or (1 if failure or out.failed else 0)
+
+
+def parse_front(argv):
+	parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+	for name in ('gbpf', 'libcuda', 'no-gpu'):
+		parser.add_argument(f'--{name}')
+	for name in ('soft', 'json'):
+		parser.add_argument(f'--{name}', action='store_true')
+	parser.add_argument('bench')
+	parser.add_argument('words', nargs=argparse.REMAINDER)
+	return parser.parse_args(argv)
+
+
+def list_development(words):
+	"""Prints the benchmarks of `gbpf bench dev`, or refuses an unknown one."""
+	if words and words[0] not in ('-h', '--help'):
+		raise Refused(f"no benchmark '{words[0]}'", f"There are {', '.join(DEVELOPMENT)}")
+	print('Usage: gbpf bench dev BENCHMARK [OPTION]...\n')
+	for name in DEVELOPMENT:
+		print(f'  {name:<10}{importlib.import_module(name).COMMAND.doc}')
+	print('\nSee: gbpf bench dev BENCHMARK --help')
+	return 0
+
+
+def bench(given, words, title):
+	if given.bench == 'dev' and (not words or words[0] not in DEVELOPMENT):
+		return list_development(words)
+	if given.bench == 'dev':
+		name = words.pop(0)
+	else:
+		name = VERBS.get(given.bench, given.bench)
+	module = importlib.import_module(name)
+	options = module.COMMAND.parse(title, words, given.json)
+	out = Output(options)
+	if given.gbpf:
+		return run(module, title, options, Machine(given), out)
+	failure = read(module, sys.stdin, out)
+	if failure and failure.args:
+		return complain(title, failure, options.json)
+	return 2 if failure and out.printed else 1 if failure or out.failed else 0
 
 
 def main():
-	parser = argparse.ArgumentParser()
-	parser.add_argument('bench')
-	parser.add_argument('--json', action='store_true')
-	parser.add_argument('--save')
-	parser.add_argument('--svg')
-	options = parser.parse_args()
-	out = Output(options)
+	given = parse_front(sys.argv[1:])
+	words = given.words
+	title = ' '.join(['bench', given.bench] + words[:given.bench == 'dev' and words[:1] != [] and words[0] in DEVELOPMENT])
 	try:
-		importlib.import_module(options.bench).report(records(sys.stdin), out)
-		if out.failure:
-			raise out.failure
-	except Interrupted:
-		return 2 if out.printed else 1
-	except Failed as e:
-		if e.args:
-			complain(options.bench, e, options.json)
-		return 1
+		return bench(given, words, title)
+	except Refused as e:
+		return complain(title, e, given.json or '--json' in given.words, e.hint, e.status, e.code)
 	except BrokenPipeError:
 		return 1
-	return 1 if out.failed else 0
 
 
 sys.exit(main())

@@ -1,7 +1,33 @@
-"""`gbpf bench copy`: bandwidth of pageable copies by number of threads, and what copies of every size cost next to the driver's; shares of
+"""`gbpf bench dev copy`: bandwidth of pageable copies by number of threads, and what copies of every size cost next to the driver's; shares of
 copies; copies that overlap with kernels. Rows are printed as soon as they are measured."""
 import stats
+from command import Command, Refused, flag, lib, number, shares, size, words
 from text import plural
+
+def prepare(options, machine):
+	"""--overlap and --shares are measurements of their own; --policies and --link-bandwidth belong to one."""
+	if options.overlap and options.shares:
+		raise Refused('--overlap cannot be combined with --shares')
+	if options.policies and not options.shares:
+		raise Refused('--policies needs --shares')
+	if options.link_bandwidth and not (options.overlap and machine.soft):
+		raise Refused(f"--link-bandwidth needs {'--device soft' if options.overlap else '--overlap'}")
+	if options.overlap and options.max and int(options.max) < 1 << 16:
+		raise Refused('--max: --overlap needs at least 64K')
+	return ['--policy-dir', lib('policies')]
+
+
+COMMAND = Command('bench-copy', 'copies: bandwidth, small sizes, shares, overlap with kernels', [
+	size('max', 1, 1 << 32, 'largest copy (default 1G; --shares 256M, soft 64M; --overlap 64M, soft 4M)'),
+	words('threads', ('1', '2', '3', '4', '5', '6', '7', '8', '16'), 'numbers of threads (default 1,2,4,6,8)', default='1,2,4,6,8'),
+	words('ways', ('up', 'down', 'both'), 'of up, down, both (default all)'),
+	number('repeats', 1, 1000, 'rounds (default 5)', 'r'),
+	shares('shares', 'measure copy shares in percent instead, as 30,70'),
+	words('policies', ('copy_fair', 'vgpu_auto', 'none'), '--shares: of copy_fair, vgpu_auto, none (default all)'),
+	flag('overlap', 'measure how far copies and kernels overlap instead'),
+	size('link-bandwidth', 1 << 20, 1 << 40, '--overlap: of the soft GPU (default 256M)'),
+	number('seconds', 1, 3600, '--shares, --overlap: windows of a second (default 5)', 't', 'S')], policy=Command.CHOSEN,
+	client='bench-copy-client', prepare=prepare)
 
 DEFAULT = 0  # threads: gBPF's choice
 SLOWER_MAX = 1.03

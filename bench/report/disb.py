@@ -1,10 +1,34 @@
-"""`gbpf bench disb`: latency of each real-time task of a workload against the real-time tasks together without batch in the same lane,
+"""`gbpf bench dev disb`: latency of each real-time task of a workload against the real-time tasks together without batch in the same lane,
 and requests of all tasks against unrestricted sharing in the same lane. Rounds are resampled in pairs, since both conditions have a
 turn in every round."""
 import functools
 
 import stats
+from command import Command, Refused, choice, flag, lib, number, text, words
 from text import plural
+
+NETWORKS, PROGRAMS = ('A', 'B', 'C', 'D', 'E', 'REAL', 'micro'), ('Y', 'Z')  # workloads
+
+
+def prepare(options, machine):
+	if not options.torch and (options.graphs or options.python):
+		raise Refused(f"--{'graphs' if options.graphs else 'python'} is for networks in PyTorch", 'Give --torch as well')
+	bad = [w for w in (options.workloads or '').split(',') if w in PROGRAMS]
+	if options.torch and bad:
+		raise Refused(f"--workloads: '{bad[0]}' is not one of {', '.join(NETWORKS)}, which --torch has")
+	torch, options.torch = options.torch, False
+	return ['--script', lib('bench', 'disb_torch.py')] if torch else []
+
+
+COMMAND = Command('bench-disb', 'the workloads of DISB, under each sharing mode', [
+	words('workloads', (*NETWORKS, *PROGRAMS), 'of A,B,C,D,E,REAL,Y,Z (default all)', 'w'),
+	number('seconds', 1, 3600, 'of each measurement (default 10)', 't', 'S'),
+	number('repeats', 1, 16, 'rounds (default 1)', 'r'),
+	choice('be', ('closed', 'periodic'), 'how batch requests come (default closed)'),
+	words('conditions', ('rt', 'rt-again', 'default', 'rt-mps', 'rt-mps-again', 'mps', 'gbpf', 'gbpf-shared'), 'which (default all)', 'c'),
+	flag('torch', 'networks in PyTorch instead of kernels of their lengths'),
+	flag('graphs', 'with --torch: each network as a CUDA graph'),
+	text('python', 'PROGRAM', 'that has PyTorch (default python3)')], policy=Command.CHOSEN, prepare=prepare)
 
 DRAWS = 1000
 FRONT = 8  # kernels after the first that are a part of their own

@@ -1,7 +1,14 @@
-"""`gbpf bench hook`: nanoseconds of one call of a policy's program above the empty loop, compiled and interpreted."""
+"""`gbpf bench dev hook`: nanoseconds of one call of a policy's program above the empty loop, compiled and interpreted."""
 import sys
 
 import stats
+from command import Command, lib, number
+
+COMMAND = Command('bench-hook', 'cost of policy programs, compiled and interpreted', [
+	number('repeat', 1, 10000, 'measurements of each program (default 25)', 'r', default='25'),
+	number('calls', 1000, 100000000, 'calls in one measurement (default 200000)', 'n', default='200000')], gpu=False,
+	prepare=lambda options, machine: ['--policies', lib('policies')],
+	arguments={'metavar': 'NAME|FILE', 'help': 'policies (default: an empty program and the installed ones)'})
 
 
 def quantiles(v):
@@ -27,5 +34,5 @@ def report(records, out):
 			errors.append(body)
 			if not out.json:
 				place = body['place'] + ': ' if body['place'] else ''
-				print(f"gbpf: bench hook: {place}{body['message']}", file=sys.stderr)
+				print(f"gbpf: bench dev hook: {place}{body['message']}", file=sys.stderr)
 	out.document({**document, 'programs': programs, 'errors': errors})

@@ -1,9 +1,43 @@
-"""`gbpf bench lcbe`: the figures of each condition and kind of requests, as a table, a document and curves."""
+"""`gbpf bench preempt`: the figures of each condition and kind of requests, as a table, a document and curves."""
 import sys
 
 import chart
 import stats
+from command import Command, Refused, flag, number, text, words
 from text import plural
+
+def prepare(options, machine):
+	if bool(options.lc_cmd) != bool(options.be_cmd):
+		raise Refused('--lc-cmd and --be-cmd go together', 'Give the other, too')
+	if options.lc_cmd and (options.machine_code or options.probe):
+		raise Refused(f"{'--probe' if options.probe else '--machine-code'} is for the benchmark's own kernels, not for --lc-cmd",
+			'Omit one of them')
+	return []
+
+
+COMMAND = Command('bench-lcbe', 'requests next to batch work, under each sharing mode', [
+	number('requests', 1, 1000000, 'of each kind (default 1000; soft 100)', 'n'),
+	number('repeats', 1, 64, 'rounds (default 5)', 'r'),
+	words('kinds', ('one', 'queued', 'synced', 'hostbound'), 'of one,queued,synced,hostbound (default: the first three)', 'k'),
+	number('block-us', 1, 1000000, "length of batch's blocks (default 30; soft 300)", 'b', 'US'),
+	number('grid', 1, 1 << 24, 'of a batch kernel (default: 3 ms of them)', 'g', 'BLOCKS'),
+	number('threads', 1, 1024, 'of a block (default 256; soft 64)'),
+	number('batch-clients', 1, 16, 'processes (default 1)'),
+	number('streams', 1, 64, 'of a batch client (default 1)', 's'),
+	number('depth', 1, 64, 'kernels queued on a stream (default 2)'),
+	number('kernels', 1, 1000, 'of a request of many (default 40; soft 8)'),
+	flag('default-stream', 'no streams, no stream priorities'),
+	number('hint-us', 1, 1000000, 'how long ahead gbpf-hint announces (default 500)', metavar='US'),
+	number('think-us', 0, 1000000, "host's work after a kernel of hostbound (default 60)", metavar='US'),
+	words('conditions', ('alone', 'default', 'short', 'alone-mps', 'mps', 'mps-priority', 'gbpf', 'gbpf-hint', 'gbpf-shared', 'gbpf-auto'),
+		'which (default all)', 'c'),
+	text('lc-cmd', 'COMMAND', 'prints a latency in us a line'),
+	text('be-cmd', 'COMMAND', 'prints a number of units done a line'),
+	flag('restart', 'new processes in each round'),
+	flag('machine-code', 'each condition also with kernels without PTX'),
+	text('probe', 'OBJECT', "gBPF's conditions also with this tool in batch's kernels"),
+	number('seconds', 1, 100000, 'limit, about (default 300; soft 60)', 't', 'S'),
+	text('svg', 'FILE', 'draw the distributions')], policy=Command.CHOSEN, prepare=prepare)
 
 CONFIDENCE = 0.95
 KINDS = ('one', 'queued', 'synced', 'hostbound', 'command')

@@ -1,5 +1,24 @@
-"""`gbpf bench pace`: the rate of one process's kernels with gBPF at work against off, and the processor time of its threads."""
+"""`gbpf bench dev pace`: the rate of one process's kernels with gBPF at work against off, and the processor time of its threads."""
 import stats
+from command import Command, Refused, choice, find_policy, flag, lib, number, text
+
+def prepare(options, machine):
+	if options.policy and options.gate:
+		raise Refused("--gate is for the benchmark's own policy", 'Omit --policy')
+	policy = options.policy
+	return ['--policy', find_policy(policy) if policy else lib('bench', 'pace.bpf.o'), '--policy-name', policy or 'pace']
+
+
+COMMAND = Command('bench-pace', 'cost of the block level without interruptions', [
+	text('shape', 'BLOCK:KERNEL,...', 'microseconds of a block and of a kernel (default a table of them)'),
+	number('repeats', 1, 64, 'windows of each kind (default 6)', 'r'),
+	number('ms', 1, 100000, 'length of a window (default 300)', 'm'),
+	number('depth', 1, 64, 'kernels queued (default 16)'),
+	flag('burst', 'no events: one synchronization for all queued'),
+	choice('lane', ('process', 'shared'), "gBPF's lane (default process)"),
+	flag('machine-code', 'kernels without PTX'),
+	choice('gate', ('default', 'off', 'together', 'flag_first'), "mode of machine code's gates"),
+	text('policy', 'NAME|FILE', 'of gBPF (default: block level always)', 'p')], prepare=prepare)
 
 NOTE = '''%s, policy %s, %s lane%s, %u windows of %g ms each. COST: of gBPF at work against off, in the same process; 95 %%: bootstrap over windows.
 AGENT: of a core, threads of gBPF; APP: more of a core in the application's thread; BLOCK LV: launches at block level'''

@@ -1,7 +1,13 @@
-"""`gbpf bench policy`: the cost of policies, each figure with its quartiles, and the limits that gBPF promises."""
+"""`gbpf bench dev policy`: the cost of policies, each figure with its quartiles, and the limits that gBPF promises."""
 import math
 
 import stats
+from command import Command, lib, number
+
+COMMAND = Command('bench-policy', 'cost of policies: compiled code against clang, lookups, loading', [
+	number('repeat', 1, 1000, 'measurements of each figure (default 25)', 'r', default='25'),
+	number('ms', 1, 1000, 'length of one measurement in milliseconds (default 1)', 'm', default='1')], gpu=False,
+	prepare=lambda options, machine: ['--policies', lib('policies'), '--set', lib('bench', 'policy')])
 
 MEAN_RATIO, MAX_RATIO, INTERPRETED_NS, VISIT_NS = 1.5, 2.5, 5.0, 500.0
 MANY_VISITS = 1000  # below this the constant cost of verification dominates

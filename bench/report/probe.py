@@ -3,6 +3,19 @@ to a running program, and delay of other launches meanwhile; resources that many
 import math
 
 import stats
+from command import Command, lib, number, words
+
+ROWS = ('warp', 'block', 'sampled', 'lane', 'empty', 'timer', 'memtrace', 'retsnoop', 'elsewhere', 'detached')
+SAMPLES = ('vecadd', 'saxpy', 'transpose', 'reduction', 'scan', 'histogram', 'bfs', 'spmv', 'matmul', 'hotspot', 'nbody', 'softmax',
+	'gemm-1024', 'softmax-8192')
+COMMAND = Command('bench-probe', 'cost of programs inside kernels, and of attaching them', [
+	words('parts', ('cost', 'samples', 'budget', 'attach', 'cycles'), 'cost, samples, budget, attach, cycles (default all)'),
+	words('rows', ROWS, f"of {', '.join(ROWS)}; the last two only of cost (default all)"),
+	words('samples', SAMPLES, 'kernels of samples: their names, gemm-1024, softmax-8192 (default all)'),
+	number('rounds', 1, 1000, 'of cost, a fifth of samples and budget (default 25, soft 2)', 'r'),
+	number('attaches', 1, 1000, 'of attach (default 20, soft 4)', 'a'),
+	number('cycles', 1, 100000, 'of attach, swap, detach (default 1000, soft 5)', 'n')],
+	prepare=lambda options, machine: ['--shim', lib('shim', 'libcuda.so.1'), '--objects', lib('bench', 'probe'), '--tracers', lib('tracers')])
 
 CONFIDENCE = 0.95
 # Times unprobed, at most: the workloads "chained" and "large".
@@ -10,14 +23,6 @@ GOALS = {'warp': 1.07, 'block': 1.03, 'sampled': 1.01, 'lane': 1.05, 'empty': 1.
 	'detached': 1.005}
 GOAL_WORKLOADS = 'chained', 'large'
 GOAL_FIRST_MS, GOAL_DELAY_MS, GOAL_FLIP_US = 250, 8, 1
-GOAL_MEMTRACE = 1.5  # geometric mean of the twelve samples
-# Most that half of the cycles may take: a unit in which the driver allocates, descriptors that are open for a moment.
-GROWTH = {'device_bytes': 2 << 20, 'descriptors': 2, 'daemon_descriptors': 2}
-NAMES = {'warp': 'counter per warp', 'block': 'counter per block', 'sampled': 'counter, 1 block in 8', 'lane': 'counter per lane',
-	'empty': 'empty program', 'timer': 'time of each warp', 'memtrace': 'memtrace', 'retsnoop': 'kernelretsnoop',
-	'elsewhere': 'another kernel has one', 'before': 'before the first', 'detached': 'after detach'}
-WORKLOADS = 'chained', 'large'
-GOAL_FIRST_MS, GOAL_DELAY_MS = 250, 8
 GOAL_MEMTRACE = 1.5  # geometric mean of the twelve samples
 # Most that half of the cycles may take: a unit in which the driver allocates, descriptors that are open for a moment.
 GROWTH = {'device_bytes': 2 << 20, 'descriptors': 2, 'daemon_descriptors': 2}

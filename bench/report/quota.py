@@ -1,6 +1,21 @@
-"""`gbpf bench quota`: what workers of one vGPU got of its memory, what remains of killed ones, and what a limit costs."""
+"""`gbpf bench memory`: what workers of one vGPU got of its memory, what remains of killed ones, and what a limit costs."""
 import stats
+from command import Command, number, size, words
 from text import plural
+
+MEM_MIN = 128 << 20  # in which each path of each thread finds room
+COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, cost', [
+	words('parts', ('race', 'kills', 'control', 'latency'), 'of race,kills,control,latency (default all)'),
+	size('mem', MEM_MIN, 1 << 62, "limit (default a quarter of the device's memory)", 'm'),
+	number('processes', 2, 16, 'workers (default 2)'),
+	number('threads', 1, 64, 'of each worker (default 16)'),
+	words('paths', ('alloc', 'pitch', 'managed', 'create', 'array', 'async'), 'calls by which workers allocate (default all)'),
+	number('seconds', 1, 3600, 'length of the race (default 5)', 't', 'S'),
+	number('kills', 0, 10000, 'workers killed (default 10)', 'k'),
+	number('gbpfd-kills', 0, 1000, 'kills of gbpfd (default 3)'),
+	number('repeats', 1, 1000, 'rounds of the part latency (default 5)', 'r'),
+	number('calls', 1, 1024, 'calls in each of these rounds (default 200)', 'n'),
+	number('seed', 0, 1000000, 'of the random sizes (default 1)')], policy=Command.CHOSEN, client='bench-quota-client')
 
 MIB = 1 << 20
 GOAL_SHARE_PERCENT = 99.5

@@ -1,5 +1,14 @@
-"""`gbpf bench reach`: the share of launches and of their GPU time that gBPF can stop between blocks, by gbpfd's statistics."""
+"""`gbpf bench dev reach`: the share of launches and of their GPU time that gBPF can stop between blocks, by gbpfd's statistics."""
 import stats
+from command import Command, flag, lib, number, text, words
+
+PARTS = ('ptx', 'code', 'torch', 'triton-own', 'triton', 'compile-own', 'compile', 'cupy', 'cupy-ptx', 'jax', 'jax-ptxas', 'numba')
+COMMAND = Command('bench-reach', "share of frameworks' launches that gBPF can stop", [
+	words('parts', PARTS, f"of {','.join(PARTS)} (default all)"),
+	flag('probes', 'also the share that can be probed, by form'),
+	text('python', 'PROGRAM', 'that has the frameworks (default python3)'),
+	number('seconds', 1, 3600, 'limit of each part (default 180)', 't', 'S')], policy=Command.CHOSEN,
+	prepare=lambda options, machine: ['--script', lib('bench', 'reach.py')])
 
 NOTE = '''STOP: launches that could be stopped between blocks, in % of all launches of kernels and graphs, and of their GPU time
 (number times learned duration); PERSIST: of these, in % of all, those whose blocks start together, so that they do

@@ -1,8 +1,19 @@
-"""`gbpf bench soft`: figures of the soft GPU with those of the machine without it, and the limits that gBPF promises. The fastest of
+"""`gbpf bench dev soft`: figures of the soft GPU with those of the machine without it, and the limits that gBPF promises. The fastest of
 several rounds counts, since other programs can only slow them down."""
 import sys
 
 import stats
+from command import Command, checked, lib, number, flag
+
+SECTIONS = ('fma', 'samples', 'empty', 'copy', 'slices', 'many', 'kills')
+COMMAND = Command('bench-soft', 'speed and fairness of the soft GPU', [
+	number('rounds', 1, 1000, 'of which the fastest counts (default 7)', 'r', default='7'),
+	number('ms', 1, 100000, 'length of a measurement, about (default 1000)', 'm', default='1000'),
+	number('kills', 0, 1000000, 'clients killed at random (default 100)', 'k', default='100'),
+	flag('running', 'measure the server that runs, not one of its own')], gpu=False,
+	prepare=lambda options, machine: ['--libcuda', lib('soft', 'libcuda.so.1'), '--server', machine.program('gbpf-softgpu'),
+		'--samples', lib('samples', 'kernels')],
+	arguments={'metavar': 'SECTION', 'type': checked(SECTIONS.__contains__, "unknown section '{}'".format), 'help': f"of {', '.join(SECTIONS)} (default all)"})
 
 FMA, SAMPLES, EMPTY_US, COPY, RESIDENT_MIB = 1.0, 0.3, 30.0, 0.7, 8
 LARGE = 8 << 20  # bytes of copies with a target
@@ -81,7 +92,7 @@ class Report:
 
 	def broken(self, r):
 		self.failed += 1
-		print(f"gbpf: bench soft: {r['section']}: {r['why']}", file=sys.stderr)
+		print(f"gbpf: bench dev soft: {r['section']}: {r['why']}", file=sys.stderr)
 
 
 def report(records, out):

@@ -1,7 +1,19 @@
-"""`gbpf bench swap`: calls in windows with a swap against calls in control windows of the same length without one."""
+"""`gbpf bench dev swap`: calls in windows with a swap against calls in control windows of the same length without one."""
 import collections
+import os
 
 import stats
+from command import Command, lib, number
+
+def prepare(options, machine):
+	cpus = os.cpu_count()
+	options.processes = options.processes or str(8 if cpus >= 10 else cpus - 2 if cpus > 3 else 1)
+	return ['--object', lib('bench', 'swap.bpf.o'), '--gbpfd', machine.program('gbpfd')]
+
+
+COMMAND = Command('bench-swap', 'effect of a swap on concurrent hook calls', [
+	number('processes', 1, 64, 'processes that call hooks (default 8, or 2 fewer than CPUs)', 'p'),
+	number('swaps', 1, 20000, 'how many (default 1000)', 'n', default='1000')], gpu=False, prepare=prepare)
 
 QUANTILES = {'p50': 0.5, 'p99': 0.99, 'p99.9': 0.999}
 CALL_QUANTILES = {**QUANTILES, 'p99.99': 0.9999}

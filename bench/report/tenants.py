@@ -1,6 +1,17 @@
-"""`gbpf bench tenants`: launch and completion latency of each class, compared with those under the device's own time slices."""
+"""`gbpf bench dev tenants`: launch and completion latency of each class, compared with those under the device's own time slices."""
 import stats
+from command import Command, number, words
 from text import plural
+
+COMMAND = Command('bench-tenants', 'two latency and four batch processes at once', [
+	number('repeats', 1, 32, 'rounds (default 5)', 'r'),
+	number('latency-clients', 1, 16, 'processes (default 2)'),
+	number('batch-clients', 1, 16, 'processes (default 4)'),
+	number('streams', 1, 16, 'of each process (default 4)', 's'),
+	number('kernels', 1, 4096, 'of each stream (default 50)'),
+	number('kernel-us', 1, 10000000, 'length of a kernel (default 2000)', metavar='US'),
+	number('gap-us', 0, 10000000, "between a latency stream's kernels (default 2000)", metavar='US'),
+	words('conditions', ('default', 'slices', 'gbpf', 'shared', 'alone', 'alone-mps'), 'which (default all)', 'c')], policy=Command.CHOSEN)
 
 LATENCIES = ('call', 'start', 'completion')
 NOTE = '''call: of the launch; start: from before it until the kernel runs; completion: until its end is known;

@@ -1,6 +1,20 @@
-"""`gbpf bench vgpu`: error of the shares of device time in windows of a second, and utilization against tenants alone."""
+"""`gbpf bench dev vgpu`: error of the shares of device time in windows of a second, and utilization against tenants alone."""
 import stats
+from command import Command, flag, lib, number, shares, words
 from text import plural
+
+POLICIES = ('band2', 'vgpu_auto', 'band', 'credit', 'fifo_share', 'none')
+COMMAND = Command('bench-vgpu', 'shares of virtual GPUs: error and utilization', [
+	shares('shares', 'percents of the vGPUs (default 50,50|30,70|10,20,30,40)', sets=True),
+	words('policies', POLICIES, f"of {','.join(POLICIES)} (default all)"),
+	words('lanes', ('process', 'shared'), 'process, shared (default both; soft: process)'),
+	number('seconds', 1, 3600, 'windows of a second for each (default 10)', 't', 'S'),
+	number('settle', 0, 3600, 'seconds of work before these (default 2)', metavar='S'),
+	number('short-us', 10, 1000000, 'length of the short kernels (default 100)', metavar='US'),
+	number('long-us', 10, 1000000, 'of the long ones (default 10000)', metavar='US'),
+	number('queue-ms', 1, 1000, 'work that a tenant queues (default 30)', metavar='MS'),
+	flag('burst', 'vGPUs may use what others leave over')], policy='fifo',
+	prepare=lambda options, machine: ['--policy-dir', lib('policies')])
 
 GOAL_MEAN, GOAL_MAX, GOAL_UTILIZATION = 1.0, 3.0, 98.5
 LENGTH_FACTOR = 1.5 # by which kernels may be longer or shorter than stated

@@ -1,8 +1,7 @@
-/* `gbpf bench soft`: speed of the soft GPU. Each section measures in child processes that are
+/* `gbpf bench dev soft`: speed of the soft GPU. Each section measures in child processes that are
  * clients of one server, and writes records of it and of the machine without the soft GPU. */
 #include "bench/soft/bench_soft.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 
 static const struct {
@@ -45,6 +45,7 @@ static bool take_sections(struct bench_soft *b, int n, char **names)
 	return true;
 }
 
+/* Returns the exit code of its process. */
 static int measure(struct bench_soft *b)
 {
 	bench_program_record("set_up", json_pack("{s:i, s:i, s:i, s:i}", "rounds", (int)b->rounds,
@@ -55,84 +56,72 @@ static int measure(struct bench_soft *b)
 			sections[i].run(b);
 		}
 	}
-	return bench_program_end(b->failed > 0);
-}
-
-static volatile sig_atomic_t measuring, interrupted;
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-
-static void pass_on(int sig)
-{
-	interrupted = 1;
-	if (measuring > 0) {
-		kill(measuring, sig);
-	}
-}
-
-/* From now on these signals end the measuring child only, and this process removes server and
- * folder. */
-static void catch_signals(void)
-{
-	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
-
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		sigaction(signals[i], &sa, NULL);
-	}
+	return b->failed > 0;
 }
 
 /* Runs the measurement in a child process, so that server and folder are removed however it ends.
- */
+ * Returns its exit code, -1: it has been killed. */
 static int supervise(struct bench_soft *b)
 {
-	sigset_t all, before;
 	int status = 0;
 	pid_t pid;
 
 	fflush(stdout);
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &before); /* until both processes know what to do */
-	pid = interrupted ? -1 : fork();
+	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-			signal(signals[i], SIG_DFL);
-		}
-		sigprocmask(SIG_SETMASK, &before, NULL);
 		_exit(measure(b));
 	}
-	measuring = MAX(pid, 0);
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
+		if (bench_testbed_interrupted()) {
+			kill(pid, SIGKILL);
+		}
+		clock_sleep_ns(1000000);
 	}
-	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int run(struct bench_soft *b, bool *ret_failed)
+{
+	int code, err;
+
+	b->testbed.soft = !b->running;
+	if (bench_testbed_init(&b->testbed) < 0) {
+		return -1;
+	}
+	err = bench_soft_server_find(b);
+	if (err < 0) {
+		return bench_testbed_fail(
+			&b->testbed, "the soft GPU's server cannot be reached: %s", strerror(-err));
+	}
+	code = supervise(b);
+	*ret_failed = code > 0;
+	return code >= 0 ? 0
+			 : bench_testbed_fail(&b->testbed, bench_testbed_interrupted()
+								   ? "interrupted"
+								   : "its process was killed");
 }
 
 int main(int argc, char **argv)
 {
 	static struct bench_soft b = { .rounds = 7, .ms = 1000, .kills = 100 };
 	const struct bench_program_option table[] = {
-		{ "--libcuda", .text = &b.libcuda }, { "--server", .text = &b.server },
-		{ "--samples", .text = &b.samples }, { "--rounds", .number = &b.rounds },
-		{ "--ms", .number = &b.ms },	     { "--kills", .number = &b.kills },
-		{ "--running", .flag = &b.running }, { NULL },
+		BENCH_TESTBED_OPTIONS(&b.testbed),
+		{ "--samples", .text = &b.samples },
+		{ "--rounds", .number = &b.rounds },
+		{ "--ms", .number = &b.ms },
+		{ "--kills", .number = &b.kills },
+		{ "--running", .flag = &b.running },
+		{ NULL },
 	};
-	int err, code;
+	bool failed = false;
+	int err;
 
 	if (!bench_program_options(table, &argc, argv) || !take_sections(&b, argc - 1, argv + 1) ||
-	    !b.libcuda || !b.server || !b.samples || b.rounds < 1 || b.rounds > 1000 || b.ms < 1 ||
-	    b.ms > 100000 || b.kills > 1000000) {
-		return bench_program_usage("soft");
+	    !b.testbed.libcuda || !b.testbed.server || !b.samples || b.rounds < 1 ||
+	    b.rounds > 1000 || b.ms < 1 || b.ms > 100000 || b.kills > 1000000) {
+		return bench_program_usage();
 	}
-	catch_signals();
-	err = bench_soft_server_start(&b);
-	if (err < 0) {
-		bench_program_fail("the soft GPU's server %s: %s",
-				   b.running ? "cannot be reached" : "does not start",
-				   strerror(-err));
-		bench_soft_server_stop(&b);
-		return 1;
-	}
-	code = supervise(&b);
-	bench_soft_server_stop(&b);
-	return code;
+	err = run(&b, &failed);
+	return bench_testbed_exit(&b.testbed, err, failed);
 }

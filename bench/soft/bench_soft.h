@@ -1,5 +1,5 @@
-/* Shared parts of the sections of `gbpf bench soft`: settings, the measured server, child processes
- * that are its clients, and the report. */
+/* Shared parts of the sections of `gbpf bench dev soft`: settings, the measured server, child
+ * processes that are its clients, and the report. */
 #ifndef GBPF_BENCH_SOFT_BENCH_SOFT_H
 #define GBPF_BENCH_SOFT_BENCH_SOFT_H
 
@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "bench/common/program.h"
+#include "bench/common/testbed.h"
 #include "cuabi/api.h"
 #include "cuabi/private.h"
 #include "soft/protocol.h"
@@ -15,13 +16,12 @@
 #define SOFT_BENCH_SECTIONS 7
 
 struct bench_soft {
-	const char *libcuda; /* the soft GPU's client library */
-	const char *server;  /* the server's program */
-	const char *samples; /* the sample program `kernels` */
+	struct bench_testbed testbed; /* libcuda: the soft GPU's client library */
+	const char *samples;	      /* the sample program `kernels` */
 	bool running;
 	unsigned rounds, ms, kills;
 	bool only[SOFT_BENCH_SECTIONS], some; /* some: only those */
-	char dir[96], socket[128];
+	char socket[128];
 	pid_t server_pid;
 	struct soft_hello hello;
 	unsigned failed; /* sections */
@@ -30,9 +30,8 @@ struct bench_soft {
 /* Writes the record of a section that could not be measured; it counts as failed. */
 void bench_soft_broken(struct bench_soft *b, const char *section, const char *why);
 
-/* soft_private_server.c. Returns 0 or -errno. */
-int bench_soft_server_start(struct bench_soft *b);
-void bench_soft_server_stop(struct bench_soft *b);
+/* soft_server.c. Returns 0 or -errno. */
+int bench_soft_server_find(struct bench_soft *b); /* by the environment */
 int bench_soft_server_stats(struct bench_soft *b, struct soft_stats *ret);
 /* Same, after the last client has disconnected (at most 5 s later). */
 int bench_soft_server_settled(struct bench_soft *b, struct soft_stats *ret);

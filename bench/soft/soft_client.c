@@ -19,7 +19,7 @@ static void find(void *lib, const char *name, void *slot)
 	void *p = dlsym(lib, name);
 
 	if (!p) {
-		fprintf(stderr, "gbpf: bench soft: the driver library lacks %s\n", name);
+		fprintf(stderr, "gbpf: bench dev soft: the driver library lacks %s\n", name);
 		_exit(1);
 	}
 	memcpy(slot, &p, sizeof(p));
@@ -33,18 +33,18 @@ void bench_soft_check(CUresult r, const char *call)
 		return;
 	}
 	soft_cuda.cuGetErrorName(r, &name);
-	fprintf(stderr, "gbpf: bench soft: %s: %s\n", call, name ? name : "unknown error");
+	fprintf(stderr, "gbpf: bench dev soft: %s: %s\n", call, name ? name : "unknown error");
 	_exit(1);
 }
 
 void bench_soft_client_open(const struct bench_soft *b)
 {
 	const CUuuid uuid = CUABI_SOFT_UUID;
-	void *lib = dlopen(b->libcuda, RTLD_NOW | RTLD_LOCAL);
+	void *lib = dlopen(b->testbed.libcuda, RTLD_NOW | RTLD_LOCAL);
 	const void *table = NULL;
 
 	if (!lib) {
-		fprintf(stderr, "gbpf: bench soft: %s\n", dlerror());
+		fprintf(stderr, "gbpf: bench dev soft: %s\n", dlerror());
 		_exit(1);
 	}
 #define SOFT_CALL(name) find(lib, #name, &soft_cuda.name);

@@ -106,7 +106,7 @@ static void run_sample(struct bench_soft *b, void *arg)
 	char library[512], *slash;
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
-	snprintf(library, sizeof(library), "%s", b->libcuda);
+	snprintf(library, sizeof(library), "%s", b->testbed.libcuda);
 	slash = strrchr(library, '/');
 	if (!slash || null < 0) {
 		_exit(127);

@@ -1,4 +1,4 @@
-/* For `gbpf bench swap`: its number is stored in the code, in a constant, in global memory and,
+/* For `gbpf bench dev swap`: its number is stored in the code, in a constant, in global memory and,
  * once it has been called, in the tenant's memory. The bench writes another number into each copy
  * of the object. hold_ns returns the number to the caller, or 0xbad if the four differ. */
 #include <gbpf/gbpf.bpf.h>

@@ -1,10 +1,9 @@
-/* `gbpf bench swap`: a gbpfd of its own, callers that call the submit hook at full speed, and
+/* `gbpf bench dev swap`: a gbpfd of its own, callers that call the submit hook at full speed, and
  * swaps. Every window with a swap is followed by a control window of the same length without one,
  * so that both see the same machine. */
 #include "bench/swap/swap.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/common/program.h"
+#include "bench/common/testbed.h"
 #include "gbpf/gbpf.h"
 
 _Static_assert(SWAP_RUN == 16, "report/swap.py");
@@ -28,16 +28,16 @@ _Static_assert(SWAP_RUN == 16, "report/swap.py");
 #define MIN_WINDOW_NS 1000000u
 
 struct settings {
-	const char *object, *gbpfd;
+	const char *object;
 	unsigned callers, swaps;
 };
 
 struct bench {
+	struct bench_testbed testbed;
+	struct bench_testbed_daemon *daemon;
 	struct settings set;
 	struct bench_swap_shared *sh;
 	size_t shared_bytes;
-	char dir[128];
-	struct gbpf *g;
 	pid_t pid[SWAP_MAX_CALLERS];
 	struct buf object;
 	size_t at_code, at_constant, at_data; /* offsets of its number in the object */
@@ -46,16 +46,9 @@ struct bench {
 	double *latency, *flip, *waited; /* ns, one per swap */
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
+static int fail(struct bench *b, const char *what, const char *why)
 {
-	interrupted = sig;
-}
-
-static int fail(const char *what, const char *why)
-{
-	return bench_program_fail("%s: %s", what, why);
+	return bench_testbed_fail(&b->testbed, "%s: %s", what, why);
 }
 
 /* ---- the object ---- */
@@ -84,13 +77,13 @@ static int read_object(struct bench *b)
 	int err = buf_read_file(&b->object, b->set.object, 1 << 20);
 
 	if (err) {
-		return fail(b->set.object, strerror(-err));
+		return fail(b, b->set.object, strerror(-err));
 	}
 	b->at_constant = find(&b->object, &constant, 8, 0);
 	b->at_data = find(&b->object, &data, 8, 0);
 	b->at_code = find_code(&b->object, 0xa5a5a5a5u, 0x5eed0003u);
 	if (b->at_constant == SIZE_MAX || b->at_data == SIZE_MAX || b->at_code == SIZE_MAX) {
-		return fail(b->set.object, "it is not the bench's object");
+		return fail(b, b->set.object, "it is not the bench's object");
 	}
 	return 0;
 }
@@ -112,9 +105,9 @@ static int load(struct bench *b, json_t **ret)
 	json_t *j;
 
 	put_number(b, b->number);
-	if (gbpf_policy_load_bytes(b->g, b->object.data, b->object.len, "number", GBPF_LOAD_SWAP,
-				   &text) < 0) {
-		return fail("loading", gbpf_last_error(b->g)->message);
+	if (gbpf_policy_load_bytes(b->daemon->g, b->object.data, b->object.len, "number",
+				   GBPF_LOAD_SWAP, &text) < 0) {
+		return fail(b, "loading", gbpf_last_error(b->daemon->g)->message);
 	}
 	j = json_loads(text, 0, NULL);
 	free(text);
@@ -133,7 +126,7 @@ static int open_shared(struct bench *b)
 	b->sh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (b->sh == MAP_FAILED) {
 		b->sh = NULL;
-		return fail("memory", strerror(errno));
+		return fail(b, "memory", strerror(errno));
 	}
 	b->shared_bytes = bytes;
 	p = (char *)(b->sh + 1);
@@ -149,26 +142,13 @@ static int open_shared(struct bench *b)
 	b->latency = calloc(b->set.swaps, sizeof(double));
 	b->flip = calloc(b->set.swaps, sizeof(double));
 	b->waited = calloc(b->set.swaps, sizeof(double));
-	return b->latency && b->flip && b->waited ? 0 : fail("memory", "there is not enough");
+	return b->latency && b->flip && b->waited ? 0 : fail(b, "memory", "there is not enough");
 }
 
+/* Needs no GPU, so the soft one has no server. */
 static int start_gbpfd(struct bench *b)
 {
-	const char *tmp = getenv("TMPDIR");
-	char state[160];
-	struct gbpf_start_options o = { .size = sizeof(o),
-					.program = b->set.gbpfd,
-					.device = "soft",
-					.state_dir = state,
-					.idle_exit_s = 60 };
-	if (snprintf(b->dir, sizeof(b->dir), "%s/gbpf-bench-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
-		    (int)sizeof(b->dir) ||
-	    !mkdtemp(b->dir)) {
-		b->dir[0] = 0;
-		return fail("a folder for its gbpfd", strerror(errno));
-	}
-	memcpy(b->sh->dir, b->dir, sizeof(b->dir));
-	snprintf(state, sizeof(state), "%s/state", b->dir);
+	b->testbed.soft = true;
 	b->sh->callers = b->set.callers;
 	b->sh->cpus = 1;
 	if (sched_getaffinity(0, sizeof(b->sh->all), &b->sh->all) == 0) {
@@ -176,10 +156,11 @@ static int start_gbpfd(struct bench *b)
 	}
 	b->sh->pinned = b->sh->cpus >= b->set.callers + 2;
 	bench_swap_use_cpu(b->sh, SWAP_REST); /* also for gbpfd */
-	if (gbpf_open(&b->g, b->dir, GBPF_OPEN_NO_CONNECT) < 0 || gbpf_start_daemon(b->g, &o) < 0) {
-		return fail("starting gbpfd", gbpf_last_error(b->g)->message);
+	b->daemon = bench_testbed_gbpfd(&b->testbed, NULL);
+	if (b->daemon) {
+		memcpy(b->sh->dir, b->daemon->dir, sizeof(b->sh->dir));
 	}
-	return 0;
+	return b->daemon ? 0 : -1;
 }
 
 /* Loads the first version. Versions increase by one, so its number determines all others. */
@@ -201,7 +182,7 @@ static int load_first(struct bench *b)
 		}
 		b->number = version + 1;
 	}
-	return fail("loading", "gbpfd counts versions in another way");
+	return fail(b, "loading", "gbpfd counts versions in another way");
 }
 
 static int start_callers(struct bench *b)
@@ -211,7 +192,7 @@ static int start_callers(struct bench *b)
 	for (unsigned i = 0; i < b->set.callers; i++) {
 		b->pid[i] = fork();
 		if (b->pid[i] < 0) {
-			return fail("fork", strerror(errno));
+			return fail(b, "fork", strerror(errno));
 		}
 		if (b->pid[i] == 0) {
 			_exit(bench_swap_call(b->sh, i));
@@ -226,7 +207,7 @@ static int start_callers(struct bench *b)
 			clock_sleep_ns(1000000);
 		}
 		if (state != SWAP_CALLING) {
-			return fail("a caller",
+			return fail(b, "a caller",
 				    c->error ? strerror(-c->error) : "it did not start");
 		}
 	}
@@ -246,12 +227,15 @@ static int swaps(struct bench *b)
 		json_t *j = NULL;
 
 		window(b, 1 + 2 * i + SWAP_SWAPS);
-		if (interrupted || load(b, &j) < 0) {
-			return interrupted ? bench_program_fail("interrupted") : -1;
+		if (bench_testbed_interrupted()) {
+			return bench_testbed_fail(&b->testbed, "interrupted");
+		}
+		if (load(b, &j) < 0) {
+			return -1;
 		}
 		b->latency[i] = (double)(clock_now_ns() - begin);
 		if ((uint64_t)json_integer_value(json_object_get(j, "version")) != b->number++) {
-			return fail("swapping", "a version has not the number it should have");
+			return fail(b, "swapping", "a version has not the number it should have");
 		}
 		b->flip[i] = (double)json_integer_value(json_object_get(j, "flip_ns"));
 		b->waited[i] = (double)json_integer_value(json_object_get(j, "waited_ns"));
@@ -285,30 +269,8 @@ static void stop_callers(struct bench *b)
 	}
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+static void release(struct bench *b)
 {
-	return remove(path);
-}
-
-static void clean_up(struct bench *b)
-{
-	if (b->sh) {
-		stop_callers(b);
-	}
-	if (b->g) {
-		uint64_t deadline = clock_now_ns() + 5000000000u;
-		char path[160];
-
-		gbpf_shutdown(b->g);
-		snprintf(path, sizeof(path), "%s/control.sock", b->dir);
-		while (access(path, F_OK) == 0 && clock_now_ns() < deadline) {
-			clock_sleep_ns(1000000);
-		}
-		gbpf_close(b->g);
-	}
-	if (b->dir[0]) {
-		nftw(b->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-	}
 	buf_finish(&b->object);
 	free(b->latency);
 	free(b->flip);
@@ -351,9 +313,9 @@ static json_t *of_kind(const struct bench *b, const struct bench_swap_caller *c,
 			 histogram(c->hist[kind]), "longest", by_window(b, c->longest[kind]));
 }
 
-static int record(const struct bench *b)
+static int record(struct bench *b)
 {
-	int err = bench_program_record("set_up",
+	int err = bench_testbed_record(&b->testbed, "set_up",
 				       json_pack("{s:i, s:i, s:i, s:b}", "processes",
 						 (int)b->set.callers, "swaps", (int)b->done, "cpus",
 						 (int)b->sh->cpus, "pinned", (int)b->sh->pinned));
@@ -361,8 +323,8 @@ static int record(const struct bench *b)
 	for (unsigned i = 0; i < b->set.callers && !err; i++) {
 		const struct bench_swap_caller *c = &b->sh->caller[i];
 
-		err = bench_program_record(
-			"caller",
+		err = bench_testbed_record(
+			&b->testbed, "caller",
 			json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "control",
 				  of_kind(b, c, SWAP_CONTROL), "swap", of_kind(b, c, SWAP_SWAPS),
 				  "first", by_window(b, c->first), "run", by_window(b, c->run),
@@ -370,8 +332,8 @@ static int record(const struct bench *b)
 				  "mixed", (json_int_t)c->mixed));
 	}
 	return err ? err
-		   : bench_program_record(
-			     "swaps",
+		   : bench_testbed_record(
+			     &b->testbed, "swaps",
 			     json_pack("{s:o, s:o, s:o, s:I}", "latency_ns",
 				       bench_program_doubles(b->latency, b->done), "flip_ns",
 				       bench_program_doubles(b->flip, b->done), "ready_ns",
@@ -383,30 +345,27 @@ int main(int argc, char **argv)
 {
 	static struct bench b = { .set = { .callers = 8, .swaps = 1000 } };
 	const struct bench_program_option table[] = {
+		BENCH_TESTBED_OPTIONS(&b.testbed),
 		{ "--object", .text = &b.set.object },
-		{ "--gbpfd", .text = &b.set.gbpfd },
 		{ "--processes", .number = &b.set.callers },
 		{ "--swaps", .number = &b.set.swaps },
 		{ NULL },
 	};
 	int err;
 
-	if (!bench_program_options(table, &argc, argv) || !b.set.object || b.set.callers < 1 ||
-	    b.set.callers > SWAP_MAX_CALLERS || b.set.swaps < 1 || b.set.swaps > SWAP_MAX_SWAPS) {
-		return bench_program_usage("swap");
+	if (!bench_program_options(table, &argc, argv) || !b.set.object || !b.testbed.gbpfd ||
+	    b.set.callers < 1 || b.set.callers > SWAP_MAX_CALLERS || b.set.swaps < 1 ||
+	    b.set.swaps > SWAP_MAX_SWAPS) {
+		return bench_program_usage();
 	}
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, on_signal); /* so that the started processes are ended */
-	signal(SIGTERM, on_signal);
-	signal(SIGHUP, on_signal);
 	buf_init(&b.object);
-	err = read_object(&b) < 0 || open_shared(&b) < 0 || start_gbpfd(&b) < 0 ||
-	      load_first(&b) < 0 || start_callers(&b) < 0 || swaps(&b) < 0;
+	err = bench_testbed_init(&b.testbed) || read_object(&b) || open_shared(&b) ||
+	      start_gbpfd(&b) || load_first(&b) || start_callers(&b) || swaps(&b);
 	if (b.sh) {
 		stop_callers(&b);
-		memset(b.pid, 0, sizeof(b.pid));
 	}
 	err = err || record(&b) < 0;
-	clean_up(&b);
-	return err ? 1 : bench_program_end(false);
+	err = bench_testbed_exit(&b.testbed, err, false);
+	release(&b);
+	return err;
 }

@@ -1,4 +1,4 @@
-/* `gbpf bench swap`: shared parts of its two halves: a process that starts gbpfd and swaps, and
+/* `gbpf bench dev swap`: shared parts of its two halves: a process that starts gbpfd and swaps, and
  * callers that call the submit hook without pause and check each call for effects of a swap. */
 #ifndef GBPF_BENCH_SWAP_SWAP_H
 #define GBPF_BENCH_SWAP_SWAP_H

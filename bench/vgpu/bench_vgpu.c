@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 	int err;
 
 	if (!bench_program_options(table, &argc, argv) || !in_range(&b) || !parse_shares(&b)) {
-		return bench_program_usage("vgpu");
+		return bench_program_usage();
 	}
 	err = run(&b);
 	return bench_testbed_exit(&b.testbed, err, false);

@@ -1,4 +1,4 @@
-/* `gbpf bench vgpu`: the coordinator's state. */
+/* `gbpf bench dev vgpu`: the coordinator's state. */
 #ifndef GBPF_BENCH_VGPU_BENCH_VGPU_H
 #define GBPF_BENCH_VGPU_BENCH_VGPU_H
 

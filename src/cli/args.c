@@ -279,6 +279,7 @@ int cli_parse(struct cli *c, int argc, char **argv)
 			err = parse_short(c, argc, argv, &i);
 		} else if (!c->verb || c->verb->subs) {
 			err = parse_verb(c, a);
+			rest = !err && c->verb->unparsed;
 		} else {
 			c->arg[out++] = a;
 			rest = rest || c->verb->command;

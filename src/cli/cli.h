@@ -56,6 +56,7 @@ struct cli_verb {
 	int min_args, max_args;		    /* max -1: any number */
 	bool program; /* words after "--" are a program with its arguments, beyond max_args */
 	bool command; /* the words after the first argument are a command line and are not parsed */
+	bool unparsed; /* no word after the verb is parsed: it has options and --help of its own */
 	int (*run)(struct cli *c);
 };
 

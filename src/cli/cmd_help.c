@@ -92,6 +92,14 @@ static int cmd_help(struct cli *c)
 	if (c->json) {
 		return help_json(c);
 	}
+	if (verb && verb->unparsed) {
+		static char word[] = "--help", *words[] = { word, NULL };
+
+		c->verb = verb;
+		c->arg = words;
+		c->n_args = 1;
+		return verb->run(c);
+	}
 	if (verb) {
 		cli_usage_verb(group, verb, stdout);
 	} else {

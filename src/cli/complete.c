@@ -275,6 +275,7 @@ static void take(struct line *l, const char *word)
 
 		l->group = v ? l->verb : l->group;
 		l->verb = v ? v : l->verb;
+		l->rest = v && v->unparsed;
 	} else {
 		l->args++;
 		l->rest |= l->verb->command;

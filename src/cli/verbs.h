@@ -24,9 +24,4 @@ extern const struct cli_verb verb_probe_coverage, verb_probe_rewrite, verb_probe
 extern const struct cli_verb verb_map_list, verb_map_dump, verb_map_get, verb_map_set,
 	verb_map_delete, verb_map_watch;
 
-/* of `bench` */
-extern const struct cli_verb verb_bench_launch, verb_bench_hook, verb_bench_policy, verb_bench_soft,
-	verb_bench_swap, verb_bench_lcbe, verb_bench_disb, verb_bench_pace, verb_bench_tenants,
-	verb_bench_quota, verb_bench_reach, verb_bench_vgpu, verb_bench_copy, verb_bench_probe;
-
 #endif

@@ -228,8 +228,8 @@ void sched_ticket_commit(struct sched_ticket *t);
 /* Ends the turn after SCHED_GO or SCHED_GO_BLOCK: the driver refused the launch, or was not called.
  */
 void sched_ticket_abort(struct sched_ticket *t);
-/* The verdict of `submit` on a launch that is not made, for `gbpf bench swap`. version 0: no policy
- * is in force. failed: a helper failed, or the verdict was out of range. */
+/* The verdict of `submit` on a launch that is not made, for `gbpf bench dev swap`. version 0: no
+ * policy is in force. failed: a helper failed, or the verdict was out of range. */
 struct sched_verdict {
 	uint64_t version, hold_ns;
 	uint32_t verdict;

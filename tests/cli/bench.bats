@@ -1,8 +1,8 @@
 # gbpf bench: the figures are there and make sense; how good they are is for docs/BENCHMARKS.
 load helper
 
-@test "bench hook measures the empty program and the shipped policies" {
-	run --separate-stderr "$GBPF" --json bench hook --repeat 3 --calls 5000
+@test "bench dev hook measures the empty program and the shipped policies" {
+	run --separate-stderr "$GBPF" --json bench dev hook --repeat 3 --calls 5000
 	echo "$stderr"
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
@@ -12,32 +12,32 @@ load helper
 	json 'all(0 < p["interpreted_ns"]["min"] <= p["interpreted_ns"]["median"] for p in d["programs"])'
 }
 
-@test "bench hook takes names and files" {
+@test "bench dev hook takes names and files" {
 	test_policies .
-	run "$GBPF" bench hook --repeat 2 --calls 2000 ./good.bpf.o fifo examples/mlfq
+	run "$GBPF" bench dev hook --repeat 2 --calls 2000 ./good.bpf.o fifo examples/mlfq
 	[ "$status" -eq 0 ]
 	[[ "$output" == *mlfq*submit* ]]
 	[[ "$output" == *good*submit* ]]
 	[[ "$output" == *fifo*submit* ]]
 	[[ "$output" != *lc_first* ]]
-	run --separate-stderr "$GBPF" bench hook ./verdict.bpf.o
+	run --separate-stderr "$GBPF" bench dev hook ./verdict.bpf.o
 	[ "$status" -eq 1 ]
 	[[ "$stderr" == *verdict* ]]
-	run "$GBPF" bench hook nosuch
+	run "$GBPF" bench dev hook nosuch
 	[ "$status" -eq 1 ]
 }
 
-@test "bench hook --json reports refused policies in the document" {
+@test "bench dev hook --json reports refused policies in the document" {
 	test_policies .
-	run --separate-stderr "$GBPF" --json bench hook --repeat 1 --calls 1000 ./verdict.bpf.o fifo
+	run --separate-stderr "$GBPF" --json bench dev hook --repeat 1 --calls 1000 ./verdict.bpf.o fifo
 	[ "$status" -eq 1 ]
 	[ -z "$stderr" ]
 	json '[e["code"] for e in d["errors"]] == ["verify"] and [p["policy"] for p in d["programs"]] == ["fifo"]'
 }
 
-@test "bench launch on the soft GPU, without a policy, with one, and off" {
+@test "bench latency on the soft GPU, without a policy, with one, and off" {
 	for policy in none fair off; do
-		run --separate-stderr "$GBPF" --json bench launch --device soft --n 512 --policy $policy
+		run --separate-stderr "$GBPF" --json bench latency --device soft --n 512 --policy $policy
 		echo "$policy: $status $output $stderr"
 		[ "$status" -eq 0 ]
 		json "d['schema'] == 'gbpf.bench.launch/1' and len(d['rounds']) == 3 and d['session'] == ('$policy' != 'off')"
@@ -49,16 +49,16 @@ load helper
 # Prints the files that a measurement left in its folder.
 leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gbpf-bench-"; }
 
-@test "bench launch leaves nothing running and no folder" {
-	TMPDIR=$cli_dir run "$GBPF" bench launch --device soft --n 64
+@test "bench latency leaves nothing running and no folder" {
+	TMPDIR=$cli_dir run "$GBPF" bench latency --device soft --n 64
 	echo "$output"
 	[ "$status" -eq 0 ]
 	run ! leftovers
 	run -3 "$GBPF" ps
 }
 
-@test "bench launch cleans up when it is interrupted" {
-	TMPDIR=$cli_dir "$GBPF" bench launch --device soft --n 10000000 >out 2>err &
+@test "bench latency cleans up when it is interrupted" {
+	TMPDIR=$cli_dir "$GBPF" bench latency --device soft --n 10000000 >out 2>err &
 	bench=$!
 	measuring() { pgrep -P $bench -f bench-launch; }
 	eventually measuring
@@ -71,19 +71,19 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 
 @test "a library that is no libcuda is an error document under --json" {
 	gcc -shared -fPIC -xc - -o other.so <<<'int other;'
-	GBPF_REAL_CUDA=$PWD/other.so run --separate-stderr "$GBPF" --json bench launch --policy off
+	GBPF_REAL_CUDA=$PWD/other.so run --separate-stderr "$GBPF" --json bench latency --policy off
 	echo "$status $output $stderr"
 	[ "$status" -eq 1 ]
 	json 'd["error"]["message"]'
 }
 
-@test "bench launch with a policy that is not there" {
-	run "$GBPF" bench launch --device soft --policy nosuch
+@test "bench latency with a policy that is not there" {
+	run "$GBPF" bench latency --device soft --policy nosuch
 	[ "$status" -eq 5 ]
 }
 
-@test "bench policy compares every program with clang's code, and reports limits" {
-	run --separate-stderr "$GBPF" --json bench policy --repeat 2 --ms 1
+@test "bench dev policy compares every program with clang's code, and reports limits" {
+	run --separate-stderr "$GBPF" --json bench dev policy --repeat 2 --ms 1
 	echo "$stderr"
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]

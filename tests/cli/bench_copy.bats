@@ -1,4 +1,4 @@
-# gbpf bench copy on the soft GPU, in small.
+# gbpf bench dev copy on the soft GPU, in small.
 load helper
 
 setup() {
@@ -7,8 +7,8 @@ setup() {
 	mkdir "$TMPDIR"
 }
 
-@test "bench copy measures all sizes and ways by gBPF and by the driver" {
-	run --separate-stderr "$GBPF" --json bench copy --device soft --max 4M --threads 1,3 --repeats 2 --save out.json
+@test "bench dev copy measures all sizes and ways by gBPF and by the driver" {
+	run --separate-stderr "$GBPF" --json bench dev copy --device soft --max 4M --threads 1,3 --repeats 2 --save out.json
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
@@ -24,13 +24,13 @@ setup() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench copy measures the ways that are asked for" {
-	run --separate-stderr "$GBPF" --json bench copy --device soft --max 64K --threads 1 --repeats 1 --ways up
+@test "bench dev copy measures the ways that are asked for" {
+	run --separate-stderr "$GBPF" --json bench dev copy --device soft --max 64K --threads 1 --repeats 1 --ways up
 	json '{r["way"] for r in d["rows"]} == {"up"} and len(d["rows"]) == 9'
 }
 
-@test "bench copy --shares measures shares and latency under each policy, and without" {
-	run --separate-stderr "$GBPF" --json bench copy --device soft --shares 30,70 --max 16M --seconds 1 --ways down
+@test "bench dev copy --shares measures shares and latency under each policy, and without" {
+	run --separate-stderr "$GBPF" --json bench dev copy --device soft --shares 30,70 --max 16M --seconds 1 --ways down
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json 'd["schema"] == "gbpf.bench.copy_shares/1" and d["missed"] == [] and d["complete"]'
@@ -42,8 +42,8 @@ setup() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench copy --shares measures the policies that are asked for, and says what is left" {
-	run --separate-stderr "$GBPF" bench copy --device soft --shares 50,50 --max 1M --seconds 2 --ways up --policies none --progress
+@test "bench dev copy --shares measures the policies that are asked for, and says what is left" {
+	run --separate-stderr "$GBPF" bench dev copy --device soft --shares 50,50 --max 1M --seconds 2 --ways up --policies none --progress
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	[ "$(grep -c '^none  *up  *p' <<<"$output")" -eq 2 ]
@@ -62,8 +62,8 @@ interrupted() {
 	[ "$status" -eq 130 ]
 }
 
-@test "bench copy prints rows as they are measured, and keeps them when it is interrupted" {
-	env --default-signal=INT "$GBPF" bench copy --device soft --shares 50,50 --max 1M --seconds 1 --ways up,down --policies none \
+@test "bench dev copy prints rows as they are measured, and keeps them when it is interrupted" {
+	env --default-signal=INT "$GBPF" bench dev copy --device soft --shares 50,50 --max 1M --seconds 1 --ways up,down --policies none \
 		--save part.json >out 2>err 3>&- &
 	bench=$!
 	two_rows() { [ "$(grep -c '^none  *up  *p' out)" -eq 2 ]; }
@@ -77,8 +77,8 @@ interrupted() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench copy prints one document when it is interrupted under --json" {
-	env --default-signal=INT "$GBPF" --json bench copy --device soft --max 256K --threads 1 --repeats 1000 --ways up --progress >out 2>err 3>&- &
+@test "bench dev copy prints one document when it is interrupted under --json" {
+	env --default-signal=INT "$GBPF" --json bench dev copy --device soft --max 256K --threads 1 --repeats 1000 --ways up --progress >out 2>err 3>&- &
 	bench=$!
 	second_round() { grep -q '^copy: round 2 of 1000, about [0-9]* s left: ' err; }
 	eventually second_round
@@ -89,8 +89,8 @@ interrupted() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench copy --overlap measures images alone, two at once, with shares and without gBPF" {
-	run --separate-stderr "$GBPF" --json bench copy --device soft --overlap --link-bandwidth 64M --max 1M --seconds 2
+@test "bench dev copy --overlap measures images alone, two at once, with shares and without gBPF" {
+	run --separate-stderr "$GBPF" --json bench dev copy --device soft --overlap --link-bandwidth 64M --max 1M --seconds 2
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json 'd["schema"] == "gbpf.bench.copy_overlap/1" and d["missed"] == [] and d["complete"] and d["link_bytes_s"] == 64 << 20'
@@ -107,11 +107,11 @@ interrupted() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench copy refuses values that make no sense" {
+@test "bench dev copy refuses values that make no sense" {
 	for o in "--max 0" "--max 5G" "--max much" "--threads 0" "--threads 9" "--threads 1,x" "--ways sideways" "--repeats 0" "--shares 30" "--shares 30,80" "--shares 0,50" \
 		"--shares 30,x" "--shares 30,70," "--shares 30|70" "--shares -30,70" "--seconds 0" "--policies none" "--shares 30,70 --policies fifo" "--overlap --shares 30,70" \
 		"--overlap --max 1K" "--overlap --link-bandwidth 1K" "--overlap --link-bandwidth fast" "--link-bandwidth 1G"; do
-		run "$GBPF" bench copy --device soft $o
+		run "$GBPF" bench dev copy --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
 	done
@@ -119,7 +119,7 @@ interrupted() {
 }
 
 # A GPU's figures: two windows of two tenants, whose kernel takes 10 ms.
-@test "the report of bench copy --overlap judges the sum of compute and copies" {
+@test "the report of bench dev copy --overlap judges the sum of compute and copies" {
 	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" copy "$@"; }
 	cat >records <<-'END'
 		{"set_up":{"overlap":true,"soft":false,"policy":"auto","policy_shares":"vgpu_auto","share":50,"max":67108864,"seconds":2,"link_bytes_s":0}}
@@ -157,7 +157,7 @@ interrupted() {
 }
 
 # A miss needs a GPU: the report is given the records of one.
-@test "the report of bench copy exits with 1 if a goal is missed" {
+@test "the report of bench dev copy exits with 1 if a goal is missed" {
 	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" copy; }
 	cat >records <<-'END'
 		{"set_up":{"device":"d","soft":false,"policy":"p","cores":16,"max":1073741824,"repeats":1}}

@@ -1,8 +1,8 @@
-# gbpf bench disb on the soft GPU, in small.
+# gbpf bench dev disb on the soft GPU, in small.
 load helper
 
-@test "bench disb measures a workload under each condition" {
-	run --separate-stderr "$GBPF" --json bench disb --device soft --workloads micro --seconds 1 --repeats 2 \
+@test "bench dev disb measures a workload under each condition" {
+	run --separate-stderr "$GBPF" --json bench dev disb --device soft --workloads micro --seconds 1 --repeats 2 \
 		--conditions rt,default,gbpf --policy lc_first --save out.json
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -19,8 +19,8 @@ load helper
 	[ -s out.json ]
 }
 
-@test "bench disb: where the time of real-time tasks goes is said" {
-	run --separate-stderr "$GBPF" --json bench disb --device soft --workloads micro --seconds 1 --repeats 3 \
+@test "bench dev disb: where the time of real-time tasks goes is said" {
+	run --separate-stderr "$GBPF" --json bench dev disb --device soft --workloads micro --seconds 1 --repeats 3 \
 		--conditions rt-mps,rt-mps-again,mps,gbpf-shared --policy auto --save order.json
 	echo "$stderr"
 	[ "$status" -eq 0 ]
@@ -34,15 +34,15 @@ load helper
 	json 'd["workloads"][0]["conditions"][3]["tasks"][1]["gbpf"]["block_launches"] > 0'
 }
 
-@test "bench disb refuses what makes no sense, and leaves nothing" {
-	run "$GBPF" bench disb --workloads Q
+@test "bench dev disb refuses what makes no sense, and leaves nothing" {
+	run "$GBPF" bench dev disb --workloads Q
 	[ "$status" -eq 2 ]
 	[[ "$output" == *REAL* ]]
-	run "$GBPF" bench disb --be sometimes
+	run "$GBPF" bench dev disb --be sometimes
 	[ "$status" -eq 2 ]
 	export TMPDIR=$cli_dir/tmp
 	mkdir "$TMPDIR"
-	run "$GBPF" bench disb --device soft --workloads micro --seconds 1 --be periodic --conditions rt,mps --policy fifo
+	run "$GBPF" bench dev disb --device soft --workloads micro --seconds 1 --be periodic --conditions rt,mps --policy fifo
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == *micro*rt*DB* ]]
@@ -50,7 +50,7 @@ load helper
 }
 
 # A PyTorch without numbers: the networks' shapes, the protocol and its ends.
-@test "bench disb --torch: networks have the size of the papers', and tasks run under each condition" {
+@test "bench dev disb --torch: networks have the size of the papers', and tasks run under each condition" {
 	export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$REPO/tests/data/cli
 	run python3 -c "
 import sys; sys.path.insert(0, '$REPO/bench/disb')
@@ -65,43 +65,43 @@ D201 20013928 1 1000
 V19 143667240 1 1000
 I3 23834568 1 1000
 DB 66362880 1 128 768" ]
-	run --separate-stderr "$GBPF" --json bench disb --torch --device soft --workloads micro --seconds 1 --conditions rt,mps,gbpf \
+	run --separate-stderr "$GBPF" --json bench dev disb --torch --device soft --workloads micro --seconds 1 --conditions rt,mps,gbpf \
 		--policy lc_first
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json 'd["networks"] == "PyTorch" and [c["state"] for c in d["workloads"][0]["conditions"]] == ["run"] * 3'
 	json 'all(39 <= t["requests"] + t["dropped"] <= 40 for c in d["workloads"][0]["conditions"] for t in c["tasks"] if t["real_time"])'
 	json 'all(t["requests"] > 0 for c in d["workloads"][0]["conditions"] for t in c["tasks"])'
-	run "$GBPF" bench disb --torch --graphs --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
+	run "$GBPF" bench dev disb --torch --graphs --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"as CUDA graphs alone: DB"* ]]
 }
 
-@test "bench disb --torch says what is missing, and wrong results" {
+@test "bench dev disb --torch says what is missing, and wrong results" {
 	export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$REPO/tests/data/cli
-	run env FAKE_TORCH_WRONG=1 "$GBPF" bench disb --torch --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
+	run env FAKE_TORCH_WRONG=1 "$GBPF" bench dev disb --torch --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
 	echo "$output"
 	[ "$status" -eq 1 ]
 	[[ "$output" =~ "FAILED: WRONG RESULTS: "([0-9]+)" of "([0-9]+)" values" ]]
 	# All of them: 40 in a second, less those that end after it.
 	[ "${BASH_REMATCH[1]}" -eq "${BASH_REMATCH[2]}" ]
 	((BASH_REMATCH[2] >= 1 && BASH_REMATCH[2] <= 40))
-	run env FAKE_TORCH_NO_GPU=1 "$GBPF" bench disb --torch --device soft --workloads micro --policy fifo
+	run env FAKE_TORCH_NO_GPU=1 "$GBPF" bench dev disb --torch --device soft --workloads micro --policy fifo
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"PyTorch sees no GPU"* ]]
-	run "$GBPF" bench disb --torch --python nobody --device soft --workloads micro --policy fifo
+	run "$GBPF" bench dev disb --torch --python nobody --device soft --workloads micro --policy fifo
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"nobody: No such file or directory"* ]]
 	mkdir none
 	echo "raise ModuleNotFoundError(\"No module named 'torch'\")" >none/torch.py
-	PYTHONPATH=$PWD/none run "$GBPF" bench disb --torch --device soft --workloads micro --policy fifo
+	PYTHONPATH=$PWD/none run "$GBPF" bench dev disb --torch --device soft --workloads micro --policy fifo
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"python"*"No module named 'torch'"* ]]
-	run "$GBPF" bench disb --torch --workloads A,Z
+	run "$GBPF" bench dev disb --torch --workloads A,Z
 	[ "$status" -eq 2 ]
 	[[ "$output" == *"'Z' is not one of"* ]]
-	run "$GBPF" bench disb --graphs
+	run "$GBPF" bench dev disb --graphs
 	[ "$status" -eq 2 ]
 	[[ "$output" == *"--torch"* ]]
 }

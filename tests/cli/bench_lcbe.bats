@@ -1,4 +1,4 @@
-# gbpf bench lcbe on the soft GPU, in small: what is there makes sense, and gBPF's order is right where it is robust.
+# gbpf bench preempt on the soft GPU, in small: what is there makes sense, and gBPF's order is right where it is robust.
 load helper
 
 leftovers() { ls -d "$TMPDIR"/gbpf-bench-* 2>/dev/null || pgrep -f "$TMPDIR/gbpf-bench-"; }
@@ -9,8 +9,8 @@ setup() {
 	mkdir "$TMPDIR"
 }
 
-@test "bench lcbe says what it should of each condition and kind" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 45 --repeats 3 \
+@test "bench preempt says what it should of each condition and kind" {
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --requests 45 --repeats 3 \
 		--conditions alone,default,gbpf --save out.json --svg out.svg
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -24,8 +24,8 @@ setup() {
 	run ! leftovers
 }
 
-@test "bench lcbe leaves batch the gaps of host-bound requests to fill" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy fifo --requests 6 --repeats 2 --kinds hostbound,one \
+@test "bench preempt leaves batch the gaps of host-bound requests to fill" {
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy fifo --requests 6 --repeats 2 --kinds hostbound,one \
 		--conditions alone,default --think-us 3000 --kernels 4
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -34,8 +34,8 @@ setup() {
 	json 'abs(b["busy"] - 6 * 4 * d["lc_block_us"] / 1e6 / sum(r["seconds"] for r in k["rounds"])) < 1e-6 if (k := d["conditions"][1]["kinds"][1]) and (b := k["batch"]) else 0'
 }
 
-@test "bench lcbe names what cannot be had, and prints a table" {
-	run "$GBPF" bench lcbe --device soft --policy fifo --requests 4 --repeats 2 --kinds one --conditions alone,mps,short
+@test "bench preempt names what cannot be had, and prints a table" {
+	run "$GBPF" bench preempt --device soft --policy fifo --requests 4 --repeats 2 --kinds one --conditions alone,mps,short
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == *alone*one* ]]
@@ -43,20 +43,20 @@ setup() {
 	[[ "$output" == *short* ]]
 }
 
-@test "bench lcbe with several streams, several batch clients, on the default stream, restarted" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 6 --repeats 2 --kinds one \
+@test "bench preempt with several streams, several batch clients, on the default stream, restarted" {
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --requests 6 --repeats 2 --kinds one \
 		--conditions gbpf --batch-clients 2 --streams 3 --depth 4 --grid 8 --restart
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json 'd["batch_clients"] == 2 and d["streams"] == 3 and d["conditions"][0]["wrong"] == 0'
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 6 --repeats 2 --kinds queued \
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --requests 6 --repeats 2 --kinds queued \
 		--conditions gbpf --default-stream --grid 8
 	[ "$status" -eq 0 ]
 	json 'd["default_stream"] and d["conditions"][0]["rounds"] == 2'
 }
 
-@test "bench lcbe --machine-code measures conditions with batch with and without PTX" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 24 --repeats 2 --kinds one \
+@test "bench preempt --machine-code measures conditions with batch with and without PTX" {
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --requests 24 --repeats 2 --kinds one \
 		--conditions alone,default,gbpf --machine-code
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -66,13 +66,13 @@ setup() {
 	json 'all(("to_ptx" in c["kinds"][0]) == c["machine_code"] for c in d["conditions"])'
 	json 'all(c["kinds"][0]["to_ptx"]["p99"] > 0 for c in d["conditions"] if c["machine_code"])'
 	json '[[t["stats"]["block_launches"] > 0 for t in c["tenants"] if t["class"] == "batch"] for c in d["conditions"][3:]] == [[True], [True]]'
-	run "$GBPF" bench lcbe --lc-cmd true --be-cmd true --machine-code
+	run "$GBPF" bench preempt --lc-cmd true --be-cmd true --machine-code
 	[ "$status" -eq 2 ]
 	run ! leftovers
 }
 
-@test "bench lcbe --probe measures gBPF's conditions with and without a tool in batch's kernels" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 24 --repeats 2 --kinds one \
+@test "bench preempt --probe measures gBPF's conditions with and without a tool in batch's kernels" {
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --requests 24 --repeats 2 --kinds one \
 		--conditions alone,gbpf --machine-code --grid 4 --probe "$GBPF_PREFIX/lib/gbpf/bench/probe/block_counter.bpf.o"
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -81,15 +81,15 @@ setup() {
 	json 'all(("to_unprobed" in c["kinds"][0]) == c["probe"] == c["condition"].endswith("-probe") for c in d["conditions"])'
 	json '[[t["stats"]["block_launches"] > 0 for t in c["tenants"] if t["class"] == "batch"] for c in d["conditions"][1:]] == 4 * [[True]]'
 	echo text >no.bpf.o
-	run "$GBPF" bench lcbe --device soft --requests 4 --repeats 1 --conditions gbpf --probe no.bpf.o
+	run "$GBPF" bench preempt --device soft --requests 4 --repeats 1 --conditions gbpf --probe no.bpf.o
 	[ "$status" -ne 0 ]
-	run "$GBPF" bench lcbe --lc-cmd true --be-cmd true --probe no.bpf.o
+	run "$GBPF" bench preempt --lc-cmd true --be-cmd true --probe no.bpf.o
 	[ "$status" -eq 2 ]
 	run ! leftovers
 }
 
-@test "bench lcbe lists the first round of lanes that the policy chooses apart" {
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 60 --repeats 3 --kinds one \
+@test "bench preempt lists the first round of lanes that the policy chooses apart" {
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --requests 60 --repeats 3 --kinds one \
 		--conditions alone,default,gbpf-auto
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -98,8 +98,8 @@ setup() {
 	json 'all(c["lane"] == "process" and c["kinds"][0]["batch"]["share"] > 0 for c in d["conditions"][2:])'
 }
 
-@test "bench lcbe ends everything when it is interrupted" {
-	"$GBPF" bench lcbe --device soft --policy lc_first --requests 100000 --repeats 2 --conditions gbpf --progress >out 2>err 3>&- &
+@test "bench preempt ends everything when it is interrupted" {
+	"$GBPF" bench preempt --device soft --policy lc_first --requests 100000 --repeats 2 --conditions gbpf --progress >out 2>err 3>&- &
 	bench=$!
 	measuring() { pgrep -f "name gbpf-be0"; }
 	eventually measuring
@@ -111,19 +111,19 @@ setup() {
 	run ! leftovers
 }
 
-@test "bench lcbe refuses what makes no sense" {
-	run "$GBPF" bench lcbe --requests 0
+@test "bench preempt refuses what makes no sense" {
+	run "$GBPF" bench preempt --requests 0
 	[ "$status" -eq 2 ]
-	run "$GBPF" bench lcbe --kinds two
+	run "$GBPF" bench preempt --kinds two
 	[ "$status" -eq 2 ]
 	[[ "$output" == *one*queued*synced* ]]
-	run "$GBPF" bench lcbe --conditions alone,nosuch
+	run "$GBPF" bench preempt --conditions alone,nosuch
 	[ "$status" -eq 2 ]
-	run "$GBPF" bench lcbe --device soft --policy nosuch
+	run "$GBPF" bench preempt --device soft --policy nosuch
 	[ "$status" -eq 5 ]
 }
 
-@test "bench lcbe runs any two commands" {
+@test "bench preempt runs any two commands" {
 	# The sleeps are the two commands' rates.
 	cat >lc.sh <<-'END'
 		echo starting
@@ -132,7 +132,7 @@ setup() {
 	cat >be.sh <<-'END'
 		while :; do sleep 0.005; echo 3; done # likewise
 	END
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 2 --requests 20 --seconds 30 \
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --repeats 2 --requests 20 --seconds 30 \
 		--conditions alone,default,short,gbpf --lc-cmd "sh $PWD/lc.sh" --be-cmd "sh $PWD/be.sh"
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
@@ -147,19 +147,19 @@ setup() {
 		sleep 5 # it loads
 		while :; do sleep 0.2; echo 250.5; done # a service of that period
 	END
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 1 --requests 5 --seconds 4 \
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --repeats 1 --requests 5 --seconds 4 \
 		--conditions alone --lc-cmd "sh $PWD/slow.sh" --be-cmd "sh $PWD/be.sh"
 	[ "$status" -eq 0 ]
 	json 'd["conditions"][0]["kinds"][0]["requests"] == 5'
-	run --separate-stderr "$GBPF" bench lcbe --device soft --policy lc_first --requests 2 --repeats 1 --seconds 2 --conditions default \
+	run --separate-stderr "$GBPF" bench preempt --device soft --policy lc_first --requests 2 --repeats 1 --seconds 2 --conditions default \
 		--lc-cmd "echo no GPU here; exit 3" --be-cmd "sh $PWD/be.sh"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *FAILED*"latency command has exited"* ]]
-	run "$GBPF" bench lcbe --lc-cmd true
+	run "$GBPF" bench preempt --lc-cmd true
 	[ "$status" -eq 2 ]
 }
 
-@test "bench lcbe compares batch with the time in which gbpfd counts no work of the latency command" {
+@test "bench preempt compares batch with the time in which gbpfd counts no work of the latency command" {
 	export PYTHONPATH=$REPO/tests/data/gpu PYTHONDONTWRITEBYTECODE=1
 	# The sleeps are the two commands' rates.
 	cat >lc.py <<-'END'
@@ -177,7 +177,7 @@ setup() {
 	cat >be.sh <<-'END'
 		while :; do sleep 0.005; echo 3; done # a program of that rate
 	END
-	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 2 --requests 20 --seconds 30 \
+	run --separate-stderr "$GBPF" --json bench preempt --device soft --policy lc_first --repeats 2 --requests 20 --seconds 30 \
 		--conditions default,gbpf --lc-cmd "python3 $PWD/lc.py" --be-cmd "sh $PWD/be.sh"
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]

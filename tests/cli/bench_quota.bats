@@ -1,4 +1,4 @@
-# gbpf bench quota on the soft GPU, in small.
+# gbpf bench memory on the soft GPU, in small.
 load helper
 
 setup() {
@@ -7,9 +7,9 @@ setup() {
 	mkdir "$TMPDIR"
 }
 
-quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --seconds 1 "$@"; echo "$output $stderr"; }
+quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seconds 1 "$@"; echo "$output $stderr"; }
 
-@test "bench quota: workers of one vGPU use its memory up and never exceed the limit" {
+@test "bench memory: workers of one vGPU use its memory up and never exceed the limit" {
 	quota --parts race --seconds 3 --save out.json
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
@@ -26,7 +26,7 @@ quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --secon
 
 # Without arrays, which are charged with what the device lost meanwhile, to other threads, too, and without pools, which hold
 # whole steps.
-@test "bench quota: the ledger forgets killed workers, and is what the survivors hold" {
+@test "bench memory: the ledger forgets killed workers, and is what the survivors hold" {
 	quota --parts kills --kills 4 --processes 3 --threads 8 --mem 128M --paths alloc,pitch,managed,create
 	json 'd["kills"]["kills"] == d["kills"]["equal"] == 4 and d["kills"]["ledger_minus_held_bytes"] == 0'
 	json 'd["kills"]["above_bytes"] == 0 and 0 < d["kills"]["clear_p50_ms"] <= d["kills"]["clear_max_ms"]'
@@ -39,14 +39,14 @@ quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --secon
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench quota: workers that only check before they allocate exceed the limit" {
+@test "bench memory: workers that only check before they allocate exceed the limit" {
 	quota --parts control
 	[ "$status" -eq 0 ]
 	json 'd["control"]["above_bytes"] == d["control"]["driver_peak_bytes"] - d["limit_bytes"] > 0'
 	json 'd["control"]["refusals"] > 0'
 }
 
-@test "bench quota times calls among live allocations in all conditions" {
+@test "bench memory times calls among live allocations in all conditions" {
 	quota --parts latency --repeats 2 --calls 10 --mem 128M
 	[ "$status" -eq 0 ]
 	json '[f["live"] for f in d["latency"]][:2] == [10, 1000] and d["latency"][2]["live"] > 1000'
@@ -54,13 +54,13 @@ quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --secon
 	json 'all(0 < f[c]["driver_p50_ns"] <= f[c]["driver_p99_ns"] for f in d["latency"] for c in ("limited", "plain"))'
 }
 
-@test "bench quota refuses values that make no sense" {
+@test "bench memory refuses values that make no sense" {
 	for o in "--parts nosuch" "--paths alloc,nosuch" "--mem 1M" "--mem much" "--processes 1" "--threads 65"; do
-		run "$GBPF" bench quota --device soft $o
+		run "$GBPF" bench memory --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
 	done
-	run "$GBPF" bench quota --device soft --parts race --mem 4T
+	run "$GBPF" bench memory --device soft --parts race --mem 4T
 	echo "$output"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"exceeds the GPU's"* ]]
@@ -68,7 +68,7 @@ quota() { run --separate-stderr "$GBPF" --json bench quota --device soft --secon
 }
 
 # A miss needs a bench that misses: the report is given the records of one.
-@test "the report of bench quota exits with 1 if a goal is missed" {
+@test "the report of bench memory exits with 1 if a goal is missed" {
 	cat >records <<-'END'
 		{"set_up":{"device":"d","soft":true,"policy":"p","device_bytes":400,"limit_bytes":100,"processes":2,"threads":1,"seconds":1.0,"seed":1,"paths":"alloc"}}
 		{"start":{"process_bytes":0}}

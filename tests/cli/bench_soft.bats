@@ -1,8 +1,8 @@
-# gbpf bench soft: the figures are there and make sense; how good they are is for docs/BENCHMARKS.md.
+# gbpf bench dev soft: the figures are there and make sense; how good they are is for docs/BENCHMARKS.md.
 load helper
 
-@test "bench soft measures every section, and reports limits" {
-	run --separate-stderr "$GBPF" --json bench soft --rounds 1 --ms 20 --kills 5
+@test "bench dev soft measures every section, and reports limits" {
+	run --separate-stderr "$GBPF" --json bench dev soft --rounds 1 --ms 20 --kills 5
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
@@ -14,8 +14,8 @@ load helper
 	json 'd["missed"] == len([f for f in d["figures"] if "target" in f and not f["target"]["met"]])'
 }
 
-@test "bench soft leaves nothing running and no folder" {
-	TMPDIR=$cli_dir run "$GBPF" bench soft --rounds 1 --ms 20 fma
+@test "bench dev soft leaves nothing running and no folder" {
+	TMPDIR=$cli_dir run "$GBPF" bench dev soft --rounds 1 --ms 20 fma
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"lane instructions a core"*"at least 1:"* ]]
@@ -23,23 +23,23 @@ load helper
 	run ! pgrep -f "$cli_dir/gbpf-bench-"
 }
 
-@test "bench soft measures the server that runs" {
+@test "bench dev soft measures the server that runs" {
 	"$GBPF_PREFIX/bin/gbpf-softgpu" --foreground --socket "$GBPF_RUNTIME_DIR/softgpu.sock" --workers 1 &
 	server=$!
 	listening() { [ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ]; }
 	eventually listening
-	run --separate-stderr "$GBPF" --json bench soft --running --rounds 1 --ms 20 fma
+	run --separate-stderr "$GBPF" --json bench dev soft --running --rounds 1 --ms 20 fma
 	kill $server
 	[ "$status" -eq 0 ]
 	json 'd["workers"] == 1'
-	run "$GBPF" bench soft --running fma
+	run "$GBPF" bench dev soft --running fma
 	[ "$status" -eq 1 ]
 }
 
-@test "bench soft refuses what makes no sense" {
-	run "$GBPF" bench soft nosuch
+@test "bench dev soft refuses what makes no sense" {
+	run "$GBPF" bench dev soft nosuch
 	[ "$status" -eq 2 ]
 	[[ "$output" == *nosuch* ]]
-	run "$GBPF" bench soft --rounds 0
+	run "$GBPF" bench dev soft --rounds 0
 	[ "$status" -eq 2 ]
 }

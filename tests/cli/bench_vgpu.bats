@@ -1,4 +1,4 @@
-# gbpf bench vgpu on the soft GPU, in small: what it measures and prints, not how well policies keep shares.
+# gbpf bench dev vgpu on the soft GPU, in small: what it measures and prints, not how well policies keep shares.
 load helper
 
 setup() {
@@ -8,11 +8,11 @@ setup() {
 }
 
 vgpu() {
-	run --separate-stderr "$GBPF" --json bench vgpu --device soft --short-us 2000 --long-us 8000 "$@"
+	run --separate-stderr "$GBPF" --json bench dev vgpu --device soft --short-us 2000 --long-us 8000 "$@"
 	echo "$output $stderr"
 }
 
-@test "bench vgpu compares policies by the same programs and windows" {
+@test "bench dev vgpu compares policies by the same programs and windows" {
 	vgpu --policies band2,none --shares 10,90 --seconds 3 --settle 1 --save out.json
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
@@ -29,7 +29,7 @@ vgpu() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench vgpu runs every policy, with several divisions" {
+@test "bench dev vgpu runs every policy, with several divisions" {
 	vgpu --shares '50,50|20,30,50' --seconds 1 --settle 0
 	[ "$status" -eq 0 ]
 	json '([c["policy"] for c in d["conditions"]] ==
@@ -39,17 +39,17 @@ vgpu() {
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
-@test "bench vgpu --progress says which part is under way and what is left" {
+@test "bench dev vgpu --progress says which part is under way and what is left" {
 	vgpu --policies band2 --lanes process --shares '50,50|20,80' --seconds 1 --settle 0 --progress
 	[ "$status" -eq 0 ]
 	[[ "$stderr" == *"vgpu: part 1 of 4, about 4 s left: process lane, none, short"* ]]
 	[[ "$stderr" == *"vgpu: part 4 of 4, about 1 s left: process lane, band2, 20,80"* ]]
 }
 
-@test "bench vgpu refuses values that make no sense" {
+@test "bench dev vgpu refuses values that make no sense" {
 	for o in "--shares 50" "--shares 60,50" "--shares 0,50" "--shares 50,x" "--shares 50,50|" "--policies nosuch" "--lanes far" \
 		"--seconds 0" "--short-us 1"; do
-		run "$GBPF" bench vgpu --device soft $o
+		run "$GBPF" bench dev vgpu --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
 	done

@@ -21,7 +21,7 @@ setup() {
 			"card": "H200",
 			"date": "2026-11-23",
 			"commit": "9995c8cf",
-			"command": "gbpf bench copy"
+			"command": "gbpf bench dev copy"
 		},
 		{
 			"name": "down, a | b",
@@ -30,7 +30,7 @@ setup() {
 			"card": "H200",
 			"date": "2026-11-23",
 			"commit": "9995c8cf",
-			"command": "gbpf bench copy"
+			"command": "gbpf bench dev copy"
 		}
 	]
 }
@@ -63,7 +63,7 @@ refuses() {
 	page_has '## Copies'
 	page_has '| up | 34 GB/s | 16.8 GB/s | **missed** | H200 | 2026-11-23 | 9995c8cf |'
 	page_has '| down, a \| b |  | 50.1 GB/s |  | H200 | 2026-11-23 | 9995c8cf |'
-	page_has 'Command: `gbpf bench copy`. The driver in the same run.'
+	page_has 'Command: `gbpf bench dev copy`. The driver in the same run.'
 	page_has '- Three machines differ.'
 }
 
@@ -74,10 +74,10 @@ refuses() {
 }
 
 @test "commands that differ get a column" {
-	sed -i '0,/gbpf bench copy/s//gbpf bench copy --up/' bench/results/copy.json
+	sed -i '0,/gbpf bench dev copy/s//gbpf bench dev copy --up/' bench/results/copy.json
 	benchmarks .
 	[ "$status" -eq 0 ]
-	page_has '| up | 34 GB/s | 16.8 GB/s | **missed** | H200 | 2026-11-23 | 9995c8cf | `gbpf bench copy --up` |'
+	page_has '| up | 34 GB/s | 16.8 GB/s | **missed** | H200 | 2026-11-23 | 9995c8cf | `gbpf bench dev copy --up` |'
 }
 
 @test "sections follow in their order" {

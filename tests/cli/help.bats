@@ -85,7 +85,7 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 @test "values of options are checked" {
 	for words in "set --class latencyy 1" "set --weight 0 1" "set --weight 10001 1" "set --weight 5x 1" \
 		"--color sometimes ps" "--timeout soon ps" "set notapid --weight 3" "events --since tomorrow" "events --since 24:00" "events --until 2026-02-30" "events --since 2026-11-27 --until 2026-11-26" "events -f --until 22:00" \
-		"policy rollback -1" "policy rollback zero" "doctor --device gpu" "bench hook --repeat 0" "bench policy --ms 0" "ps --json=1" "set 1"; do
+		"policy rollback -1" "policy rollback zero" "doctor --device gpu" "bench dev hook --repeat 0" "bench dev policy --ms 0" "ps --json=1" "set 1"; do
 		run --separate-stderr "$GBPF" $words
 		echo "$words: $status $stderr"
 		[ "$status" -eq 2 ]
@@ -125,7 +125,7 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 
 @test "help --json holds the whole table" {
 	run "$GBPF" help --json
-	json 'd["schema"] == "gbpf.help/1" and {"run", "policy check", "bench launch"} <= {v["name"] for v in d["verbs"]}'
+	json 'd["schema"] == "gbpf.help/1" and {"run", "policy check", "bench latency"} <= {v["name"] for v in d["verbs"]}'
 }
 
 @test "options are taken before and after the verb, and in one word" {

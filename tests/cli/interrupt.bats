@@ -24,45 +24,47 @@ with_folder() { measuring && [ -n "$(ls tmp)" ]; }
 
 # interrupts STATE BENCH [OPTION]...: in that state, by ^C in the terminal and by kill.
 interrupts() {
-	local state=$1
+	local state=$1 name
 	shift
+	name="$*"
+	name="bench ${name%% --*}"
 	mkdir -p tmp
 	start "$GBPF" bench "$@"
 	eventually "$state"
 	kill -INT -- "-$pid"
 	ended_by 2
-	[ "$(tail -n 1 err)" = "gbpf: bench $1: interrupted" ]
+	[ "$(tail -n 1 err)" = "gbpf: $name: interrupted" ]
 	eventually nothing_left
 	start "$GBPF" --json bench "$@"
 	eventually "$state"
 	kill -TERM "$pid"
 	ended_by 15
-	grep -q '"message": "bench '"$1"': interrupted"' out
+	grep -q '"message": "'"$name"': interrupted"' out
 	run ! grep -q Traceback out err
 	eventually nothing_left
 }
 
-@test "an interrupted bench hook, policy or soft ends by the signal" {
-	interrupts measuring hook --repeat 1000
-	interrupts measuring policy --ms 1000 --repeat 1000
-	interrupts measuring soft --ms 100000
+@test "an interrupted bench dev hook, policy or soft ends by the signal" {
+	interrupts measuring dev hook --repeat 1000
+	interrupts measuring dev policy --ms 1000 --repeat 1000
+	interrupts measuring dev soft --ms 100000
 }
 
-@test "an interrupted bench launch, swap, lcbe or disb ends by the signal, with its processes and folder" {
-	interrupts measuring launch --device soft --n 10000000
-	interrupts with_folder swap --swaps 10000
-	interrupts with_folder lcbe --device soft
-	interrupts with_folder disb --device soft
+@test "an interrupted bench latency, preempt, dev swap or disb ends by the signal, with its processes and folder" {
+	interrupts measuring latency --device soft --n 10000000
+	interrupts with_folder dev swap --swaps 10000
+	interrupts with_folder preempt --device soft
+	interrupts with_folder dev disb --device soft
 }
 
-@test "an interrupted bench pace, tenants, quota, copy or reach ends by the signal, with its processes and folder" {
-	interrupts with_folder pace --device soft
-	interrupts with_folder tenants --device soft
-	interrupts with_folder quota --device soft
-	interrupts with_folder copy --device soft
+@test "an interrupted bench memory, dev pace, tenants, copy or reach ends by the signal, with its processes and folder" {
+	interrupts with_folder dev pace --device soft
+	interrupts with_folder dev tenants --device soft
+	interrupts with_folder memory --device soft
+	interrupts with_folder dev copy --device soft
 	printf '#!/bin/sh\nexec sleep 1000\n' >python
 	chmod +x python
-	interrupts with_folder reach --device soft --parts ptx --python "$PWD/python"
+	interrupts with_folder dev reach --device soft --parts ptx --python "$PWD/python"
 }
 
 @test "doctor leaves nothing behind, interrupted or not" {

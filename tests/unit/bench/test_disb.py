@@ -1,4 +1,4 @@
-"""Figures of `gbpf bench disb`: ratios and their intervals, and what requests met."""
+"""Figures of `gbpf bench dev disb`: ratios and their intervals, and what requests met."""
 import unittest
 
 import disb

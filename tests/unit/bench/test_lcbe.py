@@ -1,4 +1,4 @@
-"""Figures of `gbpf bench lcbe`: what batch keeps of the time that requests leave."""
+"""Figures of `gbpf bench preempt`: what batch keeps of the time that requests leave."""
 import unittest
 
 import lcbe

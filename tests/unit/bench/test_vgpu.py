@@ -1,4 +1,4 @@
-"""Figures of `gbpf bench vgpu`: shares, and kernels that are not as long as stated."""
+"""Figures of `gbpf bench dev vgpu`: shares, and kernels that are not as long as stated."""
 import unittest
 
 import vgpu
