@@ -1,7 +1,8 @@
 /* The pipelined plan: copies between pageable host memory and the device by way of pinned pieces. A
  * copy is cut into pieces, which are issued in order on the program's stream by the thread that
  * makes the copy. The bytes between pieces and the program's memory are moved by that thread and by
- * a pool of helpers, in units of MEM_COPY_UNIT. docs/MEMORY.md says why this keeps CUDA's order.
+ * a pool of helpers, in units of MEM_COPY_UNIT. docs/MEMORY-INTERNALS.md says why this keeps CUDA's
+ * order.
  *
  * Must not touch the program's memory without having populated it (MADV_POPULATE_*): a page that
  * cannot be accessed ends the plan, and the rest of the copy is the driver's. */

@@ -1,7 +1,7 @@
 /* The direct plan: small copies by the CPU's own loads and stores. Device memory is mapped into the
  * process in units of 2 MiB (windows), once a unit has seen some copies. Nothing is put on a
  * stream, so the caller must know that all work which the copy is ordered behind has finished.
- * docs/MEMORY.md says why the order is CUDA's, and why no window outlives its memory.
+ * docs/MEMORY-INTERNALS.md says why the order is CUDA's, and why no window outlives its memory.
  *
  * All functions may be called by any thread. The device's memory is only touched under the lock;
  * the program's memory, which may fault, only without it. */

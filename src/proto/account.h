@@ -4,8 +4,8 @@
  * limits, which it keeps in memory of its own, and processes use its words as numbers only.
  *
  * A row belongs to a device, the last one to pinned host memory; a line belongs to a process.
- * src/mem/ledger.h has the rules by which a process charges its line, docs/MEMORY.md the reasons.
- */
+ * src/mem/ledger.h has the rules by which a process charges its line, docs/MEMORY-INTERNALS.md the
+ * reasons. */
 #ifndef GBPF_PROTO_ACCOUNT_H
 #define GBPF_PROTO_ACCOUNT_H
 

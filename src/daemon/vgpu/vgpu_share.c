@@ -1,5 +1,5 @@
 /* Charges memory that is shared: to its creator, and once that is charged no more, to the processes
- * that have imported it, in each vGPU one of them (mem/account_shares.h, docs/MEMORY.md).
+ * that have imported it, in each vGPU one of them (mem/account_shares.h, docs/MEMORY-INTERNALS.md).
  *
  * Accounts say what their processes have exported and imported. A page is trusted only as far as
  * its own vGPU: an import raises the figures of the vGPU that has it, and a claim keeps imports of
