@@ -1,7 +1,7 @@
 /* The probe pass: slices an entry f out of its module, with everything that f needs, and inserts
  * calls of eBPF programs that were compiled to PTX (bpf/load/jit/ptx). The result is the text of a
- * module of its own, whose entry f computes what the original f computes. docs/DEVICE.md has the
- * argument, and says what is refused.
+ * module of its own, whose entry f computes what the original f computes. docs/DEVICE-ARGUMENT.md
+ * has the argument, docs/DEVICE.md says what is refused.
  *
  * Addresses that are known only when the new module is loaded are in a table in constant memory,
  *

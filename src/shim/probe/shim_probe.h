@@ -1,7 +1,7 @@
 /* Probes: programs inside kernels. A kernel that a tool matches gets a probed form: a kernel of a
  * module of the shim's own, made from the PTX that the program loaded, which computes what the
  * kernel does and runs the programs of all tools that match it. Later launches take the form; the
- * program's kernel is never changed. docs/DEVICE.md has the argument. */
+ * program's kernel is never changed. docs/DEVICE-ARGUMENT.md has the argument. */
 #ifndef GBPF_SHIM_PROBE_SHIM_PROBE_H
 #define GBPF_SHIM_PROBE_SHIM_PROBE_H
 
