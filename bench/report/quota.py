@@ -81,7 +81,7 @@ def of_latency(records):
 
 
 def pool_steps(d):
-	"""Returns by how many bytes pools may exceed the limit while calls are refused: a step of each process (docs/MEMORY.md)."""
+	"""Returns by how many bytes pools may exceed the limit while calls are refused: a step of each process (docs/MEMORY-INTERNALS.md)."""
 	return d['processes'] * POOL_STEP if 'async' in d['paths'] else 0
 
 
