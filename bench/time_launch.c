@@ -167,9 +167,6 @@ static int measure(struct bench *b, const struct calls *f, CUfunction fn, struct
 	for (unsigned k = 0; k < batches && !err; k++) {
 		err = measure_batch(b, f, fn, REAL, v->one[REAL] + k * BATCH, &v->all[REAL][k]) ||
 		      measure_batch(b, f, fn, SHIM, v->one[SHIM] + k * BATCH, &v->all[SHIM][k]);
-		if (!err && bench_testbed_interrupted()) {
-			err = bench_testbed_fail(&b->testbed, "interrupted");
-		}
 	}
 	return err;
 }
@@ -200,10 +197,7 @@ static int await_session(struct bench *b, const struct calls *f, CUfunction fn)
 		if (look(b)) {
 			return 0;
 		}
-	} while (clock_now_ns() < end && !bench_testbed_interrupted());
-	if (bench_testbed_interrupted()) {
-		return bench_testbed_fail(&b->testbed, "interrupted");
-	}
+	} while (clock_now_ns() < end);
 	return fail(b, "no session",
 		    b->listed ? "the shim does not use the policy"
 			      : "gbpfd does not list the shim");
@@ -250,22 +244,33 @@ static int run_rounds(struct bench *b, const struct calls *f, CUfunction fn, str
 	return err;
 }
 
-static int run(struct bench *b)
+static int measure_all(void *arg)
 {
-	bool off = strcmp(b->policy, "off") == 0;
+	struct bench *b = arg;
 	struct samples v = { 0 };
 	struct calls f;
 	CUfunction fn;
-	int err = bench_testbed_init(&b->testbed);
+	int err = samples_init(b, &v) || bind(b, &f) || set_up(b, &f, &fn) ||
+		  run_rounds(b, &f, fn, &v);
 
-	if (!err && !off) {
-		b->daemon = bench_testbed_gbpfd(&b->testbed, b->object);
-		err = b->daemon ? 0 : -1;
-	}
-	err = err || bench_testbed_enter(&b->testbed, b->daemon, b->class_name) ||
-	      samples_init(b, &v) || bind(b, &f) || set_up(b, &f, &fn) || run_rounds(b, &f, fn, &v);
 	samples_finish(&v);
 	return err ? -1 : 0;
+}
+
+static int run(struct bench *b)
+{
+	if (bench_testbed_init(&b->testbed)) {
+		return -1;
+	}
+	if (strcmp(b->policy, "off") != 0) {
+		b->daemon = bench_testbed_gbpfd(&b->testbed, b->object);
+		if (!b->daemon) {
+			return -1;
+		}
+	}
+	return bench_testbed_enter(&b->testbed, b->daemon, b->class_name)
+		       ? -1
+		       : bench_testbed_apart(&b->testbed, measure_all, b);
 }
 
 int main(int argc, char **argv)

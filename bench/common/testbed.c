@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,7 +26,10 @@
 
 #define START_NS 20000000000ull
 #define REAP_NS 10000000000ull
+#define APART_POLL_NS 20000000u
+#define APART_FAILED 255 /* exit status */
 
+static const int ending[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int sig)
@@ -163,9 +167,9 @@ static void become(const struct bench_testbed_command *k, int out, int keep)
 		fcntl(keep, F_SETFD, 0);
 	}
 	signal(SIGPIPE, SIG_DFL);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGHUP, SIG_DFL);
+	for (size_t i = 0; i < ARRAY_SIZE(ending); i++) {
+		signal(ending[i], SIG_DFL);
+	}
 	for (unsigned i = 0; i < k->n_env; i++) {
 		char *eq = strchr(k->env[i], '=');
 
@@ -270,6 +274,47 @@ void bench_testbed_end(struct bench_testbed *w, pid_t pid, unsigned grace_ms)
 	kill(-pid, SIGKILL); /* also processes that outlived their leader */
 	reap(pid);
 	forget(w, pid);
+}
+
+int bench_testbed_apart(struct bench_testbed *w, int (*run)(void *arg), void *arg)
+{
+	char *error = mmap(NULL, sizeof(w->error), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid, parent = getpid();
+	int status = 0;
+
+	fflush(stdout);
+	pid = error == MAP_FAILED ? -1 : fork();
+	if (pid < 0) {
+		return bench_testbed_fail(w, "no process to measure in: %s", strerror(errno));
+	}
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent) {
+			_exit(APART_FAILED);
+		}
+		status = run(arg);
+		memcpy(error, w->error, sizeof(w->error));
+		_exit(status < 0 ? APART_FAILED : status);
+	}
+	while (!interrupted && waitpid(pid, &status, WNOHANG) == 0) {
+		clock_sleep_ns(APART_POLL_NS);
+	}
+	w->last_progress[0] = '?'; /* the child may have left a line of progress */
+	if (interrupted) {
+		kill(pid, SIGKILL);
+		reap(pid);
+	}
+	memcpy(w->error, error, sizeof(w->error));
+	munmap(error, sizeof(w->error));
+	if (!interrupted && !WIFEXITED(status)) {
+		putchar('\n'); /* it may have been ended within a record */
+	}
+	if (interrupted || !WIFEXITED(status)) {
+		return bench_testbed_fail(
+			w, "%s", interrupted ? "interrupted" : strsignal(WTERMSIG(status)));
+	}
+	return WEXITSTATUS(status) == APART_FAILED ? -1 : WEXITSTATUS(status);
 }
 
 /* ---- the soft GPU ---- */
@@ -634,12 +679,15 @@ int bench_testbed_init(struct bench_testbed *w)
 					     "GBPF_OFF",   "GBPF_CLASS",
 					     "GBPF_NAME",  "GBPF_STRICT",
 					     "GBPF_HINT",  "CUDA_MPS_PIPE_DIRECTORY" };
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = { .sa_handler = on_signal }, was;
 
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(ending); i++) {
+		if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) {
+			sigaction(ending[i], &sa, NULL);
+		}
+	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL); /* if it is ignored, ends of children are not seen */
 	for (size_t i = 0; i < ARRAY_SIZE(clean); i++) {
 		unsetenv(clean[i]);
 	}

@@ -121,6 +121,11 @@ bool bench_testbed_lives(struct bench_testbed *w, pid_t pid);
 /* Asks the process to end, and kills its group after grace_ms. */
 void bench_testbed_end(struct bench_testbed *w, pid_t pid, unsigned grace_ms);
 
+/* Runs a measurement of this program itself in a process of its own, which a signal kills, so that
+ * the testbed is removed even if a driver call never returns. It writes its records itself. Returns
+ * what run returns, 0 to 254; -1 with error, that of run or that the process was ended. */
+int bench_testbed_apart(struct bench_testbed *w, int (*run)(void *arg), void *arg);
+
 /* Sharing mode of a bench-client. */
 enum bench_testbed_lane {
 	LANE_OWN,

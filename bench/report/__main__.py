@@ -1,11 +1,15 @@
 """The front of `gbpf bench`, which gives it --gbpf and what else it has found: report [OPTION]... latency|preempt|memory|probe|dev
 [WORD]... parses the words, runs the measuring program, and prints its table, or its document with --json, while the records come.
 Without --gbpf the records are read on standard input: report BENCHMARK [OPTION]... A record is a line with a JSON object of one member.
-The last is "end", or "error" with a message. Exit status 128 and a signal: the run was interrupted, and what was measured is shown."""
+The last is "end", or "error" with a message. An interrupted run shows what was measured, and ends by the signal."""
+import signal
+if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+	signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a measuring program runs, ^C ends this one at once
+
 import argparse
 import importlib
 import json
-import signal
+import os
 import subprocess
 import sys
 
@@ -60,7 +64,7 @@ class Output:
 
 
 def records(lines):
-	for line in lines:
+	for line in filter(str.strip, lines):
 		try:
 			(name, body), = json.loads(line).items()
 		except ValueError:
@@ -101,7 +105,8 @@ class Program:
 			if signal.getsignal(s) != signal.SIG_IGN:
 				signal.signal(s, self.stop)
 		try:
-			self.process = subprocess.Popen([name, *argv], executable=lib('bench', name), stdout=subprocess.PIPE, encoding='utf-8', errors='replace')
+			self.process = subprocess.Popen([name, *argv], executable=lib('bench', name), stdout=subprocess.PIPE, close_fds=False,
+				encoding='utf-8', errors='replace')
 		except OSError as e:
 			raise Refused(f'{name}: {e.strerror}', None, 1, 'failed') from None
 		if self.stopped:
@@ -121,7 +126,7 @@ class Program:
 
 
 def run(module, title, options, machine, out):
-	"""Measures and reports. Returns the exit status."""
+	"""Measures and reports. Returns the exit status, negative: the signal that has interrupted the run."""
 	for name in ('save', 'svg'):
 		check_file(name, getattr(options, name, None))
 	name = module.COMMAND.program
@@ -131,8 +136,10 @@ def run(module, title, options, machine, out):
 		unread = isinstance(failure, Failed) and bool(failure.args)
 	finally:
 		status = program.finish(unread)
-	if program.stopped:
-		return 128 + program.stopped if out.printed else complain(title, 'interrupted', out.json, None, 128 + program.stopped, 'interrupted')
+	if program.stopped or isinstance(failure, Interrupted):
+		if not out.printed:
+			complain(title, 'interrupted', out.json, None, 128 + program.stopped if program.stopped else 1, 'interrupted')
+		return -program.stopped or 1
 	if failure and failure.args:
 		return complain(title, failure, out.json)
 	if status < 0:
@@ -142,8 +149,9 @@ def run(module, title, options, machine, out):
 
 def parse_front(argv):
 	parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-	for name in ('gbpf', 'libcuda', 'no-gpu'):
+	for name in ('gbpf', 'libcuda'):
 		parser.add_argument(f'--{name}')
+	parser.add_argument('--no-gpu', nargs=3)
 	for name in ('soft', 'json'):
 		parser.add_argument(f'--{name}', action='store_true')
 	parser.add_argument('bench')
@@ -151,20 +159,24 @@ def parse_front(argv):
 	return parser.parse_args(argv)
 
 
-def list_development(words):
+def list_development(words, as_json):
 	"""Prints the benchmarks of `gbpf bench dev`, or refuses an unknown one."""
-	if words and words[0] not in ('-h', '--help'):
+	if words and words[0] not in ('-h', '--help', '--json'):
 		raise Refused(f"no benchmark '{words[0]}'", f"There are {', '.join(DEVELOPMENT)}")
+	docs = {name: importlib.import_module(name).COMMAND.doc for name in DEVELOPMENT}
+	if as_json:
+		print(json.dumps({'schema': 'gbpf.bench.dev/1', 'benchmarks': [{'name': n, 'doc': d} for n, d in docs.items()]}, indent=2))
+		return 0
 	print('Usage: gbpf bench dev BENCHMARK [OPTION]...\n')
-	for name in DEVELOPMENT:
-		print(f'  {name:<10}{importlib.import_module(name).COMMAND.doc}')
+	for name, doc in docs.items():
+		print(f'  {name:<10}{doc}')
 	print('\nSee: gbpf bench dev BENCHMARK --help')
 	return 0
 
 
 def bench(given, words, title):
 	if given.bench == 'dev' and (not words or words[0] not in DEVELOPMENT):
-		return list_development(words)
+		return list_development(words, given.json or '--json' in words)
 	if given.bench == 'dev':
 		name = words.pop(0)
 	else:
@@ -188,8 +200,27 @@ def main():
 		return bench(given, words, title)
 	except Refused as e:
 		return complain(title, e, given.json or '--json' in given.words, e.hint, e.status, e.code)
+
+
+def print_all():
+	"""Runs main(). Returns its exit status, or that of output that cannot be written."""
+	try:
+		try:
+			status = main()
+		except SystemExit as e:  # of --help
+			status = e.code
+		if sys.stdout:
+			sys.stdout.flush()
+		return status
 	except BrokenPipeError:
+		return 128 + signal.SIGPIPE
+	except OSError as e:
+		print(f'gbpf: standard output: {e.strerror}', file=sys.stderr)
 		return 1
 
 
-sys.exit(main())
+status = print_all()
+if status is not None and status < 0:
+	signal.signal(-status, signal.SIG_DFL)
+	os.kill(os.getpid(), -status)
+os._exit(status or 0)  # what could not be written is not tried again

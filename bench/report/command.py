@@ -58,7 +58,7 @@ def words(name, values, doc, letter=None, default=None):
 
 def size_of(text):
 	"""Returns the bytes of a size, or None if it is malformed."""
-	m = re.fullmatch(rf'([0-9]+(?:\.[0-9]*)?)(?:([{UNITS}])(?:iB|B)?|B)?', text, re.I)
+	m = re.fullmatch(rf'([0-9]{{1,18}}(?:\.[0-9]*)?)(?:([{UNITS}])(?:iB|B)?|B)?', text, re.I)
 	return m and int(float(m[1]) * (1 << 10 * (UNITS.index(m[2].upper()) + 1) if m[2] else 1))
 
 
@@ -88,7 +88,7 @@ def shares(name, doc, sets=False):
 
 
 class Machine:
-	"""What `gbpf bench` has found: path of gbpf, and of the driver's library, or why there is none."""
+	"""What `gbpf bench` has found: path of gbpf, and of the driver's library, or code, message and hint why there is none."""
 	def __init__(self, given):
 		self.gbpf, self.libcuda, self.soft, self.no_gpu = Path(given.gbpf), given.libcuda, given.soft, given.no_gpu
 
@@ -98,7 +98,7 @@ class Machine:
 
 def lib(*names):
 	path = LIB.joinpath(*names)
-	if not path.exists():
+	if not os.path.exists(path):
 		raise Refused(f'{path} is missing', 'Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are', 1, 'install')
 	return path
 
@@ -152,15 +152,19 @@ class Command:
 		if self.arguments:
 			parser.add_argument('arguments', nargs='*', **self.arguments)
 		parser.add_argument('--json', action='store_true', default=as_json, help='one JSON document on standard output')
-		return parser.parse_args(given)
+		if any(w.startswith('-d=') for w in given):
+			parser.error("invalid device: give --device=NAME or -d NAME")
+		return parser.parse_intermixed_args(given)
 
 	def own(self, machine, options):
 		"""Returns the arguments that the user does not give."""
 		if not self.gpu:
 			return []
 		if machine.no_gpu:
-			raise Refused(machine.no_gpu, None, 5, 'no-driver')
-		policy = self.policy and (getattr(options, 'policy', None) or self.policy)
+			code, message, hint = machine.no_gpu
+			raise Refused(message, hint, 5, code)
+		policy = getattr(options, 'policy', None) if self.policy == self.CHOSEN else None
+		policy = self.policy if policy is None else policy
 		return [*(['--soft'] if machine.soft else []), '--libcuda', machine.libcuda, '--gbpf', machine.gbpf,
 			'--gbpfd', machine.program('gbpfd'), '--server', machine.program('gbpf-softgpu'),
 			*(['--client', lib('bench', self.client)] if self.client else []),

@@ -2,15 +2,10 @@
  * clients of one server, and writes records of it and of the machine without the soft GPU. */
 #include "bench/soft/bench_soft.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/compiler.h"
 
 static const struct {
@@ -45,9 +40,10 @@ static bool take_sections(struct bench_soft *b, int n, char **names)
 	return true;
 }
 
-/* Returns the exit code of its process. */
-static int measure(struct bench_soft *b)
+static int measure(void *arg)
 {
+	struct bench_soft *b = arg;
+
 	bench_program_record("set_up", json_pack("{s:i, s:i, s:i, s:i}", "rounds", (int)b->rounds,
 						 "ms", (int)b->ms, "workers", (int)b->hello.workers,
 						 "sms", (int)b->hello.sms));
@@ -57,28 +53,6 @@ static int measure(struct bench_soft *b)
 		}
 	}
 	return b->failed > 0;
-}
-
-/* Runs the measurement in a child process, so that server and folder are removed however it ends.
- * Returns its exit code, -1: it has been killed. */
-static int supervise(struct bench_soft *b)
-{
-	int status = 0;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(measure(b));
-	}
-	while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
-		if (bench_testbed_interrupted()) {
-			kill(pid, SIGKILL);
-		}
-		clock_sleep_ns(1000000);
-	}
-	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static int run(struct bench_soft *b, bool *ret_failed)
@@ -94,12 +68,9 @@ static int run(struct bench_soft *b, bool *ret_failed)
 		return bench_testbed_fail(
 			&b->testbed, "the soft GPU's server cannot be reached: %s", strerror(-err));
 	}
-	code = supervise(b);
+	code = bench_testbed_apart(&b->testbed, measure, b);
 	*ret_failed = code > 0;
-	return code >= 0 ? 0
-			 : bench_testbed_fail(&b->testbed, bench_testbed_interrupted()
-								   ? "interrupted"
-								   : "its process was killed");
+	return MIN(code, 0);
 }
 
 int main(int argc, char **argv)

@@ -196,7 +196,7 @@ static int connect_session(struct session *s)
 	}
 	m.hello.class_id = GBPF_CLASS_BATCH;
 	m.hello.gpus = 1;
-	memcpy(m.hello.uuid[0], "gbpf bench dev swap", 16);
+	memcpy(m.hello.uuid[0], "gbpf bench swap", 16);
 	snprintf(m.hello.name, sizeof(m.hello.name), "caller%u", s->index);
 	err = proto_send(s->sock, &m, PROTO_HELLO, NULL, 0);
 	err = err ? err : receive(s->sock, &m, fds, &n);

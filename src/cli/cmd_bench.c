@@ -32,26 +32,24 @@ static const char *device_of(const struct cli *c)
 	return device;
 }
 
-/* Appends the driver's library, or why there is none: not every benchmark needs it. */
-static int push_device(const struct cli *c, struct cli_run_device *d, char why[512],
+/* Appends the driver's library, or why there is none, as r has it: not every benchmark needs it. */
+static int push_device(const struct cli *c, struct cli_run_device *d, struct report *r,
 		       const char **argv)
 {
-	struct report r;
 	int n = 0;
 
-	report_init(&r);
-	if (cli_run_choose_device(device_of(c), d, &r) == 0) {
+	if (cli_run_choose_device(device_of(c), d, r) == 0) {
 		argv[n++] = "--libcuda";
 		argv[n++] = d->libcuda;
 	} else {
-		snprintf(why, 512, "%s. %s", buf_text(&r.message), buf_text(&r.hint));
 		argv[n++] = "--no-gpu";
-		argv[n++] = why;
+		argv[n++] = r->code;
+		argv[n++] = buf_text(&r->message);
+		argv[n++] = buf_text(&r->hint);
 	}
 	if (d->soft) {
 		argv[n++] = "--soft";
 	}
-	report_finish(&r);
 	return n;
 }
 
@@ -60,22 +58,25 @@ static int become_report(struct cli *c, const char *report, const char *gbpf)
 	const char **argv = calloc((size_t)c->n_args + OWN_WORDS, sizeof(*argv));
 	const char *const begin[] = { "python3", "-IB", "-X", "utf8", report, "--gbpf", gbpf };
 	struct cli_run_device d = { 0 };
-	char why[512];
+	struct report r;
 	int n = ARRAY_SIZE(begin);
 
 	if (!argv) {
 		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench: out of memory");
 	}
+	report_init(&r);
 	memcpy(argv, begin, sizeof(begin));
 	if (c->json) {
 		argv[n++] = "--json";
 	}
-	n += push_device(c, &d, why, argv + n);
+	n += push_device(c, &d, &r, argv + n);
 	argv[n++] = c->verb->name;
 	memcpy(argv + n, c->arg, (size_t)c->n_args * sizeof(*argv));
 	signal(SIGPIPE, c->sigpipe);
+	unsetenv("LD_PRELOAD"); /* of an enclosing `gbpf run` */
 	execvp(argv[0], (char **)(uintptr_t)argv);
 	free(argv);
+	report_finish(&r);
 	return cli_fail(c, CLI_FAILED, "python", "Install the package python3",
 			"bench %s: cannot run python3: %s", c->verb->name, strerror(errno));
 }
@@ -84,6 +85,9 @@ static int cmd_bench(struct cli *c)
 {
 	char report[PATH_MAX], gbpf[PATH_MAX];
 
+	for (int i = 0; i < c->n_args; i++) {
+		c->json |= strcmp(c->arg[i], "--json") == 0;
+	}
 	if (path_lib(report, sizeof(report), "bench/report") < 0 ||
 	    path_program(gbpf, sizeof(gbpf), "gbpf") < 0) {
 		return cli_fail(c, CLI_FAILED, "install", NULL,
@@ -113,7 +117,8 @@ BENCH(latency, "[OPTION]...", "cost of the shim at a kernel launch");
 BENCH(preempt, "[OPTION]...", "requests next to batch work, under each sharing mode");
 BENCH(memory, "[OPTION]...", "memory limits: exactness, exits of processes, cost");
 BENCH(probe, "[OPTION]...", "cost of programs inside kernels, and of attaching them");
-BENCH(dev, "[BENCHMARK [OPTION]...]", "the benchmarks of gBPF's own development");
+BENCH(dev, "[copy|disb|hook|pace|policy|reach|soft|swap|tenants|vgpu [OPTION]...]",
+      "the benchmarks of gBPF's own development");
 
 static const struct cli_verb *const subs[] = { &latency, &preempt, &memory, &probe, &dev, NULL };
 

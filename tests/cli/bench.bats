@@ -60,7 +60,7 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 @test "bench latency cleans up when it is interrupted" {
 	TMPDIR=$cli_dir "$GBPF" bench latency --device soft --n 10000000 >out 2>err &
 	bench=$!
-	measuring() { pgrep -P $bench -f bench-launch; }
+	measuring() { pgrep -P $bench -f bench-launch && leftovers; }
 	eventually measuring
 	kill -TERM $bench
 	status=0

@@ -2,20 +2,30 @@
 load helper
 
 # start COMMAND...: in a session of its own, so that a signal can go to its process group as from a terminal's ^C; sets $pid. A
-# shell's background job would ignore SIGINT.
+# shell's background job would ignore SIGINT. The file ended gets its exit status, negative: the signal that has ended it, which the
+# shell's $? does not distinguish from an exit status.
 start() {
-	TMPDIR=$cli_dir/tmp python3 -c 'import os, signal, sys
+	rm -f started ended
+	TMPDIR=$cli_dir/tmp python3 -c 'import signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.setsid()
-os.execv(sys.argv[1], sys.argv[1:])' "$@" >out 2>err </dev/null &
-	pid=$!
+p = subprocess.Popen(sys.argv[1:], start_new_session=True)
+print(p.pid, file=open("started", "w"))
+status = p.wait()
+print(status, file=open("ended", "w"))' "$@" >out 2>err </dev/null &
+	waiter=$!
+	eventually test -s started
+	pid=$(<started)
+}
+
+finished() {
+	wait "$waiter"
+	[ -s ended ]
 }
 
 # ended_by NUMBER: waits for $pid, which the signal ended.
 ended_by() {
-	local status=0
-	wait "$pid" || status=$?
-	[ "$status" -eq $((128 + $1)) ]
+	finished
+	[ "$(<ended)" -eq "-$1" ]
 }
 
 nothing_left() { ! grep -lsz "^TMPDIR=$cli_dir/tmp" /proc/[0-9]*/environ >/dev/null && [ -z "$(ls tmp)" ]; }
@@ -47,11 +57,11 @@ interrupts() {
 @test "an interrupted bench dev hook, policy or soft ends by the signal" {
 	interrupts measuring dev hook --repeat 1000
 	interrupts measuring dev policy --ms 1000 --repeat 1000
-	interrupts measuring dev soft --ms 100000
+	interrupts with_folder dev soft --ms 100000
 }
 
 @test "an interrupted bench latency, preempt, dev swap or disb ends by the signal, with its processes and folder" {
-	interrupts measuring latency --device soft --n 10000000
+	interrupts with_folder latency --device soft --n 10000000
 	interrupts with_folder dev swap --swaps 10000
 	interrupts with_folder preempt --device soft
 	interrupts with_folder dev disb --device soft
@@ -70,13 +80,13 @@ interrupts() {
 @test "doctor leaves nothing behind, interrupted or not" {
 	mkdir tmp
 	start "$GBPF" doctor --device soft
-	wait "$pid"
+	finished
 	eventually nothing_left
 	[ -z "$(ls -A "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR" | grep -v -e : -e '^$')" ]
 	start "$GBPF" doctor --device soft
-	eventually test -n "$(ls tmp)" -o ! -d "/proc/$pid"
-	kill -INT -- "-$pid" 2>/dev/null || true
-	wait "$pid" || true
+	eventually eval '[ -n "$(ls tmp)" ] || [ -s ended ]'
+	kill -INT -- "-$pid" 2>/dev/null || true # it may have ended by itself
+	finished
 	eventually nothing_left
 }
 

@@ -127,7 +127,7 @@ print(len({cut(l).split()[0] for l in lines}))' "$output")" = 1 ]
 
 @test "output to a pipe that its reader has closed ends quietly, as SIGPIPE ends programs" {
 	"$GBPF" run --device soft true
-	for words in "events" "policy list" "--json status" "help"; do
+	for words in "events" "policy list" "--json status" "help" "bench dev" "bench latency --help" "bench dev hook --repeat 1 --calls 1000"; do
 		run python3 - "$GBPF" $words <<-'E'
 			import os, subprocess, sys
 			r, w = os.pipe()
