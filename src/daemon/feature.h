@@ -10,6 +10,7 @@
 
 struct daemon;
 struct daemon_session;
+struct daemon_version;
 
 /* A message of a tenant's process, and the descriptors that came with it. */
 struct daemon_received {
@@ -58,6 +59,12 @@ struct daemon_feature {
 	void (*sessions_reaped)(struct daemon *d);
 	/* What sessions in state queued wait for may be there now. */
 	void (*retry_queued)(struct daemon *d);
+
+	/* ---- versions of policies, and tools ---- */
+	/* The memory of one tenant in a version, or all of its memory, is about to be unmapped. The
+	 * tenant may have none. */
+	void (*tenant_memory_ends)(struct daemon_version *l, uint32_t tenant);
+	void (*version_ends)(struct daemon_version *l, const char *why);
 };
 
 /* main/features.c has the order in which they are called; NULL ends it. */

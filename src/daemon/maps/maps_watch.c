@@ -156,10 +156,10 @@ static void tenant_gone(struct daemon_maps_watch *w, uint32_t tenant)
 	w->position = w->tenant == tenant ? 0 : w->position;
 }
 
-void daemon_maps_watch_tenant_ended(struct daemon *d, const struct daemon_version *l,
-				    uint32_t tenant)
+/* Reports the records left in the memory. */
+static void tenant_memory_ends(struct daemon_version *l, uint32_t tenant)
 {
-	for (struct daemon_maps_watch *w = d->maps.watches; w; w = w->next) {
+	for (struct daemon_maps_watch *w = l->d->maps.watches; w; w = w->next) {
 		if (w->v.live == l && daemon_maps_per_tenant(&w->v)) {
 			tenant_gone(w, tenant);
 		}
@@ -178,10 +178,9 @@ static void version_gone(struct daemon_maps_watch *w, const char *why)
 	destroy(w);
 }
 
-void daemon_maps_watch_version_ended(struct daemon *d, const struct daemon_version *l,
-				     const char *why)
+static void version_ends(struct daemon_version *l, const char *why)
 {
-	for (struct daemon_maps_watch *w = d->maps.watches, *next; w; w = next) {
+	for (struct daemon_maps_watch *w = l->d->maps.watches, *next; w; w = next) {
 		next = w->next;
 		if (w->v.live == l) {
 			version_gone(w, why);
@@ -199,14 +198,11 @@ static void connection_closed(struct daemon *d, uint64_t conn)
 	}
 }
 
-const struct daemon_feature daemon_maps_feature = { .connection_closed = connection_closed };
-
-void daemon_maps_watch_close(struct daemon *d)
-{
-	while (d->maps.watches) {
-		destroy(d->maps.watches);
-	}
-}
+const struct daemon_feature daemon_maps_feature = {
+	.connection_closed = connection_closed,
+	.tenant_memory_ends = tenant_memory_ends,
+	.version_ends = version_ends,
+};
 
 /* Answers an error and returns true if the ring has a reader. A watch whose connection is closed is
  * destroyed instead. */

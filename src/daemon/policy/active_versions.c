@@ -8,7 +8,6 @@
 #include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/hw/hw_control.h"
-#include "daemon/maps/maps_watch.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policy_failures.h"
 
@@ -123,7 +122,7 @@ static void drop(struct daemon_version **link, uint32_t reason)
 		daemon_version_run_exit(l, reason);
 		ended(d, l, reason);
 	}
-	daemon_maps_watch_version_ended(d, l, "the version is no longer active");
+	daemon_features_call(version_ends, l, "the version is no longer active");
 	daemon_session_each(d, s)
 	{
 		if (s->state == DAEMON_SESSION_READY && !s->dying && daemon_version_is_for(l, s)) {
@@ -289,7 +288,6 @@ void daemon_policy_remove_tenant(struct daemon *d, uint32_t tenant)
 {
 	for (struct daemon_version *l = d->policies ? d->policies->live_versions : NULL; l;
 	     l = l->next) {
-		daemon_maps_watch_tenant_ended(d, l, tenant);
 		daemon_version_remove_tenant(l, tenant);
 	}
 }
@@ -298,7 +296,6 @@ void daemon_policy_leave_other_gpus(struct daemon_session *s)
 {
 	for (struct daemon_version *l = s->d->policies->live_versions; l; l = l->next) {
 		if (!daemon_version_is_for(l, s)) {
-			daemon_maps_watch_tenant_ended(s->d, l, (uint32_t)s->tenant);
 			daemon_version_remove_tenant(l, (uint32_t)s->tenant);
 		}
 	}

@@ -19,7 +19,6 @@
 #include "daemon/audit.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
-#include "daemon/maps/maps_watch.h"
 #include "daemon/policy/object_read.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/vgpu/vgpu_maps.h"
@@ -528,7 +527,6 @@ void daemon_policies_close(struct daemon *d)
 		return;
 	}
 	sd_event_source_disable_unref(p->timer);
-	daemon_maps_watch_close(d);
 	while (p->first || p->verifying) {
 		struct daemon_policy_op *q = p->first ? p->first : p->verifying;
 

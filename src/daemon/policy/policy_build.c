@@ -11,7 +11,7 @@
 #include "base/strmap.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
-#include "daemon/maps/policy_maps.h"
+#include "daemon/policy/map_view.h"
 #include "daemon/policy/object_read.h"
 
 static const char *const hook_names[EBPF_MAX_HOOKS] = {

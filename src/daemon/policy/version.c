@@ -329,6 +329,7 @@ void daemon_version_remove_tenant(struct daemon_version *l, uint32_t tenant)
 	struct daemon_page *p = &l->region[tenant];
 	struct daemon_left_memory *g;
 
+	daemon_features_call(tenant_memory_ends, l, tenant);
 	if (!p->map) {
 		return;
 	}

@@ -10,7 +10,6 @@
 #include "base/point.h"
 #include "base/private_dir.h"
 #include "daemon/audit.h"
-#include "daemon/maps/maps_watch.h"
 
 #define probes_each(d, p)                                                                          \
 	for (unsigned i_ = 0; i_ < DAEMON_PROBE_SLOTS; i_++)                                       \
@@ -185,7 +184,6 @@ static void session_ended(struct daemon_session *s)
 
 	probes_each(d, p)
 	{
-		daemon_maps_watch_tenant_ended(d, p->live, (uint32_t)s->tenant);
 		daemon_version_remove_tenant(p->live, (uint32_t)s->tenant);
 		free_part(p, s);
 		if (p->target.tenant == s->tenant && p->target.connected_ns == s->connected_ns) {
@@ -320,7 +318,7 @@ void daemon_probe_remove(struct daemon_probe *p)
 	if (p->replaced) {
 		p->replaced->replaces = NULL;
 	}
-	daemon_maps_watch_version_ended(d, p->live, "the tool was detached");
+	daemon_features_call(version_ends, p->live, "the tool was detached");
 	daemon_session_each(d, s)
 	{
 		free_part(p, s);
