@@ -1,4 +1,4 @@
-/* Finding the map that a request names, and describing maps. */
+/* Finding the map that a request names, describing maps, and draining them. */
 #include "daemon/maps/policy_maps.h"
 
 #include <string.h>
@@ -408,4 +408,33 @@ void daemon_method_map_list(struct daemon_call *c)
 			   l->run.name, "maps", maps);
 	add_gpus(result, l);
 	daemon_control_result(c, result);
+}
+
+/* ---- drain ---- */
+
+/* Returns the version or tool whose maps are to be copied, and the tenant. NULL after answering an
+ * error. */
+static struct daemon_version *drained(struct daemon_call *c, int *ret_tenant)
+{
+	struct daemon_map_view v;
+
+	*ret_tenant = DAEMON_MAPS_NO_TENANT;
+	if (!json_object_get(c->params, "map")) {
+		return daemon_maps_find_version(c);
+	}
+	return daemon_maps_find(c, &v) && daemon_maps_tenant(c, &v, ret_tenant) ? v.live : NULL;
+}
+
+void daemon_method_map_drain(struct daemon_call *c)
+{
+	int tenant;
+	struct daemon_version *l = drained(c, &tenant);
+
+	if (l && daemon_version_is_probe(l)) {
+		daemon_probe_drain_call(c, l, tenant);
+	} else if (l) {
+		daemon_control_result(c, json_pack("{s:I,s:i,s:i,s:i}", "version",
+						   (json_int_t)l->version, "probe", 0, "drained", 0,
+						   "late", 0));
+	}
 }

@@ -37,6 +37,7 @@ void daemon_maps_put_head(struct buf *out, const struct daemon_map_view *v);
 
 /* methods */
 void daemon_method_map_list(struct daemon_call *c);
+void daemon_method_map_drain(struct daemon_call *c);
 void daemon_method_map_dump(struct daemon_call *c);
 void daemon_method_map_get(struct daemon_call *c);
 void daemon_method_map_set(struct daemon_call *c);

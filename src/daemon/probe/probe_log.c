@@ -11,7 +11,7 @@
 #include "bpf/run/printk.h"
 #include "daemon/clean_text.h"
 #include "daemon/consts.h"
-#include "daemon/maps/policy_maps.h"
+#include "daemon/policy/map_view.h"
 #include "daemon/probe/probes_int.h"
 
 #define PAGE_LINES 256u

@@ -1,4 +1,4 @@
-/* probe.attach, probe.detach and map.drain: parameters and rights. */
+/* probe.attach, probe.detach and the drain of a tool: parameters and rights. */
 #include "daemon/probe/probes_int.h"
 
 #include <ctype.h>
@@ -465,23 +465,6 @@ void daemon_method_probe_set(struct daemon_call *c)
 
 /* ---- drain ---- */
 
-/* Finds the memory whose maps are to be copied. Returns false after answering an error. */
-static bool find_version(struct daemon_call *c, struct daemon_version **ret, int *ret_tenant)
-{
-	struct daemon_map_view v;
-
-	*ret_tenant = DAEMON_MAPS_NO_TENANT;
-	if (json_object_get(c->params, "map")) {
-		if (!daemon_maps_find(c, &v) || !daemon_maps_tenant(c, &v, ret_tenant)) {
-			return false;
-		}
-		*ret = v.live;
-		return true;
-	}
-	*ret = daemon_maps_find_version(c);
-	return *ret != NULL;
-}
-
 /* Returns whether the caller holds the tool, also over a new connection after a restart. */
 static bool is_holder(const struct daemon_call *c, const struct daemon_probe *p)
 {
@@ -489,31 +472,20 @@ static bool is_holder(const struct daemon_call *c, const struct daemon_probe *p)
 	       (p->held && p->holder.pid && p->holder.pid == c->peer.pid);
 }
 
-void daemon_method_map_drain(struct daemon_call *c)
+void daemon_probe_drain_call(struct daemon_call *c, struct daemon_version *l, int tenant)
 {
-	struct daemon_probe_wait what = {
-		.kind = DAEMON_PROBE_WAIT_DRAIN, .conn = c->conn, .call = c->id, .uid = -1
-	};
-	struct daemon_version *l;
+	bool admin = daemon_may_administer(c->d, c->sock);
+	struct daemon_probe_wait what = { .p = daemon_probe_of(l),
+					  .kind = DAEMON_PROBE_WAIT_DRAIN,
+					  .conn = c->conn,
+					  .call = c->id,
+					  .tenant = tenant,
+					  .uid = admin ? -1 : (int64_t)c->peer.uid };
 
-	if (!find_version(c, &l, &what.tenant)) {
-		return;
+	if (may_wait(c)) {
+		what.holder = is_holder(c, what.p);
+		what.number = ++c->d->probes->orders;
+		daemon_probe_drain(what.p, &what);
+		daemon_probe_wait(&what);
 	}
-	if (!daemon_version_is_probe(l)) {
-		daemon_control_result(c, json_pack("{s:I,s:i,s:i,s:i}", "version",
-						   (json_int_t)l->version, "probe", 0, "drained", 0,
-						   "late", 0));
-		return;
-	}
-	if (!may_wait(c)) {
-		return;
-	}
-	if (!daemon_may_administer(c->d, c->sock)) {
-		what.uid = (int64_t)c->peer.uid;
-	}
-	what.p = daemon_probe_of(l);
-	what.holder = is_holder(c, what.p);
-	what.number = ++c->d->probes->orders;
-	daemon_probe_drain(what.p, &what);
-	daemon_probe_wait(&what);
 }

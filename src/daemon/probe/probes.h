@@ -57,6 +57,8 @@ static inline bool daemon_version_is_probe(const struct daemon_version *l)
 /* Has its sessions (tenant >= 0: that one) copy maps in memory of the GPU, unless they are at it.
  * For a reader that looks again later. */
 void daemon_probe_refresh(struct daemon_version *l, int tenant);
+/* The same for the caller, which is answered when they have, or are late. */
+void daemon_probe_drain_call(struct daemon_call *c, struct daemon_version *l, int tenant);
 
 /* methods */
 void daemon_method_probe_attach(struct daemon_call *c);
@@ -65,6 +67,5 @@ void daemon_method_probe_list(struct daemon_call *c);
 void daemon_method_probe_coverage(struct daemon_call *c);
 void daemon_method_probe_set(struct daemon_call *c);
 void daemon_method_probe_log(struct daemon_call *c);
-void daemon_method_map_drain(struct daemon_call *c);
 
 #endif

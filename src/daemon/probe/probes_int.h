@@ -3,7 +3,6 @@
 #define GBPF_DAEMON_PROBE_PROBES_INT_H
 
 #include "base/report.h"
-#include "daemon/maps/policy_maps.h"
 #include "daemon/probe/probes.h"
 
 #define DAEMON_PROBE_WAITS 64u
