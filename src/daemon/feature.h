@@ -10,6 +10,7 @@
 
 struct daemon;
 struct daemon_session;
+struct daemon_stored_watch;
 struct daemon_version;
 
 /* A message of a tenant's process, and the descriptors that came with it. */
@@ -65,6 +66,9 @@ struct daemon_feature {
 	 * tenant may have none. */
 	void (*tenant_memory_ends)(struct daemon_version *l, uint32_t tenant);
 	void (*version_ends)(struct daemon_version *l, const char *why);
+	/* The version words have changed. ordered: the watch of the new version, which is in the
+	 * store, or NULL. */
+	void (*versions_changed)(struct daemon *d, const struct daemon_stored_watch *ordered);
 };
 
 /* main/features.c has the order in which they are called; NULL ends it. */

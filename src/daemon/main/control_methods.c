@@ -67,10 +67,22 @@ static void method_hello(struct daemon_call *c)
 			     c->d->devices.kind, "off", (int)daemon_policy_is_off(c->d)));
 }
 
-static void on_policy_done(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+static void on_policy_done(struct daemon *d, uint64_t conn, json_int_t id, json_t *result,
 			   const struct report *r, int exit_code)
 {
 	daemon_control_answer(d, conn, id, result, r, exit_code);
+}
+
+/* The same for a load with a watch. */
+static void on_watch_begun(struct daemon *d, uint64_t conn, json_int_t id, json_t *result,
+			   const struct report *r, int exit_code)
+{
+	json_int_t version = json_integer_value(json_object_get(result, "version"));
+
+	if (result) {
+		json_object_set_new(result, "watch", daemon_watch_json(d, (uint64_t)version));
+	}
+	on_policy_done(d, conn, id, result, r, exit_code);
 }
 
 /* Returns the bits of the GPUs that params name with "gpu" (default: all), or 0 after answering an
@@ -96,7 +108,7 @@ static void order(struct daemon_call *c, struct daemon_policy_request *o)
 
 	o->uid = c->peer.uid;
 	o->pid = c->peer.pid;
-	o->reply = on_policy_done;
+	o->reply = o->watch ? on_watch_begun : on_policy_done;
 	o->conn = c->conn;
 	o->id = c->id;
 	err = daemon_policy_submit(c->d, o);
@@ -189,6 +201,7 @@ static void method_load(struct daemon_call *c)
 		.is_volatile = json_is_true(json_object_get(c->params, "volatile")),
 		.name = json_string_value(json_object_get(c->params, "name"))
 	};
+	struct daemon_watch_request *watch = NULL;
 
 	if (!daemon_control_good_name(o.name)) {
 		daemon_control_error(c, 2, "usage",
@@ -204,9 +217,10 @@ static void method_load(struct daemon_call *c)
 	}
 	o.must_store = !o.is_volatile;
 	o.gpu_mask = gpu_mask(c);
-	if (o.gpu_mask && take_watch(c, &o.watch)) {
-		if (o.watch) {
-			o.watch->keep_maps = o.keep_maps;
+	if (o.gpu_mask && take_watch(c, &watch)) {
+		if (watch) {
+			watch->is.keep_maps = o.keep_maps;
+			o.watch = &watch->is;
 		}
 		o.object_fd = *c->fd;
 		*c->fd = -1;

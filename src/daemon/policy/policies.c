@@ -22,7 +22,6 @@
 #include "daemon/policy/object_read.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/vgpu/vgpu_maps.h"
-#include "daemon/watch/watch.h"
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
 {
@@ -81,9 +80,8 @@ const char *daemon_policy_op_name(const struct daemon_policy_op *q)
 	case DAEMON_POLICY_LOAD:
 		return q->o.swap && q->was_active ? "swap" : "load";
 	case DAEMON_POLICY_ACTIVATE:
-		return q->o.reply || q->o.by_watch
-			       ? "rollback"
-			       : "restore"; /* without a caller: gbpfd restores it at start */
+		return q->o.reply ? "rollback"
+				  : "restore"; /* without a caller: gbpfd restores it at start */
 	default:
 		return "unload";
 	}
@@ -128,9 +126,6 @@ void daemon_policy_op_fail(struct daemon_policy_op *q, int exit_code)
 		daemon_store_delete_files(q->dir, q->o.version);
 	}
 	daemon_policy_op_finish(q);
-	if (q->o.by_watch) {
-		daemon_watch_rollback_failed(d, q->o.watched, buf_text(&q->report.message));
-	}
 	if (q->o.reply) {
 		q->o.reply(d, q->o.conn, q->o.id, NULL, &q->report, exit_code);
 	}

@@ -16,12 +16,11 @@
 enum daemon_policy_action { DAEMON_POLICY_LOAD, DAEMON_POLICY_ACTIVATE, DAEMON_POLICY_UNLOAD };
 
 struct daemon_policy_op;
-struct daemon_watch_request;
 
-/* Called once on the loop. result is borrowed; NULL: failed, for the reason in r, with exit_code.
- */
-typedef void (*daemon_policy_reply)(struct daemon *d, uint64_t conn, json_int_t id,
-				    const json_t *result, const struct report *r, int exit_code);
+/* Called once on the loop, unless the operation has become unnecessary. result is borrowed; NULL:
+ * failed, for the reason in r, with exit_code. */
+typedef void (*daemon_policy_reply)(struct daemon *d, uint64_t conn, json_int_t id, json_t *result,
+				    const struct report *r, int exit_code);
 
 struct daemon_policy_request {
 	enum daemon_policy_action op;
@@ -31,16 +30,16 @@ struct daemon_policy_request {
 	bool is_volatile; /* LOAD: not stored; the worker sets it, too: policy_durable.c */
 	bool by_watch;	  /* ACTIVATE, UNLOAD: a watch rolls back */
 	bool is_late;	  /* ACTIVATE: for a GPU that became known, if it still has that version */
-	struct daemon_watch_request
-		*watch;	   /* taken, also on failure; NULL: the version is not watched */
-	const char *name;  /* LOAD */
-	int object_fd;	   /* LOAD: taken, also on failure; -1: see object */
+	struct daemon_stored_watch *watch; /* LOAD: taken, also on failure, with ns, keep_maps and
+					      condition; NULL: the version is not watched */
+	const char *name;		   /* LOAD */
+	int object_fd;			   /* LOAD: taken, also on failure; -1: see object */
 	struct buf object; /* LOAD: taken if object_fd is -1; ACTIVATE: of a volatile version */
 	uint64_t version;  /* ACTIVATE; 0: the previous one */
 	uint64_t watched;  /* by_watch: the version to leave, on GPUs where it is still active */
 	uid_t uid;
 	pid_t pid;		   /* of the caller; 0: none */
-	daemon_policy_reply reply; /* NULL: no caller waits */
+	daemon_policy_reply reply; /* NULL: neither a caller nor a watch waits */
 	uint64_t conn;
 	json_int_t id;
 };

@@ -116,6 +116,8 @@ void daemon_swap_flip(struct daemon_policy_op *q);
 void daemon_durable_begin(struct daemon_policy_op *q);
 /* Makes state.json name this version on the operation's GPUs when it is written next. */
 void daemon_durable_keep(struct daemon_policy_op *q, uint64_t version);
+/* Makes it name the operation's watch, if any, from now on and to return to old[]. */
+void daemon_durable_keep_watch(struct daemon_policy_op *q);
 /* Reverts what daemon_durable_begin() has stored, for an operation that is refused later. */
 void daemon_durable_undo(struct daemon_policy_op *q);
 /* Sets the report of an operation that cannot be stored. Returns err. */

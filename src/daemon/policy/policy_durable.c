@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/policy/saving.h"
-#include "daemon/watch/watch.h"
 
 #define NOT_STORED "not-stored"
 #define EXIT_NOT_STORED 10 /* GBPF_CODE_UNSTORED */
@@ -50,16 +50,19 @@ static void on_written(struct daemon_job *j)
 	daemon_swap_copy(q);
 }
 
-/* Makes state.json name the operation's watch, if any, when it is written next. */
-static void keep_watch(struct daemon_policy_op *q)
+void daemon_durable_keep_watch(struct daemon_policy_op *q)
 {
-	uint64_t old[PROTO_MAX_GPUS];
+	struct daemon_store *st = &q->d->policies->store;
+	const struct daemon_stored_version *v = daemon_store_find(st, q->o.version);
+	struct daemon_stored_watch *w = q->o.watch;
 
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		old[i] = daemon_policy_active_version(q->d, i);
-	}
-	if (q->o.watch) {
-		daemon_watch_keep(q->d, q->o.watch, q->o.version, q->o.gpu_mask, old);
+	if (w) {
+		w->version = q->o.version;
+		w->end_wall_ns = clock_wall_ns() + w->ns;
+		w->gpu_mask = q->o.gpu_mask;
+		memcpy(w->old, q->old, sizeof(w->old));
+		snprintf(w->name, sizeof(w->name), "%s", v ? v->name : "");
+		daemon_store_watch_set(st, w); /* each GPU has one: there is room */
 	}
 }
 
@@ -71,7 +74,10 @@ void daemon_durable_begin(struct daemon_policy_op *q)
 
 	memcpy(q->kept_before, st->kept, sizeof(q->kept_before));
 	daemon_durable_keep(q, q->o.version);
-	keep_watch(q);
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		q->old[i] = daemon_policy_active_version(q->d, i);
+	}
+	daemon_durable_keep_watch(q);
 	q->state_text = daemon_store_state_text(st);
 	q->job = (struct daemon_job){ .work = daemon_policy_op_save_state,
 				      .done = on_written,

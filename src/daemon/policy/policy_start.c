@@ -64,7 +64,7 @@ static const struct daemon_stored_version *same_in_store(struct daemon *d, const
 }
 
 /* The policy given on the command line must load: remembers a failure, which ends gbpfd. */
-static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+static void on_first(struct daemon *d, uint64_t conn, json_int_t id, json_t *result,
 		     const struct report *r, int exit_code)
 {
 	struct buf text;

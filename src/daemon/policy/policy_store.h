@@ -10,7 +10,6 @@
 
 #include "base/buf.h"
 #include "daemon/policy/verified.h"
-#include "daemon/watch/watch_expr.h"
 #include "proto/pages.h"
 
 #define DAEMON_STORE_VERSIONS 64u
@@ -20,6 +19,10 @@
 #define DAEMON_STORE_HISTORY 4u /* versions of a GPU's history */
 #define DAEMON_STORE_STATE "state.json"
 #define DAEMON_STORE_OBJECT_MAX (16u << 20)
+
+#define DAEMON_WATCH_MAX_NS (INT64_C(24) * 3600 * 1000000000) /* a day */
+#define DAEMON_WATCH_MIN_NS INT64_C(100000000)
+#define DAEMON_WATCH_TEXT 512u
 
 struct daemon_stored_version {
 	uint64_t version;

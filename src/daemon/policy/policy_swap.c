@@ -13,7 +13,6 @@
 #include "daemon/consts.h"
 #include "daemon/policy/daemon_hooks.h"
 #include "daemon/policy/policy_failures.h"
-#include "daemon/watch/watch.h"
 
 #define SLICE_NS 1000000u
 
@@ -88,9 +87,6 @@ static json_t *result_json(struct daemon_policy_op *q)
 	if (r) {
 		json_object_set(r, "hooks", hooks);
 		add_times(q, r);
-	}
-	if (r && q->o.watch) {
-		json_object_set_new(r, "watch", daemon_watch_json(d, q->o.version));
 	}
 	if (r && q->kept) {
 		json_object_set(r, "maps", q->kept);
@@ -235,12 +231,13 @@ static void note_in_store(struct daemon_policy_op *q)
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
 			daemon_store_activate(&p->store, i, version_of(q));
-			p->in_force[i] = q->o.reply ? q->number : p->in_force[i];
+			p->in_force[i] = q->o.reply && !q->o.by_watch ? q->number : p->in_force[i];
 		}
 	}
 	if (!q->o.is_volatile) {
 		daemon_durable_keep(q, version_of(q));
 	}
+	daemon_durable_keep_watch(q);
 }
 
 static void put_in_force(struct daemon_policy_op *q)
@@ -252,15 +249,6 @@ static void put_in_force(struct daemon_policy_op *q)
 	activated(d, version_of(q), q->o.gpu_mask);
 	daemon_rejoin_apply(d, version_of(q));
 	d->counters.swaps++;
-}
-
-/* Watches of the former version end first. */
-static void begin_watch(struct daemon_policy_op *q)
-{
-	daemon_watch_check(q->d);
-	if (q->o.watch && version_of(q)) {
-		daemon_watch_begin(q->d, q->o.watch, version_of(q), q->o.gpu_mask, q->old);
-	}
 }
 
 static void record_swap(struct daemon_policy_op *q)
@@ -296,7 +284,7 @@ void daemon_swap_flip(struct daemon_policy_op *q)
 	POINT("daemon.swap.flipped");
 	note_in_store(q);
 	put_in_force(q);
-	begin_watch(q);
+	daemon_features_call(versions_changed, q->d, q->o.watch);
 	record_swap(q);
 	daemon_policy_drop_unused(q->d, exit_reason(q));
 	POINT("daemon.swap.dropped");

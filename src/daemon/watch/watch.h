@@ -7,38 +7,27 @@
 
 #include <jansson.h>
 
+#include "daemon/policy/policy_store.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/watch/watch_expr.h"
 
 #define DAEMON_WATCH_KEPT 16u /* ended watches that can still be reported */
 
 struct daemon_watch_request {
-	uint64_t ns;
-	bool keep_maps; /* also for the rollback */
+	struct daemon_stored_watch is; /* first: versions_changed() gets it back */
 	struct daemon_watch_expr expr;
-	char text[DAEMON_WATCH_TEXT];
 };
 
-/* Parses a request for a watch; caller frees. -EINVAL, -ENOMEM with r. */
+/* Parses a request for a watch, with this time and condition; caller frees. -EINVAL, -ENOMEM with
+ * r. */
 int daemon_watch_request_new(struct daemon_watch_request **ret, uint64_t ns, const char *text,
 			     struct report *r);
 
 /* watch_resume.c */
-/* Makes state.json name a watch on this version when it is written next. */
-void daemon_watch_keep(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
-		       uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS]);
 /* Continues the watches of state.json, after the policies of state.json were activated. Reports
  * each that cannot be continued. */
 void daemon_watches_resume(struct daemon *d);
 
-/* Begins a watch on a version that has just become active on these GPUs, which had old[] before. o
- * is copied. */
-void daemon_watch_begin(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
-			uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS]);
-/* Ends the watches of versions that are no longer active; call after a change of version words. */
-void daemon_watch_check(struct daemon *d);
-/* A rollback that a watch of this version has ordered did not take effect, for this reason. */
-void daemon_watch_rollback_failed(struct daemon *d, uint64_t version, const char *why);
 extern const struct daemon_feature daemon_watches_feature;
 void daemon_watches_close(struct daemon *d);
 

@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "base/compiler.h"
+#include "daemon/policy/policy_store.h"
 #include "gbpf/gbpf.h"
 #include "proto/pages.h"
 #include "policy/ctx.h"

@@ -65,26 +65,23 @@ struct daemon_watch {
 	struct daemon_watch *next;
 	struct daemon *d;
 	sd_event_source *timer;
-	uint64_t version, before;
+	struct daemon_stored_watch is;
+	struct daemon_watch_expr expr;
+	uint64_t before;
 	uint64_t begin_ns;    /* of the window: the flip, or gbpfd's start */
 	uint64_t end_ns;      /* deadline */
 	uint64_t ended_ns;    /* when it ended, or when the condition held */
 	uint64_t rollback_ns; /* from then until the version before was active */
 	bool resumed;	      /* it was begun by an earlier gbpfd */
-	uint32_t gpu_mask;
-	uint32_t back_mask; /* GPUs on which it was active when the condition held */
-	uint64_t old[PROTO_MAX_GPUS];
+	uint32_t back_mask;   /* GPUs on which it was active when the condition held */
 	enum daemon_watch_state state;
-	char name[EBPF_NAME_BYTES], reason[DAEMON_WATCH_REASON];
-	struct daemon_watch_request order;
+	char reason[DAEMON_WATCH_REASON];
 	struct daemon_window window;
 	double value[DAEMON_WATCH_TERMS]; /* at the last evaluation */
 };
 
 /* Adds a watch that does not run yet; NULL: no memory. */
-struct daemon_watch *daemon_watch_add(struct daemon *d, const struct daemon_watch_request *o,
-				      uint64_t version, uint32_t gpu_mask,
-				      const uint64_t old[PROTO_MAX_GPUS], const char *name);
+struct daemon_watch *daemon_watch_add(struct daemon *d, const struct daemon_watch_request *o);
 /* Starts the evaluation of a watch that ends after left_ns. */
 void daemon_watch_run(struct daemon_watch *w, uint64_t left_ns);
 void daemon_watch_end(struct daemon_watch *w, enum daemon_watch_state state, const char *reason);

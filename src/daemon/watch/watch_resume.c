@@ -13,23 +13,6 @@
 
 #define UNOBSERVED "not observed until its end, because gbpfd was not running"
 
-void daemon_watch_keep(struct daemon *d, const struct daemon_watch_request *o, uint64_t version,
-		       uint32_t gpu_mask, const uint64_t old[PROTO_MAX_GPUS])
-{
-	const struct daemon_stored_version *v =
-		daemon_store_find(daemon_policies_store(d), version);
-	struct daemon_stored_watch w = { .version = version,
-					 .ns = o->ns,
-					 .end_wall_ns = clock_wall_ns() + o->ns,
-					 .gpu_mask = gpu_mask,
-					 .keep_maps = o->keep_maps };
-
-	memcpy(w.old, old, sizeof(w.old));
-	snprintf(w.name, sizeof(w.name), "%s", v ? v->name : "");
-	snprintf(w.condition, sizeof(w.condition), "%s", o->text);
-	daemon_store_watch_set(daemon_policies_store(d), &w); /* each GPU has one: there is room */
-}
-
 /* Reports a watch that cannot be continued. */
 static void lost(struct daemon *d, const struct daemon_stored_watch *s, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
@@ -70,17 +53,16 @@ static uint64_t left_ns(const struct daemon_stored_watch *s)
 	return s->end_wall_ns > now ? MIN(s->end_wall_ns - now, s->ns) : 0;
 }
 
-static bool resume(struct daemon *d, const struct daemon_stored_watch *s,
-		   const struct daemon_watch_request *o)
+static bool resume(struct daemon *d, const struct daemon_watch_request *o)
 {
-	struct daemon_watch *w = daemon_watch_add(d, o, s->version, s->gpu_mask, s->old, s->name);
+	const struct daemon_stored_watch *s = &o->is;
+	struct daemon_watch *w = daemon_watch_add(d, o);
 	uint64_t left = left_ns(s);
 
 	if (!w) {
 		return false;
 	}
 	w->resumed = true;
-	w->order.keep_maps = s->keep_maps;
 	if (!left) {
 		w->end_ns = clock_now_ns();
 		daemon_history_add(&d->history, "watch", -1, "'%s' version %llu stays: %s was %s",
@@ -116,7 +98,8 @@ static bool resume_or_report(struct daemon *d, const struct daemon_stored_watch 
 		lost(d, s, "its condition cannot be read: %s; the version stays",
 		     buf_text(&r.message));
 	} else {
-		runs = resume(d, s, o);
+		o->is = *s;
+		runs = resume(d, o);
 	}
 	report_finish(&r);
 	free(o);

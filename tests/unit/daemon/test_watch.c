@@ -11,6 +11,7 @@
 #include "base/atomic.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/policy/policy_store.h"
 #include "daemon/watch/watch_expr.h"
 
 enum { LATENCY, NORMAL, BATCH };
