@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/point.h"
 #include "daemon/consts.h"
-#include "daemon/policy/saving.h"
+#include "daemon/saving.h"
 
 #define NOT_STORED "not-stored"
 #define EXIT_NOT_STORED 10 /* GBPF_CODE_UNSTORED */

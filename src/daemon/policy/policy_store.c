@@ -4,25 +4,16 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/private_dir.h"
-#include "base/point.h"
 #include "daemon/clean_text.h"
 
 #define META_MAX (1u << 20)
 #define MAX_NUMBER (UINT64_C(1) << 53)
-
-static void file_path(char out[4200], const char *dir, uint64_t version, const char *ending)
-{
-	snprintf(out, 4200, "%s/%llu%s", dir, (unsigned long long)version, ending);
-}
 
 struct daemon_stored_version *daemon_store_find(struct daemon_store *s, uint64_t version)
 {
@@ -117,30 +108,6 @@ int daemon_store_add(struct daemon_store *s, uint64_t version, json_t *meta, uin
 	return 0;
 }
 
-bool daemon_store_is_file(const char *path)
-{
-	struct stat st;
-
-	return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-static json_t *read_json(const char *path)
-{
-	struct buf b;
-	json_t *j = NULL;
-
-	buf_init(&b);
-	if (daemon_store_is_file(path) && buf_read_file(&b, path, META_MAX) == 0 && b.len) {
-		j = json_loadb(b.data, b.len, 0, NULL);
-	}
-	buf_finish(&b);
-	if (!json_is_object(j)) {
-		json_decref(j);
-		return NULL;
-	}
-	return j;
-}
-
 /* Reads state.json before the versions, so that active ones are kept if there are too many. Returns
  * its content, or NULL. */
 static json_t *read_state(struct daemon_store *s)
@@ -149,7 +116,7 @@ static json_t *read_state(struct daemon_store *s)
 	json_t *j, *active;
 
 	snprintf(path, sizeof(path), "%s/" DAEMON_STORE_STATE, s->dir);
-	j = read_json(path);
+	j = daemon_store_read_json(path, META_MAX);
 	if (!j) {
 		s->bad_state = access(path, F_OK) == 0;
 		return NULL;
@@ -213,7 +180,7 @@ static bool remove_remains(struct daemon_store *s, const char *file)
 	char path[4200 + 256], meta[4200];
 	unsigned long long n = strtoull(file, NULL, 10);
 
-	file_path(meta, s->dir, n, ".json");
+	daemon_store_path(meta, s->dir, n, ".json");
 	if (!ends_with(file, ".part") &&
 	    !(n && ends_with(file, ".bpf.o") && access(meta, F_OK) < 0 && errno == ENOENT)) {
 		return false;
@@ -233,7 +200,7 @@ static void read_version(struct daemon_store *s, const char *file)
 	if (n == 0 || n >= MAX_NUMBER || strcmp(end, ".json") != 0) {
 		return;
 	}
-	file_path(path, s->dir, n, ".bpf.o");
+	daemon_store_path(path, s->dir, n, ".bpf.o");
 	if (!daemon_store_is_file(path) || access(path, R_OK) < 0) {
 		return;
 	}
@@ -241,8 +208,8 @@ static void read_version(struct daemon_store *s, const char *file)
 		daemon_store_delete_files(s->dir, n);
 		return;
 	}
-	file_path(path, s->dir, n, ".json");
-	meta = read_json(path);
+	daemon_store_path(path, s->dir, n, ".json");
+	meta = daemon_store_read_json(path, META_MAX);
 	if (meta && daemon_store_add(s, n, meta, &removed) == 0 && removed) {
 		daemon_store_delete_files(s->dir, removed);
 	}
@@ -312,107 +279,4 @@ char *daemon_store_state_text(const struct daemon_store *s)
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;
-}
-
-static int write_all(int fd, const char *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno != EINTR) {
-			return -errno;
-		}
-		if (n > 0) {
-			data += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
-static int sync_dir(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int err = fd < 0 || fsync(fd) < 0 ? -errno : 0;
-
-	fd_close(fd);
-	return err;
-}
-
-/* After a crash there is the old file or the new one, never a part of it. */
-static int replace(const char *path, const void *data, size_t len)
-{
-	char part[4200];
-	int fd, err;
-
-	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part)) {
-		return -ENAMETOOLONG;
-	}
-	fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) {
-		return -errno;
-	}
-	err = write_all(fd, data, len);
-	if (!err && fsync(fd) < 0) {
-		err = -errno;
-	}
-	fd_close(fd);
-	POINT("daemon.store.part_written");
-	if (!err && rename(part, path) < 0) {
-		err = -errno;
-	}
-	if (err) {
-		unlink(part);
-	}
-	return err;
-}
-
-int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
-			      const char *meta)
-{
-	char path[4200];
-	int err;
-
-	file_path(path, dir, version, ".bpf.o");
-	err = replace(path, object, bytes);
-	POINT("daemon.store.object_written");
-	if (!err) { /* the description last: an object without one is ignored */
-		file_path(path, dir, version, ".json");
-		err = replace(path, meta, strlen(meta));
-	}
-	if (err) {
-		daemon_store_delete_files(dir, version);
-		return err;
-	}
-	POINT("daemon.store.meta_written");
-	return sync_dir(dir);
-}
-
-int daemon_store_write(const char *dir, const char *file, const char *text)
-{
-	char path[4200];
-	int err;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	err = replace(path, text, strlen(text));
-	POINT("daemon.state.renamed");
-	return err ? err : sync_dir(dir);
-}
-
-int daemon_store_read_object(const char *dir, uint64_t version, struct buf *object)
-{
-	char path[4200];
-
-	file_path(path, dir, version, ".bpf.o");
-	return buf_read_file(object, path, DAEMON_STORE_OBJECT_MAX);
-}
-
-void daemon_store_delete_files(const char *dir, uint64_t version)
-{
-	char path[4200];
-
-	file_path(path, dir, version, ".json");
-	unlink(path);
-	file_path(path, dir, version, ".bpf.o");
-	unlink(path);
 }

@@ -4,12 +4,8 @@
 #ifndef GBPF_DAEMON_POLICY_POLICY_STORE_H
 #define GBPF_DAEMON_POLICY_POLICY_STORE_H
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/buf.h"
 #include "daemon/policy/verified.h"
+#include "daemon/store_file.h"
 #include "proto/pages.h"
 
 #define DAEMON_STORE_VERSIONS 64u
@@ -18,7 +14,6 @@
 				 */
 #define DAEMON_STORE_HISTORY 4u /* versions of a GPU's history */
 #define DAEMON_STORE_STATE "state.json"
-#define DAEMON_STORE_OBJECT_MAX (16u << 20)
 
 #define DAEMON_WATCH_MAX_NS (INT64_C(24) * 3600 * 1000000000) /* a day */
 #define DAEMON_WATCH_MIN_NS INT64_C(100000000)
@@ -106,16 +101,5 @@ bool daemon_store_watch_needs(const struct daemon_store *s, uint64_t version);
 json_t *daemon_store_watches_json(const struct daemon_store *s); /* caller decrefs */
 /* Adds the valid watches of state.json; counts the others in bad_watches. */
 void daemon_store_watches_read(struct daemon_store *s, const json_t *state);
-
-/* Returns true for a regular file. Others may block gbpfd: a pipe does until a writer opens it. */
-bool daemon_store_is_file(const char *path);
-
-/* For the worker. Each writes a new file, syncs it, and renames it over the old one. 0 or -errno.
- */
-int daemon_store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
-			      const char *meta);
-int daemon_store_write(const char *dir, const char *file, const char *text);
-int daemon_store_read_object(const char *dir, uint64_t version, struct buf *object);
-void daemon_store_delete_files(const char *dir, uint64_t version);
 
 #endif

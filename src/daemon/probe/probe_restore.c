@@ -16,7 +16,7 @@
 #include "base/procfs.h"
 #include "base/strmap.h"
 #include "daemon/clean_text.h"
-#include "daemon/policy/policy_store.h"
+#include "daemon/store_file.h"
 
 #define META_MAX (64u << 10)
 #define IDS_MAX 64u
@@ -96,16 +96,9 @@ int daemon_probe_watch(struct daemon_probe *p)
 static json_t *read_file(const struct daemon *d, const char *file)
 {
 	char path[DAEMON_PATH + 16 + NAME_MAX + 2];
-	json_t *j = NULL;
-	struct buf b;
 
 	snprintf(path, sizeof(path), "%s/%s", d->probes->dir, file);
-	buf_init(&b);
-	if (daemon_store_is_file(path) && buf_read_file(&b, path, META_MAX) == 0 && b.len) {
-		j = json_loadb(b.data, b.len, 0, NULL);
-	}
-	buf_finish(&b);
-	return j;
+	return daemon_store_read_json(path, META_MAX);
 }
 
 static json_int_t number(const json_t *j, const char *member)

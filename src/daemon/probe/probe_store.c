@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
-#include "daemon/policy/policy_store.h"
+#include "daemon/store_file.h"
 
 enum what { STORE, CHANGE, REMOVE, ANSWER };
 

@@ -7,10 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/log.h"
-#include "daemon/policy/policy_store.h"
-#include "daemon/policy/saving.h"
+#include "daemon/saving.h"
+#include "daemon/store_file.h"
 
 #define FILE_NAME "vgpus.json"
 #define ASIDE ".bad" /* appended to the name of a file with faults */
@@ -128,19 +127,14 @@ static void keep_aside(const char *path)
 void daemon_vgpus_open(struct daemon *d)
 {
 	char path[DAEMON_PATH + 16];
-	json_t *j = NULL, *e;
+	json_t *j, *e;
 	bool faulty = false;
 	struct stat st;
-	struct buf b;
 	size_t i;
 
 	daemon_vgpus_await(d);
 	snprintf(path, sizeof(path), "%s/" FILE_NAME, d->opt.state);
-	buf_init(&b);
-	if (daemon_store_is_file(path) && buf_read_file(&b, path, FILE_MAX) == 0 && b.len) {
-		j = json_loadb(b.data, b.len, 0, NULL);
-	}
-	buf_finish(&b);
+	j = daemon_store_read_json(path, FILE_MAX);
 	if (!json_is_array(json_object_get(j, "vgpus")) && lstat(path, &st) == 0) {
 		faulty = true;
 		log_warn("%s is not a list of virtual GPUs: it is kept with " ASIDE " appended",

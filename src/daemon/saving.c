@@ -1,6 +1,6 @@
 /* Jobs that write files of gbpfd's state. A failed write is reported and the change that it was to
  * store is kept. */
-#include "daemon/policy/saving.h"
+#include "daemon/saving.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "daemon/control_socket.h"
-#include "daemon/policy/policy_store.h"
+#include "daemon/store_file.h"
 
 struct save_job {
 	struct daemon_job job; /* first */

@@ -1,7 +1,7 @@
 /* Writes files of gbpfd's state through the worker, and answers the caller of a control method when
  * its change is on disk, or cannot be. */
-#ifndef GBPF_DAEMON_POLICY_SAVING_H
-#define GBPF_DAEMON_POLICY_SAVING_H
+#ifndef GBPF_DAEMON_SAVING_H
+#define GBPF_DAEMON_SAVING_H
 
 #include <jansson.h>
 #include <stdint.h>
