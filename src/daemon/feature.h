@@ -3,6 +3,7 @@
 #ifndef GBPF_DAEMON_FEATURE_H
 #define GBPF_DAEMON_FEATURE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -60,6 +61,13 @@ struct daemon_feature {
 	void (*sessions_reaped)(struct daemon *d);
 	/* What sessions in state queued wait for may be there now. */
 	void (*retry_queued)(struct daemon *d);
+
+	/* ---- vGPUs ---- */
+	/* One has come, gone or changed. */
+	void (*vgpus_changed)(struct daemon *d);
+	/* A caller has given a vGPU these shares: add to the answer what it should know. */
+	void (*shares_given)(struct daemon *d, const struct proto_vgpu_config *given,
+			     json_t *answer);
 
 	/* ---- versions of policies, and tools ---- */
 	/* The memory of one tenant in a version, or all of its memory, is about to be unmapped. The

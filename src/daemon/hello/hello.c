@@ -211,7 +211,7 @@ static bool take_late_devices(struct daemon_session *s, struct daemon_received *
 		daemon_policy_leave_other_gpus(s);
 		s->rejoin.asked = false; /* of another GPU */
 		if (s->vgpu.of) {
-			daemon_vgpus_changed(s->d);
+			daemon_features_call(vgpus_changed, s->d);
 		}
 		POINT("daemon.hello.devices");
 		admit(s);
@@ -341,7 +341,7 @@ static void begin(struct daemon_session *s, const struct proto_hello *h, int *fd
 		return;
 	}
 	if (s->vgpu.of) {
-		daemon_vgpus_changed(d);
+		daemon_features_call(vgpus_changed, d);
 	}
 	err = take_pages(s, h, fds);
 	if (err) {

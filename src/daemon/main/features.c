@@ -13,10 +13,10 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_prints.h"
 #include "daemon/policy/preempt.h"
+#include "daemon/policy/vgpu_maps.h"
 #include "daemon/probe/probes.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu.h"
-#include "daemon/vgpu/vgpu_maps.h"
 #include "daemon/watch/watch.h"
 
 /* The order is that of these hooks:

@@ -16,7 +16,7 @@
 #include "daemon/policy/policy_failures.h"
 #include "daemon/policy/preempt.h"
 #include "daemon/timer.h"
-#include "daemon/vgpu/vgpu_maps.h"
+#include "daemon/policy/vgpu_maps.h"
 
 #define TICK_NS 1000000u
 #define BETWEEN_USEC 100u /* shortest time until preempt runs in between, which bounds its cost */

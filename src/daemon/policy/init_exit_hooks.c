@@ -15,7 +15,7 @@
 #include "daemon/policy/policies.h"
 #include "daemon/policy/policy_failures.h"
 #include "daemon/policy/policy_prints.h"
-#include "daemon/vgpu/vgpu_maps.h"
+#include "daemon/policy/vgpu_maps.h"
 
 /* Processor time, so that a loaded machine refuses nothing: ten times what the worst program that
  * the verifier accepts takes. */

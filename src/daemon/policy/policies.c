@@ -21,7 +21,7 @@
 #include "daemon/consts.h"
 #include "daemon/policy/object_read.h"
 #include "daemon/policy/policy_failures.h"
-#include "daemon/vgpu/vgpu_maps.h"
+#include "daemon/policy/vgpu_maps.h"
 
 void daemon_policy_op_free(struct daemon_policy_op *q)
 {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/point.h"
 #include "daemon/policy/daemon_hooks.h"
-#include "daemon/vgpu/vgpu_list.h"
+#include "daemon/policy/vgpu_maps.h"
 
 #define COPY_INLINE_BYTES (1u << 20) /* about 100 us */
 #define COPIES_MAX (PROTO_MAX_TENANTS + EBPF_REGIONS)
@@ -73,7 +73,7 @@ static void finish(struct daemon_policy_op *q)
 
 	POINT("daemon.ready.kept");
 	q->kept = q->keep ? daemon_keep_json(q->keep) : NULL;
-	daemon_vgpus_changed(d); /* also for versions that were being copied until now */
+	daemon_vgpu_maps_write_all(d); /* also for versions that were being copied until now */
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS && !q->err; i++) {
 		struct daemon_version *l = daemon_version_on(d, q->o.version, i);
 

@@ -10,10 +10,7 @@
 #include "base/fd.h"
 #include "daemon/audit.h"
 #include "daemon/control_socket.h"
-#include "daemon/policy/policies.h"
 #include "daemon/session/tenant_session.h"
-#include "daemon/vgpu/vgpu_list.h"
-#include "daemon/vgpu/vgpu_maps.h"
 
 static bool has_name(const struct daemon_vgpu *v, const char *name)
 {
@@ -348,7 +345,7 @@ static json_t *changed_json(struct daemon_call *c, const struct daemon_vgpu *v)
 
 	given.compute = json_object_get(c->params, "compute") ? v->is.config.compute : 0;
 	given.copy = json_object_get(c->params, "copy") ? v->is.config.copy : 0;
-	json_object_set_new(j, "ignored", daemon_vgpu_maps_ignored(c->d, &given));
+	daemon_features_call(shares_given, c->d, &given, j);
 	return j;
 }
 
@@ -408,7 +405,7 @@ void daemon_method_vgpu_create(struct daemon_call *c)
 	memcpy(v->users, users, n_users * sizeof(users[0]));
 	v->n_users = n_users;
 	daemon_vgpu_reserve_update(c->d);
-	daemon_vgpus_changed(c->d);
+	daemon_features_call(vgpus_changed, c->d);
 	snprintf(text, sizeof(text), "virtual GPU %s is made", is.name);
 	finish(c, "vgpu.create", text, changed_json(c, v));
 }

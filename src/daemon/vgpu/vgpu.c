@@ -17,7 +17,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/procfs.h"
-#include "daemon/vgpu/vgpu_list.h"
 #include "mem/account_figures.h"
 
 #define OWN_VGPUS 16u	   /* reserved for root and gbpfd's user */
@@ -62,7 +61,7 @@ void daemon_vgpu_destroy(struct daemon_vgpu *v)
 	free(v);
 	if (!d->ending) {
 		daemon_vgpu_reserve_update(d);
-		daemon_vgpus_changed(d);
+		daemon_features_call(vgpus_changed, d);
 	}
 }
 
@@ -671,7 +670,7 @@ void daemon_vgpu_update_page(struct daemon_vgpu *v)
 		store_relaxed(&a->wait_ns, v->is.config.wait_ns);
 	}
 	daemon_vgpu_reserve_update(v->d);
-	daemon_vgpus_changed(v->d);
+	daemon_features_call(vgpus_changed, v->d);
 }
 
 int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_GPUS][16])
@@ -734,7 +733,7 @@ static void session_ended(struct daemon_session *s)
 {
 	if (s->vgpu.of) {
 		daemon_vgpu_leave(s);
-		daemon_vgpus_changed(s->d);
+		daemon_features_call(vgpus_changed, s->d);
 	}
 }
 

@@ -23,7 +23,4 @@ bool daemon_vgpus_have_share(const struct daemon *d);
  * if that is not known. */
 uint64_t daemon_vgpu_free_memory(const struct daemon *d, uint32_t gpu, uint64_t *ret_size);
 
-/* Writes the standard maps of all live versions, because a vGPU has come, gone or changed. */
-void daemon_vgpus_changed(struct daemon *d);
-
 #endif

@@ -12,10 +12,10 @@
 #include "daemon/idle/idle_boards.h"
 #include "daemon/maps/maps_watch.h"
 #include "daemon/policy/policies.h"
+#include "daemon/policy/vgpu_maps.h"
 #include "daemon/probe/probes.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/vgpu/vgpu.h"
-#include "daemon/vgpu/vgpu_maps.h"
 #include "daemon/watch/watch.h"
 
 #define TYPES 256u /* more than there are; those beyond the last are sent by no tenant */

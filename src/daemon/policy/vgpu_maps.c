@@ -1,5 +1,5 @@
 /* Fills the standard maps about vGPUs of policy versions from the vGPUs and their sessions. */
-#include "daemon/vgpu/vgpu_maps.h"
+#include "daemon/policy/vgpu_maps.h"
 
 #include <string.h>
 
@@ -39,7 +39,7 @@ void daemon_vgpu_maps_write(struct daemon_version *l)
 	const struct ebpf_object *o = &l->built->object;
 	struct ebpf_vgpu_row row[EBPF_VGPUS];
 
-	/* While the worker copies its memory: daemon_vgpus_changed() follows. */
+	/* While the worker copies its memory: daemon_vgpu_maps_write_all() follows. */
 	if (l->copying || !ebpf_vgpu_maps_any(o->maps, o->n_maps)) {
 		return;
 	}
@@ -105,20 +105,21 @@ static void add_ignoring(json_t *to, struct daemon *d, const char *member, bool 
 	}
 }
 
-json_t *daemon_vgpu_maps_ignored(struct daemon *d, const struct proto_vgpu_config *config)
+/* Adds an object "ignored" that names, for each share ("compute", "copy"), an active policy that
+ * does not keep it, "" for gBPF without a policy. Shares may bring another default policy. Empty
+ * while operations on policies are under way: the policy of the next moment is not known. */
+static void shares_given(struct daemon *d, const struct proto_vgpu_config *given, json_t *answer)
 {
+	bool known = !daemon_policy_follow_shares(d) && !daemon_policies_busy(d);
 	json_t *j = json_object();
 
-	if (daemon_policy_follow_shares(d) || daemon_policies_busy(d)) {
-		return j; /* the policy of the next moment is not known */
-	}
-	if (config->compute) {
+	if (known && given->compute) {
 		add_ignoring(j, d, "compute", false);
 	}
-	if (config->copy) {
+	if (known && given->copy) {
 		add_ignoring(j, d, "copy", true);
 	}
-	return j;
+	json_object_set_new(answer, "ignored", j);
 }
 
 static void check_shares(struct daemon_session *s)
@@ -150,8 +151,6 @@ static void session_ready(struct daemon_session *s)
 	}
 }
 
-const struct daemon_feature daemon_vgpu_shares_feature = { .session_ready = session_ready };
-
 void daemon_vgpu_maps_check_rest(struct daemon *d)
 {
 	daemon_session_each(d, s)
@@ -163,10 +162,16 @@ void daemon_vgpu_maps_check_rest(struct daemon *d)
 	}
 }
 
-void daemon_vgpus_changed(struct daemon *d)
+void daemon_vgpu_maps_write_all(struct daemon *d)
 {
 	for (struct daemon_version *l = daemon_policy_next_live(d, NULL); l;
 	     l = daemon_policy_next_live(d, l)) {
 		daemon_vgpu_maps_write(l);
 	}
 }
+
+const struct daemon_feature daemon_vgpu_shares_feature = {
+	.session_ready = session_ready,
+	.vgpus_changed = daemon_vgpu_maps_write_all,
+	.shares_given = shares_given,
+};
