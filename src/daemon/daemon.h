@@ -160,9 +160,15 @@ struct daemon {
 	struct daemon_control *control;	  /* owned; control_socket.c */
 };
 
-static inline struct proto_directory *daemon_directory(struct daemon *d)
+static inline struct proto_directory *daemon_directory(const struct daemon *d)
 {
 	return d->directory.map;
+}
+
+/* Returns true while every call passes through: policies decide nothing. */
+static inline bool daemon_policy_is_off(const struct daemon *d)
+{
+	return load_relaxed(&daemon_directory(d)->off);
 }
 
 /* Returns the version of the policy that is active on a GPU, 0: none. */

@@ -14,7 +14,6 @@
 #include "daemon/consts.h"
 #include "daemon/idle/gpu_use.h"
 #include "base/time_budget.h"
-#include "daemon/policy/policies.h"
 #include "daemon/session/tenant_session.h"
 #include "daemon/timer.h"
 

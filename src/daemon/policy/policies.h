@@ -104,6 +104,5 @@ const char *daemon_policy_active_name(struct daemon *d, unsigned gpu); /* return
 /* Takes effect at once; the connection is answered when the state is on disk too. 0 or -ENOMEM. */
 int daemon_policy_set_off(struct daemon *d, bool off, const struct peer *who, uint64_t conn,
 			  json_int_t id);
-bool daemon_policy_is_off(const struct daemon *d);
 
 #endif

@@ -215,11 +215,6 @@ int daemon_policies_begin(struct daemon *d)
 
 /* ---- off ---- */
 
-bool daemon_policy_is_off(const struct daemon *d)
-{
-	return d->policies->store.off;
-}
-
 int daemon_policy_set_off(struct daemon *d, bool off, const struct peer *who, uint64_t conn,
 			  json_int_t id)
 {

@@ -34,6 +34,7 @@ static inline uint64_t parts_clock(void)
 
 struct parts {
 	struct daemon *d;
+	struct proto_directory directory;
 	unsigned n;
 	struct part {
 		struct daemon_session s;
@@ -61,6 +62,7 @@ static inline struct parts *parts_new(void)
 	p->d->sessions.end = &p->d->sessions.first;
 	p->d->policies = calloc(1, sizeof(*p->d->policies));
 	assert_non_null(p->d->policies);
+	p->d->directory.map = &p->directory;
 	assert_true(sd_event_new(&p->d->loop) >= 0);
 	assert_true(sd_event_add_defer(p->d->loop, &p->d->sessions.reaper, parts_on_reaper, NULL) >=
 		    0);

@@ -101,7 +101,7 @@ static void only_published_boards_of_ordinary_users_are_watched(void **state)
 	assert_int_equal(sample_after(5 * MS), 0);
 	a->s.state = DAEMON_SESSION_READY;
 	assert_int_equal(sample_after(5 * MS), 5 * MS);
-	p->d->policies->store.off = true;
+	p->directory.off = 1;
 	pacer->s.idle.open_ns[0] = 0;
 	a->s.idle.open_ns[0] = 0;
 	parts_now += 5 * MS;
