@@ -135,12 +135,12 @@ bool daemon_control_good_name(const char *name)
 
 /* Parses watch_ns and rollback_if, of which both or neither must be given. Returns false after
  * answering an error. */
-static bool take_watch(struct daemon_call *c, struct daemon_watch_request **ret)
+static bool take_watch(struct daemon_call *c, struct daemon_policy_request *o)
 {
 	const json_t *ns = json_object_get(c->params, "watch_ns");
 	const char *condition = json_string_value(json_object_get(c->params, "rollback_if"));
+	struct daemon_watch_request *watch;
 	struct report r;
-	bool good = true;
 
 	if (!ns && !condition) {
 		return true;
@@ -149,15 +149,16 @@ static bool take_watch(struct daemon_call *c, struct daemon_watch_request **ret)
 	if (!json_is_integer(ns) || !condition) {
 		report_hint(&r, "Use --watch 60s together with --rollback-if CONDITION");
 		report_set(&r, -EINVAL, "usage", "a watch needs both a time and a condition");
-	} else if (daemon_watch_request_new(ret, (uint64_t)MAX(json_integer_value(ns), 0),
+	} else if (daemon_watch_request_new(&watch, (uint64_t)MAX(json_integer_value(ns), 0),
 					    condition, &r) == 0) {
+		watch->is.keep_maps = o->keep_maps;
+		o->watch = &watch->is;
 		report_finish(&r);
 		return true;
 	}
 	daemon_control_answer(c->d, c->conn, c->id, NULL, &r, 2);
-	good = false;
 	report_finish(&r);
-	return good;
+	return false;
 }
 
 static void method_watch(struct daemon_call *c)
@@ -201,7 +202,6 @@ static void method_load(struct daemon_call *c)
 		.is_volatile = json_is_true(json_object_get(c->params, "volatile")),
 		.name = json_string_value(json_object_get(c->params, "name"))
 	};
-	struct daemon_watch_request *watch = NULL;
 
 	if (!daemon_control_good_name(o.name)) {
 		daemon_control_error(c, 2, "usage",
@@ -217,11 +217,7 @@ static void method_load(struct daemon_call *c)
 	}
 	o.must_store = !o.is_volatile;
 	o.gpu_mask = gpu_mask(c);
-	if (o.gpu_mask && take_watch(c, &watch)) {
-		if (watch) {
-			watch->is.keep_maps = o.keep_maps;
-			o.watch = &watch->is;
-		}
+	if (o.gpu_mask && take_watch(c, &o)) {
 		o.object_fd = *c->fd;
 		*c->fd = -1;
 		order(c, &o);
