@@ -439,7 +439,7 @@ void shim_code_learn_function(CUfunction f, CUkernel kernel)
 void shim_code_learn_module(CUmodule module, CUlibrary library)
 {
 	struct owner *o = calloc(1, sizeof(*o));
-	const struct owner *before;
+	struct owner *before;
 
 	if (!o) { /* the module's functions are recognized by their parameters */
 		return;
@@ -449,6 +449,9 @@ void shim_code_learn_module(CUmodule module, CUlibrary library)
 	o->library = library;
 	pthread_mutex_lock(&code_mutex);
 	before = strmap_get(&owners, shim_handle_key(module).text);
+	if (before && before->p) { /* its clones are excluded later, by shim_image_note_module() */
+		before->lent = true;
+	}
 	if (!image_of(library)) {
 		drop_owner(module);
 	} else if ((!before || before->library != library) && put_owner(module, o)) {

@@ -154,6 +154,7 @@ static bool has_required_shape(const struct shim_clone *t, const uint32_t block[
 void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 {
 	struct sched_launch *r = &l->record;
+	uint8_t excluded;
 
 	l->clone = NULL;
 	if (!shim_shape_fits(l->call.grid, l->call.block) || r->blocks > MAX_BLOCKS ||
@@ -163,8 +164,11 @@ void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 		}
 		return;
 	}
-	if (unlikely(load_relaxed(&t->excluded))) {
-		shim_block_note_reason(l, PROTO_BLOCK_HUNG);
+	excluded = load_relaxed(&t->excluded);
+	if (unlikely(excluded)) {
+		if (!(excluded & SHIM_CLONE_FORMER)) { /* the statistics are the next clone's */
+			shim_block_note_reason(l, PROTO_BLOCK_HUNG);
+		}
 		return;
 	}
 	r->resident = resident(t, l);

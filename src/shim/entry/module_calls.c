@@ -12,6 +12,7 @@
 #include "shim/defer/block_launch.h"
 #include "shim/entry/link_calls.h"
 #include "shim/entry/parts.h"
+#include "shim/kernel/clone.h"
 #include "shim/kernel/loaded_image.h"
 #include "shim/object/green_context.h"
 
@@ -142,6 +143,18 @@ static bool preserve(struct loader *l, struct preserved *p)
 	return true;
 }
 
+/* Makes the driver's call. The handle that it returns is known if the driver has reused it after an
+ * unload that was not seen. */
+static CUresult run(struct loader *l, const void *other)
+{
+	CUresult r = l->run(l, other);
+
+	if (r == CUDA_SUCCESS && l->ret && shim_attached() && shim_image_load(*l->ret)) {
+		shim_clone_end_load(*l->ret);
+	}
+	return r;
+}
+
 /* Runs the call with a patched image. A mapped one is left to the driver until the library is
  * unloaded, so that pages that are not used take no memory; if it refuses that, it makes a copy.
  * *ret_kept: the driver still reads the image. */
@@ -154,11 +167,11 @@ static CUresult run_patched(struct loader *l, const struct cubin_patched *p, boo
 
 	*ret_kept = keeps_binary(l);
 	if (l->library && !*ret_kept && cubin_patched_image_is_set(p) &&
-	    preserve(&without_copy, &preserved) && l->run(&without_copy, image) == CUDA_SUCCESS) {
+	    preserve(&without_copy, &preserved) && run(&without_copy, image) == CUDA_SUCCESS) {
 		*ret_kept = true;
 		return CUDA_SUCCESS;
 	}
-	return l->run(l, image);
+	return run(l, image);
 }
 
 static void unload(const struct loader *l)
@@ -172,7 +185,7 @@ static void unload(const struct loader *l)
 
 static CUresult run_unpatched(struct loader *l, const void *other)
 {
-	CUresult r = l->run(l, other);
+	CUresult r = run(l, other);
 
 	if (r == CUDA_SUCCESS && l->ret) {
 		shim_code_loaded_unpatched(*l->ret);

@@ -162,11 +162,16 @@ void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
 	follow_smem(t);
 }
 
+static bool is_former(const struct shim_clone *t)
+{
+	return load_relaxed(&t->excluded) & SHIM_CLONE_FORMER;
+}
+
 void shim_clone_refresh(const void *owner, const void *handle)
 {
 	pthread_mutex_lock(&clones_mutex);
 	for (struct shim_clone *t = clones; t; t = t->next) {
-		if (t->handle && !load_relaxed(&t->excluded) &&
+		if (t->handle && !is_former(t) &&
 		    (handle ? (const void *)t->of == handle : t->owner == owner)) {
 			follow_smem(t);
 		}
@@ -200,7 +205,7 @@ static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o)
 
 	pthread_mutex_lock(&shim_kernels_mutex);
 	k = strmap_get(&shim_kernels, shim_handle_key(t->of).text);
-	same = k && k->name && k->load == o->load && strcmp(k->name, o->name) == 0;
+	same = k && shim_kernel_names_the_same(k, o->name, o->owner, o->load);
 	if (same) {
 		store_release(&k->clone, t);
 		t->next = clones;
@@ -234,7 +239,7 @@ static const struct cubin_kernel *code_of(CUfunction clone)
 {
 	const struct shim_clone *t = clones;
 
-	while (t && t->handle != clone) {
+	while (t && (t->handle != clone || is_former(t))) {
 		t = t->next;
 	}
 	return t ? t->code : NULL;
@@ -247,14 +252,35 @@ void shim_clone_exclude(CUfunction clone)
 	pthread_mutex_lock(&clones_mutex);
 	code = code_of(clone);
 	for (struct shim_clone *t = clones; t; t = t->next) {
-		if (t->handle == clone ||
-		    (code && t->code && t->code->code_hash == code->code_hash)) {
-			store_relaxed(&t->excluded, (uint8_t)1);
+		if (!is_former(t) && (t->handle == clone ||
+				      (code && t->code && t->code->code_hash == code->code_hash))) {
+			or_relaxed(&t->excluded, (uint8_t)SHIM_CLONE_HUNG);
 		}
 	}
 	if (code) {
 		shim_code_note_waiting(code);
 	}
+	pthread_mutex_unlock(&clones_mutex);
+}
+
+void shim_clone_end_load(const void *owner)
+{
+	pthread_mutex_lock(&clones_mutex); /* shim_clone_exclude() no longer reads their code */
+	pthread_mutex_lock(&shim_kernels_mutex);
+	for (struct shim_clone *t = clones; t; t = t->next) {
+		if (shim_image_is_of(t->owner, owner)) {
+			or_relaxed(&t->excluded, (uint8_t)SHIM_CLONE_FORMER);
+		}
+	}
+	strmap_each (&shim_kernels, e) {
+		struct shim_kernel *k = e->value;
+
+		if (shim_image_is_of(k->owner, owner) ||
+		    (k->clone && shim_image_is_of(k->clone->owner, owner))) {
+			shim_kernel_means_another(k);
+		}
+	}
+	pthread_mutex_unlock(&shim_kernels_mutex);
 	pthread_mutex_unlock(&clones_mutex);
 }
 

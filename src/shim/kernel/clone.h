@@ -10,6 +10,12 @@
 
 extern const struct shim_part shim_clone_part;
 
+/* Why a clone must not be launched (shim_clone.excluded). */
+#define SHIM_CLONE_HUNG 1u /* its blocks waited for blocks of higher index */
+/* The driver has reused its function's or its owner's handle: the functions, entry and code may no
+ * longer exist. */
+#define SHIM_CLONE_FORMER 2u
+
 struct shim_clone {
 	struct shim_clone *next; /* in clone.c's list */
 	const void *owner;	 /* module or library */
@@ -30,7 +36,7 @@ struct shim_clone {
 	uint64_t occupancy;	 /* [atomic] last launch shape whose occupancy was queried, and the
 				    answer */
 	uint8_t why;		 /* enum proto_block_why */
-	uint8_t excluded;	 /* [atomic] must not be launched any more */
+	uint8_t excluded;	 /* [atomic] SHIM_CLONE_*; later launches do not take it */
 	uint8_t reported_why;	 /* [atomic] enum proto_block_why that the statistics show; PROTO_
 				    BLOCK_UNKNOWN: `why` */
 };
@@ -55,6 +61,10 @@ void shim_clone_follow(struct shim_clone *t);
 /* Excludes a clone whose blocks were found waiting for blocks of higher index; it is not launched
  * any more. */
 void shim_clone_exclude(CUfunction clone);
+/* Excludes the clones of an owner whose handle the driver has reused after an unload that was not
+ * seen, and forgets which kernels its handles name. They stay allocated, since deferred launches
+ * may use them. Called before the former load's entries and code are freed. */
+void shim_clone_end_load(const void *owner);
 /* Updates the clones after the program has changed a property of a function; handle NULL: of all of
  * the owner's. */
 void shim_clone_refresh(const void *owner, const void *handle);

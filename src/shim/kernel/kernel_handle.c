@@ -59,13 +59,10 @@ static struct shim_kernel *record_of(const void *handle, uint32_t most)
 	return k;
 }
 
-/* The handle names another kernel than it did, or the program has launched it before it asked for
- * it. The clone stays allocated, since another thread may use it, but is launched no more. Caller
- * holds shim_kernels_mutex. */
-static void means_another(struct shim_kernel *k)
+void shim_kernel_means_another(struct shim_kernel *k)
 {
 	if (k->clone) {
-		store_relaxed(&k->clone->excluded, (uint8_t)1);
+		or_relaxed(&k->clone->excluded, (uint8_t)SHIM_CLONE_FORMER);
 	}
 	free(k->name);
 	k->name = NULL;
@@ -74,10 +71,8 @@ static void means_another(struct shim_kernel *k)
 	add_acqrel(&shim.kernel_generation, 1);
 }
 
-/* Returns whether a handle that is noted again names the kernel that it did, as far as it is known.
- */
-static bool names_the_same(const struct shim_kernel *k, const char *name, const void *owner,
-			   uint64_t load)
+bool shim_kernel_names_the_same(const struct shim_kernel *k, const char *name, const void *owner,
+				uint64_t load)
 {
 	bool loaded_again = k->owner == owner && k->load && load && k->load != load;
 
@@ -96,9 +91,9 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	}
 	pthread_mutex_lock(&shim_kernels_mutex);
 	k = known(handle);
-	again = k && names_the_same(k, name, owner, load);
+	again = k && shim_kernel_names_the_same(k, name, owner, load);
 	if (k && !again) {
-		means_another(k);
+		shim_kernel_means_another(k);
 	}
 	k = k ? k : record_of(handle, MAX_KERNELS);
 	if (k) {

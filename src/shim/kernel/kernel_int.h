@@ -12,4 +12,13 @@ extern pthread_mutex_t shim_kernels_mutex;
 extern struct strmap
 	shim_kernels; /* shim_kernels_mutex; handle in hexadecimal > struct shim_kernel */
 
+/* The handle names another kernel than it did, or the program has launched it before it asked for
+ * it. The clone stays allocated, since a launch of another thread, or a deferred one, may use it;
+ * later launches do not take it. Caller holds shim_kernels_mutex. */
+void shim_kernel_means_another(struct shim_kernel *k);
+/* Returns whether a kernel of that name, of a load of an owner, is the one that the handle names,
+ * as far as it is known. Caller holds shim_kernels_mutex. */
+bool shim_kernel_names_the_same(const struct shim_kernel *k, const char *name, const void *owner,
+				uint64_t load);
+
 #endif

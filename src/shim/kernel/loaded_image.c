@@ -16,6 +16,7 @@
 #include "shim/object/driver_device.h"
 #include "shim/object/handle_set.h"
 #include "ptx/image.h"
+#include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/shim.h"
 #include "shim/tool.h"
@@ -288,6 +289,9 @@ void shim_image_note_module(const void *module, const void *library)
 {
 	struct shim_image_owner *o = calloc(1, sizeof(*o));
 
+	if (shim_image_load(module) && !shim_image_is_of(module, library)) {
+		shim_clone_end_load(module);
+	}
 	if (o) {
 		o->of = library;
 		(void)shim_real.cuCtxGetCurrent(&o->ctx);

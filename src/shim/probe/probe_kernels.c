@@ -409,7 +409,7 @@ void shim_probe_exclude(CUfunction clone)
 		const struct shim_probe_kernel *k = e->value;
 
 		if (k->form && k->form->has_clone && k->form->clone.handle == clone) {
-			store_relaxed(&k->form->clone.excluded, (uint8_t)1);
+			store_relaxed(&k->form->clone.excluded, (uint8_t)SHIM_CLONE_HUNG);
 		}
 	}
 	pthread_mutex_unlock(&shim_probe_mutex);

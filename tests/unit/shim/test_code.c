@@ -10,6 +10,7 @@
 
 #include "ptx/fatbin.h"
 #include "shim/code/shim_code.h"
+#include "shim/kernel/clone.h"
 #include "shim/kernel/loaded_image.h"
 
 static uint64_t address = 0x1234;
@@ -576,6 +577,21 @@ static void machine_code_may_run_at_block_level(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
+/* The statistics say so only of a kernel that has hung. */
+static void an_excluded_clone_is_not_launched(void **state)
+{
+	CUmodule m = load_named();
+
+	assert_true(launched(NULL, 0, RIG_TWO)->block_ok);
+	shim_clone_get(RIG_TWO)->excluded = SHIM_CLONE_FORMER;
+	assert_false(launched(NULL, 0, RIG_TWO)->block_ok);
+	assert_int_equal(double_why, PROTO_BLOCK_UNKNOWN);
+	shim_clone_get(RIG_TWO)->excluded = SHIM_CLONE_HUNG;
+	assert_false(launched(NULL, 0, RIG_TWO)->block_ok);
+	assert_int_equal(double_why, PROTO_BLOCK_HUNG);
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+}
+
 /* Only the program's thread can name the stream, so the agent cannot launch missing blocks. */
 static void a_threads_own_stream_has_no_block_level(void **state)
 {
@@ -689,6 +705,7 @@ int main(void)
 		TEST(legacy_launches_set_the_argument),
 		TEST(queries_answer_for_the_original),
 		TEST(machine_code_may_run_at_block_level),
+		TEST(an_excluded_clone_is_not_launched),
 		TEST(a_threads_own_stream_has_no_block_level),
 		TEST(the_reason_stays_known),
 		TEST(attributes_decide_about_block_level),

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "shim/kernel/clone.h"
+
 #define OTHERS 20u
 
 static uint64_t address = 0x1234;
@@ -277,6 +279,75 @@ static void reused_module_handles_are_noticed(void **state)
 	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
 }
 
+/* Its image is gone, and the program need not ask for its kernels again. */
+static void clones_of_a_former_load_are_excluded(void **state)
+{
+	struct shim_clone *old;
+
+	get(load_as(RIG_MODULE), "two");
+	old = shim_clone_get(RIG_TWO);
+	assert_non_null(old->code);
+	load_as(RIG_MODULE);
+	assert_int_equal(old->excluded, SHIM_CLONE_FORMER);
+	assert_null(shim_clone_get(RIG_TWO));
+	shim_clone_exclude(RIG_TWO); /* does not read its code, which is freed */
+	assert_int_equal(old->excluded, SHIM_CLONE_FORMER);
+	assert_true(launch_is_patched(RIG_TWO));
+	get(RIG_MODULE, "two");
+	assert_non_null(shim_clone_get(RIG_TWO)->code);
+	assert_int_equal(shim_clone_get(RIG_TWO)->excluded, 0);
+	assert_int_equal(cuModuleUnload(RIG_MODULE), CUDA_SUCCESS);
+}
+
+static void clones_of_a_module_whose_handle_a_librarys_has_are_excluded(void **state)
+{
+	CUresult (*before)(CUmodule * ret, CUlibrary l) = shim_driver.cuLibraryGetModule;
+	struct shim_clone *old;
+	CUlibrary l = load_library();
+	CUmodule m;
+
+	shim_driver.cuLibraryGetModule = get_module;
+	next_module = load_as(RIG_OTHER_MODULE);
+	get(RIG_OTHER_MODULE, "two");
+	old = shim_clone_get(RIG_TWO);
+	assert_int_equal(cuLibraryGetModule(&m, l), CUDA_SUCCESS);
+	assert_int_equal(old->excluded, SHIM_CLONE_FORMER);
+	get(RIG_OTHER_MODULE, "two");
+	assert_int_equal(cuLibraryGetModule(&m, l), CUDA_SUCCESS); /* asked for again */
+	assert_int_equal(shim_clone_get(RIG_TWO)->excluded, 0);
+	shim_driver.cuLibraryGetModule = before;
+	assert_int_equal(cuLibraryUnload(l), CUDA_SUCCESS);
+}
+
+static unsigned asked;
+
+static CUresult count_attribute(int *ret, CUfunction_attribute what, CUfunction f)
+{
+	asked += f == RIG_TWO && what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+	*ret = 2048;
+	return CUDA_SUCCESS;
+}
+
+/* Else cuFuncSetAttribute() would not know that the program sets the same limit again. */
+static void only_clones_of_former_loads_keep_their_limits(void **state)
+{
+	CUresult (*before)(int *, CUfunction_attribute, CUfunction) = shim_real.cuFuncGetAttribute;
+	struct shim_clone *t;
+
+	get(load_as(RIG_MODULE), "two");
+	t = shim_clone_get(RIG_TWO);
+	shim_real.cuFuncGetAttribute = count_attribute;
+	t->excluded = SHIM_CLONE_HUNG;
+	shim_clone_refresh(RIG_MODULE, RIG_TWO);
+	assert_int_equal(asked, 1);
+	assert_int_equal(t->max_smem_bytes, 2048);
+	t->excluded = SHIM_CLONE_FORMER;
+	shim_clone_refresh(RIG_MODULE, RIG_TWO);
+	assert_int_equal(asked, 1);
+	shim_real.cuFuncGetAttribute = before;
+	assert_int_equal(cuModuleUnload(RIG_MODULE), CUDA_SUCCESS);
+}
+
 static void reused_function_handles_are_noticed(void **state)
 {
 	CUmodule m = load_as(RIG_MODULE);
@@ -345,6 +416,9 @@ int main(void)
 		TEST(kernels_are_known_until_the_primary_context_is_gone),
 		TEST(a_context_that_is_not_destroyed_keeps_its_kernels),
 		TEST(reused_module_handles_are_noticed),
+		TEST(clones_of_a_former_load_are_excluded),
+		TEST(clones_of_a_module_whose_handle_a_librarys_has_are_excluded),
+		TEST(only_clones_of_former_loads_keep_their_limits),
 		TEST(reused_function_handles_are_noticed),
 		TEST(a_modules_kernel_is_no_other_modules),
 		TEST(refused_handles_are_not_remembered),

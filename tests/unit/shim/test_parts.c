@@ -8,8 +8,10 @@
 #include "shim/entry/parts.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_int.h"
+#include "shim/kernel/loaded_image.h"
 
 #define MODULE ((CUmodule)0x4000)
+#define LIBRARY ((const void *)0x5000)
 #define HUNG_S 20u
 
 static const char name[] = "kernel";
@@ -186,6 +188,11 @@ static void records_end_with_their_module(void **state)
 	assert_int_equal(shim_kernels.live, before);
 }
 
+static void note_load(const void *owner)
+{
+	shim_image_note(owner, NULL, NULL, 0, PROTO_BLOCK_NO_PTX);
+}
+
 /* The program gets the same handle for another kernel, after an end that was not seen. */
 static void a_reused_handle_is_looked_up(void **state)
 {
@@ -193,6 +200,7 @@ static void a_reused_handle_is_looked_up(void **state)
 	struct shim_clone *old;
 	uint64_t id;
 
+	note_load(MODULE);
 	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
 	(void)shim_kernel_of(t, noted);
 	id = shim_clone_get(noted)->id;
@@ -200,11 +208,56 @@ static void a_reused_handle_is_looked_up(void **state)
 	assert_non_null(shim_thread_find(t, (uintptr_t)noted));
 	assert_true(shim_clone_get(noted)->id == id);
 	assert_false(shim_clone_get(noted)->excluded);
-	old = shim_clone_get(noted);
-	shim_kernel_note(noted, "other", MODULE, SHIM_KERNEL_OF_MODULE);
-	assert_true(old->excluded); /* a thread that has it yet does not launch it */
-	assert_null(shim_thread_find(t, (uintptr_t)noted));
-	assert_true(shim_clone_get(noted)->id > id);
+	for (unsigned i = 0; i < 2; i++) { /* of a later load; of another name */
+		old = shim_kernel_of(t, noted)->clone;
+		note_load(MODULE);
+		shim_kernel_note(noted, i ? "other" : name, MODULE, SHIM_KERNEL_OF_MODULE);
+		/* a thread that has it yet does not launch it */
+		assert_int_equal(old->excluded, SHIM_CLONE_FORMER);
+		assert_null(shim_thread_find(t, (uintptr_t)noted));
+		assert_true(shim_clone_get(noted)->id > id);
+		id = shim_clone_get(noted)->id;
+	}
+	(void)cuModuleUnload(MODULE);
+}
+
+static CUresult (*current)(CUcontext *);
+static const void *owner_meanwhile;
+
+/* Another thread gets the handle while a clone is made, which asks for the context. */
+static CUresult noted_meanwhile(CUcontext *ret)
+{
+	shim_real.cuCtxGetCurrent = current;
+	if (owner_meanwhile == MODULE) {
+		note_load(MODULE);
+	}
+	shim_kernel_note(noted, name, owner_meanwhile, SHIM_KERNEL_FUNCTION);
+	return current(ret);
+}
+
+static struct shim_clone *get_while_noted(const void *owner)
+{
+	owner_meanwhile = owner;
+	shim_real.cuCtxGetCurrent = noted_meanwhile;
+	return shim_clone_get(noted);
+}
+
+/* A function of a library is noted as that of the library and as that of its module. */
+static void a_clone_is_of_the_load_it_was_made_for(void **state)
+{
+	CUcontext ctx;
+
+	assert_int_equal(shim_real.cuCtxGetCurrent(&ctx), CUDA_SUCCESS); /* loads the driver */
+	current = shim_real.cuCtxGetCurrent;
+	note_load(MODULE);
+	note_load(LIBRARY);
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_null(get_while_noted(MODULE));
+	assert_ptr_equal(shim_real.cuCtxGetCurrent, current);
+	assert_non_null(get_while_noted(LIBRARY));
+	assert_ptr_equal(shim_real.cuCtxGetCurrent, current);
+	(void)cuModuleUnload(MODULE);
+	(void)cuLibraryUnload((CUlibrary)(uintptr_t)LIBRARY);
 }
 
 int main(void)
@@ -218,6 +271,7 @@ int main(void)
 		cmocka_unit_test_setup(a_new_handle_changes_no_other, fixture_before),
 		cmocka_unit_test_setup(records_end_with_their_module, fixture_before),
 		cmocka_unit_test_setup(a_reused_handle_is_looked_up, fixture_before),
+		cmocka_unit_test_setup(a_clone_is_of_the_load_it_was_made_for, fixture_before),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);
