@@ -74,8 +74,8 @@ struct daemon_feature {
 	 * tenant may have none. */
 	void (*tenant_memory_ends)(struct daemon_version *l, uint32_t tenant);
 	void (*version_ends)(struct daemon_version *l, const char *why);
-	/* The version words have changed. ordered: the watch of the new version, which is in the
-	 * store, or NULL. */
+	/* A flip has changed the version words. ordered: the watch of the new version, which is in
+	 * the store, or NULL. */
 	void (*versions_changed)(struct daemon *d, const struct daemon_stored_watch *ordered);
 };
 

@@ -39,6 +39,20 @@ print([v["name"] for v in d["versions"] if v["version"] == d["active"]][0])'; }
 	"$GBPF" events | grep -q "rolled back"
 }
 
+@test "a watch counts a process that is late for the version that it watches" {
+	"$GBPF" run --device soft --name web -- "$GBPF_PREFIX/lib/gbpf/samples/lcserve" --rate 50 --requests 100000 >web.out 2>&1 &
+	local pid
+	pid=$(eventually gets '[t["pid"] for t in d["tenants"] if t["name"] == "web" and t["state"] not in ("new", "starting", "queued")][0]' "$GBPF" ps)
+	kill -STOP "$pid"
+	eventually grep -q '^State:[[:space:]]*T' "/proc/$pid/status"
+	run "$GBPF" policy swap lc_first --watch 60s --rollback-if 'late>0'
+	kill -CONT "$pid"
+	echo "$output"
+	[ "$status" -eq 9 ]
+	[[ "$output" == *"late>0: it was 1"* ]]
+	[ "$(active)" = fair ]
+}
+
 @test "a rollback after that of a watch returns to the last good version" {
 	"$GBPF" policy swap fifo
 	run "$GBPF" policy swap lc_first --watch 60s --rollback-if 'requests>=0'

@@ -197,7 +197,6 @@ static void count_answers(struct daemon_policy_op *q)
 		q->failed += answered && s->policy.cannot_run;
 		s->policy.awaited_ack = 0;
 	}
-	q->d->counters.late += q->asked - q->acked - q->failed;
 }
 
 /* From here on processes run the version. */
@@ -220,7 +219,7 @@ static void store_words(struct daemon_policy_op *q)
 	q->flip_ns = q->times.flip_ns - begin;
 }
 
-/* What is written to the disk in the end: a later gbpfd begins with it. */
+/* Records the version in the store, which save() writes, and which operation is in force. */
 static void note_in_store(struct daemon_policy_op *q)
 {
 	struct daemon_policies *p = q->d->policies;
@@ -256,6 +255,8 @@ static void record_swap(struct daemon_policy_op *q)
 	uint64_t version = version_of(q);
 	char ready[96] = "";
 
+	/* After versions_changed(): the watch of this swap counts its late processes. */
+	q->d->counters.late += q->asked - q->acked - q->failed;
 	if (q->asked) {
 		snprintf(ready, sizeof(ready), " (%u of %u process%s ready, waited %llu us)",
 			 q->acked, q->asked, q->asked == 1 ? " was" : "es were",
