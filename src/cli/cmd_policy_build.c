@@ -235,12 +235,18 @@ static int list_sources(struct cli *c, char *sources[], int *n)
 	return CLI_OK;
 }
 
-/* Returns "x.bpf.o" for "x.bpf.c"; caller frees. */
+/* Returns "x.bpf.o" for "x.bpf.c"; caller frees. A path given with --output that does not end with
+ * .o, and may be the name of an installed policy, begins with "./". */
 static char *object_of(struct cli *c, const char *source)
 {
-	char *object = strdup(c->opt[O_OUTPUT] ? c->opt[O_OUTPUT] : source);
+	const char *given = c->opt[O_OUTPUT], *path = given ? given : source;
+	bool may_name = given && given[0] != '/' && !ends_with(given, ".o");
+	char *object = NULL;
 
-	if (object && !c->opt[O_OUTPUT]) {
+	if (asprintf(&object, "%s%s", may_name ? "./" : "", path) < 0) {
+		return NULL;
+	}
+	if (!given) {
 		object[strlen(object) - 1] = 'o';
 	}
 	return object;

@@ -255,7 +255,7 @@ static int cmd_policy_test(struct cli *c)
 const struct cli_verb verb_policy_test = {
 	.name = "test",
 	.args = "NAME|OBJECT... [SCENARIO...]",
-	.doc = "run a policy against scenarios: 0 if all is as expected, 1 if not",
+	.doc = "run a policy against scenarios: 0 as expected, 1 not, 4 refused",
 	.page = "gbpf-policy.1",
 	.options = options,
 	.min_args = 1,

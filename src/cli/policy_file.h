@@ -15,8 +15,7 @@ enum cli_object { CLI_POLICY, CLI_TOOL };
 int cli_object_find(struct cli *c, enum cli_object kind, const char *what, const char *name,
 		    char *path, size_t cap);
 
-/* Returns the path of a file or, if there is none of that name, of the installed policy: name or
- * path. */
+/* Returns the path of the installed policy of that name or, if there is none, name itself. */
 const char *cli_policy_path(const char *name, char *path, size_t cap);
 
 /* Reads the objects that n words name and links them into one. name: of the first, without .bpf.o.

@@ -50,6 +50,10 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	# Such a file of one's own is found where none is installed, and needs ./ where one is.
 	mkdir examples
 	cp "$GBPF_PREFIX/lib/gbpf/policies/fifo.bpf.o" examples/mine
+	echo text >examples/mlfq
+	"$GBPF" policy check examples/mlfq
+	run "$GBPF" policy check ./examples/mlfq
+	[ "$status" -eq 1 ]
 	cp examples/mine examples/mlfq
 	"$GBPF" policy swap examples/mine
 	active_is mine

@@ -145,6 +145,16 @@ arguments() {
 	[ -f two/two.bpf.o ]
 	"$GBPF" policy build -o three.bpf.o one/one.bpf.c
 	"$GBPF" policy check three.bpf.o
+	# What was built is checked, not the installed policy of that name.
+	for word in fair examples/mlfq; do
+		mkdir -p examples
+		run "$GBPF" policy build -o "$word" "$REPO/tests/data/cli/null_lookup.bpf.c"
+		[ "$status" -eq 4 ]
+		[[ "$output" == "✗ ./$word: "* ]]
+		run "$GBPF" policy build --link -o "$word" "$REPO/tests/data/cli/null_lookup.bpf.c"
+		[ "$status" -eq 4 ]
+	done
+	"$GBPF" policy build -o "$PWD/fair" one/one.bpf.c
 	run "$GBPF" policy build -o three.bpf.o one two
 	[ "$status" -eq 2 ]
 	run --separate-stderr "$GBPF" policy build
