@@ -1,7 +1,8 @@
 /* For policies that bound work in flight, or put a program off, for the sake of others: where no
  * other program uses the GPU nothing is gained by it. A program that sees a GPU but never launches
  * on it does not count, as the ranks of a training job that see all GPUs, unless it is of class
- * latency. One that does is seen at the tick after its first launch. */
+ * latency. One that does is seen at the tick after its first launch. A policy includes ahead.h first, so
+ * that a changed copy of it takes effect. */
 #ifndef GBPF_POLICIES_ALONE_H
 #define GBPF_POLICIES_ALONE_H
 

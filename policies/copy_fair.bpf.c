@@ -18,6 +18,7 @@
  *
  * After: Gdev (Kato and others, USENIX ATC 2012), which accounts copies apart from compute, so that
  * both can be busy at once. */
+#include "vgpu/places.h"
 #include "vgpu/copies.h"
 
 GBPF_LICENSE("Apache-2.0");

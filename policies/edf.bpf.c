@@ -15,6 +15,7 @@
  * limit (100 ms) gBPF grants a minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "ahead.h"
 #include "alone.h"
 
 GBPF_LICENSE("Apache-2.0");

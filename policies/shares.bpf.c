@@ -15,6 +15,7 @@
  * After: XSched's PUP (process utilization partition with a decay of 0.9). */
 #include <gbpf/gbpf.bpf.h>
 
+#include "ahead.h"
 #include "alone.h"
 
 GBPF_LICENSE("Apache-2.0");

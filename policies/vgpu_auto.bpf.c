@@ -15,6 +15,7 @@
  * Copies of host memory are divided apart from GPU time, by copy shares, as under copy_fair.
  *
  * Reserved memory is kept by gbpfd under any policy. */
+#include "vgpu/places.h"
 #include "vgpu/copies.h"
 #include "vgpu/shares.h"
 

@@ -21,6 +21,7 @@
  * After: Gdev's BAND (Kato and others, USENIX ATC 2012; see band), with device time instead of wall
  * time, clamping instead of zeroing, bounds that follow the period, and no waiting with an idle
  * GPU. */
+#include "vgpu/places.h"
 #include "vgpu/shares.h"
 
 GBPF_LICENSE("Apache-2.0");

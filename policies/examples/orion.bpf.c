@@ -17,6 +17,7 @@
  * minimum share. */
 #include <gbpf/gbpf.bpf.h>
 
+#include "ahead.h"
 #include "alone.h"
 
 GBPF_LICENSE("Apache-2.0");

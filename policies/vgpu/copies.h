@@ -1,6 +1,7 @@
 /* The division of copy bandwidth by the copy shares of virtual GPUs, for copy_fair and vgpu_auto:
  * copy_fair.bpf.c says how it works. A policy has admit, copy_enqueue and tick that call
- * admit_copier, enqueue_by_share and divide_copies. */
+ * admit_copier, enqueue_by_share and divide_copies, and includes places.h first, so that a changed
+ * copy of it takes effect. */
 #ifndef GBPF_POLICIES_VGPU_COPIES_H
 #define GBPF_POLICIES_VGPU_COPIES_H
 

@@ -1,6 +1,7 @@
 /* The division of GPU time by the shares of virtual GPUs, for vgpu_auto and examples/band2:
  * examples/band2.bpf.c says how it works. A policy has admit, submit, retire, tick and exit that call admit_new,
- * submit_by_share, charge, divide and give_back. */
+ * submit_by_share, charge, divide and give_back, and includes places.h first, so that a changed copy of
+ * it takes effect. */
 #ifndef GBPF_POLICIES_VGPU_SHARES_H
 #define GBPF_POLICIES_VGPU_SHARES_H
 

@@ -213,6 +213,26 @@ arguments() {
 	[[ "$output" == *"vgpu/shares.h:1:2: error: mine"* ]]
 }
 
+@test "a copied and changed part takes effect, also one that another part includes" {
+	local policies=$GBPF_PREFIX/lib/gbpf/policies source parts part n=0
+	for source in "$policies"/*.bpf.c "$policies"/examples/*.bpf.c; do
+		parts=$(clang-14 -target bpf -I "$GBPF_PREFIX/include" -I "$policies" -MM "$source" | tr ' ' '\n' | grep "^$policies/.*\.h$" || true)
+		for part in $parts; do
+			part=${part#"$policies/"} part=${part#examples/}
+			mkdir -p "copy/$(dirname "$part")"
+			cp "$source" copy/mine.bpf.c
+			echo '#error mine' >"copy/$part"
+			run "$GBPF" policy build copy/mine.bpf.c
+			echo "$source: $part: $output"
+			[ "$status" -ne 0 ]
+			[[ "$output" == *"$part:1:2: error: mine"* ]]
+			rm -r copy
+			n=$((n + 1))
+		done
+	done
+	[ "$n" -gt 30 ]
+}
+
 @test "two objects are one policy for check and test" {
 	test_policies .
 	printf 'tenant a\nsubmit inflight=4\nexpect GO\nsubmit inflight=5\nexpect HOLD\n' >linked_rules.scenario
