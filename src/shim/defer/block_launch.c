@@ -157,17 +157,17 @@ void shim_block_check(struct shim_launch *l, struct shim_clone *t)
 	uint8_t excluded;
 
 	l->clone = NULL;
+	excluded = load_relaxed(&t->excluded);
+	if (unlikely(excluded)) { /* a former load's code may have been freed */
+		if (!(excluded & SHIM_CLONE_FORMER)) { /* the statistics are the next clone's */
+			shim_block_note_reason(l, PROTO_BLOCK_HUNG);
+		}
+		return;
+	}
 	if (!shim_shape_fits(l->call.grid, l->call.block) || r->blocks > MAX_BLOCKS ||
 	    !can_pack(t, l)) {
 		if (shim_clone_arg_offset(t) > MAX_PARAM_BYTES) {
 			shim_block_note_reason(l, PROTO_BLOCK_PARAMETERS);
-		}
-		return;
-	}
-	excluded = load_relaxed(&t->excluded);
-	if (unlikely(excluded)) {
-		if (!(excluded & SHIM_CLONE_FORMER)) { /* the statistics are the next clone's */
-			shim_block_note_reason(l, PROTO_BLOCK_HUNG);
 		}
 		return;
 	}

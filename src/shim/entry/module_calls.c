@@ -149,7 +149,8 @@ static CUresult run(struct loader *l, const void *other)
 {
 	CUresult r = l->run(l, other);
 
-	if (r == CUDA_SUCCESS && l->ret && shim_attached() && shim_image_load(*l->ret)) {
+	if (r == CUDA_SUCCESS && l->ret && shim_attached() &&
+	    (shim_image_load(*l->ret) || shim_code_owns(*l->ret))) {
 		shim_clone_end_load(*l->ret);
 	}
 	return r;

@@ -278,6 +278,7 @@ void shim_clone_end_load(const void *owner)
 		if (shim_image_is_of(k->owner, owner) ||
 		    (k->clone && shim_image_is_of(k->clone->owner, owner))) {
 			shim_kernel_means_another(k);
+			k->owner = NULL; /* it does not end with the new load */
 		}
 	}
 	pthread_mutex_unlock(&shim_kernels_mutex);
