@@ -255,8 +255,9 @@ static void record_swap(struct daemon_policy_op *q)
 	uint64_t version = version_of(q);
 	char ready[96] = "";
 
-	/* After versions_changed(): the watch of this swap counts its late processes. */
+	/* After versions_changed(): the watch of this swap counts its processes. */
 	q->d->counters.late += q->asked - q->acked - q->failed;
+	q->d->counters.failed_prepares += q->failed;
 	if (q->asked) {
 		snprintf(ready, sizeof(ready), " (%u of %u process%s ready, waited %llu us)",
 			 q->acked, q->asked, q->asked == 1 ? " was" : "es were",
@@ -335,12 +336,14 @@ static bool take_prepared(struct daemon_session *s, struct daemon_received *r)
 	s->policy.prepares_acked++;
 	POINT("daemon.swap.acked");
 	if (status) {
-		d->counters.failed_prepares++;
+		bool awaited = s->policy.prepares_acked > s->policy.awaited_from &&
+			       s->policy.prepares_acked <= s->policy.awaited_ack;
+
+		s->policy.cannot_run |= awaited;
+		d->counters.failed_prepares += !awaited; /* record_swap() counts the others */
 		daemon_session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
 				     (unsigned long long)r->m.version.version,
 				     strerror(status < 0 && status > -4096 ? -status : EINVAL));
-		s->policy.cannot_run |= s->policy.prepares_acked > s->policy.awaited_from &&
-					s->policy.prepares_acked <= s->policy.awaited_ack;
 	}
 	check_acks(d);
 	return true;

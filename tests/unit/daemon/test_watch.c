@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -487,6 +488,28 @@ static void without_a_version_before_it_is_unloaded(void **state)
 	fake_leave(&f);
 }
 
+static void *cannot_run(void *f)
+{
+	fake_prepare(f, -ENOEXEC);
+	return NULL;
+}
+
+static void processes_that_cannot_run_the_version_count(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+	pthread_t t;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, LATENCY, "service");
+	assert_int_equal(pthread_create(&t, NULL, cannot_run, &f), 0);
+	json_decref(load(d, "counting", UINT64_C(60000000000), "failed_prepares>0"));
+	pthread_join(t, NULL);
+	await_state(d, 2, "rolled-back");
+	eventually(load_seqcst(&f.dir->version[0]) == 1);
+	fake_leave(&f);
+}
+
 /* Returns whether the swap came while the rollback verified the version before. */
 static bool a_swap_comes_first(struct gd *d)
 {
@@ -567,6 +590,7 @@ int main(void)
 		WITH_GBPFD(a_watch_ends_with_its_version),
 		WITH_GBPFD(tenants_that_left_count_by_class),
 		WITH_GBPFD(without_a_version_before_it_is_unloaded),
+		WITH_GBPFD(processes_that_cannot_run_the_version_count),
 		WITH_GBPFD(a_rollback_does_not_undo_a_swap_that_came_first),
 		WITH_GBPFD(a_bad_condition_loads_nothing),
 	};
