@@ -30,7 +30,7 @@ struct pace {
 	struct bench_testbed testbed;
 	unsigned rounds, threads, depth;
 	double ms; /* of a window */
-	const char *policy, *policy_name, *lane, *gate;
+	const char *lane, *gate;
 	struct bench_testbed_daemon *daemon;
 	struct bench_testbed_client idle;
 	char device[64];
@@ -228,12 +228,12 @@ static int record(struct pace *b, const struct shape *s, const struct result *r)
 
 static int record_set_up(struct pace *b)
 {
-	return bench_testbed_record(&b->testbed, "set_up",
-				    json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:b, s:b, s:s}",
-					      "device", b->device, "policy", b->policy_name, "lane",
-					      b->lane, "rounds", (int)b->rounds, "window_ms", b->ms,
-					      "depth", (int)b->depth, "burst", b->burst,
-					      "machine_code", b->machine_code, "gate", b->gate));
+	return bench_testbed_record(
+		&b->testbed, "set_up",
+		json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:b, s:b, s:s}", "device", b->device,
+			  "policy", b->testbed.policy_name, "lane", b->lane, "rounds",
+			  (int)b->rounds, "window_ms", b->ms, "depth", (int)b->depth, "burst",
+			  b->burst, "machine_code", b->machine_code, "gate", b->gate));
 }
 
 static const char *const gates[] = { "default", "off", "together", "flag_first" }; /* GBPF_GATE_* */
@@ -275,7 +275,7 @@ static int run(struct pace *b)
 	if (strcmp(b->lane, "shared") == 0 && !bench_testbed_run_offers(&b->testbed, "--lane")) {
 		return bench_testbed_fail(&b->testbed, "this gbpf run does not support --lane");
 	}
-	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+	b->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 	if (!b->daemon || set_gate(b) < 0 || start_idle(b) < 0 ||
 	    (b->machine_code && bench_client_compile(&b->testbed, b->image) < 0)) {
 		return -1;
@@ -326,7 +326,7 @@ static bool is_gate(const char *name)
 static bool in_range(const struct pace *b)
 {
 	return is_gate(b->gate) && b->rounds >= 1 && b->rounds <= MAX_ROUNDS && b->ms >= 1 &&
-	       b->depth >= 1 && b->depth <= 64 && b->policy && b->testbed.libcuda &&
+	       b->depth >= 1 && b->depth <= 64 && b->testbed.policy && b->testbed.libcuda &&
 	       b->testbed.gbpf;
 }
 
@@ -337,18 +337,11 @@ int main(int argc, char **argv)
 	};
 	const char *shapes = NULL;
 	const struct bench_program_option table[] = {
-		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
-		{ "--lane", .text = &b.lane },
-		{ "--shape", .text = &shapes },
-		{ "--repeats", .number = &b.rounds },
-		{ "--depth", .number = &b.depth },
-		{ "--ms", .real = &b.ms },
-		{ "--burst", .flag = &b.burst },
-		{ "--machine-code", .flag = &b.machine_code },
-		{ "--gate", .text = &b.gate },
-		{ NULL },
+		BENCH_TESTBED_OPTIONS(&b.testbed), { "--lane", .text = &b.lane },
+		{ "--shape", .text = &shapes },	   { "--repeats", .number = &b.rounds },
+		{ "--depth", .number = &b.depth }, { "--ms", .real = &b.ms },
+		{ "--burst", .flag = &b.burst },   { "--machine-code", .flag = &b.machine_code },
+		{ "--gate", .text = &b.gate },	   { NULL },
 	};
 	int err;
 

@@ -20,7 +20,7 @@
 
 struct reach {
 	struct bench_testbed testbed;
-	const char *policy, *policy_name, *python, *script, *parts;
+	const char *python, *script, *parts;
 	double seconds; /* limit of one part */
 	bool probes;	/* ask how kernels can be probed, too */
 	struct bench_testbed_daemon *daemon;
@@ -287,9 +287,10 @@ static int run(struct reach *b)
 	if (bench_testbed_init(&b->testbed) < 0) {
 		return -1;
 	}
-	b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
-	if (!b->daemon || bench_testbed_record(&b->testbed, "set_up",
-					       json_pack("{s:s}", "policy", b->policy_name)) < 0) {
+	b->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
+	if (!b->daemon ||
+	    bench_testbed_record(&b->testbed, "set_up",
+				 json_pack("{s:s}", "policy", b->testbed.policy_name)) < 0) {
 		return -1;
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
@@ -303,11 +304,9 @@ static int run(struct reach *b)
 
 int main(int argc, char **argv)
 {
-	static struct reach b = { .seconds = 180, .python = "python3", .policy_name = "" };
+	static struct reach b = { .seconds = 180, .python = "python3" };
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
 		{ "--python", .text = &b.python },
 		{ "--script", .text = &b.script },
 		{ "--parts", .text = &b.parts },
@@ -317,7 +316,7 @@ int main(int argc, char **argv)
 	};
 	int err;
 
-	if (!bench_program_options(table, &argc, argv) || b.seconds <= 0 || !b.policy ||
+	if (!bench_program_options(table, &argc, argv) || b.seconds <= 0 || !b.testbed.policy ||
 	    !b.script || !b.testbed.gbpf || !b.testbed.client) {
 		return bench_program_usage();
 	}

@@ -40,7 +40,7 @@ struct bench_tenants {
 	unsigned rounds, processes[TENANT_CLASSES], streams, kernels, threads, grid;
 	unsigned slice_us[TENANT_CLASSES];
 	double kernel_ms, gap_ms;
-	const char *policy, *policy_name, *conditions;
+	const char *conditions;
 	char device[64];
 	int iterations;
 	struct bench_tenants_condition condition[TENANTS_CONDITIONS];
@@ -100,7 +100,7 @@ static void choose(struct bench_tenants *b)
 		} else if (c->chosen && c->def->lane == LANE_MPS) {
 			c->available = bench_testbed_mps(&b->testbed) == 0;
 		} else if (c->chosen && c->def->lane != LANE_OWN) {
-			c->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+			c->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 			c->available = c->daemon != NULL;
 		}
 		if (c->chosen && !c->available) {
@@ -275,7 +275,7 @@ static bool in_range(const struct bench_tenants *b)
 	return b->rounds >= 1 && b->rounds <= TENANTS_ROUNDS && b->streams >= 1 &&
 	       b->streams <= 16 && b->kernels >= 1 && b->streams * b->kernels <= PAGE_SAMPLES &&
 	       b->processes[0] >= 1 && b->processes[0] <= TENANTS_MAX && b->processes[1] >= 1 &&
-	       b->processes[1] <= TENANTS_MAX && b->policy && b->testbed.libcuda &&
+	       b->processes[1] <= TENANTS_MAX && b->testbed.policy && b->testbed.libcuda &&
 	       b->testbed.gbpf && b->testbed.client;
 }
 
@@ -284,8 +284,8 @@ static int record_set_up(struct bench_tenants *b)
 	return bench_testbed_record(
 		&b->testbed, "set_up",
 		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "device", b->device,
-			  "policy", b->policy_name, "rounds", (int)b->rounds, "latency_processes",
-			  (int)b->processes[TENANT_LC], "batch_processes",
+			  "policy", b->testbed.policy_name, "rounds", (int)b->rounds,
+			  "latency_processes", (int)b->processes[TENANT_LC], "batch_processes",
 			  (int)b->processes[TENANT_BE], "streams", (int)b->streams, "kernels",
 			  (int)b->kernels, "kernel_ms", b->kernel_ms, "gap_ms", b->gap_ms));
 }
@@ -335,13 +335,11 @@ static int run(struct bench_tenants *b)
 int main(int argc, char **argv)
 {
 	static struct bench_tenants b = {
-		.rounds = 5, .processes = { 2, 4 }, .streams = 4, .kernels = 50, .policy_name = ""
+		.rounds = 5, .processes = { 2, 4 }, .streams = 4, .kernels = 50
 	};
 	double kernel_us = 2000, gap_us = 2000;
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
 		{ "--conditions", .text = &b.conditions },
 		{ "--repeats", .number = &b.rounds },
 		{ "--latency-clients", .number = &b.processes[TENANT_LC] },

@@ -43,7 +43,7 @@ enum { REAL, SHIM };
 struct bench {
 	struct bench_testbed testbed;
 	struct bench_testbed_daemon *daemon; /* NULL: off */
-	const char *shim, *object, *policy, *class_name;
+	const char *shim, *class_name;
 	unsigned n;
 	bool listed; /* by gbpfd: the shim works under the intended policy */
 	json_int_t policy_version;
@@ -180,7 +180,7 @@ static bool look(struct bench *b)
 	b->listed = own != NULL;
 	b->policy_version = json_integer_value(json_object_get(own, "policy_version"));
 	json_decref(own);
-	return b->listed && (!b->object || b->policy_version);
+	return b->listed && (!b->testbed.policy || b->policy_version);
 }
 
 /* Launches until gbpfd lists this process, with the policy in use if there is one: the shim
@@ -219,10 +219,10 @@ static json_t *figures(struct samples *v, int which)
 
 static int record_set_up(struct bench *b)
 {
-	return bench_testbed_record(&b->testbed, "set_up",
-				    json_pack("{s:s, s:i, s:b, s:I}", "policy", b->policy,
-					      "launches", (int)b->n, "session", b->listed,
-					      "policy_version", b->policy_version));
+	return bench_testbed_record(
+		&b->testbed, "set_up",
+		json_pack("{s:s, s:i, s:b, s:I}", "policy", b->testbed.policy_name, "launches",
+			  (int)b->n, "session", b->listed, "policy_version", b->policy_version));
 }
 
 static int record_round(struct bench *b, struct samples *v)
@@ -262,8 +262,8 @@ static int run(struct bench *b)
 	if (bench_testbed_init(&b->testbed)) {
 		return -1;
 	}
-	if (strcmp(b->policy, "off") != 0) {
-		b->daemon = bench_testbed_gbpfd(&b->testbed, b->object);
+	if (strcmp(b->testbed.policy_name, "off") != 0) {
+		b->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 		if (!b->daemon) {
 			return -1;
 		}
@@ -275,12 +275,12 @@ static int run(struct bench *b)
 
 int main(int argc, char **argv)
 {
-	static struct bench b = { .policy = "none", .class_name = "normal", .n = 60000 };
+	static struct bench b = { .testbed.policy_name = "none",
+				  .class_name = "normal",
+				  .n = 60000 };
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
 		{ "--shim", .text = &b.shim },
-		{ "--object", .text = &b.object },
-		{ "--policy", .text = &b.policy },
 		{ "--class", .text = &b.class_name },
 		{ "--n", .number = &b.n },
 		{ NULL },

@@ -687,6 +687,7 @@ int bench_testbed_init(struct bench_testbed *w)
 		}
 	}
 	signal(SIGPIPE, SIG_IGN);
+	w->policy_name = w->policy_name ? w->policy_name : "";
 	signal(SIGCHLD, SIG_DFL); /* if it is ignored, ends of children are not seen */
 	for (size_t i = 0; i < ARRAY_SIZE(clean); i++) {
 		unsetenv(clean[i]);

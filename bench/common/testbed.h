@@ -28,6 +28,8 @@ struct bench_testbed_daemon {
 struct bench_testbed {
 	const char *libcuda, *gbpf, *gbpfd, *server,
 		*client; /* paths of programs and the driver library */
+	const char *policy,
+		*policy_name; /* of gBPF, where the bench has one: its object, its name */
 	bool soft, progress;
 	const char *link_bandwidth; /* of the soft GPU, bytes per second; NULL: not modelled */
 	char dir[96];
@@ -90,7 +92,8 @@ int bench_testbed_mps(struct bench_testbed *w);
 #define BENCH_TESTBED_OPTIONS(w)                                                                   \
 	{ "--libcuda", .text = &(w)->libcuda }, { "--gbpf", .text = &(w)->gbpf },                  \
 		{ "--gbpfd", .text = &(w)->gbpfd }, { "--server", .text = &(w)->server },          \
-		{ "--client", .text = &(w)->client }, { "--soft", .flag = &(w)->soft },            \
+		{ "--client", .text = &(w)->client }, { "--policy", .text = &(w)->policy },        \
+		{ "--policy-name", .text = &(w)->policy_name }, { "--soft", .flag = &(w)->soft },  \
 	{                                                                                          \
 		"--progress", .flag = &(w)->progress                                               \
 	}

@@ -188,7 +188,7 @@ static int run(struct bench_copy *b)
 	uint64_t begin;
 
 	if (!err) {
-		place.daemon = b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+		place.daemon = b->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 		err = b->daemon ? 0 : -1;
 	}
 	for (unsigned i = 0; i < b->n && !err; i++) {
@@ -201,8 +201,9 @@ static int run(struct bench_copy *b)
 		  : bench_testbed_record(&b->testbed, "set_up",
 					 json_pack("{s:s, s:b, s:s, s:i, s:I, s:i}", "device",
 						   b->client[0].page->device, "soft",
-						   b->testbed.soft, "policy", b->policy_name,
-						   "cores", (int)b->client[0].page->cores, "max",
+						   b->testbed.soft, "policy",
+						   b->testbed.policy_name, "cores",
+						   (int)b->client[0].page->cores, "max",
 						   (json_int_t)b->max, "repeats", (int)b->rounds));
 	begin = clock_now_ns();
 	for (unsigned round = 0; round < b->rounds && !err; round++) {
@@ -251,13 +252,9 @@ static int run_part(struct bench_copy *b)
 
 int main(int argc, char **argv)
 {
-	static struct bench_copy b = {
-		.rounds = 5, .seconds = 5, .policy_name = "", .ways = "up,down,both"
-	};
+	static struct bench_copy b = { .rounds = 5, .seconds = 5, .ways = "up,down,both" };
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
 		{ "--threads", .text = &b.threads },
 		{ "--ways", .text = &b.ways },
 		{ "--max", .text = &b.max_text },
@@ -272,7 +269,7 @@ int main(int argc, char **argv)
 	};
 	int err;
 
-	if (!bench_program_options(table, &argc, argv) || !list_clients(&b) || !b.policy ||
+	if (!bench_program_options(table, &argc, argv) || !list_clients(&b) || !b.testbed.policy ||
 	    !b.testbed.libcuda || !b.testbed.gbpf || !b.testbed.client || !b.policy_dir ||
 	    !b.rounds) {
 		return bench_program_usage();

@@ -18,7 +18,7 @@ struct bench_copy_client {
 
 struct bench_copy {
 	struct bench_testbed testbed;
-	const char *policy, *policy_name, *policies, *threads, *ways, *max_text;
+	const char *policies, *threads, *ways, *max_text;
 	const char *shares, *policy_dir;
 	bool overlap;
 	unsigned rounds, seconds;

@@ -252,12 +252,12 @@ static int record_set_up(struct bench_copy *b)
 {
 	json_int_t link = b->testbed.soft ? strtoll(b->testbed.link_bandwidth, NULL, 10) : 0;
 
-	return bench_testbed_record(&b->testbed, "set_up",
-				    json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:i, s:I}", "overlap",
-					      1, "soft", b->testbed.soft, "policy", b->policy_name,
-					      "policy_shares", SHARES_POLICY, "share", (int)SHARE,
-					      "max", (json_int_t)b->max, "seconds", (int)b->seconds,
-					      "link_bytes_s", link));
+	return bench_testbed_record(
+		&b->testbed, "set_up",
+		json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:i, s:I}", "overlap", 1, "soft",
+			  b->testbed.soft, "policy", b->testbed.policy_name, "policy_shares",
+			  SHARES_POLICY, "share", (int)SHARE, "max", (json_int_t)b->max, "seconds",
+			  (int)b->seconds, "link_bytes_s", link));
 }
 
 static int set_up(struct overlap *o)
@@ -272,7 +272,7 @@ static int set_up(struct overlap *o)
 	if (err) {
 		return err;
 	}
-	o->daemon[BY_GBPF] = bench_testbed_gbpfd(&b->testbed, b->policy);
+	o->daemon[BY_GBPF] = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 	o->daemon[BY_GBPF_SHARES] =
 		o->daemon[BY_GBPF]
 			? bench_testbed_gbpfd_with(&b->testbed, b->policy_dir, SHARES_POLICY)

@@ -7,28 +7,19 @@
 static bool in_range(const struct bench_disb *b)
 {
 	return b->seconds > 0 && b->seconds <= 3600 && b->rounds >= 1 && b->rounds <= DISB_ROUNDS &&
-	       b->policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
+	       b->testbed.policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
 int main(int argc, char **argv)
 {
-	static struct bench_disb b = {
-		.rounds = 1, .seconds = 10, .policy_name = "", .python = "python3"
-	};
+	static struct bench_disb b = { .rounds = 1, .seconds = 10, .python = "python3" };
 	const char *batch = "closed";
 	const struct bench_program_option table[] = {
-		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
-		{ "--conditions", .text = &b.conditions },
-		{ "--workloads", .text = &b.workloads },
-		{ "--script", .text = &b.torch },
-		{ "--python", .text = &b.python },
-		{ "--be", .text = &batch },
-		{ "--repeats", .number = &b.rounds },
-		{ "--seconds", .real = &b.seconds },
-		{ "--graphs", .flag = &b.graphs },
-		{ NULL },
+		BENCH_TESTBED_OPTIONS(&b.testbed),	 { "--conditions", .text = &b.conditions },
+		{ "--workloads", .text = &b.workloads }, { "--script", .text = &b.torch },
+		{ "--python", .text = &b.python },	 { "--be", .text = &batch },
+		{ "--repeats", .number = &b.rounds },	 { "--seconds", .real = &b.seconds },
+		{ "--graphs", .flag = &b.graphs },	 { NULL },
 	};
 	int err;
 

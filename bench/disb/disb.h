@@ -70,7 +70,7 @@ struct bench_disb {
 	struct bench_testbed testbed;
 	unsigned rounds, threads, blocks; /* blocks: of a kernel per multiprocessor */
 	double seconds;			  /* duration of a measurement */
-	const char *policy, *policy_name, *workloads, *conditions;
+	const char *workloads, *conditions;
 	bool periodic, soft;
 	const char *torch,
 		*python; /* torch: the program of PyTorch's tasks; NULL: kernels of the bench */

@@ -36,7 +36,7 @@ static int prepare(struct bench_disb *b, struct bench_disb_condition *c)
 	if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(&b->testbed, "--lane")) {
 		return bench_testbed_fail(&b->testbed, "this gbpf run does not support --lane");
 	}
-	c->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+	c->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 	return c->daemon ? 0 : -1;
 }
 
@@ -339,7 +339,7 @@ int bench_disb_run(struct bench_disb *b)
 
 	each_workload(b, note_models, used);
 	if (bench_testbed_record(&b->testbed, "set_up",
-				 json_pack("{s:s, s:f, s:i, s:b}", "policy", b->policy_name,
+				 json_pack("{s:s, s:f, s:i, s:b}", "policy", b->testbed.policy_name,
 					   "seconds", b->seconds, "rounds", (int)b->rounds,
 					   "periodic_batch", b->periodic)) < 0 ||
 	    bench_testbed_init(&b->testbed) < 0 || bench_disb_models_fit(b, used) < 0) {

@@ -15,7 +15,7 @@ static bool in_range(const struct bench_lcbe *b)
 	       s->kernels >= 1 && s->kernels <= 1000 && s->hint_us <= 1000000 &&
 	       s->think_us <= 1000000 && s->block_us > 0 && s->lc_us > 0 && s->seconds > 0 &&
 	       !s->lc_cmd == !s->be_cmd && !(s->lc_cmd && (s->machine_code || s->probe)) &&
-	       s->policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
+	       b->testbed.policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
 /* Sets defaults that suit the device. */
@@ -38,8 +38,7 @@ static void set_defaults(struct bench_lcbe_settings *s, int argc, char **argv)
 					   .block_us = soft ? 300 : 30,
 					   .lc_us = soft ? 20 : 5, /* 7 with its launch */
 					   .seconds = soft ? 60 : 300,
-					   .kinds = "one,queued,synced",
-					   .policy_name = "" };
+					   .kinds = "one,queued,synced" };
 }
 
 int main(int argc, char **argv)
@@ -58,8 +57,6 @@ int main(int argc, char **argv)
 		{ "--kernels", .number = &s->kernels },
 		{ "--hint-us", .number = &s->hint_us },
 		{ "--think-us", .number = &s->think_us },
-		{ "--policy", .text = &s->policy },
-		{ "--policy-name", .text = &s->policy_name },
 		{ "--conditions", .text = &s->conditions },
 		{ "--kinds", .text = &s->kinds },
 		{ "--probe", .text = &s->probe },

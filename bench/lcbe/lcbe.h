@@ -19,7 +19,7 @@ struct bench_lcbe_settings {
 	unsigned rounds, batch_clients, streams, depth, grid, threads, kernels, hint_us, think_us;
 	double block_us, lc_us, seconds;
 	bool default_stream, restart, machine_code;
-	const char *policy, *policy_name, *conditions, *kinds, *lc_cmd, *be_cmd;
+	const char *conditions, *kinds, *lc_cmd, *be_cmd;
 	const char *probe; /* file of a tool, NULL: none */
 };
 

@@ -34,7 +34,7 @@ static int prepare(struct bench_lcbe *b, struct bench_lcbe_condition *c)
 		if (c->def->lane == LANE_GBPF_SHARED && !bench_testbed_run_offers(w, "--lane")) {
 			return bench_testbed_fail(w, "this gbpf run does not support --lane");
 		}
-		c->daemon = bench_testbed_gbpfd(w, b->set.policy);
+		c->daemon = bench_testbed_gbpfd(w, w->policy);
 		return c->daemon ? 0 : -1;
 	}
 	return 0;

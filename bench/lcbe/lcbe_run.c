@@ -394,7 +394,7 @@ static int record_set_up(struct bench_lcbe *b)
 	return bench_testbed_record(
 		&b->testbed, "set_up",
 		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}",
-			  "device", b->device, "policy", s->policy_name, "multiprocessors",
+			  "device", b->device, "policy", b->testbed.policy_name, "multiprocessors",
 			  (int)b->sms, "rounds", (int)s->rounds, "batch_clients",
 			  (int)s->batch_clients, "streams", (int)s->streams, "depth", (int)s->depth,
 			  "threads", (int)s->threads, "grid", (int)s->grid, "kernels",

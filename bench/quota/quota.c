@@ -51,7 +51,7 @@ static int record_set_up(struct bench_quota *b)
 		&b->testbed, "set_up",
 		json_pack("{s:s, s:b, s:s, s:I, s:I, s:i, s:i, s:f, s:i, s:s}", "device",
 			  b->page->slot[QUOTA_PROBE].device, "soft", b->testbed.soft, "policy",
-			  b->policy_name, "device_bytes", (json_int_t)b->device_bytes,
+			  b->testbed.policy_name, "device_bytes", (json_int_t)b->device_bytes,
 			  "limit_bytes", (json_int_t)b->page->limit, "processes", (int)b->processes,
 			  "threads", (int)b->threads, "seconds", b->seconds, "seed", (int)b->seed,
 			  "paths", b->paths ? b->paths : "alloc,pitch,managed,create,array,async"));
@@ -63,7 +63,7 @@ static int run(struct bench_quota *b)
 
 	err = err ? err : make_page(b);
 	if (!err) {
-		b->daemon = bench_testbed_gbpfd(&b->testbed, b->policy);
+		b->daemon = bench_testbed_gbpfd(&b->testbed, b->testbed.policy);
 		err = b->daemon ? 0 : -1;
 	}
 	err = err ? err : start_probe(b);
@@ -78,8 +78,8 @@ static bool in_range(const struct bench_quota *b)
 {
 	return b->processes >= 1 && b->processes <= QUOTA_WORKERS && b->threads >= 1 &&
 	       b->threads <= QUOTA_THREADS && b->seconds > 0 && b->pairs >= 1 &&
-	       b->pairs <= QUOTA_PAIRS && b->rounds >= 1 && b->policy && b->testbed.libcuda &&
-	       b->testbed.gbpf && b->testbed.client;
+	       b->pairs <= QUOTA_PAIRS && b->rounds >= 1 && b->testbed.policy &&
+	       b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
 int main(int argc, char **argv)
@@ -91,12 +91,9 @@ int main(int argc, char **argv)
 					.rounds = 5,
 					.pairs = 200,
 					.seed = 1,
-					.seconds = 5,
-					.policy_name = "" };
+					.seconds = 5 };
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
 		{ "--parts", .text = &b.parts },
 		{ "--paths", .text = &b.paths },
 		{ "--mem", .text = &b.mem },

@@ -11,7 +11,7 @@
 
 struct bench_quota {
 	struct bench_testbed testbed;
-	const char *policy, *policy_name, *mem, *paths, *parts;
+	const char *mem, *paths, *parts;
 	unsigned processes, threads, kills, gbpfd_kills, rounds, pairs;
 	unsigned seed;
 	double seconds;

@@ -1,6 +1,7 @@
 """The front of `gbpf bench`, which gives it --gbpf and what else it has found: report [OPTION]... latency|preempt|memory|probe|dev
 [WORD]... parses the words, runs the measuring program, and prints its table, or its document with --json, while the records come.
-Without --gbpf the records are read on standard input: report BENCHMARK [OPTION]... A record is a line with a JSON object of one member.
+Without --gbpf the records are read on standard input: report BENCHMARK [OPTION]..., whose exit status is 2 if they end with an
+interruption and the document was printed. A record is a line with a JSON object of one member.
 The last is "end", or "error" with a message. An interrupted run shows what was measured, and ends by the signal."""
 import signal
 if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
@@ -174,13 +175,9 @@ def list_development(words, as_json):
 	return 0
 
 
-def bench(given, words, title):
-	if given.bench == 'dev' and (not words or words[0] not in DEVELOPMENT):
+def bench(given, name, words, title):
+	if name == 'dev':
 		return list_development(words, given.json or '--json' in words)
-	if given.bench == 'dev':
-		name = words.pop(0)
-	else:
-		name = VERBS.get(given.bench, given.bench)
 	module = importlib.import_module(name)
 	options = module.COMMAND.parse(title, words, given.json)
 	out = Output(options)
@@ -194,10 +191,12 @@ def bench(given, words, title):
 
 def main():
 	given = parse_front(sys.argv[1:])
-	words = given.words
-	title = ' '.join(['bench', given.bench] + words[:given.bench == 'dev' and words[:1] != [] and words[0] in DEVELOPMENT])
+	name, words, title = VERBS.get(given.bench, given.bench), given.words, f'bench {given.bench}'
+	if name == 'dev' and words and words[0] in DEVELOPMENT:
+		name, *words = words
+		title += f' {name}'
 	try:
-		return bench(given, words, title)
+		return bench(given, name, words, title)
 	except Refused as e:
 		return complain(title, e, given.json or '--json' in given.words, e.hint, e.status, e.code)
 

@@ -4,6 +4,7 @@ import stats
 from command import Command, Refused, flag, lib, number, shares, size, words
 from text import plural
 
+
 def prepare(options, machine):
 	"""--overlap and --shares are measurements of their own; --policies and --link-bandwidth belong to one."""
 	if options.overlap and options.shares:

@@ -1,15 +1,17 @@
 """`gbpf bench latency`: the same launch through the real library and through the shim, and the difference."""
 from command import Command, choice, find_policy, lib, number, text
 
+
 def prepare(options, machine):
 	own = options.policy not in ('none', 'off')
-	return ['--shim', lib('shim', 'libcuda.so.1'), *(['--object', find_policy(options.policy)] if own else []), '--policy', options.policy]
+	return ['--shim', lib('shim', 'libcuda.so.1'), *(['--policy', find_policy(options.policy)] if own else []),
+		'--policy-name', options.policy]
 
 
 COMMAND = Command('bench-launch', 'cost of the shim at a kernel launch', [
 	number('n', 64, 10000000, 'launches of each kind (default 60000)', 'n'),
 	text('policy', 'NAME|FILE', 'policy during the measurement; none (default): no policy; off: no gbpfd', 'p', 'none'),
-	choice('class', ('latency', 'normal', 'batch'), 'class of the launches (default normal)', 'c')], 
+	choice('class', ('latency', 'normal', 'batch'), 'class of the launches (default normal)', 'c')],
 	client=None, prepare=prepare)
 
 BATCH = 64

@@ -6,6 +6,7 @@ import stats
 from command import Command, Refused, flag, number, text, words
 from text import plural
 
+
 def prepare(options, machine):
 	if bool(options.lc_cmd) != bool(options.be_cmd):
 		raise Refused('--lc-cmd and --be-cmd go together', 'Give the other, too')

@@ -2,6 +2,7 @@
 import stats
 from command import Command, Refused, choice, find_policy, flag, lib, number, text
 
+
 def prepare(options, machine):
 	if options.policy and options.gate:
 		raise Refused("--gate is for the benchmark's own policy", 'Omit --policy')

@@ -5,6 +5,7 @@ import os
 import stats
 from command import Command, lib, number
 
+
 def prepare(options, machine):
 	cpus = os.cpu_count()
 	options.processes = options.processes or str(8 if cpus >= 10 else cpus - 2 if cpus > 3 else 1)

@@ -13,7 +13,7 @@ COMMAND = Command('bench-vgpu', 'shares of virtual GPUs: error and utilization',
 	number('short-us', 10, 1000000, 'length of the short kernels (default 100)', metavar='US'),
 	number('long-us', 10, 1000000, 'of the long ones (default 10000)', metavar='US'),
 	number('queue-ms', 1, 1000, 'work that a tenant queues (default 30)', metavar='MS'),
-	flag('burst', 'vGPUs may use what others leave over')], policy='fifo',
+	flag('burst', 'vGPUs may use what others leave over')],
 	prepare=lambda options, machine: ['--policy-dir', lib('policies')])
 
 GOAL_MEAN, GOAL_MAX, GOAL_UTILIZATION = 1.0, 3.0, 98.5

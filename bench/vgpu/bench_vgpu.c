@@ -179,8 +179,6 @@ int main(int argc, char **argv)
 				       .threads = THREADS };
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
-		{ "--policy", .text = &b.policy },
-		{ "--policy-name", .text = &b.policy_name },
 		{ "--policy-dir", .text = &b.policy_dir },
 		{ "--shares", .text = &b.shares },
 		{ "--policies", .text = &b.policies },

@@ -27,7 +27,6 @@ struct bench_vgpu_set {
 struct bench_vgpu {
 	struct bench_testbed testbed;
 	const char *shares, *policies, *lanes, *policy_dir;
-	const char *policy, *policy_name; /* of other benches */
 	double seconds, settle_s, window_s, kernel_us[VGPU_KINDS], queue_ms;
 	bool burst;
 	struct bench_vgpu_set set[VGPU_SETS];
