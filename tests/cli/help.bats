@@ -119,6 +119,10 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	by_verb=$output
 	run "$GBPF" --version
 	[ "$output" = "$by_verb" ]
+	for program in gbpfd gbpf-softgpu; do
+		run "$GBPF_PREFIX/bin/$program" --version
+		[ "$output" = "$program ${by_verb#gbpf }" ]
+	done
 	run "$GBPF" version --json
 	json 'd["schema"] == "gbpf.version/1" and d["protocol"] == 1'
 }

@@ -278,7 +278,7 @@ int softd_options_parse(struct softd_options *o, int argc, char **argv)
 			return 1;
 		}
 		if (opt == 256 + OPT_VERSION) {
-			puts("gbpf-softgpu 0.1.0");
+			puts("gbpf-softgpu " GBPF_VERSION_TEXT);
 			return 1;
 		}
 		if (opt < 256) { /* getopt_long has printed the message */
