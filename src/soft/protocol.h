@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 8u
+#define SOFT_VERSION 9u
 
 #define SOFT_MAX_CLIENTS 1024u
 #define SOFT_MAX_CONTEXTS 16u /* per client */
@@ -238,7 +238,8 @@ enum soft_request_op {
 	SOFT_REQ_IPC_OPEN, /* more: soft_ipc_handle; object: 1 if from a pool. Reply: address, bytes
 			    */
 	SOFT_REQ_IPC_CLOSE,	 /* value: address */
-	SOFT_REQ_HANDLE_CREATE,	 /* index: GPU, value: bytes. Reply: handle */
+	SOFT_REQ_HANDLE_CREATE,	 /* index: GPU, value: bytes, object: 1 of host memory. Reply:
+				    handle */
 	SOFT_REQ_HANDLE_RELEASE, /* value: handle */
 	SOFT_REQ_HANDLE_EXPORT,	 /* value: handle. Reply carries a descriptor */
 	SOFT_REQ_HANDLE_IMPORT, /* carries the descriptor. Reply: handle, bytes, index of the GPU in

@@ -9,7 +9,7 @@
 
 static inline struct softd_extent *extent(uint64_t bytes)
 {
-	struct softd_extent *x = softd_extent_create(gpu, bytes);
+	struct softd_extent *x = softd_extent_create(gpu, bytes, false);
 
 	assert_non_null(x);
 	return x;

@@ -119,7 +119,7 @@ static void memory_of_a_context_that_ends_is_not_copied(void **state)
 
 static void mapped_ranges_belong_to_no_context(void **state)
 {
-	struct softd_extent *x = softd_extent_create(gpu, 2 * MIB);
+	struct softd_extent *x = softd_extent_create(gpu, 2 * MIB, false);
 	uint64_t a = softd_memory_reserve(m, 2 * MIB, 0, 0);
 
 	assert_int_equal(softd_memory_map(m, machine, a, 2 * MIB, x, 0), 0);

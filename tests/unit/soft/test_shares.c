@@ -58,7 +58,7 @@ static void extents_are_charged_once(void **state)
 	struct softd_extent *x, *y;
 
 	machine->opt.memory_bytes = 10 * PAGE;
-	x = softd_extent_create(gpu, 4 * PAGE);
+	x = softd_extent_create(gpu, 4 * PAGE, false);
 	assert_non_null(x);
 	assert_int_equal(x->refs, 1);
 	assert_int_equal(x->store->refs, 1);
@@ -66,9 +66,9 @@ static void extents_are_charged_once(void **state)
 	assert_int_equal(x->bytes, 4 * PAGE);
 	assert_null(x->home);
 	assert_int_equal(gpu->memory_used, 4 * PAGE);
-	assert_null(softd_extent_create(gpu, 7 * PAGE));
+	assert_null(softd_extent_create(gpu, 7 * PAGE, false));
 	assert_int_equal(gpu->memory_used, 4 * PAGE);
-	y = softd_extent_create(gpu, 6 * PAGE);
+	y = softd_extent_create(gpu, 6 * PAGE, false);
 	assert_non_null(y);
 	assert_true(memcmp(x->secret, y->secret, sizeof(x->secret)) != 0);
 	assert_int_equal(softd_share_count(), 2);
@@ -76,7 +76,7 @@ static void extents_are_charged_once(void **state)
 	assert_int_equal(softd_share_count(), 1);
 	for (unsigned i = 0; i < 2; i++) { /* the store, the extent */
 		rig_fail("calloc", ENOMEM, i);
-		assert_null(softd_extent_create(gpu, PAGE));
+		assert_null(softd_extent_create(gpu, PAGE, false));
 		assert_int_equal(gpu->memory_used, 4 * PAGE);
 	}
 	assert_int_equal(softd_share_count(), 1);
@@ -91,20 +91,20 @@ static void extents_are_charged_once(void **state)
 /* Closing a large store takes long: another thread does it. */
 static void large_stores_are_closed_by_a_thread(void **state)
 {
-	struct softd_extent *x = softd_extent_create(gpu, 4 * MIB - PAGE);
+	struct softd_extent *x = softd_extent_create(gpu, 4 * MIB - PAGE, false);
 
 	memset(&calls, 0, sizeof(calls));
 	softd_extent_unref(x);
 	assert_int_equal(calls.closes, 1);
 	assert_false(calls.closed_elsewhere);
 	assert_int_equal(calls.creates, 0);
-	x = softd_extent_create(gpu, 4 * MIB);
+	x = softd_extent_create(gpu, 4 * MIB, false);
 	memset(&calls, 0, sizeof(calls));
 	softd_extent_unref(x);
 	eventually(load_acquire(&calls.closes) == 1);
 	assert_true(calls.closed_elsewhere);
 	assert_int_equal(calls.creates, 1);
-	x = softd_extent_create(gpu, 4 * MIB);
+	x = softd_extent_create(gpu, 4 * MIB, false);
 	memset(&calls, 0, sizeof(calls));
 	rig_fail("pthread_create", EAGAIN, 0);
 	softd_extent_unref(x);
@@ -177,7 +177,7 @@ static void tokens_that_cannot_be_made_leave_nothing(void **state)
 
 static void a_token_represents_what_it_was_made_for(void **state)
 {
-	struct softd_extent *x = softd_extent_create(gpu, PAGE), *found = NULL;
+	struct softd_extent *x = softd_extent_create(gpu, PAGE, false), *found = NULL;
 	int fd = softd_token_create(client, x, 0, gpu), other, ends[2];
 	uint64_t pool = 1;
 
@@ -247,7 +247,7 @@ static void tokens_are_limited(void **state)
 
 static void handles_are_dropped_with_their_client(void **state)
 {
-	struct softd_extent *x = softd_extent_create(gpu, PAGE);
+	struct softd_extent *x = softd_extent_create(gpu, PAGE, false);
 
 	client->handles = calloc(3, sizeof(*client->handles));
 	client->n_handles = 3;

@@ -101,6 +101,8 @@ CUresult soft_ipc_import(uint32_t op, void *os, CUmemAllocationHandleType type,
 			 unsigned long long flags, const void *ret, struct soft_reply *r);
 
 /* vmm.c */
+/* Whether mapped memory lies in the host. */
+bool soft_vmm_is_host(const struct soft_range *r);
 CUmemAllocationHandleType soft_vmm_handle_types(const struct soft_range *r);
 CUmemAllocationHandleType soft_pool_handle_types(const struct soft_range *r);
 CUmemoryPool soft_pool_of(const struct soft_range *r);

@@ -158,7 +158,10 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 			       : (uint64_t)(uintptr_t)ctx;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*ret = r->kind == SOFT_RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		*ret = r->kind == SOFT_RANGE_HOST ||
+				       (r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r))
+			       ? CU_MEMORYTYPE_HOST
+			       : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*ret = device;

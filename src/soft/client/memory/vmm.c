@@ -1,6 +1,7 @@
-/* Physical memory with handles, and reserved addresses to which it is mapped. Access rights apply
- * to kernels and copies of all contexts on the GPU in whose window the addresses lie; the host
- * never reaches this memory. Neither belongs to a context: both outlive those they were made in. */
+/* Physical memory of GPUs and the host with handles, and reserved addresses to which it is mapped.
+ * Access rights apply to kernels and copies of all contexts on the GPU in whose window the
+ * addresses lie; the program's own loads and stores never reach this memory. Neither belongs to a
+ * context: both outlive those they were made in. */
 #include <string.h>
 #include <unistd.h>
 
@@ -20,15 +21,24 @@ struct allocation {
 static pthread_mutex_t lock =
 	PTHREAD_MUTEX_INITIALIZER; /* guards refs and maps of all allocations */
 
+static bool is_host(const CUmemAllocationProp *p)
+{
+	return p->location.type == CU_MEM_LOCATION_TYPE_HOST ||
+	       p->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+/* All nodes of the host are one memory here; its handles cannot be exported. */
 static CUresult check_prop(const CUmemAllocationProp *p)
 {
-	if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+	if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	    p->location.type == CU_MEM_LOCATION_TYPE_INVALID) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (p->location.type !=
-	    CU_MEM_LOCATION_TYPE_DEVICE) { /* handles of host memory are not supported */
-		return p->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
-									: CUDA_ERROR_NOT_SUPPORTED;
+	if (is_host(p)) {
+		return p->requestedHandleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+	}
+	if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	if (!soft_memory_check_location(&p->location)) {
 		return CUDA_ERROR_INVALID_DEVICE;
@@ -94,7 +104,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
 	if (e) {
 		return e;
 	}
-	q.index = soft.visible[prop->location.id];
+	q.object = is_host(prop);
+	q.index = soft.visible[q.object ? 0 : prop->location.id];
 	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	return e ? e : adopt(&r, prop, ret);
 }
@@ -162,6 +173,13 @@ static CUresult retain(const struct soft_range *r, CUmemGenericAllocationHandle 
 	pthread_mutex_unlock(&lock);
 	*ret = (CUmemGenericAllocationHandle)(uintptr_t)a;
 	return CUDA_SUCCESS;
+}
+
+bool soft_vmm_is_host(const struct soft_range *r)
+{
+	const struct allocation *a = r->owner;
+
+	return is_host(&a->prop);
 }
 
 CUmemAllocationHandleType soft_vmm_handle_types(const struct soft_range *r)

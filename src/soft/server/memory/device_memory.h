@@ -27,11 +27,12 @@ struct softd_store {
 	unsigned refs;
 };
 
-/* Device memory with several users: an exported allocation, or the physical memory of cuMemCreate.
- * It is charged to its GPU until the last reference is dropped. */
+/* Memory with several users: an exported allocation, or the physical memory of cuMemCreate. It is
+ * charged to its GPU, or as pinned host memory, until the last reference is dropped. */
 struct softd_extent {
 	struct softd_store *store; /* a reference */
 	struct softd_gpu *gpu;
+	bool host;
 	uint64_t offset, bytes; /* in the store; whole pages */
 	unsigned refs;		/* allocations, mappings, handles, tokens */
 	struct softd_memory
@@ -165,13 +166,12 @@ void softd_store_unref(struct softd_store *s); /* NULL allowed */
 int softd_store_unref_take_fd(
 	struct softd_store *s); /* returns the descriptor for the caller to close, or -1 if the
 				   store has other users */
-struct softd_extent *
-softd_extent_create(struct softd_gpu *gpu,
-		    uint64_t bytes); /* in a store of its own; charged to gpu */
+/* In a store of its own; charged to the GPU, or as pinned memory of the host. */
+struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes, bool host);
 struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *gpu,
 				       uint64_t offset,
 				       uint64_t bytes); /* of bytes that are already charged */
-/* Has the extent count as memory that the client has created, while both exist. */
+/* Has the extent count as device memory that the client has created, while both exist. */
 void softd_extent_set_maker(struct softd_extent *x, struct softd_client *c);
 void softd_extent_unref(struct softd_extent *x);
 /* Creates a descriptor that represents an extent, or a pool if x is NULL. Its holders may import

@@ -138,12 +138,35 @@ struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *
 	return x;
 }
 
-struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes)
+static bool charge(struct softd_gpu *gpu, uint64_t bytes, bool host)
+{
+	struct softd_machine *machine = gpu->machine;
+
+	if (!host) {
+		return softd_memory_charge(gpu, bytes);
+	}
+	if (bytes > machine->pinned_limit - machine->pinned_used) {
+		return false;
+	}
+	machine->pinned_used += bytes;
+	return true;
+}
+
+static void uncharge(struct softd_gpu *gpu, uint64_t bytes, bool host)
+{
+	if (host) {
+		gpu->machine->pinned_used -= bytes;
+	} else {
+		softd_memory_uncharge(gpu, bytes);
+	}
+}
+
+struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes, bool host)
 {
 	struct softd_extent *x = NULL;
 	struct softd_store *s;
 
-	if (!softd_memory_charge(gpu, bytes)) {
+	if (!charge(gpu, bytes, host)) {
 		return NULL;
 	}
 	s = softd_store_create(bytes);
@@ -152,8 +175,10 @@ struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes)
 		softd_store_unref(s);
 	}
 	if (!x) {
-		softd_memory_uncharge(gpu, bytes);
+		uncharge(gpu, bytes, host);
+		return NULL;
 	}
+	x->host = host;
 	return x;
 }
 
@@ -204,7 +229,7 @@ void softd_extent_unref(struct softd_extent *x)
 	if (maker) {
 		maker->created_bytes[x->gpu->index] -= x->bytes;
 	}
-	softd_memory_uncharge(x->gpu, x->bytes);
+	uncharge(x->gpu, x->bytes, x->host);
 	if (x->home) {
 		softd_memory_reclaim(x->home, x->home_page);
 	}

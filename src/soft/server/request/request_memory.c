@@ -213,14 +213,17 @@ static CUresult handle_create(struct softd_client *c, const struct soft_request 
 	struct softd_extent *x;
 	CUresult e;
 
-	if (q->index >= c->machine->opt.gpus || !q->value || q->value % SOFT_GRANULARITY) {
+	if (q->index >= c->machine->opt.gpus || !q->value || q->value % SOFT_GRANULARITY ||
+	    q->object > 1) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	x = softd_extent_create(&c->machine->gpus[q->index], q->value);
+	x = softd_extent_create(&c->machine->gpus[q->index], q->value, q->object);
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	softd_extent_set_maker(x, c);
+	if (!x->host) {
+		softd_extent_set_maker(x, c);
+	}
 	e = give_handle(c, x, a);
 	if (e) {
 		softd_extent_unref(x);
@@ -257,7 +260,7 @@ static CUresult handle_export(struct softd_client *c, const struct soft_request 
 {
 	struct softd_extent **x = handle_at(c, q->value);
 
-	return x ? give_token(c, *x, 0, (*x)->gpu, a) : CUDA_ERROR_INVALID_VALUE;
+	return x && !(*x)->host ? give_token(c, *x, 0, (*x)->gpu, a) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult handle_import(struct softd_client *c, const struct stat *st, struct softd_answer *a)
