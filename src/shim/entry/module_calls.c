@@ -151,7 +151,7 @@ static CUresult run(struct loader *l, const void *other)
 
 	if (r == CUDA_SUCCESS && l->ret && shim_attached() &&
 	    (shim_image_load(*l->ret) || shim_code_owns(*l->ret))) {
-		shim_clone_end_load(*l->ret);
+		shim_clone_end_load(*l->ret, UINT64_MAX);
 	}
 	return r;
 }

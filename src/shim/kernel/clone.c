@@ -120,6 +120,7 @@ static struct shim_clone *make(const void *handle, const struct shim_kernel_orig
 	}
 	t->owner = o->owner;
 	t->kind = o->kind;
+	t->load = o->load;
 	t->id = ++made;
 	if (t->kind != SHIM_KERNEL_OF_LIBRARY &&
 	    shim_real.cuCtxGetCurrent(&t->ctx) != CUDA_SUCCESS) {
@@ -197,15 +198,20 @@ static struct shim_clone *known(const void *handle, struct shim_kernel_origin *o
 }
 
 /* Stores the clone in the kernel's record. Returns false if the program was given the handle for
- * another kernel meanwhile, or is unloading it. Caller holds clones_mutex. */
+ * another kernel meanwhile, or is unloading it, or if the owner's handle is that of a later load
+ * (the former ended with its context): the name may be another kernel's there. The numbers of loads
+ * only grow, so the clone was found in the load that is present here; in none, by its own handle.
+ * Caller holds clones_mutex. */
 static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o)
 {
+	uint64_t load = shim_image_load(o->owner);
 	struct shim_kernel *k;
 	bool same;
 
 	pthread_mutex_lock(&shim_kernels_mutex);
 	k = strmap_get(&shim_kernels, shim_handle_key(t->of).text);
-	same = k && shim_kernel_names_the_same(k, o->name, o->owner, o->load);
+	same = k && shim_kernel_names_the_same(k, o->name, o->owner, o->load) &&
+	       (!load || load == o->load);
 	if (same) {
 		store_release(&k->clone, t);
 		t->next = clones;
@@ -263,20 +269,20 @@ void shim_clone_exclude(CUfunction clone)
 	pthread_mutex_unlock(&clones_mutex);
 }
 
-void shim_clone_end_load(const void *owner)
+void shim_clone_end_load(const void *owner, uint64_t until)
 {
 	pthread_mutex_lock(&clones_mutex); /* shim_clone_exclude() no longer reads their code */
 	pthread_mutex_lock(&shim_kernels_mutex);
 	for (struct shim_clone *t = clones; t; t = t->next) {
-		if (shim_image_is_of(t->owner, owner)) {
+		if (t->load <= until && shim_image_is_of(t->owner, owner)) {
 			or_relaxed(&t->excluded, (uint8_t)SHIM_CLONE_FORMER);
 		}
 	}
 	strmap_each (&shim_kernels, e) {
 		struct shim_kernel *k = e->value;
 
-		if (shim_image_is_of(k->owner, owner) ||
-		    (k->clone && shim_image_is_of(k->clone->owner, owner))) {
+		if (k->load <= until && (shim_image_is_of(k->owner, owner) ||
+					 (k->clone && shim_image_is_of(k->clone->owner, owner)))) {
 			shim_kernel_means_another(k);
 			k->owner = NULL; /* it does not end with the new load */
 		}

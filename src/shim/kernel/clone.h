@@ -30,6 +30,7 @@ struct shim_clone {
 	 * not pass: f is a probed form. */
 	bool numbered;
 	enum shim_kernel_kind kind;
+	uint64_t load;		 /* of the owner's image; 0: not known */
 	uint64_t id;		 /* unique, whereas handles are reused */
 	uint32_t max_threads;	 /* of a block of f */
 	uint32_t max_smem_bytes; /* [atomic] maximum dynamic shared memory of a launch of handle */
@@ -63,8 +64,10 @@ void shim_clone_follow(struct shim_clone *t);
 void shim_clone_exclude(CUfunction clone);
 /* Excludes the clones of an owner whose handle the driver has reused after an unload that was not
  * seen, and forgets which kernels its handles name. They stay allocated, since deferred launches
- * may use them. Called before the former load's entries and code are freed. */
-void shim_clone_end_load(const void *owner);
+ * may use them. until: number of the last load that may have ended (loaded_image.h); what another
+ * thread has made of a later one stays. Called before the former load's entries and code are freed.
+ */
+void shim_clone_end_load(const void *owner, uint64_t until);
 /* Updates the clones after the program has changed a property of a function; handle NULL: of all of
  * the owner's. */
 void shim_clone_refresh(const void *owner, const void *handle);

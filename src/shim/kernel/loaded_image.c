@@ -285,16 +285,34 @@ void shim_image_note(const void *handle, CUcontext ctx, const struct ptx_block_i
 	put(handle, o);
 }
 
+/* Returns the number of the newest load if a record of the module is not of the library, else 0. */
+static uint64_t loads_until_now(const void *module, const void *library)
+{
+	const struct shim_image_owner *o;
+	uint64_t until;
+
+	pthread_mutex_lock(&owners_mutex);
+	o = strmap_get(&owners, shim_handle_key(module).text);
+	until = o && o->of != library ? loads : 0;
+	pthread_mutex_unlock(&owners_mutex);
+	return until;
+}
+
+/* Several threads may find the former record. Whichever records the module last, the load keeps the
+ * number that the first has given it, which is above what the others end. */
 void shim_image_note_module(const void *module, const void *library)
 {
 	struct shim_image_owner *o = calloc(1, sizeof(*o));
+	uint64_t until = loads_until_now(module, library);
+	CUcontext ctx = NULL;
 
-	if (shim_image_load(module) && !shim_image_is_of(module, library)) {
-		shim_clone_end_load(module);
+	(void)shim_real.cuCtxGetCurrent(&ctx);
+	if (until) {
+		shim_clone_end_load(module, until);
 	}
 	if (o) {
 		o->of = library;
-		(void)shim_real.cuCtxGetCurrent(&o->ctx);
+		o->ctx = ctx;
 		put(module, o);
 	}
 }

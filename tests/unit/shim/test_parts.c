@@ -221,6 +221,23 @@ static void a_reused_handle_is_looked_up(void **state)
 	(void)cuModuleUnload(MODULE);
 }
 
+/* The program launches a function of an ended context, which is another one of a new module. */
+static void no_clone_is_found_by_the_name_of_an_ended_load(void **state)
+{
+	CUcontext ctx;
+
+	assert_int_equal(shim_real.cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	shim_image_note(MODULE, ctx, NULL, 0, PROTO_BLOCK_NO_PTX);
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_non_null(shim_clone_get(noted));
+	assert_int_equal(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
+	note_load(MODULE);
+	assert_null(shim_clone_get(noted));
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	assert_non_null(shim_clone_get(noted));
+	(void)cuModuleUnload(MODULE);
+}
+
 static CUresult (*current)(CUcontext *);
 static const void *owner_meanwhile;
 
@@ -260,6 +277,39 @@ static void a_clone_is_of_the_load_it_was_made_for(void **state)
 	(void)cuLibraryUnload((CUlibrary)(uintptr_t)LIBRARY);
 }
 
+static struct shim_clone *of_library;
+
+/* Another thread gets the module, and launches its kernel, while this one gets it. */
+static CUresult module_meanwhile(CUcontext *ret)
+{
+	shim_real.cuCtxGetCurrent = current;
+	shim_image_note_module(MODULE, LIBRARY);
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	of_library = shim_clone_get(noted);
+	return current(ret);
+}
+
+/* The module's handle was that of another load, whose end was not seen. */
+static void a_former_load_ends_once(void **state)
+{
+	struct shim_clone *former;
+	CUcontext ctx;
+
+	assert_int_equal(shim_real.cuCtxGetCurrent(&ctx), CUDA_SUCCESS); /* loads the driver */
+	current = shim_real.cuCtxGetCurrent;
+	note_load(LIBRARY);
+	note_load(MODULE);
+	shim_kernel_note(noted, name, MODULE, SHIM_KERNEL_OF_MODULE);
+	former = shim_clone_get(noted);
+	shim_real.cuCtxGetCurrent = module_meanwhile;
+	shim_image_note_module(MODULE, LIBRARY);
+	assert_int_equal(former->excluded, SHIM_CLONE_FORMER);
+	assert_non_null(of_library);
+	assert_int_equal(of_library->excluded, 0);
+	assert_ptr_equal(shim_clone_get(noted), of_library);
+	(void)cuLibraryUnload((CUlibrary)(uintptr_t)LIBRARY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -271,7 +321,10 @@ int main(void)
 		cmocka_unit_test_setup(a_new_handle_changes_no_other, fixture_before),
 		cmocka_unit_test_setup(records_end_with_their_module, fixture_before),
 		cmocka_unit_test_setup(a_reused_handle_is_looked_up, fixture_before),
+		cmocka_unit_test_setup(no_clone_is_found_by_the_name_of_an_ended_load,
+				       fixture_before),
 		cmocka_unit_test_setup(a_clone_is_of_the_load_it_was_made_for, fixture_before),
+		cmocka_unit_test_setup(a_former_load_ends_once, fixture_before),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, NULL);
