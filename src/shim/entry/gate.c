@@ -106,11 +106,21 @@ static NOINLINE bool launched_clone(struct sched_ticket *ticket, struct shim_que
 	return true;
 }
 
+/* Returns what the launch runs at block level, NULL: it must run as a whole. */
+static struct shim_clone *clone_of(const struct shim_launch *l)
+{
+	unsigned has = l->own_clone->code ? SHIM_HAS_CLONE | SHIM_HAS_STUB : SHIM_HAS_CLONE;
+	struct shim_form_choice c;
+
+	c = shim_form_choose(true, l->form, l->form ? has | shim_probe_has(l->form) : has);
+	return !c.stops ? NULL : c.probed ? shim_probe_clone(l->form) : l->own_clone;
+}
+
 /* Decides whether this launch of a function with a clone or an entry stub may run at block level. q
  * NULL: its stream captures. */
 static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch *l)
 {
-	struct shim_clone *t = l->own_clone;
+	struct shim_clone *t = NULL;
 	enum proto_block_why why = PROTO_BLOCK_CAPTURE;
 	bool captures = !q || shim_capture_any();
 
@@ -121,7 +131,7 @@ static NOINLINE void check_block(const struct shim_queue *q, struct shim_launch 
 	if (!captures) {
 		l->form = l->form ? l->form : shim_probe_hold(&l->call, q->dev.ctx);
 		l->smem = l->form ? shim_probe_smem(l->form, &l->call) : l->smem;
-		t = l->form ? shim_probe_clone(l->form) : t;
+		t = clone_of(l);
 		why = t ? shim_block_attributes(l, t) : PROTO_BLOCK_PROBED;
 	}
 	if (why != PROTO_BLOCK_OK) {

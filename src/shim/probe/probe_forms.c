@@ -253,10 +253,17 @@ bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
 	return remain;
 }
 
+unsigned shim_probe_has(const struct shim_probe_form *f)
+{
+	bool clone = f->has_clone && likely(!load_relaxed(&f->verify_left));
+
+	return (f->handle ? SHIM_HAS_PROBED : 0) | (f->code ? SHIM_HAS_PROBED_STUB : 0) |
+	       (clone ? SHIM_HAS_PROBED_CLONE : 0) | (f->bracket ? SHIM_HAS_BRACKETS : 0);
+}
+
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f)
 {
-	return f->has_clone && !f->bracket && likely(!load_relaxed(&f->verify_left)) ? &f->clone
-										     : NULL;
+	return &f->clone;
 }
 
 void shim_probe_release(struct shim_probe_form *f)

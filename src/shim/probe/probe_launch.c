@@ -101,6 +101,16 @@ static struct dims dims_of(const struct shim_kernel_call *c)
 				c->block[2], c->smem } };
 }
 
+/* Returns whether the tools' share includes the launch; decided once. *s: its shape, if that is
+ * now; NULL: unknown. */
+static bool is_shared(const struct shim_kernel_call *c, struct shim_probe_kernel *k,
+		      const struct shim_probe_form *p, const uint32_t dims[SHIM_PROBE_DIMS],
+		      struct shim_probe_shape **s)
+{
+	return c->choice == SHIM_KERNEL_NOT_CHOSEN ? shim_probe_mix_choose(k, p, dims, s)
+						   : c->choice == SHIM_KERNEL_TAKES_FORM;
+}
+
 struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ctx)
 {
 	const struct dims d = dims_of(c);
@@ -118,9 +128,7 @@ struct shim_probe_form *shim_probe_hold(struct shim_kernel_call *c, CUcontext ct
 	if (!p) {
 		return NULL;
 	}
-	taken = p->ctx == ctx &&
-		(c->choice == SHIM_KERNEL_NOT_CHOSEN ? shim_probe_mix_choose(k, p, d.v, &s)
-						     : c->choice == SHIM_KERNEL_TAKES_FORM);
+	taken = p->ctx == ctx && is_shared(c, k, p, d.v, &s);
 	if (p->ctx == ctx) {
 		c->choice = taken ? SHIM_KERNEL_TAKES_FORM : SHIM_KERNEL_TAKES_NONE;
 	}
@@ -160,13 +168,8 @@ static NOINLINE void choose(struct launching *l, const struct shim_kernel_call *
 {
 	struct shim_probe_form *p = l->form;
 	struct shim_probe_shape *s = NULL;
-	bool taken = p != NULL;
+	bool taken = p && is_shared(c, l->kernel, p, dims, &s);
 
-	if (p && c->choice != SHIM_KERNEL_NOT_CHOSEN) {
-		taken = c->choice == SHIM_KERNEL_TAKES_FORM;
-	} else if (p) {
-		taken = shim_probe_mix_choose(l->kernel, p, dims, &s);
-	}
 	if (!shim_capture_any() && !(p && load_relaxed(&p->verify_left))) {
 		l->timer = shim_probe_mix_begin(l->kernel, p, taken, dims, s,
 						!c->stream && c->per_thread ? CU_STREAM_PER_THREAD
@@ -255,13 +258,13 @@ static CUresult launch_own(const struct shim_kernel_call *c)
 }
 
 static CUresult launch_form(const struct shim_probe_form *p, const struct shim_kernel_call *c,
-			    struct shim_probe_around *a)
+			    struct shim_probe_around *a, enum shim_stub_arg arg)
 {
 	uint32_t smem = shim_probe_smem(p, c);
 	struct shim_launch_args args;
 	CUresult r = open_args(&args, p, &a->number, c);
 
-	if (r == CUDA_SUCCESS && p->code) {
+	if (r == CUDA_SUCCESS && arg == SHIM_STUB_TOOLS) {
 		r = shim_code_launch(c, p->handle, smem, args.params, args.extra, &a->stub);
 	} else if (r == CUDA_SUCCESS) {
 		r = shim_kernel_call_run(c, p->handle, smem, args.params, args.extra);
@@ -276,17 +279,18 @@ static CUresult launch_with(struct launching *l, struct shim_kernel_call *c,
 			    const uint32_t dims[SHIM_PROBE_DIMS])
 {
 	const struct shim_probe_form *p = l->form;
+	const struct shim_form_choice as = shim_form_choose(false, true, shim_probe_has(p));
 	uint64_t now = unlikely(p->submits) ? clock_now_ns() : 0;
 	struct shim_probe_around a = { 0 };
 	CUresult r, e;
 
 	shim_probe_around_begin(&a, l->form, c, dims);
-	r = p->handle ? launch_form(p, c, &a) : launch_own(c);
+	r = as.probed ? launch_form(p, c, &a, as.arg) : launch_own(c);
 	if (unlikely(now) && r == CUDA_SUCCESS) {
 		submitted(p, now, dims,
 			  c->api == SHIM_KERNEL_API_COOPERATIVE ? GBPF_F_COOPERATIVE : 0);
 	}
-	e = r && p->handle ? launch_own(c) : r;
+	e = r && as.probed ? launch_own(c) : r;
 	shim_probe_around_end(&a, e);
 	c->brackets = a.launched;
 	return finish(l, r, e);

@@ -7,6 +7,7 @@
 
 #include "cuabi/types.h"
 #include "proto/wire.h"
+#include "shim/object/form_choice.h"
 #include "shim/object/kernel_call.h"
 #include "shim/part.h"
 
@@ -38,8 +39,10 @@ void shim_probe_submitted(const struct shim_probe_form *f, const struct shim_ker
 			  uint64_t now_ns);
 /* Returns the number of a launch of a form's clone that is about to be made. */
 uint64_t shim_probe_number_next(void);
-/* Returns the form's preemptible clone. NULL: it has none, or brackets, which a launch that may be
- * interrupted cannot have. */
+/* Returns what the form adds to its kernel, SHIM_HAS_*: no clone as long as it is compared with the
+ * kernel. */
+unsigned shim_probe_has(const struct shim_probe_form *f);
+/* Returns the form's preemptible clone, which it has. */
 struct shim_clone *shim_probe_clone(struct shim_probe_form *f);
 /* Excludes a form's clone as shim_clone_exclude(). */
 void shim_probe_exclude(CUfunction clone);
