@@ -22,9 +22,7 @@ enum shim_stub_arg {
 
 struct shim_form_choice {
 	bool probed; /* the probed form runs, else the program's kernel */
-	bool clone;  /* of which the preemptible clone does */
-	bool stops;  /* it runs at block level */
-	bool brackets;
+	bool stops;  /* at block level: its clone, or itself with SHIM_STUB_GATE */
 	enum shim_stub_arg arg;
 };
 
@@ -35,17 +33,14 @@ static inline struct shim_form_choice shim_form_choose(bool at_blocks, bool tool
 	bool brackets = tools && has & SHIM_HAS_BRACKETS;
 	bool probed = tools && has & SHIM_HAS_PROBED;
 	bool stub = has & (probed ? SHIM_HAS_PROBED_STUB : SHIM_HAS_STUB);
-	bool stoppable = has & (probed ? SHIM_HAS_PROBED_CLONE : SHIM_HAS_CLONE);
-	bool stops = at_blocks && stoppable && !brackets;
+	bool clone = has & (probed ? SHIM_HAS_PROBED_CLONE : SHIM_HAS_CLONE);
+	bool stops = at_blocks && clone && !brackets;
 	enum shim_stub_arg whole = probed ? SHIM_STUB_TOOLS : SHIM_STUB_ZERO;
 
-	return (struct shim_form_choice){ .probed = probed,
-					  .clone = stops && !stub,
-					  .stops = stops,
-					  .brackets = brackets,
-					  .arg = !stub	 ? SHIM_STUB_NONE
-						 : stops ? SHIM_STUB_GATE
-							 : whole };
+	return (struct shim_form_choice){ probed, stops,
+					  !stub	  ? SHIM_STUB_NONE
+					  : stops ? SHIM_STUB_GATE
+						  : whole };
 }
 
 #endif

@@ -321,7 +321,7 @@ CUresult shim_probe_launch(struct shim_kernel_call *c)
 
 static void lead_all(void)
 {
-	shim_code_lead(); /* first: it would replace what is stored below */
+	shim_code_lead(); /* launches come to shim_launch_issue(); no slot is one of those below */
 	shim_probe_lead_graphs();
 }
 
