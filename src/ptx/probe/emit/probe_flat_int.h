@@ -1,6 +1,6 @@
 /* Shared by the files of short programs without branches. */
-#ifndef GBPF_PTX_PROBE_PROBE_FLAT_INT_H
-#define GBPF_PTX_PROBE_PROBE_FLAT_INT_H
+#ifndef GBPF_PTX_PROBE_EMIT_PROBE_FLAT_INT_H
+#define GBPF_PTX_PROBE_EMIT_PROBE_FLAT_INT_H
 
 #include "ptx/probe/probe_int.h"
 

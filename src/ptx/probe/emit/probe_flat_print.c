@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_flat_int.h"
+#include "ptx/probe/emit/probe_flat_int.h"
 
 /* Sets ret to the name of a predicate of gBPF's. */
 static void own(const struct ptx_flat *f, const char *name, uint32_t n, char ret[48])

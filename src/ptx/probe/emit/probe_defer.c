@@ -9,7 +9,7 @@
  * arrays often alternate. */
 #include <string.h>
 
-#include "ptx/probe/probe_flat_int.h"
+#include "ptx/probe/emit/probe_flat_int.h"
 
 #define SHARE 2u /* sums of such sites */
 

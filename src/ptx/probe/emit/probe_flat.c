@@ -8,7 +8,7 @@
  * it writes a register that is live at the target. */
 #include <string.h>
 
-#include "ptx/probe/probe_flat_int.h"
+#include "ptx/probe/emit/probe_flat_int.h"
 
 #define BRANCHES_MAX 8u
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_flat_int.h"
+#include "ptx/probe/emit/probe_flat_int.h"
 
 /* A leading test: items up to its branch, of which some compute the condition. */
 struct early {
