@@ -150,3 +150,21 @@ uint32_t ptx_variable_align(const struct ptx_variable *v)
 
 	return MAX(MAX(v->align, element), 1u);
 }
+
+bool ptx_is_one_of(const char *word, const char *const *list)
+{
+	while (*list && strcmp(*list, word) != 0) {
+		list++;
+	}
+	return *list != NULL;
+}
+
+bool ptx_insn_has(const struct ptx_insn *insn, const char *modifier)
+{
+	for (unsigned i = 0; i < insn->n_modifiers; i++) {
+		if (strcmp(insn->modifiers[i], modifier) == 0) {
+			return true;
+		}
+	}
+	return false;
+}

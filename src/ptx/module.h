@@ -214,6 +214,10 @@ void ptx_list_remove(struct ptx_list *l, struct ptx_item *it);
 struct ptx_function *ptx_module_function(const struct ptx_module *m,
 					 const char *name); /* prefers a definition */
 
+bool ptx_insn_has(const struct ptx_insn *insn, const char *modifier);
+/* Returns true if the list, which ends with NULL, has the word. */
+bool ptx_is_one_of(const char *word, const char *const *list);
+
 /* Reads up to n numbers of a tuning directive such as ".maxntid 256, 1"; the rest is set to 1.
  * Returns the count; -ENOENT. */
 int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values,

@@ -2,13 +2,12 @@
 #include "ptx/probe.h"
 
 #include <errno.h>
-#include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 #include "ptx/probe_bracket.h"
 
 /* Checks what every probed form needs of the module. */
-static int check_module(struct ptx_probe_work *p)
+static int check_module(const struct ptx_probe_slice *p)
 {
 	const struct ptx_module *m = p->m;
 
@@ -24,10 +23,10 @@ static int check_module(struct ptx_probe_work *p)
 }
 
 /* Programs and kernel are in one module. */
-static int check_collisions(struct ptx_probe_work *p)
+static int check_collisions(const struct ptx_probe_slice *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		ptx_each (&p->programs[i].module->items, it) {
+	ptx_probe_each (p->read, g) {
+		ptx_each (&g->module->items, it) {
 			const struct ptx_function *f = (const struct ptx_function *)it;
 
 			if (it->kind == PTX_FUNCTION && strmap_get(&p->names, f->name)) {
@@ -41,7 +40,7 @@ static int check_collisions(struct ptx_probe_work *p)
 		       : 0;
 }
 
-static int find_entry(struct ptx_probe_work *p, const char *entry)
+static int find_entry(struct ptx_probe_slice *p, const char *entry)
 {
 	struct ptx_probe_name *n = strmap_get(&p->names, entry);
 
@@ -54,13 +53,11 @@ static int find_entry(struct ptx_probe_work *p, const char *entry)
 }
 
 /* Programs of launches run in kernels of their own (ptx/probe_bracket.h). */
-static int check_hooks(const struct ptx_probe_work *p)
+static int check_hooks(const struct ptx_probe_read *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe *probe = p->programs[i].probe;
-
-		if (ptx_probe_is_bracket(probe->hook)) {
-			report_place(p->report, "%s", probe->name);
+	ptx_probe_each (p, g) {
+		if (ptx_probe_is_bracket(g->probe->hook)) {
+			report_place(p->report, "%s", g->probe->name);
 			return report_set(p->report, -EINVAL, "probe",
 					  "it runs before or behind the launch, not in the kernel");
 		}
@@ -68,63 +65,83 @@ static int check_hooks(const struct ptx_probe_work *p)
 	return 0;
 }
 
-static int check_sites(struct ptx_probe_work *p)
+static int check_sites(const struct ptx_probe_work *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
 		if (p->ret->sites[i]) {
 			return 0;
 		}
 	}
-	report_place(p->report, "%s", p->m->name);
-	return report_set(p->report, -ENOENT, "probe", "%s has no such site", p->entry->name);
+	report_place(p->report, "%s", p->slice->m->name);
+	return report_set(p->report, -ENOENT, "probe", "%s has no such site", p->kernel);
 }
 
-static int rewrite(struct ptx_probe_work *p, const char *entry, const struct ptx_probe *probes,
-		   uint32_t n)
+/* ---- stages ---- */
+
+static int read_probes(struct ptx_probe_read *p, const struct ptx_probe *probes, uint32_t n)
 {
 	int err = ptx_probe_programs(p, probes, n);
 
 	err = err ? err : check_hooks(p);
-	err = err ? err : ptx_probe_scratch_find(p);
-	err = err ? err : ptx_probe_collect(p);
+	return err ? err : ptx_probe_scratch_find(p);
+}
+
+static int slice(struct ptx_probe_slice *p, const char *entry)
+{
+	int err = ptx_probe_collect(p);
+
 	err = err ? err : ptx_probe_via_open(p);
 	err = err ? err : check_collisions(p);
 	err = err ? err : find_entry(p, entry);
 	err = err ? err : check_module(p);
 	err = err ? err : ptx_probe_check_args(p);
-	err = err ? err : ptx_probe_slice(p);
-	err = err ? err : ptx_probe_number_open(p);
-	if (err == 0) {
-		p->ret->warp_bytes = p->warp_bytes;
-		p->ret->needs_shared =
-			p->warp_bytes || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit));
-		err = ptx_probe_print(p);
-		err = err ? err : ptx_probe_refuse_args(p);
-	}
-	return err ? err : check_sites(p);
+	return err ? err : ptx_probe_slice(p);
+}
+
+static int emit(struct ptx_probe_work *p)
+{
+	int err = ptx_probe_number_open(p);
+
+	p->ret->variables = p->slice->variables;
+	p->ret->n_variables = p->slice->n_variables;
+	p->ret->warp_bytes = p->read->warp_bytes;
+	p->ret->needs_shared =
+		p->ret->warp_bytes || ptx_probe_has_hook(p->read, PTX_PROBE_gdev_block_exit);
+	err = err ? err : ptx_probe_print(p);
+	err = err ? err : ptx_probe_refuse_args(p);
+	err = err ? err : check_sites(p);
+	return err == 0 && p->number.lacks ? -EAGAIN : err;
 }
 
 /* Returns -EAGAIN if the launch's number has to be passed on in calls. */
 static int run(const struct ptx_module *m, const char *entry, const struct ptx_probe *probes,
 	       uint32_t n_probes, bool passes_number, struct ptx_probed *ret, struct report *r)
 {
-	struct ptx_probe_work p = {
-		.m = m, .ret = ret, .report = r, .out = &ret->text, .passes_number = passes_number
+	struct ptx_probe_read read = { .report = r };
+	struct ptx_probe_slice sliced = {
+		.read = &read, .m = m, .arena = &ret->arena, .report = r
 	};
 	int err;
 
 	*ret = (struct ptx_probed){ 0 };
 	ptx_arena_init(&ret->arena);
 	buf_init(&ret->text);
-	strmap_init(&p.names);
-	strmap_init(&p.files);
-	err = rewrite(&p, entry, probes, n_probes);
-	strmap_finish(&p.names);
-	strmap_finish(&p.files);
-	ptx_probe_programs_finish(&p);
-	if (err == 0 && p.lacks_number) {
-		err = -EAGAIN;
+	err = read_probes(&read, probes, n_probes);
+	err = err ? err : slice(&sliced, entry);
+	if (err == 0) {
+		struct ptx_probe_work p = { .read = &read,
+					    .slice = &sliced,
+					    .ret = ret,
+					    .report = r,
+					    .out = &ret->text,
+					    .stem = sliced.stem,
+					    .kernel = sliced.entry->name,
+					    .number.passes = passes_number };
+
+		err = emit(&p);
 	}
+	ptx_probe_names_finish(&sliced);
+	ptx_probe_programs_finish(&read);
 	if (err < 0) {
 		ptx_probed_finish(ret);
 	}

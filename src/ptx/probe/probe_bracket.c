@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #define STEM "gbpf$"
 #define ARCH_MIN 70u
@@ -38,17 +38,7 @@ static const struct value {
 	{ "shared_bytes", NULL, offsetof(struct ptx_bracket_arg, shared_bytes) },
 };
 
-bool ptx_probe_is_bracket(uint32_t hook)
-{
-	return hook == PTX_PROBE_gdev_begin || hook == PTX_PROBE_gdev_end;
-}
-
 /* ---- programs ---- */
-
-static bool reads(const struct ptx_probe_program *g, uint32_t field)
-{
-	return g->probe->fields >> field & 1;
-}
 
 /* Those of gdev_block_exit that are the block's. */
 static const struct value late_values[] = {
@@ -92,7 +82,7 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		const char *name = g->fields[k].name;
 		bool time = strcmp(name, "clock") == 0 || strcmp(name, "time_ns") == 0;
 
-		if (reads(g, k) && time == times) {
+		if (ptx_probe_reads(g, k) && time == times) {
 			compute_field(p, g, k);
 		}
 	}
@@ -110,9 +100,9 @@ static void call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 
 static void call_all(struct ptx_probe_work *p, uint32_t hook)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		if (p->programs[i].probe->hook == hook) {
-			call(p, &p->programs[i]);
+	ptx_probe_each (p->read, g) {
+		if (g->probe->hook == hook) {
+			call(p, g);
 		}
 	}
 }
@@ -238,12 +228,12 @@ static void print_module(struct ptx_probe_work *p, const struct ptx_bracket_part
 	ptx_probe_text(p,
 		       ".version 6.3\n.target sm_70\n.address_size 64\n"
 		       ".visible .const .align 8 .b64 " PTX_PROBE_TABLE "[%u];\n",
-		       p->n_programs);
+		       p->read->n_programs);
 	if (parts->keeps_time) {
 		ptx_probe_text(p, ".global .align 16 .b64 ~slots[%u];\n", 2 * PTX_BRACKET_SLOTS);
 	}
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		buf_puts(p->out, p->programs[i].probe->text);
+	ptx_probe_each (p->read, g) {
+		buf_puts(p->out, g->probe->text);
 		buf_puts(p->out, "\n");
 	}
 	if (parts->begin) {
@@ -261,8 +251,7 @@ static void print_module(struct ptx_probe_work *p, const struct ptx_bracket_part
 
 static int check(struct ptx_probe_work *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
+	ptx_probe_each (p->read, g) {
 		const struct ptx_probe_site site = { .hook = g->probe->hook };
 
 		bool late = g->probe->hook == PTX_PROBE_gdev_block_exit;
@@ -281,7 +270,7 @@ static int check(struct ptx_probe_work *p)
 					  "it reads arguments of the kernel: begin and end have "
 					  "none of them");
 		}
-		if (!ptx_probe_matches(p, g, &site)) {
+		if (!ptx_probe_matches(p->slice, g, &site)) {
 			return report_set(p->report, -ENOTSUP, "probe",
 					  "begin and end are the site #0 of their hooks, without "
 					  "a line");
@@ -293,20 +282,22 @@ static int check(struct ptx_probe_work *p)
 static void find_parts(const struct ptx_probe_work *p, struct ptx_bracket_parts *ret)
 {
 	*ret = (struct ptx_bracket_parts){ .keeps_time = ptx_probe_reads_field(
-						   p, PTX_PROBE_gdev_end, "begin_ns") };
-	ret->begin = ret->keeps_time || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_begin));
-	ret->end = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_end);
-	ret->late = p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit);
+						   p->read, PTX_PROBE_gdev_end, "begin_ns") };
+	ret->begin = ret->keeps_time || ptx_probe_has_hook(p->read, PTX_PROBE_gdev_begin);
+	ret->end = ptx_probe_has_hook(p->read, PTX_PROBE_gdev_end);
+	ret->late = ptx_probe_has_hook(p->read, PTX_PROBE_gdev_block_exit);
 }
 
 int ptx_probe_bracket(struct buf *out, unsigned arch, const struct ptx_probe *probes, uint32_t n,
 		      struct ptx_bracket_parts *ret, struct report *r)
 {
-	struct ptx_probe_work p = { .out = out,
+	struct ptx_probe_read read = { .report = r };
+	struct ptx_probe_work p = { .read = &read,
+				    .report = r,
+				    .out = out,
 				    .stem = STEM,
-				    .control_at = offsetof(struct ptx_bracket_arg, control),
-				    .report = r };
-	int err = ptx_probe_programs(&p, probes, n);
+				    .control_at = offsetof(struct ptx_bracket_arg, control) };
+	int err = ptx_probe_programs(&read, probes, n);
 
 	err = err ? err : check(&p);
 	if (err == 0 && arch < ARCH_MIN) {
@@ -320,6 +311,6 @@ int ptx_probe_bracket(struct buf *out, unsigned arch, const struct ptx_probe *pr
 	if (err == 0 && out->len > PTX_TEXT_MAX) {
 		err = report_set(r, -EFBIG, "probe", "the programs of begin and end are too long");
 	}
-	ptx_probe_programs_finish(&p);
+	ptx_probe_programs_finish(&read);
 	return err ? err : out->failed ? -ENOMEM : 0;
 }

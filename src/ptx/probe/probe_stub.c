@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #define STEM "gbpf$"
 /* Bytes between the last argument that is read and the stub's own, so that no load takes parts of
@@ -111,11 +111,6 @@ static int check_root(const struct inlining *n)
 
 /* ---- programs ---- */
 
-static bool reads(const struct ptx_probe_program *g, uint32_t field)
-{
-	return g->probe->fields >> field & 1;
-}
-
 /* All lanes of a warp are active at entry, and the last warp may have fewer: their mask follows
  * from the numbers of threads. */
 static void compute_active(struct ptx_probe_work *p)
@@ -143,9 +138,9 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 	const struct ptx_probe_site s = { .hook = g->probe->hook };
 
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (reads(g, k) && ptx_probe_field_is_time(g->fields[k].name) == times) {
+		if (ptx_probe_reads(g, k) && ptx_probe_field_is_time(g->fields[k].name) == times) {
 			ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", g->fields[k].bytes * 8, k);
-			if (ptx_probe_number_is(g->fields[k].name)) {
+			if (ptx_probe_field_is_number(g->fields[k].name)) {
 				load_number(p, k);
 			} else if (!ptx_probe_late_field(p, &g->fields[k], k)) {
 				ptx_probe_field(p, g, k, &s);
@@ -189,7 +184,8 @@ static void compute_fields(struct ptx_probe_work *p, const struct ptx_probe_prog
 	bool active = false;
 
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		active = active || (reads(g, k) && ptx_probe_field_needs(g->fields[k].name));
+		active = active ||
+			 (ptx_probe_reads(g, k) && ptx_probe_field_needs(g->fields[k].name));
 	}
 	if (active) {
 		compute_active(p);
@@ -202,7 +198,8 @@ static void compute_fields(struct ptx_probe_work *p, const struct ptx_probe_prog
 /* The address is the sum of a constant and of a value that is 0 in the elected lane, but for all
  * that the compiler knows differs between lanes: of accesses to one address by several lanes it
  * makes instructions of whole warps. */
-static void inline_program(struct ptx_probe_work *p, struct ptx_probe_program *g, uint64_t env)
+static void inline_program(struct ptx_probe_work *p, const struct ptx_probe_program *g,
+			   uint64_t env)
 {
 	ptx_probe_text(p,
 		       "\t{\n\t.reg .b32 %%~m, %%~t, %%~u;\n\t.reg .b64 %%~d, %%~e;\n"
@@ -219,7 +216,7 @@ static void insert(struct ptx_probe_work *p, uint32_t hook, const uint64_t *envs
 {
 	uint32_t label = ++p->n_labels;
 
-	if (!(p->hooks & PTX_PROBE_HOOK_BIT(hook))) {
+	if (!ptx_probe_has_hook(p->read, hook)) {
 		return;
 	}
 	ptx_probe_text(p, "{\n\t.reg .pred %%~p;\n\t.reg .b32 %%~x, %%~y, %%~z;\n");
@@ -227,9 +224,9 @@ static void insert(struct ptx_probe_work *p, uint32_t hook, const uint64_t *envs
 	if (hook == PTX_PROBE_gdev_block_exit) {
 		ptx_probe_late_begin(p, label);
 	}
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		if (p->programs[i].probe->hook == hook) {
-			inline_program(p, &p->programs[i], envs[i]);
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
+		if (p->read->programs[i].probe->hook == hook) {
+			inline_program(p, &p->read->programs[i], envs[i]);
 		}
 	}
 	ptx_probe_text(p, "$~end%u:\n}\n", label);
@@ -251,8 +248,8 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < p->n_programs && err == 0; i++) {
-		const struct inlining n = { .p = p, .g = &p->programs[i] };
+	for (uint32_t i = 0; i < p->read->n_programs && err == 0; i++) {
+		const struct inlining n = { .p = p, .g = &p->read->programs[i] };
 		uint32_t hook = n.g->probe->hook;
 		const struct ptx_probe_site site = { .hook = hook };
 
@@ -268,7 +265,7 @@ static int check(struct ptx_probe_work *p, const uint64_t *envs)
 		if (n.g->probe->lanes) {
 			return refuse(&n, "an entry stub runs one lane of a warp");
 		}
-		if (!ptx_probe_matches(p, n.g, &site)) {
+		if (!ptx_probe_matches(p->slice, n.g, &site)) {
 			return refuse(&n, "an entry stub is the site #0 of its hooks, without a "
 					  "line");
 		}
@@ -309,8 +306,8 @@ static int find_args(struct ptx_probe_work *p, uint32_t pad, struct ptx_stub_for
 	uint64_t end = 0;
 
 	ret->n_args = 0;
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct inlining n = { .p = p, .g = &p->programs[i] };
+	ptx_probe_each (p->read, g) {
+		const struct inlining n = { .p = p, .g = g };
 
 		for (uint32_t k = 0; k < n.g->n_args; k++) {
 			uint64_t arg_end = 0;
@@ -333,11 +330,14 @@ int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad,
 		   const struct ptx_stub_kernel *kernel, const struct ptx_probe *probes,
 		   const uint64_t *envs, uint32_t n, struct ptx_stub_form *ret, struct report *r)
 {
-	struct ptx_probe_name entry = { .name = kernel->name };
-	struct ptx_probe_work p = {
-		.out = out, .stem = STEM, .entry = &entry, .params = kernel->params, .report = r
-	};
-	int err = ptx_probe_programs(&p, probes, n);
+	struct ptx_probe_read read = { .report = r };
+	struct ptx_probe_work p = { .read = &read,
+				    .report = r,
+				    .out = out,
+				    .stem = STEM,
+				    .kernel = kernel->name,
+				    .params = kernel->params };
+	int err = ptx_probe_programs(&read, probes, n);
 
 	err = err ? err : check(&p, envs);
 	err = err ? err : find_args(&p, pad, ret);
@@ -349,6 +349,6 @@ int ptx_probe_stub(struct buf *out, unsigned arch, uint32_t pad,
 	if (err == 0 && out->len > PTX_TEXT_MAX) {
 		err = report_set(r, -EFBIG, "probe", "the entry stub is too long");
 	}
-	ptx_probe_programs_finish(&p);
+	ptx_probe_programs_finish(&read);
 	return err ? err : out->failed ? -ENOMEM : 0;
 }

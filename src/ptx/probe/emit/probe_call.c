@@ -3,7 +3,7 @@
  * registers. */
 #include <stdio.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
@@ -18,7 +18,7 @@ void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 		ptx_probe_text(p, "\t.param .b64 ~m%u;\n\tst.param.b64 [~m%u], %%~d;\n", i, i);
 	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1) {
+		if (ptx_probe_reads(g, k)) {
 			unsigned bits = g->fields[k].bytes * 8;
 
 			ptx_probe_text(p, "\t.param .b%u ~a%u;\n\tst.param.b%u [~a%u], %%~f%u;\n",
@@ -36,7 +36,7 @@ void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 		ptx_probe_text(p, ", ~m%u", i);
 	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1) {
+		if (ptx_probe_reads(g, k)) {
 			ptx_probe_text(p, ", ~a%u", k);
 		}
 	}

@@ -5,9 +5,12 @@
  * is in a register that all of the group hold. Targets from sm_70 on match values of lanes, and
  * from sm_80 on reduce them (probe_match.c). Others have loops over the lanes of the group: their
  * conditions are the same in all of them. */
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #include <string.h>
+
+/* GBPF_STRIDE_* of hooks.def. */
+enum { STRIDE_MIXED, STRIDE_SAME, STRIDE_UNIT, STRIDE_CONSTANT };
 
 /* Runs the text for each lane in the mask: %~i is its number. */
 static void each(struct ptx_probe_work *p, const char *mask, const char *body)
@@ -82,8 +85,8 @@ static void stride(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 		       "\tmov.u32 %%~k, %u;\n\t@!%%~p bra $~%u;\n\tmov.u32 %%~k, %u;\n"
 		       "\tsetp.eq.u64 %%~p, %%~y, %u;\n\t@%%~p mov.u32 %%~k, %u;\n"
 		       "\tsetp.eq.u64 %%~p, %%~y, 0;\n\t@%%~p mov.u32 %%~k, %u;\n$~%u:\n",
-		       PTX_PROBE_STRIDE_MIXED, label, PTX_PROBE_STRIDE_CONSTANT, s->bytes,
-		       PTX_PROBE_STRIDE_UNIT, PTX_PROBE_STRIDE_SAME, label);
+		       STRIDE_MIXED, label, STRIDE_CONSTANT, s->bytes, STRIDE_UNIT, STRIDE_SAME,
+		       label);
 }
 
 /* Shared memory delivers a word of each of 32 banks at a time; accesses of 8 and 16 bytes take
@@ -128,7 +131,7 @@ static void taken(struct ptx_probe_work *p, const struct ptx_insn *insn)
 
 void ptx_probe_size(struct ptx_probe_work *p, const struct ptx_probe_site *s, const char *reg)
 {
-	const struct ptx_variable *v = s->size ? ptx_probe_declared(p, s->size) : NULL;
+	const struct ptx_variable *v = s->size ? ptx_probe_declared(&p->scopes, s->size) : NULL;
 
 	if (v && ptx_type_bytes(v->type) == 8) {
 		ptx_probe_text(p, "\tmov.u64 %s, %s;\n", reg, s->size);
@@ -145,7 +148,7 @@ static void alone(struct ptx_probe_work *p, const struct ptx_probe_site *s)
 	ptx_probe_text(p,
 		       "\tmov.u64 %%~lo, %%~x;\n\tmov.u64 %%~hi, %%~x;\n\tmov.u32 %%~k, %u;\n"
 		       "\tmov.u32 %%~c, 0;\n\tmov.u32 %%~s, 0;\n",
-		       PTX_PROBE_STRIDE_SAME);
+		       STRIDE_SAME);
 	ptx_probe_size(p, s, "%~y");
 	ptx_probe_text(p, "\tsetp.eq.u64 %%~p, %%~y, 0;\n\tadd.s64 %%~y, %%~x, %%~y;\n"
 			  "\tadd.s64 %%~y, %%~y, 31;\n\tshr.u64 %%~y, %%~y, 5;\n"
@@ -195,7 +198,7 @@ static void values_by_mask(struct ptx_probe_work *p, const struct ptx_probe_site
 			       "\tmov.u64 %%~lo, %%~x;\n\tmov.u64 %%~hi, %%~x;\n"
 			       "\tmov.u32 %%~s, 1;\n\tmov.u32 %%~k, %u;\n\tmov.u32 %%~c, 0;\n"
 			       "\tbra $~%u;\n$~%u:\n",
-			       more, PTX_PROBE_STRIDE_SAME, end, more);
+			       more, STRIDE_SAME, end, more);
 	}
 	values(p, s, needs, false);
 	ptx_probe_text(p, "$~%u:\n", end);

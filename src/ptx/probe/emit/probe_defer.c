@@ -11,6 +11,8 @@
 
 #include "ptx/probe/emit/probe_flat_int.h"
 
+/* Max instructions of a program whose calls are deferred. Each sum has a copy of it. */
+#define DEFER_MAX 256u
 #define SHARE 2u /* sums of such sites */
 
 /* Fields in a key: PTX_PROBE_NEEDS_* that a key has a place for. Lanes are at most 32, and so are
@@ -40,7 +42,7 @@ static bool is_addition(const struct ptx_insn *insn)
 {
 	const char *type = insn->n_modifiers ? insn->modifiers[insn->n_modifiers - 1] : "";
 
-	return strcmp(insn->opcode, "red") == 0 && ptx_probe_has_modifier(insn, ".add") &&
+	return strcmp(insn->opcode, "red") == 0 && ptx_insn_has(insn, ".add") &&
 	       insn->n_operands == 2 && (strcmp(type, ".u32") == 0 || strcmp(type, ".u64") == 0);
 }
 
@@ -54,7 +56,7 @@ static bool can_defer_insn(const struct ptx_function *root, const struct ptx_ins
 		}
 	}
 	return ptx_probe_inline_param(root, insn) >= 0 || ptx_flat_is_computation(insn) ||
-	       is_addition(insn) || ptx_probe_is_one_of(insn->opcode, flow);
+	       is_addition(insn) || ptx_is_one_of(insn->opcode, flow);
 }
 
 /* Recursion is bounded by the parser. */
@@ -82,11 +84,11 @@ static bool can_defer_field(const char *name)
 bool ptx_probe_can_defer(const struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
 	bool can = g->sums && g->probe->hook == PTX_PROBE_gdev_access && !g->probe->lanes &&
-		   g->n_insns && g->n_insns <= PTX_PROBE_DEFER_MAX && !g->n_args &&
-		   !ptx_probe_is_old(p);
+		   p->code[g->place].n_insns && p->code[g->place].n_insns <= DEFER_MAX &&
+		   !g->n_args && !ptx_probe_is_old(p);
 
 	for (uint32_t k = 0; k < g->n_fields && can; k++) {
-		can = !(g->probe->fields >> k & 1) || can_defer_field(g->fields[k].name);
+		can = !ptx_probe_reads(g, k) || can_defer_field(g->fields[k].name);
 	}
 	return can && can_defer_list(g->root, &g->root->body);
 }
@@ -121,17 +123,18 @@ static bool leaves_elsewhere(const struct ptx_module *m)
 
 void ptx_probe_defer_open(struct ptx_probe_work *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		p->defers = p->defers || p->programs[i].defers;
+	ptx_probe_each (p->read, g) {
+		p->sums.any = p->sums.any || p->code[g->place].defers;
 	}
-	if (p->defers) {
-		ptx_probe_find_loops(&p->loops, p->in);
+	if (p->sums.any) {
+		ptx_probe_find_loops(&p->sums.loops, p->at.in);
 	}
-	p->defers = p->defers && (p->loops.n || p->loops.many) && !leaves_elsewhere(p->m);
-	if (!p->defers) {
+	p->sums.any = p->sums.any && (p->sums.loops.n || p->sums.loops.many) &&
+		      !leaves_elsewhere(p->slice->m);
+	if (!p->sums.any) {
 		return;
 	}
-	p->leave_label = ++p->n_labels;
+	p->sums.leave_label = ++p->n_labels;
 	ptx_probe_text(p, "\t.reg .b32 %%~key<%u>, %%~sum<%u>;\n", PTX_PROBE_SUMS_MAX,
 		       PTX_PROBE_SUMS_MAX);
 	for (unsigned i = 0; i < PTX_PROBE_SUMS_MAX; i++) {
@@ -163,46 +166,46 @@ static bool is_same(const struct ptx_probe_sum *sum, const struct ptx_probe_prog
 	bool same = sum->g == g;
 
 	for (uint32_t k = 0; k < g->n_fields && same; k++) {
-		same = !(g->probe->fields >> k & 1) ||
-		       is_same_field(g->fields[k].name, &sum->site, s);
+		same = !ptx_probe_reads(g, k) || is_same_field(g->fields[k].name, &sum->site, s);
 	}
 	return same;
 }
 
-static int new_sum(struct ptx_probe_work *p, struct ptx_probe_program *g,
+static int new_sum(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		   const struct ptx_probe_site *s)
 {
-	struct ptx_probe_sum *sum = &p->sums[p->n_sums];
+	struct ptx_probe_sum *sum = &p->sums.at[p->sums.n];
 
 	*sum = (struct ptx_probe_sum){ .g = g, .site = *s, .n_sites = 1 };
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1) {
+		if (ptx_probe_reads(g, k)) {
 			sum->needs |= ptx_probe_field_needs(g->fields[k].name);
 		}
 	}
-	return (int)p->n_sums++;
+	return (int)p->sums.n++;
 }
 
 /* Returns the sum with the fewest sites among those that the site may share; a new one if it may
  * have one; -1: none. */
-static int sum_of(struct ptx_probe_work *p, struct ptx_probe_program *g,
+static int sum_of(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		  const struct ptx_probe_site *s)
 {
 	uint32_t n = 0;
 	int least = -1;
 
-	for (uint32_t i = 0; i < p->n_sums; i++) {
-		if (is_same(&p->sums[i], g, s)) {
+	for (uint32_t i = 0; i < p->sums.n; i++) {
+		if (is_same(&p->sums.at[i], g, s)) {
 			n++;
-			least = least < 0 || p->sums[i].n_sites < p->sums[least].n_sites ? (int)i
-											 : least;
+			least = least < 0 || p->sums.at[i].n_sites < p->sums.at[least].n_sites
+					? (int)i
+					: least;
 		}
 	}
-	if (n < SHARE && p->n_sums < PTX_PROBE_SUMS_MAX) {
+	if (n < SHARE && p->sums.n < PTX_PROBE_SUMS_MAX) {
 		return new_sum(p, g, s);
 	}
 	if (least >= 0) {
-		p->sums[least].n_sites++;
+		p->sums.at[least].n_sites++;
 	}
 	return least;
 }
@@ -210,17 +213,17 @@ static int sum_of(struct ptx_probe_work *p, struct ptx_probe_program *g,
 void ptx_probe_defer_site(struct ptx_probe_work *p, const struct ptx_probe_site *s,
 			  const bool *runs)
 {
-	bool here = p->defers && p->in->is_entry && !ptx_probe_is_bulk(s) && s->insn &&
-		    ptx_probe_in_loop(&p->loops, s->insn->item.line);
+	bool here = p->sums.any && p->at.in->is_entry && !ptx_probe_is_bulk(s) && s->insn &&
+		    ptx_probe_in_loop(&p->sums.loops, s->insn->item.line);
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		struct ptx_probe_program *g = &p->programs[i];
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->read->programs[i];
 
-		p->sum_of[i] = -1;
-		if (here && runs[i] && g->defers &&
-		    g->n_insns <= PTX_PROBE_INLINE_MAX - p->n_inlined) {
-			p->sum_of[i] = sum_of(p, g, s);
-			p->n_inlined += p->sum_of[i] < 0 ? 0 : g->n_insns;
+		p->code[i].sum = -1;
+		if (here && runs[i] && p->code[g->place].defers &&
+		    p->code[g->place].n_insns <= PTX_PROBE_INLINE_MAX - p->n_inlined) {
+			p->code[i].sum = sum_of(p, g, s);
+			p->n_inlined += p->code[i].sum < 0 ? 0 : p->code[g->place].n_insns;
 		}
 	}
 }
@@ -230,7 +233,7 @@ void ptx_probe_defer_site(struct ptx_probe_work *p, const struct ptx_probe_site 
 /* Calls the program once for all deferred calls of a sum, if there are any. */
 static void flush(struct ptx_probe_work *p, unsigned n)
 {
-	const struct ptx_probe_sum *sum = &p->sums[n];
+	const struct ptx_probe_sum *sum = &p->sums.at[n];
 	unsigned none = ++p->n_labels;
 
 	ptx_probe_text(p,
@@ -275,12 +278,12 @@ static void key(struct ptx_probe_work *p, uint32_t needs)
 /* A sum of 2^31 calls is full. */
 void ptx_probe_defer(struct ptx_probe_work *p, uint32_t i)
 {
-	unsigned n = (unsigned)p->sum_of[i], same = ++p->n_labels;
+	unsigned n = (unsigned)p->code[i].sum, same = ++p->n_labels;
 	char weight[16];
 
 	ptx_probe_merge_weight(p, weight, sizeof(weight));
 	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~q;\n");
-	key(p, p->sums[n].needs);
+	key(p, p->sums.at[n].needs);
 	ptx_probe_text(p,
 		       "\tsetp.ne.u32 %%~p, %%~q, %%~key%u;\n"
 		       "\tsetp.lt.or.s32 %%~p, %%~sum%u, 0, %%~p;\n"
@@ -297,14 +300,14 @@ void ptx_probe_defer(struct ptx_probe_work *p, uint32_t i)
 
 void ptx_probe_defer_leave(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
-	if (!p->defers || !p->in->is_entry) {
+	if (!p->sums.any || !p->at.in->is_entry) {
 		return;
 	}
 	if (insn && insn->guard) {
 		ptx_probe_text(p, "\t@%s%s bra $~%u;\n", insn->guard_not ? "!" : "", insn->guard,
-			       p->leave_label);
+			       p->sums.leave_label);
 	} else if (insn) { /* at its end they come there anyway */
-		ptx_probe_text(p, "\tbra $~%u;\n", p->leave_label);
+		ptx_probe_text(p, "\tbra $~%u;\n", p->sums.leave_label);
 	}
 }
 
@@ -323,18 +326,18 @@ static void join(struct ptx_probe_work *p, unsigned a, unsigned b)
 
 void ptx_probe_defer_end(struct ptx_probe_work *p)
 {
-	if (!p->defers) {
+	if (!p->sums.any) {
 		return;
 	}
-	ptx_probe_text(p, "$~%u:\n", p->leave_label);
-	for (unsigned b = 0; b < p->n_sums; b++) {
+	ptx_probe_text(p, "$~%u:\n", p->sums.leave_label);
+	for (unsigned b = 0; b < p->sums.n; b++) {
 		for (unsigned a = 0; a < b; a++) {
-			if (is_same(&p->sums[a], p->sums[b].g, &p->sums[b].site)) {
+			if (is_same(&p->sums.at[a], p->sums.at[b].g, &p->sums.at[b].site)) {
 				join(p, a, b);
 			}
 		}
 	}
-	for (unsigned i = 0; i < p->n_sums; i++) {
+	for (unsigned i = 0; i < p->sums.n; i++) {
 		flush(p, i);
 	}
 	ptx_probe_text(p, "\tret;\n");

@@ -25,7 +25,7 @@ static bool is_of_block(const char *name)
 					     "site",	  "line",      "place",	  "launch",
 					     NULL };
 
-	return ptx_probe_is_one_of(name, names);
+	return ptx_is_one_of(name, names);
 }
 
 /* Returns the number of the field that parameter i of a root is; -1: it is none. */
@@ -33,7 +33,7 @@ static int field_of(const struct ptx_probe_program *g, int i)
 {
 	i -= 1 + (int)ptx_probe_n_addresses(g);
 	for (uint32_t k = 0; k < g->n_fields && i >= 0; k++) {
-		if (g->probe->fields >> k & 1 && i-- == 0) {
+		if (ptx_probe_reads(g, k) && i-- == 0) {
 			return (int)k;
 		}
 	}
@@ -121,8 +121,7 @@ static bool keep(struct early *e)
 		}
 		if (strcmp(it->insn->operands[0].name ? it->insn->operands[0].name : "",
 			   branch->guard) == 0 &&
-		    !ptx_probe_has_modifier(it->insn, ".eq") &&
-		    !ptx_probe_has_modifier(it->insn, ".ne")) {
+		    !ptx_insn_has(it->insn, ".eq") && !ptx_insn_has(it->insn, ".ne")) {
 			return false;
 		}
 		if (it->param >= 0 && (field < 0 || !is_of_block(e->f.g->fields[field].name))) {
@@ -140,7 +139,7 @@ static bool find(struct early *e, struct ptx_probe_work *p, const struct ptx_pro
 	const struct ptx_insn *branch;
 	const struct ptx_item *target;
 
-	if (!g->n_insns || ptx_probe_is_old(p) || !read(e, p, g)) {
+	if (!p->code[g->place].n_insns || ptx_probe_is_old(p) || !read(e, p, g)) {
 		return false;
 	}
 	branch = e->f.items[e->branch].insn;

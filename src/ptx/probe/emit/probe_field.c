@@ -5,52 +5,48 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 /* How a value is computed: # is the field's register, ~ the stem. %~t, %~u and %~d are free. */
 static const struct {
 	const char *name, *text;
-	enum { PLAIN, TIME } kind;
 } values[] = {
-	{ "clock", "\tmov.u64 #, %clock64;\n", TIME },
-	{ "time_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
-	{ "end_ns", "\tmov.u64 #, %globaltimer;\n", TIME },
-	{ "begin_ns", "\tld.shared.u64 #, [%~a+-8];\n", PLAIN }, /* probe_insert.c */
+	{ "clock", "\tmov.u64 #, %clock64;\n" },
+	{ "time_ns", "\tmov.u64 #, %globaltimer;\n" },
+	{ "end_ns", "\tmov.u64 #, %globaltimer;\n" },
+	{ "begin_ns", "\tld.shared.u64 #, [%~a+-8];\n" }, /* probe_insert.c */
 	{ "block",
 	  "\tmov.u32 %~t, %ctaid.z;\n\tmov.u32 %~u, %nctaid.y;\n\tmul.lo.u32 %~t, %~t, %~u;\n"
 	  "\tmov.u32 %~u, %ctaid.y;\n\tadd.u32 %~t, %~t, %~u;\n\tmov.u32 %~u, %nctaid.x;\n"
 	  "\tmul.wide.u32 #, %~t, %~u;\n\tmov.u32 %~t, %ctaid.x;\n\tcvt.u64.u32 %~d, %~t;\n"
-	  "\tadd.u64 #, #, %~d;\n",
-	  PLAIN },
-	{ "block_x", "\tmov.u32 #, %ctaid.x;\n", PLAIN },
-	{ "block_y", "\tmov.u32 #, %ctaid.y;\n", PLAIN },
-	{ "block_z", "\tmov.u32 #, %ctaid.z;\n", PLAIN },
-	{ "grid_x", "\tmov.u32 #, %nctaid.x;\n", PLAIN },
-	{ "grid_y", "\tmov.u32 #, %nctaid.y;\n", PLAIN },
-	{ "grid_z", "\tmov.u32 #, %nctaid.z;\n", PLAIN },
-	{ "threads_x", "\tmov.u32 #, %ntid.x;\n", PLAIN },
-	{ "threads_y", "\tmov.u32 #, %ntid.y;\n", PLAIN },
-	{ "threads_z", "\tmov.u32 #, %ntid.z;\n", PLAIN },
-	{ "thread_x", "\tmov.u32 #, %tid.x;\n", PLAIN },
-	{ "thread_y", "\tmov.u32 #, %tid.y;\n", PLAIN },
-	{ "thread_z", "\tmov.u32 #, %tid.z;\n", PLAIN },
-	{ "warp",
-	  "\tmov.u32 #, %tid.z;\n\tmov.u32 %~t, %ntid.y;\n\tmov.u32 %~u, %tid.y;\n"
-	  "\tmad.lo.u32 #, #, %~t, %~u;\n\tmov.u32 %~t, %ntid.x;\n\tmov.u32 %~u, %tid.x;\n"
-	  "\tmad.lo.u32 #, #, %~t, %~u;\n\tshr.u32 #, #, 5;\n",
-	  PLAIN },
-	{ "warp_slot", "\tmov.u32 #, %warpid;\n", PLAIN },
-	{ "sm", "\tmov.u32 #, %smid;\n", PLAIN },
-	{ "lane", "\tmov.u32 #, %laneid;\n", PLAIN },
-	{ "active", "\tmov.u32 #, %~m;\n", PLAIN },
-	{ "lanes", "\tpopc.b32 #, %~m;\n", PLAIN },
-	{ "late", "\tmov.u32 #, 0;\n", PLAIN },
-	{ "addr", "\tmov.u64 #, %~lo;\n", PLAIN },
-	{ "addr_high", "\tmov.u64 #, %~hi;\n", PLAIN },
-	{ "sectors", "\tmov.u32 #, %~s;\n", PLAIN },
-	{ "stride", "\tmov.u32 #, %~k;\n", PLAIN },
-	{ "conflicts", "\tmov.u32 #, %~c;\n", PLAIN },
-	{ "taken", "\tmov.u32 #, %~k;\n", PLAIN },
+	  "\tadd.u64 #, #, %~d;\n" },
+	{ "block_x", "\tmov.u32 #, %ctaid.x;\n" },
+	{ "block_y", "\tmov.u32 #, %ctaid.y;\n" },
+	{ "block_z", "\tmov.u32 #, %ctaid.z;\n" },
+	{ "grid_x", "\tmov.u32 #, %nctaid.x;\n" },
+	{ "grid_y", "\tmov.u32 #, %nctaid.y;\n" },
+	{ "grid_z", "\tmov.u32 #, %nctaid.z;\n" },
+	{ "threads_x", "\tmov.u32 #, %ntid.x;\n" },
+	{ "threads_y", "\tmov.u32 #, %ntid.y;\n" },
+	{ "threads_z", "\tmov.u32 #, %ntid.z;\n" },
+	{ "thread_x", "\tmov.u32 #, %tid.x;\n" },
+	{ "thread_y", "\tmov.u32 #, %tid.y;\n" },
+	{ "thread_z", "\tmov.u32 #, %tid.z;\n" },
+	{ "warp", "\tmov.u32 #, %tid.z;\n\tmov.u32 %~t, %ntid.y;\n\tmov.u32 %~u, %tid.y;\n"
+		  "\tmad.lo.u32 #, #, %~t, %~u;\n\tmov.u32 %~t, %ntid.x;\n\tmov.u32 %~u, %tid.x;\n"
+		  "\tmad.lo.u32 #, #, %~t, %~u;\n\tshr.u32 #, #, 5;\n" },
+	{ "warp_slot", "\tmov.u32 #, %warpid;\n" },
+	{ "sm", "\tmov.u32 #, %smid;\n" },
+	{ "lane", "\tmov.u32 #, %laneid;\n" },
+	{ "active", "\tmov.u32 #, %~m;\n" },
+	{ "lanes", "\tpopc.b32 #, %~m;\n" },
+	{ "late", "\tmov.u32 #, 0;\n" },
+	{ "addr", "\tmov.u64 #, %~lo;\n" },
+	{ "addr_high", "\tmov.u64 #, %~hi;\n" },
+	{ "sectors", "\tmov.u32 #, %~s;\n" },
+	{ "stride", "\tmov.u32 #, %~k;\n" },
+	{ "conflicts", "\tmov.u32 #, %~c;\n" },
+	{ "taken", "\tmov.u32 #, %~k;\n" },
 };
 
 static int value_of(const char *name)
@@ -67,10 +63,10 @@ static uint32_t place_of(const struct ptx_probe_work *p, const struct ptx_probe 
 			 const struct ptx_probe_site *s)
 {
 	struct ptx_probe_place place = {
-		.kernel = p->entry->name, .hook = s->hook, .site = s->number, .line = s->line
+		.kernel = p->kernel, .hook = s->hook, .site = s->number, .line = s->line
 	};
 
-	place.file = s->line ? ptx_probe_file_name(p, s->file, &place.file_len) : NULL;
+	place.file = s->line ? ptx_probe_file_name(p->slice, s->file, &place.file_len) : NULL;
 	return probe->place ? probe->place(probe->place_arg, &place) : PTX_PROBE_NO_NUMBER;
 }
 
@@ -78,7 +74,7 @@ static uint32_t place_of(const struct ptx_probe_work *p, const struct ptx_probe 
 static bool constant(const struct ptx_probe_work *p, const char *name,
 		     const struct ptx_probe_site *s, uint64_t *ret)
 {
-	const char *f = p->entry->name, *in = p->in ? p->in->name : f;
+	const char *f = p->kernel, *in = s->in ? s->in->name : f;
 	const struct {
 		const char *name;
 		uint64_t value;
@@ -123,27 +119,6 @@ uint32_t ptx_probe_field_needs(const char *name)
 	return 0;
 }
 
-bool ptx_probe_field_is_time(const char *name)
-{
-	int i = value_of(name);
-
-	return i >= 0 && values[i].kind == TIME;
-}
-
-bool ptx_probe_reads_field(const struct ptx_probe_work *p, uint32_t hook, const char *name)
-{
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
-
-		for (uint32_t k = 0; g->probe->hook == hook && k < g->n_fields; k++) {
-			if (g->probe->fields >> k & 1 && strcmp(g->fields[k].name, name) == 0) {
-				return true;
-			}
-		}
-	}
-	return false;
-}
-
 /* Appends the text with the register in place of #. */
 static void print(struct ptx_probe_work *p, const char *text, const char *reg)
 {
@@ -177,7 +152,7 @@ void ptx_probe_field(struct ptx_probe_work *p, const struct ptx_probe_program *g
 	if (strcmp(f->name, "bytes") == 0) {
 		ptx_probe_size(p, s, "%~d");
 		ptx_probe_text(p, "\tcvt.u32.u64 %s, %%~d;\n", reg);
-	} else if (ptx_probe_number_is(f->name)) {
+	} else if (ptx_probe_field_is_number(f->name)) {
 		ptx_probe_number_load(p, reg);
 	} else if (strcmp(f->name, "place") == 0) {
 		ptx_probe_text(p, "\tmov.u32 %s, %" PRIu32 ";\n", reg, place_of(p, g->probe, s));

@@ -11,6 +11,7 @@
 #include "ptx/probe/emit/probe_flat_int.h"
 
 #define BRANCHES_MAX 8u
+#define INSNS_MAX 32u
 
 /* ---- reading ---- */
 
@@ -47,7 +48,7 @@ bool ptx_flat_is_computation(const struct ptx_insn *insn)
 					       "shl",  "shr", "min",  "setp", "selp", "max",
 					       "popc", "clz", "bfe",  "bfi",  "abs",  NULL };
 
-	return ptx_probe_is_one_of(insn->opcode, opcodes) && !ptx_probe_has_modifier(insn, ".cc");
+	return ptx_is_one_of(insn->opcode, opcodes) && !ptx_insn_has(insn, ".cc");
 }
 
 static void read_insn(struct ptx_flat *f, struct ptx_flat_item *it)
@@ -57,7 +58,7 @@ static void read_insn(struct ptx_flat *f, struct ptx_flat_item *it)
 
 	it->param = ptx_probe_inline_param(f->g->root, insn);
 	it->effect = (strcmp(insn->opcode, "st") == 0 || strcmp(insn->opcode, "red") == 0) &&
-		     !ptx_probe_has_modifier(insn, ".param");
+		     !ptx_insn_has(insn, ".param");
 	if (!it->effect && it->param < 0 && !ptx_flat_is_computation(insn)) {
 		f->impossible = true;
 		return;
@@ -198,17 +199,18 @@ bool ptx_flat_read(struct ptx_flat *f, struct ptx_probe_work *p, const struct pt
 			(it->target != PTX_FLAT_NOWHERE && !f->elected && !it->insn->guard) ||
 			(it->param >= 0 && !it->dead && ptx_flat_on_path_only(f, i));
 	}
-	return !f->impossible && f->n_alive <= PTX_PROBE_FLAT_MAX;
+	return !f->impossible && f->n_alive <= INSNS_MAX;
 }
 
 bool ptx_probe_is_flat(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
 	bool forced = g->probe->branches == PTX_PROBE_PREDICATES;
-	bool in_text = g->map_at || (forced && g->probe->maps_in_table);
+	bool in_text = p->code[g->place].map_at || (forced && g->probe->maps_in_table);
 	struct ptx_flat f;
 
-	if (!g->n_insns || g->probe->branches == PTX_PROBE_BRANCHES || ptx_probe_is_old(p) ||
-	    !(in_text || !ptx_probe_n_addresses(g)) || (!forced && ptx_probe_has_early(p, g))) {
+	if (!p->code[g->place].n_insns || g->probe->branches == PTX_PROBE_BRANCHES ||
+	    ptx_probe_is_old(p) || !(in_text || !ptx_probe_n_addresses(g)) ||
+	    (!forced && ptx_probe_has_early(p, g))) {
 		return false;
 	}
 	return ptx_flat_read(&f, p, g);

@@ -2,7 +2,7 @@
 #ifndef GBPF_PTX_PROBE_EMIT_PROBE_FLAT_INT_H
 #define GBPF_PTX_PROBE_EMIT_PROBE_FLAT_INT_H
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #define PTX_FLAT_ITEMS_MAX 96u
 #define PTX_FLAT_REGISTERS_MAX 64u

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 struct check {
 	struct ptx_probe_work *p;
@@ -63,7 +63,7 @@ static bool is_known(const struct check *c, const char *name, bool is_call)
 {
 	const struct ptx_item *it = strmap_get(&c->names, name);
 
-	return ptx_probe_declared(c->p, name) || is_special(name) ||
+	return ptx_probe_declared(&c->p->scopes, name) || is_special(name) ||
 	       (it && it->kind == (is_call ? PTX_FUNCTION : PTX_LABEL));
 }
 
@@ -108,7 +108,7 @@ static void check_param(struct check *c, const struct ptx_insn *insn, int i)
 	unsigned bytes = insn->n_modifiers == 2 ? ptx_type_bytes(insn->modifiers[1]) : 0;
 	uint64_t size;
 
-	if (ptx_probe_declared(c->p, from->name)) {
+	if (ptx_probe_declared(&c->p->scopes, from->name)) {
 		c->why = "it hides a parameter";
 		return;
 	}
@@ -155,19 +155,20 @@ void ptx_probe_root_address(struct ptx_probe_work *p, const struct ptx_probe_pro
 		ptx_probe_scratch_address(p, g, map, reg);
 		return;
 	}
-	if (g->maps_place) {
+	if (p->code[g->place].maps_place) {
 		buf_printf(p->out, "\tld.const.b64 %s", reg);
-		ptx_probe_text(p, ", [" PTX_PROBE_TABLE "+%u];\n", 8 * (g->maps_place + i));
+		ptx_probe_text(p, ", [" PTX_PROBE_TABLE "+%u];\n",
+			       8 * (p->code[g->place].maps_place + i));
 		buf_printf(p->out, "\tadd.s64 %s, %s", reg, reg);
 		ptx_probe_text(p, ", %%~zero;\n");
 		return;
 	}
-	if (g->map_at) {
+	if (p->code[g->place].map_at) {
 		buf_printf(p->out, "\tadd.s64 %s", reg);
-		ptx_probe_text(p, ", %%~zero, 0x%" PRIx64 ";\n", g->map_at[map]);
+		ptx_probe_text(p, ", %%~zero, 0x%" PRIx64 ";\n", p->code[g->place].map_at[map]);
 		return;
 	}
-	if (g->probe->map_offsets && g->probe->map_offsets[map] && !p->m) {
+	if (g->probe->map_offsets && g->probe->map_offsets[map] && !p->slice) {
 		buf_printf(p->out, "\tadd.s64 %s", reg);
 		ptx_probe_text(p, ", %%~e, 0x%" PRIx64 ";\n", g->probe->map_offsets[map]);
 		return;
@@ -196,7 +197,7 @@ static void param_register(const struct ptx_probe_program *g, uint32_t i, char *
 		snprintf(ret, bytes, "%%~r%u", i - n_fields - 1);
 		return;
 	}
-	while (!(g->probe->fields >> field & 1) || --i > 0) {
+	while (!ptx_probe_reads(g, field) || --i > 0) {
 		field++;
 	}
 	snprintf(ret, bytes, "%%~f%u", field);
@@ -247,7 +248,7 @@ static void check_variable(struct check *c, const struct ptx_variable *v)
 		c->why = "its stack is in memory";
 	} else if (is_taken(c->p, v->name)) {
 		c->why = "it declares a name of the code around it";
-	} else if (ptx_probe_declare(c->p, v) < 0) {
+	} else if (ptx_probe_declare(&c->p->scopes, v) < 0) {
 		c->why = "no memory";
 	}
 }
@@ -312,14 +313,14 @@ static void check_list(struct check *c, const struct ptx_list *list)
 
 	c->depth++;
 	add_names(c, list, PTX_LABEL);
-	if (c->names.n > n_names && c->depth > 1 && c->p->m) {
+	if (c->names.n > n_names && c->depth > 1 && c->p->slice) {
 		c->why = "a scope in it has a label";
 	}
-	ptx_probe_enter(c->p);
+	ptx_probe_enter(&c->p->scopes);
 	for (const struct ptx_item *it = list->first; it && !c->why; it = it->next) {
 		check_item(c, it);
 	}
-	ptx_probe_leave_scope(c->p);
+	ptx_probe_leave_scope(&c->p->scopes);
 	if (!c->why) { /* each was added here */
 		remove_labels(c, list);
 	}
@@ -370,7 +371,7 @@ static void print_weighted(struct ptx_probe_work *p, const struct ptx_insn *insn
 	ptx_probe_text(p, "\t}\n");
 }
 
-static void print_insn(struct ptx_probe_work *p, struct ptx_probe_program *g,
+static void print_insn(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		       const struct ptx_insn *insn, uint32_t end)
 {
 	int param = ptx_probe_inline_param(g->root, insn);
@@ -390,11 +391,11 @@ static void print_insn(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	} else {
 		ptx_item_print(&insn->item, p->out);
 	}
-	g->called = g->called || strcmp(insn->opcode, "call") == 0;
+	p->code[g->place].called = p->code[g->place].called || strcmp(insn->opcode, "call") == 0;
 }
 
 /* Recursion is bounded by the parser's limit on scopes. */
-static void print_list(struct ptx_probe_work *p, struct ptx_probe_program *g,
+static void print_list(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		       const struct ptx_list *list, uint32_t end)
 {
 	for (const struct ptx_item *it = list->first; it; it = it->next) {
@@ -410,7 +411,7 @@ static void print_list(struct ptx_probe_work *p, struct ptx_probe_program *g,
 	}
 }
 
-void ptx_probe_inline(struct ptx_probe_work *p, struct ptx_probe_program *g)
+void ptx_probe_inline(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
 	uint32_t end = ++p->n_labels;
 

@@ -5,12 +5,13 @@
 #include <inttypes.h>
 
 #include "ptx/block.h"
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 static bool runs_here(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		      const struct ptx_probe_site *s, bool lanes)
 {
-	return g->probe->hook == s->hook && g->probe->lanes == lanes && ptx_probe_matches(p, g, s);
+	return g->probe->hook == s->hook && g->probe->lanes == lanes &&
+	       ptx_probe_matches(p->slice, g, s);
 }
 
 /* Returns what the programs at this site need; -1: there is none. */
@@ -18,15 +19,13 @@ static int needs_of(const struct ptx_probe_work *p, const struct ptx_probe_site 
 {
 	int ret = -1;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
-
+	ptx_probe_each (p->read, g) {
 		if (!runs_here(p, g, s, lanes)) {
 			continue;
 		}
 		ret = MAX(ret, 0);
 		for (uint32_t k = 0; k < g->n_fields; k++) {
-			if (g->probe->fields >> k & 1) {
+			if (ptx_probe_reads(g, k)) {
 				ret |= (int)ptx_probe_field_needs(g->fields[k].name);
 			}
 		}
@@ -41,8 +40,7 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		    const struct ptx_probe_site *s, bool times)
 {
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1 &&
-		    ptx_probe_field_is_time(g->fields[k].name) == times) {
+		if (ptx_probe_reads(g, k) && ptx_probe_field_is_time(g->fields[k].name) == times) {
 			ptx_probe_text(p, "\t.reg .b%u %%~f%u;\n", g->fields[k].bytes * 8, k);
 			ptx_probe_field(p, g, k, s);
 		}
@@ -52,10 +50,11 @@ static void compute(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 /* Returns true if the program becomes part of the body here, and counts it. */
 static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	if (!g->n_insns || g->n_insns > PTX_PROBE_INLINE_MAX - p->n_inlined) {
+	if (!p->code[g->place].n_insns ||
+	    p->code[g->place].n_insns > PTX_PROBE_INLINE_MAX - p->n_inlined) {
 		return false;
 	}
-	p->n_inlined += g->n_insns;
+	p->n_inlined += p->code[g->place].n_insns;
 	return true;
 }
 
@@ -66,14 +65,14 @@ static bool inlines(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 static void environment(struct ptx_probe_work *p, const struct ptx_probe_program *g, bool elected)
 {
 	ptx_probe_text(p, elected ? "\tcvt.u64.u32 %%~zero, %%~n;\n" : "\tmov.b64 %%~zero, 0;\n");
-	if (g->map_at) {
+	if (p->code[g->place].map_at) {
 		ptx_probe_text(p, "\tmov.b64 %%~e, 0x%" PRIx64 ";\n", g->probe->env_at);
 	} else {
 		ptx_probe_text(p, "\tld.const.b64 %%~e, [" PTX_PROBE_TABLE "+%u];\n", g->place * 8);
 	}
 }
 
-void ptx_probe_run(struct ptx_probe_work *p, struct ptx_probe_program *g,
+void ptx_probe_run(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		   const struct ptx_probe_site *s)
 {
 	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n"
@@ -98,7 +97,7 @@ static void weigh(struct ptx_probe_work *p)
 }
 
 /* flat: in all lanes, of which %~on is true in the elected one. */
-static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
+static void run(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 		const struct ptx_probe_site *s, bool flat)
 {
 	ptx_probe_text(p, "\t{\n\t.reg .b32 %%~t, %%~u;\n"
@@ -112,13 +111,13 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 		weigh(p);
 	}
 	if (flat) {
-		p->n_inlined += g->n_insns;
+		p->n_inlined += p->code[g->place].n_insns;
 		ptx_probe_flat(p, g);
 	} else if (inlines(p, g)) {
 		ptx_probe_inline(p, g);
 	} else {
 		ptx_probe_call(p, g);
-		g->called = true;
+		p->code[g->place].called = true;
 	}
 	p->weighted = false;
 	ptx_probe_text(p, "\t}\n");
@@ -126,9 +125,10 @@ static void run(struct ptx_probe_work *p, struct ptx_probe_program *g,
 
 static void run_all(struct ptx_probe_work *p, const struct ptx_probe_site *s, bool lanes, bool flat)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		if (runs_here(p, &p->programs[i], s, lanes) && (lanes || p->sum_of[i] < 0)) {
-			run(p, &p->programs[i], s, flat);
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
+		if (runs_here(p, &p->read->programs[i], s, lanes) &&
+		    (lanes || p->code[i].sum < 0)) {
+			run(p, &p->read->programs[i], s, flat);
 			p->ret->sites[i] += MAX(p->merge.total, 1);
 		}
 	}
@@ -140,8 +140,8 @@ static uint32_t count(const struct ptx_probe_work *p, const struct ptx_probe_sit
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		n += runs_here(p, &p->programs[i], s, false) && (p->sum_of[i] < 0) == direct;
+	ptx_probe_each (p->read, g) {
+		n += runs_here(p, g, s, false) && (p->code[g->place].sum < 0) == direct;
 	}
 	return n;
 }
@@ -151,16 +151,16 @@ static void find_deferred(struct ptx_probe_work *p, const struct ptx_probe_site 
 {
 	bool runs[PTX_PROBES_MAX];
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		runs[i] = runs_here(p, &p->programs[i], s, false);
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
+		runs[i] = runs_here(p, &p->read->programs[i], s, false);
 	}
 	ptx_probe_defer_site(p, s, runs);
 }
 
 static void defer_all(struct ptx_probe_work *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		if (p->sum_of[i] >= 0) {
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
+		if (p->code[i].sum >= 0) {
 			ptx_probe_defer(p, i);
 			p->ret->sites[i] += MAX(p->merge.total, 1);
 		}
@@ -173,14 +173,13 @@ static bool all_flat(const struct ptx_probe_work *p, const struct ptx_probe_site
 {
 	uint32_t n = p->n_inlined;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
-
-		if (runs_here(p, g, s, lanes) && (lanes || p->sum_of[i] < 0)) {
-			if (!g->flat || g->n_insns > PTX_PROBE_INLINE_MAX - n) {
+	ptx_probe_each (p->read, g) {
+		if (runs_here(p, g, s, lanes) && (lanes || p->code[g->place].sum < 0)) {
+			if (!p->code[g->place].flat ||
+			    p->code[g->place].n_insns > PTX_PROBE_INLINE_MAX - n) {
 				return false;
 			}
-			n += g->n_insns;
+			n += p->code[g->place].n_insns;
 		}
 	}
 	return !s->guard && !ptx_probe_is_bulk(s) && (lanes || !p->merge.total);
@@ -219,7 +218,7 @@ static void elect_lowest(struct ptx_probe_work *p)
  * of the instruction ptxas knows that it is alone. */
 static void elect_first(struct ptx_probe_work *p)
 {
-	if (ptx_probe_target(p) >= 90 && p->m->version_major >= 8) {
+	if (ptx_probe_target(p) >= 90 && p->slice->m->version_major >= 8) {
 		ptx_probe_text(p, "\telect.sync %%~t|%%~on, 0xffffffff;\n\tmov.u32 %%~n, 0;\n");
 		return;
 	}
@@ -287,13 +286,14 @@ static void test_early(struct ptx_probe_work *p, const struct ptx_probe_site *s,
 	const struct ptx_probe_program *only = NULL;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		if (runs_here(p, &p->programs[i], s, lanes)) {
-			only = &p->programs[i];
+	ptx_probe_each (p->read, g) {
+		if (runs_here(p, g, s, lanes)) {
+			only = g;
 			n++;
 		}
 	}
-	if (n == 1 && only->early && !only->flat && s->hook != PTX_PROBE_gdev_block_enter) {
+	if (n == 1 && p->code[only->place].early && !p->code[only->place].flat &&
+	    s->hook != PTX_PROBE_gdev_block_enter) {
 		ptx_probe_early(p, only, s, label);
 	}
 }
@@ -367,7 +367,7 @@ void ptx_probe_count_all(struct ptx_probe_work *p)
 	ptx_probe_text(p, "\tmov.u32 %%~t, %%ntid.x;\n\tmov.u32 %%~u, %%ntid.y;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tmov.u32 %%~u, %%ntid.z;\n"
 			  "\tmul.lo.u32 %%~t, %%~t, %%~u;\n\tst.shared.u32 [%%~a+-16], %%~t;\n");
-	if (ptx_probe_reads_field(p, PTX_PROBE_gdev_block_exit, "begin_ns")) {
+	if (ptx_probe_reads_field(p->read, PTX_PROBE_gdev_block_exit, "begin_ns")) {
 		ptx_probe_text(p, "\t.reg .b64 %%~d;\n\tmov.u64 %%~d, %%globaltimer;\n"
 				  "\tst.shared.u64 [%%~a+-8], %%~d;\n");
 	}

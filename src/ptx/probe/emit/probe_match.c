@@ -1,7 +1,7 @@
 /* What the lanes of a group know together, by instructions that later targets have: match.any
  * (sm_70) gives each lane the mask of those with the same value, redux (sm_80) the smallest or
  * largest value. The registers are those of probe_collect.c, and so are the results. */
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 /* Returns true unless some lanes have no address. */
 static bool all_lanes(const struct ptx_probe_site *s)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #define SPAN 256u      /* items that are looked at behind a site */
 #define TOTAL_MAX 255u /* a class's number of sites has 8 bits */
@@ -20,21 +20,12 @@
 
 /* ---- what can be merged ---- */
 
-static bool reads(const struct ptx_probe_program *g, const char *name)
-{
-	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1 && strcmp(g->fields[k].name, name) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Returns true if several calls of the program with equal fields can become one, and if it does not
  * read the place of its site. */
-static bool can_merge(const struct ptx_probe_program *g)
+static bool can_merge(const struct ptx_probe_work *p, const struct ptx_probe_program *g)
 {
-	return g->defers && !reads(g, "site") && !reads(g, "line") && !reads(g, "place");
+	return p->code[g->place].defers && !ptx_probe_reads_name(g, "site") &&
+	       !ptx_probe_reads_name(g, "line") && !ptx_probe_reads_name(g, "place");
 }
 
 /* Returns true if the program's filter names places, which sites to come do not have yet. */
@@ -47,14 +38,12 @@ static bool names_places(const struct ptx_probe_program *g)
 static bool same_programs(const struct ptx_probe_work *p, const struct ptx_probe_site *a,
 			  const struct ptx_probe_site *b)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
-
+	ptx_probe_each (p->read, g) {
 		if (g->probe->hook != PTX_PROBE_gdev_access) {
 			continue;
 		}
-		if (ptx_probe_matches(p, g, a) != ptx_probe_matches(p, g, b) ||
-		    (reads(g, "op") && a->op != b->op)) {
+		if (ptx_probe_matches(p->slice, g, a) != ptx_probe_matches(p->slice, g, b) ||
+		    (ptx_probe_reads_name(g, "op") && a->op != b->op)) {
 			return false;
 		}
 	}
@@ -67,20 +56,18 @@ static bool programs_can(const struct ptx_probe_work *p, const struct ptx_probe_
 {
 	uint32_t n = p->n_inlined, any = 0;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
-
+	ptx_probe_each (p->read, g) {
 		if (g->probe->hook != PTX_PROBE_gdev_access) {
 			continue;
 		}
 		if (names_places(g)) {
 			return false;
 		}
-		if (ptx_probe_matches(p, g, s)) {
-			if (!can_merge(g)) {
+		if (ptx_probe_matches(p->slice, g, s)) {
+			if (!can_merge(p, g)) {
 				return false;
 			}
-			n += g->n_insns;
+			n += p->code[g->place].n_insns;
 			any++;
 		}
 	}
@@ -121,7 +108,7 @@ static bool parts(const struct ptx_insn *insn)
 					       "barrier",    "mbarrier", "elect", "nanosleep",
 					       "activemask", NULL };
 
-	return ptx_probe_is_one_of(insn->opcode, opcodes) || !ptx_probe_is_known(insn);
+	return ptx_is_one_of(insn->opcode, opcodes) || !ptx_probe_is_known(insn);
 }
 
 /* ---- classes ---- */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ptx/block_facts.h"
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #define NUMBER_BYTES 8u
 /* Behind the stem: of the parameter, and of that of a call in its scope. ptxas takes a variable of
@@ -15,32 +15,14 @@
 #define NAME "number"
 #define PASSED "passed"
 
-bool ptx_probe_number_is(const char *field)
-{
-	return strcmp(field, "launch") == 0;
-}
-
-bool ptx_probe_reads_launch(uint32_t hook, uint64_t fields)
-{
-	uint32_t n = 0;
-	const struct ptx_probe_field *f = ptx_probe_fields(hook, &n);
-
-	for (uint32_t k = 0; k < n && k < 64; k++) {
-		if (fields >> k & 1 && ptx_probe_number_is(f[k].name)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Returns the program that reads it first; NULL: none does. */
 static const struct ptx_probe_program *reader(const struct ptx_probe_work *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe *probe = p->programs[i].probe;
+	ptx_probe_each (p->read, g) {
+		const struct ptx_probe *probe = g->probe;
 
 		if (ptx_probe_reads_launch(probe->hook, probe->fields)) {
-			return &p->programs[i];
+			return g;
 		}
 	}
 	return NULL;
@@ -48,9 +30,9 @@ static const struct ptx_probe_program *reader(const struct ptx_probe_work *p)
 
 static int refuse(struct ptx_probe_work *p, const struct ptx_probe_program *g, const char *why)
 {
-	const struct ptx_function *f = p->entry->f;
+	const struct ptx_function *f = p->slice->entry->f;
 
-	report_place(p->report, "%s:%u", p->m->name, f->item.line);
+	report_place(p->report, "%s:%u", p->slice->m->name, f->item.line);
 	(void)report_set(p->report, -ENOTSUP, "probe",
 			 "%s reads the launch's number, which %s cannot be passed: %s",
 			 g->probe->name, f->name, why);
@@ -96,8 +78,8 @@ static const struct ptx_function *with_param(struct ptx_probe_work *p, const str
 int ptx_probe_number_open(struct ptx_probe_work *p)
 {
 	const struct ptx_probe_program *g = reader(p);
-	const struct ptx_function *f = p->entry->f;
-	uint64_t end = 0, size, max = ptx_block_params_max(p->m);
+	const struct ptx_function *f = p->slice->entry->f;
+	uint64_t end = 0, size, max = ptx_block_params_max(p->slice->m);
 
 	if (!g) {
 		return 0;
@@ -121,22 +103,22 @@ int ptx_probe_number_open(struct ptx_probe_work *p)
 					   .n_params = f->n_params,
 					   .end = (uint32_t)end,
 					   .offset = ROUND_UP((uint32_t)end, NUMBER_BYTES) };
-	p->number_passed = with_stem(p, PASSED);
-	p->head = with_param(p, f);
-	return p->head && p->number_passed ? 0 : -ENOMEM;
+	p->number.passed = with_stem(p, PASSED);
+	p->number.head = with_param(p, f);
+	return p->number.head && p->number.passed ? 0 : -ENOMEM;
 }
 
 bool ptx_probe_number_has(const struct ptx_probe_work *p, const struct ptx_function *f)
 {
-	const struct ptx_probe_name *n = strmap_get(&p->names, f->name);
+	const struct ptx_probe_name *n = strmap_get(&p->slice->names, f->name);
 
-	return p->passes_number && n && n->f && n->f->has_body && !n->f->is_entry;
+	return p->number.passes && n && n->f && n->f->has_body && !n->f->is_entry;
 }
 
 void ptx_probe_number_head(struct ptx_probe_work *p, const struct ptx_function *f)
 {
-	if (f == p->entry->f && p->head) {
-		f = p->head;
+	if (f == p->slice->entry->f && p->number.head) {
+		f = p->number.head;
 	} else if (ptx_probe_number_has(p, f)) {
 		f = with_param(p, f);
 	}
@@ -149,7 +131,7 @@ void ptx_probe_number_head(struct ptx_probe_work *p, const struct ptx_function *
 
 void ptx_probe_number_begin(struct ptx_probe_work *p)
 {
-	if (p->passes_number) {
+	if (p->number.passes) {
 		ptx_probe_text(p, "\t.reg .b64 %%~" NAME ";\n\tld.param.b64 %%~" NAME ", [~" NAME
 				  "];\n");
 	}
@@ -157,18 +139,18 @@ void ptx_probe_number_begin(struct ptx_probe_work *p)
 
 void ptx_probe_number_load(struct ptx_probe_work *p, const char *reg)
 {
-	if (p->passes_number) {
+	if (p->number.passes) {
 		ptx_probe_text(p, "\tmov.b64 %s, %%~" NAME ";\n", reg);
-	} else if (p->in == p->entry->f) {
+	} else if (p->at.in == p->slice->entry->f) {
 		ptx_probe_text(p, "\tld.param.b64 %s, [~" NAME "];\n", reg);
 	} else {
-		p->lacks_number = true;
+		p->number.lacks = true;
 	}
 }
 
 void ptx_probe_number_store(struct ptx_probe_work *p)
 {
-	if (p->passes_number) {
+	if (p->number.passes) {
 		ptx_probe_text(p, "\t.param .b64 ~" PASSED ";\n\tst.param.b64 [~" PASSED
 				  "], %%~" NAME ";\n");
 	}
@@ -176,7 +158,7 @@ void ptx_probe_number_store(struct ptx_probe_work *p)
 
 struct ptx_operand ptx_probe_number_arg(const struct ptx_probe_work *p)
 {
-	return (struct ptx_operand){ .kind = PTX_NAME, .name = p->number_passed };
+	return (struct ptx_operand){ .kind = PTX_NAME, .name = p->number.passed };
 }
 
 static bool ends(const struct ptx_insn *insn, const struct ptx_operand *o)
@@ -187,8 +169,8 @@ static bool ends(const struct ptx_insn *insn, const struct ptx_operand *o)
 /* A call in any other form is none that a compiler accepts. */
 bool ptx_probe_number_passed(const struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
-	const struct ptx_operand *callee = p->passes_number ? ptx_block_callee(insn) : NULL;
-	const struct ptx_probe_name *n = callee ? ptx_probe_find(p, callee->name) : NULL;
+	const struct ptx_operand *callee = p->number.passes ? ptx_block_callee(insn) : NULL;
+	const struct ptx_probe_name *n = callee ? ptx_probe_find(p->slice, callee->name) : NULL;
 
 	return n && n->f && ptx_probe_number_has(p, n->f) &&
 	       (ends(insn, callee + 1) || callee[1].kind == PTX_TUPLE);

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 #define MODIFIERS_MAX (PTX_MODIFIERS_MAX + 1u)
 
 unsigned ptx_probe_target(const struct ptx_probe_work *p)
 {
-	const char *t = p->m->target + strcspn(p->m->target, "0123456789");
+	const char *t = p->slice->m->target + strcspn(p->slice->m->target, "0123456789");
 	unsigned n = 0;
 
 	for (; *t >= '0' && *t <= '9' && n < 10000; t++) {
@@ -23,7 +23,7 @@ unsigned ptx_probe_target(const struct ptx_probe_work *p)
 
 bool ptx_probe_is_old(const struct ptx_probe_work *p)
 {
-	return p->m && ptx_probe_target(p) < 70;
+	return p->slice && ptx_probe_target(p) < 70;
 }
 
 static bool is_order(const char *modifier)
@@ -31,21 +31,21 @@ static bool is_order(const char *modifier)
 	static const char *const orders[] = { ".relaxed", ".acquire", ".release", ".acq_rel",
 					      NULL };
 
-	return ptx_probe_is_one_of(modifier, orders);
+	return ptx_is_one_of(modifier, orders);
 }
 
 static bool is_scope(const char *modifier)
 {
 	static const char *const scopes[] = { ".cta", ".gpu", ".sys", NULL };
 
-	return ptx_probe_is_one_of(modifier, scopes);
+	return ptx_is_one_of(modifier, scopes);
 }
 
 static const char *barrier_of(const struct ptx_insn *insn)
 {
-	return ptx_probe_has_modifier(insn, ".sys")   ? "membar.sys"
-	       : ptx_probe_has_modifier(insn, ".gpu") ? "membar.gl"
-						      : "membar.cta";
+	return ptx_insn_has(insn, ".sys")   ? "membar.sys"
+	       : ptx_insn_has(insn, ".gpu") ? "membar.gl"
+					    : "membar.cta";
 }
 
 static bool is_atomic(const struct ptx_insn *insn)
@@ -56,8 +56,8 @@ static bool is_atomic(const struct ptx_insn *insn)
 /* An access whose order is not relaxed is not emitted by the compiler. */
 bool ptx_probe_is_new_insn(const struct ptx_insn *insn)
 {
-	return !is_atomic(insn) && (ptx_probe_has_modifier(insn, ".acquire") ||
-				    ptx_probe_has_modifier(insn, ".release"));
+	return !is_atomic(insn) &&
+	       (ptx_insn_has(insn, ".acquire") || ptx_insn_has(insn, ".release"));
 }
 
 void ptx_probe_print_old_insn(struct ptx_probe_work *p, const struct ptx_insn *from)
@@ -92,7 +92,7 @@ void ptx_probe_print_old_insn(struct ptx_probe_work *p, const struct ptx_insn *f
 	insn.modifiers = modifiers;
 	insn.n_modifiers = (uint8_t)n;
 	ptx_item_print(&insn.item, p->out);
-	if (is_atomic(from) && ptx_probe_has_modifier(from, ".acq_rel")) {
+	if (is_atomic(from) && ptx_insn_has(from, ".acq_rel")) {
 		ptx_probe_text(p, "\t%s;\n", barrier_of(from));
 	}
 }
@@ -110,8 +110,9 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 		} else if (it->kind != PTX_INSN) {
 			ptx_item_print(it, p->out);
 		} else if (ptx_probe_is_new_insn((const struct ptx_insn *)it)) {
-			err = ptx_probe_refuse(p, 0, "a program needs sm_70, the kernel is for %s",
-					       p->m->target);
+			err = ptx_probe_refuse(p->slice, 0,
+					       "a program needs sm_70, the kernel is for %s",
+					       p->slice->m->target);
 		} else {
 			ptx_probe_print_old_insn(p, (const struct ptx_insn *)it);
 		}

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ptx/block_facts.h"
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 
 void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...)
 {
@@ -37,12 +37,12 @@ void ptx_probe_text(struct ptx_probe_work *p, const char *fmt, ...)
 /* Whether a name stands for a function whose address is in the list. */
 static bool is_listed(const struct ptx_probe_work *p, const struct ptx_probe_name *n)
 {
-	return n->f && n->listed && p->list && p->list->reached;
+	return n->f && n->listed && p->slice->list && p->slice->list->reached;
 }
 
 static bool is_by_address(const struct ptx_probe_work *p, const struct ptx_operand *o)
 {
-	const struct ptx_probe_name *n = o->name ? ptx_probe_find(p, o->name) : NULL;
+	const struct ptx_probe_name *n = o->name ? ptx_probe_find(p->slice, o->name) : NULL;
 
 	return n && (n->place != PTX_PROBE_NO_PLACE || is_listed(p, n));
 }
@@ -60,13 +60,13 @@ static bool mentions(const struct ptx_probe_work *p, const struct ptx_operand *o
 /* Loads the address into a register of its own and names that instead. */
 static int replace(struct ptx_probe_work *p, struct ptx_operand *o, unsigned *n)
 {
-	const struct ptx_probe_name *name = ptx_probe_find(p, o->name);
+	const struct ptx_probe_name *name = ptx_probe_find(p->slice, o->name);
 	bool add = o->offset && (o->kind != PTX_ADDRESS || o->offset != (int32_t)o->offset);
 	char text[64];
 
 	snprintf(text, sizeof(text), "%%%sv%u", p->stem, (*n)++);
 	ptx_probe_text(p, "\t.reg .b64 %s;\n\tld.const.b64 %s, [" PTX_PROBE_TABLE "+%u];\n", text,
-		       text, (is_listed(p, name) ? p->list : name)->place * 8);
+		       text, (is_listed(p, name) ? p->slice->list : name)->place * 8);
 	if (is_listed(p, name)) {
 		ptx_probe_text(p, "\tld.global.b64 %s, [%s+%u];\n", text, text,
 			       (name->listed - 1) * 8);
@@ -108,7 +108,7 @@ static int rewrite_space(struct ptx_probe_work *p, struct ptx_insn *insn)
 {
 	const char **copy;
 
-	if (!ptx_probe_has_modifier(insn, ".const") ||
+	if (!ptx_insn_has(insn, ".const") ||
 	    (strcmp(insn->opcode, "ld") != 0 && strcmp(insn->opcode, "cvta") != 0)) {
 		return 0;
 	}
@@ -192,25 +192,25 @@ static void note_line(struct ptx_probe_work *p, const struct ptx_directive *d)
 	unsigned file, line;
 
 	if (sscanf(d->text, ".loc %u %u", &file, &line) == 2) {
-		p->loc = line;
-		p->loc_file = file;
+		p->at.loc = line;
+		p->at.loc_file = file;
 	}
 }
 
 /* A .loc that repeats the line of the one before, without a label between, is no new site. */
 static void print_line(struct ptx_probe_work *p, const struct ptx_directive *d)
 {
-	uint32_t line = p->loc, file = p->loc_file;
+	uint32_t line = p->at.loc, file = p->at.loc_file;
 
 	ptx_item_print(&d->item, p->out);
 	if (strncmp(d->text, ".loc", 4) != 0) {
 		return;
 	}
 	note_line(p, d);
-	if (p->line_entered || p->loc != line || p->loc_file != file) {
+	if (p->at.line_entered || p->at.loc != line || p->at.loc_file != file) {
 		ptx_probe_line(p);
 	}
-	p->line_entered = false;
+	p->at.line_entered = false;
 }
 
 static int too_long(struct ptx_probe_work *p)
@@ -224,10 +224,10 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 {
 	int err = 0;
 
-	ptx_probe_hide_list(p, list, 1);
-	err = ptx_probe_enter_list(p, list);
+	ptx_probe_hide_list(p->slice, list, 1);
+	err = ptx_probe_enter_list(&p->scopes, list);
 	for (const struct ptx_item *it = list->first; it && err == 0; it = it->next) {
-		if (it == p->entry_place) {
+		if (it == p->at.entry_place) {
 			ptx_probe_enter_entry(p);
 		}
 		if (it->kind == PTX_INSN) {
@@ -240,14 +240,14 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 			print_line(p, (const struct ptx_directive *)it);
 		} else {
 			ptx_item_print(it, p->out);
-			p->line_entered = p->line_entered || it->kind == PTX_LABEL;
+			p->at.line_entered = p->at.line_entered || it->kind == PTX_LABEL;
 		}
 		if (err == 0 && p->out->len > PTX_TEXT_MAX) {
 			err = too_long(p);
 		}
 	}
-	ptx_probe_leave_scope(p);
-	ptx_probe_hide_list(p, list, -1);
+	ptx_probe_leave_scope(&p->scopes);
+	ptx_probe_hide_list(p->slice, list, -1);
 	return err;
 }
 
@@ -280,7 +280,7 @@ static bool falls_through(const struct ptx_list *list)
 /* Notes the line of the list's first .loc, also in scopes. */
 static void first_line(struct ptx_probe_work *p, const struct ptx_list *list)
 {
-	for (const struct ptx_item *it = list->first; it && !p->loc; it = it->next) {
+	for (const struct ptx_item *it = list->first; it && !p->at.loc; it = it->next) {
 		if (it->kind == PTX_DIRECTIVE) {
 			note_line(p, (const struct ptx_directive *)it);
 		} else if (it->kind == PTX_SCOPE) {
@@ -298,15 +298,15 @@ static int print_function(struct ptx_probe_work *p, const struct ptx_function *f
 		buf_puts(p->out, ";\n");
 		return 0;
 	}
-	p->in = f;
-	p->loc = p->loc_file = 0;
-	p->line_entered = true;
+	p->at.in = f;
+	p->at.loc = p->at.loc_file = 0;
+	p->at.line_entered = true;
 	first_line(p, &f->body);
-	p->first_loc = p->loc;
-	p->first_file = p->loc_file;
+	p->at.first_loc = p->at.loc;
+	p->at.first_file = p->at.loc_file;
 	buf_puts(p->out, "\n{\n");
-	ptx_probe_hide_params(p, f, 1);
-	err = ptx_probe_enter_params(p, f);
+	ptx_probe_hide_params(p->slice, f, 1);
+	err = ptx_probe_enter_params(&p->scopes, f);
 	ptx_probe_number_begin(p);
 	ptx_probe_begin(p);
 	err = err ? err : print_list(p, &f->body);
@@ -316,8 +316,8 @@ static int print_function(struct ptx_probe_work *p, const struct ptx_function *f
 	if (err == 0 && f->is_entry) {
 		ptx_probe_defer_end(p);
 	}
-	ptx_probe_leave_scope(p);
-	ptx_probe_hide_params(p, f, -1);
+	ptx_probe_leave_scope(&p->scopes);
+	ptx_probe_hide_params(p->slice, f, -1);
 	buf_puts(p->out, "}\n");
 	return err;
 }
@@ -338,7 +338,7 @@ static int print_directive(struct ptx_probe_work *p, const struct ptx_directive 
 		return 0;
 	}
 	if (strncmp(d->text, ".target", 7) == 0) { /* "debug" would require the other sections */
-		buf_printf(p->out, ".target %s\n", p->m->target);
+		buf_printf(p->out, ".target %s\n", p->slice->m->target);
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
@@ -358,13 +358,13 @@ static int print_directive(struct ptx_probe_work *p, const struct ptx_directive 
 	}
 	return strncmp(d->text, ".alias", 6) == 0
 		       ? 0
-		       : ptx_probe_refuse(p, d->item.line, "an unknown directive");
+		       : ptx_probe_refuse(p->slice, d->item.line, "an unknown directive");
 }
 
 static void print_table(struct ptx_probe_work *p)
 {
 	ptx_probe_text(p, ".visible .const .align 8 .b64 " PTX_PROBE_TABLE "[%u];\n",
-		       p->n_programs + p->ret->n_variables + p->ret->n_maps);
+		       p->read->n_programs + p->ret->n_variables + p->ret->n_maps);
 	if (p->ret->needs_shared) {
 		ptx_probe_text(p, ".extern .shared .align 16 .b8 ~shared[];\n");
 	}
@@ -375,14 +375,14 @@ static int print_programs(struct ptx_probe_work *p)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < p->n_programs && err == 0; i++) {
-		if (!p->programs[i].called) {
+	for (uint32_t i = 0; i < p->read->n_programs && err == 0; i++) {
+		if (!p->code[i].called) {
 			continue;
 		}
 		if (ptx_probe_is_old(p)) {
-			err = ptx_probe_print_old(p, &p->programs[i]);
+			err = ptx_probe_print_old(p, &p->read->programs[i]);
 		} else {
-			buf_puts(p->out, p->programs[i].probe->text);
+			buf_puts(p->out, p->read->programs[i].probe->text);
 			buf_puts(p->out, "\n");
 		}
 	}
@@ -394,11 +394,11 @@ static bool is_part(const struct ptx_probe_work *p, const struct ptx_item *it)
 	const struct ptx_probe_name *n;
 
 	if (it->kind == PTX_FUNCTION) {
-		n = strmap_get(&p->names, ((const struct ptx_function *)it)->name);
+		n = strmap_get(&p->slice->names, ((const struct ptx_function *)it)->name);
 		return n && n->reached;
 	}
 	if (it->kind == PTX_VARIABLE) {
-		n = strmap_get(&p->names, ((const struct ptx_variable *)it)->name);
+		n = strmap_get(&p->slice->names, ((const struct ptx_variable *)it)->name);
 		return n && n->reached && n->place == PTX_PROBE_NO_PLACE;
 	}
 	return false;
@@ -442,14 +442,12 @@ static int print_parts(struct ptx_probe_work *p, const struct ptx_item *first)
 /* Gives control words and maps their places in the table, behind the variables. */
 static int place_maps(struct ptx_probe_work *p)
 {
-	uint32_t place = p->n_programs + p->ret->n_variables, n = 0;
+	uint32_t place = p->read->n_programs + p->ret->n_variables, n = 0;
 	struct ptx_probe_map *maps;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		struct ptx_probe_program *g = &p->programs[i];
-
-		if (g->probe->maps_in_table && !g->map_at) {
-			g->maps_place = place + n;
+	ptx_probe_each (p->read, g) {
+		if (g->probe->maps_in_table && !p->code[g->place].map_at) {
+			p->code[g->place].maps_place = place + n;
 			n += ptx_probe_n_addresses(g);
 		}
 	}
@@ -458,10 +456,11 @@ static int place_maps(struct ptx_probe_work *p)
 		return -ENOMEM;
 	}
 	p->ret->maps = maps;
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe_program *g = &p->programs[i];
+	for (uint32_t i = 0; i < p->read->n_programs; i++) {
+		const struct ptx_probe_program *g = &p->read->programs[i];
 
-		for (uint32_t k = 0; k < ptx_probe_n_addresses(g) && g->maps_place; k++) {
+		for (uint32_t k = 0; k < ptx_probe_n_addresses(g) && p->code[g->place].maps_place;
+		     k++) {
 			maps[p->ret->n_maps++] =
 				(struct ptx_probe_map){ i, ptx_probe_root_address_of(g, k) };
 		}
@@ -477,7 +476,8 @@ static size_t slice_bytes(const struct ptx_probe_work *p, size_t max)
 	size_t bytes;
 
 	buf_init(&text);
-	for (const struct ptx_item *it = p->m->items.first; it && text.len <= max; it = it->next) {
+	for (const struct ptx_item *it = p->slice->m->items.first; it && text.len <= max;
+	     it = it->next) {
 		if (it->kind == PTX_FUNCTION && is_part(p, it)) {
 			ptx_head_print((const struct ptx_function *)it, &text);
 			ptx_body_print(&((const struct ptx_function *)it)->body, &text);
@@ -494,39 +494,35 @@ static void choose_addresses(struct ptx_probe_work *p)
 	uint32_t max = 0;
 	size_t bytes;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		const struct ptx_probe *probe = p->programs[i].probe;
+	ptx_probe_each (p->read, g) {
+		const struct ptx_probe *probe = g->probe;
 
 		max = probe->map_at ? MAX(max, probe->text_max) : max;
 	}
 	bytes = max ? slice_bytes(p, max) : SIZE_MAX;
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		struct ptx_probe_program *g = &p->programs[i];
-
-		g->map_at = bytes <= g->probe->text_max ? g->probe->map_at : NULL;
-		p->ret->has_addresses = p->ret->has_addresses || g->map_at;
+	ptx_probe_each (p->read, g) {
+		p->code[g->place].map_at = bytes <= g->probe->text_max ? g->probe->map_at : NULL;
+		p->ret->has_addresses = p->ret->has_addresses || p->code[g->place].map_at;
 	}
 }
 
 int ptx_probe_print(struct ptx_probe_work *p)
 {
-	const struct ptx_item *it = p->m->items.first;
+	const struct ptx_item *it = p->slice->m->items.first;
 	int err;
 
 	choose_addresses(p);
 	err = place_maps(p);
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		struct ptx_probe_program *g = &p->programs[i];
-
-		if (ptx_probe_inline_why(p, g, &g->n_insns)) {
-			g->n_insns = 0;
+	ptx_probe_each (p->read, g) {
+		if (ptx_probe_inline_why(p, g, &p->code[g->place].n_insns)) {
+			p->code[g->place].n_insns = 0;
 		}
-		g->early = ptx_probe_has_early(p, g);
-		g->flat = ptx_probe_is_flat(p, g);
-		g->defers = ptx_probe_can_defer(p, g);
+		p->code[g->place].early = ptx_probe_has_early(p, g);
+		p->code[g->place].flat = ptx_probe_is_flat(p, g);
+		p->code[g->place].defers = ptx_probe_can_defer(p, g);
 	}
-	p->ret->version_raised = is_old(p->m);
+	p->ret->version_raised = is_old(p->slice->m);
 	for (; it && it->kind == PTX_DIRECTIVE && err == 0; it = it->next) {
 		err = print_directive(p, (const struct ptx_directive *)it, p->ret->version_raised);
 	}

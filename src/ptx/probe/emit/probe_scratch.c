@@ -1,52 +1,8 @@
 /* Maps in shared memory of blocks (WARP_SCRATCH). The launch of a form has more dynamic shared
  * memory than that of f (ptx_probe_smem()): behind f's, bytes for each warp, the first warp's last.
  * So an address follows from the end and the warp's number in its block. */
-#include <errno.h>
-
 #include "ptx/block.h"
-#include "ptx/probe/probe_int.h"
-
-/* Returns a program in front of number i that has the same maps, or NULL. */
-static const struct ptx_probe_program *sibling(const struct ptx_probe_work *p, uint32_t i)
-{
-	for (uint32_t k = 0; k < i; k++) {
-		if (p->programs[k].owns &&
-		    p->programs[k].probe->scratch_at == p->programs[i].probe->scratch_at) {
-			return &p->programs[k];
-		}
-	}
-	return NULL;
-}
-
-int ptx_probe_scratch_find(struct ptx_probe_work *p)
-{
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		struct ptx_probe_program *g = &p->programs[i];
-		const struct ptx_probe_program *same = g->owns ? sibling(p, i) : NULL;
-
-		if (!g->owns) {
-			continue;
-		}
-		if (!g->probe->scratch_at || g->probe->scratch_bytes % 16) {
-			report_place(p->report, "%s", g->probe->name);
-			return report_set(p->report, -EINVAL, "probe",
-					  "its maps have no place in shared memory");
-		}
-		g->scratch = same ? same->scratch : p->warp_bytes;
-		p->warp_bytes += same ? 0 : g->probe->scratch_bytes;
-		if (p->warp_bytes > PTX_PROBE_SCRATCH_MAX) {
-			report_place(p->report, "%s", g->probe->name);
-			report_hint(p->report, "detach a tool that has a WARP_SCRATCH, or make its "
-					       "maps smaller");
-			return report_set(
-				p->report, -E2BIG, "probe",
-				"the tools of the kernel have %u bytes of WARP_SCRATCH for "
-				"a warp, more than %u",
-				p->warp_bytes, PTX_PROBE_SCRATCH_MAX);
-		}
-	}
-	return 0;
-}
+#include "ptx/probe/emit/probe_emit.h"
 
 /* Sets %~w to the thread's number in its block. */
 static void thread_number(struct ptx_probe_work *p)
@@ -65,7 +21,7 @@ static void warp_address(struct ptx_probe_work *p)
 	ptx_probe_text(p,
 		       "\tshr.u32 %%~x, %%~w, 5;\n\tmul.lo.u32 %%~y, %%~x, %u;\n"
 		       "\tsub.u32 %%~a, %%~a, %%~y;\n\tsub.u32 %%~a, %%~a, %u;\n",
-		       p->warp_bytes, p->warp_bytes + 16);
+		       p->read->warp_bytes, p->read->warp_bytes + 16);
 }
 
 /* All lanes that the warp has begin here, and the last warp of a block may have fewer than 32. They
@@ -90,7 +46,7 @@ void ptx_probe_scratch_clear(struct ptx_probe_work *p)
 		       "\tadd.u32 %%~t, %%~a, %%~w;\n\t@%%~p st.shared.u32 [%%~t], 0;\n"
 		       "\tadd.u32 %%~w, %%~w, %%~n;\n\t@%%~p bra $~word%u;\n"
 		       "\tbar.warp.sync %%~members;\n\t}\n",
-		       label, p->warp_bytes, label);
+		       label, p->read->warp_bytes, label);
 }
 
 /* The lane that is elected at the beginning need not be the one that is elected elsewhere, and

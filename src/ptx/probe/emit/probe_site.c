@@ -3,21 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
-
-static bool has_hook(const struct ptx_probe_work *p, uint32_t hook)
-{
-	return p->hooks & PTX_PROBE_HOOK_BIT(hook);
-}
+#include "ptx/probe/emit/probe_emit.h"
 
 static struct ptx_probe_site site(struct ptx_probe_work *p, uint32_t hook,
 				  const struct ptx_insn *insn)
 {
 	return (struct ptx_probe_site){
 		.hook = hook,
-		.number = p->n_sites[hook - PTX_PROBE_HOOK_FIRST]++,
-		.file = p->loc_file,
-		.line = p->loc,
+		.in = p->at.in,
+		.number = p->at.n_sites[hook - PTX_PROBE_HOOK_FIRST]++,
+		.file = p->at.loc_file,
+		.line = p->at.loc,
 		.insn = insn,
 		.guard = insn ? insn->guard : NULL,
 		.guard_not = insn && insn->guard_not,
@@ -28,7 +24,7 @@ static void insert(struct ptx_probe_work *p, uint32_t hook, const struct ptx_ins
 {
 	struct ptx_probe_site s;
 
-	if (has_hook(p, hook)) {
+	if (ptx_probe_has_hook(p->read, hook)) {
 		s = site(p, hook, insn);
 		ptx_probe_insert(p, &s);
 	}
@@ -40,7 +36,7 @@ static void insert(struct ptx_probe_work *p, uint32_t hook, const struct ptx_ins
 static void leave(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	insert(p, PTX_PROBE_gdev_exit, insn);
-	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
+	if (ptx_probe_has_hook(p->read, PTX_PROBE_gdev_block_exit)) {
 		struct ptx_probe_site s = site(p, PTX_PROBE_gdev_block_exit, insn);
 
 		ptx_probe_leave_block(p, &s);
@@ -50,19 +46,19 @@ static void leave(struct ptx_probe_work *p, const struct ptx_insn *insn)
 
 void ptx_probe_begin(struct ptx_probe_work *p)
 {
-	if (!p->in->is_entry) {
+	if (!p->at.in->is_entry) {
 		insert(p, PTX_PROBE_gdev_probe, NULL);
 		return;
 	}
 	ptx_probe_defer_open(p);
-	if (p->warp_bytes) {
+	if (p->read->warp_bytes) {
 		ptx_probe_scratch_clear(p);
 	}
-	if (has_hook(p, PTX_PROBE_gdev_block_exit)) {
+	if (ptx_probe_has_hook(p->read, PTX_PROBE_gdev_block_exit)) {
 		ptx_probe_count_all(p);
 	}
-	p->entry_place = ptx_probe_entry_place(p, p->in);
-	if (!p->entry_place) {
+	p->at.entry_place = ptx_probe_entry_place(p->read, p->at.in);
+	if (!p->at.entry_place) {
 		ptx_probe_enter_entry(p);
 	}
 }
@@ -70,23 +66,23 @@ void ptx_probe_begin(struct ptx_probe_work *p)
 /* The line is that of the beginning, wherever the programs are. */
 void ptx_probe_enter_entry(struct ptx_probe_work *p)
 {
-	uint32_t loc = p->loc, file = p->loc_file;
+	uint32_t loc = p->at.loc, file = p->at.loc_file;
 
-	p->loc = p->first_loc;
-	p->loc_file = p->first_file;
+	p->at.loc = p->at.first_loc;
+	p->at.loc_file = p->at.first_file;
 	insert(p, PTX_PROBE_gdev_block_enter, NULL);
 	insert(p, PTX_PROBE_gdev_enter, NULL);
-	if (p->warp_bytes) {
+	if (p->read->warp_bytes) {
 		ptx_probe_scratch_entered(p);
 	}
-	p->loc = loc;
-	p->loc_file = file;
-	p->entry_place = NULL;
+	p->at.loc = loc;
+	p->at.loc_file = file;
+	p->at.entry_place = NULL;
 }
 
 void ptx_probe_end(struct ptx_probe_work *p)
 {
-	if (p->in->is_entry) {
+	if (p->at.in->is_entry) {
 		leave(p, NULL);
 	} else {
 		insert(p, PTX_PROBE_gdev_retprobe, NULL);
@@ -97,7 +93,7 @@ static void end_here(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	bool returns = strcmp(insn->opcode, "ret") == 0;
 
-	if (strcmp(insn->opcode, "exit") == 0 || (returns && p->in->is_entry)) {
+	if (strcmp(insn->opcode, "exit") == 0 || (returns && p->at.in->is_entry)) {
 		leave(p, insn);
 	} else if (returns) {
 		insert(p, PTX_PROBE_gdev_retprobe, insn);
@@ -116,7 +112,7 @@ static uint32_t scope_of(const struct ptx_insn *insn)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
-		if (ptx_probe_has_modifier(insn, scopes[i].modifier)) {
+		if (ptx_insn_has(insn, scopes[i].modifier)) {
 			return scopes[i].scope;
 		}
 	}
@@ -127,7 +123,7 @@ static void fence(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	struct ptx_probe_site s;
 
-	if (has_hook(p, PTX_PROBE_gdev_fence) &&
+	if (ptx_probe_has_hook(p->read, PTX_PROBE_gdev_fence) &&
 	    (strcmp(insn->opcode, "fence") == 0 || strcmp(insn->opcode, "membar") == 0)) {
 		s = site(p, PTX_PROBE_gdev_fence, insn);
 		s.scope = scope_of(insn);
@@ -141,7 +137,7 @@ enum { BARRIER_BLOCK, BARRIER_MBARRIER, BARRIER_ARRIVE, BARRIER_COPIES };
 static bool has_one_of(const struct ptx_insn *insn, const char *const *modifiers)
 {
 	for (; *modifiers; modifiers++) {
-		if (ptx_probe_has_modifier(insn, *modifiers)) {
+		if (ptx_insn_has(insn, *modifiers)) {
 			return true;
 		}
 	}
@@ -157,10 +153,10 @@ static bool is_barrier(const struct ptx_insn *insn, uint32_t *ret)
 
 	*ret = BARRIER_BLOCK;
 	if (strcmp(insn->opcode, "bar") == 0) {
-		return !ptx_probe_has_modifier(insn, ".warp");
+		return !ptx_insn_has(insn, ".warp");
 	}
 	if (strcmp(insn->opcode, "barrier") == 0) {
-		return !ptx_probe_has_modifier(insn, ".cluster");
+		return !ptx_insn_has(insn, ".cluster");
 	}
 	if (strcmp(insn->opcode, "mbarrier") == 0) {
 		*ret = has_one_of(insn, waits) ? BARRIER_MBARRIER : BARRIER_ARRIVE;
@@ -176,7 +172,7 @@ static void barrier(struct ptx_probe_work *p, const struct ptx_insn *insn)
 	struct ptx_probe_site s;
 	uint32_t kind;
 
-	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn, &kind)) {
+	if (!ptx_probe_has_hook(p->read, PTX_PROBE_gdev_barrier) || !is_barrier(insn, &kind)) {
 		return;
 	}
 	s = site(p, PTX_PROBE_gdev_barrier, insn);
@@ -195,11 +191,11 @@ static void behind_barrier(struct ptx_probe_work *p, const struct ptx_insn *insn
 	char guard[64];
 	uint32_t kind;
 
-	if (!has_hook(p, PTX_PROBE_gdev_barrier) || !is_barrier(insn, &kind) ||
-	    kind == BARRIER_ARRIVE || ptx_probe_has_modifier(insn, ".arrive")) {
+	if (!ptx_probe_has_hook(p->read, PTX_PROBE_gdev_barrier) || !is_barrier(insn, &kind) ||
+	    kind == BARRIER_ARRIVE || ptx_insn_has(insn, ".arrive")) {
 		return;
 	}
-	p->n_sites[PTX_PROBE_gdev_barrier - PTX_PROBE_HOOK_FIRST]--; /* the same site */
+	p->at.n_sites[PTX_PROBE_gdev_barrier - PTX_PROBE_HOOK_FIRST]--; /* the same site */
 	s = site(p, PTX_PROBE_gdev_barrier, insn);
 	s.after = 1;
 	s.kind = kind;
@@ -216,7 +212,8 @@ static void branch(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	struct ptx_probe_site s;
 
-	if (has_hook(p, PTX_PROBE_gdev_branch) && insn->guard && strcmp(insn->opcode, "bra") == 0) {
+	if (ptx_probe_has_hook(p->read, PTX_PROBE_gdev_branch) && insn->guard &&
+	    strcmp(insn->opcode, "bra") == 0) {
 		s = site(p, PTX_PROBE_gdev_branch, insn);
 		s.guard = NULL; /* lanes that do not take it are at the site, too */
 		ptx_probe_insert(p, &s);
@@ -227,25 +224,21 @@ static void access(struct ptx_probe_work *p, const struct ptx_insn *insn)
 {
 	struct ptx_probe_site s, found = { 0 };
 
-	if (!has_hook(p, PTX_PROBE_gdev_access)) {
+	if (!ptx_probe_has_hook(p->read, PTX_PROBE_gdev_access)) {
 		return;
 	}
-	if (!ptx_probe_access(insn, &found) || !ptx_probe_has_address(p, found.address) ||
-	    !ptx_probe_wmma_known(p, &found)) {
+	if (!ptx_probe_access(insn, &found) ||
+	    !ptx_probe_has_address(&p->scopes, p->slice, found.address) ||
+	    !ptx_probe_wmma_known(&p->scopes, &found)) {
 		if (ptx_probe_accesses(insn) && p->ret->unseen++ == 0) {
 			p->ret->unseen_line = insn->item.line;
 		}
 		return;
 	}
 	s = site(p, PTX_PROBE_gdev_access, insn);
-	found.hook = s.hook;
-	found.number = s.number;
-	found.file = s.file;
-	found.line = s.line;
-	found.guard = s.guard;
-	found.guard_not = s.guard_not;
+	(void)ptx_probe_access(insn, &s);
 	if (!ptx_probe_merge_take(p, insn)) {
-		ptx_probe_insert(p, &found);
+		ptx_probe_insert(p, &s);
 	}
 }
 

@@ -1,10 +1,13 @@
-/* Filters of sites: their texts, and whether a site passes. probe.h has the grammar. */
+/* The texts of filters of sites. probe.h has the grammar. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/pattern.h"
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/read/probe_read.h"
+
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+};
 
 /* Reads digits up to end. Returns false if there is anything else, or too much. */
 static bool number(const char *at, const char *end, uint32_t *ret)
@@ -59,6 +62,31 @@ static bool barrier_word(const char *at, const char *end, struct ptx_probe_filte
 	return false;
 }
 
+/* Stores the property of an access that a filter's word names. Returns false for another word. */
+static bool access_word(const char *word, size_t len, uint32_t *space, uint32_t *op)
+{
+	static const struct {
+		const char *word;
+		int space, op;
+	} words[] = {
+		{ "generic", GBPF_SPACE_GENERIC, -1 },	 { "global", GBPF_SPACE_GLOBAL, -1 },
+		{ "shared", GBPF_SPACE_SHARED, -1 },	 { "local", GBPF_SPACE_LOCAL, -1 },
+		{ "constant", GBPF_SPACE_CONSTANT, -1 }, { "load", -1, GBPF_ACCESS_LOAD },
+		{ "store", -1, GBPF_ACCESS_STORE },	 { "atomic", -1, GBPF_ACCESS_ATOMIC },
+		{ "async", -1, GBPF_ACCESS_ASYNC },	 { "bulk", -1, GBPF_ACCESS_BULK },
+		{ "matrix", -1, GBPF_ACCESS_MATRIX },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (strlen(words[i].word) == len && memcmp(words[i].word, word, len) == 0) {
+			*space = words[i].space >= 0 ? (uint32_t)words[i].space : *space;
+			*op = words[i].op >= 0 ? (uint32_t)words[i].op : *op;
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool read_word(uint32_t hook, const char *at, const char *end, struct ptx_probe_filter *f)
 {
 	if (*at == '#') {
@@ -67,7 +95,7 @@ static bool read_word(uint32_t hook, const char *at, const char *end, struct ptx
 	switch (hook) {
 	case PTX_PROBE_gdev_access:
 		return number(at, end, &f->bytes) ||
-		       ptx_probe_access_word(at, (size_t)(end - at), &f->space, &f->op) == 0;
+		       access_word(at, (size_t)(end - at), &f->space, &f->op);
 	case PTX_PROBE_gdev_fence:
 		return scope_word(at, end, &f->scope);
 	case PTX_PROBE_gdev_barrier:
@@ -137,7 +165,7 @@ static const char *read_filter(uint32_t hook, const char *text, struct ptx_probe
 	return NULL;
 }
 
-int ptx_probe_filter(struct ptx_probe_work *p, struct ptx_probe_program *g)
+int ptx_probe_filter(struct ptx_probe_read *p, struct ptx_probe_program *g)
 {
 	const struct ptx_probe *probe = g->probe;
 	const char *wrong = read_filter(probe->hook, probe->sites ? probe->sites : "", &g->filter);
@@ -154,49 +182,4 @@ const char *ptx_probe_site_wrong(uint32_t hook, const char *sites)
 	struct ptx_probe_filter f;
 
 	return read_filter(hook, sites, &f);
-}
-
-/* ---- sites ---- */
-
-const char *ptx_probe_file_name(const struct ptx_probe_work *p, uint32_t n, size_t *ret_len)
-{
-	char key[16];
-	const char *name, *end;
-
-	snprintf(key, sizeof(key), "%u", n);
-	name = strmap_get(&p->files, key);
-	name = name ? strchr(name, '"') : NULL;
-	end = name ? strchr(name + 1, '"') : NULL;
-	*ret_len = end ? (size_t)(end - name - 1) : 0;
-	return end ? name + 1 : NULL;
-}
-
-/* Returns true if the .file of that number is file, or ends with "/file". */
-static bool is_file(const struct ptx_probe_work *p, const struct ptx_probe_filter *f, uint32_t n)
-{
-	size_t len;
-	const char *name = ptx_probe_file_name(p, n, &len), *tail;
-
-	if (!name || len < f->file_len) {
-		return false;
-	}
-	tail = name + len - f->file_len;
-	return memcmp(tail, f->file, f->file_len) == 0 && (tail == name || tail[-1] == '/');
-}
-
-static bool passes(uint32_t wanted, uint32_t value)
-{
-	return wanted == PTX_PROBE_ANY || wanted == value;
-}
-
-bool ptx_probe_matches(const struct ptx_probe_work *p, const struct ptx_probe_program *g,
-		       const struct ptx_probe_site *s)
-{
-	const struct ptx_probe_filter *f = &g->filter;
-
-	return passes(f->number, s->number) && passes(f->op, s->op) && passes(f->space, s->space) &&
-	       passes(f->bytes, s->bytes) && passes(f->scope, s->scope) &&
-	       passes(f->after, s->after) && passes(f->kind, s->kind) &&
-	       (!f->file || (f->line == s->line && is_file(p, f, s->file))) &&
-	       (!f->function || pattern_matches(f->function, p->in->name));
 }

@@ -4,19 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strmap.h"
 #include "ptx/block_facts.h"
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/read/probe_read.h"
 #include "ptx/probe_bracket.h"
 
 #define HEADER ".version 6.0\n.target sm_70\n.address_size 64\n"
 
-static int wrong(struct ptx_probe_work *p, const struct ptx_probe *probe, const char *what)
+static int wrong(struct ptx_probe_read *p, const struct ptx_probe *probe, const char *what)
 {
 	report_place(p->report, "%s", probe->name ? probe->name : "probe");
 	return report_set(p->report, -EINVAL, "probe", "%s", what);
 }
 
-static int parse(struct ptx_probe_work *p, struct ptx_probe_program *g)
+static int parse(struct ptx_probe_read *p, struct ptx_probe_program *g)
 {
 	struct buf text;
 	int err;
@@ -48,7 +49,7 @@ static bool is_forbidden(const struct ptx_insn *insn, bool lanes)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(warp_wide); i++) {
 		if (strcmp(insn->opcode, warp_wide[i]) == 0) {
-			return !(lanes && ptx_probe_has_modifier(insn, ".sync"));
+			return !(lanes && ptx_insn_has(insn, ".sync"));
 		}
 	}
 	return false;
@@ -94,7 +95,7 @@ static const char *list_why(const struct ptx_list *list, bool lanes)
 	return why;
 }
 
-static int check_functions(struct ptx_probe_work *p, const struct ptx_probe_program *g)
+static int check_functions(struct ptx_probe_read *p, const struct ptx_probe_program *g)
 {
 	size_t len = strlen(g->probe->name);
 	const char *why = NULL;
@@ -151,7 +152,7 @@ static uint32_t map_params(struct ptx_probe_program *g, uint32_t first)
 	return n;
 }
 
-static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
+static int check_root(struct ptx_probe_read *p, struct ptx_probe_program *g)
 {
 	const struct ptx_function *f;
 	struct buf name;
@@ -172,7 +173,7 @@ static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 	at += map_params(g, at);
 	same = true;
 	for (uint32_t i = 0; i < g->n_fields && same; i++) {
-		if (g->probe->fields >> i & 1) {
+		if (ptx_probe_reads(g, i)) {
 			same = at < f->n_params && is_param(&f->params[at], g->fields[i].bytes);
 			at++;
 		}
@@ -183,7 +184,7 @@ static int check_root(struct ptx_probe_work *p, struct ptx_probe_program *g)
 			       "the root's parameters are not its fields and arguments");
 }
 
-static int check_hook(struct ptx_probe_work *p, struct ptx_probe_program *g)
+static int check_hook(struct ptx_probe_read *p, struct ptx_probe_program *g)
 {
 	const struct ptx_probe *probe = g->probe;
 
@@ -206,7 +207,7 @@ static int check_hook(struct ptx_probe_work *p, struct ptx_probe_program *g)
 }
 
 /* The names of kernel and programs must differ. */
-static int check_names(struct ptx_probe_work *p, struct strmap *seen, struct ptx_probe_program *g)
+static int check_names(struct ptx_probe_read *p, struct strmap *seen, struct ptx_probe_program *g)
 {
 	ptx_each (&g->module->items, it) {
 		const struct ptx_function *f = (const struct ptx_function *)it;
@@ -223,7 +224,7 @@ static int check_names(struct ptx_probe_work *p, struct strmap *seen, struct ptx
 	return 0;
 }
 
-int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes, uint32_t n)
+int ptx_probe_programs(struct ptx_probe_read *p, const struct ptx_probe *probes, uint32_t n)
 {
 	struct strmap seen;
 	int err = 0;
@@ -251,9 +252,9 @@ int ptx_probe_programs(struct ptx_probe_work *p, const struct ptx_probe *probes,
 	return err;
 }
 
-void ptx_probe_programs_finish(struct ptx_probe_work *p)
+void ptx_probe_programs_finish(struct ptx_probe_read *p)
 {
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		ptx_module_free(p->programs[i].module);
+	ptx_probe_each (p, g) {
+		ptx_module_free(g->module);
 	}
 }

@@ -2,7 +2,9 @@
  * Prefetches, and operations on barriers and tensor maps, are none. */
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/site/probe_site.h"
+
+#define SPACE_PARAM 99
 
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
@@ -21,9 +23,9 @@ static int space_of(const char *modifier)
 		const char *name;
 		int space;
 	} spaces[] = {
-		{ ".global", GBPF_SPACE_GLOBAL },    { ".shared", GBPF_SPACE_SHARED },
-		{ ".local", GBPF_SPACE_LOCAL },	     { ".const", GBPF_SPACE_CONSTANT },
-		{ ".param", PTX_PROBE_SPACE_PARAM },
+		{ ".global", GBPF_SPACE_GLOBAL }, { ".shared", GBPF_SPACE_SHARED },
+		{ ".local", GBPF_SPACE_LOCAL },	  { ".const", GBPF_SPACE_CONSTANT },
+		{ ".param", SPACE_PARAM },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(spaces); i++) {
@@ -94,10 +96,10 @@ static void find_size(const struct ptx_insn *insn, unsigned at, struct ptx_probe
  * no addresses, so of these copies always the latter, and the size is not known. */
 static bool bulk(const struct ptx_insn *insn, struct ptx_probe_site *s)
 {
-	bool tensor = ptx_probe_has_modifier(insn, ".tensor");
+	bool tensor = ptx_insn_has(insn, ".tensor");
 	unsigned at = 0;
 
-	if (ptx_probe_has_modifier(insn, ".prefetch") || nth_space(insn, 1) < 0) {
+	if (ptx_insn_has(insn, ".prefetch") || nth_space(insn, 1) < 0) {
 		return false; /* or commit_group, wait_group */
 	}
 	s->op = GBPF_ACCESS_BULK;
@@ -114,7 +116,7 @@ static bool bulk(const struct ptx_insn *insn, struct ptx_probe_site *s)
 
 static bool copy(const struct ptx_insn *insn, struct ptx_probe_site *s)
 {
-	if (ptx_probe_has_modifier(insn, ".bulk")) {
+	if (ptx_insn_has(insn, ".bulk")) {
 		return bulk(insn, s);
 	}
 	s->op = GBPF_ACCESS_ASYNC;
@@ -134,10 +136,10 @@ static bool matrix(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	s->space = GBPF_SPACE_SHARED;
 	s->bytes = 16;
 	s->address = nth_address(insn, 0);
-	s->lanes = ptx_probe_has_modifier(insn, ".x1")	 ? 0xff
-		   : ptx_probe_has_modifier(insn, ".x2") ? 0xffff
-							 : UINT32_MAX;
-	if (ptx_probe_has_modifier(insn, ".m16n16")) {
+	s->lanes = ptx_insn_has(insn, ".x1")   ? 0xff
+		   : ptx_insn_has(insn, ".x2") ? 0xffff
+					       : UINT32_MAX;
+	if (ptx_insn_has(insn, ".m16n16")) {
 		s->lanes = s->lanes == 0xff ? 0xffff : UINT32_MAX;
 	}
 	return s->address;
@@ -174,7 +176,7 @@ static bool is_of(const struct ptx_insn *insn, uint32_t *op)
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		if (strcmp(table[i].opcode, insn->opcode) == 0 &&
-		    (!table[i].modifier || ptx_probe_has_modifier(insn, table[i].modifier))) {
+		    (!table[i].modifier || ptx_insn_has(insn, table[i].modifier))) {
 			*op = table[i].op;
 			return true;
 		}
@@ -186,14 +188,14 @@ static bool is_of_param(const struct ptx_insn *insn)
 {
 	uint32_t op;
 
-	return is_of(insn, &op) && nth_space(insn, 0) == PTX_PROBE_SPACE_PARAM;
+	return is_of(insn, &op) && nth_space(insn, 0) == SPACE_PARAM;
 }
 
 static bool plain(const struct ptx_insn *insn, struct ptx_probe_site *s)
 {
 	int space = nth_space(insn, 0);
 
-	if (!is_of(insn, &s->op) || space == PTX_PROBE_SPACE_PARAM) {
+	if (!is_of(insn, &s->op) || space == SPACE_PARAM) {
 		return false;
 	}
 	s->space = space >= 0				   ? (uint32_t)space
@@ -239,7 +241,7 @@ static bool is_no_access(const struct ptx_insn *insn)
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		if (strcmp(table[i].opcode, insn->opcode) == 0 &&
-		    (!table[i].modifier || ptx_probe_has_modifier(insn, table[i].modifier))) {
+		    (!table[i].modifier || ptx_insn_has(insn, table[i].modifier))) {
 			return true;
 		}
 	}
@@ -250,7 +252,7 @@ static bool is_no_access(const struct ptx_insn *insn)
 bool ptx_probe_accesses(const struct ptx_insn *insn)
 {
 	if (strcmp(insn->opcode, "wgmma") == 0) {
-		return ptx_probe_has_modifier(insn, ".mma_async");
+		return ptx_insn_has(insn, ".mma_async");
 	}
 	return !ptx_probe_is_known(insn) || (nth_address(insn, 0) && !is_no_access(insn));
 }
@@ -268,30 +270,4 @@ bool ptx_probe_is_shared(const struct ptx_probe_site *s)
 bool ptx_probe_is_narrow(const struct ptx_probe_site *s)
 {
 	return s->space == GBPF_SPACE_SHARED || s->space == GBPF_SPACE_LOCAL;
-}
-
-/* ---- words of filters ---- */
-
-int ptx_probe_access_word(const char *word, size_t len, uint32_t *space, uint32_t *op)
-{
-	static const struct {
-		const char *word;
-		int space, op;
-	} words[] = {
-		{ "generic", GBPF_SPACE_GENERIC, -1 },	 { "global", GBPF_SPACE_GLOBAL, -1 },
-		{ "shared", GBPF_SPACE_SHARED, -1 },	 { "local", GBPF_SPACE_LOCAL, -1 },
-		{ "constant", GBPF_SPACE_CONSTANT, -1 }, { "load", -1, GBPF_ACCESS_LOAD },
-		{ "store", -1, GBPF_ACCESS_STORE },	 { "atomic", -1, GBPF_ACCESS_ATOMIC },
-		{ "async", -1, GBPF_ACCESS_ASYNC },	 { "bulk", -1, GBPF_ACCESS_BULK },
-		{ "matrix", -1, GBPF_ACCESS_MATRIX },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (strlen(words[i].word) == len && memcmp(words[i].word, word, len) == 0) {
-			*space = words[i].space >= 0 ? (uint32_t)words[i].space : *space;
-			*op = words[i].op >= 0 ? (uint32_t)words[i].op : *op;
-			return 0;
-		}
-	}
-	return -1;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/site/probe_site.h"
 
 /* In the order of strcmp(). */
 static const char *const opcodes[] = {

@@ -4,7 +4,7 @@
  * value. */
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/site/probe_site.h"
 
 static void add_labels(struct strmap *labels, const struct ptx_list *list)
 {

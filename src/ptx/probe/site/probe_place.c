@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/site/probe_site.h"
 
 /* Keeps the delay small. */
 #define MOVES_MAX 32u
@@ -37,9 +37,9 @@ static bool is_plain(const struct ptx_insn *insn)
 	static const char *const opcodes[] = { "mov", "cvta", "cvt", "add",  "sub", "mul", "mad",
 					       "and", "or",   "xor", "not",  "shl", "shr", "setp",
 					       "bfe", "min",  "max", "selp", NULL };
-	bool of_param = strcmp(insn->opcode, "ld") == 0 && ptx_probe_has_modifier(insn, ".param");
+	bool of_param = strcmp(insn->opcode, "ld") == 0 && ptx_insn_has(insn, ".param");
 
-	if (insn->guard || (!of_param && !ptx_probe_is_one_of(insn->opcode, opcodes))) {
+	if (insn->guard || (!of_param && !ptx_is_one_of(insn->opcode, opcodes))) {
 		return false;
 	}
 	for (unsigned i = 0; i < insn->n_operands; i++) {
@@ -53,7 +53,7 @@ static bool is_plain(const struct ptx_insn *insn)
 static bool reads_time(const struct ptx_probe_program *g)
 {
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1 && ptx_probe_field_is_time(g->fields[k].name)) {
+		if (ptx_probe_reads(g, k) && ptx_probe_field_is_time(g->fields[k].name)) {
 			return true;
 		}
 	}
@@ -61,23 +61,23 @@ static bool reads_time(const struct ptx_probe_program *g)
 }
 
 /* Returns true if a program of the hooks at the entry must run at the first instruction. */
-static bool is_first(const struct ptx_probe_work *p)
+static bool is_first(const struct ptx_probe_read *p)
 {
-	if (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_line)) { /* a line may begin before it */
+	if (ptx_probe_has_hook(p, PTX_PROBE_gdev_line)) { /* a line may begin before it */
 		return true;
 	}
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		uint32_t hook = p->programs[i].probe->hook;
+	ptx_probe_each (p, g) {
+		uint32_t hook = g->probe->hook;
 
 		if ((hook == PTX_PROBE_gdev_enter || hook == PTX_PROBE_gdev_block_enter) &&
-		    reads_time(&p->programs[i])) {
+		    reads_time(g)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-const struct ptx_item *ptx_probe_entry_place(const struct ptx_probe_work *p,
+const struct ptx_item *ptx_probe_entry_place(const struct ptx_probe_read *p,
 					     const struct ptx_function *f)
 {
 	const struct ptx_item *it = f->body.first;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/site/probe_site.h"
 
 #define DIGITS_MAX 10u
 
@@ -24,17 +24,17 @@ static int add(struct strmap *m, const struct ptx_variable *v)
 	return err == -EEXIST ? 0 : err;
 }
 
-void ptx_probe_enter(struct ptx_probe_work *p)
+void ptx_probe_enter(struct ptx_probe_scopes *p)
 {
-	strmap_init(&p->scopes[p->n_scopes++]);
+	strmap_init(&p->at[p->n++]);
 }
 
-int ptx_probe_declare(struct ptx_probe_work *p, const struct ptx_variable *v)
+int ptx_probe_declare(struct ptx_probe_scopes *p, const struct ptx_variable *v)
 {
-	return add(&p->scopes[p->n_scopes - 1], v);
+	return add(&p->at[p->n - 1], v);
 }
 
-int ptx_probe_enter_params(struct ptx_probe_work *p, const struct ptx_function *f)
+int ptx_probe_enter_params(struct ptx_probe_scopes *p, const struct ptx_function *f)
 {
 	int err = 0;
 
@@ -48,7 +48,7 @@ int ptx_probe_enter_params(struct ptx_probe_work *p, const struct ptx_function *
 	return err;
 }
 
-int ptx_probe_enter_list(struct ptx_probe_work *p, const struct ptx_list *list)
+int ptx_probe_enter_list(struct ptx_probe_scopes *p, const struct ptx_list *list)
 {
 	int err = 0;
 
@@ -61,9 +61,9 @@ int ptx_probe_enter_list(struct ptx_probe_work *p, const struct ptx_list *list)
 	return err;
 }
 
-void ptx_probe_leave_scope(struct ptx_probe_work *p)
+void ptx_probe_leave_scope(struct ptx_probe_scopes *p)
 {
-	strmap_finish(&p->scopes[--p->n_scopes]);
+	strmap_finish(&p->at[--p->n]);
 }
 
 /* Returns the range of which name is a part. Its end may be any of name's digits. */
@@ -92,14 +92,14 @@ static const struct ptx_variable *in_range(const struct strmap *m, const char *n
 	return ret;
 }
 
-const struct ptx_variable *ptx_probe_declared(const struct ptx_probe_work *p, const char *name)
+const struct ptx_variable *ptx_probe_declared(const struct ptx_probe_scopes *p, const char *name)
 {
 	size_t len = strcspn(name, "."); /* of a vector's element */
 
-	for (unsigned i = p->n_scopes; i-- > 0;) {
-		const struct ptx_variable *v = strmap_get_n(&p->scopes[i], name, len);
+	for (unsigned i = p->n; i-- > 0;) {
+		const struct ptx_variable *v = strmap_get_n(&p->at[i], name, len);
 
-		v = v ? v : in_range(&p->scopes[i], name, len);
+		v = v ? v : in_range(&p->at[i], name, len);
 		if (v) {
 			return v;
 		}
@@ -107,9 +107,8 @@ const struct ptx_variable *ptx_probe_declared(const struct ptx_probe_work *p, co
 	return NULL;
 }
 
-/* ---- addresses ---- */
-
-bool ptx_probe_has_address(const struct ptx_probe_work *p, const struct ptx_operand *o)
+bool ptx_probe_has_address(const struct ptx_probe_scopes *p, const struct ptx_probe_slice *slice,
+			   const struct ptx_operand *o)
 {
 	const struct ptx_variable *v;
 	const struct ptx_probe_name *n;
@@ -123,31 +122,6 @@ bool ptx_probe_has_address(const struct ptx_probe_work *p, const struct ptx_oper
 
 		return v->space == PTX_REG ? bytes == 4 || bytes == 8 : v->space != PTX_PARAM;
 	}
-	n = ptx_probe_find(p, o->name);
+	n = ptx_probe_find(slice, o->name);
 	return n && n->v;
-}
-
-void ptx_probe_address(struct ptx_probe_work *p, const struct ptx_operand *o)
-{
-	const struct ptx_variable *v = o->name ? ptx_probe_declared(p, o->name) : NULL;
-	const struct ptx_probe_name *n = o->name && !v ? ptx_probe_find(p, o->name) : NULL;
-	long long offset = (long long)o->offset;
-
-	if (!o->name) {
-		ptx_probe_text(p, "\tmov.u64 %%~x, %lld;\n", offset);
-		return;
-	}
-	if (v && v->space == PTX_REG && ptx_type_bytes(v->type) == 4) {
-		ptx_probe_text(p, "\tadd.u32 %%~t, %s, %u;\n\tcvt.u64.u32 %%~x, %%~t;\n", o->name,
-			       (unsigned)offset);
-		return;
-	}
-	if (n && n->place != PTX_PROBE_NO_PLACE) {
-		ptx_probe_text(p, "\tld.const.b64 %%~x, [" PTX_PROBE_TABLE "+%u];\n", n->place * 8);
-	} else {
-		ptx_probe_text(p, "\tmov.u64 %%~x, %s;\n", o->name);
-	}
-	if (offset) {
-		ptx_probe_text(p, "\tadd.s64 %%~x, %%~x, %lld;\n", offset);
-	}
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/site/probe_site.h"
 
 #define DIM_MAX 256u
 
@@ -47,12 +47,12 @@ static bool is_power(unsigned n)
 
 bool ptx_probe_wmma(const struct ptx_insn *insn, struct ptx_probe_site *s)
 {
-	bool a = ptx_probe_has_modifier(insn, ".a"), b = ptx_probe_has_modifier(insn, ".b");
-	bool col = ptx_probe_has_modifier(insn, ".col");
+	bool a = ptx_insn_has(insn, ".a"), b = ptx_insn_has(insn, ".b");
+	bool col = ptx_insn_has(insn, ".col");
 	unsigned m = 0, n = 0, k = 0, rows, columns;
 
-	if (!(ptx_probe_has_modifier(insn, ".load") || ptx_probe_has_modifier(insn, ".store")) ||
-	    !insn->n_modifiers || !read_shape(insn, &m, &n, &k)) {
+	if (!(ptx_insn_has(insn, ".load") || ptx_insn_has(insn, ".store")) || !insn->n_modifiers ||
+	    !read_shape(insn, &m, &n, &k)) {
 		return false;
 	}
 	rows = b ? k : m;
@@ -65,7 +65,7 @@ bool ptx_probe_wmma(const struct ptx_insn *insn, struct ptx_probe_site *s)
 	return is_power(s->bytes) && is_power(s->matrix.line) && s->bytes <= s->matrix.line;
 }
 
-bool ptx_probe_wmma_known(const struct ptx_probe_work *p, const struct ptx_probe_site *s)
+bool ptx_probe_wmma_known(const struct ptx_probe_scopes *p, const struct ptx_probe_site *s)
 {
 	const struct ptx_operand *o = s->matrix.stride;
 	const struct ptx_variable *v =
@@ -73,25 +73,4 @@ bool ptx_probe_wmma_known(const struct ptx_probe_work *p, const struct ptx_probe
 
 	return !o || o->kind == PTX_INT ||
 	       (v && v->space == PTX_REG && ptx_type_bytes(v->type) == 4);
-}
-
-void ptx_probe_wmma_share(struct ptx_probe_work *p, const struct ptx_probe_site *s)
-{
-	const struct ptx_operand *o = s->matrix.stride;
-
-	if (o && o->kind == PTX_NAME) {
-		ptx_probe_text(p, "\tcvt.u64.u32 %%~y, %s;\n", o->name);
-	} else {
-		ptx_probe_text(p, "\tmov.u64 %%~y, %u;\n",
-			       o ? (unsigned)o->value : s->matrix.elements);
-	}
-	ptx_probe_text(p,
-		       "\tmul.lo.s64 %%~y, %%~y, %u;\n\tshr.u64 %%~y, %%~y, 3;\n"
-		       "\tmov.u32 %%~i, %%laneid;\n\tshl.b32 %%~i, %%~i, %d;\n"
-		       "\tshr.u32 %%~w, %%~i, %d;\n\tand.b32 %%~i, %%~i, %u;\n",
-		       s->matrix.bits, __builtin_ctz(s->bytes), __builtin_ctz(s->matrix.line),
-		       s->matrix.line - 1);
-	ptx_probe_text(p, "\tcvt.u64.u32 %%~z, %%~w;\n\tmul.lo.s64 %%~y, %%~y, %%~z;\n"
-			  "\tadd.s64 %%~x, %%~x, %%~y;\n\tcvt.u64.u32 %%~z, %%~i;\n"
-			  "\tadd.s64 %%~x, %%~x, %%~z;\n");
 }

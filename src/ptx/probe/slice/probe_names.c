@@ -1,22 +1,23 @@
 /* Names of a module: what they mean at the top level, where a body hides them, and a prefix that
  * none of them has. */
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/slice/probe_slice.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ptx/stem.h"
 
 #define STEM "probe"
 
-static struct ptx_probe_name *add_name(struct ptx_probe_work *p, const char *text)
+static struct ptx_probe_name *add_name(struct ptx_probe_slice *p, const char *text)
 {
 	struct ptx_probe_name *n = strmap_get(&p->names, text);
 
 	if (n) {
 		return n;
 	}
-	n = ptx_arena_alloc(&p->ret->arena, sizeof(*n));
+	n = ptx_arena_alloc(p->arena, sizeof(*n));
 	if (!n || strmap_add(&p->names, text, n) < 0) {
 		return NULL;
 	}
@@ -25,13 +26,13 @@ static struct ptx_probe_name *add_name(struct ptx_probe_work *p, const char *tex
 	return n;
 }
 
-static int twice(struct ptx_probe_work *p, const char *name, uint32_t line)
+static int twice(struct ptx_probe_slice *p, const char *name, uint32_t line)
 {
 	report_place(p->report, "%s:%u", p->m->name, line);
 	return report_set(p->report, -ENOTSUP, "probe", "%s is defined twice", name);
 }
 
-static int add_function(struct ptx_probe_work *p, struct ptx_function *f)
+static int add_function(struct ptx_probe_slice *p, struct ptx_function *f)
 {
 	struct ptx_probe_name *n = add_name(p, f->name);
 
@@ -45,7 +46,7 @@ static int add_function(struct ptx_probe_work *p, struct ptx_function *f)
 	return 0;
 }
 
-static int add_variable(struct ptx_probe_work *p, struct ptx_variable *v)
+static int add_variable(struct ptx_probe_slice *p, struct ptx_variable *v)
 {
 	struct ptx_probe_name *n = add_name(p, v->name);
 
@@ -61,7 +62,7 @@ static int add_variable(struct ptx_probe_work *p, struct ptx_variable *v)
 }
 
 /* ".alias name, other;" */
-static void note_alias(struct ptx_probe_work *p, const char *text)
+static void note_alias(struct ptx_probe_slice *p, const char *text)
 {
 	const char *at = text + strlen(".alias");
 	struct ptx_probe_name *n;
@@ -73,26 +74,26 @@ static void note_alias(struct ptx_probe_work *p, const char *text)
 	}
 }
 
-static int choose_stem(struct ptx_probe_work *p)
+static int choose_stem(struct ptx_probe_slice *p)
 {
 	uint32_t n = ptx_stem_number(&p->m->items, STEM);
 	struct buf text;
 
-	for (uint32_t i = 0; i < p->n_programs; i++) {
-		n = MAX(n, ptx_stem_number(&p->programs[i].module->items, STEM));
+	ptx_probe_each (p->read, g) {
+		n = MAX(n, ptx_stem_number(&g->module->items, STEM));
 	}
 	if (n > PTX_STEM_MAX) {
 		return ptx_probe_refuse(p, 0, "names take all numbers behind \"%s\"", STEM);
 	}
 	buf_init(&text);
 	buf_printf(&text, STEM "%u_", n);
-	p->stem = text.failed ? NULL : ptx_arena_text(&p->ret->arena, text.data, text.len);
+	p->stem = text.failed ? NULL : ptx_arena_text(p->arena, text.data, text.len);
 	buf_finish(&text);
 	return p->stem ? 0 : -ENOMEM;
 }
 
 /* ".file 1 "name" ..." */
-static int note_file(struct ptx_probe_work *p, const char *text)
+static int note_file(struct ptx_probe_slice *p, const char *text)
 {
 	const char *at = text + strlen(".file");
 	size_t len;
@@ -104,10 +105,12 @@ static int note_file(struct ptx_probe_work *p, const char *text)
 	return err == -EEXIST ? 0 : err;
 }
 
-int ptx_probe_collect(struct ptx_probe_work *p)
+int ptx_probe_collect(struct ptx_probe_slice *p)
 {
 	int err = 0;
 
+	strmap_init(&p->names);
+	strmap_init(&p->files);
 	for (struct ptx_item *it = p->m->items.first; it && err == 0; it = it->next) {
 		if (it->kind == PTX_FUNCTION) {
 			err = add_function(p, (struct ptx_function *)it);
@@ -127,14 +130,20 @@ int ptx_probe_collect(struct ptx_probe_work *p)
 	return err ? err : choose_stem(p);
 }
 
-struct ptx_probe_name *ptx_probe_find(const struct ptx_probe_work *p, const char *name)
+void ptx_probe_names_finish(struct ptx_probe_slice *p)
+{
+	strmap_finish(&p->names);
+	strmap_finish(&p->files);
+}
+
+struct ptx_probe_name *ptx_probe_find(const struct ptx_probe_slice *p, const char *name)
 {
 	struct ptx_probe_name *n = strmap_get(&p->names, name);
 
 	return n && !n->hidden ? n : NULL;
 }
 
-static void hide(struct ptx_probe_work *p, const char *name, int by)
+static void hide(const struct ptx_probe_slice *p, const char *name, int by)
 {
 	struct ptx_probe_name *n = strmap_get(&p->names, name);
 
@@ -143,7 +152,7 @@ static void hide(struct ptx_probe_work *p, const char *name, int by)
 	}
 }
 
-void ptx_probe_hide_list(struct ptx_probe_work *p, const struct ptx_list *list, int by)
+void ptx_probe_hide_list(const struct ptx_probe_slice *p, const struct ptx_list *list, int by)
 {
 	ptx_each (list, it) {
 		if (it->kind == PTX_VARIABLE) {
@@ -154,7 +163,7 @@ void ptx_probe_hide_list(struct ptx_probe_work *p, const struct ptx_list *list, 
 	}
 }
 
-void ptx_probe_hide_params(struct ptx_probe_work *p, const struct ptx_function *f, int by)
+void ptx_probe_hide_params(const struct ptx_probe_slice *p, const struct ptx_function *f, int by)
 {
 	for (uint32_t i = 0; i < f->n_params; i++) {
 		hide(p, f->params[i].name, by);
@@ -164,20 +173,15 @@ void ptx_probe_hide_params(struct ptx_probe_work *p, const struct ptx_function *
 	}
 }
 
-bool ptx_probe_is_one_of(const char *word, const char *const *list)
+const char *ptx_probe_file_name(const struct ptx_probe_slice *p, uint32_t n, size_t *ret_len)
 {
-	while (*list && strcmp(*list, word) != 0) {
-		list++;
-	}
-	return *list != NULL;
-}
+	char key[16];
+	const char *name, *end;
 
-bool ptx_probe_has_modifier(const struct ptx_insn *insn, const char *modifier)
-{
-	for (unsigned i = 0; i < insn->n_modifiers; i++) {
-		if (strcmp(insn->modifiers[i], modifier) == 0) {
-			return true;
-		}
-	}
-	return false;
+	snprintf(key, sizeof(key), "%u", n);
+	name = p ? strmap_get(&p->files, key) : NULL;
+	name = name ? strchr(name, '"') : NULL;
+	end = name ? strchr(name + 1, '"') : NULL;
+	*ret_len = end ? (size_t)(end - name - 1) : 0;
+	return end ? name + 1 : NULL;
 }

@@ -11,7 +11,6 @@
 
 #include "base/compiler.h"
 #include "base/strmap.h"
-#include "ptx/probe/probe_int.h"
 
 #define MEMORY (UINT64_C(1) << 63)
 #define FUNCTIONS_MAX 64u
@@ -186,8 +185,8 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 {
 	const uint64_t *s;
 
-	if (!w->checks || ptx_probe_has_modifier(i, ".shared") ||
-	    ptx_probe_has_modifier(i, ".shared::cta") || ptx_probe_has_modifier(i, ".local")) {
+	if (!w->checks || ptx_insn_has(i, ".shared") || ptx_insn_has(i, ".shared::cta") ||
+	    ptx_insn_has(i, ".local")) {
 		return;
 	}
 	if (o->name && o->name[0] != '%' && !write && is_variable(w->m, o->name)) {
@@ -209,7 +208,7 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 
 static void load(struct walk *w, const struct ptx_insn *i)
 {
-	if (ptx_probe_has_modifier(i, ".param") || ptx_probe_has_modifier(i, ".param::entry")) {
+	if (ptx_insn_has(i, ".param") || ptx_insn_has(i, ".param::entry")) {
 		load_param(w, i);
 		return;
 	}
@@ -277,17 +276,16 @@ static void step(struct walk *w, const struct ptx_insn *i)
 	static const char *const none[] = { "bra", "ret",     "exit",	"trap",	 "prefetch",
 					    "bar", "barrier", "membar", "fence", NULL };
 
-	if (ptx_probe_is_one_of(i->opcode, none)) {
+	if (ptx_is_one_of(i->opcode, none)) {
 		return;
 	}
 	if ((is(i, "ld") || is(i, "ldu")) && i->n_operands >= 2) {
 		load(w, i);
-	} else if (is(i, "st") && i->n_operands >= 2 && !ptx_probe_has_modifier(i, ".bulk")) {
-		if (!ptx_probe_has_modifier(i, ".param") &&
-		    !ptx_probe_has_modifier(i, ".param::func")) {
+	} else if (is(i, "st") && i->n_operands >= 2 && !ptx_insn_has(i, ".bulk")) {
+		if (!ptx_insn_has(i, ".param") && !ptx_insn_has(i, ".param::func")) {
 			access_at(w, i, &i->operands[0], true);
 		}
-	} else if (is(i, "red") && i->n_operands >= 2 && !ptx_probe_has_modifier(i, ".async")) {
+	} else if (is(i, "red") && i->n_operands >= 2 && !ptx_insn_has(i, ".async")) {
 		access_at(w, i, &i->operands[0], true);
 	} else if (is(i, "atom") && i->n_operands >= 3) {
 		access_at(w, i, &i->operands[1], true);

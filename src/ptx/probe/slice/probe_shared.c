@@ -11,7 +11,6 @@
 #include "base/compiler.h"
 #include "base/strmap.h"
 #include "ptx/block_facts.h"
-#include "ptx/probe/probe_int.h"
 #include "ptx/stem.h"
 
 #define VARS_MAX 1024u
@@ -203,7 +202,7 @@ static bool takes_place(const struct ptx_insn *insn, const struct ptx_operand *o
 	static const char *const opcodes[] = { "mov", "cvta", "mapa", NULL };
 
 	return o->kind == PTX_ADDRESS ||
-	       (o->kind == PTX_NAME && ptx_probe_is_one_of(insn->opcode, opcodes));
+	       (o->kind == PTX_NAME && ptx_is_one_of(insn->opcode, opcodes));
 }
 
 static void use(struct work *w, const struct ptx_insn *insn, struct ptx_operand *o, bool inner)
@@ -211,7 +210,7 @@ static void use(struct work *w, const struct ptx_insn *insn, struct ptx_operand 
 	static const char *const sizes[] = { "%total_smem_size", "%aggr_smem_size", NULL };
 	struct meaning *n = o->name ? meaning_of(w, o->name) : NULL;
 
-	if (o->name && ptx_probe_is_one_of(o->name, sizes)) {
+	if (o->name && ptx_is_one_of(o->name, sizes)) {
 		w->impossible = true;
 	}
 	if (n && n->var && w->merged && !n->var->kept) {

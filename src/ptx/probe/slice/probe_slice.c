@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "ptx/block_facts.h"
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/slice/probe_slice.h"
 
-static int refuse(struct ptx_probe_work *p, uint32_t line, const char *hint, const char *fmt,
+static int refuse(const struct ptx_probe_slice *p, uint32_t line, const char *hint, const char *fmt,
 		  va_list ap)
 {
 	struct buf text;
@@ -24,7 +24,7 @@ static int refuse(struct ptx_probe_work *p, uint32_t line, const char *hint, con
 	return -ENOTSUP;
 }
 
-int ptx_probe_refuse(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+int ptx_probe_refuse(const struct ptx_probe_slice *p, uint32_t line, const char *fmt, ...)
 {
 	va_list ap;
 	int err;
@@ -35,7 +35,7 @@ int ptx_probe_refuse(struct ptx_probe_work *p, uint32_t line, const char *fmt, .
 	return err;
 }
 
-int ptx_probe_refuse_late(struct ptx_probe_work *p, uint32_t line, const char *fmt, ...)
+int ptx_probe_refuse_late(const struct ptx_probe_slice *p, uint32_t line, const char *fmt, ...)
 {
 	va_list ap;
 	int err;
@@ -58,7 +58,7 @@ static bool is_device_runtime(const char *name)
 	       strncmp(name, "__cuda", 6) == 0;
 }
 
-int ptx_probe_reach_function(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line)
+int ptx_probe_reach_function(struct ptx_probe_slice *p, struct ptx_probe_name *n, uint32_t line)
 {
 	if (n->reached) {
 		return 0;
@@ -82,8 +82,8 @@ int ptx_probe_reach_function(struct ptx_probe_work *p, struct ptx_probe_name *n,
 	}
 	n->reached = true;
 	n->line = line;
-	n->work = p->work;
-	p->work = n;
+	n->work = p->scan.work;
+	p->scan.work = n;
 	return 0;
 }
 
@@ -112,7 +112,7 @@ static bool is_by_address(const struct ptx_variable *v)
 	return v->space == PTX_GLOBAL || v->space == PTX_CONST;
 }
 
-int ptx_probe_reach_variable(struct ptx_probe_work *p, struct ptx_probe_name *n, uint32_t line)
+int ptx_probe_reach_variable(struct ptx_probe_slice *p, struct ptx_probe_name *n, uint32_t line)
 {
 	const char *why;
 
@@ -128,8 +128,8 @@ int ptx_probe_reach_variable(struct ptx_probe_work *p, struct ptx_probe_name *n,
 	if (why) {
 		return ptx_probe_refuse(p, line, "%s %s", n->name, why);
 	}
-	p->has_constants = p->has_constants || n->v->space == PTX_CONST;
-	n->place = p->n_programs + p->ret->n_variables++;
+	p->scan.has_constants = p->scan.has_constants || n->v->space == PTX_CONST;
+	n->place = p->read->n_programs + p->n_variables++;
 	return 0;
 }
 
@@ -142,13 +142,13 @@ static bool takes_address(const struct ptx_insn *insn, const struct ptx_operand 
 	       (insn->n_modifiers && ptx_type_bytes(insn->modifiers[insn->n_modifiers - 1]) == 8);
 }
 
-static int scan_name(struct ptx_probe_work *p, const struct ptx_insn *insn,
+static int scan_name(struct ptx_probe_slice *p, const struct ptx_insn *insn,
 		     const struct ptx_operand *o)
 {
 	struct ptx_probe_name *n = ptx_probe_find(p, o->name);
 	uint32_t line = insn->item.line;
 
-	if ((p->warp_bytes || (p->hooks & PTX_PROBE_HOOK_BIT(PTX_PROBE_gdev_block_exit))) &&
+	if ((p->read->warp_bytes || (ptx_probe_has_hook(p->read, PTX_PROBE_gdev_block_exit))) &&
 	    ptx_block_sreg_of(o->name) == PTX_BLOCK_SREG_SHARED) {
 		return ptx_probe_refuse(p, line,
 					"reads its size of shared memory, which is larger "
@@ -175,7 +175,7 @@ static int scan_name(struct ptx_probe_work *p, const struct ptx_insn *insn,
 	return ptx_probe_reach_variable(p, n, line);
 }
 
-static int scan_operand(struct ptx_probe_work *p, const struct ptx_insn *insn,
+static int scan_operand(struct ptx_probe_slice *p, const struct ptx_insn *insn,
 			const struct ptx_operand *o)
 {
 	int err = o->name ? scan_name(p, insn, o) : 0;
@@ -183,14 +183,13 @@ static int scan_operand(struct ptx_probe_work *p, const struct ptx_insn *insn,
 	for (uint32_t i = 0; i < o->n_args && err == 0; i++) {
 		err = scan_operand(p, insn, &o->args[i]);
 	}
-	if (err == 0 && o->kind == PTX_ADDRESS && !o->name &&
-	    ptx_probe_has_modifier(insn, ".const")) {
+	if (err == 0 && o->kind == PTX_ADDRESS && !o->name && ptx_insn_has(insn, ".const")) {
 		err = ptx_probe_refuse(p, insn->item.line, "reads constant memory at a number");
 	}
 	return err;
 }
 
-static int scan_insn(struct ptx_probe_work *p, const struct ptx_insn *insn)
+static int scan_insn(struct ptx_probe_slice *p, const struct ptx_insn *insn)
 {
 	const struct ptx_operand *callee = ptx_block_callee(insn);
 	struct ptx_probe_name *n = callee ? ptx_probe_find(p, callee->name) : NULL;
@@ -201,8 +200,8 @@ static int scan_insn(struct ptx_probe_work *p, const struct ptx_insn *insn)
 				: ptx_probe_via_reach(p, insn);
 	}
 	if (strcmp(insn->opcode, "isspacep") == 0 &&
-	    (ptx_probe_has_modifier(insn, ".const") || ptx_probe_has_modifier(insn, ".global"))) {
-		p->spaces_line = insn->item.line;
+	    (ptx_insn_has(insn, ".const") || ptx_insn_has(insn, ".global"))) {
+		p->scan.spaces_line = insn->item.line;
 	}
 	for (unsigned i = 0; i < insn->n_operands && err == 0; i++) {
 		if (&insn->operands[i] != callee) {
@@ -214,7 +213,7 @@ static int scan_insn(struct ptx_probe_work *p, const struct ptx_insn *insn)
 
 /* ---- bodies ---- */
 
-static int scan_declaration(struct ptx_probe_work *p, const struct ptx_variable *v)
+static int scan_declaration(struct ptx_probe_slice *p, const struct ptx_variable *v)
 {
 	if (v->space == PTX_GLOBAL || v->space == PTX_CONST) {
 		return ptx_probe_refuse_late(
@@ -226,7 +225,7 @@ static int scan_declaration(struct ptx_probe_work *p, const struct ptx_variable 
 	return 0;
 }
 
-static int scan_directive(struct ptx_probe_work *p, const struct ptx_directive *d)
+static int scan_directive(struct ptx_probe_slice *p, const struct ptx_directive *d)
 {
 	static const char *const known[] = { ".loc", ".pragma", ".file" };
 
@@ -238,7 +237,7 @@ static int scan_directive(struct ptx_probe_work *p, const struct ptx_directive *
 	return ptx_probe_refuse(p, d->item.line, "an unknown directive inside a body");
 }
 
-static int scan_targets(struct ptx_probe_work *p, const struct ptx_targets *t)
+static int scan_targets(struct ptx_probe_slice *p, const struct ptx_targets *t)
 {
 	for (uint32_t i = 0; i < t->n; i++) {
 		if (ptx_probe_find(p, t->names[i])) {
@@ -250,7 +249,7 @@ static int scan_targets(struct ptx_probe_work *p, const struct ptx_targets *t)
 }
 
 /* Recursion is bounded by the parser's limit on scopes. */
-static int scan_list(struct ptx_probe_work *p, const struct ptx_list *list)
+static int scan_list(struct ptx_probe_slice *p, const struct ptx_list *list)
 {
 	int err = 0;
 
@@ -280,7 +279,7 @@ static int scan_list(struct ptx_probe_work *p, const struct ptx_list *list)
 	return err;
 }
 
-static int scan_function(struct ptx_probe_work *p, const struct ptx_function *f)
+static int scan_function(struct ptx_probe_slice *p, const struct ptx_function *f)
 {
 	int err;
 
@@ -291,7 +290,7 @@ static int scan_function(struct ptx_probe_work *p, const struct ptx_function *f)
 						f->params[i].name);
 		}
 	}
-	p->in = f;
+	p->scan.in = f;
 	ptx_probe_hide_params(p, f, 1);
 	err = scan_list(p, &f->body);
 	ptx_probe_hide_params(p, f, -1);
@@ -300,10 +299,9 @@ static int scan_function(struct ptx_probe_work *p, const struct ptx_function *f)
 
 /* ---- the table's names ---- */
 
-static int list_variables(struct ptx_probe_work *p)
+static int list_variables(struct ptx_probe_slice *p)
 {
-	const char **names =
-		ptx_arena_array(&p->ret->arena, (size_t)p->ret->n_variables + 1, sizeof(*names));
+	const char **names = ptx_arena_array(p->arena, (size_t)p->n_variables + 1, sizeof(*names));
 
 	if (!names) {
 		return -ENOMEM;
@@ -312,29 +310,29 @@ static int list_variables(struct ptx_probe_work *p)
 		const struct ptx_probe_name *n = e->value;
 
 		if (n->place != PTX_PROBE_NO_PLACE) {
-			names[n->place - p->n_programs] =
-				ptx_arena_text(&p->ret->arena, n->name, strlen(n->name));
-			if (!names[n->place - p->n_programs]) {
+			names[n->place - p->read->n_programs] =
+				ptx_arena_text(p->arena, n->name, strlen(n->name));
+			if (!names[n->place - p->read->n_programs]) {
 				return -ENOMEM;
 			}
 		}
 	}
-	p->ret->variables = names;
+	p->variables = names;
 	return 0;
 }
 
-int ptx_probe_slice(struct ptx_probe_work *p)
+int ptx_probe_slice(struct ptx_probe_slice *p)
 {
 	int err = ptx_probe_reach_function(p, p->entry, p->entry->f->item.line);
 
-	while (err == 0 && p->work) {
-		const struct ptx_function *f = p->work->f;
+	while (err == 0 && p->scan.work) {
+		const struct ptx_function *f = p->scan.work->f;
 
-		p->work = p->work->work;
+		p->scan.work = p->scan.work->work;
 		err = scan_function(p, f);
 	}
-	if (err == 0 && p->has_constants && p->spaces_line) {
-		err = ptx_probe_refuse(p, p->spaces_line,
+	if (err == 0 && p->scan.has_constants && p->scan.spaces_line) {
+		err = ptx_probe_refuse(p, p->scan.spaces_line,
 				       "tells constant from global memory, and constant variables "
 				       "are reached as global memory");
 	}

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "ptx/probe/probe_int.h"
+#include "ptx/probe/emit/probe_emit.h"
 #include "ptx/probe_bracket.h"
 #include "ptx/probe_stub.h"
 
@@ -20,11 +20,6 @@
 
 _Static_assert(PTX_LATE_SLOTS % PTX_LATE_THREADS == 0, "each thread of a bracket has one slot");
 _Static_assert(PTX_LATE_LAUNCH_MAX <= UINT64_MAX >> BLOCK_BITS, "a record has the launch's number");
-
-bool ptx_probe_is_late(uint32_t hook)
-{
-	return hook == PTX_PROBE_gdev_block_exit;
-}
 
 const char *ptx_probe_late_why(const struct ptx_probe_program *g)
 {
@@ -41,7 +36,7 @@ const char *ptx_probe_late_why(const struct ptx_probe_program *g)
 		       "does not know the number (launch) of its own";
 	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {
-		if (g->probe->fields >> k & 1 && ptx_probe_is_one_of(g->fields[k].name, unknown)) {
+		if (ptx_probe_reads(g, k) && ptx_is_one_of(g->fields[k].name, unknown)) {
 			return "an entry stub knows of a block that has ended its linear index "
 			       "(block), not its coordinates or the launch's shape";
 		}
@@ -53,7 +48,7 @@ const char *ptx_probe_late_why(const struct ptx_probe_program *g)
 
 static bool reads_begin(const struct ptx_probe_work *p)
 {
-	return ptx_probe_reads_field(p, PTX_PROBE_gdev_block_exit, "begin_ns");
+	return ptx_probe_reads_field(p->read, PTX_PROBE_gdev_block_exit, "begin_ns");
 }
 
 /* %~v: the time at which the block before this one began; %~g is that of this one, which follows
