@@ -26,6 +26,8 @@ enum ptx_block_sreg ptx_block_sreg_of(const char *name);
 struct ptx_operand *ptx_block_callee(const struct ptx_insn *insn);
 /* Returns true for functions of the driver that depend on nothing that a clone changes. */
 bool ptx_block_is_harmless(const char *name);
+/* Returns true for functions of the driver's device runtime; no other names begin like this. */
+bool ptx_block_is_device_runtime(const char *name);
 /* Returns the max bytes of a kernel's parameters in the module's version. */
 uint32_t ptx_block_params_max(const struct ptx_module *m);
 

@@ -159,6 +159,14 @@ bool ptx_is_one_of(const char *word, const char *const *list)
 	return *list != NULL;
 }
 
+bool ptx_begins_with(const char *text, const char *const *list)
+{
+	while (*list && strncmp(*list, text, strlen(*list)) != 0) {
+		list++;
+	}
+	return *list != NULL;
+}
+
 bool ptx_insn_has(const struct ptx_insn *insn, const char *modifier)
 {
 	for (unsigned i = 0; i < insn->n_modifiers; i++) {

@@ -217,6 +217,7 @@ struct ptx_function *ptx_module_function(const struct ptx_module *m,
 bool ptx_insn_has(const struct ptx_insn *insn, const char *modifier);
 /* Returns true if the list, which ends with NULL, has the word. */
 bool ptx_is_one_of(const char *word, const char *const *list);
+bool ptx_begins_with(const char *text, const char *const *list); /* with a word of it */
 
 /* Reads up to n numbers of a tuning directive such as ".maxntid 256, 1"; the rest is set to 1.
  * Returns the count; -ENOENT. */

@@ -13,23 +13,18 @@ static void refuse(struct ptx_block_function *f, enum proto_block_why why, uint3
 	}
 }
 
-/* Returns true for functions of the driver's device runtime; no other names begin like this. */
-static bool is_device_runtime(const char *name)
+bool ptx_block_is_device_runtime(const char *name)
 {
-	return strncmp(name, "cuda", 4) == 0 || strncmp(name, "cnp", 3) == 0 ||
-	       strncmp(name, "__cuda", 6) == 0;
+	static const char *const words[] = { "cuda", "cnp", "__cuda", NULL };
+
+	return ptx_begins_with(name, words);
 }
 
 bool ptx_block_is_harmless(const char *name)
 {
-	static const char *const names[] = { "vprintf", "malloc", "free", "__assertfail" };
+	static const char *const names[] = { "vprintf", "malloc", "free", "__assertfail", NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			return true;
-		}
-	}
-	return false;
+	return ptx_is_one_of(name, names);
 }
 
 /* Returns the reason against calling code outside of this module; PROTO_BLOCK_UNKNOWN: none. */
@@ -38,7 +33,8 @@ static enum proto_block_why outside(const struct ptx_function *f)
 	if (f->has_body || ptx_block_is_harmless(f->name)) {
 		return PROTO_BLOCK_UNKNOWN;
 	}
-	return is_device_runtime(f->name) ? PROTO_BLOCK_DEVICE_RUNTIME : PROTO_BLOCK_EXTERN;
+	return ptx_block_is_device_runtime(f->name) ? PROTO_BLOCK_DEVICE_RUNTIME
+						    : PROTO_BLOCK_EXTERN;
 }
 
 static void scan_sreg(struct ptx_block_function *f, enum ptx_block_sreg what,
@@ -253,23 +249,17 @@ static void scan_tuning(struct ptx_block_function *f)
 {
 	static const char *const copied[] = { ".maxntid",      ".reqntid", ".minnctapersm",
 					      ".maxnctapersm", ".maxnreg", ".pragma",
-					      ".noreturn",     ".abi_" };
+					      ".noreturn",     ".abi_",	   NULL };
 	static const char *const clusters[] = { ".explicitcluster", ".reqnctapercluster",
-						".maxclusterrank", ".blocksareclusters" };
+						".maxclusterrank", ".blocksareclusters", NULL };
 
 	ptx_each (&f->f->tuning, it) {
 		const char *text = ((const struct ptx_directive *)it)->text;
-		bool known = false;
 
-		for (size_t i = 0; i < ARRAY_SIZE(clusters); i++) {
-			if (strncmp(text, clusters[i], strlen(clusters[i])) == 0) {
-				refuse(f, PROTO_BLOCK_CLUSTER, it->line);
-			}
+		if (ptx_begins_with(text, clusters)) {
+			refuse(f, PROTO_BLOCK_CLUSTER, it->line);
 		}
-		for (size_t i = 0; i < ARRAY_SIZE(copied); i++) {
-			known = known || strncmp(text, copied[i], strlen(copied[i])) == 0;
-		}
-		if (!known) {
+		if (!ptx_begins_with(text, copied)) {
 			refuse(f, PROTO_BLOCK_SOURCE, it->line);
 		}
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "ptx/block_facts.h"
 #include "ptx/image/merge_int.h"
 
 #define UNDEFINED_TOLD 16u /* names listed in a report */
@@ -277,19 +278,6 @@ static bool is_dynamic(const struct ptx_item *it)
 	return it->kind == PTX_VARIABLE && v->space == PTX_SHARED;
 }
 
-/* Returns true for the driver's own functions for kernels. */
-static bool is_builtin(const char *name)
-{
-	static const char *const names[] = { "vprintf", "malloc", "free", "__assertfail" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strcmp(names[i], name) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool is_kept(const struct ptx_merge_unit *u, const struct ptx_item *it)
 {
 	const char *name = ptx_merge_item_name(it);
@@ -301,7 +289,7 @@ static bool is_kept(const struct ptx_merge_unit *u, const struct ptx_item *it)
 	if (n->symbol->def) {
 		return n->symbol->def == it;
 	}
-	return n->symbol->seen == it && (is_dynamic(it) || is_builtin(name));
+	return n->symbol->seen == it && (is_dynamic(it) || ptx_block_is_harmless(name));
 }
 
 /* Returns true for a prototype of a function that some module defines; these are written first. */
@@ -349,7 +337,7 @@ static int check_undefined(struct ptx_merge *m)
 	strmap_each (&m->symbols, e) {
 		struct ptx_merge_symbol *s = e->value;
 
-		if (!s->used || s->def || is_dynamic(s->seen) || is_builtin(s->name)) {
+		if (!s->used || s->def || is_dynamic(s->seen) || ptx_block_is_harmless(s->name)) {
 			continue;
 		}
 		if (n < UNDEFINED_TOLD) {
@@ -433,7 +421,8 @@ static void move_prototypes(struct ptx_merge_unit *u, struct ptx_list *to)
 		if (!n->symbol) {
 			f->name = n->renamed ? n->renamed : f->name;
 			move(&u->module->items, to, it);
-		} else if (!n->symbol->declared && (n->symbol->def || is_builtin(f->name))) {
+		} else if (!n->symbol->declared &&
+			   (n->symbol->def || ptx_block_is_harmless(f->name))) {
 			n->symbol->declared = true;
 			f->linkage = n->symbol->def ? linkage_of(n->symbol->def) : f->linkage;
 			move(&u->module->items, to, it);
@@ -464,15 +453,10 @@ static void align_dynamic(struct ptx_merge *m)
 static bool is_dropped_directive(const struct ptx_item *it)
 {
 	static const char *const words[] = { ".version", ".target",  ".address_size",
-					     ".file",	 ".section", ".loc" };
+					     ".file",	 ".section", ".loc",
+					     NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (strncmp(((const struct ptx_directive *)it)->text, words[i], strlen(words[i])) ==
-		    0) {
-			return true;
-		}
-	}
-	return false;
+	return ptx_begins_with(((const struct ptx_directive *)it)->text, words);
 }
 
 static void move_items(struct ptx_merge_unit *u, struct ptx_list *to, enum ptx_item_kind kind)

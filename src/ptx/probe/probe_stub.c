@@ -38,28 +38,17 @@ static int invalid(const struct inlining *n, const char *why)
 
 /* ---- bodies ---- */
 
-static bool is_warp_wide(const struct ptx_insn *insn)
-{
-	static const char *const opcodes[] = { "activemask", "vote",  "shfl",
-					       "match",	     "redux", "elect" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		if (strcmp(insn->opcode, opcodes[i]) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Returns what a stub lacks for the item; NULL: nothing. */
 static const char *lacks(const struct ptx_item *it)
 {
+	static const char *const warp_wide[] = { "activemask", "vote",	"shfl", "match",
+						 "redux",      "elect", NULL };
 	const struct ptx_variable *v = (const struct ptx_variable *)it;
 	const struct ptx_insn *insn = (const struct ptx_insn *)it;
 
 	switch (it->kind) {
 	case PTX_INSN:
-		return is_warp_wide(insn)
+		return ptx_is_one_of(insn->opcode, warp_wide)
 			       ? "it uses helpers of whole warps: in an entry stub one lane runs"
 		       : strcmp(insn->opcode, "call") == 0
 			       ? "it calls functions: an entry stub has no stack"

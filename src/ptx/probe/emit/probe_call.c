@@ -1,8 +1,6 @@
 /* The call of a program's root, with what its parameters stand for: the environment, the addresses
  * of control words and maps, the fields and the arguments, which the scope around the call has in
  * registers. */
-#include <stdio.h>
-
 #include "ptx/probe/emit/probe_emit.h"
 
 void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
@@ -11,10 +9,7 @@ void ptx_probe_call(struct ptx_probe_work *p, const struct ptx_probe_program *g)
 
 	ptx_probe_text(p, "\t.param .b64 ~e;\n\tst.param.b64 [~e], %%~e;\n");
 	for (uint32_t i = 0; i < n_addresses; i++) {
-		char reg[64];
-
-		snprintf(reg, sizeof(reg), "%%%sd", p->stem);
-		ptx_probe_root_address(p, g, i, reg);
+		ptx_probe_root_address(p, g, i, "%~d");
 		ptx_probe_text(p, "\t.param .b64 ~m%u;\n\tst.param.b64 [~m%u], %%~d;\n", i, i);
 	}
 	for (uint32_t k = 0; k < g->n_fields; k++) {

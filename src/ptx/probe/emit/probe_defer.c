@@ -292,10 +292,8 @@ void ptx_probe_defer(struct ptx_probe_work *p, uint32_t i)
 	flush(p, n);
 	ptx_probe_text(p,
 		       "\tmov.u32 %%~key%u, %%~q;\n$~%u:\n"
-		       "\t@%%~on add.u32 %%~sum%u, %%~sum%u, ",
-		       n, same, n, n);
-	ptx_probe_text(p, "%s", weight);
-	ptx_probe_text(p, ";\n\t}\n");
+		       "\t@%%~on add.u32 %%~sum%u, %%~sum%u, %s;\n\t}\n",
+		       n, same, n, n, weight);
 }
 
 void ptx_probe_defer_leave(struct ptx_probe_work *p, const struct ptx_insn *insn)

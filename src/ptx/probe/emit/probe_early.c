@@ -202,6 +202,6 @@ void ptx_probe_early(struct ptx_probe_work *p, const struct ptx_probe_program *g
 			ptx_item_print(&it->insn->item, p->out);
 		}
 	}
-	buf_printf(p->out, "\t@%s%s ", e.not ? "!" : "", e.f.items[e.branch].insn->guard);
-	ptx_probe_text(p, "bra $~%u;\n\t}\n\t}\n", label);
+	ptx_probe_text(p, "\t@%s%s bra $~%u;\n\t}\n\t}\n", e.not ? "!" : "",
+		       e.f.items[e.branch].insn->guard, label);
 }

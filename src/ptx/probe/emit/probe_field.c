@@ -10,6 +10,7 @@
 /* How a value is computed: # is the field's register, ~ the stem. %~t, %~u and %~d are free. */
 static const struct {
 	const char *name, *text;
+	uint32_t needs; /* PTX_PROBE_NEEDS_* */
 } values[] = {
 	{ "clock", "\tmov.u64 #, %clock64;\n" },
 	{ "time_ns", "\tmov.u64 #, %globaltimer;\n" },
@@ -38,15 +39,15 @@ static const struct {
 	{ "warp_slot", "\tmov.u32 #, %warpid;\n" },
 	{ "sm", "\tmov.u32 #, %smid;\n" },
 	{ "lane", "\tmov.u32 #, %laneid;\n" },
-	{ "active", "\tmov.u32 #, %~m;\n" },
-	{ "lanes", "\tpopc.b32 #, %~m;\n" },
+	{ "active", "\tmov.u32 #, %~m;\n", PTX_PROBE_NEEDS_MASK },
+	{ "lanes", "\tpopc.b32 #, %~m;\n", PTX_PROBE_NEEDS_MASK },
 	{ "late", "\tmov.u32 #, 0;\n" },
-	{ "addr", "\tmov.u64 #, %~lo;\n" },
-	{ "addr_high", "\tmov.u64 #, %~hi;\n" },
-	{ "sectors", "\tmov.u32 #, %~s;\n" },
-	{ "stride", "\tmov.u32 #, %~k;\n" },
-	{ "conflicts", "\tmov.u32 #, %~c;\n" },
-	{ "taken", "\tmov.u32 #, %~k;\n" },
+	{ "addr", "\tmov.u64 #, %~lo;\n", PTX_PROBE_NEEDS_RANGE },
+	{ "addr_high", "\tmov.u64 #, %~hi;\n", PTX_PROBE_NEEDS_RANGE },
+	{ "sectors", "\tmov.u32 #, %~s;\n", PTX_PROBE_NEEDS_SECTORS },
+	{ "stride", "\tmov.u32 #, %~k;\n", PTX_PROBE_NEEDS_STRIDE },
+	{ "conflicts", "\tmov.u32 #, %~c;\n", PTX_PROBE_NEEDS_CONFLICTS },
+	{ "taken", "\tmov.u32 #, %~k;\n", PTX_PROBE_NEEDS_TAKEN },
 };
 
 static int value_of(const char *name)
@@ -101,22 +102,9 @@ static bool constant(const struct ptx_probe_work *p, const char *name,
 
 uint32_t ptx_probe_field_needs(const char *name)
 {
-	static const struct {
-		const char *name;
-		uint32_t needs;
-	} table[] = {
-		{ "active", PTX_PROBE_NEEDS_MASK },	    { "lanes", PTX_PROBE_NEEDS_MASK },
-		{ "addr", PTX_PROBE_NEEDS_RANGE },	    { "addr_high", PTX_PROBE_NEEDS_RANGE },
-		{ "sectors", PTX_PROBE_NEEDS_SECTORS },	    { "stride", PTX_PROBE_NEEDS_STRIDE },
-		{ "conflicts", PTX_PROBE_NEEDS_CONFLICTS }, { "taken", PTX_PROBE_NEEDS_TAKEN },
-	};
+	int i = value_of(name);
 
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		if (strcmp(table[i].name, name) == 0) {
-			return table[i].needs;
-		}
-	}
-	return 0;
+	return i >= 0 ? values[i].needs : 0;
 }
 
 /* Appends the text with the register in place of #. */

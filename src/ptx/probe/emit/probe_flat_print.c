@@ -17,18 +17,13 @@ static void own(const struct ptx_flat *f, const char *name, uint32_t n, char ret
 /* Computes the path and a condition into a predicate. */
 static void both(const struct ptx_flat *f, const char *to, const char *condition, bool not )
 {
-	struct buf *out = f->p->out;
+	const char *op = *f->now ? "and" : "mov", *comma = *f->now ? ", " : "";
 
 	if (not ) {
-		ptx_probe_text(f->p, "\tnot.pred %%~if, ");
-		buf_printf(out, "%s;\n", condition);
-		ptx_probe_text(f->p, "\t%s.pred ", *f->now ? "and" : "mov");
-		buf_printf(out, "%s, %s%s", to, f->now, *f->now ? ", " : "");
-		ptx_probe_text(f->p, "%%~if;\n");
-	} else {
-		buf_printf(out, "\t%s.pred %s, %s%s%s;\n", *f->now ? "and" : "mov", to, f->now,
-			   *f->now ? ", " : "", condition);
+		ptx_probe_text(f->p, "\tnot.pred %%~if, %s;\n", condition);
 	}
+	ptx_probe_text(f->p, "\t%s.pred %s, %s%s%s;\n", op, to, f->now, comma,
+		       not ? "%~if" : condition);
 }
 
 /* Lanes that jump wait for the label under a predicate of their own, which is false in others. */

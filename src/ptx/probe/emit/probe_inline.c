@@ -137,13 +137,11 @@ uint32_t ptx_probe_root_address_of(const struct ptx_probe_program *g, uint32_t i
 static void control_words(struct ptx_probe_work *p, const char *reg)
 {
 	if (p->control_at) {
-		buf_printf(p->out, "\tld.param.u64 %s", reg);
-		ptx_probe_text(p, ", [~launch+%zu];\n", p->control_at);
-		buf_printf(p->out, "\tadd.s64 %s, %s", reg, reg);
+		ptx_probe_text(p, "\tld.param.u64 %s, [~launch+%zu];\n\tadd.s64 %s, %s, %%~e;\n",
+			       reg, p->control_at, reg, reg);
 	} else {
-		buf_printf(p->out, "\tmov.b64 %s", reg);
+		ptx_probe_text(p, "\tmov.b64 %s, %%~e;\n", reg);
 	}
-	ptx_probe_text(p, ", %%~e;\n");
 }
 
 void ptx_probe_root_address(struct ptx_probe_work *p, const struct ptx_probe_program *g, uint32_t i,
@@ -156,30 +154,28 @@ void ptx_probe_root_address(struct ptx_probe_work *p, const struct ptx_probe_pro
 		return;
 	}
 	if (p->code[g->place].maps_place) {
-		buf_printf(p->out, "\tld.const.b64 %s", reg);
-		ptx_probe_text(p, ", [" PTX_PROBE_TABLE "+%u];\n",
-			       8 * (p->code[g->place].maps_place + i));
-		buf_printf(p->out, "\tadd.s64 %s, %s", reg, reg);
-		ptx_probe_text(p, ", %%~zero;\n");
+		ptx_probe_text(p,
+			       "\tld.const.b64 %s, [" PTX_PROBE_TABLE
+			       "+%u];\n\tadd.s64 %s, %s, %%~zero;\n",
+			       reg, 8 * (p->code[g->place].maps_place + i), reg, reg);
 		return;
 	}
 	if (p->code[g->place].map_at) {
-		buf_printf(p->out, "\tadd.s64 %s", reg);
-		ptx_probe_text(p, ", %%~zero, 0x%" PRIx64 ";\n", p->code[g->place].map_at[map]);
+		ptx_probe_text(p, "\tadd.s64 %s, %%~zero, 0x%" PRIx64 ";\n", reg,
+			       p->code[g->place].map_at[map]);
 		return;
 	}
 	if (g->probe->map_offsets && g->probe->map_offsets[map] && !p->slice) {
-		buf_printf(p->out, "\tadd.s64 %s", reg);
-		ptx_probe_text(p, ", %%~e, 0x%" PRIx64 ";\n", g->probe->map_offsets[map]);
+		ptx_probe_text(p, "\tadd.s64 %s, %%~e, 0x%" PRIx64 ";\n", reg,
+			       g->probe->map_offsets[map]);
 		return;
 	}
 	if (map == PTX_PROBE_CONTROL) {
 		control_words(p, reg);
 		return;
 	}
-	buf_printf(p->out, "\tcvta.to.global.u64 %s", reg);
-	ptx_probe_text(p, ", %%~e;\n");
-	buf_printf(p->out, "\tld.global.nc.b64 %s, [%s+%u];\n", reg, reg, 8 * map);
+	ptx_probe_text(p, "\tcvta.to.global.u64 %s, %%~e;\n\tld.global.nc.b64 %s, [%s+%u];\n", reg,
+		       reg, reg, 8 * map);
 }
 
 /* Stores the register that has the value of parameter i: the environment, or of the fields that the
@@ -206,17 +202,15 @@ static void param_register(const struct ptx_probe_program *g, uint32_t i, char *
 void ptx_probe_inline_take(struct ptx_probe_work *p, const struct ptx_probe_program *g,
 			   const struct ptx_insn *insn, uint32_t i)
 {
-	char reg[32], text[64];
+	char reg[32];
 
 	if (i > 0 && i <= ptx_probe_n_addresses(g)) {
 		ptx_probe_root_address(p, g, i - 1, insn->operands[0].name);
 		return;
 	}
 	param_register(g, i, reg, sizeof(reg));
-	snprintf(text, sizeof(text), "\tmov.b%u ", 8 * ptx_type_bytes(insn->modifiers[1]));
-	buf_puts(p->out, text);
-	buf_puts(p->out, insn->operands[0].name);
-	ptx_probe_text(p, ", %s;\n", reg);
+	ptx_probe_text(p, "\tmov.b%u %s, %s;\n", 8 * ptx_type_bytes(insn->modifiers[1]),
+		       insn->operands[0].name, reg);
 }
 
 /* ---- what can be pasted ---- */
@@ -377,11 +371,10 @@ static void print_insn(struct ptx_probe_work *p, const struct ptx_probe_program 
 	int param = ptx_probe_inline_param(g->root, insn);
 
 	if (strcmp(insn->opcode, "ret") == 0) {
-		buf_puts(p->out, "\t");
-		if (insn->guard) {
-			buf_printf(p->out, "@%s%s ", insn->guard_not ? "!" : "", insn->guard);
-		}
-		ptx_probe_text(p, "bra $~end%u;\n", end);
+		const char *at = insn->guard ? "@" : "", *sep = insn->guard ? " " : "";
+
+		ptx_probe_text(p, "\t%s%s%s%sbra $~end%u;\n", at, insn->guard_not ? "!" : "",
+			       insn->guard ? insn->guard : "", sep, end);
 	} else if (param >= 0) {
 		ptx_probe_inline_take(p, g, insn, (uint32_t)param);
 	} else if (ptx_probe_is_old(p)) {

@@ -90,10 +90,10 @@ static void weigh(struct ptx_probe_work *p)
 	char weight[16];
 
 	ptx_probe_merge_weight(p, weight, sizeof(weight));
-	ptx_probe_text(p, "\t.reg .b32 %%~weight32;\n\t.reg .b64 %%~weight;\n"
-			  "\tmov.u32 %%~weight32, ");
-	ptx_probe_text(p, "%s", weight);
-	ptx_probe_text(p, ";\n\tcvt.u64.u32 %%~weight, %%~weight32;\n");
+	ptx_probe_text(p,
+		       "\t.reg .b32 %%~weight32;\n\t.reg .b64 %%~weight;\n"
+		       "\tmov.u32 %%~weight32, %s;\n\tcvt.u64.u32 %%~weight, %%~weight32;\n",
+		       weight);
 }
 
 /* flat: in all lanes, of which %~on is true in the elected one. */

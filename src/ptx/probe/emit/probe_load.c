@@ -97,17 +97,15 @@ static bool load_param(struct ptx_probe_work *p, const struct ptx_probe_arg *a, 
 	const struct ptx_variable *v = param_number(p->slice->entry->f, a->offset, &offset, &size);
 
 	if (a->kind == PTX_PROBE_PARAM_BYTES || !size) {
-		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tmov.b%u %%~r%u, ", 8 * a->bytes, k,
-			       8 * a->bytes, k);
-		buf_printf(p->out, "%u;\n", (unsigned)size);
+		ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tmov.b%u %%~r%u, %u;\n", 8 * a->bytes, k,
+			       8 * a->bytes, k, (unsigned)size);
 		return true;
 	}
 	if (ptx_probe_declared(&p->scopes, v->name) != v) {
 		return false;
 	}
-	ptx_probe_text(p, "\t.reg .b64 %%~r%u;\n\tld.param.u%u %%~r%u, [", k,
-		       8 * ptx_probe_first_bytes(offset, size), k);
-	buf_printf(p->out, "%s];\n", v->name);
+	ptx_probe_text(p, "\t.reg .b64 %%~r%u;\n\tld.param.u%u %%~r%u, [%s];\n", k,
+		       8 * ptx_probe_first_bytes(offset, size), k, v->name);
 	return true;
 }
 
@@ -120,9 +118,8 @@ static bool load_arg(struct ptx_probe_work *p, const struct ptx_probe_arg *a, ui
 	if (!v || ptx_probe_declared(&p->scopes, v->name) != v) {
 		return false;
 	}
-	ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [", bits, k, 8 * a->bytes,
-		       k);
-	buf_printf(p->out, "%s+%u];\n", v->name, offset);
+	ptx_probe_text(p, "\t.reg .b%u %%~r%u;\n\tld.param.u%u %%~r%u, [%s+%u];\n", bits, k,
+		       8 * a->bytes, k, v->name, offset);
 	return true;
 }
 

@@ -253,14 +253,9 @@ static int print_list(struct ptx_probe_work *p, const struct ptx_list *list)
 
 static bool is_end(const struct ptx_insn *insn)
 {
-	static const char *const opcodes[] = { "ret", "exit", "bra", "brx", "trap" };
+	static const char *const opcodes[] = { "ret", "exit", "bra", "brx", "trap", NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		if (!insn->guard && strcmp(insn->opcode, opcodes[i]) == 0) {
-			return true;
-		}
-	}
-	return false;
+	return !insn->guard && ptx_is_one_of(insn->opcode, opcodes);
 }
 
 /* Returns true unless the last instruction surely leaves the list. */
@@ -331,7 +326,7 @@ static bool is_old(const struct ptx_module *m)
 
 static int print_directive(struct ptx_probe_work *p, const struct ptx_directive *d, bool raise)
 {
-	static const char *const kept[] = { ".version", ".address_size", ".file", ".pragma" };
+	static const char *const kept[] = { ".version", ".address_size", ".file", ".pragma", NULL };
 
 	if (strncmp(d->text, ".version", 8) == 0 && raise) {
 		buf_puts(p->out, ".version 6.2\n");
@@ -341,11 +336,9 @@ static int print_directive(struct ptx_probe_work *p, const struct ptx_directive 
 		buf_printf(p->out, ".target %s\n", p->slice->m->target);
 		return 0;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
-		if (strncmp(d->text, kept[i], strlen(kept[i])) == 0) {
-			buf_printf(p->out, "%s\n", d->text);
-			return 0;
-		}
+	if (ptx_begins_with(d->text, kept)) {
+		buf_printf(p->out, "%s\n", d->text);
+		return 0;
 	}
 	if (strncmp(d->text, ".section", 8) == 0) {
 		/* .loc names labels of this one. Others describe code that is not here. */

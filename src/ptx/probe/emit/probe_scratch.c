@@ -62,9 +62,8 @@ void ptx_probe_scratch_address(struct ptx_probe_work *p, const struct ptx_probe_
 {
 	ptx_probe_text(p, "\t{\n");
 	warp_address(p);
-	ptx_probe_text(p, "\tadd.u32 %%~a, %%~a, %u;\n", g->scratch + g->probe->scratch_at[map]);
-	buf_printf(p->out, "\tcvt.u64.u32 %s", reg);
-	ptx_probe_text(p, ", %%~a;\n");
-	buf_printf(p->out, "\tcvta.shared.u64 %s, %s;\n", reg, reg);
-	ptx_probe_text(p, "\t}\n");
+	ptx_probe_text(p,
+		       "\tadd.u32 %%~a, %%~a, %u;\n\tcvt.u64.u32 %s, %%~a;\n\tcvta.shared.u64 %s, "
+		       "%s;\n\t}\n",
+		       g->scratch + g->probe->scratch_at[map], reg, reg, reg);
 }

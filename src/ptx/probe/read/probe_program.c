@@ -38,21 +38,13 @@ static int parse(struct ptx_probe_read *p, struct ptx_probe_program *g)
  * program. */
 static bool is_forbidden(const struct ptx_insn *insn, bool lanes)
 {
-	static const char *const opcodes[] = { "exit",	  "trap",     "brkpt",	   "bar",
-					       "barrier", "mbarrier", "nanosleep", "activemask" };
-	static const char *const warp_wide[] = { "shfl", "vote", "match", "redux", "elect" };
+	static const char *const opcodes[] = { "exit",	    "trap",	  "brkpt",
+					       "bar",	    "barrier",	  "mbarrier",
+					       "nanosleep", "activemask", NULL };
+	static const char *const warp_wide[] = { "shfl", "vote", "match", "redux", "elect", NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		if (strcmp(insn->opcode, opcodes[i]) == 0) {
-			return true;
-		}
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(warp_wide); i++) {
-		if (strcmp(insn->opcode, warp_wide[i]) == 0) {
-			return !(lanes && ptx_insn_has(insn, ".sync"));
-		}
-	}
-	return false;
+	return ptx_is_one_of(insn->opcode, opcodes) ||
+	       (ptx_is_one_of(insn->opcode, warp_wide) && !(lanes && ptx_insn_has(insn, ".sync")));
 }
 
 static bool reads_block(const struct ptx_operand *o)

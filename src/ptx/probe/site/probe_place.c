@@ -15,13 +15,11 @@
  * place of the thread. */
 static bool is_ordered(const struct ptx_operand *o)
 {
-	static const char *const prefixes[] = { "%clock", "%globaltimer", "%pm", "%smid",
-						"%warpid" };
+	static const char *const prefixes[] = { "%clock", "%globaltimer", "%pm",
+						"%smid",  "%warpid",	  NULL };
 
-	for (size_t i = 0; o->name && i < ARRAY_SIZE(prefixes); i++) {
-		if (strncmp(o->name, prefixes[i], strlen(prefixes[i])) == 0) {
-			return true;
-		}
+	if (o->name && ptx_begins_with(o->name, prefixes)) {
+		return true;
 	}
 	for (uint32_t i = 0; i < o->n_args; i++) {
 		if (is_ordered(&o->args[i])) {

@@ -84,14 +84,9 @@ static uint64_t *set_of(struct walk *w, const char *name)
 
 static bool is_index(const char *name)
 {
-	static const char *const names[] = { "%tid.", "%ntid.", "%ctaid.", "%nctaid." };
+	static const char *const names[] = { "%tid.", "%ntid.", "%ctaid.", "%nctaid.", NULL };
 
-	for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
-		if (strncmp(name, names[k], strlen(names[k])) == 0) {
-			return true;
-		}
-	}
-	return false;
+	return ptx_begins_with(name, names);
 }
 
 /* A part of a vector may be anything, and so may the address of a variable or a parameter. */

@@ -51,13 +51,6 @@ int ptx_probe_refuse_late(const struct ptx_probe_slice *p, uint32_t line, const 
 
 /* ---- functions ---- */
 
-/* Returns true for functions of the driver's device runtime; no other names begin like this. */
-static bool is_device_runtime(const char *name)
-{
-	return strncmp(name, "cuda", 4) == 0 || strncmp(name, "cnp", 3) == 0 ||
-	       strncmp(name, "__cuda", 6) == 0;
-}
-
 int ptx_probe_reach_function(struct ptx_probe_slice *p, struct ptx_probe_name *n, uint32_t line)
 {
 	if (n->reached) {
@@ -66,7 +59,7 @@ int ptx_probe_reach_function(struct ptx_probe_slice *p, struct ptx_probe_name *n
 	if (n->alias) {
 		return ptx_probe_refuse(p, line, "%s is an alias", n->name);
 	}
-	if (!n->f->has_body && is_device_runtime(n->name)) {
+	if (!n->f->has_body && ptx_block_is_device_runtime(n->name)) {
 		return ptx_probe_refuse(p, line, "%s launches kernels", n->name);
 	}
 	if (!n->f->has_body && !ptx_block_is_harmless(n->name)) {
@@ -91,12 +84,10 @@ int ptx_probe_reach_function(struct ptx_probe_slice *p, struct ptx_probe_name *n
 
 static const char *variable_why(const struct ptx_variable *v)
 {
-	static const char *const references[] = { ".texref", ".surfref", ".samplerref" };
+	static const char *const references[] = { ".texref", ".surfref", ".samplerref", NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(references); i++) {
-		if (strcmp(v->type, references[i]) == 0) {
-			return "is a texture, surface or sampler reference";
-		}
+	if (ptx_is_one_of(v->type, references)) {
+		return "is a texture, surface or sampler reference";
 	}
 	if (strcmp(v->linkage, ".extern") == 0) {
 		return "is a variable of another module";
@@ -227,14 +218,11 @@ static int scan_declaration(struct ptx_probe_slice *p, const struct ptx_variable
 
 static int scan_directive(struct ptx_probe_slice *p, const struct ptx_directive *d)
 {
-	static const char *const known[] = { ".loc", ".pragma", ".file" };
+	static const char *const known[] = { ".loc", ".pragma", ".file", NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		if (strncmp(d->text, known[i], strlen(known[i])) == 0) {
-			return 0;
-		}
-	}
-	return ptx_probe_refuse(p, d->item.line, "an unknown directive inside a body");
+	return ptx_begins_with(d->text, known)
+		       ? 0
+		       : ptx_probe_refuse(p, d->item.line, "an unknown directive inside a body");
 }
 
 static int scan_targets(struct ptx_probe_slice *p, const struct ptx_targets *t)
