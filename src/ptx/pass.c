@@ -1,17 +1,17 @@
 /* The list of passes, and a function that runs them in order. */
 #include "ptx/pass.h"
 
-const struct ptx_pass *const ptx_passes[] = { &ptx_block_pass, NULL };
+#include "base/compiler.h"
 
-int ptx_passes_run(struct ptx_module *m, struct ptx_pass_results *ret, struct report *r)
+/* Preparing moves variables out of bodies, which clones are copies of. */
+static const struct ptx_pass *const passes[] = { &ptx_prepare_pass, &ptx_block_pass };
+
+int ptx_passes_run(struct ptx_module *m, struct ptx_passes *p, struct report *r)
 {
 	int err = 0;
 
-	*ret = (struct ptx_pass_results){ 0 };
-	for (const struct ptx_pass *const *p = ptx_passes; *p && err == 0; p++) {
-		if ((*p)->may_apply(m)) {
-			err = (*p)->run(m, ret, r);
-		}
+	for (size_t i = 0; i < ARRAY_SIZE(passes) && err == 0; i++) {
+		err = passes[i]->run(m, p, r);
 	}
 	return err;
 }

@@ -264,33 +264,9 @@ int ptx_block_run(struct ptx_module *m, const struct ptx_block_entry **ret, uint
 	return err;
 }
 
-/* ---- as one of the passes ---- */
-
-/* Entries that the pass cannot rewrite get a reason, so it applies to every module with a function.
- */
-static bool may_apply(const struct ptx_module *m)
+static int run_pass(struct ptx_module *m, struct ptx_passes *p, struct report *r)
 {
-	ptx_each (&m->items, it) {
-		if (it->kind == PTX_FUNCTION) {
-			return true;
-		}
-	}
-	return false;
+	return ptx_block_run(m, &p->block, &p->n_block, r);
 }
 
-static int run_pass(struct ptx_module *m, struct ptx_pass_results *ret, struct report *r)
-{
-	return ptx_block_run(m, &ret->block, &ret->n_block, r);
-}
-
-static const char *reason_text(unsigned reason)
-{
-	return proto_block_why_text((enum proto_block_why)reason);
-}
-
-const struct ptx_pass ptx_block_pass = {
-	.name = "block",
-	.may_apply = may_apply,
-	.run = run_pass,
-	.reason_text = reason_text,
-};
+const struct ptx_pass ptx_block_pass = { .run = run_pass };

@@ -14,7 +14,6 @@
 #include "ptx/block/block_pick.h"
 #include "ptx/image.h"
 #include "ptx/pass.h"
-#include "ptx/prepare.h"
 
 /* cached images that are not open; the one closed first is freed first */
 #define IDLE_MAX 64u
@@ -241,35 +240,29 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 		   bool prepare, struct report *r)
 {
 	const struct ptx_block_entry *entries = NULL;
-	struct ptx_pass_results results = { 0 };
+	struct ptx_passes passes = { .prepare = prepare,
+				     .id = prepare ? hash_bytes(pick->text, pick->bytes) : 0 };
 	struct ptx_item **originals = NULL;
 	struct ptx_module *m = NULL;
 	struct buf text;
 	uint32_t n = 0;
 	size_t n_originals = 0;
-	bool prepared = false;
+	bool marked = false;
 	int err = ptx_module_parse(&m, pick->text, pick->bytes, name, r);
 
 	buf_init(&text);
-	bool marked = false;
-
 	if (err == 0) {
 		err = ptx_block_mark_of_module(m, &entries, &n);
 		marked = err == 0;
 		err = err == -ENOENT ? 0 : err;
 	}
-	if (err == 0 && !marked && prepare) {
-		err = ptx_prepare(m, hash_bytes(pick->text, pick->bytes));
-		prepared = err > 0;
-		err = MIN(err, 0);
-	}
 	if (err == 0 && !marked) {
 		originals = items_of(m, &n_originals);
-		err = originals ? ptx_passes_run(m, &results, r) : -ENOMEM;
-		entries = results.block;
-		n = results.n_block;
+		err = originals ? ptx_passes_run(m, &passes, r) : -ENOMEM;
+		entries = passes.block;
+		n = passes.n_block;
 	}
-	if (err == 0 && prepared) {
+	if (err == 0 && passes.prepared) {
 		err = ptx_module_print(m, &text);
 	} else if (err == 0 && !marked && any_clone(entries, n)) {
 		err = print_behind(&text, pick, m, originals, n_originals);
@@ -280,7 +273,7 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 		err = *ret ? 0 : -ENOMEM;
 	}
 	if (err == 0) {
-		(*ret)->image.prepared = prepared;
+		(*ret)->image.prepared = passes.prepared;
 	}
 	buf_finish(&text);
 	ptx_module_free(m);

@@ -10,6 +10,7 @@
 #include "base/compiler.h"
 #include "base/strmap.h"
 #include "ptx/block_facts.h"
+#include "ptx/pass.h"
 
 #define LISTED_MAX 4096u   /* functions in the list */
 #define WORK_MAX 20000000u /* items looked at for names; variables beyond stay where they are */
@@ -259,3 +260,13 @@ int ptx_prepare(struct ptx_module *m, uint64_t id)
 	strmap_finish(&p.listed);
 	return p.err ? p.err : p.n_moved || listed;
 }
+
+static int run_pass(struct ptx_module *m, struct ptx_passes *p, struct report *r)
+{
+	int err = p->prepare ? ptx_prepare(m, p->id) : 0;
+
+	p->prepared = err > 0;
+	return MIN(err, 0);
+}
+
+const struct ptx_pass ptx_prepare_pass = { .run = run_pass };
