@@ -198,16 +198,6 @@ static struct kept *refuse(enum proto_block_why why, const struct report *r)
 	return k;
 }
 
-static bool any_clone(const struct ptx_block_entry *e, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		if (e[i].why == PROTO_BLOCK_OK) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Prints the program's text verbatim, so that line numbers in compiler messages stay valid, and
  * behind it all items that the passes have added. */
 static int print_behind(struct buf *text, const struct ptx_block_pick *pick, struct ptx_module *m,
@@ -264,7 +254,7 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 	}
 	if (err == 0 && passes.prepared) {
 		err = ptx_module_print(m, &text);
-	} else if (err == 0 && !marked && any_clone(entries, n)) {
+	} else if (err == 0 && !marked && m->items.n > n_originals) {
 		err = print_behind(&text, pick, m, originals, n_originals);
 	}
 	free(originals);
