@@ -3,7 +3,6 @@
  * make this test before they collect values and elect one of them: in blocks that the program
  * leaves out it is all that they execute. The program makes it again, so its own code stays as it
  * is. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ptx/probe/emit/probe_flat_int.h"

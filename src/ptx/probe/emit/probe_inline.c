@@ -370,11 +370,11 @@ static void print_insn(struct ptx_probe_work *p, const struct ptx_probe_program 
 {
 	int param = ptx_probe_inline_param(g->root, insn);
 
-	if (strcmp(insn->opcode, "ret") == 0) {
-		const char *at = insn->guard ? "@" : "", *sep = insn->guard ? " " : "";
-
-		ptx_probe_text(p, "\t%s%s%s%sbra $~end%u;\n", at, insn->guard_not ? "!" : "",
-			       insn->guard ? insn->guard : "", sep, end);
+	if (strcmp(insn->opcode, "ret") == 0 && insn->guard) {
+		ptx_probe_text(p, "\t@%s%s bra $~end%u;\n", insn->guard_not ? "!" : "", insn->guard,
+			       end);
+	} else if (strcmp(insn->opcode, "ret") == 0) {
+		ptx_probe_text(p, "\tbra $~end%u;\n", end);
 	} else if (param >= 0) {
 		ptx_probe_inline_take(p, g, insn, (uint32_t)param);
 	} else if (ptx_probe_is_old(p)) {

@@ -2,8 +2,6 @@
  * as it is, because it decides what the kernel may expect of the lanes of a warp. So the orders and
  * scopes that older targets lack are written as they know them: volatile accesses, atomics without
  * an order (they are relaxed) and membar. Below sm_60 an atomic has the scope of the GPU. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptx/probe/emit/probe_emit.h"

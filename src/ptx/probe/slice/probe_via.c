@@ -3,7 +3,6 @@
  * memory: an address that is taken is read from the module's list. A call compares the pointer with
  * the list and calls the function of that place, of those with its prototype, in the new module
  * (emit/probe_via_call.c). */
-#include <errno.h>
 #include <string.h>
 
 #include "ptx/block_facts.h"
