@@ -342,6 +342,28 @@ static void without_clones_the_original_is_loaded(void **state)
 	ptx_block_image_close(i);
 }
 
+/* A variable of a body would be two with a clone, so the module is prepared first. */
+static void a_module_is_prepared_before_it_is_cloned(void **state)
+{
+	static const char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+				   ".visible .entry k(.param .u64 p)\n{\n\t.global .b32 own;\n"
+				   "\tst.global.u32 [own], 1;\n\tret;\n}\n";
+	const struct ptx_block_image *i = open_image(text, sizeof(text) - 1, 90);
+
+	assert_false(i->prepared);
+	assert_int_equal(i->n_clones, 0);
+	ptx_block_image_close(i);
+	assert_int_equal(ptx_block_image_open_prepared(&i, text, sizeof(text) - 1,
+						       (struct ptx_device){ .arch = 90 }, "t"),
+			 0);
+	assert_true(i->prepared);
+	assert_int_equal(i->n_clones, 1);
+	assert_non_null(strstr(i->text, ".global .b32 gbpf$own_"));
+	assert_non_null(strstr(i->text, "k$gbpf("));
+	assert_null(strstr(i->text, "[own]"));
+	ptx_block_image_close(i);
+}
+
 static void the_best_of_a_fat_binary_is_taken(void **state)
 {
 	struct buf b = { 0 };
@@ -611,6 +633,7 @@ int main(void)
 		cmocka_unit_test(ptx_is_compared_with_code_of_its_own_container),
 		cmocka_unit_test(ptx_for_newer_devices_next_to_machine_code_is_named),
 		cmocka_unit_test(without_clones_the_original_is_loaded),
+		cmocka_unit_test(a_module_is_prepared_before_it_is_cloned),
 		cmocka_unit_test(the_best_of_a_fat_binary_is_taken),
 		cmocka_unit_test(the_target_counts_before_the_version),
 		cmocka_unit_test(the_reason_is_of_the_container_without_ptx),
