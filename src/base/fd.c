@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "base/shm.h"
 #include "base/thread.h"
 
@@ -41,11 +41,11 @@ int fd_close(int fd)
  * on purpose; then further descriptors wait here. A set by number has room for all of them: on a
  * busy machine thousands may come before a closer runs. */
 static struct {
-	pthread_mutex_t lock;
+	struct lock lock;
 	unsigned threads, n;
 	uint32_t first; /* no word before this one has a bit */
 	uint64_t waiting[MAX_TO_CLOSE / 64];
-} closing = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} closing = { .lock = LOCK_INITIALIZER(CLOSING) };
 
 /* Caller holds the lock. */
 static void put_descriptor(int fd)
@@ -77,16 +77,16 @@ static int take_descriptor(void)
 static void *closer(void *arg)
 {
 	(void)arg;
-	pthread_mutex_lock(&closing.lock);
+	lock_take(&closing.lock);
 	while (closing.n) {
 		int fd = take_descriptor();
 
-		pthread_mutex_unlock(&closing.lock);
+		lock_release(&closing.lock);
 		close(fd);
-		pthread_mutex_lock(&closing.lock);
+		lock_take(&closing.lock);
 	}
 	closing.threads--;
-	pthread_mutex_unlock(&closing.lock);
+	lock_release(&closing.lock);
 	return NULL;
 }
 
@@ -108,14 +108,14 @@ int fd_close_foreign(int fd)
 		return fd_close(fd);
 	}
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));
-	pthread_mutex_lock(&closing.lock);
+	lock_take(&closing.lock);
 	if ((unsigned)fd < MAX_TO_CLOSE) {
 		put_descriptor(fd);
 	}
 	if (closing.threads < MAX_CLOSERS) {
 		start_closer();
 	}
-	pthread_mutex_unlock(&closing.lock);
+	lock_release(&closing.lock);
 	errno = saved;
 	return -1;
 }

@@ -2,9 +2,9 @@
 #ifndef GBPF_GPU_GPU_INT_H
 #define GBPF_GPU_GPU_INT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
+#include "base/lock.h"
 #include "gpu/gpu.h"
 
 #define GPU_MAX_CONTEXTS 256u
@@ -25,7 +25,7 @@ struct gpu_device {
 	const struct cuabi_table *real; /* borrowed */
 	struct gpu_runs *runs; /* [atomic] owned by gpu_run_memory.c; NULL before the first run */
 	struct gpu_leases *leases; /* owned by flag_lease.c */
-	pthread_mutex_t lock;	   /* new entries, ended contexts, clocks, flag_why */
+	struct lock lock;	   /* new entries, ended contexts, clocks, flag_why */
 	struct gpu_clock *clocks;  /* owned by gpu_clock.c; under lock */
 	uint64_t contexts_gone;	   /* number of contexts that have ended; under lock */
 	char flag_why[160];	   /* reason of the last failure in flag.c; under lock */

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/lock.h"
 #include "mem/mem_device.h"
 #include "mem/numa.h"
 
@@ -31,7 +32,7 @@
 struct mem_copy_job;
 
 struct mem_copy_pool {
-	pthread_mutex_t lock;
+	struct lock lock;
 	pthread_cond_t work;	   /* a unit can be started */
 	pthread_cond_t left;	   /* a helper has left a job */
 	struct mem_copy_job *jobs; /* lock; list */
@@ -54,7 +55,7 @@ void mem_copy_pool_finish(struct mem_copy_pool *pool);
 /* ---- pieces of a context ---- */
 
 struct mem_pieces {
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct mem_piece *free; /* lock; their latest copies may be unfinished */
 	unsigned made;		/* lock; pieces that exist or are being made */
 	uint64_t copied;	/* lock; bytes of the copies that have asked for pieces */

@@ -31,7 +31,7 @@ void mem_copy_pool_init(struct mem_copy_pool *pool, unsigned threads)
 
 	*pool = (struct mem_copy_pool){ .idle_ns = IDLE_NS };
 	pool->max_helpers = MIN(threads ? threads : mem_copy_threads(), MEM_COPY_THREADS_MAX) - 1;
-	pthread_mutex_init(&pool->lock, NULL);
+	lock_init(&pool->lock, LOCK_COPY_POOL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&pool->work, &monotonic);
@@ -107,7 +107,7 @@ static bool sleep_for_work(struct mem_copy_pool *pool)
 	(void)add_seqcst(&pool->n_asleep, 1u);
 	fence_seqcst();
 	while (!choose(pool) && !err && pool->idle_ns) {
-		err = pthread_cond_timedwait(&pool->work, &pool->lock, &until);
+		err = lock_wait_until(&pool->lock, &pool->work, &until);
 	}
 	(void)sub_acqrel(&pool->n_asleep, 1u);
 	return choose(pool) != NULL;
@@ -132,7 +132,7 @@ static void *run(void *arg)
 	struct mem_copy_job *j;
 
 	admit_faults();
-	pthread_mutex_lock(&pool->lock);
+	lock_take(&pool->lock);
 	for (;;) {
 		j = choose(pool);
 		if (!j) {
@@ -142,22 +142,22 @@ static void *run(void *arg)
 			continue;
 		}
 		store_relaxed(&j->users, j->users + 1);
-		pthread_mutex_unlock(&pool->lock);
+		lock_release(&pool->lock);
 		mem_numa_move(&place, j->c->numa);
 		help(pool, j);
-		pthread_mutex_lock(&pool->lock);
+		lock_take(&pool->lock);
 		store_relaxed(&j->users, j->users - 1);
 		pthread_cond_broadcast(&pool->left);
 	}
 	store_relaxed(&pool->n_helpers, pool->n_helpers - 1);
 	pthread_cond_broadcast(&pool->left);
-	pthread_mutex_unlock(&pool->lock);
+	lock_release(&pool->lock);
 	return NULL;
 }
 
 void mem_copy_pool_add(struct mem_copy_pool *pool, struct mem_copy_job *j)
 {
-	pthread_mutex_lock(&pool->lock);
+	lock_take(&pool->lock);
 	j->later = pool->jobs;
 	pool->jobs = j;
 	store_relaxed(&pool->n_jobs, pool->n_jobs + 1);
@@ -167,16 +167,16 @@ void mem_copy_pool_add(struct mem_copy_pool *pool, struct mem_copy_job *j)
 		}
 		store_relaxed(&pool->n_helpers, pool->n_helpers + 1);
 	}
-	pthread_mutex_unlock(&pool->lock);
+	lock_release(&pool->lock);
 }
 
 void mem_copy_pool_wake(struct mem_copy_pool *pool)
 {
 	fence_seqcst(); /* pairs with sleep_for_work() */
 	if (load_relaxed(&pool->n_asleep)) {
-		pthread_mutex_lock(&pool->lock);
+		lock_take(&pool->lock);
 		pthread_cond_broadcast(&pool->work);
-		pthread_mutex_unlock(&pool->lock);
+		lock_release(&pool->lock);
 	}
 }
 
@@ -184,28 +184,28 @@ void mem_copy_pool_remove(struct mem_copy_pool *pool, struct mem_copy_job *j)
 {
 	struct mem_copy_job **at = &pool->jobs;
 
-	pthread_mutex_lock(&pool->lock);
+	lock_take(&pool->lock);
 	while (*at != j) {
 		at = &(*at)->later;
 	}
 	*at = j->later;
 	store_relaxed(&pool->n_jobs, pool->n_jobs - 1);
 	while (j->users) {
-		pthread_cond_wait(&pool->left, &pool->lock);
+		lock_wait(&pool->lock, &pool->left);
 	}
-	pthread_mutex_unlock(&pool->lock);
+	lock_release(&pool->lock);
 }
 
 void mem_copy_pool_finish(struct mem_copy_pool *pool)
 {
-	pthread_mutex_lock(&pool->lock);
+	lock_take(&pool->lock);
 	pool->idle_ns = 0;
 	pthread_cond_broadcast(&pool->work);
 	while (pool->n_helpers) {
-		pthread_cond_wait(&pool->left, &pool->lock);
+		lock_wait(&pool->lock, &pool->left);
 	}
-	pthread_mutex_unlock(&pool->lock);
-	pthread_mutex_destroy(&pool->lock);
+	lock_release(&pool->lock);
+	lock_finish(&pool->lock);
 	pthread_cond_destroy(&pool->work);
 	pthread_cond_destroy(&pool->left);
 }

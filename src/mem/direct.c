@@ -16,7 +16,7 @@ void mem_direct_init(struct mem_direct *d, const struct mem_window_ops *ops, voi
 	memset(d, 0, sizeof(*d));
 	d->ops = ops;
 	d->dev = dev;
-	pthread_mutex_init(&d->lock, NULL);
+	lock_init(&d->lock, LOCK_DIRECT);
 }
 
 /* ---- windows; the lock is held ---- */
@@ -119,7 +119,7 @@ enum mem_direct_answer mem_direct_find(struct mem_direct *d, uint64_t address, s
 	enum mem_direct_answer answer = MEM_DIRECT_NO;
 	struct mem_slot *s;
 
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	s = window_of(d, address, MIN(bytes, in_unit(address)));
 	if (!s) {
 		answer = count(d, address / MEM_WINDOW_BYTES) ? MEM_DIRECT_OPEN : MEM_DIRECT_NO;
@@ -132,7 +132,7 @@ enum mem_direct_answer mem_direct_find(struct mem_direct *d, uint64_t address, s
 	} else {
 		answer = MEM_DIRECT_YES;
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	return answer;
 }
 
@@ -142,9 +142,9 @@ void mem_direct_open(struct mem_direct *d, uint64_t address, bool may)
 	int state;
 
 	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	open_window(d, address, may);
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	(void)pthread_setcancelstate(state, NULL);
 }
 
@@ -158,7 +158,7 @@ void mem_direct_asked(struct mem_direct *d, uint64_t address, bool was_done)
 {
 	struct mem_slot *s;
 
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	s = window_of(d, address, 1);
 	if (s && was_done) {
 		s->busy = 0;
@@ -166,7 +166,7 @@ void mem_direct_asked(struct mem_direct *d, uint64_t address, bool was_done)
 		s->busy = more(s->busy);
 		s->skip = s->busy;
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 bool mem_direct_up(struct mem_direct *d, uint64_t address, const void *host, size_t bytes)
@@ -179,12 +179,12 @@ bool mem_direct_up(struct mem_direct *d, uint64_t address, const void *host, siz
 		struct mem_slot *s;
 
 		memcpy(chunk, from, n);
-		pthread_mutex_lock(&d->lock);
+		lock_take(&d->lock);
 		s = window_of(d, address, n);
 		if (s) {
 			mem_direct_store(s->w.at + (address - s->w.base), chunk, n);
 		}
-		pthread_mutex_unlock(&d->lock);
+		lock_release(&d->lock);
 		if (!s) {
 			return false;
 		}
@@ -211,7 +211,7 @@ static bool load(struct mem_direct *d, unsigned char *to, uint64_t address, size
 		size_t n = MIN(bytes - done, in_unit(address + done));
 		struct mem_slot *s;
 
-		pthread_mutex_lock(&d->lock);
+		lock_take(&d->lock);
 		s = window_of(d, address + done, n);
 		if (s && s->skip_down) {
 			s->skip_down--;
@@ -221,7 +221,7 @@ static bool load(struct mem_direct *d, unsigned char *to, uint64_t address, size
 			*ret_ones = *ret_ones || (!done && s->ones);
 			mem_direct_load(chunk, s->w.at + (address + done - s->w.base), n);
 		}
-		pthread_mutex_unlock(&d->lock);
+		lock_release(&d->lock);
 		if (!s) {
 			return false;
 		}
@@ -237,13 +237,13 @@ static void note_ones(struct mem_direct *d, uint64_t address, bool ones)
 {
 	struct mem_slot *s;
 
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	s = window_of(d, address, 1);
 	if (s) {
 		s->ones = ones ? more(s->ones) : 0;
 		s->skip_down = s->ones;
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 bool mem_direct_down(struct mem_direct *d, void *host, uint64_t address, size_t bytes)
@@ -291,13 +291,13 @@ void mem_direct_gone(struct mem_direct *d, uint64_t address, uint64_t bytes)
 	if (checked_add(address, bytes ? bytes - 1 : 0, &last)) {
 		last = UINT64_MAX;
 	}
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	while (take_unit(d, &unit, last / MEM_WINDOW_BYTES, &cursor, &gone)) {
 		if (gone.owner) {
 			close_window(d, &d->slot[gone.owner - 1]);
 		}
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 void mem_direct_gone_if(struct mem_direct *d, bool (*is_gone)(const struct mem_window *, void *),
@@ -306,7 +306,7 @@ void mem_direct_gone_if(struct mem_direct *d, bool (*is_gone)(const struct mem_w
 	if (!load_relaxed(&d->n_windows)) {
 		return;
 	}
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	for (unsigned i = 0; i < MEM_WINDOWS_MAX; i++) {
 		struct mem_window *w = &d->slot[i].w;
 		struct mem_region gone;
@@ -316,7 +316,7 @@ void mem_direct_gone_if(struct mem_direct *d, bool (*is_gone)(const struct mem_w
 			close_window(d, &d->slot[i]);
 		}
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 static bool every(const struct mem_window *w, void *arg)
@@ -328,18 +328,18 @@ static bool every(const struct mem_window *w, void *arg)
 
 void mem_direct_finish(struct mem_direct *d)
 {
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	d->closed = true;
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	mem_direct_gone_if(d, every, NULL);
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	mem_regions_finish(&d->units);
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 void mem_direct_forget(struct mem_direct *d)
 {
-	pthread_mutex_init(&d->lock, NULL); /* another thread may have held it */
+	lock_init(&d->lock, LOCK_DIRECT); /* another thread may have held it */
 	memset(d->slot, 0, sizeof(d->slot));
 	d->units = (struct mem_regions){ 0 }; /* as well as have been changing it: leaked */
 	d->n_windows = 0;
@@ -412,7 +412,7 @@ void mem_direct_took(struct mem_direct *d, enum mem_copy_way way, enum mem_direc
 	uint32_t *shortest = by_plan ? &t->of_plan.ns : &t->of_driver.ns;
 	uint32_t *n = by_plan ? &t->of_plan.n : &t->of_driver.n;
 
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	if (ns == MEM_DIRECT_UNTIMED) {
 		store_relaxed(&t->untimed, t->untimed + 1);
 	} else if (*n < MEM_DIRECT_TIMES) {
@@ -420,5 +420,5 @@ void mem_direct_took(struct mem_direct *d, enum mem_copy_way way, enum mem_direc
 					   : (uint32_t)MIN(ns, UINT32_MAX));
 		store_relaxed(n, *n + 1);
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }

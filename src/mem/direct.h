@@ -8,11 +8,11 @@
 #ifndef GBPF_MEM_DIRECT_H
 #define GBPF_MEM_DIRECT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "mem/mem_device.h"
 #include "mem/region.h"
 
@@ -70,7 +70,7 @@ struct mem_direct_time {
 struct mem_direct {
 	const struct mem_window_ops *ops;
 	void *dev;
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct mem_regions units; /* lock; by number of the unit; count: copies, plus 1 */
 	struct mem_slot {
 		struct mem_window w; /* bytes 0: unused */

@@ -146,7 +146,7 @@ int mem_ledger_init(struct mem_ledger *l, struct proto_account *page, uint32_t l
 	l->page = page;
 	l->line = line;
 	for (unsigned i = 0; i < PROTO_ACCOUNT_ROWS; i++) {
-		pthread_mutex_init(&l->mutex[i], NULL);
+		lock_init(&l->mutex[i], LOCK_LEDGER);
 		l->asked[i] = 0;
 	}
 	return 0;
@@ -324,9 +324,9 @@ static int charge_locked(struct mem_ledger *l, uint32_t row, uint64_t bytes, boo
 	if (!bytes) {
 		return 0;
 	}
-	pthread_mutex_lock(&l->mutex[row]);
+	lock_take(&l->mutex[row]);
 	err = charge(l, row, bytes, whole);
-	pthread_mutex_unlock(&l->mutex[row]);
+	lock_release(&l->mutex[row]);
 	return err;
 }
 

@@ -30,21 +30,21 @@
 #ifndef GBPF_MEM_LEDGER_H
 #define GBPF_MEM_LEDGER_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "proto/account.h"
 
 #define MEM_COLLIDE_NS 1000000000u /* longest wait for a charge of another process */
 #define MEM_GIVE_WAY_NS 10000000u  /* the same of a charge that fits in addition to it */
 
 struct mem_ledger {
-	struct proto_account *page; /* borrowed; mapped writable, PROTO_ACCOUNT_BYTES */
-	uint32_t line;		    /* of this process, below PROTO_ACCOUNT_LINES */
-	pthread_mutex_t mutex[PROTO_ACCOUNT_ROWS]; /* one charge at a time for each row */
-	uint64_t asked[PROTO_ACCOUNT_ROWS]; /* [atomic] charged and not answered by the driver,
-					       bytes */
+	struct proto_account *page;	       /* borrowed; mapped writable, PROTO_ACCOUNT_BYTES */
+	uint32_t line;			       /* of this process, below PROTO_ACCOUNT_LINES */
+	struct lock mutex[PROTO_ACCOUNT_ROWS]; /* one charge at a time for each row */
+	uint64_t asked[PROTO_ACCOUNT_ROWS];    /* [atomic] charged and not answered by the driver,
+						  bytes */
 };
 
 /* Initializes a ledger on a page that gbpfd has sent. Returns 0, or -EPROTO if it is no account or

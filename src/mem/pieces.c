@@ -10,7 +10,7 @@
 void mem_pieces_init(struct mem_pieces *p)
 {
 	*p = (struct mem_pieces){ .numa = MEM_NUMA_NONE };
-	pthread_mutex_init(&p->lock, NULL);
+	lock_init(&p->lock, LOCK_PIECES);
 }
 
 /* Takes those that are free. Pieces whose copies have failed are taken as well: the next copy in
@@ -67,34 +67,34 @@ unsigned mem_pieces_take(struct mem_pieces *p, const struct mem_device_ops *ops,
 {
 	unsigned taken, wanted;
 
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	if (checked_add(p->copied, bytes, &p->copied)) {
 		p->copied = UINT64_MAX;
 	}
 	taken = take_free(p, ops, dev, ret, n);
 	wanted = MIN(n - taken, affordable(p));
 	p->made += wanted;
-	pthread_mutex_unlock(&p->lock);
+	lock_release(&p->lock);
 	while (wanted && (ret[taken] = make(p, ops, dev))) {
 		taken++;
 		wanted--;
 	}
 	if (wanted) {
-		pthread_mutex_lock(&p->lock);
+		lock_take(&p->lock);
 		p->made -= wanted;
-		pthread_mutex_unlock(&p->lock);
+		lock_release(&p->lock);
 	}
 	return taken;
 }
 
 void mem_pieces_give(struct mem_pieces *p, struct mem_piece **pieces, unsigned n)
 {
-	pthread_mutex_lock(&p->lock);
+	lock_take(&p->lock);
 	for (unsigned i = n; i--;) { /* the next copy takes them in the same order */
 		pieces[i]->next = p->free;
 		p->free = pieces[i];
 	}
-	pthread_mutex_unlock(&p->lock);
+	lock_release(&p->lock);
 }
 
 void mem_pieces_finish(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev)
@@ -108,5 +108,5 @@ void mem_pieces_finish(struct mem_pieces *p, const struct mem_device_ops *ops, v
 		}
 		free(piece);
 	}
-	pthread_mutex_destroy(&p->lock);
+	lock_finish(&p->lock);
 }

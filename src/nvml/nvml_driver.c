@@ -3,16 +3,16 @@
  * nothing, since programs try NVML on machines without it; never exits. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/lock.h"
 #include "base/real_library.h"
 #include "nvml/nvml_calls.h"
 
 static const char *const names[NVML_COUNT] = { NVML_NAMES };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(NVML);
 static uint32_t loaded;	 /* [atomic] */
 static char reason[512]; /* there is no library. Constant once loaded is set */
 
@@ -46,12 +46,12 @@ void *nvml_resolve(unsigned index)
 	if (!load_acquire(&loaded)) {
 		int saved = errno;
 
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		if (!load_relaxed(&loaded)) {
 			load();
 			store_release(&loaded, 1u);
 		}
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 		errno = saved;
 	}
 	return load_acquire(&nvml_slots[index]);

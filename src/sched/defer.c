@@ -25,13 +25,13 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	}
 	c->next = NULL;
 	(void)add_seqcst(&s->n_deferred, 1u);
-	pthread_mutex_lock(&q->fifo.lock);
+	lock_take(&q->fifo.lock);
 	*q->fifo.last = c;
 	q->fifo.last = &c->next;
 	c->number = c->placed ? c->placed(c) : sched_next_number(s);
 	first = (add_acqrel(&q->pending, 1u) & ~SCHED_HAS_RUN) == 0;
 	store_release(&q->fifo.n_deferred, q->fifo.n_deferred + 1);
-	pthread_mutex_unlock(&q->fifo.lock);
+	lock_release(&q->fifo.lock);
 	sched_stat_add(s, deferred, 1u);
 	if (!first) { /* otherwise the agent has been woken for the call before it */
 		return;
@@ -65,10 +65,10 @@ bool sched_queue_behind(struct sched_queue *q, uint64_t number)
 	if (likely(!load_acquire(&q->pending))) {
 		return false;
 	}
-	pthread_mutex_lock(&q->fifo.lock);
+	lock_take(&q->fifo.lock);
 	kept = (q->fifo.submitting && q->fifo.submitting < number) ||
 	       (q->fifo.first && q->fifo.first->number < number);
-	pthread_mutex_unlock(&q->fifo.lock);
+	lock_release(&q->fifo.lock);
 	return kept || sched_run_unfinished(q);
 }
 
@@ -86,21 +86,21 @@ static struct sched_call *first_call(struct sched_queue *q)
 {
 	struct sched_call *c;
 
-	pthread_mutex_lock(&q->fifo.lock);
+	lock_take(&q->fifo.lock);
 	c = q->fifo.first;
-	pthread_mutex_unlock(&q->fifo.lock);
+	lock_release(&q->fifo.lock);
 	return c;
 }
 
 static void unlink_first(struct sched_queue *q)
 {
-	pthread_mutex_lock(&q->fifo.lock);
+	lock_take(&q->fifo.lock);
 	q->fifo.submitting = q->fifo.first->number;
 	q->fifo.first = q->fifo.first->next;
 	if (!q->fifo.first) {
 		q->fifo.last = &q->fifo.first;
 	}
-	pthread_mutex_unlock(&q->fifo.lock);
+	lock_release(&q->fifo.lock);
 }
 
 /* When a hardware queue is full (about 1 000 launches) the driver blocks the submitter with the
@@ -170,11 +170,11 @@ bool sched_queue_crowded(struct sched_queue *q)
 {
 	bool crowded;
 
-	if (ahead(q) < AHEAD_HALF || pthread_mutex_trylock(&q->issue.lock) != 0) {
+	if (ahead(q) < AHEAD_HALF || !lock_try(&q->issue.lock)) {
 		return false;
 	}
 	crowded = !sched_run_here(q) && !has_room_ahead(q, false);
-	pthread_mutex_unlock(&q->issue.lock);
+	lock_release(&q->issue.lock);
 	return crowded;
 }
 
@@ -196,9 +196,9 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 	if (q->issue.beyond_marker) {
 		q->issue.beyond_marker += load_relaxed(&q->issue.n_extra) - extra;
 	}
-	pthread_mutex_lock(&q->fifo.lock);
+	lock_take(&q->fifo.lock);
 	q->fifo.submitting = 0;
-	pthread_mutex_unlock(&q->fifo.lock);
+	lock_release(&q->fifo.lock);
 	if (err) {
 		cas_acqrel(&q->error, &none, err);
 	}
@@ -335,14 +335,14 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 				      call */
 	}
 
-	pthread_mutex_lock(&q->fifo.lock); /* the call stays while the list is locked; another
+	lock_take(&q->fifo.lock); /* the call stays while the list is locked; another
 					      thread may submit calls meanwhile */
 	c = q->fifo.first;
 	if (c) {
 		head.begin_ns = c->launch.begin_ns;
 		head.est_ns = c->launch.est_ns;
 	}
-	pthread_mutex_unlock(&q->fifo.lock);
+	lock_release(&q->fifo.lock);
 	return sched_hook_dispatch(q, &head, now);
 }
 
@@ -407,9 +407,9 @@ uint64_t sched_deferred_step(struct sched *s, uint64_t now)
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t ns = SCHED_OPEN_POLL_NS;
 
-		if (pthread_mutex_trylock(&list[i]->issue.lock) == 0) {
+		if (lock_try(&list[i]->issue.lock)) {
 			ns = attend(list[i], clock_now_ns());
-			pthread_mutex_unlock(&list[i]->issue.lock);
+			lock_release(&list[i]->issue.lock);
 		}
 		sleep = MIN(sleep, ns);
 		sched_queue_unuse(list[i]);
@@ -453,7 +453,7 @@ static void help(struct sched_queue *q, struct helper *h)
 	h->held_ns += held;
 	h->all_held_ns += held;
 	h->last_ns = now;
-	pthread_mutex_lock(&q->issue.lock);
+	lock_take(&q->issue.lock);
 	if (q->issue.n_let != h->n_let) { /* here or in another thread */
 		h->n_let = q->issue.n_let;
 		h->held_ns = 0;
@@ -466,7 +466,7 @@ static void help(struct sched_queue *q, struct helper *h)
 	}
 	n = issue_some(q, 64, force, now - h->moved_ns >= STALLED_NS);
 	h->held = q->issue.retry_ns && !sched_run_here(q);
-	pthread_mutex_unlock(&q->issue.lock);
+	lock_release(&q->issue.lock);
 	if (force && n) {
 		sched_stat_add(s, limit_hits, 1u);
 		sched_note(s, "hold-limit",

@@ -27,7 +27,7 @@ uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_
 	uint32_t ppm = load_relaxed(&s->share_ppm);
 	uint64_t left, cost, from;
 
-	pthread_mutex_lock(&s->share.lock);
+	lock_take(&s->share.lock);
 	if (now >= s->share.until_ns || !ppm) {
 		left = held >= limit ? 0 : limit - held;
 	} else {
@@ -45,7 +45,7 @@ uint64_t sched_share_left(struct sched *s, const struct sched_launch *l, uint64_
 			       : (uint64_t)((double)(cost - s->share.credit_ns) * 1e6 / ppm) + 1;
 		left = held >= SCHED_MAX_HOLD_NS ? 0 : MIN(left, SCHED_MAX_HOLD_NS - held);
 	}
-	pthread_mutex_unlock(&s->share.lock);
+	lock_release(&s->share.lock);
 	return left;
 }
 
@@ -55,7 +55,7 @@ uint32_t sched_share_take(struct sched *s, const struct sched_launch *l, uint64_
 	uint32_t ppm = load_relaxed(&s->share_ppm), why = PROTO_WHY_LIMIT;
 
 	cost = share_cost(l->est_ns, limit, ppm);
-	pthread_mutex_lock(&s->share.lock);
+	lock_take(&s->share.lock);
 	if (now >= s->share.until_ns) {
 		s->share.credit_ns = 0;
 	} else if (ppm) {
@@ -66,7 +66,7 @@ uint32_t sched_share_take(struct sched *s, const struct sched_launch *l, uint64_
 	s->share.until_ns =
 		now + STARVING_LIMITS * limit +
 		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * SCHED_MAX_HOLD_NS) : 0);
-	pthread_mutex_unlock(&s->share.lock);
+	lock_release(&s->share.lock);
 	sched_stat_add(s, limit_hits, 1u);
 	sched_note(s, "hold-limit",
 		   "hold limit reached: a launch goes although the policy holds it");
@@ -75,9 +75,9 @@ uint32_t sched_share_take(struct sched *s, const struct sched_launch *l, uint64_
 
 void sched_share_reset(struct sched *s)
 {
-	pthread_mutex_lock(&s->share.lock);
+	lock_take(&s->share.lock);
 	s->share.until_ns = 0;
-	pthread_mutex_unlock(&s->share.lock);
+	lock_release(&s->share.lock);
 }
 
 uint32_t sched_hold_reason(uint32_t why)

@@ -24,7 +24,7 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 	if (load_relaxed(&s->forked)) {
 		return NULL;
 	}
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	k = strmap_get(&s->kernels.by_name, name);
 	if (!k && s->kernels.by_name.live < MAX_KERNELS) {
 		k = calloc(1, sizeof(*k));
@@ -41,7 +41,7 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 			}
 		}
 	}
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 	return k;
 }
 
@@ -54,11 +54,11 @@ void sched_kernel_set_form(struct sched *s, struct sched_kernel *k, uint8_t form
 {
 	char *copy = *why ? strndup(why, PROTO_FORM_WHY - 1) : NULL;
 
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	free(k->form_why);
 	k->form_why = copy;
 	store_relaxed(&k->form, form);
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }
 
 void sched_kernel_set_communicates(struct sched_kernel *k, bool communicates)
@@ -78,9 +78,9 @@ struct sched_kernel *sched_kernel_find(struct sched *s, const char *name)
 	if (load_relaxed(&s->forked)) {
 		return NULL;
 	}
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	k = strmap_get(&s->kernels.by_name, name);
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 	return k;
 }
 
@@ -91,19 +91,19 @@ uint64_t sched_kernel_launches(const struct sched_kernel *k)
 
 void sched_kernel_add_graph(struct sched *s, struct sched_kernel *k, uint64_t launches, uint64_t ns)
 {
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	k->graph_launches += launches;
 	k->graph_ns += ns;
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }
 
 void sched_kernel_cover(struct sched *s, struct sched_kernel *graph, uint64_t launches,
 			uint64_t divided_ns)
 {
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	graph->covered += launches;
 	s->kernels.divided_ns += divided_ns;
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }
 
 static void add_one(uint64_t *count)
@@ -390,7 +390,7 @@ static void publish_totals(struct sched *s, struct proto_stats *st)
 
 void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 {
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	publish_totals(s, st);
 	publish_forms(s, st);
 	choose(s);
@@ -410,5 +410,5 @@ void sched_kernels_publish(struct sched *s, struct proto_stats *st)
 		store_relaxed(&st->kernel_persistent[i], load_relaxed(&k->persistent));
 		publish_form(k, st, i);
 	}
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }

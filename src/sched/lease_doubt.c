@@ -9,13 +9,13 @@
 
 void sched_lease_doubt_init(struct sched *s)
 {
-	pthread_mutex_init(&s->doubt.lock, NULL);
+	lock_init(&s->doubt.lock, LOCK_DOUBT);
 	time_budget_init(&s->doubt.budget, clock_now_ns());
 }
 
 void sched_lease_doubt_finish(struct sched *s)
 {
-	pthread_mutex_destroy(&s->doubt.lock);
+	lock_finish(&s->doubt.lock);
 }
 
 /* Several runs that stand still at once count once. */
@@ -23,11 +23,11 @@ static bool take(struct sched_lease_doubt *x, uint64_t from, uint64_t now)
 {
 	bool spent;
 
-	pthread_mutex_lock(&x->lock);
+	lock_take(&x->lock);
 	from = MAX(from, x->charged_ns);
 	spent = time_budget_take(&x->budget, sched_since_ns(from, now), now);
 	x->charged_ns = now;
-	pthread_mutex_unlock(&x->lock);
+	lock_release(&x->lock);
 	return spent;
 }
 

@@ -43,8 +43,8 @@ static struct sched_queue *take_entry(struct sched *s)
 	q->s = s;
 	q->index = s->table.n_queues;
 	q->fifo.last = &q->fifo.first;
-	pthread_mutex_init(&q->fifo.lock, NULL);
-	pthread_mutex_init(&q->issue.lock, NULL);
+	lock_init(&q->fifo.lock, LOCK_FIFO);
+	lock_init(&q->issue.lock, LOCK_ISSUE);
 	store_release(&s->table.queues[q->index], q);
 	store_release(&s->table.n_queues, q->index + 1);
 	return q;
@@ -110,7 +110,7 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 	if (gpu >= PROTO_MAX_GPUS || load_relaxed(&s->forked)) {
 		return NULL;
 	}
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	if (s->table.n_open < PROTO_MAX_QUEUES) {
 		q = take_entry(s);
 	}
@@ -118,16 +118,16 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 		s->table.n_open++;
 		reset_entry(q, dev_queue, gpu, priority);
 	}
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 	if (!q) {
 		return NULL;
 	}
 	sched_hook_queue_create(q);
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	count_latency(s, q, 1);
 	store_seqcst(&q->life.live, 1u);
 	sched_update_active_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 	return q;
 }
 
@@ -156,7 +156,7 @@ void sched_queue_close(struct sched_queue *q)
 	sched_grant_settle(q);
 	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	sched_marks_drop(q);
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	sched_stats_publish_queue(q);
 	count_latency(s, q, -1);
 	store_seqcst(&q->life.live, 0u);
@@ -165,7 +165,7 @@ void sched_queue_close(struct sched_queue *q)
 	s->table.free = q;
 	s->table.n_open--;
 	sched_update_active_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }
 
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
@@ -173,7 +173,7 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	if (class_id > GBPF_CLASS_BATCH) {
 		return;
 	}
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	store_relaxed(&s->class_id, class_id);
 	store_relaxed(&s->weight, weight);
 	sched_queues_each (s, q) {
@@ -184,7 +184,7 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 		}
 	}
 	sched_update_active_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }
 
 void sched_set_uid(struct sched *s, uint32_t uid)

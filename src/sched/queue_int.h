@@ -4,8 +4,7 @@
 #ifndef GBPF_SCHED_QUEUE_INT_H
 #define GBPF_SCHED_QUEUE_INT_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "sched/retire_int.h"
 #include "sched/sched.h"
 #include "sched/tally.h"
@@ -62,7 +61,7 @@ struct sched_life {
 
 /* Deferred calls that have not been given to the driver. */
 struct sched_fifo {
-	pthread_mutex_t lock; /* guards first, last, submitting */
+	struct lock lock; /* guards first, last, submitting */
 	struct sched_call *first, **last;
 	uint64_t submitting; /* number of the call between the list and the driver; 0: none */
 	uint64_t n_deferred, n_submitted; /* [atomic] calls that ever came and went */
@@ -71,7 +70,7 @@ struct sched_fifo {
 /* The order of submission of deferred calls and of launches of a run. Guarded by `lock`, which is
  * taken before fifo.lock; a device call may be made under it. */
 struct sched_issue {
-	pthread_mutex_t lock;
+	struct lock lock;
 	bool next_is_plain; /* the first call must wait for the end of the run */
 	uint64_t retry_ns;  /* the policy is not asked about the first call before; 0: at once */
 	uint32_t n_asked;   /* how often it was asked about the first call */

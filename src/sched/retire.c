@@ -309,7 +309,7 @@ static inline void ticket_end(struct sched_ticket *t, bool ok)
 		sched_launch_done(t, ok);
 		(void)sched_run_end_if_done(
 			t->q); /* the launch was refused, or is through already */
-		pthread_mutex_unlock(&t->q->issue.lock);
+		lock_release(&t->q->issue.lock);
 	}
 }
 

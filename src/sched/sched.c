@@ -53,8 +53,8 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->announce.lead_ns = SCHED_LEAD_AUTO;
 	s->announce.warm_ns = SCHED_WARM_NS;
 	strmap_init(&s->kernels.by_name);
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->share.lock, NULL);
+	lock_init(&s->lock, LOCK_SCHED);
+	lock_init(&s->share.lock, LOCK_SHARE);
 	sched_lease_doubt_init(s);
 	sched_update_active(s);
 	*ret = s;
@@ -67,8 +67,8 @@ static void free_queue(struct sched_queue *q)
 	if (q->life.live && !q->s->forked) {
 		sched_marks_drop(q);
 	}
-	pthread_mutex_destroy(&q->fifo.lock);
-	pthread_mutex_destroy(&q->issue.lock);
+	lock_finish(&q->fifo.lock);
+	lock_finish(&q->issue.lock);
 	free(q);
 }
 
@@ -88,8 +88,8 @@ void sched_destroy(struct sched *s)
 		free(k);
 	}
 	strmap_finish(&s->kernels.by_name);
-	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->share.lock);
+	lock_finish(&s->lock);
+	lock_finish(&s->share.lock);
 	sched_lease_doubt_finish(s);
 	free(s);
 }
@@ -114,9 +114,9 @@ void sched_update_active_locked(struct sched *s)
 
 void sched_update_active(struct sched *s)
 {
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	sched_update_active_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 }
 
 /* ---- pages ---- */

@@ -9,8 +9,7 @@
 #ifndef GBPF_SCHED_SCHED_INT_H
 #define GBPF_SCHED_SCHED_INT_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "base/strmap.h"
 #include "base/time_budget.h"
 #include "policy/ctx.h"
@@ -57,7 +56,7 @@ struct sched_agent {
 
 /* The minimum share of held launches. Guarded by lock. */
 struct sched_share {
-	pthread_mutex_t lock;
+	struct lock lock;
 	uint64_t until_ns;  /* a launch was forced lately: the share accrues until then */
 	uint64_t last_ns;   /* accrued up to then */
 	uint64_t credit_ns; /* device time that the next forced launch may use */
@@ -66,7 +65,7 @@ struct sched_share {
 /* Whether leases are ignored; see lease_doubt.c. */
 struct sched_lease_doubt {
 	uint32_t on; /* [atomic] */
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct time_budget budget;
 	uint64_t charged_ns; /* time up to then has been charged */
 };
@@ -138,7 +137,7 @@ struct sched {
 	struct sched_config cfg;
 	struct sched_estimate copy_est[2][SCHED_BYTE_CLASSES]; /* copies, memsets by size */
 
-	pthread_mutex_t lock; /* queue table, kernels, settings */
+	struct lock lock; /* queue table, kernels, settings */
 	struct sched_table table;
 	struct sched_kernels kernels;
 	struct sched_share share;

@@ -167,9 +167,9 @@ bool sched_run_try_end(struct sched_queue *q)
 	bool over = !sched_run_here(q); /* deferred calls may have been submitted meanwhile, and the
 					   run may have ended */
 
-	if (!over && !device_busy(q) && pthread_mutex_trylock(&q->issue.lock) == 0) {
+	if (!over && !device_busy(q) && lock_try(&q->issue.lock)) {
 		over = sched_run_end_if_done(q);
-		pthread_mutex_unlock(&q->issue.lock);
+		lock_release(&q->issue.lock);
 	}
 	return over;
 }
@@ -200,17 +200,17 @@ bool sched_run_join(struct sched_queue *q)
 	    !device_busy(q)) {
 		return false;
 	}
-	pthread_mutex_lock(&q->issue.lock);
+	lock_take(&q->issue.lock);
 	if (!sched_fifo_count(q) && sched_run_here(q) && sched_run_has_room(q)) {
 		return true;
 	}
-	pthread_mutex_unlock(&q->issue.lock);
+	lock_release(&q->issue.lock);
 	return false;
 }
 
 void sched_run_joined(struct sched_queue *q)
 {
-	pthread_mutex_unlock(&q->issue.lock);
+	lock_release(&q->issue.lock);
 }
 
 void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct sched_decision *a)

@@ -173,13 +173,13 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 	struct policy_reader *pin;
 	struct proto_stats *st;
 
-	pthread_mutex_lock(&s->lock);
+	lock_take(&s->lock);
 	sched_queues_each (s, q) {
 		if (load_relaxed(&q->life.live)) {
 			sched_stats_publish_queue(q);
 		}
 	}
-	pthread_mutex_unlock(&s->lock);
+	lock_release(&s->lock);
 	sched_stat_add(s, submit_calls, xchg_acqrel(&s->submit_calls, 0u));
 	pin = policy_read_enter();
 	st = load_acquire(&s->policy.stats);

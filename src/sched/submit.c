@@ -13,7 +13,7 @@ static enum sched_answer retreat(struct sched_ticket *t, enum sched_answer answe
 	if (t->holds == SCHED_HOLDS_GATE) {
 		sched_gate_leave(t->q);
 	} else if (t->holds == SCHED_HOLDS_LOCK) {
-		pthread_mutex_unlock(&t->q->issue.lock);
+		lock_release(&t->q->issue.lock);
 	}
 	t->holds = SCHED_HOLDS_NOTHING;
 	t->l->granted_ns = t->l->granted_last_ns = t->l->n_granted =
@@ -58,11 +58,11 @@ static void drain_and_lock(struct sched_ticket *t)
 	(void)add_seqcst(&q->run.draining, 1u);
 	for (;;) {
 		sched_queue_drain(q);
-		pthread_mutex_lock(&q->issue.lock);
+		lock_take(&q->issue.lock);
 		if (sched_run_end_if_done(q)) {
 			break;
 		}
-		pthread_mutex_unlock(&q->issue.lock);
+		lock_release(&q->issue.lock);
 	}
 	(void)sub_acqrel(&q->run.draining, 1u);
 	t->holds = SCHED_HOLDS_LOCK;
@@ -111,7 +111,7 @@ static enum sched_answer into_run(struct sched_ticket *t, const struct sched_dec
 	struct sched_queue *q = t->q;
 
 	leave_gate(t);
-	pthread_mutex_lock(&q->issue.lock);
+	lock_take(&q->issue.lock);
 	t->holds = SCHED_HOLDS_LOCK;
 	if (sched_fifo_count(q) || (sched_run_here(q) && !sched_run_has_room(q))) {
 		return retreat(t, SCHED_DEFER);

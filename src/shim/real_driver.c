@@ -6,16 +6,16 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/real_library.h"
 #include "cuabi/names.h"
 #include "gpu/control.h"
 #include "shim/shim.h"
 
-static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock load_mutex = LOCK_INITIALIZER(LOAD);
 static TLS_FAST int
 	loading; /* set while this thread loads: the library's constructors may call back */
 static uint32_t loaded;
@@ -94,7 +94,7 @@ void *shim_resolve(unsigned index)
 		int saved = errno;
 		void *real;
 
-		pthread_mutex_lock(&load_mutex);
+		lock_take(&load_mutex);
 		if (!load_relaxed(&loaded)) {
 			loading = 1;
 			real = open_real();
@@ -107,7 +107,7 @@ void *shim_resolve(unsigned index)
 			loading = 0;
 			store_release(&loaded, 1);
 		}
-		pthread_mutex_unlock(&load_mutex);
+		lock_release(&load_mutex);
 		errno = saved;
 	}
 	return load_acquire(&slots[index]);

@@ -43,13 +43,13 @@ const struct cuabi_soft_table *gpu_soft_table(const struct cuabi_table *real)
 
 static void why(struct gpu_device *d, const char *what, int number)
 {
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	if (number) {
 		snprintf(d->flag_why, sizeof(d->flag_why), "%s 0x%x", what, (unsigned)number);
 	} else {
 		snprintf(d->flag_why, sizeof(d->flag_why), "%s", what);
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 const char *gpu_flag_why(const struct gpu_device *d)

@@ -39,7 +39,7 @@ struct gpu_leases {
 		CUcontext ctx;				/* under lock */
 		struct gpu_warm_kernel warm;		/* under lock */
 	} gpu[PROTO_MAX_GPUS];
-	pthread_mutex_t lock; /* held over calls into a context, which must not end meanwhile */
+	struct lock lock; /* held over calls into a context, which must not end meanwhile */
 };
 
 int gpu_leases_create(struct gpu_device *d)
@@ -49,7 +49,7 @@ int gpu_leases_create(struct gpu_device *d)
 	if (!l) {
 		return -ENOMEM;
 	}
-	pthread_mutex_init(&l->lock, NULL);
+	lock_init(&l->lock, LOCK_FLAG_LEASE);
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		l->gpu[g].offset_ns = UNKNOWN;
 	}
@@ -68,7 +68,7 @@ void gpu_leases_destroy(struct gpu_device *d)
 		}
 	}
 	if (l) {
-		pthread_mutex_destroy(&l->lock);
+		lock_finish(&l->lock);
 	}
 	free(l);
 	d->leases = NULL;
@@ -218,27 +218,27 @@ void gpu_lease_context(struct gpu_device *d, uint32_t gpu, CUcontext ctx)
 	if (gpu >= PROTO_MAX_GPUS || !ctx || load_relaxed(&l->gpu[gpu].ctx)) {
 		return;
 	}
-	pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	if (!l->gpu[gpu].ctx) {
 		store_relaxed(&l->gpu[gpu].ctx, ctx);
 		l->gpu[gpu].warm = (struct gpu_warm_kernel){ 0 };
 		store_relaxed(&l->gpu[gpu].due_ns, (uint64_t)0);
 	}
-	pthread_mutex_unlock(&l->lock);
+	lock_release(&l->lock);
 }
 
 void gpu_leases_forget(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_leases *l = d->leases;
 
-	pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	for (uint32_t g = 0; g < PROTO_MAX_GPUS; g++) {
 		if (l->gpu[g].ctx == ctx) {
 			store_relaxed(&l->gpu[g].ctx, (CUcontext)NULL);
 			l->gpu[g].warm = (struct gpu_warm_kernel){ 0 };
 		}
 	}
-	pthread_mutex_unlock(&l->lock);
+	lock_release(&l->lock);
 }
 
 void gpu_warm(void *dev, uint32_t gpu)
@@ -249,11 +249,11 @@ void gpu_warm(void *dev, uint32_t gpu)
 	if (gpu >= PROTO_MAX_GPUS) {
 		return;
 	}
-	pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	if (l->gpu[gpu].ctx) {
 		gpu_warm_launch(d, l->gpu[gpu].ctx, &l->gpu[gpu].warm);
 	}
-	pthread_mutex_unlock(&l->lock);
+	lock_release(&l->lock);
 }
 
 void gpu_leases_set_offset(struct gpu_device *d, uint32_t gpu, int64_t offset_ns)
@@ -273,12 +273,12 @@ static void measure(struct gpu_device *d, uint32_t gpu, uint64_t now)
 	int64_t offset;
 	int err;
 
-	pthread_mutex_lock(&l->lock);
+	lock_take(&l->lock);
 	err = g->ctx ? gpu_clock_offset(d, g->ctx, &offset) : -EAGAIN;
 	if (!err) {
 		gpu_warm_prepare(d, g->ctx, &g->warm);
 	}
-	pthread_mutex_unlock(&l->lock);
+	lock_release(&l->lock);
 	g->retry_ns = err ? MIN(MAX(2 * g->retry_ns, (uint64_t)RETRY_NS), MEASURE_NS) : 0;
 	store_relaxed(&g->due_ns, now + (err ? g->retry_ns : MEASURE_NS));
 	if (!err) {

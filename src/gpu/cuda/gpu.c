@@ -7,7 +7,6 @@
 #include "gpu/gpu.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -44,7 +43,7 @@ int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real)
 		return -ENOMEM;
 	}
 	d->real = real;
-	pthread_mutex_init(&d->lock, NULL);
+	lock_init(&d->lock, LOCK_DEVICE);
 	*ret = d;
 	return 0;
 }
@@ -115,7 +114,7 @@ void gpu_device_destroy(struct gpu_device *d)
 	gpu_clock_forget_all(d);
 	gpu_leases_destroy(d);
 	gpu_runs_destroy(d);
-	pthread_mutex_destroy(&d->lock);
+	lock_finish(&d->lock);
 	free(d);
 }
 
@@ -139,7 +138,7 @@ static struct gpu_context *find_or_add(struct gpu_device *d, CUcontext ctx)
 	if (c) {
 		return c;
 	}
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	c = find(d, ctx);
 	for (i = 0; !c && i < GPU_MAX_CONTEXTS; i++) {
 		if (!d->contexts[i].ctx) {
@@ -148,7 +147,7 @@ static struct gpu_context *find_or_add(struct gpu_device *d, CUcontext ctx)
 			store_release(&d->n_contexts, MAX(d->n_contexts, i + 1));
 		}
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	return c;
 }
 
@@ -158,7 +157,7 @@ void gpu_context_forget(struct gpu_device *d, CUcontext ctx)
 
 	gpu_runs_forget(d, ctx);
 	gpu_leases_forget(d, ctx);
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	gpu_clock_forget_context(d, ctx);
 	c = find(d, ctx);
 	if (c) {
@@ -166,7 +165,7 @@ void gpu_context_forget(struct gpu_device *d, CUcontext ctx)
 		free_returned(c);
 		store_release(&c->ctx, (CUcontext)NULL);
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 }
 
 /* ---- operations ---- */

@@ -63,9 +63,9 @@ static struct gpu_clock *new_one(struct gpu_device *d, CUcontext ctx)
 	if (!c) {
 		return NULL;
 	}
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	c->generation = d->contexts_gone;
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	c->ctx = ctx;
 	if (fill(d, c) != CUDA_SUCCESS) {
 		free(c);
@@ -79,7 +79,7 @@ static struct gpu_clock *take(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_clock **at, *c;
 
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	for (at = &d->clocks; *at && (*at)->ctx != ctx; at = &(*at)->next) {
 	}
 	c = *at;
@@ -87,7 +87,7 @@ static struct gpu_clock *take(struct gpu_device *d, CUcontext ctx)
 		*at = c->next;
 		c->generation = d->contexts_gone;
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	return c;
 }
 
@@ -95,13 +95,13 @@ static struct gpu_clock *take(struct gpu_device *d, CUcontext ctx)
  */
 static void give(struct gpu_device *d, struct gpu_clock *c)
 {
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	if (c->generation == d->contexts_gone) {
 		c->next = d->clocks;
 		d->clocks = c;
 		c = NULL;
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	free(c);
 }
 

@@ -32,7 +32,7 @@ static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_run
 		return e;
 	}
 	run->seen.newest = *run->line.words; /* the line's previous run stored this number */
-	pthread_mutex_init(&run->lock, NULL);
+	lock_init(&run->lock, LOCK_RUN);
 	store_release(&q->run, run);
 	*ret = run;
 	return CUDA_SUCCESS;
@@ -65,9 +65,9 @@ int gpu_run_busy(void *dev, void *dev_queue)
 static void retire_finished(struct gpu_run *run)
 {
 	if (load_acquire(&run->seen.finished) != load_acquire(&run->seen.launched) &&
-	    pthread_mutex_trylock(&run->lock) == 0) {
+	    lock_try(&run->lock)) {
 		gpu_run_retire(run, clock_now_ns());
-		pthread_mutex_unlock(&run->lock);
+		lock_release(&run->lock);
 	}
 }
 
@@ -143,9 +143,9 @@ static void wait_for_room(struct gpu_run *run, const struct gpu_queue *q, uint32
 		if (ns == UINT64_MAX) {
 			break;
 		}
-		pthread_mutex_unlock(&run->lock);
+		lock_release(&run->lock);
 		clock_sleep_ns(MIN(ns, WAIT_POLL_NS));
-		pthread_mutex_lock(&run->lock);
+		lock_take(&run->lock);
 	}
 }
 
@@ -253,7 +253,7 @@ CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event
 	if (!run || !gpu_run_busy(d, q)) {
 		return d->real->cuEventRecord(event, q->stream);
 	}
-	pthread_mutex_lock(&run->lock);
+	lock_take(&run->lock);
 	wait_for_room(run, q, 0);
 	if (load_relaxed(&run->seen.failed) || !gpu_run_unfinished(run)) {
 		e = d->real->cuEventRecord(event, q->stream);
@@ -273,7 +273,7 @@ CUresult gpu_run_record(struct gpu_device *d, struct gpu_queue *q, CUevent event
 			gpu_run_submit_all(run, q, UINT32_MAX, false);
 		}
 	}
-	pthread_mutex_unlock(&run->lock);
+	lock_release(&run->lock);
 	return e;
 }
 
@@ -327,11 +327,11 @@ CUresult gpu_run_launch(struct gpu_device *d, struct gpu_queue *q, const struct 
 		gpu_scope_leave(d, &scope);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	pthread_mutex_lock(&run->lock);
+	lock_take(&run->lock);
 	wait_for_room(run, q, blocks);
 	gpu_run_retire(run, clock_now_ns());
 	e = append(run, q, l, blocks);
-	pthread_mutex_unlock(&run->lock);
+	lock_release(&run->lock);
 	gpu_scope_leave(d, &scope);
 	return e;
 }
@@ -354,7 +354,7 @@ void gpu_run_close(struct gpu_device *d, struct gpu_queue *q)
 	for (uint32_t i = 0; i < GPU_RUN_DEPTH; i++) {
 		free(run->list.entry[i].params);
 	}
-	pthread_mutex_destroy(&run->lock);
+	lock_finish(&run->lock);
 	q->run = NULL;
 	free(run);
 }

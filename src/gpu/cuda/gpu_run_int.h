@@ -4,6 +4,7 @@
 #define GBPF_GPU_CUDA_GPU_RUN_INT_H
 
 #include "base/atomic.h"
+#include "base/lock.h"
 #include "gpu/cuda/gpu_run_bypass_int.h"
 #include "gpu/cuda/gpu_run_gate_int.h"
 #include "gpu/cuda/gpu_run_memory_int.h"
@@ -61,7 +62,7 @@ struct gpu_run {
 	struct gpu_run_context *home; /* borrowed, of the device */
 	struct gpu_run_line line;
 	struct gpu_run_seen seen;
-	pthread_mutex_t lock; /* everything below */
+	struct lock lock; /* everything below */
 	struct gpu_run_list list;
 	struct gpu_run_pieces pieces;
 	struct gpu_run_halt halt;

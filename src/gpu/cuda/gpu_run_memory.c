@@ -30,16 +30,16 @@ struct gpu_runs *gpu_runs_of(struct gpu_device *d)
 	if (all) {
 		return all;
 	}
-	pthread_mutex_lock(&d->lock);
+	lock_take(&d->lock);
 	all = d->runs;
 	if (!all) {
 		all = calloc(1, sizeof(*all));
 		if (all) {
-			pthread_mutex_init(&all->lock, NULL);
+			lock_init(&all->lock, LOCK_RUNS);
 			store_release(&d->runs, all);
 		}
 	}
-	pthread_mutex_unlock(&d->lock);
+	lock_release(&d->lock);
 	return all;
 }
 
@@ -61,7 +61,7 @@ struct gpu_run_context *gpu_run_context_of(struct gpu_device *d, CUcontext ctx)
 	if (!all) {
 		return NULL;
 	}
-	pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	x = find(all, ctx);
 	if (!x) {
 		x = find(all, NULL);
@@ -76,7 +76,7 @@ struct gpu_run_context *gpu_run_context_of(struct gpu_device *d, CUcontext ctx)
 			x->ctx = ctx;
 		}
 	}
-	pthread_mutex_unlock(&all->lock);
+	lock_release(&all->lock);
 	return x;
 }
 
@@ -200,9 +200,9 @@ static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
 	x->making = true;
 	s = x->unset;
 	x->unset = NULL;
-	pthread_mutex_unlock(&d->runs->lock);
+	lock_release(&d->runs->lock);
 	e = finish_slab(d, x, &s);
-	pthread_mutex_lock(&d->runs->lock);
+	lock_take(&d->runs->lock);
 	x->making = false;
 	if (x->ended != ended) {
 		forget_streams(x); /* those that were made after the context was forgotten */
@@ -228,9 +228,9 @@ void gpu_run_prepare(struct gpu_device *d, const struct gpu_queue *q)
 	if (!x || gpu_scope_enter(d, q->ctx, &scope)) {
 		return;
 	}
-	pthread_mutex_lock(&d->runs->lock);
+	lock_take(&d->runs->lock);
 	(void)slab_with_room(d, x, &s); /* errors are reported by launches */
-	pthread_mutex_unlock(&d->runs->lock);
+	lock_release(&d->runs->lock);
 	gpu_scope_leave(d, &scope);
 }
 
@@ -240,7 +240,7 @@ CUresult gpu_run_line_take(struct gpu_run *run)
 	struct gpu_run_slab *s = NULL;
 	CUresult e;
 
-	pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	e = slab_with_room(run->device, run->home, &s);
 	if (!e) {
 		run->line.slab = s;
@@ -254,7 +254,7 @@ CUresult gpu_run_line_take(struct gpu_run *run)
 		run->pieces.number = s->last[run->line.index].number;
 		run->gate.base = s->last[run->line.index].base;
 	}
-	pthread_mutex_unlock(&all->lock);
+	lock_release(&all->lock);
 	return e;
 }
 
@@ -262,7 +262,7 @@ void gpu_run_line_return(struct gpu_run *run)
 {
 	struct gpu_runs *all = run->device->runs;
 
-	pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	run->line.slab->last[run->line.index].ticket = run->list.ticket;
 	run->line.slab->last[run->line.index].number = run->pieces.number;
 	run->line.slab->last[run->line.index].base = run->gate.base;
@@ -272,7 +272,7 @@ void gpu_run_line_return(struct gpu_run *run)
 	if (run->gate.base >> 32 <= GPU_RUN_GATE_MAX / 2) {
 		run->line.slab->free[run->line.slab->n_free++] = (uint16_t)run->line.index;
 	}
-	pthread_mutex_unlock(&all->lock);
+	lock_release(&all->lock);
 }
 
 static void forget_context(struct gpu_run_context *x)
@@ -305,12 +305,12 @@ void gpu_runs_forget(struct gpu_device *d, CUcontext ctx)
 	if (!all || !ctx) {
 		return;
 	}
-	pthread_mutex_lock(&all->lock);
+	lock_take(&all->lock);
 	x = find(all, ctx);
 	if (x) {
 		forget_context(x);
 	}
-	pthread_mutex_unlock(&all->lock);
+	lock_release(&all->lock);
 }
 
 void gpu_runs_destroy(struct gpu_device *d)
@@ -326,7 +326,7 @@ void gpu_runs_destroy(struct gpu_device *d)
 		forget_context(x);
 		free(x);
 	}
-	pthread_mutex_destroy(&all->lock);
+	lock_finish(&all->lock);
 	free(all);
 	d->runs = NULL;
 }

@@ -3,8 +3,7 @@
 #ifndef GBPF_GPU_CUDA_GPU_RUN_MEMORY_INT_H
 #define GBPF_GPU_CUDA_GPU_RUN_MEMORY_INT_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "gpu/gpu_int.h"
 #include "gpu/gpu_run.h"
 
@@ -51,7 +50,7 @@ struct gpu_run_context {
 
 /* Of one device: all contexts and the counts. */
 struct gpu_runs {
-	pthread_mutex_t lock; /* contexts and slabs; taken after a run's lock */
+	struct lock lock; /* contexts and slabs; taken after a run's lock */
 	struct gpu_run_context *contexts;
 	struct gpu_run_counts counts; /* [atomic] */
 	void (*on_hung)(void *arg, CUfunction clone);

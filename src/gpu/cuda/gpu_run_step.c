@@ -285,8 +285,8 @@ uint64_t gpu_run_step(void *dev, void *dev_queue, bool may_run, bool force)
 	if (!run) {
 		return UINT64_MAX;
 	}
-	pthread_mutex_lock(&run->lock);
+	lock_take(&run->lock);
 	ns = gpu_run_step_locked(run, dev_queue, may_run, force);
-	pthread_mutex_unlock(&run->lock);
+	lock_release(&run->lock);
 	return ns;
 }

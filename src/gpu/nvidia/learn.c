@@ -3,7 +3,6 @@
  * any number of them; watches see them, and ranges.c, which stores what they are mapped at. */
 #include "gpu/learn.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -11,11 +10,12 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "gpu/control.h"
 #include "gpu/ranges.h"
 #include "gpu/rm.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(NV_LEARN);
 static struct gpu_learn_object objects[GPU_LEARN_OBJECTS_MAX]; /* under lock, as is n_objects */
 static uint32_t n_objects;
 static uint32_t generation;
@@ -173,15 +173,15 @@ static void made(struct gpu_learn_object *o, uint64_t params, uint32_t bytes)
 	if (w && w->class_id == o->class_id) {
 		w->n++;
 		w->last = *o;
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		w->device_id = device_of(o, &device) ? device.id : GPU_LEARN_NO_ID;
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 	gpu_ranges_made(o);
 	if (kept(o->class_id)) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		keep(o);
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 }
 
@@ -213,9 +213,9 @@ static void on_free(const void *argument)
 
 	memcpy(&f, argument, sizeof(f));
 	if (f.status == 0) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		forget(f.root, f.object);
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 }
 
@@ -226,11 +226,11 @@ static void on_control(const void *argument)
 
 	memcpy(&c, argument, sizeof(c));
 	if (c.status == 0 && c.command == GPU_RM_GROUP_SLICE_SET) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		if (find(c.client, c.object)) {
 			(void)add_relaxed(&generation, 1u);
 		}
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 }
 
@@ -272,7 +272,7 @@ uint32_t gpu_learn_find(uint32_t class_id, struct gpu_learn_object *ret, uint32_
 {
 	uint32_t n = 0;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (uint32_t i = 0; i < n_objects; i++) {
 		if (class_id == GPU_LEARN_CHANNELS ? is_channel(objects[i].class_id)
 						   : objects[i].class_id == class_id) {
@@ -282,7 +282,7 @@ uint32_t gpu_learn_find(uint32_t class_id, struct gpu_learn_object *ret, uint32_
 			n++;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return n;
 }
 
@@ -290,9 +290,9 @@ bool gpu_learn_device_of(const struct gpu_learn_object *o, struct gpu_learn_obje
 {
 	bool found;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	found = device_of(o, ret);
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return found;
 }
 
@@ -300,12 +300,12 @@ void gpu_learn_slice(uint32_t root, uint32_t object, uint32_t slice_us)
 {
 	struct gpu_learn_object *o;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	o = find(root, object);
 	if (o && !o->slice_us) {
 		o->slice_us = slice_us;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 }
 
 uint32_t gpu_learn_generation(void)
@@ -317,7 +317,7 @@ uint32_t gpu_learn_generation(void)
  * lock. */
 void gpu_learn_forget_all(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	lock_init(&lock, LOCK_NV_LEARN);
 	n_objects = 0;
 	watch = NULL;
 	gpu_ranges_forget_all();

@@ -6,9 +6,9 @@
  *
  * Nothing here depends on the layout being right: where it is not, the object that a call names is
  * not the one that the thread has just made. */
+#include "base/lock.h"
 #include "gpu/ranges.h"
 
-#include <pthread.h>
 #include <search.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -41,7 +41,7 @@ struct node {
 };
 
 static const struct gpu_ranges_watch *watch; /* [atomic] NULL: nothing is recorded */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(NV_RANGES);
 static void *tree;			      /* lock; of nodes that do not overlap, by address */
 static TLS_FAST struct gpu_learn_object last; /* memory object that this thread has made */
 /* One whose addresses this thread's latest call has freed, as cuMemFree does before it frees the
@@ -166,10 +166,10 @@ static void mapped(const void *argument)
 	n->range.base = u.base;
 	n->range.bytes = u.bytes;
 	identify(&n->range, &u, &o);
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	replaced = take(u.base, u.bytes);
 	at = tsearch(&n->range, &tree, compare);
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	if (!at) { /* out of memory */
 		free(n);
 	}
@@ -187,10 +187,10 @@ static void freed(const struct gpu_ranges_watch *w, const void *argument,
 		return;
 	}
 	if (f.root != before->root || f.object != before->object) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		freeing = f;
 		twalk(tree, disown);
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 	if (f.root == last.root && f.object == last.object) {
 		last.object = 0; /* another thread's object may get the handle */
@@ -207,9 +207,9 @@ static void unmapping(const void *argument, bool has_length)
 	if (!read_argument(argument, 0, &u, has_length ? 16 : 8)) {
 		return;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	list = take(u.base, has_length ? u.bytes : 1);
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	if (list) {
 		unmapped.root = list->range.client;
 		unmapped.object = list->range.memory;
@@ -261,13 +261,13 @@ bool gpu_ranges_find(uint64_t address, struct gpu_range *ret)
 	const struct node *n;
 	bool found;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	n = find(address, 1);
 	found = n && n->range.memory;
 	if (found) {
 		*ret = n->range;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return found;
 }
 
@@ -275,15 +275,15 @@ bool gpu_ranges_touch(uint64_t address, uint64_t bytes)
 {
 	bool touch;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	touch = find(address, bytes) != NULL;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return touch;
 }
 
 void gpu_ranges_forget_all(void)
 {
-	pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
+	lock_init(&lock, LOCK_NV_RANGES); /* another thread of the parent may have held it */
 	store_release(&watch, (const struct gpu_ranges_watch *)NULL);
 	tree = NULL;
 }

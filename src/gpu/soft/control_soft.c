@@ -3,16 +3,16 @@
  * for the table only. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/fd.h"
+#include "base/lock.h"
 #include "gpu/control_int.h"
 
 #define MAX_CONTEXTS 64u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(SOFT_CONTROL);
 static const struct cuabi_soft_table *soft; /* set once, then read without the lock */
 
 /* Control descriptors of this process's contexts; under lock. */
@@ -32,7 +32,7 @@ void gpu_control_soft_library(const char *path)
 	export_fn *ask;
 	void *lib;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	lib = soft ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	ask = lib ? (export_fn *)(uintptr_t)dlsym(lib, "cuGetExportTable") : NULL;
 	if (ask && ask(&found, &id) == CUDA_SUCCESS && found) {
@@ -43,7 +43,7 @@ void gpu_control_soft_library(const char *path)
 	} else if (lib) {
 		dlclose(lib);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 }
 
 static int error(CUresult e)
@@ -186,12 +186,12 @@ int gpu_control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx,
 	if (!ctx) {
 		return -EAGAIN;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (!soft) {
 		store_release(&soft, table);
 	}
 	fd = descriptor(table, ctx);
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	if (fd < 0) {
 		return fd;
 	}

@@ -4,11 +4,11 @@
 #include "ptx/block_image.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/strmap.h"
 #include "ptx/block_mark.h"
 #include "ptx/block/block_pick.h"
@@ -36,7 +36,7 @@ struct kept {
 	struct kept *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(BLOCK_IMAGE);
 /* Under lock: */
 static struct kept *list;
 static uint64_t closes;
@@ -277,7 +277,7 @@ static struct kept *keep(struct kept *k, const struct key *key, uint64_t ns)
 	struct kept *old;
 
 	k->key = *key;
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	counts.passes++;
 	counts.ns += ns;
 	old = find(key);
@@ -288,7 +288,7 @@ static struct kept *keep(struct kept *k, const struct key *key, uint64_t ns)
 		k->next = list;
 		list = k;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	if (old) {
 		free(k);
 	}
@@ -299,13 +299,13 @@ static struct kept *look_up(const struct key *key)
 {
 	struct kept *k;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	k = find(key);
 	if (k) {
 		k->refs++;
 		counts.hits++;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return k;
 }
 
@@ -421,9 +421,9 @@ int ptx_block_image_open_prepared(const struct ptx_block_image **ret, const void
 const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i)
 {
 	if (i) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		((struct kept *)unqual(i))->refs++;
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 	return i;
 }
@@ -435,12 +435,12 @@ void ptx_block_image_close(const struct ptx_block_image *i)
 	if (!k) {
 		return;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (--k->refs == 0) {
 		k->closed = ++closes;
 		old = k->cached ? take_oldest() : k;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	free(old);
 }
 
@@ -457,7 +457,7 @@ const struct ptx_block_entry *ptx_block_image_entry(const struct ptx_block_image
 
 void ptx_block_image_counts(struct ptx_block_image_counts *ret)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	*ret = counts;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 }

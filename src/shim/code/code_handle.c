@@ -4,7 +4,6 @@
  * last is the stub's argument. */
 #include "shim/code/shim_code_int.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/strmap.h"
@@ -22,7 +21,7 @@ struct owner {
 	struct owner *next;	 /* in lent_owners */
 };
 
-static pthread_mutex_t code_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock code_mutex = LOCK_INITIALIZER(CODE);
 static struct strmap owners; /* code_mutex; handle in hexadecimal > struct owner */
 static struct strmap
 	handles; /* code_mutex; handle in hexadecimal > struct cubin_kernel, or &shim_code_own */
@@ -108,13 +107,13 @@ bool shim_code_note(const void *owner, CUcontext ctx, struct cubin_patched *p, b
 	if (!kept) {
 		cubin_patched_drop_image(p);
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	if (o) {
 		o->ctx = ctx;
 		o->p = p;
 		ok = put_owner(owner, o);
 	}
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	if (!ok) {
 		free(o);
 	}
@@ -129,11 +128,11 @@ uint64_t shim_code_unloading(const void *owner)
 	if (!shim_code_any()) {
 		return 0;
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	until = recorded;
 	o = strmap_get(&owners, shim_handle_key(owner).text);
 	forget_handles_of(o ? o->p : NULL);
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	return until;
 }
 
@@ -144,7 +143,7 @@ void shim_code_unloaded(const void *owner, uint64_t until)
 	if (!shim_code_any()) {
 		return;
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	o = strmap_get(&owners, shim_handle_key(owner).text);
 	if (o && o->number <= until) {
 		forget_handles_of(o->p); /* as below */
@@ -159,7 +158,7 @@ void shim_code_unloaded(const void *owner, uint64_t until)
 			free_owner(m);
 		}
 	}
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 }
 
 /* The owner has no patched image; its handle may have been reused as in put_owner. Caller holds
@@ -179,9 +178,9 @@ void shim_code_loaded_unpatched(const void *owner)
 	if (!shim_code_any()) {
 		return;
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	drop_owner(owner);
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 }
 
 static uint64_t context_ending(CUcontext ctx)
@@ -191,10 +190,10 @@ static uint64_t context_ending(CUcontext ctx)
 	if (!shim_code_any()) {
 		return 0;
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	until = recorded;
 	forget_handles(); /* also those of library kernels' functions in the context */
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	return until;
 }
 
@@ -203,7 +202,7 @@ static void context_ended(CUcontext ctx, uint64_t until, bool gone)
 	if (!gone || !shim_code_any()) {
 		return;
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	forget_handles(); /* others may have been found by their layout meanwhile */
 	strmap_each (&owners, e) {
 		struct owner *o = e->value;
@@ -213,7 +212,7 @@ static void context_ended(CUcontext ctx, uint64_t until, bool gone)
 			free_owner(o);
 		}
 	}
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 }
 
 static void unloaded(const void *owner, uint64_t until, bool gone)
@@ -247,9 +246,9 @@ bool shim_code_owns(const void *owner)
 	if (!shim_code_any()) {
 		return false;
 	}
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	r = image_of(owner) != NULL;
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	return r;
 }
 
@@ -303,7 +302,7 @@ static const struct cubin_kernel *nth_named(const char *name, unsigned nth)
 {
 	const struct cubin_kernel *k = NULL;
 
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	strmap_each (&owners, e) {
 		struct owner *o = e->value;
 		const struct cubin_kernel *here = o->p && !o->ctx ? kernel_in(o->p, name) : NULL;
@@ -314,7 +313,7 @@ static const struct cubin_kernel *nth_named(const char *name, unsigned nth)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	return k;
 }
 
@@ -353,10 +352,10 @@ static const struct cubin_kernel *resolve(const void *handle, bool *ret_known)
 		return NULL;
 	}
 	*ret_known = true;
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	p = image_of(owner);
 	k = p ? kernel_in(p, name) : NULL;
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	return p || (library && owner) ? k : by_layout(function, handle, name);
 }
 
@@ -371,18 +370,18 @@ static const struct cubin_kernel *find(const void *handle, bool *ret_lasts)
 
 	*ret_lasts = true;
 
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	generation = load_relaxed(&shim.kernel_generation);
 	k = strmap_get(&handles, shim_handle_key(handle).text);
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	if (!k) {
 		k = resolve(handle, &known);
-		pthread_mutex_lock(&code_mutex);
+		lock_take(&code_mutex);
 		*ret_lasts = known && generation == load_relaxed(&shim.kernel_generation);
 		if (*ret_lasts) {
 			put_handle(handle, k);
 		}
-		pthread_mutex_unlock(&code_mutex);
+		lock_release(&code_mutex);
 	}
 	return k == &shim_code_own ? NULL : k;
 }
@@ -413,7 +412,7 @@ void shim_code_learn(const void *handle, const void *owner, const char *name)
 	const struct cubin_patched *p;
 	const struct cubin_kernel *k, *before;
 
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	before = strmap_get(&handles, shim_handle_key(handle).text);
 	p = image_of(owner);
 	k = p ? kernel_in(p, name) : NULL;
@@ -424,16 +423,16 @@ void shim_code_learn(const void *handle, const void *owner, const char *name)
 		strmap_del(&handles, shim_handle_key(handle).text);
 		invalidate_threads();
 	}
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 }
 
 void shim_code_learn_function(CUfunction f, CUkernel kernel)
 {
 	const struct cubin_kernel *k = shim_code_kernel(kernel);
 
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	put_handle(f, k);
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 }
 
 void shim_code_learn_module(CUmodule module, CUlibrary library)
@@ -447,7 +446,7 @@ void shim_code_learn_module(CUmodule module, CUlibrary library)
 	(void)shim_driver.cuCtxGetCurrent(&o->ctx);
 	o->ctx = shim_green_base(o->ctx); /* with which its modules end */
 	o->library = library;
-	pthread_mutex_lock(&code_mutex);
+	lock_take(&code_mutex);
 	before = strmap_get(&owners, shim_handle_key(module).text);
 	if (before && before->p) { /* its clones are excluded later, by shim_image_note_module() */
 		before->lent = true;
@@ -457,7 +456,7 @@ void shim_code_learn_module(CUmodule module, CUlibrary library)
 	} else if ((!before || before->library != library) && put_owner(module, o)) {
 		o = NULL;
 	}
-	pthread_mutex_unlock(&code_mutex);
+	lock_release(&code_mutex);
 	free(o);
 }
 
@@ -469,8 +468,8 @@ void shim_code_start(void)
 void shim_code_fork_handles(enum shim_code_fork when)
 {
 	if (when == SHIM_CODE_FORK_BEFORE) {
-		pthread_mutex_lock(&code_mutex);
+		lock_take(&code_mutex);
 	} else {
-		pthread_mutex_unlock(&code_mutex);
+		lock_release(&code_mutex);
 	}
 }

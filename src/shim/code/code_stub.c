@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "shim/capture_state.h"
 
 #define MAX_ARCHITECTURES 8u
@@ -25,7 +26,7 @@ struct slot {
 	enum proto_block_why why;
 };
 
-static pthread_mutex_t stubs_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock stubs_mutex = LOCK_INITIALIZER(STUBS);
 static pthread_cond_t stubs_changed = PTHREAD_COND_INITIALIZER;
 static struct slot stubs[MAX_ARCHITECTURES]; /* stubs_mutex */
 
@@ -185,7 +186,7 @@ static void survive_fork(void)
 void shim_code_fork_stubs(enum shim_code_fork when)
 {
 	if (when == SHIM_CODE_FORK_BEFORE) {
-		pthread_mutex_lock(&stubs_mutex);
+		lock_take(&stubs_mutex);
 		return;
 	}
 	for (unsigned i = 0; when == SHIM_CODE_FORK_CHILD && i < MAX_ARCHITECTURES; i++) {
@@ -194,7 +195,7 @@ void shim_code_fork_stubs(enum shim_code_fork when)
 			stubs[i].ready = true;
 		}
 	}
-	pthread_mutex_unlock(&stubs_mutex);
+	lock_release(&stubs_mutex);
 }
 
 /* ---- stubs ---- */
@@ -212,9 +213,9 @@ static void fill(struct slot *s, unsigned arch)
 	s->ctx = ctx;
 	s->ready = false;
 	s->tries++;
-	pthread_mutex_unlock(&stubs_mutex);
+	lock_release(&stubs_mutex);
 	made = make(arch, &why, &again);
-	pthread_mutex_lock(&stubs_mutex);
+	lock_take(&stubs_mutex);
 	s->stub = made;
 	s->why = why;
 	s->again = again && s->tries < TRIES_MAX;
@@ -228,19 +229,19 @@ const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret
 	struct slot *s;
 
 	pthread_once(&survives, survive_fork);
-	pthread_mutex_lock(&stubs_mutex);
+	lock_take(&stubs_mutex);
 	s = slot_of(arch);
 	if (s && (!s->arch || (s->ready && s->again))) {
 		fill(s, arch);
 	}
 	while (s && !s->ready) {
-		pthread_cond_wait(&stubs_changed, &stubs_mutex);
+		lock_wait(&stubs_mutex, &stubs_changed);
 	}
 	made = s ? s->stub : NULL;
 	if (!made) {
 		*ret_why = s ? s->why : PROTO_BLOCK_STUB;
 	}
-	pthread_mutex_unlock(&stubs_mutex);
+	lock_release(&stubs_mutex);
 	return made;
 }
 
@@ -257,11 +258,11 @@ static bool is_busy_in(CUcontext ctx)
 static uint64_t await_stub(CUcontext ctx)
 {
 	pthread_once(&survives, survive_fork);
-	pthread_mutex_lock(&stubs_mutex);
+	lock_take(&stubs_mutex);
 	while (is_busy_in(ctx)) {
-		pthread_cond_wait(&stubs_changed, &stubs_mutex);
+		lock_wait(&stubs_mutex, &stubs_changed);
 	}
-	pthread_mutex_unlock(&stubs_mutex);
+	lock_release(&stubs_mutex);
 	return 0;
 }
 

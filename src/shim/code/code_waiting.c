@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -20,6 +19,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/lock.h"
 #include "base/paths.h"
 #include "base/private_dir.h"
 #include "base/private_file.h"
@@ -33,7 +33,7 @@
 #define LOCK_TRIES 100u
 #define LOCK_STEP_NS 1000000u
 
-static pthread_mutex_t waiting_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock waiting_mutex = LOCK_INITIALIZER(CODE_WAITING);
 static uint64_t known[MAX_KNOWN];			      /* waiting_mutex */
 static uint32_t n_known;				      /* waiting_mutex */
 static char unsaved[MAX_UNSAVED][HASH_DIGITS + MAX_NAME + 3]; /* waiting_mutex; lines */
@@ -62,9 +62,9 @@ bool shim_code_waits(const struct cubin_kernel *k)
 {
 	bool r;
 
-	pthread_mutex_lock(&waiting_mutex);
+	lock_take(&waiting_mutex);
 	r = is_known(k->code_hash);
-	pthread_mutex_unlock(&waiting_mutex);
+	lock_release(&waiting_mutex);
 	return r;
 }
 
@@ -73,7 +73,7 @@ void shim_code_note_waiting(const struct cubin_kernel *k)
 	char *line;
 	int n;
 
-	pthread_mutex_lock(&waiting_mutex);
+	lock_take(&waiting_mutex);
 	if (k->code_hash && !is_known(k->code_hash)) {
 		learn(k->code_hash);
 		if (n_unsaved < MAX_UNSAVED) {
@@ -88,7 +88,7 @@ void shim_code_note_waiting(const struct cubin_kernel *k)
 			store_release(&n_unsaved, n_unsaved + 1);
 		}
 	}
-	pthread_mutex_unlock(&waiting_mutex);
+	lock_release(&waiting_mutex);
 }
 
 /* ---- the file ---- */
@@ -214,9 +214,9 @@ void shim_code_read_waiting(void)
 	fd = open_file(path, O_RDONLY, LOCK_SH);
 	err = fd < 0 ? fd : read_end(fd, &b);
 	if (!err) {
-		pthread_mutex_lock(&waiting_mutex);
+		lock_take(&waiting_mutex);
 		damaged = learn_all(&b);
-		pthread_mutex_unlock(&waiting_mutex);
+		lock_release(&waiting_mutex);
 	}
 	if (damaged) {
 		snprintf(text, sizeof(text), "damaged lines ignored: %u; remove the file", damaged);
@@ -294,11 +294,11 @@ void shim_code_save_waiting(void)
 	if (likely(!load_acquire(&n_unsaved)) || path_of_file(path, sizeof(path)) < 0) {
 		return;
 	}
-	pthread_mutex_lock(&waiting_mutex);
+	lock_take(&waiting_mutex);
 	n = n_unsaved;
 	memcpy(lines, unsaved, sizeof(lines));
 	store_release(&n_unsaved, 0u);
-	pthread_mutex_unlock(&waiting_mutex);
+	lock_release(&waiting_mutex);
 	err = save(path, lines, n);
 	if (err) {
 		snprintf(text, sizeof(text),
@@ -315,11 +315,11 @@ void shim_code_save_waiting(void)
 void shim_code_fork_waiting(enum shim_code_fork when)
 {
 	if (when == SHIM_CODE_FORK_BEFORE) {
-		pthread_mutex_lock(&waiting_mutex);
+		lock_take(&waiting_mutex);
 		return;
 	}
 	if (when == SHIM_CODE_FORK_CHILD) {
 		store_release(&n_unsaved, 0u); /* the parent saves them */
 	}
-	pthread_mutex_unlock(&waiting_mutex);
+	lock_release(&waiting_mutex);
 }

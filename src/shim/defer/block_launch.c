@@ -2,11 +2,11 @@
  * flag pages. */
 #include "shim/defer/block_launch.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "gpu/gpu_run.h"
+#include "base/lock.h"
 #include "gpu/flag.h"
 #include "policy/ctx.h"
 #include "shim/capture_state.h"
@@ -257,7 +257,7 @@ void shim_block_exit(void)
 
 #define MAX_CONTEXTS 64u
 
-static pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock pages_mutex = LOCK_INITIALIZER(PAGES);
 static struct page {
 	CUcontext ctx; /* NULL: free */
 	uint32_t gpu;
@@ -268,13 +268,13 @@ static struct page {
 /* Called by the agent thread when the number of lease slots changes. */
 static void slots_changed(uint32_t slots)
 {
-	pthread_mutex_lock(&pages_mutex);
+	lock_take(&pages_mutex);
 	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
 		if (pages[i].ctx && pages[i].flag) {
 			gpu_run_set_flag(shim_device_gpu(), pages[i].ctx, pages[i].flag, slots);
 		}
 	}
-	pthread_mutex_unlock(&pages_mutex);
+	lock_release(&pages_mutex);
 }
 
 /* Caller holds pages_mutex. NULL: no entry of that context. */
@@ -325,14 +325,14 @@ void shim_block_prepare_context(void)
 	    shim_real.cuCtxGetDevice(&d) != CUDA_SUCCESS || d < 0) {
 		return;
 	}
-	pthread_mutex_lock(&pages_mutex);
+	lock_take(&pages_mutex);
 	store_release(&shim_session_slots_changed, slots_changed);
 	if (!page_of(ctx)) {
 		before = shim_capture_exempt(); /* it allocates while another thread may capture */
 		make_page(ctx, (uint32_t)d);
 		shim_capture_restore(before);
 	}
-	pthread_mutex_unlock(&pages_mutex);
+	lock_release(&pages_mutex);
 }
 
 void shim_block_prepare_queue(struct shim_queue *q)
@@ -355,7 +355,7 @@ static void context_forget(CUcontext ctx)
 	CUstreamCaptureMode before;
 	struct page *p;
 
-	pthread_mutex_lock(&pages_mutex);
+	lock_take(&pages_mutex);
 	p = page_of(ctx);
 	if (p && p->flag) {
 		f = p->flag;
@@ -365,7 +365,7 @@ static void context_forget(CUcontext ctx)
 	if (p) {
 		*p = (struct page){ .ctx = NULL };
 	}
-	pthread_mutex_unlock(&pages_mutex);
+	lock_release(&pages_mutex);
 	if (f) { /* without the mutex: it waits for work on the device, and the agent takes that */
 		before = shim_capture_exempt();
 		gpu_flag_destroy(f);

@@ -27,7 +27,7 @@
 
 #define START_TIMEOUT_NS 1000000000u
 
-static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock attach_mutex = LOCK_INITIALIZER(ATTACH);
 static bool attempted;	       /* attach_mutex */
 static CUresult attach_result; /* attach_mutex */
 static TLS_FAST bool inside;   /* set during cuInit: tools that the driver loads may call it */
@@ -291,7 +291,7 @@ CUresult cuInit(unsigned flags)
 	if (inside || is_set("GBPF_OFF")) {
 		return shim_real.cuInit(flags);
 	}
-	pthread_mutex_lock(&attach_mutex);
+	lock_take(&attach_mutex);
 	inside = true;
 	if (!attempted) {
 		r = begin(flags);
@@ -299,6 +299,6 @@ CUresult cuInit(unsigned flags)
 		r = attach_result == CUDA_SUCCESS ? shim_real.cuInit(flags) : attach_result;
 	}
 	inside = false;
-	pthread_mutex_unlock(&attach_mutex);
+	lock_release(&attach_mutex);
 	return r;
 }

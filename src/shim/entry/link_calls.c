@@ -2,10 +2,10 @@
  * destroy the linker: by hash and length. */
 #include "shim/entry/link_calls.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "base/strmap.h"
 #include "cuabi/api.h"
 #include "shim/shim.h"
@@ -23,7 +23,7 @@ struct linked {
 	const struct ptx_block_image *parts[SHIM_IMAGE_PARTS_MAX]; /* references, owned */
 };
 
-static pthread_mutex_t links_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock links_mutex = LOCK_INITIALIZER(LINKS);
 static struct linked links[MAX_LINKERS]; /* links_mutex; n 0: free */
 static unsigned next_link;		 /* links_mutex */
 static uint32_t any;			 /* [atomic] a linker has completed */
@@ -66,14 +66,14 @@ static void note_part(CUlinkState state, const struct ptx_block_image *i)
 {
 	struct linked *k;
 
-	pthread_mutex_lock(&links_mutex);
+	lock_take(&links_mutex);
 	k = find(state);
 	k = k ? k : make(state);
 	if (k && k->n < SHIM_IMAGE_PARTS_MAX) {
 		k->parts[k->n++] = i;
 		i = NULL;
 	}
-	pthread_mutex_unlock(&links_mutex);
+	lock_release(&links_mutex);
 	ptx_block_image_close(i);
 }
 
@@ -231,14 +231,14 @@ CUresult cuLinkComplete(CUlinkState state, void **ret, size_t *ret_bytes)
 		*ret_bytes = bytes;
 	}
 	if (r == CUDA_SUCCESS && ret && *ret && bytes) {
-		pthread_mutex_lock(&links_mutex);
+		lock_take(&links_mutex);
 		k = find(state);
 		if (k) {
 			k->bytes = MIN(bytes, bytes_of(*ret));
 			k->hash = hash_bytes(*ret, k->bytes);
 			store_release(&any, 1u);
 		}
-		pthread_mutex_unlock(&links_mutex);
+		lock_release(&links_mutex);
 	}
 	return r;
 }
@@ -247,14 +247,14 @@ CUresult cuLinkDestroy(CUlinkState state)
 {
 	struct linked *k;
 
-	pthread_mutex_lock(&links_mutex);
+	lock_take(&links_mutex);
 	k = find(state);
 	if (k && k->bytes) {
 		k->state = NULL;
 	} else if (k) {
 		clear(k);
 	}
-	pthread_mutex_unlock(&links_mutex);
+	lock_release(&links_mutex);
 	return shim_real.cuLinkDestroy(state);
 }
 
@@ -268,7 +268,7 @@ unsigned shim_link_find(const void *image,
 	if (!bytes) {
 		return 0;
 	}
-	pthread_mutex_lock(&links_mutex);
+	lock_take(&links_mutex);
 	for (unsigned i = 0; i < MAX_LINKERS && !n; i++) {
 		struct linked *k = &links[i];
 
@@ -282,14 +282,14 @@ unsigned shim_link_find(const void *image,
 			}
 		}
 	}
-	pthread_mutex_unlock(&links_mutex);
+	lock_release(&links_mutex);
 	return n;
 }
 
 /* The linkers are the parent's, and another thread may have held the lock. */
 static void child(void)
 {
-	pthread_mutex_init(&links_mutex, NULL);
+	lock_init(&links_mutex, LOCK_LINKS);
 	memset(links, 0, sizeof(links));
 }
 

@@ -23,7 +23,7 @@
 #define RESIDENT_MAX 0x1fffffu
 
 /* Held over calls of the driver, which may load a clone. */
-static pthread_mutex_t clones_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock clones_mutex = LOCK_INITIALIZER(CLONES);
 static struct shim_clone *clones; /* clones_mutex; those of kernels that the program knows */
 static uint64_t made;		  /* clones_mutex */
 
@@ -155,9 +155,9 @@ void shim_clone_init(struct shim_clone *t, CUfunction of, CUfunction clone,
 				  .code = code,
 				  .kind = SHIM_KERNEL_OF_MODULE,
 				  .why = PROTO_BLOCK_OK };
-	pthread_mutex_lock(&clones_mutex);
+	lock_take(&clones_mutex);
 	t->id = ++made;
-	pthread_mutex_unlock(&clones_mutex);
+	lock_release(&clones_mutex);
 	(void)shim_real.cuCtxGetCurrent(&t->ctx);
 	t->max_threads = attribute_of(t, of, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 	follow_smem(t);
@@ -170,14 +170,14 @@ static bool is_former(const struct shim_clone *t)
 
 void shim_clone_refresh(const void *owner, const void *handle)
 {
-	pthread_mutex_lock(&clones_mutex);
+	lock_take(&clones_mutex);
 	for (struct shim_clone *t = clones; t; t = t->next) {
 		if (t->handle && !is_former(t) &&
 		    (handle ? (const void *)t->of == handle : t->owner == owner)) {
 			follow_smem(t);
 		}
 	}
-	pthread_mutex_unlock(&clones_mutex);
+	lock_release(&clones_mutex);
 }
 
 /* Returns the clone that is known of a handle. NULL: none; o->name then says, if it is not NULL,
@@ -187,10 +187,10 @@ static struct shim_clone *known(const void *handle, struct shim_kernel_origin *o
 	const struct shim_kernel *k;
 	struct shim_clone *t;
 
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = strmap_get(&shim_kernels, shim_handle_key(handle).text);
 	t = k ? k->clone : NULL;
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	if (t || !shim_kernel_origin(handle, o)) {
 		o->name = NULL;
 	}
@@ -208,7 +208,7 @@ static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o)
 	struct shim_kernel *k;
 	bool same;
 
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = strmap_get(&shim_kernels, shim_handle_key(t->of).text);
 	same = k && shim_kernel_names_the_same(k, o->name, o->owner, o->load) &&
 	       (!load || load == o->load);
@@ -217,7 +217,7 @@ static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o)
 		t->next = clones;
 		clones = t;
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return same;
 }
 
@@ -226,7 +226,7 @@ struct shim_clone *shim_clone_get(const void *handle)
 	struct shim_kernel_origin o;
 	struct shim_clone *t;
 
-	pthread_mutex_lock(&clones_mutex);
+	lock_take(&clones_mutex);
 	t = known(handle, &o);
 	if (o.name) {
 		t = make(handle, &o);
@@ -236,7 +236,7 @@ struct shim_clone *shim_clone_get(const void *handle)
 		}
 		free(o.name);
 	}
-	pthread_mutex_unlock(&clones_mutex);
+	lock_release(&clones_mutex);
 	return t;
 }
 
@@ -255,7 +255,7 @@ void shim_clone_exclude(CUfunction clone)
 {
 	const struct cubin_kernel *code;
 
-	pthread_mutex_lock(&clones_mutex);
+	lock_take(&clones_mutex);
 	code = code_of(clone);
 	for (struct shim_clone *t = clones; t; t = t->next) {
 		if (!is_former(t) && (t->handle == clone ||
@@ -266,13 +266,13 @@ void shim_clone_exclude(CUfunction clone)
 	if (code) {
 		shim_code_note_waiting(code);
 	}
-	pthread_mutex_unlock(&clones_mutex);
+	lock_release(&clones_mutex);
 }
 
 void shim_clone_end_load(const void *owner, uint64_t until)
 {
-	pthread_mutex_lock(&clones_mutex); /* shim_clone_exclude() no longer reads their code */
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&clones_mutex); /* shim_clone_exclude() no longer reads their code */
+	lock_take(&shim_kernels_mutex);
 	for (struct shim_clone *t = clones; t; t = t->next) {
 		if (t->load <= until && shim_image_is_of(t->owner, owner)) {
 			or_relaxed(&t->excluded, (uint8_t)SHIM_CLONE_FORMER);
@@ -287,8 +287,8 @@ void shim_clone_end_load(const void *owner, uint64_t until)
 			k->owner = NULL; /* it does not end with the new load */
 		}
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
-	pthread_mutex_unlock(&clones_mutex);
+	lock_release(&shim_kernels_mutex);
+	lock_release(&clones_mutex);
 }
 
 /* Caller holds both mutexes. */
@@ -314,8 +314,8 @@ static void drop_clones(const void *owner, CUcontext ctx)
  * through the shim may be of the owner, and any may be of the context. */
 static void forget(const void *owner, CUcontext ctx)
 {
-	pthread_mutex_lock(&clones_mutex);
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&clones_mutex);
+	lock_take(&shim_kernels_mutex);
 	drop_clones(owner, ctx);
 	strmap_each (&shim_kernels, e) {
 		struct shim_kernel *k = e->value;
@@ -327,8 +327,8 @@ static void forget(const void *owner, CUcontext ctx)
 		}
 	}
 	add_acqrel(&shim.kernel_generation, 1);
-	pthread_mutex_unlock(&shim_kernels_mutex);
-	pthread_mutex_unlock(&clones_mutex);
+	lock_release(&shim_kernels_mutex);
+	lock_release(&clones_mutex);
 }
 
 static uint64_t unloading(const void *owner)

@@ -18,7 +18,7 @@
 #define MAX_KERNELS 262144u
 #define MAX_UNKNOWN 65536u /* from how many on there is no room for handles that were not noted */
 
-pthread_mutex_t shim_kernels_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct lock shim_kernels_mutex = LOCK_INITIALIZER(KERNELS);
 struct strmap shim_kernels;
 
 struct shim_kernel shim_kernel_none;
@@ -89,7 +89,7 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 	if (unlikely(proto_communicates(name))) {
 		sched_will_communicate(shim.sched); /* before its first launch */
 	}
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = known(handle);
 	again = k && shim_kernel_names_the_same(k, name, owner, load);
 	if (k && !again) {
@@ -105,14 +105,14 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		k->kind = kind;
 		k->load = load;
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 }
 
 /* The handles of a module or library that is being unloaded may be reused with another meaning.
  * Launches that wait may still use their clones. */
 static uint64_t forget(const void *owner)
 {
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	strmap_each (&shim_kernels, e) {
 		struct shim_kernel *k = e->value;
 
@@ -122,7 +122,7 @@ static uint64_t forget(const void *owner)
 		}
 	}
 	add_acqrel(&shim.kernel_generation, 1);
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return 0;
 }
 
@@ -144,10 +144,10 @@ bool shim_kernel_is_library(const void *handle)
 	const struct shim_kernel *k;
 	bool r;
 
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = noted(handle);
 	r = k && k->kind == SHIM_KERNEL_OF_LIBRARY;
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return r;
 }
 
@@ -156,7 +156,7 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 	const struct shim_kernel *k;
 
 	ret->name = NULL;
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = noted(handle);
 	if (k) {
 		ret->owner = k->owner;
@@ -165,7 +165,7 @@ bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 		ret->load = k->load;
 		ret->name = strdup(k->name);
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return ret->name != NULL;
 }
 
@@ -211,7 +211,7 @@ const void *shim_kernel_noted(CUkernel kernel, CUfunction function)
 {
 	const void *found = NULL;
 
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	if (noted(kernel)) {
 		found = kernel;
 	} else if (noted(function)) {
@@ -219,7 +219,7 @@ const void *shim_kernel_noted(CUkernel kernel, CUfunction function)
 	} else if (function) {
 		found = kernel_with(function);
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return found;
 }
 
@@ -272,7 +272,7 @@ struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n)
 	struct shim_kernel_launched *all;
 	size_t n = 0;
 
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	all = calloc(shim_kernels.live + 1, sizeof(*all));
 	strmap_each (&shim_kernels, e) {
 		const struct shim_kernel *k = e->value;
@@ -285,7 +285,7 @@ struct shim_kernel_launched *shim_kernel_launched(size_t *ret_n)
 			n += all[n].name != NULL;
 		}
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	if (all) {
 		qsort(all, n, sizeof(*all), by_owner);
 	}
@@ -306,10 +306,10 @@ struct sched_kernel *shim_kernel_counted(const void *handle)
 	struct sched_kernel *counted;
 	struct shim_kernel *k;
 
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = noted(handle);
 	counted = k ? counted_of(k) : NULL;
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return counted;
 }
 
@@ -340,10 +340,10 @@ bool shim_kernel_communicates(CUkernel kernel, CUfunction function)
 	if (name) {
 		return proto_communicates(name);
 	}
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = noted(handle);
 	found = k && proto_communicates(k->name);
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	return found;
 }
 
@@ -381,12 +381,12 @@ const struct shim_kernel *shim_kernel_look_up(struct shim_thread *t, const void 
 		return &shim_kernel_none;
 	}
 	generation = shim_thread_fill_begin(t);
-	pthread_mutex_lock(&shim_kernels_mutex);
+	lock_take(&shim_kernels_mutex);
 	k = record_of(handle, MAX_UNKNOWN);
 	if (k) {
 		(void)counted_of(k);
 	}
-	pthread_mutex_unlock(&shim_kernels_mutex);
+	lock_release(&shim_kernels_mutex);
 	if (k) {
 		(void)shim_clone_get(handle);
 		show_why(k);

@@ -3,7 +3,6 @@
 #include "shim/kernel/loaded_image.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +36,7 @@ struct shim_image_owner {
 	const struct ptx_block_image *parts[]; /* references, owned */
 };
 
-static pthread_mutex_t owners_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock owners_mutex = LOCK_INITIALIZER(OWNERS);
 static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct shim_image_owner */
 static uint64_t loads;	     /* owners_mutex */
 
@@ -249,13 +248,13 @@ static void put(const void *handle, struct shim_image_owner *o)
 	struct shim_handle_key k = shim_handle_key(handle);
 	struct shim_image_owner *before;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	before = strmap_del(&owners, k.text); /* the handle was reused without an unload */
 	o->load = before && o->of && before->of == o->of ? before->load : ++loads;
 	if (owners.live < MAX_OWNERS && strmap_add(&owners, k.text, o) == 0) {
 		o = NULL;
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	if (before) {
 		close_parts(before);
 	}
@@ -291,10 +290,10 @@ static uint64_t loads_until_now(const void *module, const void *library)
 	const struct shim_image_owner *o;
 	uint64_t until;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = strmap_get(&owners, shim_handle_key(module).text);
 	until = o && o->of != library ? loads : 0;
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return until;
 }
 
@@ -319,7 +318,7 @@ void shim_image_note_module(const void *module, const void *library)
 
 static void context_forget(CUcontext ctx)
 {
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	strmap_each (&owners, e) {
 		struct shim_image_owner *o = e->value;
 
@@ -328,7 +327,7 @@ static void context_forget(CUcontext ctx)
 			close_parts(o);
 		}
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 }
 
 uint64_t shim_image_load(const void *handle)
@@ -336,10 +335,10 @@ uint64_t shim_image_load(const void *handle)
 	const struct shim_image_owner *o;
 	uint64_t load;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = strmap_get(&owners, shim_handle_key(handle).text);
 	load = o ? o->load : 0;
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return load;
 }
 
@@ -349,10 +348,10 @@ bool shim_image_is_of(const void *handle, const void *owner)
 	bool r = handle == owner;
 
 	if (!r) {
-		pthread_mutex_lock(&owners_mutex);
+		lock_take(&owners_mutex);
 		o = strmap_get(&owners, shim_handle_key(handle).text);
 		r = o && o->of == owner;
-		pthread_mutex_unlock(&owners_mutex);
+		lock_release(&owners_mutex);
 	}
 	return r;
 }
@@ -363,7 +362,7 @@ static uint64_t unloading(const void *handle)
 {
 	struct shim_image_owner *gone;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	gone = strmap_del(&owners, shim_handle_key(handle).text);
 	strmap_each (&owners, e) {
 		struct shim_image_owner *o = e->value;
@@ -373,7 +372,7 @@ static uint64_t unloading(const void *handle)
 			free(o);
 		}
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return (uintptr_t)gone;
 }
 
@@ -389,7 +388,7 @@ static void unloaded(const void *handle, uint64_t before, bool is_gone)
 /* The records are the parent's, and another thread may have been changing them. */
 static void child(void)
 {
-	pthread_mutex_init(&owners_mutex, NULL);
+	lock_init(&owners_mutex, LOCK_OWNERS);
 	strmap_init(&owners);
 }
 
@@ -414,7 +413,7 @@ enum proto_block_why shim_image_entry(const void *handle, const char *name,
 	const struct shim_image_owner *o;
 
 	*ret = NULL;
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = owner_of(handle);
 	if (o) {
 		why = o->n ? PROTO_BLOCK_NO_PTX : o->why;
@@ -423,7 +422,7 @@ enum proto_block_why shim_image_entry(const void *handle, const char *name,
 		*ret = ptx_block_image_entry(o->parts[i], name);
 		why = *ret ? (*ret)->why : why;
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return why;
 }
 
@@ -433,12 +432,12 @@ static bool is_rewritten(const void *handle)
 	const struct shim_image_owner *o;
 	bool r = false;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = owner_of(handle);
 	for (unsigned i = 0; o && i < o->n; i++) {
 		r |= o->parts[i]->text != NULL;
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return r;
 }
 
@@ -471,7 +470,7 @@ void shim_image_keep(const void *handle, const struct shim_image_source *s, bool
 	struct shim_code_kept *code_before;
 	struct shim_image_owner *o;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = strmap_get(&owners, shim_handle_key(handle).text);
 	if (o) {
 		before = o->kept;
@@ -482,7 +481,7 @@ void shim_image_keep(const void *handle, const struct shim_image_source *s, bool
 		o->code = code;
 		code = code_before; /* to be released */
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	shim_kept_unref(k);
 	shim_image_code_unref(code);
 }
@@ -492,12 +491,12 @@ struct shim_code_kept *shim_image_code(const void *handle)
 	struct shim_code_kept *k = NULL;
 	const struct shim_image_owner *o;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = owner_of(handle);
 	if (o) {
 		k = shim_code_kept_ref(o->code);
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return k;
 }
 
@@ -507,13 +506,13 @@ struct shim_kept_image *shim_image_kept(const void *handle, struct shim_kept_rea
 	const struct shim_image_owner *o;
 
 	*ret_why = (struct shim_kept_reason){ .why = SHIM_KEPT_NO_PTX };
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = owner_of(handle);
 	if (o) {
 		*ret_why = o->kept_why;
 		k = shim_kept_ref(o->kept);
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return k;
 }
 
@@ -522,12 +521,12 @@ unsigned shim_image_clones(const void *handle)
 	const struct shim_image_owner *o;
 	unsigned n = 0;
 
-	pthread_mutex_lock(&owners_mutex);
+	lock_take(&owners_mutex);
 	o = owner_of(handle);
 	for (unsigned i = 0; o && i < o->n; i++) {
 		n += o->parts[i]->n_clones;
 	}
-	pthread_mutex_unlock(&owners_mutex);
+	lock_release(&owners_mutex);
 	return n;
 }
 

@@ -13,7 +13,7 @@
 #include "shim/mem/overhead.h"
 #include "shim/shim.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_ARRAYS);
 #define SMALL_BYTES (1u << 20)
 #define SMALL UINT32_MAX /* as a shape: a small array */
 
@@ -22,8 +22,8 @@ static struct mem_layouts layouts; /* guarded by mutex */
 /* Units of small arrays, by context and row. bytes: charged; owner: bytes taken, each array with
  * its part of what its unit cannot hold; count: arrays. Guarded by mutex. */
 static struct mem_regions units;
-static pthread_mutex_t measuring =
-	PTHREAD_MUTEX_INITIALIZER; /* held from one figure to the other */
+static struct lock measuring =
+	LOCK_INITIALIZER(MEM_ARRAYS_MEASURING); /* held from one figure to the other */
 
 /* Formats that are not plain have at most 4 bytes a channel. */
 static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
@@ -83,9 +83,9 @@ static uint64_t expected(const struct making *m)
 {
 	uint64_t known;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	known = mem_layout_known(&layouts, m->shape);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return known ? MAX(known, m->data) : m->layout;
 }
 
@@ -109,12 +109,12 @@ static uint64_t learn(const struct making *m, uint64_t took)
 	uint64_t known;
 
 	took = plausible ? took : m->layout;
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (mem_layout_note(&layouts, m->shape, took)) {
 		correct_live(m, took);
 	}
 	known = mem_layout_known(&layouts, m->shape);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (!known) { /* another program may have freed memory meanwhile */
 		return MAX(took, m->layout);
 	}
@@ -161,7 +161,7 @@ static bool enter_small(const struct making *m, bool *unit)
 	struct mem_region *u;
 	bool fits;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	u = mem_regions_find(&units, units_key(m->ctx, m->row));
 	fits = u && u->owner + m->charged <= u->bytes;
 	if (fits) {
@@ -171,7 +171,7 @@ static bool enter_small(const struct making *m, bool *unit)
 		fits = add_unit(m);
 		*unit = !fits;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return fits;
 }
 
@@ -239,7 +239,7 @@ static bool begin_large(struct making *m)
 	if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
 		return false;
 	}
-	pthread_mutex_lock(&measuring);
+	lock_take(&measuring);
 	m->before = device_free();
 	m->epoch = shim_mem_epoch();
 	return true;
@@ -302,13 +302,13 @@ static bool note(const struct making *m, uint64_t handle)
 			  stale;
 	int err;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	/* The handle may be that of an array whose context is being destroyed. */
 	if (mem_regions_take(&arrays, handle, &stale)) {
 		release(&stale);
 	}
 	err = mem_regions_add(&arrays, &a);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return !err;
 }
 
@@ -319,9 +319,9 @@ static void take_back(const struct making *m)
 		.row = (uint32_t)m->row, .count = m->shape, .owner = m->ctx, .bytes = m->charged
 	};
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	release(&a);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* An array of either kind. */
@@ -343,7 +343,7 @@ static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_
 	if (m->shape != SMALL) {
 		uint64_t after = device_free();
 
-		pthread_mutex_unlock(&measuring);
+		lock_release(&measuring);
 		is_right = r != CUDA_SUCCESS || correct(m, after);
 	}
 	if (r == CUDA_SUCCESS && !(is_right && note(m, handle))) {
@@ -438,22 +438,22 @@ static bool forget(uint64_t handle, struct mem_region *ret)
 	if (!shim_mem_joined()) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	known = mem_regions_take(&arrays, handle, ret);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return known;
 }
 
 static CUresult destroyed(CUresult r, bool known, const struct mem_region *a)
 {
 	if (known) {
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		if (r == CUDA_SUCCESS) {
 			release(a);
 		} else {
 			(void)mem_regions_add(&arrays, a); /* else it stays charged */
 		}
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 	}
 	return r;
 }
@@ -501,11 +501,11 @@ void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch)
 	struct mem_region a;
 	size_t cursor = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (mem_regions_take_owned(&arrays, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &a)) {
 		release(&a);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 void shim_mem_install_arrays(void)

@@ -19,7 +19,7 @@ struct chunk {
 	uint32_t share; /* shim/mem/sharing.h: that of `bytes` */
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_CHUNKS);
 static struct mem_regions handles;  /* by handle; owner: the chunk; count: references by it */
 static struct mem_regions mappings; /* by address; owner: the chunk; bytes: length */
 static uint64_t longest;	    /* mapping so far, bytes */
@@ -84,9 +84,9 @@ static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t 
 	a->charged = c->row != shim_mem_row_host();
 	r = shim_driver.cuMemCreate(ret, bytes, p, flags);
 	if (r == CUDA_SUCCESS) {
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		err = refer(&handles, *ret, 0, c);
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 		if (!err) {
 			return r;
 		}
@@ -137,7 +137,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 		return shim_driver.cuMemRelease(handle);
 	}
 	shim_mem_move_begin();
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	h = mem_regions_find(&handles, handle);
 	if (h) {
 		c = chunk_of(h);
@@ -147,9 +147,9 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 			(void)mem_regions_take(&handles, handle, &m);
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	r = shim_driver.cuMemRelease(handle);
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (c && r == CUDA_SUCCESS) {
 		unref(c);
 	} else if (c && (h = mem_regions_find(&handles, handle))) {
@@ -157,7 +157,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 	} else if (c) {
 		(void)mem_regions_add(&handles, &m); /* else it stays charged */
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	shim_mem_move_end();
 	return r;
 }
@@ -192,26 +192,25 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
 	if (!shim_mem_joined()) {
 		return shim_driver.cuMemMap(address, bytes, offset, handle, flags);
 	}
-	pthread_mutex_lock(
-		&mutex); /* a reference of its own, so that the handle may go meanwhile */
+	lock_take(&mutex); /* a reference of its own, so that the handle may go meanwhile */
 	h = mem_regions_find(&handles, handle);
 	if (h) {
 		c = chunk_of(h);
 		c->refs++;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	r = shim_driver.cuMemMap(address, bytes, offset, handle, flags);
 	if (!c) {
 		return r;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (r == CUDA_SUCCESS) {
 		err = refer(&mappings, address, bytes, c);
 		note_size(c, offset + bytes);
 		longest = MAX(longest, (uint64_t)bytes);
 	}
 	unref(c);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (err) {
 		(void)shim_driver.cuMemUnmap(address, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -232,7 +231,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 	/* Under the mutex, so that no other thread maps the range again before its entries are
 	 * removed. */
 	shim_mem_move_begin();
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	r = shim_driver.cuMemUnmap(address, bytes);
 	while (r == CUDA_SUCCESS && address < end) {
 		if (mem_regions_take(&mappings, address, &m)) {
@@ -242,7 +241,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 			address += SHIM_MEM_UNIT; /* of an imported chunk */
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	shim_mem_move_end();
 	return r;
 }
@@ -271,7 +270,7 @@ static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 	if (r != CUDA_SUCCESS || !shim_mem_joined()) {
 		return r;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	h = mem_regions_find(&handles, *ret);
 	m = mapping_at((CUdeviceptr)(uintptr_t)address);
 	if (h) {
@@ -280,7 +279,7 @@ static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 	} else if (m && refer(&handles, *ret, 0, chunk_of(m)) < 0) {
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (r != CUDA_SUCCESS) {
 		(void)shim_driver.cuMemRelease(*ret);
 	}
@@ -298,7 +297,7 @@ static void keep(CUmemGenericAllocationHandle handle, const struct shim_mem_iden
 	if (!shim_mem_joined()) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	h = mem_regions_find(&handles, handle);
 	c = h ? chunk_of(h) : NULL;
 	if (c) {
@@ -309,7 +308,7 @@ static void keep(CUmemGenericAllocationHandle handle, const struct shim_mem_iden
 			c->row, id->is_vague ? shim_mem_identity_of_size(c->row, c->bytes) : *id,
 			c->bytes);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* Notes an imported handle. If that cannot be done, the chunk is not shown as shared. */
@@ -321,7 +320,7 @@ static void note_import(CUmemGenericAllocationHandle handle, int row, struct shi
 	if (c) {
 		*c = (struct chunk){ .row = row, .imported = true, .id = id };
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	h = mem_regions_find(&handles, handle);
 	if (h) { /* one more reference to what this process has */
 		h->count++;
@@ -329,7 +328,7 @@ static void note_import(CUmemGenericAllocationHandle handle, int row, struct shi
 	} else if (c && refer(&handles, handle, 0, c) == 0) {
 		c = NULL;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	free(c);
 }
 

@@ -12,7 +12,7 @@
 #define NS_PER_SECOND 1000000000u
 #define EXIT_WAIT_NS NS_PER_SECOND /* a helper may be in a page fault that takes long */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(COPY_CONTEXTS);
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* no copy uses a context any more */
 static struct shim_copy_context contexts[CONTEXTS_MAX];
 
@@ -50,7 +50,7 @@ struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long l
 {
 	struct shim_copy_context *c;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	c = find(ctx, true);
 	if (c && c->id != id && !c->running) { /* another context had that handle before */
 		drop(c);
@@ -64,17 +64,17 @@ struct shim_copy_context *shim_copy_context_enter(CUcontext ctx, unsigned long l
 	if (c) {
 		c->running++;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return c;
 }
 
 void shim_copy_context_leave(struct shim_copy_context *c)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (!--c->running) {
 		pthread_cond_broadcast(&left);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 void shim_copy_context_place(struct shim_copy_context *c)
@@ -89,12 +89,12 @@ void shim_copy_context_place(struct shim_copy_context *c)
 	if (shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
 		numa = gpu_copy_numa(&shim_driver, device, MEM_NUMA_SYSFS);
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (!load_relaxed(&c->placed)) { /* another copy may use the node by now */
 		c->pieces.numa = numa;
 		store_release(&c->placed, 1u);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 uint64_t shim_copy_context_ending(CUcontext ctx)
@@ -104,15 +104,15 @@ uint64_t shim_copy_context_ending(CUcontext ctx)
 	if (!shim_copies_planned()) { /* in a forked child another thread may have held the mutex */
 		return 0;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	c = find(ctx, true);
 	if (c) {
 		store_relaxed(&c->ending, c->ending + 1);
 		while (c->running) {
-			pthread_cond_wait(&left, &mutex);
+			lock_wait(&mutex, &left);
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return 0;
 }
 
@@ -123,7 +123,7 @@ void shim_copy_context_ended(CUcontext ctx, uint64_t before, bool gone)
 	if (!shim_copies_planned()) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	c = find(ctx, false);
 	if (c && c->ending) {
 		if (gone) {
@@ -134,7 +134,7 @@ void shim_copy_context_ended(CUcontext ctx, uint64_t before, bool gone)
 			c->ctx = NULL;
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 void shim_copy_contexts_exit(void)
@@ -142,14 +142,13 @@ void shim_copy_contexts_exit(void)
 	uint64_t end = clock_wall_ns() + EXIT_WAIT_NS;
 	struct timespec until = { (time_t)(end / NS_PER_SECOND), (long)(end % NS_PER_SECOND) };
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
 		store_relaxed(&contexts[i].ending, contexts[i].ending + 1);
 	}
 	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
-		while (contexts[i].running &&
-		       pthread_cond_timedwait(&left, &mutex, &until) != ETIMEDOUT) {
+		while (contexts[i].running && lock_wait_until(&mutex, &left, &until) != ETIMEDOUT) {
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }

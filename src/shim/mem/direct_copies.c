@@ -2,7 +2,6 @@
  * streams and all streams that were not made non-blocking are ordered with the legacy default
  * stream, which is done only when all of them are: the driver is asked about that one. A blocking
  * copy waits for it, as the driver's would; another one is the driver's if there is work left. */
-#include <pthread.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -19,7 +18,7 @@
 
 static struct mem_direct direct;
 /* Held while a window is mapped, and across fork: until it is marked, a child would inherit it. */
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static struct lock opening = LOCK_INITIALIZER(DIRECT_OPENING);
 /* [atomic] What the driver has said of pages of the program, as the question takes 0.3 us (H200):
  * number << 8 | uses left << 1 | is page-locked. If that is no longer right, copies are timed as of
  * the wrong kind, until it is asked again. */
@@ -170,9 +169,9 @@ static void open_window(CUdeviceptr address)
 {
 	bool may = is_mappable(address);
 
-	pthread_mutex_lock(&opening);
+	lock_take(&opening);
 	mem_direct_open(&direct, address, may);
-	pthread_mutex_unlock(&opening);
+	lock_release(&opening);
 }
 
 /* Returns true if the plan has made the copy. */
@@ -302,17 +301,17 @@ void shim_copy_direct_exit(void)
 
 void shim_copy_direct_before_fork(void)
 {
-	pthread_mutex_lock(&opening);
+	lock_take(&opening);
 }
 
 void shim_copy_direct_after_fork(void)
 {
-	pthread_mutex_unlock(&opening);
+	lock_release(&opening);
 }
 
 void shim_copy_direct_forget(void)
 {
-	pthread_mutex_init(&opening, NULL);
+	lock_init(&opening, LOCK_DIRECT_OPENING);
 	if (xchg_acqrel(&shim_copy_direct_most[MEM_COPY_UP], 0u)) {
 		store_release(&shim_copy_direct_most[MEM_COPY_DOWN], 0u);
 		mem_direct_forget(&direct);

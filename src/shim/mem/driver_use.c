@@ -5,12 +5,12 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "proto/pages.h"
 #include "shim/real_driver.h"
 #include "shim/shim.h"
@@ -31,7 +31,7 @@ struct nvml_memory {
 };
 _Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t");
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_DRIVER_USE);
 static char names[PROTO_MAX_GPUS][48]; /* "GPU-..."; empty: no such device. Constant once set */
 static struct {
 	bool tried;
@@ -143,12 +143,12 @@ uint64_t shim_mem_use_of_process(CUdevice device)
 	unsigned n = PROCESSES;
 	void *gpu;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	gpu = device_of(device);
 	if (gpu && nvml.processes(gpu, &n, list) == NVML_OK && n <= PROCESSES) {
 		bytes = sum_of(list, n);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return bytes;
 }
 
@@ -158,11 +158,11 @@ uint64_t shim_mem_use_of_device(CUdevice device)
 	uint64_t bytes = SHIM_MEM_UNKNOWN;
 	void *gpu;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	gpu = device_of(device);
 	if (gpu && nvml.memory(gpu, &memory) == NVML_OK) {
 		bytes = memory.used;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return bytes;
 }

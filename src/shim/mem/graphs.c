@@ -23,7 +23,7 @@ struct exec {
 	uint32_t trims;			/* at its last launch; 0: it was not launched */
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_GRAPHS);
 static struct mem_regions execs;	 /* by handle; owner: struct exec */
 static uint64_t charged[PROTO_MAX_GPUS]; /* by device */
 static uint32_t used;			 /* [atomic] the process has made allocation nodes */
@@ -115,14 +115,14 @@ void shim_mem_graph_instantiated(CUgraphExec exec, CUgraph g)
 	if (e) {
 		add_graph(g, e, 0);
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	forget(exec); /* of an exec that another function has destroyed */
 	r.owner = (uint64_t)(uintptr_t)e;
 	if (e && allocates(e) && mem_regions_add(&execs, &r) == 0) {
 		store_release(&used, 1u);
 		e = NULL;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	free(e);
 }
 
@@ -131,9 +131,9 @@ void shim_mem_graph_exec_destroyed(CUgraphExec exec)
 	if (!load_acquire(&used) || !shim_mem_joined()) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	forget(exec);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* ---- charges ---- */
@@ -163,7 +163,7 @@ static void trimmed(CUdevice device)
 
 void shim_mem_graphs_measure(bool trim)
 {
-	if (!load_acquire(&used) || !shim_mem_joined() || pthread_mutex_trylock(&mutex) != 0) {
+	if (!load_acquire(&used) || !shim_mem_joined() || !lock_try(&mutex)) {
 		return; /* another thread launches a graph, and measures */
 	}
 	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
@@ -177,7 +177,7 @@ void shim_mem_graphs_measure(bool trim)
 			correct(d, 0);
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* Charges what a launch may take on a device; at the limit nothing if graphs have room. Returns
@@ -244,11 +244,11 @@ static bool charge_launch(CUgraphExec exec, uint64_t *step)
 			return false;
 		}
 		has_waited[full] = true;
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 		if (shim_mem_charge(shim_mem_row(full), wanted, "cuGraphLaunch")) {
 			step[full] = wanted;
 		}
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 	}
 	return true;
 }
@@ -283,15 +283,15 @@ static CUresult launch(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgra
 	if (!load_acquire(&used) || !shim_mem_joined()) {
 		return real(exec, stream);
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (!find_taker(exec)) {
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 		return real(exec, stream);
 	}
 	shim_mem_move_begin();
 	r = take(exec, stream, real);
 	shim_mem_move_end();
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return r;
 }
 
@@ -364,10 +364,10 @@ static bool takes_when_made(CUdevice device)
 
 	if (when == NOT_KNOWN) {
 		late_begin();
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		when = taken == NOT_KNOWN ? find_out(device) : taken;
 		store_release(&taken, when);
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 		late_end();
 	}
 	return when != WHEN_LAUNCHED; /* also if it refuses such a node now */
@@ -382,7 +382,7 @@ bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_ch
 		return false;
 	}
 	late_begin();
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (row >= 0 && !*ret_charged) {
 		correct(device, 0); /* growth is the node's from here on */
 	}
@@ -400,7 +400,7 @@ void shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
 			store_release(&taken, WHEN_MADE);
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	late_end();
 }
 
@@ -481,9 +481,9 @@ static CUresult trim_device(CUdevice device)
 	CUresult r = shim_driver.cuDeviceGraphMemTrim(device);
 
 	if (r == CUDA_SUCCESS && load_acquire(&used) && shim_mem_row(device) >= 0) {
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		trimmed(device);
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 	}
 	return r;
 }

@@ -7,7 +7,7 @@
 
 #define PAGE_BYTES 4096u
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_HOST);
 static struct mem_regions regions; /* by address */
 
 int shim_mem_row_host(void)
@@ -38,9 +38,9 @@ static bool add(const void *p, uint64_t charged, uint64_t epoch)
 
 	(void)shim_driver.cuCtxGetCurrent(&ctx);
 	r.owner = (uint64_t)(uintptr_t)ctx;
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	err = mem_regions_add(&regions, &r);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return !err;
 }
 
@@ -53,9 +53,9 @@ static bool take(const void *p, struct mem_region *ret)
 	if (!shim_mem_joined()) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	known = mem_regions_take(&regions, (uint64_t)(uintptr_t)p, ret);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return known;
 }
 
@@ -64,9 +64,9 @@ static CUresult freed(CUresult r, bool known, const struct mem_region *m)
 	if (known && r == CUDA_SUCCESS) {
 		shim_mem_release(PROTO_ACCOUNT_HOST, m->bytes);
 	} else if (known) {
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		(void)mem_regions_add(&regions, m); /* else it stays charged */
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 	}
 	return r;
 }
@@ -150,11 +150,11 @@ void shim_mem_host_context_ended(CUcontext ctx, uint64_t epoch)
 	struct mem_region m;
 	size_t cursor = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (mem_regions_take_owned(&regions, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &m)) {
 		shim_mem_release(PROTO_ACCOUNT_HOST, m.bytes);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 void shim_mem_install_host(void)

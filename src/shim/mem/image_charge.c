@@ -1,8 +1,6 @@
 /* The sum of what images take (shim/mem/image_charge.h). */
 #include "shim/mem/image_charge.h"
 
-#include <pthread.h>
-
 #include "base/compiler.h"
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
@@ -10,7 +8,7 @@
 /* More than any device has; sums of these do not overflow. */
 #define IMAGE_BYTES_MAX (UINT64_C(1) << 48)
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_IMAGE);
 static struct {
 	uint64_t bytes;	    /* of all images */
 	uint64_t charged;   /* whole units, at most the sum above. A charge that is being made is in
@@ -45,19 +43,19 @@ bool shim_mem_image_charge(int row, uint64_t bytes, const char *call, bool may_w
 	if (bytes > IMAGE_BYTES_MAX) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	due = checked_add(sums[row].bytes, bytes, &due) ? UINT64_MAX : whole(due);
 	need = due > sums[row].charged ? due - sums[row].charged : 0;
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (need && !(may_wait ? shim_mem_charge(row, need, call)
 			       : shim_mem_recharge(row, 0, need, call))) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	sums[row].bytes += bytes;
 	sums[row].charged += need;
 	surplus = take_surplus(row);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	shim_mem_release(row, surplus);
 	if (ret_charged) {
 		*ret_charged = need;
@@ -72,9 +70,9 @@ void shim_mem_image_release(int row, uint64_t bytes)
 	if (!bytes || row < 0) { /* in a forked child no row is left */
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	sums[row].bytes -= MIN(bytes, sums[row].bytes);
 	surplus = take_surplus(row);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	shim_mem_release(row, surplus);
 }

@@ -6,7 +6,7 @@
 #include "shim/mem/sharing.h"
 #include "shim/shim.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_IMPORTS);
 static struct mem_regions imports; /* by address or handle; count: how often it was opened */
 static uint32_t used;		   /* [atomic] the process has imported memory */
 
@@ -49,14 +49,14 @@ static void note(uint64_t key, uint64_t bytes, const struct shim_mem_identity *i
 	r.owner = (uint64_t)(uintptr_t)ctx;
 	r.epoch = shim_mem_epoch();
 	store_release(&used, 1u);
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	m = mem_regions_find(&imports, key);
 	if (m) {
 		m->count++;
 	} else {
 		add(&r, id);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static void forget(uint64_t key)
@@ -66,14 +66,14 @@ static void forget(uint64_t key)
 	if (!load_acquire(&used) || !shim_mem_joined()) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	m = mem_regions_find(&imports, key);
 	if (m && m->count > 1) {
 		m->count--;
 	} else if (mem_regions_take(&imports, key, &gone)) {
 		closed(gone.row, gone.bytes);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 void shim_mem_import_freed(CUdeviceptr address)
@@ -86,11 +86,11 @@ void shim_mem_imports_context_ended(CUcontext ctx, uint64_t epoch)
 	struct mem_region m;
 	size_t cursor = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (mem_regions_take_owned(&imports, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &m)) {
 		closed(m.row, m.bytes);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* Notes the import of a handle of n bytes at an address. */

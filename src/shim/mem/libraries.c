@@ -11,7 +11,6 @@
  * graphs, which a charge locks. */
 #include "shim/mem/libraries.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +47,7 @@ struct place {
 	uint64_t epoch;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_LIBRARIES);
 static struct shim_mem_library *libraries; /* mutex; owned */
 static struct context *contexts;	   /* mutex; owned */
 static size_t n_contexts;		   /* mutex */
@@ -59,14 +58,14 @@ static TLS_FAST bool holds_mutex; /* a tool's callback in the driver may call th
 
 static void lock(void)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	holds_mutex = true;
 }
 
 static void unlock(void)
 {
 	holds_mutex = false;
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* ---- records; the caller holds the mutex ---- */

@@ -13,7 +13,7 @@
 
 #define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_LINEAR);
 static struct mem_regions regions; /* by address; bytes 0: in a block; count: enum kind */
 /* Freed by cuMemFreeAsync: charged until the stream has come there. */
 #define LEAVING_MAX 256u
@@ -124,9 +124,9 @@ static int64_t add(const struct taking *t, uint64_t address)
 {
 	int64_t back;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	back = add_locked(t, address);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return back;
 }
 
@@ -183,10 +183,10 @@ static bool allocate_in_block(CUdeviceptr *ret, size_t bytes, int row)
 	}
 	/* In one step, or the block's last allocation could be freed in between. One that is left
 	 * at the address goes first: with it the block may lose its charge. */
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	shim_mem_release(row, take_stale(address));
 	fits = mem_regions_find(&blocks, address / SHIM_MEM_UNIT) && add_locked(&t, address) > 0;
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (fits) {
 		*ret = address;
 	} else {
@@ -204,9 +204,9 @@ static bool squeeze(CUdeviceptr *ret, size_t bytes, int row)
 	if (bytes > SMALL_MAX || shim_mem_used(row) + SHIM_MEM_UNIT <= limit) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	has_blocks = blocks.n != 0;
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (has_blocks) {
 		shim_mem_move_begin();
 		shim_mem_excess_add(row, SHIM_MEM_UNIT);
@@ -356,9 +356,9 @@ static bool begin_free(CUdeviceptr address, struct mem_region *ret)
 	if (!shim_mem_joined()) { /* in a forked child: another thread may have held the mutex */
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	known = mem_regions_take(&regions, address, ret);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return known;
 }
 
@@ -368,13 +368,13 @@ static uint64_t end_free(CUresult r, const struct mem_region *m)
 {
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (r == CUDA_SUCCESS) {
 		bytes = leave(m);
 	} else {
 		(void)mem_regions_add(&regions, m);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return bytes;
 }
 
@@ -412,7 +412,7 @@ static void release_behind(CUstream stream, bool per_thread, int row, uint64_t b
 		r = per_thread ? shim_driver.cuEventRecord_ptsz(event, stream)
 			       : shim_driver.cuEventRecord(event, stream);
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (r == CUDA_SUCCESS && n_leaving < LEAVING_MAX) {
 		leaving[n_leaving].event = event;
 		leaving[n_leaving].row = row;
@@ -420,7 +420,7 @@ static void release_behind(CUstream stream, bool per_thread, int row, uint64_t b
 		store_release(&n_leaving, n_leaving + 1);
 		event = NULL;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (!event && r == CUDA_SUCCESS) {
 		return;
 	}
@@ -441,7 +441,7 @@ void shim_mem_linear_settle(void)
 		return;
 	}
 	mode = shim_capture_exempt(); /* for the queries of events */
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (unsigned i = 0; i < n_leaving;) {
 		if (shim_driver.cuEventQuery(leaving[i].event) == CUDA_ERROR_NOT_READY) {
 			i++;
@@ -453,7 +453,7 @@ void shim_mem_linear_settle(void)
 		store_release(&n_leaving, n_leaving - 1);
 		shim_mem_move_over();
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	shim_capture_restore(mode);
 }
 
@@ -502,11 +502,11 @@ void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch)
 	struct mem_region m;
 	size_t cursor = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (mem_regions_take_owned(&regions, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &m)) {
 		shim_mem_release((int)m.row, leave(&m));
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* The calls of CUDA 2 and 3.1, with addresses and sizes of 32 bits. */

@@ -2,7 +2,6 @@
  * driver is called; what else the driver takes, code above all, is measured as overhead. Programs
  * that load many modules are measured for the first of them in a second, then by the thread, which
  * cannot undo a load: that bounds what measuring costs, and leaves only code to the thread. */
-#include <pthread.h>
 
 #include "base/clock.h"
 #include "gpu/ptx_rule.h"
@@ -20,7 +19,7 @@
 #define TOKENS_NS 1000000000u
 #define MODULE_MAX ((uint64_t)512 << 20) /* upper bound of a difference beyond the variables */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_MODULES);
 static struct mem_regions modules; /* mutex; by handle: those whose variables are charged. owner:
 				    * the context */
 
@@ -135,10 +134,10 @@ static bool note(const struct loading *l, CUmodule module)
 				.count = 1 };
 	int err;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	drop_stale(module);
 	err = mem_regions_add(&modules, &r);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return err == 0;
 }
 
@@ -221,11 +220,11 @@ void shim_mem_modules_context_ended(CUcontext ctx, uint64_t epoch)
 	struct mem_region r;
 	size_t cursor = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (mem_regions_take_owned(&modules, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &r)) {
 		shim_mem_image_release((int)r.row, r.bytes);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static CUresult unloaded(CUresult r)
@@ -248,9 +247,9 @@ static CUresult unload(CUmodule module)
 	if (!shim_mem_joined()) { /* in a child after fork the mutex may be held */
 		return shim_driver.cuModuleUnload(module);
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	is_charged = mem_regions_take(&modules, (uint64_t)(uintptr_t)module, &r);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (!is_charged) {
 		return unloaded(shim_driver.cuModuleUnload(module));
 	}
@@ -259,9 +258,9 @@ static CUresult unload(CUmodule module)
 	if (result == CUDA_SUCCESS) {
 		shim_mem_image_release((int)r.row, r.bytes);
 	} else {
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		(void)mem_regions_add(&modules, &r); /* without memory it stays charged */
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 	}
 	shim_mem_move_end();
 	return unloaded(result);

@@ -42,9 +42,9 @@ enum way { UNDECIDED, BY_FIGURE, BY_DIFFERENCE };
 
 static uint32_t ways[PROTO_MAX_GPUS]; /* [atomic] enum way, by ordinal */
 
-static pthread_mutex_t measuring = PTHREAD_MUTEX_INITIALIZER; /* overhead is changed */
-static pthread_mutex_t events = PTHREAD_MUTEX_INITIALIZER; /* held during a call that is measured by
-							    * its difference */
+static struct lock measuring = LOCK_INITIALIZER(MEM_MEASURING); /* overhead is changed */
+static struct lock events = LOCK_INITIALIZER(MEM_EVENTS); /* held during a call that is measured by
+							   * its difference */
 static struct mem_regions contexts; /* measuring; by handle: overhead found by differences */
 static TLS_FAST bool inside;	    /* a call that is being measured makes others, as tools do */
 
@@ -128,7 +128,7 @@ static bool account_figure(CUdevice device, int row, bool force, const char *cal
 	bool exact, ok = true;
 
 	shim_mem_settle();
-	pthread_mutex_lock(&measuring);
+	lock_take(&measuring);
 	now = shim_mem_overhead(row);
 	seen = load_acquire(&events_seen);
 	if (!load_acquire(&watch.stopping) && read_figure(device, row, &bytes, &exact)) {
@@ -139,7 +139,7 @@ static bool account_figure(CUdevice device, int row, bool force, const char *cal
 		bytes = now < least ? least : bytes < now && exact && may_shrink() ? bytes : now;
 		ok = shim_mem_set_overhead(row, bytes, force, call);
 	}
-	pthread_mutex_unlock(&measuring);
+	lock_release(&measuring);
 	return ok;
 }
 
@@ -201,13 +201,13 @@ static void *run(void *arg)
 
 static void start_thread(void)
 {
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	static struct lock once = LOCK_INITIALIZER(MEM_ONCE);
 
-	pthread_mutex_lock(&once);
+	lock_take(&once);
 	if (!load_relaxed(&watch.running) && thread_start_detached(run, NULL, STACK_BYTES) == 0) {
 		store_release(&watch.running, 1u);
 	}
-	pthread_mutex_unlock(&once);
+	lock_release(&once);
 }
 
 void shim_mem_overhead_changed(void)
@@ -222,8 +222,8 @@ void shim_mem_overhead_stop(void)
 {
 	store_release(&watch.stopping, 1u);
 	for (int i = 0; i < STOP_ROUNDS; i++) {
-		if (pthread_mutex_trylock(&measuring) == 0) {
-			pthread_mutex_unlock(&measuring);
+		if (lock_try(&measuring)) {
+			lock_release(&measuring);
 			return;
 		}
 		clock_sleep_ns(100000);
@@ -260,7 +260,7 @@ void shim_mem_event_begin(struct shim_mem_event *e, CUdevice device)
 	(void)add_acqrel(&events_seen, 1);
 	e->locked = load_acquire(&ways[device]) != BY_FIGURE;
 	if (e->locked) {
-		pthread_mutex_lock(&events);
+		lock_take(&events);
 		e->held = shim_mem_held(e->row);
 		e->use = device_use(device);
 	}
@@ -315,12 +315,12 @@ static bool account_difference(const struct shim_mem_event *e, uint64_t most, co
 		: grown > held - e->held ? grown - (held - e->held)
 					 : 0;
 	grown = MIN(grown > e->known ? grown - e->known : 0, most);
-	pthread_mutex_lock(&measuring);
+	lock_take(&measuring);
 	ok = shim_mem_set_overhead(e->row, shim_mem_overhead(e->row) + grown, false, call);
 	if (ok && grown) {
 		note_difference(e->row, e->made, grown);
 	}
-	pthread_mutex_unlock(&measuring);
+	lock_release(&measuring);
 	return ok;
 }
 
@@ -351,7 +351,7 @@ bool shim_mem_event_end(struct shim_mem_event *e, CUresult r, uint64_t most, con
 					 : account_difference(e, most, call);
 	}
 	if (e->locked) {
-		pthread_mutex_unlock(&events);
+		lock_release(&events);
 	}
 	return ok;
 }
@@ -387,14 +387,14 @@ void shim_mem_overhead_context_ended(CUcontext ctx)
 	if (load_acquire(&watch.stopping)) {
 		return;
 	}
-	pthread_mutex_lock(&measuring);
+	lock_take(&measuring);
 	if (mem_regions_take(&contexts, (uint64_t)(uintptr_t)ctx, &r)) {
 		uint64_t now = shim_mem_overhead((int)r.row);
 
 		(void)shim_mem_set_overhead((int)r.row, now > r.bytes ? now - r.bytes : 0, false,
 					    "");
 	}
-	pthread_mutex_unlock(&measuring);
+	lock_release(&measuring);
 	shim_mem_event_shrunk(true);
 }
 

@@ -15,7 +15,7 @@
 
 #define POOLS_MAX 256u
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_POOLS);
 static struct {
 	CUmemoryPool pool;
 	int row;
@@ -29,14 +29,14 @@ static uint64_t holder;	 /* [atomic] of the mutex: a thread's pthread_self(); 0:
 
 static void lock(void)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	store_relaxed(&holder, (uint64_t)pthread_self());
 }
 
 static void unlock(void)
 {
 	store_relaxed(&holder, UINT64_C(0));
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 /* Locks the mutex. Returns false if this thread has it: only it can have stored its own name. */
@@ -51,7 +51,7 @@ static bool enter(void)
 
 static bool try_enter(void)
 {
-	if (pthread_mutex_trylock(&mutex) != 0) {
+	if (!lock_try(&mutex)) {
 		return false;
 	}
 	store_relaxed(&holder, (uint64_t)pthread_self());

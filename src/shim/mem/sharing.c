@@ -13,7 +13,7 @@
 
 #define FABRIC_BYTES 64u /* CUmemFabricHandle */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(MEM_SHARING);
 static struct mem_regions exports; /* by address; bytes: the share's number */
 static uint32_t used;		   /* [atomic] the process has exported memory */
 
@@ -133,7 +133,7 @@ static void exported(CUdeviceptr address, const void *handle, size_t n)
 	r.owner = (uint64_t)(uintptr_t)ctx;
 	r.epoch = shim_mem_epoch();
 	store_release(&used, 1u);
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	m = mem_regions_find(&exports, r.key);
 	if (!m || mem_share_at(shim_mem_account(), (uint32_t)m->bytes - 1).id != id.id) {
 		r.bytes = shim_mem_note_export(row, id, bytes);
@@ -143,7 +143,7 @@ static void exported(CUdeviceptr address, const void *handle, size_t n)
 			shim_mem_unnote_share((uint32_t)r.bytes);
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 bool shim_mem_exports_begin_free(CUdeviceptr address, struct mem_region *ret)
@@ -153,9 +153,9 @@ bool shim_mem_exports_begin_free(CUdeviceptr address, struct mem_region *ret)
 	if (!load_acquire(&used) || !shim_mem_joined()) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	known = mem_regions_take(&exports, address, ret);
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return known;
 }
 
@@ -164,9 +164,9 @@ void shim_mem_exports_end_free(const struct mem_region *m, bool freed)
 	bool kept = false;
 
 	if (!freed) {
-		pthread_mutex_lock(&mutex);
+		lock_take(&mutex);
 		kept = mem_regions_add(&exports, m) == 0;
-		pthread_mutex_unlock(&mutex);
+		lock_release(&mutex);
 	}
 	if (!kept) {
 		shim_mem_unnote_share((uint32_t)m->bytes);
@@ -178,11 +178,11 @@ void shim_mem_exports_context_ended(CUcontext ctx, uint64_t epoch)
 	struct mem_region m;
 	size_t cursor = 0;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (mem_regions_take_owned(&exports, (uint64_t)(uintptr_t)ctx, epoch, &cursor, &m)) {
 		shim_mem_unnote_share((uint32_t)m.bytes);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)

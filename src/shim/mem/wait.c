@@ -17,7 +17,7 @@
 #define TRIES 8		 /* without waiting: others may take what was allowed */
 
 /* One question at a time for each process: its line has room for one answer. */
-static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+static struct lock asking = LOCK_INITIALIZER(MEM_ASKING);
 static uint32_t last_seq; /* guarded by asking */
 
 static uint64_t left_of(uint64_t until_ns)
@@ -33,8 +33,7 @@ static bool lock(uint64_t until_ns, const struct shim_mem_session *session)
 	struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000u),
 			      .tv_nsec = (long)(until_ns % 1000000000u) };
 
-	return session->is_agent() ? pthread_mutex_trylock(&asking) == 0
-				   : pthread_mutex_clocklock(&asking, CLOCK_MONOTONIC, &t) == 0;
+	return session->is_agent() ? lock_try(&asking) : lock_take_by(&asking, CLOCK_MONOTONIC, &t);
 }
 
 /* Asks gbpfd for bytes of a row and waits for its answer. *ret_seq becomes the question's number.
@@ -70,7 +69,7 @@ static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 			ret = PROTO_ACCOUNT_REFUSED;
 		}
 	}
-	pthread_mutex_unlock(&asking);
+	lock_release(&asking);
 	return ret;
 }
 

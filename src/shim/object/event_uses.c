@@ -3,9 +3,8 @@
  * takes the lock while nothing is deferred. */
 #include "shim/object/event_uses.h"
 
-#include <pthread.h>
-
 #include "base/clock.h"
+#include "base/lock.h"
 #include "cuabi/api.h"
 #include "gpu/gpu_run.h"
 #include "shim/object/driver_device.h"
@@ -17,7 +16,7 @@
 #define POLL_NS 20000u
 #define MAX_DEFERRED_DESTROYS 256u
 
-static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock events_mutex = LOCK_INITIALIZER(EVENTS);
 static struct event_entry {
 	CUevent event; /* NULL: free */
 	struct shim_queue *q;
@@ -133,7 +132,7 @@ static void destroy_deferred(void)
 	while (unlikely(load_relaxed(&n_deferred_destroys))) {
 		struct deferred_destroy d = { .event = NULL };
 
-		pthread_mutex_lock(&events_mutex);
+		lock_take(&events_mutex);
 		for (unsigned i = 0; i < n_deferred_destroys && !d.event; i++) {
 			if (!in_use(deferred_destroys[i].event)) {
 				d = deferred_destroys[i];
@@ -141,7 +140,7 @@ static void destroy_deferred(void)
 				store_relaxed(&n_deferred_destroys, n_deferred_destroys - 1);
 			}
 		}
-		pthread_mutex_unlock(&events_mutex);
+		lock_release(&events_mutex);
 		if (!d.event) {
 			return;
 		}
@@ -159,14 +158,14 @@ static bool defer_destroy(CUevent event, bool graph)
 {
 	bool later = false;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	if (event && n_deferred_destroys < MAX_DEFERRED_DESTROYS && in_use(event)) {
 		deferred_destroys[n_deferred_destroys] =
 			(struct deferred_destroy){ .event = event, .graph = graph };
 		store_relaxed(&n_deferred_destroys, n_deferred_destroys + 1);
 		later = true;
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	return later;
 }
 
@@ -180,14 +179,14 @@ bool shim_event_defer(struct shim_event_call *c, CUevent event, struct shim_queu
 {
 	struct event_entry *u;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	u = obtain(event, q);
 	if (u) {
 		u->records += use == SHIM_EVENT_RECORD;
 		u->awaits += use == SHIM_EVENT_AWAIT;
 		*c = (struct shim_event_call){ .event = event, .q = q, .use = use };
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	destroy_deferred();
 	return u != NULL;
 }
@@ -196,13 +195,13 @@ uint64_t shim_event_enqueued(struct shim_event_call *c)
 {
 	uint64_t order;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	order = c->order = sched_next_number(
 		shim.sched); /* assigned under the lock, so that `calls` is sorted by number */
 	c->at = last_call;
 	*last_call = c;
 	last_call = &c->next;
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	return order;
 }
 
@@ -210,7 +209,7 @@ bool shim_event_ready(const struct shim_event_call *c)
 {
 	bool ready = true;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	for (const struct shim_event_call *o = calls; o != c && o && ready; o = o->next) {
 		ready = o->event != c->event || o->q == c->q ||
 			(o->use == SHIM_EVENT_AWAIT && c->use == SHIM_EVENT_AWAIT);
@@ -223,7 +222,7 @@ bool shim_event_ready(const struct shim_event_call *c)
 			ready = !u->joined;
 		}
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	return ready;
 }
 
@@ -254,12 +253,12 @@ void shim_event_submitted(struct shim_event_call *c)
 {
 	struct event_entry *u;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	u = end_call(c);
 	if (u) {
 		drop_if_unused(u);
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	destroy_deferred();
 }
 
@@ -269,7 +268,7 @@ CUresult shim_event_record(struct shim_event_call *c)
 	CUresult r = gpu_run_record(shim_device_gpu(), &c->q->dev, c->event, &joined);
 	struct event_entry *u;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	u = end_call(c);
 	if (u && r == CUDA_SUCCESS) {
 		u->joined = joined;
@@ -278,14 +277,14 @@ CUresult shim_event_record(struct shim_event_call *c)
 	if (u) {
 		drop_if_unused(u);
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	destroy_deferred();
 	return r;
 }
 
 void shim_event_forget_queue(const struct shim_queue *q)
 {
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	for (unsigned i = n_events; i > 0; i--) {
 		if (events[i - 1].event && events[i - 1].q == q) {
 			events[i - 1].records = events[i - 1].awaits = 0;
@@ -293,7 +292,7 @@ void shim_event_forget_queue(const struct shim_queue *q)
 			drop_if_unused(&events[i - 1]);
 		}
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	destroy_deferred();
 }
 
@@ -304,7 +303,7 @@ static struct shim_queue *used_in(CUevent event, enum shim_event_use use,
 {
 	struct shim_queue *q = NULL;
 
-	pthread_mutex_lock(&events_mutex);
+	lock_take(&events_mutex);
 	for (unsigned i = 0; event && i < n_events && !q; i++) {
 		struct event_entry *u = &events[i];
 
@@ -317,7 +316,7 @@ static struct shim_queue *used_in(CUevent event, enum shim_event_use use,
 			q = u->q;
 		}
 	}
-	pthread_mutex_unlock(&events_mutex);
+	lock_release(&events_mutex);
 	return q;
 }
 

@@ -9,9 +9,8 @@
  * whose blocks wait for each other are not larger than what fits. */
 #include "shim/object/green_context.h"
 
-#include <pthread.h>
-
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "cuabi/api.h"
 #include "shim/capture_state.h"
 #include "shim/object/stream_queue.h"
@@ -20,7 +19,7 @@
 #define MAX_CAPPED 4096u
 #define MAX_KNOWN 64u
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(GREEN);
 static uint32_t percent = 100; /* [atomic] */
 static struct {
 	CUgreenCtx green; /* mutex */
@@ -43,33 +42,33 @@ static uint32_t n_known; /* [atomic] */
 
 static void note_green(CUgreenCtx green, CUdevice device)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (n_known < MAX_KNOWN) {
 		known[n_known].green = green;
 		known[n_known].device = device;
 		known[n_known].ctx = known[n_known].primary = NULL;
 		store_release(&n_known, n_known + 1);
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static void note_context(CUgreenCtx green, CUcontext ctx)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (uint32_t i = 0; i < n_known; i++) {
 		if (known[i].green == green && !known[i].ctx) {
 			known[i].primary = shim_context_primary(known[i].device);
 			known[i].ctx = known[i].primary ? ctx : NULL;
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static CUcontext forget_green(CUgreenCtx green)
 {
 	CUcontext ctx = NULL;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (uint32_t i = 0; i < n_known; i++) {
 		if (known[i].green == green) {
 			ctx = known[i].ctx;
@@ -78,7 +77,7 @@ static CUcontext forget_green(CUgreenCtx green)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return ctx;
 }
 
@@ -89,13 +88,13 @@ static bool find_known(CUcontext ctx, CUcontext *ret_primary, CUgreenCtx *ret_gr
 	if (likely(!load_acquire(&n_known)) || !ctx) {
 		return false;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (uint32_t i = 0; i < n_known && !found; i++) {
 		found = known[i].ctx == ctx;
 		*ret_primary = known[i].primary;
 		*ret_green = known[i].green;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return found;
 }
 
@@ -245,7 +244,7 @@ static bool make(CUdevice device, int priority, CUstream *ret)
 	CUgreenCtx green;
 	bool made = false;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	green = n_capped < MAX_CAPPED ? own_green(device) : NULL;
 	if (green && shim_real.cuGreenCtxStreamCreate(ret, green, CU_STREAM_NON_BLOCKING,
 						      priority) == CUDA_SUCCESS) {
@@ -253,7 +252,7 @@ static bool make(CUdevice device, int priority, CUstream *ret)
 		capped[n_capped++].device = device;
 		made = true;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return made;
 }
 
@@ -326,7 +325,7 @@ void shim_green_destroyed(CUstream stream)
 	if (likely(!load_relaxed(&n_capped))) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (uint32_t i = 0; i < n_capped; i++) {
 		if (capped[i].stream == stream) {
 			capped[i] = capped[n_capped - 1];
@@ -334,7 +333,7 @@ void shim_green_destroyed(CUstream stream)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 void shim_green_context_end(CUdevice device, bool all)
@@ -344,7 +343,7 @@ void shim_green_context_end(CUdevice device, bool all)
 	if (device < 0 || (unsigned)device >= DEVICES) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (uint32_t i = 0; i < n_capped && all;) {
 		if (capped[i].device == device) {
 			capped[i] = capped[n_capped - 1];
@@ -357,7 +356,7 @@ void shim_green_context_end(CUdevice device, bool all)
 		green = own[device].green;
 		own[device].green = NULL;
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	if (green) {
 		shim_real.cuGreenCtxDestroy(green);
 	}
@@ -365,7 +364,7 @@ void shim_green_context_end(CUdevice device, bool all)
 
 static void child(void)
 {
-	pthread_mutex_init(&mutex, NULL);
+	lock_init(&mutex, LOCK_GREEN);
 	n_capped = n_known = 0;
 }
 

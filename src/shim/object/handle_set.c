@@ -27,9 +27,9 @@ bool shim_handle_set_has(struct shim_handle_set *s, const void *handle)
 	if (is_empty(s)) {
 		return false;
 	}
-	pthread_mutex_lock(&s->mutex);
+	lock_take(&s->mutex);
 	found = s->overflow || strmap_get(&s->map, shim_handle_key(handle).text);
-	pthread_mutex_unlock(&s->mutex);
+	lock_release(&s->mutex);
 	return found;
 }
 
@@ -37,14 +37,14 @@ void shim_handle_set_add(struct shim_handle_set *s, void *handle)
 {
 	int err;
 
-	pthread_mutex_lock(&s->mutex);
+	lock_take(&s->mutex);
 	err = s->map.live < MAX_HANDLES ? strmap_add(&s->map, shim_handle_key(handle).text, handle)
 					: -ENOMEM;
 	if (err && err != -EEXIST) {
 		s->overflow = true;
 	}
 	publish_count(s);
-	pthread_mutex_unlock(&s->mutex);
+	lock_release(&s->mutex);
 }
 
 void shim_handle_set_remove(struct shim_handle_set *s, const void *handle)
@@ -52,13 +52,13 @@ void shim_handle_set_remove(struct shim_handle_set *s, const void *handle)
 	if (is_empty(s)) {
 		return;
 	}
-	pthread_mutex_lock(&s->mutex);
+	lock_take(&s->mutex);
 	(void)strmap_del(&s->map, shim_handle_key(handle).text);
 	publish_count(s);
-	pthread_mutex_unlock(&s->mutex);
+	lock_release(&s->mutex);
 }
 
 void shim_handle_set_after_fork(struct shim_handle_set *s)
 {
-	pthread_mutex_init(&s->mutex, NULL);
+	lock_init(&s->mutex, LOCK_HANDLE_SET);
 }

@@ -3,11 +3,11 @@
 #ifndef GBPF_SHIM_OBJECT_HANDLE_SET_H
 #define GBPF_SHIM_OBJECT_HANDLE_SET_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/lock.h"
 #include "base/strmap.h"
 
 /* A handle as the key of a strmap: its address in hexadecimal. */
@@ -24,7 +24,7 @@ static inline struct shim_handle_key shim_handle_key(const void *handle)
 }
 
 struct shim_handle_set {
-	pthread_mutex_t mutex;
+	struct lock mutex;
 	struct strmap map; /* mutex; handle in hexadecimal > handle */
 	bool overflow;	   /* mutex: a handle could not be added, so that any may be a member */
 	uint32_t n;	   /* [atomic] members, plus one after an overflow; changed under mutex */
@@ -32,7 +32,7 @@ struct shim_handle_set {
 
 #define SHIM_HANDLE_SET_INIT                                                                       \
 	{                                                                                          \
-		.mutex = PTHREAD_MUTEX_INITIALIZER                                                 \
+		.mutex = LOCK_INITIALIZER(HANDLE_SET)                                              \
 	}
 
 /* Returns true if the handle is a member, or may be one because the set has overflowed. Takes no

@@ -2,12 +2,12 @@
  * be held while the scheduler may block. */
 #include "shim/object/stream_queue.h"
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "shim/capture_state.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/ended_primary.h"
@@ -18,7 +18,7 @@
 #define MAX_DESTROY_PENDING 256u
 #define POLL_NS 50000u
 
-static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock table_mutex = LOCK_INITIALIZER(TABLE);
 static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
 static struct shim_queue *free_list;	    /* table_mutex */
 static struct shim_queue *live;		    /* table_mutex: all open queues, by next_live */
@@ -158,9 +158,9 @@ struct shim_queue *shim_queue_find(struct shim_thread *t, CUstream stream)
 	unsigned slot = (h >> 4 ^ h >> 9 ^ h >> 14) % SHIM_THREAD_QUEUES;
 	struct shim_queue *q;
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	q = shim_attached() ? obtain(stream, SHIM_QUEUE_CREATED, NULL, NULL) : NULL;
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	if (q) {
 		t->queues[slot].key = h;
 		t->queues[slot].q = q;
@@ -179,9 +179,9 @@ struct shim_queue *shim_queue_find_default(struct shim_thread *t, enum shim_queu
 	if (shim_primary_is_gone(ctx)) {
 		return NULL;
 	}
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	q = shim_attached() ? obtain(stream, kind, ctx, own ? t : NULL) : NULL;
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	if (!q) {
 		return NULL;
 	}
@@ -192,11 +192,11 @@ struct shim_queue *shim_queue_find_default(struct shim_thread *t, enum shim_queu
 
 void shim_queue_created(CUstream stream)
 {
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	if (shim_attached()) {
 		obtain(stream, SHIM_QUEUE_CREATED, NULL, NULL);
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 }
 
 static void leave_live(struct shim_queue *q)
@@ -247,11 +247,11 @@ static void finish(struct shim_queue *q)
 	shim_queue_drain(q);
 	sched_queue_close(q->sched);
 	shim_block_close(q);
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	store_release(&q->sched, NULL);
 	q->table.next = free_list;
 	free_list = q;
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 }
 
 bool shim_queue_close_stream(CUstream stream)
@@ -259,7 +259,7 @@ bool shim_queue_close_stream(CUstream stream)
 	bool later = false;
 	struct shim_queue *q;
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream;
 	     q = q->table.next) {
 	}
@@ -271,7 +271,7 @@ bool shim_queue_close_stream(CUstream stream)
 	} else if (q && !unlink_queue(q)) {
 		q = NULL;
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	if (q && !later) {
 		finish(q);
 	}
@@ -284,7 +284,7 @@ static struct shim_queue *take_destroyable(void)
 {
 	struct shim_queue *q;
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	for (q = live; q && !(q->table.destroy_pending && !sched_queue_deferred(q->sched));
 	     q = q->table.next_live) {
 	}
@@ -292,7 +292,7 @@ static struct shim_queue *take_destroyable(void)
 		(void)unlink_queue(q);
 		add_acqrel(&reaping, 1u);
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	return q;
 }
 
@@ -334,7 +334,7 @@ static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), c
 	struct shim_queue *q;
 
 	do {
-		pthread_mutex_lock(&table_mutex);
+		lock_take(&table_mutex);
 		q = live;
 		while (q && !is(q, arg)) {
 			q = q->table.next_live;
@@ -342,7 +342,7 @@ static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), c
 		if (q && !unlink_queue(q)) {
 			q = NULL;
 		}
-		pthread_mutex_unlock(&table_mutex);
+		lock_release(&table_mutex);
 		if (q) {
 			finish(q);
 		}
@@ -385,13 +385,13 @@ uint32_t shim_queue_sm_percent(CUstream stream)
 {
 	uint32_t percent = 100;
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	for (struct shim_queue *q = buckets[bucket_of(stream, NULL, NULL)]; q; q = q->table.next) {
 		if (q->dev.stream == stream) {
 			percent = sched_queue_sm_percent(q->sched);
 		}
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	return percent;
 }
 
@@ -400,7 +400,7 @@ bool shim_queue_replace(CUstream old, CUstream new)
 	struct shim_queue **p = &buckets[bucket_of(old, NULL, NULL)], *q;
 	unsigned b = bucket_of(new, NULL, NULL);
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	while (*p && (*p)->dev.stream != old) {
 		p = &(*p)->table.next;
 	}
@@ -411,7 +411,7 @@ bool shim_queue_replace(CUstream old, CUstream new)
 		q->table.next = buckets[b];
 		buckets[b] = q;
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	return q != NULL;
 }
 
@@ -426,14 +426,14 @@ void shim_queue_context_synchronized(CUcontext ctx)
 		return;
 	}
 	green = shim_green_of(ctx);
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->table.next_live) {
 		if (load_relaxed(q->touched) &&
 		    (green ? q->green == green : shim_green_base(q->dev.ctx) == ctx)) {
 			sched_synced(shim.sched, q->sched);
 		}
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 }
 
 /* Returns true if work on each waits for earlier work on the other through the legacy default
@@ -451,13 +451,13 @@ unsigned shim_queue_siblings_deferred(struct shim_queue *of, struct shim_queue *
 {
 	unsigned n = 0;
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	for (struct shim_queue *q = live; q && n < max; q = q->table.next_live) {
 		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
 			list[n++] = q;
 		}
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	return n;
 }
 
@@ -476,13 +476,13 @@ bool shim_queue_sibling_before(const struct shim_queue *of, uint64_t number)
 	if (!of->blocking || sched_queue_alone(of->sched)) {
 		return false;
 	}
-	if (pthread_mutex_trylock(&table_mutex) != 0) {
+	if (!lock_try(&table_mutex)) {
 		return true;
 	}
 	for (struct shim_queue *q = live; q && !found; q = q->table.next_live) {
 		found = are_siblings(of, q) && sched_queue_behind(q->sched, number);
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	return found;
 }
 
@@ -490,20 +490,20 @@ bool shim_queue_error_reported(uint32_t error)
 {
 	bool reported = false;
 
-	pthread_mutex_lock(&table_mutex);
+	lock_take(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->table.next_live) {
 		reported = (load_relaxed(&q->reported_error) == error &&
 			    xchg_acqrel(&q->reported_error, 0u)) ||
 			   reported;
 	}
-	pthread_mutex_unlock(&table_mutex);
+	lock_release(&table_mutex);
 	return reported;
 }
 
 /* The queues belong to the parent. */
 static void child(void)
 {
-	pthread_mutex_init(&table_mutex, NULL);
+	lock_init(&table_mutex, LOCK_TABLE);
 	memset(buckets, 0, sizeof(buckets));
 	live = free_list = NULL;
 	n_destroy_pending = reaping = 0;

@@ -623,12 +623,12 @@ static void take_row(struct shim_probe_made *b, struct shim_probe_tool *const *t
 		if (b->row) {
 			(void)shim_probe_memory_control(tools[i], b->row, b->row + 1);
 		} else if (tools[i]->settable) {
-			pthread_mutex_lock(&shim_probe_mutex);
+			lock_take(&shim_probe_mutex);
 			shim_probe_tool_refused(tools[i], b->k->name,
 						"too many kernels run tools: what is set for "
 						"patterns of names (probe set --kernel) does not "
 						"reach it");
-			pthread_mutex_unlock(&shim_probe_mutex);
+			lock_release(&shim_probe_mutex);
 		}
 	}
 }

@@ -196,9 +196,9 @@ static uint64_t number_asked(void)
 {
 	uint64_t number;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	number = asked;
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	return number;
 }
 
@@ -214,13 +214,13 @@ bool shim_probe_cover_settle(void)
 				      */
 	look_at_all();
 	sched_publish_kernels(shim.sched);
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	if (asked == m.probe_order.number) { /* of the gbpfd that is there now */
 		again = shim_session_answer_probe(shim_probe_session(), &m, PROTO_COVERED) ==
 			-EAGAIN;
 		asked = again ? asked : 0;
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	return !again;
 }
 
@@ -229,9 +229,9 @@ void shim_probe_cover(struct shim_session *s, const struct proto_probe_order *m)
 	if (shim_probe_thread_start(s) < 0) {
 		return; /* gbpfd does not wait for long */
 	}
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	asked = m->number;
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	shim_probe_thread_wake();
 }
 

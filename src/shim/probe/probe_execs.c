@@ -17,7 +17,7 @@
 #define LOCK_TIMEOUT_NS 1000000000u
 #define LOCK_STEP_NS 100000u
 
-pthread_mutex_t shim_probe_graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct lock shim_probe_graphs_mutex = LOCK_INITIALIZER(PROBE_GRAPHS);
 struct shim_probe_exec *shim_probe_execs;
 static struct shim_probe_exec *free_execs; /* shim_probe_graphs_mutex */
 static struct strmap execs;		   /* shim_probe_graphs_mutex; > struct shim_probe_exec */
@@ -184,13 +184,13 @@ bool shim_probe_graph_kept(CUgraph g, CUresult *ret)
 	if (!shim_attached()) {
 		return false;
 	}
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	known = strmap_get(&graphs, shim_handle_key(g).text);
 	if (known) {
 		*ret = known->destroyed ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 		known->destroyed = true;
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	return known != NULL;
 }
 
@@ -201,25 +201,25 @@ static struct shim_probe_exec *take_free_exec(void)
 {
 	struct shim_probe_exec *x;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	x = free_execs;
 	if (x) {
 		free_execs = x->next_free;
 	} else if (execs.live < EXECS_MAX && (x = calloc(1, sizeof(*x))) != NULL) {
-		pthread_mutex_init(&x->mutex, NULL);
+		lock_init(&x->mutex, LOCK_PROBE_EXEC);
 		x->next = shim_probe_execs;
 		store_release(&shim_probe_execs, x);
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	return x;
 }
 
 static void put_exec(struct shim_probe_exec *x)
 {
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	x->next_free = free_execs;
 	free_execs = x;
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 }
 
 /* Takes an exec from the table. Returns the graph that is to be destroyed now, NULL: none. Caller
@@ -228,7 +228,7 @@ static CUgraph remove_exec(struct shim_probe_exec *x)
 {
 	CUgraph g;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	shim_probe_exec_account(x);
 	(void)strmap_del(&execs, shim_handle_key(x->exec).text);
 	g = leave_graph(x->graph) ? x->graph : NULL;
@@ -237,7 +237,7 @@ static CUgraph remove_exec(struct shim_probe_exec *x)
 	x->n_places = 0;
 	x->graph = NULL;
 	store_release(&x->exec, NULL);
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	return g;
 }
 
@@ -248,13 +248,13 @@ struct shim_probe_exec *shim_probe_exec_begin(CUgraphExec exec)
 	if (!exec || !shim_attached()) {
 		return NULL;
 	}
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	x = strmap_get(&execs, shim_handle_key(exec).text);
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	if (x) {
-		pthread_mutex_lock(&x->mutex);
+		lock_take(&x->mutex);
 		if (load_acquire(&x->exec) != exec) { /* destroyed meanwhile */
-			pthread_mutex_unlock(&x->mutex);
+			lock_release(&x->mutex);
 			x = NULL;
 		}
 	}
@@ -264,7 +264,7 @@ struct shim_probe_exec *shim_probe_exec_begin(CUgraphExec exec)
 void shim_probe_exec_end(struct shim_probe_exec *x)
 {
 	if (x) {
-		pthread_mutex_unlock(&x->mutex);
+		lock_release(&x->mutex);
 	}
 }
 
@@ -272,7 +272,7 @@ bool shim_probe_exec_lock(struct shim_probe_exec *x)
 {
 	uint64_t until = clock_now_ns() + clock_patience(LOCK_TIMEOUT_NS);
 
-	while (pthread_mutex_trylock(&x->mutex)) {
+	while (!lock_try(&x->mutex)) {
 		if (clock_now_ns() >= until) {
 			return false;
 		}
@@ -324,7 +324,7 @@ static bool fill(struct shim_probe_exec *x, CUgraphExec exec, CUgraph g,
 {
 	bool added;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	added = use_graph(g);
 	if (added && strmap_add(&execs, shim_handle_key(exec).text, x) < 0) {
 		(void)leave_graph(g);
@@ -337,7 +337,7 @@ static bool fill(struct shim_probe_exec *x, CUgraphExec exec, CUgraph g,
 		store_release(&x->exec, exec);
 		shim_probe_exec_count_begin(x);
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	return added;
 }
 
@@ -374,7 +374,7 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 		free(n >= 0 ? list : NULL);
 		return;
 	}
-	pthread_mutex_lock(&x->mutex);
+	lock_take(&x->mutex);
 	added = fill(x, exec, g, list, (uint32_t)n);
 	x->ctx = NULL;
 	(void)shim_driver.cuCtxGetCurrent(&x->ctx);
@@ -385,7 +385,7 @@ void shim_probe_graph_instantiated(CUgraphExec exec, CUgraph g, uint64_t flags)
 		  : x->ctx && shim_green_of(x->ctx) ? "it was made in a green context"
 						    : NULL;
 	x->seen = 0;
-	pthread_mutex_unlock(&x->mutex);
+	lock_release(&x->mutex);
 	if (!added) {
 		free(list);
 		put_exec(x);
@@ -399,13 +399,13 @@ static bool mark_place(const struct shim_probe_exec *x, CUgraphNode node, bool e
 {
 	struct shim_probe_place *p;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	p = shim_probe_place(x, node);
 	if (p) {
 		p->edited = p->edited || edited;
 		p->gone = p->gone || gone;
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	return p != NULL;
 }
 
@@ -446,7 +446,7 @@ bool shim_probe_exec_is_of(struct shim_probe_exec *x, CUgraph g)
 	bool same = false, bodies;
 	int64_t n = shim_probe_places_of(g, &list, &bodies);
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	if (n >= 0 && x->graph == g && (uint64_t)n == x->n_places) {
 		same = true;
 		for (uint32_t i = 0; i < x->n_places && same; i++) {
@@ -456,12 +456,12 @@ bool shim_probe_exec_is_of(struct shim_probe_exec *x, CUgraph g)
 			x->places[i].edited = false;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	free(n >= 0 ? list : NULL);
 	return same;
 }
 
 void shim_probe_graphs_forget(void)
 {
-	pthread_mutex_init(&shim_probe_graphs_mutex, NULL);
+	lock_init(&shim_probe_graphs_mutex, LOCK_PROBE_GRAPHS);
 }

@@ -38,12 +38,12 @@ void shim_probe_exit_await(void)
 	if (shim_agent_is_current()) {
 		return; /* no thread would receive the orders */
 	}
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	exiting = true;
 	while (!err && any_is_awaited()) {
-		err = pthread_cond_clockwait(&changed, &shim_probe_mutex, CLOCK_MONOTONIC, &at);
+		err = lock_wait_clock(&shim_probe_mutex, &changed, CLOCK_MONOTONIC, &at);
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 void shim_probe_exit_note_drain(struct shim_probe_tool *t, uint64_t number)

@@ -19,12 +19,12 @@ struct shim_probe_form *shim_probe_form_new(void)
 {
 	struct shim_probe_form *f;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	f = free_forms;
 	if (f) {
 		free_forms = f->next;
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	f = f ? f : calloc(1, sizeof(*f));
 	if (f) {
 		store_relaxed(&f->refusal, 0u);
@@ -50,29 +50,29 @@ static void put_form(struct shim_probe_form *f)
 
 void shim_probe_form_free(struct shim_probe_form *f)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	f->ended = load_relaxed(&f->held) != 0;
 	if (!f->ended) {
 		put_form(f);
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 void shim_probe_form_hold(struct shim_probe_form *f)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	(void)add_seqcst(&f->held, 1u);
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 void shim_probe_form_unhold(struct shim_probe_form *f)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	if (sub_acqrel(&f->held, 1u) == 1 && f->ended) {
 		f->ended = false;
 		put_form(f);
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 struct shim_probe_form *shim_probe_form_begin(struct shim_probe_kernel *k, const void *handle)
@@ -103,12 +103,12 @@ void shim_probe_form_end(struct shim_probe_form *f)
 /* The launches of a retired form have ended: frees its tools. */
 static void finish(struct shim_probe_form *f)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	for (uint32_t i = 0; i < f->n_tools; i++) {
 		f->tools[i]->refs--;
 	}
 	f->finished = true;
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 void shim_probe_form_refused(struct shim_probe_form *f, CUresult r)
@@ -151,21 +151,21 @@ void shim_probe_forms_drain(void)
 {
 	bool any = false;
 
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
 		f->draining = f->has_clone && !f->drained && !load_seqcst(&f->users);
 		any = any || f->draining;
 	}
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 	if (!any) {
 		return;
 	}
 	shim_drain_pending();
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
 		f->drained = f->drained || f->draining;
 	}
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 }
 
 /* Returns whether all launches of a retired form are submitted. A node is counted before the user

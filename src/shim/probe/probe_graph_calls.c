@@ -21,11 +21,11 @@ static struct shim_probe_exec *begin(CUgraphExec exec)
 	struct shim_probe_exec *x = t ? t->graphs[slot] : NULL;
 
 	if (likely(x && load_acquire(&x->exec) == exec)) {
-		pthread_mutex_lock(&x->mutex);
+		lock_take(&x->mutex);
 		if (likely(load_acquire(&x->exec) == exec)) {
 			return x;
 		}
-		pthread_mutex_unlock(&x->mutex);
+		lock_release(&x->mutex);
 	}
 	x = shim_probe_exec_begin(exec);
 	if (t && x) {
@@ -176,21 +176,21 @@ bool shim_probe_graphs_settle(void)
 {
 	bool settled = true;
 
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	for (struct shim_probe_exec *x = load_acquire(&shim_probe_execs); x && !shim_probe_stopped;
 	     x = x->next) {
 		if (!load_acquire(&x->n_forms)) {
 			continue;
 		}
-		if (pthread_mutex_trylock(&x->mutex) != 0) { /* it is being launched */
+		if (!lock_try(&x->mutex)) { /* it is being launched */
 			settled = false;
 			continue;
 		}
 		if (x->exec && x->seen != load_acquire(&shim_probe_forms_generation)) {
 			shim_probe_exec_settle(x, false);
 		}
-		pthread_mutex_unlock(&x->mutex);
+		lock_release(&x->mutex);
 	}
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 	return settled;
 }

@@ -155,14 +155,14 @@ void shim_probe_graphs_account(void)
 		if (!load_acquire(&x->exec) || !shim_probe_exec_lock(x)) {
 			continue;
 		}
-		pthread_mutex_lock(&shim_probe_graphs_mutex);
+		lock_take(&shim_probe_graphs_mutex);
 		if (x->exec && x->n_places && !x->bodies) {
 			look_up(x);
 			shim_probe_exec_account(x);
 		} else if (x->exec && x->bodies) {
 			tell_bodies(x);
 		}
-		pthread_mutex_unlock(&shim_probe_graphs_mutex);
+		lock_release(&shim_probe_graphs_mutex);
 		shim_probe_exec_end(x);
 	}
 }

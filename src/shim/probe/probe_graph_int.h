@@ -2,6 +2,7 @@
 #ifndef GBPF_SHIM_PROBE_PROBE_GRAPH_INT_H
 #define GBPF_SHIM_PROBE_PROBE_GRAPH_INT_H
 
+#include "base/lock.h"
 #include "shim/probe/shim_probe_int.h"
 
 /* A kernel node of the program's graph; under shim_probe_graphs_mutex. */
@@ -48,7 +49,7 @@ struct shim_probe_exec {
 			       an earlier exec */
 	bool looked_up;	    /* the kernels of its places are known, as far as they can be */
 	/* Under the exec's mutex: */
-	pthread_mutex_t mutex;	       /* held over all calls of the driver that name the exec */
+	struct lock mutex;	       /* held over all calls of the driver that name the exec */
 	CUcontext ctx;		       /* [atomic] NULL: the context has ended */
 	struct shim_probe_node *nodes; /* owned; by address unless of `copy`; NULL: not made yet */
 	uint32_t n_nodes;
@@ -64,7 +65,7 @@ struct shim_probe_exec {
 };
 
 /* docs/LOCKING.md has the order. */
-extern pthread_mutex_t shim_probe_graphs_mutex;	 /* guards which execs and nodes there are */
+extern struct lock shim_probe_graphs_mutex;	 /* guards which execs and nodes there are */
 extern struct shim_probe_exec *shim_probe_execs; /* [atomic] all structs, also free ones */
 
 /* ---- probe_execs.c ---- */

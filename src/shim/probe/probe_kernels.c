@@ -123,7 +123,7 @@ static void build(struct shim_probe_kernel *k, const void *handle)
 	CUstreamCaptureMode mode;
 	CUcontext popped;
 
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	mode = shim_capture_exempt();
 	if (load_acquire(&k->handle) == handle && !load_relaxed(&k->seen) &&
 	    shim_driver.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS) {
@@ -136,7 +136,7 @@ static void build(struct shim_probe_kernel *k, const void *handle)
 		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 	}
 	shim_capture_restore(mode);
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 }
 
 /* Stores in *ret_newer whether the program got the handle after one of its tools was attached. */
@@ -153,7 +153,7 @@ static struct shim_probe_kernel *known(const void *handle, CUcontext ctx, bool *
 		return NULL;
 	}
 	key = key_of(handle, o.kind == SHIM_KERNEL_OF_LIBRARY, ctx);
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	n = shim_probe_tools_for(o.name, tools);
 	for (uint32_t i = 0; i < n; i++) {
 		*ret_newer = *ret_newer || tools[i]->number <= o.probes;
@@ -163,7 +163,7 @@ static struct shim_probe_kernel *known(const void *handle, CUcontext ctx, bool *
 		k = new_kernel(handle, ctx, &o);
 		shim_probe_thread_wake();
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	free(o.name);
 	return k;
 }
@@ -302,7 +302,7 @@ static struct shim_probe_kernel *take_kernel(CUcontext ctx, const void *owner)
 {
 	struct shim_probe_kernel *found = NULL;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		struct shim_probe_kernel *k = e->value;
 
@@ -314,7 +314,7 @@ static struct shim_probe_kernel *take_kernel(CUcontext ctx, const void *owner)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	return found;
 }
 
@@ -327,16 +327,16 @@ static void forget(CUcontext ctx, const void *owner)
 	while ((k = take_kernel(ctx, owner)) != NULL) {
 		struct shim_probe_form *f = k->form;
 
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_mutex);
 		store_seqcst(&k->form, NULL);
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		if (f) {
 			shim_probe_form_retire(f);
 		}
 		shim_probe_kernel_forget_made(k);
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_mutex);
 		put_kernel(k);
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 	}
 }
 
@@ -345,9 +345,9 @@ static uint64_t unloading(const void *owner)
 	if (!load_acquire(&shim.probes_attached)) {
 		return 0;
 	}
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	forget(NULL, owner);
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 	POINT_HOLD("shim.probe.forgotten");
 	shim_probe_graphs_leave(NULL); /* while the driver still knows the kernels */
 	shim_probe_thread_wake();
@@ -370,14 +370,14 @@ static uint64_t context_ending(CUcontext ctx)
 	if (!load_acquire(&shim.probes_attached)) {
 		return 0;
 	}
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	await_work(ctx);
 	shim_probe_timers_leave(ctx);
 	forget(ctx, NULL);
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 	POINT_HOLD("shim.probe.forgotten");
 	shim_probe_graphs_leave(ctx);
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	forget(ctx, NULL); /* those that the probe thread has looked up for a graph meanwhile */
 	(void)shim_probe_forms_sweep(ctx, false, true);
 	(void)shim_probe_memory_sweep(ctx, false);
@@ -385,15 +385,15 @@ static uint64_t context_ending(CUcontext ctx)
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_tool *t;
 
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_mutex);
 		t = shim_probe_tools[i];
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		if (t) {
 			shim_probe_memory_leave(t, ctx);
 		}
 	}
 	shim_probe_memory_drop_stream(ctx);
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 	shim_probe_thread_wake();
 	return 0;
 }
@@ -404,7 +404,7 @@ const struct shim_part shim_probe_part = { .unloading = unloading,
 
 void shim_probe_exclude(CUfunction clone)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		const struct shim_probe_kernel *k = e->value;
 
@@ -412,7 +412,7 @@ void shim_probe_exclude(CUfunction clone)
 			store_relaxed(&k->form->clone.excluded, (uint8_t)SHIM_CLONE_HUNG);
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 /* Takes the forms of a handle's kernels, of a library's kernel in all contexts. Returns their
@@ -426,7 +426,7 @@ static unsigned forms_of(const void *handle, struct shim_probe_form *ret[SHIM_PR
 	if (!shim_kernel_origin(handle, &o)) {
 		return 0;
 	}
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		struct shim_probe_kernel *k = e->value;
 		bool same = k->handle == handle ||
@@ -441,7 +441,7 @@ static unsigned forms_of(const void *handle, struct shim_probe_form *ret[SHIM_PR
 			ret[n++] = f;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	free(o.name);
 	return n;
 }

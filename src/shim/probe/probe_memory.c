@@ -336,14 +336,14 @@ static size_t bytes_in(CUcontext ctx)
 {
 	size_t bytes = 0;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_block *b =
 			shim_probe_tools[i] ? block_of(shim_probe_tools[i], ctx) : NULL;
 
 		bytes += b ? b->bytes + b->host_bytes : 0;
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	for (const struct unused *u = unused; u; u = u->next) {
 		bytes += u->block.ctx == ctx ? u->block.bytes + u->block.host_bytes : 0;
 	}

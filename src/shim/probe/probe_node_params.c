@@ -39,13 +39,13 @@ void shim_probe_node_learn(const struct shim_probe_exec *x, struct shim_probe_no
 {
 	const struct shim_probe_place *place;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	place = shim_probe_place(x, n->node);
 	if (n->kept || x->copy || (place && !place->gone)) {
 		(void)shim_probe_node_learn_from(n, n->kept ? n->saved : n->node);
 	}
 	n->learned = true;
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 }
 
 /* Only the device knows the parameters of a node that kernels may change. */
@@ -120,14 +120,14 @@ CUresult shim_probe_node_params(struct shim_probe_exec *x, struct shim_probe_nod
 {
 	CUresult r = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	n->lost = n->lost ? n->lost : why_lost(x, n);
 	if (n->lost) {
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	} else if (!n->kept) {
 		r = copy_from(x, n, n->node);
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	return r == CUDA_SUCCESS ? params_of(n->saved, ret) : r;
 }
 
@@ -151,12 +151,12 @@ void shim_probe_node_keep(struct shim_probe_exec *x, struct shim_probe_node *n)
 {
 	const struct shim_probe_place *p;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	p = shim_probe_place(x, n->node);
 	if (p && !p->edited && !p->gone && !n->kept && !n->lost) {
 		(void)copy_from(x, n, n->node);
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 }
 
 /* ---- child graphs that the program replaces ---- */
@@ -230,7 +230,7 @@ static void take_from(struct shim_probe_exec *x, CUgraphNode node, CUgraphNode f
 	struct shim_probe_place *p;
 	CUDA_KERNEL_NODE_PARAMS now;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	p = shim_probe_place(x, node);
 	if (n && p) {
 		n->lost = NULL;
@@ -239,7 +239,7 @@ static void take_from(struct shim_probe_exec *x, CUgraphNode node, CUgraphNode f
 			shim_probe_exec_recount(x, p, &now);
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 }
 
 bool shim_probe_exec_pair(struct shim_probe_exec *x, CUgraph old, CUgraph from)

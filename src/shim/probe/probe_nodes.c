@@ -431,13 +431,13 @@ void shim_probe_exec_set(struct shim_probe_exec *x, CUgraphNode node,
 	struct shim_probe_node *n;
 
 	x->seen = 0;
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	place = shim_probe_place(x, node);
 	if (place) {
 		shim_probe_exec_recount(x, place, p);
 		place->edited = true;
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	if (!x->lost && make_nodes(x) && (n = shim_probe_exec_node(x, node)) != NULL) {
 		take_next(x, n, NULL);
 		shim_probe_node_set(x, n, p);
@@ -462,12 +462,12 @@ static void lose_nested(struct shim_probe_exec *x, const struct shim_probe_place
 	struct shim_probe_place *place;
 	struct shim_probe_node *n;
 
-	pthread_mutex_lock(&shim_probe_graphs_mutex);
+	lock_take(&shim_probe_graphs_mutex);
 	place = shim_probe_place(x, lost->node);
 	if (place) {
 		place->edited = true;
 	}
-	pthread_mutex_unlock(&shim_probe_graphs_mutex);
+	lock_release(&shim_probe_graphs_mutex);
 	n = shim_probe_exec_node(x, lost->node);
 	if (n) {
 		take_next(x, n, NULL);

@@ -161,9 +161,9 @@ void shim_probe_cut_tell(const struct shim_probe_cut *c, const struct shim_probe
 		buf_puts(&text, "runs without ");
 		put_hooks(&text, tools[i], c->programs[i]);
 		buf_printf(&text, ": %s", buf_text(&why->message));
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_mutex);
 		shim_probe_tool_refused(tools[i], k->name, buf_text(&text));
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		buf_finish(&text);
 	}
 }

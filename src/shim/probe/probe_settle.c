@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "shim/probe/probe_mix.h"
 
-static uint64_t round_number;					 /* of the probe thread */
-static pthread_mutex_t follow_mutex = PTHREAD_MUTEX_INITIALIZER; /* attributes of forms are set */
+static uint64_t round_number;					  /* of the probe thread */
+static struct lock follow_mutex = LOCK_INITIALIZER(PROBE_FOLLOW); /* attributes of forms are set */
 
 static bool runs(const struct shim_probe_form *f, struct shim_probe_tool *const *tools, uint32_t n)
 {
@@ -28,9 +28,9 @@ static bool runs(const struct shim_probe_form *f, struct shim_probe_tool *const 
 /* Removes tool number i of a kernel's list, and notes why. */
 static void leave_out(struct shim_probe_kernel *k, uint32_t i, const char *why)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	shim_probe_tool_refused(k->tools[i], k->name, why);
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	memmove(&k->tools[i], &k->tools[i + 1], (--k->n_tools - i) * sizeof(k->tools[0]));
 }
 
@@ -79,9 +79,9 @@ static void refuse(struct shim_probe_kernel *k, const struct report *r)
 /* A change of the kernel's attributes that is made later finds the form (shim_probe_refresh()). */
 void shim_probe_form_follow(const void *handle, struct shim_probe_form *f)
 {
-	pthread_mutex_lock(&follow_mutex);
+	lock_take(&follow_mutex);
 	shim_probe_follow_attributes(handle, f);
-	pthread_mutex_unlock(&follow_mutex);
+	lock_release(&follow_mutex);
 }
 
 /* A tool without a limit must not miss a launch, so the form has one only if all its tools have.
@@ -126,7 +126,7 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 	if (f) {
 		shim_probe_mix_ask(k, f, &residents);
 	}
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	for (uint32_t i = 0; f && i < f->n_tools; i++) {
 		f->tools[i]->refs++;
 		if (f->tools[i]->verify && f->handle) {
@@ -139,7 +139,7 @@ static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
 	shim_probe_mix_renew(&k->mix, f ? &residents : NULL);
 	store_seqcst(&k->form, f);
 	store_release(&k->seen, k->made_for);
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	(void)add_acqrel(&shim_probe_forms_generation, (uint64_t)1);
 	if (f) {
 		shim_probe_form_follow(k->handle, f);
@@ -155,10 +155,10 @@ bool shim_probe_kernel_compile(struct shim_probe_kernel *k)
 	uint32_t idle;
 	int err = -1;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	k->made_for = load_acquire(&shim_probe_generation);
 	k->n_tools = shim_probe_tools_for(k->name, k->tools);
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	if (runs(k->form, k->tools, k->n_tools)) {
 		store_release(&k->seen, k->made_for);
 		return false;
@@ -212,7 +212,7 @@ static struct shim_probe_kernel *next_undecided(void)
 {
 	struct shim_probe_kernel *found = NULL;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		struct shim_probe_kernel *k = e->value;
 
@@ -221,7 +221,7 @@ static struct shim_probe_kernel *next_undecided(void)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	return found;
 }
 
@@ -244,7 +244,7 @@ static void compile_all(void)
 
 	round_number++;
 	do {
-		pthread_mutex_lock(&shim_probe_build_mutex);
+		lock_take(&shim_probe_build_mutex);
 		k = shim_probe_stopped ? NULL : next_undecided();
 		if (k) {
 			k->tried = round_number;
@@ -256,7 +256,7 @@ static void compile_all(void)
 				(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 			}
 		}
-		pthread_mutex_unlock(&shim_probe_build_mutex);
+		lock_release(&shim_probe_build_mutex);
 	} while (k);
 }
 
@@ -266,7 +266,7 @@ static CUcontext next_context(void)
 	struct shim_probe_kernel *k = NULL;
 	CUcontext ctx = NULL;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		k = e->value;
 		if (shim_probe_kernel_is_compiled(k) && k->tried != round_number) {
@@ -274,7 +274,7 @@ static CUcontext next_context(void)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	for (struct shim_probe_form *f = shim_probe_retired; f && !ctx; f = f->next) {
 		ctx = f->seen != round_number ? f->ctx : NULL;
 	}
@@ -284,13 +284,13 @@ static CUcontext next_context(void)
 /* Marks all of a context as looked at in this round. */
 static void mark(CUcontext ctx)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		struct shim_probe_kernel *k = e->value;
 
 		k->tried = k->ctx == ctx ? round_number : k->tried;
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	for (struct shim_probe_form *f = shim_probe_retired; f; f = f->next) {
 		f->seen = f->ctx == ctx ? round_number : f->seen;
 	}
@@ -302,7 +302,7 @@ static struct shim_probe_kernel *next_compiled(CUcontext ctx)
 {
 	struct shim_probe_kernel *found = NULL;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
 		struct shim_probe_kernel *k = e->value;
 
@@ -311,7 +311,7 @@ static struct shim_probe_kernel *next_compiled(CUcontext ctx)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	return found;
 }
 
@@ -396,7 +396,7 @@ static bool settle_contexts(void)
 
 	round_number++;
 	do {
-		pthread_mutex_lock(&shim_probe_build_mutex);
+		lock_take(&shim_probe_build_mutex);
 		ctx = shim_probe_stopped ? NULL : next_context();
 		if (ctx) {
 			mark(ctx);
@@ -407,7 +407,7 @@ static bool settle_contexts(void)
 		} else if (ctx) {
 			leave_failed(ctx);
 		}
-		pthread_mutex_unlock(&shim_probe_build_mutex);
+		lock_release(&shim_probe_build_mutex);
 	} while (ctx);
 	return settled;
 }

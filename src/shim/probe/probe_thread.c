@@ -14,7 +14,7 @@
 #define AGAIN_MAX_NS 160000000u
 #define STACK_BYTES (8u << 20) /* the driver's compiler runs on it */
 
-static pthread_mutex_t wake_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock wake_mutex = LOCK_INITIALIZER(PROBE_WAKE);
 static pthread_cond_t wake_cond = PTHREAD_COND_INITIALIZER;
 static bool woken, started;	     /* wake_mutex */
 static struct shim_session *session; /* wake_mutex to write; constant once the thread runs */
@@ -33,14 +33,14 @@ static bool sleep_until_woken(uint64_t ns)
 	int err = 0;
 	bool r;
 
-	pthread_mutex_lock(&wake_mutex);
+	lock_take(&wake_mutex);
 	while (!woken && !err) {
-		err = ns ? pthread_cond_clockwait(&wake_cond, &wake_mutex, CLOCK_MONOTONIC, &at)
-			 : pthread_cond_wait(&wake_cond, &wake_mutex);
+		err = ns ? lock_wait_clock(&wake_mutex, &wake_cond, CLOCK_MONOTONIC, &at)
+			 : lock_wait(&wake_mutex, &wake_cond);
 	}
 	r = woken;
 	woken = false;
-	pthread_mutex_unlock(&wake_mutex);
+	lock_release(&wake_mutex);
 	return r;
 }
 
@@ -68,20 +68,20 @@ int shim_probe_thread_start(struct shim_session *s)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&wake_mutex);
+	lock_take(&wake_mutex);
 	session = s;
 	if (!started) {
 		err = thread_start_detached(run, NULL, STACK_BYTES);
 		started = !err;
 	}
-	pthread_mutex_unlock(&wake_mutex);
+	lock_release(&wake_mutex);
 	return err;
 }
 
 void shim_probe_thread_wake(void)
 {
-	pthread_mutex_lock(&wake_mutex);
+	lock_take(&wake_mutex);
 	woken = true;
 	pthread_cond_signal(&wake_cond);
-	pthread_mutex_unlock(&wake_mutex);
+	lock_release(&wake_mutex);
 }

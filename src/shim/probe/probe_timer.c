@@ -14,24 +14,24 @@
 #define PER_CONTEXT 16u
 #define TIMERS (PER_CONTEXT * SHIM_PROBE_CONTEXTS_MAX)
 
-static pthread_mutex_t timer_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock timer_mutex = LOCK_INITIALIZER(PROBE_TIMER);
 static struct shim_probe_timer timers[TIMERS]; /* timer_mutex: state, ctx */
 static unsigned n_pending; /* timer_mutex; timers that are pending, or about to be */
 static bool looks_again;   /* timer_mutex; the probe thread does, soon */
 
 void shim_probe_timer_lock(void)
 {
-	pthread_mutex_lock(&timer_mutex);
+	lock_take(&timer_mutex);
 }
 
 bool shim_probe_timer_trylock(void)
 {
-	return pthread_mutex_trylock(&timer_mutex) == 0;
+	return lock_try(&timer_mutex);
 }
 
 void shim_probe_timer_unlock(void)
 {
-	pthread_mutex_unlock(&timer_mutex);
+	lock_release(&timer_mutex);
 }
 
 static void destroy(CUevent event[2])
@@ -229,7 +229,7 @@ void shim_probe_timers_leave(CUcontext ctx)
 
 void shim_probe_timers_forget(void)
 {
-	pthread_mutex_init(&timer_mutex, NULL);
+	lock_init(&timer_mutex, LOCK_PROBE_TIMER);
 	memset(timers, 0, sizeof(timers));
 	n_pending = 0;
 	looks_again = false;

@@ -23,8 +23,8 @@ enum {
 #define FIGURES_NS 500000000u /* shortest time between messages about costs and launches alone */
 #define TIMERS_NS 20000000u   /* while launches are timed */
 
-pthread_mutex_t shim_probe_build_mutex = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t shim_probe_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct lock shim_probe_build_mutex = LOCK_INITIALIZER(PROBE_BUILD);
+struct lock shim_probe_mutex = LOCK_INITIALIZER(PROBE);
 uint64_t shim_probe_generation, shim_probe_forms_generation;
 bool shim_probe_stopped;
 struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX];
@@ -158,14 +158,14 @@ static void attach(struct shim_session *s, const struct proto_probe *m, const in
 		refuse(m, err, "the probe thread cannot be started");
 		return;
 	}
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	known = m->version ? place_of(m->version) : NULL;
 	if (known && (*known)->announced) {
 		err = -EEXIST;
 	} else if (!m->version || !place_of(0)) {
 		err = -E2BIG;
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	t = err ? NULL : calloc(1, sizeof(*t));
 	err = err ? err : t ? open_tool(t, m, fds) : -ENOMEM;
 	if (err) {
@@ -177,26 +177,26 @@ static void attach(struct shim_session *s, const struct proto_probe *m, const in
 		return;
 	}
 	shim_probe_lead();
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	known = place_of(m->version); /* it may have ended meanwhile */
 	if (!known || !renew(*known, t)) {
 		put_tool(t);
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 /* gbpfd has named all tools that the process is to have: those of an earlier gbpfd that it has not
  * named end. */
 static void all_named(void)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		if (shim_probe_tools[i] && !shim_probe_tools[i]->announced) {
 			shim_probe_tools[i]->ending = true;
 			tools_changed();
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 static void end(struct shim_session *s, const struct proto_probe_order *m)
@@ -208,7 +208,7 @@ static void end(struct shim_session *s, const struct proto_probe_order *m)
 		all_named();
 		return;
 	}
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	t = place_of(m->version);
 	if (t) {
 		(*t)->ending = (*t)->ordered = true;
@@ -216,7 +216,7 @@ static void end(struct shim_session *s, const struct proto_probe_order *m)
 		tools_changed();
 		shim_probe_exit_changed();
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	if (!t && shim_probe_session()) {
 		answer(PROTO_PROBE_ENDED, m, 0);
 	}
@@ -228,7 +228,7 @@ static void drain(struct shim_session *s, const struct proto_probe_order *m)
 	bool taken;
 
 	(void)s;
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	t = m->version ? place_of(m->version) : NULL;
 	taken = n_drains < ORDERS_MAX && t;
 	if (t) {
@@ -238,7 +238,7 @@ static void drain(struct shim_session *s, const struct proto_probe_order *m)
 		drains[n_drains++] = *m;
 		shim_probe_thread_wake();
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	if (!taken && shim_probe_session()) {
 		answer(PROTO_PROBE_DRAINED, m, -ENOENT);
 	}
@@ -249,19 +249,19 @@ static void set(struct shim_session *s, const struct proto_probe_set *m)
 	struct shim_probe_tool **t;
 
 	(void)s;
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	t = m->version ? place_of(m->version) : NULL;
 	if (t) {
 		(*t)->control_wanted = m->control;
 		(*t)->budget_wanted = m->budget_ppm;
 		shim_probe_thread_wake();
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 static void lost(void)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	n_drains = 0;
 	shim_probe_cover_lost();
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
@@ -272,7 +272,7 @@ static void lost(void)
 		}
 	}
 	shim_probe_exit_changed();
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 static const struct shim_session_probes callbacks = { .attach = attach,
@@ -336,7 +336,7 @@ void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, cons
 
 void shim_probe_tools_note_bodies(void)
 {
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_tool *t = shim_probe_tools[i];
 
@@ -348,7 +348,7 @@ void shim_probe_tools_note_bodies(void)
 			shim_probe_thread_wake();
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 }
 
 /* ---- on the probe thread ---- */
@@ -364,13 +364,13 @@ static bool settle_programs(unsigned i)
 {
 	struct shim_probe_tool *t;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	t = shim_probe_tools[i];
 	t = t && t->fresh && observes(t) ? t : NULL;
 	if (t) {
 		store_seqcst(&t->unsettled, 1u);
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	return !t || policy_observer_remove(&t->p);
 }
 
@@ -395,8 +395,8 @@ static void take_fresh(void)
 		bool settled = settle_programs(i);
 		struct shim_probe_tool *t;
 
-		pthread_mutex_lock(&shim_probe_build_mutex);
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_build_mutex);
+		lock_take(&shim_probe_mutex);
 		t = shim_probe_stopped || !settled ? NULL : shim_probe_tools[i];
 		fresh = t && load_relaxed(&t->unsettled) == observes(t) ? t->fresh : NULL;
 		if (fresh) {
@@ -412,14 +412,14 @@ static void take_fresh(void)
 				policy_observer_add(&t->p);
 			}
 		}
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		if (fresh) {
 			ebpf_policy_close(&before);
 			free(fresh);
 			shim_probe_places_renew(t);
 			(void)shim_probe_memory_drain(t);
 		}
-		pthread_mutex_unlock(&shim_probe_build_mutex);
+		lock_release(&shim_probe_build_mutex);
 	}
 }
 
@@ -491,23 +491,23 @@ static bool set_control(struct shim_probe_tool *t)
 /* Kernels that run see the interval at once, launches the budget. */
 static void carry_out_sets(void)
 {
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
 		struct shim_probe_tool *t;
 		bool differs = false;
 
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_mutex);
 		t = shim_probe_tools[i];
 		if (t) {
 			set_budget(t);
 			differs = set_control(t);
 		}
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		if (differs) {
 			(void)shim_probe_memory_control(t, 0, SHIM_PROBE_ROWS);
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 }
 
 /* Compares the clocks of the tool's contexts. Called behind the answer, since it takes a while if
@@ -516,14 +516,14 @@ static void renew_clocks(uint64_t version)
 {
 	struct shim_probe_tool **t;
 
-	pthread_mutex_lock(&shim_probe_build_mutex);
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_build_mutex);
+	lock_take(&shim_probe_mutex);
 	t = shim_probe_stopped ? NULL : place_of(version);
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	if (t) {
 		shim_probe_clocks_renew(*t);
 	}
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 }
 
 static void carry_out_drains(void)
@@ -533,8 +533,8 @@ static void carry_out_drains(void)
 	int err;
 
 	for (;;) {
-		pthread_mutex_lock(&shim_probe_build_mutex);
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_build_mutex);
+		lock_take(&shim_probe_mutex);
 		t = NULL;
 		if (n_drains && !shim_probe_stopped) {
 			o = drains[0];
@@ -546,15 +546,15 @@ static void carry_out_drains(void)
 		} else {
 			o.version = 0;
 		}
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		err = t ? shim_probe_memory_drain(*t) : -ENOENT;
 		if (t) {
-			pthread_mutex_lock(&shim_probe_mutex);
+			lock_take(&shim_probe_mutex);
 			(*t)->told_ns = 0;
 			(void)tell(*t); /* counts of launches that fit the copied values */
-			pthread_mutex_unlock(&shim_probe_mutex);
+			lock_release(&shim_probe_mutex);
 		}
-		pthread_mutex_unlock(&shim_probe_build_mutex);
+		lock_release(&shim_probe_build_mutex);
 		if (!o.version) {
 			return;
 		}
@@ -593,7 +593,7 @@ bool shim_probe_tools_end(void)
 	struct shim_probe_tool *ended[SHIM_PROBE_TOOLS_MAX];
 	unsigned n = 0;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
 		struct shim_probe_tool *t = shim_probe_tools[i];
 
@@ -602,7 +602,7 @@ bool shim_probe_tools_end(void)
 			shim_probe_tools[i] = NULL;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	for (unsigned i = 0; i < n; i++) {
 		finish(ended[i]);
 	}
@@ -616,10 +616,10 @@ bool shim_probe_tools_settle(uint64_t *ret_ns)
 	take_fresh();
 	carry_out_sets();
 	carry_out_drains();
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	settled = !shim_probe_tools_end(); /* else there is unused memory */
 	*ret_ns = !shim_probe_stopped && shim_probe_timers_read() ? TIMERS_NS : 0;
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	shim_probe_kernels_note_refusals();
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX && !shim_probe_stopped; i++) {
 		struct shim_probe_tool *t = shim_probe_tools[i];
@@ -631,8 +631,8 @@ bool shim_probe_tools_settle(uint64_t *ret_ns)
 			settled = settled && !t->tell;
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_mutex);
+	lock_release(&shim_probe_build_mutex);
 	return settled;
 }
 
@@ -642,26 +642,26 @@ void shim_probe_exit(void)
 		return;
 	}
 	shim_probe_exit_await(); /* the probe thread may need the mutex for that */
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	shim_probe_stopped = true;
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		struct shim_probe_tool *t;
 
-		pthread_mutex_lock(&shim_probe_mutex);
+		lock_take(&shim_probe_mutex);
 		t = shim_probe_tools[i];
-		pthread_mutex_unlock(&shim_probe_mutex);
+		lock_release(&shim_probe_mutex);
 		if (t) {
 			(void)shim_probe_memory_drain(t);
 		}
 	}
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 }
 
 /* Another thread of the parent may have held the mutexes. */
 void shim_probe_forget(void)
 {
-	pthread_mutex_init(&shim_probe_build_mutex, NULL);
-	pthread_mutex_init(&shim_probe_mutex, NULL);
+	lock_init(&shim_probe_build_mutex, LOCK_PROBE_BUILD);
+	lock_init(&shim_probe_mutex, LOCK_PROBE);
 	shim_probe_graphs_forget();
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
 	policy_observers_forget();

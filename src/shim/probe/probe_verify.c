@@ -313,12 +313,12 @@ static void note(const struct verifying *v, enum shim_probe_verified result)
 {
 	struct shim_probe_form *f = v->f;
 
-	pthread_mutex_lock(&shim_probe_mutex);
+	lock_take(&shim_probe_mutex);
 	if (f->verified != SHIM_PROBE_DIFFERS) {
 		f->verified = result;
 		snprintf(f->verified_why, sizeof(f->verified_why), "%s", v->why);
 	}
-	pthread_mutex_unlock(&shim_probe_mutex);
+	lock_release(&shim_probe_mutex);
 	if (result == SHIM_PROBE_EQUAL) {
 		(void)sub_acqrel(&f->verify_left, 1u);
 	} else {
@@ -357,7 +357,7 @@ bool shim_probe_verify(struct shim_probe_kernel *k, struct shim_probe_form *f,
 	*v = (struct verifying){
 		.k = k, .f = f, .dims = dims, .params = params, .number = shim_probe_number(f)
 	};
-	pthread_mutex_lock(&shim_probe_build_mutex);
+	lock_take(&shim_probe_build_mutex);
 	mode = shim_capture_exempt();
 	if (load_relaxed(&f->verify_left) && load_seqcst(&k->form) == f &&
 	    shim_driver.cuCtxPushCurrent_v2(f->ctx) == CUDA_SUCCESS) {
@@ -377,7 +377,7 @@ bool shim_probe_verify(struct shim_probe_kernel *k, struct shim_probe_form *f,
 		(void)shim_driver.cuCtxPopCurrent_v2(&popped);
 	}
 	shim_capture_restore(mode);
-	pthread_mutex_unlock(&shim_probe_build_mutex);
+	lock_release(&shim_probe_build_mutex);
 	ran = v->ran;
 	free(v);
 	return ran;

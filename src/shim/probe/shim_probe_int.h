@@ -2,8 +2,7 @@
 #ifndef GBPF_SHIM_PROBE_SHIM_PROBE_INT_H
 #define GBPF_SHIM_PROBE_SHIM_PROBE_INT_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "base/report.h"
 #include "base/strmap.h"
 #include "bpf/run/policy_image.h"
@@ -237,9 +236,8 @@ struct shim_probe_kernel {
 };
 
 /* docs/LOCKING.md has the order. */
-extern pthread_mutex_t
-	shim_probe_build_mutex;		 /* held over driver calls that build, load and unload */
-extern pthread_mutex_t shim_probe_mutex; /* guards tools, kernels and what is sent */
+extern struct lock shim_probe_build_mutex; /* held over driver calls that build, load and unload */
+extern struct lock shim_probe_mutex;	   /* guards tools, kernels and what is sent */
 extern bool shim_probe_stopped; /* shim_probe_build_mutex; the process exits: the probe thread calls
 				   the driver no more */
 extern uint64_t shim_probe_generation; /* [atomic] incremented, under shim_probe_mutex, when the set

@@ -6,12 +6,12 @@
 #include "shim/session/session_int.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "gpu/control.h"
 #include "policy/ctx.h"
 #include "shim/object/driver_device.h"
@@ -32,9 +32,9 @@ struct control_access { /* control of one GPU, by device ordinal */
 	uint32_t slice_us; /* as set by queue_create; 0: none */
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(CONTROL);
 /* Held while control calls are made, which the driver answers whatever else it is doing. */
-static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock access_mutex = LOCK_INITIALIZER(CONTROL_ACCESS);
 static CUcontext contexts[PROTO_MAX_GPUS][CONTEXTS]; /* mutex; of each GPU, oldest first */
 static struct shim_session *session;		     /* mutex; NULL before the first welcome */
 static uint32_t changed; /* [atomic] contexts have been created or destroyed */
@@ -59,7 +59,7 @@ static void context_seen(uint32_t gpu, CUcontext ctx)
 	if (gpu >= PROTO_MAX_GPUS || !ctx) {
 		return;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	while (i < CONTEXTS && contexts[gpu][i] && contexts[gpu][i] != ctx) {
 		i++;
 	}
@@ -67,12 +67,12 @@ static void context_seen(uint32_t gpu, CUcontext ctx)
 		contexts[gpu][i] = ctx;
 		mark_changed();
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static void context_ends(CUcontext ctx)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	for (unsigned g = 0; g < PROTO_MAX_GPUS; g++) {
 		for (unsigned i = 0; i < CONTEXTS; i++) {
 			if (contexts[g][i] == ctx) {
@@ -83,7 +83,7 @@ static void context_ends(CUcontext ctx)
 			}
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static bool has_control(const struct control_access *g, enum gpu_control c)
@@ -116,9 +116,9 @@ static void learn(struct shim_session *s, uint32_t gpu, bool green)
 	bool had = g->learned;
 	CUcontext ctx;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	ctx = contexts[gpu][0];
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	g->learned = ctx && gpu_learn(&shim_driver, gpu, ctx, &g->h, &g->fd) == 0;
 	if (g->learned && !g->tested) {
 		gpu_self_test(&g->h, g->fd);
@@ -166,31 +166,31 @@ uint64_t shim_session_control_maintain(struct shim_session *s)
 	for (uint32_t i = 0; i < MIN(s->gpus, PROTO_MAX_GPUS); i++) {
 		green |= (uint32_t)shim_green_possible((CUdevice)i) << i;
 	}
-	pthread_mutex_lock(&access_mutex);
+	lock_take(&access_mutex);
 	for (uint32_t i = 0; i < MIN(s->gpus, PROTO_MAX_GPUS); i++) {
 		learn(s, i, green >> i & 1u);
 	}
-	pthread_mutex_unlock(&access_mutex);
+	lock_release(&access_mutex);
 	return UINT64_MAX;
 }
 
 void shim_session_control_offer(struct shim_session *s)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	session = s;
-	pthread_mutex_unlock(&mutex);
-	pthread_mutex_lock(&access_mutex);
+	lock_release(&mutex);
+	lock_take(&access_mutex);
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (accesses[i].learned) {
 			send_handles(s, i);
 		}
 	}
-	pthread_mutex_unlock(&access_mutex);
+	lock_release(&access_mutex);
 }
 
 void shim_session_control_lost(void)
 {
-	pthread_mutex_lock(&access_mutex);
+	lock_take(&access_mutex);
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		struct control_access *g = &accesses[i];
 
@@ -205,7 +205,7 @@ void shim_session_control_lost(void)
 			(void)gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, g->slice_us, NULL);
 		}
 	}
-	pthread_mutex_unlock(&access_mutex);
+	lock_release(&access_mutex);
 }
 
 static int slice(uint32_t gpu, uint32_t slice_us)
@@ -216,14 +216,14 @@ static int slice(uint32_t gpu, uint32_t slice_us)
 	if (!g) {
 		return -EINVAL;
 	}
-	pthread_mutex_lock(&access_mutex);
+	lock_take(&access_mutex);
 	g->slice_us = slice_us; /* also applies to handles that are learned later */
 	if (g->learned) {
 		err = has_control(g, GPU_CONTROL_SLICE_SET)
 			      ? gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL)
 			      : -ENOTSUP;
 	}
-	pthread_mutex_unlock(&access_mutex);
+	lock_release(&access_mutex);
 	return err;
 }
 
@@ -236,8 +236,8 @@ const struct shim_device_control shim_session_control = {
 /* In a child after fork there is no driver, hence nothing to control. */
 void shim_session_control_abandon(void)
 {
-	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
-	pthread_mutex_init(&access_mutex, NULL);
+	lock_init(&mutex, LOCK_CONTROL); /* another thread of the parent may have held it */
+	lock_init(&access_mutex, LOCK_CONTROL_ACCESS);
 	shim_guard_abandon();
 	session = NULL;
 	memset(accesses, 0, sizeof(accesses));

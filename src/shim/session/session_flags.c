@@ -4,16 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 
 #include "base/atomic.h"
 #include "base/fd.h"
+#include "base/lock.h"
 #include "gpu/flag_lease.h"
 #include "shim/object/driver_device.h"
 
 void (*shim_session_slots_changed)(uint32_t slots);
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock mutex = LOCK_INITIALIZER(FLAGS);
 static struct {
 	int fd; /* owned */
 	bool set;
@@ -38,7 +38,7 @@ int shim_session_offer_flag(uint32_t gpu, int fd)
 		fd_close(copy);
 		return -EINVAL;
 	}
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	if (own[gpu].set) {
 		fd_close(own[gpu].fd);
 	}
@@ -46,7 +46,7 @@ int shim_session_offer_flag(uint32_t gpu, int fd)
 	own[gpu].set = copy >= 0;
 	err = session ? send_flag(session, gpu)
 		      : 0; /* without a session it is sent when there is one */
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return err == -ENOTCONN ? 0 : err;
 }
 
@@ -54,15 +54,15 @@ bool shim_session_has_flag(uint32_t gpu)
 {
 	bool set;
 
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	set = own[gpu].set;
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 	return set;
 }
 
 void shim_session_flags_offer(struct shim_session *s)
 {
-	pthread_mutex_lock(&mutex);
+	lock_take(&mutex);
 	session = s;
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (own[i].set) {
@@ -71,7 +71,7 @@ void shim_session_flags_offer(struct shim_session *s)
 				i); /* fails if gbpfd has disappeared again; the next one gets it */
 		}
 	}
-	pthread_mutex_unlock(&mutex);
+	lock_release(&mutex);
 }
 
 static int ordinal_of(const struct shim_session *s, uint32_t gpu)
@@ -128,7 +128,7 @@ void shim_session_count_slots(struct shim_session *s)
 
 void shim_session_flags_abandon(void)
 {
-	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	lock_init(&mutex, LOCK_FLAGS); /* another thread of the parent may have held it */
 	session = NULL;
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (own[i].set) {

@@ -2,12 +2,12 @@
 #include "shim/session/session_int.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/lock.h"
 #include "base/point.h"
 #include "base/shm.h"
 #include "bpf/run/map/map.h"
@@ -16,14 +16,14 @@
 
 /* Serializes sending and replacing the socket: a note must not be sent to a descriptor that another
  * thread has opened meanwhile. */
-static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock sock_mutex = LOCK_INITIALIZER(SOCK);
 
 void shim_session_set_sock(struct shim_session *s, int sock)
 {
-	pthread_mutex_lock(&sock_mutex);
+	lock_take(&sock_mutex);
 	fd_close(s->sock);
 	s->sock = sock;
-	pthread_mutex_unlock(&sock_mutex);
+	lock_release(&sock_mutex);
 }
 
 int shim_session_send(struct shim_session *s, union proto_message *m, enum proto_type type,
@@ -31,11 +31,11 @@ int shim_session_send(struct shim_session *s, union proto_message *m, enum proto
 {
 	int err = -ENOTCONN;
 
-	pthread_mutex_lock(&sock_mutex);
+	lock_take(&sock_mutex);
 	if (s->sock >= 0) {
 		err = proto_send(s->sock, m, type, fds, nfds);
 	}
-	pthread_mutex_unlock(&sock_mutex);
+	lock_release(&sock_mutex);
 	return err;
 }
 
@@ -330,7 +330,7 @@ void shim_session_lost(struct shim_session *s)
 
 void shim_session_abandon(struct shim_session *s)
 {
-	pthread_mutex_init(&sock_mutex, NULL); /* another thread of the parent may have held it */
+	lock_init(&sock_mutex, LOCK_SOCK); /* another thread of the parent may have held it */
 	s->sock = fd_close(s->sock);
 	s->early.sock = fd_close(s->early.sock);
 	shim_session_close_fds(s->early.fds, s->early.nfds);

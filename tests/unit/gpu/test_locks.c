@@ -36,7 +36,7 @@ static void *run_call(void *arg)
 	return NULL;
 }
 
-static void assert_waits(pthread_mutex_t *lock, void (*call)(void), const char *at)
+static void assert_waits(struct lock *lock, void (*call)(void), const char *at)
 {
 	pthread_t t;
 	bool waited;
@@ -45,23 +45,23 @@ static void assert_waits(pthread_mutex_t *lock, void (*call)(void), const char *
 	pause_at = at;
 	script_on_call = on_call;
 	if (!at) {
-		assert_int_equal(pthread_mutex_lock(lock), 0);
+		lock_take(lock);
 	}
 	assert_int_equal(pthread_create(&t, NULL, run_call, &call), 0);
 	if (at) {
 		eventually(load_acquire(&paused));
-		assert_int_equal(pthread_mutex_lock(lock), 0);
+		lock_take(lock);
 		store_release(&locked, 1u);
 		eventually(load_acquire(&resumed));
 	}
 	eventually(load_acquire(&done) ||
 		   (load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
 	waited = !load_acquire(&done);
-	pthread_mutex_unlock(lock);
+	lock_release(lock);
 	pthread_join(t, NULL);
 	assert_true(waited);
-	assert_int_equal(pthread_mutex_trylock(lock), 0); /* it was left */
-	pthread_mutex_unlock(lock);
+	assert_true(lock_try(lock)); /* it was left */
+	lock_release(lock);
 }
 
 static void place_a_marker(void)
@@ -170,15 +170,15 @@ static void a_look_does_not_wait(void **state)
 
 	assert_int_equal(launch(1u << 29, 0), CUDA_SUCCESS);
 	assert_int_equal(launch(1, 0), CUDA_SUCCESS);
-	pthread_mutex_lock(&q.run->lock);
+	lock_take(&q.run->lock);
 	assert_int_equal(gpu_run_look(d, &q, &p), 0);
 	assert_true(p.full);
 	assert_int_equal(p.launched, 2);
-	pthread_mutex_unlock(&q.run->lock);
+	lock_release(&q.run->lock);
 	device_stores(1);
 	assert_int_equal(gpu_run_look(d, &q, &p), 0);
-	assert_int_equal(pthread_mutex_trylock(&q.run->lock), 0);
-	pthread_mutex_unlock(&q.run->lock);
+	assert_true(lock_try(&q.run->lock));
+	lock_release(&q.run->lock);
 }
 
 int main(void)

@@ -2,10 +2,9 @@
  * that of a copy with a planted fault. */
 #include "orders.h"
 
-#include <pthread.h>
-
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "proto/account.h"
 
 #undef load_seqcst
@@ -30,7 +29,7 @@
 #undef PROTO_SHARE_UNIT
 #define PROTO_SHARE_UNIT 1u /* words of states are bytes */
 #define sched_yield() orders_yield()
-#define pthread_mutex_lock(m) ((void)(m))
-#define pthread_mutex_unlock(m) ((void)(m))
+#define lock_take(m) ((void)(m))
+#define lock_release(m) ((void)(m))
 
 #include LEDGER

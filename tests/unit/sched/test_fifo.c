@@ -101,9 +101,9 @@ static void crowded_from_192_launches_on(void **state)
 	assert_false(sched_queue_crowded(c.q));
 	assert_null(c.q->issue.marker.event);
 	(void)go(c.q, &c.fq, &c.l);
-	pthread_mutex_lock(&c.q->issue.lock);
+	lock_take(&c.q->issue.lock);
 	assert_false(sched_queue_crowded(c.q)); /* another thread looks */
-	pthread_mutex_unlock(&c.q->issue.lock);
+	lock_release(&c.q->issue.lock);
 	c.fq.refuse_marks = 1;
 	assert_true(sched_queue_crowded(c.q));
 	c.q->pending = SCHED_HAS_RUN;

@@ -430,8 +430,8 @@ static void an_unprepared_queue_is_prepared_first(void **state)
 	l.block_ok = l.unprepared = true;
 	l.resident = 1;
 	assert_int_equal(ticket_begin(o.q, &l), SCHED_PREPARE);
-	assert_int_equal(pthread_mutex_trylock(&o.q->issue.lock), 0);
-	pthread_mutex_unlock(&o.q->issue.lock);
+	assert_true(lock_try(&o.q->issue.lock));
+	lock_release(&o.q->issue.lock);
 	assert_false(sched_queue_deferred(o.q));
 	assert_int_equal(sched_inflight(o.r.s), 0);
 	assert_int_equal(fake_live_markers, 0);

@@ -43,9 +43,9 @@ static void a_run_begins_once_and_ends_when_the_device_is_through(void **state)
 	assert_false(sched_idle(c.r.s)); /* until it has ended */
 	run_device.busy = 0;
 	assert_false(sched_run_unfinished(c.q));
-	pthread_mutex_lock(&c.q->issue.lock);
+	lock_take(&c.q->issue.lock);
 	assert_false(sched_run_try_end(c.q)); /* another thread has the lock */
-	pthread_mutex_unlock(&c.q->issue.lock);
+	lock_release(&c.q->issue.lock);
 	run_device.progress.interruptions = 3;
 	c.q->run.stopped_since_ns = c.q->run.held_since_ns = 4;
 	c.q->run.step_ns = c.q->run.stepped_ns = 4;
@@ -149,11 +149,11 @@ static bool joined(struct clocked *c)
 	bool yes = sched_run_join(c->q);
 
 	if (yes) {
-		assert_int_not_equal(pthread_mutex_trylock(&c->q->issue.lock), 0);
+		assert_false(lock_try(&c->q->issue.lock));
 		sched_run_joined(c->q);
 	}
-	assert_int_equal(pthread_mutex_trylock(&c->q->issue.lock), 0);
-	pthread_mutex_unlock(&c->q->issue.lock);
+	assert_true(lock_try(&c->q->issue.lock));
+	lock_release(&c->q->issue.lock);
 	return yes;
 }
 

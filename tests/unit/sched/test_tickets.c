@@ -12,8 +12,8 @@ static const struct ebpf_insn always_hold[] = { I_MOV(0, GBPF_HOLD), I_EXIT };
 static void expect_no_trace(struct clocked *c)
 {
 	assert_null(policy_reader_self->gate);
-	assert_int_equal(pthread_mutex_trylock(&c->q->issue.lock), 0);
-	pthread_mutex_unlock(&c->q->issue.lock);
+	assert_true(lock_try(&c->q->issue.lock));
+	lock_release(&c->q->issue.lock);
 	assert_int_equal(c->q->entered, sched_tally_sum(&c->q->left));
 	assert_int_equal(sched_tally_sum(&c->q->total), 0);
 	assert_int_equal(sched_inflight(c->r.s), 0);
@@ -141,7 +141,7 @@ static void launches_behind_a_run_go_with_it_or_after_it(void **state)
 	assert_int_equal(ticket_begin(c.q, &c.l), SCHED_GO_BLOCK);
 	assert_int_equal(ticket.holds, SCHED_HOLDS_LOCK);
 	assert_null(policy_reader_self->gate);
-	assert_int_not_equal(pthread_mutex_trylock(&c.q->issue.lock), 0);
+	assert_false(lock_try(&c.q->issue.lock));
 	assert_int_equal(c.l.level, GBPF_LEVEL_BLOCK);
 	assert_int_equal(c.r.stats.block_launches, 1);
 	ticket_end(false);

@@ -31,7 +31,7 @@ struct cuabi_slots shim_real;
 struct cuabi_table shim_driver;
 struct shim_state shim;
 TLS_FAST struct shim_thread *shim_thread_known;
-pthread_mutex_t shim_probe_build_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct lock shim_probe_build_mutex = LOCK_INITIALIZER(PROBE_BUILD);
 bool shim_probe_stopped;
 uint64_t shim_probe_forms_generation, shim_probe_paused_until;
 
