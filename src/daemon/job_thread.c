@@ -24,7 +24,7 @@ static void *run(void *arg)
 {
 	struct daemon_job_thread *w = arg;
 
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	for (;;) {
 		struct daemon_job *j = w->waiting;
 
@@ -32,19 +32,19 @@ static void *run(void *arg)
 			break;
 		}
 		if (!j) {
-			pthread_cond_wait(&w->wake, &w->lock);
+			lock_wait(&w->lock, &w->wake);
 			continue;
 		}
 		w->waiting = j->next;
-		pthread_mutex_unlock(&w->lock);
+		lock_release(&w->lock);
 		j->work(j);
-		pthread_mutex_lock(&w->lock);
+		lock_take(&w->lock);
 		push(&w->finished, j);
 		if (write(w->event_fd, &(uint64_t){ 1 }, sizeof(uint64_t)) < 0) {
 			continue; /* the counter is full, so the loop will wake anyway */
 		}
 	}
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 	return NULL;
 }
 
@@ -61,10 +61,10 @@ static int on_finished(sd_event_source *s, int fd, uint32_t revents, void *arg)
 	for (;;) {
 		struct daemon_job *j;
 
-		pthread_mutex_lock(&w->lock);
+		lock_take(&w->lock);
 		j = w->finished;
 		w->finished = j ? j->next : NULL;
-		pthread_mutex_unlock(&w->lock);
+		lock_release(&w->lock);
 		if (!j) {
 			return 0;
 		}
@@ -78,7 +78,7 @@ int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop, unsigne
 	int err = 0;
 
 	memset(w, 0, sizeof(*w));
-	pthread_mutex_init(&w->lock, NULL);
+	lock_init(&w->lock, LOCK_JOBS);
 	pthread_cond_init(&w->wake, NULL);
 	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->event_fd < 0) {
@@ -102,10 +102,10 @@ int daemon_job_thread_start(struct daemon_job_thread *w, sd_event *loop, unsigne
 
 void daemon_job_thread_submit(struct daemon_job_thread *w, struct daemon_job *j)
 {
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	push(&w->waiting, j);
 	pthread_cond_signal(&w->wake);
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 }
 
 static void drop_all(struct daemon_job *j)
@@ -123,10 +123,10 @@ void daemon_job_thread_stop(struct daemon_job_thread *w)
 	if (!w->running) {
 		return;
 	}
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->wake);
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 	while (w->n) {
 		pthread_join(w->thread[--w->n], NULL);
 	}

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <systemd/sd-event.h>
 
+#include "base/lock.h"
+
 struct daemon_job {
 	struct daemon_job *next;
 	void (*work)(struct daemon_job *j); /* on the thread; must touch nothing but the job */
@@ -20,7 +22,7 @@ struct daemon_job {
 struct daemon_job_thread {
 	pthread_t thread[DAEMON_JOB_THREADS];
 	unsigned n; /* threads that run */
-	pthread_mutex_t lock;
+	struct lock lock;
 	pthread_cond_t wake;
 	struct daemon_job *waiting, *finished; /* guarded by lock */
 	bool stop;			       /* guarded by lock */

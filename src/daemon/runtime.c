@@ -104,7 +104,7 @@ static int write_pid(int fd)
 }
 
 /* A lock file in a directory, while it is being opened. */
-struct lock {
+struct lock_file {
 	const char *dir;
 	char path[DAEMON_PATH + 16];
 	char text[32]; /* of the process that holds it: its ID */
@@ -137,7 +137,7 @@ static bool is_gbpfd(long pid)
 
 static bool holder_is_gbpfd(void *arg)
 {
-	const struct lock *l = arg;
+	const struct lock_file *l = arg;
 	bool yes = is_served(l->dir) || is_gbpfd(strtol(l->text, NULL, 10));
 
 	if (!yes) {
@@ -152,7 +152,7 @@ static bool holder_is_gbpfd(void *arg)
  * descriptor or -errno; -EWOULDBLOCK with the ID of the process that holds it. */
 static int lock_dir(struct daemon *d, const char *dir, const char *leaf, long *ret_pid)
 {
-	struct lock l = { .dir = dir };
+	struct lock_file l = { .dir = dir };
 	struct stat st;
 	int fd, err;
 

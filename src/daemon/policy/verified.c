@@ -83,7 +83,7 @@ int daemon_verified_image(const struct daemon_verified *v, uint64_t version)
 void daemon_verified_cache_init(struct daemon_verified_cache *c)
 {
 	memset(c, 0, sizeof(*c));
-	pthread_mutex_init(&c->lock, NULL);
+	lock_init(&c->lock, LOCK_VERIFIED);
 }
 
 void daemon_verified_cache_finish(struct daemon_verified_cache *c)
@@ -91,7 +91,7 @@ void daemon_verified_cache_finish(struct daemon_verified_cache *c)
 	while (c->n) {
 		daemon_verified_drop(c->v[--c->n]);
 	}
-	pthread_mutex_destroy(&c->lock);
+	lock_finish(&c->lock);
 }
 
 static size_t bytes_of(const struct daemon_verified *v)
@@ -128,13 +128,13 @@ struct daemon_verified *daemon_verified_find(struct daemon_verified_cache *c, co
 	struct daemon_verified *v = NULL;
 	unsigned i;
 
-	pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock);
 	i = find(c, hash, name, object);
 	if (i < c->n) {
 		v = daemon_verified_use(c->v[i]);
 		to_front(c, i);
 	}
-	pthread_mutex_unlock(&c->lock);
+	lock_release(&c->lock);
 	return v;
 }
 
@@ -146,7 +146,7 @@ void daemon_verified_add(struct daemon_verified_cache *c, struct daemon_verified
 	if (bytes_of(v) > DAEMON_VERIFIED_BYTES) {
 		return;
 	}
-	pthread_mutex_lock(&c->lock);
+	lock_take(&c->lock);
 	if (find(c, v->hash, v->name, &v->object) == c->n) { /* two threads may verify one object */
 		while (c->n && (c->n == DAEMON_VERIFIED_MAX ||
 				c->bytes + bytes_of(v) > DAEMON_VERIFIED_BYTES)) {
@@ -157,7 +157,7 @@ void daemon_verified_add(struct daemon_verified_cache *c, struct daemon_verified
 		c->bytes += bytes_of(v);
 		to_front(c, c->n++);
 	}
-	pthread_mutex_unlock(&c->lock);
+	lock_release(&c->lock);
 	while (n) {
 		daemon_verified_drop(out[--n]);
 	}

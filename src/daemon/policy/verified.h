@@ -4,10 +4,10 @@
 #ifndef GBPF_DAEMON_POLICY_VERIFIED_H
 #define GBPF_DAEMON_POLICY_VERIFIED_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/lock.h"
 #include "bpf/load/policy.h"
 
 #define DAEMON_VERIFIED_MAX 16u		  /* objects that are remembered */
@@ -35,7 +35,7 @@ int daemon_verified_image(const struct daemon_verified *v, uint64_t version);
 
 /* The objects that were used last. */
 struct daemon_verified_cache {
-	pthread_mutex_t lock; /* guards all fields; nothing is called with it held */
+	struct lock lock; /* guards all fields; nothing is called with it held */
 	struct daemon_verified *v[DAEMON_VERIFIED_MAX]; /* one use each is owned; the last one
 							   used first */
 	unsigned n;
