@@ -1,15 +1,15 @@
 /* Devices and their primary contexts. A thread that has no context gets the primary context of its
  * device on its first call; a context that the program made current with the driver API is used as
  * it is. */
-#include <pthread.h>
 
+#include "base/lock.h"
 #include "cudart/rt_api.h"
 #include "cudart/rt_int.h"
 
 #define MAX_DEVICES 64
 #define KNOWN_FLAGS 0xffu
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(RT_CONTEXTS);
 static struct {
 	CUcontext primary; /* NULL: not retained; guarded by lock */
 	unsigned resets;   /* how often the device was reset; guarded by lock */
@@ -28,7 +28,7 @@ cudaError_t cudart_primary(int device, CUcontext *ret)
 	if (device < 0 || device >= cudart_devices() || device >= MAX_DEVICES) {
 		return cudaErrorInvalidDevice;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (!devices[device].primary) {
 		e = cudart_from_driver(
 			cudart_driver.cuDevicePrimaryCtxRetain(&devices[device].primary, device));
@@ -37,7 +37,7 @@ cudaError_t cudart_primary(int device, CUcontext *ret)
 		}
 	}
 	*ret = devices[device].primary;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }
 
@@ -52,10 +52,10 @@ static cudaError_t bind_thread(void)
 	}
 	e = cudart_from_driver(cudart_driver.cuCtxSetCurrent(c));
 	if (!e) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		thread.bound = c;
 		thread.resets = devices[thread.device].resets;
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 	}
 	return e;
 }
@@ -68,9 +68,9 @@ static bool was_reset(CUcontext c)
 	if (c != thread.bound) {
 		return false;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	gone = thread.resets != devices[thread.device].resets;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return gone;
 }
 
@@ -185,13 +185,13 @@ cudaError_t cudart_device_reset(void)
 	if (e || device >= MAX_DEVICES) {
 		return e;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (devices[device].primary) {
 		e = cudart_from_driver(cudart_driver.cuDevicePrimaryCtxReset_v2(device));
 		devices[device].primary = NULL;
 		devices[device].resets++;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }
 
