@@ -49,7 +49,7 @@ static void wait_for_exits(struct softd_machine *machine)
 	int err = 0;
 
 	while (err == 0 && exit_pending(machine)) {
-		err = pthread_cond_timedwait(&machine->quiescent, &machine->lock, &ts);
+		err = lock_wait_until(&machine->lock, &machine->quiescent, &ts);
 	}
 }
 
@@ -59,7 +59,7 @@ int softd_client_attach(struct softd_client *c)
 	struct epoll_event e = { .events = EPOLLIN };
 	int err;
 
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	wait_for_exits(machine);
 	err = softd_doorbell_open(c);
 	if (!err) {
@@ -70,7 +70,7 @@ int softd_client_attach(struct softd_client *c)
 		machine->n_attached++;
 		softd_list_append(&machine->clients, &c->in_machine);
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	return err;
 }
 
@@ -131,13 +131,13 @@ static void take_notice(struct softd_client *c)
 	if (len == -EAGAIN) {
 		return;
 	}
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	if (len < (ssize_t)offsetof(struct soft_notice, text) || n.op != SOFT_NOTICE_HOST_DONE) {
 		softd_client_drop(c, "a malformed notice");
 	} else {
 		softd_stream_host_done(c, n.stream);
 	}
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	softd_machine_kick(c->machine);
 }
 
@@ -169,10 +169,10 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 
 	if (len <= 0) {
 		if (len == -EMSGSIZE) {
-			pthread_mutex_lock(&c->machine->lock);
+			lock_take(&c->machine->lock);
 			softd_client_drop(c,
 					  "a request that is too long or has too many descriptors");
-			pthread_mutex_unlock(&c->machine->lock);
+			lock_release(&c->machine->lock);
 		} else if (len < 0) {
 			*end = (struct ending){ "cannot receive a request", (int)len };
 		}
@@ -182,9 +182,9 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 		return false;
 	}
 	if (softd_request_check(q, (size_t)len) < 0) {
-		pthread_mutex_lock(&c->machine->lock);
+		lock_take(&c->machine->lock);
 		softd_client_drop(c, "a malformed request");
-		pthread_mutex_unlock(&c->machine->lock);
+		lock_release(&c->machine->lock);
 		err = -EPROTO;
 	} else {
 		softd_request_answer(c, q, nfds ? fds[0] : -1, a);
@@ -245,7 +245,7 @@ static void release(struct softd_client *c)
 {
 	struct softd_machine *machine = c->machine;
 
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	store_relaxed(&c->dead, true);
 	c->leaving = true;
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
@@ -271,7 +271,7 @@ static void release(struct softd_client *c)
 	if (c->attached && c->pidfd >= 0) {
 		epoll_ctl(machine->exits, EPOLL_CTL_DEL, c->pidfd, NULL);
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	shm_unmap(c->shared, sizeof(*c->shared));
 	fd_close(c->bell);
 	fd_close_peer(c->event);
@@ -280,11 +280,11 @@ static void release(struct softd_client *c)
 	free(c->modules);
 	softd_sm_sets_free(c);
 	free(c->functions);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	machine->n_clients--;
 	machine->last_busy_ns = clock_now_ns();
 	pthread_cond_broadcast(&machine->quiescent);
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	free(c);
 }
 
@@ -318,19 +318,19 @@ int softd_client_start(struct softd_machine *machine, int control, int pid)
 	c->control = control;
 	c->pid = pid;
 	c->event = c->bell = -1;
-	pthread_mutex_init(&c->print.lock, NULL);
+	lock_init(&c->print.lock, LOCK_SOFTD_PRINT);
 	c->pidfd =
 		(int)syscall(SYS_pidfd_open, pid, 0); /* -1 on kernels without pidfd_open: then only
 							 the closed socket reports the exit */
 	softd_list_init(&c->in_machine);
 	softd_list_init(&c->in_active);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	err = -ENOSPC;
 	if (machine->n_clients < SOFT_MAX_CONNECTIONS) {
 		machine->n_clients++;
 		err = 0;
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (err == 0 && pthread_create(&thread, &attr, client_main, c) != 0) {

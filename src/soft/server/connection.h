@@ -3,12 +3,12 @@
 #ifndef GBPF_SOFT_SERVER_CONNECTION_H
 #define GBPF_SOFT_SERVER_CONNECTION_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "soft/server/list.h"
+#include "base/lock.h"
 #include "soft/protocol.h"
 
 struct exec_function;
@@ -50,7 +50,7 @@ struct softd_client {
 	uint32_t sms;		    /* SMs of a GPU that its blocks may use */
 	struct soft_shared *shared; /* NULL before HELLO */
 	struct {
-		pthread_mutex_t lock; /* guards this struct; innermost of all locks */
+		struct lock lock; /* guards this struct; innermost of all locks */
 		uint32_t head, lost;
 		uint32_t woken; /* head when readers were last woken */
 	} print;

@@ -65,10 +65,10 @@ void softd_finding_report(void *group, const struct exec_finding *f)
 		 f->thread, fault);
 	fprintf(stderr, "gbpf check: process %d: %s\n", c->pid, line);
 	snprintf(n.text, sizeof(n.text), "%.255s", line);
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	softd_client_notice(c, &n, sizeof(n));
 	g->found = true;
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 }
 
 void softd_finding_count_fault(struct softd_group *g)

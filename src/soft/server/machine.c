@@ -39,7 +39,7 @@ int softd_machine_init(struct softd_machine *machine, const struct softd_machine
 	memset(machine, 0, sizeof(*machine));
 	machine->opt = *opt;
 	machine->pid = getpid();
-	pthread_mutex_init(&machine->lock, NULL);
+	lock_init(&machine->lock, LOCK_SOFTD);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&machine->quiescent, &attr);
@@ -235,7 +235,7 @@ static uint64_t count_descriptors(void)
 void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	ret->clients = machine->n_clients;
 	ret->contexts = machine->contexts;
 	ret->streams = machine->streams;
@@ -263,7 +263,7 @@ void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 			ret->allocations += c->windows[i] ? c->windows[i]->n : 0;
 		}
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	/* last, after the descriptors of exited clients are closed */
 	ret->descriptors = count_descriptors();
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "cuabi/names.h"
 #include "soft/server/exec/exec.h"
 #include "soft/server/list.h"
@@ -85,7 +86,7 @@ struct softd_gpu {
 struct softd_machine {
 	struct softd_machine_options opt; /* constant */
 	struct softd_gpu gpus[SOFT_MAX_GPUS];
-	pthread_mutex_t lock;
+	struct lock lock;
 	pthread_cond_t quiescent; /* a group has no running work any more, or a client exited */
 	int epoll, kick, bells,
 		exits;		  /* epoll holds kick and bells, exits the clients' processes */

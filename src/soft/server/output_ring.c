@@ -39,13 +39,13 @@ static void put(struct softd_group *g, uint32_t flags, const char *text, size_t 
 	uint32_t head, used, before, word = (uint32_t)n | flags;
 	bool wake;
 
-	pthread_mutex_lock(&c->print.lock);
+	lock_take(&c->print.lock);
 	head = c->print.head;
 	before = head - load_acquire(&s->print_tail);
 	used = before + (uint32_t)sizeof(word) + (uint32_t)n;
 	if (n > SOFT_PRINT_RECORD_MAX || before > SOFT_PRINT_BYTES || used > SOFT_PRINT_BYTES) {
 		store_release(&s->print_lost, ++c->print.lost);
-		pthread_mutex_unlock(&c->print.lock);
+		lock_release(&c->print.lock);
 		return;
 	}
 	copy_in(s, head, &word, sizeof(word));
@@ -58,7 +58,7 @@ static void put(struct softd_group *g, uint32_t flags, const char *text, size_t 
 	wake = before < SOFT_PRINT_BYTES / 2 && used >= SOFT_PRINT_BYTES / 2 &&
 	       c->print.head - c->print.woken >= SOFT_PRINT_BYTES / 4;
 	c->print.woken = wake ? c->print.head : c->print.woken;
-	pthread_mutex_unlock(&c->print.lock);
+	lock_release(&c->print.lock);
 	if (wake) {
 		wake_readers(s);
 	}

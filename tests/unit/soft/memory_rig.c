@@ -87,8 +87,8 @@ static bool fails(const char *call)
 /* The lock is of the kind that tells its owner. */
 static bool lock_is_held(void)
 {
-	if (pthread_mutex_trylock(&machine->lock) == 0) {
-		pthread_mutex_unlock(&machine->lock);
+	if (lock_try(&machine->lock)) {
+		lock_release(&machine->lock);
 		return false;
 	}
 	return true;
@@ -96,8 +96,8 @@ static bool lock_is_held(void)
 
 bool rig_heap_is_locked(void)
 {
-	if (pthread_mutex_trylock(&group->heap.lock) == 0) {
-		pthread_mutex_unlock(&group->heap.lock);
+	if (lock_try(&group->heap.lock)) {
+		lock_release(&group->heap.lock);
 		return false;
 	}
 	return true;
@@ -221,7 +221,8 @@ static void begin_machine(void)
 	assert_non_null(machine);
 	pthread_mutexattr_init(&kind);
 	pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
-	pthread_mutex_init(&machine->lock, &kind);
+	lock_init(&machine->lock, LOCK_SOFTD);
+	pthread_mutex_init(&machine->lock.mutex, &kind);
 }
 
 int rig_set_up(void **state)
@@ -253,7 +254,7 @@ int rig_set_up(void **state)
 	softd_list_init(&group->in_copying);
 	softd_list_init(&gpu->copiers);
 	softd_heap_init(&group->heap, group);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	rig_fds_before = rig_open_fds();
 	memset(&calls, 0, sizeof(calls));
 	return softd_memory_init(m, gpu);
@@ -276,9 +277,9 @@ int rig_tear_down(void **state)
 	assert_int_equal(rig_open_fds(), rig_fds_before);
 	assert_false(rig_heap_is_locked());
 	softd_heap_finish(&group->heap);
-	assert_int_equal(pthread_mutex_unlock(&machine->lock), 0); /* was held */
-	assert_int_equal(pthread_mutex_trylock(&machine->lock), 0);
-	pthread_mutex_unlock(&machine->lock);
+	assert_int_equal(pthread_mutex_unlock(&machine->lock.mutex), 0); /* was held */
+	assert_int_equal(pthread_mutex_trylock(&machine->lock.mutex), 0);
+	lock_release(&machine->lock);
 	free(m);
 	free(group);
 	free(client);

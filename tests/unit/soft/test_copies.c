@@ -194,13 +194,13 @@ static uint32_t waiting, woken;
 
 static void *wait_until_quiescent(void *arg)
 {
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	__atomic_store_n(&waiting, 1, __ATOMIC_RELEASE);
 	while (group->running) {
-		pthread_cond_wait(&machine->quiescent, &machine->lock);
+		lock_wait(&machine->lock, &machine->quiescent);
 	}
 	woken = 1;
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	return arg;
 }
 
@@ -211,19 +211,19 @@ static void the_end_of_the_last_copy_wakes_who_waits(void **state)
 
 	group->running = 2;
 	group->dead = true;
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	assert_int_equal(pthread_create(&t, NULL, wait_until_quiescent, NULL), 0);
 	while (!__atomic_load_n(&waiting, __ATOMIC_ACQUIRE)) {
 		sched_yield();
 	}
-	pthread_mutex_lock(&machine->lock); /* it is waiting now */
+	lock_take(&machine->lock); /* it is waiting now */
 	op.started = true;
 	op.copy.src_group = NULL;
 	op.copy.dst_group = group;
 	softd_copy_release(&op);
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	pthread_join(t, NULL);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	assert_int_equal(woken, 1);
 }
 

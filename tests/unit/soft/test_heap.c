@@ -15,10 +15,10 @@ static uint64_t allocate(uint64_t bytes)
 {
 	uint64_t a;
 
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	a = softd_heap_allocate(group, bytes);
 	assert_false(rig_heap_is_locked());
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	return a;
 }
 
@@ -26,10 +26,10 @@ static int release(uint64_t address)
 {
 	int err;
 
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	err = softd_heap_release(group, address);
 	assert_false(rig_heap_is_locked());
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	return err;
 }
 
@@ -37,10 +37,10 @@ static int resize(uint64_t bytes)
 {
 	int err;
 
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	err = softd_heap_resize(&group->heap, bytes);
 	assert_false(rig_heap_is_locked());
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	return err;
 }
 
@@ -184,16 +184,16 @@ static void each_call_waits_for_the_lock(void **state)
 		pthread_t t;
 
 		caller = done = 0;
-		pthread_mutex_unlock(&machine->lock);
-		pthread_mutex_lock(&group->heap.lock);
+		lock_release(&machine->lock);
+		lock_take(&group->heap.lock);
 		assert_int_equal(pthread_create(&t, NULL, use_it, &which), 0);
 		eventually(
 			load_acquire(&done) ||
 			(load_acquire(&caller) && thread_is_blocked((pid_t)load_acquire(&caller))));
 		waited = !load_acquire(&done);
-		pthread_mutex_unlock(&group->heap.lock);
+		lock_release(&group->heap.lock);
 		pthread_join(t, NULL);
-		pthread_mutex_lock(&machine->lock);
+		lock_take(&machine->lock);
 		assert_true(waited);
 	}
 }

@@ -16,10 +16,10 @@
 /* Runs the condition without the lock, which the reaper needs. */
 #define eventually_unlocked(condition)                                                             \
 	do {                                                                                       \
-		pthread_mutex_unlock(&machine->lock);                                              \
-		eventually((pthread_mutex_lock(&machine->lock), reached = (condition),             \
-			    pthread_mutex_unlock(&machine->lock), reached));                       \
-		pthread_mutex_lock(&machine->lock);                                                \
+		lock_release(&machine->lock);                                                      \
+		eventually((lock_take(&machine->lock), reached = (condition),                      \
+			    lock_release(&machine->lock), reached));                               \
+		lock_take(&machine->lock);                                                         \
 	} while (0)
 
 static bool reached;

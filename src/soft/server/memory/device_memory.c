@@ -579,9 +579,9 @@ void softd_memory_drop(struct softd_memory *m, struct softd_machine *machine, ui
 		struct softd_release l;
 
 		if (softd_memory_release_begin(m, address, &l)) {
-			pthread_mutex_unlock(&machine->lock);
+			lock_release(&machine->lock);
 			softd_memory_release_pages(m, &l);
-			pthread_mutex_lock(&machine->lock);
+			lock_take(&machine->lock);
 			softd_memory_release_end(m, machine, &l);
 		} else {
 			softd_memory_free(m, machine, address);
@@ -645,7 +645,7 @@ void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine)
 	finish_allocs(m, &device, &pinned);
 	shared = m->store && m->store->refs > 1;
 	fd = shared ? -1 : softd_store_unref_take_fd(m->store);
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	if (shared) {
 		give_back_rest(m);
 	}
@@ -659,7 +659,7 @@ void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine)
 		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
 	}
 	fd_close(fd);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	if (shared) {
 		softd_store_unref(m->store); /* already empty, should this be the last reference */
 	}

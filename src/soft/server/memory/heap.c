@@ -34,21 +34,21 @@ static unsigned class_of(uint64_t steps)
 void softd_heap_init(struct softd_heap *h, struct softd_group *g)
 {
 	*h = (struct softd_heap){ .group = g, .bytes = SOFTD_HEAP_DEFAULT_BYTES };
-	pthread_mutex_init(&h->lock, NULL);
+	lock_init(&h->lock, LOCK_SOFTD_HEAP);
 }
 
 int softd_heap_resize(struct softd_heap *h, uint64_t bytes)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	if (h->base) {
 		err = -EBUSY;
 	} else {
 		h->bytes = ROUND_UP(MAX(bytes, 4096u), 4096u);
 		h->failed = false;
 	}
-	pthread_mutex_unlock(&h->lock);
+	lock_release(&h->lock);
 	return err;
 }
 
@@ -63,7 +63,7 @@ static void free_tables(struct softd_heap *h)
 void softd_heap_finish(struct softd_heap *h)
 {
 	free_tables(h);
-	pthread_mutex_destroy(&h->lock);
+	lock_finish(&h->lock);
 }
 
 /* Allocates the heap's memory on first use. Caller holds the heap's lock. Lock order: heap, then
@@ -82,10 +82,10 @@ static bool begin(struct softd_heap *h)
 	h->class_at = calloc(n, sizeof(*h->class_at));
 	h->next = calloc(n, sizeof(*h->next));
 	if (h->class_at && h->next) {
-		pthread_mutex_lock(&machine->lock);
+		lock_take(&machine->lock);
 		h->base = softd_memory_alloc(h->group->memory, machine, h->group->slot, h->bytes,
 					     SOFT_MEMORY_DEVICE, -1);
-		pthread_mutex_unlock(&machine->lock);
+		lock_release(&machine->lock);
 	}
 	h->failed = h->base == 0;
 	if (h->failed) { /* another size may be tried */
@@ -108,9 +108,9 @@ uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 		return 0;
 	}
 	steps = class_steps(class);
-	pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	if (bytes > h->bytes || !begin(h)) {
-		pthread_mutex_unlock(&h->lock);
+		lock_release(&h->lock);
 		return 0;
 	}
 	if (h->free[class]) {
@@ -120,11 +120,11 @@ uint64_t softd_heap_allocate(void *group, uint64_t bytes)
 		at = h->top;
 		h->top += (uint32_t)steps;
 	} else {
-		pthread_mutex_unlock(&h->lock);
+		lock_release(&h->lock);
 		return 0;
 	}
 	h->class_at[at] = (uint8_t)(class | USED);
-	pthread_mutex_unlock(&h->lock);
+	lock_release(&h->lock);
 	return h->base + at * STEP;
 }
 
@@ -134,7 +134,7 @@ int softd_heap_release(void *group, uint64_t address)
 	uint64_t off, at;
 	int err = -ENOENT;
 
-	pthread_mutex_lock(&h->lock);
+	lock_take(&h->lock);
 	off = address - h->base;
 	at = off / STEP;
 	if (h->base && off < h->bytes && off % STEP == 0 && h->class_at[at] & USED) {
@@ -145,6 +145,6 @@ int softd_heap_release(void *group, uint64_t address)
 		h->free[class] = (uint32_t)at + 1;
 		err = 0;
 	}
-	pthread_mutex_unlock(&h->lock);
+	lock_release(&h->lock);
 	return err;
 }

@@ -2,9 +2,10 @@
 #ifndef GBPF_SOFT_SERVER_MEMORY_HEAP_H
 #define GBPF_SOFT_SERVER_MEMORY_HEAP_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/lock.h"
 
 #define SOFTD_HEAP_DEFAULT_BYTES (8u << 20) /* default of CU_LIMIT_MALLOC_HEAP_SIZE */
 #define SOFTD_HEAP_CLASSES 104u		    /* the last one is larger than any heap */
@@ -12,7 +13,7 @@
 struct softd_group;
 
 struct softd_heap {
-	pthread_mutex_t lock; /* guards the rest */
+	struct lock lock; /* guards the rest */
 	struct softd_group *group;
 	uint64_t base, bytes; /* device address, 0: not allocated yet */
 	bool failed;	      /* allocating it failed */

@@ -272,13 +272,13 @@ static void *token_reaper(void *device)
 	for (;;) {
 		int n = epoll_wait(shares.epoll, e, ARRAY_SIZE(e), -1);
 
-		pthread_mutex_lock(&machine->lock);
+		lock_take(&machine->lock);
 		softd_list_each_safe (&shares.tokens, t, struct softd_token, in_all) {
 			if (!held(t, e, MAX(n, 0))) {
 				token_drop(t);
 			}
 		}
-		pthread_mutex_unlock(&machine->lock);
+		lock_release(&machine->lock);
 	}
 	return NULL;
 }

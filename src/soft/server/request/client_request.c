@@ -228,9 +228,9 @@ void softd_request_answer(struct softd_client *c, const struct soft_request *q, 
 		char *held;
 		const char *name = softd_request_name(q, fd, &held);
 
-		pthread_mutex_lock(&c->machine->lock);
+		lock_take(&c->machine->lock);
 		result = quick(c, q, name, a);
-		pthread_mutex_unlock(&c->machine->lock);
+		lock_release(&c->machine->lock);
 		free(held);
 	}
 	a->reply.result = (int32_t)result;

@@ -72,7 +72,7 @@ static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t de
 			return CUDA_ERROR_NOT_READY;
 		}
 		g->watchers++;
-		err = pthread_cond_timedwait(&t->machine->quiescent, &t->machine->lock, &ts);
+		err = lock_wait_until(&t->machine->lock, &t->machine->quiescent, &ts);
 		g = find(t);
 		if (g) {
 			g->watchers--;
@@ -164,9 +164,9 @@ CUresult softd_request_group_heap(struct softd_client *c, const struct soft_requ
 {
 	struct softd_group *g;
 
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	g = softd_request_group(c, q);
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	if (!g) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
@@ -188,9 +188,9 @@ CUresult softd_request_control(struct softd_client *c, const struct soft_request
 	}
 	t.disk = st.st_dev;
 	t.file = st.st_ino;
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	r = control(&t, q, a);
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	return r;
 }
 
@@ -259,9 +259,9 @@ CUresult softd_request_flag_new(struct softd_client *c, const struct soft_reques
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	r = place_flag(c, q, fd, bytes, a);
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	a->fds[0] = fd;
 	a->n_fds = r ? 0 : 1;
 	a->close_fds = true;
@@ -293,8 +293,8 @@ CUresult softd_request_flag_map(struct softd_client *c, const struct soft_reques
 	if ((q->object & 1) && !may_write(fd)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	r = place_flag(c, q, fd, (uint64_t)bytes, a);
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	return r;
 }

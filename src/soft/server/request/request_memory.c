@@ -38,10 +38,10 @@ static bool reserve_pinned(struct softd_client *c, uint64_t bytes)
 	struct softd_machine *machine = c->machine;
 	bool ok;
 
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	ok = may_map(c) && bytes <= machine->pinned_limit - machine->pinned_used;
 	machine->pinned_used += ok ? bytes : 0;
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	return ok;
 }
 
@@ -77,14 +77,14 @@ static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	fd = commit(bytes);
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	c->machine->pinned_used -= bytes;
 	g = softd_request_group(c, q);
 	if (g && fd >= 0) {
 		a->reply.value = softd_memory_alloc(g->memory, c->machine, g->slot, bytes,
 						    SOFT_MEMORY_PINNED, fd);
 	}
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	if (!a->reply.value) {
 		fd_close(fd);
 		return g ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
@@ -347,9 +347,9 @@ static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t 
 	if (!softd_memory_release_begin(g->memory, address, &l)) {
 		return valid(softd_memory_free(g->memory, c->machine, address));
 	}
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	softd_memory_release_pages(g->memory, &l);
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	softd_memory_release_end(g->memory, c->machine, &l);
 	return CUDA_SUCCESS;
 }
@@ -493,8 +493,8 @@ CUresult softd_request_memory(struct softd_client *c, const struct soft_request 
 		/* without the lock: fstat may block on a file system of the client's choice */
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	e = locked(c, q, &st, a);
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	return e;
 }

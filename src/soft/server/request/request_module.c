@@ -24,35 +24,35 @@
 #define READING_BYTES ((size_t)96 << 20)
 
 static struct {
-	pthread_mutex_t lock;
+	struct lock lock;
 	pthread_cond_t less;
 	size_t bytes;
 	uint64_t next, serving; /* tickets */
-} reading = { .lock = PTHREAD_MUTEX_INITIALIZER, .less = PTHREAD_COND_INITIALIZER };
+} reading = { .lock = LOCK_INITIALIZER(SOFTD_READING), .less = PTHREAD_COND_INITIALIZER };
 
 static void reading_begin(size_t bytes)
 {
 	uint64_t ticket;
 
-	pthread_mutex_lock(&reading.lock);
+	lock_take(&reading.lock);
 	ticket = reading.next++;
 	while (ticket != reading.serving ||
 	       (reading.bytes && reading.bytes + bytes > READING_BYTES)) {
-		pthread_cond_wait(&reading.less, &reading.lock);
+		lock_wait(&reading.lock, &reading.less);
 	}
 	reading.serving++;
 	reading.bytes += bytes;
 	pthread_cond_broadcast(&reading.less);
-	pthread_mutex_unlock(&reading.lock);
+	lock_release(&reading.lock);
 }
 
 static void reading_end(size_t bytes)
 {
 	if (bytes) {
-		pthread_mutex_lock(&reading.lock);
+		lock_take(&reading.lock);
 		reading.bytes -= bytes;
 		pthread_cond_broadcast(&reading.less);
-		pthread_mutex_unlock(&reading.lock);
+		lock_release(&reading.lock);
 	}
 }
 
@@ -152,7 +152,7 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 			return e;
 		}
 	}
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	if (m) {
 		m->group = softd_request_group(c, q);
 		m->exec = exec;
@@ -164,7 +164,7 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 		host = place_globals(m, machine, bytes, a->reply.bytes);
 		slot = host ? slot : UINT32_MAX;
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	if (slot == UINT32_MAX) { /* pinned globals are freed with the context */
 		free(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -172,12 +172,12 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 	if (host) { /* safe unlocked: only this thread destroys the context */
 		exec_module_bind(exec, m->globals, host);
 	}
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	c->modules[slot] = m;
 	c->code_bytes += code_bytes;
 	machine->code_bytes += code_bytes;
 	machine->modules++;
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	a->reply.value32 = slot;
 	return CUDA_SUCCESS;
 }
@@ -214,9 +214,9 @@ static CUresult compile(struct softd_client *c, const struct soft_request *q,
 	uint64_t all, weight;
 	int err;
 
-	pthread_mutex_lock(&c->machine->lock);
+	lock_take(&c->machine->lock);
 	all = c->machine->code_bytes;
-	pthread_mutex_unlock(&c->machine->lock);
+	lock_release(&c->machine->lock);
 	/* Only this thread adds to its client's sum. The global sum may be exceeded by one module
 	 * per concurrent client. */
 	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||

@@ -168,7 +168,7 @@ void softd_group_destroy(struct softd_group *g)
 	softd_list_remove(&g->in_dirty);
 	retire_copies_of(g);
 	while (g->running) {
-		pthread_cond_wait(&machine->quiescent, &machine->lock);
+		lock_wait(&machine->lock, &machine->quiescent);
 	}
 	softd_list_each_safe (&g->streams, s, struct softd_stream, in_group) {
 		uint32_t slot = s->slot, n = 0;

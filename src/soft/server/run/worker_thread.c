@@ -47,7 +47,7 @@ static void rest(struct softd_gpu *gpu)
 
 	if (machine->poller) {
 		gpu->waiting_workers++;
-		pthread_cond_wait(&gpu->work, &machine->lock);
+		lock_wait(&machine->lock, &gpu->work);
 		gpu->waiting_workers--;
 		return;
 	}
@@ -60,9 +60,9 @@ static void rest(struct softd_gpu *gpu)
 		int timeout = machine->value_polls ? 1 : -1; /* waits on memory need polling */
 
 		machine->poller = gpu;
-		pthread_mutex_unlock(&machine->lock);
+		lock_release(&machine->lock);
 		epoll_wait(machine->epoll, e, ARRAY_SIZE(e), timeout);
-		pthread_mutex_lock(&machine->lock);
+		lock_take(&machine->lock);
 		machine->poller = NULL;
 		softd_doorbells_take(machine, 0);
 	}
@@ -264,9 +264,9 @@ static void wait_for_link(struct softd_gpu *gpu, const struct softd_work *w)
 		any |= bytes[way];
 	}
 	if (any) {
-		pthread_mutex_lock(&machine->lock);
+		lock_take(&machine->lock);
 		until = softd_link_queue(gpu, bytes);
-		pthread_mutex_unlock(&machine->lock);
+		lock_release(&machine->lock);
 		sleep_until(until);
 	}
 }
@@ -279,7 +279,7 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 	enum exec_status status;
 	uint64_t used = 0, lanes = 0, begin = w->begin_ns, end;
 
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	status = run_turn(w, &used, &lanes, &fault);
 	if (machine->opt.link_bytes_s && w->block->block) {
 		wait_for_link(gpu, w);
@@ -289,7 +289,7 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 		/* It is spinning, perhaps on a block whose worker waits for this processor. */
 		(void)soft_yield(&gpu->no_yield_ns);
 	}
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	measure(gpu, w->launch, end - begin, used);
 	g->counters.run_ns += end - begin;
 	machine->run_ns += end - begin;
@@ -316,7 +316,7 @@ static void throttle(struct softd_gpu *gpu, const struct softd_op *op, uint64_t 
 	struct softd_machine *machine = gpu->machine;
 	uint64_t passing[EXEC_LINK_WAYS], until = 0, passed;
 
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	if (machine->opt.copy_bytes_s) {
 		until = queue_copied(gpu, bytes);
 	}
@@ -325,7 +325,7 @@ static void throttle(struct softd_gpu *gpu, const struct softd_op *op, uint64_t 
 		passed = softd_link_queue(gpu, passing);
 		until = MAX(until, passed);
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	sleep_until(until);
 }
 
@@ -353,12 +353,12 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	uint64_t bytes;
 	bool last, cut;
 
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	last = softd_copy_step(op, part_bytes(machine), &bytes);
 	if (softd_copies_paced(machine)) {
 		throttle(gpu, op, bytes);
 	}
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	gpu->copying--;
 	op->running = false;
 	g->counters.bytes_copied += bytes;
@@ -396,13 +396,13 @@ static void wait_for_switch(struct softd_gpu *gpu)
 	uint64_t now = clock_now_ns(), left = gpu->ready_ns > now ? gpu->ready_ns - now : 0;
 
 	gpu->switching = true;
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	if (left > 3 * SPIN_NS) {
 		clock_sleep_ns(left - 2 * SPIN_NS);
 	} else {
 		cpu_relax();
 	}
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	gpu->switching = false;
 }
 
@@ -412,9 +412,9 @@ static bool look_again(struct softd_gpu *gpu)
 	struct softd_machine *machine = gpu->machine;
 	bool quickly;
 
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	quickly = soft_yield(&gpu->no_yield_ns);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	return quickly;
 }
 
@@ -427,7 +427,7 @@ void *softd_worker_main(void *arg)
 	bool any;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	while (!machine->stop) {
 		any = false;
 		softd_machine_progress(machine, &any);
@@ -451,7 +451,7 @@ void *softd_worker_main(void *arg)
 			last_work = clock_fast_ns();
 		}
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	return NULL;
 }
 
@@ -463,7 +463,7 @@ void *softd_engine_main(void *arg)
 	bool any;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	pthread_mutex_lock(&machine->lock);
+	lock_take(&machine->lock);
 	while (!machine->stop) {
 		memset(&w, 0, sizeof(w));
 		if (choose_copy(gpu, &w)) {
@@ -477,9 +477,9 @@ void *softd_engine_main(void *arg)
 			continue;
 		}
 		gpu->waiting_engines++;
-		pthread_cond_wait(&gpu->copy_work, &machine->lock);
+		lock_wait(&machine->lock, &gpu->copy_work);
 		gpu->waiting_engines--;
 	}
-	pthread_mutex_unlock(&machine->lock);
+	lock_release(&machine->lock);
 	return NULL;
 }
