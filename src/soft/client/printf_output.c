@@ -8,8 +8,8 @@
 #include "base/atomic.h"
 #include "soft/client/process.h"
 
-static pthread_mutex_t lock =
-	PTHREAD_MUTEX_INITIALIZER; /* guards tail, lost, and reading of the page */
+static struct lock lock =
+	LOCK_INITIALIZER(SOFT_PRINTF); /* guards tail, lost, and reading of the page */
 static uint32_t tail, lost;
 
 static void copy_out(uint32_t at, void *to, size_t n)
@@ -50,7 +50,7 @@ void soft_output_drain(void)
 		   load_relaxed(&s->print_lost) == load_relaxed(&lost))) {
 		return;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	head = load_acquire(&s->print_head);
 	tail = load_relaxed(&s->print_tail);
 	while (head - tail > sizeof(uint32_t)) {
@@ -71,7 +71,7 @@ void soft_output_drain(void)
 	}
 	store_release(&s->print_tail, tail);
 	told = report_lost() || told;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	if (out) {
 		fflush(stdout);
 	}

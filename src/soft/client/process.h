@@ -3,10 +3,10 @@
 #ifndef GBPF_SOFT_CLIENT_PROCESS_H
 #define GBPF_SOFT_CLIENT_PROCESS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/lock.h"
 #include "cuabi/names.h"
 #include "cuabi/own.h"
 #include "cuabi/types.h"
@@ -61,7 +61,7 @@ struct soft_range;
 struct soft_window {
 	uint64_t base, bytes;	   /* base 0: not reserved yet */
 	uint32_t gpu;		   /* in the server's numbering */
-	pthread_mutex_t lock;	   /* guards the ranges */
+	struct lock lock;	   /* guards the ranges */
 	struct soft_range *ranges; /* owned; sorted by address */
 	uint32_t n_ranges, cap_ranges;
 };
@@ -91,9 +91,9 @@ struct CUcontext_st {
 	size_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
-	pthread_mutex_t call_lock;	/* strict mode: held while waiting for room in a channel */
+	struct lock call_lock;		/* strict mode: held while waiting for room in a channel */
 	struct soft_textures *textures; /* owned by texture_table.c, guarded by its lock */
-	pthread_mutex_t staging_lock;	/* guards the members below */
+	struct lock staging_lock;	/* guards the members below */
 	uint64_t staging;		/* address on the host and on the device */
 	uint32_t staging_head;
 	uint32_t staged_first, staged_n;
@@ -190,13 +190,13 @@ struct CUkernel_st {
 };
 
 struct soft_process {
-	pthread_mutex_t lock; /* guards start and end, contexts, slots and objects */
-	int state;	      /* 0: not initialized, 1: ready; read without the lock after cuInit */
-	int dead;	      /* [atomic] the server has exited */
-	int forked;	      /* this process is a fork of the one that called cuInit */
+	struct lock lock; /* guards start and end, contexts, slots and objects */
+	int state;	  /* 0: not initialized, 1: ready; read without the lock after cuInit */
+	int dead;	  /* [atomic] the server has exited */
+	int forked;	  /* this process is a fork of the one that called cuInit */
 	int control, event, bell;
-	pthread_mutex_t control_lock;
-	pthread_mutex_t ring_lock;
+	struct lock control_lock;
+	struct lock ring_lock;
 	struct soft_shared *shared;
 	uint32_t head;	  /* bytes ever written to the ring; guarded by ring_lock */
 	uint64_t written; /* [atomic] the same, without wrapping around; read without the lock */

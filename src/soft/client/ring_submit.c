@@ -140,17 +140,17 @@ static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void 
 static CUresult take_ring(void)
 {
 	if (!soft_in_host_function()) {
-		pthread_mutex_lock(&soft.ring_lock);
+		lock_take(&soft.ring_lock);
 		return CUDA_SUCCESS;
 	}
-	while (pthread_mutex_trylock(&soft.ring_lock)) {
+	while (!lock_try(&soft.ring_lock)) {
 		if (load_acquire(&soft.shared->room_waiters) || load_relaxed(&soft.dead)) {
 			return CUDA_ERROR_NOT_PERMITTED;
 		}
 		sched_yield();
 	}
 	if (soft.head - load_acquire(&soft.shared->tail) > SOFT_RING_BYTES / 2) {
-		pthread_mutex_unlock(&soft.ring_lock);
+		lock_release(&soft.ring_lock);
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
 	return CUDA_SUCCESS;
@@ -170,7 +170,7 @@ CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const
 	if (ret_target) {
 		*ret_target = s->submitted;
 	}
-	pthread_mutex_unlock(&soft.ring_lock);
+	lock_release(&soft.ring_lock);
 	if (!e) {
 		ring_bell();
 	}
@@ -189,7 +189,7 @@ CUresult soft_ring_begin(void)
 
 void soft_ring_end(void)
 {
-	pthread_mutex_unlock(&soft.ring_lock);
+	lock_release(&soft.ring_lock);
 	ring_bell();
 }
 

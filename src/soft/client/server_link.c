@@ -482,9 +482,9 @@ CUresult soft_link_call(struct soft_request *q, int fd, struct soft_reply *r, si
 	ssize_t got = 0;
 	CUresult e;
 
-	pthread_mutex_lock(&soft.control_lock);
+	lock_take(&soft.control_lock);
 	e = exchange(q, fd, r, r_bytes, &got, fds, &n);
-	pthread_mutex_unlock(&soft.control_lock);
+	lock_release(&soft.control_lock);
 	if (ret_fd && n == 1) {
 		*ret_fd = fds[0];
 		n = 0;

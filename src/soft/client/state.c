@@ -19,9 +19,9 @@
 #define FREE_MIN 256u
 
 struct soft_process soft = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.control_lock = PTHREAD_MUTEX_INITIALIZER,
-	.ring_lock = PTHREAD_MUTEX_INITIALIZER,
+	.lock = LOCK_INITIALIZER(SOFT),
+	.control_lock = LOCK_INITIALIZER(SOFT_LINK),
+	.ring_lock = LOCK_INITIALIZER(SOFT_RING),
 	.control = -1,
 	.event = -1,
 	.bell = -1,
@@ -55,12 +55,12 @@ static void thread_end(void *p)
 		soft_strict_leave(t->greens[i]);
 	}
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && !soft.forked; i++) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		if (t->own[i] && soft.contexts[i] && soft.contexts[i]->id == t->own_ids[i]) {
-			pthread_mutex_unlock(&soft.lock);
+			lock_release(&soft.lock);
 			soft_stream_destroy(t->own[i]);
 		} else {
-			pthread_mutex_unlock(&soft.lock);
+			lock_release(&soft.lock);
 		}
 	}
 	thread = NULL;
@@ -132,7 +132,7 @@ CUresult cuInit(unsigned int flags)
 	if (visible && (visible[0] == 0 || strcmp(visible, "-1") == 0)) {
 		return CUDA_ERROR_NO_DEVICE;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	if (load_relaxed(&soft.dead)) {
 		r = SOFT_DEAD;
 	} else if (!soft.state) {
@@ -146,7 +146,7 @@ CUresult cuInit(unsigned int flags)
 			store_release(&soft.state, 1);
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return r ? r : soft.gpus ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 

@@ -35,12 +35,12 @@ struct history {
 	unsigned n_current;    /* number of times it is current there */
 };
 
-static pthread_mutex_t histories_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock histories_mutex = LOCK_INITIALIZER(SOFT_HISTORIES);
 static struct history *histories; /* guarded by histories_mutex, as are the next three */
 static size_t n_histories, cap_histories;
 static uint64_t n_calls; /* calls that passed a handle */
 
-static pthread_mutex_t shown_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lock shown_mutex = LOCK_INITIALIZER(SOFT_SHOWN);
 static uint32_t shown[SOFT_MAX_STREAMS]; /* counts visible to the program; guarded by shown_mutex */
 static uint64_t shown_until_ns;		 /* when to refresh `shown`; guarded by shown_mutex */
 
@@ -58,10 +58,10 @@ static uint32_t number(const char *name, uint32_t default_value, uint32_t max)
 
 void soft_strict_read(void)
 {
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	static struct lock once = LOCK_INITIALIZER(SOFT_STRICT);
 	uint32_t on = number("GBPF_SOFT_STRICT", 0, UINT32_MAX);
 
-	pthread_mutex_lock(&once);
+	lock_take(&once);
 	if (!load_relaxed(&strict.state)) {
 		strict.depth = number("GBPF_SOFT_QUEUE", on ? 1024 : 0, DEPTH_MAX);
 		strict.channels = number("CUDA_DEVICE_MAX_CONNECTIONS", CHANNELS, CHANNELS_MAX);
@@ -69,7 +69,7 @@ void soft_strict_read(void)
 		store_relaxed(&seed, on);
 		store_release(&strict.state, on ? 2 : 1);
 	}
-	pthread_mutex_unlock(&once);
+	lock_release(&once);
 }
 
 /* ---- delays ---- */
@@ -124,22 +124,22 @@ bool soft_strict_reached(uint32_t stream_slot, uint32_t target)
 		return soft_word_reached(&soft.shared->streams[stream_slot].done, target);
 	}
 	now = clock_now_ns();
-	pthread_mutex_lock(&shown_mutex);
+	lock_take(&shown_mutex);
 	if (now >= shown_until_ns) {
 		show_all();
 		shown_until_ns = now + draw(DELAY_MAX_NS);
 	}
 	reached = (int32_t)(shown[stream_slot] - target) >= 0;
-	pthread_mutex_unlock(&shown_mutex);
+	lock_release(&shown_mutex);
 	return reached;
 }
 
 void soft_strict_waited(void)
 {
 	if (soft_strict_on()) {
-		pthread_mutex_lock(&shown_mutex);
+		lock_take(&shown_mutex);
 		show_all();
-		pthread_mutex_unlock(&shown_mutex);
+		lock_release(&shown_mutex);
 	}
 }
 
@@ -168,19 +168,19 @@ void soft_strict_submit(CUstream s)
 	if (!strict.depth || soft_in_host_function()) {
 		return;
 	}
-	pthread_mutex_lock(&ctx->call_lock);
+	lock_take(&ctx->call_lock);
 	while (queued(s) >= strict.depth && !soft_context_error(ctx)) {
 		clock_sleep_ns(POLL_NS);
 	}
-	pthread_mutex_unlock(&ctx->call_lock);
+	lock_release(&ctx->call_lock);
 }
 
 void soft_strict_context(CUcontext ctx)
 {
 	(void)soft_strict_on();
 	if (strict.depth) {
-		pthread_mutex_lock(&ctx->call_lock);
-		pthread_mutex_unlock(&ctx->call_lock);
+		lock_take(&ctx->call_lock);
+		lock_release(&ctx->call_lock);
 	}
 }
 
@@ -296,14 +296,14 @@ void soft_strict_object_created(const void *object, enum soft_object_kind kind)
 	if (!soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&histories_mutex);
+	lock_take(&histories_mutex);
 	if (!make_room()) {
 		abort();
 	}
 	l = find_history(object);
 	n_histories += !l->object;
 	*l = (struct history){ .object = object, .kind = kind };
-	pthread_mutex_unlock(&histories_mutex);
+	lock_release(&histories_mutex);
 }
 
 void soft_strict_object_destroyed(const void *object)
@@ -313,10 +313,10 @@ void soft_strict_object_destroyed(const void *object)
 	if (!soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&histories_mutex);
+	lock_take(&histories_mutex);
 	l = find_history(object);
 	l->destroyed_at = l->destroyed_at ? l->destroyed_at : ++n_calls;
-	pthread_mutex_unlock(&histories_mutex);
+	lock_release(&histories_mutex);
 }
 
 /* Returns why the handle must not be used, or NULL. */
@@ -326,7 +326,7 @@ static const char *invalid_reason(const void *handle, enum soft_object_kind kind
 	const char *what = NULL;
 	struct history *l;
 
-	pthread_mutex_lock(&histories_mutex);
+	lock_take(&histories_mutex);
 	n_calls++;
 	l = cap_histories ? find_history(handle) : NULL;
 	if (!l || !l->object) {
@@ -341,7 +341,7 @@ static const char *invalid_reason(const void *handle, enum soft_object_kind kind
 	} else if (l->ending && !pthread_equal(l->destroyer, pthread_self())) {
 		what = "is being destroyed by another thread";
 	}
-	pthread_mutex_unlock(&histories_mutex);
+	lock_release(&histories_mutex);
 	return what;
 }
 
@@ -370,10 +370,10 @@ void soft_handle_destroying(const void *handle)
 	if (!soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&histories_mutex);
+	lock_take(&histories_mutex);
 	find_history(handle)->destroyer = pthread_self();
 	find_history(handle)->ending = true;
-	pthread_mutex_unlock(&histories_mutex);
+	lock_release(&histories_mutex);
 	random_delay();
 }
 
@@ -392,12 +392,12 @@ void soft_strict_enter(const void *green)
 	if (!green || !soft_strict_on()) {
 		return;
 	}
-	pthread_mutex_lock(&histories_mutex);
+	lock_take(&histories_mutex);
 	l = find_history(green);
 	elsewhere = l->n_current && !pthread_equal(l->holder, pthread_self());
 	l->holder = pthread_self();
 	l->n_current++;
-	pthread_mutex_unlock(&histories_mutex);
+	lock_release(&histories_mutex);
 	if (elsewhere) {
 		die(green, SOFT_OBJECT_GREEN, "is current to another thread");
 	}
@@ -406,8 +406,8 @@ void soft_strict_enter(const void *green)
 void soft_strict_leave(const void *green)
 {
 	if (green && soft_strict_on()) {
-		pthread_mutex_lock(&histories_mutex);
+		lock_take(&histories_mutex);
 		find_history(green)->n_current--;
-		pthread_mutex_unlock(&histories_mutex);
+		lock_release(&histories_mutex);
 	}
 }

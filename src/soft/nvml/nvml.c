@@ -4,7 +4,6 @@
 #include "soft/nvml/nvml_int.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "soft/identity.h"
 #include "soft/query.h"
 
@@ -20,11 +20,11 @@
 #define ARCH_AMPERE 7u
 
 static struct {
-	pthread_mutex_t lock;
+	struct lock lock;
 	unsigned users; /* number of nvmlInit calls not yet undone */
 	unsigned gpus;
 	struct nvml_device device[SOFT_MAX_GPUS];
-} nvml = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} nvml = { .lock = LOCK_INITIALIZER(SOFT_NVML) };
 
 static enum nvml_return from_errno(int err)
 {
@@ -63,13 +63,13 @@ static enum nvml_return init(void)
 	if (r) {
 		return r;
 	}
-	pthread_mutex_lock(&nvml.lock);
+	lock_take(&nvml.lock);
 	nvml.users++;
 	nvml.gpus = MIN(info.gpus, SOFT_MAX_GPUS);
 	for (uint32_t i = 0; i < SOFT_MAX_GPUS; i++) {
 		nvml.device[i].gpu = i;
 	}
-	pthread_mutex_unlock(&nvml.lock);
+	lock_release(&nvml.lock);
 	return NVML_SUCCESS;
 }
 
@@ -77,13 +77,13 @@ enum nvml_return nvml_check(nvmlDevice_t d, bool arguments)
 {
 	enum nvml_return r = NVML_SUCCESS;
 
-	pthread_mutex_lock(&nvml.lock);
+	lock_take(&nvml.lock);
 	if (!nvml.users) {
 		r = NVML_ERROR_UNINITIALIZED;
 	} else if (!arguments || d < nvml.device || d >= nvml.device + nvml.gpus) {
 		r = NVML_ERROR_INVALID_ARGUMENT;
 	}
-	pthread_mutex_unlock(&nvml.lock);
+	lock_release(&nvml.lock);
 	return r;
 }
 
@@ -135,12 +135,12 @@ EXPORT enum nvml_return nvmlShutdown(void)
 {
 	enum nvml_return r = NVML_ERROR_UNINITIALIZED;
 
-	pthread_mutex_lock(&nvml.lock);
+	lock_take(&nvml.lock);
 	if (nvml.users) {
 		nvml.users--;
 		r = NVML_SUCCESS;
 	}
-	pthread_mutex_unlock(&nvml.lock);
+	lock_release(&nvml.lock);
 	return r;
 }
 
@@ -407,7 +407,7 @@ EXPORT enum nvml_return nvmlDeviceGetUtilizationRates(nvmlDevice_t d, struct nvm
 	if (r) {
 		return r;
 	}
-	pthread_mutex_lock(&nvml.lock);
+	lock_take(&nvml.lock);
 	before = &d->before;
 	if (before->pid != now.pid) {
 		*before = now;
@@ -421,7 +421,7 @@ EXPORT enum nvml_return nvmlDeviceGetUtilizationRates(nvmlDevice_t d, struct nvm
 		*before = now;
 	}
 	*ret = (struct nvml_utilization){ d->busy, 0 };
-	pthread_mutex_unlock(&nvml.lock);
+	lock_release(&nvml.lock);
 	return r;
 }
 

@@ -1,8 +1,8 @@
 /* Utilization by process: the part of the multiprocessors that its blocks had since the last
  * sample, and whether it copied. Rounded up, so that 0 % means no work at all. */
+#include "base/lock.h"
 #include "soft/nvml/nvml_int.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 
 #define SAMPLE_US 100000u /* shortest time between two samples of a process */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the use of all devices */
+static struct lock lock = LOCK_INITIALIZER(SOFT_NVML_USE); /* guards the use of all devices */
 
 static struct nvml_use *find(nvmlDevice_t d, int32_t pid)
 {
@@ -127,7 +127,7 @@ EXPORT enum nvml_return nvmlDeviceGetProcessUtilization(nvmlDevice_t d,
 	struct soft_gpu_info info;
 	unsigned found = 0;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (uint32_t first = 0; !r;) {
 		r = nvml_ask(d->gpu, first, &info);
 		found = r ? found : add(&info, sum, found);
@@ -140,6 +140,6 @@ EXPORT enum nvml_return nvmlDeviceGetProcessUtilization(nvmlDevice_t d,
 		update(d, sum, found, info.workers);
 		r = fill(d, out, n, after_us);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return r;
 }

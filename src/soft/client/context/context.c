@@ -32,7 +32,7 @@ static const size_t default_limits[16] = {
 /* Held while the server has given a slot away and the tables by slot do not say so yet: a context
  * that another thread creates may get the slot of one that is being destroyed. Taken before
  * soft.lock. */
-static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock slots_lock = LOCK_INITIALIZER(SOFT_SLOTS);
 
 static void destroy_on_server(uint32_t slot)
 {
@@ -89,7 +89,7 @@ CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret)
 	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	ctx = soft_object_create(SOFT_OBJECT_CONTEXT, sizeof(*ctx));
 	if (ctx) {
 		ctx->id = ++soft.next_id;
@@ -99,20 +99,20 @@ CUresult soft_context_create(unsigned flags, CUdevice dev, CUcontext *ret)
 		ctx->gpu = soft.visible[dev];
 		ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 		memcpy(ctx->limits, default_limits, sizeof(ctx->limits));
-		pthread_mutex_init(&ctx->staging_lock, NULL);
-		pthread_mutex_init(&ctx->call_lock, NULL);
+		lock_init(&ctx->staging_lock, LOCK_SOFT_STAGING);
+		lock_init(&ctx->call_lock, LOCK_SOFT_CALL);
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!ctx) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_lock(&slots_lock);
+	lock_take(&slots_lock);
 	e = fill(ctx);
-	pthread_mutex_unlock(&slots_lock);
+	lock_release(&slots_lock);
 	if (e) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		soft_object_destroy(ctx);
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 		return e;
 	}
 	*ret = ctx;
@@ -126,12 +126,12 @@ CUresult soft_context_destroy(CUcontext ctx)
 	/* Before the server gives the addresses to allocations of other threads. */
 	soft_pool_leave(ctx);
 	soft_memory_drop_context(ctx);
-	pthread_mutex_lock(&slots_lock);
+	lock_take(&slots_lock);
 	destroy_on_server(ctx->slot);
 	soft_texture_drop_context(ctx);
 	soft_streams_drop_context(ctx);
 	soft_events_drop_context(ctx);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 1 && soft.stream_owner[i] == ctx->slot) {
 			store_relaxed(&soft.stream_used[i],
@@ -141,8 +141,8 @@ CUresult soft_context_destroy(CUcontext ctx)
 	soft.contexts[ctx->slot] = NULL;
 	soft_object_destroy(ctx->legacy);
 	soft_object_destroy(ctx);
-	pthread_mutex_unlock(&soft.lock);
-	pthread_mutex_unlock(&slots_lock);
+	lock_release(&soft.lock);
+	lock_release(&slots_lock);
 	return load_relaxed(&soft.dead) ? SOFT_DEAD : CUDA_SUCCESS;
 }
 

@@ -101,16 +101,16 @@ static void drop_part(CUgreenCtx g)
 static void green_delete(CUgreenCtx g)
 {
 	drop_part(g);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(g);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 static CUgreenCtx green_new(CUdevResourceDesc desc, CUcontext primary)
 {
 	CUgreenCtx g;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	g = soft_object_create(SOFT_OBJECT_GREEN, sizeof(*g));
 	if (g) {
 		g->primary = primary;
@@ -118,7 +118,7 @@ static CUgreenCtx green_new(CUdevResourceDesc desc, CUcontext primary)
 		g->id = ++soft.next_id;
 		g->sms = desc->sms;
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return g;
 }
 

@@ -3,7 +3,7 @@
 #include "soft/client/context/context.h"
 #include "soft/client/process.h"
 
-static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock primary_lock = LOCK_INITIALIZER(SOFT_PRIMARY);
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 {
@@ -15,7 +15,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&primary_lock);
+	lock_take(&primary_lock);
 	if (!soft.primary[dev]) {
 		e = soft_context_create(soft.primary_flags[dev], dev, &soft.primary[dev]);
 		if (e) {
@@ -29,7 +29,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 		soft.primary[dev]->refs++;
 		*ret = soft.primary[dev];
 	}
-	pthread_mutex_unlock(&primary_lock);
+	lock_release(&primary_lock);
 	return e;
 }
 
@@ -48,13 +48,13 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&primary_lock);
+	lock_take(&primary_lock);
 	if (!soft.primary[dev]) {
 		e = CUDA_ERROR_INVALID_CONTEXT;
 	} else if (--soft.primary[dev]->refs == 0) {
 		e = end_primary(dev);
 	}
-	pthread_mutex_unlock(&primary_lock);
+	lock_release(&primary_lock);
 	return e;
 }
 
@@ -70,9 +70,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&primary_lock);
+	lock_take(&primary_lock);
 	e = soft.primary[dev] ? end_primary(dev) : CUDA_SUCCESS;
-	pthread_mutex_unlock(&primary_lock);
+	lock_release(&primary_lock);
 	return e;
 }
 

@@ -278,9 +278,9 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *ret, CUdevResource *resour
 	}
 	e = collect(resources, n, &dev, &sms);
 	if (!e) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		e = find_desc(dev, &sms, ret);
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 	}
 	return e;
 }

@@ -11,8 +11,8 @@
 
 #include "base/atomic.h"
 
-pthread_mutex_t soft_capture_lock =
-	PTHREAD_MUTEX_INITIALIZER; /* guards everything below; taken before soft.lock */
+struct lock soft_capture_lock =
+	LOCK_INITIALIZER(SOFT_CAPTURE); /* guards everything below; taken before soft.lock */
 static struct soft_capture *captures;
 static unsigned n_captures;
 static uint64_t last_id;
@@ -179,9 +179,9 @@ CUresult soft_capture_check(CUstream s, bool *ret)
 	if (no_captures()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = check_locked(s, ret);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 
@@ -191,7 +191,7 @@ CUresult soft_capture_add(CUstream s, struct soft_work *w)
 	struct soft_capture *c;
 	CUresult e;
 
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	c = soft_capture_of(s);
 	if (!c || c->invalid) {
 		soft_work_finish(w);
@@ -202,7 +202,7 @@ CUresult soft_capture_add(CUstream s, struct soft_work *w)
 		e = e ? e : soft_edges_set(&s->capturing->deps, &edge, 1);
 		c->invalid |= e != CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 
@@ -213,7 +213,7 @@ CUresult soft_capture_unsafe(void)
 	if (no_captures() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	for (struct soft_capture *c = captures; c; c = c->next) {
 		bool own = c->thread == &thread_mark && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool others = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
@@ -224,7 +224,7 @@ CUresult soft_capture_unsafe(void)
 			e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
 	}
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 
@@ -236,13 +236,13 @@ CUresult soft_capture_refuse(CUstream s)
 	if (no_captures()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = check_locked(s, &capturing);
 	if (capturing) {
 		soft_capture_of(s)->invalid = true;
 		e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 
@@ -277,9 +277,9 @@ CUresult soft_capture_sync_context(CUcontext ctx)
 	if (no_captures()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	soft_streams_each(ctx, invalidate_one, &x);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return x.any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
@@ -311,12 +311,12 @@ CUresult soft_capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 
 	*ret = false;
 	if (!no_captures()) {
-		pthread_mutex_lock(&soft_capture_lock);
+		lock_take(&soft_capture_lock);
 		e = check_locked(s, ret);
 		if (!e && *ret && !external) {
 			e = keep(ev, soft_capture_of(s), &s->capturing->deps);
 		}
-		pthread_mutex_unlock(&soft_capture_lock);
+		lock_release(&soft_capture_lock);
 	}
 	if (e) {
 		return e;
@@ -382,9 +382,9 @@ CUresult soft_capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
 
 	*ret = false;
 	if (!no_captures()) {
-		pthread_mutex_lock(&soft_capture_lock);
+		lock_take(&soft_capture_lock);
 		e = wait_locked(s, ev, external, ret);
-		pthread_mutex_unlock(&soft_capture_lock);
+		lock_release(&soft_capture_lock);
 	}
 	if (e) {
 		return e;
@@ -410,12 +410,12 @@ CUresult soft_capture_check_event(CUevent ev, bool invalidate)
 	if (!soft_capture_has_event(ev)) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	c = find(ev->captured->id);
 	if (c) {
 		c->invalid |= invalidate;
 	}
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return c ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -436,7 +436,7 @@ void soft_capture_drop_stream(CUstream s)
 	if (!p) {
 		return;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	c = p->capture;
 	if (c && c->origin == s) {
 		CUgraph g = c->own_graph ? c->graph : NULL;
@@ -447,7 +447,7 @@ void soft_capture_drop_stream(CUstream s)
 		soft_edges_add(&c->lost, p->deps.v, p->deps.n);
 	}
 	s->capturing = NULL;
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	free(p->deps.v);
 	free(p->nodes);
 	free(p->data);

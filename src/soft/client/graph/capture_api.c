@@ -28,9 +28,9 @@ static CUresult begin(int pt, CUstream h, CUstreamCaptureMode mode)
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = soft_capture_begin(s, g, true, NULL, 0, mode);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	if (e) {
 		soft_graph_destroy(g);
 	}
@@ -76,9 +76,9 @@ static CUresult begin_to(int pt, CUstream h, CUgraph g, const CUgraphNode *deps,
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = soft_capture_begin(s, g, false, edges, (uint32_t)n, mode);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	free(edges);
 	return e;
 }
@@ -140,9 +140,9 @@ static CUresult end_capture(int pt, CUstream h, CUgraph *ret)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = end_locked(s, ret);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 SOFT_PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h, ret)
@@ -169,9 +169,9 @@ static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = status_locked(s, ret, &c);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	soft_strict_delay();
 	return e;
 }
@@ -220,7 +220,7 @@ static CUresult info(int pt, CUstream h, CUstreamCaptureStatus *ret, uint64_t *i
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = status_locked(s, ret, &c);
 	if (!e && c && !c->invalid) {
 		if (id) {
@@ -231,7 +231,7 @@ static CUresult info(int pt, CUstream h, CUstreamCaptureStatus *ret, uint64_t *i
 		}
 		e = nodes || data || n ? show(s->capturing, nodes, data, n) : e;
 	}
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 SOFT_PAIR(cuStreamGetCaptureInfo, _ptsz, info,
@@ -279,9 +279,9 @@ static CUresult update(int pt, CUstream h, CUgraphNode *nodes, const CUgraphEdge
 	if (e || flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_capture_lock);
+	lock_take(&soft_capture_lock);
 	e = update_locked(s, nodes, data, n, flags);
-	pthread_mutex_unlock(&soft_capture_lock);
+	lock_release(&soft_capture_lock);
 	return e;
 }
 SOFT_PAIR(cuStreamUpdateCaptureDependencies, _ptsz, update,

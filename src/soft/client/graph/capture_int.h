@@ -2,6 +2,7 @@
 #ifndef GBPF_SOFT_CLIENT_GRAPH_CAPTURE_INT_H
 #define GBPF_SOFT_CLIENT_GRAPH_CAPTURE_INT_H
 
+#include "base/lock.h"
 #include "soft/client/graph/capture.h"
 #include "soft/client/graph/graph.h"
 
@@ -34,7 +35,7 @@ struct soft_captured { /* an event's part in a capture */
 	struct soft_edges deps;
 };
 
-extern pthread_mutex_t soft_capture_lock; /* guards all of the above; taken before soft.lock */
+extern struct lock soft_capture_lock; /* guards all of the above; taken before soft.lock */
 
 static inline struct soft_capture *soft_capture_of(const CUstream s)
 {

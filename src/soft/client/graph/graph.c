@@ -19,17 +19,17 @@ static void *new_object(enum soft_object_kind kind, size_t size)
 {
 	void *o;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	o = soft_object_create(kind, size);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return o;
 }
 
 static void end_object(void *o)
 {
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(o);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 CUresult soft_graph_create(CUgraph *ret)

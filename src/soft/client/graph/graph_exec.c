@@ -286,9 +286,9 @@ CUresult soft_exec_create(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNo
 		return e;
 	}
 	soft_exec_reap();
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	x = soft_object_create(SOFT_OBJECT_EXEC, sizeof(*x));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -338,9 +338,9 @@ void soft_exec_destroy(CUgraphExec x)
 		soft_graph_memory_release(x->graph);
 	}
 	soft_graph_destroy(x->graph);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(x);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 CUresult soft_exec_check(CUgraphExec x)

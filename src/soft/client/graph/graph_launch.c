@@ -22,7 +22,7 @@ static CUgraphExec take_ended(void)
 {
 	CUgraphExec x, *at = &dying;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	while (*at && !soft_exec_ended(*at)) {
 		at = &(*at)->next_dying;
 	}
@@ -30,7 +30,7 @@ static CUgraphExec take_ended(void)
 	if (x) {
 		store_relaxed(at, x->next_dying);
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return x;
 }
 
@@ -269,11 +269,11 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 	}
 	soft_graph_memory_release(x->graph);
 	soft_strict_object_destroyed(x);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	x->dying = true;
 	x->next_dying = dying;
 	store_relaxed(&dying, x);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return CUDA_SUCCESS;
 }
 

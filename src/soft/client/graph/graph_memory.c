@@ -38,21 +38,21 @@ static void count(CUdevice dev, uint64_t *ret_used, uint64_t *ret_reserved)
 
 void soft_graph_memory_ref(struct soft_graph_memory *m)
 {
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	m->refs++;
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 static void remove_from_list(struct soft_graph_memory *m)
 {
 	struct soft_graph_memory **at = &all;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	while (*at != m) {
 		at = &(*at)->next;
 	}
 	*at = m->next;
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 /* The memory counts as reserved until it is free. */
@@ -63,9 +63,9 @@ void soft_graph_memory_unref(struct soft_graph_memory *m)
 	if (!m) {
 		return;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	last = --m->refs == 0;
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!last) {
 		return;
 	}
@@ -108,11 +108,11 @@ CUresult soft_work_alloc(struct soft_work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *
 	m->device = ctx->device;
 	m->bytes = p->bytesize;
 	m->refs = 1;
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	m->next = all;
 	all = m;
 	count(m->device, &used, &reserved);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	w->type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 	w->ctx = ctx;
 	w->alloc.params = *p;
@@ -129,9 +129,9 @@ CUresult soft_work_free(struct soft_work *w, CUdeviceptr address)
 
 	*w = (struct soft_work){ .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
 	w->free = address;
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	known = find(address) != NULL;
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -155,7 +155,7 @@ CUresult soft_graph_memory_acquire(CUgraph g)
 {
 	CUresult e = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (uint32_t i = 0; i < g->n; i++) {
 		const struct soft_work *w = &g->nodes[i]->work;
 
@@ -163,19 +163,19 @@ CUresult soft_graph_memory_acquire(CUgraph g)
 			e = CUDA_ERROR_NOT_SUPPORTED;
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return e;
 }
 
 void soft_graph_memory_release(CUgraph g)
 {
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (uint32_t i = 0; i < g->n; i++) {
 		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
 			g->nodes[i]->work.alloc.memory->execs--;
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 /* Marks the graph's memory as allocated by a launch. Fails if some already is, unless the exec
@@ -188,7 +188,7 @@ CUresult soft_graph_memory_launch(CUgraph g, bool auto_free)
 	if (!load_relaxed(&all)) {
 		return e;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (uint32_t i = 0; i < g->n && !e && !auto_free; i++) {
 		const struct soft_work *w = &g->nodes[i]->work;
 
@@ -205,7 +205,7 @@ CUresult soft_graph_memory_launch(CUgraph g, bool auto_free)
 			count(w->alloc.memory->device, &used, &reserved);
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return e;
 }
 
@@ -215,13 +215,13 @@ static bool end_live(uint64_t address, bool *ret_known)
 	struct soft_graph_memory *m;
 	bool live;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	m = find(address);
 	live = m && m->live;
 	if (live) {
 		m->live = false;
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (live) {
 		soft_graph_memory_unref(m);
 	}
@@ -267,13 +267,13 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 	if (!ret || (unsigned)what > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	count(dev, &used, &reserved);
 	*(uint64_t *)ret = what == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT	    ? used
 			   : what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH	    ? used_high[dev]
 			   : what == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? reserved
 									    : reserved_high[dev];
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return CUDA_SUCCESS;
 }
 
@@ -289,13 +289,13 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, v
 	     what != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	if (what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) {
 		used_high[dev] = 0;
 	} else {
 		reserved_high[dev] = 0;
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return CUDA_SUCCESS;
 }
 

@@ -19,14 +19,14 @@ static void drop(CUuserObject u, uint64_t n)
 	CUhostFn destroy = NULL;
 	void *ptr = NULL;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	u->refs -= MIN(n, u->refs);
 	if (!u->refs) {
 		destroy = u->destroy;
 		ptr = u->ptr;
 		soft_object_destroy(u);
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (destroy) {
 		soft_host_enter();
 		destroy(ptr); /* without the lock */
@@ -57,14 +57,14 @@ CUresult cuUserObjectCreate(CUuserObject *ret, void *ptr, CUhostFn destroy, unsi
 	    flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	u = soft_object_create(SOFT_OBJECT_USER, sizeof(*u));
 	if (u) {
 		u->ptr = ptr;
 		u->destroy = destroy;
 		u->refs = refs;
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	*ret = u;
 	return u ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -74,9 +74,9 @@ CUresult cuUserObjectRetain(CUuserObject u, unsigned int count)
 	CUresult e = check(u, count);
 
 	if (!e) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		u->refs += count;
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 	}
 	return e;
 }

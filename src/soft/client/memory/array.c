@@ -72,9 +72,9 @@ CUresult soft_array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsign
 	CUresult e = CUDA_SUCCESS;
 	CUarray a;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	a = soft_object_create(SOFT_OBJECT_ARRAY, sizeof(*a));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!a) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -92,9 +92,9 @@ CUresult soft_array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsign
 				       NULL);
 	}
 	if (e) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		soft_object_destroy(a);
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 		return e;
 	}
 	*ret = a;
@@ -106,9 +106,9 @@ void soft_array_drop(CUarray a)
 	if (!a->level) {
 		soft_memory_delete(a->context, a->address, true);
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(a);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 CUresult soft_array_check_handle(CUarray a)

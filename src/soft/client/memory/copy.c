@@ -57,9 +57,9 @@ static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
 	struct soft_stream_word *w = &soft.shared->streams[slot];
 	CUresult e;
 
-	pthread_mutex_unlock(&ctx->staging_lock);
+	lock_release(&ctx->staging_lock);
 	e = soft_word_wait(&w->done, &w->waiters, target, ctx);
-	pthread_mutex_lock(&ctx->staging_lock);
+	lock_take(&ctx->staging_lock);
 	return e;
 }
 
@@ -168,7 +168,7 @@ static CUresult upload(CUstream s, const struct soft_copy *c, uint32_t *target)
 		uint64_t width, rows;
 
 		next_piece(c, row, column, &width, &rows);
-		pthread_mutex_lock(&ctx->staging_lock);
+		lock_take(&ctx->staging_lock);
 		e = stage(ctx, s, (uint32_t)(width * rows), &g);
 		if (!e) {
 			uint64_t from = c->src + row * c->src_pitch + column;
@@ -182,7 +182,7 @@ static CUresult upload(CUstream s, const struct soft_copy *c, uint32_t *target)
 			g->target = *target;
 			g->held = false;
 		}
-		pthread_mutex_unlock(&ctx->staging_lock);
+		lock_release(&ctx->staging_lock);
 		if (e == CUDA_ERROR_NOT_READY) {
 			sched_yield();
 			e = CUDA_SUCCESS;
@@ -217,9 +217,9 @@ static CUresult finish_fetch(CUstream s, const struct soft_copy *c, struct fetch
 			  (const uint8_t *)(uintptr_t)(s->context->staging + f->staged->begin),
 			  f->width, f->width, f->rows, is_bulk(c));
 	}
-	pthread_mutex_lock(&s->context->staging_lock);
+	lock_take(&s->context->staging_lock);
 	f->staged->held = false;
-	pthread_mutex_unlock(&s->context->staging_lock);
+	lock_release(&s->context->staging_lock);
 	f->staged = NULL;
 	return e;
 }
@@ -232,7 +232,7 @@ static CUresult begin_fetch(CUstream s, const struct soft_copy *c, uint64_t row,
 	uint32_t target = 0;
 	CUresult e;
 
-	pthread_mutex_lock(&ctx->staging_lock);
+	lock_take(&ctx->staging_lock);
 	e = stage(ctx, s, (uint32_t)(f->width * f->rows), &g);
 	if (!e) {
 		e = put_copy(s, ctx->staging + g->begin, f->width,
@@ -243,7 +243,7 @@ static CUresult begin_fetch(CUstream s, const struct soft_copy *c, uint64_t row,
 		f->staged = e ? NULL : g;
 		f->to = c->dst + row * c->dst_pitch + column;
 	}
-	pthread_mutex_unlock(&ctx->staging_lock);
+	lock_release(&ctx->staging_lock);
 	return e;
 }
 

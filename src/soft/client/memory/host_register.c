@@ -29,7 +29,7 @@ struct registration {
 	int fd;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(SOFT_HOST);
 static struct registration *all;
 static unsigned n_all; /* read without the lock; usually 0 */
 
@@ -81,12 +81,12 @@ uint64_t soft_register_device_address(uint64_t host, uint64_t bytes)
 	if (!load_acquire(&n_all) || soft_memory_in_window(host)) {
 		return 0;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	r = at_address(host);
 	if (r && alive(r) && bytes <= r->given + r->length - host) {
 		device = r->device + (host - r->begin);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return device;
 }
 
@@ -97,13 +97,13 @@ bool soft_register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes
 	if (!load_acquire(&n_all)) {
 		return false;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	r = at_address(host);
 	if (r) {
 		*ret_begin = r->given;
 		*ret_bytes = r->length;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return r != NULL;
 }
 
@@ -214,9 +214,9 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 	if (flags & CU_MEMHOSTREGISTER_IOMEMORY) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	e = add(ctx, (uint64_t)(uintptr_t)p, bytes, flags);
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }
 
@@ -237,7 +237,7 @@ CUresult cuMemHostUnregister(void *p)
 	if (!p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	purge();
 	while (*at && (*at)->given != (uint64_t)(uintptr_t)p) {
 		at = &(*at)->next;
@@ -253,6 +253,6 @@ CUresult cuMemHostUnregister(void *p)
 	} else {
 		e = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }

@@ -36,7 +36,7 @@ CUresult soft_memory_add(struct soft_window *w, const struct soft_range *r)
 	CUresult e = CUDA_SUCCESS;
 	uint32_t i;
 
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	if (w->n_ranges == w->cap_ranges) {
 		uint32_t cap = w->cap_ranges ? w->cap_ranges * 2 : 64;
 		struct soft_range *grown = realloc(w->ranges, cap * sizeof(*grown));
@@ -55,23 +55,23 @@ CUresult soft_memory_add(struct soft_window *w, const struct soft_range *r)
 		w->ranges[i].id = add_relaxed(&next_id, 1u) + 1;
 		w->n_ranges++;
 	}
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 	return e;
 }
 
 /* Reserves the window's addresses, so that pinned memory can be mapped at its device address. */
 CUresult soft_window_open(uint32_t gpu, struct soft_window **ret)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct lock lock = LOCK_INITIALIZER(SOFT_RANGES_ONCE);
 	struct soft_window *w = &soft.windows[gpu];
 	void *at = (void *)(uintptr_t)(SOFT_WINDOW_FIRST + gpu * SOFT_WINDOW_STRIDE), *p = at;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	if (!w->base) {
 		p = mmap(at, soft.hello.window_bytes, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 		if (p == at) {
-			pthread_mutex_init(&w->lock, NULL);
+			lock_init(&w->lock, LOCK_SOFT_RANGES);
 			w->gpu = gpu;
 			w->bytes = soft.hello.window_bytes;
 			store_release(&w->base, (uint64_t)(uintptr_t)at);
@@ -79,7 +79,7 @@ CUresult soft_window_open(uint32_t gpu, struct soft_window **ret)
 			munmap(p, soft.hello.window_bytes);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	*ret = w;
 	return p == at ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
 }
@@ -111,14 +111,14 @@ bool soft_memory_find(uint64_t address, CUcontext *ret_ctx, struct soft_range *r
 	if (!w) {
 		return false;
 	}
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	i = after(w, address);
 	if (i > 0 && address - w->ranges[i - 1].address < w->ranges[i - 1].bytes) {
 		*ret = w->ranges[i - 1];
 		*ret_ctx = ret->ctx;
 		found = true;
 	}
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 	return found;
 }
 
@@ -148,12 +148,12 @@ bool soft_memory_valid(uint64_t address, uint64_t bytes)
 void soft_memory_each(struct soft_window *w, uint64_t address, uint64_t bytes,
 		      void (*each)(struct soft_range *, void *), void *arg)
 {
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	for (uint32_t i = address ? after(w, address - 1) : 0;
 	     i < w->n_ranges && w->ranges[i].address - address < bytes; i++) {
 		each(&w->ranges[i], arg);
 	}
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 }
 
 CUresult soft_memory_request(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0,
@@ -214,13 +214,13 @@ bool soft_memory_change(uint64_t address, void (*change)(struct soft_range *, vo
 	if (!w) {
 		return false;
 	}
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	i = after(w, address);
 	found = i > 0 && w->ranges[i - 1].address == address;
 	if (found) {
 		change(&w->ranges[i - 1], arg);
 	}
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 	return found;
 }
 
@@ -291,7 +291,7 @@ bool soft_memory_forget(struct soft_window *w, uint64_t address, struct soft_ran
 	bool found;
 	uint32_t i;
 
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	i = after(w, address);
 	found = i > 0 && w->ranges[i - 1].address == address;
 	if (found) {
@@ -299,7 +299,7 @@ bool soft_memory_forget(struct soft_window *w, uint64_t address, struct soft_ran
 		memmove(w->ranges + i - 1, w->ranges + i, (w->n_ranges - i) * sizeof(*ret));
 		w->n_ranges--;
 	}
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 	return found;
 }
 
@@ -326,7 +326,7 @@ static void drop(struct soft_window *w, CUcontext ctx, uint32_t module)
 {
 	uint32_t kept = 0;
 
-	pthread_mutex_lock(&w->lock);
+	lock_take(&w->lock);
 	for (uint32_t i = 0; i < w->n_ranges; i++) {
 		const struct soft_range *r = &w->ranges[i];
 
@@ -337,7 +337,7 @@ static void drop(struct soft_window *w, CUcontext ctx, uint32_t module)
 		}
 	}
 	w->n_ranges = kept;
-	pthread_mutex_unlock(&w->lock);
+	lock_release(&w->lock);
 }
 
 void soft_memory_drop_module(CUcontext ctx, uint32_t id)

@@ -23,7 +23,7 @@ struct opened {
 	unsigned opens;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK_INITIALIZER(SOFT_IPC);
 static struct opened *all;
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr p)
@@ -111,7 +111,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ret, CUipcMemHandle handle, unsigned
 	if (!ret || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) || w.magic != MAGIC) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	o = find(ctx, &w.h, 0);
 	if (o) {
 		(*o)->opens++;
@@ -119,7 +119,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ret, CUipcMemHandle handle, unsigned
 	} else {
 		e = open_new(ctx, &w.h, ret);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }
 
@@ -141,7 +141,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 	if (!soft_memory_find(p, &ctx, &r) || r.kind != SOFT_RANGE_OPENED || r.address != p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	at = find(ctx, NULL, p);
 	o = at ? *at : NULL;
 	if (o && --o->opens == 0) {
@@ -151,7 +151,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 		soft_memory_delete(ctx, p, false);
 		e = soft_memory_request(SOFT_REQ_IPC_CLOSE, ctx, p, 0, 0);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return o ? e : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -37,9 +37,9 @@ static void drop_levels(CUmipmappedArray m, CUcontext ctx)
 	if (m->address) {
 		soft_memory_delete(ctx, m->address, true);
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(m);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 static CUresult make_levels(CUmipmappedArray m, CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d,
@@ -80,9 +80,9 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRI
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	m = soft_object_create(SOFT_OBJECT_MIPMAPPED, sizeof(*m));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!m) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

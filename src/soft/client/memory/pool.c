@@ -19,7 +19,7 @@
 #define STEP_BYTES (UINT64_C(32) << 20) /* by which a pool grows, H200 */
 #define UNIT_BYTES (UINT64_C(2) << 20)	/* the same if there is no memory for a step */
 
-pthread_mutex_t soft_pool_lock = PTHREAD_MUTEX_INITIALIZER;
+struct lock soft_pool_lock = LOCK_INITIALIZER(SOFT_POOLS);
 static uint64_t idle_bytes; /* of all pools; read without the lock */
 
 static bool ended(const struct soft_pool_block *b)
@@ -87,9 +87,9 @@ static void retire_idle(CUmemoryPool p, void *ctx)
 
 void soft_pool_leave(CUcontext ctx)
 {
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	soft_pool_each(retire_idle, ctx);
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 }
 
 /* Returns true if no work uses the chunk whose first block this is. */
@@ -143,9 +143,9 @@ static void trim_all(CUmemoryPool p, void *arg)
 void soft_pool_trim_idle(void)
 {
 	if (load_relaxed(&idle_bytes) && !soft_in_host_function()) {
-		pthread_mutex_lock(&soft_pool_lock);
+		lock_take(&soft_pool_lock);
 		soft_pool_each(trim_to_threshold, NULL);
-		pthread_mutex_unlock(&soft_pool_lock);
+		lock_release(&soft_pool_lock);
 	}
 }
 
@@ -346,7 +346,7 @@ static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t 
 	struct soft_pool_block *b;
 	CUresult e;
 
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	soft_pool_prune(p);
 	e = take_held(p, s, bytes, ret);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -360,13 +360,13 @@ static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t 
 		b = pick_with_wait(p, s, bytes);
 		e = b ? take(p, b, bytes, ret) : e;
 	}
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY && load_relaxed(&idle_bytes)) {
 		soft_context_drain(s->context); /* frees that are still queued may make room */
-		pthread_mutex_lock(&soft_pool_lock);
+		lock_take(&soft_pool_lock);
 		soft_pool_each(trim_all, NULL);
 		e = make_any(p, s->context, bytes, ret);
-		pthread_mutex_unlock(&soft_pool_lock);
+		lock_release(&soft_pool_lock);
 	}
 	return e;
 }
@@ -422,7 +422,7 @@ static CUresult free_block(CUstream s, struct soft_pool_block *b)
 	CUmemoryPool p = b->pool;
 	CUresult e = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	if (b->exported) {
 		e = put_free(s, b->address);
 		remove_block(place_of(b));
@@ -436,7 +436,7 @@ static CUresult free_block(CUstream s, struct soft_pool_block *b)
 	if (p->destroyed) {
 		soft_pool_trim(p, 0);
 	}
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return e;
 }
 

@@ -6,6 +6,7 @@
 #ifndef GBPF_SOFT_CLIENT_MEMORY_POOL_H
 #define GBPF_SOFT_CLIENT_MEMORY_POOL_H
 
+#include "base/lock.h"
 #include "soft/client/memory/memory.h"
 
 struct soft_pool_chunk {
@@ -39,7 +40,7 @@ struct CUmemoryPool_st {
 	uint8_t access[SOFT_MAX_GPUS]; /* rights of other GPUs */
 };
 
-extern pthread_mutex_t soft_pool_lock;
+extern struct lock soft_pool_lock;
 
 /* Calls each() for every pool. */
 void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);

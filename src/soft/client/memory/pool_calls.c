@@ -33,9 +33,9 @@ static CUmemoryPool make(unsigned from, const CUmemPoolProps *props)
 		if (pools[i]) {
 			continue;
 		}
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		p = soft_object_create(SOFT_OBJECT_POOL, sizeof(*p));
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 		pools[i] = p;
 		break;
 	}
@@ -51,9 +51,9 @@ void soft_pool_destroy(CUmemoryPool p)
 	for (unsigned i = 0; i < POOLS_MAX; i++) {
 		pools[i] = pools[i] == p ? NULL : pools[i];
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(p);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 static CUmemoryPool default_locked(int gpu)
@@ -75,9 +75,9 @@ static CUmemoryPool pool_default(int gpu)
 {
 	CUmemoryPool p;
 
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	p = default_locked(gpu);
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return p;
 }
 
@@ -85,9 +85,9 @@ CUmemoryPool soft_pool_current(int gpu)
 {
 	CUmemoryPool p;
 
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	p = current[gpu] ? current[gpu] : default_locked(gpu);
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return p;
 }
 
@@ -134,9 +134,9 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool p)
 	if (p->imported || p->props.location.id != dev) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	current[dev] = p;
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -200,9 +200,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 	if (!soft_memory_check_location(&props->location)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	p = make(SOFT_MAX_GPUS, props);
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return give(ret, p);
 }
 
@@ -218,13 +218,13 @@ CUresult cuMemPoolDestroy(CUmemoryPool p)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	soft_strict_object_destroyed(p);
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
 		current[i] = current[i] == p ? NULL : current[i];
 	}
 	p->destroyed = true;
 	soft_pool_trim(p, 0);
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -241,9 +241,9 @@ CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
 	CUresult e = check_pool_now(p);
 
 	if (!e) {
-		pthread_mutex_lock(&soft_pool_lock);
+		lock_take(&soft_pool_lock);
 		soft_pool_trim(p, keep);
-		pthread_mutex_unlock(&soft_pool_lock);
+		lock_release(&soft_pool_lock);
 	}
 	return e;
 }
@@ -311,10 +311,10 @@ static CUresult attribute(CUmemoryPool p, CUmemPool_attribute what, void *value,
 	if (e || !value) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	soft_pool_prune(p);
 	e = write ? set(p, what, value) : get(p, what, value);
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return e;
 }
 
@@ -390,7 +390,7 @@ CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAlloca
 	if (!ret || p->imported || !(p->props.handleTypes & type)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	q.index = soft.visible[p->props.location.id];
 	q.value = p->number;
 	e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
@@ -398,7 +398,7 @@ CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAlloca
 		p->number = r.value;
 		*(int *)ret = fd;
 	}
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return e;
 }
 
@@ -417,13 +417,13 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *ret, void *os,
 		return e;
 	}
 	props.location.id = soft_memory_ordinal(r.value32);
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	p = make(SOFT_MAX_GPUS, &props);
 	if (p) {
 		p->imported = true;
 		p->number = r.value;
 	}
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	return give(ret, p);
 }
 
@@ -449,10 +449,10 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address
 	    range.address != address || !soft_pool_handle_types(&range)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft_pool_lock);
+	lock_take(&soft_pool_lock);
 	((struct soft_pool_block *)range.owner)->exported = true;
 	d.number = soft_pool_of(&range)->number;
-	pthread_mutex_unlock(&soft_pool_lock);
+	lock_release(&soft_pool_lock);
 	if (!d.number) {
 		return CUDA_ERROR_INVALID_VALUE; /* the pool itself must be exported first */
 	}

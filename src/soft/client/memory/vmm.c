@@ -18,8 +18,7 @@ struct allocation {
 	unsigned maps;
 };
 
-static pthread_mutex_t lock =
-	PTHREAD_MUTEX_INITIALIZER; /* guards refs and maps of all allocations */
+static struct lock lock = LOCK_INITIALIZER(SOFT_VMM); /* guards refs and maps of all allocations */
 
 static bool is_host(const CUmemAllocationProp *p)
 {
@@ -61,9 +60,9 @@ static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *pro
 {
 	struct allocation *a;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	a = soft_object_create(SOFT_OBJECT_ALLOCATION, sizeof(*a));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!a) {
 		soft_memory_request(SOFT_REQ_HANDLE_RELEASE, NULL, r->value, 0, 0);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -81,9 +80,9 @@ static void drop_if_unused(struct allocation *a)
 {
 	if (!a->refs && !a->maps) {
 		soft_memory_request(SOFT_REQ_HANDLE_RELEASE, NULL, a->handle, 0, 0);
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		soft_object_destroy(a);
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 	}
 }
 
@@ -118,13 +117,13 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	a = find(handle);
 	if (a) {
 		a->refs--;
 		drop_if_unused(a);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -155,12 +154,12 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *ret,
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	a = find(handle);
 	if (a && ret) {
 		*ret = a->prop;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return a && ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -168,9 +167,9 @@ static CUresult retain(const struct soft_range *r, CUmemGenericAllocationHandle 
 {
 	struct allocation *a = r->owner;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	a->refs++;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	*ret = (CUmemGenericAllocationHandle)(uintptr_t)a;
 	return CUDA_SUCCESS;
 }
@@ -219,7 +218,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	if (e || flags) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	a = find(handle);
 	if (!ret || !a ||
 	    !(a->prop.requestedHandleTypes & type)) { /* including FABRIC, which is never granted */
@@ -228,7 +227,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 		q.value = a->handle;
 		e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	if (!e) {
 		*(int *)ret = fd;
 	}
@@ -341,7 +340,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	if (!w || !bytes || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	a = find(handle);
 	if (!a) {
 		e = CUDA_ERROR_INVALID_VALUE;
@@ -350,7 +349,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 	} else {
 		e = map(w, p, bytes, a);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }
 
@@ -381,7 +380,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (;;) {
 		struct collected c = { 0 };
 		struct soft_range gone;
@@ -394,7 +393,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 		c.allocation->maps--;
 		drop_if_unused(c.allocation);
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return CUDA_SUCCESS;
 }
 

@@ -18,7 +18,7 @@
 #include "soft/client/strict.h"
 
 /* guards loading into contexts, and the names; taken before soft.lock */
-static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock library_lock = LOCK_INITIALIZER(SOFT_LIBRARIES);
 
 static CUresult check_library(CUlibrary l)
 {
@@ -67,9 +67,9 @@ static CUresult library_module(CUlibrary l, CUmodule *ret)
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&library_lock);
+	lock_take(&library_lock);
 	e = module_in(l, ctx, NULL, ret);
-	pthread_mutex_unlock(&library_lock);
+	lock_release(&library_lock);
 	return e;
 }
 
@@ -103,7 +103,7 @@ static CUresult check_image(CUlibrary l, struct soft_jit *j)
 
 static void library_delete(CUlibrary l)
 {
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	while (l->kernels) {
 		CUkernel k = l->kernels;
 
@@ -118,7 +118,7 @@ static void library_delete(CUlibrary l)
 	free(l->image);
 	soft_registers_unref(l->registers);
 	soft_object_destroy(l);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 /* Takes memory that the image owns; copies memory that it does not own. */
@@ -136,9 +136,9 @@ static CUresult library_new(struct soft_image *i, struct soft_jit *j, CUlibrary 
 		}
 		i->data = memcpy(i->owned, i->data, i->bytes);
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	l = soft_object_create(SOFT_OBJECT_LIBRARY, sizeof(*l));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!l) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -147,9 +147,9 @@ static CUresult library_new(struct soft_image *i, struct soft_jit *j, CUlibrary 
 	l->registers = soft_registers_ref(i->registers);
 	i->owned = NULL;
 	if (soft_thread_context() && soft_context_current(&ctx) == CUDA_SUCCESS) {
-		pthread_mutex_lock(&library_lock);
+		lock_take(&library_lock);
 		e = module_in(l, ctx, j, &m);
-		pthread_mutex_unlock(&library_lock);
+		lock_release(&library_lock);
 	} else {
 		e = check_image(l, j);
 	}
@@ -252,7 +252,7 @@ CUresult cuLibraryUnload(CUlibrary l)
 		return e;
 	}
 	soft_handle_destroying(l);
-	pthread_mutex_lock(&library_lock);
+	lock_take(&library_lock);
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		CUcontext ctx = soft.contexts[i];
 
@@ -262,7 +262,7 @@ CUresult cuLibraryUnload(CUlibrary l)
 		}
 	}
 	library_delete(l);
-	pthread_mutex_unlock(&library_lock);
+	lock_release(&library_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -326,14 +326,14 @@ static CUresult kernel_at(CUlibrary l, uint32_t index, uint32_t *ret_n, char **r
 	if (e != CUDA_ERROR_INVALID_CONTEXT) {
 		return e ? e : soft_module_function_at(m, index, ret_n, ret_name);
 	}
-	pthread_mutex_lock(&library_lock);
+	lock_take(&library_lock);
 	e = read_names(l);
 	*ret_n = l->n_names;
 	if (!e && index < l->n_names) {
 		*ret_name = strdup(l->names[index]);
 		e = *ret_name ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_unlock(&library_lock);
+	lock_release(&library_lock);
 	return e;
 }
 
@@ -346,7 +346,7 @@ static CUresult kernel_there(CUlibrary l, const char *name)
 	if (e != CUDA_ERROR_INVALID_CONTEXT) {
 		return e ? e : soft_module_function(m, name, &f);
 	}
-	pthread_mutex_lock(&library_lock);
+	lock_take(&library_lock);
 	e = read_names(l);
 	for (uint32_t i = 0; !e && i <= l->n_names; i++) {
 		if (i == l->n_names) {
@@ -355,7 +355,7 @@ static CUresult kernel_there(CUlibrary l, const char *name)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&library_lock);
+	lock_release(&library_lock);
 	return e;
 }
 
@@ -367,7 +367,7 @@ static CUresult make_kernel(CUlibrary l, const char *name, CUkernel *ret)
 	if (!copy) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (k = l->kernels; k && strcmp(k->name, name) != 0; k = k->next) {
 	}
 	if (!k) {
@@ -380,7 +380,7 @@ static CUresult make_kernel(CUlibrary l, const char *name, CUkernel *ret)
 			copy = NULL;
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	free(copy);
 	*ret = k;
 	return k ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

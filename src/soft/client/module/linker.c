@@ -50,9 +50,9 @@ static CUresult create(unsigned n, CUjit_option *options, void **values, CUlinkS
 	if (e) {
 		return e;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	s = soft_object_create(SOFT_OBJECT_LINKER, sizeof(*s));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!s) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -296,8 +296,8 @@ CUresult cuLinkDestroy(CUlinkState s)
 	ptx_image_close(&s->first);
 	buf_finish(&s->out);
 	report_finish(&s->report);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	soft_object_destroy(s);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return CUDA_SUCCESS;
 }

@@ -11,7 +11,7 @@
 #include "ptx/fatbin.h"
 #include "soft/code/code.h"
 
-static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock users_lock = LOCK_INITIALIZER(SOFT_CODE_USERS);
 
 struct soft_registers {
 	unsigned users; /* users_lock */
@@ -21,9 +21,9 @@ struct soft_registers {
 struct soft_registers *soft_registers_ref(struct soft_registers *r)
 {
 	if (r) {
-		pthread_mutex_lock(&users_lock);
+		lock_take(&users_lock);
 		r->users++;
-		pthread_mutex_unlock(&users_lock);
+		lock_release(&users_lock);
 	}
 	return r;
 }
@@ -35,9 +35,9 @@ void soft_registers_unref(struct soft_registers *r)
 	if (!r) {
 		return;
 	}
-	pthread_mutex_lock(&users_lock);
+	lock_take(&users_lock);
 	users = --r->users;
-	pthread_mutex_unlock(&users_lock);
+	lock_release(&users_lock);
 	if (!users) {
 		strmap_finish(&r->map);
 		free(r);

@@ -132,7 +132,7 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 		soft_jit_error(j, r.text);
 		return e;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	m = soft_object_create(SOFT_OBJECT_MODULE, sizeof(*m));
 	if (m) {
 		m->context = ctx;
@@ -140,7 +140,7 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 		m->arch = (unsigned)r.value;
 		m->registers = soft_registers_ref(i->registers);
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (m && managed >= 0) {
 		e = map_managed(m, r.bytes, managed);
 	}
@@ -274,9 +274,9 @@ CUresult soft_module_unload(CUmodule m)
 	q.object = m->id;
 	unmap_managed(m);
 	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	module_forget(m);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return e;
 }
 
@@ -300,10 +300,10 @@ static CUfunction find_function(CUmodule m, const char *name)
 {
 	CUfunction f;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (f = m->functions; f && strcmp(f->name, name) != 0; f = f->next) {
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return f;
 }
 
@@ -387,9 +387,9 @@ CUresult soft_module_function(CUmodule m, const char *name, CUfunction *ret)
 	if (*ret) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	*ret = make_function(m, name, &r.function);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -49,7 +49,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 	int slot;
 	CUresult e;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	slot = take_slot();
 	s = slot >= 0 ? soft_object_create(SOFT_OBJECT_STREAM, sizeof(*s)) : NULL;
 	if (s) {
@@ -68,7 +68,7 @@ CUresult soft_stream_create_in(CUcontext ctx, CUgreenCtx green, int priority, ui
 	} else if (slot >= 0) {
 		store_relaxed(&soft.stream_used[slot], 0);
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!s) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -85,11 +85,11 @@ CUresult soft_stream_destroy(CUstream s)
 
 	soft_capture_drop_stream(s);
 	e = soft_ring_submit(s, &r.r, sizeof(r), NULL, 0, NULL);
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	store_relaxed(&soft.stream_used[s->slot], 2);
 	streams[s->slot] = NULL;
 	soft_object_destroy(s);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return e;
 }
 
@@ -97,13 +97,13 @@ CUresult soft_streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg),
 {
 	CUresult e = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS && !e; i++) {
 		if (streams[i] && (!ctx || streams[i]->context == ctx)) {
 			e = fn(streams[i], arg);
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return e;
 }
 
@@ -112,19 +112,19 @@ void soft_streams_drop_context(CUcontext ctx)
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		CUstream s;
 
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		s = streams[i] && streams[i]->context == ctx && streams[i] != ctx->legacy
 			    ? streams[i]
 			    : NULL;
 		if (s || (streams[i] && streams[i]->context == ctx)) {
 			streams[i] = NULL;
 		}
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 		if (s) {
 			soft_capture_drop_stream(s);
-			pthread_mutex_lock(&soft.lock);
+			lock_take(&soft.lock);
 			soft_object_destroy(s);
-			pthread_mutex_unlock(&soft.lock);
+			lock_release(&soft.lock);
 		}
 	}
 }
@@ -158,9 +158,9 @@ CUresult soft_green_drain(CUgreenCtx g)
 		uint32_t target = load_acquire(&soft.stream_count[i]);
 		bool ours;
 
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		ours = streams[i] && streams[i]->green == g && streams[i]->green_id == g->id;
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 		if (ours) {
 			soft_word_wait(&w->done, &w->waiters, target, ctx);
 		}
@@ -227,11 +227,11 @@ static bool is_ordered_with(CUstream legacy, uint32_t slot)
 	if (slot == legacy->slot || !soft_stream_slot_is(slot, legacy->context)) {
 		return false;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	s = streams[slot];
 	is = !s || (s->green_id == legacy->green_id && !(s->flags & CU_STREAM_NON_BLOCKING) &&
 		    load_relaxed(&s->submitted) != load_relaxed(&s->created));
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return is;
 }
 

@@ -59,9 +59,9 @@ static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
 	CUresult e = CUDA_SUCCESS;
 	CUevent ev;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	ev = new_event(ctx, flags);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	if (!ev) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -72,9 +72,9 @@ static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
 		ev->key = r.value;
 	}
 	if (e) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		forget(ev);
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 		return e;
 	}
 	*ret = ev;
@@ -107,7 +107,7 @@ static void forget(CUevent ev)
 
 void soft_events_drop_context(CUcontext ctx)
 {
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
 		struct soft_reply r;
 
@@ -118,7 +118,7 @@ void soft_events_drop_context(CUcontext ctx)
 			forget(events[i]);
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 }
 
 CUresult cuEventDestroy_v2(CUevent ev)
@@ -136,9 +136,9 @@ CUresult cuEventDestroy_v2(CUevent ev)
 	if (ev->shared) {
 		ask(ev, SOFT_EVENT_CLOSE, &r);
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	forget(ev);
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return CUDA_SUCCESS;
 }
 

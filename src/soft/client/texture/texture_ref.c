@@ -8,7 +8,7 @@
 #include "soft/client/ring_submit.h"
 #include "soft/client/texture/texture_table.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards binding */
+static struct lock lock = LOCK_INITIALIZER(SOFT_TEXREFS); /* guards binding */
 
 static CUtexref find(CUmodule m, const char *name)
 {
@@ -25,7 +25,7 @@ CUresult soft_reference_get(CUmodule m, const char *name, uint64_t variable, boo
 {
 	CUtexref r;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	r = find(m, name);
 	if (!r) {
 		r = soft_object_create(surface ? SOFT_OBJECT_SURFREF : SOFT_OBJECT_TEXREF,
@@ -41,7 +41,7 @@ CUresult soft_reference_get(CUmodule m, const char *name, uint64_t variable, boo
 			m->references = r;
 		}
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	*ret = r;
 	return r && r->name ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -82,13 +82,13 @@ CUresult soft_reference_bind(CUmodule m, CUstream s)
 {
 	CUresult e = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (CUtexref r = m->references; r && !e; r = r->next) {
 		if (r->bound && r->dirty) {
 			e = bind(r, s);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return e;
 }
 

@@ -42,13 +42,13 @@ CUresult cuTexRefCreate(CUtexref *ret)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	*ret = soft_object_create(SOFT_OBJECT_TEXREF, sizeof(struct CUsurfref_st));
 	if (*ret) {
 		(*ret)->format = CU_AD_FORMAT_FLOAT;
 		(*ret)->channels = 1;
 	}
-	pthread_mutex_unlock(&soft.lock);
+	lock_release(&soft.lock);
 	return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -60,9 +60,9 @@ CUresult cuTexRefDestroy(CUtexref r)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!e) {
-		pthread_mutex_lock(&soft.lock);
+		lock_take(&soft.lock);
 		soft_object_destroy(r);
-		pthread_mutex_unlock(&soft.lock);
+		lock_release(&soft.lock);
 	}
 	return e;
 }

@@ -32,7 +32,7 @@ struct soft_textures {
 	uint32_t n_dead;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all tables */
+static struct lock lock = LOCK_INITIALIZER(SOFT_TEXTURES); /* guards all tables */
 
 static struct slot *slot_at(const struct soft_textures *s, uint32_t i)
 {
@@ -145,21 +145,21 @@ static CUresult take_locked(CUcontext ctx, struct soft_textures **ret, uint32_t 
 	CUresult e;
 
 	for (;;) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		e = table_of(ctx, ret);
 		e = e ? e : take(*ret, ctx, ret_index);
 		if (!e) {
 			return e;
 		}
-		pthread_mutex_unlock(&lock);
+		lock_release(&lock);
 		if (e == CUDA_ERROR_NOT_READY) {
 			e = soft_context_drain(ctx);
 			if (e) {
 				return e;
 			}
-			pthread_mutex_lock(&lock);
+			lock_take(&lock);
 			recycle(*ret);
-			pthread_mutex_unlock(&lock);
+			lock_release(&lock);
 			continue;
 		}
 		return e;
@@ -188,7 +188,7 @@ CUresult soft_texture_add(CUcontext ctx, const struct soft_texture *t,
 	*ret_handle = address_at(s, i) | (uint64_t)slot->use << SOFT_TEXTURE_USE_SHIFT;
 	/* Last: a kernel that guesses a handle sees a complete object or none. */
 	store_release(&to->handle, *ret_handle);
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return CUDA_SUCCESS;
 }
 
@@ -223,10 +223,10 @@ static struct slot *find_locked(uint64_t handle, enum soft_texture_kind kind,
 	CUcontext contexts[SOFT_MAX_CONTEXTS];
 	struct slot *found = NULL;
 
-	pthread_mutex_lock(&soft.lock);
+	lock_take(&soft.lock);
 	memcpy(contexts, soft.contexts, sizeof(contexts));
-	pthread_mutex_unlock(&soft.lock);
-	pthread_mutex_lock(&lock);
+	lock_release(&soft.lock);
+	lock_take(&lock);
 	for (uint32_t i = 0; i < SOFT_MAX_CONTEXTS && !found; i++) {
 		*ret = contexts[i] ? contexts[i]->textures : NULL;
 		found = find_in(*ret, handle, kind, ret_index);
@@ -248,7 +248,7 @@ void soft_texture_remove(uint64_t handle, enum soft_texture_kind kind)
 		s->dead = i;
 		s->n_dead++;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 }
 
 CUresult soft_texture_find(uint64_t handle, enum soft_texture_kind kind,
@@ -261,7 +261,7 @@ CUresult soft_texture_find(uint64_t handle, enum soft_texture_kind kind,
 	if (slot) {
 		*ret = slot->record;
 	}
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	return slot ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -269,10 +269,10 @@ void soft_texture_drop_context(CUcontext ctx)
 {
 	struct soft_textures *s;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	s = ctx->textures;
 	ctx->textures = NULL;
-	pthread_mutex_unlock(&lock);
+	lock_release(&lock);
 	for (uint32_t i = 0; s && i < s->n_chunks; i++) {
 		free(s->slots[i]);
 	}
