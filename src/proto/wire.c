@@ -44,6 +44,7 @@ static const uint16_t sizes[] = {
 	[PROTO_COVERED] = sizeof(struct proto_probe_order),
 	[PROTO_PROBE_SET] = sizeof(struct proto_probe_set),
 };
+_Static_assert(ARRAY_SIZE(sizes) == PROTO_TYPES, "each message type has a size in sizes[]");
 
 static size_t size_of(uint32_t type)
 {

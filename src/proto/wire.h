@@ -68,6 +68,7 @@ enum proto_type {
 	PROTO_COMMUNICATES,  /* c>d: it has kernels that communicate with other GPUs */
 	PROTO_PEER_ADD,	     /* d>c; descriptor: board of a process of the receiver's group */
 	PROTO_PEER_REMOVE,   /* d>c */
+	PROTO_TYPES,	     /* one more than the last type */
 };
 
 struct proto_head {
