@@ -26,7 +26,8 @@ struct daemon_message {
 	uint32_t type;	 /* enum proto_type; 0: none */
 	uint32_t states; /* bits of enum daemon_session_state in which the message is legal */
 	/* Handles the message and takes its descriptors; or returns false, and takes none: the
-	 * session may not send the message now, and is dropped. */
+	 * session is dropped, with the handler's reason (daemon_session_drop), else because it may
+	 * not send the message now. */
 	bool (*take)(struct daemon_session *s, struct daemon_received *r);
 };
 

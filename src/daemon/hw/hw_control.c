@@ -263,7 +263,12 @@ static void take_handles(struct daemon_session *s, const struct proto_control *m
 
 bool daemon_hw_may_offer(struct daemon_session *s)
 {
-	return rate_allow(&s->hw.offers, OFFERS_PER_SECOND, clock_now_ns());
+	if (rate_allow(&s->hw.offers, OFFERS_PER_SECOND, clock_now_ns())) {
+		return true;
+	}
+	daemon_session_drop(s, "it offers more than %u flag pages and handles per second",
+			    OFFERS_PER_SECOND);
+	return false;
 }
 
 static bool take_control(struct daemon_session *s, struct daemon_received *r)

@@ -16,8 +16,8 @@ int daemon_hw_open(struct daemon *d);
 void daemon_hw_close(struct daemon *d);
 
 extern const struct daemon_feature daemon_hw_feature, daemon_flags_feature;
-/* Limits handles and flag pages: contexts change slowly, and each flag page is sent to every
- * latency tenant. */
+/* Returns false if the process has exceeded the rate of handles and flag pages, and drops its
+ * session: contexts change slowly, and each flag page is sent to every latency tenant. */
 bool daemon_hw_may_offer(struct daemon_session *s);
 
 /* Returns bits of the GBPF_LEVEL_* that the tenant's lane and device support. */

@@ -245,9 +245,11 @@ static void take_message(struct daemon_session *s, struct daemon_received *r)
 	while (r->nfds) {
 		fd_close_foreign(r->fds[--r->nfds]);
 	}
-	s->d->counters.garbage++;
-	daemon_session_drop(s, "unexpected message type %u in state %s", r->m.head.type,
-			    state_names[s->state]);
+	if (!s->dying) { /* else the handler has given the reason */
+		s->d->counters.garbage++;
+		daemon_session_drop(s, "unexpected message type %u in state %s", r->m.head.type,
+				    state_names[s->state]);
+	}
 }
 
 static void read_messages(struct daemon_session *s)

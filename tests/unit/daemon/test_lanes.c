@@ -556,7 +556,7 @@ static void pages_come_slowly(void **state)
 			break;
 		}
 	}
-	gd_await_event(d, 0, "dropped", "unexpected message type");
+	gd_await_event(d, 0, "dropped", "it offers more than 200 flag pages and handles");
 	assert_int_equal(gd_number(d, "status", "tenants"), 1);
 	close(fd);
 	fake_leave(&f);
