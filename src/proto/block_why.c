@@ -50,5 +50,6 @@ const char *proto_block_why_text(enum proto_block_why why)
 		[PROTO_BLOCK_OTHER_PTX] = "PTX for other devices only",
 	};
 
-	return (unsigned)why < PROTO_BLOCK_WHYS ? texts[why] : texts[PROTO_BLOCK_UNKNOWN];
+	return (unsigned)why < PROTO_BLOCK_WHYS && texts[why] ? texts[why]
+							      : texts[PROTO_BLOCK_UNKNOWN];
 }

@@ -51,7 +51,7 @@ enum proto_block_why {
 /* Returns whether kernels of that name, mangled or not, wait for kernels on other GPUs, which wait
  * for them: those of NCCL and NVSHMEM. */
 bool proto_communicates(const char *kernel);
-/* Returns a static text: "not looked at" for PROTO_BLOCK_UNKNOWN and for unknown values. */
+/* Returns a static text: "not looked at" for PROTO_BLOCK_UNKNOWN and for values without a text. */
 const char *proto_block_why_text(enum proto_block_why why);
 
 #endif

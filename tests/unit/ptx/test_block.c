@@ -372,7 +372,12 @@ static void every_entry_has_its_reason(void **state)
 	assert_null(strstr(r.text.data, "b$gbpf"));
 	done(&r);
 	for (int i = 0; i < PROTO_BLOCK_WHYS; i++) {
-		assert_true(strlen(proto_block_why_text((enum proto_block_why)i)) > 3);
+		const char *text = proto_block_why_text((enum proto_block_why)i);
+
+		if (i && text == proto_block_why_text(PROTO_BLOCK_UNKNOWN)) {
+			fail_msg("reason %d has no text in block_why.c", i);
+		}
+		assert_true(strlen(text) > 3);
 	}
 	assert_non_null(proto_block_why_text((enum proto_block_why) - 1));
 	pass(&r, HEAD ".entry a() { ret; }\n.entry a() { ret; }\n");
