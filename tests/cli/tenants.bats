@@ -22,6 +22,30 @@ leaves() { eventually shows "all(t['name'] != '$1' for t in d['tenants'])" "$GBP
 	[[ "$output" == *" 1  fair@"* ]]
 }
 
+@test "docs/PROTOCOL.md names each member that ps sends" {
+	start batch train "$SAMPLES/batch"
+	eventually tenant train 't["kernels"] and t["stats"]["gpus"]'
+	"$GBPF" ps --json >ps.json # settled: only the names count, and they are there
+	run python3 - "$REPO/docs/PROTOCOL.md" <<-'PYTHON'
+		import json, re, sys
+
+		def names(value):
+		    if isinstance(value, dict):
+		        for name in value:
+		            yield name
+		            yield from names(value[name])
+		    elif isinstance(value, list):
+		        for v in value:
+		            yield from names(v)
+
+		section = open(sys.argv[1]).read().split('\n## Tenants\n')[1].split('\n## ')[0]
+		sent = set(names(json.load(open('ps.json'))['tenants']))
+		print(*sorted(sent - set(re.findall(r'\w+', section))))
+	PYTHON
+	echo "not named: $output"
+	[ -z "$output" ]
+}
+
 @test "ps --why names the kernel and what was learned of it" {
 	start batch train "$SAMPLES/batch"
 	eventually tenant train 'len(t["kernels"]) > 0 and t["kernels"][0]["est_ns"] > 0'
