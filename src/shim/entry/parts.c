@@ -30,7 +30,7 @@ static const struct shim_part *const parts[] = {
 	&shim_device_part, &shim_code_part,	    &shim_mem_part,    &shim_capture_part,
 	&shim_green_part,  &shim_interprocess_part, &shim_graph_part,  &shim_link_part,
 };
-_Static_assert(ARRAY_SIZE(parts) <= SHIM_PARTS_MAX, "room in struct shim_end");
+_Static_assert(ARRAY_SIZE(parts) <= SHIM_PARTS_MAX, "raise SHIM_PARTS_MAX in entry/parts.h");
 
 static bool is_concerned(const struct shim_part *p)
 {

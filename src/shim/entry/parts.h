@@ -4,7 +4,7 @@
 
 #include "shim/part.h"
 
-#define SHIM_PARTS_MAX 16u
+#define SHIM_PARTS_MAX 32u
 
 /* An end that is under way: what each part has returned for the driver's call. */
 struct shim_end {
