@@ -1,4 +1,6 @@
-/* From a launch to the driver: the one place that knows in which forms a kernel may run. */
+/* From a launch to the driver: chooses the form of a kernel, for launches that are neither at block
+ * level (defer/block_launch.c) nor nodes of graphs. Launches that take no probed form while a tool
+ * is attached go to launch_own() in probe/probe_launch.c. */
 #include "shim/launch/shim_launch.h"
 #include "shim/probe/shim_probe.h"
 
