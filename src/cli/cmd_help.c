@@ -113,8 +113,8 @@ static int cmd_version(struct cli *c)
 {
 	if (c->json) {
 		return cli_json(c, "version",
-				json_pack("{s:s, s:s, s:i}", "version", GBPF_VERSION_TEXT, "library",
-					  gbpf_version(), "protocol", GBPF_PROTOCOL));
+				json_pack("{s:s, s:s, s:i}", "version", GBPF_VERSION_TEXT,
+					  "library", gbpf_version(), "protocol", GBPF_PROTOCOL));
 	}
 	printf("gbpf %s\n", GBPF_VERSION_TEXT);
 	return CLI_OK;
