@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_HELD 16u
+#define MAX_HELD 32u
 
 static const char *const names[] = {
 #define LOCK(name, file, guards) #name " (" file ")",
