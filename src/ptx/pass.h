@@ -13,7 +13,7 @@ struct ptx_passes {
 	bool prepare; /* wanted: for probes that are attached later (ptx/prepare.h) */
 	uint64_t id;  /* then: distinguishes modules that are linked together */
 	/* All zero before the first pass: */
-	bool prepared;			     /* existing items have changed */
+	bool changed;			     /* existing items have changed */
 	const struct ptx_block_entry *block; /* one for each entry with a body, in order */
 	uint32_t n_block;
 };

@@ -252,7 +252,7 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 		entries = passes.block;
 		n = passes.n_block;
 	}
-	if (err == 0 && passes.prepared) {
+	if (err == 0 && passes.changed) {
 		err = ptx_module_print(m, &text);
 	} else if (err == 0 && !marked && m->items.n > n_originals) {
 		err = print_behind(&text, pick, m, originals, n_originals);
@@ -263,7 +263,7 @@ static int rewrite(struct kept **ret, const struct ptx_block_pick *pick, const c
 		err = *ret ? 0 : -ENOMEM;
 	}
 	if (err == 0) {
-		(*ret)->image.prepared = passes.prepared;
+		(*ret)->image.prepared = passes.changed;
 	}
 	buf_finish(&text);
 	ptx_module_free(m);

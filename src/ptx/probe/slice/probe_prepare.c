@@ -265,7 +265,7 @@ static int run_pass(struct ptx_module *m, struct ptx_passes *p, struct report *r
 {
 	int err = p->prepare ? ptx_prepare(m, p->id) : 0;
 
-	p->prepared = err > 0;
+	p->changed = err > 0;
 	return MIN(err, 0);
 }
 
