@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 9u
+#define SOFT_VERSION 10u
 
 #define SOFT_MAX_CLIENTS 1024u
 #define SOFT_MAX_CONTEXTS 16u /* per client */
@@ -60,6 +60,7 @@
 #endif
 #define SOFT_GRANULARITY (2ull << 20) /* of cuMemCreate, cuMemMap and reserved addresses */
 #define SOFT_MAX_HANDLES 16384u	      /* of cuMemCreate and imports, per client */
+#define SOFT_ON_HOST UINT32_MAX	      /* instead of a GPU: memory of the host */
 
 /* The memory that a client and the server share. The comments name the writer of each word. */
 struct soft_stream_word {
@@ -242,12 +243,14 @@ enum soft_request_op {
 				    handle */
 	SOFT_REQ_HANDLE_RELEASE, /* value: handle */
 	SOFT_REQ_HANDLE_EXPORT,	 /* value: handle. Reply carries a descriptor */
-	SOFT_REQ_HANDLE_IMPORT, /* carries the descriptor. Reply: handle, bytes, index of the GPU in
-				   value32 */
+	SOFT_REQ_HANDLE_IMPORT,	 /* carries the descriptor. Reply: handle, bytes; value32: index of
+				    the GPU, or SOFT_ON_HOST */
 	/* Addresses of the window of a GPU (index), which need no context. */
-	SOFT_REQ_RESERVE,     /* value: bytes; more: alignment, requested address. Reply: address */
-	SOFT_REQ_UNRESERVE,   /* value: address; more: bytes */
-	SOFT_REQ_MAP,	      /* value: address; more: bytes, offset, handle */
+	SOFT_REQ_RESERVE,   /* value: bytes; more: alignment, requested address. Reply: address */
+	SOFT_REQ_UNRESERVE, /* value: address; more: bytes */
+	/* value: address; more: bytes, offset, handle. Reply: address and bytes of the reserved
+	 * range; carries the memfd of host memory, mapped from the offset on. */
+	SOFT_REQ_MAP,
 	SOFT_REQ_UNMAP,	      /* value: address; more: bytes */
 	SOFT_REQ_ACCESS,      /* value: address, object: rights; more: bytes */
 	SOFT_REQ_POOL_EXPORT, /* index: GPU, value: 0 or the pool's number. Reply: number,

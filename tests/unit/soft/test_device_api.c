@@ -51,6 +51,8 @@ static void attributes_program(void *arg)
 	CHECK(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) == 1234000);
 	CHECK(attribute(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT) == 2);
 	CHECK(attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0);
+	CHECK(attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 1);
+	CHECK(attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 1);
 	CU(cuDeviceGetProperties(&p, 0));
 	CHECK(p.clockRate == 1234000 && p.SIMDWidth == 32 && p.maxThreadsPerBlock == 1024);
 	CU(cuDeviceTotalMem_v2(&bytes, 0));

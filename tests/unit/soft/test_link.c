@@ -115,6 +115,53 @@ static void grown(struct soft_stats *before, uint64_t up, uint64_t down)
 	*before = now;
 }
 
+/* Maps host memory of cuMemCreate for kernels and copies. */
+static CUdeviceptr mapped_host(unsigned mib)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_HOST, 0 } };
+	CUmemAccessDesc both[2] = {
+		{ { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+		{ { CU_MEM_LOCATION_TYPE_HOST, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE }
+	};
+	CUmemGenericAllocationHandle h;
+	size_t bytes = (size_t)mib * MIB;
+	CUdeviceptr p;
+
+	CU(cuMemCreate(&h, bytes, &prop, 0));
+	CU(cuMemAddressReserve(&p, bytes, 0, 0, 0));
+	CU(cuMemMap(p, bytes, 0, h, 0));
+	CU(cuMemSetAccess(p, bytes, both, 2));
+	return p;
+}
+
+static void mapped_program(void *arg)
+{
+	struct soft_stats s;
+	CUdeviceptr host, device;
+
+	(void)arg;
+	rig_context();
+	host = mapped_host(2);
+	device = on_device(2);
+	s = rig_stats();
+	launch(own_function("take"), host, 2, NULL);
+	CU(cuCtxSynchronize());
+	grown(&s, 2 * MIB, 0);
+	launch(own_function("give"), host, 2, NULL);
+	CU(cuCtxSynchronize());
+	grown(&s, 0, 2 * MIB);
+	CU(cuMemcpyDtoD_v2(device, host, 2 * MIB));
+	CU(cuCtxSynchronize());
+	grown(&s, 2 * MIB, 0);
+}
+
+static void mapped_host_memory_is_counted(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(mapped_program, NULL), 0);
+}
+
 static void kernels_program(void *arg)
 {
 	const struct cuabi_soft_table *t = rig_table();
@@ -371,6 +418,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernel_accesses_are_counted),
 		cmocka_unit_test(copies_are_counted),
+		cmocka_unit_test(mapped_host_memory_is_counted),
 		cmocka_unit_test(copies_and_kernels_take_the_sum),
 		cmocka_unit_test(directions_do_not_share),
 		cmocka_unit_test(processes_share_in_time_order),

@@ -385,98 +385,6 @@ static void created_memory_is_the_process_s(void **state)
 	nothing_left();
 }
 
-/* Unmaps what is mapped at p, and maps another handle there. */
-static void remap(CUdeviceptr p, size_t n, CUmemGenericAllocationHandle h)
-{
-	CU(cuMemUnmap(p, n));
-	CU(cuMemMap(p, n, 0, h, 0));
-	allow(p, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-}
-
-static unsigned memory_type(CUdeviceptr p)
-{
-	unsigned type;
-
-	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
-	return type;
-}
-
-static void host_program(void *unused)
-{
-	CUmemAllocationProp host = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 } };
-	CUmemAccessDesc cpu = { { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 }, 3 };
-	CUmemGenericAllocationHandle here, there, h;
-	size_t grain, free_before, free_now, total;
-	CUmemAllocationProp got;
-	CUdeviceptr p, q, counter;
-	void *params[] = { &p, &q };
-	uint64_t before, pinned;
-	int fd;
-
-	(void)unused;
-	rig_context();
-	before = own_bytes();
-	CU(cuMemGetInfo_v2(&free_before, &total));
-	CU(cuMemGetAllocationGranularity(&grain, &host, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-	CHECK(grain == GRAIN);
-	CU(cuMemCreate(&there, GRAIN, &host, 0));
-	CHECK(rig_stats().pinned_used == GRAIN);
-	CHECK(own_bytes() == before); /* it is no memory of the GPU */
-	CU(cuMemGetInfo_v2(&free_now, &total));
-	CHECK(free_now == free_before);
-	CU(cuMemGetAllocationPropertiesFromHandle(&got, there));
-	CHECK(memcmp(&got, &host, sizeof(got)) == 0);
-	CU_IS(CUDA_ERROR_INVALID_VALUE,
-	      cuMemExportToShareableHandle(&fd, there, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					   0));
-	CU(cuMemCreate(&here, GRAIN, &prop, 0));
-	p = mapped(here, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	q = mapped(there, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	CHECK(memory_type(p) == CU_MEMORYTYPE_DEVICE && memory_type(q) == CU_MEMORYTYPE_HOST);
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemSetAccess(q, GRAIN, &cpu, 1));
-	/* Out: the contents go to the host, and a kernel finds and changes them at their address.
-	 */
-	CU(cuMemsetD32_v2(p, 41, GRAIN / 4));
-	CU(cuMemcpyDtoD_v2(q, p, GRAIN));
-	CU(cuCtxSynchronize());
-	remap(p, GRAIN, there);
-	CHECK(memory_type(p) == CU_MEMORYTYPE_HOST);
-	CHECK(word_at(p + GRAIN - 4) == 41);
-	CU(cuMemAlloc_v2(&counter, 4096));
-	CU(cuMemsetD32_v2(counter, 42, 1));
-	params[1] = &counter;
-	rig_launch(rig_function("copy_first"), 1, 1, NULL, params);
-	CU(cuCtxSynchronize());
-	CHECK(word_at(q) == 42 && word_at(p) == 42);
-	/* Back. */
-	remap(q, GRAIN, here);
-	CU(cuMemcpyDtoD_v2(q, p, GRAIN));
-	CU(cuCtxSynchronize());
-	remap(p, GRAIN, here);
-	CHECK(word_at(p) == 42 && word_at(p + GRAIN - 4) == 41);
-	pinned = rig_stats().pinned_used; /* with the client's own, for copies */
-	CU(cuMemRelease(there));
-	CHECK(rig_stats().pinned_used == pinned - GRAIN);
-	/* More than may be pinned. */
-	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&h, 1ull << 44, &host, 0));
-	host.location.type = CU_MEM_LOCATION_TYPE_HOST;
-	CU(cuMemCreate(&h, GRAIN, &host, 0)); /* is left to the server */
-	CHECK(rig_stats().pinned_used == pinned);
-	host.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&h, GRAIN, &host, 0));
-	host.requestedHandleTypes = 0;
-	host.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&h, GRAIN, &host, 0));
-}
-
-static void contents_leave_and_come_back(void **state)
-{
-	(void)state;
-	assert_int_equal(rig_run(host_program, NULL), 0);
-	nothing_left();
-}
-
 static void handle_giver(void *unused)
 {
 	CUmemGenericAllocationHandle h;
@@ -871,7 +779,6 @@ int main(void)
 		cmocka_unit_test(memory_is_mapped_where_wanted),
 		cmocka_unit_test(rights_hold_for_kernels),
 		cmocka_unit_test(created_memory_is_the_process_s),
-		cmocka_unit_test(contents_leave_and_come_back),
 		cmocka_unit_test(handles_travel_by_descriptor),
 		cmocka_unit_test(bad_descriptors_do_not_end_the_connection),
 		cmocka_unit_test(kills_leave_nothing),

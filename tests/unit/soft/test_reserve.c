@@ -145,6 +145,31 @@ static void rights_are_set_by_mapping(void **state)
 	softd_extent_unref(x);
 }
 
+static void mapped_host_memory_is_reached_over_the_link(void **state)
+{
+	struct softd_extent *x = softd_extent_create(gpu, G, true), *y = extent(G);
+	uint64_t address, bytes;
+
+	assert_non_null(x);
+	assert_true(reserve(G, 0, 0) == shared(0));
+	assert_true(reserve(3 * G, 0, shared(1)) == shared(1));
+	assert_int_equal(map(2, 1, x, 0), 0);
+	assert_int_equal(map(3, 1, y, 0), 0);
+	assert_int_equal(softd_memory_set_access(m, shared(2), 2 * G, 3), 0);
+	assert_true(softd_memory_on_host(m, shared(2)));
+	assert_true(softd_memory_on_host(m, shared(3) - 1));
+	assert_false(softd_memory_on_host(m, shared(3)));
+	assert_non_null(softd_memory_at(m, shared(2), 2 * G, 3));
+	assert_int_equal(softd_memory_set_access(m, shared(2), G, 1), 0);
+	assert_null(softd_memory_at(m, shared(2), 1, 2));
+	softd_memory_reservation(m, shared(2), &address, &bytes);
+	assert_true(address == shared(1) && bytes == 3 * G);
+	softd_memory_reservation(m, shared(1), &address, &bytes);
+	assert_true(address == shared(1) && bytes == 3 * G);
+	softd_extent_unref(x);
+	softd_extent_unref(y);
+}
+
 static void ranges_are_unmapped_whole(void **state)
 {
 	struct softd_extent *x = extent(4 * G);
@@ -232,6 +257,7 @@ int main(void)
 		T(wishes_are_granted_where_there_is_room),
 		T(mappings_lie_in_reserved_ranges),
 		T(rights_are_set_by_mapping),
+		T(mapped_host_memory_is_reached_over_the_link),
 		T(ranges_are_unmapped_whole),
 		T(mappings_that_fail_leave_nothing),
 		T(mapped_bytes_have_states_while_checking),

@@ -420,10 +420,18 @@ static CUresult slices(CUstream s, const struct soft_copy *whole, bool dst, bool
 	return e;
 }
 
-/* Whether the address is invalid: the program's own memory cannot lie in a window. */
-static bool is_invalid(uint64_t address, int device, bool reachable)
+/* Whether neither the server nor, by a host address, the program may access that side. */
+static bool is_invalid(const struct soft_copy *c, bool dst, bool reachable)
 {
-	return !reachable && (device || soft_memory_in_window(address));
+	uint64_t address = dst ? c->dst : c->src, bytes;
+
+	if (reachable || (dst ? c->dst_device : c->src_device)) {
+		return !reachable;
+	}
+	return soft_memory_in_window(address) &&
+	       (!extent(c, dst ? c->dst_pitch : c->src_pitch, dst ? c->dst_slice : c->src_slice,
+			&bytes) ||
+		!soft_memory_cpu_allows(address, bytes, dst ? 2 : 1));
 }
 
 CUresult soft_copy_run(CUstream s, const struct soft_copy *given, bool blocking)
@@ -438,7 +446,7 @@ CUresult soft_copy_run(CUstream s, const struct soft_copy *given, bool blocking)
 	}
 	dst = soft_copy_reachable(&c, true);
 	src = soft_copy_reachable(&c, false);
-	if (is_invalid(c.dst, c.dst_device, dst) || is_invalid(c.src, c.src_device, src)) {
+	if (is_invalid(&c, true, dst) || is_invalid(&c, false, src)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = soft_capture_copy(s, &c, blocking, &captured);

@@ -122,15 +122,28 @@ bool soft_memory_find(uint64_t address, CUcontext *ret_ctx, struct soft_range *r
 	return found;
 }
 
-bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
+#define RIGHTS_RW 3
+
+static uint8_t device_rights(const struct soft_range *r)
+{
+	return r->kind == SOFT_RANGE_MAPPED ? r->rights : RIGHTS_RW;
+}
+
+static uint8_t cpu_rights(const struct soft_range *r)
+{
+	return soft_range_is_host(r) ? RIGHTS_RW : r->cpu_rights;
+}
+
+/* Returns whether ranges cover all bytes, and each of them has the rights. */
+static bool allows(uint64_t address, uint64_t bytes, uint8_t rights,
+		   uint8_t (*rights_of)(const struct soft_range *))
 {
 	struct soft_range r;
 	CUcontext ctx;
 	uint64_t part;
 
 	do {
-		if (!soft_memory_find(address, &ctx, &r) ||
-		    (r.kind == SOFT_RANGE_MAPPED && (r.rights & rights) != rights)) {
+		if (!soft_memory_find(address, &ctx, &r) || (rights_of(&r) & rights) != rights) {
 			return false;
 		}
 		part = MIN(bytes, r.bytes - (address - r.address));
@@ -138,6 +151,16 @@ bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
 		bytes -= part;
 	} while (bytes);
 	return true;
+}
+
+bool soft_memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
+{
+	return allows(address, bytes, rights, device_rights);
+}
+
+bool soft_memory_cpu_allows(uint64_t address, uint64_t bytes, uint8_t rights)
+{
+	return allows(address, bytes, rights, cpu_rights);
 }
 
 bool soft_memory_valid(uint64_t address, uint64_t bytes)
@@ -224,19 +247,17 @@ bool soft_memory_change(uint64_t address, void (*change)(struct soft_range *, vo
 	return found;
 }
 
-/* Maps host memory that the server shares at its device address. */
-static CUresult map_pinned(uint64_t address, uint64_t bytes, int fd)
+CUresult soft_memory_map_host(uint64_t address, uint64_t bytes, int fd, int protection)
 {
 	void *at = (void *)(uintptr_t)address;
 
-	if (mmap(at, ROUND_UP(bytes, SOFT_PAGE), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-		 0) != at) {
+	if (mmap(at, ROUND_UP(bytes, SOFT_PAGE), protection, MAP_SHARED | MAP_FIXED, fd, 0) != at) {
 		return CUDA_ERROR_MAP_FAILED;
 	}
 	return CUDA_SUCCESS;
 }
 
-static void unmap_pinned(uint64_t address, uint64_t bytes)
+void soft_memory_unmap_host(uint64_t address, uint64_t bytes)
 {
 	mmap((void *)(uintptr_t)address, ROUND_UP(bytes, SOFT_PAGE), PROT_NONE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -270,7 +291,8 @@ CUresult soft_memory_create(CUcontext ctx, uint64_t bytes, const struct soft_ran
 	range.bytes = bytes;
 	range.ctx = ctx;
 	if (host) {
-		e = fd < 0 ? CUDA_ERROR_MAP_FAILED : map_pinned(r.value, bytes, fd);
+		e = fd < 0 ? CUDA_ERROR_MAP_FAILED
+			   : soft_memory_map_host(r.value, bytes, fd, PROT_READ | PROT_WRITE);
 	}
 	e = e ? e : soft_memory_add(ctx->window, &range);
 	if (ret_fd && !e) {
@@ -311,7 +333,7 @@ CUresult soft_memory_delete(CUcontext ctx, uint64_t address, bool notify_server)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (soft_range_is_host(&r)) {
-		unmap_pinned(r.address, r.bytes);
+		soft_memory_unmap_host(r.address, r.bytes);
 	} else if (r.kind == SOFT_RANGE_DEVICE) {
 		soft_cpu_windows_gone(r.address, r.bytes);
 	}
@@ -333,7 +355,7 @@ static void drop(struct soft_window *w, CUcontext ctx, uint32_t module)
 		if (r->ctx != ctx || (module && r->module != module)) {
 			w->ranges[kept++] = *r;
 		} else if (!module && soft_range_is_host(r)) {
-			unmap_pinned(r->address, r->bytes);
+			soft_memory_unmap_host(r->address, r->bytes);
 		}
 	}
 	w->n_ranges = kept;

@@ -16,15 +16,17 @@ enum soft_range_kind {
 
 struct soft_range {
 	uint64_t address, bytes;
-	CUcontext ctx;	/* that it belongs to; NULL: mapped memory belongs to the process */
-	uint64_t id;	/* unique among all ranges of the process's lifetime */
-	uint64_t host;	/* address in the program, for registered memory */
-	void *owner;	/* pool or allocation that the range belongs to */
-	uint32_t flags; /* as given to cuMemHostAlloc or cuMemHostRegister */
-	uint32_t opens; /* number of times that its IPC handle is open */
+	CUcontext ctx; /* that it belongs to; NULL: mapped memory belongs to the process */
+	uint64_t id;   /* unique among all ranges of the process's lifetime */
+	uint64_t host; /* address in the program, for registered memory */
+	void *owner;   /* pool or allocation that the range belongs to */
+	uint64_t reserved, reserved_bytes; /* the reserved range that mapped memory lies in */
+	uint32_t flags;			   /* as given to cuMemHostAlloc or cuMemHostRegister */
+	uint32_t opens;			   /* number of times that its IPC handle is open */
 	enum soft_range_kind kind;
 	uint8_t hidden, sync; /* sync: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-	uint8_t rights;	      /* of mapped memory: bit 0 read, bit 1 write */
+	uint8_t rights;	      /* of kernels and copies to mapped memory: bit 0 read, bit 1 write */
+	uint8_t cpu_rights;   /* the same, of the program's own loads and stores */
 	uint8_t read_mostly;  /* this and the next three: advice for managed memory */
 	uint16_t accessed_by; /* bit 0 the host, bit 1 + n GPU n */
 	int preferred, prefetched;
@@ -48,6 +50,13 @@ static inline bool soft_range_is_host(const struct soft_range *r)
 {
 	return r->kind == SOFT_RANGE_HOST || r->kind == SOFT_RANGE_MANAGED;
 }
+/* Returns whether the program's own loads and stores have these rights to all of an address range
+ * of a window. */
+bool soft_memory_cpu_allows(uint64_t address, uint64_t bytes, uint8_t rights);
+/* Maps host memory that the server shares at its device address, with the protection of mmap(2), or
+ * makes the addresses inaccessible again. */
+CUresult soft_memory_map_host(uint64_t address, uint64_t bytes, int fd, int protection);
+void soft_memory_unmap_host(uint64_t address, uint64_t bytes);
 /* Returns whether a copy (src 0: a memset) blocks its caller. sync: the call is a synchronous one.
  */
 bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync);

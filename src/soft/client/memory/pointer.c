@@ -18,7 +18,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	device = soft_register_device_address(host, 1);
-	if (!device && soft_memory_find(host, &ctx, &r) && r.kind == SOFT_RANGE_HOST && !r.host) {
+	if (!device && soft_memory_find(host, &ctx, &r) &&
+	    ((r.kind == SOFT_RANGE_HOST && !r.host) || (r.cpu_rights && r.rights))) {
 		device = host;
 	}
 	if (!device) {
@@ -48,11 +49,16 @@ CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 		return e;
 	}
 	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) ||
-	    !soft_range_is_host(&r)) {
+	    !(soft_range_is_host(&r) || r.cpu_rights)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
 	return CUDA_SUCCESS;
+}
+
+static bool is_mapped_host(const struct soft_range *r)
+{
+	return r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r);
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr p)
@@ -65,9 +71,13 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdev
 		return e;
 	}
 	if (soft_register_range(p, &r.address, &r.bytes)) {
-		r.hidden = 0;
-	} else if (!soft_memory_find(p, &ctx, &r) || r.hidden || r.kind == SOFT_RANGE_MAPPED) {
+		r.kind = SOFT_RANGE_HOST;
+	} else if (!soft_memory_find(p, &ctx, &r) || r.hidden ||
+		   (r.kind == SOFT_RANGE_MAPPED && !r.rights)) {
 		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (is_mapped_host(&r)) {
+		r.address = 0; /* as in the driver */
 	}
 	if (ret_base) {
 		*ret_base = r.address;
@@ -136,9 +146,18 @@ static unsigned attribute_bytes(CUpointer_attribute what)
 	}
 }
 
+static CUresult device_pointer(const struct soft_range *r, uint64_t device, uint64_t *ret)
+{
+	if (r->kind == SOFT_RANGE_MAPPED && !r->rights) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = device;
+	return CUDA_SUCCESS;
+}
+
 static CUresult host_pointer(const struct soft_range *r, uint64_t device, uint64_t *ret)
 {
-	if (!soft_range_is_host(r)) {
+	if (!soft_range_is_host(r) && !r->cpu_rights) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r->host ? r->host + (device - r->address) : device;
@@ -158,14 +177,11 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 			       : (uint64_t)(uintptr_t)ctx;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*ret = r->kind == SOFT_RANGE_HOST ||
-				       (r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r))
-			       ? CU_MEMORYTYPE_HOST
-			       : CU_MEMORYTYPE_DEVICE;
+		*ret = r->kind == SOFT_RANGE_HOST || is_mapped_host(r) ? CU_MEMORYTYPE_HOST
+								       : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*ret = device;
-		return CUDA_SUCCESS;
+		return device_pointer(r, device, ret);
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		return host_pointer(r, device, ret);
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -185,10 +201,14 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 		*ret = r->kind == SOFT_RANGE_DEVICE && !r->module;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*ret = r->kind == SOFT_RANGE_MAPPED ? r->reserved : r->address;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*ret = r->kind == SOFT_RANGE_MAPPED ? r->reserved_bytes : r->bytes;
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 		*ret = r->address;
 		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		*ret = r->bytes;
 		return CUDA_SUCCESS;

@@ -1,8 +1,9 @@
 /* Physical memory of GPUs and the host with handles, and reserved addresses to which it is mapped.
  * Access rights apply to kernels and copies of all contexts on the GPU in whose window the
- * addresses lie; the program's own loads and stores never reach this memory. Neither belongs to a
- * context: both outlive those they were made in. */
+ * addresses lie, and to the program's own loads and stores, which reach host memory only. Neither
+ * belongs to a context: both outlive those they were made in. The answers are those of an H200. */
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -18,34 +19,49 @@ struct allocation {
 	unsigned maps;
 };
 
-static struct lock lock = LOCK_INITIALIZER(SOFT_VMM); /* guards refs and maps of all allocations */
+/* Guards refs and maps of all allocations; the program's rights change only while it is held. */
+static struct lock lock = LOCK_INITIALIZER(SOFT_VMM);
 
-static bool is_host(const CUmemAllocationProp *p)
+static bool names_host(const CUmemLocation *where)
 {
-	return p->location.type == CU_MEM_LOCATION_TYPE_HOST ||
-	       p->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+	return where->type == CU_MEM_LOCATION_TYPE_HOST ||
+	       where->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
-/* All nodes of the host are one memory here; its handles cannot be exported. */
-static CUresult check_prop(const CUmemAllocationProp *p)
+static bool is_pinned(const CUmemAllocationProp *p)
 {
-	if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-	    p->location.type == CU_MEM_LOCATION_TYPE_INVALID) {
+	return p && p->type == CU_MEM_ALLOCATION_TYPE_PINNED;
+}
+
+/* The host has one node. HOST is any node, and its handles cannot be exported. */
+static CUresult check_location(const CUmemAllocationProp *p)
+{
+	switch (p->location.type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return soft_memory_check_location(&p->location) ? CUDA_SUCCESS
+								: CUDA_ERROR_INVALID_DEVICE;
+	case CU_MEM_LOCATION_TYPE_HOST:
+		return p->requestedHandleTypes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		return p->location.id ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (is_host(p)) {
-		return p->requestedHandleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+static CUresult check_prop(const CUmemAllocationProp *p)
+{
+	CUresult e = is_pinned(p) ? check_location(p) : CUDA_ERROR_INVALID_VALUE;
+
+	if (e) {
+		return e;
 	}
-	if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-		return CUDA_ERROR_NOT_SUPPORTED;
+	if (p->requestedHandleTypes &
+	    ~(unsigned)(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) {
+		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (!soft_memory_check_location(&p->location)) {
-		return CUDA_ERROR_INVALID_DEVICE;
-	}
-	if (p->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
-	return CUDA_SUCCESS;
+	return p->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_SUPPORTED
+								   : CUDA_SUCCESS;
 }
 
 static struct allocation *find(CUmemGenericAllocationHandle handle)
@@ -103,7 +119,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
 	if (e) {
 		return e;
 	}
-	q.object = is_host(prop);
+	q.object = names_host(&prop->location);
 	q.index = soft.visible[q.object ? 0 : prop->location.id];
 	e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
 	return e ? e : adopt(&r, prop, ret);
@@ -135,14 +151,11 @@ CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *p
 	if (e) {
 		return e;
 	}
-	if (!ret || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+	if (!ret || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED || !is_pinned(prop)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = check_prop(prop);
-	if (!e) {
-		*ret = SOFT_GRANULARITY;
-	}
-	return e;
+	*ret = SOFT_GRANULARITY; /* of every location, also of those that cuMemCreate refuses */
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *ret,
@@ -178,7 +191,7 @@ bool soft_vmm_is_host(const struct soft_range *r)
 {
 	const struct allocation *a = r->owner;
 
-	return is_host(&a->prop);
+	return names_host(&a->prop.location);
 }
 
 CUmemAllocationHandleType soft_vmm_handle_types(const struct soft_range *r)
@@ -248,7 +261,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void 
 	if (e) {
 		return e;
 	}
-	prop.location.id = soft_memory_ordinal(r.value32);
+	if (r.value32 == SOFT_ON_HOST) {
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+		prop.location = (CUmemLocation){ CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 };
+	} else {
+		prop.location.id = soft_memory_ordinal(r.value32);
+	}
 	return adopt(&r, &prop, ret);
 }
 
@@ -312,13 +330,24 @@ static CUresult map(struct soft_window *w, CUdeviceptr p, size_t bytes, struct a
 		.kind = SOFT_RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a
 	};
 	struct soft_reply r;
-	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), NULL);
+	int fd = -1;
+	CUresult e = soft_link_call(&q, -1, &r, sizeof(r), &fd);
 
 	if (e) {
 		return e;
 	}
-	e = soft_memory_add(w, &range);
+	range.reserved = r.value;
+	range.reserved_bytes = r.bytes;
+	if (soft_vmm_is_host(&range)) {
+		range.flags = CU_MEMHOSTALLOC_PORTABLE;
+		e = fd < 0 ? CUDA_ERROR_MAP_FAILED : soft_memory_map_host(p, bytes, fd, PROT_NONE);
+	}
+	fd_close(fd);
+	e = e ? e : soft_memory_add(w, &range);
 	if (e) {
+		if (soft_vmm_is_host(&range)) {
+			soft_memory_unmap_host(p, bytes);
+		}
 		ask(SOFT_REQ_UNMAP, w, p, bytes, 0);
 	} else {
 		a->maps++;
@@ -390,6 +419,9 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 			break;
 		}
 		soft_memory_forget(w, c.address, &gone);
+		if (soft_vmm_is_host(&gone)) {
+			soft_memory_unmap_host(gone.address, gone.bytes);
+		}
 		c.allocation->maps--;
 		drop_if_unused(c.allocation);
 	}
@@ -404,12 +436,51 @@ static void set_rights(struct soft_range *r, void *arg)
 	}
 }
 
+/* Mappings of a range: where the next one is expected, and whether one is of device memory. */
+struct mappings {
+	uint64_t next;
+	bool device;
+};
+
+static void examine(struct soft_range *r, void *arg)
+{
+	struct mappings *s = arg;
+
+	if (r->kind == SOFT_RANGE_MAPPED && r->address == s->next) {
+		s->next += r->bytes;
+		s->device |= !soft_vmm_is_host(r);
+	}
+}
+
+static void set_cpu_rights(struct soft_range *r, void *arg)
+{
+	r->cpu_rights = *(const uint8_t *)arg;
+}
+
+/* Sets the rights of the program's own loads and stores to whole mappings of host memory. It has
+ * none to device memory. Caller holds the lock. */
+static CUresult set_cpu_access(struct soft_window *w, uint64_t p, uint64_t bytes, uint8_t rights)
+{
+	int protection = (rights & 1 ? PROT_READ : 0) | (rights & 2 ? PROT_WRITE : 0);
+	struct mappings s = { .next = p };
+
+	soft_memory_each(w, p, bytes, examine, &s);
+	if (s.next - p != bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (s.device) {
+		return rights ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+	}
+	if (mprotect((void *)(uintptr_t)p, bytes, protection) < 0) {
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	soft_memory_each(w, p, bytes, set_cpu_rights, &rights);
+	return CUDA_SUCCESS;
+}
+
 static CUresult check_access(const CUmemAccessDesc *d)
 {
-	if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-		return CUDA_ERROR_NOT_SUPPORTED; /* not reachable from the host */
-	}
-	if (!soft_memory_check_location(&d->location)) {
+	if (!names_host(&d->location) && !soft_memory_check_location(&d->location)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
@@ -437,6 +508,12 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 	for (size_t i = 0; i < count && !e; i++) {
 		uint8_t rights = (uint8_t)desc[i].flags;
 
+		if (names_host(&desc[i].location)) {
+			lock_take(&lock);
+			e = set_cpu_access(w, p, bytes, rights);
+			lock_release(&lock);
+			continue;
+		}
 		if (soft.visible[desc[i].location.id] != w->gpu) {
 			continue; /* only one GPU uses the addresses */
 		}
@@ -460,8 +537,14 @@ CUresult cuMemGetAccess(unsigned long long *ret, const CUmemLocation *where, CUd
 	if (!ret || !where || !soft_memory_find(p, &ctx, &r) || r.kind != SOFT_RANGE_MAPPED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !soft_memory_check_location(where)) {
-		return CUDA_ERROR_INVALID_VALUE;
+	if (names_host(where)) {
+		/* The driver gives the GPU's rights where HOST has none. */
+		*ret = r.cpu_rights || where->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ? r.cpu_rights
+										     : r.rights;
+		return CUDA_SUCCESS;
+	}
+	if (!soft_memory_check_location(where)) {
+		return CUDA_ERROR_INVALID_DEVICE;
 	}
 	*ret = soft.visible[where->id] == soft_window_at(p)->gpu ? r.rights
 								 : CU_MEM_ACCESS_FLAGS_PROT_NONE;

@@ -148,9 +148,13 @@ struct softd_extent *softd_memory_export(struct softd_memory *m, uint64_t addres
 void softd_memory_reclaim(struct softd_memory *m,
 			  uint32_t page); /* frees the pages of a dropped extent */
 
-/* Reserved ranges. Rights are per whole mapping. */
+/* Reserved ranges. Rights are per whole mapping; mappings of host memory are marked as reached over
+ * the link. */
 uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t align,
 			      uint64_t wish);
+/* Stores the reserved range that a mapped address lies in. */
+void softd_memory_reservation(const struct softd_memory *m, uint64_t address, uint64_t *ret_address,
+			      uint64_t *ret_bytes);
 int softd_memory_unreserve(struct softd_memory *m, uint64_t address, uint64_t bytes);
 int softd_memory_map(struct softd_memory *m, struct softd_machine *machine, uint64_t address,
 		     uint64_t bytes, struct softd_extent *x, uint64_t offset);

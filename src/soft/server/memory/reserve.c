@@ -97,6 +97,16 @@ uint64_t softd_memory_reserve(struct softd_memory *m, uint64_t bytes, uint64_t a
 	return a ? softd_memory_address(m, a) : 0;
 }
 
+void softd_memory_reservation(const struct softd_memory *m, uint64_t address, uint64_t *ret_address,
+			      uint64_t *ret_bytes)
+{
+	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
+	const struct softd_alloc *a = &m->allocs[softd_memory_find_after(m, page) - 1];
+
+	*ret_address = softd_memory_address(m, a);
+	*ret_bytes = a->bytes;
+}
+
 /* Returns true if no mapping overlaps the range, and the index for a new one in *ret_at. */
 static bool unmapped(const struct softd_memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
 {
@@ -230,7 +240,10 @@ int softd_memory_set_access(struct softd_memory *m, uint64_t address, uint64_t b
 		return -EINVAL;
 	}
 	for (uint32_t i = at; i < at + n; i++) {
-		memset(m->pages + m->maps[i].first, rights & SOFTD_RIGHTS_RW, m->maps[i].pages);
+		const struct softd_mapping *p = &m->maps[i];
+		uint8_t link = p->extent->host ? EXEC_PAGE_LINK : 0;
+
+		memset(m->pages + p->first, (rights & SOFTD_RIGHTS_RW) | link, p->pages);
 	}
 	return 0;
 }

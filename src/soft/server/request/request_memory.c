@@ -62,6 +62,18 @@ static void carry(struct softd_answer *a, int fd)
 	a->close_fds = true;
 }
 
+/* Has the answer carry a duplicate of a descriptor. Returns false if there is none left. */
+static bool carry_duplicate(struct softd_answer *a, int fd)
+{
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (own < 0) {
+		return false;
+	}
+	carry(a, own);
+	return true;
+}
+
 static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *q,
 			     struct softd_answer *a)
 {
@@ -196,7 +208,7 @@ static CUresult give_handle(struct softd_client *c, struct softd_extent *x, stru
 	c->handles[i] = x;
 	a->reply.value = i + 1;
 	a->reply.bytes = x->bytes;
-	a->reply.value32 = x->gpu->index;
+	a->reply.value32 = x->host ? SOFT_ON_HOST : x->gpu->index;
 	return CUDA_SUCCESS;
 }
 
@@ -260,7 +272,7 @@ static CUresult handle_export(struct softd_client *c, const struct soft_request 
 {
 	struct softd_extent **x = handle_at(c, q->value);
 
-	return x && !(*x)->host ? give_token(c, *x, 0, (*x)->gpu, a) : CUDA_ERROR_INVALID_VALUE;
+	return x ? give_token(c, *x, 0, (*x)->gpu, a) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult handle_import(struct softd_client *c, const struct stat *st, struct softd_answer *a)
@@ -319,7 +331,8 @@ static CUresult reserve(struct softd_memory *m, const struct soft_request *q,
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult map(struct softd_client *c, struct softd_memory *m, const struct soft_request *q)
+static CUresult map(struct softd_client *c, struct softd_memory *m, const struct soft_request *q,
+		    struct softd_answer *a)
 {
 	struct softd_extent **x = handle_at(c, q->more[2]);
 	int err;
@@ -329,6 +342,13 @@ static CUresult map(struct softd_client *c, struct softd_memory *m, const struct
 	}
 	err = may_map(c) ? softd_memory_map(m, c->machine, q->value, q->more[0], *x, q->more[1])
 			 : -ENOMEM;
+	if (!err && (*x)->host && !carry_duplicate(a, (*x)->store->fd)) {
+		softd_memory_unmap(m, c->machine, q->value, q->more[0]);
+		err = -EMFILE;
+	}
+	if (!err) {
+		softd_memory_reservation(m, q->value, &a->reply.value, &a->reply.bytes);
+	}
 	return err == 0		? CUDA_SUCCESS
 	       : err == -EINVAL ? CUDA_ERROR_INVALID_VALUE
 				: CUDA_ERROR_OUT_OF_MEMORY;
@@ -382,7 +402,6 @@ static CUresult show(const struct softd_memory *m, const struct soft_request *q,
 		     struct softd_answer *a)
 {
 	uint64_t offset = q->value - m->space.base, end;
-	int fd;
 
 	if (m->space.shadow) {
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -392,11 +411,9 @@ static CUresult show(const struct softd_memory *m, const struct soft_request *q,
 	    end > m->device_pages * SOFT_PAGE) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	fd = fcntl(m->store->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0) {
+	if (!carry_duplicate(a, m->store->fd)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	carry(a, fd);
 	a->reply.value = offset;
 	return CUDA_SUCCESS;
 }
@@ -422,7 +439,7 @@ static CUresult in_window(struct softd_client *c, const struct soft_request *q,
 	case SOFT_REQ_UNRESERVE:
 		return valid(softd_memory_unreserve(m, q->value, q->more[0]));
 	case SOFT_REQ_MAP:
-		return map(c, m, q);
+		return map(c, m, q, a);
 	case SOFT_REQ_UNMAP:
 		return valid(softd_memory_unmap(m, c->machine, q->value, q->more[0]));
 	case SOFT_REQ_ACCESS:
