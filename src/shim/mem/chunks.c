@@ -246,8 +246,8 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 	return r;
 }
 
-/* Returns the mapping that an address is in, or NULL. The driver does not say where it begins:
- * cuMemGetAddressRange knows no mapped memory. Caller holds the mutex. */
+/* Returns the mapping that an address is in, or NULL. cuMemGetAddressRange does not say where it
+ * begins before the device has access, nor for memory of the host. Caller holds the mutex. */
 static struct mem_region *mapping_at(CUdeviceptr address)
 {
 	CUdeviceptr base = address - address % SHIM_MEM_UNIT;
