@@ -47,8 +47,7 @@ static struct {
 	uint64_t waiting[MAX_TO_CLOSE / 64];
 } closing = { .lock = LOCK_INITIALIZER(CLOSING) };
 
-/* Caller holds the lock. */
-static void put_descriptor(int fd)
+static void put_descriptor(int fd) REQUIRES(closing.lock)
 {
 	uint32_t word = (uint32_t)fd / 64;
 	uint64_t bit = UINT64_C(1) << fd % 64;
@@ -60,8 +59,8 @@ static void put_descriptor(int fd)
 	}
 }
 
-/* Caller holds the lock; there is one. */
-static int take_descriptor(void)
+/* There must be one. */
+static int take_descriptor(void) REQUIRES(closing.lock)
 {
 	unsigned bit;
 
@@ -90,7 +89,7 @@ static void *closer(void *arg)
 	return NULL;
 }
 
-static void start_closer(void)
+static void start_closer(void) REQUIRES(closing.lock)
 {
 	if (thread_start_detached(closer, NULL, 0) == 0) {
 		closing.threads++;
