@@ -124,8 +124,8 @@ void sched_queue_add_extra(struct sched_queue *q, uint32_t n)
 }
 
 /* Looks whether the stream has come so far that `ahead` may start again, and places the next
- * marker. Caller holds issue.lock. */
-static bool reached(struct sched_queue *q)
+ * marker. */
+static bool reached(struct sched_queue *q) REQUIRES(q->issue.lock)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
 	uint32_t n = ahead(q), unseen = AHEAD_HALF;
@@ -159,8 +159,8 @@ static bool reached(struct sched_queue *q)
 
 /* Returns whether the driver may take another call. stalled: a caller blocks until these are
  * submitted and may be the one that unblocks the stream, so some more are allowed; the driver still
- * takes them without blocking. Caller holds issue.lock. */
-static bool has_room_ahead(struct sched_queue *q, bool stalled)
+ * takes them without blocking. */
+static bool has_room_ahead(struct sched_queue *q, bool stalled) REQUIRES(q->issue.lock)
 {
 	return ahead(q) < AHEAD_HALF || reached(q) ||
 	       (stalled && q->issue.beyond_marker < AHEAD_STALLED);
@@ -178,8 +178,9 @@ bool sched_queue_crowded(struct sched_queue *q)
 	return crowded;
 }
 
-/* Submits the first call. Caller holds issue.lock. */
+/* Submits the first call. */
 static void issue(struct sched_queue *q, struct sched_call *c, const struct sched_decision *a)
+	REQUIRES(q->issue.lock)
 {
 	struct sched_ticket t = { .q = q, .l = &c->launch, .phase = SCHED_PHASE_PLAIN };
 	struct sched *s = q->s;
@@ -218,9 +219,9 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct sche
 }
 
 /* Chooses the level of a launch that may go. Returns false if it must wait for the end of the run.
- * Caller holds issue.lock. */
+ */
 static bool choose_level(struct sched_queue *q, struct sched_call *c,
-			 const struct sched_decision *a)
+			 const struct sched_decision *a) REQUIRES(q->issue.lock)
 {
 	struct sched_launch *l = &c->launch;
 
@@ -233,9 +234,9 @@ static bool choose_level(struct sched_queue *q, struct sched_call *c,
 }
 
 /* Returns whether the first call may go now; if not, and the policy holds it, fills
- * q->issue.retry_ns. Caller holds issue.lock. */
+ * q->issue.retry_ns. */
 static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, bool stalled,
-		      struct sched_decision *a)
+		      struct sched_decision *a) REQUIRES(q->issue.lock)
 {
 	struct sched *s = q->s;
 	struct sched_launch *l = &c->launch;
@@ -299,9 +300,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	return true;
 }
 
-/* Submits what may go, max_calls at most, so that other queues get their turn. Caller holds
- * issue.lock. */
+/* Submits what may go, max_calls at most, so that other queues get their turn. */
 static unsigned issue_some(struct sched_queue *q, unsigned max_calls, bool force, bool stalled)
+	REQUIRES(q->issue.lock)
 {
 	unsigned n = 0;
 	struct sched_call *c;
@@ -380,8 +381,8 @@ static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[
 	return n;
 }
 
-/* One look at a queue. Returns ns until the next. Caller holds issue.lock. */
-static uint64_t attend(struct sched_queue *q, uint64_t now)
+/* One look at a queue. Returns ns until the next. */
+static uint64_t attend(struct sched_queue *q, uint64_t now) REQUIRES(q->issue.lock)
 {
 	uint64_t ns = sched_run_care(q, now, false);
 

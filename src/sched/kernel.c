@@ -280,8 +280,8 @@ static int by_count(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Chooses the 64 most launched kernels for the statistics. Caller holds s->lock. */
-static void choose(struct sched *s)
+/* Chooses the 64 most launched kernels for the statistics. */
+static void choose(struct sched *s) REQUIRES(s->lock)
 {
 	if (s->kernels.by_name.live <= PROTO_KERNELS) {
 		return;
@@ -324,8 +324,8 @@ static unsigned form_in_graphs(const struct sched_kernel *k)
 	return form == PROTO_FORM_BRACKETS || k->covered ? PROTO_FORM_NONE : form;
 }
 
-/* Sums up the kernels by the form that they can have. Caller holds s->lock. */
-static void publish_forms(struct sched *s, struct proto_stats *st)
+/* Sums up the kernels by the form that they can have. */
+static void publish_forms(struct sched *s, struct proto_stats *st) REQUIRES(s->lock)
 {
 	struct proto_stats_form sum[PROTO_FORMS] = { 0 };
 
@@ -362,8 +362,8 @@ static void publish_form(const struct sched_kernel *k, struct proto_stats *st, u
 		      own_launches(k) * main_estimate(k) + k->graph_ns);
 }
 
-/* Sums up all kernels. GPU time is launches times learned duration. Caller holds s->lock. */
-static void publish_totals(struct sched *s, struct proto_stats *st)
+/* Sums up all kernels. GPU time is launches times learned duration. */
+static void publish_totals(struct sched *s, struct proto_stats *st) REQUIRES(s->lock)
 {
 	struct proto_stats_reach sum = { 0 };
 

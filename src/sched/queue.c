@@ -23,8 +23,8 @@ void sched_queue_unuse(struct sched_queue *q)
 	(void)sub_acqrel(&q->life.users, 1u);
 }
 
-/* Returns a closed entry or a new one; NULL if there is none. Caller holds s->lock. */
-static struct sched_queue *take_entry(struct sched *s)
+/* Returns a closed entry or a new one; NULL if there is none. */
+static struct sched_queue *take_entry(struct sched *s) REQUIRES(s->lock)
 {
 	struct sched_queue *q = s->table.free;
 
@@ -95,7 +95,7 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	store_relaxed(&q->life.closing, 0u);
 }
 
-static void count_latency(struct sched *s, const struct sched_queue *q, int by)
+static void count_latency(struct sched *s, const struct sched_queue *q, int by) REQUIRES(s->lock)
 {
 	if (q->class_id == GBPF_CLASS_LATENCY) {
 		(void)add_relaxed(&s->latency_queues, (uint32_t)by);
@@ -157,7 +157,7 @@ void sched_queue_close(struct sched_queue *q)
 	sched_hook_queue_destroy(q, SCHED_ACC_COUNT(sched_tally_sum(&q->total)));
 	sched_marks_drop(q);
 	lock_take(&s->lock);
-	sched_stats_publish_queue(q);
+	sched_stats_publish_queue(s, q);
 	count_latency(s, q, -1);
 	store_seqcst(&q->life.live, 0u);
 	q->dev_queue = NULL;

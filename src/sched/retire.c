@@ -299,6 +299,8 @@ void sched_launch_done(struct sched_ticket *t, bool ok)
 /* The end of every ticket whose launch the driver has seen. */
 static inline void ticket_end(struct sched_ticket *t, bool ok)
 {
+	struct sched_queue *q = t->q;
+
 	if (t->phase >= SCHED_PHASE_GRANTED) {
 		sched_gate_leave(t->q);
 		sched_grant_done(t, ok);
@@ -307,9 +309,9 @@ static inline void ticket_end(struct sched_ticket *t, bool ok)
 		sched_launch_done(t, ok);
 	} else if (t->holds == SCHED_HOLDS_LOCK) {
 		sched_launch_done(t, ok);
-		(void)sched_run_end_if_done(
-			t->q); /* the launch was refused, or is through already */
-		lock_release(&t->q->issue.lock);
+		sched_ticket_take_lock(t, q);
+		(void)sched_run_end_if_done(q); /* it was refused, or is through already */
+		lock_release(&q->issue.lock);
 	}
 }
 

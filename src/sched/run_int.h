@@ -15,28 +15,29 @@ struct sched_decision;
 void sched_gate_enter(struct sched_queue *q);
 void sched_gate_leave(struct sched_queue *q);
 /* Gives the queue a run, if it has none. Returns false if a plain launch is between its look at
- * `pending` and the driver; then there is no run. Caller holds issue.lock. */
-bool sched_run_begin(struct sched_queue *q);
+ * `pending` and the driver; then there is no run. */
+bool sched_run_begin(struct sched_queue *q) REQUIRES(q->issue.lock);
 /* Looks after the run: resumes it, or ends it when it is through. Returns ns until the next call,
- * or UINT64_MAX without a run. waited: a thread blocks on its end. Caller holds issue.lock. */
-uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited);
+ * or UINT64_MAX without a run. waited: a thread blocks on its end. */
+uint64_t sched_run_care(struct sched_queue *q, uint64_t now, bool waited) REQUIRES(q->issue.lock);
 /* Ends a run without an unfinished launch, unless another thread has issue.lock. Returns true if
  * the queue has no run. */
 bool sched_run_try_end(struct sched_queue *q);
 /* Racy snapshot unless the caller holds issue.lock or is at the gate. */
 bool sched_run_unfinished(const struct sched_queue *q);
-/* The run takes a launch now. Caller holds issue.lock. */
-bool sched_run_has_room(struct sched_queue *q);
+/* The run takes a launch now. */
+bool sched_run_has_room(struct sched_queue *q) REQUIRES(q->issue.lock);
 /* The launch may join the queue's run, or begin one. With the gate off it only joins: without a run
  * it need not be ordered behind missing blocks. */
 bool sched_run_allowed(const struct sched_queue *q, const struct sched_launch *l,
 		       const struct sched_decision *a);
-/* Ends the run if it is through. Returns true if the queue has none. Caller holds issue.lock. */
-bool sched_run_end_if_done(struct sched_queue *q);
+/* Ends the run if it is through. Returns true if the queue has none. */
+bool sched_run_end_if_done(struct sched_queue *q) REQUIRES(q->issue.lock);
 /* Asks the device how far the run is, and keeps its error, if any, for the next drain. */
 void sched_run_look(struct sched_queue *q, struct sched_run_progress *ret);
-/* Makes l a launch of the run. Caller holds issue.lock. */
-void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct sched_decision *a);
+/* Makes l a launch of the run. */
+void sched_run_add(struct sched_queue *q, struct sched_launch *l, const struct sched_decision *a)
+	REQUIRES(q->issue.lock);
 static inline bool sched_run_here(const struct sched_queue *q)
 {
 	return load_acquire(&q->pending) & SCHED_HAS_RUN;

@@ -157,6 +157,18 @@ enum sched_phase {
 };
 /* Nothing: the scheduler is idle, or the agent submits a deferred call. */
 enum sched_holds { SCHED_HOLDS_NOTHING, SCHED_HOLDS_GATE, SCHED_HOLDS_LOCK };
+/* Give the queue's issue lock to the ticket, and take it back. Not analysed: t->holds determines
+ * whether the ticket owns the lock. */
+static inline void sched_ticket_keep_lock(struct sched_ticket *t, struct sched_queue *q)
+	RELEASES(q->issue.lock) UNCHECKED
+{
+	t->holds = SCHED_HOLDS_LOCK;
+}
+static inline void sched_ticket_take_lock(struct sched_ticket *t, struct sched_queue *q)
+	ACQUIRES(q->issue.lock) UNCHECKED
+{
+	t->holds = SCHED_HOLDS_NOTHING;
+}
 
 /* Returns how early leases are raised before an announced request, by the sharing mode. */
 static inline uint64_t sched_lead_ns(const struct sched *s)
@@ -221,7 +233,7 @@ static inline uint64_t sched_gpu_inflight(const struct sched_gpu *g)
 uint64_t sched_inflight(const struct sched *s);
 /* Returns ns until the next call. */
 uint64_t sched_stats_publish(struct sched *s, uint64_t now);
-void sched_stats_publish_queue(struct sched_queue *q); /* caller holds s->lock */
+void sched_stats_publish_queue(struct sched *s, struct sched_queue *q) REQUIRES(s->lock);
 void sched_stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
 
 /* ---- lease_doubt.c ---- */
@@ -239,6 +251,6 @@ bool sched_lease_doubted(struct sched *s, uint64_t now);
 void sched_wake_agent(struct sched *s, uint32_t depth);
 /* Recomputes whether launches may skip the scheduler; the former takes s->lock. */
 void sched_update_active(struct sched *s);
-void sched_update_active_locked(struct sched *s);
+void sched_update_active_locked(struct sched *s) REQUIRES(s->lock);
 
 #endif

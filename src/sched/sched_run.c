@@ -75,7 +75,7 @@ void sched_gate_leave(struct sched_queue *q)
 
 /* ---- beginning and ending ---- */
 
-static void end(struct sched_queue *q)
+static void end(struct sched_queue *q) REQUIRES(q->issue.lock)
 {
 	struct sched *s = q->s;
 
@@ -129,8 +129,9 @@ void sched_run_look(struct sched_queue *q, struct sched_run_progress *ret)
 	}
 }
 
-/* Accounts new interruptions. Caller holds issue.lock. */
+/* Accounts new interruptions. */
 static void account(struct sched_queue *q, const struct sched_run_progress *c)
+	REQUIRES(q->issue.lock)
 {
 	uint32_t more = c->interruptions - q->run.interruptions;
 
@@ -140,7 +141,7 @@ static void account(struct sched_queue *q, const struct sched_run_progress *c)
 	}
 }
 
-static void finish(struct sched_queue *q)
+static void finish(struct sched_queue *q) REQUIRES(q->issue.lock)
 {
 	struct sched_run_progress c;
 
@@ -194,7 +195,7 @@ bool sched_run_has_room(struct sched_queue *q)
 	return !c.full;
 }
 
-bool sched_run_join(struct sched_queue *q)
+bool sched_run_join(struct sched_queue *q) ACQUIRES_IF(true, q->issue.lock)
 {
 	if (!sched_run_here(q) || sched_fifo_count(q) || load_acquire(&q->run.draining) ||
 	    !device_busy(q)) {
@@ -208,7 +209,7 @@ bool sched_run_join(struct sched_queue *q)
 	return false;
 }
 
-void sched_run_joined(struct sched_queue *q)
+void sched_run_joined(struct sched_queue *q) RELEASES(q->issue.lock)
 {
 	lock_release(&q->issue.lock);
 }

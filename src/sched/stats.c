@@ -98,7 +98,7 @@ static void publish_threads(struct sched_queue *q)
 	}
 }
 
-void sched_stats_publish_queue(struct sched_queue *q)
+void sched_stats_publish_queue(struct sched *s, struct sched_queue *q)
 {
 	uint64_t taken = load_relaxed(&q->grant.taken), total = total_of(q);
 	uint32_t n = SCHED_ACC_COUNT(total - q->published.total);
@@ -112,9 +112,9 @@ void sched_stats_publish_queue(struct sched_queue *q)
 	q->published.total = total;
 	granted = MIN(MAX(granted, (int64_t)0), (int64_t)n);
 	q->published.taken += (uint64_t)granted;
-	sched_stat_add(q->s, launches, (uint64_t)n);
-	sched_stat_add(q->s, gpu[q->gpu].launches, (uint64_t)n);
-	sched_stat_add(q->s, submit_calls, n - (uint64_t)granted);
+	sched_stat_add(s, launches, (uint64_t)n);
+	sched_stat_add(s, gpu[q->gpu].launches, (uint64_t)n);
+	sched_stat_add(s, submit_calls, n - (uint64_t)granted);
 }
 
 /* Passes on the lines that programs have printed. Returns ns until the next call, UINT64_MAX if no
@@ -176,7 +176,7 @@ uint64_t sched_stats_publish(struct sched *s, uint64_t now)
 	lock_take(&s->lock);
 	sched_queues_each (s, q) {
 		if (load_relaxed(&q->life.live)) {
-			sched_stats_publish_queue(q);
+			sched_stats_publish_queue(s, q);
 		}
 	}
 	lock_release(&s->lock);

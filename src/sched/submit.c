@@ -13,6 +13,7 @@ static enum sched_answer retreat(struct sched_ticket *t, enum sched_answer answe
 	if (t->holds == SCHED_HOLDS_GATE) {
 		sched_gate_leave(t->q);
 	} else if (t->holds == SCHED_HOLDS_LOCK) {
+		sched_ticket_take_lock(t, t->q);
 		lock_release(&t->q->issue.lock);
 	}
 	t->holds = SCHED_HOLDS_NOTHING;
@@ -65,7 +66,7 @@ static void drain_and_lock(struct sched_ticket *t)
 		lock_release(&q->issue.lock);
 	}
 	(void)sub_acqrel(&q->run.draining, 1u);
-	t->holds = SCHED_HOLDS_LOCK;
+	sched_ticket_keep_lock(t, q);
 }
 
 /* The queue has deferred calls or an unfinished run; the ticket is at the gate. Returns true if the
@@ -112,13 +113,14 @@ static enum sched_answer into_run(struct sched_ticket *t, const struct sched_dec
 
 	leave_gate(t);
 	lock_take(&q->issue.lock);
-	t->holds = SCHED_HOLDS_LOCK;
 	if (sched_fifo_count(q) || (sched_run_here(q) && !sched_run_has_room(q))) {
+		sched_ticket_keep_lock(t, q);
 		return retreat(t, SCHED_DEFER);
 	}
 	if (sched_run_begin(q)) {
 		sched_run_add(q, t->l, a);
 	}
+	sched_ticket_keep_lock(t, q);
 	sched_launch_start(t, a);
 	return t->l->level == GBPF_LEVEL_BLOCK ? SCHED_GO_BLOCK : SCHED_GO;
 }
