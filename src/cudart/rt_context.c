@@ -11,9 +11,9 @@
 
 static struct lock lock = LOCK_INITIALIZER(RT_CONTEXTS);
 static struct {
-	CUcontext primary; /* NULL: not retained; guarded by lock */
-	unsigned resets;   /* how often the device was reset; guarded by lock */
-} devices[MAX_DEVICES];
+	CUcontext primary; /* NULL: not retained */
+	unsigned resets;   /* how often the device was reset */
+} devices[MAX_DEVICES] GUARDED_BY(lock);
 
 static _Thread_local struct {
 	int device;

@@ -9,8 +9,8 @@
 #include "cudart/rt_table.h"
 
 static struct lock lock = LOCK_INITIALIZER(RT_ITEMS);
-static struct cudart_table items;   /* by host address; guarded by lock */
-static struct cudart_table kernels; /* items by kernel handle and function; guarded by lock */
+static struct cudart_table items GUARDED_BY(lock);   /* by host address */
+static struct cudart_table kernels GUARDED_BY(lock); /* items by kernel handle and function */
 
 RT_EXPORT void **__cudaRegisterFatBinary(void *wrapper);
 RT_EXPORT void __cudaRegisterFatBinaryEnd(void **handle);
@@ -139,8 +139,8 @@ char __cudaInitModule(void **handle)
 	return cudart_leave(e) == cudaSuccess;
 }
 
-/* Returns the item's kernel, and remembers its handle. Caller holds lock. */
-static cudaError_t kernel_of(struct cudart_item *it)
+/* Returns the item's kernel, and remembers its handle. */
+static cudaError_t kernel_of(struct cudart_item *it) REQUIRES(lock)
 {
 	cudaError_t e = cudaSuccess;
 

@@ -45,9 +45,8 @@ void gpu_scope_leave(struct gpu_device *d, const struct gpu_scope *s);
 /* Creates a non-blocking stream of the greatest priority in the current context. */
 CUresult gpu_private_stream(struct gpu_device *d, CUstream *ret);
 
-/* gpu_clock.c: frees what belongs to that context, or everything. forget_context: d->lock is held.
- */
-void gpu_clock_forget_context(struct gpu_device *d, CUcontext ctx);
+/* gpu_clock.c: frees what belongs to that context, or everything. */
+void gpu_clock_forget_context(struct gpu_device *d, CUcontext ctx) REQUIRES(d->lock);
 void gpu_clock_forget_all(struct gpu_device *d);
 
 #endif

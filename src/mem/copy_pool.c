@@ -44,9 +44,8 @@ static bool has_work(const struct mem_copy_job *j)
 	return load_relaxed(&j->next) < load_acquire(&j->open);
 }
 
-/* Returns the job with work that has the fewest helpers, NULL if there is none. Caller holds the
- * lock. */
-static struct mem_copy_job *choose(const struct mem_copy_pool *pool)
+/* Returns the job with work that has the fewest helpers, NULL if there is none. */
+static struct mem_copy_job *choose(const struct mem_copy_pool *pool) REQUIRES(pool->lock)
 {
 	struct mem_copy_job *best = NULL;
 
@@ -88,9 +87,8 @@ static void help(const struct mem_copy_pool *pool, struct mem_copy_job *j)
 	}
 }
 
-/* Sleeps until a unit may be started. Returns false if the helper has been idle for too long.
- * Caller holds the lock. */
-static bool sleep_for_work(struct mem_copy_pool *pool)
+/* Sleeps until a unit may be started. Returns false if the helper has been idle for too long. */
+static bool sleep_for_work(struct mem_copy_pool *pool) REQUIRES(pool->lock)
 {
 	struct timespec until;
 	uint64_t end;

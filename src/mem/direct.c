@@ -19,7 +19,7 @@ void mem_direct_init(struct mem_direct *d, const struct mem_window_ops *ops, voi
 	lock_init(&d->lock, LOCK_DIRECT);
 }
 
-/* ---- windows; the lock is held ---- */
+/* ---- windows ---- */
 
 /* Returns the bytes from the address to the end of its unit. */
 static size_t in_unit(uint64_t address)
@@ -29,6 +29,7 @@ static size_t in_unit(uint64_t address)
 
 /* Returns the window that the whole range lies in, or NULL. */
 static struct mem_slot *window_of(struct mem_direct *d, uint64_t address, size_t bytes)
+	REQUIRES(d->lock)
 {
 	struct mem_region *u = mem_regions_find(&d->units, address / MEM_WINDOW_BYTES);
 	struct mem_slot *s = u && u->owner ? &d->slot[u->owner - 1] : NULL;
@@ -40,7 +41,7 @@ static struct mem_slot *window_of(struct mem_direct *d, uint64_t address, size_t
 }
 
 /* The unit is no longer counted. */
-static void close_window(struct mem_direct *d, struct mem_slot *s)
+static void close_window(struct mem_direct *d, struct mem_slot *s) REQUIRES(d->lock)
 {
 	d->ops->close(d->dev, &s->w);
 	s->w.bytes = 0;
@@ -48,7 +49,7 @@ static void close_window(struct mem_direct *d, struct mem_slot *s)
 }
 
 /* Forgets the counts of all units that have no window, so that new ones can be counted. */
-static void forget_counts(struct mem_direct *d)
+static void forget_counts(struct mem_direct *d) REQUIRES(d->lock)
 {
 	struct mem_region gone;
 	size_t cursor = 0;
@@ -58,7 +59,7 @@ static void forget_counts(struct mem_direct *d)
 }
 
 /* Counts a copy of a unit that has no window. Returns true if it should get one. */
-static bool count(struct mem_direct *d, uint64_t unit)
+static bool count(struct mem_direct *d, uint64_t unit) REQUIRES(d->lock)
 {
 	struct mem_region *u = mem_regions_find(&d->units, unit);
 
@@ -78,7 +79,7 @@ static bool count(struct mem_direct *d, uint64_t unit)
 	return ++u->count > MEM_WINDOW_HITS;
 }
 
-static struct mem_slot *unused(struct mem_direct *d)
+static struct mem_slot *unused(struct mem_direct *d) REQUIRES(d->lock)
 {
 	for (unsigned i = 0; i < MEM_WINDOWS_MAX; i++) {
 		if (!d->slot[i].w.bytes) {
@@ -88,7 +89,7 @@ static struct mem_slot *unused(struct mem_direct *d)
 	return NULL;
 }
 
-static void open_window(struct mem_direct *d, uint64_t address, bool may)
+static void open_window(struct mem_direct *d, uint64_t address, bool may) REQUIRES(d->lock)
 {
 	struct mem_region *u = mem_regions_find(&d->units, address / MEM_WINDOW_BYTES);
 	struct mem_slot *s = d->closed ? NULL : unused(d);
@@ -269,7 +270,7 @@ bool mem_direct_down(struct mem_direct *d, void *host, uint64_t address, size_t 
 /* Takes the next unit that is counted, from *unit to last. Ranges may be larger than the table of
  * units, which is then looked through instead. */
 static bool take_unit(struct mem_direct *d, uint64_t *unit, uint64_t last, size_t *cursor,
-		      struct mem_region *ret)
+		      struct mem_region *ret) REQUIRES(d->lock)
 {
 	if (last - *unit >= d->units.size) {
 		return mem_regions_take_between(&d->units, *unit, last, cursor, ret);

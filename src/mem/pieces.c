@@ -14,9 +14,9 @@ void mem_pieces_init(struct mem_pieces *p)
 }
 
 /* Takes those that are free. Pieces whose copies have failed are taken as well: the next copy in
- * the context fails by itself. Caller holds the lock. */
+ * the context fails by itself. */
 static unsigned take_free(struct mem_pieces *p, const struct mem_device_ops *ops, void *dev,
-			  struct mem_piece **ret, unsigned n)
+			  struct mem_piece **ret, unsigned n) REQUIRES(p->lock)
 {
 	struct mem_piece **at = &p->free;
 	unsigned taken = 0;
@@ -54,8 +54,8 @@ static struct mem_piece *make(const struct mem_pieces *p, const struct mem_devic
 	return piece;
 }
 
-/* Returns how many pieces may be made. Caller holds the lock. */
-static unsigned affordable(const struct mem_pieces *p)
+/* Returns how many pieces may be made. */
+static unsigned affordable(const struct mem_pieces *p) REQUIRES(p->lock)
 {
 	uint64_t most = MIN(p->copied / MEM_PIECE_CREDIT, (uint64_t)MEM_CONTEXT_PIECES_MAX);
 

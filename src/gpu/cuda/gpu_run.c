@@ -128,8 +128,9 @@ void gpu_run_counts(const struct gpu_device *d, struct gpu_run_counts *ret)
 
 /* Steps until the list has a free entry and tickets for `blocks` more. The scheduler normally
  * provides for room and decides when an interrupted run is resumed; this serves callers without a
- * scheduler. The lock is held, and released while sleeping. */
+ * scheduler. Releases the lock while sleeping. */
 static void wait_for_room(struct gpu_run *run, const struct gpu_queue *q, uint32_t blocks)
+	REQUIRES(run->lock)
 {
 	uint64_t begin = clock_now_ns();
 
@@ -183,10 +184,9 @@ static uint64_t initial_block_ps(const struct gpu_run *run, const struct gpu_blo
 	return b->resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / b->resident : 0;
 }
 
-/* Appends the launch to the list and submits what there is room for. The lock is held; the list has
- * room. */
+/* Appends the launch to the list, which has room, and submits what there is room for. */
 static CUresult append(struct gpu_run *run, const struct gpu_queue *q,
-		       const struct gpu_block_launch *b, uint32_t blocks)
+		       const struct gpu_block_launch *b, uint32_t blocks) REQUIRES(run->lock)
 {
 	struct gpu_run_entry *l = &run->list.entry[run->list.head % GPU_RUN_DEPTH];
 	uint32_t refused, mine = run->list.head;

@@ -89,11 +89,11 @@ static inline struct gpu_run_entry *gpu_run_entry_of(struct gpu_run *run, uint32
 			.entry[run->pieces.piece[piece % GPU_RUN_PIECES_MAX].entry % GPU_RUN_DEPTH];
 }
 
-/* Submits entries as gpu_run_submit does, and stores refusals in seen.error. The lock is held and
- * the context is current. */
-void gpu_run_submit_all(struct gpu_run *run, const struct gpu_queue *q, uint32_t max, bool forced);
-/* gpu_run_step with the lock held. */
+/* Submits entries as gpu_run_submit does, and stores refusals in seen.error. The context is
+ * current. */
+void gpu_run_submit_all(struct gpu_run *run, const struct gpu_queue *q, uint32_t max, bool forced)
+	REQUIRES(run->lock);
 uint64_t gpu_run_step_locked(struct gpu_run *run, const struct gpu_queue *q, bool may_run,
-			     bool force);
+			     bool force) REQUIRES(run->lock);
 
 #endif

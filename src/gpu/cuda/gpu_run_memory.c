@@ -43,8 +43,7 @@ struct gpu_runs *gpu_runs_of(struct gpu_device *d)
 	return all;
 }
 
-/* all->lock is held. */
-static struct gpu_run_context *find(struct gpu_runs *all, CUcontext ctx)
+static struct gpu_run_context *find(struct gpu_runs *all, CUcontext ctx) REQUIRES(all->lock)
 {
 	struct gpu_run_context *x;
 
@@ -179,10 +178,10 @@ static void forget_streams(struct gpu_run_context *x)
 	x->bypass.take = x->bypass.take_pending = NULL;
 }
 
-/* Finds a slab with a free line, or allocates one. all->lock is held, and released during the
+/* Finds a slab with a free line, or allocates one. Releases the lock during the
  * allocation. CUDA_ERROR_NOT_READY: a slab will be available later. */
 static CUresult slab_with_room(struct gpu_device *d, struct gpu_run_context *x,
-			       struct gpu_run_slab **ret)
+			       struct gpu_run_slab **ret) REQUIRES(d->runs->lock)
 {
 	uint32_t ended = x->ended;
 	struct gpu_run_slab *s;
@@ -236,12 +235,12 @@ void gpu_run_prepare(struct gpu_device *d, const struct gpu_queue *q)
 
 CUresult gpu_run_line_take(struct gpu_run *run)
 {
-	struct gpu_runs *all = run->device->runs;
+	struct gpu_device *d = run->device;
 	struct gpu_run_slab *s = NULL;
 	CUresult e;
 
-	lock_take(&all->lock);
-	e = slab_with_room(run->device, run->home, &s);
+	lock_take(&d->runs->lock);
+	e = slab_with_room(d, run->home, &s);
 	if (!e) {
 		run->line.slab = s;
 		run->line.index = s->n_free ? s->free[--s->n_free] : s->n++;
@@ -254,7 +253,7 @@ CUresult gpu_run_line_take(struct gpu_run *run)
 		run->pieces.number = s->last[run->line.index].number;
 		run->gate.base = s->last[run->line.index].base;
 	}
-	lock_release(&all->lock);
+	lock_release(&d->runs->lock);
 	return e;
 }
 

@@ -16,11 +16,12 @@
 #define WAIT_NS 20000u	     /* halted, or no duration is known */
 #define LATE_MAX_NS 50000u   /* maximum period of steps past the expected end */
 
-/* ---- advancing; the lock is held and the context is current ---- */
+/* ---- advancing; the context is current ---- */
 
 /* Returns true if the stream is idle although pieces have not stored their numbers: their blocks
  * have left. */
 static bool ran_empty(struct gpu_run *run, const struct gpu_queue *q, uint64_t now)
+	REQUIRES(run->lock)
 {
 	CUresult r;
 
@@ -42,7 +43,7 @@ static bool ran_empty(struct gpu_run *run, const struct gpu_queue *q, uint64_t n
 	return run->pieces.head != run->pieces.tail;
 }
 
-static void read_counter(struct gpu_run *run)
+static void read_counter(struct gpu_run *run) REQUIRES(run->lock)
 {
 	CUresult r = run->device->real->cuMemcpyDtoHAsync_v2(
 		(void *)(uintptr_t)(run->line.words + 1), run->line.counter, sizeof(uint32_t),
@@ -60,7 +61,7 @@ static void read_counter(struct gpu_run *run)
 
 /* Delay before an interrupted run is resumed again. It grows while resuming achieves nothing,
  * because of a lease that no board shows. */
-static uint64_t retry_delay_ns(const struct gpu_run *run)
+static uint64_t retry_delay_ns(const struct gpu_run *run) REQUIRES(run->lock)
 {
 	return run->halt.n_same < 2
 		       ? 0
@@ -69,7 +70,7 @@ static uint64_t retry_delay_ns(const struct gpu_run *run)
 
 /* Returns whether the counter should be behind its value on the device: all of a launch with an
  * entry stub has run, but its end was not published since the counter was taken meanwhile. */
-static bool lags_behind(const struct gpu_run *run, uint32_t counter)
+static bool lags_behind(const struct gpu_run *run, uint32_t counter) REQUIRES(run->lock)
 {
 	uint32_t i, ran;
 
@@ -77,7 +78,7 @@ static bool lags_behind(const struct gpu_run *run, uint32_t counter)
 	       gpu_run_locate(run, counter, &i, &ran) && !ran;
 }
 
-static void finish_read(struct gpu_run *run, uint64_t now)
+static void finish_read(struct gpu_run *run, uint64_t now) REQUIRES(run->lock)
 {
 	CUresult r = run->device->real->cuStreamQuery(run->home->io);
 	uint32_t counter;
@@ -127,7 +128,7 @@ void gpu_run_submit_all(struct gpu_run *run, const struct gpu_queue *q, uint32_t
 }
 
 static void resume(struct gpu_run *run, const struct gpu_queue *q, bool may_run, bool force,
-		   uint64_t now)
+		   uint64_t now) REQUIRES(run->lock)
 {
 	/* A process with the flag page can leave words in it that no board shows and that never
 	 * expire: force one piece after GPU_RUN_FORCE_NS. */
@@ -154,7 +155,7 @@ static void resume(struct gpu_run *run, const struct gpu_queue *q, bool may_run,
 }
 
 static void advance(struct gpu_run *run, const struct gpu_queue *q, bool may_run, bool force,
-		    uint64_t now)
+		    uint64_t now) REQUIRES(run->lock)
 {
 	uint32_t state = load_relaxed(&run->seen.state);
 
@@ -194,6 +195,7 @@ static void advance(struct gpu_run *run, const struct gpu_queue *q, bool may_run
  * thread's reaction time and the error of estimates, one step serves several ends; the ends of long
  * pieces are observed each, so that the time of the next submission is known precisely. */
 static uint64_t room_in_ns(const struct gpu_run *run, uint64_t front_ns, uint64_t end, uint64_t now)
+	REQUIRES(run->lock)
 {
 	uint64_t left = end - now, reserve = GPU_RUN_RESERVE_NS + left / 16;
 	uint64_t at = end - MIN(reserve, end),
@@ -206,7 +208,7 @@ static uint64_t room_in_ns(const struct gpu_run *run, uint64_t front_ns, uint64_
 }
 
 /* Returns ns until the next step: until there is room for the next piece, or the expected end. */
-static uint64_t next_step_ns(struct gpu_run *run, uint64_t now)
+static uint64_t next_step_ns(struct gpu_run *run, uint64_t now) REQUIRES(run->lock)
 {
 	uint32_t state = load_relaxed(&run->seen.state);
 	uint64_t front, end, ns;

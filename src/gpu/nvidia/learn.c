@@ -16,8 +16,8 @@
 #include "gpu/rm.h"
 
 static struct lock lock = LOCK_INITIALIZER(NV_LEARN);
-static struct gpu_learn_object objects[GPU_LEARN_OBJECTS_MAX]; /* under lock, as is n_objects */
-static uint32_t n_objects;
+static struct gpu_learn_object objects[GPU_LEARN_OBJECTS_MAX] GUARDED_BY(lock);
+static uint32_t n_objects GUARDED_BY(lock);
 static uint32_t generation;
 static TLS_FAST struct gpu_learn_watch *watch;
 
@@ -46,9 +46,9 @@ static bool schedules(uint32_t class_id)
 	return class_id == GPU_RM_CLASS_GROUP || is_channel(class_id);
 }
 
-/* ---- the table; the lock is held ---- */
+/* ---- the table ---- */
 
-static struct gpu_learn_object *find(uint32_t root, uint32_t object)
+static struct gpu_learn_object *find(uint32_t root, uint32_t object) REQUIRES(lock)
 {
 	for (uint32_t i = 0; i < n_objects; i++) {
 		if (objects[i].object == object && objects[i].root == root) {
@@ -58,7 +58,7 @@ static struct gpu_learn_object *find(uint32_t root, uint32_t object)
 	return NULL;
 }
 
-static void drop(struct gpu_learn_object *o)
+static void drop(struct gpu_learn_object *o) REQUIRES(lock)
 {
 	if (schedules(o->class_id)) {
 		(void)add_relaxed(&generation, 1u);
@@ -66,7 +66,7 @@ static void drop(struct gpu_learn_object *o)
 	*o = objects[--n_objects];
 }
 
-static void keep(const struct gpu_learn_object *o)
+static void keep(const struct gpu_learn_object *o) REQUIRES(lock)
 {
 	struct gpu_learn_object *at = find(o->root, o->object);
 
@@ -84,7 +84,7 @@ static void keep(const struct gpu_learn_object *o)
 
 /* Recursion ends after three levels: devices have groups, groups have channels. An object that
  * moves into a removed one's place is examined in turn. */
-static void drop_children(uint32_t root, uint32_t parent, int level)
+static void drop_children(uint32_t root, uint32_t parent, int level) REQUIRES(lock)
 {
 	for (uint32_t i = 0; i < n_objects;) {
 		struct gpu_learn_object o = objects[i];
@@ -101,7 +101,7 @@ static void drop_children(uint32_t root, uint32_t parent, int level)
 	}
 }
 
-static void drop_client(uint32_t root)
+static void drop_client(uint32_t root) REQUIRES(lock)
 {
 	for (uint32_t i = 0; i < n_objects;) {
 		if (objects[i].root == root) {
@@ -112,7 +112,7 @@ static void drop_client(uint32_t root)
 	}
 }
 
-static void forget(uint32_t root, uint32_t object)
+static void forget(uint32_t root, uint32_t object) REQUIRES(lock)
 {
 	struct gpu_learn_object *o;
 
@@ -128,6 +128,7 @@ static void forget(uint32_t root, uint32_t object)
 }
 
 static bool device_of(const struct gpu_learn_object *from, struct gpu_learn_object *ret)
+	REQUIRES(lock)
 {
 	struct gpu_learn_object o = *from;
 
@@ -314,8 +315,8 @@ uint32_t gpu_learn_generation(void)
 }
 
 /* In a child after fork: the parent's handles are not valid here, and its threads may have held the
- * lock. */
-void gpu_learn_forget_all(void)
+ * lock. Not analysed: the child has no other thread. */
+void gpu_learn_forget_all(void) UNCHECKED
 {
 	lock_init(&lock, LOCK_NV_LEARN);
 	n_objects = 0;

@@ -42,13 +42,13 @@ struct node {
 
 static const struct gpu_ranges_watch *watch; /* [atomic] NULL: nothing is recorded */
 static struct lock lock = LOCK_INITIALIZER(NV_RANGES);
-static void *tree;			      /* lock; of nodes that do not overlap, by address */
+static void *tree GUARDED_BY(lock);	      /* of nodes that do not overlap, by address */
 static TLS_FAST struct gpu_learn_object last; /* memory object that this thread has made */
 /* One whose addresses this thread's latest call has freed, as cuMemFree does before it frees the
  * object: no range has it, so the tree need not be walked. */
 static TLS_FAST struct gpu_rm_free unmapped;
 
-/* ---- the tree; the lock is held ---- */
+/* ---- the tree ---- */
 
 /* Overlapping ranges compare as equal. */
 static int compare(const void *a, const void *b)
@@ -61,7 +61,7 @@ static int compare(const void *a, const void *b)
 	return y->bytes <= x->base - y->base ? 1 : 0;
 }
 
-static struct node *find(uint64_t base, uint64_t bytes)
+static struct node *find(uint64_t base, uint64_t bytes) REQUIRES(lock)
 {
 	struct gpu_range key = { .base = base, .bytes = bytes };
 	struct gpu_range **at = bytes ? tfind(&key, &tree, compare) : NULL;
@@ -70,7 +70,7 @@ static struct node *find(uint64_t base, uint64_t bytes)
 }
 
 /* Removes what overlaps; returns the list of it. */
-static struct node *take(uint64_t base, uint64_t bytes)
+static struct node *take(uint64_t base, uint64_t bytes) REQUIRES(lock)
 {
 	struct node *list = NULL, *n;
 
@@ -82,10 +82,10 @@ static struct node *take(uint64_t base, uint64_t bytes)
 	return list;
 }
 
-static struct gpu_rm_free freeing; /* lock; for disown() */
+static struct gpu_rm_free freeing GUARDED_BY(lock); /* for disown() */
 
 /* Freeing an object frees what is below it. */
-static void disown(const void *at, VISIT order, int level)
+static void disown(const void *at, VISIT order, int level) REQUIRES(lock)
 {
 	struct gpu_range *r = *(struct gpu_range *const *)at;
 
@@ -281,7 +281,8 @@ bool gpu_ranges_touch(uint64_t address, uint64_t bytes)
 	return touch;
 }
 
-void gpu_ranges_forget_all(void)
+/* Not analysed: the child of a fork has no other thread. */
+void gpu_ranges_forget_all(void) UNCHECKED
 {
 	lock_init(&lock, LOCK_NV_RANGES); /* another thread of the parent may have held it */
 	store_release(&watch, (const struct gpu_ranges_watch *)NULL);

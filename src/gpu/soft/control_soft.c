@@ -15,12 +15,12 @@
 static struct lock lock = LOCK_INITIALIZER(SOFT_CONTROL);
 static const struct cuabi_soft_table *soft; /* set once, then read without the lock */
 
-/* Control descriptors of this process's contexts; under lock. */
+/* Control descriptors of this process's contexts. */
 static struct {
 	CUcontext ctx;
 	int fd;
-} known[MAX_CONTEXTS];
-static uint32_t n_known;
+} known[MAX_CONTEXTS] GUARDED_BY(lock);
+static uint32_t n_known GUARDED_BY(lock);
 
 typedef CUresult export_fn(const void **ret, const CUuuid *id);
 
@@ -143,7 +143,7 @@ static bool alive(const struct cuabi_soft_table *table, int fd)
 }
 
 /* Removes descriptors of contexts that have ended. Under lock. */
-static void drop_dead(const struct cuabi_soft_table *table)
+static void drop_dead(const struct cuabi_soft_table *table) REQUIRES(lock)
 {
 	for (uint32_t i = 0; i < n_known;) {
 		if (alive(table, known[i].fd)) {
@@ -155,7 +155,7 @@ static void drop_dead(const struct cuabi_soft_table *table)
 	}
 }
 
-static int descriptor(const struct cuabi_soft_table *table, CUcontext ctx)
+static int descriptor(const struct cuabi_soft_table *table, CUcontext ctx) REQUIRES(lock)
 {
 	CUresult e;
 	int fd = -1;

@@ -37,10 +37,9 @@ struct kept {
 };
 
 static struct lock lock = LOCK_INITIALIZER(BLOCK_IMAGE);
-/* Under lock: */
-static struct kept *list;
-static uint64_t closes;
-static struct ptx_block_image_counts counts;
+static struct kept *list GUARDED_BY(lock);
+static uint64_t closes GUARDED_BY(lock);
+static struct ptx_block_image_counts counts GUARDED_BY(lock);
 
 /* A second hash, independent of base's: two texts of one length would have to collide in both. */
 static uint64_t other_hash(const char *data, size_t len)
@@ -81,7 +80,7 @@ static bool same_key(const struct key *a, const struct key *b)
 }
 
 /* Under lock. */
-static struct kept *find(const struct key *key)
+static struct kept *find(const struct key *key) REQUIRES(lock)
 {
 	for (struct kept *k = list; k; k = k->next) {
 		if (same_key(&k->key, key)) {
