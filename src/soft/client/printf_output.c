@@ -8,9 +8,8 @@
 #include "base/atomic.h"
 #include "soft/client/process.h"
 
-static struct lock lock =
-	LOCK_INITIALIZER(SOFT_PRINTF); /* guards tail, lost, and reading of the page */
-static uint32_t tail, lost;
+static struct lock lock = LOCK_INITIALIZER(SOFT_PRINTF); /* guards reading of the page */
+static uint32_t tail GUARDED_BY(lock), lost GUARDED_BY(lock);
 
 static void copy_out(uint32_t at, void *to, size_t n)
 {
@@ -24,7 +23,7 @@ static void copy_out(uint32_t at, void *to, size_t n)
 }
 
 /* Reports lost output once for each increase of the server's counter. */
-static bool report_lost(void)
+static bool report_lost(void) REQUIRES(lock)
 {
 	uint32_t now = load_acquire(&soft.shared->print_lost);
 

@@ -227,9 +227,9 @@ CUresult soft_check(void); /* 0 if initialized, not forked, and the server runs 
 CUresult soft_context_current(
 	CUcontext *ret_ctx); /* also fails without a current context, or if it has a sticky error */
 CUresult soft_context_error(CUcontext ctx);
-void *soft_object_create(enum soft_object_kind kind,
-			 size_t size);	/* zeroed; NULL: out of memory; caller holds soft.lock */
-void soft_object_destroy(void *object); /* caller holds soft.lock */
+/* Returns a zeroed object; NULL: out of memory. */
+void *soft_object_create(enum soft_object_kind kind, size_t size) REQUIRES(soft.lock);
+void soft_object_destroy(void *object) REQUIRES(soft.lock);
 bool soft_object_is(const void *object, enum soft_object_kind kind);
 /* Resolves a stream handle in the current context. pt: NULL is the per-thread default stream. */
 CUresult soft_stream_resolve(CUstream h, int pt, CUstream *ret);

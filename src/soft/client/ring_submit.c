@@ -47,8 +47,8 @@ static void wait_and_ring(const uint32_t *word, uint32_t seen)
 	}
 }
 
-/* Waits until n bytes fit into the ring. Caller holds ring_lock. */
-static CUresult wait_room(uint32_t n)
+/* Waits until n bytes fit into the ring. */
+static CUresult wait_room(uint32_t n) REQUIRES(soft.ring_lock)
 {
 	uint32_t tail;
 
@@ -75,7 +75,7 @@ static CUresult wait_room(uint32_t n)
 	}
 }
 
-static void commit(uint32_t bytes)
+static void commit(uint32_t bytes) REQUIRES(soft.ring_lock)
 {
 	soft.head += bytes;
 	store_release(&soft.written, soft.written + bytes);
@@ -84,7 +84,7 @@ static void commit(uint32_t bytes)
 }
 
 static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const void *more,
-			size_t more_bytes)
+			size_t more_bytes) REQUIRES(soft.ring_lock)
 {
 	uint32_t n = (uint32_t)ROUND_UP(bytes + more_bytes, 16), at = soft.head % SOFT_RING_BYTES;
 	uint32_t to_end = SOFT_RING_BYTES - at;
@@ -123,7 +123,7 @@ static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const v
  * hardware: an operation does not begin before the operation ahead of it in the channel may begin.
  */
 static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
-		    size_t more_bytes)
+		    size_t more_bytes) REQUIRES(soft.ring_lock)
 {
 	struct soft_record_wait w = { .r.op = SOFT_OP_WAIT };
 	CUresult e = CUDA_SUCCESS;
@@ -137,7 +137,7 @@ static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void 
 
 /* Takes ring_lock. In a host function, only while its holder does not wait for room, which may come
  * only when the host function has returned, and if half of the ring is free for the caller. */
-static CUresult take_ring(void)
+static CUresult take_ring(void) ACQUIRES_IF(false, soft.ring_lock)
 {
 	if (!soft_in_host_function()) {
 		lock_take(&soft.ring_lock);

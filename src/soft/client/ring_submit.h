@@ -12,13 +12,14 @@ CUresult soft_ring_submit(CUstream s, struct soft_record *r, size_t bytes, const
 uint64_t soft_ring_written(void);
 /* Submits several records without interleaving: begin takes soft.ring_lock, end releases it. In a
  * host function, begin returns CUDA_ERROR_NOT_PERMITTED, without the lock, where it might wait. */
-CUresult soft_ring_begin(void);
-void soft_ring_end(void);
+CUresult soft_ring_begin(void) ACQUIRES_IF(false, soft.ring_lock);
+void soft_ring_end(void) RELEASES(soft.ring_lock);
 /* Between begin and end: adds a record; the record of an event; a wait until another stream has
  * reached a count. */
-CUresult soft_ring_add(CUstream s, struct soft_record *r, size_t bytes);
-CUresult soft_ring_add_record(CUstream s, CUevent e);
-CUresult soft_ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target);
+CUresult soft_ring_add(CUstream s, struct soft_record *r, size_t bytes) REQUIRES(soft.ring_lock);
+CUresult soft_ring_add_record(CUstream s, CUevent e) REQUIRES(soft.ring_lock);
+CUresult soft_ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
+	REQUIRES(soft.ring_lock);
 /* Returns the stream slot of an event's last record (CUevent_st.last). */
 static inline uint32_t soft_event_slot(uint64_t last)
 {

@@ -41,11 +41,11 @@ struct thread_state {
 
 static __thread struct thread_state *thread;
 static pthread_key_t thread_key;
-/* Destroyed objects by kind, oldest first. Guarded by soft.lock. */
+/* Destroyed objects by kind, oldest first. */
 static struct {
 	struct soft_object *first, *last;
 	unsigned n;
-} free_objects[32];
+} free_objects[32] GUARDED_BY(soft.lock);
 
 static void thread_end(void *p)
 {

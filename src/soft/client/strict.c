@@ -36,13 +36,15 @@ struct history {
 };
 
 static struct lock histories_mutex = LOCK_INITIALIZER(SOFT_HISTORIES);
-static struct history *histories; /* guarded by histories_mutex, as are the next three */
-static size_t n_histories, cap_histories;
-static uint64_t n_calls; /* calls that passed a handle */
+static struct history *histories GUARDED_BY(histories_mutex);
+static size_t n_histories GUARDED_BY(histories_mutex);
+static size_t cap_histories GUARDED_BY(histories_mutex);
+static uint64_t n_calls GUARDED_BY(histories_mutex); /* calls that passed a handle */
 
 static struct lock shown_mutex = LOCK_INITIALIZER(SOFT_SHOWN);
-static uint32_t shown[SOFT_MAX_STREAMS]; /* counts visible to the program; guarded by shown_mutex */
-static uint64_t shown_until_ns;		 /* when to refresh `shown`; guarded by shown_mutex */
+/* Counts visible to the program, and when to refresh them. */
+static uint32_t shown[SOFT_MAX_STREAMS] GUARDED_BY(shown_mutex);
+static uint64_t shown_until_ns GUARDED_BY(shown_mutex);
 
 static uint64_t seed; /* [atomic] state of the random generator */
 
@@ -99,8 +101,8 @@ void soft_strict_delay(void)
 }
 
 /* Refreshes all visible counts. Repeats until none changes, so that a stream that waits for another
- * is never shown complete before it. Caller holds shown_mutex. */
-static void show_all(void)
+ * is never shown complete before it. */
+static void show_all(void) REQUIRES(shown_mutex)
 {
 	bool moved = true;
 
@@ -190,7 +192,7 @@ bool soft_strict_false_dependency(CUstream s, uint32_t n, uint32_t *ret_slot, ui
 {
 	static struct channel {
 		uint32_t slot, n; /* the last operation of the channel; n 0: none yet */
-	} channels[SOFT_MAX_CONTEXTS][2][CHANNELS_MAX]; /* guarded by soft.ring_lock */
+	} channels[SOFT_MAX_CONTEXTS][2][CHANNELS_MAX] GUARDED_BY(soft.ring_lock);
 	struct channel *c = &channels[s->context->slot][s->priority < 0][s->slot % strict.channels];
 	bool behind = c->n && c->slot != s->slot &&
 		      !soft_word_reached(&soft.shared->streams[c->slot].done, c->n - 1);
@@ -252,9 +254,8 @@ __attribute__((noreturn)) static void die(const void *handle, enum soft_object_k
 	abort();
 }
 
-/* Returns the slot of the object, or the free slot where it belongs. Caller holds histories_mutex.
- */
-static struct history *find_history(const void *object)
+/* Returns the slot of the object, or the free slot where it belongs. */
+static struct history *find_history(const void *object) REQUIRES(histories_mutex)
 {
 	uint64_t h = (uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15);
 	size_t i = (size_t)(h >> 20) & (cap_histories - 1);
@@ -265,8 +266,8 @@ static struct history *find_history(const void *object)
 	return &histories[i];
 }
 
-/* Makes room for one more object. Returns false if out of memory. Caller holds histories_mutex. */
-static bool make_room(void)
+/* Makes room for one more object. Returns false if out of memory. */
+static bool make_room(void) REQUIRES(histories_mutex)
 {
 	size_t before = cap_histories;
 	struct history *old = histories;

@@ -53,8 +53,9 @@ void soft_strict_delay(void); /* in strict mode, delays the call, so that its an
 void soft_strict_submit(CUstream s);
 void soft_strict_context(CUcontext ctx);
 /* Returns whether the operation, which will be the stream's n-th, must wait for an operation of
- * another stream in its channel, and for which one. Caller holds soft.ring_lock. */
-bool soft_strict_false_dependency(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_target);
+ * another stream in its channel, and for which one. */
+bool soft_strict_false_dependency(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_target)
+	REQUIRES(soft.ring_lock);
 
 /* Returns whether the program may see the operation as complete. In strict mode this may lag a
  * little behind, but never goes back; after waited, all completions are visible. */

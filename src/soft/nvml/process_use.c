@@ -122,7 +122,7 @@ EXPORT enum nvml_return nvmlDeviceGetProcessUtilization(nvmlDevice_t d,
 							struct nvml_process_sample *out,
 							unsigned *n, unsigned long long after_us)
 {
-	static struct nvml_use sum[SOFT_MAX_CLIENTS]; /* guarded by lock */
+	static struct nvml_use sum[SOFT_MAX_CLIENTS] GUARDED_BY(lock);
 	enum nvml_return r = nvml_check(d, n != NULL);
 	struct soft_gpu_info info;
 	unsigned found = 0;

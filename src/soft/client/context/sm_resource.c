@@ -25,9 +25,9 @@ struct sm_data {
 _Static_assert(sizeof(struct sm_data) <= sizeof(((CUdevResource *)0)->internal), "it fits");
 
 static uint32_t next_split;
-static CUdevResourceDesc
-	descs; /* guarded by soft.lock; never freed, since the API has no call for it */
-static unsigned n_descs;
+/* Never freed, since the API has no call for it. */
+static CUdevResourceDesc descs GUARDED_BY(soft.lock);
+static unsigned n_descs GUARDED_BY(soft.lock);
 
 unsigned soft_sm_ranges_count(const struct soft_sm_ranges *r)
 {
@@ -241,9 +241,9 @@ static CUresult collect(const CUdevResource *from, unsigned n, CUdevice *dev,
 	return CUDA_SUCCESS;
 }
 
-/* Returns the descriptor of the set. Descriptors cannot be destroyed, so equal sets share one.
- * Caller holds soft.lock. */
+/* Returns the descriptor of the set. Descriptors cannot be destroyed, so equal sets share one. */
 static CUresult find_desc(CUdevice dev, const struct soft_sm_ranges *sms, CUdevResourceDesc *ret)
+	REQUIRES(soft.lock)
 {
 	CUdevResourceDesc d = descs;
 

@@ -11,11 +11,10 @@
 
 #include "base/atomic.h"
 
-struct lock soft_capture_lock =
-	LOCK_INITIALIZER(SOFT_CAPTURE); /* guards everything below; taken before soft.lock */
-static struct soft_capture *captures;
-static unsigned n_captures;
-static uint64_t last_id;
+struct lock soft_capture_lock = LOCK_INITIALIZER(SOFT_CAPTURE); /* taken before soft.lock */
+static struct soft_capture *captures GUARDED_BY(soft_capture_lock);
+static unsigned n_captures GUARDED_BY(soft_capture_lock); /* [atomic to read] */
+static uint64_t last_id GUARDED_BY(soft_capture_lock);
 static __thread CUstreamCaptureMode thread_mode;
 static __thread char thread_mark;
 
@@ -64,7 +63,7 @@ CUresult soft_edges_add(struct soft_edges *e, const struct soft_graph_edge *v, u
 }
 
 static CUresult join(CUstream s, struct soft_capture *c, const struct soft_graph_edge *v,
-		     uint32_t n)
+		     uint32_t n) REQUIRES(soft_capture_lock)
 {
 	if (!s->capturing) {
 		s->capturing = calloc(1, sizeof(*s->capturing));
@@ -125,7 +124,7 @@ void soft_capture_close(struct soft_capture *c)
 	free(c);
 }
 
-static struct soft_capture *find(uint64_t id)
+static struct soft_capture *find(uint64_t id) REQUIRES(soft_capture_lock)
 {
 	struct soft_capture *c = captures;
 
@@ -160,7 +159,7 @@ CUresult soft_capture_legacy_conflict(CUstream s, bool invalidate)
 	return e;
 }
 
-static CUresult check_locked(CUstream s, bool *ret)
+static CUresult check_locked(CUstream s, bool *ret) REQUIRES(soft_capture_lock)
 {
 	struct soft_capture *c = soft_capture_of(s);
 
@@ -286,6 +285,7 @@ CUresult soft_capture_sync_context(CUcontext ctx)
 /* ---- events ---- */
 
 static CUresult keep(CUevent ev, const struct soft_capture *c, const struct soft_edges *deps)
+	REQUIRES(soft_capture_lock)
 {
 	if (!ev->captured) {
 		ev->captured = calloc(1, sizeof(*ev->captured));
@@ -335,6 +335,7 @@ CUresult soft_capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 
 /* The stream waits for an event of an active capture, so it joins that capture. */
 static CUresult wait_captured(CUstream s, struct soft_capture *to, const struct soft_edges *deps)
+	REQUIRES(soft_capture_lock)
 {
 	struct soft_capture *c = soft_capture_of(s);
 
@@ -354,6 +355,7 @@ static CUresult wait_captured(CUstream s, struct soft_capture *to, const struct 
 }
 
 static CUresult wait_locked(CUstream s, CUevent ev, bool external, bool *ret)
+	REQUIRES(soft_capture_lock)
 {
 	struct soft_capture *c = soft_capture_of(s),
 			    *to = ev->captured ? find(ev->captured->id) : NULL;

@@ -96,7 +96,7 @@ static CUresult is_joined(CUstream s, struct soft_capture *c)
 		       : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
-static CUresult end_locked(CUstream s, CUgraph *ret)
+static CUresult end_locked(CUstream s, CUgraph *ret) REQUIRES(soft_capture_lock)
 {
 	struct soft_capture *c = soft_capture_of(s);
 	CUgraph g;
@@ -150,6 +150,7 @@ SOFT_PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h,
 /* ---- queries ---- */
 
 static CUresult status_locked(CUstream s, CUstreamCaptureStatus *ret, struct soft_capture **ret_c)
+	REQUIRES(soft_capture_lock)
 {
 	CUresult e = soft_capture_legacy_conflict(s, false);
 
@@ -247,7 +248,7 @@ SOFT_PAIR(cuStreamGetCaptureInfo_v3, _ptsz, info,
 	  h, ret, id, graph, deps, edges, n)
 
 static CUresult update_locked(CUstream s, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,
-			      unsigned flags)
+			      unsigned flags) REQUIRES(soft_capture_lock)
 {
 	struct soft_capture *c = soft_capture_of(s);
 	struct soft_graph_edge *edges;

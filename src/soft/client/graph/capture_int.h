@@ -42,18 +42,20 @@ static inline struct soft_capture *soft_capture_of(const CUstream s)
 	return s->capturing ? s->capturing->capture : NULL;
 }
 
-/* The caller of each function holds soft_capture_lock. */
-CUresult soft_edges_set(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n);
-CUresult soft_edges_add(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n);
+CUresult soft_edges_set(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n)
+	REQUIRES(soft_capture_lock);
+CUresult soft_edges_add(struct soft_edges *e, const struct soft_graph_edge *v, uint32_t n)
+	REQUIRES(soft_capture_lock);
 /* Calls fn for every stream of the capture until it returns other than 0. */
 CUresult soft_capture_each(struct soft_capture *c,
-			   CUresult (*fn)(CUstream s, struct soft_capture *c));
+			   CUresult (*fn)(CUstream s, struct soft_capture *c))
+	REQUIRES(soft_capture_lock);
 /* Fails if s is the legacy stream and a blocking stream of its context captures. */
-CUresult soft_capture_legacy_conflict(CUstream s, bool invalidate);
+CUresult soft_capture_legacy_conflict(CUstream s, bool invalidate) REQUIRES(soft_capture_lock);
 CUresult soft_capture_begin(CUstream s, CUgraph g, bool own, const struct soft_graph_edge *deps,
-			    uint32_t n, CUstreamCaptureMode mode);
-void soft_capture_close(
-	struct soft_capture *c);       /* frees the capture; its streams no longer capture */
+			    uint32_t n, CUstreamCaptureMode mode) REQUIRES(soft_capture_lock);
+/* Frees the capture; its streams no longer capture. */
+void soft_capture_close(struct soft_capture *c) REQUIRES(soft_capture_lock);
 const void *soft_capture_thread(void); /* identifies the calling thread */
 
 #endif

@@ -9,7 +9,7 @@
 #include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
 
-static CUgraphExec dying; /* changed under soft.lock; the head may be read without it */
+static CUgraphExec dying GUARDED_BY(soft.lock); /* [atomic to read] */
 
 bool soft_exec_ended(CUgraphExec x)
 {
@@ -74,12 +74,12 @@ static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
 }
 
 /* Adds an operation without effect, for whose completion others can wait. */
-static CUresult add_marker(CUstream s)
+static CUresult add_marker(CUstream s) REQUIRES(soft.ring_lock)
 {
 	return soft_ring_add_wait(s, s->slot, s->submitted);
 }
 
-static CUresult add_host(CUstream s, struct soft_record_host *r)
+static CUresult add_host(CUstream s, struct soft_record_host *r) REQUIRES(soft.ring_lock)
 {
 	struct soft_host_call *c = malloc(sizeof(*c));
 	struct soft_record_host own = *r;
@@ -99,6 +99,7 @@ static CUresult add_host(CUstream s, struct soft_record_host *r)
 }
 
 static CUresult add_records(struct soft_exec_step *st, CUstream s, CUstream launch)
+	REQUIRES(soft.ring_lock)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -128,7 +129,7 @@ static CUresult add_records(struct soft_exec_step *st, CUstream s, CUstream laun
 }
 
 static CUresult add_step(CUgraphExec x, struct soft_exec_step *st, const CUstream *streams,
-			 CUstream launch)
+			 CUstream launch) REQUIRES(soft.ring_lock)
 {
 	CUstream s = streams[st->branch];
 	CUresult e = CUDA_SUCCESS;
@@ -159,6 +160,7 @@ static CUresult add_step(CUgraphExec x, struct soft_exec_step *st, const CUstrea
 
 /* Makes the other branches wait for the point in the launch's stream where the graph begins. */
 static CUresult add_fork(CUgraphExec x, const CUstream *streams, CUstream launch)
+	REQUIRES(soft.ring_lock)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -178,6 +180,7 @@ static CUresult add_fork(CUgraphExec x, const CUstream *streams, CUstream launch
 }
 
 static CUresult add_all(CUgraphExec x, const CUstream *streams, CUstream launch)
+	REQUIRES(soft.ring_lock)
 {
 	CUresult e = add_fork(x, streams, launch);
 

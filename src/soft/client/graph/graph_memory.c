@@ -9,10 +9,12 @@
 #include "soft/client/memory/memory.h"
 #include "soft/client/stream/stream.h"
 
-static struct soft_graph_memory *all;					/* guarded by soft.lock */
-static uint64_t used_high[SOFT_MAX_GPUS], reserved_high[SOFT_MAX_GPUS]; /* by device */
+static struct soft_graph_memory *all GUARDED_BY(soft.lock);
+/* By device. */
+static uint64_t used_high[SOFT_MAX_GPUS] GUARDED_BY(soft.lock);
+static uint64_t reserved_high[SOFT_MAX_GPUS] GUARDED_BY(soft.lock);
 
-static struct soft_graph_memory *find(uint64_t address)
+static struct soft_graph_memory *find(uint64_t address) REQUIRES(soft.lock)
 {
 	struct soft_graph_memory *m = all;
 
@@ -22,8 +24,7 @@ static struct soft_graph_memory *find(uint64_t address)
 	return m;
 }
 
-/* Caller holds soft.lock. */
-static void count(CUdevice dev, uint64_t *ret_used, uint64_t *ret_reserved)
+static void count(CUdevice dev, uint64_t *ret_used, uint64_t *ret_reserved) REQUIRES(soft.lock)
 {
 	*ret_used = *ret_reserved = 0;
 	for (struct soft_graph_memory *m = all; m; m = m->next) {

@@ -12,7 +12,7 @@
 
 #define PIECE_MAX (SOFT_STAGING_BYTES / 16) /* fits into the caches of both sides */
 
-static struct soft_staged *nth(CUcontext ctx, uint32_t i)
+static struct soft_staged *nth(CUcontext ctx, uint32_t i) REQUIRES(ctx->staging_lock)
 {
 	return &ctx->staged[(ctx->staged_first + i) % SOFT_STAGED_MAX];
 }
@@ -22,7 +22,7 @@ static bool ended(const struct soft_staged *g)
 	return !g->held && soft_word_reached(&soft.shared->streams[g->stream_slot].done, g->target);
 }
 
-static void reap(CUcontext ctx)
+static void reap(CUcontext ctx) REQUIRES(ctx->staging_lock)
 {
 	while (ctx->staged_n && ended(nth(ctx, 0))) {
 		ctx->staged_first = (ctx->staged_first + 1) % SOFT_STAGED_MAX;
@@ -31,7 +31,7 @@ static void reap(CUcontext ctx)
 }
 
 /* Returns the offset of free space between the newest and the oldest piece, or -1. */
-static int64_t find_room(const CUcontext ctx, uint32_t bytes)
+static int64_t find_room(const CUcontext ctx, uint32_t bytes) REQUIRES(ctx->staging_lock)
 {
 	uint32_t head = ctx->staging_head, oldest;
 
@@ -52,7 +52,7 @@ static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 }
 
 /* Releases staging_lock while waiting, so other threads may take and return pieces. */
-static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
+static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target) REQUIRES(ctx->staging_lock)
 {
 	struct soft_stream_word *w = &soft.shared->streams[slot];
 	CUresult e;
@@ -63,10 +63,10 @@ static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
 	return e;
 }
 
-/* Takes a piece of the staging buffer; waits for older ones. Caller holds staging_lock. Returns
- * CUDA_ERROR_NOT_READY if the oldest piece has yet to be fetched, by this thread or another:
- * release the lock and try again. */
+/* Takes a piece of the staging buffer; waits for older ones. Returns CUDA_ERROR_NOT_READY if the
+ * oldest piece has yet to be fetched, by this thread or another: release the lock and try again. */
 static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct soft_staged **ret)
+	REQUIRES(ctx->staging_lock)
 {
 	int64_t at;
 

@@ -30,15 +30,15 @@ struct registration {
 };
 
 static struct lock lock = LOCK_INITIALIZER(SOFT_HOST);
-static struct registration *all;
-static unsigned n_all; /* read without the lock; usually 0 */
+static struct registration *all GUARDED_BY(lock);
+static unsigned n_all GUARDED_BY(lock); /* [atomic to read]; usually 0 */
 
 static bool alive(const struct registration *r)
 {
 	return soft_object_is(r->ctx, SOFT_OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
 }
 
-static void forget(struct registration **at)
+static void forget(struct registration **at) REQUIRES(lock)
 {
 	struct registration *r = *at;
 
@@ -50,7 +50,7 @@ static void forget(struct registration **at)
 }
 
 /* Removes registrations whose context has been destroyed. */
-static void purge(void)
+static void purge(void) REQUIRES(lock)
 {
 	struct registration **at = &all;
 
@@ -63,7 +63,7 @@ static void purge(void)
 	}
 }
 
-static struct registration *at_address(uint64_t host)
+static struct registration *at_address(uint64_t host) REQUIRES(lock)
 {
 	for (struct registration *r = all; r; r = r->next) {
 		if (host >= r->given && host - r->given < r->length) {
@@ -109,6 +109,7 @@ bool soft_register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes
 
 /* Two registrations cannot share a page, since each has pages of its own behind it. */
 static CUresult check_others(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t length)
+	REQUIRES(lock)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -124,7 +125,7 @@ static CUresult check_others(uint64_t begin, uint64_t bytes, uint64_t given, uin
 }
 
 static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t length,
-		      unsigned flags)
+		      unsigned flags) REQUIRES(lock)
 {
 	CUresult e;
 
@@ -163,7 +164,7 @@ static CUresult replace(CUcontext ctx, struct registration *r)
 	return CUDA_SUCCESS;
 }
 
-static CUresult add(CUcontext ctx, uint64_t given, uint64_t bytes, unsigned flags)
+static CUresult add(CUcontext ctx, uint64_t given, uint64_t bytes, unsigned flags) REQUIRES(lock)
 {
 	uint64_t begin = given / SOFT_PAGE * SOFT_PAGE, end = given + bytes;
 	struct registration *r;

@@ -24,7 +24,7 @@ struct opened {
 };
 
 static struct lock lock = LOCK_INITIALIZER(SOFT_IPC);
-static struct opened *all;
+static struct opened *all GUARDED_BY(lock);
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr p)
 {
@@ -66,6 +66,7 @@ static struct opened **find(CUcontext ctx, const struct soft_ipc_handle *h, uint
 }
 
 static CUresult open_new(CUcontext ctx, const struct soft_ipc_handle *h, CUdeviceptr *ret)
+	REQUIRES(lock)
 {
 	struct soft_request q = { .op = SOFT_REQ_IPC_OPEN, .context = ctx->slot };
 	struct soft_range range = { .kind = SOFT_RANGE_OPENED };

@@ -128,13 +128,13 @@ void soft_pool_trim(CUmemoryPool p, uint64_t keep)
 	}
 }
 
-static void trim_to_threshold(CUmemoryPool p, void *arg)
+static void trim_to_threshold(CUmemoryPool p, void *arg) REQUIRES(soft_pool_lock)
 {
 	(void)arg;
 	soft_pool_trim(p, p->destroyed ? 0 : p->threshold);
 }
 
-static void trim_all(CUmemoryPool p, void *arg)
+static void trim_all(CUmemoryPool p, void *arg) REQUIRES(soft_pool_lock)
 {
 	(void)arg;
 	soft_pool_trim(p, 0);

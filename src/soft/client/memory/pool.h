@@ -43,14 +43,14 @@ struct CUmemoryPool_st {
 extern struct lock soft_pool_lock;
 
 /* Calls each() for every pool. */
-void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);
+void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg) REQUIRES(soft_pool_lock);
 CUmemoryPool soft_pool_current(int gpu);
 /* Returns chunks without a block in use to the device until at most `keep` bytes remain. */
-void soft_pool_trim(CUmemoryPool p, uint64_t keep);
+void soft_pool_trim(CUmemoryPool p, uint64_t keep) REQUIRES(soft_pool_lock);
 void soft_pool_prune(CUmemoryPool p); /* drops blocks whose context has been destroyed */
 /* Takes the unused blocks of a context that is about to be destroyed out of use: none is trimmed
  * afterwards, when its address may be that of another allocation. */
 void soft_pool_leave(CUcontext ctx);
-void soft_pool_destroy(CUmemoryPool p); /* it has no blocks */
+void soft_pool_destroy(CUmemoryPool p) REQUIRES(soft_pool_lock); /* it has no blocks */
 
 #endif

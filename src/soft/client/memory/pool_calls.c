@@ -12,9 +12,9 @@
 
 #define POOLS_MAX 256u
 
-static CUmemoryPool
-	pools[POOLS_MAX]; /* guarded by soft_pool_lock; the GPUs' default pools come first */
-static CUmemoryPool current[SOFT_MAX_GPUS];
+/* The GPUs' default pools come first. */
+static CUmemoryPool pools[POOLS_MAX] GUARDED_BY(soft_pool_lock);
+static CUmemoryPool current[SOFT_MAX_GPUS] GUARDED_BY(soft_pool_lock);
 
 void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg)
 {
@@ -25,7 +25,7 @@ void soft_pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg)
 	}
 }
 
-static CUmemoryPool make(unsigned from, const CUmemPoolProps *props)
+static CUmemoryPool make(unsigned from, const CUmemPoolProps *props) REQUIRES(soft_pool_lock)
 {
 	CUmemoryPool p = NULL;
 
@@ -56,7 +56,7 @@ void soft_pool_destroy(CUmemoryPool p)
 	lock_release(&soft.lock);
 }
 
-static CUmemoryPool default_locked(int gpu)
+static CUmemoryPool default_locked(int gpu) REQUIRES(soft_pool_lock)
 {
 	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, gpu } };

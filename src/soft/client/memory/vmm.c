@@ -91,8 +91,8 @@ static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *pro
 	return CUDA_SUCCESS;
 }
 
-/* Releases the server's handle after the last use. Caller holds the lock. */
-static void drop_if_unused(struct allocation *a)
+/* Releases the server's handle after the last use. */
+static void drop_if_unused(struct allocation *a) REQUIRES(lock)
 {
 	if (!a->refs && !a->maps) {
 		soft_memory_request(SOFT_REQ_HANDLE_RELEASE, NULL, a->handle, 0, 0);

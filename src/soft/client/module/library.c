@@ -38,8 +38,9 @@ static CUresult check_kernel(CUkernel k)
 						       : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Loads the library into the context unless it already is. Caller holds library_lock. */
+/* Loads the library into the context unless it already is. */
 static CUresult module_in(CUlibrary l, CUcontext ctx, struct soft_jit *j, CUmodule *ret)
+	REQUIRES(library_lock)
 {
 	struct soft_image i = { .data = l->image, .bytes = l->bytes, .registers = l->registers };
 	CUmodule m = NULL;
@@ -268,8 +269,8 @@ CUresult cuLibraryUnload(CUlibrary l)
 
 /* ---- kernels ---- */
 
-/* Collects the names of the library's kernels from its PTX. Caller holds library_lock. */
-static CUresult collect_names(CUlibrary l, const struct ptx_module *p)
+/* Collects the names of the library's kernels from its PTX. */
+static CUresult collect_names(CUlibrary l, const struct ptx_module *p) REQUIRES(library_lock)
 {
 	uint32_t n = 0;
 
@@ -293,7 +294,7 @@ static CUresult collect_names(CUlibrary l, const struct ptx_module *p)
 	return l->names ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult read_names(CUlibrary l)
+static CUresult read_names(CUlibrary l) REQUIRES(library_lock)
 {
 	const struct ptx_device device = { SOFT_ARCH, PTX_RULE_SOFT };
 	struct ptx_module *p = NULL;

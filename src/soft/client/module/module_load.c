@@ -158,7 +158,7 @@ CUresult soft_module_load(CUcontext ctx, const char *name, const struct soft_ima
 
 /* Drops a module. Handles of modules that outlive their context stay allocated: a few objects for
  * each. */
-static void module_forget(CUmodule m) /* caller holds soft.lock */
+static void module_forget(CUmodule m) REQUIRES(soft.lock)
 {
 	while (m->functions) {
 		CUfunction f = m->functions;
@@ -307,8 +307,9 @@ static CUfunction find_function(CUmodule m, const char *name)
 	return f;
 }
 
-/* Creates a function from the server's reply. Caller holds soft.lock. */
+/* Creates a function from the server's reply. */
 static CUfunction make_function(CUmodule m, const char *name, const struct soft_function_info *i)
+	REQUIRES(soft.lock)
 {
 	uint32_t registers = soft_registers_of(m->registers, name);
 	CUfunction f = soft_object_create(SOFT_OBJECT_FUNCTION, sizeof(*f));

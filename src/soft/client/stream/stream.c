@@ -14,10 +14,10 @@
 #include "soft/client/stream/stream_event.h"
 #include "soft/client/strict.h"
 
-static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; guarded by soft.lock */
-static uint32_t slots; /* [atomic], written under soft.lock; those that have been used */
+static CUstream streams[SOFT_MAX_STREAMS] GUARDED_BY(soft.lock); /* by slot */
+static uint32_t slots GUARDED_BY(soft.lock); /* [atomic to read]; those that have been used */
 
-static int take_slot(void)
+static int take_slot(void) REQUIRES(soft.lock)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 2 &&

@@ -13,7 +13,7 @@
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-static CUevent events[SOFT_MAX_EVENTS]; /* by slot; guarded by soft.lock */
+static CUevent events[SOFT_MAX_EVENTS] GUARDED_BY(soft.lock); /* by slot */
 
 /* Sends a request about an interprocess event, whose state the server keeps. */
 
@@ -26,8 +26,8 @@ static CUresult ask(CUevent ev, unsigned verb, struct soft_reply *r)
 	return soft_link_call(&q, -1, r, sizeof(*r), NULL);
 }
 
-/* Creates an event in a free slot. Caller holds soft.lock. */
-static CUevent new_event(CUcontext ctx, unsigned flags)
+/* Creates an event in a free slot. */
+static CUevent new_event(CUcontext ctx, unsigned flags) REQUIRES(soft.lock)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
 		uint32_t slot = (soft.next_event + i) % SOFT_MAX_EVENTS;
@@ -50,8 +50,7 @@ static CUevent new_event(CUcontext ctx, unsigned flags)
 	return NULL;
 }
 
-/* Caller holds soft.lock. */
-static void forget(CUevent ev);
+static void forget(CUevent ev) REQUIRES(soft.lock);
 
 static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
 {
@@ -96,8 +95,7 @@ CUresult cuEventCreate(CUevent *ret, unsigned int flags)
 	return event_new(ctx, flags, ret);
 }
 
-/* Caller holds soft.lock. */
-static void forget(CUevent ev)
+static void forget(CUevent ev) REQUIRES(soft.lock)
 {
 	soft_capture_drop_event(ev);
 	events[ev->slot] = NULL;
@@ -148,6 +146,7 @@ CUresult cuEventDestroy(CUevent ev)
 }
 
 static CUresult put_shared(CUstream s, CUevent ev, unsigned op, uint32_t ticket)
+	REQUIRES(soft.ring_lock)
 {
 	struct soft_record_shared r = {
 		.r.op = (uint16_t)op, .key = ev->key, .index = ev->index, .ticket = ticket

@@ -7,8 +7,8 @@
 CUresult soft_event_record(CUstream s, CUevent ev, unsigned flags); /* CU_EVENT_RECORD_* */
 CUresult soft_event_wait(CUstream s, CUevent ev, unsigned flags);   /* CU_EVENT_WAIT_* */
 /* Between soft_ring_begin and soft_ring_end. */
-CUresult soft_event_add_record(CUstream s, CUevent ev);
-CUresult soft_event_add_wait(CUstream s, CUevent ev);
+CUresult soft_event_add_record(CUstream s, CUevent ev) REQUIRES(soft.ring_lock);
+CUresult soft_event_add_wait(CUstream s, CUevent ev) REQUIRES(soft.ring_lock);
 CUresult soft_event_submit_wait(CUstream s,
 				CUevent ev); /* caller has checked that no capture is active */
 void soft_events_drop_context(

@@ -30,7 +30,7 @@ CUresult soft_reference_get(CUmodule m, const char *name, uint64_t variable, boo
 /* Before a launch in s: gives the variables of the module the objects that are bound now. Launches
  * of other streams that run at this time see them, too. */
 CUresult soft_reference_bind(CUmodule m, CUstream s);
-/* When the module is unloaded. Caller holds soft.lock. */
-void soft_reference_drop_module(CUmodule m);
+/* When the module is unloaded. */
+void soft_reference_drop_module(CUmodule m) REQUIRES(soft.lock);
 
 #endif

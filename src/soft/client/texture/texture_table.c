@@ -62,8 +62,8 @@ static bool is_idle(const struct CUcontext_st *ctx)
 	return true;
 }
 
-/* Makes the dead objects free. Caller holds the lock, and no launch uses them any more. */
-static void recycle(struct soft_textures *s)
+/* Makes the dead objects free. No launch uses them any more. */
+static void recycle(struct soft_textures *s) REQUIRES(lock)
 {
 	while (s->dead != NONE) {
 		uint32_t i = s->dead;
@@ -77,7 +77,7 @@ static void recycle(struct soft_textures *s)
 	s->n_dead = 0;
 }
 
-static CUresult grow(struct soft_textures *s, CUcontext ctx)
+static CUresult grow(struct soft_textures *s, CUcontext ctx) REQUIRES(lock)
 {
 	struct soft_range hidden = { .kind = SOFT_RANGE_HOST, .hidden = 1 };
 	uint32_t n = s->n_chunks;
@@ -104,9 +104,8 @@ static CUresult grow(struct soft_textures *s, CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Takes a place. Caller holds the lock. Returns CUDA_ERROR_NOT_READY if the context has to be
- * drained first. */
-static CUresult take(struct soft_textures *s, CUcontext ctx, uint32_t *ret)
+/* Takes a place. Returns CUDA_ERROR_NOT_READY if the context has to be drained first. */
+static CUresult take(struct soft_textures *s, CUcontext ctx, uint32_t *ret) REQUIRES(lock)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -126,7 +125,7 @@ static CUresult take(struct soft_textures *s, CUcontext ctx, uint32_t *ret)
 	return e;
 }
 
-static CUresult table_of(CUcontext ctx, struct soft_textures **ret)
+static CUresult table_of(CUcontext ctx, struct soft_textures **ret) REQUIRES(lock)
 {
 	if (!ctx->textures) {
 		ctx->textures = calloc(1, sizeof(*ctx->textures));
@@ -141,6 +140,7 @@ static CUresult table_of(CUcontext ctx, struct soft_textures **ret)
 
 /* Takes a place and locks the table, unless it fails. */
 static CUresult take_locked(CUcontext ctx, struct soft_textures **ret, uint32_t *ret_index)
+	ACQUIRES_IF(false, lock)
 {
 	CUresult e;
 
@@ -192,9 +192,9 @@ CUresult soft_texture_add(CUcontext ctx, const struct soft_texture *t,
 	return CUDA_SUCCESS;
 }
 
-/* Finds a live object in a table. Caller holds the lock. */
+/* Finds a live object in a table. */
 static struct slot *find_in(const struct soft_textures *s, uint64_t handle,
-			    enum soft_texture_kind kind, uint32_t *ret)
+			    enum soft_texture_kind kind, uint32_t *ret) REQUIRES(lock)
 {
 	uint64_t address = handle & ((UINT64_C(1) << SOFT_TEXTURE_USE_SHIFT) - 1);
 
@@ -218,7 +218,7 @@ static struct slot *find_in(const struct soft_textures *s, uint64_t handle,
 /* Finds a live object in any context, with the lock held on return. Contexts are never freed, and
  * the table of one that was destroyed is NULL. */
 static struct slot *find_locked(uint64_t handle, enum soft_texture_kind kind,
-				struct soft_textures **ret, uint32_t *ret_index)
+				struct soft_textures **ret, uint32_t *ret_index) ACQUIRES(lock)
 {
 	CUcontext contexts[SOFT_MAX_CONTEXTS];
 	struct slot *found = NULL;
