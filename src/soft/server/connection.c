@@ -30,8 +30,8 @@
 #define ASK_MS 5000		    /* idle timeout before HELLO */
 
 /* Returns true if the process of some client has ended and its thread has not released its
- * resources yet. Caller holds the lock. */
-static bool exit_pending(const struct softd_machine *machine)
+ * resources yet. */
+static bool exit_pending(const struct softd_machine *machine) REQUIRES(softd_lock)
 {
 	struct epoll_event e;
 
@@ -39,17 +39,15 @@ static bool exit_pending(const struct softd_machine *machine)
 }
 
 /* Waits until exited processes have released their resources, at most LEAVE_TIMEOUT_NS: a program
- * started after another one has ended finds that one's memory free, as on hardware. Caller holds
- * the lock.
- */
-static void wait_for_exits(struct softd_machine *machine)
+ * started after another one has ended finds that one's memory free, as on hardware. */
+static void wait_for_exits(struct softd_machine *machine) REQUIRES(softd_lock)
 {
 	uint64_t end = clock_now_ns() + clock_patience(LEAVE_TIMEOUT_NS);
 	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
 	int err = 0;
 
 	while (err == 0 && exit_pending(machine)) {
-		err = lock_wait_until(&machine->lock, &machine->quiescent, &ts);
+		err = softd_machine_wait_until(machine, &machine->quiescent, &ts);
 	}
 }
 
@@ -59,7 +57,7 @@ int softd_client_attach(struct softd_client *c)
 	struct epoll_event e = { .events = EPOLLIN };
 	int err;
 
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	wait_for_exits(machine);
 	err = softd_doorbell_open(c);
 	if (!err) {
@@ -70,7 +68,7 @@ int softd_client_attach(struct softd_client *c)
 		machine->n_attached++;
 		softd_list_append(&machine->clients, &c->in_machine);
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	return err;
 }
 
@@ -88,7 +86,7 @@ struct softd_memory *softd_client_window(struct softd_client *c, struct softd_gp
 }
 
 /* Frees the windows. Releases the lock meanwhile: the client must not be reachable any more. */
-static void free_windows(struct softd_client *c)
+static void free_windows(struct softd_client *c) REQUIRES(softd_lock)
 {
 	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
 		if (c->windows[i]) {
@@ -131,13 +129,13 @@ static void take_notice(struct softd_client *c)
 	if (len == -EAGAIN) {
 		return;
 	}
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	if (len < (ssize_t)offsetof(struct soft_notice, text) || n.op != SOFT_NOTICE_HOST_DONE) {
 		softd_client_drop(c, "a malformed notice");
 	} else {
 		softd_stream_host_done(c, n.stream);
 	}
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	softd_machine_kick(c->machine);
 }
 
@@ -169,10 +167,10 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 
 	if (len <= 0) {
 		if (len == -EMSGSIZE) {
-			lock_take(&c->machine->lock);
+			softd_machine_lock(c->machine);
 			softd_client_drop(c,
 					  "a request that is too long or has too many descriptors");
-			lock_release(&c->machine->lock);
+			softd_machine_unlock(c->machine);
 		} else if (len < 0) {
 			*end = (struct ending){ "cannot receive a request", (int)len };
 		}
@@ -182,9 +180,9 @@ static bool take_request(struct softd_client *c, struct soft_request *q, struct 
 		return false;
 	}
 	if (softd_request_check(q, (size_t)len) < 0) {
-		lock_take(&c->machine->lock);
+		softd_machine_lock(c->machine);
 		softd_client_drop(c, "a malformed request");
-		lock_release(&c->machine->lock);
+		softd_machine_unlock(c->machine);
 		err = -EPROTO;
 	} else {
 		softd_request_answer(c, q, nfds ? fds[0] : -1, a);
@@ -245,7 +243,7 @@ static void release(struct softd_client *c)
 {
 	struct softd_machine *machine = c->machine;
 
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	store_relaxed(&c->dead, true);
 	c->leaving = true;
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
@@ -271,7 +269,7 @@ static void release(struct softd_client *c)
 	if (c->attached && c->pidfd >= 0) {
 		epoll_ctl(machine->exits, EPOLL_CTL_DEL, c->pidfd, NULL);
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	shm_unmap(c->shared, sizeof(*c->shared));
 	fd_close(c->bell);
 	fd_close_peer(c->event);
@@ -280,11 +278,11 @@ static void release(struct softd_client *c)
 	free(c->modules);
 	softd_sm_sets_free(c);
 	free(c->functions);
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	machine->n_clients--;
 	machine->last_busy_ns = clock_now_ns();
 	pthread_cond_broadcast(&machine->quiescent);
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	free(c);
 }
 
@@ -324,13 +322,13 @@ int softd_client_start(struct softd_machine *machine, int control, int pid)
 							 the closed socket reports the exit */
 	softd_list_init(&c->in_machine);
 	softd_list_init(&c->in_active);
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	err = -ENOSPC;
 	if (machine->n_clients < SOFT_MAX_CONNECTIONS) {
 		machine->n_clients++;
 		err = 0;
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (err == 0 && pthread_create(&thread, &attr, client_main, c) != 0) {

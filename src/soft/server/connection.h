@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "soft/server/list.h"
+#include "soft/server/machine_lock.h"
 #include "base/lock.h"
 #include "soft/protocol.h"
 
@@ -91,12 +92,13 @@ int softd_client_start(struct softd_machine *machine, int control, int pid);
 /* Makes workers serve the client's ring. Returns 0, or -ENOSPC if there are too many clients. */
 int softd_client_attach(struct softd_client *c);
 /* Returns the client's window of device addresses on a GPU, made on demand; NULL: out of memory.
- * Called by the client's thread, which holds the lock; releases it before it returns NULL. */
-struct softd_memory *softd_client_window(struct softd_client *c, struct softd_gpu *gpu);
-/* Drops the client; its thread frees everything. Caller holds the lock. */
-void softd_client_drop(struct softd_client *c, const char *why);
-/* Sends a notice; drops a client that does not read host function notices. Caller holds the lock.
- */
-void softd_client_notice(struct softd_client *c, const struct soft_notice *n, size_t bytes);
+ * Called by the client's thread. Releases the lock meanwhile if it returns NULL. */
+struct softd_memory *softd_client_window(struct softd_client *c, struct softd_gpu *gpu)
+	REQUIRES(softd_lock);
+/* Drops the client; its thread frees everything. */
+void softd_client_drop(struct softd_client *c, const char *why) REQUIRES(softd_lock);
+/* Sends a notice; drops a client that does not read host function notices. */
+void softd_client_notice(struct softd_client *c, const struct soft_notice *n, size_t bytes)
+	REQUIRES(softd_lock);
 
 #endif

@@ -65,10 +65,10 @@ void softd_finding_report(void *group, const struct exec_finding *f)
 		 f->thread, fault);
 	fprintf(stderr, "gbpf check: process %d: %s\n", c->pid, line);
 	snprintf(n.text, sizeof(n.text), "%.255s", line);
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	softd_client_notice(c, &n, sizeof(n));
 	g->found = true;
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 }
 
 void softd_finding_count_fault(struct softd_group *g)

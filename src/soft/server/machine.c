@@ -153,7 +153,7 @@ void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *o
 	}
 }
 
-static void drain_clients(struct softd_machine *machine, bool *any)
+static void drain_clients(struct softd_machine *machine, bool *any) REQUIRES(softd_lock)
 {
 	uint64_t now = clock_fast_ns();
 	uint32_t taken = 0;
@@ -183,7 +183,7 @@ static void drain_clients(struct softd_machine *machine, bool *any)
 }
 
 /* Advances the dirty groups, each once, until the turn's steps are used up. */
-static void progress_groups(struct softd_machine *machine)
+static void progress_groups(struct softd_machine *machine) REQUIRES(softd_lock)
 {
 	struct softd_list todo;
 
@@ -235,7 +235,7 @@ static uint64_t count_descriptors(void)
 void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	ret->clients = machine->n_clients;
 	ret->contexts = machine->contexts;
 	ret->streams = machine->streams;
@@ -263,7 +263,7 @@ void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret)
 			ret->allocations += c->windows[i] ? c->windows[i]->n : 0;
 		}
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	/* last, after the descriptors of exited clients are closed */
 	ret->descriptors = count_descriptors();
 }

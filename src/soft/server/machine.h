@@ -11,6 +11,7 @@
 #include "cuabi/names.h"
 #include "soft/server/exec/exec.h"
 #include "soft/server/list.h"
+#include "soft/server/machine_lock.h"
 #include "soft/server/run/host_link.h"
 #include "soft/protocol.h"
 
@@ -118,24 +119,46 @@ struct softd_machine {
 	uint64_t unsupported[CUABI_COUNT]; /* calls to unsupported functions by exited clients */
 };
 
+/* Take and release the lock, and wait for a condition without it. Not analysed: to the analysis,
+ * the machine's lock is softd_lock. */
+static inline void softd_machine_lock(struct softd_machine *machine) ACQUIRES(softd_lock) UNCHECKED
+{
+	lock_take(&machine->lock);
+}
+static inline void softd_machine_unlock(struct softd_machine *machine)
+	RELEASES(softd_lock) UNCHECKED
+{
+	lock_release(&machine->lock);
+}
+static inline void softd_machine_wait(struct softd_machine *machine, pthread_cond_t *c)
+	REQUIRES(softd_lock) UNCHECKED
+{
+	lock_wait(&machine->lock, c);
+}
+static inline int softd_machine_wait_until(struct softd_machine *machine, pthread_cond_t *c,
+					   const struct timespec *at) REQUIRES(softd_lock) UNCHECKED
+{
+	return lock_wait_until(&machine->lock, c, at);
+}
+
 /* Returns 0 or -Exxx. */
 int softd_machine_init(struct softd_machine *machine, const struct softd_machine_options *opt);
 /* Makes the poller run a turn, because a stream may be able to continue. Lock held or not. */
 void softd_machine_kick(struct softd_machine *machine);
-/* Runs one turn over rings and streams. Sets *any if there may be more to do. Caller holds the
- * lock, as for all functions below unless stated otherwise. */
-void softd_machine_progress(struct softd_machine *machine, bool *any);
+/* Runs one turn over rings and streams. Sets *any if there may be more to do. */
+void softd_machine_progress(struct softd_machine *machine, bool *any) REQUIRES(softd_lock);
 /* Wakes the engines of all GPUs, and the workers of GPUs other than own (NULL: of all), that have
  * work. */
-void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *own);
+void softd_machine_wake(struct softd_machine *machine, const struct softd_gpu *own)
+	REQUIRES(softd_lock);
 /* Fills in statistics. Takes the lock. */
 void softd_machine_stats(struct softd_machine *machine, struct soft_stats *ret);
 
 /* Wakes one more worker. */
-void softd_gpu_wake(struct softd_gpu *gpu);
+void softd_gpu_wake(struct softd_gpu *gpu) REQUIRES(softd_lock);
 /* Returns true if a block could run. */
-bool softd_gpu_has_blocks(const struct softd_gpu *gpu);
+bool softd_gpu_has_blocks(const struct softd_gpu *gpu) REQUIRES(softd_lock);
 /* Returns true if an engine could work on a copy. */
-bool softd_gpu_has_copies(const struct softd_gpu *gpu);
+bool softd_gpu_has_copies(const struct softd_gpu *gpu) REQUIRES(softd_lock);
 
 #endif

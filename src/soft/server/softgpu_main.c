@@ -151,10 +151,10 @@ static bool idle_timed_out(struct softd_server *s)
 	uint64_t limit = s->machine.opt.idle_exit_s * 1000000000ull;
 	bool idle;
 
-	lock_take(&s->machine.lock);
+	softd_machine_lock(&s->machine);
 	idle = limit && s->machine.n_clients == 0 &&
 	       clock_now_ns() - s->machine.last_busy_ns > limit;
-	lock_release(&s->machine.lock);
+	softd_machine_unlock(&s->machine);
 	return idle;
 }
 

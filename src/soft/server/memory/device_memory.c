@@ -168,7 +168,7 @@ static uint64_t next_place(const struct softd_room *r, uint64_t page)
  * index at which to insert the new allocation and its first page in *ret_first, or -1 if there is
  * no room. */
 static int64_t find_room(const struct softd_memory *m, const struct softd_room *r,
-			 uint64_t *ret_first)
+			 uint64_t *ret_first) REQUIRES(softd_lock)
 {
 	uint64_t begin = next_place(r, r->begin);
 	uint32_t i = softd_memory_find_after(m, r->begin - 1);
@@ -267,6 +267,7 @@ uint64_t softd_memory_address(const struct softd_memory *m, const struct softd_a
 }
 
 static uint64_t alloc_device(struct softd_memory *m, uint32_t owner, uint64_t bytes)
+	REQUIRES(softd_lock)
 {
 	struct softd_alloc *a = softd_memory_place(m, SOFTD_ALLOC_DEVICE, owner, bytes, 0);
 
@@ -284,7 +285,7 @@ static uint64_t alloc_device(struct softd_memory *m, uint32_t owner, uint64_t by
 }
 
 static uint64_t alloc_pinned(struct softd_memory *m, struct softd_machine *machine, uint32_t owner,
-			     uint64_t bytes, int fd)
+			     uint64_t bytes, int fd) REQUIRES(softd_lock)
 {
 	struct softd_alloc *a =
 		bytes > machine->pinned_limit - machine->pinned_used
@@ -401,7 +402,7 @@ bool softd_memory_on_host(const struct softd_memory *m, uint64_t address)
 /* Rights are uniform within an allocation, and no two allocations touch, so one lookup decides a
  * range of any length. */
 static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t last,
-			 uint8_t rights)
+			 uint8_t rights) REQUIRES(softd_lock)
 {
 	uint32_t i = softd_memory_find_after(m, first);
 	const struct softd_alloc *a = i ? &m->allocs[i - 1] : NULL;
@@ -414,6 +415,7 @@ static bool range_allows(const struct softd_memory *m, uint64_t first, uint64_t 
 }
 
 static const struct softd_alloc *alloc_around(const struct softd_memory *m, uint64_t address)
+	REQUIRES(softd_lock)
 {
 	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
 	uint32_t i = softd_memory_find_after(m, page);
@@ -560,7 +562,7 @@ void softd_memory_release_end(struct softd_memory *m, struct softd_machine *mach
 
 /* Finds the first allocation from a page on that belongs to the context and is not freed yet. */
 static const struct softd_alloc *next_owned(const struct softd_memory *m, uint64_t page,
-					    uint32_t owner)
+					    uint32_t owner) REQUIRES(softd_lock)
 {
 	for (uint32_t i = page ? softd_memory_find_after(m, page - 1) : 0; i < m->n; i++) {
 		if (m->allocs[i].owner == owner && m->allocs[i].kind != SOFTD_ALLOC_ORPHAN) {
@@ -579,9 +581,9 @@ void softd_memory_drop(struct softd_memory *m, struct softd_machine *machine, ui
 		struct softd_release l;
 
 		if (softd_memory_release_begin(m, address, &l)) {
-			lock_release(&machine->lock);
+			softd_machine_unlock(machine);
 			softd_memory_release_pages(m, &l);
-			lock_take(&machine->lock);
+			softd_machine_lock(machine);
 			softd_memory_release_end(m, machine, &l);
 		} else {
 			softd_memory_free(m, machine, address);
@@ -593,6 +595,7 @@ void softd_memory_drop(struct softd_memory *m, struct softd_machine *machine, ui
 /* Drops the references of the client; exported extents live on with their other users. Adds up the
  * bytes that are charged to this client alone. */
 static void finish_allocs(struct softd_memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
+	REQUIRES(softd_lock)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		struct softd_alloc *a = &m->allocs[i];
@@ -645,7 +648,7 @@ void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine)
 	finish_allocs(m, &device, &pinned);
 	shared = m->store && m->store->refs > 1;
 	fd = shared ? -1 : softd_store_unref_take_fd(m->store);
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	if (shared) {
 		give_back_rest(m);
 	}
@@ -659,7 +662,7 @@ void softd_memory_finish(struct softd_memory *m, struct softd_machine *machine)
 		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
 	}
 	fd_close(fd);
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	if (shared) {
 		softd_store_unref(m->store); /* already empty, should this be the last reference */
 	}

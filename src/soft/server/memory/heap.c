@@ -66,9 +66,8 @@ void softd_heap_finish(struct softd_heap *h)
 	lock_finish(&h->lock);
 }
 
-/* Allocates the heap's memory on first use. Caller holds the heap's lock. Lock order: heap, then
- * machine. */
-static bool begin(struct softd_heap *h)
+/* Allocates the heap's memory on first use. Lock order: heap, then machine. */
+static bool begin(struct softd_heap *h) REQUIRES(h->lock)
 {
 	struct softd_machine *machine = h->group->client->machine;
 	size_t n = h->bytes / STEP;
@@ -82,10 +81,10 @@ static bool begin(struct softd_heap *h)
 	h->class_at = calloc(n, sizeof(*h->class_at));
 	h->next = calloc(n, sizeof(*h->next));
 	if (h->class_at && h->next) {
-		lock_take(&machine->lock);
+		softd_machine_lock(machine);
 		h->base = softd_memory_alloc(h->group->memory, machine, h->group->slot, h->bytes,
 					     SOFT_MEMORY_DEVICE, -1);
-		lock_release(&machine->lock);
+		softd_machine_unlock(machine);
 	}
 	h->failed = h->base == 0;
 	if (h->failed) { /* another size may be tried */

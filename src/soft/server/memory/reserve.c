@@ -64,6 +64,7 @@ static bool range_pages(const struct softd_memory *m, uint64_t address, uint64_t
 }
 
 static bool is_free(const struct softd_memory *m, uint64_t first, uint64_t pages)
+	REQUIRES(softd_lock)
 {
 	uint32_t i = softd_memory_find_after(m, first);
 

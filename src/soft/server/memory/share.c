@@ -138,7 +138,7 @@ struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *
 	return x;
 }
 
-static bool charge(struct softd_gpu *gpu, uint64_t bytes, bool host)
+static bool charge(struct softd_gpu *gpu, uint64_t bytes, bool host) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = gpu->machine;
 
@@ -152,7 +152,7 @@ static bool charge(struct softd_gpu *gpu, uint64_t bytes, bool host)
 	return true;
 }
 
-static void uncharge(struct softd_gpu *gpu, uint64_t bytes, bool host)
+static void uncharge(struct softd_gpu *gpu, uint64_t bytes, bool host) REQUIRES(softd_lock)
 {
 	if (host) {
 		gpu->machine->pinned_used -= bytes;
@@ -188,9 +188,9 @@ static void *close_main(void *fd)
 	return NULL;
 }
 
-/* Closes the last descriptor of a store. Freeing many pages takes long, so a thread does it for
- * large stores: the caller holds the lock. */
-static void close_pages(int fd, uint64_t bytes)
+/* Closes the last descriptor of a store. Freeing many pages takes long, so a thread without the
+ * lock does it for large stores. */
+static void close_pages(int fd, uint64_t bytes) REQUIRES(softd_lock)
 {
 	pthread_attr_t attr;
 	pthread_t t;
@@ -241,7 +241,7 @@ void softd_extent_unref(struct softd_extent *x)
 	shares.n_extents--;
 }
 
-static void token_drop(struct softd_token *t)
+static void token_drop(struct softd_token *t) REQUIRES(softd_lock)
 {
 	softd_list_remove(&t->in_all);
 	close(t->fd); /* removes it from the epoll set as well */
@@ -272,13 +272,13 @@ static void *token_reaper(void *device)
 	for (;;) {
 		int n = epoll_wait(shares.epoll, e, ARRAY_SIZE(e), -1);
 
-		lock_take(&machine->lock);
+		softd_machine_lock(machine);
 		softd_list_each_safe (&shares.tokens, t, struct softd_token, in_all) {
 			if (!held(t, e, MAX(n, 0))) {
 				token_drop(t);
 			}
 		}
-		lock_release(&machine->lock);
+		softd_machine_unlock(machine);
 	}
 	return NULL;
 }

@@ -137,7 +137,7 @@ struct softd_group *softd_request_group(struct softd_client *c, const struct sof
 }
 
 static CUresult context_create(struct softd_client *c, const struct soft_request *q,
-			       struct softd_answer *a)
+			       struct softd_answer *a) REQUIRES(softd_lock)
 {
 	if (q->index >= c->machine->opt.gpus) {
 		return CUDA_ERROR_INVALID_DEVICE;
@@ -159,9 +159,9 @@ static CUresult context_create(struct softd_client *c, const struct soft_request
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Answers the requests that are short. Caller holds the lock. */
+/* Answers the requests that are short. */
 static CUresult quick(struct softd_client *c, const struct soft_request *q, const char *name,
-		      struct softd_answer *a)
+		      struct softd_answer *a) REQUIRES(softd_lock)
 {
 	switch (q->op) {
 	case SOFT_REQ_CONTEXT_CREATE:
@@ -228,9 +228,9 @@ void softd_request_answer(struct softd_client *c, const struct soft_request *q, 
 		char *held;
 		const char *name = softd_request_name(q, fd, &held);
 
-		lock_take(&c->machine->lock);
+		softd_machine_lock(c->machine);
 		result = quick(c, q, name, a);
-		lock_release(&c->machine->lock);
+		softd_machine_unlock(c->machine);
 		free(held);
 	}
 	a->reply.result = (int32_t)result;

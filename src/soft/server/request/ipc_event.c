@@ -33,9 +33,9 @@ struct softd_ipc_event {
 	struct softd_event_use *uses; /* owned */
 };
 
-static struct softd_ipc_event *events[EVENTS_MAX]; /* guarded by the machine's lock */
+static struct softd_ipc_event *events[EVENTS_MAX] GUARDED_BY(softd_lock);
 
-static struct softd_ipc_event *find(uint64_t index, uint64_t key)
+static struct softd_ipc_event *find(uint64_t index, uint64_t key) REQUIRES(softd_lock)
 {
 	struct softd_ipc_event *e = index < EVENTS_MAX ? events[index] : NULL;
 
@@ -53,7 +53,7 @@ static struct softd_event_use *use_of(const struct softd_ipc_event *e, const str
 }
 
 /* Makes the waits of all processes that use the event be evaluated again. */
-static void wake_waits(const struct softd_ipc_event *e)
+static void wake_waits(const struct softd_ipc_event *e) REQUIRES(softd_lock)
 {
 	for (const struct softd_event_use *u = e->uses; u; u = u->next) {
 		for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
@@ -67,7 +67,7 @@ static void wake_waits(const struct softd_ipc_event *e)
 	}
 }
 
-static void advance(struct softd_ipc_event *e, uint32_t ticket)
+static void advance(struct softd_ipc_event *e, uint32_t ticket) REQUIRES(softd_lock)
 {
 	if ((int32_t)(ticket - e->reached) > 0 && (int32_t)(e->issued - ticket) >= 0) {
 		e->reached = ticket;
@@ -102,7 +102,7 @@ bool softd_ipc_event_hold(struct softd_client *c, uint32_t index, uint64_t key)
 	return u;
 }
 
-static void drop(uint32_t index, struct softd_client *c)
+static void drop(uint32_t index, struct softd_client *c) REQUIRES(softd_lock)
 {
 	struct softd_ipc_event *e = events[index];
 	struct softd_event_use **at = &e->uses, *u;
@@ -128,6 +128,7 @@ static void drop(uint32_t index, struct softd_client *c)
 
 /* Drops a closed use that nothing in the ring or in streams needs any more. */
 static void settle(uint32_t index, struct softd_client *c, const struct softd_event_use *u)
+	REQUIRES(softd_lock)
 {
 	if (u->opens) {
 		return;
@@ -193,7 +194,7 @@ static CUresult add_use(struct softd_ipc_event *e, struct softd_client *c)
 	return CUDA_SUCCESS;
 }
 
-static CUresult create(struct softd_client *c, struct softd_answer *a)
+static CUresult create(struct softd_client *c, struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_ipc_event *e;
 	uint32_t i = 0;
@@ -212,7 +213,7 @@ static CUresult create(struct softd_client *c, struct softd_answer *a)
 	return CUDA_SUCCESS;
 }
 
-static CUresult close_event(struct softd_client *c, uint32_t index)
+static CUresult close_event(struct softd_client *c, uint32_t index) REQUIRES(softd_lock)
 {
 	struct softd_event_use *u = use_of(events[index], c);
 

@@ -54,7 +54,7 @@ CUresult softd_request_gpus(struct softd_machine *machine, const struct soft_req
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
 	gpu = &machine->gpus[q->index];
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	*out = (struct soft_gpu_info){
 		.gpus = machine->opt.gpus,
 		.sms = machine->opt.sms,
@@ -79,7 +79,7 @@ CUresult softd_request_gpus(struct softd_machine *machine, const struct soft_req
 			fill_group(&out->group[out->n++], g);
 		}
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	a->len += offsetof(struct soft_gpu_info, group) + out->n * sizeof(out->group[0]);
 	return CUDA_SUCCESS;
 }
@@ -111,7 +111,7 @@ CUresult softd_request_unsupported(struct softd_machine *machine, const struct s
 	struct soft_unsupported_info *out = &a->reply.unsupported;
 	uint32_t i = q->index;
 
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	for (; i < CUABI_COUNT && out->n < SOFT_UNSUPPORTED_NAMES; i++) {
 		uint64_t n = calls_of(machine, q->value, i);
 
@@ -121,7 +121,7 @@ CUresult softd_request_unsupported(struct softd_machine *machine, const struct s
 			out->entry[out->n++].calls = n;
 		}
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	a->reply.value32 = i < CUABI_COUNT ? i : 0;
 	a->len += offsetof(struct soft_unsupported_info, entry) + out->n * sizeof(out->entry[0]);
 	return CUDA_SUCCESS;

@@ -52,9 +52,9 @@ static bool copies_run(const struct softd_group *g)
 }
 
 /* Waits until the lane has left the GPU since `departures` was read, or, with off, until no block
- * or copy of the group runs. Returns CUDA_ERROR_NOT_READY after WAIT_MAX_NS. Caller holds the lock.
- */
+ * or copy of the group runs. Returns CUDA_ERROR_NOT_READY after WAIT_MAX_NS. */
 static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t departures, bool off)
+	REQUIRES(softd_lock)
 {
 	uint64_t end = clock_now_ns() + WAIT_MAX_NS;
 	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
@@ -72,7 +72,7 @@ static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t de
 			return CUDA_ERROR_NOT_READY;
 		}
 		g->watchers++;
-		err = lock_wait_until(&t->machine->lock, &t->machine->quiescent, &ts);
+		err = softd_machine_wait_until(t->machine, &t->machine->quiescent, &ts);
 		g = find(t);
 		if (g) {
 			g->watchers--;
@@ -82,6 +82,7 @@ static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t de
 }
 
 static CUresult preempt(const struct softd_control_target *t, struct softd_group *g, bool wait)
+	REQUIRES(softd_lock)
 {
 	uint64_t departures = g->lane->departures;
 
@@ -90,6 +91,7 @@ static CUresult preempt(const struct softd_control_target *t, struct softd_group
 }
 
 static CUresult schedule(const struct softd_control_target *t, struct softd_group *g, bool on)
+	REQUIRES(softd_lock)
 {
 	g->enabled = on;
 	softd_group_touch(g);
@@ -115,7 +117,7 @@ static bool slice_allowed(const struct softd_group *g, uint64_t us)
 }
 
 static CUresult control(const struct softd_control_target *t, const struct soft_request *q,
-			struct softd_answer *a)
+			struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_group *g = find(t);
 
@@ -164,9 +166,9 @@ CUresult softd_request_group_heap(struct softd_client *c, const struct soft_requ
 {
 	struct softd_group *g;
 
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	g = softd_request_group(c, q);
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	if (!g) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
@@ -188,9 +190,9 @@ CUresult softd_request_control(struct softd_client *c, const struct soft_request
 	}
 	t.disk = st.st_dev;
 	t.file = st.st_ino;
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	r = control(&t, q, a);
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	return r;
 }
 
@@ -220,7 +222,7 @@ CUresult softd_request_control_open(struct softd_client *c, const struct soft_re
 }
 
 static CUresult place_flag(struct softd_client *c, const struct soft_request *q, int fd,
-			   uint64_t bytes, struct softd_answer *a)
+			   uint64_t bytes, struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_group *g = softd_request_group(c, q);
 	uint64_t at;
@@ -259,9 +261,9 @@ CUresult softd_request_flag_new(struct softd_client *c, const struct soft_reques
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	r = place_flag(c, q, fd, bytes, a);
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	a->fds[0] = fd;
 	a->n_fds = r ? 0 : 1;
 	a->close_fds = true;
@@ -293,8 +295,8 @@ CUresult softd_request_flag_map(struct softd_client *c, const struct soft_reques
 	if ((q->object & 1) && !may_write(fd)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	r = place_flag(c, q, fd, (uint64_t)bytes, a);
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	return r;
 }

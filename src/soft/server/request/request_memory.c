@@ -38,10 +38,10 @@ static bool reserve_pinned(struct softd_client *c, uint64_t bytes)
 	struct softd_machine *machine = c->machine;
 	bool ok;
 
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	ok = may_map(c) && bytes <= machine->pinned_limit - machine->pinned_used;
 	machine->pinned_used += ok ? bytes : 0;
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	return ok;
 }
 
@@ -89,14 +89,14 @@ static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	fd = commit(bytes);
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	c->machine->pinned_used -= bytes;
 	g = softd_request_group(c, q);
 	if (g && fd >= 0) {
 		a->reply.value = softd_memory_alloc(g->memory, c->machine, g->slot, bytes,
 						    SOFT_MEMORY_PINNED, fd);
 	}
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	if (!a->reply.value) {
 		fd_close(fd);
 		return g ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
@@ -107,6 +107,7 @@ static CUresult alloc_pinned(struct softd_client *c, const struct soft_request *
 
 static CUresult alloc_device(struct softd_client *c, struct softd_group *g,
 			     const struct soft_request *q, struct softd_answer *a)
+	REQUIRES(softd_lock)
 {
 	a->reply.value = softd_memory_alloc(g->memory, c->machine, g->slot, q->value,
 					    SOFT_MEMORY_DEVICE, -1);
@@ -122,6 +123,7 @@ static CUresult alloc_device(struct softd_client *c, struct softd_group *g,
 
 static CUresult ipc_export(struct softd_client *c, struct softd_group *g,
 			   const struct soft_request *q, struct softd_answer *a)
+	REQUIRES(softd_lock)
 {
 	struct softd_extent *x = softd_memory_export(g->memory, q->value);
 
@@ -140,7 +142,7 @@ static CUresult ipc_export(struct softd_client *c, struct softd_group *g,
 /* Returns the live allocation that the handle was exported for, and its owner; NULL if it was freed
  * or the handle is forged. */
 static struct softd_alloc *find_exported(struct softd_client *c, const struct soft_ipc_handle *h,
-					 struct softd_client **ret_owner)
+					 struct softd_client **ret_owner) REQUIRES(softd_lock)
 {
 	if (h->server != softd_share_server_id() || h->context >= SOFT_MAX_CONTEXTS) {
 		return NULL;
@@ -161,7 +163,7 @@ static struct softd_alloc *find_exported(struct softd_client *c, const struct so
 }
 
 static CUresult ipc_open(struct softd_client *c, struct softd_group *g,
-			 const struct soft_request *q, struct softd_answer *a)
+			 const struct soft_request *q, struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct soft_ipc_handle h;
 	struct softd_client *owner;
@@ -220,7 +222,7 @@ static struct softd_extent **handle_at(struct softd_client *c, uint64_t handle)
 }
 
 static CUresult handle_create(struct softd_client *c, const struct soft_request *q,
-			      struct softd_answer *a)
+			      struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_extent *x;
 	CUresult e;
@@ -244,6 +246,7 @@ static CUresult handle_create(struct softd_client *c, const struct soft_request 
 }
 
 static CUresult handle_release(struct softd_client *c, const struct soft_request *q)
+	REQUIRES(softd_lock)
 {
 	struct softd_extent **x = handle_at(c, q->value);
 
@@ -256,7 +259,7 @@ static CUresult handle_release(struct softd_client *c, const struct soft_request
 }
 
 static CUresult give_token(struct softd_client *c, struct softd_extent *x, uint64_t pool,
-			   struct softd_gpu *gpu, struct softd_answer *a)
+			   struct softd_gpu *gpu, struct softd_answer *a) REQUIRES(softd_lock)
 {
 	int fd = softd_token_create(c, x, pool, gpu);
 
@@ -268,7 +271,7 @@ static CUresult give_token(struct softd_client *c, struct softd_extent *x, uint6
 }
 
 static CUresult handle_export(struct softd_client *c, const struct soft_request *q,
-			      struct softd_answer *a)
+			      struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_extent **x = handle_at(c, q->value);
 
@@ -276,6 +279,7 @@ static CUresult handle_export(struct softd_client *c, const struct soft_request 
 }
 
 static CUresult handle_import(struct softd_client *c, const struct stat *st, struct softd_answer *a)
+	REQUIRES(softd_lock)
 {
 	struct softd_extent *x;
 	struct softd_gpu *gpu;
@@ -293,7 +297,7 @@ static CUresult handle_import(struct softd_client *c, const struct stat *st, str
 }
 
 static CUresult pool_export(struct softd_client *c, const struct soft_request *q,
-			    struct softd_answer *a)
+			    struct softd_answer *a) REQUIRES(softd_lock)
 {
 	static uint64_t last; /* guarded by the machine's lock */
 
@@ -304,7 +308,7 @@ static CUresult pool_export(struct softd_client *c, const struct soft_request *q
 	return give_token(c, NULL, a->reply.value, &c->machine->gpus[q->index], a);
 }
 
-static CUresult pool_import(const struct stat *st, struct softd_answer *a)
+static CUresult pool_import(const struct stat *st, struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_extent *x;
 	struct softd_gpu *gpu;
@@ -319,7 +323,7 @@ static CUresult pool_import(const struct stat *st, struct softd_answer *a)
 /* Address ranges. */
 
 static CUresult reserve(struct softd_memory *m, const struct soft_request *q,
-			struct softd_answer *a)
+			struct softd_answer *a) REQUIRES(softd_lock)
 {
 	uint64_t align = q->more[0];
 
@@ -332,7 +336,7 @@ static CUresult reserve(struct softd_memory *m, const struct soft_request *q,
 }
 
 static CUresult map(struct softd_client *c, struct softd_memory *m, const struct soft_request *q,
-		    struct softd_answer *a)
+		    struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_extent **x = handle_at(c, q->more[2]);
 	int err;
@@ -361,22 +365,24 @@ static CUresult valid(int err)
 
 /* Frees an allocation; the pages of a large one are discarded without the lock. */
 static CUresult release(struct softd_client *c, struct softd_group *g, uint64_t address)
+	REQUIRES(softd_lock)
 {
 	struct softd_release l;
 
 	if (!softd_memory_release_begin(g->memory, address, &l)) {
 		return valid(softd_memory_free(g->memory, c->machine, address));
 	}
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	softd_memory_release_pages(g->memory, &l);
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	softd_memory_release_end(g->memory, c->machine, &l);
 	return CUDA_SUCCESS;
 }
 
-/* Answers requests that name a context. Caller holds the lock. */
+/* Answers requests that name a context. */
 static CUresult in_context(struct softd_client *c, struct softd_group *g,
 			   const struct soft_request *q, struct softd_answer *a)
+	REQUIRES(softd_lock)
 {
 	struct softd_memory *m = g->memory;
 
@@ -418,11 +424,9 @@ static CUresult show(const struct softd_memory *m, const struct soft_request *q,
 	return CUDA_SUCCESS;
 }
 
-/* Answers requests about the addresses of a GPU, whatever contexts there are. Caller holds the
- * lock.
- */
+/* Answers requests about the addresses of a GPU, whatever contexts there are. */
 static CUresult in_window(struct softd_client *c, const struct soft_request *q,
-			  struct softd_answer *a)
+			  struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_memory *m;
 
@@ -465,7 +469,7 @@ static CUresult memory_info(struct softd_client *c, const struct soft_request *q
 }
 
 static CUresult locked(struct softd_client *c, const struct soft_request *q, const struct stat *st,
-		       struct softd_answer *a)
+		       struct softd_answer *a) REQUIRES(softd_lock)
 {
 	struct softd_group *g;
 
@@ -510,8 +514,8 @@ CUresult softd_request_memory(struct softd_client *c, const struct soft_request 
 		/* without the lock: fstat may block on a file system of the client's choice */
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	e = locked(c, q, &st, a);
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	return e;
 }

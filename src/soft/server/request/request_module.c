@@ -118,9 +118,9 @@ static CUresult pin_globals(struct softd_client *c, const struct soft_request *q
 }
 
 /* Allocates the module's variables unless they are pinned. Returns their address in the server, or
- * NULL. Caller holds the lock. */
+ * NULL. */
 static void *place_globals(struct softd_module *m, struct softd_machine *machine, uint64_t bytes,
-			   uint64_t pinned)
+			   uint64_t pinned) REQUIRES(softd_lock)
 {
 	void *host;
 
@@ -152,7 +152,7 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 			return e;
 		}
 	}
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	if (m) {
 		m->group = softd_request_group(c, q);
 		m->exec = exec;
@@ -164,7 +164,7 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 		host = place_globals(m, machine, bytes, a->reply.bytes);
 		slot = host ? slot : UINT32_MAX;
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	if (slot == UINT32_MAX) { /* pinned globals are freed with the context */
 		free(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -172,12 +172,12 @@ static CUresult module_place(struct softd_client *c, const struct soft_request *
 	if (host) { /* safe unlocked: only this thread destroys the context */
 		exec_module_bind(exec, m->globals, host);
 	}
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	c->modules[slot] = m;
 	c->code_bytes += code_bytes;
 	machine->code_bytes += code_bytes;
 	machine->modules++;
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	a->reply.value32 = slot;
 	return CUDA_SUCCESS;
 }
@@ -214,9 +214,9 @@ static CUresult compile(struct softd_client *c, const struct soft_request *q,
 	uint64_t all, weight;
 	int err;
 
-	lock_take(&c->machine->lock);
+	softd_machine_lock(c->machine);
 	all = c->machine->code_bytes;
-	lock_release(&c->machine->lock);
+	softd_machine_unlock(c->machine);
 	/* Only this thread adds to its client's sum. The global sum may be exceeded by one module
 	 * per concurrent client. */
 	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||

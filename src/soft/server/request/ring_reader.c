@@ -18,6 +18,7 @@
 #define WAKE_AT_ONCE 128 /* threads woken when room appears; the others time out and look again */
 
 static int make_stream(struct softd_client *c, struct softd_group *g, const union softd_record *r)
+	REQUIRES(softd_lock)
 {
 	const struct soft_record_stream *s = &r->stream;
 
@@ -50,7 +51,7 @@ static void fill_set(struct softd_op *op, const struct soft_record_set *r)
 }
 
 static int fill(struct softd_client *c, struct softd_group *g, struct softd_op *op,
-		const union softd_record *r)
+		const union softd_record *r) REQUIRES(softd_lock)
 {
 	switch (op->kind) {
 	case SOFT_OP_LAUNCH:
@@ -116,7 +117,7 @@ static struct softd_group *group_of(const struct softd_client *c, const struct s
 	return g && g->dead && (!s || s->group != g) ? NULL : g;
 }
 
-static int take(struct softd_client *c, const union softd_record *r)
+static int take(struct softd_client *c, const union softd_record *r) REQUIRES(softd_lock)
 {
 	struct softd_group *g;
 	struct softd_stream *s;
@@ -167,10 +168,10 @@ static int take(struct softd_client *c, const union softd_record *r)
 	return 0;
 }
 
-static int take_one(struct softd_client *c, uint32_t available)
+static int take_one(struct softd_client *c, uint32_t available) REQUIRES(softd_lock)
 {
 	uint32_t at = c->tail % SOFT_RING_BYTES, to_end = SOFT_RING_BYTES - at;
-	static union softd_record r; /* guarded by the machine's lock */
+	static union softd_record r GUARDED_BY(softd_lock);
 
 	if (available < sizeof(r.r)) {
 		return -EPROTO;

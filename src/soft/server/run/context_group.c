@@ -65,7 +65,7 @@ struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu 
 
 /* Drops the started operations of the group: launches end as soon as no worker holds a block of
  * theirs, copies as soon as no engine works on them. */
-static void abort_running(struct softd_group *g)
+static void abort_running(struct softd_group *g) REQUIRES(softd_lock)
 {
 	softd_list_each_safe (&g->streams, s, struct softd_stream, in_group) {
 		struct softd_op *op;
@@ -122,7 +122,7 @@ bool softd_group_runnable(const struct softd_group *g)
 	return g->enabled && !g->dead && softd_place_ready(g);
 }
 
-static void drop_modules(struct softd_client *c, struct softd_group *g)
+static void drop_modules(struct softd_client *c, struct softd_group *g) REQUIRES(softd_lock)
 {
 	for (uint32_t i = 0; i < c->n_modules; i++) {
 		struct softd_module *m = c->modules[i];
@@ -135,7 +135,7 @@ static void drop_modules(struct softd_client *c, struct softd_group *g)
 
 /* Retires copies of the client's other contexts that read or write this one. Those contexts may be
  * disabled and would not finish them. */
-static void retire_copies_of(struct softd_group *g)
+static void retire_copies_of(struct softd_group *g) REQUIRES(softd_lock)
 {
 	struct softd_client *c = g->client;
 
@@ -168,7 +168,7 @@ void softd_group_destroy(struct softd_group *g)
 	softd_list_remove(&g->in_dirty);
 	retire_copies_of(g);
 	while (g->running) {
-		lock_wait(&machine->lock, &machine->quiescent);
+		softd_machine_wait(machine, &machine->quiescent);
 	}
 	softd_list_each_safe (&g->streams, s, struct softd_stream, in_group) {
 		uint32_t slot = s->slot, n = 0;

@@ -55,24 +55,23 @@ struct softd_group {
 	struct softd_heap heap; /* guarded by its own lock */
 };
 
-/* All functions: caller holds the lock. */
-struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu *gpu,
-				       uint32_t slot);
+struct softd_group *softd_group_create(struct softd_client *c, struct softd_gpu *gpu, uint32_t slot)
+	REQUIRES(softd_lock);
 /* Drops all operations, waits until no worker holds a part of the group (releasing the lock), and
  * frees it. */
-void softd_group_destroy(struct softd_group *g);
+void softd_group_destroy(struct softd_group *g) REQUIRES(softd_lock);
 /* Sets the sticky error and drops started work. text goes to the logs of server and client; NULL:
  * no message. */
-void softd_group_fail(struct softd_group *g, CUresult error, const char *text);
+void softd_group_fail(struct softd_group *g, CUresult error, const char *text) REQUIRES(softd_lock);
 /* Returns true if a block of it could run. */
-bool softd_group_runnable(const struct softd_group *g);
+bool softd_group_runnable(const struct softd_group *g) REQUIRES(softd_lock);
 /* Marks the group dirty: the next turn looks at the heads of its streams. */
-void softd_group_touch(struct softd_group *g);
+void softd_group_touch(struct softd_group *g) REQUIRES(softd_lock);
 /* Starts the operations at the heads of its streams that can start (op_stream.c). */
-void softd_group_progress(struct softd_group *g);
+void softd_group_progress(struct softd_group *g) REQUIRES(softd_lock);
 /* Returns a copy that an engine could continue, or NULL (machine.c). */
-struct softd_op *softd_group_next_copy(const struct softd_group *g);
+struct softd_op *softd_group_next_copy(const struct softd_group *g) REQUIRES(softd_lock);
 /* Unloads a module; launches keep what they use (request_module.c). */
-void softd_module_drop(struct softd_client *c, uint32_t slot);
+void softd_module_drop(struct softd_client *c, uint32_t slot) REQUIRES(softd_lock);
 
 #endif

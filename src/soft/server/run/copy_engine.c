@@ -13,7 +13,7 @@
 /* Returns true if all rows lie in valid memory. The gaps between rows are checked as well; this
  * only refuses copies that straddle allocations, which programs do not make. */
 static bool rows_valid(const struct softd_memory *m, uint64_t address, uint64_t pitch,
-		       uint64_t width, uint64_t height, uint8_t rights)
+		       uint64_t width, uint64_t height, uint8_t rights) REQUIRES(softd_lock)
 {
 	uint64_t bytes;
 
@@ -33,7 +33,7 @@ static struct softd_memory *window_of(const struct softd_client *c, uint64_t add
 
 /* Finds the context that the memory belongs to; NULL: none. Returns false if it ends. */
 static bool find_owner(const struct softd_client *c, const struct softd_memory *m, uint64_t address,
-		       struct softd_group **ret)
+		       struct softd_group **ret) REQUIRES(softd_lock)
 {
 	uint32_t slot = softd_memory_owner(m, address);
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "soft/server/exec/exec.h"
+#include "soft/server/machine_lock.h"
 
 struct softd_gpu;
 
@@ -17,7 +18,8 @@ struct softd_link {
 
 /* Queues bytes, by direction, behind those of earlier calls. Returns the time when they have
  * passed, at which the caller may go on. A link that was idle is taken to have begun up to 1 ms
- * earlier, so that threads that wake late do not cost bandwidth. Caller holds the lock. */
-uint64_t softd_link_queue(struct softd_gpu *gpu, const uint64_t bytes[EXEC_LINK_WAYS]);
+ * earlier, so that threads that wake late do not cost bandwidth. */
+uint64_t softd_link_queue(struct softd_gpu *gpu, const uint64_t bytes[EXEC_LINK_WAYS])
+	REQUIRES(softd_lock);
 
 #endif

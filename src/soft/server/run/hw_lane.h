@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "soft/server/list.h"
+#include "soft/server/machine_lock.h"
 
 struct softd_gpu;
 struct softd_group;
@@ -36,29 +37,27 @@ struct softd_lane {
 	uint64_t debt_ns; /* time used beyond its slices */
 };
 
-/* All functions: caller holds the lock. */
-
 /* Adds the group to the shared lane that its client requested, created on demand, or to a lane of
  * its own. Returns 0 or -ENOMEM. */
-int softd_lane_join(struct softd_group *g);
+int softd_lane_join(struct softd_group *g) REQUIRES(softd_lock);
 /* Removes the group; the last member frees the lane. */
-void softd_lane_leave(struct softd_group *g);
+void softd_lane_leave(struct softd_group *g) REQUIRES(softd_lock);
 /* Returns true if a block of a member could run. */
-bool softd_lane_runnable(const struct softd_lane *lane);
+bool softd_lane_runnable(const struct softd_lane *lane) REQUIRES(softd_lock);
 
 /* A launch of the lane begins to want blocks, or has gone. */
-void softd_runlist_launched(struct softd_lane *lane);
-void softd_runlist_ended(struct softd_lane *lane);
+void softd_runlist_launched(struct softd_lane *lane) REQUIRES(softd_lock);
+void softd_runlist_ended(struct softd_lane *lane) REQUIRES(softd_lock);
 /* Returns the lane whose blocks may run now, switching lanes if it is time to; NULL: none. */
-struct softd_lane *softd_runlist_choose(struct softd_gpu *gpu, uint64_t now);
+struct softd_lane *softd_runlist_choose(struct softd_gpu *gpu, uint64_t now) REQUIRES(softd_lock);
 /* A worker takes a block of the group. */
-void softd_runlist_enter(struct softd_group *g, uint64_t now);
+void softd_runlist_enter(struct softd_group *g, uint64_t now) REQUIRES(softd_lock);
 /* The worker has finished the block's turn. */
-void softd_runlist_leave(struct softd_group *g, uint64_t now);
+void softd_runlist_leave(struct softd_group *g, uint64_t now) REQUIRES(softd_lock);
 /* Ends the lane's slice as soon as its running blocks stop. */
-void softd_runlist_preempt(struct softd_lane *lane);
-void softd_runlist_remove(struct softd_lane *lane);
+void softd_runlist_preempt(struct softd_lane *lane) REQUIRES(softd_lock);
+void softd_runlist_remove(struct softd_lane *lane) REQUIRES(softd_lock);
 /* Brings held_ns of the members up to date. */
-void softd_runlist_account(struct softd_lane *lane, uint64_t now);
+void softd_runlist_account(struct softd_lane *lane, uint64_t now) REQUIRES(softd_lock);
 
 #endif

@@ -93,7 +93,7 @@ void softd_launch_free(struct softd_launch *l)
 
 /* Allocates the memory of the grid barrier: word 0 holds its size, word 1 the barrier's count,
  * initially 0. */
-static bool make_workspace(struct softd_group *g, struct softd_launch *l)
+static bool make_workspace(struct softd_group *g, struct softd_launch *l) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = g->client->machine;
 	uint32_t *words;
@@ -111,7 +111,7 @@ static bool make_workspace(struct softd_group *g, struct softd_launch *l)
 }
 
 static void refuse(struct softd_group *g, const struct softd_launch *l, CUresult error,
-		   const char *why)
+		   const char *why) REQUIRES(softd_lock)
 {
 	char text[256];
 
@@ -121,7 +121,7 @@ static void refuse(struct softd_group *g, const struct softd_launch *l, CUresult
 }
 
 /* Returns true if the launch can run at all; otherwise fails the group. */
-static bool may_run(struct softd_group *g, struct softd_launch *l)
+static bool may_run(struct softd_group *g, struct softd_launch *l) REQUIRES(softd_lock)
 {
 	uint64_t bytes = l->host_bytes;
 

@@ -57,16 +57,14 @@ struct softd_launch {
 	uint64_t queued_bytes; /* size of this allocation */
 };
 
-/* All functions: caller holds the lock. */
-
 /* Returns NULL if the record names no loaded function or does not fit it. */
 struct softd_launch *softd_launch_create(struct softd_client *c, struct softd_group *g,
-					 const struct soft_record_launch *r);
-void softd_launch_free(struct softd_launch *l);
+					 const struct soft_record_launch *r) REQUIRES(softd_lock);
+void softd_launch_free(struct softd_launch *l) REQUIRES(softd_lock);
 /* Makes the blocks available to workers, or fails the group. */
-void softd_launch_submit(struct softd_launch *l, int priority);
+void softd_launch_submit(struct softd_launch *l, int priority) REQUIRES(softd_lock);
 /* Retires the launch if all blocks have ended, or it was aborted and no worker holds one. */
-void softd_launch_try_retire(struct softd_launch *l);
+void softd_launch_try_retire(struct softd_launch *l) REQUIRES(softd_lock);
 
 /* The block, copy and budget of a worker's turn. */
 struct softd_work {
@@ -81,14 +79,14 @@ struct softd_work {
 };
 
 /* Returns true if a block of the group could run. */
-bool softd_place_ready(const struct softd_group *g);
+bool softd_place_ready(const struct softd_group *g) REQUIRES(softd_lock);
 /* Takes a block of the lane. Returns false if none can run. */
-bool softd_place_choose(struct softd_lane *lane, struct softd_work *w);
+bool softd_place_choose(struct softd_lane *lane, struct softd_work *w) REQUIRES(softd_lock);
 /* Removes the block from its SM; keep: its memory may serve another block of the launch. */
-void softd_place_remove(struct softd_resident_block *b, bool keep);
+void softd_place_remove(struct softd_resident_block *b, bool keep) REQUIRES(softd_lock);
 /* Removes all blocks that no worker holds. */
-void softd_place_remove_all(struct softd_launch *l);
+void softd_place_remove_all(struct softd_launch *l) REQUIRES(softd_lock);
 /* Returns how many blocks of the launch can be resident at once on the SMs it may use. */
-uint64_t softd_place_capacity(const struct softd_launch *l);
+uint64_t softd_place_capacity(const struct softd_launch *l) REQUIRES(softd_lock);
 
 #endif

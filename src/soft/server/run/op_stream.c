@@ -65,7 +65,7 @@ void softd_stream_append(struct softd_stream *s, struct softd_op *op)
 	softd_group_touch(s->group);
 }
 
-static void op_free(struct softd_op *op)
+static void op_free(struct softd_op *op) REQUIRES(softd_lock)
 {
 	if (op->kind == SOFT_OP_LAUNCH) {
 		softd_launch_free(op->launch);
@@ -149,7 +149,7 @@ void softd_op_retire(struct softd_op *op)
 	softd_stream_publish(c, slot);
 }
 
-static bool in_order(const struct softd_stream *s, const struct softd_op *op)
+static bool in_order(const struct softd_stream *s, const struct softd_op *op) REQUIRES(softd_lock)
 {
 	const struct softd_group *g = s->group;
 	const struct softd_stream *legacy;
@@ -187,6 +187,7 @@ static void record_event(struct softd_client *c, const struct softd_op *op)
 /* Executes a wait or write of a stream memory operation. Returns true if the wait is satisfied or
  * the write done. Sets *bad if the address is not valid. */
 static bool do_value(struct softd_group *g, const struct softd_op *op, bool *bad)
+	REQUIRES(softd_lock)
 {
 	bool write = op->value.mode == SOFT_VALUE_WRITE;
 	void *p = softd_memory_at(g->memory, op->value.address, op->value.unit, write ? 2 : 1);
@@ -226,7 +227,7 @@ static bool do_value(struct softd_group *g, const struct softd_op *op, bool *bad
 	}
 }
 
-static bool start_host(struct softd_client *c, struct softd_op *op)
+static bool start_host(struct softd_client *c, struct softd_op *op) REQUIRES(softd_lock)
 {
 	struct soft_notice n = { .op = SOFT_NOTICE_HOST,
 				 .stream = op->stream->slot,
@@ -261,7 +262,7 @@ void softd_stream_host_done(struct softd_client *c, uint32_t slot)
 	}
 }
 
-static bool start_copy(struct softd_group *g, struct softd_op *op)
+static bool start_copy(struct softd_group *g, struct softd_op *op) REQUIRES(softd_lock)
 {
 	if (!softd_copy_check(op)) {
 		softd_group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -282,7 +283,7 @@ static bool start_copy(struct softd_group *g, struct softd_op *op)
 	return false;
 }
 
-static bool start_value(struct softd_group *g, struct softd_op *op)
+static bool start_value(struct softd_group *g, struct softd_op *op) REQUIRES(softd_lock)
 {
 	bool bad, done = do_value(g, op, &bad);
 
@@ -300,7 +301,7 @@ static bool start_value(struct softd_group *g, struct softd_op *op)
 }
 
 /* Starts the operation at the head of a stream. Returns true if it has ended already. */
-static bool start(struct softd_group *g, struct softd_op *op)
+static bool start(struct softd_group *g, struct softd_op *op) REQUIRES(softd_lock)
 {
 	struct softd_client *c = g->client;
 
@@ -339,7 +340,7 @@ static bool start(struct softd_group *g, struct softd_op *op)
 
 /* Advances one stream as far as possible. After an error operations are retired without effect,
  * except that host functions still run. */
-static void stream_progress(struct softd_group *g, struct softd_stream *s)
+static void stream_progress(struct softd_group *g, struct softd_stream *s) REQUIRES(softd_lock)
 {
 	for (int done = 0; !softd_list_empty(&s->ops); done++) {
 		struct softd_op *op = softd_list_first(&s->ops, struct softd_op, in_stream);

@@ -7,6 +7,7 @@
 
 #include "soft/server/exec/exec.h"
 #include "soft/server/list.h"
+#include "soft/server/machine_lock.h"
 #include "soft/protocol.h"
 
 struct softd_client;
@@ -66,41 +67,41 @@ struct softd_stream {
 	uint64_t part; /* blocking streams synchronize with the default stream of the same part */
 };
 
-/* All functions: caller holds the lock, unless stated otherwise. */
-
 /* Returns NULL without memory. */
 struct softd_stream *softd_stream_create(struct softd_client *c, struct softd_group *g,
-					 const struct soft_record_stream *r);
+					 const struct soft_record_stream *r) REQUIRES(softd_lock);
 /* Returns the default stream of a part of the group, or NULL. */
-struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t part);
+struct softd_stream *softd_stream_legacy(const struct softd_group *g, uint64_t part)
+	REQUIRES(softd_lock);
 /* Takes op. */
-void softd_stream_append(struct softd_stream *s, struct softd_op *op);
+void softd_stream_append(struct softd_stream *s, struct softd_op *op) REQUIRES(softd_lock);
 /* Drops its operations. */
-void softd_stream_destroy(struct softd_stream *s);
+void softd_stream_destroy(struct softd_stream *s) REQUIRES(softd_lock);
 /* Retires and frees the operation at the head of its stream, which has ended. */
-void softd_op_retire(struct softd_op *op);
+void softd_op_retire(struct softd_op *op) REQUIRES(softd_lock);
 /* Reports one more ended operation to the client. */
-void softd_stream_publish(struct softd_client *c, uint32_t slot);
+void softd_stream_publish(struct softd_client *c, uint32_t slot) REQUIRES(softd_lock);
 /* The client has run the host function at the head of the stream. */
-void softd_stream_host_done(struct softd_client *c, uint32_t slot);
+void softd_stream_host_done(struct softd_client *c, uint32_t slot) REQUIRES(softd_lock);
 
 /* Looks up the groups of a copy. Returns true if both ranges are valid. */
-bool softd_copy_check(struct softd_op *op);
+bool softd_copy_check(struct softd_op *op) REQUIRES(softd_lock);
 /* Returns true if the ranges of a queued copy are still those that softd_copy_check found. */
-bool softd_copy_still_valid(const struct softd_op *op);
+bool softd_copy_still_valid(const struct softd_op *op) REQUIRES(softd_lock);
 /* Queues a copy; holds its groups until softd_copy_release. */
-void softd_copy_submit(struct softd_op *op);
-void softd_copy_release(struct softd_op *op);
+void softd_copy_submit(struct softd_op *op) REQUIRES(softd_lock);
+void softd_copy_release(struct softd_op *op) REQUIRES(softd_lock);
 /* Copies about limit bytes at most. Called without the lock, by one thread at a time. Returns true
  * if it was the last part. */
 bool softd_copy_step(struct softd_op *op, uint64_t limit, uint64_t *ret_bytes);
 /* Returns, by direction, how many of the bytes of a part pass the link to the host. */
-void softd_copy_link_bytes(const struct softd_op *op, uint64_t bytes, uint64_t ret[EXEC_LINK_WAYS]);
+void softd_copy_link_bytes(const struct softd_op *op, uint64_t bytes, uint64_t ret[EXEC_LINK_WAYS])
+	REQUIRES(softd_lock);
 /* Returns true if a bandwidth of copies is modelled: then engines alone execute them. */
 bool softd_copies_paced(const struct softd_machine *machine);
 
 /* Takes records from the client's ring; sets *any if there were some. Returns 0, -EPROTO for a
  * malformed record, or -ENOMEM (ring_reader.c). */
-int softd_ring_read(struct softd_client *c, bool *any);
+int softd_ring_read(struct softd_client *c, bool *any) REQUIRES(softd_lock);
 
 #endif

@@ -57,7 +57,7 @@ void softd_runlist_ended(struct softd_lane *lane)
 
 /* Ends the current lane's slice: moves it to the end of the list and records its overrun as debt.
  */
-static void depart(struct softd_gpu *gpu, uint64_t now)
+static void depart(struct softd_gpu *gpu, uint64_t now) REQUIRES(softd_lock)
 {
 	struct softd_lane *lane = gpu->current;
 
@@ -71,7 +71,7 @@ static void depart(struct softd_gpu *gpu, uint64_t now)
 	gpu->departing = false;
 }
 
-static void count_for(struct softd_group *g)
+static void count_for(struct softd_group *g) REQUIRES(softd_lock)
 {
 	if (!softd_group_runnable(g)) {
 		g->counters.left_idle++;
@@ -85,7 +85,7 @@ static void count_for(struct softd_group *g)
 	}
 }
 
-static void count_departure(struct softd_lane *lane)
+static void count_departure(struct softd_lane *lane) REQUIRES(softd_lock)
 {
 	softd_list_each (&lane->members, g, struct softd_group, in_lane) {
 		count_for(g);
@@ -110,7 +110,7 @@ static void arrive(struct softd_gpu *gpu, struct softd_lane *lane, uint64_t now)
 
 /* Called when every runnable lane owes more than a slice: deducts at once the rounds in which none
  * of them would run. */
-static void skip_rounds(struct softd_gpu *gpu)
+static void skip_rounds(struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	uint64_t rounds = UINT64_MAX;
 
@@ -128,7 +128,7 @@ static void skip_rounds(struct softd_gpu *gpu)
 
 /* Returns the first runnable lane that owes less than its slice. Each lane passed over pays one
  * slice of its debt and moves to the end. */
-static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
+static struct softd_lane *next_in_turn(struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	struct softd_list passed;
 	struct softd_lane *found = NULL;
@@ -163,7 +163,7 @@ static struct softd_lane *next_in_turn(struct softd_gpu *gpu)
 	return NULL;
 }
 
-static bool others_wait(const struct softd_gpu *gpu)
+static bool others_wait(const struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	softd_list_each (&gpu->runlist, lane, struct softd_lane, in_runlist) {
 		if (lane != gpu->current && softd_lane_runnable(lane)) {

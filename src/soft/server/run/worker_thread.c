@@ -29,7 +29,7 @@
 #define SPIN_NS 20000u /* time to poll for work before sleeping: the cost of a wake-up */
 
 /* Returns true if there is work that this worker could take. */
-static bool has_work(const struct softd_gpu *gpu)
+static bool has_work(const struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	if (gpu->running_blocks == 0 && !gpu->switching && softd_gpu_has_blocks(gpu)) {
 		return true;
@@ -39,7 +39,7 @@ static bool has_work(const struct softd_gpu *gpu)
 
 /* Sleeps: the first idle worker of the machine in epoll_wait for doorbells, the others on
  * gpu->work. */
-static void rest(struct softd_gpu *gpu)
+static void rest(struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = gpu->machine;
 	struct epoll_event e[8];
@@ -47,7 +47,7 @@ static void rest(struct softd_gpu *gpu)
 
 	if (machine->poller) {
 		gpu->waiting_workers++;
-		lock_wait(&machine->lock, &gpu->work);
+		softd_machine_wait(machine, &gpu->work);
 		gpu->waiting_workers--;
 		return;
 	}
@@ -60,9 +60,9 @@ static void rest(struct softd_gpu *gpu)
 		int timeout = machine->value_polls ? 1 : -1; /* waits on memory need polling */
 
 		machine->poller = gpu;
-		lock_release(&machine->lock);
+		softd_machine_unlock(machine);
 		epoll_wait(machine->epoll, e, ARRAY_SIZE(e), timeout);
-		lock_take(&machine->lock);
+		softd_machine_lock(machine);
 		machine->poller = NULL;
 		softd_doorbells_take(machine, 0);
 	}
@@ -71,7 +71,7 @@ static void rest(struct softd_gpu *gpu)
 
 /* Picks the copy of the group that has waited longest. Copies run whatever lane has the slice:
  * engines work concurrently with the SMs. */
-static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w)
+static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w) REQUIRES(softd_lock)
 {
 	if (gpu->copying >= gpu->machine->opt.copy_engines) {
 		return false;
@@ -95,6 +95,7 @@ static bool choose_copy(struct softd_gpu *gpu, struct softd_work *w)
 }
 
 static uint64_t budget_for(const struct softd_gpu *gpu, const struct softd_launch *l, uint64_t now)
+	REQUIRES(softd_lock)
 {
 	uint64_t ns = gpu->slice_end_ns > now ? MIN(gpu->slice_end_ns - now, TURN_NS) : 0;
 	uint64_t n = ns * 1024 / (l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn);
@@ -105,7 +106,7 @@ static uint64_t budget_for(const struct softd_gpu *gpu, const struct softd_launc
 	return MAX(n, MIN_BUDGET);
 }
 
-static bool choose_block(struct softd_gpu *gpu, struct softd_work *w)
+static bool choose_block(struct softd_gpu *gpu, struct softd_work *w) REQUIRES(softd_lock)
 {
 	uint64_t now = clock_fast_ns();
 	struct softd_lane *lane = softd_runlist_choose(gpu, now);
@@ -121,7 +122,7 @@ static bool choose_block(struct softd_gpu *gpu, struct softd_work *w)
 }
 
 /* Takes a block, or a copy if there is no block and no bandwidth is modelled. */
-static bool choose(struct softd_gpu *gpu, struct softd_work *w)
+static bool choose(struct softd_gpu *gpu, struct softd_work *w) REQUIRES(softd_lock)
 {
 	memset(w, 0, sizeof(*w));
 	return choose_block(gpu, w) || (!softd_copies_paced(gpu->machine) && choose_copy(gpu, w));
@@ -141,7 +142,7 @@ static const struct {
 };
 
 /* Fails the other contexts of a shared lane: a fault ends the hardware context. */
-static void fail_neighbours(struct softd_group *g, CUresult error)
+static void fail_neighbours(struct softd_group *g, CUresult error) REQUIRES(softd_lock)
 {
 	char text[128];
 
@@ -154,7 +155,7 @@ static void fail_neighbours(struct softd_group *g, CUresult error)
 }
 
 static void report_fault(struct softd_group *g, const char *kernel, enum exec_status status,
-			 const struct exec_fault *f)
+			 const struct exec_fault *f) REQUIRES(softd_lock)
 {
 	char text[256], at[40] = "", program[80];
 
@@ -178,6 +179,7 @@ static void report_fault(struct softd_group *g, const char *kernel, enum exec_st
 /* Updates the time per 1024 instructions. An increase counts at once, to shorten the next budget; a
  * decrease is averaged. */
 static void measure(struct softd_gpu *gpu, struct softd_launch *l, uint64_t ns, uint64_t used)
+	REQUIRES(softd_lock)
 {
 	uint64_t now, old = l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn;
 
@@ -215,7 +217,7 @@ static enum exec_status run_turn(struct softd_work *w, uint64_t *ret_used, uint6
 
 /* Ends a block's turn: retires it, queues it again, or fails its group. */
 static void finish_turn(struct softd_work *w, enum exec_status status,
-			const struct exec_fault *fault)
+			const struct exec_fault *fault) REQUIRES(softd_lock)
 {
 	struct softd_resident_block *b = w->block;
 	struct softd_launch *l = w->launch;
@@ -264,14 +266,14 @@ static void wait_for_link(struct softd_gpu *gpu, const struct softd_work *w)
 		any |= bytes[way];
 	}
 	if (any) {
-		lock_take(&machine->lock);
+		softd_machine_lock(machine);
 		until = softd_link_queue(gpu, bytes);
-		lock_release(&machine->lock);
+		softd_machine_unlock(machine);
 		sleep_until(until);
 	}
 }
 
-static void run_block(struct softd_gpu *gpu, struct softd_work *w)
+static void run_block(struct softd_gpu *gpu, struct softd_work *w) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = gpu->machine;
 	struct softd_group *g = w->group;
@@ -279,7 +281,7 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 	enum exec_status status;
 	uint64_t used = 0, lanes = 0, begin = w->begin_ns, end;
 
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	status = run_turn(w, &used, &lanes, &fault);
 	if (machine->opt.link_bytes_s && w->block->block) {
 		wait_for_link(gpu, w);
@@ -289,7 +291,7 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 		/* It is spinning, perhaps on a block whose worker waits for this processor. */
 		(void)soft_yield(&gpu->no_yield_ns);
 	}
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	measure(gpu, w->launch, end - begin, used);
 	g->counters.run_ns += end - begin;
 	machine->run_ns += end - begin;
@@ -300,9 +302,8 @@ static void run_block(struct softd_gpu *gpu, struct softd_work *w)
 	softd_runlist_leave(g, end);
 }
 
-/* Queues a copied part for the engines' bandwidth. Returns the time when they have moved it. Caller
- * holds the lock. */
-static uint64_t queue_copied(struct softd_gpu *gpu, uint64_t bytes)
+/* Queues a copied part for the engines' bandwidth. Returns the time when they have moved it. */
+static uint64_t queue_copied(struct softd_gpu *gpu, uint64_t bytes) REQUIRES(softd_lock)
 {
 	gpu->copy_free_ns =
 		MAX(gpu->copy_free_ns, clock_now_ns()) +
@@ -316,7 +317,7 @@ static void throttle(struct softd_gpu *gpu, const struct softd_op *op, uint64_t 
 	struct softd_machine *machine = gpu->machine;
 	uint64_t passing[EXEC_LINK_WAYS], until = 0, passed;
 
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	if (machine->opt.copy_bytes_s) {
 		until = queue_copied(gpu, bytes);
 	}
@@ -325,7 +326,7 @@ static void throttle(struct softd_gpu *gpu, const struct softd_op *op, uint64_t 
 		passed = softd_link_queue(gpu, passing);
 		until = MAX(until, passed);
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	sleep_until(until);
 }
 
@@ -345,7 +346,7 @@ static uint64_t part_bytes(const struct softd_machine *machine)
 	return MAX(part, 4096u);
 }
 
-static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
+static void run_copy(struct softd_gpu *gpu, struct softd_work *w) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = gpu->machine;
 	struct softd_op *op = w->copy;
@@ -353,12 +354,12 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 	uint64_t bytes;
 	bool last, cut;
 
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	last = softd_copy_step(op, part_bytes(machine), &bytes);
 	if (softd_copies_paced(machine)) {
 		throttle(gpu, op, bytes);
 	}
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	gpu->copying--;
 	op->running = false;
 	g->counters.bytes_copied += bytes;
@@ -381,7 +382,7 @@ static void run_copy(struct softd_gpu *gpu, struct softd_work *w)
 }
 
 /* Wakes other workers of the GPU for the work that this one leaves. */
-static void share(struct softd_gpu *gpu, const struct softd_work *w)
+static void share(struct softd_gpu *gpu, const struct softd_work *w) REQUIRES(softd_lock)
 {
 	if (!w->copy && gpu->machine->opt.workers > 1 && softd_lane_runnable(gpu->current)) {
 		softd_gpu_wake(gpu);
@@ -390,31 +391,31 @@ static void share(struct softd_gpu *gpu, const struct softd_work *w)
 
 /* Waits for the end of a context switch, on one worker only; its loop meanwhile takes what clients
  * submit. */
-static void wait_for_switch(struct softd_gpu *gpu)
+static void wait_for_switch(struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = gpu->machine;
 	uint64_t now = clock_now_ns(), left = gpu->ready_ns > now ? gpu->ready_ns - now : 0;
 
 	gpu->switching = true;
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	if (left > 3 * SPIN_NS) {
 		clock_sleep_ns(left - 2 * SPIN_NS);
 	} else {
 		cpu_relax();
 	}
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	gpu->switching = false;
 }
 
 /* Yields the processor to a client. Returns false if the caller should sleep instead. */
-static bool look_again(struct softd_gpu *gpu)
+static bool look_again(struct softd_gpu *gpu) REQUIRES(softd_lock)
 {
 	struct softd_machine *machine = gpu->machine;
 	bool quickly;
 
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	quickly = soft_yield(&gpu->no_yield_ns);
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	return quickly;
 }
 
@@ -427,7 +428,7 @@ void *softd_worker_main(void *arg)
 	bool any;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	while (!machine->stop) {
 		any = false;
 		softd_machine_progress(machine, &any);
@@ -451,7 +452,7 @@ void *softd_worker_main(void *arg)
 			last_work = clock_fast_ns();
 		}
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	return NULL;
 }
 
@@ -463,7 +464,7 @@ void *softd_engine_main(void *arg)
 	bool any;
 
 	prctl(PR_SET_TIMERSLACK, 1000ul);
-	lock_take(&machine->lock);
+	softd_machine_lock(machine);
 	while (!machine->stop) {
 		memset(&w, 0, sizeof(w));
 		if (choose_copy(gpu, &w)) {
@@ -477,9 +478,9 @@ void *softd_engine_main(void *arg)
 			continue;
 		}
 		gpu->waiting_engines++;
-		lock_wait(&machine->lock, &gpu->copy_work);
+		softd_machine_wait(machine, &gpu->copy_work);
 		gpu->waiting_engines--;
 	}
-	lock_release(&machine->lock);
+	softd_machine_unlock(machine);
 	return NULL;
 }
