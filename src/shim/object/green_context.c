@@ -22,15 +22,15 @@
 static struct lock mutex = LOCK_INITIALIZER(GREEN);
 static uint32_t percent = 100; /* [atomic] */
 static struct {
-	CUgreenCtx green; /* mutex */
+	CUgreenCtx green; /* [atomic] changed under mutex */
 	uint32_t sms;	  /* [atomic] multiprocessors; 0: not determined yet; UINT32_MAX: the driver
 			     cannot cap */
 } own[DEVICES];
 static struct {
 	CUstream stream;
 	CUdevice device;
-} capped[MAX_CAPPED]; /* mutex */
-static uint32_t n_capped;
+} capped[MAX_CAPPED];	  /* mutex */
+static uint32_t n_capped; /* [atomic] changed under mutex */
 static struct {
 	CUgreenCtx green;
 	CUcontext ctx, primary; /* NULL: not converted to a context yet */
@@ -227,13 +227,14 @@ CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice device
 static CUgreenCtx own_green(CUdevice device)
 {
 	CUdevResourceDesc desc;
+	CUgreenCtx made;
 	CUdevResource r;
 
 	if (!own[device].green && share_of(device, &r) &&
-	    (shim_real.cuDevResourceGenerateDesc(&desc, &r, 1) != CUDA_SUCCESS ||
-	     shim_real.cuGreenCtxCreate(&own[device].green, desc, device,
-					CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS)) {
-		own[device].green = NULL;
+	    shim_real.cuDevResourceGenerateDesc(&desc, &r, 1) == CUDA_SUCCESS &&
+	    shim_real.cuGreenCtxCreate(&made, desc, device, CU_GREEN_CTX_DEFAULT_STREAM) ==
+		    CUDA_SUCCESS) {
+		store_relaxed(&own[device].green, made);
 	}
 	return own[device].green;
 }
@@ -249,7 +250,8 @@ static bool make(CUdevice device, int priority, CUstream *ret)
 	if (green && shim_real.cuGreenCtxStreamCreate(ret, green, CU_STREAM_NON_BLOCKING,
 						      priority) == CUDA_SUCCESS) {
 		capped[n_capped].stream = *ret;
-		capped[n_capped++].device = device;
+		capped[n_capped].device = device;
+		store_relaxed(&n_capped, n_capped + 1);
 		made = true;
 	}
 	lock_release(&mutex);
@@ -354,7 +356,7 @@ void shim_green_context_end(CUdevice device, bool all)
 	}
 	if (!any_of(device)) {
 		green = own[device].green;
-		own[device].green = NULL;
+		store_relaxed(&own[device].green, NULL);
 	}
 	lock_release(&mutex);
 	if (green) {
