@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/strmap.h"
 #include "cuabi/api.h"
+#include "shim/fork_lock.h"
 #include "shim/shim.h"
 
 #define MAX_LINKERS 256u
@@ -289,7 +290,7 @@ unsigned shim_link_find(const void *image,
 /* The linkers are the parent's, and another thread may have held the lock. */
 static void child(void)
 {
-	lock_init(&links_mutex, LOCK_LINKS);
+	shim_lock_after_fork(&links_mutex, LOCK_LINKS);
 	memset(links, 0, sizeof(links));
 }
 

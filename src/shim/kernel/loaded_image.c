@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/strmap.h"
 #include "gpu/ptx_rule.h"
+#include "shim/fork_lock.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/handle_set.h"
 #include "ptx/image.h"
@@ -388,7 +389,7 @@ static void unloaded(const void *handle, uint64_t before, bool is_gone)
 /* The records are the parent's, and another thread may have been changing them. */
 static void child(void)
 {
-	lock_init(&owners_mutex, LOCK_OWNERS);
+	shim_lock_after_fork(&owners_mutex, LOCK_OWNERS);
 	strmap_init(&owners);
 }
 

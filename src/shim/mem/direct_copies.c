@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "gpu/window.h"
 #include "shim/capture_state.h"
+#include "shim/fork_lock.h"
 #include "shim/mem/copies.h"
 #include "shim/shim.h"
 
@@ -311,7 +312,7 @@ void shim_copy_direct_after_fork(void)
 
 void shim_copy_direct_forget(void)
 {
-	lock_init(&opening, LOCK_DIRECT_OPENING);
+	shim_lock_after_fork(&opening, LOCK_DIRECT_OPENING);
 	if (xchg_acqrel(&shim_copy_direct_most[MEM_COPY_UP], 0u)) {
 		store_release(&shim_copy_direct_most[MEM_COPY_DOWN], 0u);
 		mem_direct_forget(&direct);

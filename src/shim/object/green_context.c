@@ -13,6 +13,7 @@
 #include "base/lock.h"
 #include "cuabi/api.h"
 #include "shim/capture_state.h"
+#include "shim/fork_lock.h"
 #include "shim/object/stream_queue.h"
 
 #define DEVICES 16u
@@ -366,7 +367,7 @@ void shim_green_context_end(CUdevice device, bool all)
 
 static void child(void)
 {
-	lock_init(&mutex, LOCK_GREEN);
+	shim_lock_after_fork(&mutex, LOCK_GREEN);
 	n_capped = n_known = 0;
 }
 

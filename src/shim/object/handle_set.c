@@ -5,6 +5,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "shim/fork_lock.h"
 
 #define MAX_HANDLES 65536u
 
@@ -60,5 +61,5 @@ void shim_handle_set_remove(struct shim_handle_set *s, const void *handle)
 
 void shim_handle_set_after_fork(struct shim_handle_set *s)
 {
-	lock_init(&s->mutex, LOCK_HANDLE_SET);
+	shim_lock_after_fork(&s->mutex, LOCK_HANDLE_SET);
 }

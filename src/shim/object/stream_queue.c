@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "shim/capture_state.h"
+#include "shim/fork_lock.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/ended_primary.h"
 #include "shim/object/green_context.h"
@@ -503,7 +504,7 @@ bool shim_queue_error_reported(uint32_t error)
 /* The queues belong to the parent. */
 static void child(void)
 {
-	lock_init(&table_mutex, LOCK_TABLE);
+	shim_lock_after_fork(&table_mutex, LOCK_TABLE);
 	memset(buckets, 0, sizeof(buckets));
 	live = free_list = NULL;
 	n_destroy_pending = reaping = 0;

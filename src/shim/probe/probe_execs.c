@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "shim/fork_lock.h"
 #include "shim/kernel/kernel_handle.h"
 #include "shim/object/green_context.h"
 #include "shim/object/handle_set.h"
@@ -463,5 +464,5 @@ bool shim_probe_exec_is_of(struct shim_probe_exec *x, CUgraph g)
 
 void shim_probe_graphs_forget(void)
 {
-	lock_init(&shim_probe_graphs_mutex, LOCK_PROBE_GRAPHS);
+	shim_lock_after_fork(&shim_probe_graphs_mutex, LOCK_PROBE_GRAPHS);
 }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "shim/capture_state.h"
+#include "shim/fork_lock.h"
 #include "shim/probe/probe_mix.h"
 #include "shim/probe/probe_rate.h"
 
@@ -229,7 +230,7 @@ void shim_probe_timers_leave(CUcontext ctx)
 
 void shim_probe_timers_forget(void)
 {
-	lock_init(&timer_mutex, LOCK_PROBE_TIMER);
+	shim_lock_after_fork(&timer_mutex, LOCK_PROBE_TIMER);
 	memset(timers, 0, sizeof(timers));
 	n_pending = 0;
 	looks_again = false;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/pattern.h"
 #include "policy/hook.h"
+#include "shim/fork_lock.h"
 #include "shim/probe/probe_mix.h"
 #include "shim/probe/probe_timer.h"
 #include "shim/session/session.h"
@@ -660,8 +661,8 @@ void shim_probe_exit(void)
 /* Another thread of the parent may have held the mutexes. */
 void shim_probe_forget(void)
 {
-	lock_init(&shim_probe_build_mutex, LOCK_PROBE_BUILD);
-	lock_init(&shim_probe_mutex, LOCK_PROBE);
+	shim_lock_after_fork(&shim_probe_build_mutex, LOCK_PROBE_BUILD);
+	shim_lock_after_fork(&shim_probe_mutex, LOCK_PROBE);
 	shim_probe_graphs_forget();
 	memset(shim_probe_tools, 0, sizeof(shim_probe_tools));
 	policy_observers_forget();

@@ -14,6 +14,7 @@
 #include "base/lock.h"
 #include "gpu/control.h"
 #include "policy/ctx.h"
+#include "shim/fork_lock.h"
 #include "shim/object/driver_device.h"
 #include "shim/object/green_context.h"
 #include "shim/session/guard.h"
@@ -236,8 +237,8 @@ const struct shim_device_control shim_session_control = {
 /* In a child after fork there is no driver, hence nothing to control. */
 void shim_session_control_abandon(void)
 {
-	lock_init(&mutex, LOCK_CONTROL); /* another thread of the parent may have held it */
-	lock_init(&access_mutex, LOCK_CONTROL_ACCESS);
+	shim_lock_after_fork(&mutex, LOCK_CONTROL);
+	shim_lock_after_fork(&access_mutex, LOCK_CONTROL_ACCESS);
 	shim_guard_abandon();
 	session = NULL;
 	memset(accesses, 0, sizeof(accesses));

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/lock.h"
 #include "gpu/flag_lease.h"
+#include "shim/fork_lock.h"
 #include "shim/object/driver_device.h"
 
 void (*shim_session_slots_changed)(uint32_t slots);
@@ -128,7 +129,7 @@ void shim_session_count_slots(struct shim_session *s)
 
 void shim_session_flags_abandon(void)
 {
-	lock_init(&mutex, LOCK_FLAGS); /* another thread of the parent may have held it */
+	shim_lock_after_fork(&mutex, LOCK_FLAGS);
 	session = NULL;
 	for (uint32_t i = 0; i < PROTO_MAX_GPUS; i++) {
 		if (own[i].set) {

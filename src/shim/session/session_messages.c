@@ -12,6 +12,7 @@
 #include "base/shm.h"
 #include "bpf/run/map/map.h"
 #include "gpu/flag_lease.h"
+#include "shim/fork_lock.h"
 #include "shim/object/driver_device.h"
 
 /* Serializes sending and replacing the socket: a note must not be sent to a descriptor that another
@@ -330,7 +331,7 @@ void shim_session_lost(struct shim_session *s)
 
 void shim_session_abandon(struct shim_session *s)
 {
-	lock_init(&sock_mutex, LOCK_SOCK); /* another thread of the parent may have held it */
+	shim_lock_after_fork(&sock_mutex, LOCK_SOCK);
 	s->sock = fd_close(s->sock);
 	s->early.sock = fd_close(s->early.sock);
 	shim_session_close_fds(s->early.fds, s->early.nfds);
