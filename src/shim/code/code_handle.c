@@ -22,12 +22,12 @@ struct owner {
 };
 
 static struct lock code_mutex = LOCK_INITIALIZER(CODE);
-static struct strmap owners; /* code_mutex; handle in hexadecimal > struct owner */
-static struct strmap
-	handles; /* code_mutex; handle in hexadecimal > struct cubin_kernel, or &shim_code_own */
-static struct owner *lent_owners; /* code_mutex; unloaded, whose kernels were lent */
-static uint32_t any;		  /* [atomic] */
-static uint64_t recorded;	  /* code_mutex; owners ever */
+static struct strmap owners GUARDED_BY(code_mutex); /* handle in hexadecimal > struct owner */
+/* Handle in hexadecimal > struct cubin_kernel, or &shim_code_own. */
+static struct strmap handles GUARDED_BY(code_mutex);
+static struct owner *lent_owners GUARDED_BY(code_mutex); /* unloaded, whose kernels were lent */
+static uint32_t any;					 /* [atomic] */
+static uint64_t recorded GUARDED_BY(code_mutex);	 /* owners ever */
 
 struct cubin_kernel shim_code_own;
 
@@ -38,8 +38,7 @@ bool shim_code_any(void)
 
 /* ---- owners ---- */
 
-/* Caller holds code_mutex. */
-static void free_owner(struct owner *o)
+static void free_owner(struct owner *o) REQUIRES(code_mutex)
 {
 	if (o->lent) {
 		cubin_patched_drop_image(o->p);
@@ -52,14 +51,14 @@ static void free_owner(struct owner *o)
 }
 
 /* Clears the threads' caches: the table has the handles that remain, so no driver is asked again
- * about their code. Caller holds code_mutex. */
-static void invalidate_threads(void)
+ * about their code. */
+static void invalidate_threads(void) REQUIRES(code_mutex)
 {
 	add_acqrel(&shim.kernel_generation, 1);
 }
 
-/* Forgets all handles. Caller holds code_mutex. */
-static void forget_handles(void)
+/* Forgets all handles. */
+static void forget_handles(void) REQUIRES(code_mutex)
 {
 	strmap_finish(&handles);
 	strmap_init(&handles);
@@ -71,9 +70,9 @@ static bool is_of(const struct cubin_patched *p, const struct cubin_kernel *k)
 	return p && cubin_patched_find(p, k->name) == k;
 }
 
-/* Forgets the handles of an image's kernels, p NULL: of none, and those whose code is the
- * program's own, of which it is not known whose they are. Caller holds code_mutex. */
-static void forget_handles_of(const struct cubin_patched *p)
+/* Forgets the handles of an image's kernels, p NULL: of none, and those whose code is the program's
+ * own, of which it is not known whose they are. */
+static void forget_handles_of(const struct cubin_patched *p) REQUIRES(code_mutex)
 {
 	strmap_each (&handles, e) {
 		const struct cubin_kernel *k = e->value;
@@ -86,8 +85,8 @@ static void forget_handles_of(const struct cubin_patched *p)
 }
 
 /* Takes o. Returns false without memory, and leaves it to the caller. A new owner has handles that
- * no other one has, so nothing that is known becomes wrong. Caller holds code_mutex. */
-static bool put_owner(const void *handle, struct owner *o)
+ * no other one has, so nothing that is known becomes wrong. */
+static bool put_owner(const void *handle, struct owner *o) REQUIRES(code_mutex)
 {
 	struct owner *before = strmap_del(&owners, shim_handle_key(handle).text);
 
@@ -161,9 +160,8 @@ void shim_code_unloaded(const void *owner, uint64_t until)
 	lock_release(&code_mutex);
 }
 
-/* The owner has no patched image; its handle may have been reused as in put_owner. Caller holds
- * code_mutex. */
-static void drop_owner(const void *handle)
+/* The owner has no patched image; its handle may have been reused as in put_owner. */
+static void drop_owner(const void *handle) REQUIRES(code_mutex)
 {
 	struct owner *o = strmap_del(&owners, shim_handle_key(handle).text);
 
@@ -227,9 +225,8 @@ const struct shim_part shim_code_part = { .unloading = shim_code_unloading,
 					  .context_ending = context_ending,
 					  .context_ended = context_ended };
 
-/* Returns the image of a module or library, NULL if it is not a patched one. Caller holds
- * code_mutex. */
-static const struct cubin_patched *image_of(const void *handle)
+/* Returns the image of a module or library, NULL if it is not a patched one. */
+static const struct cubin_patched *image_of(const void *handle) REQUIRES(code_mutex)
 {
 	const struct owner *o = handle ? strmap_get(&owners, shim_handle_key(handle).text) : NULL;
 
@@ -262,8 +259,8 @@ static const struct cubin_kernel *kernel_in(const struct cubin_patched *p, const
 /* ---- handles ---- */
 
 /* k NULL: the code is the program's own. If the table has another answer, the driver has reused the
- * handle after an unload that was not seen. Caller holds code_mutex. */
-static void put_handle(const void *handle, const struct cubin_kernel *k)
+ * handle after an unload that was not seen. */
+static void put_handle(const void *handle, const struct cubin_kernel *k) REQUIRES(code_mutex)
 {
 	const struct cubin_kernel *now = k ? k : &shim_code_own;
 	const struct cubin_kernel *before = strmap_del(&handles, shim_handle_key(handle).text);
@@ -465,11 +462,12 @@ void shim_code_start(void)
 	store_release(&any, 1u);
 }
 
-void shim_code_fork_handles(enum shim_code_fork when)
+void shim_code_handles_before_fork(void) ACQUIRES(code_mutex)
 {
-	if (when == SHIM_CODE_FORK_BEFORE) {
-		lock_take(&code_mutex);
-	} else {
-		lock_release(&code_mutex);
-	}
+	lock_take(&code_mutex);
+}
+
+void shim_code_handles_after_fork(void) RELEASES(code_mutex)
+{
+	lock_release(&code_mutex);
 }

@@ -28,7 +28,7 @@ struct slot {
 
 static struct lock stubs_mutex = LOCK_INITIALIZER(STUBS);
 static pthread_cond_t stubs_changed = PTHREAD_COND_INITIALIZER;
-static struct slot stubs[MAX_ARCHITECTURES]; /* stubs_mutex */
+static struct slot stubs[MAX_ARCHITECTURES] GUARDED_BY(stubs_mutex);
 
 /* Compiles the gate with that much padding in front of its argument. */
 static int compile_gate(unsigned arch, uint32_t pad, void **ret, size_t *ret_bytes,
@@ -138,8 +138,8 @@ static struct cubin_stub *make(unsigned arch, enum proto_block_why *ret_why, boo
 	return s;
 }
 
-/* Returns the slot of the architecture, a free one, or NULL. Caller holds stubs_mutex. */
-static struct slot *slot_of(unsigned arch)
+/* Returns the slot of the architecture, a free one, or NULL. */
+static struct slot *slot_of(unsigned arch) REQUIRES(stubs_mutex)
 {
 	for (unsigned i = 0; i < MAX_ARCHITECTURES; i++) {
 		if (!stubs[i].arch || stubs[i].arch == arch) {
@@ -151,28 +151,31 @@ static struct slot *slot_of(unsigned arch)
 
 /* ---- fork ---- */
 
-static void before_fork(void)
+static void before_fork(void) ACQUIRES(stubs_mutex)
 {
-	shim_code_fork_stubs(SHIM_CODE_FORK_BEFORE);
-	shim_code_fork_handles(SHIM_CODE_FORK_BEFORE);
-	shim_code_fork_waiting(SHIM_CODE_FORK_BEFORE);
+	lock_take(&stubs_mutex);
+	shim_code_handles_before_fork();
+	shim_code_waiting_before_fork();
 }
 
-static void after_fork(enum shim_code_fork when)
+static void after_fork_parent(void) RELEASES(stubs_mutex)
 {
-	shim_code_fork_waiting(when);
-	shim_code_fork_handles(when);
-	shim_code_fork_stubs(when);
+	shim_code_waiting_after_fork(false);
+	shim_code_handles_after_fork();
+	lock_release(&stubs_mutex);
 }
 
-static void after_fork_parent(void)
+static void after_fork_child(void) RELEASES(stubs_mutex)
 {
-	after_fork(SHIM_CODE_FORK_PARENT);
-}
-
-static void after_fork_child(void)
-{
-	after_fork(SHIM_CODE_FORK_CHILD);
+	shim_code_waiting_after_fork(true);
+	shim_code_handles_after_fork();
+	for (unsigned i = 0; i < MAX_ARCHITECTURES; i++) {
+		if (stubs[i].arch && !stubs[i].ready) { /* its thread is not there */
+			stubs[i].why = PROTO_BLOCK_STUB;
+			stubs[i].ready = true;
+		}
+	}
+	lock_release(&stubs_mutex);
 }
 
 /* Whoever takes one of the locks has come here first. */
@@ -183,25 +186,10 @@ static void survive_fork(void)
 	(void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-void shim_code_fork_stubs(enum shim_code_fork when)
-{
-	if (when == SHIM_CODE_FORK_BEFORE) {
-		lock_take(&stubs_mutex);
-		return;
-	}
-	for (unsigned i = 0; when == SHIM_CODE_FORK_CHILD && i < MAX_ARCHITECTURES; i++) {
-		if (stubs[i].arch && !stubs[i].ready) { /* its thread is not there */
-			stubs[i].why = PROTO_BLOCK_STUB;
-			stubs[i].ready = true;
-		}
-	}
-	lock_release(&stubs_mutex);
-}
-
 /* ---- stubs ---- */
 
-/* Makes the slot's stub. Caller holds stubs_mutex, which is released meanwhile. */
-static void fill(struct slot *s, unsigned arch)
+/* Makes the slot's stub. The mutex is released meanwhile. */
+static void fill(struct slot *s, unsigned arch) REQUIRES(stubs_mutex)
 {
 	enum proto_block_why why = PROTO_BLOCK_STUB;
 	struct cubin_stub *made;
@@ -245,7 +233,7 @@ const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret
 	return made;
 }
 
-static bool is_busy_in(CUcontext ctx)
+static bool is_busy_in(CUcontext ctx) REQUIRES(stubs_mutex)
 {
 	for (unsigned i = 0; i < MAX_ARCHITECTURES; i++) {
 		if (stubs[i].arch && !stubs[i].ready && stubs[i].ctx == ctx) {

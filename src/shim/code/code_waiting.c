@@ -34,13 +34,12 @@
 #define LOCK_STEP_NS 1000000u
 
 static struct lock waiting_mutex = LOCK_INITIALIZER(CODE_WAITING);
-static uint64_t known[MAX_KNOWN];			      /* waiting_mutex */
-static uint32_t n_known;				      /* waiting_mutex */
-static char unsaved[MAX_UNSAVED][HASH_DIGITS + MAX_NAME + 3]; /* waiting_mutex; lines */
+static uint64_t known[MAX_KNOWN] GUARDED_BY(waiting_mutex);
+static uint32_t n_known GUARDED_BY(waiting_mutex);
+static char unsaved[MAX_UNSAVED][HASH_DIGITS + MAX_NAME + 3] GUARDED_BY(waiting_mutex); /* lines */
 static uint32_t n_unsaved; /* [atomic] changed under waiting_mutex */
 
-/* Caller holds waiting_mutex. */
-static bool is_known(uint64_t hash)
+static bool is_known(uint64_t hash) REQUIRES(waiting_mutex)
 {
 	for (uint32_t i = 0; i < n_known; i++) {
 		if (known[i] == hash) {
@@ -50,8 +49,7 @@ static bool is_known(uint64_t hash)
 	return false;
 }
 
-/* Caller holds waiting_mutex. */
-static void learn(uint64_t hash)
+static void learn(uint64_t hash) REQUIRES(waiting_mutex)
 {
 	if (n_known < MAX_KNOWN && !is_known(hash)) {
 		known[n_known++] = hash;
@@ -159,8 +157,8 @@ static bool parse(const char *line, const char *end, uint64_t *ret)
 	return hash != 0;
 }
 
-/* Learns all lines. Returns the number of damaged ones. Caller holds waiting_mutex. */
-static unsigned learn_all(const struct buf *b)
+/* Learns all lines. Returns the number of damaged ones. */
+static unsigned learn_all(const struct buf *b) REQUIRES(waiting_mutex)
 {
 	const char *at = buf_text(b), *end = at + b->len, *stop;
 	unsigned damaged = 0;
@@ -312,13 +310,14 @@ void shim_code_save_waiting(void)
 	note(path, text);
 }
 
-void shim_code_fork_waiting(enum shim_code_fork when)
+void shim_code_waiting_before_fork(void) ACQUIRES(waiting_mutex)
 {
-	if (when == SHIM_CODE_FORK_BEFORE) {
-		lock_take(&waiting_mutex);
-		return;
-	}
-	if (when == SHIM_CODE_FORK_CHILD) {
+	lock_take(&waiting_mutex);
+}
+
+void shim_code_waiting_after_fork(bool is_child) RELEASES(waiting_mutex)
+{
+	if (is_child) {
 		store_release(&n_unsaved, 0u); /* the parent saves them */
 	}
 	lock_release(&waiting_mutex);

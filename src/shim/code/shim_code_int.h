@@ -9,8 +9,6 @@
 
 #define SHIM_CODE_ARG_BYTES ((uint32_t)sizeof(struct ptx_gate_arg))
 
-enum shim_code_fork { SHIM_CODE_FORK_BEFORE, SHIM_CODE_FORK_PARENT, SHIM_CODE_FORK_CHILD };
-
 /* ---- stubs and whether the device runs them rightly ---- */
 
 /* Returns the stub for an architecture. NULL and the reason: the driver cannot compile it, or
@@ -24,11 +22,12 @@ const struct cubin_stub *shim_code_stub(unsigned arch, enum proto_block_why *ret
  * driver; or another error. r has the reason. */
 int shim_code_test(const struct cubin_stub *s, unsigned arch, struct report *r);
 
-/* For fork(): takes the file's locks, and gives them back in both processes. In the child no other
- * thread continues what it was doing. */
-void shim_code_fork_stubs(enum shim_code_fork when);
-void shim_code_fork_handles(enum shim_code_fork when);
-void shim_code_fork_waiting(enum shim_code_fork when);
+/* Take a file's lock before fork(), and release it in both processes. In the child no other thread
+ * continues what it was doing. */
+void shim_code_handles_before_fork(void);
+void shim_code_handles_after_fork(void);
+void shim_code_waiting_before_fork(void);
+void shim_code_waiting_after_fork(bool is_child);
 
 /* ---- the program's own machine code in an image ---- */
 
