@@ -13,17 +13,18 @@
 #include "shim/mem/overhead.h"
 #include "shim/shim.h"
 
-static struct lock mutex = LOCK_INITIALIZER(MEM_ARRAYS);
 #define SMALL_BYTES (1u << 20)
 #define SMALL UINT32_MAX /* as a shape: a small array */
 
-static struct mem_regions arrays;  /* by handle; owner: context; count: number of the shape */
-static struct mem_layouts layouts; /* guarded by mutex */
+static struct lock mutex = LOCK_INITIALIZER(MEM_ARRAYS);
+/* By handle; owner: context; count: number of the shape. */
+static struct mem_regions arrays GUARDED_BY(mutex);
+static struct mem_layouts layouts GUARDED_BY(mutex);
 /* Units of small arrays, by context and row. bytes: charged; owner: bytes taken, each array with
- * its part of what its unit cannot hold; count: arrays. Guarded by mutex. */
-static struct mem_regions units;
-static struct lock measuring =
-	LOCK_INITIALIZER(MEM_ARRAYS_MEASURING); /* held from one figure to the other */
+ * its part of what its unit cannot hold; count: arrays. */
+static struct mem_regions units GUARDED_BY(mutex);
+/* Held from one figure to the other. */
+static struct lock measuring = LOCK_INITIALIZER(MEM_ARRAYS_MEASURING);
 
 /* Formats that are not plain have at most 4 bytes a channel. */
 static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
@@ -64,7 +65,7 @@ struct making {
 	uint32_t shape;	 /* of its descriptor on that device, at least 1, or SMALL */
 	uint64_t data;	 /* bytes of its elements, in units */
 	uint64_t layout; /* bytes of the layout, in units */
-	uint64_t charged, before, epoch;
+	uint64_t charged, epoch;
 	uint64_t ctx;
 };
 
@@ -89,8 +90,8 @@ static uint64_t expected(const struct making *m)
 	return known ? MAX(known, m->data) : m->layout;
 }
 
-/* Lowers the charges of live arrays of a shape to what they take. Caller holds the mutex. */
-static void correct_live(const struct making *m, uint64_t bytes)
+/* Lowers the charges of live arrays of a shape to what they take. */
+static void correct_live(const struct making *m, uint64_t bytes) REQUIRES(mutex)
 {
 	for (size_t i = 0; i < arrays.size; i++) {
 		struct mem_region *a = &arrays.slot[i];
@@ -135,8 +136,8 @@ static uint64_t units_key(uint64_t ctx, int row)
 	return ctx * PROTO_ACCOUNT_ROWS + (unsigned)row;
 }
 
-/* Adds a unit that is charged. Returns false if there is no host memory. Caller holds the mutex. */
-static bool add_unit(const struct making *m)
+/* Adds a unit that is charged. Returns false if there is no host memory. */
+static bool add_unit(const struct making *m) REQUIRES(mutex)
 {
 	uint64_t key = units_key(m->ctx, m->row);
 	struct mem_region *u = mem_regions_find(&units, key);
@@ -192,8 +193,8 @@ static bool charge_small(const struct making *m)
 }
 
 /* The driver keeps a unit while there is an array in it, so each array that is left may keep one.
- * Caller holds the mutex. */
-static void release_small(const struct mem_region *a)
+ */
+static void release_small(const struct mem_region *a) REQUIRES(mutex)
 {
 	uint64_t key = units_key(a->owner, (int)a->row), needed;
 	struct mem_region *u = mem_regions_find(&units, key), gone;
@@ -213,8 +214,7 @@ static void release_small(const struct mem_region *a)
 	u->bytes = needed;
 }
 
-/* Caller holds the mutex. */
-static void release(const struct mem_region *a)
+static void release(const struct mem_region *a) REQUIRES(mutex)
 {
 	if (a->count == SMALL) {
 		release_small(a);
@@ -236,17 +236,10 @@ static bool begin_small(struct making *m, uint64_t bytes)
 static bool begin_large(struct making *m)
 {
 	m->charged = expected(m);
-	if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
-		return false;
-	}
-	lock_take(&measuring);
-	m->before = device_free();
-	m->epoch = shim_mem_epoch();
-	return true;
+	return shim_mem_charge(m->row, m->charged, "cuArrayCreate");
 }
 
-/* Charges an array before the driver is asked, and takes the mutex of measurements for a large one.
- * Returns false if it exceeds the limit. */
+/* Charges an array before the driver is asked. Returns false if it exceeds the limit. */
 static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
 	uint64_t data = data_bytes(d), bytes;
@@ -271,11 +264,10 @@ static bool begin(struct making *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned l
 	return charged;
 }
 
-/* Corrects the charge of a large array to what the driver has taken. Returns false if that exceeds
- * the limit. */
-static bool correct(struct making *m, uint64_t after)
+/* Corrects the charge of a large array to what the driver has taken, as free memory shows. Returns
+ * false if that exceeds the limit. */
+static bool correct(struct making *m, uint64_t took)
 {
-	uint64_t took = m->before > after ? m->before - after : 0;
 	CUdevice device;
 
 	if (took > m->charged && shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
@@ -332,21 +324,12 @@ static CUresult destroy_real(uint64_t handle, bool is_mipmapped)
 		       : shim_driver.cuArrayDestroy((CUarray)(uintptr_t)handle);
 }
 
-/* Completes an array: r is the driver's answer for it. */
-static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_mipmapped)
+/* Completes an array that is charged: r is the driver's answer for it, by whose making free memory
+ * has decreased by `took`, if it is a large one. */
+static CUresult complete(struct making *m, CUresult r, uint64_t handle, bool is_mipmapped,
+			 uint64_t took)
 {
-	bool is_right = true;
-
-	if (!m->charged) {
-		return r;
-	}
-	if (m->shape != SMALL) {
-		uint64_t after = device_free();
-
-		lock_release(&measuring);
-		is_right = r != CUDA_SUCCESS || correct(m, after);
-	}
-	if (r == CUDA_SUCCESS && !(is_right && note(m, handle))) {
+	if (r == CUDA_SUCCESS && !((m->shape == SMALL || correct(m, took)) && note(m, handle))) {
 		(void)destroy_real(handle, is_mipmapped);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -375,20 +358,36 @@ static CUresult run(const struct request *q)
 		       : shim_driver.cuArray3DCreate_v2(q->array, q->d);
 }
 
+/* Makes a large array. *ret_took: what free memory has decreased by. */
+static CUresult run_measured(const struct request *q, struct making *m, uint64_t *ret_took)
+{
+	uint64_t before, after;
+	CUresult r;
+
+	lock_take(&measuring);
+	before = device_free();
+	m->epoch = shim_mem_epoch();
+	r = run(q);
+	after = device_free();
+	lock_release(&measuring);
+	*ret_took = before > after ? before - after : 0;
+	return r;
+}
+
 static CUresult make_once(const struct request *q, struct making *m, struct shim_mem_attempt *a)
 {
-	uint64_t handle = 0;
+	uint64_t handle = 0, took = 0;
 	CUresult r;
 
 	if (!begin(m, q->d, q->levels)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	r = run(q);
+	r = m->charged && m->shape != SMALL ? run_measured(q, m, &took) : run(q);
 	if (r == CUDA_SUCCESS) {
 		handle = (uint64_t)(q->mipmapped ? (uintptr_t)*q->mipmapped : (uintptr_t)*q->array);
 	}
 	a->charged = m->charged && r != CUDA_SUCCESS;
-	return complete(m, r, handle, q->mipmapped != NULL);
+	return m->charged ? complete(m, r, handle, q->mipmapped != NULL, took) : r;
 }
 
 static CUresult make(const struct request *q)

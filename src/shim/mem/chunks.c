@@ -20,17 +20,19 @@ struct chunk {
 };
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_CHUNKS);
-static struct mem_regions handles;  /* by handle; owner: the chunk; count: references by it */
-static struct mem_regions mappings; /* by address; owner: the chunk; bytes: length */
-static uint64_t longest;	    /* mapping so far, bytes */
+/* By handle; owner: the chunk; count: references by it. */
+static struct mem_regions handles GUARDED_BY(mutex);
+/* By address; owner: the chunk; bytes: length. */
+static struct mem_regions mappings GUARDED_BY(mutex);
+static uint64_t longest GUARDED_BY(mutex); /* mapping so far, bytes */
 
 static struct chunk *chunk_of(const struct mem_region *r)
 {
 	return (struct chunk *)(uintptr_t)r->owner;
 }
 
-/* Drops a reference. Caller holds the mutex. */
-static void unref(struct chunk *c)
+/* Drops a reference. */
+static void unref(struct chunk *c) REQUIRES(mutex)
 {
 	if (--c->refs == 0) {
 		if (c->imported) {
@@ -43,8 +45,9 @@ static void unref(struct chunk *c)
 	}
 }
 
-/* Adds a handle or mapping of a chunk. Returns 0 or -ENOMEM. Caller holds the mutex. */
+/* Adds a handle or mapping of a chunk. Returns 0 or -ENOMEM. */
 static int refer(struct mem_regions *t, uint64_t key, uint64_t bytes, struct chunk *c)
+	REQUIRES(mutex)
 {
 	struct mem_region r = {
 		.key = key, .bytes = bytes, .owner = (uint64_t)(uintptr_t)c, .count = 1
@@ -162,8 +165,8 @@ static CUresult release(CUmemGenericAllocationHandle handle)
 	return r;
 }
 
-/* Notes that an imported chunk has at least so many bytes. Caller holds the mutex. */
-static void note_size(struct chunk *c, uint64_t bytes)
+/* Notes that an imported chunk has at least so many bytes. */
+static void note_size(struct chunk *c, uint64_t bytes) REQUIRES(mutex)
 {
 	uint32_t share = SHIM_MEM_NO_SHARE;
 
@@ -247,8 +250,8 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 }
 
 /* Returns the mapping that an address is in, or NULL. cuMemGetAddressRange does not say where it
- * begins before the device has access, nor for memory of the host. Caller holds the mutex. */
-static struct mem_region *mapping_at(CUdeviceptr address)
+ * begins before the device has access, nor for memory of the host. */
+static struct mem_region *mapping_at(CUdeviceptr address) REQUIRES(mutex)
 {
 	CUdeviceptr base = address - address % SHIM_MEM_UNIT;
 

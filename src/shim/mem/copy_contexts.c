@@ -14,11 +14,10 @@
 
 static struct lock mutex = LOCK_INITIALIZER(COPY_CONTEXTS);
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* no copy uses a context any more */
-static struct shim_copy_context contexts[CONTEXTS_MAX];
+static struct shim_copy_context contexts[CONTEXTS_MAX] GUARDED_BY(mutex);
 
-/* Returns the entry of a context; NULL: add: the table is full, otherwise: there is none. Caller
- * holds the mutex. */
-static struct shim_copy_context *find(CUcontext ctx, bool add)
+/* Returns the entry of a context; NULL: add: the table is full, otherwise: there is none. */
+static struct shim_copy_context *find(CUcontext ctx, bool add) REQUIRES(mutex)
 {
 	struct shim_copy_context *unused = NULL;
 
@@ -37,8 +36,8 @@ static struct shim_copy_context *find(CUcontext ctx, bool add)
 	return NULL;
 }
 
-/* Forgets the pieces of a context that is gone. Caller holds the mutex. */
-static void drop(struct shim_copy_context *c)
+/* Forgets the pieces of a context that is gone. */
+static void drop(struct shim_copy_context *c) REQUIRES(mutex)
 {
 	if (c->id) {
 		mem_pieces_finish(&c->pieces, NULL, NULL);

@@ -300,12 +300,12 @@ void shim_copy_direct_exit(void)
 	}
 }
 
-void shim_copy_direct_before_fork(void)
+void shim_copy_direct_before_fork(void) ACQUIRES(opening)
 {
 	lock_take(&opening);
 }
 
-void shim_copy_direct_after_fork(void)
+void shim_copy_direct_after_fork(void) RELEASES(opening)
 {
 	lock_release(&opening);
 }

@@ -39,7 +39,7 @@ static struct {
 	int (*by_uuid)(const char *uuid, void **ret);
 	int (*processes)(void *gpu, unsigned *n, struct nvml_process *out);
 	int (*memory)(void *gpu, struct nvml_memory *out);
-} nvml; /* mutex */
+} nvml GUARDED_BY(mutex);
 
 void shim_mem_use_init(uint8_t (*uuid)[16], uint32_t gpus)
 {
@@ -81,8 +81,8 @@ static void *open_library(void)
 	return open_next_to(shim_real_symbol("cuInit"));
 }
 
-/* Returns true if NVML can be asked. Caller holds the mutex. */
-static bool load(void)
+/* Returns true if NVML can be asked. */
+static bool load(void) REQUIRES(mutex)
 {
 	void *library;
 
@@ -107,8 +107,8 @@ static bool load(void)
 	return nvml.init != NULL;
 }
 
-/* Returns NVML's handle of a device, or NULL. Caller holds the mutex. */
-static void *device_of(CUdevice device)
+/* Returns NVML's handle of a device, or NULL. */
+static void *device_of(CUdevice device) REQUIRES(mutex)
 {
 	void *gpu;
 
@@ -138,7 +138,7 @@ static uint64_t sum_of(const struct nvml_process *list, unsigned n)
 
 uint64_t shim_mem_use_of_process(CUdevice device)
 {
-	static struct nvml_process list[PROCESSES]; /* mutex */
+	static struct nvml_process list[PROCESSES] GUARDED_BY(mutex);
 	uint64_t bytes = SHIM_MEM_UNKNOWN;
 	unsigned n = PROCESSES;
 	void *gpu;

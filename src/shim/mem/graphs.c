@@ -24,13 +24,14 @@ struct exec {
 };
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_GRAPHS);
-static struct mem_regions execs;	 /* by handle; owner: struct exec */
-static uint64_t charged[PROTO_MAX_GPUS]; /* by device */
-static uint32_t used;			 /* [atomic] the process has made allocation nodes */
+static struct mem_regions execs GUARDED_BY(mutex);	   /* by handle; owner: struct exec */
+static uint64_t charged[PROTO_MAX_GPUS] GUARDED_BY(mutex); /* by device */
+static uint32_t used; /* [atomic] the process has made allocation nodes */
 /* [atomic] when the driver takes the memory of a node */
 static enum when { NOT_KNOWN, WHEN_MADE, WHEN_LAUNCHED } taken;
-static uint64_t late;	   /* [atomic] see shim_mem_graphs_late() */
-static uint32_t trims = 1; /* how often memory was given back, so that the next launch takes it */
+static uint64_t late; /* [atomic] see shim_mem_graphs_late() */
+/* How often memory was given back, so that the next launch takes it. */
+static uint32_t trims GUARDED_BY(mutex) = 1;
 
 static uint64_t attribute(CUdevice device, CUgraphMem_attribute what)
 {
@@ -139,8 +140,8 @@ void shim_mem_graph_exec_destroyed(CUgraphExec exec)
 /* ---- charges ---- */
 
 /* Charges what a device's graphs hold; `more` is charged for them in addition. Growth is charged
- * beyond the limit if need be. Caller holds the mutex. */
-static void correct(CUdevice device, uint64_t more)
+ * beyond the limit if need be. */
+static void correct(CUdevice device, uint64_t more) REQUIRES(mutex)
 {
 	uint64_t held = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 	uint64_t had = charged[device] + more;
@@ -154,8 +155,8 @@ static void correct(CUdevice device, uint64_t more)
 	charged[device] = held;
 }
 
-/* A device's graphs have given memory back. Caller holds the mutex. */
-static void trimmed(CUdevice device)
+/* A device's graphs have given memory back. */
+static void trimmed(CUdevice device) REQUIRES(mutex)
 {
 	trims = trims == UINT32_MAX ? 1 : trims + 1;
 	correct(device, 0);
@@ -181,8 +182,8 @@ void shim_mem_graphs_measure(bool trim)
 }
 
 /* Charges what a launch may take on a device; at the limit nothing if graphs have room. Returns
- * that, or UINT64_MAX: there is no memory now. Caller holds the mutex. */
-static uint64_t charge_step(CUdevice device, uint64_t bytes)
+ * that, or UINT64_MAX: there is no memory now. */
+static uint64_t charge_step(CUdevice device, uint64_t bytes) REQUIRES(mutex)
 {
 	uint64_t step = shim_mem_round_step(bytes), in_use;
 
@@ -196,8 +197,8 @@ static uint64_t charge_step(CUdevice device, uint64_t bytes)
 }
 
 /* Charges what a launch may take on each device for which step[] has no charge yet. Returns -1, or
- * a device that has no memory now: then nothing is charged. Caller holds the mutex. */
-static CUdevice charge_steps(const struct exec *e, uint64_t *step)
+ * a device that has no memory now: then nothing is charged. */
+static CUdevice charge_steps(const struct exec *e, uint64_t *step) REQUIRES(mutex)
 {
 	CUdevice full = -1;
 
@@ -218,8 +219,8 @@ static CUdevice charge_steps(const struct exec *e, uint64_t *step)
 }
 
 /* Returns the entry of an exec whose next launch may take memory, NULL: it has its memory, or none.
- * Memory that an exec has taken stays its until memory is given back. Caller holds the mutex. */
-static struct exec *find_taker(CUgraphExec exec)
+ * Memory that an exec has taken stays its until memory is given back. */
+static struct exec *find_taker(CUgraphExec exec) REQUIRES(mutex)
 {
 	struct mem_region *m = mem_regions_find(&execs, (uint64_t)(uintptr_t)exec);
 	struct exec *e = m ? (struct exec *)(uintptr_t)m->owner : NULL;
@@ -230,8 +231,8 @@ static struct exec *find_taker(CUgraphExec exec)
 /* Charges what a launch may take. Where a device has no memory, it has pools and graphs give back
  * what they can and waits as long as the vGPU's calls wait, holding neither a charge nor the mutex:
  * other threads use graphs meanwhile, so all is looked at again then. It waits once for each
- * device. Returns false if there is no memory. Caller holds the mutex. */
-static bool charge_launch(CUgraphExec exec, uint64_t *step)
+ * device. Returns false if there is no memory. */
+static bool charge_launch(CUgraphExec exec, uint64_t *step) REQUIRES(mutex)
 {
 	bool has_waited[PROTO_MAX_GPUS] = { false };
 	struct exec *e;
@@ -253,8 +254,9 @@ static bool charge_launch(CUgraphExec exec, uint64_t *step)
 	return true;
 }
 
-/* Charges, launches, and corrects the charges. Caller holds the mutex. */
+/* Charges, launches, and corrects the charges. */
 static CUresult take(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+	REQUIRES(mutex)
 {
 	uint64_t step[PROTO_MAX_GPUS] = { 0 };
 	struct exec *e;
@@ -332,8 +334,8 @@ uint64_t shim_mem_graphs_late(void)
 }
 
 /* Shows by a node of a graph of its own, which is destroyed, when the driver takes memory. That is
- * held without a charge for the moment. Caller holds the mutex. */
-static enum when find_out(CUdevice device)
+ * held without a charge for the moment. */
+static enum when find_out(CUdevice device) REQUIRES(mutex)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS p = {
 		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -373,7 +375,8 @@ static bool takes_when_made(CUdevice device)
 	return when != WHEN_LAUNCHED; /* also if it refuses such a node now */
 }
 
-bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_charged)
+/* UNCHECKED: the mutex is held until _end() unless it returns false. */
+UNCHECKED bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_charged)
 {
 	int row = shim_mem_row(device);
 
@@ -389,7 +392,8 @@ bool shim_mem_graph_node_begin(CUdevice device, uint64_t bytes, uint64_t *ret_ch
 	return true;
 }
 
-void shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
+/* UNCHECKED: see _begin(). */
+UNCHECKED void shim_mem_graph_node_end(CUdevice device, uint64_t charged_bytes, bool made)
 {
 	if (shim_mem_row(device) >= 0 && (made || charged_bytes)) {
 		uint64_t before = charged[device];

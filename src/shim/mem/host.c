@@ -8,7 +8,7 @@
 #define PAGE_BYTES 4096u
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_HOST);
-static struct mem_regions regions; /* by address */
+static struct mem_regions regions GUARDED_BY(mutex); /* by address */
 
 int shim_mem_row_host(void)
 {

@@ -10,19 +10,19 @@
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_IMAGE);
 static struct {
-	uint64_t bytes;	    /* of all images */
-	uint64_t charged;   /* whole units, at most the sum above. A charge that is being made is in
-			     * neither. */
-} sums[PROTO_ACCOUNT_ROWS]; /* mutex */
+	uint64_t bytes;	  /* of all images */
+	uint64_t charged; /* whole units, at most the sum above. A charge that is being made is in
+			   * neither. */
+} sums[PROTO_ACCOUNT_ROWS] GUARDED_BY(mutex);
 
 static uint64_t whole(uint64_t bytes)
 {
 	return bytes / SHIM_MEM_UNIT * SHIM_MEM_UNIT;
 }
 
-/* Returns what is charged beyond the sum, and takes it off. Caller holds the mutex, and releases
- * it from the account. */
-static uint64_t take_surplus(int row)
+/* Returns what is charged beyond the sum, and takes it off. The caller releases it from the
+ * account. */
+static uint64_t take_surplus(int row) REQUIRES(mutex)
 {
 	uint64_t due = whole(sums[row].bytes);
 	uint64_t surplus = sums[row].charged > due ? sums[row].charged - due : 0;

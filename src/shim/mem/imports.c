@@ -7,8 +7,9 @@
 #include "shim/shim.h"
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_IMPORTS);
-static struct mem_regions imports; /* by address or handle; count: how often it was opened */
-static uint32_t used;		   /* [atomic] the process has imported memory */
+/* By address or handle; count: how often it was opened. */
+static struct mem_regions imports GUARDED_BY(mutex);
+static uint32_t used; /* [atomic] the process has imported memory */
 
 /* A region's row, and the number of its share (shim/mem/sharing.h) above it. */
 #define ROW_BITS 8u
@@ -20,8 +21,8 @@ static void closed(uint32_t row, uint64_t bytes)
 	shim_mem_unnote_share(row >> ROW_BITS);
 }
 
-/* Adds an import that the process did not have. id: NULL if it has none. Caller holds the mutex. */
-static void add(struct mem_region *r, const struct shim_mem_identity *id)
+/* Adds an import that the process did not have. id: NULL if it has none. */
+static void add(struct mem_region *r, const struct shim_mem_identity *id) REQUIRES(mutex)
 {
 	uint32_t share = id ? shim_mem_note_import((int)r->row, *id, r->bytes) : SHIM_MEM_NO_SHARE;
 	int row = (int)r->row;

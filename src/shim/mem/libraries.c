@@ -48,27 +48,27 @@ struct place {
 };
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_LIBRARIES);
-static struct shim_mem_library *libraries; /* mutex; owned */
-static struct context *contexts;	   /* mutex; owned */
-static size_t n_contexts;		   /* mutex */
-static struct place *places;		   /* mutex; owned */
-static size_t n_places;			   /* mutex */
+static struct shim_mem_library *libraries GUARDED_BY(mutex); /* owned */
+static struct context *contexts GUARDED_BY(mutex);	     /* owned */
+static size_t n_contexts GUARDED_BY(mutex);
+static struct place *places GUARDED_BY(mutex); /* owned */
+static size_t n_places GUARDED_BY(mutex);
 static TLS_FAST bool holds_mutex; /* a tool's callback in the driver may call these functions again:
 				   * what it makes is measured */
 
-static void lock(void)
+static void lock(void) ACQUIRES(mutex)
 {
 	lock_take(&mutex);
 	holds_mutex = true;
 }
 
-static void unlock(void)
+static void unlock(void) RELEASES(mutex)
 {
 	holds_mutex = false;
 	lock_release(&mutex);
 }
 
-/* ---- records; the caller holds the mutex ---- */
+/* ---- records ---- */
 
 /* Makes room for one more element of an array whose length is a number of elements. */
 static bool grow(void *array, size_t n, size_t each)
@@ -86,7 +86,7 @@ static bool grow(void *array, size_t n, size_t each)
 	return grown != NULL;
 }
 
-static bool add_context(CUcontext ctx, CUdevice device, bool is_primary)
+static bool add_context(CUcontext ctx, CUdevice device, bool is_primary) REQUIRES(mutex)
 {
 	if (!grow(&contexts, n_contexts, sizeof(*contexts))) {
 		return false;
@@ -98,6 +98,7 @@ static bool add_context(CUcontext ctx, CUdevice device, bool is_primary)
 }
 
 static bool add_place(const struct shim_mem_library *l, CUcontext ctx, CUdevice device)
+	REQUIRES(mutex)
 {
 	if (!grow(&places, n_places, sizeof(*places))) {
 		return false;
@@ -109,7 +110,7 @@ static bool add_place(const struct shim_mem_library *l, CUcontext ctx, CUdevice 
 }
 
 /* Removes a place and releases its charge. */
-static void drop_place(size_t i)
+static void drop_place(size_t i) REQUIRES(mutex)
 {
 	struct place p = places[i];
 
@@ -117,7 +118,7 @@ static void drop_place(size_t i)
 	shim_mem_image_release(shim_mem_row(p.device), p.library->bytes[p.device]);
 }
 
-static void drop_library_places(const struct shim_mem_library *l)
+static void drop_library_places(const struct shim_mem_library *l) REQUIRES(mutex)
 {
 	for (size_t i = n_places; i-- > 0;) {
 		if (places[i].library == l) {
@@ -126,7 +127,7 @@ static void drop_library_places(const struct shim_mem_library *l)
 	}
 }
 
-static void drop_context(CUcontext ctx, uint64_t epoch)
+static void drop_context(CUcontext ctx, uint64_t epoch) REQUIRES(mutex)
 {
 	for (size_t i = n_contexts; i-- > 0;) {
 		if (contexts[i].ctx == ctx && contexts[i].epoch <= epoch) {
@@ -140,7 +141,7 @@ static void drop_context(CUcontext ctx, uint64_t epoch)
 	}
 }
 
-static void unlink_library(const struct shim_mem_library *l)
+static void unlink_library(const struct shim_mem_library *l) REQUIRES(mutex)
 {
 	struct shim_mem_library **at = &libraries;
 
@@ -156,7 +157,7 @@ static void unlink_library(const struct shim_mem_library *l)
 
 /* Returns a device's primary context, NULL if it has none. It is retained for a moment to get its
  * handle, but not while another thread releases it: that one is to see whether it has ended. */
-static CUcontext primary_of(CUdevice device)
+static CUcontext primary_of(CUdevice device) REQUIRES(mutex)
 {
 	CUcontext ctx = NULL;
 	unsigned flags;
@@ -180,7 +181,7 @@ static CUcontext primary_of(CUdevice device)
 
 /* Returns whether a context has a record. One that ends may have, too, when its handle is used
  * again. */
-static bool is_known(CUcontext ctx, bool may_end)
+static bool is_known(CUcontext ctx, bool may_end) REQUIRES(mutex)
 {
 	for (size_t i = 0; i < n_contexts; i++) {
 		if (contexts[i].ctx == ctx && (may_end || !contexts[i].ending)) {
@@ -207,7 +208,7 @@ static CUresult place_in(CUlibrary library, CUcontext ctx)
 
 /* Places what is charged: a library in all contexts, or (library NULL) all libraries in a context.
  * One that has nothing for a device is not charged there. Returns false if the device is full. */
-static bool place_all(const struct shim_mem_library *library, CUcontext ctx)
+static bool place_all(const struct shim_mem_library *library, CUcontext ctx) REQUIRES(mutex)
 {
 	for (size_t i = n_places; i-- > 0;) {
 		struct place p = places[i];
@@ -227,7 +228,7 @@ static bool place_all(const struct shim_mem_library *library, CUcontext ctx)
 	return true;
 }
 
-static uint64_t bytes_of_all(CUdevice device)
+static uint64_t bytes_of_all(CUdevice device) REQUIRES(mutex)
 {
 	uint64_t sum = 0;
 
@@ -256,9 +257,8 @@ bool shim_mem_libraries_reserve(CUdevice device, const char *call, uint64_t *ret
 }
 
 /* Charges the libraries for a context, of which `reserved` bytes are charged already, and records
- * that. Returns false if it exceeds the limit; what is charged then is what was reserved. Caller
- * holds the mutex. */
-static bool charge_context(CUcontext ctx, CUdevice device, uint64_t reserved)
+ * that. Returns false if it exceeds the limit; what is charged then is what was reserved. */
+static bool charge_context(CUcontext ctx, CUdevice device, uint64_t reserved) REQUIRES(mutex)
 {
 	int row = shim_mem_row(device);
 	uint64_t bytes = bytes_of_all(device);
@@ -281,7 +281,7 @@ static bool charge_context(CUcontext ctx, CUdevice device, uint64_t reserved)
 /* Adds and removes primary contexts that were made or have ended without a call of the program's,
  * such as the runtime's private ones. Charges of the libraries that do not fit are left out: these
  * are measured. */
-static void look_for_primaries(void)
+static void look_for_primaries(void) REQUIRES(mutex)
 {
 	for (CUdevice d = 0; d < (int)PROTO_MAX_GPUS; d++) {
 		CUcontext now = shim_mem_row(d) < 0 ? NULL : primary_of(d);
@@ -409,8 +409,9 @@ void shim_mem_library_free(struct shim_mem_library *l)
 	free(l);
 }
 
-/* Charges a library for a context and records that. Caller holds the mutex. */
+/* Charges a library for a context and records that. */
 static bool charge_library(const struct shim_mem_library *l, const struct context *c)
+	REQUIRES(mutex)
 {
 	uint64_t bytes = l->bytes[c->device];
 	int row = shim_mem_row(c->device);
@@ -428,14 +429,12 @@ static bool charge_library(const struct shim_mem_library *l, const struct contex
 	return true;
 }
 
-bool shim_mem_library_begin(struct shim_mem_library *l)
+bool shim_mem_library_begin(struct shim_mem_library *l) ACQUIRES(mutex)
 {
 	lock();
 	look_for_primaries();
 	for (size_t i = 0; i < n_contexts; i++) {
 		if (!charge_library(l, &contexts[i])) {
-			drop_library_places(l);
-			unlock();
 			return false;
 		}
 	}
@@ -443,6 +442,7 @@ bool shim_mem_library_begin(struct shim_mem_library *l)
 }
 
 CUresult shim_mem_library_loaded(struct shim_mem_library *l, CUresult r, CUlibrary handle)
+	RELEASES(mutex)
 {
 	l->handle = handle;
 	if (r == CUDA_SUCCESS && !place_all(l, NULL)) {

@@ -18,8 +18,8 @@ struct shim_mem_library *shim_mem_library_of_data(const void *image, unsigned ta
 struct shim_mem_library *shim_mem_library_of_file(const char *path, unsigned target);
 void shim_mem_library_free(struct shim_mem_library *l); /* accepts NULL */
 
-/* Charges the library for each context. Returns false if that exceeds a limit: nothing is charged.
- * Else a mutex is held until _loaded(). */
+/* Charges the library for each context. Returns false if that exceeds a limit: the driver is not
+ * asked then. A mutex is held until _loaded(). */
 bool shim_mem_library_begin(struct shim_mem_library *l);
 /* The driver's result for the library is r: places it in each context. Returns the result for the
  * program; unless it is CUDA_SUCCESS the library is unloaded and nothing is charged. Takes l. */

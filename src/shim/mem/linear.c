@@ -14,17 +14,18 @@
 #define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_LINEAR);
-static struct mem_regions regions; /* by address; bytes 0: in a block; count: enum kind */
+/* By address; bytes 0: in a block; count: enum kind. */
+static struct mem_regions regions GUARDED_BY(mutex);
 /* Freed by cuMemFreeAsync: charged until the stream has come there. */
 #define LEAVING_MAX 256u
 static struct {
 	CUevent event;
 	int row;
 	uint64_t bytes;
-} leaving[LEAVING_MAX];
-static uint32_t n_leaving;	  /* [atomic] */
-static struct mem_regions blocks; /* by number of the block; count: allocations in it, which are of
-				   * one kind; owner: that */
+} leaving[LEAVING_MAX] GUARDED_BY(mutex);
+static uint32_t n_leaving; /* [atomic] */
+/* By number of the block; count: allocations in it, which are of one kind; owner: that. */
+static struct mem_regions blocks GUARDED_BY(mutex);
 
 enum kind { ON_DEVICE = 1, MANAGED };
 
@@ -45,8 +46,8 @@ static CUcontext current(void)
 }
 
 /* Counts an allocation to its block. Returns 0 (the unit is the block's charge), 1 (the block was
- * charged before) or -ENOMEM. Caller holds the mutex. */
-static int enter_block(int row, uint64_t address, enum kind kind)
+ * charged before) or -ENOMEM. */
+static int enter_block(int row, uint64_t address, enum kind kind) REQUIRES(mutex)
 {
 	struct mem_region *b = mem_regions_find(&blocks, address / SHIM_MEM_UNIT);
 
@@ -61,8 +62,8 @@ static int enter_block(int row, uint64_t address, enum kind kind)
 							      .count = 1 });
 }
 
-/* Returns the bytes to be released with an allocation. Caller holds the mutex. */
-static uint64_t leave(const struct mem_region *r)
+/* Returns the bytes to be released with an allocation. */
+static uint64_t leave(const struct mem_region *r) REQUIRES(mutex)
 {
 	uint64_t bytes = r->bytes;
 	struct mem_region *b, gone;
@@ -84,8 +85,8 @@ static uint64_t leave(const struct mem_region *r)
 
 /* Removes what is left of an allocation at an address that the driver has given to another one: its
  * context is being destroyed, and shim_mem_linear_context_ended() comes later. Returns the bytes to
- * be released. Caller holds the mutex. */
-static uint64_t take_stale(uint64_t address)
+ * be released. */
+static uint64_t take_stale(uint64_t address) REQUIRES(mutex)
 {
 	struct mem_region stale;
 
@@ -93,8 +94,8 @@ static uint64_t take_stale(uint64_t address)
 }
 
 /* Notes an allocation. Returns how much of its charge is returned, or negative: out of host memory.
- * Caller holds the mutex. */
-static int64_t add_locked(const struct taking *t, uint64_t address)
+ */
+static int64_t add_locked(const struct taking *t, uint64_t address) REQUIRES(mutex)
 {
 	struct mem_region r = { .key = address,
 				.bytes = t->is_small ? 0 : t->charged,

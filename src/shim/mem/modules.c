@@ -20,8 +20,8 @@
 #define MODULE_MAX ((uint64_t)512 << 20) /* upper bound of a difference beyond the variables */
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_MODULES);
-static struct mem_regions modules; /* mutex; by handle: those whose variables are charged. owner:
-				    * the context */
+/* By handle: those whose variables are charged. owner: the context. */
+static struct mem_regions modules GUARDED_BY(mutex);
 
 /* Bounds the measurements of programs that load many modules: the thread measures the others. */
 static bool take_token(void)
@@ -114,8 +114,8 @@ static bool begin(struct loading *l)
 }
 
 /* Returns what the variables are charged for with an entry that is left at the handle: its context
- * has ended, and shim_mem_modules_context_ended() comes later. Caller holds the mutex. */
-static void drop_stale(CUmodule module)
+ * has ended, and shim_mem_modules_context_ended() comes later. */
+static void drop_stale(CUmodule module) REQUIRES(mutex)
 {
 	struct mem_region stale;
 
@@ -272,7 +272,7 @@ static CUresult unload(CUmodule module)
 struct loading_library {
 	struct shim_mem_event event;
 	struct shim_mem_library *library; /* NULL: its variables are not charged */
-	bool is_charged, begun;
+	bool is_charged;
 };
 
 static bool begin_library(struct loading_library *l, struct shim_mem_library *library)
@@ -282,8 +282,7 @@ static bool begin_library(struct loading_library *l, struct shim_mem_library *li
 		shim_mem_move_begin();
 	}
 	begin_event(&l->event);
-	l->begun = !library || shim_mem_library_begin(library);
-	return l->begun;
+	return !library || shim_mem_library_begin(library);
 }
 
 static void unload_refused(const struct loading_library *l, CUlibrary library)
@@ -297,12 +296,8 @@ static void unload_refused(const struct loading_library *l, CUlibrary library)
 
 static CUresult loaded_library(struct loading_library *l, CUresult r, const CUlibrary *ret)
 {
-	if (l->is_charged && l->begun) {
-		r = shim_mem_library_loaded(l->library, r, r == CUDA_SUCCESS ? *ret : NULL);
-	} else {
-		shim_mem_library_free(l->library);
-	}
 	if (l->is_charged) {
+		r = shim_mem_library_loaded(l->library, r, r == CUDA_SUCCESS ? *ret : NULL);
 		shim_mem_move_end();
 	}
 	if (!shim_mem_event_end(&l->event, r, MODULE_MAX, "cuLibraryLoadData")) {

@@ -45,8 +45,9 @@ static uint32_t ways[PROTO_MAX_GPUS]; /* [atomic] enum way, by ordinal */
 static struct lock measuring = LOCK_INITIALIZER(MEM_MEASURING); /* overhead is changed */
 static struct lock events = LOCK_INITIALIZER(MEM_EVENTS); /* held during a call that is measured by
 							   * its difference */
-static struct mem_regions contexts; /* measuring; by handle: overhead found by differences */
-static TLS_FAST bool inside;	    /* a call that is being measured makes others, as tools do */
+/* By handle: overhead found by differences. */
+static struct mem_regions contexts GUARDED_BY(measuring);
+static TLS_FAST bool inside; /* a call that is being measured makes others, as tools do */
 
 /* [atomic] Calls that are being measured: those under way, plus 2^32 for each that is over. */
 static uint64_t events_seen;
@@ -249,7 +250,8 @@ static uint32_t choose_way(CUdevice device)
 	return way;
 }
 
-void shim_mem_event_begin(struct shim_mem_event *e, CUdevice device)
+/* UNCHECKED: e->locked says whether `events` is held until _end(). */
+UNCHECKED void shim_mem_event_begin(struct shim_mem_event *e, CUdevice device)
 {
 	*e = (struct shim_mem_event){ .device = device };
 	e->row = inside || load_acquire(&watch.stopping) ? -1 : shim_mem_row(device);
@@ -277,9 +279,8 @@ void shim_mem_event_begin_current(struct shim_mem_event *e)
 	}
 }
 
-/* Notes overhead of a context that was found by a difference. ctx: NULL for the current one. Caller
- * holds `measuring`. */
-static void note_difference(int row, CUcontext ctx, uint64_t bytes)
+/* Notes overhead of a context that was found by a difference. ctx: NULL for the current one. */
+static void note_difference(int row, CUcontext ctx, uint64_t bytes) REQUIRES(measuring)
 {
 	struct mem_region *r;
 	uint64_t key;
@@ -336,7 +337,9 @@ static void decide(struct shim_mem_event *e)
 	}
 }
 
-bool shim_mem_event_end(struct shim_mem_event *e, CUresult r, uint64_t most, const char *call)
+/* UNCHECKED: see _begin(). */
+UNCHECKED bool shim_mem_event_end(struct shim_mem_event *e, CUresult r, uint64_t most,
+				  const char *call)
 {
 	bool ok = true;
 

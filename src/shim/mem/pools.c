@@ -23,39 +23,31 @@ static struct {
 	uint64_t excess; /* that it holds beyond the charge */
 	bool doomed;	 /* the program has destroyed it */
 	bool strict;	 /* it has all of its memory: it can be exported, or has a greatest size */
-} pools[POOLS_MAX];
+} pools[POOLS_MAX] GUARDED_BY(mutex);
 static uint32_t n_pools; /* [atomic] */
 static uint64_t holder;	 /* [atomic] of the mutex: a thread's pthread_self(); 0: none */
 
-static void lock(void)
+static void note_holder(void) REQUIRES(mutex)
 {
-	lock_take(&mutex);
 	store_relaxed(&holder, (uint64_t)pthread_self());
 }
 
-static void unlock(void)
+/* Only this thread can have stored its own name. */
+static bool is_holder(void)
+{
+	return load_relaxed(&holder) == (uint64_t)pthread_self();
+}
+
+static void lock(void) ACQUIRES(mutex)
+{
+	lock_take(&mutex);
+	note_holder();
+}
+
+static void unlock(void) RELEASES(mutex)
 {
 	store_relaxed(&holder, UINT64_C(0));
 	lock_release(&mutex);
-}
-
-/* Locks the mutex. Returns false if this thread has it: only it can have stored its own name. */
-static bool enter(void)
-{
-	if (load_relaxed(&holder) == (uint64_t)pthread_self()) {
-		return false;
-	}
-	lock();
-	return true;
-}
-
-static bool try_enter(void)
-{
-	if (!lock_try(&mutex)) {
-		return false;
-	}
-	store_relaxed(&holder, (uint64_t)pthread_self());
-	return true;
 }
 
 /* Returns a figure of a pool, bytes; UINT64_MAX: the driver does not say. */
@@ -77,8 +69,8 @@ static uint64_t used_of(CUmemoryPool pool)
 	return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 }
 
-/* Returns the pool's index, n_pools if it is not charged. Caller holds the mutex. */
-static unsigned index_of(CUmemoryPool pool)
+/* Returns the pool's index, n_pools if it is not charged. */
+static unsigned index_of(CUmemoryPool pool) REQUIRES(mutex)
 {
 	unsigned i = 0;
 
@@ -88,9 +80,8 @@ static unsigned index_of(CUmemoryPool pool)
 	return i;
 }
 
-/* Adds a pool that takes memory from the row's device. Returns false if there are too many. Caller
- * holds the mutex. */
-static bool add(CUmemoryPool pool, int row, bool strict)
+/* Adds a pool that takes memory from the row's device. Returns false if there are too many. */
+static bool add(CUmemoryPool pool, int row, bool strict) REQUIRES(mutex)
 {
 	if (n_pools == POOLS_MAX) {
 		return false;
@@ -106,8 +97,8 @@ static bool add(CUmemoryPool pool, int row, bool strict)
 
 /* Adds the default pool of a device when it is used first; device: negative: any. Other pools that
  * are not known are on the host, or were imported: their creator is charged. Returns false if there
- * are too many. Caller holds the mutex. */
-static bool add_default(CUmemoryPool pool, CUdevice device)
+ * are too many. */
+static bool add_default(CUmemoryPool pool, CUdevice device) REQUIRES(mutex)
 {
 	CUmemoryPool own = NULL;
 	int row;
@@ -120,16 +111,15 @@ static bool add_default(CUmemoryPool pool, CUdevice device)
 	return row >= 0 && add(pool, row, false);
 }
 
-/* Caller holds the mutex. */
-static void set_excess(unsigned i, uint64_t bytes)
+static void set_excess(unsigned i, uint64_t bytes) REQUIRES(mutex)
 {
 	shim_mem_excess_add(pools[i].row, bytes);
 	shim_mem_excess_sub(pools[i].row, pools[i].excess);
 	pools[i].excess = bytes;
 }
 
-/* Lowers a pool's charge to what it holds. It grows only in allocate(). Caller holds the mutex. */
-static void measure(unsigned i)
+/* Lowers a pool's charge to what it holds. It grows only in allocate(). */
+static void measure(unsigned i) REQUIRES(mutex)
 {
 	uint64_t held = held_by(pools[i].pool);
 
@@ -148,8 +138,8 @@ static void measure(unsigned i)
 /* Destroys a pool which the program has destroyed, once the driver holds nothing for it. A pool of
  * which nothing is in use may still hold memory: of frees that wait in a stream, and of a context
  * that another thread is destroying. That stays charged, or it would appear as overhead. Returns
- * false if the pool is still there. Caller holds the mutex. */
-static bool bury(unsigned i)
+ * false if the pool is still there. */
+static bool bury(unsigned i) REQUIRES(mutex)
 {
 	if (!pools[i].doomed || used_of(pools[i].pool)) {
 		return false;
@@ -168,9 +158,8 @@ static bool bury(unsigned i)
 }
 
 /* The driver counts questions about pools as errors that invalidate captures, also when the program
- * has called something that it may call during a capture, such as cuMemGetInfo. Caller holds the
- * mutex. */
-static void measure_all(bool trim)
+ * has called something that it may call during a capture, such as cuMemGetInfo. */
+static void measure_all(bool trim) REQUIRES(mutex)
 {
 	CUstreamCaptureMode mode = shim_capture_exempt();
 
@@ -186,10 +175,15 @@ static void measure_all(bool trim)
 
 void shim_mem_pools_measure(bool trim)
 {
-	/* A call that has to be refused otherwise waits for another thread's measurement. */
-	if (!load_acquire(&n_pools) || !shim_mem_joined() || (trim ? !enter() : !try_enter())) {
-		return; /* this thread, or without trim another one, allocates from a pool */
+	if (!load_acquire(&n_pools) || !shim_mem_joined() || is_holder()) {
+		return; /* this thread allocates from a pool */
 	}
+	if (trim) { /* a call that is refused otherwise waits for another thread's measurement */
+		lock_take(&mutex);
+	} else if (!lock_try(&mutex)) {
+		return;
+	}
+	note_holder();
 	measure_all(trim);
 	unlock();
 }
@@ -225,8 +219,8 @@ static CUresult run(const struct request *a)
 			     : shim_driver.cuMemAllocAsync(a->ret, a->bytes, a->stream);
 }
 
-/* Returns true if the pool may serve the request out of what is charged. Caller holds the mutex. */
-static bool has_room(unsigned i, size_t bytes)
+/* Returns true if the pool may serve the request out of what is charged. */
+static bool has_room(unsigned i, size_t bytes) REQUIRES(mutex)
 {
 	uint64_t used = used_of(pools[i].pool);
 
@@ -234,8 +228,8 @@ static bool has_room(unsigned i, size_t bytes)
 }
 
 /* Trims all pools and charges the step. Returns what is charged; UINT64_MAX: there is no memory
- * now. Caller holds the mutex. */
-static uint64_t charge_trimmed(unsigned i, size_t bytes)
+ * now. */
+static uint64_t charge_trimmed(unsigned i, size_t bytes) REQUIRES(mutex)
 {
 	uint64_t step = shim_mem_round_step(bytes);
 
@@ -248,9 +242,8 @@ static uint64_t charge_trimmed(unsigned i, size_t bytes)
 
 /* Waits for the step as long as the vGPU's calls wait, without the mutex: other threads allocate
  * from pools meanwhile, and what they free is what the call waits for. *i becomes the pool's index
- * again. Returns what is charged; UINT64_MAX: there is no memory, or the pool was destroyed. Caller
- * holds the mutex. */
-static uint64_t wait_for_step(unsigned *i, size_t bytes)
+ * again. Returns what is charged; UINT64_MAX: there is no memory, or the pool was destroyed. */
+static uint64_t wait_for_step(unsigned *i, size_t bytes) REQUIRES(mutex)
 {
 	CUmemoryPool pool = pools[*i].pool;
 	int row = pools[*i].row;
@@ -273,9 +266,9 @@ static uint64_t wait_for_step(unsigned *i, size_t bytes)
 }
 
 /* Allocates, and corrects the charge, which includes `step` for this call. Returns false if the
- * pool has grown beyond the limit by more than that: then the memory is freed again. Caller holds
- * the mutex. */
+ * pool has grown beyond the limit by more than that: then the memory is freed again. */
 static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUresult *ret)
+	REQUIRES(mutex)
 {
 	uint64_t held;
 
@@ -302,7 +295,7 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 
 /* Returns true if memory of the current context can stand in for the pool's: no other process and
  * no other context can access it, nor can another device be given access later. */
-static bool is_private(unsigned i)
+static bool is_private(unsigned i) REQUIRES(mutex)
 {
 	CUdevice own = -1;
 	int devices = 0;
@@ -325,9 +318,8 @@ static bool is_private(unsigned i)
 
 /* At the limit, where a whole step cannot be charged: allocates the units that the request needs as
  * cuMemAlloc does. Such memory is the program's at once on every stream, and cuMemFreeAsync frees
- * it in the stream's order. Returns false if there is not so much left either. Caller holds the
- * mutex. */
-static bool run_outside(unsigned i, const struct request *a)
+ * it in the stream's order. Returns false if there is not so much left either. */
+static bool run_outside(unsigned i, const struct request *a) REQUIRES(mutex)
 {
 	if (!a->bytes || !is_private(i)) {
 		return false;
@@ -339,9 +331,10 @@ static bool run_outside(unsigned i, const struct request *a)
 /* Charges the step by which the pool may grow, and allocates. At the limit a pool that has room
  * needs none, unless the room is scattered or still in use by other streams: then it grows, or the
  * driver refuses if the device is full, too. Pools are trimmed then; what does not make room for a
- * step may do for the request, outside the pool. Then the call waits. Caller holds the mutex, which
- * is released while the call waits. */
+ * step may do for the request, outside the pool. Then the call waits. The mutex is released while
+ * the call waits. */
 static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attempt *attempt)
+	REQUIRES(mutex)
 {
 	uint64_t step = shim_mem_round_step(a->bytes);
 	CUresult r;
@@ -503,7 +496,8 @@ static CUresult trim(CUmemoryPool pool, size_t bytes)
 	shim_mem_settle();
 	/* A measurement of another thread may have asked before: shim_mem_settle() does not wait
 	 * for it, yet what the program has given back must not count any more. */
-	if (load_acquire(&n_pools) && shim_mem_joined() && enter()) {
+	if (load_acquire(&n_pools) && shim_mem_joined() && !is_holder()) {
+		lock();
 		measure_all(false);
 		unlock();
 	}
@@ -524,8 +518,8 @@ static void leave_current(CUmemoryPool pool)
 }
 
 /* Has a pool keep nothing that is not in use, as one that the driver has destroyed: the program
- * cannot trim it any more. Caller holds the mutex. */
-static void give_back(unsigned i)
+ * cannot trim it any more. */
+static void give_back(unsigned i) REQUIRES(mutex)
 {
 	uint64_t threshold = 0;
 

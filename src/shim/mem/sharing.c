@@ -14,8 +14,8 @@
 #define FABRIC_BYTES 64u /* CUmemFabricHandle */
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_SHARING);
-static struct mem_regions exports; /* by address; bytes: the share's number */
-static uint32_t used;		   /* [atomic] the process has exported memory */
+static struct mem_regions exports GUARDED_BY(mutex); /* by address; bytes: the share's number */
+static uint32_t used;				     /* [atomic] the process has exported memory */
 
 /* ---- identities ---- */
 

@@ -18,7 +18,7 @@
 
 /* One question at a time for each process: its line has room for one answer. */
 static struct lock asking = LOCK_INITIALIZER(MEM_ASKING);
-static uint32_t last_seq; /* guarded by asking */
+static uint32_t last_seq GUARDED_BY(asking);
 
 static uint64_t left_of(uint64_t until_ns)
 {
@@ -29,6 +29,7 @@ static uint64_t left_of(uint64_t until_ns)
 
 /* Waits for its turn to ask; the agent does not. Returns false if that took too long. */
 static bool lock(uint64_t until_ns, const struct shim_mem_session *session)
+	ACQUIRES_IF(true, asking)
 {
 	struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000u),
 			      .tv_nsec = (long)(until_ns % 1000000000u) };
