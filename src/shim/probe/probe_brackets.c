@@ -11,9 +11,10 @@
 
 #define PAGE ((size_t)4096)
 
-static struct shim_probe_bracket *brackets, *unused; /* shim_probe_build_mutex; owned */
+static struct shim_probe_bracket *brackets GUARDED_BY(shim_probe_build_mutex); /* owned */
+static struct shim_probe_bracket *unused GUARDED_BY(shim_probe_build_mutex);   /* owned */
 
-static struct shim_probe_bracket *create(CUcontext ctx, uint32_t n)
+static struct shim_probe_bracket *create(CUcontext ctx, uint32_t n) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_bracket *b = unused;
 
@@ -34,7 +35,7 @@ static struct shim_probe_bracket *create(CUcontext ctx, uint32_t n)
 	return b;
 }
 
-static void destroy(struct shim_probe_bracket *b)
+static void destroy(struct shim_probe_bracket *b) REQUIRES(shim_probe_build_mutex)
 {
 	buf_finish(&b->text);
 	free(b->image);
@@ -45,6 +46,7 @@ static void destroy(struct shim_probe_bracket *b)
 
 /* Returns brackets of the same text whose programs have the same environments. */
 static struct shim_probe_bracket *find(const struct shim_probe_bracket *like)
+	REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_bracket *b = brackets;
 
@@ -58,6 +60,7 @@ static struct shim_probe_bracket *find(const struct shim_probe_bracket *like)
 
 static int fill(struct shim_probe_bracket *b, unsigned arch, const struct ptx_probe *probes,
 		struct shim_probe_tool *const *tools, struct report *r)
+	REQUIRES(shim_probe_build_mutex)
 {
 	int err = ptx_probe_bracket(&b->text, arch, probes, b->n, &b->parts, r);
 

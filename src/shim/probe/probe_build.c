@@ -164,7 +164,7 @@ static int no_ptx(struct shim_probe_made *b, const struct shim_kept_reason *why)
 
 /* Before the text is made. A program without addresses uses the table; if its tool has no memory,
  * find_addresses() says why. */
-static void find_maps(struct shim_probe_made *b)
+static void find_maps(struct shim_probe_made *b) REQUIRES(shim_probe_build_mutex)
 {
 	uint32_t max = shim_probe_text_max();
 
@@ -182,7 +182,7 @@ static void find_maps(struct shim_probe_made *b)
 	}
 }
 
-static int rewrite(struct shim_probe_made *b)
+static int rewrite(struct shim_probe_made *b) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_kept_reason why;
 	struct ptx_module *m = NULL;
@@ -233,6 +233,7 @@ static int address_of(void *arg, const char *name, uint64_t *ret)
 
 /* A copy of the kernel's machine code with an entry stub. */
 static int copy_code(struct shim_probe_made *b, const struct shim_code_kept *kept)
+	REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t envs[PTX_PROBES_MAX];
 	uint64_t(*offsets)[PTX_PROBE_ADDRESSES] = calloc(PTX_PROBES_MAX, sizeof(*offsets));
@@ -266,6 +267,7 @@ static int copy_code(struct shim_probe_made *b, const struct shim_code_kept *kep
 /* Tries the machine code of a kernel whose PTX cannot be probed, for the reason in `ptx`, or that
  * has none: err is -ENODATA. */
 static int try_code(struct shim_probe_made *b, int err, const struct report *ptx)
+	REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_code_kept *kept = shim_image_code(b->k->owner);
 	struct report *r = b->r, code;
@@ -327,7 +329,7 @@ static void add_clone(struct shim_probe_made *b)
 /* ---- addresses ---- */
 
 /* Before the form is compiled, which takes longest. */
-static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
+static int find_addresses(struct shim_probe_made *b, CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	const struct ptx_probed *form = &b->probed;
 
@@ -364,6 +366,7 @@ static int find_addresses(struct shim_probe_made *b, CUcontext ctx)
 }
 
 static int load(struct shim_probe_made *b, struct shim_probe_form *f)
+	REQUIRES(shim_probe_build_mutex)
 {
 	CUdeviceptr table = 0;
 	size_t bytes = 0;
@@ -519,7 +522,7 @@ void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
 }
 
 /* The PTX with the programs, compiled. */
-static int compile_form(struct shim_probe_made *b)
+static int compile_form(struct shim_probe_made *b) REQUIRES(shim_probe_build_mutex)
 {
 	int err = find_addresses(b, b->k->ctx);
 	const char *text;
@@ -558,7 +561,7 @@ static int take_sites(struct shim_probe_made *b)
 	return b->idle ? report_set(b->r, -ENOENT, "probe", "a tool has no site in it") : 0;
 }
 
-static int make_form(struct shim_probe_made *b)
+static int make_form(struct shim_probe_made *b) REQUIRES(shim_probe_build_mutex)
 {
 	struct report *r = b->r, ptx;
 	int err;
@@ -582,7 +585,7 @@ static int make_form(struct shim_probe_made *b)
 
 /* Programs of block_exit in an entry stub have their last calls in a bracket, with the same text.
  */
-static int add_late(struct shim_probe_made *b)
+static int add_late(struct shim_probe_made *b) REQUIRES(shim_probe_build_mutex)
 {
 	struct around *a = &b->around;
 	uint32_t n = a->n;
@@ -597,7 +600,7 @@ static int add_late(struct shim_probe_made *b)
 	return a->n == n ? 0 : shim_probe_memory_late(b->k->ctx, &b->late, &b->late_on, b->r);
 }
 
-static int make_bracket(struct shim_probe_made *b)
+static int make_bracket(struct shim_probe_made *b) REQUIRES(shim_probe_build_mutex)
 {
 	struct around *a = &b->around;
 	int err = add_late(b);
@@ -612,6 +615,7 @@ static int make_bracket(struct shim_probe_made *b)
 
 /* Gives the kernel control words of its own if a tool is to read them, before its form can run. */
 static void take_row(struct shim_probe_made *b, struct shim_probe_tool *const *tools, uint32_t n)
+	REQUIRES(shim_probe_build_mutex)
 {
 	uint32_t settable = 0;
 
@@ -635,7 +639,7 @@ static void take_row(struct shim_probe_made *b, struct shim_probe_tool *const *t
 
 static int compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
 		   uint32_t n, const struct shim_probe_cut *cut, struct shim_probe_made **ret,
-		   uint32_t *ret_idle, struct report *r)
+		   uint32_t *ret_idle, struct report *r) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_made *b = calloc(1, sizeof(*b));
 	int err;

@@ -20,7 +20,7 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-static uint64_t asked; /* shim_probe_mutex; number of the question, 0: none */
+static uint64_t asked GUARDED_BY(shim_probe_mutex); /* number of the question, 0: none */
 
 /* The kernels of one module or library. */
 struct look {

@@ -20,9 +20,9 @@
 
 struct lock shim_probe_graphs_mutex = LOCK_INITIALIZER(PROBE_GRAPHS);
 struct shim_probe_exec *shim_probe_execs;
-static struct shim_probe_exec *free_execs; /* shim_probe_graphs_mutex */
-static struct strmap execs;		   /* shim_probe_graphs_mutex; > struct shim_probe_exec */
-static struct strmap graphs;		   /* shim_probe_graphs_mutex; > struct graph */
+static struct shim_probe_exec *free_execs GUARDED_BY(shim_probe_graphs_mutex);
+static struct strmap execs GUARDED_BY(shim_probe_graphs_mutex);	 /* > struct shim_probe_exec */
+static struct strmap graphs GUARDED_BY(shim_probe_graphs_mutex); /* > struct graph */
 
 /* A graph with execs. */
 struct graph {
@@ -148,9 +148,9 @@ struct shim_probe_place *shim_probe_place(const struct shim_probe_exec *x, CUgra
 	return x->n_places ? bsearch(&key, x->places, x->n_places, sizeof(key), by_address) : NULL;
 }
 
-/* ---- graphs; caller holds shim_probe_graphs_mutex ---- */
+/* ---- graphs ---- */
 
-static bool use_graph(CUgraph g)
+static bool use_graph(CUgraph g) REQUIRES(shim_probe_graphs_mutex)
 {
 	struct graph *known = strmap_get(&graphs, shim_handle_key(g).text);
 
@@ -166,7 +166,7 @@ static bool use_graph(CUgraph g)
 }
 
 /* Returns whether the graph is to be destroyed now. */
-static bool leave_graph(CUgraph g)
+static bool leave_graph(CUgraph g) REQUIRES(shim_probe_graphs_mutex)
 {
 	struct graph *known = strmap_get(&graphs, shim_handle_key(g).text);
 	bool destroyed = known && known->n_execs == 1 && known->destroyed;
@@ -252,17 +252,11 @@ struct shim_probe_exec *shim_probe_exec_begin(CUgraphExec exec)
 	lock_take(&shim_probe_graphs_mutex);
 	x = strmap_get(&execs, shim_handle_key(exec).text);
 	lock_release(&shim_probe_graphs_mutex);
-	if (x) {
-		lock_take(&x->mutex);
-		if (load_acquire(&x->exec) != exec) { /* destroyed meanwhile */
-			lock_release(&x->mutex);
-			x = NULL;
-		}
-	}
-	return x;
+	return x && shim_probe_exec_enter(x, exec) ? x : NULL;
 }
 
-void shim_probe_exec_end(struct shim_probe_exec *x)
+/* UNCHECKED: see shim_probe_exec_enter(). */
+UNCHECKED void shim_probe_exec_end(struct shim_probe_exec *x)
 {
 	if (x) {
 		lock_release(&x->mutex);
@@ -272,14 +266,13 @@ void shim_probe_exec_end(struct shim_probe_exec *x)
 bool shim_probe_exec_lock(struct shim_probe_exec *x)
 {
 	uint64_t until = clock_now_ns() + clock_patience(LOCK_TIMEOUT_NS);
+	bool taken = lock_try(&x->mutex);
 
-	while (!lock_try(&x->mutex)) {
-		if (clock_now_ns() >= until) {
-			return false;
-		}
+	while (!taken && clock_now_ns() < until) {
 		clock_sleep_ns(LOCK_STEP_NS);
+		taken = lock_try(&x->mutex);
 	}
-	return true;
+	return taken;
 }
 
 /* Forgets an exec. Returns the graph that is to be destroyed once the exec has ended. */

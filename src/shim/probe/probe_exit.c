@@ -10,7 +10,7 @@
 #define EXIT_NS 1000000000u /* a holder that reads 4 times a second takes two of its readings */
 
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* with shim_probe_mutex */
-static bool exiting;					  /* shim_probe_mutex */
+static bool exiting GUARDED_BY(shim_probe_mutex);
 
 /* Without gbpfd, and for a tool that is being detached, there is nothing to wait for. */
 static bool is_awaited(const struct shim_probe_tool *t)
@@ -18,7 +18,7 @@ static bool is_awaited(const struct shim_probe_tool *t)
 	return t && t->held && t->announced && !t->ending && !t->last_read;
 }
 
-static bool any_is_awaited(void)
+static bool any_is_awaited(void) REQUIRES(shim_probe_mutex)
 {
 	unsigned i = 0;
 

@@ -12,8 +12,8 @@
 #include "shim/object/queue_drain.h"
 
 struct shim_probe_form *shim_probe_retired;
-static struct shim_probe_form *free_forms; /* shim_probe_mutex */
-static uint64_t numbers;		   /* [atomic] of forms */
+static struct shim_probe_form *free_forms GUARDED_BY(shim_probe_mutex);
+static uint64_t numbers; /* [atomic] of forms */
 
 struct shim_probe_form *shim_probe_form_new(void)
 {
@@ -41,8 +41,7 @@ struct shim_probe_form *shim_probe_form_new(void)
 	return f;
 }
 
-/* Caller holds shim_probe_mutex. */
-static void put_form(struct shim_probe_form *f)
+static void put_form(struct shim_probe_form *f) REQUIRES(shim_probe_mutex)
 {
 	f->next = free_forms;
 	free_forms = f;
@@ -211,7 +210,7 @@ void shim_probe_forms_finish(CUcontext ctx)
 	}
 }
 
-static void unload(struct shim_probe_form *f, bool context_ends)
+static void unload(struct shim_probe_form *f, bool context_ends) REQUIRES(shim_probe_build_mutex)
 {
 	drop_mark(f);
 	if (!f->finished) {

@@ -20,12 +20,8 @@ static struct shim_probe_exec *begin(CUgraphExec exec)
 	unsigned slot = shim_thread_slot(key, SHIM_THREAD_GRAPHS);
 	struct shim_probe_exec *x = t ? t->graphs[slot] : NULL;
 
-	if (likely(x && load_acquire(&x->exec) == exec)) {
-		lock_take(&x->mutex);
-		if (likely(load_acquire(&x->exec) == exec)) {
-			return x;
-		}
-		lock_release(&x->mutex);
+	if (likely(x && load_acquire(&x->exec) == exec && shim_probe_exec_enter(x, exec))) {
+		return x;
 	}
 	x = shim_probe_exec_begin(exec);
 	if (t && x) {

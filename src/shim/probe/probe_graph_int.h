@@ -69,12 +69,23 @@ extern struct lock shim_probe_graphs_mutex;	 /* guards which execs and nodes the
 extern struct shim_probe_exec *shim_probe_execs; /* [atomic] all structs, also free ones */
 
 /* ---- probe_execs.c ---- */
-/* Returns the place of a node of the exec's graph, NULL: none. Caller holds
- * shim_probe_graphs_mutex. */
-struct shim_probe_place *shim_probe_place(const struct shim_probe_exec *x, CUgraphNode node);
+/* Returns the place of a node of the exec's graph, NULL: none. */
+struct shim_probe_place *shim_probe_place(const struct shim_probe_exec *x, CUgraphNode node)
+	REQUIRES(shim_probe_graphs_mutex);
 /* Returns whether the exec was made from that graph and has its nodes, with their parameters as of
  * now. */
 bool shim_probe_exec_is_of(struct shim_probe_exec *x, CUgraph g);
+/* Takes the struct's mutex; returns false, without it, if the exec was destroyed meanwhile.
+ * UNCHECKED: held until shim_probe_exec_end(), by callers that know the exec by its handle. */
+UNCHECKED static inline bool shim_probe_exec_enter(struct shim_probe_exec *x, CUgraphExec exec)
+{
+	lock_take(&x->mutex);
+	if (likely(load_acquire(&x->exec) == exec)) {
+		return true;
+	}
+	lock_release(&x->mutex);
+	return false;
+}
 /* Takes the exec's mutex; returns false if a second does not suffice. */
 bool shim_probe_exec_lock(struct shim_probe_exec *x);
 /* Stores the kernel nodes of a graph, sorted by address; caller frees. Returns their number, or
@@ -130,15 +141,15 @@ void shim_probe_node_keep(struct shim_probe_exec *x, struct shim_probe_node *n);
  * if the nodes of either are no chain: then only the driver knows which correspond. */
 bool shim_probe_exec_pair(struct shim_probe_exec *x, CUgraph old, CUgraph from);
 
-/* ---- probe_graph_cover.c; caller holds shim_probe_graphs_mutex ---- */
+/* ---- probe_graph_cover.c ---- */
 /* The exec was made: launches count from now on. */
-void shim_probe_exec_count_begin(struct shim_probe_exec *x);
+void shim_probe_exec_count_begin(struct shim_probe_exec *x) REQUIRES(shim_probe_graphs_mutex);
 /* Counts the launches since the last call at its kernels, if these were looked up. Caller holds the
  * exec's mutex, too. */
-void shim_probe_exec_account(struct shim_probe_exec *x);
+void shim_probe_exec_account(struct shim_probe_exec *x) REQUIRES(shim_probe_graphs_mutex);
 /* A place of the exec has another kernel from now on: counts the launches so far. Caller holds the
- * same locks. */
+ * exec's mutex, too. */
 void shim_probe_exec_recount(struct shim_probe_exec *x, struct shim_probe_place *p,
-			     const CUDA_KERNEL_NODE_PARAMS *now);
+			     const CUDA_KERNEL_NODE_PARAMS *now) REQUIRES(shim_probe_graphs_mutex);
 
 #endif

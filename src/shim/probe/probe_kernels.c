@@ -20,7 +20,7 @@
 		     */
 
 struct strmap shim_probe_kernels;
-static struct shim_probe_kernel *free_kernels; /* shim_probe_mutex */
+static struct shim_probe_kernel *free_kernels GUARDED_BY(shim_probe_mutex);
 
 /* Key of a library's kernel: handle and context; of any other: the handle. */
 struct kernel_key {
@@ -36,8 +36,8 @@ static struct kernel_key key_of(const void *handle, bool library, CUcontext ctx)
 	return k;
 }
 
-/* Caller holds shim_probe_mutex. The struct may be one that launches still look at. */
-static struct shim_probe_kernel *take_free_kernel(void)
+/* The struct may be one that launches still look at. */
+static struct shim_probe_kernel *take_free_kernel(void) REQUIRES(shim_probe_mutex)
 {
 	struct shim_probe_kernel *k = free_kernels;
 
@@ -48,8 +48,8 @@ static struct shim_probe_kernel *take_free_kernel(void)
 	return calloc(1, sizeof(*k));
 }
 
-/* Caller holds shim_probe_mutex. The form is NULL. */
-static void put_kernel(struct shim_probe_kernel *k)
+/* The form is NULL. */
+static void put_kernel(struct shim_probe_kernel *k) REQUIRES(shim_probe_mutex)
 {
 	free(k->name);
 	k->name = NULL;
@@ -58,9 +58,9 @@ static void put_kernel(struct shim_probe_kernel *k)
 	free_kernels = k;
 }
 
-/* Caller holds shim_probe_mutex. */
 static struct shim_probe_kernel *new_kernel(const void *handle, CUcontext ctx,
 					    const struct shim_kernel_origin *o)
+	REQUIRES(shim_probe_mutex)
 {
 	bool library = o->kind == SHIM_KERNEL_OF_LIBRARY;
 	struct shim_probe_kernel *k =
@@ -96,9 +96,9 @@ static bool builds_at_once(bool newer)
 /* Loads in the current context, which is k's, as soon as that is idle. Work that never ends may
  * wait for the launch that waits here, so the wait is bounded, and shorter after a timeout; the
  * probe thread loads the form then. */
-static void load_first(struct shim_probe_kernel *k)
+static void load_first(struct shim_probe_kernel *k) REQUIRES(shim_probe_build_mutex)
 {
-	static bool had_no_rest; /* shim_probe_build_mutex */
+	static bool had_no_rest GUARDED_BY(shim_probe_build_mutex);
 	uint64_t now = clock_now_ns();
 	uint64_t until = now + clock_patience(had_no_rest ? SHIM_PROBE_BACKLOG_NS : FIRST_NS);
 	enum shim_probe_quiet quiet = SHIM_PROBE_BUSY;
@@ -186,9 +186,9 @@ struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext c
 	return k;
 }
 
-/* Reports the refusal of a kernel's form to all tools of the form. Caller holds
- * shim_probe_mutex. */
+/* Reports the refusal of a kernel's form to all tools of the form. */
 static void note_refusal(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+	REQUIRES(shim_probe_mutex)
 {
 	const char *name = NULL;
 	char why[160];
@@ -203,8 +203,8 @@ static void note_refusal(const struct shim_probe_kernel *k, struct shim_probe_fo
 	f->told = true;
 }
 
-/* Caller holds shim_probe_mutex. */
 static void note_left_out(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+	REQUIRES(shim_probe_mutex)
 {
 	char why[160];
 
@@ -217,8 +217,8 @@ static void note_left_out(const struct shim_probe_kernel *k, struct shim_probe_f
 	f->told_left_out = true;
 }
 
-/* Caller holds shim_probe_mutex. */
 static void note_unmixed(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+	REQUIRES(shim_probe_mutex)
 {
 	for (uint32_t i = 0; i < f->n_tools; i++) {
 		shim_probe_tool_refused(f->tools[i], k->name,
@@ -245,8 +245,8 @@ void shim_probe_kernels_note_refusals(void)
 	}
 }
 
-/* Caller holds shim_probe_mutex. */
 static void count_verified(const struct shim_probe_kernel *k, struct proto_probe_state *ret)
+	REQUIRES(shim_probe_mutex)
 {
 	const struct shim_probe_form *f = k->form;
 
@@ -318,9 +318,8 @@ static struct shim_probe_kernel *take_kernel(CUcontext ctx, const void *owner)
 	return found;
 }
 
-/* Retires the forms of a context's kernels or, ctx NULL, of an owner's, and forgets these. Caller
- * holds shim_probe_build_mutex. */
-static void forget(CUcontext ctx, const void *owner)
+/* Retires the forms of a context's kernels or, ctx NULL, of an owner's, and forgets these. */
+static void forget(CUcontext ctx, const void *owner) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_kernel *k;
 

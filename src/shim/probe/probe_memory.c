@@ -30,13 +30,13 @@ struct unused {
 	uint64_t seen; /* round of the probe thread */
 };
 
-static struct unused *unused; /* shim_probe_build_mutex; owned */
+static struct unused *unused GUARDED_BY(shim_probe_build_mutex); /* owned */
 
 /* Contexts with memory of tools are at most as many. */
 static struct {
 	CUcontext ctx; /* NULL: free */
 	CUstream stream;
-} streams[SHIM_PROBE_CONTEXTS_MAX]; /* shim_probe_build_mutex */
+} streams[SHIM_PROBE_CONTEXTS_MAX] GUARDED_BY(shim_probe_build_mutex);
 
 static bool is_device(const struct ebpf_map *m)
 {
@@ -100,7 +100,7 @@ static size_t block_bytes(const struct shim_probe_tool *t)
 
 /* Returns the context's stream for copies, which is made once: a driver takes device memory for a
  * stream. NULL: there is none. */
-static CUstream stream_of(CUcontext ctx)
+static CUstream stream_of(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	for (unsigned i = 0; ctx && i < SHIM_PROBE_CONTEXTS_MAX; i++) {
 		if (streams[i].ctx == ctx) {
@@ -136,6 +136,7 @@ void shim_probe_memory_forget_streams(void)
 
 /* Runs an asynchronous copy on a stream of gBPF's own, which waits for no work of the program. */
 static int copy(CUdeviceptr device, void *host, size_t bytes, bool down)
+	REQUIRES(shim_probe_build_mutex)
 {
 	CUcontext ctx = NULL;
 	CUresult r = shim_driver.cuCtxGetCurrent(&ctx);
@@ -188,6 +189,7 @@ static void fill_page(char *words, const struct shim_probe_tool *t, uint32_t pag
 }
 
 static int write_page(const struct shim_probe_tool *t, uint32_t page)
+	REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t at = EBPF_PTX_CONTROL_AT + (uint64_t)page * EBPF_PTX_CONTROL_BYTES;
 	char words[EBPF_PTX_CONTROL_BYTES];
@@ -208,6 +210,7 @@ static int write_page(const struct shim_probe_tool *t, uint32_t page)
 
 /* Returns whether a row from first on, in front of end, has another interval now. */
 static bool renew_rows(struct shim_probe_tool *t, uint32_t first, uint32_t end)
+	REQUIRES(shim_probe_build_mutex)
 {
 	bool changed = false;
 
@@ -240,7 +243,7 @@ int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t first, uint32_
 	return err;
 }
 
-static int make_rows(struct shim_probe_tool *t)
+static int make_rows(struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex)
 {
 	if (!t->settable || t->rows) {
 		return 0;
@@ -264,7 +267,7 @@ uint64_t shim_probe_memory_offset(const struct shim_probe_tool *t, uint32_t map)
 }
 
 static uint64_t map_in(const struct shim_probe_tool *t, const struct shim_probe_block *b,
-		       uint32_t map)
+		       uint32_t map) REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t offset = shim_probe_memory_offset(t, map);
 
@@ -282,7 +285,7 @@ uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, CUcontext ctx, u
 }
 
 static void fill_env(struct ebpf_ptx_env *env, const struct shim_probe_tool *t,
-		     const struct shim_probe_block *b)
+		     const struct shim_probe_block *b) REQUIRES(shim_probe_build_mutex)
 {
 	memset(env, 0, sizeof(*env));
 	for (uint32_t i = 0; i < t->p.env.n_maps; i++) {
@@ -312,6 +315,7 @@ static int keep_initial(struct shim_probe_tool *t)
 }
 
 static int fill(const struct shim_probe_tool *t, const struct shim_probe_block *b)
+	REQUIRES(shim_probe_build_mutex)
 {
 	size_t bytes = constants_at(t);
 	struct ebpf_ptx_env *env = calloc(1, bytes);
@@ -332,7 +336,7 @@ static int fill(const struct shim_probe_tool *t, const struct shim_probe_block *
 	return err;
 }
 
-static size_t bytes_in(CUcontext ctx)
+static size_t bytes_in(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	size_t bytes = 0;
 
@@ -352,6 +356,7 @@ static size_t bytes_in(CUcontext ctx)
 
 /* Gives a block its memory in the current context. */
 static int take(struct shim_probe_tool *t, struct shim_probe_block *b, struct report *r)
+	REQUIRES(shim_probe_build_mutex)
 {
 	const char *initial = (const char *)t->initial;
 	size_t pinned = host_bytes(t), bytes = block_bytes(t);
@@ -454,7 +459,7 @@ static void store_maps(const struct shim_probe_tool *t, enum place place, const 
 }
 
 static int copy_gpu(const struct shim_probe_tool *t, const struct shim_probe_block *b,
-		    uint64_t *ret)
+		    uint64_t *ret) REQUIRES(shim_probe_build_mutex)
 {
 	CUcontext popped;
 	int err;
@@ -480,7 +485,7 @@ static void copy_host(const struct shim_probe_tool *t, const struct shim_probe_b
 
 /* Adds what was counted in the maps that are in one place in a context. */
 static int add_block(const struct shim_probe_tool *t, const struct shim_probe_block *b,
-		     enum place place, uint64_t *gained)
+		     enum place place, uint64_t *gained) REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t *now = malloc(t->p.region_bytes[EBPF_REGION_TENANT]);
 	int err = now ? 0 : -ENOMEM;
@@ -499,6 +504,7 @@ static int add_block(const struct shim_probe_tool *t, const struct shim_probe_bl
 
 /* gained: what contexts that have ended have counted. */
 static int drain(const struct shim_probe_tool *t, enum place place, uint64_t *gained)
+	REQUIRES(shim_probe_build_mutex)
 {
 	bool any = t->gone != NULL;
 	int err = 0;
@@ -544,7 +550,7 @@ int shim_probe_memory_drain(struct shim_probe_tool *t)
 
 /* ---- leaving ---- */
 
-static void free_block(struct shim_probe_block *b)
+static void free_block(struct shim_probe_block *b) REQUIRES(shim_probe_build_mutex)
 {
 	CUcontext popped;
 	bool current = shim_driver.cuCtxPushCurrent_v2(b->ctx) == CUDA_SUCCESS;

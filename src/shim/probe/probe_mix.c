@@ -93,8 +93,9 @@ void shim_probe_mix_init(struct shim_probe_mix *m)
 	shim_probe_timer_unlock();
 }
 
-/* Stores what is known of a shape. Caller holds the timers' lock. */
+/* Stores what is known of a shape. */
 static void renew_residents(struct shim_probe_shape *s, const struct shim_probe_residents *r)
+	REQUIRES(shim_probe_timer_mutex)
 {
 	store_relaxed(&s->asked, 0u);
 	s->before = s->after = 0;
@@ -340,8 +341,8 @@ static void set_share(struct shim_probe_mix *m, struct shim_probe_shape *s, uint
 	store_relaxed(&m->share, (uint32_t)MAX(share, 1u));
 }
 
-/* Caller holds the timers' lock. */
 static void adjust(struct shim_probe_mix *m, struct shim_probe_shape *s, uint32_t budget_ppm)
+	REQUIRES(shim_probe_timer_mutex)
 {
 	uint32_t timing = set_every(s, budget_ppm);
 

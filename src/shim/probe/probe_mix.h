@@ -39,9 +39,11 @@ struct shim_probe_timer *shim_probe_mix_begin(struct shim_probe_kernel *k,
 					      struct shim_probe_shape *s, CUstream stream);
 /* Sets the shares of the shapes for another budget, as far as costs are known. */
 void shim_probe_mix_adjust(struct shim_probe_mix *m, uint32_t budget_ppm);
-/* Takes a result. Caller holds the timers' lock. */
-void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns);
-/* Fills cost, resident blocks and launches. Caller holds shim_probe_mutex. */
-void shim_probe_mix_report(const struct shim_probe_tool *t, struct proto_probe_state *ret);
+/* Takes a result. */
+void shim_probe_mix_note(const struct shim_probe_timer *t, uint32_t ns)
+	REQUIRES(shim_probe_timer_mutex);
+/* Fills cost, resident blocks and launches. */
+void shim_probe_mix_report(const struct shim_probe_tool *t, struct proto_probe_state *ret)
+	REQUIRES(shim_probe_mutex);
 
 #endif

@@ -60,9 +60,10 @@ static bool is_updatable(CUgraphNode node)
 	       v.deviceUpdatableKernelNode.deviceUpdatable;
 }
 
-/* Why the exec's node cannot be changed; NULL: it can. Caller holds shim_probe_graphs_mutex, so
- * the program's graph keeps its parameters. */
+/* Why the exec's node cannot be changed; NULL: it can. Under the lock the program's graph
+ * keeps its parameters. */
 static const char *why_lost(const struct shim_probe_exec *x, struct shim_probe_node *n)
+	REQUIRES(shim_probe_graphs_mutex)
 {
 	const struct shim_probe_place *p = x->copy ? NULL : shim_probe_place(x, n->node);
 
@@ -101,8 +102,9 @@ static CUresult copy(struct shim_probe_exec *x, struct shim_probe_node *n,
 	return r;
 }
 
-/* The same of another node's parameters. Caller holds shim_probe_graphs_mutex. */
+/* The same of another node's parameters. */
 static CUresult copy_from(struct shim_probe_exec *x, struct shim_probe_node *n, CUgraphNode from)
+	REQUIRES(shim_probe_graphs_mutex)
 {
 	CUDA_KERNEL_NODE_PARAMS p;
 	CUresult r = params_of(from, &p);

@@ -10,10 +10,10 @@
 
 #include "shim/mem/charge.h"
 
-static uint64_t taken; /* shim_probe_build_mutex; bytes that are pinned */
+static uint64_t taken GUARDED_BY(shim_probe_build_mutex); /* bytes that are pinned */
 
 /* Counts memory as gBPF's in the account of the vGPU, where it is not charged. */
-static void count(uint64_t now)
+static void count(uint64_t now) REQUIRES(shim_probe_build_mutex)
 {
 	int row = shim_mem_row_host();
 

@@ -52,6 +52,7 @@ static void write_row(const struct ebpf_map *m, uint32_t i, const struct ebpf_ke
 }
 
 static struct shim_probe_places *places_of(struct shim_probe_tool *t, const struct ebpf_map *m)
+	REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_places *all = t->places ? t->places : calloc(1, sizeof(*all));
 

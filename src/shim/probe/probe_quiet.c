@@ -18,7 +18,7 @@
 #define POLL_NS 10000u
 
 uint64_t shim_probe_paused_until;
-static uint64_t steps_until; /* shim_probe_build_mutex; calls begin until then */
+static uint64_t steps_until GUARDED_BY(shim_probe_build_mutex); /* calls begin until then */
 
 void shim_probe_wait_paused(void)
 {
@@ -132,7 +132,7 @@ static enum shim_probe_quiet done_by(CUevent e, uint64_t until)
 
 /* Pauses launches at once, until all work is done or for that time; then for the calls, as below.
  * Not with a driver that would wait for the work without a limit. */
-static enum shim_probe_quiet drains(CUevent e, uint64_t ns)
+static enum shim_probe_quiet drains(CUevent e, uint64_t ns) REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t begin = clock_now_ns(), until = begin + ns + PAUSE_NS;
 	enum shim_probe_quiet now;
@@ -152,6 +152,7 @@ static enum shim_probe_quiet drains(CUevent e, uint64_t ns)
 }
 
 static enum shim_probe_quiet becomes_quiet(CUevent e, uint64_t backlog_ns)
+	REQUIRES(shim_probe_build_mutex)
 {
 	enum shim_probe_quiet now = done_by(e, clock_now_ns() + backlog_ns);
 	uint64_t begin;

@@ -14,8 +14,8 @@ struct row {
 	uint32_t refs;
 };
 
-static struct row rows[SHIM_PROBE_ROWS]; /* shim_probe_build_mutex; row 0 has no name */
-static struct strmap by_name;		 /* shim_probe_build_mutex; > struct row */
+static struct row rows[SHIM_PROBE_ROWS] GUARDED_BY(shim_probe_build_mutex); /* row 0 has no name */
+static struct strmap by_name GUARDED_BY(shim_probe_build_mutex);	    /* > struct row */
 
 uint32_t shim_probe_row_take(const char *name)
 {

@@ -61,6 +61,7 @@ static void leave_out_idle(struct shim_probe_kernel *k, uint32_t idle)
 
 /* Leaves the newest tool out of a kernel that cannot have all its programs. */
 static void refuse(struct shim_probe_kernel *k, const struct report *r)
+	REQUIRES(shim_probe_build_mutex)
 {
 	struct report partial;
 
@@ -84,9 +85,9 @@ void shim_probe_form_follow(const void *handle, struct shim_probe_form *f)
 	lock_release(&follow_mutex);
 }
 
-/* A tool without a limit must not miss a launch, so the form has one only if all its tools have.
- * Caller holds shim_probe_mutex. */
+/* A tool without a limit must not miss a launch, so the form has one only if all its tools have. */
 static void take_budget(const struct shim_probe_kernel *k, struct shim_probe_form *f)
+	REQUIRES(shim_probe_mutex)
 {
 	uint32_t least = UINT32_MAX;
 
@@ -119,6 +120,7 @@ void shim_probe_budget_changed(const struct shim_probe_tool *t)
 
 /* Gives the kernel a form, or takes it away. */
 static void publish(struct shim_probe_kernel *k, struct shim_probe_form *f)
+	REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_residents residents;
 	struct shim_probe_form *before = k->form;
@@ -206,9 +208,8 @@ void shim_probe_kernel_load(struct shim_probe_kernel *k)
 	report_finish(&r);
 }
 
-/* Returns a kernel whose form is not decided and that this round has not looked at. Caller holds
- * shim_probe_build_mutex. */
-static struct shim_probe_kernel *next_undecided(void)
+/* Returns a kernel whose form is not decided and that this round has not looked at. */
+static struct shim_probe_kernel *next_undecided(void) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_kernel *found = NULL;
 
@@ -261,7 +262,7 @@ static void compile_all(void)
 }
 
 /* A context with forms to load or to unload; NULL: none that this round has not looked at. */
-static CUcontext next_context(void)
+static CUcontext next_context(void) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_kernel *k = NULL;
 	CUcontext ctx = NULL;
@@ -282,7 +283,7 @@ static CUcontext next_context(void)
 }
 
 /* Marks all of a context as looked at in this round. */
-static void mark(CUcontext ctx)
+static void mark(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	lock_take(&shim_probe_mutex);
 	strmap_each (&shim_probe_kernels, e) {
@@ -298,7 +299,7 @@ static void mark(CUcontext ctx)
 }
 
 /* Returns the next compiled kernel of a context. */
-static struct shim_probe_kernel *next_compiled(CUcontext ctx)
+static struct shim_probe_kernel *next_compiled(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_kernel *found = NULL;
 
@@ -316,7 +317,7 @@ static struct shim_probe_kernel *next_compiled(CUcontext ctx)
 }
 
 /* Nothing runs in a context that has failed or ended, and nothing can be loaded. */
-static void leave_failed(CUcontext ctx)
+static void leave_failed(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_kernel *k;
 	struct report r;
@@ -337,7 +338,7 @@ static void leave_failed(CUcontext ctx)
 }
 
 /* Returns QUIET with launches paused if a context, which is current, becomes idle. */
-static enum shim_probe_quiet await_idle(CUcontext ctx)
+static enum shim_probe_quiet await_idle(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t pause_ns = shim_probe_busy_pause(ctx), begin = clock_now_ns();
 	enum shim_probe_quiet now = pause_ns ? shim_probe_quiet_force(pause_ns)
@@ -358,7 +359,7 @@ static enum shim_probe_quiet await_idle(CUcontext ctx)
 /* Loads and unloads in a context, which is current, if it becomes idle. Tools that ended are
  * reported first, so that the memory of tools is freed in the pause in which their forms are
  * unloaded: each pause delays a launch. Returns whether nothing is left to do there. */
-static bool settle_context(CUcontext ctx)
+static bool settle_context(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	struct shim_probe_kernel *k;
 	enum shim_probe_quiet now;

@@ -35,9 +35,10 @@ static struct context_clock *clock_of(CUcontext ctx)
 	return NULL;
 }
 
-/* ---- measuring; caller holds shim_probe_build_mutex ---- */
+/* ---- measuring ---- */
 
 static void measure(struct context_clock *c, CUcontext ctx, uint64_t now)
+	REQUIRES(shim_probe_build_mutex)
 {
 	int64_t ahead;
 
@@ -53,7 +54,7 @@ static void measure(struct context_clock *c, CUcontext ctx, uint64_t now)
 	store_release(&c->ctx, ctx);
 }
 
-static void renew(CUcontext ctx)
+static void renew(CUcontext ctx) REQUIRES(shim_probe_build_mutex)
 {
 	struct context_clock *c = clock_of(ctx);
 	uint64_t now = clock_now_ns();

@@ -16,7 +16,8 @@
 
 static struct lock wake_mutex = LOCK_INITIALIZER(PROBE_WAKE);
 static pthread_cond_t wake_cond = PTHREAD_COND_INITIALIZER;
-static bool woken, started;	     /* wake_mutex */
+static bool woken GUARDED_BY(wake_mutex);
+static bool started GUARDED_BY(wake_mutex);
 static struct shim_session *session; /* wake_mutex to write; constant once the thread runs */
 
 struct shim_session *shim_probe_session(void)

@@ -15,24 +15,26 @@
 #define PER_CONTEXT 16u
 #define TIMERS (PER_CONTEXT * SHIM_PROBE_CONTEXTS_MAX)
 
-static struct lock timer_mutex = LOCK_INITIALIZER(PROBE_TIMER);
-static struct shim_probe_timer timers[TIMERS]; /* timer_mutex: state, ctx */
-static unsigned n_pending; /* timer_mutex; timers that are pending, or about to be */
-static bool looks_again;   /* timer_mutex; the probe thread does, soon */
+struct lock shim_probe_timer_mutex = LOCK_INITIALIZER(PROBE_TIMER);
+static struct shim_probe_timer
+	timers[TIMERS] GUARDED_BY(shim_probe_timer_mutex); /* state and ctx */
+/* Timers that are pending, or about to be. */
+static unsigned n_pending GUARDED_BY(shim_probe_timer_mutex);
+static bool looks_again GUARDED_BY(shim_probe_timer_mutex); /* the probe thread does, soon */
 
 void shim_probe_timer_lock(void)
 {
-	lock_take(&timer_mutex);
+	lock_take(&shim_probe_timer_mutex);
 }
 
 bool shim_probe_timer_trylock(void)
 {
-	return lock_try(&timer_mutex);
+	return lock_try(&shim_probe_timer_mutex);
 }
 
 void shim_probe_timer_unlock(void)
 {
-	lock_release(&timer_mutex);
+	lock_release(&shim_probe_timer_mutex);
 }
 
 static void destroy(CUevent event[2])
@@ -153,8 +155,9 @@ void shim_probe_timer_end(struct shim_probe_timer *t, bool launched)
 	shim_probe_timer_unlock();
 }
 
-/* Takes a result. Caller holds the timers' lock. */
+/* Takes a result. */
 static void note(const struct shim_probe_timer *t, uint32_t ns, uint64_t spent_ns)
+	REQUIRES(shim_probe_timer_mutex)
 {
 	if (t->kernel) {
 		shim_probe_rate_note_host((uint32_t)MIN(spent_ns, (uint64_t)UINT32_MAX));
@@ -230,7 +233,7 @@ void shim_probe_timers_leave(CUcontext ctx)
 
 void shim_probe_timers_forget(void)
 {
-	shim_lock_after_fork(&timer_mutex, LOCK_PROBE_TIMER);
+	shim_lock_after_fork(&shim_probe_timer_mutex, LOCK_PROBE_TIMER);
 	memset(timers, 0, sizeof(timers));
 	n_pending = 0;
 	looks_again = false;

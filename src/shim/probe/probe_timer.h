@@ -17,9 +17,9 @@ struct shim_probe_timer {
 };
 
 /* The lock of timers and of what is measured. No call of the driver is made under it. */
-void shim_probe_timer_lock(void);
-bool shim_probe_timer_trylock(void);
-void shim_probe_timer_unlock(void);
+void shim_probe_timer_lock(void) ACQUIRES(shim_probe_timer_mutex);
+bool shim_probe_timer_trylock(void) ACQUIRES_IF(true, shim_probe_timer_mutex);
+void shim_probe_timer_unlock(void) RELEASES(shim_probe_timer_mutex);
 
 /* Returns a timer whose events belong to that context; NULL: none is free. */
 struct shim_probe_timer *shim_probe_timer_take(CUcontext ctx);
@@ -30,11 +30,11 @@ void shim_probe_timer_begin(struct shim_probe_timer *t, CUstream stream, uint64_
 void shim_probe_timer_gap(CUcontext ctx, CUstream stream);
 /* launched: the launch was accepted. */
 void shim_probe_timer_end(struct shim_probe_timer *t, bool launched);
-/* Reads what is done; on the probe thread, which holds shim_probe_build_mutex. Returns whether it
- * is to be called again soon: launches do not wake the thread until then. */
-bool shim_probe_timers_read(void);
-/* Destroys the events of a context that is about to end. Caller holds shim_probe_build_mutex. */
-void shim_probe_timers_leave(CUcontext ctx);
+/* Reads what is done; on the probe thread. Returns whether it is to be called again soon: launches
+ * do not wake the thread until then. */
+bool shim_probe_timers_read(void) REQUIRES(shim_probe_build_mutex);
+/* Destroys the events of a context that is about to end. */
+void shim_probe_timers_leave(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
 /* In the child after fork. */
 void shim_probe_timers_forget(void);
 

@@ -30,8 +30,8 @@ uint64_t shim_probe_generation, shim_probe_forms_generation;
 bool shim_probe_stopped;
 struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX];
 
-static struct proto_probe_order drains[ORDERS_MAX]; /* shim_probe_mutex */
-static unsigned n_drains;			    /* shim_probe_mutex */
+static struct proto_probe_order drains[ORDERS_MAX] GUARDED_BY(shim_probe_mutex);
+static unsigned n_drains GUARDED_BY(shim_probe_mutex);
 
 static void answer(enum proto_type type, const struct proto_probe_order *o, int status)
 {
@@ -41,8 +41,8 @@ static void answer(enum proto_type type, const struct proto_probe_order *o, int 
 	(void)shim_session_answer_probe(shim_probe_session(), &m, type);
 }
 
-/* Caller holds shim_probe_mutex. NULL: no such tool; version 0: a free place. */
-static struct shim_probe_tool **place_of(uint64_t version)
+/* NULL: no such tool; version 0: a free place. */
+static struct shim_probe_tool **place_of(uint64_t version) REQUIRES(shim_probe_mutex)
 {
 	for (unsigned i = 0; i < SHIM_PROBE_TOOLS_MAX; i++) {
 		const struct shim_probe_tool *t = shim_probe_tools[i];
@@ -54,8 +54,8 @@ static struct shim_probe_tool **place_of(uint64_t version)
 	return NULL;
 }
 
-/* What is known of handles holds for the old set of tools. Caller holds shim_probe_mutex. */
-static void tools_changed(void)
+/* What is known of handles holds for the old set of tools. */
+static void tools_changed(void) REQUIRES(shim_probe_mutex)
 {
 	(void)add_acqrel(&shim_probe_generation, (uint64_t)1);
 	(void)add_acqrel(&shim.kernel_generation, 1u);
@@ -103,7 +103,7 @@ static void refuse(const struct proto_probe *m, int err, const char *why)
 	(void)shim_session_answer_probe(shim_probe_session(), &s, PROTO_PROBE_STATE);
 }
 
-static void put_tool(struct shim_probe_tool *t)
+static void put_tool(struct shim_probe_tool *t) REQUIRES(shim_probe_mutex)
 {
 	struct shim_probe_tool **before = t->replaces ? place_of(t->replaces) : NULL;
 
@@ -121,8 +121,9 @@ static void put_tool(struct shim_probe_tool *t)
 
 /* Compares a known tool with one that gbpfd names after the connection was lost. If the images are
  * equal the tool stays, takes the new region, and t is consumed; else it ends, although the
- * versions are equal. Returns whether it stays. Caller holds shim_probe_mutex. */
+ * versions are equal. Returns whether it stays. */
 static bool renew(struct shim_probe_tool *known, struct shim_probe_tool *t)
+	REQUIRES(shim_probe_mutex)
 {
 	struct ebpf_policy *fresh = NULL;
 
@@ -446,7 +447,7 @@ static bool figures_differ(const struct proto_probe_state *a, const struct proto
 }
 
 /* Returns false if there is more to be reported later. */
-static bool tell(struct shim_probe_tool *t)
+static bool tell(struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex, shim_probe_mutex)
 {
 	union proto_message m = { .probe_state = { .version = t->version } };
 	uint64_t now = clock_now_ns();
@@ -470,8 +471,7 @@ static bool tell(struct shim_probe_tool *t)
 	return !figures;
 }
 
-/* Caller holds shim_probe_mutex. */
-static void set_budget(struct shim_probe_tool *t)
+static void set_budget(struct shim_probe_tool *t) REQUIRES(shim_probe_mutex)
 {
 	if (t->budget_ppm != t->budget_wanted) {
 		t->budget_ppm = t->budget_wanted;
@@ -479,9 +479,8 @@ static void set_budget(struct shim_probe_tool *t)
 	}
 }
 
-/* Takes over which blocks are to run the tool; returns whether that differs. Caller holds
- * shim_probe_mutex. */
-static bool set_control(struct shim_probe_tool *t)
+/* Takes over which blocks are to run the tool; returns whether that differs. */
+static bool set_control(struct shim_probe_tool *t) REQUIRES(shim_probe_mutex)
 {
 	bool differs = memcmp(&t->control, &t->control_wanted, sizeof(t->control)) != 0;
 
@@ -564,8 +563,7 @@ static void carry_out_drains(void)
 	}
 }
 
-/* Caller holds shim_probe_build_mutex. */
-static void finish(struct shim_probe_tool *t)
+static void finish(struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex)
 {
 	struct proto_probe_order o = { .version = t->version, .number = t->end_number };
 	int err = shim_probe_memory_drain(t);

@@ -289,6 +289,7 @@ static enum shim_probe_verified run(struct verifying *v)
 /* Runs with memory and a stream, in the current context, which is idle. A kernel that does not end
  * keeps the memory until the context is idle. */
 static enum shim_probe_verified run_with_memory(struct verifying *v)
+	REQUIRES(shim_probe_build_mutex)
 {
 	enum shim_probe_verified result = SHIM_PROBE_NOT_VERIFIED;
 
@@ -328,7 +329,7 @@ static void note(const struct verifying *v, enum shim_probe_verified result)
 }
 
 /* Waits until the context, which is current, is idle. */
-static bool begin_quiet(void)
+static bool begin_quiet(void) REQUIRES(shim_probe_build_mutex)
 {
 	uint64_t now = clock_now_ns(), until = now + clock_patience(PATIENCE_NS);
 	enum shim_probe_quiet quiet = SHIM_PROBE_BUSY;

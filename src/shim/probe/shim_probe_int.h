@@ -49,7 +49,7 @@ struct shim_probe_tool {
 	struct proto_probe_control control;	   /* that its memory has; shim_probe_build_mutex */
 	struct proto_probe_control control_wanted; /* shim_probe_mutex */
 	uint32_t *rows;			  /* owned; intervals in its memory, of rows that are used;
-					     shim_probe_build_mutex. NULL: it has no memory, or is not settable */
+					     shim_probe_build_mutex. NULL: none, or not settable */
 	struct shim_probe_places *places; /* owned; shim_probe_build_mutex. NULL: no form of it has
 					     asked for a place, or it has no KERNEL_PLACES */
 	bool partial; /* it may run in kernels whose forms lack places of some of its programs */
@@ -238,26 +238,29 @@ struct shim_probe_kernel {
 /* docs/LOCKING.md has the order. */
 extern struct lock shim_probe_build_mutex; /* held over driver calls that build, load and unload */
 extern struct lock shim_probe_mutex;	   /* guards tools, kernels and what is sent */
-extern bool shim_probe_stopped; /* shim_probe_build_mutex; the process exits: the probe thread calls
-				   the driver no more */
+extern struct lock shim_probe_timer_mutex; /* guards timers and what is measured */
+/* The process exits: the probe thread calls the driver no more. */
+extern bool shim_probe_stopped GUARDED_BY(shim_probe_build_mutex);
 extern uint64_t shim_probe_generation; /* [atomic] incremented, under shim_probe_mutex, when the set
 					  of tools changes */
 extern uint64_t shim_probe_forms_generation; /* [atomic] incremented after a kernel was given a
 						form, or none, or the set of tools has changed */
-extern struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX]; /* shim_probe_mutex */
+extern struct shim_probe_tool *shim_probe_tools[SHIM_PROBE_TOOLS_MAX] GUARDED_BY(shim_probe_mutex);
 
 /* ---- probe_tools.c ---- */
-/* Fills the tools that a kernel is to run. Returns their number. Caller holds shim_probe_mutex. */
-uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM_PROBE_TOOLS_MAX]);
+/* Fills the tools that a kernel is to run. Returns their number. */
+uint32_t shim_probe_tools_for(const char *name, struct shim_probe_tool *ret[SHIM_PROBE_TOOLS_MAX])
+	REQUIRES(shim_probe_mutex);
 /* Returns whether program i of a tool is for a kernel of that name. */
 bool shim_probe_tool_matches(const struct shim_probe_tool *t, uint32_t i, const char *name);
 /* Returns whether the tool has a program of gdev_access for a kernel of that name. */
 bool shim_probe_tool_sees(const struct shim_probe_tool *t, const char *name);
-/* Notes why a kernel cannot have the tool's programs. Caller holds shim_probe_mutex. */
-void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why);
+/* Notes why a kernel cannot have the tool's programs. */
+void shim_probe_tool_refused(struct shim_probe_tool *t, const char *kernel, const char *why)
+	REQUIRES(shim_probe_mutex);
 /* Ends tools that no form runs: their maps are copied a last time, and their memory becomes unused.
- * Returns whether there were any. Caller holds shim_probe_build_mutex. */
-bool shim_probe_tools_end(void);
+ * Returns whether there were any. */
+bool shim_probe_tools_end(void) REQUIRES(shim_probe_build_mutex);
 /* Reports to each tool that kernels in conditional nodes of a graph cannot be reached. */
 void shim_probe_tools_note_bodies(void);
 /* Ends tools that no form runs, reads timers, and sends states that have changed; on the probe
@@ -269,14 +272,16 @@ bool shim_probe_tools_settle(uint64_t *ret_ns);
 /* Waits while the program exits until the holders of tools have read the last values, as long as
  * there is a gbpfd, for a limited time. Caller holds no mutex. */
 void shim_probe_exit_await(void);
-/* An order to drain the tool has been taken, and is carried out next. Caller holds
- * shim_probe_mutex. */
-void shim_probe_exit_note_drain(struct shim_probe_tool *t, uint64_t number);
-/* The holder has read the values of the order with that number. Caller holds shim_probe_mutex. */
-void shim_probe_exit_note_read(struct shim_probe_tool *t, uint64_t number);
-/* A tool or gbpfd has ended. Caller holds shim_probe_mutex. */
-void shim_probe_exit_changed(void);
-void shim_probe_exit_forget(void); /* in a child after fork */
+/* An order to drain the tool has been taken, and is carried out next. */
+void shim_probe_exit_note_drain(struct shim_probe_tool *t, uint64_t number)
+	REQUIRES(shim_probe_mutex);
+/* The holder has read the values of the order with that number. */
+void shim_probe_exit_note_read(struct shim_probe_tool *t, uint64_t number)
+	REQUIRES(shim_probe_mutex);
+/* A tool or gbpfd has ended. */
+void shim_probe_exit_changed(void) REQUIRES(shim_probe_mutex);
+/* In a child after fork. */
+void shim_probe_exit_forget(void) REQUIRES(shim_probe_mutex);
 
 /* ---- probe_kernels.c ---- */
 /* Returns the record of a handle that is launched in a context; NULL: no tool matches it. Builds
@@ -285,13 +290,14 @@ void shim_probe_exit_forget(void); /* in a child after fork */
 struct shim_probe_kernel *shim_probe_kernel_find(const void *handle, CUcontext ctx);
 /* As shim_probe_kernel_find(), without building a form. */
 struct shim_probe_kernel *shim_probe_kernel_known(const void *handle, CUcontext ctx);
-/* By handle and, of libraries' kernels, context. */
-extern struct strmap shim_probe_kernels; /* shim_probe_mutex; > struct shim_probe_kernel */
-/* Gives tools the reasons of refusals that they do not know. Caller holds shim_probe_mutex. */
-void shim_probe_kernels_note_refusals(void);
-/* Returns whether the kernel's form has the tool. Caller holds shim_probe_mutex. */
+/* By handle and, of libraries' kernels, context > struct shim_probe_kernel. */
+extern struct strmap shim_probe_kernels GUARDED_BY(shim_probe_mutex);
+/* Gives tools the reasons of refusals that they do not know. */
+void shim_probe_kernels_note_refusals(void) REQUIRES(shim_probe_mutex);
+/* Returns whether the kernel's form has the tool. */
 static inline bool shim_probe_kernel_runs(const struct shim_probe_kernel *k,
 					  const struct shim_probe_tool *t)
+	REQUIRES(shim_probe_mutex)
 {
 	for (uint32_t i = 0; k->form && i < k->form->n_tools; i++) {
 		if (k->form->tools[i] == t) {
@@ -300,8 +306,9 @@ static inline bool shim_probe_kernel_runs(const struct shim_probe_kernel *k,
 	}
 	return false;
 }
-/* Counts kernels with, without, and waiting for the tool. Caller holds shim_probe_mutex. */
-void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_probe_state *ret);
+/* Counts kernels with, without, and waiting for the tool. */
+void shim_probe_kernels_count(const struct shim_probe_tool *t, struct proto_probe_state *ret)
+	REQUIRES(shim_probe_mutex);
 
 /* ---- probe_forms.c ---- */
 /* Returns the form that a launch of the handle is to take, as a user of it; NULL: none. The kernel,
@@ -322,36 +329,38 @@ struct shim_probe_form *shim_probe_form_new(void); /* NULL: no memory */
 void shim_probe_form_free(struct shim_probe_form *f);
 /* Notes that the driver has refused a launch of the form, but not that of the program's kernel. */
 void shim_probe_form_refused(struct shim_probe_form *f, CUresult r);
-/* Takes the form, which no kernel has any more. Caller holds shim_probe_build_mutex. */
-void shim_probe_form_retire(struct shim_probe_form *f);
+/* Takes the form, which no kernel has any more. */
+void shim_probe_form_retire(struct shim_probe_form *f) REQUIRES(shim_probe_build_mutex);
 /* Drains deferred launches, and runs that may be resumed, where they have the handle of a retired
  * form's clone. Caller holds no lock. */
 void shim_probe_forms_drain(void);
 /* Frees the tools of retired forms whose launches have ended, also if the context, which is
- * current, never becomes idle. Caller holds shim_probe_build_mutex. */
-void shim_probe_forms_finish(CUcontext ctx);
+ * current, never becomes idle. */
+void shim_probe_forms_finish(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
 /* Returns whether a context has retired forms: finished ones, or others. */
-bool shim_probe_forms_remain(CUcontext ctx, bool finished);
+bool shim_probe_forms_remain(CUcontext ctx, bool finished) REQUIRES(shim_probe_build_mutex);
 /* Unloads the retired forms of a context: those whose launches have ended, if it is idle, as long
- * as launches are paused, or all if it ends. Returns whether others remain. Caller holds
- * shim_probe_build_mutex. */
-bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends);
-extern struct shim_probe_form *shim_probe_retired; /* shim_probe_build_mutex; not unloaded yet */
+ * as launches are paused, or all if it ends. Returns whether others remain. */
+bool shim_probe_forms_sweep(CUcontext ctx, bool idle, bool context_ends)
+	REQUIRES(shim_probe_build_mutex);
+/* Not unloaded yet. */
+extern struct shim_probe_form *shim_probe_retired GUARDED_BY(shim_probe_build_mutex);
 
 /* ---- probe_settle.c ---- */
 /* Compiles the form that the tools ask for, for all of them but the newest where they are refused.
  * Returns false if the kernel is decided: it has that form, or none is left to be loaded. Its
- * context is current. Caller holds shim_probe_build_mutex, so the tools stay. */
-bool shim_probe_kernel_compile(struct shim_probe_kernel *k);
+ * context is current. Under the mutex the tools stay. */
+bool shim_probe_kernel_compile(struct shim_probe_kernel *k) REQUIRES(shim_probe_build_mutex);
 /* Returns whether it was compiled for the present set of tools. */
-bool shim_probe_kernel_is_compiled(const struct shim_probe_kernel *k);
+bool shim_probe_kernel_is_compiled(const struct shim_probe_kernel *k)
+	REQUIRES(shim_probe_build_mutex);
 /* Loads what was compiled. */
-void shim_probe_kernel_load(struct shim_probe_kernel *k);
-void shim_probe_kernel_forget_made(struct shim_probe_kernel *k);
+void shim_probe_kernel_load(struct shim_probe_kernel *k) REQUIRES(shim_probe_build_mutex);
+void shim_probe_kernel_forget_made(struct shim_probe_kernel *k) REQUIRES(shim_probe_build_mutex);
 /* Sets the form's attributes as the kernel's are now. The form's context is current. */
 void shim_probe_form_follow(const void *handle, struct shim_probe_form *f);
-/* Updates all forms that run the tool for its budget. Caller holds shim_probe_mutex. */
-void shim_probe_budget_changed(const struct shim_probe_tool *t);
+/* Updates all forms that run the tool for its budget. */
+void shim_probe_budget_changed(const struct shim_probe_tool *t) REQUIRES(shim_probe_mutex);
 /* Gives each kernel the form that the tools ask for; on the probe thread. Returns false if that is
  * to be called again, because a context is not idle. */
 bool shim_probe_kernels_settle(void);
@@ -361,13 +370,19 @@ bool shim_probe_kernels_settle(void);
 struct shim_probe_made;
 /* Makes the form of a kernel that runs these tools, in the current context, which waits for no work
  * of the program; and loads it, which does. 0, or -errno with the report; *ret_idle, if not 0:
- * because these tools, as bits, have no site in it, while the others have. Caller holds
- * shim_probe_build_mutex. */
+ * because these tools, as bits, have no site in it, while the others have. */
 int shim_probe_compile(const struct shim_probe_kernel *k, struct shim_probe_tool *const *tools,
 		       uint32_t n, struct shim_probe_made **ret, uint32_t *ret_idle,
-		       struct report *r);
-int shim_probe_load(struct shim_probe_made *m, struct shim_probe_form *f, struct report *r);
-void shim_probe_made_free(struct shim_probe_made *m); /* accepts NULL */
+		       struct report *r) REQUIRES(shim_probe_build_mutex);
+int shim_probe_load(struct shim_probe_made *m, struct shim_probe_form *f, struct report *r)
+	REQUIRES(shim_probe_build_mutex);
+/* Unloads the form's module. context_ends: it ends with its context. */
+void shim_probe_unload(struct shim_probe_form *f, bool context_ends)
+	REQUIRES(shim_probe_build_mutex);
+/* Sets the attributes of a form to those of the program's kernel. The form's context is current. */
+void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f);
+/* Accepts NULL. */
+void shim_probe_made_free(struct shim_probe_made *m) REQUIRES(shim_probe_build_mutex);
 
 /* ---- probe_params.c ---- */
 /* Where the parameters of a kernel lie. */
@@ -382,13 +397,12 @@ const struct ptx_kernel_params *shim_probe_params(struct shim_probe_params *p,
 void shim_probe_params_finish(struct shim_probe_params *p);
 
 /* ---- probe_gaps.c ---- */
-/* Adds what tool number i of the form, which is k's, has no site for. Caller holds
- * shim_probe_mutex. */
+/* Adds what tool number i of the form, which is k's, has no site for. */
 void shim_probe_gaps_add(struct proto_probe_state *s, const struct shim_probe_kernel *k,
-			 const struct shim_probe_form *f, uint32_t i);
+			 const struct shim_probe_form *f, uint32_t i) REQUIRES(shim_probe_mutex);
 bool shim_probe_gaps_differ(const struct proto_probe_state *a, const struct proto_probe_state *b);
 
-/* ---- probe_part.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_part.c ---- */
 /* Programs that a form leaves out. */
 struct shim_probe_cut {
 	unsigned step;
@@ -398,33 +412,32 @@ struct shim_probe_cut {
 /* Chooses what to leave out next of tools that may run in part, after a form with all programs, or
  * with the last choice, was refused. Returns false if nothing is left to be tried. */
 bool shim_probe_cut_next(struct shim_probe_cut *c, const struct shim_probe_kernel *k,
-			 struct shim_probe_tool *const *tools, uint32_t n);
+			 struct shim_probe_tool *const *tools, uint32_t n)
+	REQUIRES(shim_probe_build_mutex);
 /* Reports to the tools what the kernel's form lacks; why: the first refusal. */
 void shim_probe_cut_tell(const struct shim_probe_cut *c, const struct shim_probe_kernel *k,
-			 struct shim_probe_tool *const *tools, uint32_t n,
-			 const struct report *why);
+			 struct shim_probe_tool *const *tools, uint32_t n, const struct report *why)
+	REQUIRES(shim_probe_build_mutex);
 /* Returns whether programs around launches could run without those inside, if the tool that has
  * both might run in part. */
 bool shim_probe_cut_would_help(const struct shim_probe_kernel *k,
-			       struct shim_probe_tool *const *tools, uint32_t n);
-/* Unloads the form's module. context_ends: it ends with its context. */
-void shim_probe_unload(struct shim_probe_form *f, bool context_ends);
-/* Sets the attributes of a form to those of the program's kernel. The form's context is current. */
-void shim_probe_follow_attributes(const void *handle, struct shim_probe_form *f);
+			       struct shim_probe_tool *const *tools, uint32_t n)
+	REQUIRES(shim_probe_build_mutex);
 
-/* ---- probe_brackets.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_brackets.c ---- */
 /* Stores a reference to brackets with these programs for the current context, which is ctx. Forms
  * share brackets with the same programs. Waits for no work of the program. tools: that of each
  * program. Returns 0, or -errno with the report. */
 int shim_probe_bracket_make(struct shim_probe_bracket **ret, CUcontext ctx, unsigned arch,
 			    const struct ptx_probe *probes, struct shim_probe_tool *const *tools,
-			    uint32_t n, struct report *r);
+			    uint32_t n, struct report *r) REQUIRES(shim_probe_build_mutex);
 /* Loads them unless they are. 0 or -errno. */
-int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r);
+int shim_probe_bracket_load(struct shim_probe_bracket *b, struct report *r)
+	REQUIRES(shim_probe_build_mutex);
 /* Gives a reference back. Accepts NULL. */
-void shim_probe_bracket_put(struct shim_probe_bracket *b);
+void shim_probe_bracket_put(struct shim_probe_bracket *b) REQUIRES(shim_probe_build_mutex);
 /* Unloads those of a context without a reference; the context is idle, or ends. */
-void shim_probe_brackets_sweep(CUcontext ctx, bool context_ends);
+void shim_probe_brackets_sweep(CUcontext ctx, bool context_ends) REQUIRES(shim_probe_build_mutex);
 
 /* ---- probe_around.c; any thread ---- */
 /* A launch between its brackets. */
@@ -455,69 +468,84 @@ uint64_t shim_probe_number(const struct shim_probe_form *f);
 CUresult shim_probe_number_args(struct shim_launch_args *a, const struct shim_probe_form *f,
 				const uint64_t *number, void **params, void **extra);
 
-/* ---- probe_memory.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_memory.c ---- */
 /* Returns the address of the tool's environment in the current context, creating its memory; 0: no
  * memory, with the report. */
-uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r);
+uint64_t shim_probe_memory_env(struct shim_probe_tool *t, CUcontext ctx, struct report *r)
+	REQUIRES(shim_probe_build_mutex);
 /* Returns the address that kernels of a context use for the data of a map; 0: they do not reach it,
  * or the tool has no memory there. */
-uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, CUcontext ctx, uint32_t map);
+uint64_t shim_probe_memory_map(const struct shim_probe_tool *t, CUcontext ctx, uint32_t map)
+	REQUIRES(shim_probe_build_mutex);
 /* Returns this address minus that of the environment if it is the same in all contexts and
  * processes, else 0. */
-uint64_t shim_probe_memory_offset(const struct shim_probe_tool *t, uint32_t map);
+uint64_t shim_probe_memory_offset(const struct shim_probe_tool *t, uint32_t map)
+	REQUIRES(shim_probe_build_mutex);
 /* Copies the tool's maps to its region. 0 or -errno. */
-int shim_probe_memory_drain(struct shim_probe_tool *t);
+int shim_probe_memory_drain(struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex);
 /* Allocates the table of ptx/probe_late.h in the current context, which is ctx. 0, or -errno with
  * the report. The end frees it once the context is idle, and accepts 0. */
-int shim_probe_memory_late(CUcontext ctx, CUdeviceptr *ret, CUdevice *ret_device, struct report *r);
-void shim_probe_memory_late_end(CUcontext ctx, CUdeviceptr table, CUdevice on);
+int shim_probe_memory_late(CUcontext ctx, CUdeviceptr *ret, CUdevice *ret_device, struct report *r)
+	REQUIRES(shim_probe_build_mutex);
+void shim_probe_memory_late_end(CUcontext ctx, CUdeviceptr table, CUdevice on)
+	REQUIRES(shim_probe_build_mutex);
 /* Frees memory of a context once that is idle. */
-void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem);
+void shim_probe_memory_discard(CUcontext ctx, CUdeviceptr mem) REQUIRES(shim_probe_build_mutex);
 /* Sets the blocks that run the tool's programs as t->control says, also in running kernels, in the
  * rows from first on that lie in front of end and are used. 0, or -EIO: not in all contexts. */
-int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t first, uint32_t end);
+int shim_probe_memory_control(struct shim_probe_tool *t, uint32_t first, uint32_t end)
+	REQUIRES(shim_probe_build_mutex);
 /* The context is about to end: its values are kept, and the memory is freed. */
-void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx);
+void shim_probe_memory_leave(struct shim_probe_tool *t, CUcontext ctx)
+	REQUIRES(shim_probe_build_mutex);
 /* The tool ends: its memory becomes unused. Freeing waits for all work of the context. */
-void shim_probe_memory_abandon(struct shim_probe_tool *t);
+void shim_probe_memory_abandon(struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex);
 /* Frees unused memory of a context, which is current and idle, as long as launches are paused, or
  * has failed, or is about to end. Returns whether some remains. */
-bool shim_probe_memory_sweep(CUcontext ctx, bool idle);
-bool shim_probe_memory_remains(CUcontext ctx);
+bool shim_probe_memory_sweep(CUcontext ctx, bool idle) REQUIRES(shim_probe_build_mutex);
+bool shim_probe_memory_remains(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
 /* Returns a context with unused memory that was not marked for that round; NULL: none. */
-CUcontext shim_probe_memory_unused(uint64_t round);
-void shim_probe_memory_mark(CUcontext ctx, uint64_t round);
+CUcontext shim_probe_memory_unused(uint64_t round) REQUIRES(shim_probe_build_mutex);
+void shim_probe_memory_mark(CUcontext ctx, uint64_t round) REQUIRES(shim_probe_build_mutex);
 /* The context is about to end. */
-void shim_probe_memory_drop_stream(CUcontext ctx);
-void shim_probe_memory_forget_streams(void); /* in the child after fork */
+void shim_probe_memory_drop_stream(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
+/* In the child after fork. */
+void shim_probe_memory_forget_streams(void) REQUIRES(shim_probe_build_mutex);
 /* Copies bytes to the device by a stream of its own, and waits. 0 or -EIO. */
-int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes);
+int shim_probe_memory_write(CUdeviceptr to, const void *from, size_t bytes)
+	REQUIRES(shim_probe_build_mutex);
 
-/* ---- probe_rows.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_rows.c ---- */
 /* Returns a reference to the row of the kernels of that name; 0: none is left. */
-uint32_t shim_probe_row_take(const char *name);
-void shim_probe_row_put(uint32_t row); /* accepts 0 */
-bool shim_probe_row_is_used(uint32_t row);
+uint32_t shim_probe_row_take(const char *name) REQUIRES(shim_probe_build_mutex);
+void shim_probe_row_put(uint32_t row) REQUIRES(shim_probe_build_mutex); /* accepts 0 */
+bool shim_probe_row_is_used(uint32_t row) REQUIRES(shim_probe_build_mutex);
 /* Returns the interval of the blocks that run a tool in the row's kernels; 0: none does. */
-uint32_t shim_probe_row_interval(const struct proto_probe_control *c, uint32_t row);
-void shim_probe_rows_forget(void); /* in the child after fork */
+uint32_t shim_probe_row_interval(const struct proto_probe_control *c, uint32_t row)
+	REQUIRES(shim_probe_build_mutex);
+/* In the child after fork. */
+void shim_probe_rows_forget(void) REQUIRES(shim_probe_build_mutex);
 
-/* ---- probe_places.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_places.c ---- */
 /* Returns the number that the tool's programs read as `place`, which the map KERNEL_PLACES lists;
  * the map's last index if it is full, PTX_PROBE_NO_NUMBER if the tool has no such map. */
-uint32_t shim_probe_place_number(void *tool, const struct ptx_probe_place *place);
+uint32_t shim_probe_place_number(void *tool, const struct ptx_probe_place *place)
+	REQUIRES(shim_probe_build_mutex);
 /* Writes the list to the map, whose region has been replaced. */
-void shim_probe_places_renew(const struct shim_probe_tool *t);
-void shim_probe_places_free(struct shim_probe_places *places); /* accepts NULL */
+void shim_probe_places_renew(const struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex);
+/* Accepts NULL. */
+void shim_probe_places_free(struct shim_probe_places *places) REQUIRES(shim_probe_build_mutex);
 
-/* ---- probe_pinned.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_pinned.c ---- */
 /* Gives a block pinned memory of the current context with the contents of `initial`, zeros if NULL.
  * Returns 0, or -ENOMEM with the report. */
 int shim_probe_pinned_take(struct shim_probe_block *b, size_t bytes, const void *initial,
-			   struct report *r);
+			   struct report *r) REQUIRES(shim_probe_build_mutex);
 /* Gives it back; accepts a block without. current: its context is. */
-void shim_probe_pinned_put(struct shim_probe_block *b, bool current);
-void shim_probe_pinned_forget(void); /* in the child after fork */
+void shim_probe_pinned_put(struct shim_probe_block *b, bool current)
+	REQUIRES(shim_probe_build_mutex);
+/* In the child after fork. */
+void shim_probe_pinned_forget(void) REQUIRES(shim_probe_build_mutex);
 
 /* ---- probe_verify.c; any thread, which holds no lock ---- */
 /* Compares the form with its kernel, whose launch is about to be made, on copies. params NULL: the
@@ -536,12 +564,12 @@ struct shim_probe_submitted {
  * to it at that time. Caller is a user of the form. */
 void shim_probe_run_submit(const struct shim_probe_form *f, const struct shim_probe_submitted *s,
 			   uint64_t now_ns);
-/* Sets whether launches of the form run programs of submit, and measures the clocks if they do.
- * Caller holds shim_probe_build_mutex. */
-void shim_probe_prepare_submit(struct shim_probe_form *f, const struct shim_probe_kernel *k);
-/* Measures the clocks of the tool's contexts again if that is due, under the same mutex. */
-void shim_probe_clocks_renew(const struct shim_probe_tool *t);
-void shim_probe_clock_forget(CUcontext ctx);
+/* Sets whether launches of the form run programs of submit, and measures the clocks if they do. */
+void shim_probe_prepare_submit(struct shim_probe_form *f, const struct shim_probe_kernel *k)
+	REQUIRES(shim_probe_build_mutex);
+/* Measures the clocks of the tool's contexts again if that is due. */
+void shim_probe_clocks_renew(const struct shim_probe_tool *t) REQUIRES(shim_probe_build_mutex);
+void shim_probe_clock_forget(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
 
 /* ---- probe_quiet.c ---- */
 enum shim_probe_quiet {
@@ -553,14 +581,14 @@ enum shim_probe_quiet {
 	8000000u /* max duration of present work for which launches are paused */
 /* Waits until the present work of the current context is done, backlog_ns at most. QUIET: the
  * context is idle and launches are paused, for some milliseconds at most, until the end is called.
- * Caller holds shim_probe_build_mutex. */
-enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns);
+ */
+enum shim_probe_quiet shim_probe_quiet_begin(uint64_t backlog_ns) REQUIRES(shim_probe_build_mutex);
 void shim_probe_quiet_end(void);
 /* The same, but pauses launches at once, for pause_ns at most if it does not return QUIET. */
-enum shim_probe_quiet shim_probe_quiet_force(uint64_t pause_ns);
+enum shim_probe_quiet shim_probe_quiet_force(uint64_t pause_ns) REQUIRES(shim_probe_build_mutex);
 /* Returns whether there is time for a call that needs the context idle. Then no launch comes in
  * until the end, for 20 ms at most. */
-bool shim_probe_quiet_step(void);
+bool shim_probe_quiet_step(void) REQUIRES(shim_probe_build_mutex);
 /* Returns QUIET if all work that was submitted in the current context is done, after waiting at
  * most that long. */
 enum shim_probe_quiet shim_probe_work_done(uint64_t ns);
@@ -572,20 +600,20 @@ enum shim_probe_quiet shim_probe_mark_passed(CUevent e, uint64_t until);
 extern uint64_t shim_probe_paused_until; /* [atomic] monotonic; 0: launches are not paused */
 void shim_probe_wait_paused(void);
 
-/* ---- probe_busy.c; caller holds shim_probe_build_mutex ---- */
+/* ---- probe_busy.c ---- */
 /* Returns for how many ns the next try may pause launches before the work of a context is done; 0:
  * not at all. */
-uint64_t shim_probe_busy_pause(CUcontext ctx);
+uint64_t shim_probe_busy_pause(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
 /* Notes how long such a pause lasted. It held launches of all contexts. */
-void shim_probe_busy_paused(uint64_t ns);
+void shim_probe_busy_paused(uint64_t ns) REQUIRES(shim_probe_build_mutex);
 /* Notes a try for which the context was not idle, after such a pause of paused_ns; 0: without one.
  */
-void shim_probe_busy_failed(CUcontext ctx, uint64_t paused_ns);
+void shim_probe_busy_failed(CUcontext ctx, uint64_t paused_ns) REQUIRES(shim_probe_build_mutex);
 /* The context was idle, waits for nothing, or ends. */
-void shim_probe_busy_forget(CUcontext ctx);
+void shim_probe_busy_forget(CUcontext ctx) REQUIRES(shim_probe_build_mutex);
 /* Writes why kernels wait if a context has been busy for long; otherwise leaves the text as it is.
  */
-void shim_probe_busy_text(char *to, size_t bytes);
+void shim_probe_busy_text(char *to, size_t bytes) REQUIRES(shim_probe_build_mutex);
 
 /* ---- probe_settings.c ---- */
 /* Returns the longest slice, in bytes, whose form has addresses of maps as constants of its text;
@@ -600,8 +628,8 @@ struct shim_session *shim_probe_session(void);
 /* ---- probe_coverage.c ---- */
 /* gbpfd asks which kernels can be probed; on the session's thread. */
 void shim_probe_cover(struct shim_session *s, const struct proto_probe_order *m);
-/* Forgets what is asked. Caller holds shim_probe_mutex. */
-void shim_probe_cover_lost(void);
+/* Forgets what is asked. */
+void shim_probe_cover_lost(void) REQUIRES(shim_probe_mutex);
 /* Looks at the kernels that were launched, and answers; on the probe thread. Returns false if that
  * is to be called again. */
 bool shim_probe_cover_settle(void);
