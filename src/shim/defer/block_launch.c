@@ -263,7 +263,7 @@ static struct page {
 	uint32_t gpu;
 	/* Owned. NULL: another context of the device has it, or none can be created. */
 	struct gpu_flag *flag;
-} pages[MAX_CONTEXTS]; /* pages_mutex */
+} pages[MAX_CONTEXTS] GUARDED_BY(pages_mutex);
 
 /* Called by the agent thread when the number of lease slots changes. */
 static void slots_changed(uint32_t slots)
@@ -277,8 +277,8 @@ static void slots_changed(uint32_t slots)
 	lock_release(&pages_mutex);
 }
 
-/* Caller holds pages_mutex. NULL: no entry of that context. */
-static struct page *page_of(CUcontext ctx)
+/* NULL: no entry of that context. */
+static struct page *page_of(CUcontext ctx) REQUIRES(pages_mutex)
 {
 	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
 		if (pages[i].ctx == ctx) {
@@ -288,7 +288,7 @@ static struct page *page_of(CUcontext ctx)
 	return NULL;
 }
 
-static bool device_has_page(uint32_t gpu)
+static bool device_has_page(uint32_t gpu) REQUIRES(pages_mutex)
 {
 	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
 		if (pages[i].ctx && pages[i].flag && pages[i].gpu == gpu) {
@@ -298,7 +298,7 @@ static bool device_has_page(uint32_t gpu)
 	return false;
 }
 
-static void make_page(CUcontext ctx, uint32_t gpu)
+static void make_page(CUcontext ctx, uint32_t gpu) REQUIRES(pages_mutex)
 {
 	struct page *p = page_of(NULL);
 

@@ -28,9 +28,9 @@
 #define START_TIMEOUT_NS 1000000000u
 
 static struct lock attach_mutex = LOCK_INITIALIZER(ATTACH);
-static bool attempted;	       /* attach_mutex */
-static CUresult attach_result; /* attach_mutex */
-static TLS_FAST bool inside;   /* set during cuInit: tools that the driver loads may call it */
+static bool attempted GUARDED_BY(attach_mutex);
+static CUresult attach_result GUARDED_BY(attach_mutex);
+static TLS_FAST bool inside; /* set during cuInit: tools that the driver loads may call it */
 static struct shim_session session;
 
 static bool is_set(const char *name)
@@ -247,8 +247,7 @@ static CUresult start_driver(unsigned flags, int *err, bool *fell_back)
 	return session.refusal[0] ? r : shim_real.cuInit(flags);
 }
 
-/* Caller holds attach_mutex. */
-static CUresult begin(unsigned flags)
+static CUresult begin(unsigned flags) REQUIRES(attach_mutex)
 {
 	int err = say_hello(0);
 	bool fell_back;

@@ -25,9 +25,9 @@ struct linked {
 };
 
 static struct lock links_mutex = LOCK_INITIALIZER(LINKS);
-static struct linked links[MAX_LINKERS]; /* links_mutex; n 0: free */
-static unsigned next_link;		 /* links_mutex */
-static uint32_t any;			 /* [atomic] a linker has completed */
+static struct linked links[MAX_LINKERS] GUARDED_BY(links_mutex); /* n 0: free */
+static unsigned next_link GUARDED_BY(links_mutex);
+static uint32_t any; /* [atomic] a linker has completed */
 
 static void clear(struct linked *k)
 {
@@ -37,8 +37,7 @@ static void clear(struct linked *k)
 	*k = (struct linked){ .state = NULL };
 }
 
-/* Caller holds links_mutex. */
-static struct linked *find(CUlinkState state)
+static struct linked *find(CUlinkState state) REQUIRES(links_mutex)
 {
 	for (unsigned i = 0; state && i < MAX_LINKERS; i++) {
 		if (links[i].n && links[i].state == state) {
@@ -48,8 +47,8 @@ static struct linked *find(CUlinkState state)
 	return NULL;
 }
 
-/* Takes an entry: the oldest one whose linker has been destroyed. Caller holds links_mutex. */
-static struct linked *make(CUlinkState state)
+/* Takes an entry: the oldest one whose linker has been destroyed. */
+static struct linked *make(CUlinkState state) REQUIRES(links_mutex)
 {
 	for (unsigned i = 0; i < MAX_LINKERS; i++) {
 		struct linked *k = &links[next_link++ % MAX_LINKERS];

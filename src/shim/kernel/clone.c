@@ -24,8 +24,9 @@
 
 /* Held over calls of the driver, which may load a clone. */
 static struct lock clones_mutex = LOCK_INITIALIZER(CLONES);
-static struct shim_clone *clones; /* clones_mutex; those of kernels that the program knows */
-static uint64_t made;		  /* clones_mutex */
+/* Those of kernels that the program knows. */
+static struct shim_clone *clones GUARDED_BY(clones_mutex);
+static uint64_t made GUARDED_BY(clones_mutex);
 
 /* Returns f$gbpf as the same kind of handle as f, NULL if there is none. */
 static CUfunction clone_handle(const struct shim_kernel_origin *of)
@@ -110,8 +111,8 @@ static void use_code(struct shim_clone *t)
 	}
 }
 
-/* Caller holds clones_mutex. */
 static struct shim_clone *make(const void *handle, const struct shim_kernel_origin *o)
+	REQUIRES(clones_mutex)
 {
 	struct shim_clone *t = calloc(1, sizeof(*t));
 
@@ -201,8 +202,8 @@ static struct shim_clone *known(const void *handle, struct shim_kernel_origin *o
  * another kernel meanwhile, or is unloading it, or if the owner's handle is that of a later load
  * (the former ended with its context): the name may be another kernel's there. The numbers of loads
  * only grow, so the clone was found in the load that is present here; in none, by its own handle.
- * Caller holds clones_mutex. */
-static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o)
+ */
+static bool publish(struct shim_clone *t, const struct shim_kernel_origin *o) REQUIRES(clones_mutex)
 {
 	uint64_t load = shim_image_load(o->owner);
 	struct shim_kernel *k;
@@ -240,8 +241,7 @@ struct shim_clone *shim_clone_get(const void *handle)
 	return t;
 }
 
-/* Caller holds clones_mutex. */
-static const struct cubin_kernel *code_of(CUfunction clone)
+static const struct cubin_kernel *code_of(CUfunction clone) REQUIRES(clones_mutex)
 {
 	const struct shim_clone *t = clones;
 
@@ -291,8 +291,7 @@ void shim_clone_end_load(const void *owner, uint64_t until)
 	lock_release(&clones_mutex);
 }
 
-/* Caller holds both mutexes. */
-static void drop_clones(const void *owner, CUcontext ctx)
+static void drop_clones(const void *owner, CUcontext ctx) REQUIRES(clones_mutex, shim_kernels_mutex)
 {
 	for (struct shim_clone **link = &clones, *t; (t = *link) != NULL;) {
 		struct shim_kernel *k;

@@ -25,14 +25,14 @@ struct shim_kernel shim_kernel_none;
 
 /* ---- the table ---- */
 
-/* Returns NULL if nothing is known of the handle. Caller holds shim_kernels_mutex. */
-static struct shim_kernel *known(const void *handle)
+/* Returns NULL if nothing is known of the handle. */
+static struct shim_kernel *known(const void *handle) REQUIRES(shim_kernels_mutex)
 {
 	return strmap_get(&shim_kernels, shim_handle_key(handle).text);
 }
 
 /* The same, if the program got the handle through the shim. */
-static struct shim_kernel *noted(const void *handle)
+static struct shim_kernel *noted(const void *handle) REQUIRES(shim_kernels_mutex)
 {
 	struct shim_kernel *k = handle ? known(handle) : NULL;
 
@@ -40,8 +40,8 @@ static struct shim_kernel *noted(const void *handle)
 }
 
 /* Returns the record of a handle, a new one if it has none and there are fewer than `most`; NULL:
- * no room, or no memory. Caller holds shim_kernels_mutex. */
-static struct shim_kernel *record_of(const void *handle, uint32_t most)
+ * no room, or no memory. */
+static struct shim_kernel *record_of(const void *handle, uint32_t most) REQUIRES(shim_kernels_mutex)
 {
 	struct shim_kernel *k = known(handle);
 
@@ -187,9 +187,8 @@ static bool is_function_of(const void *kernel, CUfunction function)
 	       of == function;
 }
 
-/* Returns the library's kernel with that function in the current context. Caller holds
- * shim_kernels_mutex. */
-static const void *kernel_with(CUfunction function)
+/* Returns the library's kernel with that function in the current context. */
+static const void *kernel_with(CUfunction function) REQUIRES(shim_kernels_mutex)
 {
 	const char *name = driver_name(NULL, function);
 
@@ -223,9 +222,9 @@ const void *shim_kernel_noted(CUkernel kernel, CUfunction function)
 	return found;
 }
 
-/* Returns the scheduler's kernel by name, NULL if there is no name, or no memory. Caller holds
- * shim_kernels_mutex, since the name may be forgotten. */
-static struct sched_kernel *by_name(const struct shim_kernel *k)
+/* Returns the scheduler's kernel by name, NULL if there is no name, or no memory. Without the mutex
+ * the name might be forgotten. */
+static struct sched_kernel *by_name(const struct shim_kernel *k) REQUIRES(shim_kernels_mutex)
 {
 	bool library = k->name && k->kind == SHIM_KERNEL_OF_LIBRARY;
 	struct sched_kernel *counted;
@@ -248,9 +247,8 @@ static struct sched_kernel *by_name(const struct shim_kernel *k)
 	return counted;
 }
 
-/* Returns the scheduler's kernel, looked up by name where it is not known. Caller holds
- * shim_kernels_mutex. */
-static struct sched_kernel *counted_of(struct shim_kernel *k)
+/* Returns the scheduler's kernel, looked up by name where it is not known. */
+static struct sched_kernel *counted_of(struct shim_kernel *k) REQUIRES(shim_kernels_mutex)
 {
 	if (!k->counted || k->stale) {
 		store_release(&k->counted, by_name(k));

@@ -8,16 +8,16 @@
 
 /* Held over calls of the driver that ask for names. clone.c takes it under its own mutex. */
 extern struct lock shim_kernels_mutex;
-extern struct strmap
-	shim_kernels; /* shim_kernels_mutex; handle in hexadecimal > struct shim_kernel */
+/* Handle in hexadecimal > struct shim_kernel. */
+extern struct strmap shim_kernels GUARDED_BY(shim_kernels_mutex);
 
 /* The handle names another kernel than it did, or the program has launched it before it asked for
  * it. The clone stays allocated, since a launch of another thread, or a deferred one, may use it;
- * later launches do not take it. Caller holds shim_kernels_mutex. */
-void shim_kernel_means_another(struct shim_kernel *k);
+ * later launches do not take it. */
+void shim_kernel_means_another(struct shim_kernel *k) REQUIRES(shim_kernels_mutex);
 /* Returns whether a kernel of that name, of a load of an owner, is the one that the handle names,
- * as far as it is known. Caller holds shim_kernels_mutex. */
+ * as far as it is known. */
 bool shim_kernel_names_the_same(const struct shim_kernel *k, const char *name, const void *owner,
-				uint64_t load);
+				uint64_t load) REQUIRES(shim_kernels_mutex);
 
 #endif

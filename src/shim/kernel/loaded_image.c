@@ -38,8 +38,9 @@ struct shim_image_owner {
 };
 
 static struct lock owners_mutex = LOCK_INITIALIZER(OWNERS);
-static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct shim_image_owner */
-static uint64_t loads;	     /* owners_mutex */
+/* Handle in hexadecimal > struct shim_image_owner. */
+static struct strmap owners GUARDED_BY(owners_mutex);
+static uint64_t loads GUARDED_BY(owners_mutex);
 
 bool shim_image_wanted(void)
 {
@@ -399,8 +400,7 @@ const struct shim_part shim_image_part = { .if_attached = true,
 					   .context_forget = context_forget,
 					   .child = child };
 
-/* Caller holds owners_mutex. */
-static const struct shim_image_owner *owner_of(const void *handle)
+static const struct shim_image_owner *owner_of(const void *handle) REQUIRES(owners_mutex)
 {
 	const struct shim_image_owner *o = strmap_get(&owners, shim_handle_key(handle).text);
 

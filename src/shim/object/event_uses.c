@@ -24,17 +24,19 @@ static struct event_entry {
 	uint64_t joined; /* launches of the queue's run that must be done before the event's record
 			    is final; 0: none */
 	uint64_t order;	 /* sequence number of the call that joined the run */
-} events[MAX_EVENTS];	 /* events_mutex; entries from n_events on are free */
-static unsigned n_events, sweep_at = SWEEP_FIRST;
-static struct shim_event_call *calls,
-	**last_call = &calls; /* events_mutex: deferred ones, by sequence number */
+} events[MAX_EVENTS] GUARDED_BY(events_mutex); /* entries from n_events on are free */
+static unsigned n_events GUARDED_BY(events_mutex);
+static unsigned sweep_at GUARDED_BY(events_mutex) = SWEEP_FIRST;
+/* Deferred ones, by sequence number. */
+static struct shim_event_call *calls GUARDED_BY(events_mutex);
+static struct shim_event_call **last_call GUARDED_BY(events_mutex) = &calls;
 static struct deferred_destroy {
 	CUevent event;
-	bool graph;			    /* the handle is a CUgraphExec */
-} deferred_destroys[MAX_DEFERRED_DESTROYS]; /* events_mutex */
-static unsigned n_deferred_destroys;	    /* [atomic] changed under events_mutex */
+	bool graph; /* the handle is a CUgraphExec */
+} deferred_destroys[MAX_DEFERRED_DESTROYS] GUARDED_BY(events_mutex);
+static unsigned n_deferred_destroys; /* [atomic] changed under events_mutex */
 
-static unsigned find_entry(CUevent event, const struct shim_queue *q)
+static unsigned find_entry(CUevent event, const struct shim_queue *q) REQUIRES(events_mutex)
 {
 	unsigned i = 0;
 
@@ -44,7 +46,7 @@ static unsigned find_entry(CUevent event, const struct shim_queue *q)
 	return i;
 }
 
-static void drop_if_unused(struct event_entry *u)
+static void drop_if_unused(struct event_entry *u) REQUIRES(events_mutex)
 {
 	if (!u->records && !u->awaits && !u->joined) {
 		*u = (struct event_entry){ .event = NULL };
@@ -54,9 +56,8 @@ static void drop_if_unused(struct event_entry *u)
 	}
 }
 
-/* Clears the entry's joined mark once the run has progressed beyond it. Caller holds events_mutex.
- */
-static void update_joined(struct event_entry *u)
+/* Clears the entry's joined mark once the run has progressed beyond it. */
+static void update_joined(struct event_entry *u) REQUIRES(events_mutex)
 {
 	struct sched_run_progress c;
 	int err;
@@ -73,8 +74,8 @@ static void update_joined(struct event_entry *u)
 	}
 }
 
-/* Frees the entries whose records are final. Caller holds events_mutex. */
-static void sweep(void)
+/* Frees the entries whose records are final. */
+static void sweep(void) REQUIRES(events_mutex)
 {
 	unsigned used = 0;
 
@@ -90,8 +91,8 @@ static void sweep(void)
 }
 
 /* Returns the entry of the event in the queue, creating it if necessary; NULL: the table is full.
- * Caller holds events_mutex. */
-static struct event_entry *obtain(CUevent event, struct shim_queue *q)
+ */
+static struct event_entry *obtain(CUevent event, struct shim_queue *q) REQUIRES(events_mutex)
 {
 	unsigned i = find_entry(event, q);
 
@@ -111,8 +112,7 @@ static struct event_entry *obtain(CUevent event, struct shim_queue *q)
 	return &events[i];
 }
 
-/* Caller holds events_mutex. */
-static bool in_use(CUevent event)
+static bool in_use(CUevent event) REQUIRES(events_mutex)
 {
 	for (unsigned i = 0; i < n_events; i++) {
 		if (events[i].event == event) {
@@ -226,9 +226,8 @@ bool shim_event_ready(const struct shim_event_call *c)
 	return ready;
 }
 
-/* Ends the deferred call's use. Returns the event's entry, NULL if the queue was closed. Caller
- * holds events_mutex. */
-static struct event_entry *end_call(struct shim_event_call *c)
+/* Ends the deferred call's use. Returns the event's entry, NULL if the queue was closed. */
+static struct event_entry *end_call(struct shim_event_call *c) REQUIRES(events_mutex)
 {
 	unsigned i = find_entry(c->event, c->q);
 

@@ -30,13 +30,13 @@ static struct {
 static struct {
 	CUstream stream;
 	CUdevice device;
-} capped[MAX_CAPPED];	  /* mutex */
+} capped[MAX_CAPPED] GUARDED_BY(mutex);
 static uint32_t n_capped; /* [atomic] changed under mutex */
 static struct {
 	CUgreenCtx green;
 	CUcontext ctx, primary; /* NULL: not converted to a context yet */
 	CUdevice device;
-} known[MAX_KNOWN];	 /* mutex */
+} known[MAX_KNOWN] GUARDED_BY(mutex);
 static uint32_t n_known; /* [atomic] */
 
 /* ---- the program's green contexts ---- */
@@ -224,8 +224,7 @@ CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice device
 	return r;
 }
 
-/* Caller holds mutex. */
-static CUgreenCtx own_green(CUdevice device)
+static CUgreenCtx own_green(CUdevice device) REQUIRES(mutex)
 {
 	CUdevResourceDesc desc;
 	CUgreenCtx made;
@@ -312,8 +311,7 @@ void shim_green_cap(CUstream *stream)
 	sched_report_cap(shim.sched, load_relaxed(&percent), why);
 }
 
-/* Caller holds mutex. */
-static bool any_of(CUdevice device)
+static bool any_of(CUdevice device) REQUIRES(mutex)
 {
 	for (uint32_t i = 0; i < n_capped; i++) {
 		if (capped[i].device == device) {

@@ -9,9 +9,9 @@
 
 #define MAX_HANDLES 65536u
 
-/* Caller holds the set's mutex. The release pairs with the acquire in is_empty(): a thread that
- * learned of a handle after it was added sees a count that is not 0. */
-static void publish_count(struct shim_handle_set *s)
+/* The release pairs with the acquire in is_empty(): a thread that learned of a handle after it was
+ * added sees a count that is not 0. */
+static void publish_count(struct shim_handle_set *s) REQUIRES(s->mutex)
 {
 	store_release(&s->n, (uint32_t)s->map.live + s->overflow);
 }

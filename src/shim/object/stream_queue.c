@@ -20,9 +20,9 @@
 #define POLL_NS 50000u
 
 static struct lock table_mutex = LOCK_INITIALIZER(TABLE);
-static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
-static struct shim_queue *free_list;	    /* table_mutex */
-static struct shim_queue *live;		    /* table_mutex: all open queues, by next_live */
+static struct shim_queue *buckets[BUCKETS] GUARDED_BY(table_mutex);
+static struct shim_queue *free_list GUARDED_BY(table_mutex);
+static struct shim_queue *live GUARDED_BY(table_mutex); /* all open queues, by next_live */
 static uint32_t n_destroy_pending; /* [atomic] of live, those whose stream is to be destroyed;
 				      changed under table_mutex */
 static uint32_t
@@ -94,8 +94,8 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	return q->dev.ctx != NULL;
 }
 
-/* Returns a cleared queue; NULL: no memory. Caller holds table_mutex. */
-static struct shim_queue *take_closed(void)
+/* Returns a cleared queue; NULL: no memory. */
+static struct shim_queue *take_closed(void) REQUIRES(table_mutex)
 {
 	const size_t rest = offsetof(struct shim_queue, touched);
 	struct shim_queue *q = free_list;
@@ -109,9 +109,9 @@ static struct shim_queue *take_closed(void)
 	return q;
 }
 
-/* Finds or opens the queue. Caller holds table_mutex. */
+/* Finds or opens the queue. */
 static struct shim_queue *obtain(CUstream stream, enum shim_queue_kind kind, CUcontext ctx,
-				 const void *owner)
+				 const void *owner) REQUIRES(table_mutex)
 {
 	unsigned b = bucket_of(stream, ctx, owner);
 	struct shim_queue *q;
@@ -211,8 +211,8 @@ static void leave_live(struct shim_queue *q)
 }
 
 /* Removes the queue from its bucket, so that no thread finds it any more. Returns false if another
- * thread has. Caller holds table_mutex. */
-static bool leave_bucket(struct shim_queue *q)
+ * thread has. */
+static bool leave_bucket(struct shim_queue *q) REQUIRES(table_mutex)
 {
 	CUcontext key = q->kind == SHIM_QUEUE_CREATED ? NULL : q->dev.ctx;
 	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)];
@@ -228,9 +228,8 @@ static bool leave_bucket(struct shim_queue *q)
 	return true;
 }
 
-/* Removes the queue from all tables. Returns false if another thread has. Caller holds table_mutex.
- */
-static bool unlink_queue(struct shim_queue *q)
+/* Removes the queue from all tables. Returns false if another thread has. */
+static bool unlink_queue(struct shim_queue *q) REQUIRES(table_mutex)
 {
 	if (q->table.destroy_pending) {
 		sub_acqrel(&n_destroy_pending, 1u);

@@ -36,14 +36,15 @@ struct control_access { /* control of one GPU, by device ordinal */
 static struct lock mutex = LOCK_INITIALIZER(CONTROL);
 /* Held while control calls are made, which the driver answers whatever else it is doing. */
 static struct lock access_mutex = LOCK_INITIALIZER(CONTROL_ACCESS);
-static CUcontext contexts[PROTO_MAX_GPUS][CONTEXTS]; /* mutex; of each GPU, oldest first */
-static struct shim_session *session;		     /* mutex; NULL before the first welcome */
+/* Of each GPU, oldest first. */
+static CUcontext contexts[PROTO_MAX_GPUS][CONTEXTS] GUARDED_BY(mutex);
+static struct shim_session *session GUARDED_BY(mutex); /* NULL before the first welcome */
 static uint32_t changed; /* [atomic] contexts have been created or destroyed */
-static struct control_access accesses[PROTO_MAX_GPUS]; /* access_mutex */
+static struct control_access accesses[PROTO_MAX_GPUS] GUARDED_BY(access_mutex);
 static uint32_t generation;
 static uint64_t due_ns; /* agent only; 0: nothing to learn */
 
-static void mark_changed(void)
+static void mark_changed(void) REQUIRES(mutex)
 {
 	uint64_t one = 1;
 
@@ -109,9 +110,9 @@ static void send_handles(struct shim_session *s, uint32_t gpu)
 	(void)shim_session_send(s, &m, PROTO_CONTROL, &g->fd, g->learned);
 }
 
-/* Learns the handles of one GPU and sends them. Caller holds access_mutex. The self-test is made
- * once: a driver that refuses a control will keep refusing it. */
-static void learn(struct shim_session *s, uint32_t gpu, bool green)
+/* Learns the handles of one GPU and sends them. The self-test is made once: a driver that refuses a
+ * control will keep refusing it. */
+static void learn(struct shim_session *s, uint32_t gpu, bool green) REQUIRES(access_mutex)
 {
 	struct control_access *g = &accesses[gpu];
 	bool had = g->learned;

@@ -18,11 +18,11 @@ static struct lock mutex = LOCK_INITIALIZER(FLAGS);
 static struct {
 	int fd; /* owned */
 	bool set;
-} own[PROTO_MAX_GPUS];		     /* mutex */
-static struct shim_session *session; /* mutex; NULL before the first welcome */
-static uint32_t lease_slots;	     /* [atomic] */
+} own[PROTO_MAX_GPUS] GUARDED_BY(mutex);
+static struct shim_session *session GUARDED_BY(mutex); /* NULL before the first welcome */
+static uint32_t lease_slots;			       /* [atomic] */
 
-static int send_flag(struct shim_session *s, uint32_t gpu)
+static int send_flag(struct shim_session *s, uint32_t gpu) REQUIRES(mutex)
 {
 	union proto_message m = { 0 };
 
