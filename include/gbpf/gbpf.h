@@ -255,6 +255,7 @@ enum {
 	GBPF_GIVEN_PRIO = 64,
 	GBPF_GIVEN_BURST = 128,
 	GBPF_GIVEN_USERS = 256,
+	GBPF_GIVEN_SWAP = 512,
 };
 
 /*	struct gbpf_vgpu v = { .size = sizeof(v), .given = GBPF_GIVEN_MEM | GBPF_GIVEN_COMPUTE };
@@ -277,6 +278,9 @@ struct gbpf_vgpu {
 	/* Bytes of the smallest GPU, against which reservations are checked; 0: as gbpfd knows it.
 	 */
 	uint64_t device_mem;
+	/* Bytes of host memory for memory that leaves the GPUs beyond mem, of the virtual GPU as a
+	 * whole: at least 2 MiB, and mem must be set; 0: none leaves. */
+	uint64_t swap;
 };
 
 /* Names are those of their owners: "train" is the caller's own, or else the only one of that name

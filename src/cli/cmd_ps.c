@@ -97,7 +97,7 @@ static void add_gpus(struct cli_table *t, const json_t *tenant)
 
 /* Which columns a table has, and of which GPU it is. */
 struct form {
-	bool with_vgpu, with_gpus, with_group, of_gpu;
+	bool with_vgpu, with_gpus, with_group, with_swap, of_gpu;
 	uint64_t gpu;
 };
 
@@ -108,28 +108,35 @@ static void add_hidden_row(struct cli_table *t, const json_t *tenant, const stru
 	cli_table_cell(t, "-");
 	cli_table_cell(t, "%s", cli_user(user, (uint32_t)cli_u64(tenant, "uid")));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
-	for (unsigned i = 3; i < 13u + f->with_vgpu + f->with_gpus + f->with_group; i++) {
+	for (unsigned i = 3; i < 13u + f->with_vgpu + f->with_gpus + f->with_group + f->with_swap;
+	     i++) {
 		cli_table_cell(t, "-");
 	}
 }
 
-/* Returns "1.2 GiB/4.0 GiB": what the process holds, and the limit of its virtual GPU, if it has
- * one. */
-static const char *memory_of(char out[64], const json_t *tenant)
+/* Returns "1.2 GiB/4.0 GiB": what the process holds, by that member, and the limit of its virtual
+ * GPU, if it has one. */
+static const char *memory_of(char out[64], const json_t *tenant, const char *held,
+			     const char *limited)
 {
-	uint64_t limit = cli_u64(tenant, "mem_limit");
+	uint64_t limit = cli_u64(tenant, limited);
 	char used[24], most[24];
 
-	if (!json_object_get(tenant, "mem_used")) {
+	if (!json_object_get(tenant, held)) {
 		return "-";
 	}
 	if (!limit) {
-		snprintf(out, 64, "%s", cli_bytes(used, cli_u64(tenant, "mem_used")));
+		snprintf(out, 64, "%s", cli_bytes(used, cli_u64(tenant, held)));
 		return out;
 	}
-	snprintf(out, 64, "%s/%s", cli_bytes(used, cli_u64(tenant, "mem_used")),
-		 cli_bytes(most, limit));
+	snprintf(out, 64, "%s/%s", cli_bytes(used, cli_u64(tenant, held)), cli_bytes(most, limit));
 	return out;
+}
+
+/* Returns true if its virtual GPU has swap, or had some that it still holds. */
+static bool has_swap(const json_t *tenant)
+{
+	return cli_u64(tenant, "swap_limit") || cli_u64(tenant, "swap_used");
 }
 
 /* Adds "train", or "alice/train" if that is another user's; nothing if the program is in none. An
@@ -177,7 +184,13 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 	if (f->with_vgpu) {
 		add_vgpu(t, tenant);
 	}
-	cli_table_cell(t, "%s", memory_of(memory, tenant));
+	cli_table_cell(t, "%s", memory_of(memory, tenant, "mem_used", "mem_limit"));
+	if (f->with_swap) {
+		cli_table_cell(t, "%s",
+			       has_swap(tenant)
+				       ? memory_of(memory, tenant, "swap_used", "swap_limit")
+				       : "-");
+	}
 	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));
 	cli_table_cell(t, "%s", cli_text(tenant, "command"));
 }
@@ -199,6 +212,7 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 		const json_t *gpus = json_object_get(tenant, "gpus");
 
 		f.with_vgpu |= json_object_get(tenant, "vgpu") != NULL;
+		f.with_swap |= has_swap(tenant);
 		f.with_group |= cli_text(tenant, "group")[0] != 0;
 		f.with_gpus |= json_array_size(gpus) > 1 ||
 			       json_integer_value(json_array_get(gpus, 0)) > 0;
@@ -224,6 +238,9 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 		cli_table_column(&t, "VGPU", false);
 	}
 	cli_table_column(&t, "MEMORY", true);
+	if (f.with_swap) {
+		cli_table_column(&t, "SWAP", true);
+	}
 	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "COMMAND", false);
 	cli_table_optional(&t, 2);

@@ -249,9 +249,29 @@ static uint64_t most_used(const json_t *v)
 	return most;
 }
 
-static void add_row(struct cli_table *t, const json_t *v)
+/* Returns true if it has swap, or had some that its programs still hold. */
+static bool has_swap(const json_t *v)
 {
-	char name[64], user[64], used[24], mem[24], reserve[24], compute[24], actual[24], copy[24];
+	return cli_u64(v, "swap") || cli_u64(v, "swap_used");
+}
+
+/* Returns "1.2 GiB/4.0 GiB": what its programs hold of swap, and the limit, if there is one. */
+static const char *swap_of(char out[64], const json_t *v)
+{
+	char used[24], limit[24];
+
+	if (!has_swap(v)) {
+		return "-";
+	}
+	snprintf(out, 64, "%s%s%s", cli_bytes(used, cli_u64(v, "swap_used")),
+		 cli_u64(v, "swap") ? "/" : "", size_or(limit, cli_u64(v, "swap"), ""));
+	return out;
+}
+
+static void add_row(struct cli_table *t, const json_t *v, bool with_swap)
+{
+	char name[64], user[64], swap[64], used[24], mem[24], reserve[24], compute[24], actual[24],
+		copy[24];
 
 	cli_table_cell(t, "%s", name_of(name, v));
 	cli_table_cell(t, "%s", cli_user(user, (uint32_t)cli_u64(v, "uid")));
@@ -259,6 +279,9 @@ static void add_row(struct cli_table *t, const json_t *v)
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(v, "processes"));
 	cli_table_cell(t, "%s", cli_bytes(used, most_used(v)));
 	cli_table_cell(t, "%s", size_or(mem, cli_u64(v, "mem"), "-"));
+	if (with_swap) {
+		cli_table_cell(t, "%s", swap_of(swap, v));
+	}
 	cli_table_cell(t, "%s", size_or(reserve, cli_u64(v, "reserve"), "-"));
 	cli_table_cell(t, "%s", percent_or_dash(compute, cli_u64(v, "compute")));
 	cli_table_cell(t, "%s", actual_of(actual, v));
@@ -287,23 +310,29 @@ static void print_list(struct cli *c, const json_t *list)
 		unsigned optional;
 	} columns[] = { { "NAME", false, 0 },	  { "USER", false, 2 },	   { "STATE", false, 1 },
 			{ "PROCESSES", true, 0 }, { "USED", true, 0 },	   { "MEMORY", true, 0 },
-			{ "RESERVED", true, 3 },  { "COMPUTE", true, 0 },  { "ACTUAL", true, 0 },
-			{ "COPY", true, 4 },	  { "PRIORITY", true, 5 }, { "BURST", false, 6 } };
+			{ "SWAP", true, 0 },	  { "RESERVED", true, 3 }, { "COMPUTE", true, 0 },
+			{ "ACTUAL", true, 0 },	  { "COPY", true, 4 },	   { "PRIORITY", true, 5 },
+			{ "BURST", false, 6 } };
 	const json_t *sorted[PROTO_VGPUS] = { NULL };
 	struct cli_table t;
+	bool with_swap = false;
 	size_t i, n = MIN(json_array_size(list), PROTO_VGPUS);
 
 	for (i = 0; i < n; i++) {
 		sorted[i] = json_array_get(list, i);
+		with_swap |= has_swap(sorted[i]);
 	}
 	qsort(sorted, n, sizeof(sorted[0]), by_name);
 	cli_table_init(&t);
 	for (i = 0; i < ARRAY_SIZE(columns); i++) {
+		if (!with_swap && strcmp(columns[i].head, "SWAP") == 0) {
+			continue;
+		}
 		cli_table_column(&t, columns[i].head, columns[i].right);
 		cli_table_optional(&t, columns[i].optional);
 	}
 	for (i = 0; i < n; i++) {
-		add_row(&t, sorted[i]);
+		add_row(&t, sorted[i], with_swap);
 	}
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);
@@ -381,6 +410,10 @@ static void print_one(const json_t *v)
 	}
 	if (cli_u64(v, "pinned")) {
 		printf("pinned      %s\n", cli_bytes(a, cli_u64(v, "pinned")));
+	}
+	if (has_swap(v)) {
+		printf("swap        %s, %s in use\n", size_or(a, cli_u64(v, "swap"), "none"),
+		       cli_bytes(b, cli_u64(v, "swap_used")));
 	}
 	printf("compute     %s\n", percent_or_dash(a, cli_u64(v, "compute")));
 	print_actual(v);

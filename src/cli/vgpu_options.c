@@ -101,6 +101,12 @@ static int read_sizes(struct cli *c, const char *what, const char *const *opt,
 			"Use a number with K, M, G or T: at most the machine's memory; or none",
 			&config->pinned);
 	}
+	if (!code) {
+		code = read_size(c, what, "swap", opt[CLI_VGPU_SWAP], PROTO_VGPU_SWAP_MIN,
+				 "Use a number with K, M, G or T: at least 2M, at most the "
+				 "machine's memory; or none",
+				 &config->swap);
+	}
 	if (!code && mem && config->reserve > mem) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Use at most --mem",
 				"%s: --reserve is more than --mem", what);
@@ -137,10 +143,11 @@ void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *conf
 		    struct gbpf_vgpu *ret)
 {
 	static const unsigned bits[CLI_VGPU_OPTIONS] = {
-		[CLI_VGPU_MEM] = GBPF_GIVEN_MEM,	 [CLI_VGPU_RESERVE] = GBPF_GIVEN_RESERVE,
-		[CLI_VGPU_PINNED] = GBPF_GIVEN_PINNED,	 [CLI_VGPU_WAIT] = GBPF_GIVEN_WAIT,
-		[CLI_VGPU_COMPUTE] = GBPF_GIVEN_COMPUTE, [CLI_VGPU_COPY] = GBPF_GIVEN_COPY,
-		[CLI_VGPU_PRIO] = GBPF_GIVEN_PRIO,	 [CLI_VGPU_BURST] = GBPF_GIVEN_BURST,
+		[CLI_VGPU_MEM] = GBPF_GIVEN_MEM,       [CLI_VGPU_RESERVE] = GBPF_GIVEN_RESERVE,
+		[CLI_VGPU_PINNED] = GBPF_GIVEN_PINNED, [CLI_VGPU_SWAP] = GBPF_GIVEN_SWAP,
+		[CLI_VGPU_WAIT] = GBPF_GIVEN_WAIT,     [CLI_VGPU_COMPUTE] = GBPF_GIVEN_COMPUTE,
+		[CLI_VGPU_COPY] = GBPF_GIVEN_COPY,     [CLI_VGPU_PRIO] = GBPF_GIVEN_PRIO,
+		[CLI_VGPU_BURST] = GBPF_GIVEN_BURST,
 	};
 
 	*ret = (struct gbpf_vgpu){ .size = sizeof(*ret),
@@ -148,6 +155,7 @@ void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *conf
 				   .mem = config->mem[0],
 				   .reserve = config->reserve,
 				   .pinned = config->pinned,
+				   .swap = config->swap,
 				   .wait_ns = config->wait_ns,
 				   .compute = config->compute,
 				   .copy = config->copy,

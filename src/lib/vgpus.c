@@ -36,6 +36,7 @@ static void add_given(json_t *p, const struct gbpf_vgpu *v)
 		{ GBPF_GIVEN_MEM, "mem", v->mem },
 		{ GBPF_GIVEN_RESERVE, "reserve", v->reserve },
 		{ GBPF_GIVEN_PINNED, "pinned", v->pinned },
+		{ GBPF_GIVEN_SWAP, "swap", v->swap },
 		{ GBPF_GIVEN_WAIT, "wait_ns", v->wait_ns },
 		{ GBPF_GIVEN_COMPUTE, "compute", v->compute },
 		{ GBPF_GIVEN_COPY, "copy", v->copy },

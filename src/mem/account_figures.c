@@ -28,7 +28,7 @@ uint64_t mem_account_limit(const struct proto_account *page, uint32_t row)
 {
 	uint64_t limit = load_relaxed(&page->limit[row]);
 
-	return limit ? limit : UINT64_MAX;
+	return limit || row == PROTO_ACCOUNT_SWAP ? limit : UINT64_MAX;
 }
 
 uint64_t mem_account_left(const struct proto_account *page, uint32_t row)

@@ -10,7 +10,8 @@
 bool mem_account_valid(const struct proto_account *page);
 /* Returns the row of a device, or -ENOENT. */
 int mem_account_row(const struct proto_account *page, const uint8_t uuid[16]);
-/* Returns the limit of a row, UINT64_MAX if it has none; and what is left of it. */
+/* Returns the limit of a row, UINT64_MAX if it has none, which that of swap always has; and what is
+ * left of it. */
 uint64_t mem_account_limit(const struct proto_account *page, uint32_t row);
 uint64_t mem_account_left(const struct proto_account *page, uint32_t row);
 /* Raises the peak of a line to what it holds: called once the driver has given what was charged.

@@ -168,7 +168,7 @@ uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row)
 {
 	uint64_t limit = load_relaxed(&l->page->limit[row]);
 
-	return limit ? limit : UINT64_MAX;
+	return limit || row == PROTO_ACCOUNT_SWAP ? limit : UINT64_MAX;
 }
 
 uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row)

@@ -81,8 +81,8 @@ void mem_ledger_add_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 uint64_t mem_ledger_shared(const struct mem_ledger *l, uint32_t row);
 
-/* Returns the limit of a row, UINT64_MAX if it has none; and what may be charged now, which is less
- * where other vGPUs have reserved memory. */
+/* Returns the limit of a row, UINT64_MAX if it has none, which that of swap always has; and what
+ * may be charged now, which is less where other vGPUs have reserved memory. */
 uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row);
 uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row);
 /* Returns what all processes of the vGPU hold, or this one, bytes. */

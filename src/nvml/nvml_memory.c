@@ -1,6 +1,6 @@
 /* Memory as cuMemGetInfo and cuDeviceTotalMem show it: of the device's size, the part that CUDA
  * programs get, or the limit if that is less; free is what the vGPU may still take, but not more
- * than the device has. */
+ * than the device has; and in addition the vGPU's swap, and what is left of it. */
 #include "nvml/nvml_calls.h"
 
 /* Shows the vGPU in m, which has the device's figures. Without this view, m is unchanged. */
@@ -12,9 +12,9 @@ static enum nvml_return show(nvmlDevice_t d, struct nvml_memory_v2 *m)
 	case NVML_SCOPE_REFUSED:
 		return NVML_ERROR_NO_PERMISSION;
 	case NVML_SCOPE_VGPU:
-		m->total = MIN(m->total - MIN(m->reserved, m->total), v.limit);
-		m->free = MIN(m->free, v.left);
-		m->used = v.used;
+		m->total = MIN(m->total - MIN(m->reserved, m->total), v.limit) + v.swap;
+		m->free = MIN(m->free, v.left) + v.swap_left;
+		m->used = v.used + v.swap - v.swap_left;
 		m->reserved = 0;
 		break;
 	default:

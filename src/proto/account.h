@@ -3,7 +3,8 @@
  * that writes garbage corrupts only the figures of its own vGPU: gbpfd believes none beyond the
  * limits, which it keeps in memory of its own, and processes use its words as numbers only.
  *
- * A row belongs to a device, the last one to pinned host memory; a line belongs to a process.
+ * A row belongs to a device, the last two to pinned host memory and to swap, the host memory that
+ * device memory leaves for; a line belongs to a process.
  * src/mem/ledger.h has the rules by which a process charges its line, docs/MEMORY-INTERNALS.md the
  * reasons. */
 #ifndef GBPF_PROTO_ACCOUNT_H
@@ -13,13 +14,18 @@
 
 #include "proto/pages.h"
 
-#define PROTO_ACCOUNT_MAGIC 0x32636167u
+#define PROTO_ACCOUNT_MAGIC 0x33636167u
 #define PROTO_ACCOUNT_HOST PROTO_MAX_GPUS	   /* row of pinned host memory */
 #define PROTO_ACCOUNT_HOST_UUID "gbpf pinned host" /* its uuid; 16 bytes are not terminated */
-#define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 1u)
+/* Row of swap. It has a uuid and a limit only while the vGPU has swap; else both are zero, and the
+ * limit of 0 is one: nothing may be charged. Swap is pinned host memory, and is charged to that row
+ * as well. */
+#define PROTO_ACCOUNT_SWAP (PROTO_MAX_GPUS + 1u)
+#define PROTO_ACCOUNT_SWAP_UUID "gbpf device swap" /* its uuid; 16 bytes are not terminated */
+#define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 2u)
 #define PROTO_ACCOUNT_LINES 256u   /* processes of a vGPU at a time */
 #define PROTO_ACCOUNT_SHARES 4096u /* exports and imports of its processes at a time */
-#define PROTO_ACCOUNT_BYTES 524288u
+#define PROTO_ACCOUNT_BYTES 548864u
 
 /* What a process holds on a device, bytes: `charged` less `released`, which are never lowered. The
  * process adds; gbpfd clears the line once the process has exited, by releasing what it holds. A
@@ -71,7 +77,8 @@ struct proto_account {
 	uint32_t shares;     /* processes: one more than the highest share ever used */
 	uint64_t wait_ns;    /* gbpfd: how long a charge may wait for memory; 0: not at all */
 	uint8_t uuid[PROTO_ACCOUNT_ROWS][16]; /* gbpfd: the row's device; zero: none */
-	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes, what programs see; 0: none */
+	uint64_t limit[PROTO_ACCOUNT_ROWS];   /* gbpfd: bytes, what programs see; 0: none, but of
+						 swap: it takes nothing */
 	/* gbpfd: what may be charged now, at most the limit; 0: the limit. Less than it where other
 	 * vGPUs have reserved memory. */
 	uint64_t allowed[PROTO_ACCOUNT_ROWS];

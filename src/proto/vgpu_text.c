@@ -1,6 +1,6 @@
 /* The text of GBPF_VGPU (proto/vgpu_text.h): "train", "1000/train", or, for a vGPU without a name,
- * "NUMBER:TIME:mem=BYTES,mem1=BYTES,reserve=BYTES,compute=PERCENT,...", NUMBER in hexadecimal, with
- * the words that are not zero. */
+ * "NUMBER:TIME:mem=BYTES,mem1=BYTES,reserve=BYTES,swap=BYTES,compute=PERCENT,...", NUMBER in
+ * hexadecimal, with the words that are not zero. */
 #include "proto/vgpu_text.h"
 
 #include <errno.h>
@@ -20,6 +20,23 @@ bool proto_vgpu_name_is_valid(const char *name)
 					      "xyzABCDEFGHIJKLMNOPQRST"
 					      "UVWXYZ") ==
 		       n;
+}
+
+/* Returns NULL, or what is wrong with swap. */
+static const char *swap_fault(const struct proto_vgpu_config *c)
+{
+	unsigned i = 0;
+
+	if (!c->swap) {
+		return NULL;
+	}
+	if (c->swap < PROTO_VGPU_SWAP_MIN || c->swap > PROTO_VGPU_MEM_MAX) {
+		return "swap: at least 2M, at most the machine's memory";
+	}
+	while (i < PROTO_MAX_GPUS && !c->mem[i]) {
+		i++;
+	}
+	return i < PROTO_MAX_GPUS ? NULL : "swap: needs mem, beyond which device memory leaves";
 }
 
 const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c)
@@ -42,6 +59,9 @@ const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c)
 	if (c->pinned > PROTO_VGPU_MEM_MAX) {
 		return "pinned: at most the machine's memory";
 	}
+	if (swap_fault(c)) {
+		return swap_fault(c);
+	}
 	if (c->wait_ns > PROTO_VGPU_WAIT_MAX_NS) {
 		return "wait: at most an hour";
 	}
@@ -63,9 +83,10 @@ struct word {
 			sizeof(((struct proto_vgpu_config *)0)->field)                             \
 	}
 static const struct word words[] = {
-	WORD(reserve), WORD(pinned), { "wait", offsetof(struct proto_vgpu_config, wait_ns), 8 },
-	WORD(compute), WORD(copy),   WORD(prio),
-	WORD(flags),
+	WORD(reserve), WORD(pinned),
+	WORD(swap),    { "wait", offsetof(struct proto_vgpu_config, wait_ns), 8 },
+	WORD(compute), WORD(copy),
+	WORD(prio),    WORD(flags),
 };
 
 static uint64_t get(const struct proto_vgpu_config *c, const struct word *w)

@@ -16,6 +16,7 @@
 	(16u << 20) /* smallest memory limit: a program cannot start with less                     \
 		     */
 #define PROTO_VGPU_MEM_MAX (UINT64_C(1) << 50)
+#define PROTO_VGPU_SWAP_MIN (2u << 20) /* smallest limit of swap: device memory leaves in units */
 #define PROTO_VGPU_WAIT_MAX_NS UINT64_C(3600000000000)
 #define PROTO_VGPU_PRIO_MAX 100
 
@@ -23,12 +24,14 @@ enum {
 	PROTO_VGPU_BURST = 1, /* it may use what others leave over; else its shares are its most */
 };
 
-/* Bytes are for each device. */
+/* Bytes are for each device, but those of pinned and swap. */
 struct proto_vgpu_config {
 	uint64_t mem[PROTO_MAX_GPUS]; /* limit by the process's device ordinal, 0: the device's size
 				       */
 	uint64_t reserve;	      /* bytes that no other vGPU can take; at most mem */
 	uint64_t pinned;  /* limit of pinned host memory; 0: a share of what all vGPUs may pin */
+	uint64_t swap;	  /* bytes of host memory for device memory that leaves the device, of the
+			     vGPU as a whole; 0: none leaves. Needs mem of some device */
 	uint64_t wait_ns; /* how long an allocation waits for memory before it fails */
 	uint32_t compute, copy; /* shares of the GPU's time and of copy bandwidth, %; 0: not set */
 	int32_t prio;		/* 0..PROTO_VGPU_PRIO_MAX; the highest goes first */

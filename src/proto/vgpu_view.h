@@ -12,7 +12,10 @@ struct proto_vgpu_view {
 	uint64_t limit; /* bytes; UINT64_MAX: the device's size */
 	uint64_t used;	/* by all processes of the vGPU, bytes */
 	uint64_t left;	/* that it may take in addition, bytes */
-	uint32_t n;	/* of process */
+	/* Host memory for memory that leaves the device, by which it seems larger, and what is left
+	 * of that, bytes; 0: none leaves. */
+	uint64_t swap, swap_left;
+	uint32_t n; /* of process */
 	uint32_t reserved;
 	struct proto_vgpu_process {
 		uint64_t used; /* bytes */

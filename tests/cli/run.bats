@@ -244,6 +244,18 @@ END
 	python3 -c 'import json, sys; assert json.loads(sys.argv[1])["error"]["code"] == "no-command"' "$stderr"
 }
 
+@test "swap without a limit of memory, and wrong sizes of it, are refused" {
+	local size
+	run -125 --separate-stderr "$GBPF" run --device soft --swap 32M -- true
+	[ "$stderr" = "gbpf: run: --swap without --mem. Give --mem, beyond which memory leaves" ]
+	run -125 "$GBPF" run --device soft --mem none --swap 32M -- true
+	for size in 1 0 2097151 2000T lots '' -2M; do
+		run -125 --separate-stderr "$GBPF" run --device soft --mem 64M --swap "$size" -- true
+		echo "$stderr"
+		[ "$stderr" = "gbpf: run: invalid size '$size' for --swap. Use a number with K, M, G or T: at least 2M, at most the machine's memory; or none" ]
+	done
+}
+
 @test "a wrong GBPF_REAL_CUDA is named" {
 	run -125 --separate-stderr env GBPF_REAL_CUDA=/nonexistent/libcuda.so.1 "$GBPF" run true
 	[ "$stderr" = "gbpf: run: GBPF_REAL_CUDA: /nonexistent/libcuda.so.1: No such file or directory. Unset it, or set it to NVIDIA's libcuda.so.1" ]

@@ -21,8 +21,8 @@ MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
 STATS_GPU = 24880  # offset of the first GPU's part of the statistics: launches, copies, busy_ns, inflight, inflight_ns
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
-SIZES = {HELLO: 1048, MAPPED: 16, PREPARED: 40, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
-ACCOUNT = 524288  # bytes of a vGPU's account
+SIZES = {HELLO: 1056, MAPPED: 16, PREPARED: 40, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
+ACCOUNT = 548864  # bytes of a vGPU's account
 
 
 def now():
@@ -59,7 +59,7 @@ class Tenant:
         body = struct.pack("=4I", flags, class_id, 100, 1) + self.uuid.ljust(256, b"\0")
         body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64 + 256, b"\0")
         number, limit, made_ns, accounts, line = vgpu
-        body += vgpu_name.ljust(32, b"\0") + struct.pack("=18Q", number, made_ns, *[limit] * 16) + struct.pack("=3Q", 0, 0, 0)
+        body += vgpu_name.ljust(32, b"\0") + struct.pack("=18Q", number, made_ns, *[limit] * 16) + struct.pack("=4Q", 0, 0, 0, 0)
         body += struct.pack("=2IiI2I", 0, 0, 0, 0, accounts, line) + struct.pack("=16Q", *[mem] * 16)
         self.send(HELLO, body, fds)
 

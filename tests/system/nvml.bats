@@ -143,6 +143,28 @@ limited() { # MIB COMMAND...
 	expect "20 used, 76 free of 96" b memory
 }
 
+@test "NVML and CUDA show a device that is larger by swap" {
+	start_all
+	gbpf vgpu create one --mem 64M --swap 32M
+	start_servers_with "--vgpu one" a b
+	expect "0 used, 96 free of 96" a memory
+	expect ok b init
+	expect ok b alloc 20
+	expect "20 used, 76 free of 96" a memory
+	expect "20 used, 76 free of 96" b memory
+	expect ok b agree
+	gbpf vgpu set one --swap 64M
+	expect "20 used, 108 free of 128" a memory
+	expect ok b agree
+	gbpf vgpu set one --swap none
+	expect "20 used, 44 free of 64" a memory
+	expect ok b agree
+	start_servers_with "--mem 64M --swap 32M" c
+	expect "0 used, 96 free of 96" c memory
+	kill_daemon
+	expect "0 used, 96 free of 96" c memory # from the environment
+}
+
 @test "a vGPU that does not exist shows nothing" {
 	start_all
 	GBPF_VGPU=none run gbpf run --device soft -- "$NVML" serve < <(printf '%s\n' memory rates)

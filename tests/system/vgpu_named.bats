@@ -118,6 +118,37 @@ says() { # EXIT MESSAGE COMMAND...
 	done
 }
 
+@test "swap is given, changed and taken back while programs run" {
+	start_all
+	gbpf vgpu create train --mem 64M --swap 32M
+	eventually prints '\ANAME .* MEMORY +SWAP +RESERVED (.*\n)+train .* 64\.0 MiB +0 B/32\.0 MiB ' gbpf vgpu ls
+	eventually prints '\nswap        32\.0 MiB, 0 B in use\n' gbpf vgpu show train
+	start_servers_with "--vgpu train" a
+	expect "0 of 96" a used
+	eventually tenant "$pid_a" 't["swap_limit"] == 32 << 20 and t["swap_used"] == 0'
+	eventually prints '\A *PID .* MEMORY +SWAP +POLICY (.*\n)+.* 0 B/64\.0 MiB +0 B/32\.0 MiB ' gbpf ps
+	gbpf vgpu set train --swap 64M
+	expect "0 of 128" a used
+	says 2 "gbpf: vgpu set: a virtual GPU cannot be given that: swap: needs mem, beyond which device memory leaves. See gbpf-vgpu(1) for the allowed values" \
+		gbpf vgpu set train --mem none
+	gbpf set "$pid_a" --swap 16M
+	kill_daemon
+	start_daemon
+	daemon=${pids[-1]}
+	vgpu train 'v["processes"] == 1 and v["mem"] == 64 << 20 and v["swap"] == 16 << 20 and v["swap_used"] == 0'
+	expect "0 of 80" a used
+	gbpf vgpu set train --swap none
+	vgpu train 'v["swap"] == 0 and v["mem"] == 64 << 20'
+	expect "0 of 64" a used
+	eventually tenant "$pid_a" 't["swap_limit"] == 0'
+	eventually prints '\ANAME .* MEMORY +RESERVED ' gbpf vgpu ls
+	eventually prints '\A *PID .* MEMORY +POLICY ' gbpf ps
+	says 2 "gbpf: vgpu set: invalid size '1M' for --swap. Use a number with K, M, G or T: at least 2M, at most the machine's memory; or none" \
+		gbpf vgpu set train --swap 1M
+	start_servers_with "--mem 64M --swap 32M" b # in one without a name
+	expect "0 of 96" b used
+}
+
 @test "names, limits and processes of vGPUs survive a kill of gbpfd" {
 	start_all
 	gbpf vgpu create train --mem 64M --wait 3s
@@ -186,7 +217,8 @@ says() { # EXIT MESSAGE COMMAND...
 		[[ $output = "gbpf: vgpu create: '$name' cannot be the name of a virtual GPU."* ]]
 	done
 	for option in "--mem 15M" "--mem -1" "--compute 0" "--compute 101" "--copy 101" "--prio 101" "--wait 2h" "--burst maybe" \
-		"--mem 64M --reserve 65M" "--pinned 0"; do
+		"--mem 64M --reserve 65M" "--pinned 0" "--swap 64M" "--mem none --swap 64M" "--mem 64M --swap 1" "--mem 64M --swap 0" \
+		"--mem 64M --swap 2097151" "--mem 64M --swap 2000T" "--mem 64M --swap lots" "--mem 64M --swap -2M"; do
 		# shellcheck disable=SC2086 # several words
 		run gbpf vgpu create train $option
 		echo "$option: $output"

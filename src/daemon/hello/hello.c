@@ -50,7 +50,7 @@ static bool vgpu_devices(struct daemon_session *s, const uint8_t uuid[PROTO_MAX_
 				      (unsigned long long)(left >> 20),
 				      (unsigned long long)(size >> 20));
 	} else if (err == -EINVAL) {
-		daemon_session_refuse(s, err, "no GPU has the UUID of pinned memory");
+		daemon_session_refuse(s, err, "no GPU has the UUID of pinned memory or of swap");
 	} else if (err) {
 		daemon_session_refuse(s, err, "its virtual GPU spans %u devices already",
 				      PROTO_MAX_GPUS);
@@ -366,6 +366,7 @@ static void look(struct daemon_session *s, const struct proto_hello *h)
 	int fd = daemon_vgpu_look(s, h, &given);
 
 	memcpy(m.account.limit, given->mem, sizeof(m.account.limit));
+	m.account.swap = given->swap;
 	m.account.accounts = fd >= 0;
 	m.account.error = fd < 0 && fd != -ENOENT ? -fd : 0;
 	daemon_session_send(s, &m, PROTO_ACCOUNT, &fd, m.account.accounts);

@@ -92,6 +92,8 @@ static void add_memory(const struct daemon_session *s, json_t *j)
 		json_object_set_new(j, "mem_overhead", json_integer((json_int_t)f.overhead));
 		json_object_set_new(j, "pinned_used", json_integer((json_int_t)f.pinned));
 		json_object_set_new(j, "pinned_limit", json_integer((json_int_t)f.pinned_limit));
+		json_object_set_new(j, "swap_used", json_integer((json_int_t)f.swap));
+		json_object_set_new(j, "swap_limit", json_integer((json_int_t)f.swap_limit));
 		json_object_set_new(j, "mem_shared", json_integer((json_int_t)f.shared));
 		json_object_set_new(j, "mem_gbpf", json_integer((json_int_t)f.gbpf));
 		json_object_set_new(j, "pinned_gbpf", json_integer((json_int_t)f.pinned_gbpf));

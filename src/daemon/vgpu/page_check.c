@@ -38,6 +38,12 @@ static const char *row_fault(const struct daemon_vgpu *v, uint32_t row)
 	return NULL;
 }
 
+/* Returns true for the rows whose words are gbpfd's: also that of swap where the vGPU has none. */
+static bool is_kept(const struct daemon_vgpu *v, uint32_t row)
+{
+	return daemon_vgpu_has_row(v, row) || row == PROTO_ACCOUNT_SWAP;
+}
+
 static const char *page_fault(const struct daemon_vgpu *v)
 {
 	const struct proto_account *a = daemon_vgpu_page(v);
@@ -53,7 +59,7 @@ static const char *page_fault(const struct daemon_vgpu *v)
 		return "the number of its lines";
 	}
 	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS && !fault; row++) {
-		fault = daemon_vgpu_has_row(v, row) ? row_fault(v, row) : NULL;
+		fault = is_kept(v, row) ? row_fault(v, row) : NULL;
 	}
 	return fault;
 }
@@ -68,7 +74,7 @@ static void restore(struct daemon_vgpu *v)
 	store_relaxed(&a->wait_ns, v->is.config.wait_ns);
 	store_relaxed(&a->vgpu_owner, 1 + (uint64_t)v->uid);
 	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
-		if (daemon_vgpu_has_row(v, row)) {
+		if (is_kept(v, row)) {
 			memcpy(a->uuid[row], v->row[row].uuid, sizeof(a->uuid[row]));
 			store_seqcst(&a->limit[row], v->row[row].limit);
 			daemon_vgpu_restore_allowed(v, row);

@@ -113,7 +113,7 @@ static void zero_line(struct daemon_vgpu *v, uint32_t line)
 	zero_lines(v, lines);
 }
 
-/* Stores the limit of a row, 0: none. */
+/* Stores the limit of a row, 0: none, but of swap that nothing may be charged. */
 static void set_limit(struct daemon_vgpu *v, uint32_t row, uint64_t limit)
 {
 	struct daemon_vgpu_row *r = &v->row[row];
@@ -123,14 +123,25 @@ static void set_limit(struct daemon_vgpu *v, uint32_t row, uint64_t limit)
 	store_seqcst(&daemon_vgpu_page(v)->limit[row], limit);
 }
 
-static void store_host_limit(struct daemon_vgpu *v)
+/* Stores the uuid of a row, in gbpfd's own record and in the page. */
+static void name_row(struct daemon_vgpu *v, uint32_t row, const uint8_t uuid[16])
 {
-	static const uint8_t host[16] = PROTO_ACCOUNT_HOST_UUID;
+	memcpy(v->row[row].uuid, uuid, 16);
+	memcpy(daemon_vgpu_page(v)->uuid[row], uuid, 16);
+}
+
+/* The row of swap has no uuid where there is none: what is in use stays charged until the processes
+ * release it. */
+static void store_host_limits(struct daemon_vgpu *v)
+{
+	static const uint8_t host[16] = PROTO_ACCOUNT_HOST_UUID, swap[16] = PROTO_ACCOUNT_SWAP_UUID,
+			     none[16];
 	uint64_t all = v->d->vgpus.pinnable, own = v->is.config.pinned;
 
-	memcpy(v->row[PROTO_ACCOUNT_HOST].uuid, host, sizeof(host));
-	memcpy(daemon_vgpu_page(v)->uuid[PROTO_ACCOUNT_HOST], host, sizeof(host));
+	name_row(v, PROTO_ACCOUNT_HOST, host);
 	set_limit(v, PROTO_ACCOUNT_HOST, own && all ? MIN(own, all) : MAX(own, all));
+	name_row(v, PROTO_ACCOUNT_SWAP, v->is.config.swap ? swap : none);
+	set_limit(v, PROTO_ACCOUNT_SWAP, v->is.config.swap);
 }
 
 /* Its last process has exited. The next one gets a page of its own: somebody may have the old one
@@ -351,7 +362,7 @@ static int open_owner(const struct daemon_vgpu *v, int pid, uint64_t start)
 	return fd >= 0 && !daemon_vgpu_is_open_to(v, user) ? fd_close(fd) : fd;
 }
 
-/* Takes over the rows of a page. Returns 0, or -EINVAL if two are of one device or one of pinned
+/* Takes over the rows of a page. Returns 0, or -EINVAL if two are of one device or one of host
  * memory, which no gbpfd has written: what is granted of a device would not be counted. */
 static int adopt_rows(struct daemon_vgpu *v)
 {
@@ -365,7 +376,7 @@ static int adopt_rows(struct daemon_vgpu *v)
 		if (memcmp(r->uuid, none, sizeof(none)) == 0) {
 			break;
 		}
-		if (daemon_vgpu_is_host(r->uuid)) {
+		if (daemon_vgpu_is_no_device(r->uuid)) {
 			return -EINVAL;
 		}
 		for (uint32_t k = 0; k < i; k++) {
@@ -413,7 +424,7 @@ static int adopt_page(struct daemon_vgpu *v, int *fd)
 			return -ENOMEM;
 		}
 	}
-	store_host_limit(v);
+	store_host_limits(v);
 	zero_lines(v, dead);
 	daemon_vgpu_shares_changed(v->d); /* what an earlier gbpfd has left to do */
 	return 0;
@@ -652,8 +663,7 @@ static uint32_t row_for(struct daemon_vgpu *v, const uint8_t uuid[16])
 	}
 	if (i == v->n_rows && i < PROTO_MAX_GPUS) {
 		v->n_rows++;
-		memcpy(v->row[i].uuid, uuid, 16);
-		memcpy(daemon_vgpu_page(v)->uuid[i], uuid, 16);
+		name_row(v, i, uuid);
 	}
 	return i;
 }
@@ -666,7 +676,7 @@ void daemon_vgpu_update_page(struct daemon_vgpu *v)
 		set_limit(v, row, v->is.config.mem[v->row[row].ordinal]);
 	}
 	if (a) {
-		store_host_limit(v);
+		store_host_limits(v);
 		store_relaxed(&a->wait_ns, v->is.config.wait_ns);
 	}
 	daemon_vgpu_reserve_update(v->d);
@@ -681,7 +691,7 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 	for (uint32_t i = 0; v && i < s->gpus; i++) {
 		uint32_t row;
 
-		if (daemon_vgpu_is_host(uuid[i])) {
+		if (daemon_vgpu_is_no_device(uuid[i])) {
 			return -EINVAL;
 		}
 		row = row_for(v, uuid[i]);
@@ -692,7 +702,7 @@ int daemon_vgpu_add_devices(struct daemon_session *s, const uint8_t uuid[PROTO_M
 		set_limit(v, row, v->is.config.mem[i]);
 	}
 	if (v) {
-		store_host_limit(v);
+		store_host_limits(v);
 		store_relaxed(&daemon_vgpu_page(v)->wait_ns, v->is.config.wait_ns);
 		daemon_vgpu_reserve_update(s->d);
 	}
@@ -758,6 +768,8 @@ void daemon_vgpu_figures(const struct daemon_session *s, struct daemon_vgpu_figu
 	ret->pinned = mem_line_used(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line]);
 	ret->pinned_gbpf =
 		load_relaxed(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_HOST][s->vgpu.line].gbpf);
+	ret->swap_limit = v->row[PROTO_ACCOUNT_SWAP].limit;
+	ret->swap = mem_line_used(&daemon_vgpu_page(v)->line[PROTO_ACCOUNT_SWAP][s->vgpu.line]);
 	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
 		const struct proto_account_line *line =
 			&daemon_vgpu_page(v)->line[row][s->vgpu.line];

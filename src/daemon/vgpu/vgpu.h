@@ -15,6 +15,7 @@ struct daemon_vgpu_figures {
 	uint64_t limit, used, own;     /* limit 0: the device's size */
 	uint64_t overhead;	       /* part of `own` */
 	uint64_t pinned_limit, pinned; /* host memory, of the vGPU and of the process */
+	uint64_t swap_limit, swap;     /* likewise; limit 0: it has no swap */
 	uint64_t shared, gbpf;	       /* imported, and taken by gBPF: not part of it */
 	uint64_t pinned_gbpf;	       /* host memory that gBPF has pinned: likewise */
 };

@@ -75,10 +75,12 @@ static inline struct proto_account *daemon_vgpu_page(const struct daemon_vgpu *v
 /* Returns one more than the highest line that a process has. */
 uint32_t daemon_vgpu_lines(const struct daemon_vgpu *v);
 
-/* Returns true for the rows of its devices, and that of pinned host memory. */
+/* Returns true for the rows of its devices, that of pinned host memory, and that of swap while the
+ * vGPU has some. */
 static inline bool daemon_vgpu_has_row(const struct daemon_vgpu *v, uint32_t row)
 {
-	return v->page.map && (row < v->n_rows || row == PROTO_ACCOUNT_HOST);
+	return v->page.map && (row < v->n_rows || row == PROTO_ACCOUNT_HOST ||
+			       (row == PROTO_ACCOUNT_SWAP && v->row[row].limit));
 }
 
 /* Returns true for the UUID by which accounts name pinned memory. A device that had it would be
@@ -86,6 +88,12 @@ static inline bool daemon_vgpu_has_row(const struct daemon_vgpu *v, uint32_t row
 static inline bool daemon_vgpu_is_host(const uint8_t uuid[16])
 {
 	return memcmp(uuid, PROTO_ACCOUNT_HOST_UUID, 16) == 0;
+}
+
+/* Returns true for the UUIDs by which accounts name host memory: pinned, and swap. */
+static inline bool daemon_vgpu_is_no_device(const uint8_t uuid[16])
+{
+	return daemon_vgpu_is_host(uuid) || memcmp(uuid, PROTO_ACCOUNT_SWAP_UUID, 16) == 0;
 }
 
 /* vgpu.c */

@@ -16,12 +16,13 @@ static const struct member {
 	{ "mem", PROTO_VGPU_MEM_MAX, "mem: at least 16M, at most the GPU's memory" },
 	{ "reserve", PROTO_VGPU_MEM_MAX, "reserve: at most mem" },
 	{ "pinned", PROTO_VGPU_MEM_MAX, "pinned: at most the machine's memory" },
+	{ "swap", PROTO_VGPU_MEM_MAX, "swap: at least 2M, at most the machine's memory" },
 	{ "wait_ns", PROTO_VGPU_WAIT_MAX_NS, "wait: at most an hour" },
 	{ "compute", 100, "compute: 1 to 100 percent" },
 	{ "copy", 100, "copy: 1 to 100 percent" },
 	{ "prio", PROTO_VGPU_PRIO_MAX, "prio: 0 to 100" },
 };
-enum { MEM, RESERVE, PINNED, WAIT, COMPUTE, COPY, PRIO };
+enum { MEM, RESERVE, PINNED, SWAP, WAIT, COMPUTE, COPY, PRIO };
 
 static uint64_t get(const struct proto_vgpu_config *c, unsigned what)
 {
@@ -32,6 +33,8 @@ static uint64_t get(const struct proto_vgpu_config *c, unsigned what)
 		return c->reserve;
 	case PINNED:
 		return c->pinned;
+	case SWAP:
+		return c->swap;
 	case WAIT:
 		return c->wait_ns;
 	case COMPUTE:
@@ -56,6 +59,9 @@ static void set(struct proto_vgpu_config *c, unsigned what, uint64_t value)
 		break;
 	case PINNED:
 		c->pinned = value;
+		break;
+	case SWAP:
+		c->swap = value;
 		break;
 	case WAIT:
 		c->wait_ns = value;
@@ -84,7 +90,7 @@ json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c)
 
 static void put(struct buf *out, unsigned what, uint64_t value)
 {
-	bool bytes = what == MEM || what == RESERVE || what == PINNED;
+	bool bytes = what == MEM || what == RESERVE || what == PINNED || what == SWAP;
 	bool mib = bytes && value % (1u << 20) == 0;
 
 	buf_printf(out, "%llu%s", (unsigned long long)(mib ? value >> 20 : value),
@@ -190,6 +196,14 @@ static json_t *users_json(const struct daemon_vgpu *v)
 	return all;
 }
 
+/* Returns what its processes hold of host memory for device memory that has left. */
+static uint64_t swap_used(const struct daemon_vgpu *v)
+{
+	uint64_t used = v->page.map ? mem_account_used(daemon_vgpu_page(v), PROTO_ACCOUNT_SWAP) : 0;
+
+	return min_once(used, INT64_MAX);
+}
+
 json_t *daemon_vgpu_json(const struct daemon_vgpu *v)
 {
 	json_t *j = daemon_vgpu_config_json(&v->is.config);
@@ -209,6 +223,7 @@ json_t *daemon_vgpu_json(const struct daemon_vgpu *v)
 	json_object_set_new(j, "waiting", json_integer(waiting(v)));
 	json_object_set_new(j, "programs", programs_json(v));
 	json_object_set_new(j, "devices", devices_json(v));
+	json_object_set_new(j, "swap_used", json_integer((json_int_t)swap_used(v)));
 	json_object_set_new(j, "actual", daemon_vgpu_actual_json(v));
 	return j;
 }

@@ -49,13 +49,17 @@ uint64_t daemon_vgpu_reserved(const struct daemon *d)
 	return sum;
 }
 
-/* Returns the size of the device of a row, or what may be pinned; 0: unknown. */
+/* Returns the size of the device of a row, or what may be pinned; 0: unknown. That of swap has
+ * none: vGPUs divide host memory in the row of pinned memory, to which it is charged, too. */
 static uint64_t size_of_row(const struct daemon_vgpu *v, uint32_t row)
 {
 	const struct daemon_gpu *g;
 
 	if (row == PROTO_ACCOUNT_HOST) {
 		return v->d->vgpus.pinnable;
+	}
+	if (row == PROTO_ACCOUNT_SWAP) {
+		return 0;
 	}
 	g = daemon_vgpu_device_of(v, row);
 	return g ? g->mem : 0;
@@ -100,7 +104,7 @@ void daemon_vgpu_reserve_left(const struct daemon_session *s, uint64_t *ret_left
 /* Returns what a vGPU has reserved of the memory of a row. */
 static uint64_t reserve_of(const struct daemon_vgpu *v, uint32_t row)
 {
-	return row == PROTO_ACCOUNT_HOST ? 0 : v->is.config.reserve;
+	return row < PROTO_MAX_GPUS ? v->is.config.reserve : 0;
 }
 
 /* Returns what a vGPU may hold at most. size 0: the device's is unknown. */
@@ -108,7 +112,8 @@ static uint64_t limit_of(const struct daemon_vgpu *v, uint32_t row, uint64_t siz
 {
 	uint64_t limit = v->row[row].limit;
 
-	return MIN(limit ? limit : UINT64_MAX, size ? size : UINT64_MAX);
+	limit = limit || row == PROTO_ACCOUNT_SWAP ? limit : UINT64_MAX;
+	return MIN(limit, size ? size : UINT64_MAX);
 }
 
 /* Returns what a vGPU may hold, where memory is reserved. */
@@ -408,7 +413,8 @@ static void ask(struct daemon_session *s, const struct proto_mem_ask *m)
 		daemon_vgpu_shares_changed(s->d);
 		return;
 	}
-	if (!daemon_vgpu_has_row(s->vgpu.of, m->row)) {
+	/* Swap may have been taken back since the process has seen it: the question is refused. */
+	if (!daemon_vgpu_has_row(s->vgpu.of, m->row) && m->row != PROTO_ACCOUNT_SWAP) {
 		s->d->counters.garbage++;
 		daemon_session_drop(s, "it asks for memory of row %u", m->row);
 		return;

@@ -27,20 +27,26 @@ static void add_process(struct proto_vgpu_view *v, int32_t pid, uint64_t used)
 	v->process[i].used += used;
 }
 
-/* Fills in the figures of a device; one that no process of the vGPU has seen has only the limit. */
+/* Fills in the figures of a device; one that no process of the vGPU has seen has only the limits:
+ * of the device, and of swap. */
 static void fill(struct proto_vgpu_view *v, const struct proto_account *page,
-		 const uint8_t uuid[16], uint64_t limit)
+		 const uint8_t uuid[16], uint64_t limit, uint64_t swap)
 {
 	int row = page && mem_account_valid(page) ? mem_account_row(page, uuid) : -ENOENT;
 
 	memset(v, 0, sizeof(*v));
 	if (row < 0) {
 		v->limit = v->left = limit ? limit : UINT64_MAX;
+		v->swap = v->swap_left = limit ? swap : 0;
 		return;
 	}
 	v->limit = mem_account_limit(page, (uint32_t)row);
 	v->used = mem_account_used(page, (uint32_t)row);
 	v->left = mem_account_left(page, (uint32_t)row);
+	if (v->limit != UINT64_MAX) { /* else no memory leaves the device */
+		v->swap = mem_account_limit(page, PROTO_ACCOUNT_SWAP);
+		v->swap_left = MIN(v->swap, mem_account_left(page, PROTO_ACCOUNT_SWAP));
+	}
 	for (uint32_t line = 0; line < PROTO_ACCOUNT_LINES; line++) {
 		int32_t pid;
 		uint64_t used = mem_account_line(page, (uint32_t)row, line, &pid);
@@ -72,7 +78,8 @@ int gbpf_shim_vgpu_view(const uint8_t uuid[16], uint32_t device, size_t bytes,
 	if (own) {
 		shim_mem_settle(); /* as cuMemGetInfo does */
 	}
-	fill(ret, own ? own : look.page, uuid, look.limit[MIN(device, PROTO_MAX_GPUS - 1u)]);
+	fill(ret, own ? own : look.page, uuid, look.limit[MIN(device, PROTO_MAX_GPUS - 1u)],
+	     look.swap);
 	shim_look_finish(&look);
 	return 0;
 }

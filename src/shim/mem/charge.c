@@ -114,7 +114,7 @@ static void note_refusal(int row, uint64_t bytes, const char *call, bool is_full
 	account.session.note(text);
 }
 
-/* The peak of pinned host memory is not noted. */
+/* The peaks of pinned host memory and of swap are not noted. */
 static bool ask(int row, uint64_t bytes, int err)
 {
 	if (!err && row < (int)PROTO_MAX_GPUS) {
@@ -176,7 +176,7 @@ static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 	}
 	wait = may_wait ? wait_ns() : 0;
 	(void)add_acqrel(&account.n_waiting, wait ? 1 : 0);
-	if (row != (int)PROTO_ACCOUNT_HOST) {
+	if (row < (int)PROTO_MAX_GPUS) {
 		give_back();
 	}
 	done = shim_mem_try_charge(row, bytes) ||
@@ -274,6 +274,17 @@ uint64_t shim_mem_limited(int row)
 	uint64_t limit = shim_mem_limit(row);
 
 	return limit == UINT64_MAX ? 0 : limit;
+}
+
+int shim_mem_row_swap(void)
+{
+	return shim_mem_joined() && shim_mem_limit(PROTO_ACCOUNT_SWAP) ? (int)PROTO_ACCOUNT_SWAP
+								       : -1;
+}
+
+uint64_t shim_mem_swap_limit(int row)
+{
+	return shim_mem_limited(row) ? shim_mem_limit(PROTO_ACCOUNT_SWAP) : 0;
 }
 
 uint64_t shim_mem_used(int row)

@@ -93,6 +93,9 @@ int shim_mem_row(CUdevice device);
 int shim_mem_row_current(void);
 /* Returns the row of pinned host memory; negative: the process is in no vGPU. */
 int shim_mem_row_host(void);
+/* Returns the row of swap; negative: the process is in no vGPU, or that has no swap now. If it is
+ * taken back after that, the row has a limit of 0: charges are refused, releases are counted. */
+int shim_mem_row_swap(void);
 /* Charges bytes; if they exceed what is allowed, takes what pools can return to the device, asks
  * gbpfd for more within the limit, and waits as long as the vGPU is given. Returns true if they are
  * charged; otherwise writes a note that names the call. The caller holds no mutex, and for a device
@@ -115,10 +118,13 @@ uint64_t shim_mem_limited(int row);
 uint64_t shim_mem_used(int row);
 /* Returns what the vGPU may still take. */
 uint64_t shim_mem_left(int row);
+/* Returns the limit of swap, by which a device of that row may seem larger; 0: the vGPU has none
+ * now, or the device has no limit, so that no memory leaves it. */
+uint64_t shim_mem_swap_limit(int row);
 
 /* wait.c: what follows a refusal. Returns true once the bytes are charged. wait_ns: how long it
- * waits; if not 0, the caller must hold none of what it asks for, and, unless the row is that of
- * host memory, be between shim_mem_move_begin() and _end(). */
+ * waits; if not 0, the caller must hold none of what it asks for, and, if the row is that of a
+ * device, be between shim_mem_move_begin() and _end(). */
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 			   const struct shim_mem_session *session, uint64_t wait_ns);
 /* Returns true while a thread of the process waits for memory. */

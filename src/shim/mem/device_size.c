@@ -1,5 +1,6 @@
-/* What the program sees: a device as large as the limit, of which as much is free as the vGPU may
- * still take, but not more than the device has. */
+/* The size that the program sees: a device as large as the limit, of which as much is free as the
+ * vGPU may still take, but not more than the device has; and in addition the vGPU's swap, and what
+ * is left of it. */
 #include "shim/mem/charge.h"
 #include "shim/shim.h"
 
@@ -7,13 +8,16 @@ static CUresult get_info(size_t *ret_free, size_t *ret_total)
 {
 	CUresult r = shim_driver.cuMemGetInfo_v2(ret_free, ret_total);
 	int row = r == CUDA_SUCCESS ? shim_mem_row_current() : -1;
+	uint64_t swap;
 
 	if (row < 0) {
 		return r;
 	}
 	shim_mem_settle();
-	*ret_total = MIN(*ret_total, shim_mem_limit(row));
+	swap = shim_mem_swap_limit(row); /* once: it may be changed meanwhile */
+	*ret_total = MIN(*ret_total, shim_mem_limit(row)) + swap;
 	*ret_free = MIN(*ret_free, shim_mem_left(row));
+	*ret_free += MIN(swap, shim_mem_left(PROTO_ACCOUNT_SWAP));
 	return r;
 }
 
@@ -23,7 +27,7 @@ static CUresult total(size_t *ret, CUdevice device)
 	int row = r == CUDA_SUCCESS ? shim_mem_row(device) : -1;
 
 	if (row >= 0) {
-		*ret = MIN(*ret, shim_mem_limit(row));
+		*ret = MIN(*ret, shim_mem_limit(row)) + shim_mem_swap_limit(row);
 	}
 	return r;
 }

@@ -143,7 +143,7 @@ bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 	uint64_t limit = mem_ledger_limit(l, row);
 	const struct refused c = { l,	    row,
 				   bytes,   clock_now_ns() + wait_ns,
-				   session, wait_ns && row != PROTO_ACCOUNT_HOST };
+				   session, wait_ns && row < PROTO_MAX_GPUS };
 
 	if (bytes > limit || (!wait_ns && mem_ledger_allowed(l, row) >= limit)) {
 		return false; /* gbpfd cannot help */

@@ -46,6 +46,7 @@ static int take(struct shim_look *l, const union proto_message *m, int fd)
 		return -m->account.error;
 	}
 	memcpy(l->limit, m->account.limit, sizeof(l->limit));
+	l->swap = m->account.swap;
 	if (!m->account.accounts) {
 		return 0;
 	}
@@ -84,6 +85,7 @@ static int begin(struct shim_look *l, struct proto_vgpu *ret)
 		return -EINVAL;
 	}
 	memcpy(l->limit, ret->config.mem, sizeof(l->limit));
+	l->swap = ret->config.swap;
 	return proto_vgpu_is_set(ret) ? 0 : -ENOENT;
 }
 

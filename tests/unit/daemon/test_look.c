@@ -125,8 +125,10 @@ static void a_vgpu_without_processes_has_no_account(void **state)
 	struct gd *d = *state;
 	struct member p;
 
+	m.hello.vgpu.config.swap = 2 * LIMIT;
 	join(&p, d, 6);
 	assert_int_equal(look(d, &m, NULL, 0), -1);
+	assert_int_equal(m.account.swap, 2 * LIMIT);
 	assert_int_equal(m.head.type, PROTO_ACCOUNT);
 	assert_int_equal(m.account.error, 0);
 	assert_int_equal(m.account.accounts, 0);

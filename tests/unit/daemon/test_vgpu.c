@@ -448,6 +448,179 @@ static void lines_of_processes_that_ended_meanwhile_are_cleared(void **state)
 	part(&next);
 }
 
+/* ---- swap ---- */
+
+#define SWAP PROTO_ACCOUNT_SWAP
+#define SWAP_BYTES (UINT64_C(32) << 20)
+
+static struct proto_hello hello_with_swap(uint64_t number)
+{
+	struct proto_hello h = hello_of(number, LIMIT);
+
+	h.vgpu.config.swap = SWAP_BYTES;
+	return h;
+}
+
+static void assert_swap(const struct member *p, uint64_t limit)
+{
+	static const uint8_t none[16], uuid[16] = PROTO_ACCOUNT_SWAP_UUID;
+
+	assert_int_equal(load_seqcst(&p->account->limit[SWAP]), limit);
+	assert_int_equal(load_seqcst(&p->account->allowed[SWAP]), 0);
+	assert_memory_equal(p->account->uuid[SWAP], limit ? uuid : none, sizeof(uuid));
+}
+
+/* The member of the first tenant. */
+static uint64_t of_tenant(struct gd *d, const char *member)
+{
+	json_t *ps = gd_call(d, "ps", NULL);
+	json_t *t = json_array_get(json_object_get(ps, "tenants"), 0);
+	uint64_t n = (uint64_t)json_integer_value(json_object_get(t, member));
+
+	assert_non_null(json_object_get(t, member));
+	json_decref(ps);
+	return n;
+}
+
+/* The same of vGPU 5. */
+static uint64_t of_vgpu(struct gd *d, const char *member)
+{
+	json_t *all = gd_call(d, "vgpu.list", "{\"name\":\"5\"}");
+	json_t *v = json_array_get(json_object_get(all, "vgpus"), 0);
+	uint64_t n = (uint64_t)json_integer_value(json_object_get(v, member));
+
+	assert_non_null(json_object_get(v, member));
+	json_decref(all);
+	return n;
+}
+
+static void take_swap(const struct member *p, uint64_t bytes)
+{
+	store_seqcst(&p->account->line[SWAP][p->line].charged, bytes);
+}
+
+/* The row comes and goes with the limit; what is in use stays. Other vGPUs, and reservations,
+ * restrict it in no way. */
+static void swap_has_a_row_while_the_vgpu_has_some(void **state)
+{
+	struct proto_hello h = hello_with_swap(5);
+	struct gd *d = *state;
+	struct member p, other;
+
+	say(&p, d, &h, NULL, 0);
+	assert_int_equal(p.error, 0);
+	fake_send(&p.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	assert_swap(&p, SWAP_BYTES);
+	take_swap(&p, 4711);
+	eventually(of_tenant(d, "swap_used") == 4711);
+	assert_int_equal(of_tenant(d, "swap_limit"), SWAP_BYTES);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"reserve\":1048576}"));
+	join(&other, d, 6);
+	assert_swap(&other, 0);
+	assert_swap(&p, SWAP_BYTES);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"swap\":2097152}"));
+	assert_swap(&p, 2097152);
+	part(&other);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"swap\":0}"));
+	assert_swap(&p, 0);
+	assert_int_equal(of_tenant(d, "swap_limit"), 0);
+	assert_int_equal(of_tenant(d, "swap_used"), 4711);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"swap\":4194304}"));
+	assert_swap(&p, 4194304);
+	assert_int_equal(of_vgpu(d, "swap_used"), 4711);
+	assert_int_equal(of_vgpu(d, "swap"), 4194304);
+	assert_int_equal(p.account->limit[0], LIMIT);
+	part(&p);
+}
+
+static void swap_is_taken_over_after_a_restart(void **state)
+{
+	struct proto_hello h = hello_with_swap(5);
+	struct gd *d = *state;
+	struct member p, back;
+
+	say(&p, d, &h, NULL, 0);
+	assert_int_equal(p.error, 0);
+	take_swap(&p, 4711);
+	restart_after_kill(d);
+	memset(p.account->uuid[SWAP], 1, sizeof(p.account->uuid[SWAP])); /* no word of it counts */
+	store_seqcst(&p.account->limit[SWAP], UINT64_MAX);
+	h.flags = PROTO_REATTACH;
+	h.accounts = 1;
+	h.account_line = p.line;
+	say(&back, d, &h, (const int[]){ p.f.board_fd, p.f.stats_fd, p.account_fd }, 3);
+	assert_int_equal(back.error, 0);
+	assert_true(is_same_page(&p, &back));
+	fake_send(&back.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	gd_await_event(d, 0, "reattach", "member");
+	assert_swap(&back, SWAP_BYTES);
+	assert_int_equal(of_tenant(d, "swap_used"), 4711);
+	assert_int_equal(of_tenant(d, "swap_limit"), SWAP_BYTES);
+	part(&p);
+	part(&back);
+}
+
+static void swap_of_a_process_that_has_exited_is_released(void **state)
+{
+	struct gd *d = *state;
+	struct member watcher;
+	uint32_t line;
+	struct child c;
+
+	join(&watcher, d, 5);
+	c = start_child(d, 5, 0, &line);
+	store_seqcst(&watcher.account->line[SWAP][line].charged, UINT64_C(4711));
+	end_session_of(&c);
+	end_child(&c);
+	eventually(mem_line_used(&watcher.account->line[SWAP][line]) == 0);
+	part(&watcher);
+}
+
+static void ask_for_swap(const struct member *p, uint32_t seq, uint64_t bytes, uint64_t wait_ns)
+{
+	union proto_message m = { 0 };
+
+	m.mem_ask.row = SWAP;
+	m.mem_ask.seq = seq;
+	m.mem_ask.bytes = bytes;
+	m.mem_ask.wait_ns = wait_ns;
+	assert_int_equal(proto_send(p->f.sock, &m, PROTO_MEM_ASK, NULL, 0), 0);
+}
+
+static uint32_t answer_of(const struct member *p, uint32_t seq)
+{
+	const struct proto_account_line *line = &p->account->line[SWAP][p->line];
+
+	eventually(load_acquire(&line->answer_seq) == seq);
+	return load_relaxed(&line->answer);
+}
+
+/* A process may ask in the moment in which swap is taken back: it is refused, also if it waits. */
+static void questions_about_swap_are_answered(void **state)
+{
+	struct proto_hello h = hello_with_swap(5);
+	struct gd *d = *state;
+	struct member p;
+
+	h.vgpu.config.wait_ns = PROTO_VGPU_WAIT_MAX_NS;
+	say(&p, d, &h, NULL, 0);
+	assert_int_equal(p.error, 0);
+	fake_send(&p.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	ask_for_swap(&p, 1, SWAP_BYTES + 1, 0);
+	assert_int_equal(answer_of(&p, 1), PROTO_ACCOUNT_REFUSED);
+	ask_for_swap(&p, 2, SWAP_BYTES, 0);
+	assert_int_equal(answer_of(&p, 2), PROTO_ACCOUNT_RETRY);
+	take_swap(&p, SWAP_BYTES);
+	ask_for_swap(&p, 3, 1, PROTO_VGPU_WAIT_MAX_NS);
+	eventually(of_vgpu(d, "waiting") == 1);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"swap\":0}"));
+	assert_int_equal(answer_of(&p, 3), PROTO_ACCOUNT_REFUSED);
+	ask_for_swap(&p, 4, 1, PROTO_VGPU_WAIT_MAX_NS);
+	assert_int_equal(answer_of(&p, 4), PROTO_ACCOUNT_REFUSED);
+	assert_int_equal(gd_number(d, "status", "tenants"), 1);
+	part(&p);
+}
+
 /* ---- invalid hellos ---- */
 
 static void refused_without(struct gd *d, struct proto_hello h, const int *fds, unsigned n)
@@ -477,6 +650,14 @@ static void contradictory_hellos_are_refused(void **state)
 	refused_without(d, h, NULL, 0); /* a name and a limit */
 	h = hello_of(5, LIMIT);
 	h.vgpu.config.compute = 101;
+	refused_without(d, h, NULL, 0);
+	h = hello_of(5, 0);
+	h.vgpu.config.swap = PROTO_VGPU_SWAP_MIN;
+	refused_without(d, h, NULL, 0); /* swap without a limit */
+	h = hello_of(5, LIMIT);
+	h.vgpu.config.swap = PROTO_VGPU_SWAP_MIN - 1;
+	refused_without(d, h, NULL, 0);
+	h.vgpu.config.swap = PROTO_VGPU_MEM_MAX + 1;
 	refused_without(d, h, NULL, 0);
 	join(&p, d, 5);
 	{
@@ -647,6 +828,12 @@ static void write_over(struct proto_account *a, unsigned what)
 	case 5:
 		store_relaxed(&a->vgpu_owner, UINT64_C(65534));
 		break;
+	case 6: /* it has no swap */
+		store_seqcst(&a->limit[SWAP], SWAP_BYTES);
+		break;
+	case 7:
+		memset(a->uuid[SWAP], 1, sizeof(a->uuid[SWAP]));
+		break;
 	default:
 		store_seqcst(&a->lines, PROTO_ACCOUNT_LINES + 1);
 	}
@@ -671,10 +858,15 @@ static unsigned notes_of_garbage(struct gd *d)
 /* Noted once, when a process of the vGPU has ended. What gbpfd writes is right again then. */
 static void garbage_in_a_page_is_recorded(void **state)
 {
-	static const char *const noted[] = {
-		NULL,	     "what a process holds", "a limit", "a device", "its format",
-		"its owner", "number of its lines"
-	};
+	static const char *const noted[] = { NULL,
+					     "what a process holds",
+					     "a limit",
+					     "a device",
+					     "its format",
+					     "its owner",
+					     "a limit",
+					     "a device",
+					     "number of its lines" };
 	struct gd *d = *state;
 	struct member watcher;
 	struct child c;
@@ -694,6 +886,7 @@ static void garbage_in_a_page_is_recorded(void **state)
 		}
 		assert_int_equal(watcher.account->magic, PROTO_ACCOUNT_MAGIC);
 		assert_int_equal(watcher.account->limit[0], LIMIT);
+		assert_swap(&watcher, 0);
 		assert_int_equal(watcher.account->vgpu_owner, 1 + (uint64_t)getuid());
 		eventually(load_seqcst(&watcher.account->lines) == 1);
 		part(&watcher);
@@ -721,9 +914,10 @@ static void garbage_in_the_line_of_a_process_that_has_exited_is_recorded(void **
 	part(&watcher);
 }
 
-/* Pinned memory has a row of its own, by a UUID that no device has. */
-static void the_uuid_of_pinned_memory_is_not_taken_for_a_device(void **state)
+/* Pinned memory and swap have rows of their own, by UUIDs that no device has. */
+static void the_uuids_of_host_memory_are_not_taken_for_devices(void **state)
 {
+	static const uint8_t uuids[2][16] = { PROTO_ACCOUNT_HOST_UUID, PROTO_ACCOUNT_SWAP_UUID };
 	struct proto_hello h = hello_of(78, LIMIT);
 	struct gd *d = *state;
 	struct proto_account *a;
@@ -732,14 +926,16 @@ static void the_uuid_of_pinned_memory_is_not_taken_for_a_device(void **state)
 
 	join(&p, d, 5);
 	a = forge(&fd, PROTO_ACCOUNT_BYTES);
-	memcpy(a->uuid[0], PROTO_ACCOUNT_HOST_UUID, sizeof(a->uuid[0]));
-	come_back(&forged, d, &p, 77, fd, 0);
-	assert_int_equal(forged.error, EINVAL);
-	part(&forged);
-	memcpy(h.uuid[0], PROTO_ACCOUNT_HOST_UUID, sizeof(h.uuid[0]));
-	say(&forged, d, &h, NULL, 0);
-	assert_int_equal(forged.error, EINVAL);
-	part(&forged);
+	for (unsigned i = 0; i < ARRAY_SIZE(uuids); i++) {
+		memcpy(a->uuid[0], uuids[i], sizeof(a->uuid[0]));
+		come_back(&forged, d, &p, 77, fd, 0);
+		assert_int_equal(forged.error, EINVAL);
+		part(&forged);
+		memcpy(h.uuid[0], uuids[i], sizeof(h.uuid[0]));
+		say(&forged, d, &h, NULL, 0);
+		assert_int_equal(forged.error, EINVAL);
+		part(&forged);
+	}
 	part(&p);
 	close(fd);
 	shm_unmap(a, PROTO_ACCOUNT_BYTES);
@@ -826,13 +1022,17 @@ int main(void)
 		TEST(sessions_that_end_leave_nothing_behind),
 		TEST(figures_are_shown_and_survive_gbpfd),
 		TEST(lines_of_processes_that_ended_meanwhile_are_cleared),
+		TEST(swap_has_a_row_while_the_vgpu_has_some),
+		TEST(swap_is_taken_over_after_a_restart),
+		TEST(swap_of_a_process_that_has_exited_is_released),
+		TEST(questions_about_swap_are_answered),
 		TEST(contradictory_hellos_are_refused),
 		TEST(hellos_with_wrong_descriptors_end_the_session),
 		TEST(accounts_that_are_none_are_refused),
 		TEST(another_vgpus_account_is_refused),
 		TEST(garbage_in_a_page_is_recorded),
 		TEST(garbage_in_the_line_of_a_process_that_has_exited_is_recorded),
-		TEST(the_uuid_of_pinned_memory_is_not_taken_for_a_device),
+		TEST(the_uuids_of_host_memory_are_not_taken_for_devices),
 		TEST(a_page_full_of_garbage_is_harmless),
 		TEST(a_page_without_a_free_row_is_refused),
 	};

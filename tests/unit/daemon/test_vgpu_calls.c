@@ -53,10 +53,11 @@ static void members_that_are_given_are_set(void **state)
 	v = (struct gbpf_vgpu){ .size = sizeof(v),
 				.given = GBPF_GIVEN_RESERVE | GBPF_GIVEN_PINNED | GBPF_GIVEN_WAIT |
 					 GBPF_GIVEN_COPY | GBPF_GIVEN_PRIO | GBPF_GIVEN_BURST |
-					 GBPF_GIVEN_USERS,
+					 GBPF_GIVEN_USERS | GBPF_GIVEN_SWAP,
 				.burst = 1,
 				.reserve = MIB(32),
 				.pinned = MIB(5),
+				.swap = MIB(96),
 				.wait_ns = 7,
 				.copy = 30,
 				.prio = 9,
@@ -66,6 +67,8 @@ static void members_that_are_given_are_set(void **state)
 	assert_member(d, "train", "mem", MIB(64));
 	assert_member(d, "train", "reserve", MIB(32));
 	assert_member(d, "train", "pinned", MIB(5));
+	assert_member(d, "train", "swap", MIB(96));
+	assert_member(d, "train", "swap_used", 0);
 	assert_member(d, "train", "wait_ns", 7);
 	assert_member(d, "train", "copy", 30);
 	assert_member(d, "train", "prio", 9);
@@ -74,7 +77,10 @@ static void members_that_are_given_are_set(void **state)
 	assert_int_equal(json_array_size(json_object_get(j, "users")), 2);
 	json_decref(j);
 	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_MEM | GBPF_GIVEN_USERS };
-	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0); /* takes both back */
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL); /* swap needs mem */
+	v.given |= GBPF_GIVEN_SWAP;
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0); /* takes all three back */
+	assert_member(d, "train", "swap", 0);
 	j = show(d, "train");
 	assert_int_equal(json_array_size(json_object_get(j, "users")), 0);
 	json_decref(j);
@@ -99,6 +105,14 @@ static void errors_have_their_numbers(void **state)
 	assert_int_equal(gbpf_vgpu_create(d->g, NULL, NULL, NULL), -EINVAL);
 	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL);
 	v.mem = UINT64_MAX;
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL);
+	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_SWAP, .swap = MIB(2) };
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL); /* without mem */
+	v.given |= GBPF_GIVEN_MEM;
+	v.mem = MIB(64);
+	v.swap = 1;
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL);
+	v.swap = (UINT64_C(1) << 50) + 1;
 	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL);
 	assert_int_equal(gbpf_vgpu_set(d->g, "train", &wrong, NULL), -EINVAL);
 	assert_string_equal(gbpf_last_error(d->g)->code, "usage");

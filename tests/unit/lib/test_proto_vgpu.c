@@ -22,6 +22,7 @@ static struct proto_vgpu full(void)
 	}
 	v.config.reserve = PROTO_VGPU_MEM_MAX - PROTO_MAX_GPUS;
 	v.config.pinned = PROTO_VGPU_MEM_MAX;
+	v.config.swap = PROTO_VGPU_MEM_MAX;
 	v.config.wait_ns = PROTO_VGPU_WAIT_MAX_NS;
 	v.config.compute = v.config.copy = 100;
 	v.config.prio = PROTO_VGPU_PRIO_MAX;
@@ -57,6 +58,8 @@ static void what_is_printed_is_parsed(void **state)
 	v.config.mem[2] = 0;
 	v.config.compute = 25;
 	returns(&v, "1f:7:mem=4294967296,mem2=0,compute=25");
+	v.config.swap = PROTO_VGPU_SWAP_MIN;
+	returns(&v, "1f:7:mem=4294967296,mem2=0,swap=2097152,compute=25");
 	returns(&all, NULL);
 	returns(&named, "a.b_c-9");
 	returns(&of_root, "0/web");
@@ -112,6 +115,12 @@ static void other_texts_are_refused(void **state)
 		"1f:7:flags=2",
 		"1f:7:speed=1",
 		"1f:7:mem=16777216,reserve=16777217",
+		"1f:7:mem=16777216,swap=1",
+		"1f:7:mem=16777216,swap=2097151",
+		"1f:7:mem=16777216,swap=1125899906842625",
+		"1f:7:mem=16777216,swap=2M",
+		"1f:7:swap=2097152",
+		"1f:7:mem=0,swap=2097152",
 		"1f:7:wait=3600000000001",
 		"1g:7:mem=16777216",
 		"1f:7:mem=1f000000",
@@ -128,12 +137,32 @@ static void other_texts_are_refused(void **state)
 	}
 }
 
+/* Any device with a limit is enough; the text names the option. */
+static void swap_needs_a_limit_of_memory(void **state)
+{
+	struct proto_vgpu_config c = { .swap = PROTO_VGPU_SWAP_MIN };
+
+	(void)state;
+	assert_string_equal(proto_vgpu_config_fault(&c),
+			    "swap: needs mem, beyond which device memory leaves");
+	c.mem[PROTO_MAX_GPUS - 1] = PROTO_VGPU_MEM_MIN;
+	assert_null(proto_vgpu_config_fault(&c));
+	c.swap = PROTO_VGPU_SWAP_MIN - 1;
+	assert_string_equal(proto_vgpu_config_fault(&c),
+			    "swap: at least 2M, at most the machine's memory");
+	c.swap = PROTO_VGPU_MEM_MAX + 1;
+	assert_non_null(proto_vgpu_config_fault(&c));
+	c.swap = PROTO_VGPU_MEM_MAX - 1; /* not a multiple of 2 MiB */
+	assert_null(proto_vgpu_config_fault(&c));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_printed_is_parsed),
 		cmocka_unit_test(a_short_buffer_is_refused),
 		cmocka_unit_test(other_texts_are_refused),
+		cmocka_unit_test(swap_needs_a_limit_of_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

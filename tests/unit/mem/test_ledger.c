@@ -36,7 +36,7 @@ static uint64_t fake_clock(void)
 static int set_up(void **state)
 {
 	memset(&page, 0, sizeof(page));
-	page.magic = 0x32636167;
+	page.magic = 0x33636167;
 	page.abi = PROTO_ABI;
 	page.lines = 8;
 	page.limit[ROW] = 10 * GIB;
@@ -319,6 +319,25 @@ static void a_row_without_a_limit_only_counts(void **state)
 }
 
 /* Lines from page.lines on belong to no process. */
+/* Swap may have been taken back since the row was found. */
+static void swap_without_a_limit_takes_nothing(void **state)
+{
+	struct mem_ledger a = ledger_of(0);
+
+	page.limit[PROTO_ACCOUNT_SWAP] = 5;
+	assert_int_equal(mem_ledger_charge(&a, PROTO_ACCOUNT_SWAP, 6), -ENOMEM);
+	assert_int_equal(mem_ledger_charge(&a, PROTO_ACCOUNT_SWAP, 5), 0);
+	page.limit[PROTO_ACCOUNT_SWAP] = 0;
+	assert_int_equal(mem_ledger_limit(&a, PROTO_ACCOUNT_SWAP), 0);
+	assert_int_equal(mem_account_limit(&page, PROTO_ACCOUNT_SWAP), 0);
+	assert_int_equal(mem_account_left(&page, PROTO_ACCOUNT_SWAP), 0);
+	assert_int_equal(mem_ledger_charge(&a, PROTO_ACCOUNT_SWAP, 1), -ENOMEM);
+	assert_int_equal(mem_ledger_charge_whole(&a, PROTO_ACCOUNT_SWAP, 1), -ENOMEM);
+	mem_ledger_release(&a, PROTO_ACCOUNT_SWAP, 5);
+	assert_int_equal(mem_ledger_used(&a, PROTO_ACCOUNT_SWAP), 0);
+	assert_int_equal(mem_ledger_charge(&a, PROTO_ACCOUNT_SWAP, 1), -ENOMEM);
+}
+
 static void only_lines_in_use_count(void **state)
 {
 	struct mem_ledger a = ledger_of(0);
@@ -460,6 +479,7 @@ int main(void)
 		TEST(inherited_memory_counts_for_the_peak),
 		TEST(words_that_are_shown_decide_nothing),
 		TEST(a_row_without_a_limit_only_counts),
+		TEST(swap_without_a_limit_takes_nothing),
 		TEST(only_lines_in_use_count),
 		TEST(the_number_of_lines_is_not_trusted),
 		TEST(sums_of_garbage_saturate),
