@@ -404,11 +404,6 @@ struct shim_mem_library *shim_mem_library_of_file(const char *path, unsigned tar
 	return path ? measured(NULL, path, target) : NULL;
 }
 
-void shim_mem_library_free(struct shim_mem_library *l)
-{
-	free(l);
-}
-
 /* Charges a library for a context and records that. */
 static bool charge_library(const struct shim_mem_library *l, const struct context *c)
 	REQUIRES(mutex)

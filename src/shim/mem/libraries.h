@@ -16,7 +16,6 @@ struct shim_mem_library;
  * for the record. target: CU_JIT_TARGET, or 0. */
 struct shim_mem_library *shim_mem_library_of_data(const void *image, unsigned target);
 struct shim_mem_library *shim_mem_library_of_file(const char *path, unsigned target);
-void shim_mem_library_free(struct shim_mem_library *l); /* accepts NULL */
 
 /* Charges the library for each context. Returns false if that exceeds a limit: the driver is not
  * asked then. A mutex is held until _loaded(). */

@@ -269,7 +269,8 @@ static void the_program_gets_no_rights_to_device_memory(void **state)
 	run(device_program);
 }
 
-/* Copies by host addresses need the program's rights, others those of the GPU. */
+/* Copies by host addresses need the program's rights or those of the GPU, others those of the GPU.
+ * A synchronous one has ended when it returns, whatever made it. */
 static void copying_program(void *unused)
 {
 	CUdeviceptr p, q;
@@ -296,6 +297,12 @@ static void copying_program(void *unused)
 	CU(allow(p, GRAIN, gpu, READ));
 	CU(cuMemcpyDtoH_v2(&v, p, 4));
 	CHECK(v == 6);
+	CU(allow(p, GRAIN, gpu, WRITE));
+	for (unsigned i = 0; i < 64; i++) {
+		CU(cuMemsetD32Async(q, 100 + i, GRAIN / 4, NULL));
+	}
+	CU(cuMemcpyDtoH_v2(host, q, GRAIN));
+	CHECK(words(p)[GRAIN / 4 - 1] == 163);
 }
 
 static void copies_by_host_address_need_the_programs_rights(void **state)

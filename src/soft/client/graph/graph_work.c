@@ -208,11 +208,7 @@ CUresult soft_work_memcpy(struct soft_work *w, const CUDA_MEMCPY3D *p, CUcontext
 	e = soft_copy_resolve(&peer, &w->copy.c);
 	e = e ? e : soft_copy_prepare(&w->copy.c, &empty);
 	e = e ? e : !empty && w->copy.c.depth ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	if (!e && ((w->copy.c.dst_device && !soft_copy_reachable(&w->copy.c, true)) ||
-		   (w->copy.c.src_device && !soft_copy_reachable(&w->copy.c, false)))) {
-		e = CUDA_ERROR_INVALID_VALUE;
-	}
-	return e;
+	return !e && soft_copy_is_invalid(&w->copy.c) ? CUDA_ERROR_INVALID_VALUE : e;
 }
 
 CUresult soft_work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record_set *r)

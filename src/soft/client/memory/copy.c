@@ -420,7 +420,6 @@ static CUresult slices(CUstream s, const struct soft_copy *whole, bool dst, bool
 	return e;
 }
 
-/* Whether neither the server nor, by a host address, the program may access that side. */
 static bool is_invalid(const struct soft_copy *c, bool dst, bool reachable)
 {
 	uint64_t address = dst ? c->dst : c->src, bytes;
@@ -432,6 +431,12 @@ static bool is_invalid(const struct soft_copy *c, bool dst, bool reachable)
 	       (!extent(c, dst ? c->dst_pitch : c->src_pitch, dst ? c->dst_slice : c->src_slice,
 			&bytes) ||
 		!soft_memory_cpu_allows(address, bytes, dst ? 2 : 1));
+}
+
+bool soft_copy_is_invalid(const struct soft_copy *c)
+{
+	return is_invalid(c, true, soft_copy_reachable(c, true)) ||
+	       is_invalid(c, false, soft_copy_reachable(c, false));
 }
 
 CUresult soft_copy_run(CUstream s, const struct soft_copy *given, bool blocking)

@@ -14,6 +14,8 @@ struct soft_copy {
 /* Validates the copy and brings it into its simplest form: sets omitted pitches, and merges
  * adjacent rows and slices. *ret_empty: there is nothing to copy. */
 CUresult soft_copy_prepare(struct soft_copy *c, bool *ret_empty);
+/* Returns whether neither the server nor, by a host address, the program may access a side. */
+bool soft_copy_is_invalid(const struct soft_copy *c);
 bool soft_copy_reachable(const struct soft_copy *c,
 			 bool dst); /* whether the server reaches that side of a prepared copy */
 void soft_copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,

@@ -208,6 +208,12 @@ bool soft_memory_check_location(const CUmemLocation *where)
 	       where->id < soft.gpus;
 }
 
+/* Also mapped memory of the host, which the program may read and write itself. */
+static bool is_of_host(const struct soft_range *r)
+{
+	return soft_range_is_host(r) || (r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r));
+}
+
 /* The driver's rules: synchronous copies wait, except between two device addresses; so do all
  * copies of memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
 bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync)
@@ -225,7 +231,7 @@ bool soft_memory_blocks(uint64_t dst, uint64_t src, bool sync)
 	if (src && !from) {
 		return true;
 	}
-	return !to || soft_range_is_host(&d) || (src && soft_range_is_host(&s));
+	return !to || is_of_host(&d) || (src && is_of_host(&s));
 }
 
 bool soft_memory_change(uint64_t address, void (*change)(struct soft_range *, void *), void *arg)

@@ -322,6 +322,7 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
 }
 
 static CUresult map(struct soft_window *w, CUdeviceptr p, size_t bytes, struct allocation *a)
+	REQUIRES(lock)
 {
 	struct soft_request q = {
 		.op = SOFT_REQ_MAP, .index = w->gpu, .value = p, .more = { bytes, 0, a->handle }
@@ -458,8 +459,9 @@ static void set_cpu_rights(struct soft_range *r, void *arg)
 }
 
 /* Sets the rights of the program's own loads and stores to whole mappings of host memory. It has
- * none to device memory. Caller holds the lock. */
+ * none to device memory. */
 static CUresult set_cpu_access(struct soft_window *w, uint64_t p, uint64_t bytes, uint8_t rights)
+	REQUIRES(lock)
 {
 	int protection = (rights & 1 ? PROT_READ : 0) | (rights & 2 ? PROT_WRITE : 0);
 	struct mappings s = { .next = p };
