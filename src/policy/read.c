@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,18 +21,22 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "bpf/run/headroom.h"
 
 static struct policy_reader slots[POLICY_READERS];
 static uint32_t slots_used; /* high-water mark of slots[] */
 static uint32_t shared_inside;
+static uint32_t shared_working;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_made;
 
 TLS_FAST struct policy_reader *policy_reader_self;
 uint32_t policy_read_fenced;
+uint32_t policy_work_closed;
 
+#define WORK_LOOK_NS 10000000u
 #define PATIENCE 160u /* in 16 rounds of 0.2 ms: half a second for all slots together */
 
 /* The slot of a nested section: its stores are never read. */
@@ -48,6 +53,7 @@ static void thread_gone(void *slot)
 
 	policy_reader_self = NULL;
 	store_release(&p->gate, (const void *)NULL);
+	store_release(&p->working, 0u);
 	store_release(&p->seq, (load_relaxed(&p->seq) + 1) &
 				       ~(uint64_t)1); /* even, even after a cancellation */
 	store_release(&p->used, 0u);
@@ -263,6 +269,85 @@ bool policy_gate_synchronize(const void *gate, uint64_t patience_ns)
 	return true;
 }
 
+/* Waits until the sections are open. */
+static void wait_open(void)
+{
+	while (load_acquire(&policy_work_closed)) {
+		(void)futex_wait_shared(&policy_work_closed, 1, WORK_LOOK_NS);
+	}
+}
+
+struct policy_reader *policy_work_enter_slow(void)
+{
+	policy_read_leave(policy_read_enter()); /* takes a slot, if there is one */
+	if (policy_reader_self) {
+		return policy_work_enter();
+	}
+	(void)add_seqcst(&shared_working, 1u);
+	while (load_seqcst(&policy_work_closed)) {
+		(void)sub_seqcst(&shared_working, 1u);
+		wait_open();
+		(void)add_seqcst(&shared_working, 1u);
+	}
+	return NULL;
+}
+
+void policy_work_leave_shared(void)
+{
+	(void)sub_acqrel(&shared_working, 1u);
+}
+
+/* A handler that interrupts a section goes on: closing waits for the outer one. */
+void policy_work_wait(struct policy_reader *p)
+{
+	int saved = errno;
+
+	while (load_relaxed(&p->working) == 1 && load_seqcst(&policy_work_closed)) {
+		store_seqcst(&p->working, 0u);
+		wait_open();
+		store_seqcst(&p->working, 1u);
+	}
+	errno = saved;
+}
+
+static bool is_working(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (load_acquire(&slots[i].working)) {
+			return true;
+		}
+	}
+	return load_acquire(&shared_working) != 0;
+}
+
+bool policy_work_close(uint64_t patience_ns)
+{
+	uint64_t until = clock_now_ns() + patience_ns;
+	int saved = errno;
+	bool closed = true;
+
+	if (policy_reader_self && load_relaxed(&policy_reader_self->working)) {
+		return false;
+	}
+	store_seqcst(&policy_work_closed, 1u);
+	barrier_all();
+	for (unsigned round = 0; closed && is_working(load_acquire(&slots_used)); round++) {
+		closed = clock_now_ns() < until;
+		pause_for(round);
+	}
+	if (!closed) {
+		policy_work_open();
+	}
+	errno = saved;
+	return closed;
+}
+
+void policy_work_open(void)
+{
+	store_seqcst(&policy_work_closed, 0u);
+	(void)futex_wake_shared(&policy_work_closed, INT_MAX);
+}
+
 bool policy_synchronize(void)
 {
 	unsigned patience = PATIENCE;
@@ -292,6 +377,7 @@ void policy_read_after_fork(void)
 		if (&slots[i] != policy_reader_self) {
 			slots[i].seq &= ~(uint64_t)1;
 			slots[i].gate = NULL;
+			slots[i].working = 0;
 			slots[i].used = 0;
 		}
 	}
@@ -299,4 +385,6 @@ void policy_read_after_fork(void)
 		policy_reader_self->tid = (uint32_t)syscall(SYS_gettid);
 	}
 	shared_inside = 0;
+	shared_working = 0;
+	policy_work_closed = 0;
 }

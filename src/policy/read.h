@@ -8,7 +8,9 @@
  * longjmp without policy_read_leave. The stack pointer stored on entry distinguishes these cases,
  * so that policy_synchronize never waits indefinitely.
  *
- * The slot also holds the gate at which its thread is (see sched/run_int.h). */
+ * The slot also holds the gate at which its thread is (see sched/run_int.h), and whether the thread
+ * is in a work section: a driver call that submits work. Such a section may last as long as the
+ * driver pleases. While the sections are closed none begins: a thread that comes to one waits. */
 #ifndef GBPF_POLICY_READ_H
 #define GBPF_POLICY_READ_H
 
@@ -30,10 +32,12 @@ struct policy_reader {
 	uintptr_t alt,
 		alt_end;  /* alternate signal stack of the thread, recorded at its first entry */
 	const void *gate; /* queue whose gate the thread has entered; written by that thread */
+	uint32_t working; /* work sections that it is in, nested in handlers; written by it */
 } ALIGNED(64);
 
 extern TLS_FAST struct policy_reader *policy_reader_self;
 extern uint32_t policy_read_fenced; /* 1: membarrier is not available, so entering needs a fence */
+extern uint32_t policy_work_closed; /* [atomic] 1: no work section may begin */
 
 /* Prepares the process; before its first section. Further calls do nothing. */
 void policy_read_setup(void);
@@ -50,6 +54,16 @@ bool policy_synchronize(void);
 /* Returns whether no other thread is at the gate, after waiting patience_ns at most. A thread that
  * enters the gate later sees all stores that the caller made before. */
 bool policy_gate_synchronize(const void *gate, uint64_t patience_ns);
+/* Closes the work sections, and waits patience_ns at most until no other thread is in one. Returns
+ * false if that is not so, or if the caller is in one: they are open again. Otherwise, until
+ * policy_work_open(), each call that submitted work has returned, and none is made. One thread at a
+ * time; it makes no call that enters a section. */
+bool policy_work_close(uint64_t patience_ns);
+void policy_work_open(void);
+/* For threads without a slot, and for sections that begin while they are closed. */
+struct policy_reader *policy_work_enter_slow(void);
+void policy_work_leave_shared(void);
+void policy_work_wait(struct policy_reader *p);
 /* fork: the other threads do not exist in the child. */
 void policy_read_after_fork(void);
 
@@ -111,6 +125,36 @@ static inline void policy_gate_leave(void)
 	if (likely(p)) {
 		store_release(&p->gate, (const void *)NULL);
 	}
+}
+
+/* Enters a work section, which may be left by longjmp: then it is never closed any more. Returns
+ * what policy_work_leave() takes. */
+static inline struct policy_reader *policy_work_enter(void)
+{
+	struct policy_reader *p = policy_reader_self;
+
+	if (unlikely(!p)) {
+		return policy_work_enter_slow();
+	}
+	store_relaxed(&p->working, load_relaxed(&p->working) + 1);
+	if (unlikely(load_relaxed(&policy_read_fenced))) {
+		fence_seqcst();
+	}
+	compiler_barrier(); /* Orders the store before the load. Pairs with the membarrier in
+			       policy_work_close(). */
+	if (unlikely(load_acquire(&policy_work_closed))) {
+		policy_work_wait(p);
+	}
+	return p;
+}
+
+static inline void policy_work_leave(struct policy_reader *p)
+{
+	if (unlikely(!p)) {
+		policy_work_leave_shared();
+		return;
+	}
+	store_release(&p->working, load_relaxed(&p->working) - 1);
 }
 
 #endif
