@@ -1,0 +1,126 @@
+/* Regions by address, and their chunks by place (mem/swap_map.h). */
+#include "mem/swap_map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, int row)
+{
+	struct mem_swap_region *r;
+	uint64_t reserved, n;
+
+	if (bytes > UINT64_MAX - MEM_SWAP_UNIT) {
+		return NULL;
+	}
+	reserved = ROUND_UP(bytes, MEM_SWAP_UNIT);
+	n = (reserved + most - 1) / most;
+	if (n > UINT32_MAX) {
+		return NULL;
+	}
+	r = calloc(1, sizeof(*r) + n * sizeof(r->chunk[0]));
+	if (!r) {
+		return NULL;
+	}
+	r->bytes = bytes;
+	r->reserved = reserved;
+	r->row = row;
+	r->n = (uint32_t)n;
+	for (uint64_t i = 0; i < n; i++) {
+		r->chunk[i].region = r;
+		r->chunk[i].bytes = MIN(most, reserved - i * most);
+	}
+	return r;
+}
+
+/* Returns the number of regions whose base is at most the address. */
+static size_t count_to(const struct mem_swap_map *m, uint64_t address)
+{
+	size_t lo = 0, hi = m->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (m->region[mid]->base <= address) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return lo;
+}
+
+int mem_swap_add(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t base)
+{
+	size_t at, room = m->room ? 2 * m->room : 64;
+
+	if (m->n == m->room) {
+		struct mem_swap_region **grown = realloc(m->region, room * sizeof(*grown));
+
+		if (!grown) {
+			return -ENOMEM;
+		}
+		m->region = grown;
+		m->room = room;
+	}
+	at = count_to(m, base);
+	memmove(&m->region[at + 1], &m->region[at], (m->n - at) * sizeof(*m->region));
+	m->region[at] = r;
+	m->n++;
+	r->base = base;
+	for (uint32_t i = 0; i < r->n; i++) {
+		r->chunk[i].address = base;
+		base += r->chunk[i].bytes;
+	}
+	return 0;
+}
+
+struct mem_swap_region *mem_swap_find(const struct mem_swap_map *m, uint64_t address)
+{
+	size_t n = count_to(m, address);
+	struct mem_swap_region *r = n ? m->region[n - 1] : NULL;
+
+	return r && address - r->base < r->bytes ? r : NULL;
+}
+
+void mem_swap_remove(struct mem_swap_map *m, struct mem_swap_region *r)
+{
+	size_t at = count_to(m, r->base) - 1;
+
+	memmove(&m->region[at], &m->region[at + 1], (m->n - at - 1) * sizeof(*m->region));
+	m->n--;
+	free(r);
+}
+
+struct mem_swap_region *mem_swap_of_owner(const struct mem_swap_map *m, uint64_t owner,
+					  uint64_t epoch)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->region[i]->owner == owner && m->region[i]->epoch <= epoch) {
+			return m->region[i];
+		}
+	}
+	return NULL;
+}
+
+void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_swap_place place)
+{
+	struct mem_swap_list *from = &m->at[c->region->row][c->place],
+			     *to = &m->at[c->region->row][place];
+
+	if (c->place != MEM_SWAP_NOWHERE) {
+		*(c->prev ? &c->prev->next : &from->first) = c->next;
+		*(c->next ? &c->next->prev : &from->last) = c->prev;
+		from->bytes -= c->bytes;
+	}
+	c->place = place;
+	c->prev = c->next = NULL;
+	if (place != MEM_SWAP_NOWHERE) {
+		c->prev = to->last;
+		*(to->last ? &to->last->next : &to->first) = c;
+		to->last = c;
+		to->bytes += c->bytes;
+	}
+}

@@ -1,0 +1,69 @@
+/* Memory that can leave the device: regions at reserved addresses, each of chunks of its own, which
+ * are on the device or on the host. Only records: the caller moves the chunks. Not thread-safe: the
+ * caller serializes. */
+#ifndef GBPF_MEM_SWAP_MAP_H
+#define GBPF_MEM_SWAP_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MEM_SWAP_UNIT (UINT64_C(2) << 20) /* of addresses and chunks, bytes */
+
+enum mem_swap_place { MEM_SWAP_NOWHERE, MEM_SWAP_DEVICE, MEM_SWAP_HOST, MEM_SWAP_PLACES };
+
+struct mem_swap_chunk {
+	struct mem_swap_chunk *prev,
+		*next; /* of those at its place, in the order in which they came */
+	struct mem_swap_region *region;
+	uint64_t address, bytes; /* multiples of MEM_SWAP_UNIT */
+	enum mem_swap_place place;
+	uint64_t handle; /* the caller's: of device memory */
+	/* The caller's: of host memory, and the address at which that is mapped as well. */
+	uint64_t host, host_address;
+};
+
+/* An allocation of the program. */
+struct mem_swap_region {
+	uint64_t base, bytes;  /* as the program has asked */
+	uint64_t reserved;     /* bytes of addresses */
+	uint64_t owner, epoch; /* the caller's: context, and when it was made */
+	uint64_t id;	       /* the caller's */
+	bool freed;	       /* the caller's: the program has freed it */
+	int row;	       /* the caller's: of the account */
+	int device;	       /* the caller's */
+	uint32_t n;
+	struct mem_swap_chunk chunk[];
+};
+
+struct mem_swap_list {
+	struct mem_swap_chunk *first, *last;
+	uint64_t bytes;
+};
+
+#define MEM_SWAP_ROWS 16u
+
+struct mem_swap_map {
+	struct mem_swap_region **region; /* owned, by base */
+	size_t n, room;
+	struct mem_swap_list at[MEM_SWAP_ROWS][MEM_SWAP_PLACES];
+};
+
+/* Returns a region of chunks of at most `most` bytes, of which none has a place and which is in no
+ * map, or NULL: out of memory. The caller frees it. bytes is not 0; most is a multiple of
+ * MEM_SWAP_UNIT. */
+struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, int row);
+/* Gives the region and its chunks their addresses, and adds it; the map owns it then. Returns 0 or
+ * -ENOMEM. */
+int mem_swap_add(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t base);
+/* Returns the region whose bytes an address is in, or NULL. */
+struct mem_swap_region *mem_swap_find(const struct mem_swap_map *m, uint64_t address);
+/* Removes a region, whose chunks have no place any more, and frees it. */
+void mem_swap_remove(struct mem_swap_map *m, struct mem_swap_region *r);
+/* Returns a region of that owner whose epoch is at most the given one, or NULL. */
+struct mem_swap_region *mem_swap_of_owner(const struct mem_swap_map *m, uint64_t owner,
+					  uint64_t epoch);
+/* Moves a chunk of a region in the map to a place, as the last of those there. */
+void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_swap_place place);
+
+#endif
