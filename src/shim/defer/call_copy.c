@@ -111,11 +111,13 @@ static bool is_known(uint64_t address)
 	       type;
 }
 
+/* Asks the driver itself, for which memory that has left the device is the host's. */
 static bool has_attribute(CUpointer_attribute what, uint64_t address, int wanted)
 {
 	int is = -1;
 
-	return shim_real.cuPointerGetAttribute(&is, what, address) == CUDA_SUCCESS && is == wanted;
+	return shim_driver.cuPointerGetAttribute(&is, what, address) == CUDA_SUCCESS &&
+	       is == wanted;
 }
 
 /* Returns true if the address is memory of the device that the host cannot access and that no

@@ -10,6 +10,7 @@
 #include "shim/mem/image_charge.h"
 #include "shim/mem/libraries.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 static struct {
@@ -63,6 +64,9 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	shim_mem_install_modules();
+	if (shim_mem_row_swap() >= 0 && gpus == 1) {
+		shim_swap_install();
+	}
 	return 0;
 }
 
@@ -162,30 +166,44 @@ bool shim_mem_waits(void)
 static void give_back(void)
 {
 	shim_mem_linear_settle();
+	shim_swap_settle();
 	shim_mem_pools_measure(true);
 	shim_mem_graphs_measure(true);
 }
 
-static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
+static bool charge_within(int row, uint64_t bytes, uint64_t wait)
 {
-	uint64_t wait;
 	bool done;
 
 	if (shim_mem_try_charge(row, bytes)) {
 		return true;
 	}
-	wait = may_wait ? wait_ns() : 0;
 	(void)add_acqrel(&account.n_waiting, wait ? 1 : 0);
 	if (row < (int)PROTO_MAX_GPUS) {
 		give_back();
+		shim_swap_out(row, bytes);
+	} else {
+		shim_swap_give_back();
 	}
 	done = shim_mem_try_charge(row, bytes) ||
 	       shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, wait);
 	(void)sub_acqrel(&account.n_waiting, wait ? 1 : 0);
+	return done;
+}
+
+static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
+{
+	bool done = charge_within(row, bytes, may_wait ? wait_ns() : 0);
+
 	if (!done) {
 		note_refusal(row, bytes, call, false);
 	}
 	return done;
+}
+
+bool shim_mem_charge_now(int row, uint64_t bytes)
+{
+	return charge_within(row, bytes, 0);
 }
 
 bool shim_mem_charge(int row, uint64_t bytes, const char *call)
@@ -309,6 +327,7 @@ static uint64_t context_ending(CUcontext ctx)
 		return 0;
 	}
 	shim_mem_libraries_context_ending(ctx);
+	shim_swap_context_ending(ctx, true);
 	return load_acquire(&account.epoch);
 }
 
@@ -319,9 +338,11 @@ static void context_ended(CUcontext ctx, uint64_t epoch, bool gone)
 	}
 	if (!gone) {
 		shim_mem_libraries_context_stays(ctx);
+		shim_swap_context_ending(ctx, false);
 		return;
 	}
 	shim_mem_linear_context_ended(ctx, epoch);
+	shim_swap_context_ended(ctx, epoch);
 	shim_mem_arrays_context_ended(ctx, epoch);
 	shim_mem_host_context_ended(ctx, epoch);
 	shim_mem_imports_context_ended(ctx, epoch);

@@ -101,6 +101,8 @@ int shim_mem_row_swap(void);
  * charged; otherwise writes a note that names the call. The caller holds no mutex, and for a device
  * it is between shim_mem_move_begin() and _end(). */
 bool shim_mem_charge(int row, uint64_t bytes, const char *call);
+/* The same without waiting, and without a note. */
+bool shim_mem_charge_now(int row, uint64_t bytes);
 /* Charges bytes within what is allowed, or, with _whole(), within the limit. Returns false if they
  * exceed it. Until the change of memory ends, or they are released, they do not count for the most
  * that the process has held: the driver may still refuse them. */

@@ -360,11 +360,12 @@ static NOINLINE bool by_plan(const struct shim_copy_request *r, CUresult *ret)
 
 /* ---- entry points ---- */
 
+/* Memory that has left the device counts as the device's. */
 static bool is_host(CUdeviceptr address)
 {
 	unsigned type = CU_MEMORYTYPE_HOST; /* of memory that the driver does not know */
 
-	(void)shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+	(void)SHIM_REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
 	return type == CU_MEMORYTYPE_HOST;
 }
 

@@ -9,6 +9,7 @@
 #include "shim/capture_state.h"
 #include "shim/fork_lock.h"
 #include "shim/mem/copies.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 /* Below, the driver takes the same for pageable memory. */
@@ -194,7 +195,7 @@ static bool by_plan(const struct shim_copy_request *r, enum mem_direct_kind kind
 		break;
 	}
 	ctx = shim_copy_current_context();
-	if (!ctx || !is_range(r->host, r->bytes) ||
+	if (!ctx || !is_range(r->host, r->bytes) || shim_swap_has((uintptr_t)r->host) ||
 	    (r->way == MEM_COPY_UP && kind >= MEM_DIRECT_PINNED && is_combined(r->host)) ||
 	    !mem_direct_pays(&direct, r->way, kind, r->bytes) ||
 	    !gpu_windows_is_host(&shim_driver, r->host, r->bytes) ||

@@ -9,6 +9,7 @@
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 #define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
@@ -223,6 +224,10 @@ static CUresult allocate_once(CUdeviceptr *ret, size_t bytes, int row, struct sh
 	struct taking t;
 	CUresult r;
 
+	if (bytes >= SHIM_SWAP_MIN && shim_swap_is_on() &&
+	    shim_swap_alloc(ret, bytes, row) == CUDA_SUCCESS) {
+		return CUDA_SUCCESS;
+	}
 	if (squeeze(ret, bytes, row)) {
 		return CUDA_SUCCESS;
 	}
@@ -385,6 +390,9 @@ static CUresult release(CUdeviceptr address)
 	bool known, is_exported;
 	CUresult r;
 
+	if (shim_swap_free(address, &r)) {
+		return r;
+	}
 	shim_mem_move_begin();
 	known = begin_free(address, &m);
 	is_exported = shim_mem_exports_begin_free(address, &export);
@@ -463,11 +471,15 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
 			   CUresult (*real)(CUdeviceptr, CUstream))
 {
 	struct mem_region m, export;
-	bool known = begin_free(address, &m);
-	bool is_exported = shim_mem_exports_begin_free(address, &export);
+	bool known, is_exported;
 	uint64_t bytes = 0;
 	CUresult r;
 
+	if (shim_swap_free_async(address, stream, per_thread, &r)) {
+		return r;
+	}
+	known = begin_free(address, &m);
+	is_exported = shim_mem_exports_begin_free(address, &export);
 	if (known) {
 		shim_mem_move_begin();
 	}

@@ -23,6 +23,7 @@
 #include "shim/mem/graphs.h"
 #include "shim/mem/libraries.h"
 #include "shim/mem/overhead_event.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 #define STACK_BYTES (8u << 20) /* the program's thread-local variables are on it, too */
@@ -443,10 +444,14 @@ static CUresult charge_making(struct making *m, CUresult r, CUcontext ctx, bool 
 
 	shim_mem_move_end();
 	m->event.made = r == CUDA_SUCCESS ? ctx : NULL;
+	if (r == CUDA_SUCCESS) {
+		shim_swap_context_seen(ctx, m->device);
+	}
 	*ret_undo = !shim_mem_event_end(&m->event, with_libraries, CONTEXT_MAX, call) ||
 		    with_libraries != r;
 	if (*ret_undo) {
 		shim_mem_libraries_context_ended(ctx, shim_mem_epoch());
+		shim_swap_context_ended(ctx, 0);
 		return shim_mem_undone();
 	}
 	return r;

@@ -9,6 +9,7 @@
 #include "policy/ctx.h"
 #include "shim/capture_state.h"
 #include "shim/mem/copies.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 #define EVENTS 16u /* pieces whose ends are watched at the same time */
@@ -37,7 +38,8 @@ static bool is_pinned(const void *host, size_t bytes)
 	CUdeviceptr at = (uintptr_t)host, base = 0;
 	size_t size = 0;
 
-	return shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at, CU_MEMORYTYPE_HOST) &&
+	return !shim_swap_has(at) &&
+	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at, CU_MEMORYTYPE_HOST) &&
 	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, at, 0) &&
 	       shim_driver.cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 						 at) == CUDA_SUCCESS &&

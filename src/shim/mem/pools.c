@@ -11,6 +11,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/graphs.h"
 #include "shim/mem/overhead.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 #define POOLS_MAX 256u
@@ -191,6 +192,7 @@ void shim_mem_pools_measure(bool trim)
 void shim_mem_settle(void)
 {
 	shim_mem_linear_settle();
+	shim_swap_settle();
 	if (unlikely(load_acquire(&n_pools))) {
 		/* What pools keep may be what another thread waits for. */
 		shim_mem_pools_measure(shim_mem_waits());

@@ -109,11 +109,11 @@ static bool add_allocation(struct verifying *v, CUdeviceptr at)
 	struct copied c = { .at = v->bytes };
 	unsigned type = 0;
 
-	if (shim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) !=
+	/* Of shim_real: memory that can leave the device is of several chunks for the driver. */
+	if (SHIM_REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) !=
 		    CUDA_SUCCESS ||
 	    type != CU_MEMORYTYPE_DEVICE ||
-	    shim_driver.cuMemGetAddressRange_v2(&c.base, &c.bytes, at) != CUDA_SUCCESS ||
-	    !c.bytes) {
+	    SHIM_REAL(cuMemGetAddressRange_v2)(&c.base, &c.bytes, at) != CUDA_SUCCESS || !c.bytes) {
 		return fail(v, "an argument by which it writes is no memory of the GPU");
 	}
 	if (c.bytes > BYTES_MAX / RUNS ||

@@ -11,6 +11,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/overhead.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -46,6 +47,35 @@ bool shim_mem_try_charge(int row, uint64_t bytes)
 	}
 	charged += bytes;
 	return true;
+}
+
+bool shim_swap_is_on(void)
+{
+	return false;
+}
+
+CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+{
+	(void)ret;
+	(void)bytes;
+	(void)row;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+bool shim_swap_free(CUdeviceptr address, CUresult *ret)
+{
+	(void)address;
+	(void)ret;
+	return false;
+}
+
+bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread, CUresult *ret)
+{
+	(void)address;
+	(void)stream;
+	(void)per_thread;
+	(void)ret;
+	return false;
 }
 
 static void (*while_waiting)(void); /* what another thread does */

@@ -1,0 +1,223 @@
+/* What programs are answered about memory that can leave the device: the same as of any memory of
+ * cuMemAlloc, whatever the driver says of its chunks (H200, 580.159.04), except that it cannot be
+ * exported: a chunk that others use cannot move. */
+#include <string.h>
+
+#include "shim/mem/sharing.h"
+#include "shim/mem/swap_region.h"
+#include "shim/shim.h"
+
+static bool look(CUdeviceptr address, struct shim_swap_view *ret)
+{
+	return shim_swap_is_on() && shim_swap_look(address, ret);
+}
+
+/* Stores a value of that many bytes; little-endian. */
+static CUresult give(void *out, uint64_t value, size_t bytes)
+{
+	memcpy(out, &value, bytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr address,
+			 const struct shim_swap_view *v)
+{
+	switch ((unsigned)what) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		return give(out, (uint64_t)(uintptr_t)v->owner, sizeof(void *));
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		return give(out, CU_MEMORYTYPE_DEVICE, sizeof(unsigned));
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		return give(out, address, sizeof(CUdeviceptr));
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		return give(out, (uint64_t)v->device, sizeof(int));
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		return give(out, v->base, sizeof(CUdeviceptr));
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		return give(out, v->bytes, sizeof(size_t));
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		return give(out, v->reserved, sizeof(size_t));
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return give(out, v->id, sizeof(uint64_t));
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		return give(out, 1, sizeof(int));
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return give(out, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, sizeof(unsigned));
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return give(out, 0, sizeof(int));
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		return give(out, 0, sizeof(uint64_t));
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		(void)give(out, 0, sizeof(void *));
+		return CUDA_ERROR_INVALID_VALUE;
+	default: /* what the driver has that is not known here */
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult get(void *out, CUpointer_attribute what, CUdeviceptr address)
+{
+	struct shim_swap_view v;
+	uint64_t value = 0;
+
+	if (!out || !look(address, &v)) {
+		return shim_driver.cuPointerGetAttribute(out, what, address);
+	}
+	return what == CU_POINTER_ATTRIBUTE_HOST_POINTER ? value_of(&value, what, address, &v)
+							 : value_of(out, what, address, &v);
+}
+
+/* The driver checks the list, and stores zeros for what it cannot answer. */
+static CUresult get_many(unsigned n, CUpointer_attribute *what, void **out, CUdeviceptr address)
+{
+	CUresult r = shim_driver.cuPointerGetAttributes(n, what, out, address);
+	struct shim_swap_view v;
+
+	if (r == CUDA_SUCCESS && look(address, &v)) {
+		for (unsigned i = 0; i < n; i++) {
+			(void)value_of(out[i], what[i], address, &v);
+		}
+	}
+	return r;
+}
+
+static CUresult set(const void *value, CUpointer_attribute what, CUdeviceptr address)
+{
+	struct shim_swap_view v;
+
+	if (value && what == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && look(address, &v)) {
+		return CUDA_ERROR_NOT_SUPPORTED; /* as of all mapped memory */
+	}
+	return shim_driver.cuPointerSetAttribute(value, what, address);
+}
+
+static CUresult get_range(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr address)
+{
+	struct shim_swap_view v;
+
+	if (!look(address, &v)) {
+		return shim_driver.cuMemGetAddressRange_v2(ret_base, ret_bytes, address);
+	}
+	if (ret_base) {
+		*ret_base = v.base;
+	}
+	if (ret_bytes) {
+		*ret_bytes = v.bytes;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_access(unsigned long long *ret, const CUmemLocation *location,
+			   CUdeviceptr address)
+{
+	CUresult r = shim_driver.cuMemGetAccess(ret, location, address);
+	struct shim_swap_view v;
+
+	if (r == CUDA_SUCCESS && look(address, &v)) {
+		*ret = 0; /* as of memory that is not mapped by the program */
+	}
+	return r;
+}
+
+/* What was in the slots before. */
+static CUresult (*next_get_ipc)(CUipcMemHandle *, CUdeviceptr);
+static CUresult (*next_retain)(CUmemGenericAllocationHandle *, void *);
+static CUresult (*next_unmap)(CUdeviceptr, size_t);
+
+static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)
+{
+	struct shim_swap_view v;
+
+	return ret && look(address, &v) ? CUDA_ERROR_NOT_SUPPORTED : next_get_ipc(ret, address);
+}
+
+static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
+{
+	struct shim_swap_view v;
+
+	return look((CUdeviceptr)(uintptr_t)address, &v) ? CUDA_ERROR_INVALID_VALUE
+							 : next_retain(ret, address);
+}
+
+static CUresult get_handle(void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+			   unsigned long long flags)
+{
+	struct shim_swap_view v;
+
+	return look(address, &v) ? CUDA_ERROR_NOT_SUPPORTED
+				 : shim_driver.cuMemGetHandleForAddressRange(ret, address, bytes,
+									     type, flags);
+}
+
+static CUresult bind(CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address,
+		     size_t bytes, unsigned long long flags)
+{
+	struct shim_swap_view v;
+
+	return look(address, &v)
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : shim_driver.cuMulticastBindAddr(multicast, offset, address, bytes, flags);
+}
+
+/* The program has not mapped the memory. */
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+	return shim_swap_has(address) ? CUDA_ERROR_INVALID_VALUE : next_unmap(address, bytes);
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
+			   size_t n)
+{
+	return shim_swap_has(address) ? CUDA_ERROR_INVALID_VALUE
+				      : shim_driver.cuMemSetAccess(address, bytes, access, n);
+}
+
+static CUresult free_address(CUdeviceptr address, size_t bytes)
+{
+	return shim_swap_has(address) ? CUDA_ERROR_INVALID_VALUE
+				      : shim_driver.cuMemAddressFree(address, bytes);
+}
+
+/* The context would not be seen, so that its work could not be waited for. */
+static CUresult refuse_context(void)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* A slot whose parameters are not known. */
+static void refuse_contexts(unsigned index)
+{
+	void **slots = (void **)&shim_real;
+
+	store_release(&slots[index], __extension__(void *) refuse_context);
+}
+
+void shim_swap_install_calls(void)
+{
+	next_get_ipc = shim_real.cuIpcGetMemHandle;
+	next_unmap = shim_real.cuMemUnmap;
+	next_retain = shim_real.cuMemRetainAllocationHandle;
+	shim_real.cuPointerGetAttribute = get;
+	shim_real.cuPointerGetAttributes = get_many;
+	shim_real.cuPointerSetAttribute = set;
+	shim_real.cuMemGetAddressRange_v2 = get_range;
+	shim_real.cuMemGetAccess = get_access;
+	shim_real.cuIpcGetMemHandle = get_ipc;
+	shim_real.cuMemRetainAllocationHandle = retain;
+	shim_real.cuMemGetHandleForAddressRange = get_handle;
+	shim_real.cuMulticastBindAddr = bind;
+	shim_real.cuMemUnmap = unmap;
+	shim_real.cuMemSetAccess = set_access;
+	shim_real.cuMemAddressFree = free_address;
+	refuse_contexts(CUABI_IDX_cuGLCtxCreate);
+	refuse_contexts(CUABI_IDX_cuGLCtxCreate_v2);
+	refuse_contexts(CUABI_IDX_cuVDPAUCtxCreate);
+	refuse_contexts(CUABI_IDX_cuVDPAUCtxCreate_v2);
+}

@@ -1,0 +1,190 @@
+/* Chunks: device memory, and host memory that is kept for a next chunk (shim/mem/swap_chunk.h).
+ *
+ * Memory of the host is mapped for the device at an address of its own as long as it exists, so
+ * that a chunk can be copied there while the chunk's address still leads to the device. */
+#include "shim/mem/swap_chunk.h"
+
+#include <stdio.h>
+
+#include "shim/mem/charge.h"
+#include "shim/mem/swap_region.h"
+#include "shim/mem/work.h"
+#include "shim/shim.h"
+
+/* Memory of the host is made at 5 GB/s (H200), a tenth of the rate at which chunks leave. */
+#define SPARES_MAX 64u
+
+static struct {
+	uint64_t handle, address;
+} spares[SPARES_MAX]; /* of SHIM_SWAP_CHUNK bytes each; charged */
+static unsigned n_spares;
+
+static bool map(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
+{
+	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+						 .id = device },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	if (shim_work_driver.cuMemMap(at, bytes, 0, handle, 0) != CUDA_SUCCESS) {
+		return false;
+	}
+	if (shim_work_driver.cuMemSetAccess(at, bytes, &access, 1) != CUDA_SUCCESS) {
+		(void)shim_work_driver.cuMemUnmap(at, bytes);
+		return false;
+	}
+	return true;
+}
+
+static CUresult create(uint64_t *ret, uint64_t bytes, CUmemLocationType type, CUdevice device)
+{
+	CUmemAllocationProp p = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				  .location = { .type = type, .id = device } };
+	CUmemGenericAllocationHandle handle = 0;
+	CUresult r = shim_work_driver.cuMemCreate(&handle, bytes, &p, 0);
+
+	*ret = handle;
+	return r;
+}
+
+CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device)
+{
+	CUresult r = create(&c->handle, c->bytes, CU_MEM_LOCATION_TYPE_DEVICE, device);
+
+	if (r != CUDA_SUCCESS) {
+		c->handle = 0;
+	}
+	return r;
+}
+
+void shim_swap_chunk_release(struct mem_swap_chunk *c)
+{
+	(void)shim_work_driver.cuMemRelease(c->handle);
+	c->handle = 0;
+}
+
+CUresult shim_swap_chunk_on_device(struct mem_swap_chunk *c, CUdevice device)
+{
+	CUresult r = shim_swap_chunk_create(c, device);
+
+	if (r == CUDA_SUCCESS && !map(c->address, c->bytes, c->handle, device)) {
+		shim_swap_chunk_release(c);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+/* Swapped memory is pinned memory of the host, too. */
+static bool charge(uint64_t bytes)
+{
+	int swap = shim_mem_row_swap();
+
+	if (swap < 0 || !shim_mem_try_charge(swap, bytes)) {
+		return false;
+	}
+	if (!shim_mem_try_charge(PROTO_ACCOUNT_HOST, bytes)) {
+		shim_mem_release(swap, bytes);
+		return false;
+	}
+	return true;
+}
+
+static void uncharge(uint64_t bytes)
+{
+	shim_mem_release(PROTO_ACCOUNT_SWAP, bytes);
+	shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
+}
+
+static void destroy(uint64_t handle, CUdeviceptr address, uint64_t bytes)
+{
+	(void)shim_work_driver.cuMemUnmap(address, bytes);
+	(void)shim_work_driver.cuMemRelease(handle);
+	(void)shim_work_driver.cuMemAddressFree(address, bytes);
+	uncharge(bytes);
+}
+
+bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device)
+{
+	CUdeviceptr at = 0;
+
+	if (c->bytes == SHIM_SWAP_CHUNK && n_spares) {
+		c->host = spares[--n_spares].handle;
+		c->host_address = spares[n_spares].address;
+		return true;
+	}
+	if (!charge(c->bytes)) {
+		return false;
+	}
+	if (create(&c->host, c->bytes, CU_MEM_LOCATION_TYPE_HOST, 0) == CUDA_SUCCESS) {
+		if (shim_work_driver.cuMemAddressReserve(&at, c->bytes, 0, 0, 0) == CUDA_SUCCESS) {
+			if (map(at, c->bytes, c->host, device)) {
+				c->host_address = at;
+				return true;
+			}
+			(void)shim_work_driver.cuMemAddressFree(at, c->bytes);
+		}
+		(void)shim_work_driver.cuMemRelease(c->host);
+	}
+	c->host = 0;
+	uncharge(c->bytes);
+	return false;
+}
+
+void shim_swap_chunk_drop_spares(void)
+{
+	while (n_spares) {
+		n_spares--;
+		destroy(spares[n_spares].handle, spares[n_spares].address, SHIM_SWAP_CHUNK);
+	}
+}
+
+void shim_swap_chunk_unback(struct mem_swap_chunk *c)
+{
+	if (!c->host) {
+		return;
+	}
+	if (c->bytes == SHIM_SWAP_CHUNK && n_spares < SPARES_MAX) {
+		spares[n_spares].handle = c->host;
+		spares[n_spares++].address = c->host_address;
+	} else {
+		destroy(c->host, c->host_address, c->bytes);
+	}
+	c->host = c->host_address = 0;
+}
+
+CUresult shim_swap_chunk_on_host(struct mem_swap_chunk *c, CUdevice device)
+{
+	if (!shim_swap_chunk_back(c, device)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!map(c->address, c->bytes, c->host, device)) {
+		shim_swap_chunk_unback(c);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return CUDA_SUCCESS;
+}
+
+bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
+			   CUdevice device)
+{
+	if (shim_work_driver.cuMemUnmap(c->address, c->bytes) != CUDA_SUCCESS) {
+		return false;
+	}
+	if (map(c->address, c->bytes, to, device)) {
+		return true;
+	}
+	if (!map(c->address, c->bytes, from, device)) {
+		fprintf(stderr,
+			"gbpf: memory at 0x%llx cannot be mapped again: work that uses it fails\n",
+			(unsigned long long)c->address);
+	}
+	return false;
+}
+
+void shim_swap_chunk_free(struct mem_swap_chunk *c)
+{
+	(void)shim_work_driver.cuMemUnmap(c->address, c->bytes);
+	if (c->handle) {
+		shim_swap_chunk_release(c);
+	}
+	shim_swap_chunk_unback(c);
+}

@@ -1,0 +1,34 @@
+/* Chunks of memory that can leave the device: the driver's calls that make, map and move them. The
+ * caller serializes. */
+#ifndef GBPF_SHIM_MEM_SWAP_CHUNK_H
+#define GBPF_SHIM_MEM_SWAP_CHUNK_H
+
+#include <stdbool.h>
+
+#include "cuabi/types.h"
+#include "mem/swap_map.h"
+
+/* Makes memory of the device for the chunk, which is charged already. */
+CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device);
+/* Likewise, and maps it. */
+CUresult shim_swap_chunk_on_device(struct mem_swap_chunk *c, CUdevice device);
+/* Frees memory of the device that is not mapped. */
+void shim_swap_chunk_release(struct mem_swap_chunk *c);
+/* Gives the chunk memory of the host, and charges it; it is mapped at host_address only. Returns
+ * false if there is no room. */
+bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device);
+/* Makes the chunk's memory on the host, charges and maps it. */
+CUresult shim_swap_chunk_on_host(struct mem_swap_chunk *c, CUdevice device);
+/* Takes the chunk's memory of the host, which is not mapped at the chunk's address, from it; it is
+ * kept for other chunks, or freed. */
+void shim_swap_chunk_unback(struct mem_swap_chunk *c);
+/* Frees the memory of the host that is kept for other chunks. */
+void shim_swap_chunk_drop_spares(void);
+/* Maps other memory at the chunk's address, which nothing on the device may use meanwhile. Returns
+ * false if it is mapped as it was, or not at all. */
+bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
+			   CUdevice device);
+/* Unmaps and frees what the chunk has; its charge on the device is the caller's. */
+void shim_swap_chunk_free(struct mem_swap_chunk *c);
+
+#endif

@@ -1,0 +1,488 @@
+/* Memory that can leave the device (shim/mem/swap_region.h): allocations and frees. */
+#include "shim/mem/swap_region.h"
+
+#include <stdlib.h>
+
+#include "shim/capture_state.h"
+#include "shim/mem/charge.h"
+#include "shim/mem/swap_chunk.h"
+#include "shim/mem/swap_int.h"
+#include "shim/mem/work.h"
+#include "shim/object/green_context.h"
+#include "shim/shim.h"
+
+#define FIRST_ID (UINT64_C(1) << 40) /* the driver's numbers of buffers are below */
+
+static uint64_t next_id GUARDED_BY(shim_swap_mutex) = FIRST_ID;
+static uint32_t is_on; /* [atomic] */
+
+/* What the program has freed, and work may use until the event is reached. */
+static struct leaving {
+	CUdeviceptr base;
+	uint64_t id;			 /* of the region */
+	CUevent event;			 /* NULL: none could be recorded yet */
+	CUcontext ctx;			 /* of the event */
+} * leaving GUARDED_BY(shim_swap_mutex); /* owned */
+static size_t leaving_room GUARDED_BY(shim_swap_mutex);
+static uint32_t n_leaving; /* [atomic] changed under the mutex */
+
+bool shim_swap_is_on(void)
+{
+	return load_acquire(&is_on) && shim_mem_joined();
+}
+
+/* ---- allocations ---- */
+
+/* Returns the live region with that base, or NULL. */
+static struct mem_swap_region *live_at(CUdeviceptr base) REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, base);
+
+	return r && r->base == base && !r->freed ? r : NULL;
+}
+
+/* Frees the chunks of a region that is in the map, and the region. */
+static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct mem_swap_chunk *c = &r->chunk[i];
+		bool on_device = c->place == MEM_SWAP_DEVICE;
+
+		if (c->place != MEM_SWAP_NOWHERE) {
+			mem_swap_place(&shim_swap_map, c, MEM_SWAP_NOWHERE);
+			shim_swap_chunk_free(c);
+		}
+		if (on_device) {
+			shim_mem_release(r->row, c->bytes);
+		}
+	}
+	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
+	mem_swap_remove(&shim_swap_map, r);
+}
+
+/* Makes a chunk where there is room: on the device, if charged says that its bytes are charged
+ * there or they can be now. */
+static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged)
+	REQUIRES(shim_swap_mutex)
+{
+	int row = c->region->row;
+	CUresult r;
+
+	if (charged || shim_mem_try_charge(row, c->bytes)) {
+		if (shim_swap_chunk_on_device(c, device) == CUDA_SUCCESS) {
+			mem_swap_place(&shim_swap_map, c, MEM_SWAP_DEVICE);
+			return CUDA_SUCCESS;
+		}
+		shim_mem_release(row, c->bytes);
+	}
+	r = shim_swap_chunk_on_host(c, device);
+	if (r == CUDA_SUCCESS) {
+		mem_swap_place(&shim_swap_map, c, MEM_SWAP_HOST);
+	}
+	return r;
+}
+
+/* Returns a region without chunks, at addresses of its own, for the current context; NULL: there is
+ * none. */
+static struct mem_swap_region *reserve(uint64_t bytes, int row, CUdevice *ret_device)
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *r = mem_swap_region_create(bytes, SHIM_SWAP_CHUNK, row);
+	CUdeviceptr base = 0;
+	CUcontext ctx = NULL;
+
+	if (!r || shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	    shim_driver.cuCtxGetDevice(ret_device) != CUDA_SUCCESS ||
+	    shim_driver.cuMemAddressReserve(&base, r->reserved, 0, 0, 0) != CUDA_SUCCESS) {
+		free(r);
+		return NULL;
+	}
+	if (mem_swap_add(&shim_swap_map, r, base) < 0) {
+		(void)shim_driver.cuMemAddressFree(base, r->reserved);
+		free(r);
+		return NULL;
+	}
+	ctx = shim_green_base(ctx);
+	shim_swap_see(ctx, *ret_device, false); /* if a private call of the driver has made it */
+	r->owner = (uint64_t)(uintptr_t)ctx;
+	r->device = *ret_device;
+	r->epoch = shim_mem_epoch();
+	r->id = next_id++;
+	return r;
+}
+
+/* Makes a region, whose bytes are charged or not. */
+static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged)
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *region;
+	CUresult r = CUDA_SUCCESS;
+	CUdevice device;
+	uint32_t i = 0;
+
+	region = reserve(bytes, row, &device);
+	if (!region) {
+		shim_mem_release(row, charged ? shim_mem_round(bytes) : 0);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	for (; i < region->n && r == CUDA_SUCCESS; i++) {
+		r = place(&region->chunk[i], device, charged);
+	}
+	if (r != CUDA_SUCCESS) {
+		for (; charged && i < region->n; i++) {
+			shim_mem_release(row, region->chunk[i].bytes);
+		}
+		drop(region);
+		return r;
+	}
+	*ret = region->base;
+	return r;
+}
+
+CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+{
+	CUstreamCaptureMode mode;
+	uint64_t all = shim_mem_round(bytes);
+	bool charged;
+	CUresult r;
+
+	if (!shim_mem_limited(row) || all == UINT64_MAX) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	mode = shim_capture_exempt();
+	shim_mem_move_begin();
+	charged = shim_mem_charge_now(row, all);
+	if (!charged) {
+		shim_swap_ask_for_host(all - MIN(all, shim_mem_left(row)));
+	}
+	lock_take(&shim_swap_mutex);
+	r = make(ret, bytes, row, charged);
+	lock_release(&shim_swap_mutex);
+	shim_mem_move_end();
+	shim_capture_restore(mode);
+	return r;
+}
+
+/* ---- frees ---- */
+
+/* Frees a region that the program has freed and nothing uses any more. back: and moves chunks into
+ * the room. */
+static void free_region(CUdeviceptr base, uint64_t id, bool back)
+{
+	struct mem_swap_region *r;
+
+	shim_mem_move_begin();
+	lock_take(&shim_swap_mutex);
+	r = mem_swap_find(&shim_swap_map, base);
+	if (r && r->id == id) {
+		int row = r->row;
+
+		drop(r);
+		if (back && shim_swap_map.at[row][MEM_SWAP_HOST].first) {
+			shim_swap_back(row);
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	shim_mem_move_end();
+}
+
+/* The driver has refused to free it. */
+static void keep_region(CUdeviceptr base, uint64_t id)
+{
+	struct mem_swap_region *r;
+
+	lock_take(&shim_swap_mutex);
+	r = mem_swap_find(&shim_swap_map, base);
+	if (r && r->id == id) {
+		r->freed = false;
+	}
+	lock_release(&shim_swap_mutex);
+}
+
+/* Notes a region that is freed once its event is reached. Returns false without host memory. */
+static bool leave(const struct leaving *l)
+{
+	size_t room;
+	struct leaving *grown;
+	bool noted = false;
+
+	lock_take(&shim_swap_mutex);
+	if (n_leaving == leaving_room) {
+		room = leaving_room ? 2 * leaving_room : 64;
+		grown = realloc(leaving, room * sizeof(*grown));
+		leaving = grown ? grown : leaving;
+		leaving_room = grown ? room : leaving_room;
+	}
+	if (n_leaving < leaving_room) {
+		leaving[n_leaving] = *l;
+		store_release(&n_leaving, n_leaving + 1);
+		noted = true;
+	}
+	lock_release(&shim_swap_mutex);
+	return noted;
+}
+
+static void unleave(uint32_t i) REQUIRES(shim_swap_mutex)
+{
+	leaving[i] = leaving[n_leaving - 1];
+	store_release(&n_leaving, n_leaving - 1);
+}
+
+/* Makes an event in a context. */
+static CUresult make_event(CUcontext ctx, CUevent *ret)
+{
+	CUresult r = shim_driver.cuCtxPushCurrent_v2(ctx);
+	CUcontext before;
+
+	*ret = NULL;
+	if (r == CUDA_SUCCESS) {
+		r = shim_driver.cuEventCreate(ret, CU_EVENT_DISABLE_TIMING);
+		(void)shim_driver.cuCtxPopCurrent_v2(&before);
+	}
+	return r;
+}
+
+/* Makes an event behind all work of a context. Returns as shim_swap_record(). */
+static CUresult record_behind(CUcontext ctx, CUevent *ret)
+{
+	CUresult r = make_event(ctx, ret);
+
+	if (r != CUDA_SUCCESS) {
+		*ret = NULL;
+		return r;
+	}
+	r = shim_swap_record(ctx, *ret);
+	if (r != CUDA_SUCCESS) {
+		(void)shim_driver.cuEventDestroy_v2(*ret);
+		*ret = NULL;
+	}
+	return r;
+}
+
+/* Begins to free a live region: it is no address of the program any more. Returns false if there is
+ * none with that base. */
+static bool begin_free(CUdeviceptr base, struct leaving *ret)
+{
+	struct mem_swap_region *r;
+
+	if (!shim_swap_is_on()) {
+		return false;
+	}
+	lock_take(&shim_swap_mutex);
+	r = live_at(base);
+	if (r) {
+		r->freed = true;
+		*ret = (struct leaving){ .base = base,
+					 .id = r->id,
+					 .ctx = (CUcontext)(uintptr_t)r->owner };
+	}
+	lock_release(&shim_swap_mutex);
+	return r != NULL;
+}
+
+/* The driver waits for all work in cuMemFree, too. While a stream of the process captures, nothing
+ * can be waited for: the memory is freed later. */
+bool shim_swap_free(CUdeviceptr address, CUresult *ret)
+{
+	CUstreamCaptureMode mode;
+	struct leaving l;
+	CUresult r;
+
+	if (!begin_free(address, &l)) {
+		return false;
+	}
+	mode = shim_capture_exempt();
+	r = record_behind(l.ctx, &l.event);
+	if (r == CUDA_SUCCESS) {
+		r = shim_driver.cuEventSynchronize(l.event);
+		(void)shim_driver.cuEventDestroy_v2(l.event);
+		if (r == CUDA_SUCCESS) {
+			free_region(l.base, l.id, true);
+		}
+	} else if (r == CUDA_ERROR_NOT_READY) {
+		r = leave(&l) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (r != CUDA_SUCCESS) {
+		keep_region(l.base, l.id);
+	}
+	shim_capture_restore(mode);
+	*ret = r;
+	return true;
+}
+
+/* Returns the context of a stream. */
+static CUresult context_of_stream(CUstream stream, CUcontext *ret)
+{
+	if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) {
+		return shim_driver.cuCtxGetCurrent(ret);
+	}
+	return shim_driver.cuStreamGetCtx(stream, ret);
+}
+
+bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread, CUresult *ret)
+{
+	struct leaving l;
+	CUresult r;
+
+	if (!begin_free(address, &l)) {
+		return false;
+	}
+	if (shim_capture_any() && shim_capture_has(stream, per_thread)) {
+		r = CUDA_ERROR_INVALID_VALUE; /* the graph does not allocate it */
+	} else {
+		r = context_of_stream(stream, &l.ctx);
+		r = r == CUDA_SUCCESS ? make_event(l.ctx, &l.event) : r;
+	}
+	if (r == CUDA_SUCCESS) {
+		r = per_thread ? shim_driver.cuEventRecord_ptsz(l.event, stream)
+			       : shim_driver.cuEventRecord(l.event, stream);
+		if (r == CUDA_SUCCESS && !leave(&l)) {
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		if (r != CUDA_SUCCESS) {
+			(void)shim_driver.cuEventDestroy_v2(l.event);
+		}
+	}
+	if (r != CUDA_SUCCESS) {
+		keep_region(l.base, l.id);
+	}
+	*ret = r;
+	return true;
+}
+
+/* Returns true if no work can use a region any more that was freed. */
+static bool has_left(struct leaving *l) REQUIRES(shim_swap_mutex)
+{
+	if (!l->event) {
+		const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, l->base);
+
+		if (!r || r->id != l->id) {
+			return true;
+		}
+		l->ctx = (CUcontext)(uintptr_t)r->owner;
+		if (shim_swap_is_ending(l->ctx)) {
+			return false;
+		}
+		(void)record_behind(l->ctx, &l->event);
+	}
+	return l->event && shim_driver.cuEventQuery(l->event) != CUDA_ERROR_NOT_READY;
+}
+
+/* Takes a region that was freed and that no work uses. Returns false if there is none. */
+static bool take_left(struct leaving *ret)
+{
+	bool found = false;
+
+	lock_take(&shim_swap_mutex);
+	for (uint32_t i = 0; i < n_leaving && !found; i++) {
+		if (has_left(&leaving[i])) {
+			*ret = leaving[i];
+			if (ret->event) {
+				(void)shim_driver.cuEventDestroy_v2(ret->event);
+			}
+			unleave(i);
+			found = true;
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	return found;
+}
+
+void shim_swap_settle(void)
+{
+	CUstreamCaptureMode mode;
+	struct leaving l;
+
+	if (!load_acquire(&n_leaving) || !shim_swap_is_on()) {
+		return;
+	}
+	mode = shim_capture_exempt();
+	while (take_left(&l)) {
+		free_region(l.base, l.id, false); /* the caller may need the room */
+	}
+	shim_capture_restore(mode);
+}
+
+void shim_swap_give_back(void)
+{
+	if (shim_swap_is_on() && lock_try(&shim_swap_mutex)) {
+		shim_swap_chunk_drop_spares();
+		lock_release(&shim_swap_mutex);
+	}
+}
+
+bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
+{
+	const struct mem_swap_region *r;
+
+	lock_take(&shim_swap_mutex);
+	r = mem_swap_find(&shim_swap_map, address);
+	r = r && !r->freed ? r : NULL;
+	if (r) {
+		*ret = (struct shim_swap_view){ .base = r->base,
+						.bytes = r->bytes,
+						.reserved = r->reserved,
+						.id = r->id,
+						.owner = (CUcontext)(uintptr_t)r->owner,
+						.device = r->device };
+	}
+	lock_release(&shim_swap_mutex);
+	return r != NULL;
+}
+
+bool shim_swap_has(CUdeviceptr address)
+{
+	struct shim_swap_view v;
+
+	return shim_swap_is_on() && shim_swap_look(address, &v);
+}
+
+/* ---- ends of contexts ---- */
+
+/* Forgets the events of a context, which ends with them. */
+static void drop_events(CUcontext ctx) REQUIRES(shim_swap_mutex)
+{
+	for (uint32_t i = 0; i < n_leaving; i++) {
+		if (leaving[i].event && leaving[i].ctx == ctx) {
+			(void)shim_driver.cuEventDestroy_v2(leaving[i].event);
+			leaving[i].event = NULL;
+		}
+	}
+}
+
+void shim_swap_context_ending(CUcontext ctx, bool ending)
+{
+	if (!shim_swap_is_on()) {
+		return;
+	}
+	lock_take(&shim_swap_mutex);
+	shim_swap_set_ending(ctx, ending);
+	if (ending) {
+		drop_events(ctx);
+	}
+	lock_release(&shim_swap_mutex);
+}
+
+void shim_swap_context_ended(CUcontext ctx, uint64_t epoch)
+{
+	struct mem_swap_region *r;
+
+	if (!shim_swap_is_on()) {
+		return;
+	}
+	lock_take(&shim_swap_mutex);
+	while ((r = mem_swap_of_owner(&shim_swap_map, (uint64_t)(uintptr_t)ctx, epoch)) != NULL) {
+		drop(r); /* what refers to it by its number finds it gone */
+	}
+	if (!shim_swap_forget(ctx, epoch)) {
+		shim_swap_chunk_drop_spares();
+	}
+	lock_release(&shim_swap_mutex);
+}
+
+void shim_swap_install(void)
+{
+	shim_work_install();
+	shim_swap_install_calls();
+	store_release(&is_on, 1u);
+}

@@ -1,0 +1,285 @@
+/* swapping: a program that computes in more memory than its limit may allow, for swapping.bats and
+ * tests/gpu/memory. It knows nothing of gBPF, and prints a digest of all of its results, which does
+ * not depend on where its memory lies.
+ *
+ *   swapping BUFFERS MIB ROUNDS [THREADS]
+ *
+ * Makes BUFFERS buffers of MIB and an odd number of bytes, while work on the earlier ones is under
+ * way. In each of ROUNDS rounds kernels, copies, sets and a graph use buffers across each other's
+ * parts, and one buffer is freed and another made in its place. With THREADS each thread does so by
+ * itself, with a share of the buffers. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../programs/program.h"
+#include "check.h"
+
+#define MIB ((size_t)1 << 20)
+#define BUFFERS_MAX 1024u
+#define THREADS_MAX 16u
+#define BLOCK 256u
+#define BLOCKS 64u
+
+/* A kernel over the words of a, by name, preparation and body: %q is the address of word %i, less a
+ * where the body adds it. */
+static const char kernel[] = ".visible .entry %s(.param .u64 a, .param .u32 n,\n"
+			     ".param .u32 seed, .param .u64 b)\n"
+			     "{\n"
+			     ".reg .pred %%p;\n"
+			     ".reg .b32 %%i, %%n, %%s, %%t, %%u, %%v;\n"
+			     ".reg .b64 %%a, %%b, %%q, %%r;\n"
+			     "ld.param.u64 %%a, [a];\n"
+			     "ld.param.u64 %%b, [b];\n"
+			     "ld.param.u32 %%n, [n];\n"
+			     "ld.param.u32 %%s, [seed];\n"
+			     "mov.u32 %%t, %%tid.x;\n"
+			     "mov.u32 %%u, %%ctaid.x;\n"
+			     "mov.u32 %%v, %%ntid.x;\n"
+			     "mad.lo.u32 %%i, %%u, %%v, %%t;\n"
+			     "mov.u32 %%t, %%nctaid.x;\n"
+			     "mul.lo.u32 %%t, %%t, %%v;\n"
+			     "%s"
+			     "loop:\n"
+			     "setp.ge.u32 %%p, %%i, %%n;\n"
+			     "@%%p bra done;\n"
+			     "mul.wide.u32 %%q, %%i, 4;\n"
+			     "%s"
+			     "add.u32 %%i, %%i, %%t;\n"
+			     "bra loop;\n"
+			     "done:\n"
+			     "ret;\n"
+			     "}\n";
+
+/* a[i] = a[i] * 1664525 + i + seed */
+static const char mix_body[] = "add.u64 %q, %q, %a;\n"
+			       "ld.global.u32 %u, [%q];\n"
+			       "mad.lo.u32 %u, %u, 1664525, %i;\n"
+			       "add.u32 %u, %u, %s;\n"
+			       "st.global.u32 [%q], %u;\n";
+
+/* a[i] += b[(i * 7 + seed) % n] */
+static const char add_body[] = "add.u64 %q, %q, %a;\n"
+			       "mad.lo.u32 %u, %i, 7, %s;\n"
+			       "rem.u32 %u, %u, %n;\n"
+			       "mul.wide.u32 %r, %u, 4;\n"
+			       "add.u64 %r, %r, %b;\n"
+			       "ld.global.u32 %u, [%r];\n"
+			       "ld.global.u32 %v, [%q];\n"
+			       "add.u32 %u, %u, %v;\n"
+			       "st.global.u32 [%q], %u;\n";
+
+/* t[0][i] = (t[0][i] ^ t[1][i]) + seed: the addresses lie in memory, at a. */
+static const char through_begin[] = "ld.global.u64 %b, [%a+8];\n"
+				    "ld.global.u64 %a, [%a];\n";
+static const char through_body[] = "add.u64 %r, %q, %b;\n"
+				   "add.u64 %q, %q, %a;\n"
+				   "ld.global.u32 %u, [%r];\n"
+				   "ld.global.u32 %v, [%q];\n"
+				   "xor.b32 %u, %u, %v;\n"
+				   "add.u32 %u, %u, %s;\n"
+				   "st.global.u32 [%q], %u;\n";
+
+/* Adds the seed to a[0] n times. */
+static const char count_body[] = "red.global.add.u32 [%a], %s;\n";
+
+static CUcontext context;
+static CUfunction mix, add, through, count;
+static size_t bytes; /* of a buffer */
+static unsigned rounds;
+
+struct worker {
+	pthread_t thread;
+	CUdeviceptr buffer[BUFFERS_MAX];
+	unsigned n;
+	uint64_t random, digest;
+	CUstream stream[2];
+};
+
+static CUdeviceptr take(struct worker *w)
+{
+	CUdeviceptr p = 0, base = 0;
+	unsigned type = 0;
+	size_t size = 0;
+	uint32_t word = 0;
+
+	CU(cuMemAlloc(&p, bytes));
+	CU(cuMemGetAddressRange_v2(&base, &size, p + bytes / 2));
+	CHECK(base == p && size == bytes, "an allocation of %zu bytes has %zu", bytes, size);
+	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + bytes - 1));
+	CHECK(type == CU_MEMORYTYPE_DEVICE, "an allocation has type %u", type);
+	word = program_random(&w->random);
+	CU(cuMemsetD32Async(p, word, bytes / 4, w->stream[0]));
+	return p;
+}
+
+static void launch(CUfunction f, CUstream s, CUdeviceptr a, size_t n, uint32_t seed, CUdeviceptr b)
+{
+	uint32_t words = (uint32_t)n;
+
+	LAUNCH3(f, BLOCKS, 1, 1, BLOCK, 1, 1, 0, s, &a, &words, &seed, &b);
+}
+
+/* The first stream's work so far comes before the second one's next. */
+static void join(const struct worker *w, unsigned from)
+{
+	CUevent e;
+
+	CU(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	CU(cuEventRecord(e, w->stream[from]));
+	CU(cuStreamWaitEvent(w->stream[1 - from], e, 0));
+	CU(cuEventDestroy(e));
+}
+
+static void run_graph(const struct worker *w, CUdeviceptr a, CUdeviceptr b, uint32_t seed)
+{
+	CUgraph g;
+	CUgraphExec x;
+
+	CU(cuStreamBeginCapture(w->stream[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	launch(mix, w->stream[0], a, bytes / 4, seed, 0);
+	CU(cuMemcpyDtoDAsync(b + bytes / 3 / 16 * 16, a, bytes / 2 / 16 * 16, w->stream[0]));
+	CU(cuStreamEndCapture(w->stream[0], &g));
+	CU(cuGraphInstantiate(&x, g, 0));
+	CU(cuGraphLaunch(x, w->stream[0]));
+	CU(cuStreamSynchronize(w->stream[0]));
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphDestroy(g));
+}
+
+static void run_round(struct worker *w, CUdeviceptr table)
+{
+	unsigned i = program_random(&w->random) % w->n, j = (i + 1) % w->n;
+	CUdeviceptr a = w->buffer[i], b = w->buffer[j], both[2] = { a, b };
+	uint32_t seed = program_random(&w->random), words[64];
+
+	for (unsigned k = 0; k < 64; k++) {
+		words[k] = program_random(&w->random);
+	}
+	launch(mix, w->stream[0], a, bytes / 4, seed, 0);
+	launch(add, w->stream[0], b, bytes / 4, seed % 1000, a);
+	join(w, 0);
+	launch(count, w->stream[1], a, BLOCK * BLOCKS * 2, seed, 0);
+	CU(cuMemcpyHtoDAsync(b + bytes / 2 / 4 * 4, words, sizeof(words), w->stream[1]));
+	CU(cuMemcpyHtoDAsync(table, both, sizeof(both), w->stream[1]));
+	launch(through, w->stream[1], table, bytes / 4, seed, 0);
+	join(w, 1);
+	run_graph(w, b, a, seed);
+	CU(cuMemsetD8Async(a + bytes / 5, (uint8_t)seed, bytes / 3, w->stream[0]));
+	launch(mix, w->stream[0], b, bytes / 4, seed, 0);
+	if (w->n > 2) { /* one whose work is done: the free waits, as cuMemFree does */
+		unsigned k = (i + 2) % w->n;
+
+		CU(cuMemFree(w->buffer[k]));
+		w->buffer[k] = take(w);
+		join(w, 0);
+	}
+}
+
+static void digest(struct worker *w)
+{
+	uint8_t *host = program_room(bytes);
+
+	w->digest = 1469598103934665603u;
+	for (unsigned i = 0; i < w->n; i++) {
+		CU(cuMemcpyDtoH(host, w->buffer[i], bytes));
+		for (size_t k = 0; k < bytes; k++) {
+			w->digest = (w->digest ^ host[k]) * 1099511628211u;
+		}
+	}
+	free(host);
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	CUdeviceptr table;
+
+	CU(cuCtxSetCurrent(context));
+	CU(cuMemAlloc(&table, 16));
+	for (unsigned i = 0; i < 2; i++) {
+		CU(cuStreamCreate(&w->stream[i], CU_STREAM_NON_BLOCKING));
+	}
+	for (unsigned i = 0; i < w->n; i++) {
+		w->buffer[i] = take(w);
+		launch(mix, w->stream[0], w->buffer[i], bytes / 4, i, 0);
+		if (i) {
+			launch(add, w->stream[0], w->buffer[i], bytes / 4, i, w->buffer[i / 2]);
+		}
+	}
+	for (unsigned i = 0; i < rounds; i++) {
+		run_round(w, table);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		CU(cuStreamSynchronize(w->stream[i]));
+	}
+	digest(w);
+	for (unsigned i = 0; i < w->n; i++) {
+		CU(cuMemFree(w->buffer[i]));
+	}
+	return NULL;
+}
+
+static size_t print_kernel(char *to, size_t room, const char *name, const char *begin,
+			   const char *body)
+{
+	int n = snprintf(to, room, kernel, name, begin, body);
+
+	CHECK(n > 0 && (size_t)n < room, "no room for %s", name);
+	return (size_t)n;
+}
+
+static CUmodule load(void)
+{
+	static char text[16384] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+	size_t n = strlen(text);
+	CUmodule m;
+
+	n += print_kernel(text + n, sizeof(text) - n, "mix", "", mix_body);
+	n += print_kernel(text + n, sizeof(text) - n, "add", "", add_body);
+	n += print_kernel(text + n, sizeof(text) - n, "through", through_begin, through_body);
+	(void)print_kernel(text + n, sizeof(text) - n, "count", "", count_body);
+	CU(cuModuleLoadData(&m, text));
+	return m;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned buffers = argc > 1 ? (unsigned)atoi(argv[1]) : 0, threads;
+	static struct worker workers[THREADS_MAX];
+	uint64_t sum = 0;
+	CUmodule module;
+	CUdevice device;
+
+	bytes = argc > 2 ? (size_t)atoi(argv[2]) * MIB + 12 : 0;
+	rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
+	threads = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
+	if (bytes <= 12 || !threads || threads > THREADS_MAX || buffers / threads < 2 ||
+	    buffers / threads > BUFFERS_MAX) {
+		fprintf(stderr, "usage: swapping BUFFERS MIB ROUNDS [THREADS]\n");
+		return 2;
+	}
+	CU(cuInit(0));
+	CU(cuDeviceGet(&device, 0));
+	CU(cuDevicePrimaryCtxRetain(&context, device));
+	CU(cuCtxSetCurrent(context));
+	module = load();
+	CU(cuModuleGetFunction(&mix, module, "mix"));
+	CU(cuModuleGetFunction(&add, module, "add"));
+	CU(cuModuleGetFunction(&through, module, "through"));
+	CU(cuModuleGetFunction(&count, module, "count"));
+	for (unsigned i = 0; i < threads; i++) {
+		workers[i].n = buffers / threads;
+		workers[i].random = 42 + i;
+		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
+		      "no thread");
+	}
+	for (unsigned i = 0; i < threads; i++) {
+		pthread_join(workers[i].thread, NULL);
+		sum = sum * 31 + workers[i].digest;
+	}
+	printf("%016llx\n", (unsigned long long)sum);
+	CU(cuDevicePrimaryCtxRelease_v2(device));
+	return 0;
+}
