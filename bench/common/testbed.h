@@ -150,6 +150,7 @@ struct bench_testbed_place {
 	const char *class_name;		     /* of LANE_GBPF*: latency, normal, batch */
 	int mps_priority;		     /* of LANE_MPS: 0 high, 1 low, -1: not set */
 	uint64_t mem;			     /* of LANE_GBPF*: memory limit, bytes; 0: none */
+	uint64_t swap;			     /* with mem: the same of swap, for one device */
 	unsigned compute;		     /* of LANE_GBPF*: share, %; 0: none */
 	unsigned copy;			     /* the same of copy bandwidth */
 	bool burst;			     /* it may use more of what is left over */

@@ -18,7 +18,7 @@
 void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,
 				const struct bench_testbed_place *p, const char *name)
 {
-	const char *path = getenv("LD_LIBRARY_PATH");
+	const char *path = getenv("LD_LIBRARY_PATH"), *visible = getenv("CUDA_VISIBLE_DEVICES");
 
 	if (p->lane == LANE_MPS) {
 		bench_command_env(k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
@@ -43,6 +43,12 @@ void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_co
 	bench_command_option(k, "--name", "%s", name);
 	if (p->mem) {
 		bench_command_option(k, "--mem", "%" PRIu64, p->mem);
+	}
+	if (p->swap) { /* a process that sees more than one device has none */
+		visible = visible && visible[0] ? visible : "0";
+		bench_command_env(k, "CUDA_VISIBLE_DEVICES=%.*s", (int)strcspn(visible, ","),
+				  visible);
+		bench_command_option(k, "--swap", "%" PRIu64, p->swap);
 	}
 	if (p->compute) {
 		bench_command_option(k, "--compute", "%u", p->compute);

@@ -1,6 +1,7 @@
 /* bench-quota: starts the parts of `gbpf bench memory`. Workers in one vGPU race for its memory,
  * and a probe outside it reads what the driver says; workers are killed; workers without gBPF that
- * check before they allocate are the control; and calls are timed. */
+ * check before they allocate are the control; calls are timed; and so is memory that leaves the
+ * device and comes back. */
 #include "bench/quota/quota.h"
 
 #include <jansson.h>
@@ -71,7 +72,8 @@ static int run(struct bench_quota *b)
 	err = err ? err : bench_quota_race(b);
 	err = err ? err : bench_quota_control(b);
 	bench_testbed_end(&b->testbed, b->probe, 0);
-	return err ? err : bench_quota_latency(b);
+	err = err ? err : bench_quota_latency(b);
+	return err ? err : bench_quota_movement(b);
 }
 
 static bool in_range(const struct bench_quota *b)

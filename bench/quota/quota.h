@@ -44,6 +44,9 @@ int bench_quota_start_client(struct bench_quota *b, const struct bench_testbed_p
 int bench_quota_await_ready(struct bench_quota *b, pid_t leader, unsigned slot, bool is_worker);
 /* Starts the worker of a slot again. */
 int bench_quota_restart(struct bench_quota *b, pid_t leader, unsigned slot);
+/* Gives a client that times calls or movements the command in its slot, and waits until it is
+ * carried out. */
+int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot);
 /* Begins a phase. */
 void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what);
 /* Waits until the workers have done what the phase asks for; but: one that was killed. */
@@ -63,5 +66,6 @@ int bench_quota_race(struct bench_quota *b); /* race and kills */
 int bench_quota_control(
 	struct bench_quota *b); /* workers without gBPF that check before they allocate */
 int bench_quota_latency(struct bench_quota *b);
+int bench_quota_movement(struct bench_quota *b);
 
 #endif

@@ -72,6 +72,35 @@ void bench_quota_ready(struct bench_quota_client *c)
 	store_release(&c->me->state, (uint32_t)QUOTA_READY);
 }
 
+bool bench_quota_await_command(struct bench_quota_client *c)
+{
+	uint32_t done = load_relaxed(&c->me->done);
+
+	while (load_acquire(&c->me->command) == done) {
+		if (bench_quota_activity(load_acquire(&c->page->phase)) == QUOTA_EXIT) {
+			return false;
+		}
+		futex_wait_shared(&c->me->command, done, 100000000);
+	}
+	return true;
+}
+
+void bench_quota_complete(struct bench_quota_client *c)
+{
+	store_release(&c->me->done, load_relaxed(&c->me->command));
+	futex_wake_shared(&c->me->done, 1 << 30);
+}
+
+void *bench_quota_open_driver(struct bench_quota_client *c)
+{
+	void *lib = c->driver ? dlopen(c->driver, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+	if (!lib) {
+		bench_quota_fail(c, "%s", c->driver ? dlerror() : "--driver is missing");
+	}
+	return lib;
+}
+
 void bench_quota_find(struct bench_quota_client *c, void *lib, const char *name, void *slot)
 {
 	void *p = dlsym(lib, name);
@@ -196,6 +225,12 @@ static void latency(struct bench_quota_client *c)
 	bench_quota_time(c);
 }
 
+static void movement(struct bench_quota_client *c)
+{
+	open_device(c);
+	bench_quota_move(c);
+}
+
 static void map_page(struct bench_quota_client *c, int fd)
 {
 	void *p = mmap(NULL, sizeof(struct bench_quota_page), PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -252,7 +287,8 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(struct bench_quota_client *c);
 	} roles[] = {
-		{ "group", group }, { "worker", work }, { "probe", probe }, { "latency", latency }
+		{ "group", group },	{ "worker", work },	  { "probe", probe },
+		{ "latency", latency }, { "movement", movement },
 	};
 	static struct bench_quota_client c = { .libcuda = "libcuda.so.1", .threads = 1 };
 

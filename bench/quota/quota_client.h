@@ -31,10 +31,14 @@ struct bench_quota_client {
 	X(cuDeviceGetName)                                                                         \
 	X(cuDevicePrimaryCtxRetain)                                                                \
 	X(cuCtxSetCurrent)                                                                         \
+	X(cuCtxSynchronize)                                                                        \
 	X(cuMemGetInfo_v2)                                                                         \
 	X(cuMemAlloc_v2)                                                                           \
 	X(cuMemAllocPitch_v2)                                                                      \
 	X(cuMemAllocManaged)                                                                       \
+	X(cuMemAllocHost_v2)                                                                       \
+	X(cuMemcpyDtoH_v2)                                                                         \
+	X(cuMemsetD32_v2)                                                                          \
 	X(cuMemFree_v2)                                                                            \
 	X(cuMemAddressReserve)                                                                     \
 	X(cuMemAddressFree)                                                                        \
@@ -57,6 +61,8 @@ struct bench_quota_calls {
 };
 extern struct bench_quota_calls cuda;
 
+/* Opens the driver's library, past gBPF, in a program that runs under gBPF. */
+void *bench_quota_open_driver(struct bench_quota_client *c);
 /* Finds a function of a library that dlopen() has opened, and stores it. */
 void bench_quota_find(struct bench_quota_client *c, void *lib, const char *name, void *slot);
 
@@ -71,10 +77,16 @@ enum bench_quota_activity bench_quota_activity(uint32_t phase);
 /* Waits until the phase differs from this one, or the parent has exited. Returns the phase. */
 uint32_t bench_quota_await_phase(struct bench_quota_client *c, uint32_t phase);
 void bench_quota_ready(struct bench_quota_client *c);
+/* Waits for a command. Returns false if the client shall end. */
+bool bench_quota_await_command(struct bench_quota_client *c);
+/* Reports that the command has been carried out. */
+void bench_quota_complete(struct bench_quota_client *c);
 
 /* quota_worker.c: allocates and frees. */
 void bench_quota_work(struct bench_quota_client *c);
 /* quota_latency.c: times allocations on command. */
 void bench_quota_time(struct bench_quota_client *c);
+/* quota_mover.c: moves memory out of the device and back on command. */
+void bench_quota_move(struct bench_quota_client *c);
 
 #endif

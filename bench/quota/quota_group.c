@@ -9,6 +9,8 @@
 #include "base/fd.h"
 #include "bench/quota/quota.h"
 
+#define COMMAND_NS 300000000000ull
+
 static int spawn(struct bench_quota *b, const struct bench_testbed_place *where, const char *name,
 		 const char *role, const struct bench_testbed_command *options, pid_t *ret_pid)
 {
@@ -109,7 +111,7 @@ static int failed(struct bench_quota *b, const char *what, const char *log)
 
 static const char *log_of(const struct bench_quota *b, unsigned slot)
 {
-	static const char *const clients[] = { "probe", "limited", "plain", "own" };
+	static const char *const clients[] = { "probe", "limited", "plain", "movement" };
 
 	(void)b;
 	return slot < QUOTA_WORKERS ? "group" : clients[slot - QUOTA_PROBE];
@@ -155,6 +157,26 @@ int bench_quota_restart(struct bench_quota *b, pid_t leader, unsigned slot)
 {
 	want(b, slot);
 	return bench_quota_await_ready(b, leader, slot, true);
+}
+
+int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot)
+{
+	struct bench_quota_slot *s = &b->page->slot[slot];
+	uint64_t deadline = clock_now_ns() + COMMAND_NS;
+
+	store_release(&s->command, s->command + 1);
+	futex_wake_shared(&s->command, 1 << 30);
+	while (load_acquire(&s->done) != s->command) {
+		if (bench_quota_check_clients(b, pid) < 0) {
+			return -1;
+		}
+		if (clock_now_ns() > deadline) {
+			return bench_testbed_fail(&b->testbed, "%s: no answer in time",
+						  log_of(b, slot));
+		}
+		futex_wait_shared(&s->done, s->command - 1, 20000000);
+	}
+	return 0;
 }
 
 void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what)

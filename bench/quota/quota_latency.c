@@ -1,12 +1,9 @@
 /* Times cuMemAlloc and cuMemFree of 2 MiB among many small allocations, by the libcuda that the
  * program gets and by the driver's in turn. Both use one context, so that they see the same
  * machine. */
-#include <dlfcn.h>
 #include <stdlib.h>
 
-#include "base/atomic.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "bench/quota/quota_client.h"
 
 #define SMALL_BYTES 4096u
@@ -45,11 +42,8 @@ static struct calls by[QUOTA_BYS];
 
 static void open_driver(struct bench_quota_client *c)
 {
-	void *lib = c->driver ? dlopen(c->driver, RTLD_NOW | RTLD_LOCAL) : NULL;
+	void *lib = bench_quota_open_driver(c);
 
-	if (!lib) {
-		bench_quota_fail(c, "%s", c->driver ? dlerror() : "--driver is missing");
-	}
 	by[QUOTA_BY_PROGRAM] = (struct calls){ cuda.cuMemAlloc_v2, cuda.cuMemFree_v2 };
 	bench_quota_find(c, lib, "cuMemAlloc_v2", &by[QUOTA_BY_DRIVER].take);
 	bench_quota_find(c, lib, "cuMemFree_v2", &by[QUOTA_BY_DRIVER].give);
@@ -73,26 +67,17 @@ void bench_quota_time(struct bench_quota_client *c)
 {
 	CUdeviceptr *small = calloc(LIVE_MAX, sizeof(*small));
 	uint64_t live = 0;
-	uint32_t done = 0;
 
 	if (!small) {
 		bench_quota_fail(c, "out of memory");
 	}
 	open_driver(c);
 	bench_quota_ready(c);
-	while (bench_quota_activity(load_acquire(&c->page->phase)) != QUOTA_EXIT) {
-		uint32_t command = load_acquire(&c->me->command);
-
-		if (command == done) {
-			futex_wait_shared(&c->me->command, done, 100000000);
-			continue;
-		}
+	while (bench_quota_await_command(c)) {
 		live = reach(c, small, live, MIN(c->me->live, LIVE_MAX));
 		c->me->live = live;
 		measure(c, MIN(c->me->pairs, QUOTA_PAIRS));
-		done = command;
-		store_release(&c->me->done, done);
-		futex_wake_shared(&c->me->done, 1 << 30);
+		bench_quota_complete(c);
 	}
 	free(small);
 }

@@ -11,7 +11,8 @@
 #define QUOTA_PROBE QUOTA_WORKERS	  /* slot of the client outside the vGPU */
 #define QUOTA_LATENCY (QUOTA_WORKERS + 1) /* first slot of the clients that time calls */
 #define QUOTA_CONDITIONS 2u
-#define QUOTA_SLOTS (QUOTA_LATENCY + QUOTA_CONDITIONS)
+#define QUOTA_MOVEMENT (QUOTA_LATENCY + QUOTA_CONDITIONS) /* slot of the client with swap */
+#define QUOTA_SLOTS (QUOTA_MOVEMENT + 1)
 #define QUOTA_PAIRS 1024u
 #define QUOTA_UNIT (2u << 20) /* sizes are multiples of this if they are whole */
 
@@ -36,8 +37,8 @@ struct bench_quota_slot {
 				     the group has done */
 	uint32_t quiet; /* atomic, client: threads that have done what the phase asks for; the
 			   coordinator resets it before each phase */
-	uint32_t command, done; /* atomic; of the clients that time calls: number of the newest
-				   command, and of the one carried out; futex */
+	uint32_t command, done; /* atomic; of the clients that time calls or movements: number of
+				   the newest command, and of the one carried out; futex */
 	uint32_t pairs;		/* the command: calls to time, 0: only reach `live` */
 	uint64_t live;		/* the command: allocations to hold; answer: those it holds */
 	/* Bytes that a worker asked for and has not freed: [atomic] raised after an allocation has
@@ -48,6 +49,15 @@ struct bench_quota_slot {
 	uint64_t free_bytes, total_bytes, least_free; /* atomic, probe: the driver's answers */
 	char device[64], error[256];
 	uint32_t ns[QUOTA_BYS][QUOTA_PAIRS];
+};
+
+/* A round in which memory left the device and came back. */
+struct bench_quota_round {
+	uint64_t buffer_bytes;	      /* of the buffer of which chunks moved */
+	uint64_t out_bytes, out_ns;   /* those that left during an allocation, and its duration */
+	uint64_t back_bytes, back_ns; /* those that came back during a free, and its duration */
+	uint64_t pinned_bytes;	      /* of a copy of pinned memory */
+	uint64_t up_ns, down_ns;      /* the shortest of these copies to and from the device */
 };
 
 struct bench_quota_page {
@@ -62,6 +72,8 @@ struct bench_quota_page {
 	int64_t total, peak;
 	int64_t driver_peak; /* atomic: the most that the driver said was in use to a worker that
 				checks before it allocates */
+	uint64_t swap;	     /* what the client with swap may hold on the host, bytes */
+	struct bench_quota_round movement; /* its newest round; valid when `done` says so */
 	struct bench_quota_slot slot[QUOTA_SLOTS];
 };
 

@@ -2,13 +2,8 @@
  * without one, by gBPF and by the driver in turn. */
 #include <jansson.h>
 
-#include "base/atomic.h"
-#include "base/clock.h"
-#include "base/fd.h"
 #include "bench/common/program.h"
 #include "bench/quota/quota.h"
-
-#define FILL_NS 300000000000ull
 
 enum { LIMITED, PLAIN };
 static const char *const names[QUOTA_CONDITIONS] = { "limited", "plain" };
@@ -18,22 +13,10 @@ static int command(struct bench_quota *b, const pid_t *pid, unsigned k, uint64_t
 		   unsigned pairs)
 {
 	struct bench_quota_slot *s = &b->page->slot[QUOTA_LATENCY + k];
-	uint64_t deadline = clock_now_ns() + FILL_NS;
 
 	s->live = live;
 	s->pairs = pairs;
-	store_release(&s->command, s->command + 1);
-	futex_wake_shared(&s->command, 1 << 30);
-	while (load_acquire(&s->done) != s->command) {
-		if (bench_quota_check_clients(b, pid[k]) < 0) {
-			return -1;
-		}
-		if (clock_now_ns() > deadline) {
-			return bench_testbed_fail(&b->testbed, "%s: no answer in time", names[k]);
-		}
-		futex_wait_shared(&s->done, s->command - 1, 20000000);
-	}
-	return 0;
+	return bench_quota_command(b, pid[k], QUOTA_LATENCY + k);
 }
 
 /* Lets all of them hold as many allocations as the one with the least room can. */
