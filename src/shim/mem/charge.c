@@ -171,9 +171,27 @@ static void give_back(void)
 	shim_mem_graphs_measure(true);
 }
 
+/* Makes room by memory that leaves the device, unless gbpfd grants what the limit has. Returns true
+ * if the bytes are charged. */
+static bool swap_out(int row, uint64_t bytes)
+{
+	uint64_t used = shim_mem_used(row), limit = shim_mem_limit(row);
+
+	if (!shim_swap_is_on()) {
+		return false;
+	}
+	if (used <= limit && bytes <= limit - used &&
+	    (shim_mem_try_charge(row, bytes) ||
+	     shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, 0))) {
+		return true;
+	}
+	shim_swap_out(row, bytes);
+	return false;
+}
+
 static bool charge_within(int row, uint64_t bytes, uint64_t wait)
 {
-	bool done;
+	bool done = false;
 
 	if (shim_mem_try_charge(row, bytes)) {
 		return true;
@@ -181,11 +199,11 @@ static bool charge_within(int row, uint64_t bytes, uint64_t wait)
 	(void)add_acqrel(&account.n_waiting, wait ? 1 : 0);
 	if (row < (int)PROTO_MAX_GPUS) {
 		give_back();
-		shim_swap_out(row, bytes);
+		done = swap_out(row, bytes);
 	} else {
 		shim_swap_give_back();
 	}
-	done = shim_mem_try_charge(row, bytes) ||
+	done = done || shim_mem_try_charge(row, bytes) ||
 	       shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, wait);
 	(void)sub_acqrel(&account.n_waiting, wait ? 1 : 0);
 	return done;

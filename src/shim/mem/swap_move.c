@@ -25,26 +25,30 @@ static struct context {
 	CUcontext ctx; /* NULL: free */
 	CUdevice device;
 	uint64_t epoch;	 /* when it was seen */
-	CUstream copies; /* NULL, as is the event: they could not be made */
+	CUstream copies; /* NULL: it, or an event, could not be made */
 	CUevent event;
-	bool ending; /* its work cannot be waited for */
+	CUevent copied[BATCH]; /* of each chunk of a batch */
+	bool ending;	       /* its work cannot be waited for */
 } contexts[CONTEXTS_MAX] GUARDED_BY(shim_swap_mutex);
 static uint32_t n_unknown GUARDED_BY(shim_swap_mutex); /* contexts that the table has no room for */
 
 /* ---- contexts ---- */
 
-/* Makes the context's stream and event. */
+/* Makes the context's stream and events. */
 static void prepare(struct context *c) REQUIRES(shim_swap_mutex)
 {
 	CUcontext before;
+	CUresult r = shim_driver.cuCtxPushCurrent_v2(c->ctx);
 
-	if (shim_driver.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
+	if (r != CUDA_SUCCESS) {
 		return;
 	}
-	if (shim_driver.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-		c->event = NULL;
+	r = shim_driver.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
+	for (unsigned i = 0; i < BATCH && r == CUDA_SUCCESS; i++) {
+		r = shim_driver.cuEventCreate(&c->copied[i], CU_EVENT_DISABLE_TIMING);
 	}
-	if (shim_driver.cuStreamCreate(&c->copies, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+	if (r != CUDA_SUCCESS ||
+	    shim_driver.cuStreamCreate(&c->copies, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
 		c->copies = NULL;
 	}
 	(void)shim_driver.cuCtxPopCurrent_v2(&before);
@@ -113,7 +117,7 @@ static struct context *context_of(int row) REQUIRES(shim_swap_mutex)
 		struct context *c = &contexts[i];
 
 		if (c->ctx && shim_mem_row(c->device) == row) {
-			if (c->ending || !c->event || !c->copies) {
+			if (c->ending || !c->copies) {
 				return NULL;
 			}
 			found = c;
@@ -201,50 +205,57 @@ static bool stop(struct pause *p, int row) REQUIRES(shim_swap_mutex)
 
 /* ---- movement ---- */
 
-static bool copy(const struct context *c, struct mem_swap_chunk *const list[], unsigned n, bool out)
+/* Begins to copy a chunk between its address and the host, behind the copies before it. */
+static CUresult begin_copy(const struct context *c, const struct mem_swap_chunk *k, bool out)
 	REQUIRES(shim_swap_mutex)
 {
-	CUcontext before;
-	CUresult r = shim_work_driver.cuCtxPushCurrent_v2(c->ctx), waited;
-
-	if (r != CUDA_SUCCESS) {
-		return false;
-	}
-	for (unsigned i = 0; i < n && r == CUDA_SUCCESS; i++) {
-		const struct mem_swap_chunk *k = list[i];
-
-		r = shim_work_driver.cuMemcpyDtoDAsync_v2(out ? k->host_address : k->address,
-							  out ? k->address : k->host_address,
-							  k->bytes, c->copies);
-	}
-	waited = shim_work_driver.cuStreamSynchronize(c->copies);
-	(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
-	return r == CUDA_SUCCESS && waited == CUDA_SUCCESS;
+	return shim_work_driver.cuMemcpyDtoDAsync_v2(out ? k->host_address : k->address,
+						     out ? k->address : k->host_address, k->bytes,
+						     c->copies);
 }
 
-/* Moves chunks that have memory of the host to it. Returns the bytes that the device has no more.
- */
+/* Moves chunks that have memory of the host to it: each is remapped while the next ones are copied.
+ * Returns the bytes that the device has no more. */
 static uint64_t move_out(int row, struct mem_swap_chunk *const list[], unsigned n)
 	REQUIRES(shim_swap_mutex)
 {
 	struct pause p;
+	CUcontext before;
+	CUresult r = CUDA_SUCCESS;
+	unsigned begun = 0;
 	uint64_t freed = 0;
 
 	if (!n || !stop(&p, row)) {
 		return 0;
 	}
-	if (copy(p.context, list, n, true)) {
-		for (unsigned i = 0; i < n; i++) {
-			struct mem_swap_chunk *k = list[i];
-
-			if (shim_swap_chunk_remap(k, k->handle, k->host, p.context->device)) {
-				shim_swap_chunk_release(k);
-				mem_swap_place(&shim_swap_map, k, MEM_SWAP_HOST);
-				freed += k->bytes;
+	if (shim_work_driver.cuCtxPushCurrent_v2(p.context->ctx) == CUDA_SUCCESS) {
+		while (begun < n && r == CUDA_SUCCESS) {
+			r = begin_copy(p.context, list[begun], true);
+			if (r == CUDA_SUCCESS) {
+				r = shim_work_driver.cuEventRecord(p.context->copied[begun],
+								   p.context->copies);
+				begun += r == CUDA_SUCCESS;
 			}
 		}
+		for (unsigned i = 0; i < begun; i++) {
+			struct mem_swap_chunk *k = list[i];
+
+			if (shim_work_driver.cuEventSynchronize(p.context->copied[i]) ==
+				    CUDA_SUCCESS &&
+			    shim_swap_chunk_remap(k, k->handle, k->host, p.context->device)) {
+				mem_swap_place(&shim_swap_map, k, MEM_SWAP_HOST);
+			}
+		}
+		(void)shim_work_driver.cuStreamSynchronize(p.context->copies);
+		(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
 	}
 	resume(&p);
+	for (unsigned i = 0; i < n; i++) {
+		if (list[i]->place == MEM_SWAP_HOST) {
+			shim_swap_chunk_release(list[i]);
+			freed += list[i]->bytes;
+		}
+	}
 	return freed;
 }
 
@@ -322,27 +333,36 @@ static unsigned take_device_memory(int row, CUdevice device, struct mem_swap_chu
 	return n;
 }
 
-/* Moves chunks that have memory of the device to it, the first ones of the list. Returns how many
- * are there. If the copy fails, they are mapped to the host again, which has not changed; one that
- * cannot be stays on the device, whatever it has. */
+/* Moves chunks that have memory of the device to it, the first ones of the list: each is copied
+ * while the next one is remapped. Returns how many are there. If a copy fails, they are mapped to
+ * the host again, which has not changed; one that cannot be stays on the device, whatever it has.
+ */
 static unsigned move_back(int row, struct mem_swap_chunk *list[], unsigned n)
 	REQUIRES(shim_swap_mutex)
 {
 	unsigned moved = 0;
 	struct pause p;
+	CUcontext before;
+	CUresult r, last;
 
 	if (!n || !stop(&p, row)) {
 		return 0;
 	}
-	while (moved < n && shim_swap_chunk_remap(list[moved], list[moved]->host,
-						  list[moved]->handle, p.context->device)) {
-		moved++;
-	}
-	if (!copy(p.context, list, moved, false)) {
-		while (moved && shim_swap_chunk_remap(list[moved - 1], list[moved - 1]->handle,
-						      list[moved - 1]->host, p.context->device)) {
-			moved--;
+	r = shim_work_driver.cuCtxPushCurrent_v2(p.context->ctx);
+	if (r == CUDA_SUCCESS) {
+		while (moved < n && r == CUDA_SUCCESS &&
+		       shim_swap_chunk_remap(list[moved], list[moved]->host, list[moved]->handle,
+					     p.context->device)) {
+			r = begin_copy(p.context, list[moved++], false);
 		}
+		last = shim_work_driver.cuStreamSynchronize(p.context->copies);
+		r = r == CUDA_SUCCESS ? last : r;
+		(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
+	}
+	while (r != CUDA_SUCCESS && moved &&
+	       shim_swap_chunk_remap(list[moved - 1], list[moved - 1]->handle,
+				     list[moved - 1]->host, p.context->device)) {
+		moved--;
 	}
 	resume(&p);
 	return moved;
