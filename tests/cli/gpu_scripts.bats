@@ -198,6 +198,13 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 	nothing_left
 }
 
+@test "gpu/memory: computations at twice the limit have the results that they have without gBPF" {
+	script memory --parts swap --mem 64
+	[ "$status" -eq 0 ]
+	rows "[(x['part'], x['state'], x['wrong']) for x in r] == [('swap-' + p, 'ok', 0) for p in ('one', 'threads', 'large')]"
+	nothing_left
+}
+
 @test "gpu/memory: one entry point, two at once, and a program that sleeps" {
 	script memory --parts by-async,by-node,by-array-3d,by-create+by-alloc,sleeper --mem 256
 	memory_ok by-async by-node by-array-3d by-create+by-alloc sleeper
