@@ -41,6 +41,15 @@ static struct mem_swap_region *live_at(CUdeviceptr base) REQUIRES(shim_swap_mute
 	return r && r->base == base && !r->freed ? r : NULL;
 }
 
+/* Returns the region with that base and number, freed or not, or NULL: it is no longer in the map.
+ */
+static struct mem_swap_region *find_by_id(CUdeviceptr base, uint64_t id) REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, base);
+
+	return r && r->id == id ? r : NULL;
+}
+
 /* Frees the chunks of a region that is in the map, and the region. */
 static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
@@ -173,8 +182,8 @@ static void free_region(CUdeviceptr base, uint64_t id, bool back)
 
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
-	r = mem_swap_find(&shim_swap_map, base);
-	if (r && r->id == id) {
+	r = find_by_id(base, id);
+	if (r) {
 		int row = r->row;
 
 		drop(r);
@@ -192,8 +201,8 @@ static void keep_region(CUdeviceptr base, uint64_t id)
 	struct mem_swap_region *r;
 
 	lock_take(&shim_swap_mutex);
-	r = mem_swap_find(&shim_swap_map, base);
-	if (r && r->id == id) {
+	r = find_by_id(base, id);
+	if (r) {
 		r->freed = false;
 	}
 	lock_release(&shim_swap_mutex);
@@ -354,9 +363,9 @@ bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread,
 static bool has_left(struct leaving *l) REQUIRES(shim_swap_mutex)
 {
 	if (!l->event) {
-		const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, l->base);
+		const struct mem_swap_region *r = find_by_id(l->base, l->id);
 
-		if (!r || r->id != l->id) {
+		if (!r) {
 			return true;
 		}
 		l->ctx = (CUcontext)(uintptr_t)r->owner;
