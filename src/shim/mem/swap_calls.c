@@ -7,11 +7,6 @@
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
-static bool look(CUdeviceptr address, struct shim_swap_view *ret)
-{
-	return shim_swap_is_on() && shim_swap_look(address, ret);
-}
-
 /* Stores a value of that many bytes; little-endian. */
 static CUresult give(void *out, uint64_t value, size_t bytes)
 {
@@ -67,7 +62,7 @@ static CUresult get(void *out, CUpointer_attribute what, CUdeviceptr address)
 	struct shim_swap_view v;
 	uint64_t value = 0;
 
-	if (!out || !look(address, &v)) {
+	if (!out || !shim_swap_look(address, &v)) {
 		return shim_driver.cuPointerGetAttribute(out, what, address);
 	}
 	return what == CU_POINTER_ATTRIBUTE_HOST_POINTER ? value_of(&value, what, address, &v)
@@ -80,7 +75,7 @@ static CUresult get_many(unsigned n, CUpointer_attribute *what, void **out, CUde
 	CUresult r = shim_driver.cuPointerGetAttributes(n, what, out, address);
 	struct shim_swap_view v;
 
-	if (r == CUDA_SUCCESS && look(address, &v)) {
+	if (r == CUDA_SUCCESS && shim_swap_look(address, &v)) {
 		for (unsigned i = 0; i < n; i++) {
 			(void)value_of(out[i], what[i], address, &v);
 		}
@@ -90,9 +85,7 @@ static CUresult get_many(unsigned n, CUpointer_attribute *what, void **out, CUde
 
 static CUresult set(const void *value, CUpointer_attribute what, CUdeviceptr address)
 {
-	struct shim_swap_view v;
-
-	if (value && what == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && look(address, &v)) {
+	if (value && what == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && shim_swap_has(address)) {
 		return CUDA_ERROR_NOT_SUPPORTED; /* as of all mapped memory */
 	}
 	return shim_driver.cuPointerSetAttribute(value, what, address);
@@ -102,7 +95,7 @@ static CUresult get_range(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr 
 {
 	struct shim_swap_view v;
 
-	if (!look(address, &v)) {
+	if (!shim_swap_look(address, &v)) {
 		return shim_driver.cuMemGetAddressRange_v2(ret_base, ret_bytes, address);
 	}
 	if (ret_base) {
@@ -118,9 +111,8 @@ static CUresult get_access(unsigned long long *ret, const CUmemLocation *locatio
 			   CUdeviceptr address)
 {
 	CUresult r = shim_driver.cuMemGetAccess(ret, location, address);
-	struct shim_swap_view v;
 
-	if (r == CUDA_SUCCESS && look(address, &v)) {
+	if (r == CUDA_SUCCESS && shim_swap_has(address)) {
 		*ret = 0; /* as of memory that is not mapped by the program */
 	}
 	return r;
@@ -133,35 +125,28 @@ static CUresult (*next_unmap)(CUdeviceptr, size_t);
 
 static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)
 {
-	struct shim_swap_view v;
-
-	return ret && look(address, &v) ? CUDA_ERROR_NOT_SUPPORTED : next_get_ipc(ret, address);
+	return ret && shim_swap_has(address) ? CUDA_ERROR_NOT_SUPPORTED
+					     : next_get_ipc(ret, address);
 }
 
 static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 {
-	struct shim_swap_view v;
-
-	return look((CUdeviceptr)(uintptr_t)address, &v) ? CUDA_ERROR_INVALID_VALUE
-							 : next_retain(ret, address);
+	return shim_swap_has((CUdeviceptr)(uintptr_t)address) ? CUDA_ERROR_INVALID_VALUE
+							      : next_retain(ret, address);
 }
 
 static CUresult get_handle(void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
 			   unsigned long long flags)
 {
-	struct shim_swap_view v;
-
-	return look(address, &v) ? CUDA_ERROR_NOT_SUPPORTED
-				 : shim_driver.cuMemGetHandleForAddressRange(ret, address, bytes,
-									     type, flags);
+	return shim_swap_has(address) ? CUDA_ERROR_NOT_SUPPORTED
+				      : shim_driver.cuMemGetHandleForAddressRange(
+						ret, address, bytes, type, flags);
 }
 
 static CUresult bind(CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address,
 		     size_t bytes, unsigned long long flags)
 {
-	struct shim_swap_view v;
-
-	return look(address, &v)
+	return shim_swap_has(address)
 		       ? CUDA_ERROR_INVALID_VALUE
 		       : shim_driver.cuMulticastBindAddr(multicast, offset, address, bytes, flags);
 }

@@ -424,6 +424,9 @@ bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
 {
 	const struct mem_swap_region *r;
 
+	if (!shim_swap_is_on()) {
+		return false;
+	}
 	lock_take(&shim_swap_mutex);
 	r = mem_swap_find(&shim_swap_map, address);
 	r = r && !r->freed ? r : NULL;
@@ -443,7 +446,7 @@ bool shim_swap_has(CUdeviceptr address)
 {
 	struct shim_swap_view v;
 
-	return shim_swap_is_on() && shim_swap_look(address, &v);
+	return shim_swap_look(address, &v);
 }
 
 /* ---- ends of contexts ---- */
