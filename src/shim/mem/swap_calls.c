@@ -49,10 +49,7 @@ static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr addres
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		return give(out, 0, sizeof(uint64_t));
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		(void)give(out, 0, sizeof(void *));
-		return CUDA_ERROR_INVALID_VALUE;
-	default: /* what the driver has that is not known here */
+	default: /* the host's pointer, and what the driver has that is not known here */
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
@@ -60,13 +57,11 @@ static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr addres
 static CUresult get(void *out, CUpointer_attribute what, CUdeviceptr address)
 {
 	struct shim_swap_view v;
-	uint64_t value = 0;
 
 	if (!out || !shim_swap_look(address, &v)) {
 		return shim_driver.cuPointerGetAttribute(out, what, address);
 	}
-	return what == CU_POINTER_ATTRIBUTE_HOST_POINTER ? value_of(&value, what, address, &v)
-							 : value_of(out, what, address, &v);
+	return value_of(out, what, address, &v);
 }
 
 /* The driver checks the list, and stores zeros for what it cannot answer. */
@@ -77,7 +72,11 @@ static CUresult get_many(unsigned n, CUpointer_attribute *what, void **out, CUde
 
 	if (r == CUDA_SUCCESS && shim_swap_look(address, &v)) {
 		for (unsigned i = 0; i < n; i++) {
-			(void)value_of(out[i], what[i], address, &v);
+			if (what[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+				(void)give(out[i], 0, sizeof(void *));
+			} else {
+				(void)value_of(out[i], what[i], address, &v);
+			}
 		}
 	}
 	return r;
