@@ -175,11 +175,13 @@ static void give_back(void)
  * if the bytes are charged. */
 static bool swap_out(int row, uint64_t bytes)
 {
-	uint64_t used = shim_mem_used(row), limit = shim_mem_limit(row);
+	uint64_t used, limit;
 
 	if (!shim_swap_is_on()) {
 		return false;
 	}
+	used = shim_mem_used(row);
+	limit = shim_mem_limit(row);
 	if (used <= limit && bytes <= limit - used &&
 	    (shim_mem_try_charge(row, bytes) ||
 	     shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, 0))) {
