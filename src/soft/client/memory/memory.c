@@ -211,7 +211,7 @@ bool soft_memory_check_location(const CUmemLocation *where)
 /* Also mapped memory of the host, which the program may read and write itself. */
 static bool is_of_host(const struct soft_range *r)
 {
-	return soft_range_is_host(r) || (r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r));
+	return soft_range_is_host(r) || soft_range_is_mapped_host(r);
 }
 
 /* The driver's rules: synchronous copies wait, except between two device addresses; so do all

@@ -112,6 +112,11 @@ CUresult soft_ipc_import(uint32_t op, void *os, CUmemAllocationHandleType type,
 /* vmm.c */
 /* Whether mapped memory lies in the host. */
 bool soft_vmm_is_host(const struct soft_range *r);
+/* Returns true for memory of the host that cuMemMap has mapped. */
+static inline bool soft_range_is_mapped_host(const struct soft_range *r)
+{
+	return r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r);
+}
 CUmemAllocationHandleType soft_vmm_handle_types(const struct soft_range *r);
 CUmemAllocationHandleType soft_pool_handle_types(const struct soft_range *r);
 CUmemoryPool soft_pool_of(const struct soft_range *r);

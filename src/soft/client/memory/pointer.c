@@ -56,11 +56,6 @@ CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 	return CUDA_SUCCESS;
 }
 
-static bool is_mapped_host(const struct soft_range *r)
-{
-	return r->kind == SOFT_RANGE_MAPPED && soft_vmm_is_host(r);
-}
-
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr p)
 {
 	struct soft_range r;
@@ -76,7 +71,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdev
 		   (r.kind == SOFT_RANGE_MAPPED && !r.rights)) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
-	if (is_mapped_host(&r)) {
+	if (soft_range_is_mapped_host(&r)) {
 		r.address = 0; /* as in the driver */
 	}
 	if (ret_base) {
@@ -177,8 +172,9 @@ static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ct
 			       : (uint64_t)(uintptr_t)ctx;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*ret = r->kind == SOFT_RANGE_HOST || is_mapped_host(r) ? CU_MEMORYTYPE_HOST
-								       : CU_MEMORYTYPE_DEVICE;
+		*ret = r->kind == SOFT_RANGE_HOST || soft_range_is_mapped_host(r)
+			       ? CU_MEMORYTYPE_HOST
+			       : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		return device_pointer(r, device, ret);
