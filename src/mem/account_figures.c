@@ -26,9 +26,7 @@ int mem_account_row(const struct proto_account *page, const uint8_t uuid[16])
 
 uint64_t mem_account_limit(const struct proto_account *page, uint32_t row)
 {
-	uint64_t limit = load_relaxed(&page->limit[row]);
-
-	return limit || row == PROTO_ACCOUNT_SWAP ? limit : UINT64_MAX;
+	return mem_limit_stated(row, load_relaxed(&page->limit[row]));
 }
 
 uint64_t mem_account_left(const struct proto_account *page, uint32_t row)

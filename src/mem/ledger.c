@@ -166,9 +166,7 @@ int mem_ledger_row(const struct mem_ledger *l, const uint8_t uuid[16])
 
 uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row)
 {
-	uint64_t limit = load_relaxed(&l->page->limit[row]);
-
-	return limit || row == PROTO_ACCOUNT_SWAP ? limit : UINT64_MAX;
+	return mem_limit_stated(row, load_relaxed(&l->page->limit[row]));
 }
 
 uint64_t mem_ledger_allowed(const struct mem_ledger *l, uint32_t row)

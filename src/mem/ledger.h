@@ -81,6 +81,12 @@ void mem_ledger_add_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 uint64_t mem_ledger_shared(const struct mem_ledger *l, uint32_t row);
 
+/* Returns the limit that a number of bytes states for a row: 0 states none, UINT64_MAX, except for
+ * that of swap, where it is a limit. */
+static inline uint64_t mem_limit_stated(uint32_t row, uint64_t bytes)
+{
+	return bytes || row == PROTO_ACCOUNT_SWAP ? bytes : UINT64_MAX;
+}
 /* Returns the limit of a row, UINT64_MAX if it has none, which that of swap always has; and what
  * may be charged now, which is less where other vGPUs have reserved memory. */
 uint64_t mem_ledger_limit(const struct mem_ledger *l, uint32_t row);

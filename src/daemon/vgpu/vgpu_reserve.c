@@ -110,9 +110,8 @@ static uint64_t reserve_of(const struct daemon_vgpu *v, uint32_t row)
 /* Returns what a vGPU may hold at most. size 0: the device's is unknown. */
 static uint64_t limit_of(const struct daemon_vgpu *v, uint32_t row, uint64_t size)
 {
-	uint64_t limit = v->row[row].limit;
+	uint64_t limit = mem_limit_stated(row, v->row[row].limit);
 
-	limit = limit || row == PROTO_ACCOUNT_SWAP ? limit : UINT64_MAX;
 	return MIN(limit, size ? size : UINT64_MAX);
 }
 
