@@ -353,17 +353,6 @@ static int check_hint(struct cli *c)
 	return cli_number(c, "--hint period", hint + 7, 2000, 10000000, &us);
 }
 
-/* Returns true if a device has a limit. */
-static bool has_mem(const struct proto_vgpu_config *config)
-{
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
-		if (config->mem[i]) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Reads which virtual GPU the program shall be in: zero for that of the environment, or none. */
 static int check_vgpu(struct cli *c, struct proto_vgpu *v)
 {
@@ -401,7 +390,7 @@ static int check_vgpu(struct cli *c, struct proto_vgpu *v)
 	}
 	code = cli_vgpu_from_environment(c, &v->config);
 	code = code ? code : cli_vgpu_read(c, "run", c->opt + O_GIVEN, &v->config);
-	if (!code && v->config.swap && !has_mem(&v->config)) {
+	if (!code && v->config.swap && !proto_vgpu_limits_mem(&v->config)) {
 		code = cli_fail(c, CLI_USAGE, "usage", "Give --mem, beyond which memory leaves",
 				"run: --swap without --mem");
 	}

@@ -22,21 +22,27 @@ bool proto_vgpu_name_is_valid(const char *name)
 		       n;
 }
 
+bool proto_vgpu_limits_mem(const struct proto_vgpu_config *c)
+{
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		if (c->mem[i]) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Returns NULL, or what is wrong with swap. */
 static const char *swap_fault(const struct proto_vgpu_config *c)
 {
-	unsigned i = 0;
-
 	if (!c->swap) {
 		return NULL;
 	}
 	if (c->swap < PROTO_VGPU_SWAP_MIN || c->swap > PROTO_VGPU_MEM_MAX) {
 		return "swap: at least 2M, at most the machine's memory";
 	}
-	while (i < PROTO_MAX_GPUS && !c->mem[i]) {
-		i++;
-	}
-	return i < PROTO_MAX_GPUS ? NULL : "swap: needs mem, beyond which device memory leaves";
+	return proto_vgpu_limits_mem(c) ? NULL
+					: "swap: needs mem, beyond which device memory leaves";
 }
 
 const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c)

@@ -57,6 +57,8 @@ static inline bool proto_vgpu_is_set(const struct proto_vgpu *v)
 bool proto_vgpu_name_is_valid(const char *name);
 /* Reads "NAME" or "UID/NAME" into name and number of *v. Returns 0, or -EINVAL: *v is zero. */
 int proto_vgpu_parse_name(const char *text, struct proto_vgpu *v);
+/* Returns true if a device has a limit. */
+bool proto_vgpu_limits_mem(const struct proto_vgpu_config *c);
 /* Returns NULL, or what of it is out of range, as a text that names option and allowed values. */
 const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c);
 /* Writes the value of GBPF_VGPU: NAME or UID/NAME, or NUMBER:TIME and what the vGPU is given.
