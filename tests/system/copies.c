@@ -11,6 +11,7 @@
  *   fault-down   the same with a page of the destination that is read-only
  *   dies-up      the same without a handler: ends by SIGSEGV
  *   beyond       copies that exceed their device memory: refused, and nothing is copied
+ *   beyond-mapping   copies that exceed their mapping of host memory, of cuMemMap: likewise
  *   reset        the context is reset while another thread's copy waits behind earlier work; that
  *                copy fails, and those in the next context do not. Needs helpers
  *   fork         children while another thread copies; one that copies itself
@@ -420,6 +421,46 @@ static int beyond(void)
 	return 0;
 }
 
+/* Maps host memory, the first third of BUFFER reserved bytes. */
+static unsigned char *map_host(void)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 } };
+	const CUmemAccessDesc access[] = {
+		{ { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+		{ { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+	};
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+
+	CU(cuMemAddressReserve(&p, BUFFER, 0, 0, 0));
+	CU(cuMemCreate(&h, BUFFER / 3, &prop, 0));
+	CU(cuMemMap(p, BUFFER / 3, 0, h, 0));
+	CU(cuMemSetAccess(p, BUFFER / 3, access, ARRAY_SIZE(access)));
+	return (unsigned char *)(uintptr_t)p;
+}
+
+static int beyond_mapping(void)
+{
+	unsigned char *host = map_host(), *back = map(BUFFER);
+	CUdeviceptr at;
+
+	CU(cuMemAlloc(&at, BUFFER));
+	CU(cuMemsetD8(at, 0x11, BUFFER));
+	memset(host, 0x22, BUFFER / 3);
+	CHECK(cuMemcpyHtoD(at, host, BUFFER) == CUDA_ERROR_INVALID_VALUE, "accepted");
+	CU(cuMemcpyDtoH(back, at, BUFFER));
+	for (size_t i = 0; i < BUFFER; i++) {
+		CHECK(back[i] == 0x11, "byte %zu", i);
+	}
+	CHECK(cuMemcpyDtoH(host, at, BUFFER) == CUDA_ERROR_INVALID_VALUE, "accepted");
+	CHECK(host[0] == 0x22, "written");
+	CU(cuMemcpyHtoD(at, host, BUFFER / 3));
+	CU(cuMemcpyDtoH(back, at, BUFFER / 3));
+	CHECK(memcmp(back, host, BUFFER / 3) == 0, "not copied");
+	return 0;
+}
+
 static int stopping; /* [atomic] */
 
 /* Copies up and down until `stopping`; its context may go away at any time. */
@@ -537,12 +578,18 @@ static int forever(void)
 
 int main(int argc, char **argv)
 {
-	static const struct copy_case cases[] = {
-		{ "helpers", helpers },	      { "unmap", unmap },     { "capture", capture },
-		{ "fault-up", fault_up },     { "beyond", beyond },   { "reset", reset },
-		{ "fault-down", fault_down }, { "dies-up", dies_up }, { "fork", forks },
-		{ "forever", forever },	      { "exit", leave }
-	};
+	static const struct copy_case cases[] = { { "helpers", helpers },
+						  { "unmap", unmap },
+						  { "capture", capture },
+						  { "fault-up", fault_up },
+						  { "beyond", beyond },
+						  { "reset", reset },
+						  { "fault-down", fault_down },
+						  { "dies-up", dies_up },
+						  { "fork", forks },
+						  { "forever", forever },
+						  { "exit", leave },
+						  { "beyond-mapping", beyond_mapping } };
 
 	CHECK(argc > 1, "usage: copies CASE [SEED]");
 	copy_begin();

@@ -148,6 +148,11 @@ takes_short() { took "$1" && [ "$ms" -lt 100 ]; }
 	ends b
 }
 
+@test "a copy beyond a mapping of host memory is refused as a whole" {
+	begin copy_fair 8000000000
+	gbpf run --device soft -- "$COPIES" beyond-mapping
+}
+
 @test "random copies are right while copies are held and cut" {
 	begin copy_fair 8000000000 --copy-engines 2
 	copier a "--copy 10" up pageable 64
