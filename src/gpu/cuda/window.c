@@ -60,22 +60,30 @@ bool gpu_windows_begin(const struct cuabi_table *real, struct mem_direct *d)
 	return true;
 }
 
-/* Returns true if the driver knows all of it as host memory, at these addresses of the CPU. */
+static bool is_within(CUdeviceptr base, size_t size, CUdeviceptr p, size_t bytes)
+{
+	return p >= base && p - base <= size && bytes <= size - (p - base);
+}
+
+/* Returns true if the driver knows all of it as host memory, at these addresses of the CPU, in one
+ * mapping. The range is what was allocated, or all that was reserved for cuMemMap; the mapping is
+ * what was mapped at a time, or more than what was allocated (H200). */
 static bool is_known_host(const struct cuabi_table *real, CUdeviceptr p, size_t bytes)
 {
-	CUpointer_attribute what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-				       CU_POINTER_ATTRIBUTE_HOST_POINTER,
-				       CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-				       CU_POINTER_ATTRIBUTE_RANGE_SIZE };
-	CUdeviceptr base = 0;
+	CUpointer_attribute what[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,	CU_POINTER_ATTRIBUTE_HOST_POINTER,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,	CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE
+	};
+	CUdeviceptr base = 0, mapping = 0;
 	void *host = NULL;
 	unsigned type = 0;
-	size_t size = 0;
-	void *to[] = { &type, &host, &base, &size };
+	size_t size = 0, mapping_size = 0;
+	void *to[] = { &type, &host, &base, &size, &mapping, &mapping_size };
 
 	return real->cuPointerGetAttributes(ARRAY_SIZE(what), what, to, p) == CUDA_SUCCESS &&
-	       type == CU_MEMORYTYPE_HOST && (uintptr_t)host == p && p >= base &&
-	       p - base <= size && bytes <= size - (p - base);
+	       type == CU_MEMORYTYPE_HOST && (uintptr_t)host == p &&
+	       is_within(base, size, p, bytes) && is_within(mapping, mapping_size, p, bytes);
 }
 
 bool gpu_windows_is_host(const struct cuabi_table *real, const void *p, size_t bytes)

@@ -48,8 +48,9 @@ static CUresult total_memory(size_t *bytes, CUdevice d)
 static struct {
 	CUresult result;
 	unsigned type;
-	CUdeviceptr base, host; /* host: of the address that is asked for */
-	size_t bytes;
+	CUdeviceptr host; /* of the address that is asked for */
+	CUdeviceptr base, mapping;
+	size_t bytes, mapping_bytes;
 } known;
 
 static CUresult pointer_attributes(unsigned n, CUpointer_attribute *what, void **to, CUdeviceptr p)
@@ -62,9 +63,13 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *what, void *
 			*(CUdeviceptr *)to[i] = known.host;
 		} else if (what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
 			*(CUdeviceptr *)to[i] = known.base;
-		} else {
-			assert_int_equal(what[i], CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+		} else if (what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
 			*(size_t *)to[i] = known.bytes;
+		} else if (what[i] == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR) {
+			*(CUdeviceptr *)to[i] = known.mapping;
+		} else {
+			assert_int_equal(what[i], CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+			*(size_t *)to[i] = known.mapping_bytes;
 		}
 	}
 	return known.result;
@@ -496,6 +501,8 @@ static void mapped_memory_that_the_driver_knows_is_the_hosts(void **state)
 	known.type = CU_MEMORYTYPE_HOST;
 	known.base = BASE;
 	known.bytes = MIB;
+	known.mapping = BASE;
+	known.mapping_bytes = 2 * MIB; /* as of small allocations */
 	known.host = BASE + 16;
 	assert_true(gpu_windows_is_host(&real, (void *)(BASE + 16), MIB - 16));
 	assert_false(gpu_windows_is_host(&real, (void *)(BASE + 16), MIB - 15));
@@ -512,6 +519,23 @@ static void mapped_memory_that_the_driver_knows_is_the_hosts(void **state)
 	assert_false(gpu_windows_is_host(&real, (void *)(BASE + 16), 1));
 	known.result = CUDA_SUCCESS;
 	assert_true(gpu_windows_is_host(&real, (void *)(BASE + 16), 1));
+}
+
+/* The range is all that was reserved for cuMemMap. */
+static void memory_beyond_a_mapping_is_not_the_hosts(void **state)
+{
+	(void)state;
+	allocate(BASE, 2 * MIB);
+	known.type = CU_MEMORYTYPE_HOST;
+	known.base = BASE - 2 * MIB;
+	known.bytes = 8 * MIB;
+	known.mapping = BASE;
+	known.mapping_bytes = 2 * MIB;
+	known.host = BASE + 16;
+	assert_true(gpu_windows_is_host(&real, (void *)(BASE + 16), 2 * MIB - 16));
+	assert_false(gpu_windows_is_host(&real, (void *)(BASE + 16), 2 * MIB - 15));
+	known.mapping = BASE + 17;
+	assert_false(gpu_windows_is_host(&real, (void *)(BASE + 16), 1));
 }
 
 /* ---- random operations ---- */
@@ -599,6 +623,7 @@ int main(void)
 		TEST(a_child_does_not_inherit_windows),
 		TEST(what_the_gpu_has_mapped_is_not_the_hosts),
 		TEST(mapped_memory_that_the_driver_knows_is_the_hosts),
+		TEST(memory_beyond_a_mapping_is_not_the_hosts),
 		TEST(windows_are_sound_under_random_operations),
 	};
 
