@@ -83,6 +83,10 @@ counts() {
 	both odd
 }
 
+@test "mapped host memory on the host's side, and beyond its end" {
+	both mapped
+}
+
 @test "copies next to a capture, and in one" {
 	both capture
 }

@@ -10,6 +10,7 @@
  *   fault        a page of the program's memory is accessible only after the handler has run
  *   jump         the handler leaves by siglongjmp
  *   odd          other memory than the program's on the host's side. Prints results
+ *   mapped       host memory of cuMemMap on the host's side, and beyond it: refused
  *   capture      copies next to a capture in all modes, and in one
  *   fork         a child has no window; the parent copies on
  *   forks        children while other threads have memory mapped: none has a window
@@ -468,6 +469,42 @@ static int odd(void)
 	return 0;
 }
 
+/* Reserves two units, and maps host memory as the first of them. */
+static unsigned char *map_host(void)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 } };
+	const CUmemAccessDesc access[] = {
+		{ { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+		{ { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+	};
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+
+	CU(cuMemAddressReserve(&p, 2 * UNIT, 0, 0, 0));
+	CU(cuMemCreate(&h, UNIT, &prop, 0));
+	CU(cuMemMap(p, UNIT, 0, h, 0));
+	CU(cuMemSetAccess(p, UNIT, access, ARRAY_SIZE(access)));
+	return (unsigned char *)(uintptr_t)p;
+}
+
+static int mapped(void)
+{
+	unsigned char *host = map_host() + UNIT - SMALL, back[SMALL];
+	CUdeviceptr at = warm();
+
+	for (unsigned i = 0; i < WARM; i++) {
+		copy_fill(host, SMALL, i);
+		CU(cuMemcpyHtoD(at, host, SMALL));
+		CU(cuMemcpyDtoH(back, at, SMALL));
+		CHECK(memcmp(back, host, SMALL) == 0, "copy %u", i);
+		CHECK(cuMemcpyHtoD(at, host + 1, SMALL) == CUDA_ERROR_INVALID_VALUE, "accepted");
+		CHECK(cuMemcpyDtoH(host + SMALL - 63, at, 64) == CUDA_ERROR_INVALID_VALUE,
+		      "accepted");
+	}
+	return 0;
+}
+
 /* ---- captures, processes, contexts ---- */
 
 static int capture(void)
@@ -771,6 +808,7 @@ int main(int argc, char **argv)
 						  { "fault", fault },
 						  { "jump", jump },
 						  { "odd", odd },
+						  { "mapped", mapped },
 						  { "capture", capture },
 						  { "fork", forks },
 						  { "forks", forks_beside_copies },

@@ -86,6 +86,16 @@ static bool is_known_host(const struct cuabi_table *real, CUdeviceptr p, size_t 
 	       is_within(base, size, p, bytes) && is_within(mapping, mapping_size, p, bytes);
 }
 
+/* Returns true if the program has the byte at this address, in memory that the driver knows. */
+static bool is_of_program(const struct cuabi_table *real, CUdeviceptr p)
+{
+	CUdeviceptr host = 0;
+
+	return real->cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p) ==
+		       CUDA_SUCCESS &&
+	       host == p;
+}
+
 bool gpu_windows_is_host(const struct cuabi_table *real, const void *p, size_t bytes)
 {
 	unsigned type = 0;
@@ -96,5 +106,6 @@ bool gpu_windows_is_host(const struct cuabi_table *real, const void *p, size_t b
 	}
 	return real->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)p) !=
 		       CUDA_SUCCESS ||
-	       type != CU_MEMORYTYPE_DEVICE;
+	       (type != CU_MEMORYTYPE_DEVICE && is_of_program(real, (uintptr_t)p) &&
+		is_of_program(real, (uintptr_t)p + (bytes - 1)));
 }
