@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -446,6 +447,41 @@ static void another_process_maps_an_exported_handle(void **state)
 	nothing_left();
 }
 
+/* A forked process keeps the mapping until it ends. */
+static void freeing_program(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	int ends[2], status;
+	char byte = 1;
+	pid_t child;
+
+	(void)unused;
+	rig_context();
+	h = created(node_0);
+	p = mapped(h);
+	CU(allow(p, GRAIN, any_node, WRITE));
+	words(p)[0] = 41;
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	child = fork();
+	if (child == 0) {
+		CHECK(read(ends[1], &byte, 1) == 1);
+		_exit(words(p)[0] == 0 ? 0 : 1);
+	}
+	CHECK(child > 0);
+	CU(cuMemUnmap(p, GRAIN));
+	CU(cuMemRelease(h));
+	CHECK(write(ends[0], &byte, 1) == 1);
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void pages_are_freed_while_a_forked_process_maps_them(void **state)
+{
+	(void)state;
+	run(freeing_program);
+}
+
 /* ---- leaving the GPU, and coming back ---- */
 
 /* Unmaps what is mapped at p, and maps another handle there. */
@@ -522,6 +558,7 @@ int main(void)
 		cmocka_unit_test(copies_by_host_address_need_the_programs_rights),
 		cmocka_unit_test(queries_name_the_mapping_and_the_reservation),
 		cmocka_unit_test(another_process_maps_an_exported_handle),
+		cmocka_unit_test(pages_are_freed_while_a_forked_process_maps_them),
 		cmocka_unit_test(contents_leave_and_come_back),
 	};
 

@@ -182,14 +182,26 @@ struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes, 
 	return x;
 }
 
-static void *close_main(void *fd)
+/* Frees the pages, also those that a process which a client has forked still maps, and closes the
+ * descriptor. */
+static void discard_and_close(int fd)
 {
-	close((int)(intptr_t)fd);
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && st.st_size > 0) {
+		(void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, st.st_size);
+	}
+	close(fd);
+}
+
+static void *discard_main(void *fd)
+{
+	discard_and_close((int)(intptr_t)fd);
 	return NULL;
 }
 
-/* Closes the last descriptor of a store. Freeing many pages takes long, so a thread without the
- * lock does it for large stores. */
+/* Frees a store by its last descriptor. Freeing many pages takes long, so a thread without the lock
+ * does it for large stores. */
 static void close_pages(int fd, uint64_t bytes) REQUIRES(softd_lock)
 {
 	pthread_attr_t attr;
@@ -198,8 +210,8 @@ static void close_pages(int fd, uint64_t bytes) REQUIRES(softd_lock)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (fd >= 0 && (bytes < LARGE_BYTES ||
-			pthread_create(&t, &attr, close_main, (void *)(intptr_t)fd) != 0)) {
-		close(fd);
+			pthread_create(&t, &attr, discard_main, (void *)(intptr_t)fd) != 0)) {
+		discard_and_close(fd);
 	}
 	pthread_attr_destroy(&attr);
 }
