@@ -199,6 +199,9 @@ struct proto_stats {
 	struct proto_stats_gpu {
 		uint64_t launches, copies, busy_ns, inflight, inflight_ns;
 	} gpu[PROTO_MAX_GPUS];
+	/* Memory that can leave the device: bytes that left and came back, launches that named
+	 * memory of the host and used it in place. */
+	uint64_t mem_out_bytes, mem_back_bytes, mem_in_place;
 };
 
 _Static_assert(sizeof(struct proto_board) <= PROTO_PAGE_BYTES, "a board is one page");

@@ -362,6 +362,25 @@ static inline bool sched_copies_decided(const struct sched *s)
 	return load_relaxed(&((const struct sched_shared *)(const void *)s)->copies) != 0;
 }
 
+/* ---- launches that name memory of the host: the hook mem_fault ---- */
+
+/* A launch, and what is known about its memory; the context's fields of these names. */
+struct sched_mem_fault {
+	uint32_t gpu; /* device ordinal */
+	uint64_t kernel, bytes, missing, room, in_place_ns, lost_ns, move_ns, ratio;
+	uint64_t came_ns; /* the first call; 0: this is it */
+	uint32_t asked;
+	uint64_t drain_ns, hold_ns; /* the answer's */
+};
+#define SCHED_MEM_DRAIN_NS UINT64_C(1000000000) /* unless the policy changes it */
+/* Asks the policy. Returns false if none in force has the hook, or its answer is worth nothing:
+ * then *ret_verdict and the answer are untouched. HOLD: the caller asks again after hold_ns; after
+ * the hold limit that is no answer. Any thread. */
+bool sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_t *ret_verdict);
+/* Count memory that has moved, and launches that used memory of the host in place. Any thread. */
+void sched_moved(struct sched *s, bool out, uint64_t bytes);
+void sched_used_in_place(struct sched *s);
+
 /* ---- announcements (gbpf_hint, GBPF_HINT, learned) ---- */
 
 /* Announces that this process's next request on a GPU (device ordinal) comes at at_ns and should

@@ -43,6 +43,20 @@ void sched_copied_directly(struct sched *s, uint64_t bytes)
 	sched_stat_add(s, copy_direct_bytes, bytes);
 }
 
+void sched_moved(struct sched *s, bool out, uint64_t bytes)
+{
+	if (out) {
+		sched_stat_add(s, mem_out_bytes, bytes);
+	} else {
+		sched_stat_add(s, mem_back_bytes, bytes);
+	}
+}
+
+void sched_used_in_place(struct sched *s)
+{
+	sched_stat_add(s, mem_in_place, 1u);
+}
+
 /* Returns by how much the sum has grown. */
 static uint64_t publish_sum(struct sched_queue *q, const struct sched_tally *t, uint64_t *published,
 			    size_t field)

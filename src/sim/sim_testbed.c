@@ -394,6 +394,7 @@ void sim_testbed_defaults(struct sim_testbed *w, const struct sim_hook *h,
 	put(h, ctx, "number", 1);
 	put(h, ctx, "ranks", 2);
 	put(h, ctx, "ready", 1);
+	put(h, ctx, "drain_ns", 1000000000);
 	testbed_defaults(w, h, gpu, ctx);
 	if (t) {
 		tenant_defaults(h, t, ctx);

@@ -251,6 +251,14 @@ int GBPF_PROG(mypolicy_collective_phase, collective_phase)
 									  : GBPF_COLLECTIVE_GO;
 }
 
+/* A launch names memory that has left the device (gbpf run --swap). It comes back if the launch is
+ * known to take longer without it. */
+SEC("struct_ops/mem_fault")
+int GBPF_PROG(mypolicy_mem_fault, mem_fault)
+{
+	return ctx->missing <= ctx->room || ctx->in_place_ns > ctx->move_ns ? GBPF_MEM_FETCH : GBPF_MEM_IN_PLACE;
+}
+
 /* Launches have finished. */
 SEC("struct_ops/retire")
 int GBPF_PROG(mypolicy_retire, retire)
@@ -297,4 +305,5 @@ struct gbpf_ops mypolicy = {
 	.preempt = mypolicy_preempt,
 	.copy_enqueue = mypolicy_copy_enqueue,
 	.collective_phase = mypolicy_collective_phase,
+	.mem_fault = mypolicy_mem_fault,
 };

@@ -338,6 +338,9 @@ void daemon_stats_json(const struct daemon_session *s, json_t *tenant)
 	COUNTER(copy_pipelined_bytes);
 	COUNTER(copies_direct);
 	COUNTER(copy_direct_bytes);
+	COUNTER(mem_out_bytes);
+	COUNTER(mem_back_bytes);
+	COUNTER(mem_in_place);
 #undef COUNTER
 	json_object_set_new(
 		j, "copy_bytes",

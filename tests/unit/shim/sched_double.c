@@ -510,3 +510,16 @@ bool sched_copy_may_go(struct sched_copy *c)
 void sched_copy_end(struct sched_copy *c)
 {
 }
+
+void sched_moved(struct sched *s, bool out, uint64_t bytes)
+{
+}
+
+void sched_used_in_place(struct sched *s)
+{
+}
+
+bool sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_t *ret_verdict)
+{
+	return false;
+}
