@@ -2,6 +2,7 @@
 #include "mem/swap_map.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,11 +111,14 @@ void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_s
 	struct mem_swap_list *from = &m->at[c->region->row][c->place],
 			     *to = &m->at[c->region->row][place];
 
-	if (c->place != MEM_SWAP_NOWHERE) {
+	if (c->place == MEM_SWAP_NOWHERE) {
+		c->used = m->uses;
+	} else {
 		*(c->prev ? &c->prev->next : &from->first) = c->next;
 		*(c->next ? &c->next->prev : &from->last) = c->prev;
 		from->bytes -= c->bytes;
 	}
+	c->lost = place == c->place ? c->lost : 0;
 	c->place = place;
 	c->prev = c->next = NULL;
 	if (place != MEM_SWAP_NOWHERE) {
@@ -123,4 +127,97 @@ void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_s
 		to->last = c;
 		to->bytes += c->bytes;
 	}
+}
+
+/* ---- uses ---- */
+
+#define DOUBLINGS_MAX 512u /* of a scale, far from the largest number */
+
+/* Returns by how much a cost of now counts: it doubles with each half-life, as that is cheaper than
+ * halving what was before. */
+static double scale(const struct mem_swap_map *m)
+{
+	uint64_t n = m->uses - m->unscaled;
+
+	return ldexp(1.0 + (double)(n % MEM_SWAP_HALF_LIFE) / MEM_SWAP_HALF_LIFE,
+		     (int)(n / MEM_SWAP_HALF_LIFE));
+}
+
+void mem_swap_begin_use(struct mem_swap_map *m)
+{
+	m->uses++;
+	if (m->uses - m->unscaled < (uint64_t)DOUBLINGS_MAX * MEM_SWAP_HALF_LIFE) {
+		return;
+	}
+	m->unscaled = m->uses;
+	for (size_t i = 0; i < m->n; i++) {
+		for (uint32_t k = 0; k < m->region[i]->n; k++) {
+			struct mem_swap_chunk *c = &m->region[i]->chunk[k];
+
+			c->worth = ldexp(c->worth, -(int)DOUBLINGS_MAX);
+		}
+	}
+}
+
+void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
+		  uint64_t most, uint32_t cost, struct mem_swap_need *n)
+{
+	uint64_t of_chunk = r->chunk[0].bytes; /* the last one may be shorter */
+	double more = cost * scale(m);
+
+	for (uint64_t i = (address - r->base) / of_chunk; i < r->n && n->bytes < most; i++) {
+		struct mem_swap_chunk *c = &r->chunk[i];
+
+		if (c->used == m->uses || c->place == MEM_SWAP_NOWHERE) {
+			continue;
+		}
+		c->used = m->uses;
+		c->worth += more;
+		mem_swap_place(m, c, c->place);
+		n->bytes += c->bytes;
+		if (c->place == MEM_SWAP_HOST) {
+			c->lost += cost;
+			n->missing += c->bytes;
+			n->lost += c->lost * (c->bytes / MEM_SWAP_UNIT);
+			n->worth += c->worth * (double)(c->bytes / MEM_SWAP_UNIT);
+		}
+	}
+}
+
+/* Puts a chunk into the list, which is in order, before those that are worth more. */
+static void put(struct mem_swap_chunk *list[], unsigned n, struct mem_swap_chunk *c)
+{
+	for (; n && list[n - 1]->worth > c->worth; n--) {
+		list[n] = list[n - 1];
+	}
+	list[n] = c;
+}
+
+unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
+		       struct mem_swap_chunk *list[], unsigned room, double *ret_worth)
+{
+	struct mem_swap_chunk *c = m->at[row][MEM_SWAP_DEVICE].first;
+	uint64_t sum = 0;
+	unsigned n = 0;
+
+	for (unsigned k = 0; c && c->used < since && k < MEM_SWAP_SEARCHED; c = c->next, k++) {
+		bool full = sum >= bytes || n == room;
+
+		if (full && (!n || list[n - 1]->worth <= c->worth)) {
+			continue;
+		}
+		if (n == room) {
+			sum -= list[--n]->bytes;
+		}
+		put(list, n++, c);
+		sum += c->bytes;
+		while (n && sum - list[n - 1]->bytes >= bytes) { /* they suffice without it */
+			sum -= list[--n]->bytes;
+		}
+	}
+	*ret_worth = 0;
+	for (unsigned i = 0; i < n; i++) {
+		*ret_worth += list[i]->worth * (double)(list[i]->bytes / MEM_SWAP_UNIT);
+	}
+	return n;
 }

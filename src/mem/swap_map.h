@@ -14,13 +14,16 @@ enum mem_swap_place { MEM_SWAP_NOWHERE, MEM_SWAP_DEVICE, MEM_SWAP_HOST, MEM_SWAP
 
 struct mem_swap_chunk {
 	struct mem_swap_chunk *prev,
-		*next; /* of those at its place, in the order in which they came */
+		*next; /* of those at its place, in the order in which they came or were used */
 	struct mem_swap_region *region;
 	uint64_t address, bytes; /* multiples of MEM_SWAP_UNIT */
 	enum mem_swap_place place;
 	uint64_t handle; /* the caller's: of device memory */
 	/* The caller's: of host memory, and the address at which that is mapped as well. */
 	uint64_t host, host_address;
+	uint64_t used; /* number of its latest use; of the one before it was made, at first */
+	double worth;  /* what its uses would have cost on the host, the latest most; scaled */
+	uint64_t lost; /* what they have cost since it is there */
 };
 
 /* An allocation of the program. */
@@ -47,6 +50,8 @@ struct mem_swap_map {
 	struct mem_swap_region **region; /* owned, by base */
 	size_t n, room;
 	struct mem_swap_list at[MEM_SWAP_ROWS][MEM_SWAP_PLACES];
+	uint64_t uses;	   /* number of the latest use */
+	uint64_t unscaled; /* number of the use of which a cost of 1 is worth 1 */
 };
 
 /* Returns a region of chunks of at most `most` bytes, of which none has a place and which is in no
@@ -63,7 +68,34 @@ void mem_swap_remove(struct mem_swap_map *m, struct mem_swap_region *r);
 /* Returns a region of that owner whose epoch is at most the given one, or NULL. */
 struct mem_swap_region *mem_swap_of_owner(const struct mem_swap_map *m, uint64_t owner,
 					  uint64_t epoch);
-/* Moves a chunk of a region in the map to a place, as the last of those there. */
+/* Moves a chunk of a region in the map to a place, as the last of those there. One that had no
+ * place counts as used now. */
 void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_swap_place place);
+
+/* What a use of chunks costs on the host has any unit, the caller's, for each MEM_SWAP_UNIT. What
+ * a chunk is worth is the sum over its uses, of which one counts half as much after another
+ * MEM_SWAP_HALF_LIFE of them. */
+#define MEM_SWAP_HALF_LIFE 16384u
+
+/* What a use needs. */
+struct mem_swap_need {
+	uint64_t bytes, missing; /* of all chunks, and of those on the host */
+	uint64_t lost;		 /* of the latter, by their bytes: sum over units */
+	double worth;		 /* likewise; scaled */
+};
+/* Begins a use, m->uses. */
+void mem_swap_begin_use(struct mem_swap_map *m);
+/* Notes that it needs the chunks from that address on to the end of its region, until the need has
+ * that many bytes; they become the last ones at their places. Adds them to *n, unless the same use
+ * has noted them before. r: the region of the address. */
+void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
+		  uint64_t most, uint32_t cost, struct mem_swap_need *n);
+/* Fills the list with chunks on the device that were not used since that use and are worth least,
+ * the least first, until they have that many bytes. Returns how many; *ret_worth becomes the sum
+ * over their units. Only MEM_SWAP_SEARCHED chunks are looked at, those that were not used for the
+ * longest time. */
+#define MEM_SWAP_SEARCHED 1024u
+unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
+		       struct mem_swap_chunk *list[], unsigned room, double *ret_worth);
 
 #endif
