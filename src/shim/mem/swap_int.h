@@ -1,7 +1,8 @@
-/* Memory that can leave the device, for the files swap_region.c and swap_move.c. */
+/* Memory that can leave the device, for the files swap_*.c. */
 #ifndef GBPF_SHIM_MEM_SWAP_INT_H
 #define GBPF_SHIM_MEM_SWAP_INT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,20 +14,67 @@
 extern struct lock shim_swap_mutex;
 extern struct mem_swap_map shim_swap_map GUARDED_BY(shim_swap_mutex);
 
+/* Changes a chunk's place, also in shim_swap_on_host. */
+void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place) REQUIRES(shim_swap_mutex);
+
+/* ---- swap_pause.c: contexts, and pauses of their work ---- */
+
+#define SHIM_SWAP_BATCH 64u /* chunks that move in one pause, each way */
+
+struct shim_swap_context {
+	CUcontext ctx; /* NULL: free */
+	CUdevice device;
+	uint64_t epoch;	    /* when it was seen */
+	CUstream out, back; /* of copies; NULL: one of them, or an event, could not be made */
+	CUevent event;	    /* behind all work */
+	CUevent begin, end; /* around a launch that is timed */
+	CUevent copied[SHIM_SWAP_BATCH]; /* of each chunk of a batch, on its way out */
+	bool ending;			 /* its work cannot be waited for */
+	struct {
+		enum { SHIM_SWAP_NOT_TIMED, SHIM_SWAP_TIMING, SHIM_SWAP_TIMED } state;
+		CUfunction f;
+		uint64_t bytes, missing; /* that it names, and of them on the host */
+	} timed;			 /* a launch that uses memory of the host */
+};
+
 /* Notes a context. made: just now; if it is known, and ending, the handle is that of another one.
  */
 void shim_swap_see(CUcontext ctx, CUdevice device, bool made) REQUIRES(shim_swap_mutex);
-/* Returns true if a context is about to end, or has ended. */
-bool shim_swap_is_ending(CUcontext ctx) REQUIRES(shim_swap_mutex);
-void shim_swap_set_ending(CUcontext ctx, bool ending) REQUIRES(shim_swap_mutex);
+/* Returns a context that has been noted, or NULL. */
+struct shim_swap_context *shim_swap_context(CUcontext ctx) REQUIRES(shim_swap_mutex);
+/* Returns a context on the row's device, or NULL, unless all of them can be drained and copied in.
+ */
+const struct shim_swap_context *shim_swap_context_of(int row) REQUIRES(shim_swap_mutex);
 /* Forgets a context that has ended, unless it was seen after the epoch. Returns whether another one
  * is left. */
 bool shim_swap_forget(CUcontext ctx, uint64_t epoch) REQUIRES(shim_swap_mutex);
 /* Records an event behind all work of a context. Returns CUDA_ERROR_NOT_READY while a stream of the
  * process captures, or begins to, which that would invalidate. */
 CUresult shim_swap_record(CUcontext ctx, CUevent event);
+/* Waits for all work that all contexts on the row's device have now. Returns false if it is not
+ * done in that time, or cannot be waited for. */
+bool shim_swap_drain(int row, uint64_t ns) REQUIRES(shim_swap_mutex);
+
+/* A pause in which no work is on the row's device, and none is submitted. Its thread runs no
+ * handler of the program, which could submit work and wait for the pause to end. */
+struct shim_swap_pause {
+	sigset_t signals;
+	int cancel;
+};
+/* Returns whether there is a pause; if so, shim_swap_resume() follows. */
+bool shim_swap_stop(struct shim_swap_pause *p, int row) REQUIRES(shim_swap_mutex);
+void shim_swap_resume(struct shim_swap_pause *p);
+
+/* ---- swap_move.c ---- */
+
 /* Moves chunks back to the device while the limit has room, as many as fit into one pause. */
 void shim_swap_back(int row) REQUIRES(shim_swap_mutex);
+/* Moves those of the list back to the device, in that order, and others out for them where the
+ * limit has no room: the ones that are worth least and were not used since that use. At most
+ * SHIM_SWAP_BATCH. Returns whether anything has moved: where chunks differ in size, memory may
+ * leave in one call and its place be taken in the next one. */
+bool shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n, uint64_t since)
+	REQUIRES(shim_swap_mutex);
 /* Has gbpfd grant pinned memory that the limit has. The caller does not hold the mutex. */
 void shim_swap_ask_for_host(uint64_t bytes);
 

@@ -1,10 +1,5 @@
-/* Movement of memory that can leave the device. A chunk moves only while nothing on the device can
- * use it: no thread is in a call that submits work, and all work of all contexts on the device is
- * done. Otherwise it stays where it is. */
-#include <signal.h>
-
-#include "base/clock.h"
-#include "policy/read.h"
+/* Movement of memory that can leave the device. A chunk moves only in a pause of all work that
+ * could use it (swap_pause.c). Otherwise it stays where it is. */
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_chunk.h"
@@ -13,276 +8,196 @@
 #include "shim/mem/work.h"
 #include "shim/shim.h"
 
-#define CLOSE_NS UINT64_C(5000000) /* for calls that submit work to return */
-#define DRAIN_NS UINT64_C(5000000) /* for the work to be done: a kernel may wait for the host */
-#define CONTEXTS_MAX 16u
-#define BATCH 64u /* chunks that move in one pause */
+#define BATCH SHIM_SWAP_BATCH
 
-struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
-struct mem_swap_map shim_swap_map;
+uint64_t shim_swap_on_host;
 
-static struct context {
-	CUcontext ctx; /* NULL: free */
-	CUdevice device;
-	uint64_t epoch;	 /* when it was seen */
-	CUstream copies; /* NULL: it, or an event, could not be made */
-	CUevent event;
-	CUevent copied[BATCH]; /* of each chunk of a batch */
-	bool ending;	       /* its work cannot be waited for */
-} contexts[CONTEXTS_MAX] GUARDED_BY(shim_swap_mutex);
-static uint32_t n_unknown GUARDED_BY(shim_swap_mutex); /* contexts that the table has no room for */
-
-/* ---- contexts ---- */
-
-/* Makes the context's stream and events. */
-static void prepare(struct context *c) REQUIRES(shim_swap_mutex)
-{
-	CUcontext before;
-	CUresult r = shim_driver.cuCtxPushCurrent_v2(c->ctx);
-
-	if (r != CUDA_SUCCESS) {
-		return;
-	}
-	r = shim_driver.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
-	for (unsigned i = 0; i < BATCH && r == CUDA_SUCCESS; i++) {
-		r = shim_driver.cuEventCreate(&c->copied[i], CU_EVENT_DISABLE_TIMING);
-	}
-	if (r != CUDA_SUCCESS ||
-	    shim_driver.cuStreamCreate(&c->copies, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-		c->copies = NULL;
-	}
-	(void)shim_driver.cuCtxPopCurrent_v2(&before);
-}
-
-void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
-{
-	struct context *c = NULL;
-
-	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
-		if (contexts[i].ctx == ctx) {
-			c = &contexts[i];
-			break;
-		}
-		c = !c && !contexts[i].ctx ? &contexts[i] : c;
-	}
-	if (!c) {
-		n_unknown++;
-	} else if (!c->ctx || (made && c->ending)) {
-		*c = (struct context){ .ctx = ctx, .device = device, .epoch = shim_mem_epoch() };
-		prepare(c);
-	}
-}
-
-void shim_swap_context_seen(CUcontext ctx, CUdevice device)
-{
-	if (shim_swap_is_on()) {
-		lock_take(&shim_swap_mutex);
-		shim_swap_see(ctx, device, true);
-		lock_release(&shim_swap_mutex);
-	}
-}
-
-/* Returns true if the device's primary context has not been seen: one that was made by a private
- * call of the driver. */
-static bool has_other_primary(CUdevice device) REQUIRES(shim_swap_mutex)
-{
-	CUcontext ctx = NULL;
-	unsigned flags;
-	int active = 0;
-	bool known = false;
-
-	if (shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) {
-		return true;
-	}
-	if (!active) {
-		return false;
-	}
-	if (shim_driver.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
-		return true;
-	}
-	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
-		known |= contexts[i].ctx == ctx;
-	}
-	(void)shim_driver.cuDevicePrimaryCtxRelease_v2(device);
-	return !known;
-}
-
-/* Returns a context on the row's device, or NULL, unless all of them can be drained and copied in.
- */
-static struct context *context_of(int row) REQUIRES(shim_swap_mutex)
-{
-	struct context *found = NULL;
-
-	for (unsigned i = 0; i < CONTEXTS_MAX && !n_unknown; i++) {
-		struct context *c = &contexts[i];
-
-		if (c->ctx && shim_mem_row(c->device) == row) {
-			if (c->ending || !c->copies) {
-				return NULL;
-			}
-			found = c;
-		}
-	}
-	return found && !has_other_primary(found->device) ? found : NULL;
-}
-
-CUresult shim_swap_record(CUcontext ctx, CUevent event)
-{
-	CUresult r = CUDA_ERROR_NOT_READY;
-
-	if (!shim_capture_trylock()) {
-		return r;
-	}
-	if (!shim_capture_any()) {
-		r = shim_work_driver.cuCtxRecordEvent(ctx, event);
-	}
-	shim_capture_unlock();
-	return r;
-}
-
-static bool is_done_by(CUevent event, uint64_t until)
-{
-	CUresult r = shim_work_driver.cuEventQuery(event);
-
-	while (r == CUDA_ERROR_NOT_READY && clock_now_ns() < until) {
-		clock_sleep_ns(20000);
-		r = shim_work_driver.cuEventQuery(event);
-	}
-	return r == CUDA_SUCCESS;
-}
-
-/* Waits for all work of all contexts on the row's device. */
-static bool drain(int row) REQUIRES(shim_swap_mutex)
-{
-	uint64_t until = clock_now_ns() + clock_patience(DRAIN_NS);
-	bool done = true;
-
-	for (unsigned i = 0; i < CONTEXTS_MAX && done; i++) {
-		const struct context *c = &contexts[i];
-
-		if (c->ctx && shim_mem_row(c->device) == row) {
-			done = shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
-			       is_done_by(c->event, until);
-		}
-	}
-	return done;
-}
-
-/* A pause in which no work is on the row's device, and none is submitted. Its thread runs no
- * handler of the program, which could submit work and wait for the pause to end. */
-struct pause {
-	struct context *context; /* to copy in; NULL: work goes on, and nothing is stopped */
-	sigset_t signals;
-	int cancel;
+/* What moves in one pause, in order. The device's memory of a chunk on its way out may become that
+ * of one of its size on its way back. */
+struct moves {
+	unsigned n_out, n_back;
+	struct mem_swap_chunk *out[BATCH];  /* with memory of the host */
+	struct mem_swap_chunk *back[BATCH]; /* with memory of the device, or without */
+	bool begun[BATCH];		    /* the latter's copies */
 };
 
-static void resume(struct pause *p)
+void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
 {
-	if (p->context) {
-		policy_work_open();
-	}
-	p->context = NULL;
-	(void)pthread_sigmask(SIG_SETMASK, &p->signals, NULL);
-	(void)pthread_setcancelstate(p->cancel, NULL);
+	uint64_t was = c->place == MEM_SWAP_HOST ? c->bytes : 0;
+	uint64_t is = place == MEM_SWAP_HOST ? c->bytes : 0;
+
+	mem_swap_place(&shim_swap_map, c, place);
+	store_release(&shim_swap_on_host, shim_swap_on_host + is - was);
 }
 
-/* Returns whether there is a pause; if so, resume() follows. */
-static bool stop(struct pause *p, int row) REQUIRES(shim_swap_mutex)
-{
-	struct context *c = context_of(row);
-	sigset_t all;
+/* ---- the pause ---- */
 
-	sigfillset(&all);
-	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &p->signals);
-	p->context = c && policy_work_close(clock_patience(CLOSE_NS)) ? c : NULL;
-	if (p->context && drain(row)) {
-		return true;
-	}
-	resume(p);
-	return false;
-}
-
-/* ---- movement ---- */
-
-/* Begins to copy a chunk between its address and the host, behind the copies before it. */
-static CUresult begin_copy(const struct context *c, const struct mem_swap_chunk *k, bool out)
-	REQUIRES(shim_swap_mutex)
+/* Copies the chunk between its address and the host, behind the copies of the stream. */
+static CUresult begin_copy(const struct mem_swap_chunk *k, bool out, CUstream stream)
 {
 	return shim_work_driver.cuMemcpyDtoDAsync_v2(out ? k->host_address : k->address,
 						     out ? k->address : k->host_address, k->bytes,
-						     c->copies);
+						     stream);
 }
 
-/* Moves chunks that have memory of the host to it: each is remapped while the next ones are copied.
- * Returns the bytes that the device has no more. */
-static uint64_t move_out(int row, struct mem_swap_chunk *const list[], unsigned n)
+/* Begins to copy chunks out. Returns how many. */
+static unsigned begin_out(const struct shim_swap_context *c, const struct moves *m)
 	REQUIRES(shim_swap_mutex)
 {
-	struct pause p;
-	CUcontext before;
-	CUresult r = CUDA_SUCCESS;
-	unsigned begun = 0;
-	uint64_t freed = 0;
+	unsigned n = 0;
 
-	if (!n || !stop(&p, row)) {
+	while (n < m->n_out && begin_copy(m->out[n], true, c->out) == CUDA_SUCCESS &&
+	       shim_work_driver.cuEventRecord(c->copied[n], c->out) == CUDA_SUCCESS) {
+		n++;
+	}
+	return n;
+}
+
+/* Begins to move a chunk back that has memory of the device. */
+static CUresult begin_back(const struct shim_swap_context *c, struct moves *m, unsigned i)
+	REQUIRES(shim_swap_mutex)
+{
+	const struct mem_swap_chunk *k = m->back[i];
+
+	if (!shim_swap_chunk_remap(k, k->host, k->handle, c->device)) {
+		return CUDA_ERROR_UNKNOWN;
+	}
+	m->begun[i] = true;
+	return begin_copy(k, false, c->back);
+}
+
+/* Gives the memory that a chunk has left to the first one that needs as much, and begins to move
+ * that. */
+static CUresult pass_on(const struct shim_swap_context *c, struct moves *m,
+			struct mem_swap_chunk *from) REQUIRES(shim_swap_mutex)
+{
+	for (unsigned i = 0; i < m->n_back; i++) {
+		struct mem_swap_chunk *k = m->back[i];
+
+		if (!k->handle && k->bytes == from->bytes) {
+			k->handle = from->handle;
+			from->handle = 0;
+			return begin_back(c, m, i);
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Moves everything in the current context, in a pause: chunks are remapped while others are copied,
+ * in both directions. If a copy to the device fails, those that were begun are mapped to the host
+ * again, which has not changed; one that cannot be stays on the device, whatever it has. */
+static void move_all(const struct shim_swap_context *c, struct moves *m) REQUIRES(shim_swap_mutex)
+{
+	unsigned n_out = begin_out(c, m);
+	CUresult r = CUDA_SUCCESS, last;
+
+	for (unsigned i = 0; i < m->n_back && r == CUDA_SUCCESS; i++) {
+		r = m->back[i]->handle ? begin_back(c, m, i) : r;
+	}
+	for (unsigned i = 0; i < n_out; i++) {
+		struct mem_swap_chunk *k = m->out[i];
+
+		if (shim_work_driver.cuEventSynchronize(c->copied[i]) == CUDA_SUCCESS &&
+		    shim_swap_chunk_remap(k, k->handle, k->host, c->device)) {
+			shim_swap_place(k, MEM_SWAP_HOST);
+			r = r == CUDA_SUCCESS ? pass_on(c, m, k) : r;
+		}
+	}
+	(void)shim_work_driver.cuStreamSynchronize(c->out);
+	last = shim_work_driver.cuStreamSynchronize(c->back);
+	for (unsigned i = 0; i < m->n_back; i++) {
+		const struct mem_swap_chunk *k = m->back[i];
+
+		if (m->begun[i] && (r != CUDA_SUCCESS || last != CUDA_SUCCESS)) {
+			m->begun[i] = !shim_swap_chunk_remap(k, k->handle, k->host, c->device);
+		}
+	}
+}
+
+/* ---- before and after ---- */
+
+/* Frees memory of the device that is not mapped, and its charge. Returns its bytes. */
+static uint64_t give_up(struct mem_swap_chunk *k) REQUIRES(shim_swap_mutex)
+{
+	if (!k->handle) {
 		return 0;
 	}
-	if (shim_work_driver.cuCtxPushCurrent_v2(p.context->ctx) == CUDA_SUCCESS) {
-		while (begun < n && r == CUDA_SUCCESS) {
-			r = begin_copy(p.context, list[begun], true);
-			if (r == CUDA_SUCCESS) {
-				r = shim_work_driver.cuEventRecord(p.context->copied[begun],
-								   p.context->copies);
-				begun += r == CUDA_SUCCESS;
-			}
-		}
-		for (unsigned i = 0; i < begun; i++) {
-			struct mem_swap_chunk *k = list[i];
+	shim_swap_chunk_release(k);
+	shim_mem_release(k->region->row, k->bytes);
+	return k->bytes;
+}
 
-			if (shim_work_driver.cuEventSynchronize(p.context->copied[i]) ==
-				    CUDA_SUCCESS &&
-			    shim_swap_chunk_remap(k, k->handle, k->host, p.context->device)) {
-				mem_swap_place(&shim_swap_map, k, MEM_SWAP_HOST);
-			}
+/* Moves all of it, or nothing. Returns the bytes that the device has no more; *ret_back becomes
+ * those that came back. */
+static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_t *ret_back)
+	REQUIRES(shim_swap_mutex)
+{
+	struct shim_swap_pause p;
+	uint64_t freed = 0, out = 0;
+	CUcontext before;
+
+	*ret_back = 0;
+	if (m->n_out + m->n_back && shim_swap_stop(&p, shim_mem_row(c->device))) {
+		if (shim_work_driver.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+			move_all(c, m);
+			(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
 		}
-		(void)shim_work_driver.cuStreamSynchronize(p.context->copies);
-		(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
+		shim_swap_resume(&p);
 	}
-	resume(&p);
-	for (unsigned i = 0; i < n; i++) {
-		if (list[i]->place == MEM_SWAP_HOST) {
-			shim_swap_chunk_release(list[i]);
-			freed += list[i]->bytes;
+	for (unsigned i = 0; i < m->n_out; i++) {
+		if (m->out[i]->place == MEM_SWAP_HOST) {
+			out += m->out[i]->bytes;
+			freed += give_up(m->out[i]);
+		} else {
+			shim_swap_chunk_unback(m->out[i]);
 		}
+	}
+	for (unsigned i = 0; i < m->n_back; i++) {
+		if (m->begun[i]) {
+			shim_swap_place(m->back[i], MEM_SWAP_DEVICE);
+			shim_swap_chunk_unback(m->back[i]);
+			*ret_back += m->back[i]->bytes;
+		} else {
+			(void)give_up(m->back[i]);
+		}
+	}
+	if (out) {
+		sched_moved(shim.sched, true, out);
+	}
+	if (*ret_back) {
+		sched_moved(shim.sched, false, *ret_back);
 	}
 	return freed;
 }
 
-/* Moves the oldest chunks out, as many as fit into one pause. Returns the bytes that are free of
- * charge by it; 0: no more can be. */
-static uint64_t out_once(int row, uint64_t bytes) REQUIRES(shim_swap_mutex)
+/* Adds chunks that are worth least and were not used since that use, until they have that many
+ * bytes. */
+static void add_out(struct moves *m, const struct shim_swap_context *c, int row, uint64_t bytes,
+		    uint64_t since) REQUIRES(shim_swap_mutex)
 {
-	struct context *c = context_of(row);
-	struct mem_swap_chunk *list[BATCH], *k = shim_swap_map.at[row][MEM_SWAP_DEVICE].first;
-	uint64_t sum = 0, freed;
-	unsigned n = 0;
+	struct mem_swap_chunk *list[BATCH];
+	double worth;
+	unsigned n =
+		bytes ? mem_swap_pick(&shim_swap_map, row, since, bytes, list, BATCH, &worth) : 0;
 
-	for (; c && k && n < BATCH && sum < bytes; k = k->next) {
-		if (!shim_swap_chunk_back(k, c->device)) {
-			break; /* the host has no room */
-		}
-		sum += k->bytes;
-		list[n++] = k;
+	for (unsigned i = 0; i < n && shim_swap_chunk_back(list[i], c->device); i++) {
+		m->out[m->n_out++] = list[i];
 	}
-	freed = move_out(row, list, n);
-	for (unsigned i = 0; i < n; i++) {
-		if (list[i]->place == MEM_SWAP_DEVICE) {
-			shim_swap_chunk_unback(list[i]);
-		}
+}
+
+/* Adds a chunk that is to come back. Returns whether the limit has room for it. */
+static bool add_back(struct moves *m, const struct shim_swap_context *c, struct mem_swap_chunk *k)
+	REQUIRES(shim_swap_mutex)
+{
+	int row = k->region->row;
+	bool has_room = shim_mem_try_charge(row, k->bytes);
+
+	if (has_room && shim_swap_chunk_create(k, c->device) != CUDA_SUCCESS) {
+		shim_mem_release(row, k->bytes);
+		has_room = false;
 	}
-	shim_mem_release(row, freed);
-	return freed;
+	m->back[m->n_back++] = k;
+	return has_room;
 }
 
 void shim_swap_ask_for_host(uint64_t bytes)
@@ -291,6 +206,21 @@ void shim_swap_ask_for_host(uint64_t bytes)
 	    shim_mem_charge_now(PROTO_ACCOUNT_HOST, bytes)) {
 		shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
 	}
+}
+
+/* Moves the chunks out that are worth least, as many as fit into one pause. Returns the bytes that
+ * are free of charge by it; 0: no more can be. */
+static uint64_t out_once(int row, uint64_t bytes) REQUIRES(shim_swap_mutex)
+{
+	const struct shim_swap_context *c = shim_swap_context_of(row);
+	struct moves m = { 0 };
+	uint64_t back;
+
+	if (!c) {
+		return 0;
+	}
+	add_out(&m, c, row, bytes, UINT64_MAX);
+	return move(c, &m, &back);
 }
 
 void shim_swap_out(int row, uint64_t bytes)
@@ -315,111 +245,35 @@ void shim_swap_out(int row, uint64_t bytes)
 	shim_capture_restore(mode);
 }
 
-/* Gives chunks on the host memory of the device again, as many as the limit has room for and fit
- * into one pause. Returns how many. */
-static unsigned take_device_memory(int row, CUdevice device, struct mem_swap_chunk *list[BATCH])
-	REQUIRES(shim_swap_mutex)
-{
-	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
-	unsigned n = 0;
-
-	for (; k && n < BATCH && shim_mem_try_charge(row, k->bytes); k = k->prev) {
-		if (shim_swap_chunk_create(k, device) != CUDA_SUCCESS) {
-			shim_mem_release(row, k->bytes);
-			break;
-		}
-		list[n++] = k;
-	}
-	return n;
-}
-
-/* Moves chunks that have memory of the device to it, the first ones of the list: each is copied
- * while the next one is remapped. Returns how many are there. If a copy fails, they are mapped to
- * the host again, which has not changed; one that cannot be stays on the device, whatever it has.
- */
-static unsigned move_back(int row, struct mem_swap_chunk *list[], unsigned n)
-	REQUIRES(shim_swap_mutex)
-{
-	unsigned moved = 0;
-	struct pause p;
-	CUcontext before;
-	CUresult r, last;
-
-	if (!n || !stop(&p, row)) {
-		return 0;
-	}
-	r = shim_work_driver.cuCtxPushCurrent_v2(p.context->ctx);
-	if (r == CUDA_SUCCESS) {
-		while (moved < n && r == CUDA_SUCCESS &&
-		       shim_swap_chunk_remap(list[moved], list[moved]->host, list[moved]->handle,
-					     p.context->device)) {
-			r = begin_copy(p.context, list[moved++], false);
-		}
-		last = shim_work_driver.cuStreamSynchronize(p.context->copies);
-		r = r == CUDA_SUCCESS ? last : r;
-		(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
-	}
-	while (r != CUDA_SUCCESS && moved &&
-	       shim_swap_chunk_remap(list[moved - 1], list[moved - 1]->handle,
-				     list[moved - 1]->host, p.context->device)) {
-		moved--;
-	}
-	resume(&p);
-	return moved;
-}
-
 void shim_swap_back(int row)
 {
-	const struct context *c = context_of(row);
-	struct mem_swap_chunk *list[BATCH];
-	unsigned n = c ? take_device_memory(row, c->device, list) : 0;
-	unsigned moved = move_back(row, list, n);
+	const struct shim_swap_context *c = shim_swap_context_of(row);
+	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
+	struct moves m = { 0 };
+	bool has_room = c != NULL;
+	uint64_t back;
 
-	for (unsigned i = 0; i < n; i++) {
-		if (i < moved) {
-			mem_swap_place(&shim_swap_map, list[i], MEM_SWAP_DEVICE);
-			shim_swap_chunk_unback(list[i]);
-		} else {
-			shim_swap_chunk_release(list[i]);
-			shim_mem_release(row, list[i]->bytes);
-		}
+	for (; k && has_room && m.n_back < BATCH; k = k->prev) {
+		has_room = add_back(&m, c, k);
+	}
+	if (c) {
+		(void)move(c, &m, &back);
 	}
 }
 
-/* ---- ends of contexts ---- */
-
-bool shim_swap_is_ending(CUcontext ctx)
+bool shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n, uint64_t since)
 {
-	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
-		if (contexts[i].ctx == ctx) {
-			return contexts[i].ending;
-		}
-	}
-	return true;
-}
+	const struct shim_swap_context *c = shim_swap_context_of(row);
+	struct moves m = { 0 };
+	uint64_t missing = 0, freed, back;
 
-void shim_swap_set_ending(CUcontext ctx, bool ending)
-{
-	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
-		if (contexts[i].ctx == ctx) {
-			contexts[i].ending = ending;
-		}
+	if (!c) {
+		return false;
 	}
-}
-
-bool shim_swap_forget(CUcontext ctx, uint64_t epoch)
-{
-	bool known = false, left = false;
-
-	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
-		if (contexts[i].ctx == ctx) {
-			known = true;
-			if (contexts[i].epoch <= epoch) { /* its stream and event have ended */
-				contexts[i] = (struct context){ 0 };
-			}
-		}
-		left |= contexts[i].ctx != NULL;
+	for (unsigned i = 0; i < n && i < BATCH; i++) {
+		missing += add_back(&m, c, list[i]) ? 0 : list[i]->bytes;
 	}
-	n_unknown -= !known && n_unknown;
-	return left;
+	add_out(&m, c, row, missing, since);
+	freed = move(c, &m, &back);
+	return freed || back;
 }

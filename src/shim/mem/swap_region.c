@@ -58,7 +58,7 @@ static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 		bool on_device = c->place == MEM_SWAP_DEVICE;
 
 		if (c->place != MEM_SWAP_NOWHERE) {
-			mem_swap_place(&shim_swap_map, c, MEM_SWAP_NOWHERE);
+			shim_swap_place(c, MEM_SWAP_NOWHERE);
 			shim_swap_chunk_free(c);
 		}
 		if (on_device) {
@@ -79,14 +79,14 @@ static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged)
 
 	if (charged || shim_mem_try_charge(row, c->bytes)) {
 		if (shim_swap_chunk_on_device(c, device) == CUDA_SUCCESS) {
-			mem_swap_place(&shim_swap_map, c, MEM_SWAP_DEVICE);
+			shim_swap_place(c, MEM_SWAP_DEVICE);
 			return CUDA_SUCCESS;
 		}
 		shim_mem_release(row, c->bytes);
 	}
 	r = shim_swap_chunk_on_host(c, device);
 	if (r == CUDA_SUCCESS) {
-		mem_swap_place(&shim_swap_map, c, MEM_SWAP_HOST);
+		shim_swap_place(c, MEM_SWAP_HOST);
 	}
 	return r;
 }
@@ -364,12 +364,14 @@ static bool has_left(struct leaving *l) REQUIRES(shim_swap_mutex)
 {
 	if (!l->event) {
 		const struct mem_swap_region *r = find_by_id(l->base, l->id);
+		const struct shim_swap_context *c;
 
 		if (!r) {
 			return true;
 		}
 		l->ctx = (CUcontext)(uintptr_t)r->owner;
-		if (shim_swap_is_ending(l->ctx)) {
+		c = shim_swap_context(l->ctx);
+		if (!c || c->ending) {
 			return false;
 		}
 		(void)record_behind(l->ctx, &l->event);
@@ -464,11 +466,16 @@ static void drop_events(CUcontext ctx) REQUIRES(shim_swap_mutex)
 
 void shim_swap_context_ending(CUcontext ctx, bool ending)
 {
+	struct shim_swap_context *c;
+
 	if (!shim_swap_is_on()) {
 		return;
 	}
 	lock_take(&shim_swap_mutex);
-	shim_swap_set_ending(ctx, ending);
+	c = shim_swap_context(ctx);
+	if (c) {
+		c->ending = ending;
+	}
 	if (ending) {
 		drop_events(ctx);
 	}

@@ -5,6 +5,10 @@
 #ifndef GBPF_SHIM_MEM_WORK_H
 #define GBPF_SHIM_MEM_WORK_H
 
+#include <stdbool.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
 #include "cuabi/table.h"
 
 /* The driver's functions, none in a section. Constant after shim_work_install(). */
@@ -20,5 +24,37 @@ extern const unsigned shim_work_count;
 
 /* Called once, before cuInit returns. */
 void shim_work_install(void);
+
+/* ---- launches that may name memory of the host: swap_fetch.c ---- */
+
+/* A launch of a kernel, by the program or by gBPF. */
+struct shim_swap_launch {
+	CUfunction f; /* or a CUkernel */
+	CUstream stream;
+	void **params, **extra;
+	bool per_thread;    /* the default stream is the per-thread one */
+	CUcontext timed_in; /* NULL: it is not timed */
+};
+
+extern uint64_t shim_swap_on_host; /* [atomic] bytes of chunks that are not on the device */
+
+/* Called before the driver has the launch: fetches the memory that it names, as the policy wants.
+ * If l->timed_in is not NULL then, shim_swap_launched() follows. */
+void shim_swap_launch(struct shim_swap_launch *l);
+void shim_swap_launched(const struct shim_swap_launch *l);
+
+static inline void shim_work_launch(struct shim_swap_launch *l)
+{
+	if (unlikely(load_relaxed(&shim_swap_on_host))) {
+		shim_swap_launch(l);
+	}
+}
+
+static inline void shim_work_launched(const struct shim_swap_launch *l)
+{
+	if (unlikely(l->timed_in)) {
+		shim_swap_launched(l);
+	}
+}
 
 #endif

@@ -1,0 +1,339 @@
+/* Launches that name memory which has left the device: it comes back before them, or they use it in
+ * place. A launch names the allocations that the words of its arguments point into, each from there
+ * on to its end. This is only a guess, on which no result depends: pointers to pointers are not
+ * followed, and a number may look like an address.
+ *
+ * Launches that use memory in place are timed, so that it is known of a kernel what it loses by
+ * that: little where it reads its memory once (51 GB/s on an H200), a hundred times its duration
+ * where it reads it often. Without a program for mem_fault, memory comes back if the limit has room
+ * for it; if the launch would lose twice as much as the movement takes; or if launches have lost as
+ * much since it left, and what would leave for it is worth clearly less. So a program that uses its
+ * memory in turn does not move all of it for ever, unless it is faster so. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "policy/ctx.h"
+#include "shim/capture_state.h"
+#include "shim/kernel/kernel_handle.h"
+#include "shim/mem/charge.h"
+#include "shim/mem/swap_int.h"
+#include "shim/mem/swap_region.h"
+#include "shim/mem/work.h"
+#include "shim/object/green_context.h"
+#include "shim/object/launch_args.h"
+#include "shim/session/session_agent.h"
+#include "shim/shim.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define PARAMS_MAX 1024u
+#define PARAM_BYTES_MAX 32768u /* of a kernel, as the driver has it */
+/* A launch names no more than this: what is one allocation may be a program's pool. */
+#define NAMED_MAX (SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK)
+#define SPIN_NS UINT64_C(50000)		 /* of a wait, before it sleeps */
+#define AGENT_DRAIN_NS UINT64_C(5000000) /* other work waits for gBPF's agent */
+/* Until they are known (H200): out at 30 GB/s and back at 44; read once at 51. */
+#define MOVE_NS_PER_MIB 58000u
+#define IN_PLACE_US_PER_MIB 20u
+#define ON_DEVICE_US_PER_MIB 0.5 /* of a kernel that reads memory once; 2 TB/s */
+#define CLEARLY 1500u		 /* thousandths */
+/* After work that was not done in time no memory comes back for that many times as long. */
+#define REST 20u
+
+/* How much longer launches of a kernel took in place, by a hash of its handle; another kernel may
+ * have it. */
+#define TIMES 1024u
+static uint32_t lost_us_per_mib[TIMES] GUARDED_BY(shim_swap_mutex); /* 0: not known */
+static uint64_t move_ns_per_mib GUARDED_BY(shim_swap_mutex) = MOVE_NS_PER_MIB;
+static uint64_t rest_until_ns GUARDED_BY(shim_swap_mutex);
+
+static uint32_t *times_of(CUfunction f) REQUIRES(shim_swap_mutex)
+{
+	return &lost_us_per_mib[((uintptr_t)f * 0x9e3779b97f4a7c15u >> 32) % TIMES];
+}
+
+/* ---- which memory a launch names ---- */
+
+struct naming {
+	struct mem_swap_need need;
+	uint32_t cost; /* in microseconds for each MiB on the host */
+	int row;       /* of the memory; negative: none is named */
+};
+
+/* Notes the memory that aligned words point to. */
+static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(shim_swap_mutex)
+{
+	for (size_t i = 0; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t)) {
+		struct mem_swap_region *r;
+		uint64_t word;
+
+		memcpy(&word, (const char *)at + i, sizeof(word));
+		r = mem_swap_find(&shim_swap_map, word);
+		if (r && !r->freed) {
+			mem_swap_use(&shim_swap_map, r, word, NAMED_MAX, n->cost, &n->need);
+			n->row = r->row;
+		}
+	}
+}
+
+static bool param_size(const struct shim_swap_launch *l, bool library, unsigned i, size_t *ret)
+{
+	size_t offset;
+	CUresult r =
+		library ? shim_driver.cuKernelGetParamInfo((CUkernel)(void *)l->f, i, &offset, ret)
+			: shim_driver.cuFuncGetParamInfo(l->f, i, &offset, ret);
+
+	return r == CUDA_SUCCESS && *ret <= PARAM_BYTES_MAX;
+}
+
+/* Notes the memory that a launch names, as one use. */
+static struct naming name(const struct shim_swap_launch *l, bool library) REQUIRES(shim_swap_mutex)
+{
+	uint32_t known = *times_of(l->f);
+	struct naming n = { .cost = known ? known : IN_PLACE_US_PER_MIB, .row = -1 };
+	struct shim_param_buffer buffer;
+	size_t bytes;
+
+	mem_swap_begin_use(&shim_swap_map);
+	if (l->params) {
+		for (unsigned i = 0; i < PARAMS_MAX && param_size(l, library, i, &bytes); i++) {
+			if (l->params[i]) {
+				name_words(&n, l->params[i], bytes);
+			}
+		}
+	} else if (l->extra && shim_param_buffer(l->extra, &buffer) && buffer.at) {
+		name_words(&n, buffer.at, MIN(buffer.bytes, (size_t)PARAM_BYTES_MAX));
+	}
+	return n;
+}
+
+/* ---- how long launches take in place ---- */
+
+/* Takes the times of launches that have finished. */
+static void read_time(struct shim_swap_context *c) REQUIRES(shim_swap_mutex)
+{
+	float ms = 0;
+	double us;
+
+	if (!c || c->timed.state != SHIM_SWAP_TIMED ||
+	    shim_work_driver.cuEventQuery(c->end) == CUDA_ERROR_NOT_READY) {
+		return;
+	}
+	c->timed.state = SHIM_SWAP_NOT_TIMED;
+	if (shim_work_driver.cuEventElapsedTime(&ms, c->begin, c->end) == CUDA_SUCCESS && ms > 0) {
+		us = (double)ms * 1e3 - ON_DEVICE_US_PER_MIB * (double)(c->timed.bytes / MIB);
+		us /= (double)(c->timed.missing / MIB);
+		*times_of(c->timed.f) = (uint32_t)MIN(MAX(us, 1.0), 1e6);
+	}
+}
+
+static CUresult record(const struct shim_swap_launch *l, CUevent event)
+{
+	return l->per_thread ? shim_work_driver.cuEventRecord_ptsz(event, l->stream)
+			     : shim_work_driver.cuEventRecord(event, l->stream);
+}
+
+/* Begins to time a launch, unless another one is being timed. */
+static void begin_time(struct shim_swap_launch *l, CUcontext ctx, const struct mem_swap_need *n)
+{
+	struct shim_swap_context *c;
+
+	lock_take(&shim_swap_mutex);
+	c = shim_swap_context(ctx);
+	if (c && c->out && !c->ending && c->timed.state == SHIM_SWAP_NOT_TIMED &&
+	    record(l, c->begin) == CUDA_SUCCESS) {
+		c->timed.state = SHIM_SWAP_TIMING;
+		c->timed.f = l->f;
+		c->timed.bytes = n->bytes;
+		c->timed.missing = n->missing;
+		l->timed_in = ctx;
+	}
+	lock_release(&shim_swap_mutex);
+}
+
+void shim_swap_launched(const struct shim_swap_launch *l)
+{
+	struct shim_swap_context *c;
+
+	lock_take(&shim_swap_mutex);
+	c = shim_swap_context(l->timed_in);
+	if (c && c->timed.state == SHIM_SWAP_TIMING) {
+		c->timed.state = !c->ending && record(l, c->end) == CUDA_SUCCESS
+					 ? SHIM_SWAP_TIMED
+					 : SHIM_SWAP_NOT_TIMED;
+	}
+	lock_release(&shim_swap_mutex);
+}
+
+/* ---- decisions ---- */
+
+/* Returns what the missing memory is worth in comparison with what would leave for it. */
+static uint64_t ratio_of(const struct naming *n, uint64_t room, uint64_t use)
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
+	double worth, ratio;
+
+	if (n->need.missing <= room) {
+		return UINT64_MAX;
+	}
+	(void)mem_swap_pick(&shim_swap_map, n->row, use, n->need.missing - room, list,
+			    SHIM_SWAP_BATCH, &worth);
+	ratio = worth > 0 ? n->need.worth / worth * 1000 : 1e9;
+	return (uint64_t)MIN(ratio, 1e9);
+}
+
+/* Describes the launch's memory for the decision. */
+static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
+	REQUIRES(shim_swap_mutex)
+{
+	uint64_t room = shim_mem_left(n->row), mib = n->need.missing / MIB;
+
+	return (struct sched_mem_fault){ .bytes = n->need.bytes,
+					 .missing = n->need.missing,
+					 .room = room,
+					 .in_place_ns = n->cost * mib * 1000,
+					 .lost_ns = n->need.lost * (MEM_SWAP_UNIT / MIB) * 1000,
+					 .move_ns = move_ns_per_mib * mib,
+					 .ratio = ratio_of(n, room, use),
+					 .drain_ns = SCHED_MEM_DRAIN_NS };
+}
+
+static uint32_t built_in(const struct sched_mem_fault *f)
+{
+	return f->missing <= f->room || f->in_place_ns >= 2 * f->move_ns ||
+			       (f->lost_ns >= f->move_ns && f->ratio >= CLEARLY)
+		       ? GBPF_MEM_FETCH
+		       : GBPF_MEM_IN_PLACE;
+}
+
+/* Returns GBPF_MEM_IN_PLACE or GBPF_MEM_FETCH, after waiting as the policy wants. */
+static uint32_t decide(struct sched_mem_fault *f)
+{
+	bool agent = shim_agent_is_current();
+	uint32_t verdict = built_in(f);
+
+	while (sched_mem_decide(shim.sched, f, &verdict) && verdict == GBPF_MEM_HOLD) {
+		if (agent) {
+			return GBPF_MEM_IN_PLACE;
+		}
+		clock_sleep_ns(f->hold_ns);
+	}
+	f->drain_ns = agent ? MIN(f->drain_ns, AGENT_DRAIN_NS) : f->drain_ns;
+	return verdict == GBPF_MEM_FETCH ? GBPF_MEM_FETCH : GBPF_MEM_IN_PLACE;
+}
+
+/* ---- movement ---- */
+
+/* Fills the list with chunks on the host that were named by this use or a later one. */
+static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[SHIM_SWAP_BATCH])
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
+	unsigned n = 0;
+
+	for (; k && k->used >= use && n < SHIM_SWAP_BATCH; k = k->prev) {
+		list[n++] = k;
+	}
+	return n;
+}
+
+/* Moves once. Returns whether it has, so that more may. */
+static bool fetch_once(int row, uint64_t use) REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
+	unsigned n = list_missing(row, use, list);
+	uint64_t begin = clock_now_ns(), mib = 0, ns;
+
+	if (!n || !shim_swap_exchange(row, list, n, use)) {
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		mib += list[i]->place == MEM_SWAP_DEVICE ? list[i]->bytes / MIB : 0;
+	}
+	ns = clock_now_ns() - begin;
+	move_ns_per_mib = mib ? (3 * move_ns_per_mib + ns / mib) / 4 : move_ns_per_mib;
+	return true;
+}
+
+/* Waits for the work of a context before a pause, so that only this thread waits for long, and
+ * holds no lock of swapped memory. */
+static bool wait_for_work(CUcontext ctx, uint64_t ns)
+{
+	uint64_t begin = clock_now_ns(), until = begin + clock_patience(ns), now;
+	CUresult r = CUDA_ERROR_NOT_READY;
+	bool recorded = false;
+
+	for (;;) {
+		const struct shim_swap_context *c;
+
+		lock_take(&shim_swap_mutex);
+		now = clock_now_ns();
+		c = now < rest_until_ns ? NULL : shim_swap_context(ctx);
+		if (!c || c->ending || !c->out) {
+			r = CUDA_ERROR_INVALID_CONTEXT;
+		} else {
+			recorded = recorded || shim_swap_record(ctx, c->event) == CUDA_SUCCESS;
+			r = recorded ? shim_work_driver.cuEventQuery(c->event) : r;
+		}
+		if (r == CUDA_ERROR_NOT_READY && now >= until) {
+			rest_until_ns = now + REST * (now - begin);
+			r = CUDA_ERROR_LAUNCH_TIMEOUT;
+		}
+		lock_release(&shim_swap_mutex);
+		if (r != CUDA_ERROR_NOT_READY) {
+			return r == CUDA_SUCCESS;
+		}
+		if (now - begin >= SPIN_NS) {
+			clock_sleep_ns(20000);
+		}
+	}
+}
+
+/* Brings memory back that a use has named. */
+static void fetch(CUcontext ctx, int row, uint64_t use, uint64_t drain_ns, uint64_t missing)
+{
+	CUstreamCaptureMode mode = shim_capture_exempt();
+
+	shim_swap_ask_for_host(MIN(missing, SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK));
+	if (wait_for_work(ctx, drain_ns)) {
+		shim_mem_move_begin();
+		lock_take(&shim_swap_mutex);
+		while (fetch_once(row, use)) {
+		}
+		lock_release(&shim_swap_mutex);
+		shim_mem_move_end();
+	}
+	shim_capture_restore(mode);
+}
+
+void shim_swap_launch(struct shim_swap_launch *l)
+{
+	bool library = shim_kernel_is_library(l->f);
+	struct sched_mem_fault f;
+	struct naming n;
+	CUcontext ctx = NULL;
+	uint64_t use;
+
+	if (!shim_swap_is_on() || shim_capture_any() ||
+	    shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
+		return;
+	}
+	ctx = shim_green_base(ctx);
+	lock_take(&shim_swap_mutex);
+	read_time(shim_swap_context(ctx));
+	n = name(l, library);
+	use = shim_swap_map.uses;
+	if (n.need.missing) {
+		f = describe(&n, use);
+	}
+	lock_release(&shim_swap_mutex);
+	if (!n.need.missing) {
+		return;
+	}
+	if (decide(&f) == GBPF_MEM_FETCH) {
+		fetch(ctx, n.row, use, f.drain_ns, n.need.missing);
+	} else {
+		sched_used_in_place(shim.sched);
+		begin_time(l, ctx, &n.need);
+	}
+}

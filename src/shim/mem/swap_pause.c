@@ -1,0 +1,213 @@
+/* Pauses in which memory can move (shim/mem/swap_int.h): no thread is in a call that submits work,
+ * and all work of all contexts on the device is done. */
+#include "base/clock.h"
+#include "policy/read.h"
+#include "shim/capture_state.h"
+#include "shim/mem/charge.h"
+#include "shim/mem/swap_int.h"
+#include "shim/mem/swap_region.h"
+#include "shim/mem/work.h"
+#include "shim/shim.h"
+
+#define CLOSE_NS UINT64_C(5000000) /* for calls that submit work to return */
+#define DRAIN_NS UINT64_C(5000000) /* for the work to be done: a kernel may wait for the host */
+#define SPIN_NS UINT64_C(50000)	   /* of a wait, before it sleeps */
+#define CONTEXTS_MAX 16u
+
+struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
+struct mem_swap_map shim_swap_map;
+
+static struct shim_swap_context contexts[CONTEXTS_MAX] GUARDED_BY(shim_swap_mutex);
+static uint32_t n_unknown GUARDED_BY(shim_swap_mutex); /* contexts that the table has no room for */
+
+/* ---- contexts ---- */
+
+struct shim_swap_context *shim_swap_context(CUcontext ctx)
+{
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		if (contexts[i].ctx == ctx) {
+			return &contexts[i];
+		}
+	}
+	return NULL;
+}
+
+/* Makes the events and streams of the context, which is current. The context ends with them. */
+static CUresult fill(struct shim_swap_context *c)
+{
+	CUresult r = shim_driver.cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING);
+
+	for (unsigned i = 0; i < SHIM_SWAP_BATCH && r == CUDA_SUCCESS; i++) {
+		r = shim_driver.cuEventCreate(&c->copied[i], CU_EVENT_DISABLE_TIMING);
+	}
+	r = r != CUDA_SUCCESS ? r : shim_driver.cuEventCreate(&c->begin, CU_EVENT_DEFAULT);
+	r = r != CUDA_SUCCESS ? r : shim_driver.cuEventCreate(&c->end, CU_EVENT_DEFAULT);
+	r = r != CUDA_SUCCESS ? r : shim_driver.cuStreamCreate(&c->back, CU_STREAM_NON_BLOCKING);
+	return r != CUDA_SUCCESS ? r : shim_driver.cuStreamCreate(&c->out, CU_STREAM_NON_BLOCKING);
+}
+
+void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
+{
+	struct shim_swap_context *c = shim_swap_context(ctx);
+	bool known = c != NULL;
+	CUcontext before;
+
+	c = known ? c : shim_swap_context(NULL);
+	if (!c) {
+		n_unknown++;
+	} else if (!known || (made && c->ending)) {
+		*c = (struct shim_swap_context){ .ctx = ctx,
+						 .device = device,
+						 .epoch = shim_mem_epoch() };
+		if (shim_driver.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+			if (fill(c) != CUDA_SUCCESS) {
+				c->out = NULL;
+			}
+			(void)shim_driver.cuCtxPopCurrent_v2(&before);
+		}
+	}
+}
+
+void shim_swap_context_seen(CUcontext ctx, CUdevice device)
+{
+	if (shim_swap_is_on()) {
+		lock_take(&shim_swap_mutex);
+		shim_swap_see(ctx, device, true);
+		lock_release(&shim_swap_mutex);
+	}
+}
+
+/* Returns true if the device's primary context has not been seen: one that was made by a private
+ * call of the driver. */
+static bool has_other_primary(CUdevice device) REQUIRES(shim_swap_mutex)
+{
+	CUcontext ctx = NULL;
+	unsigned flags;
+	int active = 0;
+	bool known;
+
+	if (shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) {
+		return true;
+	}
+	if (!active) {
+		return false;
+	}
+	if (shim_driver.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
+		return true;
+	}
+	known = shim_swap_context(ctx) != NULL;
+	(void)shim_driver.cuDevicePrimaryCtxRelease_v2(device);
+	return !known;
+}
+
+const struct shim_swap_context *shim_swap_context_of(int row)
+{
+	const struct shim_swap_context *found = NULL;
+
+	for (unsigned i = 0; i < CONTEXTS_MAX && !n_unknown; i++) {
+		const struct shim_swap_context *c = &contexts[i];
+
+		if (c->ctx && shim_mem_row(c->device) == row) {
+			if (c->ending || !c->out) {
+				return NULL;
+			}
+			found = c;
+		}
+	}
+	return found && !has_other_primary(found->device) ? found : NULL;
+}
+
+bool shim_swap_forget(CUcontext ctx, uint64_t epoch)
+{
+	struct shim_swap_context *c = shim_swap_context(ctx);
+	bool left = false;
+
+	if (!c) {
+		n_unknown -= n_unknown != 0;
+	} else if (c->epoch <= epoch) { /* its streams and events have ended */
+		*c = (struct shim_swap_context){ 0 };
+	}
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		left |= contexts[i].ctx != NULL;
+	}
+	return left;
+}
+
+/* ---- pauses ---- */
+
+CUresult shim_swap_record(CUcontext ctx, CUevent event)
+{
+	CUresult r = CUDA_ERROR_NOT_READY;
+
+	if (!shim_capture_trylock()) {
+		return r;
+	}
+	if (!shim_capture_any()) {
+		r = shim_work_driver.cuCtxRecordEvent(ctx, event);
+	}
+	shim_capture_unlock();
+	return r;
+}
+
+static bool is_done_by(CUevent event, uint64_t begin, uint64_t until)
+{
+	CUresult r;
+	uint64_t now;
+
+	while ((r = shim_work_driver.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) {
+		now = clock_now_ns();
+		if (now >= until) {
+			break;
+		}
+		if (now - begin >= SPIN_NS) {
+			clock_sleep_ns(20000);
+		}
+	}
+	return r == CUDA_SUCCESS;
+}
+
+bool shim_swap_drain(int row, uint64_t ns)
+{
+	uint64_t begin = clock_now_ns(), until = begin + clock_patience(ns);
+	bool done = true;
+
+	for (unsigned i = 0; i < CONTEXTS_MAX && done; i++) {
+		const struct shim_swap_context *c = &contexts[i];
+
+		if (c->ctx && shim_mem_row(c->device) == row) {
+			done = shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
+			       is_done_by(c->event, begin, until);
+		}
+	}
+	return done;
+}
+
+static void restore(const struct shim_swap_pause *p)
+{
+	(void)pthread_sigmask(SIG_SETMASK, &p->signals, NULL);
+	(void)pthread_setcancelstate(p->cancel, NULL);
+}
+
+void shim_swap_resume(struct shim_swap_pause *p)
+{
+	policy_work_open();
+	restore(p);
+}
+
+bool shim_swap_stop(struct shim_swap_pause *p, int row)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &p->signals);
+	if (!policy_work_close(clock_patience(CLOSE_NS))) {
+		restore(p);
+		return false;
+	}
+	if (!shim_swap_drain(row, DRAIN_NS)) {
+		shim_swap_resume(p);
+		return false;
+	}
+	return true;
+}
