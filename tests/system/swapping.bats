@@ -5,6 +5,7 @@ load helpers
 load vgpu_helpers
 
 SWAPPING=${GBPF_BUILD:-build}/tests/system/swapping
+MACHINE_FILES_SO=$(realpath "${GBPF_BUILD:-build}")/tests/system/machine_files.so
 
 # digest [OPTION]... -- ARGUMENT...: what the program prints under gbpf run with these options.
 digest() {
@@ -49,4 +50,47 @@ same_at() { # MEM SWAP ARGUMENT...
 	echo "$output"
 	[ "$status" -ne 0 ]
 	[[ $output == *cuMemAlloc* ]]
+}
+
+# machine FILE TEXT: what programs that start_on_machine starts read in the machine's file.
+machine() {
+	local file=$GBPF_RUNTIME_DIR/machine/$1
+	mkdir -p "${file%/*}"
+	echo "$2" >"$file.new"
+	mv "$file.new" "$file"
+}
+
+start_on_machine() { # "OPTIONS" NAME...
+	LD_PRELOAD=$MACHINE_FILES_SO MACHINE_FILES=$GBPF_RUNTIME_DIR/machine start_servers_with "$@"
+}
+
+@test "memory of the host is made before anything leaves, and given back under pressure" {
+	start_all
+	machine proc/pressure/memory 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0'
+	start_on_machine "--mem 96M --swap 64M" a
+	expect ok a alloc 32
+	expect "32 of 160" a used
+	expect ok a alloc 48
+	eventually tenant "$pid_a" 't["swap_used"] == t["pinned_used"] == 32 << 20' # half of it
+	expect "80 of 160" a used
+	machine proc/pressure/memory 'some avg10=60.00 avg60=0.00 avg300=0.00 total=0'
+	eventually tenant "$pid_a" 't["swap_used"] == t["pinned_used"] == 0'
+	expect ok a alloc 80 # what leaves gets memory when it is needed
+	expect "160 of 160" a used
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
+}
+
+@test "what is made ahead keeps nothing from the program" {
+	start_all
+	machine proc/pressure/memory 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0'
+	start_on_machine "--mem 96M --swap 64M" a
+	for _ in {1..10}; do
+		expect ok a alloc 8 # less than the pieces that are made
+	done
+	eventually tenant "$pid_a" 't["swap_used"] == 32 << 20'
+	for _ in {1..10}; do
+		expect ok a alloc 8
+	done
+	expect "160 of 160" a used
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
 }

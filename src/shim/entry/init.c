@@ -20,6 +20,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/copies.h"
 #include "shim/mem/overhead.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/object/driver_device.h"
 #include "shim/probe/shim_probe.h"
 #include "shim/session/lane_env.h"
@@ -44,6 +45,7 @@ static bool is_set(const char *name)
 static void on_exit_process(void)
 {
 	if (shim_mem_joined()) {
+		shim_swap_pool_stop();
 		shim_mem_overhead_stop();
 	}
 	shim_copies_exit();

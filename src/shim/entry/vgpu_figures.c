@@ -8,6 +8,7 @@
 
 #include "mem/account_figures.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/session/session_look.h"
 #include "shim/shim.h"
 
@@ -33,6 +34,7 @@ static void fill(struct proto_vgpu_view *v, const struct proto_account *page,
 		 const uint8_t uuid[16], uint64_t limit, uint64_t swap)
 {
 	int row = page && mem_account_valid(page) ? mem_account_row(page, uuid) : -ENOENT;
+	uint64_t pool = page == shim_mem_account() ? shim_swap_pool_bytes() : 0;
 
 	memset(v, 0, sizeof(*v));
 	if (row < 0) {
@@ -45,7 +47,7 @@ static void fill(struct proto_vgpu_view *v, const struct proto_account *page,
 	v->left = mem_account_left(page, (uint32_t)row);
 	if (v->limit != UINT64_MAX) { /* else no memory leaves the device */
 		v->swap = mem_account_limit(page, PROTO_ACCOUNT_SWAP);
-		v->swap_left = MIN(v->swap, mem_account_left(page, PROTO_ACCOUNT_SWAP));
+		v->swap_left = min_once(v->swap, mem_account_left(page, PROTO_ACCOUNT_SWAP) + pool);
 	}
 	for (uint32_t line = 0; line < PROTO_ACCOUNT_LINES; line++) {
 		int32_t pid;

@@ -1,7 +1,8 @@
 /* The size that the program sees: a device as large as the limit, of which as much is free as the
  * vGPU may still take, but not more than the device has; and in addition the vGPU's swap, and what
- * is left of it. */
+ * is left of it, with what the process's pool has of it. */
 #include "shim/mem/charge.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/shim.h"
 
 static CUresult get_info(size_t *ret_free, size_t *ret_total)
@@ -17,7 +18,7 @@ static CUresult get_info(size_t *ret_free, size_t *ret_total)
 	swap = shim_mem_swap_limit(row); /* once: it may be changed meanwhile */
 	*ret_total = MIN(*ret_total, shim_mem_limit(row)) + swap;
 	*ret_free = MIN(*ret_free, shim_mem_left(row));
-	*ret_free += MIN(swap, shim_mem_left(PROTO_ACCOUNT_SWAP));
+	*ret_free += min_once(swap, shim_mem_left(PROTO_ACCOUNT_SWAP) + shim_swap_pool_bytes());
 	return r;
 }
 

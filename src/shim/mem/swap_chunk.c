@@ -1,4 +1,4 @@
-/* Chunks: device memory, and host memory that is kept for a next chunk (shim/mem/swap_chunk.h).
+/* Chunks of memory of the device and of the host (shim/mem/swap_chunk.h).
  *
  * Memory of the host is mapped for the device at an address of its own as long as it exists, so
  * that a chunk can be copied there while the chunk's address still leads to the device. */
@@ -7,17 +7,10 @@
 #include <stdio.h>
 
 #include "shim/mem/charge.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
 #include "shim/shim.h"
-
-/* Memory of the host is made at 5 GB/s (H200), a tenth of the rate at which chunks leave. */
-#define SPARES_MAX 64u
-
-static struct {
-	uint64_t handle, address;
-} spares[SPARES_MAX]; /* of SHIM_SWAP_CHUNK bytes each; charged */
-static unsigned n_spares;
 
 static bool map(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
 {
@@ -94,7 +87,31 @@ static void uncharge(uint64_t bytes)
 	shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
 }
 
-static void destroy(uint64_t handle, CUdeviceptr address, uint64_t bytes)
+bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_handle,
+			       uint64_t *ret_address)
+{
+	CUdeviceptr at = 0;
+	uint64_t handle;
+
+	if (!charge(bytes)) {
+		return false;
+	}
+	if (create(&handle, bytes, CU_MEM_LOCATION_TYPE_HOST, 0) == CUDA_SUCCESS) {
+		if (shim_work_driver.cuMemAddressReserve(&at, bytes, 0, 0, 0) == CUDA_SUCCESS) {
+			if (map(at, bytes, handle, device)) {
+				*ret_handle = handle;
+				*ret_address = at;
+				return true;
+			}
+			(void)shim_work_driver.cuMemAddressFree(at, bytes);
+		}
+		(void)shim_work_driver.cuMemRelease(handle);
+	}
+	uncharge(bytes);
+	return false;
+}
+
+void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes)
 {
 	(void)shim_work_driver.cuMemUnmap(address, bytes);
 	(void)shim_work_driver.cuMemRelease(handle);
@@ -102,39 +119,22 @@ static void destroy(uint64_t handle, CUdeviceptr address, uint64_t bytes)
 	uncharge(bytes);
 }
 
+/* The pool may have the last of what swap allows, in chunks of another size. */
 bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device)
 {
-	CUdeviceptr at = 0;
+	uint64_t handle, address;
 
-	if (c->bytes == SHIM_SWAP_CHUNK && n_spares) {
-		c->host = spares[--n_spares].handle;
-		c->host_address = spares[n_spares].address;
+	if (c->bytes == SHIM_SWAP_CHUNK && shim_swap_pool_take(&c->host, &c->host_address)) {
 		return true;
 	}
-	if (!charge(c->bytes)) {
+	if (shim_swap_chunk_make_host(c->bytes, device, &c->host, &c->host_address)) {
+		return true;
+	}
+	if (!shim_swap_pool_take(&handle, &address)) {
 		return false;
 	}
-	if (create(&c->host, c->bytes, CU_MEM_LOCATION_TYPE_HOST, 0) == CUDA_SUCCESS) {
-		if (shim_work_driver.cuMemAddressReserve(&at, c->bytes, 0, 0, 0) == CUDA_SUCCESS) {
-			if (map(at, c->bytes, c->host, device)) {
-				c->host_address = at;
-				return true;
-			}
-			(void)shim_work_driver.cuMemAddressFree(at, c->bytes);
-		}
-		(void)shim_work_driver.cuMemRelease(c->host);
-	}
-	c->host = 0;
-	uncharge(c->bytes);
-	return false;
-}
-
-void shim_swap_chunk_drop_spares(void)
-{
-	while (n_spares) {
-		n_spares--;
-		destroy(spares[n_spares].handle, spares[n_spares].address, SHIM_SWAP_CHUNK);
-	}
+	shim_swap_chunk_free_host(handle, address, SHIM_SWAP_CHUNK);
+	return shim_swap_chunk_make_host(c->bytes, device, &c->host, &c->host_address);
 }
 
 void shim_swap_chunk_unback(struct mem_swap_chunk *c)
@@ -142,11 +142,8 @@ void shim_swap_chunk_unback(struct mem_swap_chunk *c)
 	if (!c->host) {
 		return;
 	}
-	if (c->bytes == SHIM_SWAP_CHUNK && n_spares < SPARES_MAX) {
-		spares[n_spares].handle = c->host;
-		spares[n_spares++].address = c->host_address;
-	} else {
-		destroy(c->host, c->host_address, c->bytes);
+	if (c->bytes != SHIM_SWAP_CHUNK || !shim_swap_pool_put(c->host, c->host_address)) {
+		shim_swap_chunk_free_host(c->host, c->host_address, c->bytes);
 	}
 	c->host = c->host_address = 0;
 }

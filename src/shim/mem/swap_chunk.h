@@ -7,6 +7,7 @@
 
 #include "cuabi/types.h"
 #include "mem/swap_map.h"
+#include "shim/mem/swap_int.h"
 
 /* Makes memory of the device for the chunk, which is charged already. */
 CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device);
@@ -16,19 +17,24 @@ CUresult shim_swap_chunk_on_device(struct mem_swap_chunk *c, CUdevice device);
 void shim_swap_chunk_release(struct mem_swap_chunk *c);
 /* Gives the chunk memory of the host, and charges it; it is mapped at host_address only. Returns
  * false if there is no room. */
-bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device);
+bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device) REQUIRES(shim_swap_mutex);
 /* Makes the chunk's memory on the host, charges and maps it. */
-CUresult shim_swap_chunk_on_host(struct mem_swap_chunk *c, CUdevice device);
+CUresult shim_swap_chunk_on_host(struct mem_swap_chunk *c, CUdevice device)
+	REQUIRES(shim_swap_mutex);
 /* Takes the chunk's memory of the host, which is not mapped at the chunk's address, from it; it is
  * kept for other chunks, or freed. */
-void shim_swap_chunk_unback(struct mem_swap_chunk *c);
-/* Frees the memory of the host that is kept for other chunks. */
-void shim_swap_chunk_drop_spares(void);
+void shim_swap_chunk_unback(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
+/* Makes memory of the host, charged and mapped, that no chunk has yet. Returns false if there is no
+ * room. From any thread, also without a context. */
+bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_handle,
+			       uint64_t *ret_address);
+/* Frees such memory, and its charge. From any thread. */
+void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes);
 /* Maps other memory at the chunk's address, which nothing on the device may use meanwhile. Returns
  * false if it is mapped as it was, or not at all. */
 bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
 			   CUdevice device);
 /* Unmaps and frees what the chunk has; its charge on the device is the caller's. */
-void shim_swap_chunk_free(struct mem_swap_chunk *c);
+void shim_swap_chunk_free(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
 
 #endif

@@ -4,6 +4,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
 #include "shim/shim.h"
@@ -202,6 +203,7 @@ static bool add_back(struct moves *m, const struct shim_swap_context *c, struct 
 
 void shim_swap_ask_for_host(uint64_t bytes)
 {
+	bytes -= MIN(bytes, shim_swap_pool_bytes());
 	if (shim_mem_left(PROTO_ACCOUNT_HOST) < bytes &&
 	    shim_mem_charge_now(PROTO_ACCOUNT_HOST, bytes)) {
 		shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
@@ -238,6 +240,7 @@ void shim_swap_out(int row, uint64_t bytes)
 			shim_swap_ask_for_host(MIN(bytes - left, BATCH * SHIM_SWAP_CHUNK));
 		}
 		lock_take(&shim_swap_mutex);
+		shim_swap_pool_settle();
 		left = shim_mem_left(row);
 		freed = left < bytes ? out_once(row, bytes - left) : 0;
 		lock_release(&shim_swap_mutex);

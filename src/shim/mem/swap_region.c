@@ -7,6 +7,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/mem/work.h"
 #include "shim/object/green_context.h"
 #include "shim/shim.h"
@@ -144,6 +145,7 @@ static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged)
 		drop(region);
 		return r;
 	}
+	shim_swap_pool_want(row, device);
 	*ret = region->base;
 	return r;
 }
@@ -165,6 +167,9 @@ CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
 		shim_swap_ask_for_host(all - MIN(all, shim_mem_left(row)));
 	}
 	lock_take(&shim_swap_mutex);
+	if (!charged) {
+		shim_swap_pool_settle();
+	}
 	r = make(ret, bytes, row, charged);
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
@@ -417,7 +422,7 @@ void shim_swap_settle(void)
 void shim_swap_give_back(void)
 {
 	if (shim_swap_is_on() && lock_try(&shim_swap_mutex)) {
-		shim_swap_chunk_drop_spares();
+		shim_swap_pool_drop(SHIM_SWAP_POOL_IDLE_NS);
 		lock_release(&shim_swap_mutex);
 	}
 }
@@ -494,7 +499,7 @@ void shim_swap_context_ended(CUcontext ctx, uint64_t epoch)
 		drop(r); /* what refers to it by its number finds it gone */
 	}
 	if (!shim_swap_forget(ctx, epoch)) {
-		shim_swap_chunk_drop_spares();
+		shim_swap_pool_drop(0);
 	}
 	lock_release(&shim_swap_mutex);
 }

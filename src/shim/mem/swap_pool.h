@@ -1,0 +1,37 @@
+/* Memory of the host for chunks of SHIM_SWAP_CHUNK bytes that none of them has: made ahead by a
+ * thread of the shim while device memory gets scarce, since a movement that has to make it first
+ * runs at a tenth of its rate; and kept from chunks that have returned. Its bytes are charged like
+ * those of chunks on the host. A forked child has no pool. */
+#ifndef GBPF_SHIM_MEM_SWAP_POOL_H
+#define GBPF_SHIM_MEM_SWAP_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuabi/types.h"
+#include "shim/mem/swap_int.h"
+
+#define SHIM_SWAP_POOL_IDLE_NS UINT64_C(10000000000) /* after its last use it is given back */
+
+/* Memory that can leave was allocated on the row's device: has the thread make memory for it, if
+ * the limit leaves little. */
+void shim_swap_pool_want(int row, CUdevice device) REQUIRES(shim_swap_mutex);
+/* Waits until the thread is in no call of the driver, for at most the time of one chunk, without
+ * the mutex. The pool has what is charged for it then. */
+void shim_swap_pool_settle(void) REQUIRES(shim_swap_mutex);
+/* Takes memory out of the pool. Returns false if it is empty. */
+bool shim_swap_pool_take(uint64_t *ret_handle, uint64_t *ret_address) REQUIRES(shim_swap_mutex);
+/* Gives memory to the pool. Returns false if it is full. */
+bool shim_swap_pool_put(uint64_t handle, uint64_t address) REQUIRES(shim_swap_mutex);
+/* Frees what the pool has, and has the thread make none for that time. */
+void shim_swap_pool_drop(uint64_t pause_ns) REQUIRES(shim_swap_mutex);
+/* Returns what the pool has, for any thread. */
+uint64_t shim_swap_pool_bytes(void);
+/* Before the driver ends: from here on the thread does not call it. The caller holds no lock. */
+void shim_swap_pool_stop(void);
+
+/* Makes or frees memory for one chunk, whichever is due at that time. Returns false if neither is.
+ * The thread calls it, and tests. */
+bool shim_swap_pool_step(uint64_t now_ns);
+
+#endif
