@@ -81,3 +81,44 @@ uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32
 	*ret_pid = is_used ? load_relaxed(&page->owner[line].pid) : 0;
 	return *ret_pid ? mem_account_line_used(page, row, line) : 0;
 }
+
+/* Returns a part that a word states, at most what is left, from which it is taken. */
+static uint64_t part_of(uint64_t *left, uint64_t bytes)
+{
+	uint64_t part = MIN(bytes, *left);
+
+	*left -= part;
+	return part;
+}
+
+void mem_account_kinds(const struct proto_account *page, uint32_t row, uint32_t line,
+		       struct mem_account_kinds *ret)
+{
+	const struct proto_account_kinds *k = &page->kinds[row][line];
+	uint64_t left;
+
+	ret->held = mem_account_line_used(page, row, line);
+	ret->held = ret->held <= INT64_MAX ? ret->held : 0; /* it has released more than it had */
+	left = ret->held;
+	for (unsigned i = 0; i < PROTO_KINDS; i++) {
+		ret->kind[i] = part_of(&left, load_relaxed(&k->bytes[i]));
+	}
+	ret->overhead = part_of(&left, load_relaxed(&page->line[row][line].overhead));
+	ret->inherited = part_of(&left, mem_account_orphans(page, row, line));
+	ret->other = left;
+	ret->away = min_once(load_relaxed(&k->away), INT64_MAX);
+	ret->chunks = load_relaxed(&k->chunks) == 1;
+}
+
+void mem_account_clear_kinds(struct proto_account *page, uint32_t line)
+{
+	for (unsigned row = 0; row < PROTO_MAX_GPUS; row++) {
+		struct proto_account_kinds *k = &page->kinds[row][line];
+
+		for (unsigned i = 0; i < PROTO_KINDS; i++) {
+			store_relaxed(&k->bytes[i], (uint64_t)0);
+		}
+		store_relaxed(&k->away, (uint64_t)0);
+		store_relaxed(&k->chunks, (uint64_t)0);
+	}
+}

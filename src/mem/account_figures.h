@@ -28,4 +28,21 @@ uint64_t mem_account_peak(const struct proto_account *page, uint32_t row, uint32
 uint64_t mem_account_line(const struct proto_account *page, uint32_t row, uint32_t line,
 			  int32_t *ret_pid);
 
+/* How what a line holds on a device is divided, bytes. */
+struct mem_account_kinds {
+	uint64_t held;		    /* what the line holds */
+	uint64_t kind[PROTO_KINDS]; /* parts of it, as the following ones */
+	uint64_t overhead, inherited;
+	uint64_t other; /* the rest */
+	uint64_t away;	/* on the host */
+	bool chunks;	/* cuMemAlloc gives the process chunks */
+};
+
+/* Reads that. The parts add up to what is held, whatever the page contains: memory is charged and
+ * released meanwhile. row: below PROTO_MAX_GPUS. */
+void mem_account_kinds(const struct proto_account *page, uint32_t row, uint32_t line,
+		       struct mem_account_kinds *ret);
+/* gbpfd: clears these words of a line whose process has exited. */
+void mem_account_clear_kinds(struct proto_account *page, uint32_t line);
+
 #endif

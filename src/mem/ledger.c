@@ -388,3 +388,23 @@ uint64_t mem_ledger_shared(const struct mem_ledger *l, uint32_t row)
 {
 	return load_relaxed(&l->page->line[row][l->line].shared);
 }
+
+void mem_ledger_add_kind(struct mem_ledger *l, uint32_t row, enum proto_kind kind, uint64_t bytes)
+{
+	add_relaxed(&l->page->kinds[row][l->line].bytes[kind], bytes);
+}
+
+void mem_ledger_sub_kind(struct mem_ledger *l, uint32_t row, enum proto_kind kind, uint64_t bytes)
+{
+	sub_relaxed(&l->page->kinds[row][l->line].bytes[kind], bytes);
+}
+
+void mem_ledger_set_away(struct mem_ledger *l, uint32_t row, uint64_t bytes)
+{
+	store_relaxed(&l->page->kinds[row][l->line].away, bytes);
+}
+
+void mem_ledger_set_chunks(struct mem_ledger *l, uint32_t row, bool chunks)
+{
+	store_relaxed(&l->page->kinds[row][l->line].chunks, (uint64_t)chunks);
+}

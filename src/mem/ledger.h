@@ -80,6 +80,12 @@ void mem_ledger_set_gbpf(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 void mem_ledger_add_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 void mem_ledger_sub_shared(struct mem_ledger *l, uint32_t row, uint64_t bytes);
 uint64_t mem_ledger_shared(const struct mem_ledger *l, uint32_t row);
+/* The same for the words that divide what it holds on a device: row is below PROTO_MAX_GPUS. Bytes
+ * are added once they are charged, and taken off before they are released. */
+void mem_ledger_add_kind(struct mem_ledger *l, uint32_t row, enum proto_kind kind, uint64_t bytes);
+void mem_ledger_sub_kind(struct mem_ledger *l, uint32_t row, enum proto_kind kind, uint64_t bytes);
+void mem_ledger_set_away(struct mem_ledger *l, uint32_t row, uint64_t bytes);
+void mem_ledger_set_chunks(struct mem_ledger *l, uint32_t row, bool chunks);
 
 /* Returns the limit that a number of bytes states for a row: 0 states none, UINT64_MAX, except for
  * that of swap, where it is a limit. */

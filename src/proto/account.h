@@ -25,7 +25,7 @@
 #define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 2u)
 #define PROTO_ACCOUNT_LINES 256u   /* processes of a vGPU at a time */
 #define PROTO_ACCOUNT_SHARES 4096u /* exports and imports of its processes at a time */
-#define PROTO_ACCOUNT_BYTES 548864u
+#define PROTO_ACCOUNT_BYTES 942080u
 
 /* What a process holds on a device, bytes: `charged` less `released`, which are never lowered. The
  * process adds; gbpfd clears the line once the process has exited, by releasing what it holds. A
@@ -57,6 +57,31 @@ struct proto_account_orphans {
 	/* The most that the line's process has held at a time, with what it has inherited: here,
 	 * since the line has no room. */
 	uint64_t peak;
+};
+
+/* Kinds of device memory that a process is charged for, as `gbpf mem ls` shows them. Overhead and
+ * what it has inherited have words of their own; the rest of what it holds is of no kind that is
+ * recorded. */
+enum proto_kind {
+	PROTO_KIND_CHUNK,   /* can leave the device */
+	PROTO_KIND_SMALL,   /* cuMemAlloc of less than SHIM_SWAP_MIN */
+	PROTO_KIND_LINEAR,  /* the same of more, without chunks */
+	PROTO_KIND_PITCHED, /* cuMemAllocPitch */
+	PROTO_KIND_MANAGED,
+	PROTO_KIND_CREATED, /* the program's cuMemCreate */
+	PROTO_KIND_ARRAY,
+	PROTO_KIND_POOL,
+	PROTO_KIND_GRAPH,
+	PROTO_KIND_MODULE, /* variables of modules and libraries */
+	PROTO_KINDS
+};
+
+/* How what a line holds on a device is divided. The line's process writes it; it decides nothing.
+ */
+struct proto_account_kinds {
+	uint64_t bytes[PROTO_KINDS]; /* each a part of what is charged */
+	uint64_t away;	 /* of chunks of the device that are on the host: not charged to its row */
+	uint64_t chunks; /* 1: cuMemAlloc gives the process chunks */
 };
 
 #define PROTO_SHARE_UNIT 4096u
@@ -93,6 +118,7 @@ struct proto_account {
 	struct proto_account_orphans orphans[PROTO_ACCOUNT_ROWS][PROTO_ACCOUNT_LINES];
 	struct proto_account_share share[PROTO_ACCOUNT_SHARES];
 	uint64_t vgpu_owner; /* gbpfd: 1 + user id of the vGPU's owner */
+	struct proto_account_kinds kinds[PROTO_MAX_GPUS][PROTO_ACCOUNT_LINES];
 };
 
 _Static_assert(sizeof(struct proto_account) <= PROTO_ACCOUNT_BYTES, "the account fits its pages");

@@ -21,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 23u
+#define PROTO_VERSION 24u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 

@@ -22,7 +22,7 @@ BOARD_GPU = 64  # bytes of a GPU's part of a board
 STATS_GPU = 24880  # offset of the first GPU's part of the statistics: launches, copies, busy_ns, inflight, inflight_ns
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
 SIZES = {HELLO: 1056, MAPPED: 16, PREPARED: 40, NOTE: 304, DEVICES: 472, CONTROL: 536, FLAG: 32, REQUEST: 16, MEM_ASK: 48}
-ACCOUNT = 548864  # bytes of a vGPU's account
+ACCOUNT = 942080  # bytes of a vGPU's account
 
 
 def now():

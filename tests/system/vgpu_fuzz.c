@@ -23,6 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proto/account.h"
+
 #include "../programs/program.h"
 #include "../unit/eventually.h"
 
@@ -965,6 +967,45 @@ static bool take_all_but(uint64_t is)
 	return r == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Returns the account of the virtual GPU, which the process has mapped. */
+static const struct proto_account *account(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	void *first_byte = NULL;
+	char line[512];
+
+	while (maps && !first_byte && fgets(line, sizeof(line), maps)) {
+		if (strstr(line, "gbpf-account")) {
+			CHECK(sscanf(line, "%p", &first_byte) == 1, "%s", line);
+		}
+	}
+	CHECK(first_byte, "no account");
+	fclose(maps);
+	return first_byte;
+}
+
+/* Nothing moves: what is recorded by kind is part of what each line is charged. What was freed in a
+ * stream may be charged a little longer. */
+static void check_kinds(void)
+{
+	const struct proto_account *a = account();
+
+	for (unsigned i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		const struct proto_account_line *line = &a->line[0][i];
+		uint64_t held = LOAD(&line->charged) - LOAD(&line->released);
+		uint64_t left = held - LOAD(&line->overhead);
+
+		for (unsigned k = 0; k < PROTO_KINDS; k++) {
+			uint64_t of = LOAD(&a->kinds[0][i].bytes[k]);
+
+			CHECK(of <= left, "line %u: %llu KiB of kind %u, %llu of %llu are left", i,
+			      (unsigned long long)(of >> 10), k, (unsigned long long)(left >> 10),
+			      (unsigned long long)(held >> 10));
+			left -= of;
+		}
+	}
+}
+
 /* Nothing moves: the account is within the bounds, and what is left can be taken. The line of a
  * killed process may still be cleared, also within the bounds: then it is looked at again. */
 static void compare(uint64_t low, uint64_t high)
@@ -981,6 +1022,9 @@ static void compare(uint64_t low, uint64_t high)
 		      "%llu, then %llu; a unit more was %s", (unsigned long long)is,
 		      (unsigned long long)after, refused ? "refused" : "granted");
 	} while (after != is);
+	if (!first.dying) {
+		check_kinds();
+	}
 }
 
 static void check_at_gate(bool empty)

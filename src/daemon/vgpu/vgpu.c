@@ -82,6 +82,7 @@ static void zero_words(struct proto_account *a, uint32_t line)
 		store_relaxed(&l->gbpf, (uint64_t)0);
 		store_relaxed(&a->orphans[row][line].peak, (uint64_t)0);
 	}
+	mem_account_clear_kinds(a, line);
 }
 
 /* Clears lines of processes that have exited: what others have imported of them passes on first.

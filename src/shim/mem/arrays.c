@@ -90,6 +90,13 @@ static uint64_t expected(const struct making *m)
 	return known ? MAX(known, m->data) : m->layout;
 }
 
+/* Releases bytes that live arrays are charged for. */
+static void give_back(int row, uint64_t bytes)
+{
+	shim_mem_kind_sub(row, PROTO_KIND_ARRAY, bytes);
+	shim_mem_release(row, bytes);
+}
+
 /* Lowers the charges of live arrays of a shape to what they take. */
 static void correct_live(const struct making *m, uint64_t bytes) REQUIRES(mutex)
 {
@@ -97,7 +104,7 @@ static void correct_live(const struct making *m, uint64_t bytes) REQUIRES(mutex)
 		struct mem_region *a = &arrays.slot[i];
 
 		if (a->count == m->shape && a->row == (uint32_t)m->row && a->bytes > bytes) {
-			shim_mem_release(m->row, a->bytes - bytes);
+			give_back(m->row, a->bytes - bytes);
 			a->bytes = bytes;
 		}
 	}
@@ -146,12 +153,14 @@ static bool add_unit(const struct making *m) REQUIRES(mutex)
 		u->bytes += SHIM_MEM_UNIT;
 		u->owner += m->charged;
 		u->count++;
-		return true;
+	} else if (mem_regions_add(&units, &(struct mem_region){ .key = key,
+								 .bytes = SHIM_MEM_UNIT,
+								 .owner = m->charged,
+								 .count = 1 })) {
+		return false;
 	}
-	return !mem_regions_add(&units, &(struct mem_region){ .key = key,
-							      .bytes = SHIM_MEM_UNIT,
-							      .owner = m->charged,
-							      .count = 1 });
+	shim_mem_kind_add(m->row, PROTO_KIND_ARRAY, SHIM_MEM_UNIT);
+	return true;
 }
 
 /* Enters a small array, if it fits into the units, or one more that can be charged at once: under
@@ -204,13 +213,13 @@ static void release_small(const struct mem_region *a) REQUIRES(mutex)
 	}
 	if (u->count == 1) {
 		(void)mem_regions_take(&units, key, &gone);
-		shim_mem_release((int)a->row, gone.bytes);
+		give_back((int)a->row, gone.bytes);
 		return;
 	}
 	u->count--;
 	u->owner -= a->bytes;
 	needed = MIN(u->bytes, (uint64_t)u->count * SHIM_MEM_UNIT);
-	shim_mem_release((int)a->row, u->bytes - needed);
+	give_back((int)a->row, u->bytes - needed);
 	u->bytes = needed;
 }
 
@@ -219,7 +228,7 @@ static void release(const struct mem_region *a) REQUIRES(mutex)
 	if (a->count == SMALL) {
 		release_small(a);
 	} else {
-		shim_mem_release((int)a->row, a->bytes);
+		give_back((int)a->row, a->bytes);
 	}
 }
 
@@ -236,7 +245,11 @@ static bool begin_small(struct making *m, uint64_t bytes)
 static bool begin_large(struct making *m)
 {
 	m->charged = expected(m);
-	return shim_mem_charge(m->row, m->charged, "cuArrayCreate");
+	if (!shim_mem_charge(m->row, m->charged, "cuArrayCreate")) {
+		return false;
+	}
+	shim_mem_kind_add(m->row, PROTO_KIND_ARRAY, m->charged);
+	return true;
 }
 
 /* Charges an array before the driver is asked. Returns false if it exceeds the limit. */
@@ -275,7 +288,11 @@ static bool correct(struct making *m, uint64_t took)
 		took = m->charged;
 	}
 	took = learn(m, took);
-	if (!shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
+	if (took <= m->charged) {
+		give_back(m->row, m->charged - took);
+	} else if (shim_mem_recharge(m->row, m->charged, took, "cuArrayCreate")) {
+		shim_mem_kind_add(m->row, PROTO_KIND_ARRAY, took - m->charged);
+	} else {
 		return false;
 	}
 	m->charged = took;

@@ -66,6 +66,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_modules();
 	if (shim_mem_row_swap() >= 0 && gpus == 1) {
 		shim_swap_install();
+		mem_ledger_set_chunks(&account.ledger, (uint32_t)account.row[0], true);
 	}
 	return 0;
 }
@@ -447,6 +448,32 @@ void shim_mem_unshare(int row, uint64_t bytes)
 uint64_t shim_mem_shared(int row)
 {
 	return mem_ledger_shared(&account.ledger, (uint32_t)row);
+}
+
+static bool has_kinds(int row)
+{
+	return row >= 0 && row < (int)PROTO_MAX_GPUS && shim_mem_joined();
+}
+
+void shim_mem_kind_add(int row, enum proto_kind kind, uint64_t bytes)
+{
+	if (has_kinds(row)) {
+		mem_ledger_add_kind(&account.ledger, (uint32_t)row, kind, bytes);
+	}
+}
+
+void shim_mem_kind_sub(int row, enum proto_kind kind, uint64_t bytes)
+{
+	if (has_kinds(row)) {
+		mem_ledger_sub_kind(&account.ledger, (uint32_t)row, kind, bytes);
+	}
+}
+
+void shim_mem_set_away(int row, uint64_t bytes)
+{
+	if (has_kinds(row)) {
+		mem_ledger_set_away(&account.ledger, (uint32_t)row, bytes);
+	}
 }
 
 const struct mem_ledger *shim_mem_ledger(void)

@@ -76,6 +76,12 @@ uint64_t shim_mem_overhead(int row);
 void shim_mem_share(int row, uint64_t bytes);
 void shim_mem_unshare(int row, uint64_t bytes);
 uint64_t shim_mem_shared(int row);
+/* What part of what is charged to a row is of that kind (proto/account.h), or no longer is; rows of
+ * the host have no kinds. Added once it is charged, taken off before it is released. */
+void shim_mem_kind_add(int row, enum proto_kind kind, uint64_t bytes);
+void shim_mem_kind_sub(int row, enum proto_kind kind, uint64_t bytes);
+/* Shows what chunks of a row's device have on the host. */
+void shim_mem_set_away(int row, uint64_t bytes);
 /* The ledger, for files that write other words of the account; valid while the process is in a
  * vGPU. */
 const struct mem_ledger *shim_mem_ledger(void);

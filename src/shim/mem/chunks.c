@@ -39,6 +39,7 @@ static void unref(struct chunk *c) REQUIRES(mutex)
 			shim_mem_unshare(c->row, c->bytes);
 			shim_mem_unnote_share(c->share);
 		} else {
+			shim_mem_kind_sub(c->row, PROTO_KIND_CREATED, c->bytes);
 			shim_mem_release(c->row, c->bytes);
 		}
 		free(c);
@@ -89,6 +90,9 @@ static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t 
 	if (r == CUDA_SUCCESS) {
 		lock_take(&mutex);
 		err = refer(&handles, *ret, 0, c);
+		if (!err) {
+			shim_mem_kind_add(c->row, PROTO_KIND_CREATED, c->bytes);
+		}
 		lock_release(&mutex);
 		if (!err) {
 			return r;

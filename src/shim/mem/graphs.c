@@ -147,10 +147,16 @@ static void correct(CUdevice device, uint64_t more) REQUIRES(mutex)
 	uint64_t had = charged[device] + more;
 	int row = shim_mem_row(device);
 
+	if (held < charged[device]) {
+		shim_mem_kind_sub(row, PROTO_KIND_GRAPH, charged[device] - held);
+	}
 	if (held < had) {
 		shim_mem_release(row, had - held);
 	} else if (held > had) {
 		shim_mem_force(row, held - had);
+	}
+	if (held > charged[device]) {
+		shim_mem_kind_add(row, PROTO_KIND_GRAPH, held - charged[device]);
 	}
 	charged[device] = held;
 }

@@ -28,6 +28,7 @@ static uint64_t take_surplus(int row) REQUIRES(mutex)
 	uint64_t surplus = sums[row].charged > due ? sums[row].charged - due : 0;
 
 	sums[row].charged -= surplus;
+	shim_mem_kind_sub(row, PROTO_KIND_MODULE, surplus);
 	return surplus;
 }
 
@@ -54,6 +55,7 @@ bool shim_mem_image_charge(int row, uint64_t bytes, const char *call, bool may_w
 	lock_take(&mutex);
 	sums[row].bytes += bytes;
 	sums[row].charged += need;
+	shim_mem_kind_add(row, PROTO_KIND_MODULE, need);
 	surplus = take_surplus(row);
 	lock_release(&mutex);
 	shim_mem_release(row, surplus);

@@ -15,7 +15,7 @@
 #define SMALL_MAX (1u << 20) /* largest allocation that shares a block */
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_LINEAR);
-/* By address; bytes 0: in a block; count: enum kind. */
+/* By address; bytes 0: in a block; count: enum proto_kind, not the first. */
 static struct mem_regions regions GUARDED_BY(mutex);
 /* Freed by cuMemFreeAsync: charged until the stream has come there. */
 #define LEAVING_MAX 256u
@@ -25,17 +25,16 @@ static struct {
 	uint64_t bytes;
 } leaving[LEAVING_MAX] GUARDED_BY(mutex);
 static uint32_t n_leaving; /* [atomic] */
-/* By number of the block; count: allocations in it, which are of one kind; owner: that. */
+/* By number of the block; count: allocations in it, all or none of which are managed; owner: their
+ * kind, MANAGED or SMALL. */
 static struct mem_regions blocks GUARDED_BY(mutex);
-
-enum kind { ON_DEVICE = 1, MANAGED };
 
 /* An allocation in the making. */
 struct taking {
 	int row;
 	uint64_t charged, epoch;
 	bool is_small;
-	enum kind kind;
+	enum proto_kind kind;
 };
 
 static CUcontext current(void)
@@ -48,7 +47,7 @@ static CUcontext current(void)
 
 /* Counts an allocation to its block. Returns 0 (the unit is the block's charge), 1 (the block was
  * charged before) or -ENOMEM. */
-static int enter_block(int row, uint64_t address, enum kind kind) REQUIRES(mutex)
+static int enter_block(int row, uint64_t address, enum proto_kind kind) REQUIRES(mutex)
 {
 	struct mem_region *b = mem_regions_find(&blocks, address / SHIM_MEM_UNIT);
 
@@ -66,6 +65,7 @@ static int enter_block(int row, uint64_t address, enum kind kind) REQUIRES(mutex
 /* Returns the bytes to be released with an allocation. */
 static uint64_t leave(const struct mem_region *r) REQUIRES(mutex)
 {
+	enum proto_kind kind = (enum proto_kind)r->count;
 	uint64_t bytes = r->bytes;
 	struct mem_region *b, gone;
 
@@ -77,10 +77,12 @@ static uint64_t leave(const struct mem_region *r) REQUIRES(mutex)
 		b->count = 1; /* 0 would mean a free slot */
 		(void)mem_regions_take(&blocks, r->key / SHIM_MEM_UNIT, &gone);
 		bytes = gone.bytes;
+		kind = (enum proto_kind)gone.owner;
 	}
-	if (r->count == MANAGED) {
+	if (kind == PROTO_KIND_MANAGED) {
 		shim_mem_managed_sub((int)r->row, bytes);
 	}
+	shim_mem_kind_sub((int)r->row, kind, bytes);
 	return bytes;
 }
 
@@ -104,20 +106,25 @@ static int64_t add_locked(const struct taking *t, uint64_t address) REQUIRES(mut
 				.epoch = t->epoch,
 				.row = (uint32_t)t->row,
 				.count = t->kind };
+	enum proto_kind kind = t->kind;
 	int err, shared = 0;
 
 	shim_mem_release(t->row, take_stale(address));
 	err = mem_regions_add(&regions, &r);
 
 	if (!err && t->is_small) {
-		shared = enter_block(t->row, address, t->kind);
+		kind = kind == PROTO_KIND_MANAGED ? kind : PROTO_KIND_SMALL;
+		shared = enter_block(t->row, address, kind);
 		if (shared < 0) {
 			err = shared;
 			(void)mem_regions_take(&regions, address, &r);
 		}
 	}
-	if (!err && !shared && t->kind == MANAGED) {
+	if (!err && !shared && kind == PROTO_KIND_MANAGED) {
 		shim_mem_managed_add(t->row, t->charged);
+	}
+	if (!err && !shared) {
+		shim_mem_kind_add(t->row, kind, t->charged);
 	}
 	return err ? err : shared ? (int64_t)t->charged : 0;
 }
@@ -134,7 +141,7 @@ static int64_t add(const struct taking *t, uint64_t address)
 
 /* Charges an allocation before the driver is asked. Returns false if it exceeds the limit; else
  * allocated() follows. call: NULL: only if it fits at once. */
-static bool begin(struct taking *t, int row, uint64_t bytes, enum kind kind, const char *call)
+static bool begin(struct taking *t, int row, uint64_t bytes, enum proto_kind kind, const char *call)
 {
 	*t = (struct taking){ .row = row,
 			      .charged = shim_mem_round(bytes),
@@ -175,7 +182,7 @@ static bool allocate_in_block(CUdeviceptr *ret, size_t bytes, int row)
 	struct taking t = { .row = row,
 			    .charged = SHIM_MEM_UNIT,
 			    .is_small = true,
-			    .kind = ON_DEVICE,
+			    .kind = PROTO_KIND_SMALL,
 			    .epoch = shim_mem_epoch() };
 	CUdeviceptr address;
 	bool fits;
@@ -231,7 +238,8 @@ static CUresult allocate_once(CUdeviceptr *ret, size_t bytes, int row, struct sh
 	if (squeeze(ret, bytes, row)) {
 		return CUDA_SUCCESS;
 	}
-	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAlloc")) {
+	if (!begin(&t, row, bytes, bytes < SHIM_SWAP_MIN ? PROTO_KIND_SMALL : PROTO_KIND_LINEAR,
+		   "cuMemAlloc")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->charged = true;
@@ -244,7 +252,7 @@ CUresult shim_mem_linear_try(CUdeviceptr *ret, size_t bytes, int row)
 	struct taking t;
 	CUresult r;
 
-	if (row != shim_mem_row_current() || !begin(&t, row, bytes, ON_DEVICE, NULL)) {
+	if (row != shim_mem_row_current() || !begin(&t, row, bytes, PROTO_KIND_POOL, NULL)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = shim_driver.cuMemAlloc_v2(ret, bytes);
@@ -272,7 +280,7 @@ static CUresult allocate_managed_once(CUdeviceptr *ret, size_t bytes, unsigned f
 	struct taking t;
 	CUresult r;
 
-	if (!begin(&t, row, bytes, MANAGED, "cuMemAllocManaged")) {
+	if (!begin(&t, row, bytes, PROTO_KIND_MANAGED, "cuMemAllocManaged")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->charged = true;
@@ -312,7 +320,7 @@ static CUresult allocate_pitch_once(const struct pitched *p, uint64_t bytes, int
 	struct taking t;
 	CUresult r;
 
-	if (!begin(&t, row, bytes, ON_DEVICE, "cuMemAllocPitch")) {
+	if (!begin(&t, row, bytes, PROTO_KIND_PITCHED, "cuMemAllocPitch")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	a->charged = true;

@@ -119,6 +119,14 @@ static void set_excess(unsigned i, uint64_t bytes) REQUIRES(mutex)
 	pools[i].excess = bytes;
 }
 
+/* Releases bytes that a pool is charged for. */
+static void uncharge(unsigned i, uint64_t bytes) REQUIRES(mutex)
+{
+	shim_mem_kind_sub(pools[i].row, PROTO_KIND_POOL, bytes);
+	shim_mem_release(pools[i].row, bytes);
+	pools[i].charged -= bytes;
+}
+
 /* Lowers a pool's charge to what it holds. It grows only in allocate(). */
 static void measure(unsigned i) REQUIRES(mutex)
 {
@@ -131,8 +139,7 @@ static void measure(unsigned i) REQUIRES(mutex)
 		set_excess(i, held > pools[i].charged ? held - pools[i].charged : 0);
 	}
 	if (held < pools[i].charged) {
-		shim_mem_release(pools[i].row, pools[i].charged - held);
-		pools[i].charged = held;
+		uncharge(i, pools[i].charged - held);
 	}
 }
 
@@ -152,7 +159,7 @@ static bool bury(unsigned i) REQUIRES(mutex)
 	}
 	(void)shim_driver.cuMemPoolDestroy(pools[i].pool);
 	set_excess(i, 0);
-	shim_mem_release(pools[i].row, pools[i].charged);
+	uncharge(i, pools[i].charged);
 	pools[i] = pools[n_pools - 1];
 	store_release(&n_pools, n_pools - 1);
 	return true;
@@ -277,15 +284,22 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 	set_excess(i, pools[i].excess + shim_mem_round_step(a->bytes)); /* as much as it may grow */
 	*ret = run(a);
 	held = held_by(pools[i].pool);
+	shim_mem_kind_add(pools[i].row, PROTO_KIND_POOL, step);
+	pools[i].charged += step;
 	if (held == UINT64_MAX) {
-		held = pools[i].charged + step;
+		held = pools[i].charged;
 	}
-	if (shim_mem_recharge(pools[i].row, pools[i].charged + step, held, "cuMemAllocAsync")) {
+	if (held <= pools[i].charged) {
+		uncharge(i, pools[i].charged - held);
+		set_excess(i, 0);
+		return true;
+	}
+	if (shim_mem_recharge(pools[i].row, pools[i].charged, held, "cuMemAllocAsync")) {
+		shim_mem_kind_add(pools[i].row, PROTO_KIND_POOL, held - pools[i].charged);
 		pools[i].charged = held;
 		set_excess(i, 0);
 		return true;
 	}
-	pools[i].charged += step;
 	set_excess(i, held - pools[i].charged);
 	if (*ret == CUDA_SUCCESS) {
 		(void)(a->per_thread ? shim_driver.cuMemFreeAsync_ptsz(*a->ret, a->stream)

@@ -14,7 +14,8 @@
 extern struct lock shim_swap_mutex;
 extern struct mem_swap_map shim_swap_map GUARDED_BY(shim_swap_mutex);
 
-/* Changes a chunk's place, also in shim_swap_on_host. */
+/* Moves a chunk of a region in the map to a place, and shows what its row has at each, also in
+ * shim_swap_on_host. */
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place) REQUIRES(shim_swap_mutex);
 
 /* ---- swap_pause.c: contexts, and pauses of their work ---- */

@@ -26,8 +26,16 @@ void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
 {
 	uint64_t was = c->place == MEM_SWAP_HOST ? c->bytes : 0;
 	uint64_t is = place == MEM_SWAP_HOST ? c->bytes : 0;
+	int row = c->region->row;
 
+	if (c->place == MEM_SWAP_DEVICE) {
+		shim_mem_kind_sub(row, PROTO_KIND_CHUNK, c->bytes);
+	}
 	mem_swap_place(&shim_swap_map, c, place);
+	if (place == MEM_SWAP_DEVICE) {
+		shim_mem_kind_add(row, PROTO_KIND_CHUNK, c->bytes);
+	}
+	shim_mem_set_away(row, shim_swap_map.at[row][MEM_SWAP_HOST].bytes);
 	store_release(&shim_swap_on_host, shim_swap_on_host + is - was);
 }
 

@@ -16,6 +16,7 @@
 
 #define ROW 3u
 #define GIB (UINT64_C(1) << 30)
+#define MIB (UINT64_C(1) << 20)
 #define STEP_NS 1000000u
 
 static struct proto_account page;
@@ -461,6 +462,57 @@ static void a_dead_turn_delays_but_does_not_block(void **state)
 	assert_int_equal(mem_ledger_own(&l, ROW), 2 * GIB);
 }
 
+/* The parts add up to what the line holds, in an account that is being written as in one that is
+ * garbage. */
+static void what_a_line_holds_is_divided_by_kind(void **state)
+{
+	struct mem_ledger l = ledger_of(2);
+	struct mem_account_kinds k;
+
+	assert_int_equal(mem_ledger_charge(&l, ROW, 20 * MIB), 0);
+	mem_ledger_add_kind(&l, ROW, PROTO_KIND_CHUNK, 10 * MIB);
+	mem_ledger_add_kind(&l, ROW, PROTO_KIND_POOL, 4 * MIB);
+	mem_ledger_sub_kind(&l, ROW, PROTO_KIND_CHUNK, 4 * MIB);
+	mem_ledger_set_overhead(&l, ROW, 2 * MIB);
+	mem_ledger_set_away(&l, ROW, 30 * MIB);
+	mem_ledger_set_chunks(&l, ROW, true);
+	mem_account_kinds(&page, ROW, 2, &k);
+	assert_int_equal(k.held, 20 * MIB);
+	assert_int_equal(k.kind[PROTO_KIND_CHUNK], 6 * MIB);
+	assert_int_equal(k.kind[PROTO_KIND_POOL], 4 * MIB);
+	assert_int_equal(k.kind[PROTO_KIND_LINEAR], 0);
+	assert_int_equal(k.overhead, 2 * MIB);
+	assert_int_equal(k.inherited, 0);
+	assert_int_equal(k.other, 8 * MIB);
+	assert_int_equal(k.away, 30 * MIB);
+	assert_true(k.chunks);
+	mem_account_kinds(&page, ROW, 3, &k);
+	assert_int_equal(k.held + k.other + k.away + k.chunks, 0);
+}
+
+static void garbage_in_kinds_is_bounded_by_what_is_held(void **state)
+{
+	struct mem_ledger l = ledger_of(2);
+	struct mem_account_kinds k;
+	uint64_t sum;
+
+	assert_int_equal(mem_ledger_charge(&l, ROW, 20 * MIB), 0);
+	memset(&page.kinds[ROW][2], 0xff, sizeof(page.kinds[ROW][2]));
+	page.line[ROW][2].overhead = UINT64_MAX;
+	mem_account_kinds(&page, ROW, 2, &k);
+	sum = k.overhead + k.inherited + k.other;
+	for (unsigned i = 0; i < PROTO_KINDS; i++) {
+		sum += k.kind[i];
+	}
+	assert_int_equal(k.held, 20 * MIB);
+	assert_int_equal(sum, 20 * MIB);
+	assert_true(k.away <= INT64_MAX);
+	assert_false(k.chunks);
+	page.line[ROW][2].released = 21 * MIB; /* more than it was charged */
+	mem_account_kinds(&page, ROW, 2, &k);
+	assert_int_equal(k.held + k.kind[PROTO_KIND_CHUNK] + k.other, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -478,6 +530,8 @@ int main(void)
 		TEST(a_peak_of_garbage_is_none),
 		TEST(inherited_memory_counts_for_the_peak),
 		TEST(words_that_are_shown_decide_nothing),
+		TEST(what_a_line_holds_is_divided_by_kind),
+		TEST(garbage_in_kinds_is_bounded_by_what_is_held),
 		TEST(a_row_without_a_limit_only_counts),
 		TEST(swap_without_a_limit_takes_nothing),
 		TEST(only_lines_in_use_count),

@@ -211,6 +211,22 @@ void shim_mem_release(int row, uint64_t bytes)
 	}
 }
 
+/* Not reset, as what graphs.c is charged for: a part of what is used, and of what was. */
+static uint64_t of_kind[2];
+
+void shim_mem_kind_add(int row, enum proto_kind kind, uint64_t bytes)
+{
+	assert_int_equal(kind, PROTO_KIND_GRAPH);
+	of_kind[row != ROW] += bytes;
+}
+
+void shim_mem_kind_sub(int row, enum proto_kind kind, uint64_t bytes)
+{
+	assert_int_equal(kind, PROTO_KIND_GRAPH);
+	assert_true(of_kind[row != ROW] >= bytes);
+	of_kind[row != ROW] -= bytes;
+}
+
 void shim_mem_move_begin(void)
 {
 }
@@ -375,6 +391,7 @@ static void memory_that_came_during_the_wait_is_charged_once(void **state)
 	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
 	assert_int_equal(launches, 2);
 	assert_int_equal(used, 34 * MIB);
+	assert_int_equal(of_kind[0], 34 * MIB);
 }
 
 static bool destroy_exec(int row)

@@ -21,6 +21,7 @@ struct cuabi_slots shim_real;
 struct cuabi_table shim_driver;
 
 static uint64_t charged, excess, epoch, limit = UINT64_MAX;
+static uint64_t of_kind[PROTO_KINDS]; /* parts of what is charged */
 static int moving;
 static CUcontext current;
 static struct {
@@ -108,11 +109,36 @@ bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call)
 	return true;
 }
 
+static uint64_t of_kinds(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < PROTO_KINDS; i++) {
+		sum += of_kind[i];
+	}
+	return sum;
+}
+
 void shim_mem_release(int row, uint64_t bytes)
 {
 	(void)row;
 	assert_true(bytes <= charged);
 	charged -= bytes;
+	assert_true(of_kinds() <= charged);
+}
+
+void shim_mem_kind_add(int row, enum proto_kind kind, uint64_t bytes)
+{
+	assert_int_equal(row, 0);
+	of_kind[kind] += bytes;
+	assert_true(of_kinds() <= charged);
+}
+
+void shim_mem_kind_sub(int row, enum proto_kind kind, uint64_t bytes)
+{
+	assert_int_equal(row, 0);
+	assert_true(bytes <= of_kind[kind]);
+	of_kind[kind] -= bytes;
 }
 
 uint64_t shim_mem_epoch(void)
@@ -326,6 +352,7 @@ static void reuse_linear(size_t first, size_t second, bool free_early)
 	current = (CUcontext)(void *)&second_context;
 	assert_int_equal(shim_real.cuMemAlloc_v2(&at, second), CUDA_SUCCESS);
 	assert_int_equal(charged, shim_mem_round(second));
+	assert_int_equal(of_kind[second < 2 * MIB ? PROTO_KIND_SMALL : PROTO_KIND_LINEAR], charged);
 	if (free_early) {
 		assert_int_equal(shim_real.cuMemFree_v2(at), CUDA_SUCCESS);
 		assert_int_equal(charged, 0);
@@ -336,6 +363,7 @@ static void reuse_linear(size_t first, size_t second, bool free_early)
 		assert_int_equal(shim_real.cuMemFree_v2(at), CUDA_SUCCESS);
 	}
 	assert_int_equal(charged, 0);
+	assert_int_equal(of_kinds(), 0);
 }
 
 static void address_of_a_destroyed_context(void **state)
@@ -410,6 +438,7 @@ static void room_in_a_unit_serves_a_call_that_has_waited(void **state)
 	assert_int_equal(shim_real.cuArrayCreate_v2(&third, &d), CUDA_SUCCESS);
 	while_waiting = NULL;
 	assert_int_equal(charged, 2 * MIB);
+	assert_int_equal(of_kind[PROTO_KIND_ARRAY], 2 * MIB);
 	assert_int_equal(shim_real.cuArrayDestroy(second), CUDA_SUCCESS);
 	assert_int_equal(shim_real.cuArrayDestroy(third), CUDA_SUCCESS);
 	assert_int_equal(charged, 0);
