@@ -2,10 +2,10 @@
 #include "cli/verbs.h"
 
 const struct cli_verb *const cli_verbs[] = {
-	&verb_run,   &verb_cc,	    &verb_ps,	    &verb_set,	  &verb_vgpu,	&verb_policy,
-	&verb_probe, &verb_trace,   &verb_map,	    &verb_device, &verb_events, &verb_status,
-	&verb_off,   &verb_on,	    &verb_shutdown, &verb_doctor, &verb_bench,	&verb_completion,
-	&verb_help,  &verb_version, NULL,
+	&verb_run,	  &verb_cc,    &verb_ps,      &verb_set,      &verb_vgpu,   &verb_mem,
+	&verb_policy,	  &verb_probe, &verb_trace,   &verb_map,      &verb_device, &verb_events,
+	&verb_status,	  &verb_off,   &verb_on,      &verb_shutdown, &verb_doctor, &verb_bench,
+	&verb_completion, &verb_help,  &verb_version, NULL,
 };
 
 const struct cli_option cli_globals[] = {

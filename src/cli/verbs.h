@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 extern const struct cli_verb verb_run, verb_cc, verb_ps, verb_set, verb_vgpu, verb_policy, verb_map,
-	verb_probe, verb_trace, verb_device, verb_events, verb_status;
+	verb_mem, verb_probe, verb_trace, verb_device, verb_events, verb_status;
 extern const struct cli_verb verb_off, verb_on, verb_shutdown, verb_doctor, verb_bench,
 	verb_completion;
 extern const struct cli_verb verb_help, verb_version;

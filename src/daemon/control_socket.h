@@ -71,6 +71,8 @@ void daemon_method_vgpu_create(struct daemon_call *c);
 void daemon_method_vgpu_set(struct daemon_call *c);
 void daemon_method_vgpu_rm(struct daemon_call *c);
 void daemon_method_vgpu_list(struct daemon_call *c);
+/* vgpu_mem.c */
+void daemon_method_mem_list(struct daemon_call *c);
 /* tenant_stats.c: adds what a tenant's statistics page says; reads every word once. */
 struct daemon_session;
 void daemon_stats_json(const struct daemon_session *s, json_t *tenant);

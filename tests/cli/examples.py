@@ -23,7 +23,7 @@ page = sys.argv[1]
 gbpf = os.path.join(os.environ['GBPF_PREFIX'], 'bin', 'gbpf')
 environment = dict(os.environ, PREFIX=os.environ['GBPF_PREFIX'],
 	PATH=os.path.join(os.environ['GBPF_PREFIX'], 'bin') + ':' + os.environ['PATH'])
-READS = re.compile(r'gbpf (map (dump|get)|((probe|policy|vgpu) )?(ls|show|ps))\b') # of what programs change when they come to it
+READS = re.compile(r'gbpf (map (dump|get)|((mem|probe|policy|vgpu) )?(ls|show|ps))\b') # of what programs change when they come to it
 LONGER_TIMES = 3 # on a busy machine the time of an example may end before a kernel has its tool, or before a launch ends
 failed = 0
 ran = 0

@@ -82,7 +82,7 @@ END
 }
 
 @test "every page is there and has its examples" {
-	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-probe.1 man1/gbpf-trace.1 man1/gbpf-bench.1 man8/gbpfd.8 man8/gbpf-softgpu.8; do
+	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-mem.1 man1/gbpf-probe.1 man1/gbpf-trace.1 man1/gbpf-bench.1 man8/gbpfd.8 man8/gbpf-softgpu.8; do
 		grep -q '^\.SH EXAMPLES' "$GBPF_PREFIX/share/man/$p"
 	done
 	[ -f "$GBPF_PREFIX/share/man/man7/gbpf-policy.7" ]
@@ -214,6 +214,20 @@ all_examples() {
 	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
 	eventually grep -q ready batch.out
 	all_examples gbpf-map.1.scd
+}
+
+# A server of tests/system/vgpu.c: two allocations of 52 MiB in all exceed the limit with the others.
+@test "examples of gbpf-mem(1) do what they say" {
+	"$GBPF" run --device soft true
+	"$GBPF" -q vgpu create train --mem 64M --swap 256M
+	mkfifo commands
+	"$GBPF" run --device soft --vgpu train --name train -- "$BUILD/tests/system/vgpu" serve <commands >answers 2>&1 &
+	printf '%s\n' 'alloc 52' 'alloc 52' 'take-linear-1000' 'take-array' >commands &
+	exec {held}>commands # the program reads on
+	answered() { [ "$(grep -c ok answers)" -eq 4 ]; }
+	eventually answered
+	all_examples gbpf-mem.1.scd
+	exec {held}>&-
 }
 
 @test "examples of gbpf-probe(1) do what they say" {

@@ -314,6 +314,7 @@ static const struct {
 	{ "map.list", ALL, daemon_method_map_list },
 	{ "map.set", ADMIN, daemon_method_map_set },
 	{ "map.watch", ALL, daemon_method_map_watch },
+	{ "mem.list", ALL, daemon_method_mem_list },
 	{ "off", ADMIN, method_off },
 	{ "on", ADMIN, method_on },
 	{ "policy.list", ALL, method_list },

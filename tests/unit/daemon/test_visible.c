@@ -50,6 +50,7 @@ static const struct {
 	  ADMINISTRATORS, NULL },
 	{ "map.watch", "{\"map\":\"seen\"}", ADMINISTRATORS, NULL },
 	{ "map.watch", "{\"map\":\"notes\"}", EVERYBODY, "\"map\"" }, /* of one's own tool */
+	{ "mem.list", "{}", EVERYBODY, "alice" },
 	{ "off", "{}", ADMINISTRATORS, NULL },
 	{ "on", "{}", ADMINISTRATORS, NULL },
 	{ "policy.list", "{}", EVERYBODY, NULL },
