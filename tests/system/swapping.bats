@@ -94,3 +94,16 @@ start_on_machine() { # "OPTIONS" NAME...
 	expect "160 of 160" a used
 	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
 }
+
+@test "memory of the host that is kept for chunks makes room for chunks of another size" {
+	start_all
+	start_servers_with "--mem 64M --swap 64M" a
+	expect ok a alloc 64
+	expect ok a alloc 64 # chunks of 16 MiB fill the host
+	expect ok a free
+	expect ok a free
+	for _ in {1..12}; do
+		expect ok a alloc 10
+	done
+	expect "120 of 128" a used
+}
