@@ -385,6 +385,20 @@ static unsigned any_buffer(struct worker *w)
 	return BUFFERS;
 }
 
+/* The same; often the oldest one, which leaves the device first. */
+static unsigned any_operand(struct worker *w)
+{
+	unsigned oldest = any_buffer(w);
+	bool is_any = under(w, 2);
+
+	for (unsigned i = 0; i < BUFFERS && !is_any; i++) {
+		if (w->buffer[i].at && w->buffer[i].number < w->buffer[oldest].number) {
+			oldest = i;
+		}
+	}
+	return oldest;
+}
+
 /* Chooses at most that many bytes of so many; often across a border of chunks. */
 static void choose_range(struct worker *w, size_t bytes, size_t most, size_t *ret_at, size_t *ret_n)
 {
@@ -419,7 +433,7 @@ static bool choose(struct worker *w, struct op *ret, unsigned slot)
 	struct op o = { .kind = (enum kind)under(w, NODE_KINDS), .slot = slot };
 	size_t from_n;
 
-	o.to = any_buffer(w);
+	o.to = any_operand(w);
 	o.from = any_buffer(w);
 	o.seed = program_random(&w->random);
 	if (o.to == BUFFERS) {
@@ -731,7 +745,9 @@ static void step(struct worker *w)
 		}
 		break;
 	default:
-		operate(w);
+		for (i = 1 + under(w, 4); i; i--) {
+			operate(w);
+		}
 	}
 }
 
