@@ -17,6 +17,7 @@
 #include "shim/defer/block_launch.h"
 #include "shim/entry/parts.h"
 #include "shim/kernel/clone.h"
+#include "shim/kernel/kernel_handle.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/copies.h"
 #include "shim/mem/overhead.h"
@@ -86,7 +87,8 @@ static int ask_memory(const struct proto_mem_ask *ask)
 
 static const struct shim_mem_session mem_session = { .note = note_memory,
 						     .ask = ask_memory,
-						     .is_agent = shim_agent_is_current };
+						     .is_agent = shim_agent_is_current,
+						     .is_library_kernel = shim_kernel_is_library };
 
 /* Returns 0, -EPROTO, or -EPERM if the limit is more than any device has. */
 static int join_vgpu(void)

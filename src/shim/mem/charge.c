@@ -71,6 +71,11 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	return 0;
 }
 
+const struct shim_mem_session *shim_mem_session(void)
+{
+	return &account.session;
+}
+
 /* In a child after fork: the line belongs to the parent. */
 static void child(void)
 {

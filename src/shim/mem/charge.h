@@ -24,6 +24,8 @@ struct shim_mem_session {
 	int (*ask)(const struct proto_mem_ask *m);
 	/* Returns true on the thread that must not wait. */
 	bool (*is_agent)(void);
+	/* Returns true if a handle that is launched is a CUkernel. */
+	bool (*is_library_kernel)(const void *handle);
 };
 
 /* Joins the vGPU whose account is mapped at page, as its given line; uuid: of the process's devices
@@ -32,6 +34,8 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 		  const struct shim_mem_session *session);
 /* Returns true if the process is in a vGPU. */
 bool shim_mem_joined(void);
+/* Returns it once the process has joined; constant. */
+const struct shim_mem_session *shim_mem_session(void);
 /* Returns the account of the vGPU, NULL if the process is in none. It stays mapped. */
 const struct proto_account *shim_mem_account(void);
 /* With a context goes what was allocated in it until its end began: what is allocated later belongs

@@ -14,14 +14,12 @@
 #include "base/clock.h"
 #include "policy/ctx.h"
 #include "shim/capture_state.h"
-#include "shim/kernel/kernel_handle.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
 #include "shim/object/green_context.h"
 #include "shim/object/launch_args.h"
-#include "shim/session/session_agent.h"
 #include "shim/shim.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -209,7 +207,7 @@ static uint32_t built_in(const struct sched_mem_fault *f)
 /* Returns GBPF_MEM_IN_PLACE or GBPF_MEM_FETCH, after waiting as the policy wants. */
 static uint32_t decide(struct sched_mem_fault *f)
 {
-	bool agent = shim_agent_is_current();
+	bool agent = shim_mem_session()->is_agent();
 	uint32_t verdict = built_in(f);
 
 	while (sched_mem_decide(shim.sched, f, &verdict) && verdict == GBPF_MEM_HOLD) {
@@ -308,16 +306,17 @@ static void fetch(CUcontext ctx, int row, uint64_t use, uint64_t drain_ns, uint6
 
 void shim_swap_launch(struct shim_swap_launch *l)
 {
-	bool library = shim_kernel_is_library(l->f);
 	struct sched_mem_fault f;
 	struct naming n;
 	CUcontext ctx = NULL;
 	uint64_t use;
+	bool library;
 
 	if (!shim_swap_is_on() || shim_capture_any() ||
 	    shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
 		return;
 	}
+	library = shim_mem_session()->is_library_kernel(l->f);
 	ctx = shim_green_base(ctx);
 	lock_take(&shim_swap_mutex);
 	read_time(shim_swap_context(ctx));
