@@ -106,6 +106,18 @@ struct daemon_maps {
 };
 
 /* vGPUs: vgpu.c. */
+/* vgpu_reclaim.c: memory of a device that is taken for one question. */
+struct daemon_vgpu_round {
+	struct daemon_session *asker;  /* borrowed; NULL: there is no round */
+	struct daemon_session *victim; /* borrowed; has the order; NULL: it has ended */
+	uint64_t number;	       /* of the round */
+	uint64_t order;		       /* that is under way; 0: none */
+	uint64_t sent_ns, until_ns;    /* of that order */
+	uint64_t ordered, freed;       /* bytes of that order; of the round so far */
+	uint32_t row;		       /* of the victim's account */
+	uint32_t place;		       /* of the asker's vGPU */
+};
+
 struct daemon_vgpus {
 	struct daemon_vgpu *first; /* owned */
 	unsigned n;
@@ -115,8 +127,10 @@ struct daemon_vgpus {
 	uint64_t shares_rest_ns;       /* vgpu_share.c: no look before that */
 	sd_event_source *actual_timer; /* owned; vgpu_actual.c: while vGPUs have GPU time */
 	uint64_t asked;		       /* counts what processes ask for */
-	unsigned saving;	       /* changes of callers that are being written: vgpu_store.c */
-	uint64_t pinnable;	       /* bytes of host memory that all of them may pin; 0: any */
+	uint64_t orders, rounds;       /* likewise; vgpu_reclaim.c */
+	struct daemon_vgpu_round round[PROTO_MAX_GPUS]; /* by gbpfd's number of the GPU */
+	unsigned saving;   /* changes of callers that are being written: vgpu_store.c */
+	uint64_t pinnable; /* bytes of host memory that all of them may pin; 0: any */
 };
 
 /* Used by the main thread alone, without locks: the other threads get jobs, which hold copies of

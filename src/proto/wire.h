@@ -68,6 +68,8 @@ enum proto_type {
 	PROTO_COMMUNICATES,  /* c>d: it has kernels that communicate with other GPUs */
 	PROTO_PEER_ADD,	     /* d>c; descriptor: board of a process of the receiver's group */
 	PROTO_PEER_REMOVE,   /* d>c */
+	PROTO_MEM_RELEASE,   /* d>c: move device memory to the host, which another vGPU needs */
+	PROTO_MEM_RELEASED,  /* c>d: answers MEM_RELEASE */
 	PROTO_TYPES,	     /* one more than the last type */
 };
 
@@ -137,6 +139,9 @@ enum {
 	PROTO_MEM_AGAIN = 2,
 	/* No question: an import of the account may have to be charged anew. */
 	PROTO_MEM_SHARES = 4,
+	/* Other vGPUs may be made to release memory for it: the answer may take
+	 * PROTO_MEM_RECLAIM_MAX_NS longer. */
+	PROTO_MEM_RECLAIM = 8,
 };
 
 struct proto_mem_ask {
@@ -146,6 +151,17 @@ struct proto_mem_ask {
 	uint64_t wait_ns; /* how long it may wait, at most what the vGPU is given */
 	uint32_t flags;	  /* PROTO_MEM_* */
 	uint32_t reserved;
+};
+
+#define PROTO_MEM_RECLAIM_MAX_NS UINT64_C(5000000000)
+
+struct proto_mem_release { /* MEM_RELEASE, MEM_RELEASED */
+	struct proto_head head;
+	uint32_t row, reserved; /* of the account */
+	uint64_t number;	/* of the order; returned in the answer */
+	uint64_t bytes;		/* at most that much is released; in the answer: was released */
+	uint64_t reserve;	/* the vGPU retains that much */
+	uint64_t hold_ns;	/* how long nothing returns to the device */
 };
 
 #define PROTO_HANDLES 512
@@ -338,6 +354,7 @@ union proto_message {
 	struct proto_control control;
 	struct proto_flag flag;
 	struct proto_mem_ask mem_ask;
+	struct proto_mem_release mem_release;
 	struct proto_account_message account;
 	struct proto_probe probe;
 	struct proto_probe_state probe_state;

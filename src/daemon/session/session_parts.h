@@ -120,7 +120,7 @@ struct daemon_session_explained {
 	char text[EBPF_PRINT_TEXT];
 };
 
-/* The vGPU that it is in: vgpu.c, vgpu_actual.c. */
+/* The vGPU that it is in: vgpu.c, vgpu_actual.c, vgpu_reserve.c. */
 struct daemon_session_vgpu {
 	struct daemon_vgpu *of; /* borrowed; NULL: none */
 	uint32_t line;		/* of its process in the account */
@@ -134,13 +134,22 @@ struct daemon_session_vgpu {
 		uint64_t since; /* order of arrival; 0: it does not wait for memory */
 		uint64_t bytes, until_ns;
 		uint32_t row, seq;
-		bool full;     /* it waits for memory of the device, not for its vGPU's limit */
+		bool full; /* it waits for memory of the device, not for its vGPU's limit */
+		/* vgpu_reclaim.c: other vGPUs may be made to release memory for it, and are until
+		 * then. */
+		bool may_reclaim, reclaims;
+		uint64_t reclaim_until_ns;
 		uint64_t seen; /* vgpu_full.c: the device's event after which it tried last */
 		/* It was told to try again: until then, until it says that it has, or until it
 		 * holds something else than `held`, the bytes are its own, and a further question
 		 * has its old place. */
 		uint64_t promised_until_ns, held, place;
 	} ask;
+	/* vgpu_reclaim.c: the round in which it could release nothing more; it has not answered an
+	 * order, and gets none until then. */
+	struct {
+		uint64_t round, shunned_until_ns;
+	} release;
 };
 
 /* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */

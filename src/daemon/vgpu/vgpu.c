@@ -729,6 +729,7 @@ void daemon_vgpu_leave(struct daemon_session *s)
 	if (!s->vgpu.of) {
 		return;
 	}
+	daemon_vgpu_reclaim_left(s);
 	daemon_vgpu_stop_waiting(s);
 	daemon_vgpu_actual_count(s);
 	l = &s->vgpu.of->line[s->vgpu.line];
@@ -749,7 +750,9 @@ static void session_ended(struct daemon_session *s)
 }
 
 const struct daemon_feature daemon_vgpus_feature = {
-	.messages = { { PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, daemon_vgpu_take_ask } },
+	.messages = { { PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, daemon_vgpu_take_ask },
+		      { PROTO_MEM_RELEASED, 1u << DAEMON_SESSION_READY,
+			daemon_vgpu_take_released } },
 	.session_ended = session_ended,
 };
 

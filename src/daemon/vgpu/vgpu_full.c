@@ -107,6 +107,9 @@ void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again
 	struct daemon_gpu *g = device_of(s);
 	uint64_t now = clock_now_ns();
 
+	if (g && at_once && daemon_vgpu_has_room(s) && daemon_vgpu_reclaim_begin(s)) {
+		return; /* its round answers it */
+	}
 	if (!wait_ns || !g || ends(s, now)) {
 		if (s->vgpu.ask.since) {
 			daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
@@ -126,6 +129,18 @@ void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again
 		}
 	}
 	daemon_vgpu_await_memory(s->d);
+}
+
+void daemon_vgpu_full_reclaimed(struct daemon_session *s, bool freed)
+{
+	struct daemon_gpu *g = device_of(s);
+
+	if (g && freed && daemon_vgpu_has_room(s)) {
+		let_try(s, g);
+	} else if (!ends(s, clock_now_ns())) {
+		s->vgpu.ask.seen = SEEN_NONE;
+		daemon_vgpu_await_memory(s->d);
+	}
 }
 
 /* A look: the waiters of all devices, in the order of arrival. */
@@ -152,7 +167,8 @@ static void find_waiters(struct daemon *d, struct look *l, uint64_t now)
 		const struct daemon_gpu *g;
 
 		l->queued |= s->vgpu.of && s->state == DAEMON_SESSION_QUEUED;
-		if (!is_concerned(s, now) || (s->vgpu.ask.since && ends(s, now))) {
+		if (!is_concerned(s, now) || s->vgpu.ask.reclaims ||
+		    (s->vgpu.ask.since && ends(s, now))) {
 			continue;
 		}
 		g = device_of(s);

@@ -58,6 +58,10 @@ struct daemon_vgpu {
 	bool awaited;  /* processes had joined it before gbpfd was restarted: they bring its page */
 
 	struct daemon_vgpu_actual actual;
+	struct {
+		int64_t credit_ns;    /* time that it may take of others, */
+		uint64_t credited_ns; /* as of this moment; 0: all */
+	} reclaim;		      /* vgpu_reclaim.c */
 
 	struct daemon_page page; /* struct proto_account; not there before the first process */
 	struct daemon_vgpu_row row[PROTO_ACCOUNT_ROWS];
@@ -169,6 +173,15 @@ bool daemon_vgpu_is_promised(const struct daemon_session *s, uint64_t now);
 bool daemon_vgpu_has_room(struct daemon_session *s);
 /* Returns true if there can be no room ever; the limit may have been lowered while it waits. */
 bool daemon_vgpu_is_hopeless(const struct daemon_session *s);
+/* Returns true if the process has room, and none that came before waits for its vGPU's limit. */
+bool daemon_vgpu_may_try(struct daemon_session *s);
+/* Returns what the process needs beyond what its vGPU may hold and what could be granted; 0 if its
+ * limit has no room. */
+uint64_t daemon_vgpu_missing(const struct daemon_session *s);
+/* Takes back what a vGPU was granted and does not use, where memory is reserved. */
+void daemon_vgpu_take_back(struct daemon_vgpu *v, uint32_t row);
+/* The round of a question about the limit has ended: answers it, or lets it wait. */
+void daemon_vgpu_limit_reclaimed(struct daemon_session *s);
 
 /* Returns true if the line is one of these, a bit each. */
 static inline bool daemon_vgpu_is_in(const uint64_t lines[PROTO_ACCOUNT_LINES / 64], uint32_t line)
@@ -192,6 +205,21 @@ void daemon_vgpu_shares_changed(struct daemon *d);
 void daemon_vgpu_full_ask(struct daemon_session *s, uint64_t wait_ns, bool again, bool at_once);
 /* Answers those that can be answered. Returns true if some still wait. */
 bool daemon_vgpu_full_look(struct daemon *d);
+/* The round of a question has ended; freed: memory was released. Answers it, or lets it wait. */
+void daemon_vgpu_full_reclaimed(struct daemon_session *s, bool freed);
+
+/* vgpu_reclaim.c: other vGPUs release memory */
+/* Has other vGPUs release memory for a question that has no room. Returns true if the question has
+ * been answered, or will be when its round has ended; false: no vGPU can release anything. */
+bool daemon_vgpu_reclaim_begin(struct daemon_session *s);
+/* Goes on with rounds. Returns true if questions wait for theirs to end. */
+bool daemon_vgpu_reclaim_look(struct daemon *d);
+/* Ends the round of a session's question, which is not answered. */
+void daemon_vgpu_reclaim_stop(struct daemon_session *s);
+/* Such a session, or one that has an order, ends. */
+void daemon_vgpu_reclaim_left(struct daemon_session *s);
+/* Handles the answer to an order. */
+bool daemon_vgpu_take_released(struct daemon_session *s, struct daemon_received *r);
 
 /* vgpu_reserve.c: stores what may be charged now on the page again. */
 void daemon_vgpu_restore_allowed(struct daemon_vgpu *v, uint32_t row);

@@ -181,8 +181,9 @@ void daemon_vgpu_reserve_update(struct daemon *d)
 	}
 }
 
-/* Returns what is neither reserved nor granted of a device. */
-static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t size)
+/* Returns what is reserved or granted of a device: more than it has where vGPUs hold memory that
+ * others have reserved since. */
+static uint64_t claimed_of(const struct daemon *d, const uint8_t uuid[16])
 {
 	uint64_t sum = daemon_vgpu_is_host(uuid) ? 0 : daemon_vgpu_reserved(d);
 
@@ -192,6 +193,13 @@ static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t
 
 		sum = row < PROTO_ACCOUNT_ROWS ? add(sum, v->row[row].granted) : sum;
 	}
+	return sum;
+}
+
+static uint64_t left_of(const struct daemon *d, const uint8_t uuid[16], uint64_t size)
+{
+	uint64_t sum = claimed_of(d, uuid);
+
 	return sum < size ? size - sum : 0;
 }
 
@@ -252,7 +260,7 @@ void daemon_vgpu_answer(struct daemon_session *s, uint32_t what, uint64_t promis
 
 static bool waits_for_limit(const struct daemon_session *s)
 {
-	return s->vgpu.ask.since && !s->vgpu.ask.full;
+	return s->vgpu.ask.since && !s->vgpu.ask.full && !s->vgpu.ask.reclaims;
 }
 
 /* Returns true if a process that came before waits for memory of the same vGPU and device. */
@@ -297,6 +305,33 @@ bool daemon_vgpu_has_room(struct daemon_session *s)
 	return !v->row[row].restricted || need <= held || grant(v, row, size, need - held);
 }
 
+bool daemon_vgpu_may_try(struct daemon_session *s)
+{
+	return !is_behind(s) && daemon_vgpu_has_room(s);
+}
+
+uint64_t daemon_vgpu_missing(const struct daemon_session *s)
+{
+	const struct daemon_vgpu *v = s->vgpu.of;
+	uint32_t row = s->vgpu.ask.row;
+	uint64_t size = size_of_row(v, row), held = held_by(v, row, size);
+	uint64_t need = add(promised(s), add(used_of(v, row), s->vgpu.ask.bytes));
+	uint64_t all = claimed_of(v->d, v->row[row].uuid);
+
+	if (need > limit_of(v, row, size) || need <= held) {
+		return 0;
+	}
+	all = add(all, need - held);
+	return all > size ? all - size : 0;
+}
+
+void daemon_vgpu_take_back(struct daemon_vgpu *v, uint32_t row)
+{
+	if (v->row[row].restricted) {
+		trim(v, row, size_of_row(v, row));
+	}
+}
+
 bool daemon_vgpu_is_hopeless(const struct daemon_session *s)
 {
 	const struct daemon_vgpu *v = s->vgpu.of;
@@ -329,8 +364,9 @@ static void find_first(struct daemon *d)
 static bool look(struct daemon *d)
 {
 	uint64_t now = clock_now_ns();
-	bool some = daemon_vgpu_full_look(d);
+	bool some = daemon_vgpu_reclaim_look(d);
 
+	some |= daemon_vgpu_full_look(d);
 	find_first(d);
 	daemon_session_each(d, s)
 	{
@@ -381,9 +417,22 @@ static void ask_for_limit(struct daemon_session *s, uint64_t wait, bool at_once)
 {
 	if (!at_once) {
 		daemon_vgpu_await_memory(s->d); /* answered with all others */
-	} else if (!is_behind(s) && daemon_vgpu_has_room(s)) {
+	} else if (daemon_vgpu_may_try(s)) {
 		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, clock_patience(PROMISE_TIMEOUT_NS));
+	} else if (daemon_vgpu_reclaim_begin(s)) {
+		; /* its round answers it */
 	} else if (!wait || daemon_vgpu_is_hopeless(s)) {
+		daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
+	} else {
+		daemon_vgpu_await_memory(s->d);
+	}
+}
+
+void daemon_vgpu_limit_reclaimed(struct daemon_session *s)
+{
+	if (daemon_vgpu_may_try(s)) {
+		daemon_vgpu_answer(s, PROTO_ACCOUNT_RETRY, clock_patience(PROMISE_TIMEOUT_NS));
+	} else if (clock_now_ns() >= s->vgpu.ask.until_ns || daemon_vgpu_is_hopeless(s)) {
 		daemon_vgpu_answer(s, PROTO_ACCOUNT_REFUSED, 0);
 	} else {
 		daemon_vgpu_await_memory(s->d);
@@ -425,6 +474,7 @@ static void ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	if (at_once) {
 		daemon_vgpu_check_page(s->vgpu.of, s->peer.pid);
 	}
+	daemon_vgpu_reclaim_stop(s);
 	s->vgpu.ask.since = place_of(s, m, now);
 	again = s->vgpu.ask.since == s->vgpu.ask.place;
 	s->vgpu.ask.promised_until_ns = 0;
@@ -433,6 +483,7 @@ static void ask(struct daemon_session *s, const struct proto_mem_ask *m)
 	s->vgpu.ask.bytes = m->bytes;
 	s->vgpu.ask.until_ns = now + wait;
 	s->vgpu.ask.full = full;
+	s->vgpu.ask.may_reclaim = m->flags & PROTO_MEM_RECLAIM;
 	if (full) {
 		daemon_vgpu_full_ask(s, wait, again, at_once);
 	} else {

@@ -22,6 +22,7 @@
 #include "shim/mem/copies.h"
 #include "shim/mem/overhead.h"
 #include "shim/mem/swap_pool.h"
+#include "shim/mem/swap_region.h"
 #include "shim/object/driver_device.h"
 #include "shim/probe/shim_probe.h"
 #include "shim/session/lane_env.h"
@@ -90,6 +91,13 @@ static const struct shim_mem_session mem_session = { .note = note_memory,
 						     .is_agent = shim_agent_is_current,
 						     .is_library_kernel = shim_kernel_is_library };
 
+static uint64_t release_memory(const struct proto_mem_release *m)
+{
+	return m->row < PROTO_MAX_GPUS
+		       ? shim_swap_release((int)m->row, m->bytes, m->reserve, m->hold_ns)
+		       : 0;
+}
+
 /* Returns 0, -EPROTO, or -EPERM if the limit is more than any device has. */
 static int join_vgpu(void)
 {
@@ -107,6 +115,7 @@ static int join_vgpu(void)
 	if (err) {
 		return err;
 	}
+	shim_session_release = release_memory;
 	for (uint32_t i = 0; i < session.gpus; i++) {
 		if (shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
 			most = MAX(most, bytes);

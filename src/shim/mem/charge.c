@@ -13,6 +13,8 @@
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
+#define RECLAIMS_MAX 2u /* of an attempt: others may take what was released */
+
 static struct {
 	uint32_t joined; /* [atomic] */
 	struct mem_ledger ledger;
@@ -162,6 +164,12 @@ static uint64_t wait_ns(void)
 						     PROTO_VGPU_WAIT_MAX_NS);
 }
 
+/* The agent's process may have to release memory itself. */
+static bool may_reclaim(int row)
+{
+	return row < (int)PROTO_MAX_GPUS && !account.session.is_agent();
+}
+
 bool shim_mem_waits(void)
 {
 	return load_acquire(&account.n_waiting) != 0;
@@ -190,14 +198,16 @@ static bool swap_out(int row, uint64_t bytes)
 	limit = shim_mem_limit(row);
 	if (used <= limit && bytes <= limit - used &&
 	    (shim_mem_try_charge(row, bytes) ||
-	     shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, 0))) {
+	     shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, 0,
+				   false))) {
 		return true;
 	}
 	shim_swap_out(row, bytes);
 	return false;
 }
 
-static bool charge_within(int row, uint64_t bytes, uint64_t wait)
+/* reclaim: other vGPUs may release memory. */
+static bool charge_within(int row, uint64_t bytes, uint64_t wait, bool reclaim)
 {
 	bool done = false;
 
@@ -212,14 +222,15 @@ static bool charge_within(int row, uint64_t bytes, uint64_t wait)
 		shim_swap_give_back();
 	}
 	done = done || shim_mem_try_charge(row, bytes) ||
-	       shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, wait);
+	       shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, wait,
+				     reclaim && may_reclaim(row));
 	(void)sub_acqrel(&account.n_waiting, wait ? 1 : 0);
 	return done;
 }
 
 static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 {
-	bool done = charge_within(row, bytes, may_wait ? wait_ns() : 0);
+	bool done = charge_within(row, bytes, may_wait ? wait_ns() : 0, may_wait);
 
 	if (!done) {
 		note_refusal(row, bytes, call, false);
@@ -229,7 +240,12 @@ static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 
 bool shim_mem_charge_now(int row, uint64_t bytes)
 {
-	return charge_within(row, bytes, 0);
+	return charge_within(row, bytes, 0, false);
+}
+
+bool shim_mem_charge_or_host(int row, uint64_t bytes)
+{
+	return charge_within(row, bytes, 0, true);
 }
 
 bool shim_mem_charge(int row, uint64_t bytes, const char *call)
@@ -237,35 +253,44 @@ bool shim_mem_charge(int row, uint64_t bytes, const char *call)
 	return charge(row, bytes, call, true);
 }
 
-/* Waits for memory of the device. Returns true if the driver shall be asked again. */
+/* Waits for memory of the device, which other vGPUs may release. Returns true if the driver shall
+ * be asked again. */
 static bool wait_for_device(struct shim_mem_attempt *a, int row, uint64_t bytes, uint64_t wait,
 			    const char *call)
 {
+	bool reclaim = may_reclaim(row) && a->reclaims < RECLAIMS_MAX;
+
+	if (!wait && !reclaim) {
+		return false;
+	}
+	a->reclaims += reclaim;
 	a->charged = false;
 	if (!a->until_ns) {
 		a->until_ns = clock_now_ns() + wait;
 		(void)add_acqrel(&account.n_waiting, 1);
 		give_back();
 	}
-	if (shim_mem_wait_for_device(&account.ledger, (uint32_t)row, bytes, &account.session, a)) {
+	if (shim_mem_wait_for_device(&account.ledger, (uint32_t)row, bytes, &account.session, a,
+				     reclaim)) {
 		return true;
 	}
-	note_refusal(row, bytes, call, true);
+	if (wait) {
+		note_refusal(row, bytes, call, true);
+	}
 	return false;
 }
 
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
 		    const char *call)
 {
-	uint64_t wait;
+	bool is_full = r == CUDA_ERROR_OUT_OF_MEMORY && a->charged; /* a refused charge has been
+								       noted, and has waited */
 
 	if (likely(r != CUDA_ERROR_OUT_OF_MEMORY && !a->until_ns) || row < 0 ||
 	    !shim_mem_joined()) {
 		return false;
 	}
-	/* A refused charge has been noted, and has waited. */
-	wait = r == CUDA_ERROR_OUT_OF_MEMORY && a->charged ? wait_ns() : 0;
-	if (wait && wait_for_device(a, row, bytes, wait, call)) {
+	if (is_full && wait_for_device(a, row, bytes, a->or_host ? 0 : wait_ns(), call)) {
 		return true;
 	}
 	if (a->until_ns) {
@@ -334,6 +359,14 @@ uint64_t shim_mem_swap_limit(int row)
 uint64_t shim_mem_used(int row)
 {
 	return mem_ledger_used(&account.ledger, (uint32_t)row);
+}
+
+uint64_t shim_mem_room(int row)
+{
+	uint64_t used = shim_mem_used(row);
+	uint64_t most = mem_ledger_allowed(&account.ledger, (uint32_t)row);
+
+	return used < most ? most - used : 0;
 }
 
 uint64_t shim_mem_left(int row)

@@ -113,6 +113,9 @@ int shim_mem_row_swap(void);
 bool shim_mem_charge(int row, uint64_t bytes, const char *call);
 /* The same without waiting, and without a note. */
 bool shim_mem_charge_now(int row, uint64_t bytes);
+/* The same for memory that may lie on the host instead: waits only while other vGPUs release
+ * memory. */
+bool shim_mem_charge_or_host(int row, uint64_t bytes);
 /* Charges bytes within what is allowed, or, with _whole(), within the limit. Returns false if they
  * exceed it. Until the change of memory ends, or they are released, they do not count for the most
  * that the process has held: the driver may still refuse them. */
@@ -128,17 +131,20 @@ bool shim_mem_recharge(int row, uint64_t from, uint64_t to, const char *call);
 uint64_t shim_mem_limit(int row);
 uint64_t shim_mem_limited(int row);
 uint64_t shim_mem_used(int row);
-/* Returns what the vGPU may still take. */
+/* Returns what the vGPU may still take; with _room(), what it may take now, which is less where
+ * other vGPUs have reserved memory. */
 uint64_t shim_mem_left(int row);
+uint64_t shim_mem_room(int row);
 /* Returns the limit of swap, by which a device of that row may seem larger; 0: the vGPU has none
  * now, or the device has no limit, so that no memory leaves it. */
 uint64_t shim_mem_swap_limit(int row);
 
 /* wait.c: what follows a refusal. Returns true once the bytes are charged. wait_ns: how long it
- * waits; if not 0, the caller must hold none of what it asks for, and, if the row is that of a
- * device, be between shim_mem_move_begin() and _end(). */
+ * waits; reclaim: other vGPUs may release memory for it. With either, the caller must hold none of
+ * what it asks for, and, if the row is that of a device, be between shim_mem_move_begin() and
+ * _end(). */
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session, uint64_t wait_ns);
+			   const struct shim_mem_session *session, uint64_t wait_ns, bool reclaim);
 /* Returns true while a thread of the process waits for memory. */
 bool shim_mem_waits(void);
 
@@ -148,6 +154,8 @@ struct shim_mem_attempt {
 	uint64_t until_ns; /* it waits until then; 0: it does not wait */
 	uint32_t seq;	   /* of gbpfd's answer after which it tries; 0: none */
 	bool charged;	   /* set by the caller: the charge was granted, and the driver asked */
+	bool or_host; /* set by the caller: the memory may lie on the host instead of waiting */
+	uint32_t reclaims; /* questions for which other vGPUs could release memory */
 };
 
 /* The attempt at bytes on a row has ended with r, and nothing is charged for it unless r is
@@ -155,9 +163,10 @@ struct shim_mem_attempt {
  * may have been. Waits for that, as long as the vGPU's calls wait for memory. */
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
 		    const char *call);
-/* wait.c: the same after a refusal. */
+/* wait.c: the same after a refusal. reclaim: other vGPUs may release memory. */
 bool shim_mem_wait_for_device(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			      const struct shim_mem_session *session, struct shim_mem_attempt *a);
+			      const struct shim_mem_session *session, struct shim_mem_attempt *a,
+			      bool reclaim);
 
 /* Each file's slots. */
 void shim_mem_install_linear(void);

@@ -16,6 +16,7 @@
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_int.h"
+#include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
 #include "shim/object/green_context.h"
@@ -184,7 +185,8 @@ static uint64_t ratio_of(const struct naming *n, uint64_t room, uint64_t use)
 static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
 	REQUIRES(shim_swap_mutex)
 {
-	uint64_t room = shim_mem_left(n->row), mib = n->need.missing / MIB;
+	uint64_t room = shim_swap_is_held(n->row) ? 0 : shim_mem_room(n->row),
+		 mib = n->need.missing / MIB;
 
 	return (struct sched_mem_fault){ .bytes = n->need.bytes,
 					 .missing = n->need.missing,
@@ -296,6 +298,7 @@ static void fetch(CUcontext ctx, int row, uint64_t use, uint64_t drain_ns, uint6
 	if (wait_for_work(ctx, drain_ns)) {
 		shim_mem_move_begin();
 		lock_take(&shim_swap_mutex);
+		shim_swap_pool_settle();
 		while (fetch_once(row, use)) {
 		}
 		lock_release(&shim_swap_mutex);

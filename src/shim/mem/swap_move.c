@@ -1,5 +1,6 @@
 /* Movement of memory that can leave the device. A chunk moves only in a pause of all work that
  * could use it (swap_pause.c). Otherwise it stays where it is. */
+#include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_chunk.h"
@@ -12,6 +13,7 @@
 #define BATCH SHIM_SWAP_BATCH
 
 uint64_t shim_swap_on_host;
+static uint64_t held_until_ns[PROTO_MAX_GPUS]; /* [atomic] by row: chunks stay on the host */
 
 /* What moves in one pause, in order. The device's memory of a chunk on its way out may become that
  * of one of its size on its way back. */
@@ -199,7 +201,7 @@ static bool add_back(struct moves *m, const struct shim_swap_context *c, struct 
 	REQUIRES(shim_swap_mutex)
 {
 	int row = k->region->row;
-	bool has_room = shim_mem_try_charge(row, k->bytes);
+	bool has_room = !shim_swap_is_held(row) && shim_mem_try_charge(row, k->bytes);
 
 	if (has_room && shim_swap_chunk_create(k, c->device) != CUDA_SUCCESS) {
 		shim_mem_release(row, k->bytes);
@@ -212,15 +214,30 @@ static bool add_back(struct moves *m, const struct shim_swap_context *c, struct 
 void shim_swap_ask_for_host(uint64_t bytes)
 {
 	bytes -= MIN(bytes, shim_swap_pool_bytes());
-	if (shim_mem_left(PROTO_ACCOUNT_HOST) < bytes &&
+	if (shim_mem_room(PROTO_ACCOUNT_HOST) < bytes &&
 	    shim_mem_charge_now(PROTO_ACCOUNT_HOST, bytes)) {
 		shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
 	}
 }
 
-/* Moves the chunks out that are worth least, as many as fit into one pause. Returns the bytes that
- * are free of charge by it; 0: no more can be. */
-static uint64_t out_once(int row, uint64_t bytes) REQUIRES(shim_swap_mutex)
+/* Removes those that are worth most until the others have no more than that many bytes. */
+static void limit_out(struct moves *m, uint64_t bytes) REQUIRES(shim_swap_mutex)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < m->n_out; i++) {
+		sum += m->out[i]->bytes;
+	}
+	while (sum > bytes) {
+		sum -= m->out[--m->n_out]->bytes;
+		shim_swap_chunk_unback(m->out[m->n_out]);
+	}
+}
+
+/* Moves the chunks out that are worth least, as many as fit into one pause: until they have that
+ * many bytes, or, within, those that together have no more. Returns the bytes that are free of
+ * charge by it; 0: no more can be. */
+static uint64_t out_once(int row, uint64_t bytes, bool within) REQUIRES(shim_swap_mutex)
 {
 	const struct shim_swap_context *c = shim_swap_context_of(row);
 	struct moves m = { 0 };
@@ -230,6 +247,9 @@ static uint64_t out_once(int row, uint64_t bytes) REQUIRES(shim_swap_mutex)
 		return 0;
 	}
 	add_out(&m, c, row, bytes, UINT64_MAX);
+	if (within) {
+		limit_out(&m, bytes);
+	}
 	return move(c, &m, &back);
 }
 
@@ -243,17 +263,47 @@ void shim_swap_out(int row, uint64_t bytes)
 	}
 	mode = shim_capture_exempt();
 	do {
-		left = shim_mem_left(row);
+		left = shim_mem_room(row);
 		if (left < bytes) {
 			shim_swap_ask_for_host(MIN(bytes - left, BATCH * SHIM_SWAP_CHUNK));
 		}
 		lock_take(&shim_swap_mutex);
 		shim_swap_pool_settle();
-		left = shim_mem_left(row);
-		freed = left < bytes ? out_once(row, bytes - left) : 0;
+		left = shim_mem_room(row);
+		freed = left < bytes ? out_once(row, bytes - left, false) : 0;
 		lock_release(&shim_swap_mutex);
 	} while (freed);
 	shim_capture_restore(mode);
+}
+
+uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns)
+{
+	uint64_t used, freed = 0;
+	CUstreamCaptureMode mode;
+
+	if (!shim_swap_is_on()) {
+		return 0;
+	}
+	store_release(&held_until_ns[row], clock_now_ns() + hold_ns);
+	bytes = MIN(bytes, BATCH * SHIM_SWAP_CHUNK);
+	mode = shim_capture_exempt();
+	shim_mem_move_begin();
+	shim_swap_ask_for_host(bytes);
+	lock_take(&shim_swap_mutex);
+	shim_swap_pool_settle();
+	used = shim_mem_used(row);
+	if (used > reserve) {
+		freed = out_once(row, MIN(bytes, used - reserve), true);
+	}
+	lock_release(&shim_swap_mutex);
+	shim_mem_move_end();
+	shim_capture_restore(mode);
+	return freed;
+}
+
+bool shim_swap_is_held(int row)
+{
+	return clock_now_ns() < load_acquire(&held_until_ns[row]);
 }
 
 void shim_swap_back(int row)

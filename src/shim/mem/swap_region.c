@@ -71,8 +71,9 @@ static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 }
 
 /* Makes a chunk where there is room: on the device, if charged says that its bytes are charged
- * there or they can be now. */
-static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged)
+ * there or they can be now. full: not on the host if the driver refuses them; *full becomes true
+ * then. */
+static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged, bool *full)
 	REQUIRES(shim_swap_mutex)
 {
 	int row = c->region->row;
@@ -84,6 +85,10 @@ static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged)
 			return CUDA_SUCCESS;
 		}
 		shim_mem_release(row, c->bytes);
+		if (full) {
+			*full = true;
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
 	}
 	r = shim_swap_chunk_on_host(c, device);
 	if (r == CUDA_SUCCESS) {
@@ -121,8 +126,8 @@ static struct mem_swap_region *reserve(uint64_t bytes, int row, CUdevice *ret_de
 	return r;
 }
 
-/* Makes a region, whose bytes are charged or not. */
-static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged)
+/* Makes a region, whose bytes are charged or not; full as for place(). */
+static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged, bool *full)
 	REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_region *region;
@@ -136,7 +141,7 @@ static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	for (; i < region->n && r == CUDA_SUCCESS; i++) {
-		r = place(&region->chunk[i], device, charged);
+		r = place(&region->chunk[i], device, charged, full);
 	}
 	if (r != CUDA_SUCCESS) {
 		for (; charged && i < region->n; i++) {
@@ -150,29 +155,48 @@ static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged)
 	return r;
 }
 
-CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+/* full: as for place(), where the limit has room for all. */
+static CUresult try_alloc(CUdeviceptr *ret, size_t bytes, int row, bool *full)
 {
-	CUstreamCaptureMode mode;
 	uint64_t all = shim_mem_round(bytes);
 	bool charged;
+	CUresult r;
+
+	shim_mem_move_begin();
+	charged = shim_mem_charge_or_host(row, all);
+	if (!charged) {
+		shim_swap_ask_for_host(all - MIN(all, shim_mem_room(row)));
+	}
+	lock_take(&shim_swap_mutex);
+	if (!charged) {
+		shim_swap_pool_settle();
+	}
+	r = make(ret, bytes, row, charged, charged ? full : NULL);
+	lock_release(&shim_swap_mutex);
+	shim_mem_move_end();
+	return r;
+}
+
+CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+{
+	struct shim_mem_attempt a = { .or_host = true };
+	uint64_t all = shim_mem_round(bytes);
+	CUstreamCaptureMode mode;
+	bool full;
 	CUresult r;
 
 	if (!shim_mem_limited(row) || all == UINT64_MAX) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	mode = shim_capture_exempt();
-	shim_mem_move_begin();
-	charged = shim_mem_charge_now(row, all);
-	if (!charged) {
-		shim_swap_ask_for_host(all - MIN(all, shim_mem_left(row)));
+	do {
+		full = false;
+		r = try_alloc(ret, bytes, row, &full);
+		a.charged = full;
+	} while (shim_mem_again(&a, row, all, r, "cuMemAlloc"));
+	if (full) {
+		r = try_alloc(ret, bytes, row, NULL);
 	}
-	lock_take(&shim_swap_mutex);
-	if (!charged) {
-		shim_swap_pool_settle();
-	}
-	r = make(ret, bytes, row, charged);
-	lock_release(&shim_swap_mutex);
-	shim_mem_move_end();
 	shim_capture_restore(mode);
 	return r;
 }

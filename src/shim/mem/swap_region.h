@@ -35,6 +35,15 @@ void shim_swap_give_back(void);
  * shim_mem_move_begin() and _end(). */
 void shim_swap_out(int row, uint64_t bytes);
 
+/* Moves chunks of the row's device to the host, those worth least, as far as they are at most that
+ * many bytes and the vGPU retains `reserve`, whatever its limit leaves; fewer as for
+ * shim_swap_out(). No chunk returns to that device for hold_ns. Returns the bytes that the device
+ * has no more. */
+uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns);
+/* Returns true while chunks on the host must not return to the row's device, since another vGPU
+ * needs the memory. */
+bool shim_swap_is_held(int row);
+
 /* A context has been made; is about to end, or has not ended; has ended, with what was allocated in
  * it up to the epoch. */
 void shim_swap_context_seen(CUcontext ctx, CUdevice device);

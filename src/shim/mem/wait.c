@@ -15,6 +15,7 @@
 	1000000000u	 /* the question is repeated after that: gbpfd may have been restarted */
 #define LOOK_NS 5000000u /* without gbpfd: how often is looked whether there is room */
 #define TRIES 8		 /* without waiting: others may take what was allowed */
+#define RECLAIMS 2	 /* of these: other vGPUs release memory */
 
 /* One question at a time for each process: its line has room for one answer. */
 static struct lock asking = LOCK_INITIALIZER(MEM_ASKING);
@@ -43,7 +44,9 @@ static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 	       const struct shim_mem_session *session, uint32_t *ret_seq)
 {
 	const struct proto_account_line *line = &l->page->line[m.row][l->line];
-	uint64_t give_up = until_ns + 2 * (uint64_t)AGAIN_NS;
+	uint64_t give_up =
+		until_ns + 2 * (uint64_t)AGAIN_NS +
+		(m.flags & PROTO_MEM_RECLAIM ? clock_patience(PROTO_MEM_RECLAIM_MAX_NS) : 0);
 	int ret = 0;
 
 	if (!lock(give_up, session)) {
@@ -81,6 +84,7 @@ struct refused {
 	uint64_t bytes, until_ns;
 	const struct shim_mem_session *session;
 	bool in_move; /* the caller's change of memory; no memory changes during a wait */
+	bool reclaim; /* other vGPUs may release memory */
 };
 
 static void wait_begin(const struct refused *c)
@@ -116,7 +120,11 @@ static bool charge_until(const struct refused *c)
 	uint32_t seq = 0;
 
 	for (int i = 0; i < TRIES || left_of(c->until_ns); i++) {
-		const struct proto_mem_ask m = { .row = c->row, .bytes = c->bytes };
+		const struct proto_mem_ask m = { .row = c->row,
+						 .bytes = c->bytes,
+						 .flags = c->reclaim && i < RECLAIMS
+								  ? PROTO_MEM_RECLAIM
+								  : 0 };
 		int answer;
 
 		wait_begin(c);
@@ -138,12 +146,13 @@ static bool charge_until(const struct refused *c)
 }
 
 bool shim_mem_charge_later(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			   const struct shim_mem_session *session, uint64_t wait_ns)
+			   const struct shim_mem_session *session, uint64_t wait_ns, bool reclaim)
 {
 	uint64_t limit = mem_ledger_limit(l, row);
 	const struct refused c = { l,	    row,
 				   bytes,   clock_now_ns() + wait_ns,
-				   session, wait_ns && row < PROTO_MAX_GPUS };
+				   session, (wait_ns || reclaim) && row < PROTO_MAX_GPUS,
+				   reclaim };
 
 	if (bytes > limit || (!wait_ns && mem_ledger_allowed(l, row) >= limit)) {
 		return false; /* gbpfd cannot help */
@@ -159,11 +168,13 @@ static bool look_alone(const struct shim_mem_attempt *a)
 }
 
 bool shim_mem_wait_for_device(struct mem_ledger *l, uint32_t row, uint64_t bytes,
-			      const struct shim_mem_session *session, struct shim_mem_attempt *a)
+			      const struct shim_mem_session *session, struct shim_mem_attempt *a,
+			      bool reclaim)
 {
 	const struct proto_mem_ask m = { .row = row,
 					 .bytes = bytes,
-					 .flags = PROTO_MEM_FULL | (a->seq ? PROTO_MEM_AGAIN : 0) };
+					 .flags = PROTO_MEM_FULL | (a->seq ? PROTO_MEM_AGAIN : 0) |
+						  (reclaim ? PROTO_MEM_RECLAIM : 0) };
 	int answer = ask(l, m, a->until_ns, session, &a->seq);
 
 	return answer == -ENOTCONN ? look_alone(a) : answer == PROTO_ACCOUNT_RETRY;

@@ -115,6 +115,9 @@ extern const struct shim_session_probes *shim_session_probes;
 /* Sends gbpfd a message about a tool. Returns 0, or -errno: there is no gbpfd at present. */
 int shim_session_answer_probe(struct shim_session *s, union proto_message *m, enum proto_type type);
 
+/* Moves memory of the device to the host, as an order says. Returns the bytes that were released.
+ * Called on the session's thread; set before it runs, NULL: none can be. */
+extern uint64_t (*shim_session_release)(const struct proto_mem_release *m);
 /* Sends PROTO_MEM_ASK. Returns 0, or -errno: there is no gbpfd at present. */
 int shim_session_ask_memory(struct shim_session *s, const struct proto_mem_ask *ask);
 void shim_session_note(struct shim_session *s, const char *what, const char *text);

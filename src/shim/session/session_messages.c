@@ -41,6 +41,7 @@ int shim_session_send(struct shim_session *s, union proto_message *m, enum proto
 }
 
 const struct shim_session_probes *shim_session_probes;
+uint64_t (*shim_session_release)(const struct proto_mem_release *m);
 
 /* Returns the bits of the device ordinals that have this number. */
 static uint32_t ordinals_of(const struct shim_session *s, uint32_t gpu)
@@ -155,6 +156,13 @@ static void add_board(struct shim_session *s, enum sched_board_kind kind,
 	}
 }
 
+/* gbpfd waits for the answer, also to an order that had no effect. */
+static int release_memory(struct shim_session *s, union proto_message *m)
+{
+	m->mem_release.bytes = shim_session_release ? shim_session_release(&m->mem_release) : 0;
+	return shim_session_send(s, m, PROTO_MEM_RELEASED, NULL, 0) < 0 ? -EPIPE : 0;
+}
+
 static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 {
 	switch (m->head.type) {
@@ -209,6 +217,8 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 			shim_session_probes->set(s, &m->probe_set);
 		}
 		return 0;
+	case PROTO_MEM_RELEASE:
+		return release_memory(s, m);
 	case PROTO_NOTE:
 		fprintf(stderr, "gbpf: %s\n", m->note.text);
 		return 0;

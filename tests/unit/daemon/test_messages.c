@@ -32,6 +32,7 @@ static bool is_from_tenants(enum proto_type type)
 	case PROTO_FLAG:
 	case PROTO_REQUEST:
 	case PROTO_MEM_ASK:
+	case PROTO_MEM_RELEASED:
 	case PROTO_PROBE_STATE:
 	case PROTO_PROBE_ENDED:
 	case PROTO_PROBE_DRAINED:
@@ -57,6 +58,7 @@ static bool is_from_tenants(enum proto_type type)
 	case PROTO_PROBE_SET:
 	case PROTO_PEER_ADD:
 	case PROTO_PEER_REMOVE:
+	case PROTO_MEM_RELEASE:
 	case PROTO_TYPES:
 		break;
 	}
