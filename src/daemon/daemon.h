@@ -116,6 +116,7 @@ struct daemon_vgpu_round {
 	uint64_t ordered, freed;       /* bytes of that order; of the round so far */
 	uint32_t row;		       /* of the victim's account */
 	uint32_t place;		       /* of the asker's vGPU */
+	uint32_t orders;	       /* given in the round */
 };
 
 struct daemon_vgpus {

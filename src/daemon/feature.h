@@ -13,6 +13,7 @@ struct daemon;
 struct daemon_session;
 struct daemon_stored_watch;
 struct daemon_version;
+struct daemon_vgpu_claim;
 
 /* A message of a tenant's process, and the descriptors that came with it. */
 struct daemon_received {
@@ -66,6 +67,9 @@ struct daemon_feature {
 	/* ---- vGPUs ---- */
 	/* One has come, gone or changed. */
 	void (*vgpus_changed)(struct daemon *d);
+	/* Memory of a vGPU is about to be taken for another one. Returns true if a policy decides
+	 * how many bytes at most, false: no restriction. */
+	bool (*reclaim)(struct daemon *d, const struct daemon_vgpu_claim *c, uint64_t *ret_bytes);
 	/* A caller has given a vGPU these shares: add to the answer what it should know. */
 	void (*shares_given)(struct daemon *d, const struct proto_vgpu_config *given,
 			     json_t *answer);

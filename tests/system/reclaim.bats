@@ -119,6 +119,18 @@ waits() { eventually shows "d['waiting'] == $2" gbpf vgpu show "$1"; }
 	expect ok b check
 }
 
+@test "a policy says how much is taken for a call" {
+	start "" ""
+	gbpf policy swap "${GBPF_BUILD:-build}/tests/system/take_some.bpf.o"
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 120 # 16 MiB are free; the second attempt reclaims once more
+	holds a 144
+	expect ok b alloc 112
+	gbpf vgpu set a --prio 1
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 16
+	holds a 144
+	expect ok a check
+}
+
 @test "two vGPUs that take memory of each other keep their data" {
 	start "--reserve 32M" "--swap 512M --reserve 32M"
 	for ((i = 0; i < 4; i++)); do

@@ -288,6 +288,15 @@ int GBPF_PROG(mypolicy_preempt, preempt)
 	return ctx->tried == GBPF_LEVEL_NONE ? GBPF_LEVEL_SLICE : GBPF_LEVEL_OFF;
 }
 
+/* Another vGPU has no room on the GPU: returns how much of this one's memory may move to the host for
+ * it, MiB. A more important vGPU gives nothing, any other one half of what it has beyond its
+ * reservation. Runs in gbpfd. */
+SEC("struct_ops/reclaim")
+int GBPF_PROG(mypolicy_reclaim, reclaim)
+{
+	return ctx->prio > ctx->for_prio ? 0 : (int)(ctx->above >> 21 & 0x7ffff);
+}
+
 /* The policy: its name, its version, and its programs by the names of the hooks. */
 SEC(".struct_ops")
 struct gbpf_ops mypolicy = {
@@ -306,4 +315,5 @@ struct gbpf_ops mypolicy = {
 	.copy_enqueue = mypolicy_copy_enqueue,
 	.collective_phase = mypolicy_collective_phase,
 	.mem_fault = mypolicy_mem_fault,
+	.reclaim = mypolicy_reclaim,
 };

@@ -33,6 +33,8 @@ uint64_t daemon_hook_run(struct daemon_version *l, unsigned hook, void *ctx);
 int daemon_hook_init(struct daemon_version *l, uint32_t kept_maps, const char *name,
 		     struct report *r);
 
+extern const struct daemon_feature daemon_reclaim_feature; /* reclaim_hook.c */
+
 /* Creates the ticker, which is enabled while a policy with tick or preempt is active and there are
  * sessions. */
 int daemon_ticker_open(struct daemon *d);

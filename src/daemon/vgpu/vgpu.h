@@ -20,6 +20,18 @@ struct daemon_vgpu_figures {
 	uint64_t pinned_gbpf;	       /* host memory that gBPF has pinned: likewise */
 };
 
+/* Memory of a GPU that can be taken from a vGPU for another one, bytes. */
+struct daemon_vgpu_claim {
+	const struct proto_vgpu_config *of, *by; /* borrowed; from, and for which it is taken */
+	uint32_t place, for_place, gpu;
+	uint64_t need;	    /* what the other one still needs */
+	uint64_t used;	    /* what the vGPU holds; */
+	uint64_t above;	    /* of that beyond its reservation */
+	uint64_t swap_left; /* of its swap that is not in use */
+	bool full;	    /* the device itself is full */
+	uint32_t attempts;  /* orders for the same question so far */
+};
+
 /* Puts a session into the vGPU that its hello names, and creates that if it is new. fds: the
  * descriptors of the hello; the account's becomes -1 if it is taken over. Returns 0; -EUSERS: the
  * user has too many vGPUs or processes in them, with the report, -ENOSPC: too many processes in

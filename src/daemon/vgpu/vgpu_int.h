@@ -42,6 +42,8 @@ struct daemon_vgpu_row {
 	uint64_t granted; /* vgpu_reserve.c: bytes beyond its reservation */
 	bool restricted;  /* vgpu_reserve.c: `allowed` of the page counts, not the limit alone */
 	uint64_t first;	  /* vgpu_reserve.c: the waiter that is answered next, 0: none */
+	/* vgpu_reclaim.c: what may be taken still in the round of that number */
+	uint64_t quota, quota_round;
 };
 
 struct daemon_vgpu {

@@ -118,12 +118,52 @@ static struct daemon_session *process_of(const struct daemon_vgpu *v, uint32_t r
 	return found;
 }
 
+/* Returns what of a vGPU's swap is not in use. */
+static uint64_t swap_left_of(const struct daemon_vgpu *v)
+{
+	uint64_t limit = v->row[PROTO_ACCOUNT_SWAP].limit;
+	uint64_t used = mem_account_used(daemon_vgpu_page(v), PROTO_ACCOUNT_SWAP);
+
+	return used < limit ? limit - used : 0;
+}
+
+/* Returns what the policy allows to be taken in this round. It is asked once in a round. */
+static uint64_t quota_of(struct daemon_vgpu *v, uint32_t row, uint64_t above,
+			 const struct daemon_vgpu_round *r, uint64_t need)
+{
+	const struct daemon_vgpu *by = r->asker->vgpu.of;
+	const struct daemon_vgpu_claim c = { .of = &v->is.config,
+					     .by = &by->is.config,
+					     .place = v->place,
+					     .for_place = by->place,
+					     .gpu = (uint32_t)(r - v->d->vgpus.round),
+					     .need = need,
+					     .used = above + v->is.config.reserve,
+					     .above = above,
+					     .swap_left = swap_left_of(v),
+					     .full = r->asker->vgpu.ask.full,
+					     .attempts = r->orders };
+	struct daemon_vgpu_row *of = &v->row[row];
+
+	if (of->quota_round != r->number) {
+		of->quota_round = r->number;
+		of->quota = UINT64_MAX;
+		daemon_features_each(f)
+		{
+			if ((*f)->reclaim && (*f)->reclaim(v->d, &c, &of->quota)) {
+				break;
+			}
+		}
+	}
+	return of->quota;
+}
+
 /* A vGPU that could be given the next order. */
 struct candidate {
 	struct daemon_vgpu *v;
 	struct daemon_session *process; /* NULL: there is no candidate */
 	uint32_t row;
-	uint64_t above;
+	uint64_t above, most; /* beyond its reservation; that may be taken of it */
 };
 
 /* The least important first, then the one that holds the most beyond its reservation. */
@@ -134,23 +174,44 @@ static bool is_before(const struct candidate *a, const struct candidate *b)
 	return !b->process || x < y || (x == y && a->above > b->above);
 }
 
-static struct candidate choose(const struct daemon_session *asker, const struct daemon_gpu *g,
-			       uint64_t round, uint64_t now)
+/* Returns a candidate that has a process for an order, of whatever size. */
+static struct candidate candidate_of(struct daemon_vgpu *v, const struct daemon_session *asker,
+				     const struct daemon_gpu *g, uint64_t round, uint64_t now)
+{
+	struct candidate c = { .v = v, .row = daemon_vgpu_row_of(v, g->uuid) };
+
+	c.above = v != asker->vgpu.of ? above_of(v, c.row) : 0;
+	if (c.above >= CHUNK_MIN) {
+		c.process = process_of(v, c.row, round, now);
+	}
+	return c;
+}
+
+/* Returns true if a vGPU could release memory for a question. */
+static bool any_candidate(const struct daemon_session *asker, const struct daemon_gpu *g,
+			  uint64_t now)
+{
+	bool any = false;
+
+	for (struct daemon_vgpu *v = asker->d->vgpus.first; v && !any; v = v->next) {
+		any = candidate_of(v, asker, g, NO_ROUND, now).process;
+	}
+	return any;
+}
+
+static struct candidate choose(const struct daemon_vgpu_round *r, const struct daemon_gpu *g,
+			       uint64_t need, uint64_t now)
 {
 	struct candidate best = { .process = NULL };
 
-	for (struct daemon_vgpu *v = asker->d->vgpus.first; v; v = v->next) {
-		struct candidate c = { .v = v, .row = daemon_vgpu_row_of(v, g->uuid) };
+	for (struct daemon_vgpu *v = r->asker->d->vgpus.first; v; v = v->next) {
+		struct candidate c = candidate_of(v, r->asker, g, r->number, now);
 
-		if (v == asker->vgpu.of) {
+		if (!c.process) {
 			continue;
 		}
-		c.above = above_of(v, c.row);
-		if (c.above < CHUNK_MIN) {
-			continue;
-		}
-		c.process = process_of(v, c.row, round, now);
-		if (c.process && is_before(&c, &best)) {
+		c.most = MIN(c.above, quota_of(v, c.row, c.above, r, need));
+		if (c.most >= CHUNK_MIN && is_before(&c, &best)) {
 			best = c;
 		}
 	}
@@ -174,7 +235,7 @@ static uint64_t need_of(struct daemon_session *s, const struct daemon_vgpu_round
 static bool give_order(struct daemon_vgpu_round *r, const struct daemon_gpu *g, uint64_t need,
 		       uint64_t now)
 {
-	struct candidate c = choose(r->asker, g, r->number, now);
+	struct candidate c = choose(r, g, need, now);
 	union proto_message m = { 0 };
 
 	if (!c.process) {
@@ -182,7 +243,8 @@ static bool give_order(struct daemon_vgpu_round *r, const struct daemon_gpu *g, 
 	}
 	r->victim = c.process;
 	r->row = c.row;
-	r->ordered = MIN(MIN(need, c.above), MIN(own_of(c.process, c.row), ORDER_MAX));
+	r->orders++;
+	r->ordered = MIN(MIN(need, c.most), MIN(own_of(c.process, c.row), ORDER_MAX));
 	r->order = ++c.v->d->vgpus.orders;
 	r->sent_ns = now;
 	r->until_ns = now + clock_patience(ORDER_TIMEOUT_NS);
@@ -274,6 +336,7 @@ static bool begin_round(struct daemon *d, struct daemon_vgpu_round *r, const str
 	r->asker = first;
 	r->number = ++d->vgpus.rounds;
 	r->freed = 0;
+	r->orders = 0;
 	r->place = first ? first->vgpu.of->place : 0;
 	return first != NULL;
 }
@@ -304,8 +367,7 @@ bool daemon_vgpu_reclaim_begin(struct daemon_session *s)
 		return false;
 	}
 	g = device_of(s);
-	if (!g || until_credit(s->vgpu.of, now) > CREDIT_WAIT_NS ||
-	    !choose(s, g, NO_ROUND, now).process) {
+	if (!g || until_credit(s->vgpu.of, now) > CREDIT_WAIT_NS || !any_candidate(s, g, now)) {
 		return false;
 	}
 	s->vgpu.ask.reclaims = true;
@@ -365,6 +427,7 @@ static void take_answer(struct daemon_session *s, struct daemon_vgpu_round *r, u
 
 	take_credit(s->d, r->place, now - r->sent_ns);
 	r->freed += freed;
+	s->vgpu.of->row[r->row].quota -= MIN(freed, s->vgpu.of->row[r->row].quota);
 	r->order = 0;
 	r->victim = NULL;
 	if (freed < CHUNK_MIN) {
