@@ -751,8 +751,7 @@ static void session_ended(struct daemon_session *s)
 
 const struct daemon_feature daemon_vgpus_feature = {
 	.messages = { { PROTO_MEM_ASK, 1u << DAEMON_SESSION_READY, daemon_vgpu_take_ask },
-		      { PROTO_MEM_RELEASED, 1u << DAEMON_SESSION_READY,
-			daemon_vgpu_take_released } },
+		      { PROTO_MEM_RELEASED, 1u << DAEMON_SESSION_READY, daemon_vgpu_released } },
 	.session_ended = session_ended,
 };
 

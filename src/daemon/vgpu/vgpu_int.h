@@ -221,7 +221,7 @@ void daemon_vgpu_reclaim_stop(struct daemon_session *s);
 /* Such a session, or one that has an order, ends. */
 void daemon_vgpu_reclaim_left(struct daemon_session *s);
 /* Handles the answer to an order. */
-bool daemon_vgpu_take_released(struct daemon_session *s, struct daemon_received *r);
+bool daemon_vgpu_released(struct daemon_session *s, struct daemon_received *r);
 
 /* vgpu_reserve.c: stores what may be charged now on the page again. */
 void daemon_vgpu_restore_allowed(struct daemon_vgpu *v, uint32_t row);

@@ -438,7 +438,7 @@ static void take_answer(struct daemon_session *s, struct daemon_vgpu_round *r, u
 	daemon_vgpu_take_back(s->vgpu.of, r->row);
 }
 
-bool daemon_vgpu_take_released(struct daemon_session *s, struct daemon_received *m)
+bool daemon_vgpu_released(struct daemon_session *s, struct daemon_received *m)
 {
 	for (unsigned i = 0; s->vgpu.of && i < PROTO_MAX_GPUS; i++) {
 		struct daemon_vgpu_round *r = &s->d->vgpus.round[i];

@@ -144,7 +144,7 @@ static void answer(struct part *a, uint64_t number, uint64_t bytes)
 {
 	struct daemon_received r = { .m.mem_release = { .number = number, .bytes = bytes } };
 
-	assert_true(daemon_vgpu_take_released(&a->s, &r));
+	assert_true(daemon_vgpu_released(&a->s, &r));
 }
 
 /* The process carries out its order. */
