@@ -244,7 +244,8 @@ static bool give_order(struct daemon_vgpu_round *r, const struct daemon_gpu *g, 
 	r->victim = c.process;
 	r->row = c.row;
 	r->orders++;
-	r->ordered = MIN(MIN(need, c.most), MIN(own_of(c.process, c.row), ORDER_MAX));
+	r->victim_had = own_of(c.process, c.row);
+	r->ordered = MIN(MIN(need, c.most), MIN(r->victim_had, ORDER_MAX));
 	r->order = ++c.v->d->vgpus.orders;
 	r->sent_ns = now;
 	r->until_ns = now + clock_patience(ORDER_TIMEOUT_NS);
@@ -421,18 +422,30 @@ void daemon_vgpu_reclaim_left(struct daemon_session *s)
 	}
 }
 
+/* An answer that the account does not bear out ends the orders to the process in this round: it
+ * would be the first choice again. (It may have allocated something meanwhile.) */
+static bool is_borne_out(const struct daemon_session *s, const struct daemon_vgpu_round *r,
+			 uint64_t freed)
+{
+	uint64_t has = own_of(s, r->row);
+
+	return has < r->victim_had && r->victim_had - has >= freed / 2;
+}
+
 static void take_answer(struct daemon_session *s, struct daemon_vgpu_round *r, uint64_t bytes)
 {
 	uint64_t now = clock_now_ns(), freed = MIN(bytes, r->ordered);
+	bool more = freed >= CHUNK_MIN && is_borne_out(s, r, freed);
 
 	take_credit(s->d, r->place, now - r->sent_ns);
 	r->freed += freed;
 	s->vgpu.of->row[r->row].quota -= MIN(freed, s->vgpu.of->row[r->row].quota);
 	r->order = 0;
 	r->victim = NULL;
-	if (freed < CHUNK_MIN) {
+	if (!more) {
 		s->vgpu.release.round = r->number; /* it can give no more */
-	} else {
+	}
+	if (freed >= CHUNK_MIN) {
 		note_release(s, freed, now);
 	}
 	daemon_vgpu_take_back(s->vgpu.of, r->row);
