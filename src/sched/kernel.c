@@ -17,6 +17,11 @@ static unsigned log2_floor(uint64_t v)
 	return v ? 63u - (unsigned)__builtin_clzll(v) : 0;
 }
 
+uint64_t sched_kernel_hash(const struct sched_kernel *k)
+{
+	return k->hash;
+}
+
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 {
 	struct sched_kernel *k;

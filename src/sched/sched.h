@@ -137,6 +137,7 @@ void sched_publish_kernels(struct sched *s);
 /* Returns the kernel of that name, which holds its learned durations; NULL without memory or beyond
  * 65536 kernels. Freed by sched_destroy. */
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name);
+uint64_t sched_kernel_hash(const struct sched_kernel *k); /* of its name, as policies see it */
 
 /* ---- the launch path ---- */
 

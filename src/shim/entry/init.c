@@ -89,7 +89,7 @@ static int ask_memory(const struct proto_mem_ask *ask)
 static const struct shim_mem_session mem_session = { .note = note_memory,
 						     .ask = ask_memory,
 						     .is_agent = shim_agent_is_current,
-						     .is_library_kernel = shim_kernel_is_library };
+						     .kernel_of = shim_kernel_glance };
 
 static uint64_t release_memory(const struct proto_mem_release *m)
 {

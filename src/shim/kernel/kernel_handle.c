@@ -151,6 +151,22 @@ bool shim_kernel_is_library(const void *handle)
 	return r;
 }
 
+bool shim_kernel_glance(const void *handle, bool *ret_library, uint64_t *ret_hash)
+{
+	const struct shim_kernel *k;
+	const struct sched_kernel *counted;
+
+	if (!lock_try(&shim_kernels_mutex)) {
+		return false;
+	}
+	k = noted(handle);
+	*ret_library = k && k->kind == SHIM_KERNEL_OF_LIBRARY;
+	counted = k ? load_acquire(&k->counted) : NULL;
+	*ret_hash = counted ? sched_kernel_hash(counted) : 0;
+	lock_release(&shim_kernels_mutex);
+	return true;
+}
+
 bool shim_kernel_origin(const void *handle, struct shim_kernel_origin *ret)
 {
 	const struct shim_kernel *k;

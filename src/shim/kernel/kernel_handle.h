@@ -80,6 +80,9 @@ void shim_kernel_set_graph(const void *exec, bool communicates);
 const void *shim_kernel_noted(CUkernel kernel, CUfunction function);
 /* Returns true if the handle came from a library (CUkernel). */
 bool shim_kernel_is_library(const void *handle);
+/* The same, and the hash of its name as policies see it, 0 if it is not known, without waiting:
+ * the caller may hold locks that come after that of kernels. Returns false if it would wait. */
+bool shim_kernel_glance(const void *handle, bool *ret_library, uint64_t *ret_hash);
 /* Asks the driver for an attribute of f on the current device; library: f is a CUkernel. */
 CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library);
 

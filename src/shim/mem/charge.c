@@ -66,7 +66,7 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	shim_mem_install_modules();
-	if (shim_mem_row_swap() >= 0 && gpus == 1) {
+	if (shim_mem_row_swap() >= 0 && gpus == 1 && shim_swap_is_possible()) {
 		shim_swap_install();
 		mem_ledger_set_chunks(&account.ledger, (uint32_t)account.row[0], true);
 	}
@@ -241,6 +241,15 @@ static bool charge(int row, uint64_t bytes, const char *call, bool may_wait)
 bool shim_mem_charge_now(int row, uint64_t bytes)
 {
 	return charge_within(row, bytes, 0, false);
+}
+
+void shim_mem_ask(int row, uint64_t bytes)
+{
+	if (shim_mem_room(row) < bytes && shim_mem_left(row) >= bytes &&
+	    shim_mem_charge_later(&account.ledger, (uint32_t)row, bytes, &account.session, 0,
+				  false)) {
+		shim_mem_release(row, bytes);
+	}
 }
 
 bool shim_mem_charge_or_host(int row, uint64_t bytes)

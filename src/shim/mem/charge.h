@@ -24,8 +24,9 @@ struct shim_mem_session {
 	int (*ask)(const struct proto_mem_ask *m);
 	/* Returns true on the thread that must not wait. */
 	bool (*is_agent)(void);
-	/* Returns true if a handle that is launched is a CUkernel. */
-	bool (*is_library_kernel)(const void *handle);
+	/* Whether a handle that is launched is a CUkernel, and the hash of its name; 0: not known.
+	 * Returns false if it cannot be said without waiting. */
+	bool (*kernel_of)(const void *handle, bool *ret_library, uint64_t *ret_hash);
 };
 
 /* Joins the vGPU whose account is mapped at page, as its given line; uuid: of the process's devices
@@ -113,8 +114,10 @@ int shim_mem_row_swap(void);
 bool shim_mem_charge(int row, uint64_t bytes, const char *call);
 /* The same without waiting, and without a note. */
 bool shim_mem_charge_now(int row, uint64_t bytes);
-/* The same for memory that may lie on the host instead: waits only while other vGPUs release
- * memory. */
+/* Has gbpfd grant what the limit has, if it is not granted yet. */
+void shim_mem_ask(int row, uint64_t bytes);
+/* The same as shim_mem_charge_now() for memory that may lie on the host instead: waits only while
+ * other vGPUs release memory. */
 bool shim_mem_charge_or_host(int row, uint64_t bytes);
 /* Charges bytes within what is allowed, or, with _whole(), within the limit. Returns false if they
  * exceed it. Until the change of memory ends, or they are released, they do not count for the most

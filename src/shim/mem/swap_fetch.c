@@ -3,12 +3,12 @@
  * on to its end. This is only a guess, on which no result depends: pointers to pointers are not
  * followed, and a number may look like an address.
  *
- * Launches that use memory in place are timed, so that it is known of a kernel what it loses by
- * that: little where it reads its memory once (51 GB/s on an H200), a hundred times its duration
- * where it reads it often. Without a program for mem_fault, memory comes back if the limit has room
- * for it; if the launch would lose twice as much as the movement takes; or if launches have lost as
- * much since it left, and what would leave for it is worth clearly less. So a program that uses its
- * memory in turn does not move all of it for ever, unless it is faster so. */
+ * Launches that use memory in place are timed, and others of the same kernel, so that it is known
+ * what it loses by that: little where it reads its memory once (51 GB/s on an H200), a hundred
+ * times its duration where it reads it often. Without a program for mem_fault, memory comes back if
+ * the limit has room for it; if the launch would lose twice as much as the movement takes; or if
+ * launches have lost as much since it left, and what would leave for it is worth clearly less. So a
+ * program that uses its memory in turn does not move all of it for ever, unless it is faster so. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -35,26 +35,39 @@
 #define IN_PLACE_US_PER_MIB 20u
 #define ON_DEVICE_US_PER_MIB 0.5 /* of a kernel that reads memory once; 2 TB/s */
 #define CLEARLY 1500u		 /* thousandths */
+/* A time that is older is taken again: in place, although that is slower, since it may have been
+ * wrong. */
+#define TIME_NS UINT64_C(10000000000)
+#define SAMPLED 16u /* one of so many launches with nothing on the host is timed */
+#define LOCK_NS UINT64_C(5000000)
+#define MOVED_MIN_MIB 16u /* in a movement whose rate counts */
 /* After work that was not done in time no memory comes back for that many times as long. */
 #define REST 20u
 
-/* How much longer launches of a kernel took in place, by a hash of its handle; another kernel may
- * have it. */
+/* What is known of the launches of a kernel, by a hash of its handle; another kernel may have it.
+ */
 #define TIMES 1024u
-static uint32_t lost_us_per_mib[TIMES] GUARDED_BY(shim_swap_mutex); /* 0: not known */
+static struct times {
+	uint32_t lost_us;   /* by each MiB on the host, at least; 0: not known */
+	uint32_t whole_us;  /* of a launch without any, at least; 0: not known */
+	uint64_t timed_ns;  /* when it was last timed in place */
+	uint64_t timed0_ns; /* ... without */
+} times[TIMES] GUARDED_BY(shim_swap_mutex);
 static uint64_t move_ns_per_mib GUARDED_BY(shim_swap_mutex) = MOVE_NS_PER_MIB;
 static uint64_t rest_until_ns GUARDED_BY(shim_swap_mutex);
 
-static uint32_t *times_of(CUfunction f) REQUIRES(shim_swap_mutex)
+static struct times *times_of(CUfunction f) REQUIRES(shim_swap_mutex)
 {
-	return &lost_us_per_mib[((uintptr_t)f * 0x9e3779b97f4a7c15u >> 32) % TIMES];
+	return &times[((uintptr_t)f * 0x9e3779b97f4a7c15u >> 32) % TIMES];
 }
 
 /* ---- which memory a launch names ---- */
 
 struct naming {
 	struct mem_swap_need need;
+	uint64_t hash; /* of the kernel's name; 0: not known */
 	uint32_t cost; /* in microseconds for each MiB on the host */
+	bool is_old;   /* the cost is to be measured again */
 	int row;       /* of the memory; negative: none is named */
 };
 
@@ -87,8 +100,10 @@ static bool param_size(const struct shim_swap_launch *l, bool library, unsigned 
 /* Notes the memory that a launch names, as one use. */
 static struct naming name(const struct shim_swap_launch *l, bool library) REQUIRES(shim_swap_mutex)
 {
-	uint32_t known = *times_of(l->f);
-	struct naming n = { .cost = known ? known : IN_PLACE_US_PER_MIB, .row = -1 };
+	const struct times *t = times_of(l->f);
+	struct naming n = { .cost = t->lost_us ? t->lost_us : IN_PLACE_US_PER_MIB,
+			    .is_old = clock_now_ns() - t->timed_ns >= TIME_NS,
+			    .row = -1 };
 	struct shim_param_buffer buffer;
 	size_t bytes;
 
@@ -107,9 +122,19 @@ static struct naming name(const struct shim_swap_launch *l, bool library) REQUIR
 
 /* ---- how long launches take in place ---- */
 
-/* Takes the times of launches that have finished. */
+/* Keeps the least of some samples: others are longer by what else was under way. */
+static uint32_t least(uint32_t of, double us, bool fresh)
+{
+	uint32_t sample = (uint32_t)MIN(MAX(us, 1.0), 1e6);
+
+	return of && fresh ? MIN(of, sample) : sample;
+}
+
+/* Takes the time of a launch that has finished. */
 static void read_time(struct shim_swap_context *c) REQUIRES(shim_swap_mutex)
 {
+	uint64_t now = clock_now_ns();
+	struct times *t;
 	float ms = 0;
 	double us;
 
@@ -118,11 +143,21 @@ static void read_time(struct shim_swap_context *c) REQUIRES(shim_swap_mutex)
 		return;
 	}
 	c->timed.state = SHIM_SWAP_NOT_TIMED;
-	if (shim_work_driver.cuEventElapsedTime(&ms, c->begin, c->end) == CUDA_SUCCESS && ms > 0) {
-		us = (double)ms * 1e3 - ON_DEVICE_US_PER_MIB * (double)(c->timed.bytes / MIB);
-		us /= (double)(c->timed.missing / MIB);
-		*times_of(c->timed.f) = (uint32_t)MIN(MAX(us, 1.0), 1e6);
+	if (shim_work_driver.cuEventElapsedTime(&ms, c->begin, c->end) != CUDA_SUCCESS || ms <= 0) {
+		return;
 	}
+	us = (double)ms * 1e3;
+	t = times_of(c->timed.f);
+	if (!c->timed.missing) {
+		t->whole_us = least(t->whole_us, us, now - t->timed0_ns < TIME_NS);
+		t->timed0_ns = now;
+		return;
+	}
+	us -= t->whole_us ? (double)t->whole_us
+			  : ON_DEVICE_US_PER_MIB * (double)(c->timed.bytes / MIB);
+	t->lost_us = least(t->lost_us, us / (double)(c->timed.missing / MIB),
+			   now - t->timed_ns < TIME_NS);
+	t->timed_ns = now;
 }
 
 static CUresult record(const struct shim_swap_launch *l, CUevent event)
@@ -133,11 +168,10 @@ static CUresult record(const struct shim_swap_launch *l, CUevent event)
 
 /* Begins to time a launch, unless another one is being timed. */
 static void begin_time(struct shim_swap_launch *l, CUcontext ctx, const struct mem_swap_need *n)
+	REQUIRES(shim_swap_mutex)
 {
-	struct shim_swap_context *c;
+	struct shim_swap_context *c = shim_swap_context(ctx);
 
-	lock_take(&shim_swap_mutex);
-	c = shim_swap_context(ctx);
 	if (c && c->out && !c->ending && c->timed.state == SHIM_SWAP_NOT_TIMED &&
 	    record(l, c->begin) == CUDA_SUCCESS) {
 		c->timed.state = SHIM_SWAP_TIMING;
@@ -146,19 +180,19 @@ static void begin_time(struct shim_swap_launch *l, CUcontext ctx, const struct m
 		c->timed.missing = n->missing;
 		l->timed_in = ctx;
 	}
-	lock_release(&shim_swap_mutex);
 }
 
-void shim_swap_launched(const struct shim_swap_launch *l)
+void shim_swap_launched(const struct shim_swap_launch *l, CUresult r)
 {
 	struct shim_swap_context *c;
 
 	lock_take(&shim_swap_mutex);
 	c = shim_swap_context(l->timed_in);
 	if (c && c->timed.state == SHIM_SWAP_TIMING) {
-		c->timed.state = !c->ending && record(l, c->end) == CUDA_SUCCESS
-					 ? SHIM_SWAP_TIMED
-					 : SHIM_SWAP_NOT_TIMED;
+		c->timed.state =
+			r == CUDA_SUCCESS && !c->ending && record(l, c->end) == CUDA_SUCCESS
+				? SHIM_SWAP_TIMED
+				: SHIM_SWAP_NOT_TIMED;
 	}
 	lock_release(&shim_swap_mutex);
 }
@@ -185,10 +219,11 @@ static uint64_t ratio_of(const struct naming *n, uint64_t room, uint64_t use)
 static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
 	REQUIRES(shim_swap_mutex)
 {
-	uint64_t room = shim_swap_is_held(n->row) ? 0 : shim_mem_room(n->row),
-		 mib = n->need.missing / MIB;
+	uint64_t room = shim_swap_is_held(n->row) ? 0 : shim_mem_left(n->row);
+	uint64_t mib = n->need.missing / MIB;
 
-	return (struct sched_mem_fault){ .bytes = n->need.bytes,
+	return (struct sched_mem_fault){ .kernel = n->hash,
+					 .bytes = n->need.bytes,
 					 .missing = n->need.missing,
 					 .room = room,
 					 .in_place_ns = n->cost * mib * 1000,
@@ -198,28 +233,35 @@ static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
 					 .drain_ns = SCHED_MEM_DRAIN_NS };
 }
 
-static uint32_t built_in(const struct sched_mem_fault *f)
+/* is_old: what is known of the kernel. */
+static uint32_t built_in(const struct sched_mem_fault *f, bool is_old)
 {
-	return f->missing <= f->room || f->in_place_ns >= 2 * f->move_ns ||
-			       (f->lost_ns >= f->move_ns && f->ratio >= CLEARLY)
-		       ? GBPF_MEM_FETCH
-		       : GBPF_MEM_IN_PLACE;
+	bool fetch = f->missing <= f->room || (f->in_place_ns >= 2 * f->move_ns && !is_old) ||
+		     (f->lost_ns >= f->move_ns && f->ratio >= CLEARLY);
+
+	return fetch ? GBPF_MEM_FETCH : GBPF_MEM_IN_PLACE;
 }
 
 /* Returns GBPF_MEM_IN_PLACE or GBPF_MEM_FETCH, after waiting as the policy wants. */
-static uint32_t decide(struct sched_mem_fault *f)
+static uint32_t decide(struct sched_mem_fault *f, bool is_old)
 {
 	bool agent = shim_mem_session()->is_agent();
-	uint32_t verdict = built_in(f);
+	uint32_t verdict;
 
-	while (sched_mem_decide(shim.sched, f, &verdict) && verdict == GBPF_MEM_HOLD) {
+	for (;;) {
+		if (!sched_mem_decide(shim.sched, f, &verdict)) {
+			verdict = built_in(f, is_old);
+		}
+		if (verdict != GBPF_MEM_HOLD) {
+			break;
+		}
 		if (agent) {
 			return GBPF_MEM_IN_PLACE;
 		}
 		clock_sleep_ns(f->hold_ns);
 	}
 	f->drain_ns = agent ? MIN(f->drain_ns, AGENT_DRAIN_NS) : f->drain_ns;
-	return verdict == GBPF_MEM_FETCH ? GBPF_MEM_FETCH : GBPF_MEM_IN_PLACE;
+	return verdict;
 }
 
 /* ---- movement ---- */
@@ -231,8 +273,11 @@ static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[
 	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
 	unsigned n = 0;
 
-	for (; k && k->used >= use && n < SHIM_SWAP_BATCH; k = k->prev) {
-		list[n++] = k;
+	/* Those that have left since are behind them, and were used before. */
+	for (; k && n < SHIM_SWAP_BATCH; k = k->prev) {
+		if (k->used >= use) {
+			list[n++] = k;
+		}
 	}
 	return n;
 }
@@ -251,8 +296,18 @@ static bool fetch_once(int row, uint64_t use) REQUIRES(shim_swap_mutex)
 		mib += list[i]->place == MEM_SWAP_DEVICE ? list[i]->bytes / MIB : 0;
 	}
 	ns = clock_now_ns() - begin;
-	move_ns_per_mib = mib ? (3 * move_ns_per_mib + ns / mib) / 4 : move_ns_per_mib;
+	if (mib >= MOVED_MIN_MIB) {
+		move_ns_per_mib = (3 * move_ns_per_mib + ns / mib) / 4;
+	}
 	return true;
+}
+
+/* A fetch that has brought nothing would bring nothing the next time. */
+static void rest_since(uint64_t begin) REQUIRES(shim_swap_mutex)
+{
+	uint64_t now = clock_now_ns();
+
+	rest_until_ns = now + REST * (now - begin);
 }
 
 /* Waits for the work of a context before a pause, so that only this thread waits for long, and
@@ -260,82 +315,130 @@ static bool fetch_once(int row, uint64_t use) REQUIRES(shim_swap_mutex)
 static bool wait_for_work(CUcontext ctx, uint64_t ns)
 {
 	uint64_t begin = clock_now_ns(), until = begin + clock_patience(ns), now;
-	CUresult r = CUDA_ERROR_NOT_READY;
 	bool recorded = false;
+	CUresult r;
 
-	for (;;) {
+	do {
 		const struct shim_swap_context *c;
 
 		lock_take(&shim_swap_mutex);
 		now = clock_now_ns();
-		c = now < rest_until_ns ? NULL : shim_swap_context(ctx);
-		if (!c || c->ending || !c->out) {
-			r = CUDA_ERROR_INVALID_CONTEXT;
-		} else {
-			recorded = recorded || shim_swap_record(ctx, c->event) == CUDA_SUCCESS;
-			r = recorded ? shim_work_driver.cuEventQuery(c->event) : r;
-		}
-		if (r == CUDA_ERROR_NOT_READY && now >= until) {
-			rest_until_ns = now + REST * (now - begin);
-			r = CUDA_ERROR_LAUNCH_TIMEOUT;
+		c = shim_swap_context(ctx);
+		r = !c || c->ending || !c->out ? CUDA_ERROR_INVALID_CONTEXT
+		    : recorded		       ? CUDA_SUCCESS
+					       : shim_swap_record(ctx, c->event);
+		if (r == CUDA_SUCCESS) {
+			recorded = true;
+			r = shim_work_driver.cuEventQuery(c->event);
 		}
 		lock_release(&shim_swap_mutex);
-		if (r != CUDA_ERROR_NOT_READY) {
-			return r == CUDA_SUCCESS;
-		}
-		if (now - begin >= SPIN_NS) {
+		if (r == CUDA_ERROR_NOT_READY && now - begin >= SPIN_NS) {
 			clock_sleep_ns(20000);
 		}
-	}
+	} while (r == CUDA_ERROR_NOT_READY && now < until);
+	return r == CUDA_SUCCESS;
 }
 
-/* Brings memory back that a use has named. */
-static void fetch(CUcontext ctx, int row, uint64_t use, uint64_t drain_ns, uint64_t missing)
+/* Brings memory back that a use has named. Returns whether all of it is there. */
+static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_fault *f)
 {
 	CUstreamCaptureMode mode = shim_capture_exempt();
+	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
+	uint64_t begin = clock_now_ns();
+	bool some = false, all, done;
 
-	shim_swap_ask_for_host(MIN(missing, SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK));
-	if (wait_for_work(ctx, drain_ns)) {
-		shim_mem_move_begin();
-		lock_take(&shim_swap_mutex);
-		shim_swap_pool_settle();
-		while (fetch_once(row, use)) {
-		}
-		lock_release(&shim_swap_mutex);
-		shim_mem_move_end();
+	shim_mem_ask(row, f->missing);
+	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK));
+	done = wait_for_work(ctx, f->drain_ns);
+	shim_mem_move_begin();
+	lock_take(&shim_swap_mutex);
+	shim_swap_pool_settle();
+	while (done && fetch_once(row, use)) {
+		some = true;
 	}
+	if (!some) {
+		rest_since(begin);
+	}
+	all = !list_missing(row, use, list);
+	lock_release(&shim_swap_mutex);
+	shim_mem_move_end();
 	shim_capture_restore(mode);
+	return all;
+}
+
+/* What keeps the mutex for long is a movement, or memory of the host that is made: the launch uses
+ * what there is. */
+static bool lock_soon(void) ACQUIRES_IF(true, shim_swap_mutex) UNCHECKED
+{
+	uint64_t until = clock_now_ns() + clock_patience(LOCK_NS);
+	struct timespec t = { .tv_sec = (time_t)(until / 1000000000u),
+			      .tv_nsec = (long)(until % 1000000000u) };
+
+	if (lock_try(&shim_swap_mutex)) {
+		return true;
+	}
+	if (shim_mem_session()->is_agent()) {
+		return false;
+	}
+	return lock_take_by(&shim_swap_mutex, CLOCK_MONOTONIC, &t);
+}
+
+/* Returns whether the launch waits for a decision about memory on the host; otherwise it goes, and
+ * may be timed. */
+static bool look(struct shim_swap_launch *l, CUcontext ctx, struct naming *n,
+		 struct sched_mem_fault *f, uint64_t *ret_use)
+{
+	bool library, asks = false;
+	uint64_t hash;
+
+	if (!shim_mem_session()->kernel_of(l->f, &library, &hash) || !lock_soon()) {
+		return false;
+	}
+	read_time(shim_swap_context(ctx));
+	*n = name(l, library);
+	n->hash = hash;
+	*ret_use = shim_swap_map.uses;
+	asks = n->need.missing && clock_now_ns() >= rest_until_ns;
+	if (asks) {
+		*f = describe(n, *ret_use);
+	} else if (n->need.missing || (n->need.bytes && *ret_use % SAMPLED == 0)) {
+		begin_time(l, ctx, &n->need);
+	}
+	lock_release(&shim_swap_mutex);
+	return asks;
 }
 
 void shim_swap_launch(struct shim_swap_launch *l)
 {
+	CUstreamCaptureMode mode;
 	struct sched_mem_fault f;
-	struct naming n;
 	CUcontext ctx = NULL;
+	struct naming n = { .row = -1 };
 	uint64_t use;
-	bool library;
+	bool asks;
 
 	if (!shim_swap_is_on() || shim_capture_any() ||
 	    shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
 		return;
 	}
-	library = shim_mem_session()->is_library_kernel(l->f);
 	ctx = shim_green_base(ctx);
-	lock_take(&shim_swap_mutex);
-	read_time(shim_swap_context(ctx));
-	n = name(l, library);
-	use = shim_swap_map.uses;
-	if (n.need.missing) {
-		f = describe(&n, use);
-	}
-	lock_release(&shim_swap_mutex);
-	if (!n.need.missing) {
+	mode = shim_capture_exempt(); /* another thread may begin one */
+	asks = look(l, ctx, &n, &f, &use);
+	shim_capture_restore(mode);
+	if (!asks) {
+		if (n.need.missing) {
+			sched_used_in_place(shim.sched);
+		}
 		return;
 	}
-	if (decide(&f) == GBPF_MEM_FETCH) {
-		fetch(ctx, n.row, use, f.drain_ns, n.need.missing);
-	} else {
-		sched_used_in_place(shim.sched);
-		begin_time(l, ctx, &n.need);
+	if (decide(&f, n.is_old) == GBPF_MEM_FETCH) {
+		if (!fetch(ctx, n.row, use, &f)) {
+			sched_used_in_place(shim.sched);
+		}
+		return;
 	}
+	sched_used_in_place(shim.sched);
+	lock_take(&shim_swap_mutex);
+	begin_time(l, ctx, &n.need);
+	lock_release(&shim_swap_mutex);
 }

@@ -145,10 +145,14 @@ static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_
 {
 	struct shim_swap_pause p;
 	uint64_t freed = 0, out = 0;
+	bool any = m->n_out != 0;
 	CUcontext before;
 
 	*ret_back = 0;
-	if (m->n_out + m->n_back && shim_swap_stop(&p, shim_mem_row(c->device))) {
+	for (unsigned i = 0; i < m->n_back; i++) {
+		any |= m->back[i]->handle != 0;
+	}
+	if (any && shim_swap_stop(&p, shim_mem_row(c->device))) {
 		if (shim_work_driver.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
 			move_all(c, m);
 			(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
@@ -201,7 +205,7 @@ static bool add_back(struct moves *m, const struct shim_swap_context *c, struct 
 	REQUIRES(shim_swap_mutex)
 {
 	int row = k->region->row;
-	bool has_room = !shim_swap_is_held(row) && shim_mem_try_charge(row, k->bytes);
+	bool has_room = shim_mem_try_charge(row, k->bytes);
 
 	if (has_room && shim_swap_chunk_create(k, c->device) != CUDA_SUCCESS) {
 		shim_mem_release(row, k->bytes);
@@ -214,10 +218,7 @@ static bool add_back(struct moves *m, const struct shim_swap_context *c, struct 
 void shim_swap_ask_for_host(uint64_t bytes)
 {
 	bytes -= MIN(bytes, shim_swap_pool_bytes());
-	if (shim_mem_room(PROTO_ACCOUNT_HOST) < bytes &&
-	    shim_mem_charge_now(PROTO_ACCOUNT_HOST, bytes)) {
-		shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
-	}
+	shim_mem_ask(PROTO_ACCOUNT_HOST, bytes);
 }
 
 /* Removes those that are worth most until the others have no more than that many bytes. */
@@ -311,7 +312,7 @@ void shim_swap_back(int row)
 	const struct shim_swap_context *c = shim_swap_context_of(row);
 	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
 	struct moves m = { 0 };
-	bool has_room = c != NULL;
+	bool has_room = c && !shim_swap_is_held(row);
 	uint64_t back;
 
 	for (; k && has_room && m.n_back < BATCH; k = k->prev) {
@@ -328,7 +329,7 @@ bool shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n
 	struct moves m = { 0 };
 	uint64_t missing = 0, freed, back;
 
-	if (!c) {
+	if (!c || shim_swap_is_held(row)) {
 		return false;
 	}
 	for (unsigned i = 0; i < n && i < BATCH; i++) {

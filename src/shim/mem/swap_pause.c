@@ -18,7 +18,10 @@ struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
 struct mem_swap_map shim_swap_map;
 
 static struct shim_swap_context contexts[CONTEXTS_MAX] GUARDED_BY(shim_swap_mutex);
-static uint32_t n_unknown GUARDED_BY(shim_swap_mutex); /* contexts that the table has no room for */
+/* Contexts that the table has no room for. Beyond these the process's memory stays where it is. */
+#define UNKNOWN_MAX 256u
+static CUcontext unknown[UNKNOWN_MAX] GUARDED_BY(shim_swap_mutex);
+static uint32_t n_unknown GUARDED_BY(shim_swap_mutex);
 
 /* ---- contexts ---- */
 
@@ -46,6 +49,27 @@ static CUresult fill(struct shim_swap_context *c)
 	return r != CUDA_SUCCESS ? r : shim_driver.cuStreamCreate(&c->out, CU_STREAM_NON_BLOCKING);
 }
 
+static uint32_t unknown_at(CUcontext ctx) REQUIRES(shim_swap_mutex)
+{
+	uint32_t i = 0;
+
+	while (i < MIN(n_unknown, UNKNOWN_MAX) && unknown[i] != ctx) {
+		i++;
+	}
+	return i;
+}
+
+static void add_unknown(CUcontext ctx) REQUIRES(shim_swap_mutex)
+{
+	uint32_t at = unknown_at(ctx);
+
+	if (at == UNKNOWN_MAX) {
+		n_unknown = UNKNOWN_MAX + 1;
+	} else if (at == n_unknown) {
+		unknown[n_unknown++] = ctx;
+	}
+}
+
 void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
 {
 	struct shim_swap_context *c = shim_swap_context(ctx);
@@ -54,7 +78,7 @@ void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
 
 	c = known ? c : shim_swap_context(NULL);
 	if (!c) {
-		n_unknown++;
+		add_unknown(ctx);
 	} else if (!known || (made && c->ending)) {
 		*c = (struct shim_swap_context){ .ctx = ctx,
 						 .device = device,
@@ -120,10 +144,15 @@ const struct shim_swap_context *shim_swap_context_of(int row)
 bool shim_swap_forget(CUcontext ctx, uint64_t epoch)
 {
 	struct shim_swap_context *c = shim_swap_context(ctx);
+	uint32_t at = unknown_at(ctx);
 	bool left = false;
 
-	if (!c) {
-		n_unknown -= n_unknown != 0;
+	if (at < MIN(n_unknown, UNKNOWN_MAX)) {
+		if (n_unknown <= UNKNOWN_MAX) {
+			unknown[at] = unknown[--n_unknown];
+		}
+	} else if (!c) {
+		/* It was not seen. */
 	} else if (c->epoch <= epoch) { /* its streams and events have ended */
 		*c = (struct shim_swap_context){ 0 };
 	}

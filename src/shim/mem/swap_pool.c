@@ -120,9 +120,13 @@ void shim_swap_pool_want(int row, CUdevice device)
 
 void shim_swap_pool_settle(void)
 {
+	int cancel;
+
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* the mutex is held */
 	while (pool.calls) {
 		lock_wait(&shim_swap_mutex, &called);
 	}
+	(void)pthread_setcancelstate(cancel, NULL);
 }
 
 bool shim_swap_pool_take(uint64_t *ret_handle, uint64_t *ret_address)

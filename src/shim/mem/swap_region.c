@@ -12,6 +12,7 @@
 #include "shim/object/green_context.h"
 #include "shim/shim.h"
 
+#define DRIVER_VERSION_MIN 12050     /* cuCtxRecordEvent */
 #define FIRST_ID (UINT64_C(1) << 40) /* the driver's numbers of buffers are below */
 
 static uint64_t next_id GUARDED_BY(shim_swap_mutex) = FIRST_ID;
@@ -526,6 +527,14 @@ void shim_swap_context_ended(CUcontext ctx, uint64_t epoch)
 		shim_swap_pool_drop(0);
 	}
 	lock_release(&shim_swap_mutex);
+}
+
+bool shim_swap_is_possible(void)
+{
+	int version = 0;
+
+	return shim_driver.cuDriverGetVersion(&version) == CUDA_SUCCESS &&
+	       version >= DRIVER_VERSION_MIN;
 }
 
 void shim_swap_install(void)

@@ -12,6 +12,8 @@
 #define SHIM_SWAP_MIN (UINT64_C(2) << 20)    /* smallest allocation that can leave, bytes */
 #define SHIM_SWAP_CHUNK (UINT64_C(16) << 20) /* what leaves at a time, at most, bytes */
 
+/* Returns true if the driver has what it needs: since CUDA 12.5 (R555). */
+bool shim_swap_is_possible(void);
 /* Called once, when the process has joined a vGPU with swap, before cuInit returns. */
 void shim_swap_install(void);
 /* Returns true in a process whose memory can leave the device. */

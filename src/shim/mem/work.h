@@ -41,7 +41,7 @@ extern uint64_t shim_swap_on_host; /* [atomic] bytes of chunks that are not on t
 /* Called before the driver has the launch: fetches the memory that it names, as the policy wants.
  * If l->timed_in is not NULL then, shim_swap_launched() follows. */
 void shim_swap_launch(struct shim_swap_launch *l);
-void shim_swap_launched(const struct shim_swap_launch *l);
+void shim_swap_launched(const struct shim_swap_launch *l, CUresult r);
 
 static inline void shim_work_launch(struct shim_swap_launch *l)
 {
@@ -50,10 +50,10 @@ static inline void shim_work_launch(struct shim_swap_launch *l)
 	}
 }
 
-static inline void shim_work_launched(const struct shim_swap_launch *l)
+static inline void shim_work_launched(const struct shim_swap_launch *l, CUresult r)
 {
 	if (unlikely(l->timed_in)) {
-		shim_swap_launched(l);
+		shim_swap_launched(l, r);
 	}
 }
 

@@ -216,6 +216,11 @@ void sched_kernel_cover(struct sched *s, struct sched_kernel *graph, uint64_t la
 {
 }
 
+uint64_t sched_kernel_hash(const struct sched_kernel *k)
+{
+	return 0;
+}
+
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 {
 	static char names[64][64];
