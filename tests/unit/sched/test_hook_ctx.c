@@ -1,10 +1,6 @@
 /* What the hooks of a process are given, field by field, and which of their answers count. The
  * programs copy the whole context into the tenant's map. */
-#include "fake.h"
-
-#include <string.h>
-
-#include "sched/sched_int.h"
+#include "clocked.h"
 
 #define WORDS_MAX 40u
 #define COPY_AT 8 /* bytes; the map's first word counts the calls */
@@ -548,6 +544,211 @@ static void collective_phase_is_told_of_kernel_queue_and_tenant(void **state)
 	finish();
 }
 
+#define FAULT(field) ((int)offsetof(struct gbpf_mem_fault_ctx, field))
+
+/* On the test's clock. */
+static void begin_mem(void)
+{
+	clocked_now = 1000 * SECOND;
+	clock_set_source(clocked_source);
+	begin(GBPF_CLASS_BATCH);
+}
+
+static void finish_mem(void)
+{
+	finish();
+	clock_set_source(NULL);
+}
+
+static void mem_fault_is_told_of_launch_memory_and_tenant(void **state)
+{
+	const struct gbpf_mem_fault_ctx *c;
+	struct sched_mem_fault f = { .kernel = 77,
+				     .bytes = 640 << 20,
+				     .missing = 512 << 20,
+				     .room = 48 << 20,
+				     .in_place_ns = 1000,
+				     .lost_ns = 5000,
+				     .move_ns = 3000,
+				     .ratio = UINT64_MAX };
+	uint32_t verdict = GBPF_MEM_FETCH;
+
+	begin_mem();
+	sched_set_class(r.s, GBPF_CLASS_BATCH, 250);
+	store_relaxed(&r.s->uid, 4711u);
+	sched_set_vgpu(r.s, 17);
+	sched_set_lane(r.s, GBPF_LANE_SHARED);
+	use(1, POLICY_HOOK_mem_fault, sizeof(*c), -1, 0, GBPF_MEM_HOLD);
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_HOLD);
+	c = seen(1);
+	assert_int_equal(c->now_ns, 1000 * SECOND);
+	assert_int_equal(c->kernel, 77);
+	assert_int_equal(c->bytes, 640 << 20);
+	assert_int_equal(c->missing, 512 << 20);
+	assert_int_equal(c->room, 48 << 20);
+	assert_int_equal(c->in_place_ns, 1000);
+	assert_int_equal(c->lost_ns, 5000);
+	assert_int_equal(c->move_ns, 3000);
+	assert_true(c->ratio == UINT64_MAX);
+	assert_int_equal(c->held_ns, 0);
+	assert_int_equal(c->drain_ns, SECOND);
+	assert_int_equal(c->hold_ns, 0);
+	assert_int_equal(c->asked, 0);
+	assert_int_equal(c->tenant, 1);
+	assert_int_equal(c->class_id, GBPF_CLASS_BATCH);
+	assert_int_equal(c->weight, 250);
+	assert_int_equal(c->gpu, 0);
+	assert_int_equal(c->lane, GBPF_LANE_SHARED);
+	assert_int_equal(c->uid, 4711);
+	assert_int_equal(c->vgpu, 17);
+	clocked_now += 7 * MS;
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	c = seen(2);
+	assert_int_equal(c->now_ns, 1000 * SECOND + 7 * MS);
+	assert_int_equal(c->held_ns, 7 * MS);
+	assert_int_equal(c->asked, 1);
+	assert_int_equal(c->drain_ns, SECOND);
+	finish_mem();
+}
+
+/* The device's number is that of the GPU of the instance, and its version in force decides. */
+static void mem_fault_is_asked_of_the_launchs_gpu(void **state)
+{
+	const struct gbpf_mem_fault_ctx *c;
+	struct sched_mem_fault f = { .gpu = 2 };
+	uint32_t index[PROTO_MAX_GPUS] = { 0, 1, 5 }, verdict = GBPF_MEM_IN_PLACE;
+
+	begin_mem();
+	sched_set_pages(r.s, &r.dir, &r.own, &r.stats, index);
+	use(1, POLICY_HOOK_mem_fault, sizeof(*c), -1, 0, GBPF_MEM_FETCH);
+	assert_false(sched_mem_decide(r.s, &f, &verdict)); /* of another GPU */
+	store_release(&r.dir.version[5], 1u);
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	c = seen(1);
+	assert_int_equal(verdict, GBPF_MEM_FETCH);
+	assert_int_equal(c->gpu, 5);
+	finish_mem();
+}
+
+/* A verdict out of range, and one after a helper has failed, are errors of the policy: the answer
+ * is as it was. */
+static void answers_of_mem_fault_are_checked(void **state)
+{
+	/* gbpf_note() has no counter of that number */
+	static const struct ebpf_insn failing[] = {
+		I_MOV(1, 1 << 30),
+		I_MOV(2, 1),
+		{ .code = EBPF_JMP | EBPF_CALL, .imm = 1003 },
+		I_MOV(0, GBPF_MEM_FETCH),
+		I_EXIT,
+	};
+	struct prog p = PROG(mem_fault, failing);
+	struct sched_mem_fault f = { .drain_ns = 3, .hold_ns = 4 };
+	uint32_t verdict = 99;
+
+	begin_mem();
+	assert_false(sched_mem_decide(r.s, &f, &verdict)); /* without a policy */
+	assert_int_equal(r.notes, 0);
+	use(1, POLICY_HOOK_mem_fault, 8, FAULT(drain_ns), 77, GBPF_MEM_HOLD + 1);
+	assert_false(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(r.stats.verdict_errors, 1);
+	assert_int_equal(r.stats.helper_errors, 0);
+	use(2, POLICY_HOOK_mem_fault, 8, -1, 0, -1);
+	assert_false(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(r.stats.verdict_errors, 2);
+	assert_int_equal(rig_policy_prepare(&r, 3, &p, 1, NULL), 0);
+	store_release(&r.dir.version[0], 3u);
+	assert_false(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(r.stats.verdict_errors, 2);
+	assert_int_equal(r.stats.helper_errors, 1);
+	assert_int_equal(r.notes, 1); /* one for all in a while */
+	assert_int_equal(verdict, 99);
+	assert_int_equal(f.drain_ns, 3);
+	assert_int_equal(f.hold_ns, 4);
+	finish_mem();
+}
+
+/* No longer than the hold limit, of 100 ms, and not while gbpfd is absent. */
+static void a_launch_is_not_held_for_memory_for_ever(void **state)
+{
+	struct sched_mem_fault f = { 0 };
+	uint32_t verdict;
+
+	begin_mem();
+	use(1, POLICY_HOOK_mem_fault, 8, -1, 0, GBPF_MEM_HOLD);
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_HOLD);
+	clocked_now += 100 * MS - 1;
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_HOLD);
+	clocked_now += 1;
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_IN_PLACE);
+	f = (struct sched_mem_fault){ 0 }; /* another launch */
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_HOLD);
+	sched_set_pages(r.s, NULL, NULL, NULL, NULL);
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_IN_PLACE);
+	assert_int_equal(r.stats.verdict_errors, 0);
+	finish_mem();
+}
+
+static void fetching_does_not_depend_on_gbpfd_or_the_hold_limit(void **state)
+{
+	struct sched_mem_fault f = { 0 };
+	uint32_t verdict = GBPF_MEM_IN_PLACE;
+
+	begin_mem();
+	use(1, POLICY_HOOK_mem_fault, 8, -1, 0, GBPF_MEM_FETCH);
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_FETCH);
+	sched_set_pages(r.s, NULL, NULL, NULL, NULL);
+	clocked_now += SECOND;
+	verdict = GBPF_MEM_IN_PLACE;
+	assert_true(sched_mem_decide(r.s, &f, &verdict));
+	assert_int_equal(verdict, GBPF_MEM_FETCH);
+	finish_mem();
+}
+
+/* The work is waited for for 10 s at most. A hold is as long as the policy says, or 1 ms, and not
+ * longer than the hold limit. */
+static void durations_of_mem_fault_have_limits(void **state)
+{
+	static const struct {
+		int at, set;
+		uint64_t limit_ns, drain_ns, hold_ns;
+	} cases[] = {
+		{ -1, 0, 0, SECOND, MS },
+		{ -1, 0, 400 * US, SECOND, 400 * US },
+		{ FAULT(drain_ns), 0, 0, 0, MS },
+		{ FAULT(drain_ns), 77, 0, 77, MS },
+		{ FAULT(drain_ns) + 4, 2, 0, SECOND + (UINT64_C(2) << 32), MS },
+		{ FAULT(drain_ns) + 4, 3, 0, 10 * SECOND, MS },
+		{ FAULT(hold_ns), 1, 0, SECOND, 1 },
+		{ FAULT(hold_ns), 99999999, 0, SECOND, 99999999 },
+		{ FAULT(hold_ns), 100000001, 0, SECOND, 100 * MS },
+		{ FAULT(hold_ns) + 4, -1, 0, SECOND, 100 * MS },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sched_mem_fault f = { 0 };
+		uint32_t verdict;
+
+		begin_mem();
+		if (cases[i].limit_ns) {
+			sched_set_limits(r.s, cases[i].limit_ns, 0);
+		}
+		use(1, POLICY_HOOK_mem_fault, 8, cases[i].at, cases[i].set, GBPF_MEM_HOLD);
+		assert_true(sched_mem_decide(r.s, &f, &verdict));
+		assert_int_equal(verdict, GBPF_MEM_HOLD);
+		assert_int_equal(f.drain_ns, cases[i].drain_ns);
+		assert_int_equal(f.hold_ns, cases[i].hold_ns);
+		finish_mem();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -563,6 +764,12 @@ int main(void)
 		cmocka_unit_test(retire_is_told_of_the_work_and_bounds_the_close_delay),
 		cmocka_unit_test(copy_enqueue_is_told_of_copy_queue_and_tenant),
 		cmocka_unit_test(collective_phase_is_told_of_kernel_queue_and_tenant),
+		cmocka_unit_test(mem_fault_is_told_of_launch_memory_and_tenant),
+		cmocka_unit_test(mem_fault_is_asked_of_the_launchs_gpu),
+		cmocka_unit_test(answers_of_mem_fault_are_checked),
+		cmocka_unit_test(a_launch_is_not_held_for_memory_for_ever),
+		cmocka_unit_test(fetching_does_not_depend_on_gbpfd_or_the_hold_limit),
+		cmocka_unit_test(durations_of_mem_fault_have_limits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
