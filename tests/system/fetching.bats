@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Launches that name memory which has left the device: it comes back, or is used in place, as a policy or the built-in
-# rule has it. The buffers are of 48 MiB, the limit is 64 MiB.
+# rule has it. Unless a test says otherwise, the buffers are of 48 MiB, and the limit is 64 MiB.
 
 load helpers
 load vgpu_helpers
@@ -9,14 +9,14 @@ FETCHING=${GBPF_BUILD:-build}/tests/system/fetching
 OBJECTS=${GBPF_BUILD:-build}/tests/system
 MIB=$((1 << 20))
 
-# order TEXT [POLICY]: sets back, out and in_place to what the program's launches have moved.
+# order TEXT [POLICY [BUFFER LIMIT]]: sets back, out and in_place to what the program's launches have moved.
 order() {
 	local pid
 	start_soft
 	start_daemon
 	[ -z "$2" ] || gbpf policy load "$2"
 	mkfifo "$GBPF_RUNTIME_DIR/in" "$GBPF_RUNTIME_DIR/out"
-	timeout 200 gbpf run --device soft --mem 64M --swap 256M -- "$FETCHING" 48 "$1" \
+	timeout 200 gbpf run --device soft --mem "${4:-64}M" --swap 256M -- "$FETCHING" "${3:-48}" "$1" \
 		<"$GBPF_RUNTIME_DIR/in" >"$GBPF_RUNTIME_DIR/out" 3>&- &
 	pid=$!
 	exec {in}>"$GBPF_RUNTIME_DIR/in" {out}<"$GBPF_RUNTIME_DIR/out"
@@ -40,6 +40,13 @@ order() {
 	order abababababab mem_fetch
 	[ "$in_place" -lt 10 ]
 	[ "$back" -ge $((32 * MIB)) ]
+}
+
+# Two chunks of 8 MiB leave for one of 16, which gets its memory in the second pause.
+@test "memory comes back for which chunks of another size have left" {
+	order a.B.C.a mem_fetch 16 24
+	[ "$back" -eq $((16 * MIB)) ]
+	[ "$out_bytes" -eq $((32 * MIB)) ]
 }
 
 @test "a policy can leave it on the host" {

@@ -3,10 +3,10 @@
  *
  *   fetching MIB ORDER
  *
- * ORDER is a text of letters a to h. Each letter names a buffer of MIB, which is made at its first
- * place in the text, and stands for a launch that adds i + 1 to the first word of each page i of
- * it. '.' waits for all work. Prints "right" once all words have been compared, and ends when its
- * input does. */
+ * ORDER is a text of letters a to h and A to H. Each small letter names a buffer of MIB, each
+ * capital one of half as much, which is made at its first place in the text, and means a launch
+ * that adds i + 1 to the first word of each page i of it. '.' waits for all work. Prints "right"
+ * once all words have been compared, and ends when its input does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "check.h"
 
 #define MIB ((size_t)1 << 20)
-#define BUFFERS 8u
+#define BUFFERS 16u
 #define BLOCK 256u
 #define BLOCKS 64u
 #define PAGE 4096u
@@ -51,19 +51,20 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  "ret;\n"
 			  "}\n";
 
+static const char letters[] = "abcdefghABCDEFGH";
 static CUfunction next;
 static CUstream stream;
-static size_t bytes;
+static size_t bytes[BUFFERS];
 static CUdeviceptr buffer[BUFFERS];
 static uint32_t launches[BUFFERS];
 
 /* By each way to pass parameters in turn. */
-static void launch(CUdeviceptr to, unsigned turn)
+static void launch(unsigned k, unsigned turn)
 {
 	struct {
 		uint32_t n, filler;
 		uint64_t s[2];
-	} all = { (uint32_t)(bytes / PAGE), 0, { 0, to } };
+	} all = { (uint32_t)(bytes[k] / PAGE), 0, { 0, buffer[k] } };
 	size_t size = sizeof(all);
 	void *params[] = { &all.n, all.s };
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &all, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
@@ -90,14 +91,14 @@ static void launch(CUdeviceptr to, unsigned turn)
 
 static void compare(unsigned k)
 {
-	uint32_t *words = program_room(bytes);
+	uint32_t *words = program_room(bytes[k]);
 
-	CU(cuMemcpyDtoH(words, buffer[k], bytes));
-	for (size_t i = 0; i < bytes / 4; i++) {
+	CU(cuMemcpyDtoH(words, buffer[k], bytes[k]));
+	for (size_t i = 0; i < bytes[k] / 4; i++) {
 		uint32_t page = (uint32_t)(i / (PAGE / 4));
 		uint32_t want = i % (PAGE / 4) ? 0 : (page + 1) * launches[k];
 
-		CHECK(words[i] == want, "word %zu of %c is %u instead of %u", i, 'a' + (int)k,
+		CHECK(words[i] == want, "word %zu of %c is %u instead of %u", i, letters[k],
 		      words[i], want);
 	}
 	free(words);
@@ -108,10 +109,10 @@ int main(int argc, char **argv)
 	CUcontext context;
 	CUmodule module;
 	CUdevice device;
+	size_t most = argc == 3 ? (size_t)atoi(argv[1]) * MIB : 0;
 	char c;
 
-	bytes = argc == 3 ? (size_t)atoi(argv[1]) * MIB : 0;
-	if (!bytes || strspn(argv[2], "abcdefgh.") != strlen(argv[2])) {
+	if (!most || strspn(argv[2], "abcdefghABCDEFGH.") != strlen(argv[2])) {
 		fprintf(stderr, "usage: fetching MIB ORDER\n");
 		return 2;
 	}
@@ -123,17 +124,21 @@ int main(int argc, char **argv)
 	CU(cuModuleGetFunction(&next, module, "next"));
 	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (unsigned i = 0; argv[2][i]; i++) {
-		unsigned k = (unsigned)(argv[2][i] - 'a');
+		unsigned k = 0;
 
 		if (argv[2][i] == '.') {
 			CU(cuCtxSynchronize());
 			continue;
 		}
-		if (!buffer[k]) {
-			CU(cuMemAlloc(&buffer[k], bytes));
-			CU(cuMemsetD8Async(buffer[k], 0, bytes, stream));
+		while (letters[k] != argv[2][i]) {
+			k++;
 		}
-		launch(buffer[k], i);
+		if (!buffer[k]) {
+			bytes[k] = k < BUFFERS / 2 ? most : most / 2;
+			CU(cuMemAlloc(&buffer[k], bytes[k]));
+			CU(cuMemsetD8Async(buffer[k], 0, bytes[k], stream));
+		}
+		launch(k, i);
 		launches[k]++;
 	}
 	CU(cuCtxSynchronize());
