@@ -163,8 +163,7 @@ uint64_t clock_patience(uint64_t timeout)
 
 void clock_sleep_ns(uint64_t ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u),
-			      .tv_nsec = (long)(ns % 1000000000u) };
+	struct timespec t = clock_timespec(ns);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {
 	}

@@ -3,6 +3,7 @@
 #define GBPF_BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 /* Returns CLOCK_MONOTONIC in ns, or the source set below. Never fails; takes no lock (vDSO). */
 uint64_t clock_now_ns(void);
@@ -28,6 +29,13 @@ void clock_set_source(uint64_t (*now_ns)(void));
  * much more work than processors healthy ones meet them too. Not for periods, and not for times
  * that a user or a policy has stated. */
 uint64_t clock_patience(uint64_t timeout);
+
+/* Returns that many nanoseconds as libc and the kernel take them. */
+static inline struct timespec clock_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / UINT64_C(1000000000)),
+				  .tv_nsec = (long)(ns % UINT64_C(1000000000)) };
+}
 
 /* Sleeps for ns nanoseconds, restarting after signals. */
 void clock_sleep_ns(uint64_t ns);

@@ -121,8 +121,7 @@ int fd_close_foreign(int fd)
 
 int futex_wait_shared(const uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(timeout_ns / 1000000000u),
-			      .tv_nsec = (long)(timeout_ns % 1000000000u) };
+	struct timespec t = clock_timespec(timeout_ns);
 
 	if (syscall(SYS_futex, word, FUTEX_WAIT, expected, &t, NULL, 0) == 0 || errno == EAGAIN) {
 		return 0;

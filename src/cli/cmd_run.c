@@ -145,8 +145,7 @@ static bool asks_to_end(int sig)
 static int wait_signal(const struct started *s, const sigset_t *set, siginfo_t *info)
 {
 	uint64_t ns = cli_run_probe_due(s->probe);
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u),
-			      .tv_nsec = (long)(ns % 1000000000u) };
+	struct timespec t = clock_timespec(ns);
 
 	return ns == UINT64_MAX ? sigwaitinfo(set, info) : sigtimedwait(set, info, &t);
 }
@@ -249,7 +248,7 @@ static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **
 static bool wait_backoff(unsigned restarts)
 {
 	uint64_t ns = MIN((uint64_t)BACKOFF_NS << MIN(restarts, 10u), (uint64_t)BACKOFF_MOST_NS);
-	struct timespec t = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+	struct timespec t = clock_timespec(ns);
 	sigset_t ends;
 
 	sigemptyset(&ends);

@@ -367,9 +367,7 @@ static void pause_until_next(const struct run *r)
 	if (r->interval_ns) {
 		next = MIN(next, r->interval_begin_ns + r->interval_ns);
 	}
-	next = next > now ? next - now : 0;
-	left.tv_sec = (time_t)(next / 1000000000);
-	left.tv_nsec = (long)(next % 1000000000);
+	left = clock_timespec(next > now ? next - now : 0);
 	nanosleep(&left, NULL);
 }
 

@@ -91,15 +91,12 @@ static void help(const struct mem_copy_pool *pool, struct mem_copy_job *j)
 static bool sleep_for_work(struct mem_copy_pool *pool) REQUIRES(pool->lock)
 {
 	struct timespec until;
-	uint64_t end;
 	int err = 0;
 
 	if (!pool->idle_ns) {
 		return false;
 	}
-	end = clock_now_ns() + pool->idle_ns;
-	until.tv_sec = (time_t)(end / 1000000000u);
-	until.tv_nsec = (long)(end % 1000000000u);
+	until = clock_timespec(clock_now_ns() + pool->idle_ns);
 	/* Pairs with mem_copy_pool_wake(): either this thread sees the open units, or the copy sees
 	 * this thread asleep. */
 	(void)add_seqcst(&pool->n_asleep, 1u);

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 
 #include "page.h"
@@ -144,12 +145,6 @@ __attribute__((constructor)) static void enter(void)
 static uint64_t ns_of(const struct timespec *t)
 {
 	return (uint64_t)t->tv_sec * NS_PER_SECOND + (uint64_t)t->tv_nsec;
-}
-
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SECOND),
-				  .tv_nsec = (long)(ns % NS_PER_SECOND) };
 }
 
 /* Entries are freed by virtual_time, when their threads have ended. */
@@ -325,7 +320,7 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *t)
 	if (!is_virtual(id)) {
 		return NEXT(clock_gettime)(id, t);
 	}
-	*t = timespec_of(now_ns() + (is_wall(id) ? page->to_wall : 0));
+	*t = clock_timespec(now_ns() + (is_wall(id) ? page->to_wall : 0));
 	return 0;
 }
 
@@ -358,7 +353,7 @@ EXPORT int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, st
 	err = sleep_until(deadline);
 	if (err && left && !(flags & TIMER_ABSTIME)) {
 		now = now_ns();
-		*left = timespec_of(deadline > now ? deadline - now : 0);
+		*left = clock_timespec(deadline > now ? deadline - now : 0);
 	}
 	return err;
 }
@@ -377,7 +372,7 @@ EXPORT int nanosleep(const struct timespec *t, struct timespec *left)
 
 EXPORT int usleep(useconds_t us)
 {
-	struct timespec t = timespec_of((uint64_t)us * 1000u);
+	struct timespec t = clock_timespec((uint64_t)us * 1000u);
 
 	return nanosleep(&t, NULL);
 }
@@ -422,7 +417,7 @@ EXPORT int poll(struct pollfd *fds, nfds_t n, int ms)
 	if (!page || ms <= 0) {
 		return NEXT(poll)(fds, n, ms);
 	}
-	t = timespec_of((uint64_t)ms * 1000000u);
+	t = clock_timespec((uint64_t)ms * 1000000u);
 	return ppoll(fds, n, &t, NULL);
 }
 
@@ -584,7 +579,7 @@ static int wait_on_cond(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t d
 
 	NEXT(clock_gettime)(CLOCK_MONOTONIC, &slice);
 	due = is_due(deadline);
-	slice = timespec_of(ns_of(&slice) + (due ? 0 : COND_SLICE_NS));
+	slice = clock_timespec(ns_of(&slice) + (due ? 0 : COND_SLICE_NS));
 	begin(&w, deadline);
 	err = NEXT(pthread_cond_clockwait)(cond, mutex, CLOCK_MONOTONIC, &slice);
 	end(&w);

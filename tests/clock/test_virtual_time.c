@@ -30,11 +30,6 @@
 #define EXACT_NS 1000000u /* reads of the clock take time, too */
 #define THREADS 16u
 
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){ .tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND) };
-}
-
 static void lasted(uint64_t start, uint64_t ns)
 {
 	assert_in_range(clock_now_ns() - start, ns, ns + EXACT_NS);
@@ -44,13 +39,13 @@ static void lasted(uint64_t start, uint64_t ns)
 static void test_sleeps(void **state)
 {
 	uint64_t start = clock_now_ns();
-	struct timespec t = timespec_of(start + HOUR);
+	struct timespec t = clock_timespec(start + HOUR);
 
 	assert_int_equal(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL), 0);
 	lasted(start, HOUR);
 	clock_sleep_ns(HOUR);
 	lasted(start, 2 * HOUR);
-	t = timespec_of(HOUR);
+	t = clock_timespec(HOUR);
 	assert_int_equal(nanosleep(&t, NULL), 0);
 	lasted(start, 3 * HOUR);
 	assert_int_equal(usleep(3600000000u), 0);
@@ -62,7 +57,7 @@ static void test_sleeps(void **state)
 static void test_poll(void **state)
 {
 	uint64_t start = clock_now_ns();
-	struct timespec t = timespec_of(HOUR);
+	struct timespec t = clock_timespec(HOUR);
 	struct epoll_event e;
 	int ends[2], epoll;
 	struct pollfd p = { .events = POLLIN };
@@ -89,7 +84,7 @@ static void test_poll(void **state)
 
 static void test_timers(void **state)
 {
-	struct itimerspec t = { .it_value = timespec_of(HOUR) };
+	struct itimerspec t = { .it_value = clock_timespec(HOUR) };
 	uint64_t start = clock_now_ns(), count;
 	struct epoll_event e;
 	int epoll = epoll_create1(0), near, far;
@@ -103,7 +98,7 @@ static void test_timers(void **state)
 		assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, far, &e), 0);
 		assert_int_equal(timerfd_settime(near, 0, &t, NULL), 0);
 		assert_int_equal(timerfd_settime(far, TFD_TIMER_ABSTIME,
-						 &(struct itimerspec){ .it_value = timespec_of(
+						 &(struct itimerspec){ .it_value = clock_timespec(
 									       start + 9 * HOUR) },
 						 NULL),
 				 0);
@@ -121,13 +116,13 @@ static void test_timers(void **state)
 static void test_futex(void **state)
 {
 	uint64_t start = clock_now_ns();
-	struct timespec t = timespec_of(HOUR);
+	struct timespec t = clock_timespec(HOUR);
 	uint32_t word = 0;
 
 	assert_int_equal(syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t, NULL, 0), -1);
 	assert_int_equal(errno, ETIMEDOUT);
 	lasted(start, HOUR);
-	t = timespec_of(start + 2 * HOUR);
+	t = clock_timespec(start + 2 * HOUR);
 	assert_int_equal(
 		syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, 0, &t, NULL, FUTEX_BITSET_MATCH_ANY),
 		-1);
@@ -141,7 +136,7 @@ static void wait_an_hour(clockid_t id, uint64_t now)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	uint64_t start = clock_now_ns();
-	struct timespec t = timespec_of(now + HOUR);
+	struct timespec t = clock_timespec(now + HOUR);
 	pthread_condattr_t attr;
 	pthread_cond_t cond;
 
@@ -170,7 +165,7 @@ static void test_wall(void **state)
 
 	clock_sleep_ns(HOUR);
 	assert_in_range(clock_wall_ns() - start, HOUR, HOUR + EXACT_NS);
-	t = timespec_of(start + 2 * HOUR);
+	t = clock_timespec(start + 2 * HOUR);
 	assert_int_equal(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL), 0);
 	assert_in_range(clock_wall_ns() - start, 2 * HOUR, 2 * HOUR + EXACT_NS);
 }
@@ -269,7 +264,7 @@ static void test_processes(void **state)
 {
 	struct pollfd p = { .events = POLLIN };
 	uint64_t start = clock_now_ns();
-	struct timespec quarter = timespec_of(start + HOUR / 4);
+	struct timespec quarter = clock_timespec(start + HOUR / 4);
 	int ends[2], status;
 	pid_t writer, stopped, killed;
 

@@ -9,8 +9,7 @@
 #include "shim/shim.h"
 
 #define CONTEXTS_MAX 64u
-#define NS_PER_SECOND 1000000000u
-#define EXIT_WAIT_NS NS_PER_SECOND /* a helper may be in a page fault that takes long */
+#define EXIT_WAIT_NS 1000000000u /* a helper may be in a page fault that takes long */
 
 static struct lock mutex = LOCK_INITIALIZER(COPY_CONTEXTS);
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* no copy uses a context any more */
@@ -138,8 +137,7 @@ void shim_copy_context_ended(CUcontext ctx, uint64_t before, bool gone)
 
 void shim_copy_contexts_exit(void)
 {
-	uint64_t end = clock_wall_ns() + EXIT_WAIT_NS;
-	struct timespec until = { (time_t)(end / NS_PER_SECOND), (long)(end % NS_PER_SECOND) };
+	struct timespec until = clock_timespec(clock_wall_ns() + EXIT_WAIT_NS);
 
 	lock_take(&mutex);
 	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {

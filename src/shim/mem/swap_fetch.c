@@ -371,9 +371,7 @@ static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_f
  * what there is. */
 static bool lock_soon(void) ACQUIRES_IF(true, shim_swap_mutex) UNCHECKED
 {
-	uint64_t until = clock_now_ns() + clock_patience(LOCK_NS);
-	struct timespec t = { .tv_sec = (time_t)(until / 1000000000u),
-			      .tv_nsec = (long)(until % 1000000000u) };
+	struct timespec t = clock_timespec(clock_now_ns() + clock_patience(LOCK_NS));
 
 	if (lock_try(&shim_swap_mutex)) {
 		return true;

@@ -243,9 +243,8 @@ bool shim_swap_pool_step(uint64_t now_ns)
  * thread ends, since there is nothing left to do. */
 static bool sleep_until_used(void) REQUIRES(shim_swap_mutex)
 {
-	uint64_t now = clock_now_ns(), until = now + LOOK_NS;
-	struct timespec at = { .tv_sec = (time_t)(until / 1000000000u),
-			       .tv_nsec = (long)(until % 1000000000u) };
+	uint64_t now = clock_now_ns();
+	struct timespec at = clock_timespec(now + LOOK_NS);
 	int err = 0;
 
 	if (load_acquire(&stopping) || (!load_relaxed(&n_spares) && is_idle(now))) {

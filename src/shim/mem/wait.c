@@ -32,8 +32,7 @@ static uint64_t left_of(uint64_t until_ns)
 static bool lock(uint64_t until_ns, const struct shim_mem_session *session)
 	ACQUIRES_IF(true, asking)
 {
-	struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000u),
-			      .tv_nsec = (long)(until_ns % 1000000000u) };
+	struct timespec t = clock_timespec(until_ns);
 
 	return session->is_agent() ? lock_try(&asking) : lock_take_by(&asking, CLOCK_MONOTONIC, &t);
 }

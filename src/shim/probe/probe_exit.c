@@ -30,9 +30,7 @@ static bool any_is_awaited(void) REQUIRES(shim_probe_mutex)
 
 void shim_probe_exit_await(void)
 {
-	uint64_t until = clock_now_ns() + clock_patience(EXIT_NS);
-	struct timespec at = { .tv_sec = (time_t)(until / 1000000000u),
-			       .tv_nsec = (long)(until % 1000000000u) };
+	struct timespec at = clock_timespec(clock_now_ns() + clock_patience(EXIT_NS));
 	int err = 0;
 
 	if (shim_agent_is_current()) {

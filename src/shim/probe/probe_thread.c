@@ -28,9 +28,7 @@ struct shim_session *shim_probe_session(void)
 /* Returns whether it was woken. ns 0: no timeout. */
 static bool sleep_until_woken(uint64_t ns)
 {
-	uint64_t until = clock_now_ns() + ns;
-	struct timespec at = { .tv_sec = (time_t)(until / 1000000000u),
-			       .tv_nsec = (long)(until % 1000000000u) };
+	struct timespec at = clock_timespec(clock_now_ns() + ns);
 	int err = 0;
 	bool r;
 

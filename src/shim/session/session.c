@@ -288,7 +288,7 @@ int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns)
 			step = sched_agent_step(s->sched);
 			wait = MIN(wait, MIN(step, STEP_NS));
 		}
-		t = (struct timespec){ (time_t)(wait / 1000000000u), (long)(wait % 1000000000u) };
+		t = clock_timespec(wait);
 		n = ppoll(&p, 1, &t, NULL);
 		if (n > 0) {
 			return 0;

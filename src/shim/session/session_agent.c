@@ -68,7 +68,7 @@ static void sleep_for(struct shim_session *s, uint64_t ns, struct retry *r)
 {
 	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN },
 			       { .fd = s->sock, .events = POLLIN } };
-	struct timespec t = { 0 };
+	struct timespec t;
 	uint64_t count;
 
 	if (s->sock < 0) {
@@ -76,8 +76,7 @@ static void sleep_for(struct shim_session *s, uint64_t ns, struct retry *r)
 
 		ns = MIN(ns, r->at_ns > now ? r->at_ns - now : 0);
 	}
-	t.tv_sec = (time_t)(ns / 1000000000u);
-	t.tv_nsec = (long)(ns % 1000000000u);
+	t = clock_timespec(ns);
 	if (ppoll(p, 2, ns == UINT64_MAX ? NULL : &t, NULL) <= 0) {
 		return;
 	}

@@ -42,8 +42,7 @@ static bool exit_pending(const struct softd_machine *machine) REQUIRES(softd_loc
  * started after another one has ended finds that one's memory free, as on hardware. */
 static void wait_for_exits(struct softd_machine *machine) REQUIRES(softd_lock)
 {
-	uint64_t end = clock_now_ns() + clock_patience(LEAVE_TIMEOUT_NS);
-	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
+	struct timespec ts = clock_timespec(clock_now_ns() + clock_patience(LEAVE_TIMEOUT_NS));
 	int err = 0;
 
 	while (err == 0 && exit_pending(machine)) {

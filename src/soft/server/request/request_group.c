@@ -56,8 +56,7 @@ static bool copies_run(const struct softd_group *g)
 static CUresult wait_for_leave(const struct softd_control_target *t, uint64_t departures, bool off)
 	REQUIRES(softd_lock)
 {
-	uint64_t end = clock_now_ns() + WAIT_MAX_NS;
-	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
+	struct timespec ts = clock_timespec(clock_now_ns() + WAIT_MAX_NS);
 	struct softd_group *g;
 	int err = 0;
 
