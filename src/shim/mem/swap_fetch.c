@@ -28,7 +28,6 @@
 #define PARAM_BYTES_MAX 32768u /* of a kernel, as the driver has it */
 /* A launch names no more than this: what is one allocation may be a program's pool. */
 #define NAMED_MAX (SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK)
-#define SPIN_NS UINT64_C(50000)		 /* of a wait, before it sleeps */
 #define AGENT_DRAIN_NS UINT64_C(5000000) /* other work waits for gBPF's agent */
 /* Until they are known (H200): out at 30 GB/s and back at 44; read once at 51. */
 #define MOVE_NS_PER_MIB 58000u
@@ -333,8 +332,8 @@ static bool wait_for_work(CUcontext ctx, uint64_t ns)
 			r = shim_work_driver.cuEventQuery(c->event);
 		}
 		lock_release(&shim_swap_mutex);
-		if (r == CUDA_ERROR_NOT_READY && now - begin >= SPIN_NS) {
-			clock_sleep_ns(20000);
+		if (r == CUDA_ERROR_NOT_READY) {
+			shim_swap_delay_query(now - begin);
 		}
 	} while (r == CUDA_ERROR_NOT_READY && now < until);
 	return r == CUDA_SUCCESS;

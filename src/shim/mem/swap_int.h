@@ -52,6 +52,8 @@ bool shim_swap_forget(CUcontext ctx, uint64_t epoch) REQUIRES(shim_swap_mutex);
 /* Records an event behind all work of a context. Returns CUDA_ERROR_NOT_READY while a stream of the
  * process captures, or begins to, which that would invalidate. */
 CUresult shim_swap_record(CUcontext ctx, CUevent event);
+/* Delays the next query of recorded work. waited_ns: since the wait for it began. */
+void shim_swap_delay_query(uint64_t waited_ns);
 /* Waits for all work that all contexts on the row's device have now. Returns false if it is not
  * done in that time, or cannot be waited for. */
 bool shim_swap_drain(int row, uint64_t ns) REQUIRES(shim_swap_mutex);

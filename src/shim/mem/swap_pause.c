@@ -11,7 +11,8 @@
 
 #define CLOSE_NS UINT64_C(5000000) /* for calls that submit work to return */
 #define DRAIN_NS UINT64_C(5000000) /* for the work to be done: a kernel may wait for the host */
-#define SPIN_NS UINT64_C(50000)	   /* of a wait, before it sleeps */
+#define SPIN_NS UINT64_C(50000)	   /* of a wait, before it sleeps between queries */
+#define SLEEP_NS UINT64_C(20000)
 #define CONTEXTS_MAX 16u
 
 struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
@@ -178,6 +179,13 @@ CUresult shim_swap_record(CUcontext ctx, CUevent event)
 	return r;
 }
 
+void shim_swap_delay_query(uint64_t waited_ns)
+{
+	if (waited_ns >= SPIN_NS) {
+		clock_sleep_ns(SLEEP_NS);
+	}
+}
+
 static bool is_done_by(CUevent event, uint64_t begin, uint64_t until)
 {
 	CUresult r;
@@ -188,9 +196,7 @@ static bool is_done_by(CUevent event, uint64_t begin, uint64_t until)
 		if (now >= until) {
 			break;
 		}
-		if (now - begin >= SPIN_NS) {
-			clock_sleep_ns(20000);
-		}
+		shim_swap_delay_query(now - begin);
 	}
 	return r == CUDA_SUCCESS;
 }
