@@ -265,15 +265,14 @@ static uint32_t decide(struct sched_mem_fault *f, bool is_old)
 
 /* ---- movement ---- */
 
-/* Fills the list with chunks on the host that were named by this use or a later one. What has left
- * since then lies behind them. */
+/* Fills the list with chunks on the host that were named by this use or a later one. Behind them
+ * are those that have left since then, which were used before. */
 static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[SHIM_SWAP_BATCH])
 	REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
 	unsigned n = 0;
 
-	/* Those that have left since are behind them, and were used before. */
 	for (unsigned i = 0; k && n < SHIM_SWAP_BATCH && i < MEM_SWAP_SEARCHED; k = k->prev, i++) {
 		if (k->used >= use) {
 			list[n++] = k;

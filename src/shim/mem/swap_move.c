@@ -312,15 +312,16 @@ void shim_swap_back(int row)
 	const struct shim_swap_context *c = shim_swap_context_of(row);
 	struct mem_swap_chunk *k = shim_swap_map.at[row][MEM_SWAP_HOST].last;
 	struct moves m = { 0 };
-	bool has_room = c && !shim_swap_is_held(row);
+	bool has_room = true;
 	uint64_t back;
 
+	if (!c || shim_swap_is_held(row)) {
+		return;
+	}
 	for (; k && has_room && m.n_back < BATCH; k = k->prev) {
 		has_room = add_back(&m, c, k);
 	}
-	if (c) {
-		(void)move(c, &m, &back);
-	}
+	(void)move(c, &m, &back);
 }
 
 bool shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n, uint64_t since)
