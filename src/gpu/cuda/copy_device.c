@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "base/compiler.h"
+
 static int piece_create(void *dev, size_t bytes, struct mem_piece *ret)
 {
 	const struct cuabi_table *real = dev;
@@ -73,6 +75,29 @@ const struct mem_device_ops gpu_copy_ops = {
 	.issue = issue,
 	.piece_done = piece_done,
 };
+
+static bool is_within(CUdeviceptr base, size_t size, CUdeviceptr p, size_t bytes)
+{
+	return p >= base && p - base <= size && bytes <= size - (p - base);
+}
+
+bool gpu_copy_is_host(const struct cuabi_table *real, CUdeviceptr p, size_t bytes)
+{
+	CUpointer_attribute what[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,	CU_POINTER_ATTRIBUTE_HOST_POINTER,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,	CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE
+	};
+	CUdeviceptr base = 0, mapping = 0;
+	void *host = NULL;
+	unsigned type = 0;
+	size_t size = 0, mapping_size = 0;
+	void *to[] = { &type, &host, &base, &size, &mapping, &mapping_size };
+
+	return real->cuPointerGetAttributes(ARRAY_SIZE(what), what, to, p) == CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_HOST && (uintptr_t)host == p &&
+	       is_within(base, size, p, bytes) && is_within(mapping, mapping_size, p, bytes);
+}
 
 static bool ask(const struct cuabi_table *real, CUdevice device, CUdevice_attribute what, int *ret)
 {

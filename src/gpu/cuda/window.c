@@ -3,6 +3,7 @@
 
 #include "base/compiler.h"
 #include "gpu/control_int.h"
+#include "gpu/copy_device.h"
 #include "gpu/flag_int.h"
 #include "gpu/ranges.h"
 #include "gpu/window_int.h"
@@ -60,32 +61,6 @@ bool gpu_windows_begin(const struct cuabi_table *real, struct mem_direct *d)
 	return true;
 }
 
-static bool is_within(CUdeviceptr base, size_t size, CUdeviceptr p, size_t bytes)
-{
-	return p >= base && p - base <= size && bytes <= size - (p - base);
-}
-
-/* Returns true if the driver knows all of it as host memory, at these addresses of the CPU, in one
- * mapping. The range is what was allocated, or all that was reserved for cuMemMap; the mapping is
- * what was mapped at a time, or more than what was allocated (H200). */
-static bool is_known_host(const struct cuabi_table *real, CUdeviceptr p, size_t bytes)
-{
-	CUpointer_attribute what[] = {
-		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,	CU_POINTER_ATTRIBUTE_HOST_POINTER,
-		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,	CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-		CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE
-	};
-	CUdeviceptr base = 0, mapping = 0;
-	void *host = NULL;
-	unsigned type = 0;
-	size_t size = 0, mapping_size = 0;
-	void *to[] = { &type, &host, &base, &size, &mapping, &mapping_size };
-
-	return real->cuPointerGetAttributes(ARRAY_SIZE(what), what, to, p) == CUDA_SUCCESS &&
-	       type == CU_MEMORYTYPE_HOST && (uintptr_t)host == p &&
-	       is_within(base, size, p, bytes) && is_within(mapping, mapping_size, p, bytes);
-}
-
 /* Returns true if the program has the byte at this address, in memory that the driver knows. */
 static bool is_of_program(const struct cuabi_table *real, CUdeviceptr p)
 {
@@ -102,7 +77,7 @@ bool gpu_windows_is_host(const struct cuabi_table *real, const void *p, size_t b
 
 	if (!soft) {
 		return !gpu_ranges_touch((uintptr_t)p, bytes) ||
-		       is_known_host(real, (uintptr_t)p, bytes);
+		       gpu_copy_is_host(real, (uintptr_t)p, bytes);
 	}
 	return real->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)p) !=
 		       CUDA_SUCCESS ||

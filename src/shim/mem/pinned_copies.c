@@ -33,34 +33,14 @@ struct copy {
 	uint64_t issued; /* bytes */
 };
 
-/* Returns true if that many bytes at an address lie in the part of memory that begins and is as
- * long as these attributes say. */
-static bool is_within(CUpointer_attribute start, CUpointer_attribute length, CUdeviceptr at,
-		      size_t bytes)
-{
-	CUdeviceptr base = 0;
-	size_t size = 0;
-
-	return shim_driver.cuPointerGetAttribute(&base, start, at) == CUDA_SUCCESS &&
-	       shim_driver.cuPointerGetAttribute(&size, length, at) == CUDA_SUCCESS && at >= base &&
-	       at - base < size && size - (at - base) >= bytes;
-}
-
-/* Returns true if all of it is one piece of page-locked memory: the driver refuses a copy beyond
- * that as a whole. The range is what was allocated, or all that was reserved for cuMemMap; the
- * mapping is what was mapped at a time, or more than what was allocated (H200). A copy of several
- * mappings is not cut: each may have other rights. */
+/* Returns true if all of it is one piece of page-locked memory. A copy of several mappings is not
+ * cut: each may have other rights. */
 static bool is_pinned(const void *host, size_t bytes)
 {
 	CUdeviceptr at = (uintptr_t)host;
 
-	return !shim_swap_has(at) &&
-	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at, CU_MEMORYTYPE_HOST) &&
-	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, at, 0) &&
-	       is_within(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at,
-			 bytes) &&
-	       is_within(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
-			 at, bytes);
+	return !shim_swap_has(at) && gpu_copy_is_host(&shim_driver, at, bytes) &&
+	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, at, 0);
 }
 
 static bool make_events(struct watched *w)
