@@ -421,28 +421,9 @@ static int beyond(void)
 	return 0;
 }
 
-/* Maps host memory, the first third of BUFFER reserved bytes. */
-static unsigned char *map_host(void)
-{
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 } };
-	const CUmemAccessDesc access[] = {
-		{ { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-		{ { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-	};
-	CUmemGenericAllocationHandle h;
-	CUdeviceptr p;
-
-	CU(cuMemAddressReserve(&p, BUFFER, 0, 0, 0));
-	CU(cuMemCreate(&h, BUFFER / 3, &prop, 0));
-	CU(cuMemMap(p, BUFFER / 3, 0, h, 0));
-	CU(cuMemSetAccess(p, BUFFER / 3, access, ARRAY_SIZE(access)));
-	return (unsigned char *)(uintptr_t)p;
-}
-
 static int beyond_mapping(void)
 {
-	unsigned char *host = map_host(), *back = map(BUFFER);
+	unsigned char *host = copy_map_host(BUFFER, BUFFER / 3), *back = map(BUFFER);
 	CUdeviceptr at;
 
 	CU(cuMemAlloc(&at, BUFFER));

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
+
 CUdevice copy_device;
 CUcontext copy_context;
 CUfunction copy_invert;
@@ -47,6 +49,24 @@ void copy_fill(unsigned char *p, size_t bytes, uint64_t seed)
 	for (size_t i = 0; i < bytes; i++) {
 		p[i] = (unsigned char)((seed + i) * 0x9e3779b1u >> 24);
 	}
+}
+
+unsigned char *copy_map_host(size_t reserved, size_t mapped)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 } };
+	const CUmemAccessDesc access[] = {
+		{ { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+		{ { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+	};
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+
+	CU(cuMemAddressReserve(&p, reserved, 0, 0, 0));
+	CU(cuMemCreate(&h, mapped, &prop, 0));
+	CU(cuMemMap(p, mapped, 0, h, 0));
+	CU(cuMemSetAccess(p, mapped, access, ARRAY_SIZE(access)));
+	return (unsigned char *)(uintptr_t)p;
 }
 
 void copy_run_lanes(struct copy_lane lanes[COPY_LANES], uint64_t seed, void *(*run)(void *lane))

@@ -26,6 +26,9 @@ void copy_open_context(void);
 /* Fills with bytes that are cheap to compute and depend on the place and the seed. */
 void copy_fill(unsigned char *p, size_t bytes, uint64_t seed);
 
+/* Maps host memory at the beginning of reserved addresses. */
+unsigned char *copy_map_host(size_t reserved, size_t mapped);
+
 enum copy_kind { COPY_LEGACY, COPY_PER_THREAD, COPY_BLOCKING, COPY_NON_BLOCKING };
 
 /* A thread with device memory of its own and a model of what that holds. */

@@ -469,28 +469,9 @@ static int odd(void)
 	return 0;
 }
 
-/* Reserves two units, and maps host memory as the first of them. */
-static unsigned char *map_host(void)
-{
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 } };
-	const CUmemAccessDesc access[] = {
-		{ { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-		{ { CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
-	};
-	CUmemGenericAllocationHandle h;
-	CUdeviceptr p;
-
-	CU(cuMemAddressReserve(&p, 2 * UNIT, 0, 0, 0));
-	CU(cuMemCreate(&h, UNIT, &prop, 0));
-	CU(cuMemMap(p, UNIT, 0, h, 0));
-	CU(cuMemSetAccess(p, UNIT, access, ARRAY_SIZE(access)));
-	return (unsigned char *)(uintptr_t)p;
-}
-
 static int mapped(void)
 {
-	unsigned char *host = map_host() + UNIT - SMALL, back[SMALL];
+	unsigned char *host = copy_map_host(2 * UNIT, UNIT) + UNIT - SMALL, back[SMALL];
 	CUdeviceptr at = warm();
 
 	for (unsigned i = 0; i < WARM; i++) {
