@@ -72,6 +72,13 @@ float program_uniform(uint64_t *state, float from, float to);
 
 void program_cu(CUresult r, const char *call, int line);
 #define CU(call) program_cu(call, #call, __LINE__)
+/* As CU(), but reports an error by the program's CHECK(). */
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		CUresult r_ = (call);                                                              \
+                                                                                                   \
+		CHECK(r_ == CUDA_SUCCESS, "%s: error %d", #call, (int)r_);                         \
+	} while (0)
 #define LAUNCH3(f, gx, gy, gz, bx, by, bz, shared, stream, ...)                                    \
 	CU(cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, (void *[]){ __VA_ARGS__ },    \
 			  NULL))

@@ -200,13 +200,6 @@ static _Thread_local struct worker *self;
 		}                                                                                  \
 	} while (0)
 
-#define OK(call)                                                                                   \
-	do {                                                                                       \
-		CUresult r_ = (call);                                                              \
-                                                                                                   \
-		CHECK(r_ == CUDA_SUCCESS, "%s: error %d", #call, (int)r_);                         \
-	} while (0)
-
 static uint32_t under(struct worker *w, size_t n)
 {
 	return (uint32_t)(program_random(&w->random) % n);

@@ -104,13 +104,6 @@ static void print_last(void)
 		}                                                                                  \
 	} while (0)
 
-#define OK(call)                                                                                   \
-	do {                                                                                       \
-		CUresult r_ = (call);                                                              \
-                                                                                                   \
-		CHECK(r_ == CUDA_SUCCESS, "%s: error %d", #call, (int)r_);                         \
-	} while (0)
-
 static uint64_t rounded(uint64_t bytes)
 {
 	return (bytes + UNIT - 1) / UNIT * UNIT;
