@@ -35,8 +35,9 @@ static const char *vgpu_of(char out[160], const json_t *tenant)
 	return out;
 }
 
-static void add_row(struct cli_table *t, const json_t *tenant, const json_t *on)
+static void add_row(void *table, const json_t *tenant, const json_t *on)
 {
+	struct cli_table *t = table;
 	char vgpu[160], size[24];
 
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(tenant, "pid"));
@@ -73,6 +74,29 @@ static bool is_shown(const json_t *gpus, size_t at)
 	return !any && at == 0;
 }
 
+/* Calls show() for each line of the list. on: NULL if the program has not started CUDA yet. */
+static void walk(const json_t *tenants,
+		 void (*show)(void *to, const json_t *tenant, const json_t *on), void *to)
+{
+	const json_t *tenant, *on;
+	size_t i, k;
+
+	json_array_foreach(tenants, i, tenant)
+	{
+		const json_t *gpus = json_object_get(tenant, "gpus");
+
+		if (gpus && !json_array_size(gpus)) {
+			show(to, tenant, NULL);
+		}
+		json_array_foreach(gpus, k, on)
+		{
+			if (is_shown(gpus, k)) {
+				show(to, tenant, on);
+			}
+		}
+	}
+}
+
 static void print_list(struct cli *c, const json_t *tenants)
 {
 	static const struct {
@@ -82,29 +106,14 @@ static void print_list(struct cli *c, const json_t *tenants)
 	} columns[] = { { "PID", true, 0 },  { "NAME", false, 2 },   { "VGPU", false, 0 },
 			{ "GPU", true, 3 },  { "DEVICE", true, 0 },  { "MOVABLE", true, 0 },
 			{ "HOST", true, 0 }, { "COMMAND", false, 1 } };
-	const json_t *tenant, *on;
 	struct cli_table t;
-	size_t i, k;
 
 	cli_table_init(&t);
-	for (i = 0; i < ARRAY_SIZE(columns); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
 		cli_table_column(&t, columns[i].head, columns[i].right);
 		cli_table_optional(&t, columns[i].optional);
 	}
-	json_array_foreach(tenants, i, tenant)
-	{
-		const json_t *gpus = json_object_get(tenant, "gpus");
-
-		if (gpus && !json_array_size(gpus)) {
-			add_row(&t, tenant, NULL); /* it has not started CUDA yet */
-		}
-		json_array_foreach(gpus, k, on)
-		{
-			if (is_shown(gpus, k)) {
-				add_row(&t, tenant, on);
-			}
-		}
-	}
+	walk(tenants, add_row, &t);
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);
 }
@@ -133,11 +142,14 @@ static void print_fixed(struct cli *c, const json_t *fixed)
 	cli_table_finish(&t);
 }
 
-static void print_why(struct cli *c, const json_t *tenant, const json_t *on)
+static void print_why(void *c, const json_t *tenant, const json_t *on)
 {
 	uint64_t used = cli_u64(on, "mem_used"), movable = cli_u64(on, "movable");
 	char a[24], b[24];
 
+	if (!on) {
+		return;
+	}
 	putchar('\n');
 	cli_put_safe(stdout, cli_text(tenant, cli_text(tenant, "name")[0] ? "name" : "command"));
 	printf(" (%llu), GPU %llu: %s of %s cannot move",
@@ -154,66 +166,55 @@ static void print_why(struct cli *c, const json_t *tenant, const json_t *on)
 	}
 }
 
-static void print_whys(struct cli *c, const json_t *tenants)
+/* How many programs the list has, are in no virtual GPU, or are hidden from this user. */
+struct counts {
+	unsigned listed, outside, hidden;
+	struct buf outside_pids;
+};
+
+static void count(const json_t *tenants, struct counts *n)
 {
-	const json_t *tenant, *on;
-	size_t i, k;
-
-	json_array_foreach(tenants, i, tenant)
-	{
-		const json_t *gpus = json_object_get(tenant, "gpus");
-
-		json_array_foreach(gpus, k, on)
-		{
-			if (is_shown(gpus, k)) {
-				print_why(c, tenant, on);
-			}
-		}
-	}
-}
-
-/* Notes programs that the list does not have. Returns how many programs it has. */
-static unsigned note_missing(struct cli *c, const json_t *tenants)
-{
-	unsigned listed = 0, outside = 0, hidden = 0;
-	struct buf pids = { 0 };
 	const json_t *tenant;
 	size_t i;
 
 	json_array_foreach(tenants, i, tenant)
 	{
 		if (is_hidden(tenant)) {
-			hidden++;
+			n->hidden++;
 		} else if (has_account(tenant)) {
-			listed++;
+			n->listed++;
 		} else {
-			buf_printf(&pids, "%s%llu", outside++ ? ", " : "",
+			buf_printf(&n->outside_pids, "%s%llu", n->outside++ ? ", " : "",
 				   (unsigned long long)cli_u64(tenant, "pid"));
 		}
 	}
-	if (outside) {
+}
+
+/* Notes programs that the list does not have. */
+static void note_missing(struct cli *c, const struct counts *n)
+{
+	if (n->outside) {
 		cli_note(c,
 			 "%u program%s in no virtual GPU, where memory is not counted (%s). Start "
 			 "%s with `gbpf run --mem SIZE` or `--vgpu NAME`.",
-			 outside, outside == 1 ? " is" : "s are", buf_text(&pids),
-			 outside == 1 ? "it" : "them");
+			 n->outside, n->outside == 1 ? " is" : "s are", buf_text(&n->outside_pids),
+			 n->outside == 1 ? "it" : "them");
 	}
-	if (hidden) {
-		cli_note(c, "%u program%s of other users %s not shown.", hidden, PLURAL(hidden),
-			 hidden == 1 ? "is" : "are");
+	if (n->hidden) {
+		cli_note(c, "%u program%s of other users %s not shown.", n->hidden,
+			 PLURAL(n->hidden), n->hidden == 1 ? "is" : "are");
 	}
-	if (!listed && !outside && !hidden) {
+	if (!n->listed && !n->outside && !n->hidden) {
 		cli_note(c, "There are no programs. `gbpf run --mem SIZE -- PROGRAM` starts one in "
 			    "a virtual GPU.");
 	}
-	buf_finish(&pids);
-	return listed;
 }
 
 static int cmd_ls(struct cli *c)
 {
 	json_t *result = NULL;
 	int code = cli_call(c, "mem ls", "mem.list", NULL, &result);
+	struct counts n = { 0 };
 	const json_t *tenants;
 
 	if (code) {
@@ -223,12 +224,15 @@ static int cmd_ls(struct cli *c)
 		return cli_json(c, "mem ls", result);
 	}
 	tenants = json_object_get(result, "tenants");
-	if (note_missing(c, tenants)) {
+	count(tenants, &n);
+	note_missing(c, &n);
+	if (n.listed) {
 		print_list(c, tenants);
 		if (c->opt[O_WHY]) {
-			print_whys(c, tenants);
+			walk(tenants, print_why, c);
 		}
 	}
+	buf_finish(&n.outside_pids);
 	json_decref(result);
 	return CLI_OK;
 }
