@@ -281,24 +281,18 @@ static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[
 	return n;
 }
 
-/* Moves once. Returns whether it has, so that more may. */
+/* Moves once. Returns whether memory has come back, so that more may. */
 static bool fetch_once(int row, uint64_t use) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
 	unsigned n = list_missing(row, use, list);
-	uint64_t begin = clock_now_ns(), mib = 0, ns;
+	uint64_t begin = clock_now_ns();
+	uint64_t mib = n ? shim_swap_exchange(row, list, n, use) / MIB : 0;
 
-	if (!n || !shim_swap_exchange(row, list, n, use)) {
-		return false;
-	}
-	for (unsigned i = 0; i < n; i++) {
-		mib += list[i]->place == MEM_SWAP_DEVICE ? list[i]->bytes / MIB : 0;
-	}
-	ns = clock_now_ns() - begin;
 	if (mib >= MOVED_MIN_MIB) {
-		move_ns_per_mib = (3 * move_ns_per_mib + ns / mib) / 4;
+		move_ns_per_mib = (3 * move_ns_per_mib + (clock_now_ns() - begin) / mib) / 4;
 	}
-	return true;
+	return mib != 0;
 }
 
 /* A fetch that has brought nothing would bring nothing the next time. */

@@ -74,10 +74,11 @@ void shim_swap_resume(struct shim_swap_pause *p);
 void shim_swap_back(int row) REQUIRES(shim_swap_mutex);
 /* Moves those of the list back to the device, in that order, and others out for them where the
  * limit has no room: the ones that are worth least and were not used since that use. At most
- * SHIM_SWAP_BATCH. Returns whether anything has moved: where chunks differ in size, memory may
- * leave in one call and its place be taken in the next one. */
-bool shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n, uint64_t since)
-	REQUIRES(shim_swap_mutex);
+ * SHIM_SWAP_BATCH. Where chunks differ in size, some may come back only in a second pause, into the
+ * room that the first one has made. Returns the bytes that came back; 0: no more can, or another
+ * process of the vGPU takes each room at once. */
+uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,
+			    uint64_t since) REQUIRES(shim_swap_mutex);
 /* Has gbpfd grant pinned memory that the limit has. The caller does not hold the mutex. */
 void shim_swap_ask_for_host(uint64_t bytes);
 

@@ -324,19 +324,33 @@ void shim_swap_back(int row)
 	(void)move(c, &m, &back);
 }
 
-bool shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n, uint64_t since)
+/* As shim_swap_exchange(), in one pause. Returns the bytes that the device has no more; *ret_back
+ * becomes those that came back. */
+static uint64_t exchange_once(const struct shim_swap_context *c, int row,
+			      struct mem_swap_chunk *const list[], unsigned n, uint64_t since,
+			      uint64_t *ret_back) REQUIRES(shim_swap_mutex)
 {
-	const struct shim_swap_context *c = shim_swap_context_of(row);
 	struct moves m = { 0 };
-	uint64_t missing = 0, freed, back;
+	uint64_t missing = 0;
 
-	if (!c || shim_swap_is_held(row)) {
-		return false;
-	}
 	for (unsigned i = 0; i < n && i < BATCH; i++) {
 		missing += add_back(&m, c, list[i]) ? 0 : list[i]->bytes;
 	}
 	add_out(&m, c, row, missing, since);
-	freed = move(c, &m, &back);
-	return freed || back;
+	return move(c, &m, ret_back);
+}
+
+uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,
+			    uint64_t since)
+{
+	const struct shim_swap_context *c = shim_swap_context_of(row);
+	uint64_t back;
+
+	if (!c || shim_swap_is_held(row)) {
+		return 0;
+	}
+	if (exchange_once(c, row, list, n, since, &back) && !back) {
+		(void)exchange_once(c, row, list, n, since, &back);
+	}
+	return back;
 }
