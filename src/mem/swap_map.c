@@ -17,8 +17,8 @@ struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, in
 		return NULL;
 	}
 	reserved = ROUND_UP(bytes, MEM_SWAP_UNIT);
-	n = (reserved + most - 1) / most;
-	if (n > UINT32_MAX) {
+	n = reserved / most + (reserved % most != 0);
+	if (!n || n > UINT32_MAX) {
 		return NULL;
 	}
 	r = calloc(1, sizeof(*r) + n * sizeof(r->chunk[0]));
@@ -73,6 +73,8 @@ int mem_swap_add(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t bas
 	r->base = base;
 	for (uint32_t i = 0; i < r->n; i++) {
 		r->chunk[i].address = base;
+		r->chunk[i].named = 0; /* what the program had there is no longer known */
+		r->chunk[i].worth = 0;
 		base += r->chunk[i].bytes;
 	}
 	return 0;
@@ -86,13 +88,22 @@ struct mem_swap_region *mem_swap_find(const struct mem_swap_map *m, uint64_t add
 	return r && address - r->base < r->bytes ? r : NULL;
 }
 
+struct mem_swap_region *mem_swap_next(const struct mem_swap_map *m, uint64_t address)
+{
+	size_t n = count_to(m, address);
+
+	if (n && address - m->region[n - 1]->base < m->region[n - 1]->reserved) {
+		return m->region[n - 1];
+	}
+	return n < m->n ? m->region[n] : NULL;
+}
+
 void mem_swap_remove(struct mem_swap_map *m, struct mem_swap_region *r)
 {
 	size_t at = count_to(m, r->base) - 1;
 
 	memmove(&m->region[at], &m->region[at + 1], (m->n - at - 1) * sizeof(*m->region));
 	m->n--;
-	free(r);
 }
 
 struct mem_swap_region *mem_swap_of_owner(const struct mem_swap_map *m, uint64_t owner,
@@ -159,28 +170,64 @@ void mem_swap_begin_use(struct mem_swap_map *m)
 	}
 }
 
+static bool is_named(const struct mem_swap_map *m, const struct mem_swap_chunk *c)
+{
+	return c->named && m->uses - c->named_use < MEM_SWAP_HALF_LIFE;
+}
+
+static void note_name(const struct mem_swap_map *m, struct mem_swap_chunk *c, uint64_t address)
+{
+	c->named = is_named(m, c) ? MIN(c->named, address) : address;
+	c->named_use = m->uses;
+}
+
+static void use_chunk(struct mem_swap_map *m, struct mem_swap_chunk *c, uint32_t cost,
+		      struct mem_swap_need *n)
+{
+	if (c->used == m->uses || c->place == MEM_SWAP_NOWHERE) {
+		return;
+	}
+	c->used = m->uses;
+	c->worth += cost * scale(m);
+	mem_swap_place(m, c, c->place);
+	n->bytes += c->bytes;
+	if (c->place == MEM_SWAP_HOST) {
+		c->lost += cost;
+		n->missing += c->bytes;
+		n->lost += c->lost * (c->bytes / MEM_SWAP_UNIT);
+		n->worth += c->worth * (double)(c->bytes / MEM_SWAP_UNIT);
+	}
+}
+
+/* Returns the region that the program has mapped where this one ends, or NULL. */
+static struct mem_swap_region *next_of(const struct mem_swap_map *m,
+				       const struct mem_swap_region *r)
+{
+	size_t at = r->by_handle ? count_to(m, r->base) : m->n;
+	struct mem_swap_region *next = at < m->n ? m->region[at] : NULL;
+
+	return next && next->base == r->base + r->reserved && next->by_handle ? next : NULL;
+}
+
 void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
 		  uint64_t most, uint32_t cost, struct mem_swap_need *n)
 {
-	uint64_t of_chunk = r->chunk[0].bytes; /* the last one may be shorter */
-	double more = cost * scale(m);
+	uint64_t i = (address - r->base) / r->chunk[0].bytes; /* the last one may be shorter */
+	bool last = false;
 
-	for (uint64_t i = (address - r->base) / of_chunk; i < r->n && n->bytes < most; i++) {
-		struct mem_swap_chunk *c = &r->chunk[i];
+	if (r->by_handle) {
+		note_name(m, &r->chunk[i], address);
+	}
+	for (; r && !last; r = next_of(m, r), i = 0) {
+		for (; i < r->n && n->bytes < most && !last; i++) {
+			struct mem_swap_chunk *c = &r->chunk[i];
 
-		if (c->used == m->uses || c->place == MEM_SWAP_NOWHERE) {
-			continue;
+			last = r->by_handle && c->address > address && is_named(m, c);
+			if (!last || c->named > c->address) {
+				use_chunk(m, c, cost, n);
+			}
 		}
-		c->used = m->uses;
-		c->worth += more;
-		mem_swap_place(m, c, c->place);
-		n->bytes += c->bytes;
-		if (c->place == MEM_SWAP_HOST) {
-			c->lost += cost;
-			n->missing += c->bytes;
-			n->lost += c->lost * (c->bytes / MEM_SWAP_UNIT);
-			n->worth += c->worth * (double)(c->bytes / MEM_SWAP_UNIT);
-		}
+		last |= n->bytes >= most;
 	}
 }
 

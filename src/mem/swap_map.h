@@ -24,6 +24,9 @@ struct mem_swap_chunk {
 	uint64_t used; /* number of its latest use; of the one before it was made, at first */
 	double worth;  /* what its uses would have cost on the host, the latest most; scaled */
 	uint64_t lost; /* what they have cost since it is there */
+	/* In a region that the program maps: the lowest address in it that uses have named, and
+	 * the latest of them; 0: none. */
+	uint64_t named, named_use;
 };
 
 /* An allocation of the program. */
@@ -33,6 +36,9 @@ struct mem_swap_region {
 	uint64_t owner, epoch; /* the caller's: context, and when it was made */
 	uint64_t id;	       /* the caller's */
 	bool freed;	       /* the caller's: the program has freed it */
+	bool by_handle;	       /* the caller's: the program maps it, by a handle */
+	bool was_mapped;       /* the caller's: the program may have written to it */
+	uint32_t handle_types; /* the caller's: that the handle could be exported to */
 	int row;	       /* the caller's: of the account */
 	int device;	       /* the caller's */
 	uint32_t n;
@@ -55,15 +61,17 @@ struct mem_swap_map {
 };
 
 /* Returns a region of chunks of at most `most` bytes, of which none has a place and which is in no
- * map, or NULL: out of memory. The caller frees it. bytes is not 0; most is a multiple of
- * MEM_SWAP_UNIT. */
+ * map, or NULL: out of memory. The caller owns it, and frees it by free(). bytes is not 0; most is
+ * a multiple of MEM_SWAP_UNIT. */
 struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, int row);
-/* Gives the region and its chunks their addresses, and adds it; the map owns it then. Returns 0 or
- * -ENOMEM. */
+/* Gives the region and its chunks their addresses, which no other one has, and adds it; the map
+ * owns it then. Returns 0 or -ENOMEM. */
 int mem_swap_add(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t base);
 /* Returns the region whose bytes an address is in, or NULL. */
 struct mem_swap_region *mem_swap_find(const struct mem_swap_map *m, uint64_t address);
-/* Removes a region, whose chunks have no place any more, and frees it. */
+/* Returns the region that has the address, or else the first one behind it, or NULL. */
+struct mem_swap_region *mem_swap_next(const struct mem_swap_map *m, uint64_t address);
+/* Removes a region, whose chunks have no place any more: the caller owns it. */
 void mem_swap_remove(struct mem_swap_map *m, struct mem_swap_region *r);
 /* Returns a region of that owner whose epoch is at most the given one, or NULL. */
 struct mem_swap_region *mem_swap_of_owner(const struct mem_swap_map *m, uint64_t owner,
@@ -87,7 +95,10 @@ struct mem_swap_need {
 void mem_swap_begin_use(struct mem_swap_map *m);
 /* Notes that it needs the chunks from that address on to the end of its region, until the need has
  * that many bytes; they become the last ones at their places. Adds them to *n, unless the same use
- * has noted them before. r: the region of the address. */
+ * has noted them before. r: the region of the address. What the program maps may contain many
+ * allocations of its own, and one of these may lie in several regions, each of which begins where
+ * the one before ends: there the use needs the chunks up to the next address that one of the last
+ * MEM_SWAP_HALF_LIFE uses has named. */
 void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
 		  uint64_t most, uint32_t cost, struct mem_swap_need *n);
 /* Fills the list with chunks on the device that were not used since that use and are worth least,

@@ -2,10 +2,11 @@
  * a model, for swap_fuzz.bats. Prints the seed, and where memory differs from the model.
  *
  * THREADS threads with a stream each make STEPS steps of their own: they allocate and free, so that
- * all of them hold up to MIB MiB together, copy, set, launch kernels, and capture and launch
- * graphs. The model is a copy of each buffer on the host, on which each operation is repeated when
- * it is submitted. A whole buffer is compared with its model at random steps and at the end. All
- * threads count in one more buffer by atomic operations.
+ * all of them hold up to MIB MiB together, by cuMemAlloc and by cuMemCreate, map what they have
+ * made so elsewhere or twice, copy, set, launch kernels, and capture and launch graphs. The model
+ * is a copy of each buffer on the host, on which each operation is repeated when it is submitted. A
+ * whole buffer is compared with its model at random steps and at the end. All threads count in one
+ * more buffer by atomic operations.
  *
  * With KILLS, two processes do so until one of them was killed and started again that many times,
  * at random steps. The other one, and the last one that was started, must be right.
@@ -123,8 +124,10 @@ static const struct {
 struct buffer {
 	CUdeviceptr at; /* 0: none */
 	size_t bytes;
-	uint8_t *model;	 /* owned */
-	unsigned number; /* of the thread's allocations */
+	uint8_t *model;			     /* owned */
+	unsigned number;		     /* of the thread's allocations */
+	CUmemGenericAllocationHandle handle; /* 0: of cuMemAlloc */
+	size_t mapped;			     /* bytes */
 };
 
 struct op {
@@ -648,14 +651,50 @@ static size_t random_size(struct worker *w)
 	return bytes < left ? bytes : left;
 }
 
+/* Maps the buffer at an address of its own. Returns the address; 0: it cannot be mapped once more
+ * now. */
+static CUdeviceptr map_buffer(const struct buffer *b)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUdeviceptr at;
+	CUresult r;
+
+	OK(cuMemAddressReserve(&at, b->mapped, 0, 0, 0));
+	r = cuMemMap(at, b->mapped, 0, b->handle, 0);
+	if (r != CUDA_SUCCESS) {
+		CHECK(b->at && (r == CUDA_ERROR_OUT_OF_MEMORY || r == CUDA_ERROR_NOT_READY),
+		      "a handle of %zu bytes cannot be mapped: error %d", b->mapped, (int)r);
+		OK(cuMemAddressFree(at, b->mapped));
+		return 0;
+	}
+	OK(cuMemSetAccess(at, b->mapped, &access, 1));
+	return at;
+}
+
+static CUresult create_buffer(struct buffer *b, size_t bytes)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUresult r;
+
+	b->mapped = (bytes + SWAP_MIN - 1) / SWAP_MIN * SWAP_MIN;
+	r = cuMemCreate(&b->handle, b->mapped, &prop, 0);
+	if (r == CUDA_SUCCESS) {
+		b->at = map_buffer(b);
+	}
+	return r;
+}
+
 /* Returns false if the memory is refused, which can happen to small buffers only: larger ones can
  * lie on the host. */
 static bool make_buffer(struct worker *w, struct buffer *b, size_t bytes)
 {
-	CUresult r = cuMemAlloc(&b->at, bytes);
+	CUresult r = bytes >= SWAP_MIN && under(w, 3) == 0 ? create_buffer(b, bytes)
+							   : cuMemAlloc(&b->at, bytes);
 
 	CHECK(r == CUDA_SUCCESS || (r == CUDA_ERROR_OUT_OF_MEMORY && bytes < SWAP_MIN),
-	      "cuMemAlloc of %zu bytes: error %d", bytes, (int)r);
+	      "an allocation of %zu bytes: error %d", bytes, (int)r);
 	if (r != CUDA_SUCCESS) {
 		b->at = 0;
 		w->refused++;
@@ -670,9 +709,38 @@ static bool make_buffer(struct worker *w, struct buffer *b, size_t bytes)
 	return true;
 }
 
+/* Unmaps the buffer at its address, once all work that uses it is done. */
+static void unmap_buffer(struct worker *w, const struct buffer *b)
+{
+	uint32_t word;
+
+	begin_default(w);
+	OK(cuMemcpyDtoH(&word, b->at, sizeof(word)));
+	OK(cuStreamSynchronize(w->stream));
+	OK(cuMemUnmap(b->at, b->mapped));
+	OK(cuMemAddressFree(b->at, b->mapped));
+}
+
+/* Maps the buffer elsewhere, with or without a time in which it is mapped twice. */
+static void move_buffer(struct worker *w, struct buffer *b)
+{
+	CUdeviceptr other = under(w, 2) ? map_buffer(b) : 0;
+
+	unmap_buffer(w, b);
+	b->at = 0;
+	b->at = other ? other : map_buffer(b);
+}
+
 static void free_buffer(struct worker *w, struct buffer *b)
 {
-	if (under(w, 2)) {
+	if (b->handle) {
+		if (under(w, 2)) {
+			move_buffer(w, b);
+			compare_buffer(w, b);
+		}
+		unmap_buffer(w, b);
+		OK(cuMemRelease(b->handle));
+	} else if (under(w, 2)) {
 		OK(cuMemFree(b->at));
 	} else {
 		OK(cuMemFreeAsync(b->at, w->stream));

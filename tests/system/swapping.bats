@@ -5,6 +5,7 @@ load helpers
 load vgpu_helpers
 
 SWAPPING=${GBPF_BUILD:-build}/tests/system/swapping
+HANDLE_ANSWERS=${GBPF_BUILD:-build}/tests/system/handle_answers
 MACHINE_FILES_SO=$(realpath "${GBPF_BUILD:-build}")/tests/system/machine_files.so
 
 # digest [OPTION]... -- ARGUMENT...: what the program prints under gbpf run with these options.
@@ -35,12 +36,51 @@ same_at() { # MEM SWAP ARGUMENT...
 	same_at 64M 256M 8 14 12
 }
 
+@test "memory of cuMemCreate leaves the device as that of cuMemAlloc does" {
+	same_at 64M 256M --handles 8 14 12
+}
+
+@test "threads map and unmap memory of cuMemCreate while memory leaves" {
+	same_at 64M 256M --handles 24 5 6 4
+}
+
+@test "a handle for more memory than the limit lies on the host in part" {
+	same_at 48M 256M --handles 2 60 3
+}
+
 @test "threads at twice their limit have the results that they have without one" {
 	same_at 64M 256M 24 5 6 4
 }
 
 @test "buffers that are larger than the limit lie on the host in part" {
 	same_at 48M 256M 2 60 3
+}
+
+@test "memory of cuMemCreate that can leave the device has all answers of the driver" {
+	start_soft
+	start_daemon
+	timeout 200 gbpf run --device soft --mem 1G -- "$HANDLE_ANSWERS" >"$GBPF_RUNTIME_DIR/without"
+	timeout 200 gbpf run --device soft --mem 112M --swap 256M -- "$HANDLE_ANSWERS" >"$GBPF_RUNTIME_DIR/with"
+	diff "$GBPF_RUNTIME_DIR/without" "$GBPF_RUNTIME_DIR/with"
+}
+
+@test "a new handle is exported without room for a copy, and charged once" {
+	start_soft
+	start_daemon
+	run timeout 200 gbpf run --device soft --mem 64M --swap 64M -- "$HANDLE_ANSWERS" --new
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$output" = "export(first): 0" ]
+}
+
+@test "a handle that cannot be exported now keeps its contents, and can be later" {
+	start_soft
+	start_daemon
+	run timeout 200 gbpf run --device soft --mem 32M --swap 256M -- "$HANDLE_ANSWERS" --refused
+	echo "$output"
+	[ "$status" -eq 0 ]
+	# No memory, mapped or not; work that goes on; and none.
+	[ "$(grep -o '[0-9]*$' <<<"$output" | tr '\n' ' ')" = "2 2 600 0 " ]
 }
 
 @test "without swap the same program is refused" {

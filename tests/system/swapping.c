@@ -2,12 +2,13 @@
  * tests/gpu/memory. It knows nothing of gBPF, and prints a digest of all of its results, which does
  * not depend on where its memory lies.
  *
- *   swapping BUFFERS MIB ROUNDS [THREADS]
+ *   swapping [--handles] BUFFERS MIB ROUNDS [THREADS]
  *
  * Makes BUFFERS buffers of MIB and an odd number of bytes, while work on the earlier ones is under
  * way. In each of ROUNDS rounds kernels, copies, sets and a graph use buffers across each other's
  * parts, and one buffer is freed and another made in its place. With THREADS each thread does so by
- * itself, with a share of the buffers. */
+ * itself, with a share of the buffers. --handles: buffers are made by cuMemCreate, as PyTorch's
+ * expandable segments and JAX do. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "check.h"
 
 #define MIB ((size_t)1 << 20)
+#define UNIT (2 * MIB)
 #define BUFFERS_MAX 1024u
 #define THREADS_MAX 16u
 #define BLOCK 256u
@@ -88,6 +90,7 @@ static CUcontext context;
 static CUfunction mix, add, through, count;
 static size_t bytes; /* of a buffer */
 static unsigned rounds;
+static bool handles;
 
 struct worker {
 	pthread_t thread;
@@ -97,6 +100,41 @@ struct worker {
 	CUstream stream[2];
 };
 
+static size_t mapped_bytes(void)
+{
+	return (bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+static CUdeviceptr map_new(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes =
+					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAccessDesc access = { .location = prop.location,
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr p = 0;
+
+	CU(cuMemAddressReserve(&p, mapped_bytes(), 0, 0, 0));
+	CU(cuMemCreate(&handle, mapped_bytes(), &prop, 0));
+	CU(cuMemMap(p, mapped_bytes(), 0, handle, 0));
+	CU(cuMemRelease(handle));
+	CU(cuMemSetAccess(p, mapped_bytes(), &access, 1));
+	return p;
+}
+
+static void give(CUdeviceptr p)
+{
+	if (!handles) {
+		CU(cuMemFree(p));
+		return;
+	}
+	CU(cuCtxSynchronize());
+	CU(cuMemUnmap(p, mapped_bytes()));
+	CU(cuMemAddressFree(p, mapped_bytes()));
+}
+
 static CUdeviceptr take(struct worker *w)
 {
 	CUdeviceptr p = 0, base = 0;
@@ -104,9 +142,14 @@ static CUdeviceptr take(struct worker *w)
 	size_t size = 0;
 	uint32_t word = 0;
 
-	CU(cuMemAlloc(&p, bytes));
+	if (handles) {
+		p = map_new();
+	} else {
+		CU(cuMemAlloc(&p, bytes));
+	}
 	CU(cuMemGetAddressRange_v2(&base, &size, p + bytes / 2));
-	CHECK(base == p && size == bytes, "an allocation of %zu bytes has %zu", bytes, size);
+	CHECK(base == p && size == (handles ? mapped_bytes() : bytes),
+	      "an allocation of %zu bytes has %zu", bytes, size);
 	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + bytes - 1));
 	CHECK(type == CU_MEMORYTYPE_DEVICE, "an allocation has type %u", type);
 	word = program_random(&w->random);
@@ -171,7 +214,7 @@ static void run_round(struct worker *w, CUdeviceptr table)
 	if (w->n > 2) { /* one whose work is done: the free waits, as cuMemFree does */
 		unsigned k = (i + 2) % w->n;
 
-		CU(cuMemFree(w->buffer[k]));
+		give(w->buffer[k]);
 		w->buffer[k] = take(w);
 		join(w, 0);
 	}
@@ -216,7 +259,7 @@ static void *work(void *arg)
 	}
 	digest(w);
 	for (unsigned i = 0; i < w->n; i++) {
-		CU(cuMemFree(w->buffer[i]));
+		give(w->buffer[i]);
 	}
 	return NULL;
 }
@@ -246,18 +289,24 @@ static CUmodule load(void)
 
 int main(int argc, char **argv)
 {
-	unsigned buffers = argc > 1 ? (unsigned)atoi(argv[1]) : 0, threads;
 	static struct worker workers[THREADS_MAX];
+	unsigned buffers, threads;
 	uint64_t sum = 0;
 	CUmodule module;
 	CUdevice device;
 
+	if (argc > 1 && !strcmp(argv[1], "--handles")) {
+		handles = true;
+		argv++;
+		argc--;
+	}
+	buffers = argc > 1 ? (unsigned)atoi(argv[1]) : 0;
 	bytes = argc > 2 ? (size_t)atoi(argv[2]) * MIB + 12 : 0;
 	rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
 	threads = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
 	if (bytes <= 12 || !threads || threads > THREADS_MAX || buffers / threads < 2 ||
 	    buffers / threads > BUFFERS_MAX) {
-		fprintf(stderr, "usage: swapping BUFFERS MIB ROUNDS [THREADS]\n");
+		fprintf(stderr, "usage: swapping [--handles] BUFFERS MIB ROUNDS [THREADS]\n");
 		return 2;
 	}
 	CU(cuInit(0));

@@ -182,6 +182,10 @@ void shim_mem_install_imports(void);
 void shim_mem_install_graphs(void);
 void shim_mem_install_overhead(uint8_t (*uuid)[16], uint32_t gpus);
 
+/* Makes memory of cuMemCreate that is mapped in a range, and could leave the device, the driver's:
+ * it does not move any more. On errors the rest of it still can. */
+CUresult shim_mem_settle_range(CUdeviceptr address, size_t bytes, const char *call);
+
 void shim_mem_linear_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_arrays_context_ended(CUcontext ctx, uint64_t epoch);
 void shim_mem_imports_context_ended(CUcontext ctx, uint64_t epoch);

@@ -4,51 +4,38 @@
  * was imported is charged to the process that created it. */
 #include <stdlib.h>
 
-#include "mem/region.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/chunks_int.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
-struct chunk {
-	uint64_t bytes; /* imported: as far as it was mapped, since its size is not known */
-	int row;
-	uint32_t refs; /* handles and mappings */
-	bool imported;
-	/* imported: */
-	struct shim_mem_identity id;
-	uint32_t share; /* shim/mem/sharing.h: that of `bytes` */
-};
+struct lock shim_chunk_mutex = LOCK_INITIALIZER(MEM_CHUNKS);
+struct mem_regions shim_chunk_handles, shim_chunk_mappings;
+static uint64_t longest GUARDED_BY(shim_chunk_mutex); /* mapping so far, bytes */
 
-static struct lock mutex = LOCK_INITIALIZER(MEM_CHUNKS);
-/* By handle; owner: the chunk; count: references by it. */
-static struct mem_regions handles GUARDED_BY(mutex);
-/* By address; owner: the chunk; bytes: length. */
-static struct mem_regions mappings GUARDED_BY(mutex);
-static uint64_t longest GUARDED_BY(mutex); /* mapping so far, bytes */
-
-static struct chunk *chunk_of(const struct mem_region *r)
+void shim_chunk_unref(struct shim_chunk *c) REQUIRES(shim_chunk_mutex)
 {
-	return (struct chunk *)(uintptr_t)r->owner;
-}
-
-/* Drops a reference. */
-static void unref(struct chunk *c) REQUIRES(mutex)
-{
-	if (--c->refs == 0) {
-		if (c->imported) {
-			shim_mem_unshare(c->row, c->bytes);
-			shim_mem_unnote_share(c->share);
-		} else {
-			shim_mem_kind_sub(c->row, PROTO_KIND_CREATED, c->bytes);
-			shim_mem_release(c->row, c->bytes);
-		}
-		free(c);
+	if (--c->refs) {
+		return;
 	}
+	if (c->imported) {
+		shim_mem_unshare(c->row, c->bytes);
+		shim_mem_unnote_share(c->share);
+	} else if (c->region) {
+		shim_swap_discard(c->region);
+	} else {
+		if (c->real) {
+			(void)shim_driver.cuMemRelease(c->real);
+		}
+		shim_mem_kind_sub(c->row, PROTO_KIND_CREATED, c->bytes);
+		shim_mem_release(c->row, c->bytes);
+	}
+	free(c);
 }
 
-/* Adds a handle or mapping of a chunk. Returns 0 or -ENOMEM. */
-static int refer(struct mem_regions *t, uint64_t key, uint64_t bytes, struct chunk *c)
-	REQUIRES(mutex)
+int shim_chunk_refer(struct mem_regions *t, uint64_t key, uint64_t bytes, struct shim_chunk *c)
+	REQUIRES(shim_chunk_mutex)
 {
 	struct mem_region r = {
 		.key = key, .bytes = bytes, .owner = (uint64_t)(uintptr_t)c, .count = 1
@@ -75,7 +62,7 @@ static int row_of(const CUmemAllocationProp *p)
 }
 
 /* Charges a chunk, makes it, and notes its first handle. */
-static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t bytes,
+static CUresult make(CUmemGenericAllocationHandle *ret, struct shim_chunk *c, size_t bytes,
 		     const CUmemAllocationProp *p, unsigned long long flags,
 		     struct shim_mem_attempt *a)
 {
@@ -88,12 +75,12 @@ static CUresult make(CUmemGenericAllocationHandle *ret, struct chunk *c, size_t 
 	a->charged = c->row != shim_mem_row_host();
 	r = shim_driver.cuMemCreate(ret, bytes, p, flags);
 	if (r == CUDA_SUCCESS) {
-		lock_take(&mutex);
-		err = refer(&handles, *ret, 0, c);
+		lock_take(&shim_chunk_mutex);
+		err = shim_chunk_refer(&shim_chunk_handles, *ret, 0, c);
 		if (!err) {
 			shim_mem_kind_add(c->row, PROTO_KIND_CREATED, c->bytes);
 		}
-		lock_release(&mutex);
+		lock_release(&shim_chunk_mutex);
 		if (!err) {
 			return r;
 		}
@@ -110,17 +97,20 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 {
 	int row = p ? row_of(p) : -1;
 	struct shim_mem_attempt a = { 0 };
-	struct chunk *c;
+	struct shim_chunk *c;
 	CUresult r;
 
 	if (row < 0 || !ret) {
 		return shim_driver.cuMemCreate(ret, bytes, p, flags);
 	}
+	if (shim_chunk_create_movable(ret, bytes, row, p, flags)) {
+		return CUDA_SUCCESS;
+	}
 	c = calloc(1, sizeof(*c));
 	if (!c) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*c = (struct chunk){ .bytes = shim_mem_round(bytes), .row = row };
+	*c = (struct shim_chunk){ .bytes = shim_mem_round(bytes), .row = row };
 	do {
 		shim_mem_move_begin();
 		r = make(ret, c, bytes, p, flags, &a);
@@ -137,40 +127,44 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 static CUresult release(CUmemGenericAllocationHandle handle)
 {
 	struct mem_region m = { 0 }, *h;
-	struct chunk *c = NULL;
+	struct shim_chunk *c = NULL;
 	CUresult r;
+	bool stale;
 
 	if (!shim_mem_joined()) {
 		return shim_driver.cuMemRelease(handle);
 	}
 	shim_mem_move_begin();
-	lock_take(&mutex);
-	h = mem_regions_find(&handles, handle);
+	lock_take(&shim_chunk_mutex);
+	h = mem_regions_find(&shim_chunk_handles, handle);
+	stale = shim_chunk_is_stale(handle, h);
 	if (h) {
-		c = chunk_of(h);
+		c = shim_chunk_of(h);
 		if (h->count > 1) {
 			h->count--;
 		} else {
-			(void)mem_regions_take(&handles, handle, &m);
+			(void)mem_regions_take(&shim_chunk_handles, handle, &m);
 		}
 	}
-	lock_release(&mutex);
-	r = shim_driver.cuMemRelease(handle);
-	lock_take(&mutex);
+	lock_release(&shim_chunk_mutex);
+	r = stale	     ? CUDA_ERROR_INVALID_VALUE
+	    : c && c->handle ? CUDA_SUCCESS
+			     : shim_driver.cuMemRelease(handle);
+	lock_take(&shim_chunk_mutex);
 	if (c && r == CUDA_SUCCESS) {
-		unref(c);
-	} else if (c && (h = mem_regions_find(&handles, handle))) {
+		shim_chunk_unref(c);
+	} else if (c && (h = mem_regions_find(&shim_chunk_handles, handle))) {
 		h->count++;
 	} else if (c) {
-		(void)mem_regions_add(&handles, &m); /* else it stays charged */
+		(void)mem_regions_add(&shim_chunk_handles, &m); /* else it stays charged */
 	}
-	lock_release(&mutex);
+	lock_release(&shim_chunk_mutex);
 	shim_mem_move_end();
 	return r;
 }
 
 /* Notes that an imported chunk has at least so many bytes. */
-static void note_size(struct chunk *c, uint64_t bytes) REQUIRES(mutex)
+static void note_size(struct shim_chunk *c, uint64_t bytes) REQUIRES(shim_chunk_mutex)
 {
 	uint32_t share = SHIM_MEM_NO_SHARE;
 
@@ -188,36 +182,57 @@ static void note_size(struct chunk *c, uint64_t bytes) REQUIRES(mutex)
 	c->bytes = bytes;
 }
 
+int shim_chunk_note_mapping(struct shim_chunk *c, CUdeviceptr address, size_t bytes, size_t offset)
+	REQUIRES(shim_chunk_mutex)
+{
+	int err = shim_chunk_refer(&shim_chunk_mappings, address, bytes, c);
+
+	note_size(c, offset + bytes);
+	longest = MAX(longest, (uint64_t)bytes);
+	return err;
+}
+
 static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
 		    CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct mem_region *h;
-	struct chunk *c = NULL;
+	struct shim_chunk *c = NULL;
+	bool stale;
 	CUresult r;
 	int err = 0;
 
 	if (!shim_mem_joined()) {
 		return shim_driver.cuMemMap(address, bytes, offset, handle, flags);
 	}
-	lock_take(&mutex); /* a reference of its own, so that the handle may go meanwhile */
-	h = mem_regions_find(&handles, handle);
+	lock_take(&shim_chunk_mutex); /* a reference of its own, so that the handle may go meanwhile
+				       */
+	h = mem_regions_find(&shim_chunk_handles, handle);
+	stale = shim_chunk_is_stale(handle, h);
 	if (h) {
-		c = chunk_of(h);
+		c = shim_chunk_of(h);
 		c->refs++;
 	}
-	lock_release(&mutex);
+	lock_release(&shim_chunk_mutex);
+	if (c && c->handle) {
+		r = shim_chunk_map_movable(c, address, bytes, offset, flags);
+		lock_take(&shim_chunk_mutex);
+		shim_chunk_unref(c);
+		lock_release(&shim_chunk_mutex);
+		return r;
+	}
+	if (stale) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 	r = shim_driver.cuMemMap(address, bytes, offset, handle, flags);
 	if (!c) {
 		return r;
 	}
-	lock_take(&mutex);
+	lock_take(&shim_chunk_mutex);
 	if (r == CUDA_SUCCESS) {
-		err = refer(&mappings, address, bytes, c);
-		note_size(c, offset + bytes);
-		longest = MAX(longest, (uint64_t)bytes);
+		err = shim_chunk_note_mapping(c, address, bytes, offset);
 	}
-	unref(c);
-	lock_release(&mutex);
+	shim_chunk_unref(c);
+	lock_release(&shim_chunk_mutex);
 	if (err) {
 		(void)shim_driver.cuMemUnmap(address, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -225,11 +240,27 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset,
 	return r;
 }
 
-/* A range may hold several mappings, each of which begins where the one before ends. */
-static CUresult unmap(CUdeviceptr address, size_t bytes)
+/* A range of the driver's mappings, each of which begins where the one before ends. */
+CUresult shim_chunk_unmap_plain(CUdeviceptr address, size_t bytes) REQUIRES(shim_chunk_mutex)
 {
+	CUresult r = shim_driver.cuMemUnmap(address, bytes);
 	CUdeviceptr end = address + bytes;
 	struct mem_region m;
+
+	while (r == CUDA_SUCCESS && address < end) {
+		if (mem_regions_take(&shim_chunk_mappings, address, &m)) {
+			shim_chunk_unref(shim_chunk_of(&m));
+			address += m.bytes;
+		} else {
+			address += SHIM_MEM_UNIT; /* of an imported chunk */
+		}
+	}
+	return r;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+	struct shim_chunk_span s;
 	CUresult r;
 
 	if (!shim_mem_joined()) {
@@ -238,29 +269,24 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
 	/* Under the mutex, so that no other thread maps the range again before its entries are
 	 * removed. */
 	shim_mem_move_begin();
-	lock_take(&mutex);
-	r = shim_driver.cuMemUnmap(address, bytes);
-	while (r == CUDA_SUCCESS && address < end) {
-		if (mem_regions_take(&mappings, address, &m)) {
-			unref(chunk_of(&m));
-			address += m.bytes;
-		} else {
-			address += SHIM_MEM_UNIT; /* of an imported chunk */
-		}
-	}
-	lock_release(&mutex);
+	lock_take(&shim_chunk_mutex);
+	s = shim_swap_is_on() ? shim_chunk_span(address, bytes) : (struct shim_chunk_span){ 0 };
+	r = !s.movable ? shim_chunk_unmap_plain(address, bytes)
+	    : s.exact  ? shim_chunk_unmap_each(address, bytes)
+		       : CUDA_ERROR_INVALID_VALUE;
+	lock_release(&shim_chunk_mutex);
 	shim_mem_move_end();
 	return r;
 }
 
 /* Returns the mapping that an address is in, or NULL. cuMemGetAddressRange does not say where it
  * begins before the device has access, nor for memory of the host. */
-static struct mem_region *mapping_at(CUdeviceptr address) REQUIRES(mutex)
+struct mem_region *shim_chunk_at(CUdeviceptr address) REQUIRES(shim_chunk_mutex)
 {
 	CUdeviceptr base = address - address % SHIM_MEM_UNIT;
 
 	for (; address - base < longest; base -= SHIM_MEM_UNIT) {
-		struct mem_region *m = mem_regions_find(&mappings, base);
+		struct mem_region *m = mem_regions_find(&shim_chunk_mappings, base);
 
 		if (m) {
 			return address - base < m->bytes ? m : NULL;
@@ -271,22 +297,26 @@ static struct mem_region *mapping_at(CUdeviceptr address) REQUIRES(mutex)
 
 static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 {
-	CUresult r = shim_driver.cuMemRetainAllocationHandle(ret, address);
 	struct mem_region *h, *m;
+	CUresult r;
 
+	if (ret && shim_mem_joined() && shim_swap_is_on() && shim_chunk_retain(ret, address, &r)) {
+		return r;
+	}
+	r = shim_driver.cuMemRetainAllocationHandle(ret, address);
 	if (r != CUDA_SUCCESS || !shim_mem_joined()) {
 		return r;
 	}
-	lock_take(&mutex);
-	h = mem_regions_find(&handles, *ret);
-	m = mapping_at((CUdeviceptr)(uintptr_t)address);
+	lock_take(&shim_chunk_mutex);
+	h = mem_regions_find(&shim_chunk_handles, *ret);
+	m = shim_chunk_at((CUdeviceptr)(uintptr_t)address);
 	if (h) {
 		h->count++;
-		chunk_of(h)->refs++;
-	} else if (m && refer(&handles, *ret, 0, chunk_of(m)) < 0) {
+		shim_chunk_of(h)->refs++;
+	} else if (m && shim_chunk_refer(&shim_chunk_handles, *ret, 0, shim_chunk_of(m)) < 0) {
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	lock_release(&mutex);
+	lock_release(&shim_chunk_mutex);
 	if (r != CUDA_SUCCESS) {
 		(void)shim_driver.cuMemRelease(*ret);
 	}
@@ -299,14 +329,14 @@ static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 static void keep(CUmemGenericAllocationHandle handle, const struct shim_mem_identity *id)
 {
 	struct mem_region *h;
-	struct chunk *c;
+	struct shim_chunk *c;
 
 	if (!shim_mem_joined()) {
 		return;
 	}
-	lock_take(&mutex);
-	h = mem_regions_find(&handles, handle);
-	c = h ? chunk_of(h) : NULL;
+	lock_take(&shim_chunk_mutex);
+	h = mem_regions_find(&shim_chunk_handles, handle);
+	c = h ? shim_chunk_of(h) : NULL;
 	if (c) {
 		c->refs++;
 	}
@@ -315,27 +345,27 @@ static void keep(CUmemGenericAllocationHandle handle, const struct shim_mem_iden
 			c->row, id->is_vague ? shim_mem_identity_of_size(c->row, c->bytes) : *id,
 			c->bytes);
 	}
-	lock_release(&mutex);
+	lock_release(&shim_chunk_mutex);
 }
 
 /* Notes an imported handle. If that cannot be done, the chunk is not shown as shared. */
 static void note_import(CUmemGenericAllocationHandle handle, int row, struct shim_mem_identity id)
 {
-	struct chunk *c = calloc(1, sizeof(*c));
+	struct shim_chunk *c = calloc(1, sizeof(*c));
 	struct mem_region *h;
 
 	if (c) {
-		*c = (struct chunk){ .row = row, .imported = true, .id = id };
+		*c = (struct shim_chunk){ .row = row, .imported = true, .id = id };
 	}
-	lock_take(&mutex);
-	h = mem_regions_find(&handles, handle);
+	lock_take(&shim_chunk_mutex);
+	h = mem_regions_find(&shim_chunk_handles, handle);
 	if (h) { /* one more reference to what this process has */
 		h->count++;
-		chunk_of(h)->refs++;
-	} else if (c && refer(&handles, handle, 0, c) == 0) {
+		shim_chunk_of(h)->refs++;
+	} else if (c && shim_chunk_refer(&shim_chunk_handles, handle, 0, c) == 0) {
 		c = NULL;
 	}
-	lock_release(&mutex);
+	lock_release(&shim_chunk_mutex);
 	free(c);
 }
 
@@ -360,9 +390,16 @@ static CUresult import(CUmemGenericAllocationHandle *ret, void *shareable,
 static CUresult export(void *ret, CUmemGenericAllocationHandle handle,
 		       CUmemAllocationHandleType type, unsigned long long flags)
 {
-	CUresult r = shim_driver.cuMemExportToShareableHandle(ret, handle, type, flags);
+	CUmemGenericAllocationHandle real = handle;
 	struct shim_mem_identity id;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
+	if (ret && type && !flags) {
+		r = shim_chunk_settle_handle(&real, type, "cuMemExportToShareableHandle");
+	}
+	if (r == CUDA_SUCCESS) {
+		r = shim_driver.cuMemExportToShareableHandle(ret, real, type, flags);
+	}
 	if (r == CUDA_SUCCESS) {
 		id = shim_mem_identity_of_shareable(
 			type == CU_MEM_HANDLE_TYPE_FABRIC ? ret : (void *)(intptr_t) * (int *)ret,
@@ -376,9 +413,13 @@ static CUresult bind(CUmemGenericAllocationHandle multicast, size_t offset,
 		     CUmemGenericAllocationHandle handle, size_t memory_offset, size_t bytes,
 		     unsigned long long flags)
 {
-	CUresult r = shim_driver.cuMulticastBindMem(multicast, offset, handle, memory_offset, bytes,
-						    flags);
+	CUmemGenericAllocationHandle real = handle;
+	CUresult r = shim_chunk_settle_handle(&real, 0, "cuMulticastBindMem");
 
+	if (r == CUDA_SUCCESS) {
+		r = shim_driver.cuMulticastBindMem(multicast, offset, real, memory_offset, bytes,
+						   flags);
+	}
 	if (r == CUDA_SUCCESS) {
 		keep(handle, NULL);
 	}
@@ -405,5 +446,6 @@ void shim_mem_install_chunks(void)
 	shim_real.cuMemRelease = release;
 	shim_real.cuMemMap = map;
 	shim_real.cuMemUnmap = unmap;
+	shim_chunk_install_moves();
 	shim_real.cuMemRetainAllocationHandle = retain;
 }

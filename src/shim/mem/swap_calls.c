@@ -1,9 +1,12 @@
 /* What programs are answered about memory that can leave the device: the same as of any memory of
  * cuMemAlloc, whatever the driver says of its chunks (H200, 580.159.04), except that it cannot be
  * exported: a chunk that others use cannot move. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
@@ -13,6 +16,92 @@ static CUresult give(void *out, uint64_t value, size_t bytes)
 	memcpy(out, &value, bytes);
 	return CUDA_SUCCESS;
 }
+
+/* ---- reserved addresses ---- */
+
+/* What the program has reserved: the range of memory that it maps there. */
+struct range {
+	CUdeviceptr base;
+	uint64_t bytes;
+};
+static struct range *reserved GUARDED_BY(shim_swap_mutex); /* owned */
+static size_t n_reserved GUARDED_BY(shim_swap_mutex), reserved_room GUARDED_BY(shim_swap_mutex);
+
+static CUresult reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr at,
+			unsigned long long flags)
+{
+	CUresult r = shim_driver.cuMemAddressReserve(ret, bytes, alignment, at, flags);
+	size_t room;
+	struct range *grown;
+
+	if (r != CUDA_SUCCESS || !shim_swap_is_on()) {
+		return r;
+	}
+	lock_take(&shim_swap_mutex);
+	if (n_reserved == reserved_room) {
+		room = reserved_room ? 2 * reserved_room : 16;
+		grown = realloc(reserved, room * sizeof(*grown));
+		reserved = grown ? grown : reserved;
+		reserved_room = grown ? room : reserved_room;
+	}
+	if (n_reserved < reserved_room) {
+		reserved[n_reserved++] = (struct range){ *ret, bytes };
+	}
+	lock_release(&shim_swap_mutex);
+	return r;
+}
+
+/* The entry goes before the driver frees the addresses, which another thread may get at once. */
+static CUresult free_address(CUdeviceptr address, size_t bytes)
+{
+	struct range r = { 0 };
+	CUresult result;
+
+	if (!shim_swap_is_on()) {
+		return shim_driver.cuMemAddressFree(address, bytes);
+	}
+	if (shim_swap_has_own(address, bytes)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	lock_take(&shim_swap_mutex);
+	for (size_t i = 0; i < n_reserved; i++) {
+		if (reserved[i].base == address) {
+			r = reserved[i];
+			reserved[i--] = reserved[--n_reserved];
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	result = shim_driver.cuMemAddressFree(address, bytes);
+	if (result != CUDA_SUCCESS && r.bytes) {
+		lock_take(&shim_swap_mutex);
+		if (n_reserved < reserved_room) {
+			reserved[n_reserved++] = r;
+		}
+		lock_release(&shim_swap_mutex);
+	}
+	return result;
+}
+
+/* Returns the range that an address of memory belongs to: an allocation, or what the program has
+ * reserved for it. */
+static struct range range_of(CUdeviceptr address, const struct shim_swap_view *v)
+{
+	struct range found = { v->base, v->bytes };
+
+	if (!v->by_handle) {
+		return found;
+	}
+	lock_take(&shim_swap_mutex);
+	for (size_t i = 0; i < n_reserved; i++) {
+		if (address - reserved[i].base < reserved[i].bytes) {
+			found = reserved[i];
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	return found;
+}
+
+/* ---- questions ---- */
 
 static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr address,
 			 const struct shim_swap_view *v)
@@ -27,10 +116,11 @@ static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr addres
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		return give(out, (uint64_t)v->device, sizeof(int));
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		return give(out, range_of(address, v).base, sizeof(CUdeviceptr));
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		return give(out, range_of(address, v).bytes, sizeof(size_t));
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 		return give(out, v->base, sizeof(CUdeviceptr));
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		return give(out, v->bytes, sizeof(size_t));
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		return give(out, v->reserved, sizeof(size_t));
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -47,6 +137,7 @@ static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr addres
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		return give(out, 0, sizeof(int));
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		return give(out, v->handle_types, sizeof(uint64_t));
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		return give(out, 0, sizeof(uint64_t));
 	default: /* the host's pointer, and what the driver has that is not known here */
@@ -111,7 +202,7 @@ static CUresult get_access(unsigned long long *ret, const CUmemLocation *locatio
 {
 	CUresult r = shim_driver.cuMemGetAccess(ret, location, address);
 
-	if (r == CUDA_SUCCESS && shim_swap_has(address)) {
+	if (r == CUDA_SUCCESS && shim_swap_has_own(address, 1)) {
 		*ret = 0; /* as of memory that is not mapped by the program */
 	}
 	return r;
@@ -121,52 +212,76 @@ static CUresult get_access(unsigned long long *ret, const CUmemLocation *locatio
 static CUresult (*next_get_ipc)(CUipcMemHandle *, CUdeviceptr);
 static CUresult (*next_retain)(CUmemGenericAllocationHandle *, void *);
 static CUresult (*next_unmap)(CUdeviceptr, size_t);
+static CUresult (*next_set_access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 
 static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)
 {
-	return ret && shim_swap_has(address) ? CUDA_ERROR_NOT_SUPPORTED
-					     : next_get_ipc(ret, address);
+	struct shim_swap_view v;
+
+	if (ret && shim_swap_look(address, &v)) {
+		return v.by_handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return next_get_ipc(ret, address);
 }
 
 static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
 {
-	return shim_swap_has((CUdeviceptr)(uintptr_t)address) ? CUDA_ERROR_INVALID_VALUE
-							      : next_retain(ret, address);
+	return shim_swap_has_own((CUdeviceptr)(uintptr_t)address, 1) ? CUDA_ERROR_INVALID_VALUE
+								     : next_retain(ret, address);
 }
 
 static CUresult get_handle(void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
 			   unsigned long long flags)
 {
-	return shim_swap_has(address) ? CUDA_ERROR_NOT_SUPPORTED
-				      : shim_driver.cuMemGetHandleForAddressRange(
-						ret, address, bytes, type, flags);
+	CUresult r =
+		shim_swap_has_own(address, bytes)
+			? CUDA_ERROR_NOT_SUPPORTED
+			: shim_mem_settle_range(address, bytes, "cuMemGetHandleForAddressRange");
+
+	return r != CUDA_SUCCESS ? r
+				 : shim_driver.cuMemGetHandleForAddressRange(ret, address, bytes,
+									     type, flags);
 }
 
 static CUresult bind(CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr address,
 		     size_t bytes, unsigned long long flags)
 {
-	return shim_swap_has(address)
-		       ? CUDA_ERROR_INVALID_VALUE
+	CUresult r = shim_swap_has_own(address, bytes)
+			     ? CUDA_ERROR_INVALID_VALUE
+			     : shim_mem_settle_range(address, bytes, "cuMulticastBindAddr");
+
+	return r != CUDA_SUCCESS
+		       ? r
 		       : shim_driver.cuMulticastBindAddr(multicast, offset, address, bytes, flags);
 }
 
 /* The program has not mapped the memory. */
 static CUresult unmap(CUdeviceptr address, size_t bytes)
 {
-	return shim_swap_has(address) ? CUDA_ERROR_INVALID_VALUE : next_unmap(address, bytes);
+	return shim_swap_has_own(address, bytes) ? CUDA_ERROR_INVALID_VALUE
+						 : next_unmap(address, bytes);
 }
 
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
 			   size_t n)
 {
-	return shim_swap_has(address) ? CUDA_ERROR_INVALID_VALUE
-				      : shim_driver.cuMemSetAccess(address, bytes, access, n);
+	return shim_swap_has_own(address, bytes) ? CUDA_ERROR_INVALID_VALUE
+						 : next_set_access(address, bytes, access, n);
 }
 
-static CUresult free_address(CUdeviceptr address, size_t bytes)
+/* Memory that moves cannot be registered with another device, which the driver does not show to
+ * gBPF: programs that ask whether that is possible are answered that it is not. */
+static CUresult get_attribute(int *ret, CUdevice_attribute what, CUdevice device)
 {
-	return shim_swap_has(address) ? CUDA_ERROR_INVALID_VALUE
-				      : shim_driver.cuMemAddressFree(address, bytes);
+	CUresult r = shim_driver.cuDeviceGetAttribute(ret, what, device);
+
+	if (r == CUDA_SUCCESS &&
+	    (what == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ||
+	     what == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED ||
+	     what == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)) {
+		*ret = 0;
+	}
+	return r;
 }
 
 /* The context would not be seen, so that its work could not be waited for. */
@@ -187,6 +302,7 @@ void shim_swap_install_calls(void)
 {
 	next_get_ipc = shim_real.cuIpcGetMemHandle;
 	next_unmap = shim_real.cuMemUnmap;
+	next_set_access = shim_real.cuMemSetAccess;
 	next_retain = shim_real.cuMemRetainAllocationHandle;
 	shim_real.cuPointerGetAttribute = get;
 	shim_real.cuPointerGetAttributes = get_many;
@@ -199,7 +315,9 @@ void shim_swap_install_calls(void)
 	shim_real.cuMulticastBindAddr = bind;
 	shim_real.cuMemUnmap = unmap;
 	shim_real.cuMemSetAccess = set_access;
+	shim_real.cuMemAddressReserve = reserve;
 	shim_real.cuMemAddressFree = free_address;
+	shim_real.cuDeviceGetAttribute = get_attribute;
 	refuse_contexts(CUABI_IDX_cuGLCtxCreate);
 	refuse_contexts(CUABI_IDX_cuGLCtxCreate_v2);
 	refuse_contexts(CUABI_IDX_cuVDPAUCtxCreate);

@@ -12,20 +12,25 @@
 #include "shim/mem/work.h"
 #include "shim/shim.h"
 
-static bool map(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
+CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
 {
 	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
 						 .id = device },
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUresult r = shim_work_driver.cuMemMap(at, bytes, 0, handle, 0);
 
-	if (shim_work_driver.cuMemMap(at, bytes, 0, handle, 0) != CUDA_SUCCESS) {
-		return false;
+	if (r == CUDA_SUCCESS) {
+		r = shim_work_driver.cuMemSetAccess(at, bytes, &access, 1);
+		if (r != CUDA_SUCCESS) {
+			(void)shim_work_driver.cuMemUnmap(at, bytes);
+		}
 	}
-	if (shim_work_driver.cuMemSetAccess(at, bytes, &access, 1) != CUDA_SUCCESS) {
-		(void)shim_work_driver.cuMemUnmap(at, bytes);
-		return false;
-	}
-	return true;
+	return r;
+}
+
+static bool map(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
+{
+	return shim_swap_map_memory(at, bytes, handle, device) == CUDA_SUCCESS;
 }
 
 static CUresult create(uint64_t *ret, uint64_t bytes, CUmemLocationType type, CUdevice device)
@@ -55,15 +60,14 @@ void shim_swap_chunk_release(struct mem_swap_chunk *c)
 	c->handle = 0;
 }
 
-CUresult shim_swap_chunk_on_device(struct mem_swap_chunk *c, CUdevice device)
+CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c, CUdevice device)
 {
-	CUresult r = shim_swap_chunk_create(c, device);
+	return shim_swap_map_memory(c->address, c->bytes, c->handle ? c->handle : c->host, device);
+}
 
-	if (r == CUDA_SUCCESS && !map(c->address, c->bytes, c->handle, device)) {
-		shim_swap_chunk_release(c);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return r;
+void shim_swap_chunk_unmap(const struct mem_swap_chunk *c)
+{
+	(void)shim_work_driver.cuMemUnmap(c->address, c->bytes);
 }
 
 /* Swapped memory is pinned memory of the host, too. */
@@ -148,16 +152,10 @@ void shim_swap_chunk_unback(struct mem_swap_chunk *c)
 	c->host = c->host_address = 0;
 }
 
-CUresult shim_swap_chunk_on_host(struct mem_swap_chunk *c, CUdevice device)
+void shim_swap_say_lost(const struct mem_swap_chunk *c)
 {
-	if (!shim_swap_chunk_back(c, device)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (!map(c->address, c->bytes, c->host, device)) {
-		shim_swap_chunk_unback(c);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return CUDA_SUCCESS;
+	fprintf(stderr, "gbpf: memory at 0x%llx cannot be mapped again: work that uses it fails\n",
+		(unsigned long long)c->address);
 }
 
 bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
@@ -170,18 +168,7 @@ bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64
 		return true;
 	}
 	if (!map(c->address, c->bytes, from, device)) {
-		fprintf(stderr,
-			"gbpf: memory at 0x%llx cannot be mapped again: work that uses it fails\n",
-			(unsigned long long)c->address);
+		shim_swap_say_lost(c);
 	}
 	return false;
-}
-
-void shim_swap_chunk_free(struct mem_swap_chunk *c)
-{
-	(void)shim_work_driver.cuMemUnmap(c->address, c->bytes);
-	if (c->handle) {
-		shim_swap_chunk_release(c);
-	}
-	shim_swap_chunk_unback(c);
 }

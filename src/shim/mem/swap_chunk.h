@@ -9,18 +9,18 @@
 #include "mem/swap_map.h"
 #include "shim/mem/swap_int.h"
 
+/* Maps memory at an address, for the device alone. */
+CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device);
 /* Makes memory of the device for the chunk, which is charged already. */
 CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device);
-/* Likewise, and maps it. */
-CUresult shim_swap_chunk_on_device(struct mem_swap_chunk *c, CUdevice device);
+/* Maps what the chunk has, of the device or else of the host, at its address. */
+CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c, CUdevice device);
+void shim_swap_chunk_unmap(const struct mem_swap_chunk *c);
 /* Frees memory of the device that is not mapped. */
 void shim_swap_chunk_release(struct mem_swap_chunk *c);
 /* Gives the chunk memory of the host, and charges it; it is mapped at host_address only. Returns
  * false if there is no room. */
 bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device) REQUIRES(shim_swap_mutex);
-/* Makes the chunk's memory on the host, charges and maps it. */
-CUresult shim_swap_chunk_on_host(struct mem_swap_chunk *c, CUdevice device)
-	REQUIRES(shim_swap_mutex);
 /* Takes the chunk's memory of the host, which is not mapped at the chunk's address, from it; it is
  * kept for other chunks, or freed. */
 void shim_swap_chunk_unback(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
@@ -30,11 +30,11 @@ bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_ha
 			       uint64_t *ret_address);
 /* Frees such memory, and its charge. From any thread. */
 void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes);
+/* Says that a chunk could not be mapped again. */
+void shim_swap_say_lost(const struct mem_swap_chunk *c);
 /* Maps other memory at the chunk's address, which nothing on the device may use meanwhile. Returns
  * false if it is mapped as it was, or not at all. */
 bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
 			   CUdevice device);
-/* Unmaps and frees what the chunk has; its charge on the device is the caller's. */
-void shim_swap_chunk_free(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
 
 #endif

@@ -18,6 +18,14 @@ extern struct mem_swap_map shim_swap_map GUARDED_BY(shim_swap_mutex);
  * shim_swap_on_host. */
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place) REQUIRES(shim_swap_mutex);
 
+/* ---- swap_region.c ---- */
+
+/* Maps a region, whose chunks have memory, at an address, and adds it to the map. Returns the
+ * driver's error: nothing is mapped. */
+CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base) REQUIRES(shim_swap_mutex);
+/* Removes a region from the map, which keeps its memory. unmap: that is mapped still. */
+void shim_swap_leave(struct mem_swap_region *r, bool unmap) REQUIRES(shim_swap_mutex);
+
 /* ---- swap_pause.c: contexts, and pauses of their work ---- */
 
 #define SHIM_SWAP_BATCH 64u /* chunks that move in one pause, each way */

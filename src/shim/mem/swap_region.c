@@ -28,6 +28,18 @@ static struct leaving {
 static size_t leaving_room GUARDED_BY(shim_swap_mutex);
 static uint32_t n_leaving; /* [atomic] changed under the mutex */
 
+/* An allocation: what is asked for, and what there is then. */
+struct allocation {
+	size_t bytes;
+	int row;
+	CUdevice device;
+	bool by_handle; /* the program maps it: it has no address */
+	uint32_t handle_types;
+	const char *call;
+	struct mem_swap_region *region; /* by_handle: the caller's */
+	CUdeviceptr base;
+};
+
 bool shim_swap_is_on(void)
 {
 	return load_acquire(&is_on) && shim_mem_joined();
@@ -35,12 +47,12 @@ bool shim_swap_is_on(void)
 
 /* ---- allocations ---- */
 
-/* Returns the live region with that base, or NULL. */
+/* Returns the live region of shim_swap_alloc() with that base, or NULL. */
 static struct mem_swap_region *live_at(CUdeviceptr base) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, base);
 
-	return r && r->base == base && !r->freed ? r : NULL;
+	return r && r->base == base && !r->freed && !r->by_handle ? r : NULL;
 }
 
 /* Returns the region with that base and number, freed or not, or NULL: it is no longer in the map.
@@ -52,37 +64,156 @@ static struct mem_swap_region *find_by_id(CUdeviceptr base, uint64_t id) REQUIRE
 	return r && r->id == id ? r : NULL;
 }
 
-/* Frees the chunks of a region that is in the map, and the region. */
-static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
+/* Shows memory of handles on the device that is not mapped, or no longer. */
+static void show_unmapped(const struct mem_swap_region *r, bool is)
+{
+	for (uint32_t i = 0; r->by_handle && i < r->n; i++) {
+		if (r->chunk[i].handle) {
+			(is ? shim_mem_kind_add : shim_mem_kind_sub)(r->row, PROTO_KIND_CREATED,
+								     r->chunk[i].bytes);
+		}
+	}
+}
+
+/* Frees what a region has that is not mapped, and its charges. */
+static void discard(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
 	for (uint32_t i = 0; i < r->n; i++) {
 		struct mem_swap_chunk *c = &r->chunk[i];
-		bool on_device = c->place == MEM_SWAP_DEVICE;
 
-		if (c->place != MEM_SWAP_NOWHERE) {
-			shim_swap_place(c, MEM_SWAP_NOWHERE);
-			shim_swap_chunk_free(c);
-		}
-		if (on_device) {
+		if (c->handle) {
+			shim_swap_chunk_release(c);
 			shim_mem_release(r->row, c->bytes);
 		}
+		shim_swap_chunk_unback(c);
 	}
-	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
-	mem_swap_remove(&shim_swap_map, r);
+	free(r);
 }
 
-/* Makes a chunk where there is room: on the device, if charged says that its bytes are charged
- * there or they can be now. full: not on the host if the driver refuses them; *full becomes true
- * then. */
-static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged, bool *full)
+void shim_swap_discard(struct mem_swap_region *r)
+{
+	lock_take(&shim_swap_mutex);
+	show_unmapped(r, false);
+	discard(r);
+	lock_release(&shim_swap_mutex);
+}
+
+CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
+{
+	CUresult result = CUDA_SUCCESS;
+	uint32_t n = 0;
+
+	if (mem_swap_add(&shim_swap_map, r, base) < 0) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (; n < r->n && result == CUDA_SUCCESS; n += result == CUDA_SUCCESS) {
+		result = shim_swap_chunk_map(&r->chunk[n], r->device);
+	}
+	if (result != CUDA_SUCCESS) {
+		while (n) {
+			shim_swap_chunk_unmap(&r->chunk[--n]);
+		}
+		mem_swap_remove(&shim_swap_map, r);
+		return result;
+	}
+	show_unmapped(r, false);
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct mem_swap_chunk *c = &r->chunk[i];
+
+		shim_swap_place(c, c->handle ? MEM_SWAP_DEVICE : MEM_SWAP_HOST);
+	}
+	return CUDA_SUCCESS;
+}
+
+void shim_swap_leave(struct mem_swap_region *r, bool unmap)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		shim_swap_place(&r->chunk[i], MEM_SWAP_NOWHERE);
+		if (unmap) {
+			shim_swap_chunk_unmap(&r->chunk[i]);
+		}
+	}
+	mem_swap_remove(&shim_swap_map, r);
+	show_unmapped(r, true);
+}
+
+bool shim_swap_is_mapped(const struct mem_swap_region *r)
+{
+	bool is;
+
+	lock_take(&shim_swap_mutex);
+	is = r->chunk[0].place != MEM_SWAP_NOWHERE;
+	lock_release(&shim_swap_mutex);
+	return is;
+}
+
+/* Notes the current context, if a private call of the driver has made it. */
+static void see_current(CUdevice device) REQUIRES(shim_swap_mutex)
+{
+	CUcontext ctx = NULL;
+	CUdevice current;
+
+	if (shim_driver.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx &&
+	    shim_driver.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) {
+		shim_swap_see(shim_green_base(ctx), device, false);
+	}
+}
+
+CUresult shim_swap_map_at(struct mem_swap_region *r, CUdeviceptr base)
+{
+	CUresult result;
+
+	lock_take(&shim_swap_mutex);
+	see_current(r->device);
+	result = shim_swap_enter(r, base);
+	r->was_mapped |= result == CUDA_SUCCESS;
+	lock_release(&shim_swap_mutex);
+	return result;
+}
+
+CUresult shim_swap_unmap(struct mem_swap_region *r)
+{
+	CUresult result;
+
+	lock_take(&shim_swap_mutex);
+	result = shim_work_driver.cuMemUnmap(r->base, r->reserved); /* all chunks, or none */
+	if (result == CUDA_SUCCESS) {
+		shim_swap_leave(r, false);
+	}
+	lock_release(&shim_swap_mutex);
+	return result;
+}
+
+uint64_t shim_swap_kept(const struct mem_swap_region *r)
+{
+	uint64_t bytes = 0;
+
+	lock_take(&shim_swap_mutex);
+	for (uint32_t i = 0; !r->was_mapped && i < r->n; i++) {
+		bytes += r->chunk[i].handle ? r->chunk[i].bytes : 0;
+	}
+	lock_release(&shim_swap_mutex);
+	return bytes;
+}
+
+/* Frees a region of shim_swap_alloc(), and its addresses. */
+static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
+{
+	shim_swap_leave(r, true);
+	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
+	discard(r);
+}
+
+/* Gives a chunk memory where there is room: of the device, if charged says that its bytes are
+ * charged there or they can be now. full: not of the host if the driver refuses them; *full becomes
+ * true then. */
+static CUresult fill_chunk(struct mem_swap_chunk *c, CUdevice device, bool charged, bool *full)
 	REQUIRES(shim_swap_mutex)
 {
 	int row = c->region->row;
-	CUresult r;
 
 	if (charged || shim_mem_try_charge(row, c->bytes)) {
-		if (shim_swap_chunk_on_device(c, device) == CUDA_SUCCESS) {
-			shim_swap_place(c, MEM_SWAP_DEVICE);
+		if (shim_swap_chunk_create(c, device) == CUDA_SUCCESS) {
 			return CUDA_SUCCESS;
 		}
 		shim_mem_release(row, c->bytes);
@@ -91,114 +222,147 @@ static CUresult place(struct mem_swap_chunk *c, CUdevice device, bool charged, b
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}
-	r = shim_swap_chunk_on_host(c, device);
-	if (r == CUDA_SUCCESS) {
-		shim_swap_place(c, MEM_SWAP_HOST);
-	}
-	return r;
+	return shim_swap_chunk_back(c, device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Returns a region without chunks, at addresses of its own, for the current context; NULL: there is
- * none. */
-static struct mem_swap_region *reserve(uint64_t bytes, int row, CUdevice *ret_device)
-	REQUIRES(shim_swap_mutex)
+/* Gives all chunks memory, whose bytes are charged or not; full as for fill_chunk(). What is not
+ * used of the charge is released. */
+static CUresult fill(struct mem_swap_region *r, bool charged, bool *full) REQUIRES(shim_swap_mutex)
 {
-	struct mem_swap_region *r = mem_swap_region_create(bytes, SHIM_SWAP_CHUNK, row);
-	CUdeviceptr base = 0;
-	CUcontext ctx = NULL;
-
-	if (!r || shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
-	    shim_driver.cuCtxGetDevice(ret_device) != CUDA_SUCCESS ||
-	    shim_driver.cuMemAddressReserve(&base, r->reserved, 0, 0, 0) != CUDA_SUCCESS) {
-		free(r);
-		return NULL;
-	}
-	if (mem_swap_add(&shim_swap_map, r, base) < 0) {
-		(void)shim_driver.cuMemAddressFree(base, r->reserved);
-		free(r);
-		return NULL;
-	}
-	ctx = shim_green_base(ctx);
-	shim_swap_see(ctx, *ret_device, false); /* if a private call of the driver has made it */
-	r->owner = (uint64_t)(uintptr_t)ctx;
-	r->device = *ret_device;
-	r->epoch = shim_mem_epoch();
-	r->id = next_id++;
-	return r;
-}
-
-/* Makes a region, whose bytes are charged or not; full as for place(). */
-static CUresult make(CUdeviceptr *ret, uint64_t bytes, int row, bool charged, bool *full)
-	REQUIRES(shim_swap_mutex)
-{
-	struct mem_swap_region *region;
-	CUresult r = CUDA_SUCCESS;
-	CUdevice device;
+	CUresult result = CUDA_SUCCESS;
 	uint32_t i = 0;
 
-	region = reserve(bytes, row, &device);
-	if (!region) {
-		shim_mem_release(row, charged ? shim_mem_round(bytes) : 0);
-		return CUDA_ERROR_NOT_SUPPORTED;
+	for (; i < r->n && result == CUDA_SUCCESS; i++) {
+		result = fill_chunk(&r->chunk[i], r->device, charged, full);
 	}
-	for (; i < region->n && r == CUDA_SUCCESS; i++) {
-		r = place(&region->chunk[i], device, charged, full);
+	for (; charged && i < r->n; i++) {
+		shim_mem_release(r->row, r->chunk[i].bytes);
 	}
-	if (r != CUDA_SUCCESS) {
-		for (; charged && i < region->n; i++) {
-			shim_mem_release(row, region->chunk[i].bytes);
-		}
-		drop(region);
-		return r;
-	}
-	shim_swap_pool_want(row, device);
-	*ret = region->base;
-	return r;
+	return result;
 }
 
-/* full: as for place(), where the limit has room for all. */
-static CUresult try_alloc(CUdeviceptr *ret, size_t bytes, int row, bool *full)
+/* Maps a region at addresses of its own, for the current context. */
+static CUresult place(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
-	uint64_t all = shim_mem_round(bytes);
+	CUdeviceptr base = 0;
+	CUcontext ctx = NULL;
+	CUresult result;
+
+	if (shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	    shim_driver.cuMemAddressReserve(&base, r->reserved, 0, 0, 0) != CUDA_SUCCESS) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	ctx = shim_green_base(ctx);
+	shim_swap_see(ctx, r->device, false); /* if a private call of the driver has made it */
+	r->owner = (uint64_t)(uintptr_t)ctx;
+	r->epoch = shim_mem_epoch();
+	result = shim_swap_enter(r, base);
+	if (result != CUDA_SUCCESS) {
+		(void)shim_driver.cuMemAddressFree(base, r->reserved);
+	}
+	return result;
+}
+
+/* Makes the region, whose bytes are charged or not; full as for fill_chunk(). */
+static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *r = mem_swap_region_create(a->bytes, SHIM_SWAP_CHUNK, a->row);
+	CUresult result;
+
+	if (!r) {
+		shim_mem_release(a->row, charged ? shim_mem_round(a->bytes) : 0);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	r->device = a->device;
+	r->by_handle = a->by_handle;
+	r->handle_types = a->handle_types;
+	r->id = next_id++;
+	result = fill(r, charged, full);
+	if (result == CUDA_SUCCESS && !a->by_handle) {
+		result = place(r);
+	}
+	if (result != CUDA_SUCCESS) {
+		discard(r);
+		return result;
+	}
+	show_unmapped(r, true);
+	shim_swap_pool_want(a->row, a->device);
+	a->region = r;
+	a->base = r->base;
+	return CUDA_SUCCESS;
+}
+
+/* full: as for fill_chunk(), where the limit has room for all. */
+static CUresult try_alloc(struct allocation *a, bool *full)
+{
+	uint64_t all = shim_mem_round(a->bytes);
 	bool charged;
 	CUresult r;
 
 	shim_mem_move_begin();
-	charged = shim_mem_charge_or_host(row, all);
+	charged = shim_mem_charge_or_host(a->row, all);
 	if (!charged) {
-		shim_swap_ask_for_host(all - MIN(all, shim_mem_room(row)));
+		shim_swap_ask_for_host(all - MIN(all, shim_mem_room(a->row)));
 	}
 	lock_take(&shim_swap_mutex);
 	if (!charged) {
 		shim_swap_pool_settle();
 	}
-	r = make(ret, bytes, row, charged, charged ? full : NULL);
+	r = make(a, charged, charged ? full : NULL);
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
 	return r;
 }
 
-CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+static CUresult alloc(struct allocation *a)
 {
-	struct shim_mem_attempt a = { .or_host = true };
-	uint64_t all = shim_mem_round(bytes);
+	struct shim_mem_attempt attempt = { .or_host = true };
+	uint64_t all = shim_mem_round(a->bytes);
 	CUstreamCaptureMode mode;
 	bool full;
 	CUresult r;
 
-	if (!shim_mem_limited(row) || all == UINT64_MAX) {
-		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!shim_mem_limited(a->row) ||
+	    all > shim_mem_limit(a->row) + shim_mem_swap_limit(a->row)) {
+		return CUDA_ERROR_NOT_SUPPORTED; /* nothing leaves for it in vain */
 	}
 	mode = shim_capture_exempt();
 	do {
 		full = false;
-		r = try_alloc(ret, bytes, row, &full);
-		a.charged = full;
-	} while (shim_mem_again(&a, row, all, r, "cuMemAlloc"));
+		r = try_alloc(a, &full);
+		attempt.charged = full;
+	} while (shim_mem_again(&attempt, a->row, all, r, a->call));
 	if (full) {
-		r = try_alloc(ret, bytes, row, NULL);
+		r = try_alloc(a, NULL);
 	}
 	shim_capture_restore(mode);
+	return r;
+}
+
+CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+{
+	struct allocation a = { .bytes = bytes, .row = row, .call = "cuMemAlloc" };
+	CUresult r = shim_driver.cuCtxGetDevice(&a.device);
+
+	r = r == CUDA_SUCCESS ? alloc(&a) : CUDA_ERROR_NOT_SUPPORTED;
+	if (r == CUDA_SUCCESS) {
+		*ret = a.base;
+	}
+	return r;
+}
+
+CUresult shim_swap_create(struct mem_swap_region **ret, size_t bytes, int row,
+			  const CUmemAllocationProp *prop)
+{
+	struct allocation a = { .bytes = bytes,
+				.row = row,
+				.device = prop->location.id,
+				.by_handle = true,
+				.handle_types = (uint32_t)prop->requestedHandleTypes,
+				.call = "cuMemCreate" };
+	CUresult r = alloc(&a);
+
+	*ret = r == CUDA_SUCCESS ? a.region : NULL;
 	return r;
 }
 
@@ -468,10 +632,30 @@ bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
 						.reserved = r->reserved,
 						.id = r->id,
 						.owner = (CUcontext)(uintptr_t)r->owner,
-						.device = r->device };
+						.device = r->device,
+						.by_handle = r->by_handle,
+						.handle_types = r->handle_types };
 	}
 	lock_release(&shim_swap_mutex);
 	return r != NULL;
+}
+
+bool shim_swap_has_own(CUdeviceptr address, size_t bytes)
+{
+	uint64_t end = bytes > UINT64_MAX - address ? UINT64_MAX : address + bytes;
+	const struct mem_swap_region *r;
+	bool has = false;
+
+	if (!shim_swap_is_on()) {
+		return false;
+	}
+	lock_take(&shim_swap_mutex);
+	while (!has && address < end && (r = mem_swap_next(&shim_swap_map, address)) != NULL) {
+		has = r->base < end && !r->by_handle && !r->freed;
+		address = r->base + r->reserved;
+	}
+	lock_release(&shim_swap_mutex);
+	return has;
 }
 
 bool shim_swap_has(CUdeviceptr address)

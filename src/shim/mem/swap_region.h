@@ -1,6 +1,7 @@
 /* Memory that can leave the device, in a process whose vGPU has swap: what cuMemAlloc gives from
- * SHIM_SWAP_MIN on. docs/MEMORY-INTERNALS.md ("Memory that leaves the device") says why a chunk can
- * move while the program runs. */
+ * SHIM_SWAP_MIN on, and what cuMemCreate gives if the program maps it in the usual way.
+ * docs/MEMORY-INTERNALS.md ("Memory that leaves the device") says why a chunk can move while the
+ * program runs. */
 #ifndef GBPF_SHIM_MEM_SWAP_REGION_H
 #define GBPF_SHIM_MEM_SWAP_REGION_H
 
@@ -23,6 +24,31 @@ bool shim_swap_is_on(void);
  * and the others on the host. Returns CUDA_ERROR_OUT_OF_MEMORY where neither has room, and
  * CUDA_ERROR_NOT_SUPPORTED if such memory cannot be had: nothing is allocated or charged. */
 CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row);
+/* ---- memory of cuMemCreate, by shim/mem/chunks.c, which serializes the calls for a region ---- */
+
+struct mem_swap_region;
+/* Allocates as shim_swap_alloc() does, for the device of a handle with these properties, but
+ * nothing is mapped. The region is the caller's. */
+CUresult shim_swap_create(struct mem_swap_region **ret, size_t bytes, int row,
+			  const CUmemAllocationProp *prop);
+/* Returns true if it is mapped. */
+bool shim_swap_is_mapped(const struct mem_swap_region *r);
+/* Maps all of it at one address, for its device, to read and write: from there on it can move.
+ * Returns the driver's error. */
+CUresult shim_swap_map_at(struct mem_swap_region *r, CUdeviceptr base);
+CUresult shim_swap_unmap(struct mem_swap_region *r);
+/* Frees what is not mapped. */
+void shim_swap_discard(struct mem_swap_region *r);
+/* Returns the bytes of a region on the device that are charged there and contain nothing yet; 0 if
+ * it was ever mapped. */
+uint64_t shim_swap_kept(const struct mem_swap_region *r);
+/* Gives what it contains to memory of the device of the same size, which takes the place of a
+ * mapping, and frees it; the charge of that memory is the caller's. Returns CUDA_ERROR_NOT_READY
+ * while work of the process is under way. On errors nothing has changed. */
+CUresult shim_swap_settle_in(struct mem_swap_region *r, CUmemGenericAllocationHandle handle);
+
+/* ---- memory of cuMemAlloc ---- */
+
 /* Frees memory of shim_swap_alloc() as cuMemFree does. Returns false for any other address. */
 bool shim_swap_free(CUdeviceptr address, CUresult *ret);
 /* The same as cuMemFreeAsync. */
@@ -52,8 +78,10 @@ void shim_swap_context_seen(CUcontext ctx, CUdevice device);
 void shim_swap_context_ending(CUcontext ctx, bool ending);
 void shim_swap_context_ended(CUcontext ctx, uint64_t epoch);
 
-/* Returns true if an address is in memory of shim_swap_alloc(). */
+/* Returns true if an address is in memory that can leave the device. */
 bool shim_swap_has(CUdeviceptr address);
+/* Returns true if a part of a range belongs to memory of shim_swap_alloc(). */
+bool shim_swap_has_own(CUdeviceptr address, size_t bytes);
 
 /* ---- for the files of swapped memory ---- */
 
@@ -63,6 +91,8 @@ struct shim_swap_view {
 	uint64_t bytes, reserved, id;
 	CUcontext owner;
 	CUdevice device;
+	bool by_handle; /* the program has mapped it; it has no owner */
+	uint32_t handle_types;
 };
 /* Returns false if the address is in no such allocation. */
 bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret);

@@ -150,6 +150,7 @@ static void drop(struct mem_swap_map *m, unsigned i)
 	}
 	live[i] = live[--n_live];
 	mem_swap_remove(m, r);
+	free(r);
 }
 
 static void move(struct mem_swap_map *m)
@@ -223,6 +224,7 @@ static void without_memory_nothing_is_added(void **state)
 	assert_ptr_equal(mem_swap_find(&m, UNIT), r);
 	assert_null(mem_swap_find(&m, UNIT + 1));
 	mem_swap_remove(&m, r);
+	free(r);
 	free(m.region);
 }
 
@@ -286,6 +288,7 @@ static int drop_used(void **state)
 			mem_swap_place(&used_map, &r->chunk[i], MEM_SWAP_NOWHERE);
 		}
 		mem_swap_remove(&used_map, r);
+		free(r);
 	}
 	free(used_map.region);
 	used_map = (struct mem_swap_map){ 0 };
@@ -438,6 +441,41 @@ static void a_use_begins_in_the_chunk_of_its_address(void **state)
 		assert_int_equal(need.bytes, r->bytes);
 		assert_int_equal(need.missing, 0);
 	}
+}
+
+/* Memory that the program maps: what it has put there ends where the next named address is, in this
+ * region or in one that begins at its end, unless that was named long ago. */
+static void a_use_of_mapped_memory_ends_at_the_next_address_that_is_named(void **state)
+{
+	struct mem_swap_region *a = add_used(4 * MOST, MOST, 0), *b = add_used(2 * MOST, MOST, 0),
+			       *other = add_used(MOST, MOST, 0);
+	const struct {
+		uint64_t from, bytes;
+		bool late; /* when the names before are forgotten */
+	} cases[] = {
+		{ 0, 6 * MOST, false },
+		{ 2 * MOST, 4 * MOST, false },
+		{ 0, 2 * MOST, false },
+		{ 3 * MOST + 1, 3 * MOST, false }, /* in the middle of a chunk */
+		{ 2 * MOST, 2 * MOST, false },	   /* up to which another one may reach */
+		{ 5 * MOST, MOST, false },
+		{ 3 * MOST + 2, 2 * MOST, false },
+		{ 1, 2 * MOST, false },
+		{ 0, 6 * MOST, true },
+	};
+
+	a->by_handle = b->by_handle = true;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct mem_swap_need need = { 0 };
+
+		mem_swap_begin_use(&used_map);
+		used_map.uses += cases[i].late ? MEM_SWAP_HALF_LIFE : 0;
+		mem_swap_use(&used_map, cases[i].from < 4 * MOST ? a : b, a->base + cases[i].from,
+			     UINT64_MAX, 1, &need);
+		assert_int_equal(need.bytes, cases[i].bytes);
+	}
+	assert_int_equal(other->chunk[0].worth, 0);
+	assert_int_equal(other->chunk[0].used, 0);
 }
 
 /* A use that has as many bytes as it may have takes no other chunk. */
@@ -629,6 +667,7 @@ int main(void)
 		cmocka_unit_test(without_memory_nothing_is_added),
 		TEST(uses_and_choices_are_those_of_the_model),
 		TEST(a_use_begins_in_the_chunk_of_its_address),
+		TEST(a_use_of_mapped_memory_ends_at_the_next_address_that_is_named),
 		TEST(a_use_ends_once_it_has_that_many_bytes),
 		TEST(what_chunks_have_lost_ends_when_they_return),
 		TEST(of_equals_the_one_that_was_not_used_for_longest_leaves),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "sched/sched.h"
@@ -203,10 +204,11 @@ static struct mem_swap_chunk *add_chunk(uint64_t bytes, enum mem_swap_place plac
 	c = &r->chunk[0];
 	if (place == MEM_SWAP_DEVICE) {
 		assert_true(shim_mem_try_charge(0, bytes));
-		assert_int_equal(shim_swap_chunk_on_device(c, 0), CUDA_SUCCESS);
+		assert_int_equal(shim_swap_chunk_create(c, 0), CUDA_SUCCESS);
 	} else {
-		assert_int_equal(shim_swap_chunk_on_host(c, 0), CUDA_SUCCESS);
+		assert_true(shim_swap_chunk_back(c, 0));
 	}
+	assert_int_equal(shim_swap_chunk_map(c, 0), CUDA_SUCCESS);
 	shim_swap_place(c, place);
 	return c;
 }
@@ -231,10 +233,13 @@ static int tear_down(void **state)
 
 		if (c->place == MEM_SWAP_DEVICE) {
 			shim_mem_release(0, c->bytes);
+			shim_swap_chunk_release(c);
 		}
 		shim_swap_place(c, MEM_SWAP_NOWHERE);
-		shim_swap_chunk_free(c);
+		shim_swap_chunk_unmap(c);
+		shim_swap_chunk_unback(c);
 		mem_swap_remove(&shim_swap_map, r);
+		free(r);
 	}
 	shim_swap_pool_drop(0);
 	lock_release(&shim_swap_mutex);

@@ -8,8 +8,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -48,9 +52,18 @@ static void (*meanwhile)(void); /* another thread, during a call of the driver *
 static bool threads;		/* are started */
 static unsigned starts;
 
+/* In the driver an assertion that fails would leave the mutex held, or end another thread: what is
+ * wrong is noted, and asserted by pool_has(). */
+static const char *wrong; /* NULL: nothing */
+
+#define EXPECT(right)                                                                              \
+	do {                                                                                       \
+		wrong = wrong || (right) ? wrong : #right;                                         \
+	} while (0)
+
 uint64_t __wrap_mem_host_room(const char *root)
 {
-	assert_string_equal(root, MEM_HOST_SYSTEM);
+	EXPECT(strcmp(root, MEM_HOST_SYSTEM) == 0);
 	return load_acquire(&room);
 }
 
@@ -67,18 +80,22 @@ static uint64_t clock_of_test(void)
 
 /* ---- the driver ---- */
 
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
-		       const CUmemAllocationProp *prop, unsigned long long flags)
+static void run_meanwhile(void)
 {
 	void (*run)(void) = meanwhile;
 
-	assert_int_equal(prop->location.type, CU_MEM_LOCATION_TYPE_HOST);
-	assert_int_equal(bytes % MIB, 0);
-	assert_int_equal(flags, 0);
 	meanwhile = NULL;
 	if (run) {
 		run();
 	}
+}
+
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
+		       const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	EXPECT(prop->location.type == CU_MEM_LOCATION_TYPE_HOST);
+	EXPECT(bytes % MIB == 0 && flags == 0);
+	run_meanwhile();
 	if (create_result == CUDA_SUCCESS) {
 		(void)add_acqrel(&handles, 1u);
 		*ret = next++;
@@ -89,6 +106,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 static CUresult release(CUmemGenericAllocationHandle handle)
 {
 	(void)handle;
+	run_meanwhile();
 	(void)sub_acqrel(&handles, 1u);
 	return CUDA_SUCCESS;
 }
@@ -133,8 +151,7 @@ static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *
 {
 	(void)at;
 	(void)bytes;
-	assert_int_equal(n, 1);
-	assert_int_equal(access->location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+	EXPECT(n == 1 && access->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
 	return CUDA_SUCCESS;
 }
 
@@ -202,15 +219,17 @@ static void use(uint32_t row, uint32_t line, uint64_t bytes)
 static struct mem_swap_region *add_region(uint64_t bytes, enum mem_swap_place place)
 {
 	struct mem_swap_region *r = mem_swap_region_create(bytes, CHUNK, 0);
+	int err;
 
 	assert_non_null(r);
 	lock_take(&shim_swap_mutex);
-	assert_int_equal(mem_swap_add(&shim_swap_map, r, next), 0);
+	err = mem_swap_add(&shim_swap_map, r, next);
 	next += bytes;
-	for (uint32_t i = 0; i < r->n; i++) {
+	for (uint32_t i = 0; i < r->n && !err; i++) {
 		mem_swap_place(&shim_swap_map, &r->chunk[i], place);
 	}
 	lock_release(&shim_swap_mutex);
+	assert_int_equal(err, 0);
 	return r;
 }
 
@@ -231,6 +250,26 @@ static unsigned steps(void)
 	return n;
 }
 
+static bool take(uint64_t *ret_handle, uint64_t *ret_address)
+{
+	bool taken;
+
+	lock_take(&shim_swap_mutex);
+	taken = shim_swap_pool_take(ret_handle, ret_address);
+	lock_release(&shim_swap_mutex);
+	return taken;
+}
+
+static bool put(uint64_t handle, uint64_t at)
+{
+	bool taken;
+
+	lock_take(&shim_swap_mutex);
+	taken = shim_swap_pool_put(handle, at);
+	lock_release(&shim_swap_mutex);
+	return taken;
+}
+
 static void drop(uint64_t pause_ns)
 {
 	lock_take(&shim_swap_mutex);
@@ -241,16 +280,34 @@ static void drop(uint64_t pause_ns)
 /* The pool has that, all of it is charged, and nothing else has been made. */
 static void pool_has(uint64_t bytes)
 {
+	if (wrong) {
+		fail_msg("the driver expects %s", wrong);
+	}
 	assert_int_equal(shim_swap_pool_bytes(), bytes);
 	assert_int_equal(load_acquire(&handles), bytes / CHUNK);
 	assert_int_equal(mem_ledger_own(shim_mem_ledger(), PROTO_ACCOUNT_SWAP), bytes);
 	assert_int_equal(mem_ledger_own(shim_mem_ledger(), PROTO_ACCOUNT_HOST), bytes);
 }
 
+/* A lock that a failed test has left is never released: no test can follow. */
+static void end_if_held(void)
+{
+	if (!lock_try(&shim_swap_mutex)) {
+		fprintf(stderr, "the mutex is held after a test\n");
+		abort();
+	}
+	lock_release(&shim_swap_mutex);
+}
+
 /* A limit of 400 MiB, of which 320 are in use, by 20 chunks. */
 static int set_up(void **state)
 {
 	(void)state;
+	end_if_held();
+	(void)alarm(EVENTUALLY_S);
+	wrong = NULL;
+	store_release(&handles, 0u);
+	meanwhile = NULL;
 	memset(page.line, 0, sizeof(page.line));
 	page.limit[0] = 400 * MIB;
 	page.limit[PROTO_ACCOUNT_SWAP] = page.limit[PROTO_ACCOUNT_HOST] = 8000 * MIB;
@@ -268,8 +325,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
+	end_if_held();
 	drop(0);
-	pool_has(0);
 	while (shim_swap_map.n) {
 		struct mem_swap_region *r = shim_swap_map.region[0];
 
@@ -277,7 +334,10 @@ static int tear_down(void **state)
 			mem_swap_place(&shim_swap_map, &r->chunk[i], MEM_SWAP_NOWHERE);
 		}
 		mem_swap_remove(&shim_swap_map, r);
+		free(r);
 	}
+	pool_has(0);
+	(void)alarm(0);
 	return 0;
 }
 
@@ -446,16 +506,12 @@ static void what_is_taken_is_made_again(void **state)
 	want();
 	(void)steps();
 	store_release(&now, now + 9 * SECOND);
-	lock_take(&shim_swap_mutex);
-	assert_true(shim_swap_pool_take(&handle, &address));
-	lock_release(&shim_swap_mutex);
+	assert_true(take(&handle, &address));
 	assert_int_equal(shim_swap_pool_bytes(), 304 * MIB);
 	store_release(&now, now + 9 * SECOND); /* it was used meanwhile */
 	assert_int_equal(steps(), 1);
 	assert_int_equal(shim_swap_pool_bytes(), 320 * MIB);
-	lock_take(&shim_swap_mutex);
-	assert_true(shim_swap_pool_put(handle, address));
-	lock_release(&shim_swap_mutex);
+	assert_true(put(handle, address));
 	pool_has(336 * MIB);
 }
 
@@ -464,16 +520,12 @@ static void an_empty_pool_gives_nothing_and_a_full_one_takes_nothing(void **stat
 	uint64_t handle, address;
 
 	(void)state;
-	lock_take(&shim_swap_mutex);
-	assert_false(shim_swap_pool_take(&handle, &address));
-	lock_release(&shim_swap_mutex);
+	assert_false(take(&handle, &address));
 	add_region(3200 * MIB, MEM_SWAP_DEVICE);
 	want();
 	(void)steps();
 	pool_has(1024 * MIB);
-	lock_take(&shim_swap_mutex);
-	assert_false(shim_swap_pool_put(1, 1));
-	lock_release(&shim_swap_mutex);
+	assert_false(put(1, 1));
 	pool_has(1024 * MIB);
 }
 
@@ -481,6 +533,8 @@ static void an_empty_pool_gives_nothing_and_a_full_one_takes_nothing(void **stat
 static void the_pool_makes_room_for_a_chunk_of_another_size(void **state)
 {
 	struct mem_swap_region *r = add_region(2 * MIB, MEM_SWAP_NOWHERE);
+	uint64_t left, used;
+	bool backed;
 
 	(void)state;
 	page.limit[PROTO_ACCOUNT_SWAP] = 32 * MIB;
@@ -489,18 +543,25 @@ static void the_pool_makes_room_for_a_chunk_of_another_size(void **state)
 	pool_has(16 * MIB);
 	page.limit[PROTO_ACCOUNT_SWAP] = 16 * MIB;
 	lock_take(&shim_swap_mutex);
-	assert_true(shim_swap_chunk_back(&r->chunk[0], 0));
-	assert_int_equal(shim_swap_pool_bytes(), 0);
-	assert_int_equal(shim_mem_used(PROTO_ACCOUNT_SWAP), 2 * MIB);
+	backed = shim_swap_chunk_back(&r->chunk[0], 0);
+	left = shim_swap_pool_bytes();
+	used = shim_mem_used(PROTO_ACCOUNT_SWAP);
 	shim_swap_chunk_unback(&r->chunk[0]);
 	lock_release(&shim_swap_mutex);
+	assert_true(backed);
+	assert_int_equal(left, 0);
+	assert_int_equal(used, 2 * MIB);
 	pool_has(0);
 }
 
+static bool taken; /* meanwhile */
+
 static void takes_the_mutex(void)
 {
-	assert_true(lock_try(&shim_swap_mutex));
-	lock_release(&shim_swap_mutex);
+	taken = lock_try(&shim_swap_mutex);
+	if (taken) {
+		lock_release(&shim_swap_mutex);
+	}
 }
 
 static void drops_the_pool(void)
@@ -512,9 +573,11 @@ static void memory_is_made_without_the_mutex(void **state)
 {
 	(void)state;
 	want();
+	taken = false;
 	meanwhile = takes_the_mutex;
 	assert_true(shim_swap_pool_step(now));
 	assert_null(meanwhile);
+	assert_true(taken);
 	pool_has(CHUNK);
 }
 
@@ -528,6 +591,74 @@ static void what_is_made_while_the_pool_is_dropped_is_freed(void **state)
 	pool_has(0);
 	assert_true(shim_swap_pool_step(now));
 	pool_has(CHUNK);
+}
+
+static void takes_from_the_pool(void)
+{
+	uint64_t handle, address;
+
+	taken = take(&handle, &address);
+}
+
+static void memory_that_is_being_freed_is_not_taken(void **state)
+{
+	(void)state;
+	want();
+	assert_true(shim_swap_pool_step(now));
+	store_release(&now, now + 10 * SECOND);
+	taken = true;
+	meanwhile = takes_from_the_pool;
+	assert_true(shim_swap_pool_step(now));
+	assert_null(meanwhile);
+	assert_false(taken);
+	pool_has(0);
+}
+
+static pthread_t mover;
+static int mover_err;
+static uint32_t settling, settled; /* [atomic] */
+static bool settled_early;
+static uint64_t seen; /* by the mover, when it has settled */
+
+static void *settle(void *arg)
+{
+	lock_take(&shim_swap_mutex);
+	store_release(&settling, 1u);
+	shim_swap_pool_settle();
+	seen = shim_swap_pool_bytes();
+	store_release(&settled, 1u);
+	lock_release(&shim_swap_mutex);
+	return arg;
+}
+
+/* Returns when the mover has released the mutex: it waits, or has ended. */
+static void begins_to_move(void)
+{
+	mover_err = pthread_create(&mover, NULL, settle, NULL);
+	eventually(mover_err || load_acquire(&settling));
+	lock_take(&shim_swap_mutex);
+	lock_release(&shim_swap_mutex);
+	settled_early = load_acquire(&settled);
+}
+
+/* Once it has settled, the pool has what was made, or has it no more. */
+static void a_movement_waits_for_the_pool(void **state)
+{
+	(void)state;
+	want();
+	for (unsigned i = 0; i < 2; i++) {
+		store_release(&settling, 0u);
+		store_release(&settled, 0u);
+		settled_early = true;
+		meanwhile = begins_to_move;
+		assert_true(shim_swap_pool_step(now));
+		assert_int_equal(mover_err, 0);
+		assert_int_equal(pthread_join(mover, NULL), 0);
+		assert_false(settled_early);
+		assert_int_equal(seen, i ? 0 : CHUNK);
+		pool_has(seen);
+		store_release(&now, now + 10 * SECOND); /* it is freed next */
+	}
 }
 
 static void a_dropped_pool_pauses(void **state)
@@ -636,6 +767,8 @@ int main(void)
 		TEST(the_pool_makes_room_for_a_chunk_of_another_size),
 		TEST(memory_is_made_without_the_mutex),
 		TEST(what_is_made_while_the_pool_is_dropped_is_freed),
+		TEST(memory_that_is_being_freed_is_not_taken),
+		TEST(a_movement_waits_for_the_pool),
 		TEST(a_dropped_pool_pauses),
 		TEST(a_driver_that_refuses_is_not_asked_again_at_once),
 		TEST(a_thread_makes_the_pool_and_ends_after_it),

@@ -310,6 +310,9 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
 	if (!value || what != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !look_up(p, &ctx, &r, &device)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	if (r.kind == SOFT_RANGE_MAPPED) {
+		return CUDA_ERROR_NOT_SUPPORTED; /* H200, 580.159.04 */
+	}
 	on = *(const unsigned *)value != 0;
 	soft_memory_change(r.address, set_sync, &on);
 	return CUDA_SUCCESS;
