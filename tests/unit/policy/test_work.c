@@ -19,7 +19,7 @@ int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
 /* A thread that enters a section when the test says so, and stays in it. */
 struct worker {
 	pthread_t thread;
-	uint32_t go, in, leave, out;
+	uint32_t go, tid, in, leave, out;
 	bool without_slot;
 };
 
@@ -30,6 +30,7 @@ static void *work(void *arg)
 
 	no_slot = w->without_slot;
 	eventually(load_seqcst(&w->go));
+	store_seqcst(&w->tid, (uint32_t)gettid());
 	p = policy_work_enter();
 	assert_true((p == NULL) == w->without_slot);
 	store_seqcst(&w->in, 1u);
@@ -90,18 +91,45 @@ static void closing_waits_for_a_thread_that_works(void **state)
 	policy_work_open();
 }
 
-/* settled: it has come to the section, and sleeps there. */
+/* Whichever slot it has. */
+static void closing_waits_for_each_of_two_threads(void **state)
+{
+	for (unsigned last = 0; last < 2; last++) {
+		struct worker w[2] = { 0 };
+		bool early;
+
+		for (unsigned i = 0; i < 2; i++) {
+			begin(&w[i]);
+			eventually(load_seqcst(&w[i].in));
+		}
+		end(&w[!last]);
+		early = policy_work_close(SOON);
+		policy_work_open();
+		end(&w[last]);
+		assert_false(early);
+		assert_true(policy_work_close(SOON));
+		policy_work_open();
+	}
+}
+
+/* While it sleeps before its section it is not waited for. */
 static void no_section_begins_while_they_are_closed(void **state)
 {
 	struct worker w = { .without_slot = *state != NULL };
+	bool in, again;
 
 	assert_true(policy_work_close(SOON));
+	store_seqcst(&w.go, 1u); /* it does not sleep before that */
 	begin(&w);
-	clock_sleep_ns(20 * MS); /* time in which it could begin if it did not wait */
-	assert_int_equal(load_seqcst(&w.in), 0);
+	eventually(load_seqcst(&w.in) ||
+		   (load_seqcst(&w.tid) && thread_is_blocked((pid_t)load_seqcst(&w.tid))));
+	in = load_seqcst(&w.in);
+	again = policy_work_close(SOON);
 	policy_work_open();
 	eventually(load_seqcst(&w.in));
 	end(&w);
+	assert_false(in);
+	assert_true(again);
 }
 
 static void a_thread_that_works_cannot_close(void **state)
@@ -194,6 +222,7 @@ int main(void)
 		cmocka_unit_test_prestate(closing_is_given_up_while_a_thread_works, &without_slot),
 		cmocka_unit_test(closing_waits_for_a_thread_that_works),
 		cmocka_unit_test_prestate(closing_waits_for_a_thread_that_works, &without_slot),
+		cmocka_unit_test(closing_waits_for_each_of_two_threads),
 		cmocka_unit_test(no_section_begins_while_they_are_closed),
 		cmocka_unit_test_prestate(no_section_begins_while_they_are_closed, &without_slot),
 		cmocka_unit_test(a_thread_that_works_cannot_close),
