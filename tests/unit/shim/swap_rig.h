@@ -1,0 +1,65 @@
+/* An account and a driver for tests of memory that can leave the device. Copies wait until they are
+ * waited for. The driver notes what it is used wrongly for instead of asserting it: an assertion
+ * that fails in a movement would leave it with the mutex held, signals blocked and work sections
+ * closed, and the next test would wait for ever. */
+#ifndef GBPF_TESTS_SWAP_RIG_H
+#define GBPF_TESTS_SWAP_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuabi/types.h"
+#include "mem/swap_map.h"
+#include "proto/account.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define CHUNK (16 * MIB)
+#define SECOND UINT64_C(1000000000)
+
+extern struct swap_rig {
+	struct proto_account page;
+	uint64_t now;	       /* ns; each look at the clock takes 0.1 ms */
+	uint32_t verdict;      /* of the policy; GBPF_MEM_FETCH at first */
+	unsigned calls;	       /* of the driver that can fail, since rig_arm() */
+	unsigned fail[2];      /* numbers of calls that fail; 0: none */
+	unsigned copies;       /* begun since rig_arm() */
+	unsigned fail_copy;    /* number of the one that fails; 0: none */
+	uint64_t work_until;   /* work of the program goes on until then, ns */
+	CUresult work;	       /* a query's answer about it afterwards */
+	bool may_be_unmapped;  /* a chunk may have lost its mapping, or its content */
+	unsigned created[2];   /* memory since rig_arm(): of the device, of the host */
+	uint64_t moved[2];     /* as reported since rig_arm(): back, out */
+	size_t param_bytes[4]; /* of a kernel; 0: there is none */
+	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":
+	 * it is mapped to memory of the host, of the device; "w": a stream is waited for. The
+	 * letter is by the order of allocation. */
+	char trace[256];
+} rig;
+
+/* For a group of tests, and for each test. */
+int rig_join(void **state);
+int rig_set_up(void **state);
+int rig_tear_down(void **state);
+
+/* Begins to count. fail, again: numbers of calls that fail; 0: none. */
+void rig_arm(unsigned fail, unsigned again);
+/* Sets the limit of the device, bytes. */
+void rig_limit(uint64_t bytes);
+/* Allocates, and writes to each chunk. */
+CUdeviceptr rig_alloc(uint64_t bytes);
+void rig_free(CUdeviceptr at);
+/* The same where a call of the driver may fail. Returns 0 or false then. */
+CUdeviceptr rig_try_alloc(uint64_t bytes);
+bool rig_try_free(CUdeviceptr at);
+struct mem_swap_chunk *rig_chunk(CUdeviceptr at, unsigned i);
+bool rig_on_device(CUdeviceptr at, unsigned i);
+/* Moves chunks out until that many bytes are free of charge. */
+void rig_out(uint64_t free);
+/* Aborts if the mutex is held or work sections are closed: whatever follows would wait for ever.
+ * Called after each movement. */
+void rig_end_if_left(void);
+/* Asserts that each chunk has its content, at the place that is noted, that all memory belongs to a
+ * chunk or to the pool and is charged, and that no movement is under way. */
+void rig_check(void);
+
+#endif
