@@ -250,6 +250,9 @@ unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, ui
 	for (unsigned k = 0; c && c->used < since && k < MEM_SWAP_SEARCHED; c = c->next, k++) {
 		bool full = sum >= bytes || n == room;
 
+		if (c->region->freed) { /* it is freed once its work is done */
+			continue;
+		}
 		if (full && (!n || list[n - 1]->worth <= c->worth)) {
 			continue;
 		}

@@ -35,10 +35,11 @@ struct mem_swap_region {
 	uint64_t reserved;     /* bytes of addresses */
 	uint64_t owner, epoch; /* the caller's: context, and when it was made */
 	uint64_t id;	       /* the caller's */
-	bool freed;	       /* the caller's: the program has freed it */
+	bool freed;	       /* the caller's: the program has freed it; it is not to move */
 	bool by_handle;	       /* the caller's: the program maps it, by a handle */
 	bool was_mapped;       /* the caller's: the program may have written to it */
 	uint32_t handle_types; /* the caller's: that the handle could be exported to */
+	uint32_t pool;	       /* the caller's: number of what it was allocated from; 0: none */
 	int row;	       /* the caller's: of the account */
 	int device;	       /* the caller's */
 	uint32_t n;

@@ -30,6 +30,7 @@ order() {
 }
 
 @test "with mem_fetch each launch has its memory on the device" {
+	export GBPF_PATIENCE=40 # a launch that waits for the mutex or for a pause for too long goes in place
 	order a.b.a.b.a.b.a.b mem_fetch
 	[ "$in_place" -eq 0 ]
 	[ "$back" -eq $((6 * 32 * MIB)) ]

@@ -53,6 +53,25 @@ waits() { eventually shows "d['waiting'] == $2" gbpf vgpu show "$1"; }
 	holds b 120
 }
 
+@test "what a pool keeps is freed for another vGPU, and not moved" {
+	start_soft --mem 256M
+	start_daemon
+	gbpf vgpu create a --mem 256M --swap 512M
+	start_servers_with "--vgpu a" a
+	for ((i = 0; i < 8; i++)); do
+		expect ok a alloc 16
+	done
+	expect ok a keep 48
+	expect ok a keep 64
+	holds a 240
+	gbpf vgpu create b --mem 256M
+	start_servers_with "--vgpu b" b
+	expect ok b alloc 40
+	expect ok a check
+	holds a 192 # without the older one
+	eventually tenant "$pid_a" 't["stats"]["mem_out_bytes"] == 0'
+}
+
 @test "memory of another vGPU that was moved is not seen in new memory" {
 	start "" "--swap 64M" # every alloc and create reads its memory first
 	for ((i = 0; i < 5; i++)); do

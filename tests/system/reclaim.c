@@ -4,6 +4,7 @@
  *
  *   alloc MIB    by cuMemAlloc; `dirty` if the memory is not zero. Fills it
  *   create MIB   the same by cuMemCreate
+ *   keep MIB     has a pool keep that, which it does not use
  *   check        `wrong` unless all memory has what it was filled with
  *   free         the last one of `alloc` */
 #include <stdio.h>
@@ -104,6 +105,23 @@ static CUresult create(CUdeviceptr *ret, size_t bytes)
 	return r;
 }
 
+static CUresult keep(size_t bytes)
+{
+	uint64_t all = UINT64_MAX;
+	CUmemoryPool pool;
+	CUdeviceptr at;
+	CUresult r;
+
+	CU(cuDeviceGetDefaultMemPool(&pool, device));
+	CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+	r = cuMemAllocAsync(&at, bytes, NULL);
+	if (r == CUDA_SUCCESS) {
+		CU(cuMemFreeAsync(at, NULL));
+		CU(cuStreamSynchronize(NULL));
+	}
+	return r;
+}
+
 static const char *answer(const char *verb, size_t bytes)
 {
 	const char *name = "unknown";
@@ -117,6 +135,8 @@ static const char *answer(const char *verb, size_t bytes)
 		r = cuMemFree(items[--n].at);
 	} else if (strcmp(verb, "create") == 0) {
 		r = create(&at, bytes);
+	} else if (strcmp(verb, "keep") == 0) {
+		r = keep(bytes);
 	} else {
 		r = cuMemAlloc(&at, bytes);
 	}

@@ -2,11 +2,12 @@
  * a model, for swap_fuzz.bats. Prints the seed, and where memory differs from the model.
  *
  * THREADS threads with a stream each make STEPS steps of their own: they allocate and free, so that
- * all of them hold up to MIB MiB together, by cuMemAlloc and by cuMemCreate, map what they have
- * made so elsewhere or twice, copy, set, launch kernels, and capture and launch graphs. The model
- * is a copy of each buffer on the host, on which each operation is repeated when it is submitted. A
- * whole buffer is compared with its model at random steps and at the end. All threads count in one
- * more buffer by atomic operations.
+ * all of them hold up to MIB MiB together, by cuMemAlloc, by cuMemCreate and from a pool, map what
+ * they have made by handles elsewhere or twice, copy, set, launch kernels, and capture and launch
+ * graphs. If the seed is odd, the pool keeps what is freed. The model is a copy of each buffer on
+ * the host, on which each operation is repeated when it is submitted. A whole buffer is compared
+ * with its model at random steps and at the end. All threads count in one more buffer by atomic
+ * operations.
  *
  * With KILLS, two processes do so until one of them was killed and started again that many times,
  * at random steps. The other one, and the last one that was started, must be right.
@@ -690,11 +691,13 @@ static CUresult create_buffer(struct buffer *b, size_t bytes)
  * lie on the host. */
 static bool make_buffer(struct worker *w, struct buffer *b, size_t bytes)
 {
-	CUresult r = bytes >= SWAP_MIN && under(w, 3) == 0 ? create_buffer(b, bytes)
-							   : cuMemAlloc(&b->at, bytes);
+	unsigned way = under(w, 3);
+	CUresult r = way == 0 && bytes >= SWAP_MIN ? create_buffer(b, bytes)
+		     : way == 1			   ? cuMemAllocAsync(&b->at, bytes, w->stream)
+						   : cuMemAlloc(&b->at, bytes);
 
 	CHECK(r == CUDA_SUCCESS || (r == CUDA_ERROR_OUT_OF_MEMORY && bytes < SWAP_MIN),
-	      "an allocation of %zu bytes: error %d", bytes, (int)r);
+	      "an allocation of %zu bytes by way %u: error %d", bytes, way, (int)r);
 	if (r != CUDA_SUCCESS) {
 		b->at = 0;
 		w->refused++;
@@ -917,8 +920,12 @@ static size_t open_context(CUdevice device)
 static void run_workers(size_t mib)
 {
 	static struct worker workers[THREADS];
+	uint64_t threshold = seed % 2 ? UINT64_MAX : 0;
+	CUmemoryPool pool;
 
 	load();
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
 	OK(cuMemAlloc(&counters, (size_t)COUNTERS * COUNTER_STRIDE * 4));
 	OK(cuMemsetD8(counters, 0, (size_t)COUNTERS * COUNTER_STRIDE * 4));
 	OK(cuCtxSynchronize());

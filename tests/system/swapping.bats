@@ -52,6 +52,14 @@ same_at() { # MEM SWAP ARGUMENT...
 	same_at 64M 256M 24 5 6 4
 }
 
+@test "memory of pools at twice the limit has the results that it has without one" {
+	same_at 64M 256M --async 8 14 24
+}
+
+@test "threads that use pools at twice their limit have the results that they have without one" {
+	same_at 64M 256M --async 24 5 12 4
+}
+
 @test "buffers that are larger than the limit lie on the host in part" {
 	same_at 48M 256M 2 60 3
 }

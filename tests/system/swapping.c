@@ -2,14 +2,16 @@
  * tests/gpu/memory. It knows nothing of gBPF, and prints a digest of all of its results, which does
  * not depend on where its memory lies.
  *
- *   swapping [--handles] BUFFERS MIB ROUNDS [THREADS]
+ *   swapping [--handles|--async] BUFFERS MIB ROUNDS [THREADS]
  *
  * Makes BUFFERS buffers of MIB and an odd number of bytes, while work on the earlier ones is under
  * way. In each of ROUNDS rounds kernels, copies, sets and a graph use buffers across each other's
  * parts, and one buffer is freed and another made in its place. With THREADS each thread does so by
  * itself, with a share of the buffers. --handles: buffers are made by cuMemCreate, as PyTorch's
- * expandable segments and JAX do. */
+ * expandable segments and JAX do. --async: they are allocated and freed in the order of streams, of
+ * which one frees memory that the other one may get. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +93,7 @@ static CUfunction mix, add, through, count;
 static size_t bytes; /* of a buffer */
 static unsigned rounds;
 static bool handles;
+static bool async;
 
 struct worker {
 	pthread_t thread;
@@ -124,18 +127,22 @@ static CUdeviceptr map_new(void)
 	return p;
 }
 
-static void give(CUdeviceptr p)
+/* Frees a buffer, behind the work of a stream or once all work is done. */
+static void give(const struct worker *w, CUdeviceptr p, unsigned stream)
 {
-	if (!handles) {
+	if (async) {
+		CU(cuMemFreeAsync(p, w->stream[stream]));
+	} else if (handles) {
+		CU(cuCtxSynchronize());
+		CU(cuMemUnmap(p, mapped_bytes()));
+		CU(cuMemAddressFree(p, mapped_bytes()));
+	} else {
 		CU(cuMemFree(p));
-		return;
 	}
-	CU(cuCtxSynchronize());
-	CU(cuMemUnmap(p, mapped_bytes()));
-	CU(cuMemAddressFree(p, mapped_bytes()));
 }
 
-static CUdeviceptr take(struct worker *w)
+/* Makes a buffer, for work behind that of the stream. */
+static CUdeviceptr take(struct worker *w, unsigned stream)
 {
 	CUdeviceptr p = 0, base = 0;
 	unsigned type = 0;
@@ -144,6 +151,8 @@ static CUdeviceptr take(struct worker *w)
 
 	if (handles) {
 		p = map_new();
+	} else if (async) {
+		CU(cuMemAllocAsync(&p, bytes, w->stream[stream]));
 	} else {
 		CU(cuMemAlloc(&p, bytes));
 	}
@@ -153,7 +162,7 @@ static CUdeviceptr take(struct worker *w)
 	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + bytes - 1));
 	CHECK(type == CU_MEMORYTYPE_DEVICE, "an allocation has type %u", type);
 	word = program_random(&w->random);
-	CU(cuMemsetD32Async(p, word, bytes / 4, w->stream[0]));
+	CU(cuMemsetD32Async(p, word, bytes / 4, w->stream[stream]));
 	return p;
 }
 
@@ -214,9 +223,9 @@ static void run_round(struct worker *w, CUdeviceptr table)
 	if (w->n > 2) { /* one whose work is done: the free waits, as cuMemFree does */
 		unsigned k = (i + 2) % w->n;
 
-		give(w->buffer[k]);
-		w->buffer[k] = take(w);
-		join(w, 0);
+		give(w, w->buffer[k], 0);
+		w->buffer[k] = take(w, seed % 2);
+		join(w, seed % 2);
 	}
 }
 
@@ -245,7 +254,7 @@ static void *work(void *arg)
 		CU(cuStreamCreate(&w->stream[i], CU_STREAM_NON_BLOCKING));
 	}
 	for (unsigned i = 0; i < w->n; i++) {
-		w->buffer[i] = take(w);
+		w->buffer[i] = take(w, 0);
 		launch(mix, w->stream[0], w->buffer[i], bytes / 4, i, 0);
 		if (i) {
 			launch(add, w->stream[0], w->buffer[i], bytes / 4, i, w->buffer[i / 2]);
@@ -259,7 +268,7 @@ static void *work(void *arg)
 	}
 	digest(w);
 	for (unsigned i = 0; i < w->n; i++) {
-		give(w->buffer[i]);
+		give(w, w->buffer[i], i % 2);
 	}
 	return NULL;
 }
@@ -295,8 +304,9 @@ int main(int argc, char **argv)
 	CUmodule module;
 	CUdevice device;
 
-	if (argc > 1 && !strcmp(argv[1], "--handles")) {
-		handles = true;
+	if (argc > 1 && argv[1][0] == '-') {
+		handles = !strcmp(argv[1], "--handles");
+		async = !strcmp(argv[1], "--async");
 		argv++;
 		argc--;
 	}
@@ -306,7 +316,8 @@ int main(int argc, char **argv)
 	threads = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
 	if (bytes <= 12 || !threads || threads > THREADS_MAX || buffers / threads < 2 ||
 	    buffers / threads > BUFFERS_MAX) {
-		fprintf(stderr, "usage: swapping [--handles] BUFFERS MIB ROUNDS [THREADS]\n");
+		fprintf(stderr,
+			"usage: swapping [--handles|--async] BUFFERS MIB ROUNDS [THREADS]\n");
 		return 2;
 	}
 	CU(cuInit(0));

@@ -191,6 +191,7 @@ static const struct kind {
 	{ "array-64K", MIB / 16, MIB / 16, 0, take_array, free_array },
 	{ "array-1d", 2 * MIB, 2 * MIB, 0, take_array_1d, free_array },
 	{ "async", 8 * MIB, 8 * MIB, 32 * MIB - 1, take_async, free_async },
+	{ "async-1M", MIB, MIB, 32 * MIB - 1, take_async, free_async },
 	{ "pool", 8 * MIB, 8 * MIB, 32 * MIB - 1, take_from_pool, free_async },
 };
 

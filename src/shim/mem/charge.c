@@ -10,6 +10,7 @@
 #include "shim/mem/image_charge.h"
 #include "shim/mem/libraries.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_async.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
@@ -217,6 +218,9 @@ static bool charge_within(int row, uint64_t bytes, uint64_t wait, bool reclaim)
 	(void)add_acqrel(&account.n_waiting, wait ? 1 : 0);
 	if (row < (int)PROTO_MAX_GPUS) {
 		give_back();
+		if (shim_swap_async_make_room(row, bytes)) {
+			shim_swap_settle();
+		}
 		done = swap_out(row, bytes);
 	} else {
 		shim_swap_give_back();

@@ -11,6 +11,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/graphs.h"
 #include "shim/mem/overhead.h"
+#include "shim/mem/swap_async.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
@@ -23,7 +24,8 @@ static struct {
 	uint64_t charged;
 	uint64_t excess; /* that it holds beyond the charge */
 	bool doomed;	 /* the program has destroyed it */
-	bool strict;	 /* it has all of its memory: it can be exported, or has a greatest size */
+	bool strict;	 /* it has all of its memory: that is of a kind of its own, can be
+			  * exported, or has a greatest size */
 } pools[POOLS_MAX] GUARDED_BY(mutex);
 static uint32_t n_pools; /* [atomic] */
 static uint64_t holder;	 /* [atomic] of the mutex: a thread's pthread_self(); 0: none */
@@ -440,6 +442,32 @@ static CUresult allocate_once(const struct request *a, CUmemoryPool pool, CUdevi
 	return r;
 }
 
+/* In a process whose memory can leave the device: allocates memory that can. Returns false if that
+ * is not possible; then the pool itself may serve the request. */
+static bool allocate_swapped(const struct request *a, CUmemoryPool pool, CUdevice device)
+{
+	struct shim_swap_request s = { .bytes = a->bytes,
+				       .row = -1,
+				       .pool = pool,
+				       .stream = a->stream,
+				       .per_thread = a->per_thread };
+	unsigned i;
+
+	if (a->bytes < SHIM_SWAP_MIN || !shim_swap_is_on()) {
+		return false;
+	}
+	lock();
+	i = index_of(pool);
+	if (i == n_pools && add_default(pool, device)) {
+		i = index_of(pool);
+	}
+	if (i < n_pools && !pools[i].doomed && is_private(i)) {
+		s.row = pools[i].row;
+	}
+	unlock();
+	return s.row >= 0 && shim_swap_async_alloc(a->ret, &s) == CUDA_SUCCESS;
+}
+
 static CUresult allocate(const struct request *a)
 {
 	struct shim_mem_attempt attempt = { 0 };
@@ -456,6 +484,9 @@ static CUresult allocate(const struct request *a)
 	}
 	if (!pool) {
 		pool = pool_of(a, &device);
+	}
+	if (allocate_swapped(a, pool, device)) {
+		return CUDA_SUCCESS;
 	}
 	do { /* it waits without the mutex, so that other threads can free what they have */
 		r = allocate_once(a, pool, device, &attempt, &row);
@@ -486,7 +517,10 @@ static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *props)
 		return r;
 	}
 	lock();
-	added = add(*ret, row, props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->maxSize);
+	added = add(*ret, row,
+		    props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+			    props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->maxSize ||
+			    props->usage);
 	unlock();
 	if (!added) {
 		(void)shim_driver.cuMemPoolDestroy(*ret);
@@ -509,6 +543,9 @@ static CUresult trim(CUmemoryPool pool, size_t bytes)
 {
 	CUresult r = shim_driver.cuMemPoolTrimTo(pool, bytes);
 
+	if (r == CUDA_SUCCESS) {
+		shim_swap_async_trim(pool, bytes);
+	}
 	shim_mem_settle();
 	/* A measurement of another thread may have asked before: shim_mem_settle() does not wait
 	 * for it, yet what the program has given back must not count any more. */
@@ -563,6 +600,7 @@ static CUresult destroy(CUmemoryPool pool)
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		pools[i].doomed = true;
+		shim_swap_async_destroyed(pool);
 		leave_current(pool);
 		give_back(i);
 		(void)bury(i);

@@ -139,7 +139,7 @@ static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr addres
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		return give(out, v->handle_types, sizeof(uint64_t));
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		return give(out, 0, sizeof(uint64_t));
+		return give(out, (uint64_t)(uintptr_t)v->pool, sizeof(void *));
 	default: /* the host's pointer, and what the driver has that is not known here */
 		return CUDA_ERROR_INVALID_VALUE;
 	}

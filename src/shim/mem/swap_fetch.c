@@ -15,6 +15,7 @@
 #include "policy/ctx.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/swap_async.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
@@ -343,6 +344,9 @@ static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_f
 	shim_mem_ask(row, f->missing);
 	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK));
 	done = wait_for_work(ctx, f->drain_ns);
+	if (done && !shim_swap_is_held(row) && shim_swap_async_make_room(row, f->missing)) {
+		shim_swap_settle();
+	}
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
 	shim_swap_pool_settle();

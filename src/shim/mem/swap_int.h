@@ -24,7 +24,7 @@ void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place) REQUIR
  * driver's error: nothing is mapped. */
 CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base) REQUIRES(shim_swap_mutex);
 /* Removes a region from the map, which keeps its memory. unmap: that is mapped still. */
-void shim_swap_leave(struct mem_swap_region *r, bool unmap) REQUIRES(shim_swap_mutex);
+void shim_swap_withdraw(struct mem_swap_region *r, bool unmap) REQUIRES(shim_swap_mutex);
 
 /* ---- swap_pause.c: contexts, and pauses of their work ---- */
 
@@ -75,6 +75,29 @@ struct shim_swap_pause {
 /* Returns whether there is a pause; if so, shim_swap_resume() follows. */
 bool shim_swap_stop(struct shim_swap_pause *p, int row) REQUIRES(shim_swap_mutex);
 void shim_swap_resume(struct shim_swap_pause *p);
+
+/* ---- swap_region.c: regions that the program has freed ---- */
+
+struct shim_swap_leaving {
+	CUdeviceptr base;
+	uint64_t id;   /* of the region */
+	CUevent event; /* behind the work that may use it; NULL: none could be recorded yet */
+	CUcontext ctx; /* of the event */
+};
+
+/* Returns the region with that base and number, freed or not, or NULL: it is no longer in the map.
+ */
+struct mem_swap_region *shim_swap_find_by_id(CUdeviceptr base, uint64_t id)
+	REQUIRES(shim_swap_mutex);
+/* Returns true unless work is before the event, or a capture that has begun meanwhile has taken it
+ * for its own. An error of the context ends all work. */
+bool shim_swap_is_reached(CUevent event);
+/* Notes a region that a settlement frees once its event is reached. Returns false without host
+ * memory. */
+bool shim_swap_leave(const struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex);
+/* Makes a region that was freed the program's again, as an allocation of so many bytes, at most
+ * those that are reserved, with a number of its own. Returns its base. */
+CUdeviceptr shim_swap_revive(struct mem_swap_region *r, uint64_t bytes) REQUIRES(shim_swap_mutex);
 
 /* ---- swap_move.c ---- */
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_pool.h"
@@ -279,7 +280,7 @@ void shim_swap_out(int row, uint64_t bytes)
 
 uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns)
 {
-	uint64_t used, freed = 0;
+	uint64_t used, dead = 0, freed = 0;
 	CUstreamCaptureMode mode;
 
 	if (!shim_swap_is_on()) {
@@ -287,6 +288,11 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t h
 	}
 	store_release(&held_until_ns[row], clock_now_ns() + hold_ns);
 	bytes = MIN(bytes, BATCH * SHIM_SWAP_CHUNK);
+	used = shim_mem_used(row);
+	if (used > reserve) {
+		dead = shim_swap_async_free(row, MIN(bytes, used - reserve));
+		bytes -= dead;
+	}
 	mode = shim_capture_exempt();
 	shim_mem_move_begin();
 	shim_swap_ask_for_host(bytes);
@@ -299,7 +305,7 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t h
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
 	shim_capture_restore(mode);
-	return freed;
+	return dead + freed;
 }
 
 bool shim_swap_is_held(int row)
@@ -319,7 +325,7 @@ void shim_swap_back(int row)
 		return;
 	}
 	for (; k && has_room && m.n_back < BATCH; k = k->prev) {
-		has_room = add_back(&m, c, k);
+		has_room = k->region->freed || add_back(&m, c, k);
 	}
 	(void)move(c, &m, &back);
 }

@@ -5,6 +5,7 @@
 
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_pool.h"
@@ -19,12 +20,7 @@ static uint64_t next_id GUARDED_BY(shim_swap_mutex) = FIRST_ID;
 static uint32_t is_on; /* [atomic] */
 
 /* What the program has freed, and work may use until the event is reached. */
-static struct leaving {
-	CUdeviceptr base;
-	uint64_t id;			 /* of the region */
-	CUevent event;			 /* NULL: none could be recorded yet */
-	CUcontext ctx;			 /* of the event */
-} * leaving GUARDED_BY(shim_swap_mutex); /* owned */
+static struct shim_swap_leaving *leaving GUARDED_BY(shim_swap_mutex); /* owned */
 static size_t leaving_room GUARDED_BY(shim_swap_mutex);
 static uint32_t n_leaving; /* [atomic] changed under the mutex */
 
@@ -55,9 +51,7 @@ static struct mem_swap_region *live_at(CUdeviceptr base) REQUIRES(shim_swap_mute
 	return r && r->base == base && !r->freed && !r->by_handle ? r : NULL;
 }
 
-/* Returns the region with that base and number, freed or not, or NULL: it is no longer in the map.
- */
-static struct mem_swap_region *find_by_id(CUdeviceptr base, uint64_t id) REQUIRES(shim_swap_mutex)
+struct mem_swap_region *shim_swap_find_by_id(CUdeviceptr base, uint64_t id)
 {
 	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, base);
 
@@ -125,7 +119,7 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 	return CUDA_SUCCESS;
 }
 
-void shim_swap_leave(struct mem_swap_region *r, bool unmap)
+void shim_swap_withdraw(struct mem_swap_region *r, bool unmap)
 {
 	for (uint32_t i = 0; i < r->n; i++) {
 		shim_swap_place(&r->chunk[i], MEM_SWAP_NOWHERE);
@@ -178,7 +172,7 @@ CUresult shim_swap_unmap(struct mem_swap_region *r)
 	lock_take(&shim_swap_mutex);
 	result = shim_work_driver.cuMemUnmap(r->base, r->reserved); /* all chunks, or none */
 	if (result == CUDA_SUCCESS) {
-		shim_swap_leave(r, false);
+		shim_swap_withdraw(r, false);
 	}
 	lock_release(&shim_swap_mutex);
 	return result;
@@ -199,7 +193,8 @@ uint64_t shim_swap_kept(const struct mem_swap_region *r)
 /* Frees a region of shim_swap_alloc(), and its addresses. */
 static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
-	shim_swap_leave(r, true);
+	shim_swap_async_dropped(r);
+	shim_swap_withdraw(r, true);
 	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
 	discard(r);
 }
@@ -376,7 +371,7 @@ static void free_region(CUdeviceptr base, uint64_t id, bool back)
 
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
-	r = find_by_id(base, id);
+	r = shim_swap_find_by_id(base, id);
 	if (r) {
 		int row = r->row;
 
@@ -395,34 +390,55 @@ static void keep_region(CUdeviceptr base, uint64_t id)
 	struct mem_swap_region *r;
 
 	lock_take(&shim_swap_mutex);
-	r = find_by_id(base, id);
+	r = shim_swap_find_by_id(base, id);
 	if (r) {
 		r->freed = false;
+		shim_swap_async_freed(r, false);
 	}
 	lock_release(&shim_swap_mutex);
 }
 
-/* Notes a region that is freed once its event is reached. Returns false without host memory. */
-static bool leave(const struct leaving *l)
+bool shim_swap_leave(const struct shim_swap_leaving *l)
 {
+	const struct shim_swap_context *c;
+	struct shim_swap_leaving *grown;
 	size_t room;
-	struct leaving *grown;
-	bool noted = false;
 
-	lock_take(&shim_swap_mutex);
 	if (n_leaving == leaving_room) {
 		room = leaving_room ? 2 * leaving_room : 64;
 		grown = realloc(leaving, room * sizeof(*grown));
 		leaving = grown ? grown : leaving;
 		leaving_room = grown ? room : leaving_room;
 	}
-	if (n_leaving < leaving_room) {
-		leaving[n_leaving] = *l;
-		store_release(&n_leaving, n_leaving + 1);
-		noted = true;
+	if (n_leaving == leaving_room) {
+		return false;
 	}
+	leaving[n_leaving] = *l;
+	c = l->event ? shim_swap_context(l->ctx) : NULL;
+	if (c && c->ending) { /* since the event was recorded; it ends with the context */
+		(void)shim_driver.cuEventDestroy_v2(l->event);
+		leaving[n_leaving].event = NULL;
+	}
+	store_release(&n_leaving, n_leaving + 1);
+	return true;
+}
+
+static bool leave(const struct shim_swap_leaving *l)
+{
+	bool noted;
+
+	lock_take(&shim_swap_mutex);
+	noted = shim_swap_leave(l);
 	lock_release(&shim_swap_mutex);
 	return noted;
+}
+
+CUdeviceptr shim_swap_revive(struct mem_swap_region *r, uint64_t bytes)
+{
+	r->freed = false;
+	r->bytes = bytes;
+	r->id = next_id++;
+	return r->base;
 }
 
 static void unleave(uint32_t i) REQUIRES(shim_swap_mutex)
@@ -464,7 +480,7 @@ static CUresult record_behind(CUcontext ctx, CUevent *ret)
 
 /* Begins to free a live region: it is no address of the program any more. Returns false if there is
  * none with that base. */
-static bool begin_free(CUdeviceptr base, struct leaving *ret)
+static bool begin_free(CUdeviceptr base, struct shim_swap_leaving *ret)
 {
 	struct mem_swap_region *r;
 
@@ -475,9 +491,10 @@ static bool begin_free(CUdeviceptr base, struct leaving *ret)
 	r = live_at(base);
 	if (r) {
 		r->freed = true;
-		*ret = (struct leaving){ .base = base,
-					 .id = r->id,
-					 .ctx = (CUcontext)(uintptr_t)r->owner };
+		shim_swap_async_freed(r, true);
+		*ret = (struct shim_swap_leaving){ .base = base,
+						   .id = r->id,
+						   .ctx = (CUcontext)(uintptr_t)r->owner };
 	}
 	lock_release(&shim_swap_mutex);
 	return r != NULL;
@@ -488,7 +505,7 @@ static bool begin_free(CUdeviceptr base, struct leaving *ret)
 bool shim_swap_free(CUdeviceptr address, CUresult *ret)
 {
 	CUstreamCaptureMode mode;
-	struct leaving l;
+	struct shim_swap_leaving l;
 	CUresult r;
 
 	if (!begin_free(address, &l)) {
@@ -513,18 +530,29 @@ bool shim_swap_free(CUdeviceptr address, CUresult *ret)
 	return true;
 }
 
-/* Returns the context of a stream. */
+/* Returns the context of a stream. A green one can be current to one thread only, and ends with its
+ * primary context, which represents it. */
 static CUresult context_of_stream(CUstream stream, CUcontext *ret)
 {
+	CUgreenCtx green = NULL;
+	CUresult r;
+
 	if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD) {
-		return shim_driver.cuCtxGetCurrent(ret);
+		r = shim_driver.cuCtxGetCurrent(ret);
+	} else if (shim_driver.cuStreamGetGreenCtx(stream, &green) == CUDA_SUCCESS && green) {
+		r = shim_driver.cuStreamGetCtx_v2(stream, ret, &green);
+	} else {
+		r = shim_driver.cuStreamGetCtx(stream, ret);
 	}
-	return shim_driver.cuStreamGetCtx(stream, ret);
+	if (r == CUDA_SUCCESS) {
+		*ret = shim_green_base(*ret);
+	}
+	return r;
 }
 
 bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread, CUresult *ret)
 {
-	struct leaving l;
+	struct shim_swap_leaving l;
 	CUresult r;
 
 	if (!begin_free(address, &l)) {
@@ -539,7 +567,8 @@ bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread,
 	if (r == CUDA_SUCCESS) {
 		r = per_thread ? shim_driver.cuEventRecord_ptsz(l.event, stream)
 			       : shim_driver.cuEventRecord(l.event, stream);
-		if (r == CUDA_SUCCESS && !leave(&l)) {
+		if (r == CUDA_SUCCESS && !shim_swap_async_keep(&l, stream, per_thread) &&
+		    !leave(&l)) {
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		if (r != CUDA_SUCCESS) {
@@ -553,11 +582,18 @@ bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread,
 	return true;
 }
 
+bool shim_swap_is_reached(CUevent event)
+{
+	CUresult r = shim_driver.cuEventQuery(event);
+
+	return r != CUDA_ERROR_NOT_READY && r != CUDA_ERROR_CAPTURED_EVENT;
+}
+
 /* Returns true if no work can use a region any more that was freed. */
-static bool has_left(struct leaving *l) REQUIRES(shim_swap_mutex)
+static bool has_left(struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex)
 {
 	if (!l->event) {
-		const struct mem_swap_region *r = find_by_id(l->base, l->id);
+		const struct mem_swap_region *r = shim_swap_find_by_id(l->base, l->id);
 		const struct shim_swap_context *c;
 
 		if (!r) {
@@ -570,11 +606,11 @@ static bool has_left(struct leaving *l) REQUIRES(shim_swap_mutex)
 		}
 		(void)record_behind(l->ctx, &l->event);
 	}
-	return l->event && shim_driver.cuEventQuery(l->event) != CUDA_ERROR_NOT_READY;
+	return l->event && shim_swap_is_reached(l->event);
 }
 
 /* Takes a region that was freed and that no work uses. Returns false if there is none. */
-static bool take_left(struct leaving *ret)
+static bool take_left(struct shim_swap_leaving *ret)
 {
 	bool found = false;
 
@@ -596,8 +632,9 @@ static bool take_left(struct leaving *ret)
 void shim_swap_settle(void)
 {
 	CUstreamCaptureMode mode;
-	struct leaving l;
+	struct shim_swap_leaving l;
 
+	shim_swap_async_settle();
 	if (!load_acquire(&n_leaving) || !shim_swap_is_on()) {
 		return;
 	}
@@ -610,10 +647,15 @@ void shim_swap_settle(void)
 
 void shim_swap_give_back(void)
 {
+	CUstreamCaptureMode mode = shim_capture_exempt();
+
 	if (shim_swap_is_on() && lock_try(&shim_swap_mutex)) {
+		shim_swap_async_leave_host();
 		shim_swap_pool_drop(SHIM_SWAP_POOL_IDLE_NS);
 		lock_release(&shim_swap_mutex);
+		shim_swap_settle();
 	}
+	shim_capture_restore(mode);
 }
 
 bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
@@ -631,6 +673,7 @@ bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
 						.bytes = r->bytes,
 						.reserved = r->reserved,
 						.id = r->id,
+						.pool = shim_swap_async_pool(r),
 						.owner = (CUcontext)(uintptr_t)r->owner,
 						.device = r->device,
 						.by_handle = r->by_handle,
@@ -691,6 +734,7 @@ void shim_swap_context_ending(CUcontext ctx, bool ending)
 		c->ending = ending;
 	}
 	if (ending) {
+		shim_swap_async_end(ctx);
 		drop_events(ctx);
 	}
 	lock_release(&shim_swap_mutex);
@@ -725,5 +769,6 @@ void shim_swap_install(void)
 {
 	shim_work_install();
 	shim_swap_install_calls();
+	shim_swap_async_install();
 	store_release(&is_on, 1u);
 }

@@ -89,6 +89,7 @@ bool shim_swap_has_own(CUdeviceptr address, size_t bytes);
 struct shim_swap_view {
 	CUdeviceptr base;
 	uint64_t bytes, reserved, id;
+	CUmemoryPool pool; /* NULL: it is of none */
 	CUcontext owner;
 	CUdevice device;
 	bool by_handle; /* the program has mapped it; it has no owner */

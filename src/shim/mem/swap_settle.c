@@ -76,7 +76,7 @@ static CUresult settle(const struct settling *s) REQUIRES(shim_swap_mutex)
 	}
 	shim_swap_resume(&p);
 	if (r == CUDA_SUCCESS) {
-		shim_swap_leave(s->region, !s->mapped);
+		shim_swap_withdraw(s->region, !s->mapped);
 	}
 	return r;
 }
@@ -94,7 +94,7 @@ static CUresult settle_unmapped(const struct settling *s) REQUIRES(shim_swap_mut
 	if (r == CUDA_SUCCESS) {
 		r = settle(s);
 		if (r != CUDA_SUCCESS) {
-			shim_swap_leave(s->region, true);
+			shim_swap_withdraw(s->region, true);
 		}
 	}
 	(void)shim_driver.cuMemAddressFree(at, s->region->reserved);
