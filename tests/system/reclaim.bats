@@ -138,6 +138,17 @@ waits() { eventually shows "d['waiting'] == $2" gbpf vgpu show "$1"; }
 	expect ok b check
 }
 
+@test "a call that began to wait without gbpfd takes memory of another vGPU later" {
+	start "" "--wait 1000s"
+	kill_daemon
+	echo "alloc 100" >&"$in_b"
+	start_daemon
+	answer_of b
+	[ "$REPLY" = ok ]
+	expect ok a check
+	expect ok b check
+}
+
 @test "a policy says how much is taken for a call" {
 	start "" ""
 	gbpf policy swap "${GBPF_BUILD:-build}/tests/system/take_some.bpf.o"

@@ -400,6 +400,21 @@ PY
 	[ "$REPLY" = ok ]
 }
 
+@test "a call that began to wait without gbpfd waits in the queue of the next one" {
+	start_all
+	gbpf vgpu create train --mem 64M --wait 1000s
+	start_servers_with "--vgpu train" a b
+	expect ok a alloc 60
+	kill_daemon
+	echo alloc 10 >&"$in_b"
+	start_daemon
+	waits train 1
+	expect ok a free
+	answer_of b
+	[ "$REPLY" = ok ]
+	waits train 0
+}
+
 # start_part PART: a program of the vGPU `train` that goes on once one of its threads waits.
 start_part() {
 	mkfifo "$GBPF_RUNTIME_DIR/go"

@@ -199,6 +199,24 @@ static bool any_candidate(const struct daemon_session *asker, const struct daemo
 	return any;
 }
 
+/* Returns true while another vGPU may come to be a candidate: after a restart of gbpfd. */
+static bool one_may_come(const struct daemon_session *asker)
+{
+	for (const struct daemon_vgpu *v = asker->d->vgpus.first; v; v = v->next) {
+		if (v != asker->vgpu.of && daemon_vgpu_is_awaited(v)) {
+			return true;
+		}
+	}
+	daemon_session_each(asker->d, s)
+	{
+		if (s->vgpu.of && s->vgpu.of != asker->vgpu.of && !s->dying &&
+		    s->state < DAEMON_SESSION_READY && daemon_vgpus_are_awaited(s->d)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static struct candidate choose(const struct daemon_vgpu_round *r, const struct daemon_gpu *g,
 			       uint64_t need, uint64_t now)
 {
@@ -353,7 +371,12 @@ static void step(struct daemon *d, unsigned gpu)
 		uint64_t need =
 			now < r->asker->vgpu.ask.reclaim_until_ns ? need_of(r->asker, r) : 0;
 
-		if (!need || !give_order(r, g, need, now)) {
+		if (!need) {
+			end_round(r);
+		} else if (!give_order(r, g, need, now)) {
+			if (one_may_come(r->asker)) {
+				return;
+			}
 			end_round(r);
 		}
 	}
@@ -368,7 +391,8 @@ bool daemon_vgpu_reclaim_begin(struct daemon_session *s)
 		return false;
 	}
 	g = device_of(s);
-	if (!g || until_credit(s->vgpu.of, now) > CREDIT_WAIT_NS || !any_candidate(s, g, now)) {
+	if (!g || until_credit(s->vgpu.of, now) > CREDIT_WAIT_NS ||
+	    (!any_candidate(s, g, now) && !one_may_come(s))) {
 		return false;
 	}
 	s->vgpu.ask.reclaims = true;

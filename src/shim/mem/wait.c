@@ -38,14 +38,18 @@ static bool lock(uint64_t until_ns, const struct shim_mem_session *session)
 }
 
 /* Asks gbpfd for bytes of a row and waits for its answer. *ret_seq becomes the question's number.
- * Returns PROTO_ACCOUNT_RETRY, PROTO_ACCOUNT_REFUSED, or -ENOTCONN without gbpfd. */
+ * Returns PROTO_ACCOUNT_RETRY, PROTO_ACCOUNT_REFUSED, or -ENOTCONN without gbpfd: a call that waits
+ * looks by itself then. Any other question that was asked once waits for gbpfd to be restarted, as
+ * long as other vGPUs could release memory for it. */
 static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 	       const struct shim_mem_session *session, uint32_t *ret_seq)
 {
 	const struct proto_account_line *line = &l->page->line[m.row][l->line];
-	uint64_t give_up =
-		until_ns + 2 * (uint64_t)AGAIN_NS +
-		(m.flags & PROTO_MEM_RECLAIM ? clock_patience(PROTO_MEM_RECLAIM_MAX_NS) : 0);
+	uint64_t reclaim_until = m.flags & PROTO_MEM_RECLAIM
+					 ? until_ns + clock_patience(PROTO_MEM_RECLAIM_MAX_NS)
+					 : 0;
+	uint64_t give_up = MAX(until_ns, reclaim_until) + 2 * (uint64_t)AGAIN_NS;
+	bool asked = false;
 	int ret = 0;
 
 	if (!lock(give_up, session)) {
@@ -57,9 +61,13 @@ static int ask(struct mem_ledger *l, struct proto_mem_ask m, uint64_t until_ns,
 		uint32_t seen;
 
 		m.wait_ns = left_of(until_ns);
-		if (session->ask(&m) < 0) {
+		if (session->ask(&m) >= 0) {
+			asked = true;
+		} else if (!asked || m.wait_ns || !left_of(reclaim_until)) {
 			ret = -ENOTCONN;
 			break;
+		} else {
+			again = MIN(again, clock_now_ns() + LOOK_NS);
 		}
 		while ((seen = load_acquire(&line->answer_seq)) != m.seq && left_of(again)) {
 			(void)futex_wait_shared(&line->answer_seq, seen, left_of(again));
@@ -100,38 +108,44 @@ static void wait_end(const struct refused *c)
 	}
 }
 
-/* Without gbpfd the limit alone counts; it waits for processes of its own vGPU. */
-static bool charge_alone(const struct refused *c)
+/* Without gbpfd the limit alone counts; it waits for processes of its own vGPU, and for gbpfd.
+ * Returns true if the bytes are charged or the time is over. */
+static bool charge_alone(const struct refused *c, bool *ret_charged)
 {
-	while (!shim_mem_try_charge_whole((int)c->row, c->bytes)) {
-		if (!left_of(c->until_ns)) {
-			return false;
-		}
-		wait_begin(c);
-		clock_sleep_ns(LOOK_NS);
-		wait_end(c);
+	*ret_charged = shim_mem_try_charge_whole((int)c->row, c->bytes);
+	if (*ret_charged || !left_of(c->until_ns)) {
+		return true;
 	}
-	return true;
+	wait_begin(c);
+	clock_sleep_ns(LOOK_NS);
+	wait_end(c);
+	return false;
 }
 
 static bool charge_until(const struct refused *c)
 {
 	uint32_t seq = 0;
+	int answers = 0;
 
-	for (int i = 0; i < TRIES || left_of(c->until_ns); i++) {
+	while (answers < TRIES || left_of(c->until_ns)) {
 		const struct proto_mem_ask m = { .row = c->row,
 						 .bytes = c->bytes,
-						 .flags = c->reclaim && i < RECLAIMS
+						 .flags = c->reclaim && answers < RECLAIMS
 								  ? PROTO_MEM_RECLAIM
 								  : 0 };
+		bool charged;
 		int answer;
 
 		wait_begin(c);
 		answer = ask(c->l, m, c->until_ns, c->session, &seq);
 		wait_end(c);
 		if (answer == -ENOTCONN) {
-			return charge_alone(c);
+			if (charge_alone(c, &charged)) {
+				return charged;
+			}
+			continue;
 		}
+		answers++;
 		if (answer == PROTO_ACCOUNT_REFUSED) {
 			return false;
 		}
@@ -176,5 +190,9 @@ bool shim_mem_wait_for_device(struct mem_ledger *l, uint32_t row, uint64_t bytes
 						  (reclaim ? PROTO_MEM_RECLAIM : 0) };
 	int answer = ask(l, m, a->until_ns, session, &a->seq);
 
-	return answer == -ENOTCONN ? look_alone(a) : answer == PROTO_ACCOUNT_RETRY;
+	if (answer == -ENOTCONN) {
+		a->reclaims -= reclaim; /* no other vGPU was asked for memory */
+		return look_alone(a);
+	}
+	return answer == PROTO_ACCOUNT_RETRY;
 }
