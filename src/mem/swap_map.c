@@ -240,6 +240,8 @@ static void put(struct mem_swap_chunk *list[], unsigned n, struct mem_swap_chunk
 	list[n] = c;
 }
 
+#define PASSED 16u /* chunks that were freed, which cost as much as one that is looked at */
+
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 		       struct mem_swap_chunk *list[], unsigned room, double *ret_worth)
 {
@@ -247,9 +249,10 @@ unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, ui
 	uint64_t sum = 0;
 	unsigned n = 0;
 
-	for (unsigned k = 0; c && c->used < since && k < MEM_SWAP_SEARCHED; c = c->next, k++) {
+	for (unsigned k = 0; c && c->used < since && k < MEM_SWAP_SEARCHED * PASSED; c = c->next) {
 		bool full = sum >= bytes || n == room;
 
+		k += c->region->freed ? 1 : PASSED;
 		if (c->region->freed) { /* it is freed once its work is done */
 			continue;
 		}

@@ -105,7 +105,7 @@ void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t ad
 /* Fills the list with chunks on the device that were not used since that use and are worth least,
  * the least first, until they have that many bytes. Returns how many; *ret_worth becomes the sum
  * over their units. Only MEM_SWAP_SEARCHED chunks are looked at, those that were not used for the
- * longest time. */
+ * longest time; chunks of freed regions are passed over, and 16 of them count as one. */
 #define MEM_SWAP_SEARCHED 1024u
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 		       struct mem_swap_chunk *list[], unsigned room, double *ret_worth);

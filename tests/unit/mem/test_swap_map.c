@@ -602,6 +602,33 @@ static void chunks_beyond_the_first_1024_are_not_looked_at(void **state)
 	assert_ptr_equal(list[1], &r->chunk[1024]);
 }
 
+/* Freed chunks hide a later one that could leave only if they are 16 times as many as are looked
+ * at.
+ */
+static void freed_chunks_are_passed_over(void **state)
+{
+	struct mem_swap_region *freed = mem_swap_region_create(16 * 1024 * UNIT, UNIT, 0),
+			       *r = mem_swap_region_create(UNIT, UNIT, 0);
+	struct mem_swap_map m = { 0 };
+	struct mem_swap_chunk *list[2];
+	double worth;
+
+	freed->freed = true;
+	assert_int_equal(mem_swap_add(&m, freed, UNIT), 0);
+	assert_int_equal(mem_swap_add(&m, r, UNIT + freed->reserved), 0);
+	for (uint32_t i = 0; i < freed->n; i++) {
+		mem_swap_place(&m, &freed->chunk[i], MEM_SWAP_DEVICE);
+	}
+	mem_swap_place(&m, &r->chunk[0], MEM_SWAP_DEVICE);
+	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, list, 2, &worth), 0);
+	mem_swap_place(&m, &freed->chunk[0], MEM_SWAP_HOST);
+	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, list, 2, &worth), 1);
+	assert_ptr_equal(list[0], &r->chunk[0]);
+	free(freed);
+	free(r);
+	free(m.region);
+}
+
 static void use_until(uint64_t use)
 {
 	while (used_map.uses < use) {
@@ -674,6 +701,7 @@ int main(void)
 		TEST(no_chunk_leaves_without_which_the_others_suffice),
 		TEST(no_chunk_leaves_that_was_used_since_or_has_left),
 		TEST(chunks_beyond_the_first_1024_are_not_looked_at),
+		TEST(freed_chunks_are_passed_over),
 		TEST(a_use_counts_half_as_much_after_16384_others),
 		TEST(worth_is_scaled_before_it_overflows),
 	};
