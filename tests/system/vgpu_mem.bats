@@ -51,6 +51,7 @@ row() {
 	mem a 'g["movable"] == 18 << 20 and of == {"small": 2, "pitched": 4, "managed": 4, "created": 2, "arrays": of["arrays"], "pools": of["pools"], "variables": of["variables"]} and of["arrays"] >= 6 and of["pools"] >= 1 and of["variables"] >= 2'
 	adds_up a
 	why a small "allocations of less than 2 MiB"
+	why a created "cuMemCreate: not mapped, or in a way that chunks cannot be"
 	run gbpf mem ls --why # settled: the server waits for a command
 	echo "$output"
 	[[ $output == *"($pid_a), GPU 0: "*" cannot move"$'\n'* ]]
@@ -72,6 +73,8 @@ row() {
 	mem a 'g["movable"] == 0 and of == {"linear": 10} and g["no_chunks"] == "the virtual GPU has no swap"'
 	why a linear "the virtual GPU has no swap"
 	eventually prints 'GPU 0: 10.0 MiB of 10.0 MiB cannot move; nor can new memory: the virtual GPU has no swap$' gbpf mem ls --why
+	expect ok a take-create
+	why a created "the virtual GPU has no swap"
 }
 
 @test "a program that started before its virtual GPU had swap is shown as such, and chunks after swap was taken away" {

@@ -26,15 +26,14 @@ static const struct {
 	[PROTO_KIND_LINEAR] = { "linear", NULL },
 	[PROTO_KIND_PITCHED] = { "pitched", "allocations with a pitch" },
 	[PROTO_KIND_MANAGED] = { "managed", "managed memory, which the driver moves" },
-	[PROTO_KIND_CREATED] = { "created",
-				 "cuMemCreate: not mapped, or in a way that chunks cannot be" },
+	[PROTO_KIND_CREATED] = { "created", NULL },
 	[PROTO_KIND_ARRAY] = { "arrays", "arrays, whose layout is the driver's" },
 	[PROTO_KIND_POOL] = { "pools", "memory pools and cuMemAllocAsync" },
 	[PROTO_KIND_GRAPH] = { "graphs", "allocation nodes of graphs" },
 	[PROTO_KIND_MODULE] = { "variables", "variables of modules and libraries" },
 };
 
-/* Returns why cuMemAlloc gives the process no chunks on that device, "" if it does. */
+/* Returns why the process gets no chunks on that device, "" if it does. */
 static const char *why_no_chunks(const struct place *p)
 {
 	if (!p->v->row[PROTO_ACCOUNT_SWAP].limit) {
@@ -57,16 +56,27 @@ static void add_kind(json_t *all, const char *name, uint64_t bytes, const char *
 	}
 }
 
+/* Returns why memory of a kind cannot move. */
+static const char *why_fixed(const struct place *p, unsigned kind)
+{
+	const char *why = kinds[kind].why ? kinds[kind].why : why_no_chunks(p);
+
+	if (why[0]) {
+		return why;
+	}
+	return kind == PROTO_KIND_CREATED
+		       ? "cuMemCreate: not mapped, or in a way that chunks cannot be"
+		       : "could not be made of chunks when it was allocated";
+}
+
 /* Returns what cannot move, by kind. */
 static json_t *fixed_json(const struct place *p, uint64_t movable)
 {
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < PROTO_KINDS; i++) {
-		const char *why = kinds[i].why ? kinds[i].why : why_no_chunks(p);
-
 		add_kind(all, kinds[i].name, p->k.kind[i] - (i == PROTO_KIND_CHUNK ? movable : 0),
-			 why[0] ? why : "could not be made of chunks when it was allocated");
+			 why_fixed(p, i));
 	}
 	add_kind(all, "overhead", p->k.overhead, "contexts, code and buffers of the driver");
 	add_kind(all, "inherited", p->k.inherited, "shared: its maker has freed it or exited");
