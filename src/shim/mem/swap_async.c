@@ -30,7 +30,7 @@ struct figures {
 static struct pool {
 	CUmemoryPool handle; /* NULL: destroyed, or none */
 	uint64_t threshold;  /* what it keeps at synchronizations, bytes */
-	struct figures now;  /* of its regions: live ones; and their addresses, freed or not */
+	struct figures now;  /* of its regions: live ones; and addresses of these and kept ones */
 	struct figures high; /* of all that the pool has, at allocations since the latest reset */
 } pools[POOLS_MAX] GUARDED_BY(shim_swap_mutex);
 
@@ -124,6 +124,16 @@ void shim_swap_async_dropped(const struct mem_swap_region *r)
 	}
 }
 
+void shim_swap_async_left(struct mem_swap_region *r)
+{
+	struct pool *p = pool_of(r);
+
+	if (p) {
+		p->now.reserved -= r->reserved;
+	}
+	r->pool = 0;
+}
+
 CUmemoryPool shim_swap_async_pool(const struct mem_swap_region *r)
 {
 	const struct pool *p = pool_of(r);
@@ -170,7 +180,8 @@ static void remove_at(uint32_t i) REQUIRES(shim_swap_mutex)
 	store_release(&n_kept, n_kept - 1);
 }
 
-/* Has a settlement free what is kept. Returns false without host memory. compact() follows. */
+/* Has a settlement free what is kept, which is the pool's no more. Returns false without host
+ * memory. compact() follows. */
 static bool let_go(uint32_t i) REQUIRES(shim_swap_mutex)
 {
 	if (!shim_swap_leave(&kept[i].left)) {
@@ -244,11 +255,11 @@ void shim_swap_async_end(CUcontext ctx)
 /* Has a pool keep so much less that it has that many bytes, as far as work is done with it. */
 static void keep_less(uint32_t number, uint64_t bytes) REQUIRES(shim_swap_mutex)
 {
-	uint64_t has = pools[number - 1].now.reserved;
+	const struct pool *p = &pools[number - 1];
 
-	for (uint32_t i = 0; i < n_kept && has > bytes; i++) {
-		if (kept[i].pool == number && is_done(&kept[i]) && let_go(i)) {
-			has -= kept[i].reserved;
+	for (uint32_t i = 0; i < n_kept && p->now.reserved > bytes; i++) {
+		if (kept[i].pool == number && is_done(&kept[i])) {
+			(void)let_go(i);
 		}
 	}
 	compact();

@@ -47,6 +47,8 @@ void shim_swap_async_install(void);
 bool shim_swap_async_keep(const struct shim_swap_leaving *l, CUstream stream, bool per_thread);
 /* The program has freed a region, or the driver has refused that. */
 void shim_swap_async_freed(const struct mem_swap_region *r, bool freed) REQUIRES(shim_swap_mutex);
+/* A region that was freed is the pool's no more: a settlement will free it. */
+void shim_swap_async_left(struct mem_swap_region *r) REQUIRES(shim_swap_mutex);
 /* A region of the map is about to be removed. */
 void shim_swap_async_dropped(const struct mem_swap_region *r) REQUIRES(shim_swap_mutex);
 /* Has a settlement free what is kept on the host and done with. */

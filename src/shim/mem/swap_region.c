@@ -402,6 +402,7 @@ bool shim_swap_leave(const struct shim_swap_leaving *l)
 {
 	const struct shim_swap_context *c;
 	struct shim_swap_leaving *grown;
+	struct mem_swap_region *r;
 	size_t room;
 
 	if (n_leaving == leaving_room) {
@@ -420,6 +421,10 @@ bool shim_swap_leave(const struct shim_swap_leaving *l)
 		leaving[n_leaving].event = NULL;
 	}
 	store_release(&n_leaving, n_leaving + 1);
+	r = shim_swap_find_by_id(l->base, l->id);
+	if (r) {
+		shim_swap_async_left(r);
+	}
 	return true;
 }
 

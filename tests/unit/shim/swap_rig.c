@@ -32,6 +32,7 @@
 #define CALLS_MAX 1000000u /* of a test, which else does not end */
 #define CONTEXT ((CUcontext)(uintptr_t)7)
 #define LOOK_NS 100000u
+#define FIRST_STREAM 0x80u /* of the program; others are multiples of 256 */
 
 struct swap_rig rig;
 static uint8_t uuid[1][16] = { { 0xa5 } };
@@ -353,12 +354,22 @@ static CUresult wait_event(CUevent event)
 	return CUDA_SUCCESS;
 }
 
+/* A stream without a number, that is NULL or of the movement, is behind all others. */
+static bool is_busy(CUstream stream)
+{
+	uintptr_t i = (uintptr_t)stream - FIRST_STREAM;
+
+	return i < 64 ? rig.busy >> i & 1 : rig.busy != 0;
+}
+
 static CUresult query_event(CUevent event)
 {
 	if (fails()) {
 		return CUDA_ERROR_UNKNOWN;
 	}
-	return rig.now < rig.work_until ? CUDA_ERROR_NOT_READY : rig.work;
+	return rig.now < rig.work_until || is_busy(event_of[(uintptr_t)event - 1].stream)
+		       ? CUDA_ERROR_NOT_READY
+		       : rig.work;
 }
 
 static CUresult elapsed(float *ret_ms, CUevent begin, CUevent end)
@@ -429,6 +440,7 @@ static CUresult get_version(int *ret)
 
 static CUresult exchange_mode(CUstreamCaptureMode *mode)
 {
+	rig.exchanges++;
 	return CUDA_SUCCESS;
 }
 
@@ -517,6 +529,7 @@ int rig_join(void **state)
 void rig_arm(unsigned fail, unsigned again)
 {
 	rig.calls = rig.copies = rig.fail_copy = rig.created[0] = rig.created[1] = 0;
+	rig.exchanges = 0;
 	rig.moved[0] = rig.moved[1] = 0;
 	rig.trace[0] = 0;
 	rig.fail[0] = fail;
@@ -542,19 +555,10 @@ void rig_end_if_left(void)
 	}
 }
 
-CUdeviceptr rig_try_alloc(uint64_t bytes)
+void rig_write(CUdeviceptr at)
 {
-	const struct mem_swap_region *r;
-	CUdeviceptr ret = 0;
-	CUresult err;
+	const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, at);
 
-	n_chunks = shim_swap_map.n ? n_chunks : 0;
-	err = shim_swap_alloc(&ret, bytes, 0);
-	rig_end_if_left();
-	if (err != CUDA_SUCCESS) {
-		return 0;
-	}
-	r = mem_swap_find(&shim_swap_map, ret);
 	assert_non_null(r);
 	for (uint32_t i = 0; i < r->n; i++) {
 		struct memory *m = mapped_at(r->chunk[i].address);
@@ -564,6 +568,25 @@ CUdeviceptr rig_try_alloc(uint64_t bytes)
 		assert_true(n_chunks < CHUNKS);
 		address[n_chunks++] = r->chunk[i].address;
 	}
+}
+
+CUstream rig_stream(unsigned i)
+{
+	return (CUstream)(uintptr_t)(FIRST_STREAM + i);
+}
+
+CUdeviceptr rig_try_alloc(uint64_t bytes)
+{
+	CUdeviceptr ret = 0;
+	CUresult err;
+
+	n_chunks = shim_swap_map.n ? n_chunks : 0;
+	err = shim_swap_alloc(&ret, bytes, 0);
+	rig_end_if_left();
+	if (err != CUDA_SUCCESS) {
+		return 0;
+	}
+	rig_write(ret);
 	return ret;
 }
 
@@ -687,7 +710,7 @@ int rig_set_up(void **state)
 	rig.verdict = GBPF_MEM_FETCH;
 	rig.work = CUDA_SUCCESS;
 	rig.may_be_unmapped = false;
-	rig.work_until = 0;
+	rig.work_until = rig.busy = 0;
 	next_address = UINT64_C(1) << 40;
 	n_chunks = n_copies = all_calls = 0;
 	reserved = 0;
@@ -703,6 +726,7 @@ int rig_tear_down(void **state)
 	rig_end_if_left();
 	rig_arm(0, 0);
 	rig.work = CUDA_SUCCESS;
+	rig.busy = 0;
 	shim.captures = 0;
 	for (size_t n = shim_swap_map.n; n; n--) {
 		shim_swap_map.region[0]->freed = false; /* as a test may have it */

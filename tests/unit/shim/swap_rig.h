@@ -25,9 +25,11 @@ extern struct swap_rig {
 	unsigned copies;       /* begun since rig_arm() */
 	unsigned fail_copy;    /* number of the one that fails; 0: none */
 	uint64_t work_until;   /* work of the program goes on until then, ns */
+	uint64_t busy;	       /* streams with work that goes on, by bits: rig_stream() */
 	CUresult work;	       /* a query's answer about it afterwards */
 	bool may_be_unmapped;  /* a chunk may have lost its mapping, or its content */
 	unsigned created[2];   /* memory since rig_arm(): of the device, of the host */
+	unsigned exchanges;    /* of capture modes since rig_arm() */
 	uint64_t moved[2];     /* as reported since rig_arm(): back, out */
 	size_t param_bytes[4]; /* of a kernel; 0: there is none */
 	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":
@@ -47,6 +49,10 @@ void rig_arm(unsigned fail, unsigned again);
 void rig_limit(uint64_t bytes);
 /* Allocates, and writes to each chunk. */
 CUdeviceptr rig_alloc(uint64_t bytes);
+/* Writes to each chunk of an allocation. */
+void rig_write(CUdeviceptr at);
+/* Returns a stream of the program, of 64. */
+CUstream rig_stream(unsigned i);
 void rig_free(CUdeviceptr at);
 /* The same where a call of the driver may fail. Returns 0 or false then. */
 CUdeviceptr rig_try_alloc(uint64_t bytes);

@@ -1,0 +1,167 @@
+/* Memory of pools that can leave the device: shim/mem/swap_async.c over an account and a driver of
+ * the test. */
+#include "swap_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "shim/mem/charge.h"
+#include "shim/mem/swap_async.h"
+#include "shim/mem/swap_int.h"
+#include "shim/mem/swap_region.h"
+#include "shim/shim.h"
+
+#define POOL ((CUmemoryPool)(uintptr_t)3)
+
+static uint64_t threshold; /* of the pool, when it becomes known */
+
+/* ---- the driver, which has nothing for the pool ---- */
+
+static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute what, void *value)
+{
+	uint64_t answer = what == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? threshold : 0;
+
+	memcpy(value, &answer, sizeof(answer));
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute what, void *value)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_context(CUstream stream, CUcontext *ret)
+{
+	return shim_driver.cuCtxGetCurrent(ret);
+}
+
+static CUresult no_green(CUstream stream, CUgreenCtx *ret)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static int join(void **state)
+{
+	shim_driver.cuMemPoolGetAttribute = get_attribute;
+	shim_driver.cuMemPoolSetAttribute = set_attribute;
+	shim_driver.cuStreamGetCtx = stream_context;
+	shim_driver.cuStreamGetGreenCtx = no_green;
+	shim_driver.cuStreamWaitEvent = wait_event;
+	return rig_join(state);
+}
+
+/* ---- what programs call ---- */
+
+static CUresult try_take(CUdeviceptr *ret, uint64_t bytes, unsigned stream)
+{
+	const struct shim_swap_request a = { .bytes = bytes,
+					     .pool = POOL,
+					     .stream = rig_stream(stream) };
+	CUresult r = shim_swap_async_alloc(ret, &a);
+
+	rig_end_if_left();
+	if (r == CUDA_SUCCESS) {
+		rig_write(*ret);
+	}
+	return r;
+}
+
+static CUdeviceptr take(uint64_t bytes, unsigned stream)
+{
+	CUdeviceptr at = 0;
+
+	assert_int_equal(try_take(&at, bytes, stream), CUDA_SUCCESS);
+	return at;
+}
+
+static void give(CUdeviceptr at, unsigned stream)
+{
+	CUresult r = CUDA_ERROR_UNKNOWN;
+
+	assert_true(shim_swap_free_async(at, rig_stream(stream), false, &r));
+	assert_int_equal(r, CUDA_SUCCESS);
+}
+
+static uint64_t figure(CUmemPool_attribute what)
+{
+	uint64_t value = 0;
+
+	assert_int_equal(shim_real.cuMemPoolGetAttribute(POOL, what, &value), CUDA_SUCCESS);
+	return value;
+}
+
+static uint64_t reserved(void)
+{
+	return figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+static int set_up(void **state)
+{
+	threshold = UINT64_MAX;
+	return rig_set_up(state);
+}
+
+static int tear_down(void **state)
+{
+	rig.busy = 0;
+	shim_swap_async_destroyed(POOL);
+	shim_swap_settle();
+	return rig_tear_down(state);
+}
+
+/* ---- tests ---- */
+
+/* Of trims at the same time, none finds in the pool what another one has let go. */
+static void what_is_let_go_is_not_the_pools(void **state)
+{
+	CUdeviceptr at[4];
+
+	for (unsigned i = 0; i < 4; i++) {
+		at[i] = take(CHUNK, 0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		give(at[i], 0);
+	}
+	assert_int_equal(reserved(), 4 * CHUNK);
+	shim_swap_async_trim(POOL, 2 * CHUNK);
+	assert_int_equal(reserved(), 2 * CHUNK);
+	assert_int_equal(shim_mem_used(0), 4 * CHUNK);
+	shim_swap_async_trim(POOL, 2 * CHUNK);
+	shim_swap_settle();
+	assert_int_equal(reserved(), 2 * CHUNK);
+	assert_int_equal(shim_mem_used(0), 2 * CHUNK);
+	rig_check();
+}
+
+static void what_is_freed_without_a_stream_is_not_the_pools(void **state)
+{
+	CUdeviceptr a = take(CHUNK, 0);
+
+	(void)take(2 * CHUNK, 0);
+	rig_free(a);
+	assert_int_equal(reserved(), 2 * CHUNK);
+	assert_int_equal(figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 2 * CHUNK);
+	rig_check();
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_let_go_is_not_the_pools),
+		TEST(what_is_freed_without_a_stream_is_not_the_pools),
+	};
+
+	return cmocka_run_group_tests(tests, join, NULL);
+}
