@@ -32,7 +32,11 @@ static struct pool {
 	uint64_t threshold;  /* what it keeps at synchronizations, bytes */
 	struct figures now;  /* of its regions: live ones; and addresses of these and kept ones */
 	struct figures high; /* of all that the pool has, at allocations since the latest reset */
+	uint64_t live;	     /* addresses of live regions, bytes */
+	bool over;	     /* counted in n_over */
 } pools[POOLS_MAX] GUARDED_BY(shim_swap_mutex);
+/* [atomic] pools with freed regions that have more than their threshold; changed under the mutex */
+static uint32_t n_over;
 
 /* Freed regions, in the order of their frees. */
 static struct kept {
@@ -60,6 +64,17 @@ static uint32_t number_of(CUmemoryPool handle) REQUIRES(shim_swap_mutex)
 static struct pool *pool_of(const struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
 	return r->pool ? &pools[r->pool - 1] : NULL;
+}
+
+/* Counts a pool, of which a figure has changed, in n_over. */
+static void note_over(struct pool *p) REQUIRES(shim_swap_mutex)
+{
+	bool over = p->now.reserved > MAX(p->threshold, p->live);
+
+	if (over != p->over) {
+		p->over = over;
+		store_release(&n_over, over ? n_over + 1 : n_over - 1);
+	}
 }
 
 /* Returns the number of a pool, which becomes known; 0: there are too many. */
@@ -99,6 +114,8 @@ static void count(struct mem_swap_region *r, uint32_t number, bool made, struct 
 	r->pool = number;
 	p->now.used += r->bytes;
 	p->now.reserved += made ? r->reserved : 0;
+	p->live += r->reserved;
+	note_over(p);
 	p->high.used = MAX(p->high.used, p->now.used + driver.used);
 	p->high.reserved = MAX(p->high.reserved, p->now.reserved + driver.reserved);
 }
@@ -107,10 +124,10 @@ void shim_swap_async_freed(const struct mem_swap_region *r, bool freed)
 {
 	struct pool *p = pool_of(r);
 
-	if (p && freed) {
-		p->now.used -= r->bytes;
-	} else if (p) {
-		p->now.used += r->bytes;
+	if (p) {
+		p->now.used += freed ? -r->bytes : r->bytes;
+		p->live += freed ? -r->reserved : r->reserved;
+		note_over(p);
 	}
 }
 
@@ -121,6 +138,8 @@ void shim_swap_async_dropped(const struct mem_swap_region *r)
 	if (p) {
 		p->now.used -= r->freed ? 0 : r->bytes;
 		p->now.reserved -= r->reserved;
+		p->live -= r->freed ? 0 : r->reserved;
+		note_over(p);
 	}
 }
 
@@ -130,6 +149,7 @@ void shim_swap_async_left(struct mem_swap_region *r)
 
 	if (p) {
 		p->now.reserved -= r->reserved;
+		note_over(p);
 	}
 	r->pool = 0;
 }
@@ -308,13 +328,12 @@ void shim_swap_async_destroyed(CUmemoryPool pool)
 
 void shim_swap_async_settle(void)
 {
+	bool all = shim_mem_waits(); /* what pools keep may be what another thread waits for */
 	CUstreamCaptureMode mode;
-	bool all;
 
-	if (!load_acquire(&n_kept) || !shim_swap_is_on()) {
+	if (!load_acquire(all ? &n_kept : &n_over) || !shim_swap_is_on()) {
 		return;
 	}
-	all = shim_mem_waits(); /* what pools keep may be what another thread waits for */
 	mode = shim_capture_exempt();
 	lock_take(&shim_swap_mutex);
 	for (uint32_t i = 0; i < POOLS_MAX; i++) {
@@ -620,6 +639,7 @@ static CUresult set(CUmemoryPool handle, CUmemPool_attribute what, void *value)
 
 		if (what == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
 			memcpy(&p->threshold, value, sizeof(p->threshold));
+			note_over(p);
 		} else if (what == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
 			p->high.used = driver.used + p->now.used;
 		} else if (what == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {

@@ -30,7 +30,7 @@ void shim_swap_async_trim(CUmemoryPool pool, uint64_t bytes);
 /* The program has destroyed a pool. Its allocations live until they are freed. */
 void shim_swap_async_destroyed(CUmemoryPool pool);
 /* After a synchronization: has pools keep no more than their thresholds say. shim_swap_settle()
- * frees what they do not keep. */
+ * frees what they do not keep. Costs two loads if they do not. */
 void shim_swap_async_settle(void);
 /* Has pools keep so much less that the row has room for that many bytes, as far as work is done
  * with it within 5 ms. Returns whether they keep less. */

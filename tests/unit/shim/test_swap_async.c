@@ -105,6 +105,13 @@ static uint64_t reserved(void)
 	return figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
+static void set_threshold(uint64_t bytes)
+{
+	assert_int_equal(
+		shim_real.cuMemPoolSetAttribute(POOL, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
+		CUDA_SUCCESS);
+}
+
 static int set_up(void **state)
 {
 	threshold = UINT64_MAX;
@@ -154,11 +161,50 @@ static void what_is_freed_without_a_stream_is_not_the_pools(void **state)
 	rig_check();
 }
 
+/* Returns whether a synchronization has looked at pools. */
+static bool looks(void)
+{
+	rig_arm(0, 0);
+	shim_swap_async_settle();
+	return rig.exchanges != 0;
+}
+
+/* What pools keep within their thresholds costs synchronizations nothing. */
+static void pools_are_looked_at_while_they_keep_too_much(void **state)
+{
+	CUdeviceptr a = take(CHUNK, 0), b = take(CHUNK, 0);
+
+	give(a, 0);
+	assert_false(looks());
+	set_threshold(2 * CHUNK - 1);
+	rig.busy = 1;
+	assert_true(looks());
+	assert_int_equal(reserved(), 2 * CHUNK);
+	set_threshold(2 * CHUNK);
+	assert_false(looks());
+	set_threshold(0);
+	rig.busy = 0;
+	assert_true(looks());
+	assert_int_equal(reserved(), CHUNK);
+	assert_false(looks()); /* the other one is in use */
+	give(b, 0);
+	rig.busy = 1;
+	assert_true(looks());
+	b = take(CHUNK, 0);
+	assert_false(looks());
+	rig.busy = 0;
+	rig_free(b);
+	assert_false(looks());
+	assert_int_equal(reserved(), 0);
+	rig_check();
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(pools_are_looked_at_while_they_keep_too_much),
 		TEST(what_is_let_go_is_not_the_pools),
 		TEST(what_is_freed_without_a_stream_is_not_the_pools),
 	};
