@@ -347,21 +347,29 @@ void shim_swap_async_settle(void)
 	shim_capture_restore(mode);
 }
 
-/* Lets go what is done, the oldest first, until that many bytes of the device are free by it.
- * Returns the bytes that are missing. *ret_some: something was let go. */
-static uint64_t let_done_go(int row, uint64_t bytes, bool *ret_some) REQUIRES(shim_swap_mutex)
+/* Lets go what is done, the oldest first, until that many bytes of the row's device are free by it,
+ * or more by a part of a region, but not more than `most`. Returns the bytes; *ret_some becomes
+ * true if something was let go. */
+static uint64_t let_done_go(int row, uint64_t bytes, uint64_t most, bool *ret_some)
+	REQUIRES(shim_swap_mutex)
 {
-	for (uint32_t i = 0; i < n_kept && bytes; i++) {
-		const struct mem_swap_region *r = region_of(&kept[i]);
-		uint64_t less = r && r->row == row ? bytes_at(r, MEM_SWAP_DEVICE) : 0;
+	uint64_t sum = 0;
 
-		if (is_done(&kept[i]) && let_go(i)) {
-			bytes -= MIN(bytes, less);
+	for (uint32_t i = 0; i < n_kept && sum < bytes; i++) {
+		const struct mem_swap_region *r = region_of(&kept[i]);
+		uint64_t less;
+
+		if (!r || r->row != row) {
+			continue;
+		}
+		less = bytes_at(r, MEM_SWAP_DEVICE);
+		if (less <= most - sum && is_done(&kept[i]) && let_go(i)) {
+			sum += less;
 			*ret_some = true;
 		}
 	}
 	compact();
-	return bytes;
+	return sum;
 }
 
 /* The same, with a wait for work until that time; any: for the first one that is done. Returns
@@ -373,7 +381,7 @@ static bool let_go_until(int row, uint64_t bytes, bool any, uint64_t until_ns)
 
 	while (more) {
 		lock_take(&shim_swap_mutex);
-		bytes = let_done_go(row, bytes, &some);
+		bytes -= MIN(bytes, let_done_go(row, bytes, UINT64_MAX, &some));
 		more = bytes && n_kept;
 		lock_release(&shim_swap_mutex);
 		more = more && !(any && some) && clock_now_ns() < until_ns;
@@ -397,22 +405,26 @@ bool shim_swap_async_make_room(int row, uint64_t bytes)
 	       let_go_until(row, bytes - room, false, clock_now_ns() + clock_patience(DONE_NS));
 }
 
-uint64_t shim_swap_async_free(int row, uint64_t bytes)
+uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t reserve)
 {
 	CUstreamCaptureMode mode;
-	uint64_t missing;
-	bool some;
+	uint64_t used, freed;
+	bool some = false;
 
 	if (!load_acquire(&n_kept) || !shim_swap_is_on()) {
 		return 0;
 	}
+	shim_swap_settle(); /* what it frees is not to be missing from the reserve */
 	mode = shim_capture_exempt();
 	lock_take(&shim_swap_mutex);
-	missing = let_done_go(row, bytes, &some);
+	used = shim_mem_used(row);
+	freed = let_done_go(row, bytes, used - MIN(used, reserve), &some);
 	lock_release(&shim_swap_mutex);
 	shim_capture_restore(mode);
-	shim_swap_settle();
-	return bytes - missing;
+	if (some) {
+		shim_swap_settle();
+	}
+	return freed;
 }
 
 void shim_swap_async_leave_host(void)

@@ -35,9 +35,11 @@ void shim_swap_async_settle(void);
 /* Has pools keep so much less that the row has room for that many bytes, as far as work is done
  * with it within 5 ms. Returns whether they keep less. */
 bool shim_swap_async_make_room(int row, uint64_t bytes);
-/* Frees what is kept and done with, the oldest first, until the row's device has that many bytes
- * less. Returns the bytes, at most those. */
-uint64_t shim_swap_async_free(int row, uint64_t bytes);
+/* Frees regions that are kept and done with, the oldest first, until the row's device has that many
+ * bytes less; more by a part of the last one, since it frees whole ones. It leaves out those
+ * without which the vGPU would have less than `reserve`. Returns the bytes that the device has no
+ * more. */
+uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t reserve);
 void shim_swap_async_install(void);
 
 /* ---- for swap_region.c ---- */

@@ -280,7 +280,7 @@ void shim_swap_out(int row, uint64_t bytes)
 
 uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns)
 {
-	uint64_t used, dead = 0, freed = 0;
+	uint64_t used, dead, freed = 0;
 	CUstreamCaptureMode mode;
 
 	if (!shim_swap_is_on()) {
@@ -288,11 +288,8 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t h
 	}
 	store_release(&held_until_ns[row], clock_now_ns() + hold_ns);
 	bytes = MIN(bytes, BATCH * SHIM_SWAP_CHUNK);
-	used = shim_mem_used(row);
-	if (used > reserve) {
-		dead = shim_swap_async_free(row, MIN(bytes, used - reserve));
-		bytes -= dead;
-	}
+	dead = shim_swap_async_free(row, bytes, reserve);
+	bytes -= MIN(bytes, dead);
 	mode = shim_capture_exempt();
 	shim_mem_move_begin();
 	shim_swap_ask_for_host(bytes);

@@ -63,10 +63,10 @@ void shim_swap_give_back(void);
  * shim_mem_move_begin() and _end(). */
 void shim_swap_out(int row, uint64_t bytes);
 
-/* Moves chunks of the row's device to the host, those worth least, as far as they are at most that
- * many bytes and the vGPU retains `reserve`, whatever its limit leaves; fewer as for
- * shim_swap_out(). No chunk returns to that device for hold_ns. Returns the bytes that the device
- * has no more. */
+/* Frees what pools keep (shim_swap_async_free()), and then moves chunks of the row's device to the
+ * host, those worth least, as far as both are at most that many bytes, or more by a part of a freed
+ * region, and the vGPU retains `reserve`, whatever its limit leaves; fewer as for shim_swap_out().
+ * No chunk returns to that device for hold_ns. Returns the bytes that the device has no more. */
 uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns);
 /* Returns true while chunks on the host must not return to the row's device, since another vGPU
  * needs the memory. */

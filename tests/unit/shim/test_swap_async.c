@@ -199,6 +199,78 @@ static void pools_are_looked_at_while_they_keep_too_much(void **state)
 	rig_check();
 }
 
+/* Keeps regions of these sizes, the oldest first; 0: the end. */
+static void keep(const uint64_t *bytes)
+{
+	CUdeviceptr at[8];
+	unsigned n = 0;
+
+	for (; bytes[n]; n++) {
+		at[n] = take(bytes[n], 0);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		give(at[i], 0);
+	}
+}
+
+static void a_release_frees_whole_regions_until_they_suffice(void **state)
+{
+	CUdeviceptr a = take(4 * CHUNK, 0);
+
+	keep((uint64_t[]){ CHUNK, 4 * CHUNK, 2 * CHUNK, 0 });
+	assert_int_equal(shim_swap_release(0, 2 * CHUNK, 0, 0), 5 * CHUNK);
+	assert_int_equal(shim_mem_used(0), 6 * CHUNK);
+	assert_true(rig_on_device(a, 0));
+	rig_check();
+}
+
+/* Also of memory that nothing uses. What is in use moves for a region that is too large. */
+static void a_release_retains_the_reserve(void **state)
+{
+	CUdeviceptr a = take(2 * CHUNK, 0);
+
+	keep((uint64_t[]){ 4 * CHUNK, CHUNK, 0 });
+	assert_int_equal(shim_swap_release(0, 3 * CHUNK, 4 * CHUNK, 0), 3 * CHUNK);
+	assert_int_equal(shim_mem_used(0), 4 * CHUNK);
+	assert_int_equal(reserved(), 6 * CHUNK);
+	assert_false(rig_on_device(a, 0) || rig_on_device(a, 1));
+	assert_int_equal(shim_swap_release(0, CHUNK, 4 * CHUNK, 0), 0);
+	assert_int_equal(shim_swap_release(0, CHUNK, 0, 0), 4 * CHUNK);
+	assert_int_equal(shim_mem_used(0), 0);
+	rig_check();
+}
+
+/* What waits to be freed does not count for the reserve. */
+static void a_release_settles_before(void **state)
+{
+	CUdeviceptr a = take(2 * CHUNK, 0);
+
+	keep((uint64_t[]){ CHUNK, CHUNK, 0 });
+	give(a, 0);
+	shim_swap_async_trim(POOL, 2 * CHUNK); /* lets the oldest ones go */
+	assert_int_equal(shim_swap_release(0, CHUNK, 2 * CHUNK, 0), 0);
+	assert_int_equal(shim_mem_used(0), 2 * CHUNK);
+	rig_check();
+}
+
+/* Memory of another device counts nothing, and is kept. */
+static void a_release_leaves_other_rows_alone(void **state)
+{
+	const struct shim_swap_request a = {
+		.bytes = CHUNK, .row = 1, .pool = POOL, .stream = rig_stream(0)
+	};
+	CUdeviceptr at = 0;
+
+	rig.page.limit[1] = 2000 * MIB;
+	assert_int_equal(shim_swap_async_alloc(&at, &a), CUDA_SUCCESS);
+	rig_write(at);
+	give(at, 0);
+	keep((uint64_t[]){ 2 * CHUNK, 0 });
+	assert_int_equal(shim_swap_release(0, 2 * CHUNK, 0, 0), 2 * CHUNK);
+	assert_int_equal(shim_mem_used(1), CHUNK);
+	assert_int_equal(reserved(), CHUNK);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
 
 int main(void)
@@ -206,6 +278,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(pools_are_looked_at_while_they_keep_too_much),
 		TEST(what_is_let_go_is_not_the_pools),
+		TEST(a_release_frees_whole_regions_until_they_suffice),
+		TEST(a_release_retains_the_reserve),
+		TEST(a_release_settles_before),
+		TEST(a_release_leaves_other_rows_alone),
 		TEST(what_is_freed_without_a_stream_is_not_the_pools),
 	};
 
