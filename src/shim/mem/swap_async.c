@@ -16,7 +16,7 @@
 
 #define POOLS_MAX 256u
 #define KEPT_MAX 65536u
-#define QUERIES_MAX 16u			/* events that an allocation asks for at most */
+#define QUERIES_MAX 16u			/* streams that an allocation asks about at most */
 #define DONE_NS UINT64_C(5000000)	/* for work to be done with kept regions */
 #define REFUSED_NS UINT64_C(1000000000) /* likewise, before an allocation is refused */
 #define AGAIN_NS UINT64_C(50000)
@@ -441,32 +441,54 @@ void shim_swap_async_leave_host(void)
 
 /* ---- allocations ---- */
 
+/* Streams whose work goes on: events of one are reached in the order of its frees. */
+struct busy {
+	uint64_t stream[QUERIES_MAX];
+	unsigned n;
+};
+
+/* Returns true if work that is before a free of another stream is known to be done. */
+static bool is_done_elsewhere(const struct kept *k, struct busy *b)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		if (b->stream[i] == k->stream) {
+			return false;
+		}
+	}
+	if (b->n == QUERIES_MAX) {
+		return false;
+	}
+	b->stream[b->n++] = k->stream;
+	return is_done(k);
+}
+
 /* Returns the kept region for a request, n_kept: none. One of the stream is right whether its work
- * is done or not; rather one that is on the device. */
+ * is done or not; rather one that is on the device, as any of another stream has to be. */
 static uint32_t choose(const struct shim_swap_request *a, uint32_t number, uint64_t owner)
 	REQUIRES(shim_swap_mutex)
 {
 	uint64_t stream = stream_key(a->stream, a->per_thread);
 	uint64_t reserved = shim_mem_round(a->bytes);
-	uint32_t found = n_kept, queries = 0;
+	uint32_t found = n_kept;
+	struct busy b = { 0 };
 
 	for (uint32_t i = 0; i < n_kept; i++) {
 		const struct kept *k = &kept[i];
-		const struct mem_swap_region *r;
 		bool same = k->stream == stream;
+		const struct mem_swap_region *r;
 
-		if (k->pool != number || k->reserved != reserved || k->owner != owner ||
-		    (!same && (queries++ >= QUERIES_MAX || !is_done(k)))) {
+		if (k->pool != number || k->reserved != reserved || k->owner != owner) {
 			continue;
 		}
 		r = region_of(k);
 		if (!r) {
 			continue;
 		}
-		if (!bytes_at(r, MEM_SWAP_HOST)) {
+		if (bytes_at(r, MEM_SWAP_HOST)) {
+			found = same && found == n_kept ? i : found;
+		} else if (same || is_done_elsewhere(k, &b)) {
 			return i;
 		}
-		found = same && found == n_kept ? i : found;
 	}
 	return found;
 }

@@ -199,6 +199,34 @@ static void pools_are_looked_at_while_they_keep_too_much(void **state)
 	rig_check();
 }
 
+/* Also behind any number of frees, as long as these are of few streams. */
+static void memory_of_another_stream_is_found_behind_pending_frees(void **state)
+{
+	CUdeviceptr at[41], last;
+
+	for (unsigned i = 0; i < 41; i++) {
+		at[i] = take(CHUNK, 0);
+	}
+	rig.busy = 0xffff;
+	for (unsigned i = 0; i < 40; i++) {
+		give(at[i], i % 15);
+	}
+	give(at[40], 20);
+	last = at[40];
+	assert_int_equal(take(CHUNK, 30), last);
+	give(last, 20);
+	rig.busy |= UINT64_C(1) << 20; /* the 16th stream of which it is not known */
+	assert_int_not_equal(take(CHUNK, 30), last);
+	assert_int_equal(shim_mem_used(0), 42 * CHUNK);
+	give(take(CHUNK, 21), 21);
+	assert_int_equal(shim_mem_used(0), 43 * CHUNK);
+	(void)take(CHUNK, 30); /* it does not ask about a 17th one */
+	assert_int_equal(shim_mem_used(0), 44 * CHUNK);
+	rig.busy = 0xfffe;
+	assert_int_equal(take(CHUNK, 30), at[0]);
+	rig_check();
+}
+
 /* Keeps regions of these sizes, the oldest first; 0: the end. */
 static void keep(const uint64_t *bytes)
 {
@@ -277,6 +305,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(pools_are_looked_at_while_they_keep_too_much),
+		TEST(memory_of_another_stream_is_found_behind_pending_frees),
 		TEST(what_is_let_go_is_not_the_pools),
 		TEST(a_release_frees_whole_regions_until_they_suffice),
 		TEST(a_release_retains_the_reserve),
