@@ -500,6 +500,20 @@ static CUresult wait_for(const struct shim_swap_request *a, CUevent event)
 			     : shim_driver.cuStreamWaitEvent(a->stream, event, 0);
 }
 
+/* Returns whether new memory of the device can take the place of a kept region that is on the host,
+ * partly or as a whole. */
+static bool has_better(uint32_t i, int row) REQUIRES(shim_swap_mutex)
+{
+	const struct mem_swap_region *r = region_of(&kept[i]);
+	uint64_t room = shim_mem_room(row);
+
+	if (!bytes_at(r, MEM_SWAP_HOST) || shim_swap_is_held(row)) {
+		return false;
+	}
+	return room >= r->reserved ||
+	       (room + bytes_at(r, MEM_SWAP_DEVICE) >= r->reserved && is_done(&kept[i]));
+}
+
 /* Takes a kept region for a request: it is the program's again. Returns false if there is none. */
 static bool take(const struct shim_swap_request *a, uint32_t number, struct figures driver,
 		 struct kept *ret) REQUIRES(shim_swap_mutex)
@@ -513,6 +527,10 @@ static bool take(const struct shim_swap_request *a, uint32_t number, struct figu
 	}
 	i = choose(a, number, (uint64_t)(uintptr_t)shim_green_base(ctx));
 	if (i == n_kept) {
+		return false;
+	}
+	if (has_better(i, a->row) && let_go(i)) {
+		compact();
 		return false;
 	}
 	*ret = kept[i];

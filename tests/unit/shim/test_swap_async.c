@@ -14,6 +14,7 @@
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
+#include "shim/mem/work.h"
 #include "shim/shim.h"
 
 #define POOL ((CUmemoryPool)(uintptr_t)3)
@@ -227,6 +228,75 @@ static void memory_of_another_stream_is_found_behind_pending_frees(void **state)
 	rig_check();
 }
 
+/* Keeps a region of that many chunks, some of them on the host. */
+static CUdeviceptr keep_away(unsigned n, unsigned on_host)
+{
+	CUdeviceptr at = take(n * CHUNK, 0);
+
+	rig_limit(shim_mem_used(0));
+	rig_out(on_host * CHUNK);
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal(rig_on_device(at, i), i >= on_host);
+	}
+	give(at, 0);
+	return at;
+}
+
+/* Its content is dead, so that new memory is as right, and not slower. */
+static void kept_memory_on_the_host_is_left_for_room_on_the_device(void **state)
+{
+	CUdeviceptr a = keep_away(3, 3), b;
+
+	rig_limit(3 * CHUNK);
+	rig.busy = 1;
+	b = take(3 * CHUNK, 0);
+	assert_int_not_equal(a, b);
+	assert_int_equal(shim_mem_used(0), 3 * CHUNK);
+	assert_int_equal(reserved(), 3 * CHUNK);
+	rig.busy = 0;
+	shim_swap_settle();
+	assert_int_equal(shim_swap_on_host, 0);
+	rig_check();
+}
+
+static void kept_memory_on_the_host_is_used_without_room_on_the_device(void **state)
+{
+	CUdeviceptr a = keep_away(3, 3);
+
+	rig_limit(3 * CHUNK - 1);
+	assert_int_equal(take(3 * CHUNK, 0), a);
+	assert_int_equal(shim_mem_used(0), 0);
+	rig_check();
+}
+
+/* Where another vGPU needs memory. */
+static void kept_memory_on_the_host_is_used_while_the_device_is_held(void **state)
+{
+	CUdeviceptr a;
+
+	assert_int_equal(shim_swap_release(0, CHUNK, 0, SECOND), 0);
+	a = keep_away(3, 3);
+	rig_limit(2000 * MIB);
+	assert_int_equal(take(3 * CHUNK, 0), a);
+	rig_check();
+}
+
+/* The part that is on the device becomes room once work is done with it. */
+static void kept_memory_in_both_places_is_left_for_room_on_the_device(void **state)
+{
+	CUdeviceptr a = keep_away(3, 2);
+
+	rig_limit(3 * CHUNK);
+	rig.busy = 1;
+	assert_int_equal(take(3 * CHUNK, 0), a);
+	give(a, 0);
+	rig.busy = 0;
+	assert_int_not_equal(take(3 * CHUNK, 0), a);
+	assert_int_equal(shim_mem_used(0), 3 * CHUNK);
+	assert_int_equal(shim_swap_on_host, 0);
+	rig_check();
+}
+
 /* Keeps regions of these sizes, the oldest first; 0: the end. */
 static void keep(const uint64_t *bytes)
 {
@@ -306,6 +376,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(pools_are_looked_at_while_they_keep_too_much),
 		TEST(memory_of_another_stream_is_found_behind_pending_frees),
+		TEST(kept_memory_on_the_host_is_left_for_room_on_the_device),
+		TEST(kept_memory_on_the_host_is_used_without_room_on_the_device),
+		TEST(kept_memory_on_the_host_is_used_while_the_device_is_held),
+		TEST(kept_memory_in_both_places_is_left_for_room_on_the_device),
 		TEST(what_is_let_go_is_not_the_pools),
 		TEST(a_release_frees_whole_regions_until_they_suffice),
 		TEST(a_release_retains_the_reserve),
