@@ -218,7 +218,7 @@ static bool charge_within(int row, uint64_t bytes, uint64_t wait, bool reclaim)
 	(void)add_acqrel(&account.n_waiting, wait ? 1 : 0);
 	if (row < (int)PROTO_MAX_GPUS) {
 		give_back();
-		if (shim_swap_async_make_room(row, bytes)) {
+		if (shim_swap_async_make_room(row, bytes, true)) {
 			shim_swap_settle();
 		}
 		done = swap_out(row, bytes);

@@ -393,16 +393,16 @@ static bool let_go_until(int row, uint64_t bytes, bool any, uint64_t until_ns)
 	return some;
 }
 
-bool shim_swap_async_make_room(int row, uint64_t bytes)
+bool shim_swap_async_make_room(int row, uint64_t bytes, bool wait)
 {
-	uint64_t room;
+	uint64_t room, until;
 
 	if (!load_acquire(&n_kept) || !shim_swap_is_on()) {
 		return false;
 	}
 	room = shim_mem_room(row);
-	return bytes > room &&
-	       let_go_until(row, bytes - room, false, clock_now_ns() + clock_patience(DONE_NS));
+	until = wait ? clock_now_ns() + clock_patience(DONE_NS) : 0;
+	return bytes > room && let_go_until(row, bytes - room, false, until);
 }
 
 uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t reserve)

@@ -33,8 +33,8 @@ void shim_swap_async_destroyed(CUmemoryPool pool);
  * frees what they do not keep. Costs two loads if they do not. */
 void shim_swap_async_settle(void);
 /* Has pools keep so much less that the row has room for that many bytes, as far as work is done
- * with it within 5 ms. Returns whether they keep less. */
-bool shim_swap_async_make_room(int row, uint64_t bytes);
+ * with it, or, with wait, is within 5 ms. Returns whether they keep less. */
+bool shim_swap_async_make_room(int row, uint64_t bytes, bool wait);
 /* Frees regions that are kept and done with, the oldest first, until the row's device has that many
  * bytes less; more by a part of the last one, since it frees whole ones. It leaves out those
  * without which the vGPU would have less than `reserve`. Returns the bytes that the device has no

@@ -344,7 +344,7 @@ static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_f
 	shim_mem_ask(row, f->missing);
 	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK));
 	done = wait_for_work(ctx, f->drain_ns);
-	if (done && !shim_swap_is_held(row) && shim_swap_async_make_room(row, f->missing)) {
+	if (done && !shim_swap_is_held(row) && shim_swap_async_make_room(row, f->missing, true)) {
 		shim_swap_settle();
 	}
 	shim_mem_move_begin();

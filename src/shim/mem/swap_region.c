@@ -287,6 +287,14 @@ static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(sh
 	return CUDA_SUCCESS;
 }
 
+/* Charges bytes if they fit by what was freed and is done with, after waits for other memory. */
+static bool charge_freed(int row, uint64_t bytes)
+{
+	(void)shim_swap_async_make_room(row, bytes, false);
+	shim_swap_settle();
+	return shim_mem_try_charge(row, bytes);
+}
+
 /* full: as for fill_chunk(), where the limit has room for all. */
 static CUresult try_alloc(struct allocation *a, bool *full)
 {
@@ -295,7 +303,7 @@ static CUresult try_alloc(struct allocation *a, bool *full)
 	CUresult r;
 
 	shim_mem_move_begin();
-	charged = shim_mem_charge_or_host(a->row, all);
+	charged = shim_mem_charge_or_host(a->row, all) || charge_freed(a->row, all);
 	if (!charged) {
 		shim_swap_ask_for_host(all - MIN(all, shim_mem_room(a->row)));
 	}

@@ -462,6 +462,7 @@ static void note(const char *text)
 
 static int ask(const struct proto_mem_ask *m)
 {
+	rig.busy = rig.ask_ends_work ? 0 : rig.busy;
 	return -1; /* without gbpfd */
 }
 
@@ -709,7 +710,8 @@ int rig_set_up(void **state)
 	rig.now += 1000 * SECOND;
 	rig.verdict = GBPF_MEM_FETCH;
 	rig.work = CUDA_SUCCESS;
-	rig.may_be_unmapped = false;
+	rig.may_be_unmapped = rig.ask_ends_work = false;
+	rig.page.allowed[0] = 0;
 	rig.work_until = rig.busy = 0;
 	next_address = UINT64_C(1) << 40;
 	n_chunks = n_copies = all_calls = 0;

@@ -26,6 +26,7 @@ extern struct swap_rig {
 	unsigned fail_copy;    /* number of the one that fails; 0: none */
 	uint64_t work_until;   /* work of the program goes on until then, ns */
 	uint64_t busy;	       /* streams with work that goes on, by bits: rig_stream() */
+	bool ask_ends_work;    /* of streams: while gbpfd is asked for memory */
 	CUresult work;	       /* a query's answer about it afterwards */
 	bool may_be_unmapped;  /* a chunk may have lost its mapping, or its content */
 	unsigned created[2];   /* memory since rig_arm(): of the device, of the host */

@@ -297,6 +297,25 @@ static void kept_memory_in_both_places_is_left_for_room_on_the_device(void **sta
 	rig_check();
 }
 
+/* Work may end while other vGPUs are asked for memory. */
+static void memory_lies_on_the_host_only_while_work_uses_what_was_freed(void **state)
+{
+	CUdeviceptr a = take(3 * CHUNK, 0), b;
+
+	rig_limit(6 * CHUNK);
+	rig.page.allowed[0] = 5 * CHUNK;
+	rig.busy = 1;
+	give(a, 0);
+	b = take(4 * CHUNK, 1);
+	assert_int_equal(shim_swap_on_host, 2 * CHUNK);
+	rig_free(b);
+	rig.ask_ends_work = true;
+	b = take(4 * CHUNK, 1);
+	assert_int_equal(shim_swap_on_host, 0);
+	assert_int_equal(shim_mem_used(0), 4 * CHUNK);
+	rig_check();
+}
+
 /* Keeps regions of these sizes, the oldest first; 0: the end. */
 static void keep(const uint64_t *bytes)
 {
@@ -380,6 +399,7 @@ int main(void)
 		TEST(kept_memory_on_the_host_is_used_without_room_on_the_device),
 		TEST(kept_memory_on_the_host_is_used_while_the_device_is_held),
 		TEST(kept_memory_in_both_places_is_left_for_room_on_the_device),
+		TEST(memory_lies_on_the_host_only_while_work_uses_what_was_freed),
 		TEST(what_is_let_go_is_not_the_pools),
 		TEST(a_release_frees_whole_regions_until_they_suffice),
 		TEST(a_release_retains_the_reserve),
