@@ -38,6 +38,7 @@ struct swap_rig rig;
 static uint8_t uuid[1][16] = { { 0xa5 } };
 
 int __wrap_thread_start_detached(void *(*run)(void *), void *arg, size_t stack_bytes);
+void __wrap_clock_sleep_ns(uint64_t ns);
 void __wrap_sched_moved(struct sched *s, bool out, uint64_t bytes);
 bool __wrap_sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_t *ret_verdict);
 
@@ -63,6 +64,11 @@ static uint64_t clock_of_test(void)
 {
 	rig.now += LOOK_NS;
 	return rig.now;
+}
+
+void __wrap_clock_sleep_ns(uint64_t ns)
+{
+	rig.now += ns;
 }
 
 /* ---- the driver ---- */

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_int.h"
@@ -17,6 +18,7 @@
 #include "shim/mem/work.h"
 #include "shim/shim.h"
 
+#define MS UINT64_C(1000000)
 #define POOL ((CUmemoryPool)(uintptr_t)3)
 
 static uint64_t threshold; /* of the pool, when it becomes known */
@@ -316,6 +318,41 @@ static void memory_lies_on_the_host_only_while_work_uses_what_was_freed(void **s
 	rig_check();
 }
 
+/* The work before a free goes on for that long, and the limit and swap have no room without what
+ * was freed. Returns what an allocation does, which another stream makes. */
+static CUresult take_behind_work(uint64_t ns)
+{
+	CUdeviceptr a, b, c = 0;
+	CUresult r;
+
+	rig_limit(4 * CHUNK);
+	rig.page.limit[PROTO_ACCOUNT_SWAP] = 4 * CHUNK;
+	a = take(3 * CHUNK, 0);
+	b = take(3 * CHUNK, 0);
+	give(b, 0);
+	rig.work_until = rig.now + ns;
+	r = try_take(&c, 4 * CHUNK, 1);
+	rig_check();
+	assert_true(r != CUDA_SUCCESS || rig.now >= rig.work_until);
+	rig_free(a);
+	return r;
+}
+
+/* Longer than for room on the device alone. */
+static void an_allocation_waits_for_work_before_it_is_refused(void **state)
+{
+	assert_int_equal(take_behind_work(clock_patience(100 * MS)), CUDA_SUCCESS);
+}
+
+static void an_allocation_is_refused_after_a_second(void **state)
+{
+	uint64_t begin = rig.now;
+
+	assert_int_equal(take_behind_work(clock_patience(10 * SECOND)), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_in_range(rig.now - begin, clock_patience(SECOND), clock_patience(2 * SECOND));
+	rig.work_until = 0;
+}
+
 /* Keeps regions of these sizes, the oldest first; 0: the end. */
 static void keep(const uint64_t *bytes)
 {
@@ -400,6 +437,8 @@ int main(void)
 		TEST(kept_memory_on_the_host_is_used_while_the_device_is_held),
 		TEST(kept_memory_in_both_places_is_left_for_room_on_the_device),
 		TEST(memory_lies_on_the_host_only_while_work_uses_what_was_freed),
+		TEST(an_allocation_waits_for_work_before_it_is_refused),
+		TEST(an_allocation_is_refused_after_a_second),
 		TEST(what_is_let_go_is_not_the_pools),
 		TEST(a_release_frees_whole_regions_until_they_suffice),
 		TEST(a_release_retains_the_reserve),
