@@ -36,6 +36,9 @@ right() { # CHECK...
 
 @test "an allocation is refused beyond the limit and swap, which freed memory does not fill" {
 	right refusal
+	run gbpf events
+	echo "$output"
+	[[ $output == *"cuMemAllocFromPoolAsync of "*" MiB refused: "* ]]
 }
 
 @test "an allocation waits for work before a free rather than being refused" {

@@ -163,7 +163,8 @@ struct shim_mem_attempt {
 
 /* The attempt at bytes on a row has ended with r, and nothing is charged for it unless r is
  * CUDA_SUCCESS. Returns true if the driver shall be asked again: memory of the device was freed, or
- * may have been. Waits for that, as long as the vGPU's calls wait for memory. */
+ * may have been. Waits for that, as long as the vGPU's calls wait for memory. call: for a note,
+ * which an attempt with or_host does not write; NULL there. */
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
 		    const char *call);
 /* wait.c: the same after a refusal. reclaim: other vGPUs may release memory. */

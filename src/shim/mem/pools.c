@@ -218,6 +218,11 @@ struct request {
 	bool per_thread;
 };
 
+static const char *name_of(const struct request *a)
+{
+	return a->pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
+}
+
 static CUresult run(const struct request *a)
 {
 	if (a->pool) {
@@ -254,15 +259,15 @@ static uint64_t charge_trimmed(unsigned i, size_t bytes) REQUIRES(mutex)
 /* Waits for the step as long as the vGPU's calls wait, without the mutex: other threads allocate
  * from pools meanwhile, and what they free is what the call waits for. *i becomes the pool's index
  * again. Returns what is charged; UINT64_MAX: there is no memory, or the pool was destroyed. */
-static uint64_t wait_for_step(unsigned *i, size_t bytes) REQUIRES(mutex)
+static uint64_t wait_for_step(unsigned *i, const struct request *a) REQUIRES(mutex)
 {
 	CUmemoryPool pool = pools[*i].pool;
 	int row = pools[*i].row;
-	uint64_t step = shim_mem_round_step(bytes);
+	uint64_t step = shim_mem_round_step(a->bytes);
 	bool is_charged;
 
 	unlock();
-	is_charged = shim_mem_charge(row, step, "cuMemAllocAsync");
+	is_charged = shim_mem_charge(row, step, name_of(a));
 	lock();
 	*i = index_of(pool);
 	if (*i == n_pools || pools[*i].doomed || pools[*i].row != row) {
@@ -273,7 +278,7 @@ static uint64_t wait_for_step(unsigned *i, size_t bytes) REQUIRES(mutex)
 	if (is_charged) {
 		return step;
 	}
-	return has_room(*i, bytes) ? 0 : UINT64_MAX;
+	return has_room(*i, a->bytes) ? 0 : UINT64_MAX;
 }
 
 /* Allocates, and corrects the charge, which includes `step` for this call. Returns false if the
@@ -296,7 +301,7 @@ static bool run_charged(unsigned i, const struct request *a, uint64_t step, CUre
 		set_excess(i, 0);
 		return true;
 	}
-	if (shim_mem_recharge(pools[i].row, pools[i].charged, held, "cuMemAllocAsync")) {
+	if (shim_mem_recharge(pools[i].row, pools[i].charged, held, name_of(a))) {
 		shim_mem_kind_add(pools[i].row, PROTO_KIND_POOL, held - pools[i].charged);
 		pools[i].charged = held;
 		set_excess(i, 0);
@@ -368,7 +373,7 @@ static CUresult grow(unsigned i, const struct request *a, struct shim_mem_attemp
 			return CUDA_SUCCESS;
 		}
 		if (step == UINT64_MAX) {
-			step = wait_for_step(&i, a->bytes);
+			step = wait_for_step(&i, a);
 		}
 		if (step == UINT64_MAX) { /* less than a step may have become free */
 			return i < n_pools && !pools[i].doomed && run_outside(i, a)
@@ -490,7 +495,7 @@ static CUresult allocate(const struct request *a)
 	}
 	do { /* it waits without the mutex, so that other threads can free what they have */
 		r = allocate_once(a, pool, device, &attempt, &row);
-	} while (shim_mem_again(&attempt, row, a->bytes, r, "cuMemAllocAsync"));
+	} while (shim_mem_again(&attempt, row, a->bytes, r, name_of(a)));
 	return r;
 }
 

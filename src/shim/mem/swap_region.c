@@ -31,7 +31,6 @@ struct allocation {
 	CUdevice device;
 	bool by_handle; /* the program maps it: it has no address */
 	uint32_t handle_types;
-	const char *call;
 	struct mem_swap_region *region; /* by_handle: the caller's */
 	CUdeviceptr base;
 };
@@ -334,7 +333,7 @@ static CUresult alloc(struct allocation *a)
 		full = false;
 		r = try_alloc(a, &full);
 		attempt.charged = full;
-	} while (shim_mem_again(&attempt, a->row, all, r, a->call));
+	} while (shim_mem_again(&attempt, a->row, all, r, NULL));
 	if (full) {
 		r = try_alloc(a, NULL);
 	}
@@ -344,7 +343,7 @@ static CUresult alloc(struct allocation *a)
 
 CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
 {
-	struct allocation a = { .bytes = bytes, .row = row, .call = "cuMemAlloc" };
+	struct allocation a = { .bytes = bytes, .row = row };
 	CUresult r = shim_driver.cuCtxGetDevice(&a.device);
 
 	r = r == CUDA_SUCCESS ? alloc(&a) : CUDA_ERROR_NOT_SUPPORTED;
@@ -361,8 +360,7 @@ CUresult shim_swap_create(struct mem_swap_region **ret, size_t bytes, int row,
 				.row = row,
 				.device = prop->location.id,
 				.by_handle = true,
-				.handle_types = (uint32_t)prop->requestedHandleTypes,
-				.call = "cuMemCreate" };
+				.handle_types = (uint32_t)prop->requestedHandleTypes };
 	CUresult r = alloc(&a);
 
 	*ret = r == CUDA_SUCCESS ? a.region : NULL;
