@@ -113,7 +113,8 @@ struct daemon_vgpu_round {
 	uint64_t number;	       /* of the round */
 	uint64_t order;		       /* that is under way; 0: none */
 	uint64_t sent_ns, until_ns;    /* of that order */
-	uint64_t ordered, freed;       /* bytes of that order; of the round so far */
+	uint64_t ordered, most;	       /* bytes of that order: needed, may be released */
+	uint64_t freed;		       /* of the round so far */
 	uint64_t victim_had;	       /* bytes of the victim when it got the order */
 	uint32_t row;		       /* of the victim's account */
 	uint32_t place;		       /* of the asker's vGPU */

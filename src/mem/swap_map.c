@@ -8,16 +8,18 @@
 
 #include "base/compiler.h"
 
-struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, int row)
+struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t large, uint64_t most,
+					       int row)
 {
 	struct mem_swap_region *r;
-	uint64_t reserved, n;
+	uint64_t reserved, rest, n;
 
 	if (bytes > UINT64_MAX - MEM_SWAP_UNIT) {
 		return NULL;
 	}
 	reserved = ROUND_UP(bytes, MEM_SWAP_UNIT);
-	n = reserved / most + (reserved % most != 0);
+	rest = reserved % large;
+	n = reserved / large + rest / most + (rest % most != 0);
 	if (!n || n > UINT32_MAX) {
 		return NULL;
 	}
@@ -31,7 +33,8 @@ struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, in
 	r->n = (uint32_t)n;
 	for (uint64_t i = 0; i < n; i++) {
 		r->chunk[i].region = r;
-		r->chunk[i].bytes = MIN(most, reserved - i * most);
+		r->chunk[i].bytes = reserved >= large ? large : MIN(most, reserved);
+		reserved -= r->chunk[i].bytes;
 	}
 	return r;
 }
@@ -209,10 +212,23 @@ static struct mem_swap_region *next_of(const struct mem_swap_map *m,
 	return next && next->base == r->base + r->reserved && next->by_handle ? next : NULL;
 }
 
+/* Returns the index of the chunk that an address of a region is in. */
+static uint32_t chunk_at(const struct mem_swap_region *r, uint64_t address)
+{
+	uint32_t lo = 0, hi = r->n;
+
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		*(r->chunk[mid].address <= address ? &lo : &hi) = mid;
+	}
+	return lo;
+}
+
 void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
 		  uint64_t most, uint32_t cost, struct mem_swap_need *n)
 {
-	uint64_t i = (address - r->base) / r->chunk[0].bytes; /* the last one may be shorter */
+	uint32_t i = chunk_at(r, address);
 	bool last = false;
 
 	if (r->by_handle) {
@@ -243,7 +259,8 @@ static void put(struct mem_swap_chunk *list[], unsigned n, struct mem_swap_chunk
 #define PASSED 16u /* chunks that were freed, which cost as much as one that is looked at */
 
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
-		       struct mem_swap_chunk *list[], unsigned room, double *ret_worth)
+		       uint64_t largest, struct mem_swap_chunk *list[], unsigned room,
+		       double *ret_worth)
 {
 	struct mem_swap_chunk *c = m->at[row][MEM_SWAP_DEVICE].first;
 	uint64_t sum = 0;
@@ -253,6 +270,9 @@ unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, ui
 		bool full = sum >= bytes || n == room;
 
 		k += c->region->freed ? 1 : PASSED;
+		if (c->bytes > largest) {
+			continue;
+		}
 		if (c->region->freed) { /* it is freed once its work is done */
 			continue;
 		}

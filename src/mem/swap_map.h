@@ -61,10 +61,12 @@ struct mem_swap_map {
 	uint64_t unscaled; /* number of the use of which a cost of 1 is worth 1 */
 };
 
-/* Returns a region of chunks of at most `most` bytes, of which none has a place and which is in no
- * map, or NULL: out of memory. The caller owns it, and frees it by free(). bytes is not 0; most is
- * a multiple of MEM_SWAP_UNIT. */
-struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t most, int row);
+/* Returns a region, of which no chunk has a place and which is in no map, or NULL: out of memory.
+ * It consists of chunks of `large` bytes as long as these fit, then of `most`, and one of the rest.
+ * The caller owns it, and frees it by free(). bytes is not 0; large and most are multiples of
+ * MEM_SWAP_UNIT, and most is not greater. */
+struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t large, uint64_t most,
+					       int row);
 /* Gives the region and its chunks their addresses, which no other one has, and adds it; the map
  * owns it then. Returns 0 or -ENOMEM. */
 int mem_swap_add(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t base);
@@ -102,12 +104,14 @@ void mem_swap_begin_use(struct mem_swap_map *m);
  * MEM_SWAP_HALF_LIFE uses has named. */
 void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
 		  uint64_t most, uint32_t cost, struct mem_swap_need *n);
-/* Fills the list with chunks on the device that were not used since that use and are worth least,
- * the least first, until they have that many bytes. Returns how many; *ret_worth becomes the sum
- * over their units. Only MEM_SWAP_SEARCHED chunks are looked at, those that were not used for the
- * longest time; chunks of freed regions are passed over, and 16 of them count as one. */
+/* Fills the list with chunks on the device of at most that size that were not used since that use
+ * and are worth least, the least first, until they have that many bytes. Returns how many;
+ * *ret_worth becomes the sum over their units. Only MEM_SWAP_SEARCHED chunks are looked at, those
+ * that were not used for the longest time; chunks of freed regions are passed over, and 16 of them
+ * count as one. */
 #define MEM_SWAP_SEARCHED 1024u
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
-		       struct mem_swap_chunk *list[], unsigned room, double *ret_worth);
+		       uint64_t largest, struct mem_swap_chunk *list[], unsigned room,
+		       double *ret_worth);
 
 #endif

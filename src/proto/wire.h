@@ -21,7 +21,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 24u
+#define PROTO_VERSION 25u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -159,7 +159,8 @@ struct proto_mem_release { /* MEM_RELEASE, MEM_RELEASED */
 	struct proto_head head;
 	uint32_t row, reserved; /* of the account */
 	uint64_t number;	/* of the order; returned in the answer */
-	uint64_t bytes;		/* at most that much is released; in the answer: was released */
+	uint64_t bytes;		/* that are needed; in the answer: that were released */
+	uint64_t most;		/* not less: no more is released, as whole chunks may be larger */
 	uint64_t reserve;	/* the vGPU retains that much */
 	uint64_t hold_ns;	/* how long nothing returns to the device */
 };

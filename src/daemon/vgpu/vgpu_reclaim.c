@@ -263,13 +263,15 @@ static bool give_order(struct daemon_vgpu_round *r, const struct daemon_gpu *g, 
 	r->row = c.row;
 	r->orders++;
 	r->victim_had = own_of(c.process, c.row);
-	r->ordered = MIN(MIN(need, c.most), MIN(r->victim_had, ORDER_MAX));
+	r->most = MIN(c.most, MIN(r->victim_had, ORDER_MAX));
+	r->ordered = MIN(need, r->most);
 	r->order = ++c.v->d->vgpus.orders;
 	r->sent_ns = now;
 	r->until_ns = now + clock_patience(ORDER_TIMEOUT_NS);
 	m.mem_release.row = c.row;
 	m.mem_release.number = r->order;
 	m.mem_release.bytes = r->ordered;
+	m.mem_release.most = r->most;
 	m.mem_release.reserve = c.v->is.config.reserve;
 	m.mem_release.hold_ns = clock_patience(HOLD_NS);
 	daemon_session_send(c.process, &m, PROTO_MEM_RELEASE, NULL, 0);
@@ -458,7 +460,7 @@ static bool is_borne_out(const struct daemon_session *s, const struct daemon_vgp
 
 static void take_answer(struct daemon_session *s, struct daemon_vgpu_round *r, uint64_t bytes)
 {
-	uint64_t now = clock_now_ns(), freed = MIN(bytes, r->ordered);
+	uint64_t now = clock_now_ns(), freed = MIN(bytes, r->most);
 	bool more = freed >= CHUNK_MIN && is_borne_out(s, r, freed);
 
 	take_credit(s->d, r->place, now - r->sent_ns);

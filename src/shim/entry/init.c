@@ -94,7 +94,7 @@ static const struct shim_mem_session mem_session = { .note = note_memory,
 static uint64_t release_memory(const struct proto_mem_release *m)
 {
 	return m->row < PROTO_MAX_GPUS
-		       ? shim_swap_release((int)m->row, m->bytes, m->reserve, m->hold_ns)
+		       ? shim_swap_release((int)m->row, m->bytes, m->most, m->reserve, m->hold_ns)
 		       : 0;
 }
 

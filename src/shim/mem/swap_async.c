@@ -405,7 +405,7 @@ bool shim_swap_async_make_room(int row, uint64_t bytes, bool wait)
 	return bytes > room && let_go_until(row, bytes - room, false, until);
 }
 
-uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t reserve)
+uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t most, uint64_t reserve)
 {
 	CUstreamCaptureMode mode;
 	uint64_t used, freed;
@@ -418,7 +418,7 @@ uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t reserve)
 	mode = shim_capture_exempt();
 	lock_take(&shim_swap_mutex);
 	used = shim_mem_used(row);
-	freed = let_done_go(row, bytes, used - MIN(used, reserve), &some);
+	freed = let_done_go(row, bytes, MIN(most, used - MIN(used, reserve)), &some);
 	lock_release(&shim_swap_mutex);
 	shim_capture_restore(mode);
 	if (some) {

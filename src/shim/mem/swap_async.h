@@ -36,10 +36,10 @@ void shim_swap_async_settle(void);
  * with it, or, with wait, is within 5 ms. Returns whether they keep less. */
 bool shim_swap_async_make_room(int row, uint64_t bytes, bool wait);
 /* Frees regions that are kept and done with, the oldest first, until the row's device has that many
- * bytes less; more by a part of the last one, since it frees whole ones. It leaves out those
- * without which the vGPU would have less than `reserve`. Returns the bytes that the device has no
- * more. */
-uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t reserve);
+ * bytes less; more by a part of the last one, since it frees whole ones, but no more than `most`.
+ * It leaves out those without which the vGPU would have less than `reserve`. Returns the bytes that
+ * the device has no more. */
+uint64_t shim_swap_async_free(int row, uint64_t bytes, uint64_t most, uint64_t reserve);
 void shim_swap_async_install(void);
 
 /* ---- for swap_region.c ---- */

@@ -65,9 +65,9 @@ CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c, CUdevice device)
 	return shim_swap_map_memory(c->address, c->bytes, c->handle ? c->handle : c->host, device);
 }
 
-void shim_swap_chunk_unmap(const struct mem_swap_chunk *c)
+CUresult shim_swap_chunk_unmap(const struct mem_swap_chunk *c)
 {
-	(void)shim_work_driver.cuMemUnmap(c->address, c->bytes);
+	return shim_work_driver.cuMemUnmap(c->address, c->bytes);
 }
 
 /* Swapped memory is pinned memory of the host, too. */
@@ -123,22 +123,18 @@ void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes
 	uncharge(bytes);
 }
 
-/* The pool may have the last of what swap allows, in chunks of another size. */
+/* The pool may have the last of what swap allows, in chunks of other sizes. */
 bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device)
 {
-	uint64_t handle, address;
+	bool made = shim_swap_pool_take(c->bytes, &c->host, &c->host_address);
 
-	if (c->bytes == SHIM_SWAP_CHUNK && shim_swap_pool_take(&c->host, &c->host_address)) {
-		return true;
+	while (!made) {
+		made = shim_swap_chunk_make_host(c->bytes, device, &c->host, &c->host_address);
+		if (!made && !shim_swap_pool_free_oldest()) {
+			return false;
+		}
 	}
-	if (shim_swap_chunk_make_host(c->bytes, device, &c->host, &c->host_address)) {
-		return true;
-	}
-	if (!shim_swap_pool_take(&handle, &address)) {
-		return false;
-	}
-	shim_swap_chunk_free_host(handle, address, SHIM_SWAP_CHUNK);
-	return shim_swap_chunk_make_host(c->bytes, device, &c->host, &c->host_address);
+	return true;
 }
 
 void shim_swap_chunk_unback(struct mem_swap_chunk *c)
@@ -146,9 +142,7 @@ void shim_swap_chunk_unback(struct mem_swap_chunk *c)
 	if (!c->host) {
 		return;
 	}
-	if (c->bytes != SHIM_SWAP_CHUNK || !shim_swap_pool_put(c->host, c->host_address)) {
-		shim_swap_chunk_free_host(c->host, c->host_address, c->bytes);
-	}
+	shim_swap_pool_put(c->host, c->host_address, c->bytes);
 	c->host = c->host_address = 0;
 }
 

@@ -15,7 +15,7 @@ CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, C
 CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device);
 /* Maps what the chunk has, of the device or else of the host, at its address. */
 CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c, CUdevice device);
-void shim_swap_chunk_unmap(const struct mem_swap_chunk *c);
+CUresult shim_swap_chunk_unmap(const struct mem_swap_chunk *c);
 /* Frees memory of the device that is not mapped. */
 void shim_swap_chunk_release(struct mem_swap_chunk *c);
 /* Gives the chunk memory of the host, and charges it; it is mapped at host_address only. Returns

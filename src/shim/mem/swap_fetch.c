@@ -28,7 +28,7 @@
 #define PARAMS_MAX 1024u
 #define PARAM_BYTES_MAX 32768u /* of a kernel, as the driver has it */
 /* A launch names no more than this: what is one allocation may be a program's pool. */
-#define NAMED_MAX (SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK)
+#define NAMED_MAX SHIM_SWAP_BATCH_BYTES
 #define AGENT_DRAIN_NS UINT64_C(5000000) /* other work waits for gBPF's agent */
 /* Until they are known (H200): out at 30 GB/s and back at 44; read once at 51. */
 #define MOVE_NS_PER_MIB 58000u
@@ -209,7 +209,7 @@ static uint64_t ratio_of(const struct naming *n, uint64_t room, uint64_t use)
 	if (n->need.missing <= room) {
 		return UINT64_MAX;
 	}
-	(void)mem_swap_pick(&shim_swap_map, n->row, use, n->need.missing - room, list,
+	(void)mem_swap_pick(&shim_swap_map, n->row, use, n->need.missing - room, UINT64_MAX, list,
 			    SHIM_SWAP_BATCH, &worth);
 	ratio = worth > 0 ? n->need.worth / worth * 1000 : 1e9;
 	return (uint64_t)MIN(ratio, 1e9);
@@ -342,7 +342,7 @@ static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_f
 	bool some = false, all, done;
 
 	shim_mem_ask(row, f->missing);
-	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH * SHIM_SWAP_CHUNK));
+	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH_BYTES));
 	done = wait_for_work(ctx, f->drain_ns);
 	if (done && !shim_swap_is_held(row) && shim_swap_async_make_room(row, f->missing, true)) {
 		shim_swap_settle();

@@ -28,7 +28,9 @@ void shim_swap_withdraw(struct mem_swap_region *r, bool unmap) REQUIRES(shim_swa
 
 /* ---- swap_pause.c: contexts, and pauses of their work ---- */
 
-#define SHIM_SWAP_BATCH 64u /* chunks that move in one pause, each way */
+/* What moves in one pause, each way, at most: so many chunks and bytes. */
+#define SHIM_SWAP_BATCH 64u
+#define SHIM_SWAP_BATCH_BYTES (UINT64_C(1) << 30)
 
 struct shim_swap_context {
 	CUcontext ctx; /* NULL: free */
@@ -103,6 +105,9 @@ CUdeviceptr shim_swap_revive(struct mem_swap_region *r, uint64_t bytes) REQUIRES
 
 /* Moves chunks back to the device while the limit has room, as many as fit into one pause. */
 void shim_swap_back(int row) REQUIRES(shim_swap_mutex);
+/* Moves chunks back into memory of a region that nothing uses, with its charge, as many as fit into
+ * one pause and find chunks of their size, which are unmapped and have no place then. */
+void shim_swap_back_into(struct mem_swap_region *unused) REQUIRES(shim_swap_mutex);
 /* Moves those of the list back to the device, in that order, and others out for them where the
  * limit has no room: the ones that are worth least and were not used since that use. At most
  * SHIM_SWAP_BATCH. Where chunks differ in size, some may come back only in a second pause, into the

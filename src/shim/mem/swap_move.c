@@ -22,7 +22,9 @@ struct moves {
 	unsigned n_out, n_back;
 	struct mem_swap_chunk *out[BATCH];  /* with memory of the host */
 	struct mem_swap_chunk *back[BATCH]; /* with memory of the device, or without */
+	struct mem_swap_chunk *from[BATCH]; /* that this memory is still mapped for; NULL: none */
 	bool begun[BATCH];		    /* the latter's copies */
+	uint64_t back_bytes;
 };
 
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
@@ -65,12 +67,25 @@ static unsigned begin_out(const struct shim_swap_context *c, const struct moves 
 	return n;
 }
 
+/* Unmaps a chunk that nothing uses. */
+static bool leave_place(struct mem_swap_chunk *k) REQUIRES(shim_swap_mutex)
+{
+	if (shim_swap_chunk_unmap(k) != CUDA_SUCCESS) {
+		return false;
+	}
+	shim_swap_place(k, MEM_SWAP_NOWHERE);
+	return true;
+}
+
 /* Begins to move a chunk back that has memory of the device. */
 static CUresult begin_back(const struct shim_swap_context *c, struct moves *m, unsigned i)
 	REQUIRES(shim_swap_mutex)
 {
 	const struct mem_swap_chunk *k = m->back[i];
 
+	if (m->from[i] && !leave_place(m->from[i])) {
+		return CUDA_ERROR_UNKNOWN;
+	}
 	if (!shim_swap_chunk_remap(k, k->host, k->handle, c->device)) {
 		return CUDA_ERROR_UNKNOWN;
 	}
@@ -173,6 +188,9 @@ static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_
 			shim_swap_place(m->back[i], MEM_SWAP_DEVICE);
 			shim_swap_chunk_unback(m->back[i]);
 			*ret_back += m->back[i]->bytes;
+		} else if (m->from[i] && m->from[i]->place != MEM_SWAP_NOWHERE) {
+			m->from[i]->handle = m->back[i]->handle; /* where it is still mapped */
+			m->back[i]->handle = 0;
 		} else {
 			(void)give_up(m->back[i]);
 		}
@@ -186,22 +204,37 @@ static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_
 	return freed;
 }
 
-/* Adds chunks that are worth least and were not used since that use, until they have that many
- * bytes. */
+/* Adds chunks of at most that size that are worth least and were not used since that use, until
+ * they have that many bytes. */
 static void add_out(struct moves *m, const struct shim_swap_context *c, int row, uint64_t bytes,
-		    uint64_t since) REQUIRES(shim_swap_mutex)
+		    uint64_t largest, uint64_t since) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *list[BATCH];
 	double worth;
-	unsigned n =
-		bytes ? mem_swap_pick(&shim_swap_map, row, since, bytes, list, BATCH, &worth) : 0;
+	unsigned n;
 
+	bytes = MIN(bytes, SHIM_SWAP_BATCH_BYTES);
+	n = bytes ? mem_swap_pick(&shim_swap_map, row, since, bytes, largest, list, BATCH, &worth)
+		  : 0;
 	for (unsigned i = 0; i < n && shim_swap_chunk_back(list[i], c->device); i++) {
 		m->out[m->n_out++] = list[i];
 	}
 }
 
-/* Adds a chunk that is to come back. Returns whether the limit has room for it. */
+static bool fits(const struct moves *m, const struct mem_swap_chunk *k)
+{
+	return m->n_back < BATCH && m->back_bytes + k->bytes <= SHIM_SWAP_BATCH_BYTES;
+}
+
+/* Adds a chunk that is to come back. */
+static void add(struct moves *m, struct mem_swap_chunk *k, struct mem_swap_chunk *from)
+{
+	m->from[m->n_back] = from;
+	m->back[m->n_back++] = k;
+	m->back_bytes += k->bytes;
+}
+
+/* The same. Returns whether the limit has room for it. */
 static bool add_back(struct moves *m, const struct shim_swap_context *c, struct mem_swap_chunk *k)
 	REQUIRES(shim_swap_mutex)
 {
@@ -212,8 +245,32 @@ static bool add_back(struct moves *m, const struct shim_swap_context *c, struct 
 		shim_mem_release(row, k->bytes);
 		has_room = false;
 	}
-	m->back[m->n_back++] = k;
+	add(m, k, NULL);
 	return has_room;
+}
+
+/* Adds a chunk that is to come back, if one of a region that nothing uses has memory of its size,
+ * and gives it that, where the limit still has room for it. */
+static bool add_from(struct moves *m, struct mem_swap_chunk *k, struct mem_swap_region *unused)
+	REQUIRES(shim_swap_mutex)
+{
+	for (uint32_t i = 0; i < unused->n; i++) {
+		struct mem_swap_chunk *from = &unused->chunk[i];
+
+		if (!from->handle || from->bytes != k->bytes) {
+			continue;
+		}
+		shim_mem_release(unused->row, k->bytes);
+		if (shim_mem_try_charge(unused->row, k->bytes)) {
+			k->handle = from->handle;
+			from->handle = 0;
+			add(m, k, from);
+			return true;
+		}
+		(void)leave_place(from);
+		shim_swap_chunk_release(from);
+	}
+	return false;
 }
 
 void shim_swap_ask_for_host(uint64_t bytes)
@@ -237,9 +294,9 @@ static void limit_out(struct moves *m, uint64_t bytes) REQUIRES(shim_swap_mutex)
 }
 
 /* Moves the chunks out that are worth least, as many as fit into one pause: until they have that
- * many bytes, or, within, those that together have no more. Returns the bytes that are free of
- * charge by it; 0: no more can be. */
-static uint64_t out_once(int row, uint64_t bytes, bool within) REQUIRES(shim_swap_mutex)
+ * many bytes, and no more than `most`. Returns the bytes that are free of charge by it; 0: no more
+ * can be. */
+static uint64_t out_once(int row, uint64_t bytes, uint64_t most) REQUIRES(shim_swap_mutex)
 {
 	const struct shim_swap_context *c = shim_swap_context_of(row);
 	struct moves m = { 0 };
@@ -248,10 +305,8 @@ static uint64_t out_once(int row, uint64_t bytes, bool within) REQUIRES(shim_swa
 	if (!c) {
 		return 0;
 	}
-	add_out(&m, c, row, bytes, UINT64_MAX);
-	if (within) {
-		limit_out(&m, bytes);
-	}
+	add_out(&m, c, row, bytes, most, UINT64_MAX);
+	limit_out(&m, most);
 	return move(c, &m, &back);
 }
 
@@ -267,18 +322,19 @@ void shim_swap_out(int row, uint64_t bytes)
 	do {
 		left = shim_mem_room(row);
 		if (left < bytes) {
-			shim_swap_ask_for_host(MIN(bytes - left, BATCH * SHIM_SWAP_CHUNK));
+			shim_swap_ask_for_host(MIN(bytes - left, SHIM_SWAP_BATCH_BYTES));
 		}
 		lock_take(&shim_swap_mutex);
 		shim_swap_pool_settle();
 		left = shim_mem_room(row);
-		freed = left < bytes ? out_once(row, bytes - left, false) : 0;
+		freed = left < bytes ? out_once(row, bytes - left, UINT64_MAX) : 0;
 		lock_release(&shim_swap_mutex);
 	} while (freed);
 	shim_capture_restore(mode);
 }
 
-uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns)
+uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t reserve,
+			   uint64_t hold_ns)
 {
 	uint64_t used, dead, freed = 0;
 	CUstreamCaptureMode mode;
@@ -287,9 +343,10 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t h
 		return 0;
 	}
 	store_release(&held_until_ns[row], clock_now_ns() + hold_ns);
-	bytes = MIN(bytes, BATCH * SHIM_SWAP_CHUNK);
-	dead = shim_swap_async_free(row, bytes, reserve);
+	bytes = MIN(bytes, SHIM_SWAP_BATCH_BYTES);
+	dead = shim_swap_async_free(row, bytes, most, reserve);
 	bytes -= MIN(bytes, dead);
+	most -= MIN(most, dead);
 	mode = shim_capture_exempt();
 	shim_mem_move_begin();
 	shim_swap_ask_for_host(bytes);
@@ -297,7 +354,8 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t h
 	shim_swap_pool_settle();
 	used = shim_mem_used(row);
 	if (used > reserve) {
-		freed = out_once(row, MIN(bytes, used - reserve), true);
+		most = MIN(most, used - reserve);
+		freed = out_once(row, MIN(bytes, most), most);
 	}
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
@@ -321,8 +379,26 @@ void shim_swap_back(int row)
 	if (!c || shim_swap_is_held(row)) {
 		return;
 	}
-	for (; k && has_room && m.n_back < BATCH; k = k->prev) {
+	for (; k && has_room && fits(&m, k); k = k->prev) {
 		has_room = k->region->freed || add_back(&m, c, k);
+	}
+	(void)move(c, &m, &back);
+}
+
+void shim_swap_back_into(struct mem_swap_region *unused)
+{
+	const struct shim_swap_context *c = shim_swap_context_of(unused->row);
+	struct mem_swap_chunk *k = shim_swap_map.at[unused->row][MEM_SWAP_HOST].last;
+	struct moves m = { 0 };
+	uint64_t back;
+
+	if (!c || shim_swap_is_held(unused->row)) {
+		return;
+	}
+	for (unsigned i = 0; k && fits(&m, k) && i < MEM_SWAP_SEARCHED; k = k->prev, i++) {
+		if (!k->region->freed) {
+			(void)add_from(&m, k, unused);
+		}
 	}
 	(void)move(c, &m, &back);
 }
@@ -336,10 +412,10 @@ static uint64_t exchange_once(const struct shim_swap_context *c, int row,
 	struct moves m = { 0 };
 	uint64_t missing = 0;
 
-	for (unsigned i = 0; i < n && i < BATCH; i++) {
+	for (unsigned i = 0; i < n && fits(&m, list[i]); i++) {
 		missing += add_back(&m, c, list[i]) ? 0 : list[i]->bytes;
 	}
-	add_out(&m, c, row, missing, since);
+	add_out(&m, c, row, missing, UINT64_MAX, since);
 	return move(c, &m, ret_back);
 }
 

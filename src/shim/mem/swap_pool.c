@@ -3,6 +3,7 @@
  * waits for more than that. It runs while the pool has something or is in use. */
 #include "shim/mem/swap_pool.h"
 
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -15,23 +16,29 @@
 #include "shim/shim.h"
 
 /* Memory of the host is made at 5 GB/s (H200), a tenth of the rate at which chunks leave. */
-#define SPARES_MAX 64u
+#define BYTES_MAX SHIM_SWAP_BATCH_BYTES
+#define SPARES_MAX 256u
 /* What a program fills at 10 GB/s while the pool is made. Of a small limit a quarter. */
-#define NEAR_BYTES (2 * SPARES_MAX * SHIM_SWAP_CHUNK)
+#define NEAR_BYTES (2 * BYTES_MAX)
 #define NEAR_PART 4u
 #define LOOK_NS UINT64_C(1000000000) /* from one look at the machine to the next */
-#define STACK_BYTES (8u << 20)	     /* the program's thread-local variables are on it, too */
-#define STOP_ROUNDS 1000	     /* of 100 us */
+/* None is made for so long after a movement: another one may follow, and the driver's calls wait
+ * for each other (11 ms for 64 MiB). */
+#define CALM_NS UINT64_C(20000000)
+#define STACK_BYTES (8u << 20) /* the program's thread-local variables are on it, too */
+#define STOP_ROUNDS 1000       /* of 100 us */
 
-static struct {
-	uint64_t handle, address;
-} spares[SPARES_MAX] GUARDED_BY(shim_swap_mutex); /* of SHIM_SWAP_CHUNK bytes each; charged */
-static uint32_t n_spares;			  /* [atomic] changed under the mutex */
+static struct spare {
+	uint64_t handle, address, bytes;
+} spares[SPARES_MAX] GUARDED_BY(shim_swap_mutex); /* charged; the oldest first */
+static uint32_t n_spares GUARDED_BY(shim_swap_mutex);
+static uint64_t spare_bytes; /* [atomic] of all; changed under the mutex */
 
 static struct {
 	int row;
 	CUdevice device;
 	uint64_t used_ns;     /* when memory was wanted, taken or put the last time */
+	uint64_t moved_ns;    /* when memory was taken or put the last time */
 	uint64_t pause_until; /* none is made before, ns */
 	uint32_t drops;	      /* counts shim_swap_pool_drop() */
 	bool runs;	      /* there is a thread */
@@ -51,11 +58,30 @@ static bool is_near(int row)
 	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART);
 }
 
-/* Returns how many chunks' memory the pool should have: not more than could leave. */
-static uint64_t target(void) REQUIRES(shim_swap_mutex)
+/* Returns the size of the memory that the pool lacks for the chunks that were not used for longest,
+ * as many as it has room for; 0: none. */
+static uint64_t lacking(void) REQUIRES(shim_swap_mutex)
 {
-	return MIN((uint64_t)SPARES_MAX,
-		   shim_swap_map.at[pool.row][MEM_SWAP_DEVICE].bytes / SHIM_SWAP_CHUNK);
+	const struct mem_swap_chunk *c = shim_swap_map.at[pool.row][MEM_SWAP_DEVICE].first;
+	uint16_t has[SHIM_SWAP_CHUNK_MAX / MEM_SWAP_UNIT + 1] = { 0 };
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n_spares; i++) {
+		has[spares[i].bytes / MEM_SWAP_UNIT]++;
+	}
+	for (uint32_t i = 0; c && i < SPARES_MAX; c = c->next, i++) {
+		uint16_t *of_size = &has[c->bytes / MEM_SWAP_UNIT];
+
+		sum += c->bytes;
+		if (sum > BYTES_MAX) {
+			break;
+		}
+		if (!*of_size) {
+			return c->bytes;
+		}
+		--*of_size;
+	}
+	return 0;
 }
 
 /* Returns the bytes that may be charged to swap. The pool takes no more than half of that: the
@@ -65,30 +91,40 @@ static uint64_t left_of_swap(void)
 	return min_once(shim_mem_left(PROTO_ACCOUNT_SWAP), shim_mem_left(PROTO_ACCOUNT_HOST));
 }
 
+static bool is_calm(uint64_t now) REQUIRES(shim_swap_mutex)
+{
+	return now >= pool.moved_ns && now - pool.moved_ns >= CALM_NS;
+}
+
 static bool is_idle(uint64_t now) REQUIRES(shim_swap_mutex)
 {
 	return now >= pool.used_ns && now - pool.used_ns >= SHIM_SWAP_POOL_IDLE_NS;
 }
 
-/* room: what the host has, bytes; 0: it is under pressure. */
-static enum due choose(uint64_t now, uint64_t room) REQUIRES(shim_swap_mutex)
+/* room: what the host has, bytes; 0: it is under pressure. *ret_bytes becomes what is to be made.
+ */
+static enum due choose(uint64_t now, uint64_t room, uint64_t *ret_bytes) REQUIRES(shim_swap_mutex)
 {
 	bool idle = is_idle(now);
 	bool on_host = shim_swap_map.at[pool.row][MEM_SWAP_HOST].first != NULL;
-	uint64_t n = load_relaxed(&n_spares), left = left_of_swap();
+	uint64_t has = load_relaxed(&spare_bytes), left = left_of_swap();
 
 	if (!room) {
 		pool.pause_until = now + SHIM_SWAP_POOL_IDLE_NS;
-		return n ? FREE : NOTHING;
+		return has ? FREE : NOTHING;
 	}
-	if (n && idle && !on_host) {
+	if (has && idle && !on_host) {
 		return FREE;
 	}
-	if (n && left < n * SHIM_SWAP_CHUNK && now >= pool.used_ns + LOOK_NS) {
+	if (has && left < has && now >= pool.used_ns + LOOK_NS) {
 		return FREE;
 	}
-	return !idle && now >= pool.pause_until && room >= SHIM_SWAP_CHUNK && n < target() &&
-			       left >= (n + 2) * SHIM_SWAP_CHUNK && is_near(pool.row)
+	if (idle || now < pool.pause_until || !is_calm(now) || !is_near(pool.row)) {
+		return NOTHING;
+	}
+	*ret_bytes = lacking();
+	return *ret_bytes && room >= *ret_bytes && has + *ret_bytes <= BYTES_MAX &&
+			       left >= has + 2 * *ret_bytes && n_spares < SPARES_MAX
 		       ? MAKE
 		       : NOTHING;
 }
@@ -129,56 +165,86 @@ void shim_swap_pool_settle(void)
 	(void)pthread_setcancelstate(cancel, NULL);
 }
 
-bool shim_swap_pool_take(uint64_t *ret_handle, uint64_t *ret_address)
+/* Takes memory out. */
+static struct spare remove_at(uint32_t i) REQUIRES(shim_swap_mutex)
 {
-	uint32_t n = load_relaxed(&n_spares);
+	struct spare s = spares[i];
 
-	if (!n) {
+	n_spares--;
+	memmove(&spares[i], &spares[i + 1], (n_spares - i) * sizeof(*spares));
+	store_release(&spare_bytes, spare_bytes - s.bytes);
+	return s;
+}
+
+static void free_spare(const struct spare *s)
+{
+	shim_swap_chunk_free_host(s->handle, s->address, s->bytes);
+}
+
+bool shim_swap_pool_take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_address)
+{
+	uint32_t i = n_spares;
+	struct spare s;
+
+	while (i && spares[i - 1].bytes != bytes) {
+		i--;
+	}
+	if (!i) {
 		return false;
 	}
-	*ret_handle = spares[--n].handle;
-	*ret_address = spares[n].address;
-	store_release(&n_spares, n);
+	s = remove_at(i - 1);
+	*ret_handle = s.handle;
+	*ret_address = s.address;
 	use();
+	pool.moved_ns = pool.used_ns;
+	return true;
+}
+
+bool shim_swap_pool_free_oldest(void)
+{
+	struct spare s;
+
+	if (!n_spares) {
+		return false;
+	}
+	s = remove_at(0);
+	free_spare(&s);
 	return true;
 }
 
 /* Adds memory. Returns false if there is no room. */
-static bool add(uint64_t handle, uint64_t address) REQUIRES(shim_swap_mutex)
+static bool add(const struct spare *s) REQUIRES(shim_swap_mutex)
 {
-	uint32_t n = load_relaxed(&n_spares);
-
-	if (n == SPARES_MAX) {
+	if (n_spares == SPARES_MAX || spare_bytes + s->bytes > BYTES_MAX) {
 		return false;
 	}
-	spares[n].handle = handle;
-	spares[n].address = address;
-	store_release(&n_spares, n + 1);
+	spares[n_spares++] = *s;
+	store_release(&spare_bytes, spare_bytes + s->bytes);
 	return true;
 }
 
-bool shim_swap_pool_put(uint64_t handle, uint64_t address)
+void shim_swap_pool_put(uint64_t handle, uint64_t address, uint64_t bytes)
 {
+	struct spare s = { .handle = handle, .address = address, .bytes = bytes };
+
 	use();
-	return add(handle, address);
+	pool.moved_ns = pool.used_ns;
+	while (!add(&s)) {
+		(void)shim_swap_pool_free_oldest();
+	}
 }
 
 void shim_swap_pool_drop(uint64_t pause_ns)
 {
-	uint32_t n = load_relaxed(&n_spares);
-
 	pool.drops++; /* what is being made is freed, too */
 	pool.pause_until = clock_now_ns() + pause_ns;
-	store_release(&n_spares, 0u);
-	while (n) {
-		n--;
-		shim_swap_chunk_free_host(spares[n].handle, spares[n].address, SHIM_SWAP_CHUNK);
+	while (shim_swap_pool_free_oldest()) {
 	}
 }
 
 uint64_t shim_swap_pool_bytes(void)
 {
-	return load_acquire(&n_spares) * SHIM_SWAP_CHUNK;
+	return load_acquire(&spare_bytes);
 }
 
 /* ---- the thread ---- */
@@ -190,21 +256,21 @@ static void calls_end(void) REQUIRES(shim_swap_mutex)
 }
 
 /* Releases the mutex meanwhile. */
-static void make_one(uint64_t now) REQUIRES(shim_swap_mutex)
+static void make_one(uint64_t now, uint64_t bytes) REQUIRES(shim_swap_mutex)
 {
-	uint64_t handle, address;
+	struct spare s = { .bytes = bytes };
 	uint32_t drops = pool.drops;
 	CUdevice device = pool.device;
 	bool made;
 
 	pool.calls = true;
 	lock_release(&shim_swap_mutex);
-	made = shim_swap_chunk_make_host(SHIM_SWAP_CHUNK, device, &handle, &address);
+	made = shim_swap_chunk_make_host(bytes, device, &s.handle, &s.address);
 	lock_take(&shim_swap_mutex);
 	if (!made) {
 		pool.pause_until = now + SHIM_SWAP_POOL_IDLE_NS;
-	} else if (!load_acquire(&stopping) && (drops != pool.drops || !add(handle, address))) {
-		shim_swap_chunk_free_host(handle, address, SHIM_SWAP_CHUNK);
+	} else if (!load_acquire(&stopping) && (drops != pool.drops || !add(&s))) {
+		free_spare(&s);
 	}
 	calls_end();
 }
@@ -212,26 +278,24 @@ static void make_one(uint64_t now) REQUIRES(shim_swap_mutex)
 /* The same. */
 static void free_one(void) REQUIRES(shim_swap_mutex)
 {
-	uint32_t n = load_relaxed(&n_spares) - 1;
-	uint64_t handle = spares[n].handle, address = spares[n].address;
+	struct spare s = remove_at(0);
 
-	store_release(&n_spares, n);
 	pool.calls = true;
 	lock_release(&shim_swap_mutex);
-	shim_swap_chunk_free_host(handle, address, SHIM_SWAP_CHUNK);
+	free_spare(&s);
 	lock_take(&shim_swap_mutex);
 	calls_end();
 }
 
 bool shim_swap_pool_step(uint64_t now_ns)
 {
-	uint64_t room = mem_host_room(MEM_HOST_SYSTEM);
+	uint64_t room = mem_host_room(MEM_HOST_SYSTEM), bytes;
 	enum due due;
 
 	lock_take(&shim_swap_mutex);
-	due = load_acquire(&stopping) ? NOTHING : choose(now_ns, room);
+	due = load_acquire(&stopping) ? NOTHING : choose(now_ns, room, &bytes);
 	if (due == MAKE) {
-		make_one(now_ns);
+		make_one(now_ns, bytes);
 	} else if (due == FREE) {
 		free_one();
 	}
@@ -244,10 +308,10 @@ bool shim_swap_pool_step(uint64_t now_ns)
 static bool sleep_until_used(void) REQUIRES(shim_swap_mutex)
 {
 	uint64_t now = clock_now_ns();
-	struct timespec at = clock_timespec(now + LOOK_NS);
+	struct timespec at = clock_timespec(now + (is_calm(now) ? LOOK_NS : CALM_NS));
 	int err = 0;
 
-	if (load_acquire(&stopping) || (!load_relaxed(&n_spares) && is_idle(now))) {
+	if (load_acquire(&stopping) || (!n_spares && is_idle(now))) {
 		return false;
 	}
 	while (!pool.woken && !err) {

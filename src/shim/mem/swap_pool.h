@@ -1,4 +1,4 @@
-/* Memory of the host for chunks of SHIM_SWAP_CHUNK bytes that none of them has: made ahead by a
+/* Memory of the host for chunks, each for one of its size, that none of them has: made ahead by a
  * thread of the shim while device memory gets scarce, since a movement that has to make it first
  * runs at a tenth of its rate; and kept from chunks that have returned. Its bytes are charged like
  * those of chunks on the host. A forked child has no pool. */
@@ -19,10 +19,14 @@ void shim_swap_pool_want(int row, CUdevice device) REQUIRES(shim_swap_mutex);
 /* Waits until the thread is in no call of the driver, for at most the time of one chunk, without
  * the mutex. The pool has what is charged for it then. */
 void shim_swap_pool_settle(void) REQUIRES(shim_swap_mutex);
-/* Takes memory out of the pool. Returns false if it is empty. */
-bool shim_swap_pool_take(uint64_t *ret_handle, uint64_t *ret_address) REQUIRES(shim_swap_mutex);
-/* Gives memory to the pool. Returns false if it is full. */
-bool shim_swap_pool_put(uint64_t handle, uint64_t address) REQUIRES(shim_swap_mutex);
+/* Takes memory of that size out of the pool. Returns false if there is none. */
+bool shim_swap_pool_take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_address)
+	REQUIRES(shim_swap_mutex);
+/* Gives memory to the pool. If it is full, it frees what it has had for longest. */
+void shim_swap_pool_put(uint64_t handle, uint64_t address, uint64_t bytes)
+	REQUIRES(shim_swap_mutex);
+/* Frees what the pool has had for longest. Returns false if it is empty. */
+bool shim_swap_pool_free_oldest(void) REQUIRES(shim_swap_mutex);
 /* Frees what the pool has, and has the thread make none for that time. */
 void shim_swap_pool_drop(uint64_t pause_ns) REQUIRES(shim_swap_mutex);
 /* Returns what the pool has, for any thread. */

@@ -104,7 +104,7 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 	}
 	if (result != CUDA_SUCCESS) {
 		while (n) {
-			shim_swap_chunk_unmap(&r->chunk[--n]);
+			(void)shim_swap_chunk_unmap(&r->chunk[--n]);
 		}
 		mem_swap_remove(&shim_swap_map, r);
 		return result;
@@ -121,9 +121,11 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 void shim_swap_withdraw(struct mem_swap_region *r, bool unmap)
 {
 	for (uint32_t i = 0; i < r->n; i++) {
-		shim_swap_place(&r->chunk[i], MEM_SWAP_NOWHERE);
-		if (unmap) {
-			shim_swap_chunk_unmap(&r->chunk[i]);
+		if (r->chunk[i].place != MEM_SWAP_NOWHERE) {
+			shim_swap_place(&r->chunk[i], MEM_SWAP_NOWHERE);
+			if (unmap) {
+				(void)shim_swap_chunk_unmap(&r->chunk[i]);
+			}
 		}
 	}
 	mem_swap_remove(&shim_swap_map, r);
@@ -260,7 +262,9 @@ static CUresult place(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 /* Makes the region, whose bytes are charged or not; full as for fill_chunk(). */
 static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(shim_swap_mutex)
 {
-	struct mem_swap_region *r = mem_swap_region_create(a->bytes, SHIM_SWAP_CHUNK, a->row);
+	uint64_t large = a->bytes >= SHIM_SWAP_LARGE ? SHIM_SWAP_CHUNK_MAX : SHIM_SWAP_CHUNK;
+	struct mem_swap_region *r =
+		mem_swap_region_create(a->bytes, large, SHIM_SWAP_CHUNK, a->row);
 	CUresult result;
 
 	if (!r) {
@@ -381,6 +385,9 @@ static void free_region(CUdeviceptr base, uint64_t id, bool back)
 	if (r) {
 		int row = r->row;
 
+		if (back && shim_swap_map.at[row][MEM_SWAP_HOST].first) {
+			shim_swap_back_into(r);
+		}
 		drop(r);
 		if (back && shim_swap_map.at[row][MEM_SWAP_HOST].first) {
 			shim_swap_back(row);

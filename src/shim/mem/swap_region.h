@@ -10,8 +10,13 @@
 
 #include "cuabi/types.h"
 
-#define SHIM_SWAP_MIN (UINT64_C(2) << 20)    /* smallest allocation that can leave, bytes */
-#define SHIM_SWAP_CHUNK (UINT64_C(16) << 20) /* what leaves at a time, at most, bytes */
+#define SHIM_SWAP_MIN (UINT64_C(2) << 20) /* smallest allocation that can leave, bytes */
+/* What leaves at a time, bytes: chunks of the greatest size leave at 88 % of the link's rate,
+ * others at 70 and below (H200), but allocations that have less than four of them would be moved as
+ * one piece or two. */
+#define SHIM_SWAP_CHUNK (UINT64_C(16) << 20)
+#define SHIM_SWAP_CHUNK_MAX (UINT64_C(64) << 20)
+#define SHIM_SWAP_LARGE (4 * SHIM_SWAP_CHUNK_MAX)
 
 /* Returns true if the driver has what it needs: since CUDA 12.5 (R555). */
 bool shim_swap_is_possible(void);
@@ -64,10 +69,12 @@ void shim_swap_give_back(void);
 void shim_swap_out(int row, uint64_t bytes);
 
 /* Frees what pools keep (shim_swap_async_free()), and then moves chunks of the row's device to the
- * host, those worth least, as far as both are at most that many bytes, or more by a part of a freed
- * region, and the vGPU retains `reserve`, whatever its limit leaves; fewer as for shim_swap_out().
- * No chunk returns to that device for hold_ns. Returns the bytes that the device has no more. */
-uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t reserve, uint64_t hold_ns);
+ * host, those worth least, until the device has that many bytes less; more by a part of the last
+ * one, but no more than `most`, and the vGPU retains `reserve`, whatever its limit leaves; fewer as
+ * for shim_swap_out(). No chunk returns to that device for hold_ns. Returns the bytes that the
+ * device has no more. */
+uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t reserve,
+			   uint64_t hold_ns);
 /* Returns true while chunks on the host must not return to the row's device, since another vGPU
  * needs the memory. */
 bool shim_swap_is_held(int row);

@@ -41,7 +41,7 @@ static CUresult replace(const struct settling *s) REQUIRES(shim_swap_mutex)
 	CUresult result;
 
 	for (uint32_t i = 0; i < r->n; i++) {
-		shim_swap_chunk_unmap(&r->chunk[i]);
+		(void)shim_swap_chunk_unmap(&r->chunk[i]);
 	}
 	result = shim_swap_map_memory(r->base, r->reserved, s->handle, r->device);
 	for (uint32_t i = 0; result != CUDA_SUCCESS && i < r->n; i++) {

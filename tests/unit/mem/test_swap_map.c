@@ -106,7 +106,9 @@ static void check(const struct mem_swap_map *m)
 static void add(struct mem_swap_map *m)
 {
 	uint64_t bytes = 1 + random_below(20 * (unsigned)UNIT), at;
-	struct mem_swap_region *r = mem_swap_region_create(bytes, MOST, (int)random_below(2));
+	uint64_t large = MOST + random_below(5) * UNIT;
+	struct mem_swap_region *r =
+		mem_swap_region_create(bytes, large, MOST, (int)random_below(2));
 	uint64_t sum = 0;
 	unsigned units, u;
 
@@ -123,9 +125,10 @@ static void add(struct mem_swap_map *m)
 	at = (u + 1) * UNIT;
 	assert_int_equal(mem_swap_add(m, r, at), 0);
 	for (uint32_t i = 0; i < r->n; i++) {
+		uint64_t rest = r->reserved - sum;
+
 		assert_int_equal(r->chunk[i].address, at + sum);
-		assert_true(r->chunk[i].bytes == MOST ||
-			    (i == r->n - 1 && r->chunk[i].bytes < MOST && r->chunk[i].bytes));
+		assert_int_equal(r->chunk[i].bytes, rest >= large ? large : MIN(rest, MOST));
 		sum += r->chunk[i].bytes;
 	}
 	assert_int_equal(sum, r->reserved);
@@ -206,17 +209,17 @@ static void regions_and_places_are_those_of_the_model(void **state)
 
 static void sizes_beyond_all_addresses_are_refused(void **state)
 {
-	assert_null(mem_swap_region_create(UINT64_MAX, MOST, 0));
-	assert_null(mem_swap_region_create(UINT64_MAX - UNIT, UNIT, 0));
+	assert_null(mem_swap_region_create(UINT64_MAX, MOST, MOST, 0));
+	assert_null(mem_swap_region_create(UINT64_MAX - UNIT, UNIT, UNIT, 0));
 }
 
 static void without_memory_nothing_is_added(void **state)
 {
 	struct mem_swap_map m = { 0 };
-	struct mem_swap_region *r = mem_swap_region_create(1, MOST, 0);
+	struct mem_swap_region *r = mem_swap_region_create(1, MOST, MOST, 0);
 
 	no_memory = true;
-	assert_null(mem_swap_region_create(1, MOST, 0));
+	assert_null(mem_swap_region_create(1, MOST, MOST, 0));
 	assert_int_equal(mem_swap_add(&m, r, UNIT), -ENOMEM);
 	no_memory = false;
 	assert_null(mem_swap_find(&m, UNIT));
@@ -252,11 +255,11 @@ static double scale_at(uint64_t use)
 	return ldexp(1.0 + (double)(use % 16384) / 16384, (int)(use / 16384));
 }
 
-/* Adds a region behind the others, of chunks of at most `most` bytes, on the device. */
-static struct mem_swap_region *add_used(uint64_t bytes, uint64_t most, int row)
+/* Adds a region behind the others, on the device. */
+static struct mem_swap_region *add_sized(uint64_t bytes, uint64_t large, uint64_t most, int row)
 {
 	static uint64_t next;
-	struct mem_swap_region *r = mem_swap_region_create(bytes, most, row);
+	struct mem_swap_region *r = mem_swap_region_create(bytes, large, most, row);
 
 	assert_non_null(r);
 	next = used_map.n ? next : UNIT;
@@ -268,6 +271,12 @@ static struct mem_swap_region *add_used(uint64_t bytes, uint64_t most, int row)
 		mem_swap_place(&used_map, &r->chunk[i], MEM_SWAP_DEVICE);
 	}
 	return r;
+}
+
+/* The same, of chunks of at most that many bytes. */
+static struct mem_swap_region *add_used(uint64_t bytes, uint64_t most, int row)
+{
+	return add_sized(bytes, most, most, row);
 }
 
 static void move_used(struct mem_swap_chunk *c, enum mem_swap_place place)
@@ -375,7 +384,7 @@ static void compare_pick(int row, uint64_t since, uint64_t bytes, unsigned limit
 	uint64_t have = 0;
 
 	list[limit] = (void *)&worth; /* no more are written */
-	got = mem_swap_pick(&used_map, row, since, bytes, list, limit, &worth);
+	got = mem_swap_pick(&used_map, row, since, bytes, UINT64_MAX, list, limit, &worth);
 	for (; i < n && i < limit && have < bytes; i++) {
 		assert_true(i < got);
 		assert_ptr_equal(list[i], sorted[i]);
@@ -422,13 +431,18 @@ static void uses_and_choices_are_those_of_the_model(void **state)
 /* A word of the launch may point to each byte: the chunk of the first and of the last one. */
 static void a_use_begins_in_the_chunk_of_its_address(void **state)
 {
-	struct mem_swap_region *r = add_used(3 * MOST + UNIT, MOST, 0);
+	struct mem_swap_region *r = add_sized(5 * MOST + UNIT, 2 * MOST, MOST, 0);
 	static const struct {
 		uint64_t from, bytes;
 	} cases[] = {
-		{ 0, 3 * MOST + UNIT },	   { MOST - 1, 3 * MOST + UNIT },
-		{ MOST, 2 * MOST + UNIT }, { 3 * MOST - 1, MOST + UNIT },
-		{ 3 * MOST, UNIT },	   { 3 * MOST + UNIT - 1, UNIT },
+		{ 0, 5 * MOST + UNIT },
+		{ 2 * MOST - 1, 5 * MOST + UNIT },
+		{ 2 * MOST, 3 * MOST + UNIT },
+		{ 4 * MOST - 1, 3 * MOST + UNIT },
+		{ 4 * MOST, MOST + UNIT },
+		{ 5 * MOST - 1, MOST + UNIT },
+		{ 5 * MOST, UNIT },
+		{ 5 * MOST + UNIT - 1, UNIT },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -523,18 +537,23 @@ static void of_equals_the_one_that_was_not_used_for_longest_leaves(void **state)
 	double worth;
 
 	mem_swap_place(&used_map, &r->chunk[1], MEM_SWAP_DEVICE); /* the last one now */
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 4 * MOST, list, 4, &worth), 4);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 4 * MOST, UINT64_MAX, list, 4, &worth), 4);
 	assert_ptr_equal(list[0], &r->chunk[0]);
 	assert_ptr_equal(list[1], &r->chunk[2]);
 	assert_ptr_equal(list[2], &r->chunk[3]);
 	assert_ptr_equal(list[3], &r->chunk[1]);
 	assert_true(worth == 0);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, MOST + 1, list, 4, &worth), 2);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, MOST + 1, UINT64_MAX, list, 4, &worth), 2);
 	assert_ptr_equal(list[1], &r->chunk[2]);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 4 * MOST, list, 1, &worth), 1);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 4 * MOST, UINT64_MAX, list, 1, &worth), 1);
 	assert_ptr_equal(list[0], &r->chunk[0]);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 0, list, 4, &worth), 0);
-	assert_int_equal(mem_swap_pick(&used_map, 1, UINT64_MAX, MOST, list, 4, &worth), 0);
+	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 0, UINT64_MAX, list, 4, &worth),
+			 0);
+	assert_int_equal(mem_swap_pick(&used_map, 1, UINT64_MAX, MOST, UINT64_MAX, list, 4, &worth),
+			 0);
 }
 
 /* Smaller chunks that are worth less replace a large one only if they suffice without it. */
@@ -551,13 +570,16 @@ static void no_chunk_leaves_without_which_the_others_suffice(void **state)
 	mem_swap_begin_use(&used_map);
 	mem_swap_use(&used_map, small, small->base, SPACE * UNIT, 2, &need);
 	mem_swap_use(&used_map, middle, middle->base, SPACE * UNIT, 3, &need);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 4 * UNIT, list, 4, &worth), 2);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 4 * UNIT, UINT64_MAX, list, 4, &worth), 2);
 	assert_ptr_equal(list[0], &small->chunk[0]);
 	assert_ptr_equal(list[1], &middle->chunk[0]);
 	assert_true(is_close(worth, (2 + 3 * 3) * scale_at(2)));
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 5 * UNIT, list, 4, &worth), 3);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 5 * UNIT, UINT64_MAX, list, 4, &worth), 3);
 	assert_ptr_equal(list[2], &large->chunk[0]);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, UNIT, list, 4, &worth), 1);
+	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, UNIT, UINT64_MAX, list, 4, &worth),
+			 1);
 	assert_ptr_equal(list[0], &small->chunk[0]);
 }
 
@@ -574,12 +596,13 @@ static void no_chunk_leaves_that_was_used_since_or_has_left(void **state)
 	mem_swap_begin_use(&used_map);
 	need = (struct mem_swap_need){ 0 };
 	mem_swap_use(&used_map, r, r->chunk[2].address, MOST, 1, &need);
-	assert_int_equal(mem_swap_pick(&used_map, 0, 0, 9 * MOST, list, 4, &worth), 0);
-	assert_int_equal(mem_swap_pick(&used_map, 0, 1, 9 * MOST, list, 4, &worth), 1);
+	assert_int_equal(mem_swap_pick(&used_map, 0, 0, 9 * MOST, UINT64_MAX, list, 4, &worth), 0);
+	assert_int_equal(mem_swap_pick(&used_map, 0, 1, 9 * MOST, UINT64_MAX, list, 4, &worth), 1);
 	assert_ptr_equal(list[0], &r->chunk[1]);
-	assert_int_equal(mem_swap_pick(&used_map, 0, 2, 9 * MOST, list, 4, &worth), 2);
+	assert_int_equal(mem_swap_pick(&used_map, 0, 2, 9 * MOST, UINT64_MAX, list, 4, &worth), 2);
 	assert_ptr_equal(list[1], &r->chunk[3]);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 9 * MOST, list, 4, &worth), 3);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 9 * MOST, UINT64_MAX, list, 4, &worth), 3);
 	assert_ptr_equal(list[2], &r->chunk[2]);
 }
 
@@ -593,13 +616,28 @@ static void chunks_beyond_the_first_1024_are_not_looked_at(void **state)
 	mem_swap_begin_use(&used_map);
 	mem_swap_use(&used_map, r, r->base, SPACE * UNIT, 1, &need);
 	r->chunk[1024].worth = r->chunk[1023].worth = 0;
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 2 * UNIT, list, 2, &worth), 2);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, list, 2, &worth), 2);
 	assert_ptr_equal(list[0], &r->chunk[1023]);
 	assert_ptr_equal(list[1], &r->chunk[0]);
 	mem_swap_place(&used_map, &r->chunk[0], MEM_SWAP_HOST);
-	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, 2 * UNIT, list, 2, &worth), 2);
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, list, 2, &worth), 2);
 	assert_ptr_equal(list[0], &r->chunk[1023]);
 	assert_ptr_equal(list[1], &r->chunk[1024]);
+}
+
+static void chunks_that_are_too_large_are_not_chosen(void **state)
+{
+	struct mem_swap_region *r = add_used(MOST + UNIT, MOST, 0);
+	struct mem_swap_chunk *list[4];
+	double worth;
+
+	assert_int_equal(
+		mem_swap_pick(&used_map, 0, UINT64_MAX, MOST, MOST - UNIT, list, 4, &worth), 1);
+	assert_ptr_equal(list[0], &r->chunk[1]);
+	assert_int_equal(mem_swap_pick(&used_map, 0, UINT64_MAX, MOST, MOST, list, 4, &worth), 1);
+	assert_ptr_equal(list[0], &r->chunk[0]);
 }
 
 /* Freed chunks hide a later one that could leave only if they are 16 times as many as are looked
@@ -607,8 +645,8 @@ static void chunks_beyond_the_first_1024_are_not_looked_at(void **state)
  */
 static void freed_chunks_are_passed_over(void **state)
 {
-	struct mem_swap_region *freed = mem_swap_region_create(16 * 1024 * UNIT, UNIT, 0),
-			       *r = mem_swap_region_create(UNIT, UNIT, 0);
+	struct mem_swap_region *freed = mem_swap_region_create(16 * 1024 * UNIT, UNIT, UNIT, 0),
+			       *r = mem_swap_region_create(UNIT, UNIT, UNIT, 0);
 	struct mem_swap_map m = { 0 };
 	struct mem_swap_chunk *list[2];
 	double worth;
@@ -620,9 +658,11 @@ static void freed_chunks_are_passed_over(void **state)
 		mem_swap_place(&m, &freed->chunk[i], MEM_SWAP_DEVICE);
 	}
 	mem_swap_place(&m, &r->chunk[0], MEM_SWAP_DEVICE);
-	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, list, 2, &worth), 0);
+	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, list, 2, &worth),
+			 0);
 	mem_swap_place(&m, &freed->chunk[0], MEM_SWAP_HOST);
-	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, list, 2, &worth), 1);
+	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, list, 2, &worth),
+			 1);
 	assert_ptr_equal(list[0], &r->chunk[0]);
 	free(freed);
 	free(r);
@@ -701,6 +741,7 @@ int main(void)
 		TEST(no_chunk_leaves_without_which_the_others_suffice),
 		TEST(no_chunk_leaves_that_was_used_since_or_has_left),
 		TEST(chunks_beyond_the_first_1024_are_not_looked_at),
+		TEST(chunks_that_are_too_large_are_not_chosen),
 		TEST(freed_chunks_are_passed_over),
 		TEST(a_use_counts_half_as_much_after_16384_others),
 		TEST(worth_is_scaled_before_it_overflows),

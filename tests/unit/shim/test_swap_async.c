@@ -276,7 +276,7 @@ static void kept_memory_on_the_host_is_used_while_the_device_is_held(void **stat
 {
 	CUdeviceptr a;
 
-	assert_int_equal(shim_swap_release(0, CHUNK, 0, SECOND), 0);
+	assert_int_equal(shim_swap_release(0, CHUNK, UINT64_MAX, 0, SECOND), 0);
 	a = keep_away(3, 3);
 	rig_limit(2000 * MIB);
 	assert_int_equal(take(3 * CHUNK, 0), a);
@@ -372,7 +372,7 @@ static void a_release_frees_whole_regions_until_they_suffice(void **state)
 	CUdeviceptr a = take(4 * CHUNK, 0);
 
 	keep((uint64_t[]){ CHUNK, 4 * CHUNK, 2 * CHUNK, 0 });
-	assert_int_equal(shim_swap_release(0, 2 * CHUNK, 0, 0), 5 * CHUNK);
+	assert_int_equal(shim_swap_release(0, 2 * CHUNK, UINT64_MAX, 0, 0), 5 * CHUNK);
 	assert_int_equal(shim_mem_used(0), 6 * CHUNK);
 	assert_true(rig_on_device(a, 0));
 	rig_check();
@@ -384,12 +384,12 @@ static void a_release_retains_the_reserve(void **state)
 	CUdeviceptr a = take(2 * CHUNK, 0);
 
 	keep((uint64_t[]){ 4 * CHUNK, CHUNK, 0 });
-	assert_int_equal(shim_swap_release(0, 3 * CHUNK, 4 * CHUNK, 0), 3 * CHUNK);
+	assert_int_equal(shim_swap_release(0, 3 * CHUNK, UINT64_MAX, 4 * CHUNK, 0), 3 * CHUNK);
 	assert_int_equal(shim_mem_used(0), 4 * CHUNK);
 	assert_int_equal(reserved(), 6 * CHUNK);
 	assert_false(rig_on_device(a, 0) || rig_on_device(a, 1));
-	assert_int_equal(shim_swap_release(0, CHUNK, 4 * CHUNK, 0), 0);
-	assert_int_equal(shim_swap_release(0, CHUNK, 0, 0), 4 * CHUNK);
+	assert_int_equal(shim_swap_release(0, CHUNK, UINT64_MAX, 4 * CHUNK, 0), 0);
+	assert_int_equal(shim_swap_release(0, CHUNK, UINT64_MAX, 0, 0), 4 * CHUNK);
 	assert_int_equal(shim_mem_used(0), 0);
 	rig_check();
 }
@@ -402,7 +402,7 @@ static void a_release_settles_before(void **state)
 	keep((uint64_t[]){ CHUNK, CHUNK, 0 });
 	give(a, 0);
 	shim_swap_async_trim(POOL, 2 * CHUNK); /* lets the oldest ones go */
-	assert_int_equal(shim_swap_release(0, CHUNK, 2 * CHUNK, 0), 0);
+	assert_int_equal(shim_swap_release(0, CHUNK, UINT64_MAX, 2 * CHUNK, 0), 0);
 	assert_int_equal(shim_mem_used(0), 2 * CHUNK);
 	rig_check();
 }
@@ -420,7 +420,7 @@ static void a_release_leaves_other_rows_alone(void **state)
 	rig_write(at);
 	give(at, 0);
 	keep((uint64_t[]){ 2 * CHUNK, 0 });
-	assert_int_equal(shim_swap_release(0, 2 * CHUNK, 0, 0), 2 * CHUNK);
+	assert_int_equal(shim_swap_release(0, 2 * CHUNK, UINT64_MAX, 0, 0), 2 * CHUNK);
 	assert_int_equal(shim_mem_used(1), CHUNK);
 	assert_int_equal(reserved(), CHUNK);
 }

@@ -194,7 +194,8 @@ static int join(void **state)
 static struct mem_swap_chunk *add_chunk(uint64_t bytes, enum mem_swap_place place)
 	REQUIRES(shim_swap_mutex)
 {
-	struct mem_swap_region *r = mem_swap_region_create(bytes, SHIM_SWAP_CHUNK, 0);
+	struct mem_swap_region *r =
+		mem_swap_region_create(bytes, SHIM_SWAP_CHUNK, SHIM_SWAP_CHUNK, 0);
 	struct mem_swap_chunk *c;
 
 	assert_non_null(r);

@@ -125,12 +125,44 @@ static void nothing_leaves_that_the_limit_has_room_for(void **state)
 
 static void more_than_one_pause_moves_leaves_in_several(void **state)
 {
-	CUdeviceptr a = rig_alloc((SHIM_SWAP_BATCH + 6) * CHUNK);
+	CUdeviceptr a = 0;
 
-	rig_limit((SHIM_SWAP_BATCH + 6) * CHUNK);
-	rig_out((SHIM_SWAP_BATCH + 5) * CHUNK);
-	assert_true(rig_on_device(a, SHIM_SWAP_BATCH + 5));
-	assert_int_equal(shim_mem_used(0), CHUNK);
+	for (unsigned i = 0; i < SHIM_SWAP_BATCH + 6; i++) {
+		a = rig_alloc(4 * MIB);
+	}
+	rig_limit((SHIM_SWAP_BATCH + 6) * 4 * MIB);
+	rig_out((SHIM_SWAP_BATCH + 5) * 4 * MIB);
+	assert_true(is_back(a));
+	assert_int_equal(shim_mem_used(0), 4 * MIB);
+	rig_check();
+}
+
+static void large_allocations_move_in_large_chunks(void **state)
+{
+	CUdeviceptr a = rig_alloc(SHIM_SWAP_LARGE - MIB), b = rig_alloc(SHIM_SWAP_LARGE + 20 * MIB);
+	const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, b);
+
+	assert_int_equal(mem_swap_find(&shim_swap_map, a)->n, 16);
+	assert_int_equal(r->n, 6);
+	assert_int_equal(r->chunk[3].bytes, SHIM_SWAP_CHUNK_MAX);
+	assert_int_equal(r->chunk[4].bytes, CHUNK);
+	fill_limit();
+	rig_out(SHIM_SWAP_LARGE);
+	assert_true(is_away(a) && is_back(b));
+	rig_out(2 * SHIM_SWAP_LARGE + 20 * MIB);
+	assert_true(is_away(b));
+	rig_check();
+}
+
+/* One pause moves 1 GiB. */
+static void a_pause_moves_no_more_than_a_gib(void **state)
+{
+	CUdeviceptr a = alloc_away(SHIM_SWAP_BATCH_BYTES + 64 * MIB);
+
+	rig_arm(0, 0);
+	assert_true(bring_back(a, UINT64_MAX));
+	assert_int_equal(rig.moved[false], SHIM_SWAP_BATCH_BYTES);
+	assert_int_equal(shim_mem_used(0), SHIM_SWAP_BATCH_BYTES);
 	rig_check();
 }
 
@@ -156,13 +188,13 @@ static void memory_of_the_host_is_used_again(void **state)
 
 	assert_true(bring_back(a, UINT64_MAX));
 	assert_true(is_back(a));
-	assert_int_equal(shim_swap_pool_bytes(), 2 * CHUNK); /* the third one has another size */
+	assert_int_equal(shim_swap_pool_bytes(), 2 * CHUNK + 4 * MIB);
 	rig_check();
 	fill_limit();
 	rig_arm(0, 0);
 	rig_out(2 * CHUNK + 4 * MIB);
 	assert_true(is_away(a));
-	assert_int_equal(rig.created[true], 1);
+	assert_int_equal(rig.created[true], 0);
 	assert_int_equal(shim_swap_pool_bytes(), 0);
 	rig_check();
 }
@@ -172,6 +204,7 @@ static void memory_of_the_host_is_used_again(void **state)
 static void what_left_last_comes_back_when_memory_is_freed(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(CHUNK), c = rig_alloc(2 * CHUNK);
+	uint64_t first = rig_chunk(c, 0)->handle, second = rig_chunk(c, 1)->handle;
 
 	fill_limit();
 	rig_out(2 * CHUNK);
@@ -181,8 +214,31 @@ static void what_left_last_comes_back_when_memory_is_freed(void **state)
 	rig_free(c); /* the limit has room for both, and more */
 	assert_string_equal(rig.trace, "db bb da ba w w");
 	assert_true(is_back(a) && is_back(b));
+	assert_int_equal(rig_chunk(b, 0)->handle, first);
+	assert_int_equal(rig_chunk(a, 0)->handle, second);
+	assert_int_equal(rig.created[false], 0);
+	assert_int_equal(shim_mem_used(0), 2 * CHUNK);
 	assert_int_equal(rig.moved[false], 2 * CHUNK);
 	assert_int_equal(rig.moved[true], 0);
+	rig_check();
+}
+
+/* What is freed has no chunk of the size of others that have left: it is freed first. */
+static void chunks_of_other_sizes_come_back_in_a_second_pause(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(4 * MIB), c = rig_alloc(CHUNK + 6 * MIB);
+	uint64_t first = rig_chunk(c, 0)->handle;
+
+	fill_limit();
+	rig_out(CHUNK + 4 * MIB);
+	assert_true(is_away(a) && is_away(b));
+	rig_limit(CHUNK + 6 * MIB);
+	rig_arm(0, 0);
+	rig_free(c);
+	assert_true(is_back(a) && is_back(b));
+	assert_int_equal(rig_chunk(a, 0)->handle, first);
+	assert_int_equal(rig.created[false], 1);
+	assert_int_equal(shim_mem_used(0), CHUNK + 4 * MIB);
 	rig_check();
 }
 
@@ -324,13 +380,28 @@ static void a_release_takes_whole_chunks_within_the_bytes(void **state)
 {
 	CUdeviceptr a = rig_alloc(3 * CHUNK);
 
-	assert_int_equal(shim_swap_release(0, 2 * CHUNK - 1, 0, 0), CHUNK);
+	assert_int_equal(shim_swap_release(0, 2 * CHUNK - 1, 2 * CHUNK - 1, 0, 0), CHUNK);
 	assert_true(!rig_on_device(a, 0) && rig_on_device(a, 1) && rig_on_device(a, 2));
 	rig_check();
-	assert_int_equal(shim_swap_release(0, CHUNK - 1, 0, 0), 0);
+	assert_int_equal(shim_swap_release(0, CHUNK - 1, CHUNK - 1, 0, 0), 0);
 	rig_check();
-	assert_int_equal(shim_swap_release(0, 2 * CHUNK, 0, 0), 2 * CHUNK);
+	assert_int_equal(shim_swap_release(0, 2 * CHUNK, 2 * CHUNK, 0, 0), 2 * CHUNK);
 	assert_true(is_away(a));
+	rig_check();
+}
+
+/* Those that are larger than what may be taken are passed over, also if they are worth less. */
+static void a_release_takes_more_than_is_needed_within_what_it_may(void **state)
+{
+	CUdeviceptr large = rig_alloc(SHIM_SWAP_LARGE), a = rig_alloc(2 * CHUNK);
+
+	assert_int_equal(shim_swap_release(0, MIB, 64 * MIB - 1, 0, 0), CHUNK);
+	assert_true(is_back(large) && !rig_on_device(a, 0) && rig_on_device(a, 1));
+	rig_check();
+	assert_int_equal(shim_swap_release(0, MIB, 64 * MIB, 0, 0), 64 * MIB);
+	assert_true(!rig_on_device(large, 0) && rig_on_device(large, 1));
+	rig_check();
+	assert_int_equal(shim_swap_release(0, 80 * MIB, 100 * MIB, 0, 0), 64 * MIB);
 	rig_check();
 }
 
@@ -338,8 +409,8 @@ static void a_release_leaves_what_is_reserved(void **state)
 {
 	CUdeviceptr a = rig_alloc(3 * CHUNK);
 
-	assert_int_equal(shim_swap_release(0, 3 * CHUNK, CHUNK + 1, 0), CHUNK);
-	assert_int_equal(shim_swap_release(0, 3 * CHUNK, 2 * CHUNK, 0), 0);
+	assert_int_equal(shim_swap_release(0, 3 * CHUNK, 3 * CHUNK, CHUNK + 1, 0), CHUNK);
+	assert_int_equal(shim_swap_release(0, 3 * CHUNK, 3 * CHUNK, 2 * CHUNK, 0), 0);
 	assert_true(!rig_on_device(a, 0) && rig_on_device(a, 1) && rig_on_device(a, 2));
 	rig_check();
 }
@@ -348,7 +419,7 @@ static void nothing_comes_back_while_a_release_is_held(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(CHUNK);
 
-	assert_int_equal(shim_swap_release(0, CHUNK, 0, SECOND), CHUNK);
+	assert_int_equal(shim_swap_release(0, CHUNK, CHUNK, 0, SECOND), CHUNK);
 	assert_true(shim_swap_is_held(0));
 	assert_false(bring_back(a, UINT64_MAX));
 	rig_free(b);
@@ -369,7 +440,7 @@ static bool anything_moves(CUdeviceptr away, CUdeviceptr there)
 	bool moved = bring_back(away, UINT64_MAX);
 
 	rig_out(CHUNK);
-	moved |= shim_swap_release(0, CHUNK, 0, 0) != 0;
+	moved |= shim_swap_release(0, CHUNK, CHUNK, 0, 0) != 0;
 	return moved || !is_away(away) || !is_back(there);
 }
 
@@ -587,6 +658,9 @@ static unsigned fail_allocation(uint64_t limit)
 	while (failed) {
 		CUdeviceptr a;
 
+		lock_take(&shim_swap_mutex);
+		shim_swap_pool_drop(0);
+		lock_release(&shim_swap_mutex);
 		rig_arm(++n, 0);
 		a = rig_try_alloc(3 * CHUNK + 4 * MIB);
 		failed = rig.calls >= n;
@@ -643,9 +717,12 @@ int main(void)
 		TEST(the_last_chunk_of_an_allocation_may_be_smaller),
 		TEST(nothing_leaves_that_the_limit_has_room_for),
 		TEST(more_than_one_pause_moves_leaves_in_several),
+		TEST(large_allocations_move_in_large_chunks),
+		TEST(a_pause_moves_no_more_than_a_gib),
 		TEST(as_much_leaves_as_swap_has_room_for),
 		TEST(memory_of_the_host_is_used_again),
 		TEST(what_left_last_comes_back_when_memory_is_freed),
+		TEST(chunks_of_other_sizes_come_back_in_a_second_pause),
 		TEST(the_limit_bounds_what_comes_back),
 		TEST(memory_is_passed_on_within_a_pause),
 		TEST(room_of_the_limit_is_used_first),
@@ -656,6 +733,7 @@ int main(void)
 		TEST(what_the_use_has_named_does_not_leave_for_it),
 		TEST(nothing_is_exchanged_without_swap),
 		TEST(a_release_takes_whole_chunks_within_the_bytes),
+		TEST(a_release_takes_more_than_is_needed_within_what_it_may),
 		TEST(a_release_leaves_what_is_reserved),
 		TEST(nothing_comes_back_while_a_release_is_held),
 		TEST(nothing_moves_unless_all_work_is_done),

@@ -33,6 +33,7 @@
 #define CHUNK (16 * MIB)
 #define SECOND UINT64_C(1000000000)
 #define LINE 2u
+#define MS UINT64_C(1000000)
 #define OTHER 1u /* line of another process */
 #define DEVICE (4000 * MIB)
 
@@ -43,9 +44,9 @@ int __real_thread_start_detached(void *(*run)(void *), void *arg, size_t stack_b
 
 static struct proto_account page;
 static uint8_t uuid[2][16] = { { 0xa5 }, { 0xa6 } };
-static uint64_t now;	 /* [atomic] ns */
-static uint64_t room;	 /* [atomic] of the host */
-static uint32_t handles; /* [atomic] that live */
+static uint64_t now;   /* [atomic] ns */
+static uint64_t room;  /* [atomic] of the host */
+static uint64_t lives; /* [atomic] bytes of memory that was made */
 static uint64_t next = UINT64_C(1) << 40;
 static CUresult create_result;
 static void (*meanwhile)(void); /* another thread, during a call of the driver */
@@ -97,17 +98,16 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 	EXPECT(bytes % MIB == 0 && flags == 0);
 	run_meanwhile();
 	if (create_result == CUDA_SUCCESS) {
-		(void)add_acqrel(&handles, 1u);
-		*ret = next++;
+		(void)add_acqrel(&lives, bytes);
+		*ret = next++ << 16 | bytes / MIB;
 	}
 	return create_result;
 }
 
 static CUresult release(CUmemGenericAllocationHandle handle)
 {
-	(void)handle;
 	run_meanwhile();
-	(void)sub_acqrel(&handles, 1u);
+	(void)sub_acqrel(&lives, (handle & 0xffff) * MIB);
 	return CUDA_SUCCESS;
 }
 
@@ -215,10 +215,10 @@ static void use(uint32_t row, uint32_t line, uint64_t bytes)
 	page.line[row][line].charged = page.line[row][line].released + bytes;
 }
 
-/* Adds memory that can leave, or lies on the host. */
-static struct mem_swap_region *add_region(uint64_t bytes, enum mem_swap_place place)
+/* Adds memory that can leave, or lies on the host, in chunks of at most that size. */
+static struct mem_swap_region *add_chunks(uint64_t bytes, uint64_t most, enum mem_swap_place place)
 {
-	struct mem_swap_region *r = mem_swap_region_create(bytes, CHUNK, 0);
+	struct mem_swap_region *r = mem_swap_region_create(bytes, most, most, 0);
 	int err;
 
 	assert_non_null(r);
@@ -231,6 +231,11 @@ static struct mem_swap_region *add_region(uint64_t bytes, enum mem_swap_place pl
 	lock_release(&shim_swap_mutex);
 	assert_int_equal(err, 0);
 	return r;
+}
+
+static struct mem_swap_region *add_region(uint64_t bytes, enum mem_swap_place place)
+{
+	return add_chunks(bytes, CHUNK, place);
 }
 
 static void want(void)
@@ -250,24 +255,21 @@ static unsigned steps(void)
 	return n;
 }
 
-static bool take(uint64_t *ret_handle, uint64_t *ret_address)
+static bool take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_address)
 {
 	bool taken;
 
 	lock_take(&shim_swap_mutex);
-	taken = shim_swap_pool_take(ret_handle, ret_address);
+	taken = shim_swap_pool_take(bytes, ret_handle, ret_address);
 	lock_release(&shim_swap_mutex);
 	return taken;
 }
 
-static bool put(uint64_t handle, uint64_t at)
+static void put(uint64_t handle, uint64_t at, uint64_t bytes)
 {
-	bool taken;
-
 	lock_take(&shim_swap_mutex);
-	taken = shim_swap_pool_put(handle, at);
+	shim_swap_pool_put(handle, at, bytes);
 	lock_release(&shim_swap_mutex);
-	return taken;
 }
 
 static void drop(uint64_t pause_ns)
@@ -284,7 +286,7 @@ static void pool_has(uint64_t bytes)
 		fail_msg("the driver expects %s", wrong);
 	}
 	assert_int_equal(shim_swap_pool_bytes(), bytes);
-	assert_int_equal(load_acquire(&handles), bytes / CHUNK);
+	assert_int_equal(load_acquire(&lives), bytes);
 	assert_int_equal(mem_ledger_own(shim_mem_ledger(), PROTO_ACCOUNT_SWAP), bytes);
 	assert_int_equal(mem_ledger_own(shim_mem_ledger(), PROTO_ACCOUNT_HOST), bytes);
 }
@@ -306,7 +308,7 @@ static int set_up(void **state)
 	end_if_held();
 	(void)alarm(EVENTUALLY_S);
 	wrong = NULL;
-	store_release(&handles, 0u);
+	store_release(&lives, 0u);
 	meanwhile = NULL;
 	memset(page.line, 0, sizeof(page.line));
 	page.limit[0] = 400 * MIB;
@@ -506,27 +508,92 @@ static void what_is_taken_is_made_again(void **state)
 	want();
 	(void)steps();
 	store_release(&now, now + 9 * SECOND);
-	assert_true(take(&handle, &address));
+	assert_true(take(CHUNK, &handle, &address));
 	assert_int_equal(shim_swap_pool_bytes(), 304 * MIB);
 	store_release(&now, now + 9 * SECOND); /* it was used meanwhile */
 	assert_int_equal(steps(), 1);
 	assert_int_equal(shim_swap_pool_bytes(), 320 * MIB);
-	assert_true(put(handle, address));
+	put(handle, address, CHUNK);
 	pool_has(336 * MIB);
 }
 
-static void an_empty_pool_gives_nothing_and_a_full_one_takes_nothing(void **state)
+static void memory_is_made_for_chunks_of_each_size(void **state)
+{
+	uint64_t handle[3], at[3], more;
+
+	(void)state;
+	add_chunks(148 * MIB, 64 * MIB, MEM_SWAP_DEVICE);
+	want();
+	assert_int_equal(steps(), 23);
+	pool_has(468 * MIB);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(take((i ? 64 : 20) * MIB, &handle[i], &at[i]));
+		assert_int_equal(handle[i] & 0xffff, i ? 64 : 20);
+	}
+	assert_false(take(64 * MIB, &more, &more));
+	assert_false(take(20 * MIB, &more, &more));
+	assert_int_equal(shim_swap_pool_bytes(), 320 * MIB);
+	store_release(&now, now + 20 * MS - 1);
+	assert_int_equal(steps(), 0); /* more may be taken */
+	store_release(&now, now + 1);
+	assert_int_equal(steps(), 3);
+	for (unsigned i = 0; i < 3; i++) {
+		put(handle[i], at[i], (i ? 64 : 20) * MIB);
+	}
+	pool_has((468 + 148) * MIB);
+}
+
+/* Chunks that were used last are not those that leave. */
+static void the_first_gib_that_would_leave_has_memory(void **state)
+{
+	uint64_t handle[2], at[2], more;
+
+	(void)state;
+	page.limit[0] = 40000 * MIB;
+	use(0, LINE, 40000 * MIB);
+	add_chunks(640 * MIB, 64 * MIB, MEM_SWAP_DEVICE);
+	add_chunks(640 * MIB, 32 * MIB, MEM_SWAP_DEVICE);
+	want();
+	assert_int_equal(steps(), 20 + 10 + 2);
+	pool_has((320 + 640 + 64) * MIB);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(take(32 * MIB, &handle[i], &at[i]));
+	}
+	assert_false(take(32 * MIB, &more, &more));
+	for (unsigned i = 0; i < 2; i++) {
+		put(handle[i], at[i], 32 * MIB);
+	}
+}
+
+static void an_empty_pool_gives_nothing(void **state)
 {
 	uint64_t handle, address;
 
 	(void)state;
-	assert_false(take(&handle, &address));
+	assert_false(take(CHUNK, &handle, &address));
+}
+
+static void a_full_pool_frees_what_it_has_had_for_longest(void **state)
+{
+	uint64_t handle, address, at[4];
+
+	(void)state;
 	add_region(3200 * MIB, MEM_SWAP_DEVICE);
 	want();
 	(void)steps();
 	pool_has(1024 * MIB);
-	assert_false(put(1, 1));
-	pool_has(1024 * MIB);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_true(take(CHUNK, &handle, &at[i]));
+		put(handle, at[i], CHUNK);
+	}
+	put(handle = next++ << 16 | 60, 5, 60 * MIB); /* in the place of four chunks */
+	(void)add_acqrel(&lives, 60 * MIB);
+	assert_true(shim_mem_try_charge(PROTO_ACCOUNT_SWAP, 60 * MIB));
+	assert_true(shim_mem_try_charge(PROTO_ACCOUNT_HOST, 60 * MIB));
+	pool_has((1024 - 64 + 60) * MIB);
+	assert_true(take(60 * MIB, &handle, &address));
+	assert_int_equal(address, 5);
+	put(handle, address, 60 * MIB);
 }
 
 /* A chunk of another size needs what the pool is charged for. */
@@ -551,7 +618,7 @@ static void the_pool_makes_room_for_a_chunk_of_another_size(void **state)
 	assert_true(backed);
 	assert_int_equal(left, 0);
 	assert_int_equal(used, 2 * MIB);
-	pool_has(0);
+	pool_has(2 * MIB); /* for the next one */
 }
 
 static bool taken; /* meanwhile */
@@ -597,7 +664,7 @@ static void takes_from_the_pool(void)
 {
 	uint64_t handle, address;
 
-	taken = take(&handle, &address);
+	taken = take(CHUNK, &handle, &address);
 }
 
 static void memory_that_is_being_freed_is_not_taken(void **state)
@@ -739,8 +806,8 @@ static void nothing_is_made_after_the_end(void **state)
 	want();
 	assert_true(shim_swap_pool_step(now));
 	meanwhile = shim_swap_pool_stop;
-	(void)shim_swap_pool_step(now);		     /* the end does not wait for ever */
-	assert_int_equal(load_acquire(&handles), 2); /* the driver is not called any more */
+	(void)shim_swap_pool_step(now);			   /* the end does not wait for ever */
+	assert_int_equal(load_acquire(&lives), 2 * CHUNK); /* the driver is not called any more */
 	assert_int_equal(shim_swap_pool_bytes(), CHUNK);
 	assert_int_equal(steps(), 0);
 	starts = 0;
@@ -763,7 +830,10 @@ int main(void)
 		TEST(pressure_ends_the_pool),
 		TEST(memory_that_others_need_is_given_back),
 		TEST(what_is_taken_is_made_again),
-		TEST(an_empty_pool_gives_nothing_and_a_full_one_takes_nothing),
+		TEST(memory_is_made_for_chunks_of_each_size),
+		TEST(the_first_gib_that_would_leave_has_memory),
+		TEST(an_empty_pool_gives_nothing),
+		TEST(a_full_pool_frees_what_it_has_had_for_longest),
 		TEST(the_pool_makes_room_for_a_chunk_of_another_size),
 		TEST(memory_is_made_without_the_mutex),
 		TEST(what_is_made_while_the_pool_is_dropped_is_freed),
