@@ -288,16 +288,19 @@ static void move_used(struct mem_swap_chunk *c, enum mem_swap_place place)
 	mem_swap_place(&used_map, c, place);
 }
 
+static void drop_one(struct mem_swap_region *r)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		mem_swap_place(&used_map, &r->chunk[i], MEM_SWAP_NOWHERE);
+	}
+	mem_swap_remove(&used_map, r);
+	free(r);
+}
+
 static int drop_used(void **state)
 {
 	while (used_map.n) {
-		struct mem_swap_region *r = used_map.region[0];
-
-		for (uint32_t i = 0; i < r->n; i++) {
-			mem_swap_place(&used_map, &r->chunk[i], MEM_SWAP_NOWHERE);
-		}
-		mem_swap_remove(&used_map, r);
-		free(r);
+		drop_one(used_map.region[0]);
 	}
 	free(used_map.region);
 	used_map = (struct mem_swap_map){ 0 };
@@ -490,6 +493,20 @@ static void a_use_of_mapped_memory_ends_at_the_next_address_that_is_named(void *
 	}
 	assert_int_equal(other->chunk[0].worth, 0);
 	assert_int_equal(other->chunk[0].used, 0);
+}
+
+static void a_use_of_mapped_memory_ends_where_no_mapping_follows(void **state)
+{
+	struct mem_swap_region *a = add_used(MOST, MOST, 0), *gap = add_used(UNIT, MOST, 0),
+			       *elsewhere = add_used(MOST, MOST, 0);
+	struct mem_swap_need need = { 0 };
+
+	drop_one(gap);
+	a->by_handle = elsewhere->by_handle = true;
+	mem_swap_begin_use(&used_map);
+	mem_swap_use(&used_map, a, a->base, UINT64_MAX, 1, &need);
+	assert_int_equal(need.bytes, MOST);
+	assert_int_equal(elsewhere->chunk[0].used, 0);
 }
 
 /* A use that has as many bytes as it may have takes no other chunk. */
@@ -735,6 +752,7 @@ int main(void)
 		TEST(uses_and_choices_are_those_of_the_model),
 		TEST(a_use_begins_in_the_chunk_of_its_address),
 		TEST(a_use_of_mapped_memory_ends_at_the_next_address_that_is_named),
+		TEST(a_use_of_mapped_memory_ends_where_no_mapping_follows),
 		TEST(a_use_ends_once_it_has_that_many_bytes),
 		TEST(what_chunks_have_lost_ends_when_they_return),
 		TEST(of_equals_the_one_that_was_not_used_for_longest_leaves),

@@ -134,6 +134,26 @@ static void more_than_one_pause_moves_is_fetched_by_one_launch(void **state)
 	}
 }
 
+/* What leaves in the first pause lies behind what is missing still. */
+static void more_than_one_pause_moves_takes_the_memory_of_others(void **state)
+{
+	CUdeviceptr many[SHIM_SWAP_BATCH + 6], others[10];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(many); i++) {
+		many[i] = rig_alloc(2 * MIB);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++) {
+		others[i] = rig_alloc(2 * MIB);
+	}
+	all_out(ARRAY_SIZE(many) * 2 * MIB);
+	launch(others, sizeof(others), NULL, 0);
+	launch(many, sizeof(many), NULL, 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(many); i++) {
+		assert_true(rig_on_device(many[i], 0));
+	}
+	assert_false(rig_on_device(others[0], 0));
+}
+
 static void a_launch_names_memory_from_an_address_on(void **state)
 {
 	CUdeviceptr a = rig_alloc(2 * CHUNK);
@@ -266,6 +286,7 @@ int main(void)
 		TEST(a_launchs_own_memory_does_not_leave_for_it),
 		TEST(chunks_of_other_sizes_leave_for_it_in_two_pauses),
 		TEST(more_than_one_pause_moves_is_fetched_by_one_launch),
+		TEST(more_than_one_pause_moves_takes_the_memory_of_others),
 		TEST(a_launch_names_memory_from_an_address_on),
 		TEST(whole_words_of_parameters_are_named),
 		TEST(a_buffer_of_parameters_is_read_up_to_its_end),
