@@ -84,7 +84,6 @@ struct softd_client {
 	struct softd_sm_set *sm_sets[SOFT_MAX_PARTS]; /* owned */
 	struct softd_extent **handles;		      /* owned; each a reference or NULL */
 	uint32_t n_handles;
-	uint64_t created_bytes[SOFT_MAX_GPUS]; /* of cuMemCreate, as long as the memory exists */
 };
 
 /* Starts the thread of a new connection. Takes control. Returns 0 or -Exxx. */

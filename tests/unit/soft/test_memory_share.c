@@ -357,6 +357,7 @@ static void created_program(void *unused)
 	CUcontext second;
 	CUdeviceptr p;
 	uint64_t before;
+	int fd;
 
 	(void)unused;
 	rig_context();
@@ -376,6 +377,15 @@ static void created_program(void *unused)
 	CU(cuMemUnmap(p, GRAIN));
 	CHECK(own_bytes() == before);
 	CU(cuMemAddressFree(p, GRAIN));
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CU(cuMemImportFromShareableHandle(&h2, (void *)(uintptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CHECK(own_bytes() == before + GRAIN); /* of which it has two handles */
+	CU(cuMemRelease(h2));
+	CU(cuMemRelease(h));
+	CHECK(own_bytes() == before); /* others could have it by the descriptor */
+	close(fd);
 }
 
 static void created_memory_is_the_process_s(void **state)

@@ -41,6 +41,7 @@ struct softd_extent {
 	uint32_t home_page;
 	uint64_t secret[2]; /* permits opening it */
 	uint64_t maker;	    /* number of the client that has created it by cuMemCreate; 0: none */
+	uint64_t walk;	    /* request_device.c: the last one that has counted it */
 };
 
 enum softd_alloc_kind {
@@ -185,8 +186,6 @@ struct softd_extent *softd_extent_create(struct softd_gpu *gpu, uint64_t bytes, 
 /* Of bytes that are already charged. */
 struct softd_extent *softd_extent_wrap(struct softd_store *s, struct softd_gpu *gpu,
 				       uint64_t offset, uint64_t bytes) REQUIRES(softd_lock);
-/* Has the extent count as device memory that the client has created, while both exist. */
-void softd_extent_set_maker(struct softd_extent *x, struct softd_client *c) REQUIRES(softd_lock);
 void softd_extent_unref(struct softd_extent *x) REQUIRES(softd_lock);
 /* Creates a descriptor that represents an extent, or a pool if x is NULL. Its holders may import
  * that; it keeps the extent alive. Returns the descriptor or -Exxx. */

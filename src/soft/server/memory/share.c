@@ -216,30 +216,10 @@ static void close_pages(int fd, uint64_t bytes) REQUIRES(softd_lock)
 	pthread_attr_destroy(&attr);
 }
 
-/* Returns the client that has created the extent, or NULL if there is none any more. */
-static struct softd_client *maker_of(const struct softd_extent *x)
-{
-	struct softd_client *c = x->gpu->machine->by_number[x->maker % SOFT_MAX_CLIENTS];
-
-	return x->maker && c && c->number == x->maker ? c : NULL;
-}
-
-void softd_extent_set_maker(struct softd_extent *x, struct softd_client *c)
-{
-	x->maker = c->number;
-	c->created_bytes[x->gpu->index] += x->bytes;
-}
-
 void softd_extent_unref(struct softd_extent *x)
 {
-	struct softd_client *maker;
-
 	if (--x->refs) {
 		return;
-	}
-	maker = maker_of(x);
-	if (maker) {
-		maker->created_bytes[x->gpu->index] -= x->bytes;
 	}
 	uncharge(x->gpu, x->bytes, x->host);
 	if (x->home) {

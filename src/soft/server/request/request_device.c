@@ -13,19 +13,50 @@
 
 _Static_assert(CUABI_COUNT <= SOFT_MAX_NAMES, "the shared page has a count for each function");
 
+/* Returns the bytes of an extent that the client has created on the GPU, unless this walk has
+ * counted it. */
+static uint64_t count_once(struct softd_extent *x, const struct softd_client *c,
+			   const struct softd_gpu *gpu, uint64_t walk)
+{
+	if (!x || x->maker != c->number || x->gpu != gpu || x->walk == walk) {
+		return 0;
+	}
+	x->walk = walk;
+	return x->bytes;
+}
+
+/* Returns what the client has of its memory of cuMemCreate on the GPU: by a handle, or a mapping.
+ * What it has left to processes that have imported it is theirs. */
+static uint64_t created_by(const struct softd_client *c, const struct softd_gpu *gpu)
+	REQUIRES(softd_lock)
+{
+	const struct softd_memory *m = c->windows[gpu->index];
+	static uint64_t walks; /* guarded by the machine's lock */
+	uint64_t bytes = 0, walk = ++walks;
+
+	for (uint32_t i = 0; i < c->n_handles; i++) {
+		bytes += count_once(c->handles[i], c, gpu, walk);
+	}
+	for (uint32_t i = 0; m && i < m->n_maps; i++) {
+		bytes += count_once(m->maps[i].extent, c, gpu, walk);
+	}
+	return bytes;
+}
+
 /* Memory of cuMemCreate belongs to no context: it is shown with the process's first one on the GPU.
  */
-static uint64_t created_bytes(const struct softd_group *g)
+static uint64_t created_bytes(const struct softd_group *g) REQUIRES(softd_lock)
 {
 	softd_list_each (&g->gpu->groups, o, struct softd_group, in_gpu) {
 		if (o->client == g->client) {
-			return o == g ? g->client->created_bytes[g->gpu->index] : 0;
+			return o == g ? created_by(g->client, g->gpu) : 0;
 		}
 	}
 	return 0;
 }
 
 static void fill_group(struct soft_group_info *out, const struct softd_group *g)
+	REQUIRES(softd_lock)
 {
 	*out = (struct soft_group_info){
 		.pid = g->client->pid,

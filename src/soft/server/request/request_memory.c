@@ -235,9 +235,7 @@ static CUresult handle_create(struct softd_client *c, const struct soft_request 
 	if (!x) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (!x->host) {
-		softd_extent_set_maker(x, c);
-	}
+	x->maker = x->host ? 0 : c->number;
 	e = give_handle(c, x, a);
 	if (e) {
 		softd_extent_unref(x);
