@@ -131,6 +131,7 @@ struct daemon_vgpus {
 	sd_event_source *actual_timer; /* owned; vgpu_actual.c: while vGPUs have GPU time */
 	uint64_t asked;		       /* counts what processes ask for */
 	uint64_t orders, rounds;       /* likewise; vgpu_reclaim.c */
+	uint64_t questions;	       /* counts; vgpu_ipc.c */
 	struct daemon_vgpu_round round[PROTO_MAX_GPUS]; /* by gbpfd's number of the GPU */
 	unsigned saving;   /* changes of callers that are being written: vgpu_store.c */
 	uint64_t pinnable; /* bytes of host memory that all of them may pin; 0: any */

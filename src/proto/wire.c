@@ -28,6 +28,10 @@ static const uint16_t sizes[] = {
 	[PROTO_MEM_ASK] = sizeof(struct proto_mem_ask),
 	[PROTO_MEM_RELEASE] = sizeof(struct proto_mem_release),
 	[PROTO_MEM_RELEASED] = sizeof(struct proto_mem_release),
+	[PROTO_IPC_OPEN] = sizeof(struct proto_ipc),
+	[PROTO_IPC_WANTED] = sizeof(struct proto_ipc),
+	[PROTO_IPC_GIVEN] = sizeof(struct proto_ipc),
+	[PROTO_IPC_OPENED] = sizeof(struct proto_ipc),
 	[PROTO_DEVICES] = sizeof(struct proto_devices),
 	[PROTO_DEVICES_ARE] = sizeof(struct proto_devices),
 	[PROTO_CONTROL] = sizeof(struct proto_control),
@@ -192,6 +196,12 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 	case PROTO_BOARD_ADD:
 	case PROTO_PEER_ADD:
 		return 1;
+	case PROTO_IPC_GIVEN:
+	case PROTO_IPC_OPENED:
+		if (m->ipc.error) {
+			return m->ipc.n ? -1 : 0;
+		}
+		return m->ipc.n && m->ipc.n <= PROTO_IPC_CHUNKS ? (int)m->ipc.n : -1;
 	case PROTO_ACCOUNT:
 		return m->account.accounts <= 1 ? (int)m->account.accounts : -1;
 	default:

@@ -7,7 +7,8 @@
  * which the client waits before the program's first launch. Every PREPARE is answered by PREPARED.
  * After an early HELLO and its WELCOME the client starts the driver and sends DEVICES, which is
  * answered by DEVICES_ARE (QUEUED may precede it, or REFUSED replace it), then BOARD_MAPPED. Either
- * side ends the session by closing. */
+ * side ends the session by closing. A connection that opens memory of another process says no
+ * HELLO: it sends IPC_OPEN, which is answered by IPC_OPENED, as often as it needs. */
 #ifndef GBPF_PROTO_WIRE_H
 #define GBPF_PROTO_WIRE_H
 
@@ -70,6 +71,11 @@ enum proto_type {
 	PROTO_PEER_REMOVE,   /* d>c */
 	PROTO_MEM_RELEASE,   /* d>c: move device memory to the host, which another vGPU needs */
 	PROTO_MEM_RELEASED,  /* c>d: answers MEM_RELEASE */
+	PROTO_IPC_OPEN,	     /* c>d: asks for memory that another process has shared; on a
+				connection that says no hello. Repeated once it is answered */
+	PROTO_IPC_WANTED,    /* d>c: the same, to the process that has shared it */
+	PROTO_IPC_GIVEN,     /* c>d: answers IPC_WANTED; descriptors: chunks */
+	PROTO_IPC_OPENED,    /* d>c: answers IPC_OPEN; descriptors: chunks */
 	PROTO_TYPES,	     /* one more than the last type */
 };
 
@@ -119,6 +125,7 @@ struct proto_welcome {
 	int32_t priority;	   /* shared lane: of the default stream, 0 or 1 */
 	uint32_t rhythm, lead_us;  /* admit's answer about announcements */
 	uint32_t uid;		   /* of the process, as gbpfd sees it */
+	int32_t pid;		   /* likewise; 0: unknown */
 	uint32_t accounts;	   /* 1: it is in a vGPU, whose account is the last descriptor */
 	uint32_t account_line;	   /* its line there */
 	uint32_t vgpu_place;	   /* number of its vGPU; PROTO_VGPUS: it is in none */
@@ -163,6 +170,22 @@ struct proto_mem_release { /* MEM_RELEASE, MEM_RELEASED */
 	uint64_t most;		/* not less: no more is released, as whole chunks may be larger */
 	uint64_t reserve;	/* the vGPU retains that much */
 	uint64_t hold_ns;	/* how long nothing returns to the device */
+};
+
+#define PROTO_IPC_CHUNKS 8u	   /* descriptors in one message */
+#define PROTO_IPC_KEY UINT32_C(16) /* bytes */
+
+struct proto_ipc { /* IPC_OPEN, IPC_WANTED, IPC_GIVEN, IPC_OPENED */
+	struct proto_head head;
+	uint64_t number;	    /* IPC_WANTED: gbpfd's; returned in IPC_GIVEN */
+	uint8_t key[PROTO_IPC_KEY]; /* of the memory; only its owner and what it gives it know it */
+	int32_t pid;		    /* IPC_OPEN: the process that has shared it, as gbpfd sees it */
+	uint32_t first;		    /* number of the first chunk that is wanted, or given */
+	/* Answers: 0; EAGAIN: ask again; ENOENT: there is no such memory, or it is another user's;
+	 * or the errno of a call that has failed. Without an error: */
+	int32_t error;
+	uint32_t n;	/* descriptors */
+	uint64_t bytes; /* of the whole memory, as it was allocated */
 };
 
 #define PROTO_HANDLES 512
@@ -356,6 +379,7 @@ union proto_message {
 	struct proto_flag flag;
 	struct proto_mem_ask mem_ask;
 	struct proto_mem_release mem_release;
+	struct proto_ipc ipc;
 	struct proto_account_message account;
 	struct proto_probe probe;
 	struct proto_probe_state probe_state;

@@ -125,6 +125,7 @@ static void admitted(struct daemon_session *s)
 	m.welcome.rhythm = s->grant.rhythm;
 	m.welcome.lead_us = s->grant.lead_us;
 	m.welcome.uid = s->peer.uid;
+	m.welcome.pid = s->peer.pid;
 	daemon_lane_pipe_dir(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
 	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;

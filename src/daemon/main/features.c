@@ -27,11 +27,15 @@
  * policies and tools. Exit records need the vGPU's peak and take the pidfd.
  * connection_closed and sessions_reaped: those of policies and maps precede those of tools. */
 const struct daemon_feature *const daemon_features[] = {
-	&daemon_control_feature, &daemon_sessions_feature,    &daemon_notes_feature,
-	&daemon_hello_feature,	 &daemon_maps_feature,	      &daemon_watches_feature,
-	&daemon_flags_feature,	 &daemon_idle_feature,	      &daemon_lc_feature,
-	&daemon_groups_feature,	 &daemon_hw_feature,	      &daemon_preempt_feature,
-	&daemon_vgpus_feature,	 &daemon_policies_feature,    &daemon_prints_feature,
-	&daemon_probes_feature,	 &daemon_vgpu_shares_feature, &daemon_ticker_feature,
-	&daemon_exits_feature,	 &daemon_reclaim_feature,     NULL,
+	&daemon_control_feature,     &daemon_sessions_feature,
+	&daemon_notes_feature,	     &daemon_hello_feature,
+	&daemon_maps_feature,	     &daemon_watches_feature,
+	&daemon_flags_feature,	     &daemon_idle_feature,
+	&daemon_lc_feature,	     &daemon_groups_feature,
+	&daemon_hw_feature,	     &daemon_preempt_feature,
+	&daemon_vgpus_feature,	     &daemon_policies_feature,
+	&daemon_prints_feature,	     &daemon_probes_feature,
+	&daemon_vgpu_shares_feature, &daemon_ticker_feature,
+	&daemon_exits_feature,	     &daemon_reclaim_feature,
+	&daemon_ipc_feature,	     NULL,
 };

@@ -152,6 +152,12 @@ struct daemon_session_vgpu {
 	} release;
 };
 
+/* vgpu_ipc.c: its question for memory that another process has shared. */
+struct daemon_session_ipc {
+	uint64_t number; /* 0: it asks for none */
+	int owner;	 /* tenant that was asked */
+};
+
 /* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */
 struct daemon_session_policy {
 	uint64_t prepares_sent, prepares_acked; /* messages */

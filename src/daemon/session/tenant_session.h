@@ -58,6 +58,7 @@ struct daemon_session {
 	struct daemon_session_preempt preempt;
 	struct daemon_session_explained explained;
 	struct daemon_session_vgpu vgpu;
+	struct daemon_session_ipc ipc;
 	struct daemon_session_policy policy;
 	struct daemon_session_rejoin rejoin;
 	struct daemon_session_probes probes;

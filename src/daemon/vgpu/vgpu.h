@@ -57,6 +57,7 @@ int daemon_vgpu_fd(const struct daemon_session *s);
 /* Notes the sizes of the devices that a session has reported. Where its user is not trusted, NVML
  * is asked. */
 void daemon_vgpu_note_sizes(struct daemon_session *s, const uint64_t bytes[PROTO_MAX_GPUS]);
+extern const struct daemon_feature daemon_ipc_feature; /* vgpu_ipc.c */
 extern const struct daemon_feature daemon_vgpus_feature;
 /* Has gbpfd look for memory as long as processes in vGPUs wait for it, or are queued: admit is then
  * asked again when memory is freed, too. */

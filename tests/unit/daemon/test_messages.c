@@ -38,6 +38,8 @@ static bool is_from_tenants(enum proto_type type)
 	case PROTO_PROBE_DRAINED:
 	case PROTO_COVERED:
 	case PROTO_COMMUNICATES:
+	case PROTO_IPC_OPEN:
+	case PROTO_IPC_GIVEN:
 		return true;
 	case PROTO_WELCOME:
 	case PROTO_REFUSED:
@@ -59,6 +61,8 @@ static bool is_from_tenants(enum proto_type type)
 	case PROTO_PEER_ADD:
 	case PROTO_PEER_REMOVE:
 	case PROTO_MEM_RELEASE:
+	case PROTO_IPC_WANTED:
+	case PROTO_IPC_OPENED:
 	case PROTO_TYPES:
 		break;
 	}
@@ -102,9 +106,12 @@ static void each_handler_has_a_state_in_which_its_message_is_legal(void **state)
 			}
 			assert_non_null(m->take);
 			assert_true(m->states & ((2u << DAEMON_SESSION_READY) - 1));
-			/* Before its hello a process has no pages, tenant number or devices. */
+			/* Before its hello a process has no pages, tenant number or devices. One
+			 * that opens memory says none. */
 			assert_int_equal(m->states & 1u << DAEMON_SESSION_NEW,
-					 m->type == PROTO_HELLO ? 1u << DAEMON_SESSION_NEW : 0);
+					 m->type == PROTO_HELLO || m->type == PROTO_IPC_OPEN
+						 ? 1u << DAEMON_SESSION_NEW
+						 : 0);
 		}
 	}
 }

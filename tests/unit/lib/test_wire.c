@@ -90,8 +90,9 @@ static void raw(const void *data, size_t len, unsigned nfds)
 static void every_type_makes_the_round_trip(void **state)
 {
 	static const unsigned fds_of[PROTO_TYPES] = {
-		[PROTO_WELCOME] = 3, [PROTO_PREPARE] = 3,  [PROTO_BOARD_ADD] = 1, [PROTO_FLAG] = 1,
-		[PROTO_PROBE] = 1,   [PROTO_FLAG_ADD] = 1, [PROTO_PEER_ADD] = 1,
+		[PROTO_WELCOME] = 3,  [PROTO_PREPARE] = 3,   [PROTO_BOARD_ADD] = 1,
+		[PROTO_FLAG] = 1,     [PROTO_PROBE] = 1,     [PROTO_FLAG_ADD] = 1,
+		[PROTO_PEER_ADD] = 1, [PROTO_IPC_GIVEN] = 3, [PROTO_IPC_OPENED] = 1,
 	};
 	/* Their first words say how many descriptors or words follow. */
 	static const bool cleared[PROTO_TYPES] = {
@@ -109,6 +110,9 @@ static void every_type_makes_the_round_trip(void **state)
 
 		if (t == PROTO_PREPARE) {
 			m.version.regions = PROTO_REGION_GLOBAL | PROTO_REGION_TENANT;
+		}
+		if (t == PROTO_IPC_GIVEN || t == PROTO_IPC_OPENED) {
+			m.ipc.n = want;
 		}
 		memset((char *)&m + sizeof(m.head), cleared[t] ? 0 : 0x41, 8);
 		if (proto_send(pair[0], &m, t, send_fds, want)) {
@@ -190,6 +194,37 @@ static void wrong_scopes_of_a_tool_are_refused(void **state)
 		c.scopes[0].on_off = PROTO_PROBE_OFF;
 		c.off = 2;
 		assert_int_equal(receive_control(types[i], &c, &m), -EPROTO);
+	}
+}
+
+static void answers_about_memory_have_chunks_or_an_error(void **state)
+{
+	static const struct {
+		int32_t error;
+		uint32_t n, sent;
+		int want;
+	} cases[] = {
+		{ 0, 1, 1, 1 },
+		{ 0, 3, 3, 1 },
+		{ 0, 2, 3, 1 },
+		{ 0, 0, 0, -EPROTO },
+		{ 0, 2, 1, -EPROTO },
+		{ 0, PROTO_IPC_CHUNKS + 1, 3, -EPROTO },
+		{ 0, UINT32_MAX, 3, -EPROTO },
+		{ 2, 0, 0, 1 },
+		{ 2, 0, 3, 1 },
+		{ 2, 1, 1, -EPROTO },
+	};
+	int fds[3] = { 2, 2, 2 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		union proto_message m = make(PROTO_IPC_OPENED), got;
+
+		m.ipc.error = cases[i].error;
+		m.ipc.n = cases[i].n;
+		assert_int_equal(proto_send(pair[0], &m, PROTO_IPC_OPENED, fds, cases[i].sent), 0);
+		assert_int_equal(receive(&got), cases[i].want);
 	}
 }
 
@@ -442,6 +477,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(words_that_contradict_each_other_are_refused, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(wrong_scopes_of_a_tool_are_refused, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(answers_about_memory_have_chunks_or_an_error, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_type_that_does_not_exist_is_not_sent, setup,
 						teardown),
