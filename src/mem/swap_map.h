@@ -10,7 +10,15 @@
 
 #define MEM_SWAP_UNIT (UINT64_C(2) << 20) /* of addresses and chunks, bytes */
 
-enum mem_swap_place { MEM_SWAP_NOWHERE, MEM_SWAP_DEVICE, MEM_SWAP_HOST, MEM_SWAP_PLACES };
+enum mem_swap_place {
+	MEM_SWAP_NOWHERE,
+	MEM_SWAP_DEVICE,
+	MEM_SWAP_HOST,
+	MEM_SWAP_SHARED, /* on the device, where it stays: other processes may use it */
+	MEM_SWAP_PLACES
+};
+
+#define MEM_SWAP_KEY 16u /* bytes */
 
 struct mem_swap_chunk {
 	struct mem_swap_chunk *prev,
@@ -38,10 +46,15 @@ struct mem_swap_region {
 	bool freed;	       /* the caller's: the program has freed it; it is not to move */
 	bool by_handle;	       /* the caller's: the program maps it, by a handle */
 	bool was_mapped;       /* the caller's: the program may have written to it */
-	uint32_t handle_types; /* the caller's: that the handle could be exported to */
-	uint32_t pool;	       /* the caller's: number of what it was allocated from; 0: none */
-	int row;	       /* the caller's: of the account */
-	int device;	       /* the caller's */
+	bool imported;	       /* the caller's: of another process; its chunks are nowhere */
+	uint32_t opens;	       /* the caller's: imported: uses by the program */
+	uint32_t share; /* the caller's: number of the note that other processes may use it */
+	uint8_t key[MEM_SWAP_KEY]; /* the caller's: by which other processes know it; 0: none does
+				    */
+	uint32_t handle_types;	   /* the caller's: that the handle could be exported to */
+	uint32_t pool;		   /* the caller's: number of what it was allocated from; 0: none */
+	int row;		   /* the caller's: of the account */
+	int device;		   /* the caller's */
 	uint32_t n;
 	struct mem_swap_chunk chunk[];
 };

@@ -31,6 +31,7 @@ static const struct {
 	[PROTO_KIND_POOL] = { "pools", "memory pools and cuMemAllocAsync" },
 	[PROTO_KIND_GRAPH] = { "graphs", "allocation nodes of graphs" },
 	[PROTO_KIND_MODULE] = { "variables", "variables of modules and libraries" },
+	[PROTO_KIND_SHARED] = { "shared", "cuIpcGetMemHandle: shared with other processes" },
 };
 
 /* Returns why the process gets no chunks on that device, "" if it does. */

@@ -23,10 +23,12 @@
 #include "shim/mem/overhead.h"
 #include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
+#include "shim/mem/swap_share.h"
 #include "shim/object/driver_device.h"
 #include "shim/probe/shim_probe.h"
 #include "shim/session/lane_env.h"
 #include "shim/session/session_agent.h"
+#include "shim/session/session_ipc.h"
 
 #define START_TIMEOUT_NS 1000000000u
 
@@ -86,10 +88,17 @@ static int ask_memory(const struct proto_mem_ask *ask)
 	return shim_session_ask_memory(&session, ask);
 }
 
+static int own_pid(void)
+{
+	return session.pid;
+}
+
 static const struct shim_mem_session mem_session = { .note = note_memory,
 						     .ask = ask_memory,
 						     .is_agent = shim_agent_is_current,
-						     .kernel_of = shim_kernel_glance };
+						     .kernel_of = shim_kernel_glance,
+						     .pid = own_pid,
+						     .open_ipc = shim_session_open_ipc };
 
 static uint64_t release_memory(const struct proto_mem_release *m)
 {
@@ -116,6 +125,7 @@ static int join_vgpu(void)
 		return err;
 	}
 	shim_session_release = release_memory;
+	shim_session_give = shim_swap_give;
 	for (uint32_t i = 0; i < session.gpus; i++) {
 		if (shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
 			most = MAX(most, bytes);

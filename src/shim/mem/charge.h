@@ -27,6 +27,13 @@ struct shim_mem_session {
 	/* Whether a handle that is launched is a CUkernel, and the hash of its name; 0: not known.
 	 * Returns false if it cannot be said without waiting. */
 	bool (*kernel_of)(const void *handle, bool *ret_library, uint64_t *ret_hash);
+	/* Returns the process's number as gbpfd sees it. */
+	int (*pid)(void);
+	/* Asks gbpfd for chunks that another process has shared; m: PROTO_IPC_OPEN, and then the
+	 * answer, whose descriptors are the caller's. *sock: negative at first; a connection for
+	 * the next question, the caller's. Waits for two seconds at most. Returns 0; -ENOENT: there
+	 * is no such memory; -ETIMEDOUT: there is no answer; or another -errno. */
+	int (*open_ipc)(int *sock, struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS]);
 };
 
 /* Joins the vGPU whose account is mapped at page, as its given line; uuid: of the process's devices

@@ -52,7 +52,8 @@ static bool is_allocated(CUdeviceptr address, size_t bytes, CUcontext ctx)
 /* Memory of cuMemAlloc stays where it is, as one object, until it is freed. */
 static bool is_mappable(CUdeviceptr address)
 {
-	return shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address,
+	return !shim_swap_has(address) &&
+	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address,
 				      CU_MEMORYTYPE_DEVICE) &&
 	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) &&
 	       shim_copy_attribute_is(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address, 1);

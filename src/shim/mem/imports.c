@@ -4,6 +4,8 @@
 #include "mem/region.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_region.h"
+#include "shim/mem/swap_share.h"
 #include "shim/shim.h"
 
 static struct lock mutex = LOCK_INITIALIZER(MEM_IMPORTS);
@@ -109,22 +111,49 @@ static CUresult opened(CUresult r, const CUdeviceptr *ret, const void *handle, s
 	return r;
 }
 
+/* A handle of gBPF's, for memory in chunks. */
+static CUresult open_token(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags)
+{
+	struct shim_mem_identity id = shim_mem_identity_of_handle(handle, sizeof(*handle));
+	uint64_t bytes;
+	CUresult r = shim_swap_open(ret, handle, flags, &bytes);
+
+	if (r == CUDA_SUCCESS) {
+		note(*ret, bytes, &id);
+	}
+	return r;
+}
+
+static bool is_token(const CUipcMemHandle *handle)
+{
+	return shim_mem_joined() && shim_swap_is_token(handle);
+}
+
 static CUresult open_ipc(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)
 {
+	if (is_token(&handle)) {
+		return open_token(ret, &handle, flags);
+	}
 	return opened(shim_driver.cuIpcOpenMemHandle_v2(ret, handle, flags), ret, &handle,
 		      sizeof(handle));
 }
 
 static CUresult open_ipc_v1(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)
 {
+	if (is_token(&handle)) {
+		return open_token(ret, &handle, flags);
+	}
 	return opened(shim_driver.cuIpcOpenMemHandle(ret, handle, flags), ret, &handle,
 		      sizeof(handle));
 }
 
 static CUresult close_ipc(CUdeviceptr address)
 {
-	CUresult r = shim_driver.cuIpcCloseMemHandle(address);
+	CUresult r;
 
+	if (!shim_swap_close(address, &r)) {
+		r = shim_driver.cuIpcCloseMemHandle(address);
+	}
 	if (r == CUDA_SUCCESS) {
 		forget(address);
 	}
@@ -159,6 +188,7 @@ static CUresult destroy_external(CUexternalMemory memory)
 
 void shim_mem_install_imports(void)
 {
+	shim_swap_install_questions();
 	shim_real.cuIpcOpenMemHandle = open_ipc_v1;
 	shim_real.cuIpcOpenMemHandle_v2 = open_ipc;
 	shim_real.cuIpcCloseMemHandle = close_ipc;

@@ -1,13 +1,16 @@
 /* What programs are answered about memory that can leave the device: the same as of any memory of
  * cuMemAlloc, whatever the driver says of its chunks (H200, 580.159.04), except that it cannot be
- * exported: a chunk that others use cannot move. */
+ * exported: a chunk that others use cannot move. (IPC handles: swap_share.c.) */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_async.h"
+#include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
+#include "shim/mem/swap_share.h"
 #include "shim/shim.h"
 
 /* Stores a value of that many bytes; little-endian. */
@@ -15,6 +18,59 @@ static CUresult give(void *out, uint64_t value, size_t bytes)
 {
 	memcpy(out, &value, bytes);
 	return CUDA_SUCCESS;
+}
+
+/* ---- which memory an address is in ---- */
+
+bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
+{
+	const struct mem_swap_region *r;
+
+	if (!shim_swap_has_regions()) {
+		return false;
+	}
+	lock_take(&shim_swap_mutex);
+	r = mem_swap_find(&shim_swap_map, address);
+	r = r && !r->freed ? r : NULL;
+	if (r) {
+		*ret = (struct shim_swap_view){ .base = r->base,
+						.bytes = r->bytes,
+						.reserved = r->reserved,
+						.id = r->id,
+						.pool = shim_swap_async_pool(r),
+						.owner = (CUcontext)(uintptr_t)r->owner,
+						.device = r->device,
+						.by_handle = r->by_handle,
+						.imported = r->imported,
+						.handle_types = r->handle_types };
+	}
+	lock_release(&shim_swap_mutex);
+	return r != NULL;
+}
+
+bool shim_swap_has_own(CUdeviceptr address, size_t bytes)
+{
+	uint64_t end = bytes > UINT64_MAX - address ? UINT64_MAX : address + bytes;
+	const struct mem_swap_region *r;
+	bool has = false;
+
+	if (!shim_swap_has_regions()) {
+		return false;
+	}
+	lock_take(&shim_swap_mutex);
+	while (!has && address < end && (r = mem_swap_next(&shim_swap_map, address)) != NULL) {
+		has = r->base < end && !r->by_handle && !r->freed;
+		address = r->base + r->reserved;
+	}
+	lock_release(&shim_swap_mutex);
+	return has;
+}
+
+bool shim_swap_has(CUdeviceptr address)
+{
+	struct shim_swap_view v;
+
+	return shim_swap_look(address, &v);
 }
 
 /* ---- reserved addresses ---- */
@@ -101,6 +157,12 @@ static struct range range_of(CUdeviceptr address, const struct shim_swap_view *v
 	return found;
 }
 
+/* Returns true for memory of cuMemAlloc, if the driver can share such chunks. */
+static bool can_share(const struct shim_swap_view *v)
+{
+	return !v->by_handle && !v->imported && !v->pool && shim_swap_can_share();
+}
+
 /* ---- questions ---- */
 
 static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr address,
@@ -132,10 +194,11 @@ static CUresult value_of(void *out, CUpointer_attribute what, CUdeviceptr addres
 		return give(out, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, sizeof(unsigned));
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		return give(out, 0, sizeof(int));
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		return give(out, can_share(v), sizeof(int));
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		return give(out, v->handle_types, sizeof(uint64_t));
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -218,10 +281,13 @@ static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)
 {
 	struct shim_swap_view v;
 
-	if (ret && shim_swap_look(address, &v)) {
-		return v.by_handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+	if (!ret || !shim_swap_look(address, &v)) {
+		return next_get_ipc(ret, address);
 	}
-	return next_get_ipc(ret, address);
+	if (v.by_handle || v.imported || v.pool) {
+		return CUDA_ERROR_INVALID_VALUE; /* as the driver */
+	}
+	return can_share(&v) ? shim_swap_share(v.base, v.id, ret) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult retain(CUmemGenericAllocationHandle *ret, void *address)
@@ -298,16 +364,20 @@ static void refuse_contexts(unsigned index)
 	store_release(&slots[index], __extension__(void *) refuse_context);
 }
 
+void shim_swap_install_questions(void)
+{
+	shim_real.cuPointerGetAttribute = get;
+	shim_real.cuPointerGetAttributes = get_many;
+	shim_real.cuPointerSetAttribute = set;
+	shim_real.cuMemGetAddressRange_v2 = get_range;
+}
+
 void shim_swap_install_calls(void)
 {
 	next_get_ipc = shim_real.cuIpcGetMemHandle;
 	next_unmap = shim_real.cuMemUnmap;
 	next_set_access = shim_real.cuMemSetAccess;
 	next_retain = shim_real.cuMemRetainAllocationHandle;
-	shim_real.cuPointerGetAttribute = get;
-	shim_real.cuPointerGetAttributes = get_many;
-	shim_real.cuPointerSetAttribute = set;
-	shim_real.cuMemGetAddressRange_v2 = get_range;
 	shim_real.cuMemGetAccess = get_access;
 	shim_real.cuIpcGetMemHandle = get_ipc;
 	shim_real.cuMemRetainAllocationHandle = retain;

@@ -33,10 +33,33 @@ static bool map(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device
 	return shim_swap_map_memory(at, bytes, handle, device) == CUDA_SUCCESS;
 }
 
+static uint32_t can_share; /* [atomic] constant once the process has joined its vGPU */
+
+void shim_swap_chunk_setup(CUdevice device)
+{
+	int can = 0;
+
+	(void)shim_driver.cuDeviceGetAttribute(
+		&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+	store_release(&can_share, (uint32_t)(can != 0));
+}
+
+bool shim_swap_can_share(void)
+{
+	return load_acquire(&can_share) != 0;
+}
+
+/* Memory of the device is made so that it can be shared with other processes, should the program
+ * ask for that. */
 static CUresult create(uint64_t *ret, uint64_t bytes, CUmemLocationType type, CUdevice device)
 {
-	CUmemAllocationProp p = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				  .location = { .type = type, .id = device } };
+	CUmemAllocationProp p = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = type == CU_MEM_LOCATION_TYPE_DEVICE && shim_swap_can_share()
+						? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+						: CU_MEM_HANDLE_TYPE_NONE,
+		.location = { .type = type, .id = device }
+	};
 	CUmemGenericAllocationHandle handle = 0;
 	CUresult r = shim_work_driver.cuMemCreate(&handle, bytes, &p, 0);
 

@@ -11,6 +11,10 @@
 
 /* Maps memory at an address, for the device alone. */
 CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device);
+/* Called once, when memory of the device can leave it from now on. */
+void shim_swap_chunk_setup(CUdevice device);
+/* Returns true if memory of the device can be given to other processes. */
+bool shim_swap_can_share(void);
 /* Makes memory of the device for the chunk, which is charged already. */
 CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device);
 /* Maps what the chunk has, of the device or else of the host, at its address. */

@@ -333,8 +333,10 @@ static bool wait_for_work(CUcontext ctx, uint64_t ns)
 	return r == CUDA_SUCCESS;
 }
 
-/* Brings memory back that a use has named. Returns whether all of it is there. */
-static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_fault *f)
+/* Brings memory back that a use has named. Returns whether all of it is there; *ret_some: whether
+ * any has come. */
+static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_fault *f,
+		  bool *ret_some)
 {
 	CUstreamCaptureMode mode = shim_capture_exempt();
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
@@ -356,11 +358,39 @@ static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_f
 	if (!some) {
 		rest_since(begin);
 	}
+	*ret_some = some;
 	all = !list_missing(row, use, list);
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
 	shim_capture_restore(mode);
 	return all;
+}
+
+bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id)
+{
+	struct sched_mem_fault f = { .drain_ns = SCHED_MEM_DRAIN_NS };
+	struct mem_swap_need need = { 0 };
+	struct mem_swap_region *r;
+	CUcontext ctx = NULL;
+	uint64_t use = 0;
+	bool some = false;
+	int row = -1;
+
+	lock_take(&shim_swap_mutex);
+	r = shim_swap_find_by_id(base, id);
+	if (r) {
+		mem_swap_begin_use(&shim_swap_map);
+		mem_swap_use(&shim_swap_map, r, base, UINT64_MAX, 0, &need);
+		use = shim_swap_map.uses;
+		row = r->row;
+		ctx = (CUcontext)(uintptr_t)r->owner;
+		f.missing = need.missing;
+	}
+	lock_release(&shim_swap_mutex);
+	if (need.missing) {
+		(void)fetch(ctx, row, use, &f, &some);
+	}
+	return some;
 }
 
 /* What keeps the mutex for long is a movement, or memory of the host that is made: the launch uses
@@ -410,7 +440,7 @@ void shim_swap_launch(struct shim_swap_launch *l)
 	CUcontext ctx = NULL;
 	struct naming n = { .row = -1 };
 	uint64_t use;
-	bool asks;
+	bool asks, some;
 
 	if (!shim_swap_is_on() || shim_capture_any() ||
 	    shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
@@ -427,7 +457,7 @@ void shim_swap_launch(struct shim_swap_launch *l)
 		return;
 	}
 	if (decide(&f, n.is_old) == GBPF_MEM_FETCH) {
-		if (!fetch(ctx, n.row, use, &f)) {
+		if (!fetch(ctx, n.row, use, &f, &some)) {
 			sched_used_in_place(shim.sched);
 		}
 		return;

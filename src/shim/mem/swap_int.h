@@ -20,11 +20,20 @@ void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place) REQUIR
 
 /* ---- swap_region.c ---- */
 
+/* Returns a region of the chunks that an allocation of so many bytes has in each process, as
+ * mem_swap_region_create() does. */
+struct mem_swap_region *shim_swap_region_create(uint64_t bytes, int row);
 /* Maps a region, whose chunks have memory, at an address, and adds it to the map. Returns the
  * driver's error: nothing is mapped. */
 CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base) REQUIRES(shim_swap_mutex);
 /* Removes a region from the map, which keeps its memory. unmap: that is mapped still. */
 void shim_swap_withdraw(struct mem_swap_region *r, bool unmap) REQUIRES(shim_swap_mutex);
+
+/* Returns a number for a region, which no other one has had. */
+uint64_t shim_swap_new_id(void) REQUIRES(shim_swap_mutex);
+/* Maps a region, whose chunks have memory, at addresses of gBPF's for the current context. Returns
+ * as shim_swap_enter(), or CUDA_ERROR_NOT_SUPPORTED. */
+CUresult shim_swap_place_region(struct mem_swap_region *r) REQUIRES(shim_swap_mutex);
 
 /* ---- swap_pause.c: contexts, and pauses of their work ---- */
 
@@ -77,6 +86,13 @@ struct shim_swap_pause {
 /* Returns whether there is a pause; if so, shim_swap_resume() follows. */
 bool shim_swap_stop(struct shim_swap_pause *p, int row) REQUIRES(shim_swap_mutex);
 void shim_swap_resume(struct shim_swap_pause *p);
+
+/* ---- swap_fetch.c ---- */
+
+/* Has a region return to the device, as for a launch that names all of it. Waits for the work of
+ * its context for a second at most. Returns whether something has moved. The caller does not hold
+ * the mutex. */
+bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id);
 
 /* ---- swap_region.c: regions that the program has freed ---- */
 

@@ -27,18 +27,24 @@ struct moves {
 	uint64_t back_bytes;
 };
 
+/* Returns the kind of what a chunk has on the device. */
+static enum proto_kind kind_at(enum mem_swap_place place)
+{
+	return place == MEM_SWAP_SHARED ? PROTO_KIND_SHARED : PROTO_KIND_CHUNK;
+}
+
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
 {
 	uint64_t was = c->place == MEM_SWAP_HOST ? c->bytes : 0;
 	uint64_t is = place == MEM_SWAP_HOST ? c->bytes : 0;
 	int row = c->region->row;
 
-	if (c->place == MEM_SWAP_DEVICE) {
-		shim_mem_kind_sub(row, PROTO_KIND_CHUNK, c->bytes);
+	if (c->place == MEM_SWAP_DEVICE || c->place == MEM_SWAP_SHARED) {
+		shim_mem_kind_sub(row, kind_at(c->place), c->bytes);
 	}
 	mem_swap_place(&shim_swap_map, c, place);
-	if (place == MEM_SWAP_DEVICE) {
-		shim_mem_kind_add(row, PROTO_KIND_CHUNK, c->bytes);
+	if (place == MEM_SWAP_DEVICE || place == MEM_SWAP_SHARED) {
+		shim_mem_kind_add(row, kind_at(place), c->bytes);
 	}
 	shim_mem_set_away(row, shim_swap_map.at[row][MEM_SWAP_HOST].bytes);
 	store_release(&shim_swap_on_host, shim_swap_on_host + is - was);
@@ -257,7 +263,7 @@ static bool add_from(struct moves *m, struct mem_swap_chunk *k, struct mem_swap_
 	for (uint32_t i = 0; i < unused->n; i++) {
 		struct mem_swap_chunk *from = &unused->chunk[i];
 
-		if (!from->handle || from->bytes != k->bytes) {
+		if (from->place != MEM_SWAP_DEVICE || !from->handle || from->bytes != k->bytes) {
 			continue;
 		}
 		shim_mem_release(unused->row, k->bytes);

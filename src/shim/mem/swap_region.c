@@ -5,6 +5,7 @@
 
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/sharing.h"
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
@@ -17,7 +18,8 @@
 #define FIRST_ID (UINT64_C(1) << 40) /* the driver's numbers of buffers are below */
 
 static uint64_t next_id GUARDED_BY(shim_swap_mutex) = FIRST_ID;
-static uint32_t is_on; /* [atomic] */
+static uint32_t is_on;	     /* [atomic] */
+static uint32_t has_regions; /* [atomic] also in a process whose memory cannot leave */
 
 /* What the program has freed, and work may use until the event is reached. */
 static struct shim_swap_leaving *leaving GUARDED_BY(shim_swap_mutex); /* owned */
@@ -40,14 +42,26 @@ bool shim_swap_is_on(void)
 	return load_acquire(&is_on) && shim_mem_joined();
 }
 
+bool shim_swap_has_regions(void)
+{
+	return load_acquire(&has_regions) && shim_mem_joined();
+}
+
+uint64_t shim_swap_new_id(void)
+{
+	return next_id++;
+}
+
 /* ---- allocations ---- */
 
-/* Returns the live region of shim_swap_alloc() with that base, or NULL. */
-static struct mem_swap_region *live_at(CUdeviceptr base) REQUIRES(shim_swap_mutex)
+/* Returns the live region of shim_swap_alloc(), or, imported, of another process, with that base,
+ * or NULL. */
+static struct mem_swap_region *live_at(CUdeviceptr base, bool imported) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, base);
 
-	return r && r->base == base && !r->freed && !r->by_handle ? r : NULL;
+	return r && r->base == base && !r->freed && !r->by_handle && r->imported == imported ? r
+											     : NULL;
 }
 
 struct mem_swap_region *shim_swap_find_by_id(CUdeviceptr base, uint64_t id)
@@ -76,7 +90,9 @@ static void discard(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 
 		if (c->handle) {
 			shim_swap_chunk_release(c);
-			shim_mem_release(r->row, c->bytes);
+			if (!r->imported) {
+				shim_mem_release(r->row, c->bytes);
+			}
 		}
 		shim_swap_chunk_unback(c);
 	}
@@ -113,7 +129,9 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 	for (uint32_t i = 0; i < r->n; i++) {
 		struct mem_swap_chunk *c = &r->chunk[i];
 
-		shim_swap_place(c, c->handle ? MEM_SWAP_DEVICE : MEM_SWAP_HOST);
+		shim_swap_place(c, r->imported ? MEM_SWAP_NOWHERE
+				   : c->handle ? MEM_SWAP_DEVICE
+					       : MEM_SWAP_HOST);
 	}
 	return CUDA_SUCCESS;
 }
@@ -121,11 +139,12 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 void shim_swap_withdraw(struct mem_swap_region *r, bool unmap)
 {
 	for (uint32_t i = 0; i < r->n; i++) {
-		if (r->chunk[i].place != MEM_SWAP_NOWHERE) {
-			shim_swap_place(&r->chunk[i], MEM_SWAP_NOWHERE);
-			if (unmap) {
-				(void)shim_swap_chunk_unmap(&r->chunk[i]);
-			}
+		if (r->chunk[i].place == MEM_SWAP_NOWHERE && !r->imported) {
+			continue; /* its memory was passed on */
+		}
+		shim_swap_place(&r->chunk[i], MEM_SWAP_NOWHERE);
+		if (unmap) {
+			(void)shim_swap_chunk_unmap(&r->chunk[i]);
 		}
 	}
 	mem_swap_remove(&shim_swap_map, r);
@@ -194,10 +213,13 @@ uint64_t shim_swap_kept(const struct mem_swap_region *r)
 /* Frees a region of shim_swap_alloc(), and its addresses. */
 static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
+	uint32_t share = r->share;
+
 	shim_swap_async_dropped(r);
 	shim_swap_withdraw(r, true);
 	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
 	discard(r);
+	shim_mem_unnote_share(share);
 }
 
 /* Gives a chunk memory where there is room: of the device, if charged says that its bytes are
@@ -237,8 +259,7 @@ static CUresult fill(struct mem_swap_region *r, bool charged, bool *full) REQUIR
 	return result;
 }
 
-/* Maps a region at addresses of its own, for the current context. */
-static CUresult place(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
+CUresult shim_swap_place_region(struct mem_swap_region *r)
 {
 	CUdeviceptr base = 0;
 	CUcontext ctx = NULL;
@@ -249,7 +270,10 @@ static CUresult place(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	ctx = shim_green_base(ctx);
-	shim_swap_see(ctx, r->device, false); /* if a private call of the driver has made it */
+	if (shim_swap_is_on()) { /* a private call of the driver may have made it */
+		shim_swap_see(ctx, r->device, false);
+	}
+	store_release(&has_regions, 1u);
 	r->owner = (uint64_t)(uintptr_t)ctx;
 	r->epoch = shim_mem_epoch();
 	result = shim_swap_enter(r, base);
@@ -259,12 +283,17 @@ static CUresult place(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 	return result;
 }
 
+struct mem_swap_region *shim_swap_region_create(uint64_t bytes, int row)
+{
+	uint64_t large = bytes >= SHIM_SWAP_LARGE ? SHIM_SWAP_CHUNK_MAX : SHIM_SWAP_CHUNK;
+
+	return mem_swap_region_create(bytes, large, SHIM_SWAP_CHUNK, row);
+}
+
 /* Makes the region, whose bytes are charged or not; full as for fill_chunk(). */
 static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(shim_swap_mutex)
 {
-	uint64_t large = a->bytes >= SHIM_SWAP_LARGE ? SHIM_SWAP_CHUNK_MAX : SHIM_SWAP_CHUNK;
-	struct mem_swap_region *r =
-		mem_swap_region_create(a->bytes, large, SHIM_SWAP_CHUNK, a->row);
+	struct mem_swap_region *r = shim_swap_region_create(a->bytes, a->row);
 	CUresult result;
 
 	if (!r) {
@@ -277,7 +306,7 @@ static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(sh
 	r->id = next_id++;
 	result = fill(r, charged, full);
 	if (result == CUDA_SUCCESS && !a->by_handle) {
-		result = place(r);
+		result = shim_swap_place_region(r);
 	}
 	if (result != CUDA_SUCCESS) {
 		discard(r);
@@ -498,16 +527,19 @@ static CUresult record_behind(CUcontext ctx, CUevent *ret)
 
 /* Begins to free a live region: it is no address of the program any more. Returns false if there is
  * none with that base. */
-static bool begin_free(CUdeviceptr base, struct shim_swap_leaving *ret)
+static bool begin_free(CUdeviceptr base, bool imported, struct shim_swap_leaving *ret)
 {
 	struct mem_swap_region *r;
 
-	if (!shim_swap_is_on()) {
+	if (!shim_swap_has_regions()) {
 		return false;
 	}
 	lock_take(&shim_swap_mutex);
-	r = live_at(base);
-	if (r) {
+	r = live_at(base, imported);
+	*ret = (struct shim_swap_leaving){ 0 };
+	if (r && r->opens > 1) {
+		r->opens--;
+	} else if (r) {
 		r->freed = true;
 		shim_swap_async_freed(r, true);
 		*ret = (struct shim_swap_leaving){ .base = base,
@@ -520,14 +552,18 @@ static bool begin_free(CUdeviceptr base, struct shim_swap_leaving *ret)
 
 /* The driver waits for all work in cuMemFree, too. While a stream of the process captures, nothing
  * can be waited for: the memory is freed later. */
-bool shim_swap_free(CUdeviceptr address, CUresult *ret)
+static bool free_behind_work(CUdeviceptr address, bool imported, CUresult *ret)
 {
 	CUstreamCaptureMode mode;
 	struct shim_swap_leaving l;
 	CUresult r;
 
-	if (!begin_free(address, &l)) {
+	if (!begin_free(address, imported, &l)) {
 		return false;
+	}
+	if (!l.base) { /* it is open still */
+		*ret = CUDA_SUCCESS;
+		return true;
 	}
 	mode = shim_capture_exempt();
 	r = record_behind(l.ctx, &l.event);
@@ -546,6 +582,16 @@ bool shim_swap_free(CUdeviceptr address, CUresult *ret)
 	shim_capture_restore(mode);
 	*ret = r;
 	return true;
+}
+
+bool shim_swap_free(CUdeviceptr address, CUresult *ret)
+{
+	return free_behind_work(address, false, ret);
+}
+
+bool shim_swap_close(CUdeviceptr address, CUresult *ret)
+{
+	return free_behind_work(address, true, ret);
 }
 
 /* Returns the context of a stream. A green one can be current to one thread only, and ends with its
@@ -573,7 +619,7 @@ bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread,
 	struct shim_swap_leaving l;
 	CUresult r;
 
-	if (!begin_free(address, &l)) {
+	if (!begin_free(address, false, &l)) {
 		return false;
 	}
 	if (shim_capture_any() && shim_capture_has(stream, per_thread)) {
@@ -653,7 +699,7 @@ void shim_swap_settle(void)
 	struct shim_swap_leaving l;
 
 	shim_swap_async_settle();
-	if (!load_acquire(&n_leaving) || !shim_swap_is_on()) {
+	if (!load_acquire(&n_leaving) || !shim_swap_has_regions()) {
 		return;
 	}
 	mode = shim_capture_exempt();
@@ -676,56 +722,6 @@ void shim_swap_give_back(void)
 	shim_capture_restore(mode);
 }
 
-bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
-{
-	const struct mem_swap_region *r;
-
-	if (!shim_swap_is_on()) {
-		return false;
-	}
-	lock_take(&shim_swap_mutex);
-	r = mem_swap_find(&shim_swap_map, address);
-	r = r && !r->freed ? r : NULL;
-	if (r) {
-		*ret = (struct shim_swap_view){ .base = r->base,
-						.bytes = r->bytes,
-						.reserved = r->reserved,
-						.id = r->id,
-						.pool = shim_swap_async_pool(r),
-						.owner = (CUcontext)(uintptr_t)r->owner,
-						.device = r->device,
-						.by_handle = r->by_handle,
-						.handle_types = r->handle_types };
-	}
-	lock_release(&shim_swap_mutex);
-	return r != NULL;
-}
-
-bool shim_swap_has_own(CUdeviceptr address, size_t bytes)
-{
-	uint64_t end = bytes > UINT64_MAX - address ? UINT64_MAX : address + bytes;
-	const struct mem_swap_region *r;
-	bool has = false;
-
-	if (!shim_swap_is_on()) {
-		return false;
-	}
-	lock_take(&shim_swap_mutex);
-	while (!has && address < end && (r = mem_swap_next(&shim_swap_map, address)) != NULL) {
-		has = r->base < end && !r->by_handle && !r->freed;
-		address = r->base + r->reserved;
-	}
-	lock_release(&shim_swap_mutex);
-	return has;
-}
-
-bool shim_swap_has(CUdeviceptr address)
-{
-	struct shim_swap_view v;
-
-	return shim_swap_look(address, &v);
-}
-
 /* ---- ends of contexts ---- */
 
 /* Forgets the events of a context, which ends with them. */
@@ -743,7 +739,7 @@ void shim_swap_context_ending(CUcontext ctx, bool ending)
 {
 	struct shim_swap_context *c;
 
-	if (!shim_swap_is_on()) {
+	if (!shim_swap_has_regions()) {
 		return;
 	}
 	lock_take(&shim_swap_mutex);
@@ -762,7 +758,7 @@ void shim_swap_context_ended(CUcontext ctx, uint64_t epoch)
 {
 	struct mem_swap_region *r;
 
-	if (!shim_swap_is_on()) {
+	if (!shim_swap_has_regions()) {
 		return;
 	}
 	lock_take(&shim_swap_mutex);
@@ -786,7 +782,9 @@ bool shim_swap_is_possible(void)
 void shim_swap_install(void)
 {
 	shim_work_install();
+	shim_swap_chunk_setup(0); /* the only one that the process sees */
 	shim_swap_install_calls();
 	shim_swap_async_install();
+	store_release(&has_regions, 1u);
 	store_release(&is_on, 1u);
 }

@@ -24,6 +24,8 @@ bool shim_swap_is_possible(void);
 void shim_swap_install(void);
 /* Returns true in a process whose memory can leave the device. */
 bool shim_swap_is_on(void);
+/* Returns true in such a process, and in one that has opened such memory of another process. */
+bool shim_swap_has_regions(void);
 
 /* Allocates bytes, of which as many as are charged to the row within the limit are on the device,
  * and the others on the host. Returns CUDA_ERROR_OUT_OF_MEMORY where neither has room, and
@@ -58,6 +60,9 @@ CUresult shim_swap_settle_in(struct mem_swap_region *r, CUmemGenericAllocationHa
 bool shim_swap_free(CUdeviceptr address, CUresult *ret);
 /* The same as cuMemFreeAsync. */
 bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread, CUresult *ret);
+/* Closes memory of shim_swap_open() as cuIpcCloseMemHandle does. Returns false for any other
+ * address. */
+bool shim_swap_close(CUdeviceptr address, CUresult *ret);
 /* Frees what cuMemFreeAsync has freed meanwhile. */
 void shim_swap_settle(void);
 /* Frees memory of the host that is kept for chunks. */
@@ -100,10 +105,13 @@ struct shim_swap_view {
 	CUcontext owner;
 	CUdevice device;
 	bool by_handle; /* the program has mapped it; it has no owner */
+	bool imported;	/* it is another process's */
 	uint32_t handle_types;
 };
 /* Returns false if the address is in no such allocation. */
 bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret);
 void shim_swap_install_calls(void);
+/* The slots of calls that only ask, in each process that can open memory of others. */
+void shim_swap_install_questions(void);
 
 #endif

@@ -5,11 +5,16 @@
 
 struct cuabi_table shim_work_driver;
 
+void shim_work_prepare(void)
+{
+	shim_work_driver = shim_driver;
+}
+
 void shim_work_install(void)
 {
 	void **driver = (void **)&shim_driver, **real = (void **)&shim_real;
 
-	shim_work_driver = shim_driver;
+	shim_work_prepare();
 	for (unsigned i = 0; i < shim_work_count; i++) {
 		unsigned k = shim_work[i].index;
 

@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 #include "cuabi/table.h"
 
-/* The driver's functions, none in a section. Constant after shim_work_install(). */
+/* The driver's functions, none in a section. Constant after one of the following calls. */
 extern struct cuabi_table shim_work_driver;
 
 /* Generated: those functions of the driver, and what is called in their place. */
@@ -22,8 +22,11 @@ struct shim_work {
 extern const struct shim_work shim_work[];
 extern const unsigned shim_work_count;
 
-/* Called once, before cuInit returns. */
+/* Called once, before cuInit returns, in a process whose memory can leave the device. */
 void shim_work_install(void);
+/* The same in any other process, before it uses the functions: none of its calls are in sections.
+ */
+void shim_work_prepare(void);
 
 /* ---- launches that may name memory of the host: swap_fetch.c ---- */
 

@@ -18,6 +18,7 @@ struct shim_session {
 	int wake; /* owned; eventfd that wakes the agent */
 	struct sched *sched; /* owned; NULL before the first welcome */
 	uint32_t tenant, class_id, gpus;
+	int32_t pid;	       /* as gbpfd sees it */
 	uint32_t weight_asked; /* before admit changed it; 0: the default */
 	uint32_t lane, lanes;  /* the driver's, GBPF_LANE_*; bits of the acceptable ones, 0: any */
 	uint8_t uuid[PROTO_MAX_GPUS][16];
@@ -118,6 +119,8 @@ int shim_session_answer_probe(struct shim_session *s, union proto_message *m, en
 /* Moves memory of the device to the host, as an order says. Returns the bytes that were released.
  * Called on the session's thread; set before it runs, NULL: none can be. */
 extern uint64_t (*shim_session_release)(const struct proto_mem_release *m);
+/* Answers PROTO_IPC_WANTED in place, with m->n descriptors. Likewise. */
+extern void (*shim_session_give)(struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS]);
 /* Sends PROTO_MEM_ASK. Returns 0, or -errno: there is no gbpfd at present. */
 int shim_session_ask_memory(struct shim_session *s, const struct proto_mem_ask *ask);
 void shim_session_note(struct shim_session *s, const char *what, const char *text);

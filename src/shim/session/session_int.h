@@ -15,6 +15,9 @@ int shim_session_open_socket(uint64_t timeout_ns);
  * -ETIMEDOUT or -errno. */
 int shim_session_wait(struct shim_session *s, int sock, uint64_t deadline_ns);
 void shim_session_close_fds(int *fds, unsigned n);
+/* Waits for a message on a connection of its own. Returns 0, -ETIMEDOUT or another -errno. */
+int shim_session_await_answer(int sock, uint64_t deadline, union proto_message *m, int fds[8],
+			      unsigned *nfds);
 /* Returns NULL if the descriptor is not a sealed page of that size. */
 void *shim_session_map_page(int fd, size_t bytes, int writable);
 /* Drops the versions that only an earlier gbpfd knew, once the current one's policy is prepared. */

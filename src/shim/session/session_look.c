@@ -15,8 +15,8 @@
 #define LOOK_TIMEOUT_NS 1000000000u /* for all attempts */
 #define RETRY_NS 10000000u
 
-/* Waits for gbpfd's answer. Returns 0, -ETIMEDOUT or another -errno. */
-static int await(int sock, uint64_t deadline, union proto_message *m, int fds[8], unsigned *nfds)
+int shim_session_await_answer(int sock, uint64_t deadline, union proto_message *m, int fds[8],
+			      unsigned *nfds)
 {
 	for (;;) {
 		struct pollfd p = { .fd = sock, .events = POLLIN };
@@ -67,7 +67,7 @@ static int look_once(const struct proto_vgpu *vgpu, uint64_t deadline, struct sh
 	m.hello.vgpu = *vgpu;
 	err = proto_send(sock, &m, PROTO_HELLO, NULL, 0);
 	if (!err) {
-		err = await(sock, deadline, &m, fds, &nfds);
+		err = shim_session_await_answer(sock, deadline, &m, fds, &nfds);
 	}
 	if (!err) {
 		err = take(l, &m, nfds ? fds[0] : -1);

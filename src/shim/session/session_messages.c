@@ -42,6 +42,7 @@ int shim_session_send(struct shim_session *s, union proto_message *m, enum proto
 
 const struct shim_session_probes *shim_session_probes;
 uint64_t (*shim_session_release)(const struct proto_mem_release *m);
+void (*shim_session_give)(struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS]);
 
 /* Returns the bits of the device ordinals that have this number. */
 static uint32_t ordinals_of(const struct shim_session *s, uint32_t gpu)
@@ -163,6 +164,23 @@ static int release_memory(struct shim_session *s, union proto_message *m)
 	return shim_session_send(s, m, PROTO_MEM_RELEASED, NULL, 0) < 0 ? -EPIPE : 0;
 }
 
+/* The same for an order to give chunks. */
+static int give_chunks(struct shim_session *s, union proto_message *m)
+{
+	int fds[PROTO_IPC_CHUNKS], err;
+	unsigned n;
+
+	m->ipc.error = ENOENT;
+	m->ipc.n = 0;
+	if (shim_session_give) {
+		shim_session_give(&m->ipc, fds);
+	}
+	n = m->ipc.n;
+	err = shim_session_send(s, m, PROTO_IPC_GIVEN, fds, n);
+	shim_session_close_fds(fds, n);
+	return err < 0 ? -EPIPE : 0;
+}
+
 static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 {
 	switch (m->head.type) {
@@ -219,6 +237,8 @@ static int handle(struct shim_session *s, union proto_message *m, int fds[8])
 		return 0;
 	case PROTO_MEM_RELEASE:
 		return release_memory(s, m);
+	case PROTO_IPC_WANTED:
+		return give_chunks(s, m);
 	case PROTO_NOTE:
 		fprintf(stderr, "gbpf: %s\n", m->note.text);
 		return 0;

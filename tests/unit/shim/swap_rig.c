@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +185,13 @@ static void run_copies(CUstream stream, unsigned n)
 	}
 }
 
+/* Memory of the device can be shared. */
+static CUresult get_attribute(int *ret, CUdevice_attribute what, CUdevice device)
+{
+	*ret = what == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+	return CUDA_SUCCESS;
+}
+
 static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		       const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -193,6 +202,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 		i++;
 	}
 	EXPECT(i < MEMORIES && !in_pause());
+	EXPECT(on_host || prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (i == MEMORIES || fails()) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -201,6 +211,21 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
 	};
 	rig.created[on_host]++;
 	*ret = i;
+	return CUDA_SUCCESS;
+}
+
+static CUresult export(void *ret, CUmemGenericAllocationHandle handle,
+		       CUmemAllocationHandleType type, unsigned long long flags)
+{
+	bool lives = handle && handle < MEMORIES && memory[handle].lives;
+
+	EXPECT(lives && !memory[handle].on_host && !flags);
+	EXPECT(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (!lives || fails()) {
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	*(int *)ret = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	rig.exported[rig.n_exported++ % ARRAY_SIZE(rig.exported)] = handle;
 	return CUDA_SUCCESS;
 }
 
@@ -484,9 +509,21 @@ static bool kernel_of(const void *handle, bool *ret_library, uint64_t *ret_hash)
 	return true;
 }
 
+static int own_pid(void)
+{
+	return 7;
+}
+
+/* Without gbpfd. */
+static int open_ipc(int *sock, struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS])
+{
+	return -ETIMEDOUT;
+}
+
 int rig_join(void **state)
 {
-	static const struct shim_mem_session session = { note, ask, is_agent, kernel_of };
+	static const struct shim_mem_session session = { note,	    ask,     is_agent,
+							 kernel_of, own_pid, open_ipc };
 	int err;
 
 	rig.page.magic = PROTO_ACCOUNT_MAGIC;
@@ -496,6 +533,7 @@ int rig_join(void **state)
 	memcpy(rig.page.uuid[0], uuid[0], sizeof(uuid[0]));
 	rig.page.limit[PROTO_ACCOUNT_SWAP] = 8000 * MIB;
 	shim_driver.cuCtxGetDevice = get_device;
+	shim_driver.cuDeviceGetAttribute = get_attribute;
 	shim_driver.cuCtxGetCurrent = get_context;
 	shim_driver.cuCtxPushCurrent_v2 = push;
 	shim_driver.cuCtxPopCurrent_v2 = pop;
@@ -511,6 +549,7 @@ int rig_join(void **state)
 	shim_driver.cuFuncGetParamInfo = param_info;
 	shim_driver.cuMemGetInfo_v2 = get_info;
 	shim_driver.cuMemCreate = create;
+	shim_driver.cuMemExportToShareableHandle = export;
 	shim_driver.cuMemRelease = release;
 	shim_driver.cuMemAddressReserve = reserve;
 	shim_driver.cuMemAddressFree = free_address;
@@ -680,7 +719,9 @@ static void check_sums(void)
 	assert_int_equal(mem_ledger_own(l, 0), lives[0]);
 	assert_int_equal(mem_ledger_own(l, PROTO_ACCOUNT_SWAP), lives[1]);
 	assert_int_equal(mem_ledger_own(l, PROTO_ACCOUNT_HOST), lives[1]);
-	assert_int_equal(rig.page.kinds[0][LINE].bytes[PROTO_KIND_CHUNK], bytes[0]);
+	assert_int_equal(rig.page.kinds[0][LINE].bytes[PROTO_KIND_CHUNK] +
+				 rig.page.kinds[0][LINE].bytes[PROTO_KIND_SHARED],
+			 bytes[0]);
 	assert_int_equal(rig.page.kinds[0][LINE].away, bytes[1]);
 	assert_int_equal(shim_swap_on_host, bytes[1]);
 }

@@ -36,6 +36,8 @@ extern struct swap_rig {
 	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":
 	 * it is mapped to memory of the host, of the device; "w": a stream is waited for. The
 	 * letter is by the order of allocation. */
+	uint64_t exported[8]; /* memory, in order; the test clears the number */
+	unsigned n_exported;
 	char trace[256];
 } rig;
 

@@ -1,0 +1,359 @@
+/* Memory of cuMemAlloc that can leave the device, shared with other processes
+ * (shim/mem/swap_share.h). */
+#include "shim/mem/swap_share.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "shim/mem/charge.h"
+#include "shim/mem/sharing.h"
+#include "shim/mem/swap_chunk.h"
+#include "shim/mem/swap_int.h"
+#include "shim/mem/swap_pool.h"
+#include "shim/mem/swap_region.h"
+#include "shim/mem/work.h"
+#include "shim/object/green_context.h"
+#include "shim/shim.h"
+
+#define SHARE_NS UINT64_C(1000000000) /* for chunks to return to the device */
+#define AGAIN_NS UINT64_C(1000000)
+#define OPEN_BYTES_MAX (UINT64_C(1) << 40) /* what another process says that its memory has */
+#define MAGIC UINT64_C(0x9d1f43c7e05ab628) /* at random; what the driver has there is its own */
+
+/* What a handle of gBPF's consists of. */
+struct token {
+	uint64_t magic;
+	uint8_t key[PROTO_IPC_KEY];
+	int32_t pid; /* of the process that has the memory, as gbpfd sees it */
+	uint8_t zero[36];
+};
+_Static_assert(sizeof(struct token) == sizeof(CUipcMemHandle), "a token is a handle");
+_Static_assert(sizeof(((struct mem_swap_region *)0)->key) == PROTO_IPC_KEY, "keys are the same");
+
+static const uint8_t no_key[PROTO_IPC_KEY];
+
+bool shim_swap_is_token(const CUipcMemHandle *handle)
+{
+	static const uint8_t zero[sizeof(((struct token *)0)->zero)];
+	struct token t;
+
+	memcpy(&t, handle, sizeof(t));
+	return t.magic == MAGIC && memcmp(t.zero, zero, sizeof(zero)) == 0;
+}
+
+/* Returns the region with that key which is the program's, or NULL. ctx: of those that are
+ * imported, only the one that was opened in it. */
+static struct mem_swap_region *find(const uint8_t key[PROTO_IPC_KEY], CUcontext ctx)
+	REQUIRES(shim_swap_mutex)
+{
+	for (size_t i = 0; i < shim_swap_map.n && memcmp(key, no_key, sizeof(no_key)) != 0; i++) {
+		struct mem_swap_region *r = shim_swap_map.region[i];
+
+		if (memcmp(r->key, key, sizeof(r->key)) == 0 && !r->freed &&
+		    (!r->imported || r->owner == (uint64_t)(uintptr_t)ctx)) {
+			return r;
+		}
+	}
+	return NULL;
+}
+
+/* ---- the process that has the memory ---- */
+
+/* Bytes of a region's chunks at a place. */
+static uint64_t bytes_at(const struct mem_swap_region *r, enum mem_swap_place place)
+	REQUIRES(shim_swap_mutex)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		bytes += r->chunk[i].place == place ? r->chunk[i].bytes : 0;
+	}
+	return bytes;
+}
+
+/* Makes the token of a region all of which is on the device, and notes that others may use it. */
+static CUresult make_token(struct mem_swap_region *r, CUipcMemHandle *ret) REQUIRES(shim_swap_mutex)
+{
+	struct token t = { .magic = MAGIC, .pid = shim_mem_session()->pid() };
+	bool is_new = memcmp(r->key, no_key, sizeof(no_key)) == 0;
+
+	if (!t.pid) { /* gbpfd would not find it */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (is_new && getrandom(r->key, sizeof(r->key), 0) != (ssize_t)sizeof(r->key)) {
+		memset(r->key, 0, sizeof(r->key));
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	memcpy(t.key, r->key, sizeof(t.key));
+	memcpy(ret, &t, sizeof(t));
+	for (uint32_t i = 0; is_new && i < r->n; i++) {
+		shim_swap_place(&r->chunk[i], MEM_SWAP_SHARED);
+	}
+	if (is_new) {
+		r->share = shim_mem_note_export(
+			r->row, shim_mem_identity_of_handle(ret, sizeof(*ret)), r->reserved);
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Returns CUDA_ERROR_NOT_READY if a part of it is on the host. */
+static CUresult share_once(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct mem_swap_region *r;
+
+	lock_take(&shim_swap_mutex);
+	r = shim_swap_find_by_id(base, id);
+	if (r && !r->freed) {
+		result = bytes_at(r, MEM_SWAP_HOST) ? CUDA_ERROR_NOT_READY : make_token(r, ret);
+	}
+	lock_release(&shim_swap_mutex);
+	return result;
+}
+
+/* Returns why a region has not returned to the device. */
+static CUresult why_away(CUdeviceptr base, uint64_t id)
+{
+	const struct mem_swap_region *r;
+	uint64_t missing, movable, host;
+	CUresult result = CUDA_ERROR_NOT_READY;
+
+	lock_take(&shim_swap_mutex);
+	r = shim_swap_find_by_id(base, id);
+	if (r && !shim_swap_context_of(r->row)) {
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	} else if (r) {
+		missing = bytes_at(r, MEM_SWAP_HOST);
+		missing -= MIN(missing, shim_mem_room(r->row));
+		movable = shim_swap_map.at[r->row][MEM_SWAP_DEVICE].bytes -
+			  bytes_at(r, MEM_SWAP_DEVICE);
+		host = shim_mem_room(PROTO_ACCOUNT_SWAP) + shim_swap_pool_bytes();
+		if (missing > movable || (missing && host < SHIM_SWAP_MIN)) {
+			result = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	return result;
+}
+
+CUresult shim_swap_share(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
+{
+	uint64_t until = clock_now_ns() + clock_patience(SHARE_NS);
+	CUresult r;
+
+	while ((r = share_once(base, id, ret)) == CUDA_ERROR_NOT_READY) {
+		if (clock_now_ns() >= until) {
+			return why_away(base, id);
+		}
+		if (!shim_swap_fetch_region(base, id)) {
+			clock_sleep_ns(AGAIN_NS);
+		}
+	}
+	return r;
+}
+
+void shim_swap_give(struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS])
+{
+	const struct mem_swap_region *r;
+	CUresult result = CUDA_SUCCESS;
+
+	m->n = 0;
+	m->error = ENOENT;
+	if (!shim_swap_is_on()) {
+		return;
+	}
+	lock_take(&shim_swap_mutex);
+	r = find(m->key, NULL);
+	if (r && m->first < r->n) {
+		m->error = 0;
+		m->bytes = r->bytes;
+		while (result == CUDA_SUCCESS && m->n < PROTO_IPC_CHUNKS &&
+		       m->first + m->n < r->n) {
+			result = shim_work_driver.cuMemExportToShareableHandle(
+				&fds[m->n], r->chunk[m->first + m->n].handle,
+				CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+			m->n += result == CUDA_SUCCESS;
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	if (result != CUDA_SUCCESS) {
+		while (m->n) {
+			fd_close(fds[--m->n]);
+		}
+		m->error = EIO;
+	}
+}
+
+/* ---- the process that opens it ---- */
+
+/* What is being opened. */
+struct opening {
+	struct token token;
+	CUcontext ctx;
+	int row;
+	CUdevice device;
+	int sock; /* owned; negative: none yet */
+	struct mem_swap_region *region;
+	uint32_t n; /* chunks that it has */
+};
+
+/* Answers for memory that this process has already. Returns false if it has none. */
+static bool is_known(const struct opening *o, CUresult *ret_result, CUdeviceptr *ret,
+		     uint64_t *ret_bytes) REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *r = find(o->token.key, o->ctx);
+
+	if (!r) {
+		return false;
+	}
+	*ret_result = r->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	if (r->imported) {
+		r->opens++;
+		*ret = r->base;
+		*ret_bytes = r->bytes;
+	}
+	return true;
+}
+
+static CUresult result_of(int err)
+{
+	switch (err) {
+	case -ENOENT:
+		return CUDA_ERROR_INVALID_VALUE;
+	case -ETIMEDOUT:
+		return CUDA_ERROR_NOT_READY;
+	default:
+		return CUDA_ERROR_MAP_FAILED;
+	}
+}
+
+/* Makes handles of the chunks that were given. The other process is not trusted to have given the
+ * memory that it describes: a smaller chunk cannot be mapped. */
+static CUresult take(struct opening *o, const struct proto_ipc *m, const int *fds)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	if (!o->region && m->bytes && m->bytes <= OPEN_BYTES_MAX) {
+		o->region = shim_swap_region_create(m->bytes, o->row);
+		if (!o->region) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	if (!o->region || m->bytes != o->region->bytes || m->first != o->n ||
+	    m->n > o->region->n - o->n) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	for (uint32_t i = 0; i < m->n && result == CUDA_SUCCESS; i++) {
+		CUmemGenericAllocationHandle handle;
+
+		result = shim_work_driver.cuMemImportFromShareableHandle(
+			&handle, (void *)(intptr_t)fds[i],
+			CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+		if (result == CUDA_SUCCESS) {
+			o->region->chunk[o->n++].handle = handle;
+		}
+	}
+	return result;
+}
+
+static CUresult fetch(struct opening *o)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	do {
+		struct proto_ipc m = { .pid = o->token.pid, .first = o->n };
+		int fds[PROTO_IPC_CHUNKS], err;
+
+		memcpy(m.key, o->token.key, sizeof(m.key));
+		err = shim_mem_session()->open_ipc(&o->sock, &m, fds);
+		if (err) {
+			return result_of(err);
+		}
+		result = take(o, &m, fds);
+		while (m.n) {
+			fd_close_foreign(fds[--m.n]);
+		}
+	} while (result == CUDA_SUCCESS && o->n < o->region->n);
+	return result;
+}
+
+/* Maps it, unless another thread has opened it meanwhile. */
+static CUresult map(struct opening *o, CUdeviceptr *ret, uint64_t *ret_bytes)
+{
+	struct mem_swap_region *r = o->region;
+	CUresult result;
+
+	lock_take(&shim_swap_mutex);
+	if (!is_known(o, &result, ret, ret_bytes)) {
+		r->imported = true;
+		r->device = o->device;
+		r->opens = 1;
+		r->id = shim_swap_new_id();
+		memcpy(r->key, o->token.key, sizeof(r->key));
+		result = shim_swap_place_region(r);
+		if (result == CUDA_SUCCESS) {
+			*ret = r->base;
+			*ret_bytes = r->bytes;
+			o->region = NULL;
+		}
+	}
+	lock_release(&shim_swap_mutex);
+	return result;
+}
+
+/* A process whose own memory cannot leave the device makes none of these calls before. */
+static void prepare(void) REQUIRES(shim_swap_mutex)
+{
+	static bool prepared GUARDED_BY(shim_swap_mutex);
+
+	if (!prepared && !shim_swap_is_on()) {
+		shim_work_prepare();
+	}
+	prepared = true;
+}
+
+CUresult shim_swap_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags,
+			uint64_t *ret_bytes)
+{
+	struct opening o = { .sock = -1 };
+	CUresult result;
+	bool known;
+
+	memcpy(&o.token, handle, sizeof(o.token));
+	if (!ret || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!shim_swap_is_possible()) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	result = shim_driver.cuCtxGetDevice(&o.device);
+	if (result != CUDA_SUCCESS) {
+		return result;
+	}
+	(void)shim_driver.cuCtxGetCurrent(&o.ctx);
+	o.ctx = shim_green_base(o.ctx);
+	o.row = shim_mem_row(o.device);
+	if (o.row < 0) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	lock_take(&shim_swap_mutex);
+	prepare();
+	known = is_known(&o, &result, ret, ret_bytes);
+	lock_release(&shim_swap_mutex);
+	if (known) {
+		return result;
+	}
+	result = fetch(&o);
+	fd_close_peer(o.sock);
+	if (result == CUDA_SUCCESS) {
+		result = map(&o, ret, ret_bytes);
+	}
+	if (o.region) {
+		o.region->imported = true; /* its memory is not charged here */
+		shim_swap_discard(o.region);
+	}
+	return result;
+}
