@@ -211,6 +211,7 @@ static void check_refusal(void)
 	CU(cuMemFreeAsync(b, stream[0]));
 	c = take(64, 0);
 	CU(cuMemsetD8Async(c, 2, 64 * MIB, stream[0]));
+	CU(cuStreamSynchronize(stream[0]));
 	is(a, 48, 1);
 	is(c, 64, 2);
 	CU(cuMemFreeAsync(a, stream[0]));
@@ -265,8 +266,8 @@ static void check_destroyed(void)
 	CU(cuMemPoolCreate(&pool, &props));
 	has(0, 0);
 	CU(cuMemsetD8Async(a, 1, 32 * MIB, stream[0]));
-	is(a, 32, 1);
 	CU(cuStreamSynchronize(stream[0]));
+	is(a, 32, 1);
 	eventually(free_mib() == 96);
 	b = take(32, 0);
 	has(32, 32);
