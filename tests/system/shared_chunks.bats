@@ -145,7 +145,7 @@ fixed() {
 	start_servers_with "$SWAP" a b
 	expect ok a alloc $((20 * MIB))
 	local kind
-	for kind in key process magic zeros; do
+	for kind in magic key zeros process own; do
 		expect ok a share 0
 		expect ok b forge $kind
 		expect CUDA_ERROR_INVALID_VALUE b open

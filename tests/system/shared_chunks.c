@@ -19,7 +19,8 @@
  *   capable         whether the driver says that the allocation can be shared
  *   work            begins a kernel that waits, which finish ends
  *   finish
- *   forge KIND      changes the handle that is stored: key, process, magic, zeros
+ *   forge KIND      changes the handle that is stored: magic, key, zeros, process (there is none
+ *                   with that id), own (of the process that changes it)
  *   used            what the virtual GPU has in use, in MiB */
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,12 +250,20 @@ static CUresult finish(void)
 static CUresult forge(const char *kind)
 {
 	struct stored s;
+	int32_t pid;
 
 	store(&s, "r");
-	s.handle.reserved[strcmp(kind, "magic") == 0	 ? 3
-			  : strcmp(kind, "key") == 0	 ? 20
-			  : strcmp(kind, "process") == 0 ? 24
-							 : 40] ^= 1;
+	memcpy(&pid, &s.handle.reserved[24], sizeof(pid));
+	if (strcmp(kind, "process") == 0) {
+		pid |= 1 << 30; /* greater than any that Linux gives */
+	} else if (strcmp(kind, "own") == 0) {
+		pid = getpid();
+	} else {
+		s.handle.reserved[strcmp(kind, "magic") == 0 ? 3
+				  : strcmp(kind, "key") == 0 ? 20
+							     : 40] ^= 1;
+	}
+	memcpy(&s.handle.reserved[24], &pid, sizeof(pid));
 	store(&s, "w");
 	return CUDA_SUCCESS;
 }
