@@ -9,21 +9,6 @@ VGPU=${GBPF_BUILD:-build}/tests/system/shared_chunks
 SWAP="--mem 64M --swap 256M"
 MIB=1048576
 
-charged() { # NAME MIB [SHARED]: waits until gbpf ps shows that of a server
-	local pid=pid_$1
-	eventually tenant "${!pid}" "t['mem_used'] == $2 << 20 and t['mem_shared'] == ${3:-0} << 20"
-}
-
-kill_server() { # NAME
-	local pid=pid_$1
-	kill -9 "${!pid}"
-}
-
-restart_daemon() {
-	start_daemon
-	daemon=${pids[-1]}
-}
-
 # fixed NAME KIND MIB: waits until gbpf mem ls shows that much of the kind.
 fixed() {
 	local pid=pid_$1

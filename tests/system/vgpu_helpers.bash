@@ -1,4 +1,4 @@
-# Programs in virtual GPUs, for vgpu.bats and vgpu_named.bats.
+# Programs in virtual GPUs, which several files of tests start.
 
 VGPU=${GBPF_BUILD:-build}/tests/system/vgpu
 
@@ -79,3 +79,17 @@ start_all() {
 	daemon=${pids[-1]}
 }
 
+charged() { # NAME MIB [SHARED]: waits until gbpf ps shows that of a server
+	local pid=pid_$1
+	eventually tenant "${!pid}" "t['mem_used'] == $2 << 20 and t['mem_shared'] == ${3:-0} << 20"
+}
+
+kill_server() { # NAME
+	local pid=pid_$1
+	kill -9 "${!pid}"
+}
+
+restart_daemon() {
+	start_daemon
+	daemon=${pids[-1]}
+}

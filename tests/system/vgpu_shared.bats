@@ -4,16 +4,6 @@
 load helpers
 load vgpu_helpers
 
-charged() { # NAME MIB [SHARED]: waits until gbpf ps shows that of a server
-	local pid=pid_$1
-	eventually tenant "${!pid}" "t['mem_used'] == $2 << 20 and t['mem_shared'] == ${3:-0} << 20"
-}
-
-kill_server() { # NAME
-	local pid=pid_$1
-	kill -9 "${!pid}"
-}
-
 # The use of the account, and so cuMemGetInfo's.
 used_is() { # MIB of MIB NAME
 	ask "$3" used
@@ -191,11 +181,6 @@ opened_by() { # NAME...: opens the memory that a has shared, each once
 	kill_server a
 	expect ok b close
 	charged b 0
-}
-
-restart_daemon() {
-	start_daemon
-	daemon=${pids[-1]}
 }
 
 @test "killed creators, importers and daemons leave the figures right" {
