@@ -9,6 +9,8 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 
+#define ERROR_MAX 4095 /* greatest errno that Linux returns */
+
 static const uint16_t sizes[] = {
 	[PROTO_HELLO] = sizeof(struct proto_hello),
 	[PROTO_WELCOME] = sizeof(struct proto_welcome),
@@ -199,7 +201,7 @@ static int descriptors_of(const union proto_message *m, unsigned nfds)
 	case PROTO_IPC_GIVEN:
 	case PROTO_IPC_OPENED:
 		if (m->ipc.error) {
-			return m->ipc.n ? -1 : 0;
+			return m->ipc.n || m->ipc.error < 0 || m->ipc.error > ERROR_MAX ? -1 : 0;
 		}
 		return m->ipc.n && m->ipc.n <= PROTO_IPC_CHUNKS ? (int)m->ipc.n : -1;
 	case PROTO_ACCOUNT:

@@ -15,6 +15,14 @@ fixed() {
 	eventually shows "[k['bytes'] for t in d['tenants'] if t['pid'] == ${!pid} for k in t['gpus'][0]['fixed'] if k['kind'] == '$2'] == [$3 << 20]" gbpf mem ls
 }
 
+# has_closed NAME: it has no memory of others any more, once it was asked something.
+has_closed() {
+	local pid=pid_$1
+	ask "$1" used
+	gbpf ps --json | python3 -c "import json, sys
+sys.exit(any(t['mem_shared'] for t in json.load(sys.stdin)['tenants'] if t['pid'] == ${!pid}))"
+}
+
 @test "memory in chunks is opened by another process of the virtual GPU" {
 	start_all
 	start_servers_with "$SWAP" a b
@@ -125,6 +133,32 @@ fixed() {
 	expect CUDA_ERROR_INVALID_CONTEXT a open
 }
 
+@test "a handle that is closed while a stream captures is noted until the capture ends" {
+	start_all
+	start_servers_with "$SWAP" a b
+	start_servers_with "--mem 32M" c # without swap
+	expect ok a alloc $((20 * MIB))
+	expect ok a share 0
+	local name
+	for name in b c; do
+		expect ok $name open
+		expect ok $name capture
+		expect ok $name close
+		charged $name 0 20
+		ask $name used # looks at what was closed
+		charged $name 0 20
+		expect ok $name end-capture
+		eventually has_closed $name
+		expect ok $name forget
+		expect ok $name capture
+		expect ok $name open
+		expect ok $name end-capture
+		expect "$pid_a" $name read
+		expect ok $name close
+		charged $name 0
+	done
+}
+
 @test "forged handles are refused" {
 	start_all
 	start_servers_with "$SWAP" a b
@@ -135,6 +169,10 @@ fixed() {
 		expect ok b forge $kind
 		expect CUDA_ERROR_INVALID_VALUE b open
 	done
+	expect ok a share 0
+	expect ok a share 0
+	expect ok b forge device
+	expect CUDA_ERROR_PEER_ACCESS_UNSUPPORTED b open
 	expect ok a share 0
 	expect ok b open
 	expect "$pid_a" b read
@@ -172,7 +210,7 @@ fixed() {
 	expect "$pid_a" b read
 	expect CUDA_ERROR_INVALID_VALUE c open
 	kill_server b
-	expect 0 c used
+	eventually expect 0 c used
 }
 
 @test "a handle outlives gbpfd, and a killed process that has opened it" {

@@ -19,8 +19,10 @@
  *   capable         whether the driver says that the allocation can be shared
  *   work            begins a kernel that waits, which finish ends
  *   finish
- *   forge KIND      changes the handle that is stored: magic, key, zeros, process (there is none
- *                   with that id), own (of the process that changes it)
+ *   capture         begins to capture, which end-capture ends
+ *   end-capture
+ *   forge KIND      changes the handle that is stored: magic, key, device, zeros, process (there
+ *                   is none with that id), own (of the process that changes it)
  *   used            what the virtual GPU has in use, in MiB */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +41,7 @@ static CUdevice device;
 static CUcontext context, second;
 static CUdeviceptr own, opened, elsewhere;
 static size_t own_bytes;
+static CUstream capturing;
 static unsigned *flag; /* in memory of the host: the kernel ends when it is set */
 
 static const char waiting[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
@@ -240,6 +243,21 @@ static CUresult work(void)
 	return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params, NULL);
 }
 
+static CUresult begin_capture(void)
+{
+	CU(cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+	return cuStreamBeginCapture_v2(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static CUresult end_capture(void)
+{
+	CUgraph g;
+
+	CU(cuStreamEndCapture(capturing, &g));
+	CU(cuGraphDestroy(g));
+	return cuStreamDestroy_v2(capturing);
+}
+
 static CUresult finish(void)
 {
 	__atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
@@ -259,9 +277,10 @@ static CUresult forge(const char *kind)
 	} else if (strcmp(kind, "own") == 0) {
 		pid = getpid();
 	} else {
-		s.handle.reserved[strcmp(kind, "magic") == 0 ? 3
-				  : strcmp(kind, "key") == 0 ? 20
-							     : 40] ^= 1;
+		s.handle.reserved[strcmp(kind, "magic") == 0	? 3
+				  : strcmp(kind, "key") == 0	? 20
+				  : strcmp(kind, "device") == 0 ? 30
+								: 50] ^= 1;
 	}
 	memcpy(&s.handle.reserved[24], &pid, sizeof(pid));
 	store(&s, "w");
@@ -318,6 +337,10 @@ static const char *answer(const char *verb, const char *word, char *out)
 		r = work();
 	} else if (strcmp(verb, "finish") == 0) {
 		r = finish();
+	} else if (strcmp(verb, "capture") == 0) {
+		r = begin_capture();
+	} else if (strcmp(verb, "end-capture") == 0) {
+		r = end_capture();
 	} else if (strcmp(verb, "forge") == 0) {
 		r = forge(word);
 	} else {

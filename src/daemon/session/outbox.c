@@ -72,7 +72,8 @@ static int keep(struct daemon_outbox *o, const union proto_message *m, enum prot
 	if (cancels(o, m, type)) {
 		return 0;
 	}
-	if (o->n >= DAEMON_OUTBOX_MESSAGES) {
+	if (o->n >= DAEMON_OUTBOX_MESSAGES || nfds > DAEMON_OUTBOX_FDS ||
+	    type == PROTO_IPC_OPENED) {
 		return -ENOBUFS;
 	}
 	e = calloc(1, sizeof(*e));
@@ -81,7 +82,7 @@ static int keep(struct daemon_outbox *o, const union proto_message *m, enum prot
 	}
 	e->m = *m;
 	e->type = type;
-	for (; e->nfds < nfds && e->nfds < DAEMON_OUTBOX_FDS; e->nfds++) {
+	for (; e->nfds < nfds; e->nfds++) {
 		int fd = fcntl(fds[e->nfds], F_DUPFD_CLOEXEC, 0);
 
 		if (fd < 0) {

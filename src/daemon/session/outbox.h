@@ -16,7 +16,9 @@ struct daemon_outbox {
 };
 
 /* Sends a message or queues it. Descriptors are borrowed (those of queued messages are duplicated).
- * 0: sent; 1: queued; -ENOBUFS: the queue is full; -errno: the socket is broken. */
+ * PROTO_IPC_OPENED is not queued: its descriptors are another process's, which could make their
+ * closing block, or fill gbpfd with them. One that waits for its answer has room for it. 0: sent;
+ * 1: queued; -ENOBUFS: the queue is full, or must not be used; -errno: the socket is broken. */
 int daemon_outbox_send(struct daemon_outbox *o, int sock, union proto_message *m,
 		       enum proto_type type, const int *fds, unsigned nfds);
 /* Sends queued messages. 0: the queue is empty; 1: some are left; -errno. */

@@ -156,6 +156,7 @@ struct daemon_session_vgpu {
 struct daemon_session_ipc {
 	uint64_t number; /* 0: it asks for none */
 	int owner;	 /* tenant that was asked */
+	unsigned asked;	 /* questions to this process that it has not answered */
 };
 
 /* Policy versions: policy_swap.c, active_versions.c, version.c (tallied: policy_failures.c). */

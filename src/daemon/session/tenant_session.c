@@ -126,8 +126,8 @@ void daemon_session_send(struct daemon_session *s, union proto_message *m, enum 
 		sd_event_source_set_io_events(s->conn.io, EPOLLIN | EPOLLOUT);
 		arm_timer(s, STALL_USEC);
 	} else if (r == -ENOBUFS) {
-		daemon_session_drop(s, "it does not read: %u messages wait for it",
-				    DAEMON_OUTBOX_MESSAGES);
+		daemon_session_drop(s, "it does not read what it is sent (%u messages)",
+				    s->conn.out.n + 1);
 	} else if (r == -EPIPE || r == -ECONNRESET) {
 		daemon_session_end(s, DAEMON_END_CLOSED);
 	} else if (r < 0) {

@@ -7,12 +7,14 @@
 #include "daemon/vgpu/vgpu_int.h"
 
 #include <errno.h>
-#include <signal.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "daemon/session/tenant_session.h"
 
-#define UNANSWERED_MAX 16u /* questions to a process at a time; it may be stopped */
+#define ASKED_MAX 16u /* questions to a process at a time; it may be stopped */
 
 /* Answers a question without memory. */
 static void refuse(struct daemon_session *s, int error)
@@ -38,36 +40,49 @@ static struct daemon_session *find(const struct daemon *d, int pid, uid_t uid)
 	return found;
 }
 
-static unsigned unanswered(const struct daemon *d, int tenant)
+static bool is_alive(int pid)
 {
-	unsigned n = 0;
+	struct pollfd p = { .fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
+			    .events = POLLIN };
+	bool alive = p.fd >= 0 && poll(&p, 1, 0) == 0;
 
-	daemon_session_each(d, s)
-	{
-		n += s->ipc.number && s->ipc.owner == tenant;
+	fd_close(p.fd);
+	return alive;
+}
+
+/* Returns true if a process without a session may have one soon: it is in a vGPU and has lost its
+ * connection, or gbpfd was restarted. */
+static bool may_return(const struct daemon *d, int pid)
+{
+	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		for (unsigned i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+			const struct daemon_vgpu_line *l = &v->line[i];
+
+			if (l->death && !l->gone && l->left && l->pid == pid) {
+				return true;
+			}
+		}
 	}
-	return n;
+	return daemon_vgpus_are_awaited(d) && is_alive(pid);
 }
 
 static bool take_open(struct daemon_session *s, struct daemon_received *r)
 {
 	struct daemon_session *owner = find(s->d, r->m.ipc.pid, s->peer.uid);
 	union proto_message m = { 0 };
-	bool may_return;
 
 	if (s->ipc.number) {
 		return false; /* the last question has not been answered */
 	}
 	if (!owner) {
-		may_return = daemon_vgpus_are_awaited(s->d) && r->m.ipc.pid > 0 &&
-			     (kill(r->m.ipc.pid, 0) == 0 || errno != ESRCH);
-		refuse(s, may_return ? EAGAIN : ENOENT);
+		refuse(s, may_return(s->d, r->m.ipc.pid) ? EAGAIN : ENOENT);
 		return true;
 	}
-	if (unanswered(s->d, owner->tenant) >= UNANSWERED_MAX) {
+	if (owner->ipc.asked >= ASKED_MAX) {
 		refuse(s, EAGAIN);
 		return true;
 	}
+	owner->ipc.asked++;
 	s->ipc.number = ++s->d->vgpus.questions;
 	s->ipc.owner = owner->tenant;
 	m.ipc = r->m.ipc;
@@ -80,6 +95,7 @@ static bool take_given(struct daemon_session *owner, struct daemon_received *r)
 {
 	uint64_t number = r->m.ipc.number;
 
+	owner->ipc.asked -= owner->ipc.asked > 0;
 	daemon_session_each(owner->d, s)
 	{
 		if (number && s->ipc.number == number && s->ipc.owner == owner->tenant) {

@@ -203,14 +203,15 @@ static bool any_candidate(const struct daemon_session *asker, const struct daemo
 static bool one_may_come(const struct daemon_session *asker)
 {
 	for (const struct daemon_vgpu *v = asker->d->vgpus.first; v; v = v->next) {
-		if (v != asker->vgpu.of && daemon_vgpu_is_awaited(v)) {
+		if (v != asker->vgpu.of && v->is.config.swap && daemon_vgpu_is_awaited(v)) {
 			return true;
 		}
 	}
 	daemon_session_each(asker->d, s)
 	{
-		if (s->vgpu.of && s->vgpu.of != asker->vgpu.of && !s->dying &&
-		    s->state < DAEMON_SESSION_READY && daemon_vgpus_are_awaited(s->d)) {
+		if (s->vgpu.of && s->vgpu.of != asker->vgpu.of && s->vgpu.of->is.config.swap &&
+		    !s->dying && s->state < DAEMON_SESSION_READY &&
+		    daemon_vgpus_are_awaited(s->d)) {
 			return true;
 		}
 	}

@@ -90,7 +90,7 @@ static int ask_memory(const struct proto_mem_ask *ask)
 
 static int own_pid(void)
 {
-	return session.pid;
+	return load_relaxed(&session.pid);
 }
 
 static const struct shim_mem_session mem_session = { .note = note_memory,

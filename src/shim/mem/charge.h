@@ -31,9 +31,11 @@ struct shim_mem_session {
 	int (*pid)(void);
 	/* Asks gbpfd for chunks that another process has shared; m: PROTO_IPC_OPEN, and then the
 	 * answer, whose descriptors are the caller's. *sock: negative at first; a connection for
-	 * the next question, the caller's. Waits for two seconds at most. Returns 0; -ENOENT: there
-	 * is no such memory; -ETIMEDOUT: there is no answer; or another -errno. */
-	int (*open_ipc)(int *sock, struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS]);
+	 * the next question, the caller's. Waits until the deadline at most (clock_now_ns()).
+	 * Returns 0; -ENOENT: there is no such memory; -ETIMEDOUT: there is no answer; or another
+	 * -errno. */
+	int (*open_ipc)(int *sock, uint64_t deadline, struct proto_ipc *m,
+			int fds[PROTO_IPC_CHUNKS]);
 };
 
 /* Joins the vGPU whose account is mapped at page, as its given line; uuid: of the process's devices

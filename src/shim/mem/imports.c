@@ -37,7 +37,7 @@ static void add(struct mem_region *r, const struct shim_mem_identity *id) REQUIR
 	shim_mem_share(row, r->bytes);
 }
 
-/* Notes that memory was opened. */
+/* Notes that memory was opened. id: NULL if it has none. */
 static void note(uint64_t key, uint64_t bytes, const struct shim_mem_identity *id)
 {
 	CUcontext ctx = NULL;
@@ -79,6 +79,11 @@ static void forget(uint64_t key)
 	lock_release(&mutex);
 }
 
+void shim_mem_import_opened(CUdeviceptr address, uint64_t bytes, struct shim_mem_identity id)
+{
+	note(address, bytes, &id);
+}
+
 void shim_mem_import_freed(CUdeviceptr address)
 {
 	forget(address);
@@ -112,18 +117,6 @@ static CUresult opened(CUresult r, const CUdeviceptr *ret, const void *handle, s
 }
 
 /* A handle of gBPF's, for memory in chunks. */
-static CUresult open_token(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags)
-{
-	struct shim_mem_identity id = shim_mem_identity_of_handle(handle, sizeof(*handle));
-	uint64_t bytes;
-	CUresult r = shim_swap_open(ret, handle, flags, &bytes);
-
-	if (r == CUDA_SUCCESS) {
-		note(*ret, bytes, &id);
-	}
-	return r;
-}
-
 static bool is_token(const CUipcMemHandle *handle)
 {
 	return shim_mem_joined() && shim_swap_is_token(handle);
@@ -132,7 +125,7 @@ static bool is_token(const CUipcMemHandle *handle)
 static CUresult open_ipc(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)
 {
 	if (is_token(&handle)) {
-		return open_token(ret, &handle, flags);
+		return shim_swap_open(ret, &handle, flags);
 	}
 	return opened(shim_driver.cuIpcOpenMemHandle_v2(ret, handle, flags), ret, &handle,
 		      sizeof(handle));
@@ -141,7 +134,7 @@ static CUresult open_ipc(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags
 static CUresult open_ipc_v1(CUdeviceptr *ret, CUipcMemHandle handle, unsigned flags)
 {
 	if (is_token(&handle)) {
-		return open_token(ret, &handle, flags);
+		return shim_swap_open(ret, &handle, flags);
 	}
 	return opened(shim_driver.cuIpcOpenMemHandle(ret, handle, flags), ret, &handle,
 		      sizeof(handle));
@@ -151,9 +144,10 @@ static CUresult close_ipc(CUdeviceptr address)
 {
 	CUresult r;
 
-	if (!shim_swap_close(address, &r)) {
-		r = shim_driver.cuIpcCloseMemHandle(address);
+	if (shim_swap_close(address, &r)) {
+		return r;
 	}
+	r = shim_driver.cuIpcCloseMemHandle(address);
 	if (r == CUDA_SUCCESS) {
 		forget(address);
 	}

@@ -29,6 +29,9 @@ struct shim_mem_identity shim_mem_identity_of_size(int row, uint64_t bytes);
  * Returns a number for shim_mem_unnote_share(); SHIM_MEM_NO_SHARE: there is no room. */
 uint32_t shim_mem_note_export(int row, struct shim_mem_identity id, uint64_t bytes);
 uint32_t shim_mem_note_import(int row, struct shim_mem_identity id, uint64_t bytes);
+/* Notes memory of another process that was opened in the current context, until
+ * shim_mem_import_freed(). */
+void shim_mem_import_opened(CUdeviceptr address, uint64_t bytes, struct shim_mem_identity id);
 void shim_mem_unnote_share(uint32_t share);
 
 /* The memory at an address is about to be freed: takes what is noted of its export. Returns false

@@ -333,10 +333,10 @@ static bool wait_for_work(CUcontext ctx, uint64_t ns)
 	return r == CUDA_SUCCESS;
 }
 
-/* Brings memory back that a use has named. Returns whether all of it is there; *ret_some: whether
- * any has come. */
+/* Brings memory back that a use has named, in so many movements at most, which others wait for.
+ * Returns whether all of it is there; *ret_some: whether any has come. */
 static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_fault *f,
-		  bool *ret_some)
+		  unsigned most, bool *ret_some)
 {
 	CUstreamCaptureMode mode = shim_capture_exempt();
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
@@ -352,8 +352,9 @@ static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_f
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
 	shim_swap_pool_settle();
-	while (done && fetch_once(row, use)) {
+	while (done && most && fetch_once(row, use)) {
 		some = true;
+		most--;
 	}
 	if (!some) {
 		rest_since(begin);
@@ -388,7 +389,7 @@ bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id)
 	}
 	lock_release(&shim_swap_mutex);
 	if (need.missing) {
-		(void)fetch(ctx, row, use, &f, &some);
+		(void)fetch(ctx, row, use, &f, 1, &some);
 	}
 	return some;
 }
@@ -457,7 +458,7 @@ void shim_swap_launch(struct shim_swap_launch *l)
 		return;
 	}
 	if (decide(&f, n.is_old) == GBPF_MEM_FETCH) {
-		if (!fetch(ctx, n.row, use, &f, &some)) {
+		if (!fetch(ctx, n.row, use, &f, UINT32_MAX, &some)) {
 			sched_used_in_place(shim.sched);
 		}
 		return;

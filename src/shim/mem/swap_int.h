@@ -89,9 +89,9 @@ void shim_swap_resume(struct shim_swap_pause *p);
 
 /* ---- swap_fetch.c ---- */
 
-/* Has a region return to the device, as for a launch that names all of it. Waits for the work of
- * its context for a second at most. Returns whether something has moved. The caller does not hold
- * the mutex. */
+/* Has a region return to the device, as for a launch that names all of it, but only what moves in
+ * one pause. Waits for the work of its context for a second at most. Returns whether something has
+ * moved. The caller does not hold the mutex. */
 bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id);
 
 /* ---- swap_region.c: regions that the program has freed ---- */

@@ -215,6 +215,9 @@ static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 {
 	uint32_t share = r->share;
 
+	if (r->imported) {
+		shim_mem_import_freed(r->base);
+	}
 	shim_swap_async_dropped(r);
 	shim_swap_withdraw(r, true);
 	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
@@ -270,9 +273,7 @@ CUresult shim_swap_place_region(struct mem_swap_region *r)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	ctx = shim_green_base(ctx);
-	if (shim_swap_is_on()) { /* a private call of the driver may have made it */
-		shim_swap_see(ctx, r->device, false);
-	}
+	shim_swap_see(ctx, r->device, false); /* a private call of the driver may have made it */
 	store_release(&has_regions, 1u);
 	r->owner = (uint64_t)(uintptr_t)ctx;
 	r->epoch = shim_mem_epoch();

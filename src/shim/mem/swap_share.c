@@ -3,11 +3,13 @@
 #include "shim/mem/swap_share.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_chunk.h"
@@ -18,7 +20,8 @@
 #include "shim/object/green_context.h"
 #include "shim/shim.h"
 
-#define SHARE_NS UINT64_C(1000000000) /* for chunks to return to the device */
+#define SHARE_NS UINT64_C(1000000000) /* since chunks have last returned to the device */
+#define OPEN_NS UINT64_C(2000000000)
 #define AGAIN_NS UINT64_C(1000000)
 #define OPEN_BYTES_MAX (UINT64_C(1) << 40) /* what another process says that its memory has */
 #define MAGIC UINT64_C(0x9d1f43c7e05ab628) /* at random; what the driver has there is its own */
@@ -27,8 +30,9 @@
 struct token {
 	uint64_t magic;
 	uint8_t key[PROTO_IPC_KEY];
-	int32_t pid; /* of the process that has the memory, as gbpfd sees it */
-	uint8_t zero[36];
+	int32_t pid;	    /* of the process that has the memory, as gbpfd sees it */
+	uint8_t device[16]; /* UUID */
+	uint8_t zero[20];
 };
 _Static_assert(sizeof(struct token) == sizeof(CUipcMemHandle), "a token is a handle");
 _Static_assert(sizeof(((struct mem_swap_region *)0)->key) == PROTO_IPC_KEY, "keys are the same");
@@ -88,6 +92,7 @@ static CUresult make_token(struct mem_swap_region *r, CUipcMemHandle *ret) REQUI
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
 	memcpy(t.key, r->key, sizeof(t.key));
+	memcpy(t.device, shim_mem_account()->uuid[r->row], sizeof(t.device));
 	memcpy(ret, &t, sizeof(t));
 	for (uint32_t i = 0; is_new && i < r->n; i++) {
 		shim_swap_place(&r->chunk[i], MEM_SWAP_SHARED);
@@ -148,7 +153,9 @@ CUresult shim_swap_share(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
 		if (clock_now_ns() >= until) {
 			return why_away(base, id);
 		}
-		if (!shim_swap_fetch_region(base, id)) {
+		if (shim_swap_fetch_region(base, id)) {
+			until = clock_now_ns() + clock_patience(SHARE_NS);
+		} else {
 			clock_sleep_ns(AGAIN_NS);
 		}
 	}
@@ -201,8 +208,8 @@ struct opening {
 };
 
 /* Answers for memory that this process has already. Returns false if it has none. */
-static bool is_known(const struct opening *o, CUresult *ret_result, CUdeviceptr *ret,
-		     uint64_t *ret_bytes) REQUIRES(shim_swap_mutex)
+static bool is_known(const struct opening *o, CUresult *ret_result, CUdeviceptr *ret)
+	REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_region *r = find(o->token.key, o->ctx);
 
@@ -213,7 +220,6 @@ static bool is_known(const struct opening *o, CUresult *ret_result, CUdeviceptr 
 	if (r->imported) {
 		r->opens++;
 		*ret = r->base;
-		*ret_bytes = r->bytes;
 	}
 	return true;
 }
@@ -243,7 +249,7 @@ static CUresult take(struct opening *o, const struct proto_ipc *m, const int *fd
 		}
 	}
 	if (!o->region || m->bytes != o->region->bytes || m->first != o->n ||
-	    m->n > o->region->n - o->n) {
+	    m->n != MIN(o->region->n - o->n, PROTO_IPC_CHUNKS)) {
 		return CUDA_ERROR_MAP_FAILED;
 	}
 	for (uint32_t i = 0; i < m->n && result == CUDA_SUCCESS; i++) {
@@ -261,14 +267,15 @@ static CUresult take(struct opening *o, const struct proto_ipc *m, const int *fd
 
 static CUresult fetch(struct opening *o)
 {
-	CUresult result = CUDA_SUCCESS;
+	uint64_t deadline = clock_now_ns() + clock_patience(OPEN_NS);
+	CUresult result;
 
 	do {
 		struct proto_ipc m = { .pid = o->token.pid, .first = o->n };
 		int fds[PROTO_IPC_CHUNKS], err;
 
 		memcpy(m.key, o->token.key, sizeof(m.key));
-		err = shim_mem_session()->open_ipc(&o->sock, &m, fds);
+		err = shim_mem_session()->open_ipc(&o->sock, deadline, &m, fds);
 		if (err) {
 			return result_of(err);
 		}
@@ -281,13 +288,13 @@ static CUresult fetch(struct opening *o)
 }
 
 /* Maps it, unless another thread has opened it meanwhile. */
-static CUresult map(struct opening *o, CUdeviceptr *ret, uint64_t *ret_bytes)
+static CUresult map(struct opening *o, CUdeviceptr *ret)
 {
 	struct mem_swap_region *r = o->region;
 	CUresult result;
 
 	lock_take(&shim_swap_mutex);
-	if (!is_known(o, &result, ret, ret_bytes)) {
+	if (!is_known(o, &result, ret)) {
 		r->imported = true;
 		r->device = o->device;
 		r->opens = 1;
@@ -295,8 +302,10 @@ static CUresult map(struct opening *o, CUdeviceptr *ret, uint64_t *ret_bytes)
 		memcpy(r->key, o->token.key, sizeof(r->key));
 		result = shim_swap_place_region(r);
 		if (result == CUDA_SUCCESS) {
+			shim_mem_import_opened(
+				r->base, r->bytes,
+				shim_mem_identity_of_handle(&o->token, sizeof(o->token)));
 			*ret = r->base;
-			*ret_bytes = r->bytes;
 			o->region = NULL;
 		}
 	}
@@ -315,12 +324,37 @@ static void prepare(void) REQUIRES(shim_swap_mutex)
 	prepared = true;
 }
 
-CUresult shim_swap_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags,
-			uint64_t *ret_bytes)
+/* Opens it in the current context. */
+static CUresult open_here(struct opening *o, CUdeviceptr *ret)
 {
-	struct opening o = { .sock = -1 };
 	CUresult result;
 	bool known;
+
+	lock_take(&shim_swap_mutex);
+	prepare();
+	known = is_known(o, &result, ret);
+	lock_release(&shim_swap_mutex);
+	if (known) {
+		return result;
+	}
+	result = fetch(o);
+	fd_close_peer(o->sock);
+	if (result == CUDA_SUCCESS) {
+		result = map(o, ret);
+	}
+	if (o->region) {
+		o->region->imported = true; /* its memory is not charged here */
+		shim_swap_discard(o->region);
+	}
+	return result;
+}
+
+CUresult shim_swap_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags)
+{
+	struct opening o = { .sock = -1 };
+	CUstreamCaptureMode mode;
+	CUresult result;
+	int cancel;
 
 	memcpy(&o.token, handle, sizeof(o.token));
 	if (!ret || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) {
@@ -339,21 +373,14 @@ CUresult shim_swap_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned
 	if (o.row < 0) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	lock_take(&shim_swap_mutex);
-	prepare();
-	known = is_known(&o, &result, ret, ret_bytes);
-	lock_release(&shim_swap_mutex);
-	if (known) {
-		return result;
+	if (memcmp(o.token.device, shim_mem_account()->uuid[o.row], sizeof(o.token.device)) != 0) {
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 	}
-	result = fetch(&o);
-	fd_close_peer(o.sock);
-	if (result == CUDA_SUCCESS) {
-		result = map(&o, ret, ret_bytes);
-	}
-	if (o.region) {
-		o.region->imported = true; /* its memory is not charged here */
-		shim_swap_discard(o.region);
-	}
+	shim_swap_settle(); /* what was closed during a capture */
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	mode = shim_capture_exempt();
+	result = open_here(&o, ret);
+	shim_capture_restore(mode);
+	(void)pthread_setcancelstate(cancel, NULL);
 	return result;
 }

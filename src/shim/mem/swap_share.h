@@ -19,12 +19,12 @@
 CUresult shim_swap_share(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret);
 /* Returns true for a handle of gBPF's. */
 bool shim_swap_is_token(const CUipcMemHandle *handle);
-/* Opens a handle of gBPF's in the current context, or adds a use of what is open there. Stores the
- * size of the memory. Returns CUDA_ERROR_INVALID_VALUE if there is no such memory (any more) for
- * this user, CUDA_ERROR_INVALID_CONTEXT if it is this process's own, CUDA_ERROR_NOT_READY if gbpfd
- * or the process that has it does not answer. */
-CUresult shim_swap_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags,
-			uint64_t *ret_bytes);
+/* Opens a handle of gBPF's in the current context, or adds a use of what is open there. Returns
+ * CUDA_ERROR_INVALID_VALUE if there is no such memory (any more) for this user,
+ * CUDA_ERROR_INVALID_CONTEXT if it is this process's own, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED if it
+ * is on another device, CUDA_ERROR_NOT_READY if gbpfd or the process that has it does not answer.
+ */
+CUresult shim_swap_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigned flags);
 /* Answers PROTO_IPC_WANTED in place; stores m->n descriptors, which are the caller's. On the
  * session's thread. */
 void shim_swap_give(struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS]);

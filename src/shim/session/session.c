@@ -451,7 +451,7 @@ static int enter(struct shim_session *s, const struct proto_welcome *w, int fds[
 		return -EPROTO; /* the driver runs in the other mode */
 	}
 	s->tenant = w->tenant;
-	s->pid = w->pid;
+	store_relaxed(&s->pid, w->pid);
 	s->class_id = w->class_id;
 	if (!s->sched) {
 		err = make_scheduler(s, w);

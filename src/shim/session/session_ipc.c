@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "shim/session/session_int.h"
 
-#define ANSWER_NS UINT64_C(2000000000) /* for all attempts */
+#define CONNECT_NS UINT64_C(2000000000)
 #define RETRY_NS 10000000u
 
 /* Returns 0 with an answer, or -errno without one. */
@@ -20,7 +20,7 @@ static int ask(int *sock, const struct proto_ipc *wanted, uint64_t deadline, uni
 	int err;
 
 	if (*sock < 0) {
-		*sock = shim_session_open_socket(clock_patience(ANSWER_NS));
+		*sock = shim_session_open_socket(clock_patience(CONNECT_NS));
 	}
 	if (*sock < 0) {
 		return *sock;
@@ -43,9 +43,9 @@ static bool is_worth_a_retry(int err)
 	       err == -ENOENT;
 }
 
-int shim_session_open_ipc(int *sock, struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS])
+int shim_session_open_ipc(int *sock, uint64_t deadline, struct proto_ipc *m,
+			  int fds[PROTO_IPC_CHUNKS])
 {
-	uint64_t deadline = clock_now_ns() + clock_patience(ANSWER_NS);
 	union proto_message answer;
 	unsigned nfds = 0;
 	int err;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,7 +16,8 @@
 #define BATCH 2u
 #define QUESTIONS 1000u
 #define UNANSWERED_MAX 16u
-#define OWN_FDS 20 /* that gbpfd may open for itself meanwhile */
+#define UNREAD_MAX 1000000u /* answers, of which no socket holds as many */
+#define OWN_FDS 20	    /* that gbpfd may open for itself meanwhile */
 #define NO_PID INT32_MAX
 
 static union proto_message question(int pid, uint32_t first)
@@ -182,18 +184,19 @@ static void an_owner_is_asked_a_few_questions_at_a_time(void **state)
 {
 	struct fake owner = { 0 }, f[UNANSWERED_MAX + 1] = { 0 };
 	int fd = memfd_create("chunk", 0);
+	union proto_message m, asked[UNANSWERED_MAX];
 	struct gd *d = *state;
-	union proto_message m;
 
 	fake_enter(&owner, d, BATCH, "owner");
-	for (unsigned i = 0; i <= UNANSWERED_MAX; i++) {
+	for (unsigned i = 0; i < UNANSWERED_MAX; i++) { /* gbpfd has each before the next one */
 		ask(&f[i], d, getpid(), i);
+		asked[i] = wanted(&owner);
 	}
+	ask(&f[UNANSWERED_MAX], d, getpid(), UNANSWERED_MAX);
 	expect(&f[UNANSWERED_MAX], EAGAIN, -1, 0);
 	for (unsigned i = 0; i < UNANSWERED_MAX; i++) {
-		m = wanted(&owner);
-		give(&owner, &m, fd, 1);
-		expect(&f[m.ipc.first], 0, fd, 1);
+		give(&owner, &asked[i], fd, 1);
+		expect(&f[i], 0, fd, 1);
 	}
 	ask(&f[UNANSWERED_MAX], d, getpid(), 0);
 	m = wanted(&owner);
@@ -265,6 +268,61 @@ static void other_answers_are_dropped(void **state)
 	fake_leave(&other);
 }
 
+/* Asks again. Returns false if the connection has been ended instead. */
+static bool is_asked_again(struct fake *f, struct fake *owner, union proto_message *ret)
+{
+	struct pollfd p[] = { { .fd = f->sock }, { .fd = owner->sock, .events = POLLIN } };
+	union proto_message m = question(getpid(), 0);
+	int fds[8];
+	unsigned n;
+
+	if (proto_send(f->sock, &m, PROTO_IPC_OPEN, NULL, 0) != 0) {
+		return false;
+	}
+	do { /* the owner is sent other messages, too */
+		assert_true(poll(p, 2, PATIENCE_MS) > 0);
+		if (p[0].revents) {
+			return false;
+		}
+		assert_int_equal(fake_receive_any(owner, ret, fds, &n), 1);
+		while (n) {
+			close(fds[--n]);
+		}
+	} while (ret->head.type != PROTO_IPC_WANTED);
+	return true;
+}
+
+/* gbpfd keeps no descriptors of answers that are not read: they are another process's. One to an
+ * answer, since Linux limits how many of a user's are in sockets. */
+static void one_that_does_not_read_its_answers_is_dropped(void **state)
+{
+	struct fake owner = { 0 }, f = { 0 };
+	int fd = memfd_create("chunk", 0), fds[8], r;
+	struct gd *d = *state;
+	union proto_message m;
+	json_int_t before;
+	unsigned i = 0, n;
+
+	fake_enter(&owner, d, BATCH, "owner");
+	fake_connect(&f, d);
+	before = gd_number(d, "status", "fds");
+	for (; i < UNREAD_MAX && is_asked_again(&f, &owner, &m); i++) {
+		give(&owner, &m, fd, 1);
+		assert_true(gd_number(d, "status", "fds") <= before + OWN_FDS);
+	}
+	assert_true(i < UNREAD_MAX);
+	do { /* the answers that its socket has room for */
+		r = fake_receive(&f, &m, fds, &n);
+		while (n) {
+			close(fds[--n]);
+		}
+	} while (r == 1);
+	eventually(gd_number(d, "status", "fds") <= before);
+	close(f.sock);
+	close(fd);
+	fake_leave(&owner);
+}
+
 static void a_tenant_asks_on_a_connection_of_its_own(void **state)
 {
 	union proto_message m = question(getpid(), 0);
@@ -289,6 +347,7 @@ int main(void)
 		TEST(an_owner_is_asked_a_few_questions_at_a_time),
 		TEST(a_second_question_before_the_answer_ends_the_session),
 		TEST(other_answers_are_dropped),
+		TEST(one_that_does_not_read_its_answers_is_dropped),
 		TEST(a_tenant_asks_on_a_connection_of_its_own),
 	};
 

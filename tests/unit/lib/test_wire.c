@@ -214,6 +214,10 @@ static void answers_about_memory_have_chunks_or_an_error(void **state)
 		{ 2, 0, 0, 1 },
 		{ 2, 0, 3, 1 },
 		{ 2, 1, 1, -EPROTO },
+		{ 4095, 0, 0, 1 },
+		{ 4096, 0, 0, -EPROTO },
+		{ -2, 0, 0, -EPROTO },
+		{ INT32_MIN, 0, 0, -EPROTO },
 	};
 	int fds[3] = { 2, 2, 2 };
 

@@ -515,7 +515,7 @@ static int own_pid(void)
 }
 
 /* Without gbpfd. */
-static int open_ipc(int *sock, struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS])
+static int open_ipc(int *sock, uint64_t deadline, struct proto_ipc *m, int fds[PROTO_IPC_CHUNKS])
 {
 	return -ETIMEDOUT;
 }

@@ -779,11 +779,18 @@ static unsigned count_threads(void)
 
 static void a_thread_makes_the_pool_and_ends_after_it(void **state)
 {
+	uint64_t handle = next++ << 16 | CHUNK / MIB;
 	unsigned before = count_threads();
 
 	(void)state;
 	clock_set_source(clock_ahead);
+	/* A movement by this clock: the last one may be ahead of it. */
+	(void)add_acqrel(&lives, CHUNK);
+	assert_true(shim_mem_try_charge(PROTO_ACCOUNT_SWAP, CHUNK));
+	assert_true(shim_mem_try_charge(PROTO_ACCOUNT_HOST, CHUNK));
+	put(handle, next, CHUNK);
 	drop(0);
+	starts = 0; /* of a thread, for it */
 	threads = true;
 	for (unsigned i = 1; i <= 2; i++) {
 		want();

@@ -136,6 +136,30 @@ static void what_has_left_returns_first(void **state)
 	rig_check();
 }
 
+/* Orders of gbpfd wait for the mutex, which is free between two pauses. */
+static void a_region_returns_in_one_pause_after_another(void **state)
+{
+	CUdeviceptr a = rig_alloc(1280 * MIB);
+	const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, a);
+	uint64_t id = r->id, moved;
+
+	for (unsigned i = 0; i < 2; i++) {
+		all_out();
+	}
+	assert_true(is_at(a, MEM_SWAP_HOST));
+	rig_limit(2000 * MIB);
+	assert_true(shim_swap_fetch_region(a, id));
+	rig_end_if_left();
+	moved = shim_mem_used(0);
+	assert_true(moved >= 512 * MIB && moved <= SHIM_SWAP_BATCH_BYTES);
+	assert_true(shim_swap_fetch_region(a, id));
+	rig_end_if_left();
+	assert_true(is_at(a, MEM_SWAP_DEVICE));
+	assert_false(shim_swap_fetch_region(a, id));
+	rig_end_if_left();
+	rig_check();
+}
+
 static void what_does_not_fit_is_not_shared(void **state)
 {
 	CUdeviceptr a = rig_alloc(2 * CHUNK), b;
@@ -277,10 +301,9 @@ static void its_own_process_cannot_open_it(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK), at = 0;
 	CUipcMemHandle h;
-	uint64_t bytes;
 
 	assert_int_equal(share(a, &h), CUDA_SUCCESS);
-	assert_int_equal(shim_swap_open(&at, &h, 1, &bytes), CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(shim_swap_open(&at, &h, 1), CUDA_ERROR_INVALID_CONTEXT);
 	rig_end_if_left();
 	assert_int_equal(at, 0);
 }
@@ -292,6 +315,7 @@ int main(void)
 		TEST(what_is_shared_stays_on_the_device),
 		TEST(memory_that_was_shared_is_not_passed_on),
 		TEST(what_has_left_returns_first),
+		TEST(a_region_returns_in_one_pause_after_another),
 		TEST(what_does_not_fit_is_not_shared),
 		TEST(without_swap_nothing_can_be_exchanged_for_it),
 		TEST(work_keeps_on_the_host_what_is_there),
