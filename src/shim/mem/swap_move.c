@@ -362,6 +362,7 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t rese
 	if (used > reserve) {
 		most = MIN(most, used - reserve);
 		freed = out_once(row, MIN(bytes, most), most);
+		shim_swap_pool_ordered();
 	}
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();

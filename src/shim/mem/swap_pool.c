@@ -39,6 +39,7 @@ static struct {
 	CUdevice device;
 	uint64_t used_ns;     /* when memory was wanted, taken or put the last time */
 	uint64_t moved_ns;    /* when memory was taken or put the last time */
+	uint64_t ordered_ns;  /* when another vGPU was given memory the last time */
 	uint64_t pause_until; /* none is made before, ns */
 	uint32_t drops;	      /* counts shim_swap_pool_drop() */
 	bool runs;	      /* there is a thread */
@@ -52,10 +53,12 @@ enum due { NOTHING, MAKE, FREE };
 
 /* ---- what is due ---- */
 
-/* Returns true if the limit leaves so little that chunks may have to leave soon. */
-static bool is_near(int row)
+/* Returns true if chunks may have to leave soon: the limit leaves little, or others needed memory.
+ */
+static bool is_near(int row) REQUIRES(shim_swap_mutex)
 {
-	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART);
+	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART) ||
+	       (pool.ordered_ns && clock_now_ns() < pool.ordered_ns + SHIM_SWAP_POOL_IDLE_NS);
 }
 
 /* Returns the size of the memory that the pool lacks for the chunks that were not used for longest,
@@ -152,6 +155,12 @@ void shim_swap_pool_want(int row, CUdevice device)
 	if (is_near(row)) {
 		use();
 	}
+}
+
+void shim_swap_pool_ordered(void)
+{
+	use();
+	pool.ordered_ns = pool.used_ns;
 }
 
 void shim_swap_pool_settle(void)
@@ -287,6 +296,18 @@ static void free_one(void) REQUIRES(shim_swap_mutex)
 	calls_end();
 }
 
+/* Has gbpfd grant pinned memory, of which each of several vGPUs has as much as it has asked for.
+ * Releases the mutex meanwhile, and is in none of the calls that a movement waits for: the answer
+ * may take long. Returns what is due then. */
+static enum due ask_for_host(uint64_t now, uint64_t room, uint64_t *ret_bytes)
+	REQUIRES(shim_swap_mutex)
+{
+	lock_release(&shim_swap_mutex);
+	shim_mem_ask(PROTO_ACCOUNT_HOST, *ret_bytes);
+	lock_take(&shim_swap_mutex);
+	return load_acquire(&stopping) ? NOTHING : choose(now, room, ret_bytes);
+}
+
 bool shim_swap_pool_step(uint64_t now_ns)
 {
 	uint64_t room = mem_host_room(MEM_HOST_SYSTEM), bytes;
@@ -294,6 +315,9 @@ bool shim_swap_pool_step(uint64_t now_ns)
 
 	lock_take(&shim_swap_mutex);
 	due = load_acquire(&stopping) ? NOTHING : choose(now_ns, room, &bytes);
+	if (due == MAKE && shim_mem_room(PROTO_ACCOUNT_HOST) < bytes) {
+		due = ask_for_host(now_ns, room, &bytes);
+	}
 	if (due == MAKE) {
 		make_one(now_ns, bytes);
 	} else if (due == FREE) {

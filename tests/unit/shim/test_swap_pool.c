@@ -172,10 +172,24 @@ static void note(const char *text)
 	(void)text;
 }
 
+static bool grants;
+static unsigned asks;
+
 static int ask(const struct proto_mem_ask *m)
 {
-	(void)m;
-	return -1; /* without gbpfd */
+	struct proto_account_line *line = &page.line[m->row][LINE];
+
+	asks++;
+	if (!grants) {
+		return -1; /* without gbpfd */
+	}
+	EXPECT(m->row == PROTO_ACCOUNT_HOST);
+	EXPECT(lock_try(&shim_swap_mutex));
+	lock_release(&shim_swap_mutex);
+	page.allowed[m->row] = mem_line_used(line) + m->bytes;
+	store_relaxed(&line->answer, PROTO_ACCOUNT_RETRY);
+	store_release(&line->answer_seq, m->seq);
+	return 0;
 }
 
 static bool is_agent(void)
@@ -318,7 +332,8 @@ static int set_up(void **state)
 	clock_set_source(clock_of_test);
 	store_release(&room, UINT64_MAX);
 	create_result = CUDA_SUCCESS;
-	starts = 0;
+	starts = asks = 0;
+	grants = false;
 	use(0, LINE, 320 * MIB);
 	add_region(320 * MIB, MEM_SWAP_DEVICE);
 	return 0;
@@ -369,6 +384,36 @@ static void none_is_made_while_the_limit_leaves_more_than_a_quarter(void **state
 	use(0, LINE, 200 * MIB);
 	drop(0);
 	assert_int_equal(steps(), 0); /* there is room again */
+}
+
+/* What leaves next may leave for others. */
+static void memory_is_made_after_an_order_whatever_the_limit_leaves(void **state)
+{
+	(void)state;
+	use(0, LINE, 100 * MIB);
+	want();
+	assert_int_equal(steps(), 0);
+	lock_take(&shim_swap_mutex);
+	shim_swap_pool_ordered();
+	lock_release(&shim_swap_mutex);
+	assert_int_equal(starts, 1);
+	assert_int_equal(steps(), 20);
+	drop(0);
+	store_release(&now, now + 10 * SECOND);
+	want();
+	assert_int_equal(steps(), 0);
+}
+
+/* Where there are several vGPUs each has the pinned memory that it has asked for. */
+static void pinned_memory_is_asked_for(void **state)
+{
+	(void)state;
+	page.allowed[PROTO_ACCOUNT_HOST] = 1; /* 0: all that the limit has */
+	grants = true;
+	want();
+	assert_int_equal(steps(), 20);
+	assert_int_equal(asks, 20);
+	pool_has(320 * MIB);
 }
 
 static void the_pool_has_one_gib_at_most(void **state)
@@ -828,6 +873,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(memory_is_made_before_any_chunk_leaves),
 		TEST(none_is_made_while_the_limit_leaves_more_than_a_quarter),
+		TEST(memory_is_made_after_an_order_whatever_the_limit_leaves),
+		TEST(pinned_memory_is_asked_for),
 		TEST(the_pool_has_one_gib_at_most),
 		TEST(half_of_what_swap_and_pinned_memory_leave_is_not_taken),
 		TEST(the_program_sees_the_pool_as_free),
