@@ -38,7 +38,7 @@ static struct {
 	int row;
 	CUdevice device;
 	uint64_t used_ns;     /* when memory was wanted, taken or put the last time */
-	uint64_t moved_ns;    /* when memory was taken or put the last time */
+	uint64_t moved_ns;    /* when chunks moved the last time */
 	uint64_t ordered_ns;  /* when another vGPU was given memory the last time */
 	uint64_t pause_until; /* none is made before, ns */
 	uint32_t drops;	      /* counts shim_swap_pool_drop() */
@@ -53,8 +53,8 @@ enum due { NOTHING, MAKE, FREE };
 
 /* ---- what is due ---- */
 
-/* Returns true if chunks may have to leave soon: the limit leaves little, or others needed memory.
- */
+/* Returns true if chunks may have to leave soon: the limit leaves little, or another vGPU has just
+ * needed memory. */
 static bool is_near(int row) REQUIRES(shim_swap_mutex)
 {
 	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART) ||
@@ -87,8 +87,7 @@ static uint64_t lacking(void) REQUIRES(shim_swap_mutex)
 	return 0;
 }
 
-/* Returns the bytes that may be charged to swap. The pool takes no more than half of that: the
- * other processes of the vGPU may need it. */
+/* Returns the bytes that may be charged to swap. */
 static uint64_t left_of_swap(void)
 {
 	return min_once(shim_mem_left(PROTO_ACCOUNT_SWAP), shim_mem_left(PROTO_ACCOUNT_HOST));
@@ -102,6 +101,13 @@ static bool is_calm(uint64_t now) REQUIRES(shim_swap_mutex)
 static bool is_idle(uint64_t now) REQUIRES(shim_swap_mutex)
 {
 	return now >= pool.used_ns && now - pool.used_ns >= SHIM_SWAP_POOL_IDLE_NS;
+}
+
+/* Returns what has to be left for memory to be made. The pool takes no more than half of that: the
+ * other processes of the vGPU may need it, and of pinned memory other vGPUs. */
+static uint64_t needed_for(uint64_t bytes) REQUIRES(shim_swap_mutex)
+{
+	return spare_bytes + 2 * bytes;
 }
 
 /* room: what the host has, bytes; 0: it is under pressure. *ret_bytes becomes what is to be made.
@@ -127,7 +133,7 @@ static enum due choose(uint64_t now, uint64_t room, uint64_t *ret_bytes) REQUIRE
 	}
 	*ret_bytes = lacking();
 	return *ret_bytes && room >= *ret_bytes && has + *ret_bytes <= BYTES_MAX &&
-			       left >= has + 2 * *ret_bytes && n_spares < SPARES_MAX
+			       left >= needed_for(*ret_bytes) && n_spares < SPARES_MAX
 		       ? MAKE
 		       : NOTHING;
 }
@@ -195,6 +201,8 @@ bool shim_swap_pool_take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_add
 	uint32_t i = n_spares;
 	struct spare s;
 
+	use();
+	pool.moved_ns = pool.used_ns; /* also without memory, which is made then */
 	while (i && spares[i - 1].bytes != bytes) {
 		i--;
 	}
@@ -204,8 +212,6 @@ bool shim_swap_pool_take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_add
 	s = remove_at(i - 1);
 	*ret_handle = s.handle;
 	*ret_address = s.address;
-	use();
-	pool.moved_ns = pool.used_ns;
 	return true;
 }
 
@@ -302,9 +308,15 @@ static void free_one(void) REQUIRES(shim_swap_mutex)
 static enum due ask_for_host(uint64_t now, uint64_t room, uint64_t *ret_bytes)
 	REQUIRES(shim_swap_mutex)
 {
+	uint64_t needed = needed_for(*ret_bytes);
+
 	lock_release(&shim_swap_mutex);
-	shim_mem_ask(PROTO_ACCOUNT_HOST, *ret_bytes);
+	shim_mem_ask(PROTO_ACCOUNT_HOST, needed);
 	lock_take(&shim_swap_mutex);
+	if (shim_mem_room(PROTO_ACCOUNT_HOST) < needed) {
+		pool.pause_until = now + SHIM_SWAP_POOL_IDLE_NS;
+		return NOTHING;
+	}
 	return load_acquire(&stopping) ? NOTHING : choose(now, room, ret_bytes);
 }
 
@@ -315,7 +327,7 @@ bool shim_swap_pool_step(uint64_t now_ns)
 
 	lock_take(&shim_swap_mutex);
 	due = load_acquire(&stopping) ? NOTHING : choose(now_ns, room, &bytes);
-	if (due == MAKE && shim_mem_room(PROTO_ACCOUNT_HOST) < bytes) {
+	if (due == MAKE && shim_mem_room(PROTO_ACCOUNT_HOST) < needed_for(bytes)) {
 		due = ask_for_host(now_ns, room, &bytes);
 	}
 	if (due == MAKE) {

@@ -172,22 +172,26 @@ static void note(const char *text)
 	(void)text;
 }
 
-static bool grants;
+static uint64_t grantable; /* by gbpfd, bytes; 0: there is none */
 static unsigned asks;
 
 static int ask(const struct proto_mem_ask *m)
 {
 	struct proto_account_line *line = &page.line[m->row][LINE];
+	uint64_t all = mem_line_used(line) + m->bytes;
 
 	asks++;
-	if (!grants) {
-		return -1; /* without gbpfd */
+	if (!grantable) {
+		return -1;
 	}
 	EXPECT(m->row == PROTO_ACCOUNT_HOST);
 	EXPECT(lock_try(&shim_swap_mutex));
 	lock_release(&shim_swap_mutex);
-	page.allowed[m->row] = mem_line_used(line) + m->bytes;
-	store_relaxed(&line->answer, PROTO_ACCOUNT_RETRY);
+	if (all <= grantable) {
+		page.allowed[m->row] = all;
+	}
+	store_relaxed(&line->answer,
+		      all <= grantable ? PROTO_ACCOUNT_RETRY : PROTO_ACCOUNT_REFUSED);
 	store_release(&line->answer_seq, m->seq);
 	return 0;
 }
@@ -333,7 +337,7 @@ static int set_up(void **state)
 	store_release(&room, UINT64_MAX);
 	create_result = CUDA_SUCCESS;
 	starts = asks = 0;
-	grants = false;
+	grantable = 0;
 	use(0, LINE, 320 * MIB);
 	add_region(320 * MIB, MEM_SWAP_DEVICE);
 	return 0;
@@ -404,16 +408,62 @@ static void memory_is_made_after_an_order_whatever_the_limit_leaves(void **state
 	assert_int_equal(steps(), 0);
 }
 
+/* A movement for which the pool has nothing makes it; another one may follow at once. */
+static void none_is_made_between_two_orders(void **state)
+{
+	uint64_t handle, address;
+
+	(void)state;
+	assert_false(take(CHUNK, &handle, &address));
+	want();
+	assert_int_equal(steps(), 0);
+	store_release(&now, now + 20 * MS);
+	assert_int_equal(steps(), 20);
+}
+
 /* Where there are several vGPUs each has the pinned memory that it has asked for. */
 static void pinned_memory_is_asked_for(void **state)
 {
 	(void)state;
 	page.allowed[PROTO_ACCOUNT_HOST] = 1; /* 0: all that the limit has */
-	grants = true;
+	grantable = 8000 * MIB;
 	want();
 	assert_int_equal(steps(), 20);
 	assert_int_equal(asks, 20);
 	pool_has(320 * MIB);
+}
+
+/* What one has, others cannot be granted. */
+static void half_of_what_gbpfd_can_grant_is_left_to_other_vgpus(void **state)
+{
+	(void)state;
+	page.allowed[PROTO_ACCOUNT_HOST] = 1;
+	grantable = 100 * MIB;
+	want();
+	assert_int_equal(steps(), 3);
+	pool_has(48 * MIB);
+	assert_int_equal(asks, 4);
+	store_release(&now, now + 9 * SECOND);
+	want();
+	assert_int_equal(steps(), 0);
+	assert_int_equal(asks, 4);
+	grantable = 200 * MIB;
+	store_release(&now, now + SECOND);
+	want();
+	assert_int_equal(steps(), 3);
+	pool_has(96 * MIB);
+}
+
+static void no_pinned_memory_is_made_without_gbpfd_that_grants_it(void **state)
+{
+	(void)state;
+	page.allowed[PROTO_ACCOUNT_HOST] = 1;
+	want();
+	assert_int_equal(steps(), 0);
+	assert_int_equal(asks, 1);
+	assert_int_equal(steps(), 0);
+	assert_int_equal(asks, 1);
+	pool_has(0);
 }
 
 static void the_pool_has_one_gib_at_most(void **state)
@@ -874,7 +924,10 @@ int main(void)
 		TEST(memory_is_made_before_any_chunk_leaves),
 		TEST(none_is_made_while_the_limit_leaves_more_than_a_quarter),
 		TEST(memory_is_made_after_an_order_whatever_the_limit_leaves),
+		TEST(none_is_made_between_two_orders),
 		TEST(pinned_memory_is_asked_for),
+		TEST(half_of_what_gbpfd_can_grant_is_left_to_other_vgpus),
+		TEST(no_pinned_memory_is_made_without_gbpfd_that_grants_it),
 		TEST(the_pool_has_one_gib_at_most),
 		TEST(half_of_what_swap_and_pinned_memory_leave_is_not_taken),
 		TEST(the_program_sees_the_pool_as_free),
