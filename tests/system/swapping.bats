@@ -6,7 +6,6 @@ load vgpu_helpers
 
 SWAPPING=${GBPF_BUILD:-build}/tests/system/swapping
 HANDLE_ANSWERS=${GBPF_BUILD:-build}/tests/system/handle_answers
-MACHINE_FILES_SO=$(realpath "${GBPF_BUILD:-build}")/tests/system/machine_files.so
 
 # digest [OPTION]... -- ARGUMENT...: what the program prints under gbpf run with these options.
 digest() {
@@ -98,18 +97,6 @@ same_at() { # MEM SWAP ARGUMENT...
 	echo "$output"
 	[ "$status" -ne 0 ]
 	[[ $output == *cuMemAlloc* ]]
-}
-
-# machine FILE TEXT: what programs that start_on_machine starts read in the machine's file.
-machine() {
-	local file=$GBPF_RUNTIME_DIR/machine/$1
-	mkdir -p "${file%/*}"
-	echo "$2" >"$file.new"
-	mv "$file.new" "$file"
-}
-
-start_on_machine() { # "OPTIONS" NAME...
-	LD_PRELOAD=$MACHINE_FILES_SO MACHINE_FILES=$GBPF_RUNTIME_DIR/machine start_servers_with "$@"
 }
 
 @test "memory of the host is made before anything leaves, and given back under pressure" {

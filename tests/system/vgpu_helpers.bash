@@ -1,6 +1,7 @@
 # Programs in virtual GPUs, which several files of tests start.
 
 VGPU=${GBPF_BUILD:-build}/tests/system/vgpu
+MACHINE_FILES_SO=$(realpath "${GBPF_BUILD:-build}")/tests/system/machine_files.so
 
 # Servers: programs that carry out commands. start_servers_with "OPTIONS" NAME...: in one vGPU, with the pipes NAME.in and NAME.out.
 start_servers_with() {
@@ -25,6 +26,18 @@ start_servers_with() {
 		declare -g "pid_$name=$REPLY"
 		pids+=("$REPLY")
 	done
+}
+
+# machine FILE TEXT: what programs that start_on_machine starts read in the machine's file.
+machine() {
+	local file=$GBPF_RUNTIME_DIR/machine/$1
+	mkdir -p "${file%/*}"
+	echo "$2" >"$file.new"
+	mv "$file.new" "$file"
+}
+
+start_on_machine() { # "OPTIONS" NAME...
+	LD_PRELOAD=$MACHINE_FILES_SO MACHINE_FILES=$GBPF_RUNTIME_DIR/machine start_servers_with "$@"
 }
 
 start_servers() { # MIB NAME...
