@@ -128,7 +128,7 @@ struct daemon_vgpus {
 	sd_event_source *adopt_end; /* owned; vgpu.c: while vGPUs of an earlier gbpfd are awaited */
 	sd_event_source *shares_timer; /* owned; vgpu_share.c: a look at shared memory is due */
 	uint64_t shares_rest_ns;       /* vgpu_share.c: no look before that */
-	sd_event_source *actual_timer; /* owned; vgpu_actual.c: while vGPUs have GPU time */
+	sd_event_source *actual_timer; /* owned; vgpu_actual.c: while vGPUs have processes */
 	uint64_t asked;		       /* counts what processes ask for */
 	uint64_t orders, rounds;       /* likewise; vgpu_reclaim.c */
 	uint64_t questions;	       /* counts; vgpu_ipc.c */

@@ -166,7 +166,7 @@ struct proto_mem_release { /* MEM_RELEASE, MEM_RELEASED */
 	struct proto_head head;
 	uint32_t row, reserved; /* of the account */
 	uint64_t number;	/* of the order; returned in the answer */
-	uint64_t bytes;		/* that are needed; in the answer: that were released */
+	uint64_t bytes;		/* needed; 0: none yet, but soon maybe; answer: released */
 	uint64_t most;		/* not less: no more is released, as whole chunks may be larger */
 	uint64_t reserve;	/* the vGPU retains that much */
 	uint64_t hold_ns;	/* how long nothing returns to the device */

@@ -161,6 +161,22 @@ waits() { eventually shows "d['waiting'] == $2" gbpf vgpu show "$1"; }
 	expect ok a check
 }
 
+@test "memory of the host is made while another vGPU may need memory, and given back after that" {
+	start_soft --mem 256M
+	start_daemon
+	machine proc/pressure/memory 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0'
+	start_on_machine "--mem 256M --swap 512M" a
+	for ((i = 0; i < 8; i++)); do
+		expect ok a alloc 16
+	done
+	start_servers_with "--mem 160M" b
+	eventually tenant "$pid_a" 't["swap_used"] == 128 << 20'
+	expect ok a check
+	kill -9 "$pid_b"
+	eventually tenant "$pid_a" 't["swap_used"] == 0'
+	expect ok a check
+}
+
 @test "two vGPUs that take memory of each other keep their data" {
 	start "--reserve 32M" "--swap 512M --reserve 32M"
 	for ((i = 0; i < 4; i++)); do

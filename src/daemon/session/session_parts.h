@@ -149,6 +149,7 @@ struct daemon_session_vgpu {
 	 * order, and gets none until then. */
 	struct {
 		uint64_t round, shunned_until_ns;
+		bool foreseen; /* an order of no bytes is not answered yet */
 	} release;
 };
 

@@ -115,6 +115,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 
 	(void)src;
 	(void)usec;
+	daemon_vgpu_reclaim_foresee(d);
 	if (daemon_vgpu_actual_look(d, clock_now_ns())) {
 		arm(d);
 	}

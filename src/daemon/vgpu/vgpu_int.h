@@ -220,6 +220,9 @@ bool daemon_vgpu_reclaim_look(struct daemon *d);
 void daemon_vgpu_reclaim_stop(struct daemon_session *s);
 /* Such a session, or one that has an order, ends. */
 void daemon_vgpu_reclaim_left(struct daemon_session *s);
+/* On each device has the process that would get the first order make memory of the host ahead,
+ * while vGPUs may take more than is free: by an order of no bytes. Called once a second. */
+void daemon_vgpu_reclaim_foresee(struct daemon *d);
 /* Handles the answer to an order. */
 bool daemon_vgpu_released(struct daemon_session *s, struct daemon_received *r);
 

@@ -11,12 +11,16 @@
  * attempt.
  *
  * A vGPU may take the time of others for a tenth of the time, and a second at once: the time of its
- * orders is taken off a credit, and its next round waits until that is positive again. */
+ * orders is taken off a credit, and its next round waits until that is positive again.
+ *
+ * Memory of the host takes ten times as long to make as chunks take to leave for it. So a process
+ * that could be given an order learns that before: by an order of no bytes, once a second. */
 #include "daemon/vgpu/vgpu_int.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/session/tenant_session.h"
+#include "daemon/vgpu/vgpu_list.h"
 #include "mem/ledger.h"
 
 #define ORDER_TIMEOUT_NS 1000000000u	  /* for one order to be answered */
@@ -174,13 +178,14 @@ static bool is_before(const struct candidate *a, const struct candidate *b)
 	return !b->process || x < y || (x == y && a->above > b->above);
 }
 
-/* Returns a candidate that has a process for an order, of whatever size. */
-static struct candidate candidate_of(struct daemon_vgpu *v, const struct daemon_session *asker,
+/* Returns a candidate that has a process for an order, of whatever size. by: the vGPU for which
+ * that is; NULL: any. */
+static struct candidate candidate_of(struct daemon_vgpu *v, const struct daemon_vgpu *by,
 				     const struct daemon_gpu *g, uint64_t round, uint64_t now)
 {
 	struct candidate c = { .v = v, .row = daemon_vgpu_row_of(v, g->uuid) };
 
-	c.above = v != asker->vgpu.of ? above_of(v, c.row) : 0;
+	c.above = v != by ? above_of(v, c.row) : 0;
 	if (c.above >= CHUNK_MIN) {
 		c.process = process_of(v, c.row, round, now);
 	}
@@ -194,7 +199,7 @@ static bool any_candidate(const struct daemon_session *asker, const struct daemo
 	bool any = false;
 
 	for (struct daemon_vgpu *v = asker->d->vgpus.first; v && !any; v = v->next) {
-		any = candidate_of(v, asker, g, NO_ROUND, now).process;
+		any = candidate_of(v, asker->vgpu.of, g, NO_ROUND, now).process;
 	}
 	return any;
 }
@@ -224,7 +229,7 @@ static struct candidate choose(const struct daemon_vgpu_round *r, const struct d
 	struct candidate best = { .process = NULL };
 
 	for (struct daemon_vgpu *v = r->asker->d->vgpus.first; v; v = v->next) {
-		struct candidate c = candidate_of(v, r->asker, g, r->number, now);
+		struct candidate c = candidate_of(v, r->asker->vgpu.of, g, r->number, now);
 
 		if (!c.process) {
 			continue;
@@ -480,6 +485,9 @@ static void take_answer(struct daemon_session *s, struct daemon_vgpu_round *r, u
 
 bool daemon_vgpu_released(struct daemon_session *s, struct daemon_received *m)
 {
+	if (!m->m.mem_release.number) {
+		s->vgpu.release.foreseen = false;
+	}
 	for (unsigned i = 0; s->vgpu.of && i < PROTO_MAX_GPUS; i++) {
 		struct daemon_vgpu_round *r = &s->d->vgpus.round[i];
 
@@ -490,4 +498,55 @@ bool daemon_vgpu_released(struct daemon_session *s, struct daemon_received *m)
 		}
 	}
 	return s->vgpu.of; /* another one is late: its time was over */
+}
+
+/* ---- orders that may come ---- */
+
+/* Returns what a vGPU that has processes may still take of a device. */
+static uint64_t may_take(const struct daemon_vgpu *v, const struct daemon_gpu *g)
+{
+	uint32_t row = daemon_vgpu_row_of(v, g->uuid);
+	uint64_t most;
+
+	if (row >= PROTO_MAX_GPUS || !v->n_lines) {
+		return 0;
+	}
+	most = MIN(mem_limit_stated(row, v->row[row].limit), g->mem);
+	return most - min_once(mem_account_used(daemon_vgpu_page(v), row), most);
+}
+
+/* Returns the candidate that gets the first order when other vGPUs take what they may; none if that
+ * is free. */
+static struct candidate foresee(struct daemon *d, unsigned gpu)
+{
+	struct candidate best = { .process = NULL };
+	const struct daemon_gpu *g = &d->devices.d[gpu];
+	uint64_t size, left = daemon_vgpu_free_memory(d, gpu, &size), all = 0;
+
+	for (struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		all += may_take(v, g);
+	}
+	for (struct daemon_vgpu *v = d->vgpus.first; size && v; v = v->next) {
+		struct candidate c = candidate_of(v, NULL, g, NO_ROUND, clock_now_ns());
+
+		if (c.process && all - MIN(all, may_take(v, g)) > left && is_before(&c, &best)) {
+			best = c;
+		}
+	}
+	return best;
+}
+
+void daemon_vgpu_reclaim_foresee(struct daemon *d)
+{
+	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+		struct candidate c = foresee(d, i);
+		union proto_message m = { 0 };
+
+		/* A process that is stopped gets no second one. */
+		if (c.process && !c.process->vgpu.release.foreseen) {
+			c.process->vgpu.release.foreseen = true;
+			m.mem_release.row = c.row;
+			daemon_session_send(c.process, &m, PROTO_MEM_RELEASE, NULL, 0);
+		}
+	}
 }

@@ -348,6 +348,12 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t rese
 	if (!shim_swap_is_on()) {
 		return 0;
 	}
+	if (!bytes) {
+		lock_take(&shim_swap_mutex);
+		shim_swap_pool_ordered();
+		lock_release(&shim_swap_mutex);
+		return 0;
+	}
 	store_release(&held_until_ns[row], clock_now_ns() + hold_ns);
 	bytes = MIN(bytes, SHIM_SWAP_BATCH_BYTES);
 	dead = shim_swap_async_free(row, bytes, most, reserve);

@@ -39,7 +39,7 @@ static struct {
 	CUdevice device;
 	uint64_t used_ns;     /* when memory was wanted, taken or put the last time */
 	uint64_t moved_ns;    /* when chunks moved the last time */
-	uint64_t ordered_ns;  /* when another vGPU was given memory the last time */
+	uint64_t ordered_ns;  /* when gbpfd has ordered memory to leave, or foreseen it */
 	uint64_t pause_until; /* none is made before, ns */
 	uint32_t drops;	      /* counts shim_swap_pool_drop() */
 	bool runs;	      /* there is a thread */
@@ -54,7 +54,7 @@ enum due { NOTHING, MAKE, FREE };
 /* ---- what is due ---- */
 
 /* Returns true if chunks may have to leave soon: the limit leaves little, or another vGPU has just
- * needed memory. */
+ * needed memory, or may need it. */
 static bool is_near(int row) REQUIRES(shim_swap_mutex)
 {
 	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART) ||

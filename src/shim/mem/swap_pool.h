@@ -16,8 +16,8 @@
 /* Memory that can leave was allocated on the row's device: has the thread make memory for it, if
  * the limit leaves little. */
 void shim_swap_pool_want(int row, CUdevice device) REQUIRES(shim_swap_mutex);
-/* Memory has left for another vGPU, which may need more: has the thread make memory for it, whatever
- * the limit leaves. */
+/* Memory has left for another vGPU, or may have to soon: has the thread make memory for it,
+ * whatever the limit leaves. */
 void shim_swap_pool_ordered(void) REQUIRES(shim_swap_mutex);
 /* Waits until the thread is in no call of the driver, for at most the time of one chunk, without
  * the mutex. The pool has what is charged for it then. */

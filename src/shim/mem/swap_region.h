@@ -77,7 +77,7 @@ void shim_swap_out(int row, uint64_t bytes);
  * host, those worth least, until the device has that many bytes less; more by a part of the last
  * one, but no more than `most`, and the vGPU retains `reserve`, whatever its limit leaves; fewer as
  * for shim_swap_out(). No chunk returns to that device for hold_ns. Returns the bytes that the
- * device has no more. */
+ * device has no more. 0 bytes: has memory of the host made for an order that may come. */
 uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t reserve,
 			   uint64_t hold_ns);
 /* Returns true while chunks on the host must not return to the row's device, since another vGPU

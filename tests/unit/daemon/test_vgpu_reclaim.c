@@ -433,6 +433,78 @@ static void questions_without_end_take_no_more_time(void **state)
 	assert_int_equal(answer_of(b), PROTO_ACCOUNT_REFUSED);
 }
 
+/* ---- orders that may come ---- */
+
+/* Expects an order of no bytes, or none. */
+static void expect_foreseen(struct part *a, bool foreseen)
+{
+	union proto_message m = { 0 };
+	unsigned fds;
+
+	daemon_vgpu_reclaim_foresee(p->d);
+	assert_int_equal(parts_message(a, &m, &fds), foreseen ? PROTO_MEM_RELEASE : 0);
+	assert_int_equal(m.mem_release.bytes + m.mem_release.number + m.mem_release.hold_ns, 0);
+}
+
+/* Joins a vGPU with that limit. */
+static struct part *join_with_limit(const char *name, uint64_t limit, uint64_t bytes)
+{
+	struct daemon_vgpu *v = make(name, 0, 0, 0);
+
+	v->is.config.mem[0] = limit;
+	return join(v, bytes);
+}
+
+static void an_order_is_foreseen_while_others_may_take_more_than_is_free(void **state)
+{
+	struct part *a = join(make("a", 0, 0, DEVICE), MIB(800)), *b;
+
+	expect_foreseen(a, false); /* it is alone */
+	b = join_with_limit("b", MIB(288), MIB(64));
+	set_used(a, MIB(736));
+	expect_foreseen(a, false); /* what it may take is free */
+	set_used(a, MIB(738));
+	expect_foreseen(a, true);
+	answer(a, 0, 0);
+	expect_foreseen(a, true);
+	answer(a, 0, 0);
+	leave(b);
+	expect_foreseen(a, false);
+}
+
+static void what_is_foreseen_is_sent_once_until_it_is_answered(void **state)
+{
+	struct part *a = join(make("a", 0, 0, DEVICE), MIB(800));
+	struct part *b = join(make("b", 0, 0, 0), 0);
+
+	expect_foreseen(a, true);
+	expect_foreseen(a, false);
+	ask_full(b, MIB(16));
+	release(a, MIB(16));
+	expect_foreseen(a, false);
+	answer(a, 0, 0);
+	expect_foreseen(a, true);
+}
+
+static void only_the_process_that_gets_the_first_order_learns_of_it(void **state)
+{
+	struct part *reserved = join(make("reserved", 0, MIB(300), DEVICE), MIB(300));
+	struct part *without = join(make("without", 0, 0, 0), MIB(300));
+	struct part *important = join(make("important", 1, 0, DEVICE), MIB(200));
+	struct daemon_vgpu *v = make("v", 0, 0, DEVICE);
+	struct part *small = join(v, MIB(10)), *large = join(v, MIB(20));
+
+	expect_foreseen(large, true);
+	expect_foreseen(reserved, false);
+	expect_foreseen(without, false);
+	expect_foreseen(important, false);
+	expect_foreseen(small, false);
+	answer(large, 0, 0);
+	set_used(small, 0);
+	set_used(large, 0);
+	expect_foreseen(important, true);
+}
+
 int main(void)
 {
 #define GIVEN(t) cmocka_unit_test_setup_teardown(t, begin, finish)
@@ -453,6 +525,9 @@ int main(void)
 		GIVEN(processes_of_a_full_device_are_served_in_turn),
 		GIVEN(a_vgpu_takes_a_tenth_of_the_time_of_others),
 		GIVEN(questions_without_end_take_no_more_time),
+		GIVEN(an_order_is_foreseen_while_others_may_take_more_than_is_free),
+		GIVEN(what_is_foreseen_is_sent_once_until_it_is_answered),
+		GIVEN(only_the_process_that_gets_the_first_order_learns_of_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

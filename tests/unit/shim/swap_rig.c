@@ -47,6 +47,7 @@ bool __wrap_sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_
 /* The pool has no thread. */
 int __wrap_thread_start_detached(void *(*run)(void *), void *arg, size_t stack_bytes)
 {
+	rig.threads++;
 	return -1;
 }
 
@@ -759,7 +760,7 @@ int rig_set_up(void **state)
 	rig.work = CUDA_SUCCESS;
 	rig.may_be_unmapped = rig.ask_ends_work = false;
 	rig.page.allowed[0] = 0;
-	rig.work_until = rig.busy = 0;
+	rig.work_until = rig.busy = rig.threads = 0;
 	next_address = UINT64_C(1) << 40;
 	n_chunks = n_copies = all_calls = 0;
 	reserved = 0;

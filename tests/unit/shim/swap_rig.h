@@ -32,6 +32,7 @@ extern struct swap_rig {
 	unsigned created[2];   /* memory since rig_arm(): of the device, of the host */
 	unsigned exchanges;    /* of capture modes since rig_arm() */
 	uint64_t moved[2];     /* as reported since rig_arm(): back, out */
+	unsigned threads;      /* of the pool that were to begin */
 	size_t param_bytes[4]; /* of a kernel; 0: there is none */
 	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":
 	 * it is mapped to memory of the host, of the device; "w": a stream is waited for. The

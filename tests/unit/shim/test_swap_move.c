@@ -422,6 +422,8 @@ static void nothing_comes_back_while_a_release_is_held(void **state)
 	assert_int_equal(shim_swap_release(0, CHUNK, CHUNK, 0, SECOND), CHUNK);
 	assert_true(shim_swap_is_held(0));
 	assert_false(bring_back(a, UINT64_MAX));
+	assert_int_equal(shim_swap_release(0, 0, 0, 0, 0), 0); /* it may come: nothing changes */
+	assert_true(shim_swap_is_held(0));
 	rig_free(b);
 	assert_true(is_away(a));
 	rig_check();
@@ -429,6 +431,18 @@ static void nothing_comes_back_while_a_release_is_held(void **state)
 	assert_false(shim_swap_is_held(0));
 	assert_true(bring_back(a, UINT64_MAX));
 	assert_true(is_back(a));
+	rig_check();
+}
+
+static void an_order_that_may_come_has_memory_of_the_host_made(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+
+	assert_int_equal(rig.threads, 0); /* the limit has room */
+	assert_int_equal(shim_swap_release(0, 0, UINT64_MAX, 0, SECOND), 0);
+	assert_int_equal(rig.threads, 1);
+	assert_true(is_back(a));
+	assert_false(shim_swap_is_held(0));
 	rig_check();
 }
 
@@ -736,6 +750,7 @@ int main(void)
 		TEST(a_release_takes_more_than_is_needed_within_what_it_may),
 		TEST(a_release_leaves_what_is_reserved),
 		TEST(nothing_comes_back_while_a_release_is_held),
+		TEST(an_order_that_may_come_has_memory_of_the_host_made),
 		TEST(nothing_moves_unless_all_work_is_done),
 		TEST(nothing_moves_while_a_stream_captures),
 		TEST(nothing_moves_within_a_call_that_submits_work),
