@@ -52,10 +52,12 @@ static bool is_alive(int pid)
 
 /* Returns true if a process without a session may have one soon: it is in a vGPU and has lost its
  * connection, or gbpfd was restarted. */
-static bool may_return(const struct daemon *d, int pid)
+static bool may_return(const struct daemon *d, int pid, uid_t uid)
 {
 	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
-		for (unsigned i = 0; i < PROTO_ACCOUNT_LINES; i++) {
+		bool look = v->n_lines && daemon_vgpu_is_open_to(v, uid);
+
+		for (unsigned i = 0; look && i < PROTO_ACCOUNT_LINES; i++) {
 			const struct daemon_vgpu_line *l = &v->line[i];
 
 			if (l->death && !l->gone && l->left && l->pid == pid) {
@@ -75,7 +77,7 @@ static bool take_open(struct daemon_session *s, struct daemon_received *r)
 		return false; /* the last question has not been answered */
 	}
 	if (!owner) {
-		refuse(s, may_return(s->d, r->m.ipc.pid) ? EAGAIN : ENOENT);
+		refuse(s, may_return(s->d, r->m.ipc.pid, s->peer.uid) ? EAGAIN : ENOENT);
 		return true;
 	}
 	if (owner->ipc.asked >= ASKED_MAX) {

@@ -20,8 +20,10 @@
 #include "shim/object/green_context.h"
 #include "shim/shim.h"
 
-#define SHARE_NS UINT64_C(1000000000) /* since chunks have last returned to the device */
-#define OPEN_NS UINT64_C(2000000000)
+#define SHARE_NS UINT64_C(1000000000)	  /* since chunks have last returned to the device */
+#define SHARE_ALL_NS UINT64_C(4000000000) /* others may take the room of each that returns */
+#define OPEN_NS UINT64_C(2000000000)	  /* for each answer of an opening, */
+#define OPEN_ALL_NS UINT64_C(4000000000)  /* and for all of them */
 #define AGAIN_NS UINT64_C(1000000)
 #define OPEN_BYTES_MAX (UINT64_C(1) << 40) /* what another process says that its memory has */
 #define MAGIC UINT64_C(0x9d1f43c7e05ab628) /* at random; what the driver has there is its own */
@@ -146,7 +148,8 @@ static CUresult why_away(CUdeviceptr base, uint64_t id)
 
 CUresult shim_swap_share(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
 {
-	uint64_t until = clock_now_ns() + clock_patience(SHARE_NS);
+	uint64_t begin = clock_now_ns(), until = begin + clock_patience(SHARE_NS);
+	uint64_t end = begin + clock_patience(SHARE_ALL_NS);
 	CUresult r;
 
 	while ((r = share_once(base, id, ret)) == CUDA_ERROR_NOT_READY) {
@@ -154,7 +157,7 @@ CUresult shim_swap_share(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
 			return why_away(base, id);
 		}
 		if (shim_swap_fetch_region(base, id)) {
-			until = clock_now_ns() + clock_patience(SHARE_NS);
+			until = MIN(clock_now_ns() + clock_patience(SHARE_NS), end);
 		} else {
 			clock_sleep_ns(AGAIN_NS);
 		}
@@ -267,10 +270,11 @@ static CUresult take(struct opening *o, const struct proto_ipc *m, const int *fd
 
 static CUresult fetch(struct opening *o)
 {
-	uint64_t deadline = clock_now_ns() + clock_patience(OPEN_NS);
+	uint64_t end = clock_now_ns() + clock_patience(OPEN_ALL_NS);
 	CUresult result;
 
 	do {
+		uint64_t deadline = MIN(clock_now_ns() + clock_patience(OPEN_NS), end);
 		struct proto_ipc m = { .pid = o->token.pid, .first = o->n };
 		int fds[PROTO_IPC_CHUNKS], err;
 

@@ -10,17 +10,20 @@
 #include "base/fd.h"
 #include "shim/session/session_int.h"
 
-#define CONNECT_NS UINT64_C(2000000000)
 #define RETRY_NS 10000000u
 
 /* Returns 0 with an answer, or -errno without one. */
 static int ask(int *sock, const struct proto_ipc *wanted, uint64_t deadline, union proto_message *m,
 	       int fds[8], unsigned *nfds)
 {
+	uint64_t now = clock_now_ns();
 	int err;
 
+	if (now >= deadline) {
+		return -ETIMEDOUT;
+	}
 	if (*sock < 0) {
-		*sock = shim_session_open_socket(clock_patience(CONNECT_NS));
+		*sock = shim_session_open_socket(deadline - now);
 	}
 	if (*sock < 0) {
 		return *sock;

@@ -113,11 +113,16 @@ static void one_that_has_lost_its_connection_may_come_back(void **state)
 
 	assert_non_null(v);
 	l = &v->line[PROTO_ACCOUNT_LINES - 1];
+	v->uid = OWN_USER;
+	v->n_lines = 1;
 	p->d->vgpus.first = v;
 	assert_int_equal(answer_of(ask(77)), ENOENT);
 	*l = (struct daemon_vgpu_line){ .pid = 77, .death = p->d->sessions.reaper, .left = true };
 	assert_int_equal(answer_of(ask(77)), EAGAIN);
 	assert_int_equal(answer_of(ask(78)), ENOENT);
+	v->uid = OWN_USER + 1; /* another user's */
+	assert_int_equal(answer_of(ask(77)), ENOENT);
+	v->uid = OWN_USER;
 	l->gone = true;
 	assert_int_equal(answer_of(ask(77)), ENOENT);
 	p->d->vgpus.first = NULL;
