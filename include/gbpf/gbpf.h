@@ -256,6 +256,13 @@ enum {
 	GBPF_GIVEN_BURST = 128,
 	GBPF_GIVEN_USERS = 256,
 	GBPF_GIVEN_SWAP = 512,
+	GBPF_GIVEN_SHOW = 1024,
+};
+
+/* The memory that programs see in a virtual GPU with swap. */
+enum {
+	GBPF_SHOW_ALL = 0, /* mem and swap */
+	GBPF_SHOW_MEM = 1, /* mem alone; they may use swap all the same */
 };
 
 /*	struct gbpf_vgpu v = { .size = sizeof(v), .given = GBPF_GIVEN_MEM | GBPF_GIVEN_COMPUTE };
@@ -281,6 +288,7 @@ struct gbpf_vgpu {
 	/* Bytes of host memory for memory that leaves the GPUs beyond mem, of the virtual GPU as a
 	 * whole: at least 2 MiB, and mem must be set; 0: none leaves. */
 	uint64_t swap;
+	uint32_t show; /* GBPF_SHOW_*; without swap both are the same */
 };
 
 /* Names are those of their owners: "train" is the caller's own, or else the only one of that name

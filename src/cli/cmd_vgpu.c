@@ -268,7 +268,18 @@ static const char *swap_of(char out[64], const json_t *v)
 	return out;
 }
 
-static void add_row(struct cli_table *t, const json_t *v, bool with_swap)
+/* Returns true if its programs see the memory without swap. */
+static bool shows_mem(const json_t *v)
+{
+	return strcmp(cli_text(v, "show"), "mem") == 0;
+}
+
+/* The columns that are printed only if a vGPU needs them. */
+struct shape {
+	bool swap, shown;
+};
+
+static void add_row(struct cli_table *t, const json_t *v, const struct shape *with)
 {
 	char name[64], user[64], swap[64], used[24], mem[24], reserve[24], compute[24], actual[24],
 		copy[24];
@@ -279,8 +290,11 @@ static void add_row(struct cli_table *t, const json_t *v, bool with_swap)
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(v, "processes"));
 	cli_table_cell(t, "%s", cli_bytes(used, most_used(v)));
 	cli_table_cell(t, "%s", size_or(mem, cli_u64(v, "mem"), "-"));
-	if (with_swap) {
+	if (with->swap) {
 		cli_table_cell(t, "%s", swap_of(swap, v));
+	}
+	if (with->shown) {
+		cli_table_cell(t, "%s", !has_swap(v) ? "-" : shows_mem(v) ? "mem" : "all");
 	}
 	cli_table_cell(t, "%s", size_or(reserve, cli_u64(v, "reserve"), "-"));
 	cli_table_cell(t, "%s", percent_or_dash(compute, cli_u64(v, "compute")));
@@ -308,31 +322,33 @@ static void print_list(struct cli *c, const json_t *list)
 		const char *head;
 		bool right;
 		unsigned optional;
-	} columns[] = { { "NAME", false, 0 },	  { "USER", false, 2 },	   { "STATE", false, 1 },
-			{ "PROCESSES", true, 0 }, { "USED", true, 0 },	   { "MEMORY", true, 0 },
-			{ "SWAP", true, 0 },	  { "RESERVED", true, 3 }, { "COMPUTE", true, 0 },
-			{ "ACTUAL", true, 0 },	  { "COPY", true, 4 },	   { "PRIORITY", true, 5 },
-			{ "BURST", false, 6 } };
+	} columns[] = { { "NAME", false, 0 },	  { "USER", false, 2 },	 { "STATE", false, 1 },
+			{ "PROCESSES", true, 0 }, { "USED", true, 0 },	 { "MEMORY", true, 0 },
+			{ "SWAP", true, 0 },	  { "SHOWN", false, 7 }, { "RESERVED", true, 3 },
+			{ "COMPUTE", true, 0 },	  { "ACTUAL", true, 0 }, { "COPY", true, 4 },
+			{ "PRIORITY", true, 5 },  { "BURST", false, 6 } };
 	const json_t *sorted[PROTO_VGPUS] = { NULL };
 	struct cli_table t;
-	bool with_swap = false;
+	struct shape with = { false, false };
 	size_t i, n = MIN(json_array_size(list), PROTO_VGPUS);
 
 	for (i = 0; i < n; i++) {
 		sorted[i] = json_array_get(list, i);
-		with_swap |= has_swap(sorted[i]);
+		with.swap |= has_swap(sorted[i]);
+		with.shown |= has_swap(sorted[i]) && shows_mem(sorted[i]);
 	}
 	qsort(sorted, n, sizeof(sorted[0]), by_name);
 	cli_table_init(&t);
 	for (i = 0; i < ARRAY_SIZE(columns); i++) {
-		if (!with_swap && strcmp(columns[i].head, "SWAP") == 0) {
+		if ((!with.swap && strcmp(columns[i].head, "SWAP") == 0) ||
+		    (!with.shown && strcmp(columns[i].head, "SHOWN") == 0)) {
 			continue;
 		}
 		cli_table_column(&t, columns[i].head, columns[i].right);
 		cli_table_optional(&t, columns[i].optional);
 	}
 	for (i = 0; i < n; i++) {
-		add_row(&t, sorted[i], with_swap);
+		add_row(&t, sorted[i], &with);
 	}
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);
@@ -414,6 +430,9 @@ static void print_one(const json_t *v)
 	if (has_swap(v)) {
 		printf("swap        %s, %s in use\n", size_or(a, cli_u64(v, "swap"), "none"),
 		       cli_bytes(b, cli_u64(v, "swap_used")));
+	}
+	if (shows_mem(v)) {
+		printf("shown       mem: programs see the memory without swap\n");
 	}
 	printf("compute     %s\n", percent_or_dash(a, cli_u64(v, "compute")));
 	print_actual(v);

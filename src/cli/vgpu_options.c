@@ -114,6 +114,15 @@ static int read_sizes(struct cli *c, const char *what, const char *const *opt,
 	return code;
 }
 
+/* Reads one of two words, which were checked; on: the one that sets the flag. text NULL: it stays.
+ */
+static void read_flag(const char *text, const char *on, uint32_t flag, uint32_t *flags)
+{
+	if (text) {
+		*flags = strcmp(text, on) == 0 ? *flags | flag : *flags & ~flag;
+	}
+}
+
 int cli_vgpu_read(struct cli *c, const char *what, const char *const *opt,
 		  struct proto_vgpu_config *config)
 {
@@ -133,9 +142,8 @@ int cli_vgpu_read(struct cli *c, const char *what, const char *const *opt,
 		code = cli_number(c, "--prio", opt[CLI_VGPU_PRIO], 0, PROTO_VGPU_PRIO_MAX, &prio);
 		config->prio = (int32_t)prio;
 	}
-	if (opt[CLI_VGPU_BURST]) {
-		config->flags = strcmp(opt[CLI_VGPU_BURST], "on") == 0 ? PROTO_VGPU_BURST : 0;
-	}
+	read_flag(opt[CLI_VGPU_SHOW], "mem", PROTO_VGPU_SHOW_MEM, &config->flags);
+	read_flag(opt[CLI_VGPU_BURST], "on", PROTO_VGPU_BURST, &config->flags);
 	return code;
 }
 
@@ -143,11 +151,11 @@ void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *conf
 		    struct gbpf_vgpu *ret)
 {
 	static const unsigned bits[CLI_VGPU_OPTIONS] = {
-		[CLI_VGPU_MEM] = GBPF_GIVEN_MEM,       [CLI_VGPU_RESERVE] = GBPF_GIVEN_RESERVE,
-		[CLI_VGPU_PINNED] = GBPF_GIVEN_PINNED, [CLI_VGPU_SWAP] = GBPF_GIVEN_SWAP,
-		[CLI_VGPU_WAIT] = GBPF_GIVEN_WAIT,     [CLI_VGPU_COMPUTE] = GBPF_GIVEN_COMPUTE,
-		[CLI_VGPU_COPY] = GBPF_GIVEN_COPY,     [CLI_VGPU_PRIO] = GBPF_GIVEN_PRIO,
-		[CLI_VGPU_BURST] = GBPF_GIVEN_BURST,
+		[CLI_VGPU_MEM] = GBPF_GIVEN_MEM,	 [CLI_VGPU_RESERVE] = GBPF_GIVEN_RESERVE,
+		[CLI_VGPU_PINNED] = GBPF_GIVEN_PINNED,	 [CLI_VGPU_SWAP] = GBPF_GIVEN_SWAP,
+		[CLI_VGPU_SHOW] = GBPF_GIVEN_SHOW,	 [CLI_VGPU_WAIT] = GBPF_GIVEN_WAIT,
+		[CLI_VGPU_COMPUTE] = GBPF_GIVEN_COMPUTE, [CLI_VGPU_COPY] = GBPF_GIVEN_COPY,
+		[CLI_VGPU_PRIO] = GBPF_GIVEN_PRIO,	 [CLI_VGPU_BURST] = GBPF_GIVEN_BURST,
 	};
 
 	*ret = (struct gbpf_vgpu){ .size = sizeof(*ret),
@@ -156,6 +164,8 @@ void cli_vgpu_given(const char *const *opt, const struct proto_vgpu_config *conf
 				   .reserve = config->reserve,
 				   .pinned = config->pinned,
 				   .swap = config->swap,
+				   .show = config->flags & PROTO_VGPU_SHOW_MEM ? GBPF_SHOW_MEM
+									       : GBPF_SHOW_ALL,
 				   .wait_ns = config->wait_ns,
 				   .compute = config->compute,
 				   .copy = config->copy,

@@ -13,6 +13,7 @@ enum {
 	CLI_VGPU_RESERVE,
 	CLI_VGPU_PINNED,
 	CLI_VGPU_SWAP,
+	CLI_VGPU_SHOW,
 	CLI_VGPU_WAIT,
 	CLI_VGPU_COMPUTE,
 	CLI_VGPU_COPY,
@@ -32,6 +33,9 @@ enum {
 			CLI_VGPU_PINNED] = { "pinned", 0, "SIZE", "limit of pinned host memory" }, \
 		[(first) + CLI_VGPU_SWAP] = { "swap", 0, "SIZE",                                   \
 					      "host memory for device memory beyond --mem" },      \
+		[(first) + CLI_VGPU_SHOW] = { "show", 0, "mem|all",                                \
+					      "memory that programs see: --mem alone, or --swap "  \
+					      "as well (default all)" },                           \
 		[(first) + CLI_VGPU_WAIT] = { "wait", 0, "TIME",                                   \
 					      "how long an allocation waits for memory before it " \
 					      "fails "                                             \

@@ -48,6 +48,12 @@ static void add_given(json_t *p, const struct gbpf_vgpu *v)
 			add_number(p, numbers[i].name, numbers[i].value);
 		}
 	}
+	if (v->given & GBPF_GIVEN_SHOW) {
+		json_object_set_new(p, "show",
+				    v->show == GBPF_SHOW_MEM   ? json_string("mem")
+				    : v->show == GBPF_SHOW_ALL ? json_string("all")
+							       : json_integer(v->show));
+	}
 	if (v->given & GBPF_GIVEN_BURST) {
 		json_object_set_new(p, "burst", json_boolean(v->burst));
 	}

@@ -36,6 +36,21 @@ uint64_t mem_account_left(const struct proto_account *page, uint32_t row)
 	return used < limit ? limit - used : 0;
 }
 
+bool mem_account_shows_mem(const struct proto_account *page)
+{
+	return load_relaxed(&page->show_mem) == 1;
+}
+
+uint64_t mem_account_away(const struct proto_account *page, uint32_t row)
+{
+	uint64_t lines = min_once(load_seqcst(&page->lines), PROTO_ACCOUNT_LINES), sum = 0;
+
+	for (uint32_t i = 0; i < lines; i++) {
+		sum += min_once(load_relaxed(&page->kinds[row][i].away), INT64_MAX - sum);
+	}
+	return sum;
+}
+
 static uint64_t bytes_of(uint64_t units)
 {
 	return (units & PROTO_SHARE_UNITS_MASK) * PROTO_SHARE_UNIT;

@@ -14,6 +14,12 @@ int mem_account_row(const struct proto_account *page, const uint8_t uuid[16]);
  * left of it. */
 uint64_t mem_account_limit(const struct proto_account *page, uint32_t row);
 uint64_t mem_account_left(const struct proto_account *page, uint32_t row);
+/* Returns true if a device with a limit is to seem as large as that, although more may be held with
+ * swap. */
+bool mem_account_shows_mem(const struct proto_account *page);
+/* Returns what all processes have in chunks of a device that are on the host, bytes; at most
+ * INT64_MAX. row: below PROTO_MAX_GPUS. */
+uint64_t mem_account_away(const struct proto_account *page, uint32_t row);
 /* Raises the peak of a line to what it holds: called once the driver has given what was charged.
  * asked [atomic]: the part of what is charged that the driver has not given yet (mem/ledger.h);
  * NULL: none. Never more than was held at some moment of the call; what other threads are charged

@@ -1,6 +1,7 @@
 /* Memory as cuMemGetInfo and cuDeviceTotalMem show it: of the device's size, the part that CUDA
  * programs get, or the limit if that is less; free is what the vGPU may still take, but not more
- * than the device has; and in addition the vGPU's swap, and what is left of it. */
+ * than the device has; and in addition the vGPU's swap, and what is left of it, if that is shown.
+ */
 #include "nvml/nvml_calls.h"
 
 /* Shows the vGPU in m, which has the device's figures. Without this view, m is unchanged. */

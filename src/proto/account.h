@@ -121,6 +121,9 @@ struct proto_account {
 	struct proto_account_share share[PROTO_ACCOUNT_SHARES];
 	uint64_t vgpu_owner; /* gbpfd: 1 + user id of the vGPU's owner */
 	struct proto_account_kinds kinds[PROTO_MAX_GPUS][PROTO_ACCOUNT_LINES];
+	/* gbpfd: 1: devices with a limit seem as large as that; 0: larger by swap. */
+	uint32_t show_mem;
+	uint32_t reserved;
 };
 
 _Static_assert(sizeof(struct proto_account) <= PROTO_ACCOUNT_BYTES, "the account fits its pages");

@@ -74,7 +74,8 @@ const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c)
 	if (c->prio < 0 || c->prio > PROTO_VGPU_PRIO_MAX) {
 		return "prio: 0 to 100";
 	}
-	return c->flags & ~(uint32_t)PROTO_VGPU_BURST ? "flags: unknown" : NULL;
+	return c->flags & ~(uint32_t)(PROTO_VGPU_BURST | PROTO_VGPU_SHOW_MEM) ? "flags: unknown"
+									      : NULL;
 }
 
 /* The words of the text but mem. */

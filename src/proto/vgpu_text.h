@@ -22,6 +22,7 @@
 
 enum {
 	PROTO_VGPU_BURST = 1, /* it may use what others leave over; else its shares are its most */
+	PROTO_VGPU_SHOW_MEM = 2, /* programs see the limits of devices; else swap as well */
 };
 
 /* Bytes are for each device, but those of pinned and swap. */
@@ -35,7 +36,7 @@ struct proto_vgpu_config {
 	uint64_t wait_ns; /* how long an allocation waits for memory before it fails */
 	uint32_t compute, copy; /* shares of the GPU's time and of copy bandwidth, %; 0: not set */
 	int32_t prio;		/* 0..PROTO_VGPU_PRIO_MAX; the highest goes first */
-	uint32_t flags;		/* PROTO_VGPU_BURST */
+	uint32_t flags;		/* PROTO_VGPU_* */
 };
 
 struct proto_vgpu {
@@ -59,6 +60,11 @@ bool proto_vgpu_name_is_valid(const char *name);
 int proto_vgpu_parse_name(const char *text, struct proto_vgpu *v);
 /* Returns true if a device has a limit. */
 bool proto_vgpu_limits_mem(const struct proto_vgpu_config *c);
+/* Returns the bytes by which devices with a limit seem larger. */
+static inline uint64_t proto_vgpu_shown_swap(const struct proto_vgpu_config *c)
+{
+	return c->flags & PROTO_VGPU_SHOW_MEM ? 0 : c->swap;
+}
 /* Returns NULL, or what of it is out of range, as a text that names option and allowed values. */
 const char *proto_vgpu_config_fault(const struct proto_vgpu_config *c);
 /* Writes the value of GBPF_VGPU: NAME or UID/NAME, or NUMBER:TIME and what the vGPU is given.

@@ -10,10 +10,11 @@
 
 struct proto_vgpu_view {
 	uint64_t limit; /* bytes; UINT64_MAX: the device's size */
-	uint64_t used;	/* by all processes of the vGPU, bytes */
-	uint64_t left;	/* that it may take in addition, bytes */
+	/* Bytes held by all processes of the vGPU, and that it may take in addition. Where swap is
+	 * not shown, memory that has left the device counts as in use, up to the limit. */
+	uint64_t used, left;
 	/* Host memory for memory that leaves the device, by which it seems larger, and what is left
-	 * of that, bytes; 0: none leaves. */
+	 * of that, bytes; 0: none leaves, or swap is not shown. */
 	uint64_t swap, swap_left;
 	uint32_t n; /* of process */
 	uint32_t reserved;

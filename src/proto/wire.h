@@ -22,7 +22,7 @@
 #define PROTO_MAGIC 0x53706267u
 /* Protocol version: incremented with each change of a message's layout and each new message that
  * gbpfd sends. A peer of another version is refused with both numbers in the text. */
-#define PROTO_VERSION 25u
+#define PROTO_VERSION 26u
 #define PROTO_NAME 64
 #define PROTO_TEXT 256
 
@@ -223,7 +223,7 @@ struct proto_account_message { /* ACCOUNT */
 			      the vGPU does not exist, or belongs to another user */
 	uint32_t accounts; /* 1: the account is attached; 0: no process is in the vGPU */
 	uint64_t limit[PROTO_MAX_GPUS]; /* of the vGPU, as in struct proto_vgpu_config */
-	uint64_t swap;			/* likewise */
+	uint64_t swap;			/* by which devices with a limit seem larger, bytes */
 };
 
 enum { PROTO_REGION_GLOBAL = 1, PROTO_REGION_TENANT = 2 };

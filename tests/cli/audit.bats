@@ -66,13 +66,13 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
 
 @test "a changed virtual GPU is in the audit log with the old and new values" {
 	"$GBPF" vgpu create train --mem 64M --compute 20
-	"$GBPF" vgpu set train --mem 96M --compute 25 --burst on
+	"$GBPF" vgpu set train --mem 96M --compute 25 --show mem --burst on
 	"$GBPF" vgpu set train --user "$(id -u)"
 	"$GBPF" vgpu set train --compute 25
 	run "$GBPF" --json events --audit
 	echo "$output"
 	json '[e["text"] for e in d["events"] if e["kind"] == "vgpu.set"] == ["virtual GPU train is changed: " + t for t in (
-		"mem 64 MiB -> 96 MiB, compute 20 -> 25, burst off -> on", "users none -> '"$(id -u)"'", "no value differs")]'
+		"mem 64 MiB -> 96 MiB, compute 20 -> 25, show all -> mem, burst off -> on", "users none -> '"$(id -u)"'", "no value differs")]'
 }
 
 @test "what a user sets for its own program is in the audit log, at most once a minute" {

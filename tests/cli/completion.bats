@@ -13,6 +13,7 @@ words() { "$GBPF" completion words -- "$@" | cut -f 1; }
 	[ "$("$GBPF" completion words -- policy sw)" = "swap$(printf '\t')verify a policy, and swap it for the active one" ] ||
 		"$GBPF" completion words -- policy sw | grep -q "swap.*[a-z]"
 	[ "$(words run --class la)" = latency ]
+	[ "$(words vgpu create --show "" | sort | paste -sd' ')" = "all mem" ]
 	[ "$(words --json run --cla)" = --class ]
 	[ "$(words run -c la)" = latency ]
 	words policy check -- | grep -qx -- --explain || words policy check -- | grep -q .

@@ -256,6 +256,21 @@ END
 	done
 }
 
+@test "a wrong word of what is shown is refused with those that are allowed" {
+	local word
+	for word in swap none '' MEM mem,all; do
+		run -125 --separate-stderr "$GBPF" run --device soft --mem 64M --swap 32M --show "$word" -- true
+		echo "$stderr"
+		[[ "$stderr" == "gbpf: run: --show: '$word' is not one of mem|all"* ]]
+	done
+	for word in mem all; do
+		run -0 --separate-stderr "$GBPF" run --device soft --mem 64M --swap 32M --show "$word" -- true
+		[ -z "$stderr" ]
+		run -0 --separate-stderr "$GBPF" run --device soft --show "$word" -- true # without swap it means nothing
+		[ -z "$stderr" ]
+	done
+}
+
 @test "a wrong GBPF_REAL_CUDA is named" {
 	run -125 --separate-stderr env GBPF_REAL_CUDA=/nonexistent/libcuda.so.1 "$GBPF" run true
 	[ "$stderr" = "gbpf: run: GBPF_REAL_CUDA: /nonexistent/libcuda.so.1: No such file or directory. Unset it, or set it to NVIDIA's libcuda.so.1" ]

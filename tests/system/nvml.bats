@@ -165,6 +165,39 @@ limited() { # MIB COMMAND...
 	expect "0 used, 96 free of 96" c memory # from the environment
 }
 
+@test "NVML and CUDA show the limit alone, and programs hold more" {
+	start_all
+	gbpf vgpu create one --mem 64M --swap 64M --show mem
+	start_servers_with "--vgpu one" a b
+	expect "0 used, 64 free of 64" a memory
+	expect ok b init
+	expect ok b agree
+	expect ok b alloc 40
+	expect "40 used, 24 free of 64" a memory
+	expect "40 used, 24 free of 64" b memory
+	expect ok b agree
+	expect ok b alloc 40
+	expect "64 used, 0 free of 64" a memory
+	expect "64 used, 0 free of 64" b memory
+	expect ok b agree
+	expect CUDA_ERROR_OUT_OF_MEMORY b alloc 60
+	gbpf vgpu set one --show all
+	expect "80 used, 48 free of 128" b memory
+	expect ok b agree
+	gbpf vgpu set one --show mem
+	expect "64 used, 0 free of 64" a memory
+	expect ok b agree
+	expect ok b free
+	expect "40 used, 24 free of 64" a memory
+	expect "40 used, 24 free of 64" b memory
+	expect ok b agree
+	start_servers_with "--mem 64M --swap 32M --show mem" c
+	expect "0 used, 64 free of 64" c memory
+	kill_daemon
+	expect "0 used, 64 free of 64" c memory # from the environment
+	expect "40 used, 24 free of 64" b memory
+}
+
 @test "a vGPU that does not exist shows nothing" {
 	start_all
 	GBPF_VGPU=none run gbpf run --device soft -- "$NVML" serve < <(printf '%s\n' memory rates)

@@ -149,6 +149,49 @@ says() { # EXIT MESSAGE COMMAND...
 	expect "0 of 96" b used
 }
 
+@test "what programs see of swap is given and changed while they run, and survives gbpfd" {
+	start_all
+	gbpf vgpu create train --mem 64M --swap 64M --show mem
+	gbpf vgpu create other --mem 64M --swap 64M
+	eventually prints '\ANAME .* SWAP +SHOWN +RESERVED (.*\n)+other .* 0 B/64\.0 MiB  all +(.*\n)+train .* 0 B/64\.0 MiB  mem +' gbpf vgpu ls
+	eventually prints '\nshown       mem: programs see the memory without swap\n' gbpf vgpu show train
+	vgpu train 'v["show"] == "mem" and v["swap"] == 64 << 20'
+	vgpu other 'v["show"] == "all"'
+	start_servers_with "--vgpu train" a
+	expect "0 of 64" a used
+	expect ok a alloc 40
+	expect "40 of 64" a used
+	expect ok a alloc 40
+	expect "64 of 64" a used
+	eventually tenant "$pid_a" 't["swap_limit"] == 64 << 20 and t["swap_used"] >= 16 << 20'
+	gbpf vgpu set train --show all --burst on
+	ask a used
+	[[ "$REPLY" == *" of 128" ]]
+	gbpf set "$pid_a" --show mem
+	expect "64 of 64" a used
+	vgpu train 'v["show"] == "mem" and v["burst"] is True'
+	kill_daemon
+	expect "64 of 64" a used
+	start_daemon
+	daemon=${pids[-1]}
+	vgpu train 'v["processes"] == 1 and v["show"] == "mem" and v["burst"] is True'
+	expect "64 of 64" a used
+	start_servers_with "--vgpu train" b
+	expect "64 of 64" b used
+	gbpf vgpu set train --show all
+	ask a used
+	[[ "$REPLY" == *" of 128" ]]
+	gbpf vgpu set other --show mem
+	gbpf vgpu set train --swap none --show mem # what has left the device stays there, and counts
+	expect "64 of 64" a used
+	says 2 "gbpf: vgpu set: --show: 'swap' is not one of mem|all. See: gbpf help vgpu set" gbpf vgpu set train --show swap
+	gbpf vgpu rm other
+	gbpf vgpu create other --show mem
+	eventually prints '\nshown       mem: ' gbpf vgpu show other # harmless: it has no swap
+	start_servers_with "--mem 64M --swap 32M --show mem" c # in one without a name
+	expect "0 of 64" c used
+}
+
 @test "names, limits and processes of vGPUs survive a kill of gbpfd" {
 	start_all
 	gbpf vgpu create train --mem 64M --wait 3s

@@ -367,7 +367,7 @@ static void look(struct daemon_session *s, const struct proto_hello *h)
 	int fd = daemon_vgpu_look(s, h, &given);
 
 	memcpy(m.account.limit, given->mem, sizeof(m.account.limit));
-	m.account.swap = given->swap;
+	m.account.swap = proto_vgpu_shown_swap(given);
 	m.account.accounts = fd >= 0;
 	m.account.error = fd < 0 && fd != -ENOENT ? -fd : 0;
 	daemon_session_send(s, &m, PROTO_ACCOUNT, &fd, m.account.accounts);

@@ -64,6 +64,13 @@ static const char *page_fault(const struct daemon_vgpu *v)
 	return fault;
 }
 
+void daemon_vgpu_store_shown(struct daemon_vgpu *v)
+{
+	bool mem = v->is.config.flags & PROTO_VGPU_SHOW_MEM;
+
+	store_relaxed(&daemon_vgpu_page(v)->show_mem, mem ? 1u : 0u);
+}
+
 /* Writes gbpfd's own words again, so that programs which join find an account. */
 static void restore(struct daemon_vgpu *v)
 {
@@ -72,6 +79,7 @@ static void restore(struct daemon_vgpu *v)
 	store_relaxed(&a->magic, PROTO_ACCOUNT_MAGIC);
 	store_relaxed(&a->abi, PROTO_ABI);
 	store_relaxed(&a->wait_ns, v->is.config.wait_ns);
+	daemon_vgpu_store_shown(v);
 	store_relaxed(&a->vgpu_owner, 1 + (uint64_t)v->uid);
 	for (uint32_t row = 0; row < PROTO_ACCOUNT_ROWS; row++) {
 		if (is_kept(v, row)) {

@@ -131,8 +131,7 @@ static void name_row(struct daemon_vgpu *v, uint32_t row, const uint8_t uuid[16]
 	memcpy(daemon_vgpu_page(v)->uuid[row], uuid, 16);
 }
 
-/* The row of swap has no uuid where there is none: what is in use stays charged until the processes
- * release it. */
+/* The row of swap has no uuid where there is none; what is in use stays charged until released. */
 static void store_host_limits(struct daemon_vgpu *v)
 {
 	static const uint8_t host[16] = PROTO_ACCOUNT_HOST_UUID, swap[16] = PROTO_ACCOUNT_SWAP_UUID,
@@ -143,6 +142,7 @@ static void store_host_limits(struct daemon_vgpu *v)
 	set_limit(v, PROTO_ACCOUNT_HOST, own && all ? MIN(own, all) : MAX(own, all));
 	name_row(v, PROTO_ACCOUNT_SWAP, v->is.config.swap ? swap : none);
 	set_limit(v, PROTO_ACCOUNT_SWAP, v->is.config.swap);
+	daemon_vgpu_store_shown(v);
 }
 
 /* Its last process has exited. The next one gets a page of its own: somebody may have the old one

@@ -242,6 +242,8 @@ bool daemon_vgpu_actual_look(struct daemon *d, uint64_t now);
 json_t *daemon_vgpu_actual_json(const struct daemon_vgpu *v);
 
 /* page_check.c */
+/* Stores into the page whether programs see swap. */
+void daemon_vgpu_store_shown(struct daemon_vgpu *v);
 /* If a process has written words that it may not, writes gbpfd's own words again and adds an event,
  * at most one a minute for each vGPU. pid: the process that has ended or asks, which need not be
  * the one that wrote; 0: one that joins. */

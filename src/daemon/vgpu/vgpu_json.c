@@ -77,6 +77,16 @@ static void set(struct proto_vgpu_config *c, unsigned what, uint64_t value)
 	}
 }
 
+static const char *show_of(const struct proto_vgpu_config *c)
+{
+	return c->flags & PROTO_VGPU_SHOW_MEM ? "mem" : "all";
+}
+
+static void set_flag(struct proto_vgpu_config *c, uint32_t flag, bool on)
+{
+	c->flags = on ? c->flags | flag : c->flags & ~flag;
+}
+
 json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c)
 {
 	json_t *j = json_object();
@@ -84,6 +94,7 @@ json_t *daemon_vgpu_config_json(const struct proto_vgpu_config *c)
 	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
 		json_object_set_new(j, members[i].name, json_integer((json_int_t)get(c, i)));
 	}
+	json_object_set_new(j, "show", json_string(show_of(c)));
 	json_object_set_new(j, "burst", json_boolean(c->flags & PROTO_VGPU_BURST));
 	return j;
 }
@@ -110,15 +121,23 @@ void daemon_vgpu_config_changes(const struct proto_vgpu_config *was,
 			put(out, i, get(is, i));
 		}
 	}
+	if ((was->flags ^ is->flags) & PROTO_VGPU_SHOW_MEM) {
+		buf_printf(out, "%sshow %s -> %s", out->len ? ", " : "", show_of(was), show_of(is));
+	}
 	if ((was->flags ^ is->flags) & PROTO_VGPU_BURST) {
 		buf_printf(out, "%sburst %s", out->len ? ", " : "",
 			   is->flags & PROTO_VGPU_BURST ? "off -> on" : "on -> off");
 	}
 }
 
+static bool is_word(const json_t *j, const char *word)
+{
+	return json_is_string(j) && strcmp(json_string_value(j), word) == 0;
+}
+
 const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j)
 {
-	const json_t *burst = json_object_get(j, "burst");
+	const json_t *burst = json_object_get(j, "burst"), *show = json_object_get(j, "show");
 
 	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
 		const json_t *v = json_object_get(j, members[i].name);
@@ -132,11 +151,17 @@ const char *daemon_vgpu_config_take(struct proto_vgpu_config *c, const json_t *j
 		}
 		set(c, i, (uint64_t)n);
 	}
+	if (show && !is_word(show, "mem") && !is_word(show, "all")) {
+		return "show: mem or all";
+	}
+	if (show) {
+		set_flag(c, PROTO_VGPU_SHOW_MEM, is_word(show, "mem"));
+	}
 	if (burst && !json_is_boolean(burst)) {
 		return "burst: true or false";
 	}
 	if (burst) {
-		c->flags = json_is_true(burst) ? PROTO_VGPU_BURST : 0;
+		set_flag(c, PROTO_VGPU_BURST, json_is_true(burst));
 	}
 	return proto_vgpu_config_fault(c);
 }

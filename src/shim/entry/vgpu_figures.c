@@ -28,13 +28,34 @@ static void add_process(struct proto_vgpu_view *v, int32_t pid, uint64_t used)
 	v->process[i].used += used;
 }
 
+/* Fills in what is in use and left of a device, as cuMemGetInfo has it. */
+static void fill_use(struct proto_vgpu_view *v, const struct proto_account *page, uint32_t row)
+{
+	uint64_t pool = page == shim_mem_account() ? shim_swap_pool_bytes() : 0, away;
+
+	v->limit = mem_account_limit(page, row);
+	v->used = mem_account_used(page, row);
+	v->left = mem_account_left(page, row);
+	if (v->limit == UINT64_MAX) {
+		return; /* no memory leaves the device */
+	}
+	if (mem_account_shows_mem(page)) {
+		away = mem_account_away(page, row);
+		v->used = MIN(v->used, v->limit);
+		v->used += min_once(away, v->limit - v->used);
+		v->left -= MIN(away, v->left);
+	} else {
+		v->swap = mem_account_limit(page, PROTO_ACCOUNT_SWAP);
+		v->swap_left = min_once(v->swap, mem_account_left(page, PROTO_ACCOUNT_SWAP) + pool);
+	}
+}
+
 /* Fills in the figures of a device; one that no process of the vGPU has seen has only the limits:
- * of the device, and of swap. */
+ * of the device, and of swap if that is shown. */
 static void fill(struct proto_vgpu_view *v, const struct proto_account *page,
 		 const uint8_t uuid[16], uint64_t limit, uint64_t swap)
 {
 	int row = page && mem_account_valid(page) ? mem_account_row(page, uuid) : -ENOENT;
-	uint64_t pool = page == shim_mem_account() ? shim_swap_pool_bytes() : 0;
 
 	memset(v, 0, sizeof(*v));
 	if (row < 0) {
@@ -42,13 +63,7 @@ static void fill(struct proto_vgpu_view *v, const struct proto_account *page,
 		v->swap = v->swap_left = limit ? swap : 0;
 		return;
 	}
-	v->limit = mem_account_limit(page, (uint32_t)row);
-	v->used = mem_account_used(page, (uint32_t)row);
-	v->left = mem_account_left(page, (uint32_t)row);
-	if (v->limit != UINT64_MAX) { /* else no memory leaves the device */
-		v->swap = mem_account_limit(page, PROTO_ACCOUNT_SWAP);
-		v->swap_left = min_once(v->swap, mem_account_left(page, PROTO_ACCOUNT_SWAP) + pool);
-	}
+	fill_use(v, page, (uint32_t)row);
 	for (uint32_t line = 0; line < PROTO_ACCOUNT_LINES; line++) {
 		int32_t pid;
 		uint64_t used = mem_account_line(page, (uint32_t)row, line, &pid);

@@ -85,7 +85,7 @@ static int begin(struct shim_look *l, struct proto_vgpu *ret)
 		return -EINVAL;
 	}
 	memcpy(l->limit, ret->config.mem, sizeof(l->limit));
-	l->swap = ret->config.swap;
+	l->swap = proto_vgpu_shown_swap(&ret->config);
 	return proto_vgpu_is_set(ret) ? 0 : -ENOENT;
 }
 

@@ -7,7 +7,7 @@
 
 struct shim_look {
 	uint64_t limit[PROTO_MAX_GPUS]; /* of the vGPU, as in struct proto_vgpu_config */
-	uint64_t swap;			/* likewise */
+	uint64_t swap;			/* by which devices with a limit seem larger, bytes */
 	struct proto_account *page; /* owned; mapped to be read; NULL: no process is in the vGPU, or
 				       gbpfd is absent */
 };

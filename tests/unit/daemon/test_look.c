@@ -136,6 +136,21 @@ static void a_vgpu_without_processes_has_no_account(void **state)
 	part(&p);
 }
 
+/* A vGPU that does not show swap: a look is for what programs see. */
+static void a_look_gets_no_swap_that_is_not_shown(void **state)
+{
+	union proto_message m = hello_of(5, LIMIT, PROTO_LOOK);
+	struct gd *d = *state;
+
+	m.hello.vgpu.config.swap = 2 * LIMIT;
+	m.hello.vgpu.config.flags = PROTO_VGPU_SHOW_MEM;
+	assert_int_equal(look(d, &m, NULL, 0), -1);
+	assert_int_equal(m.head.type, PROTO_ACCOUNT);
+	assert_int_equal(m.account.error, 0);
+	assert_int_equal(m.account.swap, 0);
+	assert_int_equal(m.account.limit[0], LIMIT);
+}
+
 static void a_look_makes_no_vgpu(void **state)
 {
 	struct gd *d = *state;
@@ -264,6 +279,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		TEST(a_look_gets_the_account_and_no_line),
 		TEST(a_vgpu_without_processes_has_no_account),
+		TEST(a_look_gets_no_swap_that_is_not_shown),
 		TEST(a_look_makes_no_vgpu),
 		TEST(only_the_same_user_gets_an_account),
 		TEST(a_restarted_gbpfd_says_that_it_waits),

@@ -533,18 +533,44 @@ static void swap_has_a_row_while_the_vgpu_has_some(void **state)
 	part(&p);
 }
 
+/* The page says what the vGPU is given, whatever processes write there. */
+static void the_page_says_whether_swap_is_shown(void **state)
+{
+	struct proto_hello h = hello_with_swap(5);
+	struct gd *d = *state;
+	struct member p, other;
+
+	h.vgpu.config.flags = PROTO_VGPU_SHOW_MEM;
+	say(&p, d, &h, NULL, 0);
+	assert_int_equal(p.error, 0);
+	fake_send(&p.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
+	assert_int_equal(load_relaxed(&p.account->show_mem), 1);
+	assert_swap(&p, SWAP_BYTES);
+	join(&other, d, 6);
+	assert_int_equal(load_relaxed(&other.account->show_mem), 0);
+	eventually(of_tenant(d, "swap_limit") == SWAP_BYTES);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"show\":\"all\"}"));
+	assert_int_equal(load_relaxed(&p.account->show_mem), 0);
+	json_decref(gd_call(d, "vgpu.set", "{\"tenant\":0,\"show\":\"mem\"}"));
+	assert_int_equal(load_relaxed(&p.account->show_mem), 1);
+	part(&other);
+	part(&p);
+}
+
 static void swap_is_taken_over_after_a_restart(void **state)
 {
 	struct proto_hello h = hello_with_swap(5);
 	struct gd *d = *state;
 	struct member p, back;
 
+	h.vgpu.config.flags = PROTO_VGPU_SHOW_MEM;
 	say(&p, d, &h, NULL, 0);
 	assert_int_equal(p.error, 0);
 	take_swap(&p, 4711);
 	restart_after_kill(d);
 	memset(p.account->uuid[SWAP], 1, sizeof(p.account->uuid[SWAP])); /* no word of it counts */
 	store_seqcst(&p.account->limit[SWAP], UINT64_MAX);
+	store_relaxed(&p.account->show_mem, 0u);
 	h.flags = PROTO_REATTACH;
 	h.accounts = 1;
 	h.account_line = p.line;
@@ -554,6 +580,7 @@ static void swap_is_taken_over_after_a_restart(void **state)
 	fake_send(&back.f, &(union proto_message){ 0 }, PROTO_BOARD_MAPPED);
 	gd_await_event(d, 0, "reattach", "member");
 	assert_swap(&back, SWAP_BYTES);
+	assert_int_equal(load_relaxed(&back.account->show_mem), 1);
 	assert_int_equal(of_tenant(d, "swap_used"), 4711);
 	assert_int_equal(of_tenant(d, "swap_limit"), SWAP_BYTES);
 	part(&p);
@@ -810,6 +837,7 @@ static void another_vgpus_account_is_refused(void **state)
 
 static void write_over(struct proto_account *a, unsigned what)
 {
+	store_relaxed(&a->show_mem, 1u); /* harms nothing, and is not noted by itself */
 	switch (what) {
 	case 0:
 		break; /* a process that behaves */
@@ -887,6 +915,7 @@ static void garbage_in_a_page_is_recorded(void **state)
 		assert_int_equal(watcher.account->magic, PROTO_ACCOUNT_MAGIC);
 		assert_int_equal(watcher.account->limit[0], LIMIT);
 		assert_swap(&watcher, 0);
+		assert_true(!noted[i] || !load_relaxed(&watcher.account->show_mem));
 		assert_int_equal(watcher.account->vgpu_owner, 1 + (uint64_t)getuid());
 		eventually(load_seqcst(&watcher.account->lines) == 1);
 		part(&watcher);
@@ -1023,6 +1052,7 @@ int main(void)
 		TEST(figures_are_shown_and_survive_gbpfd),
 		TEST(lines_of_processes_that_ended_meanwhile_are_cleared),
 		TEST(swap_has_a_row_while_the_vgpu_has_some),
+		TEST(the_page_says_whether_swap_is_shown),
 		TEST(swap_is_taken_over_after_a_restart),
 		TEST(swap_of_a_process_that_has_exited_is_released),
 		TEST(questions_about_swap_are_answered),

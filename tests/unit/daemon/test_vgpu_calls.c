@@ -35,6 +35,15 @@ static void assert_member(struct gd *d, const char *name, const char *member, ui
 	json_decref(v);
 }
 
+static void assert_shows(struct gd *d, const char *word, bool burst)
+{
+	json_t *v = show(d, "train");
+
+	assert_string_equal(json_string_value(json_object_get(v, "show")), word);
+	assert_int_equal(json_is_true(json_object_get(v, "burst")), burst);
+	json_decref(v);
+}
+
 /* The example of gbpf.h, and each member on its own. */
 static void members_that_are_given_are_set(void **state)
 {
@@ -53,8 +62,9 @@ static void members_that_are_given_are_set(void **state)
 	v = (struct gbpf_vgpu){ .size = sizeof(v),
 				.given = GBPF_GIVEN_RESERVE | GBPF_GIVEN_PINNED | GBPF_GIVEN_WAIT |
 					 GBPF_GIVEN_COPY | GBPF_GIVEN_PRIO | GBPF_GIVEN_BURST |
-					 GBPF_GIVEN_USERS | GBPF_GIVEN_SWAP,
+					 GBPF_GIVEN_USERS | GBPF_GIVEN_SWAP | GBPF_GIVEN_SHOW,
 				.burst = 1,
+				.show = GBPF_SHOW_MEM,
 				.reserve = MIB(32),
 				.pinned = MIB(5),
 				.swap = MIB(96),
@@ -72,8 +82,8 @@ static void members_that_are_given_are_set(void **state)
 	assert_member(d, "train", "wait_ns", 7);
 	assert_member(d, "train", "copy", 30);
 	assert_member(d, "train", "prio", 9);
+	assert_shows(d, "mem", true);
 	j = show(d, "train");
-	assert_true(json_is_true(json_object_get(j, "burst")));
 	assert_int_equal(json_array_size(json_object_get(j, "users")), 2);
 	json_decref(j);
 	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_MEM | GBPF_GIVEN_USERS };
@@ -86,6 +96,33 @@ static void members_that_are_given_are_set(void **state)
 	json_decref(j);
 	assert_member(d, "train", "mem", 0);
 	assert_member(d, "train", "reserve", MIB(32));
+}
+
+/* Each is changed without the other one. */
+static void burst_and_show_are_changed_apart(void **state)
+{
+	struct gd *d = connected(state);
+	struct gbpf_vgpu v = { .size = sizeof(v), .given = GBPF_GIVEN_SHOW, .show = GBPF_SHOW_MEM };
+
+	assert_int_equal(gbpf_vgpu_create(d->g, "train", NULL, NULL), 0);
+	assert_shows(d, "all", false);
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0); /* without swap */
+	assert_shows(d, "mem", false);
+	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_BURST, .burst = 1 };
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0);
+	assert_shows(d, "mem", true);
+	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_SHOW };
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0);
+	assert_shows(d, "all", true);
+	v.show = GBPF_SHOW_MEM;
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0);
+	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_BURST };
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), 0);
+	assert_shows(d, "mem", false);
+	v = (struct gbpf_vgpu){ .size = sizeof(v), .given = GBPF_GIVEN_SHOW, .show = 2 };
+	assert_int_equal(gbpf_vgpu_set(d->g, "train", &v, NULL), -EINVAL);
+	assert_non_null(strstr(gbpf_last_error(d->g)->message, "show: mem or all"));
+	assert_shows(d, "mem", false);
 }
 
 static void errors_have_their_numbers(void **state)
@@ -173,6 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		TEST(members_that_are_given_are_set),
+		TEST(burst_and_show_are_changed_apart),
 		TEST(errors_have_their_numbers),
 		TEST(a_longer_struct_is_accepted),
 		TEST(one_with_programs_is_removed_by_draining),

@@ -26,7 +26,7 @@ static struct proto_vgpu full(void)
 	v.config.wait_ns = PROTO_VGPU_WAIT_MAX_NS;
 	v.config.compute = v.config.copy = 100;
 	v.config.prio = PROTO_VGPU_PRIO_MAX;
-	v.config.flags = PROTO_VGPU_BURST;
+	v.config.flags = PROTO_VGPU_BURST | PROTO_VGPU_SHOW_MEM;
 	return v;
 }
 
@@ -60,6 +60,8 @@ static void what_is_printed_is_parsed(void **state)
 	returns(&v, "1f:7:mem=4294967296,mem2=0,compute=25");
 	v.config.swap = PROTO_VGPU_SWAP_MIN;
 	returns(&v, "1f:7:mem=4294967296,mem2=0,swap=2097152,compute=25");
+	v.config.flags = PROTO_VGPU_SHOW_MEM;
+	returns(&v, "1f:7:mem=4294967296,mem2=0,swap=2097152,compute=25,flags=2");
 	returns(&all, NULL);
 	returns(&named, "a.b_c-9");
 	returns(&of_root, "0/web");
@@ -112,7 +114,7 @@ static void other_texts_are_refused(void **state)
 		"1f:7:compute=101",
 		"1f:7:compute=4294967297",
 		"1f:7:prio=101",
-		"1f:7:flags=2",
+		"1f:7:flags=4",
 		"1f:7:speed=1",
 		"1f:7:mem=16777216,reserve=16777217",
 		"1f:7:mem=16777216,swap=1",
@@ -156,6 +158,21 @@ static void swap_needs_a_limit_of_memory(void **state)
 	assert_null(proto_vgpu_config_fault(&c));
 }
 
+/* It needs neither swap nor a limit. */
+static void swap_is_shown_unless_the_flag_is_set(void **state)
+{
+	struct proto_vgpu_config c = { .mem = { GIB }, .swap = 2 * GIB };
+
+	(void)state;
+	assert_int_equal(proto_vgpu_shown_swap(&c), 2 * GIB);
+	c.flags = PROTO_VGPU_BURST;
+	assert_int_equal(proto_vgpu_shown_swap(&c), 2 * GIB);
+	c.flags = PROTO_VGPU_SHOW_MEM;
+	assert_int_equal(proto_vgpu_shown_swap(&c), 0);
+	c = (struct proto_vgpu_config){ .flags = PROTO_VGPU_SHOW_MEM };
+	assert_null(proto_vgpu_config_fault(&c));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +180,7 @@ int main(void)
 		cmocka_unit_test(a_short_buffer_is_refused),
 		cmocka_unit_test(other_texts_are_refused),
 		cmocka_unit_test(swap_needs_a_limit_of_memory),
+		cmocka_unit_test(swap_is_shown_unless_the_flag_is_set),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

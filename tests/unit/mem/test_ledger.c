@@ -490,6 +490,24 @@ static void what_a_line_holds_is_divided_by_kind(void **state)
 	assert_int_equal(k.held + k.other + k.away + k.chunks, 0);
 }
 
+static void chunks_on_the_host_are_summed_over_the_lines_in_use(void **state)
+{
+	struct mem_ledger a = ledger_of(2), b = ledger_of(3);
+
+	(void)state;
+	assert_int_equal(mem_account_away(&page, ROW), 0);
+	mem_ledger_set_away(&a, ROW, 30 * MIB);
+	mem_ledger_set_away(&b, ROW, 12 * MIB);
+	mem_ledger_set_away(&b, ROW + 1, 7 * MIB);
+	assert_int_equal(mem_account_away(&page, ROW), 42 * MIB);
+	page.lines = 3;
+	assert_int_equal(mem_account_away(&page, ROW), 30 * MIB);
+	page.lines = UINT32_MAX;
+	page.kinds[ROW][PROTO_ACCOUNT_LINES - 1].away = UINT64_MAX;
+	page.kinds[ROW][PROTO_ACCOUNT_LINES - 2].away = UINT64_MAX;
+	assert_int_equal(mem_account_away(&page, ROW), INT64_MAX);
+}
+
 static void garbage_in_kinds_is_bounded_by_what_is_held(void **state)
 {
 	struct mem_ledger l = ledger_of(2);
@@ -531,6 +549,7 @@ int main(void)
 		TEST(inherited_memory_counts_for_the_peak),
 		TEST(words_that_are_shown_decide_nothing),
 		TEST(what_a_line_holds_is_divided_by_kind),
+		TEST(chunks_on_the_host_are_summed_over_the_lines_in_use),
 		TEST(garbage_in_kinds_is_bounded_by_what_is_held),
 		TEST(a_row_without_a_limit_only_counts),
 		TEST(swap_without_a_limit_takes_nothing),

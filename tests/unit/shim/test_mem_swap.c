@@ -18,6 +18,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define LINE 2u
 #define DEVICE (1000 * MIB)
+#define ENVIRONMENT "1:1:mem=209715200,mem1=0,swap=67108864"
 
 extern proto_vgpu_view_fn gbpf_shim_vgpu_view;
 
@@ -75,6 +76,9 @@ static int set_up(void **state)
 	page.limit[0] = 200 * MIB;
 	page.limit[1] = 0;
 	page.limit[PROTO_ACCOUNT_SWAP] = 64 * MIB;
+	page.show_mem = 0;
+	memset(page.kinds, 0, sizeof(page.kinds));
+	setenv("GBPF_VGPU", ENVIRONMENT, 1);
 	device_free = DEVICE;
 	current = 0;
 	return 0;
@@ -100,7 +104,7 @@ static int join(void **state)
 	shim_driver.cuCtxGetDevice = get_device;
 	shim_driver.cuMemGetInfo_v2 = get_info;
 	shim_driver.cuDeviceTotalMem_v2 = total_mem;
-	setenv("GBPF_VGPU", "1:1:mem=209715200,mem1=0,swap=67108864", 1);
+	setenv("GBPF_VGPU", ENVIRONMENT, 1);
 	return shim_mem_join(&page, LINE, uuid, 2, &session);
 }
 
@@ -216,6 +220,110 @@ static void a_device_that_no_process_has_seen_has_the_limits_alone(void **state)
 	assert_int_equal(v.swap, 0);
 }
 
+/* What the process has on the host, in chunks of the device. */
+static void move_out(uint64_t bytes)
+{
+	page.kinds[0][LINE].away = bytes;
+	use(PROTO_ACCOUNT_SWAP, bytes);
+}
+
+static void nvml_sees(uint64_t used, uint64_t left)
+{
+	struct proto_vgpu_view v = view_of(0);
+
+	assert_int_equal(v.limit, 200 * MIB);
+	assert_int_equal(v.used, used);
+	assert_int_equal(v.left, left);
+	assert_int_equal(v.swap, 0);
+	assert_int_equal(v.swap_left, 0);
+}
+
+/* As much is free as fits into the limit together with all that is held. */
+static void swap_that_is_not_shown_makes_no_device_larger(void **state)
+{
+	(void)state;
+	page.show_mem = 1;
+	sees(200 * MIB, 200 * MIB);
+	nvml_sees(0, 200 * MIB);
+	use(0, 150 * MIB);
+	sees(50 * MIB, 200 * MIB);
+	nvml_sees(150 * MIB, 50 * MIB);
+	move_out(20 * MIB);
+	sees(30 * MIB, 200 * MIB);
+	nvml_sees(170 * MIB, 30 * MIB);
+	device_free = 10 * MIB;
+	sees(10 * MIB, 200 * MIB);
+	page.show_mem = 0; /* asked for again */
+	sees(10 * MIB + 44 * MIB, 264 * MIB);
+	assert_int_equal(view_of(0).swap, 64 * MIB);
+}
+
+static void nothing_is_free_where_more_than_the_limit_is_held(void **state)
+{
+	(void)state;
+	page.show_mem = 1;
+	use(0, 200 * MIB);
+	move_out(60 * MIB);
+	sees(0, 200 * MIB);
+	nvml_sees(200 * MIB, 0);
+	use(0, 150 * MIB); /* 210 in all */
+	sees(0, 200 * MIB);
+	nvml_sees(200 * MIB, 0);
+	use(0, 210 * MIB); /* beyond the limit, as overhead may be */
+	sees(0, 200 * MIB);
+	nvml_sees(200 * MIB, 0);
+	move_out(UINT64_MAX / 2); /* garbage */
+	sees(0, 200 * MIB);
+}
+
+/* Memory of the host that is made ahead, and that of other devices, is not in use. */
+static void swap_in_use_for_others_takes_nothing_of_the_device(void **state)
+{
+	(void)state;
+	page.show_mem = 1;
+	use(0, 150 * MIB);
+	use(PROTO_ACCOUNT_SWAP, 60 * MIB);
+	page.kinds[1][LINE].away = 10 * MIB;
+	sees(50 * MIB, 200 * MIB);
+	nvml_sees(150 * MIB, 50 * MIB);
+}
+
+static void a_device_without_a_limit_is_shown_as_before(void **state)
+{
+	struct proto_vgpu_view v;
+
+	(void)state;
+	page.show_mem = 1;
+	page.kinds[1][LINE].away = 10 * MIB;
+	current = 1;
+	sees(DEVICE, DEVICE);
+	v = view_of(1);
+	assert_int_equal(v.limit, UINT64_MAX);
+	assert_int_equal(v.used, 0);
+}
+
+/* Where no process has seen the device, the environment says whether swap is shown. */
+static void the_environment_says_whether_swap_is_shown(void **state)
+{
+	struct proto_vgpu_view v;
+
+	(void)state;
+	setenv("GBPF_VGPU", ENVIRONMENT ",flags=2", 1);
+	v = view_of(2);
+	assert_int_equal(v.limit, 200 * MIB);
+	assert_int_equal(v.swap, 0);
+	assert_int_equal(v.swap_left, 0);
+}
+
+/* The limit for allocations is that of both. */
+static void swap_that_is_not_shown_can_be_used(void **state)
+{
+	(void)state;
+	page.show_mem = 1;
+	assert_int_equal(shim_mem_swap_limit(0), 64 * MIB);
+	assert_int_equal(shim_mem_row_swap(), PROTO_ACCOUNT_SWAP);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +335,12 @@ int main(void)
 		cmocka_unit_test_setup(nvml_has_the_same_figures, set_up),
 		cmocka_unit_test_setup(a_device_that_no_process_has_seen_has_the_limits_alone,
 				       set_up),
+		cmocka_unit_test_setup(swap_that_is_not_shown_makes_no_device_larger, set_up),
+		cmocka_unit_test_setup(nothing_is_free_where_more_than_the_limit_is_held, set_up),
+		cmocka_unit_test_setup(swap_in_use_for_others_takes_nothing_of_the_device, set_up),
+		cmocka_unit_test_setup(a_device_without_a_limit_is_shown_as_before, set_up),
+		cmocka_unit_test_setup(the_environment_says_whether_swap_is_shown, set_up),
+		cmocka_unit_test_setup(swap_that_is_not_shown_can_be_used, set_up),
 	};
 
 	return cmocka_run_group_tests_name("swap", tests, join, NULL);
