@@ -415,8 +415,9 @@ refused() { # EXIT MESSAGE ARGUMENT...: no program is started
 	start_all
 	run limited 1024 "$VGPU" init
 	[ "$output" = CUDA_SUCCESS ]
-	for size in 1000T:1048576000 1025M:1025; do
-		run gbpf run --device soft --mem "${size%:*}" -- "$VGPU" init
+	for size in "1000T:1048576000" "1025M:1025" "1025M --swap 1G:1025" "1025M --swap 1G --show mem:1025"; do
+		# shellcheck disable=SC2086 # several words
+		run gbpf run --device soft --mem ${size%:*} -- "$VGPU" init
 		echo "$output"
 		[ "${lines[0]}" = "gbpf: the memory limit of ${size#*:} MiB exceeds the GPU's 1024 MiB; use a lower one ('gbpf run --mem')" ]
 		[ "${lines[1]}" = CUDA_ERROR_NOT_PERMITTED ]

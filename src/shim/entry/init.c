@@ -127,7 +127,7 @@ static int join_vgpu(void)
 	shim_session_release = release_memory;
 	shim_session_give = shim_swap_give;
 	for (uint32_t i = 0; i < session.gpus; i++) {
-		if (shim_real.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
+		if (shim_driver.cuDeviceTotalMem_v2(&bytes, (CUdevice)i) == CUDA_SUCCESS) {
 			most = MAX(most, bytes);
 			limit = MAX(limit, shim_mem_limited(shim_mem_row((CUdevice)i)));
 		}
