@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array_grow.h"
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/disk_cache.h"
@@ -41,18 +42,12 @@ static bool ends_with(const char *text, const char *end)
 
 static void add_file(struct files *f, const char *name, const struct stat *st)
 {
-	struct file *more;
+	struct file *more = array_grow(f->list, f->n, &f->cap, sizeof(*more), 64, MAX_FILES);
 
-	if (f->n == f->cap) {
-		size_t cap = f->cap ? 2 * f->cap : 64;
-
-		more = cap <= MAX_FILES ? realloc(f->list, cap * sizeof(*more)) : NULL;
-		if (!more) {
-			return;
-		}
-		f->list = more;
-		f->cap = cap;
+	if (!more) {
+		return;
 	}
+	f->list = more;
 	snprintf(f->list[f->n].name, sizeof(f->list[f->n].name), "%s", name);
 	f->list[f->n].bytes = (uint64_t)st->st_size;
 	f->list[f->n].used_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array_grow.h"
 #include "base/compiler.h"
 
 struct mem_swap_region *mem_swap_region_create(uint64_t bytes, uint64_t large, uint64_t most,
@@ -58,17 +59,14 @@ static size_t count_to(const struct mem_swap_map *m, uint64_t address)
 
 int mem_swap_add(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t base)
 {
-	size_t at, room = m->room ? 2 * m->room : 64;
+	struct mem_swap_region **grown =
+		array_grow(m->region, m->n, &m->room, sizeof(*grown), 64, SIZE_MAX);
+	size_t at;
 
-	if (m->n == m->room) {
-		struct mem_swap_region **grown = realloc(m->region, room * sizeof(*grown));
-
-		if (!grown) {
-			return -ENOMEM;
-		}
-		m->region = grown;
-		m->room = room;
+	if (!grown) {
+		return -ENOMEM;
 	}
+	m->region = grown;
 	at = count_to(m, base);
 	memmove(&m->region[at + 1], &m->region[at], (m->n - at) * sizeof(*m->region));
 	m->region[at] = r;

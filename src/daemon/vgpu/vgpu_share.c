@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "base/array_grow.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/timer.h"
@@ -44,18 +45,13 @@ struct look {
 
 static void add(struct look *k, struct knowns *to, uint64_t id, uint32_t number)
 {
-	size_t room = to->room ? 2 * to->room : 64;
-	struct known *at = to->at;
+	struct known *at = array_grow(to->at, to->n, &to->room, sizeof(*at), 64, SIZE_MAX);
 
-	if (to->n == to->room) {
-		at = realloc(at, room * sizeof(*at));
-		if (!at) {
-			k->failed = true;
-			return;
-		}
-		to->at = at;
-		to->room = room;
+	if (!at) {
+		k->failed = true;
+		return;
 	}
+	to->at = at;
 	at[to->n++] = (struct known){ id, number };
 }
 

@@ -4,9 +4,9 @@
 #include "shim/mem/swap_async.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/array_grow.h"
 #include "base/clock.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
@@ -226,17 +226,12 @@ static void compact(void) REQUIRES(shim_swap_mutex)
 
 static bool add(const struct kept *k) REQUIRES(shim_swap_mutex)
 {
-	size_t room = kept_room ? 2 * kept_room : 64;
-	struct kept *grown;
+	struct kept *grown = array_grow(kept, n_kept, &kept_room, sizeof(*kept), 64, KEPT_MAX);
 
-	if (n_kept == kept_room && n_kept < KEPT_MAX) {
-		grown = realloc(kept, room * sizeof(*grown));
-		kept = grown ? grown : kept;
-		kept_room = grown ? room : kept_room;
-	}
-	if (n_kept == kept_room) {
+	if (!grown) {
 		return false;
 	}
+	kept = grown;
 	kept[n_kept] = *k;
 	store_release(&n_kept, n_kept + 1);
 	return true;

@@ -1,9 +1,9 @@
 /* What programs are answered about memory that can leave the device: the same as of any memory of
  * cuMemAlloc, whatever the driver says of its chunks (H200, 580.159.04), except that it cannot be
  * exported: a chunk that others use cannot move. (IPC handles: swap_share.c.) */
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/array_grow.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_async.h"
@@ -87,20 +87,15 @@ static CUresult reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdevi
 			unsigned long long flags)
 {
 	CUresult r = shim_driver.cuMemAddressReserve(ret, bytes, alignment, at, flags);
-	size_t room;
 	struct range *grown;
 
 	if (r != CUDA_SUCCESS || !shim_swap_is_on()) {
 		return r;
 	}
 	lock_take(&shim_swap_mutex);
-	if (n_reserved == reserved_room) {
-		room = reserved_room ? 2 * reserved_room : 16;
-		grown = realloc(reserved, room * sizeof(*grown));
-		reserved = grown ? grown : reserved;
-		reserved_room = grown ? room : reserved_room;
-	}
-	if (n_reserved < reserved_room) {
+	grown = array_grow(reserved, n_reserved, &reserved_room, sizeof(*grown), 16, SIZE_MAX);
+	if (grown) {
+		reserved = grown;
 		reserved[n_reserved++] = (struct range){ *ret, bytes };
 	}
 	lock_release(&shim_swap_mutex);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/array_grow.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
@@ -443,20 +444,15 @@ static void keep_region(CUdeviceptr base, uint64_t id)
 
 bool shim_swap_leave(const struct shim_swap_leaving *l)
 {
+	struct shim_swap_leaving *grown =
+		array_grow(leaving, n_leaving, &leaving_room, sizeof(*grown), 64, UINT32_MAX);
 	const struct shim_swap_context *c;
-	struct shim_swap_leaving *grown;
 	struct mem_swap_region *r;
-	size_t room;
 
-	if (n_leaving == leaving_room) {
-		room = leaving_room ? 2 * leaving_room : 64;
-		grown = realloc(leaving, room * sizeof(*grown));
-		leaving = grown ? grown : leaving;
-		leaving_room = grown ? room : leaving_room;
-	}
-	if (n_leaving == leaving_room) {
+	if (!grown) {
 		return false;
 	}
+	leaving = grown;
 	leaving[n_leaving] = *l;
 	c = l->event ? shim_swap_context(l->ctx) : NULL;
 	if (c && c->ending) { /* since the event was recorded; it ends with the context */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array_grow.h"
 #include "base/clock.h"
 #include "shim/fork_lock.h"
 #include "shim/kernel/kernel_handle.h"
@@ -52,18 +53,14 @@ static void ask_kernel(struct shim_probe_place *p)
 
 static void add_place(struct found *f, CUgraphNode node, bool nested)
 {
-	if (f->n == f->cap) {
-		size_t cap = f->cap ? 2 * f->cap : 64;
-		struct shim_probe_place *grown =
-			cap > NODES_MAX ? NULL : realloc(f->v, cap * sizeof(*grown));
+	struct shim_probe_place *grown =
+		array_grow(f->v, f->n, &f->cap, sizeof(*grown), 64, NODES_MAX);
 
-		if (!grown) {
-			f->failed = true;
-			return;
-		}
-		f->v = grown;
-		f->cap = cap;
+	if (!grown) {
+		f->failed = true;
+		return;
 	}
+	f->v = grown;
 	f->v[f->n++] = (struct shim_probe_place){ .node = node, .nested = nested };
 	if (f->kernels) {
 		ask_kernel(&f->v[f->n - 1]);

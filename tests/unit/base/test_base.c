@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/array_grow.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -52,6 +53,30 @@ static void buffer_refuses_a_file_over_the_limit(void **state)
 	assert_int_equal(buf_read_file(&b, "/proc/self/maps", 10), -EFBIG);
 	buf_finish(&b);
 	assert_int_equal(buf_read_file(&b, "/no/such/file", 10), -ENOENT);
+}
+
+static void an_array_doubles_up_to_its_limit(void **state)
+{
+	int *a = NULL, *grown;
+	volatile size_t bytes = SIZE_MAX; /* or the compiler refuses it */
+	size_t n = 0, room = 0;
+
+	(void)state;
+	while ((grown = array_grow(a, n, &room, sizeof(*a), 3, 25)) != NULL) {
+		a = grown;
+		assert_true(n < room);
+		a[n] = (int)n;
+		n++;
+	}
+	assert_int_equal(n, 24);
+	assert_int_equal(room, 24);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(a[i], i);
+	}
+	free(a);
+	room = 0;
+	assert_null(array_grow(NULL, 0, &room, bytes, 2, SIZE_MAX)); /* bytes overflow */
+	assert_int_equal(room, 0);
 }
 
 static void report_keeps_the_first_message(void **state)
@@ -316,6 +341,7 @@ int main(void)
 		cmocka_unit_test(timeouts_are_multiplied_by_the_patience),
 		cmocka_unit_test(buffer_has_all_appended_bytes),
 		cmocka_unit_test(buffer_refuses_a_file_over_the_limit),
+		cmocka_unit_test(an_array_doubles_up_to_its_limit),
 		cmocka_unit_test(report_keeps_the_first_message),
 		cmocka_unit_test(strmap_finds_exactly_its_entries),
 		cmocka_unit_test(sealed_page_cannot_be_resized_or_mapped_writable),
