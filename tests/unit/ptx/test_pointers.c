@@ -17,6 +17,9 @@
 	".reg .pred %p<4>;\n.reg .b32 %r<8>;\n.reg .b64 %q<8>;\n.shared .b32 own[32];\n"           \
 	"ld.param.u64 %q0, [a];\nld.param.u64 %q1, [b+16];\nld.param.u32 %r0, [n];\n"
 
+#define LOADS_HALVES KERNEL "ld.global.v2.u32 {%r1, %r2}, [%q0];\n"
+#define STORES_AT_SUM "add.s64 %q6, %q2, %q1;\nst.global.u32 [%q6], %r0;\nret;\n}\n"
+
 /* Returns 0 or the error; text: what the kernel does. */
 static int find(const char *text, struct ptx_pointers *ret, struct buf *why)
 {
@@ -64,6 +67,63 @@ static void known_addresses_are_followed(void **state)
 	assert_true(p.n == 2 && p.at[0].written && p.at[1].written);
 }
 
+/* Returns the set of the only access of a kernel that stores to %q2. */
+static struct ptx_pointer_set set_of(const char *text)
+{
+	struct ptx_pointers p;
+	char all[1024];
+	struct buf why;
+
+	snprintf(all, sizeof(all), "%s%s\nst.global.u32 [%%q2], 1;\nret;\n}\n", KERNEL, text);
+	assert_int_equal(find(all, &p, &why), 0);
+	assert_true(p.n_sets == 1 || p.n_sets == 2);
+	return p.set[p.n_sets - 1];
+}
+
+static void each_access_has_the_words_of_its_address(void **state)
+{
+	struct ptx_pointers p;
+	struct buf why;
+
+	(void)state;
+	/* The argument at b+8 is not used: b+16 becomes the second word. */
+	assert_int_equal(find(KERNEL "ld.param.u64 %q4, [b+8];\nld.global.f32 %r1, [%q0];\n"
+				     "add.s64 %q2, %q0, %q1;\nst.global.u32 [%q2], %r0;\n"
+				     "st.global.u32 [%q1], %r0;\nst.global.u32 [%q1+4], %r0;\n"
+				     "ret;\n}\n",
+			      &p, &why),
+			 0);
+	assert_int_equal(p.n, 2);
+	assert_int_equal(p.n_sets, 3);
+	assert_int_equal(p.set[0].words, 1);
+	assert_int_equal(p.set[1].words, 3);
+	assert_int_equal(p.set[2].words, 2);
+}
+
+static void indexes_from_memory_are_known(void **state)
+{
+	static const char *const texts[] = {
+		"ld.global.u32 %r1, [%q0];\nmul.wide.u32 %q3, %r1, 4;\nadd.s64 %q2, %q0, %q3;",
+		"ld.global.s32 %r1, [%q0];\nmad.wide.s32 %q2, %r1, -8, %q0;",
+		"ld.global.u16 %r1, [%q0];\ncvt.u64.u32 %q3, %r1;\nshl.b64 %q4, %q3, 2;\n"
+		"add.s64 %q2, %q0, %q4;",
+		/* a row and an element */
+		"ld.global.u32 %r1, [%q0];\ncvt.s64.s32 %q3, %r1;\nmul.lo.s64 %q4, %q3, %q1;\n"
+		"shl.b64 %q5, %q4, 2;\nadd.s64 %q2, %q0, %q5;",
+		"atom.global.add.u32 %r1, [%q0], 1;\nmad.wide.u32 %q2, %r1, 4, %q0;",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct ptx_pointer_set s = set_of(texts[i]);
+
+		print_message("%s\n", texts[i]);
+		assert_true(s.words & 1);
+		assert_true(s.from_memory);
+	}
+	assert_false(set_of("mad.wide.u32 %q2, %r0, 4, %q0;").from_memory);
+}
+
 static void both_of_two_pointers_may_be_written(void **state)
 {
 	struct ptx_pointers p;
@@ -106,6 +166,56 @@ static void other_addresses_are_refused(void **state)
 		  "{ .param .u64 p; st.param.u64 [p], %q0; call f, (p); }\nret;\n}\n",
 		  "may not come from an argument: st" },
 		{ ".extern .func f;\n" KERNEL "call f;\nret;\n}\n", "calls a function" },
+		/* a register as the result of a call */
+		{ ".func (.reg .b64 %o) f ()\n{\nmov.u64 %o, 4096;\nret;\n}\n" KERNEL
+		  "call (%q2), f, ();\nadd.s64 %q2, %q2, %q0;\nst.global.u32 [%q2], 1;\nret;\n}\n",
+		  "may not come from an argument: st" },
+		{ ".func (.param .u64 o) f ()\n{\nst.param.u64 [o], 0;\nret;\n}\n" KERNEL
+		  "{ .param .u64 o; call (o), f, (); ld.param.u64 %q2, [o]; }\n"
+		  "add.s64 %q2, %q2, %q0;\nst.global.u32 [%q2], 1;\nret;\n}\n",
+		  "may not come from an argument: st" },
+		/* the halves of an address, and a number */
+		{ LOADS_HALVES "cvt.u64.u32 %q5, %r1;\ncvt.u64.u32 %q3, %r2;\n"
+			       "shl.b64 %q4, %q3, 32;\nor.b64 %q2, %q5, %q4;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES
+		  "mul.wide.u32 %q3, %r2, 65536;\nshl.b64 %q2, %q3, 4;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES
+		  "mul.wide.u32 %q3, %r2, 32768;\nshl.b64 %q2, %q3, 5;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES "mov.b64 %q2, {%r1, %r2};\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES "mov.b64 {%r3, %r4}, %q0;\nmov.b64 %q2, {%r1, %r4};\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES "cvt.u64.u32 %q4, %r2;\nmov.u64 %q3, 4294967296;\n"
+			       "mul.lo.u64 %q2, %q4, %q3;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES "cvt.u64.u32 %q3, %r2;\nmov.u32 %r3, 32;\n"
+			       "shl.b64 %q2, %q3, %r3;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ LOADS_HALVES
+		  "cvt.u64.u32 %q3, %r2;\nbfi.b64 %q2, %q3, %q0, 32, 32;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ KERNEL "atom.global.add.u32 %r1, [%q0], 1;\ncvt.u64.u32 %q3, %r1;\n"
+			 "shl.b64 %q2, %q3, 32;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		/* its bytes */
+		{ KERNEL
+		  "mov.u64 %q2, 0;\nagain:\nld.global.u8 %r1, [%q0];\ncvt.u64.u32 %q3, %r1;\n"
+		  "shl.b64 %q2, %q2, 4;\nor.b64 %q2, %q2, %q3;\nbra again;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		/* the halves of an argument */
+		{ KERNEL
+		  "ld.param.v2.u32 {%r1, %r2}, [a];\nmov.b64 %q2, {%r1, %r2};\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ KERNEL "ld.param.u32 %r2, [a+4];\ncvt.u64.u32 %q3, %r2;\nshl.b64 %q2, %q3, "
+			 "32;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		/* names that are declared twice */
+		{ KERNEL
+		  "{ .param .u64 a; ld.param.u64 %q2, [a]; st.global.u32 [%q2], 1; }\nret;\n}\n",
+		  "declares a name twice, a" },
 	};
 
 	(void)state;
@@ -124,6 +234,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_addresses_are_followed),
+		cmocka_unit_test(each_access_has_the_words_of_its_address),
+		cmocka_unit_test(indexes_from_memory_are_known),
 		cmocka_unit_test(both_of_two_pointers_may_be_written),
 		cmocka_unit_test(other_addresses_are_refused),
 	};

@@ -1,8 +1,9 @@
 /* The words of a kernel's arguments from which the addresses of its accesses are computed. For each
  * register the pass keeps the set of words that its value may come from, over all instructions that
  * write it, whatever the order. A value of 64 bits that is loaded from memory may be an address:
- * its set has the bit MEMORY. The result is known only if each address of a global or generic
- * access has a set that is not empty and has no such bit. */
+ * its set has the mark MEMORY. A shorter one is an index, unless it becomes a part of an address by
+ * a shift, a product or a vector: it gets the mark MEMORY then. The result is known only if the set
+ * of each global or generic access has a word and no such mark. */
 #include "ptx/probe_pointers.h"
 
 #include <errno.h>
@@ -12,7 +13,20 @@
 #include "base/compiler.h"
 #include "base/strmap.h"
 
-#define MEMORY (UINT64_C(1) << 63)
+/* Marks of sets, above the words. */
+#define MEMORY (UINT64_C(1) << 63)   /* may be an address from memory, or a part of one */
+#define NARROW (UINT64_C(1) << 62)   /* at most 32 bits that were loaded from memory */
+#define SCALED (UINT64_C(1) << 61)   /* such bits, multiplied */
+#define SIZED (UINT64_C(1) << 60)    /* ... twice, the second time by the size of an element */
+#define ARGUMENT (UINT64_C(1) << 59) /* an argument of at most 32 bits */
+#define LARGE (UINT64_C(1) << 58)    /* a constant of INDEX_MAX and above */
+#define WORDS (LARGE - 1)
+#define LOADED (NARROW | SCALED | SIZED)
+_Static_assert(PTX_POINTERS_MAX < 58, "words are below the marks");
+
+#define SIZE_MAX_LOG2 4u   /* of an element */
+#define INDEX_MAX_LOG2 16u /* of what an index is multiplied by */
+#define INDEX_MAX (UINT64_C(1) << INDEX_MAX_LOG2)
 #define FUNCTIONS_MAX 64u
 #define REGISTERS_MAX 65536u
 #define ROUNDS_MAX 100u
@@ -51,6 +65,17 @@ static unsigned width(const struct ptx_insn *i)
 		bytes = ptx_type_bytes(i->modifiers[k]);
 	}
 	return bytes;
+}
+
+/* Returns true if the instruction may make a value of more than 32 bits. */
+static bool is_long(const struct ptx_insn *i)
+{
+	unsigned most = 0;
+
+	for (unsigned k = 0; k < i->n_modifiers; k++) {
+		most = MAX(most, ptx_type_bytes(i->modifiers[k]));
+	}
+	return !most || most > 4 || ptx_insn_has(i, ".wide");
 }
 
 /* ---- registers ---- */
@@ -100,6 +125,9 @@ static uint64_t value(struct walk *w, const struct ptx_operand *o)
 			    : NULL;
 		all = s ? *s : MEMORY;
 	}
+	if (o->kind == PTX_INT && o->value >= INDEX_MAX && -o->value >= INDEX_MAX) {
+		all |= LARGE;
+	}
 	for (uint32_t k = 0; k < o->n_args && o->kind != PTX_ADDRESS; k++) {
 		all |= value(w, &o->args[k]);
 	}
@@ -139,19 +167,29 @@ static uint64_t word(struct walk *w, const struct ptx_insn *i, uint32_t param, u
 	return UINT64_C(1) << p->n++;
 }
 
+/* Returns the set of what an instruction loads from memory. */
+static uint64_t loaded(const struct ptx_insn *i)
+{
+	unsigned bytes = width(i);
+
+	return bytes && bytes <= 4 ? NARROW : MEMORY;
+}
+
 static void load_param(struct walk *w, const struct ptx_insn *i)
 {
 	const struct ptx_operand *to = &i->operands[0], *from = &i->operands[1];
 	bool vector = to->kind == PTX_VECTOR;
 	uint32_t n = vector ? to->n_args : 1, k = 0;
 
-	if (width(i) != 8 || !w->f->is_entry) {
-		assign(w, to, width(i) < 8 ? 0 : MEMORY);
-		return;
-	}
-	while (k < w->f->n_params &&
+	while (w->f->is_entry && k < w->f->n_params &&
 	       (!from->name || strcmp(w->f->params[k].name, from->name) != 0)) {
 		k++;
+	}
+	if (width(i) != 8 || !w->f->is_entry) {
+		assign(w, to,
+		       w->f->is_entry && k < w->f->n_params && loaded(i) == NARROW ? ARGUMENT
+										   : loaded(i));
+		return;
 	}
 	for (uint32_t e = 0; e < n; e++) {
 		uint64_t set = k < w->f->n_params && from->offset >= 0
@@ -175,6 +213,24 @@ static bool is_variable(const struct ptx_module *m, const char *name)
 	return false;
 }
 
+/* Notes the set of an access. */
+static void add_set(struct walk *w, const struct ptx_insn *i, uint64_t set)
+{
+	struct ptx_pointer_set s = { .words = set & WORDS, .from_memory = (set & LOADED) != 0 };
+	struct ptx_pointers *p = w->ret;
+
+	for (uint32_t k = 0; k < p->n_sets; k++) {
+		if (p->set[k].words == s.words && p->set[k].from_memory == s.from_memory) {
+			return;
+		}
+	}
+	if (p->n_sets == PTX_POINTER_SETS_MAX) {
+		refuse(w, &i->item, "its addresses come from too many arguments", NULL);
+		return;
+	}
+	p->set[p->n_sets++] = s;
+}
+
 static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx_operand *o,
 		      bool write)
 {
@@ -192,13 +248,14 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 		return;
 	}
 	s = o->name ? set_of(w, o->name) : NULL;
-	if (!s || !*s || *s & MEMORY) {
+	if (!s || !(*s & WORDS) || *s & MEMORY) {
 		refuse(w, &i->item,
 		       "it uses an address that may not come from an argument:", i->opcode);
 		return;
 	}
 	w->used |= *s;
 	w->written |= write ? *s : 0;
+	add_set(w, i, *s);
 }
 
 static void load(struct walk *w, const struct ptx_insn *i)
@@ -208,7 +265,7 @@ static void load(struct walk *w, const struct ptx_insn *i)
 		return;
 	}
 	access_at(w, i, &i->operands[1], false);
-	assign(w, &i->operands[0], width(i) >= 8 ? MEMORY : 0);
+	assign(w, &i->operands[0], loaded(i));
 }
 
 static void call(struct walk *w, const struct ptx_insn *i)
@@ -216,10 +273,11 @@ static void call(struct walk *w, const struct ptx_insn *i)
 	const struct ptx_function *f = NULL;
 	uint32_t k = 0;
 
-	for (uint32_t o = 0; o < i->n_operands && !f; o++) {
-		f = i->operands[o].kind == PTX_NAME && i->operands[o].name
-			    ? ptx_module_function(w->m, i->operands[o].name)
-			    : NULL;
+	for (uint32_t o = 0; o < i->n_operands; o++) {
+		if (!f && i->operands[o].kind == PTX_NAME && i->operands[o].name) {
+			f = ptx_module_function(w->m, i->operands[o].name);
+		}
+		assign(w, &i->operands[o], MEMORY); /* if it is a register, as of a result */
 	}
 	if (!f || !f->has_body) {
 		refuse(w, &i->item, "it calls a function that is not known here", NULL);
@@ -235,41 +293,124 @@ static void call(struct walk *w, const struct ptx_insn *i)
 	}
 }
 
-/* Values move from the operands behind the first to the first. Halves that are packed may be an
- * address from memory. */
-static void compute(struct walk *w, const struct ptx_insn *i)
-{
-	uint64_t set = 0;
-
-	for (uint32_t k = 1; k < i->n_operands; k++) {
-		const struct ptx_operand *o = &i->operands[k];
-
-		if (o->kind == PTX_ADDRESS) {
-			refuse(w, &i->item, "an instruction that is not followed:", i->opcode);
-		}
-		set |= value(w, o);
-		set |= o->kind == PTX_VECTOR && strcmp(i->opcode, "mov") == 0 && width(i) >= 8 &&
-				       !set
-			       ? MEMORY
-			       : 0;
-	}
-	if (i->n_operands) {
-		if (i->operands[0].kind == PTX_ADDRESS) {
-			refuse(w, &i->item, "an instruction that is not followed:", i->opcode);
-		}
-		assign(w, &i->operands[0], set);
-	}
-}
-
 static bool is(const struct ptx_insn *i, const char *opcode)
 {
 	return strcmp(i->opcode, opcode) == 0;
 }
 
+/* ---- computations ---- */
+
+/* Returns the set of a product by a value with that set, or by 2^log2, which is 64 if it is not
+ * known. An index is multiplied by the size of a row, and by that of an element. */
+static uint64_t product(uint64_t set, uint64_t by, unsigned log2)
+{
+	bool scaled = set & (SCALED | SIZED);
+
+	if ((set & (ARGUMENT | WORDS) && log2 >= 32 && log2 < 64) ||
+	    (set & LOADED && ((log2 >= INDEX_MAX_LOG2 && log2 < 64) || by & LARGE)) ||
+	    set & SIZED || (scaled && log2 > SIZE_MAX_LOG2)) {
+		return set | MEMORY;
+	}
+	return set & LOADED ? set | (scaled ? SIZED : SCALED) : set;
+}
+
+/* Returns the number of bits by which a factor shifts, at least; 64: it is no number. */
+static unsigned log2_of(const struct ptx_operand *o)
+{
+	uint64_t v = o->kind == PTX_INT ? MIN(o->value, -o->value) : 0;
+	unsigned n = 0;
+
+	if (o->kind != PTX_INT) {
+		return 64;
+	}
+	while (n < 63 && UINT64_C(1) << n < v) {
+		n++;
+	}
+	return n;
+}
+
+/* mul, and the product of mad. */
+static uint64_t multiply(struct walk *w, const struct ptx_insn *i)
+{
+	const struct ptx_operand *x = &i->operands[1], *y = &i->operands[2];
+	uint64_t a = value(w, x), b = value(w, y);
+
+	if (ptx_insn_has(i, ".hi")) {
+		return a | b | ((a | b) & ~LARGE ? MEMORY : 0);
+	}
+	return product(a, b, log2_of(y)) | product(b, a, log2_of(x));
+}
+
+static uint64_t shift_left(struct walk *w, const struct ptx_insn *i)
+{
+	const struct ptx_operand *by = &i->operands[2];
+	uint64_t set = value(w, &i->operands[1]), bits = value(w, by);
+
+	if (by->kind == PTX_INT) {
+		return product(set, 0, (unsigned)MIN(by->value, UINT64_C(63)));
+	}
+	return set | bits | ((set | bits) & (LOADED | ARGUMENT) ? MEMORY : 0);
+}
+
+/* Returns true if the result has no more bits of an operand than that, in the same places or lower
+ * ones. */
+static bool keeps_places(const struct ptx_insn *i)
+{
+	static const char *const keeps[] = { "mov",  "cvt", "cvta", "add", "sub", "selp",
+					     "slct", "min", "max",  "and", "or",  "xor",
+					     "not",  "neg", "abs",  "div", "rem", "shr",
+					     "setp", "set", "bfe",  NULL };
+	static const char *const floats[] = {
+		".f16", ".f32", ".f64", ".bf16", ".tf32", ".e", NULL
+	};
+
+	for (unsigned k = 0; k < i->n_modifiers; k++) {
+		if (ptx_begins_with(i->modifiers[k], floats)) {
+			return false;
+		}
+	}
+	return ptx_is_one_of(i->opcode, keeps);
+}
+
+/* Returns the set of what the instruction computes from the operands behind the first. Values of at
+ * most 32 bits stay so. */
+static uint64_t result(struct walk *w, const struct ptx_insn *i)
+{
+	bool vector = false;
+	uint64_t set = 0;
+
+	if (is_long(i) && is(i, "shl") && i->n_operands == 3) {
+		return shift_left(w, i);
+	}
+	if (is_long(i) && (is(i, "mul") || is(i, "mad")) && i->n_operands >= 3) {
+		return multiply(w, i) | (i->n_operands > 3 ? value(w, &i->operands[3]) : 0);
+	}
+	for (uint32_t k = 1; k < i->n_operands; k++) {
+		set |= value(w, &i->operands[k]);
+		vector |= i->operands[k].kind == PTX_VECTOR;
+	}
+	if (is_long(i) && (vector || (set & (LOADED | ARGUMENT) && !keeps_places(i)))) {
+		set |= MEMORY;
+	}
+	return set;
+}
+
+static void compute(struct walk *w, const struct ptx_insn *i)
+{
+	for (uint32_t k = 0; k < i->n_operands; k++) {
+		if (i->operands[k].kind == PTX_ADDRESS) {
+			refuse(w, &i->item, "an instruction that is not followed:", i->opcode);
+		}
+	}
+	if (i->n_operands) {
+		assign(w, &i->operands[0], result(w, i));
+	}
+}
+
 static void step(struct walk *w, const struct ptx_insn *i)
 {
-	static const char *const none[] = { "bra", "ret",     "exit",	"trap",	 "prefetch",
-					    "bar", "barrier", "membar", "fence", NULL };
+	static const char *const none[] = { "bra",     "ret",	 "exit",  "trap", "bar",
+					    "barrier", "membar", "fence", NULL };
 
 	if (ptx_is_one_of(i->opcode, none)) {
 		return;
@@ -284,11 +425,26 @@ static void step(struct walk *w, const struct ptx_insn *i)
 		access_at(w, i, &i->operands[0], true);
 	} else if (is(i, "atom") && i->n_operands >= 3) {
 		access_at(w, i, &i->operands[1], true);
-		assign(w, &i->operands[0], width(i) >= 8 ? MEMORY : 0);
+		assign(w, &i->operands[0], loaded(i));
+	} else if (is(i, "prefetch") && i->n_operands >= 1) {
+		access_at(w, i, &i->operands[0], false);
 	} else if (is(i, "call")) {
 		call(w, i);
 	} else {
 		compute(w, i);
+	}
+}
+
+/* Names are not resolved: none may hide an argument or a variable of the module. */
+static void declare(struct walk *w, const struct ptx_variable *v)
+{
+	bool hides = w->checks && is_variable(w->m, v->name);
+
+	for (uint32_t k = 0; w->checks && k < w->f->n_params && !hides; k++) {
+		hides = strcmp(w->f->params[k].name, v->name) == 0;
+	}
+	if (hides) {
+		refuse(w, &v->item, "it declares a name twice,", v->name);
 	}
 }
 
@@ -302,6 +458,8 @@ static void walk_list(struct walk *w, const struct ptx_list *list)
 			walk_list(w, &((const struct ptx_scope *)it)->body);
 		} else if (it->kind == PTX_TARGETS || it->kind == PTX_PROTOTYPE) {
 			refuse(w, it, "it jumps or calls through a table", NULL);
+		} else if (it->kind == PTX_VARIABLE) {
+			declare(w, (const struct ptx_variable *)it);
 		}
 	}
 }
@@ -344,11 +502,29 @@ static int take_params(struct walk *w, const struct ptx_function *f)
 	return 0;
 }
 
+/* Returns the bits of a set at the places of those that are used. */
+static uint64_t packed(uint64_t set, uint64_t used)
+{
+	uint64_t r = 0;
+	unsigned n = 0;
+
+	for (unsigned k = 0; k < PTX_POINTERS_MAX; k++) {
+		if (used >> k & 1) {
+			r |= (set >> k & 1) << n++;
+		}
+	}
+	return r;
+}
+
 /* Stores the words from which addresses are computed. */
 static void take_result(struct walk *w)
 {
 	struct ptx_pointers *p = w->ret;
 	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < p->n_sets; k++) {
+		p->set[k].words = packed(p->set[k].words, w->used);
+	}
 
 	for (uint32_t k = 0; k < p->n; k++) {
 		if (w->used >> k & 1) {
@@ -368,6 +544,9 @@ int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_
 	*ret = (struct ptx_pointers){ .n = 0 };
 	if (!f || !f->has_body || !f->is_entry) {
 		return report_set(r, -ENOENT, "verify", "there is no entry %s", entry);
+	}
+	if (m->address_size != 64) {
+		return report_set(r, -ENOTSUP, "verify", "its addresses are not of 64 bits");
 	}
 	w.err = take_params(&w, f);
 	w.todo[w.n_todo++] = f;
