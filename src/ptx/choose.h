@@ -57,6 +57,7 @@ struct ptx_chooser {
 	struct ptx_target native;
 	/* Of the first container whose PTX, which was taken, differs from that code. */
 	struct ptx_difference differs;
+	bool other_arch; /* the PTX of a container is for another architecture than that code */
 };
 
 /* Returns true for machine code that a GPU executes: the device runs it, and it is for the

@@ -30,6 +30,7 @@ struct ptx_image_rest {
 	struct ptx_target other;       /* without PTX for the device: of some other PTX */
 	bool native;		       /* machine code for the device */
 	struct ptx_difference differs; /* of the PTX and that code */
+	bool other_arch;	       /* they are for architectures that are not equal */
 };
 /* The same for an image of which only the beginning is known to be readable (bytes 0), as programs
  * give it to the driver. */

@@ -232,6 +232,7 @@ int ptx_block_pick(struct ptx_block_pick *ret, const void *image, size_t bytes,
 	}
 	err = err ? err : finish(&p);
 	ret->differs = p.choose.differs;
+	ret->other_arch = p.choose.other_arch;
 	ret->other = p.choose.other;
 	ret->too_new = p.choose.too_new;
 	ptx_merge_free(&p.merge);
@@ -247,7 +248,9 @@ int ptx_image_pick(struct ptx_image_text *ret, const void *image, size_t bytes,
 	int err = ptx_block_pick(&pick, image, bytes, device, max, name, r);
 
 	*ret = (struct ptx_image_text){ .text = pick.text, .bytes = pick.bytes };
-	*ret_rest = (struct ptx_image_rest){ .native = pick.native, .differs = pick.differs };
+	*ret_rest = (struct ptx_image_rest){ .native = pick.native,
+					     .differs = pick.differs,
+					     .other_arch = pick.other_arch };
 	if (err == -ENOENT) {
 		ret_rest->other = pick.other;
 	}

@@ -13,6 +13,7 @@ struct ptx_block_pick {
 	size_t bytes;
 	bool native;		       /* machine code for the device is also there */
 	struct ptx_difference differs; /* of the PTX and that code */
+	bool other_arch;	       /* they are for architectures that are not equal */
 	struct ptx_target other;       /* of PTX that the device does not execute */
 	bool too_new;		       /* there is PTX of a .version that is not read */
 };

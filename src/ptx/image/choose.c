@@ -211,6 +211,9 @@ static void note_difference(struct ptx_chooser *c, const char *text, size_t byte
 {
 	struct ptx_target t = target_of(text, bytes);
 
+	if (c->native.arch && (t.arch != c->native.arch || t.suffix != c->native.suffix)) {
+		c->other_arch = true;
+	}
 	if (!c->differs.code.arch && ptx_target_differs(t, c->native)) {
 		c->differs = (struct ptx_difference){ t, c->native };
 	}

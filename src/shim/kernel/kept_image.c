@@ -14,6 +14,7 @@
 
 struct shim_kept_image {
 	uint32_t refs; /* [atomic] */
+	bool exact;
 	size_t text_bytes, bytes;
 	char data[];
 };
@@ -95,6 +96,9 @@ struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct p
 	if (load_relaxed(&kept_bytes) <= SHIM_KEPT_BYTES) {
 		k = compress(&t);
 	}
+	if (k) {
+		k->exact = rewritten || !rest.other_arch;
+	}
 	ptx_image_close(&t);
 	if (k && add_acqrel(&kept_bytes, (uint64_t)k->bytes) + k->bytes > SHIM_KEPT_BYTES) {
 		shim_kept_unref(k);
@@ -104,6 +108,11 @@ struct shim_kept_image *shim_kept_open(const void *image, size_t bytes, struct p
 		ret_why->why = SHIM_KEPT;
 	}
 	return k;
+}
+
+bool shim_kept_is_exact(const struct shim_kept_image *k)
+{
+	return k->exact;
 }
 
 struct shim_kept_image *shim_kept_ref(struct shim_kept_image *k)

@@ -42,6 +42,9 @@ struct shim_kept_image *shim_kept_ref(struct shim_kept_image *k);
 void shim_kept_unref(struct shim_kept_image *k); /* accepts NULL */
 /* Appends a clause such as "it was loaded as machine code only". */
 void shim_kept_why_print(const struct shim_kept_reason *why, struct buf *out);
+/* Returns false if the device executes machine code that is for another architecture than the PTX:
+ * the source may have other text for it. */
+bool shim_kept_is_exact(const struct shim_kept_image *k);
 /* Returns the text, zero-terminated; caller frees. NULL: no memory. */
 char *shim_kept_text(const struct shim_kept_image *k, size_t *ret_bytes);
 

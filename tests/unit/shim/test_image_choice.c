@@ -147,6 +147,36 @@ static void ptx_of_the_same_major_architecture_is_kept(void **state)
 	buf_finish(&b);
 }
 
+/* The source may differ also between minor numbers, for which such PTX is kept all the same. */
+static void ptx_is_exact_unless_other_code_runs(void **state)
+{
+	static const struct {
+		unsigned code, text;
+		bool exact;
+	} cases[] = { { 86, 80, false }, { 86, 86, true }, { 0, 80, true } };
+	struct ptx_device device = { .arch = 86 };
+
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+		bool rewritten = i % 2;
+		struct shim_kept_reason why;
+		struct shim_kept_image *k;
+		struct buf b = { 0 };
+		size_t at = make_begin(&b);
+
+		if (cases[i / 2].code) {
+			make_entry(&b, PTX_FATBIN_CUBIN, cases[i / 2].code, rig_image,
+				   rig_image_bytes, 0);
+		}
+		add_ptx(&b, cases[i / 2].text, "");
+		make_end(&b, at);
+		k = shim_kept_open(b.data, b.len, device, rewritten, &why);
+		assert_non_null(k);
+		assert_int_equal(shim_kept_is_exact(k), rewritten || cases[i / 2].exact);
+		shim_kept_unref(k);
+		buf_finish(&b);
+	}
+}
+
 /* ---- for which device ---- */
 
 static CUdevice own;			       /* of the current context */
@@ -393,6 +423,7 @@ int main(void)
 		TEST(ptx_of_other_features_is_not_prepared),
 		TEST(ptx_that_was_loaded_in_place_of_machine_code_is_kept),
 		TEST(ptx_of_the_same_major_architecture_is_kept),
+		TEST(ptx_is_exact_unless_other_code_runs),
 		/* from here on with two devices */
 		TEST_UNLIKE(a_module_is_chosen_for_the_device_of_its_context),
 		TEST_UNLIKE(a_library_for_unlike_devices_is_loaded_as_it_is),
