@@ -260,6 +260,14 @@ unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, ui
 		       uint64_t largest, struct mem_swap_chunk *list[], unsigned room,
 		       double *ret_worth)
 {
+	return mem_swap_pick_if(m, row, since, bytes, largest, NULL, 0, list, room, ret_worth);
+}
+
+unsigned mem_swap_pick_if(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
+			  uint64_t largest,
+			  bool (*may)(const struct mem_swap_chunk *c, uint64_t arg), uint64_t arg,
+			  struct mem_swap_chunk *list[], unsigned room, double *ret_worth)
+{
 	struct mem_swap_chunk *c = m->at[row][MEM_SWAP_DEVICE].first;
 	uint64_t sum = 0;
 	unsigned n = 0;
@@ -275,6 +283,9 @@ unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, ui
 			continue;
 		}
 		if (full && (!n || list[n - 1]->worth <= c->worth)) {
+			continue;
+		}
+		if (may && !may(c, arg)) {
 			continue;
 		}
 		if (n == room) {

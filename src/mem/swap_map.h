@@ -54,6 +54,7 @@ struct mem_swap_region {
 	uint32_t handle_types;	   /* the caller's: that the handle could be exported to */
 	uint32_t pool;		   /* the caller's: number of what it was allocated from; 0: none */
 	int row;		   /* the caller's: of the account */
+	uint32_t slot;		   /* the caller's */
 	int device;		   /* the caller's */
 	uint32_t n;
 	struct mem_swap_chunk chunk[];
@@ -126,5 +127,10 @@ void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t ad
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 		       uint64_t largest, struct mem_swap_chunk *list[], unsigned room,
 		       double *ret_worth);
+/* The same, of chunks for which may() returns true. */
+unsigned mem_swap_pick_if(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
+			  uint64_t largest,
+			  bool (*may)(const struct mem_swap_chunk *c, uint64_t arg), uint64_t arg,
+			  struct mem_swap_chunk *list[], unsigned room, double *ret_worth);
 
 #endif

@@ -743,6 +743,29 @@ static void worth_is_scaled_before_it_overflows(void **state)
 
 #define TEST(t) cmocka_unit_test_setup_teardown(t, no_uses, drop_used)
 
+static bool is_above(const struct mem_swap_chunk *c, uint64_t address)
+{
+	return c->address > address;
+}
+
+static void only_chunks_that_may_leave_are_chosen(void **state)
+{
+	struct mem_swap_region *r = add_used(3 * UNIT, UNIT, 0);
+	struct mem_swap_chunk *list[2];
+	double worth;
+
+	(void)state;
+	assert_int_equal(mem_swap_pick_if(&used_map, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, is_above,
+					  r->base, list, 2, &worth),
+			 2);
+	assert_ptr_equal(list[0], &r->chunk[1]);
+	assert_ptr_equal(list[1], &r->chunk[2]);
+	assert_int_equal(mem_swap_pick_if(&used_map, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, is_above,
+					  r->chunk[1].address, list, 2, &worth),
+			 1);
+	assert_ptr_equal(list[0], &r->chunk[2]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -758,6 +781,7 @@ int main(void)
 		TEST(of_equals_the_one_that_was_not_used_for_longest_leaves),
 		TEST(no_chunk_leaves_without_which_the_others_suffice),
 		TEST(no_chunk_leaves_that_was_used_since_or_has_left),
+		TEST(only_chunks_that_may_leave_are_chosen),
 		TEST(chunks_beyond_the_first_1024_are_not_looked_at),
 		TEST(chunks_that_are_too_large_are_not_chosen),
 		TEST(freed_chunks_are_passed_over),
