@@ -75,3 +75,39 @@ order() {
 	echo "$output"
 	[ "$output" = right ]
 }
+
+@test "work that uses other memory goes on meanwhile" {
+	order a.b.c...a..b..2c "$OBJECTS/fetch_soon.bpf.o" 24
+	[ "$in_place" -eq 0 ]
+	[ "$back" -ge $((8 * MIB)) ]
+}
+
+@test "work that computes addresses from numbers may use any memory" {
+	order a.b.c...a..b.!2c "$OBJECTS/fetch_soon.bpf.o" 24
+	[ "$in_place" -eq 1 ]
+}
+
+# Copies would wait for the second launch, and that for the first one, which waits for the program.
+@test "work that copies would wait for keeps memory where it is" {
+	export GBPF_SOFT_STRICT=1 CUDA_DEVICE_MAX_CONNECTIONS=1
+	order a.b.c...a..b.22c "$OBJECTS/fetch_soon.bpf.o" 24
+	[ "$in_place" -eq 1 ]
+}
+
+# a has come back for b and c has left. d could leave for c now, which the last launch names but does not use.
+@test "memory of the host that work uses stays there" {
+	order "a.b.c.d..&1b..3&3a" "$OBJECTS/fetch_many.bpf.o" 24 80
+	[ "$in_place" -eq 2 ]
+	[ "$back" -eq $((16 * MIB)) ]
+}
+
+# There is no room for D on the device.
+@test "memory that work uses does not leave for an allocation" {
+	order a.b.c...a..b..123D "$OBJECTS/fetch_soon.bpf.o" 24
+	[ "$out_bytes" -eq $((3 * 16 * MIB)) ]
+}
+
+@test "memory that work uses stays where it is" {
+	order a.b.c..23a "$OBJECTS/fetch_soon.bpf.o" 24
+	[ "$in_place" -eq 1 ]
+}

@@ -5,8 +5,11 @@
  *
  * ORDER is a text of letters a to h and A to H. Each small letter names a buffer of MIB, each
  * capital one of half as much, which is made at its first place in the text, and means a launch
- * that adds i + 1 to the first word of each page i of it. '.' waits for all work. Prints "right"
- * once all words have been compared, and ends when its input does. */
+ * that adds i + 1 to the first word of each page i of it. '.' waits for all work. A digit n is a
+ * launch on another stream, which reads the n-th small letter's buffer until all of ORDER is
+ * launched; after '!' it computes the address from a number in memory and one of its arguments.
+ * After '&' it is no launch: the next one names that buffer as well, which it does not use.
+ * Prints "right" once all words have been compared, and ends when its input does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,11 +55,52 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  "}\n";
 
 static const char letters[] = "abcdefghABCDEFGH";
-static CUfunction next;
-static CUstream stream;
+/* Reads the word at a until that at flag is not 0. */
+static const char wait_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+			       ".visible .entry wait(.param .u64 a, .param .u64 flag)\n"
+			       "{\n"
+			       ".reg .pred %p;\n"
+			       ".reg .b32 %u;\n"
+			       ".reg .b64 %a, %f;\n"
+			       "ld.param.u64 %a, [a];\n"
+			       "ld.param.u64 %f, [flag];\n"
+			       "loop:\n"
+			       "ld.volatile.global.u32 %u, [%a];\n"
+			       "ld.volatile.global.u32 %u, [%f];\n"
+			       "setp.eq.u32 %p, %u, 0;\n"
+			       "@%p bra loop;\n"
+			       "ret;\n"
+			       "}\n";
+
+/* The same, of the word whose address is that at number times size. */
+static const char wait_far_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+				   ".visible .entry wait_far(.param .u64 number, .param .u64 size, "
+				   ".param .u64 flag)\n"
+				   "{\n"
+				   ".reg .pred %p;\n"
+				   ".reg .b32 %u;\n"
+				   ".reg .b64 %n, %s, %a, %f, %q;\n"
+				   "ld.param.u64 %n, [number];\n"
+				   "ld.param.u64 %s, [size];\n"
+				   "ld.param.u64 %f, [flag];\n"
+				   "ld.global.u32 %u, [%n];\n"
+				   "cvt.u64.u32 %q, %u;\n"
+				   "mul.lo.u64 %a, %q, %s;\n"
+				   "loop:\n"
+				   "ld.volatile.global.u32 %u, [%a];\n"
+				   "ld.volatile.global.u32 %u, [%f];\n"
+				   "setp.eq.u32 %p, %u, 0;\n"
+				   "@%p bra loop;\n"
+				   "ret;\n"
+				   "}\n";
+
+static CUfunction next, wait, wait_far;
+static CUstream stream, other;
+static uint32_t *flag; /* and the number behind it */
 static size_t bytes[BUFFERS];
 static CUdeviceptr buffer[BUFFERS];
 static uint32_t launches[BUFFERS];
+static CUdeviceptr also; /* the next launch names it; 0: none */
 
 /* By each way to pass parameters in turn. */
 static void launch(unsigned k, unsigned turn)
@@ -64,7 +108,7 @@ static void launch(unsigned k, unsigned turn)
 	struct {
 		uint32_t n, filler;
 		uint64_t s[2];
-	} all = { (uint32_t)(bytes[k] / PAGE), 0, { 0, buffer[k] } };
+	} all = { (uint32_t)(bytes[k] / PAGE), 0, { also, buffer[k] } };
 	size_t size = sizeof(all);
 	void *params[] = { &all.n, all.s };
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &all, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
@@ -77,6 +121,7 @@ static void launch(unsigned k, unsigned turn)
 				  .blockDimZ = 1,
 				  .hStream = stream };
 
+	also = 0;
 	switch (turn % 3) {
 	case 0:
 		CU(cuLaunchKernel(next, BLOCKS, 1, 1, BLOCK, 1, 1, 0, stream, params, NULL));
@@ -87,6 +132,18 @@ static void launch(unsigned k, unsigned turn)
 	default:
 		CU(cuLaunchKernelEx(&config, next, params, NULL));
 	}
+}
+
+static void begin_wait(CUdeviceptr on, bool far)
+{
+	CUdeviceptr at, number, size = 2 * MIB; /* bases are multiples of it */
+	void *params[] = { &on, &at }, *params_far[] = { &number, &size, &at };
+
+	CU(cuMemHostGetDevicePointer_v2(&at, flag, 0));
+	number = at + sizeof(*flag);
+	flag[1] = (uint32_t)(on / size);
+	CU(cuLaunchKernel(far ? wait_far : wait, 1, 1, 1, 1, 1, 1, 0, other,
+			  far ? params_far : params, NULL));
 }
 
 static void compare(unsigned k)
@@ -107,12 +164,12 @@ static void compare(unsigned k)
 int main(int argc, char **argv)
 {
 	CUcontext context;
-	CUmodule module;
+	CUmodule module, waits, far;
 	CUdevice device;
 	size_t most = argc == 3 ? (size_t)atoi(argv[1]) * MIB : 0;
 	char c;
 
-	if (!most || strspn(argv[2], "abcdefghABCDEFGH.") != strlen(argv[2])) {
+	if (!most || strspn(argv[2], "abcdefghABCDEFGH12345678!&.") != strlen(argv[2])) {
 		fprintf(stderr, "usage: fetching MIB ORDER\n");
 		return 2;
 	}
@@ -122,12 +179,30 @@ int main(int argc, char **argv)
 	CU(cuCtxSetCurrent(context));
 	CU(cuModuleLoadData(&module, ptx));
 	CU(cuModuleGetFunction(&next, module, "next"));
+	CU(cuModuleLoadData(&waits, wait_ptx));
+	CU(cuModuleGetFunction(&wait, waits, "wait"));
+	CU(cuModuleLoadData(&far, wait_far_ptx));
+	CU(cuModuleGetFunction(&wait_far, far, "wait_far"));
 	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	CU(cuMemHostAlloc((void **)&flag, 2 * sizeof(*flag), CU_MEMHOSTALLOC_DEVICEMAP));
+	*flag = 0;
 	for (unsigned i = 0; argv[2][i]; i++) {
 		unsigned k = 0;
 
 		if (argv[2][i] == '.') {
 			CU(cuCtxSynchronize());
+			continue;
+		}
+		if (argv[2][i] > '0' && argv[2][i] < '9' && i && argv[2][i - 1] == '&') {
+			also = buffer[argv[2][i] - '1'];
+			continue;
+		}
+		if (argv[2][i] > '0' && argv[2][i] < '9') {
+			begin_wait(buffer[argv[2][i] - '1'], i && argv[2][i - 1] == '!');
+			continue;
+		}
+		if (strchr("!&", argv[2][i])) {
 			continue;
 		}
 		while (letters[k] != argv[2][i]) {
@@ -141,6 +216,7 @@ int main(int argc, char **argv)
 		launch(k, i);
 		launches[k]++;
 	}
+	*(volatile uint32_t *)flag = 1;
 	CU(cuCtxSynchronize());
 	for (unsigned k = 0; k < BUFFERS; k++) {
 		if (buffer[k]) {

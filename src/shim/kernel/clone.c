@@ -320,6 +320,10 @@ static void forget(const void *owner, CUcontext ctx)
 		struct shim_kernel *k = e->value;
 
 		k->stale = k->stale || !owner || !k->name;
+		if (!owner && k->kind != SHIM_KERNEL_OF_LIBRARY &&
+		    !shim_image_outlives(k->owner, ctx)) {
+			shim_kernel_drop_pointers(k);
+		}
 		if (owner && !k->name && k->owner && shim_image_is_of(k->owner, owner)) {
 			strmap_del(&shim_kernels, e->key);
 			free(k);

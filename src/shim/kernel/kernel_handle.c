@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "ptx/probe_pointers.h"
 #include "proto/block_why.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_int.h"
 #include "shim/kernel/loaded_image.h"
+#include "shim/mem/charge.h"
 #include "shim/mem/overhead.h"
 #include "shim/object/handle_set.h"
 
@@ -59,6 +61,12 @@ static struct shim_kernel *record_of(const void *handle, uint32_t most) REQUIRES
 	return k;
 }
 
+void shim_kernel_drop_pointers(struct shim_kernel *k)
+{
+	free(k->pointers);
+	k->pointers = NULL;
+}
+
 void shim_kernel_means_another(struct shim_kernel *k)
 {
 	if (k->clone) {
@@ -66,6 +74,7 @@ void shim_kernel_means_another(struct shim_kernel *k)
 	}
 	free(k->name);
 	k->name = NULL;
+	shim_kernel_drop_pointers(k);
 	store_release(&k->clone, NULL);
 	store_release(&k->counted, NULL);
 	add_acqrel(&shim.kernel_generation, 1);
@@ -82,6 +91,7 @@ bool shim_kernel_names_the_same(const struct shim_kernel *k, const char *name, c
 void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		      enum shim_kernel_kind kind)
 {
+	struct ptx_pointers *pointers = shim_image_pointers(owner, name), *before;
 	uint64_t load = shim_image_load(owner);
 	struct shim_kernel *k;
 	bool again;
@@ -104,8 +114,12 @@ void shim_kernel_note(const void *handle, const char *name, const void *owner,
 		k->owner = owner;
 		k->kind = kind;
 		k->load = load;
+		before = k->pointers;
+		k->pointers = pointers;
+		pointers = before;
 	}
 	lock_release(&shim_kernels_mutex);
+	free(pointers);
 }
 
 /* The handles of a module or library that is being unloaded may be reused with another meaning.
@@ -119,6 +133,7 @@ static uint64_t forget(const void *owner)
 		if (k->name && shim_image_is_of(k->owner, owner)) {
 			free(k->name);
 			k->name = NULL;
+			shim_kernel_drop_pointers(k);
 		}
 	}
 	add_acqrel(&shim.kernel_generation, 1);
@@ -151,7 +166,8 @@ bool shim_kernel_is_library(const void *handle)
 	return r;
 }
 
-bool shim_kernel_glance(const void *handle, bool *ret_library, uint64_t *ret_hash)
+bool shim_kernel_glance(const void *handle, struct shim_kernel_glance *ret,
+			struct ptx_pointers *ret_pointers)
 {
 	const struct shim_kernel *k;
 	const struct sched_kernel *counted;
@@ -160,9 +176,13 @@ bool shim_kernel_glance(const void *handle, bool *ret_library, uint64_t *ret_has
 		return false;
 	}
 	k = noted(handle);
-	*ret_library = k && k->kind == SHIM_KERNEL_OF_LIBRARY;
 	counted = k ? load_acquire(&k->counted) : NULL;
-	*ret_hash = counted ? sched_kernel_hash(counted) : 0;
+	*ret = (struct shim_kernel_glance){ .known = k && !k->stale && k->pointers,
+					    .library = k && k->kind == SHIM_KERNEL_OF_LIBRARY,
+					    .hash = counted ? sched_kernel_hash(counted) : 0 };
+	if (ret->known) {
+		*ret_pointers = *k->pointers;
+	}
 	lock_release(&shim_kernels_mutex);
 	return true;
 }

@@ -8,6 +8,7 @@
 #include "shim/object/thread_cache.h"
 #include "shim/part.h"
 
+struct ptx_pointers;
 struct shim_clone;
 
 extern const struct shim_part shim_kernel_part;
@@ -28,6 +29,8 @@ struct shim_kernel {
 	uint64_t load;	 /* of the owner's image; 0: not known */
 	char *name;	 /* NULL: it did not, or the owner is being unloaded */
 	bool stale;	 /* the driver may have given the handle to another kernel since */
+	/* Owned; NULL: it is not known which memory the kernel can access. */
+	struct ptx_pointers *pointers;
 	/* Found when it is launched. */
 	struct sched_kernel *counted; /* [atomic] NULL: not yet, or it has no name */
 	struct shim_clone *clone;     /* [atomic] NULL: not yet, or the context has ended */
@@ -80,9 +83,11 @@ void shim_kernel_set_graph(const void *exec, bool communicates);
 const void *shim_kernel_noted(CUkernel kernel, CUfunction function);
 /* Returns true if the handle came from a library (CUkernel). */
 bool shim_kernel_is_library(const void *handle);
-/* The same, and the hash of its name as policies see it, 0 if it is not known, without waiting:
- * the caller may hold locks that come after that of kernels. Returns false if it would wait. */
-bool shim_kernel_glance(const void *handle, bool *ret_library, uint64_t *ret_hash);
+/* What is known of a handle, without waiting: the caller may hold locks that come after that of
+ * kernels. *ret_pointers is filled if ret->known. Returns false if it would wait. */
+struct shim_kernel_glance;
+bool shim_kernel_glance(const void *handle, struct shim_kernel_glance *ret,
+			struct ptx_pointers *ret_pointers);
 /* Asks the driver for an attribute of f on the current device; library: f is a CUkernel. */
 CUresult shim_kernel_attribute(int *ret, CUfunction_attribute what, CUfunction f, bool library);
 

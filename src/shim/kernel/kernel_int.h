@@ -11,6 +11,8 @@ extern struct lock shim_kernels_mutex;
 /* Handle in hexadecimal > struct shim_kernel. */
 extern struct strmap shim_kernels GUARDED_BY(shim_kernels_mutex);
 
+/* What is known of a kernel's memory may be of another one. */
+void shim_kernel_drop_pointers(struct shim_kernel *k) REQUIRES(shim_kernels_mutex);
 /* The handle names another kernel than it did, or the program has launched it before it asked for
  * it. The clone stays allocated, since a launch of another thread, or a deferred one, may use it;
  * later launches do not take it. */

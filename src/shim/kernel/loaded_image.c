@@ -18,6 +18,8 @@
 #include "ptx/image.h"
 #include "shim/kernel/clone.h"
 #include "shim/kernel/kernel_handle.h"
+#include "shim/kernel/kernel_pointers.h"
+#include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 #include "shim/tool.h"
 
@@ -32,7 +34,8 @@ struct shim_image_owner {
 	enum proto_block_why why;
 	struct shim_kept_image *kept; /* owned; NULL: none, for kept_why */
 	struct shim_kept_reason kept_why;
-	struct shim_code_kept *code; /* owned; NULL: none */
+	struct shim_code_kept *code;	       /* owned; NULL: none */
+	struct shim_kernel_pointers *pointers; /* owned; NULL: none */
 	unsigned n;
 	const struct ptx_block_image *parts[]; /* references, owned */
 };
@@ -242,6 +245,7 @@ static void close_parts(struct shim_image_owner *o)
 	}
 	shim_kept_unref(o->kept);
 	shim_image_code_unref(o->code);
+	shim_kernel_pointers_free(o->pointers);
 	free(o);
 }
 
@@ -468,6 +472,9 @@ void shim_image_keep(const void *handle, const struct shim_image_source *s, bool
 		device.arch && !is_lowered(device)
 			? keep_code(s->image, s->bytes, device.arch, k ? 0 : shim_kept_room())
 			: NULL;
+	struct shim_kernel_pointers *pointers =
+		k && !s->target && shim_swap_is_on() ? shim_kernel_pointers_read(k) : NULL;
+	struct shim_kernel_pointers *pointers_before;
 	struct shim_code_kept *code_before;
 	struct shim_image_owner *o;
 
@@ -481,10 +488,38 @@ void shim_image_keep(const void *handle, const struct shim_image_source *s, bool
 		code_before = o->code;
 		o->code = code;
 		code = code_before; /* to be released */
+		pointers_before = o->pointers;
+		o->pointers = pointers;
+		pointers = pointers_before;
 	}
 	lock_release(&owners_mutex);
 	shim_kept_unref(k);
 	shim_image_code_unref(code);
+	shim_kernel_pointers_free(pointers);
+}
+
+struct ptx_pointers *shim_image_pointers(const void *handle, const char *kernel)
+{
+	const struct shim_image_owner *o;
+	struct ptx_pointers *p;
+
+	lock_take(&owners_mutex);
+	o = owner_of(handle);
+	p = o ? shim_kernel_pointers_of(o->pointers, kernel) : NULL;
+	lock_release(&owners_mutex);
+	return p;
+}
+
+bool shim_image_outlives(const void *handle, CUcontext ctx)
+{
+	const struct shim_image_owner *o;
+	bool r;
+
+	lock_take(&owners_mutex);
+	o = strmap_get(&owners, shim_handle_key(handle).text);
+	r = o && o->ctx && o->ctx != ctx;
+	lock_release(&owners_mutex);
+	return r;
 }
 
 struct shim_code_kept *shim_image_code(const void *handle)

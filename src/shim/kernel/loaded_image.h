@@ -55,6 +55,11 @@ void shim_image_note(const void *owner, CUcontext ctx, const struct ptx_block_im
 void shim_image_keep(const void *owner, const struct shim_image_source *s, bool linked);
 /* Returns the kept PTX of a module or library, or NULL and the reason. Caller unrefs. */
 struct shim_kept_image *shim_image_kept(const void *owner, struct shim_kept_reason *ret_why);
+/* Returns a copy of what is known of the memory that a kernel of a module or library can access
+ * (shim/kernel/kernel_pointers.h), NULL: nothing. Caller frees. */
+struct ptx_pointers *shim_image_pointers(const void *owner, const char *kernel);
+/* Returns true if the owner is a module of another context, which has not ended. */
+bool shim_image_outlives(const void *owner, CUcontext ctx);
 /* Returns the kept machine code of a module or library, NULL: none. Caller passes it to
  * shim_image_code_unref. */
 struct shim_code_kept *shim_image_code(const void *owner);

@@ -16,6 +16,15 @@
 #define SHIM_MEM_UNIT (2u << 20)  /* the driver takes device memory in units of this, bytes */
 #define SHIM_MEM_STEP (32u << 20) /* the same for pools and graphs, H200 */
 
+struct ptx_pointers;
+
+/* A kernel that is launched. */
+struct shim_kernel_glance {
+	bool known;    /* which memory it can access */
+	bool library;  /* the handle is a CUkernel */
+	uint64_t hash; /* of its name, as policies see it; 0: not known */
+};
+
 /* What the process needs of its session; called from any thread. */
 struct shim_mem_session {
 	/* A call was refused for lack of memory, for that reason; at most once a second. */
@@ -24,9 +33,9 @@ struct shim_mem_session {
 	int (*ask)(const struct proto_mem_ask *m);
 	/* Returns true on the thread that must not wait. */
 	bool (*is_agent)(void);
-	/* Whether a handle that is launched is a CUkernel, and the hash of its name; 0: not known.
-	 * Returns false if it cannot be said without waiting. */
-	bool (*kernel_of)(const void *handle, bool *ret_library, uint64_t *ret_hash);
+	/* shim/kernel/kernel_handle.h: shim_kernel_glance() */
+	bool (*kernel_of)(const void *handle, struct shim_kernel_glance *ret,
+			  struct ptx_pointers *ret_pointers);
 	/* Returns the process's number as gbpfd sees it. */
 	int (*pid)(void);
 	/* Asks gbpfd for chunks that another process has shared; m: PROTO_IPC_OPEN, and then the

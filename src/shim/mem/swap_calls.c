@@ -79,9 +79,11 @@ bool shim_swap_has(CUdeviceptr address)
 struct range {
 	CUdeviceptr base;
 	uint64_t bytes;
+	bool ending; /* the driver may have freed the addresses */
 };
 static struct range *reserved GUARDED_BY(shim_swap_mutex); /* owned */
 static size_t n_reserved GUARDED_BY(shim_swap_mutex), reserved_room GUARDED_BY(shim_swap_mutex);
+static bool others_reserved GUARDED_BY(shim_swap_mutex); /* that are not in the list */
 
 static CUresult reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr at,
 			unsigned long long flags)
@@ -96,16 +98,18 @@ static CUresult reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdevi
 	grown = array_grow(reserved, n_reserved, &reserved_room, sizeof(*grown), 16, SIZE_MAX);
 	if (grown) {
 		reserved = grown;
-		reserved[n_reserved++] = (struct range){ *ret, bytes };
+		reserved[n_reserved++] = (struct range){ .base = *ret, .bytes = bytes };
+	} else {
+		others_reserved = true;
 	}
 	lock_release(&shim_swap_mutex);
 	return r;
 }
 
-/* The entry goes before the driver frees the addresses, which another thread may get at once. */
+/* Another thread may get the addresses as soon as the driver has freed them. */
 static CUresult free_address(CUdeviceptr address, size_t bytes)
 {
-	struct range r = { 0 };
+	bool found = false;
 	CUresult result;
 
 	if (!shim_swap_is_on()) {
@@ -115,36 +119,47 @@ static CUresult free_address(CUdeviceptr address, size_t bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	lock_take(&shim_swap_mutex);
-	for (size_t i = 0; i < n_reserved; i++) {
-		if (reserved[i].base == address) {
-			r = reserved[i];
-			reserved[i--] = reserved[--n_reserved];
-		}
+	for (size_t i = 0; i < n_reserved && !found; i++) {
+		found = reserved[i].base == address && !reserved[i].ending;
+		reserved[i].ending |= found;
 	}
 	lock_release(&shim_swap_mutex);
 	result = shim_driver.cuMemAddressFree(address, bytes);
-	if (result != CUDA_SUCCESS && r.bytes) {
-		lock_take(&shim_swap_mutex);
-		if (n_reserved < reserved_room) {
-			reserved[n_reserved++] = r;
+	lock_take(&shim_swap_mutex);
+	for (size_t i = 0; i < n_reserved && found; i++) {
+		if (reserved[i].base == address && reserved[i].ending) {
+			found = reserved[i].ending = false;
+			reserved[i] = reserved[result == CUDA_SUCCESS ? --n_reserved : i];
 		}
-		lock_release(&shim_swap_mutex);
 	}
+	lock_release(&shim_swap_mutex);
 	return result;
+}
+
+bool shim_swap_is_reserved(CUdeviceptr address)
+{
+	CUdeviceptr begin = address - MIN(address, MEM_SWAP_UNIT);
+	bool is = others_reserved;
+
+	for (size_t i = 0; i < n_reserved && !is; i++) {
+		is = begin < reserved[i].base + reserved[i].bytes &&
+		     reserved[i].base <= address + MIN(UINT64_MAX - address, MEM_SWAP_UNIT);
+	}
+	return is;
 }
 
 /* Returns the range that an address of memory belongs to: an allocation, or what the program has
  * reserved for it. */
 static struct range range_of(CUdeviceptr address, const struct shim_swap_view *v)
 {
-	struct range found = { v->base, v->bytes };
+	struct range found = { .base = v->base, .bytes = v->bytes };
 
 	if (!v->by_handle) {
 		return found;
 	}
 	lock_take(&shim_swap_mutex);
 	for (size_t i = 0; i < n_reserved; i++) {
-		if (address - reserved[i].base < reserved[i].bytes) {
+		if (!reserved[i].ending && address - reserved[i].base < reserved[i].bytes) {
 			found = reserved[i];
 		}
 	}

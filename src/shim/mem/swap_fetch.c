@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "policy/ctx.h"
+#include "ptx/probe_pointers.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_async.h"
@@ -97,27 +98,115 @@ static bool param_size(const struct shim_swap_launch *l, bool library, unsigned 
 	return r == CUDA_SUCCESS && *ret <= PARAM_BYTES_MAX;
 }
 
-/* Notes the memory that a launch names, as one use. */
-static struct naming name(const struct shim_swap_launch *l, bool library) REQUIRES(shim_swap_mutex)
+/* Notes the memory that a launch names, as one use. words: what is known of its kernel, or NULL;
+ * *ret_closed becomes true if that has the parameters that the driver says. */
+static struct naming name(const struct shim_swap_launch *l, bool library,
+			  const struct ptx_pointers *words, bool *ret_closed)
+	REQUIRES(shim_swap_mutex)
 {
 	const struct times *t = times_of(l->f);
 	struct naming n = { .cost = t->lost_us ? t->lost_us : IN_PLACE_US_PER_MIB,
 			    .is_old = clock_now_ns() - t->timed_ns >= TIME_NS,
 			    .row = -1 };
 	struct shim_param_buffer buffer;
+	bool same = l->params && words;
+	unsigned i = 0;
 	size_t bytes;
 
 	mem_swap_begin_use(&shim_swap_map);
 	if (l->params) {
-		for (unsigned i = 0; i < PARAMS_MAX && param_size(l, library, i, &bytes); i++) {
+		for (; i < PARAMS_MAX && param_size(l, library, i, &bytes); i++) {
+			same = same && i < words->n_params && words->bytes[i] == bytes;
 			if (l->params[i]) {
 				name_words(&n, l->params[i], bytes);
 			}
 		}
+		*ret_closed = same && i == words->n_params;
 	} else if (l->extra && shim_param_buffer(l->extra, &buffer) && buffer.at) {
 		name_words(&n, buffer.at, MIN(buffer.bytes, (size_t)PARAM_BYTES_MAX));
 	}
 	return n;
+}
+
+/* ---- which memory is all that a launch can access ---- */
+
+_Static_assert(SHIM_SWAP_MIN >= MEM_SWAP_UNIT, "a region is found at one of three addresses");
+
+/* Notes the region of an address. Returns false if that is not possible. */
+static bool note_region(struct shim_swap_launch *l, uint64_t address) REQUIRES(shim_swap_mutex)
+{
+	const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, address);
+
+	if (!r) {
+		return true;
+	}
+	if (r->freed || !r->slot) {
+		return false;
+	}
+	for (uint32_t i = 0; i < l->n_slots; i++) {
+		if (l->slot[i] == r->slot) {
+			return true;
+		}
+	}
+	if (l->n_slots == SHIM_WORK_REGIONS) {
+		return false;
+	}
+	l->slot[l->n_slots++] = r->slot;
+	return true;
+}
+
+/* Returns true if an address is in memory of another kind, which never moves. */
+static bool is_other_memory(uint64_t address)
+{
+	unsigned type;
+
+	return shim_work_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+						      address) == CUDA_SUCCESS;
+}
+
+/* Notes the regions that a word of the arguments points into, and, as it may point to the end of
+ * what is used, or to before its beginning, those up to MEM_SWAP_UNIT next to it. Returns false if
+ * it may lead to others, as where it is no address of any memory. */
+static bool note_word(struct shim_swap_launch *l, uint64_t word) REQUIRES(shim_swap_mutex)
+{
+	return (mem_swap_find(&shim_swap_map, word) || is_other_memory(word)) &&
+	       note_region(l, word) && note_region(l, word - MEM_SWAP_UNIT) &&
+	       note_region(l, word + MEM_SWAP_UNIT);
+}
+
+/* Notes the regions that are all that the launch can access, if its kernel takes its addresses from
+ * these words. Returns false if it may access others: each access needs a word that is an address,
+ * unless it would be one to a null pointer. A word that leads to a reservation of the program may
+ * lead to all that is mapped there, also while the kernel runs. */
+static bool close_launch(struct shim_swap_launch *l, const struct ptx_pointers *words)
+	REQUIRES(shim_swap_mutex)
+{
+	uint64_t addresses = 0, nulls = 0;
+
+	l->n_slots = 0;
+	for (uint32_t k = 0; k < words->n; k++) {
+		const struct ptx_pointer *w = &words->at[k];
+		uint64_t word;
+
+		if (!l->params[w->param]) {
+			return false;
+		}
+		memcpy(&word, (const char *)l->params[w->param] + w->offset, sizeof(word));
+		if (shim_swap_is_reserved(word) ||
+		    (word >= SHIM_SWAP_ADDRESS_MIN && !note_word(l, word))) {
+			return false;
+		}
+		addresses |= (uint64_t)(word >= SHIM_SWAP_ADDRESS_MIN) << k;
+		nulls |= (uint64_t)(word == 0) << k;
+	}
+	for (uint32_t k = 0; k < words->n_sets; k++) {
+		const struct ptx_pointer_set *s = &words->set[k];
+
+		if (!(s->words & addresses) && (s->from_memory || s->words & ~nulls)) {
+			return false;
+		}
+	}
+	return true;
 }
 
 /* ---- how long launches take in place ---- */
@@ -282,13 +371,15 @@ static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[
 	return n;
 }
 
-/* Moves once. Returns whether memory has come back, so that more may. */
-static bool fetch_once(int row, uint64_t use) REQUIRES(shim_swap_mutex)
+/* Moves once; what leaves was not used since that use, and is not used by work of an interval after
+ * done. Returns whether memory has come back, so that more may. */
+static bool fetch_once(int row, uint64_t use, uint64_t since, uint64_t done)
+	REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
 	unsigned n = list_missing(row, use, list);
 	uint64_t begin = clock_now_ns();
-	uint64_t mib = n ? shim_swap_exchange(row, list, n, use) / MIB : 0;
+	uint64_t mib = n ? shim_swap_exchange(row, list, n, since, done) / MIB : 0;
 
 	if (mib >= MOVED_MIN_MIB) {
 		move_ns_per_mib = (3 * move_ns_per_mib + (clock_now_ns() - begin) / mib) / 4;
@@ -306,9 +397,9 @@ static void rest_since(uint64_t begin) REQUIRES(shim_swap_mutex)
 
 /* Waits for the work of a context before a pause, so that only this thread waits for long, and
  * holds no lock of swapped memory. */
-static bool wait_for_work(CUcontext ctx, uint64_t ns)
+static bool wait_for_work(CUcontext ctx, uint64_t until)
 {
-	uint64_t begin = clock_now_ns(), until = begin + clock_patience(ns), now;
+	uint64_t begin = clock_now_ns(), now;
 	bool recorded = false;
 	CUresult r;
 
@@ -333,30 +424,93 @@ static bool wait_for_work(CUcontext ctx, uint64_t ns)
 	return r == CUDA_SUCCESS;
 }
 
-/* Brings memory back that a use has named, in so many movements at most, which others wait for.
- * Returns whether all of it is there; *ret_some: whether any has come. */
-static bool fetch(CUcontext ctx, int row, uint64_t use, const struct sched_mem_fault *f,
-		  unsigned most, bool *ret_some)
+/* Returns the latest interval with work that may use the regions of a launch. */
+static uint64_t last_use(const struct shim_swap_launch *l)
+{
+	uint64_t i = load_relaxed(&shim_work_opened);
+
+	for (uint32_t k = 0; k < l->n_slots; k++) {
+		i = MAX(i, load_relaxed(&shim_work_used[l->slot[k]]));
+	}
+	return i;
+}
+
+enum step { DONE, AGAIN, WAIT, STUCK };
+
+/* Moves as far as that can be done while work goes on which uses neither what comes nor what
+ * leaves. STUCK: it can be only when the work of the present interval is done. */
+static enum step fetch_beside(const struct shim_swap_launch *l, int row, uint64_t use)
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
+	uint64_t now = load_relaxed(&shim_work_interval), last = last_use(l);
+	uint64_t uses, done = shim_swap_done(row, &uses);
+
+	if (last <= done) {
+		if (fetch_once(row, use, MIN(use, uses + 1), done)) {
+			return AGAIN;
+		}
+		if (load_relaxed(&shim_work_interval) != now) {
+			return STUCK; /* a pause in vain; the next one would be, too */
+		}
+	}
+	if (!list_missing(row, use, list)) {
+		return DONE;
+	}
+	return !done || last == now || done + 1 == now ? STUCK : WAIT;
+}
+
+/* Returns true if all that can come back is there. */
+static bool fetched_beside(const struct shim_swap_launch *l, int row, uint64_t use,
+			   uint64_t missing, uint64_t until, bool *ret_some)
+{
+	uint64_t begin = clock_now_ns(), room = shim_mem_room(row);
+	enum step s;
+
+	if (missing > room && !shim_swap_is_held(row)) {
+		(void)shim_swap_async_free(row, missing - room, UINT64_MAX, 0);
+	}
+	do {
+		shim_mem_move_begin();
+		lock_take(&shim_swap_mutex);
+		shim_swap_pool_settle();
+		s = fetch_beside(l, row, use);
+		lock_release(&shim_swap_mutex);
+		shim_mem_move_end();
+		*ret_some |= s == AGAIN;
+		if (s == WAIT) {
+			shim_swap_delay_query(clock_now_ns() - begin);
+		}
+	} while (s == AGAIN || (s == WAIT && clock_now_ns() < until));
+	return s == DONE;
+}
+
+/* Brings memory back that a use has named. l: the launch, or NULL: in one movement only, since
+ * others wait for it. Returns whether all of it is there; *ret_some: whether any has come. */
+static bool fetch(const struct shim_swap_launch *l, CUcontext ctx, int row, uint64_t use,
+		  const struct sched_mem_fault *f, bool *ret_some)
 {
 	CUstreamCaptureMode mode = shim_capture_exempt();
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
-	uint64_t begin = clock_now_ns();
+	uint64_t begin = clock_now_ns(), until = begin + clock_patience(f->drain_ns);
+	unsigned most = l ? UINT32_MAX : 1;
 	bool some = false, all, done;
 
 	shim_mem_ask(row, f->missing);
 	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH_BYTES));
-	done = wait_for_work(ctx, f->drain_ns);
+	all = l && l->closed && fetched_beside(l, row, use, f->missing, until, &some);
+	done = !all && wait_for_work(ctx, until);
 	if (done && !shim_swap_is_held(row) && shim_swap_async_make_room(row, f->missing, true)) {
 		shim_swap_settle();
 	}
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
 	shim_swap_pool_settle();
-	while (done && most && fetch_once(row, use)) {
+	while (done && most && fetch_once(row, use, use, UINT64_MAX)) {
 		some = true;
 		most--;
 	}
-	if (!some) {
+	if (!some && !all) {
 		rest_since(begin);
 	}
 	*ret_some = some;
@@ -389,7 +543,7 @@ bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id)
 	}
 	lock_release(&shim_swap_mutex);
 	if (need.missing) {
-		(void)fetch(ctx, row, use, &f, 1, &some);
+		(void)fetch(NULL, ctx, row, use, &f, &some);
 	}
 	return some;
 }
@@ -414,15 +568,17 @@ static bool lock_soon(void) ACQUIRES_IF(true, shim_swap_mutex) UNCHECKED
 static bool look(struct shim_swap_launch *l, CUcontext ctx, struct naming *n,
 		 struct sched_mem_fault *f, uint64_t *ret_use)
 {
-	bool library, asks = false;
-	uint64_t hash;
+	struct shim_kernel_glance k;
+	struct ptx_pointers words;
+	bool asks = false, closed = false;
 
-	if (!shim_mem_session()->kernel_of(l->f, &library, &hash) || !lock_soon()) {
+	if (!shim_mem_session()->kernel_of(l->f, &k, &words) || !lock_soon()) {
 		return false;
 	}
 	read_time(shim_swap_context(ctx));
-	*n = name(l, library);
-	n->hash = hash;
+	*n = name(l, k.library, k.known ? &words : NULL, &closed);
+	l->closed = closed && close_launch(l, &words);
+	n->hash = k.hash;
 	*ret_use = shim_swap_map.uses;
 	asks = n->need.missing && clock_now_ns() >= rest_until_ns;
 	if (asks) {
@@ -458,7 +614,7 @@ void shim_swap_launch(struct shim_swap_launch *l)
 		return;
 	}
 	if (decide(&f, n.is_old) == GBPF_MEM_FETCH) {
-		if (!fetch(ctx, n.row, use, &f, UINT32_MAX, &some)) {
+		if (!fetch(l, ctx, n.row, use, &f, &some)) {
 			sched_used_in_place(shim.sched);
 		}
 		return;

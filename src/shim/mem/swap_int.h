@@ -10,6 +10,10 @@
 #include "cuabi/types.h"
 #include "mem/swap_map.h"
 
+/* Regions at addresses of gBPF's are above; arguments of closed kernels that are smaller are
+ * numbers, no addresses. */
+#define SHIM_SWAP_ADDRESS_MIN (UINT64_C(1) << 32)
+
 /* Also held over the driver's calls that make, move and free chunks. */
 extern struct lock shim_swap_mutex;
 extern struct mem_swap_map shim_swap_map GUARDED_BY(shim_swap_mutex);
@@ -41,6 +45,8 @@ CUresult shim_swap_place_region(struct mem_swap_region *r) REQUIRES(shim_swap_mu
 #define SHIM_SWAP_BATCH 64u
 #define SHIM_SWAP_BATCH_BYTES (UINT64_C(1) << 30)
 
+#define SHIM_SWAP_ENDS 8u /* intervals of which it is known whether their work is done */
+
 struct shim_swap_context {
 	CUcontext ctx; /* NULL: free */
 	CUdevice device;
@@ -49,7 +55,11 @@ struct shim_swap_context {
 	CUevent event;	    /* behind all work */
 	CUevent begin, end; /* around a launch that is timed */
 	CUevent copied[SHIM_SWAP_BATCH]; /* of each chunk of a batch, on its way out */
-	bool ending;			 /* its work cannot be waited for */
+	CUevent ends[SHIM_SWAP_ENDS];	 /* behind the work of the latest intervals, in turn */
+	uint64_t first;			 /* interval: it has none of an earlier one */
+	uint64_t done; /* interval: its work, and that of earlier ones, is done; 0: not known */
+	uint64_t uses; /* number of the map's uses at the end of that */
+	bool ending;   /* its work cannot be waited for */
 	struct {
 		enum { SHIM_SWAP_NOT_TIMED, SHIM_SWAP_TIMING, SHIM_SWAP_TIMED } state;
 		CUfunction f;
@@ -73,18 +83,32 @@ bool shim_swap_forget(CUcontext ctx, uint64_t epoch) REQUIRES(shim_swap_mutex);
 CUresult shim_swap_record(CUcontext ctx, CUevent event);
 /* Delays the next query of recorded work. waited_ns: since the wait for it began. */
 void shim_swap_delay_query(uint64_t waited_ns);
-/* Waits for all work that all contexts on the row's device have now. Returns false if it is not
- * done in that time, or cannot be waited for. */
-bool shim_swap_drain(int row, uint64_t ns) REQUIRES(shim_swap_mutex);
+/* Returns the latest interval of which all work is done, on the row's device, and that of all
+ * earlier ones; *ret_uses becomes the number of the map's uses at its end. */
+uint64_t shim_swap_done(int row, uint64_t *ret_uses) REQUIRES(shim_swap_mutex);
 
-/* A pause in which no work is on the row's device, and none is submitted. Its thread runs no
- * handler of the program, which could submit work and wait for the pause to end. */
+/* Takes a slot of shim_work_used for a region that work may use already. Returns 0 if there is
+ * none: work that may use the region counts as using any memory. */
+uint32_t shim_swap_take_slot(void) REQUIRES(shim_swap_mutex);
+void shim_swap_free_slot(uint32_t slot) REQUIRES(shim_swap_mutex); /* accepts 0 */
+/* Returns the latest interval in which work was submitted that may use the region. Constant in a
+ * pause. */
+uint64_t shim_swap_last_use(const struct mem_swap_region *r);
+
+/* A pause in which no work is submitted. Its thread runs no handler of the program, which could
+ * submit work and wait for the pause to end. */
 struct shim_swap_pause {
 	sigset_t signals;
 	int cancel;
 };
-/* Returns whether there is a pause; if so, shim_swap_resume() follows. */
-bool shim_swap_stop(struct shim_swap_pause *p, int row) REQUIRES(shim_swap_mutex);
+/* Returns whether there is a pause, which ends the interval; if so, shim_swap_resume() follows. */
+bool shim_swap_stop(struct shim_swap_pause *p) REQUIRES(shim_swap_mutex);
+/* In a pause: waits until the work of that interval, and of earlier ones, is done on the context's
+ * device, and until copies in the context could begin, for which a driver with few queues
+ * (CUDA_DEVICE_MAX_CONNECTIONS) may have them wait for work that goes on. Returns false if that
+ * takes more than 5 ms. */
+bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
+	REQUIRES(shim_swap_mutex);
 void shim_swap_resume(struct shim_swap_pause *p);
 
 /* ---- swap_fetch.c ---- */
@@ -117,6 +141,12 @@ bool shim_swap_leave(const struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex
  * those that are reserved, with a number of its own. Returns its base. */
 CUdeviceptr shim_swap_revive(struct mem_swap_region *r, uint64_t bytes) REQUIRES(shim_swap_mutex);
 
+/* ---- swap_calls.c ---- */
+
+/* Returns true if an address is in what the program has reserved, or up to MEM_SWAP_UNIT next to
+ * it: there may be memory of handles at any distance, also in other reservations that touch it. */
+bool shim_swap_is_reserved(CUdeviceptr address) REQUIRES(shim_swap_mutex);
+
 /* ---- swap_move.c ---- */
 
 /* Moves chunks back to the device while the limit has room, as many as fit into one pause. */
@@ -125,12 +155,13 @@ void shim_swap_back(int row) REQUIRES(shim_swap_mutex);
  * one pause and find chunks of their size, which are unmapped and have no place then. */
 void shim_swap_back_into(struct mem_swap_region *unused) REQUIRES(shim_swap_mutex);
 /* Moves those of the list back to the device, in that order, and others out for them where the
- * limit has no room: the ones that are worth least and were not used since that use. At most
- * SHIM_SWAP_BATCH. Where chunks differ in size, some may come back only in a second pause, into the
- * room that the first one has made. Returns the bytes that came back; 0: no more can, or another
- * process of the vGPU takes each room at once. */
+ * limit has no room: the ones that are worth least, were not used since that use, and are not used
+ * by closed launches of intervals after done; UINT64_MAX: by any. At most SHIM_SWAP_BATCH. Where
+ * chunks differ in size, some may come back only in a second pause, into the room that the first
+ * one has made. Returns the bytes that came back; 0: no more can, or another process of the vGPU
+ * takes each room at once. */
 uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,
-			    uint64_t since) REQUIRES(shim_swap_mutex);
+			    uint64_t since, uint64_t done) REQUIRES(shim_swap_mutex);
 /* Has gbpfd grant pinned memory that the limit has. The caller does not hold the mutex. */
 void shim_swap_ask_for_host(uint64_t bytes);
 

@@ -160,6 +160,22 @@ static uint64_t give_up(struct mem_swap_chunk *k) REQUIRES(shim_swap_mutex)
 	return k->bytes;
 }
 
+/* Returns the latest interval in which work was submitted that may use what moves. Constant in a
+ * pause. The regions of m->from do not count: their program has freed them, and the free has waited
+ * for the work that uses them. Other work of the same interval may go on. */
+static uint64_t last_use(const struct moves *m)
+{
+	uint64_t i = 0;
+
+	for (unsigned k = 0; k < m->n_out; k++) {
+		i = MAX(i, shim_swap_last_use(m->out[k]->region));
+	}
+	for (unsigned k = 0; k < m->n_back; k++) {
+		i = MAX(i, shim_swap_last_use(m->back[k]->region));
+	}
+	return i;
+}
+
 /* Moves all of it, or nothing. Returns the bytes that the device has no more; *ret_back becomes
  * those that came back. */
 static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_t *ret_back)
@@ -174,9 +190,11 @@ static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_
 	for (unsigned i = 0; i < m->n_back; i++) {
 		any |= m->back[i]->handle != 0;
 	}
-	if (any && shim_swap_stop(&p, shim_mem_row(c->device))) {
+	if (any && shim_swap_stop(&p)) {
 		if (shim_work_driver.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
-			move_all(c, m);
+			if (shim_swap_await(c, last_use(m))) {
+				move_all(c, m);
+			}
 			(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
 		}
 		shim_swap_resume(&p);
@@ -210,17 +228,24 @@ static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_
 	return freed;
 }
 
-/* Adds chunks of at most that size that are worth least and were not used since that use, until
- * they have that many bytes. */
+/* Returns true if no closed launch of an interval after that one may use the chunk. */
+static bool is_unused(const struct mem_swap_chunk *k, uint64_t interval)
+{
+	return load_relaxed(&shim_work_used[k->region->slot]) <= interval;
+}
+
+/* Adds chunks of at most that size that are worth least and were not used since that use, nor by
+ * work of an interval that is not done, until they have that many bytes. */
 static void add_out(struct moves *m, const struct shim_swap_context *c, int row, uint64_t bytes,
-		    uint64_t largest, uint64_t since) REQUIRES(shim_swap_mutex)
+		    uint64_t largest, uint64_t since, uint64_t done) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *list[BATCH];
 	double worth;
 	unsigned n;
 
 	bytes = MIN(bytes, SHIM_SWAP_BATCH_BYTES);
-	n = bytes ? mem_swap_pick(&shim_swap_map, row, since, bytes, largest, list, BATCH, &worth)
+	n = bytes ? mem_swap_pick_if(&shim_swap_map, row, since, bytes, largest, is_unused, done,
+				     list, BATCH, &worth)
 		  : 0;
 	for (unsigned i = 0; i < n && shim_swap_chunk_back(list[i], c->device); i++) {
 		m->out[m->n_out++] = list[i];
@@ -311,7 +336,7 @@ static uint64_t out_once(int row, uint64_t bytes, uint64_t most) REQUIRES(shim_s
 	if (!c) {
 		return 0;
 	}
-	add_out(&m, c, row, bytes, most, UINT64_MAX);
+	add_out(&m, c, row, bytes, most, UINT64_MAX, UINT64_MAX);
 	limit_out(&m, most);
 	return move(c, &m, &back);
 }
@@ -420,7 +445,7 @@ void shim_swap_back_into(struct mem_swap_region *unused)
  * becomes those that came back. */
 static uint64_t exchange_once(const struct shim_swap_context *c, int row,
 			      struct mem_swap_chunk *const list[], unsigned n, uint64_t since,
-			      uint64_t *ret_back) REQUIRES(shim_swap_mutex)
+			      uint64_t done, uint64_t *ret_back) REQUIRES(shim_swap_mutex)
 {
 	struct moves m = { 0 };
 	uint64_t missing = 0;
@@ -428,12 +453,12 @@ static uint64_t exchange_once(const struct shim_swap_context *c, int row,
 	for (unsigned i = 0; i < n && fits(&m, list[i]); i++) {
 		missing += add_back(&m, c, list[i]) ? 0 : list[i]->bytes;
 	}
-	add_out(&m, c, row, missing, UINT64_MAX, since);
+	add_out(&m, c, row, missing, UINT64_MAX, since, done);
 	return move(c, &m, ret_back);
 }
 
 uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,
-			    uint64_t since)
+			    uint64_t since, uint64_t done)
 {
 	const struct shim_swap_context *c = shim_swap_context_of(row);
 	uint64_t back;
@@ -441,8 +466,8 @@ uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsign
 	if (!c || shim_swap_is_held(row)) {
 		return 0;
 	}
-	if (exchange_once(c, row, list, n, since, &back) && !back) {
-		(void)exchange_once(c, row, list, n, since, &back);
+	if (exchange_once(c, row, list, n, since, done, &back) && !back) {
+		(void)exchange_once(c, row, list, n, since, done, &back);
 	}
 	return back;
 }

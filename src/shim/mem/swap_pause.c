@@ -1,5 +1,5 @@
 /* Pauses in which memory can move (shim/mem/swap_int.h): no thread is in a call that submits work,
- * and all work of all contexts on the device is done. */
+ * and the work that could use it is done, in all contexts on the device. */
 #include "base/clock.h"
 #include "policy/read.h"
 #include "shim/capture_state.h"
@@ -17,8 +17,13 @@
 
 struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
 struct mem_swap_map shim_swap_map;
+uint64_t shim_work_interval = 1, shim_work_opened;
+uint64_t shim_work_used[SHIM_WORK_SLOTS];
 
 static struct shim_swap_context contexts[CONTEXTS_MAX] GUARDED_BY(shim_swap_mutex);
+static uint64_t uses_at_end[SHIM_SWAP_ENDS] GUARDED_BY(shim_swap_mutex); /* of intervals */
+static bool slot_is_taken[SHIM_WORK_SLOTS] GUARDED_BY(shim_swap_mutex);
+static uint32_t next_slot GUARDED_BY(shim_swap_mutex) = 1;
 /* Contexts that the table has no room for. Beyond these the process's memory stays where it is. */
 #define UNKNOWN_MAX 256u
 static CUcontext unknown[UNKNOWN_MAX] GUARDED_BY(shim_swap_mutex);
@@ -43,6 +48,9 @@ static CUresult fill(struct shim_swap_context *c)
 
 	for (unsigned i = 0; i < SHIM_SWAP_BATCH && r == CUDA_SUCCESS; i++) {
 		r = shim_driver.cuEventCreate(&c->copied[i], CU_EVENT_DISABLE_TIMING);
+	}
+	for (unsigned i = 0; i < SHIM_SWAP_ENDS && r == CUDA_SUCCESS; i++) {
+		r = shim_driver.cuEventCreate(&c->ends[i], CU_EVENT_DISABLE_TIMING);
 	}
 	r = r != CUDA_SUCCESS ? r : shim_driver.cuEventCreate(&c->begin, CU_EVENT_DEFAULT);
 	r = r != CUDA_SUCCESS ? r : shim_driver.cuEventCreate(&c->end, CU_EVENT_DEFAULT);
@@ -83,7 +91,8 @@ void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
 	} else if (!known || (made && c->ending)) {
 		*c = (struct shim_swap_context){ .ctx = ctx,
 						 .device = device,
-						 .epoch = shim_mem_epoch() };
+						 .epoch = shim_mem_epoch(),
+						 .first = load_relaxed(&shim_work_interval) };
 		if (shim_driver.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
 			if (fill(c) != CUDA_SUCCESS) {
 				c->out = NULL;
@@ -163,7 +172,7 @@ bool shim_swap_forget(CUcontext ctx, uint64_t epoch)
 	return left;
 }
 
-/* ---- pauses ---- */
+/* ---- work that goes on ---- */
 
 CUresult shim_swap_record(CUcontext ctx, CUevent event)
 {
@@ -186,36 +195,91 @@ void shim_swap_delay_query(uint64_t waited_ns)
 	}
 }
 
-static bool is_done_by(CUevent event, uint64_t begin, uint64_t until)
-{
-	CUresult r;
-	uint64_t now;
+/* ---- intervals ---- */
 
-	while ((r = shim_work_driver.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) {
-		now = clock_now_ns();
-		if (now >= until) {
-			break;
+uint32_t shim_swap_take_slot(void)
+{
+	for (uint32_t i = 0; i < SHIM_WORK_SLOTS; i++) {
+		uint32_t slot = (next_slot + i) % SHIM_WORK_SLOTS;
+
+		if (slot && !slot_is_taken[slot]) {
+			slot_is_taken[slot] = true;
+			next_slot = slot + 1;
+			shim_work_note(&shim_work_used[slot]);
+			return slot;
 		}
-		shim_swap_delay_query(now - begin);
 	}
-	return r == CUDA_SUCCESS;
+	return 0;
 }
 
-bool shim_swap_drain(int row, uint64_t ns)
+void shim_swap_free_slot(uint32_t slot)
 {
-	uint64_t begin = clock_now_ns(), until = begin + clock_patience(ns);
-	bool done = true;
+	slot_is_taken[slot] = false;
+}
 
-	for (unsigned i = 0; i < CONTEXTS_MAX && done; i++) {
-		const struct shim_swap_context *c = &contexts[i];
+uint64_t shim_swap_last_use(const struct mem_swap_region *r)
+{
+	uint64_t any = load_relaxed(&shim_work_opened);
 
-		if (c->ctx && shim_mem_row(c->device) == row) {
-			done = shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
-			       is_done_by(c->event, begin, until);
+	return MAX(any, load_relaxed(&shim_work_used[r->slot]));
+}
+
+/* Finds the latest interval of which all work of the context is done. */
+static void look_at_ends(struct shim_swap_context *c, uint64_t now) REQUIRES(shim_swap_mutex)
+{
+	uint64_t i = now;
+
+	while (i > c->first && i > c->done + 1 && i + SHIM_SWAP_ENDS > now) {
+		i--;
+		if (shim_work_driver.cuEventQuery(c->ends[i % SHIM_SWAP_ENDS]) == CUDA_SUCCESS) {
+			c->done = i;
+			c->uses = uses_at_end[i % SHIM_SWAP_ENDS];
+		}
+	}
+}
+
+uint64_t shim_swap_done(int row, uint64_t *ret_uses)
+{
+	uint64_t now = load_relaxed(&shim_work_interval), done = now - 1;
+
+	*ret_uses = uses_at_end[done % SHIM_SWAP_ENDS];
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		struct shim_swap_context *c = &contexts[i];
+
+		if (!c->ctx || shim_mem_row(c->device) != row) {
+			continue;
+		}
+		look_at_ends(c, now);
+		if (c->done < done) {
+			done = c->done;
+			*ret_uses = c->uses;
 		}
 	}
 	return done;
 }
+
+/* Ends the interval, in all contexts: their rings have the same places. Returns false if an event
+ * cannot be recorded, as during a capture: the interval goes on. */
+static bool end_interval(void) REQUIRES(shim_swap_mutex)
+{
+	uint64_t now = load_relaxed(&shim_work_interval);
+
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		struct shim_swap_context *c = &contexts[i];
+
+		if (!c->ctx || c->ending || !c->out) {
+			continue; /* no memory of its device moves */
+		}
+		if (shim_swap_record(c->ctx, c->ends[now % SHIM_SWAP_ENDS]) != CUDA_SUCCESS) {
+			return false; /* those that were recorded are behind later work only */
+		}
+	}
+	uses_at_end[now % SHIM_SWAP_ENDS] = shim_swap_map.uses;
+	store_relaxed(&shim_work_interval, now + 1);
+	return true;
+}
+
+/* ---- pauses ---- */
 
 static void restore(const struct shim_swap_pause *p)
 {
@@ -229,7 +293,7 @@ void shim_swap_resume(struct shim_swap_pause *p)
 	restore(p);
 }
 
-bool shim_swap_stop(struct shim_swap_pause *p, int row)
+bool shim_swap_stop(struct shim_swap_pause *p)
 {
 	sigset_t all;
 
@@ -240,9 +304,39 @@ bool shim_swap_stop(struct shim_swap_pause *p, int row)
 		restore(p);
 		return false;
 	}
-	if (!shim_swap_drain(row, DRAIN_NS)) {
+	if (!end_interval()) {
 		shim_swap_resume(p);
 		return false;
 	}
 	return true;
+}
+
+/* Delays the next query in a wait. Returns false if its time is over. */
+static bool goes_on(uint64_t begin)
+{
+	uint64_t waited = clock_now_ns() - begin;
+
+	shim_swap_delay_query(waited);
+	return waited < clock_patience(DRAIN_NS);
+}
+
+bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
+{
+	uint64_t begin = clock_now_ns(), uses;
+	CUresult out, back;
+
+	while (shim_swap_done(shim_mem_row(c->device), &uses) < interval) {
+		if (!goes_on(begin)) {
+			return false;
+		}
+	}
+	if (shim_work_driver.cuEventRecord(c->copied[0], c->out) != CUDA_SUCCESS ||
+	    shim_work_driver.cuEventRecord(c->copied[1], c->back) != CUDA_SUCCESS) {
+		return false;
+	}
+	do {
+		out = shim_work_driver.cuEventQuery(c->copied[0]);
+		back = shim_work_driver.cuEventQuery(c->copied[1]);
+	} while ((out == CUDA_ERROR_NOT_READY || back == CUDA_ERROR_NOT_READY) && goes_on(begin));
+	return out == CUDA_SUCCESS && back == CUDA_SUCCESS;
 }

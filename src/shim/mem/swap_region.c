@@ -222,6 +222,7 @@ static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 	shim_swap_async_dropped(r);
 	shim_swap_withdraw(r, true);
 	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
+	shim_swap_free_slot(r->slot);
 	discard(r);
 	shim_mem_unnote_share(share);
 }
@@ -278,10 +279,12 @@ CUresult shim_swap_place_region(struct mem_swap_region *r)
 	store_release(&has_regions, 1u);
 	r->owner = (uint64_t)(uintptr_t)ctx;
 	r->epoch = shim_mem_epoch();
-	result = shim_swap_enter(r, base);
+	result = base < SHIM_SWAP_ADDRESS_MIN ? CUDA_ERROR_NOT_SUPPORTED : shim_swap_enter(r, base);
 	if (result != CUDA_SUCCESS) {
 		(void)shim_driver.cuMemAddressFree(base, r->reserved);
+		return result;
 	}
+	r->slot = shim_swap_take_slot();
 	return result;
 }
 
@@ -743,6 +746,7 @@ void shim_swap_context_ending(CUcontext ctx, bool ending)
 	c = shim_swap_context(ctx);
 	if (c) {
 		c->ending = ending;
+		c->first = load_relaxed(&shim_work_interval); /* others have no event of it */
 	}
 	if (ending) {
 		shim_swap_async_end(ctx);

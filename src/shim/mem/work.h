@@ -28,7 +28,30 @@ void shim_work_install(void);
  */
 void shim_work_prepare(void);
 
+/* ---- intervals: which work may be under way ---- */
+
+/* Each pause ends an interval, with an event behind the work of that and all earlier ones. Work
+ * that may use any memory notes its interval; a launch that uses certain regions alone notes it in
+ * their slots instead. Both inside their work section, in which the interval does not change. The
+ * words are read in pauses, where the closing of the sections orders them. Other reads only decide
+ * whether a pause is worthwhile. */
+#define SHIM_WORK_SLOTS 65536u
+extern uint64_t shim_work_interval;		 /* [atomic] the present one */
+extern uint64_t shim_work_opened;		 /* [atomic] of the latest work of the first kind */
+extern uint64_t shim_work_used[SHIM_WORK_SLOTS]; /* [atomic] of the latest launch, by slot */
+
+static inline void shim_work_note(uint64_t *word)
+{
+	uint64_t now = load_relaxed(&shim_work_interval);
+
+	if (unlikely(load_relaxed(word) != now)) {
+		store_relaxed(word, now);
+	}
+}
+
 /* ---- launches that may name memory of the host: swap_fetch.c ---- */
+
+#define SHIM_WORK_REGIONS 48u
 
 /* A launch of a kernel, by the program or by gBPF. */
 struct shim_swap_launch {
@@ -37,6 +60,9 @@ struct shim_swap_launch {
 	void **params, **extra;
 	bool per_thread;    /* the default stream is the per-thread one */
 	CUcontext timed_in; /* NULL: it is not timed */
+	bool closed;	    /* it accesses no other regions than those of the slots */
+	uint32_t n_slots;
+	uint32_t slot[SHIM_WORK_REGIONS];
 };
 
 extern uint64_t shim_swap_on_host; /* [atomic] bytes of chunks that are not on the device */
@@ -46,10 +72,30 @@ extern uint64_t shim_swap_on_host; /* [atomic] bytes of chunks that are not on t
 void shim_swap_launch(struct shim_swap_launch *l);
 void shim_swap_launched(const struct shim_swap_launch *l, CUresult r);
 
-static inline void shim_work_launch(struct shim_swap_launch *l)
+static inline void shim_work_launch(struct shim_swap_launch *l, CUfunction f, CUstream stream,
+				    void **params, void **extra, bool per_thread)
 {
+	l->timed_in = NULL;
+	l->closed = false;
 	if (unlikely(load_relaxed(&shim_swap_on_host))) {
+		l->f = f;
+		l->stream = stream;
+		l->params = params;
+		l->extra = extra;
+		l->per_thread = per_thread;
 		shim_swap_launch(l);
+	}
+}
+
+/* Inside the work section. */
+static inline void shim_work_note_launch(const struct shim_swap_launch *l)
+{
+	if (likely(!l->closed)) {
+		shim_work_note(&shim_work_opened);
+		return;
+	}
+	for (uint32_t i = 0; i < l->n_slots; i++) {
+		shim_work_note(&shim_work_used[l->slot[i]]);
 	}
 }
 

@@ -54,6 +54,9 @@ int __wrap_thread_start_detached(void *(*run)(void *), void *arg, size_t stack_b
 void __wrap_sched_moved(struct sched *s, bool out, uint64_t bytes)
 {
 	rig.moved[out] += bytes;
+	if (rig.on_moved) {
+		rig.on_moved();
+	}
 }
 
 bool __wrap_sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_t *ret_verdict)
@@ -91,7 +94,8 @@ static struct memory {
 	bool access[2];
 } memory[MEMORIES];
 static uint64_t next_address, next_content, reserved;
-static uint64_t address[CHUNKS]; /* of chunks, in the order of their allocation */
+static uint64_t reserved_by_program; /* of these */
+static uint64_t address[CHUNKS];     /* of chunks, in the order of their allocation */
 static unsigned n_chunks;
 
 static struct {
@@ -105,6 +109,7 @@ static struct {
 	bool lives;
 	CUstream stream; /* NULL: all of the context */
 	unsigned copies; /* submitted before it */
+	bool is_behind;	 /* work that goes on */
 } event_of[EVENTS];
 static uintptr_t n_streams;
 static int depth; /* of pushed contexts */
@@ -187,7 +192,7 @@ static void run_copies(CUstream stream, unsigned n)
 }
 
 /* Memory of the device can be shared. */
-static CUresult get_attribute(int *ret, CUdevice_attribute what, CUdevice device)
+static CUresult get_device_attribute(int *ret, CUdevice_attribute what, CUdevice device)
 {
 	*ret = what == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
 	return CUDA_SUCCESS;
@@ -367,6 +372,7 @@ static CUresult record(CUevent event, CUstream stream)
 	if (fails()) {
 		return CUDA_ERROR_UNKNOWN;
 	}
+	event_of[(uintptr_t)event - 1].is_behind = false;
 	event_of[(uintptr_t)event - 1].stream = stream;
 	event_of[(uintptr_t)event - 1].copies = n_copies;
 	return CUDA_SUCCESS;
@@ -374,7 +380,12 @@ static CUresult record(CUevent event, CUstream stream)
 
 static CUresult record_context(CUcontext ctx, CUevent event)
 {
-	return record(event, NULL);
+	CUresult r = record(event, NULL);
+
+	if (r == CUDA_SUCCESS) {
+		event_of[(uintptr_t)event - 1].is_behind = rig.goes_on;
+	}
+	return r;
 }
 
 static CUresult wait_event(CUevent event)
@@ -399,9 +410,11 @@ static CUresult query_event(CUevent event)
 	if (fails()) {
 		return CUDA_ERROR_UNKNOWN;
 	}
-	return rig.now < rig.work_until || is_busy(event_of[(uintptr_t)event - 1].stream)
-		       ? CUDA_ERROR_NOT_READY
-		       : rig.work;
+	if (rig.now < rig.work_until || is_busy(event_of[(uintptr_t)event - 1].stream) ||
+	    (rig.goes_on && event_of[(uintptr_t)event - 1].is_behind)) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	return rig.work;
 }
 
 static CUresult elapsed(float *ret_ms, CUevent begin, CUevent end)
@@ -486,6 +499,20 @@ static CUresult param_info(CUfunction f, size_t i, size_t *ret_offset, size_t *r
 	return CUDA_SUCCESS;
 }
 
+static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+		       unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+		       void **extra)
+{
+	EXPECT(!in_pause());
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(void *ret, CUpointer_attribute what, CUdeviceptr at)
+{
+	*(unsigned *)ret = CU_MEMORYTYPE_DEVICE;
+	return rig.other && at - rig.other < 2 * MIB ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* ---- the session ---- */
 
 static void note(const char *text)
@@ -503,10 +530,13 @@ static bool is_agent(void)
 	return false;
 }
 
-static bool kernel_of(const void *handle, bool *ret_library, uint64_t *ret_hash)
+static bool kernel_of(const void *handle, struct shim_kernel_glance *ret,
+		      struct ptx_pointers *ret_pointers)
 {
-	*ret_library = false;
-	*ret_hash = 1;
+	*ret = (struct shim_kernel_glance){ .known = rig.words != NULL, .hash = 1 };
+	if (rig.words) {
+		*ret_pointers = *rig.words;
+	}
 	return true;
 }
 
@@ -534,7 +564,7 @@ int rig_join(void **state)
 	memcpy(rig.page.uuid[0], uuid[0], sizeof(uuid[0]));
 	rig.page.limit[PROTO_ACCOUNT_SWAP] = 8000 * MIB;
 	shim_driver.cuCtxGetDevice = get_device;
-	shim_driver.cuDeviceGetAttribute = get_attribute;
+	shim_driver.cuDeviceGetAttribute = get_device_attribute;
 	shim_driver.cuCtxGetCurrent = get_context;
 	shim_driver.cuCtxPushCurrent_v2 = push;
 	shim_driver.cuCtxPopCurrent_v2 = pop;
@@ -548,6 +578,8 @@ int rig_join(void **state)
 	shim_driver.cuEventElapsedTime = elapsed;
 	shim_driver.cuEventQuery = query_event;
 	shim_driver.cuFuncGetParamInfo = param_info;
+	shim_driver.cuLaunchKernel = launch;
+	shim_driver.cuPointerGetAttribute = get_attribute;
 	shim_driver.cuMemGetInfo_v2 = get_info;
 	shim_driver.cuMemCreate = create;
 	shim_driver.cuMemExportToShareableHandle = export;
@@ -660,6 +692,21 @@ void rig_free(CUdeviceptr at)
 	assert_true(rig_try_free(at));
 }
 
+CUdeviceptr rig_reserve(uint64_t bytes)
+{
+	CUdeviceptr at = 0;
+
+	assert_int_equal(shim_real.cuMemAddressReserve(&at, bytes, 0, 0, 0), CUDA_SUCCESS);
+	reserved_by_program += bytes;
+	return at;
+}
+
+void rig_unreserve(CUdeviceptr at, uint64_t bytes)
+{
+	assert_int_equal(shim_real.cuMemAddressFree(at, bytes), CUDA_SUCCESS);
+	reserved_by_program -= bytes;
+}
+
 struct mem_swap_chunk *rig_chunk(CUdeviceptr at, unsigned i)
 {
 	return &mem_swap_find(&shim_swap_map, at)->chunk[i];
@@ -702,7 +749,7 @@ static void check_sums(void)
 	for (size_t i = 0; i < shim_swap_map.n; i++) {
 		const struct mem_swap_region *r = shim_swap_map.region[i];
 
-		addresses += r->reserved;
+		addresses += r->by_handle ? 0 : r->reserved;
 		for (uint32_t k = 0; k < r->n; k++) {
 			bool on_host = r->chunk[k].place == MEM_SWAP_HOST;
 
@@ -716,7 +763,7 @@ static void check_sums(void)
 	}
 	assert_int_equal(lives[0], bytes[0]);
 	assert_int_equal(lives[1], bytes[1] + shim_swap_pool_bytes());
-	assert_int_equal(reserved, addresses);
+	assert_int_equal(reserved, addresses + reserved_by_program);
 	assert_int_equal(mem_ledger_own(l, 0), lives[0]);
 	assert_int_equal(mem_ledger_own(l, PROTO_ACCOUNT_SWAP), lives[1]);
 	assert_int_equal(mem_ledger_own(l, PROTO_ACCOUNT_HOST), lives[1]);
@@ -758,12 +805,15 @@ int rig_set_up(void **state)
 	rig.now += 1000 * SECOND;
 	rig.verdict = GBPF_MEM_FETCH;
 	rig.work = CUDA_SUCCESS;
-	rig.may_be_unmapped = rig.ask_ends_work = false;
+	rig.may_be_unmapped = rig.ask_ends_work = rig.goes_on = false;
 	rig.page.allowed[0] = 0;
+	rig.words = NULL;
+	rig.other = 0;
+	rig.on_moved = NULL;
 	rig.work_until = rig.busy = rig.threads = 0;
 	next_address = UINT64_C(1) << 40;
 	n_chunks = n_copies = all_calls = 0;
-	reserved = 0;
+	reserved = reserved_by_program = 0;
 	depth = 0;
 	wrong = NULL;
 	rig_arm(0, 0);
@@ -777,6 +827,8 @@ int rig_tear_down(void **state)
 	rig_arm(0, 0);
 	rig.work = CUDA_SUCCESS;
 	rig.busy = 0;
+	rig.goes_on = false;
+	rig.on_moved = NULL;
 	shim.captures = 0;
 	for (size_t n = shim_swap_map.n; n; n--) {
 		shim_swap_map.region[0]->freed = false; /* as a test may have it */

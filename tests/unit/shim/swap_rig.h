@@ -11,6 +11,7 @@
 #include "cuabi/types.h"
 #include "mem/swap_map.h"
 #include "proto/account.h"
+#include "ptx/probe_pointers.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define CHUNK (16 * MIB)
@@ -28,17 +29,21 @@ extern struct swap_rig {
 	uint64_t busy;	       /* streams with work that goes on, by bits: rig_stream() */
 	bool ask_ends_work;    /* of streams: while gbpfd is asked for memory */
 	CUresult work;	       /* a query's answer about it afterwards */
+	bool goes_on;	       /* work goes on that has begun then: later events are not reached */
 	bool may_be_unmapped;  /* a chunk may have lost its mapping, or its content */
 	unsigned created[2];   /* memory since rig_arm(): of the device, of the host */
 	unsigned exchanges;    /* of capture modes since rig_arm() */
 	uint64_t moved[2];     /* as reported since rig_arm(): back, out */
 	unsigned threads;      /* of the pool that were to begin */
 	size_t param_bytes[4]; /* of a kernel; 0: there is none */
+	const struct ptx_pointers *words; /* of a closed kernel; NULL: it is not closed */
+	CUdeviceptr other;		  /* memory of 2 MiB that never moves; 0: none */
+	void (*on_moved)(void);		  /* called after a movement, before the next pause */
+	uint64_t exported[8];		  /* memory, in order; the test clears the number */
+	unsigned n_exported;
 	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":
 	 * it is mapped to memory of the host, of the device; "w": a stream is waited for. The
 	 * letter is by the order of allocation. */
-	uint64_t exported[8]; /* memory, in order; the test clears the number */
-	unsigned n_exported;
 	char trace[256];
 } rig;
 
@@ -58,6 +63,9 @@ void rig_write(CUdeviceptr at);
 /* Returns a stream of the program, of 64. */
 CUstream rig_stream(unsigned i);
 void rig_free(CUdeviceptr at);
+/* Reserves addresses as the program does, and frees them. */
+CUdeviceptr rig_reserve(uint64_t bytes);
+void rig_unreserve(CUdeviceptr at, uint64_t bytes);
 /* The same where a call of the driver may fail. Returns 0 or false then. */
 CUdeviceptr rig_try_alloc(uint64_t bytes);
 bool rig_try_free(CUdeviceptr at);

@@ -253,7 +253,7 @@ static uint64_t exchange(uint64_t bytes)
 {
 	struct mem_swap_chunk *c = add_chunk(bytes, MEM_SWAP_HOST);
 
-	return shim_swap_exchange(0, &c, 1, shim_swap_map.uses + 1);
+	return shim_swap_exchange(0, &c, 1, shim_swap_map.uses + 1, UINT64_MAX);
 }
 
 /* ---- tests ---- */

@@ -32,7 +32,7 @@ static bool bring_back(CUdeviceptr at, uint64_t since)
 			list[n++] = rig_chunk(at, i);
 		}
 	}
-	moved = shim_swap_exchange(0, list, n, since);
+	moved = shim_swap_exchange(0, list, n, since, UINT64_MAX);
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
 	rig_end_if_left();

@@ -1,0 +1,74 @@
+/* Which memory the kernels of an image can access: shim/kernel/kernel_pointers.c. */
+#include "fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "shim/kernel/kernel_pointers.h"
+
+#define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
+#define WRITES(name)                                                                               \
+	".visible .entry " name "(.param .u64 p)\n{\n.reg .b64 %q;\n"                              \
+	"ld.param.u64 %q, [p];\nst.global.u32 [%q], 1;\nret;\n}\n"
+#define NOTHING ".visible .entry nothing(.param .u64 p)\n{\nret;\n}\n"
+#define CHASES                                                                                     \
+	".visible .entry chases(.param .u64 p)\n{\n.reg .b64 %q, %r;\nld.param.u64 %q, [p];\n"     \
+	"ld.global.u64 %r, [%q];\nst.global.u32 [%r], 1;\nret;\n}\n"
+
+static struct shim_kernel_pointers *read_text(const char *text)
+{
+	struct ptx_device device = { .arch = 80 };
+	struct shim_kept_reason why;
+	struct shim_kept_image *k = shim_kept_open(text, strlen(text), device, false, &why);
+	struct shim_kernel_pointers *p;
+
+	assert_non_null(k);
+	p = shim_kernel_pointers_read(k);
+	shim_kept_unref(k);
+	return p;
+}
+
+static void assert_of(const struct shim_kernel_pointers *p, const char *kernel, uint32_t words)
+{
+	struct ptx_pointers *of = shim_kernel_pointers_of(p, kernel);
+
+	assert_int_equal(of ? of->n : 0, words);
+	free(of);
+}
+
+static void kernels_are_known_by_name(void **state)
+{
+	struct shim_kernel_pointers *p = read_text(HEAD WRITES("a") CHASES NOTHING WRITES("b"));
+
+	(void)state;
+	assert_of(p, "a", 1);
+	assert_of(p, "b", 1);
+	assert_of(p, "chases", 0);
+	assert_of(p, "c", 0);
+	assert_of(NULL, "a", 0);
+	shim_kernel_pointers_free(p);
+}
+
+/* Its machine code may not be of this text. */
+static void a_kernel_without_addresses_is_not_known(void **state)
+{
+	struct shim_kernel_pointers *p = read_text(HEAD NOTHING WRITES("a"));
+	struct ptx_pointers *of = shim_kernel_pointers_of(p, "nothing");
+
+	(void)state;
+	assert_null(of);
+	assert_of(p, "a", 1);
+	shim_kernel_pointers_free(p);
+	assert_null(read_text(HEAD NOTHING));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kernels_are_known_by_name),
+		cmocka_unit_test(a_kernel_without_addresses_is_not_known),
+	};
+
+	return cmocka_run_group_tests_name("kernel_pointers", tests, NULL, NULL);
+}
