@@ -132,6 +132,37 @@ static void no_section_begins_while_they_are_closed(void **state)
 	assert_true(again);
 }
 
+/* A thread on its way into a section, as it is once it has seen them closed. */
+static struct policy_reader *waiting; /* [atomic] */
+static uint32_t waited;
+
+static void *wait_in_section(void *arg)
+{
+	struct policy_reader *p = policy_work_enter();
+
+	policy_work_leave(p);
+	store_seqcst(&waiting, p);
+	eventually(load_seqcst(&policy_work_closed));
+	store_seqcst(&p->working, 1u);
+	store_seqcst(&waited, 1u);
+	policy_work_wait(p);
+	policy_work_leave(p);
+	return arg;
+}
+
+static void a_thread_that_waits_is_not_inside(void **state)
+{
+	struct policy_reader *p;
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, wait_in_section, NULL), 0);
+	eventually((p = load_seqcst(&waiting)) != NULL);
+	assert_true(policy_work_close(SOON));
+	eventually(load_seqcst(&waited) && !load_seqcst(&p->working));
+	policy_work_open();
+	pthread_join(t, NULL);
+}
+
 static void a_thread_that_works_cannot_close(void **state)
 {
 	struct policy_reader *p = policy_work_enter();
@@ -225,6 +256,7 @@ int main(void)
 		cmocka_unit_test(closing_waits_for_each_of_two_threads),
 		cmocka_unit_test(no_section_begins_while_they_are_closed),
 		cmocka_unit_test_prestate(no_section_begins_while_they_are_closed, &without_slot),
+		cmocka_unit_test(a_thread_that_waits_is_not_inside),
 		cmocka_unit_test(a_thread_that_works_cannot_close),
 		cmocka_unit_test(a_nested_section_does_not_wait),
 		cmocka_unit_test(a_thread_that_has_exited_is_not_waited_for),
