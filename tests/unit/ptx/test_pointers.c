@@ -216,6 +216,21 @@ static void other_addresses_are_refused(void **state)
 		{ KERNEL
 		  "{ .param .u64 a; ld.param.u64 %q2, [a]; st.global.u32 [%q2], 1; }\nret;\n}\n",
 		  "declares a name twice, a" },
+		{ KERNEL "{ .reg .b64 total; ld.global.u32 %r1, [total]; }\nret;\n}\n",
+		  "declares a name twice, total" },
+		{ ".global .u32 t1;\n" KERNEL
+		  "{ .reg .b64 t<2>; ld.global.u32 %r1, [t1]; }\nret;\n}\n",
+		  "declares a name twice, t" },
+		{ ".func f(.reg .b64 total)\n{\n.reg .b32 %r<2>;\nld.global.u32 %r0, [total];\n"
+		  "ret;\n}\n" KERNEL "call f, (%q0);\nret;\n}\n",
+		  "declares a name twice, total" },
+		/* which another image has, or the program */
+		{ ".extern .global .u32 far;\n" KERNEL "ld.global.u32 %r1, [far];\nret;\n}\n",
+		  "not of its image, far" },
+		/* registers that functions share */
+		{ ".reg .b64 %g;\n" KERNEL
+		  "add.s64 %q2, %q0, %g;\nst.global.u32 [%q2], 1;\nret;\n}\n",
+		  "share registers" },
 	};
 
 	(void)state;

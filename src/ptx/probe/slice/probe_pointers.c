@@ -202,15 +202,23 @@ static void load_param(struct walk *w, const struct ptx_insn *i)
 
 /* ---- accesses ---- */
 
-static bool is_variable(const struct ptx_module *m, const char *name)
+static const struct ptx_variable *variable(const struct ptx_module *m, const char *name)
 {
 	ptx_each (&m->items, it) {
-		if (it->kind == PTX_VARIABLE &&
-		    strcmp(((const struct ptx_variable *)it)->name, name) == 0) {
-			return true;
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+		if (it->kind == PTX_VARIABLE && strcmp(v->name, name) == 0) {
+			return v;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+/* Returns true for a variable of the module that it has itself: one of another image may have been
+ * given any address. */
+static bool is_own(const struct ptx_variable *v)
+{
+	return v && strcmp(v->linkage, ".extern") != 0;
 }
 
 /* Notes the set of an access. */
@@ -240,11 +248,13 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 	    ptx_insn_has(i, ".local")) {
 		return;
 	}
-	if (o->name && o->name[0] != '%' && !write && is_variable(w->m, o->name)) {
+	if (o->name && o->name[0] != '%' && !write && is_own(variable(w->m, o->name))) {
 		return;
 	}
 	if (o->name && o->name[0] != '%') {
-		refuse(w, &i->item, "it may write a variable,", o->name);
+		refuse(w, &i->item,
+		       write ? "it may write a variable," : "it reads what is not of its image,",
+		       o->name);
 		return;
 	}
 	s = o->name ? set_of(w, o->name) : NULL;
@@ -435,16 +445,31 @@ static void step(struct walk *w, const struct ptx_insn *i)
 	}
 }
 
-/* Names are not resolved: none may hide an argument or a variable of the module. */
+/* Names are not resolved: none may hide an argument or a variable of the module. Registers of a
+ * range have names that are made of it: those without a '%' could be a variable's. */
 static void declare(struct walk *w, const struct ptx_variable *v)
 {
-	bool hides = w->checks && is_variable(w->m, v->name);
+	bool hides = w->checks &&
+		     (variable(w->m, v->name) != NULL || (v->has_range && v->name[0] != '%'));
 
 	for (uint32_t k = 0; w->checks && k < w->f->n_params && !hides; k++) {
 		hides = strcmp(w->f->params[k].name, v->name) == 0;
 	}
 	if (hides) {
 		refuse(w, &v->item, "it declares a name twice,", v->name);
+	}
+}
+
+/* The same for parameters and results, which may be registers. */
+static void declare_params(struct walk *w, const struct ptx_function *f)
+{
+	for (uint32_t k = 0; k < f->n_params + f->n_returns; k++) {
+		const struct ptx_variable *v =
+			k < f->n_params ? &f->params[k] : &f->returns[k - f->n_params];
+
+		if (variable(w->m, v->name)) {
+			refuse(w, &f->item, "it declares a name twice,", v->name);
+		}
 	}
 }
 
@@ -472,6 +497,7 @@ static void walk_function(struct walk *w, const struct ptx_function *f)
 	w->f = f;
 	w->n_sets = 0;
 	w->checks = false;
+	declare_params(w, f);
 	strmap_init(&w->regs);
 	for (w->changed = true; w->changed && !w->err; n++) {
 		w->changed = false;
@@ -483,6 +509,18 @@ static void walk_function(struct walk *w, const struct ptx_function *f)
 	w->checks = true;
 	walk_list(w, &f->body);
 	strmap_finish(&w->regs);
+}
+
+/* Returns true if the module has registers of its own, which functions share. */
+static bool shares_registers(const struct ptx_module *m)
+{
+	ptx_each (&m->items, it) {
+		if (it->kind == PTX_VARIABLE &&
+		    ((const struct ptx_variable *)it)->space == PTX_REG) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static int take_params(struct walk *w, const struct ptx_function *f)
@@ -547,6 +585,9 @@ int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_
 	}
 	if (m->address_size != 64) {
 		return report_set(r, -ENOTSUP, "verify", "its addresses are not of 64 bits");
+	}
+	if (shares_registers(m)) {
+		return report_set(r, -ENOTSUP, "verify", "its functions share registers");
 	}
 	w.err = take_params(&w, f);
 	w.todo[w.n_todo++] = f;
