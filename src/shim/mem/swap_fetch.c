@@ -130,6 +130,7 @@ static struct naming name(const struct shim_swap_launch *l, bool library,
 
 /* ---- which memory is all that a launch can access ---- */
 
+#define ELEMENT_BYTES_MAX 16u /* of an index */
 _Static_assert(SHIM_SWAP_MIN >= MEM_SWAP_UNIT, "a region is found at one of three addresses");
 
 /* Notes the region of an address. Returns false if that is not possible. */
@@ -174,35 +175,79 @@ static bool note_word(struct shim_swap_launch *l, uint64_t word) REQUIRES(shim_s
 	       note_region(l, word + MEM_SWAP_UNIT);
 }
 
+/* Returns true if an address and a number of elements, which may be the distance of two
+ * allocations, lead to a region that is not noted. */
+static bool leads_to_others(const struct shim_swap_launch *l, uint64_t address, uint64_t number)
+	REQUIRES(shim_swap_mutex)
+{
+	uint64_t bytes = number * ELEMENT_BYTES_MAX, at = address - MIN(address, bytes);
+	const struct mem_swap_region *r;
+
+	while ((r = mem_swap_next(&shim_swap_map, at)) != NULL && r->base <= address + bytes) {
+		uint32_t i = 0;
+
+		while (i < l->n_slots && l->slot[i] != r->slot) {
+			i++;
+		}
+		if (i == l->n_slots) {
+			return true;
+		}
+		at = r->base + r->reserved;
+	}
+	return false;
+}
+
+/* Returns true if the largest of a set's numbers leads from one of its addresses to others. */
+static bool set_leads_to_others(const struct shim_swap_launch *l, const uint64_t *word,
+				uint64_t words) REQUIRES(shim_swap_mutex)
+{
+	uint64_t number = 0;
+	bool leads = false;
+
+	for (uint32_t k = 0; k < PTX_POINTERS_MAX; k++) {
+		if (words >> k & 1 && word[k] < SHIM_SWAP_ADDRESS_MIN) {
+			number = MAX(number, word[k]);
+		}
+	}
+	for (uint32_t k = 0; number && k < PTX_POINTERS_MAX && !leads; k++) {
+		leads = words >> k & 1 && word[k] >= SHIM_SWAP_ADDRESS_MIN &&
+			leads_to_others(l, word[k], number);
+	}
+	return leads;
+}
+
 /* Notes the regions that are all that the launch can access, if its kernel takes its addresses from
  * these words. Returns false if it may access others: each access needs a word that is an address,
- * unless it would be one to a null pointer. A word that leads to a reservation of the program may
- * lead to all that is mapped there, also while the kernel runs. */
+ * unless it would be one to a null pointer, and no number may lead from it to others. A word that
+ * leads to a reservation of the program may lead to all that is mapped there, also while the kernel
+ * runs. */
 static bool close_launch(struct shim_swap_launch *l, const struct ptx_pointers *words)
 	REQUIRES(shim_swap_mutex)
 {
-	uint64_t addresses = 0, nulls = 0;
+	uint64_t word[PTX_POINTERS_MAX] = { 0 }, addresses = 0, nulls = 0;
 
 	l->n_slots = 0;
 	for (uint32_t k = 0; k < words->n; k++) {
 		const struct ptx_pointer *w = &words->at[k];
-		uint64_t word;
 
 		if (!l->params[w->param]) {
 			return false;
 		}
-		memcpy(&word, (const char *)l->params[w->param] + w->offset, sizeof(word));
-		if (shim_swap_is_reserved(word) ||
-		    (word >= SHIM_SWAP_ADDRESS_MIN && !note_word(l, word))) {
+		memcpy(&word[k], (const char *)l->params[w->param] + w->offset, sizeof(word[k]));
+		if (shim_swap_is_reserved(word[k]) ||
+		    (word[k] >= SHIM_SWAP_ADDRESS_MIN && !note_word(l, word[k]))) {
 			return false;
 		}
-		addresses |= (uint64_t)(word >= SHIM_SWAP_ADDRESS_MIN) << k;
-		nulls |= (uint64_t)(word == 0) << k;
+		addresses |= (uint64_t)(word[k] >= SHIM_SWAP_ADDRESS_MIN) << k;
+		nulls |= (uint64_t)(word[k] == 0) << k;
 	}
 	for (uint32_t k = 0; k < words->n_sets; k++) {
 		const struct ptx_pointer_set *s = &words->set[k];
 
 		if (!(s->words & addresses) && (s->from_memory || s->words & ~nulls)) {
+			return false;
+		}
+		if (set_leads_to_others(l, word, s->words)) {
 			return false;
 		}
 	}

@@ -147,6 +147,25 @@ static void other_words_open_a_launch(void **state)
 	assert_false(is_closed(a, a));
 }
 
+/* The number may be the distance of two allocations, in bytes or in elements. */
+static void a_number_that_leads_to_other_memory_opens_a_launch(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(2 * CHUNK), c = rig_alloc(CHUNK);
+
+	all_out(4 * CHUNK);
+	rig.verdict = GBPF_MEM_IN_PLACE;
+	assert_true(a + CHUNK == b && b + 2 * CHUNK == c); /* regions touch each other here */
+	assert_false(is_closed(b + CHUNK, CHUNK));	   /* c, in bytes */
+	assert_false(is_closed(b + CHUNK, CHUNK / 16));
+	assert_true(is_closed(b + CHUNK, CHUNK / 16 - 1));
+	assert_false(is_closed(a, CHUNK / 16));		      /* b */
+	assert_false(is_closed(b + 4 * MIB, CHUNK / 64 + 1)); /* a */
+	assert_true(is_closed(b + 4 * MIB, CHUNK / 64 - 1));
+	rig.other = c + 64 * CHUNK;
+	assert_true(is_closed(rig.other, 3 * CHUNK));
+	assert_false(is_closed(rig.other, 4 * CHUNK));
+}
+
 static void kernels_that_are_not_closed_may_use_any_memory(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK);
@@ -415,6 +434,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(words_that_lead_to_known_memory_close_a_launch),
 		TEST(other_words_open_a_launch),
+		TEST(a_number_that_leads_to_other_memory_opens_a_launch),
 		TEST(kernels_that_are_not_closed_may_use_any_memory),
 		TEST(work_counts_for_any_memory_while_nothing_has_left),
 		TEST(a_word_that_leads_to_a_reservation_opens_a_launch),
