@@ -2,8 +2,10 @@
 #include "shim/kernel/kernel_pointers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "base/report.h"
 #include "base/strmap.h"
 
@@ -38,6 +40,29 @@ static bool add(struct shim_kernel_pointers *p, const struct ptx_module *m, cons
 	return of && (!known || added);
 }
 
+/* Returns true for names that compilers give to the parts of functions that directives (OpenMP,
+ * OpenACC) have on the device. Of an array of which a section is mapped they pass the address at
+ * which it would begin, where there may be other memory. NVHPC: f_12_gpu, f_12_gpu__red,
+ * nvkernel_f_F1L12_2; LLVM: __omp_offloading_...; GCC: f$_omp_fn$0; Cray: f$ck_L12_1. */
+static bool is_of_directives(const char *name)
+{
+	static const char *const parts[] = { "nvkernel_", "__omp_offloading_", "_omp_fn", "$ck_L" };
+	const char *gpu = name;
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		if (strstr(name, parts[i])) {
+			return true;
+		}
+	}
+	while ((gpu = strstr(gpu, "_gpu")) != NULL) {
+		if (gpu != name && gpu[-1] >= '0' && gpu[-1] <= '9' && (!gpu[4] || gpu[4] == '_')) {
+			return true;
+		}
+		gpu += 4;
+	}
+	return false;
+}
+
 static void add_all(struct shim_kernel_pointers *p, const struct ptx_module *m)
 {
 	bool room = true;
@@ -45,7 +70,8 @@ static void add_all(struct shim_kernel_pointers *p, const struct ptx_module *m)
 	ptx_each (&m->items, it) {
 		const struct ptx_function *f = (const struct ptx_function *)it;
 
-		if (room && it->kind == PTX_FUNCTION && f->is_entry && f->has_body) {
+		if (room && it->kind == PTX_FUNCTION && f->is_entry && f->has_body &&
+		    !is_of_directives(f->name)) {
 			room = add(p, m, f->name);
 		}
 	}

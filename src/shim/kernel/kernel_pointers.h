@@ -10,7 +10,7 @@ struct shim_kernel_pointers;
 
 /* Reads the PTX of an image. Returns NULL if nothing is known: its machine code is for another
  * architecture, for which the source may have other text, or no kernel takes all of its addresses
- * from arguments. Caller frees. */
+ * from arguments, other than those of directives. Caller frees. */
 struct shim_kernel_pointers *shim_kernel_pointers_read(const struct shim_kept_image *k);
 void shim_kernel_pointers_free(struct shim_kernel_pointers *p); /* accepts NULL */
 /* Returns a copy of what is known of the kernel of that name, NULL: nothing. Caller frees. p may be

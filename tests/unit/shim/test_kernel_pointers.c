@@ -63,11 +63,35 @@ static void a_kernel_without_addresses_is_not_known(void **state)
 	assert_null(read_text(HEAD NOTHING));
 }
 
+/* Their arguments may point into other memory than they use. */
+static void kernels_of_directives_are_not_known(void **state)
+{
+	static const char *const names[] = {
+		"main_12_gpu",		 "f_7_gpu__red",
+		"nvkernel_main_F1L12_2", "__omp_offloading_10_2_main_l7",
+		"main$_omp_fn$0",	 "main$ck_L12_1"
+	};
+	struct shim_kernel_pointers *p = read_text(
+		HEAD WRITES("main_12_gpu") WRITES("f_7_gpu__red") WRITES("nvkernel_main_F1L12_2")
+			WRITES("__omp_offloading_10_2_main_l7") WRITES("main$_omp_fn$0")
+				WRITES("main$ck_L12_1") WRITES("add_gpu") WRITES("f_7_gpus"));
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		print_message("%s\n", names[i]);
+		assert_of(p, names[i], 0);
+	}
+	assert_of(p, "add_gpu", 1);
+	assert_of(p, "f_7_gpus", 1);
+	shim_kernel_pointers_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels_are_known_by_name),
 		cmocka_unit_test(a_kernel_without_addresses_is_not_known),
+		cmocka_unit_test(kernels_of_directives_are_not_known),
 	};
 
 	return cmocka_run_group_tests_name("kernel_pointers", tests, NULL, NULL);
