@@ -464,6 +464,25 @@ json_t *bench_testbed_events(const struct bench_testbed_daemon *d, uint64_t sinc
 	return events;
 }
 
+int bench_testbed_vgpu(struct bench_testbed *w, const struct bench_testbed_daemon *d,
+		       const char *name, uint64_t mem, uint64_t swap, uint64_t reserve,
+		       unsigned prio)
+{
+	struct gbpf_vgpu v = { .size = sizeof(v),
+			       .given = GBPF_GIVEN_MEM | GBPF_GIVEN_SWAP | GBPF_GIVEN_RESERVE |
+					GBPF_GIVEN_PRIO,
+			       .mem = mem,
+			       .swap = swap,
+			       .reserve = reserve,
+			       .prio = prio };
+	int err = gbpf_vgpu_create(d->g, name, &v, NULL);
+
+	err = err == -EEXIST ? gbpf_vgpu_set(d->g, name, &v, NULL) : err;
+	return err ? bench_testbed_fail(w, "virtual GPU %s: %s", name,
+					gbpf_last_error(d->g)->message)
+		   : 0;
+}
+
 static int start_gbpfd(struct bench_testbed *w, struct bench_testbed_daemon *d)
 {
 	char state[160];

@@ -85,6 +85,11 @@ int bench_testbed_counters(struct bench_testbed *w, const struct bench_testbed_d
 /* Returns gbpfd's events with a sequence number above since (json_t of jansson; caller releases);
  * fewer or none if it does not answer. NULL: out of memory. */
 struct json_t *bench_testbed_events(const struct bench_testbed_daemon *d, uint64_t since);
+/* Makes a virtual GPU with that name, or changes it. Sizes are bytes; 0: none. Returns 0; -1 with
+ * error. */
+int bench_testbed_vgpu(struct bench_testbed *w, const struct bench_testbed_daemon *d,
+		       const char *name, uint64_t mem, uint64_t swap, uint64_t reserve,
+		       unsigned prio);
 /* Starts MPS, once. Returns 0, or -1 with the reason in error. */
 int bench_testbed_mps(struct bench_testbed *w);
 
@@ -154,6 +159,7 @@ struct bench_testbed_place {
 	unsigned compute;		     /* of LANE_GBPF*: share, %; 0: none */
 	unsigned copy;			     /* the same of copy bandwidth */
 	bool burst;			     /* it may use more of what is left over */
+	const char *vgpu; /* of LANE_GBPF*: virtual GPU with a name, NULL: none */
 };
 /* Prefixes a command with the environment and `gbpf run` of its place. */
 void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_command *k,

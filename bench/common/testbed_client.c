@@ -44,11 +44,16 @@ void bench_testbed_put_in_place(struct bench_testbed *w, struct bench_testbed_co
 	if (p->mem) {
 		bench_command_option(k, "--mem", "%" PRIu64, p->mem);
 	}
-	if (p->swap) { /* a process that sees more than one device has none */
+	if (p->swap || p->vgpu) { /* a process that sees more than one device has no swap */
 		visible = visible && visible[0] ? visible : "0";
 		bench_command_env(k, "CUDA_VISIBLE_DEVICES=%.*s", (int)strcspn(visible, ","),
 				  visible);
+	}
+	if (p->swap) {
 		bench_command_option(k, "--swap", "%" PRIu64, p->swap);
+	}
+	if (p->vgpu) {
+		bench_command_option(k, "--vgpu", "%s", p->vgpu);
 	}
 	if (p->compute) {
 		bench_command_option(k, "--compute", "%u", p->compute);

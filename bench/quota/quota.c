@@ -1,7 +1,7 @@
 /* bench-quota: starts the parts of `gbpf bench memory`. Workers in one vGPU race for its memory,
  * and a probe outside it reads what the driver says; workers are killed; workers without gBPF that
  * check before they allocate are the control; calls are timed; and so is memory that leaves the
- * device and comes back. */
+ * device and comes back. Tasks compute in more memory than their vGPU has. */
 #include "bench/quota/quota.h"
 
 #include <jansson.h>
@@ -73,15 +73,17 @@ static int run(struct bench_quota *b)
 	err = err ? err : bench_quota_control(b);
 	bench_testbed_end(&b->testbed, b->probe, 0);
 	err = err ? err : bench_quota_latency(b);
-	return err ? err : bench_quota_movement(b);
+	err = err ? err : bench_quota_movement(b);
+	return err ? err : bench_quota_tasks(b);
 }
 
 static bool in_range(const struct bench_quota *b)
 {
 	return b->processes >= 1 && b->processes <= QUOTA_WORKERS && b->threads >= 1 &&
 	       b->threads <= QUOTA_THREADS && b->seconds > 0 && b->pairs >= 1 &&
-	       b->pairs <= QUOTA_PAIRS && b->rounds >= 1 && b->testbed.policy &&
-	       b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
+	       b->pairs <= QUOTA_PAIRS && b->rounds >= 1 && b->tasks >= 1 &&
+	       b->tasks <= QUOTA_TASKS_MAX && b->testbed.policy && b->testbed.libcuda &&
+	       b->testbed.gbpf && b->testbed.client;
 }
 
 int main(int argc, char **argv)
@@ -92,6 +94,7 @@ int main(int argc, char **argv)
 					.gbpfd_kills = 3,
 					.rounds = 5,
 					.pairs = 200,
+					.tasks = QUOTA_TASKS_MAX,
 					.seed = 1,
 					.seconds = 5 };
 	const struct bench_program_option table[] = {
@@ -106,6 +109,7 @@ int main(int argc, char **argv)
 		{ "--gbpfd-kills", .number = &b.gbpfd_kills },
 		{ "--repeats", .number = &b.rounds },
 		{ "--calls", .number = &b.pairs },
+		{ "--tasks", .number = &b.tasks },
 		{ "--seed", .number = &b.seed },
 		{ NULL },
 	};

@@ -8,11 +8,12 @@
 #define QUOTA_READY_NS 120000000000ull
 #define QUOTA_QUIET_NS 60000000000ull
 #define QUOTA_POLL_NS 200000u
+#define QUOTA_TASKS_MAX 8u
 
 struct bench_quota {
 	struct bench_testbed testbed;
 	const char *mem, *paths, *parts;
-	unsigned processes, threads, kills, gbpfd_kills, rounds, pairs;
+	unsigned processes, threads, kills, gbpfd_kills, rounds, pairs, tasks;
 	unsigned seed;
 	double seconds;
 	struct bench_quota_page *page;
@@ -47,6 +48,9 @@ int bench_quota_restart(struct bench_quota *b, pid_t leader, unsigned slot);
 /* Gives a client that times calls or movements the command in its slot, and waits until it is
  * carried out. */
 int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot);
+/* The two halves of it. */
+void bench_quota_send(struct bench_quota *b, unsigned slot);
+int bench_quota_await_done(struct bench_quota *b, pid_t pid, unsigned slot);
 /* Begins a phase. */
 void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what);
 /* Waits until the workers have done what the phase asks for; but: one that was killed. */
@@ -56,6 +60,9 @@ int bench_quota_free_bytes(struct bench_quota *b, uint64_t *ret);
 /* Returns false if gbpfd does not answer. */
 bool bench_quota_read_ledger(const struct bench_quota *b, pid_t pid,
 			     struct bench_quota_ledger *ret);
+/* Returns the sum of a figure of `gbpf ps` over the processes of a virtual GPU with that name; 0 if
+ * gbpfd lists none. */
+uint64_t bench_quota_vgpu(const struct bench_quota *b, const char *vgpu, const char *figure);
 /* Returns the sum of what the workers hold by their own count. */
 uint64_t bench_quota_held(const struct bench_quota *b);
 /* Fails if a client has, with its message; or if the bench was interrupted. */
@@ -67,5 +74,6 @@ int bench_quota_control(
 	struct bench_quota *b); /* workers without gBPF that check before they allocate */
 int bench_quota_latency(struct bench_quota *b);
 int bench_quota_movement(struct bench_quota *b);
+int bench_quota_tasks(struct bench_quota *b);
 
 #endif

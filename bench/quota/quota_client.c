@@ -231,6 +231,12 @@ static void movement(struct bench_quota_client *c)
 	bench_quota_move(c);
 }
 
+static void load(struct bench_quota_client *c)
+{
+	open_device(c);
+	bench_quota_compute(c);
+}
+
 static void map_page(struct bench_quota_client *c, int fd)
 {
 	void *p = mmap(NULL, sizeof(struct bench_quota_page), PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -288,7 +294,7 @@ int main(int argc, char **argv)
 		void (*run)(struct bench_quota_client *c);
 	} roles[] = {
 		{ "group", group },	{ "worker", work },	  { "probe", probe },
-		{ "latency", latency }, { "movement", movement },
+		{ "latency", latency }, { "movement", movement }, { "load", load },
 	};
 	static struct bench_quota_client c = { .libcuda = "libcuda.so.1", .threads = 1 };
 

@@ -37,6 +37,13 @@ struct bench_quota_client {
 	X(cuMemAllocPitch_v2)                                                                      \
 	X(cuMemAllocManaged)                                                                       \
 	X(cuMemAllocHost_v2)                                                                       \
+	X(cuDeviceGetAttribute)                                                                    \
+	X(cuModuleLoadData)                                                                        \
+	X(cuModuleGetFunction)                                                                     \
+	X(cuLaunchKernel)                                                                          \
+	X(cuMemFreeHost)                                                                           \
+	X(cuMemcpyHtoDAsync_v2)                                                                    \
+	X(cuMemcpyDtoHAsync_v2)                                                                    \
 	X(cuMemcpyDtoH_v2)                                                                         \
 	X(cuMemsetD32_v2)                                                                          \
 	X(cuMemFree_v2)                                                                            \
@@ -86,7 +93,11 @@ void bench_quota_complete(struct bench_quota_client *c);
 void bench_quota_work(struct bench_quota_client *c);
 /* quota_latency.c: times allocations on command. */
 void bench_quota_time(struct bench_quota_client *c);
+/* quota_load.c: computes in more memory than the device may hold, on command. */
+void bench_quota_compute(struct bench_quota_client *c);
 /* quota_mover.c: moves memory out of the device and back on command. */
 void bench_quota_move(struct bench_quota_client *c);
+
+extern const char ptx_bench_quota[];
 
 #endif

@@ -112,9 +112,14 @@ static int failed(struct bench_quota *b, const char *what, const char *log)
 static const char *log_of(const struct bench_quota *b, unsigned slot)
 {
 	static const char *const clients[] = { "probe", "limited", "plain", "movement" };
+	static char load[16];
 
 	(void)b;
-	return slot < QUOTA_WORKERS ? "group" : clients[slot - QUOTA_PROBE];
+	if (slot < QUOTA_LOADS) {
+		return slot < QUOTA_WORKERS ? "group" : clients[slot - QUOTA_PROBE];
+	}
+	snprintf(load, sizeof(load), "load%u", slot - QUOTA_LOADS);
+	return load;
 }
 
 int bench_quota_check_clients(struct bench_quota *b, pid_t leader)
@@ -159,13 +164,19 @@ int bench_quota_restart(struct bench_quota *b, pid_t leader, unsigned slot)
 	return bench_quota_await_ready(b, leader, slot, true);
 }
 
-int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot)
+void bench_quota_send(struct bench_quota *b, unsigned slot)
 {
 	struct bench_quota_slot *s = &b->page->slot[slot];
-	uint64_t deadline = clock_now_ns() + COMMAND_NS;
 
 	store_release(&s->command, s->command + 1);
 	futex_wake_shared(&s->command, 1 << 30);
+}
+
+int bench_quota_await_done(struct bench_quota *b, pid_t pid, unsigned slot)
+{
+	const struct bench_quota_slot *s = &b->page->slot[slot];
+	uint64_t deadline = clock_now_ns() + COMMAND_NS;
+
 	while (load_acquire(&s->done) != s->command) {
 		if (bench_quota_check_clients(b, pid) < 0) {
 			return -1;
@@ -177,6 +188,12 @@ int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot)
 		futex_wait_shared(&s->done, s->command - 1, 20000000);
 	}
 	return 0;
+}
+
+int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot)
+{
+	bench_quota_send(b, slot);
+	return bench_quota_await_done(b, pid, slot);
 }
 
 void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what)
@@ -253,6 +270,24 @@ bool bench_quota_read_ledger(const struct bench_quota *b, pid_t pid, struct benc
 	json_decref(tenants);
 	ret->used = ret->whole > ret->overhead ? ret->whole - ret->overhead : 0;
 	return tenants != NULL;
+}
+
+uint64_t bench_quota_vgpu(const struct bench_quota *b, const char *vgpu, const char *figure)
+{
+	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
+	uint64_t sum = 0;
+	size_t i;
+
+	json_array_foreach(tenants, i, t)
+	{
+		const char *name = json_string_value(json_object_get(t, "vgpu"));
+
+		if (name && strcmp(name, vgpu) == 0) {
+			sum += number(t, figure) + number(json_object_get(t, "stats"), figure);
+		}
+	}
+	json_decref(tenants);
+	return sum;
 }
 
 uint64_t bench_quota_held(const struct bench_quota *b)

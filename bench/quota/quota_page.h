@@ -12,7 +12,9 @@
 #define QUOTA_LATENCY (QUOTA_WORKERS + 1) /* first slot of the clients that time calls */
 #define QUOTA_CONDITIONS 2u
 #define QUOTA_MOVEMENT (QUOTA_LATENCY + QUOTA_CONDITIONS) /* slot of the client with swap */
-#define QUOTA_SLOTS (QUOTA_MOVEMENT + 1)
+#define QUOTA_LOADS (QUOTA_MOVEMENT + 1) /* first slot of the clients with a load */
+#define QUOTA_LOADS_MAX 27u
+#define QUOTA_SLOTS (QUOTA_LOADS + QUOTA_LOADS_MAX)
 #define QUOTA_PAIRS 1024u
 #define QUOTA_UNIT (2u << 20) /* sizes are multiples of this if they are whole */
 
@@ -28,6 +30,24 @@ enum bench_quota_activity {
 	QUOTA_RACE,    /* allocate and free */
 	QUOTA_EXIT,    /* end; of any client */
 	QUOTA_ACTIVITIES
+};
+
+/* What a client with a load does on command. */
+enum bench_quota_op {
+	QUOTA_LOAD_FILL, /* fill the memory of the host from which the next task is made */
+	QUOTA_LOAD_TASK, /* upload it, let kernels change it, and download it */
+};
+
+/* The command to a client with a load, and its answer. */
+struct bench_quota_load {
+	uint32_t op;	   /* enum bench_quota_op */
+	uint32_t passes;   /* of kernels over all memory */
+	uint64_t bytes;	   /* of a task, or of a buffer */
+	uint64_t stride;   /* of the words that kernels use: 1 on a device */
+	uint64_t begin_ns; /* the answer: CLOCK_MONOTONIC, and */
+	uint64_t end_ns;
+	uint64_t wrong;	  /* number of words with a wrong value, of those that were compared; and */
+	uint32_t refused; /* 1: there was no memory for the task */
 };
 
 struct bench_quota_slot {
@@ -47,6 +67,7 @@ struct bench_quota_slot {
 	uint64_t allocations, refusals; /* atomic */
 	uint64_t readings; /* atomic, probe: number of times that it asked the driver */
 	uint64_t free_bytes, total_bytes, least_free; /* atomic, probe: the driver's answers */
+	struct bench_quota_load load;
 	char device[64], error[256];
 	uint32_t ns[QUOTA_BYS][QUOTA_PAIRS];
 };

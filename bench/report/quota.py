@@ -6,7 +6,7 @@ from text import plural
 
 MEM_MIN = 128 << 20  # in which each path of each thread finds room
 COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, cost', [
-	words('parts', ('race', 'kills', 'control', 'latency', 'movement'), 'of race,kills,control,latency,movement (default all)'),
+	words('parts', ('race', 'kills', 'control', 'latency', 'movement', 'tasks'), 'of race,kills,control,latency,movement (default: these),tasks'),
 	size('mem', MEM_MIN, 1 << 62, "limit (default a quarter of the device's memory)", 'm'),
 	number('processes', 2, 16, 'workers (default 2)'),
 	number('threads', 1, 64, 'of each worker (default 16)'),
@@ -14,7 +14,8 @@ COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, 
 	number('seconds', 1, 3600, 'length of the race (default 5)', 't', 'S'),
 	number('kills', 0, 10000, 'workers killed (default 10)', 'k'),
 	number('gbpfd-kills', 0, 1000, 'kills of gbpfd (default 3)'),
-	number('repeats', 1, 1000, 'rounds of the parts latency and movement (default 5)', 'r'),
+	number('repeats', 1, 1000, 'rounds of the parts latency, movement and tasks (default 5)', 'r'),
+	number('tasks', 1, 8, 'small tasks, at most (default 8)'),
 	number('calls', 1, 1024, 'calls in each round of latency (default 200)', 'n'),
 	number('seed', 0, 1000000, 'of the random sizes (default 1)')], policy=Command.CHOSEN, client='bench-quota-client')
 
@@ -25,6 +26,7 @@ POOL_STEP = 32 * MIB
 GOAL_LIMIT_NS = 2000
 # Percent of the rate of pinned memory. Measured 68 and 97 % without the waits around (H200): to be raised.
 GOAL_MOVEMENT_PERCENT = {'out': 60, 'back': 85}
+TASKS = ('enough', 'swap', 'plain')
 CONDITIONS = {'limited': 'with a limit', 'plain': 'without a limit'}
 
 
@@ -97,6 +99,23 @@ def of_movement(rounds):
 	return f
 
 
+def of_tasks(records):
+	"""Returns a list with the figures of each number of small tasks: medians of the rounds, and of their ratios."""
+	found = []
+	for small in sorted({r['small'] for r in records}):
+		by = {name: {r['round']: r for r in records if (r['small'], r['condition']) == (small, name)} for name in TASKS}
+		rounds = sorted(by['swap'].keys() & by['enough'].keys() & by['plain'].keys())
+		ratios = sorted(stats.ratio(by['swap'][i]['ns'], by['enough'][i]['ns']) for i in rounds)
+		one = by['swap'][rounds[0]]
+		f = {'small': small, 'rounds': len(rounds), 'bytes': one['large_bytes'] + small * one['small_bytes'], 'ratio': stats.quantile(ratios, 0.5),
+			'ratio_min': ratios[0], 'ratio_max': ratios[-1], **{n: one[n] for n in ('large_bytes', 'small_bytes', 'quota_bytes')}}
+		for name in TASKS:
+			f[name] = {'p50_ns': stats.quantile(sorted(by[name][i]['ns'] for i in rounds), 0.5), 'refused': sum(by[name][i]['refused'] for i in rounds),
+				**{n: max(by[name][i][n] for i in rounds) for n in ('out_bytes', 'back_bytes', 'in_place')}}
+		found.append(f)
+	return found
+
+
 def pool_steps(d):
 	"""Returns by how many bytes pools may exceed the limit while calls are refused: a step of each process (docs/MEMORY-INTERNALS.md)."""
 	return d['processes'] * POOL_STEP if 'async' in d['paths'] else 0
@@ -139,6 +158,12 @@ def missed(d):
 	for way, goal in GOAL_MOVEMENT_PERCENT.items() if m and not d['soft'] else []:
 		if m[way]['percent'] < goal:
 			yield 'movement: %s at %.0f %% of the rate of pinned memory, not %d %%' % (way, m[way]['percent'], goal)
+	for f in d.get('tasks', []):
+		for name in ('enough', 'swap'):
+			if f[name]['refused']:
+				yield 'tasks: %u refused next to %u small ones, condition %s' % (f[name]['refused'], f['small'], name)
+		if f['bytes'] > f['quota_bytes'] and not f['plain']['refused']:
+			yield 'tasks: none refused without swap next to %u small ones, so the limit shows nothing' % f['small']
 	if 'control' in d and not d['control']['above_bytes']:
 		yield 'control: workers that check before they allocate stayed below the limit, so the race shows nothing'
 
@@ -197,8 +222,19 @@ def print_movement(out, d):
 			copy, f['pinned_gb_s'], f['first_gb_s']))
 
 
+def print_tasks(out, rows):
+	out.line('tasks: one of %.0f MiB and N of %.0f MiB at the same time in a virtual GPU of %.0f MiB; ms from the first beginning to the last end; '
+		'RATIO: of swap to enough memory, medians of %u round%s; LEFT: MiB that left the device; IN PLACE: launches; REFUSED: tasks without swap' % (
+		*mib(rows[0], 'large', 'small', 'quota'), rows[0]['rounds'], plural(rows[0]['rounds'])))
+	out.line('%4s %10s %10s %10s %7s %13s %8s %9s %8s' % ('N', 'MiB', 'ENOUGH ms', 'SWAP ms', 'RATIO', 'MIN-MAX', 'LEFT', 'IN PLACE', 'REFUSED'))
+	for f in rows:
+		out.line('%4u %10.0f %10.1f %10.1f %7.2f %13s %8.0f %9u %8u' % (f['small'], f['bytes'] / MIB, f['enough']['p50_ns'] / 1e6,
+			f['swap']['p50_ns'] / 1e6, f['ratio'], '%.2f-%.2f' % (f['ratio_min'], f['ratio_max']), f['swap']['out_bytes'] / MIB,
+			f['swap']['in_place'], f['plain']['refused']))
+
+
 def report(records, out):
-	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': [], 'movement': []}
+	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': [], 'movement': [], 'tasks': []}
 	for name, body in records:
 		if name in ('set_up', 'start'):
 			set_up.update(body)
@@ -219,6 +255,8 @@ def report(records, out):
 		d['latency'] = of_latency(lists['latency'])
 	if lists['movement']:
 		d['movement'] = of_movement(lists['movement'])
+	if lists['tasks']:
+		d['tasks'] = of_tasks(lists['tasks'])
 	d['missed'] = list(missed(d))
 	out.line('%s; limit %.1f of %.1f MiB, %u workers with %u threads, %g second%s, seed %u, paths %s' % (d['device'],
 		d['limit_bytes'] / MIB, d['device_bytes'] / MIB, d['processes'], d['threads'], d['seconds'], plural(d['seconds']), d['seed'],
@@ -227,6 +265,8 @@ def report(records, out):
 	print_latency(out, d.get('latency', []))
 	if 'movement' in d:
 		print_movement(out, d)
+	if 'tasks' in d:
+		print_tasks(out, d['tasks'])
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	out.failed = bool(d['missed'])

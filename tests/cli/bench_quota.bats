@@ -74,8 +74,21 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
+@test "bench memory runs tasks that need more memory than their virtual GPU has, which fail without swap" {
+	quota --parts tasks --repeats 1 --tasks 7 --mem 128M
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json '[f["small"] for f in d["tasks"]] == [1, 2, 3, 4, 5, 6, 7] and d["missed"] == [] and "race" not in d'
+	json 'all((f["large_bytes"], f["small_bytes"], f["quota_bytes"]) == (84 << 20, 10 << 20, 128 << 20) for f in d["tasks"])'
+	json 'all(f[c]["refused"] == 0 for f in d["tasks"] for c in ("enough", "swap"))'
+	json '[f["plain"]["refused"] > 0 for f in d["tasks"]] == [f["bytes"] > 128 << 20 for f in d["tasks"]] == [False] * 4 + [True] * 3'
+	json 'all(f["ratio"] == f["ratio_min"] == f["ratio_max"] == f["swap"]["p50_ns"] / f["enough"]["p50_ns"] > 0 for f in d["tasks"])'
+	json 'all(f["swap"]["out_bytes"] + f["swap"]["in_place"] > 0 for f in d["tasks"][4:]) and not any(f["enough"]["in_place"] for f in d["tasks"])'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
 @test "bench memory refuses values that make no sense" {
-	for o in "--parts nosuch" "--paths alloc,nosuch" "--mem 1M" "--mem much" "--processes 1" "--threads 65"; do
+	for o in "--parts nosuch" "--paths alloc,nosuch" "--mem 1M" "--mem much" "--processes 1" "--threads 65" "--tasks 9"; do
 		run "$GBPF" bench memory --device soft $o
 		echo "$o: $output"
 		[ "$status" -eq 2 ]
@@ -98,6 +111,9 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 		{"control":{"driver_peak":101,"held_peak":90,"calls":{"allocations":1,"refusals":0}}}
 		{"movement":{"buffer_bytes":96,"out_bytes":64,"out_ns":90,"back_bytes":64,"back_ns":90,"pinned_bytes":32,"up_ns":10,"down_ns":10}}
 		{"movement":{"buffer_bytes":96,"out_bytes":64,"out_ns":30,"back_bytes":64,"back_ns":23,"pinned_bytes":32,"up_ns":11,"down_ns":12}}
+		{"tasks":{"condition":"enough","small":1,"round":0,"ns":10,"refused":0,"out_bytes":0,"back_bytes":0,"in_place":0,"large_bytes":80,"small_bytes":30,"quota_bytes":100}}
+		{"tasks":{"condition":"swap","small":1,"round":0,"ns":15,"refused":0,"out_bytes":0,"back_bytes":0,"in_place":3,"large_bytes":80,"small_bytes":30,"quota_bytes":100}}
+		{"tasks":{"condition":"plain","small":1,"round":0,"ns":9,"refused":1,"out_bytes":0,"back_bytes":0,"in_place":0,"large_bytes":80,"small_bytes":30,"quota_bytes":100}}
 		{"end":null}
 	END
 	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" quota; }
@@ -122,6 +138,7 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 		's/"ledger_after":0/"ledger_after":1/' 's/"ledger_end":5/"ledger_end":4/' 's/"clear_ms":1.0/"clear_ms":101.0/' \
 		's/"equal":true/"equal":false/' 's/"held":5,"ledger":5/"held":5,"ledger":6/' 's/"ledger":0,"driver":0/"ledger":1,"driver":0/' \
 		's/"driver_peak":101/"driver_peak":100/' 's/"held_peak":100,"ledger_peak":100,"held"/"held_peak":101,"ledger_peak":100,"held"/' \
+		's/"ns":15,"refused":0/"ns":15,"refused":1/' 's/"ns":9,"refused":1/"ns":9,"refused":0/' \
 		's/"out_bytes":64,"out_ns":90/"out_bytes":0,"out_ns":90/' 's/"back_bytes":64,"back_ns":23/"back_bytes":0,"back_ns":23/'; do
 		sed "$change" records >changed
 		! cmp -s records changed
