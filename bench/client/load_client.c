@@ -204,7 +204,7 @@ static bool parse_number(struct bench_client *c, const char *name, const char *t
 		{ "--kernels", &c->kernels },	{ "--slice-us", &c->slice_us },
 		{ "--hint-us", &c->hint_us },	{ "--trace", &c->trace },
 		{ "--at-once", &c->at_once },	{ "--ballast-mb", &c->ballast_mb },
-		{ "--think-us", &c->think_us },
+		{ "--think-us", &c->think_us }, { "--moving-mb", &c->moving_mb },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {

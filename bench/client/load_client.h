@@ -31,6 +31,7 @@ struct bench_client {
 	unsigned hint_us;  /* lead time of announced requests; 0: not announced */
 	unsigned think_us; /* latency: work of the host after each kernel of a host-bound request */
 	unsigned ballast_mb; /* steady: memory that it holds but does not use */
+	unsigned moving_mb; /* batch, steady: its swap, MiB, if it has memory that moves; 0: none */
 	/* of the load of a model (load_model.c), or latency or batch (load_steady.c) */
 	const char *load;
 	double rate;
@@ -55,6 +56,7 @@ struct bench_client {
 	X(cuCtxGetStreamPriorityRange)                                                             \
 	X(cuModuleLoadData)                                                                        \
 	X(cuModuleGetFunction)                                                                     \
+	X(cuMemGetInfo_v2)                                                                         \
 	X(cuMemAlloc_v2)                                                                           \
 	X(cuMemFree_v2)                                                                            \
 	X(cuMemAllocHost_v2)                                                                       \
@@ -113,6 +115,18 @@ int64_t bench_block_work_clock(struct bench_block_work *w, volatile uint64_t *wh
 /* Checks after a synchronization that every block ran once for each launch, with the right result.
  * Adds the errors to the page, and resets the traces. */
 void bench_block_work_check(struct bench_block_work *w);
+
+/* load_moving.c: memory that moves, of a client with moving_mb; without, nothing is done. */
+struct bench_moving {
+	struct bench_client *c;
+	CUdeviceptr at;
+	uint64_t bytes, next;
+};
+void bench_moving_init(struct bench_moving *m, struct bench_client *c);
+/* Makes memory leave and come back, which needs a time without work on the device. Compares some of
+ * it; adds the errors to the page, as does the next one. */
+void bench_moving_step(struct bench_moving *m);
+void bench_moving_check(struct bench_moving *m);
 
 /* The roles. */
 void bench_client_compile(struct bench_client *c);

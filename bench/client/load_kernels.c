@@ -113,6 +113,7 @@ struct batch {
 	CUevent done[MAX_STREAMS][MAX_DEPTH];
 	uint64_t launched, finished[MAX_STREAMS];
 	bool answered;
+	struct bench_moving moving;
 };
 
 /* Launches once on every stream, when its oldest launch has ended. */
@@ -132,7 +133,8 @@ static void round_of(struct bench_client *c, struct batch *b)
 	b->launched++;
 }
 
-/* Launches depth kernels on every stream, with one synchronization for all. */
+/* Launches depth kernels on every stream, with one synchronization for all, and then lets memory
+ * move. */
 static void burst_of(struct bench_client *c, struct batch *b)
 {
 	for (unsigned d = 0; d < c->depth; d++) {
@@ -142,6 +144,7 @@ static void burst_of(struct bench_client *c, struct batch *b)
 	}
 	CU(cuCtxSynchronize());
 	add_relaxed(&c->page->finished, (uint64_t)c->depth * c->streams);
+	bench_moving_step(&b->moving);
 }
 
 static void work(struct bench_client *c, struct batch *b)
@@ -162,6 +165,7 @@ static void work(struct bench_client *c, struct batch *b)
 		b->finished[s] = b->launched;
 		bench_block_work_check(&b->work[s]);
 	}
+	bench_moving_check(&b->moving);
 }
 
 void bench_client_batch(struct bench_client *c)
@@ -182,6 +186,7 @@ void bench_client_batch(struct bench_client *c)
 	for (unsigned s = 0; s < c->streams; s++) {
 		bench_block_work_check(&b->work[s]);
 	}
+	bench_moving_init(&b->moving, c);
 	bench_client_ready(c);
 	for (;;) {
 		enum bench_page_op op = bench_client_next(c);

@@ -60,7 +60,7 @@ static void serve(struct bench_client *c, struct bench_block_work *w)
 	}
 }
 
-static void grind(struct bench_client *c, struct bench_block_work *w)
+static void grind(struct bench_client *c, struct bench_block_work *w, struct bench_moving *m)
 {
 	CUevent done[MAX_DEPTH];
 	uint64_t launched = 0, ended = 0;
@@ -87,6 +87,7 @@ static void grind(struct bench_client *c, struct bench_block_work *w)
 		}
 		if (whole && ended == launched) {
 			bench_block_work_check(w);
+			bench_moving_step(m);
 			launched = ended = 0;
 		}
 	}
@@ -96,6 +97,7 @@ void bench_client_steady(struct bench_client *c)
 {
 	bool latency = c->load && strcmp(c->load, "latency") == 0;
 	struct bench_block_work w;
+	struct bench_moving m;
 	CUdeviceptr ballast;
 
 	if (c->ballast_mb) {
@@ -105,10 +107,16 @@ void bench_client_steady(struct bench_client *c)
 	bench_block_work_launch(&w);
 	CU(cuStreamSynchronize(w.stream));
 	bench_block_work_check(&w);
+	bench_moving_init(&m, c);
 	bench_client_ready(c);
-	(latency ? serve : grind)(c, &w);
+	if (latency) {
+		serve(c, &w);
+	} else {
+		grind(c, &w, &m);
+	}
 	CU(cuStreamSynchronize(w.stream));
 	bench_block_work_check(&w);
+	bench_moving_check(&m);
 	(void)bench_client_next(c);
 	bench_client_answer(c);
 }

@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 #include "bench/common/shared_page.h"
 
-#define TESTBED_DAEMONS 16u
+#define TESTBED_DAEMONS 32u
 #define TESTBED_CHILDREN 256u
 #define TESTBED_ARGS 64
 #define TESTBED_IMAGE 160 /* bytes of the path of an image */

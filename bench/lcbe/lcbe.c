@@ -14,8 +14,9 @@ static bool in_range(const struct bench_lcbe *b)
 	       s->requests >= 1 && s->requests <= 1000000 && s->grid <= 1u << 24 &&
 	       s->kernels >= 1 && s->kernels <= 1000 && s->hint_us <= 1000000 &&
 	       s->think_us <= 1000000 && s->block_us > 0 && s->lc_us > 0 && s->seconds > 0 &&
-	       !s->lc_cmd == !s->be_cmd && !(s->lc_cmd && (s->machine_code || s->probe)) &&
-	       b->testbed.policy && b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
+	       !s->lc_cmd == !s->be_cmd &&
+	       !(s->lc_cmd && (s->machine_code || s->probe || s->swap)) && b->testbed.policy &&
+	       b->testbed.libcuda && b->testbed.gbpf && b->testbed.client;
 }
 
 /* Sets defaults that suit the device. */
@@ -60,6 +61,7 @@ int main(int argc, char **argv)
 		{ "--conditions", .text = &s->conditions },
 		{ "--kinds", .text = &s->kinds },
 		{ "--probe", .text = &s->probe },
+		{ "--swap", .text = &s->swap },
 		{ "--lc-cmd", .text = &s->lc_cmd },
 		{ "--be-cmd", .text = &s->be_cmd },
 		{ "--block-us", .real = &s->block_us },

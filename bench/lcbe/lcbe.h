@@ -11,7 +11,9 @@
 #define LCBE_ROUNDS 64u
 #define LCBE_BATCH 16u
 #define LCBE_DEFS 10u
-#define LCBE_VARIANTS 4u /* with PTX and with machine code, each also with a probe */
+/* With PTX and with machine code, each also with a probe; and with memory of batch that fits, and
+ * that moves. */
+#define LCBE_VARIANTS 6u
 #define LCBE_CONDITIONS (LCBE_VARIANTS * LCBE_DEFS)
 
 struct bench_lcbe_settings {
@@ -21,6 +23,7 @@ struct bench_lcbe_settings {
 	bool default_stream, restart, machine_code;
 	const char *conditions, *kinds, *lc_cmd, *be_cmd;
 	const char *probe; /* file of a tool, NULL: none */
+	const char *swap;  /* bytes; NULL: no memory moves */
 };
 
 /* A way of sharing the GPU. */
@@ -41,6 +44,8 @@ struct bench_lcbe_condition {
 	char name[32];
 	bool machine_code; /* its programs load machine code and have no PTX */
 	bool probe;	   /* the tool is attached to its batch clients */
+	bool moving;	   /* its batch clients have memory in a vGPU with a limit, */
+	bool swaps;	   /* which makes it move */
 	enum bench_lcbe_state state;
 	char why[512];
 	struct bench_testbed_daemon *daemon;

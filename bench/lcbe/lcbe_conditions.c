@@ -5,6 +5,8 @@
 
 #include "bench/lcbe/lcbe.h"
 
+#define FITS 4u /* variant whose memory fits; in the next one it moves */
+
 const struct bench_lcbe_def lcbe_defs[LCBE_DEFS] = {
 	{ "alone", "requests alone, context of their own", LANE_OWN, .batch = false },
 	{ "default", "contexts of their own, the device's time slices", LANE_OWN, .batch = true },
@@ -50,7 +52,8 @@ static bool chosen(const struct bench_lcbe *b, const struct bench_lcbe_condition
 {
 	return (!b->set.conditions || bench_program_lists(b->set.conditions, c->def->name)) &&
 	       (!c->machine_code || (b->set.machine_code && c->def->batch)) &&
-	       (!c->probe || (b->set.probe && under_gbpf(c->def)));
+	       (!c->probe || (b->set.probe && under_gbpf(c->def))) &&
+	       (!c->moving || (b->set.swap && under_gbpf(c->def)));
 }
 
 void bench_lcbe_choose(struct bench_lcbe *b)
@@ -63,10 +66,15 @@ void bench_lcbe_choose(struct bench_lcbe *b)
 		struct bench_lcbe_condition *c = &b->condition[i];
 
 		c->def = &lcbe_defs[i / LCBE_VARIANTS];
-		c->machine_code = i & 1;
-		c->probe = i & 2;
-		snprintf(c->name, sizeof(c->name), "%s%s%s", c->def->name,
-			 c->machine_code ? "-code" : "", c->probe ? "-probe" : "");
+		c->moving = i % LCBE_VARIANTS >= FITS;
+		c->swaps = i % LCBE_VARIANTS > FITS;
+		c->machine_code = !c->moving && i % LCBE_VARIANTS & 1;
+		c->probe = !c->moving && i % LCBE_VARIANTS & 2;
+		snprintf(c->name, sizeof(c->name), "%s%s%s%s", c->def->name,
+			 c->machine_code ? "-code" : "", c->probe ? "-probe" : "",
+			 c->swaps    ? "-swaps"
+			 : c->moving ? "-fits"
+				     : "");
 		c->state = chosen(b, c) ? LCBE_IN : LCBE_OUT;
 		if (c->state == LCBE_IN && ((c->machine_code && no_code) || prepare(b, c) < 0)) {
 			c->state = LCBE_NOT_AVAILABLE;
@@ -90,13 +98,15 @@ int bench_lcbe_record_condition(struct bench_lcbe *b, const struct bench_lcbe_co
 
 	return bench_testbed_record(
 		&b->testbed, "condition",
-		json_pack("{s:s, s:s, s:b, s:b, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, s:b, s:f, "
+		json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s, s:i, s:I, s:I, s:o, s:b, s:b, s:b, "
+			  "s:b, s:f, "
 			  "s:f, "
 			  "s:f, "
 			  "s:O*}",
 			  "condition", c->name, "is", d->doc, "machine_code", c->machine_code,
-			  "probe", c->probe, "state", states[c->state], "rounds", (int)c->rounds,
-			  "checked", (json_int_t)c->checked, "wrong", (json_int_t)c->wrong, "why",
+			  "probe", c->probe, "moving", c->moving, "swaps", c->swaps, "state",
+			  states[c->state], "rounds", (int)c->rounds, "checked",
+			  (json_int_t)c->checked, "wrong", (json_int_t)c->wrong, "why",
 			  bench_program_text(c->why), "shared", bench_lcbe_shared(c),
 			  "policy_lanes", d->lane == LANE_GBPF_AUTO, "plain",
 			  !d->priority && !d->brief, "batch", d->batch, "cpu_seconds",

@@ -1,6 +1,7 @@
 /* The rounds of `gbpf bench preempt`: in each round every condition gets a turn, and each round
  * begins with a different condition. All clients of a condition live from its first turn on and
  * sleep between turns. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,11 @@ static unsigned batch_clients(const struct bench_lcbe *b, const struct bench_lcb
 }
 
 /* ---- clients ---- */
+
+static uint64_t swap_bytes(const struct bench_lcbe *b)
+{
+	return b->set.swap ? strtoull(b->set.swap, NULL, 10) : 0;
+}
 
 static void client_options(const struct bench_lcbe *b, const struct bench_lcbe_condition *c,
 			   bool batch, struct bench_testbed_command *k)
@@ -47,6 +53,10 @@ static void client_options(const struct bench_lcbe *b, const struct bench_lcbe_c
 	}
 	bench_command_option(k, "--streams", "%u", b->set.streams);
 	bench_command_option(k, "--depth", "%u", b->set.depth);
+	if (c->moving) {
+		bench_command_add(k, "--burst");
+		bench_command_option(k, "--moving-mb", "%" PRIu64, swap_bytes(b) >> 20);
+	}
 	if (c->def->brief) {
 		bench_command_option(k, "--slice-us", "1");
 	}
@@ -70,6 +80,10 @@ static int start_one(struct bench_lcbe *b, struct bench_lcbe_condition *c,
 	char name[48];
 	int err;
 
+	if (batch && c->moving) { /* programs see the same size either way */
+		place.mem = c->swaps ? swap_bytes(b) : 2 * swap_bytes(b);
+		place.swap = c->swaps ? swap_bytes(b) : 0;
+	}
 	snprintf(name, sizeof(name), "%s-%s%u", c->name, batch ? "be" : "lc", i);
 	bench_command_init(&k);
 	client_options(b, c, batch, &k);

@@ -3,15 +3,15 @@ import sys
 
 import chart
 import stats
-from command import Command, Refused, flag, number, text, words
+from command import Command, Refused, flag, number, size, text, words
 from text import plural
 
 
 def prepare(options, machine):
 	if bool(options.lc_cmd) != bool(options.be_cmd):
 		raise Refused('--lc-cmd and --be-cmd go together', 'Give the other, too')
-	if options.lc_cmd and (options.machine_code or options.probe):
-		raise Refused(f"{'--probe' if options.probe else '--machine-code'} is for the benchmark's own kernels, not for --lc-cmd",
+	if options.lc_cmd and (options.machine_code or options.probe or options.swap):
+		raise Refused(f"{'--probe' if options.probe else '--swap' if options.swap else '--machine-code'} is for the benchmark's own kernels, not for --lc-cmd",
 			'Omit one of them')
 	return []
 
@@ -37,6 +37,7 @@ COMMAND = Command('bench-lcbe', 'requests next to batch work, under each sharing
 	flag('restart', 'new processes in each round'),
 	flag('machine-code', 'each condition also with kernels without PTX'),
 	text('probe', 'OBJECT', "gBPF's conditions also with this tool in batch's kernels"),
+	size('swap', 64 << 20, 1 << 62, "gBPF's conditions also with memory of batch that moves, within this size, and that fits"),
 	number('seconds', 1, 100000, 'limit, about (default 300; soft 60)', 't', 'S'),
 	text('svg', 'FILE', 'draw the distributions')], policy=Command.CHOSEN, prepare=prepare)
 
@@ -53,6 +54,8 @@ LEFT_COMMAND = "(1 - busy), busy: the latency command's GPU time by gbpfd, 0 if 
 
 FIRST = '-first'  # is in the names of conditions that are the first round of another one
 CODE = '-code'  # ends the names of conditions whose programs load machine code
+FITS, SWAPS = '-fits', '-swaps'  # end the names of conditions whose batch has memory that fits, and that moves
+GOAL_SWAPS = 1.1
 PROBE = '-probe'  # behind it, of those whose batch runs a probe
 
 
@@ -75,6 +78,11 @@ def ptx_of(conditions, c):
 def unprobed_of(conditions, c):
 	"""Returns the condition that differs from c in the probe alone, if it was run."""
 	return c['probe'] and next((p for p in conditions if p['rounds'] and p['condition'] + PROBE == c['condition']), None)
+
+
+def fitting_of(conditions, c):
+	"""Returns the condition that differs from c in the limit alone, which has room for all memory of its batch, if it was run."""
+	return c['swaps'] and next((p for p in conditions if p['rounds'] and p['condition'] == c['condition'].replace(SWAPS, FITS)), None)
 
 
 def alone_of(conditions, c):
@@ -165,7 +173,7 @@ def split_starts(conditions):
 		if not c['policy_lanes'] or c['rounds'] < 2:
 			yield c
 			continue
-		variant = (CODE if c['machine_code'] else '') + (PROBE if c['probe'] else '')
+		variant = (CODE if c['machine_code'] else '') + (PROBE if c['probe'] else '') + (SWAPS if c['swaps'] else FITS if c['moving'] else '')
 		name = c['condition'].removesuffix(variant)
 		first = {r: x for r, x in c['alone'].items() if r == 0}
 		apart = {**c, 'cpu_seconds': 0}  # counters were read after the last round
@@ -181,7 +189,7 @@ def part_of(c, name, alone, chosen):
 
 
 def condition_document(c, of):
-	d = {k: c[k] for k in ('condition', 'is', 'machine_code', 'probe', 'state', 'rounds', 'checked', 'wrong')}
+	d = {k: c[k] for k in ('condition', 'is', 'machine_code', 'probe', 'moving', 'swaps', 'state', 'rounds', 'checked', 'wrong')}
 	d['kinds'] = [f for f, _ in c['figures'].values()]
 	if c['why']:
 		d['why'] = c['why']
@@ -235,6 +243,9 @@ def print_treatment(out, c):
 		if t.get('class') == 'batch':
 			counters = ', '.join(f"{t['stats'].get(name, 0)} {words}" for name, words in TREATMENT.items())
 			out.line('%-20s batch: %s' % (c['condition'], counters))
+			if c['moving']:
+				out.line('%-20s batch: %.0f MiB left the device, %.0f MiB came back' % (c['condition'],
+					*(t['stats'].get(name, 0) / (1 << 20) for name in ('mem_out_bytes', 'mem_back_bytes'))))
 	if 'tenants' in c and c['cpu_seconds'] > 0:
 		out.line('%-20s threads of gBPF and CUDA: %.1f %% of a core in the latency client, %.1f %% in batch' % (c['condition'],
 			c['latency_cpu_ns'] * 1e-7 / c['cpu_seconds'], c['batch_cpu_ns'] * 1e-7 / c['cpu_seconds']))
@@ -268,6 +279,7 @@ def print_table(out, s, conditions):
 	out.line(NOTE % (LEFT if s['multiprocessors'] else LEFT_COMMAND))
 	print_pairs(out, conditions, 'to_ptx', 'MACHINE CODE', 'PTX', 'CODE')
 	print_pairs(out, conditions, 'to_unprobed', 'PROBE IN BATCH', '-', 'PROBE')
+	print_pairs(out, conditions, 'to_fits', f'SWAP (goal {GOAL_SWAPS:.2f})', 'FITS', 'SWAPS')
 
 
 def report(records, out):
@@ -293,6 +305,7 @@ def report(records, out):
 		compare(set_up, conditions, c, of)
 		compare_to(c, ptx_of(conditions, c), 'to_ptx')
 		compare_to(c, unprobed_of(conditions, c), 'to_unprobed')
+		compare_to(c, fitting_of(conditions, c), 'to_fits')
 		if c['state'] != 'out':
 			document['conditions'].append(condition_document(c, of))
 	print_table(out, set_up, conditions)

@@ -21,7 +21,7 @@ class Output:
 
 
 def condition(name):
-	return 'condition', {'condition': name, 'is': '', 'machine_code': False, 'probe': False, 'state': 'run', 'rounds': 1, 'checked': 0,
+	return 'condition', {'condition': name, 'is': '', 'machine_code': False, 'probe': False, 'moving': False, 'swaps': False, 'state': 'run', 'rounds': 1, 'checked': 0,
 		'wrong': 0, 'why': '', 'shared': name == 'gbpf-shared', 'policy_lanes': False, 'plain': not name.startswith('gbpf'),
 		'batch': name != 'alone', 'cpu_seconds': 0, 'latency_cpu_ns': 0, 'batch_cpu_ns': 0}
 
