@@ -1,6 +1,7 @@
 /* `gbpf bench latency`: the same empty launch, alternately through the real library and through the
  * shim, in one process. Batches of 64 alternate, so that both see the same machine; each launch is
- * timed individually. */
+ * timed individually. With --swap: in virtual GPUs without and with swap, in which all memory fits,
+ * in turn, each time in a new process; each launch names memory then. */
 #include <dlfcn.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "bench/common/statistics.h"
 #include "bench/common/testbed.h"
 #include "cuabi/types.h"
+#include "gbpf/gbpf.h"
 
 #define BATCH 64u /* also in report/launch.py */
 #define ROUNDS 3u
@@ -21,7 +23,8 @@
 #define SESSION_NS UINT64_C(5000000000)
 
 static const char ptx[] =
-	".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n";
+	".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n"
+	".visible .entry names(.param .u64 a, .param .u64 b, .param .u64 c)\n{\n\tret;\n}\n";
 
 typedef CUresult (*launch_fn)(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 			      unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,
@@ -35,16 +38,26 @@ struct calls {
 	CUresult (*load)(CUmodule *m, const void *image);
 	CUresult (*function)(CUfunction *f, CUmodule m, const char *name);
 	CUresult (*sync)(void);
+	CUresult (*alloc)(CUdeviceptr *p, size_t bytes);
 	launch_fn launch[2]; /* real, shim */
 };
 
 enum { REAL, SHIM };
 
+/* Memory that launches name: buffers of a size that could leave the device. */
+#define BUFFERS 3u
+#define BUFFER_BYTES (UINT64_C(4) << 20)
+
+enum { PLAIN, SWAP, CONDITIONS };
+static const char *const conditions[CONDITIONS] = { "plain", "swap" };
+
 struct bench {
 	struct bench_testbed testbed;
 	struct bench_testbed_daemon *daemon; /* NULL: off */
-	const char *shim, *class_name;
-	unsigned n;
+	const char *shim, *class_name, *swap;
+	unsigned n, pairs;
+	unsigned pair, condition; /* with --swap: of the process that measures */
+	CUdeviceptr buffer[BUFFERS];
 	bool listed; /* by gbpfd: the shim works under the intended policy */
 	json_int_t policy_version;
 };
@@ -76,6 +89,7 @@ static int bind(struct bench *b, struct calls *f)
 	       find(b, shim, "cuModuleLoadData", &f->load) ||
 	       find(b, shim, "cuModuleGetFunction", &f->function) ||
 	       find(b, shim, "cuCtxSynchronize", &f->sync) ||
+	       find(b, shim, "cuMemAlloc_v2", &f->alloc) ||
 	       find(b, shim, "cuLaunchKernel", &f->launch[SHIM]) ||
 	       find(b, real, "cuLaunchKernel", &f->launch[REAL]);
 }
@@ -102,7 +116,11 @@ static int set_up(struct bench *b, const struct calls *f, CUfunction *ret)
 	}
 	if (!e) {
 		what = "cuModuleGetFunction";
-		e = f->function(ret, m, "empty");
+		e = f->function(ret, m, b->swap ? "names" : "empty");
+	}
+	for (unsigned i = 0; !e && b->swap && i < BUFFERS; i++) {
+		what = "cuMemAlloc";
+		e = f->alloc(&b->buffer[i], BUFFER_BYTES);
 	}
 	snprintf(number, sizeof(number), "error %d", (int)e);
 	return e ? fail(b, what, number) : 0;
@@ -140,13 +158,14 @@ static void samples_finish(struct samples *v)
 static int measure_batch(struct bench *b, const struct calls *f, CUfunction fn, int which,
 			 double *one, double *all)
 {
+	void *names[] = { &b->buffer[0], &b->buffer[1], &b->buffer[2] };
 	uint64_t first = clock_now_ns(), begin = first, end = first;
 
 	for (unsigned i = 0; i < BATCH; i++) {
 		CUresult e;
 
 		begin = clock_now_ns();
-		e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+		e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, names, NULL);
 		end = clock_now_ns();
 		if (e) {
 			return fail(b, "cuLaunchKernel",
@@ -188,10 +207,11 @@ static bool look(struct bench *b)
 static int await_session(struct bench *b, const struct calls *f, CUfunction fn)
 {
 	uint64_t end = clock_now_ns() + clock_patience(SESSION_NS);
+	void *names[] = { &b->buffer[0], &b->buffer[1], &b->buffer[2] };
 
 	do {
 		for (unsigned i = 0; i < BATCH; i++) {
-			f->launch[SHIM](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+			f->launch[SHIM](fn, 1, 1, 1, 32, 1, 1, 0, NULL, names, NULL);
 		}
 		f->sync();
 		if (look(b)) {
@@ -232,6 +252,50 @@ static int record_round(struct bench *b, struct samples *v)
 		json_pack("{s:o, s:o}", "real_ns", figures(v, REAL), "shim_ns", figures(v, SHIM)));
 }
 
+/* Checks that the buffers could leave the device with swap, and only then. */
+static int check_movable(struct bench *b)
+{
+	json_int_t movable = 0, want = b->condition == SWAP ? BUFFERS * BUFFER_BYTES : 0;
+	char *text = NULL;
+	json_t *doc = gbpf_call(b->daemon->g, "mem.list", "{}", -1, &text) < 0
+			      ? NULL
+			      : json_loads(text, 0, NULL);
+	json_t *t, *gpu;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(doc, "tenants"), i, t)
+	{
+		bool own = json_integer_value(json_object_get(t, "pid")) == (json_int_t)getpid();
+
+		json_array_foreach(json_object_get(t, "gpus"), k, gpu)
+		{
+			movable += own ? json_integer_value(json_object_get(gpu, "movable")) : 0;
+		}
+	}
+	json_decref(doc);
+	free(text);
+	return movable == want ? 0
+			       : bench_testbed_fail(&b->testbed,
+						    "%lld bytes of the buffers can leave the "
+						    "device, not %lld",
+						    (long long)movable, (long long)want);
+}
+
+/* The one round of a process in a virtual GPU. */
+static int run_pair(struct bench *b, const struct calls *f, CUfunction fn, struct samples *v)
+{
+	int err = await_session(b, f, fn) || check_movable(b) ||
+		  measure(b, f, fn, v, MIN(v->n_all, 32u)) /* warm */ ||
+		  (!b->pair && !b->condition && record_set_up(b)) || measure(b, f, fn, v, v->n_all);
+
+	return err ? -1
+		   : bench_testbed_record(&b->testbed, "swap",
+					  json_pack("{s:s, s:i, s:o, s:o}", "condition",
+						    conditions[b->condition], "pair", (int)b->pair,
+						    "real_ns", figures(v, REAL), "shim_ns",
+						    figures(v, SHIM)));
+}
+
 static int run_rounds(struct bench *b, const struct calls *f, CUfunction fn, struct samples *v)
 {
 	int err = b->daemon ? await_session(b, f, fn) : 0;
@@ -251,9 +315,42 @@ static int measure_all(void *arg)
 	struct calls f;
 	CUfunction fn;
 	int err = samples_init(b, &v) || bind(b, &f) || set_up(b, &f, &fn) ||
-		  run_rounds(b, &f, fn, &v);
+		  (b->swap ? run_pair(b, &f, fn, &v) : run_rounds(b, &f, fn, &v));
 
 	samples_finish(&v);
+	return err ? -1 : 0;
+}
+
+/* A process that sees more than one device has no swap. */
+static int see_one(void)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	char one[64];
+
+	visible = visible && visible[0] ? visible : "0";
+	snprintf(one, sizeof(one), "%.*s", (int)strcspn(visible, ","), visible);
+	return setenv("CUDA_VISIBLE_DEVICES", one, 1);
+}
+
+/* Measures in both virtual GPUs in turn. The one with swap has no more memory on the device. */
+static int run_pairs(struct bench *b)
+{
+	uint64_t bytes = strtoull(b->swap, NULL, 10);
+	int err = 0;
+
+	for (unsigned i = 0; i < CONDITIONS && !err; i++) {
+		err = bench_testbed_vgpu(&b->testbed, b->daemon, conditions[i], bytes,
+					 i == SWAP ? bytes : 0, 0, 0);
+	}
+	for (b->pair = 0; b->pair < b->pairs && !err; b->pair++) {
+		for (unsigned i = 0; i < CONDITIONS && !err; i++) {
+			b->condition = (b->pair + i) % CONDITIONS;
+			bench_testbed_progress(&b->testbed, "latency: pair %u of %u: %s",
+					       b->pair + 1, b->pairs, conditions[b->condition]);
+			err = setenv("GBPF_VGPU", conditions[b->condition], 1) || see_one() ||
+			      bench_testbed_apart(&b->testbed, measure_all, b);
+		}
+	}
 	return err ? -1 : 0;
 }
 
@@ -268,26 +365,29 @@ static int run(struct bench *b)
 			return -1;
 		}
 	}
-	return bench_testbed_enter(&b->testbed, b->daemon, b->class_name)
-		       ? -1
-		       : bench_testbed_apart(&b->testbed, measure_all, b);
+	if (bench_testbed_enter(&b->testbed, b->daemon, b->class_name)) {
+		return -1;
+	}
+	return b->swap ? run_pairs(b) : bench_testbed_apart(&b->testbed, measure_all, b);
 }
 
 int main(int argc, char **argv)
 {
-	static struct bench b = { .testbed.policy_name = "none",
-				  .class_name = "normal",
-				  .n = 60000 };
+	static struct bench b = {
+		.testbed.policy_name = "none", .class_name = "normal", .pairs = 9, .n = 60000
+	};
 	const struct bench_program_option table[] = {
 		BENCH_TESTBED_OPTIONS(&b.testbed),
 		{ "--shim", .text = &b.shim },
 		{ "--class", .text = &b.class_name },
 		{ "--n", .number = &b.n },
+		{ "--swap", .text = &b.swap },
+		{ "--pairs", .number = &b.pairs },
 		{ NULL },
 	};
 
 	if (!bench_program_options(table, &argc, argv) || !b.testbed.libcuda || !b.testbed.gbpfd ||
-	    !b.shim || b.n < BATCH || b.n > MAX_N) {
+	    !b.shim || b.n < BATCH || b.n > MAX_N || !b.pairs) {
 		return bench_program_usage();
 	}
 	return bench_testbed_exit(&b.testbed, run(&b), false);

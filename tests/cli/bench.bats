@@ -46,6 +46,25 @@ load helper
 	done
 }
 
+@test "bench latency --swap compares virtual GPUs without and with swap in turn" {
+	run --separate-stderr "$GBPF" --json bench latency --device soft --n 512 --swap 64M --pairs 3
+	echo "$status $output $stderr"
+	[ "$status" -eq 0 ]
+	json '[(r["condition"], r["pair"]) for r in d["swap"]["records"]] == [("plain", 0), ("swap", 0), ("swap", 1), ("plain", 1), ("plain", 2), ("swap", 2)]'
+	json 'd["session"] and d["swap"]["pairs"] == 3 and d["swap"]["goal_ns"] == 20'
+	more() { # of each pair: what the shim adds with swap, less what it adds without
+		json "sorted((lambda a: a['swap'] - a['plain'])({r['condition']: r['shim_ns']['$1'] - r['real_ns']['$1'] for r in d['swap']['records'] if r['pair'] == p})
+			for p in range(3))[1] == d['swap']['$1']['more_ns'][1]"
+	}
+	more p50
+	more batch_mean
+	run -2 "$GBPF" bench latency --device soft --swap 64M --policy off
+	run -2 "$GBPF" bench latency --device soft --swap 1M
+	run --separate-stderr "$GBPF" bench latency --device soft --n 64 --swap 64M --pairs 1
+	echo "$output"
+	[[ $output == *"goal: MEAN at most 20 ns more with swap: "* ]]
+}
+
 # Prints the files that a measurement left in its folder.
 leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gbpf-bench-"; }
 
