@@ -2,6 +2,7 @@
  * swap: a buffer is filled, and again and again another one is allocated for which the first leaves
  * no room, and freed. With a limit that has room for both, nothing moves, and all calls are the
  * same. */
+#include "base/atomic.h"
 #include "bench/client/load_client.h"
 
 #define PART (UINT64_C(16) << 20) /* memory leaves in chunks of this size at most */
@@ -53,12 +54,14 @@ void bench_moving_step(struct bench_moving *m)
 	if (!m->bytes) {
 		return;
 	}
+	store_release(&m->c->page->moving, 1u);
 	CU(cuMemAlloc_v2(&other, m->bytes));
 	for (uint64_t at = 0; at < m->bytes; at += PART) {
 		CU(cuMemsetD32_v2(other + at, UINT32_MAX, 1));
 	}
 	CU(cuCtxSynchronize());
 	CU(cuMemFree_v2(other));
+	store_release(&m->c->page->moving, 0u);
 	for (unsigned i = 0; i < COMPARED_UNITS; i++) {
 		compare(m, (m->next += 7) % units);
 	}

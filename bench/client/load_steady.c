@@ -13,9 +13,11 @@
 #define GAP_MIN_NS 500000u
 #define GAP_MAX_NS 3000000u
 #define CHECK_EVERY 32u
+#define MOVE_EVERY 4u
 #define MAX_DEPTH 16u
 
 /* A program in Python reads the page. */
+_Static_assert(offsetof(struct bench_page, moving) == 28, "tests/gpu/kills");
 _Static_assert(offsetof(struct bench_page, pid) == 76, "tests/gpu/kills");
 _Static_assert(offsetof(struct bench_page, iterations) == 148, "tests/gpu/kills");
 _Static_assert(offsetof(struct bench_page, finished) == 176, "tests/gpu/kills");
@@ -72,7 +74,7 @@ static void grind(struct bench_client *c, struct bench_block_work *w, struct ben
 		CU(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
 	}
 	for (bool more = true; more || ended < launched;) {
-		bool whole = launched && launched % CHECK_EVERY == 0;
+		bool whole = launched && launched % (c->moving_mb ? MOVE_EVERY : CHECK_EVERY) == 0;
 
 		more = more && !bench_client_has_next(c);
 		if (more && !(whole && ended < launched) && launched - ended < c->depth) {

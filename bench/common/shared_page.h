@@ -50,7 +50,8 @@ struct bench_page {
 	uint32_t done;	  /* atomic, client: number of the command carried out; futex */
 
 	/* the command */
-	uint32_t op, kind, n, reserved;
+	uint32_t op, kind, n;
+	uint32_t moving; /* atomic, client: 1 while its memory leaves the device or comes back */
 	uint64_t seed, limit_ns;
 	uint64_t epoch_ns, offset_ns; /* of a schedule */
 

@@ -45,6 +45,15 @@ nothing_left() {
 	nothing_left
 }
 
+@test "a program killed, and gbpfd killed, while memory leaves the device or comes back" {
+	kills --kills 3 --cases swap,swap-daemon
+	[ "$status" -eq 0 ]
+	all_done swap,swap-daemon
+	python3 -c 'import json, sys; sys.exit(any(c["memory_used"][1] > c["memory_used"][0] or not c["moved_mib"]
+		for c in json.load(open(sys.argv[1]))["cases"]))' "$GBPF_RUNTIME_DIR/kills.json"
+	nothing_left
+}
+
 @test "kills reports a failure if no program makes progress, and leaves nothing behind" {
 	kills --kills 1 --cases batch --stop --patience 0.5
 	[ "$status" -eq 1 ]
