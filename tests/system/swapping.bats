@@ -63,6 +63,23 @@ same_at() { # MEM SWAP ARGUMENT...
 	same_at 48M 256M 2 60 3
 }
 
+# gbpfd then grants memory of the host, and has to be asked for whole chunks where the limit has room for a part of one.
+@test "buffers lie on the host where the limit has room for a part of one, next to another virtual GPU" {
+	start_soft
+	start_daemon
+	gbpf vgpu create other
+	cat >"$GBPF_RUNTIME_DIR/buffers.py" <<-'PY'
+		import ctypes
+		cuda, p = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+		calls = [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(p), 0), cuda.cuCtxSetCurrent(p)]
+		calls += [cuda.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(n)) for n in [8192] + 22 * [10 << 20]]
+		print(calls)
+	PY
+	run --separate-stderr gbpf run --device soft --mem 130M --swap 230M -- python3 "$GBPF_RUNTIME_DIR/buffers.py"
+	echo "$output $stderr"
+	[ "$output" = "[$(printf '0, %.0s' {1..25})0]" ]
+}
+
 @test "memory of cuMemCreate that can leave the device has all answers of the driver" {
 	start_soft
 	start_daemon

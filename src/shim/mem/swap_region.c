@@ -332,6 +332,12 @@ static bool charge_freed(int row, uint64_t bytes)
 	return shim_mem_try_charge(row, bytes);
 }
 
+/* Returns how much of all bytes may lie on the host: chunks use the device's room whole, or not. */
+static uint64_t host_part(uint64_t all, uint64_t room)
+{
+	return all - MIN(all, room - room % MIN(all, SHIM_SWAP_CHUNK_MAX));
+}
+
 /* full: as for fill_chunk(), where the limit has room for all. */
 static CUresult try_alloc(struct allocation *a, bool *full)
 {
@@ -342,7 +348,7 @@ static CUresult try_alloc(struct allocation *a, bool *full)
 	shim_mem_move_begin();
 	charged = shim_mem_charge_or_host(a->row, all) || charge_freed(a->row, all);
 	if (!charged) {
-		shim_swap_ask_for_host(all - MIN(all, shim_mem_room(a->row)));
+		shim_swap_ask_for_host(host_part(all, shim_mem_room(a->row)));
 	}
 	lock_take(&shim_swap_mutex);
 	if (!charged) {
