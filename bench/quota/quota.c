@@ -74,7 +74,8 @@ static int run(struct bench_quota *b)
 	bench_testbed_end(&b->testbed, b->probe, 0);
 	err = err ? err : bench_quota_latency(b);
 	err = err ? err : bench_quota_movement(b);
-	return err ? err : bench_quota_tasks(b);
+	err = err ? err : bench_quota_tasks(b);
+	return err ? err : bench_quota_cycle(b);
 }
 
 static bool in_range(const struct bench_quota *b)

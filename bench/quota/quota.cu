@@ -24,3 +24,23 @@ GLOBAL quota_mix(unsigned *a, u64 words, u64 stride, unsigned seed)
 		a[i] = a[i] * 1664525u + (unsigned)i + seed;
 	}
 }
+
+/* A layer of a cycle: reads it, and with `change` writes it, and adds what it has read to the sum of
+ * each thread. */
+GLOBAL quota_layer(unsigned *a, u64 words, u64 stride, unsigned reads, unsigned change, unsigned *sums)
+{
+	u64 step = threads() * stride;
+	unsigned sum = sums[first()];
+
+	for (unsigned r = 1; r <= reads; r++) {
+		for (u64 i = first() * stride; i < words; i += step) {
+			unsigned v = a[i];
+
+			sum += v * r;
+			if (change) {
+				a[i] = v * 1664525u + (unsigned)i;
+			}
+		}
+	}
+	sums[first()] = sum;
+}

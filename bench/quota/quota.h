@@ -62,7 +62,21 @@ bool bench_quota_read_ledger(const struct bench_quota *b, pid_t pid,
 			     struct bench_quota_ledger *ret);
 /* Returns the sum of a figure of `gbpf ps` over the processes of a virtual GPU with that name; 0 if
  * gbpfd lists none. */
-uint64_t bench_quota_vgpu(const struct bench_quota *b, const char *vgpu, const char *figure);
+uint64_t bench_quota_vgpu(const struct bench_testbed_daemon *d, const char *vgpu,
+			  const char *figure);
+/* Starts a client with a load, in the slot QUOTA_LOADS + i and in a virtual GPU with that name,
+ * which has as much memory as the device until bench_quota_limit sets its limit. */
+int bench_quota_start_load(struct bench_quota *b, const struct bench_testbed_daemon *d,
+			   const char *vgpu, unsigned i, pid_t *ret_pid);
+/* Sets its limit to what its processes hold now, such as contexts, and bytes. */
+int bench_quota_limit(struct bench_quota *b, const struct bench_testbed_daemon *d, const char *vgpu,
+		      uint64_t bytes, uint64_t swap, unsigned prio);
+/* Writes what has moved of a virtual GPU's memory, as gbpfd says. */
+struct bench_quota_moved {
+	uint64_t out_bytes, back_bytes, in_place;
+};
+struct bench_quota_moved bench_quota_moved(const struct bench_testbed_daemon *d, const char *vgpu,
+					   const struct bench_quota_moved *before);
 /* Returns the sum of what the workers hold by their own count. */
 uint64_t bench_quota_held(const struct bench_quota *b);
 /* Fails if a client has, with its message; or if the bench was interrupted. */
@@ -75,5 +89,6 @@ int bench_quota_control(
 int bench_quota_latency(struct bench_quota *b);
 int bench_quota_movement(struct bench_quota *b);
 int bench_quota_tasks(struct bench_quota *b);
+int bench_quota_cycle(struct bench_quota *b);
 
 #endif

@@ -43,6 +43,10 @@ struct bench_quota_client {
 	X(cuLaunchKernel)                                                                          \
 	X(cuMemFreeHost)                                                                           \
 	X(cuMemcpyHtoDAsync_v2)                                                                    \
+	X(cuMemsetD32Async)                                                                        \
+	X(cuEventCreate)                                                                           \
+	X(cuEventRecord)                                                                           \
+	X(cuStreamWaitEvent)                                                                       \
 	X(cuMemcpyDtoHAsync_v2)                                                                    \
 	X(cuMemcpyDtoH_v2)                                                                         \
 	X(cuMemsetD32_v2)                                                                          \
@@ -95,6 +99,19 @@ void bench_quota_work(struct bench_quota_client *c);
 void bench_quota_time(struct bench_quota_client *c);
 /* quota_load.c: computes in more memory than the device may hold, on command. */
 void bench_quota_compute(struct bench_quota_client *c);
+/* Its state. */
+struct bench_quota_kernels {
+	struct bench_quota_client *c;
+	CUmodule module;
+	CUstream stream;
+	unsigned grid, threads; /* of each launch; in all: grid * threads */
+	CUdeviceptr sums;	/* a word of each thread */
+};
+/* quota_cycle_load.c: its cycles over layers. */
+void bench_quota_make_layers(struct bench_quota_kernels *k);
+void bench_quota_run_cycles(struct bench_quota_kernels *k);
+/* Returns a digest of the sums of all threads. */
+uint64_t bench_quota_digest(struct bench_quota_kernels *k);
 /* quota_mover.c: moves memory out of the device and back on command. */
 void bench_quota_move(struct bench_quota_client *c);
 

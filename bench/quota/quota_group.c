@@ -272,9 +272,10 @@ bool bench_quota_read_ledger(const struct bench_quota *b, pid_t pid, struct benc
 	return tenants != NULL;
 }
 
-uint64_t bench_quota_vgpu(const struct bench_quota *b, const char *vgpu, const char *figure)
+uint64_t bench_quota_vgpu(const struct bench_testbed_daemon *d, const char *vgpu,
+			  const char *figure)
 {
-	json_t *tenants = bench_testbed_tenants(b->daemon), *t;
+	json_t *tenants = bench_testbed_tenants(d), *t;
 	uint64_t sum = 0;
 	size_t i;
 
@@ -288,6 +289,44 @@ uint64_t bench_quota_vgpu(const struct bench_quota *b, const char *vgpu, const c
 	}
 	json_decref(tenants);
 	return sum;
+}
+
+int bench_quota_start_load(struct bench_quota *b, const struct bench_testbed_daemon *d,
+			   const char *vgpu, unsigned i, pid_t *ret_pid)
+{
+	const struct bench_testbed_place place = { .lane = LANE_GBPF,
+						   .daemon = unqual(d),
+						   .class_name = "normal",
+						   .mps_priority = -1,
+						   .vgpu = vgpu };
+	char name[16];
+
+	snprintf(name, sizeof(name), "load%u", i);
+	store_release(&b->page->slot[QUOTA_LOADS + i].state, (uint32_t)QUOTA_STARTING);
+	return bench_quota_start_client(b, &place, "load", name, QUOTA_LOADS + i, ret_pid);
+}
+
+int bench_quota_limit(struct bench_quota *b, const struct bench_testbed_daemon *d, const char *vgpu,
+		      uint64_t bytes, uint64_t swap, unsigned prio)
+{
+	return bench_quota_vgpu(d, vgpu, "pid")
+		       ? bench_testbed_vgpu(&b->testbed, d, vgpu,
+					    bench_quota_vgpu(d, vgpu, "mem_used") + bytes, swap, 0,
+					    prio)
+		       : bench_testbed_fail(&b->testbed, "gbpfd lists no program in %s", vgpu);
+}
+
+struct bench_quota_moved bench_quota_moved(const struct bench_testbed_daemon *d, const char *vgpu,
+					   const struct bench_quota_moved *before)
+{
+	static const struct bench_quota_moved nothing;
+
+	before = before ? before : &nothing;
+	return (struct bench_quota_moved){
+		.out_bytes = bench_quota_vgpu(d, vgpu, "mem_out_bytes") - before->out_bytes,
+		.back_bytes = bench_quota_vgpu(d, vgpu, "mem_back_bytes") - before->back_bytes,
+		.in_place = bench_quota_vgpu(d, vgpu, "mem_in_place") - before->in_place,
+	};
 }
 
 uint64_t bench_quota_held(const struct bench_quota *b)

@@ -12,9 +12,9 @@
 
 struct load {
 	struct bench_quota_client *c;
+	struct bench_quota_kernels k;
 	CUstream stream;
 	CUfunction mix;
-	unsigned grid;
 	uint32_t *host; /* pinned; source and destination of a task */
 	uint64_t host_bytes;
 };
@@ -25,7 +25,8 @@ static void launch_mix(const struct load *l, CUdeviceptr a, uint64_t bytes)
 	uint32_t seed = SEED;
 	void *params[] = { &a, &words, &stride, &seed };
 
-	CU(l->c, cuLaunchKernel(l->mix, l->grid, 1, 1, THREADS, 1, 1, 0, l->stream, params, NULL));
+	CU(l->c,
+	   cuLaunchKernel(l->mix, l->k.grid, 1, 1, THREADS, 1, 1, 0, l->stream, params, NULL));
 }
 
 static uint32_t word(uint64_t i)
@@ -97,14 +98,17 @@ static void task(struct load *l)
 static void open_kernels(struct load *l)
 {
 	struct bench_quota_client *c = l->c;
-	CUmodule module;
 	int sms = 0;
 
-	CU(c, cuModuleLoadData(&module, ptx_bench_quota));
-	CU(c, cuModuleGetFunction(&l->mix, module, "quota_mix"));
+	l->k = (struct bench_quota_kernels){ .c = c, .threads = THREADS };
+	CU(c, cuModuleLoadData(&l->k.module, ptx_bench_quota));
+	CU(c, cuModuleGetFunction(&l->mix, l->k.module, "quota_mix"));
 	CU(c, cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device));
 	CU(c, cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING));
-	l->grid = MAX((unsigned)sms, 1) * BLOCKS_PER_MULTIPROCESSOR;
+	l->k.stream = l->stream;
+	l->k.grid = MAX((unsigned)sms, 1) * BLOCKS_PER_MULTIPROCESSOR;
+	CU(c, cuMemAlloc_v2(&l->k.sums, l->k.grid * THREADS * sizeof(uint32_t)));
+	CU(c, cuMemsetD32_v2(l->k.sums, 0, l->k.grid * THREADS));
 }
 
 /* The first launch makes the driver take memory, which is not to be a part of a measurement. */
@@ -133,6 +137,12 @@ void bench_quota_compute(struct bench_quota_client *c)
 			break;
 		case QUOTA_LOAD_TASK:
 			task(&l);
+			break;
+		case QUOTA_LOAD_MAKE:
+			bench_quota_make_layers(&l.k);
+			break;
+		case QUOTA_LOAD_CYCLE:
+			bench_quota_run_cycles(&l.k);
 			break;
 		}
 		bench_quota_complete(c);

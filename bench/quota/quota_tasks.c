@@ -2,7 +2,6 @@
  * time, whose memory together exceeds that of their virtual GPU; next to the same with enough
  * memory, and with as little but without swap. */
 #include <jansson.h>
-#include <stdio.h>
 
 #include "base/clock.h"
 #include "bench/common/program.h"
@@ -38,21 +37,13 @@ static unsigned slot_of(unsigned k, unsigned i)
 static int start(struct tasks *t, unsigned k)
 {
 	struct bench_quota *b = t->b;
-	const struct bench_testbed_place place = { .lane = LANE_GBPF,
-						   .daemon = b->daemon,
-						   .class_name = "normal",
-						   .mps_priority = -1,
-						   .vgpu = names[k] };
 	/* What contexts take is not known yet. */
 	int err = bench_testbed_vgpu(&b->testbed, b->daemon, names[k], b->device_bytes,
 				     k == SWAP ? b->device_bytes : 0, 0, 0);
 
 	for (unsigned i = 0; i < CLIENTS && !err; i++) {
-		char name[16];
-
-		snprintf(name, sizeof(name), "load%u", slot_of(k, i) - QUOTA_LOADS);
-		err = bench_quota_start_client(b, &place, "load", name, slot_of(k, i),
-					       &t->pid[k][i]);
+		err = bench_quota_start_load(b, b->daemon, names[k], k * CLIENTS + i,
+					     &t->pid[k][i]);
 	}
 	for (unsigned i = 0; i < CLIENTS && !err; i++) {
 		err = bench_quota_await_ready(b, t->pid[k][i], slot_of(k, i), false);
@@ -60,19 +51,12 @@ static int start(struct tasks *t, unsigned k)
 	return err;
 }
 
-/* Sets the limit to what the contexts take and what the tasks get. */
 static int limit(struct tasks *t, unsigned k)
 {
-	struct bench_quota *b = t->b;
-	uint64_t all = t->bytes[0] + QUOTA_TASKS_MAX * t->bytes[1];
-	uint64_t used = bench_quota_vgpu(b, names[k], "mem_used");
+	uint64_t all = t->bytes[0] + CLIENTS * (t->bytes[1] + QUOTA_UNIT);
 
-	return bench_quota_vgpu(b, names[k], "pid")
-		       ? bench_testbed_vgpu(
-				 &b->testbed, b->daemon, names[k],
-				 used + (k == ENOUGH ? all + CLIENTS * QUOTA_UNIT : t->quota),
-				 k == SWAP ? all + CLIENTS * QUOTA_UNIT : 0, 0, 0)
-		       : bench_testbed_fail(&b->testbed, "gbpfd does not list the tasks");
+	return bench_quota_limit(t->b, t->b->daemon, names[k], k == ENOUGH ? all : t->quota,
+				 k == SWAP ? all : 0, 0);
 }
 
 static int command(struct tasks *t, unsigned k, unsigned small, enum bench_quota_op op)
@@ -99,18 +83,14 @@ static int command(struct tasks *t, unsigned k, unsigned small, enum bench_quota
 
 static int measure(struct tasks *t, unsigned k, unsigned small, unsigned round)
 {
-	static const char *const counters[] = { "mem_out_bytes", "mem_back_bytes", "mem_in_place" };
 	struct bench_quota *b = t->b;
-	uint64_t begin = UINT64_MAX, end = 0, wrong = 0, refused = 0, moved[3];
+	uint64_t begin = UINT64_MAX, end = 0, wrong = 0, refused = 0;
+	struct bench_quota_moved before, moved;
 	int err = command(t, k, small, QUOTA_LOAD_FILL);
 
-	for (unsigned i = 0; i < 3; i++) {
-		moved[i] = bench_quota_vgpu(b, names[k], counters[i]);
-	}
+	before = bench_quota_moved(b->daemon, names[k], NULL);
 	err = err ? err : command(t, k, small, QUOTA_LOAD_TASK);
-	for (unsigned i = 0; i < 3; i++) {
-		moved[i] = bench_quota_vgpu(b, names[k], counters[i]) - moved[i];
-	}
+	moved = bench_quota_moved(b->daemon, names[k], &before);
 	for (unsigned i = 0; i <= small; i++) {
 		const struct bench_quota_load *m = &b->page->slot[slot_of(k, i)].load;
 
@@ -126,14 +106,15 @@ static int measure(struct tasks *t, unsigned k, unsigned small, unsigned round)
 	return err ? err
 		   : bench_testbed_record(
 			     &b->testbed, "tasks",
-			     json_pack("{s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-				       "condition", names[k], "small", (int)small, "round",
-				       (int)round, "ns", (json_int_t)(end - begin), "refused",
-				       (json_int_t)refused, "out_bytes", (json_int_t)moved[0],
-				       "back_bytes", (json_int_t)moved[1], "in_place",
-				       (json_int_t)moved[2], "large_bytes", (json_int_t)t->bytes[0],
-				       "small_bytes", (json_int_t)t->bytes[1], "quota_bytes",
-				       (json_int_t)t->quota));
+			     json_pack(
+				     "{s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+				     "condition", names[k], "small", (int)small, "round",
+				     (int)round, "ns", (json_int_t)(end - begin), "refused",
+				     (json_int_t)refused, "out_bytes", (json_int_t)moved.out_bytes,
+				     "back_bytes", (json_int_t)moved.back_bytes, "in_place",
+				     (json_int_t)moved.in_place, "large_bytes",
+				     (json_int_t)t->bytes[0], "small_bytes",
+				     (json_int_t)t->bytes[1], "quota_bytes", (json_int_t)t->quota));
 }
 
 static int measure_all(struct tasks *t)

@@ -6,7 +6,8 @@ from text import plural
 
 MEM_MIN = 128 << 20  # in which each path of each thread finds room
 COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, cost', [
-	words('parts', ('race', 'kills', 'control', 'latency', 'movement', 'tasks'), 'of race,kills,control,latency,movement (default: these),tasks'),
+	words('parts', ('race', 'kills', 'control', 'latency', 'movement', 'tasks', 'cycle'),
+		'of race,kills,control,latency,movement (default: these),tasks,cycle'),
 	size('mem', MEM_MIN, 1 << 62, "limit (default a quarter of the device's memory)", 'm'),
 	number('processes', 2, 16, 'workers (default 2)'),
 	number('threads', 1, 64, 'of each worker (default 16)'),
@@ -14,7 +15,7 @@ COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, 
 	number('seconds', 1, 3600, 'length of the race (default 5)', 't', 'S'),
 	number('kills', 0, 10000, 'workers killed (default 10)', 'k'),
 	number('gbpfd-kills', 0, 1000, 'kills of gbpfd (default 3)'),
-	number('repeats', 1, 1000, 'rounds of the parts latency, movement and tasks (default 5)', 'r'),
+	number('repeats', 1, 1000, 'rounds of the parts latency, movement, tasks and cycle (default 5)', 'r'),
 	number('tasks', 1, 8, 'small tasks, at most (default 8)'),
 	number('calls', 1, 1024, 'calls in each round of latency (default 200)', 'n'),
 	number('seed', 0, 1000000, 'of the random sizes (default 1)')], policy=Command.CHOSEN, client='bench-quota-client')
@@ -26,6 +27,7 @@ POOL_STEP = 32 * MIB
 GOAL_LIMIT_NS = 2000
 # Percent of the rate of pinned memory. Measured 68 and 97 % without the waits around (H200): to be raised.
 GOAL_MOVEMENT_PERCENT = {'out': 60, 'back': 85}
+CYCLE = {'fits': 'enough memory', 'swap': 'swap', 'hand': 'by hand'}
 TASKS = ('enough', 'swap', 'plain')
 CONDITIONS = {'limited': 'with a limit', 'plain': 'without a limit'}
 
@@ -116,6 +118,24 @@ def of_tasks(records):
 	return found
 
 
+def of_cycle(records):
+	"""Returns a list with the figures of each kind of kernels; ratios are medians of those of the rounds."""
+	found = []
+	for kind in dict.fromkeys(r['kind'] for r in records):
+		mine = [r for r in records if r['kind'] == kind]
+		rate = {c: {r['round']: stats.ratio(r['passes'] * r['layers_bytes'], r['ns']) for r in mine if r['condition'] == c} for c in CYCLE}
+		rounds = sorted(rate['swap'])
+		f = {'kind': kind, 'rounds': len(rounds), **{n: mine[0][n] for n in ('layers_bytes', 'quota_bytes')},
+			**{c + '_gb_s': stats.quantile(sorted(rate[c].values()), 0.5) for c in CYCLE}}
+		for other in ('hand', 'fits'):
+			ratios = sorted(stats.ratio(rate['swap'][i], rate[other][i]) for i in rounds)
+			f['of_' + other] = {'ratio': stats.quantile(ratios, 0.5), 'min': ratios[0], 'max': ratios[-1]}
+		for n in ('out_bytes', 'back_bytes', 'in_place'):
+			f[n] = sum(r[n] for r in mine if r['condition'] == 'swap')
+		found.append(f)
+	return found
+
+
 def pool_steps(d):
 	"""Returns by how many bytes pools may exceed the limit while calls are refused: a step of each process (docs/MEMORY-INTERNALS.md)."""
 	return d['processes'] * POOL_STEP if 'async' in d['paths'] else 0
@@ -164,6 +184,9 @@ def missed(d):
 				yield 'tasks: %u refused next to %u small ones, condition %s' % (f[name]['refused'], f['small'], name)
 		if f['bytes'] > f['quota_bytes'] and not f['plain']['refused']:
 			yield 'tasks: none refused without swap next to %u small ones, so the limit shows nothing' % f['small']
+	cycle = d.get('cycle')
+	if cycle and not any(f['out_bytes'] + f['in_place'] for f in cycle):
+		yield 'cycle: nothing has left the device, so it shows nothing'
 	if 'control' in d and not d['control']['above_bytes']:
 		yield 'control: workers that check before they allocate stayed below the limit, so the race shows nothing'
 
@@ -233,8 +256,20 @@ def print_tasks(out, rows):
 			f['swap']['in_place'], f['plain']['refused']))
 
 
+def print_cycle(out, rows):
+	out.line('cycle: kernels over layers of %.0f MiB in all, %.2f times the %.0f MiB of their virtual GPU; GB/s of layers; OF HAND: of what an offload '
+		'written by hand gets, medians of %u round%s' % (rows[0]['layers_bytes'] / MIB, rows[0]['layers_bytes'] / rows[0]['quota_bytes'],
+		rows[0]['quota_bytes'] / MIB, rows[0]['rounds'], plural(rows[0]['rounds'])))
+	out.line('%-8s %10s %10s %10s %8s %13s %8s %10s %10s %9s' % ('KERNELS', 'ENOUGH', 'SWAP', 'BY HAND', 'OF HAND', 'MIN-MAX', 'OF ENOUGH', 'LEFT MiB',
+		'BACK MiB', 'IN PLACE'))
+	for f in rows:
+		out.line('%-8s %10.2f %10.2f %10.2f %8.2f %13s %8.3f %10.0f %10.0f %9u' % (f['kind'], f['fits_gb_s'], f['swap_gb_s'], f['hand_gb_s'],
+			f['of_hand']['ratio'], '%.2f-%.2f' % (f['of_hand']['min'], f['of_hand']['max']), f['of_fits']['ratio'], f['out_bytes'] / MIB,
+			f['back_bytes'] / MIB, f['in_place']))
+
+
 def report(records, out):
-	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': [], 'movement': [], 'tasks': []}
+	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': [], 'movement': [], 'tasks': [], 'cycle': []}
 	for name, body in records:
 		if name in ('set_up', 'start'):
 			set_up.update(body)
@@ -257,6 +292,8 @@ def report(records, out):
 		d['movement'] = of_movement(lists['movement'])
 	if lists['tasks']:
 		d['tasks'] = of_tasks(lists['tasks'])
+	if lists['cycle']:
+		d['cycle'] = of_cycle(lists['cycle'])
 	d['missed'] = list(missed(d))
 	out.line('%s; limit %.1f of %.1f MiB, %u workers with %u threads, %g second%s, seed %u, paths %s' % (d['device'],
 		d['limit_bytes'] / MIB, d['device_bytes'] / MIB, d['processes'], d['threads'], d['seconds'], plural(d['seconds']), d['seed'],
@@ -267,6 +304,8 @@ def report(records, out):
 		print_movement(out, d)
 	if 'tasks' in d:
 		print_tasks(out, d['tasks'])
+	if 'cycle' in d:
+		print_cycle(out, d['cycle'])
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	out.failed = bool(d['missed'])
