@@ -523,7 +523,7 @@ static struct candidate foresee(struct daemon *d, unsigned gpu)
 	const struct daemon_gpu *g = &d->devices.d[gpu];
 	uint64_t size, left = daemon_vgpu_free_memory(d, gpu, &size), all = 0;
 
-	for (struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+	for (struct daemon_vgpu *v = d->vgpus.first; size && v; v = v->next) {
 		all += may_take(v, g);
 	}
 	for (struct daemon_vgpu *v = d->vgpus.first; size && v; v = v->next) {
@@ -536,9 +536,25 @@ static struct candidate foresee(struct daemon *d, unsigned gpu)
 	return best;
 }
 
+/* Returns true if processes of one vGPU may need what those of another one can release: otherwise
+ * no account is summed up, which takes as long as processes make it, and no user's budget pays for.
+ */
+static bool may_need(const struct daemon *d)
+{
+	unsigned n = 0, with_swap = 0;
+
+	for (const struct daemon_vgpu *v = d->vgpus.first; v; v = v->next) {
+		n += v->n_lines > 0;
+		with_swap += v->n_lines && v->row[PROTO_ACCOUNT_SWAP].limit;
+	}
+	return n > 1 && with_swap;
+}
+
 void daemon_vgpu_reclaim_foresee(struct daemon *d)
 {
-	for (unsigned i = 0; i < PROTO_MAX_GPUS; i++) {
+	unsigned n = may_need(d) ? PROTO_MAX_GPUS : 0;
+
+	for (unsigned i = 0; i < n; i++) {
 		struct candidate c = foresee(d, i);
 		union proto_message m = { 0 };
 
