@@ -114,6 +114,36 @@ interrupts() {
 	eventually nothing_left
 }
 
+@test "the demonstration that is interrupted while a program starts leaves nothing behind" {
+	mkdir tmp
+	cat >demo.py <<'PYTHON'
+import importlib.machinery, importlib.util, os, signal, subprocess, sys
+number = int(sys.argv.pop(1))
+loader = importlib.machinery.SourceFileLoader('demo', sys.argv[1])
+demo = importlib.util.module_from_spec(importlib.util.spec_from_loader('demo', loader))
+sys.dont_write_bytecode = True
+loader.exec_module(demo)
+popen = subprocess.Popen
+def start(*args, **options):
+	global number
+	p = popen(*args, **options)
+	number -= 1
+	if not number:
+		os.kill(os.getpid(), signal.SIGINT)
+	return p
+subprocess.Popen = start
+sys.argv = sys.argv[1:]
+sys.exit(demo.main())
+PYTHON
+	for number in 1 2 3; do # gbpf-softgpu, gbpfd, a program
+		start python3 demo.py "$number" "$GBPF_PREFIX/lib/gbpf/demo" --device soft --out .
+		ended_by 2
+		[ "$(tail -n 1 err)" = "demo: interrupted" ]
+		run ! grep -q Traceback err
+		eventually nothing_left
+	done
+}
+
 @test "the demonstration prints no share above what there is" {
 	python3 - "$GBPF_PREFIX/lib/gbpf/demo" <<'PYTHON'
 import importlib.machinery, importlib.util, sys
