@@ -29,9 +29,10 @@ struct mem_swap_chunk {
 	uint64_t handle; /* the caller's: of device memory */
 	/* The caller's: of host memory, and the address at which that is mapped as well. */
 	uint64_t host, host_address;
-	uint64_t used; /* number of its latest use; of the one before it was made, at first */
-	double worth;  /* what its uses would have cost on the host, the latest most; scaled */
-	uint64_t lost; /* what they have cost since it is there */
+	uint64_t copied; /* the caller's: since when the host's memory has had its bytes; 0: not */
+	uint64_t used;	 /* number of its latest use; of the one before it was made, at first */
+	double worth;	 /* what its uses would have cost on the host, the latest most; scaled */
+	uint64_t lost;	 /* what they have cost since it is there */
 	/* In a region that the program maps: the lowest address in it that uses have named, and
 	 * the latest of them; 0: none. */
 	uint64_t named, named_use;

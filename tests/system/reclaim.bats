@@ -177,6 +177,52 @@ waits() { eventually shows "d['waiting'] == $2" gbpf vgpu show "$1"; }
 	expect ok a check
 }
 
+# copied NAME MIB: what copies of that program have moved, since `copies` was set.
+copied() { [ "$(copies_of "$1")" -eq $((copies + ($2 << 20))) ]; }
+copies_of() {
+	local -n pid=pid_$1
+	gbpf --json device --soft | python3 -c 'import json, sys
+print(sum(c["copied_bytes"] for c in json.load(sys.stdin)["contexts"] if c["pid"] == int(sys.argv[1])))' "$pid"
+}
+
+@test "memory of a program without work is copied before it has to leave" {
+	start_soft --mem 256M
+	start_daemon
+	machine proc/pressure/memory 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0'
+	start_on_machine "--mem 256M --swap 512M" a
+	for ((i = 0; i < 8; i++)); do
+		expect ok a alloc 16
+	done
+	copies=$(copies_of a)
+	start_servers_with "--mem 192M" b
+	eventually copied a 128
+	for ((i = 0; i < 11; i++)); do
+		expect ok b alloc 16
+	done
+	eventually tenant "$pid_a" 't["stats"]["mem_out_bytes"] >= 48 << 20'
+	copied a 128
+	expect ok a check
+}
+
+@test "what work has changed since it was copied is copied again" {
+	start_soft --mem 256M
+	start_daemon
+	machine proc/pressure/memory 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0'
+	start_on_machine "--mem 256M --swap 512M" a
+	for ((i = 0; i < 8; i++)); do
+		expect ok a alloc 16
+	done
+	copies=$(copies_of a)
+	start_servers_with "--mem 192M" b
+	eventually copied a 128
+	expect ok a renew
+	for ((i = 0; i < 11; i++)); do
+		expect ok b alloc 16
+	done
+	eventually tenant "$pid_a" 't["stats"]["mem_out_bytes"] >= 48 << 20'
+	expect ok a check
+}
+
 @test "two vGPUs that take memory of each other keep their data" {
 	start "--reserve 32M" "--swap 512M --reserve 32M"
 	for ((i = 0; i < 4; i++)); do

@@ -5,6 +5,7 @@
  *   alloc MIB    by cuMemAlloc; `dirty` if the memory is not zero. Fills it
  *   create MIB   the same by cuMemCreate
  *   keep MIB     has a pool keep that, which it does not use
+ *   renew        fills all memory with something else
  *   check        `wrong` unless all memory has what it was filled with
  *   free         the last one of `alloc` */
 #include <stdio.h>
@@ -63,6 +64,19 @@ static const char *take(CUdeviceptr at, size_t bytes)
 	CU(cuMemcpyHtoD(i->at, words, i->bytes));
 	free(words);
 	return zero ? "ok" : "dirty";
+}
+
+static CUresult renew(void)
+{
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t *words;
+
+		items[i].seed += 500;
+		words = fill(&items[i]);
+		CU(cuMemcpyHtoD(items[i].at, words, items[i].bytes));
+		free(words);
+	}
+	return CUDA_SUCCESS;
 }
 
 static bool is_right(const struct item *i)
@@ -133,6 +147,8 @@ static const char *answer(const char *verb, size_t bytes)
 	}
 	if (strcmp(verb, "free") == 0) {
 		r = cuMemFree(items[--n].at);
+	} else if (strcmp(verb, "renew") == 0) {
+		r = renew();
 	} else if (strcmp(verb, "create") == 0) {
 		r = create(&at, bytes);
 	} else if (strcmp(verb, "keep") == 0) {

@@ -149,7 +149,7 @@ void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes
 /* The pool may have the last of what swap allows, in chunks of other sizes. */
 bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device)
 {
-	bool made = shim_swap_pool_take(c->bytes, &c->host, &c->host_address);
+	bool made = shim_swap_pool_take(c);
 
 	while (!made) {
 		made = shim_swap_chunk_make_host(c->bytes, device, &c->host, &c->host_address);
@@ -166,7 +166,7 @@ void shim_swap_chunk_unback(struct mem_swap_chunk *c)
 		return;
 	}
 	shim_swap_pool_put(c->host, c->host_address, c->bytes);
-	c->host = c->host_address = 0;
+	c->host = c->host_address = c->copied = 0;
 }
 
 void shim_swap_say_lost(const struct mem_swap_chunk *c)

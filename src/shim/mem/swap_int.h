@@ -162,6 +162,12 @@ void shim_swap_back_into(struct mem_swap_region *unused) REQUIRES(shim_swap_mute
  * takes each room at once. */
 uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,
 			    uint64_t since, uint64_t done) REQUIRES(shim_swap_mutex);
+/* Copies a chunk on the device to memory of the host that is mapped at that address, if no work was
+ * submitted since the last pause that may use it, and none is under way. Returns whether it did;
+ * *ret_interval becomes an interval: the memory has what the chunk has as long as
+ * shim_swap_last_use() is not later, in a pause. */
+bool shim_swap_copy_ahead(const struct mem_swap_chunk *k, CUdeviceptr to, uint64_t *ret_interval)
+	REQUIRES(shim_swap_mutex);
 /* Has gbpfd grant pinned memory that the limit has. The caller does not hold the mutex. */
 void shim_swap_ask_for_host(uint64_t bytes);
 

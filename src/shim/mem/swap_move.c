@@ -60,13 +60,20 @@ static CUresult begin_copy(const struct mem_swap_chunk *k, bool out, CUstream st
 						     stream);
 }
 
+/* Returns true if the host's memory has what a chunk has that is to leave. Constant in a pause. */
+static bool is_copied(const struct mem_swap_chunk *k)
+{
+	return k->copied && shim_swap_last_use(k->region) <= k->copied;
+}
+
 /* Begins to copy chunks out. Returns how many. */
 static unsigned begin_out(const struct shim_swap_context *c, const struct moves *m)
 	REQUIRES(shim_swap_mutex)
 {
 	unsigned n = 0;
 
-	while (n < m->n_out && begin_copy(m->out[n], true, c->out) == CUDA_SUCCESS &&
+	while (n < m->n_out &&
+	       (is_copied(m->out[n]) || begin_copy(m->out[n], true, c->out) == CUDA_SUCCESS) &&
 	       shim_work_driver.cuEventRecord(c->copied[n], c->out) == CUDA_SUCCESS) {
 		n++;
 	}
@@ -145,6 +152,38 @@ static void move_all(const struct shim_swap_context *c, struct moves *m) REQUIRE
 			m->begun[i] = !shim_swap_chunk_remap(k, k->handle, k->host, c->device);
 		}
 	}
+}
+
+/* In a pause, in the context, which is current. The copy may go on afterwards: work that writes
+ * meanwhile is of a later interval. */
+static bool begin_ahead(const struct shim_swap_context *c, const struct mem_swap_chunk *k,
+			CUdeviceptr to, uint64_t interval) REQUIRES(shim_swap_mutex)
+{
+	uint64_t last = shim_swap_last_use(k->region), uses;
+
+	return last < interval && shim_swap_done(k->region->row, &uses) >= last &&
+	       shim_work_driver.cuMemcpyDtoDAsync_v2(to, k->address, k->bytes, c->out) ==
+		       CUDA_SUCCESS;
+}
+
+bool shim_swap_copy_ahead(const struct mem_swap_chunk *k, CUdeviceptr to, uint64_t *ret_interval)
+{
+	const struct shim_swap_context *c = shim_swap_context_of(k->region->row);
+	struct shim_swap_pause p;
+	bool begun = false;
+	CUcontext before;
+
+	if (!c || shim_work_driver.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
+		return false;
+	}
+	if (shim_swap_stop(&p)) {
+		*ret_interval = load_relaxed(&shim_work_interval) - 1;
+		begun = begin_ahead(c, k, to, *ret_interval);
+		shim_swap_resume(&p);
+	}
+	begun = begun && shim_work_driver.cuStreamSynchronize(c->out) == CUDA_SUCCESS;
+	(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
+	return begun;
 }
 
 /* ---- before and after ---- */

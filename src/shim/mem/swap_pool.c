@@ -30,6 +30,8 @@
 
 static struct spare {
 	uint64_t handle, address, bytes;
+	/* The chunk whose bytes it has had since the interval: region and address; 0: none. */
+	uint64_t of, of_address, interval;
 } spares[SPARES_MAX] GUARDED_BY(shim_swap_mutex); /* charged; the oldest first */
 static uint32_t n_spares GUARDED_BY(shim_swap_mutex);
 static uint64_t spare_bytes; /* [atomic] of all; changed under the mutex */
@@ -41,6 +43,7 @@ static struct {
 	uint64_t moved_ns;    /* when chunks moved the last time */
 	uint64_t ordered_ns;  /* when gbpfd has ordered memory to leave, or foreseen it */
 	uint64_t pause_until; /* none is made before, ns */
+	uint64_t busy_until;  /* none is copied before, ns */
 	uint32_t drops;	      /* counts shim_swap_pool_drop() */
 	bool runs;	      /* there is a thread */
 	bool calls;	      /* it calls the driver, for memory that is charged */
@@ -49,16 +52,21 @@ static struct {
 static uint32_t stopping; /* [atomic] */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, called = PTHREAD_COND_INITIALIZER;
 
-enum due { NOTHING, MAKE, FREE };
+enum due { NOTHING, MAKE, FREE, COPY };
 
 /* ---- what is due ---- */
 
-/* Returns true if chunks may have to leave soon: the limit leaves little, or another vGPU has just
- * needed memory, or may need it. */
+/* Returns true if another vGPU has just needed memory, or may need it. */
+static bool is_ordered(uint64_t now) REQUIRES(shim_swap_mutex)
+{
+	return pool.ordered_ns && now < pool.ordered_ns + SHIM_SWAP_POOL_IDLE_NS;
+}
+
+/* Returns true if chunks may have to leave soon: the limit leaves little, or an order has. */
 static bool is_near(int row) REQUIRES(shim_swap_mutex)
 {
 	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART) ||
-	       (pool.ordered_ns && clock_now_ns() < pool.ordered_ns + SHIM_SWAP_POOL_IDLE_NS);
+	       is_ordered(clock_now_ns());
 }
 
 /* Returns the size of the memory that the pool lacks for the chunks that were not used for longest,
@@ -138,6 +146,61 @@ static enum due choose(uint64_t now, uint64_t room, uint64_t *ret_bytes) REQUIRE
 		       : NOTHING;
 }
 
+/* Returns true if the chunk was copied there. */
+static bool is_copy(const struct spare *s, const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex)
+{
+	return s->of && s->of == c->region->id && s->of_address == c->address;
+}
+
+/* Returns true if the memory has what some chunk on the device has. */
+static bool is_useful(const struct spare *s) REQUIRES(shim_swap_mutex)
+{
+	const struct mem_swap_region *r =
+		s->of ? mem_swap_find(&shim_swap_map, s->of_address) : NULL;
+
+	return r && !r->freed && r->id == s->of && shim_swap_last_use(r) <= s->interval;
+}
+
+/* Returns memory that a chunk is to be copied to, or NULL. */
+static struct spare *place_for(const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex)
+{
+	struct spare *found = NULL;
+
+	for (uint32_t i = 0; i < n_spares; i++) {
+		struct spare *s = &spares[i];
+
+		if (is_copy(s, c) && is_useful(s)) {
+			return NULL;
+		}
+		if (s->bytes == c->bytes && !is_useful(s)) {
+			found = s;
+		}
+	}
+	return found;
+}
+
+/* Returns the chunk that is to be copied next, and where to, or NULL: one of those that would leave
+ * for an order as large as all that the pool has. */
+static struct mem_swap_chunk *choose_copy(uint64_t now, struct spare **ret)
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
+	double worth;
+	unsigned n = 0;
+
+	if (is_ordered(now) && is_calm(now) && now >= pool.busy_until) {
+		n = mem_swap_pick(&shim_swap_map, pool.row, UINT64_MAX, load_relaxed(&spare_bytes),
+				  UINT64_MAX, list, SHIM_SWAP_BATCH, &worth);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		*ret = list[i]->region->id ? place_for(list[i]) : NULL;
+		if (*ret) {
+			return list[i];
+		}
+	}
+	return NULL;
+}
+
 /* ---- the pool ---- */
 
 static void start(void) REQUIRES(shim_swap_mutex);
@@ -196,22 +259,42 @@ static void free_spare(const struct spare *s)
 	shim_swap_chunk_free_host(s->handle, s->address, s->bytes);
 }
 
-bool shim_swap_pool_take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_address)
+/* Returns the place of memory for a chunk: its copy, or else, if possible, no other one's;
+ * n_spares: there is none. */
+static uint32_t find(const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex)
 {
-	uint32_t i = n_spares;
+	uint32_t found = n_spares;
+
+	for (uint32_t i = n_spares; i > 0; i--) {
+		const struct spare *s = &spares[i - 1];
+
+		if (s->bytes != c->bytes) {
+			continue;
+		}
+		if (is_copy(s, c)) {
+			return i - 1;
+		}
+		if (found == n_spares || (is_useful(&spares[found]) && !is_useful(s))) {
+			found = i - 1;
+		}
+	}
+	return found;
+}
+
+bool shim_swap_pool_take(struct mem_swap_chunk *c)
+{
+	uint32_t i = find(c);
 	struct spare s;
 
 	use();
 	pool.moved_ns = pool.used_ns; /* also without memory, which is made then */
-	while (i && spares[i - 1].bytes != bytes) {
-		i--;
-	}
-	if (!i) {
+	if (i == n_spares) {
 		return false;
 	}
-	s = remove_at(i - 1);
-	*ret_handle = s.handle;
-	*ret_address = s.address;
+	s = remove_at(i);
+	c->host = s.handle;
+	c->host_address = s.address;
+	c->copied = is_copy(&s, c) ? s.interval : 0;
 	return true;
 }
 
@@ -320,9 +403,27 @@ static enum due ask_for_host(uint64_t now, uint64_t room, uint64_t *ret_bytes)
 	return load_acquire(&stopping) ? NOTHING : choose(now, room, ret_bytes);
 }
 
+/* With the mutex held: none of it can be freed meanwhile. */
+static void copy_one(uint64_t now, const struct mem_swap_chunk *c, struct spare *s)
+	REQUIRES(shim_swap_mutex)
+{
+	uint64_t interval;
+
+	s->of = 0;
+	if (shim_swap_copy_ahead(c, s->address, &interval)) {
+		s->of = c->region->id;
+		s->of_address = c->address;
+		s->interval = interval;
+	} else {
+		pool.busy_until = now + LOOK_NS;
+	}
+}
+
 bool shim_swap_pool_step(uint64_t now_ns)
 {
 	uint64_t room = mem_host_room(MEM_HOST_SYSTEM), bytes;
+	const struct mem_swap_chunk *c = NULL;
+	struct spare *s = NULL;
 	enum due due;
 
 	lock_take(&shim_swap_mutex);
@@ -334,6 +435,12 @@ bool shim_swap_pool_step(uint64_t now_ns)
 		make_one(now_ns, bytes);
 	} else if (due == FREE) {
 		free_one();
+	} else if (!load_acquire(&stopping)) {
+		c = choose_copy(now_ns, &s);
+		due = c ? COPY : NOTHING;
+	}
+	if (due == COPY) {
+		copy_one(now_ns, c, s);
 	}
 	lock_release(&shim_swap_mutex);
 	return due != NOTHING;

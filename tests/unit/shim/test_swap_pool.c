@@ -275,11 +275,16 @@ static unsigned steps(void)
 
 static bool take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_address)
 {
+	struct mem_swap_region *r = mem_swap_region_create(bytes, bytes, bytes, 0);
 	bool taken;
 
+	assert_non_null(r);
 	lock_take(&shim_swap_mutex);
-	taken = shim_swap_pool_take(bytes, ret_handle, ret_address);
+	taken = shim_swap_pool_take(&r->chunk[0]);
 	lock_release(&shim_swap_mutex);
+	*ret_handle = r->chunk[0].host;
+	*ret_address = r->chunk[0].host_address;
+	free(r);
 	return taken;
 }
 
