@@ -124,6 +124,26 @@ static void indexes_from_memory_are_known(void **state)
 	assert_false(set_of("mad.wide.u32 %q2, %r0, 4, %q0;").from_memory);
 }
 
+/* Factors, masks, limits and small distances. */
+static void other_constants_are_no_addresses(void **state)
+{
+	static const char *const texts[] = {
+		"add.s64 %q2, %q0, -2147483648;",
+		"add.s64 %q2, %q0, 4294967295;",
+		"and.b64 %q2, %q0, -4294967296;",
+		"setp.gt.u64 %p0, %q1, 4294967296;\nselp.b64 %q2, %q0, %q1, %p0;",
+		"mov.u32 %r1, %tid.x;\ncvt.u64.u32 %q3, %r1;\n"
+		"mul.lo.s64 %q4, %q3, -7046029254386353131;\n"
+		"shr.u64 %q5, %q4, 40;\nadd.s64 %q2, %q0, %q5;",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		print_message("%s\n", texts[i]);
+		assert_true(set_of(texts[i]).words & 1);
+	}
+}
+
 static void both_of_two_pointers_may_be_written(void **state)
 {
 	struct ptx_pointers p;
@@ -212,6 +232,18 @@ static void other_addresses_are_refused(void **state)
 		{ KERNEL "ld.param.u32 %r2, [a+4];\ncvt.u64.u32 %q3, %r2;\nshl.b64 %q2, %q3, "
 			 "32;\n" STORES_AT_SUM,
 		  "may not come from an argument: st" },
+		/* addresses in the code, and a number or another pointer */
+		{ KERNEL "add.s64 %q2, %q1, 140187732541440;\nst.global.u32 [%q2], 1;\nret;\n}\n",
+		  "may not come from an argument: st" },
+		{ KERNEL "mov.u64 %q2, 4294967296;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ KERNEL "mad.wide.u32 %q2, %r0, 4, 140187732541440;\n" STORES_AT_SUM,
+		  "may not come from an argument: st" },
+		{ KERNEL "setp.eq.u64 %p0, %q1, 0;\nselp.b64 %q2, 140187732541440, %q1, %p0;\n"
+			 "st.global.u32 [%q2], 1;\nret;\n}\n",
+		  "may not come from an argument: st" },
+		{ KERNEL "st.global.u32 [%q1+4294967296], 1;\nret;\n}\n",
+		  "may not come from an argument: st" },
 		/* names that are declared twice */
 		{ KERNEL
 		  "{ .param .u64 a; ld.param.u64 %q2, [a]; st.global.u32 [%q2], 1; }\nret;\n}\n",
@@ -251,6 +283,7 @@ int main(void)
 		cmocka_unit_test(known_addresses_are_followed),
 		cmocka_unit_test(each_access_has_the_words_of_its_address),
 		cmocka_unit_test(indexes_from_memory_are_known),
+		cmocka_unit_test(other_constants_are_no_addresses),
 		cmocka_unit_test(both_of_two_pointers_may_be_written),
 		cmocka_unit_test(other_addresses_are_refused),
 	};

@@ -2,8 +2,9 @@
  * register the pass keeps the set of words that its value may come from, over all instructions that
  * write it, whatever the order. A value of 64 bits that is loaded from memory may be an address:
  * its set has the mark MEMORY. A shorter one is an index, unless it becomes a part of an address by
- * a shift, a product or a vector: it gets the mark MEMORY then. The result is known only if the set
- * of each global or generic access has a word and no such mark. */
+ * a shift, a product or a vector: it gets the mark MEMORY then. So does a constant that may be an
+ * address, which compilers at run time put into their code. The result is known only if the set of
+ * each global or generic access has a word and no such mark. */
 #include "ptx/probe_pointers.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ _Static_assert(PTX_POINTERS_MAX < 58, "words are below the marks");
 #define SIZE_MAX_LOG2 4u   /* of an element */
 #define INDEX_MAX_LOG2 16u /* of what an index is multiplied by */
 #define INDEX_MAX (UINT64_C(1) << INDEX_MAX_LOG2)
+#define ADDRESS_MIN (UINT64_C(1) << 32) /* no memory that moves is below */
 #define FUNCTIONS_MAX 64u
 #define REGISTERS_MAX 65536u
 #define ROUNDS_MAX 100u
@@ -114,6 +116,12 @@ static bool is_index(const char *name)
 	return ptx_begins_with(name, names);
 }
 
+/* Returns true for a constant whose amount is that or more. */
+static bool is_constant(const struct ptx_operand *o, uint64_t least)
+{
+	return o->kind == PTX_INT && o->value >= least && -o->value >= least;
+}
+
 /* A part of a vector may be anything, and so may the address of a variable or a parameter. */
 static uint64_t value(struct walk *w, const struct ptx_operand *o)
 {
@@ -125,7 +133,7 @@ static uint64_t value(struct walk *w, const struct ptx_operand *o)
 			    : NULL;
 		all = s ? *s : MEMORY;
 	}
-	if (o->kind == PTX_INT && o->value >= INDEX_MAX && -o->value >= INDEX_MAX) {
+	if (is_constant(o, INDEX_MAX)) {
 		all |= LARGE;
 	}
 	for (uint32_t k = 0; k < o->n_args && o->kind != PTX_ADDRESS; k++) {
@@ -258,7 +266,7 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 		return;
 	}
 	s = o->name ? set_of(w, o->name) : NULL;
-	if (!s || !(*s & WORDS) || *s & MEMORY) {
+	if (!s || !(*s & WORDS) || *s & MEMORY || o->offset != (int32_t)o->offset) {
 		refuse(w, &i->item,
 		       "it uses an address that may not come from an argument:", i->opcode);
 		return;
@@ -382,6 +390,17 @@ static bool keeps_places(const struct ptx_insn *i)
 	return ptx_is_one_of(i->opcode, keeps);
 }
 
+/* Returns true if the operand is a constant that may be, or be added to, the result's address: no
+ * factor, mask or divisor. */
+static bool may_be_address(const struct ptx_insn *i, uint32_t operand)
+{
+	static const char *const adds[] = { "mov", "add", "sub",  "or",	  "xor",
+					    "min", "max", "selp", "slct", NULL };
+	bool adds_it = ptx_is_one_of(i->opcode, adds) || (is(i, "mad") && operand == 3);
+
+	return adds_it && is_constant(&i->operands[operand], ADDRESS_MIN);
+}
+
 /* Returns the set of what the instruction computes from the operands behind the first. Values of at
  * most 32 bits stay so. */
 static uint64_t result(struct walk *w, const struct ptx_insn *i)
@@ -393,10 +412,12 @@ static uint64_t result(struct walk *w, const struct ptx_insn *i)
 		return shift_left(w, i);
 	}
 	if (is_long(i) && (is(i, "mul") || is(i, "mad")) && i->n_operands >= 3) {
-		return multiply(w, i) | (i->n_operands > 3 ? value(w, &i->operands[3]) : 0);
+		set = i->n_operands > 3 ? value(w, &i->operands[3]) : 0;
+		set |= i->n_operands > 3 && may_be_address(i, 3) ? MEMORY : 0;
+		return multiply(w, i) | set;
 	}
 	for (uint32_t k = 1; k < i->n_operands; k++) {
-		set |= value(w, &i->operands[k]);
+		set |= value(w, &i->operands[k]) | (may_be_address(i, k) ? MEMORY : 0);
 		vector |= i->operands[k].kind == PTX_VECTOR;
 	}
 	if (is_long(i) && (vector || (set & (LOADED | ARGUMENT) && !keeps_places(i)))) {
