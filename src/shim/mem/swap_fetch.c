@@ -489,14 +489,14 @@ static enum step fetch_beside(const struct shim_swap_launch *l, int row, uint64_
 {
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
 	uint64_t now = load_relaxed(&shim_work_interval), last = last_use(l);
-	uint64_t uses, done = shim_swap_done(row, &uses);
+	uint64_t stops = shim_swap_stops, uses, done = shim_swap_done(row, &uses);
 
 	if (last <= done) {
 		if (fetch_once(row, use, MIN(use, uses + 1), done)) {
 			return AGAIN;
 		}
-		if (load_relaxed(&shim_work_interval) != now) {
-			return STUCK; /* a pause in vain; the next one would be, too */
+		if (shim_swap_stops != stops) {
+			return STUCK; /* a pause in vain, or none; the next one would be, too */
 		}
 	}
 	if (!list_missing(row, use, list)) {

@@ -101,6 +101,8 @@ struct shim_swap_pause {
 	sigset_t signals;
 	int cancel;
 };
+/* How often a pause was to begin. */
+extern uint64_t shim_swap_stops GUARDED_BY(shim_swap_mutex);
 /* Returns whether there is a pause, which ends the interval; if so, shim_swap_resume() follows. */
 bool shim_swap_stop(struct shim_swap_pause *p) REQUIRES(shim_swap_mutex);
 /* In a pause: waits until the work of that interval, and of earlier ones, is done on the context's

@@ -19,6 +19,7 @@ struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
 struct mem_swap_map shim_swap_map;
 uint64_t shim_work_interval = 1, shim_work_opened;
 uint64_t shim_work_used[SHIM_WORK_SLOTS];
+uint64_t shim_swap_stops;
 
 static struct shim_swap_context contexts[CONTEXTS_MAX] GUARDED_BY(shim_swap_mutex);
 static uint64_t uses_at_end[SHIM_SWAP_ENDS] GUARDED_BY(shim_swap_mutex); /* of intervals */
@@ -297,6 +298,7 @@ bool shim_swap_stop(struct shim_swap_pause *p)
 {
 	sigset_t all;
 
+	shim_swap_stops++;
 	sigfillset(&all);
 	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &p->signals);

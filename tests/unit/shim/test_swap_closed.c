@@ -10,6 +10,7 @@
 
 #include "base/compiler.h"
 #include "policy/ctx.h"
+#include "policy/read.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
@@ -323,6 +324,30 @@ static void nothing_moves_while_other_work_goes_on(void **state)
 	assert_true(rig_on_device(a, 0));
 }
 
+/* A thread is in a call that submits work, as where the driver's queue is full. Closing the
+ * sections again and again would keep the others from theirs for as long as the launch may wait. */
+static void a_pause_that_cannot_begin_is_tried_once(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(CHUNK);
+	struct policy_reader *p;
+	uint64_t stops;
+
+	all_out(2 * CHUNK);
+	use_closed(a);
+	rig.goes_on = true;
+	end_interval();
+	stops = shim_swap_stops;
+	p = policy_work_enter();
+	use_closed(b);
+	policy_work_leave(p);
+	assert_int_equal(shim_swap_stops, stops + 1);
+	assert_false(rig_on_device(b, 0));
+	rig.goes_on = false;
+	rig.now += 100 * SECOND;
+	use_closed(b);
+	assert_true(rig_on_device(b, 0));
+}
+
 /* More than the intervals whose events are kept. */
 static void long_work_does_not_keep_earlier_work_from_being_done(void **state)
 {
@@ -445,6 +470,7 @@ int main(void)
 		TEST(memory_moves_while_a_closed_launch_uses_what_is_shared),
 		TEST(memory_of_the_host_that_a_closed_launch_uses_stays_there),
 		TEST(nothing_moves_while_other_work_goes_on),
+		TEST(a_pause_that_cannot_begin_is_tried_once),
 		TEST(long_work_does_not_keep_earlier_work_from_being_done),
 		TEST(memory_of_a_pool_that_is_used_again_does_not_leave),
 		TEST(a_region_counts_as_used_when_it_is_made),
