@@ -15,6 +15,7 @@ enum mem_swap_place {
 	MEM_SWAP_DEVICE,
 	MEM_SWAP_HOST,
 	MEM_SWAP_SHARED, /* on the device, where it stays: other processes may use it */
+	MEM_SWAP_PEER,	 /* likewise: other devices of the process may */
 	MEM_SWAP_PLACES
 };
 
@@ -45,6 +46,7 @@ struct mem_swap_region {
 	uint64_t owner, epoch; /* the caller's: context, and when it was made */
 	uint64_t id;	       /* the caller's */
 	bool freed;	       /* the caller's: the program has freed it; it is not to move */
+	uint32_t awaited;      /* the caller's: freed: events of several contexts, not reached */
 	bool by_handle;	       /* the caller's: the program maps it, by a handle */
 	bool was_mapped;       /* the caller's: the program may have written to it */
 	bool imported;	       /* the caller's: of another process; its chunks are nowhere */

@@ -25,7 +25,7 @@
 #define PROTO_ACCOUNT_ROWS (PROTO_MAX_GPUS + 2u)
 #define PROTO_ACCOUNT_LINES 256u   /* processes of a vGPU at a time */
 #define PROTO_ACCOUNT_SHARES 4096u /* exports and imports of its processes at a time */
-#define PROTO_ACCOUNT_BYTES 974848u
+#define PROTO_ACCOUNT_BYTES 1007616u
 
 /* What a process holds on a device, bytes: `charged` less `released`, which are never lowered. The
  * process adds; gbpfd clears the line once the process has exited, by releasing what it holds. A
@@ -75,6 +75,7 @@ enum proto_kind {
 	PROTO_KIND_MODULE, /* variables of modules and libraries */
 	PROTO_KIND_SHARED, /* cuMemAlloc of SHIM_SWAP_MIN or more that cuIpcGetMemHandle has shared
 			    */
+	PROTO_KIND_PEER,   /* the same to which other devices have access, in the process */
 	PROTO_KINDS
 };
 

@@ -17,7 +17,7 @@
 #define PROTO_MAX_QUEUES 4096u /* per tenant */
 #define PROTO_PAGE_BYTES 4096u
 #define PROTO_STATS_BYTES 32768u
-#define PROTO_ABI 4u
+#define PROTO_ABI 5u
 #define PROTO_DIRECTORY_MAGIC 0x64627067u
 
 /* The directory (gbpfd writes; sealed for other processes; one for all sessions). A swap stores to

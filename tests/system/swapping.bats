@@ -22,7 +22,7 @@ digest() {
 
 # same ARGUMENT... : the digest at half of the memory, with swap, is that without a limit.
 same_at() { # MEM SWAP ARGUMENT...
-	start_soft
+	start_soft --gpus "${gpus:-1}"
 	start_daemon
 	digest -- "${@:3}"
 	local without=$REPLY
@@ -57,6 +57,22 @@ same_at() { # MEM SWAP ARGUMENT...
 
 @test "threads that use pools at twice their limit have the results that they have without one" {
 	same_at 64M 256M --async 24 5 12 4
+}
+
+@test "a program on two GPUs at twice its limit on each has the results that it has without one" {
+	gpus=2 same_at 64M 512M --gpus 2 8 14 12
+}
+
+@test "threads on two GPUs at twice their limit have the results that they have without one" {
+	gpus=2 same_at 64M 512M --gpus 2 24 5 6 4
+}
+
+@test "memory of cuMemCreate leaves two GPUs" {
+	gpus=2 same_at 64M 512M --handles --gpus 2 8 14 12
+}
+
+@test "memory of pools leaves two GPUs" {
+	gpus=2 same_at 64M 512M --async --gpus 2 8 14 12
 }
 
 @test "buffers that are larger than the limit lie on the host in part" {

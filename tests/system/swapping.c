@@ -2,14 +2,15 @@
  * tests/gpu/memory. It knows nothing of gBPF, and prints a digest of all of its results, which does
  * not depend on where its memory lies.
  *
- *   swapping [--handles|--async] BUFFERS MIB ROUNDS [THREADS]
+ *   swapping [--handles|--async] [--gpus N] BUFFERS MIB ROUNDS [THREADS]
  *
  * Makes BUFFERS buffers of MIB and an odd number of bytes, while work on the earlier ones is under
  * way. In each of ROUNDS rounds kernels, copies, sets and a graph use buffers across each other's
  * parts, and one buffer is freed and another made in its place. With THREADS each thread does so by
  * itself, with a share of the buffers. --handles: buffers are made by cuMemCreate, as PyTorch's
  * expandable segments and JAX do. --async: they are allocated and freed in the order of streams, of
- * which one frees memory that the other one may get. */
+ * which one frees memory that the other one may get. --gpus: of each thread, N GPUs have as many
+ * buffers each, and copy from one to the next in each round. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #define UNIT (2 * MIB)
 #define BUFFERS_MAX 1024u
 #define THREADS_MAX 16u
+#define GPUS_MAX 4u
 #define BLOCK 256u
 #define BLOCKS 64u
 
@@ -88,19 +90,30 @@ static const char through_body[] = "add.u64 %r, %q, %b;\n"
 /* Adds the seed to a[0] n times. */
 static const char count_body[] = "red.global.add.u32 [%a], %s;\n";
 
-static CUcontext context;
-static CUfunction mix, add, through, count;
+static struct gpu {
+	CUcontext context;
+	CUfunction mix, add, through, count;
+} gpu[GPUS_MAX];
+static unsigned gpus = 1;
 static size_t bytes; /* of a buffer */
 static unsigned rounds;
 static bool handles;
 static bool async;
 
+/* The part of a thread on one GPU. */
 struct worker {
-	pthread_t thread;
+	const struct gpu *gpu;
+	CUdeviceptr table;
 	CUdeviceptr buffer[BUFFERS_MAX];
 	unsigned n;
-	uint64_t random, digest;
+	uint64_t random;
 	CUstream stream[2];
+};
+
+struct thread {
+	pthread_t thread;
+	struct worker part[GPUS_MAX];
+	uint64_t digest;
 };
 
 static size_t mapped_bytes(void)
@@ -108,12 +121,13 @@ static size_t mapped_bytes(void)
 	return (bytes + UNIT - 1) / UNIT * UNIT;
 }
 
-static CUdeviceptr map_new(void)
+static CUdeviceptr map_new(const struct worker *w)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes =
-					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, (int)(w->gpu - gpu) }
+	};
 	CUmemAccessDesc access = { .location = prop.location,
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle handle;
@@ -150,7 +164,7 @@ static CUdeviceptr take(struct worker *w, unsigned stream)
 	uint32_t word = 0;
 
 	if (handles) {
-		p = map_new();
+		p = map_new(w);
 	} else if (async) {
 		CU(cuMemAllocAsync(&p, bytes, w->stream[stream]));
 	} else {
@@ -190,7 +204,7 @@ static void run_graph(const struct worker *w, CUdeviceptr a, CUdeviceptr b, uint
 	CUgraphExec x;
 
 	CU(cuStreamBeginCapture(w->stream[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	launch(mix, w->stream[0], a, bytes / 4, seed, 0);
+	launch(w->gpu->mix, w->stream[0], a, bytes / 4, seed, 0);
 	CU(cuMemcpyDtoDAsync(b + bytes / 3 / 16 * 16, a, bytes / 2 / 16 * 16, w->stream[0]));
 	CU(cuStreamEndCapture(w->stream[0], &g));
 	CU(cuGraphInstantiate(&x, g, 0));
@@ -200,7 +214,7 @@ static void run_graph(const struct worker *w, CUdeviceptr a, CUdeviceptr b, uint
 	CU(cuGraphDestroy(g));
 }
 
-static void run_round(struct worker *w, CUdeviceptr table)
+static void run_round(struct worker *w)
 {
 	unsigned i = program_random(&w->random) % w->n, j = (i + 1) % w->n;
 	CUdeviceptr a = w->buffer[i], b = w->buffer[j], both[2] = { a, b };
@@ -209,17 +223,18 @@ static void run_round(struct worker *w, CUdeviceptr table)
 	for (unsigned k = 0; k < 64; k++) {
 		words[k] = program_random(&w->random);
 	}
-	launch(mix, w->stream[0], a, bytes / 4, seed, 0);
-	launch(add, w->stream[0], b, bytes / 4, seed % 1000, a);
+	CU(cuCtxSetCurrent(w->gpu->context));
+	launch(w->gpu->mix, w->stream[0], a, bytes / 4, seed, 0);
+	launch(w->gpu->add, w->stream[0], b, bytes / 4, seed % 1000, a);
 	join(w, 0);
-	launch(count, w->stream[1], a, BLOCK * BLOCKS * 2, seed, 0);
+	launch(w->gpu->count, w->stream[1], a, BLOCK * BLOCKS * 2, seed, 0);
 	CU(cuMemcpyHtoDAsync(b + bytes / 2 / 4 * 4, words, sizeof(words), w->stream[1]));
-	CU(cuMemcpyHtoDAsync(table, both, sizeof(both), w->stream[1]));
-	launch(through, w->stream[1], table, bytes / 4, seed, 0);
+	CU(cuMemcpyHtoDAsync(w->table, both, sizeof(both), w->stream[1]));
+	launch(w->gpu->through, w->stream[1], w->table, bytes / 4, seed, 0);
 	join(w, 1);
 	run_graph(w, b, a, seed);
 	CU(cuMemsetD8Async(a + bytes / 5, (uint8_t)seed, bytes / 3, w->stream[0]));
-	launch(mix, w->stream[0], b, bytes / 4, seed, 0);
+	launch(w->gpu->mix, w->stream[0], b, bytes / 4, seed, 0);
 	if (w->n > 2) { /* one whose work is done: the free waits, as cuMemFree does */
 		unsigned k = (i + 2) % w->n;
 
@@ -229,46 +244,113 @@ static void run_round(struct worker *w, CUdeviceptr table)
 	}
 }
 
-static void digest(struct worker *w)
+/* The stream's work so far, in its context, comes before the other part's next. */
+static void join_parts(const struct worker *w, unsigned stream, const struct worker *other)
+{
+	CUevent e;
+
+	CU(cuCtxSetCurrent(w->gpu->context));
+	CU(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	CU(cuEventRecord(e, w->stream[stream]));
+	for (unsigned i = 0; i < 2; i++) {
+		CU(cuStreamWaitEvent(other->stream[i], e, 0));
+	}
+	CU(cuEventDestroy(e));
+}
+
+/* Copies from a buffer of one GPU to one of another, in one of the three ways of the driver, on a
+ * stream of the former. */
+static void copy_across(struct worker *from, struct worker *to, unsigned round)
+{
+	CUdeviceptr a = from->buffer[program_random(&from->random) % from->n] + bytes / 5 / 16 * 16;
+	CUdeviceptr b = to->buffer[program_random(&to->random) % to->n] + bytes / 7 / 16 * 16;
+	size_t part = bytes / 2 + 4;
+
+	join_parts(to, 0, from);
+	join_parts(to, 1, from);
+	CU(cuCtxSetCurrent(from->gpu->context));
+	join(from, 1);
+	if (round % 3 == 0) {
+		CU(cuMemcpyPeerAsync(b, to->gpu->context, a, from->gpu->context, part,
+				     from->stream[0]));
+	} else if (round % 3 == 1) {
+		CU(cuMemcpyDtoDAsync(b, a, part, from->stream[0]));
+	} else {
+		CU(cuStreamSynchronize(from->stream[0]));
+		CU(cuMemcpyDtoD(b, a, part));
+		CU(cuCtxSynchronize()); /* which the copy may not have waited for */
+	}
+	join(from, 0);
+	join_parts(from, 0, to);
+}
+
+static void digest(struct thread *t)
 {
 	uint8_t *host = program_room(bytes);
 
-	w->digest = 1469598103934665603u;
-	for (unsigned i = 0; i < w->n; i++) {
-		CU(cuMemcpyDtoH(host, w->buffer[i], bytes));
-		for (size_t k = 0; k < bytes; k++) {
-			w->digest = (w->digest ^ host[k]) * 1099511628211u;
+	t->digest = 1469598103934665603u;
+	for (unsigned g = 0; g < gpus; g++) {
+		const struct worker *w = &t->part[g];
+
+		CU(cuCtxSetCurrent(w->gpu->context));
+		for (unsigned i = 0; i < w->n; i++) {
+			CU(cuMemcpyDtoH(host, w->buffer[i], bytes));
+			for (size_t k = 0; k < bytes; k++) {
+				t->digest = (t->digest ^ host[k]) * 1099511628211u;
+			}
 		}
 	}
 	free(host);
 }
 
-static void *work(void *arg)
+static void begin(struct worker *w)
 {
-	struct worker *w = arg;
-	CUdeviceptr table;
-
-	CU(cuCtxSetCurrent(context));
-	CU(cuMemAlloc(&table, 16));
+	CU(cuCtxSetCurrent(w->gpu->context));
+	CU(cuMemAlloc(&w->table, 16));
 	for (unsigned i = 0; i < 2; i++) {
 		CU(cuStreamCreate(&w->stream[i], CU_STREAM_NON_BLOCKING));
 	}
 	for (unsigned i = 0; i < w->n; i++) {
 		w->buffer[i] = take(w, 0);
-		launch(mix, w->stream[0], w->buffer[i], bytes / 4, i, 0);
+		launch(w->gpu->mix, w->stream[0], w->buffer[i], bytes / 4, i, 0);
 		if (i) {
-			launch(add, w->stream[0], w->buffer[i], bytes / 4, i, w->buffer[i / 2]);
+			launch(w->gpu->add, w->stream[0], w->buffer[i], bytes / 4, i,
+			       w->buffer[i / 2]);
 		}
 	}
-	for (unsigned i = 0; i < rounds; i++) {
-		run_round(w, table);
-	}
-	for (unsigned i = 0; i < 2; i++) {
-		CU(cuStreamSynchronize(w->stream[i]));
-	}
-	digest(w);
+}
+
+static void end(const struct worker *w)
+{
+	CU(cuCtxSetCurrent(w->gpu->context));
 	for (unsigned i = 0; i < w->n; i++) {
 		give(w, w->buffer[i], i % 2);
+	}
+}
+
+static void *work(void *arg)
+{
+	struct thread *t = arg;
+
+	for (unsigned g = 0; g < gpus; g++) {
+		begin(&t->part[g]);
+	}
+	for (unsigned i = 0; i < rounds; i++) {
+		for (unsigned g = 0; g < gpus; g++) {
+			run_round(&t->part[g]);
+		}
+		for (unsigned g = 0; g < gpus && gpus > 1; g++) {
+			copy_across(&t->part[g], &t->part[(g + 1) % gpus], i + g);
+		}
+	}
+	for (unsigned g = 0; g < gpus; g++) {
+		for (unsigned i = 0; i < 2; i++) {
+			CU(cuStreamSynchronize(t->part[g].stream[i]));
+		}
+	}
+	digest(t);
+	for (unsigned g = 0; g < gpus; g++) {
+		end(&t->part[g]);
 	}
 	return NULL;
 }
@@ -282,9 +364,9 @@ static size_t print_kernel(char *to, size_t room, const char *name, const char *
 	return (size_t)n;
 }
 
-static CUmodule load(void)
+static void load(struct gpu *g)
 {
-	static char text[16384] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+	char text[16384] = ".version 7.0\n.target sm_70\n.address_size 64\n";
 	size_t n = strlen(text);
 	CUmodule m;
 
@@ -293,53 +375,65 @@ static CUmodule load(void)
 	n += print_kernel(text + n, sizeof(text) - n, "through", through_begin, through_body);
 	(void)print_kernel(text + n, sizeof(text) - n, "count", "", count_body);
 	CU(cuModuleLoadData(&m, text));
-	return m;
+	CU(cuModuleGetFunction(&g->mix, m, "mix"));
+	CU(cuModuleGetFunction(&g->add, m, "add"));
+	CU(cuModuleGetFunction(&g->through, m, "through"));
+	CU(cuModuleGetFunction(&g->count, m, "count"));
+}
+
+static void start(struct thread *t, unsigned number, unsigned buffers)
+{
+	for (unsigned g = 0; g < gpus; g++) {
+		t->part[g].gpu = &gpu[g];
+		t->part[g].n = buffers;
+		t->part[g].random = 42 + number + 1000 * g;
+	}
+	CHECK(pthread_create(&t->thread, NULL, work, t) == 0, "no thread");
 }
 
 int main(int argc, char **argv)
 {
-	static struct worker workers[THREADS_MAX];
+	static struct thread thread[THREADS_MAX];
 	unsigned buffers, threads;
 	uint64_t sum = 0;
-	CUmodule module;
 	CUdevice device;
 
-	if (argc > 1 && argv[1][0] == '-') {
-		handles = !strcmp(argv[1], "--handles");
-		async = !strcmp(argv[1], "--async");
-		argv++;
-		argc--;
+	while (argc > 1 && argv[1][0] == '-') {
+		bool has_number = argc > 2 && !strcmp(argv[1], "--gpus");
+
+		handles |= !strcmp(argv[1], "--handles");
+		async |= !strcmp(argv[1], "--async");
+		gpus = has_number ? (unsigned)atoi(argv[2]) : gpus;
+		argv += 1 + has_number;
+		argc -= 1 + has_number;
 	}
 	buffers = argc > 1 ? (unsigned)atoi(argv[1]) : 0;
 	bytes = argc > 2 ? (size_t)atoi(argv[2]) * MIB + 12 : 0;
 	rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
 	threads = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
 	if (bytes <= 12 || !threads || threads > THREADS_MAX || buffers / threads < 2 ||
-	    buffers / threads > BUFFERS_MAX) {
-		fprintf(stderr,
-			"usage: swapping [--handles|--async] BUFFERS MIB ROUNDS [THREADS]\n");
+	    buffers / threads > BUFFERS_MAX || !gpus || gpus > GPUS_MAX) {
+		fprintf(stderr, "usage: swapping [--handles|--async] [--gpus N] BUFFERS MIB ROUNDS "
+				"[THREADS]\n");
 		return 2;
 	}
 	CU(cuInit(0));
-	CU(cuDeviceGet(&device, 0));
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	CU(cuCtxSetCurrent(context));
-	module = load();
-	CU(cuModuleGetFunction(&mix, module, "mix"));
-	CU(cuModuleGetFunction(&add, module, "add"));
-	CU(cuModuleGetFunction(&through, module, "through"));
-	CU(cuModuleGetFunction(&count, module, "count"));
-	for (unsigned i = 0; i < threads; i++) {
-		workers[i].n = buffers / threads;
-		workers[i].random = 42 + i;
-		CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0,
-		      "no thread");
+	for (unsigned g = 0; g < gpus; g++) {
+		CU(cuDeviceGet(&device, (int)g));
+		CU(cuDevicePrimaryCtxRetain(&gpu[g].context, device));
+		CU(cuCtxSetCurrent(gpu[g].context));
+		load(&gpu[g]);
 	}
 	for (unsigned i = 0; i < threads; i++) {
-		pthread_join(workers[i].thread, NULL);
-		sum = sum * 31 + workers[i].digest;
+		start(&thread[i], i, buffers / threads);
+	}
+	for (unsigned i = 0; i < threads; i++) {
+		pthread_join(thread[i].thread, NULL);
+		sum = sum * 31 + thread[i].digest;
 	}
 	printf("%016llx\n", (unsigned long long)sum);
-	CU(cuDevicePrimaryCtxRelease_v2(device));
+	for (unsigned g = 0; g < gpus; g++) {
+		CU(cuDevicePrimaryCtxRelease_v2((CUdevice)g));
+	}
 	return 0;
 }

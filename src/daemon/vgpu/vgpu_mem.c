@@ -32,6 +32,7 @@ static const struct {
 	[PROTO_KIND_GRAPH] = { "graphs", "allocation nodes of graphs" },
 	[PROTO_KIND_MODULE] = { "variables", "variables of modules and libraries" },
 	[PROTO_KIND_SHARED] = { "shared", "cuIpcGetMemHandle: shared with other processes" },
+	[PROTO_KIND_PEER] = { "peer", "cuCtxEnablePeerAccess: other GPUs use it" },
 };
 
 /* Returns why the process gets no chunks on that device, "" if it does. */
@@ -39,9 +40,6 @@ static const char *why_no_chunks(const struct place *p)
 {
 	if (!p->v->row[PROTO_ACCOUNT_SWAP].limit) {
 		return "the virtual GPU has no swap";
-	}
-	if (p->s->gpus > 1) {
-		return "the program sees several GPUs";
 	}
 	if (!p->v->row[p->row].limit) {
 		return "the GPU has no limit in the virtual GPU";

@@ -67,9 +67,11 @@ int shim_mem_join(struct proto_account *page, uint32_t line, uint8_t (*uuid)[16]
 	shim_mem_install_graphs();
 	shim_mem_install_overhead(uuid, gpus);
 	shim_mem_install_modules();
-	if (shim_mem_row_swap() >= 0 && gpus == 1 && shim_swap_is_possible()) {
-		shim_swap_install();
-		mem_ledger_set_chunks(&account.ledger, (uint32_t)account.row[0], true);
+	if (shim_mem_row_swap() >= 0 && shim_swap_is_possible()) {
+		shim_swap_install(gpus);
+		for (uint32_t i = 0; i < gpus; i++) {
+			mem_ledger_set_chunks(&account.ledger, (uint32_t)account.row[i], true);
+		}
 	}
 	return 0;
 }
@@ -95,6 +97,16 @@ int shim_mem_row(CUdevice device)
 	return shim_mem_joined() && device >= 0 && device < (int)PROTO_MAX_GPUS
 		       ? account.row[device]
 		       : -ENOENT;
+}
+
+CUdevice shim_mem_device(int row)
+{
+	CUdevice device = 0;
+
+	while (device + 1 < (int)PROTO_MAX_GPUS && account.row[device] != row) {
+		device++;
+	}
+	return device;
 }
 
 int shim_mem_row_current(void)

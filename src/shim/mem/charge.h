@@ -119,6 +119,8 @@ bool shim_mem_set_overhead(int row, uint64_t bytes, bool force, const char *call
 /* Returns the row of a device, or of the current context's device; negative: none, as in a process
  * without a context. */
 int shim_mem_row(CUdevice device);
+/* Returns the device of such a row, which is one of the process's. */
+CUdevice shim_mem_device(int row);
 int shim_mem_row_current(void);
 /* Returns the row of pinned host memory; negative: the process is in no vGPU. */
 int shim_mem_row_host(void);

@@ -287,9 +287,10 @@ CUresult shim_mem_settle_range(CUdeviceptr address, size_t bytes, const char *ca
 	return r;
 }
 
-/* Memory that can leave is mapped for its device, to read and write, from the beginning. */
-static CUresult set_usual_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access)
-	REQUIRES(shim_chunk_mutex)
+/* Memory that can leave is mapped for its device, to read and write, from the beginning.
+ * *ret_other: such memory of another device is in the range. */
+static CUresult set_usual_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
+				 bool *ret_other) REQUIRES(shim_chunk_mutex)
 {
 	struct shim_chunk_span s = shim_chunk_span(address, bytes);
 	CUresult r = CUDA_SUCCESS;
@@ -307,7 +308,8 @@ static CUresult set_usual_access(CUdeviceptr address, size_t bytes, const CUmemA
 		if (!c->region) {
 			r = shim_driver.cuMemSetAccess(address, m->bytes, access, 1);
 		} else if (c->prop.location.id != access->location.id) {
-			r = CUDA_ERROR_INVALID_DEVICE;
+			*ret_other = true;
+			break;
 		}
 		address += m->bytes;
 	}
@@ -317,6 +319,7 @@ static CUresult set_usual_access(CUdeviceptr address, size_t bytes, const CUmemA
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
 			   size_t n)
 {
+	bool other = false;
 	CUresult r;
 
 	if (!shim_mem_joined() || !shim_swap_is_on()) {
@@ -325,9 +328,14 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
 	if (access && n == 1 && access->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
 	    access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
 		lock_take(&shim_chunk_mutex);
-		r = set_usual_access(address, bytes, access);
+		r = set_usual_access(address, bytes, access, &other);
 		lock_release(&shim_chunk_mutex);
-		return r;
+		if (!other) {
+			return r;
+		}
+		if (shim_mem_row(access->location.id) < 0) {
+			return CUDA_ERROR_INVALID_DEVICE;
+		}
 	}
 	r = access && n && bytes ? shim_mem_settle_range(address, bytes, "cuMemSetAccess")
 				 : CUDA_SUCCESS;

@@ -466,7 +466,8 @@ static bool allocate_swapped(const struct request *a, CUmemoryPool pool, CUdevic
 	if (i == n_pools && add_default(pool, device)) {
 		i = index_of(pool);
 	}
-	if (i < n_pools && !pools[i].doomed && is_private(i)) {
+	if (i < n_pools && !pools[i].doomed && pools[i].row == shim_mem_row_current() &&
+	    is_private(i)) {
 		s.row = pools[i].row;
 	}
 	unlock();

@@ -39,6 +39,10 @@ bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
 						.id = r->id,
 						.pool = shim_swap_async_pool(r),
 						.owner = (CUcontext)(uintptr_t)r->owner,
+						.copied_in =
+							r->owner ? (CUcontext)(uintptr_t)r->owner
+								 : shim_swap_context_on(r->device),
+						.access = shim_swap_access(r),
 						.device = r->device,
 						.by_handle = r->by_handle,
 						.imported = r->imported,

@@ -12,15 +12,27 @@
 #include "shim/mem/work.h"
 #include "shim/shim.h"
 
-CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
+CUresult shim_swap_set_access(CUdeviceptr at, uint64_t bytes, uint32_t devices)
 {
-	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
-						 .id = device },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc access[PROTO_MAX_GPUS] = { 0 };
+	size_t n = 0;
+
+	for (int d = 0; d < (int)PROTO_MAX_GPUS; d++) {
+		if (devices >> d & 1) {
+			access[n].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+			access[n].location.id = d;
+			access[n++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+		}
+	}
+	return shim_work_driver.cuMemSetAccess(at, bytes, access, n);
+}
+
+CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, uint32_t devices)
+{
 	CUresult r = shim_work_driver.cuMemMap(at, bytes, 0, handle, 0);
 
 	if (r == CUDA_SUCCESS) {
-		r = shim_work_driver.cuMemSetAccess(at, bytes, &access, 1);
+		r = shim_swap_set_access(at, bytes, devices);
 		if (r != CUDA_SUCCESS) {
 			(void)shim_work_driver.cuMemUnmap(at, bytes);
 		}
@@ -28,20 +40,21 @@ CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, C
 	return r;
 }
 
-static bool map(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device)
-{
-	return shim_swap_map_memory(at, bytes, handle, device) == CUDA_SUCCESS;
-}
-
 static uint32_t can_share; /* [atomic] constant once the process has joined its vGPU */
 
-void shim_swap_chunk_setup(CUdevice device)
+void shim_swap_chunk_setup(uint32_t gpus)
 {
-	int can = 0;
+	uint32_t all = 1;
 
-	(void)shim_driver.cuDeviceGetAttribute(
-		&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
-	store_release(&can_share, (uint32_t)(can != 0));
+	for (uint32_t i = 0; i < gpus; i++) {
+		int can = 0;
+
+		(void)shim_driver.cuDeviceGetAttribute(
+			&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+			(CUdevice)i);
+		all &= can != 0;
+	}
+	store_release(&can_share, all);
 }
 
 bool shim_swap_can_share(void)
@@ -67,9 +80,9 @@ static CUresult create(uint64_t *ret, uint64_t bytes, CUmemLocationType type, CU
 	return r;
 }
 
-CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device)
+CUresult shim_swap_chunk_create(struct mem_swap_chunk *c)
 {
-	CUresult r = create(&c->handle, c->bytes, CU_MEM_LOCATION_TYPE_DEVICE, device);
+	CUresult r = create(&c->handle, c->bytes, CU_MEM_LOCATION_TYPE_DEVICE, c->region->device);
 
 	if (r != CUDA_SUCCESS) {
 		c->handle = 0;
@@ -83,9 +96,16 @@ void shim_swap_chunk_release(struct mem_swap_chunk *c)
 	c->handle = 0;
 }
 
-CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c, CUdevice device)
+static bool map(const struct mem_swap_chunk *c, uint64_t handle) REQUIRES(shim_swap_mutex)
 {
-	return shim_swap_map_memory(c->address, c->bytes, c->handle ? c->handle : c->host, device);
+	return shim_swap_map_memory(c->address, c->bytes, handle, shim_swap_access(c->region)) ==
+	       CUDA_SUCCESS;
+}
+
+CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c)
+{
+	return shim_swap_map_memory(c->address, c->bytes, c->handle ? c->handle : c->host,
+				    shim_swap_access(c->region));
 }
 
 CUresult shim_swap_chunk_unmap(const struct mem_swap_chunk *c)
@@ -125,7 +145,7 @@ bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_ha
 	}
 	if (create(&handle, bytes, CU_MEM_LOCATION_TYPE_HOST, 0) == CUDA_SUCCESS) {
 		if (shim_work_driver.cuMemAddressReserve(&at, bytes, 0, 0, 0) == CUDA_SUCCESS) {
-			if (map(at, bytes, handle, device)) {
+			if (shim_swap_map_memory(at, bytes, handle, 1u << device) == CUDA_SUCCESS) {
 				*ret_handle = handle;
 				*ret_address = at;
 				return true;
@@ -147,8 +167,9 @@ void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes
 }
 
 /* The pool may have the last of what swap allows, in chunks of other sizes. */
-bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device)
+bool shim_swap_chunk_back(struct mem_swap_chunk *c)
 {
+	CUdevice device = c->region->device;
 	bool made = shim_swap_pool_take(c);
 
 	while (!made) {
@@ -165,7 +186,7 @@ void shim_swap_chunk_unback(struct mem_swap_chunk *c)
 	if (!c->host) {
 		return;
 	}
-	shim_swap_pool_put(c->host, c->host_address, c->bytes);
+	shim_swap_pool_put(c->host, c->host_address, c->bytes, c->region->device);
 	c->host = c->host_address = c->copied = 0;
 }
 
@@ -175,16 +196,15 @@ void shim_swap_say_lost(const struct mem_swap_chunk *c)
 		(unsigned long long)c->address);
 }
 
-bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
-			   CUdevice device)
+bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to)
 {
 	if (shim_work_driver.cuMemUnmap(c->address, c->bytes) != CUDA_SUCCESS) {
 		return false;
 	}
-	if (map(c->address, c->bytes, to, device)) {
+	if (map(c, to)) {
 		return true;
 	}
-	if (!map(c->address, c->bytes, from, device)) {
+	if (!map(c, from)) {
 		shim_swap_say_lost(c);
 	}
 	return false;

@@ -9,22 +9,24 @@
 #include "mem/swap_map.h"
 #include "shim/mem/swap_int.h"
 
-/* Maps memory at an address, for the device alone. */
-CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, CUdevice device);
-/* Called once, when memory of the device can leave it from now on. */
-void shim_swap_chunk_setup(CUdevice device);
-/* Returns true if memory of the device can be given to other processes. */
+/* Maps memory at an address, for these devices (bits), to read and write. */
+CUresult shim_swap_map_memory(CUdeviceptr at, uint64_t bytes, uint64_t handle, uint32_t devices);
+/* Gives devices access to what is mapped at an address, in addition to those that have it. */
+CUresult shim_swap_set_access(CUdeviceptr at, uint64_t bytes, uint32_t devices);
+/* Called once, when memory of the process's devices can leave them from now on. */
+void shim_swap_chunk_setup(uint32_t gpus);
+/* Returns true if memory of the devices can be given to other processes. */
 bool shim_swap_can_share(void);
 /* Makes memory of the device for the chunk, which is charged already. */
-CUresult shim_swap_chunk_create(struct mem_swap_chunk *c, CUdevice device);
+CUresult shim_swap_chunk_create(struct mem_swap_chunk *c);
 /* Maps what the chunk has, of the device or else of the host, at its address. */
-CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c, CUdevice device);
+CUresult shim_swap_chunk_map(const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
 CUresult shim_swap_chunk_unmap(const struct mem_swap_chunk *c);
 /* Frees memory of the device that is not mapped. */
 void shim_swap_chunk_release(struct mem_swap_chunk *c);
 /* Gives the chunk memory of the host, and charges it; it is mapped at host_address only. Returns
  * false if there is no room. */
-bool shim_swap_chunk_back(struct mem_swap_chunk *c, CUdevice device) REQUIRES(shim_swap_mutex);
+bool shim_swap_chunk_back(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
 /* Takes the chunk's memory of the host, which is not mapped at the chunk's address, from it; it is
  * kept for other chunks, or freed. */
 void shim_swap_chunk_unback(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
@@ -38,7 +40,7 @@ void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes
 void shim_swap_say_lost(const struct mem_swap_chunk *c);
 /* Maps other memory at the chunk's address, which nothing on the device may use meanwhile. Returns
  * false if it is mapped as it was, or not at all. */
-bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to,
-			   CUdevice device);
+bool shim_swap_chunk_remap(const struct mem_swap_chunk *c, uint64_t from, uint64_t to)
+	REQUIRES(shim_swap_mutex);
 
 #endif

@@ -55,7 +55,7 @@ static struct times {
 	uint64_t timed0_ns; /* ... without */
 } times[TIMES] GUARDED_BY(shim_swap_mutex);
 static uint64_t move_ns_per_mib GUARDED_BY(shim_swap_mutex) = MOVE_NS_PER_MIB;
-static uint64_t rest_until_ns GUARDED_BY(shim_swap_mutex);
+static uint64_t rest_until_ns[PROTO_MAX_GPUS] GUARDED_BY(shim_swap_mutex); /* by row */
 
 static struct times *times_of(CUfunction f) REQUIRES(shim_swap_mutex)
 {
@@ -72,7 +72,8 @@ struct naming {
 	int row;       /* of the memory; negative: none is named */
 };
 
-/* Notes the memory that aligned words point to. */
+/* Notes the memory that aligned words point to. Memory of another device than the first word's is
+ * left where it is: other launches bring it back. */
 static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(shim_swap_mutex)
 {
 	for (size_t i = 0; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t)) {
@@ -81,7 +82,7 @@ static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(
 
 		memcpy(&word, (const char *)at + i, sizeof(word));
 		r = mem_swap_find(&shim_swap_map, word);
-		if (r && !r->freed) {
+		if (r && !r->freed && (n->row < 0 || r->row == n->row)) {
 			mem_swap_use(&shim_swap_map, r, word, NAMED_MAX, n->cost, &n->need);
 			n->row = r->row;
 		}
@@ -433,19 +434,18 @@ static bool fetch_once(int row, uint64_t use, uint64_t since, uint64_t done)
 }
 
 /* A fetch that has brought nothing would bring nothing the next time. */
-static void rest_since(uint64_t begin) REQUIRES(shim_swap_mutex)
+static void rest_since(int row, uint64_t begin) REQUIRES(shim_swap_mutex)
 {
 	uint64_t now = clock_now_ns();
 
-	rest_until_ns = now + REST * (now - begin);
+	rest_until_ns[row] = now + REST * (now - begin);
 }
 
-/* Waits for the work of a context before a pause, so that only this thread waits for long, and
- * holds no lock of swapped memory. */
-static bool wait_for_work(CUcontext ctx, uint64_t until)
+/* Waits for the work of a context, by number; one that is free has none. */
+static bool wait_for_context(unsigned i, uint64_t begin, uint64_t until)
 {
-	uint64_t begin = clock_now_ns(), now;
 	bool recorded = false;
+	uint64_t now;
 	CUresult r;
 
 	do {
@@ -453,10 +453,14 @@ static bool wait_for_work(CUcontext ctx, uint64_t until)
 
 		lock_take(&shim_swap_mutex);
 		now = clock_now_ns();
-		c = shim_swap_context(ctx);
-		r = !c || c->ending || !c->out ? CUDA_ERROR_INVALID_CONTEXT
-		    : recorded		       ? CUDA_SUCCESS
-					       : shim_swap_record(ctx, c->event);
+		c = shim_swap_context_number(i);
+		if (!c->ctx) {
+			lock_release(&shim_swap_mutex);
+			return true;
+		}
+		r = c->ending || !c->out ? CUDA_ERROR_INVALID_CONTEXT
+		    : recorded		 ? CUDA_SUCCESS
+					 : shim_swap_record(c->ctx, c->event);
 		if (r == CUDA_SUCCESS) {
 			recorded = true;
 			r = shim_work_driver.cuEventQuery(c->event);
@@ -467,6 +471,19 @@ static bool wait_for_work(CUcontext ctx, uint64_t until)
 		}
 	} while (r == CUDA_ERROR_NOT_READY && now < until);
 	return r == CUDA_SUCCESS;
+}
+
+/* Waits for the work of all contexts before a pause, so that only this thread waits for long, and
+ * holds no lock of swapped memory. */
+static bool wait_for_work(uint64_t until)
+{
+	uint64_t begin = clock_now_ns();
+	bool done = true;
+
+	for (unsigned i = 0; done && i < SHIM_SWAP_CONTEXTS_MAX; i++) {
+		done = wait_for_context(i, begin, until);
+	}
+	return done;
 }
 
 /* Returns the latest interval with work that may use the regions of a launch. */
@@ -489,7 +506,7 @@ static enum step fetch_beside(const struct shim_swap_launch *l, int row, uint64_
 {
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
 	uint64_t now = load_relaxed(&shim_work_interval), last = last_use(l);
-	uint64_t stops = shim_swap_stops, uses, done = shim_swap_done(row, &uses);
+	uint64_t stops = shim_swap_stops, uses, done = shim_swap_done(&uses);
 
 	if (last <= done) {
 		if (fetch_once(row, use, MIN(use, uses + 1), done)) {
@@ -532,7 +549,7 @@ static bool fetched_beside(const struct shim_swap_launch *l, int row, uint64_t u
 
 /* Brings memory back that a use has named. l: the launch, or NULL: in one movement only, since
  * others wait for it. Returns whether all of it is there; *ret_some: whether any has come. */
-static bool fetch(const struct shim_swap_launch *l, CUcontext ctx, int row, uint64_t use,
+static bool fetch(const struct shim_swap_launch *l, int row, uint64_t use,
 		  const struct sched_mem_fault *f, bool *ret_some)
 {
 	CUstreamCaptureMode mode = shim_capture_exempt();
@@ -544,7 +561,7 @@ static bool fetch(const struct shim_swap_launch *l, CUcontext ctx, int row, uint
 	shim_mem_ask(row, f->missing);
 	shim_swap_ask_for_host(MIN(f->missing, SHIM_SWAP_BATCH_BYTES));
 	all = l && l->closed && fetched_beside(l, row, use, f->missing, until, &some);
-	done = !all && wait_for_work(ctx, until);
+	done = !all && wait_for_work(until);
 	if (done && !shim_swap_is_held(row) && shim_swap_async_make_room(row, f->missing, true)) {
 		shim_swap_settle();
 	}
@@ -556,7 +573,7 @@ static bool fetch(const struct shim_swap_launch *l, CUcontext ctx, int row, uint
 		most--;
 	}
 	if (!some && !all) {
-		rest_since(begin);
+		rest_since(row, begin);
 	}
 	*ret_some = some;
 	all = !list_missing(row, use, list);
@@ -571,7 +588,6 @@ bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id)
 	struct sched_mem_fault f = { .drain_ns = SCHED_MEM_DRAIN_NS };
 	struct mem_swap_need need = { 0 };
 	struct mem_swap_region *r;
-	CUcontext ctx = NULL;
 	uint64_t use = 0;
 	bool some = false;
 	int row = -1;
@@ -583,12 +599,11 @@ bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id)
 		mem_swap_use(&shim_swap_map, r, base, UINT64_MAX, 0, &need);
 		use = shim_swap_map.uses;
 		row = r->row;
-		ctx = (CUcontext)(uintptr_t)r->owner;
 		f.missing = need.missing;
 	}
 	lock_release(&shim_swap_mutex);
 	if (need.missing) {
-		(void)fetch(NULL, ctx, row, use, &f, &some);
+		(void)fetch(NULL, row, use, &f, &some);
 	}
 	return some;
 }
@@ -625,7 +640,7 @@ static bool look(struct shim_swap_launch *l, CUcontext ctx, struct naming *n,
 	l->closed = closed && close_launch(l, &words);
 	n->hash = k.hash;
 	*ret_use = shim_swap_map.uses;
-	asks = n->need.missing && clock_now_ns() >= rest_until_ns;
+	asks = n->need.missing && clock_now_ns() >= rest_until_ns[n->row];
 	if (asks) {
 		*f = describe(n, *ret_use);
 	} else if (n->need.missing || (n->need.bytes && *ret_use % SAMPLED == 0)) {
@@ -659,7 +674,7 @@ void shim_swap_launch(struct shim_swap_launch *l)
 		return;
 	}
 	if (decide(&f, n.is_old) == GBPF_MEM_FETCH) {
-		if (!fetch(l, ctx, n.row, use, &f, &some)) {
+		if (!fetch(l, n.row, use, &f, &some)) {
 			sched_used_in_place(shim.sched);
 		}
 		return;

@@ -67,13 +67,15 @@ struct shim_swap_context {
 	} timed;			 /* a launch that uses memory of the host */
 };
 
+#define SHIM_SWAP_CONTEXTS_MAX 16u /* of a process whose memory moves */
+
 /* Notes a context. made: just now; if it is known, and ending, the handle is that of another one.
  */
 void shim_swap_see(CUcontext ctx, CUdevice device, bool made) REQUIRES(shim_swap_mutex);
 /* Returns a context that has been noted, or NULL. */
 struct shim_swap_context *shim_swap_context(CUcontext ctx) REQUIRES(shim_swap_mutex);
-/* Returns a context on the row's device, or NULL, unless all of them can be drained and copied in.
- */
+/* Returns a context on the row's device, in which chunks can be copied, or NULL: there is none, or
+ * not all contexts of the process can be waited for. */
 const struct shim_swap_context *shim_swap_context_of(int row) REQUIRES(shim_swap_mutex);
 /* Forgets a context that has ended, unless it was seen after the epoch. Returns whether another one
  * is left. */
@@ -81,11 +83,24 @@ bool shim_swap_forget(CUcontext ctx, uint64_t epoch) REQUIRES(shim_swap_mutex);
 /* Records an event behind all work of a context. Returns CUDA_ERROR_NOT_READY while a stream of the
  * process captures, or begins to, which that would invalidate. */
 CUresult shim_swap_record(CUcontext ctx, CUevent event);
+/* Makes an event in a context. NULL on errors. */
+CUresult shim_swap_make_event(CUcontext ctx, CUevent *ret);
+/* Makes an event behind all work of a context. Returns as shim_swap_record(). */
+CUresult shim_swap_record_behind(CUcontext ctx, CUevent *ret);
 /* Delays the next query of recorded work. waited_ns: since the wait for it began. */
 void shim_swap_delay_query(uint64_t waited_ns);
-/* Returns the latest interval of which all work is done, on the row's device, and that of all
- * earlier ones; *ret_uses becomes the number of the map's uses at its end. */
-uint64_t shim_swap_done(int row, uint64_t *ret_uses) REQUIRES(shim_swap_mutex);
+/* Returns true if work of a context goes on, as far as that can be said now. */
+bool shim_swap_is_busy(const struct shim_swap_context *c) REQUIRES(shim_swap_mutex);
+/* Returns a context on the device that is not about to end, or NULL. */
+CUcontext shim_swap_context_on(CUdevice device) REQUIRES(shim_swap_mutex);
+/* Returns true once contexts of several devices have been seen. */
+bool shim_swap_has_several_devices(void);
+/* Returns the place of a context by number, below SHIM_SWAP_CONTEXTS_MAX. It may be free. */
+struct shim_swap_context *shim_swap_context_number(unsigned i) REQUIRES(shim_swap_mutex);
+/* Returns the latest interval of which all work is done, in all contexts of the process, and that
+ * of all earlier ones: copies between devices, and kernels of a device that has access to another
+ * one, use chunks of both. *ret_uses becomes the number of the map's uses at its end. */
+uint64_t shim_swap_done(uint64_t *ret_uses) REQUIRES(shim_swap_mutex);
 
 /* Takes a slot of shim_work_used for a region that work may use already. Returns 0 if there is
  * none: work that may use the region counts as using any memory. */
@@ -105,13 +120,28 @@ struct shim_swap_pause {
 extern uint64_t shim_swap_stops GUARDED_BY(shim_swap_mutex);
 /* Returns whether there is a pause, which ends the interval; if so, shim_swap_resume() follows. */
 bool shim_swap_stop(struct shim_swap_pause *p) REQUIRES(shim_swap_mutex);
-/* In a pause: waits until the work of that interval, and of earlier ones, is done on the context's
- * device, and until copies in the context could begin, for which a driver with few queues
+/* In a pause: waits until the work of that interval, and of earlier ones, is done in all contexts
+ * of the process, and until copies in the context could begin, for which a driver with few queues
  * (CUDA_DEVICE_MAX_CONNECTIONS) may have them wait for work that goes on. Returns false if that
  * takes more than 5 ms. */
 bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
 	REQUIRES(shim_swap_mutex);
 void shim_swap_resume(struct shim_swap_pause *p);
+
+/* ---- swap_peer.c: access by other devices of the process ---- */
+
+/* Returns the devices, one bit each, to which a region's chunks are mapped. */
+uint32_t shim_swap_access(const struct mem_swap_region *r) REQUIRES(shim_swap_mutex);
+/* Returns the place of a region's chunks that are on the device and are not shared. */
+enum mem_swap_place shim_swap_device_place(const struct mem_swap_region *r)
+	REQUIRES(shim_swap_mutex);
+/* A context has ended, with what was enabled for it up to the epoch. */
+void shim_swap_peer_ended(CUcontext ctx, uint64_t epoch) REQUIRES(shim_swap_mutex);
+void shim_swap_peer_install(void);
+
+/* ---- swap_across.c: copies ---- */
+
+void shim_swap_across_install(void);
 
 /* ---- swap_fetch.c ---- */
 
@@ -139,6 +169,10 @@ bool shim_swap_is_reached(CUevent event);
 /* Notes a region that a settlement frees once its event is reached. Returns false without host
  * memory. */
 bool shim_swap_leave(const struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex);
+/* Notes a region whose context has no work for each other context that has some, as a copy between
+ * devices, which may use it and may wait for this thread. Returns false if there is none: the
+ * caller frees it. The caller does not hold the mutex. */
+bool shim_swap_leave_for_others(const struct shim_swap_leaving *l);
 /* Makes a region that was freed the program's again, as an allocation of so many bytes, at most
  * those that are reserved, with a number of its own. Returns its base. */
 CUdeviceptr shim_swap_revive(struct mem_swap_region *r, uint64_t bytes) REQUIRES(shim_swap_mutex);

@@ -27,10 +27,17 @@ struct moves {
 	uint64_t back_bytes;
 };
 
+static bool is_on_device(enum mem_swap_place place)
+{
+	return place == MEM_SWAP_DEVICE || place == MEM_SWAP_SHARED || place == MEM_SWAP_PEER;
+}
+
 /* Returns the kind of what a chunk has on the device. */
 static enum proto_kind kind_at(enum mem_swap_place place)
 {
-	return place == MEM_SWAP_SHARED ? PROTO_KIND_SHARED : PROTO_KIND_CHUNK;
+	return place == MEM_SWAP_SHARED ? PROTO_KIND_SHARED
+	       : place == MEM_SWAP_PEER ? PROTO_KIND_PEER
+					: PROTO_KIND_CHUNK;
 }
 
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
@@ -39,11 +46,11 @@ void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
 	uint64_t is = place == MEM_SWAP_HOST ? c->bytes : 0;
 	int row = c->region->row;
 
-	if (c->place == MEM_SWAP_DEVICE || c->place == MEM_SWAP_SHARED) {
+	if (is_on_device(c->place)) {
 		shim_mem_kind_sub(row, kind_at(c->place), c->bytes);
 	}
 	mem_swap_place(&shim_swap_map, c, place);
-	if (place == MEM_SWAP_DEVICE || place == MEM_SWAP_SHARED) {
+	if (is_on_device(place)) {
 		shim_mem_kind_add(row, kind_at(place), c->bytes);
 	}
 	shim_mem_set_away(row, shim_swap_map.at[row][MEM_SWAP_HOST].bytes);
@@ -99,7 +106,7 @@ static CUresult begin_back(const struct shim_swap_context *c, struct moves *m, u
 	if (m->from[i] && !leave_place(m->from[i])) {
 		return CUDA_ERROR_UNKNOWN;
 	}
-	if (!shim_swap_chunk_remap(k, k->host, k->handle, c->device)) {
+	if (!shim_swap_chunk_remap(k, k->host, k->handle)) {
 		return CUDA_ERROR_UNKNOWN;
 	}
 	m->begun[i] = true;
@@ -138,7 +145,7 @@ static void move_all(const struct shim_swap_context *c, struct moves *m) REQUIRE
 		struct mem_swap_chunk *k = m->out[i];
 
 		if (shim_work_driver.cuEventSynchronize(c->copied[i]) == CUDA_SUCCESS &&
-		    shim_swap_chunk_remap(k, k->handle, k->host, c->device)) {
+		    shim_swap_chunk_remap(k, k->handle, k->host)) {
 			shim_swap_place(k, MEM_SWAP_HOST);
 			r = r == CUDA_SUCCESS ? pass_on(c, m, k) : r;
 		}
@@ -149,7 +156,7 @@ static void move_all(const struct shim_swap_context *c, struct moves *m) REQUIRE
 		const struct mem_swap_chunk *k = m->back[i];
 
 		if (m->begun[i] && (r != CUDA_SUCCESS || last != CUDA_SUCCESS)) {
-			m->begun[i] = !shim_swap_chunk_remap(k, k->handle, k->host, c->device);
+			m->begun[i] = !shim_swap_chunk_remap(k, k->handle, k->host);
 		}
 	}
 }
@@ -161,7 +168,7 @@ static bool begin_ahead(const struct shim_swap_context *c, const struct mem_swap
 {
 	uint64_t last = shim_swap_last_use(k->region), uses;
 
-	return last < interval && shim_swap_done(k->region->row, &uses) >= last &&
+	return last < interval && shim_swap_done(&uses) >= last &&
 	       shim_work_driver.cuMemcpyDtoDAsync_v2(to, k->address, k->bytes, c->out) ==
 		       CUDA_SUCCESS;
 }
@@ -248,7 +255,7 @@ static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_
 	}
 	for (unsigned i = 0; i < m->n_back; i++) {
 		if (m->begun[i]) {
-			shim_swap_place(m->back[i], MEM_SWAP_DEVICE);
+			shim_swap_place(m->back[i], shim_swap_device_place(m->back[i]->region));
 			shim_swap_chunk_unback(m->back[i]);
 			*ret_back += m->back[i]->bytes;
 		} else if (m->from[i] && m->from[i]->place != MEM_SWAP_NOWHERE) {
@@ -275,8 +282,8 @@ static bool is_unused(const struct mem_swap_chunk *k, uint64_t interval)
 
 /* Adds chunks of at most that size that are worth least and were not used since that use, nor by
  * work of an interval that is not done, until they have that many bytes. */
-static void add_out(struct moves *m, const struct shim_swap_context *c, int row, uint64_t bytes,
-		    uint64_t largest, uint64_t since, uint64_t done) REQUIRES(shim_swap_mutex)
+static void add_out(struct moves *m, int row, uint64_t bytes, uint64_t largest, uint64_t since,
+		    uint64_t done) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *list[BATCH];
 	double worth;
@@ -286,7 +293,7 @@ static void add_out(struct moves *m, const struct shim_swap_context *c, int row,
 	n = bytes ? mem_swap_pick_if(&shim_swap_map, row, since, bytes, largest, is_unused, done,
 				     list, BATCH, &worth)
 		  : 0;
-	for (unsigned i = 0; i < n && shim_swap_chunk_back(list[i], c->device); i++) {
+	for (unsigned i = 0; i < n && shim_swap_chunk_back(list[i]); i++) {
 		m->out[m->n_out++] = list[i];
 	}
 }
@@ -305,13 +312,12 @@ static void add(struct moves *m, struct mem_swap_chunk *k, struct mem_swap_chunk
 }
 
 /* The same. Returns whether the limit has room for it. */
-static bool add_back(struct moves *m, const struct shim_swap_context *c, struct mem_swap_chunk *k)
-	REQUIRES(shim_swap_mutex)
+static bool add_back(struct moves *m, struct mem_swap_chunk *k) REQUIRES(shim_swap_mutex)
 {
 	int row = k->region->row;
 	bool has_room = shim_mem_try_charge(row, k->bytes);
 
-	if (has_room && shim_swap_chunk_create(k, c->device) != CUDA_SUCCESS) {
+	if (has_room && shim_swap_chunk_create(k) != CUDA_SUCCESS) {
 		shim_mem_release(row, k->bytes);
 		has_room = false;
 	}
@@ -375,7 +381,7 @@ static uint64_t out_once(int row, uint64_t bytes, uint64_t most) REQUIRES(shim_s
 	if (!c) {
 		return 0;
 	}
-	add_out(&m, c, row, bytes, most, UINT64_MAX, UINT64_MAX);
+	add_out(&m, row, bytes, most, UINT64_MAX, UINT64_MAX);
 	limit_out(&m, most);
 	return move(c, &m, &back);
 }
@@ -414,7 +420,7 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t rese
 	}
 	if (!bytes) {
 		lock_take(&shim_swap_mutex);
-		shim_swap_pool_ordered();
+		shim_swap_pool_ordered(row);
 		lock_release(&shim_swap_mutex);
 		return 0;
 	}
@@ -432,7 +438,7 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t rese
 	if (used > reserve) {
 		most = MIN(most, used - reserve);
 		freed = out_once(row, MIN(bytes, most), most);
-		shim_swap_pool_ordered();
+		shim_swap_pool_ordered(row);
 	}
 	lock_release(&shim_swap_mutex);
 	shim_mem_move_end();
@@ -457,7 +463,7 @@ void shim_swap_back(int row)
 		return;
 	}
 	for (; k && has_room && fits(&m, k); k = k->prev) {
-		has_room = k->region->freed || add_back(&m, c, k);
+		has_room = k->region->freed || add_back(&m, k);
 	}
 	(void)move(c, &m, &back);
 }
@@ -490,9 +496,9 @@ static uint64_t exchange_once(const struct shim_swap_context *c, int row,
 	uint64_t missing = 0;
 
 	for (unsigned i = 0; i < n && fits(&m, list[i]); i++) {
-		missing += add_back(&m, c, list[i]) ? 0 : list[i]->bytes;
+		missing += add_back(&m, list[i]) ? 0 : list[i]->bytes;
 	}
-	add_out(&m, c, row, missing, UINT64_MAX, since, done);
+	add_out(&m, row, missing, UINT64_MAX, since, done);
 	return move(c, &m, ret_back);
 }
 

@@ -1,5 +1,5 @@
 /* Pauses in which memory can move (shim/mem/swap_int.h): no thread is in a call that submits work,
- * and the work that could use it is done, in all contexts on the device. */
+ * and the work that could use it is done, in all contexts of the process. */
 #include "base/clock.h"
 #include "policy/read.h"
 #include "shim/capture_state.h"
@@ -13,7 +13,7 @@
 #define DRAIN_NS UINT64_C(5000000) /* for the work to be done: a kernel may wait for the host */
 #define SPIN_NS UINT64_C(50000)	   /* of a wait, before it sleeps between queries */
 #define SLEEP_NS UINT64_C(20000)
-#define CONTEXTS_MAX 16u
+#define CONTEXTS_MAX SHIM_SWAP_CONTEXTS_MAX
 
 struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
 struct mem_swap_map shim_swap_map;
@@ -29,6 +29,7 @@ static uint32_t next_slot GUARDED_BY(shim_swap_mutex) = 1;
 #define UNKNOWN_MAX 256u
 static CUcontext unknown[UNKNOWN_MAX] GUARDED_BY(shim_swap_mutex);
 static uint32_t n_unknown GUARDED_BY(shim_swap_mutex);
+static uint32_t several_devices; /* [atomic] */
 
 /* ---- contexts ---- */
 
@@ -80,12 +81,37 @@ static void add_unknown(CUcontext ctx) REQUIRES(shim_swap_mutex)
 	}
 }
 
+static void note_device(CUdevice device) REQUIRES(shim_swap_mutex)
+{
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		if (contexts[i].ctx && contexts[i].device != device) {
+			store_release(&several_devices, 1u);
+		}
+	}
+}
+
+bool shim_swap_has_several_devices(void)
+{
+	return load_acquire(&several_devices) != 0;
+}
+
+CUcontext shim_swap_context_on(CUdevice device)
+{
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
+		if (contexts[i].ctx && contexts[i].device == device && !contexts[i].ending) {
+			return contexts[i].ctx;
+		}
+	}
+	return NULL;
+}
+
 void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
 {
 	struct shim_swap_context *c = shim_swap_context(ctx);
 	bool known = c != NULL;
 	CUcontext before;
 
+	note_device(device);
 	c = known ? c : shim_swap_context(NULL);
 	if (!c) {
 		add_unknown(ctx);
@@ -114,7 +140,7 @@ void shim_swap_context_seen(CUcontext ctx, CUdevice device)
 
 /* Returns true if the device's primary context has not been seen: one that was made by a private
  * call of the driver. */
-static bool has_other_primary(CUdevice device) REQUIRES(shim_swap_mutex)
+static bool has_other_primary_on(CUdevice device) REQUIRES(shim_swap_mutex)
 {
 	CUcontext ctx = NULL;
 	unsigned flags;
@@ -135,6 +161,16 @@ static bool has_other_primary(CUdevice device) REQUIRES(shim_swap_mutex)
 	return !known;
 }
 
+static bool has_other_primary(void) REQUIRES(shim_swap_mutex)
+{
+	bool has = false;
+
+	for (CUdevice d = 0; shim_mem_row(d) >= 0 && !has; d++) {
+		has = has_other_primary_on(d);
+	}
+	return has;
+}
+
 const struct shim_swap_context *shim_swap_context_of(int row)
 {
 	const struct shim_swap_context *found = NULL;
@@ -142,14 +178,19 @@ const struct shim_swap_context *shim_swap_context_of(int row)
 	for (unsigned i = 0; i < CONTEXTS_MAX && !n_unknown; i++) {
 		const struct shim_swap_context *c = &contexts[i];
 
+		if (c->ctx && (c->ending || !c->out)) {
+			return NULL;
+		}
 		if (c->ctx && shim_mem_row(c->device) == row) {
-			if (c->ending || !c->out) {
-				return NULL;
-			}
 			found = c;
 		}
 	}
-	return found && !has_other_primary(found->device) ? found : NULL;
+	return found && !has_other_primary() ? found : NULL;
+}
+
+struct shim_swap_context *shim_swap_context_number(unsigned i)
+{
+	return &contexts[i];
 }
 
 bool shim_swap_forget(CUcontext ctx, uint64_t epoch)
@@ -189,11 +230,46 @@ CUresult shim_swap_record(CUcontext ctx, CUevent event)
 	return r;
 }
 
+CUresult shim_swap_make_event(CUcontext ctx, CUevent *ret)
+{
+	CUresult r = shim_driver.cuCtxPushCurrent_v2(ctx);
+	CUcontext before;
+
+	*ret = NULL;
+	if (r == CUDA_SUCCESS) {
+		r = shim_driver.cuEventCreate(ret, CU_EVENT_DISABLE_TIMING);
+		(void)shim_driver.cuCtxPopCurrent_v2(&before);
+	}
+	return r;
+}
+
+CUresult shim_swap_record_behind(CUcontext ctx, CUevent *ret)
+{
+	CUresult r = shim_swap_make_event(ctx, ret);
+
+	if (r != CUDA_SUCCESS) {
+		*ret = NULL;
+		return r;
+	}
+	r = shim_swap_record(ctx, *ret);
+	if (r != CUDA_SUCCESS) {
+		(void)shim_driver.cuEventDestroy_v2(*ret);
+		*ret = NULL;
+	}
+	return r;
+}
+
 void shim_swap_delay_query(uint64_t waited_ns)
 {
 	if (waited_ns >= SPIN_NS) {
 		clock_sleep_ns(SLEEP_NS);
 	}
+}
+
+bool shim_swap_is_busy(const struct shim_swap_context *c)
+{
+	return !c->ending && c->out && shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
+	       shim_work_driver.cuEventQuery(c->event) == CUDA_ERROR_NOT_READY;
 }
 
 /* ---- intervals ---- */
@@ -239,7 +315,7 @@ static void look_at_ends(struct shim_swap_context *c, uint64_t now) REQUIRES(shi
 	}
 }
 
-uint64_t shim_swap_done(int row, uint64_t *ret_uses)
+uint64_t shim_swap_done(uint64_t *ret_uses)
 {
 	uint64_t now = load_relaxed(&shim_work_interval), done = now - 1;
 
@@ -247,7 +323,7 @@ uint64_t shim_swap_done(int row, uint64_t *ret_uses)
 	for (unsigned i = 0; i < CONTEXTS_MAX; i++) {
 		struct shim_swap_context *c = &contexts[i];
 
-		if (!c->ctx || shim_mem_row(c->device) != row) {
+		if (!c->ctx) {
 			continue;
 		}
 		look_at_ends(c, now);
@@ -269,7 +345,7 @@ static bool end_interval(void) REQUIRES(shim_swap_mutex)
 		struct shim_swap_context *c = &contexts[i];
 
 		if (!c->ctx || c->ending || !c->out) {
-			continue; /* no memory of its device moves */
+			continue; /* no memory moves */
 		}
 		if (shim_swap_record(c->ctx, c->ends[now % SHIM_SWAP_ENDS]) != CUDA_SUCCESS) {
 			return false; /* those that were recorded are behind later work only */
@@ -327,7 +403,7 @@ bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
 	uint64_t begin = clock_now_ns(), uses;
 	CUresult out, back;
 
-	while (shim_swap_done(shim_mem_row(c->device), &uses) < interval) {
+	while (shim_swap_done(&uses) < interval) {
 		if (!goes_on(begin)) {
 			return false;
 		}

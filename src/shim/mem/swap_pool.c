@@ -30,6 +30,7 @@
 
 static struct spare {
 	uint64_t handle, address, bytes;
+	CUdevice device; /* for which it was mapped the last time */
 	/* The chunk whose bytes it has had since the interval: region and address; 0: none. */
 	uint64_t of, of_address, interval;
 } spares[SPARES_MAX] GUARDED_BY(shim_swap_mutex); /* charged; the oldest first */
@@ -37,8 +38,7 @@ static uint32_t n_spares GUARDED_BY(shim_swap_mutex);
 static uint64_t spare_bytes; /* [atomic] of all; changed under the mutex */
 
 static struct {
-	int row;
-	CUdevice device;
+	int row; /* of the device for which memory is made: the latest that may need it; -1: none */
 	uint64_t used_ns;     /* when memory was wanted, taken or put the last time */
 	uint64_t moved_ns;    /* when chunks moved the last time */
 	uint64_t ordered_ns;  /* when gbpfd has ordered memory to leave, or foreseen it */
@@ -48,7 +48,7 @@ static struct {
 	bool runs;	      /* there is a thread */
 	bool calls;	      /* it calls the driver, for memory that is charged */
 	bool woken;
-} pool GUARDED_BY(shim_swap_mutex);
+} pool GUARDED_BY(shim_swap_mutex) = { .row = -1 };
 static uint32_t stopping; /* [atomic] */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, called = PTHREAD_COND_INITIALIZER;
 
@@ -65,8 +65,19 @@ static bool is_ordered(uint64_t now) REQUIRES(shim_swap_mutex)
 /* Returns true if chunks may have to leave soon: the limit leaves little, or an order has. */
 static bool is_near(int row) REQUIRES(shim_swap_mutex)
 {
-	return shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART) ||
-	       is_ordered(clock_now_ns());
+	return row >= 0 && ((row == pool.row && is_ordered(clock_now_ns())) ||
+			    shim_mem_left(row) <= MIN(NEAR_BYTES, shim_mem_limit(row) / NEAR_PART));
+}
+
+/* Returns true if chunks of any device are on the host. */
+static bool has_away(void) REQUIRES(shim_swap_mutex)
+{
+	bool has = false;
+
+	for (unsigned row = 0; row < MEM_SWAP_ROWS && !has; row++) {
+		has = shim_swap_map.at[row][MEM_SWAP_HOST].first != NULL;
+	}
+	return has;
 }
 
 /* Returns the size of the memory that the pool lacks for the chunks that were not used for longest,
@@ -123,14 +134,13 @@ static uint64_t needed_for(uint64_t bytes) REQUIRES(shim_swap_mutex)
 static enum due choose(uint64_t now, uint64_t room, uint64_t *ret_bytes) REQUIRES(shim_swap_mutex)
 {
 	bool idle = is_idle(now);
-	bool on_host = shim_swap_map.at[pool.row][MEM_SWAP_HOST].first != NULL;
 	uint64_t has = load_relaxed(&spare_bytes), left = left_of_swap();
 
 	if (!room) {
 		pool.pause_until = now + SHIM_SWAP_POOL_IDLE_NS;
 		return has ? FREE : NOTHING;
 	}
-	if (has && idle && !on_host) {
+	if (has && idle && !has_away()) {
 		return FREE;
 	}
 	if (has && left < has && now >= pool.used_ns + LOOK_NS) {
@@ -172,7 +182,7 @@ static struct spare *place_for(const struct mem_swap_chunk *c) REQUIRES(shim_swa
 		if (is_copy(s, c) && is_useful(s)) {
 			return NULL;
 		}
-		if (s->bytes == c->bytes && !is_useful(s)) {
+		if (s->bytes == c->bytes && s->device == c->region->device && !is_useful(s)) {
 			found = s;
 		}
 	}
@@ -188,7 +198,7 @@ static struct mem_swap_chunk *choose_copy(uint64_t now, struct spare **ret)
 	double worth;
 	unsigned n = 0;
 
-	if (is_ordered(now) && is_calm(now) && now >= pool.busy_until) {
+	if (pool.row >= 0 && is_ordered(now) && is_calm(now) && now >= pool.busy_until) {
 		n = mem_swap_pick(&shim_swap_map, pool.row, UINT64_MAX, load_relaxed(&spare_bytes),
 				  UINT64_MAX, list, SHIM_SWAP_BATCH, &worth);
 	}
@@ -217,17 +227,26 @@ static void use(void) REQUIRES(shim_swap_mutex)
 	}
 }
 
-void shim_swap_pool_want(int row, CUdevice device)
+/* Memory is made for chunks of the row's device from now on. */
+static void aim(int row) REQUIRES(shim_swap_mutex)
 {
+	pool.ordered_ns = row == pool.row ? pool.ordered_ns : 0;
 	pool.row = row;
-	pool.device = device;
+}
+
+void shim_swap_pool_want(int row)
+{
+	if (is_near(row) || !is_near(pool.row)) {
+		aim(row);
+	}
 	if (is_near(row)) {
 		use();
 	}
 }
 
-void shim_swap_pool_ordered(void)
+void shim_swap_pool_ordered(int row)
 {
+	aim(row);
 	use();
 	pool.ordered_ns = pool.used_ns;
 }
@@ -259,8 +278,15 @@ static void free_spare(const struct spare *s)
 	shim_swap_chunk_free_host(s->handle, s->address, s->bytes);
 }
 
-/* Returns the place of memory for a chunk: its copy, or else, if possible, no other one's;
- * n_spares: there is none. */
+/* Returns how well memory of its size suits a chunk: best what it was copied to; not at all what
+ * another one was copied to, rather what has to be mapped for its device first. */
+static unsigned suits(const struct spare *s, const struct mem_swap_chunk *c)
+	REQUIRES(shim_swap_mutex)
+{
+	return is_copy(s, c) ? 4 : 2 * !is_useful(s) + (s->device == c->region->device);
+}
+
+/* Returns the place of memory for a chunk; n_spares: there is none. */
 static uint32_t find(const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex)
 {
 	uint32_t found = n_spares;
@@ -268,13 +294,8 @@ static uint32_t find(const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex)
 	for (uint32_t i = n_spares; i > 0; i--) {
 		const struct spare *s = &spares[i - 1];
 
-		if (s->bytes != c->bytes) {
-			continue;
-		}
-		if (is_copy(s, c)) {
-			return i - 1;
-		}
-		if (found == n_spares || (is_useful(&spares[found]) && !is_useful(s))) {
+		if (s->bytes == c->bytes &&
+		    (found == n_spares || suits(s, c) > suits(&spares[found], c))) {
 			found = i - 1;
 		}
 	}
@@ -283,15 +304,22 @@ static uint32_t find(const struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex)
 
 bool shim_swap_pool_take(struct mem_swap_chunk *c)
 {
+	CUdevice device = c->region->device;
 	uint32_t i = find(c);
 	struct spare s;
 
+	aim(shim_mem_row(device));
 	use();
 	pool.moved_ns = pool.used_ns; /* also without memory, which is made then */
 	if (i == n_spares) {
 		return false;
 	}
 	s = remove_at(i);
+	if (s.device != device &&
+	    shim_swap_set_access(s.address, s.bytes, 1u << device) != CUDA_SUCCESS) {
+		free_spare(&s);
+		return false;
+	}
 	c->host = s.handle;
 	c->host_address = s.address;
 	c->copied = is_copy(&s, c) ? s.interval : 0;
@@ -321,9 +349,9 @@ static bool add(const struct spare *s) REQUIRES(shim_swap_mutex)
 	return true;
 }
 
-void shim_swap_pool_put(uint64_t handle, uint64_t address, uint64_t bytes)
+void shim_swap_pool_put(uint64_t handle, uint64_t address, uint64_t bytes, CUdevice device)
 {
-	struct spare s = { .handle = handle, .address = address, .bytes = bytes };
+	struct spare s = { .handle = handle, .address = address, .bytes = bytes, .device = device };
 
 	use();
 	pool.moved_ns = pool.used_ns;
@@ -356,14 +384,13 @@ static void calls_end(void) REQUIRES(shim_swap_mutex)
 /* Releases the mutex meanwhile. */
 static void make_one(uint64_t now, uint64_t bytes) REQUIRES(shim_swap_mutex)
 {
-	struct spare s = { .bytes = bytes };
+	struct spare s = { .bytes = bytes, .device = shim_mem_device(pool.row) };
 	uint32_t drops = pool.drops;
-	CUdevice device = pool.device;
 	bool made;
 
 	pool.calls = true;
 	lock_release(&shim_swap_mutex);
-	made = shim_swap_chunk_make_host(bytes, device, &s.handle, &s.address);
+	made = shim_swap_chunk_make_host(bytes, s.device, &s.handle, &s.address);
 	lock_take(&shim_swap_mutex);
 	if (!made) {
 		pool.pause_until = now + SHIM_SWAP_POOL_IDLE_NS;

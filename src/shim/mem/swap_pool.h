@@ -17,19 +17,20 @@
 
 /* Memory that can leave was allocated on the row's device: has the thread make memory for it, if
  * the limit leaves little. */
-void shim_swap_pool_want(int row, CUdevice device) REQUIRES(shim_swap_mutex);
-/* Memory has left for another vGPU, or may have to soon: has the thread make memory for it,
- * whatever the limit leaves. */
-void shim_swap_pool_ordered(void) REQUIRES(shim_swap_mutex);
+void shim_swap_pool_want(int row) REQUIRES(shim_swap_mutex);
+/* Memory has left the row's device for another vGPU, or may have to soon: has the thread make
+ * memory for it, whatever the limit leaves. */
+void shim_swap_pool_ordered(int row) REQUIRES(shim_swap_mutex);
 /* Waits until the thread is in no call of the driver, for at most the time of one chunk, without
  * the mutex. The pool has what is charged for it then. */
 void shim_swap_pool_settle(void) REQUIRES(shim_swap_mutex);
-/* Takes memory for a chunk that has none out of the pool, what it was copied to if that is there:
- * c->copied is the interval of that then (swap_int.h). Returns false if there is none of its size.
- */
+/* Takes memory for a chunk that has none out of the pool, mapped for the chunk's device, and what
+ * it was copied to if that is there: c->copied is the interval of that then (swap_int.h). Returns
+ * false if there is none of its size. */
 bool shim_swap_pool_take(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
-/* Gives memory to the pool. If it is full, it frees what it has had for longest. */
-void shim_swap_pool_put(uint64_t handle, uint64_t address, uint64_t bytes)
+/* Gives memory that is mapped for the device to the pool. If it is full, it frees what it has had
+ * for longest. */
+void shim_swap_pool_put(uint64_t handle, uint64_t address, uint64_t bytes, CUdevice device)
 	REQUIRES(shim_swap_mutex);
 /* Frees what the pool has had for longest. Returns false if it is empty. */
 bool shim_swap_pool_free_oldest(void) REQUIRES(shim_swap_mutex);

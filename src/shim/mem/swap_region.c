@@ -117,7 +117,7 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (; n < r->n && result == CUDA_SUCCESS; n += result == CUDA_SUCCESS) {
-		result = shim_swap_chunk_map(&r->chunk[n], r->device);
+		result = shim_swap_chunk_map(&r->chunk[n]);
 	}
 	if (result != CUDA_SUCCESS) {
 		while (n) {
@@ -131,7 +131,7 @@ CUresult shim_swap_enter(struct mem_swap_region *r, CUdeviceptr base)
 		struct mem_swap_chunk *c = &r->chunk[i];
 
 		shim_swap_place(c, r->imported ? MEM_SWAP_NOWHERE
-				   : c->handle ? MEM_SWAP_DEVICE
+				   : c->handle ? shim_swap_device_place(r)
 					       : MEM_SWAP_HOST);
 	}
 	return CUDA_SUCCESS;
@@ -230,13 +230,13 @@ static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 /* Gives a chunk memory where there is room: of the device, if charged says that its bytes are
  * charged there or they can be now. full: not of the host if the driver refuses them; *full becomes
  * true then. */
-static CUresult fill_chunk(struct mem_swap_chunk *c, CUdevice device, bool charged, bool *full)
+static CUresult fill_chunk(struct mem_swap_chunk *c, bool charged, bool *full)
 	REQUIRES(shim_swap_mutex)
 {
 	int row = c->region->row;
 
 	if (charged || shim_mem_try_charge(row, c->bytes)) {
-		if (shim_swap_chunk_create(c, device) == CUDA_SUCCESS) {
+		if (shim_swap_chunk_create(c) == CUDA_SUCCESS) {
 			return CUDA_SUCCESS;
 		}
 		shim_mem_release(row, c->bytes);
@@ -245,7 +245,7 @@ static CUresult fill_chunk(struct mem_swap_chunk *c, CUdevice device, bool charg
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}
-	return shim_swap_chunk_back(c, device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return shim_swap_chunk_back(c) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Gives all chunks memory, whose bytes are charged or not; full as for fill_chunk(). What is not
@@ -256,7 +256,7 @@ static CUresult fill(struct mem_swap_region *r, bool charged, bool *full) REQUIR
 	uint32_t i = 0;
 
 	for (; i < r->n && result == CUDA_SUCCESS; i++) {
-		result = fill_chunk(&r->chunk[i], r->device, charged, full);
+		result = fill_chunk(&r->chunk[i], charged, full);
 	}
 	for (; charged && i < r->n; i++) {
 		shim_mem_release(r->row, r->chunk[i].bytes);
@@ -318,7 +318,7 @@ static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(sh
 		return result;
 	}
 	show_unmapped(r, true);
-	shim_swap_pool_want(a->row, a->device);
+	shim_swap_pool_want(a->row);
 	a->region = r;
 	a->base = r->base;
 	return CUDA_SUCCESS;
@@ -413,8 +413,8 @@ CUresult shim_swap_create(struct mem_swap_region **ret, size_t bytes, int row,
 
 /* ---- frees ---- */
 
-/* Frees a region that the program has freed and nothing uses any more. back: and moves chunks into
- * the room. */
+/* Frees a region that the program has freed and nothing uses any more, unless it waits for another
+ * event. back: and moves chunks into the room. */
 static void free_region(CUdeviceptr base, uint64_t id, bool back)
 {
 	struct mem_swap_region *r;
@@ -422,7 +422,9 @@ static void free_region(CUdeviceptr base, uint64_t id, bool back)
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
 	r = shim_swap_find_by_id(base, id);
-	if (r) {
+	if (r && r->awaited > 1) {
+		r->awaited--;
+	} else if (r) {
 		int row = r->row;
 
 		if (back && shim_swap_map.at[row][MEM_SWAP_HOST].first) {
@@ -500,37 +502,6 @@ static void unleave(uint32_t i) REQUIRES(shim_swap_mutex)
 	store_release(&n_leaving, n_leaving - 1);
 }
 
-/* Makes an event in a context. */
-static CUresult make_event(CUcontext ctx, CUevent *ret)
-{
-	CUresult r = shim_driver.cuCtxPushCurrent_v2(ctx);
-	CUcontext before;
-
-	*ret = NULL;
-	if (r == CUDA_SUCCESS) {
-		r = shim_driver.cuEventCreate(ret, CU_EVENT_DISABLE_TIMING);
-		(void)shim_driver.cuCtxPopCurrent_v2(&before);
-	}
-	return r;
-}
-
-/* Makes an event behind all work of a context. Returns as shim_swap_record(). */
-static CUresult record_behind(CUcontext ctx, CUevent *ret)
-{
-	CUresult r = make_event(ctx, ret);
-
-	if (r != CUDA_SUCCESS) {
-		*ret = NULL;
-		return r;
-	}
-	r = shim_swap_record(ctx, *ret);
-	if (r != CUDA_SUCCESS) {
-		(void)shim_driver.cuEventDestroy_v2(*ret);
-		*ret = NULL;
-	}
-	return r;
-}
-
 /* Begins to free a live region: it is no address of the program any more. Returns false if there is
  * none with that base. */
 static bool begin_free(CUdeviceptr base, bool imported, struct shim_swap_leaving *ret)
@@ -572,11 +543,11 @@ static bool free_behind_work(CUdeviceptr address, bool imported, CUresult *ret)
 		return true;
 	}
 	mode = shim_capture_exempt();
-	r = record_behind(l.ctx, &l.event);
+	r = shim_swap_record_behind(l.ctx, &l.event);
 	if (r == CUDA_SUCCESS) {
 		r = shim_driver.cuEventSynchronize(l.event);
 		(void)shim_driver.cuEventDestroy_v2(l.event);
-		if (r == CUDA_SUCCESS) {
+		if (r == CUDA_SUCCESS && !shim_swap_leave_for_others(&l)) {
 			free_region(l.base, l.id, true);
 		}
 	} else if (r == CUDA_ERROR_NOT_READY) {
@@ -632,7 +603,7 @@ bool shim_swap_free_async(CUdeviceptr address, CUstream stream, bool per_thread,
 		r = CUDA_ERROR_INVALID_VALUE; /* the graph does not allocate it */
 	} else {
 		r = context_of_stream(stream, &l.ctx);
-		r = r == CUDA_SUCCESS ? make_event(l.ctx, &l.event) : r;
+		r = r == CUDA_SUCCESS ? shim_swap_make_event(l.ctx, &l.event) : r;
 	}
 	if (r == CUDA_SUCCESS) {
 		r = per_thread ? shim_driver.cuEventRecord_ptsz(l.event, stream)
@@ -674,7 +645,7 @@ static bool has_left(struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex)
 		if (!c || c->ending) {
 			return false;
 		}
-		(void)record_behind(l->ctx, &l->event);
+		(void)shim_swap_record_behind(l->ctx, &l->event);
 	}
 	return l->event && shim_swap_is_reached(l->event);
 }
@@ -772,6 +743,7 @@ void shim_swap_context_ended(CUcontext ctx, uint64_t epoch)
 	while ((r = mem_swap_of_owner(&shim_swap_map, (uint64_t)(uintptr_t)ctx, epoch)) != NULL) {
 		drop(r); /* what refers to it by its number finds it gone */
 	}
+	shim_swap_peer_ended(ctx, epoch);
 	if (!shim_swap_forget(ctx, epoch)) {
 		shim_swap_pool_drop(0);
 	}
@@ -786,12 +758,14 @@ bool shim_swap_is_possible(void)
 	       version >= DRIVER_VERSION_MIN;
 }
 
-void shim_swap_install(void)
+void shim_swap_install(uint32_t gpus)
 {
 	shim_work_install();
-	shim_swap_chunk_setup(0); /* the only one that the process sees */
+	shim_swap_chunk_setup(gpus);
 	shim_swap_install_calls();
 	shim_swap_async_install();
+	shim_swap_peer_install();
+	shim_swap_across_install();
 	store_release(&has_regions, 1u);
 	store_release(&is_on, 1u);
 }

@@ -20,8 +20,9 @@
 
 /* Returns true if the driver has what it needs: since CUDA 12.5 (R555). */
 bool shim_swap_is_possible(void);
-/* Called once, when the process has joined a vGPU with swap, before cuInit returns. */
-void shim_swap_install(void);
+/* Called once, when the process, which sees so many GPUs, has joined a vGPU with swap, before
+ * cuInit returns. */
+void shim_swap_install(uint32_t gpus);
 /* Returns true in a process whose memory can leave the device. */
 bool shim_swap_is_on(void);
 /* Returns true in such a process, and in one that has opened such memory of another process. */
@@ -103,6 +104,8 @@ struct shim_swap_view {
 	uint64_t bytes, reserved, id;
 	CUmemoryPool pool; /* NULL: it is of none */
 	CUcontext owner;
+	CUcontext copied_in; /* one in which it can be copied; NULL: none is known */
+	uint32_t access;     /* devices for which it is mapped, by bits */
 	CUdevice device;
 	bool by_handle; /* the program has mapped it; it has no owner */
 	bool imported;	/* it is another process's */

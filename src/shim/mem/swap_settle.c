@@ -43,9 +43,9 @@ static CUresult replace(const struct settling *s) REQUIRES(shim_swap_mutex)
 	for (uint32_t i = 0; i < r->n; i++) {
 		(void)shim_swap_chunk_unmap(&r->chunk[i]);
 	}
-	result = shim_swap_map_memory(r->base, r->reserved, s->handle, r->device);
+	result = shim_swap_map_memory(r->base, r->reserved, s->handle, 1u << r->device);
 	for (uint32_t i = 0; result != CUDA_SUCCESS && i < r->n; i++) {
-		if (shim_swap_chunk_map(&r->chunk[i], r->device) != CUDA_SUCCESS) {
+		if (shim_swap_chunk_map(&r->chunk[i]) != CUDA_SUCCESS) {
 			shim_swap_say_lost(&r->chunk[i]);
 		}
 	}
@@ -111,7 +111,7 @@ static CUresult settle_by_copy(struct settling *s)
 	if (result != CUDA_SUCCESS) {
 		return result;
 	}
-	result = shim_swap_map_memory(s->copy, r->reserved, s->handle, r->device);
+	result = shim_swap_map_memory(s->copy, r->reserved, s->handle, 1u << r->device);
 	if (result == CUDA_SUCCESS) {
 		lock_take(&shim_swap_mutex);
 		s->mapped = r->chunk[0].place != MEM_SWAP_NOWHERE;

@@ -29,15 +29,16 @@
 #define LINE 2u
 #define MEMORIES 256u
 #define COPIES 256u
-#define EVENTS 128u
+#define EVENTS 1024u
 #define CHUNKS 128u
 #define CALLS_MAX 1000000u /* of a test, which else does not end */
-#define CONTEXT ((CUcontext)(uintptr_t)7)
+#define CONTEXT rig_context(0)
+#define DEPTH_MAX 4
 #define LOOK_NS 100000u
 #define FIRST_STREAM 0x80u /* of the program; others are multiples of 256 */
 
 struct swap_rig rig;
-static uint8_t uuid[1][16] = { { 0xa5 } };
+static uint8_t uuid[2][16] = { { 0xa5 }, { 0xa6 } };
 
 int __wrap_thread_start_detached(void *(*run)(void *), void *arg, size_t stack_bytes);
 void __wrap_clock_sleep_ns(uint64_t ns);
@@ -90,8 +91,8 @@ static const char *wrong; /* the first thing that was wrong; NULL: none */
 static struct memory {
 	bool lives, on_host;
 	uint64_t bytes, content;
-	uint64_t at[2]; /* 0: not mapped */
-	bool access[2];
+	uint64_t at[2];	    /* 0: not mapped */
+	uint32_t access[2]; /* of devices, by bits */
 } memory[MEMORIES];
 static uint64_t next_address, next_content, reserved;
 static uint64_t reserved_by_program; /* of these */
@@ -107,13 +108,30 @@ static struct {
 static unsigned n_copies;
 static struct {
 	bool lives;
+	CUcontext ctx;
 	CUstream stream; /* NULL: all of the context */
 	unsigned copies; /* submitted before it */
 	bool is_behind;	 /* work that goes on */
 } event_of[EVENTS];
 static uintptr_t n_streams;
 static int depth; /* of pushed contexts */
+static CUcontext pushed[DEPTH_MAX];
 static unsigned all_calls;
+
+CUcontext rig_context(unsigned i)
+{
+	return (CUcontext)(uintptr_t)(7 + i);
+}
+
+static bool is_busy_context(CUcontext ctx)
+{
+	return rig.busy_ctxs >> ((uintptr_t)ctx - (uintptr_t)rig_context(0)) & 1;
+}
+
+static CUcontext current(void)
+{
+	return depth ? pushed[depth - 1] : rig_context(rig.device);
+}
 
 static bool in_pause(void)
 {
@@ -277,7 +295,7 @@ static CUresult map(CUdeviceptr at, size_t bytes, size_t offset,
 	if (!may_be || fails()) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	m->access[m->at[0] != 0] = false;
+	m->access[m->at[0] != 0] = 0;
 	m->at[m->at[0] != 0] = at;
 	trace(m->on_host ? "h" : "d", at);
 	return CUDA_SUCCESS;
@@ -301,12 +319,15 @@ static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *
 {
 	struct memory *m = mapped_at(at);
 
-	EXPECT(m && m->bytes == bytes && n == 1);
-	EXPECT(access->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+	EXPECT(m && m->bytes == bytes && n && n <= ARRAY_SIZE(uuid));
 	if (!m || fails()) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	m->access[m->at[1] == at] = true;
+	for (size_t i = 0; i < n; i++) {
+		EXPECT(access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+		EXPECT(access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		m->access[m->at[1] == at] |= 1u << access[i].location.id;
+	}
 	return CUDA_SUCCESS;
 }
 
@@ -350,6 +371,7 @@ static CUresult make_event(CUevent *ret, unsigned flags)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	event_of[i].lives = true;
+	event_of[i].ctx = current();
 	event_of[i].copies = 0;
 	*ret = (CUevent)(uintptr_t)(i + 1);
 	return CUDA_SUCCESS;
@@ -373,6 +395,7 @@ static CUresult record(CUevent event, CUstream stream)
 		return CUDA_ERROR_UNKNOWN;
 	}
 	event_of[(uintptr_t)event - 1].is_behind = false;
+	EXPECT(event_of[(uintptr_t)event - 1].ctx == current() || !stream);
 	event_of[(uintptr_t)event - 1].stream = stream;
 	event_of[(uintptr_t)event - 1].copies = n_copies;
 	return CUDA_SUCCESS;
@@ -382,6 +405,7 @@ static CUresult record_context(CUcontext ctx, CUevent event)
 {
 	CUresult r = record(event, NULL);
 
+	EXPECT(event_of[(uintptr_t)event - 1].ctx == ctx);
 	if (r == CUDA_SUCCESS) {
 		event_of[(uintptr_t)event - 1].is_behind = rig.goes_on;
 	}
@@ -411,7 +435,8 @@ static CUresult query_event(CUevent event)
 		return CUDA_ERROR_UNKNOWN;
 	}
 	if (rig.now < rig.work_until || is_busy(event_of[(uintptr_t)event - 1].stream) ||
-	    (rig.goes_on && event_of[(uintptr_t)event - 1].is_behind)) {
+	    (rig.goes_on && event_of[(uintptr_t)event - 1].is_behind) ||
+	    is_busy_context(event_of[(uintptr_t)event - 1].ctx)) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	return rig.work;
@@ -438,30 +463,47 @@ static CUresult wait_stream(CUstream stream)
 
 static CUresult get_context(CUcontext *ret)
 {
-	*ret = CONTEXT;
+	*ret = current();
 	return CUDA_SUCCESS;
 }
 
 static CUresult push(CUcontext ctx)
 {
-	EXPECT(ctx == CONTEXT);
-	if (in_pause() && fails()) {
+	EXPECT(ctx >= rig_context(0) && ctx <= rig_context(2) && depth < DEPTH_MAX);
+	if (depth == DEPTH_MAX || (in_pause() && fails())) {
 		return CUDA_ERROR_UNKNOWN;
 	}
-	depth++;
+	pushed[depth++] = ctx;
 	return CUDA_SUCCESS;
 }
 
 static CUresult pop(CUcontext *ret)
 {
-	*ret = CONTEXT;
+	*ret = current();
 	depth--;
 	return CUDA_SUCCESS;
 }
 
 static CUresult get_device(CUdevice *ret)
 {
-	*ret = 0;
+	*ret = current() != rig_context(0);
+	return CUDA_SUCCESS;
+}
+
+static CUresult enable_peer(CUcontext ctx, unsigned flags)
+{
+	EXPECT(ctx != current());
+	if (fails()) {
+		return CUDA_ERROR_TOO_MANY_PEERS;
+	}
+	rig.peers++;
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult disable_peer(CUcontext ctx)
+{
+	EXPECT(ctx != current());
+	rig.peers--;
 	return CUDA_SUCCESS;
 }
 
@@ -551,7 +593,7 @@ static int open_ipc(int *sock, uint64_t deadline, struct proto_ipc *m, int fds[P
 	return -ETIMEDOUT;
 }
 
-int rig_join(void **state)
+static int join(uint32_t gpus)
 {
 	static const struct shim_mem_session session = { note,	    ask,     is_agent,
 							 kernel_of, own_pid, open_ipc };
@@ -561,11 +603,13 @@ int rig_join(void **state)
 	rig.page.abi = PROTO_ABI;
 	rig.page.lines = LINE + 1;
 	rig.page.owner[LINE].pid = 7;
-	memcpy(rig.page.uuid[0], uuid[0], sizeof(uuid[0]));
+	memcpy(rig.page.uuid, uuid, gpus * sizeof(uuid[0]));
 	rig.page.limit[PROTO_ACCOUNT_SWAP] = 8000 * MIB;
 	shim_driver.cuCtxGetDevice = get_device;
 	shim_driver.cuDeviceGetAttribute = get_device_attribute;
 	shim_driver.cuCtxGetCurrent = get_context;
+	shim_driver.cuCtxDisablePeerAccess = disable_peer;
+	shim_driver.cuCtxEnablePeerAccess = enable_peer;
 	shim_driver.cuCtxPushCurrent_v2 = push;
 	shim_driver.cuCtxPopCurrent_v2 = pop;
 	shim_driver.cuCtxRecordEvent = record_context;
@@ -596,11 +640,21 @@ int rig_join(void **state)
 	clock_set_source(clock_of_test);
 	rig.now = SECOND;
 	policy_read_setup();
-	err = shim_mem_join(&rig.page, LINE, uuid, 1, &session);
-	if (!err && shim_swap_is_on()) {
-		shim_swap_context_seen(CONTEXT, 0);
+	err = shim_mem_join(&rig.page, LINE, uuid, gpus, &session);
+	for (uint32_t i = 0; i < gpus && !err && shim_swap_is_on(); i++) {
+		shim_swap_context_seen(rig_context(i), (CUdevice)i);
 	}
 	return err ? err : !shim_swap_is_on();
+}
+
+int rig_join(void **state)
+{
+	return join(1);
+}
+
+int rig_join_two(void **state)
+{
+	return join(2);
 }
 
 /* ---- tests ---- */
@@ -617,7 +671,7 @@ void rig_arm(unsigned fail, unsigned again)
 
 void rig_limit(uint64_t bytes)
 {
-	rig.page.limit[0] = bytes;
+	rig.page.limit[rig.device] = bytes;
 }
 
 void rig_end_if_left(void)
@@ -660,7 +714,7 @@ CUdeviceptr rig_try_alloc(uint64_t bytes)
 	CUresult err;
 
 	n_chunks = shim_swap_map.n ? n_chunks : 0;
-	err = shim_swap_alloc(&ret, bytes, 0);
+	err = shim_swap_alloc(&ret, bytes, (int)rig.device);
 	rig_end_if_left();
 	if (err != CUDA_SUCCESS) {
 		return 0;
@@ -717,6 +771,13 @@ bool rig_on_device(CUdeviceptr at, unsigned i)
 	return rig_chunk(at, i)->place == MEM_SWAP_DEVICE;
 }
 
+uint32_t rig_access(CUdeviceptr at)
+{
+	const struct memory *m = mapped_at(at);
+
+	return m ? m->access[m->at[1] == at] : 0;
+}
+
 void rig_out(uint64_t free)
 {
 	shim_mem_move_begin();
@@ -744,6 +805,7 @@ static void check_chunk(const struct mem_swap_chunk *c)
 static void check_sums(void)
 {
 	uint64_t bytes[2] = { 0, 0 }, lives[2] = { 0, 0 }, addresses = shim_swap_pool_bytes();
+	uint64_t kinds = 0, away = 0;
 	const struct mem_ledger *l = shim_mem_ledger();
 
 	for (size_t i = 0; i < shim_swap_map.n; i++) {
@@ -764,13 +826,18 @@ static void check_sums(void)
 	assert_int_equal(lives[0], bytes[0]);
 	assert_int_equal(lives[1], bytes[1] + shim_swap_pool_bytes());
 	assert_int_equal(reserved, addresses + reserved_by_program);
-	assert_int_equal(mem_ledger_own(l, 0), lives[0]);
+	assert_int_equal(mem_ledger_own(l, 0) + mem_ledger_own(l, 1), lives[0]);
 	assert_int_equal(mem_ledger_own(l, PROTO_ACCOUNT_SWAP), lives[1]);
 	assert_int_equal(mem_ledger_own(l, PROTO_ACCOUNT_HOST), lives[1]);
-	assert_int_equal(rig.page.kinds[0][LINE].bytes[PROTO_KIND_CHUNK] +
-				 rig.page.kinds[0][LINE].bytes[PROTO_KIND_SHARED],
-			 bytes[0]);
-	assert_int_equal(rig.page.kinds[0][LINE].away, bytes[1]);
+	for (unsigned i = 0; i < ARRAY_SIZE(uuid); i++) {
+		const struct proto_account_kinds *k = &rig.page.kinds[i][LINE];
+
+		kinds += k->bytes[PROTO_KIND_CHUNK] + k->bytes[PROTO_KIND_SHARED] +
+			 k->bytes[PROTO_KIND_PEER];
+		away += k->away;
+	}
+	assert_int_equal(kinds, bytes[0]);
+	assert_int_equal(away, bytes[1]);
 	assert_int_equal(shim_swap_on_host, bytes[1]);
 }
 
@@ -810,6 +877,7 @@ int rig_set_up(void **state)
 	rig.words = NULL;
 	rig.other = 0;
 	rig.on_moved = NULL;
+	rig.device = rig.busy_ctxs = rig.peers = 0;
 	rig.work_until = rig.busy = rig.threads = 0;
 	next_address = UINT64_C(1) << 40;
 	n_chunks = n_copies = all_calls = 0;
@@ -817,7 +885,7 @@ int rig_set_up(void **state)
 	depth = 0;
 	wrong = NULL;
 	rig_arm(0, 0);
-	rig_limit(2000 * MIB);
+	rig.page.limit[0] = rig.page.limit[1] = 2000 * MIB;
 	return 0;
 }
 
@@ -826,7 +894,7 @@ int rig_tear_down(void **state)
 	rig_end_if_left();
 	rig_arm(0, 0);
 	rig.work = CUDA_SUCCESS;
-	rig.busy = 0;
+	rig.busy = rig.busy_ctxs = rig.device = 0;
 	rig.goes_on = false;
 	rig.on_moved = NULL;
 	shim.captures = 0;

@@ -27,6 +27,9 @@ extern struct swap_rig {
 	unsigned fail_copy;    /* number of the one that fails; 0: none */
 	uint64_t work_until;   /* work of the program goes on until then, ns */
 	uint64_t busy;	       /* streams with work that goes on, by bits: rig_stream() */
+	unsigned device;       /* of the current context */
+	unsigned busy_ctxs;    /* with work that goes on, by bits */
+	unsigned peers;	       /* accesses that the driver has enabled */
 	bool ask_ends_work;    /* of streams: while gbpfd is asked for memory */
 	CUresult work;	       /* a query's answer about it afterwards */
 	bool goes_on;	       /* work goes on that has begun then: later events are not reached */
@@ -49,9 +52,14 @@ extern struct swap_rig {
 
 /* For a group of tests, and for each test. */
 int rig_join(void **state);
+int rig_join_two(void **state); /* a process with two devices */
 int rig_set_up(void **state);
 int rig_tear_down(void **state);
 
+/* Returns the context of a device, and for 2 another one of the second device. */
+CUcontext rig_context(unsigned i);
+/* Returns the devices, by bits, that have access to what is mapped at an address. */
+uint32_t rig_access(CUdeviceptr at);
 /* Begins to count. fail, again: numbers of calls that fail; 0: none. */
 void rig_arm(unsigned fail, unsigned again);
 /* Sets the limit of the device, bytes. */

@@ -84,6 +84,13 @@ static int set_up(void **state)
 	return 0;
 }
 
+/* One that has no chunks. */
+static CUresult get_version(int *ret)
+{
+	*ret = 12000;
+	return CUDA_SUCCESS;
+}
+
 static int join(void **state)
 {
 	static const struct shim_mem_session session = { note, ask, is_agent };
@@ -102,6 +109,7 @@ static int join(void **state)
 		memcpy(page.uuid[i], uuid[i], sizeof(uuid[i]));
 	}
 	shim_driver.cuCtxGetDevice = get_device;
+	shim_driver.cuDriverGetVersion = get_version;
 	shim_driver.cuMemGetInfo_v2 = get_info;
 	shim_driver.cuDeviceTotalMem_v2 = total_mem;
 	setenv("GBPF_VGPU", ENVIRONMENT, 1);

@@ -32,7 +32,7 @@ uint64_t __wrap_mem_host_room(const char *root)
 static void order(void)
 {
 	lock_take(&shim_swap_mutex);
-	shim_swap_pool_ordered();
+	shim_swap_pool_ordered(0);
 	lock_release(&shim_swap_mutex);
 }
 

@@ -361,7 +361,7 @@ static void long_work_does_not_keep_earlier_work_from_being_done(void **state)
 		end_interval();
 		rig.goes_on = true;
 		lock_take(&shim_swap_mutex);
-		(void)shim_swap_done(0, &uses);
+		(void)shim_swap_done(&uses);
 		lock_release(&shim_swap_mutex);
 	}
 	use_closed(b);

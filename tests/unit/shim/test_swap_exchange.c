@@ -154,6 +154,13 @@ static bool is_agent(void)
 
 /* ---- the testbed ---- */
 
+/* One whose memory does not leave by itself. */
+static CUresult get_version(int *ret)
+{
+	*ret = 12000;
+	return CUDA_SUCCESS;
+}
+
 static int join(void **state)
 {
 	static const struct shim_mem_session session = { note, ask, is_agent };
@@ -168,6 +175,7 @@ static int join(void **state)
 	page.limit[PROTO_ACCOUNT_SWAP] = page.limit[PROTO_ACCOUNT_HOST] = 8000 * MIB;
 	page.allowed[PROTO_ACCOUNT_HOST] = 8000 * MIB;
 	memcpy(page.uuid, uuid, sizeof(uuid));
+	shim_driver.cuDriverGetVersion = get_version;
 	shim_driver.cuEventCreate = event_create;
 	shim_driver.cuStreamCreate = stream_create;
 	shim_driver.cuDevicePrimaryCtxGetState = primary_state;
@@ -205,11 +213,11 @@ static struct mem_swap_chunk *add_chunk(uint64_t bytes, enum mem_swap_place plac
 	c = &r->chunk[0];
 	if (place == MEM_SWAP_DEVICE) {
 		assert_true(shim_mem_try_charge(0, bytes));
-		assert_int_equal(shim_swap_chunk_create(c, 0), CUDA_SUCCESS);
+		assert_int_equal(shim_swap_chunk_create(c), CUDA_SUCCESS);
 	} else {
-		assert_true(shim_swap_chunk_back(c, 0));
+		assert_true(shim_swap_chunk_back(c));
 	}
-	assert_int_equal(shim_swap_chunk_map(c, 0), CUDA_SUCCESS);
+	assert_int_equal(shim_swap_chunk_map(c), CUDA_SUCCESS);
 	shim_swap_place(c, place);
 	return c;
 }

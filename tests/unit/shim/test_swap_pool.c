@@ -259,7 +259,7 @@ static struct mem_swap_region *add_region(uint64_t bytes, enum mem_swap_place pl
 static void want(void)
 {
 	lock_take(&shim_swap_mutex);
-	shim_swap_pool_want(0, 0);
+	shim_swap_pool_want(0);
 	lock_release(&shim_swap_mutex);
 }
 
@@ -291,7 +291,7 @@ static bool take(uint64_t bytes, uint64_t *ret_handle, uint64_t *ret_address)
 static void put(uint64_t handle, uint64_t at, uint64_t bytes)
 {
 	lock_take(&shim_swap_mutex);
-	shim_swap_pool_put(handle, at, bytes);
+	shim_swap_pool_put(handle, at, bytes, 0);
 	lock_release(&shim_swap_mutex);
 }
 
@@ -403,7 +403,7 @@ static void memory_is_made_after_an_order_whatever_the_limit_leaves(void **state
 	want();
 	assert_int_equal(steps(), 0);
 	lock_take(&shim_swap_mutex);
-	shim_swap_pool_ordered();
+	shim_swap_pool_ordered(0);
 	lock_release(&shim_swap_mutex);
 	assert_int_equal(starts, 1);
 	assert_int_equal(steps(), 20);
@@ -710,7 +710,7 @@ static void the_pool_makes_room_for_a_chunk_of_another_size(void **state)
 	pool_has(16 * MIB);
 	page.limit[PROTO_ACCOUNT_SWAP] = 16 * MIB;
 	lock_take(&shim_swap_mutex);
-	backed = shim_swap_chunk_back(&r->chunk[0], 0);
+	backed = shim_swap_chunk_back(&r->chunk[0]);
 	left = shim_swap_pool_bytes();
 	used = shim_mem_used(PROTO_ACCOUNT_SWAP);
 	shim_swap_chunk_unback(&r->chunk[0]);

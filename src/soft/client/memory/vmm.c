@@ -492,6 +492,18 @@ static CUresult check_access(const CUmemAccessDesc *d)
 		       : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Returns true if another GPU than that of the window is given access: copies of any GPU reach
+ * memory of the host there; kernels, and memory of a GPU, are of the window's GPU only. */
+static bool is_for_copies(struct soft_window *w, CUdeviceptr p, size_t bytes, uint8_t rights)
+{
+	struct mappings s = { .next = p };
+
+	lock_take(&lock);
+	soft_memory_each(w, p, bytes, examine, &s);
+	lock_release(&lock);
+	return rights && s.next - p == bytes && !s.device;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc, size_t count)
 {
 	struct soft_window *w;
@@ -516,8 +528,9 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc
 			lock_release(&lock);
 			continue;
 		}
-		if (soft.visible[desc[i].location.id] != w->gpu) {
-			continue; /* only one GPU uses the addresses */
+		if (soft.visible[desc[i].location.id] != w->gpu &&
+		    !is_for_copies(w, p, bytes, rights)) {
+			continue;
 		}
 		e = ask(SOFT_REQ_ACCESS, w, p, bytes, rights);
 		if (!e) {
