@@ -195,26 +195,15 @@ static void name_instance(const struct sim *s, const struct sim_tenant *t, uint3
 	}
 }
 
-/* Runs an event whose context has been filled with the defaults. */
-static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant *t, uint32_t gpu)
+/* Runs the program of a hook with the context of the last event, which differed from the defaults
+ * by what the scenario said. */
+static int decide(struct sim *s, const struct sim_hook *h, struct sim_tenant *t, uint32_t gpu,
+		  const void *defaults)
 {
-	uint64_t defaults[SIM_CTX_BYTES / 8], before[SIM_CTX_BYTES / 8];
+	uint64_t before[SIM_CTX_BYTES / 8];
 	char where[SIM_NAME_BYTES];
-	const char *at;
 	int err;
 
-	sim_blanks(s);
-	at = s->at;
-	memcpy(defaults, s->last.ctx, sizeof(defaults));
-	err = event_fields(s, h);
-	if (err || s->dry) {
-		return err;
-	}
-	err = check_gpu(s, t, at);
-	err = err ? err : sim_settle(s, h, at, defaults);
-	if (err) {
-		return err;
-	}
 	s->result->events++;
 	name_instance(s, t, gpu, where);
 	memcpy(before, s->last.ctx, sizeof(before));
@@ -236,6 +225,33 @@ static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant 
 	return err ? err : sim_ring_collect(s);
 }
 
+/* Runs an event whose context has been filled with the defaults. */
+static int run_event(struct sim *s, const struct sim_hook *h, struct sim_tenant *t, uint32_t gpu)
+{
+	uint64_t defaults[SIM_CTX_BYTES / 8];
+	const char *at;
+	int err;
+
+	sim_blanks(s);
+	at = s->at;
+	memcpy(defaults, s->last.ctx, sizeof(defaults));
+	err = event_fields(s, h);
+	if (err || s->dry) {
+		return err;
+	}
+	err = check_gpu(s, t, at);
+	err = err ? err : sim_settle(s, h, at, defaults);
+	return err ? err : decide(s, h, t, gpu, defaults);
+}
+
+static void begin(struct sim *s, const struct sim_hook *h)
+{
+	s->last.hook = h;
+	s->last.line = s->line;
+	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
+	s->last.no_fault = false;
+}
+
 static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenant **ret,
 		       uint32_t *ret_gpu)
 {
@@ -244,9 +260,7 @@ static int begin_event(struct sim *s, const struct sim_hook *h, struct sim_tenan
 	if (err) {
 		return err;
 	}
-	s->last.hook = h;
-	s->last.line = s->line;
-	s->last.filled = sim_testbed_fills(&s->testbed, h->id);
+	begin(s, h);
 	err = event_gpu(s, h, *ret, ret_gpu);
 	if (!err) {
 		sim_testbed_defaults(&s->testbed, h, *ret, *ret_gpu, s->last.ctx);
@@ -276,4 +290,36 @@ int sim_rejoin(struct sim *s)
 	sim_field_set(sim_field_named(h->id, "rejoin", 6), s->last.ctx, 1);
 	sim_field_set(sim_field_named(h->id, "lanes", 5), s->last.ctx, 1u << t->lane);
 	return run_event(s, h, t, gpu);
+}
+
+static void set_values(struct sim *s, const struct sim_field_value *values, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct sim_field *f =
+			sim_field_named(s->last.hook->id, values[i].name, strlen(values[i].name));
+
+		sim_field_set(f, s->last.ctx, values[i].value);
+	}
+}
+
+int sim_ask(struct sim *s, const struct sim_hook *h, struct sim_tenant *t,
+	    const struct sim_field_value *values, size_t n)
+{
+	uint64_t defaults[SIM_CTX_BYTES / 8];
+
+	begin(s, h);
+	sim_testbed_defaults(&s->testbed, h, t, t->gpu, s->last.ctx);
+	memcpy(defaults, s->last.ctx, sizeof(defaults));
+	set_values(s, values, n);
+	return decide(s, h, t, t->gpu, defaults);
+}
+
+void sim_not_asked(struct sim *s, const struct sim_hook *h, const struct sim_tenant *t,
+		   const struct sim_field_value *values, size_t n)
+{
+	begin(s, h);
+	sim_testbed_defaults(&s->testbed, h, t, t->gpu, s->last.ctx);
+	set_values(s, values, n);
+	s->last.no_fault = true;
+	s->last.verdict = -1;
 }

@@ -104,7 +104,9 @@ static void put_verdict(struct sim *s, struct buf *out)
 {
 	const char *name = sim_verdict_name(s->last.hook->id, s->last.verdict);
 
-	if (name) {
+	if (s->last.no_fault) {
+		buf_puts(out, "no fault");
+	} else if (name) {
 		buf_puts(out, name);
 	} else {
 		buf_printf(out, "%" PRId64, s->last.verdict);
@@ -281,6 +283,17 @@ static int expect_map(struct sim *s, const char *at)
 	return err;
 }
 
+/* Returns the length of the name of a value without blanks behind it and its owner, by which
+ * put_number() finds its unit. */
+static size_t name_bytes(const char *from, const char *to)
+{
+	const char *of = strstr(from, " of ");
+
+	to = of && of < to ? of : to;
+	trim(&from, &to);
+	return (size_t)(to - from);
+}
+
 static int expect_comparison(struct sim *s, const char *at)
 {
 	struct sim_value have, want;
@@ -292,7 +305,7 @@ static int expect_comparison(struct sim *s, const char *at)
 	if (err) {
 		return err;
 	}
-	snprintf(name, sizeof(name), "%.*s", (int)MIN((size_t)(s->at - at), sizeof(name) - 1), at);
+	snprintf(name, sizeof(name), "%.*s", (int)MIN(name_bytes(at, s->at), sizeof(name) - 1), at);
 	c = sim_comparison(s);
 	if (c == SIM_NONE) {
 		return sim_wrong(s, s->at, NULL,

@@ -248,8 +248,8 @@ static int named_value(struct sim *s, const char *field, struct sim_value *ret, 
 	size_t len = sim_word(s);
 	int err = 0;
 
-	if (sim_of_tenant(s, ret, &err) || sim_tenant_number(s, field, ret) ||
-	    sim_vgpu_place(s, field, ret)) {
+	if (sim_of_tenant(s, ret, &err) || sim_of_memory(s, ret, &err) ||
+	    sim_tenant_number(s, field, ret) || sim_vgpu_place(s, field, ret)) {
 		return err;
 	}
 	if (variable(s, len, ret) || sim_constant(field, s->at, len, &ret->v)) {

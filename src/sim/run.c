@@ -130,11 +130,11 @@ static int do_if(struct sim *s)
 
 static int unknown_statement(struct sim *s)
 {
-	static const char *const words[] = { "tenant", "expect", "repeat", "if",  "stat",
-					     "wait",   "gpu",	 "at",	   "let", "seed",
-					     "set",    "rejoin", "vgpu" };
+	static const char *const words[] = { "tenant", "expect", "repeat", "if",   "stat", "wait",
+					     "gpu",    "at",	 "let",	   "seed", "set",  "rejoin",
+					     "vgpu",   "region", "launch", "link" };
 	struct nearest n;
-	char word[64], hint[120];
+	char word[64], hint[160];
 
 	snprintf(word, sizeof(word), "%.*s", (int)MIN(sim_word(s), sizeof(word) - 1), s->at);
 	nearest_init(&n, word);
@@ -147,9 +147,10 @@ static int unknown_statement(struct sim *s)
 	if (nearest_best(&n)) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	} else {
-		snprintf(hint, sizeof(hint),
-			 "A line begins with tenant, vgpu, gpu, rejoin, stat, expect, repeat, if, "
-			 "wait, at, let, seed, set, or the name of a hook");
+		snprintf(
+			hint, sizeof(hint),
+			"A line begins with tenant, vgpu, gpu, link, region, launch, rejoin, stat, "
+			"expect, repeat, if, wait, at, let, seed, set, or the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
 }
@@ -177,6 +178,12 @@ static int statement(struct sim *s)
 		err = sim_vgpu_statement(s);
 	} else if (sim_take_word(s, "gpu")) {
 		err = sim_gpu_statement(s);
+	} else if (sim_take_word(s, "link")) {
+		err = sim_link_statement(s);
+	} else if (sim_take_word(s, "region")) {
+		err = sim_region_statement(s);
+	} else if (sim_take_word(s, "launch")) {
+		err = sim_launch_statement(s);
 	} else if (sim_take_word(s, "rejoin")) {
 		err = sim_rejoin(s);
 	} else if (sim_take_word(s, "stat")) {
@@ -221,9 +228,10 @@ static int run_block(struct sim *s, uint32_t from, uint32_t to)
 static int run_all(struct sim *s, bool dry)
 {
 	s->dry = dry;
-	s->testbed.n_tenants = s->testbed.n_vgpus = 0;
+	s->testbed.n_tenants = s->testbed.n_vgpus = s->testbed.n_regions = 0;
 	s->testbed.n_gpus = 1;
 	s->testbed.gpu_mem = 0;
+	s->testbed.link = (struct sim_link){ SIM_OUT_RATE, SIM_BACK_RATE, SIM_IN_PLACE_RATE };
 	s->n_vars = 0;
 	s->last.hook = NULL;
 	s->steps = 0;

@@ -9,6 +9,7 @@
 #include "bpf/run/standard_maps.h"
 #include "sim/hooks.h"
 #include "sim/sim.h"
+#include "sim/sim_memory.h"
 
 #define SIM_MAX_TENANTS 64u
 #define SIM_MAX_LINES 100000u
@@ -20,6 +21,7 @@
 #define SIM_START_NS UINT64_C(1000000000)
 
 #define SIM_MAX_GPUS 16u
+#define SIM_MAX_REGIONS 256u
 
 /* ---- the policy's instances: for each GPU gbpfd's and one for each tenant ---- */
 
@@ -40,12 +42,26 @@ struct sim_tenant {
 	uint64_t stat[SIM_STATS]; /* indexed by GBPF_STAT_* */
 	char explained[EBPF_PRINT_TEXT]; /* by gbpf_explain */
 	struct sim_instance in;
+	struct sim_memory mem;
+	struct {
+		uint64_t end_ns;	/* when its launches are done */
+		uint64_t rest_until_ns; /* no fault is reported until then */
+		uint64_t faults, in_place, wait_ns, lost_ns;
+	} work; /* of the statement launch */
+};
+
+/* A region of a tenant (statement region). */
+struct sim_region {
+	char name[SIM_NAME_BYTES];
+	uint32_t tenant;	   /* index */
+	struct mem_swap_region *r; /* of the tenant's map; NULL: in the dry run */
 };
 
 /* A vGPU; its place is its index. */
 struct sim_vgpu {
 	char name[SIM_NAME_BYTES];
-	struct ebpf_vgpu_row row; /* tenants, gpus and lanes come from the tenants */
+	struct ebpf_vgpu_row row; /* tenants, gpus, lanes and part of used come from the tenants */
+	uint64_t used, swap;	  /* of the statement vgpu: memory that is no region; of the host */
 };
 
 /* A GPU, whose number is its index. */
@@ -68,6 +84,9 @@ struct sim_testbed {
 	struct sim_vgpu vgpu[EBPF_VGPUS];
 	unsigned n_vgpus;
 	uint64_t gpu_mem; /* bytes of each GPU; 0: not known */
+	struct sim_region region[SIM_MAX_REGIONS];
+	unsigned n_regions;
+	struct sim_link link; /* of each GPU */
 	unsigned open_flags;
 };
 
@@ -119,6 +138,7 @@ struct sim_decision {
 	const struct sim_hook *hook; /* NULL: none yet */
 	uint32_t line;
 	bool filled;
+	bool no_fault; /* a launch for which mem_fault did not run; the verdict is -1 */
 	int64_t verdict;
 	uint64_t ctx[SIM_CTX_BYTES / 8];
 };
@@ -221,6 +241,9 @@ int sim_stat_statement(struct sim *s);
 /* Evaluates `slice_us of NAME`: the state of a tenant. Returns false, without moving the position,
  * if it is something else. */
 bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err);
+/* Takes the name of a tenant, if given, or else takes nothing: then there must be only one. Returns
+ * 0, or -EINVAL after a message, with that hint. */
+int sim_take_tenant(struct sim *s, bool given, const char *hint, struct sim_tenant **ret);
 /* Takes `explained of NAME`. Returns false, without moving the position, if it is something else;
  * else *ret, or *ret_err if there is no such tenant. */
 bool sim_explained(struct sim *s, const struct sim_tenant **ret, int *ret_err);
@@ -241,6 +264,26 @@ bool sim_vgpu_place(struct sim *s, const char *field, struct sim_value *ret);
 /* Writes the standard maps about vGPUs. */
 void sim_vgpus_write(struct sim_testbed *w);
 
+/* sim_region.c: memory that can leave the device. */
+int sim_region_statement(struct sim *s);
+int sim_link_statement(struct sim *s);
+/* Returns the region of a tenant with that name, or NULL. */
+struct sim_region *sim_region_named(struct sim_testbed *w, const struct sim_tenant *t,
+				    const char *name, size_t len);
+/* Refuses the name at the position as that of a region of the tenant. */
+int sim_no_region(struct sim *s, const struct sim_tenant *t);
+/* Returns what the limit of the tenant's vGPU leaves of the device; of *ret_room, the device's may
+ * be less where the GPU is full. */
+uint64_t sim_region_room(const struct sim_testbed *w, const struct sim_tenant *t,
+			 struct sim_room *ret_room);
+/* Shows policies what vGPUs use, after regions have moved. */
+void sim_regions_moved(struct sim_testbed *w);
+/* Evaluates `host_bytes of NAME`, `mem_faults of TENANT` and the like, as sim_of_tenant(). */
+bool sim_of_memory(struct sim *s, struct sim_value *ret, int *ret_err);
+
+/* sim_launch.c: launches that touch regions. */
+int sim_launch_statement(struct sim *s);
+
 /* settle.c: fills in the fields of the event's context that follow from others; at: where the
  * fields begin. Returns -EINVAL after a message if fields contradict each other. */
 int sim_settle(struct sim *s, const struct sim_hook *h, const char *at, const void *defaults);
@@ -248,6 +291,17 @@ int sim_settle(struct sim *s, const struct sim_hook *h, const char *at, const vo
 int sim_event(struct sim *s, const struct sim_hook *h);
 /* Runs admit for a tenant that runs already: `rejoin NAME`. */
 int sim_rejoin(struct sim *s);
+
+struct sim_field_value {
+	const char *name;
+	uint64_t value;
+};
+/* Runs a hook of a tenant with those values in its context, as an event. */
+int sim_ask(struct sim *s, const struct sim_hook *h, struct sim_tenant *t,
+	    const struct sim_field_value *values, size_t n);
+/* Makes such a context that of the last event, without running anything. */
+void sim_not_asked(struct sim *s, const struct sim_hook *h, const struct sim_tenant *t,
+		   const struct sim_field_value *values, size_t n);
 /* Refuses a name that is no field of the hook's context. */
 int sim_unknown_field(struct sim *s, const struct sim_hook *h, const char *at, const char *name);
 

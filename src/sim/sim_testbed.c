@@ -261,6 +261,7 @@ void sim_testbed_finish(struct sim_testbed *w)
 	clock_set_source(NULL);
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		close_instance(w, &w->tenant[i].in);
+		sim_memory_finish(&w->tenant[i].mem);
 	}
 	for (unsigned i = 0; i < SIM_MAX_GPUS; i++) {
 		close_instance(w, &w->gpu[i].daemon);

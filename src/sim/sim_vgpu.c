@@ -53,8 +53,9 @@ void sim_vgpus_write(struct sim_testbed *w)
 	}
 }
 
-static int set_vgpu(struct sim *s, struct ebpf_vgpu_row *r)
+static int set_vgpu(struct sim *s, struct sim_vgpu *v)
 {
+	struct ebpf_vgpu_row *r = &v->row;
 	uint32_t burst = r->burst, prio = (uint32_t)r->prio;
 	const struct sim_property all[] = {
 		{ "compute", &r->compute, NULL, 0, 100 },
@@ -63,7 +64,8 @@ static int set_vgpu(struct sim *s, struct ebpf_vgpu_row *r)
 		{ "burst", &burst, NULL, 0, 1 },
 		{ "mem", NULL, &r->limit, 0, UINT64_MAX },
 		{ "reserve", NULL, &r->reserve, 0, UINT64_MAX },
-		{ "used", NULL, &r->used, 0, UINT64_MAX },
+		{ "used", NULL, &v->used, 0, UINT64_MAX },
+		{ "swap", NULL, &v->swap, 0, UINT64_MAX },
 		{ "overhead", NULL, &r->overhead, 0, UINT64_MAX },
 	};
 	int err = sim_set_properties(s, all, ARRAY_SIZE(all), "vGPU");
@@ -92,9 +94,9 @@ int sim_vgpu_statement(struct sim *s)
 		*v = (struct sim_vgpu){ .row = { .present = true } };
 		memcpy(v->name, name, sizeof(name));
 	}
-	err = set_vgpu(s, &v->row);
+	err = set_vgpu(s, v);
 	if (!err && !s->dry) {
-		sim_vgpus_write(w);
+		sim_regions_moved(w);
 	}
 	return err;
 }

@@ -141,6 +141,21 @@ static int no_tenant(struct sim *s)
 			 "there is no tenant '%.*s'", (int)sim_word(s), s->at);
 }
 
+int sim_take_tenant(struct sim *s, bool given, const char *hint, struct sim_tenant **ret)
+{
+	const struct sim_testbed *w = &s->testbed;
+
+	*ret = given ? named(s) : &s->testbed.tenant[0];
+	if (!*ret) {
+		return no_tenant(s);
+	}
+	s->at += given ? sim_word(s) : 0;
+	return given || w->n_tenants == 1 ? 0
+					  : sim_wrong(s, s->at, hint,
+						      w->n_tenants ? "it does not say which tenant"
+								   : "there is no tenant yet");
+}
+
 /* Returns the statistic with that name in scenarios: busy_ns is GBPF_STAT_BUSY_NS. */
 static int statistic(const char *name)
 {
