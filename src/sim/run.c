@@ -132,7 +132,7 @@ static int unknown_statement(struct sim *s)
 {
 	static const char *const words[] = { "tenant", "expect", "repeat", "if",   "stat", "wait",
 					     "gpu",    "at",	 "let",	   "seed", "set",  "rejoin",
-					     "vgpu",   "region", "launch", "link" };
+					     "vgpu",   "region", "launch", "link", "free" };
 	struct nearest n;
 	char word[64], hint[160];
 
@@ -147,10 +147,10 @@ static int unknown_statement(struct sim *s)
 	if (nearest_best(&n)) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	} else {
-		snprintf(
-			hint, sizeof(hint),
-			"A line begins with tenant, vgpu, gpu, link, region, launch, rejoin, stat, "
-			"expect, repeat, if, wait, at, let, seed, set, or the name of a hook");
+		snprintf(hint, sizeof(hint),
+			 "A line begins with tenant, vgpu, gpu, link, region, free, launch, "
+			 "rejoin, stat, "
+			 "expect, repeat, if, wait, at, let, seed, set, or the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
 }
@@ -182,6 +182,8 @@ static int statement(struct sim *s)
 		err = sim_link_statement(s);
 	} else if (sim_take_word(s, "region")) {
 		err = sim_region_statement(s);
+	} else if (sim_take_word(s, "free")) {
+		err = sim_free_statement(s);
 	} else if (sim_take_word(s, "launch")) {
 		err = sim_launch_statement(s);
 	} else if (sim_take_word(s, "rejoin")) {

@@ -266,6 +266,7 @@ void sim_vgpus_write(struct sim_testbed *w);
 
 /* sim_region.c: memory that can leave the device. */
 int sim_region_statement(struct sim *s);
+int sim_free_statement(struct sim *s);
 int sim_link_statement(struct sim *s);
 /* Returns the region of a tenant with that name, or NULL. */
 struct sim_region *sim_region_named(struct sim_testbed *w, const struct sim_tenant *t,

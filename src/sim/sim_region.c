@@ -1,6 +1,6 @@
 /* Memory of tenants that can leave the device: `region NAME of TENANT bytes=2GiB` makes a region,
- * as cuMemAlloc does in a vGPU with swap, and `link out=40GiB` states the rates of movement. What
- * regions hold counts as used by the tenant's vGPU. */
+ * as cuMemAlloc does in a vGPU with swap, `free NAME` frees it, and `link out=40GiB` states the
+ * rates of movement. What regions hold counts as used by the tenant's vGPU. */
 #include <errno.h>
 #include <string.h>
 
@@ -189,6 +189,37 @@ int sim_region_statement(struct sim *s)
 	r->tenant = (uint32_t)(t - w->tenant);
 	w->n_regions++;
 	return s->dry ? 0 : make_region(s, t, r, bytes, at);
+}
+
+int sim_free_statement(struct sim *s)
+{
+	struct sim_testbed *w = &s->testbed;
+	const char *name = (sim_blanks(s), s->at);
+	size_t len = sim_word(s), at;
+	struct sim_tenant *t;
+	struct sim_room room;
+	struct sim_region *r;
+	int err;
+
+	s->at += len;
+	err = take_owner(s, "It is written: free REGION of TENANT", &t);
+	if (err) {
+		return err;
+	}
+	r = sim_region_named(w, t, name, len);
+	if (!r) {
+		s->at = name;
+		return sim_no_region(s, t);
+	}
+	if (!s->dry) {
+		(void)sim_region_room(w, t, &room);
+		sim_set_now(MAX(sim_now(), t->work.end_ns) +
+			    sim_memory_remove(&t->mem, r->r, &w->link, &room));
+		sim_regions_moved(w);
+	}
+	at = (size_t)(r - w->region);
+	memmove(r, r + 1, (--w->n_regions - at) * sizeof(*r));
+	return 0;
 }
 
 int sim_link_statement(struct sim *s)

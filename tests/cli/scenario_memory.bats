@@ -176,6 +176,37 @@ memory_statements() {
 	S
 }
 
+@test "a freed region leaves its room to others" {
+	{
+		memory_statements
+		cat <<-'S'
+			launch touches z duration_ns=16ms
+			free z
+			expect now == 1028ms
+			expect host_bytes of a == 0
+			expect mem_back_bytes of a == 256MiB
+			admit a
+			expect mem_used == 512MiB
+			repeat 3 {
+				region z of a bytes=64MiB
+				free z of a
+			}
+			expect now == 1037ms
+		S
+	} >all.scenario
+	passes <all.scenario
+	fails "got      0" <<-'S'
+		vgpu v mem=512MiB swap=1GiB
+		tenant a vgpu=v
+		tenant b vgpu=v
+		region x of a bytes=512MiB
+		region x of b bytes=256MiB
+		free x of a
+		expect host_bytes of b == 256MiB
+		expect device_bytes of b == 256MiB
+	S
+}
+
 @test "failures and --verbose of launches" {
 	{
 		memory_statements
@@ -211,6 +242,8 @@ memory_statements() {
 	wrong 4 8 "a region 'x' already" <<<"${v}"$'region x bytes=4MiB\nregion x bytes=4MiB'
 	wrong 3 13 "there is no tenant 'b'" <<<"${v}region x of b bytes=4MiB"
 	wrong 3 8 "does not fit into the limit and the swap" "swap=SIZE" <<<"${v}region x bytes=1GiB"
+	wrong 3 6 "has no region 'x'" <<<"${v}free x"
+	wrong 5 16 "has no region 'x'" <<<"${v}"$'region x bytes=4MiB\nfree x\nlaunch touches x'
 	wrong 1 10 "not from 268435456" <<<'link out=1MiB'
 	wrong 1 6 "a link has no 'speed'" "There are: out, back, in_place" <<<'link speed=1GiB'
 	wrong 2 22 "there is no tenant 'b'" <<<$'tenant a\nexpect mem_faults of b == 0'

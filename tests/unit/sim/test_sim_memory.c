@@ -209,6 +209,25 @@ static void full_host_keeps_all_in_place(void **state)
 	assert_int_equal(mem.out_bytes, 256 * MIB);
 }
 
+static void freed_room_is_filled(void **state)
+{
+	struct mem_swap_region *x = add(256 * MIB, 0), *y = add(256 * MIB, 0);
+	struct mem_swap_region *z = add(384 * MIB, 6 * MS);
+
+	(void)state;
+	expect_at(x, 0, 256 * MIB);
+	expect_at(y, 128 * MIB, 128 * MIB);
+	(void)use(x, 1);
+	assert_int_equal(sim_memory_remove(&mem, z, &simple, &room), 12 * MS);
+	expect_at(x, 256 * MIB, 0);
+	expect_at(y, 256 * MIB, 0);
+	assert_int_equal(mem.back_bytes, 384 * MIB);
+	assert_int_equal(room.device, 0);
+	assert_int_equal(room.host, 1024 * MIB);
+	assert_int_equal(sim_memory_remove(&mem, y, &simple, &room), 0);
+	assert_int_equal(room.device, 256 * MIB);
+}
+
 /* 2 GiB come back in two pauses. */
 static void pause_moves_a_gib_at_most(void **state)
 {
@@ -244,6 +263,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fetch_into_room_moves_nothing_out, begin, end),
 		cmocka_unit_test_setup_teardown(what_launches_need_more_stays, begin, end),
 		cmocka_unit_test_setup_teardown(full_host_keeps_all_in_place, begin, end),
+		cmocka_unit_test_setup_teardown(freed_room_is_filled, begin, end),
 		cmocka_unit_test_setup_teardown(pause_moves_a_gib_at_most, begin, end),
 	};
 
