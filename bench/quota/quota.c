@@ -1,7 +1,8 @@
 /* bench-quota: starts the parts of `gbpf bench memory`. Workers in one vGPU race for its memory,
  * and a probe outside it reads what the driver says; workers are killed; workers without gBPF that
  * check before they allocate are the control; calls are timed; and so is memory that leaves the
- * device and comes back. Tasks compute in more memory than their vGPU has. */
+ * device and comes back. Tasks compute in more memory than their vGPU has, and two tenants in more
+ * than they share. */
 #include "bench/quota/quota.h"
 
 #include <jansson.h>
@@ -75,7 +76,8 @@ static int run(struct bench_quota *b)
 	err = err ? err : bench_quota_latency(b);
 	err = err ? err : bench_quota_movement(b);
 	err = err ? err : bench_quota_tasks(b);
-	return err ? err : bench_quota_cycle(b);
+	err = err ? err : bench_quota_cycle(b);
+	return err ? err : bench_quota_pair(b);
 }
 
 static bool in_range(const struct bench_quota *b)
@@ -84,7 +86,7 @@ static bool in_range(const struct bench_quota *b)
 	       b->threads <= QUOTA_THREADS && b->seconds > 0 && b->pairs >= 1 &&
 	       b->pairs <= QUOTA_PAIRS && b->rounds >= 1 && b->tasks >= 1 &&
 	       b->tasks <= QUOTA_TASKS_MAX && b->testbed.policy && b->testbed.libcuda &&
-	       b->testbed.gbpf && b->testbed.client;
+	       b->testbed.gbpf && b->testbed.client && b->keep;
 }
 
 int main(int argc, char **argv)
@@ -102,6 +104,7 @@ int main(int argc, char **argv)
 		BENCH_TESTBED_OPTIONS(&b.testbed),
 		{ "--parts", .text = &b.parts },
 		{ "--paths", .text = &b.paths },
+		{ "--keep", .text = &b.keep },
 		{ "--mem", .text = &b.mem },
 		{ "--processes", .number = &b.processes },
 		{ "--threads", .number = &b.threads },

@@ -13,6 +13,7 @@
 struct bench_quota {
 	struct bench_testbed testbed;
 	const char *mem, *paths, *parts;
+	const char *keep; /* object of the policy of part pair */
 	unsigned processes, threads, kills, gbpfd_kills, rounds, pairs, tasks;
 	unsigned seed;
 	double seconds;
@@ -90,5 +91,6 @@ int bench_quota_latency(struct bench_quota *b);
 int bench_quota_movement(struct bench_quota *b);
 int bench_quota_tasks(struct bench_quota *b);
 int bench_quota_cycle(struct bench_quota *b);
+int bench_quota_pair(struct bench_quota *b);
 
 #endif

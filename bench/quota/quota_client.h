@@ -110,6 +110,9 @@ struct bench_quota_kernels {
 /* quota_cycle_load.c: its cycles over layers. */
 void bench_quota_make_layers(struct bench_quota_kernels *k);
 void bench_quota_run_cycles(struct bench_quota_kernels *k);
+/* quota_pair_load.c: runs a program of a pair, and asks the driver what is free. */
+void bench_quota_run_program(struct bench_quota_kernels *k);
+void bench_quota_read_free(struct bench_quota_client *c);
 /* Returns a digest of the sums of all threads. */
 uint64_t bench_quota_digest(struct bench_quota_kernels *k);
 /* quota_mover.c: moves memory out of the device and back on command. */

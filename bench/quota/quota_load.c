@@ -144,6 +144,12 @@ void bench_quota_compute(struct bench_quota_client *c)
 		case QUOTA_LOAD_CYCLE:
 			bench_quota_run_cycles(&l.k);
 			break;
+		case QUOTA_LOAD_FREE:
+			bench_quota_read_free(c);
+			break;
+		case QUOTA_LOAD_PROGRAM:
+			bench_quota_run_program(&l.k);
+			break;
 		}
 		bench_quota_complete(c);
 	}

@@ -34,27 +34,38 @@ enum bench_quota_activity {
 
 /* What a client with a load does on command. */
 enum bench_quota_op {
-	QUOTA_LOAD_FILL,  /* fill the memory of the host from which the next task is made */
-	QUOTA_LOAD_TASK,  /* upload it, let kernels change it, and download it */
-	QUOTA_LOAD_MAKE,  /* make the layers of cycles */
-	QUOTA_LOAD_CYCLE, /* let a kernel use one layer after the other, in each pass */
+	QUOTA_LOAD_FILL,    /* fill the memory of the host from which the next task is made */
+	QUOTA_LOAD_TASK,    /* upload it, let kernels change it, and download it */
+	QUOTA_LOAD_MAKE,    /* make the layers of cycles */
+	QUOTA_LOAD_CYCLE,   /* let a kernel use one layer after the other, in each pass */
+	QUOTA_LOAD_FREE,    /* ask the driver what is free */
+	QUOTA_LOAD_PROGRAM, /* run a program of a pair from its allocations to its end */
 };
+
+/* The programs of a pair. */
+enum bench_quota_program { QUOTA_STENCIL, QUOTA_PRODUCT, QUOTA_KMEANS, QUOTA_PROGRAMS };
 
 /* The command to a client with a load, and its answer. */
 struct bench_quota_load {
 	uint32_t op;	 /* enum bench_quota_op */
 	uint32_t passes; /* of kernels over all memory */
-	uint64_t bytes;	 /* of a task, or of a layer */
+	uint64_t bytes;	 /* of a task, of a layer, or of all memory of a program */
 	uint32_t layers;
 	uint32_t by_hand;  /* layers lie on the host; the client itself copies them, by turns */
 	uint32_t reads;	   /* of a layer by a kernel */
 	uint32_t change;   /* kernels change the layers */
+	uint32_t program;  /* enum bench_quota_program */
+	uint32_t managed;  /* it uses managed memory */
+	uint32_t seed;	   /* of its data */
+	uint32_t partner;  /* slot of the program for whose `made` it waits before it computes */
+	uint32_t made;	   /* atomic; 1: the program has its memory; the coordinator resets it */
 	uint64_t stride;   /* of the words that kernels use: 1 on a device */
 	uint64_t begin_ns; /* the answer: CLOCK_MONOTONIC, and */
 	uint64_t end_ns;
-	uint64_t wrong;	  /* number of words with a wrong value, of those that were compared; and */
-	uint64_t digest;  /* of all results so far */
-	uint32_t refused; /* 1: there was no memory for the task */
+	uint64_t wrong;	 /* number of words with a wrong value, of those that were compared; and */
+	uint64_t digest; /* of all results so far, or of those of a program */
+	uint64_t free_bytes; /* of the device, by the driver */
+	uint32_t refused;    /* 1: there was no memory for the task */
 };
 
 struct bench_quota_slot {

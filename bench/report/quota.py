@@ -1,13 +1,19 @@
 """`gbpf bench memory`: what workers of one vGPU got of its memory, what remains of killed ones, what a limit costs, and at
 which rates memory leaves the device and comes back."""
 import stats
-from command import Command, number, size, words
+from command import Command, lib, number, size, words
 from text import plural
 
 MEM_MIN = 128 << 20  # in which each path of each thread finds room
+
+
+def prepare(options, machine):
+	return ['--keep', lib('bench', 'keep.bpf.o')]
+
+
 COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, cost', [
-	words('parts', ('race', 'kills', 'control', 'latency', 'movement', 'tasks', 'cycle'),
-		'of race,kills,control,latency,movement (default: these),tasks,cycle'),
+	words('parts', ('race', 'kills', 'control', 'latency', 'movement', 'tasks', 'cycle', 'pair'),
+		'of race,kills,control,latency,movement (default: these),tasks,cycle,pair'),
 	size('mem', MEM_MIN, 1 << 62, "limit (default a quarter of the device's memory)", 'm'),
 	number('processes', 2, 16, 'workers (default 2)'),
 	number('threads', 1, 64, 'of each worker (default 16)'),
@@ -15,10 +21,10 @@ COMMAND = Command('bench-quota', 'memory limits: exactness, exits of processes, 
 	number('seconds', 1, 3600, 'length of the race (default 5)', 't', 'S'),
 	number('kills', 0, 10000, 'workers killed (default 10)', 'k'),
 	number('gbpfd-kills', 0, 1000, 'kills of gbpfd (default 3)'),
-	number('repeats', 1, 1000, 'rounds of the parts latency, movement, tasks and cycle (default 5)', 'r'),
+	number('repeats', 1, 1000, 'rounds of the parts latency, movement, tasks, cycle and pair (default 5)', 'r'),
 	number('tasks', 1, 8, 'small tasks, at most (default 8)'),
 	number('calls', 1, 1024, 'calls in each round of latency (default 200)', 'n'),
-	number('seed', 0, 1000000, 'of the random sizes (default 1)')], policy=Command.CHOSEN, client='bench-quota-client')
+	number('seed', 0, 1000000, 'of the random sizes (default 1)')], policy=Command.CHOSEN, client='bench-quota-client', prepare=prepare)
 
 MIB = 1 << 20
 GOAL_SHARE_PERCENT = 99.5
@@ -28,6 +34,8 @@ GOAL_LIMIT_NS = 2000
 # Percent of the rate of pinned memory. Measured 68 and 97 % without the waits around (H200): to be raised.
 GOAL_MOVEMENT_PERCENT = {'out': 60, 'back': 85}
 CYCLE = {'fits': 'enough memory', 'swap': 'swap', 'hand': 'by hand'}
+GOAL_PAIR_PERCENT = 55.0  # less time than without the policy
+PAIR = {'halves': 'half each', 'shared': 'no policy', 'keep': 'policy', 'managed': 'managed', 'alone': 'one by one'}
 TASKS = ('enough', 'swap', 'plain')
 CONDITIONS = {'limited': 'with a limit', 'plain': 'without a limit'}
 
@@ -136,6 +144,28 @@ def of_cycle(records):
 	return found
 
 
+
+def of_pair(records):
+	"""Returns a list with the figures of each program: medians of the rounds, and of the time that the policy saves in percent of that of
+	the other conditions. alone: the time of both, one after the other."""
+	found = []
+	for program in dict.fromkeys(r['program'] for r in records):
+		by = {c: {r['round']: r for r in records if (r['program'], r['condition']) == (program, c)} for c in PAIR}
+		rounds = sorted(by['keep'])
+		one = by['keep'][rounds[0]]
+		ns = {c: {i: r['important_ns'] + r['other_ns'] if c == 'alone' else r['ns'] for i, r in by[c].items()} for c in PAIR}
+		f = {'program': program, 'rounds': len(rounds), **{n: one[n] for n in ('need_bytes', 'share_bytes')}, 'conditions': {}, 'less': {}}
+		for c in PAIR:
+			f['conditions'][c] = {'ns': stats.quantile(sorted(ns[c].values()), 0.5),
+				**{n: stats.quantile(sorted(r[n] for r in by[c].values()), 0.5) for n in ('important_ns', 'other_ns')},
+				**{n: max(r[n] for r in by[c].values()) for n in one if n.endswith(('_out_bytes', '_back_bytes', '_in_place'))}}
+		for c in ('shared', 'halves', 'managed'):
+			less = sorted(100 * (1 - stats.ratio(ns['keep'][i], ns[c][i])) for i in rounds)
+			f['less'][c] = {'percent': stats.quantile(less, 0.5), 'min': less[0], 'max': less[-1]}
+		found.append(f)
+	return found
+
+
 def pool_steps(d):
 	"""Returns by how many bytes pools may exceed the limit while calls are refused: a step of each process (docs/MEMORY-INTERNALS.md)."""
 	return d['processes'] * POOL_STEP if 'async' in d['paths'] else 0
@@ -187,6 +217,16 @@ def missed(d):
 	cycle = d.get('cycle')
 	if cycle and not any(f['out_bytes'] + f['in_place'] for f in cycle):
 		yield 'cycle: nothing has left the device, so it shows nothing'
+	for f in d.get('pair', []):
+		keep = f['conditions']['keep']
+		if keep['important_out_bytes'] or keep['important_in_place']:
+			yield 'pair: %s: memory of the important tenant has left the device, so the policy does not keep it' % f['program']
+		for c in ('shared', 'halves', 'keep'):
+			if not any(f['conditions'][c][n + m] for n in ('important_', 'other_') for m in ('out_bytes', 'in_place')):
+				yield 'pair: %s: nothing has left the device, so condition %s shows nothing' % (f['program'], c)
+		for c in ('shared', 'halves') if not d['soft'] else ():
+			if f['less'][c]['percent'] < GOAL_PAIR_PERCENT:
+				yield 'pair: %s: %.0f %% less time than in condition %s, not %.0f %%' % (f['program'], f['less'][c]['percent'], c, GOAL_PAIR_PERCENT)
 	if 'control' in d and not d['control']['above_bytes']:
 		yield 'control: workers that check before they allocate stayed below the limit, so the race shows nothing'
 
@@ -268,8 +308,23 @@ def print_cycle(out, rows):
 			f['back_bytes'] / MIB, f['in_place']))
 
 
+
+def print_pair(out, d):
+	rows = d['pair']
+	out.line('pair: two tenants of %.0f MiB each share %.0f MiB; ms until both have ended, medians of %u round%s (IMPORTANT, OTHER: of each; one by '
+		'one: their sum); LESS: time that the policy saves%s; MiB that left the device; IN PLACE: launches, important + other' % (
+		*mib(rows[0], 'need', 'share'), rows[0]['rounds'], plural(rows[0]['rounds']), '' if d['soft'] else ' (goal %.0f %%)' % GOAL_PAIR_PERCENT))
+	out.line('%-8s %-10s %10s %10s %10s %7s %13s %13s %13s' % ('PROGRAM', 'CONDITION', 'BOTH ms', 'IMPORTANT', 'OTHER', 'LESS %', 'MIN-MAX', 'LEFT', 'IN PLACE'))
+	for f in rows:
+		for c, text in PAIR.items():
+			v, less = f['conditions'][c], f['less'].get(c)
+			out.line('%-8s %-10s %10.1f %10.1f %10.1f %7s %13s %13s %13s' % (f['program'], text, v['ns'] / 1e6, v['important_ns'] / 1e6,
+				v['other_ns'] / 1e6, '%.1f' % less['percent'] if less else '', '%.1f-%.1f' % (less['min'], less['max']) if less else '',
+				'%.0f + %.0f' % mib(v, 'important_out', 'other_out'), '%u + %u' % (v['important_in_place'], v['other_in_place'])))
+
+
 def report(records, out):
-	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': [], 'movement': [], 'tasks': [], 'cycle': []}
+	set_up, bodies, lists = {}, {}, {'kill': [], 'gbpfd_kill': [], 'latency': [], 'movement': [], 'tasks': [], 'cycle': [], 'pair': []}
 	for name, body in records:
 		if name in ('set_up', 'start'):
 			set_up.update(body)
@@ -294,6 +349,8 @@ def report(records, out):
 		d['tasks'] = of_tasks(lists['tasks'])
 	if lists['cycle']:
 		d['cycle'] = of_cycle(lists['cycle'])
+	if lists['pair']:
+		d['pair'] = of_pair(lists['pair'])
 	d['missed'] = list(missed(d))
 	out.line('%s; limit %.1f of %.1f MiB, %u workers with %u threads, %g second%s, seed %u, paths %s' % (d['device'],
 		d['limit_bytes'] / MIB, d['device_bytes'] / MIB, d['processes'], d['threads'], d['seconds'], plural(d['seconds']), d['seed'],
@@ -306,6 +363,8 @@ def report(records, out):
 		print_tasks(out, d['tasks'])
 	if 'cycle' in d:
 		print_cycle(out, d['cycle'])
+	if 'pair' in d:
+		print_pair(out, d)
 	for text in d['missed']:
 		out.line('MISSED: ' + text)
 	out.failed = bool(d['missed'])

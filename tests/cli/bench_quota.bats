@@ -99,6 +99,31 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
+@test "bench memory runs two tenants that need 1.5 times what they share, and a policy keeps the important one's memory" {
+	quota --parts pair --repeats 1 --mem 128M
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json '[f["program"] for f in d["pair"]] == ["stencil", "product", "kmeans"] and d["missed"] == []'
+	json 'all((f["rounds"], f["need_bytes"], f["share_bytes"]) == (1, 96 << 20, 128 << 20) for f in d["pair"])'
+	json 'all(list(f["conditions"]) == ["halves", "shared", "keep", "managed", "alone"] for f in d["pair"])'
+	json 'all(c["ns"] >= max(c["important_ns"], c["other_ns"]) > 0 for f in d["pair"] for c in f["conditions"].values())'
+	away='lambda c, n: c[n + "_out_bytes"] + c[n + "_in_place"]'
+	json "all(($away)(f['conditions'][c], 'important') == 0 for f in d['pair'] for c in ('keep', 'managed', 'alone'))"
+	json "all(($away)(f['conditions']['keep'], 'other') > 0 for f in d['pair'])"
+	json "all(($away)(f['conditions']['halves'], n) > 0 for f in d['pair'] for n in ('important', 'other'))"
+	json 'all(abs(f["less"][c]["percent"] - 100 + 100 * f["conditions"]["keep"]["ns"] / f["conditions"][c]["ns"]) < 1e-6 for f in d["pair"] for c in f["less"])'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# The soft GPU has 1 GiB: the share fits, and 1.5 times as much does not.
+@test "bench memory makes no managed memory that does not fit the device" {
+	run "$GBPF" bench memory --device soft --parts pair --repeats 1 --mem 800M
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"MiB of the GPU are free, managed memory needs 1275; lower --mem"* ]]
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
 @test "bench memory refuses values that make no sense" {
 	for o in "--parts nosuch" "--paths alloc,nosuch" "--mem 1M" "--mem much" "--processes 1" "--threads 65" "--tasks 9"; do
 		run "$GBPF" bench memory --device soft $o
@@ -129,6 +154,11 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 		{"cycle":{"condition":"fits","kind":"read","round":1,"ns":100,"passes":3,"layers_bytes":184,"quota_bytes":100,"out_bytes":0,"back_bytes":0,"in_place":0}}
 		{"cycle":{"condition":"swap","kind":"read","round":1,"ns":300,"passes":3,"layers_bytes":184,"quota_bytes":100,"out_bytes":0,"back_bytes":0,"in_place":9}}
 		{"cycle":{"condition":"hand","kind":"read","round":1,"ns":600,"passes":3,"layers_bytes":184,"quota_bytes":100,"out_bytes":0,"back_bytes":0,"in_place":0}}
+		{"pair":{"condition":"halves","program":"stencil","round":1,"ns":120000000,"important_ns":118000000,"other_ns":119000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":7,"other_out_bytes":0,"other_in_place":7,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"shared","program":"stencil","round":1,"ns":100000000,"important_ns":99000000,"other_ns":60000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":6,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"keep","program":"stencil","round":1,"ns":40000000,"important_ns":20000000,"other_ns":39000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":5,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"managed","program":"stencil","round":1,"ns":35000000,"important_ns":34000000,"other_ns":33000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"alone","program":"stencil","round":1,"ns":31000000,"important_ns":15000000,"other_ns":16000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
 		{"end":null}
 	END
 	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" quota; }
@@ -137,6 +167,9 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 	[ "$status" -eq 0 ]
 	grep -qE '^read +5\.52 +1\.84 +0\.92 +2\.00 +2\.00-2\.00 +0\.333 +0 +0 +9$' <<<"$output"
 	[[ $output == *"out     2.1 GB/s, 67 % of pinned memory down, 3.2 GB/s; 0.7 in the first round"* ]]
+	grep -qE '^stencil +policy +40\.0 +20\.0 +39\.0 +0 \+ 0 +0 \+ 5$' <<<"$output"
+	grep -qE '^stencil +no policy +100\.0 +99\.0 +60\.0 +60\.0 +60\.0-60\.0 +0 \+ 0 +6 \+ 0$' <<<"$output"
+	grep -qE '^stencil +one by one +31\.0 ' <<<"$output"
 	sed 's/"soft":true/"soft":false/' records >device
 	report <device
 	[ "$status" -eq 0 ]
@@ -149,12 +182,18 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 		[ "$status" -eq 1 ]
 		[ "$(grep -c '^MISSED: movement: ' <<<"$output")" -eq 1 ]
 	done
+	sed 's/"ns":40000000/"ns":46000000/' device >slower
+	report <slower
+	[ "$status" -eq 1 ]
+	[ "$(grep '^MISSED: ' <<<"$output")" = "MISSED: pair: stencil: 54 % less time than in condition shared, not 55 %" ]
 	for change in 's/"held_peak":100,"ledger_peak":100,"samples"/"held_peak":101,"ledger_peak":100,"samples"/' \
 		's/"ledger_peak":100,"samples"/"ledger_peak":99,"samples"/' 's/"driver_peak":100,"held_end"/"driver_peak":101,"held_end"/' \
 		's/"ledger_after":0/"ledger_after":1/' 's/"ledger_end":5/"ledger_end":4/' 's/"clear_ms":1.0/"clear_ms":101.0/' \
 		's/"equal":true/"equal":false/' 's/"held":5,"ledger":5/"held":5,"ledger":6/' 's/"ledger":0,"driver":0/"ledger":1,"driver":0/' \
 		's/"driver_peak":101/"driver_peak":100/' 's/"held_peak":100,"ledger_peak":100,"held"/"held_peak":101,"ledger_peak":100,"held"/' \
 		's/"in_place":9/"in_place":0/' 's/"ns":15,"refused":0/"ns":15,"refused":1/' 's/"ns":9,"refused":1/"ns":9,"refused":0/' \
+		's/"important_in_place":6/"important_in_place":0/' 's/"other_in_place":5/"other_in_place":0/' \
+		's/"important_in_place":0,"other_out_bytes":0,"other_in_place":5/"important_in_place":1,"other_out_bytes":0,"other_in_place":5/' \
 		's/"out_bytes":64,"out_ns":90/"out_bytes":0,"out_ns":90/' 's/"back_bytes":64,"back_ns":23/"back_bytes":0,"back_ns":23/'; do
 		sed "$change" records >changed
 		! cmp -s records changed
