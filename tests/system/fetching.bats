@@ -7,16 +7,17 @@ load vgpu_helpers
 
 FETCHING=${GBPF_BUILD:-build}/tests/system/fetching
 OBJECTS=${GBPF_BUILD:-build}/tests/system
+KEEP=${GBPF_BUILD:-build}/bench/keep.bpf.o
 MIB=$((1 << 20))
 
-# order TEXT [POLICY [BUFFER LIMIT]]: sets back, out and in_place to what the program's launches have moved.
+# order TEXT [POLICY [BUFFER LIMIT [RESERVE]]]: sets back, out and in_place to what the program's launches have moved.
 order() {
 	local pid
 	start_soft
 	start_daemon
 	[ -z "$2" ] || gbpf policy load "$2"
 	mkfifo "$GBPF_RUNTIME_DIR/in" "$GBPF_RUNTIME_DIR/out"
-	timeout 200 gbpf run --device soft --mem "${4:-64}M" --swap 256M -- "$FETCHING" "${3:-48}" "$1" \
+	timeout 200 gbpf run --device soft --mem "${4:-64}M" --swap 256M ${5:+--reserve "$5M"} -- "$FETCHING" "${3:-48}" "$1" \
 		<"$GBPF_RUNTIME_DIR/in" >"$GBPF_RUNTIME_DIR/out" 3>&- &
 	pid=$!
 	exec {in}>"$GBPF_RUNTIME_DIR/in" {out}<"$GBPF_RUNTIME_DIR/out"
@@ -52,6 +53,20 @@ order() {
 
 @test "a policy can leave it on the host" {
 	order a.b.a.b.a "$OBJECTS/leave_memory.bpf.o"
+	[ "$back" -eq 0 ]
+	[ "$in_place" -eq 2 ]
+}
+
+# The policy is the one in docs/MEMORY.md.
+@test "a policy can bring it back for a virtual GPU with a reservation" {
+	export GBPF_PATIENCE=40
+	order a.b.a.b.a "$KEEP" 48 64 64
+	[ "$back" -eq $((3 * 32 * MIB)) ]
+	[ "$in_place" -eq 0 ]
+}
+
+@test "and leave it on the host for others" {
+	order a.b.a.b.a "$KEEP"
 	[ "$back" -eq 0 ]
 	[ "$in_place" -eq 2 ]
 }
