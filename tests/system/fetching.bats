@@ -38,6 +38,34 @@ order() {
 	[ "$out_bytes" -eq $((7 * 32 * MIB)) ]
 }
 
+@test "launches of graphs have their memory on the device" {
+	export GBPF_PATIENCE=40
+	order '*a.*b.*a.*b.*a.*b.*a.*b' mem_fetch
+	[ "$in_place" -eq 0 ]
+	[ "$back" -eq $((6 * 32 * MIB)) ]
+	[ "$out_bytes" -eq $((7 * 32 * MIB)) ]
+}
+
+@test "a graph whose arguments are set has the memory that they name then" {
+	export GBPF_PATIENCE=40
+	order '=a.=b.=a.=b.=a.=b.=a.=b' mem_fetch
+	[ "$in_place" -eq 0 ]
+	[ "$back" -eq $((6 * 32 * MIB)) ]
+	[ "$out_bytes" -eq $((7 * 32 * MIB)) ]
+}
+
+@test "a policy can leave a graph's memory on the host" {
+	order '*a.*b.*a.*b.*a' "$OBJECTS/leave_memory.bpf.o"
+	[ "$back" -eq 0 ]
+	[ "$in_place" -eq 2 ]
+}
+
+@test "without a policy memory that graphs use again comes back, once" {
+	order "*a.*b.$(printf '*a.%.0s' {1..100})"
+	[ "$back" -eq $((32 * MIB)) ]
+	[ "$in_place" -lt 100 ]
+}
+
 @test "launches that follow each other without a wait have it as well" {
 	order abababababab mem_fetch
 	[ "$in_place" -lt 10 ]

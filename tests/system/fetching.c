@@ -1,5 +1,5 @@
-/* fetching: launches kernels on buffers in a given order, for fetching.bats: which buffers are on
- * the device depends on that order. It knows nothing of gBPF.
+/* fetching: launches kernels and graphs on buffers in a given order, for fetching.bats: which
+ * buffers are on the device depends on that order. It knows nothing of gBPF.
  *
  *   fetching MIB ORDER
  *
@@ -8,7 +8,9 @@
  * that adds i + 1 to the first word of each page i of it. '.' waits for all work. A digit n is a
  * launch on another stream, which reads the n-th small letter's buffer until all of ORDER is
  * launched; after '!' it computes the address from a number in memory and one of its arguments.
- * After '&' it is no launch: the next one names that buffer as well, which it does not use.
+ * After '&' it is no launch: the next one names that buffer as well, which it does not use. After
+ * '*' a letter is a launch of an executable graph of its own, which is captured or built, after '='
+ * of one for all letters, in which the buffer is set before.
  * Prints "right" once all words have been compared, and ends when its input does. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +102,46 @@ static uint32_t *flag; /* and the number behind it */
 static size_t bytes[BUFFERS];
 static CUdeviceptr buffer[BUFFERS];
 static uint32_t launches[BUFFERS];
-static CUdeviceptr also; /* the next launch names it; 0: none */
+static CUdeviceptr also;	       /* the next launch names it; 0: none */
+static CUgraphExec graph[BUFFERS + 1]; /* the last one is for all */
+static CUgraphNode node;	       /* of the last one */
+
+static CUDA_KERNEL_NODE_PARAMS node_params(void **params)
+{
+	return (CUDA_KERNEL_NODE_PARAMS){ .func = next,
+					  .gridDimX = BLOCKS,
+					  .gridDimY = 1,
+					  .gridDimZ = 1,
+					  .blockDimX = BLOCK,
+					  .blockDimY = 1,
+					  .blockDimZ = 1,
+					  .kernelParams = params };
+}
+
+static void launch_graph(unsigned k, bool of_all)
+{
+	uint32_t n = (uint32_t)(bytes[k] / PAGE);
+	uint64_t s[2] = { 0, buffer[k] };
+	void *params[] = { &n, s };
+	CUDA_KERNEL_NODE_PARAMS p = node_params(params);
+	CUgraphExec *exec = &graph[of_all ? BUFFERS : k];
+	CUgraph g;
+
+	if (!*exec && !of_all && k % 2) {
+		CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		CU(cuLaunchKernel(next, BLOCKS, 1, 1, BLOCK, 1, 1, 0, stream, params, NULL));
+		CU(cuStreamEndCapture(stream, &g));
+	} else if (!*exec) {
+		CU(cuGraphCreate(&g, 0));
+		CU(cuGraphAddKernelNode_v2(&node, g, NULL, 0, &p));
+	} else if (of_all) {
+		CU(cuGraphExecKernelNodeSetParams_v2(*exec, node, &p));
+	}
+	if (!*exec) {
+		CU(cuGraphInstantiateWithFlags(exec, g, 0));
+	}
+	CU(cuGraphLaunch(*exec, stream));
+}
 
 /* By each way to pass parameters in turn. */
 static void launch(unsigned k, unsigned turn)
@@ -169,7 +210,7 @@ int main(int argc, char **argv)
 	size_t most = argc == 3 ? (size_t)atoi(argv[1]) * MIB : 0;
 	char c;
 
-	if (!most || strspn(argv[2], "abcdefghABCDEFGH12345678!&.") != strlen(argv[2])) {
+	if (!most || strspn(argv[2], "abcdefghABCDEFGH12345678!&*=.") != strlen(argv[2])) {
 		fprintf(stderr, "usage: fetching MIB ORDER\n");
 		return 2;
 	}
@@ -202,7 +243,7 @@ int main(int argc, char **argv)
 			begin_wait(buffer[argv[2][i] - '1'], i && argv[2][i - 1] == '!');
 			continue;
 		}
-		if (strchr("!&", argv[2][i])) {
+		if (strchr("!&*=", argv[2][i])) {
 			continue;
 		}
 		while (letters[k] != argv[2][i]) {
@@ -213,7 +254,11 @@ int main(int argc, char **argv)
 			CU(cuMemAlloc(&buffer[k], bytes[k]));
 			CU(cuMemsetD8Async(buffer[k], 0, bytes[k], stream));
 		}
-		launch(k, i);
+		if (i && strchr("*=", argv[2][i - 1])) {
+			launch_graph(k, argv[2][i - 1] == '=');
+		} else {
+			launch(k, i);
+		}
 		launches[k]++;
 	}
 	*(volatile uint32_t *)flag = 1;

@@ -5,6 +5,7 @@
 
 #include "cuabi/api.h"
 #include "shim/mem/graphs.h"
+#include "shim/mem/swap_graphs.h"
 #include "shim/object/event_uses.h"
 #include "shim/object/graph_events.h"
 #include "shim/probe/shim_probe.h"
@@ -14,6 +15,7 @@ static CUresult instantiated(CUresult r, const CUgraphExec *exec, CUgraph g, uin
 	if (r == CUDA_SUCCESS && exec && shim_attached()) {
 		shim_graph_instantiated(*exec, g);
 		shim_mem_graph_instantiated(*exec, g);
+		shim_swap_graph_learn(*exec, g);
 		shim_probe_graph_instantiated(*exec, g, flags);
 	}
 	return r;
@@ -55,6 +57,8 @@ void shim_graph_drain(CUgraphExec exec)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
+	/* Deferred launches use swapped memory where it is then. */
+	shim_swap_graph_forget(exec);
 	if (unlikely(shim_pending())) {
 		if (shim_event_defer_graph_destroy(exec)) {
 			return CUDA_SUCCESS;

@@ -1,10 +1,12 @@
 /* Changes of graphs and executable graphs by the program. The driver makes them; the room for
- * probes is told, since the nodes of an executable graph may run probed forms. Deferred launches of
- * an executable graph are submitted before it changes. */
+ * probes is told, since the nodes of an executable graph may run probed forms, and swap_graphs.c
+ * learns which memory they name. Deferred launches of an executable graph are submitted before it
+ * changes. */
 #include <string.h>
 
 #include "cuabi/api.h"
 #include "shim/entry/graph_calls.h"
+#include "shim/mem/swap_graphs.h"
 #include "shim/probe/shim_probe.h"
 #include "shim/shim.h"
 
@@ -50,11 +52,15 @@ static void drain(CUgraphExec exec)
 	}
 }
 
-static CUresult kernel_set(struct shim_probe_exec *x, CUgraphNode node,
+static CUresult kernel_set(struct shim_probe_exec *x, CUgraphExec exec, CUgraphNode node,
 			   const CUDA_KERNEL_NODE_PARAMS *p, CUresult r)
 {
-	if (r == CUDA_SUCCESS) {
+	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+
+	if (r == CUDA_SUCCESS && p) {
 		shim_probe_exec_was_set(x, node, p);
+		any.kernel = *p;
+		shim_swap_graph_set_node(exec, node, &any);
 	}
 	shim_probe_exec_end(x);
 	return r;
@@ -72,7 +78,8 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
 	}
 	drain(exec);
 	x = shim_probe_exec_begin_change(exec);
-	return kernel_set(x, node, &v2, SHIM_REAL(cuGraphExecKernelNodeSetParams)(exec, node, p));
+	return kernel_set(x, exec, node, &v2,
+			  SHIM_REAL(cuGraphExecKernelNodeSetParams)(exec, node, p));
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
@@ -82,7 +89,8 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
 
 	drain(exec);
 	x = shim_probe_exec_begin_change(exec);
-	return kernel_set(x, node, p, SHIM_REAL(cuGraphExecKernelNodeSetParams_v2)(exec, node, p));
+	return kernel_set(x, exec, node, p,
+			  SHIM_REAL(cuGraphExecKernelNodeSetParams_v2)(exec, node, p));
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p)
@@ -98,12 +106,16 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 	} else if (r == CUDA_SUCCESS && p && p->type == CU_GRAPH_NODE_TYPE_GRAPH) {
 		shim_probe_exec_child_was_set(x, node, p->graph.graph);
 	}
+	if (r == CUDA_SUCCESS) {
+		shim_swap_graph_set_node(exec, node, p);
+	}
 	shim_probe_exec_end(x);
 	return r;
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
+	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
 	struct shim_probe_exec *x;
 	CUresult r;
 
@@ -112,15 +124,18 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 	r = SHIM_REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
 	if (r == CUDA_SUCCESS) {
 		shim_probe_exec_child_was_set(x, node, child);
+		any.graph.graph = child;
+		shim_swap_graph_set_node(exec, node, &any);
 	}
 	shim_probe_exec_end(x);
 	return r;
 }
 
-static CUresult updated(struct shim_probe_exec *x, CUgraph g, CUresult r)
+static CUresult updated(struct shim_probe_exec *x, CUgraphExec exec, CUgraph g, CUresult r)
 {
 	if (r == CUDA_SUCCESS) {
 		shim_probe_exec_was_updated(x, g);
+		shim_swap_graph_learn(exec, g);
 	}
 	shim_probe_exec_end(x);
 	return r;
@@ -133,7 +148,7 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph g, CUgraphNode *node,
 
 	drain(exec);
 	x = shim_probe_exec_begin(exec);
-	return updated(x, g, SHIM_REAL(cuGraphExecUpdate)(exec, g, node, ret));
+	return updated(x, exec, g, SHIM_REAL(cuGraphExecUpdate)(exec, g, node, ret));
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph g, CUgraphExecUpdateResultInfo *info)
@@ -142,10 +157,46 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph g, CUgraphExecUpdateResu
 
 	drain(exec);
 	x = shim_probe_exec_begin(exec);
-	return updated(x, g, SHIM_REAL(cuGraphExecUpdate_v2)(exec, g, info));
+	return updated(x, exec, g, SHIM_REAL(cuGraphExecUpdate_v2)(exec, g, info));
 }
 
 /* ---- nodes of other types ---- */
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p,
+					CUcontext ctx)
+{
+	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
+	struct shim_probe_exec *x;
+	CUresult r;
+
+	drain(exec);
+	x = shim_probe_exec_begin_change(exec);
+	r = SHIM_REAL(cuGraphExecMemcpyNodeSetParams)(exec, node, p, ctx);
+	if (r == CUDA_SUCCESS && p) {
+		any.memcpy.copyParams = *p;
+		shim_swap_graph_set_node(exec, node, &any);
+	}
+	shim_probe_exec_end(x);
+	return r;
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+{
+	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
+	struct shim_probe_exec *x;
+	CUresult r;
+
+	drain(exec);
+	x = shim_probe_exec_begin_change(exec);
+	r = SHIM_REAL(cuGraphExecMemsetNodeSetParams)(exec, node, p, ctx);
+	if (r == CUDA_SUCCESS && p) {
+		any.memset.dst = p->dst;
+		shim_swap_graph_set_node(exec, node, &any);
+	}
+	shim_probe_exec_end(x);
+	return r;
+}
 
 #define CHANGE(name, parameters, ...)                                                              \
 	CUresult name parameters                                                                   \
@@ -160,11 +211,6 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph g, CUgraphExecUpdateResu
 		return r;                                                                          \
 	}
 
-CHANGE(cuGraphExecMemcpyNodeSetParams,
-       (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext ctx), node, p, ctx)
-CHANGE(cuGraphExecMemsetNodeSetParams,
-       (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx), node,
-       p, ctx)
 CHANGE(cuGraphExecHostNodeSetParams,
        (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), node, p)
 CHANGE(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),

@@ -14,6 +14,7 @@
 #include "mem/region.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/work.h"
 #include "shim/shim.h"
 
 #define DEPTH_MAX 16 /* of graphs in graphs */
@@ -303,14 +304,28 @@ static CUresult launch(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgra
 	return r;
 }
 
+/* Memory that has left the device comes back before the mutex is taken, since that may ask gbpfd.
+ */
 static CUresult launch_graph(CUgraphExec exec, CUstream stream)
 {
-	return launch(exec, stream, shim_driver.cuGraphLaunch);
+	struct shim_swap_launch l;
+	CUresult r;
+
+	shim_work_launch_graph(&l, exec, stream, false);
+	r = launch(exec, stream, shim_driver.cuGraphLaunch);
+	shim_work_launched(&l, r);
+	return r;
 }
 
 static CUresult launch_graph_ptsz(CUgraphExec exec, CUstream stream)
 {
-	return launch(exec, stream, shim_driver.cuGraphLaunch_ptsz);
+	struct shim_swap_launch l;
+	CUresult r;
+
+	shim_work_launch_graph(&l, exec, stream, true);
+	r = launch(exec, stream, shim_driver.cuGraphLaunch_ptsz);
+	shim_work_launched(&l, r);
+	return r;
 }
 
 static CUresult upload(CUgraphExec exec, CUstream stream)

@@ -1,7 +1,8 @@
 /* Launches that name memory which has left the device: it comes back before them, or they use it in
  * place. A launch names the allocations that the words of its arguments point into, each from there
- * on to its end. This is only a guess, on which no result depends: pointers to pointers are not
- * followed, and a number may look like an address.
+ * on to its end; one of a graph those of its kernels, copies and memsets (swap_graphs.c). This is
+ * only a guess, on which no result depends: pointers to pointers are not followed, and a number may
+ * look like an address.
  *
  * Launches that use memory in place are timed, and others of the same kernel, so that it is known
  * what it loses by that: little where it reads its memory once (51 GB/s on an H200), a hundred
@@ -28,7 +29,8 @@
 #define MIB ((uint64_t)1 << 20)
 #define PARAMS_MAX 1024u
 #define PARAM_BYTES_MAX 32768u /* of a kernel, as the driver has it */
-/* A launch names no more than this: what is one allocation may be a program's pool. */
+/* A launch names no more than this, one of a graph no more by each address: what is one allocation
+ * may be a program's pool. */
 #define NAMED_MAX SHIM_SWAP_BATCH_BYTES
 #define AGENT_DRAIN_NS UINT64_C(5000000) /* other work waits for gBPF's agent */
 /* Until they are known (H200): out at 30 GB/s and back at 44; read once at 51. */
@@ -45,8 +47,8 @@
 /* After work that was not done in time no memory comes back for that many times as long. */
 #define REST 20u
 
-/* What is known of the launches of a kernel, by a hash of its handle; another kernel may have it.
- */
+/* What is known of the launches of a kernel or graph, by a hash of its handle; another one may have
+ * it. */
 #define TIMES 1024u
 static struct times {
 	uint32_t lost_us;   /* by each MiB on the host, at least; 0: not known */
@@ -66,26 +68,55 @@ static struct times *times_of(CUfunction f) REQUIRES(shim_swap_mutex)
 
 struct naming {
 	struct mem_swap_need need;
-	uint64_t hash; /* of the kernel's name; 0: not known */
+	uint64_t hash; /* of the kernel's name; 0: not known, or a graph */
 	uint32_t cost; /* in microseconds for each MiB on the host */
 	bool is_old;   /* the cost is to be measured again */
 	int row;       /* of the memory; negative: none is named */
 };
 
-/* Notes the memory that aligned words point to. Memory of another device than the first word's is
- * left where it is: other launches bring it back. */
+/* Notes the memory from an address on, until the launch has named that much. Memory of another
+ * device than the first one's is left where it is: other launches bring it back. Returns the
+ * region, or NULL: none. */
+static const struct mem_swap_region *name_from(struct naming *n, uint64_t address, uint64_t most)
+	REQUIRES(shim_swap_mutex)
+{
+	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, address);
+
+	if (!r || r->freed || (n->row >= 0 && r->row != n->row)) {
+		return NULL;
+	}
+	mem_swap_use(&shim_swap_map, r, address, most, n->cost, &n->need);
+	n->row = r->row;
+	return r;
+}
+
+/* Notes the memory that aligned words point to. */
 static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(shim_swap_mutex)
 {
 	for (size_t i = 0; i + sizeof(uint64_t) <= bytes; i += sizeof(uint64_t)) {
-		struct mem_swap_region *r;
 		uint64_t word;
 
 		memcpy(&word, (const char *)at + i, sizeof(word));
-		r = mem_swap_find(&shim_swap_map, word);
-		if (r && !r->freed && (n->row < 0 || r->row == n->row)) {
-			mem_swap_use(&shim_swap_map, r, word, NAMED_MAX, n->cost, &n->need);
-			n->row = r->row;
+		(void)name_from(n, word, NAMED_MAX);
+	}
+}
+
+/* Notes the memory that a graph names. */
+static void name_graph(struct naming *n, CUgraphExec graph) REQUIRES(shim_swap_mutex)
+{
+	const uint64_t *address = NULL;
+	uint32_t count = shim_swap_graph_names(graph, &address);
+	uint64_t named = 0; /* end of the region that an address before has named to its end */
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t most = n->need.bytes + NAMED_MAX;
+		const struct mem_swap_region *r;
+
+		if (address[i] < named) {
+			continue;
 		}
+		r = name_from(n, address[i], most);
+		named = r && !r->by_handle && n->need.bytes < most ? r->base + r->bytes : 0;
 	}
 }
 
@@ -115,7 +146,9 @@ static struct naming name(const struct shim_swap_launch *l, bool library,
 	size_t bytes;
 
 	mem_swap_begin_use(&shim_swap_map);
-	if (l->params) {
+	if (l->graph) {
+		name_graph(&n, l->graph);
+	} else if (l->params) {
 		for (; i < PARAMS_MAX && param_size(l, library, i, &bytes); i++) {
 			same = same && i < words->n_params && words->bytes[i] == bytes;
 			if (l->params[i]) {
@@ -339,13 +372,22 @@ static uint64_t ratio_of(const struct naming *n, uint64_t room, uint64_t use)
 	REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
+	uint64_t leaves = 0, more;
 	double worth, ratio;
+	unsigned count;
 
 	if (n->need.missing <= room) {
 		return UINT64_MAX;
 	}
-	(void)mem_swap_pick(&shim_swap_map, n->row, use, n->need.missing - room, UINT64_MAX, list,
-			    SHIM_SWAP_BATCH, &worth);
+	more = n->need.missing - room;
+	count = mem_swap_pick(&shim_swap_map, n->row, use, more, UINT64_MAX, list, SHIM_SWAP_BATCH,
+			      &worth);
+	for (unsigned i = 0; i < count; i++) {
+		leaves += list[i]->bytes;
+	}
+	if (leaves && leaves < more) {
+		worth *= (double)more / (double)leaves; /* others leave in later pauses */
+	}
 	ratio = worth > 0 ? n->need.worth / worth * 1000 : 1e9;
 	return (uint64_t)MIN(ratio, 1e9);
 }
@@ -628,11 +670,11 @@ static bool lock_soon(void) ACQUIRES_IF(true, shim_swap_mutex) UNCHECKED
 static bool look(struct shim_swap_launch *l, CUcontext ctx, struct naming *n,
 		 struct sched_mem_fault *f, uint64_t *ret_use)
 {
-	struct shim_kernel_glance k;
+	struct shim_kernel_glance k = { .known = false };
 	struct ptx_pointers words;
 	bool asks = false, closed = false;
 
-	if (!shim_mem_session()->kernel_of(l->f, &k, &words) || !lock_soon()) {
+	if ((!l->graph && !shim_mem_session()->kernel_of(l->f, &k, &words)) || !lock_soon()) {
 		return false;
 	}
 	read_time(shim_swap_context(ctx));

@@ -150,6 +150,12 @@ void shim_swap_across_install(void);
  * moved. The caller does not hold the mutex. */
 bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id);
 
+/* ---- swap_graphs.c ---- */
+
+/* Stores the addresses that an executable graph names, sorted, each once; valid while the mutex is
+ * held. Returns their number. */
+uint32_t shim_swap_graph_names(CUgraphExec exec, const uint64_t **ret) REQUIRES(shim_swap_mutex);
+
 /* ---- swap_region.c: regions that the program has freed ---- */
 
 struct shim_swap_leaving {

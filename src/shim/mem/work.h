@@ -53,9 +53,10 @@ static inline void shim_work_note(uint64_t *word)
 
 #define SHIM_WORK_REGIONS 48u
 
-/* A launch of a kernel, by the program or by gBPF. */
+/* A launch of a kernel, or of a graph, by the program or by gBPF. */
 struct shim_swap_launch {
-	CUfunction f; /* or a CUkernel */
+	CUfunction f;	   /* or a CUkernel; of a graph, its handle */
+	CUgraphExec graph; /* NULL: it is one of a kernel */
 	CUstream stream;
 	void **params, **extra;
 	bool per_thread;    /* the default stream is the per-thread one */
@@ -79,9 +80,27 @@ static inline void shim_work_launch(struct shim_swap_launch *l, CUfunction f, CU
 	l->closed = false;
 	if (unlikely(load_relaxed(&shim_swap_on_host))) {
 		l->f = f;
+		l->graph = NULL;
 		l->stream = stream;
 		l->params = params;
 		l->extra = extra;
+		l->per_thread = per_thread;
+		shim_swap_launch(l);
+	}
+}
+
+/* The same of a graph: what it names is that which is known of it (swap_graphs.h). It may use any
+ * memory, so it is never closed. */
+static inline void shim_work_launch_graph(struct shim_swap_launch *l, CUgraphExec graph,
+					  CUstream stream, bool per_thread)
+{
+	l->timed_in = NULL;
+	l->closed = false;
+	if (unlikely(load_relaxed(&shim_swap_on_host))) {
+		l->f = (CUfunction)(void *)graph;
+		l->graph = graph;
+		l->stream = stream;
+		l->params = l->extra = NULL;
 		l->per_thread = per_thread;
 		shim_swap_launch(l);
 	}

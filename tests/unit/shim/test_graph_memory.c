@@ -13,6 +13,7 @@
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/graphs.h"
+#include "shim/mem/work.h"
 #include "shim/shim.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -235,8 +236,29 @@ void shim_mem_move_end(void)
 {
 }
 
+/* Memory of other vGPUs, or of the host, may be asked for then: the mutex is free. */
+static unsigned fetches;
+uint64_t shim_swap_on_host;
+
+void shim_swap_launch(struct shim_swap_launch *l)
+{
+	assert_ptr_equal(l->graph, EXEC);
+	assert_int_equal(launches, 0);
+	l->timed_in = (CUcontext)(uintptr_t)7;
+	shim_mem_graph_exec_destroyed(OTHER);
+	fetches++;
+}
+
+void shim_swap_launched(const struct shim_swap_launch *l, CUresult r)
+{
+	assert_int_equal(launches, 1);
+	fetches++;
+}
+
 static int set_up(void **state)
 {
+	shim_swap_on_host = 0;
+	fetches = 0;
 	shim_driver.cuGraphGetNodes = get_nodes;
 	shim_driver.cuGraphNodeGetType = get_type;
 	shim_driver.cuGraphChildGraphNodeGetGraph = get_child;
@@ -278,6 +300,18 @@ static void the_first_launch_is_charged_before_and_corrected_after(void **state)
 	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
 	assert_int_equal(most, 0); /* not again */
 	assert_int_equal(launches, 2);
+}
+
+static void swapped_memory_comes_back_before_a_launch(void **state)
+{
+	shim_mem_graph_instantiated(EXEC, GRAPH);
+	shim_mem_graph_instantiated(OTHER, GRAPH);
+	shim_swap_on_host = 1;
+	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
+	assert_int_equal(fetches, 2);
+	shim_swap_on_host = 0;
+	assert_int_equal(shim_real.cuGraphLaunch(EXEC, NULL), CUDA_SUCCESS);
+	assert_int_equal(fetches, 2);
 }
 
 static void an_upload_is_charged_as_a_launch(void **state)
@@ -483,6 +517,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_launch_is_charged_before_and_corrected_after,
 				       set_up),
+		cmocka_unit_test_setup(swapped_memory_comes_back_before_a_launch, set_up),
 		cmocka_unit_test_setup(an_upload_is_charged_as_a_launch, set_up),
 		cmocka_unit_test_setup(a_launch_beyond_the_limit_is_refused, set_up),
 		cmocka_unit_test_setup(at_the_limit_what_other_graphs_left_is_used_or_trimmed,
