@@ -5,6 +5,7 @@
 #ifndef GBPF_PTX_PROBE_POINTERS_H
 #define GBPF_PTX_PROBE_POINTERS_H
 
+#include "base/strmap.h"
 #include "ptx/module.h"
 
 #define PTX_POINTERS_MAX 48u
@@ -25,8 +26,22 @@ struct ptx_pointers {
 	uint32_t bytes[PTX_POINTER_PARAMS_MAX]; /* of each parameter */
 };
 
-/* Fills *ret for the entry of that name. Returns 0; -ENOENT: no such entry; -ENOTSUP: the words are
- * not known, with the reason in the report; -ENOMEM. */
+/* The names of a module, for questions about many of its entries. */
+struct ptx_pointer_names {
+	struct strmap variables; /* name > struct ptx_variable */
+	struct strmap functions; /* name > struct ptx_function */
+	bool shares_registers;	 /* the module has registers, which functions share */
+};
+
+/* Collects the names of a module, which is borrowed until they are closed. Returns 0, or -ENOMEM:
+ * there is nothing to close. */
+int ptx_pointer_names_open(struct ptx_pointer_names *n, const struct ptx_module *m);
+void ptx_pointer_names_close(struct ptx_pointer_names *n);
+/* Fills *ret for the entry of that name. names: of the module. Returns 0; -ENOENT: no such entry;
+ * -ENOTSUP: the words are not known, with the reason in the report; -ENOMEM. */
+int ptx_pointers_of(const struct ptx_module *m, const struct ptx_pointer_names *names,
+		    const char *entry, struct ptx_pointers *ret, struct report *r);
+/* The same for one question about a module. */
 int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_pointers *ret,
 		      struct report *r);
 

@@ -19,14 +19,15 @@ struct shim_kernel_pointers {
 static uint32_t n_kernels; /* [atomic] of all images */
 
 /* Adds what is known of a kernel. Returns false if there is no room. */
-static bool add(struct shim_kernel_pointers *p, const struct ptx_module *m, const char *name)
+static bool add(struct shim_kernel_pointers *p, const struct ptx_module *m,
+		const struct ptx_pointer_names *names, const char *name)
 {
 	struct ptx_pointers *of = malloc(sizeof(*of));
 	struct report r;
 	bool known, added = false;
 
 	report_init(&r);
-	known = of && ptx_pointers_find(m, name, of, &r) == 0 && of->n;
+	known = of && ptx_pointers_of(m, names, name, of, &r) == 0 && of->n;
 	report_finish(&r);
 	if (known && add_acqrel(&n_kernels, 1u) < KERNELS_MAX) {
 		added = strmap_add(&p->of, name, of) == 0;
@@ -65,16 +66,21 @@ static bool is_of_directives(const char *name)
 
 static void add_all(struct shim_kernel_pointers *p, const struct ptx_module *m)
 {
+	struct ptx_pointer_names names;
 	bool room = true;
 
+	if (ptx_pointer_names_open(&names, m) < 0) {
+		return;
+	}
 	ptx_each (&m->items, it) {
 		const struct ptx_function *f = (const struct ptx_function *)it;
 
 		if (room && it->kind == PTX_FUNCTION && f->is_entry && f->has_body &&
 		    !is_of_directives(f->name)) {
-			room = add(p, m, f->name);
+			room = add(p, m, &names, f->name);
 		}
 	}
+	ptx_pointer_names_close(&names);
 }
 
 struct shim_kernel_pointers *shim_kernel_pointers_read(const struct shim_kept_image *k)

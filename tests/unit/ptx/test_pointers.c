@@ -277,6 +277,44 @@ static void other_addresses_are_refused(void **state)
 	}
 }
 
+static void a_definition_behind_a_declaration_counts(void **state)
+{
+	struct ptx_pointers p;
+	struct buf why;
+
+	(void)state;
+	assert_int_equal(find(".func f;\n" KERNEL "call f;\nst.global.u32 [%q0], 1;\nret;\n}\n"
+			      ".func f\n{\nret;\n}\n",
+			      &p, &why),
+			 0);
+	assert_int_equal(p.n, 1);
+}
+
+static void the_names_of_a_module_answer_for_all_its_entries(void **state)
+{
+	static const char text[] =
+		HEAD ".entry reads(.param .u64 a)\n{\n.reg .b64 %q;\n.reg .b32 %r;\n"
+		     "ld.param.u64 %q, [a];\nld.global.u32 %r, [%q];\nld.global.u32 %r, [total];\n"
+		     "ret;\n}\n"
+		     ".entry writes(.param .u64 a)\n{\nst.global.u32 [total], 1;\nret;\n}\n";
+	struct ptx_pointer_names names;
+	struct ptx_module *m = NULL;
+	struct ptx_pointers p;
+	struct report r;
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(ptx_module_parse(&m, text, strlen(text), "t", &r), 0);
+	assert_int_equal(ptx_pointer_names_open(&names, m), 0);
+	assert_int_equal(ptx_pointers_of(m, &names, "reads", &p, &r), 0);
+	assert_int_equal(p.n, 1);
+	assert_int_equal(ptx_pointers_of(m, &names, "writes", &p, &r), -ENOTSUP);
+	assert_int_equal(ptx_pointers_of(m, &names, "total", &p, &r), -ENOENT);
+	ptx_pointer_names_close(&names);
+	report_finish(&r);
+	ptx_module_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +324,8 @@ int main(void)
 		cmocka_unit_test(other_constants_are_no_addresses),
 		cmocka_unit_test(both_of_two_pointers_may_be_written),
 		cmocka_unit_test(other_addresses_are_refused),
+		cmocka_unit_test(a_definition_behind_a_declaration_counts),
+		cmocka_unit_test(the_names_of_a_module_answer_for_all_its_entries),
 	};
 
 	return cmocka_run_group_tests_name("pointers", tests, NULL, NULL);

@@ -35,6 +35,7 @@ _Static_assert(PTX_POINTERS_MAX < 58, "words are below the marks");
 
 struct walk {
 	const struct ptx_module *m;
+	const struct ptx_pointer_names *names;
 	const struct ptx_function *f; /* under way */
 	struct ptx_pointers *ret;
 	struct report *r;
@@ -210,16 +211,9 @@ static void load_param(struct walk *w, const struct ptx_insn *i)
 
 /* ---- accesses ---- */
 
-static const struct ptx_variable *variable(const struct ptx_module *m, const char *name)
+static const struct ptx_variable *variable(const struct walk *w, const char *name)
 {
-	ptx_each (&m->items, it) {
-		const struct ptx_variable *v = (const struct ptx_variable *)it;
-
-		if (it->kind == PTX_VARIABLE && strcmp(v->name, name) == 0) {
-			return v;
-		}
-	}
-	return NULL;
+	return strmap_get(&w->names->variables, name);
 }
 
 /* Returns true for a variable of the module that it has itself: one of another image may have been
@@ -256,7 +250,7 @@ static void access_at(struct walk *w, const struct ptx_insn *i, const struct ptx
 	    ptx_insn_has(i, ".local")) {
 		return;
 	}
-	if (o->name && o->name[0] != '%' && !write && is_own(variable(w->m, o->name))) {
+	if (o->name && o->name[0] != '%' && !write && is_own(variable(w, o->name))) {
 		return;
 	}
 	if (o->name && o->name[0] != '%') {
@@ -293,7 +287,7 @@ static void call(struct walk *w, const struct ptx_insn *i)
 
 	for (uint32_t o = 0; o < i->n_operands; o++) {
 		if (!f && i->operands[o].kind == PTX_NAME && i->operands[o].name) {
-			f = ptx_module_function(w->m, i->operands[o].name);
+			f = strmap_get(&w->names->functions, i->operands[o].name);
 		}
 		assign(w, &i->operands[o], MEMORY); /* if it is a register, as of a result */
 	}
@@ -470,8 +464,8 @@ static void step(struct walk *w, const struct ptx_insn *i)
  * range have names that are made of it: those without a '%' could be a variable's. */
 static void declare(struct walk *w, const struct ptx_variable *v)
 {
-	bool hides = w->checks &&
-		     (variable(w->m, v->name) != NULL || (v->has_range && v->name[0] != '%'));
+	bool hides =
+		w->checks && (variable(w, v->name) != NULL || (v->has_range && v->name[0] != '%'));
 
 	for (uint32_t k = 0; w->checks && k < w->f->n_params && !hides; k++) {
 		hides = strcmp(w->f->params[k].name, v->name) == 0;
@@ -488,7 +482,7 @@ static void declare_params(struct walk *w, const struct ptx_function *f)
 		const struct ptx_variable *v =
 			k < f->n_params ? &f->params[k] : &f->returns[k - f->n_params];
 
-		if (variable(w->m, v->name)) {
+		if (variable(w, v->name)) {
 			refuse(w, &f->item, "it declares a name twice,", v->name);
 		}
 	}
@@ -530,18 +524,6 @@ static void walk_function(struct walk *w, const struct ptx_function *f)
 	w->checks = true;
 	walk_list(w, &f->body);
 	strmap_finish(&w->regs);
-}
-
-/* Returns true if the module has registers of its own, which functions share. */
-static bool shares_registers(const struct ptx_module *m)
-{
-	ptx_each (&m->items, it) {
-		if (it->kind == PTX_VARIABLE &&
-		    ((const struct ptx_variable *)it)->space == PTX_REG) {
-			return true;
-		}
-	}
-	return false;
 }
 
 static int take_params(struct walk *w, const struct ptx_function *f)
@@ -594,11 +576,55 @@ static void take_result(struct walk *w)
 	p->n = n;
 }
 
-int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_pointers *ret,
-		      struct report *r)
+/* ---- names ---- */
+
+/* Of two items with a name the first one counts, but a function's definition before others. */
+static int add_name(struct ptx_pointer_names *n, struct ptx_item *it)
 {
-	struct walk w = { .m = m, .ret = ret, .r = r };
-	const struct ptx_function *f = ptx_module_function(m, entry);
+	const struct ptx_variable *v = (const struct ptx_variable *)it;
+	const struct ptx_function *f = (const struct ptx_function *)it, *before;
+	int err = 0;
+
+	if (it->kind == PTX_VARIABLE) {
+		n->shares_registers |= v->space == PTX_REG;
+		err = strmap_add(&n->variables, v->name, it);
+	} else if (it->kind == PTX_FUNCTION) {
+		before = strmap_get(&n->functions, f->name);
+		if (before && !before->has_body && f->has_body) {
+			(void)strmap_del(&n->functions, f->name);
+		}
+		err = strmap_add(&n->functions, f->name, it);
+	}
+	return err == -EEXIST ? 0 : err;
+}
+
+int ptx_pointer_names_open(struct ptx_pointer_names *n, const struct ptx_module *m)
+{
+	int err = 0;
+
+	n->shares_registers = false;
+	strmap_init(&n->variables);
+	strmap_init(&n->functions);
+	for (struct ptx_item *it = m->items.first; it && !err; it = it->next) {
+		err = add_name(n, it);
+	}
+	if (err) {
+		ptx_pointer_names_close(n);
+	}
+	return err;
+}
+
+void ptx_pointer_names_close(struct ptx_pointer_names *n)
+{
+	strmap_finish(&n->variables);
+	strmap_finish(&n->functions);
+}
+
+int ptx_pointers_of(const struct ptx_module *m, const struct ptx_pointer_names *names,
+		    const char *entry, struct ptx_pointers *ret, struct report *r)
+{
+	struct walk w = { .m = m, .names = names, .ret = ret, .r = r };
+	const struct ptx_function *f = strmap_get(&names->functions, entry);
 
 	*ret = (struct ptx_pointers){ .n = 0 };
 	if (!f || !f->has_body || !f->is_entry) {
@@ -607,7 +633,7 @@ int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_
 	if (m->address_size != 64) {
 		return report_set(r, -ENOTSUP, "verify", "its addresses are not of 64 bits");
 	}
-	if (shares_registers(m)) {
+	if (names->shares_registers) {
 		return report_set(r, -ENOTSUP, "verify", "its functions share registers");
 	}
 	w.err = take_params(&w, f);
@@ -623,4 +649,18 @@ int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_
 		take_result(&w);
 	}
 	return w.err;
+}
+
+int ptx_pointers_find(const struct ptx_module *m, const char *entry, struct ptx_pointers *ret,
+		      struct report *r)
+{
+	struct ptx_pointer_names names;
+	int err = ptx_pointer_names_open(&names, m);
+
+	if (err) {
+		return report_set(r, err, "verify", "out of memory");
+	}
+	err = ptx_pointers_of(m, &names, entry, ret, r);
+	ptx_pointer_names_close(&names);
+	return err;
 }
