@@ -19,6 +19,16 @@ struct side {
 
 static struct cuabi_table under; /* what was in the slots before */
 
+static CUcontext context_on(CUdevice device)
+{
+	CUcontext ctx;
+
+	lock_take(&shim_swap_mutex);
+	ctx = shim_swap_context_on(device);
+	lock_release(&shim_swap_mutex);
+	return ctx;
+}
+
 static struct side side_of(CUdeviceptr address, CUdevice current)
 {
 	struct side s = { .device = current, .is_mapped = true };
@@ -37,6 +47,7 @@ static struct side side_of(CUdeviceptr address, CUdevice current)
 			&s.device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
 		(void)shim_driver.cuPointerGetAttribute(&s.ctx, CU_POINTER_ATTRIBUTE_CONTEXT,
 							address);
+		s.ctx = s.ctx ? s.ctx : context_on(s.device); /* of pools and mapped memory */
 	}
 	return s;
 }

@@ -91,6 +91,9 @@ CUresult shim_swap_record_behind(CUcontext ctx, CUevent *ret);
 void shim_swap_delay_query(uint64_t waited_ns);
 /* Returns true if work of a context goes on, as far as that can be said now. */
 bool shim_swap_is_busy(const struct shim_swap_context *c) REQUIRES(shim_swap_mutex);
+/* Returns true if no work goes on in any context, as far as that can be said within 0.2 ms: a pause
+ * would hardly make the program wait. */
+bool shim_swap_is_quiet(void) REQUIRES(shim_swap_mutex);
 /* Returns a context on the device that is not about to end, or NULL. */
 CUcontext shim_swap_context_on(CUdevice device) REQUIRES(shim_swap_mutex);
 /* Returns true once contexts of several devices have been seen. */

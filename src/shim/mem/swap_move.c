@@ -162,13 +162,13 @@ static void move_all(const struct shim_swap_context *c, struct moves *m) REQUIRE
 }
 
 /* In a pause, in the context, which is current. The copy may go on afterwards: work that writes
- * meanwhile is of a later interval. */
+ * meanwhile is of a later interval. It waits for no work, since it could begin at once. */
 static bool begin_ahead(const struct shim_swap_context *c, const struct mem_swap_chunk *k,
 			CUdeviceptr to, uint64_t interval) REQUIRES(shim_swap_mutex)
 {
-	uint64_t last = shim_swap_last_use(k->region), uses;
+	uint64_t last = shim_swap_last_use(k->region);
 
-	return last < interval && shim_swap_done(&uses) >= last &&
+	return last < interval && shim_swap_await(c, last) &&
 	       shim_work_driver.cuMemcpyDtoDAsync_v2(to, k->address, k->bytes, c->out) ==
 		       CUDA_SUCCESS;
 }
@@ -180,7 +180,8 @@ bool shim_swap_copy_ahead(const struct mem_swap_chunk *k, CUdeviceptr to, uint64
 	bool begun = false;
 	CUcontext before;
 
-	if (!c || shim_work_driver.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
+	if (!c || !shim_swap_is_quiet() ||
+	    shim_work_driver.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
 		return false;
 	}
 	if (shim_swap_stop(&p)) {

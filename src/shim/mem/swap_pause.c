@@ -13,6 +13,7 @@
 #define DRAIN_NS UINT64_C(5000000) /* for the work to be done: a kernel may wait for the host */
 #define SPIN_NS UINT64_C(50000)	   /* of a wait, before it sleeps between queries */
 #define SLEEP_NS UINT64_C(20000)
+#define QUIET_NS UINT64_C(200000)
 #define CONTEXTS_MAX SHIM_SWAP_CONTEXTS_MAX
 
 struct lock shim_swap_mutex = LOCK_INITIALIZER(MEM_SWAP);
@@ -270,6 +271,25 @@ bool shim_swap_is_busy(const struct shim_swap_context *c)
 {
 	return !c->ending && c->out && shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
 	       shim_work_driver.cuEventQuery(c->event) == CUDA_ERROR_NOT_READY;
+}
+
+bool shim_swap_is_quiet(void)
+{
+	uint64_t begin = clock_now_ns();
+	CUresult r = CUDA_SUCCESS;
+
+	for (unsigned i = 0; i < CONTEXTS_MAX && r == CUDA_SUCCESS; i++) {
+		r = contexts[i].ctx ? shim_swap_record(contexts[i].ctx, contexts[i].event) : r;
+	}
+	for (unsigned i = 0; i < CONTEXTS_MAX && r == CUDA_SUCCESS; i++) {
+		while (contexts[i].ctx && (r = shim_work_driver.cuEventQuery(contexts[i].event)) ==
+						  CUDA_ERROR_NOT_READY) {
+			if (clock_now_ns() - begin >= QUIET_NS) {
+				return false;
+			}
+		}
+	}
+	return r == CUDA_SUCCESS;
 }
 
 /* ---- intervals ---- */
