@@ -21,6 +21,8 @@ enum mem_swap_place {
 
 #define MEM_SWAP_KEY 16u /* bytes */
 
+struct mem_advice_map;
+
 struct mem_swap_chunk {
 	struct mem_swap_chunk *prev,
 		*next; /* of those at its place, in the order in which they came or were used */
@@ -58,7 +60,8 @@ struct mem_swap_region {
 	uint32_t pool;		   /* the caller's: number of what it was allocated from; 0: none */
 	int row;		   /* the caller's: of the account */
 	uint32_t slot;		   /* the caller's */
-	int device;		   /* the caller's */
+	struct mem_advice_map *advice; /* the caller's: of managed memory */
+	int device;		       /* the caller's */
 	uint32_t n;
 	struct mem_swap_chunk chunk[];
 };

@@ -1,7 +1,7 @@
 /* fetching: launches kernels and graphs on buffers in a given order, for fetching.bats: which
  * buffers are on the device depends on that order. It knows nothing of gBPF.
  *
- *   fetching MIB ORDER
+ *   fetching [--managed] MIB ORDER
  *
  * ORDER is a text of letters a to h and A to H. Each small letter names a buffer of MIB, each
  * capital one of half as much, which is made at its first place in the text, and means a launch
@@ -10,8 +10,10 @@
  * launched; after '!' it computes the address from a number in memory and one of its arguments.
  * After '&' it is no launch: the next one names that buffer as well, which it does not use. After
  * '*' a letter is a launch of an executable graph of its own, which is captured or built, after '='
- * of one for all letters, in which the buffer is set before.
- * Prints "right" once all words have been compared, and ends when its input does. */
+ * of one for all letters, in which the buffer is set before. --managed: buffers are managed memory,
+ * whose words the host adds 1 to and takes off again at a '.'. Prints "right" once all words have
+ * been compared, and ends when its input does. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +104,7 @@ static uint32_t *flag; /* and the number behind it */
 static size_t bytes[BUFFERS];
 static CUdeviceptr buffer[BUFFERS];
 static uint32_t launches[BUFFERS];
+static bool managed;
 static CUdeviceptr also;	       /* the next launch names it; 0: none */
 static CUgraphExec graph[BUFFERS + 1]; /* the last one is for all */
 static CUgraphNode node;	       /* of the last one */
@@ -202,16 +205,44 @@ static void compare(unsigned k)
 	free(words);
 }
 
+static void make(unsigned k)
+{
+	if (managed) {
+		CU(cuMemAllocManaged(&buffer[k], bytes[k], CU_MEM_ATTACH_GLOBAL));
+	} else {
+		CU(cuMemAlloc(&buffer[k], bytes[k]));
+	}
+}
+
+/* The host uses managed memory where it is. */
+static void touch(void)
+{
+	for (unsigned k = 0; k < BUFFERS && managed; k++) {
+		volatile uint32_t *words = (uint32_t *)(uintptr_t)buffer[k];
+
+		for (size_t i = 0; buffer[k] && i < bytes[k] / 4; i += PAGE / 4) {
+			words[i] += 1;
+			words[i] -= 1;
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	CUcontext context;
 	CUmodule module, waits, far;
 	CUdevice device;
-	size_t most = argc == 3 ? (size_t)atoi(argv[1]) * MIB : 0;
+	size_t most;
 	char c;
 
+	if (argc > 1 && strcmp(argv[1], "--managed") == 0) {
+		managed = true;
+		argv++;
+		argc--;
+	}
+	most = argc == 3 ? (size_t)atoi(argv[1]) * MIB : 0;
 	if (!most || strspn(argv[2], "abcdefghABCDEFGH12345678!&*=.") != strlen(argv[2])) {
-		fprintf(stderr, "usage: fetching MIB ORDER\n");
+		fprintf(stderr, "usage: fetching [--managed] MIB ORDER\n");
 		return 2;
 	}
 	CU(cuInit(0));
@@ -233,6 +264,7 @@ int main(int argc, char **argv)
 
 		if (argv[2][i] == '.') {
 			CU(cuCtxSynchronize());
+			touch();
 			continue;
 		}
 		if (argv[2][i] > '0' && argv[2][i] < '9' && i && argv[2][i - 1] == '&') {
@@ -251,7 +283,7 @@ int main(int argc, char **argv)
 		}
 		if (!buffer[k]) {
 			bytes[k] = k < BUFFERS / 2 ? most : most / 2;
-			CU(cuMemAlloc(&buffer[k], bytes[k]));
+			make(k);
 			CU(cuMemsetD8Async(buffer[k], 0, bytes[k], stream));
 		}
 		if (i && strchr("*=", argv[2][i - 1])) {

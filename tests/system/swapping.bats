@@ -123,6 +123,14 @@ same_at() { # MEM SWAP ARGUMENT...
 	[ "$(grep -o '[0-9]*$' <<<"$output" | tr '\n' ' ')" = "2 2 600 0 " ]
 }
 
+@test "managed memory at twice the limit has the results that it has without one" {
+	same_at 64M 256M --managed 8 14 12
+}
+
+@test "threads that use managed memory at twice their limit have the results that they have without one" {
+	same_at 64M 256M --managed 24 5 12 4
+}
+
 @test "without swap the same program is refused" {
 	start_soft
 	start_daemon

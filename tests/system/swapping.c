@@ -2,15 +2,16 @@
  * tests/gpu/memory. It knows nothing of gBPF, and prints a digest of all of its results, which does
  * not depend on where its memory lies.
  *
- *   swapping [--handles|--async] [--gpus N] BUFFERS MIB ROUNDS [THREADS]
+ *   swapping [--handles|--async|--managed] [--gpus N] BUFFERS MIB ROUNDS [THREADS]
  *
  * Makes BUFFERS buffers of MIB and an odd number of bytes, while work on the earlier ones is under
  * way. In each of ROUNDS rounds kernels, copies, sets and a graph use buffers across each other's
  * parts, and one buffer is freed and another made in its place. With THREADS each thread does so by
  * itself, with a share of the buffers. --handles: buffers are made by cuMemCreate, as PyTorch's
  * expandable segments and JAX do. --async: they are allocated and freed in the order of streams, of
- * which one frees memory that the other one may get. --gpus: of each thread, N GPUs have as many
- * buffers each, and copy from one to the next in each round. */
+ * which one frees memory that the other one may get. --managed: they are managed memory, which is
+ * advised and prefetched as well. --gpus: of each thread, N GPUs have as many buffers each, and
+ * copy from one to the next in each round. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@
 
 #define MIB ((size_t)1 << 20)
 #define UNIT (2 * MIB)
+#define PAGE 4096u
+#define HOST (-1) /* a device */
 #define BUFFERS_MAX 1024u
 #define THREADS_MAX 16u
 #define GPUS_MAX 4u
@@ -99,6 +102,7 @@ static size_t bytes; /* of a buffer */
 static unsigned rounds;
 static bool handles;
 static bool async;
+static bool managed;
 
 /* The part of a thread on one GPU. */
 struct worker {
@@ -167,6 +171,8 @@ static CUdeviceptr take(struct worker *w, unsigned stream)
 		p = map_new(w);
 	} else if (async) {
 		CU(cuMemAllocAsync(&p, bytes, w->stream[stream]));
+	} else if (managed) {
+		CU(cuMemAllocManaged(&p, bytes, CU_MEM_ATTACH_GLOBAL));
 	} else {
 		CU(cuMemAlloc(&p, bytes));
 	}
@@ -174,7 +180,7 @@ static CUdeviceptr take(struct worker *w, unsigned stream)
 	CHECK(base == p && size == (handles ? mapped_bytes() : bytes),
 	      "an allocation of %zu bytes has %zu", bytes, size);
 	CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + bytes - 1));
-	CHECK(type == CU_MEMORYTYPE_DEVICE, "an allocation has type %u", type);
+	CHECK(type == CU_MEMORYTYPE_DEVICE || managed, "an allocation has type %u", type);
 	word = program_random(&w->random);
 	CU(cuMemsetD32Async(p, word, bytes / 4, w->stream[stream]));
 	return p;
@@ -214,6 +220,21 @@ static void run_graph(const struct worker *w, CUdeviceptr a, CUdeviceptr b, uint
 	CU(cuGraphDestroy(g));
 }
 
+/* Says where a part of a buffer should be, which changes no result. */
+static void hint(const struct worker *w, CUdeviceptr a, uint32_t seed)
+{
+	size_t from = seed % bytes / PAGE * PAGE, size = bytes - from;
+
+	CU(cuMemAdvise(a + from, size,
+		       seed % 2 ? CU_MEM_ADVISE_SET_READ_MOSTLY : CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+		       0));
+	CU(cuMemAdvise(a + from, size,
+		       seed % 3 ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+				: CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+		       seed % 5 ? 0 : HOST));
+	CU(cuMemPrefetchAsync(a + from, size, seed % 7 > 3 ? 0 : HOST, w->stream[seed % 2]));
+}
+
 static void run_round(struct worker *w)
 {
 	unsigned i = program_random(&w->random) % w->n, j = (i + 1) % w->n;
@@ -224,6 +245,9 @@ static void run_round(struct worker *w)
 		words[k] = program_random(&w->random);
 	}
 	CU(cuCtxSetCurrent(w->gpu->context));
+	if (managed) {
+		hint(w, a, seed);
+	}
 	launch(w->gpu->mix, w->stream[0], a, bytes / 4, seed, 0);
 	launch(w->gpu->add, w->stream[0], b, bytes / 4, seed % 1000, a);
 	join(w, 0);
@@ -403,6 +427,7 @@ int main(int argc, char **argv)
 
 		handles |= !strcmp(argv[1], "--handles");
 		async |= !strcmp(argv[1], "--async");
+		managed |= !strcmp(argv[1], "--managed");
 		gpus = has_number ? (unsigned)atoi(argv[2]) : gpus;
 		argv += 1 + has_number;
 		argc -= 1 + has_number;
@@ -413,7 +438,8 @@ int main(int argc, char **argv)
 	threads = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
 	if (bytes <= 12 || !threads || threads > THREADS_MAX || buffers / threads < 2 ||
 	    buffers / threads > BUFFERS_MAX || !gpus || gpus > GPUS_MAX) {
-		fprintf(stderr, "usage: swapping [--handles|--async] [--gpus N] BUFFERS MIB ROUNDS "
+		fprintf(stderr, "usage: swapping [--handles|--async|--managed] [--gpus N] BUFFERS "
+				"MIB ROUNDS "
 				"[THREADS]\n");
 		return 2;
 	}

@@ -184,6 +184,7 @@ static const struct kind {
 	{ "linear-3M", 3 * MIB, 4 * MIB, 0, take_linear, free_linear },
 	{ "linear-1000", 1000, 0, 0, take_linear, free_linear },
 	{ "pitch", 4000u * 1024u, 4 * MIB, 0, take_pitch, free_linear },
+	{ "managed-1000", 1000, 0, 0, take_managed, free_linear },
 	{ "managed", 3 * MIB, 4 * MIB, 0, take_managed, free_linear },
 	{ "create", 2 * MIB, 2 * MIB, 0, take_chunk, free_chunk },
 	{ "array", 4 * MIB, 4 * MIB, 0, take_array, free_array },
@@ -1221,6 +1222,9 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 	if (strcmp(verb, "alloc") == 0) {
 		r = cuMemAlloc(&stack[depth], mib * MIB);
 		depth += r == CUDA_SUCCESS;
+	} else if (strcmp(verb, "managed") == 0) {
+		r = cuMemAllocManaged(&stack[depth], mib * MIB, CU_MEM_ATTACH_GLOBAL);
+		depth += r == CUDA_SUCCESS;
 	} else if (strcmp(verb, "free") == 0) {
 		r = cuMemFree(stack[--depth]);
 	} else if (strncmp(verb, "take-", 5) == 0) {
@@ -1245,10 +1249,10 @@ static const char *answer(const char *verb, size_t mib, char out[64])
 	return name;
 }
 
-/* Commands, one a line, each with a line as its answer: `alloc MIB`, `free` (of the last one that
- * was allocated), `context` (makes one more), `pin MIB`, `load MIB` (a module with a variable),
- * `take-KIND` (an item as fill() takes them), `scribble 0|1`, those of share(), and `used`. The
- * first line of the output is the process's number. */
+/* Commands, one a line, each with a line as its answer: `alloc MIB`, `managed MIB`, `free` (of the
+ * last one that was allocated), `context` (makes one more), `pin MIB`, `load MIB` (a module with a
+ * variable), `take-KIND` (an item as fill() takes them), `scribble 0|1`, those of share(), and
+ * `used`. The first line of the output is the process's number. */
 static int serve(void)
 {
 	char line[64], verb[32], text[64];

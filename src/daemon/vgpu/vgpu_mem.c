@@ -25,7 +25,7 @@ static const struct {
 	[PROTO_KIND_SMALL] = { "small", "allocations of less than 2 MiB" },
 	[PROTO_KIND_LINEAR] = { "linear", NULL },
 	[PROTO_KIND_PITCHED] = { "pitched", "allocations with a pitch" },
-	[PROTO_KIND_MANAGED] = { "managed", "managed memory, which the driver moves" },
+	[PROTO_KIND_MANAGED] = { "managed", NULL },
 	[PROTO_KIND_CREATED] = { "created", NULL },
 	[PROTO_KIND_ARRAY] = { "arrays", "arrays, whose layout is the driver's" },
 	[PROTO_KIND_POOL] = { "pools", "memory pools and cuMemAllocAsync" },
@@ -62,6 +62,9 @@ static const char *why_fixed(const struct place *p, unsigned kind)
 
 	if (why[0]) {
 		return why;
+	}
+	if (kind == PROTO_KIND_MANAGED) {
+		return "managed memory of less than 2 MiB, or that the GPU has to itself";
 	}
 	return kind == PROTO_KIND_CREATED
 		       ? "cuMemCreate: not mapped, or in a way that chunks cannot be"

@@ -11,6 +11,7 @@
 #include "shim/mem/libraries.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_async.h"
+#include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
@@ -137,6 +138,11 @@ static void note_refusal(int row, uint64_t bytes, const char *call, bool is_full
 		 (unsigned long long)(shim_mem_used(row) >> 20),
 		 (unsigned long long)(shim_mem_limit(row) >> 20), is_full ? " of the limit" : "");
 	account.session.note(text);
+}
+
+void shim_mem_note_full(int row, uint64_t bytes, const char *call)
+{
+	note_refusal(row, bytes, call, true);
 }
 
 /* The peaks of pinned host memory and of swap are not noted. */
@@ -426,6 +432,7 @@ static void context_ended(CUcontext ctx, uint64_t epoch, bool gone)
 		return;
 	}
 	shim_mem_linear_context_ended(ctx, epoch);
+	shim_managed_context_ended(ctx, epoch);
 	shim_swap_context_ended(ctx, epoch);
 	shim_mem_arrays_context_ended(ctx, epoch);
 	shim_mem_host_context_ended(ctx, epoch);

@@ -187,6 +187,8 @@ struct shim_mem_attempt {
  * which an attempt with or_host does not write; NULL there. */
 bool shim_mem_again(struct shim_mem_attempt *a, int row, uint64_t bytes, CUresult r,
 		    const char *call);
+/* Notes that a call was refused since the device is full. */
+void shim_mem_note_full(int row, uint64_t bytes, const char *call);
 /* wait.c: the same after a refusal. reclaim: other vGPUs may release memory. */
 bool shim_mem_wait_for_device(struct mem_ledger *l, uint32_t row, uint64_t bytes,
 			      const struct shim_mem_session *session, struct shim_mem_attempt *a,

@@ -9,6 +9,7 @@
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
@@ -278,8 +279,11 @@ static CUresult allocate_managed_once(CUdeviceptr *ret, size_t bytes, unsigned f
 				      struct shim_mem_attempt *a)
 {
 	struct taking t;
-	CUresult r;
+	CUresult r = shim_managed_alloc(ret, bytes, flags, row, &a->charged);
 
+	if (r != CUDA_ERROR_NOT_SUPPORTED) {
+		return r;
+	}
 	if (!begin(&t, row, bytes, PROTO_KIND_MANAGED, "cuMemAllocManaged")) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -398,7 +402,7 @@ static CUresult release(CUdeviceptr address)
 	bool known, is_exported;
 	CUresult r;
 
-	if (shim_swap_free(address, &r)) {
+	if (shim_swap_free(address, &r) || shim_managed_free(address, &r)) {
 		return r;
 	}
 	shim_mem_move_begin();

@@ -9,6 +9,7 @@
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
+#include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/swap_share.h"
 #include "shim/shim.h"
@@ -388,6 +389,7 @@ void shim_swap_install_questions(void)
 
 void shim_swap_install_calls(void)
 {
+	shim_managed_install_calls();
 	next_get_ipc = shim_real.cuIpcGetMemHandle;
 	next_unmap = shim_real.cuMemUnmap;
 	next_set_access = shim_real.cuMemSetAccess;

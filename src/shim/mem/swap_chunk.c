@@ -113,8 +113,7 @@ CUresult shim_swap_chunk_unmap(const struct mem_swap_chunk *c)
 	return shim_work_driver.cuMemUnmap(c->address, c->bytes);
 }
 
-/* Swapped memory is pinned memory of the host, too. */
-static bool charge(uint64_t bytes)
+bool shim_swap_charge_host(uint64_t bytes)
 {
 	int swap = shim_mem_row_swap();
 
@@ -128,7 +127,7 @@ static bool charge(uint64_t bytes)
 	return true;
 }
 
-static void uncharge(uint64_t bytes)
+void shim_swap_uncharge_host(uint64_t bytes)
 {
 	shim_mem_release(PROTO_ACCOUNT_SWAP, bytes);
 	shim_mem_release(PROTO_ACCOUNT_HOST, bytes);
@@ -140,7 +139,7 @@ bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_ha
 	CUdeviceptr at = 0;
 	uint64_t handle;
 
-	if (!charge(bytes)) {
+	if (!shim_swap_charge_host(bytes)) {
 		return false;
 	}
 	if (create(&handle, bytes, CU_MEM_LOCATION_TYPE_HOST, 0) == CUDA_SUCCESS) {
@@ -154,7 +153,7 @@ bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_ha
 		}
 		(void)shim_work_driver.cuMemRelease(handle);
 	}
-	uncharge(bytes);
+	shim_swap_uncharge_host(bytes);
 	return false;
 }
 
@@ -163,7 +162,7 @@ void shim_swap_chunk_free_host(uint64_t handle, uint64_t address, uint64_t bytes
 	(void)shim_work_driver.cuMemUnmap(address, bytes);
 	(void)shim_work_driver.cuMemRelease(handle);
 	(void)shim_work_driver.cuMemAddressFree(address, bytes);
-	uncharge(bytes);
+	shim_swap_uncharge_host(bytes);
 }
 
 /* The pool may have the last of what swap allows, in chunks of other sizes. */

@@ -30,6 +30,10 @@ bool shim_swap_chunk_back(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
 /* Takes the chunk's memory of the host, which is not mapped at the chunk's address, from it; it is
  * kept for other chunks, or freed. */
 void shim_swap_chunk_unback(struct mem_swap_chunk *c) REQUIRES(shim_swap_mutex);
+/* Charges memory of the host to swap and, as the kernel cannot move it elsewhere, to pinned memory.
+ * Returns false if one of them has no room. From any thread. */
+bool shim_swap_charge_host(uint64_t bytes);
+void shim_swap_uncharge_host(uint64_t bytes);
 /* Makes memory of the host, charged and mapped, that no chunk has yet. Returns false if there is no
  * room. From any thread, also without a context. */
 bool shim_swap_chunk_make_host(uint64_t bytes, CUdevice device, uint64_t *ret_handle,

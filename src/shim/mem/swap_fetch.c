@@ -19,6 +19,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_int.h"
+#include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
@@ -72,6 +73,8 @@ struct naming {
 	uint32_t cost; /* in microseconds for each MiB on the host */
 	bool is_old;   /* the cost is to be measured again */
 	int row;       /* of the memory; negative: none is named */
+	struct shim_managed_naming managed;
+	uint64_t move_ns_per_mib;
 };
 
 /* Notes the memory from an address on, until the launch has named that much. Memory of another
@@ -90,6 +93,15 @@ static const struct mem_swap_region *name_from(struct naming *n, uint64_t addres
 	return r;
 }
 
+/* The same of managed memory. */
+static void name_managed(struct naming *n, uint64_t address, uint64_t most)
+	REQUIRES(shim_swap_mutex)
+{
+	if (!mem_swap_find(&shim_swap_map, address)) {
+		shim_managed_name(&n->managed, address, most, n->cost);
+	}
+}
+
 /* Notes the memory that aligned words point to. */
 static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(shim_swap_mutex)
 {
@@ -97,7 +109,9 @@ static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(
 		uint64_t word;
 
 		memcpy(&word, (const char *)at + i, sizeof(word));
-		(void)name_from(n, word, NAMED_MAX);
+		if (!name_from(n, word, NAMED_MAX)) {
+			name_managed(n, word, NAMED_MAX);
+		}
 	}
 }
 
@@ -116,6 +130,9 @@ static void name_graph(struct naming *n, CUgraphExec graph) REQUIRES(shim_swap_m
 			continue;
 		}
 		r = name_from(n, address[i], most);
+		if (!r) {
+			name_managed(n, address[i], NAMED_MAX);
+		}
 		named = r && !r->by_handle && n->need.bytes < most ? r->base + r->bytes : 0;
 	}
 }
@@ -146,6 +163,7 @@ static struct naming name(const struct shim_swap_launch *l, bool library,
 	size_t bytes;
 
 	mem_swap_begin_use(&shim_swap_map);
+	shim_managed_begin_use(&n.managed);
 	if (l->graph) {
 		name_graph(&n, l->graph);
 	} else if (l->params) {
@@ -682,6 +700,7 @@ static bool look(struct shim_swap_launch *l, CUcontext ctx, struct naming *n,
 	l->closed = closed && close_launch(l, &words);
 	n->hash = k.hash;
 	*ret_use = shim_swap_map.uses;
+	n->move_ns_per_mib = move_ns_per_mib;
 	asks = n->need.missing && clock_now_ns() >= rest_until_ns[n->row];
 	if (asks) {
 		*f = describe(n, *ret_use);
@@ -697,9 +716,9 @@ void shim_swap_launch(struct shim_swap_launch *l)
 	CUstreamCaptureMode mode;
 	struct sched_mem_fault f;
 	CUcontext ctx = NULL;
-	struct naming n = { .row = -1 };
+	struct naming n = { .row = -1, .managed.row = -1 };
 	uint64_t use;
-	bool asks, some;
+	bool asks, some, all;
 
 	if (!shim_swap_is_on() || shim_capture_any() ||
 	    shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
@@ -709,8 +728,9 @@ void shim_swap_launch(struct shim_swap_launch *l)
 	mode = shim_capture_exempt(); /* another thread may begin one */
 	asks = look(l, ctx, &n, &f, &use);
 	shim_capture_restore(mode);
+	all = shim_managed_fetch(&n.managed, n.move_ns_per_mib);
 	if (!asks) {
-		if (n.need.missing) {
+		if (n.need.missing || !all) {
 			sched_used_in_place(shim.sched);
 		}
 		return;

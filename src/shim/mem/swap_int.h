@@ -18,6 +18,11 @@
 extern struct lock shim_swap_mutex;
 extern struct mem_swap_map shim_swap_map GUARDED_BY(shim_swap_mutex);
 
+/* Managed memory that can leave (swap_managed.c): parts of allocations of the driver's. */
+extern struct mem_swap_map shim_managed_map GUARDED_BY(shim_swap_mutex);
+
+/* Shows what chunks of a row's device have on the host. */
+void shim_swap_show_away(int row) REQUIRES(shim_swap_mutex);
 /* Moves a chunk of a region in the map to a place, and shows what its row has at each, also in
  * shim_swap_on_host. */
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place) REQUIRES(shim_swap_mutex);

@@ -6,6 +6,7 @@
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
+#include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_pool.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
@@ -40,6 +41,12 @@ static enum proto_kind kind_at(enum mem_swap_place place)
 					: PROTO_KIND_CHUNK;
 }
 
+void shim_swap_show_away(int row)
+{
+	shim_mem_set_away(row, shim_swap_map.at[row][MEM_SWAP_HOST].bytes +
+				       shim_managed_map.at[row][MEM_SWAP_HOST].bytes);
+}
+
 void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
 {
 	uint64_t was = c->place == MEM_SWAP_HOST ? c->bytes : 0;
@@ -53,7 +60,7 @@ void shim_swap_place(struct mem_swap_chunk *c, enum mem_swap_place place)
 	if (is_on_device(place)) {
 		shim_mem_kind_add(row, kind_at(place), c->bytes);
 	}
-	shim_mem_set_away(row, shim_swap_map.at[row][MEM_SWAP_HOST].bytes);
+	shim_swap_show_away(row);
 	store_release(&shim_swap_on_host, shim_swap_on_host + is - was);
 }
 
@@ -407,6 +414,10 @@ void shim_swap_out(int row, uint64_t bytes)
 		freed = left < bytes ? out_once(row, bytes - left, UINT64_MAX) : 0;
 		lock_release(&shim_swap_mutex);
 	} while (freed);
+	left = shim_mem_room(row);
+	if (left < bytes) {
+		(void)shim_managed_out(row, bytes - left, UINT64_MAX, 0);
+	}
 	shim_capture_restore(mode);
 }
 
@@ -442,6 +453,9 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t rese
 		shim_swap_pool_ordered(row);
 	}
 	lock_release(&shim_swap_mutex);
+	if (freed < bytes) {
+		freed += shim_managed_out(row, bytes - freed, most - MIN(most, freed), reserve);
+	}
 	shim_mem_move_end();
 	shim_capture_restore(mode);
 	return dead + freed;

@@ -11,6 +11,7 @@
 #include "shim/mem/charge.h"
 #include "shim/mem/overhead.h"
 #include "shim/mem/sharing.h"
+#include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
 
@@ -64,6 +65,23 @@ CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
 }
 
 bool shim_swap_free(CUdeviceptr address, CUresult *ret)
+{
+	(void)address;
+	(void)ret;
+	return false;
+}
+
+CUresult shim_managed_alloc(CUdeviceptr *ret, size_t bytes, unsigned flags, int row, bool *ret_full)
+{
+	(void)ret;
+	(void)bytes;
+	(void)flags;
+	(void)row;
+	(void)ret_full;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+bool shim_managed_free(CUdeviceptr address, CUresult *ret)
 {
 	(void)address;
 	(void)ret;
