@@ -201,7 +201,7 @@ memory_ok() { # PART...: these parts are right, and got all that the limit leave
 @test "gpu/memory: computations at twice the limit have the results that they have without gBPF" {
 	script memory --parts swap --mem 64
 	[ "$status" -eq 0 ]
-	rows "[(x['part'], x['state'], x['wrong']) for x in r] == [('swap-' + p, 'ok', 0) for p in ('one', 'threads', 'large', 'handles', 'async')]"
+	rows "[(x['part'], x['state'], x['wrong']) for x in r] == [('swap-' + p, 'ok', 0) for p in ('one', 'threads', 'large', 'handles', 'async', 'managed')]"
 	nothing_left
 }
 
