@@ -130,6 +130,12 @@ order() {
 	[ "$in_place" -eq 1 ]
 }
 
+@test "with GBPF_CLOSED=0 all work may use any memory" {
+	export GBPF_CLOSED=0
+	order a.b.c...a..b..2c "$OBJECTS/fetch_soon.bpf.o" 24
+	[ "$in_place" -eq 1 ]
+}
+
 # Copies would wait for the second launch, and that for the first one, which waits for the program.
 @test "work that copies would wait for keeps memory where it is" {
 	export GBPF_SOFT_STRICT=1 CUDA_DEVICE_MAX_CONNECTIONS=1

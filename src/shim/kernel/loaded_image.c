@@ -171,6 +171,14 @@ static bool prepares(void)
 	return v && strcmp(v, "1") == 0;
 }
 
+/* Memory may leave while kernels are under way that cannot access it, as their PTX proves. */
+static bool uses_proofs(void)
+{
+	const char *v = getenv("GBPF_CLOSED");
+
+	return shim_swap_is_on() && !(v && strcmp(v, "0") == 0);
+}
+
 const struct ptx_block_image *shim_image_open(const struct shim_image_source *s,
 					      enum proto_block_why *ret_why)
 {
@@ -473,7 +481,7 @@ void shim_image_keep(const void *handle, const struct shim_image_source *s, bool
 			? keep_code(s->image, s->bytes, device.arch, k ? 0 : shim_kept_room())
 			: NULL;
 	struct shim_kernel_pointers *pointers =
-		k && !s->target && shim_swap_is_on() ? shim_kernel_pointers_read(k) : NULL;
+		k && !s->target && uses_proofs() ? shim_kernel_pointers_read(k) : NULL;
 	struct shim_kernel_pointers *pointers_before;
 	struct shim_code_kept *code_before;
 	struct shim_image_owner *o;
