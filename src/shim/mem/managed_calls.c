@@ -74,6 +74,8 @@ static CUresult to_device(const struct request *q)
 {
 	CUstreamCaptureMode mode;
 	struct shim_managed_range g;
+	uint32_t next = 0;
+	bool more;
 	unsigned flags;
 	CUresult r = q->per_thread ? shim_driver.cuStreamGetFlags_ptsz(q->stream, &flags)
 				   : shim_driver.cuStreamGetFlags(q->stream, &flags);
@@ -83,12 +85,13 @@ static CUresult to_device(const struct request *q)
 	}
 	mode = shim_capture_exempt();
 	shim_mem_move_begin();
-	lock_take(&shim_swap_mutex);
-	g = shim_managed_find(q->p, q->bytes);
-	if (g.region && !g.spans && g.region->device == q->to.id) {
-		shim_managed_bring(&g);
-	}
-	lock_release(&shim_swap_mutex);
+	do { /* in between orders of gbpfd find the mutex free */
+		lock_take(&shim_swap_mutex);
+		g = shim_managed_find(q->p, q->bytes);
+		more = g.region && !g.spans && g.region->device == q->to.id &&
+		       shim_managed_bring(&g, &next);
+		lock_release(&shim_swap_mutex);
+	} while (more);
 	shim_mem_move_end();
 	shim_capture_restore(mode);
 	return note_prefetch(q);

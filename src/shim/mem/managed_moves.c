@@ -245,9 +245,10 @@ uint64_t shim_managed_out(int row, uint64_t bytes, uint64_t most, uint64_t reser
 	return all;
 }
 
-/* Brings chunks back for which the limit has room, in the current context. Returns their bytes. */
+/* Brings chunks back for which the limit has room, in the current context. Returns their bytes;
+ * *ret_done becomes false if they are not there in time. */
 static uint64_t move_back(const struct shim_swap_context *c, struct mem_swap_chunk *const list[],
-			  unsigned n) REQUIRES(shim_swap_mutex)
+			  unsigned n, bool *ret_done) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_chunk *back[BATCH];
 	uint64_t bytes = 0;
@@ -264,9 +265,7 @@ static uint64_t move_back(const struct shim_swap_context *c, struct mem_swap_chu
 			back[k++] = list[i];
 		}
 	}
-	if (k) {
-		(void)await(c, c->back, bytes); /* swap is free then */
-	}
+	*ret_done = !k || await(c, c->back, bytes); /* swap is free then */
 	while (k) {
 		shim_managed_release_host(back[--k]);
 	}
@@ -315,22 +314,37 @@ static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[
 	return n;
 }
 
-/* Returns true if other memory is to leave for what a launch misses: launches have lost as much
+/* Returns true if other memory is to leave for all that a launch misses: launches have lost as much
  * time by its absence as the movement takes, and it is worth clearly more. */
-static bool is_worth_more(const struct shim_managed_naming *n, uint64_t bytes,
-			  uint64_t move_ns_per_mib) REQUIRES(shim_swap_mutex)
+static bool is_worth_more(const struct shim_managed_naming *n, uint64_t move_ns_per_mib)
+	REQUIRES(shim_swap_mutex)
 {
 	uint64_t lost_ns = n->need.lost * (MEM_SWAP_UNIT / MIB) * 1000;
-	struct mem_swap_chunk *list[BATCH];
+	uint64_t more = n->need.missing - MIN(n->need.missing, shim_mem_room(n->row)), leaves = 0;
+	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
 	double worth = 0;
-	unsigned k = mem_swap_pick(&shim_managed_map, n->row, n->use, bytes, UINT64_MAX, list,
-				   BATCH, &worth);
+	unsigned k = more ? mem_swap_pick(&shim_managed_map, n->row, n->use, more, UINT64_MAX, list,
+					  SHIM_SWAP_BATCH, &worth)
+			  : 0;
 
+	for (unsigned i = 0; i < k; i++) {
+		leaves += list[i]->bytes;
+	}
+	if (leaves && leaves < more) {
+		worth *= (double)more / (double)leaves; /* others leave in later movements */
+	}
 	return k && lost_ns >= n->need.missing / MIB * move_ns_per_mib &&
 	       n->need.worth >= worth * CLEARLY;
 }
 
-static uint64_t fetch_once(const struct shim_managed_naming *n, uint64_t move_ns_per_mib)
+static bool may_fetch(int row) REQUIRES(shim_swap_mutex)
+{
+	return !shim_swap_is_held(row) && clock_now_ns() >= rest_until_ns;
+}
+
+/* Moves once; leave: other memory may leave for it. Returns the bytes that came back; *ret_done
+ * becomes false if it takes too long to go on. */
+static uint64_t fetch_once(const struct shim_managed_naming *n, bool leave, bool *ret_done)
 	REQUIRES(shim_swap_mutex)
 {
 	const struct shim_swap_context *c = mover(n->row);
@@ -338,16 +352,20 @@ static uint64_t fetch_once(const struct shim_managed_naming *n, uint64_t move_ns
 	uint64_t missing, room, back = 0;
 	unsigned k;
 
-	if (!c || shim_swap_is_held(n->row) || clock_now_ns() < rest_until_ns) {
+	*ret_done = true;
+	if (!c || !may_fetch(n->row)) {
 		return 0;
 	}
 	k = list_missing(n->row, n->use, list, &missing);
 	room = shim_mem_room(n->row);
-	if (missing > room && is_worth_more(n, missing - room, move_ns_per_mib)) {
-		(void)out_once(n->row, missing - room, UINT64_MAX, n->use);
+	if (missing > room && leave && !out_once(n->row, missing - room, UINT64_MAX, n->use)) {
+		*ret_done = false;
 	}
 	if (k && enter_context(c)) {
-		back = move_back(c, list, k);
+		bool done;
+
+		back = move_back(c, list, k, &done);
+		*ret_done = *ret_done && done;
 		leave_context();
 	}
 	return back;
@@ -355,8 +373,9 @@ static uint64_t fetch_once(const struct shim_managed_naming *n, uint64_t move_ns
 
 bool shim_managed_fetch(const struct shim_managed_naming *n, uint64_t move_ns_per_mib)
 {
-	uint64_t begin = clock_now_ns(), back = 0, moved = 1;
+	uint64_t begin, back = 0, moved;
 	CUstreamCaptureMode mode;
+	bool may, done, leave = false;
 
 	if (n->row < 0 || !n->need.missing) {
 		return true;
@@ -364,19 +383,27 @@ bool shim_managed_fetch(const struct shim_managed_naming *n, uint64_t move_ns_pe
 	if (shim_mem_session()->is_agent()) { /* it does not wait */
 		return false;
 	}
+	lock_take(&shim_swap_mutex);
+	may = may_fetch(n->row);
+	lock_release(&shim_swap_mutex);
+	if (!may) {
+		return false;
+	}
+	begin = clock_now_ns();
 	mode = shim_capture_exempt();
 	shim_mem_ask(n->row, n->need.missing);
 	shim_mem_move_begin();
-	lock_take(&shim_swap_mutex);
-	shim_swap_pool_settle();
-	while (moved) {
-		moved = fetch_once(n, move_ns_per_mib);
+	do { /* in between orders of gbpfd find the mutex free */
+		lock_take(&shim_swap_mutex);
+		shim_swap_pool_settle();
+		leave = leave || (!back && is_worth_more(n, move_ns_per_mib));
+		moved = fetch_once(n, leave, &done);
 		back += moved;
-	}
-	if (!back && clock_now_ns() >= rest_until_ns) {
-		rest_until_ns = clock_now_ns() + REST * (clock_now_ns() - begin);
-	}
-	lock_release(&shim_swap_mutex);
+		if (!back && may_fetch(n->row)) {
+			rest_until_ns = clock_now_ns() + REST * (clock_now_ns() - begin);
+		}
+		lock_release(&shim_swap_mutex);
+	} while (moved && done && back < n->need.missing);
 	shim_mem_move_end();
 	shim_capture_restore(mode);
 	return back >= n->need.missing;
@@ -405,25 +432,38 @@ static struct mem_swap_chunk *next_part(const struct shim_managed_range *g, uint
 	return NULL;
 }
 
-void shim_managed_bring(const struct shim_managed_range *g)
+bool shim_managed_bring(const struct shim_managed_range *g, uint32_t *next)
 {
 	const struct shim_swap_context *c = mover(g->region->row);
-	struct mem_swap_chunk *k;
+	bool stay = shim_mem_session()->is_agent() || shim_swap_is_held(g->region->row);
+	bool more = true, done = true;
+	struct mem_swap_chunk *list[BATCH];
+	uint64_t bytes, sum = 0;
+	unsigned n = 0;
 	CUdeviceptr at;
-	uint64_t bytes;
-	uint32_t i = 0;
 
 	if (!c || !enter_context(c)) {
-		return;
+		return false;
 	}
-	while ((k = next_part(g, &i, &at, &bytes)) != NULL) {
+	for (unsigned i = 0; i < BATCH && sum < BATCH_BYTES && more; i++) {
+		struct mem_swap_chunk *k = next_part(g, next, &at, &bytes);
+
+		more = k != NULL;
+		if (!k) {
+			continue;
+		}
 		if (k->place == MEM_SWAP_DEVICE) {
 			(void)prefetch(at, bytes, device_of(g->region), c->back);
-		} else if (!shim_swap_is_held(g->region->row)) {
-			(void)move_back(c, &k, 1);
+		} else if (!stay) {
+			list[n++] = k;
+			sum += k->bytes;
 		}
 	}
+	if (n) {
+		(void)move_back(c, list, n, &done);
+	}
 	leave_context();
+	return more && done;
 }
 
 CUresult shim_managed_advise(const struct shim_managed_range *g, CUmem_advise what,

@@ -18,6 +18,10 @@
 
 struct mem_swap_map shim_managed_map;
 static uint32_t n_regions; /* [atomic] changed under the mutex */
+/* Of regions that the driver is freeing: they are not in the map, and it may wait for work. */
+static struct {
+	uint64_t on_device, on_host; /* bytes */
+} freeing GUARDED_BY(shim_swap_mutex);
 
 bool shim_managed_any(void)
 {
@@ -106,8 +110,8 @@ static bool can_leave(CUdevice *ret)
  * memory than the device could have, wherever gBPF means to keep it. */
 static bool fits_device(int row, uint64_t bytes) REQUIRES(shim_swap_mutex)
 {
-	uint64_t on_host = shim_managed_map.at[row][MEM_SWAP_HOST].bytes;
-	uint64_t on_device = shim_managed_map.at[row][MEM_SWAP_DEVICE].bytes;
+	uint64_t on_host = shim_managed_map.at[row][MEM_SWAP_HOST].bytes + freeing.on_host;
+	uint64_t on_device = shim_managed_map.at[row][MEM_SWAP_DEVICE].bytes + freeing.on_device;
 	size_t available = 0, total = 0;
 
 	return shim_driver.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS &&
@@ -283,6 +287,16 @@ CUresult shim_managed_alloc(CUdeviceptr *ret, size_t bytes, unsigned flags, int 
 	return r;
 }
 
+/* The driver begins to free a region, or has freed or refused it. */
+static void note_freeing(const struct mem_swap_region *r, bool begins) REQUIRES(shim_swap_mutex)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		uint64_t *sum = r->chunk[i].host ? &freeing.on_host : &freeing.on_device;
+
+		*sum = begins ? *sum + r->chunk[i].bytes : *sum - r->chunk[i].bytes;
+	}
+}
+
 bool shim_managed_free(CUdeviceptr address, CUresult *ret)
 {
 	struct mem_swap_region *r;
@@ -296,6 +310,7 @@ bool shim_managed_free(CUdeviceptr address, CUresult *ret)
 	r = r && r->base == address ? r : NULL;
 	if (r) {
 		withdraw(r);
+		note_freeing(r, true);
 	}
 	lock_release(&shim_swap_mutex);
 	if (!r) {
@@ -304,6 +319,7 @@ bool shim_managed_free(CUdeviceptr address, CUresult *ret)
 	shim_mem_move_begin();
 	*ret = shim_driver.cuMemFree_v2(address);
 	lock_take(&shim_swap_mutex);
+	note_freeing(r, false);
 	if (*ret == CUDA_SUCCESS) {
 		destroy(r);
 	} else if (enter(r, address) < 0) { /* its bytes stay charged */
@@ -336,7 +352,9 @@ void shim_managed_context_ended(CUcontext ctx, uint64_t epoch)
 struct shim_managed_range shim_managed_find(CUdeviceptr address, uint64_t bytes)
 {
 	struct shim_managed_range g = { .region = mem_swap_find(&shim_managed_map, address) };
-	const struct mem_swap_region *next = mem_swap_next(&shim_managed_map, address);
+	/* The driver's ranges are whole pages: behind the last byte of a region is its page. */
+	const struct mem_swap_region *next =
+		mem_swap_next(&shim_managed_map, ROUND_UP(address, PAGE));
 	uint64_t at;
 
 	if (!g.region) {

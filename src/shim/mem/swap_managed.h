@@ -54,8 +54,11 @@ struct shim_managed_range {
 };
 struct shim_managed_range shim_managed_find(CUdeviceptr address, uint64_t bytes)
 	REQUIRES(shim_swap_mutex);
-/* Brings the range to the device as far as the limit has room. Other parts stay on the host. */
-void shim_managed_bring(const struct shim_managed_range *g) REQUIRES(shim_swap_mutex);
+/* Brings a part of the range to the device as far as the limit has room: from chunk *next on, which
+ * is 0 at first, and as much as moves at a time. Other parts stay on the host, all of them if the
+ * agent calls, which does not wait. Returns whether it is to be called again. */
+bool shim_managed_bring(const struct shim_managed_range *g, uint32_t *next)
+	REQUIRES(shim_swap_mutex);
 /* Gives advice of the program's to the driver for the parts of a range that are on the device.
  * Returns the driver's error. */
 CUresult shim_managed_advise(const struct shim_managed_range *g, CUmem_advise what,

@@ -563,13 +563,14 @@ static void note(const char *text)
 
 static int ask(const struct proto_mem_ask *m)
 {
+	rig.asks++;
 	rig.busy = rig.ask_ends_work ? 0 : rig.busy;
 	return -1; /* without gbpfd */
 }
 
 static bool is_agent(void)
 {
-	return false;
+	return rig.agent;
 }
 
 static bool kernel_of(const void *handle, struct shim_kernel_glance *ret,
@@ -872,7 +873,7 @@ int rig_set_up(void **state)
 	rig.now += 1000 * SECOND;
 	rig.verdict = GBPF_MEM_FETCH;
 	rig.work = CUDA_SUCCESS;
-	rig.may_be_unmapped = rig.ask_ends_work = rig.goes_on = false;
+	rig.may_be_unmapped = rig.ask_ends_work = rig.goes_on = rig.agent = false;
 	rig.page.allowed[0] = 0;
 	rig.words = NULL;
 	rig.other = 0;

@@ -30,6 +30,8 @@ extern struct swap_rig {
 	unsigned device;       /* of the current context */
 	unsigned busy_ctxs;    /* with work that goes on, by bits */
 	unsigned peers;	       /* accesses that the driver has enabled */
+	bool agent;	       /* the agent calls */
+	unsigned asks;	       /* questions to gbpfd */
 	bool ask_ends_work;    /* of streams: while gbpfd is asked for memory */
 	CUresult work;	       /* a query's answer about it afterwards */
 	bool goes_on;	       /* work goes on that has begun then: later events are not reached */

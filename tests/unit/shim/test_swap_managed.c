@@ -25,9 +25,9 @@
 #define NOWHERE (-2)
 #define HOST (-1)
 #define DEVICE 0
-#define UNITS 256u /* of a MiB, that an allocation has at most */
+#define UNITS 512u /* of a MiB, that an allocation has at most */
 #define ALLOCATIONS 16u
-#define PREFETCHES 64u
+#define PREFETCHES 1024u
 #define PAGE 4096u
 
 /* ---- the driver ---- */
@@ -46,6 +46,8 @@ static unsigned calls;		  /* of cuMemAllocManaged */
 static unsigned advised;	  /* calls of cuMemAdvise */
 static unsigned fail_advice;	  /* number of the call that fails; 0: none */
 static bool concurrent, refuse_free, stuck;
+static uint64_t wanted_in_free; /* another thread allocates that much meanwhile; 0: none does */
+static CUresult got_in_free;
 static struct prefetch {
 	CUdeviceptr at;
 	uint64_t bytes;
@@ -89,6 +91,14 @@ static CUresult release(CUdeviceptr p)
 	struct allocation *a = find(p);
 
 	assert_non_null(a);
+	if (wanted_in_free) {
+		CUdeviceptr other = 0;
+		bool full;
+
+		got_in_free = shim_managed_alloc(&other, wanted_in_free, CU_MEM_ATTACH_GLOBAL, 0,
+						 &full);
+		wanted_in_free = 0;
+	}
 	if (refuse_free) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -236,6 +246,7 @@ static int set_up(void **state)
 	next_address = UINT64_C(1) << 44;
 	available = total = 4000 * MIB;
 	calls = fail_advice = n_queued = 0;
+	wanted_in_free = 0;
 	refuse_free = stuck = false;
 	concurrent = true;
 	rig_record = shim_work_driver.cuEventRecord;
@@ -326,18 +337,26 @@ static void assert_charged(uint64_t device, uint64_t host)
 	assert_int_equal(shim_mem_held(0), 0); /* the driver counts none of it as the process's */
 }
 
-static void launch_on(CUdeviceptr at)
+static void launch_on_all(CUdeviceptr at[], unsigned n)
 {
-	void *params[] = { &at };
+	void *params[ARRAY_SIZE(rig.param_bytes)] = { NULL };
 	struct shim_swap_launch l = { .f = KERNEL, .params = params };
 
 	rig.now += SECOND;
-	rig.param_bytes[0] = sizeof(at);
+	for (unsigned i = 0; i < n; i++) {
+		params[i] = &at[i];
+		rig.param_bytes[i] = sizeof(at[i]);
+	}
 	shim_swap_launch(&l);
 	rig_end_if_left();
 	if (l.timed_in) {
 		shim_swap_launched(&l, CUDA_SUCCESS);
 	}
+}
+
+static void launch_on(CUdeviceptr at)
+{
+	launch_on_all(&at, 1);
 }
 
 static const CUmemLocation device = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
@@ -468,13 +487,40 @@ static void others_leave_for_a_launch_once_it_has_lost_enough(void **state)
 	touch_all();
 }
 
+/* What a launch misses is compared with all that would leave for it, not with what moves at a time.
+ */
+static void memory_of_equal_worth_stays_where_it_is(void **state)
+{
+	CUdeviceptr a[3], b[3];
+
+	rig_limit(3 * 15 * CHUNK);
+	for (unsigned i = 0; i < 3; i++) {
+		a[i] = take(15 * CHUNK);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		b[i] = take(15 * CHUNK);
+	}
+	for (unsigned n = 0; n < 20; n++) {
+		launch_on_all(b, 3);
+		launch_on_all(a, 3);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(is_on_host(a[i], 0) && !is_on_host(b[i], 0));
+	}
+}
+
 static void no_memory_comes_back_for_another_virtual_gpu(void **state)
 {
 	CUdeviceptr a = take(CHUNK);
+	unsigned asks;
 
 	assert_int_equal(shim_swap_release(0, CHUNK, CHUNK, 0, 10 * SECOND), CHUNK);
+	rig.page.allowed[0] = CHUNK / 2;
+	asks = rig.asks;
 	launch_on(a);
 	assert_true(is_on_host(a, 0));
+	assert_int_equal(rig.asks, asks); /* nor is gbpfd asked each time */
+	rig.page.allowed[0] = 0;
 	rig.now += 10 * SECOND;
 	launch_on(a);
 	assert_false(is_on_host(a, 0));
@@ -532,6 +578,48 @@ static void a_prefetch_without_room_succeeds_and_is_not_made(void **state)
 			 NOWHERE);
 }
 
+static void a_prefetch_brings_much_memory_back(void **state)
+{
+	CUdeviceptr a = take(320 * MIB);
+
+	rig_limit(320 * MIB);
+	rig_out(320 * MIB);
+	assert_charged(0, 320 * MIB);
+	assert_int_equal(shim_real.cuMemPrefetchAsync_v2(a, 320 * MIB, device, 0, NULL),
+			 CUDA_SUCCESS);
+	assert_charged(320 * MIB, 0);
+}
+
+static void a_prefetch_that_takes_too_long_goes_no_further(void **state)
+{
+	CUdeviceptr a = take(320 * MIB);
+
+	rig_limit(320 * MIB);
+	rig_out(320 * MIB);
+	stuck = true;
+	assert_int_equal(shim_real.cuMemPrefetchAsync_v2(a, 320 * MIB, device, 0, NULL),
+			 CUDA_SUCCESS);
+	stuck = false;
+	assert_charged(256 * MIB, 64 * MIB);
+}
+
+static void the_agent_brings_nothing_back(void **state)
+{
+	CUdeviceptr a = take(2 * CHUNK);
+
+	rig_limit(2 * CHUNK);
+	rig_out(CHUNK);
+	run_prefetches(NULL);
+	rig.agent = true;
+	assert_int_equal(shim_real.cuMemPrefetchAsync_v2(a, 2 * CHUNK, device, 0, NULL),
+			 CUDA_SUCCESS);
+	rig.agent = false;
+	assert_true(is_on_host(a, 0));
+	run_prefetches(NULL);
+	assert_int_equal(all[0].unit[CHUNK / MIB].is_at, DEVICE); /* it is charged there */
+	assert_int_equal(all[0].unit[0].is_at, HOST);
+}
+
 /* One that the program has made before memory leaves is made before that does. */
 static void a_prefetch_that_comes_late_brings_nothing_back(void **state)
 {
@@ -546,6 +634,19 @@ static void a_prefetch_that_comes_late_brings_nothing_back(void **state)
 	assert_true(is_on_host(a, 0));
 	touch_all();
 	assert_int_equal(all[0].unit[0].is_at, HOST);
+}
+
+/* The driver's ranges are whole pages: one from behind the last byte on may reach what follows. */
+static void a_range_behind_an_allocation_spans_what_follows(void **state)
+{
+	CUdeviceptr a = take(CHUNK - 100), b = take(CHUNK);
+	unsigned before = advised;
+
+	assert_int_equal(b, a + CHUNK);
+	assert_int_equal(shim_real.cuMemAdvise_v2(a + CHUNK - 50, PAGE,
+						  CU_MEM_ADVISE_SET_READ_MOSTLY, host),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(advised, before);
 }
 
 static void wrong_ranges_and_streams_are_refused(void **state)
@@ -591,6 +692,25 @@ static void more_than_the_device_has_free_is_not_asked_for(void **state)
 	assert_int_equal(calls, 2);
 	assert_true(try_release(a) && try_release(b));
 	assert_charged(0, 0);
+}
+
+/* A free may wait for work: until then its memory is there. */
+static void memory_that_is_being_freed_counts(void **state)
+{
+	CUdeviceptr a;
+
+	rig_limit(CHUNK);
+	available = total = 4 * CHUNK;
+	a = take(3 * CHUNK);
+	wanted_in_free = 3 * CHUNK;
+	assert_true(try_release(a));
+	assert_int_equal(got_in_free, CUDA_ERROR_OUT_OF_MEMORY);
+	a = take(3 * CHUNK);
+	refuse_free = true;
+	assert_false(try_release(a));
+	refuse_free = false;
+	assert_true(try_release(a));
+	a = take(3 * CHUNK);
 }
 
 static void without_room_on_the_host_nothing_leaves(void **state)
@@ -694,12 +814,18 @@ int main(void)
 		TEST(a_release_is_within_its_bounds),
 		TEST(a_launch_has_its_memory_back_where_there_is_room),
 		TEST(others_leave_for_a_launch_once_it_has_lost_enough),
+		TEST(memory_of_equal_worth_stays_where_it_is),
 		TEST(no_memory_comes_back_for_another_virtual_gpu),
 		TEST(the_programs_advice_is_answered_and_waits_for_its_return),
 		TEST(a_prefetch_without_room_succeeds_and_is_not_made),
+		TEST(a_prefetch_brings_much_memory_back),
+		TEST(a_prefetch_that_takes_too_long_goes_no_further),
+		TEST(the_agent_brings_nothing_back),
 		TEST(a_prefetch_that_comes_late_brings_nothing_back),
+		TEST(a_range_behind_an_allocation_spans_what_follows),
 		TEST(wrong_ranges_and_streams_are_refused),
 		TEST(more_than_the_device_has_free_is_not_asked_for),
+		TEST(memory_that_is_being_freed_counts),
 		TEST(without_room_on_the_host_nothing_leaves),
 		TEST(memory_that_the_driver_cannot_keep_on_the_host_is_refused),
 		TEST(a_free_that_fails_changes_nothing),
