@@ -227,21 +227,23 @@ void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t ad
 		  uint64_t most, uint32_t cost, struct mem_swap_need *n)
 {
 	uint32_t i = chunk_at(r, address);
+	uint64_t seen = 0;
 	bool last = false;
 
 	if (r->by_handle) {
 		note_name(m, &r->chunk[i], address);
 	}
 	for (; r && !last; r = next_of(m, r), i = 0) {
-		for (; i < r->n && n->bytes < most && !last; i++) {
+		for (; i < r->n && seen < most && !last; i++) {
 			struct mem_swap_chunk *c = &r->chunk[i];
 
 			last = r->by_handle && c->address > address && is_named(m, c);
 			if (!last || c->named > c->address) {
 				use_chunk(m, c, cost, n);
 			}
+			seen += c->bytes;
 		}
-		last |= n->bytes >= most;
+		last |= seen >= most;
 	}
 }
 

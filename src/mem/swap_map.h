@@ -116,7 +116,7 @@ struct mem_swap_need {
 };
 /* Begins a use, m->uses. */
 void mem_swap_begin_use(struct mem_swap_map *m);
-/* Notes that it needs the chunks from that address on to the end of its region, until the need has
+/* Notes that it needs the chunks from that address on to the end of its region, until these have
  * that many bytes; they become the last ones at their places. Adds them to *n, unless the same use
  * has noted them before. r: the region of the address. What the program maps may contain many
  * allocations of its own, and one of these may lie in several regions, each of which begins where

@@ -44,7 +44,8 @@ static struct mem_swap_need need_of(struct launch *l, uint32_t cost)
 
 	mem_swap_begin_use(m);
 	for (unsigned i = 0; i < l->n; i++) {
-		mem_swap_use(m, l->region[i]->r, l->region[i]->r->base, SIM_NAMED_MAX, cost, &need);
+		mem_swap_use(m, l->region[i]->r, l->region[i]->r->base,
+			     SIM_NAMED_MAX - MIN(need.bytes, SIM_NAMED_MAX), cost, &need);
 	}
 	return need;
 }

@@ -77,7 +77,7 @@ struct naming {
 	uint64_t move_ns_per_mib;
 };
 
-/* Notes the memory from an address on, until the launch has named that much. Memory of another
+/* Notes the memory from an address on, of that many bytes at most. Memory of another
  * device than the first one's is left where it is: other launches bring it back. Returns the
  * region, or NULL: none. */
 static const struct mem_swap_region *name_from(struct naming *n, uint64_t address, uint64_t most)
@@ -109,8 +109,8 @@ static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(
 		uint64_t word;
 
 		memcpy(&word, (const char *)at + i, sizeof(word));
-		if (!name_from(n, word, NAMED_MAX)) {
-			name_managed(n, word, NAMED_MAX);
+		if (!name_from(n, word, NAMED_MAX - MIN(n->need.bytes, NAMED_MAX))) {
+			name_managed(n, word, NAMED_MAX - MIN(n->managed.need.bytes, NAMED_MAX));
 		}
 	}
 }
@@ -123,17 +123,19 @@ static void name_graph(struct naming *n, CUgraphExec graph) REQUIRES(shim_swap_m
 	uint64_t named = 0; /* end of the region that an address before has named to its end */
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t most = n->need.bytes + NAMED_MAX;
 		const struct mem_swap_region *r;
+		uint64_t end;
 
 		if (address[i] < named) {
 			continue;
 		}
-		r = name_from(n, address[i], most);
+		r = name_from(n, address[i], NAMED_MAX);
 		if (!r) {
 			name_managed(n, address[i], NAMED_MAX);
 		}
-		named = r && !r->by_handle && n->need.bytes < most ? r->base + r->bytes : 0;
+		end = r && !r->by_handle ? r->base + r->bytes : 0;
+		/* What is named begins with the address's chunk. */
+		named = end && end - address[i] <= NAMED_MAX - SHIM_SWAP_CHUNK_MAX ? end : 0;
 	}
 }
 

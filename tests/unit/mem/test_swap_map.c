@@ -323,6 +323,7 @@ static void use_both(struct mem_swap_region *r, uint64_t address, uint64_t most,
 		     struct mem_swap_need *need, struct mem_swap_need *want)
 {
 	const struct mem_swap_chunk *last[MEM_SWAP_PLACES] = { NULL };
+	uint64_t seen = 0;
 
 	mem_swap_use(&used_map, r, address, most, cost, need);
 	for (uint32_t i = 0; i < r->n; i++) {
@@ -330,8 +331,11 @@ static void use_both(struct mem_swap_region *r, uint64_t address, uint64_t most,
 		struct known *k = &known[number_of(c)];
 		uint64_t units = c->bytes / UNIT;
 
-		if (c->address + c->bytes <= address || c->place == MEM_SWAP_NOWHERE ||
-		    want->bytes >= most || k->used == used_map.uses) {
+		if (c->address + c->bytes <= address || seen >= most) {
+			continue;
+		}
+		seen += c->bytes;
+		if (c->place == MEM_SWAP_NOWHERE || k->used == used_map.uses) {
 			continue;
 		}
 		k->worth += cost * scale_at(used_map.uses);
@@ -509,10 +513,10 @@ static void a_use_of_mapped_memory_ends_where_no_mapping_follows(void **state)
 	assert_int_equal(elsewhere->chunk[0].used, 0);
 }
 
-/* A use that has as many bytes as it may have takes no other chunk. */
+/* Each address names that many bytes from its chunk on, also those that were noted before. */
 static void a_use_ends_once_it_has_that_many_bytes(void **state)
 {
-	struct mem_swap_region *r = add_used(4 * MOST, MOST, 0);
+	struct mem_swap_region *r = add_used(4 * MOST, MOST, 0), *o = add_used(2 * MOST, MOST, 0);
 	struct mem_swap_need need = { 0 };
 
 	mem_swap_begin_use(&used_map);
@@ -523,6 +527,8 @@ static void a_use_ends_once_it_has_that_many_bytes(void **state)
 	mem_swap_use(&used_map, r, r->base, MOST + 1, 1, &need);
 	assert_int_equal(need.bytes, 2 * MOST);
 	assert_int_equal(r->chunk[2].used, 0);
+	mem_swap_use(&used_map, o, o->base, MOST, 1, &need);
+	assert_int_equal(need.bytes, 3 * MOST);
 }
 
 /* What is lost counts since the chunk is on the host. */

@@ -251,6 +251,27 @@ static void each_address_names_a_gib(void **state)
 	assert_true(rig_on_device(a, 16));
 }
 
+/* Each names from there on what another one has named before. */
+static void addresses_next_to_each_other_name_a_gib_together(void **state)
+{
+	CUdeviceptr a = rig_alloc(1280 * MIB);
+
+	add_memset(0, a);
+	add_memset(0, a + 8);
+	add_memset(0, a + MIB);
+	add_memset(1, a);
+	add_memset(1, a + 65 * MIB);
+	shim_swap_graph_learn(EXEC, GRAPH(0));
+	shim_swap_graph_learn(OTHER, GRAPH(1));
+	all_out(1280 * MIB);
+	launch(EXEC);
+	assert_true(rig_on_device(a, 15));
+	assert_false(rig_on_device(a, 16));
+	launch(OTHER);
+	assert_true(rig_on_device(a, 16));
+	assert_false(rig_on_device(a, 17));
+}
+
 static void a_policy_can_leave_it_on_the_host(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK);
@@ -482,6 +503,7 @@ int main(void)
 		TEST(so_does_what_child_graphs_name),
 		TEST(a_graph_that_contains_itself_ends),
 		TEST(each_address_names_a_gib),
+		TEST(addresses_next_to_each_other_name_a_gib_together),
 		TEST(a_policy_can_leave_it_on_the_host),
 		TEST(what_a_graph_has_named_last_leaves_last),
 		TEST(a_node_that_is_set_names_what_it_has_then),
