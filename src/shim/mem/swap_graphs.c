@@ -387,7 +387,8 @@ static size_t count_before(const struct graph *g, CUgraphNode node)
 }
 
 /* Returns a graph with the names of another one, or of none, but those of a node replaced by the
- * learnt ones; the same graph if these are no others; NULL: it names nothing. */
+ * learnt ones; the same graph, changed, if these are as many; NULL: it names nothing. Programs set
+ * all nodes of a graph before each launch, so that copies of all names would take long. */
 static struct graph *replace_node(struct graph *g, const struct learning *l)
 {
 	size_t n = g ? g->n : 0, first = count_before(g, l->node), end = first, after, all;
@@ -396,8 +397,12 @@ static struct graph *replace_node(struct graph *g, const struct learning *l)
 	while (end < n && g->name[end].node == l->node) {
 		end++;
 	}
-	if (end - first == l->n &&
-	    (!l->n || memcmp(&g->name[first], l->name, l->n * sizeof(*name)) == 0)) {
+	if (end - first == l->n) {
+		if (l->n && memcmp(&g->name[first], l->name, l->n * sizeof(*name)) != 0) {
+			memcpy(&g->name[first], l->name, l->n * sizeof(*name));
+			free(g->address);
+			g->address = NULL;
+		}
 		return g;
 	}
 	after = MIN(n - end, NAMES_MAX - MIN(first + l->n, (size_t)NAMES_MAX));

@@ -330,6 +330,28 @@ static void a_node_that_is_set_names_what_it_has_then(void **state)
 	assert_false(rig_on_device(b, 0));
 }
 
+static void a_node_that_is_set_may_name_more(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(CHUNK), c = rig_alloc(CHUNK);
+	CUdeviceptr d = rig_alloc(CHUNK), e = rig_alloc(CHUNK);
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
+
+	add_memset(0, a);
+	add_memset(0, b);
+	add_memset(0, c);
+	shim_swap_graph_learn(EXEC, GRAPH(0));
+	p.memcpy.copyParams.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+	p.memcpy.copyParams.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+	p.memcpy.copyParams.srcDevice = d;
+	p.memcpy.copyParams.dstDevice = e;
+	shim_swap_graph_set_node(EXEC, NODE(0, 1), &p);
+	all_out(5 * CHUNK);
+	launch(EXEC);
+	assert_true(rig_on_device(a, 0) && rig_on_device(c, 0));
+	assert_true(rig_on_device(d, 0) && rig_on_device(e, 0));
+	assert_false(rig_on_device(b, 0));
+}
+
 static void a_child_graph_that_is_set_replaces_the_one_before(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(CHUNK), c = rig_alloc(CHUNK);
@@ -507,6 +529,7 @@ int main(void)
 		TEST(a_policy_can_leave_it_on_the_host),
 		TEST(what_a_graph_has_named_last_leaves_last),
 		TEST(a_node_that_is_set_names_what_it_has_then),
+		TEST(a_node_that_is_set_may_name_more),
 		TEST(a_child_graph_that_is_set_replaces_the_one_before),
 		TEST(a_graph_that_named_nothing_names_what_is_set),
 		TEST(an_update_replaces_what_was_known),
