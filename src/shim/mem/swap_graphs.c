@@ -32,6 +32,7 @@
 #define PARAMS_MAX 64u
 #define PARAM_BYTES_MAX 32768u
 #define KERNELS 32u
+#define KERNELS_BUSY_NS UINT64_C(50000)
 
 /* A node, which may be a child graph, names an address. */
 struct name {
@@ -229,27 +230,40 @@ static bool param_size(const CUDA_KERNEL_NODE_PARAMS *p, bool library, unsigned 
 	return r == CUDA_SUCCESS && *ret <= PARAM_BYTES_MAX;
 }
 
-/* Returns true if the handle of a function is that of a library's kernel. */
-static bool is_of_library(const void *handle)
+/* Finds out whether the handle of a function is that of a library's kernel, about which the driver
+ * is asked by another call. Waits while another thread adds kernels. Returns false if there is no
+ * more time. */
+static bool find_kind(struct learning *l, const void *handle, bool *ret_library)
 {
 	struct shim_kernel_glance k;
 	struct ptx_pointers words;
 
-	return shim_mem_session()->kernel_of(handle, &k, &words) && k.library;
+	while (!shim_mem_session()->kernel_of(handle, &k, &words)) {
+		if (clock_now_ns() >= l->until_ns) {
+			l->ends = true;
+			return false;
+		}
+		clock_sleep_ns(KERNELS_BUSY_NS);
+	}
+	*ret_library = k.library;
+	return true;
 }
 
+/* Returns NULL if there is no more time. */
 static const struct layout *layout_of(struct learning *l, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	const void *kernel = p->func ? (const void *)p->func : (const void *)p->kern;
 	struct layout *t =
 		&l->layout[((uintptr_t)kernel * 0x9e3779b97f4a7c15u >> 32) % ARRAY_SIZE(l->layout)];
-	bool library;
+	bool library = true;
 	size_t bytes;
 
 	if (t->kernel == kernel) {
 		return t;
 	}
-	library = !p->func || is_of_library(kernel);
+	if (p->func && !find_kind(l, kernel, &library)) {
+		return NULL;
+	}
 	*t = (struct layout){ .kernel = kernel };
 	while (t->n < PARAMS_MAX && param_size(p, library, t->n, &bytes)) {
 		t->bytes[t->n++] = (uint16_t)bytes;
@@ -264,7 +278,7 @@ static void note_kernel(struct learning *l, const CUDA_KERNEL_NODE_PARAMS *p)
 	if (p->kernelParams) {
 		const struct layout *t = layout_of(l, p);
 
-		for (unsigned i = 0; i < t->n; i++) {
+		for (unsigned i = 0; t && i < t->n; i++) {
 			if (p->kernelParams[i]) {
 				note_words(l, p->kernelParams[i], t->bytes[i]);
 			}

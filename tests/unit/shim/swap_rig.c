@@ -576,7 +576,13 @@ static bool is_agent(void)
 static bool kernel_of(const void *handle, struct shim_kernel_glance *ret,
 		      struct ptx_pointers *ret_pointers)
 {
-	*ret = (struct shim_kernel_glance){ .known = rig.words != NULL, .hash = 1 };
+	if (rig.busy_looks) {
+		rig.busy_looks--;
+		return false;
+	}
+	*ret = (struct shim_kernel_glance){ .known = rig.words != NULL,
+					    .library = rig.of_library,
+					    .hash = 1 };
 	if (rig.words) {
 		*ret_pointers = *rig.words;
 	}

@@ -42,6 +42,8 @@ extern struct swap_rig {
 	unsigned threads;      /* of the pool that were to begin */
 	size_t param_bytes[4]; /* of a kernel; 0: there is none */
 	const struct ptx_pointers *words; /* of a closed kernel; NULL: it is not closed */
+	bool of_library;		  /* kernels are those of libraries */
+	unsigned busy_looks;		  /* at kernels, which another thread holds meanwhile */
 	CUdeviceptr other;		  /* memory of 2 MiB that never moves; 0: none */
 	void (*on_moved)(void);		  /* called after a movement, before the next pause */
 	uint64_t exported[8];		  /* memory, in order; the test clears the number */

@@ -38,6 +38,7 @@ static void *params[NODES][2];
 static unsigned looks, memsets; /* calls of the driver about nodes; of them about memsets */
 static uint64_t look_ns;	/* that each of the former takes */
 static bool names_none;		/* the huge graph */
+static unsigned of_functions;	/* calls about parameters of functions, no kernels */
 
 static CUresult get_nodes(CUgraph g, CUgraphNode *ret, size_t *n)
 {
@@ -95,6 +96,17 @@ static CUresult get_child(CUgraphNode node, CUgraph *ret)
 {
 	*ret = node_of(node)->graph.graph;
 	return CUDA_SUCCESS;
+}
+
+static CUresult of_function(CUfunction f, size_t i, size_t *ret_offset, size_t *ret_size)
+{
+	of_functions++;
+	return shim_driver.cuFuncGetParamInfo(f, i, ret_offset, ret_size);
+}
+
+static CUresult of_kernel(CUkernel kernel, size_t i, size_t *ret_offset, size_t *ret_size)
+{
+	return shim_driver.cuFuncGetParamInfo((CUfunction)(void *)kernel, i, ret_offset, ret_size);
 }
 
 /* ---- graphs of the tests ---- */
@@ -167,6 +179,39 @@ static void what_a_graphs_kernels_name_comes_back(void **state)
 	launch(EXEC);
 	assert_true(rig_on_device(a, 0) && rig_on_device(b, 0));
 	assert_false(rig_on_device(c, 0));
+}
+
+/* A library's kernel, whose parameters the driver says by its own call, while another thread adds
+ * kernels. */
+static void so_does_what_kernels_of_libraries_name(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+
+	rig.of_library = true;
+	rig.busy_looks = 3;
+	add_kernel(0, 0, a);
+	shim_swap_graph_learn(EXEC, GRAPH(0));
+	rig.of_library = false;
+	assert_int_equal(of_functions, 0);
+	all_out(CHUNK);
+	launch(EXEC);
+	assert_true(rig_on_device(a, 0));
+}
+
+/* For longer than learning may take. */
+static void kernels_that_are_busy_are_not_waited_for_without_end(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK), b = rig_alloc(CHUNK);
+
+	rig.busy_looks = UINT32_MAX;
+	add_memset(0, a);
+	add_kernel(0, 1, b);
+	shim_swap_graph_learn(EXEC, GRAPH(0));
+	rig.busy_looks = 0;
+	all_out(2 * CHUNK);
+	launch(EXEC);
+	assert_true(rig_on_device(a, 0));
+	assert_false(rig_on_device(b, 0));
 }
 
 static void so_does_what_a_buffer_of_parameters_names(void **state)
@@ -494,7 +539,7 @@ static int set_up(void **state)
 	shim_swap_graph_forget(EXEC);
 	shim_swap_graph_forget(OTHER);
 	memset(graph, 0, sizeof(graph));
-	looks = memsets = 0;
+	looks = memsets = of_functions = 0;
 	look_ns = 0;
 	names_none = false;
 	return rig_set_up(state);
@@ -504,7 +549,8 @@ static int join(void **state)
 {
 	int err = rig_join(state);
 
-	shim_real.cuFuncGetParamInfo = shim_driver.cuFuncGetParamInfo;
+	shim_real.cuFuncGetParamInfo = of_function;
+	shim_real.cuKernelGetParamInfo = of_kernel;
 	shim_driver.cuGraphGetNodes = get_nodes;
 	shim_driver.cuGraphNodeGetType = get_type;
 	shim_driver.cuGraphKernelNodeGetParams_v2 = get_kernel;
@@ -520,6 +566,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_a_graphs_kernels_name_comes_back),
+		TEST(so_does_what_kernels_of_libraries_name),
+		TEST(kernels_that_are_busy_are_not_waited_for_without_end),
 		TEST(so_does_what_a_buffer_of_parameters_names),
 		TEST(so_does_what_its_copies_and_memsets_name),
 		TEST(so_does_what_child_graphs_name),
