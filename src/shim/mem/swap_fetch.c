@@ -419,7 +419,8 @@ static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
 	uint64_t room = shim_swap_is_held(n->row) ? 0 : shim_mem_left(n->row);
 	uint64_t mib = n->need.missing / MIB;
 
-	return (struct sched_mem_fault){ .kernel = n->hash,
+	return (struct sched_mem_fault){ .gpu = (uint32_t)shim_mem_device(n->row),
+					 .kernel = n->hash,
 					 .bytes = n->need.bytes,
 					 .missing = n->need.missing,
 					 .room = room,

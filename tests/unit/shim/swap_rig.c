@@ -62,6 +62,7 @@ void __wrap_sched_moved(struct sched *s, bool out, uint64_t bytes)
 
 bool __wrap_sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_t *ret_verdict)
 {
+	rig.asked_gpu = f->gpu;
 	*ret_verdict = rig.verdict;
 	f->drain_ns = 50000000;
 	return true;

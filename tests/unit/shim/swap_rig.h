@@ -21,6 +21,7 @@ extern struct swap_rig {
 	struct proto_account page;
 	uint64_t now;	       /* ns; each look at the clock takes 0.1 ms, a sleep its time */
 	uint32_t verdict;      /* of the policy; GBPF_MEM_FETCH at first */
+	uint32_t asked_gpu;    /* whose instance of the policy was asked last */
 	unsigned calls;	       /* of the driver that can fail, since rig_arm() */
 	unsigned fail[2];      /* numbers of calls that fail; 0: none */
 	unsigned copies;       /* begun since rig_arm() */

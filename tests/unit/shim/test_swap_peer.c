@@ -309,8 +309,13 @@ static void a_launch_brings_memory_of_one_device_back(void **state)
 	rig.param_bytes[0] = rig.param_bytes[1] = sizeof(a);
 	shim_swap_launch(&l);
 	rig_end_if_left();
-	rig.param_bytes[0] = rig.param_bytes[1] = 0;
+	assert_int_equal(rig.asked_gpu, 0);
 	assert_true(is_at(a, MEM_SWAP_DEVICE) && is_at(b, MEM_SWAP_HOST));
+	l.params = (void *[]){ &b, &b };
+	shim_swap_launch(&l);
+	rig_end_if_left();
+	rig.param_bytes[0] = rig.param_bytes[1] = 0;
+	assert_int_equal(rig.asked_gpu, 1);
 	rig_check();
 }
 
