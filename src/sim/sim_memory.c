@@ -160,20 +160,20 @@ int sim_memory_add(struct sim_memory *m, uint64_t bytes, bool busy, const struct
 	return 0;
 }
 
-uint64_t sim_memory_remove(struct sim_memory *m, struct mem_swap_region *r,
-			   const struct sim_link *l, struct sim_room *room)
+void sim_memory_remove(struct sim_memory *m, struct mem_swap_region *r)
 {
-	struct moves v = { .n_out = 0 };
-	uint64_t device, back;
-
 	for (uint32_t i = 0; i < r->n; i++) {
-		*(r->chunk[i].place == MEM_SWAP_DEVICE ? &room->device : &room->host) +=
-			r->chunk[i].bytes;
 		mem_swap_place(&m->map, &r->chunk[i], MEM_SWAP_NOWHERE);
 	}
 	mem_swap_remove(&m->map, r);
 	free(r);
-	device = MIN(room->device, SIM_BATCH_BYTES);
+}
+
+uint64_t sim_memory_fill(struct sim_memory *m, const struct sim_link *l, struct sim_room *room)
+{
+	uint64_t device = MIN(room->device, SIM_BATCH_BYTES), back;
+	struct moves v = { .n_out = 0 };
+
 	for (struct mem_swap_chunk *c = m->map.at[0][MEM_SWAP_HOST].last;
 	     c && c->bytes <= device && v.n_back < SIM_BATCH; c = c->prev) {
 		device -= c->bytes;

@@ -59,10 +59,10 @@ uint64_t sim_memory_region_at(const struct mem_swap_region *r, enum mem_swap_pla
  * The map owns the region. */
 int sim_memory_add(struct sim_memory *m, uint64_t bytes, bool busy, const struct sim_link *l,
 		   struct sim_room *room, struct mem_swap_region **ret, uint64_t *ret_ns);
-/* Frees a region. Chunks return into the room, those that were used last first, as many as move in
- * one pause. Returns the time of the movement. */
-uint64_t sim_memory_remove(struct sim_memory *m, struct mem_swap_region *r,
-			   const struct sim_link *l, struct sim_room *room);
+void sim_memory_remove(struct sim_memory *m, struct mem_swap_region *r);
+/* Brings chunks back into the room, those that were used last first, as many as move in one pause.
+ * Returns the time of the movement. */
+uint64_t sim_memory_fill(struct sim_memory *m, const struct sim_link *l, struct sim_room *room);
 /* Returns what the memory of a fault is worth in comparison with what would leave for it, in
  * thousandths, as the hook mem_fault sees it. use: the number of the use that needs it. */
 uint64_t sim_memory_ratio(const struct sim_memory *m, const struct mem_swap_need *n, uint64_t use,

@@ -212,9 +212,10 @@ int sim_free_statement(struct sim *s)
 		return sim_no_region(s, t);
 	}
 	if (!s->dry) {
-		(void)sim_region_room(w, t, &room);
+		sim_memory_remove(&t->mem, r->r);
+		(void)sim_region_room(w, t, &room); /* none yet where the limit was lowered */
 		sim_set_now(MAX(sim_now(), t->work.end_ns) +
-			    sim_memory_remove(&t->mem, r->r, &w->link, &room));
+			    sim_memory_fill(&t->mem, &w->link, &room));
 		sim_regions_moved(w);
 	}
 	at = (size_t)(r - w->region);

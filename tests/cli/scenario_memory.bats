@@ -195,6 +195,20 @@ memory_statements() {
 		S
 	} >all.scenario
 	passes <all.scenario
+	# None beyond a limit that was lowered.
+	{
+		memory_statements
+		cat <<-'S'
+			vgpu v mem=384MiB
+			free z
+			expect device_bytes of a == 256MiB + 128MiB
+			expect host_bytes of a == 128MiB
+			vgpu v mem=128MiB
+			free x
+			expect device_bytes of a == 256MiB
+		S
+	} >all.scenario
+	passes <all.scenario
 	fails "got      0" <<-'S'
 		vgpu v mem=512MiB swap=1GiB
 		tenant a vgpu=v
