@@ -265,6 +265,29 @@ unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, ui
 	return mem_swap_pick_if(m, row, since, bytes, largest, NULL, 0, list, room, ret_worth);
 }
 
+uint64_t mem_swap_ratio(const struct mem_swap_map *m, int row, const struct mem_swap_need *n,
+			uint64_t room, uint64_t since)
+{
+	struct mem_swap_chunk *list[MEM_SWAP_LEAVING];
+	uint64_t leaves = 0, more;
+	double worth, ratio;
+	unsigned count;
+
+	if (n->missing <= room) {
+		return UINT64_MAX;
+	}
+	more = n->missing - room;
+	count = mem_swap_pick(m, row, since, more, UINT64_MAX, list, MEM_SWAP_LEAVING, &worth);
+	for (unsigned i = 0; i < count; i++) {
+		leaves += list[i]->bytes;
+	}
+	if (leaves && leaves < more) {
+		worth *= (double)more / (double)leaves; /* others leave in later pauses */
+	}
+	ratio = worth > 0 ? n->worth / worth * 1000 : 1e9;
+	return (uint64_t)MIN(ratio, 1e9);
+}
+
 unsigned mem_swap_pick_if(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 			  uint64_t largest,
 			  bool (*may)(const struct mem_swap_chunk *c, uint64_t arg), uint64_t arg,

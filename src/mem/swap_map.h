@@ -133,7 +133,13 @@ void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t ad
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 		       uint64_t largest, struct mem_swap_chunk *list[], unsigned room,
 		       double *ret_worth);
-/* The same, of chunks for which may() returns true. */
+/* Returns what the memory of a need is worth in comparison with what would leave for it, in
+ * thousandths and at most 1e9; UINT64_MAX: the room suffices, in bytes. since: as above. Where more
+ * leaves than MEM_SWAP_LEAVING chunks, the rest counts as worth as much for each byte. */
+#define MEM_SWAP_LEAVING 64u
+uint64_t mem_swap_ratio(const struct mem_swap_map *m, int row, const struct mem_swap_need *n,
+			uint64_t room, uint64_t since);
+/* The same as mem_swap_pick(), of chunks for which may() returns true. */
 unsigned mem_swap_pick_if(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 			  uint64_t largest,
 			  bool (*may)(const struct mem_swap_chunk *c, uint64_t arg), uint64_t arg,

@@ -95,7 +95,7 @@ static int decide(struct sim *s, const struct launch *l, const struct mem_swap_n
 			{ "lost_ns", need->lost * (MEM_SWAP_UNIT / SIM_MIB) },
 			{ "move_ns",
 			  sim_memory_move_ns(&s->testbed.link, need->missing, room.device) },
-			{ "ratio", sim_memory_ratio(&l->t->mem, need, use, left) },
+			{ "ratio", mem_swap_ratio(&l->t->mem.map, 0, need, left, use) },
 			{ "held_ns", sim_now() - begin },
 			{ "asked", asked++ },
 		};

@@ -184,21 +184,6 @@ uint64_t sim_memory_fill(struct sim_memory *m, const struct sim_link *l, struct 
 
 /* ---- faults ---- */
 
-uint64_t sim_memory_ratio(const struct sim_memory *m, const struct mem_swap_need *n, uint64_t use,
-			  uint64_t room)
-{
-	struct mem_swap_chunk *list[SIM_BATCH];
-	double worth, ratio;
-
-	if (n->missing <= room) {
-		return UINT64_MAX;
-	}
-	(void)mem_swap_pick(&m->map, 0, use, n->missing - room, UINT64_MAX, list, SIM_BATCH,
-			    &worth);
-	ratio = worth > 0 ? n->worth / worth * 1000 : 1e9;
-	return (uint64_t)MIN(ratio, 1e9);
-}
-
 uint64_t sim_memory_move_ns(const struct sim_link *l, uint64_t missing, uint64_t room)
 {
 	uint64_t out = missing - MIN(missing, room);

@@ -63,10 +63,6 @@ void sim_memory_remove(struct sim_memory *m, struct mem_swap_region *r);
 /* Brings chunks back into the room, those that were used last first, as many as move in one pause.
  * Returns the time of the movement. */
 uint64_t sim_memory_fill(struct sim_memory *m, const struct sim_link *l, struct sim_room *room);
-/* Returns what the memory of a fault is worth in comparison with what would leave for it, in
- * thousandths, as the hook mem_fault sees it. use: the number of the use that needs it. */
-uint64_t sim_memory_ratio(const struct sim_memory *m, const struct mem_swap_need *n, uint64_t use,
-			  uint64_t room);
 /* Returns the time that it takes to bring missing bytes back into that room. */
 uint64_t sim_memory_move_ns(const struct sim_link *l, uint64_t missing, uint64_t room);
 /* Brings back what that use and later ones have named, and moves out what is worth least, in one

@@ -387,31 +387,6 @@ void shim_swap_launched(const struct shim_swap_launch *l, CUresult r)
 
 /* ---- decisions ---- */
 
-/* Returns what the missing memory is worth in comparison with what would leave for it. */
-static uint64_t ratio_of(const struct naming *n, uint64_t room, uint64_t use)
-	REQUIRES(shim_swap_mutex)
-{
-	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
-	uint64_t leaves = 0, more;
-	double worth, ratio;
-	unsigned count;
-
-	if (n->need.missing <= room) {
-		return UINT64_MAX;
-	}
-	more = n->need.missing - room;
-	count = mem_swap_pick(&shim_swap_map, n->row, use, more, UINT64_MAX, list, SHIM_SWAP_BATCH,
-			      &worth);
-	for (unsigned i = 0; i < count; i++) {
-		leaves += list[i]->bytes;
-	}
-	if (leaves && leaves < more) {
-		worth *= (double)more / (double)leaves; /* others leave in later pauses */
-	}
-	ratio = worth > 0 ? n->need.worth / worth * 1000 : 1e9;
-	return (uint64_t)MIN(ratio, 1e9);
-}
-
 /* Describes the launch's memory for the decision. */
 static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
 	REQUIRES(shim_swap_mutex)
@@ -427,7 +402,8 @@ static struct sched_mem_fault describe(const struct naming *n, uint64_t use)
 					 .in_place_ns = n->cost * mib * 1000,
 					 .lost_ns = n->need.lost * (MEM_SWAP_UNIT / MIB) * 1000,
 					 .move_ns = move_ns_per_mib * mib,
-					 .ratio = ratio_of(n, room, use),
+					 .ratio = mem_swap_ratio(&shim_swap_map, n->row, &n->need,
+								 room, use),
 					 .drain_ns = SCHED_MEM_DRAIN_NS };
 }
 

@@ -72,6 +72,7 @@ static void sizes_are_those_of_processes(void **state)
 	assert_int_equal(SIM_LARGE, SHIM_SWAP_LARGE);
 	assert_int_equal(SIM_BATCH, SHIM_SWAP_BATCH);
 	assert_int_equal(SIM_BATCH_BYTES, SHIM_SWAP_BATCH_BYTES);
+	assert_int_equal(MEM_SWAP_LEAVING, SHIM_SWAP_BATCH);
 }
 
 static void time_is_bytes_by_rate(void **state)
@@ -138,7 +139,7 @@ static void fetch_overlaps_both_directions(void **state)
 	(void)state;
 	assert_int_equal(need.missing, 256 * MIB);
 	assert_int_equal(sim_memory_move_ns(&simple, need.missing, room.device), 8 * MS);
-	assert_int_equal(sim_memory_ratio(&mem, &need, mem.map.uses, 0), 1000000000);
+	assert_int_equal(mem_swap_ratio(&mem.map, 0, &need, 0, mem.map.uses), 1000000000);
 	assert_true(sim_memory_is_missing(&mem, mem.map.uses));
 	assert_true(sim_memory_fetch_once(&mem, mem.map.uses, &simple, &room, &ns));
 	assert_int_equal(ns, 9 * MS);
@@ -162,8 +163,9 @@ static void fetch_into_room_moves_nothing_out(void **state)
 	x = add(128 * MIB, 0);
 	room.device = 64 * MIB;
 	(void)use(x, 1);
-	assert_int_equal(sim_memory_ratio(&mem, &(struct mem_swap_need){ .missing = MIB }, 1, MIB),
-			 UINT64_MAX);
+	assert_int_equal(
+		mem_swap_ratio(&mem.map, 0, &(struct mem_swap_need){ .missing = MIB }, MIB, 1),
+		UINT64_MAX);
 	assert_true(sim_memory_fetch_once(&mem, 1, &simple, &room, &ns));
 	assert_int_equal(ns, 2 * MS);
 	expect_at(x, 64 * MIB, 64 * MIB);
@@ -185,11 +187,33 @@ static void what_launches_need_more_stays(void **state)
 	(void)use(z, 50);
 	need = use(y, 10);
 	/* y is worth 20 of each unit, z 50. */
-	assert_in_range(sim_memory_ratio(&mem, &need, mem.map.uses, 0), 395, 405);
+	assert_in_range(mem_swap_ratio(&mem.map, 0, &need, 0, mem.map.uses), 395, 405);
 	assert_true(sim_memory_fetch_once(&mem, mem.map.uses, &simple, &room, &ns));
 	expect_at(x, 256 * MIB, 0);
 	expect_at(y, 256 * MIB, 0);
 	expect_at(z, 0, 256 * MIB);
+}
+
+/* 100 chunks would leave, which are worth as much as what is missing; a pause moves 64. */
+static void ratio_counts_all_that_would_leave(void **state)
+{
+	struct mem_swap_region *x = NULL;
+	struct mem_swap_need need = { 0 };
+	uint64_t ns;
+
+	(void)state;
+	for (unsigned i = 0; i < 256; i++) {
+		(void)add(2 * MIB, 0);
+	}
+	assert_int_equal(sim_memory_add(&mem, 200 * MIB, true, &simple, &room, &x, &ns), 0);
+	mem_swap_begin_use(&mem.map);
+	for (unsigned i = 0; i < 256; i++) {
+		mem_swap_use(&mem.map, mem.map.region[i], mem.map.region[i]->base, 2 * MIB, 10,
+			     &need);
+	}
+	need = use(x, 10);
+	assert_int_equal(need.missing, 200 * MIB);
+	assert_in_range(mem_swap_ratio(&mem.map, 0, &need, 0, mem.map.uses), 995, 1005);
 }
 
 static void full_host_keeps_all_in_place(void **state)
@@ -270,6 +294,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(fetch_overlaps_both_directions, begin, end),
 		cmocka_unit_test_setup_teardown(fetch_into_room_moves_nothing_out, begin, end),
 		cmocka_unit_test_setup_teardown(what_launches_need_more_stays, begin, end),
+		cmocka_unit_test_setup_teardown(ratio_counts_all_that_would_leave, begin, end),
 		cmocka_unit_test_setup_teardown(full_host_keeps_all_in_place, begin, end),
 		cmocka_unit_test_setup_teardown(freed_room_is_filled, begin, end),
 		cmocka_unit_test_setup_teardown(pause_moves_a_gib_at_most, begin, end),
