@@ -94,8 +94,6 @@ CUresult shim_swap_make_event(CUcontext ctx, CUevent *ret);
 CUresult shim_swap_record_behind(CUcontext ctx, CUevent *ret);
 /* Delays the next query of recorded work. waited_ns: since the wait for it began. */
 void shim_swap_delay_query(uint64_t waited_ns);
-/* Returns true if work of a context goes on, as far as that can be said now. */
-bool shim_swap_is_busy(const struct shim_swap_context *c) REQUIRES(shim_swap_mutex);
 /* Returns true if no work goes on in any context, as far as that can be said within 0.2 ms: a pause
  * would hardly make the program wait. */
 bool shim_swap_is_quiet(void) REQUIRES(shim_swap_mutex);
@@ -171,6 +169,8 @@ struct shim_swap_leaving {
 	uint64_t id;   /* of the region */
 	CUevent event; /* behind the work that may use it; NULL: none could be recorded yet */
 	CUcontext ctx; /* of the event */
+	bool others;   /* with those of other contexts: see shim_swap_leave_for_others() */
+	bool again;    /* that is to be called once the event is reached */
 };
 
 /* Returns the region with that base and number, freed or not, or NULL: it is no longer in the map.
@@ -184,8 +184,9 @@ bool shim_swap_is_reached(CUevent event);
  * memory. */
 bool shim_swap_leave(const struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex);
 /* Notes a region whose context has no work for each other context that has some, as a copy between
- * devices, which may use it and may wait for this thread. Returns false if there is none: the
- * caller frees it. The caller does not hold the mutex. */
+ * devices, which may use it and may wait for this thread, or once more if that cannot be said,
+ * while a stream captures. Returns false if there is none: the caller frees it. The caller does not
+ * hold the mutex. */
 bool shim_swap_leave_for_others(const struct shim_swap_leaving *l);
 /* Makes a region that was freed the program's again, as an allocation of so many bytes, at most
  * those that are reserved, with a number of its own. Returns its base. */

@@ -267,12 +267,6 @@ void shim_swap_delay_query(uint64_t waited_ns)
 	}
 }
 
-bool shim_swap_is_busy(const struct shim_swap_context *c)
-{
-	return !c->ending && c->out && shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
-	       shim_work_driver.cuEventQuery(c->event) == CUDA_ERROR_NOT_READY;
-}
-
 bool shim_swap_is_quiet(void)
 {
 	uint64_t begin = clock_now_ns();

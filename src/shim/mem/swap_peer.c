@@ -179,27 +179,32 @@ static CUresult disable(CUcontext to)
 
 bool shim_swap_leave_for_others(const struct shim_swap_leaving *l)
 {
-	struct mem_swap_region *r;
-	uint32_t awaited = 0;
+	bool noted = false, all = true;
 
 	lock_take(&shim_swap_mutex);
-	r = shim_swap_find_by_id(l->base, l->id);
-	for (unsigned i = 0; r && i < SHIM_SWAP_CONTEXTS_MAX; i++) {
+	for (unsigned i = 0; all && i < SHIM_SWAP_CONTEXTS_MAX; i++) {
 		const struct shim_swap_context *c = shim_swap_context_number(i);
-		struct shim_swap_leaving other = { .base = l->base, .id = l->id, .ctx = c->ctx };
+		struct shim_swap_leaving other = {
+			.base = l->base, .id = l->id, .ctx = c->ctx, .others = true
+		};
+		CUresult r;
 
-		if (!c->ctx || c->ctx == l->ctx || !shim_swap_is_busy(c) ||
-		    shim_swap_record_behind(c->ctx, &other.event) != CUDA_SUCCESS) {
+		if (!c->ctx || c->ctx == l->ctx || c->ending) {
 			continue;
 		}
-		if (shim_swap_leave(&other)) {
-			r->awaited = ++awaited;
-		} else {
+		r = shim_swap_record_behind(c->ctx, &other.event);
+		all = r != CUDA_ERROR_NOT_READY;
+		other.again = !all;
+		if (r == CUDA_SUCCESS && shim_swap_is_reached(other.event)) {
+			(void)shim_driver.cuEventDestroy_v2(other.event);
+		} else if ((r == CUDA_SUCCESS || !all) && shim_swap_leave(&other)) {
+			noted = true;
+		} else if (other.event) {
 			(void)shim_driver.cuEventDestroy_v2(other.event);
 		}
 	}
 	lock_release(&shim_swap_mutex);
-	return awaited != 0;
+	return noted;
 }
 
 void shim_swap_peer_ended(CUcontext ctx, uint64_t epoch)

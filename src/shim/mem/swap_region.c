@@ -473,6 +473,7 @@ bool shim_swap_leave(const struct shim_swap_leaving *l)
 	store_release(&n_leaving, n_leaving + 1);
 	r = shim_swap_find_by_id(l->base, l->id);
 	if (r) {
+		r->awaited += l->others;
 		shim_swap_async_left(r);
 	}
 	return true;
@@ -551,6 +552,7 @@ static bool free_behind_work(CUdeviceptr address, bool imported, CUresult *ret)
 			free_region(l.base, l.id, true);
 		}
 	} else if (r == CUDA_ERROR_NOT_READY) {
+		l.others = l.again = true;
 		r = leave(&l) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (r != CUDA_SUCCESS) {
@@ -681,6 +683,9 @@ void shim_swap_settle(void)
 	}
 	mode = shim_capture_exempt();
 	while (take_left(&l)) {
+		if (l.again) {
+			(void)shim_swap_leave_for_others(&l);
+		}
 		free_region(l.base, l.id, false); /* the caller may need the room */
 	}
 	shim_capture_restore(mode);

@@ -266,6 +266,27 @@ static void memory_is_freed_when_no_context_uses_it(void **state)
 	rig_check();
 }
 
+static void memory_that_is_freed_in_a_capture_waits_for_all_contexts(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+
+	shim_swap_context_seen(rig_context(2), 1);
+	rig.busy_ctxs = 6;
+	shim.captures = 1;
+	rig_free(a);
+	shim_swap_settle();
+	shim.captures = 0;
+	for (unsigned ctx = 1; ctx <= 2; ctx++) {
+		shim_swap_settle();
+		assert_int_equal(shim_mem_used(0), CHUNK);
+		rig.busy_ctxs &= ~(1u << ctx);
+	}
+	shim_swap_settle();
+	assert_int_equal(shim_mem_used(0), 0);
+	shim_swap_context_ended(rig_context(2), shim_mem_epoch());
+	rig_check();
+}
+
 /* ---- memory of the host ---- */
 
 static void memory_of_the_host_serves_each_device(void **state)
@@ -478,6 +499,7 @@ int main(void)
 		TEST(nothing_moves_while_another_device_works),
 		TEST(memory_is_freed_when_no_device_uses_it),
 		TEST(memory_is_freed_when_no_context_uses_it),
+		TEST(memory_that_is_freed_in_a_capture_waits_for_all_contexts),
 		TEST(memory_of_the_host_serves_each_device),
 		TEST(a_launch_brings_memory_of_one_device_back),
 		TEST(copies_between_devices_state_their_contexts),
