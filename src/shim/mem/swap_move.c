@@ -13,6 +13,9 @@
 #include "shim/shim.h"
 
 #define BATCH SHIM_SWAP_BATCH
+/* Tries to pause for a movement that an allocation needs: the driver may delay calls that submit
+ * work for longer than a pause waits for them, after memory of the host has been made. */
+#define TRIES 3u
 
 uint64_t shim_swap_on_host;
 static uint64_t held_until_ns[PROTO_MAX_GPUS]; /* [atomic] by row: chunks stay on the host */
@@ -230,28 +233,40 @@ static uint64_t last_use(const struct moves *m)
 	return i;
 }
 
-/* Moves all of it, or nothing. Returns the bytes that the device has no more; *ret_back becomes
- * those that came back. */
-static uint64_t move(const struct shim_swap_context *c, struct moves *m, uint64_t *ret_back)
+/* Moves all of it in a pause, or nothing if work goes on that could use it. Returns false if there
+ * is no pause. */
+static bool move_in_pause(const struct shim_swap_context *c, struct moves *m)
 	REQUIRES(shim_swap_mutex)
 {
 	struct shim_swap_pause p;
+	CUcontext before;
+
+	if (!shim_swap_stop(&p)) {
+		return false;
+	}
+	if (shim_work_driver.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
+		if (shim_swap_await(c, last_use(m))) {
+			move_all(c, m);
+		}
+		(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
+	}
+	shim_swap_resume(&p);
+	return true;
+}
+
+/* Moves all of it, or nothing, in the first pause of so many tries. Returns the bytes that the
+ * device has no more; *ret_back becomes those that came back. */
+static uint64_t move(const struct shim_swap_context *c, struct moves *m, unsigned tries,
+		     uint64_t *ret_back) REQUIRES(shim_swap_mutex)
+{
 	uint64_t freed = 0, out = 0;
 	bool any = m->n_out != 0;
-	CUcontext before;
 
 	*ret_back = 0;
 	for (unsigned i = 0; i < m->n_back; i++) {
 		any |= m->back[i]->handle != 0;
 	}
-	if (any && shim_swap_stop(&p)) {
-		if (shim_work_driver.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
-			if (shim_swap_await(c, last_use(m))) {
-				move_all(c, m);
-			}
-			(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
-		}
-		shim_swap_resume(&p);
+	while (any && tries-- && !move_in_pause(c, m)) {
 	}
 	for (unsigned i = 0; i < m->n_out; i++) {
 		if (m->out[i]->place == MEM_SWAP_HOST) {
@@ -391,7 +406,7 @@ static uint64_t out_once(int row, uint64_t bytes, uint64_t most) REQUIRES(shim_s
 	}
 	add_out(&m, row, bytes, most, UINT64_MAX, UINT64_MAX);
 	limit_out(&m, most);
-	return move(c, &m, &back);
+	return move(c, &m, TRIES, &back);
 }
 
 void shim_swap_out(int row, uint64_t bytes)
@@ -480,7 +495,7 @@ void shim_swap_back(int row)
 	for (; k && has_room && fits(&m, k); k = k->prev) {
 		has_room = k->region->freed || add_back(&m, k);
 	}
-	(void)move(c, &m, &back);
+	(void)move(c, &m, 1, &back);
 }
 
 void shim_swap_back_into(struct mem_swap_region *unused)
@@ -498,7 +513,7 @@ void shim_swap_back_into(struct mem_swap_region *unused)
 			(void)add_from(&m, k, unused);
 		}
 	}
-	(void)move(c, &m, &back);
+	(void)move(c, &m, 1, &back);
 }
 
 /* As shim_swap_exchange(), in one pause. Returns the bytes that the device has no more; *ret_back
@@ -514,7 +529,7 @@ static uint64_t exchange_once(const struct shim_swap_context *c, int row,
 		missing += add_back(&m, list[i]) ? 0 : list[i]->bytes;
 	}
 	add_out(&m, row, missing, UINT64_MAX, since, done);
-	return move(c, &m, ret_back);
+	return move(c, &m, 1, ret_back);
 }
 
 uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,

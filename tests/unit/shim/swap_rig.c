@@ -71,6 +71,9 @@ bool __wrap_sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_
 static uint64_t clock_of_test(void)
 {
 	rig.now += LOOK_NS;
+	if (rig.on_look) {
+		rig.on_look();
+	}
 	return rig.now;
 }
 
@@ -884,7 +887,7 @@ int rig_set_up(void **state)
 	rig.page.allowed[0] = 0;
 	rig.words = NULL;
 	rig.other = 0;
-	rig.on_moved = NULL;
+	rig.on_moved = rig.on_look = NULL;
 	rig.device = rig.busy_ctxs = rig.peers = 0;
 	rig.work_until = rig.busy = rig.threads = 0;
 	next_address = UINT64_C(1) << 40;
@@ -904,7 +907,7 @@ int rig_tear_down(void **state)
 	rig.work = CUDA_SUCCESS;
 	rig.busy = rig.busy_ctxs = rig.device = 0;
 	rig.goes_on = false;
-	rig.on_moved = NULL;
+	rig.on_moved = rig.on_look = NULL;
 	shim.captures = 0;
 	for (size_t n = shim_swap_map.n; n; n--) {
 		shim_swap_map.region[0]->freed = false; /* as a test may have it */

@@ -47,6 +47,7 @@ extern struct swap_rig {
 	unsigned busy_looks;		  /* at kernels, which another thread holds meanwhile */
 	CUdeviceptr other;		  /* memory of 2 MiB that never moves; 0: none */
 	void (*on_moved)(void);		  /* called after a movement, before the next pause */
+	void (*on_look)(void);		  /* called at each look at the clock */
 	uint64_t exported[8];		  /* memory, in order; the test clears the number */
 	unsigned n_exported;
 	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":

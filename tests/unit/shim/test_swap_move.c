@@ -502,6 +502,58 @@ static void nothing_moves_within_a_call_that_submits_work(void **state)
 	rig_check();
 }
 
+/* A call that submits work, until a pause has begun. */
+static struct {
+	struct policy_reader *section;
+	uint64_t stops; /* pauses before that one */
+	bool entered;
+} late;
+
+static void return_late(void)
+{
+	if (late.entered && shim_swap_stops > late.stops) {
+		policy_work_leave(late.section);
+		late.entered = false;
+	}
+}
+
+/* Returns what leaves for an order within a call that returns in the pause of that number. */
+static uint64_t release_within(unsigned pause)
+{
+	uint64_t freed;
+
+	late.stops = shim_swap_stops + pause - 1;
+	late.section = policy_work_enter();
+	late.entered = true;
+	rig.on_look = return_late;
+	freed = shim_swap_release(0, CHUNK, CHUNK, 0, 0);
+	rig.on_look = NULL;
+	if (late.entered) {
+		policy_work_leave(late.section);
+	}
+	return freed;
+}
+
+/* An allocation would fail otherwise. */
+static void an_order_waits_for_a_call_that_returns_late(void **state)
+{
+	CUdeviceptr a = rig_alloc(2 * CHUNK);
+
+	assert_int_equal(release_within(2), CHUNK);
+	assert_int_equal(release_within(3), CHUNK);
+	assert_true(is_away(a));
+	rig_check();
+}
+
+static void an_order_does_not_wait_for_ever(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+
+	assert_int_equal(release_within(1000), 0);
+	assert_true(is_back(a));
+	rig_check();
+}
+
 static void nothing_moves_while_a_context_ends(void **state)
 {
 	CUdeviceptr a = alloc_away(CHUNK), b = rig_alloc(CHUNK);
@@ -754,6 +806,8 @@ int main(void)
 		TEST(nothing_moves_unless_all_work_is_done),
 		TEST(nothing_moves_while_a_stream_captures),
 		TEST(nothing_moves_within_a_call_that_submits_work),
+		TEST(an_order_waits_for_a_call_that_returns_late),
+		TEST(an_order_does_not_wait_for_ever),
 		TEST(nothing_moves_while_a_context_ends),
 		TEST(what_cannot_be_copied_out_stays),
 		TEST(what_cannot_be_copied_back_stays_on_the_host),
