@@ -48,14 +48,21 @@
 /* After work that was not done in time no memory comes back for that many times as long. */
 #define REST 20u
 
+/* The latest times of something, of which the least counts: others are longer by what else was
+ * under way. */
+#define SAMPLES 4u
+struct samples {
+	uint32_t us[SAMPLES];
+	uint32_t n;
+	uint64_t latest_ns; /* when the latest was taken; 0: none was */
+};
+
 /* What is known of the launches of a kernel or graph, by a hash of its handle; another one may have
- * it. */
+ * it. What they lose depends on their arguments, too: it may change from one moment to the next. */
 #define TIMES 1024u
 static struct times {
-	uint32_t lost_us;   /* by each MiB on the host, at least; 0: not known */
-	uint32_t whole_us;  /* of a launch without any, at least; 0: not known */
-	uint64_t timed_ns;  /* when it was last timed in place */
-	uint64_t timed0_ns; /* ... without */
+	struct samples lost;  /* by each MiB on the host */
+	struct samples whole; /* of a launch without any */
 } times[TIMES] GUARDED_BY(shim_swap_mutex);
 static uint64_t move_ns_per_mib GUARDED_BY(shim_swap_mutex) = MOVE_NS_PER_MIB;
 static uint64_t rest_until_ns[PROTO_MAX_GPUS] GUARDED_BY(shim_swap_mutex); /* by row */
@@ -63,6 +70,28 @@ static uint64_t rest_until_ns[PROTO_MAX_GPUS] GUARDED_BY(shim_swap_mutex); /* by
 static struct times *times_of(CUfunction f) REQUIRES(shim_swap_mutex)
 {
 	return &times[((uintptr_t)f * 0x9e3779b97f4a7c15u >> 32) % TIMES];
+}
+
+static bool is_fresh(const struct samples *s, uint64_t now)
+{
+	return now - s->latest_ns < TIME_NS;
+}
+
+static uint32_t least(const struct samples *s)
+{
+	uint32_t us = s->us[0];
+
+	for (uint32_t i = 1; i < MIN(s->n, SAMPLES); i++) {
+		us = MIN(us, s->us[i]);
+	}
+	return us;
+}
+
+static void take(struct samples *s, double us, uint64_t now)
+{
+	s->n = is_fresh(s, now) ? s->n : 0;
+	s->us[s->n++ % SAMPLES] = (uint32_t)MIN(MAX(us, 1.0), 1e6);
+	s->latest_ns = now;
 }
 
 /* ---- which memory a launch names ---- */
@@ -155,9 +184,9 @@ static struct naming name(const struct shim_swap_launch *l, bool library,
 			  const struct ptx_pointers *words, bool *ret_closed)
 	REQUIRES(shim_swap_mutex)
 {
-	const struct times *t = times_of(l->f);
-	struct naming n = { .cost = t->lost_us ? t->lost_us : IN_PLACE_US_PER_MIB,
-			    .is_old = clock_now_ns() - t->timed_ns >= TIME_NS,
+	const struct samples *lost = &times_of(l->f)->lost;
+	struct naming n = { .cost = lost->n ? least(lost) : IN_PLACE_US_PER_MIB,
+			    .is_old = !is_fresh(lost, clock_now_ns()),
 			    .row = -1 };
 	struct shim_param_buffer buffer;
 	bool same = l->params && words;
@@ -310,14 +339,6 @@ static bool close_launch(struct shim_swap_launch *l, const struct ptx_pointers *
 
 /* ---- how long launches take in place ---- */
 
-/* Keeps the least of some samples: others are longer by what else was under way. */
-static uint32_t least(uint32_t of, double us, bool fresh)
-{
-	uint32_t sample = (uint32_t)MIN(MAX(us, 1.0), 1e6);
-
-	return of && fresh ? MIN(of, sample) : sample;
-}
-
 /* Takes the time of a launch that has finished. */
 static void read_time(struct shim_swap_context *c) REQUIRES(shim_swap_mutex)
 {
@@ -337,15 +358,12 @@ static void read_time(struct shim_swap_context *c) REQUIRES(shim_swap_mutex)
 	us = (double)ms * 1e3;
 	t = times_of(c->timed.f);
 	if (!c->timed.missing) {
-		t->whole_us = least(t->whole_us, us, now - t->timed0_ns < TIME_NS);
-		t->timed0_ns = now;
+		take(&t->whole, us, now);
 		return;
 	}
-	us -= t->whole_us ? (double)t->whole_us
-			  : ON_DEVICE_US_PER_MIB * (double)(c->timed.bytes / MIB);
-	t->lost_us = least(t->lost_us, us / (double)(c->timed.missing / MIB),
-			   now - t->timed_ns < TIME_NS);
-	t->timed_ns = now;
+	us -= t->whole.n ? (double)least(&t->whole)
+			 : ON_DEVICE_US_PER_MIB * (double)(c->timed.bytes / MIB);
+	take(&t->lost, us / (double)(c->timed.missing / MIB), now);
 }
 
 static CUresult record(const struct shim_swap_launch *l, CUevent event)

@@ -63,6 +63,7 @@ void __wrap_sched_moved(struct sched *s, bool out, uint64_t bytes)
 bool __wrap_sched_mem_decide(struct sched *s, struct sched_mem_fault *f, uint32_t *ret_verdict)
 {
 	rig.asked_gpu = f->gpu;
+	rig.in_place_ns = f->in_place_ns;
 	*ret_verdict = rig.verdict;
 	f->drain_ns = 50000000;
 	return true;
@@ -448,7 +449,7 @@ static CUresult query_event(CUevent event)
 
 static CUresult elapsed(float *ret_ms, CUevent begin, CUevent end)
 {
-	*ret_ms = 1;
+	*ret_ms = rig.launch_ms;
 	return CUDA_SUCCESS;
 }
 
@@ -882,6 +883,7 @@ int rig_set_up(void **state)
 	rig.page.allowed[PROTO_ACCOUNT_HOST] = 8000 * MIB;
 	rig.now += 1000 * SECOND;
 	rig.verdict = GBPF_MEM_FETCH;
+	rig.launch_ms = 1;
 	rig.work = CUDA_SUCCESS;
 	rig.may_be_unmapped = rig.ask_ends_work = rig.goes_on = rig.agent = false;
 	rig.page.allowed[0] = 0;

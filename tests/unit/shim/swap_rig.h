@@ -21,6 +21,8 @@ extern struct swap_rig {
 	struct proto_account page;
 	uint64_t now;	       /* ns; each look at the clock takes 0.1 ms, a sleep its time */
 	uint32_t verdict;      /* of the policy; GBPF_MEM_FETCH at first */
+	uint64_t in_place_ns;  /* that it was given the last time */
+	float launch_ms;       /* that a launch takes which is timed; 1 at first */
 	uint32_t asked_gpu;    /* whose instance of the policy was asked last */
 	unsigned calls;	       /* of the driver that can fail, since rig_arm() */
 	unsigned fail[2];      /* numbers of calls that fail; 0: none */

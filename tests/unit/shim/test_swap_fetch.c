@@ -275,6 +275,32 @@ static void what_could_not_be_fetched_is_fetched_later(void **state)
 	assert_true(rig_on_device(a, 0) && rig_on_device(a, 1));
 }
 
+/* Launches a kernel in place, after one that has taken so many ms. Returns what gBPF expects. */
+static uint64_t expected_after(CUdeviceptr at, float ms)
+{
+	rig.launch_ms = ms;
+	launch_on(at);
+	return rig.in_place_ns;
+}
+
+/* The arguments of a kernel decide how often it reads its memory. */
+static void what_a_kernel_loses_in_place_follows_its_latest_launches(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+	uint64_t ns;
+
+	all_out(CHUNK);
+	rig.verdict = GBPF_MEM_IN_PLACE;
+	(void)expected_after(a, 0);
+	ns = expected_after(a, 2);
+	assert_in_range(ns, 1000000, 2000000);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(expected_after(a, 30), ns);
+	}
+	assert_in_range(expected_after(a, 30), 29000000, 30000000);
+	assert_int_equal(expected_after(a, 2), ns); /* what is less is believed at once */
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown(t, rig_set_up, rig_tear_down)
 
 int main(void)
@@ -295,6 +321,7 @@ int main(void)
 		TEST(a_launch_waits_for_work_before_the_pause),
 		TEST(nothing_is_fetched_while_work_goes_on),
 		TEST(what_could_not_be_fetched_is_fetched_later),
+		TEST(what_a_kernel_loses_in_place_follows_its_latest_launches),
 	};
 
 	return cmocka_run_group_tests_name("swap fetch", tests, rig_join, NULL);
