@@ -62,7 +62,7 @@ static void take_steps(void)
 	rig_check();
 }
 
-/* Memory of so many chunks, for which an order was announced. The work that has made it is done. */
+/* Memory of n chunks, for which an order was announced. The work that has made it is done. */
 static CUdeviceptr alloc_ordered(unsigned n)
 {
 	CUdeviceptr at = rig_alloc(n * CHUNK);

@@ -91,7 +91,7 @@ static void others_leave_for_what_is_named(void **state)
 	}
 }
 
-/* The limit has no room for all of it: nothing leaves in vain. */
+/* The limit has no room for all of it: no other memory leaves. */
 static void a_launchs_own_memory_does_not_leave_for_it(void **state)
 {
 	CUdeviceptr a = rig_alloc(3 * CHUNK);
@@ -275,7 +275,7 @@ static void what_could_not_be_fetched_is_fetched_later(void **state)
 	assert_true(rig_on_device(a, 0) && rig_on_device(a, 1));
 }
 
-/* Launches a kernel in place, after one that has taken so many ms. Returns what gBPF expects. */
+/* Launches a kernel in place, after one that has taken that time. Returns what gBPF expects. */
 static uint64_t expected_after(CUdeviceptr at, float ms)
 {
 	rig.launch_ms = ms;

@@ -95,8 +95,8 @@ static CUresult release(CUdeviceptr p)
 		CUdeviceptr other = 0;
 		bool full;
 
-		got_in_free = shim_managed_alloc(&other, wanted_in_free, CU_MEM_ATTACH_GLOBAL, 0,
-						 &full);
+		got_in_free =
+			shim_managed_alloc(&other, wanted_in_free, CU_MEM_ATTACH_GLOBAL, 0, &full);
 		wanted_in_free = 0;
 	}
 	if (refuse_free) {
@@ -643,9 +643,9 @@ static void a_range_behind_an_allocation_spans_what_follows(void **state)
 	unsigned before = advised;
 
 	assert_int_equal(b, a + CHUNK);
-	assert_int_equal(shim_real.cuMemAdvise_v2(a + CHUNK - 50, PAGE,
-						  CU_MEM_ADVISE_SET_READ_MOSTLY, host),
-			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(
+		shim_real.cuMemAdvise_v2(a + CHUNK - 50, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, host),
+		CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(advised, before);
 }
 

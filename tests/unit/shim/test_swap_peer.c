@@ -162,7 +162,7 @@ static void access_of_a_context_ends_with_it(void **state)
 		CUdeviceptr a = rig_alloc(CHUNK);
 
 		assert_int_equal(enable(), CUDA_SUCCESS);
-		shim_swap_context_ended(rig_context(1), 0); /* one of before */
+		shim_swap_context_ended(rig_context(1), 0); /* an earlier one */
 		assert_true(is_at(a, MEM_SWAP_PEER));
 		if (i) {
 			shim_swap_context_ended(rig_context(1), shim_mem_epoch());
