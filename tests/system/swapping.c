@@ -145,13 +145,22 @@ static CUdeviceptr map_new(const struct worker *w)
 	return p;
 }
 
+/* Waits for the work of a part's streams. Waiting for that of its context would invalidate what
+ * another thread captures there. */
+static void wait_for(const struct worker *w)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		CU(cuStreamSynchronize(w->stream[i]));
+	}
+}
+
 /* Frees a buffer, behind the work of a stream or once all work is done. */
 static void give(const struct worker *w, CUdeviceptr p, unsigned stream)
 {
 	if (async) {
 		CU(cuMemFreeAsync(p, w->stream[stream]));
 	} else if (handles) {
-		CU(cuCtxSynchronize());
+		wait_for(w);
 		CU(cuMemUnmap(p, mapped_bytes()));
 		CU(cuMemAddressFree(p, mapped_bytes()));
 	} else {
@@ -302,7 +311,7 @@ static void copy_across(struct worker *from, struct worker *to, unsigned round)
 	} else {
 		CU(cuStreamSynchronize(from->stream[0]));
 		CU(cuMemcpyDtoD(b, a, part));
-		CU(cuCtxSynchronize()); /* which the copy may not have waited for */
+		CU(cuStreamSynchronize(CU_STREAM_LEGACY)); /* the copy may go on */
 	}
 	join(from, 0);
 	join_parts(from, 0, to);
@@ -368,9 +377,7 @@ static void *work(void *arg)
 		}
 	}
 	for (unsigned g = 0; g < gpus; g++) {
-		for (unsigned i = 0; i < 2; i++) {
-			CU(cuStreamSynchronize(t->part[g].stream[i]));
-		}
+		wait_for(&t->part[g]);
 	}
 	digest(t);
 	for (unsigned g = 0; g < gpus; g++) {
