@@ -3,8 +3,9 @@
  * mapped, as chunks are, it knows only in contexts of the devices for which it is mapped, except in
  * cuMemcpyPeer, which gets the contexts of both sides (PyTorch, which maps memory, copies it so).
  * So copies between devices become that one; synchronous ones between a chunk and the host are made
- * in a context of the chunk's device. Asynchronous ones of the latter kind, sets and copies with
- * coordinates are the driver's as they came. */
+ * in a context of the chunk's device, by a stream of gBPF's. Asynchronous ones of the latter kind,
+ * sets and copies with coordinates are the driver's as they came. */
+#include "shim/capture_state.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
 #include "shim/shim.h"
@@ -73,52 +74,67 @@ static bool is_between(CUdeviceptr dst, CUdeviceptr src, struct side *to, struct
 	       (!to->is_mapped || !from->is_mapped || to->device != from->device);
 }
 
-/* Makes a context current in which chunks can be copied from and to the host, and returns true, if
- * the present one is none: leave() follows. The copy comes behind the work that it would have
- * waited for there. */
-static bool enter(CUdeviceptr address, bool per_thread)
+/* Returns a context in which a chunk can be copied from and to the host, if the current one is
+ * none; else NULL. */
+static CUcontext away_from(CUdeviceptr address)
 {
 	CUdevice current;
 	struct side s;
 
 	if (!may_be(&current)) {
-		return false;
+		return NULL;
 	}
 	s = side_of(address, current);
-	if (s.is_mapped || !s.ctx) {
-		return false;
-	}
-	(void)shim_driver.cuStreamSynchronize(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY);
-	return shim_driver.cuCtxPushCurrent_v2(s.ctx) == CUDA_SUCCESS;
+	return s.is_mapped ? NULL : s.ctx;
 }
 
-static void leave(bool entered)
+/* In the current context. Its legacy stream waits for work that the program's copy would not have
+ * waited for, and using it would invalidate what another thread captures there. */
+static CUresult copy_by_own_stream(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
-	CUcontext before;
+	CUstream stream;
+	CUresult r = under.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), done;
 
-	if (entered) {
-		(void)shim_driver.cuCtxPopCurrent_v2(&before);
+	if (r != CUDA_SUCCESS) {
+		return r;
 	}
+	r = under.cuMemcpyAsync(dst, src, bytes, stream);
+	done = under.cuStreamSynchronize(stream);
+	(void)under.cuStreamDestroy_v2(stream);
+	return r != CUDA_SUCCESS ? r : done;
 }
 
-#define DOWN(name, per_thread)                                                                     \
-	static CUresult across_##name(void *dst, CUdeviceptr src, size_t bytes)                    \
-	{                                                                                          \
-		bool entered = enter(src, per_thread);                                             \
-		CUresult r = under.name(dst, src, bytes);                                          \
-                                                                                                   \
-		leave(entered);                                                                    \
-		return r;                                                                          \
-	}
+/* Copies between a chunk and the host in a context of away_from(), behind the work that the copy
+ * would have waited for in the current one. While that captures, it is refused as there. Only the
+ * submission is in a work section, as of any asynchronous copy: until its work is done, the chunk
+ * stays. */
+static CUresult copy_in(CUcontext ctx, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+			bool per_thread)
+{
+	CUstreamCaptureMode mode = shim_capture_exempt();
+	CUcontext before;
+	CUresult r;
 
-#define UP(name, per_thread)                                                                       \
-	static CUresult across_##name(CUdeviceptr dst, const void *src, size_t bytes)              \
+	r = under.cuStreamSynchronize(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY);
+	r = r != CUDA_SUCCESS ? r : under.cuCtxPushCurrent_v2(ctx);
+	if (r == CUDA_SUCCESS) {
+		r = copy_by_own_stream(dst, src, bytes);
+		(void)under.cuCtxPopCurrent_v2(&before);
+	}
+	shim_capture_restore(mode);
+	return r;
+}
+
+#define ADDRESS(p) ((CUdeviceptr)(uintptr_t)(p))
+
+/* chunk: that of both which can be one. */
+#define WITH_HOST(name, to, from, chunk, per_thread)                                               \
+	static CUresult across_##name(to dst, from src, size_t bytes)                              \
 	{                                                                                          \
-		bool entered = enter(dst, per_thread);                                             \
-		CUresult r = under.name(dst, src, bytes);                                          \
+		CUcontext ctx = away_from(chunk);                                                  \
                                                                                                    \
-		leave(entered);                                                                    \
-		return r;                                                                          \
+		return ctx ? copy_in(ctx, ADDRESS(dst), ADDRESS(src), bytes, per_thread)           \
+			   : under.name(dst, src, bytes);                                          \
 	}
 
 #define BETWEEN(name, peer)                                                                        \
@@ -131,21 +147,20 @@ static void leave(bool entered)
 			       : under.name(dst, src, bytes);                                      \
 	}
 
-/* Of unknown direction: with one side on the host, the other one's context is entered. */
+/* Of unknown direction. */
 #define ANY(name, peer, per_thread)                                                                \
 	static CUresult across_##name(CUdeviceptr dst, CUdeviceptr src, size_t bytes)              \
 	{                                                                                          \
 		struct side to, from;                                                              \
-		bool entered;                                                                      \
-		CUresult r;                                                                        \
+		CUcontext ctx;                                                                     \
                                                                                                    \
 		if (is_between(dst, src, &to, &from)) {                                            \
 			return under.peer(dst, to.ctx, src, from.ctx, bytes);                      \
 		}                                                                                  \
-		entered = enter(dst, per_thread) || enter(src, per_thread);                        \
-		r = under.name(dst, src, bytes);                                                   \
-		leave(entered);                                                                    \
-		return r;                                                                          \
+		ctx = away_from(dst);                                                              \
+		ctx = ctx ? ctx : away_from(src);                                                  \
+		return ctx ? copy_in(ctx, dst, src, bytes, per_thread)                             \
+			   : under.name(dst, src, bytes);                                          \
 	}
 
 #define BETWEEN_ASYNC(name, peer)                                                                  \
@@ -159,10 +174,10 @@ static void leave(bool entered)
 			       : under.name(dst, src, bytes, stream);                              \
 	}
 
-DOWN(cuMemcpyDtoH_v2, false)
-DOWN(cuMemcpyDtoH_v2_ptds, true)
-UP(cuMemcpyHtoD_v2, false)
-UP(cuMemcpyHtoD_v2_ptds, true)
+WITH_HOST(cuMemcpyDtoH_v2, void *, CUdeviceptr, src, false)
+WITH_HOST(cuMemcpyDtoH_v2_ptds, void *, CUdeviceptr, src, true)
+WITH_HOST(cuMemcpyHtoD_v2, CUdeviceptr, const void *, dst, false)
+WITH_HOST(cuMemcpyHtoD_v2_ptds, CUdeviceptr, const void *, dst, true)
 ANY(cuMemcpy, cuMemcpyPeer, false)
 ANY(cuMemcpy_ptds, cuMemcpyPeer_ptds, true)
 BETWEEN(cuMemcpyDtoD_v2, cuMemcpyPeer)

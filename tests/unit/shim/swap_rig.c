@@ -138,6 +138,15 @@ static CUcontext current(void)
 	return depth ? pushed[depth - 1] : rig_context(rig.device);
 }
 
+CUresult rig_use_legacy(void)
+{
+	if (!(rig.captured >> ((uintptr_t)current() - (uintptr_t)rig_context(0)) & 1)) {
+		return CUDA_SUCCESS;
+	}
+	rig.invalidated++;
+	return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 static bool in_pause(void)
 {
 	return load_acquire(&policy_work_closed) != 0;
@@ -388,9 +397,21 @@ static CUresult destroy_event(CUevent event)
 	return CUDA_SUCCESS;
 }
 
+/* All of gBPF's own. */
 static CUresult make_stream(CUstream *ret, unsigned flags)
 {
+	EXPECT(flags == CU_STREAM_NON_BLOCKING);
+	if (fails()) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*ret = (CUstream)(++n_streams << 8);
+	rig.streams++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy_stream(CUstream stream)
+{
+	rig.streams--;
 	return CUDA_SUCCESS;
 }
 
@@ -463,7 +484,10 @@ static CUresult wait_stream(CUstream stream)
 		copy[i].is_done |= failed && copy[i].stream == stream;
 	}
 	run_copies(stream, n_copies);
-	return failed ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+	if (failed) {
+		return CUDA_ERROR_UNKNOWN;
+	}
+	return stream == CU_STREAM_LEGACY ? rig_use_legacy() : CUDA_SUCCESS;
 }
 
 static CUresult get_context(CUcontext *ret)
@@ -647,6 +671,7 @@ static int join(uint32_t gpus)
 	shim_driver.cuMemSetAccess = set_access;
 	shim_driver.cuMemcpyDtoDAsync_v2 = copy_async;
 	shim_driver.cuStreamCreate = make_stream;
+	shim_driver.cuStreamDestroy_v2 = destroy_stream;
 	shim_driver.cuStreamSynchronize = wait_stream;
 	shim_real.cuThreadExchangeStreamCaptureMode = exchange_mode;
 	clock_set_source(clock_of_test);

@@ -32,6 +32,9 @@ extern struct swap_rig {
 	uint64_t busy;	       /* streams with work that goes on, by bits: rig_stream() */
 	unsigned device;       /* of the current context */
 	unsigned busy_ctxs;    /* with work that goes on, by bits */
+	unsigned captured;     /* contexts, by bits: in which a blocking stream captures */
+	unsigned invalidated;  /* calls that have invalidated the capture of such a stream */
+	unsigned streams;      /* made and not destroyed */
 	unsigned peers;	       /* accesses that the driver has enabled */
 	bool agent;	       /* the agent calls */
 	unsigned asks;	       /* questions to gbpfd */
@@ -66,6 +69,8 @@ int rig_tear_down(void **state);
 
 /* Returns the context of a device, and for 2 another one of the second device. */
 CUcontext rig_context(unsigned i);
+/* Returns what using the legacy stream of the current context results in. */
+CUresult rig_use_legacy(void);
 /* Returns the devices, by bits, that have access to what is mapped at an address. */
 uint32_t rig_access(CUdeviceptr at);
 /* Begins to count. fail, again: numbers of calls that fail; 0: none. */

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#include <string.h>
+
 #include <cmocka.h>
 
 #include "base/compiler.h"
@@ -345,7 +347,9 @@ static void a_launch_brings_memory_of_one_device_back(void **state)
 static struct {
 	const char *name;
 	CUcontext in, to, from;
-} last; /* copy that the driver was asked for */
+	CUstream stream;
+	size_t waits; /* for streams before it, since rig_arm() */
+} last;		      /* copy that the driver was asked for */
 
 static CUcontext current(void)
 {
@@ -373,30 +377,36 @@ static CUresult copy_peer_async(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr fr
 	return CUDA_SUCCESS;
 }
 
+/* A copy by the legacy stream. */
+static CUresult copy(const char *name)
+{
+	last.name = name;
+	last.in = current();
+	return rig_use_legacy();
+}
+
 static CUresult copy_within(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-	last.name = "within";
-	last.in = current();
-	return CUDA_SUCCESS;
+	return copy("within");
 }
 
 static CUresult copy_within_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-	return copy_within(to, from, bytes);
+	last.name = "by stream";
+	last.in = current();
+	last.stream = stream;
+	last.waits = (strlen(rig.trace) + 1) / 2;
+	return CUDA_SUCCESS;
 }
 
 static CUresult copy_down(void *to, CUdeviceptr from, size_t bytes)
 {
-	last.name = "down";
-	last.in = current();
-	return CUDA_SUCCESS;
+	return copy("down");
 }
 
 static CUresult copy_up(CUdeviceptr to, const void *from, size_t bytes)
 {
-	last.name = "up";
-	last.in = current();
-	return CUDA_SUCCESS;
+	return copy("up");
 }
 
 /* Asserts that the last copy was made in the context of the first device. */
@@ -405,6 +415,18 @@ static void check_in_first(const char *name)
 	assert_string_equal(last.name, name);
 	assert_ptr_equal(last.in, rig_context(0));
 	assert_ptr_equal(current(), rig_context(rig.device));
+}
+
+/* Asserts that it was made there by a stream of its own, between two waits. */
+static void check_by_stream(unsigned streams)
+{
+	check_in_first("by stream");
+	assert_true(last.stream > CU_STREAM_PER_THREAD);
+	assert_int_equal(last.waits, 1);
+	assert_string_equal(rig.trace, "w w");
+	assert_int_equal(rig.streams, streams);
+	assert_int_equal(rig.exchanges, 2);
+	rig_arm(0, 0);
 }
 
 static void check_peer(const char *name, unsigned to, unsigned from)
@@ -450,19 +472,27 @@ static void copies_of_another_device_s_memory_state_its_context(void **state)
 
 static void copies_from_and_to_the_host_are_made_on_the_memory_s_device(void **state)
 {
-	CUdeviceptr a = rig_alloc(CHUNK);
+	CUdeviceptr a = rig_alloc(CHUNK), at;
+	unsigned streams = rig.streams;
 	char host[8];
 
-	for (rig.device = 0; rig.device < 2; rig.device++) {
-		assert_int_equal(shim_driver.cuMemcpyDtoH_v2(host, a, 8), CUDA_SUCCESS);
-		check_in_first("down");
-		assert_int_equal(shim_driver.cuMemcpyHtoD_v2(a, host, 8), CUDA_SUCCESS);
-		check_in_first("up");
-		(void)shim_driver.cuMemcpy((CUdeviceptr)(uintptr_t)host, a, 8);
-		check_in_first("within");
-		(void)shim_driver.cuMemcpy(a, (CUdeviceptr)(uintptr_t)host, 8);
-		check_in_first("within");
-	}
+	at = (CUdeviceptr)(uintptr_t)host;
+	assert_int_equal(shim_driver.cuMemcpyDtoH_v2(host, a, 8), CUDA_SUCCESS);
+	check_in_first("down");
+	assert_int_equal(shim_driver.cuMemcpyHtoD_v2(a, host, 8), CUDA_SUCCESS);
+	check_in_first("up");
+	assert_int_equal(shim_driver.cuMemcpy(at, a, 8), CUDA_SUCCESS);
+	check_in_first("within");
+	rig.device = 1;
+	rig_arm(0, 0);
+	assert_int_equal(shim_driver.cuMemcpyDtoH_v2(host, a, 8), CUDA_SUCCESS);
+	check_by_stream(streams);
+	assert_int_equal(shim_driver.cuMemcpyHtoD_v2(a, host, 8), CUDA_SUCCESS);
+	check_by_stream(streams);
+	assert_int_equal(shim_driver.cuMemcpy(at, a, 8), CUDA_SUCCESS);
+	check_by_stream(streams);
+	assert_int_equal(shim_driver.cuMemcpy(a, at, 8), CUDA_SUCCESS);
+	check_by_stream(streams);
 	rig.device = 0;
 	assert_int_equal(enable(), CUDA_SUCCESS);
 	rig.device = 1;
@@ -470,6 +500,46 @@ static void copies_from_and_to_the_host_are_made_on_the_memory_s_device(void **s
 	assert_ptr_equal(last.in, rig_context(1));
 	rig.device = 0;
 	disable();
+}
+
+static void captures_on_the_memory_s_device_outlive_copies(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+	char host[8];
+
+	rig.device = 1;
+	rig.captured = 1;
+	assert_int_equal(shim_driver.cuMemcpyDtoH_v2(host, a, 8), CUDA_SUCCESS);
+	assert_int_equal(shim_driver.cuMemcpyHtoD_v2(a, host, 8), CUDA_SUCCESS);
+	assert_int_equal(rig.invalidated, 0);
+	rig.captured = 2; /* in the current context, as without gBPF */
+	last.name = "none";
+	assert_int_equal(shim_driver.cuMemcpyDtoH_v2(host, a, 8),
+			 CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	assert_string_equal(last.name, "none");
+	rig.device = rig.captured = rig.invalidated = 0;
+}
+
+/* Counts the driver's calls, so that each of them fails once. */
+static void a_copy_whose_stream_fails_fails(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+	unsigned streams = rig.streams, fail = 0;
+	CUresult r;
+	char host[8];
+
+	rig.device = 1;
+	do {
+		rig_arm(++fail, 0);
+		r = shim_driver.cuMemcpyDtoH_v2(host, a, 8);
+		assert_true((r == CUDA_SUCCESS) == (rig.calls < fail));
+		assert_int_equal(rig.streams, streams);
+		assert_int_equal(rig.exchanges, 2);
+		assert_ptr_equal(current(), rig_context(1));
+	} while (r != CUDA_SUCCESS);
+	assert_int_equal(fail, 4); /* two waits and a stream */
+	rig_arm(0, 0);
+	rig.device = 0;
 }
 
 static int join(void **state)
@@ -505,6 +575,8 @@ int main(void)
 		TEST(copies_between_devices_state_their_contexts),
 		TEST(copies_of_another_device_s_memory_state_its_context),
 		TEST(copies_from_and_to_the_host_are_made_on_the_memory_s_device),
+		TEST(captures_on_the_memory_s_device_outlive_copies),
+		TEST(a_copy_whose_stream_fails_fails),
 	};
 
 	return cmocka_run_group_tests_name("swap peer", tests, join, NULL);
