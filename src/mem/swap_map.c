@@ -125,6 +125,8 @@ void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_s
 
 	if (c->place == MEM_SWAP_NOWHERE) {
 		c->used = m->uses;
+		c->due = 0;
+		memset(c->gap, 0, sizeof(c->gap));
 	} else {
 		*(c->prev ? &c->prev->next : &from->first) = c->next;
 		*(c->next ? &c->next->prev : &from->last) = c->prev;
@@ -182,12 +184,35 @@ static void note_name(const struct mem_swap_map *m, struct mem_swap_chunk *c, ui
 	c->named_use = m->uses;
 }
 
+#define NEAR 8u /* gaps are the same that differ by that part */
+
+/* Notes the gap before the present use, and what follows from it. */
+static void note_gap(struct mem_swap_chunk *c, uint64_t gap, uint64_t now)
+{
+	uint64_t sum = 0;
+	unsigned n = 0;
+
+	memmove(&c->gap[1], &c->gap[0], sizeof(c->gap) - sizeof(c->gap[0]));
+	c->gap[0] = (uint32_t)MIN(gap, UINT32_MAX);
+	c->due = 0;
+	for (; n < MEM_SWAP_GAPS && c->gap[n]; n++) {
+		uint32_t more = MAX(c->gap[n], c->gap[0]), less = MIN(c->gap[n], c->gap[0]);
+
+		sum += c->gap[n];
+		if (n && !c->due && more - less <= c->gap[0] / NEAR) {
+			c->due = now + c->gap[n - 1];
+		}
+	}
+	c->mean_gap = (double)sum / n;
+}
+
 static void use_chunk(struct mem_swap_map *m, struct mem_swap_chunk *c, uint32_t cost,
 		      struct mem_swap_need *n)
 {
 	if (c->used == m->uses || c->place == MEM_SWAP_NOWHERE) {
 		return;
 	}
+	note_gap(c, m->uses - c->used, m->uses);
 	c->used = m->uses;
 	c->worth += cost * scale(m);
 	mem_swap_place(m, c, c->place);
@@ -247,10 +272,15 @@ void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t ad
 	}
 }
 
-/* Puts a chunk into the list, which is in order, before those that are worth more. */
+static double urgency_of(const struct mem_swap_map *m, const struct mem_swap_chunk *c)
+{
+	return c->due > m->uses ? c->worth * c->mean_gap / (double)(c->due - m->uses) : c->worth;
+}
+
+/* Puts a chunk into the list, which is in order, before those that are more urgent. */
 static void put(struct mem_swap_chunk *list[], unsigned n, struct mem_swap_chunk *c)
 {
-	for (; n && list[n - 1]->worth > c->worth; n--) {
+	for (; n && list[n - 1]->urgency > c->urgency; n--) {
 		list[n] = list[n - 1];
 	}
 	list[n] = c;
@@ -307,7 +337,8 @@ unsigned mem_swap_pick_if(const struct mem_swap_map *m, int row, uint64_t since,
 		if (c->region->freed) { /* it is freed once its work is done */
 			continue;
 		}
-		if (full && (!n || list[n - 1]->worth <= c->worth)) {
+		c->urgency = urgency_of(m, c);
+		if (full && (!n || list[n - 1]->urgency <= c->urgency)) {
 			continue;
 		}
 		if (may && !may(c, arg)) {

@@ -20,6 +20,7 @@ enum mem_swap_place {
 };
 
 #define MEM_SWAP_KEY 16u /* bytes */
+#define MEM_SWAP_GAPS 6u /* training uses weights three times in a step; twice that is known */
 
 struct mem_advice_map;
 
@@ -34,8 +35,12 @@ struct mem_swap_chunk {
 	uint64_t host, host_address;
 	uint64_t copied; /* the caller's: since when the host's memory has had its bytes; 0: not */
 	uint64_t used;	 /* number of its latest use; of the one before it was made, at first */
-	double worth;	 /* what its uses would have cost on the host, the latest most; scaled */
-	uint64_t lost;	 /* what they have cost since it is there */
+	uint32_t gap[MEM_SWAP_GAPS]; /* from one use to the next, the latest first; 0: none */
+	double mean_gap;
+	uint64_t due;	/* number of the use that is expected to be its next one; 0: not known */
+	double urgency; /* by which the latest choice has ordered it */
+	double worth;	/* what its uses would have cost on the host, the latest most; scaled */
+	uint64_t lost;	/* what they have cost since it is there */
 	/* In a region that the program maps: the lowest address in it that uses have named, and
 	 * the latest of them; 0: none. */
 	uint64_t named, named_use;
@@ -100,7 +105,7 @@ void mem_swap_remove(struct mem_swap_map *m, struct mem_swap_region *r);
 struct mem_swap_region *mem_swap_of_owner(const struct mem_swap_map *m, uint64_t owner,
 					  uint64_t epoch);
 /* Moves a chunk of a region in the map to a place, as the last of those there. One that had no
- * place counts as used now. */
+ * place counts as used now, for the first time. */
 void mem_swap_place(struct mem_swap_map *m, struct mem_swap_chunk *c, enum mem_swap_place place);
 
 /* What a use of chunks costs on the host has any unit, the caller's, for each MEM_SWAP_UNIT. What
@@ -125,10 +130,15 @@ void mem_swap_begin_use(struct mem_swap_map *m);
 void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
 		  uint64_t most, uint32_t cost, struct mem_swap_need *n);
 /* Fills the list with chunks on the device of at most that size that were not used since that use
- * and are worth least, the least first, until they have that many bytes. Returns how many;
- * *ret_worth becomes the sum over their units. Only MEM_SWAP_SEARCHED chunks are looked at, those
- * that were not used for the longest time; chunks of freed regions are passed over, and 16 of them
- * count as one. */
+ * and are the least urgent, the least first, until they have that many bytes. Returns how many;
+ * *ret_worth becomes the sum of what they are worth over their units. Only MEM_SWAP_SEARCHED chunks
+ * are looked at, those that were not used for the longest time; chunks of freed regions are passed
+ * over, and 16 of them count as one.
+ *
+ * A chunk is as urgent as it is worth. If uses have been as far apart before as its latest two, the
+ * next one is expected as far on as the one that followed then: until that time the chunk is more
+ * urgent by the mean of its gaps over what is left of this one. So of chunks that are used in turn
+ * one leaves that was just used, not the one that is needed next. */
 #define MEM_SWAP_SEARCHED 1024u
 unsigned mem_swap_pick(const struct mem_swap_map *m, int row, uint64_t since, uint64_t bytes,
 		       uint64_t largest, struct mem_swap_chunk *list[], unsigned room,

