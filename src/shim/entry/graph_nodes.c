@@ -162,43 +162,28 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph g, CUgraphExecUpdateResu
 
 /* ---- nodes of other types ---- */
 
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p,
-					CUcontext ctx)
+static void note_memcpy(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p)
 {
 	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEMCPY };
-	struct shim_probe_exec *x;
-	CUresult r;
 
-	drain(exec);
-	x = shim_probe_exec_begin_change(exec);
-	r = SHIM_REAL(cuGraphExecMemcpyNodeSetParams)(exec, node, p, ctx);
-	if (r == CUDA_SUCCESS && p) {
+	if (p) {
 		any.memcpy.copyParams = *p;
 		shim_swap_graph_set_node(exec, node, &any);
 	}
-	shim_probe_exec_end(x);
-	return r;
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
-					const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+static void note_memset(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p)
 {
 	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEMSET };
-	struct shim_probe_exec *x;
-	CUresult r;
 
-	drain(exec);
-	x = shim_probe_exec_begin_change(exec);
-	r = SHIM_REAL(cuGraphExecMemsetNodeSetParams)(exec, node, p, ctx);
-	if (r == CUDA_SUCCESS && p) {
+	if (p) {
 		any.memset.dst = p->dst;
 		shim_swap_graph_set_node(exec, node, &any);
 	}
-	shim_probe_exec_end(x);
-	return r;
 }
 
-#define CHANGE(name, parameters, ...)                                                              \
+/* note: what follows a change that is made. */
+#define CHANGE(name, parameters, note, ...)                                                        \
 	CUresult name parameters                                                                   \
 	{                                                                                          \
 		struct shim_probe_exec *x;                                                         \
@@ -207,20 +192,33 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 		drain(exec);                                                                       \
 		x = shim_probe_exec_begin_change(exec);                                            \
 		r = SHIM_REAL(name)(exec, __VA_ARGS__);                                            \
+		if (r == CUDA_SUCCESS) {                                                           \
+			note;                                                                      \
+		}                                                                                  \
 		shim_probe_exec_end(x);                                                            \
 		return r;                                                                          \
 	}
 
+CHANGE(cuGraphExecMemcpyNodeSetParams,
+       (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext ctx),
+       note_memcpy(exec, node, p), node, p, ctx)
+CHANGE(cuGraphExecMemsetNodeSetParams,
+       (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx),
+       note_memset(exec, node, p), node, p, ctx)
 CHANGE(cuGraphExecHostNodeSetParams,
-       (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), node, p)
+       (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), (void)0, node, p)
 CHANGE(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),
-       node, event)
-CHANGE(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), node,
-       event)
+       (void)0, node, event)
+CHANGE(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),
+       (void)0, node, event)
 CHANGE(cuGraphExecExternalSemaphoresSignalNodeSetParams,
-       (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p), node, p)
+       (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p), (void)0,
+       node, p)
 CHANGE(cuGraphExecExternalSemaphoresWaitNodeSetParams,
-       (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p), node, p)
+       (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p), (void)0, node,
+       p)
 CHANGE(cuGraphExecBatchMemOpNodeSetParams,
-       (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), node, p)
-CHANGE(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned int on), node, on)
+       (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (void)0, node,
+       p)
+CHANGE(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned int on), (void)0, node,
+       on)
