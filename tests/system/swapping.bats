@@ -74,12 +74,14 @@ same_at() { # MEM SWAP ARGUMENT...
 	cat >"$GBPF_RUNTIME_DIR/capture.py" <<-'PY'
 		import ctypes
 		cuda, c, s, g = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p(), ctypes.c_void_p()], ctypes.c_void_p(), ctypes.c_void_p()
-		p, n, host = ctypes.c_uint64(), ctypes.c_size_t(4 << 20), ctypes.create_string_buffer(4 << 20)
+		p, q, n, host = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_size_t(4 << 20), ctypes.create_string_buffer(4 << 20)
 		calls = [cuda.cuInit(0), *(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(c[i]), i) for i in range(2)), cuda.cuCtxSetCurrent(c[1])]
 		calls += [cuda.cuMemAlloc_v2(ctypes.byref(p), n), cuda.cuMemsetD8_v2(p, 7, n), cuda.cuCtxSynchronize()]
+		calls += [cuda.cuCtxSetCurrent(c[0]), cuda.cuMemAlloc_v2(ctypes.byref(q), n)]
 		for mode, flags in [(m, f) for m in range(3) for f in range(2)]: calls += [
 			cuda.cuCtxSetCurrent(c[1]), cuda.cuStreamCreate(ctypes.byref(s), flags), cuda.cuStreamBeginCapture_v2(s, mode),
 			cuda.cuCtxSetCurrent(c[0]), cuda.cuMemcpyDtoH_v2(host, p, n), cuda.cuMemcpyHtoD_v2(p, host, n),
+			cuda.cuMemcpyDtoD_v2(q, p, n), cuda.cuMemcpy(p, q, n),
 			cuda.cuMemsetD8Async(p, 7, n, s), cuda.cuStreamEndCapture(s, ctypes.byref(g)), host.raw != b"\7" * n.value]
 		print([int(call) for call in calls])
 	PY
@@ -87,7 +89,7 @@ same_at() { # MEM SWAP ARGUMENT...
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr timeout 120 gbpf run --device soft $options -- python3 "$GBPF_RUNTIME_DIR/capture.py"
 		echo "$options: $output $stderr"
-		[ "$output" = "[$(printf '0, %.0s' {1..60})0]" ]
+		[ "$output" = "[$(printf '0, %.0s' {1..74})0]" ]
 	done
 }
 

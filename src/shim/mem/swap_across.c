@@ -137,13 +137,26 @@ static CUresult copy_in(CUcontext ctx, CUdeviceptr dst, CUdeviceptr src, size_t 
 			   : under.name(dst, src, bytes);                                          \
 	}
 
+/* The program's copy would not count as a wait, which captures in global mode forbid. */
+static CUresult copy_between(CUresult (*peer)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext,
+					      size_t),
+			     CUdeviceptr dst, const struct side *to, CUdeviceptr src,
+			     const struct side *from, size_t bytes)
+{
+	CUstreamCaptureMode mode = shim_capture_exempt();
+	CUresult r = peer(dst, to->ctx, src, from->ctx, bytes);
+
+	shim_capture_restore(mode);
+	return r;
+}
+
 #define BETWEEN(name, peer)                                                                        \
 	static CUresult across_##name(CUdeviceptr dst, CUdeviceptr src, size_t bytes)              \
 	{                                                                                          \
 		struct side to, from;                                                              \
                                                                                                    \
 		return is_between(dst, src, &to, &from)                                            \
-			       ? under.peer(dst, to.ctx, src, from.ctx, bytes)                     \
+			       ? copy_between(under.peer, dst, &to, src, &from, bytes)             \
 			       : under.name(dst, src, bytes);                                      \
 	}
 
@@ -155,7 +168,7 @@ static CUresult copy_in(CUcontext ctx, CUdeviceptr dst, CUdeviceptr src, size_t 
 		CUcontext ctx;                                                                     \
                                                                                                    \
 		if (is_between(dst, src, &to, &from)) {                                            \
-			return under.peer(dst, to.ctx, src, from.ctx, bytes);                      \
+			return copy_between(under.peer, dst, &to, src, &from, bytes);              \
 		}                                                                                  \
 		ctx = away_from(dst);                                                              \
 		ctx = ctx ? ctx : away_from(src);                                                  \
