@@ -17,11 +17,13 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "cli/interrupt.h"
 
 #define START_MS 15000
 #define ARGS_MAX 16
 
-static void NORETURN serve(const char *path, const char *sock, const char *const *more, int ready)
+static void NORETURN serve(const char *path, const char *sock, const char *const *more, int ready,
+			   const sigset_t *mask)
 {
 	const char *argv[ARGS_MAX] = { path, "--foreground", "--socket", sock, "--ready-fd" };
 	char number[16];
@@ -37,6 +39,7 @@ static void NORETURN serve(const char *path, const char *sock, const char *const
 		argv[n++] = *more++;
 	}
 	unsetenv("LD_PRELOAD");
+	cli_interrupt_default(mask);
 	execv(path, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
@@ -53,17 +56,20 @@ int cli_softgpu_start(const char *dir, const char *const *more, pid_t *ret)
 {
 	char path[PATH_MAX], sock[128];
 	int ready[2], err = path_program(path, sizeof(path), "gbpf-softgpu");
+	sigset_t mask;
 	pid_t pid;
 
 	if (err || pipe2(ready, O_CLOEXEC) < 0) {
 		return err ? err : -errno;
 	}
 	snprintf(sock, sizeof(sock), "%s/softgpu.sock", dir);
+	cli_interrupt_hold(&mask);
 	pid = fork();
 	if (pid == 0) {
-		serve(path, sock, more, ready[1]);
+		serve(path, sock, more, ready[1], &mask);
 	}
 	err = pid < 0 ? -errno : 0;
+	sigprocmask(SIG_SETMASK, &mask, NULL);
 	fd_close(ready[1]);
 	if (!err && !is_ready(ready[0])) {
 		cli_softgpu_stop(pid);
