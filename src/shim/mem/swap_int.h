@@ -124,13 +124,16 @@ struct shim_swap_pause {
 };
 /* How often a pause was to begin. */
 extern uint64_t shim_swap_stops GUARDED_BY(shim_swap_mutex);
-/* Returns whether there is a pause, which ends the interval; if so, shim_swap_resume() follows. */
-bool shim_swap_stop(struct shim_swap_pause *p) REQUIRES(shim_swap_mutex);
+/* How long a pause that only makes work faster waits for calls, and then for work. */
+#define SHIM_SWAP_WAIT_NS UINT64_C(5000000)
+/* Waits that long, at most, for calls that submit work to return; others wait meanwhile. Returns
+ * whether there is a pause, which ends the interval; if so, shim_swap_resume() follows. */
+bool shim_swap_stop(struct shim_swap_pause *p, uint64_t wait_ns) REQUIRES(shim_swap_mutex);
 /* In a pause: waits until the work of that interval, and of earlier ones, is done in all contexts
  * of the process, and until copies in the context could begin, for which a driver with few queues
  * (CUDA_DEVICE_MAX_CONNECTIONS) may have them wait for work that goes on. Returns false if that
- * takes more than 5 ms. */
-bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
+ * takes longer: a kernel may wait for the host. */
+bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval, uint64_t wait_ns)
 	REQUIRES(shim_swap_mutex);
 void shim_swap_resume(struct shim_swap_pause *p);
 

@@ -13,9 +13,18 @@
 #include "shim/shim.h"
 
 #define BATCH SHIM_SWAP_BATCH
-/* Tries to pause for a movement that an allocation needs: the driver may delay calls that submit
- * work for longer than a pause waits for them, after memory of the host has been made. */
+/* Tries to pause for a movement that an allocation needs, each of which waits for four times as
+ * long as the one before: a call may wait in the driver for work, as a copy to memory that is not
+ * pinned does. The calls of the process are held meanwhile, so the first is short. */
 #define TRIES 3u
+#define MORE 4u
+
+/* For whom memory moves, by patience. */
+enum wait {
+	WAIT_ONCE,  /* for what would be faster */
+	WAIT_CALLS, /* for an allocation of this process: tries again while calls do not return */
+	WAIT_WORK, /* for another process, which may be refused otherwise: and while work goes on */
+};
 
 uint64_t shim_swap_on_host;
 static uint64_t held_until_ns[PROTO_MAX_GPUS]; /* [atomic] by row: chunks stay on the host */
@@ -178,7 +187,7 @@ static bool begin_ahead(const struct shim_swap_context *c, const struct mem_swap
 {
 	uint64_t last = shim_swap_last_use(k->region);
 
-	return last < interval && shim_swap_await(c, last) &&
+	return last < interval && shim_swap_await(c, last, SHIM_SWAP_WAIT_NS) &&
 	       shim_work_driver.cuMemcpyDtoDAsync_v2(to, k->address, k->bytes, c->out) ==
 		       CUDA_SUCCESS;
 }
@@ -194,7 +203,7 @@ bool shim_swap_copy_ahead(const struct mem_swap_chunk *k, CUdeviceptr to, uint64
 	    shim_work_driver.cuCtxPushCurrent_v2(c->ctx) != CUDA_SUCCESS) {
 		return false;
 	}
-	if (shim_swap_stop(&p)) {
+	if (shim_swap_stop(&p, SHIM_SWAP_WAIT_NS)) {
 		*ret_interval = load_relaxed(&shim_work_interval) - 1;
 		begun = begin_ahead(c, k, to, *ret_interval);
 		shim_swap_resume(&p);
@@ -233,40 +242,45 @@ static uint64_t last_use(const struct moves *m)
 	return i;
 }
 
-/* Moves all of it in a pause, or nothing if work goes on that could use it. Returns false if there
- * is no pause. */
-static bool move_in_pause(const struct shim_swap_context *c, struct moves *m)
-	REQUIRES(shim_swap_mutex)
+/* Moves all of it in a pause, or nothing if work goes on that could use it. Waits that long for
+ * calls to return, and with WAIT_WORK for work to end. Returns false if it may be tried again. */
+static bool move_in_pause(const struct shim_swap_context *c, struct moves *m, enum wait wait,
+			  uint64_t wait_ns) REQUIRES(shim_swap_mutex)
 {
+	bool moves = false;
 	struct shim_swap_pause p;
 	CUcontext before;
 
-	if (!shim_swap_stop(&p)) {
+	if (!shim_swap_stop(&p, wait_ns)) {
 		return false;
 	}
 	if (shim_work_driver.cuCtxPushCurrent_v2(c->ctx) == CUDA_SUCCESS) {
-		if (shim_swap_await(c, last_use(m))) {
+		moves = shim_swap_await(c, last_use(m),
+					wait == WAIT_WORK ? wait_ns : SHIM_SWAP_WAIT_NS);
+		if (moves) {
 			move_all(c, m);
 		}
 		(void)shim_work_driver.cuCtxPopCurrent_v2(&before);
 	}
 	shim_swap_resume(&p);
-	return true;
+	return moves || wait != WAIT_WORK;
 }
 
-/* Moves all of it, or nothing, in the first pause of so many tries. Returns the bytes that the
- * device has no more; *ret_back becomes those that came back. */
-static uint64_t move(const struct shim_swap_context *c, struct moves *m, unsigned tries,
+/* Moves all of it, or nothing. Returns the bytes that the device has no more; *ret_back becomes
+ * those that came back. */
+static uint64_t move(const struct shim_swap_context *c, struct moves *m, enum wait wait,
 		     uint64_t *ret_back) REQUIRES(shim_swap_mutex)
 {
-	uint64_t freed = 0, out = 0;
+	uint64_t freed = 0, out = 0, wait_ns = SHIM_SWAP_WAIT_NS;
+	unsigned tries = wait == WAIT_ONCE ? 1 : TRIES;
 	bool any = m->n_out != 0;
 
 	*ret_back = 0;
 	for (unsigned i = 0; i < m->n_back; i++) {
 		any |= m->back[i]->handle != 0;
 	}
-	while (any && tries-- && !move_in_pause(c, m)) {
+	while (any && tries-- && !move_in_pause(c, m, wait, wait_ns)) {
+		wait_ns *= MORE;
 	}
 	for (unsigned i = 0; i < m->n_out; i++) {
 		if (m->out[i]->place == MEM_SWAP_HOST) {
@@ -395,7 +409,8 @@ static void limit_out(struct moves *m, uint64_t bytes) REQUIRES(shim_swap_mutex)
 /* Moves the chunks out that are worth least, as many as fit into one pause: until they have that
  * many bytes, and no more than `most`. Returns the bytes that are free of charge by it; 0: no more
  * can be. */
-static uint64_t out_once(int row, uint64_t bytes, uint64_t most) REQUIRES(shim_swap_mutex)
+static uint64_t out_once(int row, uint64_t bytes, uint64_t most, enum wait wait)
+	REQUIRES(shim_swap_mutex)
 {
 	const struct shim_swap_context *c = shim_swap_context_of(row);
 	struct moves m = { 0 };
@@ -406,7 +421,7 @@ static uint64_t out_once(int row, uint64_t bytes, uint64_t most) REQUIRES(shim_s
 	}
 	add_out(&m, row, bytes, most, UINT64_MAX, UINT64_MAX);
 	limit_out(&m, most);
-	return move(c, &m, TRIES, &back);
+	return move(c, &m, wait, &back);
 }
 
 void shim_swap_out(int row, uint64_t bytes)
@@ -426,7 +441,7 @@ void shim_swap_out(int row, uint64_t bytes)
 		lock_take(&shim_swap_mutex);
 		shim_swap_pool_settle();
 		left = shim_mem_room(row);
-		freed = left < bytes ? out_once(row, bytes - left, UINT64_MAX) : 0;
+		freed = left < bytes ? out_once(row, bytes - left, UINT64_MAX, WAIT_CALLS) : 0;
 		lock_release(&shim_swap_mutex);
 	} while (freed);
 	left = shim_mem_room(row);
@@ -464,7 +479,7 @@ uint64_t shim_swap_release(int row, uint64_t bytes, uint64_t most, uint64_t rese
 	used = shim_mem_used(row);
 	if (used > reserve) {
 		most = MIN(most, used - reserve);
-		freed = out_once(row, MIN(bytes, most), most);
+		freed = out_once(row, MIN(bytes, most), most, WAIT_WORK);
 		shim_swap_pool_ordered(row);
 	}
 	lock_release(&shim_swap_mutex);
@@ -495,7 +510,7 @@ void shim_swap_back(int row)
 	for (; k && has_room && fits(&m, k); k = k->prev) {
 		has_room = k->region->freed || add_back(&m, k);
 	}
-	(void)move(c, &m, 1, &back);
+	(void)move(c, &m, WAIT_ONCE, &back);
 }
 
 void shim_swap_back_into(struct mem_swap_region *unused)
@@ -513,7 +528,7 @@ void shim_swap_back_into(struct mem_swap_region *unused)
 			(void)add_from(&m, k, unused);
 		}
 	}
-	(void)move(c, &m, 1, &back);
+	(void)move(c, &m, WAIT_ONCE, &back);
 }
 
 /* As shim_swap_exchange(), in one pause. Returns the bytes that the device has no more; *ret_back
@@ -529,7 +544,7 @@ static uint64_t exchange_once(const struct shim_swap_context *c, int row,
 		missing += add_back(&m, list[i]) ? 0 : list[i]->bytes;
 	}
 	add_out(&m, row, missing, UINT64_MAX, since, done);
-	return move(c, &m, 1, ret_back);
+	return move(c, &m, WAIT_ONCE, ret_back);
 }
 
 uint64_t shim_swap_exchange(int row, struct mem_swap_chunk *const list[], unsigned n,

@@ -9,9 +9,7 @@
 #include "shim/mem/work.h"
 #include "shim/shim.h"
 
-#define CLOSE_NS UINT64_C(5000000) /* for calls that submit work to return */
-#define DRAIN_NS UINT64_C(5000000) /* for the work to be done: a kernel may wait for the host */
-#define SPIN_NS UINT64_C(50000)	   /* of a wait, before it sleeps between queries */
+#define SPIN_NS UINT64_C(50000) /* of a wait, before it sleeps between queries */
 #define SLEEP_NS UINT64_C(20000)
 #define QUIET_NS UINT64_C(200000)
 #define CONTEXTS_MAX SHIM_SWAP_CONTEXTS_MAX
@@ -384,7 +382,7 @@ void shim_swap_resume(struct shim_swap_pause *p)
 	restore(p);
 }
 
-bool shim_swap_stop(struct shim_swap_pause *p)
+bool shim_swap_stop(struct shim_swap_pause *p, uint64_t wait_ns)
 {
 	sigset_t all;
 
@@ -392,7 +390,7 @@ bool shim_swap_stop(struct shim_swap_pause *p)
 	sigfillset(&all);
 	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &p->signals);
-	if (!policy_work_close(clock_patience(CLOSE_NS))) {
+	if (!policy_work_close(clock_patience(wait_ns))) {
 		restore(p);
 		return false;
 	}
@@ -404,21 +402,21 @@ bool shim_swap_stop(struct shim_swap_pause *p)
 }
 
 /* Delays the next query in a wait. Returns false if its time is over. */
-static bool goes_on(uint64_t begin)
+static bool goes_on(uint64_t begin, uint64_t wait_ns)
 {
 	uint64_t waited = clock_now_ns() - begin;
 
 	shim_swap_delay_query(waited);
-	return waited < clock_patience(DRAIN_NS);
+	return waited < clock_patience(wait_ns);
 }
 
-bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
+bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval, uint64_t wait_ns)
 {
 	uint64_t begin = clock_now_ns(), uses;
 	CUresult out, back;
 
 	while (shim_swap_done(&uses) < interval) {
-		if (!goes_on(begin)) {
+		if (!goes_on(begin, wait_ns)) {
 			return false;
 		}
 	}
@@ -429,6 +427,7 @@ bool shim_swap_await(const struct shim_swap_context *c, uint64_t interval)
 	do {
 		out = shim_work_driver.cuEventQuery(c->copied[0]);
 		back = shim_work_driver.cuEventQuery(c->copied[1]);
-	} while ((out == CUDA_ERROR_NOT_READY || back == CUDA_ERROR_NOT_READY) && goes_on(begin));
+	} while ((out == CUDA_ERROR_NOT_READY || back == CUDA_ERROR_NOT_READY) &&
+		 goes_on(begin, wait_ns));
 	return out == CUDA_SUCCESS && back == CUDA_SUCCESS;
 }

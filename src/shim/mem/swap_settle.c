@@ -63,13 +63,14 @@ static CUresult settle(const struct settling *s) REQUIRES(shim_swap_mutex)
 	if (!c) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	if (!shim_swap_stop(&p)) {
+	if (!shim_swap_stop(&p, SHIM_SWAP_WAIT_NS)) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	r = shim_work_driver.cuCtxPushCurrent_v2(c->ctx);
 	if (r == CUDA_SUCCESS) {
-		r = shim_swap_await(c, shim_swap_last_use(s->region)) ? copy(s, c->out)
-								      : CUDA_ERROR_NOT_READY;
+		r = shim_swap_await(c, shim_swap_last_use(s->region), SHIM_SWAP_WAIT_NS)
+			    ? copy(s, c->out)
+			    : CUDA_ERROR_NOT_READY;
 		if (r == CUDA_SUCCESS && s->mapped) {
 			r = replace(s);
 		}

@@ -76,7 +76,7 @@ static void end_interval(void)
 	bool stopped;
 
 	lock_take(&shim_swap_mutex);
-	stopped = shim_swap_stop(&p);
+	stopped = shim_swap_stop(&p, SHIM_SWAP_WAIT_NS);
 	if (stopped) {
 		shim_swap_resume(&p);
 	}

@@ -2,12 +2,14 @@
  * swap_chunk.c over an account and a driver of the test. */
 #include "swap_rig.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "policy/read.h"
 #include "shim/mem/charge.h"
@@ -502,45 +504,62 @@ static void nothing_moves_within_a_call_that_submits_work(void **state)
 	rig_check();
 }
 
-/* A call that submits work, until a pause has begun. */
+/* A call of another thread that submits work, until that time. */
 static struct {
+	pthread_barrier_t entered;
 	struct policy_reader *section;
-	uint64_t stops; /* pauses before that one */
-	bool entered;
+	uint64_t until;
+	bool returned;
 } late;
+
+static void *submit(void *arg)
+{
+	late.section = policy_work_enter();
+	(void)pthread_barrier_wait(&late.entered);
+	(void)pthread_barrier_wait(&late.entered); /* a section ends with its thread */
+	return arg;
+}
 
 static void return_late(void)
 {
-	if (late.entered && shim_swap_stops > late.stops) {
+	if (!late.returned && rig.now >= late.until) {
 		policy_work_leave(late.section);
-		late.entered = false;
+		late.returned = true;
 	}
 }
 
-/* Returns what leaves for an order within a call that returns in the pause of that number. */
-static uint64_t release_within(unsigned pause)
+/* Returns what leaves for an order within a call that returns after so many milliseconds. */
+static uint64_t release_within(uint64_t ms)
 {
+	pthread_t thread;
 	uint64_t freed;
 
-	late.stops = shim_swap_stops + pause - 1;
-	late.section = policy_work_enter();
-	late.entered = true;
+	late.until = rig.now + clock_patience(ms * 1000000);
+	late.returned = false;
+	assert_int_equal(pthread_barrier_init(&late.entered, NULL, 2), 0);
+	assert_int_equal(pthread_create(&thread, NULL, submit, NULL), 0);
+	(void)pthread_barrier_wait(&late.entered);
 	rig.on_look = return_late;
 	freed = shim_swap_release(0, CHUNK, CHUNK, 0, 0);
 	rig.on_look = NULL;
-	if (late.entered) {
-		policy_work_leave(late.section);
-	}
+	(void)pthread_barrier_wait(&late.entered);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(pthread_barrier_destroy(&late.entered), 0);
 	return freed;
 }
 
-/* An allocation would fail otherwise. */
+/* An allocation would fail otherwise. It waits three times, for 5, 20 and 80 ms. */
 static void an_order_waits_for_a_call_that_returns_late(void **state)
 {
-	CUdeviceptr a = rig_alloc(2 * CHUNK);
+	CUdeviceptr a = rig_alloc(3 * CHUNK);
+	uint64_t stops = shim_swap_stops;
 
-	assert_int_equal(release_within(2), CHUNK);
-	assert_int_equal(release_within(3), CHUNK);
+	assert_int_equal(release_within(4), CHUNK);
+	assert_int_equal(shim_swap_stops, stops + 1);
+	assert_int_equal(release_within(24), CHUNK);
+	assert_int_equal(shim_swap_stops, stops + 3);
+	assert_int_equal(release_within(100), CHUNK);
+	assert_int_equal(shim_swap_stops, stops + 6);
 	assert_true(is_away(a));
 	rig_check();
 }
@@ -549,7 +568,49 @@ static void an_order_does_not_wait_for_ever(void **state)
 {
 	CUdeviceptr a = rig_alloc(CHUNK);
 
-	assert_int_equal(release_within(1000), 0);
+	assert_int_equal(release_within(110), 0);
+	assert_true(is_back(a));
+	rig_check();
+}
+
+/* Returns what leaves for an order while work goes on for so many milliseconds. */
+static uint64_t release_behind(uint64_t ms)
+{
+	uint64_t freed;
+
+	rig.work_until = rig.now + clock_patience(ms * 1000000);
+	freed = shim_swap_release(0, CHUNK, CHUNK, 0, 0);
+	rig.work_until = 0;
+	return freed;
+}
+
+static void an_order_waits_for_work_as_for_calls(void **state)
+{
+	CUdeviceptr a = rig_alloc(2 * CHUNK);
+	uint64_t stops = shim_swap_stops;
+
+	assert_int_equal(release_behind(4), CHUNK);
+	assert_int_equal(shim_swap_stops, stops + 1);
+	assert_int_equal(release_behind(100), CHUNK);
+	assert_int_equal(shim_swap_stops, stops + 4);
+	assert_true(is_away(a));
+	a = rig_alloc(CHUNK);
+	assert_int_equal(release_behind(110), 0);
+	assert_true(is_back(a));
+	rig_check();
+}
+
+/* It can lie on the host. */
+static void an_allocation_waits_for_work_only_once(void **state)
+{
+	CUdeviceptr a = rig_alloc(CHUNK);
+	uint64_t stops = shim_swap_stops;
+
+	fill_limit();
+	rig.work_until = rig.now + clock_patience(20000000);
+	shim_swap_out(0, CHUNK);
+	rig.work_until = 0;
+	assert_int_equal(shim_swap_stops, stops + 1);
 	assert_true(is_back(a));
 	rig_check();
 }
@@ -808,6 +869,8 @@ int main(void)
 		TEST(nothing_moves_within_a_call_that_submits_work),
 		TEST(an_order_waits_for_a_call_that_returns_late),
 		TEST(an_order_does_not_wait_for_ever),
+		TEST(an_order_waits_for_work_as_for_calls),
+		TEST(an_allocation_waits_for_work_only_once),
 		TEST(nothing_moves_while_a_context_ends),
 		TEST(what_cannot_be_copied_out_stays),
 		TEST(what_cannot_be_copied_back_stays_on_the_host),
