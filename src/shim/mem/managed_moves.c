@@ -20,8 +20,8 @@
 /* How long a movement is waited for: streams may wait for work of the program's. */
 #define WAIT_NS UINT64_C(5000000)
 #define WAIT_NS_PER_MIB UINT64_C(500000)
-#define CLEARLY 1.5 /* worth of what comes back, by that of what leaves */
-#define REST 20u    /* after a fetch in vain none is tried for so many times as long */
+#define CLEARLY 1500u /* thousandths: worth of what comes back, by that of what leaves */
+#define REST 20u      /* after a fetch in vain none is tried for so many times as long */
 
 /* By row: the context whose streams have moved memory the last time. */
 static CUcontext moved_in[PROTO_MAX_GPUS] GUARDED_BY(shim_swap_mutex);
@@ -320,21 +320,10 @@ static bool is_worth_more(const struct shim_managed_naming *n, uint64_t move_ns_
 	REQUIRES(shim_swap_mutex)
 {
 	uint64_t lost_ns = n->need.lost * (MEM_SWAP_UNIT / MIB) * 1000;
-	uint64_t more = n->need.missing - MIN(n->need.missing, shim_mem_room(n->row)), leaves = 0;
-	struct mem_swap_chunk *list[SHIM_SWAP_BATCH];
-	double worth = 0;
-	unsigned k = more ? mem_swap_pick(&shim_managed_map, n->row, n->use, more, UINT64_MAX, list,
-					  SHIM_SWAP_BATCH, &worth)
-			  : 0;
 
-	for (unsigned i = 0; i < k; i++) {
-		leaves += list[i]->bytes;
-	}
-	if (leaves && leaves < more) {
-		worth *= (double)more / (double)leaves; /* others leave in later movements */
-	}
-	return k && lost_ns >= n->need.missing / MIB * move_ns_per_mib &&
-	       n->need.worth >= worth * CLEARLY;
+	return lost_ns >= n->need.missing / MIB * move_ns_per_mib &&
+	       mem_swap_ratio(&shim_managed_map, n->row, &n->need, shim_mem_room(n->row), n->use) >=
+		       CLEARLY;
 }
 
 static bool may_fetch(int row) REQUIRES(shim_swap_mutex)
