@@ -52,6 +52,10 @@ int bench_quota_command(struct bench_quota *b, pid_t pid, unsigned slot);
 /* The two halves of it. */
 void bench_quota_send(struct bench_quota *b, unsigned slot);
 int bench_quota_await_done(struct bench_quota *b, pid_t pid, unsigned slot);
+/* Waits for at most 20 ms. Returns whether the client has carried out its command. */
+bool bench_quota_wait_done(struct bench_quota *b, unsigned slot);
+/* Fails with the last line of output of a client that has exited. Returns -1. */
+int bench_quota_exited(struct bench_quota *b, unsigned slot);
 /* Begins a phase. */
 void bench_quota_begin(struct bench_quota *b, enum bench_quota_activity what);
 /* Waits until the workers have done what the phase asks for; but: one that was killed. */

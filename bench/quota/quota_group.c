@@ -122,6 +122,11 @@ static const char *log_of(const struct bench_quota *b, unsigned slot)
 	return load;
 }
 
+int bench_quota_exited(struct bench_quota *b, unsigned slot)
+{
+	return failed(b, "exited", log_of(b, slot));
+}
+
 int bench_quota_check_clients(struct bench_quota *b, pid_t leader)
 {
 	for (unsigned i = 0; i < QUOTA_SLOTS; i++) {
@@ -148,7 +153,7 @@ int bench_quota_await_ready(struct bench_quota *b, pid_t leader, unsigned slot, 
 		if (bench_quota_check_clients(b, leader) < 0) {
 			return bench_testbed_lives(&b->testbed, leader)
 				       ? -1
-				       : failed(b, "exited", log_of(b, slot));
+				       : bench_quota_exited(b, slot);
 		}
 		if (clock_now_ns() > deadline) {
 			return failed(b, "not ready in time", log_of(b, slot));
@@ -172,20 +177,29 @@ void bench_quota_send(struct bench_quota *b, unsigned slot)
 	futex_wake_shared(&s->command, 1 << 30);
 }
 
-int bench_quota_await_done(struct bench_quota *b, pid_t pid, unsigned slot)
+bool bench_quota_wait_done(struct bench_quota *b, unsigned slot)
 {
 	const struct bench_quota_slot *s = &b->page->slot[slot];
+
+	if (load_acquire(&s->done) != s->command) {
+		futex_wait_shared(&s->done, s->command - 1, 20000000);
+	}
+	return load_acquire(&s->done) == s->command;
+}
+
+int bench_quota_await_done(struct bench_quota *b, pid_t pid, unsigned slot)
+{
 	uint64_t deadline = clock_now_ns() + COMMAND_NS;
 
-	while (load_acquire(&s->done) != s->command) {
+	while (!bench_quota_wait_done(b, slot)) {
 		if (bench_quota_check_clients(b, pid) < 0) {
-			return -1;
+			return bench_testbed_lives(&b->testbed, pid) ? -1
+								     : bench_quota_exited(b, slot);
 		}
 		if (clock_now_ns() > deadline) {
 			return bench_testbed_fail(&b->testbed, "%s: no answer in time",
 						  log_of(b, slot));
 		}
-		futex_wait_shared(&s->done, s->command - 1, 20000000);
 	}
 	return 0;
 }

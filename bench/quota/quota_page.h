@@ -60,8 +60,11 @@ struct bench_quota_load {
 	uint32_t partner;  /* slot of the program for whose `made` it waits before it computes */
 	uint32_t made;	   /* atomic; 1: the program has its memory; the coordinator resets it */
 	uint64_t stride;   /* of the words that kernels use: 1 on a device */
+	uint64_t limit_ns; /* of a program's passes: none begins after it; 0: no limit */
 	uint64_t begin_ns; /* the answer: CLOCK_MONOTONIC, and */
 	uint64_t end_ns;
+	uint64_t passes_ns;   /* the time of the passes of a program */
+	uint32_t passes_done; /* atomic: its passes that have ended */
 	uint64_t wrong;	 /* number of words with a wrong value, of those that were compared; and */
 	uint64_t digest; /* of all results so far, or of those of a program */
 	uint64_t free_bytes; /* of the device, by the driver */

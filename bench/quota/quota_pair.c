@@ -3,37 +3,49 @@
  * which has no programs; so other programs lose nothing, and the tenants take memory of each
  * other as on a full device. Conditions differ in what decides whose memory leaves; controls are
  * managed memory, of which never more is made than the device has free, and each tenant alone with
- * enough memory. */
+ * enough memory. The number of passes is the same in all conditions of a program: a trial, which is
+ * not recorded, finds how many fit the times below. */
 #include <jansson.h>
 #include <stdio.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "bench/common/program.h"
 #include "bench/quota/quota.h"
 
 #define TENANTS 2u			 /* 0 is the important one */
-#define SHARE_MAX (UINT64_C(4) << 30)	 /* so that the work takes seconds on a device */
+#define SHARE_MAX (UINT64_C(4) << 30)	 /* so that memory of the host takes a second to make */
 #define NEED(share) ((share) / 4 * 3)	 /* of each tenant */
 #define SLACK (8 * (uint64_t)QUOTA_UNIT) /* small allocations */
 #define SPARE(need) ((need) / 8)	 /* of the device, next to managed memory */
 #define WARM_BYTES (4 * (uint64_t)QUOTA_UNIT)
 #define SEED 12345u
 #define SOFT_STRIDE 512u
+#define TRIAL_PASSES 8u /* gBPF estimates launches in place by the latest four times */
+#define PASSES_MAX 65536u
+#define RUN_NS UINT64_C(60000000000) /* after which a program that has not ended has failed */
 
 enum condition { HALVES, SHARED, KEEP, MANAGED, ALONE, CONDITIONS };
 static const char *const names[CONDITIONS] = { "halves", "shared", "keep", "managed", "alone" };
 static const char *const tenants[TENANTS] = { "important", "other" };
 _Static_assert(CONDITIONS *TENANTS <= QUOTA_LOADS_MAX, "slots of the clients");
 
-/* The passes take a second or so on an H200 with 4 GiB to share. */
-static const struct program {
-	const char *name;
-	uint32_t passes, soft_passes;
-} programs[QUOTA_PROGRAMS] = {
-	[QUOTA_STENCIL] = { "stencil", 256, 6 },
-	[QUOTA_PRODUCT] = { "product", 8, 8 },
-	[QUOTA_KMEANS] = { "kmeans", 256, 6 },
+static const char *const programs[QUOTA_PROGRAMS] = {
+	[QUOTA_STENCIL] = "stencil",
+	[QUOTA_PRODUCT] = "product",
+	[QUOTA_KMEANS] = "kmeans",
 };
+
+/* Times of the passes of a program. On an H200 a pass takes 20 to 100 times as long where its
+ * memory is used in place, so `away` decides there. */
+struct times {
+	uint64_t trial;	 /* in each condition of the trial, and at most a pass more */
+	uint64_t enough; /* with enough memory, at most */
+	uint64_t away;	 /* without a policy, at most, unless passes_min take longer */
+	uint32_t passes_min;
+};
+static const struct times device_times = { 800000000, 3000000000, 5000000000, 4 };
+static const struct times soft_times = { 800000000, 250000000, 500000000, 6 };
 
 struct pair {
 	struct bench_quota *b;
@@ -42,7 +54,13 @@ struct pair {
 	uint64_t share, need;
 	uint64_t held[TENANTS];			  /* before its program runs, in condition KEEP */
 	uint64_t digest[QUOTA_PROGRAMS][TENANTS]; /* of the tenant alone; 0: not known */
+	uint32_t passes[QUOTA_PROGRAMS];	  /* in all conditions; 0: not known, trial */
 };
+
+static const struct times *times_of(const struct pair *t)
+{
+	return t->b->testbed.soft ? &soft_times : &device_times;
+}
 
 static unsigned number_of(unsigned k, unsigned i)
 {
@@ -94,23 +112,49 @@ static int start_client(struct pair *t, unsigned k, unsigned i)
 static void send(struct pair *t, unsigned k, unsigned i, enum bench_quota_program program,
 		 unsigned with, uint64_t bytes)
 {
-	bool soft = t->b->testbed.soft;
 	struct bench_quota_load *m = load_of(t, k, i);
 
 	m->op = QUOTA_LOAD_PROGRAM;
 	m->program = program;
-	m->passes = soft ? programs[program].soft_passes : programs[program].passes;
+	m->passes = t->passes[program] ? t->passes[program] : TRIAL_PASSES;
+	m->limit_ns = t->passes[program] ? 0 : times_of(t)->trial;
 	m->bytes = bytes;
 	m->managed = k == MANAGED;
 	m->seed = SEED + i;
 	m->partner = slot_of(k, with);
-	m->stride = soft ? SOFT_STRIDE : 1;
+	m->stride = t->b->testbed.soft ? SOFT_STRIDE : 1;
 	bench_quota_send(t->b, slot_of(k, i));
 }
 
+/* Waits for a tenant's program. Fails at once if that of the other one has ended: this one may wait
+ * for it. */
 static int await(struct pair *t, unsigned k, unsigned i)
 {
-	return bench_quota_await_done(t->b, t->pid[k][i], slot_of(k, i));
+	const struct bench_quota_load *m = load_of(t, k, i);
+	uint64_t deadline = clock_now_ns() + clock_patience(RUN_NS);
+	struct bench_quota *b = t->b;
+
+	while (!bench_quota_wait_done(b, slot_of(k, i))) {
+		for (unsigned j = 0; j < TENANTS; j++) {
+			pid_t pid = t->pid[k][j];
+
+			if (pid && bench_quota_check_clients(b, pid) < 0) {
+				return bench_testbed_lives(&b->testbed, pid)
+					       ? -1
+					       : bench_quota_exited(b, slot_of(k, j));
+			}
+		}
+		if (clock_now_ns() > deadline) {
+			return bench_testbed_fail(
+				&b->testbed,
+				"pair: %s of the %s tenant, condition %s: no end after %.0f s, "
+				"after %u of %u passes",
+				programs[m->program], tenants[i], names[k],
+				(double)clock_patience(RUN_NS) / 1e9, load_acquire(&m->passes_done),
+				m->passes);
+		}
+	}
+	return 0;
 }
 
 /* The first launch of a kernel makes the driver take memory, which limits are set beyond. */
@@ -198,6 +242,7 @@ static int start(struct pair *t, unsigned k)
 	struct bench_quota *b = t->b;
 	int err = 0;
 
+	bench_testbed_progress(&b->testbed, "quota: pair, start of %s", names[k]);
 	if (k != MANAGED) { /* no policy that holds launches */
 		t->daemon[k] = bench_testbed_gbpfd(&b->testbed, k == KEEP ? b->keep : NULL);
 		err = t->daemon[k] ? 0 : -1;
@@ -222,9 +267,8 @@ static int compare(struct pair *t, unsigned k, unsigned i, enum bench_quota_prog
 		       : bench_testbed_fail(&t->b->testbed,
 					    "WRONG RESULTS: %s of the %s tenant has the digest "
 					    "%#llx (%s), alone %#llx",
-					    programs[p].name, tenants[i],
-					    (unsigned long long)digest, names[k],
-					    (unsigned long long)*alone);
+					    programs[p], tenants[i], (unsigned long long)digest,
+					    names[k], (unsigned long long)*alone);
 }
 
 /* Runs the program of both tenants at once, alone one after the other. first: is sent first. */
@@ -247,7 +291,7 @@ static int run(struct pair *t, unsigned k, enum bench_quota_program p, unsigned 
 			err = reserve(t, false);
 		}
 	}
-	for (unsigned i = 0; i < TENANTS && !err; i++) {
+	for (unsigned i = 0; i < TENANTS && !err && t->passes[p]; i++) {
 		err = compare(t, k, i, p);
 	}
 	return err;
@@ -269,9 +313,10 @@ static int record(struct pair *t, unsigned k, enum bench_quota_program p, unsign
 
 	return bench_testbed_record(
 		&t->b->testbed, "pair",
-		json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-			  "condition", names[k], "program", programs[p].name, "round", (int)round,
-			  "ns", (json_int_t)(end - begin), "important_ns",
+		json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			  "s:I}",
+			  "condition", names[k], "program", programs[p], "round", (int)round,
+			  "passes", (int)a->passes, "ns", (json_int_t)(end - begin), "important_ns",
 			  (json_int_t)(a->end_ns - a->begin_ns), "other_ns",
 			  (json_int_t)(o->end_ns - o->begin_ns), "need_bytes", (json_int_t)t->need,
 			  "share_bytes", (json_int_t)t->share, "important_out_bytes",
@@ -282,7 +327,51 @@ static int record(struct pair *t, unsigned k, enum bench_quota_program p, unsign
 			  (json_int_t)m[1].back_bytes));
 }
 
-/* round: 0 is not recorded; in it gBPF learns the kernels. */
+/* Returns the time of a pass of the slower tenant. */
+static uint64_t pass_ns(struct pair *t, unsigned k)
+{
+	uint64_t ns = 1;
+
+	for (unsigned i = 0; i < TENANTS; i++) {
+		const struct bench_quota_load *m = load_of(t, k, i);
+
+		ns = MAX(ns, m->passes_ns / MAX(load_acquire(&m->passes_done), 1u));
+	}
+	return ns;
+}
+
+/* Decides on the passes of a program by a trial in each condition, in which gBPF learns the kernels
+ * as well. */
+static int try(struct pair *t, enum bench_quota_program p)
+{
+	const struct times *times = times_of(t);
+	struct bench_quota *b = t->b;
+	uint64_t enough = 1, away = 1, passes;
+	int err = 0;
+
+	for (unsigned n = 0; n < CONDITIONS && !err; n++) {
+		unsigned k = (ALONE + n) % CONDITIONS;
+
+		bench_testbed_progress(&b->testbed, "quota: pair, %s, trial: %s", programs[p],
+				       names[k]);
+		err = run(t, k, p, 0);
+		if (k == ALONE) {
+			enough = pass_ns(t, k);
+		} else if (k == HALVES || k == SHARED) {
+			away = MAX(away, pass_ns(t, k));
+		}
+	}
+	passes = MIN(times->enough / enough, times->away / away);
+	passes = MAX(MIN(passes, (uint64_t)PASSES_MAX), (uint64_t)times->passes_min);
+	t->passes[p] = (uint32_t)passes;
+	bench_testbed_progress(&b->testbed,
+			       "quota: pair, %s: %u passes, %.3f ms each alone, at most %.3f ms "
+			       "without a policy",
+			       programs[p], t->passes[p], (double)enough / 1e6, (double)away / 1e6);
+	return err;
+}
+
+/* round: from 1 on. */
 static int measure(struct pair *t, enum bench_quota_program p, unsigned round)
 {
 	struct bench_quota *b = t->b;
@@ -290,11 +379,11 @@ static int measure(struct pair *t, enum bench_quota_program p, unsigned round)
 
 	for (unsigned n = 0; n < CONDITIONS && !err; n++) {
 		/* The first round begins with ALONE, whose results are the right ones. */
-		unsigned k = (ALONE + n + round) % CONDITIONS;
+		unsigned k = (ALONE + n + round - 1) % CONDITIONS;
 		struct bench_quota_moved before[TENANTS], after[TENANTS];
 
-		bench_testbed_progress(&b->testbed, "quota: pair, %s, round %u: %s",
-				       programs[p].name, round, names[k]);
+		bench_testbed_progress(&b->testbed, "quota: pair, %s, round %u of %u: %s",
+				       programs[p], round, b->rounds, names[k]);
 		for (unsigned i = 0; i < TENANTS; i++) {
 			before[i] = moved(t, k, i, NULL);
 		}
@@ -302,7 +391,7 @@ static int measure(struct pair *t, enum bench_quota_program p, unsigned round)
 		for (unsigned i = 0; i < TENANTS; i++) {
 			after[i] = moved(t, k, i, &before[i]);
 		}
-		err = err || !round ? err : record(t, k, p, round, after);
+		err = err ? err : record(t, k, p, round, after);
 	}
 	return err;
 }
@@ -319,8 +408,9 @@ int bench_quota_pair(struct bench_quota *b)
 	for (unsigned k = 0; k < CONDITIONS && !err; k++) {
 		err = start(&t, k);
 	}
-	for (unsigned p = 0; p < QUOTA_PROGRAMS; p++) {
-		for (unsigned round = 0; round <= b->rounds && !err; round++) {
+	for (unsigned p = 0; p < QUOTA_PROGRAMS && !err; p++) {
+		err = try(&t, p);
+		for (unsigned round = 1; round <= b->rounds && !err; round++) {
 			err = measure(&t, p, round);
 		}
 	}

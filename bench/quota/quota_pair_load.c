@@ -1,6 +1,7 @@
-/* The programs of a pair: a stencil, a matrix product and k-means, each with a fixed amount of work
- * in memory of cuMemAlloc or in managed memory. Each launch names all of the program's memory by
- * pointers, and the program waits for each pass, as one that looks at a residual does. */
+/* The programs of a pair: a stencil, a matrix product and k-means, each with the number of passes
+ * that the coordinator asks for, in memory of cuMemAlloc or in managed memory. Each launch names
+ * all of the program's memory by pointers, and the program waits for each pass, as one that looks
+ * at a residual does. */
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "bench/quota/quota_client.h"
@@ -9,7 +10,10 @@
 #define DIMENSIONS 3u
 #define SPREAD 256u
 #define TILE 8u
-#define STRIPS 8u /* of rows, launches of a product */
+/* Strips of rows at most, one for each pass of a product: short passes, since one of them may take
+ * a hundred times as long in place. 128 leave an item for each thread of an H200 with 1 GiB a
+ * matrix. */
+#define STRIPS 128u
 #define ROW 4096u /* cells of a row of the stencil */
 #define MIXES 2u
 #define BUFFERS_MAX 3u
@@ -93,54 +97,76 @@ static void meet(const struct program *p)
 	}
 }
 
+/* Begins the passes of a program, which has its memory. */
+static uint64_t begin_passes(struct program *p)
+{
+	store_release(&p->k->c->me->load.passes_done, 0u);
+	meet(p);
+	return clock_now_ns();
+}
+
+/* Waits for a pass. Returns whether the program is to do another one. */
+static bool end_pass(struct program *p, uint64_t begin_ns)
+{
+	struct bench_quota_load *m = &p->k->c->me->load;
+	uint32_t done = m->passes_done + 1;
+
+	wait_for(p);
+	m->passes_ns = clock_now_ns() - begin_ns;
+	store_release(&m->passes_done, done);
+	return done < m->passes && (!m->limit_ns || m->passes_ns < m->limit_ns);
+}
+
 static void run_stencil(struct program *p)
 {
-	uint64_t bytes = p->m->bytes / 2, stride = p->m->stride, cells, row;
+	uint64_t bytes = p->m->bytes / 2, stride = p->m->stride, cells, row, begin_ns;
+	uint32_t pass = 0;
 
 	bytes -= bytes % (sizeof(uint32_t) * stride);
 	cells = cells_of(p, bytes);
 	row = MIN((uint64_t)ROW, cells);
 	make(p, 0, bytes);
 	make(p, 1, bytes);
-	meet(p);
-	for (uint32_t pass = 0; pass < p->m->passes; pass++) {
+	begin_ns = begin_passes(p);
+	do {
 		void *params[] = { &p->at[pass % 2], &p->at[(pass + 1) % 2], &cells, &stride,
 				   &row };
 
 		launch(p, kernel.stencil, params);
-		wait_for(p);
-	}
+		pass++;
+	} while (end_pass(p, begin_ns));
 }
 
-/* The greatest multiple of TILE * STRIPS whose square is no more. */
+/* Returns the greatest multiple of TILE whose square is no more. */
 static uint64_t side_of(uint64_t cells)
 {
 	uint64_t n = 0;
 
-	while ((n + TILE * STRIPS) * (n + TILE * STRIPS) <= cells) {
-		n += TILE * STRIPS;
+	while ((n + TILE) * (n + TILE) <= cells) {
+		n += TILE;
 	}
 	return n;
 }
 
 static void run_product(struct program *p)
 {
-	uint64_t bytes = p->m->bytes / 3, stride = p->m->stride, n, rows;
+	uint64_t bytes = p->m->bytes / 3, stride = p->m->stride, n, rows, begin_ns;
+	uint32_t pass = 0;
 
 	bytes -= bytes % sizeof(uint32_t);
 	n = side_of(cells_of(p, bytes));
-	rows = n / STRIPS;
+	rows = MAX(n / STRIPS - n / STRIPS % TILE, (uint64_t)TILE);
 	for (unsigned i = 0; i < 3; i++) {
 		make(p, i, bytes);
 	}
-	meet(p);
-	for (uint32_t pass = 0; pass < p->m->passes; pass++) {
-		uint64_t from = pass % STRIPS * rows;
+	begin_ns = begin_passes(p);
+	do {
+		uint64_t from = pass % (n / rows) * rows;
 		void *params[] = { &p->at[0], &p->at[1], &p->at[2], &n, &stride, &from, &rows };
 
 		launch(p, kernel.product, params);
-		wait_for(p);
-	}
+		pass++;
+	} while (end_pass(p, begin_ns));
 }
 
 static void make_centres(struct program *p)
@@ -161,23 +187,22 @@ static void make_centres(struct program *p)
 
 static void run_kmeans(struct program *p)
 {
-	uint64_t plane = p->m->bytes / (DIMENSIONS + 1), stride = p->m->stride, points;
+	uint64_t plane = p->m->bytes / (DIMENSIONS + 1), stride = p->m->stride, points, begin_ns;
 
 	plane -= plane % (sizeof(uint32_t) * stride);
 	points = cells_of(p, plane);
 	make_centres(p);
 	make(p, 0, DIMENSIONS * plane);
 	make(p, 1, plane);
-	meet(p);
-	for (uint32_t pass = 0; pass < p->m->passes; pass++) {
+	begin_ns = begin_passes(p);
+	do {
 		void *assign[] = { &p->at[0], &p->at[1], &p->centres, &p->sums, &points, &stride };
 		void *centres[] = { &p->centres, &p->sums };
 
 		launch(p, kernel.assign, assign);
 		CU(p->k->c, cuLaunchKernel(kernel.centres, 1, 1, 1, CENTRES, 1, 1, 0, p->k->stream,
 					   centres, NULL));
-		wait_for(p);
-	}
+	} while (end_pass(p, begin_ns));
 }
 
 /* Returns a digest of all memory of the program. */

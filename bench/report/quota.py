@@ -154,7 +154,7 @@ def of_pair(records):
 		rounds = sorted(by['keep'])
 		one = by['keep'][rounds[0]]
 		ns = {c: {i: r['important_ns'] + r['other_ns'] if c == 'alone' else r['ns'] for i, r in by[c].items()} for c in PAIR}
-		f = {'program': program, 'rounds': len(rounds), **{n: one[n] for n in ('need_bytes', 'share_bytes')}, 'conditions': {}, 'less': {}}
+		f = {'program': program, 'rounds': len(rounds), **{n: one[n] for n in ('passes', 'need_bytes', 'share_bytes')}, 'conditions': {}, 'less': {}}
 		for c in PAIR:
 			f['conditions'][c] = {'ns': stats.quantile(sorted(ns[c].values()), 0.5),
 				**{n: stats.quantile(sorted(r[n] for r in by[c].values()), 0.5) for n in ('important_ns', 'other_ns')},
@@ -314,11 +314,11 @@ def print_pair(out, d):
 	out.line('pair: two tenants of %.0f MiB each share %.0f MiB; ms until both have ended, medians of %u round%s (IMPORTANT, OTHER: of each; one by '
 		'one: their sum); LESS: time that the policy saves%s; MiB that left the device; IN PLACE: launches, important + other' % (
 		*mib(rows[0], 'need', 'share'), rows[0]['rounds'], plural(rows[0]['rounds']), '' if d['soft'] else ' (goal %.0f %%)' % GOAL_PAIR_PERCENT))
-	out.line('%-8s %-10s %10s %10s %10s %7s %13s %13s %13s' % ('PROGRAM', 'CONDITION', 'BOTH ms', 'IMPORTANT', 'OTHER', 'LESS %', 'MIN-MAX', 'LEFT', 'IN PLACE'))
+	out.line('%-8s %6s %-10s %10s %10s %10s %7s %13s %13s %13s' % ('PROGRAM', 'PASSES', 'CONDITION', 'BOTH ms', 'IMPORTANT', 'OTHER', 'LESS %', 'MIN-MAX', 'LEFT', 'IN PLACE'))
 	for f in rows:
 		for c, text in PAIR.items():
 			v, less = f['conditions'][c], f['less'].get(c)
-			out.line('%-8s %-10s %10.1f %10.1f %10.1f %7s %13s %13s %13s' % (f['program'], text, v['ns'] / 1e6, v['important_ns'] / 1e6,
+			out.line('%-8s %6u %-10s %10.1f %10.1f %10.1f %7s %13s %13s %13s' % (f['program'], f['passes'], text, v['ns'] / 1e6, v['important_ns'] / 1e6,
 				v['other_ns'] / 1e6, '%.1f' % less['percent'] if less else '', '%.1f-%.1f' % (less['min'], less['max']) if less else '',
 				'%.0f + %.0f' % mib(v, 'important_out', 'other_out'), '%u + %u' % (v['important_in_place'], v['other_in_place'])))
 

@@ -105,6 +105,7 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 	[ -z "$stderr" ]
 	json '[f["program"] for f in d["pair"]] == ["stencil", "product", "kmeans"] and d["missed"] == []'
 	json 'all((f["rounds"], f["need_bytes"], f["share_bytes"]) == (1, 96 << 20, 128 << 20) for f in d["pair"])'
+	json 'all(f["passes"] >= 6 for f in d["pair"])'
 	json 'all(list(f["conditions"]) == ["halves", "shared", "keep", "managed", "alone"] for f in d["pair"])'
 	json 'all(c["ns"] >= max(c["important_ns"], c["other_ns"]) > 0 for f in d["pair"] for c in f["conditions"].values())'
 	away='lambda c, n: c[n + "_out_bytes"] + c[n + "_in_place"]'
@@ -112,6 +113,31 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 	json "all(($away)(f['conditions']['keep'], 'other') > 0 for f in d['pair'])"
 	json "all(($away)(f['conditions']['halves'], n) > 0 for f in d['pair'] for n in ('important', 'other'))"
 	json 'all(abs(f["less"][c]["percent"] - 100 + 100 * f["conditions"]["keep"]["ns"] / f["conditions"][c]["ns"]) < 1e-6 for f in d["pair"] for c in f["less"])'
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+# A program of a pair waits for the other one's memory: without its partner it would wait for ever.
+@test "bench memory ends at once when one of two tenants is killed, and has reported every step until then" {
+	"$GBPF" bench memory --device soft --parts pair --repeats 1 --mem 128M --progress >out 2>err &
+	local bench=$! f victim= status=0
+	eventually grep -q 'pair, stencil, trial: halves' err
+	for f in $(grep -lszx "GBPF_NAME=load1" /proc/[0-9]*/environ); do # the other tenant of the condition halves
+		f=${f%/environ}
+		if grep -qsz "^TMPDIR=$TMPDIR$" "$f/environ" && [[ $(readlink "$f/exe") == */bench-quota-client ]]; then
+			victim=${f#/proc/}
+		fi
+	done
+	[ -n "$victim" ]
+	kill -9 "$victim"
+	eventually has_exited "$bench"
+	wait "$bench" || status=$?
+	cat out err
+	[ "$status" -eq 1 ]
+	grep -q 'load1: exited' err
+	for f in halves shared keep managed alone; do
+		grep -q "pair, start of $f" err
+	done
+	grep -q 'pair, stencil, trial: alone' err
 	[ -z "$(ls "$TMPDIR")" ]
 }
 
@@ -154,11 +180,11 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 		{"cycle":{"condition":"fits","kind":"read","round":1,"ns":100,"passes":3,"layers_bytes":184,"quota_bytes":100,"out_bytes":0,"back_bytes":0,"in_place":0}}
 		{"cycle":{"condition":"swap","kind":"read","round":1,"ns":300,"passes":3,"layers_bytes":184,"quota_bytes":100,"out_bytes":0,"back_bytes":0,"in_place":9}}
 		{"cycle":{"condition":"hand","kind":"read","round":1,"ns":600,"passes":3,"layers_bytes":184,"quota_bytes":100,"out_bytes":0,"back_bytes":0,"in_place":0}}
-		{"pair":{"condition":"halves","program":"stencil","round":1,"ns":120000000,"important_ns":118000000,"other_ns":119000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":7,"other_out_bytes":0,"other_in_place":7,"important_back_bytes":0,"other_back_bytes":0}}
-		{"pair":{"condition":"shared","program":"stencil","round":1,"ns":100000000,"important_ns":99000000,"other_ns":60000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":6,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
-		{"pair":{"condition":"keep","program":"stencil","round":1,"ns":40000000,"important_ns":20000000,"other_ns":39000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":5,"important_back_bytes":0,"other_back_bytes":0}}
-		{"pair":{"condition":"managed","program":"stencil","round":1,"ns":35000000,"important_ns":34000000,"other_ns":33000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
-		{"pair":{"condition":"alone","program":"stencil","round":1,"ns":31000000,"important_ns":15000000,"other_ns":16000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"halves","program":"stencil","round":1,"passes":7,"ns":120000000,"important_ns":118000000,"other_ns":119000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":7,"other_out_bytes":0,"other_in_place":7,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"shared","program":"stencil","round":1,"passes":7,"ns":100000000,"important_ns":99000000,"other_ns":60000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":6,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"keep","program":"stencil","round":1,"passes":7,"ns":40000000,"important_ns":20000000,"other_ns":39000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":5,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"managed","program":"stencil","round":1,"passes":7,"ns":35000000,"important_ns":34000000,"other_ns":33000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
+		{"pair":{"condition":"alone","program":"stencil","round":1,"passes":7,"ns":31000000,"important_ns":15000000,"other_ns":16000000,"need_bytes":75,"share_bytes":100,"important_out_bytes":0,"important_in_place":0,"other_out_bytes":0,"other_in_place":0,"important_back_bytes":0,"other_back_bytes":0}}
 		{"end":null}
 	END
 	report() { run python3 -IB -X utf8 "$GBPF_PREFIX/lib/gbpf/bench/report" quota; }
@@ -167,9 +193,9 @@ quota() { run --separate-stderr "$GBPF" --json bench memory --device soft --seco
 	[ "$status" -eq 0 ]
 	grep -qE '^read +5\.52 +1\.84 +0\.92 +2\.00 +2\.00-2\.00 +0\.333 +0 +0 +9$' <<<"$output"
 	[[ $output == *"out     2.1 GB/s, 67 % of pinned memory down, 3.2 GB/s; 0.7 in the first round"* ]]
-	grep -qE '^stencil +policy +40\.0 +20\.0 +39\.0 +0 \+ 0 +0 \+ 5$' <<<"$output"
-	grep -qE '^stencil +no policy +100\.0 +99\.0 +60\.0 +60\.0 +60\.0-60\.0 +0 \+ 0 +6 \+ 0$' <<<"$output"
-	grep -qE '^stencil +one by one +31\.0 ' <<<"$output"
+	grep -qE '^stencil +7 policy +40\.0 +20\.0 +39\.0 +0 \+ 0 +0 \+ 5$' <<<"$output"
+	grep -qE '^stencil +7 no policy +100\.0 +99\.0 +60\.0 +60\.0 +60\.0-60\.0 +0 \+ 0 +6 \+ 0$' <<<"$output"
+	grep -qE '^stencil +7 one by one +31\.0 ' <<<"$output"
 	sed 's/"soft":true/"soft":false/' records >device
 	report <device
 	[ "$status" -eq 0 ]
