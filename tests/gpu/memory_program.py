@@ -2,7 +2,8 @@
 Computes, then says what it sees: total, free, held (bytes that it holds), wrong (results), digest (of its results), apart (figures in
 which NVML differs from CUDA, in a virtual GPU), or `absent` with the reason. Then it reads
 commands as lines and answers each with a line of JSON: "info"; "fill": allocates until it is refused, smaller pieces last; "free":
-frees the first piece, which its computation may need, computes, then frees the others and computes again; "take MIB": allocates that.
+frees the first piece, which its computation may need, computes, then frees the others and computes again; "take MIB": allocates that;
+and those of the part, such as "work" and "rest" of giver, and "ask MIB" of taker.
 
 MEMORY_PATHS in the environment: the program vgpu_paths, which has the parts that are not here. MEMORY_TAKEN: MiB that another process
 of the driver API takes before this one begins. MEMORY_DEVICES: the devices of PART PART, where they are not the first."""
@@ -13,6 +14,8 @@ import os
 import struct
 import subprocess
 import sys
+import threading
+import time
 
 MIB = 1 << 20
 PIECES = (512 * MIB, 64 * MIB, 8 * MIB, 2 * MIB)
@@ -334,6 +337,120 @@ class Captured(Driver):
 		return all(set(self.bytes_of(p, 4 * MIB)) == {value} for _, p, value in self.graphs) and super().compute()
 
 
+ADD = b'''.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry add(.param .u64 at, .param .u32 n, .param .u32 apart) {
+	.reg .b32 %r<7>; .reg .b64 %d<4>; .reg .pred %p;
+	mov.u32 %r0, %ctaid.x;
+	mov.u32 %r1, %ntid.x;
+	mov.u32 %r2, %tid.x;
+	mad.lo.u32 %r0, %r0, %r1, %r2;
+	ld.param.u32 %r3, [n];
+	setp.ge.u32 %p, %r0, %r3;
+	@%p bra END;
+	ld.param.u32 %r4, [apart];
+	ld.param.u64 %d0, [at];
+	mul.wide.u32 %d1, %r0, %r4;
+	add.u64 %d2, %d0, %d1;
+	ld.global.u32 %r5, [%d2];
+	add.u32 %r6, %r5, 1;
+	st.global.u32 [%d2], %r6;
+END:
+	ret;
+}
+'''
+
+
+class Giver(Driver):
+	"""Holds memory for which another virtual GPU asks. With "work" it sets all of it and lets a kernel change it, round after round; with
+	"rest" it ends that. MEMORY_APART: the kernel changes one word in that many bytes."""
+	WORD = 4
+	CHECKED = 1 << 16  # bytes at both ends of a piece
+
+	def __init__(self):
+		super().__init__()
+		self.pieces, self.round, self.longest_ms, self.thread, self.error = [], 0, 0.0, None, None
+		self.apart, self.ended = int(os.environ.get('MEMORY_APART', self.WORD)), threading.Event()
+		self.ctx, module, self.add = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+		self.call('cuCtxGetCurrent', ctypes.byref(self.ctx))
+		self.call('cuModuleLoadData', ctypes.byref(module), ADD)
+		self.call('cuModuleGetFunction', ctypes.byref(self.add), module, b'add')
+		self.launch(self.small, MIB)  # what the driver takes for the first one
+
+	def take(self, n):
+		p = super().take(n)
+		if n != MIB:  # of the computation
+			self.pieces.append((p, n))
+		return p
+
+	def launch(self, p, size):
+		n = size // self.apart
+		values = (ctypes.c_uint64(p.value), ctypes.c_uint32(n), ctypes.c_uint32(self.apart))
+		params = (ctypes.c_void_p * 3)(*(ctypes.addressof(v) for v in values))
+		self.call('cuLaunchKernel', self.add, (n + 255) // 256, 1, 1, 256, 1, 1, 0, None, params, None)
+
+	def word_of(self, i):
+		"""Returns what a round sets piece i to."""
+		return (self.round * 40503 + i) & 0xffffffff
+
+	def rounds(self):
+		try:
+			self.call('cuCtxSetCurrent', self.ctx)
+			while not self.ended.is_set():
+				begin = time.perf_counter()
+				self.round += 1
+				for i, (p, n) in enumerate(self.pieces):
+					self.call('cuMemsetD32Async', p, ctypes.c_uint(self.word_of(i)), ctypes.c_size_t(n // self.WORD), None)
+					self.launch(p, n)
+					self.call('cuCtxSynchronize')  # so that its work has ends, at which memory can leave
+				self.longest_ms = max(self.longest_ms, (time.perf_counter() - begin) * 1e3)
+		except (RuntimeError, MemoryError) as e:
+			self.error = repr(e)
+
+	def wrong(self):
+		"""Returns the number of pieces whose ends do not have the value of the last round, or that of the beginning."""
+		wrong = 0
+		for i, (p, n) in enumerate(self.pieces):
+			if self.round:
+				words = [self.word_of(i)] * (self.CHECKED // self.WORD)
+				words[::self.apart // self.WORD] = [self.word_of(i) + 1] * len(words[::self.apart // self.WORD])
+				want = struct.pack(f'<{len(words)}I', *words)
+			else:
+				want = bytes([i & 255]) * self.CHECKED
+			wrong += any(self.bytes_of(ctypes.c_uint64(p.value + at), self.CHECKED) != want for at in (0, n - self.CHECKED))
+		return wrong
+
+	def do_work(self):
+		self.thread = threading.Thread(target=self.rounds)
+		self.thread.start()
+		return {}
+
+	def do_rest(self):
+		self.ended.set()
+		if self.thread:
+			self.thread.join()
+		return {'rounds': self.round, 'longest_ms': self.longest_ms, 'wrong': self.wrong(), 'error': self.error}
+
+
+class Taker(Driver):
+	"""Asks for memory, keeps it, and says how long the call took, and whether the memory was zero as the driver makes it."""
+
+	def do_ask(self, mib):
+		p, n = ctypes.c_uint64(), int(mib) * MIB
+		begin = time.perf_counter()
+		r = self.cuda.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(n))
+		ms = (time.perf_counter() - begin) * 1e3
+		if r not in (0, 2):
+			raise RuntimeError(f'cuMemAlloc_v2: {r}')
+		if r:
+			return {'ms': ms, 'refused': True, 'wrong': 0}
+		wrong = sum(any(self.bytes_of(ctypes.c_uint64(p.value + at), MIB)) for at in (0, n - MIB))
+		self.call('cuMemsetD8_v2', p, ctypes.c_ubyte(255), ctypes.c_size_t(n))
+		self.held.append(p)
+		return {'ms': ms, 'refused': False, 'wrong': wrong}
+
+
 class Torch:
 	def __init__(self):
 		import torch
@@ -468,7 +585,7 @@ class JaxTaken(Jax):
 
 
 KINDS = {'driver': Driver, 'stack': Stack, 'graphs': Graphs, 'pinned': Pinned, 'driver-async': Async, 'driver-segments': Segments,
-	'driver-cached': Cached, 'driver-arena': Arena, 'driver-taken': Arena, 'driver-captured': Captured,
+	'driver-cached': Cached, 'driver-arena': Arena, 'driver-taken': Arena, 'driver-captured': Captured, 'giver': Giver, 'taker': Taker,
 	'caching': Torch, 'expandable': Torch, 'async': Torch, 'pools': Pools, 'pools-expandable': Pools, 'pools-async': Pools,
 	'cupy': Cupy, 'jax': Jax, 'jax-eager': Jax, 'jax-taken': JaxTaken}
 
@@ -529,7 +646,10 @@ def serve(part):
 		say(free=free, total=total, apart=nvml.apart(k.info) if nvml else 0, **more)
 	seen(held=getattr(k, 'own', 0), wrong=int(not k.compute()), digest=k.digest())
 	for line in sys.stdin:
-		if line.strip() == 'info':
+		words = line.split()
+		if hasattr(k, 'do_' + words[0]):
+			seen(**getattr(k, 'do_' + words[0])(*words[1:]))
+		elif line.strip() == 'info':
 			seen(devices=k.devices() if part == 'driver' else None)
 		elif line.startswith('take '):
 			k.held.append(k.take(int(line.split()[1]) * MIB))
