@@ -361,6 +361,9 @@ static int try(struct pair *t, enum bench_quota_program p)
 			away = MAX(away, pass_ns(t, k));
 		}
 	}
+	if (err) {
+		return err;
+	}
 	passes = MIN(times->enough / enough, times->away / away);
 	passes = MAX(MIN(passes, (uint64_t)PASSES_MAX), (uint64_t)times->passes_min);
 	t->passes[p] = (uint32_t)passes;
@@ -368,7 +371,7 @@ static int try(struct pair *t, enum bench_quota_program p)
 			       "quota: pair, %s: %u passes, %.3f ms each alone, at most %.3f ms "
 			       "without a policy",
 			       programs[p], t->passes[p], (double)enough / 1e6, (double)away / 1e6);
-	return err;
+	return 0;
 }
 
 /* round: from 1 on. */
