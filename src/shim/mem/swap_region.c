@@ -338,6 +338,18 @@ static uint64_t host_part(uint64_t all, uint64_t room)
 	return all - MIN(all, room - room % MIN(all, SHIM_SWAP_CHUNK_MAX));
 }
 
+/* Has gbpfd grant the device's room for the chunks that the host has none for. */
+static void ask_for_rest(int row, uint64_t all)
+{
+	uint64_t chunk = all >= SHIM_SWAP_LARGE ? SHIM_SWAP_CHUNK_MAX : MIN(all, SHIM_SWAP_CHUNK);
+	uint64_t host = shim_mem_room(PROTO_ACCOUNT_SWAP) + shim_swap_pool_bytes();
+
+	host -= host % chunk;
+	if (all > host) {
+		shim_mem_ask(row, all - host);
+	}
+}
+
 /* full: as for fill_chunk(), where the limit has room for all. */
 static CUresult try_alloc(struct allocation *a, bool *full)
 {
@@ -348,6 +360,7 @@ static CUresult try_alloc(struct allocation *a, bool *full)
 	shim_mem_move_begin();
 	charged = shim_mem_charge_or_host(a->row, all) || charge_freed(a->row, all);
 	if (!charged) {
+		ask_for_rest(a->row, all);
 		shim_swap_ask_for_host(host_part(all, shim_mem_room(a->row)));
 	}
 	lock_take(&shim_swap_mutex);

@@ -592,9 +592,22 @@ static void note(const char *text)
 
 static int ask(const struct proto_mem_ask *m)
 {
+	struct proto_account_line *line = &rig.page.line[m->row][LINE];
+	uint64_t all;
+
 	rig.asks++;
 	rig.busy = rig.ask_ends_work ? 0 : rig.busy;
-	return -1; /* without gbpfd */
+	if (!rig.grants) {
+		return -1; /* without gbpfd */
+	}
+	all = mem_line_used(line) + m->bytes;
+	if (all <= rig.grants) {
+		rig.page.allowed[m->row] = all;
+	}
+	store_relaxed(&line->answer,
+		      all <= rig.grants ? PROTO_ACCOUNT_RETRY : PROTO_ACCOUNT_REFUSED);
+	store_release(&line->answer_seq, m->seq);
+	return 0;
 }
 
 static bool is_agent(void)
@@ -913,7 +926,7 @@ int rig_set_up(void **state)
 	rig.may_be_unmapped = rig.ask_ends_work = rig.goes_on = rig.agent = false;
 	rig.page.allowed[0] = 0;
 	rig.words = NULL;
-	rig.other = 0;
+	rig.other = rig.grants = 0;
 	rig.on_moved = rig.on_look = NULL;
 	rig.device = rig.busy_ctxs = rig.peers = 0;
 	rig.work_until = rig.busy = rig.threads = 0;

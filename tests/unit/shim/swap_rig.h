@@ -38,6 +38,7 @@ extern struct swap_rig {
 	unsigned peers;	       /* accesses that the driver has enabled */
 	bool agent;	       /* the agent calls */
 	unsigned asks;	       /* questions to gbpfd */
+	uint64_t grants;       /* bytes of a row, all that gbpfd allows; 0: there is no gbpfd */
 	bool ask_ends_work;    /* of streams: while gbpfd is asked for memory */
 	CUresult work;	       /* a query's answer about it afterwards */
 	bool goes_on;	       /* work goes on that has begun then: later events are not reached */

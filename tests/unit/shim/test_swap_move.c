@@ -184,6 +184,20 @@ static void as_much_leaves_as_swap_has_room_for(void **state)
 	rig_check();
 }
 
+/* Other virtual GPUs have reserved the rest of the device. */
+static void gbpfd_is_asked_for_what_the_host_has_no_room_for(void **state)
+{
+	CUdeviceptr a;
+
+	rig.page.allowed[0] = 1;
+	rig.grants = CHUNK + MIB;
+	rig.page.limit[PROTO_ACCOUNT_SWAP] = 2 * CHUNK + 8 * MIB;
+	a = rig_alloc(3 * CHUNK);
+	assert_true(rig_on_device(a, 0) && !rig_on_device(a, 1) && !rig_on_device(a, 2));
+	assert_false(rig_try_alloc(CHUNK));
+	rig_check();
+}
+
 static void memory_of_the_host_is_used_again(void **state)
 {
 	CUdeviceptr a = alloc_away(2 * CHUNK + 4 * MIB);
@@ -847,6 +861,7 @@ int main(void)
 		TEST(large_allocations_move_in_large_chunks),
 		TEST(a_pause_moves_no_more_than_a_gib),
 		TEST(as_much_leaves_as_swap_has_room_for),
+		TEST(gbpfd_is_asked_for_what_the_host_has_no_room_for),
 		TEST(memory_of_the_host_is_used_again),
 		TEST(what_left_last_comes_back_when_memory_is_freed),
 		TEST(chunks_of_other_sizes_come_back_in_a_second_pause),
