@@ -23,6 +23,7 @@ enum mem_swap_place {
 #define MEM_SWAP_GAPS 6u /* training uses weights three times in a step; twice that is known */
 
 struct mem_advice_map;
+struct mem_pack;
 
 struct mem_swap_chunk {
 	struct mem_swap_chunk *prev,
@@ -66,6 +67,7 @@ struct mem_swap_region {
 	int row;		   /* the caller's: of the account */
 	uint32_t slot;		   /* the caller's */
 	struct mem_advice_map *advice; /* the caller's: of managed memory */
+	struct mem_pack *pack;	       /* the caller's: of small allocations; NULL: it is one */
 	int device;		       /* the caller's */
 	uint32_t n;
 	struct mem_swap_chunk chunk[];

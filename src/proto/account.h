@@ -64,7 +64,7 @@ struct proto_account_orphans {
  * recorded. */
 enum proto_kind {
 	PROTO_KIND_CHUNK,   /* can leave the device */
-	PROTO_KIND_SMALL,   /* cuMemAlloc of less than SHIM_SWAP_MIN */
+	PROTO_KIND_SMALL,   /* cuMemAlloc of less than SHIM_SWAP_MIN, without chunks */
 	PROTO_KIND_LINEAR,  /* the same of more, without chunks */
 	PROTO_KIND_PITCHED, /* cuMemAllocPitch */
 	PROTO_KIND_MANAGED,

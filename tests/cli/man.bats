@@ -222,7 +222,7 @@ all_examples() {
 	"$GBPF" -q vgpu create train --mem 64M --swap 256M
 	mkfifo commands
 	"$GBPF" run --device soft --vgpu train --name train -- "$BUILD/tests/system/vgpu" serve <commands >answers 2>&1 &
-	printf '%s\n' 'alloc 52' 'alloc 52' 'take-linear-1000' 'take-array' >commands &
+	printf '%s\n' 'alloc 52' 'alloc 52' 'take-create' 'take-array' >commands &
 	exec {held}>commands # the program reads on
 	answered() { [ "$(grep -c ok answers)" -eq 4 ]; }
 	eventually answered

@@ -294,11 +294,17 @@ sys.exit(any(t['mem_shared'] for t in json.load(sys.stdin)['tenants'] if t['pid'
 	expect ok a finish
 }
 
-@test "small memory, and that of a virtual GPU without swap, is shared by the driver" {
+@test "small memory is not shared with its neighbours; the next one is the driver's, as that of a virtual GPU without swap" {
 	start_all
 	start_servers_with "$SWAP" a b
 	start_servers_with "--mem 64M" c
 	expect ok a alloc $MIB
+	expect 0 a capable
+	expect CUDA_ERROR_NOT_SUPPORTED a share 0
+	expect ok a free
+	charged a 0
+	expect ok a alloc $MIB
+	expect 1 a capable
 	expect ok a share 0
 	expect ok b open
 	expect "$pid_a" b read

@@ -48,14 +48,13 @@ row() {
 		expect ok a take-$kind
 	done
 	expect ok a load 3
-	mem a 'g["movable"] == 22 << 20 and of == {"small": 2, "pitched": 4, "managed": 2, "created": 2, "arrays": of["arrays"], "pools": of["pools"], "variables": of["variables"]} and of["arrays"] >= 6 and of["pools"] >= 1 and of["variables"] >= 2'
+	mem a 'g["movable"] == 24 << 20 and of == {"pitched": 4, "managed": 2, "created": 2, "arrays": of["arrays"], "pools": of["pools"], "variables": of["variables"]} and of["arrays"] >= 6 and of["pools"] >= 1 and of["variables"] >= 2'
 	adds_up a
-	why a small "allocations of less than 2 MiB"
 	why a created "cuMemCreate: not mapped, or in a way that chunks cannot be"
 	run gbpf mem ls --why # settled: the server waits for a command
 	echo "$output"
 	[[ $output == *"($pid_a), GPU 0: "*" cannot move"$'\n'* ]]
-	[[ $output == *$'\n'"    2.00 MiB  small "*" allocations of less than 2 MiB"$'\n'* ]]
+	[[ $output == *$'\n'"    4.00 MiB  pitched "*" allocations with a pitch"$'\n'* ]]
 }
 
 @test "what the driver takes for contexts is overhead" {
@@ -123,7 +122,8 @@ row() {
 	expect ok b alloc 60
 	expect ok b alloc 40
 	expect ok b take-linear-1000
-	mem b 'g["swapped"] > 0 and of == {"small": 2}'
+	expect ok b take-pitch
+	mem b 'g["swapped"] > 0 and of == {"pitched": 4}'
 	kill -9 "$pid_b"
 	eventually shows "[t['pid'] for t in d['tenants']] == [$pid_a]" gbpf mem ls
 	gbpf -q vgpu set train --swap none

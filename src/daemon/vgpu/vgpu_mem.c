@@ -22,7 +22,7 @@ static const struct {
 	const char *name, *why;
 } kinds[PROTO_KINDS] = {
 	[PROTO_KIND_CHUNK] = { "chunks", "the virtual GPU has no swap any more" },
-	[PROTO_KIND_SMALL] = { "small", "allocations of less than 2 MiB" },
+	[PROTO_KIND_SMALL] = { "small", NULL },
 	[PROTO_KIND_LINEAR] = { "linear", NULL },
 	[PROTO_KIND_PITCHED] = { "pitched", "allocations with a pitch" },
 	[PROTO_KIND_MANAGED] = { "managed", NULL },

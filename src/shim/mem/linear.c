@@ -4,10 +4,14 @@
  * MiB, so the first allocation in a block is charged for it and the last one that is freed returns
  * it. The address tells the block; a unit is charged before the driver is asked, and returned if
  * the block was charged already. At the limit, where no unit can be charged, the driver is asked
- * first: the allocation stays if it lies in a block that was charged already. */
+ * first: the allocation stays if it lies in a block that was charged already.
+ *
+ * In a process whose memory can leave the device all this is for what swap_region.c and packs.c do
+ * not serve. */
 #include "mem/region.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_region.h"
@@ -232,8 +236,8 @@ static CUresult allocate_once(CUdeviceptr *ret, size_t bytes, int row, struct sh
 	struct taking t;
 	CUresult r;
 
-	if (bytes >= SHIM_SWAP_MIN && shim_swap_is_on() &&
-	    shim_swap_alloc(ret, bytes, row) == CUDA_SUCCESS) {
+	if (shim_swap_is_on() && (bytes < SHIM_SWAP_MIN ? shim_packs_alloc : shim_swap_alloc)(
+					 ret, bytes, row) == CUDA_SUCCESS) {
 		return CUDA_SUCCESS;
 	}
 	if (squeeze(ret, bytes, row)) {

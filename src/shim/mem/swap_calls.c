@@ -5,6 +5,7 @@
 
 #include "base/array_grow.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
@@ -23,17 +24,34 @@ static CUresult give(void *out, uint64_t value, size_t bytes)
 
 /* ---- which memory an address is in ---- */
 
+/* Narrows what is said of a pack to the allocation in it that an address is in. Returns false if
+ * there is none. */
+static bool look_into(const struct mem_swap_region *r, CUdeviceptr address,
+		      struct shim_swap_view *v) REQUIRES(shim_swap_mutex)
+{
+	const struct mem_pack_part *part = shim_packs_live(r, address);
+
+	if (part) {
+		v->base = mem_pack_address(part);
+		v->bytes = part->bytes;
+		v->reserved = (uint64_t)part->grains * MEM_PACK_GRAIN;
+		v->id = part->id;
+		v->packed = true;
+	}
+	return part != NULL;
+}
+
 bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
 {
 	const struct mem_swap_region *r;
+	bool found = false;
 
 	if (!shim_swap_has_regions()) {
 		return false;
 	}
 	lock_take(&shim_swap_mutex);
 	r = mem_swap_find(&shim_swap_map, address);
-	r = r && !r->freed ? r : NULL;
-	if (r) {
+	if (r && !r->freed) {
 		*ret = (struct shim_swap_view){ .base = r->base,
 						.bytes = r->bytes,
 						.reserved = r->reserved,
@@ -48,9 +66,27 @@ bool shim_swap_look(CUdeviceptr address, struct shim_swap_view *ret)
 						.by_handle = r->by_handle,
 						.imported = r->imported,
 						.handle_types = r->handle_types };
+		found = !r->pack || look_into(r, address, ret);
 	}
 	lock_release(&shim_swap_mutex);
-	return r != NULL;
+	return found;
+}
+
+/* Returns the address that the driver is asked about, which has the whole of a pack as memory: 0,
+ * which is none, for one in a pack that is in no allocation. */
+static CUdeviceptr asked(CUdeviceptr address)
+{
+	const struct mem_swap_region *r;
+	bool is_room;
+
+	if (!shim_swap_has_regions()) {
+		return address;
+	}
+	lock_take(&shim_swap_mutex);
+	r = mem_swap_find(&shim_swap_map, address);
+	is_room = r && r->pack && !shim_packs_live(r, address);
+	lock_release(&shim_swap_mutex);
+	return is_room ? 0 : address;
 }
 
 bool shim_swap_has_own(CUdeviceptr address, size_t bytes)
@@ -73,9 +109,17 @@ bool shim_swap_has_own(CUdeviceptr address, size_t bytes)
 
 bool shim_swap_has(CUdeviceptr address)
 {
-	struct shim_swap_view v;
+	const struct mem_swap_region *r;
+	bool has;
 
-	return shim_swap_look(address, &v);
+	if (!shim_swap_has_regions()) {
+		return false;
+	}
+	lock_take(&shim_swap_mutex);
+	r = mem_swap_find(&shim_swap_map, address);
+	has = r && !r->freed;
+	lock_release(&shim_swap_mutex);
+	return has;
 }
 
 /* ---- reserved addresses ---- */
@@ -172,10 +216,11 @@ static struct range range_of(CUdeviceptr address, const struct shim_swap_view *v
 	return found;
 }
 
-/* Returns true for memory of cuMemAlloc, if the driver can share such chunks. */
+/* Returns true for memory of cuMemAlloc, if the driver can share such chunks: not for a part of a
+ * pack, with which its neighbours would be shared. */
 static bool can_share(const struct shim_swap_view *v)
 {
-	return !v->by_handle && !v->imported && !v->pool && shim_swap_can_share();
+	return !v->by_handle && !v->imported && !v->pool && !v->packed && shim_swap_can_share();
 }
 
 /* ---- questions ---- */
@@ -228,7 +273,7 @@ static CUresult get(void *out, CUpointer_attribute what, CUdeviceptr address)
 	struct shim_swap_view v;
 
 	if (!out || !shim_swap_look(address, &v)) {
-		return shim_driver.cuPointerGetAttribute(out, what, address);
+		return shim_driver.cuPointerGetAttribute(out, what, asked(address));
 	}
 	return value_of(out, what, address, &v);
 }
@@ -236,7 +281,7 @@ static CUresult get(void *out, CUpointer_attribute what, CUdeviceptr address)
 /* The driver checks the list, and stores zeros for what it cannot answer. */
 static CUresult get_many(unsigned n, CUpointer_attribute *what, void **out, CUdeviceptr address)
 {
-	CUresult r = shim_driver.cuPointerGetAttributes(n, what, out, address);
+	CUresult r = shim_driver.cuPointerGetAttributes(n, what, out, asked(address));
 	struct shim_swap_view v;
 
 	if (r == CUDA_SUCCESS && shim_swap_look(address, &v)) {
@@ -264,7 +309,7 @@ static CUresult get_range(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr 
 	struct shim_swap_view v;
 
 	if (!shim_swap_look(address, &v)) {
-		return shim_driver.cuMemGetAddressRange_v2(ret_base, ret_bytes, address);
+		return shim_driver.cuMemGetAddressRange_v2(ret_base, ret_bytes, asked(address));
 	}
 	if (ret_base) {
 		*ret_base = v.base;
@@ -301,6 +346,9 @@ static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)
 	}
 	if (v.by_handle || v.imported || v.pool) {
 		return CUDA_ERROR_INVALID_VALUE; /* as the driver */
+	}
+	if (v.packed) {
+		shim_packs_stop();
 	}
 	return can_share(&v) ? shim_swap_share(v.base, v.id, ret) : CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -97,6 +97,9 @@ void shim_swap_delay_query(uint64_t waited_ns);
 /* Returns true if no work goes on in any context, as far as that can be said within 0.2 ms: a pause
  * would hardly make the program wait. */
 bool shim_swap_is_quiet(void) REQUIRES(shim_swap_mutex);
+/* Returns true if a context is known and all work of all contexts is done, without a wait: what the
+ * program has freed in it may be used again. */
+bool shim_swap_is_idle(CUcontext ctx) REQUIRES(shim_swap_mutex);
 /* Returns a context on the device that is not about to end, or NULL. */
 CUcontext shim_swap_context_on(CUdevice device) REQUIRES(shim_swap_mutex);
 /* Returns true once contexts of several devices have been seen. */
@@ -174,10 +177,11 @@ struct shim_swap_leaving {
 	CUcontext ctx; /* of the event */
 	bool others;   /* with those of other contexts: see shim_swap_leave_for_others() */
 	bool again;    /* that is to be called once the event is reached */
+	bool packed;   /* it is an allocation in a pack */
 };
 
 /* Returns the region with that base and number, freed or not, or NULL: it is no longer in the map.
- */
+ * (Allocations in packs: shim_packs_find().) */
 struct mem_swap_region *shim_swap_find_by_id(CUdeviceptr base, uint64_t id)
 	REQUIRES(shim_swap_mutex);
 /* Returns true unless work is before the event, or a capture that has begun meanwhile has taken it

@@ -4,6 +4,7 @@
 #include "policy/read.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/work.h"
@@ -115,6 +116,7 @@ void shim_swap_see(CUcontext ctx, CUdevice device, bool made)
 	if (!c) {
 		add_unknown(ctx);
 	} else if (!known || (made && c->ending)) {
+		shim_packs_end(ctx);
 		*c = (struct shim_swap_context){ .ctx = ctx,
 						 .device = device,
 						 .epoch = shim_mem_epoch(),
@@ -282,6 +284,20 @@ bool shim_swap_is_quiet(void)
 		}
 	}
 	return r == CUDA_SUCCESS;
+}
+
+bool shim_swap_is_idle(CUcontext ctx)
+{
+	bool is = shim_swap_context(ctx) != NULL;
+
+	for (unsigned i = 0; i < CONTEXTS_MAX && is; i++) {
+		const struct shim_swap_context *c = &contexts[i];
+
+		is = !c->ctx ||
+		     (!c->ending && c->out && shim_swap_record(c->ctx, c->event) == CUDA_SUCCESS &&
+		      shim_work_driver.cuEventQuery(c->event) == CUDA_SUCCESS);
+	}
+	return is;
 }
 
 /* ---- intervals ---- */

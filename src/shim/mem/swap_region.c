@@ -6,6 +6,7 @@
 #include "base/array_grow.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_chunk.h"
@@ -30,6 +31,7 @@ static uint32_t n_leaving; /* [atomic] changed under the mutex */
 /* An allocation: what is asked for, and what there is then. */
 struct allocation {
 	size_t bytes;
+	size_t packed; /* of the first allocation in a pack; 0: it is none */
 	int row;
 	CUdevice device;
 	bool by_handle; /* the program maps it: it has no address */
@@ -56,11 +58,16 @@ uint64_t shim_swap_new_id(void)
 /* ---- allocations ---- */
 
 /* Returns the live region of shim_swap_alloc(), or, imported, of another process, with that base,
- * or NULL. */
-static struct mem_swap_region *live_at(CUdeviceptr base, bool imported) REQUIRES(shim_swap_mutex)
+ * or NULL. *ret_part becomes the allocation with that address, if the region is a pack, or NULL. */
+static struct mem_swap_region *live_at(CUdeviceptr base, bool imported,
+				       struct mem_pack_part **ret_part) REQUIRES(shim_swap_mutex)
 {
 	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, base);
 
+	*ret_part = r && !imported ? shim_packs_live(r, base) : NULL;
+	if (r && r->pack) {
+		return *ret_part && mem_pack_address(*ret_part) == base ? r : NULL;
+	}
 	return r && r->base == base && !r->freed && !r->by_handle && r->imported == imported ? r
 											     : NULL;
 }
@@ -161,6 +168,7 @@ static void drop(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 		shim_mem_import_freed(r->base);
 	}
 	shim_swap_async_dropped(r);
+	shim_packs_dropped(r);
 	shim_swap_withdraw(r, true);
 	(void)shim_driver.cuMemAddressFree(r->base, r->reserved);
 	shim_swap_free_slot(r->slot);
@@ -258,10 +266,14 @@ static CUresult make(struct allocation *a, bool charged, bool *full) REQUIRES(sh
 		discard(r);
 		return result;
 	}
+	a->base = r->base;
+	if (a->packed && !shim_packs_begin(r, a->packed, &a->base)) {
+		drop(r);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	show_unmapped(r, true);
 	shim_swap_pool_want(a->row);
 	a->region = r;
-	a->base = r->base;
 	return CUDA_SUCCESS;
 }
 
@@ -339,16 +351,27 @@ static CUresult alloc(struct allocation *a)
 	return r;
 }
 
-CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+/* Allocates for the current context. */
+static CUresult alloc_here(CUdeviceptr *ret, struct allocation *a)
 {
-	struct allocation a = { .bytes = bytes, .row = row };
-	CUresult r = shim_driver.cuCtxGetDevice(&a.device);
+	CUresult r = shim_driver.cuCtxGetDevice(&a->device);
 
-	r = r == CUDA_SUCCESS ? alloc(&a) : CUDA_ERROR_NOT_SUPPORTED;
+	r = r == CUDA_SUCCESS ? alloc(a) : CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS) {
-		*ret = a.base;
+		*ret = a->base;
 	}
 	return r;
+}
+
+CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
+{
+	return alloc_here(ret, &(struct allocation){ .bytes = bytes, .row = row });
+}
+
+CUresult shim_swap_alloc_pack(CUdeviceptr *ret, size_t bytes, int row)
+{
+	return alloc_here(
+		ret, &(struct allocation){ .bytes = MEM_PACK_BYTES, .packed = bytes, .row = row });
 }
 
 CUresult shim_swap_create(struct mem_swap_region **ret, size_t bytes, int row,
@@ -367,20 +390,25 @@ CUresult shim_swap_create(struct mem_swap_region **ret, size_t bytes, int row,
 
 /* ---- frees ---- */
 
-/* Frees a region that the program has freed and nothing uses any more, unless it waits for another
- * event. back: and moves chunks into the room. */
+/* Frees what the program has freed and nothing uses any more, a region or an allocation in a pack,
+ * and a pack that is empty then; unless it waits for another event. back: and moves chunks into the
+ * room of a region. */
 static void free_region(CUdeviceptr base, uint64_t id, bool back)
 {
 	struct mem_swap_region *r;
+	struct mem_pack_part *part;
+	uint32_t *awaited;
 
 	shim_mem_move_begin();
 	lock_take(&shim_swap_mutex);
-	r = shim_swap_find_by_id(base, id);
-	if (r && r->awaited > 1) {
-		r->awaited--;
-	} else if (r) {
+	r = shim_packs_find(base, id, &part);
+	awaited = part ? &part->awaited : r ? &r->awaited : NULL;
+	if (r && *awaited > 1) {
+		--*awaited;
+	} else if (r && (!part || shim_packs_give(part))) {
 		int row = r->row;
 
+		r->freed = true;
 		if (back && shim_swap_map.at[row][MEM_SWAP_HOST].first) {
 			shim_swap_back_into(r);
 		}
@@ -396,12 +424,13 @@ static void free_region(CUdeviceptr base, uint64_t id, bool back)
 /* The driver has refused to free it. */
 static void keep_region(CUdeviceptr base, uint64_t id)
 {
+	struct mem_pack_part *part;
 	struct mem_swap_region *r;
 
 	lock_take(&shim_swap_mutex);
-	r = shim_swap_find_by_id(base, id);
+	r = shim_packs_find(base, id, &part);
 	if (r) {
-		r->freed = false;
+		*(part ? &part->freed : &r->freed) = false;
 		shim_swap_async_freed(r, false);
 	}
 	lock_release(&shim_swap_mutex);
@@ -412,6 +441,7 @@ bool shim_swap_leave(const struct shim_swap_leaving *l)
 	struct shim_swap_leaving *grown =
 		array_grow(leaving, n_leaving, &leaving_room, sizeof(*grown), 64, UINT32_MAX);
 	const struct shim_swap_context *c;
+	struct mem_pack_part *part;
 	struct mem_swap_region *r;
 
 	if (!grown) {
@@ -425,9 +455,9 @@ bool shim_swap_leave(const struct shim_swap_leaving *l)
 		leaving[n_leaving].event = NULL;
 	}
 	store_release(&n_leaving, n_leaving + 1);
-	r = shim_swap_find_by_id(l->base, l->id);
+	r = shim_packs_find(l->base, l->id, &part);
 	if (r) {
-		r->awaited += l->others;
+		*(part ? &part->awaited : &r->awaited) += l->others;
 		shim_swap_async_left(r);
 	}
 	return true;
@@ -457,29 +487,46 @@ static void unleave(uint32_t i) REQUIRES(shim_swap_mutex)
 	store_release(&n_leaving, n_leaving - 1);
 }
 
-/* Begins to free a live region: it is no address of the program any more. Returns false if there is
- * none with that base. */
+/* Begins to free a live region, or an allocation in a pack: it is no address of the program any
+ * more. Returns false if there is none with that base. */
 static bool begin_free(CUdeviceptr base, bool imported, struct shim_swap_leaving *ret)
 {
+	struct mem_pack_part *part;
 	struct mem_swap_region *r;
 
 	if (!shim_swap_has_regions()) {
 		return false;
 	}
 	lock_take(&shim_swap_mutex);
-	r = live_at(base, imported);
+	r = live_at(base, imported, &part);
 	*ret = (struct shim_swap_leaving){ 0 };
 	if (r && r->opens > 1) {
 		r->opens--;
 	} else if (r) {
-		r->freed = true;
+		*(part ? &part->freed : &r->freed) = true;
 		shim_swap_async_freed(r, true);
 		*ret = (struct shim_swap_leaving){ .base = base,
-						   .id = r->id,
+						   .id = part ? part->id : r->id,
+						   .packed = part != NULL,
 						   .ctx = (CUcontext)(uintptr_t)r->owner };
 	}
 	lock_release(&shim_swap_mutex);
 	return r != NULL;
+}
+
+/* Frees an allocation in a pack if it need not wait: an event would take longer than all else.
+ * Returns whether it did. */
+static bool free_if_idle(const struct shim_swap_leaving *l)
+{
+	bool idle;
+
+	lock_take(&shim_swap_mutex);
+	idle = l->packed && shim_swap_is_idle(l->ctx);
+	lock_release(&shim_swap_mutex);
+	if (idle) {
+		free_region(l->base, l->id, true);
+	}
+	return idle;
 }
 
 /* The driver waits for all work in cuMemFree, too. While a stream of the process captures, nothing
@@ -498,8 +545,8 @@ static bool free_behind_work(CUdeviceptr address, bool imported, CUresult *ret)
 		return true;
 	}
 	mode = shim_capture_exempt();
-	r = shim_swap_record_behind(l.ctx, &l.event);
-	if (r == CUDA_SUCCESS) {
+	r = free_if_idle(&l) ? CUDA_SUCCESS : shim_swap_record_behind(l.ctx, &l.event);
+	if (l.event) {
 		r = shim_driver.cuEventSynchronize(l.event);
 		(void)shim_driver.cuEventDestroy_v2(l.event);
 		if (r == CUDA_SUCCESS && !shim_swap_leave_for_others(&l)) {
@@ -590,7 +637,8 @@ bool shim_swap_is_reached(CUevent event)
 static bool has_left(struct shim_swap_leaving *l) REQUIRES(shim_swap_mutex)
 {
 	if (!l->event) {
-		const struct mem_swap_region *r = shim_swap_find_by_id(l->base, l->id);
+		struct mem_pack_part *part;
+		const struct mem_swap_region *r = shim_packs_find(l->base, l->id, &part);
 		const struct shim_swap_context *c;
 
 		if (!r) {
@@ -684,6 +732,7 @@ void shim_swap_context_ending(CUcontext ctx, bool ending)
 		c->ending = ending;
 		c->first = load_relaxed(&shim_work_interval); /* others have no event of it */
 	}
+	shim_packs_ending(ctx, ending);
 	if (ending) {
 		shim_swap_async_end(ctx);
 		drop_events(ctx);

@@ -1,7 +1,7 @@
 /* Memory that can leave the device, in a process whose vGPU has swap: what cuMemAlloc gives from
- * SHIM_SWAP_MIN on, and what cuMemCreate gives if the program maps it in the usual way.
- * docs/MEMORY-INTERNALS.md ("Memory that leaves the device") says why a chunk can move while the
- * program runs. */
+ * SHIM_SWAP_MIN on, and of less in packs (shim/mem/packs.h), and what cuMemCreate gives if the
+ * program maps it in the usual way. docs/MEMORY-INTERNALS.md ("Memory that leaves the device") says
+ * why a chunk can move while the program runs. */
 #ifndef GBPF_SHIM_MEM_SWAP_REGION_H
 #define GBPF_SHIM_MEM_SWAP_REGION_H
 
@@ -10,7 +10,9 @@
 
 #include "cuabi/types.h"
 
-#define SHIM_SWAP_MIN (UINT64_C(2) << 20) /* smallest allocation that can leave, bytes */
+/* Smallest allocation that can leave by itself, bytes; of other memory than cuMemAlloc's, at all.
+ */
+#define SHIM_SWAP_MIN (UINT64_C(2) << 20)
 /* What leaves at a time, bytes: chunks of the greatest size leave at 88 % of the link's rate,
  * others at 70 and below (H200), but allocations that have less than four of them would be moved as
  * one piece or two. */
@@ -32,6 +34,9 @@ bool shim_swap_has_regions(void);
  * and the others on the host. Returns CUDA_ERROR_OUT_OF_MEMORY where neither has room, and
  * CUDA_ERROR_NOT_SUPPORTED if such memory cannot be had: nothing is allocated or charged. */
 CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row);
+/* Allocates MEM_PACK_BYTES likewise, as a pack with one allocation of so many bytes, its address
+ * (shim/mem/packs.h). */
+CUresult shim_swap_alloc_pack(CUdeviceptr *ret, size_t bytes, int row);
 /* ---- memory of cuMemCreate, by shim/mem/chunks.c, which serializes the calls for a region ---- */
 
 struct mem_swap_region;
@@ -91,7 +96,8 @@ void shim_swap_context_seen(CUcontext ctx, CUdevice device);
 void shim_swap_context_ending(CUcontext ctx, bool ending);
 void shim_swap_context_ended(CUcontext ctx, uint64_t epoch);
 
-/* Returns true if an address is in memory that can leave the device. */
+/* Returns true if an address is in memory that can leave the device; also if it is in no allocation
+ * of a pack. */
 bool shim_swap_has(CUdeviceptr address);
 /* Returns true if a part of a range belongs to memory of shim_swap_alloc(). */
 bool shim_swap_has_own(CUdeviceptr address, size_t bytes);
@@ -109,6 +115,7 @@ struct shim_swap_view {
 	CUdevice device;
 	bool by_handle; /* the program has mapped it; it has no owner */
 	bool imported;	/* it is another process's */
+	bool packed;	/* it shares a chunk with others */
 	uint32_t handle_types;
 };
 /* Returns false if the address is in no such allocation. */

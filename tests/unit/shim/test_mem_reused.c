@@ -10,6 +10,7 @@
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/overhead.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_managed.h"
 #include "shim/mem/swap_region.h"
@@ -62,6 +63,11 @@ CUresult shim_swap_alloc(CUdeviceptr *ret, size_t bytes, int row)
 	(void)bytes;
 	(void)row;
 	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult shim_packs_alloc(CUdeviceptr *ret, size_t bytes, int row)
+{
+	return shim_swap_alloc(ret, bytes, row);
 }
 
 bool shim_swap_free(CUdeviceptr address, CUresult *ret)
