@@ -101,6 +101,31 @@ same_at() { # MEM SWAP ARGUMENT...
 	gpus=2 same_at 64M 512M --async --gpus 2 8 14 12
 }
 
+@test "thousands of small allocations at twice the limit have the results that they have without one" {
+	same_at 64M 256M --kib 3000 42 200
+}
+
+@test "threads with small allocations at twice their limit have the results that they have without one" {
+	same_at 64M 256M --kib 3000 42 60 4
+}
+
+@test "small allocations leave two GPUs" {
+	gpus=2 same_at 32M 256M --kib --gpus 2 1500 42 60
+}
+
+@test "small allocations fill the last 2 MiB of limit and swap" {
+	start_all
+	start_servers_with "--mem 64M --swap 64M" a
+	expect ok a alloc 126
+	expect ok a take-linear-1000
+	expect "128 of 128" a used
+	expect CUDA_ERROR_OUT_OF_MEMORY a alloc 2
+	expect ok a take-linear-1000 # next to the first one
+	expect "128 of 128" a used
+	expect ok a free
+	expect ok a alloc 126
+}
+
 @test "buffers that are larger than the limit lie on the host in part" {
 	same_at 48M 256M 2 60 3
 }

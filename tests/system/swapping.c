@@ -2,7 +2,7 @@
  * tests/gpu/memory. It knows nothing of gBPF, and prints a digest of all of its results, which does
  * not depend on where its memory lies.
  *
- *   swapping [--handles|--async|--managed] [--gpus N] BUFFERS MIB ROUNDS [THREADS]
+ *   swapping [--handles|--async|--managed] [--kib] [--gpus N] BUFFERS MIB ROUNDS [THREADS]
  *
  * Makes BUFFERS buffers of MIB and an odd number of bytes, while work on the earlier ones is under
  * way. In each of ROUNDS rounds kernels, copies, sets and a graph use buffers across each other's
@@ -10,8 +10,8 @@
  * itself, with a share of the buffers. --handles: buffers are made by cuMemCreate, as PyTorch's
  * expandable segments and JAX do. --async: they are allocated and freed in the order of streams, of
  * which one frees memory that the other one may get. --managed: they are managed memory, which is
- * advised and prefetched as well. --gpus: of each thread, N GPUs have as many buffers each, and
- * copy from one to the next in each round. */
+ * advised and prefetched as well. --kib: MIB is a number of KiB. --gpus: of each thread, N GPUs
+ * have as many buffers each, and copy from one to the next in each round. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,11 +21,12 @@
 #include "../programs/program.h"
 #include "check.h"
 
+#define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define UNIT (2 * MIB)
 #define PAGE 4096u
 #define HOST (-1) /* a device */
-#define BUFFERS_MAX 1024u
+#define BUFFERS_MAX 4096u
 #define THREADS_MAX 16u
 #define GPUS_MAX 4u
 #define BLOCK 256u
@@ -103,6 +104,7 @@ static unsigned rounds;
 static bool handles;
 static bool async;
 static bool managed;
+static bool kib;
 
 /* The part of a thread on one GPU. */
 struct worker {
@@ -435,19 +437,19 @@ int main(int argc, char **argv)
 		handles |= !strcmp(argv[1], "--handles");
 		async |= !strcmp(argv[1], "--async");
 		managed |= !strcmp(argv[1], "--managed");
+		kib |= !strcmp(argv[1], "--kib");
 		gpus = has_number ? (unsigned)atoi(argv[2]) : gpus;
 		argv += 1 + has_number;
 		argc -= 1 + has_number;
 	}
 	buffers = argc > 1 ? (unsigned)atoi(argv[1]) : 0;
-	bytes = argc > 2 ? (size_t)atoi(argv[2]) * MIB + 12 : 0;
+	bytes = argc > 2 ? (size_t)atoi(argv[2]) * (kib ? KIB : MIB) + 12 : 0;
 	rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
 	threads = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
 	if (bytes <= 12 || !threads || threads > THREADS_MAX || buffers / threads < 2 ||
 	    buffers / threads > BUFFERS_MAX || !gpus || gpus > GPUS_MAX) {
-		fprintf(stderr, "usage: swapping [--handles|--async|--managed] [--gpus N] BUFFERS "
-				"MIB ROUNDS "
-				"[THREADS]\n");
+		fprintf(stderr, "usage: swapping [--handles|--async|--managed] [--kib] [--gpus N] "
+				"BUFFERS MIB ROUNDS [THREADS]\n");
 		return 2;
 	}
 	CU(cuInit(0));
