@@ -59,6 +59,7 @@ struct mem_swap_region {
 	bool was_mapped;       /* the caller's: the program may have written to it */
 	bool imported;	       /* the caller's: of another process; its chunks are nowhere */
 	uint32_t opens;	       /* the caller's: imported: uses by the program */
+	uint32_t *opened;      /* the caller's: those of each address in a pack, by grain; owned */
 	uint32_t share; /* the caller's: number of the note that other processes may use it */
 	uint8_t key[MEM_SWAP_KEY]; /* the caller's: by which other processes know it; 0: none does
 				    */

@@ -73,8 +73,7 @@ enum proto_kind {
 	PROTO_KIND_POOL,
 	PROTO_KIND_GRAPH,
 	PROTO_KIND_MODULE, /* variables of modules and libraries */
-	PROTO_KIND_SHARED, /* cuMemAlloc of SHIM_SWAP_MIN or more that cuIpcGetMemHandle has shared
-			    */
+	PROTO_KIND_SHARED, /* cuMemAlloc in chunks that cuIpcGetMemHandle has shared */
 	PROTO_KIND_PEER,   /* the same to which other devices have access, in the process */
 	PROTO_KINDS
 };

@@ -294,22 +294,90 @@ sys.exit(any(t['mem_shared'] for t in json.load(sys.stdin)['tenants'] if t['pid'
 	expect ok a finish
 }
 
-@test "small memory is not shared with its neighbours; the next one is the driver's, as that of a virtual GPU without swap" {
+@test "small allocations are opened where they lie in their pack, which is open until each was closed" {
+	start_all
+	start_servers_with "$SWAP" a b
+	start_servers_with "--mem 64M" c
+	expect ok a grow 1000
+	expect ok a alloc 40000
+	expect 1 a capable
+	expect ok a share 0
+	fixed a shared 2
+	expect ok b open
+	expect "$pid_a" b read
+	expect ok b write
+	expect "$pid_b" a read-own
+	charged b 0 2
+	expect ok b keep
+	expect ok a alloc 5000
+	expect "$pid_a" a read-own
+	expect ok a share 0
+	expect ok b open
+	expect ok b open
+	expect "$pid_a" b read
+	charged b 0 2
+	expect ok c open # without swap
+	expect "$pid_a" c read
+	charged c 0 2
+	charged a 2
+	expect ok b close-kept
+	expect CUDA_ERROR_INVALID_VALUE b close-kept
+	expect ok b close
+	expect "$pid_a" b read
+	expect ok b close
+	expect CUDA_ERROR_INVALID_VALUE b close
+	expect "no memory" b read
+	charged b 0
+}
+
+@test "a handle of a small allocation opens nothing outside of its pack" {
+	start_all
+	start_servers_with "$SWAP" a b
+	expect ok a alloc 5000
+	local kind
+	for kind in between behind; do
+		expect ok a share 0
+		expect ok b forge $kind
+		expect CUDA_ERROR_INVALID_VALUE b open
+		charged b 0
+	done
+	expect ok a share 0
+	expect ok b open
+	expect ok a share 0
+	expect ok b forge behind
+	expect CUDA_ERROR_INVALID_VALUE b open # the pack is open
+	expect ok a alloc $((40 * MIB))
+	expect ok a share 0
+	expect ok b forget
+	expect ok b forge behind # in memory that is no pack
+	expect CUDA_ERROR_INVALID_VALUE b open
+	charged b 0 2
+}
+
+@test "a pack is freed with its last allocation, and stays for those that have it open" {
+	GBPF_PATIENCE=1 start_all
+	start_servers_with "$SWAP" a b c
+	expect ok a alloc 5000
+	expect ok a share 0
+	expect ok b open
+	expect ok a free
+	charged a 0
+	expect CUDA_ERROR_INVALID_VALUE c open
+	expect "$pid_a" b read
+	charged b 2
+	expect ok b close
+	charged b 0
+}
+
+@test "memory in chunks and memory of a virtual GPU without swap are shared with one process" {
 	start_all
 	start_servers_with "$SWAP" a b
 	start_servers_with "--mem 64M" c
 	expect ok a alloc $MIB
-	expect 0 a capable
-	expect CUDA_ERROR_NOT_SUPPORTED a share 0
-	expect ok a free
-	charged a 0
-	expect ok a alloc $MIB
-	expect 1 a capable
 	expect ok a share 0
 	expect ok b open
 	expect "$pid_a" b read
-	expect ok b close
-	expect ok b forget
+	expect ok b keep
 	expect ok c alloc $((20 * MIB))
 	expect ok c share 0
 	expect ok b open
@@ -317,6 +385,8 @@ sys.exit(any(t['mem_shared'] for t in json.load(sys.stdin)['tenants'] if t['pid'
 	expect ok a forget
 	expect ok a open
 	expect ok a close
+	expect ok b close
+	expect ok b close-kept
 }
 
 @test "a process in no virtual GPU cannot open it" {

@@ -9,6 +9,8 @@
  *   free            frees the allocation
  *   open            opens the handle that is stored, and compares it with what is open
  *   forget          does not compare the next one
+ *   keep            forgets, but keeps the address for close-kept
+ *   close-kept
  *   open-elsewhere  opens it in another context, in which it has another address
  *   end-elsewhere   destroys that context
  *   close
@@ -22,7 +24,8 @@
  *   capture         begins to capture, which end-capture ends
  *   end-capture
  *   forge KIND      changes the handle that is stored: magic, key, device, zeros, process (there
- *                   is none with that id), own (of the process that changes it)
+ *                   is none with that id), own (of the process that changes it), between and
+ *                   behind (an offset where no allocation in a pack begins, or behind the pack)
  *   used            what the virtual GPU has in use, in MiB */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +42,8 @@
 
 static CUdevice device;
 static CUcontext context, second;
-static CUdeviceptr own, opened, elsewhere;
-static size_t own_bytes;
+static CUdeviceptr own, opened, elsewhere, kept;
+static size_t own_bytes, opened_bytes;
 static CUstream capturing;
 static unsigned *flag; /* in memory of the host: the kernel ends when it is set */
 
@@ -115,6 +118,7 @@ static CUresult open_stored(CUdeviceptr *ret)
 	if (r == CUDA_SUCCESS) {
 		CHECK(!*ret || *ret == at, "opened at two addresses");
 		*ret = at;
+		opened_bytes = s.bytes;
 	}
 	return r;
 }
@@ -135,22 +139,23 @@ static CUresult open_elsewhere(void)
 	return r;
 }
 
-/* Copies all of the memory that an address is in from it, or to it if words is not NULL. Returns
- * the number of words; 0: there is no such memory. */
+/* Copies all of an allocation from it, or to it if words is not NULL. Returns the number of words;
+ * 0: there is no such memory. */
 static size_t copy_all(CUdeviceptr at, unsigned **words)
 {
+	size_t bytes = at == own ? own_bytes : opened_bytes, of_all;
 	CUdeviceptr base;
-	size_t bytes;
 
-	if (cuMemGetAddressRange(&base, &bytes, at) != CUDA_SUCCESS) {
+	if (cuMemGetAddressRange(&base, &of_all, at) != CUDA_SUCCESS) {
 		return 0;
 	}
+	CHECK(bytes <= of_all - (at - base), "%zu bytes in %zu", bytes, of_all);
 	if (*words) {
-		CU(cuMemcpyHtoD(base, *words, bytes));
+		CU(cuMemcpyHtoD(at, *words, bytes));
 	} else {
 		*words = malloc(bytes);
 		CHECK(*words, "no memory");
-		CU(cuMemcpyDtoH(*words, base, bytes));
+		CU(cuMemcpyDtoH(*words, at, bytes));
 	}
 	return bytes / sizeof(unsigned);
 }
@@ -276,6 +281,10 @@ static CUresult forge(const char *kind)
 		pid |= 1 << 30; /* greater than any that Linux gives */
 	} else if (strcmp(kind, "own") == 0) {
 		pid = getpid();
+	} else if (strcmp(kind, "between") == 0) {
+		s.handle.reserved[44] ^= 4;
+	} else if (strcmp(kind, "behind") == 0) {
+		s.handle.reserved[46] ^= 32;
 	} else {
 		s.handle.reserved[strcmp(kind, "magic") == 0	? 3
 				  : strcmp(kind, "key") == 0	? 20
@@ -318,9 +327,12 @@ static const char *answer(const char *verb, const char *word, char *out)
 		r = cuCtxDestroy(second);
 	} else if (strcmp(verb, "close") == 0) {
 		r = cuIpcCloseMemHandle(opened);
-	} else if (strcmp(verb, "forget") == 0) {
+	} else if (strcmp(verb, "forget") == 0 || strcmp(verb, "keep") == 0) {
+		kept = verb[0] == 'k' ? opened : kept;
 		opened = 0;
 		r = CUDA_SUCCESS;
+	} else if (strcmp(verb, "close-kept") == 0) {
+		r = cuIpcCloseMemHandle(kept);
 	} else if (strcmp(verb, "read") == 0) {
 		return read_words(opened, out);
 	} else if (strcmp(verb, "read-own") == 0) {

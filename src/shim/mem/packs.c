@@ -21,7 +21,6 @@ static struct set {
 	unsigned endings; /* of the context that may be under way: nothing is allocated here */
 	bool ended;	  /* nothing is allocated here any more */
 } * sets GUARDED_BY(shim_swap_mutex); /* owned */
-static uint32_t stopped;	      /* [atomic] */
 
 /* ---- sets ---- */
 
@@ -175,8 +174,7 @@ CUresult shim_packs_alloc(CUdeviceptr *ret, size_t bytes, int row)
 	CUcontext ctx = NULL;
 	CUresult r;
 
-	if (load_acquire(&stopped) || !shim_mem_limited(row) ||
-	    shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx) {
+	if (!shim_mem_limited(row) || shim_driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	ctx = shim_green_base(ctx);
@@ -189,9 +187,4 @@ CUresult shim_packs_alloc(CUdeviceptr *ret, size_t bytes, int row)
 	}
 	r = shim_swap_alloc_pack(ret, bytes, row);
 	return r == CUDA_ERROR_OUT_OF_MEMORY && take(ret, bytes, ctx, row) ? CUDA_SUCCESS : r;
-}
-
-void shim_packs_stop(void)
-{
-	store_release(&stopped, 1u);
 }

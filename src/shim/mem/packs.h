@@ -16,9 +16,6 @@
 /* Allocates bytes for the current context, on whose device that row is. Returns as
  * shim_swap_alloc(); the memory is the driver's to give then. */
 CUresult shim_packs_alloc(CUdeviceptr *ret, size_t bytes, int row);
-/* Has the driver give all small allocations from now on: the program shares them with other
- * processes, which would get the whole pack. */
-void shim_packs_stop(void);
 
 /* ---- for the files of swapped memory ---- */
 

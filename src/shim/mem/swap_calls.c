@@ -36,7 +36,6 @@ static bool look_into(const struct mem_swap_region *r, CUdeviceptr address,
 		v->bytes = part->bytes;
 		v->reserved = (uint64_t)part->grains * MEM_PACK_GRAIN;
 		v->id = part->id;
-		v->packed = true;
 	}
 	return part != NULL;
 }
@@ -216,11 +215,11 @@ static struct range range_of(CUdeviceptr address, const struct shim_swap_view *v
 	return found;
 }
 
-/* Returns true for memory of cuMemAlloc, if the driver can share such chunks: not for a part of a
- * pack, with which its neighbours would be shared. */
+/* Returns true for memory of cuMemAlloc, if the driver can share such chunks: a part of a pack as
+ * well, whose neighbours are shared with it, as those in a block of the driver's are. */
 static bool can_share(const struct shim_swap_view *v)
 {
-	return !v->by_handle && !v->imported && !v->pool && !v->packed && shim_swap_can_share();
+	return !v->by_handle && !v->imported && !v->pool && shim_swap_can_share();
 }
 
 /* ---- questions ---- */
@@ -346,9 +345,6 @@ static CUresult get_ipc(CUipcMemHandle *ret, CUdeviceptr address)
 	}
 	if (v.by_handle || v.imported || v.pool) {
 		return CUDA_ERROR_INVALID_VALUE; /* as the driver */
-	}
-	if (v.packed) {
-		shim_packs_stop();
 	}
 	return can_share(&v) ? shim_swap_share(v.base, v.id, ret) : CUDA_ERROR_NOT_SUPPORTED;
 }

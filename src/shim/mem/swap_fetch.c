@@ -17,6 +17,7 @@
 #include "ptx/probe_pointers.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/swap_async.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_managed.h"
@@ -644,13 +645,14 @@ bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id)
 {
 	struct sched_mem_fault f = { .drain_ns = SCHED_MEM_DRAIN_NS };
 	struct mem_swap_need need = { 0 };
+	struct mem_pack_part *part;
 	struct mem_swap_region *r;
 	uint64_t use = 0;
 	bool some = false;
 	int row = -1;
 
 	lock_take(&shim_swap_mutex);
-	r = shim_swap_find_by_id(base, id);
+	r = shim_packs_find(base, id, &part);
 	if (r) {
 		mem_swap_begin_use(&shim_swap_map);
 		mem_swap_use(&shim_swap_map, r, base, UINT64_MAX, 0, &need);

@@ -157,9 +157,9 @@ void shim_swap_across_install(void);
 
 /* ---- swap_fetch.c ---- */
 
-/* Has a region return to the device, as for a launch that names all of it, but only what moves in
- * one pause. Waits for the work of its context for a second at most. Returns whether something has
- * moved. The caller does not hold the mutex. */
+/* Has the region of the allocation with that base and number return to the device, as for a launch
+ * that names all of it, but only what moves in one pause. Waits for the work of its context for a
+ * second at most. Returns whether something has moved. The caller does not hold the mutex. */
 bool shim_swap_fetch_region(CUdeviceptr base, uint64_t id);
 
 /* ---- swap_graphs.c ---- */

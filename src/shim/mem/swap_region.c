@@ -57,8 +57,18 @@ uint64_t shim_swap_new_id(void)
 
 /* ---- allocations ---- */
 
+/* Returns whether an address in an imported region is one that the program has open. */
+static bool is_open_at(const struct mem_swap_region *r, CUdeviceptr address)
+{
+	uint64_t offset = address - r->base;
+
+	return r->opened ? offset % MEM_PACK_GRAIN == 0 && r->opened[offset / MEM_PACK_GRAIN]
+			 : !offset;
+}
+
 /* Returns the live region of shim_swap_alloc(), or, imported, of another process, with that base,
- * or NULL. *ret_part becomes the allocation with that address, if the region is a pack, or NULL. */
+ * or NULL. (The base of what is imported is any address that is open in it.) *ret_part becomes the
+ * allocation with that address, if the region is a pack, or NULL. */
 static struct mem_swap_region *live_at(CUdeviceptr base, bool imported,
 				       struct mem_pack_part **ret_part) REQUIRES(shim_swap_mutex)
 {
@@ -68,8 +78,10 @@ static struct mem_swap_region *live_at(CUdeviceptr base, bool imported,
 	if (r && r->pack) {
 		return *ret_part && mem_pack_address(*ret_part) == base ? r : NULL;
 	}
-	return r && r->base == base && !r->freed && !r->by_handle && r->imported == imported ? r
-											     : NULL;
+	return r && !r->freed && !r->by_handle && r->imported == imported &&
+			       (imported ? is_open_at(r, base) : r->base == base)
+		       ? r
+		       : NULL;
 }
 
 struct mem_swap_region *shim_swap_find_by_id(CUdeviceptr base, uint64_t id)
@@ -104,6 +116,7 @@ static void discard(struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
 		}
 		shim_swap_chunk_unback(c);
 	}
+	free(r->opened);
 	free(r);
 }
 
@@ -502,6 +515,9 @@ static bool begin_free(CUdeviceptr base, bool imported, struct shim_swap_leaving
 	*ret = (struct shim_swap_leaving){ 0 };
 	if (r && r->opens > 1) {
 		r->opens--;
+		if (r->opened) {
+			r->opened[(base - r->base) / MEM_PACK_GRAIN]--;
+		}
 	} else if (r) {
 		*(part ? &part->freed : &r->freed) = true;
 		shim_swap_async_freed(r, true);

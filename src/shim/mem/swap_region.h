@@ -115,7 +115,6 @@ struct shim_swap_view {
 	CUdevice device;
 	bool by_handle; /* the program has mapped it; it has no owner */
 	bool imported;	/* it is another process's */
-	bool packed;	/* it shares a chunk with others */
 	uint32_t handle_types;
 };
 /* Returns false if the address is in no such allocation. */

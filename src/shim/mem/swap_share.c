@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -11,6 +12,7 @@
 #include "base/fd.h"
 #include "shim/capture_state.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/packs.h"
 #include "shim/mem/sharing.h"
 #include "shim/mem/swap_chunk.h"
 #include "shim/mem/swap_int.h"
@@ -34,7 +36,8 @@ struct token {
 	uint8_t key[PROTO_IPC_KEY];
 	int32_t pid;	    /* of the process that has the memory, as gbpfd sees it */
 	uint8_t device[16]; /* UUID */
-	uint8_t zero[20];
+	uint32_t offset;    /* of the allocation in a pack, bytes */
+	uint8_t zero[16];
 };
 _Static_assert(sizeof(struct token) == sizeof(CUipcMemHandle), "a token is a handle");
 _Static_assert(sizeof(((struct mem_swap_region *)0)->key) == PROTO_IPC_KEY, "keys are the same");
@@ -68,6 +71,15 @@ static struct mem_swap_region *find(const uint8_t key[PROTO_IPC_KEY], CUcontext 
 
 /* ---- the process that has the memory ---- */
 
+/* Returns that of a token's region: all allocations in a pack have the same. */
+static struct shim_mem_identity identity_of(const struct token *t)
+{
+	struct token of_region = *t;
+
+	of_region.offset = 0;
+	return shim_mem_identity_of_handle(&of_region, sizeof(of_region));
+}
+
 /* Bytes of a region's chunks at a place. */
 static uint64_t bytes_at(const struct mem_swap_region *r, enum mem_swap_place place)
 	REQUIRES(shim_swap_mutex)
@@ -80,8 +92,10 @@ static uint64_t bytes_at(const struct mem_swap_region *r, enum mem_swap_place pl
 	return bytes;
 }
 
-/* Makes the token of a region all of which is on the device, and notes that others may use it. */
-static CUresult make_token(struct mem_swap_region *r, CUipcMemHandle *ret) REQUIRES(shim_swap_mutex)
+/* Makes the token of an address in a region all of which is on the device, and notes that others
+ * may use the region. */
+static CUresult make_token(struct mem_swap_region *r, CUdeviceptr address, CUipcMemHandle *ret)
+	REQUIRES(shim_swap_mutex)
 {
 	struct token t = { .magic = MAGIC, .pid = shim_mem_session()->pid() };
 	bool is_new = memcmp(r->key, no_key, sizeof(no_key)) == 0;
@@ -95,14 +109,14 @@ static CUresult make_token(struct mem_swap_region *r, CUipcMemHandle *ret) REQUI
 	}
 	memcpy(t.key, r->key, sizeof(t.key));
 	memcpy(t.device, shim_mem_account()->uuid[r->row], sizeof(t.device));
-	memcpy(ret, &t, sizeof(t));
 	for (uint32_t i = 0; is_new && i < r->n; i++) {
 		shim_swap_place(&r->chunk[i], MEM_SWAP_SHARED);
 	}
 	if (is_new) {
-		r->share = shim_mem_note_export(
-			r->row, shim_mem_identity_of_handle(ret, sizeof(*ret)), r->reserved);
+		r->share = shim_mem_note_export(r->row, identity_of(&t), r->reserved);
 	}
+	t.offset = (uint32_t)(address - r->base);
+	memcpy(ret, &t, sizeof(t));
 	return CUDA_SUCCESS;
 }
 
@@ -110,12 +124,14 @@ static CUresult make_token(struct mem_swap_region *r, CUipcMemHandle *ret) REQUI
 static CUresult share_once(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct mem_pack_part *part;
 	struct mem_swap_region *r;
 
 	lock_take(&shim_swap_mutex);
-	r = shim_swap_find_by_id(base, id);
-	if (r && !r->freed) {
-		result = bytes_at(r, MEM_SWAP_HOST) ? CUDA_ERROR_NOT_READY : make_token(r, ret);
+	r = shim_packs_find(base, id, &part);
+	if (r && !(part ? part->freed : r->freed)) {
+		result = bytes_at(r, MEM_SWAP_HOST) ? CUDA_ERROR_NOT_READY
+						    : make_token(r, base, ret);
 	}
 	lock_release(&shim_swap_mutex);
 	return result;
@@ -125,11 +141,12 @@ static CUresult share_once(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret)
 static CUresult why_away(CUdeviceptr base, uint64_t id)
 {
 	const struct mem_swap_region *r;
+	struct mem_pack_part *part;
 	uint64_t missing, movable, host;
 	CUresult result = CUDA_ERROR_NOT_READY;
 
 	lock_take(&shim_swap_mutex);
-	r = shim_swap_find_by_id(base, id);
+	r = shim_packs_find(base, id, &part);
 	if (r && !shim_swap_context_of(r->row)) {
 		result = CUDA_ERROR_NOT_SUPPORTED;
 	} else if (r) {
@@ -210,6 +227,25 @@ struct opening {
 	uint32_t n; /* chunks that it has */
 };
 
+/* Returns whether the token, which is not trusted, names an address that can be open in a region:
+ * its base, or where an allocation in a pack can begin. */
+static bool is_within(const struct opening *o, const struct mem_swap_region *r)
+{
+	uint32_t offset = o->token.offset;
+
+	return !offset || (r->opened && offset < r->bytes && offset % MEM_PACK_GRAIN == 0);
+}
+
+/* Adds a use of what the token names in an imported region. Returns its address. */
+static CUdeviceptr use(const struct opening *o, struct mem_swap_region *r) REQUIRES(shim_swap_mutex)
+{
+	r->opens++;
+	if (r->opened) {
+		r->opened[o->token.offset / MEM_PACK_GRAIN]++;
+	}
+	return r->base + o->token.offset;
+}
+
 /* Answers for memory that this process has already. Returns false if it has none. */
 static bool is_known(const struct opening *o, CUresult *ret_result, CUdeviceptr *ret)
 	REQUIRES(shim_swap_mutex)
@@ -219,10 +255,11 @@ static bool is_known(const struct opening *o, CUresult *ret_result, CUdeviceptr 
 	if (!r) {
 		return false;
 	}
-	*ret_result = r->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-	if (r->imported) {
-		r->opens++;
-		*ret = r->base;
+	*ret_result = !r->imported	? CUDA_ERROR_INVALID_CONTEXT
+		      : is_within(o, r) ? CUDA_SUCCESS
+					: CUDA_ERROR_INVALID_VALUE;
+	if (*ret_result == CUDA_SUCCESS) {
+		*ret = use(o, r);
 	}
 	return true;
 }
@@ -239,6 +276,22 @@ static CUresult result_of(int err)
 	}
 }
 
+/* Makes the region of memory of that many bytes. */
+static CUresult make_region(struct opening *o, uint64_t bytes)
+{
+	bool is_pack = bytes == MEM_PACK_BYTES; /* or may be one */
+	struct mem_swap_region *r = shim_swap_region_create(bytes, o->row);
+
+	o->region = r;
+	if (r && is_pack) {
+		r->opened = calloc(MEM_PACK_GRAINS, sizeof(*r->opened));
+	}
+	if (!r || (is_pack && !r->opened)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return is_within(o, r) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Makes handles of the chunks that were given. The other process is not trusted to have given the
  * memory that it describes: a smaller chunk cannot be mapped. */
 static CUresult take(struct opening *o, const struct proto_ipc *m, const int *fds)
@@ -246,9 +299,9 @@ static CUresult take(struct opening *o, const struct proto_ipc *m, const int *fd
 	CUresult result = CUDA_SUCCESS;
 
 	if (!o->region && m->bytes && m->bytes <= OPEN_BYTES_MAX) {
-		o->region = shim_swap_region_create(m->bytes, o->row);
-		if (!o->region) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
+		result = make_region(o, m->bytes);
+		if (result != CUDA_SUCCESS) {
+			return result;
 		}
 	}
 	if (!o->region || m->bytes != o->region->bytes || m->first != o->n ||
@@ -301,15 +354,12 @@ static CUresult map(struct opening *o, CUdeviceptr *ret)
 	if (!is_known(o, &result, ret)) {
 		r->imported = true;
 		r->device = o->device;
-		r->opens = 1;
 		r->id = shim_swap_new_id();
 		memcpy(r->key, o->token.key, sizeof(r->key));
 		result = shim_swap_place_region(r);
 		if (result == CUDA_SUCCESS) {
-			shim_mem_import_opened(
-				r->base, r->bytes,
-				shim_mem_identity_of_handle(&o->token, sizeof(o->token)));
-			*ret = r->base;
+			shim_mem_import_opened(r->base, r->bytes, identity_of(&o->token));
+			*ret = use(o, r);
 			o->region = NULL;
 		}
 	}

@@ -12,10 +12,11 @@
 #include "cuabi/types.h"
 #include "proto/wire.h"
 
-/* Makes the handle of the region with that base and number: its chunks return to the device, and
- * stay there until it is freed. Returns CUDA_ERROR_NOT_READY if they cannot return now, since work
- * of the process goes on or a stream captures; CUDA_ERROR_OUT_OF_MEMORY if there is no room;
- * CUDA_ERROR_NOT_SUPPORTED if memory of the process cannot move. */
+/* Makes the handle of the allocation with that base and number. The chunks of its region, which is
+ * a pack for a small one, return to the device, and stay there until the region is freed. Returns
+ * CUDA_ERROR_NOT_READY if they cannot return now, since work of the process goes on or a stream
+ * captures; CUDA_ERROR_OUT_OF_MEMORY if there is no room; CUDA_ERROR_NOT_SUPPORTED if memory of the
+ * process cannot move. */
 CUresult shim_swap_share(CUdeviceptr base, uint64_t id, CUipcMemHandle *ret);
 /* Returns true for a handle of gBPF's. */
 bool shim_swap_is_token(const CUipcMemHandle *handle);

@@ -56,6 +56,7 @@ extern struct swap_rig {
 	void (*on_look)(void);		  /* called at each look at the clock */
 	uint64_t exported[8];		  /* memory, in order; the test clears the number */
 	unsigned n_exported;
+	uint64_t ipc_bytes; /* of memory that another process gives, one chunk; 0: none does */
 	/* Since rig_arm(): "oa": the first chunk begins to be copied out; "ba": back; "ha", "da":
 	 * it is mapped to memory of the host, of the device; "w": a stream is waited for. The
 	 * letter is by the order of allocation. */

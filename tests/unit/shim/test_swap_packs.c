@@ -9,20 +9,25 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/compiler.h"
+#include "mem/account_shares.h"
 #include "mem/ledger.h"
 #include "mem/pack.h"
 #include "shim/mem/charge.h"
 #include "shim/mem/packs.h"
+#include "shim/mem/sharing.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
+#include "shim/mem/swap_share.h"
 #include "shim/mem/work.h"
 #include "shim/shim.h"
 
 #define UNIT MEM_PACK_BYTES
 #define KERNEL ((CUfunction)(uintptr_t)64)
-#define OF_DRIVER (UINT64_C(1) << 41) /* what its cuMemAlloc gives */
+#define OF_DRIVER (UINT64_C(1) << 41) /* an address of no chunks */
+#define OFFSET 44u		      /* place of the offset in a handle */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -454,7 +459,7 @@ static void an_allocation_has_its_own_answers(void **state)
 	assert_int_equal(attribute(CU_POINTER_ATTRIBUTE_RANGE_SIZE, a + 7), 1000);
 	assert_int_equal(attribute(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 7), a + 7);
 	assert_int_equal(attribute(CU_POINTER_ATTRIBUTE_CONTEXT, a), (uintptr_t)rig_context(0));
-	assert_int_equal(attribute(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, a), 0);
+	assert_int_equal(attribute(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, a), 1);
 	id = attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, a);
 	assert_int_not_equal(id, attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, b));
 	assert_int_equal(shim_real.cuPointerGetAttributes(1, &what, out, b + 5), CUDA_SUCCESS);
@@ -554,38 +559,79 @@ static void a_free_that_fails_keeps_the_allocation(void **state)
 	rig_arm(0, 0);
 }
 
-/* ---- sharing, the last one: from then on there are no packs ---- */
+/* ---- sharing ---- */
 
-static CUresult driver_alloc(CUdeviceptr *ret, size_t bytes)
+/* Returns the handle of an allocation, without its offset in the pack, *ret_offset. */
+static CUipcMemHandle share(CUdeviceptr at, uint32_t *ret_offset)
 {
-	*ret = OF_DRIVER;
-	return CUDA_SUCCESS;
-}
-
-static CUresult driver_free(CUdeviceptr at)
-{
-	return at == OF_DRIVER ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static void a_program_that_shares_small_memory_gets_the_drivers(void **state)
-{
-	CUdeviceptr a = small(1000), b = 0;
 	CUipcMemHandle h;
 
-	shim_driver.cuMemAlloc_v2 = driver_alloc;
-	shim_driver.cuMemFree_v2 = driver_free;
-	assert_int_equal(shim_real.cuMemAlloc_v2(&b, 1000), CUDA_SUCCESS);
-	assert_int_equal(b, a + 1024);
-	live[n_live++] = b;
-	assert_int_equal(shim_real.cuIpcGetMemHandle(&h, a), CUDA_ERROR_NOT_SUPPORTED);
-	assert_int_equal(shim_real.cuMemAlloc_v2(&b, 1000), CUDA_SUCCESS);
-	assert_int_equal(b, OF_DRIVER);
-	assert_int_equal(used(), 2 * UNIT);
-	assert_int_equal(shim_real.cuMemFree_v2(b), CUDA_SUCCESS);
-	assert_int_equal(used(), UNIT);
-	assert_int_equal(shim_real.cuMemFree_v2(a), CUDA_SUCCESS);
-	forget(a);
+	assert_int_equal(shim_real.cuIpcGetMemHandle(&h, at), CUDA_SUCCESS);
+	rig_end_if_left();
+	memcpy(ret_offset, h.reserved + OFFSET, sizeof(*ret_offset));
+	memset(h.reserved + OFFSET, 0, sizeof(*ret_offset));
+	return h;
+}
+
+static void handles_name_the_pack_and_where_they_are_in_it(void **state)
+{
+	CUdeviceptr a = small(1000), b = small(3000), other = rig_alloc(UNIT);
+	uint32_t at_a, at_b, at_other;
+	CUipcMemHandle hb = share(b + 7, &at_b), ha = share(a, &at_a), ho = share(other, &at_other);
+	const struct mem_swap_region *r = mem_swap_find(&shim_swap_map, a);
+
+	assert_int_equal(at_a, 0);
+	assert_int_equal(at_b, b - a);
+	assert_int_equal(at_other, 0);
+	assert_memory_equal(&ha, &hb, sizeof(ha));
+	assert_memory_not_equal(&ha, &ho, sizeof(ha));
+	assert_int_equal(mem_share_at(&rig.page, r->share - 1).id,
+			 shim_mem_identity_of_handle(&ha, sizeof(ha)).id);
 	rig_check();
+}
+
+static void what_shares_a_pack_with_a_shared_allocation_stays(void **state)
+{
+	CUdeviceptr a = small(1000), b = small(1000), c = small(MEM_PACK_BYTES - 4096);
+	CUdeviceptr other = small(MEM_PACK_BYTES - 4096);
+	uint32_t offset;
+
+	all_out(4 * UNIT);
+	(void)share(b, &offset);
+	assert_int_equal(offset, b - a);
+	assert_int_equal(rig_chunk(a, 0)->place, MEM_SWAP_SHARED);
+	assert_false(rig_on_device(other, 0));
+	rig_limit(used());
+	rig_out(used());
+	assert_int_equal(used(), UNIT);
+	rig_limit(4 * UNIT);
+	assert_int_equal(rig.page.kinds[0][2].bytes[PROTO_KIND_SHARED], UNIT);
+	free_small(b);
+	assert_int_equal(small(1000), b); /* as in a block of the driver's */
+	free_small(a);
+	free_small(b);
+	assert_int_equal(rig.page.kinds[0][2].bytes[PROTO_KIND_SHARED], UNIT);
+	free_small(c);
+	assert_int_equal(rig.page.kinds[0][2].bytes[PROTO_KIND_SHARED], 0);
+	rig_check();
+}
+
+static void what_is_freed_is_not_shared(void **state)
+{
+	CUdeviceptr a = small(1000), b = small(1000);
+	struct shim_swap_view v;
+	CUipcMemHandle h;
+
+	assert_true(shim_swap_look(b, &v));
+	rig.busy_ctxs = 1;
+	shim.captures = 1;
+	free_small(b);
+	assert_int_equal(shim_swap_share(b, v.id, &h), CUDA_ERROR_INVALID_VALUE);
+	shim.captures = 0;
+	rig.busy_ctxs = 0;
+	shim_swap_settle();
+	assert_int_equal(shim_swap_share(b, v.id, &h), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(shim_swap_share(a, v.id, &h), CUDA_ERROR_INVALID_VALUE);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, tear_down)
@@ -615,7 +661,9 @@ int main(void)
 		TEST(an_allocation_that_fails_leaves_nothing),
 		TEST(without_host_memory_there_is_no_pack),
 		TEST(a_free_that_fails_keeps_the_allocation),
-		TEST(a_program_that_shares_small_memory_gets_the_drivers),
+		TEST(handles_name_the_pack_and_where_they_are_in_it),
+		TEST(what_shares_a_pack_with_a_shared_allocation_stays),
+		TEST(what_is_freed_is_not_shared),
 	};
 
 	return cmocka_run_group_tests_name("swap_packs", tests, rig_join_two, NULL);

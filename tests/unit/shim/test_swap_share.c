@@ -1,5 +1,5 @@
-/* Memory in chunks that is shared with other processes: the side that has it,
- * shim/mem/swap_share.c, over an account and a driver of the test. */
+/* Memory in chunks that is shared with other processes: the side that has it, and what the other
+ * one opens in packs, shim/mem/swap_share.c, over an account and a driver of the test. */
 #include "swap_rig.h"
 
 #include <setjmp.h>
@@ -13,14 +13,20 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "mem/account_shares.h"
+#include "mem/pack.h"
 #include "shim/mem/charge.h"
+#include "shim/mem/sharing.h"
 #include "shim/mem/swap_int.h"
 #include "shim/mem/swap_region.h"
 #include "shim/mem/swap_share.h"
 #include "shim/shim.h"
 #include "../base/open_fds.h"
 
-#define KEY 8u /* place of the key in a handle */
+#define KEY 8u	   /* place of the key in a handle, */
+#define OFFSET 44u /* and of the offset in a pack */
+#define GRAIN MEM_PACK_GRAIN
+#define PACK MEM_PACK_BYTES
 
 static CUresult share(CUdeviceptr at, CUipcMemHandle *ret)
 {
@@ -308,6 +314,133 @@ static void its_own_process_cannot_open_it(void **state)
 	assert_int_equal(at, 0);
 }
 
+/* ---- the process that opens it ---- */
+
+/* Returns a handle of memory of another process. */
+static CUipcMemHandle foreign(uint32_t offset)
+{
+	CUdeviceptr own = rig_alloc(CHUNK);
+	CUipcMemHandle h;
+
+	assert_int_equal(share(own, &h), CUDA_SUCCESS);
+	memset(h.reserved + KEY, 5, PROTO_IPC_KEY);
+	memcpy(h.reserved + OFFSET, &offset, sizeof(offset));
+	rig_free(own);
+	return h;
+}
+
+/* Opens an allocation in a pack of another process. Returns its address, or 0: it is refused. */
+static CUdeviceptr open_at(uint32_t offset)
+{
+	CUipcMemHandle h = foreign(offset);
+	CUdeviceptr at = 0;
+	CUresult r = shim_swap_open(&at, &h, 1);
+
+	rig_end_if_left();
+	assert_int_equal(r, at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return at;
+}
+
+static bool close_at(CUdeviceptr at)
+{
+	CUresult r = CUDA_SUCCESS;
+	bool is = shim_swap_close(at, &r);
+
+	assert_int_equal(r, CUDA_SUCCESS);
+	rig_end_if_left();
+	return is;
+}
+
+static void allocations_in_a_pack_are_open_in_one_region(void **state)
+{
+	CUdeviceptr at;
+
+	rig.ipc_bytes = PACK;
+	at = open_at(0);
+	assert_true(at);
+	assert_int_equal(open_at(3 * GRAIN), at + 3 * GRAIN);
+	assert_int_equal(open_at(3 * GRAIN), at + 3 * GRAIN);
+	assert_int_equal(open_at(PACK - GRAIN), at + PACK - GRAIN);
+	assert_int_equal(shim_swap_map.n, 1);
+	assert_false(close_at(at + GRAIN));
+	assert_false(close_at(at + 3 * GRAIN + 1));
+	assert_true(close_at(at));
+	assert_false(close_at(at));
+	assert_true(close_at(at + 3 * GRAIN));
+	assert_true(close_at(at + PACK - GRAIN));
+	assert_int_equal(shim_swap_map.n, 1);
+	assert_true(close_at(at + 3 * GRAIN));
+	assert_false(close_at(at + 3 * GRAIN));
+	assert_int_equal(shim_swap_map.n, 0);
+	rig_check();
+}
+
+/* Returns whether an import of memory is noted. */
+static bool is_noted(struct shim_mem_identity id)
+{
+	bool is = false;
+
+	for (uint32_t i = 0; i < PROTO_ACCOUNT_SHARES && !is; i++) {
+		struct mem_share s = mem_share_at(&rig.page, i);
+
+		is = s.kind == MEM_SHARE_IMPORT && s.id == id.id;
+	}
+	return is;
+}
+
+static void a_pack_is_one_import(void **state)
+{
+	CUipcMemHandle of_pack = foreign(0);
+	struct shim_mem_identity id = shim_mem_identity_of_handle(&of_pack, sizeof(of_pack));
+	CUdeviceptr first, second;
+
+	rig.ipc_bytes = PACK;
+	first = open_at(GRAIN);
+	assert_true(is_noted(id));
+	assert_int_equal(rig.page.line[0][2].shared, PACK);
+	second = open_at(5 * GRAIN);
+	assert_int_equal(rig.page.line[0][2].shared, PACK);
+	assert_true(close_at(first));
+	assert_int_equal(rig.page.line[0][2].shared, PACK);
+	assert_true(close_at(second));
+	assert_false(is_noted(id));
+	assert_int_equal(rig.page.line[0][2].shared, 0);
+}
+
+static void what_is_outside_of_a_pack_is_not_opened(void **state)
+{
+	const uint32_t wrong[] = { 1, GRAIN - 1, PACK - 1, PACK, PACK + GRAIN, UINT32_MAX - 511 };
+	CUdeviceptr at;
+
+	rig.ipc_bytes = PACK;
+	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++) {
+		assert_int_equal(open_at(wrong[i]), 0);
+		assert_int_equal(shim_swap_map.n, 0);
+		rig_check();
+	}
+	at = open_at(GRAIN);
+	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++) {
+		assert_int_equal(open_at(wrong[i]), 0);
+	}
+	assert_true(close_at(at));
+	assert_int_equal(shim_swap_map.n, 0);
+}
+
+static void other_memory_is_opened_at_its_base(void **state)
+{
+	CUdeviceptr at;
+
+	rig.ipc_bytes = 2 * PACK;
+	assert_int_equal(open_at(GRAIN), 0);
+	rig_check();
+	at = open_at(0);
+	assert_true(at);
+	assert_int_equal(open_at(GRAIN), 0);
+	assert_false(close_at(at + GRAIN));
+	assert_true(close_at(at));
+	rig_check();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +458,10 @@ int main(void)
 		TEST(nothing_is_given_for_another_key),
 		TEST(an_export_that_fails_gives_nothing),
 		TEST(its_own_process_cannot_open_it),
+		TEST(allocations_in_a_pack_are_open_in_one_region),
+		TEST(a_pack_is_one_import),
+		TEST(what_is_outside_of_a_pack_is_not_opened),
+		TEST(other_memory_is_opened_at_its_base),
 	};
 
 	return cmocka_run_group_tests_name("swap share", tests, rig_join, NULL);
