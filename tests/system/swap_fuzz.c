@@ -30,7 +30,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define CHUNK (16 * MIB)   /* of memory that leaves the device; its borders are crossed often */
-#define SWAP_MIN (2 * MIB) /* of a buffer that can lie on the host */
+#define SWAP_MIN (2 * MIB) /* of a buffer of any kind that can lie on the host */
 #define THREADS 4u
 #define BUFFERS 24u /* of a thread */
 #define BUFFER_MAX (40 * MIB)
@@ -687,8 +687,8 @@ static CUresult create_buffer(struct buffer *b, size_t bytes)
 	return r;
 }
 
-/* Returns false if the memory is refused, which can happen to small buffers only: larger ones can
- * lie on the host. */
+/* Returns false if the memory is refused, which can happen to small buffers of a pool only: others
+ * can lie on the host. */
 static bool make_buffer(struct worker *w, struct buffer *b, size_t bytes)
 {
 	unsigned way = under(w, 3);
@@ -696,7 +696,7 @@ static bool make_buffer(struct worker *w, struct buffer *b, size_t bytes)
 		     : way == 1			   ? cuMemAllocAsync(&b->at, bytes, w->stream)
 						   : cuMemAlloc(&b->at, bytes);
 
-	CHECK(r == CUDA_SUCCESS || (r == CUDA_ERROR_OUT_OF_MEMORY && bytes < SWAP_MIN),
+	CHECK(r == CUDA_SUCCESS || (r == CUDA_ERROR_OUT_OF_MEMORY && way == 1 && bytes < SWAP_MIN),
 	      "an allocation of %zu bytes by way %u: error %d", bytes, way, (int)r);
 	if (r != CUDA_SUCCESS) {
 		b->at = 0;
