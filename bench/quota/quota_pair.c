@@ -44,7 +44,7 @@ struct times {
 	uint64_t away;	 /* without a policy, at most, unless passes_min take longer */
 	uint32_t passes_min;
 };
-static const struct times device_times = { 800000000, 3000000000, 5000000000, 4 };
+static const struct times device_times = { 800000000, 3000000000, 20000000000, 4 };
 static const struct times soft_times = { 800000000, 250000000, 500000000, 6 };
 
 struct pair {
