@@ -248,8 +248,8 @@ static uint32_t chunk_at(const struct mem_swap_region *r, uint64_t address)
 	return lo;
 }
 
-void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
-		  uint64_t most, uint32_t cost, struct mem_swap_need *n)
+uint64_t mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
+		      uint64_t most, uint32_t cost, struct mem_swap_need *n)
 {
 	uint32_t i = chunk_at(r, address);
 	uint64_t seen = 0;
@@ -270,6 +270,7 @@ void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t ad
 		}
 		last |= seen >= most;
 	}
+	return seen;
 }
 
 static double urgency_of(const struct mem_swap_map *m, const struct mem_swap_chunk *c)

@@ -129,9 +129,10 @@ void mem_swap_begin_use(struct mem_swap_map *m);
  * has noted them before. r: the region of the address. What the program maps may contain many
  * allocations of its own, and one of these may lie in several regions, each of which begins where
  * the one before ends: there the use needs the chunks up to the next address that one of the last
- * MEM_SWAP_HALF_LIFE uses has named. */
-void mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
-		  uint64_t most, uint32_t cost, struct mem_swap_need *n);
+ * MEM_SWAP_HALF_LIFE uses has named. Returns the bytes of the chunks that it has looked at: fewer
+ * than `most` if it has come to an end. */
+uint64_t mem_swap_use(struct mem_swap_map *m, struct mem_swap_region *r, uint64_t address,
+		      uint64_t most, uint32_t cost, struct mem_swap_need *n);
 /* Fills the list with chunks on the device of at most that size that were not used since that use
  * and are the least urgent, the least first, until they have that many bytes. Returns how many;
  * *ret_worth becomes the sum of what they are worth over their units. Only MEM_SWAP_SEARCHED chunks

@@ -37,15 +37,19 @@ static uint32_t cost_of(const struct sim *s, const struct launch *l)
 	return (uint32_t)(sim_memory_time(SIM_MIB, s->testbed.link.in_place) * l->reads);
 }
 
-static struct mem_swap_need need_of(struct launch *l, uint32_t cost)
+static struct mem_swap_need need_of(const struct sim *s, struct launch *l, uint32_t cost)
 {
+	uint64_t limit = s->testbed.vgpu[l->t->vgpu].row.limit;
 	struct mem_swap_map *m = &l->t->mem.map;
 	struct mem_swap_need need = { 0 };
+	uint64_t left = SIM_NAMED_MAX;
 
 	mem_swap_begin_use(m);
 	for (unsigned i = 0; i < l->n; i++) {
-		mem_swap_use(m, l->region[i]->r, l->region[i]->r->base,
-			     SIM_NAMED_MAX - MIN(need.bytes, SIM_NAMED_MAX), cost, &need);
+		struct mem_swap_region *r = l->region[i]->r;
+		uint64_t most = r->bytes <= limit ? left : MIN(left, SIM_NAMED_LARGE);
+
+		left -= MIN(left, mem_swap_use(m, r, r->base, most, cost, &need));
 	}
 	return need;
 }
@@ -184,7 +188,7 @@ static void trace(const struct sim *s, const struct sim_tenant *t, const struct 
 static int do_launch(struct sim *s, struct launch *l)
 {
 	uint32_t cost = cost_of(s, l);
-	const struct mem_swap_need need = need_of(l, cost);
+	const struct mem_swap_need need = need_of(s, l, cost);
 	const struct sim_field_value named[] = { { "kernel", l->kernel },
 						 { "bytes", need.bytes },
 						 { "missing", need.missing } };

@@ -12,13 +12,14 @@
 #include "mem/swap_map.h"
 
 /* As in the processes (shim/mem): the sizes of chunks, what moves in one pause at most, and what a
- * launch names at most. */
+ * launch names at most, also by a region that is larger than the limit. */
 #define SIM_CHUNK (UINT64_C(16) << 20)
 #define SIM_CHUNK_MAX (UINT64_C(64) << 20)
 #define SIM_LARGE (4 * SIM_CHUNK_MAX) /* from here on a region has chunks of the latter size */
 #define SIM_BATCH 64u
 #define SIM_BATCH_BYTES (UINT64_C(1) << 30)
-#define SIM_NAMED_MAX SIM_BATCH_BYTES
+#define SIM_NAMED_MAX (UINT64_C(64) << 30)
+#define SIM_NAMED_LARGE SIM_BATCH_BYTES
 
 #define SIM_MIB (UINT64_C(1) << 20)
 

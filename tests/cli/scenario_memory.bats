@@ -121,7 +121,7 @@ memory_statements() {
 		S
 	} >all.scenario
 	passes <all.scenario
-	# Of a region, a launch names a GiB at most; the rest is used in place.
+	# Of a region that is larger than the limit, a launch names a GiB at most; the rest is used in place.
 	passes <<-'S'
 		vgpu v mem=1GiB swap=1GiB
 		tenant a vgpu=v
@@ -131,6 +131,16 @@ memory_statements() {
 		expect verdict == -1
 		expect mem_lost_ns of a == 64ms
 		expect mem_in_place of a == 0
+	S
+	passes <<-'S'
+		vgpu v mem=3GiB swap=3GiB
+		tenant a vgpu=v
+		region y bytes=2GiB
+		region x bytes=2GiB
+		set answer = MEM_FETCH
+		launch touches y
+		expect FETCH bytes=2GiB missing=1GiB
+		expect mem_back_bytes of a == 1GiB
 	S
 }
 

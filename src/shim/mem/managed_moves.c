@@ -287,15 +287,11 @@ void shim_managed_begin_use(struct shim_managed_naming *n)
 	n->row = -1;
 }
 
-void shim_managed_name(struct shim_managed_naming *n, uint64_t address, uint64_t most,
-		       uint32_t cost)
+uint64_t shim_managed_name(struct shim_managed_naming *n, struct mem_swap_region *r,
+			   uint64_t address, uint64_t most, uint32_t cost)
 {
-	struct mem_swap_region *r = mem_swap_find(&shim_managed_map, address);
-
-	if (r) {
-		mem_swap_use(&shim_managed_map, r, address, most, cost, &n->need);
-		n->row = r->row;
-	}
+	n->row = r->row;
+	return mem_swap_use(&shim_managed_map, r, address, most, cost, &n->need);
 }
 
 static unsigned list_missing(int row, uint64_t use, struct mem_swap_chunk *list[BATCH],

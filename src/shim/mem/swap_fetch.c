@@ -1,8 +1,8 @@
 /* Launches that name memory which has left the device: it comes back before them, or they use it in
  * place. A launch names the allocations that the words of its arguments point into, each from there
- * on to its end; one of a graph those of its kernels, copies and memsets (swap_graphs.c). This is
- * only a guess, on which no result depends: pointers to pointers are not followed, and a number may
- * look like an address.
+ * on to its end, or less of it (named_by()); one of a graph those of its kernels, copies and
+ * memsets (swap_graphs.c). This is only a guess, on which no result depends: pointers to pointers
+ * are not followed, and a number may look like an address.
  *
  * Launches that use memory in place are timed, and others of the same kernel, so that it is known
  * what it loses by that: little where it reads its memory once (51 GB/s on an H200), a hundred
@@ -31,9 +31,11 @@
 #define MIB ((uint64_t)1 << 20)
 #define PARAMS_MAX 1024u
 #define PARAM_BYTES_MAX 32768u /* of a kernel, as the driver has it */
-/* A launch names no more than this, one of a graph no more by each address: what is one allocation
- * may be a program's pool. */
-#define NAMED_MAX SHIM_SWAP_BATCH_BYTES
+/* An address inside an allocation names no more than this, and so does one at the beginning of an
+ * allocation that is larger than the limit: it may be a program's pool. */
+#define NAMED_INSIDE SHIM_SWAP_BATCH_BYTES
+/* By a launch of a kernel: naming takes time by each chunk. */
+#define NAMED_MAX (UINT64_C(64) << 30)
 #define AGENT_DRAIN_NS UINT64_C(5000000) /* other work waits for gBPF's agent */
 /* Until they are known (H200): out at 30 GB/s and back at 44; read once at 51. */
 #define MOVE_NS_PER_MIB 58000u
@@ -103,33 +105,41 @@ struct naming {
 	uint32_t cost; /* in microseconds for each MiB on the host */
 	bool is_old;   /* the cost is to be measured again */
 	int row;       /* of the memory; negative: none is named */
+	uint64_t left; /* bytes that may still be named */
 	struct shim_managed_naming managed;
 	uint64_t move_ns_per_mib;
 };
 
-/* Notes the memory from an address on, of that many bytes at most. Memory of another
- * device than the first one's is left where it is: other launches bring it back. Returns the
- * region, or NULL: none. */
-static const struct mem_swap_region *name_from(struct naming *n, uint64_t address, uint64_t most)
-	REQUIRES(shim_swap_mutex)
+/* Returns how many bytes from an address of a region on are named by it, at most. */
+static uint64_t named_by(const struct naming *n, const struct mem_swap_region *r, uint64_t address)
 {
-	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, address);
+	bool all = address == r->base && !r->by_handle && r->bytes <= shim_mem_limit(r->row);
 
-	if (!r || r->freed || (n->row >= 0 && r->row != n->row)) {
-		return NULL;
-	}
-	mem_swap_use(&shim_swap_map, r, address, most, n->cost, &n->need);
-	n->row = r->row;
-	return r;
+	return all ? n->left : MIN(n->left, NAMED_INSIDE);
 }
 
-/* The same of managed memory. */
-static void name_managed(struct naming *n, uint64_t address, uint64_t most)
-	REQUIRES(shim_swap_mutex)
+/* Notes the memory that an address names. Memory of another device than the first one's is left
+ * where it is: other launches bring it back. Returns the end of the region if all of it from there
+ * on is named, otherwise 0. */
+static uint64_t name_from(struct naming *n, uint64_t address) REQUIRES(shim_swap_mutex)
 {
-	if (!mem_swap_find(&shim_swap_map, address)) {
-		shim_managed_name(&n->managed, address, most, n->cost);
+	struct mem_swap_region *r = mem_swap_find(&shim_swap_map, address);
+	bool managed = !r;
+	uint64_t most, bytes;
+
+	r = r ? r : mem_swap_find(&shim_managed_map, address);
+	if (!r || r->freed || (!managed && n->row >= 0 && r->row != n->row)) {
+		return 0;
 	}
+	most = named_by(n, r, address);
+	if (managed) {
+		bytes = shim_managed_name(&n->managed, r, address, most, n->cost);
+	} else {
+		bytes = mem_swap_use(&shim_swap_map, r, address, most, n->cost, &n->need);
+		n->row = r->row;
+	}
+	n->left -= MIN(n->left, bytes);
+	return bytes < most && !r->by_handle ? r->base + r->bytes : 0;
 }
 
 /* Notes the memory that aligned words point to. */
@@ -139,9 +149,7 @@ static void name_words(struct naming *n, const void *at, size_t bytes) REQUIRES(
 		uint64_t word;
 
 		memcpy(&word, (const char *)at + i, sizeof(word));
-		if (!name_from(n, word, NAMED_MAX - MIN(n->need.bytes, NAMED_MAX))) {
-			name_managed(n, word, NAMED_MAX - MIN(n->managed.need.bytes, NAMED_MAX));
-		}
+		(void)name_from(n, word);
 	}
 }
 
@@ -152,20 +160,11 @@ static void name_graph(struct naming *n, CUgraphExec graph) REQUIRES(shim_swap_m
 	uint32_t count = shim_swap_graph_names(graph, &address);
 	uint64_t named = 0; /* end of the region that an address before has named to its end */
 
+	n->left = UINT64_MAX;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct mem_swap_region *r;
-		uint64_t end;
-
-		if (address[i] < named) {
-			continue;
+		if (address[i] >= named) {
+			named = name_from(n, address[i]);
 		}
-		r = name_from(n, address[i], NAMED_MAX);
-		if (!r) {
-			name_managed(n, address[i], NAMED_MAX);
-		}
-		end = r && !r->by_handle ? r->base + r->bytes : 0;
-		/* What is named begins with the address's chunk. */
-		named = end && end - address[i] <= NAMED_MAX - SHIM_SWAP_CHUNK_MAX ? end : 0;
 	}
 }
 
@@ -188,6 +187,7 @@ static struct naming name(const struct shim_swap_launch *l, bool library,
 	const struct samples *lost = &times_of(l->f)->lost;
 	struct naming n = { .cost = lost->n ? least(lost) : IN_PLACE_US_PER_MIB,
 			    .is_old = !is_fresh(lost, clock_now_ns()),
+			    .left = NAMED_MAX,
 			    .row = -1 };
 	struct shim_param_buffer buffer;
 	bool same = l->params && words;

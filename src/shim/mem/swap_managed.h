@@ -37,9 +37,10 @@ struct shim_managed_naming {
 	int row;
 };
 void shim_managed_begin_use(struct shim_managed_naming *n) REQUIRES(shim_swap_mutex);
-/* Notes the memory that an address points to; most, cost: as of mem_swap_use(). */
-void shim_managed_name(struct shim_managed_naming *n, uint64_t address, uint64_t most,
-		       uint32_t cost) REQUIRES(shim_swap_mutex);
+/* As mem_swap_use(). */
+uint64_t shim_managed_name(struct shim_managed_naming *n, struct mem_swap_region *r,
+			   uint64_t address, uint64_t most, uint32_t cost)
+	REQUIRES(shim_swap_mutex);
 /* Brings back what a launch misses where the limit has room, or other managed memory is worth less;
  * move_ns_per_mib: of a movement. Returns whether all of it is there then. */
 bool shim_managed_fetch(const struct shim_managed_naming *n, uint64_t move_ns_per_mib);

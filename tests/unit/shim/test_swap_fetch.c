@@ -168,6 +168,26 @@ static void a_launch_names_memory_from_an_address_on(void **state)
 	assert_true(rig_on_device(a, 0));
 }
 
+/* An address inside may be one of a pool, and so may that of an allocation larger than the limit.
+ */
+static void the_address_of_an_allocation_names_all_of_it(void **state)
+{
+	CUdeviceptr a = rig_alloc(1280 * MIB), b = rig_alloc(1280 * MIB);
+	CUdeviceptr both[] = { a, b };
+
+	all_out(2560 * MIB);
+	launch(both, sizeof(both), NULL, 0);
+	assert_true(rig_on_device(a, 19) && rig_on_device(b, 19));
+	all_out(2560 * MIB);
+	launch_on(a + 8);
+	assert_true(rig_on_device(a, 15));
+	assert_false(rig_on_device(a, 16));
+	all_out(1216 * MIB);
+	launch_on(b);
+	assert_true(rig_on_device(b, 15));
+	assert_false(rig_on_device(b, 16));
+}
+
 /* A word that begins in a parameter and ends behind it is none. */
 static void whole_words_of_parameters_are_named(void **state)
 {
@@ -314,6 +334,7 @@ int main(void)
 		TEST(more_than_one_pause_moves_is_fetched_by_one_launch),
 		TEST(more_than_one_pause_moves_takes_the_memory_of_others),
 		TEST(a_launch_names_memory_from_an_address_on),
+		TEST(the_address_of_an_allocation_names_all_of_it),
 		TEST(whole_words_of_parameters_are_named),
 		TEST(a_buffer_of_parameters_is_read_up_to_its_end),
 		TEST(memory_that_was_freed_is_not_named),

@@ -277,14 +277,15 @@ static void a_graph_that_contains_itself_ends(void **state)
 	assert_true(rig_on_device(a, 0));
 }
 
-static void each_address_names_a_gib(void **state)
+/* Of an address in the first chunk. */
+static void each_address_inside_names_a_gib(void **state)
 {
 	CUdeviceptr a = rig_alloc(1088 * MIB), b = rig_alloc(640 * MIB);
 
-	add_memset(0, a);
-	add_memset(0, b);
-	add_memset(1, a);
-	add_memset(1, b);
+	add_memset(0, a + 8);
+	add_memset(0, b + 8);
+	add_memset(1, a + 8);
+	add_memset(1, b + 8);
 	add_memset(1, a + 1024 * MIB);
 	shim_swap_graph_learn(EXEC, GRAPH(0));
 	shim_swap_graph_learn(OTHER, GRAPH(1));
@@ -301,10 +302,10 @@ static void addresses_next_to_each_other_name_a_gib_together(void **state)
 {
 	CUdeviceptr a = rig_alloc(1280 * MIB);
 
-	add_memset(0, a);
+	add_memset(0, a + 4);
 	add_memset(0, a + 8);
 	add_memset(0, a + MIB);
-	add_memset(1, a);
+	add_memset(1, a + 4);
 	add_memset(1, a + 65 * MIB);
 	shim_swap_graph_learn(EXEC, GRAPH(0));
 	shim_swap_graph_learn(OTHER, GRAPH(1));
@@ -572,7 +573,7 @@ int main(void)
 		TEST(so_does_what_its_copies_and_memsets_name),
 		TEST(so_does_what_child_graphs_name),
 		TEST(a_graph_that_contains_itself_ends),
-		TEST(each_address_names_a_gib),
+		TEST(each_address_inside_names_a_gib),
 		TEST(addresses_next_to_each_other_name_a_gib_together),
 		TEST(a_policy_can_leave_it_on_the_host),
 		TEST(what_a_graph_has_named_last_leaves_last),
