@@ -66,6 +66,7 @@ static void a_server_that_is_stopped_before_its_exec_ends(void **state)
 	assert_int_equal(fclose(f), 0);
 	assert_int_equal(chmod(in_dir("gbpf-softgpu"), 0700), 0);
 	assert_int_equal(setenv("GBPF_BINDIR", dir, 1), 0);
+	(void)signal(SIGINT, SIG_DFL); /* a shell's background job ignores it */
 	cli_interrupt_catch(NULL);
 
 	assert_int_equal(cli_softgpu_start(dir, no_more, &pid), -ENOEXEC);
